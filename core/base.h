@@ -1,0 +1,82 @@
+/*
+** base.h -- integers, checked size arithmetic, hashing, arenas, the buffer allocator.
+** Everything in core/ includes this first. Level 0: it knows nothing of tensors.
+** All allocation goes through mem.c, so that one failing hook reaches every caller; NULL is always
+** possible and never fatal.
+*/
+#ifndef TY_BASE_H
+#define TY_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef int8_t i8;
+typedef int16_t i16;
+typedef int32_t i32;
+typedef int64_t i64;
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+
+#define TY_COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
+#define TY_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define TY_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define TY_LIKELY(x) __builtin_expect(!!(x), 1)
+#define TY_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* Size arithmetic that says whether it overflowed. */
+static inline bool ty_mul(i64 a, i64 b, i64 *y) { return !__builtin_mul_overflow(a, b, y); }
+static inline bool ty_add(i64 a, i64 b, i64 *y) { return !__builtin_add_overflow(a, b, y); }
+
+/* A 64-bit hash of bytes; never used as proof of equality, bytes are compared too. */
+u64 ty_hash(const void *p, size_t n, u64 seed);
+
+/* General memory: malloc with accounting and the failing hook. Freed with ty_mem_free only. */
+void *ty_mem_alloc(size_t n);
+void *ty_mem_zalloc(size_t n);
+void *ty_mem_realloc(void *p, size_t n);
+void ty_mem_free(void *p);
+
+/* For tests: after `after` further allocations fail `times` times (times < 0: for ever); after < 0:
+*off.
+** Covers general memory, arenas and buffers. Returns the allocations counted since the last call.
+ */
+u64 ty_mem_fail(i64 after, i64 times);
+
+/* Buffers: tensor bytes, 64-byte aligned, cached by size class, huge pages from 2 MB. Thread-safe.
+** ty_buf_free takes the size that was asked for. Contents of a fresh buffer are undefined. */
+void *ty_buf_alloc(i64 bytes);
+void ty_buf_free(void *p, i64 bytes);
+void ty_buf_trim(i64 keep); /* give cached buffers back until at most `keep` bytes are cached */
+
+typedef struct MemStats {
+  i64 buf_used, buf_cached, buf_peak; /* bytes in live buffers, in the cache, the most ever live */
+  i64 general;                        /* bytes of general memory */
+} MemStats;
+MemStats ty_mem_stats(void);
+
+/* Arena: scratch of one compilation; dropped whole. Alloc returns NULL on failure, 16-byte aligned,
+** zeroed. */
+typedef struct ArenaChunk ArenaChunk;
+typedef struct Arena {
+  ArenaChunk *chunk;
+  size_t total; /* bytes asked for so far */
+} Arena;
+void *ty_arena_alloc(Arena *A, size_t n);
+void ty_arena_reset(Arena *A); /* keeps one chunk for the next use */
+void ty_arena_free(Arena *A);
+
+/* pool.c: run fn over [0, n) in chunks of at least `grain`; the caller works too. fn must not fail.
+** Nested calls run on the caller. Results may not depend on how the range was cut. */
+typedef void PoolFn(void *arg, i64 begin, i64 end);
+void ty_pool_run(i64 n, i64 grain, PoolFn *fn, void *arg);
+int ty_pool_threads(int n); /* n > 0 sets; returns the number in force */
+
+/* The floating-point environment of kernels: round to nearest, no flush to zero. */
+u32 ty_fp_enter(void);
+void ty_fp_leave(u32 saved);
+
+#endif

@@ -1,0 +1,58 @@
+/*
+** machine.h -- what a machine is: a struct of a few functions over loop programs; and the two
+*things
+** beside it that execute steps of a plan: matrix products and host routines.
+*/
+#ifndef TY_MACHINE_H
+#define TY_MACHINE_H
+
+#include "program.h"
+
+typedef struct Kernel Kernel;
+
+typedef struct Machine {
+  const char *name;
+  /* A kernel for the program, which is copied. NULL: out of memory, or not a program for this
+   * machine. */
+  Kernel *(*make)(const Program *p);
+  /* Runs the whole domain, splitting it over the pool. False: out of memory, and nothing was
+  *written.
+  ** Operands that are written may share memory with operands that are read only when both are
+  ** accessed by the same strides and start (an element is read before it is written). */
+  bool (*run)(const Kernel *k, const Run *r);
+  void (*drop)(Kernel *k);
+  size_t (*bytes)(const Kernel *k);
+} Machine;
+
+extern const Machine ty_machine_tile;
+
+/*
+** Products: y[b, m, n] = sum over k of a[b, m, k] * b[b, k, n] in the canonical order. Strides in
+*elements.
+** dtype is that of a, b and y: i32 i64 f16 bf16 f32 f64 (narrow integers: u8 i8 i16 too, wrapping).
+** y is row-major and contiguous in its last two dims (row stride `n`). Batch strides may be 0.
+*/
+typedef struct Gemm {
+  i32 dtype;
+  i64 m, n, k, batch; /* batch: product of the leading dims of y */
+  i32 nlead;          /* leading dims: a and b step by strides, y is contiguous */
+  i64 lead[MAX_RANK], abs[MAX_RANK], bbs[MAX_RANK];
+  i64 ars, acs, brs, bcs; /* row and column strides of a and b */
+} Gemm;
+bool ty_gemm(const Gemm *d, const void *a, const void *b, void *y); /* false: out of memory */
+/* The same by OpenBLAS (f32, f64); false with *err set when it cannot be had. */
+bool ty_gemm_blas(const Gemm *d, const void *a, const void *b, void *y, const char **err);
+bool ty_blas_load(const char **err);    /* dlopen, once */
+void *ty_blas_symbol(const char *name); /* cblas_*, LAPACK's dgesv_ ...; NULL when absent */
+
+/* Host routines on contiguous operands; rows = product of the dims before, inner = of those behind.
+ */
+bool ty_host_argsort(int dtype, const void *x, i64 *y, i64 outer, i64 n, i64 inner,
+                     bool descending);
+void ty_host_searchsorted(int dtype, const void *sorted, const void *v, i64 *y, i64 rows, i64 n,
+                          i64 m, bool right);
+/* y already holds a's contents. index, src: dims of src, contiguous; y: dims ydims, contiguous. */
+void ty_host_scatter(int dtype, void *y, const Type *ydims, const i64 *index, const void *src,
+                     const Type *sdims, int dim, bool add);
+
+#endif
