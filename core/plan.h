@@ -1,0 +1,111 @@
+/*
+** plan.h -- from a graph to a plan: groups (fuse.c), loop programs (lower.c), steps (plan.c).
+** All three take a verified graph and cannot fail but for memory.
+*/
+#ifndef TY_PLAN_H
+#define TY_PLAN_H
+
+#include "graph.h"
+#include "machine.h"
+
+/*
+** Groups. Every node that must exist as a buffer ("stored") belongs to exactly one group, which computes
+** it: by a kernel, a product, or a host routine. Other nodes are recomputed inside the groups that read
+** them. Groups stand in an order in which they can run.
+*/
+typedef enum { G_KERNEL, G_GEMM, G_HOST } GroupKind;
+
+typedef struct Group {
+  u8 kind;
+  i32 root;        /* the stored node with the highest number */
+  i32 nout;
+  i32 *out;        /* all stored nodes, root first; always one for G_GEMM, G_HOST, PUT */
+  i32 nin;
+  i32 *in;         /* stored nodes and INPUTs it reads, each once, ascending */
+  i32 base;        /* PUT, SCATTER*: the node whose contents the output's buffer must hold first, else -1 */
+  i32 nnodes;      /* nodes of the graph it computes, for explain and dumps */
+  i32 *nodes;
+  void *detail;    /* fuse's and lower's own */
+} Group;
+
+typedef struct Groups {
+  Group *group;
+  i32 n;
+  u8 *stored;      /* per node: it has a buffer (INPUTs: 1) */
+  i32 *of;         /* per node: its group when stored by one, else -1 */
+} Groups;
+
+/* want[i]: node i must be stored (an output of the graph; may be a leaf, a view, an INPUT: then a group copies it).
+** fast: contraction allowed. False: out of memory. Everything lives in A. */
+bool ty_fuse(Arena *A, const Graph *g, const u8 *want, bool fast, Groups *y);
+
+/* Work: what one group does. Operand i of the program is the buffer of node operand[i] (-1: IOTA). A stored node's
+** buffer is contiguous and row-major in the node's dims (PUT and SCATTER*: in dims of operand 0); an INPUT's
+** buffer has the layout of its Arg, the run adding the input's own offset. */
+typedef struct Work {
+  Program *program;  /* G_KERNEL */
+  Launch launch;
+  i32 operand[MAX_OPERANDS];
+  bool donate[MAX_OPERANDS]; /* reads it element by element just as the first output is written, and only so: the
+                                output may take its memory */
+  i32 scalar[MAX_OPERANDS * 2], nscalar; /* SCALAR imm n of the program is graph slot scalar[n] */
+  Gemm gemm;         /* G_GEMM: y = root, a and b = buffers of operand[0], operand[1] from start[0], start[1] */
+  i64 start[2];      /* G_HOST reads contiguous stored nodes: its node tells all */
+} Work;
+bool ty_lower(Arena *A, const Graph *g, const Groups *gs, i32 group, Work *y);
+
+/*
+** Plan: steps over slots. Slots are input buffers, outputs, and pieces of one arena.
+*/
+typedef enum { SLOT_NONE, SLOT_INPUT, SLOT_OUTPUT, SLOT_TEMP } SlotKind;
+
+typedef struct Slot {
+  u8 kind;
+  i32 k;      /* INPUT: number of the batch input; OUTPUT: number of the output */
+  i64 offset; /* TEMP: byte offset in the arena */
+  i64 bytes;
+} Slot;
+
+typedef enum { STEP_KERNEL, STEP_GEMM, STEP_HOST, STEP_COPY } StepKind;
+
+typedef struct Step {
+  u8 kind;
+  u8 noperands;
+  i32 node;                  /* root, for dumps and host routines */
+  const Machine *machine;
+  Kernel *kernel;
+  Launch *launch;
+  i32 *scalar;
+  i32 nscalar;
+  i32 slot[MAX_OPERANDS];    /* KERNEL: operands; GEMM: a b y; HOST: operands then y; COPY: from, to */
+  Gemm *gemm;
+  i64 start[2];
+  const Node *host;          /* HOST: the node, with its operands' types */
+  Type host_type[3];
+  bool shadow;               /* the output's base was copied first: it cannot write in place */
+} Step;
+
+/* An output of a plan. */
+typedef struct Output {
+  i32 node;
+  i32 write;   /* -1: a fresh buffer. Else: the number of the batch input that is the written storage's
+                  buffer, or -2 when the graph does not read that storage: its own buffer may be taken */
+  bool inplace; /* out: every reader of that input is done before (or reads as it is written), so the input's
+                   buffer itself may be the output when nobody else holds it */
+  i64 bytes;
+} Output;
+
+typedef struct Plan {
+  i32 nsteps, nslots, noutputs, ninputs, nscalars;
+  Step *step;
+  Slot *slot;
+  Output *output;
+  i64 arena;        /* bytes of temporaries */
+  i32 nkernels;     /* kernel steps */
+  i64 bytes_moved, bytes_saved; /* read and written by the steps; by unfused operations beyond that */
+  i64 nops;         /* operations the user wrote, as nodes */
+  char *text;       /* what dump has to say of it: the graph's print, made when asked for */
+  Arena mem;        /* owns all of the above but kernels */
+} Plan;
+
+#endif
