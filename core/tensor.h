@@ -1,14 +1,18 @@
 /*
 ** tensor.h -- Buffer, Storage, Tensor; the State; recording.
 **
-** A Buffer is bytes. A Storage is what tensors share: it points to a buffer, or is pending: a node of a
+** A Buffer is bytes. A Storage is what tensors share: it points to a buffer, or is pending: a node
+*of a
 ** batch of recorded operations gives its contents. A Tensor is an affine view of a storage.
 ** Writing to a storage never disturbs who pinned its buffer: the storage moves on to another buffer
 ** unless it is the only owner (copy on write). Only an exposed storage keeps its address.
 **
-** A Batch is a graph and what belongs to it: pinned input buffers and the storages that wait for its
-** nodes. In eager mode a batch holds one operation and is cut (compiled and run) at once. In lazy mode it
-** is open until a value is demanded. After the cut it is closed: storages that were not computed stay
+** A Batch is a graph and what belongs to it: pinned input buffers and the storages that wait for
+*its
+** nodes. In eager mode a batch holds one operation and is cut (compiled and run) at once. In lazy
+*mode it
+** is open until a value is demanded. After the cut it is closed: storages that were not computed
+*stay
 ** pending on it and are computed, with what they need, if they are demanded later.
 */
 #ifndef TY_TENSOR_H
@@ -18,8 +22,8 @@
 
 typedef struct Buffer {
   i32 refs;
-  bool foreign;   /* not ours: never freed, `drop` is told */
-  bool exposed;   /* its address left: contents may change or be read at any time */
+  bool foreign; /* not ours: never freed, `drop` is told */
+  bool exposed; /* its address left: contents may change or be read at any time */
   i64 bytes;
   void *data;
   void (*drop)(void *ctx);
@@ -27,14 +31,15 @@ typedef struct Buffer {
 } Buffer;
 
 typedef struct Batch Batch;
+typedef struct State State;
 
 typedef struct Storage {
   i32 refs;
   u8 dtype;
-  u32 version;            /* counts writes */
+  u32 version; /* counts writes */
   i64 numel;
-  Buffer *buf;            /* NULL: never computed yet */
-  Batch *batch;           /* not NULL: pending; the contents are node `node` of this batch */
+  Buffer *buf;  /* NULL: never computed yet */
+  Batch *batch; /* not NULL: pending; the contents are node `node` of this batch */
   i32 node;
   struct Storage *next, **prev; /* the others that wait for the same batch */
 } Storage;
@@ -48,21 +53,20 @@ typedef struct Tensor {
 
 struct Batch {
   Graph g;
-  i32 refs;            /* storages pending on it, plus one while it is open */
+  struct State *S;
+  i32 refs; /* storages pending on it, plus one while it is open */
   bool closed;
   i32 ninput, input_cap;
-  struct BatchInput {  /* by INPUT node, in order of appearance */
+  struct BatchInput { /* by INPUT node, in order of appearance */
     i32 node;
-    Buffer *buf;       /* pinned */
-    i64 offset;        /* in elements */
-  } *input;
-  Storage *waiting;    /* storages pending on this batch */
-  i64 pinned;          /* bytes of inputs */
-  void *learn;         /* engine: what its cut learned to store */
-  struct Batch *pool;  /* free list */
+    Buffer *buf; /* pinned */
+    i64 offset;  /* in elements */
+  } * input;
+  Storage *waiting;   /* storages pending on this batch */
+  i64 pinned;         /* bytes of inputs */
+  void *learn;        /* engine: what its cut learned to store */
+  struct Batch *next; /* in the list of spares */
 };
-
-typedef struct State State;
 
 /* An operand as the user gave it. */
 typedef enum { O_TENSOR, O_NUMBER, O_BOOL } OperandKind;
@@ -75,15 +79,16 @@ typedef struct Given {
 #define ERR_MAX 512
 
 struct State {
-  char err[ERR_MAX];     /* what the last call that answered false has to say; no position */
-  Batch *open;           /* lazy mode: where operations are appended; NULL: eager */
-  Batch *spare;          /* closed batches for reuse */
+  char err[ERR_MAX]; /* what the last call that answered false has to say; no position */
+  Batch *open;       /* lazy mode: where operations are appended; NULL: eager */
+  Batch *spare;      /* dropped batches for reuse */
+  i32 nspare;
   /* settings; `word` of them enters every key */
-  u8 default_dtype;      /* of numbers and of integers that become floats: f32 */
+  u8 default_dtype; /* of numbers and of integers that become floats: f32 */
   u8 blas, fast, deterministic;
-  u64 seed, stream;      /* Philox key; next stream number */
+  u64 seed, stream;        /* Philox key; next stream number */
   u64 nops, nviews, nlazy; /* counters */
-  i64 debt;              /* bytes allocated for tensors since the host's collector last stepped */
+  i64 debt;                /* bytes allocated for tensors since the host's collector last stepped */
   /* engine.c fills these in: level 2 calls upward through them */
   bool (*cut)(State *S, Batch *b, Storage *demanded); /* computes; the batch is closed then */
   const volatile int *interrupted;
@@ -94,68 +99,92 @@ struct State {
 bool ty_fail(State *S, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool ty_fail_memory(State *S, const char *who, i64 bytes);
 
-/* --- tensor.c: lifetimes and views. Functions that make a tensor fill *y, which holds no storage before. */
+/* --- tensor.c: lifetimes and views. Functions that make a tensor fill *y, which holds no storage
+ * before. */
 Buffer *ty_buffer_new(State *S, i64 bytes);
 void ty_buffer_drop(Buffer *b);
-static inline Buffer *ty_buffer_hold(Buffer *b) { b->refs++; return b; }
+static inline Buffer *ty_buffer_hold(Buffer *b) {
+  b->refs++;
+  return b;
+}
 Storage *ty_storage_new(State *S, int dtype, i64 numel); /* refs 1, no buffer, not pending */
 void ty_storage_drop(Storage *st);
-void ty_storage_wait(Storage *st, Batch *b, i32 node);   /* becomes pending there (leaves its old batch) */
-void ty_storage_settle(Storage *st, Buffer *buf);        /* pending no more: takes over the reference */
-static inline Storage *ty_storage_hold(Storage *st) { st->refs++; return st; }
+void ty_storage_wait(Storage *st, Batch *b,
+                     i32 node);                   /* becomes pending there (leaves its old batch) */
+void ty_storage_settle(Storage *st, Buffer *buf); /* pending no more: takes over the reference */
+static inline Storage *ty_storage_hold(Storage *st) {
+  st->refs++;
+  return st;
+}
 void ty_batch_drop(State *S, Batch *b);
-Batch *ty_batch_new(State *S);
+Batch *ty_batch_new(State *S); /* refs 1: the opener's; NULL without memory, said in S->err */
 
-bool ty_tensor_from(State *S, Tensor *y, const Type *t, const void *bytes); /* contiguous; NULL: undefined */
-bool ty_tensor_foreign(State *S, Tensor *y, const Type *t, void *data, void (*drop)(void *), void *ctx);
+bool ty_tensor_from(State *S, Tensor *y, const Type *t,
+                    const void *bytes); /* contiguous; NULL: undefined */
+bool ty_tensor_foreign(State *S, Tensor *y, const Type *t, void *data, void (*drop)(void *),
+                       void *ctx);
 void ty_tensor_alias(Tensor *y, const Tensor *x); /* the same storage and view */
 void ty_tensor_release(Tensor *t);
-bool ty_tensor_is_contiguous(const Tensor *t);    /* row-major without gaps, any offset */
+bool ty_tensor_is_contiguous(const Tensor *t); /* row-major without gaps, any offset */
 /* A view of x; the caller vouches that it lies inside. */
 void ty_tensor_view(Tensor *y, const Tensor *x, const Type *t, i64 offset, const i64 *strides);
 /* Strides under which x can be seen with dims t without a copy; false when there are none. */
 bool ty_tensor_reshape(const Tensor *x, const Type *t, i64 *strides);
-/* Computes x if it is pending, and gives the address of its first element (its view's offset added). */
+/* Computes x if it is pending, and gives the address of its first element (its view's offset
+ * added). */
 const void *ty_tensor_read(State *S, const Tensor *x);
 /* The same for writing outside the engine: the storage owns its buffer alone afterwards. */
 void *ty_tensor_write(State *S, const Tensor *x);
 /* As ty_tensor_write, and the address stays valid and live for ever. */
 void *ty_tensor_expose(State *S, const Tensor *x);
 
-/* --- record.c: the road's entrance. y may be one of the operands. Errors start with `who`, the user's name of the
-** function (NULL: the row's lua name). All of them: check, infer, append, then cut in eager mode. */
-bool ty_record(State *S, const char *who, int op, int n, const Given *src, Tensor *y); /* MAP and MATMUL */
-bool ty_record_cast(State *S, const Tensor *x, int dtype, Tensor *y); /* same tensor when nothing changes */
+/* --- record.c: the road's entrance. y may be one of the operands. Errors start with `who`, the
+*user's name of the
+** function (NULL: the row's lua name). All of them: check, infer, append, then cut in eager mode.
+ */
+bool ty_record(State *S, const char *who, int op, int n, const Given *src,
+               Tensor *y); /* MAP and MATMUL */
+bool ty_record_cast(State *S, const Tensor *x, int dtype,
+                    Tensor *y); /* same tensor when nothing changes */
 bool ty_record_bitcast(State *S, const Tensor *x, int dtype, Tensor *y);
-/* REDUCE over the dims in the bit set; none: over all. keep: reduced dims stay as 1. ARGMAX and ARGMIN take all dims
+/* REDUCE over the dims in the bit set; none: over all. keep: reduced dims stay as 1. ARGMAX and
+*ARGMIN take all dims
 ** or one. Results of ARG* are 0-based. */
-bool ty_record_reduce(State *S, const char *who, int op, const Tensor *x, u32 dims, bool keep, Tensor *y);
+bool ty_record_reduce(State *S, const char *who, int op, const Tensor *x, u32 dims, bool keep,
+                      Tensor *y);
 bool ty_record_scan(State *S, const char *who, int op, const Tensor *x, int dim, Tensor *y);
-/* index: any integer dtype; base: what the first position is called (1 for users); negative counts from the end.
-** Checks every index, which demands its value, unless it is known to be in range (base 0 results of ARG*). */
-bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const Tensor *index, int base, Tensor *y);
-bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int dim, const Tensor *index, int base,
-                       const Tensor *src, Tensor *y);
+/* index: any integer dtype; base: what the first position is called (1 for users); negative counts
+*from the end.
+** Checks every index, which demands its value, unless it is known to be in range (base 0 results of
+*ARG*). */
+bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const Tensor *index,
+                      int base, Tensor *y);
+bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int dim,
+                       const Tensor *index, int base, const Tensor *src, Tensor *y);
 bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, Tensor *y);
 bool ty_record_searchsorted(State *S, const Tensor *sorted, const Tensor *v, bool right, Tensor *y);
 /* Leaves. v is stored exactly as ty_elem_store does; i gives integers exactly. */
 bool ty_record_full(State *S, const Type *t, double v, Tensor *y);
 bool ty_record_iota(State *S, const Type *dims, Tensor *y); /* i64 */
 bool ty_record_empty(State *S, const Type *t, Tensor *y);
-/* 32 random bits an element, i32, word 0-3 of stream `stream`; ty_stream_next takes a stream number. */
+/* 32 random bits an element, i32, word 0-3 of stream `stream`; ty_stream_next takes a stream
+ * number. */
 bool ty_record_random(State *S, const Type *dims, u64 stream, int word, Tensor *y);
 u64 ty_stream_next(State *S);
 /* A contiguous copy with a storage of its own. */
 bool ty_record_copy(State *S, const Tensor *x, Tensor *y);
-/* Writes x, cast and broadcast to dst's dims, to the elements of dst, seen through every alias. The right thing
+/* Writes x, cast and broadcast to dst's dims, to the elements of dst, seen through every alias. The
+*right thing
 ** happens when x and dst overlap. */
 bool ty_record_assign(State *S, const char *who, const Tensor *dst, const Given *x);
-/* Copies of the list one behind the other along dim: the fused form of cat. All of one dtype and rank. */
+/* Copies of the list one behind the other along dim: the fused form of cat. All of one dtype and
+ * rank. */
 bool ty_record_cat(State *S, const char *who, int n, const Tensor *const *x, int dim, Tensor *y);
 /* The node of x in the open batch (INPUT, a pending node, or a VIEW of one), or -1. */
 i32 ty_record_node(State *S, Batch *b, const Tensor *x);
 
-/* --- fold.c: algebra while appending. The number of a node that equals n, or appends it. -1: no memory. */
+/* --- fold.c: algebra while appending. The number of a node that equals n, or appends it. -1: no
+ * memory. */
 i32 ty_fold_append(Graph *g, const Node *n);
 
 #endif
