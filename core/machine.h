@@ -20,6 +20,11 @@ typedef struct Machine {
   ** Operands that are written may share memory with operands that are read only when both are
   ** accessed by the same strides and start (an element is read before it is written). */
   bool (*run)(const Kernel *k, const Run *r);
+  /* Gets hold of the memory that a run of k with this launch will want from the calling thread, and keeps
+  ** it: later runs then cannot fail. Reservations do not shrink: all steps of a plan are reserved before
+  ** the first one overwrites a tensor in place. False: out of memory. NULL: no such promise is given, and
+  ** plans write in place only where nothing that can fail follows. */
+  bool (*reserve)(const Kernel *k, const Launch *l);
   void (*drop)(Kernel *k);
   size_t (*bytes)(const Kernel *k);
 } Machine;

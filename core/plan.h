@@ -55,12 +55,14 @@ typedef struct Work {
 bool ty_lower(Arena *A, const Graph *g, const Groups *gs, i32 group, Work *y);
 
 /*
-** Plan: steps over slots. Slots are input buffers, outputs, and pieces of one arena.
+** Plan: steps over slots. Slots are input buffers, outputs, and pieces of one arena; slot 0 is none. A plan is
+** one block of memory beside the kernels that it holds in the cache.
 */
 typedef enum { SLOT_NONE, SLOT_INPUT, SLOT_OUTPUT, SLOT_TEMP } SlotKind;
 
 typedef struct Slot {
   u8 kind;
+  u8 esize;   /* INPUT: bytes of an element, by which the input's offset counts */
   i32 k;      /* INPUT: number of the batch input; OUTPUT: number of the output */
   i64 offset; /* TEMP: byte offset in the arena */
   i64 bytes;
@@ -68,34 +70,48 @@ typedef struct Slot {
 
 typedef enum { STEP_KERNEL, STEP_GEMM, STEP_HOST, STEP_COPY } StepKind;
 
+typedef struct KernelEntry KernelEntry; /* of the kernel cache */
+
 typedef struct Step {
   u8 kind;
   u8 noperands;
-  i32 node;                  /* root, for dumps and host routines */
-  const Machine *machine;
-  Kernel *kernel;
-  Launch *launch;
-  i32 *scalar;
-  i32 nscalar;
+  u16 op;                    /* of the root, for dumps */
+  i32 node;                  /* root */
+  u32 writes;                /* operands that are written, as bits */
   i32 slot[MAX_OPERANDS];    /* KERNEL: operands; GEMM: a b y; HOST: operands then y; COPY: from, to */
+  /* KERNEL */
+  const Machine *machine;
+  KernelEntry *entry;        /* holds the kernel */
+  const Kernel *kernel;
+  Launch *launch;
+  i32 *scalar;               /* SCALAR n of the program is slot scalar[n] of the graph's scalars */
+  i32 nscalar;
+  /* GEMM */
+  bool blas;
   Gemm *gemm;
-  i64 start[2];
-  const Node *host;          /* HOST: the node, with its operands' types */
-  Type host_type[3];
-  bool shadow;               /* the output's base was copied first: it cannot write in place */
+  i64 start[2];              /* in bytes */
+  /* HOST: the node and its operands' types; COPY: an INPUT whose elements do not lie in order, or NULL */
+  const Node *host;
+  const Type *host_type;
 } Step;
 
-/* An output of a plan. */
+/* An output of a plan: one for each storage that gets a value. Two of the same node are computed once and copied. */
 typedef struct Output {
   i32 node;
-  i32 write;   /* -1: a fresh buffer. Else: the number of the batch input that is the written storage's
-                  buffer, or -2 when the graph does not read that storage: its own buffer may be taken */
-  bool inplace; /* out: every reader of that input is done before (or reads as it is written), so the input's
-                   buffer itself may be the output when nobody else holds it */
+  i32 write;    /* -1: a fresh buffer. Else: the number of the batch input that is the written storage's
+                   buffer, or -2 when the graph does not read that storage: its own buffer may be taken */
   i64 bytes;
+  /* Filled by plan.c. */
+  bool inplace; /* every reader of the buffer is done before, or reads as it is written, and no step that can fail
+                   follows: where nobody else holds the buffer, it may be the output itself */
+  bool taken;   /* write is -1, but inplace holds for input `donor`: its buffer may be taken when it dies here */
+  i32 donor;    /* the batch input whose elements are kept or read as they are overwritten, or -1 */
+  i32 pins;     /* references that the batch's inputs hold to the buffer */
+  i32 first;    /* step that writes it first; a copy that is skipped in place does not count */
 } Output;
 
 typedef struct Plan {
+  i32 refs;
   i32 nsteps, nslots, noutputs, ninputs, nscalars;
   Step *step;
   Slot *slot;
@@ -104,8 +120,8 @@ typedef struct Plan {
   i32 nkernels;     /* kernel steps */
   i64 bytes_moved, bytes_saved; /* read and written by the steps; by unfused operations beyond that */
   i64 nops;         /* operations the user wrote, as nodes */
-  char *text;       /* what dump has to say of it: the graph's print, made when asked for */
-  Arena mem;        /* owns all of the above but kernels */
+  i64 bytes;        /* of the plan itself */
+  char *text;       /* graph, groups, programs: kept when Engine.describe is set, else NULL */
 } Plan;
 
 #endif
