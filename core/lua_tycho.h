@@ -12,19 +12,75 @@
 #include "engine.h"
 #include "tensor.h"
 
+/* A tensor's userdata. `mark` tells it from foreign userdata of the same size; see ty_lua_test. */
+typedef struct Handle {
+  Tensor t; /* first: a handle's address is its tensor's */
+  u64 mark;
+  struct Handle *next, **prev; /* tensors made in the same scope; prev NULL: in none */
+} Handle;
+
+/* One running ty.scope: the tensors that its coroutine makes. A userdata of its own. */
+typedef struct Scope {
+  struct Scope *outer;
+  lua_State *L;
+  Handle *made;
+} Scope;
+
+/* The State's userdata: what the binding keeps beside the State. */
+typedef struct Host {
+  State S;      /* first */
+  lua_State *L; /* a thread of our own, for work that begins outside of any call */
+  Scope *scope; /* innermost */
+  i64 handles;  /* tensors' userdata that were not collected */
+  i64 live;     /* bytes of tensors when the last cycle of Lua's collector ended */
+  bool cycling; /* a cycle that was begun for the sake of tensors has not ended */
+  bool closing, closed;
+  char home[512]; /* how the sources of our own Lua chunks begin */
+} Host;
+
 /* Every C function of ours is a closure whose upvalue 1 is the State's userdata and upvalue 2 the tensors'
 ** metatable. ty_lua_enter polls Ctrl-C and says whether the lazy mode of this coroutine still holds (entry.c):
 ** the first call of every C function that records, demands or asks. */
 State *ty_lua_enter(lua_State *L);
 static inline State *ty_lua_state(lua_State *L) { return (State *)lua_touserdata(L, lua_upvalueindex(1)); }
 
+static inline Host *ty_lua_host(lua_State *L) {
+  return (Host *)lua_touserdata(L, lua_upvalueindex(1));
+}
+
 /* Registers functions {name, fn} as such closures in the table on top of the stack. */
 void ty_lua_register(lua_State *L, const luaL_Reg *fns);
+
+/* A function with its documentation: ty.help and the reference page are made from these rows.
+** where: 'm' in the module, 't' a method, 'b' both. args: what stands in the parentheses, such as
+** "x, dim = 1". help: one line. The list ends with a row whose name is NULL. */
+typedef struct LuaFunction {
+  const char *name;
+  lua_CFunction fn;
+  char where;
+  const char *args, *help;
+} LuaFunction;
+void ty_lua_define(lua_State *L, int m, int t, const LuaFunction *fns);
+void ty_lua_describe(lua_State *L, const char *name, const char *args, const char *help);
+
+/* lua_view.c: x[k] and x[k] = v with (x, k) and (x, k, v) on the stack, for keys that are not strings. */
+int ty_lua_index(lua_State *L);
+int ty_lua_newindex(lua_State *L);
+
+/* After a call of the core that failed for want of memory: collects what Lua no longer holds and says whether it is
+** worth trying again. Not while the host has stopped the collector. TY_LUA_TRY does both. */
+bool ty_lua_reclaim(lua_State *L, State *S);
+#define TY_LUA_TRY(L, S, call) ((call) || (ty_lua_reclaim(L, S) && (call)))
 
 /* Raises S->err (or the text) at the user's file:line. The text starts with the function's name, as in
 ** "matmul: inner sizes differ, f32[2,3] x f32[4,5]". Position: the nearest Lua function that is not Tycho's own. */
 int ty_lua_fail(lua_State *L, State *S);
 int ty_lua_error(lua_State *L, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* What an argument is, for error texts: tensor f32[2,3], number 2.5, string "abc", nil. Pushes the text. */
+const char *ty_lua_show(lua_State *L, int i);
+/* The known name that is nearest to `name`, from the string keys of the table at index t; NULL when none is near. */
+const char *ty_lua_nearest(lua_State *L, const char *name, int t);
 
 /* Tensors on the stack. push: a new userdata with __gc and no storage yet; also lets the host's collector work off
 ** the debt of bytes. test: NULL when not a tensor. check: raises "who: argument i must be a tensor, got string"
@@ -46,6 +102,10 @@ u32 ty_lua_dims(lua_State *L, const char *who, int i, int rank);
 /* Sizes by position or as one table, from argument i on; an options table (any string key) may follow. Returns the
 ** index of the options table or 0. */
 int ty_lua_sizes(lua_State *L, const char *who, int i, Type *t);
+/* One argument: a size or a table of sizes. */
+void ty_lua_shape(lua_State *L, const char *who, int i, Type *t);
+/* A table with a string key. */
+bool ty_lua_is_options(lua_State *L, int i);
 /* Options: {dtype =, device =, requires_grad =} of the table at index opts (0: none). dtype stays when absent.
 ** Unknown keys raise with the known ones listed in `known` ("dtype device"). */
 void ty_lua_options(lua_State *L, const char *who, int opts, Type *t, const char *known);
@@ -54,6 +114,7 @@ void ty_lua_options(lua_State *L, const char *who, int opts, Type *t, const char
 ** absolute stack indices. */
 void ty_lua_open_ops(lua_State *L, int m, int t);     /* lua_ops.c: rows of the table, operators, reductions */
 void ty_lua_open_tensor(lua_State *L, int m, int t);  /* lua_tensor.c: creation, leaving, copies, lifetime */
+void ty_lua_open_settings(lua_State *L, int m, int t);/* lua_settings.c: threads, precision, stats ... */
 void ty_lua_open_view(lua_State *L, int m, int t);    /* lua_view.c: views, indexing, assignment */
 void ty_lua_open_print(lua_State *L, int m, int t);   /* lua_print.c: tostring */
 void ty_lua_open_select(lua_State *L, int m, int t);  /* lua_select.c: results whose shape depends on data; sorting */

@@ -18,12 +18,15 @@ bool ty_fail(State *S, const char *fmt, ...) {
   va_start(ap, fmt);
   vsnprintf(S->err, ERR_MAX, fmt, ap);
   va_end(ap);
+  S->memory = false;
   return false;
 }
 
 bool ty_fail_memory(State *S, const char *who, i64 bytes) {
-  if (bytes > 0) return ty_fail(S, "%s: out of memory (%lld bytes)", who, (long long)bytes);
-  return ty_fail(S, "%s: out of memory", who);
+  if (bytes > 0) ty_fail(S, "%s: out of memory (%lld bytes)", who, (long long)bytes);
+  else ty_fail(S, "%s: out of memory", who);
+  S->memory = true;
+  return false;
 }
 
 /* --- buffers */

@@ -80,6 +80,7 @@ typedef struct Given {
 
 struct State {
   char err[ERR_MAX]; /* what the last call that answered false has to say; no position */
+  bool memory;       /* it failed for want of memory: collecting garbage may help */
   Batch *open;       /* lazy mode: where operations are appended; NULL: eager */
   Batch *spare;      /* dropped batches for reuse */
   i32 nspare;
