@@ -1,0 +1,581 @@
+/*
+** gemm.c -- matrix products in the canonical order.
+** In:  a Gemm (shapes, strides, dtype) and three addresses; y shares no memory with a or b.
+** Out: y, the same bits for any instruction set, number of threads, strides, batching.
+** Fails only for want of scratch memory, before anything is written. The caller has entered the
+** floating-point environment of kernels (ty_fp_enter), here as for every kernel.
+**
+** The order, for every element of y:
+** 1. N > 1: k goes in blocks of KC. In a block, fma over ascending k from +0. The first block's
+**    sum stands as it is, the sums of the others are added to it, ascending.
+** 2. N = 1: k goes in blocks of BLOCK elements and, in each, in LANES lanes; in a lane, fma over
+**    ascending k from +0. Blocks combine lane by lane in a tree that splits at the largest power
+**    of two below the count. Then lanes join: j += j + 32, + 16, ... + 1. An empty lane is +0.
+** 3. f16 and bf16 are computed in f32 and rounded once, at the end. Integers wrap.
+** 4. K = 0 gives +0.
+** Nothing else may show in the bits; where M and N are cut is free.
+**
+** Three ways through, by shape:
+**   column  N = 1: dot products of rows of a with b
+**   stream  few rows and b row by row: b is read once, in the order in which it lies
+**   tiles   the rest: a register tile of up to ROWS x 2 vectors runs over one block of k; around
+**           it loops over tiles that reuse panels of b in L1 and blocks of a in L2
+** Operands are packed only where that pays or must be (narrow types, strides). Small products are
+** done on the caller with scratch on its stack. Larger batches of small products are spread over
+** the pool by item, large products by tile.
+*/
+#include "machine.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+enum {
+  KC = 256,               /* the canonical block of k */
+  STREAM_ROWS = 4,        /* most rows of a stream */
+  MC = 240,               /* rows of a block of a: MC * KC elements sit in L2 */
+  DOT_ROWS = 4,           /* rows that a column product packs at a time */
+  STACK = 16 << 10,       /* bytes of scratch that small products take from the stack */
+  PACK_BYTES = 32 << 20,  /* most bytes of b packed at a time */
+  B_DIRECT = 64 << 10,    /* bytes of b up to which a row-major b is read where it lies */
+  A_DIRECT = 32 << 10,    /* the same for a */
+  TASK_MICROSECONDS = 20, /* work below this is not worth waking a thread for */
+  TILES_EACH = 4,         /* tiles a thread, to even out the load */
+};
+
+typedef void TileFn(i64 kc, const void *a, i64 ars, i64 acs, const void *b, i64 brs, void *y,
+                    i64 yrs, int w, bool first);
+
+/* What an instruction set offers for one compute type. Strides are in elements. */
+typedef struct Kern {
+  int rows, vl;       /* most rows of a tile; elements of a vector */
+  TileFn *tile[2][8]; /* [vectors - 1][rows - 1]; the last vector has w elements */
+  void (*stream)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, i64 brs,
+                 void *y, i64 yrs);
+  void (*dot)(i64 nr, i64 n, const void *a, i64 ars, const void *b, void *lanes, i64 lrs);
+  void (*add)(void *lanes, const void *right);
+  void (*join)(void *lanes, void *y);
+} Kern;
+
+/* ---- Kernels ------------------------------------------------------------------------------- */
+
+#if defined(__x86_64__)
+/* Eight words of ones before eight of zeros: a mask of the first w is a load at 8 - w. */
+static const i32 ty_gemm_mask[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
+
+#define ISA avx512
+#define VBYTES 64
+#define ATTR __attribute__((target("avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")))
+#include "../kernels/gemm_isa.h"
+
+#define ISA avx2
+#define VBYTES 32
+#define ATTR __attribute__((target("avx2,fma")))
+#include "../kernels/gemm_isa.h"
+#endif
+
+#define ISA generic
+#define VBYTES 16
+#define ATTR
+#include "../kernels/gemm_isa.h"
+
+typedef enum { F32, F64, U32, U64 } Compute;
+typedef enum { GENERIC, AVX2, AVX512 } Isa;
+
+static const Kern *const kerns[][4] = {
+    [GENERIC] = {&kern_f32_generic, &kern_f64_generic, &kern_u32_generic, &kern_u64_generic},
+#if defined(__x86_64__)
+    [AVX2] = {&kern_f32_avx2, &kern_f64_avx2, &kern_u32_avx2, &kern_u64_avx2},
+    [AVX512] = {&kern_f32_avx512, &kern_f64_avx512, &kern_u32_avx512, &kern_u64_avx512},
+#endif
+};
+
+/* Multiply-adds in a microsecond, roughly: only for deciding what stays on the caller. */
+static const int speed[][4] = {
+    [GENERIC] = {200, 200, 2000, 1000},
+    [AVX2] = {30000, 15000, 12000, 3000},
+    [AVX512] = {60000, 30000, 25000, 8000},
+};
+
+/* The best instruction set of this machine; TYCHO_ISA=avx2 or generic lowers it. Read once. */
+static Isa isa(void) {
+  static _Atomic int known; /* 1 + Isa */
+  int i = atomic_load_explicit(&known, memory_order_relaxed);
+  if (TY_LIKELY(i)) return (Isa)(i - 1);
+  Isa best = GENERIC;
+#if defined(__x86_64__)
+  const char *s = getenv("TYCHO_ISA");
+  __builtin_cpu_init();
+  bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+  best = avx512 ? AVX512 : avx2 ? AVX2 : GENERIC;
+  if (s && !strcmp(s, "avx2")) best = TY_MIN(best, AVX2);
+  if (s && !strcmp(s, "generic")) best = GENERIC;
+#endif
+  atomic_store_explicit(&known, 1 + (int)best, memory_order_relaxed);
+  return best;
+}
+
+/* ---- From storage to compute type and back -------------------------------------------------- */
+
+typedef void PackFn(void *dst, i64 ds, const void *src, i64 ss, i64 st, i64 ni, i64 nj, i64 pad);
+
+static inline u32 bf16_bits(u16 h) { return (u32)h << 16; }
+
+/* An f16's exponent counts from 112 less than an f32's: a product by 2^112 is exact, and puts
+** subnormals right as well. */
+static inline u32 f16_bits(u16 h) {
+  u32 u = (u32)(h & 0x7fff) << 13, special = u >= 0x0f800000u ? 0x7f800000u : 0;
+  float f;
+  memcpy(&f, &u, 4);
+  f *= 0x1p112f;
+  memcpy(&u, &f, 4);
+  return u | special | (u32)(h & 0x8000) << 16;
+}
+
+#define PLAIN(x) (x)
+#define SIGNED(x) ((u32)(i32)(x))
+
+#define PACK pack4
+#define S u32
+#define W u32
+#define GET PLAIN
+#include "../kernels/gemm_pack.h"
+
+#define PACK pack8
+#define S u64
+#define W u64
+#define GET PLAIN
+#include "../kernels/gemm_pack.h"
+
+#define PACK pack_u8
+#define S u8
+#define W u32
+#define GET PLAIN
+#include "../kernels/gemm_pack.h"
+
+#define PACK pack_i8
+#define S i8
+#define W u32
+#define GET SIGNED
+#include "../kernels/gemm_pack.h"
+
+#define PACK pack_i16
+#define S i16
+#define W u32
+#define GET SIGNED
+#include "../kernels/gemm_pack.h"
+
+#define PACK pack_f16
+#define S u16
+#define W u32
+#define GET f16_bits
+#include "../kernels/gemm_pack.h"
+
+#define PACK pack_bf16
+#define S u16
+#define W u32
+#define GET bf16_bits
+#include "../kernels/gemm_pack.h"
+
+static const struct {
+  PackFn *pack;
+  u8 size, compute; /* bytes stored; Compute */
+} stores[T_COUNT] = {
+    [T_BOOL] = {pack_u8, 1, U32}, [T_U8] = {pack_u8, 1, U32},     [T_I8] = {pack_i8, 1, U32},
+    [T_I16] = {pack_i16, 2, U32}, [T_I32] = {pack4, 4, U32},      [T_I64] = {pack8, 8, U64},
+    [T_F16] = {pack_f16, 2, F32}, [T_BF16] = {pack_bf16, 2, F32}, [T_F32] = {pack4, 4, F32},
+    [T_F64] = {pack8, 8, F64},
+};
+
+/* Sums (in 4 bytes) to a narrow y. */
+static void narrow_rows(int dtype, void *y, i64 yrs, const void *sum, i64 srs, i64 m, i64 n) {
+  for (i64 i = 0; i < m; i++) {
+    const u32 *u = (const u32 *)sum + i * srs;
+    const float *f = (const float *)sum + i * srs;
+    u8 *y1 = (u8 *)y + i * yrs;
+    u16 *y2 = (u16 *)y + i * yrs;
+    switch (dtype) {
+    case T_BOOL:
+      for (i64 j = 0; j < n; j++) y1[j] = u[j] != 0;
+      break;
+    case T_F16:
+      for (i64 j = 0; j < n; j++) y2[j] = ty_f32_to_f16(f[j]);
+      break;
+    case T_BF16:
+      for (i64 j = 0; j < n; j++) y2[j] = ty_f32_to_bf16(f[j]);
+      break;
+    case T_I16:
+      for (i64 j = 0; j < n; j++) y2[j] = (u16)u[j];
+      break;
+    default:
+      for (i64 j = 0; j < n; j++) y1[j] = (u8)u[j];
+    }
+  }
+}
+
+/* ---- What is to be done, and how ------------------------------------------------------------ */
+
+typedef struct Slot { /* scratch of one thread at work */
+  _Atomic int busy;
+  char *mem;
+} Slot;
+
+typedef enum { COLUMN, STREAM, TILES } Way;
+
+typedef struct Item { /* one product of the batch */
+  const char *a, *b;
+  char *y;
+} Item;
+
+typedef struct Job {
+  Gemm d;
+  Item item; /* the item at hand, or the first */
+  const Kern *kern;
+  PackFn *pack;
+  Way way;
+  int es, cs;              /* bytes of an element stored, computed */
+  bool apack, bpack;       /* packed, for tiles and column; a and b then lie in the compute type */
+  bool narrow;             /* y needs a conversion */
+  i64 nr;                  /* columns of a panel of b: two vectors */
+  i64 mc, nc;              /* rows and columns of a unit of work (column: rows of a unit) */
+  i64 jc;                  /* columns for which b is packed at a time */
+  i64 j0, jn;              /* those columns */
+  i64 units;               /* of work, for these columns */
+  i64 depth;               /* column: levels of the tree of blocks */
+  i64 asize, bsize, ysize; /* bytes of scratch: a block, packed b, sums of a narrow y */
+  char *bpacked;
+  Slot *slot;
+  int nslots;
+} Job;
+
+static i64 round_up(i64 n, i64 to) { return (n + to - 1) / to * to; }
+static i64 ceil_div(i64 n, i64 by) { return (n + by - 1) / by; }
+
+/* There are more slots than threads that can be here at once, so one is free. */
+static Slot *slot_take(Job *J) {
+  for (;;)
+    for (int i = 0; i < J->nslots; i++)
+      if (!atomic_exchange_explicit(&J->slot[i].busy, 1, memory_order_acquire)) return &J->slot[i];
+}
+
+static void slot_leave(Slot *s) { atomic_store_explicit(&s->busy, 0, memory_order_release); }
+
+/* Leading dims whose rows of a simply go on, with one b, are rows of one larger product. */
+static void merge_batch(Gemm *d) {
+  while (d->nlead > 0) {
+    const int i = d->nlead - 1;
+    if (d->lead[i] != 1) {
+      if (d->bbs[i] != 0 || (d->m != 1 && d->abs[i] != d->m * d->ars)) break;
+      if (d->m == 1) d->ars = d->abs[i];
+      d->m *= d->lead[i];
+      d->batch /= d->lead[i];
+    }
+    d->nlead--;
+  }
+}
+
+/* Chooses the way, what is packed, and the cut for `threads` threads. */
+static void job_plan(Job *J, int threads) {
+  Gemm *d = &J->d;
+  const Isa best = isa();
+  const int compute = stores[d->dtype].compute;
+  J->kern = kerns[best][compute];
+  J->pack = stores[d->dtype].pack;
+  J->es = stores[d->dtype].size;
+  J->cs = compute == F64 || compute == U64 ? 8 : 4;
+  J->narrow = J->es != J->cs;
+  J->nr = 2 * J->kern->vl;
+  J->jc = d->n;
+  J->asize = J->bsize = J->ysize = 0;
+  if (d->n == 1) {
+    J->way = COLUMN;
+    J->apack = J->narrow || (d->acs != 1 && d->k > 1);
+    J->bpack = J->narrow || (d->brs != 1 && d->k > 1);
+    J->depth = 2;
+    for (i64 n = ceil_div(d->k, BLOCK); n; n /= 2) J->depth++;
+    if (J->apack) J->asize = DOT_ROWS * TY_MIN(d->k, BLOCK) * J->cs;
+    J->asize += DOT_ROWS * J->depth * 256;
+    J->bsize = J->bpack ? d->k * J->cs : 0;
+    J->mc = TY_MAX(DOT_ROWS, round_up(ceil_div(d->m, TILES_EACH * threads), DOT_ROWS));
+    J->units = ceil_div(d->m, J->mc);
+    return;
+  }
+  if (d->m <= STREAM_ROWS && !J->narrow && d->bcs == 1 && d->n >= J->nr) {
+    J->way = STREAM;
+    J->apack = J->bpack = false;
+    J->nc = round_up(ceil_div(d->n, TILES_EACH * threads), 8 * J->nr);
+    J->units = ceil_div(d->n, J->nc);
+    return;
+  }
+  J->way = TILES;
+  const i64 rows = J->kern->rows, kc = TY_MIN(d->k, KC);
+  J->bpack = J->narrow || d->bcs != 1 || (d->m > 4 * rows && d->k * d->n * J->cs > B_DIRECT);
+  J->apack = J->narrow || (d->n > 4 * J->nr && d->m * d->k * J->cs > A_DIRECT);
+  J->mc = round_up(ceil_div(d->m, ceil_div(d->m, MC)), rows);
+  const i64 mt = ceil_div(d->m, J->mc);
+  /* Threads are given blocks of rows first; columns are cut only as far as that does not do. */
+  i64 nt = threads == 1 ? 1 : ceil_div(TILES_EACH * threads, mt);
+  nt = TY_MAX(1, TY_MIN(nt, d->n / (4 * J->nr)));
+  J->nc = round_up(ceil_div(d->n, nt), J->nr);
+  if (J->narrow) J->nc = TY_MIN(J->nc, 512); /* its sums are kept in scratch */
+  if (J->bpack) {
+    const i64 most = TY_MAX(J->nc, PACK_BYTES / (d->k * J->cs) / J->nc * J->nc);
+    J->jc = TY_MIN(d->n, most);
+    J->bsize = d->k * round_up(J->jc, J->nr) * J->cs;
+  }
+  J->asize = J->apack ? J->mc * kc * J->cs : 0;
+  J->ysize = J->narrow ? J->mc * J->nc * J->cs : 0;
+}
+
+/* ---- Tiles ---------------------------------------------------------------------------------- */
+
+/* Packs units [begin, end) of b: a panel of nr columns for one block of k. Blocks of k follow each
+** other, in each the panels, in each its rows. */
+static void pack_b(void *arg, i64 begin, i64 end) {
+  Job *J = arg;
+  const Gemm *d = &J->d;
+  const i64 panels = ceil_div(J->jn, J->nr), wide = panels * J->nr;
+  for (i64 u = begin; u < end; u++) {
+    const i64 k0 = u / panels * KC, j = u % panels * J->nr, kc = TY_MIN(KC, d->k - k0);
+    J->pack(J->bpacked + (k0 * wide + j * kc) * J->cs, J->nr,
+            J->item.b + (k0 * d->brs + (J->j0 + j) * d->bcs) * J->es, d->brs, d->bcs, kc,
+            TY_MIN(J->nr, J->jn - j), J->nr);
+  }
+}
+
+/* One block of k for rows [0, m) from a (packed or not), one panel of b, to y. */
+static void panel(const Job *J, i64 kc, const char *a, i64 m, const char *b, i64 brs, i64 w,
+                  char *y, i64 yrs, bool first) {
+  const Kern *K = J->kern;
+  const i64 rows = K->rows;
+  const int nv = w > K->vl ? 2 : 1, last = (int)(w - (nv - 1) * K->vl);
+  if (J->apack) {
+    for (i64 i = 0; i < m; i += rows)
+      K->tile[nv - 1][TY_MIN(rows, m - i) - 1](kc, a + i * kc * J->cs, 1, rows, b, brs,
+                                               y + i * yrs * J->cs, yrs, last, first);
+    return;
+  }
+  /* Even heights: 9 rows go as 5 and 4, not as 8 and 1. */
+  i64 left = ceil_div(m, rows);
+  for (i64 i = 0, h; i < m; i += h, left--) {
+    h = ceil_div(m - i, left);
+    K->tile[nv - 1][h - 1](kc, a + i * J->d.ars * J->cs, J->d.ars, J->d.acs, b, brs,
+                           y + i * yrs * J->cs, yrs, last, first);
+  }
+}
+
+/* Rows [i0, i1) by columns [j0, j1), counted from J->j0, over all of k. */
+static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
+  const Gemm *d = &J->d;
+  const i64 m = i1 - i0, cs = J->cs, rows = J->kern->rows, wide = round_up(J->jn, J->nr);
+  char *sums = scratch + J->asize, *out = J->item.y + (i0 * d->n + J->j0 + j0) * J->es;
+  char *y = J->narrow ? sums : out;
+  const i64 yrs = J->narrow ? J->nc : d->n;
+  for (i64 k0 = 0; k0 < d->k; k0 += KC) {
+    const i64 kc = TY_MIN(KC, d->k - k0);
+    const char *a = J->item.a + (i0 * d->ars + k0 * d->acs) * J->es;
+    if (J->apack) {
+      for (i64 i = 0; i < m; i += rows)
+        J->pack(scratch + i * kc * cs, rows, a + i * d->ars * J->es, d->acs, d->ars, kc,
+                TY_MIN(rows, m - i), rows);
+      a = scratch;
+    }
+    for (i64 j = j0; j < j1; j += J->nr) {
+      const char *b = J->bpack ? J->bpacked + (k0 * wide + j * kc) * cs
+                               : J->item.b + (k0 * d->brs + J->j0 + j) * cs;
+      panel(J, kc, a, m, b, J->bpack ? J->nr : d->brs, TY_MIN(J->nr, j1 - j), y + (j - j0) * cs,
+            yrs, k0 == 0);
+    }
+  }
+  if (J->narrow) narrow_rows(d->dtype, out, d->n, sums, yrs, m, j1 - j0);
+}
+
+/* ---- Columns -------------------------------------------------------------------------------- */
+
+/* Rows [i0, i1) of a column product; b is contiguous in the compute type. */
+static void column(const Job *J, i64 i0, i64 i1, const char *b, char *scratch) {
+  const Gemm *d = &J->d;
+  const Kern *K = J->kern;
+  const i64 cs = J->cs, lrs = J->depth * (256 / cs); /* a row's stack of lanes, 256 bytes a level */
+  char *lanes = scratch, *packed = scratch + DOT_ROWS * J->depth * 256;
+  for (i64 i = i0; i < i1; i += DOT_ROWS) {
+    const i64 nr = TY_MIN(DOT_ROWS, i1 - i);
+    i64 top = 0, block = 0;
+    for (i64 k0 = 0; k0 < d->k; k0 += BLOCK, block++) {
+      const i64 n = TY_MIN(BLOCK, d->k - k0);
+      const char *a = J->item.a + (i * d->ars + k0 * d->acs) * J->es;
+      i64 ars = d->ars;
+      if (J->apack) {
+        /* Packed as the transpose, so that a column-major a is turned in squares. */
+        J->pack(packed, n, a, d->ars, d->acs, nr, n, n);
+        a = packed;
+        ars = n;
+      }
+      K->dot(nr, n, a, ars, b + k0 * cs, lanes + top++ * 256, lrs);
+      /* Blocks 2j and 2j + 1 join at once, then pairs of pairs: the tree, without its depth. */
+      for (i64 c = block; c & 1; c >>= 1, top--)
+        for (i64 r = 0; r < nr; r++) {
+          char *l = lanes + r * lrs * cs + (top - 2) * 256;
+          K->add(l, l + 256);
+        }
+    }
+    for (; top > 1; top--)
+      for (i64 r = 0; r < nr; r++) {
+        char *l = lanes + r * lrs * cs + (top - 2) * 256;
+        K->add(l, l + 256);
+      }
+    for (i64 r = 0; r < nr; r++) {
+      char *l = lanes + r * lrs * cs;
+      u64 y;
+      K->join(l, &y);
+      if (J->narrow) narrow_rows(d->dtype, J->item.y + (i + r) * J->es, 1, &y, 1, 1, 1);
+      else memcpy(J->item.y + (i + r) * J->es, &y, (size_t)cs);
+    }
+  }
+}
+
+/* ---- Running -------------------------------------------------------------------------------- */
+
+static void run_units(Job *J, i64 begin, i64 end, char *scratch) {
+  const Gemm *d = &J->d;
+  const i64 across = J->way == TILES ? ceil_div(J->jn, J->nc) : 1;
+  for (i64 u = begin; u < end; u++) {
+    if (J->way == COLUMN) {
+      column(J, u * J->mc, TY_MIN(d->m, (u + 1) * J->mc), J->bpack ? J->bpacked : J->item.b,
+             scratch);
+    } else if (J->way == STREAM) {
+      const i64 j = u * J->nc, n = TY_MIN(J->nc, d->n - j);
+      J->kern->stream(d->m, n, d->k, J->item.a, d->ars, d->acs, J->item.b + j * J->es, d->brs,
+                      J->item.y + j * J->es, d->n);
+    } else {
+      const i64 i = u / across * J->mc, j = u % across * J->nc;
+      tile(J, i, TY_MIN(d->m, i + J->mc), j, TY_MIN(J->jn, j + J->nc), scratch);
+    }
+  }
+}
+
+static void pool_units(void *arg, i64 begin, i64 end) {
+  Slot *s = slot_take(arg);
+  run_units(arg, begin, end, s->mem);
+  slot_leave(s);
+}
+
+/* One item; over the pool, or on this thread with the scratch of `alone`. */
+static void run_item(Job *J, Slot *alone) {
+  const Gemm *d = &J->d;
+  for (J->j0 = 0; J->j0 < d->n; J->j0 += J->jc) {
+    J->jn = TY_MIN(J->jc, d->n - J->j0);
+    if (J->way == TILES) J->units = ceil_div(d->m, J->mc) * ceil_div(J->jn, J->nc);
+    if (J->bpack && J->way == COLUMN) {
+      J->pack(J->bpacked, d->k, J->item.b, 0, d->brs, 1, d->k, d->k);
+    } else if (J->bpack) {
+      const i64 n = ceil_div(J->jn, J->nr) * ceil_div(d->k, KC);
+      if (alone) pack_b(J, 0, n);
+      else ty_pool_run(n, TY_MAX(1, (64 << 10) / (J->nr * KC)), pack_b, J);
+    }
+    if (alone) run_units(J, 0, J->units, alone->mem);
+    else ty_pool_run(J->units, 1, pool_units, J);
+  }
+}
+
+/* The item at batch index i. */
+static Item item_at(const Job *J, const Item *base, i64 i) {
+  const Gemm *d = &J->d;
+  i64 a = 0, b = 0, rest = i;
+  for (int l = d->nlead; l-- > 0;) {
+    const i64 x = rest % d->lead[l];
+    rest /= d->lead[l];
+    a += x * d->abs[l];
+    b += x * d->bbs[l];
+  }
+  return (Item){base->a + a * J->es, base->b + b * J->es, base->y + i * d->m * d->n * J->es};
+}
+
+/* Items [begin, end) of the batch, each on this thread alone. A slot's scratch then holds the
+** packed b as well, behind the rest. */
+static void run_items(Job *shared, i64 begin, i64 end, Slot *s) {
+  Job J = *shared;
+  J.bpacked = s->mem + J.asize + J.ysize;
+  for (i64 i = begin; i < end; i++) {
+    J.item = item_at(&J, &shared->item, i);
+    run_item(&J, s);
+  }
+}
+
+static void pool_items(void *arg, i64 begin, i64 end) {
+  Slot *s = slot_take(arg);
+  run_items(arg, begin, end, s);
+  slot_leave(s);
+}
+
+/* Everything on the caller: scratch from the stack if it does. */
+static bool run_alone(Job *J) {
+  _Alignas(64) char stack[STACK];
+  const i64 need = J->asize + J->ysize + J->bsize;
+  Slot s = {.mem = need <= STACK ? stack : ty_buf_alloc(need)};
+  if (!s.mem) return false;
+  run_items(J, 0, J->d.batch, &s);
+  if (s.mem != stack) ty_buf_free(s.mem, need);
+  return true;
+}
+
+/* Over the pool: by items, or inside each item. */
+static bool run_pool(Job *J, int threads, bool by_items, i64 grain) {
+  enum { MOST = 256 };
+  Slot slot[MOST];
+  const int n = TY_MIN(threads + 1, MOST);
+  const i64 each = round_up(J->asize + J->ysize + (by_items ? J->bsize : 0), 64);
+  const i64 need = n * each + (by_items ? 0 : J->bsize);
+  char *mem = need ? ty_buf_alloc(need) : NULL;
+  if (need && !mem) return false;
+  for (int i = 0; i < n; i++) {
+    atomic_init(&slot[i].busy, 0);
+    slot[i].mem = mem + i * each;
+  }
+  J->slot = slot;
+  J->nslots = n;
+  J->bpacked = mem + n * each;
+  if (by_items) {
+    ty_pool_run(J->d.batch, grain, pool_items, J);
+  } else {
+    const Item base = J->item;
+    for (i64 i = 0; i < J->d.batch; i++) {
+      J->item = item_at(J, &base, i);
+      run_item(J, NULL);
+    }
+  }
+  if (mem) ty_buf_free(mem, need);
+  return true;
+}
+
+bool ty_gemm(const Gemm *d, const void *a, const void *b, void *y) {
+  const i64 elems = d->batch * d->m * d->n;
+  if (!elems) return true;
+  if (!d->k) {
+    memset(y, 0, (size_t)(elems * stores[d->dtype].size));
+    return true;
+  }
+  Job J;
+  J.d = *d;
+  J.item = (Item){a, b, y};
+  merge_batch(&J.d);
+  /* The time of one item: its sums, or reading b (8 elements a nanosecond), whichever is more. */
+  const int rate = speed[isa()][stores[d->dtype].compute];
+  const double macs = (double)J.d.m * (double)J.d.n * (double)J.d.k;
+  const double item = TY_MAX(macs / rate, (double)J.d.k * (double)(J.d.m + J.d.n) / 8000);
+  const double all = item * (double)J.d.batch;
+  const int threads = all < 2 * TASK_MICROSECONDS ? 1 : ty_pool_threads(0);
+  if (threads <= 1) {
+    job_plan(&J, 1);
+    return run_alone(&J);
+  }
+  const bool by_items = J.d.batch >= TILES_EACH * threads || item < 2 * TASK_MICROSECONDS;
+  const i64 grain = item < TASK_MICROSECONDS ? (i64)(TASK_MICROSECONDS / item) + 1 : 1;
+  job_plan(&J, by_items ? 1 : threads);
+  return run_pool(&J, threads, by_items, grain);
+}

@@ -1,0 +1,239 @@
+/*
+** gemm_micro.h -- the algorithms of matrix products for one element type and instruction set.
+** In:  T, TBYTES, FMA (of vectors), FMA1 (of one), TAG, and all that gemm_isa.h defines.
+** Out: static const Kern NAME(kern); see struct Kern in gemm.c for what each function does.
+**
+** Rules that keep the bits the same everywhere:
+** 1. Products are summed by fma over ascending k, from +0, within blocks of KC.
+** 2. The first block's sum is taken as it is (a -0 stays), the others are added, ascending.
+** 3. What lies beyond the edge of a matrix is never added, not even as zero times zero.
+*/
+#define VL (VBYTES / TBYTES) /* elements of a vector */
+#define V NAME(Vec)
+#define LN (256 / TBYTES) /* lanes of a trailing run: 64, or 32 of 8 bytes */
+
+typedef T V __attribute__((vector_size(VBYTES), aligned(TBYTES), may_alias));
+
+#if TBYTES == 4
+#define MASK MASK4
+#define MLOAD(p, m) (V) MLOAD4(p, m)
+#define MSTORE MSTORE4
+#else
+#define MASK MASK8
+#define MLOAD(p, m) (V) MLOAD8(p, m)
+#define MSTORE MSTORE8
+#endif
+
+#if VBYTES == 16
+INLINE V NAME(mload)(const T *p, int w) {
+  V v = {0};
+  for (int i = 0; i < w; i++) v[i] = p[i];
+  return v;
+}
+INLINE void NAME(mstore)(T *p, int w, V v) {
+  for (int i = 0; i < w; i++) p[i] = v[i];
+}
+#endif
+
+INLINE V NAME(splat)(T x) {
+#if VBYTES == 64 && TBYTES == 4
+  return (V){x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x};
+#elif VBYTES / TBYTES == 8
+  return (V){x, x, x, x, x, x, x, x};
+#elif VBYTES / TBYTES == 4
+  return (V){x, x, x, x};
+#else
+  return (V){x, x};
+#endif
+}
+
+/* One tile of mr rows by nv vectors, the last of w elements, over one block of k. mr and nv are
+** constants where this is inlined, so that the sums live in registers. */
+INLINE void NAME(tile)(const int mr, const int nv, i64 kc, const T *a, i64 ars, i64 acs, const T *b,
+                       i64 brs, T *y, i64 yrs, int w, bool first) {
+  V sum[ROWS][2];
+  __typeof__(MASK(w)) m = MASK(w);
+#pragma GCC unroll 8
+  for (int r = 0; r < mr; r++) sum[r][0] = sum[r][1] = (V){0};
+  for (i64 p = 0; p < kc; p++, a += acs, b += brs) {
+    V b0 = nv == 2 ? *(const V *)b : MLOAD(b, m);
+    V b1 = nv == 2 ? MLOAD(b + VL, m) : b0;
+#pragma GCC unroll 8
+    for (int r = 0; r < mr; r++) {
+      V x = NAME(splat)(a[r * ars]);
+      sum[r][0] = FMA(x, b0, sum[r][0]);
+      if (nv == 2) sum[r][1] = FMA(x, b1, sum[r][1]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < mr; r++, y += yrs) {
+    T *tail = nv == 2 ? y + VL : y;
+    V s0 = sum[r][0], s1 = nv == 2 ? sum[r][1] : s0;
+    if (!first) {
+      if (nv == 2) s0 = *(V *)y + s0;
+      s1 = MLOAD(tail, m) + s1;
+    }
+    if (nv == 2) *(V *)y = s0;
+    MSTORE(tail, m, s1);
+  }
+}
+
+#define TILE(mr, nv) \
+  static ATTR void NAME(tile##mr##x##nv)(i64 kc, const void *a, i64 ars, i64 acs, const void *b, \
+                                         i64 brs, void *y, i64 yrs, int w, bool first) { \
+    NAME(tile)(mr, nv, kc, a, ars, acs, b, brs, y, yrs, w, first); \
+  }
+#define TILES(mr) TILE(mr, 1) TILE(mr, 2)
+TILES(1)
+TILES(2)
+TILES(3)
+TILES(4)
+#if ROWS > 4
+TILES(5)
+TILES(6)
+#endif
+#if ROWS > 6
+TILES(7)
+TILES(8)
+#endif
+#undef TILE
+#undef TILES
+
+/* y[n] = row a[k] times b[k, n], one chunk of columns at a time: eight rows of b are read side by
+** side and in full, which is what memory likes best. Up to STREAM_ROWS rows of a share the pass. */
+static ATTR void NAME(stream)(i64 m, i64 n, i64 k, const void *A, i64 ars, i64 acs, const void *B,
+                              i64 brs, void *Y, i64 yrs) {
+  enum { CHUNK = 2048 / TBYTES };
+  T sum[STREAM_ROWS][CHUNK];
+  for (i64 j0 = 0; j0 < n; j0 += CHUNK) {
+    int nc = (int)TY_MIN(CHUNK, n - j0), w = (nc - 1) % VL + 1, last = nc - w;
+    __typeof__(MASK(w)) mask = MASK(w);
+    for (i64 p = 0; p < k;) {
+      const bool first = p == 0;
+      const i64 end = TY_MIN(p + KC, k);
+      for (i64 r = 0; r < m; r++) memset(sum[r], 0, (size_t)(last + VL) * TBYTES);
+      for (; p + 8 <= end; p += 8)
+        for (i64 r = 0; r < m; r++) {
+          const T *a = (const T *)A + r * ars + p * acs, *b = (const T *)B + p * brs + j0;
+          V x[8];
+#pragma GCC unroll 8
+          for (int u = 0; u < 8; u++) x[u] = NAME(splat)(a[u * acs]);
+          for (int j = 0; j < last; j += VL) {
+            V s = *(V *)&sum[r][j];
+#pragma GCC unroll 8
+            for (int u = 0; u < 8; u++) s = FMA(x[u], *(const V *)(b + u * brs + j), s);
+            *(V *)&sum[r][j] = s;
+          }
+          V s = *(V *)&sum[r][last];
+#pragma GCC unroll 8
+          for (int u = 0; u < 8; u++) s = FMA(x[u], MLOAD(b + u * brs + last, mask), s);
+          *(V *)&sum[r][last] = s;
+        }
+      for (; p < end; p++)
+        for (i64 r = 0; r < m; r++) {
+          const T *b = (const T *)B + p * brs + j0;
+          V x = NAME(splat)(((const T *)A)[r * ars + p * acs]);
+          for (int j = 0; j < last; j += VL)
+            *(V *)&sum[r][j] = FMA(x, *(const V *)(b + j), *(V *)&sum[r][j]);
+          *(V *)&sum[r][last] = FMA(x, MLOAD(b + last, mask), *(V *)&sum[r][last]);
+        }
+      for (i64 r = 0; r < m; r++) {
+        T *y = (T *)Y + r * yrs + j0;
+        for (int j = 0; j < last; j += VL) {
+          V s = *(V *)&sum[r][j];
+          if (!first) s = *(V *)(y + j) + s;
+          *(V *)(y + j) = s;
+        }
+        V s = *(V *)&sum[r][last];
+        if (!first) s = MLOAD(y + last, mask) + s;
+        MSTORE(y + last, mask, s);
+      }
+    }
+  }
+}
+
+/* lanes[i mod LN] = fma over ascending i of a[i] * b[i], for n <= BLOCK elements of nr rows. */
+INLINE void NAME(lanes)(const int nr, i64 n, const T *a, i64 ars, const T *b, T *lanes, i64 lrs) {
+  V sum[2][LN / VL];
+#pragma GCC unroll 2
+  for (int r = 0; r < nr; r++)
+#pragma GCC unroll 16
+    for (int v = 0; v < LN / VL; v++) sum[r][v] = (V){0};
+  i64 i = 0;
+  for (; i + LN <= n; i += LN)
+#pragma GCC unroll 2
+    for (int r = 0; r < nr; r++)
+#pragma GCC unroll 16
+      for (int v = 0; v < LN / VL; v++)
+        sum[r][v] =
+            FMA(*(const V *)(a + r * ars + i + v * VL), *(const V *)(b + i + v * VL), sum[r][v]);
+#pragma GCC unroll 2
+  for (int r = 0; r < nr; r++)
+#pragma GCC unroll 16
+    for (int v = 0; v < LN / VL; v++) *(V *)(lanes + r * lrs + v * VL) = sum[r][v];
+  /* The tail, in memory: whole vectors, then one by one, so that no lane sees a 0 * 0. */
+  for (int r = 0; r < nr; r++) {
+    const T *x = a + r * ars + i, *z = b + i;
+    T *l = lanes + r * lrs;
+    i64 j = 0;
+    for (; j + VL <= n - i; j += VL)
+      *(V *)(l + j) = FMA(*(const V *)(x + j), *(const V *)(z + j), *(V *)(l + j));
+    for (; j < n - i; j++) l[j] = FMA1(x[j], z[j], l[j]);
+  }
+}
+
+static ATTR void NAME(dot)(i64 nr, i64 n, const void *A, i64 ars, const void *B, void *L, i64 lrs) {
+  const T *a = A;
+  T *l = L;
+  for (; VBYTES == 64 && nr >= 2; nr -= 2, a += 2 * ars, l += 2 * lrs)
+    NAME(lanes)(2, n, a, ars, B, l, lrs);
+  for (; nr; nr--, a += ars, l += lrs) NAME(lanes)(1, n, a, ars, B, l, lrs);
+}
+
+static ATTR void NAME(add)(void *L, const void *R) { /* one block's lanes join another's */
+  for (int v = 0; v < LN; v += VL) *(V *)((T *)L + v) += *(const V *)((const T *)R + v);
+}
+
+static ATTR void NAME(join)(void *L, void *y) { /* lanes join: j += j + 32, j + 16 ... j + 1 */
+  T *l = L;
+  for (int h = LN / 2; h; h /= 2)
+    for (int j = 0; j < h; j++) l[j] += l[j + h];
+  *(T *)y = l[0];
+}
+
+static const Kern NAME(kern) = {
+    .rows = ROWS,
+    .vl = VL,
+    .tile = {{NAME(tile1x1), NAME(tile2x1), NAME(tile3x1), NAME(tile4x1),
+#if ROWS > 4
+              NAME(tile5x1), NAME(tile6x1),
+#endif
+#if ROWS > 6
+              NAME(tile7x1), NAME(tile8x1)
+#endif
+             },
+             {NAME(tile1x2), NAME(tile2x2), NAME(tile3x2), NAME(tile4x2),
+#if ROWS > 4
+              NAME(tile5x2), NAME(tile6x2),
+#endif
+#if ROWS > 6
+              NAME(tile7x2), NAME(tile8x2)
+#endif
+             }},
+    .stream = NAME(stream),
+    .dot = NAME(dot),
+    .add = NAME(add),
+    .join = NAME(join),
+};
+
+#undef TAG
+#undef T
+#undef TBYTES
+#undef FMA
+#undef FMA1
+#undef VL
+#undef V
+#undef LN
+#undef MASK
+#undef MLOAD
+#undef MSTORE
