@@ -18,7 +18,8 @@ typedef struct Machine {
   /* Runs the whole domain, splitting it over the pool. False: out of memory, and nothing was
   *written.
   ** Operands that are written may share memory with operands that are read only when both are
-  ** accessed by the same strides and start (an element is read before it is written). */
+  ** accessed by the same strides and start and have the same element size (an element is read before
+  ** it is written). */
   bool (*run)(const Kernel *k, const Run *r);
   /* Gets hold of the memory that a run of k with this launch will want from the calling thread, and keeps
   ** it: later runs then cannot fail. Reservations do not shrink: all steps of a plan are reserved before

@@ -18,7 +18,8 @@
 *used by
 ** an L_ELEM instruction is the same for all of R. In a MAP program everything is L_ELEM.
 ** A ROW program may use a reduction's result in elements again (softmax); a COL program may not.
-** A program that has a scan has no reduction.
+** A program that has a scan has no reduction. Values that need no element (CONST, SCALAR, what is
+** computed from them alone) fit either level. In a MAP program the levels mean nothing.
 */
 #ifndef TY_PROGRAM_H
 #define TY_PROGRAM_H
@@ -68,7 +69,12 @@
 **   RSUM RPROD RMAX RMIN  reduction of a (L_ELEM), result L_ROW; sums and products in canonical
 *order
 **   RARGMAX RARGMIN       i64: position within R of the first extreme; NaN wins
-**   SSUM SPROD SMAX SMIN SLSE  inclusive scan of a along R; SLSE is logcumsumexp
+**   SSUM SPROD SMAX SMIN  inclusive scan of a along R (ROW programs), sums in canonical order
+**   SMAXX     exclusive running maximum: element i is the maximum of those before it; the first is
+**             -inf or the lowest integer
+**   SLIN      y[i] = fma(y[i - 1], a[i], b[i]) in strict order, from y[-1] = 0 (floats). With
+**             m = SMAX(x), k = m where finite else 0:
+**             logcumsumexp = k + log(SLIN(exp(SMAXX(x) - k), exp(x - k)))
 */
 #define TY_PRIMS(_) \
   _(CONST) \
@@ -76,7 +82,7 @@
       _(MAX) _(NEG) _(ABS) _(FLOOR) _(CEIL) _(TRUNC) _(RINT) _(DIVI) _(REMI) _(AND) _(OR) _(XOR) \
           _(SHL) _(SHR) _(SHRU) _(MULHI) _(EQ) _(LT) _(LE) _(SEL) _(CVT) _(BITS) _(LUT) _(NARROW) \
               _(PHILOX) _(RSUM) _(RPROD) _(RMAX) _(RMIN) _(RARGMAX) _(RARGMIN) _(SSUM) _(SPROD) \
-                  _(SMAX) _(SMIN) _(SLSE)
+                  _(SMAX) _(SMIN) _(SMAXX) _(SLIN)
 
 typedef enum {
 #define _(NAME) P_##NAME,
