@@ -22,7 +22,9 @@ typedef struct Group {
   i32 *out;        /* all stored nodes, root first; always one for G_GEMM, G_HOST, PUT */
   i32 nin;
   i32 *in;         /* stored nodes and INPUTs it reads, each once, ascending */
-  i32 base;        /* PUT, SCATTER*: the node whose contents the output's buffer must hold first, else -1 */
+  i32 base;        /* PUT, SCATTER*: the node (stored, or an INPUT of any layout) whose contents the output's
+                      buffer must hold first; it is in `in` only if it is read besides. -1: none (EMPTY, or all
+                      of it is overwritten) */
   i32 nnodes;      /* nodes of the graph it computes, for explain and dumps */
   i32 *nodes;
   void *detail;    /* fuse's and lower's own */
@@ -32,7 +34,8 @@ typedef struct Groups {
   Group *group;
   i32 n;
   u8 *stored;      /* per node: it has a buffer (INPUTs: 1) */
-  i32 *of;         /* per node: its group when stored by one, else -1 */
+  i32 *of;         /* per node: its group when stored by one, else -1. An INPUT with a group has a contiguous copy:
+                      that group reads the input's buffer and writes the copy, every other reads the copy */
 } Groups;
 
 /* want[i]: node i must be stored (an output of the graph; may be a leaf, a view, an INPUT: then a group copies it).
@@ -50,7 +53,8 @@ typedef struct Work {
                                 output may take its memory */
   i32 scalar[MAX_OPERANDS * 2], nscalar; /* SCALAR imm n of the program is graph slot scalar[n] */
   Gemm gemm;         /* G_GEMM: y = root, a and b = buffers of operand[0], operand[1] from start[0], start[1] */
-  i64 start[2];      /* G_HOST reads contiguous stored nodes: its node tells all */
+  i64 start[2];      /* G_HOST: operand[0..2] are the buffers of its node's operands, whose elements lie there
+                        row-major without gaps from the buffer's start (operand[0] of SCATTER* is Group.base) */
 } Work;
 bool ty_lower(Arena *A, const Graph *g, const Groups *gs, i32 group, Work *y);
 
@@ -103,9 +107,10 @@ typedef struct Output {
   i64 bytes;
   /* Filled by plan.c. */
   bool inplace; /* every reader of the buffer is done before, or reads as it is written, and no step that can fail
-                   follows: where nobody else holds the buffer, it may be the output itself */
-  bool taken;   /* write is -1, but inplace holds for input `donor`: its buffer may be taken when it dies here */
-  i32 donor;    /* the batch input whose elements are kept or read as they are overwritten, or -1 */
+                   follows: where nobody else holds the buffer, it may be the output itself. With write = -1
+                   that is the buffer of input `donor`, when it dies here */
+  i32 donor;    /* the batch input that is read as it is overwritten, or -1 ... */
+  i64 at;       /* ... which is in place only where the input begins at this element of its buffer */
   i32 pins;     /* references that the batch's inputs hold to the buffer */
   i32 first;    /* step that writes it first; a copy that is skipped in place does not count */
 } Output;
