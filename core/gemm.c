@@ -37,7 +37,8 @@ enum {
   KC = 256,               /* the canonical block of k */
   STREAM_ROWS = 4,        /* most rows of a stream */
   MC = 240,               /* rows of a block of a: MC * KC elements sit in L2 */
-  DOT_ROWS = 4,           /* rows that a column product packs at a time */
+  DOT_ROWS = 4,             /* rows that a column product does together */
+  TURN_ROWS = 16,           /* the same when a is column-major: a cache line of each column */
   STACK = 16 << 10,       /* bytes of scratch that small products take from the stack */
   PACK_BYTES = 32 << 20,  /* most bytes of b packed at a time */
   B_DIRECT = 64 << 10,    /* bytes of b up to which a row-major b is read where it lies */
@@ -124,62 +125,66 @@ static Isa isa(void) {
 
 typedef void PackFn(void *dst, i64 ds, const void *src, i64 ss, i64 st, i64 ni, i64 nj, i64 pad);
 
-static inline u32 bf16_bits(u16 h) { return (u32)h << 16; }
+typedef u32 Word4 __attribute__((vector_size(16), aligned(4), may_alias));
+typedef u64 Long4 __attribute__((vector_size(32), aligned(8), may_alias));
+typedef u16 Half4 __attribute__((vector_size(8), aligned(2), may_alias));
+typedef i16 Short4 __attribute__((vector_size(8), aligned(2), may_alias));
+typedef u8 Byte4 __attribute__((vector_size(4), aligned(1), may_alias));
+typedef i8 Char4 __attribute__((vector_size(4), aligned(1), may_alias));
+typedef i32 Int4 __attribute__((vector_size(16), aligned(4), may_alias));
+typedef float Float4 __attribute__((vector_size(16), may_alias));
+
+#define TURN4(type, p) __builtin_convertvector(*(const type *)(p), Word4)
+#define BF16_4(p) (TURN4(Half4, p) << 16)
 
 /* An f16's exponent counts from 112 less than an f32's: a product by 2^112 is exact, and puts
-** subnormals right as well. */
-static inline u32 f16_bits(u16 h) {
-  u32 u = (u32)(h & 0x7fff) << 13, special = u >= 0x0f800000u ? 0x7f800000u : 0;
-  float f;
-  memcpy(&f, &u, 4);
-  f *= 0x1p112f;
-  memcpy(&u, &f, 4);
-  return u | special | (u32)(h & 0x8000) << 16;
+** subnormals right as well. Infinities and NaNs keep all bits of the exponent set. */
+static inline Word4 f16_4(const u16 *p) {
+  Word4 h = TURN4(Half4, p), u = (h & 0x7fff) << 13;
+  Word4 special = (Word4)(u >= 0x0f800000u) & 0x7f800000u;
+  return (Word4)((Float4)u * 0x1p112f) | special | (h & 0x8000) << 16;
 }
-
-#define PLAIN(x) (x)
-#define SIGNED(x) ((u32)(i32)(x))
 
 #define PACK pack4
 #define S u32
-#define W u32
-#define GET PLAIN
+#define W Word4
+#define GET4(p) (*(const Word4 *)(p))
 #include "../kernels/gemm_pack.h"
 
 #define PACK pack8
 #define S u64
-#define W u64
-#define GET PLAIN
+#define W Long4
+#define GET4(p) (*(const Long4 *)(p))
 #include "../kernels/gemm_pack.h"
 
 #define PACK pack_u8
 #define S u8
-#define W u32
-#define GET PLAIN
+#define W Word4
+#define GET4(p) TURN4(Byte4, p)
 #include "../kernels/gemm_pack.h"
 
 #define PACK pack_i8
 #define S i8
-#define W u32
-#define GET SIGNED
+#define W Word4
+#define GET4(p) ((Word4)__builtin_convertvector(*(const Char4 *)(p), Int4))
 #include "../kernels/gemm_pack.h"
 
 #define PACK pack_i16
 #define S i16
-#define W u32
-#define GET SIGNED
+#define W Word4
+#define GET4(p) ((Word4)__builtin_convertvector(*(const Short4 *)(p), Int4))
 #include "../kernels/gemm_pack.h"
 
 #define PACK pack_f16
 #define S u16
-#define W u32
-#define GET f16_bits
+#define W Word4
+#define GET4(p) f16_4(p)
 #include "../kernels/gemm_pack.h"
 
 #define PACK pack_bf16
 #define S u16
-#define W u32
-#define GET bf16_bits
+#define W Word4
+#define GET4(p) BF16_4(p)
 #include "../kernels/gemm_pack.h"
 
 static const struct {
@@ -246,6 +251,7 @@ typedef struct Job {
   i64 jc;                  /* columns for which b is packed at a time */
   i64 j0, jn;              /* those columns */
   i64 units;               /* of work, for these columns */
+  i64 group; /* column: rows done together */
   i64 depth;               /* column: levels of the tree of blocks */
   i64 asize, bsize, ysize; /* bytes of scratch: a block, packed b, sums of a narrow y */
   char *bpacked;
@@ -296,12 +302,13 @@ static void job_plan(Job *J, int threads) {
     J->way = COLUMN;
     J->apack = J->narrow || (d->acs != 1 && d->k > 1);
     J->bpack = J->narrow || (d->brs != 1 && d->k > 1);
-    J->depth = 2;
+    J->depth = 0; /* bits of the count of blocks: sums of blocks wait on a binary counter */
     for (i64 n = ceil_div(d->k, BLOCK); n; n /= 2) J->depth++;
-    if (J->apack) J->asize = DOT_ROWS * TY_MIN(d->k, BLOCK) * J->cs;
-    J->asize += DOT_ROWS * J->depth * 256;
+    J->group = J->apack && d->ars == 1 ? TURN_ROWS : DOT_ROWS;
+    if (J->apack) J->asize = J->group * (TY_MIN(d->k, BLOCK) * J->cs + 64);
+    J->asize += J->group * J->depth * 256;
     J->bsize = J->bpack ? d->k * J->cs : 0;
-    J->mc = TY_MAX(DOT_ROWS, round_up(ceil_div(d->m, TILES_EACH * threads), DOT_ROWS));
+    J->mc = round_up(ceil_div(d->m, TILES_EACH * threads), J->group);
     J->units = ceil_div(d->m, J->mc);
     return;
   }
@@ -402,9 +409,9 @@ static void column(const Job *J, i64 i0, i64 i1, const char *b, char *scratch) {
   const Gemm *d = &J->d;
   const Kern *K = J->kern;
   const i64 cs = J->cs, lrs = J->depth * (256 / cs); /* a row's stack of lanes, 256 bytes a level */
-  char *lanes = scratch, *packed = scratch + DOT_ROWS * J->depth * 256;
-  for (i64 i = i0; i < i1; i += DOT_ROWS) {
-    const i64 nr = TY_MIN(DOT_ROWS, i1 - i);
+  char *lanes = scratch, *packed = scratch + J->group * J->depth * 256;
+  for (i64 i = i0; i < i1; i += J->group) {
+    const i64 nr = TY_MIN(J->group, i1 - i);
     i64 top = 0, block = 0;
     for (i64 k0 = 0; k0 < d->k; k0 += BLOCK, block++) {
       const i64 n = TY_MIN(BLOCK, d->k - k0);
@@ -412,9 +419,9 @@ static void column(const Job *J, i64 i0, i64 i1, const char *b, char *scratch) {
       i64 ars = d->ars;
       if (J->apack) {
         /* Packed as the transpose, so that a column-major a is turned in squares. */
-        J->pack(packed, n, a, d->ars, d->acs, nr, n, n);
+        ars = n + 64 / cs; /* a line more, or rows a power of two apart share a set of L1 */
+        J->pack(packed, ars, a, d->ars, d->acs, nr, n, n);
         a = packed;
-        ars = n;
       }
       K->dot(nr, n, a, ars, b + k0 * cs, lanes + top++ * 256, lrs);
       /* Blocks 2j and 2j + 1 join at once, then pairs of pairs: the tree, without its depth. */

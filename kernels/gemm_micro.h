@@ -55,6 +55,12 @@ INLINE void NAME(tile)(const int mr, const int nv, i64 kc, const T *a, i64 ars, 
   __typeof__(MASK(w)) m = MASK(w);
 #pragma GCC unroll 8
   for (int r = 0; r < mr; r++) sum[r][0] = sum[r][1] = (V){0};
+  if (!first) /* y has left L1 since the last block of k: called back while the sums are made */
+#pragma GCC unroll 8
+    for (int r = 0; r < mr; r++) {
+      __builtin_prefetch(y + r * yrs, 1);
+      if (nv == 2) __builtin_prefetch(y + r * yrs + 2 * VL - 1, 1);
+    }
   for (i64 p = 0; p < kc; p++, a += acs, b += brs) {
     V b0 = nv == 2 ? *(const V *)b : MLOAD(b, m);
     V b1 = nv == 2 ? MLOAD(b + VL, m) : b0;
@@ -196,7 +202,10 @@ static ATTR void NAME(add)(void *L, const void *R) { /* one block's lanes join a
 
 static ATTR void NAME(join)(void *L, void *y) { /* lanes join: j += j + 32, j + 16 ... j + 1 */
   T *l = L;
-  for (int h = LN / 2; h; h /= 2)
+  int h = LN / 2;
+  for (; h >= VL; h /= 2)
+    for (int j = 0; j < h; j += VL) *(V *)(l + j) += *(const V *)(l + j + h);
+  for (; h; h /= 2)
     for (int j = 0; j < h; j++) l[j] += l[j + h];
   *(T *)y = l[0];
 }
