@@ -42,6 +42,8 @@ typedef struct Host {
 ** metatable. ty_lua_enter polls Ctrl-C and says whether the lazy mode of this coroutine still holds (entry.c):
 ** the first call of every C function that records, demands or asks. */
 State *ty_lua_enter(lua_State *L);
+/* lua_compile.c: the same question where some coroutine records: sets S->open. */
+void ty_lua_sync(lua_State *L, State *S);
 static inline State *ty_lua_state(lua_State *L) { return (State *)lua_touserdata(L, lua_upvalueindex(1)); }
 
 static inline Host *ty_lua_host(lua_State *L) {

@@ -1,0 +1,181 @@
+/*
+** entry.c -- the function-entry path: signatures, traces, the lazy mode of a call.
+** In: what the binding read off Lua's stack. Out: the trace of a signature, open batches of
+*coroutines.
+** Fails for want of memory only, and then the call runs eagerly with the same results.
+**
+** Every call runs in lazy mode: the Lua function itself runs, its operations are recorded, values
+*are computed
+** when demanded and at its end, by plans found by the hash of what was recorded. A trace is where a
+*plan that
+** skips Lua will hang: ty_entry_trace is the place where its guards are to be checked.
+*/
+#include <stdio.h>
+#include "entry.h"
+
+/* --- signatures */
+
+u32 ty_entry_word(const State *S) {
+  return (u32)S->default_dtype | (u32)S->blas << 8 | (u32)S->fast << 9 |
+         (u32)S->deterministic << 10;
+}
+
+static const char *const kind_names[] = {
+    [A_NIL] = "nil",     [A_BOOL] = "boolean",      [A_NUMBER] = "number", [A_STRING] = "string",
+    [A_TABLE] = "table", [A_FUNCTION] = "function", [A_TENSOR] = "tensor", [A_OTHER] = "userdata"};
+
+void ty_entry_part(const SigPart *p, char *buf, size_t n) {
+  if (p->kind != A_TENSOR) {
+    snprintf(buf, n, "%s", kind_names[p->kind]);
+    return;
+  }
+  int at = ty_type_print(&p->type, buf, n);
+  if (!p->contiguous && at > 0 && (size_t)at < n) snprintf(buf + at, n - (size_t)at, " strided");
+}
+
+/* Says in e->miss which part of the key differs from the trace that hit last. */
+static void explain_miss(Entry *e, const SigPart *part, i32 n, u32 word) {
+  char now[128], was[128];
+  const Trace *t = e->trace[0];
+  if (t->nparts != n) {
+    snprintf(e->miss, ERR_MAX, "%d arguments, were %d", (int)n, (int)t->nparts);
+    return;
+  }
+  for (i32 i = 0; i < n; i++) {
+    if (!memcmp(&part[i], &t->part[i], sizeof *part)) continue;
+    ty_entry_part(&part[i], now, sizeof now);
+    ty_entry_part(&t->part[i], was, sizeof was);
+    snprintf(e->miss, ERR_MAX, "argument %d: %s, was %s", (int)i + 1, now, was);
+    return;
+  }
+  snprintf(e->miss, ERR_MAX, "engine settings: %x, were %x", word, t->word);
+}
+
+static void trace_free(Trace *t) {
+  for (i32 i = 0; i < t->nseen; i++) ty_mem_free(t->seen[i].text);
+  ty_mem_free(t->part);
+  ty_mem_free(t);
+}
+
+/* Calls that still run under a trace that goes away are no longer counted. */
+static void trace_drop(Entry *e, Trace *t) {
+  for (Lazy *z = e->S->engine->compiled->lazy; z; z = z->next)
+    if (z->trace == t) z->trace = NULL;
+  trace_free(t);
+}
+
+static Trace *trace_new(const SigPart *part, i32 n, u32 word) {
+  Trace *t = ty_mem_zalloc(sizeof *t);
+  size_t bytes = sizeof *part * (size_t)n;
+  if (t && n && !(t->part = ty_mem_alloc(bytes))) {
+    ty_mem_free(t);
+    return NULL;
+  }
+  if (!t) return NULL;
+  if (n) memcpy(t->part, part, bytes);
+  t->nparts = n;
+  t->word = word;
+  return t;
+}
+
+Trace *ty_entry_trace(Entry *e, const SigPart *part, i32 n, u32 word) {
+  e->calls++;
+  for (i32 i = 0; i < e->ntrace; i++) {
+    Trace *t = e->trace[i];
+    if (t->nparts != n || t->word != word || memcmp(t->part, part, sizeof *part * (size_t)n))
+      continue;
+    memmove(e->trace + 1, e->trace, sizeof *e->trace * (size_t)i);
+    e->hits++;
+    t->hits++;
+    return e->trace[0] = t;
+  }
+  if (e->ntrace) explain_miss(e, part, n, word);
+  e->misses++;
+  Trace *t = trace_new(part, n, word);
+  if (!t) return NULL;
+  if (e->ntrace == TRACES_MAX) {
+    trace_drop(e, e->trace[--e->ntrace]);
+    e->evicted++;
+  }
+  memmove(e->trace + 1, e->trace, sizeof *e->trace * (size_t)e->ntrace);
+  e->ntrace++;
+  return e->trace[0] = t;
+}
+
+void ty_entry_reset(Entry *e) {
+  while (e->ntrace) trace_drop(e, e->trace[--e->ntrace]);
+  e->calls = e->nested = e->hits = e->misses = e->evicted = 0;
+  e->miss[0] = 0;
+}
+
+void ty_entry_free(Entry *e) {
+  ty_entry_reset(e);
+  for (Lazy *z = e->S->engine->compiled->lazy; z; z = z->next)
+    if (z->entry == e) z->entry = NULL;
+}
+
+void ty_entry_note(Lazy *z, u64 hash, const Plan *p) {
+  Trace *t = z->trace;
+  if (!t) return;
+  for (i32 i = 0; i < t->nseen; i++) {
+    if (t->seen[i].hash != hash) continue;
+    t->seen[i].runs++;
+    return;
+  }
+  if (t->nseen == SEEN_MAX) {
+    t->unseen++;
+    return;
+  }
+  Seen *s = &t->seen[t->nseen++];
+  *s = (Seen){.hash = hash,
+              .runs = 1,
+              .nkernels = p->nkernels,
+              .nsteps = p->nsteps,
+              .nops = p->nops,
+              .bytes_moved = p->bytes_moved,
+              .bytes_saved = p->bytes_saved};
+  size_t n = p->text ? strlen(p->text) + 1 : 0;
+  if (n && (s->text = ty_mem_alloc(n))) memcpy(s->text, p->text, n);
+}
+
+/* --- lazy mode */
+
+Lazy *ty_lazy_find(State *S, const void *thread) {
+  Lazy *z = S->engine->compiled->lazy;
+  while (z && z->thread != thread) z = z->next;
+  return z;
+}
+
+Lazy *ty_lazy_open(State *S, const Lazy *like) {
+  Lazy *oldest = NULL;
+  int n = 0;
+  for (Lazy *o = S->engine->compiled->lazy; o; o = o->next, n++)
+    if (!o->pinned) oldest = o;
+  if (n >= LAZY_MAX && oldest) ty_lazy_close(S, oldest);
+  Lazy *z = ty_mem_alloc(sizeof *z);
+  if (!z) return NULL;
+  *z = *like;
+  if (!(z->open = ty_batch_new(S))) {
+    ty_mem_free(z);
+    return NULL;
+  }
+  z->next = S->engine->compiled->lazy;
+  S->engine->compiled->lazy = z;
+  S->open = z->open;
+  return z;
+}
+
+void ty_lazy_abandon(State *S, Lazy *z) {
+  Lazy **p = &S->engine->compiled->lazy;
+  if (S->open == z->open) S->open = NULL;
+  z->open->closed = true;
+  ty_batch_drop(S, z->open);
+  while (*p != z) p = &(*p)->next;
+  *p = z->next;
+  ty_mem_free(z);
+}
+
+void ty_lazy_close(State *S, Lazy *z) {
+  if (z->open->waiting) S->cut(S, z->open, NULL); /* opens another batch, unless it failed */
+  ty_lazy_abandon(S, z);
+}

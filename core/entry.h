@@ -1,0 +1,102 @@
+/*
+** entry.h -- compiled functions: signatures, traces, and which coroutine records lazily.
+** The binding tells what Lua's stack looks like in plain numbers; nothing here knows Lua.
+*/
+#ifndef TY_ENTRY_H
+#define TY_ENTRY_H
+
+#include "engine.h"
+
+/* What an argument is, as far as a plan depends on it. */
+typedef enum { A_NIL, A_BOOL, A_NUMBER, A_STRING, A_TABLE, A_FUNCTION, A_TENSOR, A_OTHER } ArgKind;
+typedef struct SigPart {
+  u8 kind;
+  u8 contiguous;
+  u8 pad[6]; /* zero */
+  Type type; /* tensors; zero otherwise */
+} SigPart;
+
+/* A graph that was cut while a trace ran. */
+typedef struct Seen {
+  u64 hash;
+  i64 runs;
+  i32 nkernels, nsteps;
+  i64 nops, bytes_moved, bytes_saved;
+  char *text; /* graph, groups, programs, plan; NULL when there was no memory for it */
+} Seen;
+
+#define SEEN_MAX 16 /* graphs kept in a trace; later ones are counted only */
+typedef struct Trace {
+  i32 nparts;
+  u32 word;
+  SigPart *part;
+  i64 hits;
+  i32 nseen;
+  i64 unseen; /* cuts whose graph is not kept */
+  Seen seen[SEEN_MAX];
+} Trace;
+
+#define TRACES_MAX 64
+typedef struct Entry {
+  State *S;
+  Trace *trace[TRACES_MAX]; /* most recent first */
+  i32 ntrace;
+  i64 calls, nested, hits, misses, evicted;
+  bool fast;
+  char miss[ERR_MAX]; /* what differed at the last miss */
+} Entry;
+
+/* A call of a compiled function that has not returned, as far as its coroutine's stack tells.
+*Offsets count
+** stack slots: the frame of the function lies above `caller` and below `wrapper`. */
+typedef struct Lazy {
+  const void *thread;
+  const void *fn;      /* the function's identity */
+  int caller, wrapper; /* caller: -1 at the bottom of a coroutine */
+  int line;            /* the caller's line, -1 when it has none */
+  bool pinned;         /* holds until the binding ends it */
+  Batch *open;
+  Entry *entry; /* NULL once it was collected */
+  Trace *trace;
+  void (*on_cut)(void *ctx, Batch *b); /* jit.graph listens: before each cut */
+  void *ctx;
+  struct Lazy *next;
+} Lazy;
+
+#define LEARN_SLOTS 1024
+#define LEARN_NODES 128
+struct Compiled {
+  Lazy *lazy;
+  u8 *key; /* scratch for keys */
+  size_t key_cap;
+  struct Learn { /* by hash of a graph: nodes that turned out to be needed after its cut */
+    u64 hash;
+    u64 bits[LEARN_NODES / 64];
+  } learn[LEARN_SLOTS];
+  i64 cuts, relearned;
+};
+
+/* --- engine.c */
+bool ty_engine_open(State *S); /* of a zeroed State: settings, machine, hooks */
+void ty_engine_close(State *S);
+
+/* --- entry.c */
+/* The trace of this signature, moved to the front; made when new. NULL: out of memory. */
+Trace *ty_entry_trace(Entry *e, const SigPart *part, i32 n, u32 word);
+void ty_entry_part(const SigPart *p, char *buf, size_t n); /* as text: f32[2,3], number ... */
+void ty_entry_reset(Entry *e);
+void ty_entry_free(Entry *e);
+void ty_entry_note(Lazy *z, u64 hash, const Plan *p); /* a cut under z's trace */
+u32 ty_entry_word(const State *S);                    /* the settings that enter a signature */
+
+Lazy *ty_lazy_find(State *S, const void *thread);
+/* NULL: no memory; the call then runs eagerly. Beyond LAZY_MAX the longest open one is closed: its
+*coroutine may
+** be gone, which nobody tells us. */
+#define LAZY_MAX 64
+Lazy *ty_lazy_open(State *S, const Lazy *like);
+/* Cuts what is open and forgets z. What could not be computed stays pending. */
+void ty_lazy_close(State *S, Lazy *z);
+void ty_lazy_abandon(State *S, Lazy *z); /* the same without the cut */
+
+#endif

@@ -1,0 +1,392 @@
+/*
+** lua_compile.c -- jit.compile's entry, what explain tells, jit.graph.
+** In: Lua functions. Out: for compile a C function `pick` that lua/tycho/compile.lua wraps as
+** `function(...) return pick(...)(...) end`: it answers with the function itself, which then runs
+*by a tail
+** call in the wrapper's place. So error levels, yields, tracebacks and depth are those of plain
+*Lua.
+**
+** Nobody tells when that function returns: any hook would be a frame of ours under the user's.
+*Instead every
+** entry of Tycho asks Lua's stack (ty_lua_sync): frames are numbered by stack slots
+*(lua_Debug.i_ci), so the frame
+** right above the caller is found and compared. A wrong answer costs fusion, never a result:
+*recording longer
+** or shorter gives the same values.
+*/
+#include <lua.h>
+#include "entry.h"
+#include "lua_tycho.h"
+
+#define ENTRY_META "tycho.entry"
+#define WALK_MAX 12 /* frames looked at; deeper calls are taken to be inside */
+#define SLOT(ar) ((ar)->i_ci & 0xffff)
+
+/* --- is the call still there? */
+
+static const void *function_of(lua_State *L, lua_Debug *ar) {
+  lua_getinfo(L, "f", ar);
+  const void *f = lua_topointer(L, -1);
+  lua_pop(L, 1);
+  return f;
+}
+
+/* The frame right above the caller's is the function, or what it became by a tail call: then the
+*caller still
+** stands on the line of the call. */
+static bool still_inside(lua_State *L, const Lazy *z) {
+  lua_Debug ar, above;
+  bool any = false;
+  if (z->pinned) return true;
+  for (int level = 1; level <= WALK_MAX; level++) {
+    bool bottom = !lua_getstack(L, level, &ar);
+    if (!bottom && SLOT(&ar) > z->caller) {
+      above = ar;
+      any = true;
+      continue;
+    }
+    if (!any || (bottom ? z->caller != -1 : SLOT(&ar) != z->caller)) return false;
+    if (function_of(L, &above) == z->fn) return true;
+    if (SLOT(&above) >= z->wrapper) return false;
+    if (bottom) return true;
+    lua_getinfo(L, "l", &ar);
+    return ar.currentline == z->line;
+  }
+  return true;
+}
+
+void ty_lua_sync(lua_State *L, State *S) {
+  Lazy *z = ty_lazy_find(S, L);
+  if (z && !still_inside(L, z)) {
+    ty_lazy_close(S, z);
+    z = NULL;
+  }
+  S->open = z ? z->open : NULL;
+}
+
+/* --- pick */
+
+static void read_part(lua_State *L, int i, SigPart *p) {
+  static const u8 kinds[] = {
+      [LUA_TNIL] = A_NIL,           [LUA_TBOOLEAN] = A_BOOL,   [LUA_TLIGHTUSERDATA] = A_OTHER,
+      [LUA_TNUMBER] = A_NUMBER,     [LUA_TSTRING] = A_STRING,  [LUA_TTABLE] = A_TABLE,
+      [LUA_TFUNCTION] = A_FUNCTION, [LUA_TUSERDATA] = A_OTHER, [LUA_TTHREAD] = A_OTHER};
+  int type = lua_type(L, i);
+  memset(p, 0, sizeof *p);
+  p->kind = type < TY_COUNT(kinds) ? kinds[type] : A_OTHER; /* cdata has a type of its own */
+  const Tensor *t = type == LUA_TUSERDATA ? ty_lua_test(L, i) : NULL;
+  if (!t || !t->st) return;
+  p->kind = A_TENSOR;
+  p->contiguous = ty_tensor_is_contiguous(t);
+  p->type = t->type;
+}
+
+#define PARTS_FEW 12
+
+static void start(lua_State *L, State *S, Entry *e, const void *fn) {
+  SigPart few[PARTS_FEW], *part = few;
+  lua_Debug ar;
+  int n = lua_gettop(L);
+  if (n > PARTS_FEW) part = lua_newuserdata(L, sizeof *part * (size_t)n);
+  for (int i = 0; i < n; i++) read_part(L, i + 1, &part[i]);
+  Lazy like = {.thread = L, .fn = fn, .caller = -1, .line = -1, .entry = e};
+  like.trace = ty_entry_trace(e, part, n, ty_entry_word(S));
+  if (lua_getstack(L, 1, &ar)) like.wrapper = SLOT(&ar);
+  if (lua_getstack(L, 2, &ar)) {
+    like.caller = SLOT(&ar);
+    lua_getinfo(L, "l", &ar);
+    like.line = ar.currentline;
+  }
+  ty_lazy_open(S, &like);
+}
+
+/* Upvalues: state, tensors' metatable, entry, the function. */
+static int compile_pick(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Entry *e = lua_touserdata(L, lua_upvalueindex(3));
+  if (S->open) e->nested++;
+  else start(L, S, e, lua_topointer(L, lua_upvalueindex(4)));
+  lua_pushvalue(L, lua_upvalueindex(4));
+  return 1;
+}
+
+static int entry_gc(lua_State *L) {
+  Entry *e = lua_touserdata(L, 1);
+  if (e->S && e->S->engine) ty_entry_free(e);
+  e->S = NULL;
+  return 0;
+}
+
+/* entry(f, fast) -> pick, handle */
+static int compile_entry(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  Entry *e = lua_newuserdata(L, sizeof *e);
+  memset(e, 0, sizeof *e);
+  e->S = S;
+  e->fast = lua_toboolean(L, 2);
+  if (luaL_newmetatable(L, ENTRY_META)) {
+    lua_pushcfunction(L, entry_gc);
+    lua_setfield(L, -2, "__gc");
+  }
+  lua_setmetatable(L, -2);
+  int handle = lua_gettop(L);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_pushvalue(L, handle);
+  lua_pushvalue(L, 1);
+  lua_pushcclosure(L, compile_pick, 4);
+  lua_pushvalue(L, handle);
+  return 2;
+}
+
+/* --- explain */
+
+static void set_number(lua_State *L, const char *key, double v) {
+  lua_pushnumber(L, v);
+  lua_setfield(L, -2, key);
+}
+
+static void set_string(lua_State *L, const char *key, const char *s) {
+  if (!s || !*s) return;
+  lua_pushstring(L, s);
+  lua_setfield(L, -2, key);
+}
+
+static void push_seen(lua_State *L, const Seen *s) {
+  lua_createtable(L, 0, 8);
+  set_number(L, "runs", (double)s->runs);
+  set_number(L, "kernels", s->nkernels);
+  set_number(L, "steps", s->nsteps);
+  set_number(L, "operations", (double)s->nops);
+  set_number(L, "bytes_moved", (double)s->bytes_moved);
+  set_number(L, "bytes_saved", (double)s->bytes_saved);
+  set_string(L, "text", s->text);
+}
+
+static void push_signature(lua_State *L, const Trace *t) {
+  char text[160];
+  lua_createtable(L, t->nparts, 0);
+  for (i32 i = 0; i < t->nparts; i++) {
+    ty_entry_part(&t->part[i], text, sizeof text);
+    lua_pushstring(L, text);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+static void push_trace(lua_State *L, const Trace *t) {
+  lua_createtable(L, 0, 4);
+  set_number(L, "hits", (double)t->hits);
+  set_number(L, "unseen", (double)t->unseen);
+  push_signature(L, t);
+  lua_setfield(L, -2, "signature");
+  lua_createtable(L, t->nseen, 0);
+  for (i32 i = 0; i < t->nseen; i++) {
+    push_seen(L, &t->seen[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_setfield(L, -2, "graphs");
+}
+
+/* info(handle) -> table: counters and traces, most recent first */
+static int compile_info(lua_State *L) {
+  ty_lua_enter(L);
+  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  lua_createtable(L, 0, 8);
+  set_number(L, "calls", (double)e->calls);
+  set_number(L, "nested", (double)e->nested);
+  set_number(L, "hits", (double)e->hits);
+  set_number(L, "misses", (double)e->misses);
+  set_number(L, "evicted", (double)e->evicted);
+  set_string(L, "last_miss", e->miss);
+  lua_createtable(L, e->ntrace, 0);
+  for (i32 i = 0; i < e->ntrace; i++) {
+    push_trace(L, e->trace[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_setfield(L, -2, "traces");
+  return 1;
+}
+
+/* reset(handle): forgets traces and counters */
+static int compile_reset(lua_State *L) {
+  ty_lua_enter(L);
+  ty_entry_reset(luaL_checkudata(L, 1, ENTRY_META));
+  return 0;
+}
+
+/* --- graph */
+
+/* What jit.graph heard: copies of the graphs, and the buffers of storages that were written, to put
+ * back. */
+typedef struct Heard {
+  State *S;
+  bool failed;
+  i32 ngraph, graph_cap, nsaved, saved_cap;
+  struct HeardGraph {
+    Graph g;   /* nodes only */
+    u8 *shown; /* per node: a tensor waits for it */
+  } * graph;
+  struct Saved {
+    Storage *st;
+    Buffer *buf;
+  } * saved;
+} Heard;
+
+static bool grow(void *list, i32 n, i32 *cap, size_t size) {
+  void *p, **at = list;
+  if (n < *cap) return true;
+  i32 more = *cap ? *cap * 2 : 8;
+  if (!(p = ty_mem_realloc(*at, size * (size_t)more))) return false;
+  *at = p;
+  *cap = more;
+  return true;
+}
+
+static bool save(Heard *h, Storage *st) {
+  for (i32 i = 0; i < h->nsaved; i++)
+    if (h->saved[i].st == st) return true;
+  if (!grow(&h->saved, h->nsaved, &h->saved_cap, sizeof *h->saved)) return false;
+  h->saved[h->nsaved++] = (struct Saved){ty_storage_hold(st), ty_buffer_hold(st->buf)};
+  return true;
+}
+
+static bool hear_graph(Heard *h, const Batch *b) {
+  if (b->g.n == 0) return true;
+  if (!grow(&h->graph, h->ngraph, &h->graph_cap, sizeof *h->graph)) return false;
+  struct HeardGraph *y = &h->graph[h->ngraph];
+  memset(y, 0, sizeof *y);
+  size_t bytes = sizeof(Node) * (size_t)b->g.n;
+  y->g.node = ty_mem_alloc(bytes);
+  y->shown = ty_mem_zalloc((size_t)b->g.n);
+  if (!y->g.node || !y->shown) {
+    ty_mem_free(y->g.node);
+    ty_mem_free(y->shown);
+    return false;
+  }
+  memcpy(y->g.node, b->g.node, bytes);
+  y->g.n = b->g.n;
+  for (const Storage *st = b->waiting; st; st = st->next) y->shown[st->node] = 1;
+  h->ngraph++;
+  return true;
+}
+
+static void hear(void *ctx, Batch *b) {
+  Heard *h = ctx;
+  if (!hear_graph(h, b)) h->failed = true;
+  for (Storage *st = b->waiting; st; st = st->next)
+    if (st->buf && !save(h, st)) h->failed = true;
+}
+
+static int heard_gc(lua_State *L) {
+  Heard *h = lua_touserdata(L, 1);
+  for (i32 i = 0; i < h->nsaved; i++) { /* as it was before the call */
+    Storage *st = h->saved[i].st;
+    ty_storage_settle(st, h->saved[i].buf);
+    ty_storage_drop(st);
+  }
+  for (i32 i = 0; i < h->ngraph; i++) {
+    ty_mem_free(h->graph[i].g.node);
+    ty_mem_free(h->graph[i].shown);
+  }
+  ty_mem_free(h->graph);
+  ty_mem_free(h->saved);
+  memset(h, 0, sizeof *h);
+  return 0;
+}
+
+static void push_shape(lua_State *L, const Type *t) {
+  lua_createtable(L, t->rank, 0);
+  for (int d = 0; d < t->rank; d++) {
+    lua_pushnumber(L, (double)t->dims[d]);
+    lua_rawseti(L, -2, d + 1);
+  }
+}
+
+static void push_node(lua_State *L, const Node *n, bool shown) {
+  lua_createtable(L, 0, 5);
+  set_string(L, "op", ty_ops[n->op].name);
+  set_string(L, "dtype", ty_dtypes[n->type.dtype].name);
+  push_shape(L, &n->type);
+  lua_setfield(L, -2, "shape");
+  lua_createtable(L, 3, 0);
+  for (int i = 0; i < 3 && n->src[i] >= 0; i++) {
+    lua_pushnumber(L, n->src[i] + 1);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_setfield(L, -2, "src");
+  lua_pushboolean(L, shown);
+  lua_setfield(L, -2, "live");
+}
+
+static void push_text(lua_State *L, const Graph *g,
+                      size_t (*print)(const Graph *, char *, size_t)) {
+  size_t n = print(g, NULL, 0) + 1;
+  char *buf = lua_newuserdata(L, n);
+  print(g, buf, n);
+  lua_pushstring(L, buf);
+  lua_remove(L, -2);
+}
+
+static void push_graph(lua_State *L, const struct HeardGraph *h) {
+  lua_createtable(L, h->g.n, 2);
+  for (i32 i = 0; i < h->g.n; i++) {
+    push_node(L, &h->g.node[i], h->shown[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  push_text(L, &h->g, ty_graph_print);
+  lua_setfield(L, -2, "text");
+  push_text(L, &h->g, ty_dump_dot);
+  lua_setfield(L, -2, "dot");
+}
+
+/* graph(f, ...) -> list of {nodes..., text, dot} */
+static int compile_graph(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  if (S->open) return ty_lua_error(L, "graph: cannot be called inside a compiled function");
+  Heard *h = lua_newuserdata(L, sizeof *h);
+  memset(h, 0, sizeof *h);
+  h->S = S;
+  lua_insert(L, 1);
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, heard_gc);
+  lua_setfield(L, -2, "__gc");
+  lua_setmetatable(L, 1);
+  Lazy like = {.thread = L, .pinned = true, .on_cut = hear, .ctx = h};
+  Lazy *z = ty_lazy_open(S, &like);
+  if (!z) return ty_lua_error(L, "graph: out of memory");
+  int status = lua_pcall(L, lua_gettop(L) - 2, 0, 0);
+  hear(h, z->open);
+  z->on_cut = NULL;
+  for (i32 i = 0; i < h->nsaved;
+       i++) { /* writes that still wait are dropped, nothing is run for them */
+    Storage *st = h->saved[i].st;
+    if (st->batch == z->open) ty_storage_settle(st, ty_buffer_hold(st->buf));
+  }
+  z->open->closed = true;
+  ty_lazy_abandon(S, z);
+  if (status) return lua_error(L);
+  if (h->failed) return ty_lua_error(L, "graph: out of memory");
+  lua_createtable(L, h->ngraph, 0);
+  for (i32 i = 0; i < h->ngraph; i++) {
+    push_graph(L, &h->graph[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_pushcfunction(L, heard_gc); /* put back what was written now, not when the collector comes */
+  lua_pushvalue(L, 1);
+  lua_call(L, 1, 0);
+  return 1;
+}
+
+void ty_lua_open_compile(lua_State *L, int m, int t) {
+  static const luaL_Reg fns[] = {{"_entry", compile_entry},
+                                 {"_info", compile_info},
+                                 {"_reset", compile_reset},
+                                 {"_graph", compile_graph},
+                                 {NULL, NULL}};
+  (void)t;
+  lua_pushvalue(L, m);
+  ty_lua_register(L, fns);
+  lua_pop(L, 1);
+}
