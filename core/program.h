@@ -90,7 +90,7 @@ typedef enum {
 #undef _
       P_COUNT
 } Prim;
-extern const char *const ty_prims[P_COUNT]; /* lower case */
+extern const char *const ty_prims[P_COUNT]; /* the names, in capitals as in the enum */
 
 /* ABS and NEG of floats work on the sign bit. On i32 and i64: ADD SUB MUL MIN MAX NEG ABS
 *(wrapping),
