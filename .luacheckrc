@@ -1,0 +1,5 @@
+std = "luajit"
+max_line_length = 120
+files["spec"] = { std = "luajit+busted" }
+-- the module adds compile, explain, graph ... to LuaJIT's own table
+globals = { "jit" }

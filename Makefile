@@ -1,0 +1,114 @@
+# Tycho. Each target works as the first command after a clone; it installs and builds what is missing.
+#
+#   make demo     trains a classifier of hand-written digits      make bench    speed, each row beside its floor
+#   make test     all specs and the fuzzer                        make fuzz     the fuzzer alone: N=20000 SEED=1
+#   make build    build/                                          make lint     warnings, clang-format, luacheck
+#   make deps     the system's packages that are missing          make asan     specs under AddressSanitizer
+#   make install  PREFIX=/usr/local                               make clean
+CC      ?= gcc
+PREFIX  ?= /usr/local
+DESTDIR ?=
+N       ?= 20000
+SEED    ?= 1
+
+B       := build
+LUAJIT  := luajit
+BUSTED  := busted --lua=/usr/bin/luajit
+LUAINC  ?= -I/usr/include/luajit-2.1 -I/usr/local/include/luajit-2.1
+PACKAGES := luajit libluajit-5.1-dev lua-busted lua-check clang-format libopenblas0-pthread
+
+WARN    := -Wall -Wextra -Werror
+CFLAGS  ?= -O2 -g1
+override CFLAGS += -std=c11 $(WARN) -ffp-contract=off -fno-math-errno -fvisibility=hidden -fPIC \
+           -D_GNU_SOURCE $(LUAINC)
+LDFLAGS += -shared -Wl,-z,nodelete
+LIBS    := -lm -ldl -lpthread
+
+OBJ     := $(patsubst core/%.c,$(B)/obj/%.o,$(wildcard core/*.c))
+LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua))
+RUN     := LUA_PATH="$(CURDIR)/$(B)/?.lua;$(CURDIR)/$(B)/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(B)/?.so;;"
+
+all: build
+
+# --- what the system must have
+
+deps:
+	@missing=""; \
+	if command -v dpkg-query >/dev/null; then \
+	  for p in $(PACKAGES); do \
+	    dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q "ok installed" || missing="$$missing $$p"; \
+	  done; \
+	  [ -z "$$missing" ] && exit 0; \
+	  sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	  echo "deps: installing$$missing"; \
+	  $$sudo apt-get update -qq >/dev/null; \
+	  $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	else \
+	  for p in $(LUAJIT) busted luacheck clang-format; do \
+	    command -v $$p >/dev/null || missing="$$missing $$p"; \
+	  done; \
+	  [ -z "$$missing" ] && exit 0; \
+	  echo "deps: not a Debian system. Please install LuaJIT 2.1 with its headers, busted, luacheck,"; \
+	  echo "deps: clang-format and OpenBLAS; not found:$$missing"; exit 1; \
+	fi
+
+# --- the library
+
+build: deps
+	@$(MAKE) --no-print-directory -j2 library
+
+library: $(B)/tycho/core.so $(LUA)
+
+$(B)/obj/%.o: core/%.c | $(B)/obj
+	@echo "cc  $<"
+	@$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
+
+$(B)/tycho/core.so: $(OBJ) | $(B)/tycho
+	@echo "ld  $@"
+	@$(CC) $(OBJ) $(LDFLAGS) $(LIBS) -o $@
+
+$(B)/tycho/%.lua: lua/tycho/%.lua | $(B)/tycho
+	@cp $< $@
+
+$(B)/obj $(B)/tycho:
+	@mkdir -p $@
+
+-include $(OBJ:.o=.d)
+
+install: build
+	install -d $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho
+	install -m 755 $(B)/tycho/core.so $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho/
+	install -m 644 lua/tycho/*.lua $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/
+
+# --- use and proof
+
+demo: build
+	@./tycho examples/digits.lua
+
+test: build
+	@$(RUN) $(BUSTED) -o spec/report.lua --lpath="./?.lua" spec
+	@$(RUN) $(LUAJIT) spec/fuzz.lua $(N) $(SEED)
+
+fuzz: build
+	@$(RUN) $(LUAJIT) spec/fuzz.lua $(N) $(SEED)
+
+bench: build
+	@$(RUN) $(LUAJIT) bench/run.lua
+
+lint: build
+	@clang-format --dry-run -Werror core/*.c core/*.h
+	@luacheck -q lua spec examples bench
+	@echo "lint: clean"
+
+ASAN := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+asan: deps
+	@$(MAKE) --no-print-directory -j2 library B=$(B)/asan CFLAGS="$(ASAN)" LDFLAGS="-fsanitize=address,undefined"
+	@LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
+	  ASAN_OPTIONS=detect_leaks=0 \
+	  LUA_PATH="$(CURDIR)/$(B)/asan/?.lua;$(CURDIR)/$(B)/asan/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(B)/asan/?.so;;" \
+	  $(LUAJIT) spec/fuzz.lua 500 $(SEED)
+
+clean:
+	rm -rf $(B)
+
+.PHONY: all deps build library install demo test fuzz bench lint asan clean
