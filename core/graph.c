@@ -645,11 +645,11 @@ static bool read_node(In *in, Graph *g) {
   if (!need(in, ':', ": is missing") || !read_type(in, &n.type)) return false;
   if (nstrides != stride_count(g, &n)) return fail(in, "the number of strides is not the rank");
   /* Slots that the text gives no value are made here, so that it may be written by hand. */
-  i32 slots = op == OP_SCALAR ? n.arg.k : op == OP_RANDOM ? n.arg.k + 1 : -1;
-  if ((op == OP_SCALAR || op == OP_RANDOM) && (n.arg.k < 0 || n.arg.k >= 2 * GRAPH_MAX))
-    return fail(in, "no such slot");
-  while (g->nscalar <= slots)
-    if (ty_graph_scalar(g, 0) < 0) return fail(in, "out of memory");
+  if (op == OP_SCALAR || op == OP_RANDOM) {
+    if (n.arg.k < 0 || n.arg.k >= 2 * GRAPH_MAX) return fail(in, "no such slot");
+    while (g->nscalar <= n.arg.k + (op == OP_RANDOM))
+      if (ty_graph_scalar(g, 0) < 0) return fail(in, "out of memory");
+  }
   i32 at = ty_graph_append(g, &n);
   if (at < 0) return fail(in, g->n >= GRAPH_MAX ? "too many nodes" : "out of memory");
   return at == number || fail(in, "two nodes are equal");
