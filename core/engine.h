@@ -1,6 +1,8 @@
 /*
-** engine.h -- the engine behind a State: plans made, kept and run; text of all that can be looked at.
-** plan.c makes plans, cache.c keeps kernels and plans, exec.c runs a plan, dump.c prints, engine.c decides.
+** engine.h -- the engine behind a State: plans made, kept and run; text of all that can be looked
+** at.
+** plan.c makes plans, cache.c keeps kernels and plans, exec.c runs a plan, dump.c prints,
+** engine.c decides.
 */
 #ifndef TY_ENGINE_H
 #define TY_ENGINE_H
@@ -24,28 +26,29 @@ typedef struct CacheStats {
   i64 entries, bytes, hits, misses, evictions;
 } CacheStats;
 
-/* The kernel of the program on this machine, made when it is not there; NULL: out of memory, or not a program
-** for the machine. Held until dropped; kernels that nobody holds stay until their memory is wanted. */
+/* The kernel of the program on this machine, made when it is not there; NULL: out of memory, or
+** not a program for the machine. Held until dropped; kernels that nobody holds stay until their
+** memory is wanted. */
 KernelEntry *ty_kernel_get(const Machine *m, const Program *p);
 const Kernel *ty_kernel_code(const KernelEntry *e);
-void ty_kernel_drop(KernelEntry *e);
-void ty_kernel_trim(i64 keep); /* drops idle kernels until at most `keep` bytes are cached */
+void ty_kernel_drop(KernelEntry *e); /* NULL is nothing */
+void ty_kernel_trim(i64 keep);       /* drops idle kernels until at most `keep` bytes are cached */
 CacheStats ty_kernel_stats(void);
 
 typedef struct PlanEntry PlanEntry;
 typedef struct PlanCache {
   PlanEntry **bucket; /* a power of two of chains, or NULL */
   i32 nbuckets;
-  i32 max;            /* entries; 0: the default */
-  i64 cap;            /* bytes of plans and keys; 0: the default */
+  i32 max; /* entries; 0: the default */
+  i64 cap; /* bytes of plans and keys; 0: the default */
   PlanEntry *newest, *oldest;
   CacheStats stats;
 } PlanCache;
 
 /* The plan under the key, or NULL. Borrowed: hold it across whatever may put another plan. */
 Plan *ty_cache_find(State *S, const void *key, size_t n, u64 hash);
-/* Keeps the plan, which it holds, in place of the least recently used ones. False when it cannot be kept: the
-** caller's own reference is as good as before. */
+/* Keeps the plan, which it holds, in place of the least recently used ones. False when it cannot
+** be kept: the caller's own reference is as good as before. */
 bool ty_cache_put(State *S, const void *key, size_t n, u64 hash, Plan *p);
 void ty_cache_clear(State *S);
 static inline Plan *ty_plan_hold(Plan *p) {
@@ -58,10 +61,10 @@ void ty_plan_drop(Plan *p);
 typedef struct Engine {
   const Machine *machine; /* tile stands in where it refuses a program */
   PlanCache plans;
-  Arena scratch;          /* of the compilation in progress */
-  u32 dump;               /* letters of TYCHO_DUMP: bit 0 is 'a' */
-  bool check;             /* TYCHO_CHECK: verify after each pass */
-  bool describe;          /* plans keep the text of their graph, groups and programs */
+  Arena scratch; /* of the compilation in progress */
+  u32 dump;      /* letters of TYCHO_DUMP: bit 0 is 'a' */
+  bool check;    /* TYCHO_CHECK: verify after each pass */
+  bool describe; /* plans keep the text of their graph, groups and programs */
   void (*say)(void *ctx, const char *s, size_t n); /* where dumps go; NULL: nowhere */
   void *say_ctx;
   struct Compiled *compiled; /* engine.c: its own */
@@ -69,21 +72,22 @@ typedef struct Engine {
 
 static inline bool ty_dumps(const Engine *E, char letter) { return E->dump >> (letter - 'a') & 1; }
 
-/* --- plan.c
-** A plan that computes the outputs' nodes from the graph, refs 1. Nodes that no output needs do not count.
-** out: node, write and bytes of each; one for every storage that gets a value. Input k is the k-th INPUT of the
-** batch, input_node[k] its node; all inputs of the batch are given, also those that nobody reads. NULL: S->err. */
-Plan *ty_plan_make(State *S, const Graph *g, const Output *out, i32 nout, i32 ninputs, const i32 *input_node);
+/* --- plan.c A plan that computes the outputs' nodes from the graph, refs 1. Nodes that no
+** output needs do not count. out: node and write of each; one for every storage that gets a
+** value. Input k is the k-th INPUT of the batch, input_node[k] its node; all inputs of the batch
+** are given, also those that nobody reads. NULL: S->err. */
+Plan *ty_plan_make(State *S, const Graph *g, const Output *out, i32 nout, i32 ninputs,
+                   const i32 *input_node);
 /* NULL when no two live temporaries overlap and every read follows a write, else what is wrong. */
 const char *ty_plan_check(const Plan *p);
 
-/* --- exec.c
-** Runs the plan on the batch's inputs and scalars. outbuf[k]: on entry the current buffer of the storage that
-** output k is written to (borrowed), or NULL; on success the buffer with the result, one reference passed on: the
-** same buffer where it could be written in place. In place needs that nobody but the storage and this batch's
-** inputs (each holds one reference) has the buffer, that it is neither foreign nor exposed, and that no storage
-** waiting for other nodes of the batch still needs its contents. Each storage that waits for an output's node
-** must have an output of its own. False: S->err is set, and no buffer that anybody knows has changed. */
+/* --- exec.c Runs the plan on the batch's inputs and scalars. outbuf[k]: on entry the current
+** buffer of the storage that output k is written to (borrowed), or NULL; on success the buffer
+** with the result, one reference passed on: the same buffer where it could be written in place.
+** In place needs that nobody but the storage and this batch's inputs (each holds one reference)
+** has the buffer, that it is neither foreign nor exposed, and that no storage waiting for other
+** nodes of the batch still needs its contents. Each storage that waits for an output's node must
+** have an output of its own. False: S->err is set, and no buffer that anybody knows has changed. */
 bool ty_exec_run(State *S, Plan *p, Batch *b, Buffer **outbuf);
 
 /* --- dump.c: text of everything. */
