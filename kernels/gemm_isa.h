@@ -9,6 +9,13 @@
 #define NAME(a) NAME2(a, TAG, ISA)
 #define INLINE static inline __attribute__((always_inline)) ATTR
 
+/* Only registers want loops written out; sums that live in memory are better short. */
+#if VBYTES == 16
+#define UNROLL _Pragma("GCC unroll 1")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
 /* Masked loads and stores of the first w elements; what is not loaded is zero and never touched. */
 #if VBYTES == 64
 #define ROWS 8
@@ -86,6 +93,7 @@
 #undef NAME2
 #undef NAME
 #undef INLINE
+#undef UNROLL
 #undef ROWS
 #undef MASK4
 #undef MASK8

@@ -122,16 +122,16 @@ static ATTR void NAME(stream)(i64 m, i64 n, i64 k, const void *A, i64 ars, i64 a
         for (i64 r = 0; r < m; r++) {
           const T *a = (const T *)A + r * ars + p * acs, *b = (const T *)B + p * brs + j0;
           V x[8];
-#pragma GCC unroll 8
+          UNROLL
           for (int u = 0; u < 8; u++) x[u] = NAME(splat)(a[u * acs]);
           for (int j = 0; j < last; j += VL) {
             V s = *(V *)&sum[r][j];
-#pragma GCC unroll 8
+            UNROLL
             for (int u = 0; u < 8; u++) s = FMA(x[u], *(const V *)(b + u * brs + j), s);
             *(V *)&sum[r][j] = s;
           }
           V s = *(V *)&sum[r][last];
-#pragma GCC unroll 8
+          UNROLL
           for (int u = 0; u < 8; u++) s = FMA(x[u], MLOAD(b + u * brs + last, mask), s);
           *(V *)&sum[r][last] = s;
         }
@@ -161,22 +161,26 @@ static ATTR void NAME(stream)(i64 m, i64 n, i64 k, const void *A, i64 ars, i64 a
 /* lanes[i mod LN] = fma over ascending i of a[i] * b[i], for n <= BLOCK elements of nr rows. */
 INLINE void NAME(lanes)(const int nr, i64 n, const T *a, i64 ars, const T *b, T *lanes, i64 lrs) {
   V sum[2][LN / VL];
-#pragma GCC unroll 2
-  for (int r = 0; r < nr; r++)
-#pragma GCC unroll 16
+  UNROLL
+  for (int r = 0; r < nr; r++) {
+    UNROLL
     for (int v = 0; v < LN / VL; v++) sum[r][v] = (V){0};
+  }
   i64 i = 0;
-  for (; i + LN <= n; i += LN)
-#pragma GCC unroll 2
-    for (int r = 0; r < nr; r++)
-#pragma GCC unroll 16
+  for (; i + LN <= n; i += LN) {
+    UNROLL
+    for (int r = 0; r < nr; r++) {
+      const T *x = a + r * ars + i, *z = b + i;
+      UNROLL
       for (int v = 0; v < LN / VL; v++)
-        sum[r][v] =
-            FMA(*(const V *)(a + r * ars + i + v * VL), *(const V *)(b + i + v * VL), sum[r][v]);
-#pragma GCC unroll 2
-  for (int r = 0; r < nr; r++)
-#pragma GCC unroll 16
+        sum[r][v] = FMA(*(const V *)(x + v * VL), *(const V *)(z + v * VL), sum[r][v]);
+    }
+  }
+  UNROLL
+  for (int r = 0; r < nr; r++) {
+    UNROLL
     for (int v = 0; v < LN / VL; v++) *(V *)(lanes + r * lrs + v * VL) = sum[r][v];
+  }
   /* The tail, in memory: whole vectors, then one by one, so that no lane sees a 0 * 0. */
   for (int r = 0; r < nr; r++) {
     const T *x = a + r * ars + i, *z = b + i;

@@ -1,0 +1,149 @@
+/*
+** blas.c -- OpenBLAS, found when it is first wanted.
+** In:  products of f32 or f64 with any strides; names of cblas and LAPACK functions.
+** Out: y as OpenBLAS rounds it (which depends on the CPU, the threads and the batch), or a pointer.
+** Fails when the library is absent, memory is short, or a dim does not fit an int; *err then says
+** what to do, and y is not written. Nothing here is linked: a machine without OpenBLAS loses
+** only what asks for it by name.
+*/
+#include "machine.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 }; /* of cblas.h */
+
+typedef void Sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a,
+                   int lda, const float *b, int ldb, float beta, float *y, int ldy);
+typedef void Dgemm(int order, int ta, int tb, int m, int n, int k, double alpha, const double *a,
+                   int lda, const double *b, int ldb, double beta, double *y, int ldy);
+
+static struct {
+  pthread_once_t once;
+  void *handle; /* NULL: err says why */
+  const char *err;
+  Sgemm *sgemm;
+  Dgemm *dgemm;
+  void (*set_threads)(int);
+  _Atomic int threads; /* as last set */
+} blas = {.once = PTHREAD_ONCE_INIT};
+
+/* dlsym gives a data pointer; POSIX promises that it can be called. */
+#define SYMBOL(field, name) \
+  do { \
+    void *p_ = dlsym(blas.handle, name); \
+    memcpy(&blas.field, &p_, sizeof p_); \
+  } while (0)
+
+static void load(void) {
+  static const char *const names[] = {"libopenblas.so.0", "libopenblas.so", "libopenblasp.so.0",
+                                      "libopenblaso.so.0"};
+  for (int i = 0; i < TY_COUNT(names) && !blas.handle; i++)
+    blas.handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+  if (!blas.handle) {
+    blas.err = "OpenBLAS is not installed: libopenblas.so.0 was not found "
+               "(Debian, Ubuntu: apt-get install libopenblas0-pthread)";
+    return;
+  }
+  SYMBOL(sgemm, "cblas_sgemm");
+  SYMBOL(dgemm, "cblas_dgemm");
+  SYMBOL(set_threads, "openblas_set_num_threads");
+  if (blas.sgemm && blas.dgemm) return;
+  blas.err = "the OpenBLAS found has no cblas_sgemm "
+             "(Debian, Ubuntu: apt-get install libopenblas0-pthread)";
+  dlclose(blas.handle);
+  blas.handle = NULL;
+}
+
+bool ty_blas_load(const char **err) {
+  pthread_once(&blas.once, load);
+  if (!blas.handle && err) *err = blas.err;
+  return blas.handle != NULL;
+}
+
+void *ty_blas_symbol(const char *name) {
+  return ty_blas_load(NULL) ? dlsym(blas.handle, name) : NULL;
+}
+
+/* OpenBLAS follows the pool's number of threads; setting it is not free, so only when it changed.
+ */
+static void follow_threads(void) {
+  const int n = ty_pool_threads(0);
+  if (blas.set_threads && atomic_exchange(&blas.threads, n) != n) blas.set_threads(n);
+}
+
+/* How cblas is to read a matrix of rows x cols; false when it cannot, for lack of a unit stride or
+** for a leading dim that is negative, too short or too long. */
+static bool layout(i64 rows, i64 cols, i64 rs, i64 cs, int *trans, int *ld) {
+  const i64 rld = rows == 1 ? cols : rs; /* a stride that is never stepped may be any */
+  if ((cs == 1 || cols == 1) && rld >= cols && rld <= INT_MAX) {
+    *trans = NO_TRANS;
+    *ld = (int)rld;
+    return true;
+  }
+  if ((rs == 1 || rows == 1) && cs >= rows && cs <= INT_MAX) {
+    *trans = TRANS;
+    *ld = (int)cs;
+    return true;
+  }
+  return false;
+}
+
+/* A dense row-major copy, in squares so that either stride may be the long one. */
+static void dense(int size, void *dst, const void *src, i64 rows, i64 cols, i64 rs, i64 cs) {
+  enum { SQUARE = 16 };
+  for (i64 i0 = 0; i0 < rows; i0 += SQUARE)
+    for (i64 j0 = 0; j0 < cols; j0 += SQUARE)
+      for (i64 i = i0; i < TY_MIN(i0 + SQUARE, rows); i++)
+        for (i64 j = j0; j < TY_MIN(j0 + SQUARE, cols); j++) {
+          if (size == 4) ((u32 *)dst)[i * cols + j] = ((const u32 *)src)[i * rs + j * cs];
+          else ((u64 *)dst)[i * cols + j] = ((const u64 *)src)[i * rs + j * cs];
+        }
+}
+
+bool ty_gemm_blas(const Gemm *d, const void *a, const void *b, void *y, const char **err) {
+  const int size = d->dtype == T_F64 ? 8 : 4;
+  if (!ty_blas_load(err)) return false;
+  if (!d->batch || !d->m || !d->n) return true;
+  if (!d->k) {
+    memset(y, 0, (size_t)(d->batch * d->m * d->n * size));
+    return true;
+  }
+  if (d->m > INT_MAX || d->n > INT_MAX || d->k > INT_MAX) {
+    *err = "a dim is too long for OpenBLAS (at most 2^31 - 1); switch ty.blas off";
+    return false;
+  }
+  int ta = NO_TRANS, tb = NO_TRANS, lda = (int)d->k, ldb = (int)d->n;
+  const bool copy_a = !layout(d->m, d->k, d->ars, d->acs, &ta, &lda);
+  const bool copy_b = !layout(d->k, d->n, d->brs, d->bcs, &tb, &ldb);
+  const i64 na = copy_a ? d->m * d->k * size : 0, nb = copy_b ? d->k * d->n * size : 0;
+  char *copies = na + nb ? ty_buf_alloc(na + nb) : NULL;
+  if (na + nb && !copies) {
+    *err = "out of memory";
+    return false;
+  }
+  follow_threads();
+  const int m = (int)d->m, n = (int)d->n, k = (int)d->k;
+  const void *copied = NULL; /* the b that the copy holds: often one for the whole batch */
+  for (i64 i = 0; i < d->batch; i++) {
+    i64 ao = 0, bo = 0, rest = i;
+    for (int l = d->nlead; l-- > 0; rest /= d->lead[l]) {
+      ao += rest % d->lead[l] * d->abs[l];
+      bo += rest % d->lead[l] * d->bbs[l];
+    }
+    const void *pa = (const char *)a + ao * size, *pb = (const char *)b + bo * size;
+    char *py = (char *)y + i * d->m * d->n * size;
+    if (copy_a) dense(size, copies, pa, d->m, d->k, d->ars, d->acs);
+    if (copy_b && pb != copied) dense(size, copies + na, pb, d->k, d->n, d->brs, d->bcs);
+    copied = pb;
+    if (copy_a) pa = copies;
+    if (copy_b) pb = copies + na;
+    if (size == 4)
+      blas.sgemm(ROW_MAJOR, ta, tb, m, n, k, 1.0f, pa, lda, pb, ldb, 0.0f, (float *)py, n);
+    else blas.dgemm(ROW_MAJOR, ta, tb, m, n, k, 1.0, pa, lda, pb, ldb, 0.0, (double *)py, n);
+  }
+  if (copies) ty_buf_free(copies, na + nb);
+  return true;
+}
