@@ -72,16 +72,20 @@ typedef struct Engine {
 
 static inline bool ty_dumps(const Engine *E, char letter) { return E->dump >> (letter - 'a') & 1; }
 
-/* --- plan.c A plan that computes the outputs' nodes from the graph, refs 1. Nodes that no
-** output needs do not count. out: node and write of each; one for every storage that gets a
-** value. Input k is the k-th INPUT of the batch, input_node[k] its node; all inputs of the batch
-** are given, also those that nobody reads. NULL: S->err. */
+/* --- plan.c */
+
+/* A plan that computes the outputs' nodes from the graph, refs 1. Nodes that no output needs do
+** not count. out: node and write of each; one for every storage that gets a value. Input k is the
+** k-th INPUT of the batch, input_node[k] its node; all inputs of the batch are given, also those
+** that nobody reads. NULL: S->err. */
 Plan *ty_plan_make(State *S, const Graph *g, const Output *out, i32 nout, i32 ninputs,
                    const i32 *input_node);
 /* NULL when no two live temporaries overlap and every read follows a write, else what is wrong. */
 const char *ty_plan_check(const Plan *p);
 
-/* --- exec.c Runs the plan on the batch's inputs and scalars. outbuf[k]: on entry the current
+/* --- exec.c */
+
+/* Runs the plan on the batch's inputs and scalars. outbuf[k]: on entry the current
 ** buffer of the storage that output k is written to (borrowed), or NULL; on success the buffer
 ** with the result, one reference passed on: the same buffer where it could be written in place.
 ** In place needs that nobody but the storage and this batch's inputs (each holds one reference)

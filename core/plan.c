@@ -1,8 +1,7 @@
 /*
 ** plan.c -- from a graph to a plan: groups and loop programs, their order, whose memory is whose.
-** In:  a verified graph and the nodes that are wanted.  Out: a plan, one block of memory,
-** holding its kernels in the cache.  Fails for lack of memory only; what was made is undone
-** then.
+** In:  a verified graph and the nodes that are wanted.  Out: a plan, one block of memory, which
+** holds its kernels in the cache.  Fails for lack of memory only: then nothing is left behind.
 **
 ** Memory is planned in *homes*. A home holds one stored node after another: a node moves into
 ** the home of an operand that dies as it is read element by element, or of the base that it is
@@ -18,10 +17,10 @@
 **      same step just before it is overwritten.
 **   2. No step after the first write can fail: products and sorts stand before it, or it is not
 **      in place. Kernels are reserved by exec before the first one runs.
-**   3. An input's place in its buffer is known at run time only; where rule 1 depends on it,
-** exec compares `at`. The order serves rules 1 and 2: a group that overwrites waits for the
-** readers of what it overwrites, and for products if it overwrites a tensor, unless they depend
-** on it.
+**   3. An input's place in its buffer is known at run time only; where rule 1 depends on it, exec
+**      compares `at`.
+** The order serves rules 1 and 2: a group that overwrites waits for the readers of what it
+** overwrites, and for products if it overwrites a tensor, unless they depend on it.
 */
 #include "engine.h"
 
