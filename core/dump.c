@@ -169,7 +169,8 @@ static void plan_step(Text *t, const Plan *p, i32 i) {
   i64 bytes = 0;
   slot_names(p, s, false, reads, sizeof reads);
   slot_names(p, s, true, writes, sizeof writes);
-  snprintf(node, sizeof node, "%%%d %s%s", s->node, ty_ops[s->op].name, s->blas ? " (blas)" : "");
+  snprintf(node, sizeof node, "%%%d %s%s", s->node, s->op == OP_INPUT ? "copy" : ty_ops[s->op].name,
+           s->blas ? " (blas)" : "");
   for (i32 j = 0; j < s->noperands; j++) bytes += p->slot[s->slot[j]].bytes;
   ty_text_printf(t, "  %-4d %-6s  %-18s %-24s -> %-14s %12" PRId64 "\n", i, step_kinds[s->kind],
                  node, reads, writes, bytes);

@@ -305,12 +305,15 @@ static bool reads_ahead(const Work *w, i32 i, i32 o, i64 *at) {
   return true;
 }
 
-/* The operand through which a group writes the node; -1 when it is no kernel. */
-static i32 write_operand(const Make *M, i32 gi, i32 node) {
+/* The operand through which a group writes the node (or what lives in home h, when node is -1); -1
+** when it is no kernel. */
+static i32 write_operand(const Make *M, i32 gi, i32 node, i32 h) {
   const Work *w = &M->work[gi];
   if (M->gs.group[gi].kind != G_KERNEL) return -1;
-  for (i32 i = 0; i < w->program->noperands; i++)
-    if (w->program->operand[i].write && w->operand[i] == node) return i;
+  for (i32 i = 0; i < w->program->noperands; i++) {
+    if (!w->program->operand[i].write) continue;
+    if (node >= 0 ? w->operand[i] == node : M->home[w->operand[i]] == h) return i;
+  }
   return -1;
 }
 
@@ -322,7 +325,7 @@ static bool can_move(const Make *M, i32 gi, i32 t, i32 x, i32 y) {
   i32 list[MAX_OPERANDS], n = group_reads(M, gi, list), reads = 0;
   for (i32 i = 0; i < n; i++) reads += list[i] == x;
   if (!reads) return true; /* a base that is nothing else */
-  i32 o = write_operand(M, gi, y);
+  i32 o = write_operand(M, gi, y, -1);
   if (o < 0) return false;
   const Work *w = &M->work[gi];
   for (i32 i = 0; i < w->program->noperands; i++) {
@@ -394,16 +397,13 @@ static i32 find_donor(const Make *M, i32 gi, i32 h, i64 bytes) {
     i32 b = buffer_of(M, gi, gr->base);
     return b >= 0 && base_is(M, gi, b, bytes) ? M->input[gr->base] : -1;
   }
-  if (gr->kind != G_KERNEL) return -1;
   const Work *w = &M->work[gi];
-  for (i32 i = 0; i < w->program->noperands; i++) {
+  i32 o = write_operand(M, gi, -1, h);
+  for (i32 i = 0; o >= 0 && i < w->program->noperands; i++) {
+    i64 at;
     i32 x = w->operand[i];
     if (w->program->operand[i].write || x < 0 || buffer_of(M, gi, x) < 0) continue;
-    for (i32 o = 0; o < w->program->noperands; o++) {
-      i64 at;
-      if (!w->program->operand[o].write || M->home[w->operand[o]] != h) continue;
-      if (node_bytes(M->g, x) == bytes && reads_ahead(w, i, o, &at) && at == 0) return M->input[x];
-    }
+    if (node_bytes(M->g, x) == bytes && reads_ahead(w, i, o, &at) && at == 0) return M->input[x];
   }
   return -1;
 }
@@ -417,15 +417,13 @@ static bool reads_allow(const Make *M, i32 gi, i32 h, i32 buffer, Output *out) {
   bool keeps = base_is(M, gi, buffer, out->bytes);
   if (gr->base >= 0 && !keeps) return !reads && buffer_of(M, gi, gr->base) != buffer;
   if (!reads) return true;
-  if (gr->kind != G_KERNEL) return false;
+  i32 o = write_operand(M, gi, -1, h);
+  if (o < 0) return false;
   for (i32 i = 0; i < w->program->noperands; i++) {
-    i32 x = w->operand[i], o = 0;
-    if (w->program->operand[i].write || x < 0 || buffer_of(M, gi, x) != buffer) continue;
-    while (o < w->program->noperands &&
-           !(w->program->operand[o].write && M->home[w->operand[o]] == h))
-      o++;
     i64 at;
-    if (o == w->program->noperands || !reads_ahead(w, i, o, &at)) return false;
+    i32 x = w->operand[i];
+    if (w->program->operand[i].write || x < 0 || buffer_of(M, gi, x) != buffer) continue;
+    if (!reads_ahead(w, i, o, &at)) return false;
     if (out->donor >= 0 && (out->donor != M->input[x] || out->at != at)) return false;
     out->donor = M->input[x];
     out->at = at;
