@@ -189,15 +189,26 @@ bool ty_lua_reclaim(lua_State *L, State *S) {
   return true;
 }
 
-/* Notes a fresh handle in the innermost scope of its coroutine. */
-static void scope_note(lua_State *L, Host *H, Handle *h) {
-  Scope *s = H->scope;
+/* The innermost scope of a coroutine, from s outwards. */
+static Scope *scope_of(const lua_State *L, Scope *s) {
   while (s && s->L != L) s = s->outer;
+  return s;
+}
+
+static void scope_add(Scope *s, Handle *h) {
   if (!s) return;
+  h->scope = s;
   h->next = s->made;
   h->prev = &s->made;
   if (s->made) s->made->prev = &h->next;
   s->made = h;
+}
+
+static void scope_forget(Handle *h) {
+  if (!h->scope) return;
+  *h->prev = h->next;
+  if (h->next) h->next->prev = h->prev;
+  h->scope = NULL;
 }
 
 Tensor *ty_lua_push(lua_State *L) {
@@ -207,12 +218,11 @@ Tensor *ty_lua_push(lua_State *L) {
   Handle *h = (Handle *)lua_newuserdata(L, sizeof *h);
   h->t.st = NULL;
   h->mark = mark_of(H);
-  h->next = NULL;
-  h->prev = NULL;
+  h->scope = NULL;
   H->handles++;
   lua_pushvalue(L, lua_upvalueindex(2));
   lua_setmetatable(L, -2);
-  if (TY_UNLIKELY(H->scope)) scope_note(L, H, h);
+  if (TY_UNLIKELY(H->scope)) scope_add(scope_of(L, H->scope), h);
   return &h->t;
 }
 
@@ -231,8 +241,7 @@ static int tensor_collect(lua_State *L) {
   if (!t) return 0;
   Handle *h = (Handle *)t;
   h->mark = 0;
-  if (h->prev) *h->prev = h->next;
-  if (h->next) h->next->prev = h->prev;
+  scope_forget(h);
   ty_tensor_release(t);
   H->handles--;
   if (H->closing && !H->handles) host_close(H);
@@ -244,6 +253,120 @@ static int state_collect(lua_State *L) {
   H->closing = true;
   if (!H->handles) host_close(H);
   return 0;
+}
+
+/* --- release and scopes */
+
+#define FRAMES_MAX 1000 /* looked at; deeper stacks count as inside */
+
+/* Whether a function of ours other than the running one is on the stack: then a finaliser runs in
+** the middle of it, and what it works on must stay. */
+static bool inside_ours(lua_State *L, const Host *H) {
+  lua_Debug ar;
+  for (int level = 1; level < FRAMES_MAX; level++) {
+    if (!lua_getstack(L, level, &ar)) return false;
+    lua_getinfo(L, "Sf", &ar);
+    bool ours = *ar.what == 'C' && lua_getupvalue(L, -1, 1) && lua_touserdata(L, -1) == H;
+    lua_settop(L, 1);
+    if (ours) return true;
+  }
+  return true;
+}
+
+/* Lua's collector does not run in finalisers, and does not count as running. */
+static bool may_be_finaliser(lua_State *L) { return lua_gc(L, LUA_GCISRUNNING, 0) != 1; }
+
+static int l_release(lua_State *L) {
+  Tensor *t = ty_lua_test(L, 1);
+  if (!t) ty_lua_check(L, "release", 1);
+  lua_settop(L, 1);
+  if (may_be_finaliser(L) && inside_ours(L, ty_lua_host(L))) return 0;
+  scope_forget((Handle *)t);
+  ty_tensor_release(t);
+  return 0;
+}
+
+static void scope_end(Host *H, Scope *s) {
+  Scope **p = &H->scope;
+  while (*p && *p != s) p = &(*p)->outer;
+  if (*p) *p = s->outer;
+}
+
+/* The tensors of a scope that was given up (its coroutine died) live on as others do. */
+static int scope_collect(lua_State *L) {
+  Scope *s = (Scope *)lua_touserdata(L, 1);
+  while (s->made) scope_forget(s->made);
+  scope_end(ty_lua_host(L), s);
+  return 0;
+}
+
+/* scope_open() -> scope */
+static int scope_open(lua_State *L) {
+  Host *H = ty_lua_host(L);
+  Scope *s = (Scope *)lua_newuserdata(L, sizeof *s);
+  *s = (Scope){.L = L};
+  lua_createtable(L, 0, 1);
+  push_function(L, scope_collect);
+  lua_setfield(L, -2, "__gc");
+  lua_setmetatable(L, -2);
+  s->outer = H->scope;
+  H->scope = s;
+  return 1;
+}
+
+/* Hands the tensor on top of the stack from scope s to the one around. A table there is listed in
+** the table at `seen`, once, to be looked at. */
+static void scope_keep(lua_State *L, Scope *s, int seen) {
+  Handle *h = (Handle *)ty_lua_test(L, -1);
+  if (h && h->scope == s) {
+    scope_forget(h);
+    scope_add(scope_of(L, s->outer), h);
+  }
+  if (!lua_istable(L, -1)) return;
+  lua_pushvalue(L, -1);
+  lua_rawget(L, seen);
+  bool known = !lua_isnil(L, -1);
+  lua_pop(L, 1);
+  if (known) return;
+  lua_pushvalue(L, -1);
+  lua_pushboolean(L, true);
+  lua_rawset(L, seen);
+  lua_pushvalue(L, -1);
+  lua_rawseti(L, seen, (int)lua_objlen(L, seen) + 1);
+}
+
+/* scope_close(scope, ok, ...): frees what the scope made but ... does not hold, and goes on: gives
+** ... or raises the error that is there. Tensors that stay belong to the scope around. */
+static int scope_close(lua_State *L) {
+  Host *H = ty_lua_host(L);
+  Scope *s = (Scope *)lua_touserdata(L, 1);
+  int top = lua_gettop(L), seen = top + 1;
+  luaL_checkstack(L, 8, "scope");
+  lua_newtable(L);
+  for (int i = 3; i <= top; i++) {
+    lua_pushvalue(L, i);
+    scope_keep(L, s, seen);
+    lua_pop(L, 1);
+  }
+  for (int k = 1; k <= (int)lua_objlen(L, seen); k++) {
+    lua_rawgeti(L, seen, k);
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+      scope_keep(L, s, seen);
+      lua_pushvalue(L, -2);
+      scope_keep(L, s, seen);
+      lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+  }
+  for (Handle *h = s->made; h; h = s->made) {
+    scope_forget(h);
+    ty_tensor_release(&h->t);
+  }
+  scope_end(H, s);
+  lua_settop(L, top);
+  if (lua_toboolean(L, 2)) return top - 2;
+  lua_settop(L, 3);
+  return lua_error(L);
 }
 
 /* --- functions and their documentation */
@@ -403,10 +526,16 @@ static int core_describe(lua_State *L) {
 
 /* What the Lua side of the library needs and users do not see. */
 static void open_internals(lua_State *L, int m, int t) {
+  static const LuaFunction released[] = {
+      {"release", l_release, 'b', "x",
+       "frees the memory of x at once, unless others share it; x cannot be used afterwards"},
+      {NULL, NULL, 0, NULL, NULL}};
   static const luaL_Reg fns[] = {{"home", core_home},
                                  {"error", core_error},
                                  {"nearest", core_nearest},
                                  {"describe", core_describe},
+                                 {"scope_open", scope_open},
+                                 {"scope_close", scope_close},
                                  {NULL, NULL}};
   lua_newtable(L);
   ty_lua_register(L, fns);
@@ -415,6 +544,7 @@ static void open_internals(lua_State *L, int m, int t) {
   lua_getfield(L, LUA_REGISTRYINDEX, KEY_HELP);
   lua_setfield(L, -2, "help");
   lua_setfield(L, m, "internals");
+  ty_lua_define(L, m, t, released);
 }
 
 /* Runs as a closure with the two upvalues that every function of ours has. */
@@ -432,6 +562,7 @@ static int open_all(lua_State *L) {
   ty_lua_open_linalg(L, m, t);
   ty_lua_open_settings(L, m, t);
   ty_lua_open_compile(L, m, t);
+  ty_lua_open_probe(L, m);
   lua_pushvalue(L, lua_upvalueindex(2));
   static const struct {
     const char *name;
