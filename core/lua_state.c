@@ -255,6 +255,13 @@ static int state_collect(lua_State *L) {
   return 0;
 }
 
+/* Pushes fn as a closure over the State and the tensors' metatable. */
+static void push_function(lua_State *L, lua_CFunction fn) {
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_pushcclosure(L, fn, 2);
+}
+
 /* --- release and scopes */
 
 #define FRAMES_MAX 1000 /* looked at; deeper stacks count as inside */
@@ -370,12 +377,6 @@ static int scope_close(lua_State *L) {
 }
 
 /* --- functions and their documentation */
-
-static void push_function(lua_State *L, lua_CFunction fn) {
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_pushvalue(L, lua_upvalueindex(2));
-  lua_pushcclosure(L, fn, 2);
-}
 
 void ty_lua_register(lua_State *L, const luaL_Reg *fns) {
   for (; fns->name; fns++) {

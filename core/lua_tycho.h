@@ -16,7 +16,8 @@
 typedef struct Handle {
   Tensor t; /* first: a handle's address is its tensor's */
   u64 mark;
-  struct Handle *next, **prev; /* tensors made in the same scope; prev NULL: in none */
+  struct Scope *scope; /* in which it was made, NULL: in none */
+  struct Handle *next, **prev;
 } Handle;
 
 /* One running ty.scope: the tensors that its coroutine makes. A userdata of its own. */
@@ -112,6 +113,10 @@ bool ty_lua_is_options(lua_State *L, int i);
 ** Unknown keys raise with the known ones listed in `known` ("dtype device"). */
 void ty_lua_options(lua_State *L, const char *who, int opts, Type *t, const char *known);
 
+/* lua_tensor.c: pushes a tensor of the nested tables, number or boolean at index i. dtype < 0: by what they hold.
+** Ragged and mixed data raise with the path. */
+Tensor *ty_lua_nested(lua_State *L, State *S, const char *who, int i, int dtype);
+
 /* Groups of functions, each in a file of its own: fills the module table (m) and the methods table (t), both given as
 ** absolute stack indices. */
 void ty_lua_open_ops(lua_State *L, int m, int t);     /* lua_ops.c: rows of the table, operators, reductions */
@@ -123,5 +128,6 @@ void ty_lua_open_select(lua_State *L, int m, int t);  /* lua_select.c: results w
 void ty_lua_open_random(lua_State *L, int m, int t);  /* lua_random.c */
 void ty_lua_open_linalg(lua_State *L, int m, int t);  /* lua_linalg.c: ty.linalg by LAPACK */
 void ty_lua_open_compile(lua_State *L, int m, int t); /* lua_compile.c: compile, explain, graph, stats */
+void ty_lua_open_probe(lua_State *L, int m);            /* lua_probe.c: what proofs need */
 
 #endif

@@ -1,0 +1,118 @@
+--- Tycho: tensors for LuaJIT. `local ty = require "tycho"`.
+-- The module table is the C module's own; this file adds what is written in Lua: composites, compile and
+-- its relatives, views of memory by FFI, scopes, help. Nothing global is set but fields of LuaJIT's `jit`.
+
+---@class tycho.Tensor a tensor; its functions are also methods
+---@field shape integer[] a fresh table of sizes
+---@field dtype string
+---@field device string
+---@field ndim integer
+---@field requires_grad boolean
+---@field grad tycho.Tensor?
+
+--- The C module lies beside this file, or where package.cpath finds it.
+local function load_core()
+  local ok, core = pcall(require, "tycho.core")
+  if ok then return core end
+  local dir = type(debug) == "table" and debug.getinfo(1, "S").source:match("^@(.*[/\\])")
+  local open = dir and package.loadlib(dir .. "core.so", "luaopen_tycho_core")
+  if not open then error(core, 0) end
+  return open()
+end
+
+local ty = load_core()
+local internals = ty.internals or {}
+local methods, help, describe = internals.methods, internals.help, internals.describe
+local fail = internals.error
+if not methods then return ty end -- loaded once already, in this very state
+ty.internals = nil
+internals.home()
+
+--- Adds a function with its help; where as in C: "m" the module, "t" methods, "b" both.
+local function define(name, where, args, text, fn)
+  if where ~= "t" then ty[name] = fn end
+  if where ~= "m" then methods[name] = fn end
+  describe(name, args, text)
+end
+
+-- Memory that others see.
+
+local has_ffi, ffi = pcall(require, "ffi")
+
+local ctypes = {
+  bool = "bool *", u8 = "uint8_t *", i8 = "int8_t *", i16 = "int16_t *", i32 = "int32_t *",
+  i64 = "int64_t *", f16 = "uint16_t *", bf16 = "uint16_t *", f32 = "float *", f64 = "double *",
+}
+
+local address, from_address = internals.address, internals.from_address
+
+local function data(x)
+  if not has_ffi then return (address(x, true)) end
+  local at, dtype = address(x)
+  return ffi.cast(ctypes[dtype], at)
+end
+
+local function from_ptr(ptr, sizes, dtype, anchor)
+  if has_ffi and type(ptr) == "cdata" then
+    if not tostring(ffi.typeof(ptr)):find("[%*%[]") then
+      fail("from_ptr: argument 1 must be a pointer or an array, got " .. tostring(ffi.typeof(ptr)))
+    end
+    local at = tonumber(ffi.cast("uintptr_t", ffi.cast("const void *", ptr)))
+    return from_address(at, sizes, dtype, anchor == nil and ptr or anchor)
+  end
+  if type(ptr) == "number" then fail("from_ptr: argument 1 must be a pointer, got a number") end
+  return from_address(ptr, sizes, dtype, anchor)
+end
+
+define("data", "b", "x",
+  "an FFI pointer to the first element, float * for f32; valid while x or a view of it lives", data)
+define("from_ptr", "m", "pointer, sizes, dtype = \"f32\", anchor = pointer",
+  "a tensor over memory of others, which the anchor keeps alive", from_ptr)
+
+-- Scopes.
+
+local scope_open, scope_close = internals.scope_open, internals.scope_close
+
+define("scope", "m", "fn, ...",
+  "calls fn(...) and frees the tensors made meanwhile, but those that it returns, also in tables",
+  function(fn, ...)
+    if type(fn) ~= "function" then
+      fail("scope: argument 1 must be a function, got " .. type(fn))
+    end
+    local scope = scope_open()
+    return scope_close(scope, pcall(fn, ...))
+  end)
+
+-- Help.
+
+define("help", "m", "name = nil", "the help of a function as text; without a name all names, sorted",
+  function(name)
+    if name == nil then
+      local names = {}
+      for known in pairs(help) do names[#names + 1] = known end
+      table.sort(names)
+      return names
+    end
+    local text = help[name]
+    if text then return text end
+    local near = internals.nearest(tostring(name), help)
+    fail(("help: no function %q%s"):format(tostring(name),
+      near and (", did you mean %q?"):format(near) or ""))
+  end)
+
+-- Compilation; also where users of LuaJIT look for it.
+
+local compilation = {
+  compile = { "f, {fast}", "a function that runs f's tensor operations in fused kernels, bits equal" },
+  explain = { "f", "what a compiled function did: signatures, graphs, kernels; prints well" },
+  graph = { "f, ...", "the graph that f(...) records: text, nodes, dot" },
+  reset = { "f", "forgets what was compiled for f" },
+}
+local jit_table = rawget(_G, "jit")
+for name, fn in pairs(require("tycho.compile").open(ty)) do
+  local about = assert(compilation[name], name)
+  define(name, "m", about[1], about[2], fn)
+  if type(jit_table) == "table" then jit_table[name] = fn end
+end
+
+return ty
