@@ -1,0 +1,83 @@
+/*
+** fuse.h -- what fuse leaves for lower: the values and the nest of each group.
+** Private to fuse.c and lower.c; plan.h is what others see.
+*/
+#ifndef TY_FUSE_H
+#define TY_FUSE_H
+
+#include "map.h"
+#include "plan.h"
+
+#define FUSE_OPERANDS 20 /* of a program; below MAX_OPERANDS */
+#define FUSE_SCALARS 40  /* below the room of Work.scalar */
+#define FUSE_BODY 340    /* instructions by estimate; below MAX_BODY */
+
+/* What a node is to fuse, and how a value of it is made. */
+typedef enum {
+  R_FILL,               /* one value known here: EMPTY, an empty sum; anything without elements */
+  R_CONST,              /* one value in every element */
+  R_SCALAR,             /* the same, known when it runs */
+  R_UNIFORM = R_SCALAR, /* up to here: no map is needed */
+  R_INDEX,              /* IOTA */
+  R_RANDOM,
+  R_INPUT,
+  R_ALIAS, /* REDUCE and SCAN over one element: the operand itself */
+  R_VIEW,
+  R_MAP,
+  R_REDUCE,
+  R_SCAN,
+  R_GATHER,
+  R_PUT,
+  R_GEMM,
+  R_HOST,
+  R_LOAD /* values only: read from the buffer of a stored node or an INPUT */
+} Role;
+
+/* A node's value at one map of one group. Same node, group and map: same value. */
+typedef struct Value {
+  i32 node, group, map; /* map: -1 for what is uniform */
+  i32 src[3];           /* values of the operands; -1: none */
+  i32 load; /* LOAD: the map into the buffer; GATHER: the part that does not depend on the index */
+  i32 same; /* next value of this node */
+  i32 next; /* next value of this group, by ascending node */
+  i32 val;  /* lower's: the instruction */
+  u8 role;
+  bool elem;    /* some L_ELEM value depends on it */
+  bool scanned; /* some scan depends on it */
+} Value;
+
+typedef struct Fusion {
+  Maps maps;
+  Value *value;
+  i32 nvalue, value_cap;
+} Fusion;
+
+typedef struct Nest {
+  Fusion *F;
+  Domain domain;
+  u8 kind;    /* GroupKind */
+  bool empty; /* no element is computed */
+  bool scan, fast;
+  i32 id, root, base;
+  i32 values; /* first of its list */
+  i32 noperands, nscalars, cost;
+  i32 spare; /* instructions that repeat work done elsewhere */
+  i32 nout;
+  struct {
+    i32 node, value, map; /* map: where it is stored */
+  } out[FUSE_OPERANDS];
+  /* GEMM, HOST */
+  i32 operand[3];
+  i64 start[2], strides[2][MAX_RANK]; /* GEMM: of each operand's dims, in row-major elements of node
+                                         operand[i] */
+} Nest;
+
+/* GATHER: the node whose buffer is read, when src is read through at most one view of a contiguous
+** buffer; sets the strides of src's dims in it and the offset. */
+i32 ty_fuse_gathered(const Graph *g, i32 src, i64 *strides, i64 *offset);
+/* An INPUT without gaps and in order. */
+bool ty_fuse_contiguous(const Node *n);
+/* Instructions that node n adds to a body, at most. */
+int ty_lower_cost(const Graph *g, i32 n);
+
+#endif

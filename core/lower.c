@@ -1,0 +1,391 @@
+/*
+** lower.c -- one group to one loop program and its launch; products and host routines to their
+** descriptions. In:  a group as fuse left it.  Out: Work.  Fails when memory runs out.
+**
+** The values of a group stand by ascending node, so operands come before their readers, and one
+** pass over them writes the body. What a MAP row computes is its `value` column, read here as code.
+** The rules:
+**
+** 1. Every value is narrowed to its node's dtype as if it had been stored and loaded again; what
+**    provably is so already (a choice among narrowed values) is left alone. CAST and BITCAST narrow
+**    themselves.
+** 2. Stores come last, so a map may write where it read.
+** 3. A leaf is L_ROW exactly when its map does not depend on R; for the rest the levels follow.
+** 4. Neighbouring dims that all operands walk as one become one, inside O, R and I: this changes no
+**    order.
+*/
+#include "build.h"
+#include "fuse.h"
+
+#include <math.h>
+
+#include "../kernels/scalar.def"
+
+/* ---- values of maps
+ * ------------------------------------------------------------------------------- */
+
+/* The result of a MAP in primitives. n: dtype of the first operand. */
+static Val emit_row(Build *B, int op, int n, Val a, Val b, Val c) {
+  (void)n, (void)b, (void)c;
+  switch (op) {
+#define _(NAME, lua, class, arity, type, flags, value, bound, help) \
+  case OP_##NAME: return value;
+    TY_OPS(_)
+#undef _
+  default: return 0;
+  }
+}
+
+/* Whether x is one of the narrowed operands, or a primitive that adds no bits applied to them. */
+static bool is_narrow(const Build *B, Val x, const Val v[3]) {
+  const Instr *in = &B->body[x];
+  i16 src[3] = {in->a, in->b, in->c};
+  for (int i = 0; i < 3; i++)
+    if (x == v[i]) return true;
+  bool keeps = in->op == P_SEL || in->op == P_MIN || in->op == P_MAX;
+  if ((in->op == P_NEG || in->op == P_ABS) && in->type >= C_F32) keeps = true;
+  for (int i = in->op == P_SEL; i < 3 && keeps; i++)
+    keeps = src[i] < 0 || src[i] == v[0] || src[i] == v[1] || src[i] == v[2];
+  return keeps;
+}
+
+static Val narrow(Build *B, int dtype, Val x) {
+  if (ty_dtypes[dtype].bytes >= 4 || dtype == T_BOOL) return x;
+  return ty_emit(B, P_NARROW, VT(x), x, -1, -1, (u64)dtype);
+}
+
+static Val emit_map(Build *B, const Graph *g, i32 n, const Val v[3]) {
+  const Node *N = &g->node[n];
+  int from = g->node[N->src[0]].type.dtype, to = N->type.dtype;
+  if (N->op == OP_CAST) return s_cast(B, v[0], from, to);
+  if (N->op == OP_BITCAST) return s_bitcast(B, v[0], from, to);
+  Val x = emit_row(B, N->op, from, v[0], v[1], v[2]);
+  return B->failed || is_narrow(B, x, v) ? x : narrow(B, to, x);
+}
+
+/* The running logarithm of a sum of exponentials: relative to the running maximum, where that is
+ * finite. */
+static Val emit_logcumsumexp(Build *B, Val x) {
+  Val m = ty_emit(B, P_SMAX, VT(x), x, -1, -1, 0),
+      before = ty_emit(B, P_SMAXX, VT(x), x, -1, -1, 0);
+  Val k = SEL(LT(ABS(m), KL(m, INFINITY)), m, KL(m, 0));
+  Val y = ty_emit(B, P_SLIN, VT(x), s_exp(B, SUB(before, k)), s_exp(B, SUB(x, k)), -1, 0);
+  return ADD(k, s_log(B, y));
+}
+
+static Val emit_scan(Build *B, int op, Val x) {
+  int prim = op == OP_CUMSUM    ? P_SSUM
+             : op == OP_CUMPROD ? P_SPROD
+             : op == OP_CUMMAX  ? P_SMAX
+                                : P_SMIN;
+  return op == OP_LOGCUMSUMEXP ? emit_logcumsumexp(B, x) : ty_emit(B, prim, VT(x), x, -1, -1, 0);
+}
+
+static Val emit_reduce(Build *B, int op, Val x) {
+  static const u8 prim[OP_COUNT] = {
+      [OP_SUM] = P_RSUM,  [OP_PROD] = P_RPROD,     [OP_AMAX] = P_RMAX,
+      [OP_AMIN] = P_RMIN, [OP_ARGMAX] = P_RARGMAX, [OP_ARGMIN] = P_RARGMIN};
+  bool position = op == OP_ARGMAX || op == OP_ARGMIN;
+  return ty_emit(B, prim[op], position ? C_I64 : VT(x), x, -1, -1, 0);
+}
+
+/* Counted by writing the value once for each pair of dtypes; threads that count at the same time
+ * agree. */
+int ty_lower_cost(const Graph *g, i32 n) {
+  static u16 known[OP_COUNT][T_COUNT][T_COUNT];
+  const Node *N = &g->node[n];
+  OpClass class = ty_ops[N->op].class;
+  if (class == LEAF) return N->op == OP_RANDOM ? 4 : 0;
+  if (class == REDUCE || class == MOVE) return 2;
+  if (class != MAP && class != SCAN) return 0;
+  int from = g->node[N->src[0]].type.dtype, to = N->type.dtype;
+  if (N->op == OP_WHERE) from = to;
+  u16 *cost = &known[N->op][from][to];
+  int y = __atomic_load_n(cost, __ATOMIC_RELAXED);
+  if (y) return y;
+  Build B = {.n = 0};
+  Val v[3] = {-1, -1, -1};
+  int arity = ty_ops[N->op].arity;
+  for (int i = 0; i < arity; i++) {
+    int ctype = ty_dtypes[g->node[N->src[i]].type.dtype].ctype;
+    v[i] = ty_emit_leaf(&B, P_LOAD, ctype, L_ELEM, -1, (u64)i);
+  }
+  if (class == MAP) emit_map(&B, g, n, v);
+  else narrow(&B, to, emit_scan(&B, N->op, v[0]));
+  y = TY_MAX(B.n - arity, 1);
+  __atomic_store_n(cost, (u16)y, __ATOMIC_RELAXED);
+  return y;
+}
+
+/* ---- a kernel
+ * ------------------------------------------------------------------------------------- */
+
+typedef struct Lower {
+  const Graph *g;
+  const Groups *gs;
+  Nest *G;
+  Work *w;
+  Build *B;
+  Operand operand[MAX_OPERANDS];
+  i32 map[MAX_OPERANDS];
+  int n;
+} Lower;
+
+static int level_of(const Lower *L, i32 map) {
+  const Domain *D = &L->G->domain;
+  if (D->kind == K_MAP || ty_map_touches_rows(&L->G->F->maps, D, map)) return L_ELEM;
+  return L_ROW;
+}
+
+/* A new operand of the program: the buffer of a node (-1: none, for IOTA) walked by a map. */
+static int add_operand(Lower *L, i32 node, int dtype, i32 map, int level, bool write) {
+  int i = L->n++;
+  L->operand[i] = (Operand){.dtype = (u8)dtype, .level = (u8)level, .write = write};
+  L->map[i] = map;
+  L->w->operand[i] = node;
+  return i;
+}
+
+static u64 add_scalar(Lower *L, i32 slot) {
+  Work *w = L->w;
+  for (i32 i = 0; i < w->nscalar; i++)
+    if (w->scalar[i] == slot) return (u64)i;
+  w->scalar[w->nscalar] = slot;
+  return (u64)w->nscalar++;
+}
+
+static Val emit_scalar(Lower *L, int ctype, i32 slot) {
+  return ty_emit_leaf(L->B, P_SCALAR, ctype, L_ROW, -1, add_scalar(L, slot));
+}
+
+/* A CONST's element as a constant of its compute type. */
+static Val emit_element(Build *B, int dtype, u64 bits) {
+  int ctype = ty_dtypes[dtype].ctype;
+  if (ty_dtypes[dtype].bytes == 8) return ty_emit_bits(B, ctype, bits);
+  if (ty_dtypes[dtype].bytes == 4) return ty_emit_bits(B, ctype, (u32)bits);
+  return ty_emit_const(B, ctype, ty_elem_load(dtype, &bits));
+}
+
+static Val emit_index(Lower *L, i32 map) {
+  int level = level_of(L, map);
+  int i = add_operand(L, -1, T_I64, map, level, false);
+  return ty_emit_leaf(L->B, P_IOTA, C_I64, level, -1, (u64)i);
+}
+
+static Val emit_random(Lower *L, const Node *N, i32 map) {
+  Val at = emit_index(L, map), stream = emit_scalar(L, C_I64, N->arg.k);
+  Val seed = emit_scalar(L, C_I64, N->arg.k + 1);
+  return ty_emit(L->B, P_PHILOX, C_I32, at, stream, seed, (u64)N->arg.k2);
+}
+
+/* The part of a gathered element's place that does not depend on the index, under the layout the
+** buffer has now that all copies are decided; the index moves by the stride of the gathered dim. */
+static Val emit_gather(Lower *L, const Value *v, Val index) {
+  const Node *N = &L->g->node[v->node];
+  i64 strides[MAX_RANK], offset;
+  i32 buffer = ty_fuse_gathered(L->g, N->src[0], strides, &offset);
+  const Node *S = &L->g->node[buffer];
+  if (buffer == N->src[0] && S->op == OP_INPUT && L->gs->of[buffer] < 0)
+    memcpy(strides, S->arg.strides, sizeof strides);
+  i64 step = strides[N->arg.k];
+  strides[N->arg.k] = 0;
+  i32 map = ty_map_through(&L->G->F->maps, &L->G->domain, v->map, N->type.rank, N->type.dims,
+                           strides, offset);
+  if (map < 0) {
+    L->B->failed = true;
+    return 0;
+  }
+  int level = level_of(L, v->map);
+  int i = add_operand(L, buffer, N->type.dtype, map, level, false);
+  L->w->launch.gstride[i] = step;
+  return ty_emit_leaf(L->B, P_GLOAD, ty_dtypes[N->type.dtype].ctype, level, index, (u64)i);
+}
+
+static Val emit_value(Lower *L, const Value *v, const Val src[3]) {
+  Build *B = L->B;
+  const Node *N = &L->g->node[v->node];
+  int dtype = N->type.dtype, ctype = ty_dtypes[dtype].ctype, level, i;
+  switch ((Role)v->role) {
+  case R_FILL: return K(ctype, N->op == OP_PROD);
+  case R_CONST: return emit_element(B, dtype, N->arg.bits);
+  case R_SCALAR: return emit_scalar(L, ctype, N->arg.k);
+  case R_INDEX: return emit_index(L, v->map);
+  case R_RANDOM: return emit_random(L, N, v->map);
+  case R_LOAD:
+    level = level_of(L, v->load);
+    i = add_operand(L, v->node, dtype, v->load, level, false);
+    return ty_emit_leaf(B, P_LOAD, ctype, level, -1, (u64)i);
+  case R_ALIAS:
+  case R_VIEW: return src[0];
+  case R_MAP: return emit_map(B, L->g, v->node, src);
+  case R_REDUCE: return narrow(B, dtype, emit_reduce(B, N->op, src[0]));
+  case R_SCAN: return narrow(B, dtype, emit_scan(B, N->op, src[0]));
+  case R_GATHER: return emit_gather(L, v, src[1]);
+  default: B->failed = true; return 0;
+  }
+}
+
+static bool emit_values(Lower *L) {
+  Value *value = L->G->F->value;
+  for (i32 v = L->G->values; v >= 0 && !L->B->failed; v = value[v].next) {
+    Val src[3] = {-1, -1, -1};
+    for (int i = 0; i < 3; i++)
+      if (value[v].src[i] >= 0) src[i] = value[value[v].src[i]].val;
+    value[v].val = emit_value(L, &value[v], src);
+  }
+  for (int i = 0; i < L->G->nout; i++) {
+    const Type *t = &L->g->node[L->G->out[i].node].type;
+    i32 map = L->G->out[i].map;
+    int level = level_of(L, map), ctype = ty_dtypes[t->dtype].ctype;
+    Val x = L->G->empty ? ty_emit_const(L->B, ctype, 0) : value[L->G->out[i].value].val;
+    int o = add_operand(L, L->G->out[i].node, t->dtype, map, level, true);
+    ty_emit_leaf(L->B, P_STORE, ctype, level, x, (u64)o);
+  }
+  return !L->B->failed;
+}
+
+/* Expansions leave instructions that nobody reads. */
+static void drop_dead(Build *B) {
+  bool live[MAX_BODY] = {false};
+  i16 at[MAX_BODY];
+  i32 n = 0;
+  for (i32 i = B->n - 1; i >= 0; i--) {
+    const Instr *in = &B->body[i];
+    live[i] |= in->op == P_STORE;
+    if (!live[i]) continue;
+    if (in->a >= 0) live[in->a] = true;
+    if (in->b >= 0) live[in->b] = true;
+    if (in->c >= 0) live[in->c] = true;
+  }
+  for (i32 i = 0; i < B->n; i++) {
+    if (!live[i]) continue;
+    Instr in = B->body[i];
+    if (in.a >= 0) in.a = at[in.a];
+    if (in.b >= 0) in.b = at[in.b];
+    if (in.c >= 0) in.c = at[in.c];
+    at[i] = (i16)n, B->body[n++] = in;
+  }
+  B->n = n;
+}
+
+/* Domain and maps as a launch; dims that all operands walk as one with the dim behind them are
+ * merged into it. */
+static void launch(Lower *L) {
+  const Domain *D = &L->G->domain;
+  const Map *map = L->G->F->maps.at;
+  Launch *y = &L->w->launch;
+  int n = 0;
+  u8 *count[3] = {&y->no, &y->nr, &y->ni};
+  for (int i = 0; i < L->n; i++) y->start[i] = map[L->map[i]].start;
+  for (int j = 0; j < D->nd; j++) {
+    int factor = j < D->no ? 0 : j < D->no + D->nr ? 1 : 2;
+    bool merge = *count[factor] > 0;
+    for (int i = 0; i < L->n && merge; i++)
+      merge = y->strides[i][n - 1] == map[L->map[i]].coef[j] * D->dims[j];
+    if (!merge) n++, ++*count[factor], y->dims[n - 1] = 1;
+    y->dims[n - 1] *= D->dims[j];
+    for (int i = 0; i < L->n; i++) y->strides[i][n - 1] = map[L->map[i]].coef[j];
+  }
+}
+
+/* Which operands are read just where the first output is written, and nowhere else. A row that is
+** passed over several times must not find its own results: several outputs are let through in maps
+** only. */
+static void donations(Lower *L) {
+  const Launch *y = &L->w->launch;
+  int first = 0;
+  while (!L->operand[first].write) first++;
+  if (L->G->nout > 1 && L->G->domain.kind != K_MAP) return;
+  for (int i = 0; i < first; i++) {
+    bool gathered = false, again = false;
+    for (i32 k = 0; k < L->B->n; k++)
+      gathered |= L->B->body[k].op == P_GLOAD && L->B->body[k].imm == (u64)i;
+    for (int k = 0; k < first; k++) again |= k != i && L->w->operand[k] == L->w->operand[i];
+    L->w->donate[i] =
+        !gathered && !again && L->w->operand[i] >= 0 && y->start[i] == y->start[first] &&
+        !memcmp(y->strides[i], y->strides[first], sizeof y->strides[i]) &&
+        ty_dtypes[L->operand[i].dtype].bytes == ty_dtypes[L->operand[first].dtype].bytes;
+  }
+}
+
+static bool lower_kernel(Arena *A, Lower *L) {
+  Build B;
+  B.n = 0, B.failed = false;
+  L->B = &B;
+  if (!emit_values(L)) return false;
+  drop_dead(&B);
+  size_t bytes = sizeof(Instr) * (size_t)B.n;
+  Program *p = ty_arena_alloc(A, sizeof *p + bytes);
+  if (!p) return false;
+  p->kind = L->G->domain.kind, p->fast = L->G->fast;
+  p->noperands = (u8)L->n, p->nbody = (u16)B.n;
+  memcpy(p->operand, L->operand, sizeof *p->operand * (size_t)L->n);
+  memcpy(p->body, B.body, bytes);
+  L->w->program = p;
+  launch(L);
+  donations(L);
+  return true;
+}
+
+/* ---- products and host routines
+ * ------------------------------------------------------------------- */
+
+/* Strides of a product's operand in its buffer: by row-major position, or by the layout of an
+ * input. */
+static bool operand_strides(Arena *A, const Lower *L, int i, const Type *t, i64 *strides,
+                            i64 *start) {
+  const Nest *G = L->G;
+  const Node *N = &L->g->node[G->operand[i]];
+  memcpy(strides, G->strides[i], sizeof G->strides[i]);
+  *start = G->start[i];
+  if (N->op != OP_INPUT || L->gs->of[G->operand[i]] >= 0) return true;
+  Maps M = {.A = A};
+  Domain D;
+  Map m = {.start = *start};
+  ty_domain_init(&D, K_MAP);
+  D.fixed = true, D.nd = t->rank;
+  memcpy(D.dims, t->dims, sizeof t->dims);
+  memcpy(m.coef, strides, sizeof G->strides[i]);
+  i32 map = ty_map_intern(&M, &D, &m);
+  if (map >= 0) map = ty_map_through(&M, &D, map, N->type.rank, N->type.dims, N->arg.strides, 0);
+  if (map < 0) return false;
+  *start = M.at[map].start;
+  memcpy(strides, M.at[map].coef, sizeof G->strides[i]);
+  return true;
+}
+
+static bool lower_gemm(Arena *A, Lower *L) {
+  const Node *N = &L->g->node[L->G->root];
+  const Type *t[2] = {&L->g->node[N->src[0]].type, &L->g->node[N->src[1]].type};
+  Gemm *y = &L->w->gemm;
+  int rank = N->type.rank;
+  y->dtype = N->type.dtype;
+  y->m = N->type.dims[rank - 2], y->n = N->type.dims[rank - 1], y->k = t[0]->dims[t[0]->rank - 1];
+  y->nlead = rank - 2, y->batch = 1;
+  for (int d = 0; d < y->nlead; d++) y->lead[d] = N->type.dims[d], y->batch *= y->lead[d];
+  for (int i = 0; i < 2; i++) {
+    i64 strides[MAX_RANK];
+    int r = t[i]->rank, missing = rank - r;
+    if (!operand_strides(A, L, i, t[i], strides, &L->w->start[i])) return false;
+    i64 *lead = i ? y->bbs : y->abs;
+    for (int d = missing; d < y->nlead; d++)
+      lead[d] = t[i]->dims[d - missing] == 1 ? 0 : strides[d - missing];
+    *(i ? &y->brs : &y->ars) = strides[r - 2];
+    *(i ? &y->bcs : &y->acs) = strides[r - 1];
+    L->w->operand[i] = L->G->operand[i];
+  }
+  return true;
+}
+
+bool ty_lower(Arena *A, const Graph *g, const Groups *gs, i32 group, Work *y) {
+  Nest *G = gs->group[group].detail;
+  Lower L = {.g = g, .gs = gs, .G = G, .w = y};
+  memset(y, 0, sizeof *y);
+  G->F->maps.A = A;
+  if (G->kind == G_GEMM) return lower_gemm(A, &L);
+  if (G->kind == G_HOST) {
+    for (int i = 0; i < 3; i++) y->operand[i] = G->operand[i];
+    return true;
+  }
+  return lower_kernel(A, &L);
+}
