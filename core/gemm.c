@@ -34,12 +34,13 @@
 #endif
 
 enum {
-  KC = 256,               /* the canonical block of k */
-  STREAM_ROWS = 4,        /* most rows of a stream */
-  MC = 240,               /* rows of a block of a: MC * KC elements sit in L2 */
-  DOT_ROWS = 4,           /* rows that a column product does together */
-  TURN_ROWS = 16,         /* the same when a is column-major: a cache line of each column */
-  STACK = 16 << 10,       /* bytes of scratch that small products take from the stack */
+  KC = 256,         /* the canonical block of k */
+  STREAM_ROWS = 4,  /* most rows of a stream */
+  SHORT_K = 64,     /* a block of k up to this long is worth less than going along the rows of y */
+  MC = 240,         /* rows of a block of a: MC * KC elements sit in L2 */
+  DOT_ROWS = 4,     /* rows that a column product does together */
+  TURN_ROWS = 16,   /* the same when a is column-major: a cache line of each column */
+  STACK = 16 << 10, /* bytes of scratch that small products take from the stack */
   PACK_BYTES = 32 << 20,  /* most bytes of b packed at a time */
   B_DIRECT = 256 << 10,   /* bytes of b up to which a row-major b is read where it lies */
   B_ROWS = 12,            /* or tiles below each other up to which it is */
@@ -97,9 +98,9 @@ static const Kern *const kerns[][4] = {
 
 /* Multiply-adds in a microsecond, roughly: only for deciding what stays on the caller. */
 static const int speed[][4] = {
-    [GENERIC] = {200, 200, 2000, 1000},
-    [AVX2] = {30000, 15000, 12000, 3000},
-    [AVX512] = {60000, 30000, 25000, 8000},
+    [GENERIC] = {800, 800, 4000, 1000},
+    [AVX2] = {60000, 30000, 50000, 10000},
+    [AVX512] = {120000, 60000, 100000, 50000},
 };
 
 /* The best instruction set of this machine; TYCHO_ISA=avx2 or generic lowers it. Read once. */
@@ -420,12 +421,16 @@ static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
                 TY_MIN(rows, m - i), rows);
       a = scratch;
     }
-    for (i64 j = j0; j < j1; j += J->nr) {
-      const char *b = J->bpack ? J->bpacked + (k0 * wide + j * kc) * cs
-                               : J->item.b + (k0 * d->brs + J->j0 + j) * cs;
-      panel(J, kc, a, m, b, J->bpack ? J->nr : d->brs, TY_MIN(J->nr, j1 - j), y + (j - j0) * cs,
-            yrs, k0 == 0);
-    }
+    /* Down a panel of b while it sits in L1. When k is short, y is what costs: along its rows. */
+    const i64 step = kc <= SHORT_K && j1 - j0 > J->nr ? 2 * rows : m;
+    for (i64 i = 0; i < m; i += step)
+      for (i64 j = j0; j < j1; j += J->nr) {
+        const char *b = J->bpack ? J->bpacked + (k0 * wide + j * kc) * cs
+                                 : J->item.b + (k0 * d->brs + J->j0 + j) * cs;
+        panel(J, kc, a + (J->apack ? i * kc * cs : i * d->ars * cs), TY_MIN(step, m - i), b,
+              J->bpack ? J->nr : d->brs, TY_MIN(J->nr, j1 - j), y + (i * yrs + j - j0) * cs, yrs,
+              k0 == 0);
+      }
   }
   if (J->narrow) narrow_rows(d->dtype, out, d->n, sums, yrs, m, j1 - j0);
 }

@@ -52,7 +52,8 @@ bool ty_blas_load(const char **err);    /* dlopen, once */
 void *ty_blas_symbol(const char *name); /* cblas_*, LAPACK's dgesv_ ...; NULL when absent */
 
 /* Host routines on contiguous operands; rows = product of the dims before, inner = of those behind.
- */
+** Positions count from 0. Argsort is stable in both directions; NaNs count as the largest, so they
+** come last ascending and first descending; it fails for want of scratch memory alone. */
 bool ty_host_argsort(int dtype, const void *x, i64 *y, i64 outer, i64 n, i64 inner,
                      bool descending);
 void ty_host_searchsorted(int dtype, const void *sorted, const void *v, i64 *y, i64 rows, i64 n,
