@@ -103,7 +103,8 @@ static const int speed[][4] = {
     [AVX512] = {120000, 60000, 100000, 50000},
 };
 
-/* The best instruction set of this machine; TYCHO_ISA=avx2 or generic lowers it. Read once. */
+/* The best instruction set of this machine; TYCHO_ISA=avx2, or generic (also
+** called base, as in the tile machine) lowers it. Read once. */
 static Isa isa(void) {
   static _Atomic int known; /* 1 + Isa */
   int i = atomic_load_explicit(&known, memory_order_relaxed);
@@ -118,7 +119,7 @@ static Isa isa(void) {
                 __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
   best = avx512 ? AVX512 : avx2 ? AVX2 : GENERIC;
   if (s && !strcmp(s, "avx2")) best = TY_MIN(best, AVX2);
-  if (s && !strcmp(s, "generic")) best = GENERIC;
+  if (s && (!strcmp(s, "generic") || !strcmp(s, "base"))) best = GENERIC;
 #endif
   atomic_store_explicit(&known, 1 + (int)best, memory_order_relaxed);
   return best;
