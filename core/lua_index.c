@@ -292,7 +292,7 @@ static void key_read(lua_State *L, State *S, const Tensor *x, Key *k, const char
   }
   n = entry_count(L, k, list);
   if (n > 4 * MAX_RANK) ty_lua_error(L, "%s: %d entries are too many", who, n);
-  luaL_checkstack(L, n + 16, who);
+  luaL_checkstack(L, n + 64, who);
   EntryKind kind[4 * MAX_RANK];
   int base = lua_gettop(L), fresh = 0;
   for (int i = 0; i < n; i++) {

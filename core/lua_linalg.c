@@ -123,6 +123,7 @@ static void stack_push(lua_State *L, State *S, const Stack *s, int m, int n, int
         memcpy(y, (char *)matrix(s, i) + (size_t)(c * s->m + r) * s->bytes, s->bytes);
   Tensor *x = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_tensor_from(S, x, &t, rows));
+  lua_replace(L, -2); /* results stand side by side */
 }
 
 /* --- arguments */

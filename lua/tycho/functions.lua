@@ -1,0 +1,78 @@
+--- functions.lua -- the one table of composites: functions made of rows of the table of operations.
+-- In: the core module. Out: every composite as a function of the module and, where its first argument is a tensor, as a
+-- method; and the list of rows, from which help, the reference page and the specs are made.
+--
+-- A row is {name, arguments, function, help, shape, ...}:
+--   shape    the result's sizes
+--   dtype    the result's dtype where it is not that of the operands
+--   formula  what is computed, or where it was published
+--   inplace  there is a form with a trailing _ that writes the result through its first argument
+--   only     "module": no method, "method": no function of the module
+-- Rules for a composite: it checks its arguments first, under its own name; it records operations and reads no values,
+-- but where its result is not a tensor; plain numbers stay operands, so that another value needs no other kernel; f16
+-- and bf16 go through f32 where more than one operation rounds.
+
+---@class tycho.Tensor
+
+---@class tycho.Composite
+---@field name string
+---@field args string
+---@field fn function
+---@field help string
+---@field shape string
+---@field dtype? string
+---@field formula? string
+---@field inplace? boolean
+---@field only? "module"|"method"
+
+---@param ty table the core module
+---@return tycho.Composite[]
+return function(ty)
+  local check = require("tycho.check")(ty)
+  local methods, describe = ty.internals.methods, ty.internals.describe
+  local rows = {}
+
+  local function install(name, fn, row, help)
+    if row.only ~= "method" then ty[name] = fn end
+    if row.only ~= "module" then methods[name] = fn end
+    describe(name, row.args, help)
+  end
+
+  local function same_shape(a, b)
+    local p, q = a.shape, b.shape
+    if #p ~= #q then return false end
+    for i = 1, #p do
+      if p[i] ~= q[i] then return false end
+    end
+    return true
+  end
+
+  --- The form that writes through its first argument.
+  local function in_place(row)
+    local name, fn = row.name .. "_", row.fn
+    return function(x, ...)
+      check.tensor(name, 1, x)
+      check.rename(row.name, name)
+      local y = fn(x, ...)
+      check.rename()
+      if not same_shape(x, y) then
+        check.fail(name, "the result %s does not fit into %s", check.text(y), check.text(x))
+      end
+      return check.named(name, "copy_", methods.copy_, x, y)
+    end
+  end
+
+  --- Adds a row: row{name, args, fn, help, shape = ...}.
+  local function row(r)
+    r.name, r.args, r.fn, r.help = r[1], r[2], r[3], r[4]
+    assert(not ty[r.name] or r.only == "method", r.name)
+    rows[#rows + 1] = r
+    install(r.name, r.fn, r, r.help)
+    if r.inplace then install(r.name .. "_", in_place(r), r, r.help .. "; written to the first argument") end
+  end
+
+  for _, group in ipairs { "maths", "reductions", "products", "neural" } do
+    require("tycho." .. group)(ty, check, row)
+  end
+  return rows
+end

@@ -1,0 +1,327 @@
+--- neural.lua -- composites of neural networks: activations, softmax, norms, dropout, losses.
+-- Activations and norms take floats. f16 and bf16 are computed in f32 and rounded once.
+
+---@param ty table the core module
+---@param check table check.lua
+---@param row fun(r: table) adds a composite, see functions.lua
+return function(ty, check, row)
+  local fail, is_tensor = check.fail, ty.is_tensor
+  local where, maximum, minimum, exp, expm1 = ty.where, ty.maximum, ty.minimum, ty.exp, ty.expm1
+  local log, log1p, abs, tanh, erf, sigmoid, sqrt, ne = ty.log, ty.log1p, ty.abs, ty.tanh, ty.erf, ty.sigmoid, ty.sqrt, ty.ne
+  local halves = { f16 = true, bf16 = true }
+
+  --- A float tensor, in f32 when it is of half floats; then that dtype follows.
+  local function wide(who, i, x)
+    check.float(who, i, x)
+    local dtype = x.dtype
+    if halves[dtype] then return x:to("f32"), dtype end
+    return x
+  end
+
+  local function back(y, dtype) return dtype and y:to(dtype) or y end
+
+  ---------------------------------------------------------------------------------------------------------- activations
+
+  --- The larger of x and 0. NaN stays.
+  ---@param x tycho.Tensor any shape and dtype
+  ---@return tycho.Tensor # shape and dtype of x
+  local function relu(x)
+    check.tensor("relu", 1, x)
+    if x.dtype == "bool" then fail("relu", "needs numbers, got %s", check.text(x)) end
+    return maximum(x, 0)
+  end
+
+  --- x above zero, else slope * x.
+  ---@param x tycho.Tensor floats
+  ---@param slope? number 0.01
+  ---@return tycho.Tensor # shape and dtype of x
+  local function leaky_relu(x, slope)
+    check.float("leaky_relu", 1, x)
+    slope = check.number("leaky_relu", 2, slope, "slope", 0.01)
+    return where(x:gt(0), x, x * slope)
+  end
+
+  --- x above zero, else alpha * (exp(x) - 1).
+  --- Clevert, Unterthiner, Hochreiter 2015, arXiv:1511.07289.
+  ---@param x tycho.Tensor floats
+  ---@param alpha? number 1
+  ---@return tycho.Tensor # shape and dtype of x
+  local function elu(x, alpha)
+    local w, half = wide("elu", 1, x)
+    alpha = check.number("elu", 2, alpha, "alpha", 1)
+    return back(where(w:gt(0), w, expm1(minimum(w, 0)) * alpha), half)
+  end
+
+  --- x times the chance that a normal variable lies below x. Hendrycks, Gimpel 2016, arXiv:1606.08415.
+  ---@param x tycho.Tensor floats
+  ---@param opts? {approximate: "none"|"tanh"|nil} "tanh": the paper's faster form
+  ---@return tycho.Tensor # shape and dtype of x
+  local function gelu(x, opts)
+    local w, half = wide("gelu", 1, x)
+    opts = check.options("gelu", opts, { approximate = "string" })
+    local form = opts.approximate or "none"
+    if form == "tanh" then
+      local inner = (w + w * w * w * 0.044715) * math.sqrt(2 / math.pi)
+      return back(w * 0.5 * (tanh(inner) + 1), half)
+    elseif form ~= "none" then
+      fail("gelu", "option approximate must be \"none\" or \"tanh\", got %s", check.show(form))
+    end
+    return back(w * 0.5 * (erf(w * math.sqrt(0.5)) + 1), half)
+  end
+
+  --- x * sigmoid(x), also called swish. Elfwing, Uchibe, Doya 2017, arXiv:1702.03118.
+  ---@param x tycho.Tensor floats
+  ---@return tycho.Tensor # shape and dtype of x
+  local function silu(x)
+    local w, half = wide("silu", 1, x)
+    return back(w * sigmoid(w), half)
+  end
+
+  --- log(1 + exp(w)) without overflow, in w's dtype.
+  local function soft(w) return maximum(w, 0) + log1p(exp(-abs(w))) end
+
+  --- log(1 + exp(beta * x)) / beta: a smooth relu.
+  ---@param x tycho.Tensor floats
+  ---@param beta? number 1
+  ---@return tycho.Tensor # shape and dtype of x
+  local function softplus(x, beta)
+    local w, half = wide("softplus", 1, x)
+    beta = check.number("softplus", 2, beta, "beta", 1)
+    if beta == 1 then return back(soft(w), half) end
+    return back(soft(w * beta) / beta, half)
+  end
+
+  --- x * tanh(softplus(x)). Misra 2019, arXiv:1908.08681.
+  ---@param x tycho.Tensor floats
+  ---@return tycho.Tensor # shape and dtype of x
+  local function mish(x)
+    local w, half = wide("mish", 1, x)
+    return back(w * tanh(soft(w)), half)
+  end
+
+  row { "relu", "x", relu, "the larger of x and 0", shape = "x", formula = "max(x, 0)", inplace = true }
+  row { "leaky_relu", "x, slope = 0.01", leaky_relu, "x above zero, else slope * x", shape = "x", inplace = true }
+  row { "elu", "x, alpha = 1", elu, "x above zero, else alpha * (exp(x) - 1)", shape = "x",
+    formula = "Clevert, Unterthiner, Hochreiter 2015, arXiv:1511.07289", inplace = true }
+  row { "gelu", "x, {approximate = \"none\"}", gelu, "x times the chance that a normal variable lies below x", shape = "x",
+    formula = "x / 2 * (1 + erf(x / sqrt(2))), Hendrycks, Gimpel 2016, arXiv:1606.08415", inplace = true }
+  row { "silu", "x", silu, "x * sigmoid(x)", shape = "x",
+    formula = "Elfwing, Uchibe, Doya 2017, arXiv:1702.03118", inplace = true }
+  row { "softplus", "x, beta = 1", softplus, "log(1 + exp(beta * x)) / beta", shape = "x", inplace = true }
+  row { "mish", "x", mish, "x * tanh(softplus(x))", shape = "x", formula = "Misra 2019, arXiv:1908.08681", inplace = true }
+
+  ---------------------------------------------------------------------------------------------------------- softmax
+
+  --- Softmax over one dim: exp(x - max) / sum(exp(x - max)).
+  --- Raises when x is not floating or dim is out of range.
+  ---@param x tycho.Tensor floats, any shape
+  ---@param dim? integer the last
+  ---@return tycho.Tensor # shape and dtype of x
+  local function softmax(x, dim)
+    local w, half = wide("softmax", 1, x)
+    dim = check.dim("softmax", dim, x.ndim, -1)
+    if x:size(dim) == 0 then return x:clone() end
+    local e = exp(w - w:max(dim, true))
+    return back(e / e:sum(dim, true), half)
+  end
+
+  --- The logarithm of softmax, w in f32 or f64.
+  local function log_probabilities(w, dim)
+    local z = w - w:max(dim, true)
+    return z - log(exp(z):sum(dim, true))
+  end
+
+  --- The logarithm of softmax over one dim, exact for small probabilities.
+  ---@param x tycho.Tensor floats, any shape
+  ---@param dim? integer the last
+  ---@return tycho.Tensor # shape and dtype of x
+  local function log_softmax(x, dim)
+    local w, half = wide("log_softmax", 1, x)
+    dim = check.dim("log_softmax", dim, x.ndim, -1)
+    if x:size(dim) == 0 then return x:clone() end
+    return back(log_probabilities(w, dim), half)
+  end
+
+  row { "softmax", "x, dim = -1", softmax, "exp(x - max) / sum(exp(x - max)) over a dim", shape = "x", inplace = true }
+  row { "log_softmax", "x, dim = -1", log_softmax, "the logarithm of softmax over a dim", shape = "x",
+    formula = "z - log(sum(exp(z))), z = x - max(x)", inplace = true }
+
+  ---------------------------------------------------------------------------------------------------------- norms
+
+  --- Arguments of a norm: x in f32 or wider, its half dtype, the dims, their count, eps.
+  local function norm_arguments(who, x, weight, bias, opts)
+    local w, half = wide(who, 1, x)
+    opts = check.options(who, opts, { dims = "any", eps = "number" })
+    local dims = check.dims(who, opts.dims == nil and -1 or opts.dims, x.ndim)
+    local n = 1
+    for i = 1, #dims do n = n * x:size(dims[i]) end
+    local sizes = x.shape
+    for i, v in pairs { [2] = weight or nil, [3] = bias or nil } do
+      check.tensor(who, i, v)
+      local own = v.shape
+      for d = 1, #own do
+        local size = sizes[#sizes - #own + d]
+        if not size or own[d] ~= size and own[d] ~= 1 then
+          fail(who, "argument %d, %s, does not broadcast to %s", i, check.text(v), check.text(x))
+        end
+      end
+    end
+    return w, half, dims, n, opts.eps or 1e-5
+  end
+
+  --- Over the last dim (or dims): (x - mean) / sqrt(var + eps) * weight + bias, the variance with correction 0.
+  --- Ba, Kiros, Hinton 2016, arXiv:1607.06450.
+  ---@param x tycho.Tensor floats
+  ---@param weight? tycho.Tensor broadcasts to x
+  ---@param bias? tycho.Tensor broadcasts to x
+  ---@param opts? {dims: integer|integer[]|nil, eps: number?} the last dim, 1e-5
+  ---@return tycho.Tensor # shape and dtype of x
+  local function layer_norm(x, weight, bias, opts)
+    if check.is_options(weight) then weight, opts = nil, weight
+    elseif check.is_options(bias) then bias, opts = nil, bias end
+    local w, half, dims, n, eps = norm_arguments("layer_norm", x, weight, bias, opts)
+    local d = w - w:sum(dims, true) / n
+    local y = d / sqrt((d * d):sum(dims, true) / n + eps)
+    if weight then y = y * weight end
+    if bias then y = y + bias end
+    return back(y, half)
+  end
+
+  --- Over the last dim (or dims): x / sqrt(mean(x^2) + eps) * weight. Zhang, Sennrich 2019, arXiv:1910.07467.
+  ---@param x tycho.Tensor floats
+  ---@param weight? tycho.Tensor broadcasts to x
+  ---@param opts? {dims: integer|integer[]|nil, eps: number?} the last dim, 1e-5
+  ---@return tycho.Tensor # shape and dtype of x
+  local function rms_norm(x, weight, opts)
+    if check.is_options(weight) then weight, opts = nil, weight end
+    local w, half, dims, n, eps = norm_arguments("rms_norm", x, weight, nil, opts)
+    local y = w / sqrt((w * w):sum(dims, true) / n + eps)
+    if weight then y = y * weight end
+    return back(y, half)
+  end
+
+  --- Elements zeroed by chance p, the others divided by 1 - p; takes a stream of random numbers when training.
+  --- Srivastava and others 2014, JMLR 15.
+  ---@param x tycho.Tensor floats
+  ---@param p? number 0.5, in 0..1
+  ---@param training? boolean true; false gives x
+  ---@return tycho.Tensor # shape and dtype of x
+  local function dropout(x, p, training)
+    check.float("dropout", 1, x)
+    p = check.number("dropout", 2, p, "p", 0.5)
+    if not (p >= 0 and p <= 1) then fail("dropout", "argument 2 (p) must be in 0..1, got %.14g", p) end
+    if not check.boolean("dropout", 3, training, "training", true) then return x end
+    local kept = ty.rand_like(x, { dtype = "f32" }):ge(p)
+    return where(kept, x * (1 / math.max(1 - p, 1e-30)), 0)
+  end
+
+  row { "layer_norm", "x, weight, bias, {dims = -1, eps = 1e-5}", layer_norm,
+    "(x - mean) / sqrt(var + eps) * weight + bias over the last dims", shape = "x",
+    formula = "Ba, Kiros, Hinton 2016, arXiv:1607.06450" }
+  row { "rms_norm", "x, weight, {dims = -1, eps = 1e-5}", rms_norm, "x / sqrt(mean(x^2) + eps) * weight over the last dims",
+    shape = "x", formula = "Zhang, Sennrich 2019, arXiv:1910.07467" }
+  row { "dropout", "x, p = 0.5, training = true", dropout, "elements zeroed by chance p, the others divided by 1 - p",
+    shape = "x", formula = "Srivastava and others 2014, JMLR 15", inplace = true }
+
+  ---------------------------------------------------------------------------------------------------------- losses
+
+  --- The losses as asked for: "mean", "sum" or "none". count: what a mean divides by, if not their number.
+  local function reduced(who, loss, reduction, count)
+    reduction = reduction or "mean"
+    if reduction == "none" then return loss end
+    if reduction == "sum" then return loss:sum() end
+    if reduction == "mean" then return loss:sum() / (count or loss:numel()) end
+    return fail(who, "option reduction must be \"mean\", \"sum\" or \"none\", got %s", check.show(reduction))
+  end
+
+  local loss_options = { reduction = "string", dim = "number", ignore_index = "number", label_smoothing = "number" }
+
+  --- Checks labels for x's class dim and gives them with that dim of size 1; and which are not ignored.
+  local function labels_for(who, x, target, dim, opts)
+    if target.dtype == "bool" or target.dtype:find("f", 1, true) then
+      fail(who, "labels must be integers, got %s (use :to(\"i64\"))", check.text(target))
+    end
+    local want, got = x.shape, target.shape
+    table.remove(want, dim)
+    local same = #want == #got
+    for d = 1, #want do same = same and want[d] == got[d] end
+    if not same then fail(who, "labels %s do not fit %s", check.text(target), check.text(x)) end
+    local labels = target:unsqueeze(dim)
+    if not opts.ignore_index then return labels end
+    local counted = ne(labels, opts.ignore_index)
+    return where(counted, labels, 1), counted
+  end
+
+  --- The losses of labels under log-probabilities lp, reduced.
+  local function label_loss(who, lp, x, target, dim, opts)
+    local labels, counted = labels_for(who, x, target, dim, opts)
+    local loss = -check.named(who, "gather", ty.gather, lp, dim, labels)
+    local smoothing = opts.label_smoothing or 0
+    if smoothing ~= 0 then
+      loss = loss * (1 - smoothing) - lp:sum(dim, true) * (smoothing / x:size(dim))
+    end
+    if counted then loss = where(counted, loss, 0) end
+    return reduced(who, loss:squeeze(dim), opts.reduction, counted and counted:sum())
+  end
+
+  --- Minus the log-probability of each label.
+  --- Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for nothing.
+  ---@param x tycho.Tensor floats: log-probabilities, the classes in the last dim
+  ---@param target tycho.Tensor integer labels from 1, sizes of x without the class dim
+  ---@param opts? {reduction: string?, dim: integer?, ignore_index: integer?}
+  ---@return tycho.Tensor # 0-d, or the sizes of the labels
+  local function nll_loss(x, target, opts)
+    local who = "nll_loss"
+    local w, half = wide(who, 1, x)
+    check.tensor(who, 2, target)
+    opts = check.options(who, opts, { reduction = "string", dim = "number", ignore_index = "number" })
+    local dim = check.dim(who, opts.dim, x.ndim, -1)
+    return back(label_loss(who, w, x, target, dim, opts), half)
+  end
+
+  --- Minus the log-probability of each label under softmax(x); or of probabilities: -sum(target * log_softmax(x)).
+  --- Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for nothing;
+  --- label_smoothing = 0, the share that is spread over all classes.
+  ---@param x tycho.Tensor floats: logits, the classes in the last dim
+  ---@param target tycho.Tensor integer labels from 1, sizes of x without the class dim; or floats, shape of x
+  ---@param opts? {reduction: string?, dim: integer?, ignore_index: integer?, label_smoothing: number?}
+  ---@return tycho.Tensor # 0-d, or the sizes of x without the class dim
+  local function cross_entropy(x, target, opts)
+    local who = "cross_entropy"
+    local w, half = wide(who, 1, x)
+    check.tensor(who, 2, target)
+    opts = check.options(who, opts, loss_options)
+    local dim = check.dim(who, opts.dim, x.ndim, -1)
+    if x:size(dim) == 0 then fail(who, "no classes in %s", check.text(x)) end
+    local lp = log_probabilities(w, dim)
+    if not target.dtype:find("f", 1, true) then return back(label_loss(who, lp, x, target, dim, opts), half) end
+    if check.text(target):match("%[.*") ~= check.text(x):match("%[.*") then
+      fail(who, "probabilities %s do not fit %s", check.text(target), check.text(x))
+    end
+    local share = opts.label_smoothing or 0
+    if share ~= 0 then target = target * (1 - share) + share / x:size(dim) end
+    return back(reduced(who, -(lp * target):sum(dim), opts.reduction), half)
+  end
+
+  --- The squared differences, reduced.
+  ---@param x tycho.Tensor
+  ---@param y tycho.Tensor|number broadcasts with x
+  ---@param opts? {reduction: string?} "mean", "sum" or "none"
+  ---@return tycho.Tensor # 0-d, or the broadcast shape
+  local function mse_loss(x, y, opts)
+    local w, half = wide("mse_loss", 1, x)
+    check.fits("mse_loss", 2, x, y)
+    opts = check.options("mse_loss", opts, { reduction = "string" })
+    if is_tensor(y) and halves[y.dtype] then y = y:to("f32") end
+    local d = w - y
+    return back(reduced("mse_loss", d * d, opts.reduction), half)
+  end
+
+  row { "nll_loss", "x, target, {reduction = \"mean\", dim = -1, ignore_index}", nll_loss,
+    "minus the log-probability of each label", shape = "0-d, or the labels'", dtype = "float" }
+  row { "cross_entropy", "x, target, {reduction = \"mean\", dim = -1, ignore_index, label_smoothing = 0}", cross_entropy,
+    "minus the log-probability of each label under softmax(x)", shape = "0-d, or the labels'", dtype = "float",
+    formula = "nll_loss(log_softmax(x), target)" }
+  row { "mse_loss", "x, y, {reduction = \"mean\"}", mse_loss, "the squared differences, their mean by default",
+    shape = "0-d, or the broadcast of x and y", dtype = "float" }
+end
