@@ -1,0 +1,115 @@
+/*
+** tile.h -- the inside of the tile machine: compiled programs, and the loops of one instruction
+*set.
+** tile.c turns a program into steps over slots, tile_run.c runs them over a domain, tile_prims.c
+** holds the loops that a step is.
+*/
+#ifndef TY_TILE_H
+#define TY_TILE_H
+
+#include "machine.h"
+
+/* Elements of a tile: divides BLOCK, a multiple of the lanes and of COL_LANES. */
+#define TILE_MIN 256
+#define TILE_MAX 1024
+#define NODE 256 /* bytes of the lanes of a trailing run: 64 of 4 bytes or 32 of 8 */
+
+/* y[i] = f(a[i], b[i], c[i]) for i < n. y may be an operand of the same width. In the forms for
+** scalars an operand is one value. */
+typedef void TileFn(void *y, const void *a, const void *b, const void *c, i64 n, u64 imm);
+/* Memory, strides in elements: convert to the compute type, or from it. */
+typedef void LoadFn(void *y, const void *x, i64 stride, i64 n);
+typedef void StoreFn(void *x, i64 stride, const void *y, i64 n);
+typedef void GloadFn(void *y, const void *x, i64 stride, const i64 *at, i64 gstride, i64 n);
+/* acc[i mod period] = acc[i mod period] op x[i]. */
+typedef void FoldFn(void *acc, const void *x, i64 period, i64 n);
+/* y[k] = the canonical reduction of row k, n elements each. */
+typedef void RowsFn(void *y, const void *x, i64 rows, i64 n);
+/* The extreme so far (best, at) goes on with x[0 .. n), whose first element is number `first`. */
+typedef void ArgFn(void *best, i64 *at, const void *x, i64 first, i64 n);
+/* The same for n columns at once: x is row number `row` of them. */
+typedef void ArgColFn(void *best, i64 *at, const void *x, i64 row, i64 n);
+/* A stretch of a scan inside one block; s[0] is the carry, s[1] the offset of the block. */
+typedef void ScanFn(void *y, const void *a, const void *b, u64 *s, i64 n);
+
+enum { R_SUM, R_PROD, R_MAX, R_MIN, R_KINDS }; /* in the order of P_RSUM and P_SSUM */
+
+typedef struct TileIsa {
+  TileFn *fn[P_COUNT][4][8]; /* primitive; type of operands; which operands are scalars, as bits */
+  TileFn *cvt[4][4];         /* from, to */
+  TileFn *narrow[T_COUNT];
+  LoadFn *load[T_COUNT];
+  StoreFn *store[T_COUNT];
+  GloadFn *gload[T_COUNT];
+  TileFn *fill[2]; /* 4 and 8 bytes: y[i] = a[0] */
+  FoldFn *fold[R_KINDS][4];
+  RowsFn *rows[R_KINDS][4];
+  ArgFn *arg[2][4]; /* max, min */
+  ArgColFn *argcol[2][4];
+  ScanFn *scan[6][4]; /* in the order of P_SSUM */
+} TileIsa;
+
+/* The best that this processor has, or the one that TYCHO_ISA names: base, avx2, avx512. */
+const TileIsa *ty_tile_isa(void);
+u64 ty_tile_identity(int kind, int type); /* changes nothing when reduced: -0, 1, -inf, +inf */
+u64 ty_tile_empty(int kind, int type);    /* the value of nothing: +0, 1, -inf, +inf */
+
+/* Where the value of a slot lies. CONST in the code, SCALAR in the run, the others in a frame. */
+enum { AT_CONST, AT_SCALAR, AT_UNIFORM, AT_TILE, AT_WIDE, AT_ROW };
+typedef struct Slot {
+  u8 place, size;
+  bool direct; /* may be computed in an output: code->direct has it */
+  i32 reg;
+  i32 def, last; /* steps */
+  u64 imm;
+} Slot;
+
+enum { S_CALL, S_LOAD, S_GLOAD, S_IOTA, S_FILL, S_SPREAD, S_REDUCE, S_ARG, S_SCAN, S_STORE };
+typedef struct Step {
+  TileFn *fn;
+  u8 kind, type, op; /* type: of the operand; op: kind of reduction, scan, 1 for the smaller */
+  u8 row;            /* over rows, not elements */
+  u8 copy;           /* a load that may not be an address only */
+  i32 y, a, b, c;    /* slots; 0 when absent */
+  u64 imm;           /* operand, or what the primitive takes */
+  i32 state;         /* number of the reduction or scan; of a store: of its Direct, or -1 */
+} Step;
+
+/* Row steps, then element steps; the last phase has row steps alone. */
+typedef struct Phase {
+  i32 row, elem, end;
+} Phase;
+
+/* A store of a contiguous output may be left out when the value is computed there. */
+typedef struct Direct {
+  i32 slot, operand, loaded; /* loaded: the operand that the value is a load of, or -1 */
+  u32 readers; /* operands that are read after the value is made: must lie elsewhere */
+} Direct;
+
+typedef struct Code {
+  Step *step;
+  Slot *slot;
+  Phase *phase;
+  Direct *direct;
+  i32 nstep, nslot, nphase, ndirect; /* nphase counts element phases: phase[nphase] is the last */
+  i32 uniform;                       /* steps [0, uniform) run once a frame */
+  i32 ntile, nwide, nrow, nuniform;  /* registers */
+  i32 nreduce, nscan;
+} Code;
+
+struct Kernel {
+  Code code[2]; /* one row at a time: row values are scalars; several: they are spread */
+  const TileIsa *isa;
+  i32 tile;        /* elements */
+  i32 word;        /* 8 when any value is 8 bytes wide, else 4 */
+  bool has_arg;    /* a state then holds positions too */
+  bool long_split; /* reductions of one level: a long row may be cut among workers */
+  double cost;     /* nanoseconds an element */
+  size_t bytes;
+  Program *p;
+};
+
+bool ty_tile_run(const Kernel *k, const Run *r);
+bool ty_tile_reserve(const Kernel *k, const Launch *l);
+
+#endif

@@ -1,0 +1,562 @@
+/*
+** tile_loops.h -- the loops of the tile machine for one instruction set.
+** Included by tile_prims.c once for each, with ISA defined; ID(x) is a name of that set. A loop
+*does
+** the same to the bit in every set: there is no contraction, and the order of every sum is written
+** out. A result may lie on an operand element for element, which `ivdep` allows.
+*/
+#define CAT_(a, b) a##_##b
+#define CAT(a, b) CAT_(a, b)
+#define ID(x) CAT(x, ISA)
+#define LOOP(n) _Pragma("GCC ivdep") for (i64 i = 0; i < (n); i++)
+#define ARGS \
+  void *yv, const void *av UNUSED, const void *bv UNUSED, const void *cv UNUSED, i64 n, \
+      u64 imm UNUSED
+
+/* ---- element by element: U result, T operands ----------------------------------------------- */
+
+#define UN(NAME, U, T, E) \
+  static void ID(NAME)(ARGS) { \
+    U *y = yv; \
+    const T *pa = av; \
+    LOOP(n) { \
+      T a = pa[i]; \
+      y[i] = (U)(E); \
+    } \
+  }
+#define BIN_(NAME, U, T, E, A, B) \
+  static void ID(NAME)(ARGS) { \
+    U *y = yv; \
+    const T *pa = av, *pb = bv; \
+    const T a0 UNUSED = n ? *pa : 0, b0 UNUSED = n ? *pb : 0; \
+    LOOP(n) { \
+      T a = A, b = B; \
+      y[i] = (U)(E); \
+    } \
+  }
+#define VV(NAME, U, T, E) BIN_(NAME##_vv, U, T, E, pa[i], pb[i])
+#define VS(NAME, U, T, E) BIN_(NAME##_vs, U, T, E, pa[i], b0)
+#define SV(NAME, U, T, E) BIN_(NAME##_sv, U, T, E, a0, pb[i])
+#define COMMUTES(NAME, U, T, E) VV(NAME, U, T, E) VS(NAME, U, T, E)
+#define ORDERED(NAME, U, T, E) COMMUTES(NAME, U, T, E) SV(NAME, U, T, E)
+
+/* MIN and MAX: total, so that any order gives the same bits. Of equal values the bits differ for
+** zeros alone: AND clears the sign, OR keeps it. */
+#define TOTAL(NAME, T, U, LESS, BITS, NAN_BITS) \
+  static inline T ID(NAME)(T a, T b) { \
+    union { \
+      T f; \
+      U u; \
+    } x = {.f = a}, z = {.f = b}, e = {.u = x.u BITS z.u}, none = {.u = NAN_BITS}; \
+    T r = a LESS b ? a : b; \
+    r = a == b ? e.f : r; \
+    return __builtin_isunordered(a, b) ? none.f : r; \
+  }
+TOTAL(max_f32, f32, u32, >, &, NAN32)
+TOTAL(min_f32, f32, u32, <, |, NAN32)
+TOTAL(max_f64, f64, u64, >, &, NAN64)
+TOTAL(min_f64, f64, u64, <, |, NAN64)
+static inline i32 ID(max_i32)(i32 a, i32 b) { return a > b ? a : b; }
+static inline i32 ID(min_i32)(i32 a, i32 b) { return a < b ? a : b; }
+static inline i64 ID(max_i64)(i64 a, i64 b) { return a > b ? a : b; }
+static inline i64 ID(min_i64)(i64 a, i64 b) { return a < b ? a : b; }
+
+#define FLOATS(S, T, U, FN) \
+  COMMUTES(add_##S, T, T, a + b) \
+  ORDERED(sub_##S, T, T, a - b) \
+  COMMUTES(mul_##S, T, T, a *b) \
+  ORDERED(div_##S, T, T, a / b) \
+  UN(sqrt_##S, T, T, FN(sqrt)(a)) \
+  UN(floor_##S, T, T, FN(floor)(a)) \
+  UN(ceil_##S, T, T, FN(ceil)(a)) \
+  UN(trunc_##S, T, T, FN(trunc)(a)) \
+  UN(rint_##S, T, T, FN(rint)(a)) \
+  UN(neg_##S, U, U, a ^ ((U)1 << (sizeof(U) * 8 - 1))) \
+  UN(abs_##S, U, U, a & ~((U)1 << (sizeof(U) * 8 - 1)))
+#define F_(x) __builtin_##x##f
+#define D_(x) __builtin_##x
+FLOATS(f32, f32, u32, F_)
+FLOATS(f64, f64, u64, D_)
+
+/* Integers wrap: unsigned where C leaves overflow open. */
+#define INTS(S, T, U, W) \
+  COMMUTES(add_##S, U, U, a + b) \
+  ORDERED(sub_##S, U, U, a - b) \
+  COMMUTES(mul_##S, U, U, a *b) \
+  UN(neg_##S, U, U, 0 - a) \
+  UN(abs_##S, U, T, a < 0 ? 0 - (U)a : (U)a) \
+  COMMUTES(and_##S, U, U, a &b) \
+  COMMUTES(or_##S, U, U, a | b) \
+  COMMUTES(xor_##S, U, U, a ^ b) \
+  COMMUTES(shl_##S, U, U, a << (b & (W - 1))) \
+  COMMUTES(shr_##S, T, T, a >> (b & (W - 1))) \
+  COMMUTES(shru_##S, U, U, a >> (b & (W - 1)))
+INTS(i32, i32, u32, 32)
+INTS(i64, i64, u64, 64)
+
+#define COMPARISONS(S, T) \
+  COMMUTES(min_##S, T, T, ID(min_##S)(a, b)) \
+  COMMUTES(max_##S, T, T, ID(max_##S)(a, b)) \
+  COMMUTES(eq_##S, i32, T, a == b) \
+  ORDERED(lt_##S, i32, T, a < b) \
+  ORDERED(le_##S, i32, T, a <= b)
+COMPARISONS(i32, i32)
+COMPARISONS(i64, i64)
+COMPARISONS(f32, f32)
+COMPARISONS(f64, f64)
+
+/* A quotient of two i32 is exact in f64 before it is cut. Divisors 0 and -1 go their own way. */
+#define DIV32(a, b) \
+  (b == 0 ? 0 : b == -1 ? (i32)(0 - (u32)a) : (i32)((f64)a / (f64)(b == 0 || b == -1 ? 1 : b)))
+#define DIV64(a, b) (b == 0 ? 0 : b == -1 ? (i64)(0 - (u64)a) : a / b)
+VV(divi_i32, i32, i32, DIV32(a, b))
+VV(remi_i32, i32, i32, b == 0 ? 0 : (i32)((u32)a - (u32)DIV32(a, b) * (u32)b))
+VV(divi_i64, i64, i64, DIV64(a, b))
+VV(remi_i64, i64, i64, b == 0 || b == -1 ? 0 : a % b)
+COMMUTES(mulhi_i64, u64, u64, (u64)((unsigned __int128)a *b >> 64))
+
+#define TRI_(NAME, T, A, E, BB, CC) \
+  static void ID(NAME)(ARGS) { \
+    T *y = yv; \
+    const A *pa = av; \
+    const T *pb = bv, *pc = cv; \
+    const T b0 UNUSED = n ? *pb : 0, c0 UNUSED = n ? *pc : 0; \
+    LOOP(n) { \
+      A a = pa[i]; \
+      T b = BB, c = CC; \
+      y[i] = E; \
+    } \
+  }
+#define TRI(NAME, T, A, E) \
+  TRI_(NAME##_vvv, T, A, E, pb[i], pc[i]) \
+  TRI_(NAME##_vsv, T, A, E, b0, pc[i]) \
+  TRI_(NAME##_vvs, T, A, E, pb[i], c0) \
+  TRI_(NAME##_vss, T, A, E, b0, c0)
+TRI(fma_f32, f32, f32, __builtin_fmaf(a, b, c))
+TRI(fma_f64, f64, f64, __builtin_fma(a, b, c))
+TRI(sel_4, u32, i32, a ? b : c)
+TRI(sel_8, u64, i32, a ? b : c)
+
+/* ---- conversions ---------------------------------------------------------------------------- */
+
+/* Towards zero, saturating, NaN 0: the value is brought into range first. HIGH is the first power
+ *of
+ ** two that does not fit. */
+#define SATURATE(NAME, I, F, HIGH, MAX) \
+  UN(NAME, I, F, \
+     a >= HIGH ? MAX \
+               : (I)(a < -HIGH                                  ? -HIGH \
+                     : a >= HIGH || __builtin_isunordered(a, a) ? 0 \
+                                                                : a))
+SATURATE(cvt_f32_i32, i32, f32, 0x1p31f, INT32_MAX)
+SATURATE(cvt_f32_i64, i64, f32, 0x1p63f, INT64_MAX)
+SATURATE(cvt_f64_i32, i32, f64, 0x1p31, INT32_MAX)
+SATURATE(cvt_f64_i64, i64, f64, 0x1p63, INT64_MAX)
+UN(cvt_i32_i64, i64, i32, a)
+UN(cvt_i32_f32, f32, i32, a)
+UN(cvt_i32_f64, f64, i32, a)
+UN(cvt_i64_i32, u32, u64, a)
+UN(cvt_i64_f32, f32, i64, a)
+UN(cvt_i64_f64, f64, i64, a)
+UN(cvt_f32_f64, f64, f32, a)
+UN(cvt_f64_f32, f32, f64, a)
+UN(bits_f32, u32, u32, (a & 0x7fffffff) > 0x7f800000 ? NAN32 : a)
+UN(bits_f64, u64, u64, (a & ~SIGN64) > 0x7ff0000000000000 ? NAN64 : a)
+UN(narrow_bool, i32, i32, a != 0)
+UN(narrow_u8, i32, i32, (u8)a)
+UN(narrow_i8, i32, i32, (i8)a)
+UN(narrow_i16, i32, i32, (i16)a)
+UN(copy_4, u32, u32, a)
+UN(copy_8, u64, u64, a)
+
+/* bf16: the upper half of an f32, rounded to even; a NaN becomes the plain one. */
+#define TO_BF16(u) \
+  ((u16)(((u)&0x7fffffff) > 0x7f800000 ? 0x7fc0 : ((u) + 0x7fff + ((u) >> 16 & 1)) >> 16))
+UN(narrow_bf16, u32, u32, (u32)TO_BF16(a) << 16)
+
+#ifdef HAS_F16C
+static inline f32 ID(from_f16)(u16 h) { return _cvtsh_ss(h); }
+static inline u16 ID(to_f16)(f32 f) { return f != f ? 0x7e00 : _cvtss_sh(f, 0); }
+/* Eight at a time: the compiler does not make these out of the scalar form. */
+static void ID(narrow_f16)(ARGS) {
+  f32 *y = yv;
+  const f32 *a = av;
+  const __m256 nan = _mm256_set1_ps(__builtin_nanf(""));
+  i64 i = 0;
+  for (; i + 8 <= n; i += 8) {
+    __m256 x = _mm256_loadu_ps(a + i);
+    x = _mm256_blendv_ps(x, nan, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    _mm256_storeu_ps(y + i, _mm256_cvtph_ps(_mm256_cvtps_ph(x, 0)));
+  }
+  for (; i < n; i++) y[i] = ID(from_f16)(ID(to_f16)(a[i]));
+}
+static void ID(load8_f16)(f32 *y, const u16 *x, i64 n) {
+  i64 i = 0;
+  for (; i + 8 <= n; i += 8)
+    _mm256_storeu_ps(y + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(x + i))));
+  for (; i < n; i++) y[i] = ID(from_f16)(x[i]);
+}
+static void ID(store8_f16)(u16 *x, const f32 *y, i64 n) {
+  const __m256 nan = _mm256_set1_ps(__builtin_nanf(""));
+  i64 i = 0;
+  for (; i + 8 <= n; i += 8) {
+    __m256 v = _mm256_loadu_ps(y + i);
+    v = _mm256_blendv_ps(v, nan, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+    _mm_storeu_si128((__m128i *)(x + i), _mm256_cvtps_ph(v, 0));
+  }
+  for (; i < n; i++) x[i] = ID(to_f16)(y[i]);
+}
+#else
+static inline f32 ID(from_f16)(u16 h) { return ty_f16_to_f32(h); }
+static inline u16 ID(to_f16)(f32 f) { return ty_f32_to_f16(f); }
+static void ID(narrow_f16)(ARGS) {
+  f32 *y = yv;
+  const f32 *a = av;
+  LOOP(n) y[i] = ID(from_f16)(ID(to_f16)(a[i]));
+}
+static void ID(load8_f16)(f32 *y, const u16 *x, i64 n) { LOOP(n) y[i] = ID(from_f16)(x[i]); }
+static void ID(store8_f16)(u16 *x, const f32 *y, i64 n) { LOOP(n) x[i] = ID(to_f16)(y[i]); }
+#endif
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+#define MEMORY(NAME, M, T, READ, WRITE, READ_ALL, WRITE_ALL) \
+  static void ID(load_##NAME)(void *yv, const void *xv, i64 stride, i64 n) { \
+    T *y = yv; \
+    const M *x = xv; \
+    if (stride == 1) READ_ALL; \
+    else if (stride == 0) { \
+      T v = n ? READ(x[0]) : 0; \
+      LOOP(n) y[i] = v; \
+    } else LOOP(n) y[i] = READ(x[i * stride]); \
+  } \
+  static void ID(store_##NAME)(void *xv, i64 stride, const void *yv, i64 n) { \
+    M *x = xv; \
+    const T *y = yv; \
+    if (stride == 1) WRITE_ALL; \
+    else LOOP(n) x[i * stride] = WRITE(y[i]); \
+  } \
+  static void ID(gload_##NAME)(void *yv, const void *xv, i64 stride, const i64 *at, i64 gstride, \
+                               i64 n) { \
+    T *y = yv; \
+    const M *x = xv; \
+    LOOP(n) y[i] = READ(x[i * stride + at[i] * gstride]); \
+  }
+#define SIMPLE(NAME, M, T) \
+  MEMORY(NAME, M, T, (T), (M), LOOP(n) y[i] = (T)x[i], LOOP(n) x[i] = (M)y[i])
+SIMPLE(u8, u8, u32)
+SIMPLE(i8, i8, i32)
+SIMPLE(i16, i16, i32)
+SIMPLE(4, u32, u32)
+SIMPLE(8, u64, u64)
+MEMORY(f16, u16, f32, ID(from_f16), ID(to_f16), ID(load8_f16)(y, x, n), ID(store8_f16)(x, y, n))
+#define FROM_BF16(h) ((u32)(h) << 16)
+MEMORY(bf16, u16, u32, FROM_BF16, TO_BF16, LOOP(n) y[i] = FROM_BF16(x[i]),
+       LOOP(n) x[i] = TO_BF16(y[i]))
+
+static void ID(fill_4)(ARGS) {
+  u32 *y = yv, v = *(const u32 *)av;
+  LOOP(n) y[i] = v;
+}
+static void ID(fill_8)(ARGS) {
+  u64 *y = yv, v = *(const u64 *)av;
+  LOOP(n) y[i] = v;
+}
+static void ID(lut_4)(ARGS) {
+  u32 *y = yv;
+  const u32 *table = ty_luts[imm].data;
+  const i32 *a = av;
+  LOOP(n) y[i] = table[a[i]];
+}
+static void ID(lut_8)(ARGS) {
+  u64 *y = yv;
+  const u64 *table = ty_luts[imm].data;
+  const i32 *a = av;
+  LOOP(n) y[i] = table[a[i]];
+}
+
+/* Philox4x32-10 in strips of 16, the four words of the counter side by side. */
+static void ID(philox)(ARGS) {
+  u32 *y = yv;
+  const u64 *a = av, *b = bv, *c = cv;
+  for (i64 at = 0; at < n; at += 16) {
+    i64 m = TY_MIN(n - at, 16);
+    u32 w[4][16] = {{0}}, k0[16] = {0}, k1[16] = {0};
+    for (i64 i = 0; i < m; i++) {
+      w[0][i] = (u32)a[at + i], w[1][i] = (u32)(a[at + i] >> 32);
+      w[2][i] = (u32)b[at + i], w[3][i] = (u32)(b[at + i] >> 32);
+      k0[i] = (u32)c[at + i], k1[i] = (u32)(c[at + i] >> 32);
+    }
+    for (int round = 0; round < 10; round++) LOOP(16) {
+        u64 p = (u64)w[0][i] * 0xd2511f53u, q = (u64)w[2][i] * 0xcd9e8d57u;
+        w[0][i] = (u32)(q >> 32) ^ w[1][i] ^ k0[i], w[1][i] = (u32)q;
+        w[2][i] = (u32)(p >> 32) ^ w[3][i] ^ k1[i], w[3][i] = (u32)p;
+        k0[i] += 0x9e3779b9u, k1[i] += 0xbb67ae85u;
+      }
+    memcpy(y + at, w[imm], (size_t)m * 4);
+  }
+}
+
+/* ---- reductions ----------------------------------------------------------------------------- */
+
+#define ADD_(a, b) ((a) + (b))
+#define MUL_(a, b) ((a) * (b))
+
+/* Lanes join j += j + s, s from the largest power of two below m. What is missing changes nothing,
+** so it is not looked at: a short row needs no padding. */
+#define JOIN(NAME, T, OP) \
+  static inline T ID(join_##NAME)(T * v, i64 m) { \
+    i64 s = 1; \
+    while (s * 2 < m) s *= 2; \
+    for (; m > 1; m = s, s /= 2) LOOP(m - s) v[i] = OP(v[i], v[i + s]); \
+    return v[0]; \
+  }
+#define ROWS(NAME, T, KIND, TYPE) \
+  static void ID(rows_##NAME)(void *yv, const void *xv, i64 rows, i64 n) { \
+    T *y = yv; \
+    const T *x = xv; \
+    const u64 empty = ty_tile_empty(KIND, TYPE), ident = ty_tile_identity(KIND, TYPE); \
+    enum { L = NODE / sizeof(T) }; \
+    _Alignas(64) T v[L]; \
+    for (i64 k = 0; k < rows; k++, x += n) { \
+      if (n <= L) memcpy(v, n ? (const void *)x : &empty, (size_t)(n ? n : 1) * sizeof(T)); \
+      else { \
+        ID(fill_##T)(v, &ident, NULL, NULL, L, 0); \
+        ID(fold_##NAME)(v, x, L, n); \
+      } \
+      y[k] = ID(join_##NAME)(v, n ? TY_MIN(n, L) : 1); \
+    } \
+  }
+/* The common period, all lanes of a trailing run, is kept in four vectors of 64 bytes. */
+#define FOLD_FAST(T, OP) \
+  typedef T V __attribute__((vector_size(64), aligned(sizeof(T)), may_alias)); \
+  V *s = av, p = s[0], q = s[1], r = s[2], t = s[3]; \
+  for (; n >= period; n -= period, x += period) { \
+    const V *z = (const V *)x; \
+    p = OP(p, z[0]), q = OP(q, z[1]), r = OP(r, z[2]), t = OP(t, z[3]); \
+  } \
+  s[0] = p, s[1] = q, s[2] = r, s[3] = t;
+#define FOLD_PLAIN(T, OP) \
+  for (; n >= period; n -= period, x += period) LOOP((i64)(NODE / sizeof(T))) a[i] = OP(a[i], x[i]);
+#define FOLD(NAME, T, OP, FAST) \
+  static void ID(fold_##NAME)(void *av, const void *xv, i64 period, i64 n) { \
+    T *a = av; \
+    const T *x = xv; \
+    if (period == NODE / sizeof(T)) { FAST(T, OP) } \
+    for (; n >= period; n -= period, x += period) LOOP(period) a[i] = OP(a[i], x[i]); \
+    LOOP(n) a[i] = OP(a[i], x[i]); \
+  } \
+  JOIN(NAME, T, OP)
+#define fill_u32 fill_4
+#define fill_i32 fill_4
+#define fill_f32 fill_4
+#define fill_u64 fill_8
+#define fill_i64 fill_8
+#define fill_f64 fill_8
+#define REDUCTIONS(S, U, T, TYPE) \
+  FOLD(sum_##S, U, ADD_, FOLD_FAST) \
+  FOLD(prod_##S, U, MUL_, FOLD_FAST) \
+  FOLD(max_##S, T, ID(max_##S), FOLD_PLAIN) \
+  FOLD(min_##S, T, ID(min_##S), FOLD_PLAIN) \
+  ROWS(sum_##S, U, R_SUM, TYPE) \
+  ROWS(prod_##S, U, R_PROD, TYPE) \
+  ROWS(max_##S, T, R_MAX, TYPE) \
+  ROWS(min_##S, T, R_MIN, TYPE)
+REDUCTIONS(i32, u32, i32, C_I32)
+REDUCTIONS(i64, u64, i64, C_I64)
+REDUCTIONS(f32, f32, f32, C_F32)
+REDUCTIONS(f64, f64, f64, C_F64)
+
+/* Positions: the first NaN, else the first element that no other exceeds; zeros are equal. The
+** extreme of a stretch is found by all lanes; only where it is a new one is its place looked for.
+*/
+#define BETTER(LESS, x, best) ((x)LESS(best) || ((x) != (x) && (best) == (best)))
+#define POSITION(NAME, S, T, LESS, KIND, TYPE) \
+  static void ID(arg_##NAME##_##S)(void *bv, i64 *at, const void *xv, i64 first, i64 n) { \
+    T *best = bv, e; \
+    const T *x = xv; \
+    if (!n) return; \
+    ID(rows_##NAME##_##S)(&e, x, 1, n); \
+    if (!BETTER(LESS, e, *best)) return; \
+    for (i64 i = 0; i < n; i++) \
+      if (x[i] == e || (e != e && x[i] != x[i])) { \
+        *best = x[i], *at = first + i; \
+        return; \
+      } \
+  } \
+  static void ID(argcol_##NAME##_##S)(void *bv, i64 *at, const void *xv, i64 row, i64 n) { \
+    T *best = bv; \
+    const T *x = xv; \
+    LOOP(n) { \
+      bool wins = BETTER(LESS, x[i], best[i]); \
+      best[i] = wins ? x[i] : best[i]; \
+      at[i] = wins ? row : at[i]; \
+    } \
+  }
+#define POSITIONS(S, T, TYPE) \
+  POSITION(max, S, T, >, R_MAX, TYPE) \
+  POSITION(min, S, T, <, R_MIN, TYPE)
+POSITIONS(i32, i32, C_I32)
+POSITIONS(i64, i64, C_I64)
+POSITIONS(f32, f32, C_F32)
+POSITIONS(f64, f64, C_F64)
+
+/* ---- scans ---------------------------------------------------------------------------------- */
+
+/* Order matters for sums and products of floats: groups of 16 by Hillis and Steele. SHIFT moves by
+ *k
+ ** elements up and lets the identity in below. */
+#define SHIFT(v, k) \
+  __builtin_shufflevector(none, v, 16 - k, 17 - k, 18 - k, 19 - k, 20 - k, 21 - k, 22 - k, 23 - k, \
+                          24 - k, 25 - k, 26 - k, 27 - k, 28 - k, 29 - k, 30 - k, 31 - k)
+#define SCAN_GROUPS(NAME, T, OP, IDENTITY) \
+  static void ID(scan_##NAME)(void *yv, const void *av, const void *bv UNUSED, u64 *s, i64 n) { \
+    typedef T V __attribute__((vector_size(16 * sizeof(T)))); \
+    T *y = yv, carry, offset, part[16]; \
+    const T *x = av; \
+    memcpy(&carry, &s[0], sizeof(T)), memcpy(&offset, &s[1], sizeof(T)); \
+    const V none = IDENTITY - (V){0}; \
+    for (; n > 0; n -= 16, x += 16, y += 16) { \
+      V v = none; \
+      i64 m = TY_MIN(n, 16); \
+      if (m == 16) memcpy(&v, x, sizeof v); \
+      else memcpy(&v, x, (size_t)m * sizeof(T)); \
+      v = OP(SHIFT(v, 1), v), v = OP(SHIFT(v, 2), v); \
+      v = OP(SHIFT(v, 4), v), v = OP(SHIFT(v, 8), v); \
+      v = OP(carry, v); \
+      carry = v[15]; /* the missing elements changed nothing */ \
+      v = OP(offset, v); \
+      memcpy(part, &v, sizeof part), memcpy(y, part, (size_t)m * sizeof(T)); \
+    } \
+    memcpy(&s[0], &carry, sizeof(T)); \
+  }
+SCAN_GROUPS(sum_f32, f32, ADD_, -0.0f)
+SCAN_GROUPS(prod_f32, f32, MUL_, 1.0f)
+SCAN_GROUPS(sum_f64, f64, ADD_, -0.0)
+SCAN_GROUPS(prod_f64, f64, MUL_, 1.0)
+
+/* Exact scans: one after another; EARLY is what element i sees. */
+#define SCAN_PLAIN(NAME, T, OP, EARLY) \
+  static void ID(scan_##NAME)(void *yv, const void *av, const void *bv UNUSED, u64 *s, i64 n) { \
+    T *y = yv, m; \
+    const T *x = av; \
+    memcpy(&m, &s[0], sizeof(T)); \
+    for (i64 i = 0; i < n; i++) { \
+      T before UNUSED = m; \
+      m = OP(m, x[i]); \
+      y[i] = EARLY; \
+    } \
+    memcpy(&s[0], &m, sizeof(T)); \
+  }
+#define SCAN_EXTREMES(S, T) \
+  SCAN_PLAIN(max_##S, T, ID(max_##S), m) \
+  SCAN_PLAIN(min_##S, T, ID(min_##S), m) \
+  SCAN_PLAIN(maxx_##S, T, ID(max_##S), before)
+SCAN_PLAIN(sum_i32, u32, ADD_, m)
+SCAN_PLAIN(prod_i32, u32, MUL_, m)
+SCAN_PLAIN(sum_i64, u64, ADD_, m)
+SCAN_PLAIN(prod_i64, u64, MUL_, m)
+SCAN_EXTREMES(i32, i32)
+SCAN_EXTREMES(i64, i64)
+SCAN_EXTREMES(f32, f32)
+SCAN_EXTREMES(f64, f64)
+
+#define SCAN_LINEAR(S, T, FMA) \
+  static void ID(scan_lin_##S)(void *yv, const void *av, const void *bv, u64 *s, i64 n) { \
+    T *y = yv, m; \
+    const T *a = av, *b = bv; \
+    memcpy(&m, &s[0], sizeof(T)); \
+    for (i64 i = 0; i < n; i++) y[i] = m = FMA(m, a[i], b[i]); \
+    memcpy(&s[0], &m, sizeof(T)); \
+  }
+SCAN_LINEAR(f32, f32, __builtin_fmaf)
+SCAN_LINEAR(f64, f64, __builtin_fma)
+
+/* ---- the table ------------------------------------------------------------------------------ */
+
+#define ROW_C(P, NAME, S, T) [P][T] = {[0] = ID(NAME##_##S##_vv), [2] = ID(NAME##_##S##_vs)}
+#define ROW_O(P, NAME, S, T) \
+  [P][T] = {[0] = ID(NAME##_##S##_vv), [1] = ID(NAME##_##S##_sv), [2] = ID(NAME##_##S##_vs)}
+#define ROW_U(P, NAME, S, T) [P][T] = {[0] = ID(NAME##_##S)}
+#define ROW_T(P, NAME, T) \
+  [P][T] = {[0] = ID(NAME##_vvv), [2] = ID(NAME##_vsv), [4] = ID(NAME##_vvs), [6] = ID(NAME##_vss)}
+#define ALL4(M, P, NAME) M(P, NAME, i32, C_I32), M(P, NAME, i64, C_I64), FL(M, P, NAME)
+#define FL(M, P, NAME) M(P, NAME, f32, C_F32), M(P, NAME, f64, C_F64)
+#define IN(M, P, NAME) M(P, NAME, i32, C_I32), M(P, NAME, i64, C_I64)
+#define FOUR(NAME) \
+  { ID(NAME##_i32), ID(NAME##_i64), ID(NAME##_f32), ID(NAME##_f64) }
+#define MEM(NAME) \
+  { \
+    [T_BOOL] = ID(NAME##_u8), [T_U8] = ID(NAME##_u8), [T_I8] = ID(NAME##_i8), \
+    [T_I16] = ID(NAME##_i16), [T_I32] = ID(NAME##_4), [T_I64] = ID(NAME##_8), \
+    [T_F16] = ID(NAME##_f16), [T_BF16] = ID(NAME##_bf16), [T_F32] = ID(NAME##_4), \
+    [T_F64] = ID(NAME##_8) \
+  }
+
+static const TileIsa ID(isa) = {
+    .fn =
+        {
+            ALL4(ROW_C, P_ADD, add),
+            ALL4(ROW_O, P_SUB, sub),
+            ALL4(ROW_C, P_MUL, mul),
+            FL(ROW_O, P_DIV, div),
+            ROW_T(P_FMA, fma_f32, C_F32),
+            ROW_T(P_FMA, fma_f64, C_F64),
+            FL(ROW_U, P_SQRT, sqrt),
+            ALL4(ROW_C, P_MIN, min),
+            ALL4(ROW_C, P_MAX, max),
+            ALL4(ROW_U, P_NEG, neg),
+            ALL4(ROW_U, P_ABS, abs),
+            FL(ROW_U, P_FLOOR, floor),
+            FL(ROW_U, P_CEIL, ceil),
+            FL(ROW_U, P_TRUNC, trunc),
+            FL(ROW_U, P_RINT, rint),
+            [P_DIVI] = {{ID(divi_i32_vv)}, {ID(divi_i64_vv)}},
+            [P_REMI] = {{ID(remi_i32_vv)}, {ID(remi_i64_vv)}},
+            IN(ROW_C, P_AND, and),
+            IN(ROW_C, P_OR, or),
+            IN(ROW_C, P_XOR, xor),
+            IN(ROW_C, P_SHL, shl),
+            IN(ROW_C, P_SHR, shr),
+            IN(ROW_C, P_SHRU, shru),
+            ROW_C(P_MULHI, mulhi, i64, C_I64),
+            ALL4(ROW_C, P_EQ, eq),
+            ALL4(ROW_O, P_LT, lt),
+            ALL4(ROW_O, P_LE, le),
+            ROW_T(P_SEL, sel_4, C_I32),
+            ROW_T(P_SEL, sel_4, C_F32),
+            ROW_T(P_SEL, sel_8, C_I64),
+            ROW_T(P_SEL, sel_8, C_F64),
+            FL(ROW_U, P_BITS, bits),
+            [P_LUT] = {{ID(lut_4)}, {ID(lut_8)}, {ID(lut_4)}, {ID(lut_8)}},
+            [P_PHILOX][C_I64] = {ID(philox)},
+        },
+    .cvt =
+        {
+            [C_I32] = {NULL, ID(cvt_i32_i64), ID(cvt_i32_f32), ID(cvt_i32_f64)},
+            [C_I64] = {ID(cvt_i64_i32), NULL, ID(cvt_i64_f32), ID(cvt_i64_f64)},
+            [C_F32] = {ID(cvt_f32_i32), ID(cvt_f32_i64), NULL, ID(cvt_f32_f64)},
+            [C_F64] = {ID(cvt_f64_i32), ID(cvt_f64_i64), ID(cvt_f64_f32), NULL},
+        },
+    .narrow = {[T_BOOL] = ID(narrow_bool),
+               [T_U8] = ID(narrow_u8),
+               [T_I8] = ID(narrow_i8),
+               [T_I16] = ID(narrow_i16),
+               [T_I32] = ID(copy_4),
+               [T_I64] = ID(copy_8),
+               [T_F16] = ID(narrow_f16),
+               [T_BF16] = ID(narrow_bf16),
+               [T_F32] = ID(copy_4),
+               [T_F64] = ID(copy_8)},
+    .load = MEM(load),
+    .store = MEM(store),
+    .gload = MEM(gload),
+    .fill = {ID(fill_4), ID(fill_8)},
+    .fold = {FOUR(fold_sum), FOUR(fold_prod), FOUR(fold_max), FOUR(fold_min)},
+    .rows = {FOUR(rows_sum), FOUR(rows_prod), FOUR(rows_max), FOUR(rows_min)},
+    .arg = {FOUR(arg_max), FOUR(arg_min)},
+    .argcol = {FOUR(argcol_max), FOUR(argcol_min)},
+    .scan = {FOUR(scan_sum), FOUR(scan_prod), FOUR(scan_max), FOUR(scan_min), FOUR(scan_maxx),
+             [P_SLIN - P_SSUM] = {[C_F32] = ID(scan_lin_f32), [C_F64] = ID(scan_lin_f64)}},
+};
+#undef ISA

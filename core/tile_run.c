@@ -1,0 +1,770 @@
+/*
+** tile_run.c -- the portable machine: steps over a domain.
+** In:  a kernel and a launch.  Out: the outputs are written. Fails, with nothing written, when the
+** registers cannot be had.
+**
+** A domain is seen flattened. Elements number (o * R + r) * I + i, row values o * I + i; each
+*operand
+** belongs to one of these two spaces, whose dims are collapsed as far as all operands of the space
+** allow. How the domain is cut:
+**   map     tiles of elements
+**   rows    several whole rows in a tile, or one row that fits a tile, or (long) a row tile by tile
+**   columns for each o, strips of up to STRIP columns, going down R; where a strip is the whole
+*width,
+**           several rows of it in one tile
+** Reductions of long rows and of columns are gathered block by block; complete blocks are combined
+*as
+** a binary counter counts, which is the tree of tile.c. Where there are fewer rows than threads the
+** blocks of a row are dealt out in groups, each a subtree, and their results combined at the end.
+**
+** Memory: a frame holds all registers of one thread. All frames of a run are taken together, before
+** anything is written, from scratch that the calling thread keeps; a small run uses its stack.
+*/
+#include "tile.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define STRIP 512            /* columns worked on side by side */
+#define STACK 16384          /* bytes of frame that a small run takes from the stack */
+#define SPREAD_BELOW 128     /* shorter rows share a tile */
+#define ALONE 30000.0        /* nanoseconds of work that wake nobody */
+#define CHUNK 15000.0        /* nanoseconds of work that are worth handing over */
+#define GROUP_ELEMENTS 65536 /* elements of a group of blocks, at least */
+
+enum {
+  FLAT,
+  ONE,
+  WALK
+}; /* how an operand lies in its space: contiguous, a single element, or not */
+
+typedef struct Space {
+  i32 nd;
+  i64 dims[MAX_DIMS];
+} Space;
+
+typedef struct Place {
+  char *at;  /* the first element */
+  i64 first; /* of an IOTA */
+  i64 stride[MAX_DIMS];
+  u8 mode, size, dtype, native, space;
+} Place;
+
+typedef struct Task Task;
+typedef struct Frame Frame;
+typedef void Unit(Frame *f, i64 unit);
+
+struct Task {
+  const Kernel *k;
+  const Code *code;
+  const Run *r;
+  i64 O, R, I, N;
+  i64 tile;   /* elements of a tile register */
+  i64 rows;   /* rows of a block (ROW) or of a tile (COL) */
+  i64 width;  /* columns of a strip; 1 for rows */
+  i64 strips; /* of a row of columns */
+  i64 block;  /* rows of R to a block: BLOCK or COL_BLOCK */
+  i64 group;  /* blocks in a group; 0: rows are not cut */
+  i64 groups, units;
+  i32 levels; /* of the tree */
+  size_t node, frame_bytes, at_uniform, at_tile, at_wide, at_row, at_acc, at_scan;
+  size_t tile_bytes, wide_bytes, row_bytes, total;
+  i32 nframes;
+  char *frames, *partial;
+  Unit *unit;
+  _Atomic u64 free; /* frames that nobody has, as bits */
+  u32 direct;       /* stores that are left out, as bits */
+  Space space[2];
+  Place op[MAX_OPERANDS];
+};
+
+struct Frame {
+  Task *t;
+  void **p; /* where the value of each slot lies now */
+  char *base, *acc;
+  bool whole;  /* the tile holds whole rows */
+  i64 rows;    /* in the block or tile */
+  i64 row;     /* of R, the tile's first: elements for rows, rows for columns */
+  u64 nblocks; /* complete ones of this row */
+};
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+/* Scratch grows to what the largest run of this thread wanted (some megabytes at most, since tiles
+** are small), so that what was once reserved stays. It goes with the thread. */
+static _Thread_local struct {
+  void *p;
+  size_t n;
+} scratch;
+static pthread_key_t scratch_key;
+static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
+static bool scratch_keyed;
+
+static void scratch_make_key(void) {
+  scratch_keyed = !pthread_key_create(&scratch_key, ty_mem_free);
+}
+
+static char *scratch_take(size_t n) {
+  if (n <= scratch.n) return scratch.p;
+  pthread_once(&scratch_once, scratch_make_key);
+  n = (n + 65535) & ~(size_t)65535;
+  void *p = scratch_keyed ? ty_mem_alloc(n + 64) : NULL;
+  if (!p) return NULL;
+  if (pthread_setspecific(scratch_key, p)) {
+    ty_mem_free(p);
+    return NULL;
+  }
+  ty_mem_free(scratch.p);
+  scratch.p = p, scratch.n = n;
+  return p;
+}
+
+static size_t align64(size_t n) { return (n + 63) & ~(size_t)63; }
+
+/* ---- geometry ------------------------------------------------------------------------------- */
+
+static i64 product(const i64 *dims, int n) {
+  i64 p = 1;
+  for (int i = 0; i < n; i++) p *= dims[i];
+  return p;
+}
+
+static i64 ceil_div(i64 a, i64 b) { return a / b + (a % b != 0); }
+
+static void shape_rows(Task *t) {
+  const Kernel *k = t->k;
+  bool shared = t->R < SPREAD_BELOW && t->O > 1;
+  t->width = 1, t->strips = 1, t->block = BLOCK;
+  t->rows = shared ? TY_MIN(t->O, k->tile / TY_MAX(t->R, 1)) : 1;
+  t->code = &k->code[shared];
+  t->tile = TY_MIN(TY_MAX(t->rows * t->R, t->rows), k->tile);
+  t->units = ceil_div(t->O, t->rows);
+}
+
+static void shape_columns(Task *t) {
+  t->code = &t->k->code[1], t->block = COL_BLOCK;
+  t->width = TY_MIN(t->I, STRIP);
+  if (t->width > t->k->tile) t->width = t->k->tile;
+  t->strips = ceil_div(t->I, t->width);
+  /* Rows go together where they are contiguous and begin with lane 0. */
+  i64 most = t->strips == 1 ? t->k->tile / t->width / COL_LANES * COL_LANES : 0;
+  t->rows = TY_MAX(TY_MIN(most, COL_BLOCK), 1);
+  if (t->rows > t->R) t->rows = TY_MAX(ceil_div(t->R, COL_LANES) * COL_LANES, 1);
+  if (most == 0) t->rows = 1;
+  t->tile = t->rows * t->width;
+  t->units = t->O * t->strips;
+}
+
+/* Cuts rows into groups of blocks where whole rows would leave threads idle. */
+static void shape_groups(Task *t, int threads) {
+  const Kernel *k = t->k;
+  i64 blocks = ceil_div(t->R, t->block);
+  t->group = 0, t->groups = 1;
+  if (threads > 1 && k->long_split && t->units < threads * 2) {
+    i64 group = 1;
+    while (group * t->block * t->width < GROUP_ELEMENTS) group *= 2;
+    if (blocks > group) t->group = group, t->groups = ceil_div(blocks, group);
+  }
+  i64 chain = t->group ? t->group : blocks;
+  t->levels = 1;
+  while ((i64)1 << t->levels < chain) t->levels++;
+}
+
+static void shape_frame(Task *t, bool parallel) {
+  const Code *code = t->code;
+  const Kernel *k = t->k;
+  bool map = k->p->kind == K_MAP;
+  i64 row_values = k->p->kind == K_COL ? t->width : t->rows;
+  t->tile_bytes = align64((size_t)(t->tile * k->word));
+  t->wide_bytes = align64((size_t)(TY_MAX(t->tile, t->R) * k->word));
+  t->row_bytes = align64((size_t)(row_values * k->word));
+  t->node = k->p->kind == K_COL ? align64((size_t)(COL_LANES * t->width * k->word)) : NODE;
+  size_t at = align64((size_t)code->nslot * sizeof(void *));
+  t->at_uniform = at, at = align64(at + (size_t)code->nuniform * 8);
+  t->at_tile = at, at += (size_t)code->ntile * t->tile_bytes;
+  t->at_wide = at, at += (size_t)code->nwide * t->wide_bytes;
+  t->at_row = at, at += (size_t)code->nrow * t->row_bytes;
+  t->at_acc = at, at += map ? 0 : (size_t)code->nreduce * (size_t)(1 + t->levels) * t->node;
+  t->at_scan = at, at += align64((size_t)code->nscan * 16);
+  t->frame_bytes = at;
+  t->nframes = parallel ? ty_pool_threads(0) : 1;
+  t->total = at * (size_t)t->nframes;
+  if (t->group) t->total += (size_t)(t->units * t->groups * code->nreduce) * t->node;
+}
+
+/* How the launch is cut among `threads`; false when there is nothing to do. */
+static bool shape(Task *t, const Kernel *k, const Launch *L, int threads) {
+  t->k = k, t->code = &k->code[0];
+  t->O = product(L->dims, L->no), t->R = product(L->dims + L->no, L->nr);
+  t->I = product(L->dims + L->no + L->nr, L->ni);
+  t->N = t->O * t->R * t->I;
+  t->group = 0, t->groups = 1, t->levels = 0, t->rows = t->width = 1;
+  if (k->p->kind == K_MAP) {
+    if (!t->N) return false;
+    t->tile = TY_MIN(k->tile, t->N);
+    t->units = ceil_div(t->N, t->tile);
+  } else {
+    if (!t->O || !t->I) return false;
+    if (k->p->kind == K_ROW) shape_rows(t);
+    else shape_columns(t);
+  }
+  bool parallel = threads > 1 && (double)t->N * k->cost > ALONE;
+  if (k->p->kind != K_MAP) shape_groups(t, parallel ? threads : 1);
+  shape_frame(t, parallel && t->units * t->groups > 1);
+  return true;
+}
+
+/* ---- operands ------------------------------------------------------------------------------- */
+
+/* Adds dim d of the launch to the space; a dim that all operands step through as a continuation of
+** the last one becomes one with it. */
+static void add_dim(Task *t, Space *s, int space, const Launch *L, int d) {
+  const Program *p = t->k->p;
+  i64 n = L->dims[d];
+  bool joins = s->nd > 0;
+  if (n == 1) return;
+  for (int o = 0; o < p->noperands && joins; o++)
+    if (t->op[o].space == space) joins = t->op[o].stride[s->nd - 1] == L->strides[o][d] * n;
+  if (joins) s->dims[s->nd - 1] *= n;
+  else s->dims[s->nd++] = n;
+  for (int o = 0; o < p->noperands; o++)
+    if (t->op[o].space == space) t->op[o].stride[s->nd - 1] = L->strides[o][d];
+}
+
+static void find_mode(Place *o, const Space *s) {
+  i64 want = 1;
+  bool flat = true, one = true;
+  for (int d = s->nd - 1; d >= 0; d--) {
+    flat &= o->stride[d] == want, one &= o->stride[d] == 0;
+    want *= s->dims[d];
+  }
+  o->mode = flat ? FLAT : one ? ONE : WALK;
+}
+
+static bool in_place(const Task *t, const Step *s) {
+  if (s->kind != S_LOAD || s->row || s->copy) return false;
+  return t->op[s->imm].mode == FLAT && t->op[s->imm].native;
+}
+
+static void bind(Task *t, const Run *r) {
+  const Program *p = t->k->p;
+  const Launch *L = r->launch;
+  const Code *code = t->code;
+  int elem = L->no + L->nr + L->ni;
+  t->r = r;
+  for (int i = 0; i < p->noperands; i++) {
+    Place *o = &t->op[i];
+    const DTypeInfo *info = &ty_dtypes[p->operand[i].dtype];
+    o->space = p->kind != K_MAP && p->operand[i].level == L_ROW;
+    o->dtype = p->operand[i].dtype, o->size = info->bytes;
+    o->native = info->bytes >= 4;
+    o->first = L->start[i];
+    o->at = (char *)((uintptr_t)r->buf[i] + (uintptr_t)(L->start[i] * info->bytes));
+  }
+  t->space[0].nd = t->space[1].nd = 0;
+  for (int d = 0; d < elem; d++) add_dim(t, &t->space[0], 0, L, d);
+  if (p->kind != K_MAP)
+    for (int d = 0; d < elem; d++)
+      if (d < L->no || d >= L->no + L->nr) add_dim(t, &t->space[1], 1, L, d);
+  for (int i = 0; i < p->noperands; i++) find_mode(&t->op[i], &t->space[t->op[i].space]);
+  t->direct = 0;
+  for (int i = 0; i < code->ndirect; i++) {
+    const Direct *d = &code->direct[i];
+    const Place *y = &t->op[d->operand];
+    bool ok = y->mode == FLAT && !in_place(t, &code->step[code->slot[d->slot].def]);
+    for (u32 m = d->readers; m && ok; m &= m - 1) ok = t->op[__builtin_ctz(m)].at != y->at;
+    t->direct |= (u32)ok << i;
+  }
+}
+
+/* One run of an access: elements that lie a stride apart. */
+static void access_run(Frame *f, const Step *s, char *y, i64 offset, i64 stride, i64 n, i64 done) {
+  const Place *o = &f->t->op[s->imm];
+  const TileIsa *isa = f->t->k->isa;
+  char *x = (char *)((uintptr_t)o->at + (uintptr_t)(offset * o->size));
+  switch (s->kind) {
+  case S_LOAD: isa->load[o->dtype](y, x, stride, n); break;
+  case S_STORE: isa->store[o->dtype](x, stride, y, n); break;
+  case S_GLOAD: {
+    const i64 *at = (const i64 *)f->p[s->a] + done;
+    isa->gload[o->dtype](y, x, stride, at, f->t->r->launch->gstride[s->imm], n);
+    break;
+  }
+  default: {
+    i64 *z = (i64 *)y;
+    for (i64 i = 0; i < n; i++) z[i] = o->first + offset + i * stride;
+    break;
+  }
+  }
+}
+
+/* Loads or stores elements [i0, i0 + n) of the operand's space: an odometer over its dims. */
+static void access(Frame *f, const Step *s, i64 i0, i64 n) {
+  const Place *o = &f->t->op[s->imm];
+  const Space *sp = &f->t->space[o->space];
+  char *y = f->p[s->kind == S_STORE ? s->a : s->y];
+  int size = f->t->code->slot[s->y].size, last = sp->nd - 1;
+  if (!n) return;
+  if (o->mode != WALK) {
+    i64 stride = o->mode == FLAT;
+    access_run(f, s, y, i0 * stride, stride, n, 0);
+    return;
+  }
+  i64 at[MAX_DIMS], offset = 0, q = i0;
+  for (int d = last; d >= 0; d--) {
+    at[d] = d ? q % sp->dims[d] : q;
+    q = d ? q / sp->dims[d] : 0;
+    offset += at[d] * o->stride[d];
+  }
+  for (i64 done = 0;;) {
+    i64 run = TY_MIN(n - done, sp->dims[last] - at[last]);
+    access_run(f, s, y + done * size, offset, o->stride[last], run, done);
+    done += run;
+    if (done == n) return;
+    at[last] += run, offset += run * o->stride[last];
+    for (int d = last; d > 0 && at[d] == sp->dims[d]; d--) {
+      offset += o->stride[d - 1] - at[d] * o->stride[d];
+      at[d] = 0, at[d - 1]++;
+    }
+  }
+}
+
+/* ---- reductions ----------------------------------------------------------------------------- */
+
+/* The state of a reduction is a node: lanes, or for positions `width` numbers, then the extremes.
+ */
+static char *state(const Frame *f, const Step *s) {
+  return f->acc + (size_t)s->state * (size_t)(1 + f->t->levels) * f->t->node;
+}
+
+static int size_of(int type) { return type == C_I64 || type == C_F64 ? 8 : 4; }
+
+static i64 node_elements(const Task *t, const Step *s) {
+  if (t->k->p->kind == K_COL) return (s->kind == S_ARG ? 1 : COL_LANES) * t->width;
+  return s->kind == S_ARG ? 1 : NODE / size_of(s->type);
+}
+
+static void fill(const Task *t, int size, void *y, const void *value, i64 n) {
+  t->k->isa->fill[size == 8](y, value, NULL, NULL, n, 0);
+}
+
+static void reduce_begin(const Frame *f, const Step *s) {
+  const Task *t = f->t;
+  char *acc = state(f, s);
+  i64 m = node_elements(t, s), zero = 0;
+  bool arg = s->kind == S_ARG;
+  u64 ident = ty_tile_identity(arg ? R_MAX + s->op : s->op, s->type);
+  if (arg) fill(t, 8, acc, &zero, m), acc += m * 8;
+  fill(t, size_of(s->type), acc, &ident, m);
+}
+
+/* The node a takes in the node b, which stands behind it. */
+static void combine(const Frame *f, const Step *s, char *y, const char *a, const char *b) {
+  static const u8 ops[R_KINDS] = {P_ADD, P_MUL, P_MAX, P_MIN};
+  const Task *t = f->t;
+  i64 m = node_elements(t, s);
+  int size = size_of(s->type);
+  if (s->kind == S_REDUCE) {
+    t->k->isa->fn[ops[s->op]][s->type][0](y, a, b, NULL, m, 0);
+    return;
+  }
+  if (y != a) memcpy(y, a, (size_t)(m * (8 + size)));
+  for (i64 i = 0; i < m; i++) {
+    const i64 *at = (const i64 *)b;
+    t->k->isa->arg[s->op][s->type](y + m * 8 + i * size, (i64 *)y + i, b + m * 8 + i * size, at[i],
+                                   1);
+  }
+}
+
+/* The block in hand is complete. The last one takes in all that waits, the nearest first. */
+static void block_end(Frame *f, const Step *s, bool last) {
+  char *acc = state(f, s);
+  size_t node = f->t->node;
+  if (s->kind == S_ARG) return; /* positions need no order: one state goes through */
+  int k = 0;
+  if (last) {
+    for (u64 bits = f->nblocks; bits; bits &= bits - 1) {
+      k = __builtin_ctzll(bits);
+      combine(f, s, acc, acc + (size_t)(1 + k) * node, acc);
+    }
+    return;
+  }
+  for (; f->nblocks >> k & 1; k++) combine(f, s, acc, acc + (size_t)(1 + k) * node, acc);
+  memcpy(acc + (size_t)(1 + k) * node, acc, node);
+  reduce_begin(f, s);
+}
+
+/* The row values out of a complete state: lanes join. */
+static void reduce_finish(const Frame *f, const Step *s, char *acc) {
+  const Task *t = f->t;
+  static const u8 ops[R_KINDS] = {P_ADD, P_MUL, P_MAX, P_MIN};
+  char *y = f->p[s->y];
+  i64 w = f->rows;
+  int size = size_of(s->type);
+  if (s->kind == S_ARG) memcpy(y, acc, (size_t)w * 8);
+  else if (t->k->p->kind == K_ROW) t->k->isa->rows[s->op][s->type](y, acc, 1, NODE / size);
+  else {
+    TileFn *fn = t->k->isa->fn[ops[s->op]][s->type][0];
+    i64 half = 2 * t->width;
+    u64 empty = ty_tile_empty(s->op, s->type);
+    fn(acc, acc, acc + half * size, NULL, half, 0);
+    fn(y, acc, acc + t->width * size, NULL, w, 0);
+    if (!t->R) fill(t, size, y, &empty, w);
+  }
+}
+
+static void reduce(Frame *f, const Step *s, i64 n) {
+  const Task *t = f->t;
+  const TileIsa *isa = t->k->isa;
+  i64 w = t->width, lane = f->row % COL_LANES;
+  char *acc = state(f, s);
+  if (f->whole) isa->rows[s->op][s->type](f->p[s->y], f->p[s->a], f->rows, t->R);
+  else if (t->k->p->kind == K_ROW)
+    isa->fold[s->op][s->type](acc, f->p[s->a], NODE / size_of(s->type), n);
+  else if (t->rows > 1) isa->fold[s->op][s->type](acc, f->p[s->a], w * COL_LANES, n);
+  else isa->fold[s->op][s->type](acc + lane * w * size_of(s->type), f->p[s->a], n, n);
+}
+
+static void position(Frame *f, const Step *s, i64 n) {
+  const Task *t = f->t;
+  const TileIsa *isa = t->k->isa;
+  char *acc = state(f, s);
+  const char *x = f->p[s->a];
+  i64 *y = f->p[s->y];
+  int size = size_of(s->type);
+  if (f->whole)
+    for (i64 k = 0; k < f->rows; k++, x += t->R * size) {
+      u64 best = ty_tile_identity(R_MAX + s->op, s->type);
+      y[k] = 0;
+      isa->arg[s->op][s->type](&best, &y[k], x, 0, t->R);
+    }
+  else if (t->k->p->kind == K_ROW) isa->arg[s->op][s->type](acc + 8, (i64 *)acc, x, f->row, n);
+  else
+    for (i64 r = 0, w = TY_MIN(n, t->width); r * w < n; r++)
+      isa->argcol[s->op][s->type](acc + t->width * 8, (i64 *)acc, x + r * w * size, f->row + r, w);
+}
+
+/* ---- scans ---------------------------------------------------------------------------------- */
+
+static u64 *scan_state(const Frame *f, const Step *s) {
+  return (u64 *)(f->base + f->t->at_scan) + 2 * s->state;
+}
+
+static void scan_begin(const Frame *f, const Step *s) {
+  static const u8 kind[] = {R_SUM, R_PROD, R_MAX, R_MIN, R_MAX};
+  u64 *st = scan_state(f, s);
+  st[0] = st[1] = s->op == P_SLIN - P_SSUM ? 0 : ty_tile_identity(kind[s->op], s->type);
+}
+
+static void scan(Frame *f, const Step *s, i64 n) {
+  const Task *t = f->t;
+  char *y = f->p[s->y];
+  const char *a = f->p[s->a], *b = f->p[s->b];
+  ScanFn *fn = t->k->isa->scan[s->op][s->type];
+  int size = size_of(s->type);
+  if (!f->whole) {
+    fn(y, a, b, scan_state(f, s), n);
+    return;
+  }
+  for (i64 k = 0, step = t->R * size; k < f->rows; k++, y += step, a += step) {
+    scan_begin(f, s);
+    fn(y, a, b, scan_state(f, s), t->R);
+    b += s->b ? step : 0;
+  }
+}
+
+/* Sums and products of floats begin anew in a block, on top of what the blocks before came to. */
+static void scan_block_end(const Frame *f, const Step *s) {
+  if (s->op > R_PROD || s->type < C_F32) return;
+  u64 *st = scan_state(f, s);
+  TileFn *fn = f->t->k->isa->fn[s->op == R_SUM ? P_ADD : P_MUL][s->type][0];
+  fn(&st[1], &st[1], &st[0], NULL, 1, 0);
+  st[0] = ty_tile_identity(s->op, s->type);
+}
+
+/* ---- steps ---------------------------------------------------------------------------------- */
+
+/* Row values to elements: over their rows, or, in columns, again for every row. */
+static void spread(Frame *f, const Step *s, i64 n) {
+  const Task *t = f->t;
+  int size = t->code->slot[s->y].size;
+  char *y = f->p[s->y];
+  const char *a = f->p[s->a];
+  if (t->k->p->kind == K_ROW)
+    for (i64 k = 0; k < f->rows; k++) s->fn(y + k * t->R * size, a + k * size, NULL, NULL, t->R, 0);
+  else if (t->rows == 1) f->p[s->y] = f->p[s->a];
+  else
+    for (i64 k = 0; k < n; k += t->width) memcpy(y + k * size, a, (size_t)(t->width * size));
+}
+
+/* Steps [from, to) over n values from number i0 of their space. */
+static void steps(Frame *f, i32 from, i32 to, i64 i0, i64 n) {
+  const Task *t = f->t;
+  void **p = f->p;
+  for (const Step *s = t->code->step + from, *end = t->code->step + to; s < end; s++) {
+    switch (s->kind) {
+    case S_CALL: s->fn(p[s->y], p[s->a], p[s->b], p[s->c], n, s->imm); break;
+    case S_LOAD:
+      if (in_place(t, s)) p[s->y] = t->op[s->imm].at + i0 * t->op[s->imm].size;
+      else access(f, s, i0, n);
+      break;
+    case S_STORE:
+      if (s->state < 0 || !(t->direct >> s->state & 1)) access(f, s, i0, n);
+      break;
+    case S_GLOAD:
+    case S_IOTA: access(f, s, i0, n); break;
+    case S_FILL: s->fn(p[s->y], p[s->a], NULL, NULL, n, 0); break;
+    case S_SPREAD: spread(f, s, n); break;
+    case S_REDUCE: reduce(f, s, n); break;
+    case S_ARG: position(f, s, n); break;
+    default: scan(f, s, n); break;
+    }
+  }
+}
+
+/* The element steps of a phase over a tile. */
+static void tile(Frame *f, i32 phase, i64 i0, i64 n) {
+  const Task *t = f->t;
+  const Code *code = t->code;
+  if (phase == code->nphase - 1)
+    for (u32 m = t->direct; m; m &= m - 1) {
+      const Direct *d = &code->direct[__builtin_ctz(m)];
+      f->p[d->slot] = t->op[d->operand].at + i0 * t->op[d->operand].size;
+    }
+  steps(f, code->phase[phase].elem, code->phase[phase].end, i0, n);
+}
+
+static void row_steps(Frame *f, i32 phase, i64 row, i64 n) {
+  const Phase *p = &f->t->code->phase[phase];
+  if (p->row < p->elem) steps(f, p->row, p->elem, row, n);
+}
+
+/* ---- units of work -------------------------------------------------------------------------- */
+
+static void unit_map(Frame *f, i64 unit) {
+  const Task *t = f->t;
+  i64 i0 = unit * t->tile;
+  tile(f, 0, i0, TY_MIN(t->tile, t->N - i0));
+}
+
+static void place_wide(Frame *f, i64 offset) {
+  const Task *t = f->t;
+  for (i32 i = 0; i < t->code->nslot && t->code->nwide; i++) {
+    const Slot *s = &t->code->slot[i];
+    if (s->place == AT_WIDE)
+      f->p[i] = f->base + t->at_wide + (size_t)s->reg * t->wide_bytes + (size_t)(offset * s->size);
+  }
+}
+
+/* Rows that fit a tile together. */
+static void unit_rows(Frame *f, i64 unit) {
+  const Task *t = f->t;
+  i64 row = unit * t->rows;
+  f->rows = TY_MIN(t->rows, t->O - row), f->whole = true;
+  for (i32 p = 0; p <= t->code->nphase; p++) {
+    row_steps(f, p, row, f->rows);
+    if (p < t->code->nphase) tile(f, p, row * t->R, f->rows * t->R);
+  }
+}
+
+/* Elements [begin, end) of a long row, tile by tile; the reductions' states are then complete for
+** this stretch, which starts with a block. */
+static void long_part(Frame *f, i32 phase, i64 row, i64 begin, i64 end) {
+  const Task *t = f->t;
+  const Phase *ph = &t->code->phase[phase];
+  const Step *first = t->code->step + ph->elem, *stop = t->code->step + ph->end;
+  f->nblocks = 0;
+  for (const Step *s = first; s < stop; s++)
+    if (s->kind == S_REDUCE || s->kind == S_ARG) reduce_begin(f, s);
+    else if (s->kind == S_SCAN) scan_begin(f, s);
+  for (i64 i = begin, n; i < end; i += n) {
+    n = TY_MIN(t->tile, end - i), f->row = i;
+    place_wide(f, i);
+    tile(f, phase, row * t->R + i, n);
+    bool last = i + n == end;
+    if (!last && (i + n) % BLOCK) continue;
+    for (const Step *s = first; s < stop; s++)
+      if (s->kind == S_REDUCE) block_end(f, s, last);
+      else if (s->kind == S_SCAN) scan_block_end(f, s);
+    f->nblocks++;
+  }
+}
+
+/* One row that is longer than a tile. */
+static void unit_long(Frame *f, i64 unit) {
+  const Task *t = f->t;
+  const Code *code = t->code;
+  f->rows = 1, f->whole = false;
+  for (i32 p = 0; p <= code->nphase; p++) {
+    row_steps(f, p, unit, 1);
+    if (p == code->nphase) break;
+    long_part(f, p, unit, 0, t->R);
+    for (i32 i = code->phase[p].elem; i < code->phase[p].end; i++) {
+      const Step *s = &code->step[i];
+      if (s->kind == S_REDUCE || s->kind == S_ARG) reduce_finish(f, s, state(f, s));
+    }
+  }
+}
+
+/* Rows [begin, end) of the strip that starts at column c. */
+static void column_part(Frame *f, i64 o, i64 c, i64 begin, i64 end) {
+  const Task *t = f->t;
+  const Phase *ph = &t->code->phase[0];
+  const Step *first = t->code->step + ph->elem, *stop = t->code->step + ph->end;
+  f->nblocks = 0;
+  for (const Step *s = first; s < stop; s++)
+    if (s->kind == S_REDUCE || s->kind == S_ARG) reduce_begin(f, s);
+  for (i64 r = begin, n; r < end; r += n) {
+    i64 block = TY_MIN(end, r - r % COL_BLOCK + COL_BLOCK);
+    n = TY_MIN(t->rows, block - r), f->row = r;
+    tile(f, 0, (o * t->R + r) * t->I + c, n * f->rows);
+    if (r + n != block) continue;
+    for (const Step *s = first; s < stop; s++)
+      if (s->kind == S_REDUCE) block_end(f, s, block == end);
+    f->nblocks++;
+  }
+}
+
+static void unit_columns(Frame *f, i64 unit) {
+  const Task *t = f->t;
+  const Code *code = t->code;
+  i64 o = unit / t->strips, c = unit % t->strips * t->width;
+  f->rows = TY_MIN(t->width, t->I - c), f->whole = false;
+  row_steps(f, 0, o * t->I + c, f->rows);
+  column_part(f, o, c, 0, t->R);
+  for (i32 i = code->phase[0].elem; i < code->phase[0].end; i++) {
+    const Step *s = &code->step[i];
+    if (s->kind == S_REDUCE || s->kind == S_ARG) reduce_finish(f, s, state(f, s));
+  }
+  row_steps(f, 1, o * t->I + c, f->rows);
+}
+
+/* ---- rows cut into groups of blocks --------------------------------------------------------- */
+
+static char *partial(const Task *t, i64 unit, i64 group, const Step *s) {
+  i64 k = (unit * t->code->nreduce + s->state) * t->groups + group;
+  return t->partial + (size_t)k * t->node;
+}
+
+static void unit_group(Frame *f, i64 k) {
+  const Task *t = f->t;
+  const Code *code = t->code;
+  i64 unit = k / t->groups, group = k % t->groups, o = unit / t->strips;
+  i64 c = unit % t->strips * t->width;
+  i64 begin = group * t->group * t->block, end = TY_MIN(begin + t->group * t->block, t->R);
+  f->rows = TY_MIN(t->width, t->I - c), f->whole = false;
+  row_steps(f, 0, o * t->I + c, f->rows);
+  if (t->k->p->kind == K_ROW) long_part(f, 0, o, begin, end);
+  else column_part(f, o, c, begin, end);
+  for (i32 i = code->phase[0].elem; i < code->phase[0].end; i++) {
+    const Step *s = &code->step[i];
+    if (s->kind == S_REDUCE || s->kind == S_ARG)
+      memcpy(partial(t, unit, group, s), state(f, s), t->node);
+  }
+}
+
+static void tree(const Frame *f, const Step *s, char *x, i64 n) {
+  if (n < 2) return;
+  i64 half = 1;
+  while (half * 2 < n) half *= 2;
+  char *right = x + (size_t)half * f->t->node;
+  tree(f, s, x, half), tree(f, s, right, n - half);
+  combine(f, s, x, x, right);
+}
+
+/* The groups of one row or strip come together. */
+static void unit_gather(Frame *f, i64 unit) {
+  const Task *t = f->t;
+  const Code *code = t->code;
+  i64 o = unit / t->strips, c = unit % t->strips * t->width;
+  f->rows = TY_MIN(t->width, t->I - c), f->whole = false;
+  row_steps(f, 0, o * t->I + c, f->rows);
+  for (i32 i = code->phase[0].elem; i < code->phase[0].end; i++) {
+    const Step *s = &code->step[i];
+    if (s->kind != S_REDUCE && s->kind != S_ARG) continue;
+    char *x = partial(t, unit, 0, s);
+    tree(f, s, x, t->groups);
+    reduce_finish(f, s, x);
+  }
+  row_steps(f, 1, o * t->I + c, f->rows);
+}
+
+/* ---- running -------------------------------------------------------------------------------- */
+
+static void frame_begin(Frame *f, Task *t, char *base) {
+  const Code *code = t->code;
+  *f = (Frame){.t = t, .base = base, .p = (void **)base, .acc = base + t->at_acc};
+  for (i32 i = 0; i < code->nslot; i++) {
+    const Slot *s = &code->slot[i];
+    size_t reg = (size_t)TY_MAX(s->reg, 0);
+    switch (s->place) {
+    case AT_CONST: f->p[i] = (void *)(uintptr_t)&s->imm; break;
+    case AT_SCALAR: f->p[i] = (void *)(uintptr_t)&t->r->scalar[s->imm]; break;
+    case AT_UNIFORM: f->p[i] = base + t->at_uniform + reg * 8; break;
+    case AT_TILE: f->p[i] = base + t->at_tile + reg * t->tile_bytes; break;
+    case AT_WIDE: f->p[i] = base + t->at_wide + reg * t->wide_bytes; break;
+    default: f->p[i] = base + t->at_row + reg * t->row_bytes; break;
+    }
+  }
+  steps(f, 0, code->uniform, 0, 1);
+}
+
+static void chunk(void *arg, i64 begin, i64 end) {
+  Task *t = arg;
+  u64 free = atomic_load(&t->free);
+  /* There is one for every thread, unless their number was raised a moment ago. */
+  while (!free || !atomic_compare_exchange_weak(&t->free, &free, free & (free - 1)))
+    if (!free) free = atomic_load(&t->free);
+  Frame f;
+  frame_begin(&f, t, t->frames + (size_t)__builtin_ctzll(free) * t->frame_bytes);
+  for (i64 i = begin; i < end; i++) t->unit(&f, i);
+  atomic_fetch_or(&t->free, free & -free);
+}
+
+static void over(Task *t, Unit *unit, i64 n, double each) {
+  t->unit = unit;
+  atomic_init(&t->free, t->nframes > 63 ? ~(u64)0 : ((u64)1 << t->nframes) - 1);
+  if (t->nframes == 1) chunk(t, 0, n);
+  else ty_pool_run(n, (i64)(CHUNK / each) + 1, chunk, t);
+}
+
+static void go(Task *t) {
+  double all = (double)t->N * t->k->cost;
+  Unit *unit = unit_columns;
+  if (t->k->p->kind == K_MAP) unit = unit_map;
+  else if (t->k->p->kind == K_ROW) unit = t->R > t->tile && t->R > 0 ? unit_long : unit_rows;
+  if (!t->group) {
+    over(t, unit, t->units, all / (double)t->units);
+    return;
+  }
+  i64 n = t->units * t->groups;
+  over(t, unit_group, n, all / (double)n);
+  over(t, unit_gather, t->units, 1000);
+}
+
+bool ty_tile_reserve(const Kernel *k, const Launch *l) {
+  Task t;
+  if (!shape(&t, k, l, ty_pool_threads(0))) return true;
+  return t.total <= STACK || scratch_take(t.total);
+}
+
+bool ty_tile_run(const Kernel *k, const Run *r) {
+  Task t;
+  _Alignas(64) char stack[STACK];
+  if (!shape(&t, k, r->launch, ty_pool_threads(0))) return true;
+  t.frames = stack;
+  if (t.total > STACK) t.frames = scratch_take(t.total);
+  if (!t.frames) {
+    /* Alone it takes less; the threads may have become more since memory was reserved. */
+    shape(&t, k, r->launch, 1);
+    t.frames = t.total <= STACK ? stack : scratch_take(t.total);
+    if (!t.frames) return false;
+  }
+  t.frames = (char *)align64((size_t)(uintptr_t)t.frames);
+  t.partial = t.frames + (size_t)t.nframes * t.frame_bytes;
+  u32 fp = ty_fp_enter();
+  bind(&t, r);
+  go(&t);
+  ty_fp_leave(fp);
+  return true;
+}
