@@ -133,6 +133,18 @@ const char *ty_lua_nearest(lua_State *L, const char *name, int t) {
   return found;
 }
 
+/* --- the start of every function */
+
+State *ty_lua_enter(lua_State *L) {
+  Host *H = ty_lua_host(L);
+  State *S = &H->S;
+  if (TY_UNLIKELY(S->interrupted && *S->interrupted)) ty_lua_error(L, "tycho: interrupted");
+  if (TY_UNLIKELY(H->closed)) ty_lua_error(L, "tycho: this Lua state is closing");
+  if (S->engine->compiled->lazy) ty_lua_sync(L, S);
+  else S->open = NULL;
+  return S;
+}
+
 /* --- tensors on the stack */
 
 Tensor *ty_lua_test(lua_State *L, int i) {
@@ -214,7 +226,6 @@ static void scope_forget(Handle *h) {
 Tensor *ty_lua_push(lua_State *L) {
   Host *H = ty_lua_host(L);
   if (TY_UNLIKELY(H->S.debt >= LOOK_BYTES)) pay_debt(L, H);
-  if (TY_UNLIKELY(H->closed)) ty_lua_error(L, "tycho: this Lua state is closing");
   Handle *h = (Handle *)lua_newuserdata(L, sizeof *h);
   h->t.st = NULL;
   h->mark = mark_of(H);

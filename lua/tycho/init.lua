@@ -21,11 +21,10 @@ local function load_core()
 end
 
 local ty = load_core()
-local internals = ty.internals or {}
+local internals = ty.internals -- for the library itself and its specs
 local methods, help, describe = internals.methods, internals.help, internals.describe
 local fail = internals.error
-if not methods then return ty end -- loaded once already, in this very state
-ty.internals = nil
+if internals.complete then return ty end -- package.loaded was cleared: this state has it all
 internals.home()
 
 --- Adds a function with its help; where as in C: "m" the module, "t" methods, "b" both.
@@ -100,6 +99,10 @@ define("help", "m", "name = nil", "the help of a function as text; without a nam
       near and (", did you mean %q?"):format(near) or ""))
   end)
 
+-- Composites: functions made of operations.
+
+internals.composites = require("tycho.functions")(ty)
+
 -- Compilation; also where users of LuaJIT look for it.
 
 local compilation = {
@@ -114,5 +117,6 @@ for name, fn in pairs(require("tycho.compile").open(ty)) do
   define(name, "m", about[1], about[2], fn)
   if type(jit_table) == "table" then jit_table[name] = fn end
 end
+internals.complete = true
 
 return ty
