@@ -627,38 +627,43 @@ static i32 root_domain(Fuse *F, Nest *G) {
   return ty_map_intern(&F->F->maps, D, &m);
 }
 
+/* A kernel that computes its root, which is no PUT. The root's own value is not among those that
+** other groups demand of it. */
+static void root_kernel(Fuse *F, Nest *G) {
+  i32 n = G->root, map = root_domain(F, G), first = F->first[n], v = -1;
+  const Node *N = &F->g->node[n];
+  Role role = F->role[n];
+  G->empty = !F->numel[n];
+  if (map < 0) return;
+  if (!G->empty) v = demand(F, G, n, role <= R_UNIFORM ? -1 : map, false, false);
+  F->first[n] = first;
+  add_output(G, n, v, map);
+  if (v < 0) return;
+  if (role <= R_INDEX) {
+    settle(F, v, role);
+  } else if (role == R_INPUT) {
+    i32 load = ty_map_through(&F->F->maps, &G->domain, map, N->type.rank, N->type.dims, N->arg.strides, 0);
+    F->F->value[v].load = load;
+    settle(F, v, R_LOAD);
+  } else if (reach(F, v)) {
+    take(F, v);
+  }
+}
+
 /* A group that stores node n. */
 static void root(Fuse *F, i32 n) {
   Nest *G = nest_new(F, n);
   if (!G) return;
-  Role role = F->role[n];
   F->of[n] = G->id;
-  if (role == R_HOST) {
+  if (F->role[n] == R_HOST) {
     root_host(F, G);
-  } else if (role == R_GEMM) {
+  } else if (F->role[n] == R_GEMM) {
     G->kind = G_GEMM;
     for (int i = 0; i < 2; i++) root_gemm_operand(F, G, i);
-  } else if (role == R_PUT) {
+  } else if (F->role[n] == R_PUT) {
     root_put(F, G);
   } else {
-    i32 map = root_domain(F, G);
-    if (map < 0) return;
-    /* The root's own value is made here, not with those that other groups demand. */
-    i32 first = F->first[n], v = demand(F, G, n, role <= R_UNIFORM ? -1 : map, false, false);
-    if (v < 0) return;
-    F->first[n] = first;
-    G->empty = !F->numel[n];
-    add_output(G, n, v, map);
-    if (role <= R_INDEX) settle(F, v, role);
-    else if (role != R_INPUT) {
-      if (reach(F, v)) take(F, v);
-    } else {
-      const Node *N = &F->g->node[n];
-      i32 load = ty_map_through(&F->F->maps, &G->domain, map, N->type.rank, N->type.dims,
-                                N->arg.strides, 0);
-      F->F->value[v].load = load;
-      settle(F, v, R_LOAD);
-    }
+    root_kernel(F, G);
   }
 }
 

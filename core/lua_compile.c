@@ -38,7 +38,7 @@ static bool still_inside(lua_State *L, const Lazy *z) {
   lua_Debug ar, above;
   bool any = false;
   if (z->pinned) return true;
-  for (int level = 1; level <= WALK_MAX; level++) {
+  for (int level = 0; level <= WALK_MAX; level++) {
     bool bottom = !lua_getstack(L, level, &ar);
     if (!bottom && SLOT(&ar) > z->caller) {
       above = ar;
