@@ -1,0 +1,197 @@
+-- Random programs, eager against compiled, bit for bit.
+--   luajit spec/fuzz.lua [programs = 20000] [seed = 1] [only this program]
+-- A program is a list of statements over variables that hold tensors; it is made while it runs eagerly, so that
+-- most of what it does is meant to work, then run twice compiled (the second run finds the plans of the first).
+-- Everything that is alive at the end must agree, also the text of an error and what was alive when it came.
+-- A failure is shrunk to the statements that matter and printed with its number: the third argument repeats it.
+
+local ty = require "tycho"
+local ffi = require "ffi"
+local gen = dofile((arg[0]:match("^(.*)/[^/]*$") or ".") .. "/fuzz_program.lua")
+
+local N, SEED, ONLY = tonumber(arg[1]) or 20000, tonumber(arg[2]) or 1, tonumber(arg[3])
+
+-- Bits of a tensor as a Lua string, every NaN the same.
+local bits_of = { [1] = "uint8_t", [2] = "uint16_t", [4] = "uint32_t", [8] = "uint64_t" }
+local bytes_of = { bool = 1, u8 = 1, i8 = 1, i16 = 2, i32 = 4, i64 = 8, f16 = 2, bf16 = 2, f32 = 4, f64 = 8 }
+local nan_above = { f16 = 0x7c00, bf16 = 0x7f80, f32 = 0x7f800000, f64 = 0x7ff0000000000000ULL }
+
+local function image(t)
+  local c = t:clone()
+  local n, size = c:numel(), bytes_of[c.dtype]
+  if n == 0 then return "" end
+  local p = ffi.cast(bits_of[size] .. "*", c:data())
+  local limit = nan_above[c.dtype]
+  if limit then
+    local sign = ffi.cast(bits_of[size], 1) * 1ULL
+    for _ = 1, size * 8 - 1 do sign = sign * 2 end
+    for i = 0, n - 1 do
+      local magnitude = p[i] + 0ULL
+      if magnitude >= sign then magnitude = magnitude - sign end
+      if magnitude > limit + 0ULL then p[i] = ffi.cast(bits_of[size], limit + 0ULL) + 1 end
+    end
+  end
+  local s = ffi.string(p, n * size)
+  c:release()
+  return s
+end
+
+local function describe(v)
+  if not ty.is_tensor(v) then return type(v) .. " " .. tostring(v) end
+  return table.concat({ v.dtype, table.concat(v.shape, "x"), image(v) }, " ")
+end
+
+local function snapshot(vars)
+  local out = {}
+  for i, v in pairs(vars) do out[i] = describe(v) end
+  return out
+end
+
+local function difference(a, b)
+  for i, v in pairs(a) do
+    if v ~= b[i] then return i end
+  end
+  for i in pairs(b) do
+    if a[i] == nil then return i end
+  end
+end
+
+-- Runs the statements over fresh inputs. Returns what is alive and the error's text, if any.
+local function run(program, compiled)
+  local vars = gen.inputs(ty, program)
+  ty.manual_seed(program.seed)
+  local function body()
+    for _, s in ipairs(program) do gen.execute(ty, vars, s) end
+  end
+  local ok, message = pcall(compiled and jit.compile(body) or body)
+  return snapshot(vars), not ok and message or nil, vars
+end
+
+-- Text of what differs between eager and compiled runs of the program, or nil.
+local function check(program)
+  local want, want_error = run(program, false)
+  for round = 1, 2 do
+    local got, got_error = run(program, true)
+    if want_error ~= got_error then
+      return ("run %d: error %s, eagerly %s"):format(round, tostring(got_error), tostring(want_error))
+    end
+    local i = difference(want, got)
+    if i then return ("run %d: variable %s differs"):format(round, tostring(i)), i, round end
+  end
+end
+
+local function without(program, k)
+  local p = { seed = program.seed, inputs = program.inputs }
+  for i, s in ipairs(program) do
+    if i ~= k then p[#p + 1] = s end
+  end
+  return p
+end
+
+local function shrink(program)
+  local again = true
+  while again do
+    again = false
+    for k = #program, 1, -1 do
+      local smaller = without(program, k)
+      if check(smaller) then
+        program, again = smaller, true
+      end
+    end
+  end
+  return program
+end
+
+local function report(number, program, what)
+  print(("\nprogram %d of seed %d: %s"):format(number, SEED, what))
+  local small = shrink(program)
+  print(("shrunk to %d statements: %s"):format(#small, check(small) or "no longer differs"))
+  print(gen.print(small))
+  local _, variable = check(small)
+  if variable then
+    local _, _, eager = run(small, false)
+    local _, _, compiled = run(small, true)
+    print("eager:\n" .. tostring(eager[variable]))
+    print("compiled:\n" .. tostring(compiled[variable]))
+  end
+end
+
+-- What was reached, counted on graphs that some of the programs record.
+local reached, pairs_reached = {}, {}
+
+local function count_graph(g, class)
+  for _, node in ipairs(g) do
+    reached[node.op] = (reached[node.op] or 0) + 1
+    for _, s in ipairs(node.src) do
+      local key = class[g[s].op] .. " -> " .. class[node.op]
+      pairs_reached[key] = (pairs_reached[key] or 0) + 1
+    end
+  end
+end
+
+local function count_program(program, class)
+  local vars = gen.inputs(ty, program)
+  ty.manual_seed(program.seed)
+  local ok, list = pcall(jit.graph, function()
+    for _, s in ipairs(program) do gen.execute(ty, vars, s) end
+  end)
+  if not ok then return end
+  if list.text then list = { list } end
+  for _, g in ipairs(list) do count_graph(g, class) end
+end
+
+local function median(counts)
+  table.sort(counts)
+  return counts[math.ceil(#counts / 2)] or 0
+end
+
+local class = {}
+for _, row in ipairs(ty.internals.probe.ops()) do class[row.name] = row.class end
+
+local started, failures, raised, lengths = os.clock(), 0, 0, {}
+local first, last = ONLY or 1, ONLY or N
+for number = first, last do
+  local program, message = gen.make(ty, SEED * 1000003 + number)
+  lengths[#lengths + 1] = gen.size(program)
+  if message then raised = raised + 1 end
+  local ok, what = pcall(check, program)
+  if not ok then what = "the fuzzer itself: " .. tostring(what) end
+  if what then
+    failures = failures + 1
+    report(number, program, what)
+    if failures >= 5 then break end
+  end
+  if number % 8 == 0 then count_program(program, class) end
+  if number % 2000 == 0 and not ONLY then
+    io.write(("fuzz: %d of %d programs, %.0f s\n"):format(number, N, os.clock() - started))
+    io.flush()
+  end
+end
+
+-- The counters that make the run worth something.
+local passed, failed = 0, 0
+local function claim(ok, text)
+  if ok then passed = passed + 1 else failed = failed + 1 end
+  if not ok then print("FAILED: " .. text) end
+end
+
+claim(failures == 0, failures .. " programs differ between eager and compiled")
+if not ONLY and N >= 2000 then
+  claim(median(lengths) >= 15, ("median of %d operations, at least 15"):format(median(lengths)))
+  claim(raised < 0.2 * N, ("%d of %d programs raise, fewer than a fifth"):format(raised, N))
+  for _, row in ipairs(ty.internals.probe.ops()) do
+    claim((reached[row.name] or 0) > 0, "row " .. row.name .. " is never reached")
+  end
+  local from, to = { "leaf", "map", "view", "reduce", "scan", "dot", "move" },
+    { "map", "view", "reduce", "scan", "dot", "move" }
+  for _, a in ipairs(from) do
+    for _, b in ipairs(to) do
+      local key = a .. " -> " .. b
+      claim((pairs_reached[key] or 0) > 0, "no " .. key)
+    end
+  end
+end
+print(("fuzz: %d programs, median %d operations, %d raise, seed %d, %.0f s"):format(#lengths,
+  median(lengths), raised, SEED, os.clock() - started))
+print(("%d passed, %d failed"):format(passed, failed))
+os.exit(failed == 0 and 0 or 1)

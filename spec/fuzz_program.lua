@@ -1,0 +1,580 @@
+-- Random programs: what a statement is, how it runs, how it is made. A statement is a table {kind, y = variable, ...}
+-- whose operands are variable numbers; statements whose operands are gone (after shrinking) do nothing.
+
+local M = {}
+
+-- A generator of our own, so that programs do not depend on the host's.
+local function rng(seed)
+  local s = seed % 2147483647
+  if s <= 0 then s = s + 2147483646 end
+  local function next_int(n) -- 1..n
+    s = s * 16807 % 2147483647
+    return s % n + 1
+  end
+  for _ = 1, 8 do next_int(7) end
+  return next_int
+end
+
+local FLOATS = { f32 = true, f64 = true, f16 = true, bf16 = true }
+local SPECIAL = { 0, -0.0, 1, -1, 0.5, 2, 3, 7, -2.5, 1e-3, 1e30, -1e-40, 1 / 0, -1 / 0, 0 / 0, 100, 1e10 }
+
+-- --- running
+
+--- Fresh tensors for the program's inputs, the same ones at every call.
+function M.inputs(ty, program)
+  local vars = {}
+  for i, spec in ipairs(program.inputs) do
+    local flat = ty.tensor(spec.data, { dtype = "f64" })
+    local t = (spec.dtype == "f64" and flat or flat:to(spec.dtype)):reshape(spec.shape)
+    if spec.layout == "transposed" and #spec.shape >= 2 then
+      t = t:transpose(1, -1):contiguous():transpose(1, -1)
+    elseif spec.layout == "stepped" and #spec.shape >= 1 then
+      t = ty.stack({ t, t }, #spec.shape + 1):flatten(-2, -1)[{ "...", { 1, -1, 2 } }]
+    elseif spec.layout == "reversed" and #spec.shape >= 1 then
+      t = t:flip(1)[{ { -1, 1, -1 } }]
+    end
+    vars[i] = t
+  end
+  return vars
+end
+
+local run = {}
+
+function run.call(ty, v, s) -- y = ty.name(operands and constants)
+  local args, n = {}, #s.args
+  for i, a in ipairs(s.args) do
+    if type(a) == "table" and a.var then
+      args[i] = v[a.var]
+      if args[i] == nil then return end
+    elseif type(a) == "table" and a.list then
+      args[i] = {}
+      for k, var in ipairs(a.list) do
+        args[i][k] = v[var]
+        if v[var] == nil then return end
+      end
+    elseif a == M.none then
+      args[i] = nil
+    else
+      args[i] = a
+    end
+  end
+  v[s.y] = ty[s.name](unpack(args, 1, n))
+end
+
+function run.method(ty, v, s) -- the same, on the module's in-place methods: x:name(...)
+  local x, b = v[s.x], s.b
+  if type(b) == "table" then b = v[b.var] end
+  if x == nil or b == nil then return end
+  x[s.name](x, b)
+  if s.check then v[s.y] = ty.is_tensor(x) end
+end
+
+function run.index(_, v, s)
+  if v[s.x] then v[s.y] = v[s.x][s.key] end
+end
+
+function run.index_by(_, v, s)
+  if v[s.x] and v[s.i] then v[s.y] = v[s.x][v[s.i]] end
+end
+
+function run.assign(_, v, s)
+  local value = s.value
+  if type(value) == "table" then value = v[value.var] end
+  if v[s.x] and value ~= nil then v[s.x][s.key] = value end
+end
+
+function run.read(_, v, s) -- a number leaves and comes back
+  if v[s.x] and v[s.z] then v[s.y] = v[s.z] * v[s.x]:sum():item() end
+end
+
+function run.branch(ty, v, s) -- control flow on a value
+  if not v[s.x] then return end
+  local taken = v[s.x]:to("f64"):sum():item() > s.limit and s.yes or s.no
+  for _, t in ipairs(taken) do M.execute(ty, v, t) end
+end
+
+function run.loop(ty, v, s) -- with a value read in every round
+  for i = 1, s.n do
+    for _, t in ipairs(s.body) do M.execute(ty, v, t) end
+    if v[s.x] and s.limit and v[s.x]:to("f64"):mean():item() > s.limit then
+      v[s.y] = i
+      break
+    end
+  end
+end
+
+function run.drop(_, v, s) -- a handle dies, sometimes the collector runs
+  v[s.x] = nil
+  if s.collect then collectgarbage() end
+end
+
+M.none = {}
+
+function M.execute(ty, vars, s) return run[s.kind](ty, vars, s) end
+
+function M.size(program)
+  local n = 0
+  for _, s in ipairs(program) do
+    n = n + 1
+    if s.body then n = n + s.n * M.size(s.body) end
+    if s.yes then n = n + M.size(s.yes) end
+  end
+  return n
+end
+
+-- --- printing
+
+local function show(x)
+  if x == M.none then return "nil" end
+  if type(x) == "string" then return ("%q"):format(x) end
+  if type(x) ~= "table" then return tostring(x) end
+  if x.var then return "v" .. x.var end
+  local out = {}
+  for k, e in pairs(x.list or x) do
+    local item = x.list and "v" .. e or show(e)
+    out[#out + 1] = type(k) == "number" and item or k .. " = " .. item
+  end
+  return "{" .. table.concat(out, ", ") .. "}"
+end
+
+local function lines(program, indent, out)
+  for _, s in ipairs(program) do
+    local line
+    if s.kind == "call" then
+      local args = {}
+      for i, a in ipairs(s.args) do args[i] = show(a) end
+      line = ("v%s = ty.%s(%s)"):format(s.y, s.name, table.concat(args, ", "))
+    elseif s.kind == "method" then line = ("v%s:%s(%s)"):format(s.x, s.name, show(s.b))
+    elseif s.kind == "index" then line = ("v%s = v%s[%s]"):format(s.y, s.x, show(s.key))
+    elseif s.kind == "index_by" then line = ("v%s = v%s[v%s]"):format(s.y, s.x, s.i)
+    elseif s.kind == "assign" then line = ("v%s[%s] = %s"):format(s.x, show(s.key), show(s.value))
+    elseif s.kind == "read" then line = ("v%s = v%s * v%s:sum():item()"):format(s.y, s.z, s.x)
+    elseif s.kind == "drop" then line = ("v%s = nil%s"):format(s.x, s.collect and "; collectgarbage()" or "")
+    elseif s.kind == "branch" then line = ("if v%s:to'f64':sum():item() > %s"):format(s.x, s.limit)
+    elseif s.kind == "loop" then line = ("for %d rounds, until v%s:to'f64':mean():item() > %s"):format(s.n, s.x,
+        tostring(s.limit))
+    end
+    out[#out + 1] = indent .. line
+    if s.body then lines(s.body, indent .. "  ", out) end
+    if s.yes then
+      lines(s.yes, indent .. "  ", out)
+      out[#out + 1] = indent .. "else"
+      lines(s.no, indent .. "  ", out)
+    end
+  end
+  return out
+end
+
+function M.print(program)
+  local out = {}
+  for i, spec in ipairs(program.inputs) do
+    out[i] = ("v%d: input %s [%s] %s"):format(i, spec.dtype, table.concat(spec.shape, ","), spec.layout)
+  end
+  return table.concat(lines(program, "", out), "\n")
+end
+
+-- --- making
+
+local DTYPES = { "f32", "f32", "f32", "f32", "f64", "f16", "bf16", "i32", "i64", "u8", "i8", "i16", "bool" }
+local SIZES = { 0, 1, 1, 2, 3, 3, 4, 5, 5, 15, 16, 17, 33 }
+local LAYOUTS = { "plain", "plain", "plain", "transposed", "stepped", "reversed" }
+
+local function pick(r, list) return list[r(#list)] end
+
+local function random_value(r, dtype)
+  if dtype == "bool" then return r(2) - 1 end
+  if FLOATS[dtype] then
+    if r(12) == 1 then return pick(r, SPECIAL) end
+    return (r(2001) - 1001) / 256
+  end
+  if r(10) == 1 then return pick(r, { 0, 1, 127, dtype == "u8" and 255 or -128, 3 }) end
+  return dtype == "u8" and r(40) - 1 or r(41) - 21
+end
+
+local function random_shape(r)
+  local shape, numel = {}, 1
+  for d = 1, r(4) - 1 do
+    local n = pick(r, SIZES)
+    if numel * n > 600 then n = 3 end
+    shape[d], numel = n, numel * n
+  end
+  if r(40) == 1 then shape, numel = { 600 + r(5000) }, nil end
+  if not numel then numel = shape[1] end
+  return shape, numel
+end
+
+local function random_input(r, shape)
+  local dtype = pick(r, DTYPES)
+  local numel = 1
+  if not shape then
+    shape, numel = random_shape(r)
+  else
+    for _, n in ipairs(shape) do numel = numel * n end
+  end
+  local data = {}
+  for i = 1, numel do data[i] = random_value(r, dtype) end
+  return { dtype = dtype, shape = shape, data = data, layout = pick(r, LAYOUTS) }
+end
+
+-- What the maker knows: the live variables with their tensors.
+local Maker = {}
+Maker.__index = Maker
+
+function Maker:any(want)
+  local found = {}
+  for i, t in pairs(self.vars) do
+    if self.ty.is_tensor(t) and (not want or want(t)) then found[#found + 1] = i end
+  end
+  if #found == 0 then return nil end
+  table.sort(found)
+  -- late variables more often, so that chains grow
+  local a, b = self.r(#found), self.r(#found)
+  return found[math.max(a, b)]
+end
+
+function Maker:new_var()
+  self.count = self.count + 1
+  return self.count
+end
+
+local function is_float(t) return FLOATS[t.dtype] end
+local function is_int(t) return not FLOATS[t.dtype] and t.dtype ~= "bool" end
+local function is_discrete(t) return not FLOATS[t.dtype] end
+local function has_dims(t) return t.ndim >= 1 end
+local function has_elements(t) return t.ndim >= 1 and t:numel() > 0 end
+
+local function same_shape(a, b)
+  if a.ndim ~= b.ndim then return false end
+  for d = 1, a.ndim do
+    if a:size(d) ~= b:size(d) then return false end
+  end
+  return true
+end
+
+local function broadcasts(a, b)
+  local sa, sb = a.shape, b.shape
+  for k = 0, math.min(#sa, #sb) - 1 do
+    local m, n = sa[#sa - k], sb[#sb - k]
+    if m ~= n and m ~= 1 and n ~= 1 then return false end
+  end
+  return true
+end
+
+local function call(self, name, ...) return { kind = "call", y = self:new_var(), name = name, args = { ... } } end
+
+-- Rows of class map by what they take; the table fills the lists, so that a new row is reached at once.
+local function map_operand(row)
+  if row.rule == "int" then return is_int end
+  if row.rule == "bits" then return is_discrete end
+end
+
+local make = {}
+
+function make.map(self)
+  local row = pick(self.r, self.maps)
+  local want = map_operand(row)
+  local a = self:any(want)
+  if not a then return nil end
+  if row.arity == 1 then return call(self, row.lua, { var = a }) end
+  local ta = self.vars[a]
+  if row.arity == 3 then
+    local c = self:any(function(t) return t.dtype == "bool" and broadcasts(t, ta) end)
+    local b = self:any(function(t) return same_shape(t, ta) end)
+    return c and call(self, row.lua, { var = c }, { var = a }, { var = b })
+  end
+  local b = self.r(4) > 1 and self:any(function(t)
+    return broadcasts(t, ta) and (not want or want(t))
+  end)
+  local number = is_float(ta) and pick(self.r, { 0.5, 2, -1.25, 3, 0, 1, 1e-3 }) or pick(self.r, { 0, 1, 2, 3, 5 })
+  local other = b and { var = b } or number
+  if self.r(6) == 1 and not b and not want then
+    return call(self, row.lua, other, { var = a })
+  end
+  return call(self, row.lua, { var = a }, other)
+end
+
+function make.inplace(self)
+  local row = pick(self.r, self.inplace)
+  local want = map_operand(row) or is_float
+  local a = self:any(want)
+  if not a or row.arity == 3 then return nil end
+  local ta = self.vars[a]
+  if row.arity == 1 then
+    return { kind = "method", x = a, name = row.lua .. "_", b = true }
+  end
+  local b = self:any(function(t)
+    return t.dtype == ta.dtype and broadcasts(t, ta) and t.ndim <= ta.ndim
+      and same_shape(t + ta, ta)
+  end)
+  return { kind = "method", x = a, name = row.lua .. "_", b = b and self.r(3) > 1 and { var = b } or 2 }
+end
+
+function make.cast(self)
+  local a = self:any()
+  return a and call(self, "to", { var = a }, pick(self.r, DTYPES))
+end
+
+function make.bitcast(self)
+  local to = { f32 = "i32", i32 = "f32", f64 = "i64", i64 = "f64", f16 = "i16", i16 = "bf16", bf16 = "f16" }
+  local a = self:any(function(t) return to[t.dtype] end)
+  if not a then return nil end
+  return call(self, "view_as", { var = a }, to[self.vars[a].dtype])
+end
+
+function make.reduce(self)
+  local row = pick(self.r, self.reduces)
+  local a = self:any(row.lua:find("max") and has_elements or row.lua:find("min") and has_elements or nil)
+  if not a then return nil end
+  local rank = self.vars[a].ndim
+  if rank == 0 or self.r(4) == 1 then return call(self, row.lua, { var = a }) end
+  local keep = self.r(2) == 1
+  if rank >= 2 and self.r(4) == 1 and not row.lua:find("arg") then
+    local d = self.r(rank - 1)
+    return call(self, row.lua, { var = a }, { d, d + 1 }, keep)
+  end
+  return call(self, row.lua, { var = a }, self.r(3) == 1 and -1 or self.r(rank), keep)
+end
+
+function make.scan(self)
+  local row = pick(self.r, self.scans)
+  local a = self:any(has_dims)
+  return a and call(self, row.lua, { var = a }, self.r(self.vars[a].ndim))
+end
+
+function make.product(self)
+  local a = self:any(has_dims)
+  if not a then return nil end
+  local ta = self.vars[a]
+  local k = ta:size(-1)
+  local b = self:any(function(t)
+    return t.ndim >= 1 and t.ndim <= 2 and t:size(t.ndim == 1 and 1 or -2) == k
+  end)
+  if not b or self.r(5) == 1 then
+    if ta.ndim ~= 2 then return nil end
+    local y = call(self, "transpose", { var = a }, 1, 2)
+    self:add(y)
+    b = y.y
+  end
+  return call(self, "matmul", { var = a }, { var = b })
+end
+
+function make.view(self)
+  local a = self:any(has_dims)
+  if not a then return nil end
+  local t, r = self.vars[a], self.r
+  local rank, choice = t.ndim, r(12)
+  if choice == 1 then return call(self, "transpose", { var = a }, r(rank), r(rank)) end
+  if choice == 2 then return call(self, "flatten", { var = a }) end
+  if choice == 3 then return call(self, "unsqueeze", { var = a }, r(rank + 1)) end
+  if choice == 4 then return call(self, "flip", { var = a }, r(rank)) end
+  if choice == 5 then return call(self, "squeeze", { var = a }) end
+  if choice == 6 and rank <= 3 then
+    local sizes = t.shape
+    table.insert(sizes, 1, r(3))
+    return call(self, "expand", { var = a }, sizes)
+  end
+  if choice == 7 and rank >= 2 then return call(self, "diagonal", { var = a }) end
+  if choice == 8 then return call(self, "roll", { var = a }, r(5) - 3, r(rank)) end
+  if choice == 9 and t:numel() > 0 then return call(self, "reshape", { var = a }, { t:numel(), 1 }) end
+  if choice == 10 then return call(self, "movedim", { var = a }, r(rank), r(rank)) end
+  if t:size(1) == 0 then return nil end
+  if choice == 11 then return { kind = "index", y = self:new_var(), x = a, key = r(t:size(1)) } end
+  return { kind = "index", y = self:new_var(), x = a, key = self:key(t) }
+end
+
+-- An indexing table of numbers and ranges.
+function Maker:key(t)
+  local key = {}
+  for d = 1, self.r(t.ndim) do
+    local n = t:size(d)
+    local lo = n > 0 and self.r(n) or 1
+    local hi = n > 0 and lo + self.r(n - lo + 1) - 1 or 0
+    local choice = self.r(5)
+    if choice == 1 or n == 0 then key[d] = {}
+    elseif choice == 2 then key[d] = lo
+    elseif choice == 3 then key[d] = { hi, lo, -1 }
+    elseif choice == 4 then key[d] = { lo, hi, 2 }
+    else key[d] = { lo, hi } end
+  end
+  return key
+end
+
+function make.assign(self)
+  local a = self:any(has_elements)
+  if not a then return nil end
+  local t = self.vars[a]
+  local key = self.r(3) == 1 and self.r(t:size(1)) or self:key(t)
+  local value = random_value(self.r, t.dtype)
+  if t.dtype == "bool" then value = value == 1 end
+  local ok, part = pcall(function() return t[key] end)
+  local b = ok and self:any(function(x)
+    return x.dtype == t.dtype and x.ndim <= part.ndim and broadcasts(x, part) and x:numel() <= part:numel()
+      and (x:numel() > 0 or part:numel() == 0)
+  end)
+  return { kind = "assign", x = a, key = key, value = b and self.r(3) > 1 and { var = b } or value }
+end
+
+function make.move(self)
+  local a, r = self:any(has_elements), self.r
+  if not a then return nil end
+  local t = self.vars[a]
+  local dim = r(t.ndim)
+  local n = t:size(dim)
+  local choice = r(9)
+  if choice == 1 then return call(self, "argsort", { var = a }, dim, r(2) == 1) end
+  if choice == 2 then
+    local b = self:any(function(x)
+      return x.dtype == t.dtype and x.ndim == t.ndim and same_shape(x, t)
+    end)
+    return call(self, "cat", { list = { a, b or a } }, dim)
+  end
+  if choice == 3 then return call(self, "pad", { var = a }, { { r(2), 1 } }, 1) end
+  if choice == 4 then
+    local q = self:any(function(x) return x.ndim == t.ndim and x.ndim == 1 end)
+    if not q then return nil end
+    local s = call(self, "sort", { var = a }, -1)
+    self:add(s)
+    return call(self, "searchsorted", { var = s.y }, { var = q }, { right = r(2) == 1 })
+  end
+  -- an index of the same shape, made of other values so that it records
+  local source = self:any(function(x) return is_int(x) and same_shape(x, t) end)
+  local index
+  if source then
+    local m = call(self, "remainder", { var = source }, math.min(n, 100))
+    self:add(m)
+    index = call(self, "add", { var = m.y }, 1)
+  else
+    index = call(self, "argsort", { var = a }, dim)
+  end
+  self:add(index)
+  if choice <= 6 then return call(self, "gather", { var = a }, dim, { var = index.y }) end
+  local b = self:any(function(x) return x.dtype == t.dtype and same_shape(x, t) end)
+  return call(self, choice == 7 and "scatter" or "scatter_add", { var = a }, dim, { var = index.y },
+    { var = b or a })
+end
+
+function make.leaf(self)
+  local r, shape = self.r, random_shape(self.r)
+  local choice = r(7)
+  local options = { dtype = pick(r, { "f32", "f32", "f64", "i32", "i64", "bool", "f16" }) }
+  if choice == 1 then return call(self, "zeros", shape, options) end
+  if choice == 2 then return call(self, "ones", shape, options) end
+  if choice == 3 then return call(self, "full", shape, r(9), options) end
+  if choice == 4 then return call(self, "arange", r(40)) end
+  if choice == 5 then return call(self, "rand", shape) end
+  if choice == 6 then return call(self, "randn", shape) end
+  return call(self, "randint", 1, 9, shape)
+end
+
+-- --- compositions that people write
+local composites = { "softmax", "log_softmax", "relu", "gelu", "silu", "mean", "var", "logsumexp" }
+
+function make.composite(self)
+  local a = self:any(function(t) return is_float(t) and has_elements(t) end)
+  if not a then return nil end
+  return call(self, pick(self.r, composites), { var = a })
+end
+
+function make.read(self)
+  local a = self:any(function(t) return is_float(t) and t:numel() > 0 end)
+  local z = self:any(is_float)
+  return a and { kind = "read", y = self:new_var(), x = a, z = z }
+end
+
+function make.branch(self)
+  local a = self:any()
+  if not a then return nil end
+  local b = self:any(is_float)
+  if not b then return nil end
+  local y = self:new_var()
+  return {
+    kind = "branch", x = a, limit = self.r(9) - 5,
+    yes = { { kind = "call", y = y, name = "mul", args = { { var = b }, 2 } } },
+    no = { { kind = "call", y = y, name = "sub", args = { { var = b }, 1 } } },
+  }
+end
+
+function make.loop(self)
+  local a = self:any(is_float)
+  if not a then return nil end
+  local t = self.vars[a]
+  local b = self:any(function(x) return same_shape(x, t) and x.dtype == t.dtype end)
+  local body = { { kind = "call", y = a, name = "mul", args = { { var = a }, 0.5 } },
+    { kind = "call", y = a, name = pick(self.r, { "add", "sub", "maximum" }), args = { { var = a }, { var = b } } } }
+  if self.r(2) == 1 then body[1] = { kind = "method", x = a, name = "mul_", b = 0.5 } end
+  local limit = self.r(2) == 1 and self.r(5) or nil
+  return { kind = "loop", n = self.r(5), x = a, y = self:new_var(), limit = limit, body = body }
+end
+
+function make.drop(self)
+  local a = self:any()
+  return a and { kind = "drop", x = a, collect = self.r(20) == 1 }
+end
+
+-- Statements of every sort, by weight.
+local weights = { map = 30, inplace = 6, cast = 4, bitcast = 2, reduce = 8, scan = 3, product = 4, view = 14,
+  assign = 6, move = 8, leaf = 4, composite = 5, read = 2, branch = 2, loop = 2, drop = 2 }
+local sorts = {}
+for kind, w in pairs(weights) do sorts[#sorts + 1] = { kind = kind, weight = w } end
+table.sort(sorts, function(a, b) return a.kind < b.kind end)
+
+local function sort_of(r)
+  local total = 0
+  for _, s in ipairs(sorts) do total = total + s.weight end
+  local at = r(total)
+  for _, s in ipairs(sorts) do
+    at = at - s.weight
+    if at <= 0 then return s.kind end
+  end
+end
+
+-- Runs the statement while making and keeps it. Raises what the statement raises.
+function Maker:add(s)
+  self.program[#self.program + 1] = s
+  M.execute(self.ty, self.vars, s)
+end
+
+local rows_cache
+
+local function rows(ty)
+  if rows_cache then return rows_cache end
+  local c = { maps = {}, inplace = {}, reduces = {}, scans = {} }
+  for _, row in ipairs(ty.internals.probe.ops()) do
+    if row.class == "map" and row.lua then
+      c.maps[#c.maps + 1] = row
+      if row.in_place then c.inplace[#c.inplace + 1] = row end
+    elseif row.class == "reduce" then c.reduces[#c.reduces + 1] = row
+    elseif row.class == "scan" then c.scans[#c.scans + 1] = row end
+  end
+  rows_cache = c
+  return c
+end
+
+--- A program for the seed, and the text of the error that ends it, if one does.
+function M.make(ty, seed)
+  local r = rng(seed)
+  local program = { seed = seed % 65536, inputs = {} }
+  for i = 1, 2 + r(3) do program.inputs[i] = random_input(r) end
+  program.inputs[#program.inputs + 1] = random_input(r, program.inputs[1].shape)
+  local self = setmetatable({ ty = ty, r = r, program = program, count = #program.inputs }, Maker)
+  for k, list in pairs(rows(ty)) do self[k] = list end
+  self.vars = M.inputs(ty, program)
+  ty.manual_seed(program.seed)
+  local wanted, rough = 10 + r(20), r(10) == 1
+  local tries = 0
+  while M.size(program) < wanted and tries < 200 do
+    tries = tries + 1
+    local before = #program
+    local ok, message = pcall(function()
+      local s = make[sort_of(r)](self)
+      if s then self:add(s) end
+    end)
+    if not ok then
+      if rough then return program, message end
+      for i = #program, before + 1, -1 do program[i] = nil end -- mostly, what raises is left out
+    end
+  end
+  return program
+end
+
+return M

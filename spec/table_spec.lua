@@ -1,0 +1,246 @@
+--- table_spec.lua -- one table of operations: complete, and the only one. Files include downwards. All is documented.
+
+local H = require "spec.helper"
+local ty, ops, dtypes = H.ty, H.ops, H.dtypes
+
+local function files(pattern)
+  local list = {}
+  local pipe = io.popen(("cd '%s' && ls -1 %s 2>/dev/null"):format(H.root, pattern))
+  for name in pipe:lines() do list[#list + 1] = name end
+  pipe:close()
+  return list
+end
+
+local function without_comments(text)
+  return (text:gsub("/%*.-%*/", " "):gsub("//[^\n]*", " "))
+end
+
+describe("the table of operations", function()
+  local rows = {} -- by enum name, the columns as they are written
+  for line in H.read("core/ops.h"):gsub("\\\n%s*", " "):gmatch("_%(([A-Z0-9_]+%s*,[^\n]-)%)%s") do
+    local name = line:match("^([A-Z0-9_]+)")
+    rows[name:lower()] = line
+  end
+
+  it("gives every row a name, a class, an arity and a rule of types", function()
+    local classes = { leaf = 0, map = 1, view = 1, reduce = 1, scan = 1, dot = 2, move = 1 }
+    for _, row in ipairs(ops) do
+      assert.truthy(row.name:match("^[a-z][a-z0-9_]*$"), row.name)
+      assert.truthy(classes[row.class], row.name)
+      assert.truthy(row.rule, row.name)
+      if row.class == "leaf" then assert.equal(0, row.arity, row.name)
+      else assert.truthy(row.arity >= classes[row.class] and row.arity <= 3, row.name) end
+    end
+  end)
+
+  it("has help in every row: one line that begins small and has no full stop", function()
+    for _, row in ipairs(ops) do
+      assert.truthy(row.help and #row.help >= 10, row.name)
+      assert.falsy(row.help:find("[\n\t]"), row.name)
+      assert.falsy(row.help:find("%.$"), row.name)
+    end
+  end)
+
+  it("names every row once, and no composite has a row's name", function()
+    local seen, public = {}, {}
+    for _, row in ipairs(ops) do
+      assert.falsy(seen[row.name], row.name)
+      seen[row.name] = true
+      if row.lua then
+        assert.falsy(public[row.lua], row.lua)
+        public[row.lua] = true
+      end
+    end
+    for _, composite in ipairs(ty.internals.composites) do
+      assert.falsy(public[composite.name], composite.name)
+      public[composite.name] = true
+    end
+  end)
+
+  it("gives maps a value and other classes none", function()
+    for _, row in ipairs(ops) do
+      local text = assert(rows[row.name], row.name)
+      local value = text:match("^[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,%s*(.-),%s*%d+,%s*\"")
+      assert.truthy(value, row.name)
+      local own = value ~= "0"
+      local made_by_lower = row.name == "cast" or row.name == "bitcast"
+      assert.equal(row.class == "map" and not made_by_lower, own, row.name)
+    end
+  end)
+
+  it("bounds the error of maps by at most 4 units, those that round once by 0", function()
+    local exact = { "neg", "abs", "ceil", "floor", "round", "trunc", "sqrt", "add", "sub", "mul", "div", "maximum",
+      "minimum", "copysign", "where", "eq", "ne", "lt", "le", "bitwise_not", "lshift", "rshift" }
+    for _, row in ipairs(ops) do
+      if row.class == "map" then assert.truthy(row.bound <= 4, row.name) end
+    end
+    local bound = {}
+    for _, row in ipairs(ops) do bound[row.lua or 0] = row.bound end
+    for _, name in ipairs(exact) do assert.equal(0, bound[name], name) end
+    for _, name in ipairs { "exp", "log", "sin", "cos" } do assert.truthy(bound[name] <= 2, name) end
+  end)
+
+  it("lets operands be exchanged only where that changes no bit", function()
+    local list = {}
+    for _, row in ipairs(ops) do
+      if row.commutes then list[#list + 1] = row.name end
+    end
+    table.sort(list)
+    assert.same({ "add", "and", "eq", "maximum", "minimum", "mul", "ne", "or", "xor" }, list)
+  end)
+
+  it("offers every row with a public name in the module and as a method, in place where it says so", function()
+    local methods = ty.internals.methods
+    for _, row in ipairs(ops) do
+      if row.lua then
+        assert.equal("function", type(ty[row.lua]), row.lua)
+        assert.equal("function", type(methods[row.lua]), row.lua)
+        assert.equal(row.in_place, methods[row.lua .. "_"] ~= nil, row.lua)
+      end
+    end
+  end)
+
+  it("stays a table of about 70 rows", function()
+    assert.truthy(#ops <= 84, #ops)
+    assert.equal(10, #dtypes)
+  end)
+
+  -- Who must tell operations apart may do so by the enum, a handful at a time. A long list of them elsewhere would be a
+  -- second table. Allowed at most, for each file: different operations named.
+  local allowed = { ["core/fold.c"] = 30, ["core/record.c"] = 40, ["core/graph.c"] = 40, ["core/fuse.c"] = 24,
+    ["core/lower.c"] = 30, ["core/lua_ops.c"] = 30 }
+
+  it("is the only list of operations in C", function()
+    for _, path in ipairs(files "core/*.c core/*.h kernels/*") do
+      if path ~= "core/ops.h" then
+        local named, count = {}, 0
+        for name in without_comments(H.read(path)):gmatch("%f[%w_]OP_([A-Z0-9_]+)") do
+          if not named[name] then
+            named[name] = true
+            count = count + 1
+          end
+        end
+        local most = allowed[path] or 16
+        assert.truthy(count <= most, ("%s names %d operations, at most %d are allowed"):format(path, count, most))
+      end
+    end
+  end)
+
+  local function longest_run(text, known)
+    local run, most = 0, 0
+    for word, gap in text:gmatch("([%a_][%w_]*)([^%a_]*)") do
+      run = known[word] and run + 1 or 0
+      if #gap > 12 then run = 0 end
+      most = math.max(most, run)
+    end
+    return most
+  end
+
+  it("is the only list of operations in Lua", function()
+    local known = {}
+    for _, row in ipairs(ops) do
+      known[row.name] = true
+      if row.lua then known[row.lua] = true end
+    end
+    for _, path in ipairs(files "lua/tycho/*.lua") do
+      local text = H.read(path):gsub("%-%-[^\n]*", "")
+      assert.truthy(longest_run(text, known) <= 8, path)
+    end
+  end)
+end)
+
+describe("the levels of core", function()
+  -- A file includes headers of its own level or lower.
+  local levels = {
+    { "base", "mem", "pool" }, -- the pool serves all levels and knows none
+    { "ops", "type", "graph", "program", "build" },
+    { "tensor", "fold", "record" },
+    { "fuse", "lower", "map", "plan" },
+    { "machine", "tile", "tile_run", "tile_prims", "tile_loops", "gemm", "blas", "host" },
+    { "engine", "cache", "exec", "entry", "dump" },
+  }
+  -- plan.h describes what a step runs: the machines' vocabulary, which is plain data
+  local exceptions = { ["plan.h"] = { ["machine.h"] = true }, ["plan.c"] = { ["engine.h"] = true } }
+  local level = {}
+  for i, names in ipairs(levels) do
+    for _, name in ipairs(names) do level[name] = i end
+  end
+  local function level_of(file)
+    local stem = file:match("^(.*)%.[ch]$")
+    if stem:find("^lua_") then return 7 end
+    return assert(level[stem], file .. " has no level: add it here")
+  end
+
+  it("are kept: no file includes a header from above", function()
+    for _, path in ipairs(files "core/*.c core/*.h") do
+      local file = path:match("[^/]*$")
+      local own = level_of(file)
+      for included in H.read(path):gmatch('#include "([^"]+)"') do
+        if not included:find("kernels/", 1, true) and not (exceptions[file] or {})[included] then
+          assert.truthy(level_of(included) <= own, ("%s includes %s from above"):format(file, included))
+        end
+      end
+    end
+  end)
+
+  it("leave Lua to the binding", function()
+    for _, path in ipairs(files "core/*.c core/*.h") do
+      if not path:find("lua_", 1, true) then
+        assert.falsy(H.read(path):find("#include <l?u?a?[ulx]*aux?lib?%.h>") or H.read(path):find("#include <lua", 1, true),
+          path)
+      end
+    end
+  end)
+
+  it("never end the process and never print to stdout", function()
+    for _, path in ipairs(files "core/*.c core/*.h kernels/*") do
+      local text = without_comments(H.read(path)):gsub('"[^"\n]*"', '""')
+      for _, call in ipairs { "abort", "exit", "_exit", "printf", "puts", "putchar" } do
+        assert.falsy(text:find("%f[%w_]" .. call .. "%s*%("), path .. " calls " .. call)
+      end
+      assert.falsy(text:find("%f[%w_]stdout%f[^%w_]"), path)
+    end
+  end)
+end)
+
+describe("help", function()
+  local internals = ty.internals
+
+  local function public_names()
+    local names = {}
+    for _, source in ipairs { ty, internals.methods, ty.linalg or {} } do
+      for name, v in pairs(source) do
+        if type(v) == "function" and not name:find("^_") then names[name] = true end
+      end
+    end
+    return names
+  end
+
+  it("describes every public function: arguments and one line", function()
+    for name in pairs(public_names()) do
+      local text = internals.help[name]
+      assert.truthy(text, name .. " has no help")
+      local args, line = text:match("^" .. name:gsub("%p", "%%%0") .. "(%b())\n  ([^\n]+)$")
+      assert.truthy(args and line and #line >= 10, name .. ": " .. text)
+    end
+  end)
+
+  it("describes nothing that is not there", function()
+    local names = public_names()
+    for name in pairs(internals.help) do assert.truthy(names[name], name) end
+  end)
+
+  it("gives the text of a function, all names, and the nearest name of one that is not known", function()
+    assert.truthy(ty.help("matmul"):find("matmul(", 1, true))
+    assert.truthy(#ty.help() > 200)
+    assert.truthy(H.raises(ty.help, "matmull"):find('did you mean "matmul"', 1, true))
+  end)
+
+  it("has a row with shape, help and arguments for every composite", function()
+    for _, row in ipairs(internals.composites) do
+      assert.truthy(row.shape and #row.shape > 0, row.name)
+      assert.truthy(row.help and row.args, row.name)
+      assert.equal("function", type(row.fn), row.name)
+    end
+  end)
+end)
