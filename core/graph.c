@@ -46,7 +46,7 @@ enum { A_K = 1, A_K2 = 2, A_OFFSET = 4, A_STRIDES = 8, A_BITS = 16 };
 
 static int arg_parts(int op) {
   static const u8 parts[OP_COUNT] = {
-      [OP_INPUT] = A_K | A_STRIDES,
+      [OP_INPUT] = A_K | A_K2 | A_STRIDES,
       [OP_CONST] = A_BITS,
       [OP_SCALAR] = A_K,
       [OP_RANDOM] = A_K | A_K2,
@@ -57,6 +57,7 @@ static int arg_parts(int op) {
       [OP_SCATTER_ADD] = A_K,
       [OP_ARGSORT] = A_K | A_K2,
       [OP_SEARCHSORTED] = A_K,
+      [OP_MATMUL] = A_K2,
   };
   switch (ty_ops[op].class) {
   case MAP: return 0;

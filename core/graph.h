@@ -14,7 +14,9 @@
 /* What a node needs beyond operands and type. Unused bytes are zero. All dims here are 0-based.
 **   INPUT         strides of the layout in elements (any sign); offset = 0; k = number of the
 *buffer:
-**                 inputs that share a buffer share k
+**                 inputs that share a buffer share k; k2 = number of the input: the same layout at
+*two
+**                 offsets is two inputs
 **   CONST         bits: the element, stored by ty_elem_store
 **   SCALAR        k = slot in the graph's scalars
 **   RANDOM        k = slot of the stream number (seed in the slot behind it); k2 = word 0-3
@@ -23,6 +25,7 @@
 **   REDUCE        the run of adjacent dims k..k2 of the operand, which the result lacks
 **   ARGMAX ARGMIN the same
 **   SCAN          k = dim
+**   MATMUL        k2 = 1: by OpenBLAS
 **   GATHER        k = dim. Operand 1 is i64, 0-based and checked; dims of the result = its dims;
 **                 in other dims it is not larger than operand 0
 **   SCATTER*      k = dim. Operands: a, index (i64, 0-based, checked), src (dims of the index)

@@ -190,11 +190,14 @@ static i32 scalar_node(Batch *b, int dtype, double v) {
   return append(b, &n);
 }
 
+/* Node a seen with the dims of t, which has as many elements. */
 static i32 reshape_node(Batch *b, i32 a, const Type *t) {
   if (a < 0 || ty_type_same_dims(&b->g.node[a].type, t)) return a;
   i64 strides[MAX_RANK] = {0};
-  ty_type_strides(t, strides);
-  Node n = node_view(a, t, 0, strides);
+  Type to = *t;
+  to.dtype = b->g.node[a].type.dtype;
+  ty_type_strides(&to, strides);
+  Node n = node_view(a, &to, 0, strides);
   return append(b, &n);
 }
 

@@ -195,15 +195,21 @@ static void shape_frame(Task *t, bool parallel) {
 /* How the launch is cut among `threads`; false when there is nothing to do. */
 static bool shape(Task *t, const Kernel *k, const Launch *L, int threads) {
   t->k = k, t->code = &k->code[0];
-  t->O = product(L->dims, L->no), t->R = product(L->dims + L->no, L->nr);
-  t->I = product(L->dims + L->no + L->nr, L->ni);
-  t->N = t->O * t->R * t->I;
-  t->group = 0, t->groups = 1, t->levels = 0, t->rows = t->width = 1;
+  t->group = 0, t->groups = t->units = 1, t->levels = 0, t->rows = t->width = t->strips = 1;
   if (k->p->kind == K_MAP) {
+    t->N = product(L->dims, L->ni);
     if (!t->N) return false;
+    t->O = t->R = 1, t->I = t->N;
     t->tile = TY_MIN(k->tile, t->N);
+    if (t->N <= k->tile) { /* the small run: nothing to decide */
+      shape_frame(t, false);
+      return true;
+    }
     t->units = ceil_div(t->N, t->tile);
   } else {
+    t->O = product(L->dims, L->no), t->R = product(L->dims + L->no, L->nr);
+    t->I = product(L->dims + L->no + L->nr, L->ni);
+    t->N = t->O * t->R * t->I;
     if (!t->O || !t->I) return false;
     if (k->p->kind == K_ROW) shape_rows(t);
     else shape_columns(t);
@@ -233,6 +239,10 @@ static void add_dim(Task *t, Space *s, int space, const Launch *L, int d) {
 
 static void find_mode(Place *o, const Space *s) {
   i64 want = 1;
+  if (s->nd == 1) {
+    o->mode = o->stride[0] == 1 ? FLAT : o->stride[0] == 0 ? ONE : WALK;
+    return;
+  }
   bool flat = true, one = true;
   for (int d = s->nd - 1; d >= 0; d--) {
     flat &= o->stride[d] == want, one &= o->stride[d] == 0;
@@ -722,13 +732,22 @@ static void chunk(void *arg, i64 begin, i64 end) {
 }
 
 static void over(Task *t, Unit *unit, i64 n, double each) {
+  if (t->nframes == 1) {
+    Frame f;
+    frame_begin(&f, t, t->frames);
+    for (i64 i = 0; i < n; i++) unit(&f, i);
+    return;
+  }
   t->unit = unit;
   atomic_init(&t->free, t->nframes > 63 ? ~(u64)0 : ((u64)1 << t->nframes) - 1);
-  if (t->nframes == 1) chunk(t, 0, n);
-  else ty_pool_run(n, (i64)(CHUNK / each) + 1, chunk, t);
+  ty_pool_run(n, (i64)(CHUNK / each) + 1, chunk, t);
 }
 
 static void go(Task *t) {
+  if (t->k->p->kind == K_MAP && t->nframes == 1) {
+    over(t, unit_map, t->units, 0);
+    return;
+  }
   double all = (double)t->N * t->k->cost;
   Unit *unit = unit_columns;
   if (t->k->p->kind == K_MAP) unit = unit_map;
