@@ -160,14 +160,8 @@ return function(ty, check, row)
     dtype = "bool", inplace = true }
   row { "logical_not", "x", logical_not, "bool: false, that is zero", shape = "x", dtype = "bool", inplace = true }
 
-  --- Whether |a - b| <= atol + rtol * |b|, or a equals b; infinities are close to themselves alone.
-  --- Options: rtol = 1e-5, atol = 1e-8, equal_nan = false.
-  ---@param a tycho.Tensor|number
-  ---@param b tycho.Tensor|number broadcasts with a
-  ---@param opts? {rtol: number?, atol: number?, equal_nan: boolean?}
-  ---@return tycho.Tensor # bool, the broadcast shape
-  local function isclose(a, b, opts, who)
-    who = who or "isclose"
+  --- isclose under the name of who asked.
+  local function close_to(who, a, b, opts)
     check.numbers(who, a, b)
     opts = check.options(who, opts, { rtol = "number", atol = "number", equal_nan = "boolean" })
     local function widened(v) -- differences of integers wrap: they are taken in f64
@@ -185,13 +179,21 @@ return function(ty, check, row)
     return bitwise_or(close, bitwise_and(ne(p, p), ne(q, q)))
   end
 
+  --- Whether |a - b| <= atol + rtol * |b|, or a equals b; infinities are close to themselves alone.
+  --- Options: rtol = 1e-5, atol = 1e-8, equal_nan = false.
+  ---@param a tycho.Tensor|number
+  ---@param b tycho.Tensor|number broadcasts with a
+  ---@param opts? {rtol: number?, atol: number?, equal_nan: boolean?}
+  ---@return tycho.Tensor # bool, the broadcast shape
+  local function isclose(a, b, opts) return close_to("isclose", a, b, opts) end
+
   --- Whether all elements are close, see isclose. Computes: gives a Lua boolean.
   ---@param a tycho.Tensor|number
   ---@param b tycho.Tensor|number broadcasts with a
   ---@param opts? {rtol: number?, atol: number?, equal_nan: boolean?}
   ---@return boolean
   local function allclose(a, b, opts)
-    return isclose(a, b, opts, "allclose"):all():item()
+    return close_to("allclose", a, b, opts):all():item()
   end
 
   --- Whether shapes and all elements are equal; NaN equals nothing. Computes: gives a Lua boolean.
