@@ -66,7 +66,7 @@ static void nest_leaf(lua_State *L, Nest *n, bool booleans, int d) {
                  booleans ? "boolean" : "number");
   }
   double v = booleans ? lua_toboolean(L, -1) : lua_tonumber(L, -1);
-  if (dtype == T_F32) {
+  if (dtype == T_F32 && fabs(v) >= 0x1p-126) { /* below, the host's flags could flush it */
     float f = (float)v;
     memcpy(n->to, &f, 4);
   } else {
