@@ -642,7 +642,8 @@ static void root_kernel(Fuse *F, Nest *G) {
   if (role <= R_INDEX) {
     settle(F, v, role);
   } else if (role == R_INPUT) {
-    i32 load = ty_map_through(&F->F->maps, &G->domain, map, N->type.rank, N->type.dims, N->arg.strides, 0);
+    i32 load =
+        ty_map_through(&F->F->maps, &G->domain, map, N->type.rank, N->type.dims, N->arg.strides, 0);
     F->F->value[v].load = load;
     settle(F, v, R_LOAD);
   } else if (reach(F, v)) {

@@ -36,14 +36,32 @@ static Val emit_row(Build *B, int op, int n, Val a, Val b, Val c) {
   }
 }
 
-/* Whether x is one of the narrowed operands, or a primitive that adds no bits applied to them. */
+/* Primitives whose result on narrowed operands is narrow: of floats, and of integers. */
+static bool keeps_narrow(int prim, bool is_float) {
+  switch (prim) {
+  case P_SEL:
+  case P_MIN:
+  case P_MAX: return true;
+  case P_NEG:
+  case P_ABS:
+  case P_FLOOR:
+  case P_CEIL:
+  case P_TRUNC:
+  case P_RINT: return is_float;
+  case P_AND:
+  case P_OR:
+  case P_XOR: return !is_float;
+  default: return false;
+  }
+}
+
+/* Whether x is one of the narrowed operands, or such a primitive applied to them. */
 static bool is_narrow(const Build *B, Val x, const Val v[3]) {
   const Instr *in = &B->body[x];
   i16 src[3] = {in->a, in->b, in->c};
   for (int i = 0; i < 3; i++)
     if (x == v[i]) return true;
-  bool keeps = in->op == P_SEL || in->op == P_MIN || in->op == P_MAX;
-  if ((in->op == P_NEG || in->op == P_ABS) && in->type >= C_F32) keeps = true;
+  bool keeps = keeps_narrow(in->op, in->type >= C_F32);
   for (int i = in->op == P_SEL; i < 3 && keeps; i++)
     keeps = src[i] < 0 || src[i] == v[0] || src[i] == v[1] || src[i] == v[2];
   return keeps;
