@@ -1,7 +1,6 @@
 /*
 ** machine.h -- what a machine is: a struct of a few functions over loop programs; and the two
-*things
-** beside it that execute steps of a plan: matrix products and host routines.
+** things beside it that execute steps of a plan: matrix products and host routines.
 */
 #ifndef TY_MACHINE_H
 #define TY_MACHINE_H
@@ -13,18 +12,17 @@ typedef struct Kernel Kernel;
 typedef struct Machine {
   const char *name;
   /* A kernel for the program, which is copied. NULL: out of memory, or not a program for this
-   * machine. */
+  ** machine. */
   Kernel *(*make)(const Program *p);
   /* Runs the whole domain, splitting it over the pool. False: out of memory, and nothing was
-  *written.
-  ** Operands that are written may share memory with operands that are read only when both are
-  ** accessed by the same strides and start and have the same element size (an element is read before
-  ** it is written). */
+  ** written. Operands that are written may share memory with operands that are read only when
+  ** both are accessed by the same strides and start and have the same element size (an element
+  ** is read before it is written). */
   bool (*run)(const Kernel *k, const Run *r);
-  /* Gets hold of the memory that a run of k with this launch will want from the calling thread, and keeps
-  ** it: later runs then cannot fail. Reservations do not shrink: all steps of a plan are reserved before
-  ** the first one overwrites a tensor in place. False: out of memory. NULL: no such promise is given, and
-  ** plans write in place only where nothing that can fail follows. */
+  /* Gets hold of the memory that a run of k with this launch will want from the calling thread,
+  ** and keeps it: later runs then cannot fail. Reservations do not shrink: all steps of a plan
+  ** are reserved before the first one overwrites a tensor in place. False: out of memory. NULL:
+  ** no such promise is given, and plans write in place only where nothing that can fail follows. */
   bool (*reserve)(const Kernel *k, const Launch *l);
   void (*drop)(Kernel *k);
   size_t (*bytes)(const Kernel *k);
@@ -34,7 +32,7 @@ extern const Machine ty_machine_tile;
 
 /*
 ** Products: y[b, m, n] = sum over k of a[b, m, k] * b[b, k, n] in the canonical order. Strides in
-*elements.
+** elements.
 ** dtype is that of a, b and y: i32 i64 f16 bf16 f32 f64 (narrow integers: u8 i8 i16 too, wrapping).
 ** y is row-major and contiguous in its last two dims (row stride `n`). Batch strides may be 0.
 */

@@ -9,58 +9,62 @@
 #include "machine.h"
 
 /*
-** Groups. Every node that must exist as a buffer ("stored") belongs to exactly one group, which computes
-** it: by a kernel, a product, or a host routine. Other nodes are recomputed inside the groups that read
-** them. Groups stand in an order in which they can run.
+** Groups. Every node that must exist as a buffer ("stored") belongs to exactly one group, which
+** computes it: by a kernel, a product, or a host routine. Other nodes are recomputed inside the
+** groups that read them. Groups stand in an order in which they can run.
 */
 typedef enum { G_KERNEL, G_GEMM, G_HOST } GroupKind;
 
 typedef struct Group {
   u8 kind;
-  i32 root;        /* the stored node with the highest number */
+  i32 root; /* the stored node with the highest number */
   i32 nout;
-  i32 *out;        /* all stored nodes, root first; always one for G_GEMM, G_HOST, PUT */
+  i32 *out; /* all stored nodes, root first; always one for G_GEMM, G_HOST, PUT */
   i32 nin;
-  i32 *in;         /* stored nodes and INPUTs it reads, each once, ascending */
-  i32 base;        /* PUT, SCATTER*: the node (stored, or an INPUT of any layout) whose contents the output's
-                      buffer must hold first; it is in `in` only if it is read besides. -1: none (EMPTY, or all
-                      of it is overwritten) */
-  i32 nnodes;      /* nodes of the graph it computes, for explain and dumps */
+  i32 *in;    /* stored nodes and INPUTs it reads, each once, ascending */
+  i32 base;   /* PUT, SCATTER*: the node (stored, or an INPUT of any layout) whose contents the
+                 output's buffer must hold first; it is in `in` only if it is read besides. -1:
+                 none (EMPTY, or all of it is overwritten) */
+  i32 nnodes; /* nodes of the graph it computes, for explain and dumps */
   i32 *nodes;
-  void *detail;    /* fuse's and lower's own */
+  void *detail; /* fuse's and lower's own */
 } Group;
 
 typedef struct Groups {
   Group *group;
   i32 n;
-  u8 *stored;      /* per node: it has a buffer (INPUTs: 1) */
-  i32 *of;         /* per node: its group when stored by one, else -1. An INPUT with a group has a contiguous copy:
-                      that group reads the input's buffer and writes the copy, every other reads the copy */
+  u8 *stored; /* per node: it has a buffer (INPUTs: 1) */
+  i32 *of;    /* per node: its group when stored by one, else -1. An INPUT with a group has a
+                 contiguous copy: that group reads the input's buffer and writes the copy, every
+                 other reads the copy */
 } Groups;
 
-/* want[i]: node i must be stored (an output of the graph; may be a leaf, a view, an INPUT: then a group copies it).
-** fast: contraction allowed. False: out of memory. Everything lives in A. */
+/* want[i]: node i must be stored (an output of the graph; may be a leaf, a view, an INPUT: then
+** a group copies it). fast: contraction allowed. False: out of memory. Everything lives in A. */
 bool ty_fuse(Arena *A, const Graph *g, const u8 *want, bool fast, Groups *y);
 
-/* Work: what one group does. Operand i of the program is the buffer of node operand[i] (-1: IOTA). A stored node's
-** buffer is contiguous and row-major in the node's dims (PUT and SCATTER*: in dims of operand 0); an INPUT's
-** buffer has the layout of its Arg, the run adding the input's own offset. */
+/* Work: what one group does. Operand i of the program is the buffer of node operand[i] (-1:
+** IOTA). A stored node's buffer is contiguous and row-major in the node's dims (PUT and
+** SCATTER*: in dims of operand 0); an INPUT's buffer has the layout of its Arg, the run adding
+** the input's own offset. */
 typedef struct Work {
-  Program *program;  /* G_KERNEL */
+  Program *program; /* G_KERNEL */
   Launch launch;
   i32 operand[MAX_OPERANDS];
-  bool donate[MAX_OPERANDS]; /* reads it element by element just as the first output is written, and only so: the
-                                output may take its memory */
+  bool donate[MAX_OPERANDS]; /* reads it element by element just as the first output is written, and
+                                only so: the output may take its memory */
   i32 scalar[MAX_OPERANDS * 2], nscalar; /* SCALAR imm n of the program is graph slot scalar[n] */
-  Gemm gemm;         /* G_GEMM: y = root, a and b = buffers of operand[0], operand[1] from start[0], start[1] */
-  i64 start[2];      /* G_HOST: operand[0..2] are the buffers of its node's operands, whose elements lie there
-                        row-major without gaps from the buffer's start (operand[0] of SCATTER* is Group.base) */
+  Gemm gemm;    /* G_GEMM: y = root, a and b = buffers of operand[0], operand[1] from start[0],
+                   start[1] */
+  i64 start[2]; /* G_HOST: operand[0..2] are the buffers of its node's operands, whose elements lie
+                   there row-major without gaps from the buffer's start (operand[0] of SCATTER* is
+                   Group.base) */
 } Work;
 bool ty_lower(Arena *A, const Graph *g, const Groups *gs, i32 group, Work *y);
 
 /*
-** Plan: steps over slots. Slots are input buffers, outputs, and pieces of one arena; slot 0 is none. A plan is
-** one block of memory beside the kernels that it holds in the cache.
+** Plan: steps over slots. Slots are input buffers, outputs, and pieces of one arena; slot 0 is
+** none. A plan is one block of memory beside the kernels that it holds in the cache.
 */
 typedef enum { SLOT_NONE, SLOT_INPUT, SLOT_OUTPUT, SLOT_TEMP } SlotKind;
 
@@ -79,40 +83,43 @@ typedef struct KernelEntry KernelEntry; /* of the kernel cache */
 typedef struct Step {
   u8 kind;
   u8 noperands;
-  u16 op;                    /* of the root, for dumps */
-  i32 node;                  /* root */
-  u32 writes;                /* operands that are written, as bits */
-  i32 slot[MAX_OPERANDS];    /* KERNEL: operands; GEMM: a b y; HOST: operands then y; COPY: from, to */
+  u16 op;                 /* of the root, for dumps */
+  i32 node;               /* root */
+  u32 writes;             /* operands that are written, as bits */
+  i32 slot[MAX_OPERANDS]; /* KERNEL: operands; GEMM: a b y; HOST: operands then y; COPY: from, to */
   /* KERNEL */
   const Machine *machine;
-  KernelEntry *entry;        /* holds the kernel */
+  KernelEntry *entry; /* holds the kernel */
   const Kernel *kernel;
   Launch *launch;
-  i32 *scalar;               /* SCALAR n of the program is slot scalar[n] of the graph's scalars */
+  i32 *scalar; /* SCALAR n of the program is slot scalar[n] of the graph's scalars */
   i32 nscalar;
   /* GEMM */
   bool blas;
   Gemm *gemm;
-  i64 start[2];              /* in bytes */
-  /* HOST: the node and its operands' types; COPY: an INPUT whose elements do not lie in order, or NULL */
+  i64 start[2]; /* in bytes */
+  /* HOST: the node and its operands' types; COPY: an INPUT whose elements do not lie in order,
+  ** or NULL */
   const Node *host;
   const Type *host_type;
 } Step;
 
-/* An output of a plan: one for each storage that gets a value. Two of the same node are computed once and copied. */
+/* An output of a plan: one for each storage that gets a value. Two of the same node are computed
+** once and copied. */
 typedef struct Output {
   i32 node;
-  i32 write;    /* -1: a fresh buffer. Else: the number of the batch input that is the written storage's
-                   buffer, or -2 when the graph does not read that storage: its own buffer may be taken */
+  i32 write; /* -1: a fresh buffer. Else: the number of the batch input that is the written
+                storage's buffer, or -2 when the graph does not read that storage: its own buffer
+                may be taken */
   i64 bytes;
   /* Filled by plan.c. */
-  bool inplace; /* every reader of the buffer is done before, or reads as it is written, and no step that can fail
-                   follows: where nobody else holds the buffer, it may be the output itself. With write = -1
-                   that is the buffer of input `donor`, when it dies here */
+  bool inplace; /* every reader of the buffer is done before, or reads as it is written, and no step
+                   that can fail follows: where nobody else holds the buffer, it may be the output
+                   itself. With write = -1 that is the buffer of input `donor`, when it dies here */
   i32 donor;    /* the batch input that is read as it is overwritten, or -1 ... */
-  i64 at;       /* ... which is in place only where the input begins at this element of its buffer */
-  i32 pins;     /* references that the batch's inputs hold to the buffer */
-  i32 first;    /* step that writes it first; a copy that is skipped in place does not count */
+  i64 at;    /* ... which is in place only where the input begins at this element of its buffer */
+  i32 pins;  /* references that the batch's inputs hold to the buffer */
+  i32 first; /* step that writes it first; a copy that is skipped in place does not count */
 } Output;
 
 typedef struct Plan {
@@ -121,12 +128,13 @@ typedef struct Plan {
   Step *step;
   Slot *slot;
   Output *output;
-  i64 arena;        /* bytes of temporaries */
-  i32 nkernels;     /* kernel steps */
-  i64 bytes_moved, bytes_saved; /* read and written by the steps; by unfused operations beyond that */
-  i64 nops;         /* operations the user wrote, as nodes */
-  i64 bytes;        /* of the plan itself */
-  char *text;       /* graph, groups, programs: kept when Engine.describe is set, else NULL */
+  i64 arena;       /* bytes of temporaries */
+  i32 nkernels;    /* kernel steps */
+  i64 bytes_moved; /* read and written by the steps */
+  i64 bytes_saved; /* by unfused operations beyond that */
+  i64 nops;        /* operations the user wrote, as nodes */
+  i64 bytes;       /* of the plan itself */
+  char *text;      /* graph, groups, programs: kept when Engine.describe is set, else NULL */
 } Plan;
 
 #endif
