@@ -38,6 +38,15 @@ int ty_lua_dtype(lua_State *L, const char *who, int i) {
 
 /* --- dims */
 
+/* " of f32[2,3]" when argument 1 is the tensor whose dims are meant, else "". */
+static const char *of_tensor(lua_State *L, int rank) {
+  char text[192];
+  const Tensor *t = ty_lua_test(L, 1);
+  if (!t || t->type.rank != rank) return "";
+  ty_type_print(&t->type, text, sizeof text);
+  return lua_pushfstring(L, " of %s", text);
+}
+
 /* The number on top of the stack as a dim, 0-based. */
 static int dim_of(lua_State *L, const char *who, int rank) {
   double v = lua_tonumber(L, -1);
@@ -48,13 +57,13 @@ static int dim_of(lua_State *L, const char *who, int rank) {
   if (v >= 1 && v <= rank) return (int)v - 1;
   if (v <= -1 && v >= -rank) return (int)v + rank;
   if (rank == 0) ty_lua_error(L, "%s: dim %.14g is out of range, the tensor has no dims", who, v);
-  return ty_lua_error(L, "%s: dim %.14g is out of range 1..%d, or -%d..-1 from the end", who, v,
-                      rank, rank);
+  return ty_lua_error(L, "%s: dim %.14g is out of range 1..%d, or -%d..-1 from the end%s", who, v,
+                      rank, rank, of_tensor(L, rank));
 }
 
 int ty_lua_dim(lua_State *L, const char *who, int i, int rank, int def) {
   if (lua_isnoneornil(L, i)) {
-    if (def < 0) ty_lua_error(L, "%s: argument %d (dim) is missing", who, i);
+    if (def < 0) ty_lua_error(L, "%s: argument %d (dim%s) is missing", who, i, of_tensor(L, rank));
     return def;
   }
   lua_pushvalue(L, i);
