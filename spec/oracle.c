@@ -197,6 +197,7 @@ static q q_div(q a, q b) { return a / b; }
 /* The sign of the divisor; a remainder of zero has it too. */
 static q q_remainder(q a, q b) {
   q r = fmodq(a, b);
+  if (r != r) return r;
   if (r == 0) return copysignq(0, b);
   return (r < 0) != (b < 0) ? (isinfq(b) ? b : r + b) : r;
 }

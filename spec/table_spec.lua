@@ -107,8 +107,8 @@ describe("the table of operations", function()
 
   -- Who must tell operations apart may do so by the enum, a handful at a time. A long list of them elsewhere would be a
   -- second table. Allowed at most, for each file: different operations named.
-  local allowed = { ["core/fold.c"] = 30, ["core/record.c"] = 40, ["core/graph.c"] = 40, ["core/fuse.c"] = 24,
-    ["core/lower.c"] = 30, ["core/lua_ops.c"] = 30 }
+  local allowed = { ["core/fold.c"] = 26, ["core/record.c"] = 26, ["core/graph.c"] = 20, ["core/fuse.c"] = 18,
+    ["core/lower.c"] = 20, ["core/lua_ops.c"] = 22, ["core/lua_random.c"] = 20 }
 
   it("is the only list of operations in C", function()
     for _, path in ipairs(files "core/*.c core/*.h kernels/*") do
@@ -120,7 +120,7 @@ describe("the table of operations", function()
             count = count + 1
           end
         end
-        local most = allowed[path] or 16
+        local most = allowed[path] or 12
         assert.truthy(count <= most, ("%s names %d operations, at most %d are allowed"):format(path, count, most))
       end
     end
