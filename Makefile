@@ -5,7 +5,9 @@
 #   make build    build/                                          make lint     warnings, clang-format, luacheck
 #   make deps     the system's packages that are missing          make asan     specs under AddressSanitizer
 #   make install  PREFIX=/usr/local                               make clean
-CC      ?= gcc
+ifeq ($(origin CC),default)
+CC      := gcc
+endif
 PREFIX  ?= /usr/local
 DESTDIR ?=
 N       ?= 20000
@@ -15,7 +17,7 @@ B       := build
 LUAJIT  := luajit
 BUSTED  := busted --lua=/usr/bin/luajit
 LUAINC  ?= -I/usr/include/luajit-2.1 -I/usr/local/include/luajit-2.1
-PACKAGES := luajit libluajit-5.1-dev lua-busted lua-check clang-format libopenblas0-pthread
+PACKAGES := libc6-dev luajit libluajit-5.1-dev lua-busted lua-check clang-format libopenblas0-pthread
 
 WARN    := -Wall -Wextra -Werror
 CFLAGS  ?= -O2 -g1
@@ -23,6 +25,7 @@ override CFLAGS += -std=c11 $(WARN) -ffp-contract=off -fno-math-errno -fvisibili
            -D_GNU_SOURCE $(LUAINC)
 LDFLAGS += -shared -Wl,-z,nodelete
 LIBS    := -lm -ldl -lpthread
+JOBS     = $(if $(findstring j,$(MAKEFLAGS)),,-j2) # a -j from the command line holds
 
 OBJ     := $(patsubst core/%.c,$(B)/obj/%.o,$(wildcard core/*.c))
 LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua))
@@ -55,7 +58,7 @@ deps:
 # --- the library
 
 build: deps
-	@$(MAKE) --no-print-directory -j2 library
+	@$(MAKE) --no-print-directory $(JOBS) library
 
 library: $(B)/tycho/core.so $(LUA)
 
@@ -92,8 +95,14 @@ test: build
 fuzz: build
 	@$(RUN) $(LUAJIT) spec/fuzz.lua $(N) $(SEED)
 
-bench: build
+bench: build $(B)/bench/floor.so
 	@$(RUN) $(LUAJIT) bench/run.lua
+
+# The floors are for the machine that measures, unlike the library.
+$(B)/bench/floor.so: bench/floor.c Makefile
+	@mkdir -p $(@D)
+	@$(CC) -std=gnu11 -O3 -march=native -mprefer-vector-width=512 $(WARN) -fPIC -fvisibility=hidden -shared \
+	  $(LUAINC) $< -o $@ -lm
 
 lint: build
 	@clang-format --dry-run -Werror core/*.c core/*.h

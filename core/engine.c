@@ -230,6 +230,7 @@ bool ty_engine_open(State *S) {
   E->check = check && *check == '1';
   S->engine = E;
   S->cut = engine_cut;
+  S->quick = ty_quick_map;
   S->default_dtype = T_F32;
   S->deterministic = true;
   S->seed = 0x7963686f; /* a fixed default: runs repeat unless manual_seed says otherwise */
@@ -255,6 +256,7 @@ void ty_engine_close(State *S) {
     ty_mem_free(b);
   }
   S->nspare = INT32_MAX; /* batches of tensors that outlive us are freed at once */
+  ty_quick_clear(S);
   ty_cache_clear(S);
   ty_arena_free(&E->scratch);
   ty_mem_free(E->compiled->key);

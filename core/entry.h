@@ -65,6 +65,8 @@ typedef struct Lazy {
 
 #define LEARN_SLOTS 1024
 #define LEARN_NODES 128
+#define QUICK_PATTERNS 4 /* which of two operands are numbers */
+typedef struct Quick Quick;
 struct Compiled {
   Lazy *lazy;
   u8 *key; /* scratch for keys */
@@ -74,11 +76,16 @@ struct Compiled {
     u64 bits[LEARN_NODES / 64];
   } learn[LEARN_SLOTS];
   i64 cuts, relearned;
+  Quick *quick[OP_COUNT][T_COUNT][QUICK_PATTERNS]; /* made when first used */
 };
 
 /* --- engine.c */
 bool ty_engine_open(State *S); /* of a zeroed State: settings, machine, hooks */
 void ty_engine_close(State *S);
+
+/* --- quick.c */
+bool ty_quick_map(State *S, int op, int n, const Given *src, Tensor *y);
+void ty_quick_clear(State *S);
 
 /* --- entry.c */
 /* The trace of this signature, moved to the front; made when new. NULL: out of memory. */

@@ -320,29 +320,28 @@ static void take(Fuse *F, i32 vi) {
 /* ---- limits -------------------------------------------------------------------------------------
  */
 
-typedef struct Need {
-  i32 operands, scalars, cost;
-} Need;
-
-/* Whether the group has room for value vi and what it newly demands, beside what is in `sum`
- * already. */
-static bool fits(const Fuse *F, i32 vi, Need *sum) {
+/* Whether the group has room for value vi and what it newly demands, beside the other values of its
+** node that were asked about before. */
+static bool fits(const Fuse *F, i32 vi) {
   const Value *v = &F->F->value[vi];
   const Node *N = &F->g->node[v->node];
-  const Nest *G = F->nest[v->group];
+  Nest *G = F->nest[v->group];
   Role role = F->role[v->node];
+  if (G->need.node != v->node) G->need = (Need){.node = v->node};
   for (int i = role == R_GATHER; i < ty_ops[N->op].arity; i++) {
     if (*value_slot(F, N->src[i], G->id, v->src[i])) continue;
     if (i && N->src[i] == N->src[i - 1] && v->src[i] == v->src[i - 1]) continue;
-    sum->operands += F->role[N->src[i]] > R_UNIFORM;
-    sum->scalars += F->role[N->src[i]] == R_SCALAR;
-    sum->cost++;
+    G->need.operands += F->role[N->src[i]] > R_UNIFORM;
+    G->need.scalars += F->role[N->src[i]] == R_SCALAR;
+    G->need.cost++;
   }
-  sum->operands -= !has_operand(role);
-  sum->scalars += 2 * (role == R_RANDOM);
-  sum->cost += ty_lower_cost(F->g, v->node);
-  return G->noperands + sum->operands <= FUSE_OPERANDS &&
-         G->nscalars + sum->scalars <= FUSE_SCALARS && G->cost + sum->cost <= FUSE_BODY;
+  G->need.operands -= !has_operand(role);
+  G->need.scalars += 2 * (role == R_RANDOM);
+  G->need.cost += ty_lower_cost(F->g, v->node);
+  i32 output = F->want[v->node] && role != R_VIEW && role != R_ALIAS;
+  return G->noperands + G->need.operands + output <= FUSE_OPERANDS &&
+         G->nscalars + G->need.scalars <= FUSE_SCALARS &&
+         G->cost + G->need.cost + output <= FUSE_BODY;
 }
 
 /* Work that takes less than going through memory. */
@@ -495,14 +494,12 @@ static bool pull(Fuse *F, i32 n) {
   if ((rows || F->want[n]) && count > 1) return false;
   if (!one_group && rows) return false;
   if (!rows && !worth(F, n, one_group, count)) return false;
-  if (rows && !fits(F, v0, &(Need){.operands = F->want[n]})) return false;
+  if (rows && !fits(F, v0)) return false;
+  G->need.node = -1;
   if (role == R_REDUCE && !reduce_joins(F, v0)) return false;
   if (role == R_SCAN && !scan_joins(F, v0)) return false;
-  Need sum = {.operands = F->want[n], .cost = F->want[n]};
-  for (i32 v = v0; v >= 0; v = F->F->value[v].same) {
-    if (!one_group) sum = (Need){0};
-    if (!reach(F, v) || !fits(F, v, &sum)) return false;
-  }
+  for (i32 v = v0; v >= 0; v = F->F->value[v].same)
+    if (!reach(F, v) || !fits(F, v)) return false;
   if (F->want[n]) {
     const Domain *D = &G->domain;
     i32 map = F->F->value[v0].map;
@@ -525,7 +522,7 @@ static Nest *nest_new(Fuse *F, i32 root) {
     return NULL;
   }
   G->F = F->F, G->fast = F->fast;
-  G->id = F->nnests, G->root = root, G->base = -1, G->values = -1;
+  G->id = F->nnests, G->root = root, G->base = G->values = G->need.node = -1;
   ty_domain_init(&G->domain, K_MAP);
   F->nest[F->nnests++] = G;
   return G;
@@ -704,7 +701,8 @@ static void visit(Fuse *F, i32 n) {
     if (stored) root(F, n);
   } else if (role == R_VIEW || role == R_ALIAS) {
     for (i32 v = F->first[n]; v >= 0 && !F->failed; v = F->F->value[v].same) {
-      if (reach(F, v) && fits(F, v, &(Need){0})) {
+      F->nest[F->F->value[v].group]->need.node = -1;
+      if (reach(F, v) && fits(F, v)) {
         take(F, v);
       } else {
         F->F->value[v].load = -1;

@@ -52,6 +52,11 @@ typedef struct Fusion {
   i32 nvalue, value_cap;
 } Fusion;
 
+/* What the values of one node would add to a group. */
+typedef struct Need {
+  i32 node, operands, scalars, cost;
+} Need;
+
 typedef struct Nest {
   Fusion *F;
   Domain domain;
@@ -61,6 +66,7 @@ typedef struct Nest {
   i32 id, root, base;
   i32 values; /* first of its list */
   i32 noperands, nscalars, cost;
+  Need need;
   i32 spare; /* instructions that repeat work done elsewhere */
   i32 nout;
   struct {

@@ -34,7 +34,27 @@ typedef void ScanFn(void *y, const void *a, const void *b, u64 *s, i64 n);
 
 enum { R_SUM, R_PROD, R_MAX, R_MIN, R_KINDS }; /* in the order of P_RSUM and P_SSUM */
 
+/* Strands (tile_strands.h): operations on a running value. A form says where the operands come from:
+** A the running value, M memory, S one value; what is not A lies at p, then q. */
+enum {
+  F_A, F_AM, F_AS, F_AA, F_MA, F_SA,
+  F_AMM, F_AMS, F_ASM, F_ASS, F_AAM, F_AAS, F_MMA, F_MSA, F_MAM, F_MAS, F_COUNT
+};
+typedef void MicroFn(void); /* cast to what the set takes */
+typedef struct Micro {
+  MicroFn *fn;
+  const char *p, *q;
+} Micro;
+typedef struct StrandIsa {
+  i32 strip; /* bytes that one pass works on */
+  void (*run)(const Micro *o, i64 bytes);
+  MicroFn *load, *store, *end;
+  MicroFn *fn[P_COUNT][4][F_COUNT]; /* by type of operands */
+  MicroFn *narrow[T_COUNT];
+} StrandIsa;
+
 typedef struct TileIsa {
+  const StrandIsa *strands;
   TileFn *fn[P_COUNT][4][8]; /* primitive; type of operands; which operands are scalars, as bits */
   TileFn *cvt[4][4];         /* from, to */
   TileFn *narrow[T_COUNT];

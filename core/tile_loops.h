@@ -472,6 +472,8 @@ SCAN_EXTREMES(f64, f64)
 SCAN_LINEAR(f32, f32, __builtin_fmaf)
 SCAN_LINEAR(f64, f64, __builtin_fma)
 
+#include "tile_strands.h"
+
 /* ---- the table ------------------------------------------------------------------------------ */
 
 #define ROW_C(P, NAME, S, T) [P][T] = {[0] = ID(NAME##_##S##_vv), [2] = ID(NAME##_##S##_vs)}
@@ -494,6 +496,7 @@ SCAN_LINEAR(f64, f64, __builtin_fma)
   }
 
 static const TileIsa ID(isa) = {
+    .strands = &ID(strands),
     .fn =
         {
             ALL4(ROW_C, P_ADD, add),

@@ -38,6 +38,7 @@ u64 ty_tile_identity(int kind, int type) {
 u64 ty_tile_empty(int kind, int type) { return kind == R_SUM ? 0 : ty_tile_identity(kind, type); }
 
 #define ISA base
+#define VB 16
 #include "tile_loops.h"
 
 #ifdef MANY_ISAS
@@ -45,12 +46,14 @@ u64 ty_tile_empty(int kind, int type) { return kind == R_SUM ? 0 : ty_tile_ident
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,f16c,bmi,bmi2,tune=haswell")
 #define ISA avx2
+#define VB 32
 #include "tile_loops.h"
 #pragma GCC pop_options
 #pragma GCC push_options
 #pragma GCC target( \
     "avx512f,avx512vl,avx512bw,avx512dq,fma,f16c,bmi,bmi2,tune=haswell,prefer-vector-width=512")
 #define ISA avx512
+#define VB 64
 #include "tile_loops.h"
 #pragma GCC pop_options
 #endif

@@ -24,10 +24,9 @@ return function(ty, check, row)
 
   --- The larger of x and 0. NaN stays.
   ---@param x tycho.Tensor any shape and dtype
-  ---@return tycho.Tensor # shape and dtype of x
+  ---@return tycho.Tensor # shape and dtype of x; bool gives i64
   local function relu(x)
     check.tensor("relu", 1, x)
-    if x.dtype == "bool" then fail("relu", "needs numbers, got %s", check.text(x)) end
     return maximum(x, 0)
   end
 
