@@ -248,14 +248,7 @@ void ty_engine_close(State *S) {
     ty_mem_free(z);
   }
   S->open = NULL;
-  while (S->spare) {
-    Batch *b = S->spare;
-    S->spare = b->next;
-    ty_graph_free(&b->g);
-    ty_mem_free(b->input);
-    ty_mem_free(b);
-  }
-  S->nspare = INT32_MAX; /* batches of tensors that outlive us are freed at once */
+  ty_tensor_close(S);
   ty_quick_clear(S);
   ty_cache_clear(S);
   ty_arena_free(&E->scratch);

@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include "tensor.h"
 
-#define SPARE_MAX 32 /* dropped batches that are kept */
+#define SPARE_MAX 32          /* dropped batches that are kept */
+#define SPARE_BLOCKS_MAX 4096 /* and dropped storages and buffers */
 
 /* --- errors */
 
@@ -29,17 +30,37 @@ bool ty_fail_memory(State *S, const char *who, i64 bytes) {
   return false;
 }
 
+/* --- blocks: storages and buffers come and go with every operation */
+
+static void *block_new(State *S) {
+  void *p = S->spare_block;
+  if (TY_UNLIKELY(!p)) return ty_mem_alloc(BLOCK_BYTES);
+  memcpy(&S->spare_block, p, sizeof(void *));
+  S->nspare_block--;
+  return p;
+}
+
+static void block_drop(State *S, void *p) {
+  if (S->closed || S->nspare_block >= SPARE_BLOCKS_MAX) {
+    ty_mem_free(p);
+    return;
+  }
+  memcpy(p, &S->spare_block, sizeof(void *));
+  S->spare_block = p;
+  S->nspare_block++;
+}
+
 /* --- buffers */
 
 Buffer *ty_buffer_new(State *S, i64 bytes) {
-  Buffer *b = ty_mem_alloc(sizeof *b);
+  Buffer *b = block_new(S);
   void *data = b ? ty_buf_alloc(bytes) : NULL;
-  if (!data) {
-    ty_mem_free(b);
+  if (TY_UNLIKELY(!data)) {
+    if (b) block_drop(S, b);
     ty_fail_memory(S, "tensor", bytes);
     return NULL;
   }
-  *b = (Buffer){.refs = 1, .bytes = bytes, .data = data};
+  *b = (Buffer){.S = S, .refs = 1, .bytes = bytes, .data = data};
   S->debt += bytes;
   return b;
 }
@@ -48,7 +69,7 @@ void ty_buffer_drop(Buffer *b) {
   if (!b || --b->refs) return;
   if (!b->foreign) ty_buf_free(b->data, b->bytes);
   else if (b->drop) b->drop(b->ctx);
-  ty_mem_free(b);
+  block_drop(b->S, b);
 }
 
 /* --- batches */
@@ -87,17 +108,32 @@ void ty_batch_drop(State *S, Batch *b) {
   }
 }
 
+void ty_tensor_close(State *S) {
+  S->closed = true;
+  S->nspare = SPARE_MAX;
+  while (S->spare) {
+    Batch *b = S->spare;
+    S->spare = b->next;
+    ty_graph_free(&b->g);
+    ty_mem_free(b->input);
+    ty_mem_free(b);
+  }
+  while (S->spare_block) {
+    void *p = S->spare_block;
+    memcpy(&S->spare_block, p, sizeof(void *));
+    ty_mem_free(p);
+  }
+}
+
 /* --- storages */
 
 Storage *ty_storage_new(State *S, int dtype, i64 numel) {
-  Storage *st = ty_mem_zalloc(sizeof *st);
-  if (!st) {
+  Storage *st = block_new(S);
+  if (TY_UNLIKELY(!st)) {
     ty_fail_memory(S, "tensor", 0);
     return NULL;
   }
-  st->refs = 1;
-  st->dtype = (u8)dtype;
-  st->numel = numel;
+  *st = (Storage){.S = S, .refs = 1, .dtype = (u8)dtype, .numel = numel};
   return st;
 }
 
@@ -139,7 +175,7 @@ void ty_storage_drop(Storage *st) {
   Batch *b = st->batch;
   if (b) storage_unlink(st);
   ty_buffer_drop(st->buf);
-  ty_mem_free(st);
+  block_drop(st->S, st);
   if (b) ty_batch_drop(b->S, b);
 }
 
@@ -170,12 +206,13 @@ bool ty_tensor_foreign(State *S, Tensor *y, const Type *t, void *data, void (*dr
                        void *ctx) {
   i64 n = ty_type_numel(t);
   Storage *st = ty_storage_new(S, t->dtype, n);
-  Buffer *b = st ? ty_mem_alloc(sizeof *b) : NULL;
+  Buffer *b = st ? block_new(S) : NULL;
   if (!b) {
     ty_storage_drop(st);
     return ty_fail_memory(S, "from_ptr", 0);
   }
-  *b = (Buffer){.refs = 1,
+  *b = (Buffer){.S = S,
+                .refs = 1,
                 .foreign = true,
                 .exposed = true,
                 .bytes = n * ty_dtypes[t->dtype].bytes,

@@ -20,7 +20,11 @@
 
 #include "graph.h"
 
+typedef struct Batch Batch;
+typedef struct State State;
+
 typedef struct Buffer {
+  State *S;
   i32 refs;
   bool foreign; /* not ours: never freed, `drop` is told */
   bool exposed; /* its address left: contents may change or be read at any time */
@@ -30,10 +34,9 @@ typedef struct Buffer {
   void *ctx;
 } Buffer;
 
-typedef struct Batch Batch;
-typedef struct State State;
 
 typedef struct Storage {
+  State *S;
   i32 refs;
   u8 dtype;
   u32 version; /* counts writes */
@@ -84,6 +87,9 @@ struct State {
   Batch *open;       /* lazy mode: where operations are appended; NULL: eager */
   Batch *spare;      /* dropped batches for reuse */
   i32 nspare;
+  void *spare_block;     /* dropped storages and buffers, linked by their first word */
+  i32 nspare_block;
+  bool closed;           /* the engine is gone: what is dropped now is freed at once */
   /* settings; `word` of them enters every key */
   u8 default_dtype; /* of numbers and of integers that become floats: f32 */
   u8 blas, fast, deterministic;
@@ -101,6 +107,9 @@ struct State {
 /* Says what went wrong in S->err; always false, so `return ty_fail(...)`. */
 bool ty_fail(State *S, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool ty_fail_memory(State *S, const char *who, i64 bytes);
+
+#define BLOCK_BYTES 96 /* room for a Storage or a Buffer */
+_Static_assert(sizeof(Storage) <= BLOCK_BYTES && sizeof(Buffer) <= BLOCK_BYTES, "block");
 
 /* --- tensor.c: lifetimes and views. Functions that make a tensor fill *y, which holds no storage
  * before. */
@@ -120,6 +129,7 @@ static inline Storage *ty_storage_hold(Storage *st) {
   return st;
 }
 void ty_batch_drop(State *S, Batch *b);
+void ty_tensor_close(State *S); /* gives the spares back; tensors may outlive the engine */
 Batch *ty_batch_new(State *S); /* refs 1: the opener's; NULL without memory, said in S->err */
 
 bool ty_tensor_from(State *S, Tensor *y, const Type *t,
