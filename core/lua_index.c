@@ -284,6 +284,7 @@ static int entry_count(lua_State *L, const Key *k, int list) {
 static void key_read(lua_State *L, State *S, const Tensor *x, Key *k, const char *who) {
   int list = 2, n = 1, used = 0, fill = -1;
   *k = (Key){.v = ty_lua_view_of(x), .who = who};
+  if (lua_isnil(L, 2)) ty_lua_error(L, "%s: the key is nil", who);
   if (lua_type(L, 2) != LUA_TTABLE) { /* one entry without its table */
     lua_createtable(L, 1, 0);
     lua_pushvalue(L, 2);

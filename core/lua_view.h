@@ -15,8 +15,9 @@ typedef struct View {
 } View;
 
 View ty_lua_view_of(const Tensor *x);
-void ty_lua_view_drop(View *v, int d);                           /* dim d goes */
-void ty_lua_view_insert(View *v, int d, i64 size, i64 stride);   /* a dim before dim d; rank < MAX_RANK */
+void ty_lua_view_drop(View *v, int d); /* dim d goes */
+void ty_lua_view_insert(View *v, int d, i64 size,
+                        i64 stride); /* a dim before dim d; rank < MAX_RANK */
 Tensor *ty_lua_view_push(lua_State *L, const Tensor *x, const View *v);
 
 /* Pushes x seen with dims t: a view where strides allow it, else a copy. */
