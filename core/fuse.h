@@ -10,7 +10,7 @@
 
 #define FUSE_OPERANDS 20 /* of a program; below MAX_OPERANDS */
 #define FUSE_SCALARS 40  /* below the room of Work.scalar */
-#define FUSE_BODY 340    /* instructions by estimate; below MAX_BODY */
+#define FUSE_BODY 560    /* instructions by estimate; below MAX_BODY */
 
 /* What a node is to fuse, and how a value of it is made. */
 typedef enum {

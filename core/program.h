@@ -28,7 +28,7 @@
 
 #define MAX_DIMS 12 /* dims of a domain after refinement, before collapse */
 #define MAX_OPERANDS 24
-#define MAX_BODY 400 /* instructions; fuse keeps groups below it */
+#define MAX_BODY 640 /* instructions; fuse keeps groups below it */
 #define ROW_MAX \
   8192 /* longest row of a ROW program with more than one level of reductions, or whose \
           reductions are read by L_ELEM instructions */
