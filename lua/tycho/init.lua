@@ -38,9 +38,9 @@ end
 
 local has_ffi, ffi = pcall(require, "ffi")
 
-local ctypes = {
-  bool = "bool *", u8 = "uint8_t *", i8 = "int8_t *", i16 = "int16_t *", i32 = "int32_t *",
-  i64 = "int64_t *", f16 = "uint16_t *", bf16 = "uint16_t *", f32 = "float *", f64 = "double *",
+local elements = {
+  bool = "bool", u8 = "uint8_t", i8 = "int8_t", i16 = "int16_t", i32 = "int32_t", i64 = "int64_t",
+  f16 = "uint16_t", bf16 = "uint16_t", f32 = "float", f64 = "double",
 }
 
 local address, from_address = internals.address, internals.from_address
@@ -48,16 +48,23 @@ local address, from_address = internals.address, internals.from_address
 local function data(x)
   if not has_ffi then return (address(x, true)) end
   local at, dtype = address(x)
-  return ffi.cast(ctypes[dtype], at)
+  return ffi.cast(elements[dtype] .. " *", at)
 end
 
 local function from_ptr(ptr, sizes, dtype, anchor)
   if has_ffi and type(ptr) == "cdata" then
-    if not tostring(ffi.typeof(ptr)):find("[%*%[]") then
-      fail("from_ptr: argument 1 must be a pointer or an array, got " .. tostring(ffi.typeof(ptr)))
+    local kind = tostring(ptr):match("^cdata<(.*)>") or "no such cdata" -- ffi.typeof would keep it
+    if not kind:find("[%*%[]") then
+      fail("from_ptr: argument 1 must be a pointer or an array, got " .. kind)
     end
     local at = tonumber(ffi.cast("uintptr_t", ffi.cast("const void *", ptr)))
-    return from_address(at, sizes, dtype, anchor == nil and ptr or anchor)
+    local y = from_address(at, sizes, dtype, anchor == nil and ptr or anchor)
+    local room = not kind:find("*", 1, true) and ffi.sizeof(ptr)
+    if room and room < y:numel() * ffi.sizeof(elements[y.dtype]) then
+      fail(("from_ptr: an array of %d bytes is too small for %s[%s]"):format(room, y.dtype,
+        table.concat(y.shape, ",")))
+    end
+    return y
   end
   if type(ptr) == "number" then fail("from_ptr: argument 1 must be a pointer, got a number") end
   return from_address(ptr, sizes, dtype, anchor)
