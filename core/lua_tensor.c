@@ -708,7 +708,8 @@ void ty_lua_open_tensor(lua_State *L, int m, int t) {
       {"to", l_to, 'b', "x, dtype or device or tensor",
        "x in another dtype or on another device; x itself when nothing changes; nil and a message "
        "when the device is not there"},
-      {"view_as", l_view_as, 'b', "x, dtype", "the same bits read as another dtype of that size; a copy"},
+      {"view_as", l_view_as, 'b', "x, dtype",
+       "the same bits read as another dtype of that size; a copy"},
       {"size", l_size, 'b', "x, dim = nil", "the size of a dim, or a table of all"},
       {"stride", l_stride, 'b', "x, dim = nil",
        "elements in memory from one place of a dim to the next, or a table of all"},
