@@ -54,6 +54,7 @@ typedef struct Lazy {
   const void *fn;      /* the function's identity */
   int caller, wrapper; /* caller: -1 at the bottom of a coroutine */
   int line;            /* the caller's line, -1 when it has none */
+  int slot;            /* of the function's frame, once it was found; 0 before */
   bool pinned;         /* holds until the binding ends it */
   Batch *open;
   Entry *entry; /* NULL once it was collected */

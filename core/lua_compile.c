@@ -34,10 +34,13 @@ static const void *function_of(lua_State *L, lua_Debug *ar) {
 /* The frame right above the caller's is the function, or what it became by a tail call: then the
 *caller still
 ** stands on the line of the call. */
-static bool still_inside(lua_State *L, const Lazy *z) {
+static bool still_inside(lua_State *L, Lazy *z) {
   lua_Debug ar, above;
   bool any = false;
   if (z->pinned) return true;
+  /* Most often the function itself asks, from where it was found before. */
+  if (z->slot && lua_getstack(L, 1, &ar) && SLOT(&ar) == z->slot && function_of(L, &ar) == z->fn)
+    return true;
   for (int level = 0; level <= WALK_MAX; level++) {
     bool bottom = !lua_getstack(L, level, &ar);
     if (!bottom && SLOT(&ar) > z->caller) {
@@ -46,7 +49,10 @@ static bool still_inside(lua_State *L, const Lazy *z) {
       continue;
     }
     if (!any || (bottom ? z->caller != -1 : SLOT(&ar) != z->caller)) return false;
-    if (function_of(L, &above) == z->fn) return true;
+    if (function_of(L, &above) == z->fn) {
+      z->slot = SLOT(&above);
+      return true;
+    }
     if (SLOT(&above) >= z->wrapper) return false;
     if (bottom) return true;
     lua_getinfo(L, "l", &ar);

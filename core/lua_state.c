@@ -164,9 +164,9 @@ Tensor *ty_lua_check(lua_State *L, const char *who, int i) {
 }
 
 Given ty_lua_given(lua_State *L, const char *who, int i) {
-  Tensor *t = ty_lua_test(L, i);
-  if (TY_LIKELY(t && t->st)) return (Given){.kind = O_TENSOR, .t = t};
   int type = lua_type(L, i);
+  Tensor *t = type == LUA_TUSERDATA ? ty_lua_test(L, i) : NULL;
+  if (TY_LIKELY(t && t->st)) return (Given){.kind = O_TENSOR, .t = t};
   if (type == LUA_TNUMBER) return (Given){.kind = O_NUMBER, .v = lua_tonumber(L, i)};
   if (type == LUA_TBOOLEAN) return (Given){.kind = O_BOOL, .v = lua_toboolean(L, i)};
   if (t) ty_lua_error(L, "%s: tensor was released", who);

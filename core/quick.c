@@ -107,16 +107,6 @@ static bool rule_holds(int rule, int dtype) {
   }
 }
 
-/* A number as the kernel wants it: rounded to the dtype, in its compute type. */
-static u64 scalar_bits(int dtype, double v) {
-  u64 raw = 0, bits = 0;
-  ty_elem_store(dtype, &raw, v);
-  if (dtype == T_F32 || dtype == T_F64) return raw;
-  float f = (float)ty_elem_load(dtype, &raw);
-  memcpy(&bits, &f, 4);
-  return bits;
-}
-
 static const void *address(const Tensor *x) {
   return (const char *)x->st->buf->data + x->offset * ty_dtypes[x->type.dtype].bytes;
 }
@@ -166,7 +156,7 @@ bool ty_quick_map(State *S, int op, int n, const Given *src, Tensor *y) {
   if (!*slot && !(*slot = quick_new(S, op, d, pattern))) return false;
   Type yt = t->type;
   if (row->rule == TR_CMP) yt.dtype = T_BOOL;
-  if (pattern) scalar = scalar_bits(d, number);
+  if (pattern) scalar = ty_elem_scalar(d, number);
   return run(S, *slot, &yt, at, &scalar, y);
 }
 

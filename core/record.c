@@ -164,30 +164,14 @@ static i32 cast_node(Batch *b, i32 a, int dtype) {
   return append(b, &n);
 }
 
-/* A number as an operand of that dtype: a run-time scalar, rounded as an element would be. */
+/* A number as an operand of that dtype: a run-time scalar. */
 static i32 scalar_node(Batch *b, int dtype, double v) {
-  u64 raw = 0, bits = 0;
-  ty_elem_store(dtype, &raw, v);
-  double back = ty_elem_load(dtype, &raw);
-  switch (ty_dtypes[dtype].ctype) {
-  case C_F32: {
-    float f = (float)back;
-    memcpy(&bits, &f, 4);
-    break;
-  }
-  case C_I32: {
-    i32 i = (i32)back;
-    memcpy(&bits, &i, 4);
-    break;
-  }
-  default: bits = raw; /* i64 and f64: the element itself */
-  }
-  i32 slot = ty_graph_scalar(&b->g, bits);
+  i32 slot = ty_graph_scalar(&b->g, ty_elem_scalar(dtype, v));
   if (slot < 0) return -1;
   Type t = {.dtype = (u8)dtype};
   Node n = node_new(OP_SCALAR, &t, -1, -1, -1);
   n.arg.k = slot;
-  return append(b, &n);
+  return ty_graph_append(&b->g, &n);
 }
 
 /* Node a seen with the dims of t, which has as many elements. */

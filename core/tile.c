@@ -118,9 +118,8 @@ static void push_step(Compile *C, Step s) {
     return;
   }
   code->step = array;
-  Slot *slot = code->slot;
-  if (slot[s.y].def < 0) slot[s.y].def = code->nstep;
-  slot[s.y].last = slot[s.a].last = slot[s.b].last = slot[s.c].last = code->nstep;
+  Slot *y = &code->slot[s.y];
+  if (y->def < 0) y->def = code->nstep;
   code->step[code->nstep++] = s;
 }
 
@@ -253,7 +252,9 @@ static void call(Compile *C, i32 v, int to) {
   i32 y = push_slot(C, places[to], width(in->type));
   push_step(C, (Step){.fn = fn,
                       .kind = S_CALL,
-                      .type = in->type,
+                      .type = in->op == P_SEL ? in->type : (u8)type_of(C, in->a),
+                      .op = in->op,
+                      .scalars = (u8)mask,
                       .row = to == ROW,
                       .y = y,
                       .a = at[0],
@@ -329,15 +330,31 @@ static void stretch(Compile *C, int to, int phase) {
   const Program *p = C->p;
   int last = to == ROW ? C->nelem : C->nelem - 1;
   C->stretch++;
-  for (int i = 0; i < p->nbody; i++) {
-    const Instr *in = &p->body[i];
-    bool reduce = is_reduce(in->op);
-    if (C->class[i] == DEAD || in->op == P_STORE || C->class[i] == UNIFORM) continue;
-    if ((reduce ? ELEM : C->class[i]) != to || C->phase[i] - reduce != phase) continue;
-    if (to == ELEM && is_load(in->op)) continue;
-    instruction(C, i, to);
-  }
+  for (int pass = 0; pass < 2; pass++) /* reductions last: nothing here waits for them */
+    for (int i = 0; i < p->nbody; i++) {
+      const Instr *in = &p->body[i];
+      bool reduce = is_reduce(in->op);
+      if (C->class[i] == DEAD || in->op == P_STORE || C->class[i] == UNIFORM) continue;
+      if ((reduce ? ELEM : C->class[i]) != to || C->phase[i] - reduce != phase) continue;
+      if (reduce != pass || (to == ELEM && is_load(in->op))) continue;
+      instruction(C, i, to);
+    }
   if (phase == last) stores(C, to);
+}
+
+/* Between two calls of a stretch a load, fill or spread waits for neither: it goes before them, so
+** that calls stand together (and an operand's memory is read early). */
+static void gather(Code *code) {
+  for (i32 i = code->uniform + 1; i < code->nstep; i++) {
+    Step s = code->step[i];
+    if (s.row || (s.kind != S_LOAD && s.kind != S_IOTA && s.kind != S_FILL && s.kind != S_SPREAD))
+      continue;
+    i32 k = i;
+    for (; k > code->uniform && code->step[k - 1].kind == S_CALL && !code->step[k - 1].row; k--)
+      code->step[k] = code->step[k - 1];
+    code->step[k] = s;
+  }
+  ty_tile_lives(code);
 }
 
 /* ---- rule 4: values that may be computed in an output --------------------------------------- */
@@ -410,7 +427,7 @@ static bool assign_registers(Code *code) {
     const Step *s = &code->step[i];
     Slot *y = &code->slot[s->y];
     const i32 ops[3] = {s->a, s->b, s->c};
-    bool early = s->kind == S_CALL;
+    bool early = s->kind == S_CALL || s->kind == S_STRAND;
     for (int k = 0; k < 3 && early; k++)
       if (code->slot[ops[k]].size == y->size && ops[k] != s->y) release(code, pools, ops[k], i);
     if (y->def == i) switch (y->place) {
@@ -433,6 +450,7 @@ static bool assign_registers(Code *code) {
 static void code_free(Code *code) {
   ty_mem_free(code->step), ty_mem_free(code->slot);
   ty_mem_free(code->phase), ty_mem_free(code->direct);
+  ty_mem_free(code->link), ty_mem_free(code->strand);
 }
 
 static bool compile(Compile *C) {
@@ -452,7 +470,9 @@ static bool compile(Compile *C) {
     if (p < C->nelem) stretch(C, ELEM, p);
     ph->end = code->nstep;
   }
-  return !C->failed && find_direct(C) && assign_registers(code);
+  if (C->failed) return false;
+  gather(code);
+  return find_direct(C) && ty_tile_strands(code, C->isa->strands) && assign_registers(code);
 }
 
 /* What an element costs, for the decision whether other threads are worth waking. Rough on purpose.

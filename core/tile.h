@@ -37,8 +37,23 @@ enum { R_SUM, R_PROD, R_MAX, R_MIN, R_KINDS }; /* in the order of P_RSUM and P_S
 /* Strands (tile_strands.h): operations on a running value. A form says where the operands come from:
 ** A the running value, M memory, S one value; what is not A lies at p, then q. */
 enum {
-  F_A, F_AM, F_AS, F_AA, F_MA, F_SA,
-  F_AMM, F_AMS, F_ASM, F_ASS, F_AAM, F_AAS, F_MMA, F_MSA, F_MAM, F_MAS, F_COUNT
+  F_A,
+  F_AM,
+  F_AS,
+  F_AA,
+  F_MA,
+  F_SA,
+  F_AMM,
+  F_AMS,
+  F_ASM,
+  F_ASS,
+  F_AAM,
+  F_AAS,
+  F_MMA,
+  F_MSA,
+  F_MAM,
+  F_MAS,
+  F_COUNT
 };
 typedef void MicroFn(void); /* cast to what the set takes */
 typedef struct Micro {
@@ -84,15 +99,29 @@ typedef struct Slot {
   u64 imm;
 } Slot;
 
-enum { S_CALL, S_LOAD, S_GLOAD, S_IOTA, S_FILL, S_SPREAD, S_REDUCE, S_ARG, S_SCAN, S_STORE };
+enum {
+  S_CALL,
+  S_STRAND,
+  S_LOAD,
+  S_GLOAD,
+  S_IOTA,
+  S_FILL,
+  S_SPREAD,
+  S_REDUCE,
+  S_ARG,
+  S_SCAN,
+  S_STORE
+};
 typedef struct Step {
-  TileFn *fn;
-  u8 kind, type, op; /* type: of the operand; op: kind of reduction, scan, 1 for the smaller */
+  TileFn *fn;        /* CALL and STRAND, which is the first call of one */
+  u8 kind, type, op; /* type: of operands; op: primitive, or kind of reduction, scan, position */
   u8 row;            /* over rows, not elements */
   u8 copy;           /* a load that may not be an address only */
+  u8 scalars;        /* operands that are one value, as bits */
   i32 y, a, b, c;    /* slots; 0 when absent */
   u64 imm;           /* operand, or what the primitive takes */
-  i32 state;         /* number of the reduction or scan; of a store: of its Direct, or -1 */
+  i32 state;         /* number of the reduction or scan; of a store: of its Direct, or -1;
+                        of a strand: its number */
 } Step;
 
 /* Row steps, then element steps; the last phase has row steps alone. */
@@ -106,8 +135,20 @@ typedef struct Direct {
   u32 readers; /* operands that are read after the value is made: must lie elsewhere */
 } Direct;
 
+/* Steps that pass one running value on, and the same as micro-operations over slots. */
+typedef struct Link {
+  MicroFn *fn;
+  i32 p, q; /* slots */
+} Link;
+typedef struct Strand {
+  i32 steps, first, end; /* how many; links [first, end) */
+  i32 size;              /* of an element */
+} Strand;
+
 typedef struct Code {
   Step *step;
+  Link *link;
+  Strand *strand;
   Slot *slot;
   Phase *phase;
   Direct *direct;
@@ -115,6 +156,7 @@ typedef struct Code {
   i32 uniform;                       /* steps [0, uniform) run once a frame */
   i32 ntile, nwide, nrow, nuniform;  /* registers */
   i32 nreduce, nscan;
+  i32 nlink, nstrand, longest; /* longest: links of the longest strand */
 } Code;
 
 struct Kernel {
@@ -129,6 +171,9 @@ struct Kernel {
   Program *p;
 };
 
+/* tile_strand.c: joins loops where that saves memory traffic. False: out of memory. */
+bool ty_tile_strands(Code *code, const StrandIsa *isa);
+void ty_tile_lives(Code *code); /* def and last of all slots, after steps were moved */
 bool ty_tile_run(const Kernel *k, const Run *r);
 bool ty_tile_reserve(const Kernel *k, const Launch *l);
 

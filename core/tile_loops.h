@@ -311,7 +311,28 @@ static void ID(philox)(ARGS) {
     for (; m > 1; m = s, s /= 2) LOOP(m - s) v[i] = OP(v[i], v[i + s]); \
     return v[0]; \
   }
-#define ROWS(NAME, T, KIND, TYPE) \
+/* All lanes at once: the first steps go over whole vectors, the last ones within one. */
+#define DOWN_f32(v, k) \
+  __builtin_shufflevector(v, v, k, k + 1, k + 2, k + 3, k + 4, k + 5, k + 6, k + 7, 8, 9, 10, 11, \
+                          12, 13, 14, 15)
+#define DOWN_f64(v, k) __builtin_shufflevector(v, v, k, k + 1, k + 2, k + 3, 4, 5, 6, 7)
+#define LAST_f32(OP) v = OP(v, DOWN_f32(v, 8)), v = OP(v, DOWN_f32(v, 4)),
+#define LAST_f64(OP) v = OP(v, DOWN_f64(v, 4)),
+#define JOIN_ALL(NAME, T, OP) \
+  static inline T ID(all_##NAME)(const T *lanes) { \
+    typedef T V __attribute__((vector_size(64), may_alias)); \
+    const V *p = (const V *)lanes; \
+    V a = OP(p[0], p[2]), b = OP(p[1], p[3]), v = OP(a, b); \
+    LAST_##T(OP) v = OP(v, DOWN_##T(v, 2)), v = OP(v, DOWN_##T(v, 1)); \
+    return v[0]; \
+  }
+JOIN_ALL(sum_f32, f32, ADD_)
+JOIN_ALL(prod_f32, f32, MUL_)
+JOIN_ALL(sum_f64, f64, ADD_)
+JOIN_ALL(prod_f64, f64, MUL_)
+#define MERGE(NAME, S) ID(all_##NAME##_##S)(v)
+#define MERGE_PLAIN(NAME, S) ID(join_##NAME##_##S)(v, NODE / sizeof(v[0]))
+#define ROWS(NAME, T, KIND, TYPE, ALL) \
   static void ID(rows_##NAME)(void *yv, const void *xv, i64 rows, i64 n) { \
     T *y = yv; \
     const T *x = xv; \
@@ -323,8 +344,10 @@ static void ID(philox)(ARGS) {
       else { \
         ID(fill_##T)(v, &ident, NULL, NULL, L, 0); \
         ID(fold_##NAME)(v, x, L, n); \
+        y[k] = ALL; \
+        continue; \
       } \
-      y[k] = ID(join_##NAME)(v, n ? TY_MIN(n, L) : 1); \
+      y[k] = ID(join_##NAME)(v, n ? n : 1); \
     } \
   }
 /* The common period, all lanes of a trailing run, is kept in four vectors of 64 bytes. */
@@ -338,6 +361,43 @@ static void ID(philox)(ARGS) {
   s[0] = p, s[1] = q, s[2] = r, s[3] = t;
 #define FOLD_PLAIN(T, OP) \
   for (; n >= period; n -= period, x += period) LOOP((i64)(NODE / sizeof(T))) a[i] = OP(a[i], x[i]);
+/* Extremes of floats by plain comparison, which leaves NaN and the sign of zero aside: `some` gathers
+** what was a NaN, `signs` the sign bits (AND for the largest, OR for the smallest: of zeros alone the
+** sign is that of any other). */
+#define FOLD_EXTREME(NAME, T, U, LESS, BITS, NAN_BITS) \
+  static void ID(extreme_##NAME)(T * a, const T *x, i64 n) { \
+    typedef T V __attribute__((vector_size(64), aligned(sizeof(T)), may_alias)); \
+    typedef U W __attribute__((vector_size(64))); \
+    enum { L = 64 / sizeof(T) }; \
+    for (int k = 0; k < NODE / 64; k++) { \
+      V m = *(const V *)(a + k * L); \
+      W some = (W)(m != m), signs = (W)m; \
+      for (i64 i = k * L; i < n; i += NODE / sizeof(T)) { \
+        V v = *(const V *)(x + i); \
+        W less = (W)(v LESS m); \
+        m = (V)((less & (W)v) | (~less & (W)m)); \
+        some |= (W)(v != v), signs = signs BITS(W) v; \
+      } \
+      W zero = (W)(m == (V){0}); \
+      W r = (zero & signs & ((U)1 << (sizeof(U) * 8 - 1))) | (~zero & (W)m); \
+      *(V *)(a + k * L) = (V)((some & NAN_BITS) | (~some & r)); \
+    } \
+  }
+FOLD_EXTREME(max_f32, f32, u32, >, &, NAN32)
+FOLD_EXTREME(min_f32, f32, u32, <, |, NAN32)
+FOLD_EXTREME(max_f64, f64, u64, >, &, NAN64)
+FOLD_EXTREME(min_f64, f64, u64, <, |, NAN64)
+#define EXTREME_FAST(NAME) \
+  i64 whole = n - n % period; \
+  ID(extreme_##NAME)(a, x, whole), n -= whole, x += whole;
+#define FAST_max_f32(T, OP) EXTREME_FAST(max_f32)
+#define FAST_min_f32(T, OP) EXTREME_FAST(min_f32)
+#define FAST_max_f64(T, OP) EXTREME_FAST(max_f64)
+#define FAST_min_f64(T, OP) EXTREME_FAST(min_f64)
+#define FAST_max_i32 FOLD_PLAIN
+#define FAST_min_i32 FOLD_PLAIN
+#define FAST_max_i64 FOLD_PLAIN
+#define FAST_min_i64 FOLD_PLAIN
 #define FOLD(NAME, T, OP, FAST) \
   static void ID(fold_##NAME)(void *av, const void *xv, i64 period, i64 n) { \
     T *a = av; \
@@ -353,19 +413,19 @@ static void ID(philox)(ARGS) {
 #define fill_u64 fill_8
 #define fill_i64 fill_8
 #define fill_f64 fill_8
-#define REDUCTIONS(S, U, T, TYPE) \
+#define REDUCTIONS(S, U, T, TYPE, SUMS) \
   FOLD(sum_##S, U, ADD_, FOLD_FAST) \
   FOLD(prod_##S, U, MUL_, FOLD_FAST) \
-  FOLD(max_##S, T, ID(max_##S), FOLD_PLAIN) \
-  FOLD(min_##S, T, ID(min_##S), FOLD_PLAIN) \
-  ROWS(sum_##S, U, R_SUM, TYPE) \
-  ROWS(prod_##S, U, R_PROD, TYPE) \
-  ROWS(max_##S, T, R_MAX, TYPE) \
-  ROWS(min_##S, T, R_MIN, TYPE)
-REDUCTIONS(i32, u32, i32, C_I32)
-REDUCTIONS(i64, u64, i64, C_I64)
-REDUCTIONS(f32, f32, f32, C_F32)
-REDUCTIONS(f64, f64, f64, C_F64)
+  FOLD(max_##S, T, ID(max_##S), FAST_max_##S) \
+  FOLD(min_##S, T, ID(min_##S), FAST_min_##S) \
+  ROWS(sum_##S, U, R_SUM, TYPE, SUMS(sum, S)) \
+  ROWS(prod_##S, U, R_PROD, TYPE, SUMS(prod, S)) \
+  ROWS(max_##S, T, R_MAX, TYPE, MERGE_PLAIN(max, S)) \
+  ROWS(min_##S, T, R_MIN, TYPE, MERGE_PLAIN(min, S))
+REDUCTIONS(i32, u32, i32, C_I32, MERGE_PLAIN)
+REDUCTIONS(i64, u64, i64, C_I64, MERGE_PLAIN)
+REDUCTIONS(f32, f32, f32, C_F32, MERGE)
+REDUCTIONS(f64, f64, f64, C_F64, MERGE)
 
 /* Positions: the first NaN, else the first element that no other exceeds; zeros are equal. The
 ** extreme of a stretch is found by all lanes; only where it is a new one is its place looked for.

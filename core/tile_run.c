@@ -67,7 +67,7 @@ struct Task {
   i64 group;  /* blocks in a group; 0: rows are not cut */
   i64 groups, units;
   i32 levels; /* of the tree */
-  size_t node, frame_bytes, at_uniform, at_tile, at_wide, at_row, at_acc, at_scan;
+  size_t node, frame_bytes, at_uniform, at_tile, at_wide, at_row, at_acc, at_scan, at_micro;
   size_t tile_bytes, wide_bytes, row_bytes, total;
   i32 nframes;
   char *frames, *partial;
@@ -186,6 +186,7 @@ static void shape_frame(Task *t, bool parallel) {
   t->at_row = at, at += (size_t)code->nrow * t->row_bytes;
   t->at_acc = at, at += map ? 0 : (size_t)code->nreduce * (size_t)(1 + t->levels) * t->node;
   t->at_scan = at, at += align64((size_t)code->nscan * 16);
+  t->at_micro = at, at += align64((size_t)code->longest * sizeof(Micro));
   t->frame_bytes = at;
   t->nframes = parallel ? ty_pool_threads(0) : 1;
   t->total = at * (size_t)t->nframes;
@@ -507,6 +508,30 @@ static void spread(Frame *f, const Step *s, i64 n) {
     for (i64 k = 0; k < n; k += t->width) memcpy(y + k * size, a, (size_t)(t->width * size));
 }
 
+static char *offset(const Step *s, int operand, void *p, i64 bytes) {
+  return (char *)p + (s->scalars >> operand & 1 ? 0 : bytes);
+}
+
+/* Whole strips go by as a strand, what is left call by call. */
+static void strand(Frame *f, const Step *s, i64 n) {
+  const Task *t = f->t;
+  const StrandIsa *isa = t->k->isa->strands;
+  const Strand *st = &t->code->strand[s->state];
+  void **p = f->p;
+  i64 bytes = n * st->size, whole = bytes - bytes % isa->strip, left = (bytes - whole) / st->size;
+  if (whole) {
+    Micro *o = (Micro *)(f->base + t->at_micro);
+    for (i32 i = st->first; i < st->end; i++, o++) {
+      const Link *l = &t->code->link[i];
+      *o = (Micro){l->fn, p[l->p], p[l->q]};
+    }
+    isa->run((Micro *)(f->base + t->at_micro), whole);
+  }
+  for (const Step *end = s + st->steps; s < end && left; s++)
+    s->fn((char *)p[s->y] + whole, offset(s, 0, p[s->a], whole), offset(s, 1, p[s->b], whole),
+          offset(s, 2, p[s->c], whole), left, s->imm);
+}
+
 /* Steps [from, to) over n values from number i0 of their space. */
 static void steps(Frame *f, i32 from, i32 to, i64 i0, i64 n) {
   const Task *t = f->t;
@@ -514,6 +539,10 @@ static void steps(Frame *f, i32 from, i32 to, i64 i0, i64 n) {
   for (const Step *s = t->code->step + from, *end = t->code->step + to; s < end; s++) {
     switch (s->kind) {
     case S_CALL: s->fn(p[s->y], p[s->a], p[s->b], p[s->c], n, s->imm); break;
+    case S_STRAND:
+      strand(f, s, n);
+      s += t->code->strand[s->state].steps - 1;
+      break;
     case S_LOAD:
       if (in_place(t, s)) p[s->y] = t->op[s->imm].at + i0 * t->op[s->imm].size;
       else access(f, s, i0, n);

@@ -229,3 +229,12 @@ double ty_elem_load(int dtype, const void *p) {
   }
   return 0;
 }
+
+u64 ty_elem_scalar(int dtype, double v) {
+  u64 raw = 0, bits = 0;
+  ty_elem_store(dtype, &raw, v);
+  int own = ty_dtypes[dtype].ctype, wide = own == C_F32 ? T_F32 : T_I32;
+  if (dtype == wide || own == C_I64 || own == C_F64) return raw;
+  ty_elem_store(wide, &bits, ty_elem_load(dtype, &raw)); /* narrow: exact in its compute type */
+  return bits;
+}
