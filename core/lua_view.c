@@ -782,6 +782,7 @@ static int l_index_select(lua_State *L) {
 static int l_take(lua_State *L) {
   State *S;
   const Tensor *x = argument(L, "take", &S);
+  lua_settop(L, 3);
   const Tensor *index = ty_lua_view_indices(L, S, "take", 2);
   if (!lua_isnoneornil(L, 3))
     return push_taken(L, S, "take", x, ty_lua_dim(L, "take", 3, x->type.rank, -1), index);
