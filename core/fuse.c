@@ -49,7 +49,8 @@
 ** 4. COL groups and rows longer than ROW_MAX have one level of reductions, read at L_ROW only
 **    (Value.elem). A group with a scan has no reduction and no scan of a scan.
 ** 5. Results do not depend on what is fused: lower narrows every value as storing it would, and
-**    RANDOM gives the same bits wherever it is computed. What to repeat is a question of time alone.
+**    RANDOM gives the same bits wherever it is computed. What to repeat is a question of time
+**    alone.
 ** 6. Nodes without elements never reach map algebra: they are R_FILL, as is a reduction over
 **    nothing.
 */
