@@ -33,6 +33,8 @@ typedef struct Trace {
   i64 hits;
   i32 nseen;
   i64 unseen; /* cuts whose graph is not kept */
+  i64 cuts, nops, saved; /* since the last trial began: cuts, operations in them, bytes saved by fusion */
+  i64 trial, rest;       /* calls left to judge whether recording pays; calls left to run eagerly */
   Seen seen[SEEN_MAX];
 } Trace;
 
@@ -91,6 +93,8 @@ void ty_quick_clear(State *S);
 /* --- entry.c */
 /* The trace of this signature, moved to the front; made when new. NULL: out of memory. */
 Trace *ty_entry_trace(Entry *e, const SigPart *part, i32 n, u32 word);
+/* Whether this call is to record. Where fusion saves less than recording costs, calls run eagerly for a while. */
+bool ty_entry_records(Trace *t);
 void ty_entry_part(const SigPart *p, char *buf, size_t n); /* as text: f32[2,3], number ... */
 void ty_entry_reset(Entry *e);
 void ty_entry_free(Entry *e);

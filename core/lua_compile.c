@@ -97,6 +97,7 @@ static void start(lua_State *L, State *S, Entry *e, const void *fn) {
   for (int i = 0; i < n; i++) read_part(L, i + 1, &part[i]);
   Lazy like = {.thread = L, .fn = fn, .caller = -1, .line = -1, .entry = e};
   like.trace = ty_entry_trace(e, part, n, ty_entry_word(S));
+  if (like.trace && !ty_entry_records(like.trace)) return;
   if (lua_getstack(L, 1, &ar)) like.wrapper = SLOT(&ar);
   if (lua_getstack(L, 2, &ar)) {
     like.caller = SLOT(&ar);
@@ -184,6 +185,8 @@ static void push_trace(lua_State *L, const Trace *t) {
   lua_createtable(L, 0, 4);
   set_number(L, "hits", (double)t->hits);
   set_number(L, "unseen", (double)t->unseen);
+  lua_pushboolean(L, t->rest > 0);
+  lua_setfield(L, -2, "rests");
   push_signature(L, t);
   lua_setfield(L, -2, "signature");
   lua_createtable(L, t->nseen, 0);

@@ -340,14 +340,14 @@ JOIN_ALL(prod_f64, f64, MUL_)
     enum { L = NODE / sizeof(T) }; \
     _Alignas(64) T v[L]; \
     for (i64 k = 0; k < rows; k++, x += n) { \
-      if (n <= L) memcpy(v, n ? (const void *)x : &empty, (size_t)(n ? n : 1) * sizeof(T)); \
-      else { \
+      if (n > L) { \
         ID(fill_##T)(v, &ident, NULL, NULL, L, 0); \
         ID(fold_##NAME)(v, x, L, n); \
         y[k] = ALL; \
-        continue; \
+      } else { \
+        memcpy(v, n ? (const void *)x : &empty, (size_t)(n ? n : 1) * sizeof(T)); \
+        y[k] = ID(join_##NAME)(v, n ? n : 1); \
       } \
-      y[k] = ID(join_##NAME)(v, n ? n : 1); \
     } \
   }
 /* The common period, all lanes of a trailing run, is kept in four vectors of 64 bytes. */

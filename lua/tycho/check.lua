@@ -1,6 +1,7 @@
 --- check.lua -- arguments of the functions written in Lua.
 -- In: the name of the function, the argument's number, the value. Out: the value, or its default.
--- Everything raises at the user's file:line with a text that begins with the function's name, before anything is recorded.
+-- Everything raises at the user's file:line with a text that begins with the function's name, before anything is
+-- recorded.
 
 ---@param ty table the core module
 return function(ty)
@@ -169,8 +170,8 @@ return function(ty)
     return opts
   end
 
-  --- Calls fn, whose errors begin with `inner`, and raises them under the name `who`: for checks of data, which only the
-  --- inner function can do.
+  --- Calls fn, whose errors begin with `inner`, and raises them under the name `who`: for checks of data, which only
+  --- the inner function can do.
   function M.named(who, inner, fn, ...)
     local ok, y = pcall(fn, ...)
     if ok then return y end

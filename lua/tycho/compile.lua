@@ -80,6 +80,7 @@ function explanation.__tostring(e)
   if e.last_miss then add("last miss: %s", e.last_miss) end
   for i, t in ipairs(e.traces) do
     add("signature %d: (%s), %s", i, table.concat(t.signature, ", "), plural(t.hits, "hit"))
+    if t.rests then add("  runs eagerly for now: there is too little to fuse for recording to pay") end
     for k, g in ipairs(t.graphs) do
       add("  graph %d: %s in %s and %s, run %s; %s moved, %s saved by fusion", k,
         plural(g.operations, "operation"), plural(g.kernels, "kernel"),
@@ -139,7 +140,8 @@ function M.open(core)
   end
 
   --- What a compiled function did: a table that prints well. calls, nested, hits, misses, evicted,
-  --- last_miss (the part of the signature that differed), traces[i] = {signature, hits, graphs}, most
+  --- last_miss (the part of the signature that differed), traces[i] = {signature, hits, rests (runs
+  --- eagerly for now, since recording does not pay), graphs}, most
   --- recent first; graphs[k] = {operations, kernels, steps, runs, bytes_moved, bytes_saved, text}.
   ---@param f function
   ---@return tycho.Explanation

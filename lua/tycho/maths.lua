@@ -7,7 +7,8 @@ return function(ty, check, row)
   local fail, is_tensor = check.fail, ty.is_tensor
   local where, maximum, minimum, sqrt, abs = ty.where, ty.maximum, ty.minimum, ty.sqrt, ty.abs
   local log1p, exp, eq, ne = ty.log1p, ty.exp, ty.eq, ty.ne
-  local bitwise_and, bitwise_or, bitwise_xor, bitwise_not = ty.bitwise_and, ty.bitwise_or, ty.bitwise_xor, ty.bitwise_not
+  local bitwise_and, bitwise_or, bitwise_xor = ty.bitwise_and, ty.bitwise_or, ty.bitwise_xor
+  local bitwise_not = ty.bitwise_not
   local INF = math.huge
 
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
@@ -156,8 +157,8 @@ return function(ty, check, row)
     dtype = "bool", inplace = true }
   row { "logical_or", "a, b", logical_or, "bool: either is true; what is not zero is", shape = "broadcast of a and b",
     dtype = "bool", inplace = true }
-  row { "logical_xor", "a, b", logical_xor, "bool: one alone is true; what is not zero is", shape = "broadcast of a and b",
-    dtype = "bool", inplace = true }
+  row { "logical_xor", "a, b", logical_xor, "bool: one alone is true; what is not zero is",
+    shape = "broadcast of a and b", dtype = "bool", inplace = true }
   row { "logical_not", "x", logical_not, "bool: false, that is zero", shape = "x", dtype = "bool", inplace = true }
 
   --- isclose under the name of who asked.
@@ -250,7 +251,9 @@ return function(ty, check, row)
     return back(a + (b - a) * weight, half)
   end
 
-  local largest = { f16 = 65504, bf16 = (2 - 2 ^ -7) * 2 ^ 127, f32 = (2 - 2 ^ -23) * 2 ^ 127, f64 = (2 - 2 ^ -52) * 2 ^ 1023 }
+  local largest = {
+    f16 = 65504, bf16 = (2 - 2 ^ -7) * 2 ^ 127, f32 = (2 - 2 ^ -23) * 2 ^ 127, f64 = (2 - 2 ^ -52) * 2 ^ 1023,
+  }
 
   --- Numbers in place of NaN and infinities.
   ---@param x tycho.Tensor any shape

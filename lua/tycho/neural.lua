@@ -7,7 +7,8 @@
 return function(ty, check, row)
   local fail, is_tensor = check.fail, ty.is_tensor
   local where, maximum, minimum, exp, expm1 = ty.where, ty.maximum, ty.minimum, ty.exp, ty.expm1
-  local log, log1p, abs, tanh, erf, sigmoid, sqrt, ne = ty.log, ty.log1p, ty.abs, ty.tanh, ty.erf, ty.sigmoid, ty.sqrt, ty.ne
+  local log, log1p, abs, tanh, erf = ty.log, ty.log1p, ty.abs, ty.tanh, ty.erf
+  local sigmoid, sqrt, ne = ty.sigmoid, ty.sqrt, ty.ne
   local halves = { f16 = true, bf16 = true }
 
   --- A float tensor, in f32 when it is of half floats; then that dtype follows.
@@ -102,12 +103,13 @@ return function(ty, check, row)
   row { "leaky_relu", "x, slope = 0.01", leaky_relu, "x above zero, else slope * x", shape = "x", inplace = true }
   row { "elu", "x, alpha = 1", elu, "x above zero, else alpha * (exp(x) - 1)", shape = "x",
     formula = "Clevert, Unterthiner, Hochreiter 2015, arXiv:1511.07289", inplace = true }
-  row { "gelu", "x, {approximate = \"none\"}", gelu, "x times the chance that a normal variable lies below x", shape = "x",
-    formula = "x / 2 * (1 + erf(x / sqrt(2))), Hendrycks, Gimpel 2016, arXiv:1606.08415", inplace = true }
+  row { "gelu", "x, {approximate = \"none\"}", gelu, "x times the chance that a normal variable lies below x",
+    shape = "x", formula = "x / 2 * (1 + erf(x / sqrt(2))), Hendrycks, Gimpel 2016, arXiv:1606.08415", inplace = true }
   row { "silu", "x", silu, "x * sigmoid(x)", shape = "x",
     formula = "Elfwing, Uchibe, Doya 2017, arXiv:1702.03118", inplace = true }
   row { "softplus", "x, beta = 1", softplus, "log(1 + exp(beta * x)) / beta", shape = "x", inplace = true }
-  row { "mish", "x", mish, "x * tanh(softplus(x))", shape = "x", formula = "Misra 2019, arXiv:1908.08681", inplace = true }
+  row { "mish", "x", mish, "x * tanh(softplus(x))", shape = "x", formula = "Misra 2019, arXiv:1908.08681",
+    inplace = true }
 
   ---------------------------------------------------------------------------------------------------------- softmax
 
@@ -217,8 +219,8 @@ return function(ty, check, row)
   row { "layer_norm", "x, weight, bias, {dims = -1, eps = 1e-5}", layer_norm,
     "(x - mean) / sqrt(var + eps) * weight + bias over the last dims", shape = "x",
     formula = "Ba, Kiros, Hinton 2016, arXiv:1607.06450" }
-  row { "rms_norm", "x, weight, {dims = -1, eps = 1e-5}", rms_norm, "x / sqrt(mean(x^2) + eps) * weight over the last dims",
-    shape = "x", formula = "Zhang, Sennrich 2019, arXiv:1910.07467" }
+  row { "rms_norm", "x, weight, {dims = -1, eps = 1e-5}", rms_norm,
+    "x / sqrt(mean(x^2) + eps) * weight over the last dims", shape = "x", formula = "Zhang, Sennrich 2019, arXiv:1910.07467" }
   row { "dropout", "x, p = 0.5, training = true", dropout, "elements zeroed by chance p, the others divided by 1 - p",
     shape = "x", formula = "Srivastava and others 2014, JMLR 15", inplace = true }
 
@@ -264,7 +266,8 @@ return function(ty, check, row)
   end
 
   --- Minus the log-probability of each label.
-  --- Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for nothing.
+  --- Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
+  --- nothing.
   ---@param x tycho.Tensor floats: log-probabilities, the classes in the last dim
   ---@param target tycho.Tensor integer labels from 1, sizes of x without the class dim
   ---@param opts? {reduction: string?, dim: integer?, ignore_index: integer?}
@@ -279,8 +282,8 @@ return function(ty, check, row)
   end
 
   --- Minus the log-probability of each label under softmax(x); or of probabilities: -sum(target * log_softmax(x)).
-  --- Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for nothing;
-  --- label_smoothing = 0, the share that is spread over all classes.
+  --- Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
+  --- nothing; label_smoothing = 0, the share that is spread over all classes.
   ---@param x tycho.Tensor floats: logits, the classes in the last dim
   ---@param target tycho.Tensor integer labels from 1, sizes of x without the class dim; or floats, shape of x
   ---@param opts? {reduction: string?, dim: integer?, ignore_index: integer?, label_smoothing: number?}
@@ -318,8 +321,8 @@ return function(ty, check, row)
 
   row { "nll_loss", "x, target, {reduction = \"mean\", dim = -1, ignore_index}", nll_loss,
     "minus the log-probability of each label", shape = "0-d, or the labels'", dtype = "float" }
-  row { "cross_entropy", "x, target, {reduction = \"mean\", dim = -1, ignore_index, label_smoothing = 0}", cross_entropy,
-    "minus the log-probability of each label under softmax(x)", shape = "0-d, or the labels'", dtype = "float",
+  row { "cross_entropy", "x, target, {reduction = \"mean\", dim = -1, ignore_index, label_smoothing = 0}",
+    cross_entropy, "minus the log-probability of each label under softmax(x)", shape = "0-d, or the labels'", dtype = "float",
     formula = "nll_loss(log_softmax(x), target)" }
   row { "mse_loss", "x, y, {reduction = \"mean\"}", mse_loss, "the squared differences, their mean by default",
     shape = "0-d, or the broadcast of x and y", dtype = "float" }

@@ -1,8 +1,9 @@
 --- products.lua -- composites that stand on the matrix product: dot, outer, bmm, addmm, tensordot, einsum.
 --
--- tensordot and einsum share one step, `contract`: two operands whose dims carry labels. Labels fall into four kinds: in both and
--- wanted (batch), in both and not wanted (summed), in one and wanted. One permute and one reshape of each
--- operand make a batched matrix product of it; without summed labels it is a broadcast product, element by element.
+-- tensordot and einsum share one step, `contract`: two operands whose dims carry labels. Labels are of these kinds: in
+-- both and wanted (batch), in both and not wanted (summed), in one and wanted; those in one and not wanted are summed
+-- first. One permute and one reshape of each operand make a batched matrix product of it; without summed labels it is a
+-- broadcast product, element by element.
 
 ---@param ty table the core module
 ---@param check table check.lua
@@ -80,7 +81,8 @@ return function(ty, check, row)
   row { "dot", "a, b", dot, "the sum of the products of two vectors", shape = "0-d" }
   row { "outer", "a, b", outer, "all products of an element of a with one of b", shape = "[n, m]" }
   row { "bmm", "a, b", bmm, "the matrix products of two stacks of matrices", shape = "[batch, n, m]" }
-  row { "addmm", "c, a, b, {alpha = 1, beta = 1}", addmm, "beta * c + alpha * (a x b)", shape = "[n, m]", inplace = true }
+  row { "addmm", "c, a, b, {alpha = 1, beta = 1}", addmm, "beta * c + alpha * (a x b)", shape = "[n, m]",
+    inplace = true }
 
   ---------------------------------------------------------------------------------------------------------- labels
 
@@ -218,7 +220,8 @@ return function(ty, check, row)
 
   ---------------------------------------------------------------------------------------------------------- einsum
 
-  --- The terms of an equation, "ij,...jk->...ik", as lists of letters with "..." for an ellipsis; the last is the output or nil.
+  --- The terms of an equation, "ij,...jk->...ik", as lists of letters with "..." for an ellipsis; and the
+  --- output's, or nil.
   local function parse(who, equation)
     local text = equation:gsub("%s", "")
     local left, right = text:match("^(.-)%->(.*)$")
@@ -264,7 +267,8 @@ return function(ty, check, row)
       end
       local n = x.ndim - letters
       if n < 0 or n > 0 and not ellipsis then
-        fail(who, "operand %d, %s, has %d dims, its term %q has %d", i, check.text(x), x.ndim, table.concat(terms[i]), letters)
+        fail(who, "operand %d, %s, has %d dims, its term %q has %d", i, check.text(x), x.ndim,
+          table.concat(terms[i]), letters)
       end
       dots = math.max(dots, ellipsis and n or 0)
       labels[i] = spread(terms[i], n)
@@ -326,8 +330,8 @@ return function(ty, check, row)
     return x, labels
   end
 
-  --- Sums of products by Einstein's convention, as NumPy's einsum: one letter a dim; letters that the output lacks are summed;
-  --- "..." stands for broadcast dims; without "->" the output has the letters that stand once, in alphabetical order.
+  --- Sums of products by Einstein's convention, as NumPy's einsum: one letter a dim; letters that the output lacks are
+  --- summed; "..." stands for broadcast dims; without "->" the output has the letters that stand once, in alphabetical order.
   --- Operands are taken from left to right.
   ---@param equation string such as "ij,jk->ik"
   ---@param ... tycho.Tensor the operands; or one table of them
@@ -359,7 +363,8 @@ return function(ty, check, row)
     return permuted(y, ly, out)
   end
 
-  row { "tensordot", "a, b, dims = 2", tensordot, "products summed over pairs of dims", shape = "other dims of a, then of b" }
+  row { "tensordot", "a, b, dims = 2", tensordot, "products summed over pairs of dims",
+    shape = "other dims of a, then of b" }
   row { "einsum", "equation, operands...", einsum, "sums of products by Einstein's convention, \"ij,jk->ik\"",
     shape = "the output's letters", formula = "as NumPy's einsum", only = "module" }
 end

@@ -1,6 +1,6 @@
 --- reductions.lua -- composites over dims: means, variances, norms, tests, the median.
--- Dims are a number or a list, 1-based, negative from the end; nil is all. keepdim leaves reduced dims with size 1. Both may also
--- stand in an options table: x:var{dims = 1, correction = 0}.
+-- Dims are a number or a list, 1-based, negative from the end; nil is all. keepdim leaves reduced dims with size 1. Both may
+-- also stand in an options table: x:var{dims = 1, correction = 0}.
 
 ---@param ty table the core module
 ---@param check table check.lua
@@ -136,8 +136,8 @@ return function(ty, check, row)
     return back(s + m, half)
   end
 
-  --- The p-norm of the elements: the p-th root of the sum of |x|^p. p = inf: the largest magnitude, -inf: the smallest, 0: how
-  --- many are not zero.
+  --- The p-norm of the elements: the p-th root of the sum of |x|^p. p = inf: the largest magnitude, -inf: the smallest,
+  --- 0: how many are not zero.
   ---@param x tycho.Tensor
   ---@param p? number 2
   ---@param dims? integer|integer[] all
@@ -191,14 +191,15 @@ return function(ty, check, row)
   end
 
   local reduced = "x without the dims"
-  row { "mean", "x, dims = nil, keepdim = false", mean, "the arithmetic mean over dims", shape = reduced, dtype = "float",
-    formula = "sum(x) / n" }
+  row { "mean", "x, dims = nil, keepdim = false", mean, "the arithmetic mean over dims", shape = reduced,
+    dtype = "float", formula = "sum(x) / n" }
   row { "var", "x, dims = nil, keepdim = false, {correction = 1}", var, "the variance over dims", shape = reduced,
     dtype = "float", formula = "sum((x - mean(x))^2) / (n - correction)" }
-  row { "std", "x, dims = nil, keepdim = false, {correction = 1}", std, "the standard deviation over dims", shape = reduced,
-    dtype = "float", formula = "sqrt(var(x))" }
+  row { "std", "x, dims = nil, keepdim = false, {correction = 1}", std, "the standard deviation over dims",
+    shape = reduced, dtype = "float", formula = "sqrt(var(x))" }
   row { "any", "x, dims = nil, keepdim = false", any, "bool: any element is not zero", shape = reduced, dtype = "bool" }
-  row { "all", "x, dims = nil, keepdim = false", all, "bool: all elements are not zero", shape = reduced, dtype = "bool" }
+  row { "all", "x, dims = nil, keepdim = false", all, "bool: all elements are not zero", shape = reduced,
+    dtype = "bool" }
   row { "count_nonzero", "x, dims = nil, keepdim = false", count_nonzero, "how many elements are not zero",
     shape = reduced, dtype = "i64" }
   row { "logsumexp", "x, dims = nil, keepdim = false", logsumexp, "log(sum(exp(x))) over dims without overflow",
