@@ -99,6 +99,25 @@ return function(ty)
     return v
   end
 
+  --- Arguments whose shapes broadcast all together; what is not a tensor does.
+  function M.together(who, ...)
+    local joint, first = {}, nil -- sizes from the last dim on
+    for i = 1, select("#", ...) do
+      local v = select(i, ...)
+      if is_tensor(v) then
+        first = first or v
+        local own = v.shape
+        for k = 1, #own do
+          local size = own[#own - k + 1]
+          if joint[k] == nil or joint[k] == 1 then joint[k] = size
+          elseif size ~= 1 and size ~= joint[k] then
+            fail(who, "sizes do not broadcast, %s and %s", M.text(first), M.text(v))
+          end
+        end
+      end
+    end
+  end
+
   function M.number(who, i, v, what, default)
     if v == nil then v = default end
     if type(v) == "number" then return v end

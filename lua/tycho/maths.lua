@@ -229,8 +229,9 @@ return function(ty, check, row)
   local function clamp(x, min, max)
     check.tensor("clamp", 1, x)
     if min == nil and max == nil then fail("clamp", "needs min, max or both") end
-    if min ~= nil then check.fits("clamp", 2, x, min) end
-    if max ~= nil then check.fits("clamp", 3, x, max) end
+    if min ~= nil then check.operand("clamp", 2, min) end
+    if max ~= nil then check.operand("clamp", 3, max) end
+    if is_tensor(min) or is_tensor(max) then check.together("clamp", x, min, max) end
     local y = x
     if min ~= nil then y = maximum(y, min) end
     if max ~= nil then y = minimum(y, max) end
@@ -244,8 +245,9 @@ return function(ty, check, row)
   ---@return tycho.Tensor # the broadcast shape
   local function lerp(a, b, weight)
     check.tensor("lerp", 1, a)
-    check.fits("lerp", 2, a, b)
-    check.fits("lerp", 3, a, weight)
+    check.operand("lerp", 2, b)
+    check.operand("lerp", 3, weight)
+    check.together("lerp", a, b, weight)
     local half = half_of(a, b, weight)
     a, b, weight = wide(a), wide(b), wide(weight)
     return back(a + (b - a) * weight, half)

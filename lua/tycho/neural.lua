@@ -220,7 +220,8 @@ return function(ty, check, row)
     "(x - mean) / sqrt(var + eps) * weight + bias over the last dims", shape = "x",
     formula = "Ba, Kiros, Hinton 2016, arXiv:1607.06450" }
   row { "rms_norm", "x, weight, {dims = -1, eps = 1e-5}", rms_norm,
-    "x / sqrt(mean(x^2) + eps) * weight over the last dims", shape = "x", formula = "Zhang, Sennrich 2019, arXiv:1910.07467" }
+    "x / sqrt(mean(x^2) + eps) * weight over the last dims", shape = "x",
+    formula = "Zhang, Sennrich 2019, arXiv:1910.07467" }
   row { "dropout", "x, p = 0.5, training = true", dropout, "elements zeroed by chance p, the others divided by 1 - p",
     shape = "x", formula = "Srivastava and others 2014, JMLR 15", inplace = true }
 
@@ -322,8 +323,8 @@ return function(ty, check, row)
   row { "nll_loss", "x, target, {reduction = \"mean\", dim = -1, ignore_index}", nll_loss,
     "minus the log-probability of each label", shape = "0-d, or the labels'", dtype = "float" }
   row { "cross_entropy", "x, target, {reduction = \"mean\", dim = -1, ignore_index, label_smoothing = 0}",
-    cross_entropy, "minus the log-probability of each label under softmax(x)", shape = "0-d, or the labels'", dtype = "float",
-    formula = "nll_loss(log_softmax(x), target)" }
+    cross_entropy, "minus the log-probability of each label under softmax(x)",
+    shape = "0-d, or the labels'", dtype = "float", formula = "nll_loss(log_softmax(x), target)" }
   row { "mse_loss", "x, y, {reduction = \"mean\"}", mse_loss, "the squared differences, their mean by default",
     shape = "0-d, or the broadcast of x and y", dtype = "float" }
 end

@@ -331,7 +331,8 @@ return function(ty, check, row)
   end
 
   --- Sums of products by Einstein's convention, as NumPy's einsum: one letter a dim; letters that the output lacks are
-  --- summed; "..." stands for broadcast dims; without "->" the output has the letters that stand once, in alphabetical order.
+  --- summed; "..." stands for broadcast dims; without "->" the output has the letters that stand once, in alphabetical
+  --- order.
   --- Operands are taken from left to right.
   ---@param equation string such as "ij,jk->ik"
   ---@param ... tycho.Tensor the operands; or one table of them

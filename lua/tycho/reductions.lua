@@ -1,6 +1,6 @@
 --- reductions.lua -- composites over dims: means, variances, norms, tests, the median.
--- Dims are a number or a list, 1-based, negative from the end; nil is all. keepdim leaves reduced dims with size 1. Both may
--- also stand in an options table: x:var{dims = 1, correction = 0}.
+-- Dims are a number or a list, 1-based, negative from the end; nil is all. keepdim leaves reduced dims with size 1.
+-- Both may also stand in an options table: x:var{dims = 1, correction = 0}.
 
 ---@param ty table the core module
 ---@param check table check.lua
