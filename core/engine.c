@@ -215,6 +215,18 @@ static bool engine_cut(State *S, Batch *b, Storage *demanded) {
   return ok;
 }
 
+/* TYCHO_DUMP=r: a line for each result as it is recorded. */
+static void say_recorded(State *S, const Batch *b, i32 node) {
+  const Node *n = &b->g.node[node];
+  char type[160];
+  Text t = {0};
+  ty_type_print(&n->type, type, sizeof type);
+  ty_text_printf(&t, "  %s %%%d = %s", b == S->open ? "lazy " : "eager", (int)node, ty_ops[n->op].name);
+  for (int i = 0; i < 3 && n->src[i] >= 0; i++) ty_text_printf(&t, " %%%d", (int)n->src[i]);
+  ty_text_printf(&t, " : %s\n", type);
+  ty_dump_say(S, "record", &t);
+}
+
 /* --- life */
 
 bool ty_engine_open(State *S) {
@@ -227,6 +239,7 @@ bool ty_engine_open(State *S) {
   E->machine = &ty_machine_tile;
   for (; dump && *dump; dump++)
     if (*dump >= 'a' && *dump <= 'z') E->dump |= 1u << (*dump - 'a');
+  if (ty_dumps(E, 'r')) S->recorded = say_recorded;
   E->check = check && *check == '1';
   S->engine = E;
   S->cut = engine_cut;

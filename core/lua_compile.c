@@ -15,6 +15,7 @@
 ** or shorter gives the same values.
 */
 #include <lua.h>
+#include <stdio.h>
 #include "entry.h"
 #include "lua_tycho.h"
 
@@ -388,6 +389,12 @@ static int compile_graph(lua_State *L) {
   return 1;
 }
 
+/* Where dumps go; stdout is the script's. */
+static void say(void *ctx, const char *s, size_t n) {
+  (void)ctx;
+  fwrite(s, 1, n, stderr);
+}
+
 void ty_lua_open_compile(lua_State *L, int m, int t) {
   static const luaL_Reg fns[] = {{"_entry", compile_entry},
                                  {"_info", compile_info},
@@ -395,6 +402,7 @@ void ty_lua_open_compile(lua_State *L, int m, int t) {
                                  {"_graph", compile_graph},
                                  {NULL, NULL}};
   (void)t;
+  ty_lua_state(L)->engine->say = say;
   lua_pushvalue(L, m);
   ty_lua_register(L, fns);
   lua_pop(L, 1);

@@ -60,26 +60,26 @@ _(TRUNC,         "trunc",         MAP,    1, TR_ARITH, I,       TRUNC(a),       
 _(SQRT,          "sqrt",          MAP,    1, TR_FLOAT, I,       SQRT(a),            0, "the square root; NaN below zero") \
 _(EXP,           "exp",           MAP,    1, TR_FLOAT, I,       s_exp(B, a),        1, "e to the power x") \
 _(EXP2,          "exp2",          MAP,    1, TR_FLOAT, I,       s_exp2(B, a),       2, "2 to the power x") \
-_(EXPM1,         "expm1",         MAP,    1, TR_FLOAT, I,       s_expm1(B, a),      4, "exp(x) - 1, accurate near zero") \
+_(EXPM1,         "expm1",         MAP,    1, TR_FLOAT, I,       s_expm1(B, a),      3, "exp(x) - 1, accurate near zero") \
 _(LOG,           "log",           MAP,    1, TR_FLOAT, I,       s_log(B, a),        2, "the natural logarithm; -inf at zero, NaN below") \
-_(LOG2,          "log2",          MAP,    1, TR_FLOAT, I,       s_log2(B, a),       4, "the logarithm to base 2") \
-_(LOG10,         "log10",         MAP,    1, TR_FLOAT, I,       s_log10(B, a),      4, "the logarithm to base 10") \
-_(LOG1P,         "log1p",         MAP,    1, TR_FLOAT, I,       s_log1p(B, a),      4, "log(1 + x), accurate near zero") \
-_(SIN,           "sin",           MAP,    1, TR_FLOAT, I,       s_sin(B, a),        2, "the sine of x radians") \
-_(COS,           "cos",           MAP,    1, TR_FLOAT, I,       s_cos(B, a),        2, "the cosine of x radians") \
-_(TAN,           "tan",           MAP,    1, TR_FLOAT, I,       s_tan(B, a),        4, "the tangent of x radians") \
-_(ASIN,          "asin",          MAP,    1, TR_FLOAT, I,       s_asin(B, a),       4, "the angle in radians whose sine is x") \
-_(ACOS,          "acos",          MAP,    1, TR_FLOAT, I,       s_acos(B, a),       4, "the angle in radians whose cosine is x") \
-_(ATAN,          "atan",          MAP,    1, TR_FLOAT, I,       s_atan(B, a),       4, "the angle in radians whose tangent is x") \
-_(SINH,          "sinh",          MAP,    1, TR_FLOAT, I,       s_sinh(B, a),       4, "the hyperbolic sine") \
-_(COSH,          "cosh",          MAP,    1, TR_FLOAT, I,       s_cosh(B, a),       4, "the hyperbolic cosine") \
-_(TANH,          "tanh",          MAP,    1, TR_FLOAT, I,       s_tanh(B, a),       4, "the hyperbolic tangent") \
-_(ASINH,         "asinh",         MAP,    1, TR_FLOAT, I,       s_asinh(B, a),      4, "the inverse hyperbolic sine") \
-_(ACOSH,         "acosh",         MAP,    1, TR_FLOAT, I,       s_acosh(B, a),      4, "the inverse hyperbolic cosine; NaN below 1") \
-_(ATANH,         "atanh",         MAP,    1, TR_FLOAT, I,       s_atanh(B, a),      4, "the inverse hyperbolic tangent") \
-_(ERF,           "erf",           MAP,    1, TR_FLOAT, I,       s_erf(B, a),        4, "the error function") \
-_(ERFINV,        "erfinv",        MAP,    1, TR_FLOAT, I,       s_erfinv(B, a),     4, "the inverse of the error function") \
-_(SIGMOID,       "sigmoid",       MAP,    1, TR_FLOAT, I,       s_sigmoid(B, a),    4, "1 / (1 + exp(-x))") \
+_(LOG2,          "log2",          MAP,    1, TR_FLOAT, I,       s_log2(B, a),       3, "the logarithm to base 2") \
+_(LOG10,         "log10",         MAP,    1, TR_FLOAT, I,       s_log10(B, a),      3, "the logarithm to base 10") \
+_(LOG1P,         "log1p",         MAP,    1, TR_FLOAT, I,       s_log1p(B, a),      2, "log(1 + x), accurate near zero") \
+_(SIN,           "sin",           MAP,    1, TR_FLOAT, I,       s_sin(B, a),        1, "the sine of x radians") \
+_(COS,           "cos",           MAP,    1, TR_FLOAT, I,       s_cos(B, a),        1, "the cosine of x radians") \
+_(TAN,           "tan",           MAP,    1, TR_FLOAT, I,       s_tan(B, a),        3, "the tangent of x radians") \
+_(ASIN,          "asin",          MAP,    1, TR_FLOAT, I,       s_asin(B, a),       2, "the angle in radians whose sine is x") \
+_(ACOS,          "acos",          MAP,    1, TR_FLOAT, I,       s_acos(B, a),       2, "the angle in radians whose cosine is x") \
+_(ATAN,          "atan",          MAP,    1, TR_FLOAT, I,       s_atan(B, a),       3, "the angle in radians whose tangent is x") \
+_(SINH,          "sinh",          MAP,    1, TR_FLOAT, I,       s_sinh(B, a),       3, "the hyperbolic sine") \
+_(COSH,          "cosh",          MAP,    1, TR_FLOAT, I,       s_cosh(B, a),       2, "the hyperbolic cosine") \
+_(TANH,          "tanh",          MAP,    1, TR_FLOAT, I,       s_tanh(B, a),       3, "the hyperbolic tangent") \
+_(ASINH,         "asinh",         MAP,    1, TR_FLOAT, I,       s_asinh(B, a),      3, "the inverse hyperbolic sine") \
+_(ACOSH,         "acosh",         MAP,    1, TR_FLOAT, I,       s_acosh(B, a),      3, "the inverse hyperbolic cosine; NaN below 1") \
+_(ATANH,         "atanh",         MAP,    1, TR_FLOAT, I,       s_atanh(B, a),      3, "the inverse hyperbolic tangent") \
+_(ERF,           "erf",           MAP,    1, TR_FLOAT, I,       s_erf(B, a),        3, "the error function") \
+_(ERFINV,        "erfinv",        MAP,    1, TR_FLOAT, I,       s_erfinv(B, a),     3, "the inverse of the error function") \
+_(SIGMOID,       "sigmoid",       MAP,    1, TR_FLOAT, I,       s_sigmoid(B, a),    3, "1 / (1 + exp(-x))") \
 _(NOT,           "bitwise_not",   MAP,    1, TR_BITS,  I,       s_not(B, a, n),     0, "every bit turned over; for bool the opposite") \
 _(CAST,          0,               MAP,    1, TR_NONE,  0,       0,                  0, "the value in another dtype") \
 _(BITCAST,       0,               MAP,    1, TR_NONE,  0,       0,                  0, "the same bits read as another dtype of that size") \
@@ -88,12 +88,12 @@ _(SUB,           "sub",           MAP,    2, TR_ARITH, I,       SUB(a, b),      
 _(MUL,           "mul",           MAP,    2, TR_ARITH, C|I,     MUL(a, b),          0, "product, element by element") \
 _(DIV,           "div",           MAP,    2, TR_FLOAT, I,       DIV(a, b),          0, "quotient; integers give a float") \
 _(FLOOR_DIVIDE,  "floor_divide",  MAP,    2, TR_ARITH, I,       s_floor_divide(B, a, b), 1, "quotient rounded down; an integer by 0 gives 0") \
-_(REMAINDER,     "remainder",     MAP,    2, TR_ARITH, I,       s_remainder(B, a, b),1, "remainder with the divisor's sign; an integer by 0 gives 0") \
-_(FMOD,          "fmod",          MAP,    2, TR_ARITH, I,       s_fmod(B, a, b),    1, "remainder with the dividend's sign; an integer by 0 gives 0") \
-_(POW,           "pow",           MAP,    2, TR_ARITH, I,       s_pow(B, a, b),     4, "a to the power b; integers wrap, a negative exponent truncates") \
+_(REMAINDER,     "remainder",     MAP,    2, TR_ARITH, I,       s_remainder(B, a, b),0, "remainder with the divisor's sign; an integer by 0 gives 0") \
+_(FMOD,          "fmod",          MAP,    2, TR_ARITH, I,       s_fmod(B, a, b),    0, "remainder with the dividend's sign; an integer by 0 gives 0") \
+_(POW,           "pow",           MAP,    2, TR_ARITH, I,       s_pow(B, a, b),     2, "a to the power b; integers wrap, a negative exponent truncates") \
 _(MAXIMUM,       "maximum",       MAP,    2, TR_ANY,   C|I,     MAX(a, b),          0, "the larger; NaN wins, +0 above -0") \
 _(MINIMUM,       "minimum",       MAP,    2, TR_ANY,   C|I,     MIN(a, b),          0, "the smaller; NaN wins, -0 below +0") \
-_(ATAN2,         "atan2",         MAP,    2, TR_FLOAT, I,       s_atan2(B, a, b),   4, "the angle of the point (b, a) in radians") \
+_(ATAN2,         "atan2",         MAP,    2, TR_FLOAT, I,       s_atan2(B, a, b),   3, "the angle of the point (b, a) in radians") \
 _(COPYSIGN,      "copysign",      MAP,    2, TR_FLOAT, I,       s_copysign(B, a, b),0, "the magnitude of a with the sign of b") \
 _(LSHIFT,        "lshift",        MAP,    2, TR_INT,   I,       s_lshift(B, a, b, n),0, "bits moved up; 0 beyond the width or for a negative count") \
 _(RSHIFT,        "rshift",        MAP,    2, TR_INT,   I,       s_rshift(B, a, b, n),0, "bits moved down, keeping the sign; all sign beyond the width or for a negative count") \

@@ -69,6 +69,7 @@ static bool commit(State *S, Batch *b) {
  * failure. */
 static bool finish_as(State *S, Batch *b, i32 node, const Type *shown, Tensor *y, const char *who) {
   if (node < 0) return cancel_memory(S, b, who);
+  if (TY_UNLIKELY(S->recorded != NULL)) S->recorded(S, b, node);
   const Type *t = shown ? shown : &b->g.node[node].type;
   Tensor r = {.type = *t};
   ty_type_strides(t, r.strides);
@@ -784,6 +785,7 @@ bool ty_record_assign(State *S, const char *who, const Tensor *dst, const Given 
   bool whole = dst->offset == 0 && ty_type_numel(t) == st->numel && ty_tensor_is_contiguous(dst);
   if (!whole) v = put_node(S, b, dst, v);
   if (v < 0) return cancel_memory(S, b, who);
+  if (TY_UNLIKELY(S->recorded != NULL)) S->recorded(S, b, v);
   Batch *before = st->batch;
   i32 node_before = st->node;
   if (before) before->refs++; /* so that a failed eager cut can be undone */

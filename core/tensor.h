@@ -98,6 +98,8 @@ struct State {
   i64 debt;                /* bytes allocated for tensors since the host's collector last stepped */
   /* engine.c fills these in: level 2 calls upward through them */
   bool (*cut)(State *S, Batch *b, Storage *demanded); /* computes; the batch is closed then */
+  /* Told of every operation as its result is recorded; NULL: no one listens. */
+  void (*recorded)(State *S, const Batch *b, i32 node);
   /* An eager map that needs no graph: true with the result in y; false: take the road. */
   bool (*quick)(State *S, int op, int n, const Given *src, Tensor *y);
   const volatile int *interrupted;
