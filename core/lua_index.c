@@ -556,8 +556,9 @@ static bool assign_masked(lua_State *L, State *S, const Tensor *x, const Key *k,
   src[2].t = dst;
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_record(S, WRITE, OP_WHERE, 3, src, y));
-  TY_LUA_MUST(L, S, ty_record_cast(S, y, x->type.dtype, y));
-  TY_LUA_MUST(L, S, ty_record_assign(S, WRITE, dst, &(Given){.kind = O_TENSOR, .t = y}));
+  Tensor *own = ty_lua_push(L); /* a bool x and a number met in i64 */
+  TY_LUA_MUST(L, S, ty_record_cast(S, y, x->type.dtype, own));
+  TY_LUA_MUST(L, S, ty_record_assign(S, WRITE, dst, &(Given){.kind = O_TENSOR, .t = own}));
   return true;
 }
 
