@@ -41,7 +41,11 @@ static inline int map(lua_State *L, int op, int n) {
   const char *who = ty_ops[op].lua;
   Given src[3];
   State *S = ty_lua_enter(L);
-  for (int i = 0; i < n; i++) src[i] = ty_lua_given(L, who, i + 1);
+  for (int i = 0; i < n; i++) {
+    Tensor *t = ty_lua_test_in(L, (Host *)S, i + 1);
+    if (TY_LIKELY(t && t->st)) src[i] = (Given){.kind = O_TENSOR, .t = t};
+    else src[i] = ty_lua_given(L, who, i + 1);
+  }
   Tensor *y = ty_lua_push(L);
   if (TY_LIKELY(TY_LUA_TRY(L, S, record_map(S, who, op, n, src, y)))) return 1;
   return ty_lua_fail(L, S);

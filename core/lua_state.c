@@ -25,7 +25,6 @@
 #define LOOK_BYTES (1 << 20)        /* of new tensors between two looks at the memory */
 #define LIVE_GROWTH ((i64)96 << 20) /* at least; or a quarter of what is alive */
 #define CYCLE_BYTES ((i64)32 << 20) /* at least; or an eighth of what is alive */
-#define MARK 0x74796368u            /* told apart by the State's address */
 #define KEY_STATE "tycho.state"     /* in the registry */
 #define KEY_META "tycho.tensor"
 #define KEY_HELP "tycho.help"
@@ -33,8 +32,6 @@
 #ifndef LUA_GCISRUNNING
 #define LUA_GCISRUNNING 9 /* LuaJIT 2.1; others answer -1 */
 #endif
-
-static u64 mark_of(const Host *H) { return (u64)(uintptr_t)H ^ ((u64)MARK << 32); }
 
 /* --- errors */
 
@@ -147,13 +144,7 @@ State *ty_lua_enter(lua_State *L) {
 
 /* --- tensors on the stack */
 
-Tensor *ty_lua_test(lua_State *L, int i) {
-  Handle *h = (Handle *)lua_touserdata(L, i);
-  /* A light userdata has length 0; foreign userdata of this size does not hold the mark, since a
-  ** handle loses it before its memory is given back. */
-  if (!h || lua_objlen(L, i) != sizeof(Handle)) return NULL;
-  return h->mark == mark_of(ty_lua_host(L)) ? &h->t : NULL;
-}
+Tensor *ty_lua_test(lua_State *L, int i) { return ty_lua_test_in(L, ty_lua_host(L), i); }
 
 Tensor *ty_lua_check(lua_State *L, const char *who, int i) {
   Tensor *t = ty_lua_test(L, i);
@@ -228,7 +219,7 @@ Tensor *ty_lua_push(lua_State *L) {
   if (TY_UNLIKELY(H->S.debt >= LOOK_BYTES)) pay_debt(L, H);
   Handle *h = (Handle *)lua_newuserdata(L, sizeof *h);
   h->t.st = NULL;
-  h->mark = mark_of(H);
+  h->mark = ty_lua_mark(H);
   h->scope = NULL;
   H->handles++;
   lua_pushvalue(L, lua_upvalueindex(2));

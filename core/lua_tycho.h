@@ -45,7 +45,9 @@ typedef struct Host {
 State *ty_lua_enter(lua_State *L);
 /* lua_compile.c: the same question where some coroutine records: sets S->open. */
 void ty_lua_sync(lua_State *L, State *S);
-static inline State *ty_lua_state(lua_State *L) { return (State *)lua_touserdata(L, lua_upvalueindex(1)); }
+static inline State *ty_lua_state(lua_State *L) {
+  return (State *)lua_touserdata(L, lua_upvalueindex(1));
+}
 
 static inline Host *ty_lua_host(lua_State *L) {
   return (Host *)lua_touserdata(L, lua_upvalueindex(1));
@@ -89,15 +91,23 @@ const char *ty_lua_nearest(lua_State *L, const char *name, int t);
 ** the debt of bytes. test: NULL when not a tensor. check: raises "who: argument i must be a tensor, got string"
 ** or "who: tensor was released". */
 Tensor *ty_lua_push(lua_State *L);
+static inline u64 ty_lua_mark(const Host *H) { return (u64)(uintptr_t)H ^ (u64)0x74796368 << 32; }
+static inline Tensor *ty_lua_test_in(lua_State *L, const Host *H, int i) {
+  Handle *h = (Handle *)lua_touserdata(L, i);
+  /* A light userdata has length 0; foreign userdata of this size does not hold the mark, since a
+  ** handle loses it before its memory is given back. */
+  if (!h || lua_objlen(L, i) != sizeof(Handle)) return NULL;
+  return h->mark == ty_lua_mark(H) ? &h->t : NULL;
+}
 Tensor *ty_lua_test(lua_State *L, int i);
 Tensor *ty_lua_check(lua_State *L, const char *who, int i);
 /* A tensor, number or boolean as operand. */
 Given ty_lua_given(lua_State *L, const char *who, int i);
 
 /* Arguments. All raise with the function's name, the argument, and what was given. */
-i64 ty_lua_int(lua_State *L, const char *who, int i, const char *what);       /* a whole number */
+i64 ty_lua_int(lua_State *L, const char *who, int i, const char *what); /* a whole number */
 double ty_lua_number(lua_State *L, const char *who, int i, const char *what);
-int ty_lua_dtype(lua_State *L, const char *who, int i);                        /* a dtype's name */
+int ty_lua_dtype(lua_State *L, const char *who, int i); /* a dtype's name */
 /* A dim, 1-based or negative from the end, to 0-based. nil gives def (0-based) unless def < 0, then it raises. */
 int ty_lua_dim(lua_State *L, const char *who, int i, int rank, int def);
 /* nil or none: 0. A number or a table of dims, each once: bit set of 0-based dims. An empty table raises. */
@@ -119,15 +129,15 @@ Tensor *ty_lua_nested(lua_State *L, State *S, const char *who, int i, int dtype)
 
 /* Groups of functions, each in a file of its own: fills the module table (m) and the methods table (t), both given as
 ** absolute stack indices. */
-void ty_lua_open_ops(lua_State *L, int m, int t);     /* lua_ops.c: rows of the table, operators, reductions */
-void ty_lua_open_tensor(lua_State *L, int m, int t);  /* lua_tensor.c: creation, leaving, copies, lifetime */
-void ty_lua_open_settings(lua_State *L, int m, int t);/* lua_settings.c: threads, precision, stats ... */
-void ty_lua_open_view(lua_State *L, int m, int t);    /* lua_view.c: views, indexing, assignment */
-void ty_lua_open_print(lua_State *L, int m, int t);   /* lua_print.c: tostring */
-void ty_lua_open_select(lua_State *L, int m, int t);  /* lua_select.c: results whose shape depends on data; sorting */
-void ty_lua_open_random(lua_State *L, int m, int t);  /* lua_random.c */
-void ty_lua_open_linalg(lua_State *L, int m, int t);  /* lua_linalg.c: ty.linalg by LAPACK */
-void ty_lua_open_compile(lua_State *L, int m, int t); /* lua_compile.c: compile, explain, graph, stats */
-void ty_lua_open_probe(lua_State *L, int m);            /* lua_probe.c: what proofs need */
+void ty_lua_open_ops(lua_State *L, int m, int t);      /* rows of the table, operators */
+void ty_lua_open_tensor(lua_State *L, int m, int t);   /* creation, leaving, copies */
+void ty_lua_open_view(lua_State *L, int m, int t);     /* views, indexing, assignment */
+void ty_lua_open_print(lua_State *L, int m, int t);    /* tostring */
+void ty_lua_open_select(lua_State *L, int m, int t);   /* shapes that depend on data; sorting */
+void ty_lua_open_random(lua_State *L, int m, int t);   /* random numbers */
+void ty_lua_open_linalg(lua_State *L, int m, int t);   /* ty.linalg by LAPACK */
+void ty_lua_open_settings(lua_State *L, int m, int t); /* threads, precision, stats ... */
+void ty_lua_open_compile(lua_State *L, int m, int t);  /* compile, explain, graph */
+void ty_lua_open_probe(lua_State *L, int m);           /* what proofs need */
 
 #endif
