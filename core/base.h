@@ -41,8 +41,8 @@ void *ty_mem_realloc(void *p, size_t n);
 void ty_mem_free(void *p);
 
 /* For tests: after `after` further allocations fail `times` times (times < 0: for ever); after < 0:
-*off.
-** Covers general memory, arenas and buffers. Returns the allocations counted since the last call.
+** off. Covers general memory, arenas and buffers. Returns the allocations counted since the last
+** call.
  */
 u64 ty_mem_fail(i64 after, i64 times);
 

@@ -1,10 +1,8 @@
 /*
 ** build.h -- the words in which the body of a loop program is written (ops.h, kernels/scalar.def).
 ** A Val is the number of an instruction, its type is known; equal instructions are one;
-*instructions on
-** constants are NOT evaluated here. After an error (out of memory, body too long) every word gives
-*0 and
-** B->failed stays set: callers check once, at the end.
+** instructions on constants are NOT evaluated here. After an error (out of memory, body too long)
+** every word gives 0 and B->failed stays set: callers check once, at the end.
 */
 #ifndef TY_BUILD_H
 #define TY_BUILD_H
@@ -58,7 +56,8 @@ static inline int ty_val_type(const Build *B, Val v) { return B->body[v].type; }
 #define SHRU(a, b) W2(SHRU, a, b)
 #define MULHI(a, b) W2(MULHI, a, b)
 #define FMA(a, b, c) ty_emit(B, P_FMA, VT(a), a, b, c, 0) /* a * b + c, rounded once */
-#define EQ(a, b) ty_emit(B, P_EQ, C_I32, a, b, -1, 0) /* i32 0 or 1; `from` is the operands' type \
+#define EQ(a, b) \
+  ty_emit(B, P_EQ, C_I32, a, b, -1, 0) /* i32 0 or 1; `from` is the operands' type \
                                                        */
 #define LT(a, b) ty_emit(B, P_LT, C_I32, a, b, -1, 0)
 #define LE(a, b) ty_emit(B, P_LE, C_I32, a, b, -1, 0)

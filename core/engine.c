@@ -1,22 +1,16 @@
 /*
 ** engine.c -- the State's engine: settings, and the cut: from a batch of recorded operations to
-*computed
-** storages.
+** computed storages.
 ** In: a batch and the storage whose value is demanded (NULL: no one in particular). Out: storages
-*settled,
-** the batch closed. Fails for want of memory: then nothing has changed and the batch can be cut
-*again.
+** settled, the batch closed. Fails for want of memory: then nothing has changed and the batch can
+** be cut again.
 **
 ** What a cut computes. Lua collects late, so a live handle does not mean that its value matters.
-*Computed are:
-** the demanded node; sinks, which no recorded operation reads; values written to storages that
-*existed before;
-** nodes that were needed after an earlier cut of the same graph (learned); and everything if an
-*input is exposed.
-** The rest stays pending on the closed batch with its inputs pinned. If such a value is asked for
-*later, it is
-** computed from those inputs and the graph's entry learns to store it, so that loops do not
-*recompute.
+** Computed are: the demanded node; sinks, which no recorded operation reads; values written to
+** storages that existed before; nodes that were needed after an earlier cut of the same graph
+** (learned); and everything if an input is exposed. The rest stays pending on the closed batch with
+** its inputs pinned. If such a value is asked for later, it is computed from those inputs and the
+** graph's entry learns to store it, so that loops do not recompute.
 */
 #include <stdlib.h>
 #include "entry.h"
@@ -68,8 +62,7 @@ static i32 written_input(const Batch *b, const Storage *st) {
 }
 
 /* The outputs of a cut and the storages that get them, by node: the order of the waiting list
-*depends on when
-** handles were made, a key may not. */
+** depends on when handles were made, a key may not. */
 static i32 collect(State *S, const Batch *b, const Storage *demanded, Storage **target,
                    Output *out) {
   bool all = reads_exposed(b);
@@ -221,7 +214,8 @@ static void say_recorded(State *S, const Batch *b, i32 node) {
   char type[160];
   Text t = {0};
   ty_type_print(&n->type, type, sizeof type);
-  ty_text_printf(&t, "  %s %%%d = %s", b == S->open ? "lazy " : "eager", (int)node, ty_ops[n->op].name);
+  ty_text_printf(&t, "  %s %%%d = %s", b == S->open ? "lazy " : "eager", (int)node,
+                 ty_ops[n->op].name);
   for (int i = 0; i < 3 && n->src[i] >= 0; i++) ty_text_printf(&t, " %%%d", (int)n->src[i]);
   ty_text_printf(&t, " : %s\n", type);
   ty_dump_say(S, "record", &t);

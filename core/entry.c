@@ -1,14 +1,12 @@
 /*
 ** entry.c -- the function-entry path: signatures, traces, the lazy mode of a call.
 ** In: what the binding read off Lua's stack. Out: the trace of a signature, open batches of
-*coroutines.
-** Fails for want of memory only, and then the call runs eagerly with the same results.
+** coroutines. Fails for want of memory only, and then the call runs eagerly with the same results.
 **
 ** Every call runs in lazy mode: the Lua function itself runs, its operations are recorded, values
-*are computed
-** when demanded and at its end, by plans found by the hash of what was recorded. A trace is where a
-*plan that
-** skips Lua will hang: ty_entry_trace is the place where its guards are to be checked.
+** are computed when demanded and at its end, by plans found by the hash of what was recorded. A
+** trace is where a plan that skips Lua will hang: ty_entry_trace is the place where its guards are
+** to be checked.
 */
 #include <stdio.h>
 #include "entry.h"
@@ -142,8 +140,9 @@ void ty_entry_note(Lazy *z, u64 hash, const Plan *p) {
 }
 
 /*
-** Recording costs more than an eager call where there is little to fuse (tiny tensors, a value demanded
-** every few operations). Measured: 60 ns an operation and 0.8 us a cut, against 40 bytes saved a ns.
+** Recording costs more than an eager call where there is little to fuse (tiny tensors, a value
+** demanded every few operations). Measured: 60 ns an operation and 0.8 us a cut, against 40 bytes
+** saved a ns.
 */
 enum { TRIAL_CALLS = 16, REST_CALLS = 4096, OP_NS = 60, CUT_NS = 800, BYTES_PER_NS = 40 };
 

@@ -33,8 +33,9 @@ typedef struct Trace {
   i64 hits;
   i32 nseen;
   i64 unseen; /* cuts whose graph is not kept */
-  i64 cuts, nops, saved; /* since the last trial began: cuts, operations in them, bytes saved by fusion */
-  i64 trial, rest;       /* calls left to judge whether recording pays; calls left to run eagerly */
+  i64 cuts, nops,
+      saved;       /* since the last trial began: cuts, operations in them, bytes saved by fusion */
+  i64 trial, rest; /* calls left to judge whether recording pays; calls left to run eagerly */
   Seen seen[SEEN_MAX];
 } Trace;
 
@@ -49,8 +50,7 @@ typedef struct Entry {
 } Entry;
 
 /* A call of a compiled function that has not returned, as far as its coroutine's stack tells.
-*Offsets count
-** stack slots: the frame of the function lies above `caller` and below `wrapper`. */
+** Offsets count stack slots: the frame of the function lies above `caller` and below `wrapper`. */
 typedef struct Lazy {
   const void *thread;
   const void *fn;      /* the function's identity */
@@ -93,7 +93,8 @@ void ty_quick_clear(State *S);
 /* --- entry.c */
 /* The trace of this signature, moved to the front; made when new. NULL: out of memory. */
 Trace *ty_entry_trace(Entry *e, const SigPart *part, i32 n, u32 word);
-/* Whether this call is to record. Where fusion saves less than recording costs, calls run eagerly for a while. */
+/* Whether this call is to record. Where fusion saves less than recording costs, calls run eagerly
+** for a while. */
 bool ty_entry_records(Trace *t);
 void ty_entry_part(const SigPart *p, char *buf, size_t n); /* as text: f32[2,3], number ... */
 void ty_entry_reset(Entry *e);
@@ -103,8 +104,7 @@ u32 ty_entry_word(const State *S);                    /* the settings that enter
 
 Lazy *ty_lazy_find(State *S, const void *thread);
 /* NULL: no memory; the call then runs eagerly. Beyond LAZY_MAX the longest open one is closed: its
-*coroutine may
-** be gone, which nobody tells us. */
+** coroutine may be gone, which nobody tells us. */
 #define LAZY_MAX 64
 Lazy *ty_lazy_open(State *S, const Lazy *like);
 /* Cuts what is open and forgets z. What could not be computed stays pending. */

@@ -6,8 +6,7 @@
 ** Rules that every fold must keep
 **  1. The result has the node's dtype and dims: callers read both from the node that they get back.
 **  2. Equal to the bit for every operand, NaN taken as one value: infinities, -0, denormals,
-*wrapped
-**     integers. So x * 0 is not 0, x + 0 is not x (but x + -0 is), x - x is not 0.
+**     wrapped integers. So x * 0 is not 0, x + 0 is not x (but x + -0 is), x - x is not 0.
 **  3. No reduction moves through a view, none is split or merged: their order is part of the value.
 **  4. A run-time scalar is never looked at; only CONST is known.
 **  5. Constant time: a fold looks at its operands and theirs, no further.

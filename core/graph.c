@@ -1,8 +1,7 @@
 /*
 ** graph.c -- Node and Graph: append with hash-consing, verify, print, parse; the table of
-*operations.
-** In: nodes whose operands are lower numbers.  Out: node numbers, text, or what rule is broken.
-** Append fails when memory or GRAPH_MAX is at its end; the graph is then as it was.
+** operations. In: nodes whose operands are lower numbers.  Out: node numbers, text, or what rule is
+** broken. Append fails when memory or GRAPH_MAX is at its end; the graph is then as it was.
 **
 ** Appending is on the hot path of recording. A node's hash covers the bytes that its operation
 ** uses, which are two runs (up to its last dim; the argument up to its last stride), so equal nodes

@@ -13,10 +13,8 @@
 
 /* What a node needs beyond operands and type. Unused bytes are zero. All dims here are 0-based.
 **   INPUT         strides of the layout in elements (any sign); offset = 0; k = number of the
-*buffer:
-**                 inputs that share a buffer share k; k2 = number of the input: the same layout at
-*two
-**                 offsets is two inputs
+**                 buffer: inputs that share a buffer share k; k2 = number of the input: the same
+**                 layout at two offsets is two inputs
 **   CONST         bits: the element, stored by ty_elem_store
 **   SCALAR        k = slot in the graph's scalars
 **   RANDOM        k = slot of the stream number (seed in the slot behind it); k2 = word 0-3
@@ -31,7 +29,7 @@
 **   SCATTER*      k = dim. Operands: a, index (i64, 0-based, checked), src (dims of the index)
 **   ARGSORT       k = dim; k2 = 1: descending. Result 0-based
 **   SEARCHSORTED  operands: sorted [.., n], values [.., m], leading dims equal; k = 1: right.
-*0-based
+**                 0-based
 */
 typedef struct Arg {
   i32 k, k2;
@@ -60,8 +58,7 @@ typedef struct Node {
 **        broadcast right-aligned
 ** VIEW   its elements lie inside the operand; strides may be 0 or negative
 ** PUT    operand 1 has the dtype of operand 0; arg's view over dims of operand 1 lies inside, and
-*its
-**        elements do not overlap each other
+**        its elements do not overlap each other
 */
 typedef struct Graph {
   Node *node;

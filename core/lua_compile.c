@@ -2,17 +2,13 @@
 ** lua_compile.c -- jit.compile's entry, what explain tells, jit.graph.
 ** In: Lua functions. Out: for compile a C function `pick` that lua/tycho/compile.lua wraps as
 ** `function(...) return pick(...)(...) end`: it answers with the function itself, which then runs
-*by a tail
-** call in the wrapper's place. So error levels, yields, tracebacks and depth are those of plain
-*Lua.
+** by a tail call in the wrapper's place. So error levels, yields, tracebacks and depth are those of
+** plain Lua.
 **
 ** Nobody tells when that function returns: any hook would be a frame of ours under the user's.
-*Instead every
-** entry of Tycho asks Lua's stack (ty_lua_sync): frames are numbered by stack slots
-*(lua_Debug.i_ci), so the frame
-** right above the caller is found and compared. A wrong answer costs fusion, never a result:
-*recording longer
-** or shorter gives the same values.
+** Instead every entry of Tycho asks Lua's stack (ty_lua_sync): frames are numbered by stack slots
+** (lua_Debug.i_ci), so the frame right above the caller is found and compared. A wrong answer costs
+** fusion, never a result: recording longer or shorter gives the same values.
 */
 #include <lua.h>
 #include <stdio.h>
@@ -33,8 +29,7 @@ static const void *function_of(lua_State *L, lua_Debug *ar) {
 }
 
 /* The frame right above the caller's is the function, or what it became by a tail call: then the
-*caller still
-** stands on the line of the call. */
+** caller still stands on the line of the call. */
 static bool still_inside(lua_State *L, Lazy *z) {
   lua_Debug ar, above;
   bool any = false;

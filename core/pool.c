@@ -6,12 +6,11 @@
 ** One job runs at a time. A caller that finds the pool taken (another lua_State, or a job that asks
 ** for a job) runs its work alone instead of waiting. The caller takes chunks too and waits only for
 ** chunks that a worker has begun, so a worker that the system has put aside costs one chunk at
-*most.
+** most.
 **
 ** How a chunk is taken without a lock: `ticket` holds the job's number and the count of chunks
-*left;
-** a worker takes one by lowering the count under the number it has seen. A job with a chunk in hand
-** cannot end, so its fields are read after the ticket was won and never before.
+** left; a worker takes one by lowering the count under the number it has seen. A job with a chunk
+** in hand cannot end, so its fields are read after the ticket was won and never before.
 **
 ** Idle workers watch the ticket for SPIN nanoseconds (a wake-up through the system costs 5 to 8
 ** microseconds, a watched word less than one), then sleep on a condition variable.

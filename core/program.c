@@ -2,8 +2,7 @@
 ** program.c -- loop programs as data: build, verify, print, parse.
 ** In:  the words of build.h, or text.  Out: bodies in SSA form; programs; text that parses back.
 ** Building fails when the body is full (the flag `failed`); parsing when memory runs out or the
-*text
-** is wrong; verifying and printing cannot fail.
+** text is wrong; verifying and printing cannot fail.
 */
 #include "build.h"
 

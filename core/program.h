@@ -6,20 +6,16 @@
 **   ROW  O rows of R elements (I = 1): reductions and scans run along R, the trailing run
 **   COL  for each O: R rows of I elements: reductions run along R, "other runs"
 ** Each factor is a run of dims; a launch gives the dims and, for every operand, a stride in
-*elements
-** for every dim and a start. Extents are never part of a program: a program's bytes are its
-*identity.
+** elements for every dim and a start. Extents are never part of a program: a program's bytes are
+** its identity.
 **
 ** The body is a list of instructions in SSA form: operands are lower instruction numbers. Each has
-*a
-** level: L_ELEM values exist for every element of the domain, L_ROW values once for each (O, I),
-*that is
-** for each row or column. Reductions take an L_ELEM value and give an L_ROW value; an L_ROW value
-*used by
-** an L_ELEM instruction is the same for all of R. In a MAP program everything is L_ELEM.
-** A ROW program may use a reduction's result in elements again (softmax); a COL program may not.
-** A program that has a scan has no reduction. Values that need no element (CONST, SCALAR, what is
-** computed from them alone) fit either level. In a MAP program the levels mean nothing.
+** a level: L_ELEM values exist for every element of the domain, L_ROW values once for each (O, I),
+** that is for each row or column. Reductions take an L_ELEM value and give an L_ROW value; an L_ROW
+** value used by an L_ELEM instruction is the same for all of R. In a MAP program everything is
+** L_ELEM. A ROW program may use a reduction's result in elements again (softmax); a COL program may
+** not. A program that has a scan has no reduction. Values that need no element (CONST, SCALAR, what
+** is computed from them alone) fit either level. In a MAP program the levels mean nothing.
 */
 #ifndef TY_PROGRAM_H
 #define TY_PROGRAM_H
@@ -40,47 +36,43 @@
 
 /*
 ** Primitives. Types: the instruction's `type` is the compute type of the result; for comparisons
-*and
-** conversions `from` is the type of the operands. Every float operation rounds once, to nearest
-*even.
-** Semantics that C leaves open are fixed here:
+** and conversions `from` is the type of the operands. Every float operation rounds once, to nearest
+** even. Semantics that C leaves open are fixed here:
 **   MIN MAX   a NaN operand gives NaN; -0 is below +0
 **   integers  wrap; DIVI truncates, x / 0 = 0, lowest / -1 = lowest; REMI goes with it: x rem 0 = 0
 **   SHL SHR SHRU  the count is in 0 .. width - 1 (the builder sees to it)
 **   CVT       float to integer: towards zero, saturating, NaN gives 0; integer to float: to nearest
-*even;
-**             f64 to f32 rounds; i64 to i32 keeps the low bits
+**             even; f64 to f32 rounds; i64 to i32 keeps the low bits
 **   BITS      the same bits, f32 with i32, f64 with i64; a NaN is 0x7fc00000 / 0x7ff8000000000000
-*first
+**             first
 **   MULHI     the high 64 bits of the unsigned product of two i64
 **   LUT       element `a` (i32, in range) of constant table number imm (ty_luts), of type `type`
 **   NARROW    wraps or rounds to the dtype imm: i8 u8 i16 (in i32), bool (a != 0), f16 bf16 (in
-*f32)
+**             f32)
 **   PHILOX    word imm of Philox4x32-10, counter = (low a, high a, low b, high b) with a the
-*element
-**             (i64) and b the stream (i64), key = c (i64 seed); result i32
+**             element (i64) and b the stream (i64), key = c (i64 seed); result i32
 ** and the others:
 **   CONST     imm: bits of the compute type      SCALAR  launch->scalar[imm], bits of the compute
-*type
+**             type
 **   IOTA      i64: launch start + sum of index * stride of operand imm (an operand without buffer)
 **   LOAD      operand imm at the element, converted to the compute type
 **   GLOAD     operand imm at the element's place + a * launch gstride of that operand; a is i64
 **   STORE     a to operand imm, converted to its dtype (a is narrowed already)
 **   RSUM RPROD RMAX RMIN  reduction of a (L_ELEM), result L_ROW; sums and products in canonical
-*order
-**   RARGMAX RARGMIN       i64: position within R of the first extreme; NaN wins
+**   order RARGMAX RARGMIN       i64: position within R of the first extreme; NaN wins
 **   SSUM SPROD SMAX SMIN  inclusive scan of a along R (ROW programs), sums in canonical order
 **   SMAXX     exclusive running maximum: element i is the maximum of those before it; the first is
 **             -inf or the lowest integer
-**   SLIN      y[i] = fma(y[i - 1], a[i], b[i]) in strict order, from y[-1] = 0 (floats). With
-**             m = SMAX(x), k = m where finite else 0:
+**   SLIN      s = fma(s, a[i], b[i]) in f64, in strict order from 0; y[i] is s rounded (floats).
+**             With m = SMAX(x), k = m where finite else 0:
 **             logcumsumexp = k + log(SLIN(exp(SMAXX(x) - k), exp(x - k)))
 */
 #define TY_PRIMS(_) \
   _(CONST) \
-  _(SCALAR) _(IOTA) _(LOAD) _(GLOAD) _(STORE) _(ADD) _(SUB) _(MUL) _(DIV) _(FMA) _(SQRT) _(MIN) \
-      _(MAX) _(NEG) _(ABS) _(FLOOR) _(CEIL) _(TRUNC) _(RINT) _(DIVI) _(REMI) _(AND) _(OR) _(XOR) \
-          _(SHL) _(SHR) _(SHRU) _(MULHI) _(EQ) _(LT) _(LE) _(SEL) _(CVT) _(BITS) _(LUT) _(NARROW) \
+  _(SCALAR) \
+  _(IOTA) _(LOAD) _(GLOAD) _(STORE) _(ADD) _(SUB) _(MUL) _(DIV) _(FMA) _(SQRT) _(MIN) _(MAX) \
+      _(NEG) _(ABS) _(FLOOR) _(CEIL) _(TRUNC) _(RINT) _(DIVI) _(REMI) _(AND) _(OR) _(XOR) _(SHL) \
+          _(SHR) _(SHRU) _(MULHI) _(EQ) _(LT) _(LE) _(SEL) _(CVT) _(BITS) _(LUT) _(NARROW) \
               _(PHILOX) _(RSUM) _(RPROD) _(RMAX) _(RMIN) _(RARGMAX) _(RARGMIN) _(SSUM) _(SPROD) \
                   _(SMAX) _(SMIN) _(SMAXX) _(SLIN)
 
@@ -93,8 +85,8 @@ typedef enum {
 extern const char *const ty_prims[P_COUNT]; /* the names, in capitals as in the enum */
 
 /* ABS and NEG of floats work on the sign bit. On i32 and i64: ADD SUB MUL MIN MAX NEG ABS
-*(wrapping),
-** DIVI REMI AND OR XOR SHL SHR SHRU EQ LT LE SEL. SEL: a is i32, not 0 takes b, else c. */
+** (wrapping), DIVI REMI AND OR XOR SHL SHR SHRU EQ LT LE SEL. SEL: a is i32, not 0 takes b, else
+** c. */
 
 enum { L_ELEM, L_ROW };
 
@@ -123,8 +115,7 @@ typedef struct Program {
 } Program;
 
 /* One run of a program. Strides of dims that an operand does not have are 0. dims: first the no
-*dims of O,
-** then nr of R, then ni of I. An L_ROW operand has stride 0 in the dims of R. */
+** dims of O, then nr of R, then ni of I. An L_ROW operand has stride 0 in the dims of R. */
 typedef struct Launch {
   u8 no, nr, ni, pad[5];
   i64 dims[MAX_DIMS];

@@ -1,12 +1,12 @@
 /*
 ** quick.c -- eager maps of whole tensors, without a graph.
-** In: an operation and operands as the user gave them. Out: true with the result in y, or false: not a
-** case for this file (or no memory), and the road is taken from its start.
+** In: an operation and operands as the user gave them. Out: true with the result in y, or false:
+** not a case for this file (or no memory), and the road is taken from its start.
 **
-** A map of contiguous operands of one type is the same kernel for every size: it is made once for each
-** (operation, dtype, which operands are numbers) by the road itself, from a graph of one operation, and kept. A call
-** then allocates the result, sets the extent and runs. Nothing else is decided here: no dtype is promoted, nothing
-** broadcasts, nothing is pending.
+** A map of contiguous operands of one type is the same kernel for every size: it is made once for
+** each (operation, dtype, which operands are numbers) by the road itself, from a graph of one
+** operation, and kept. A call then allocates the result, sets the extent and runs. Nothing else is
+** decided here: no dtype is promoted, nothing broadcasts, nothing is pending.
 */
 #include "entry.h"
 

@@ -1,18 +1,13 @@
 /*
 ** record.c -- the road's entrance: check what the user gave, infer types, append nodes, then cut
-*(eager) or
-** wait (lazy).
+** (eager) or wait (lazy).
 ** In: tensors, numbers, dims. Out: a tensor whose storage waits for a node of a batch; in eager
-*mode that
-** batch is cut at once, so the storage is settled. Fails on what the user did (the text names
-*function and
-** shapes) and on memory; nothing of the user's has changed then.
+** mode that batch is cut at once, so the storage is settled. Fails on what the user did (the text
+** names function and shapes) and on memory; nothing of the user's has changed then.
 **
 ** Order inside each function: everything that can demand a value comes first (an operand that waits
-*for
-** another batch, an index to be checked), then the batch is chosen, then nodes are appended. A
-*demand may
-** close the open batch, so no node number is held across one.
+** for another batch, an index to be checked), then the batch is chosen, then nodes are appended. A
+** demand may close the open batch, so no node number is held across one.
 */
 #include <math.h>
 #include <stdio.h>

@@ -1,8 +1,7 @@
 /*
 ** tensor.c -- lifetimes of buffers, storages, batches; views of tensors.
 ** In: a State that holds the error text. Out: tensors whose storages are counted. What can fail:
-*memory,
-** and the computation of a pending value when it is read.
+** memory, and the computation of a pending value when it is read.
 ** Nothing here records: a view is arithmetic on offset and strides.
 */
 #include <stdarg.h>

@@ -2,18 +2,15 @@
 ** tensor.h -- Buffer, Storage, Tensor; the State; recording.
 **
 ** A Buffer is bytes. A Storage is what tensors share: it points to a buffer, or is pending: a node
-*of a
-** batch of recorded operations gives its contents. A Tensor is an affine view of a storage.
+** of a batch of recorded operations gives its contents. A Tensor is an affine view of a storage.
 ** Writing to a storage never disturbs who pinned its buffer: the storage moves on to another buffer
 ** unless it is the only owner (copy on write). Only an exposed storage keeps its address.
 **
 ** A Batch is a graph and what belongs to it: pinned input buffers and the storages that wait for
-*its
-** nodes. In eager mode a batch holds one operation and is cut (compiled and run) at once. In lazy
-*mode it
-** is open until a value is demanded. After the cut it is closed: storages that were not computed
-*stay
-** pending on it and are computed, with what they need, if they are demanded later.
+** its nodes. In eager mode a batch holds one operation and is cut (compiled and run) at once. In
+** lazy mode it is open until a value is demanded. After the cut it is closed: storages that were
+** not computed stay pending on it and are computed, with what they need, if they are demanded
+** later.
 */
 #ifndef TY_TENSOR_H
 #define TY_TENSOR_H
@@ -33,7 +30,6 @@ typedef struct Buffer {
   void (*drop)(void *ctx);
   void *ctx;
 } Buffer;
-
 
 typedef struct Storage {
   State *S;
@@ -87,9 +83,9 @@ struct State {
   Batch *open;       /* lazy mode: where operations are appended; NULL: eager */
   Batch *spare;      /* dropped batches for reuse */
   i32 nspare;
-  void *spare_block;     /* dropped storages and buffers, linked by their first word */
+  void *spare_block; /* dropped storages and buffers, linked by their first word */
   i32 nspare_block;
-  bool closed;           /* the engine is gone: what is dropped now is freed at once */
+  bool closed; /* the engine is gone: what is dropped now is freed at once */
   /* settings; `word` of them enters every key */
   u8 default_dtype; /* of numbers and of integers that become floats: f32 */
   u8 blas, fast, deterministic;
@@ -132,7 +128,7 @@ static inline Storage *ty_storage_hold(Storage *st) {
 }
 void ty_batch_drop(State *S, Batch *b);
 void ty_tensor_close(State *S); /* gives the spares back; tensors may outlive the engine */
-Batch *ty_batch_new(State *S); /* refs 1: the opener's; NULL without memory, said in S->err */
+Batch *ty_batch_new(State *S);  /* refs 1: the opener's; NULL without memory, said in S->err */
 
 bool ty_tensor_from(State *S, Tensor *y, const Type *t,
                     const void *bytes); /* contiguous; NULL: undefined */
@@ -153,9 +149,9 @@ void *ty_tensor_write(State *S, const Tensor *x);
 /* As ty_tensor_write, and the address stays valid and live for ever. */
 void *ty_tensor_expose(State *S, const Tensor *x);
 
-/* --- record.c: the road's entrance. y may be one of the operands. Errors start with `who`, the
-*user's name of the
-** function (NULL: the row's lua name). All of them: check, infer, append, then cut in eager mode.
+/* --- record.c: the road's entrance. y holds no storage before. Errors start with `who`, the
+** user's name of the function (NULL: the row's lua name). All of them: check, infer, append, then
+** cut in eager mode.
  */
 bool ty_record(State *S, const char *who, int op, int n, const Given *src,
                Tensor *y); /* MAP and MATMUL */
@@ -163,15 +159,13 @@ bool ty_record_cast(State *S, const Tensor *x, int dtype,
                     Tensor *y); /* same tensor when nothing changes */
 bool ty_record_bitcast(State *S, const Tensor *x, int dtype, Tensor *y);
 /* REDUCE over the dims in the bit set; none: over all. keep: reduced dims stay as 1. ARGMAX and
-*ARGMIN take all dims
-** or one. Results of ARG* are 0-based. */
+** ARGMIN take all dims or one. Results of ARG* are 0-based. */
 bool ty_record_reduce(State *S, const char *who, int op, const Tensor *x, u32 dims, bool keep,
                       Tensor *y);
 bool ty_record_scan(State *S, const char *who, int op, const Tensor *x, int dim, Tensor *y);
 /* index: any integer dtype; base: what the first position is called (1 for users); negative counts
-*from the end.
-** Checks every index, which demands its value, unless it is known to be in range (base 0 results of
-*ARG*). */
+** from the end. Checks every index, which demands its value, unless it is known to be in range
+** (base 0 results of ARG*). */
 bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const Tensor *index,
                       int base, Tensor *y);
 bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int dim,
@@ -189,8 +183,7 @@ u64 ty_stream_next(State *S);
 /* A contiguous copy with a storage of its own. */
 bool ty_record_copy(State *S, const Tensor *x, Tensor *y);
 /* Writes x, cast and broadcast to dst's dims, to the elements of dst, seen through every alias. The
-*right thing
-** happens when x and dst overlap. */
+** right thing happens when x and dst overlap. */
 bool ty_record_assign(State *S, const char *who, const Tensor *dst, const Given *x);
 /* Copies of the list one behind the other along dim: the fused form of cat. All of one dtype and
  * rank. */

@@ -345,6 +345,11 @@ function make.product(self)
   local a = self:any(has_dims)
   if not a then return nil end
   local ta = self.vars[a]
+  if self.r(4) == 1 then -- the product of a sum
+    local sum = call(self, "sum", { var = a }, 1, true)
+    self:add(sum)
+    a, ta = sum.y, self.vars[sum.y]
+  end
   local k = ta:size(-1)
   local b = self:any(function(t)
     return t.ndim >= 1 and t.ndim <= 2 and t:size(t.ndim == 1 and 1 or -2) == k
