@@ -522,7 +522,7 @@ static int l_split(lua_State *L) {
     size[i] = whole(L, "split", -1, "size");
     lua_pop(L, 1);
     if (size[i] < 0) return ty_lua_error(L, "split: size %lld is negative", (long long)size[i]);
-    sum += size[i];
+    if (!ty_add(sum, size[i], &sum)) return ty_lua_error(L, "split: the sizes are too large");
   }
   if (sum != x->type.dims[d])
     return ty_lua_error(L, "split: the sizes add up to %lld, dim %d has %lld", (long long)sum,

@@ -794,18 +794,28 @@ bool ty_record_assign(State *S, const char *who, const Tensor *dst, const Given 
   return ok;
 }
 
-bool ty_record_cat(State *S, const char *who, int n, const Tensor *const *x, int dim, Tensor *y) {
+/* Dims and dtype of the tensors joined along dim. */
+static bool cat_type(State *S, const char *who, int n, const Tensor *const *x, int dim, Type *t) {
   char s0[SHOWN], si[SHOWN];
-  Type t = x[0]->type;
+  *t = x[0]->type;
   for (int i = 1; i < n; i++) {
     const Type *own = &x[i]->type;
-    bool ok = own->rank == t.rank;
-    for (int d = 0; ok && d < t.rank; d++) ok = d == dim || own->dims[d] == t.dims[d];
-    if (!ok || !ty_add(t.dims[dim], own->dims[dim], &t.dims[dim]))
+    bool ok = own->rank == t->rank;
+    for (int d = 0; ok && d < t->rank; d++) ok = d == dim || own->dims[d] == t->dims[d];
+    if (!ok || !ty_add(t->dims[dim], own->dims[dim], &t->dims[dim]))
       return ty_fail(S, "%s: sizes differ outside dim %d, %s and %s", who, dim + 1,
                      show(&x[0]->type, s0), show(own, si));
-    t.dtype = (u8)ty_dtype_promote(t.dtype, own->dtype);
+    t->dtype = (u8)ty_dtype_promote(t->dtype, own->dtype);
   }
+  return true;
+}
+
+/* So many tensors as one graph has room for. */
+static bool cat_few(State *S, const char *who, int n, const Tensor *const *x, int dim, int dtype,
+                    Tensor *y) {
+  Type t;
+  if (!cat_type(S, who, n, x, dim, &t)) return false;
+  t.dtype = (u8)dtype;
   for (int i = 0; i < n; i++)
     if (!settle(S, x[i])) return false;
   Batch *b = start_leaf(S, who, &t);
@@ -827,4 +837,25 @@ bool ty_record_cat(State *S, const char *who, int n, const Tensor *const *x, int
     at += x[i]->type.dims[dim];
   }
   return finish(S, b, whole, y, who);
+}
+
+#define CAT_MOST 1000 /* tensors of a graph: each takes up to three nodes */
+
+bool ty_record_cat(State *S, const char *who, int n, const Tensor *const *x, int dim, Tensor *y) {
+  Type t;
+  if (!cat_type(S, who, n, x, dim, &t)) return false;
+  if (n <= CAT_MOST) return cat_few(S, who, n, x, dim, t.dtype, y);
+  int parts = (n + CAT_MOST - 1) / CAT_MOST; /* longer lists: by parts, then the parts */
+  Tensor *part = ty_mem_zalloc((sizeof *part + sizeof part) * (size_t)parts);
+  if (!part) return ty_fail_memory(S, who, 0);
+  const Tensor **list = (const Tensor **)(part + parts);
+  bool ok = true;
+  for (int i = 0, at = 0; ok && i < parts; i++, at += CAT_MOST) {
+    ok = cat_few(S, who, TY_MIN(CAT_MOST, n - at), x + at, dim, t.dtype, &part[i]);
+    list[i] = &part[i];
+  }
+  ok = ok && ty_record_cat(S, who, parts, list, dim, y);
+  for (int i = 0; i < parts; i++) ty_tensor_release(&part[i]);
+  ty_mem_free(part);
+  return ok;
 }

@@ -51,7 +51,7 @@
 *row,
 ** becomes offset + carry at the end of each block. For floats; integers and extremes are exact in
 *any
-** order. SLIN is y[i] = fma(y[i - 1], a[i], b[i]), one after another from +0.
+** order. SLIN is s = fma(s, a[i], b[i]) in f64, one after another from +0; y[i] is s rounded.
 **
 ** Positions (RARGMAX, RARGMIN): the first NaN, else the first element equal to the extreme, where
 ** -0 equals +0; 0 for an empty row.

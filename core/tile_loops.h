@@ -319,7 +319,7 @@ static void ID(philox)(ARGS) {
 #define LAST_f32(OP) v = OP(v, DOWN_f32(v, 8)), v = OP(v, DOWN_f32(v, 4)),
 #define LAST_f64(OP) v = OP(v, DOWN_f64(v, 4)),
 #define JOIN_ALL(NAME, T, OP) \
-  static inline T ID(all_##NAME)(const T *lanes) { \
+  static NOINLINE T ID(all_##NAME)(const T *lanes) { \
     typedef T V __attribute__((vector_size(64), may_alias)); \
     const V *p = (const V *)lanes; \
     V a = OP(p[0], p[2]), b = OP(p[1], p[3]), v = OP(a, b); \
@@ -333,7 +333,7 @@ JOIN_ALL(prod_f64, f64, MUL_)
 #define MERGE(NAME, S) ID(all_##NAME##_##S)(v)
 #define MERGE_PLAIN(NAME, S) ID(join_##NAME##_##S)(v, NODE / sizeof(v[0]))
 #define ROWS(NAME, T, KIND, TYPE, ALL) \
-  static void ID(rows_##NAME)(void *yv, const void *xv, i64 rows, i64 n) { \
+  static NOINLINE void ID(rows_##NAME)(void *yv, const void *xv, i64 rows, i64 n) { \
     T *y = yv; \
     const T *x = xv; \
     const u64 empty = ty_tile_empty(KIND, TYPE), ident = ty_tile_identity(KIND, TYPE); \
@@ -365,7 +365,7 @@ JOIN_ALL(prod_f64, f64, MUL_)
 ** what was a NaN, `signs` the sign bits (AND for the largest, OR for the smallest: of zeros alone the
 ** sign is that of any other). */
 #define FOLD_EXTREME(NAME, T, U, LESS, BITS, NAN_BITS) \
-  static void ID(extreme_##NAME)(T * a, const T *x, i64 n) { \
+  static NOINLINE void ID(extreme_##NAME)(T * a, const T *x, i64 n) { \
     typedef T V __attribute__((vector_size(64), aligned(sizeof(T)), may_alias)); \
     typedef U W __attribute__((vector_size(64))); \
     enum { L = 64 / sizeof(T) }; \
@@ -399,7 +399,7 @@ FOLD_EXTREME(min_f64, f64, u64, <, |, NAN64)
 #define FAST_max_i64 FOLD_PLAIN
 #define FAST_min_i64 FOLD_PLAIN
 #define FOLD(NAME, T, OP, FAST) \
-  static void ID(fold_##NAME)(void *av, const void *xv, i64 period, i64 n) { \
+  static NOINLINE void ID(fold_##NAME)(void *av, const void *xv, i64 period, i64 n) { \
     T *a = av; \
     const T *x = xv; \
     if (period == NODE / sizeof(T)) { FAST(T, OP) } \
@@ -521,18 +521,22 @@ SCAN_EXTREMES(i64, i64)
 SCAN_EXTREMES(f32, f32)
 SCAN_EXTREMES(f64, f64)
 
-#define SCAN_LINEAR(S, T, FMA) \
+/* In f64, or a long row would lose what it has gathered. */
+#define SCAN_LINEAR(S, T) \
   static void ID(scan_lin_##S)(void *yv, const void *av, const void *bv, u64 *s, i64 n) { \
-    T *y = yv, m; \
+    T *y = yv; \
     const T *a = av, *b = bv; \
-    memcpy(&m, &s[0], sizeof(T)); \
-    for (i64 i = 0; i < n; i++) y[i] = m = FMA(m, a[i], b[i]); \
-    memcpy(&s[0], &m, sizeof(T)); \
+    f64 m; \
+    memcpy(&m, &s[0], sizeof m); \
+    for (i64 i = 0; i < n; i++) m = __builtin_fma(m, (f64)a[i], (f64)b[i]), y[i] = (T)m; \
+    memcpy(&s[0], &m, sizeof m); \
   }
-SCAN_LINEAR(f32, f32, __builtin_fmaf)
-SCAN_LINEAR(f64, f64, __builtin_fma)
+SCAN_LINEAR(f32, f32)
+SCAN_LINEAR(f64, f64)
 
+#ifdef STRANDS
 #include "tile_strands.h"
+#endif
 
 /* ---- the table ------------------------------------------------------------------------------ */
 
@@ -556,7 +560,9 @@ SCAN_LINEAR(f64, f64, __builtin_fma)
   }
 
 static const TileIsa ID(isa) = {
+#ifdef STRANDS
     .strands = &ID(strands),
+#endif
     .fn =
         {
             ALL4(ROW_C, P_ADD, add),
@@ -623,3 +629,4 @@ static const TileIsa ID(isa) = {
              [P_SLIN - P_SSUM] = {[C_F32] = ID(scan_lin_f32), [C_F64] = ID(scan_lin_f64)}},
 };
 #undef ISA
+#undef VB

@@ -21,6 +21,7 @@
 typedef float f32;
 typedef double f64;
 #define UNUSED __attribute__((unused))
+#define NOINLINE __attribute__((noinline)) /* once, not in every caller: size counts */
 #define NAN32 0x7fc00000u
 #define NAN64 0x7ff8000000000000u
 #define SIGN64 0x8000000000000000u
@@ -37,11 +38,16 @@ u64 ty_tile_identity(int kind, int type) {
 
 u64 ty_tile_empty(int kind, int type) { return kind == R_SUM ? 0 : ty_tile_identity(kind, type); }
 
+/* Strands are for the sets that are used: where there are several, the plainest does without. */
+#ifndef MANY_ISAS
+#define STRANDS
+#endif
 #define ISA base
 #define VB 16
 #include "tile_loops.h"
 
 #ifdef MANY_ISAS
+#define STRANDS
 #define HAS_F16C
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,f16c,bmi,bmi2,tune=haswell")

@@ -140,6 +140,7 @@ static void link_strand(Code *code, const StrandIsa *isa, i32 first, i32 n) {
 }
 
 bool ty_tile_strands(Code *code, const StrandIsa *isa) {
+  if (!isa) return true;
   /* A step takes three links at most: the last value stored, a load, itself. */
   code->link = ty_mem_alloc((size_t)(4 * code->nstep + 2) * sizeof(Link));
   code->strand = ty_mem_alloc((size_t)(code->nstep / 2 + 1) * sizeof(Strand));

@@ -226,7 +226,6 @@ static const StrandIsa ID(strands) = {
 #endif
         },
 };
-#undef VB
 #undef MM
 #undef ROUND_
 #undef HALVES
