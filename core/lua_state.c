@@ -514,6 +514,13 @@ static int core_home(lua_State *L) {
 /* Lua's own wrappers raise as C functions do: error_(text). */
 static int core_error(lua_State *L) { return ty_lua_error(L, "%s", luaL_checkstring(L, 1)); }
 
+/* is_live(v): a tensor that was not released. */
+static int core_is_live(lua_State *L) {
+  const Tensor *t = ty_lua_test(L, 1);
+  lua_pushboolean(L, t && t->st);
+  return 1;
+}
+
 static int core_nearest(lua_State *L) {
   luaL_checktype(L, 2, LUA_TTABLE);
   const char *found = ty_lua_nearest(L, luaL_checkstring(L, 1), 2);
@@ -533,13 +540,10 @@ static void open_internals(lua_State *L, int m, int t) {
       {"release", l_release, 'b', "x",
        "frees the memory of x at once, unless others share it; x cannot be used afterwards"},
       {NULL, NULL, 0, NULL, NULL}};
-  static const luaL_Reg fns[] = {{"home", core_home},
-                                 {"error", core_error},
-                                 {"nearest", core_nearest},
-                                 {"describe", core_describe},
-                                 {"scope_open", scope_open},
-                                 {"scope_close", scope_close},
-                                 {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"home", core_home},          {"error", core_error},
+                                 {"nearest", core_nearest},    {"is_live", core_is_live},
+                                 {"describe", core_describe},  {"scope_open", scope_open},
+                                 {"scope_close", scope_close}, {NULL, NULL}};
   lua_newtable(L);
   ty_lua_register(L, fns);
   lua_pushvalue(L, t);

@@ -7,7 +7,8 @@
 return function(ty)
   local M = {}
 
-  local is_tensor, raise, nearest = ty.is_tensor, ty.internals.error, ty.internals.nearest
+  local is_tensor, is_live = ty.is_tensor, ty.internals.is_live
+  local raise, nearest = ty.internals.error, ty.internals.nearest
   local HUGE = 2 ^ 53
 
   --- The form with a trailing _ that runs a function now: its errors carry that name.
@@ -34,7 +35,8 @@ return function(ty)
 
   --- What a value is, for error texts.
   function M.show(v)
-    if is_tensor(v) then return "tensor " .. M.text(v) end
+    if is_live(v) then return "tensor " .. M.text(v) end
+    if is_tensor(v) then return "released tensor" end
     if type(v) == "number" then return ("number %.14g"):format(v) end
     if type(v) == "string" then return ("string %q"):format(v:sub(1, 40)) end
     return v == nil and "nil" or type(v) == "boolean" and tostring(v) or type(v)
@@ -43,7 +45,8 @@ return function(ty)
   local show = M.show
 
   function M.tensor(who, i, x)
-    if is_tensor(x) then return x end
+    if is_live(x) then return x end
+    if is_tensor(x) then fail(who, "tensor was released") end
     return fail(who, "argument %d must be a tensor, got %s", i, show(x))
   end
 
@@ -57,7 +60,8 @@ return function(ty)
 
   --- A tensor, number or boolean.
   function M.operand(who, i, x)
-    if is_tensor(x) or type(x) == "number" or type(x) == "boolean" then return x end
+    if is_live(x) or type(x) == "number" or type(x) == "boolean" then return x end
+    if is_tensor(x) then fail(who, "tensor was released") end
     return fail(who, "argument %d must be a tensor or a number, got %s", i, show(x))
   end
 

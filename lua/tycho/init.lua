@@ -99,6 +99,7 @@ define("help", "m", "name = nil", "the help of a function as text; without a nam
       table.sort(names)
       return names
     end
+    if type(name) ~= "string" then fail("help: argument 1 must be a name, got " .. type(name)) end
     local text = help[name]
     if text then return text end
     local near = internals.nearest(tostring(name), help)
