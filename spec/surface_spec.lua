@@ -495,9 +495,8 @@ end)
 describe("printing", function()
   it("aligns values and ends with dtype, sizes and device", function()
     assert.equal("{{1, 2},\n {3, 4}}\n[f32 2x2 cpu]", tostring(ty.tensor { { 1, 2 }, { 3, 4 } }))
-    assert.equal("{  1.5, -10,     0} [f32 3 cpu]", (tostring(ty.tensor { 1.5, -10, 0 }):gsub("%.0", "")):gsub("", "") and
-      "{  1.5, -10,     0} [f32 3 cpu]")
-    assert.equal("{true, false} [bool 2 cpu]", (tostring(ty.tensor { true, false }):gsub(" +true", "true")))
+    assert.equal("{  1.5, -10.0,   0.0} [f32 3 cpu]", tostring(ty.tensor { 1.5, -10, 0 }))
+    assert.equal("{ true, false} [bool 2 cpu]", tostring(ty.tensor { true, false }))
     assert.equal("{} [f32 0 cpu]", tostring(ty.zeros { 0 }))
     assert.equal("{} [f32 2x0 cpu]", tostring(ty.zeros { 2, 0 }))
     local lines = {}
@@ -675,7 +674,7 @@ describe("wrong use of every public function", function()
 
   it("with a first argument of the wrong kind raises an error that shows it", function()
     for _, f in ipairs(functions) do
-      if f.name ~= "is_tensor" and f.name ~= "deterministic" and f.name ~= "blas" then
+      if f.name ~= "is_tensor" and f.name ~= "stats" then
         for _, bad in ipairs { function() end, coroutine.create(function() end), io.stdout } do
           local callable = type(bad) == "function"
           if not (callable and (f.name == "scope" or f.name == "compile" or f.name == "graph")) then
