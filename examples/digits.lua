@@ -37,11 +37,14 @@ end)
 
 local predict = jit.compile(function(x, w, b) return (x:matmul(w) + b):argmax(2) end)
 
+local terminal = os.execute("test -t 1") == 0 -- else lines would pile up in a file
+
 local function progress(seed, epoch, loss, started)
+  if not terminal and epoch < EPOCHS then return end
   local done, rate = epoch / EPOCHS, epoch * TRAIN / math.max(os.clock() - started, 1e-3)
   local bar = ("#"):rep(math.floor(done * 20)) .. ("."):rep(20 - math.floor(done * 20))
-  io.write(("\rseed %d [%s] epoch %2d/%d  loss %.4f  %6.0f samples/s"):format(seed, bar, epoch,
-    EPOCHS, loss, rate))
+  io.write(("%sseed %d [%s] epoch %2d/%d  loss %.4f  %7.0f samples/s"):format(terminal and "\r" or "", seed,
+    bar, epoch, EPOCHS, loss, rate))
   io.flush()
 end
 
