@@ -19,12 +19,15 @@ const i64 *ty_lua_select_nonzero(lua_State *L, State *S, const Tensor *x, i64 *c
   for (i64 i = 0; i < n; i++, ty_walk_next(&w, t, x->strides))
     found += ty_elem_true(t->dtype, p + w.offset * bytes);
   i64 *at = lua_newuserdata(L, sizeof(i64) * ((size_t)found * t->rank + 1)), *y = at;
+  if (!(p = ty_tensor_read(S, x))) ty_lua_fail(L, S); /* a finaliser may have written to x */
   w = (Walk){0};
-  for (i64 i = 0; i < n; i++, ty_walk_next(&w, t, x->strides)) {
+  i64 left = found;
+  for (i64 i = 0; i < n && left; i++, ty_walk_next(&w, t, x->strides)) {
     if (!ty_elem_true(t->dtype, p + w.offset * bytes)) continue;
     for (int d = 0; d < t->rank; d++) *y++ = w.at[d];
+    left--;
   }
-  *count = found;
+  *count = found - left;
   return at;
 }
 
@@ -74,7 +77,7 @@ static int l_masked_select(lua_State *L) {
   if (!p || !(m = ty_tensor_read(S, mask))) return ty_lua_fail(L, S);
   wm = (Walk){0};
   for (i64 i = 0; i < n; i++) {
-    if (m[wm.offset]) {
+    if (m[wm.offset] && y < out + count * (i64)bytes) {
       memcpy(y, p + wx.offset * (i64)bytes, bytes);
       y += bytes;
     }

@@ -309,18 +309,21 @@ static bool record_map(State *S, const char *who, int op, int n, const Given *sr
   return finish(S, b, append(b, &node), y, who);
 }
 
-/* Dims of a product of two operands of rank >= 2. */
-static bool product_type(State *S, const char *who, const Type *a, const Type *b, Type *y) {
+/* Dims of a product of two operands of rank >= 2, which the user gave as src. */
+static bool product_type(State *S, const char *who, const Type *a, const Type *b, const Given *src,
+                         Type *y) {
   char sa[SHOWN], sb[SHOWN];
   Type la = *a, lb = *b;
   if (a->dims[a->rank - 1] != b->dims[b->rank - 2])
-    return ty_fail(S, "%s: inner sizes differ, %s x %s", who, show(a, sa), show(b, sb));
+    return ty_fail(S, "%s: inner sizes differ, %s x %s", who, show(&src[0].t->type, sa),
+                   show(&src[1].t->type, sb));
   la.rank -= 2;
   lb.rank -= 2;
   for (int d = la.rank; d < MAX_RANK; d++) la.dims[d] = 0;
   for (int d = lb.rank; d < MAX_RANK; d++) lb.dims[d] = 0;
   if (!ty_type_broadcast(&la, &lb))
-    return ty_fail(S, "%s: leading sizes do not broadcast, %s x %s", who, show(a, sa), show(b, sb));
+    return ty_fail(S, "%s: leading sizes do not broadcast, %s x %s", who, show(&src[0].t->type, sa),
+                   show(&src[1].t->type, sb));
   *y = la;
   y->dims[y->rank++] = a->dims[a->rank - 2];
   y->dims[y->rank++] = b->dims[b->rank - 1];
@@ -346,7 +349,7 @@ static bool record_product(State *S, const char *who, const Given *src, Tensor *
   bool row = t[0].rank == 1, column = t[1].rank == 1;
   if (row) t[0] = (Type){.dtype = t[0].dtype, .rank = 2, .dims = {1, t[0].dims[0]}};
   if (column) t[1] = (Type){.dtype = t[1].dtype, .rank = 2, .dims = {t[1].dims[0], 1}};
-  if (!product_type(S, who, &t[0], &t[1], &r)) return false;
+  if (!product_type(S, who, &t[0], &t[1], src, &r)) return false;
   if (!settle_all(S, 2, src)) return false;
   Batch *b = begin(S);
   if (!b || !settle_all(S, 2, src)) return cancel(S, b);

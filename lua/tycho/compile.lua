@@ -8,6 +8,7 @@ local M = {}
 ---@class tycho.Explanation what jit.explain tells; prints well
 
 local known_options = { fast = "boolean" }
+local fail -- raises at the user's line
 
 --- Everything about compiled functions that is not needed to call them; gone with them.
 local handle_of = setmetatable({}, { __mode = "k" })
@@ -24,13 +25,13 @@ end
 local function check_options(opts)
   if opts == nil then return {} end
   if type(opts) ~= "table" then
-    error("compile: argument 2 must be a table of options, got " .. type(opts), 3)
+    fail("compile: argument 2 must be a table of options, got " .. type(opts))
   end
   for k, v in pairs(opts) do
     local want = known_options[k]
-    if not want then error(("compile: unknown option %s (known: fast)"):format(tostring(k)), 3) end
+    if not want then fail(("compile: unknown option %s (known: fast)"):format(tostring(k))) end
     if type(v) ~= want then
-      error(("compile: option %s must be a %s, got %s"):format(k, want, type(v)), 3)
+      fail(("compile: option %s must be a %s, got %s"):format(k, want, type(v)))
     end
   end
   return opts
@@ -110,6 +111,7 @@ end
 --- The functions of this file over the C module.
 function M.open(core)
   local api = {}
+  fail = core.internals.error
 
   --- A function that runs f's tensor operations in fused kernels, with the results of f to the bit.
   --- f: a function, or a module (a table with `forward`), which gives a callable table whose fields
@@ -126,15 +128,15 @@ function M.open(core)
       if handle_of[f] then return f end
       if type(f.forward) == "function" then return compile_module(core, f, opts) end
     end
-    error(("compile: argument 1 must be a function or a module with `forward`, got %s"):format(
-      type(f)), 2)
+    fail(("compile: argument 1 must be a function or a module with `forward`, got %s"):format(
+      type(f)))
   end
 
   local function handle(who, f)
     local h = handle_of[f]
     if not h then
-      error(("%s: argument 1 must be a compiled function, got %s"):format(who,
-        type(f) == "function" and "a function that is not compiled (use jit.compile)" or type(f)), 3)
+      fail(("%s: argument 1 must be a compiled function, got %s"):format(who,
+        type(f) == "function" and "a function that is not compiled (use jit.compile)" or type(f)))
     end
     return h
   end
@@ -166,7 +168,7 @@ function M.open(core)
       return api.graph(f.forward, f, ...)
     end
     if type(f) ~= "function" then
-      error("graph: argument 1 must be a function, got " .. type(f), 2)
+      fail("graph: argument 1 must be a function, got " .. type(f))
     end
     local list = core._graph(f, ...)
     for _, g in ipairs(list) do setmetatable(g, graph_meta) end
