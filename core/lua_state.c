@@ -10,7 +10,8 @@
 **
 ** Memory. Lua's collector does not see the bytes of tensors. Their number decides when a cycle of
 ** it is due, and the bytes allocated since decide how far each step goes:
-** 1. below LIVE_GROWTH beyond what the last cycle left alive nothing is done;
+** 1. until tensors have grown by LIVE_GROWTH since the last cycle, or by a quarter, or by as much as
+**    HEAP_SHARE times Lua's own heap (which a cycle must walk), nothing is done;
 ** 2. beyond, each MB of new tensors pays for its share of a cycle, so that one ends after
 **    CYCLE_BYTES at the latest: no pauses, and no more than that of garbage on top;
 ** 3. a collector that is stopped is left alone. Lua's collector also counts as stopped while it
@@ -22,10 +23,14 @@
 #include "entry.h"
 #include "lua_tycho.h"
 
-#define LOOK_BYTES (1 << 20)        /* of new tensors between two looks at the memory */
-#define LIVE_GROWTH ((i64)96 << 20) /* at least; or a quarter of what is alive */
-#define CYCLE_BYTES ((i64)32 << 20) /* at least; or an eighth of what is alive */
-#define KEY_STATE "tycho.state"     /* in the registry */
+#define LOOK_BYTES (1 << 20) /* of new tensors between two looks at the memory */
+#define LIVE_GROWTH \
+  ((i64)16 << 20) /* small enough for the buffers to stay in the last-level cache */
+#define LIVE_GROWTH_MAX ((i64)96 << 20)
+#define HEAP_SHARE 8
+#define CYCLE_BYTES \
+  ((i64)8 << 20) /* at least; or an eighth of what is alive, or a third of the growth */
+#define KEY_STATE "tycho.state" /* in the registry */
 #define KEY_META "tycho.tensor"
 #define KEY_HELP "tycho.help"
 #define KEY_THREAD "tycho.thread"
@@ -169,14 +174,16 @@ Given ty_lua_given(lua_State *L, const char *who, int i) {
 /* Lets Lua's collector work off the debt; see Memory above. */
 static void pay_debt(lua_State *L, Host *H) {
   i64 debt = H->S.debt, used = ty_mem_stats().buf_used;
+  i64 heap = (i64)lua_gc(L, LUA_GCCOUNT, 0) * 1024;
+  i64 growth = TY_MIN(TY_MAX(LIVE_GROWTH, heap * HEAP_SHARE), LIVE_GROWTH_MAX);
   H->S.debt = 0;
-  if (!H->cycling && used - H->live < TY_MAX(LIVE_GROWTH, H->live / 4)) {
+  if (!H->cycling && used - H->live < TY_MAX(growth, H->live / 4)) {
     H->live = TY_MIN(H->live, used);
     return;
   }
   if (lua_gc(L, LUA_GCISRUNNING, 0) == 0) return;
-  double share = (double)debt / (double)TY_MAX(CYCLE_BYTES, H->live / 8);
-  double size = TY_MIN(lua_gc(L, LUA_GCCOUNT, 0) * TY_MIN(share, 2.0) + 1, 1 << 30);
+  double share = (double)debt / (double)TY_MAX(TY_MAX(CYCLE_BYTES, growth / 3), H->live / 8);
+  double size = TY_MIN((double)heap / 1024 * TY_MIN(share, 2.0) + 1, 1 << 30);
   H->cycling = !lua_gc(L, LUA_GCSTEP, (int)size);
   if (!H->cycling) H->live = ty_mem_stats().buf_used;
 }

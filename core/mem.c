@@ -286,7 +286,7 @@ static struct {
   Link lru;
   i64 used, peak, held; /* held: resident at most, live or not */
   i64 spare, cap;       /* bytes that could be given back, and may wait at most */
-  i64 recent;           /* the most used lately: decays with large frees */
+  i64 recent;           /* the most used lately: forgotten slowly, as buffers and slabs come free */
   u64 counted;
 } pool;
 
@@ -323,6 +323,7 @@ static inline void pool_use(i64 bytes) {
   pool.counted++;
   pool.used += bytes;
   if (pool.used > pool.peak) pool.peak = pool.used;
+  if (pool.used > pool.recent) pool.recent = pool.used;
 }
 
 /* ---- buffers: memory of the system ----------------------------------------------------------- */
@@ -505,7 +506,7 @@ static void slab_free(void *p, int class) {
   if (--s->live == 0) {
     link_push(&pool.empty[kind_of(class)], &s->empty);
     pool.spare += s->touched;
-    pool.recent = TY_MAX(pool.recent, pool.used + size);
+    if (pool.recent > pool.used) pool.recent -= (pool.recent - pool.used) >> 10;
     if (TY_UNLIKELY(pool.spare > SPARE_MIN)) gone = pool_take(spare_limit());
   }
   pool_unlock();
@@ -548,8 +549,7 @@ static void large_free(void *p, int class) {
   UNPOISON(p, sizeof *s);
   POISON(s + 1, (size_t)size - sizeof *s);
   pool_lock();
-  if (pool.used > pool.recent) pool.recent = pool.used;
-  else pool.recent -= (pool.recent - pool.used) >> 10;
+  if (pool.recent > pool.used) pool.recent -= (pool.recent - pool.used) >> 10;
   pool.used -= size;
   pool.spare += size;
   s->bytes = size;

@@ -212,7 +212,8 @@ static TileFn *plain_fn(const TileIsa *isa, const Instr *in, int ta, int mask) {
   if (in->op == P_CVT) return mask ? NULL : isa->cvt[in->from][in->type];
   if (in->op == P_NARROW) return mask ? NULL : isa->narrow[in->imm];
   if (in->op == P_LUT || in->op == P_SEL) ta = in->type;
-  return isa->fn[in->op][ta][mask];
+  static const i8 forms[8] = {0, 1, 2, -1, 3, -1, 4, -1};
+  return forms[mask] < 0 ? NULL : isa->fn[in->op - P_ADD][ta][forms[mask]];
 }
 
 /* The form that reads most scalars as scalars. Operands of what commutes may be exchanged for it.

@@ -60,18 +60,24 @@ typedef struct Micro {
   MicroFn *fn;
   const char *p, *q;
 } Micro;
+typedef struct StrandRow {
+  u8 op, type, form; /* type: of operands */
+  MicroFn *fn;
+} StrandRow;
 typedef struct StrandIsa {
   i32 strip; /* bytes that one pass works on */
   void (*run)(const Micro *o, i64 bytes);
   MicroFn *load, *store, *end;
-  MicroFn *fn[P_COUNT][4][F_COUNT]; /* by type of operands */
+  const StrandRow *rows;
+  i32 nrows;
   MicroFn *narrow[T_COUNT];
 } StrandIsa;
 
 typedef struct TileIsa {
   const StrandIsa *strands;
-  TileFn *fn[P_COUNT][4][8]; /* primitive; type of operands; which operands are scalars, as bits */
-  TileFn *cvt[4][4];         /* from, to */
+  /* Primitive, type of operands, form: which operands are scalars (none, a, b, c, b and c). */
+  TileFn *fn[P_PHILOX - P_ADD + 1][4][5];
+  TileFn *cvt[4][4]; /* from, to */
   TileFn *narrow[T_COUNT];
   LoadFn *load[T_COUNT];
   StoreFn *store[T_COUNT];

@@ -327,9 +327,7 @@ static void ID(philox)(ARGS) {
     return v[0]; \
   }
 JOIN_ALL(sum_f32, f32, ADD_)
-JOIN_ALL(prod_f32, f32, MUL_)
 JOIN_ALL(sum_f64, f64, ADD_)
-JOIN_ALL(prod_f64, f64, MUL_)
 #define MERGE(NAME, S) ID(all_##NAME##_##S)(v)
 #define MERGE_PLAIN(NAME, S) ID(join_##NAME##_##S)(v, NODE / sizeof(v[0]))
 #define ROWS(NAME, T, KIND, TYPE, ALL) \
@@ -359,8 +357,7 @@ JOIN_ALL(prod_f64, f64, MUL_)
     p = OP(p, z[0]), q = OP(q, z[1]), r = OP(r, z[2]), t = OP(t, z[3]); \
   } \
   s[0] = p, s[1] = q, s[2] = r, s[3] = t;
-#define FOLD_PLAIN(T, OP) \
-  for (; n >= period; n -= period, x += period) LOOP((i64)(NODE / sizeof(T))) a[i] = OP(a[i], x[i]);
+#define FOLD_SIMPLE(T, OP) /* what is seldom reduced is not worth its code */
 /* Extremes of floats by plain comparison, which leaves NaN and the sign of zero aside: `some` gathers
 ** what was a NaN, `signs` the sign bits (AND for the largest, OR for the smallest: of zeros alone the
 ** sign is that of any other). */
@@ -385,19 +382,12 @@ JOIN_ALL(prod_f64, f64, MUL_)
   }
 FOLD_EXTREME(max_f32, f32, u32, >, &, NAN32)
 FOLD_EXTREME(min_f32, f32, u32, <, |, NAN32)
-FOLD_EXTREME(max_f64, f64, u64, >, &, NAN64)
-FOLD_EXTREME(min_f64, f64, u64, <, |, NAN64)
-#define EXTREME_FAST(NAME) \
+#define FAST_max_f32(T, OP) \
   i64 whole = n - n % period; \
-  ID(extreme_##NAME)(a, x, whole), n -= whole, x += whole;
-#define FAST_max_f32(T, OP) EXTREME_FAST(max_f32)
-#define FAST_min_f32(T, OP) EXTREME_FAST(min_f32)
-#define FAST_max_f64(T, OP) EXTREME_FAST(max_f64)
-#define FAST_min_f64(T, OP) EXTREME_FAST(min_f64)
-#define FAST_max_i32 FOLD_PLAIN
-#define FAST_min_i32 FOLD_PLAIN
-#define FAST_max_i64 FOLD_PLAIN
-#define FAST_min_i64 FOLD_PLAIN
+  ID(extreme_max_f32)(a, x, whole), n -= whole, x += whole;
+#define FAST_min_f32(T, OP) \
+  i64 whole = n - n % period; \
+  ID(extreme_min_f32)(a, x, whole), n -= whole, x += whole;
 #define FOLD(NAME, T, OP, FAST) \
   static NOINLINE void ID(fold_##NAME)(void *av, const void *xv, i64 period, i64 n) { \
     T *a = av; \
@@ -413,19 +403,29 @@ FOLD_EXTREME(min_f64, f64, u64, <, |, NAN64)
 #define fill_u64 fill_8
 #define fill_i64 fill_8
 #define fill_f64 fill_8
-#define REDUCTIONS(S, U, T, TYPE, SUMS) \
-  FOLD(sum_##S, U, ADD_, FOLD_FAST) \
-  FOLD(prod_##S, U, MUL_, FOLD_FAST) \
-  FOLD(max_##S, T, ID(max_##S), FAST_max_##S) \
-  FOLD(min_##S, T, ID(min_##S), FAST_min_##S) \
-  ROWS(sum_##S, U, R_SUM, TYPE, SUMS(sum, S)) \
-  ROWS(prod_##S, U, R_PROD, TYPE, SUMS(prod, S)) \
-  ROWS(max_##S, T, R_MAX, TYPE, MERGE_PLAIN(max, S)) \
-  ROWS(min_##S, T, R_MIN, TYPE, MERGE_PLAIN(min, S))
-REDUCTIONS(i32, u32, i32, C_I32, MERGE_PLAIN)
-REDUCTIONS(i64, u64, i64, C_I64, MERGE_PLAIN)
-REDUCTIONS(f32, f32, f32, C_F32, MERGE)
-REDUCTIONS(f64, f64, f64, C_F64, MERGE)
+#define REDUCTION(KIND, NAME, S, T, OP, FAST, ALL) \
+  FOLD(NAME##_##S, T, OP, FAST) \
+  ROWS(NAME##_##S, T, KIND, C_##S, ALL(NAME, S))
+#define C_i32 C_I32
+#define C_i64 C_I64
+#define C_f32 C_F32
+#define C_f64 C_F64
+#define EXTREMES(S) \
+  REDUCTION(R_MAX, max, S, S, ID(max_##S), FOLD_SIMPLE, MERGE_PLAIN) \
+  REDUCTION(R_MIN, min, S, S, ID(min_##S), FOLD_SIMPLE, MERGE_PLAIN)
+REDUCTION(R_SUM, sum, i32, u32, ADD_, FOLD_SIMPLE, MERGE_PLAIN)
+REDUCTION(R_SUM, sum, i64, u64, ADD_, FOLD_SIMPLE, MERGE_PLAIN)
+REDUCTION(R_SUM, sum, f32, f32, ADD_, FOLD_FAST, MERGE)
+REDUCTION(R_SUM, sum, f64, f64, ADD_, FOLD_FAST, MERGE)
+REDUCTION(R_PROD, prod, i32, u32, MUL_, FOLD_SIMPLE, MERGE_PLAIN)
+REDUCTION(R_PROD, prod, i64, u64, MUL_, FOLD_SIMPLE, MERGE_PLAIN)
+REDUCTION(R_PROD, prod, f32, f32, MUL_, FOLD_SIMPLE, MERGE_PLAIN)
+REDUCTION(R_PROD, prod, f64, f64, MUL_, FOLD_SIMPLE, MERGE_PLAIN)
+EXTREMES(i32)
+EXTREMES(i64)
+REDUCTION(R_MAX, max, f32, f32, ID(max_f32), FAST_max_f32, MERGE_PLAIN)
+REDUCTION(R_MIN, min, f32, f32, ID(min_f32), FAST_min_f32, MERGE_PLAIN)
+EXTREMES(f64)
 
 /* Positions: the first NaN, else the first element that no other exceeds; zeros are equal. The
 ** extreme of a stretch is found by all lanes; only where it is a new one is its place looked for.
@@ -540,12 +540,12 @@ SCAN_LINEAR(f64, f64)
 
 /* ---- the table ------------------------------------------------------------------------------ */
 
-#define ROW_C(P, NAME, S, T) [P][T] = {[0] = ID(NAME##_##S##_vv), [2] = ID(NAME##_##S##_vs)}
+#define ROW_C(P, NAME, S, T) [(P)-P_ADD][T] = {[0] = ID(NAME##_##S##_vv), [2] = ID(NAME##_##S##_vs)}
 #define ROW_O(P, NAME, S, T) \
-  [P][T] = {[0] = ID(NAME##_##S##_vv), [1] = ID(NAME##_##S##_sv), [2] = ID(NAME##_##S##_vs)}
-#define ROW_U(P, NAME, S, T) [P][T] = {[0] = ID(NAME##_##S)}
+  [(P)-P_ADD][T] = {[0] = ID(NAME##_##S##_vv), [1] = ID(NAME##_##S##_sv), [2] = ID(NAME##_##S##_vs)}
+#define ROW_U(P, NAME, S, T) [(P)-P_ADD][T] = {[0] = ID(NAME##_##S)}
 #define ROW_T(P, NAME, T) \
-  [P][T] = {[0] = ID(NAME##_vvv), [2] = ID(NAME##_vsv), [4] = ID(NAME##_vvs), [6] = ID(NAME##_vss)}
+  [(P)-P_ADD][T] = {ID(NAME##_vvv), NULL, ID(NAME##_vsv), ID(NAME##_vvs), ID(NAME##_vss)}
 #define ALL4(M, P, NAME) M(P, NAME, i32, C_I32), M(P, NAME, i64, C_I64), FL(M, P, NAME)
 #define FL(M, P, NAME) M(P, NAME, f32, C_F32), M(P, NAME, f64, C_F64)
 #define IN(M, P, NAME) M(P, NAME, i32, C_I32), M(P, NAME, i64, C_I64)
@@ -580,8 +580,8 @@ static const TileIsa ID(isa) = {
             FL(ROW_U, P_CEIL, ceil),
             FL(ROW_U, P_TRUNC, trunc),
             FL(ROW_U, P_RINT, rint),
-            [P_DIVI] = {{ID(divi_i32_vv)}, {ID(divi_i64_vv)}},
-            [P_REMI] = {{ID(remi_i32_vv)}, {ID(remi_i64_vv)}},
+            [P_DIVI - P_ADD] = {{ID(divi_i32_vv)}, {ID(divi_i64_vv)}},
+            [P_REMI - P_ADD] = {{ID(remi_i32_vv)}, {ID(remi_i64_vv)}},
             IN(ROW_C, P_AND, and),
             IN(ROW_C, P_OR, or),
             IN(ROW_C, P_XOR, xor),
@@ -597,8 +597,8 @@ static const TileIsa ID(isa) = {
             ROW_T(P_SEL, sel_8, C_I64),
             ROW_T(P_SEL, sel_8, C_F64),
             FL(ROW_U, P_BITS, bits),
-            [P_LUT] = {{ID(lut_4)}, {ID(lut_8)}, {ID(lut_4)}, {ID(lut_8)}},
-            [P_PHILOX][C_I64] = {ID(philox)},
+            [P_LUT - P_ADD] = {{ID(lut_4)}, {ID(lut_8)}, {ID(lut_4)}, {ID(lut_8)}},
+            [P_PHILOX - P_ADD][C_I64] = {ID(philox)},
         },
     .cvt =
         {

@@ -376,7 +376,7 @@ static void combine(const Frame *f, const Step *s, char *y, const char *a, const
   i64 m = node_elements(t, s);
   int size = size_of(s->type);
   if (s->kind == S_REDUCE) {
-    t->k->isa->fn[ops[s->op]][s->type][0](y, a, b, NULL, m, 0);
+    t->k->isa->fn[ops[s->op] - P_ADD][s->type][0](y, a, b, NULL, m, 0);
     return;
   }
   if (y != a) memcpy(y, a, (size_t)(m * (8 + size)));
@@ -415,7 +415,7 @@ static void reduce_finish(const Frame *f, const Step *s, char *acc) {
   if (s->kind == S_ARG) memcpy(y, acc, (size_t)w * 8);
   else if (t->k->p->kind == K_ROW) t->k->isa->rows[s->op][s->type](y, acc, 1, NODE / size);
   else {
-    TileFn *fn = t->k->isa->fn[ops[s->op]][s->type][0];
+    TileFn *fn = t->k->isa->fn[ops[s->op] - P_ADD][s->type][0];
     i64 half = 2 * t->width;
     u64 empty = ty_tile_empty(s->op, s->type);
     fn(acc, acc, acc + half * size, NULL, half, 0);
@@ -488,7 +488,7 @@ static void scan(Frame *f, const Step *s, i64 n) {
 static void scan_block_end(const Frame *f, const Step *s) {
   if (s->op > R_PROD || s->type < C_F32) return;
   u64 *st = scan_state(f, s);
-  TileFn *fn = f->t->k->isa->fn[s->op == R_SUM ? P_ADD : P_MUL][s->type][0];
+  TileFn *fn = f->t->k->isa->fn[s->op == R_SUM ? 0 : P_MUL - P_ADD][s->type][0];
   fn(&st[1], &st[1], &st[0], NULL, 1, 0);
   st[0] = ty_tile_identity(s->op, s->type);
 }

@@ -10,6 +10,8 @@
 */
 #include "tile.h"
 
+#include <pthread.h>
+
 typedef struct Plan {
   MicroFn *fn;
   i32 load;   /* slot to load first, or -1 */
@@ -48,11 +50,24 @@ static bool commutes(int op) {
          op == P_XOR || op == P_EQ || op == P_FMA;
 }
 
+/* Where the row of (op, type, form) stands among the rows, plus 1. */
+static u8 row_of[P_COUNT][4][F_COUNT];
+static pthread_once_t index_once = PTHREAD_ONCE_INIT;
+
+static void index_rows(void) {
+  const StrandIsa *isa = ty_tile_isa()->strands;
+  for (i32 i = 0; i < isa->nrows; i++) {
+    const StrandRow *r = &isa->rows[i];
+    row_of[r->op][r->type][r->form] = (u8)(i + 1);
+  }
+}
+
 static MicroFn *lookup(const StrandIsa *isa, const Step *s, int kinds) {
   int form = form_of(kinds);
   if (form < 0) return NULL;
   if (s->op == P_NARROW) return isa->narrow[s->imm];
-  return isa->fn[s->op][s->type][form];
+  int row = row_of[s->op][s->type][form];
+  return row ? isa->rows[row - 1].fn : NULL;
 }
 
 /* A way to do the step with slot `run` as the running value, where the operands `as` (bits) are it. */
@@ -141,6 +156,7 @@ static void link_strand(Code *code, const StrandIsa *isa, i32 first, i32 n) {
 
 bool ty_tile_strands(Code *code, const StrandIsa *isa) {
   if (!isa) return true;
+  pthread_once(&index_once, index_rows);
   /* A step takes three links at most: the last value stored, a load, itself. */
   code->link = ty_mem_alloc((size_t)(4 * code->nstep + 2) * sizeof(Link));
   code->strand = ty_mem_alloc((size_t)(code->nstep / 2 + 1) * sizeof(Strand));

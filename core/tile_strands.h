@@ -160,15 +160,36 @@ static void ID(strand)(const Micro *o, i64 bytes) {
 /* ---- the table ------------------------------------------------------------------------------ */
 
 #define FN(name) ((MicroFn *)ID(m_##name))
-#define B_(name) [F_AM] = FN(name##_am), [F_AS] = FN(name##_as), [F_AA] = FN(name##_aa)
-#define T_(name) B_(name), [F_MA] = FN(name##_ma), [F_SA] = FN(name##_sa)
-#define X_(name) \
-  [F_AMM] = FN(name##_amm), [F_AMS] = FN(name##_ams), [F_ASM] = FN(name##_asm), \
-  [F_ASS] = FN(name##_ass), [F_MMA] = FN(name##_mma), [F_MSA] = FN(name##_msa)
-#define BOTH(P, M, name) [P][C_F32] = {M(name##_f32)}, [P][C_F64] = {M(name##_f64)}
-#define U_(name) [F_A] = FN(name##_a)
-#define FMA_(name) X_(name), [F_AAM] = FN(name##_aam), [F_AAS] = FN(name##_aas)
-#define SEL_ X_(sel_4), [F_MAM] = FN(sel_4_mam), [F_MAS] = FN(sel_4_mas)
+#define R_(P, T, form, name) {P, T, form, FN(name)},
+#define U_(P, T, name) R_(P, T, F_A, name##_a)
+#define B_(P, T, name) R_(P, T, F_AM, name##_am) R_(P, T, F_AS, name##_as) R_(P, T, F_AA, name##_aa)
+#define T_(P, T, name) B_(P, T, name) R_(P, T, F_MA, name##_ma) R_(P, T, F_SA, name##_sa)
+#define X_(P, T, name) \
+  R_(P, T, F_AMM, name##_amm) \
+  R_(P, T, F_AMS, name##_ams) R_(P, T, F_ASM, name##_asm) R_(P, T, F_ASS, name##_ass) \
+      R_(P, T, F_MMA, name##_mma) R_(P, T, F_MSA, name##_msa)
+#define FMA_(P, T, name) X_(P, T, name) R_(P, T, F_AAM, name##_aam) R_(P, T, F_AAS, name##_aas)
+#define SEL_(P, T, name) X_(P, T, name) R_(P, T, F_MAM, name##_mam) R_(P, T, F_MAS, name##_mas)
+#define BOTH(P, M, name) M(P, C_F32, name##_f32) M(P, C_F64, name##_f64)
+
+/* clang-format off */
+static const StrandRow ID(strand_rows)[] = {
+  BOTH(P_ADD, B_, add) BOTH(P_SUB, T_, sub) BOTH(P_MUL, B_, mul) BOTH(P_DIV, T_, div)
+  BOTH(P_NEG, U_, neg) BOTH(P_ABS, U_, abs) B_(P_MIN, C_F32, min_f32) B_(P_MAX, C_F32, max_f32)
+#ifdef HAS_F16C
+  BOTH(P_FMA, FMA_, fma) BOTH(P_SQRT, U_, sqrt) BOTH(P_FLOOR, U_, floor) BOTH(P_CEIL, U_, ceil)
+  BOTH(P_TRUNC, U_, trunc) BOTH(P_RINT, U_, rint)
+#endif
+  B_(P_ADD, C_I32, add_i32) T_(P_SUB, C_I32, sub_i32) B_(P_MUL, C_I32, mul_i32)
+  B_(P_AND, C_I32, and_i32) B_(P_OR, C_I32, or_i32) B_(P_XOR, C_I32, xor_i32)
+  R_(P_SHL, C_I32, F_AS, shl_i32_as) R_(P_SHR, C_I32, F_AS, shr_i32_as)
+  R_(P_SHRU, C_I32, F_AS, shru_i32_as) B_(P_MAX, C_I32, max_i32) B_(P_MIN, C_I32, min_i32)
+  B_(P_EQ, C_F32, eq_f32) T_(P_LT, C_F32, lt_f32) T_(P_LE, C_F32, le_f32)
+  B_(P_EQ, C_I32, eq_i32) T_(P_LT, C_I32, lt_i32) T_(P_LE, C_I32, le_i32)
+  SEL_(P_SEL, C_I32, sel_4) SEL_(P_SEL, C_F32, sel_4) U_(P_CVT, C_F32, cvt_f32_i32)
+  U_(P_CVT, C_I32, cvt_i32_f32) U_(P_BITS, C_F32, bits_f32)
+};
+/* clang-format on */
 
 static const StrandIsa ID(strands) = {
     .strip = 8 * VB,
@@ -176,47 +197,8 @@ static const StrandIsa ID(strands) = {
     .load = FN(load),
     .store = FN(store),
     .end = FN(end),
-    .fn =
-        {
-            BOTH(P_ADD, B_, add),
-            BOTH(P_SUB, T_, sub),
-            BOTH(P_MUL, B_, mul),
-            BOTH(P_DIV, T_, div),
-            [P_MIN][C_F32] = {B_(min_f32)},
-            [P_MAX][C_F32] = {B_(max_f32)},
-            BOTH(P_NEG, U_, neg),
-            BOTH(P_ABS, U_, abs),
-#ifdef HAS_F16C
-            BOTH(P_FMA, FMA_, fma),
-            BOTH(P_SQRT, U_, sqrt),
-            BOTH(P_FLOOR, U_, floor),
-            BOTH(P_CEIL, U_, ceil),
-            BOTH(P_TRUNC, U_, trunc),
-            BOTH(P_RINT, U_, rint),
-#endif
-            [P_ADD][C_I32] = {B_(add_i32)},
-            [P_SUB][C_I32] = {T_(sub_i32)},
-            [P_MUL][C_I32] = {B_(mul_i32)},
-            [P_AND][C_I32] = {B_(and_i32)},
-            [P_OR][C_I32] = {B_(or_i32)},
-            [P_XOR][C_I32] = {B_(xor_i32)},
-            [P_SHL][C_I32] = {[F_AS] = FN(shl_i32_as)},
-            [P_SHR][C_I32] = {[F_AS] = FN(shr_i32_as)},
-            [P_SHRU][C_I32] = {[F_AS] = FN(shru_i32_as)},
-            [P_MAX][C_I32] = {B_(max_i32)},
-            [P_MIN][C_I32] = {B_(min_i32)},
-            [P_EQ][C_F32] = {B_(eq_f32)},
-            [P_LT][C_F32] = {T_(lt_f32)},
-            [P_LE][C_F32] = {T_(le_f32)},
-            [P_EQ][C_I32] = {B_(eq_i32)},
-            [P_LT][C_I32] = {T_(lt_i32)},
-            [P_LE][C_I32] = {T_(le_i32)},
-            [P_SEL][C_I32] = {SEL_},
-            [P_SEL][C_F32] = {SEL_},
-            [P_CVT][C_F32] = {U_(cvt_f32_i32)},
-            [P_CVT][C_I32] = {U_(cvt_i32_f32)},
-            [P_BITS][C_F32] = {U_(bits_f32)},
-        },
+    .rows = ID(strand_rows),
+    .nrows = TY_COUNT(ID(strand_rows)),
     .narrow =
         {
             [T_BF16] = FN(narrow_bf16_a),
