@@ -84,10 +84,16 @@ static i32 view_of(Graph *g, i32 a, const Type *t) {
   return fold_view(g, &v);
 }
 
+/* From integers by way of a float to integers: that saturates, the direct way wraps. */
+static bool saturates(int a, int by, int b) {
+  return ty_is_float(by) && !ty_is_float(a) && ty_is_int(b) && !widens(a, b);
+}
+
 static i32 fold_cast(Graph *g, const Node *n) {
   const Node *a = src(g, n, 0);
   if (a->type.dtype == n->type.dtype) return n->src[0];
-  if (a->op == OP_CAST && widens(src(g, a, 0)->type.dtype, a->type.dtype)) {
+  if (a->op == OP_CAST && widens(src(g, a, 0)->type.dtype, a->type.dtype) &&
+      !saturates(src(g, a, 0)->type.dtype, a->type.dtype, n->type.dtype)) {
     Node c = *n;
     c.src[0] = a->src[0];
     return fold_cast(g, &c);

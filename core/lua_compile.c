@@ -229,7 +229,7 @@ typedef struct Heard {
   bool failed;
   i32 ngraph, graph_cap, nsaved, saved_cap;
   struct HeardGraph {
-    Graph g;   /* nodes only */
+    Graph g;   /* nodes and scalars only */
     u8 *shown; /* per node: a tensor waits for it */
   } * graph;
   struct Saved {
@@ -261,16 +261,20 @@ static bool hear_graph(Heard *h, const Batch *b) {
   if (!grow(&h->graph, h->ngraph, &h->graph_cap, sizeof *h->graph)) return false;
   struct HeardGraph *y = &h->graph[h->ngraph];
   memset(y, 0, sizeof *y);
-  size_t bytes = sizeof(Node) * (size_t)b->g.n;
+  size_t bytes = sizeof(Node) * (size_t)b->g.n, scalars = sizeof(u64) * (size_t)b->g.nscalar;
   y->g.node = ty_mem_alloc(bytes);
+  y->g.scalar = ty_mem_alloc(scalars + 1);
   y->shown = ty_mem_zalloc((size_t)b->g.n);
-  if (!y->g.node || !y->shown) {
+  if (!y->g.node || !y->g.scalar || !y->shown) {
     ty_mem_free(y->g.node);
+    ty_mem_free(y->g.scalar);
     ty_mem_free(y->shown);
     return false;
   }
   memcpy(y->g.node, b->g.node, bytes);
+  if (scalars) memcpy(y->g.scalar, b->g.scalar, scalars);
   y->g.n = b->g.n;
+  y->g.nscalar = b->g.nscalar;
   for (const Storage *st = b->waiting; st; st = st->next) y->shown[st->node] = 1;
   h->ngraph++;
   return true;
@@ -292,6 +296,7 @@ static int heard_gc(lua_State *L) {
   }
   for (i32 i = 0; i < h->ngraph; i++) {
     ty_mem_free(h->graph[i].g.node);
+    ty_mem_free(h->graph[i].g.scalar);
     ty_mem_free(h->graph[i].shown);
   }
   ty_mem_free(h->graph);
