@@ -12,7 +12,7 @@ import time
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"
 
-BATCH = 0.012
+BATCH = 0.03
 
 try:
     import numpy as np
