@@ -31,22 +31,23 @@ void ty_entry_part(const SigPart *p, char *buf, size_t n) {
   if (!p->contiguous && at > 0 && (size_t)at < n) snprintf(buf + at, n - (size_t)at, " strided");
 }
 
-/* Says in e->miss which part of the key differs from the trace that hit last. */
+/* Notes which part of the key differs from the trace that hit last. */
 static void explain_miss(Entry *e, const SigPart *part, i32 n, u32 word) {
-  char now[128], was[128];
+  char now[64], was[64], *y = e->miss[e->misses % MISSES_MAX];
   const Trace *t = e->trace[0];
+  size_t room = sizeof e->miss[0];
   if (t->nparts != n) {
-    snprintf(e->miss, ERR_MAX, "%d arguments, were %d", (int)n, (int)t->nparts);
+    snprintf(y, room, "%d arguments, were %d", (int)n, (int)t->nparts);
     return;
   }
   for (i32 i = 0; i < n; i++) {
     if (!memcmp(&part[i], &t->part[i], sizeof *part)) continue;
     ty_entry_part(&part[i], now, sizeof now);
     ty_entry_part(&t->part[i], was, sizeof was);
-    snprintf(e->miss, ERR_MAX, "argument %d: %s, was %s", (int)i + 1, now, was);
+    snprintf(y, room, "argument %d: %s, was %s", (int)i + 1, now, was);
     return;
   }
-  snprintf(e->miss, ERR_MAX, "engine settings: %x, were %x", word, t->word);
+  snprintf(y, room, "engine settings: %x, were %x", word, t->word);
 }
 
 static void trace_free(Trace *t) {
@@ -103,7 +104,7 @@ Trace *ty_entry_trace(Entry *e, const SigPart *part, i32 n, u32 word) {
 void ty_entry_reset(Entry *e) {
   while (e->ntrace) trace_drop(e, e->trace[--e->ntrace]);
   e->calls = e->nested = e->hits = e->misses = e->evicted = 0;
-  e->miss[0] = 0;
+  memset(e->miss, 0, sizeof e->miss);
 }
 
 void ty_entry_free(Entry *e) {

@@ -40,13 +40,14 @@ typedef struct Trace {
 } Trace;
 
 #define TRACES_MAX 64
+#define MISSES_MAX 8
 typedef struct Entry {
   State *S;
   Trace *trace[TRACES_MAX]; /* most recent first */
   i32 ntrace;
   i64 calls, nested, hits, misses, evicted;
   bool fast;
-  char miss[ERR_MAX]; /* what differed at the last miss */
+  char miss[MISSES_MAX][160]; /* what differed at miss number 2, 3 ...: a ring */
 } Entry;
 
 /* A call of a compiled function that has not returned, as far as its coroutine's stack tells.

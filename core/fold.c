@@ -139,7 +139,7 @@ static i32 fold_map(const Graph *g, const Node *n) {
   }
 }
 
-i32 ty_fold_append(Graph *g, const Node *n) {
+static i32 fold(Graph *g, const Node *n) {
   const OpInfo *op = &ty_ops[n->op];
   Node m = *n;
   if ((op->flags & F_COMM) && m.src[0] > m.src[1]) { /* so that a + b and b + a are one node */
@@ -158,4 +158,18 @@ i32 ty_fold_append(Graph *g, const Node *n) {
       return view_of(g, m.src[0], &m.type);
   }
   return ty_graph_append(g, &m);
+}
+
+/* An operand was read by what the user wrote, also where nothing is left of that: it is no result in its own
+** right. */
+static void note_reader(Graph *g, i32 y, i32 operand) {
+  for (int i = 0; i < ty_ops[g->node[y].op].arity; i++)
+    if (g->node[y].src[i] == operand) return;
+  if (y != operand) g->uses[operand]++;
+}
+
+i32 ty_fold_append(Graph *g, const Node *n) {
+  i32 y = fold(g, n);
+  for (int i = 0; y >= 0 && i < ty_ops[n->op].arity; i++) note_reader(g, y, n->src[i]);
+  return y;
 }

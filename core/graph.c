@@ -408,7 +408,7 @@ const char *ty_graph_verify(const Graph *g) {
     if (e) return e;
     edges += ty_ops[g->node[i].op].arity - g->uses[i];
   }
-  return edges ? "uses do not count the readers" : NULL;
+  return edges > 0 ? "uses do not count the readers" : NULL; /* folded readers count too */
 }
 
 /* ---- print ----------------------------------------------------------------------------------- */

@@ -65,7 +65,7 @@ typedef struct Graph {
   i32 n, cap;
   i32 *index; /* hash-consing: open addressing over node numbers + 1 */
   i32 index_cap;
-  i32 *uses;   /* readers of each node */
+  i32 *uses;   /* readers of each node, and operations on it that were folded away */
   u64 hash;    /* of all nodes so far */
   u64 *scalar; /* run-time values: bits of the compute type of the SCALAR's dtype; RANDOM's raw u64
                 */

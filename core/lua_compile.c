@@ -203,7 +203,12 @@ static int compile_info(lua_State *L) {
   set_number(L, "hits", (double)e->hits);
   set_number(L, "misses", (double)e->misses);
   set_number(L, "evicted", (double)e->evicted);
-  set_string(L, "last_miss", e->miss);
+  lua_createtable(L, MISSES_MAX, 0);
+  for (i64 i = TY_MAX(e->misses - MISSES_MAX, 1), k = 1; i < e->misses; i++, k++) {
+    lua_pushstring(L, e->miss[i % MISSES_MAX]);
+    lua_rawseti(L, -2, (int)k);
+  }
+  lua_setfield(L, -2, "differences");
   lua_createtable(L, e->ntrace, 0);
   for (i32 i = 0; i < e->ntrace; i++) {
     push_trace(L, e->trace[i]);

@@ -25,9 +25,7 @@ typedef void GloadFn(void *y, const void *x, i64 stride, const i64 *at, i64 gstr
 typedef void FoldFn(void *acc, const void *x, i64 period, i64 n);
 /* y[k] = the canonical reduction of row k, n elements each. */
 typedef void RowsFn(void *y, const void *x, i64 rows, i64 n);
-/* The extreme so far (best, at) goes on with x[0 .. n), whose first element is number `first`. */
-typedef void ArgFn(void *best, i64 *at, const void *x, i64 first, i64 n);
-/* The same for n columns at once: x is row number `row` of them. */
+/* The extremes so far (best, at) of n columns go on with x, row number `row` of them. */
 typedef void ArgColFn(void *best, i64 *at, const void *x, i64 row, i64 n);
 /* A stretch of a scan inside one block; s[0] is the carry, s[1] the offset of the block. */
 typedef void ScanFn(void *y, const void *a, const void *b, u64 *s, i64 n);
@@ -84,8 +82,7 @@ typedef struct TileIsa {
   GloadFn *gload[T_COUNT];
   TileFn *fill[2]; /* 4 and 8 bytes: y[i] = a[0] */
   FoldFn *fold[R_KINDS][4];
-  RowsFn *rows[R_KINDS][4];
-  ArgFn *arg[2][4]; /* max, min */
+  RowsFn *rows[R_KINDS][4]; /* those worth it; NULL: by fold */
   ArgColFn *argcol[2][4];
   ScanFn *scan[6][4]; /* in the order of P_SSUM */
 } TileIsa;

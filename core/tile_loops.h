@@ -328,8 +328,7 @@ static void ID(philox)(ARGS) {
   }
 JOIN_ALL(sum_f32, f32, ADD_)
 JOIN_ALL(sum_f64, f64, ADD_)
-#define MERGE(NAME, S) ID(all_##NAME##_##S)(v)
-#define MERGE_PLAIN(NAME, S) ID(join_##NAME##_##S)(v, NODE / sizeof(v[0]))
+/* Rows of the kinds that programs are full of; tile_run.c does the others by fold. */
 #define ROWS(NAME, T, KIND, TYPE, ALL) \
   static NOINLINE void ID(rows_##NAME)(void *yv, const void *xv, i64 rows, i64 n) { \
     T *y = yv; \
@@ -395,56 +394,36 @@ FOLD_EXTREME(min_f32, f32, u32, <, |, NAN32)
     if (period == NODE / sizeof(T)) { FAST(T, OP) } \
     for (; n >= period; n -= period, x += period) LOOP(period) a[i] = OP(a[i], x[i]); \
     LOOP(n) a[i] = OP(a[i], x[i]); \
-  } \
-  JOIN(NAME, T, OP)
+  }
 #define fill_u32 fill_4
 #define fill_i32 fill_4
 #define fill_f32 fill_4
 #define fill_u64 fill_8
 #define fill_i64 fill_8
 #define fill_f64 fill_8
-#define REDUCTION(KIND, NAME, S, T, OP, FAST, ALL) \
-  FOLD(NAME##_##S, T, OP, FAST) \
-  ROWS(NAME##_##S, T, KIND, C_##S, ALL(NAME, S))
-#define C_i32 C_I32
-#define C_i64 C_I64
-#define C_f32 C_F32
-#define C_f64 C_F64
-#define EXTREMES(S) \
-  REDUCTION(R_MAX, max, S, S, ID(max_##S), FOLD_SIMPLE, MERGE_PLAIN) \
-  REDUCTION(R_MIN, min, S, S, ID(min_##S), FOLD_SIMPLE, MERGE_PLAIN)
-REDUCTION(R_SUM, sum, i32, u32, ADD_, FOLD_SIMPLE, MERGE_PLAIN)
-REDUCTION(R_SUM, sum, i64, u64, ADD_, FOLD_SIMPLE, MERGE_PLAIN)
-REDUCTION(R_SUM, sum, f32, f32, ADD_, FOLD_FAST, MERGE)
-REDUCTION(R_SUM, sum, f64, f64, ADD_, FOLD_FAST, MERGE)
-REDUCTION(R_PROD, prod, i32, u32, MUL_, FOLD_SIMPLE, MERGE_PLAIN)
-REDUCTION(R_PROD, prod, i64, u64, MUL_, FOLD_SIMPLE, MERGE_PLAIN)
-REDUCTION(R_PROD, prod, f32, f32, MUL_, FOLD_SIMPLE, MERGE_PLAIN)
-REDUCTION(R_PROD, prod, f64, f64, MUL_, FOLD_SIMPLE, MERGE_PLAIN)
-EXTREMES(i32)
-EXTREMES(i64)
-REDUCTION(R_MAX, max, f32, f32, ID(max_f32), FAST_max_f32, MERGE_PLAIN)
-REDUCTION(R_MIN, min, f32, f32, ID(min_f32), FAST_min_f32, MERGE_PLAIN)
-EXTREMES(f64)
+#define FOLDS(S, U, SUM, MAX, MIN) \
+  FOLD(sum_##S, U, ADD_, SUM) \
+  FOLD(prod_##S, U, MUL_, FOLD_SIMPLE) \
+  FOLD(max_##S, S, ID(max_##S), MAX) \
+  FOLD(min_##S, S, ID(min_##S), MIN)
+FOLDS(i32, u32, FOLD_SIMPLE, FOLD_SIMPLE, FOLD_SIMPLE)
+FOLDS(i64, u64, FOLD_SIMPLE, FOLD_SIMPLE, FOLD_SIMPLE)
+FOLDS(f32, f32, FOLD_FAST, FAST_max_f32, FAST_min_f32)
+FOLDS(f64, f64, FOLD_FAST, FOLD_SIMPLE, FOLD_SIMPLE)
 
-/* Positions: the first NaN, else the first element that no other exceeds; zeros are equal. The
-** extreme of a stretch is found by all lanes; only where it is a new one is its place looked for.
-*/
+JOIN(sum_f32, f32, ADD_)
+JOIN(sum_f64, f64, ADD_)
+JOIN(max_f32, f32, ID(max_f32))
+JOIN(min_f32, f32, ID(min_f32))
+ROWS(sum_f32, f32, R_SUM, C_F32, ID(all_sum_f32)(v))
+ROWS(sum_f64, f64, R_SUM, C_F64, ID(all_sum_f64)(v))
+ROWS(max_f32, f32, R_MAX, C_F32, ID(join_max_f32)(v, L))
+ROWS(min_f32, f32, R_MIN, C_F32, ID(join_min_f32)(v, L))
+
+/* Positions, column by column: the first NaN, else the first element that no other exceeds. */
 #define BETTER(LESS, x, best) ((x)LESS(best) || ((x) != (x) && (best) == (best)))
-#define POSITION(NAME, S, T, LESS, KIND, TYPE) \
-  static void ID(arg_##NAME##_##S)(void *bv, i64 *at, const void *xv, i64 first, i64 n) { \
-    T *best = bv, e; \
-    const T *x = xv; \
-    if (!n) return; \
-    ID(rows_##NAME##_##S)(&e, x, 1, n); \
-    if (!BETTER(LESS, e, *best)) return; \
-    for (i64 i = 0; i < n; i++) \
-      if (x[i] == e || (e != e && x[i] != x[i])) { \
-        *best = x[i], *at = first + i; \
-        return; \
-      } \
-  } \
-  static void ID(argcol_##NAME##_##S)(void *bv, i64 *at, const void *xv, i64 row, i64 n) { \
+#define POSITION(NAME, T, LESS) \
+  static void ID(argcol_##NAME##_##T)(void *bv, i64 *at, const void *xv, i64 row, i64 n) { \
     T *best = bv; \
     const T *x = xv; \
     LOOP(n) { \
@@ -453,13 +432,11 @@ EXTREMES(f64)
       at[i] = wins ? row : at[i]; \
     } \
   }
-#define POSITIONS(S, T, TYPE) \
-  POSITION(max, S, T, >, R_MAX, TYPE) \
-  POSITION(min, S, T, <, R_MIN, TYPE)
-POSITIONS(i32, i32, C_I32)
-POSITIONS(i64, i64, C_I64)
-POSITIONS(f32, f32, C_F32)
-POSITIONS(f64, f64, C_F64)
+#define POSITIONS(T) POSITION(max, T, >) POSITION(min, T, <)
+POSITIONS(i32)
+POSITIONS(i64)
+POSITIONS(f32)
+POSITIONS(f64)
 
 /* ---- scans ---------------------------------------------------------------------------------- */
 
@@ -622,8 +599,9 @@ static const TileIsa ID(isa) = {
     .gload = MEM(gload),
     .fill = {ID(fill_4), ID(fill_8)},
     .fold = {FOUR(fold_sum), FOUR(fold_prod), FOUR(fold_max), FOUR(fold_min)},
-    .rows = {FOUR(rows_sum), FOUR(rows_prod), FOUR(rows_max), FOUR(rows_min)},
-    .arg = {FOUR(arg_max), FOUR(arg_min)},
+    .rows = {[R_SUM] = {[C_F32] = ID(rows_sum_f32), [C_F64] = ID(rows_sum_f64)},
+             [R_MAX][C_F32] = ID(rows_max_f32),
+             [R_MIN][C_F32] = ID(rows_min_f32)},
     .argcol = {FOUR(argcol_max), FOUR(argcol_min)},
     .scan = {FOUR(scan_sum), FOUR(scan_prod), FOUR(scan_max), FOUR(scan_min), FOUR(scan_maxx),
              [P_SLIN - P_SSUM] = {[C_F32] = ID(scan_lin_f32), [C_F64] = ID(scan_lin_f64)}},

@@ -359,6 +359,69 @@ static void fill(const Task *t, int size, void *y, const void *value, i64 n) {
   t->k->isa->fill[size == 8](y, value, NULL, NULL, n, 0);
 }
 
+static const u8 reduce_ops[R_KINDS] = {P_ADD, P_MUL, P_MAX, P_MIN};
+
+static TileFn *reduce_fn(const Task *t, int kind, int type) {
+  return t->k->isa->fn[reduce_ops[kind] - P_ADD][type][0];
+}
+
+/* y[k] = row k of n elements, reduced in canonical order. Lanes join from the largest power of two
+** below their number; lanes that a short row leaves empty change nothing and are not looked at. */
+static void reduce_rows(const Task *t, int kind, int type, char *y, const char *x, i64 rows,
+                        i64 n) {
+  const TileIsa *isa = t->k->isa;
+  _Alignas(64) char v[NODE];
+  int size = size_of(type);
+  i64 lanes = NODE / size;
+  u64 ident = n ? ty_tile_identity(kind, type) : ty_tile_empty(kind, type);
+  if (isa->rows[kind][type]) {
+    isa->rows[kind][type](y, x, rows, n);
+    return;
+  }
+  for (i64 k = 0; k < rows; k++, x += n * size, y += size) {
+    i64 m = TY_MIN(TY_MAX(n, 1), lanes), s = 1;
+    fill(t, size, v, &ident, m);
+    isa->fold[kind][type](v, x, lanes, n);
+    while (s * 2 < m) s *= 2;
+    for (; m > 1; m = s, s /= 2) reduce_fn(t, kind, type)(v, v, v + s * size, NULL, m - s, 0);
+    memcpy(y, v, (size_t)size);
+  }
+}
+
+/* Positions of one type: x is better than the best so far; the first of x that equals e. */
+#define POSITION(T) \
+  static bool better_##T(const void *pe, const void *pb, bool less) { \
+    T e = *(const T *)pe, b = *(const T *)pb; \
+    return (less ? e < b : e > b) || (e != e && b == b); \
+  } \
+  static i64 find_##T(const void *xv, const void *pe) { \
+    const T *x = xv, e = *(const T *)pe; \
+    i64 i = 0; \
+    while (x[i] != e && (e == e || x[i] == x[i])) i++; \
+    return i; \
+  }
+POSITION(i32)
+POSITION(i64)
+POSITION(float)
+POSITION(double)
+
+/* The extreme so far (best, at) goes on with n elements, the first of which is number `first`. It is
+** found by all lanes; only where it is a new one its place is looked for. */
+static void extreme(const Task *t, const Step *s, char *best, i64 *at, const char *x, i64 first,
+                    i64 n) {
+  typedef bool Better(const void *e, const void *best, bool less);
+  typedef i64 Find(const void *x, const void *e);
+  static Better *const better[] = {better_i32, better_i64, better_float, better_double};
+  static Find *const find[] = {find_i32, find_i64, find_float, find_double};
+  u64 e;
+  if (!n) return;
+  reduce_rows(t, R_MAX + s->op, s->type, (char *)&e, x, 1, n);
+  if (!better[s->type](&e, best, s->op)) return;
+  i64 i = find[s->type](x, &e);
+  memcpy(best, x + i * size_of(s->type), (size_t)size_of(s->type));
+  *at = first + i;
+}
+
 static void reduce_begin(const Frame *f, const Step *s) {
   const Task *t = f->t;
   char *acc = state(f, s);
@@ -371,19 +434,17 @@ static void reduce_begin(const Frame *f, const Step *s) {
 
 /* The node a takes in the node b, which stands behind it. */
 static void combine(const Frame *f, const Step *s, char *y, const char *a, const char *b) {
-  static const u8 ops[R_KINDS] = {P_ADD, P_MUL, P_MAX, P_MIN};
   const Task *t = f->t;
   i64 m = node_elements(t, s);
   int size = size_of(s->type);
   if (s->kind == S_REDUCE) {
-    t->k->isa->fn[ops[s->op] - P_ADD][s->type][0](y, a, b, NULL, m, 0);
+    reduce_fn(t, s->op, s->type)(y, a, b, NULL, m, 0);
     return;
   }
   if (y != a) memcpy(y, a, (size_t)(m * (8 + size)));
   for (i64 i = 0; i < m; i++) {
     const i64 *at = (const i64 *)b;
-    t->k->isa->arg[s->op][s->type](y + m * 8 + i * size, (i64 *)y + i, b + m * 8 + i * size, at[i],
-                                   1);
+    extreme(t, s, y + m * 8 + i * size, (i64 *)y + i, b + m * 8 + i * size, at[i], 1);
   }
 }
 
@@ -408,14 +469,13 @@ static void block_end(Frame *f, const Step *s, bool last) {
 /* The row values out of a complete state: lanes join. */
 static void reduce_finish(const Frame *f, const Step *s, char *acc) {
   const Task *t = f->t;
-  static const u8 ops[R_KINDS] = {P_ADD, P_MUL, P_MAX, P_MIN};
   char *y = f->p[s->y];
   i64 w = f->rows;
   int size = size_of(s->type);
   if (s->kind == S_ARG) memcpy(y, acc, (size_t)w * 8);
-  else if (t->k->p->kind == K_ROW) t->k->isa->rows[s->op][s->type](y, acc, 1, NODE / size);
+  else if (t->k->p->kind == K_ROW) reduce_rows(t, s->op, s->type, y, acc, 1, NODE / size);
   else {
-    TileFn *fn = t->k->isa->fn[ops[s->op] - P_ADD][s->type][0];
+    TileFn *fn = reduce_fn(t, s->op, s->type);
     i64 half = 2 * t->width;
     u64 empty = ty_tile_empty(s->op, s->type);
     fn(acc, acc, acc + half * size, NULL, half, 0);
@@ -429,7 +489,7 @@ static void reduce(Frame *f, const Step *s, i64 n) {
   const TileIsa *isa = t->k->isa;
   i64 w = t->width, lane = f->row % COL_LANES;
   char *acc = state(f, s);
-  if (f->whole) isa->rows[s->op][s->type](f->p[s->y], f->p[s->a], f->rows, t->R);
+  if (f->whole) reduce_rows(t, s->op, s->type, f->p[s->y], f->p[s->a], f->rows, t->R);
   else if (t->k->p->kind == K_ROW)
     isa->fold[s->op][s->type](acc, f->p[s->a], NODE / size_of(s->type), n);
   else if (t->rows > 1) isa->fold[s->op][s->type](acc, f->p[s->a], w * COL_LANES, n);
@@ -447,9 +507,9 @@ static void position(Frame *f, const Step *s, i64 n) {
     for (i64 k = 0; k < f->rows; k++, x += t->R * size) {
       u64 best = ty_tile_identity(R_MAX + s->op, s->type);
       y[k] = 0;
-      isa->arg[s->op][s->type](&best, &y[k], x, 0, t->R);
+      extreme(t, s, (char *)&best, &y[k], x, 0, t->R);
     }
-  else if (t->k->p->kind == K_ROW) isa->arg[s->op][s->type](acc + 8, (i64 *)acc, x, f->row, n);
+  else if (t->k->p->kind == K_ROW) extreme(t, s, acc + 8, (i64 *)acc, x, f->row, n);
   else
     for (i64 r = 0, w = TY_MIN(n, t->width); r * w < n; r++)
       isa->argcol[s->op][s->type](acc + t->width * 8, (i64 *)acc, x + r * w * size, f->row + r, w);
@@ -488,8 +548,7 @@ static void scan(Frame *f, const Step *s, i64 n) {
 static void scan_block_end(const Frame *f, const Step *s) {
   if (s->op > R_PROD || s->type < C_F32) return;
   u64 *st = scan_state(f, s);
-  TileFn *fn = f->t->k->isa->fn[s->op == R_SUM ? 0 : P_MUL - P_ADD][s->type][0];
-  fn(&st[1], &st[1], &st[0], NULL, 1, 0);
+  reduce_fn(f->t, s->op, s->type)(&st[1], &st[1], &st[0], NULL, 1, 0);
   st[0] = ty_tile_identity(s->op, s->type);
 }
 

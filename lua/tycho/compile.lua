@@ -78,7 +78,7 @@ function explanation.__tostring(e)
   add("compiled function at %s%s", e.place, e.fast and " (fast: bits may differ from eager)" or "")
   add("%s, %d inside other compiled functions; signatures: %s, %s", plural(e.calls, "call"), e.nested,
     plural(e.hits, "hit"), e.misses == 1 and "1 miss" or e.misses .. " misses")
-  if e.last_miss then add("last miss: %s", e.last_miss) end
+  for _, miss in ipairs(e.differences) do add("miss: %s", miss) end
   for i, t in ipairs(e.traces) do
     add("signature %d: (%s), %s", i, table.concat(t.signature, ", "), plural(t.hits, "hit"))
     if t.rests then add("  runs eagerly for now: there is too little to fuse for recording to pay") end
@@ -142,7 +142,7 @@ function M.open(core)
   end
 
   --- What a compiled function did: a table that prints well. calls, nested, hits, misses, evicted,
-  --- last_miss (the part of the signature that differed), traces[i] = {signature, hits, rests (runs
+  --- differences (of the last misses, the part of the signature that differed), traces[i] = {signature, hits, rests (runs
   --- eagerly for now, since recording does not pay), graphs}, most
   --- recent first; graphs[k] = {operations, kernels, steps, runs, bytes_moved, bytes_saved, text}.
   ---@param f function
