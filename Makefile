@@ -3,7 +3,7 @@
 #   make demo     trains a classifier of hand-written digits      make bench    speed, each row beside its floor
 #   make test     all specs and the fuzzer                        make fuzz     the fuzzer alone: N=20000 SEED=1
 #   make build    build/                                          make lint     warnings, clang-format, luacheck
-#   make deps     the system's packages that are missing          make asan     specs under AddressSanitizer
+#   make deps     the system's packages that are missing          make asan     the same under AddressSanitizer
 #   make install  PREFIX=/usr/local                               make clean
 ifeq ($(origin CC),default)
 CC      := gcc
@@ -38,12 +38,13 @@ all: build
 deps:
 	@missing=""; \
 	if command -v dpkg-query >/dev/null; then \
+	  have=$$(dpkg-query -W -f='$${Package} $${db:Status-Status}\n' $(PACKAGES) 2>/dev/null); \
 	  for p in $(PACKAGES); do \
-	    dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q "ok installed" || missing="$$missing $$p"; \
+	    echo "$$have" | grep -qx "$$p installed" || missing="$$missing $$p"; \
 	  done; \
 	  [ -z "$$missing" ] && exit 0; \
 	  sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; \
-	  echo "deps: installing$$missing"; \
+	  echo "deps: installing by $${sudo:+sudo }apt-get:$$missing"; \
 	  $$sudo apt-get update -qq >/dev/null; \
 	  $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	else \
@@ -62,7 +63,7 @@ build: deps
 
 library: $(B)/tycho/core.so $(LUA)
 
-$(B)/obj/%.o: core/%.c | $(B)/obj
+$(B)/obj/%.o: core/%.c Makefile | $(B)/obj
 	@echo "cc  $<"
 	@$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
 
@@ -105,19 +106,23 @@ $(B)/bench/floor.so: bench/floor.c Makefile
 	  $(LUAINC) $< -o $@ -lm
 
 lint: build
-	@clang-format --dry-run -Werror core/*.c core/*.h
+	@clang-format --dry-run -Werror core/*.[ch] kernels/*.h bench/*.c spec/*.c
 	@luacheck -q lua spec examples bench
+	@sh -n tycho && bash -n .ci/run
 	@echo "lint: clean"
 
-ASAN := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+# LuaJIT itself is not instrumented: the sanitizers are loaded before it, and leaks are not looked for.
+SAN     := -fsanitize=address,undefined
+SANLIBS  = $(foreach l,libasan.so libubsan.so,$(shell $(CC) -print-file-name=$(l)))
 asan: deps
-	@$(MAKE) --no-print-directory -j2 library B=$(B)/asan CFLAGS="$(ASAN)" LDFLAGS="-fsanitize=address,undefined"
-	@LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
-	  ASAN_OPTIONS=detect_leaks=0 \
-	  LUA_PATH="$(CURDIR)/$(B)/asan/?.lua;$(CURDIR)/$(B)/asan/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(B)/asan/?.so;;" \
-	  $(LUAJIT) spec/fuzz.lua 500 $(SEED)
+	@$(MAKE) --no-print-directory $(JOBS) library B=$(B)/asan LDFLAGS="$(LDFLAGS) $(SAN)" \
+	  CFLAGS="-O1 -g $(SAN) -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
+	@$(MAKE) --no-print-directory sanitized B=$(B)/asan
+sanitized:
+	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(BUSTED) -o spec/report.lua --lpath="./?.lua" spec
+	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/fuzz.lua 500 $(SEED)
 
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build library install demo test fuzz bench lint asan clean
+.PHONY: all deps build library install demo test fuzz bench lint asan sanitized clean

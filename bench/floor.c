@@ -106,20 +106,20 @@ static inline float exp_negative(float v) {
 }
 
 /* A row's sum, or its maximum, in LANES partial results, so that it is done by vectors. */
-#define FOLD(result, init, step)                                                                   \
-  do {                                                                                             \
-    float part[LANES];                                                                             \
-    for (int l = 0; l < LANES; l++) part[l] = init;                                                \
-    for (long i = 0; i + LANES <= n; i += LANES)                                                   \
-      for (int l = 0; l < LANES; l++) {                                                            \
-        float e = at[i + l], s = part[l];                                                          \
-        part[l] = step;                                                                            \
-      }                                                                                            \
-    result = part[0];                                                                              \
-    for (int l = 1; l < LANES; l++) {                                                              \
-      float e = part[l], s = result;                                                               \
-      result = JOIN;                                                                               \
-    }                                                                                              \
+#define FOLD(result, init, step) \
+  do { \
+    float part[LANES]; \
+    for (int l = 0; l < LANES; l++) part[l] = init; \
+    for (long i = 0; i + LANES <= n; i += LANES) \
+      for (int l = 0; l < LANES; l++) { \
+        float e = at[i + l], s = part[l]; \
+        part[l] = step; \
+      } \
+    result = part[0]; \
+    for (int l = 1; l < LANES; l++) { \
+      float e = part[l], s = result; \
+      result = JOIN; \
+    } \
   } while (0)
 
 /* Softmax of each row; n is a multiple of a vector's length. */

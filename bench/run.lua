@@ -58,7 +58,7 @@ end
 --- what disturbs a measurement only ever makes it longer. Collections that fn's own garbage causes count.
 local function seconds_of(fn)
   collectgarbage() -- no row pays for another
-  local count, taken = 1, 0
+  local count, taken = 1
   while true do
     local started = now(OWN)
     for _ = 1, count do fn() end
@@ -129,7 +129,7 @@ local function floats(n)
   return p, raw
 end
 local source, _source = floats(WIDEST)
-local target, _target = floats(WIDEST) -- the second value keeps the memory alive
+local target, _ = floats(WIDEST) -- the second value keeps the memory alive
 
 --- A tensor with the same values. Its own memory: what others may change is never read late.
 local function tensor(...)
