@@ -1,0 +1,560 @@
+--- compile_spec.lua -- a compiled function behaves as plain Lua: what it returns, prints, raises, yields, changes.
+
+local H = require "spec.helper"
+local ty = H.ty
+
+--- Compares two lists of results: tensors to the bit, tables by their fields, the rest by value.
+local function alike(want, got, where)
+  where = where or "result"
+  if ty.is_tensor(want) then return H.same(want, got, where) end
+  if type(want) ~= "table" then
+    if want ~= want then return assert.truthy(got ~= got, where) end
+    return assert.equal(want, got, where)
+  end
+  assert.equal("table", type(got), where)
+  for k, v in pairs(want) do alike(v, got[k], where .. "." .. tostring(k)) end
+  for k in pairs(got) do assert.truthy(want[k] ~= nil, where .. "." .. tostring(k)) end
+end
+
+local function pack(...) return { n = select("#", ...), ... } end
+
+--- make() gives a function and its arguments, fresh for each of both runs.
+local function equal(make, calls)
+  local plain, compiled = pack(make()), pack(make())
+  local f = ty.compile(compiled[1])
+  for _ = 1, calls or 3 do
+    local want = pack(pcall(plain[1], unpack(plain, 2, plain.n)))
+    local got = pack(pcall(f, unpack(compiled, 2, compiled.n)))
+    alike(want, got)
+  end
+end
+
+describe("a compiled function", function()
+  it("follows control flow that depends on data", function()
+    equal(function()
+      return function(x)
+        local steps = 0
+        while x:sum():item() < 100 do
+          x = x * 2
+          steps = steps + 1
+        end
+        if x:max():item() > 50 then return x, "large", steps end
+        return -x, "small", steps
+      end, ty.tensor { 1, 2, 3 }
+    end)
+    equal(function()
+      return function(x)
+        local y = 0
+        for i, row in x:rows() do
+          if row:get(1) % 2 == 0 then y = row * i + y end
+        end
+        for i = 1, #x do y = y + x[i] end
+        repeat y = y / 2 until y:abs():max():item() < 1
+        return y
+      end, ty.arange(12):reshape(4, 3)
+    end)
+  end)
+
+  it("prints what and when plain Lua prints", function()
+    local out
+    local say = function(...) out[#out + 1] = table.concat({ ... }, " ") end
+    local function f(x)
+      say("in", tostring(x))
+      local y = x + 1
+      say("made", tostring(y), y:sum():item())
+      return y
+    end
+    out = {}
+    f(ty.tensor { 1, 2 })
+    local plain = out
+    out = {}
+    ty.compile(f)(ty.tensor { 1, 2 })
+    assert.same(plain, out)
+    assert.same({ "in {1, 2} [f32 2 cpu]", "made {2, 3} [f32 2 cpu] 5" }, out)
+  end)
+
+  it("sees and makes changes of upvalues, globals and fields", function()
+    equal(function()
+      local w, count, model = ty.tensor { 1, 2 }, 0, { bias = ty.tensor { 5, 5 } }
+      return function(x)
+        count = count + 1
+        w = w * 1.5
+        model.bias = model.bias + count
+        model.last = x
+        return x * w + model.bias, count
+      end, ty.tensor { 1, -1 }
+    end, 5)
+    local w = ty.tensor { 1 }
+    local f = ty.compile(function(x) return x * w end)
+    f(ty.tensor { 2 })
+    w = ty.tensor { 10 }
+    assert.equal(20, f(ty.tensor { 2 }):item())
+    w:fill_(7)
+    assert.equal(14, f(ty.tensor { 2 }):item())
+    w = 3
+    assert.equal(6, f(ty.tensor { 2 }):item())
+  end)
+
+  it("may call compiled functions, and be called by them", function()
+    equal(function()
+      local inner = ty.compile(function(x) return x:exp(), x:sum():item() end)
+      local middle = ty.compile(function(x)
+        local e, s = inner(x)
+        return e * s
+      end)
+      return function(x) return middle(x) + inner(x), middle(inner(x)) end, ty.tensor { 0.5, 0.25 }
+    end)
+  end)
+
+  it("is a method as well", function()
+    equal(function()
+      local layer = { w = ty.tensor { { 1, 2 }, { 3, 4 } } }
+      layer.apply = ty.compile(function(self, x) return x:matmul(self.w), self end)
+      return function(x) return (layer:apply(x)) end, ty.tensor { 1, 1 }
+    end)
+  end)
+
+  it("takes and gives any number of values, nil among them", function()
+    equal(function() return function(...) return select("#", ...), ... end, nil, 1, nil end)
+    equal(function() return function() end end)
+    equal(function() return function(...) return ... end end)
+    equal(function()
+      return function(a, ...)
+        local list = { ... }
+        return a + #list, list, select(2, ...)
+      end, ty.tensor { 1 }, ty.tensor { 2 }, "x", false
+    end)
+    local many = {}
+    for i = 1, 150 do many[i] = ty.tensor { i } end
+    equal(function() return function(...) return ... end, unpack(many) end)
+  end)
+
+  it("takes and gives tables: nested, with cycles, the same ones", function()
+    equal(function()
+      return function(t) return { sum = t.a + t.b.c, list = { t.a, t.b } }, t end,
+        { a = ty.tensor { 1 }, b = { c = ty.tensor { 2 }, s = "text" } }
+    end)
+    local t = {}
+    t.self = t
+    assert.equal(t, ty.compile(function(v) return v.self end)(t))
+  end)
+
+  it("gives the very tensors that went in", function()
+    local x = ty.tensor { 1 }
+    local a, b = ty.compile(function(v) return v, v:add_(1) end)(x)
+    assert.truthy(rawequal(a, x) and rawequal(b, x))
+    assert.equal(2, x:item())
+  end)
+
+  it("yields and resumes inside", function()
+    equal(function()
+      return function(x)
+        local body = function(v)
+          local y = v + 1
+          local received = coroutine.yield(y, y:sum():item())
+          y = y * received
+          coroutine.yield(y)
+          return y + v
+        end
+        local co = coroutine.create(ty.compile(body))
+        local trace = {}
+        trace[1] = { coroutine.resume(co, x) }
+        local unrelated = x * 100
+        trace[2] = { coroutine.resume(co, 3) }
+        trace[3] = { coroutine.resume(co) }
+        trace[4] = coroutine.status(co)
+        return trace, unrelated
+      end, ty.tensor { 1, 2 }
+    end)
+  end)
+
+  it("may be abandoned in the middle of a yield", function()
+    local f = ty.compile(function(x)
+      local y = x + 1
+      coroutine.yield()
+      return y
+    end)
+    for _ = 1, 300 do
+      local co = coroutine.create(f)
+      coroutine.resume(co, ty.ones(3))
+    end
+    collectgarbage()
+    collectgarbage()
+    assert.same({ 2, 2 }, (ty.ones(2) + 1):totable())
+  end)
+
+  it("interleaves with others in coroutines", function()
+    local function worker(x)
+      for i = 1, 5 do
+        x = x * 2 + i
+        coroutine.yield()
+      end
+      return x
+    end
+    local function drive(fn)
+      local list, done = {}, {}
+      for i = 1, 4 do list[i] = coroutine.create(fn) end
+      for round = 1, 6 do
+        for i = 1, 4 do
+          local _, y = coroutine.resume(list[i], ty.tensor { i, round })
+          done[i] = y
+        end
+      end
+      return unpack(done)
+    end
+    alike(pack(drive(worker)), pack(drive(ty.compile(worker))))
+  end)
+
+  it("raises errors of the same text and level", function()
+    local function thrower(level)
+      return function(x)
+        local function check(v)
+          if v:sum():item() > 0 then error("too much", level) end
+          return v
+        end
+        return check(x + 1)
+      end
+    end
+    for level = 0, 3 do
+      local f = thrower(level)
+      local c = ty.compile(f)
+      local x = ty.tensor { 1 }
+      local function call(g) -- one line for both
+        local ok, message = pcall(function() local y = g(x) return y end) -- luacheck: ignore
+        return ok, message
+      end
+      alike(pack(call(f)), pack(call(c)))
+    end
+    local object = setmetatable({}, {})
+    local _, e = pcall(ty.compile(function() error(object) end))
+    assert.equal(object, e)
+    _, e = pcall(ty.compile(function() local t = nil; return t.x end))
+    assert.truthy(e:find("attempt to index local 't' (a nil value)", 1, true))
+  end)
+
+  it("appears in tracebacks once, with the function's own lines", function()
+    local function f(x)
+      local y = x + 1
+      return debug.traceback("here") .. tostring(y:get(1)) .. ""
+    end
+    local function lines(g) local t = g(ty.ones(1)) return select(2, t:gsub("compile_spec%.lua", "")) end
+    assert.equal(lines(f), lines(ty.compile(f)))
+  end)
+
+  it("may fail half-way and be called again", function()
+    equal(function()
+      local n = 0
+      return function(x)
+        n = n + 1
+        local y = x * n
+        if n % 2 == 1 then error("odd " .. n, 0) end
+        return y, x:add_(y)
+      end, ty.tensor { 1, 2 }
+    end, 6)
+  end)
+
+  it("recurs as deep as plain Lua", function()
+    local function make(wrap)
+      local f
+      f = wrap(function(n, x)
+        if n == 0 then return x end
+        local y = f(n - 1, x)
+        return y
+      end)
+      return f
+    end
+    local function plain(g) return g end
+    local x = ty.ones(2)
+    for _, wrap in ipairs { plain, ty.compile } do H.same(x, make(wrap)(15000, x)) end
+    local function sum(wrap)
+      local f
+      f = wrap(function(n, t)
+        if n == 0 then return t * 0 end
+        return t + f(n - 1, t)
+      end)
+      return f
+    end
+    H.same(sum(plain)(1500, x), sum(ty.compile)(1500, x))
+    local endless
+    endless = ty.compile(function(n) return 1 + endless(n + 1) end)
+    local ok, message = pcall(endless, 1)
+    assert.falsy(ok)
+    assert.truthy(tostring(message):find("stack overflow"))
+    H.same(x + 1, ty.compile(function(t) return t + 1 end)(x))
+  end)
+
+  it("makes tail calls as plain Lua", function()
+    local even, odd
+    even = ty.compile(function(n, x) if n == 0 then return x end return odd(n - 1, x) end)
+    odd = ty.compile(function(n, x) if n == 0 then return -x end return even(n - 1, x) end)
+    assert.equal(1, even(100000, ty.tensor(1)):item())
+  end)
+
+  it("works where C functions call back: sort, gsub, wrap, pcall, xpcall, metamethods", function()
+    local list = { ty.tensor(3), ty.tensor(1), ty.tensor(2) }
+    table.sort(list, ty.compile(function(a, b) return (a - b):item() < 0 end))
+    assert.same({ 1, 2, 3 }, { list[1]:item(), list[2]:item(), list[3]:item() })
+    local grown = ("1 2 3"):gsub("%d", ty.compile(function(d) return tostring((ty.tensor(tonumber(d)) * 10):item()) end))
+    assert.equal("10 20 30", grown)
+    local gen = coroutine.wrap(ty.compile(function(x)
+      for i = 1, 3 do coroutine.yield(x * i) end
+    end))
+    assert.equal(2, gen(ty.tensor(2)):item())
+    assert.equal(4, gen():item())
+    local callable = setmetatable({}, { __call = ty.compile(function(_, x) return x + 1 end),
+      __index = ty.compile(function(_, k) return k .. "!" end) })
+    assert.equal(6, callable(ty.tensor(5)):item())
+    assert.equal("key!", callable.key)
+    assert.truthy(pcall(ty.compile(function(x) return x + 1 end), ty.tensor(1)))
+    local ok, handled = xpcall(ty.compile(function() error("oops", 0) end), function(m) return m .. "?" end)
+    assert.same({ false, "oops?" }, { ok, handled })
+    local iterate = ty.compile(function(x) return x:rows() end)
+    local n = 0
+    for _ in iterate(ty.ones(4, 2)) do n = n + 1 end
+    assert.equal(4, n)
+    local f = ty.compile(function() return n end)
+    setfenv(f, getfenv())
+    assert.equal(4, f())
+  end)
+
+  it("loses nothing to the garbage collector", function()
+    local f = ty.compile(function(x)
+      local y = x
+      for i = 1, 20 do
+        y = y + i
+        if i % 5 == 0 then collectgarbage() end
+      end
+      return y
+    end)
+    for _ = 1, 5 do assert.equal(211, f(ty.tensor(1)):item()) end
+    collectgarbage("setpause", 100)
+    collectgarbage("setstepmul", 5000)
+    local g = ty.compile(function(x)
+      local keep = {}
+      for i = 1, 100 do
+        keep[i] = { x * i }
+        local _ = { {}, {}, tostring(i) }
+      end
+      local s = 0
+      for i = 1, 100 do s = keep[i][1] + s end
+      return s
+    end)
+    assert.equal(5050, g(ty.tensor(1)):item())
+    collectgarbage("setpause", 200)
+    collectgarbage("setstepmul", 200)
+  end)
+
+  it("is dropped with its function", function()
+    local weak = setmetatable({}, { __mode = "k" })
+    do
+      local f = function(x) return x + 1 end
+      weak[f] = true
+      weak[ty.compile(f)] = true
+      for k in pairs(weak) do k(ty.ones(2)) end
+    end
+    for _ = 1, 4 do collectgarbage() end
+    assert.equal(nil, next(weak))
+  end)
+
+  it("survives the state's settings changing between calls", function()
+    local f = ty.compile(function(x) return x / 3, ty.zeros(2) + 0.5 end)
+    local i = ty.ones({ 2 }, { dtype = "i32" })
+    assert.equal("f32", f(i).dtype)
+    ty.default_dtype("f64")
+    local a, b = f(i)
+    ty.default_dtype("f32")
+    assert.same({ "f64", "f64" }, { a.dtype, b.dtype })
+    assert.equal("f32", f(i).dtype)
+  end)
+
+  it("may change another thread count, seed or default in its body", function()
+    equal(function()
+      return function(x)
+        ty.manual_seed(3)
+        local a = ty.rand(4)
+        ty.threads(1)
+        local b = x + a
+        ty.threads(2)
+        ty.manual_seed()
+        return a, b
+      end, ty.ones(4)
+    end)
+  end)
+
+  it("runs graph, explain and compile inside", function()
+    equal(function()
+      return function(x)
+        local y = x + 1
+        local f = ty.compile(function(v) return v * 2 end)
+        local z = f(y)
+        ty.explain(f)
+        ty.stats()
+        return z, ty.help("add")
+      end, ty.ones(3)
+    end)
+  end)
+end)
+
+describe("compile", function()
+  it("of the same function is the same function, and of a compiled one itself", function()
+    local f = function(x) return x end
+    local c = ty.compile(f)
+    assert.equal(c, ty.compile(f))
+    assert.equal(c, ty.compile(c))
+    assert.truthy(ty.compile(f, { fast = true }) ~= c)
+    assert.equal(jit.compile, ty.compile)
+    assert.equal("function", type(c))
+  end)
+
+  it("of C functions and library functions works", function()
+    assert.equal(3, ty.compile(math.max)(1, 3))
+    H.same(ty.ones(2):exp(), ty.compile(ty.exp)(ty.ones(2)))
+    H.same(ty.ones(2):softmax(), ty.compile(ty.softmax)(ty.ones(2)))
+  end)
+
+  it("of a module gives a callable through which fields read and write", function()
+    local m = { w = ty.tensor { 2 }, name = "layer" }
+    function m:forward(x, k) return x * self.w * (k or 1), self.name end
+    local c = ty.compile(m)
+    local y, name = c(ty.tensor { 3 })
+    assert.same({ 6, "layer" }, { y:item(), name })
+    assert.equal(m.w, c.w)
+    c.w = ty.tensor { 5 }
+    assert.equal(5, m.w:item())
+    assert.equal(30, (c(ty.tensor { 3 }, 2)):item())
+    m.name = "other"
+    assert.equal("other", c.name)
+    assert.equal(c, ty.compile(c))
+    assert.equal(15, (c:forward(ty.tensor { 3 })):item())
+    assert.truthy(ty.explain(c).calls >= 1)
+  end)
+
+  it("refuses what is neither, and unknown options", function()
+    assert.truthy(H.raises(function() local y = ty.compile(3) return y end):find("^compile: argument 1"))
+    assert.truthy(H.raises(function() local y = ty.compile({}) return y end):find("^compile: argument 1"))
+    assert.truthy(H.raises(function() local y = ty.compile(print, { fats = true }) return y end):find("^compile: unknown option fats"))
+    assert.truthy(H.raises(function() local y = ty.compile(print, { fast = 1 }) return y end):find("^compile: option fast"))
+  end)
+
+  it("with fast stays near the exact result", function()
+    local x = ty.rand(100)
+    local f = function(a) return (a * 1.1 + 0.3) * a - a end
+    assert.truthy(ty.allclose(f(x), ty.compile(f, { fast = true })(x)))
+  end)
+end)
+
+describe("explain", function()
+  it("tells signatures, hits, misses and what differed", function()
+    local f = ty.compile(function(x, k) return x * k end)
+    f(ty.ones(2, 3), 1)
+    f(ty.ones(2, 3), 2)
+    f(ty.ones(4), 1)
+    f(ty.ones(4), ty.ones(4))
+    local e = ty.explain(f)
+    assert.same({ 4, 1, 3 }, { e.calls, e.hits, e.misses })
+    assert.equal(3, #e.traces)
+    assert.same({ "f32[4]", "f32[4]" }, e.traces[1].signature)
+    assert.same({ "f32[2,3]", "number" }, e.traces[3].signature)
+    local text = tostring(e)
+    assert.truthy(text:find("compile_spec.lua:", 1, true))
+    assert.truthy(text:find("f32%[2,3%], number"))
+    assert.truthy(#table.concat(e.differences, " ") > 10)
+    ty.reset(f)
+    assert.equal(0, ty.explain(f).calls)
+  end)
+
+  it("tells kernels, bytes moved and saved for each graph", function()
+    local f = ty.compile(function(x)
+      local a = (x + 1) * 2
+      a:sum():item()
+      local b = a:exp()
+      return b
+    end)
+    f(ty.ones(10))
+    local t = ty.explain(f).traces[1]
+    assert.truthy(#t.graphs >= 2)
+    for _, g in ipairs(t.graphs) do
+      assert.truthy(g.kernels >= 1 and g.operations >= 1 and g.bytes_moved > 0 and g.runs == 1)
+    end
+  end)
+
+  it("keeps a bounded number of signatures", function()
+    local f = ty.compile(function(x) return x + 1 end)
+    for n = 1, 200 do f(ty.ones(n)) end
+    local e = ty.explain(f)
+    assert.truthy(#e.traces <= 64)
+    assert.truthy(e.evicted > 0)
+    assert.equal(200, e.misses)
+  end)
+end)
+
+describe("graph", function()
+  it("shows what would be recorded and puts back what was written", function()
+    local x = ty.tensor { 1, 2, 3 }
+    local g = ty.graph(function(v)
+      v:add_(100)
+      return v * 2
+    end, x)
+    assert.same({ 1, 2, 3 }, x:totable())
+    local ops = {}
+    for i, node in ipairs(g) do ops[i] = node.op end
+    assert.truthy(table.concat(ops, " "):find("add.*mul"))
+    assert.truthy(g[#g].live)
+    assert.same({ 3 }, g[#g].shape)
+  end)
+
+  it("gives a list where a value is demanded", function()
+    local list = ty.graph(function(v)
+      local s = v:sum():item()
+      return v * s
+    end, ty.ones(3))
+    assert.equal(2, #list)
+    assert.truthy(tostring(list):find("graph 2"))
+  end)
+
+  it("leaves results of the call usable, and raises what the function raises", function()
+    local out
+    ty.graph(function(v) out = v + 1 end, ty.ones(2))
+    assert.same({ 2, 2 }, out:totable())
+    local ok, message = pcall(ty.graph, function() error("inside", 0) end)
+    assert.same({ false, "inside" }, { ok, message })
+    assert.same({ 3, 3 }, (out + 1):totable())
+  end)
+end)
+
+describe("a world of its own", function()
+  it("loads twice, in one state or many coroutines, and closes cleanly", function()
+    local out, status = H.script([[
+      local ty = require "tycho"
+      package.loaded.tycho, package.loaded["tycho.core"] = nil, nil
+      assert(require "tycho")
+      local f = jit.compile(function(x) return x + 1 end)
+      kept = { f(ty.ones(3)), coroutine.create(function() local y = f(ty.ones(4)) coroutine.yield(y) end) }
+      coroutine.resume(kept[2])
+      setmetatable({}, { __gc = function() end })
+      print(kept[1])
+    ]])
+    assert.equal("{2, 2, 2} [f32 3 cpu]\n", out)
+    assert.equal(0, status)
+  end)
+
+  it("exits cleanly from inside a compiled function", function()
+    local out, status = H.script([[
+      local ty = require "tycho"
+      jit.compile(function(x) local y = x + 1 print(y:get(1)) os.exit(3, true) end)(ty.ones(2))]])
+    assert.equal("2\n", out)
+    assert.equal(3, status)
+  end)
+
+  it("runs without the trace compiler, and without the jit and ffi libraries", function()
+    for _, before in ipairs { "jit.off()", "jit = nil; package.loaded.jit = nil", "package.preload.ffi = function() error 'none' end; package.loaded.ffi = nil" } do
+      local out, status = H.script(before .. [[
+
+        local ty = require "tycho"
+        local f = ty.compile(function(x) return (x * 2):exp():sum() end)
+        print(f(ty.zeros(5)):item())]])
+      assert.equal("5\n", out)
+      assert.equal(0, status)
+    end
+  end)
+end)
