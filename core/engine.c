@@ -168,7 +168,7 @@ static bool run(State *S, Batch *b, const Storage *demanded, Lazy *z, i32 room) 
   for (i32 i = 0; i < n; i++) result[i] = target[i]->buf;
   bool ok = !n || (p && ty_exec_run(S, p, b, result));
   if (ok && n) {
-    if (z) ty_entry_note(z, hash, p);
+    if (z) ty_entry_note(z, hash, p, &b->g);
     settle(target, result, n);
   }
   if (p) ty_plan_drop(p);

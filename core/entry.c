@@ -113,7 +113,7 @@ void ty_entry_free(Entry *e) {
     if (z->entry == e) z->entry = NULL;
 }
 
-void ty_entry_note(Lazy *z, u64 hash, const Plan *p) {
+void ty_entry_note(Lazy *z, u64 hash, const Plan *p, const Graph *g) {
   Trace *t = z->trace;
   if (!t) return;
   t->cuts++;
@@ -136,8 +136,12 @@ void ty_entry_note(Lazy *z, u64 hash, const Plan *p) {
               .nops = p->nops,
               .bytes_moved = p->bytes_moved,
               .bytes_saved = p->bytes_saved};
-  size_t n = p->text ? strlen(p->text) + 1 : 0;
-  if (n && (s->text = ty_mem_alloc(n))) memcpy(s->text, p->text, n);
+  Text text = {0};
+  if (p->text) ty_text_add(&text, p->text, strlen(p->text));
+  else ty_dump_graph(&text, g); /* the plan was made by an eager operation */
+  if (text.n && (s->text = ty_mem_alloc(text.n + 1)))
+    memcpy(s->text, ty_text_str(&text), text.n + 1);
+  ty_text_free(&text);
 }
 
 /*

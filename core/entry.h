@@ -100,7 +100,7 @@ bool ty_entry_records(Trace *t);
 void ty_entry_part(const SigPart *p, char *buf, size_t n); /* as text: f32[2,3], number ... */
 void ty_entry_reset(Entry *e);
 void ty_entry_free(Entry *e);
-void ty_entry_note(Lazy *z, u64 hash, const Plan *p); /* a cut under z's trace */
+void ty_entry_note(Lazy *z, u64 hash, const Plan *p, const Graph *g); /* a cut under z's trace */
 u32 ty_entry_word(const State *S);                    /* the settings that enter a signature */
 
 Lazy *ty_lazy_find(State *S, const void *thread);
