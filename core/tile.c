@@ -27,7 +27,9 @@
 **    straight in its output only where all operands that are read after it lie elsewhere (checked
 *by
 **    address when the program is run), and stores, by rule 3, come last.
-**  5 Row values are scalars while one row is worked on (code[0]), and are spread over elements
+**  5 Calls that follow one another become strands (tile_strand.c), so loads, fills and spreads are moved
+**    before them and reductions behind. Registers are given out after that.
+**  6 Row values are scalars while one row is worked on (code[0]), and are spread over elements
 *where
 **    several rows share a tile (code[1], and columns).
 **

@@ -302,51 +302,6 @@ static void ID(philox)(ARGS) {
 #define ADD_(a, b) ((a) + (b))
 #define MUL_(a, b) ((a) * (b))
 
-/* Lanes join j += j + s, s from the largest power of two below m. What is missing changes nothing,
-** so it is not looked at: a short row needs no padding. */
-#define JOIN(NAME, T, OP) \
-  static inline T ID(join_##NAME)(T * v, i64 m) { \
-    i64 s = 1; \
-    while (s * 2 < m) s *= 2; \
-    for (; m > 1; m = s, s /= 2) LOOP(m - s) v[i] = OP(v[i], v[i + s]); \
-    return v[0]; \
-  }
-/* All lanes at once: the first steps go over whole vectors, the last ones within one. */
-#define DOWN_f32(v, k) \
-  __builtin_shufflevector(v, v, k, k + 1, k + 2, k + 3, k + 4, k + 5, k + 6, k + 7, 8, 9, 10, 11, \
-                          12, 13, 14, 15)
-#define DOWN_f64(v, k) __builtin_shufflevector(v, v, k, k + 1, k + 2, k + 3, 4, 5, 6, 7)
-#define LAST_f32(OP) v = OP(v, DOWN_f32(v, 8)), v = OP(v, DOWN_f32(v, 4)),
-#define LAST_f64(OP) v = OP(v, DOWN_f64(v, 4)),
-#define JOIN_ALL(NAME, T, OP) \
-  static NOINLINE T ID(all_##NAME)(const T *lanes) { \
-    typedef T V __attribute__((vector_size(64), may_alias)); \
-    const V *p = (const V *)lanes; \
-    V a = OP(p[0], p[2]), b = OP(p[1], p[3]), v = OP(a, b); \
-    LAST_##T(OP) v = OP(v, DOWN_##T(v, 2)), v = OP(v, DOWN_##T(v, 1)); \
-    return v[0]; \
-  }
-JOIN_ALL(sum_f32, f32, ADD_)
-JOIN_ALL(sum_f64, f64, ADD_)
-/* Rows of the kinds that programs are full of; tile_run.c does the others by fold. */
-#define ROWS(NAME, T, KIND, TYPE, ALL) \
-  static NOINLINE void ID(rows_##NAME)(void *yv, const void *xv, i64 rows, i64 n) { \
-    T *y = yv; \
-    const T *x = xv; \
-    const u64 empty = ty_tile_empty(KIND, TYPE), ident = ty_tile_identity(KIND, TYPE); \
-    enum { L = NODE / sizeof(T) }; \
-    _Alignas(64) T v[L]; \
-    for (i64 k = 0; k < rows; k++, x += n) { \
-      if (n > L) { \
-        ID(fill_##T)(v, &ident, NULL, NULL, L, 0); \
-        ID(fold_##NAME)(v, x, L, n); \
-        y[k] = ALL; \
-      } else { \
-        memcpy(v, n ? (const void *)x : &empty, (size_t)(n ? n : 1) * sizeof(T)); \
-        y[k] = ID(join_##NAME)(v, n ? n : 1); \
-      } \
-    } \
-  }
 /* The common period, all lanes of a trailing run, is kept in four vectors of 64 bytes. */
 #define FOLD_FAST(T, OP) \
   typedef T V __attribute__((vector_size(64), aligned(sizeof(T)), may_alias)); \
@@ -411,14 +366,87 @@ FOLDS(i64, u64, FOLD_SIMPLE, FOLD_SIMPLE, FOLD_SIMPLE)
 FOLDS(f32, f32, FOLD_FAST, FAST_max_f32, FAST_min_f32)
 FOLDS(f64, f64, FOLD_FAST, FOLD_SIMPLE, FOLD_SIMPLE)
 
-JOIN(sum_f32, f32, ADD_)
-JOIN(sum_f64, f64, ADD_)
-JOIN(max_f32, f32, ID(max_f32))
-JOIN(min_f32, f32, ID(min_f32))
-ROWS(sum_f32, f32, R_SUM, C_F32, ID(all_sum_f32)(v))
-ROWS(sum_f64, f64, R_SUM, C_F64, ID(all_sum_f64)(v))
-ROWS(max_f32, f32, R_MAX, C_F32, ID(join_max_f32)(v, L))
-ROWS(min_f32, f32, R_MIN, C_F32, ID(join_min_f32)(v, L))
+/* Rows of the kinds that programs are full of; tile_run.c does the others by fold. Lanes are four
+** vectors, those without an element hold the identity; lanes join from vector to vector, then within
+** one. A row that is not longer than a vector starts there. */
+#define DOWN_f32(v, k) \
+  __builtin_shufflevector(v, v, k, k + 1, k + 2, k + 3, k + 4, k + 5, k + 6, k + 7, 8, 9, 10, 11, \
+                          12, 13, 14, 15)
+#define DOWN_f64(v, k) __builtin_shufflevector(v, v, k, k + 1, k + 2, k + 3, 4, 5, 6, 7)
+#define WITHIN_f32(OP, v) \
+  OP(v, v, DOWN_f32(v, 8)); \
+  OP(v, v, DOWN_f32(v, 4)); \
+  OP(v, v, DOWN_f32(v, 2)); \
+  OP(v, v, DOWN_f32(v, 1))
+#define WITHIN_f64(OP, v) \
+  OP(v, v, DOWN_f64(v, 4)); \
+  OP(v, v, DOWN_f64(v, 2)); \
+  OP(v, v, DOWN_f64(v, 1))
+#define SUM_V(y, a, b) y = (a) + (b)
+#define SAME(v) (v)
+/* Extremes join as integers of the same order; a NaN is beyond all, on the side that wins. */
+#define BITS_IF(m, a, b) (((J)(m) & (a)) | (~(J)(m) & (b)))
+#define MAX_V(y, a, b) y = BITS_IF((a) > (b), a, b)
+#define MIN_V(y, a, b) y = BITS_IF((a) < (b), a, b)
+#define KEY(v, NONE) \
+  BITS_IF(((J)(v)&INT32_MAX) > 0x7f800000, (J){0} + (NONE), (J)(v) ^ (((J)(v) >> 31) & INT32_MAX))
+#define KEY_MAX(v) KEY(v, INT32_MAX)
+#define KEY_MIN(v) KEY(v, INT32_MIN)
+static inline f32 ID(unkey)(i32 k) {
+  union {
+    i32 k;
+    f32 f;
+  } x = {k ^ ((k >> 31) & INT32_MAX)};
+  return x.f == x.f ? x.f : __builtin_nanf("");
+}
+#if VB == 64 && defined(HAS_F16C)
+#define PART_f32(v, x, m) v = (V)_mm512_mask_loadu_ps((__m512)v, (__mmask16)((1u << (m)) - 1), x)
+#define PART_f64(v, x, m) v = (V)_mm512_mask_loadu_pd((__m512d)v, (__mmask8)((1u << (m)) - 1), x)
+#else
+#define PART(T, v, x, m) \
+  { \
+    T part[64 / sizeof(T)]; \
+    memcpy(part, &v, sizeof v); \
+    for (i64 i = 0; i < (m); i++) part[i] = (x)[i]; \
+    memcpy(&v, part, sizeof v); \
+  }
+#define PART_f32(v, x, m) PART(f32, v, x, m)
+#define PART_f64(v, x, m) PART(f64, v, x, m)
+#endif
+/* J: elements while lanes join; IN and OUT: to them and back. */
+#define ROWS(NAME, T, U, JOINED, KIND, TYPE, OP, IN, OUT) \
+  static void ID(rows_##NAME)(void *yv, const void *xv, i64 rows, i64 n) { \
+    typedef T V __attribute__((vector_size(64), aligned(sizeof(T)), may_alias)); \
+    typedef U W __attribute__((vector_size(64), may_alias)); \
+    typedef JOINED J __attribute__((vector_size(64), may_alias)); \
+    enum { E = 64 / sizeof(T), L = NODE / sizeof(T) }; \
+    const W none = (U)ty_tile_identity(KIND, TYPE) - (W){0}; \
+    const u64 empty = ty_tile_empty(KIND, TYPE); \
+    T *y = yv; \
+    const T *x = xv; \
+    if (!n) ID(fill_##T)(y, &empty, NULL, NULL, rows, 0); \
+    for (i64 k = 0; k < rows && n; k++, x += n) { \
+      V p[4] = {(V)none, (V)none, (V)none, (V)none}; \
+      if (n > L) ID(fold_##NAME)(p, x, L, n); \
+      for (i64 j = 0, m = n > L ? 0 : n; m > 0; j++, m -= E) { \
+        if (m >= E) p[j] = *(const V *)(x + j * E); \
+        else { PART_##T(p[j], x + j * E, m); } \
+      } \
+      J v = IN(p[0]); \
+      if (n > E) { \
+        J a = IN(p[2]), b = IN(p[1]), c = IN(p[3]); \
+        OP(v, v, a); \
+        OP(b, b, c); \
+        OP(v, v, b); \
+      } \
+      WITHIN_##T(OP, v); \
+      y[k] = OUT(v[0]); \
+    } \
+  }
+ROWS(sum_f32, f32, u32, f32, R_SUM, C_F32, SUM_V, SAME, SAME)
+ROWS(sum_f64, f64, u64, f64, R_SUM, C_F64, SUM_V, SAME, SAME)
+ROWS(max_f32, f32, u32, i32, R_MAX, C_F32, MAX_V, KEY_MAX, ID(unkey))
+ROWS(min_f32, f32, u32, i32, R_MIN, C_F32, MIN_V, KEY_MIN, ID(unkey))
 
 /* Positions, column by column: the first NaN, else the first element that no other exceeds. */
 #define BETTER(LESS, x, best) ((x)LESS(best) || ((x) != (x) && (best) == (best)))
@@ -608,3 +636,5 @@ static const TileIsa ID(isa) = {
 };
 #undef ISA
 #undef VB
+#undef PART_f32
+#undef PART_f64
