@@ -1,0 +1,181 @@
+--- memory_spec.lua -- garbage that Lua cannot see is collected in time; failed allocations are errors, never crashes or leaks.
+
+local H = require "spec.helper"
+local ty = H.ty
+
+describe("20,000 temporaries of 1 MB beside 200,000 Lua objects", function()
+  local function peak(body)
+    local out, status = H.script(H.process .. [[
+      local ty = require "tycho"
+      local objects = {}
+      for i = 1, 200000 do objects[i] = { i } end
+    ]] .. body .. [[
+      print(memory "VmHWM", #objects)]])
+    assert.equal(0, status, out)
+    return tonumber(out:match("%d+"))
+  end
+
+  it("stay under 256 MB, eager", function()
+    assert.truthy(peak [[
+      local x = ty.zeros(512, 512)
+      for i = 1, 20000 do local y = x + i end]] < 256 * 1024)
+  end)
+
+  it("stay under 256 MB, compiled", function()
+    assert.truthy(peak [[
+      local x = ty.zeros(512, 512)
+      local f = jit.compile(function(v, i) local y = v + i return y * 2 end)
+      for i = 1, 5000 do f(x, i):get(1, 1) end]] < 256 * 1024)
+  end)
+
+  it("stay under 256 MB when they are kept a while, in a coroutine, in tables", function()
+    assert.truthy(peak [[
+      local x = ty.zeros(512, 512)
+      coroutine.wrap(function()
+        local ring = {}
+        for i = 1, 5000 do ring[i % 32] = { x + i, x:t() } end
+      end)()]] < 256 * 1024)
+  end)
+
+  it("are freed at once by release and by scope", function()
+    assert.truthy(peak [[
+      collectgarbage "stop"
+      local x = ty.zeros(512, 512)
+      for i = 1, 1000 do (x + i):release() end
+      for i = 1, 1000 do ty.scope(function() local a = x + i local b = a * 2 return 1 end) end]] < 110 * 1024)
+  end)
+
+  it("leave a collector alone that the host has stopped", function()
+    local out = H.script([[
+      local ty = require "tycho"
+      collectgarbage "stop"
+      local gone = 0
+      local probe = newproxy(true)
+      getmetatable(probe).__gc = function() gone = gone + 1 end
+      probe = nil
+      local x = ty.zeros(512, 512)
+      for i = 1, 300 do local y = x + i end
+      print(gone)]])
+    assert.equal("0\n", out)
+  end)
+end)
+
+describe("small and idle", function()
+  it("a process that loaded the library and added two tensors stays under 12 MB", function()
+    local out, status = H.script(H.process .. [[
+      local ty = require "tycho"
+      local y = ty.ones(4) + ty.ones(4)
+      y:get(1)
+      print(memory "VmRSS")]])
+    assert.equal(0, status, out)
+    assert.truthy(tonumber(out) < 12 * 1024, out)
+  end)
+
+  it("the shared object is under 1 MB of code and data, and needs libc and libm alone", function()
+    local so = package.searchpath and package.searchpath("tycho.core", package.cpath) or
+      package.cpath:match("[^;]*build[^;]*"):gsub("%?", "tycho/core")
+    local pipe = io.popen(("size '%s' 2>/dev/null; ldd '%s' 2>/dev/null"):format(so, so))
+    local text = pipe:read "*a"
+    pipe:close()
+    local code, data = text:match("\n%s*(%d+)%s+(%d+)")
+    if code then assert.truthy(tonumber(code) + tonumber(data) < 1048576, code) end
+    for name in text:gmatch("\n%s+(lib[%w_]+)[%w%.]*%.so") do
+      assert.truthy(({ libc = true, libm = true, libdl = true, libpthread = true, libasan = true, libubsan = true })[name], name)
+    end
+  end)
+
+  it("nothing stays behind when tensors die", function()
+    local function used()
+      for _ = 1, 3 do collectgarbage() end
+      return H.probe.memory().used
+    end
+    local before = used()
+    do
+      local x = ty.rand(100, 100)
+      local y = ty.compile(function(v) return v:softmax(), v:t():clone(), v:matmul(v) end)
+      local a, b, c = y(x)
+      assert.truthy(a:numel() + b:numel() + c:numel() == 30000)
+      a:add_(1)
+    end
+    assert.equal(before, used())
+  end)
+
+  it("reports and bounds what it caches", function()
+    for i = 1, 40 do ty.zeros(1000000 + i):release() end
+    local m = ty.stats().memory
+    assert.truthy(m.cached <= 256 * 1024 * 1024, m.cached)
+    assert.truthy(m.used >= 0 and m.peak >= m.used)
+  end)
+end)
+
+describe("requests that are too large", function()
+  it("raise an error that says so, and the next call works", function()
+    for _, fn in ipairs { function() return ty.zeros(2 ^ 40) end, function() return ty.zeros(2 ^ 30, 2 ^ 30) end,
+      function() return ty.ones(2 ^ 38):sum() end, function() return ty.zeros(1, 1):expand(2 ^ 24, 2 ^ 22):clone() end } do
+      local ok, message = pcall(fn)
+      if not ok then assert.truthy(message:find("memory") or message:find("too large"), message) end
+      assert.equal(2, (ty.ones(1) + 1):item())
+    end
+  end)
+end)
+
+describe("while allocations fail", function()
+  it("50 workloads end in errors, leak nothing, and the next call works", function()
+    local pipe = io.popen(("luajit '%sspec/starve.lua' 2>&1; echo \"status $?\""):format(H.root))
+    local out = pipe:read "*a"
+    pipe:close()
+    assert.truthy(out:find("status 0\n", 1, true), out)
+    assert.equal(50, select(2, out:gsub("%d+ tries\n", "")))
+    local tries = 0
+    for n in out:gmatch("(%d+) tries") do tries = tries + tonumber(n) end
+    assert.truthy(tries > 1500, tries)
+  end)
+
+  it("an error leaves the operands as they were", function()
+    local x, y = ty.arange(1000), ty.arange(1000)
+    local before = x:clone()
+    for after = 0, 12 do
+      for _, times in ipairs { 1, -1 } do
+        H.probe.fail(after, times)
+        local ok = pcall(function() x:mul_(y):add_(y) end)
+        H.probe.fail(-1)
+        if ok then
+          H.same(before * y + y, x)
+        else -- each step happened wholly or not at all
+          assert.truthy(not H.difference(before, x) or not H.difference(before * y, x))
+        end
+        x:copy_(before)
+      end
+    end
+  end)
+
+  it("a compiled function that failed to write is as if not called, or wholly done", function()
+    local function body(v, w)
+      v[{ { 1, 500 } }] = v[{ { 501, 1000 } }] * 2
+      w:add_(v)
+      return v + w
+    end
+    local f = ty.compile(body)
+    local x0, y0 = ty.arange(1000), ty.ones(1000)
+    local x1, y1 = x0:clone(), y0:clone()
+    local want = body(x1, y1)
+    for after = 0, 40 do
+      local x, y = x0:clone(), y0:clone()
+      x:get(1)
+      y:get(1)
+      H.probe.fail(after, -1)
+      local result
+      local ok = pcall(function()
+        result = f(x, y)
+        result:get(1)
+      end)
+      H.probe.fail(-1)
+      if ok then H.same(want, result) end
+      if result then
+        H.same(want, result)
+        H.same(x1, x)
+        H.same(y1, y)
+      end
+    end
+  end)
+end)
