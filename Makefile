@@ -62,6 +62,7 @@ build: deps
 	@$(MAKE) --no-print-directory $(JOBS) library
 
 library: $(B)/tycho/core.so $(LUA)
+	@:
 
 $(B)/obj/%.o: core/%.c Makefile | $(B)/obj
 	@echo "cc  $<"
@@ -81,7 +82,7 @@ $(B)/obj $(B)/tycho:
 
 install: build
 	install -d $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho
-	install -m 755 $(B)/tycho/core.so $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho/
+	install -s -m 755 $(B)/tycho/core.so $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho/
 	install -m 644 lua/tycho/*.lua $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/
 
 # --- use and proof
@@ -90,8 +91,10 @@ demo: build
 	@./tycho examples/digits.lua
 
 test: build
-	@$(RUN) $(BUSTED) -o spec/report.lua --lpath="./?.lua" spec
-	@$(RUN) $(LUAJIT) spec/fuzz.lua $(N) $(SEED)
+	@status=0; \
+	$(RUN) $(BUSTED) -o spec/report.lua --lpath="./?.lua" spec || status=1; \
+	$(RUN) $(LUAJIT) spec/fuzz.lua $(N) $(SEED) || status=1; \
+	exit $$status
 
 fuzz: build
 	@$(RUN) $(LUAJIT) spec/fuzz.lua $(N) $(SEED)
