@@ -1,59 +1,44 @@
 /*
 ** tile.c -- the portable machine: programs to steps.
 ** In:  a loop program.  Out: a kernel that runs it, by loops over tiles that stay in the
-*first-level
-** cache. Fails when memory runs out or the program is not well formed.
+** first-level cache. Fails when memory runs out or the program is not well formed.
 **
 ** A program is compiled to `Code`: steps over slots. A slot is a place for a value; a step is one
 ** loop of tile_prims.c, or one of a few that look at memory and rows. What it is run over is
-*decided
-** in tile_run.c. The rules:
+** decided in tile_run.c. The rules:
 **
 **  1 Every value is UNIFORM (hangs on constants and scalars alone: computed once a frame, read as a
 **    scalar), ROW (one a row or column) or ELEM (one an element).
 **  2 Reductions cut the element values into phases: a value is in phase p when p reductions stand
-*one
-**    behind another before it. A phase goes over a row tile by tile, its reductions are then
-*complete,
-**    row values follow. What a later phase needs again is kept for the whole row (a wide slot),
-*loads
-**    are made again. A map, a scan, a column program has one phase.
+**    one behind another before it. A phase goes over a row tile by tile, its reductions are then
+**    complete, row values follow. What a later phase needs again is kept for the whole row (a wide
+**    slot), loads are made again. A map, a scan, a column program has one phase.
 **  3 Loads stand where they are first needed. Element stores stand at the end of the last phase,
-*row
-**    stores at the end of all: an output may be an input's memory, access by the same strides.
+**    row stores at the end of all: an output may be an input's memory, access by the same strides.
 **  4 A load of contiguous elements in their compute type is no copy, only an address. So while a
 **    step is still to come that reads an operand, nothing may be written over it: a value is
-*computed
-**    straight in its output only where all operands that are read after it lie elsewhere (checked
-*by
-**    address when the program is run), and stores, by rule 3, come last.
-**  5 Calls that follow one another become strands (tile_strand.c), so loads, fills and spreads are moved
-**    before them and reductions behind. Registers are given out after that.
+**    computed straight in its output only where all operands that are read after it lie elsewhere
+**    (checked by address when the program is run), and stores, by rule 3, come last.
+**  5 Calls that follow one another become strands (tile_strand.c), so loads, fills and spreads are
+**    moved before them and reductions behind. Registers are given out after that.
 **  6 Row values are scalars while one row is worked on (code[0]), and are spread over elements
-*where
-**    several rows share a tile (code[1], and columns).
+**    where several rows share a tile (code[1], and columns).
 **
 ** The order of sums (the same on every machine). A row: element i goes to block i / 4096 and lane
 ** i mod 64 (32 where the compute type has 8 bytes); each lane adds ascending, starting from its
-*first
-** element; lanes without an element count as -0, so that they change nothing; blocks are combined
-*lane
-** by lane, the first 2^k of n blocks (the largest power below n) with the rest, each so again; the
-** lanes last: lane j takes lane j + 32 (16), then j + 16, ... j + 1. Columns: row r goes to block
-** r / 256 and lane r mod 4, the same trees. An empty sum is +0. Products the same with 1. Extremes
-*are
-** total (NaN above all, -0 below +0), so their order does not show.
+** first element; lanes without an element count as -0, so that they change nothing; blocks are
+** combined lane by lane, the first 2^k of n blocks (the largest power below n) with the rest, each
+** so again; the lanes last: lane j takes lane j + 32 (16), then j + 16, ... j + 1. Columns: row r
+** goes to block r / 256 and lane r mod 4, the same trees. An empty sum is +0. Products the same
+** with 1. Extremes are total (NaN above all, -0 below +0), so their order does not show.
 **
 ** The order of scans. Blocks of 4096 elements, groups of 16 within (the last may be short, what is
 ** missing is the identity, -0 or 1). In a group v[j] = v[j - s] + v[j] for j >= s, s = 1, 2, 4, 8
-*one
-** after another, all j at once. Then l[j] = carry + v[j]; carry, from the identity at the start of
-*a
-** block, becomes l[15]. Then y[j] = offset + l[j]; offset, from the identity at the start of the
-*row,
-** becomes offset + carry at the end of each block. For floats; integers and extremes are exact in
-*any
-** order. SLIN is s = fma(s, a[i], b[i]) in f64, one after another from +0; y[i] is s rounded.
+** one after another, all j at once. Then l[j] = carry + v[j]; carry, from the identity at the start
+** of a block, becomes l[15]. Then y[j] = offset + l[j]; offset, from the identity at the start of
+** the row, becomes offset + carry at the end of each block. For floats; integers and extremes are
+** exact in any order. SLIN is s = fma(s, a[i], b[i]) in f64, one after another from +0; y[i] is s
+** rounded.
 **
 ** Positions (RARGMAX, RARGMIN): the first NaN, else the first element equal to the extreme, where
 ** -0 equals +0; 0 for an empty row.
@@ -65,8 +50,7 @@
 enum { DEAD, UNIFORM, ROW, ELEM };
 
 /* A program on its way. Slots of values that are made anew in every phase (loads, and scalars or
- *row
- ** values as vectors) are remembered with the stretch of steps they are good for. */
+** row values as vectors) are remembered with the stretch of steps they are good for. */
 typedef struct Compile {
   const Program *p;
   const TileIsa *isa;

@@ -1,8 +1,7 @@
 /*
 ** tile.h -- the inside of the tile machine: compiled programs, and the loops of one instruction
-*set.
-** tile.c turns a program into steps over slots, tile_run.c runs them over a domain, tile_prims.c
-** holds the loops that a step is.
+** set. tile.c turns a program into steps over slots, tile_run.c runs them over a domain,
+** tile_prims.c holds the loops that a step is.
 */
 #ifndef TY_TILE_H
 #define TY_TILE_H
@@ -32,8 +31,8 @@ typedef void ScanFn(void *y, const void *a, const void *b, u64 *s, i64 n);
 
 enum { R_SUM, R_PROD, R_MAX, R_MIN, R_KINDS }; /* in the order of P_RSUM and P_SSUM */
 
-/* Strands (tile_strands.h): operations on a running value. A form says where the operands come from:
-** A the running value, M memory, S one value; what is not A lies at p, then q. */
+/* Strands (tile_strands.h): operations on a running value. A form says where the operands come
+** from: A the running value, M memory, S one value; what is not A lies at p, then q. */
 enum {
   F_A,
   F_AM,

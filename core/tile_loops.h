@@ -1,9 +1,8 @@
 /*
 ** tile_loops.h -- the loops of the tile machine for one instruction set.
 ** Included by tile_prims.c once for each, with ISA defined; ID(x) is a name of that set. A loop
-*does
-** the same to the bit in every set: there is no contraction, and the order of every sum is written
-** out. A result may lie on an operand element for element, which `ivdep` allows.
+** does the same to the bit in every set: there is no contraction, and the order of every sum is
+** written out. A result may lie on an operand element for element, which `ivdep` allows.
 */
 #define CAT_(a, b) a##_##b
 #define CAT(a, b) CAT_(a, b)
@@ -140,8 +139,7 @@ TRI(sel_8, u64, i32, a ? b : c)
 /* ---- conversions ---------------------------------------------------------------------------- */
 
 /* Towards zero, saturating, NaN 0: the value is brought into range first. HIGH is the first power
- *of
- ** two that does not fit. */
+** of two that does not fit. */
 #define SATURATE(NAME, I, F, HIGH, MAX) \
   UN(NAME, I, F, \
      a >= HIGH ? MAX \
@@ -312,9 +310,9 @@ static void ID(philox)(ARGS) {
   } \
   s[0] = p, s[1] = q, s[2] = r, s[3] = t;
 #define FOLD_SIMPLE(T, OP) /* what is seldom reduced is not worth its code */
-/* Extremes of floats by plain comparison, which leaves NaN and the sign of zero aside: `some` gathers
-** what was a NaN, `signs` the sign bits (AND for the largest, OR for the smallest: of zeros alone the
-** sign is that of any other). */
+/* Extremes of floats by plain comparison, which leaves NaN and the sign of zero aside: `some`
+** gathers what was a NaN, `signs` the sign bits (AND for the largest, OR for the smallest: of
+** zeros alone the sign is that of any other). */
 #define FOLD_EXTREME(NAME, T, U, LESS, BITS, NAN_BITS) \
   static NOINLINE void ID(extreme_##NAME)(T * a, const T *x, i64 n) { \
     typedef T V __attribute__((vector_size(64), aligned(sizeof(T)), may_alias)); \
@@ -367,8 +365,8 @@ FOLDS(f32, f32, FOLD_FAST, FAST_max_f32, FAST_min_f32)
 FOLDS(f64, f64, FOLD_FAST, FOLD_SIMPLE, FOLD_SIMPLE)
 
 /* Rows of the kinds that programs are full of; tile_run.c does the others by fold. Lanes are four
-** vectors, those without an element hold the identity; lanes join from vector to vector, then within
-** one. A row that is not longer than a vector starts there. */
+** vectors, those without an element hold the identity; lanes join from vector to vector, then
+** within one. A row that is not longer than a vector starts there. */
 #define DOWN_f32(v, k) \
   __builtin_shufflevector(v, v, k, k + 1, k + 2, k + 3, k + 4, k + 5, k + 6, k + 7, 8, 9, 10, 11, \
                           12, 13, 14, 15)
@@ -469,8 +467,7 @@ POSITIONS(f64)
 /* ---- scans ---------------------------------------------------------------------------------- */
 
 /* Order matters for sums and products of floats: groups of 16 by Hillis and Steele. SHIFT moves by
- *k
- ** elements up and lets the identity in below. */
+** k elements up and lets the identity in below. */
 #define SHIFT(v, k) \
   __builtin_shufflevector(none, v, 16 - k, 17 - k, 18 - k, 19 - k, 20 - k, 21 - k, 22 - k, 23 - k, \
                           24 - k, 25 - k, 26 - k, 27 - k, 28 - k, 29 - k, 30 - k, 31 - k)

@@ -4,26 +4,23 @@
 ** registers cannot be had.
 **
 ** A domain is seen flattened. Elements number (o * R + r) * I + i, row values o * I + i; each
-*operand
-** belongs to one of these two spaces, whose dims are collapsed as far as all operands of the space
-** allow. How the domain is cut:
+** operand belongs to one of these two spaces, whose dims are collapsed as far as all operands of
+** the space allow. How the domain is cut:
 **   map     tiles of elements
 **   rows    several whole rows in a tile, or one row that fits a tile, or (long) a row tile by tile
 **   columns for each o, strips of up to STRIP columns, going down R; where a strip is the whole
-*width,
-**           several rows of it in one tile
+**           width, several rows of it in one tile
 ** Reductions of long rows and of columns are gathered block by block; complete blocks are combined
-*as
-** a binary counter counts, which is the tree of tile.c. Where there are fewer rows than threads the
-** blocks of a row are dealt out in groups, each a subtree, and their results combined at the end.
+** as a binary counter counts, which is the tree of tile.c. Where there are fewer rows than threads
+** the blocks of a row are dealt out in groups, each a subtree, and their results combined at the
+** end.
 **
 ** Memory: a frame holds all registers of one thread. All frames of a run are taken together, before
 ** anything is written, from scratch that the calling thread keeps; a small run uses its stack.
 */
-#include "tile.h"
+#include "tile_run.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 
 #define STRIP 512            /* columns worked on side by side */
 #define STACK 16384          /* bytes of frame that a small run takes from the stack */
@@ -31,62 +28,6 @@
 #define ALONE 30000.0        /* nanoseconds of work that wake nobody */
 #define CHUNK 15000.0        /* nanoseconds of work that are worth handing over */
 #define GROUP_ELEMENTS 65536 /* elements of a group of blocks, at least */
-
-enum {
-  FLAT,
-  ONE,
-  WALK
-}; /* how an operand lies in its space: contiguous, a single element, or not */
-
-typedef struct Space {
-  i32 nd;
-  i64 dims[MAX_DIMS];
-} Space;
-
-typedef struct Place {
-  char *at;  /* the first element */
-  i64 first; /* of an IOTA */
-  i64 stride[MAX_DIMS];
-  u8 mode, size, dtype, native, space;
-} Place;
-
-typedef struct Task Task;
-typedef struct Frame Frame;
-typedef void Unit(Frame *f, i64 unit);
-
-struct Task {
-  const Kernel *k;
-  const Code *code;
-  const Run *r;
-  i64 O, R, I, N;
-  i64 tile;   /* elements of a tile register */
-  i64 rows;   /* rows of a block (ROW) or of a tile (COL) */
-  i64 width;  /* columns of a strip; 1 for rows */
-  i64 strips; /* of a row of columns */
-  i64 block;  /* rows of R to a block: BLOCK or COL_BLOCK */
-  i64 group;  /* blocks in a group; 0: rows are not cut */
-  i64 groups, units;
-  i32 levels; /* of the tree */
-  size_t node, frame_bytes, at_uniform, at_tile, at_wide, at_row, at_acc, at_scan, at_micro;
-  size_t tile_bytes, wide_bytes, row_bytes, total;
-  i32 nframes;
-  char *frames, *partial;
-  Unit *unit;
-  _Atomic u64 free; /* frames that nobody has, as bits */
-  u32 direct;       /* stores that are left out, as bits */
-  Space space[2];
-  Place op[MAX_OPERANDS];
-};
-
-struct Frame {
-  Task *t;
-  void **p; /* where the value of each slot lies now */
-  char *base, *acc;
-  bool whole;  /* the tile holds whole rows */
-  i64 rows;    /* in the block or tile */
-  i64 row;     /* of R, the tile's first: elements for rows, rows for columns */
-  u64 nblocks; /* complete ones of this row */
-};
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
@@ -340,218 +281,6 @@ static void access(Frame *f, const Step *s, i64 i0, i64 n) {
   }
 }
 
-/* ---- reductions ----------------------------------------------------------------------------- */
-
-/* The state of a reduction is a node: lanes, or for positions `width` numbers, then the extremes.
- */
-static char *state(const Frame *f, const Step *s) {
-  return f->acc + (size_t)s->state * (size_t)(1 + f->t->levels) * f->t->node;
-}
-
-static int size_of(int type) { return type == C_I64 || type == C_F64 ? 8 : 4; }
-
-static i64 node_elements(const Task *t, const Step *s) {
-  if (t->k->p->kind == K_COL) return (s->kind == S_ARG ? 1 : COL_LANES) * t->width;
-  return s->kind == S_ARG ? 1 : NODE / size_of(s->type);
-}
-
-static void fill(const Task *t, int size, void *y, const void *value, i64 n) {
-  t->k->isa->fill[size == 8](y, value, NULL, NULL, n, 0);
-}
-
-static const u8 reduce_ops[R_KINDS] = {P_ADD, P_MUL, P_MAX, P_MIN};
-
-static TileFn *reduce_fn(const Task *t, int kind, int type) {
-  return t->k->isa->fn[reduce_ops[kind] - P_ADD][type][0];
-}
-
-/* y[k] = row k of n elements, reduced in canonical order. Lanes join from the largest power of two
-** below their number; lanes that a short row leaves empty change nothing and are not looked at. */
-static void reduce_rows(const Task *t, int kind, int type, char *y, const char *x, i64 rows,
-                        i64 n) {
-  const TileIsa *isa = t->k->isa;
-  _Alignas(64) char v[NODE];
-  int size = size_of(type);
-  i64 lanes = NODE / size;
-  u64 ident = n ? ty_tile_identity(kind, type) : ty_tile_empty(kind, type);
-  if (isa->rows[kind][type]) {
-    isa->rows[kind][type](y, x, rows, n);
-    return;
-  }
-  for (i64 k = 0; k < rows; k++, x += n * size, y += size) {
-    i64 m = TY_MIN(TY_MAX(n, 1), lanes), s = 1;
-    fill(t, size, v, &ident, m);
-    isa->fold[kind][type](v, x, lanes, n);
-    while (s * 2 < m) s *= 2;
-    for (; m > 1; m = s, s /= 2) reduce_fn(t, kind, type)(v, v, v + s * size, NULL, m - s, 0);
-    memcpy(y, v, (size_t)size);
-  }
-}
-
-/* Positions of one type: x is better than the best so far; the first of x that equals e. */
-#define POSITION(T) \
-  static bool better_##T(const void *pe, const void *pb, bool less) { \
-    T e = *(const T *)pe, b = *(const T *)pb; \
-    return (less ? e < b : e > b) || (e != e && b == b); \
-  } \
-  static i64 find_##T(const void *xv, const void *pe) { \
-    const T *x = xv, e = *(const T *)pe; \
-    i64 i = 0; \
-    while (x[i] != e && (e == e || x[i] == x[i])) i++; \
-    return i; \
-  }
-POSITION(i32)
-POSITION(i64)
-POSITION(float)
-POSITION(double)
-
-/* The extreme so far (best, at) goes on with n elements, the first of which is number `first`. It is
-** found by all lanes; only where it is a new one its place is looked for. */
-static void extreme(const Task *t, const Step *s, char *best, i64 *at, const char *x, i64 first,
-                    i64 n) {
-  typedef bool Better(const void *e, const void *best, bool less);
-  typedef i64 Find(const void *x, const void *e);
-  static Better *const better[] = {better_i32, better_i64, better_float, better_double};
-  static Find *const find[] = {find_i32, find_i64, find_float, find_double};
-  u64 e;
-  if (!n) return;
-  reduce_rows(t, R_MAX + s->op, s->type, (char *)&e, x, 1, n);
-  if (!better[s->type](&e, best, s->op)) return;
-  i64 i = find[s->type](x, &e);
-  memcpy(best, x + i * size_of(s->type), (size_t)size_of(s->type));
-  *at = first + i;
-}
-
-static void reduce_begin(const Frame *f, const Step *s) {
-  const Task *t = f->t;
-  char *acc = state(f, s);
-  i64 m = node_elements(t, s), zero = 0;
-  bool arg = s->kind == S_ARG;
-  u64 ident = ty_tile_identity(arg ? R_MAX + s->op : s->op, s->type);
-  if (arg) fill(t, 8, acc, &zero, m), acc += m * 8;
-  fill(t, size_of(s->type), acc, &ident, m);
-}
-
-/* The node a takes in the node b, which stands behind it. */
-static void combine(const Frame *f, const Step *s, char *y, const char *a, const char *b) {
-  const Task *t = f->t;
-  i64 m = node_elements(t, s);
-  int size = size_of(s->type);
-  if (s->kind == S_REDUCE) {
-    reduce_fn(t, s->op, s->type)(y, a, b, NULL, m, 0);
-    return;
-  }
-  if (y != a) memcpy(y, a, (size_t)(m * (8 + size)));
-  for (i64 i = 0; i < m; i++) {
-    const i64 *at = (const i64 *)b;
-    extreme(t, s, y + m * 8 + i * size, (i64 *)y + i, b + m * 8 + i * size, at[i], 1);
-  }
-}
-
-/* The block in hand is complete. The last one takes in all that waits, the nearest first. */
-static void block_end(Frame *f, const Step *s, bool last) {
-  char *acc = state(f, s);
-  size_t node = f->t->node;
-  if (s->kind == S_ARG) return; /* positions need no order: one state goes through */
-  int k = 0;
-  if (last) {
-    for (u64 bits = f->nblocks; bits; bits &= bits - 1) {
-      k = __builtin_ctzll(bits);
-      combine(f, s, acc, acc + (size_t)(1 + k) * node, acc);
-    }
-    return;
-  }
-  for (; f->nblocks >> k & 1; k++) combine(f, s, acc, acc + (size_t)(1 + k) * node, acc);
-  memcpy(acc + (size_t)(1 + k) * node, acc, node);
-  reduce_begin(f, s);
-}
-
-/* The row values out of a complete state: lanes join. */
-static void reduce_finish(const Frame *f, const Step *s, char *acc) {
-  const Task *t = f->t;
-  char *y = f->p[s->y];
-  i64 w = f->rows;
-  int size = size_of(s->type);
-  if (s->kind == S_ARG) memcpy(y, acc, (size_t)w * 8);
-  else if (t->k->p->kind == K_ROW) reduce_rows(t, s->op, s->type, y, acc, 1, NODE / size);
-  else {
-    TileFn *fn = reduce_fn(t, s->op, s->type);
-    i64 half = 2 * t->width;
-    u64 empty = ty_tile_empty(s->op, s->type);
-    fn(acc, acc, acc + half * size, NULL, half, 0);
-    fn(y, acc, acc + t->width * size, NULL, w, 0);
-    if (!t->R) fill(t, size, y, &empty, w);
-  }
-}
-
-static void reduce(Frame *f, const Step *s, i64 n) {
-  const Task *t = f->t;
-  const TileIsa *isa = t->k->isa;
-  i64 w = t->width, lane = f->row % COL_LANES;
-  char *acc = state(f, s);
-  if (f->whole) reduce_rows(t, s->op, s->type, f->p[s->y], f->p[s->a], f->rows, t->R);
-  else if (t->k->p->kind == K_ROW)
-    isa->fold[s->op][s->type](acc, f->p[s->a], NODE / size_of(s->type), n);
-  else if (t->rows > 1) isa->fold[s->op][s->type](acc, f->p[s->a], w * COL_LANES, n);
-  else isa->fold[s->op][s->type](acc + lane * w * size_of(s->type), f->p[s->a], n, n);
-}
-
-static void position(Frame *f, const Step *s, i64 n) {
-  const Task *t = f->t;
-  const TileIsa *isa = t->k->isa;
-  char *acc = state(f, s);
-  const char *x = f->p[s->a];
-  i64 *y = f->p[s->y];
-  int size = size_of(s->type);
-  if (f->whole)
-    for (i64 k = 0; k < f->rows; k++, x += t->R * size) {
-      u64 best = ty_tile_identity(R_MAX + s->op, s->type);
-      y[k] = 0;
-      extreme(t, s, (char *)&best, &y[k], x, 0, t->R);
-    }
-  else if (t->k->p->kind == K_ROW) extreme(t, s, acc + 8, (i64 *)acc, x, f->row, n);
-  else
-    for (i64 r = 0, w = TY_MIN(n, t->width); r * w < n; r++)
-      isa->argcol[s->op][s->type](acc + t->width * 8, (i64 *)acc, x + r * w * size, f->row + r, w);
-}
-
-/* ---- scans ---------------------------------------------------------------------------------- */
-
-static u64 *scan_state(const Frame *f, const Step *s) {
-  return (u64 *)(f->base + f->t->at_scan) + 2 * s->state;
-}
-
-static void scan_begin(const Frame *f, const Step *s) {
-  static const u8 kind[] = {R_SUM, R_PROD, R_MAX, R_MIN, R_MAX};
-  u64 *st = scan_state(f, s);
-  st[0] = st[1] = s->op == P_SLIN - P_SSUM ? 0 : ty_tile_identity(kind[s->op], s->type);
-}
-
-static void scan(Frame *f, const Step *s, i64 n) {
-  const Task *t = f->t;
-  char *y = f->p[s->y];
-  const char *a = f->p[s->a], *b = f->p[s->b];
-  ScanFn *fn = t->k->isa->scan[s->op][s->type];
-  int size = size_of(s->type);
-  if (!f->whole) {
-    fn(y, a, b, scan_state(f, s), n);
-    return;
-  }
-  for (i64 k = 0, step = t->R * size; k < f->rows; k++, y += step, a += step) {
-    scan_begin(f, s);
-    fn(y, a, b, scan_state(f, s), t->R);
-    b += s->b ? step : 0;
-  }
-}
-
-/* Sums and products of floats begin anew in a block, on top of what the blocks before came to. */
-static void scan_block_end(const Frame *f, const Step *s) {
-  if (s->op > R_PROD || s->type < C_F32) return;
-  u64 *st = scan_state(f, s);
-  reduce_fn(f->t, s->op, s->type)(&st[1], &st[1], &st[0], NULL, 1, 0);
-  st[0] = ty_tile_identity(s->op, s->type);
-}
-
 /* ---- steps ---------------------------------------------------------------------------------- */
 
 /* Row values to elements: over their rows, or, in columns, again for every row. */
@@ -613,9 +342,9 @@ static void steps(Frame *f, i32 from, i32 to, i64 i0, i64 n) {
     case S_IOTA: access(f, s, i0, n); break;
     case S_FILL: s->fn(p[s->y], p[s->a], NULL, NULL, n, 0); break;
     case S_SPREAD: spread(f, s, n); break;
-    case S_REDUCE: reduce(f, s, n); break;
-    case S_ARG: position(f, s, n); break;
-    default: scan(f, s, n); break;
+    case S_REDUCE: ty_tile_reduce(f, s, n); break;
+    case S_ARG: ty_tile_position(f, s, n); break;
+    default: ty_tile_scan(f, s, n); break;
     }
   }
 }
@@ -673,8 +402,8 @@ static void long_part(Frame *f, i32 phase, i64 row, i64 begin, i64 end) {
   const Step *first = t->code->step + ph->elem, *stop = t->code->step + ph->end;
   f->nblocks = 0;
   for (const Step *s = first; s < stop; s++)
-    if (s->kind == S_REDUCE || s->kind == S_ARG) reduce_begin(f, s);
-    else if (s->kind == S_SCAN) scan_begin(f, s);
+    if (s->kind == S_REDUCE || s->kind == S_ARG) ty_tile_reduce_begin(f, s);
+    else if (s->kind == S_SCAN) ty_tile_scan_begin(f, s);
   for (i64 i = begin, n; i < end; i += n) {
     n = TY_MIN(t->tile, end - i), f->row = i;
     place_wide(f, i);
@@ -682,8 +411,8 @@ static void long_part(Frame *f, i32 phase, i64 row, i64 begin, i64 end) {
     bool last = i + n == end;
     if (!last && (i + n) % BLOCK) continue;
     for (const Step *s = first; s < stop; s++)
-      if (s->kind == S_REDUCE) block_end(f, s, last);
-      else if (s->kind == S_SCAN) scan_block_end(f, s);
+      if (s->kind == S_REDUCE) ty_tile_block_end(f, s, last);
+      else if (s->kind == S_SCAN) ty_tile_scan_block_end(f, s);
     f->nblocks++;
   }
 }
@@ -699,7 +428,7 @@ static void unit_long(Frame *f, i64 unit) {
     long_part(f, p, unit, 0, t->R);
     for (i32 i = code->phase[p].elem; i < code->phase[p].end; i++) {
       const Step *s = &code->step[i];
-      if (s->kind == S_REDUCE || s->kind == S_ARG) reduce_finish(f, s, state(f, s));
+      if (s->kind == S_REDUCE || s->kind == S_ARG) ty_tile_reduce_finish(f, s, ty_tile_state(f, s));
     }
   }
 }
@@ -711,14 +440,14 @@ static void column_part(Frame *f, i64 o, i64 c, i64 begin, i64 end) {
   const Step *first = t->code->step + ph->elem, *stop = t->code->step + ph->end;
   f->nblocks = 0;
   for (const Step *s = first; s < stop; s++)
-    if (s->kind == S_REDUCE || s->kind == S_ARG) reduce_begin(f, s);
+    if (s->kind == S_REDUCE || s->kind == S_ARG) ty_tile_reduce_begin(f, s);
   for (i64 r = begin, n; r < end; r += n) {
     i64 block = TY_MIN(end, r - r % COL_BLOCK + COL_BLOCK);
     n = TY_MIN(t->rows, block - r), f->row = r;
     tile(f, 0, (o * t->R + r) * t->I + c, n * f->rows);
     if (r + n != block) continue;
     for (const Step *s = first; s < stop; s++)
-      if (s->kind == S_REDUCE) block_end(f, s, block == end);
+      if (s->kind == S_REDUCE) ty_tile_block_end(f, s, block == end);
     f->nblocks++;
   }
 }
@@ -732,7 +461,7 @@ static void unit_columns(Frame *f, i64 unit) {
   column_part(f, o, c, 0, t->R);
   for (i32 i = code->phase[0].elem; i < code->phase[0].end; i++) {
     const Step *s = &code->step[i];
-    if (s->kind == S_REDUCE || s->kind == S_ARG) reduce_finish(f, s, state(f, s));
+    if (s->kind == S_REDUCE || s->kind == S_ARG) ty_tile_reduce_finish(f, s, ty_tile_state(f, s));
   }
   row_steps(f, 1, o * t->I + c, f->rows);
 }
@@ -757,7 +486,7 @@ static void unit_group(Frame *f, i64 k) {
   for (i32 i = code->phase[0].elem; i < code->phase[0].end; i++) {
     const Step *s = &code->step[i];
     if (s->kind == S_REDUCE || s->kind == S_ARG)
-      memcpy(partial(t, unit, group, s), state(f, s), t->node);
+      memcpy(partial(t, unit, group, s), ty_tile_state(f, s), t->node);
   }
 }
 
@@ -767,7 +496,7 @@ static void tree(const Frame *f, const Step *s, char *x, i64 n) {
   while (half * 2 < n) half *= 2;
   char *right = x + (size_t)half * f->t->node;
   tree(f, s, x, half), tree(f, s, right, n - half);
-  combine(f, s, x, x, right);
+  ty_tile_combine(f, s, x, x, right);
 }
 
 /* The groups of one row or strip come together. */
@@ -782,7 +511,7 @@ static void unit_gather(Frame *f, i64 unit) {
     if (s->kind != S_REDUCE && s->kind != S_ARG) continue;
     char *x = partial(t, unit, 0, s);
     tree(f, s, x, t->groups);
-    reduce_finish(f, s, x);
+    ty_tile_reduce_finish(f, s, x);
   }
   row_steps(f, 1, o * t->I + c, f->rows);
 }

@@ -3,10 +3,11 @@
 ** In:  steps in order.  Out: the first step of each strand is marked; the links say what to do.
 ** Fails when memory runs out.
 **
-** A strand is a run of calls whose values all have one width. Its running value is the result of the
-** step before. A step takes the running value as one of its operands if there is a form for that,
-** else it first loads one of its operands. A result goes to memory only if anyone but the next step's
-** running value needs it. That is decided when the next step is seen, before anything else is linked.
+** A strand is a run of calls whose values all have one width. Its running value is the result of
+** the step before. A step takes the running value as one of its operands if there is a form for
+** that, else it first loads one of its operands. A result goes to memory only if anyone but the
+** next step's running value needs it. That is decided when the next step is seen, before anything
+** else is linked.
 */
 #include "tile.h"
 
@@ -70,7 +71,8 @@ static MicroFn *lookup(const StrandIsa *isa, const Step *s, int kinds) {
   return row ? isa->rows[row - 1].fn : NULL;
 }
 
-/* A way to do the step with slot `run` as the running value, where the operands `as` (bits) are it. */
+/* A way to do the step with slot `run` as the running value, where the operands `as` (bits) are
+** it. */
 static bool try(const StrandIsa *isa, const Step *s, i32 run, int as, bool swap, Plan *P) {
   i32 slot[3] = {s->a, s->b, s->c}, other[3] = {0, 0, 0};
   int n = 0, kinds = 0, scalars = s->scalars;

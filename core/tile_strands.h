@@ -3,8 +3,8 @@
 ** Included by tile_prims.c beside tile_loops.h, with ISA and VB (bytes of a vector) defined.
 **
 ** A loop that reads and writes a tile is bound by the first-level cache. In a strand the running
-** value stays in eight vector registers while it passes through one operation after another: each is
-** a small function that takes the eight as arguments and jumps to the next. Other operands come
+** value stays in eight vector registers while it passes through one operation after another: each
+** is a small function that takes the eight as arguments and jumps to the next. Other operands come
 ** from memory (M) or are one value (S); A is the running value. Every operation is the one of
 ** tile_loops.h, so the bits are the same.
 */
@@ -167,8 +167,8 @@ static void ID(strand)(const Micro *o, i64 bytes) {
 #define X_(P, T, name) \
   R_(P, T, F_AMM, name##_amm) \
   R_(P, T, F_AMS, name##_ams) \
-  R_(P, T, F_ASM, name##_asm) R_(P, T, F_ASS, name##_ass) R_(P, T, F_MMA, name##_mma) \
-      R_(P, T, F_MSA, name##_msa)
+  R_(P, T, F_ASM, name##_asm) \
+  R_(P, T, F_ASS, name##_ass) R_(P, T, F_MMA, name##_mma) R_(P, T, F_MSA, name##_msa)
 #define FMA_(P, T, name) X_(P, T, name) R_(P, T, F_AAM, name##_aam) R_(P, T, F_AAS, name##_aas)
 #define SEL_(P, T, name) X_(P, T, name) R_(P, T, F_MAM, name##_mam) R_(P, T, F_MAS, name##_mas)
 #define BOTH(P, M, name) M(P, C_F32, name##_f32) M(P, C_F64, name##_f64)
