@@ -1,0 +1,135 @@
+--- examples_spec.lua -- every example runs, in a short form, and what it says is true; the README's code runs and prints what
+--- the README shows.
+
+local H = require "spec.helper"
+
+local function run(arguments)
+  local pipe = io.popen(("cd '%s' && luajit examples/%s 2>&1; echo \"status $?\""):format(H.root, arguments))
+  local out = pipe:read "*a"
+  pipe:close()
+  local text, status = out:match("^(.*)status (%d+)\n$")
+  assert.equal("0", status, text)
+  return text
+end
+
+describe("examples/digits.lua", function()
+  it("reads at least 94 of 100 digits that it never trained on, as the mean of 5 seeds", function()
+    local out = run "digits.lua"
+    assert.truthy(out:find("1797 digits of 64 pixels; 1437 train, 360 are held out", 1, true), out)
+    local mean = tonumber(out:match("mean held%-out accuracy of 5 seeds: ([%d.]+) %%"))
+    assert.truthy(mean >= 94, out)
+    local _, seeds = out:gsub("held%-out accuracy %d", "")
+    assert.equal(5, seeds)
+  end)
+
+  it("shows every held-out digit in the confusion table, some as pictures, and what the compiler did", function()
+    local out = run "digits.lua 4 1"
+    local total, right = 0, 0
+    for row = 0, 9 do
+      local line = out:match("\n   " .. row .. " ([ %d.]+)\n")
+      local column = 0
+      for cell in line:gmatch("%S+") do
+        local n = tonumber(cell) or 0
+        total = total + n
+        if column == row then right = right + n end
+        column = column + 1
+      end
+      assert.equal(10, column)
+    end
+    assert.equal(360, total)
+    assert.near(tonumber(out:match("accuracy of 1 seeds: ([%d.]+)")), 100 * right / 360, 0.01)
+    assert.truthy(out:find("██", 1, true))
+    assert.truthy(out:find("%d+ read as %d+"))
+    assert.truthy(out:find("operations in %d+ kernels"))
+  end)
+
+  it("gives the same numbers in every run and with any number of threads", function()
+    local function numbers(...) return (run(...):gsub("%d+ samples/s", ""):gsub("\r", "")) end
+    assert.equal(numbers "digits.lua 2 1", numbers "digits.lua 2 1")
+  end)
+end)
+
+describe("examples/mandelbrot.lua", function()
+  it("draws the set: an image of the size asked for, as large as the set is", function()
+    local path = os.tmpname()
+    local out = run(("mandelbrot.lua '%s' 200 400"):format(path))
+    local f = assert(io.open(path, "rb"))
+    local image = f:read "*a"
+    f:close()
+    os.remove(path)
+    assert.equal("P6\n200 150\n255\n", image:sub(1, 15))
+    assert.equal(15 + 200 * 150 * 3, #image)
+    local black = 0
+    for i = 16, #image, 3 do
+      if image:byte(i) + image:byte(i + 1) + image:byte(i + 2) == 0 then black = black + 1 end
+    end
+    -- the set's area is 1.5066, the picture's 3 x 2.25
+    assert.near(1.5066 / 6.75, black / 30000, 0.01)
+    assert.near(1.5066 / 6.75, tonumber(out:match("400 of 400: ([%d.]+) %%")) / 100, 0.01)
+    for y = 0, 74 do -- the set is symmetric
+      local above, below = image:sub(16 + y * 600, 15 + (y + 1) * 600), image:sub(16 + (149 - y) * 600, 15 + (150 - y) * 600)
+      assert.equal(above, below)
+    end
+  end)
+end)
+
+describe("examples/heat.lua", function()
+  it("ends with a quarter of the edge's heat in the middle", function()
+    local out = run "heat.lua 17 3000"
+    assert.near(25, tonumber(out:match("3000 steps: mean +[%d.]+, centre +([%d.]+)")), 0.01)
+  end)
+end)
+
+describe("examples/nbody.lua", function()
+  it("keeps the energy", function()
+    local out = run "nbody.lua 24 50"
+    local n = 0
+    for drift in out:gmatch("relative drift ([%d.e+-]+)") do
+      n = n + 1
+      assert.truthy(math.abs(tonumber(drift)) < 1e-5, out)
+    end
+    assert.truthy(n >= 5)
+  end)
+end)
+
+describe("README.md", function()
+  local file = io.open(H.root .. "README.md")
+  if not file then
+    pending("is not there")
+    return
+  end
+  local text = file:read "*a"
+  file:close()
+
+  -- A block of Lua runs as it stands; a block of text right behind it is what it prints. "..." in it stands for anything.
+  local blocks = {}
+  for language, code, behind in text:gmatch("\n```(%w*)\n(.-)\n```\n()") do
+    if language == "lua" then
+      local shown = text:sub(behind):match("^\n*```text\n(.-\n)```") or text:sub(behind):match("^\n*```\n(.-\n)```")
+      blocks[#blocks + 1] = { code = code, shown = shown, line = select(2, text:sub(1, behind):gsub("\n", "")) }
+    end
+  end
+
+  it("has code to run", function() assert.truthy(#blocks >= 1) end)
+
+  for i, block in ipairs(blocks) do
+    it(("runs block %d, before line %d"):format(i, block.line), function()
+      local out, status = H.script(block.code)
+      assert.equal(0, status, out)
+      if block.shown then
+        local pattern = block.shown:gsub("%p", "%%%0"):gsub("%%%.%%%.%%%.", ".-")
+        assert.truthy(out:match("^" .. pattern .. "$"), ("printed\n%s\ninstead of\n%s"):format(out, block.shown))
+      end
+    end)
+  end
+
+  it("names files that exist", function()
+    for _, folder in ipairs { "core", "kernels", "lua", "spec", "examples", "bench" } do
+      for path in text:gmatch("`(" .. folder .. "/[%w_/.]*%.%w+)`") do
+        local f = io.open(H.root .. path)
+        assert.truthy(f, path)
+        f:close()
+      end
+    end
+  end)
+end)

@@ -1,0 +1,180 @@
+--- linalg_spec.lua -- linear algebra by OpenBLAS's LAPACK, and products by its BLAS where they are wished. Skipped without it.
+
+local H = require "spec.helper"
+local ty = H.ty
+
+local available = ty.blas(true)
+ty.blas(false)
+
+--- Largest difference of two tensors.
+local function far(a, b) return (a - b):abs():max():item() end
+
+local function random(dtype, ...)
+  return ty.uniform(-1, 1, { ... }, { dtype = dtype })
+end
+
+local small = { f32 = 2e-5, f64 = 1e-12 }
+
+describe("linalg", function()
+  if not available then
+    pending("is skipped: OpenBLAS is not here")
+    return
+  end
+  local la = ty.linalg
+  before_each(function() ty.manual_seed(17) end)
+  after_each(function() ty.manual_seed() end)
+
+  for _, dtype in ipairs { "f32", "f64" } do
+    local eps = small[dtype]
+    local function well(n) return random(dtype, n, n) + ty.eye(n, { dtype = dtype }) * (n / 2 + 1) end
+
+    it("solve and inv undo the product, " .. dtype, function()
+      for _, n in ipairs { 1, 2, 5, 33 } do
+        local a, b = well(n), random(dtype, n, 3)
+        local x = la.solve(a, b)
+        assert.same({ dtype, { n, 3 } }, { x.dtype, x.shape })
+        assert.truthy(far(a:matmul(x), b) < eps)
+        assert.truthy(far(a:matmul(la.inv(a)), ty.eye(n, { dtype = dtype })) < eps)
+        local v = b[{ {}, 1 }]
+        assert.same({ n }, la.solve(a, v).shape)
+        assert.truthy(far(a:matmul(la.solve(a, v)), v) < eps)
+      end
+    end)
+
+    it("det is that of known matrices and multiplies, " .. dtype, function()
+      assert.near(-2, la.det(ty.tensor({ { 1, 2 }, { 3, 4 } }, { dtype = dtype })):item(), 1e-6)
+      assert.near(24, la.det(ty.tensor({ { 2, 9, 9 }, { 0, 3, 9 }, { 0, 0, 4 } }, { dtype = dtype })):item(), 1e-5)
+      assert.equal(0, la.det(ty.ones({ 3, 3 }, { dtype = dtype })):item())
+      local a, b = well(4), well(4)
+      local p = la.det(a) * la.det(b)
+      assert.near(1, (la.det(a:matmul(b)) / p):item(), 1e-4)
+    end)
+
+    it("cholesky gives a lower triangle whose square is the matrix, " .. dtype, function()
+      for _, n in ipairs { 1, 4, 20 } do
+        local m = random(dtype, n, n)
+        local a = m:matmul(m:t()) + ty.eye(n, { dtype = dtype })
+        local l = la.cholesky(a)
+        assert.truthy(far(l:matmul(l:t()), a) < eps * n)
+        H.same(l:tril(), l)
+        assert.truthy(l:diagonal():gt(0):all():item())
+      end
+    end)
+
+    it("qr gives orthonormal columns and an upper triangle, " .. dtype, function()
+      for _, s in ipairs { { 4, 4 }, { 7, 3 }, { 3, 7 } } do
+        local a = random(dtype, s[1], s[2])
+        local q, r = la.qr(a)
+        assert.truthy(far(q:matmul(r), a) < eps)
+        assert.truthy(far(q:t():matmul(q), ty.eye(q:size(2), { dtype = dtype })) < eps)
+        H.same(r:triu(), r)
+      end
+    end)
+
+    it("svd gives descending values and orthonormal factors, " .. dtype, function()
+      for _, s in ipairs { { 5, 5 }, { 6, 3 }, { 3, 6 } } do
+        local a = random(dtype, s[1], s[2])
+        local u, v, w = la.svd(a)
+        assert.truthy(far((u * v):matmul(w), a) < eps)
+        assert.truthy(far(u:t():matmul(u), ty.eye(u:size(2), { dtype = dtype })) < eps)
+        assert.truthy(far(w:matmul(w:t()), ty.eye(w:size(1), { dtype = dtype })) < eps)
+        local list = v:totable()
+        for i = 2, #list do assert.truthy(list[i] <= list[i - 1] and list[i] >= 0) end
+      end
+    end)
+
+    it("eigh gives ascending values and vectors of a symmetric matrix, " .. dtype, function()
+      local m = random(dtype, 9, 9)
+      local a = m + m:t()
+      local w, v = la.eigh(a)
+      assert.truthy(far(a:matmul(v), v * w) < eps * 10)
+      assert.truthy(far(v:t():matmul(v), ty.eye(9, { dtype = dtype })) < eps)
+      H.same(w, (w:sort()))
+    end)
+
+    it("lstsq meets the normal equations, " .. dtype, function()
+      local a, b = random(dtype, 12, 4), random(dtype, 12, 2)
+      local x = la.lstsq(a, b)
+      assert.same({ 4, 2 }, x.shape)
+      assert.truthy(far(a:t():matmul(a:matmul(x)), a:t():matmul(b)) < eps * 10)
+      local wide = random(dtype, 3, 8)
+      local y = la.lstsq(wide, ty.ones({ 3 }, { dtype = dtype }))
+      assert.truthy(far(wide:matmul(y), ty.ones({ 3 }, { dtype = dtype })) < eps * 10)
+    end)
+  end
+
+  it("takes stacks of matrices, views, integers, and nothing", function()
+    local a = random("f64", 2, 3, 4, 4) + ty.eye(4, { dtype = "f64" }) * 4
+    local b = random("f64", 2, 3, 4, 2)
+    local x = la.solve(a, b)
+    for i = 1, 2 do
+      for j = 1, 3 do H.same(la.solve(a[{ i, j }], b[{ i, j }]), x[{ i, j }]) end
+    end
+    assert.same({ 2, 3 }, la.det(a).shape)
+    local t = a[{ 1, 1 }]:t()
+    H.same(la.inv(t:clone()), la.inv(t))
+    assert.near(-2, la.det(ty.tensor({ { 1, 2 }, { 3, 4 } }, { dtype = "i32" })):item(), 1e-6)
+    assert.same({ 0, 0 }, la.inv(ty.zeros(0, 0)).shape)
+    assert.equal(1, la.det(ty.zeros(0, 0)):item())
+    assert.same({ 0, 3, 3 }, la.inv(ty.zeros(0, 3, 3)).shape)
+  end)
+
+  it("is the same compiled", function()
+    local a, b = random("f32", 6, 6) + ty.eye(6) * 3, random("f32", 6, 2)
+    local f = function(m, v) return la.solve(m + 1, v * 2), la.det(m), la.inv(m):sum() end
+    local p, q, r = f(a, b)
+    local s, t, u = ty.compile(f)(a, b)
+    H.same(p, s)
+    H.same(q, t)
+    H.same(r, u)
+  end)
+
+  it("raises for singular matrices and shapes that do not fit, with function and shapes", function()
+    local one = ty.ones(3, 3)
+    assert.truthy(H.raises(la.inv, one):find("^inv: .*singular"))
+    assert.truthy(H.raises(la.solve, one, ty.ones(3)):find("^solve: .*singular"))
+    assert.truthy(H.raises(la.cholesky, -ty.eye(2)):find("^cholesky: .*positive definite"))
+    assert.truthy(H.raises(la.inv, ty.ones(2, 3)):find("^inv: .*f32%[2,3%]"))
+    assert.truthy(H.raises(la.solve, ty.eye(3), ty.ones(4)):find("^solve: .*f32"))
+    assert.truthy(H.raises(la.det, ty.ones(3)):find("^det: .*f32%[3%]"))
+  end)
+end)
+
+describe("products by OpenBLAS", function()
+  if not available then
+    pending("are skipped: OpenBLAS is not here")
+    return
+  end
+  after_each(function() ty.blas(false) end)
+
+  it("are near ours, the same eager and compiled, and only where they are wished", function()
+    local a, b = ty.rand(130, 150), ty.rand(150, 140)
+    local own = a:matmul(b)
+    local f = function(x, y) return x:matmul(y) + 1 end
+    local compiled = ty.compile(f)
+    local before = compiled(a, b)
+    ty.blas(true)
+    local by_blas = f(a, b)
+    local compiled_blas = compiled(a, b)
+    H.same(by_blas, compiled_blas)
+    assert.truthy(far(own + 1, by_blas) < 1e-3)
+    ty.blas(false)
+    H.same(own, a:matmul(b))
+    local after = compiled(a, b)
+    H.same(before, after)
+  end)
+
+  it("leave transposed, batched and half operands right", function()
+    ty.blas(true)
+    for _, dtype in ipairs { "f32", "f64", "f16" } do
+      local a, b = ty.rand({ 3, 90, 100 }, { dtype = dtype }), ty.rand({ 100, 80 }, { dtype = dtype })
+      local y = a:matmul(b)
+      local z = a:transpose(2, 3):clone():transpose(2, 3):matmul(b:t():clone():t())
+      ty.blas(false)
+      local want = a:matmul(b)
+      ty.blas(true)
+      assert.truthy(far(want:to("f64"), y:to("f64")) <= (dtype == "f16" and 0.05 or 1e-3))
+      assert.truthy(far(want:to("f64"), z:to("f64")) <= (dtype == "f16" and 0.05 or 1e-3))
+    end
+  end)
+end)
