@@ -292,13 +292,19 @@ static void hear(void *ctx, Batch *b) {
     if (st->buf && !save(h, st)) h->failed = true;
 }
 
-static int heard_gc(lua_State *L) {
-  Heard *h = lua_touserdata(L, 1);
-  for (i32 i = 0; i < h->nsaved; i++) { /* as it was before the call */
+/* What was written is as it was before the call. */
+static void put_back(Heard *h) {
+  for (i32 i = 0; i < h->nsaved; i++) {
     Storage *st = h->saved[i].st;
     ty_storage_settle(st, h->saved[i].buf);
     ty_storage_drop(st);
   }
+  h->nsaved = 0;
+}
+
+static int heard_gc(lua_State *L) {
+  Heard *h = lua_touserdata(L, 1);
+  put_back(h);
   for (i32 i = 0; i < h->ngraph; i++) {
     ty_mem_free(h->graph[i].g.node);
     ty_mem_free(h->graph[i].g.scalar);
@@ -381,6 +387,7 @@ static int compile_graph(lua_State *L) {
   }
   z->open->closed = true;
   ty_lazy_abandon(S, z);
+  put_back(h); /* now, not when the collector comes */
   if (status) return lua_error(L);
   if (h->failed) return ty_lua_error(L, "graph: out of memory");
   lua_createtable(L, h->ngraph, 0);
@@ -388,9 +395,6 @@ static int compile_graph(lua_State *L) {
     push_graph(L, &h->graph[i]);
     lua_rawseti(L, -2, i + 1);
   }
-  lua_pushcfunction(L, heard_gc); /* put back what was written now, not when the collector comes */
-  lua_pushvalue(L, 1);
-  lua_call(L, 1, 0);
   return 1;
 }
 

@@ -160,7 +160,8 @@ function M.open(core)
 
   --- The graph that f(...) records: a table of nodes {op, dtype, shape, src, live} with `text` and
   --- `dot`, printed as text. Where f demands a value there are several graphs, and a list of them is
-  --- returned. f runs once; tensors that it writes to are put back.
+  --- returned. f runs once; tensors that it writes to are put back, but not what it writes by set() or to
+  --- memory whose address was taken.
   ---@param f function
   ---@return tycho.Graph
   function api.graph(f, ...)
