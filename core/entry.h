@@ -101,7 +101,7 @@ void ty_entry_part(const SigPart *p, char *buf, size_t n); /* as text: f32[2,3],
 void ty_entry_reset(Entry *e);
 void ty_entry_free(Entry *e);
 void ty_entry_note(Lazy *z, u64 hash, const Plan *p, const Graph *g); /* a cut under z's trace */
-u32 ty_entry_word(const State *S);                    /* the settings that enter a signature */
+u32 ty_entry_word(const State *S); /* the settings that enter a signature */
 
 Lazy *ty_lazy_find(State *S, const void *thread);
 /* NULL: no memory; the call then runs eagerly. Beyond LAZY_MAX the longest open one is closed: its

@@ -50,9 +50,8 @@ static inline bool ty_calc_cast(State *S, Tensor *x, int dtype) {
 }
 
 /* Outside of lazy mode a calculation without tensor operands may be one kernel: open, record,
-*close.
-** open gives NULL when there is nothing to close. Fewer than 60 nodes. close computes y; after a
-** failure of either y is empty. */
+** close. open gives NULL when there is nothing to close. Fewer than 60 nodes. close computes y;
+** after a failure of either y is empty. */
 static inline Batch *ty_calc_open(State *S) { return S->open ? NULL : (S->open = ty_batch_new(S)); }
 
 static inline bool ty_calc_close(State *S, Batch *b, bool ok, Tensor *y) {

@@ -1,20 +1,15 @@
 /*
 ** lua_index.c -- x[k] and x[k] = v: numbers, ranges, index tensors, masks.
 ** In: a tensor and a key that is not a string; a table holds one entry for each dim. Out: a view
-*where
-** the key has numbers and ranges alone; else a copy of the places that index tensors and masks
-*name.
-** Assignments write through every alias; the value is broadcast and cast. Raises on what is out of
-*range,
-** naming index and bounds.
+** where the key has numbers and ranges alone; else a copy of the places that index tensors and
+** masks name. Assignments write through every alias; the value is broadcast and cast. Raises on
+** what is out of range, naming index and bounds.
 **
 ** How index tensors work. All of them broadcast to common dims B, as in NumPy. Their dims of x
-*become one
-** dim P, which is gathered from or scattered to by one line of positions; that dim of the result
-** then falls apart into B. B stands where the first index tensor stood when the index tensors and
-*numbers
-** of the key lie side by side, else in front. A mask counts as one index tensor for each of its
-*dims.
+** become one dim P, which is gathered from or scattered to by one line of positions; that dim of
+** the result then falls apart into B. B stands where the first index tensor stood when the index
+** tensors and numbers of the key lie side by side, else in front. A mask counts as one index tensor
+** for each of its dims.
 */
 #include <math.h>
 #include "lua_view.h"
@@ -220,8 +215,7 @@ static void key_tensor(lua_State *L, Key *k, const Tensor *t, int d, int user) {
 typedef enum { E_NUMBER, E_RANGE, E_TENSOR, E_FILL, E_NEW } EntryKind;
 
 /* What the entry at the top of the stack is; raises on what is none. A table that begins with a
-*table is an
-** index tensor in the making: it takes the table's place on the stack. */
+** table is an index tensor in the making: it takes the table's place on the stack. */
 static EntryKind entry_kind(lua_State *L, State *S, const Key *k, int number) {
   int top = lua_gettop(L);
   switch (lua_type(L, top)) {
@@ -439,9 +433,8 @@ static void add_positions(lua_State *L, State *S, const Key *k, const Adv *a, co
 }
 
 /* Pushes the positions in the merged dim, seen with dims g->line. *base: 0-based or the user's own.
-*One index
-** tensor whose dim has the same number in x goes to the core as it is, which may then wait for its
-*value. */
+** One index tensor whose dim has the same number in x goes to the core as it is, which may then
+** wait for its value. */
 static const Tensor *push_positions(lua_State *L, State *S, const Key *k, const Gathering *g,
                                     int *base) {
   const Adv *a = &k->adv[0];
@@ -532,8 +525,8 @@ static Given value(lua_State *L, State *S, int dtype) {
 }
 
 /* x[mask] = v where v does not depend on the number of places: no place need be counted. Gives
-*false when
-** it is not so simple. The mask has dims d on of the view; v's dims behind them follow. */
+** false when it is not so simple. The mask has dims d on of the view; v's dims behind them
+** follow. */
 static bool assign_masked(lua_State *L, State *S, const Tensor *x, const Key *k, const Given *v) {
   const Adv *a = &k->adv[0];
   int behind = k->v.t.rank - a->dim - a->ndim;

@@ -1,12 +1,10 @@
 /*
 ** lua_print.c -- tostring(x): aligned values, then a footer such as [f32 4x5 cpu].
 ** In: a tensor; its value is computed. Out: a string. Beyond SUMMARY elements each dim shows its
-*first
-** and last three places. One format serves the whole tensor: integers and bool as they are; floats
-*with
-** as many decimals (at most `precision`) as the shown values need, or in scientific notation where
-*the
-** largest needs nine digits or the smallest more than four decimals. Fails on memory only.
+** first and last three places. One format serves the whole tensor: integers and bool as they are;
+** floats with as many decimals (at most `precision`) as the shown values need, or in scientific
+** notation where the largest needs nine digits or the smallest more than four decimals. Fails on
+** memory only.
 */
 #include <math.h>
 #include <stdio.h>

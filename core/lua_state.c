@@ -10,8 +10,8 @@
 **
 ** Memory. Lua's collector does not see the bytes of tensors. Their number decides when a cycle of
 ** it is due, and the bytes allocated since decide how far each step goes:
-** 1. until tensors have grown by LIVE_GROWTH since the last cycle, or by a quarter, or by as much as
-**    HEAP_SHARE times Lua's own heap (which a cycle must walk), nothing is done;
+** 1. until tensors have grown by LIVE_GROWTH since the last cycle, or by a quarter, or by as much
+**    as HEAP_SHARE times Lua's own heap (which a cycle must walk), nothing is done;
 ** 2. beyond, each MB of new tensors pays for its share of a cycle, so that one ends after
 **    CYCLE_BYTES at the latest: no pauses, and no more than that of garbage on top;
 ** 3. a collector that is stopped is left alone. Lua's collector also counts as stopped while it

@@ -2,8 +2,7 @@
 ** lua_tensor.c -- tensors from Lua values and back; creation, copies, sizes.
 ** In: numbers, nested tables, sizes, foreign memory. Out: tensors; or numbers, booleans and tables.
 ** Raises on ragged or mixed data (with the path), on values that their dtype cannot hold, on
-*indices
-** out of range, on want of memory.
+** indices out of range, on want of memory.
 ** Ranges and the like are recorded as operations, not filled in here, so that compiled functions
 ** make them anew.
 */
@@ -467,8 +466,7 @@ static int l_item(lua_State *L) {
 }
 
 /* Pushes the part of x from dim d on that begins `offset` elements behind its first. A table is
-*made
-** before the address is asked for: a collection may write to x in finalisers. */
+** made before the address is asked for: a collection may write to x in finalisers. */
 static void push_part(lua_State *L, State *S, const Tensor *x, int d, i64 offset) {
   i64 n = x->type.dims[d], step = x->strides[d];
   int dtype = x->type.dtype, bytes = ty_dtypes[dtype].bytes;

@@ -1,8 +1,7 @@
 /*
 ** lua_view.c -- views and rearrangements: reshape, permute, expand, slices, cat, and their like.
 ** In: a tensor and dims or sizes, 1-based. Out: a tensor that shares the storage where strides can
-*say
-** it, else a recorded copy; split, chunk and unbind give a table of views.
+** say it, else a recorded copy; split, chunk and unbind give a table of views.
 ** Raises on dims and sizes that do not fit, naming them; a copy may fail on memory.
 */
 #include <math.h>

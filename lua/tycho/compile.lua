@@ -142,9 +142,9 @@ function M.open(core)
   end
 
   --- What a compiled function did: a table that prints well. calls, nested, hits, misses, evicted,
-  --- differences (of the last misses, the part of the signature that differed), traces[i] = {signature, hits, rests (runs
-  --- eagerly for now, since recording does not pay), graphs}, most
-  --- recent first; graphs[k] = {operations, kernels, steps, runs, bytes_moved, bytes_saved, text}.
+  --- differences (of the last misses: the part of the signature that differed), traces[i] =
+  --- {signature, hits, rests (runs eagerly for now, since recording does not pay), graphs}, most recent
+  --- first; graphs[k] = {operations, kernels, steps, runs, bytes_moved, bytes_saved, text}.
   ---@param f function
   ---@return tycho.Explanation
   function api.explain(f)
