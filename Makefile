@@ -68,6 +68,9 @@ $(B)/obj/%.o: core/%.c Makefile | $(B)/obj
 	@echo "cc  $<"
 	@$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
 
+# Loops that nothing unwinds through: no tables for it.
+$(B)/obj/tile_prims.o $(B)/obj/gemm.o $(B)/obj/lower.o: override CFLAGS += -fno-asynchronous-unwind-tables
+
 $(B)/tycho/core.so: $(OBJ) | $(B)/tycho
 	@echo "ld  $@"
 	@$(CC) $(OBJ) $(LDFLAGS) $(LIBS) -o $@

@@ -23,13 +23,11 @@
 #include "entry.h"
 #include "lua_tycho.h"
 
-#define LOOK_BYTES (1 << 20) /* of new tensors between two looks at the memory */
-#define LIVE_GROWTH \
-  ((i64)16 << 20) /* small enough for the buffers to stay in the last-level cache */
+#define LOOK_BYTES (1 << 20)       /* of new tensors between two looks at the memory */
+#define LIVE_GROWTH ((i64)8 << 20) /* small: what is collected early stays in the caches */
 #define LIVE_GROWTH_MAX ((i64)96 << 20)
 #define HEAP_SHARE 8
-#define CYCLE_BYTES \
-  ((i64)8 << 20) /* at least; or an eighth of what is alive, or a third of the growth */
+#define CYCLE_BYTES ((i64)4 << 20) /* at least; an eighth of what lives; a third of the growth */
 #define KEY_STATE "tycho.state" /* in the registry */
 #define KEY_META "tycho.tensor"
 #define KEY_HELP "tycho.help"
