@@ -22,6 +22,7 @@ typedef struct Seen {
   i64 runs;
   i32 nkernels, nsteps;
   i64 nops, bytes_moved, bytes_saved;
+  i64 gain;   /* ns that recording saves against eager, as estimated; may be negative */
   char *text; /* graph, groups, programs, plan; NULL when there was no memory for it */
 } Seen;
 
@@ -32,9 +33,8 @@ typedef struct Trace {
   SigPart *part;
   i64 hits;
   i32 nseen;
-  i64 unseen; /* cuts whose graph is not kept */
-  i64 cuts, nops,
-      saved;       /* since the last trial began: cuts, operations in them, bytes saved by fusion */
+  i64 unseen;      /* cuts whose graph is not kept */
+  i64 gain;        /* of all cuts since the last trial began */
   i64 trial, rest; /* calls left to judge whether recording pays; calls left to run eagerly */
   Seen seen[SEEN_MAX];
 } Trace;

@@ -28,7 +28,7 @@
 #define LIVE_GROWTH_MAX ((i64)96 << 20)
 #define HEAP_SHARE 8
 #define CYCLE_BYTES ((i64)4 << 20) /* at least; an eighth of what lives; a third of the growth */
-#define KEY_STATE "tycho.state" /* in the registry */
+#define KEY_STATE "tycho.state"    /* in the registry */
 #define KEY_META "tycho.tensor"
 #define KEY_HELP "tycho.help"
 #define KEY_THREAD "tycho.thread"
