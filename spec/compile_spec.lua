@@ -547,7 +547,8 @@ describe("a world of its own", function()
   end)
 
   it("runs without the trace compiler, and without the jit and ffi libraries", function()
-    for _, before in ipairs { "jit.off()", "jit = nil; package.loaded.jit = nil", "package.preload.ffi = function() error 'none' end; package.loaded.ffi = nil" } do
+    for _, before in ipairs { "jit.off()", "jit = nil; package.loaded.jit = nil",
+      "package.preload.ffi = function() error 'none' end; package.loaded.ffi = nil" } do
       local out, status = H.script(before .. [[
 
         local ty = require "tycho"

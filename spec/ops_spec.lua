@@ -133,10 +133,9 @@ local function forms(row)
   local op = ty[row.lua]
   local alone = op
   local function fused(m, ...)
-    local first, second, third, other = ...
+    local first, second, third = ...
     if row.arity == 1 then
-      other = second
-      return op(m:where(first, other)), op(m:where(other, first))
+      return op(m:where(first, second)), op(m:where(second, first))
     elseif row.arity == 2 then
       return op(m:where(first, second), second), op(m:where(second, first), first)
     end

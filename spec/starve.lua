@@ -48,7 +48,10 @@ local workloads = {
     return x:transpose(1, 3):clone(), x:flip() + 0, x:permute({ 3, 1, 2 }):reshape(-1), x:unfold(1, 2):sum(4)
   end },
   { "cat and stack", function(_, n) local x = ty.ones(n, 2); return ty.cat { x, x, x:to("f64") }, ty.stack({ x, x }, 2) end },
-  { "pad, roll, tile", function(_, n) local x = ty.ones(n, 2); return x:pad({ 1, { 0, 2 } }), x:roll(1), x:tile(2, 3), x:repeat_interleave(2) end },
+  { "pad, roll, tile", function(_, n)
+    local x = ty.ones(n, 2)
+    return x:pad({ 1, { 0, 2 } }), x:roll(1), x:tile(2, 3), x:repeat_interleave(2)
+  end },
   { "gather and scatter", function(_, n)
     local at = ty.ones({ n, 1 }, i64)
     local x = ty.ones(n, 3)
@@ -100,7 +103,10 @@ local workloads = {
     tostring(x)
     return x
   end },
-  { "casts", function(_, n) local x = ty.arange(n); return x:to("f16"):to("bf16"), x:to("u8"), x:to("f64"):view_as("i64"), x:to("bool") end },
+  { "casts", function(_, n)
+    local x = ty.arange(n)
+    return x:to("f16"):to("bf16"), x:to("u8"), x:to("f64"):view_as("i64"), x:to("bool")
+  end },
   { "losses", function(_, n)
     local x, y = ty.ones(n, 4), ty.ones({ n }, i64)
     return x:cross_entropy(y), x:log_softmax():nll_loss(y), x:mse_loss(0.5)
@@ -227,7 +233,7 @@ local function try(work, k, n, after, times)
     local message = results[2]
     assert(type(message) == "string" and message:find("memory"), "an error that does not speak of memory: " .. tostring(message))
   end
-  results = nil
+  results = nil -- luacheck: ignore 311 (lets the tensors go)
   local again = pack(run(work, k, n))
   assert(again[1], again[2])
   return asked < after, again
