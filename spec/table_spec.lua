@@ -159,7 +159,7 @@ describe("the levels of core", function()
     { "machine", "tile", "gemm", "blas", "host" },
     { "engine", "quick", "cache", "exec", "entry", "dump" },
   }
-  -- plan.h describes what a step runs: the machines' vocabulary, which is plain data
+  -- plan.h describes what a step runs: the machines' vocabulary, which is plain data. plan.c finds kernels in the cache.
   local exceptions = { ["plan.h"] = { ["machine.h"] = true }, ["plan.c"] = { ["engine.h"] = true } }
   local level = {}
   for i, names in ipairs(levels) do
