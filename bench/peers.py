@@ -1,8 +1,9 @@
 """Times of NumPy and PyTorch, for bench/run.lua.
 
-Reads the name of a row a line and answers "numpy torch": seconds a call (bytes for resident), or "-"
-where a peer is absent or the row means nothing to it. The first line it prints names the versions; nothing
-is printed and the exit code is 1 when neither is here. One thread.
+Reads the name of a row a line and answers "numpy torch compiled": seconds a call (bytes for resident), or
+"-" where a peer is absent or the row means nothing to it. The first line it prints names the versions;
+nothing is printed and the exit code is 1 when neither is here. One thread. torch.compile takes half a minute
+and a C++ compiler, so it takes part where TYCHO_PEERS_COMPILE is set.
 """
 import os
 import subprocess
@@ -81,24 +82,40 @@ def numpy_rows():
     return rows
 
 
-def torch_rows():
-    def chain(x):
-        a = x * 1.01 + 0.5
-        a = a * x - x
-        a = a.abs() * 0.25 + x
-        a = a.clamp_min(0.1)
-        a = a * a
-        return a.clamp_max(6)
+def torch_chain(x):
+    a = x * 1.01 + 0.5
+    a = a * x - x
+    a = a.abs() * 0.25 + x
+    a = a.clamp_min(0.1)
+    a = a * a
+    return a.clamp_max(6)
 
+
+def torch_rows():
     a, b = torch.tensor([1., 2, 3, 4]), torch.tensor([5., 6, 7, 8])
     x = (torch.arange(10000000) * 37 % 1000).float() / 250 - 2
     square = x[:512 * 512].reshape(512, 512)
     rows = {"add4": lambda: a + b, "softmax": lambda: square.softmax(1),
             "layer_norm": lambda: torch.nn.functional.layer_norm(square, (512,))}
     for n in (100, 10000, 1000000, 10000000):
-        rows["chain%d" % n] = lambda part=x[:n]: chain(part)
+        rows["chain%d" % n] = lambda part=x[:n]: torch_chain(part)
     for n in (512, 1024):
         rows["matmul%d" % n] = lambda m=x[:n * n].reshape(n, n): m @ m
+    return rows
+
+
+def compiled_rows():
+    """The rows of PyTorch that have something to fuse, through torch.compile; compiled at the first question."""
+    import torch._logging
+    torch._logging.set_logs(all=50)
+    compiled = torch.compile(torch_chain, dynamic=True)
+    x = (torch.arange(10000000) * 37 % 1000).float() / 250 - 2
+    square = x[:512 * 512].reshape(512, 512)
+    softmax = torch.compile(lambda t: t.softmax(1))
+    norm = torch.compile(lambda t: torch.nn.functional.layer_norm(t, (512,)))
+    rows = {"softmax": lambda: softmax(square), "layer_norm": lambda: norm(square)}
+    for n in (100, 10000, 1000000, 10000000):
+        rows["chain%d" % n] = lambda part=x[:n].clone(): compiled(part)
     return rows
 
 
@@ -125,6 +142,8 @@ def main():
     if torch:
         tables["torch"] = torch_rows()
         versions.append("PyTorch " + torch.__version__)
+        if os.environ.get("TYCHO_PEERS_COMPILE"):
+            tables["compiled"] = compiled_rows()
     if not versions:
         sys.exit(1)
     print(", ".join(versions), flush=True)
@@ -132,9 +151,9 @@ def main():
     for line in sys.stdin:
         name = line.strip()
         answer = []
-        for module in ("numpy", "torch"):
+        for module in ("numpy", "torch", "compiled"):
             rows = tables.get(module)
-            if rows is None:
+            if rows is None or (name not in rows and module == "compiled"):
                 answer.append("-")
             elif name in ("start", "resident"):
                 if (name, module) not in slow:

@@ -1,5 +1,6 @@
 --- make bench: speed, each row beside its floor, and beside NumPy and PyTorch where python3 has them.
--- In: build/bench/floor.so beside the library; TYCHO_PEERS_PYTHON names a python (else python3).
+-- In: build/bench/floor.so beside the library; TYCHO_PEERS_PYTHON names a python (else python3), and with
+-- TYCHO_PEERS_COMPILE=1 torch.compile takes part too (half a minute more).
 -- Out: a table; exit code 0 also where a mark is missed. One thread everywhere, float32.
 --
 -- Honest timing: counted is the time that the process computed, so that others disturb little (start-up
@@ -109,13 +110,13 @@ function peers.start()
   if not peers.versions then peers.questions = nil end
 end
 
---- Seconds (or bytes) of NumPy and of PyTorch for a row; nil where a peer does not know it.
+--- Seconds (or bytes) of NumPy, PyTorch, torch.compile for a row; nil where a peer does not know it.
 function peers.ask(name)
   if not peers.questions then return end
   peers.questions:write(name, "\n")
   peers.questions:flush()
-  local numpy, torch = (peers.answers:read("*l") or ""):match("^(%S+) (%S+)$")
-  return tonumber(numpy), tonumber(torch)
+  local numpy, torch, compiled = (peers.answers:read("*l") or ""):match("^(%S+) (%S+) (%S+)$")
+  return tonumber(numpy), tonumber(torch), tonumber(compiled)
 end
 
 -- Memory that rows and floors share: 64-byte aligned, touched.
@@ -192,7 +193,7 @@ for _, n in ipairs { 1e2, 1e4, 1e6, 1e7 } do
     ours = function() return whole(compiled_chain(x)) end, floor = floor, unit = unit,
     mark = n == 1e6 and 1.5 or nil, mark_of = "ratio" }
   row { name = "10 operations, " .. power .. ", eager", peer = "chain" .. n, what = "fused loop in C",
-    ours = function() return chain(x) end, floor = floor, unit = unit }
+    ours = function() return chain(x) end, floor = floor, unit = unit, eager = true }
 end
 
 do
@@ -282,10 +283,10 @@ local function machine()
 end
 
 local function measure(r)
-  local numpy, torch
+  local numpy, torch, compiled
   local ours = (r.raw and r.ours or function() return seconds_of(r.ours) end)()
   local floor = (r.raw_floor and r.floor or function() return seconds_of(r.floor) end)()
-  if r.peer then numpy, torch = peers.ask(r.peer) end
+  if r.peer then numpy, torch, compiled = peers.ask(r.peer) end
   local function note(name, value)
     if not value then return end
     r[name] = r[name] or {}
@@ -296,6 +297,7 @@ local function measure(r)
   note("all_ratio", ours / floor)
   note("all_numpy", numpy)
   note("all_torch", torch)
+  note("all_compiled", compiled)
 end
 
 local function verdict(r, ours, ratio)
@@ -306,7 +308,7 @@ local function verdict(r, ours, ratio)
   return ("%g %s"):format(r.mark * scale[r.unit], r.unit), ours <= r.mark and "met" or "MISSED"
 end
 
-local WORDS = { true, false, true, false, true, false, false, false, false, true } -- columns that go left
+local WORDS = { true, false, true, false, true, false, false, false, false, false, true } -- columns that go left
 
 local function print_table(lines)
   local width = {}
@@ -331,7 +333,11 @@ local peak = machine()
 for round = 0, ROUNDS do -- round 0 warms up
   for i, r in ipairs(rows) do
     progress(("round %d of %d, row %d of %d: %s"):format(round, ROUNDS, i, #rows, r.name))
-    if round > 0 then measure(r) elseif not r.raw then seconds_of(r.ours) end
+    if round > 0 then measure(r)
+    elseif not r.raw then
+      seconds_of(r.ours)
+      if r.peer then peers.ask(r.peer) end
+    end
   end
 end
 progress("")
@@ -342,12 +348,14 @@ print(("memory: read %.1f GB/s, write %.1f GB/s; near: read %.0f GB/s, write %.0
   .. "multiply-add peak: %.0f GFLOP/s\n"):format(peak.read / 1e9, peak.write / 1e9, peak.read_near / 1e9,
   peak.write_near / 1e9, peak.fma / 1e9))
 
-local lines = { { "", "ours", "", "floor", "what the floor is", "ours/floor", "NumPy", "PyTorch", "mark", "" } }
+local lines = { { "", "ours", "", "floor", "what the floor is", "ours/floor", "NumPy", "PyTorch", "torch.compile",
+  "mark", "" } }
 for _, r in ipairs(rows) do
   local ours, ratio = median(r.all_ours), median(r.all_ratio)
   local mark, met = verdict(r, ours, ratio)
   lines[#lines + 1] = { r.name, show(r, ours), r.unit, show(r, median(r.all_floor)), r.what,
-    ("%.2f"):format(ratio), show(r, median(r.all_numpy or {})), show(r, median(r.all_torch or {})), mark, met }
+    ("%.2f"):format(ratio), show(r, median(r.all_numpy or {})), show(r, median(r.all_torch or {})),
+    show(r, not r.eager and median(r.all_compiled or {})), mark, met }
 end
 print_table(lines)
 print(("\n%.0f s"):format(now(WALL) - started))

@@ -128,12 +128,12 @@ confusion(guess, truth)
 pictures(x, guess, truth, 1, 4)
 
 print("\nwhat the compiler did with one training step")
-local e = jit.explain(step)
-for _, t in ipairs(e.traces) do
+for _, t in ipairs(jit.explain(step).traces) do
   print(("  %d calls with (%s)"):format(t.hits + 1, table.concat(t.signature, ", ")))
   for _, g in ipairs(t.graphs) do
-    print(("  %2d operations in %d kernels and %d other steps, run %d times; fusion saved %.0f of %.0f KB"):format(
-      g.operations, g.kernels, g.steps - g.kernels, g.runs, g.bytes_saved / 1e3,
-      (g.bytes_saved + g.bytes_moved) / 1e3))
+    print(("  %2d operations in %d kernels and %d other steps; fusion saved %.0f of %.0f KB of traffic a step"):format(
+      g.operations, g.kernels, g.steps - g.kernels, g.bytes_saved / 1e3, (g.bytes_saved + g.bytes_moved) / 1e3))
+    print(("  %d of the calls were recorded%s"):format(g.runs,
+      t.rests and "; so small a step is quicker operation by operation, so the others ran eagerly" or ""))
   end
 end
