@@ -597,6 +597,32 @@ describe("lazy mode", function()
     end)
   end)
 
+  it("keeps old values for what is pending when their storage is written by set, through a pointer, or as a whole", function()
+    local size = 1234
+    local function passed_over(write)
+      local kept
+      local function body(a)
+        kept = a * 2
+        local y = kept + 1
+        y:get(1) -- computes y alone
+        write(a)
+        return y, a * 1
+      end
+      size = size + 1 -- a graph that nobody has seen: nothing has been learned of it
+      local x = ty.range(size)
+      local y, a = ty.compile(body)(x)
+      H.same(ty.range(size) * 2 + 1, y)
+      H.same(ty.range(size) * 2, kept)
+      assert.equal(99, a:get(1))
+      assert.equal(99, x:get(1))
+    end
+    passed_over(function(a) a:set(1, 99) end)
+    passed_over(function(a) a:data()[0] = 99 end)
+    passed_over(function(a) a[1] = 99 end)
+    passed_over(function(a) a:fill_(99) end)
+    passed_over(function(a) a:view(-1, 1):t()[{ 1, { 1, 3, 2 } }]:copy_(99) end)
+  end)
+
   it("reads exposed and foreign memory when the operation stands there", function()
     local buffer = ffi.new("float[4]", { 1, 2, 3, 4 })
     local function through(t)
