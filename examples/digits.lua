@@ -43,8 +43,9 @@ local function progress(seed, epoch, loss, started)
   if not terminal and epoch < EPOCHS then return end
   local done, rate = epoch / EPOCHS, epoch * TRAIN / math.max(os.clock() - started, 1e-3)
   local bar = ("#"):rep(math.floor(done * 20)) .. ("."):rep(20 - math.floor(done * 20))
-  io.write(("%sseed %d [%s] epoch %2d/%d  loss %.4f  %7.0f samples/s"):format(terminal and "\r" or "", seed,
-    bar, epoch, EPOCHS, loss, rate))
+  local form = terminal and "\rseed %d [%s] epoch %2d/%d  loss %.4f  %7.0f samples/s"
+    or "seed %d [%s] epoch %2d/%d  loss %.4f  %.0f samples/s"
+  io.write(form:format(seed, bar, epoch, EPOCHS, loss, rate))
   io.flush()
 end
 
