@@ -93,6 +93,13 @@ static bool record_draw(State *S, const Draw *d, const Type *t, u64 stream, Tens
 static int push_draw(lua_State *L, State *S, const char *who, const Draw *d, const Type *t) {
   if (d->kind != D_INTEGER && !ty_is_float(t->dtype))
     return ty_lua_error(L, "%s: dtype must be a float, got %s", who, ty_dtypes[t->dtype].name);
+  for (int i = 0; i < 2 && d->kind == D_INTEGER; i++) {
+    u64 raw = 0;
+    double v = i ? d->b : d->a;
+    ty_elem_store(t->dtype, &raw, v);
+    if (ty_elem_load(t->dtype, &raw) != v)
+      return ty_lua_error(L, "%s: %.17g does not fit %s", who, v, ty_dtypes[t->dtype].name);
+  }
   Tensor *y = ty_lua_push(L);
   u64 stream = ty_stream_next(S);
   TY_LUA_MUST(L, S, record_draw(S, d, t, stream, y));

@@ -65,8 +65,8 @@ static void nest_leaf(lua_State *L, Nest *n, bool booleans, int d) {
                  booleans ? "boolean" : "number");
   }
   double v = booleans ? lua_toboolean(L, -1) : lua_tonumber(L, -1);
-  if (dtype == T_F32 && fabs(v) >= 0x1p-126) { /* below, the host's flags could flush it */
-    float f = (float)v;
+  float f = (float)v; /* exact, so the host's rounding and flushing left it alone */
+  if (dtype == T_F32 && (double)f == v && fabs(v) >= 0x1p-126) {
     memcpy(n->to, &f, 4);
   } else {
     ty_elem_store(dtype, n->to, dtype == T_BOOL ? v != 0 : v);
