@@ -94,10 +94,8 @@ static int push_draw(lua_State *L, State *S, const char *who, const Draw *d, con
   if (d->kind != D_INTEGER && !ty_is_float(t->dtype))
     return ty_lua_error(L, "%s: dtype must be a float, got %s", who, ty_dtypes[t->dtype].name);
   for (int i = 0; i < 2 && d->kind == D_INTEGER; i++) {
-    u64 raw = 0;
     double v = i ? d->b : d->a;
-    ty_elem_store(t->dtype, &raw, v);
-    if (ty_elem_load(t->dtype, &raw) != v)
+    if (!ty_elem_fits(t->dtype, v))
       return ty_lua_error(L, "%s: %.17g does not fit %s", who, v, ty_dtypes[t->dtype].name);
   }
   Tensor *y = ty_lua_push(L);

@@ -228,14 +228,6 @@ static int l_empty(lua_State *L) {
   return 1;
 }
 
-/* Whether a number keeps its value in the dtype (floats may round). */
-static bool value_fits(int dtype, double v) {
-  u64 raw = 0;
-  if (ty_is_float(dtype)) return true;
-  ty_elem_store(dtype, &raw, v);
-  return ty_elem_load(dtype, &raw) == v;
-}
-
 /* The value to fill with, argument i: a number or a boolean. */
 static double fill_value(lua_State *L, const char *who, int i) {
   if (lua_isboolean(L, i)) return lua_toboolean(L, i);
@@ -243,7 +235,7 @@ static double fill_value(lua_State *L, const char *who, int i) {
 }
 
 static int push_full(lua_State *L, State *S, const char *who, const Type *t, double v) {
-  if (!value_fits(t->dtype, v))
+  if (!ty_elem_fits(t->dtype, v))
     return ty_lua_error(L, "%s: %.17g does not fit %s", who, v, ty_dtypes[t->dtype].name);
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_record_full(S, t, v, y));
@@ -527,7 +519,7 @@ static int l_set(lua_State *L) {
     return ty_lua_error(L, "set: the value must be a number or a boolean, got %s",
                         ty_lua_show(L, top));
   double v = fill_value(L, "set", top);
-  if (!value_fits(dtype, v))
+  if (!ty_elem_fits(dtype, v))
     return ty_lua_error(L, "set: %.17g does not fit %s", v, ty_dtypes[dtype].name);
   char *p = ty_tensor_write(S, x);
   if (!p && ty_lua_reclaim(L, S)) p = ty_tensor_write(S, x);

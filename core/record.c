@@ -223,14 +223,6 @@ static int meet(State *S, int n, const Given *src) {
   return d == T_BOOL ? T_I64 : d;
 }
 
-/* Whether a weak number keeps its value in an integer dtype. */
-static bool number_fits(int dtype, double v) {
-  u64 raw = 0;
-  if (ty_is_float(dtype)) return true;
-  ty_elem_store(dtype, &raw, v);
-  return ty_elem_load(dtype, &raw) == v;
-}
-
 static const char *const rule_wants[] = {[TR_INT] = "integers", [TR_BITS] = "integers or bool"};
 
 /* Dtype of the operands and of the result. */
@@ -254,9 +246,9 @@ static bool infer_dtype(State *S, const char *who, int op, int n, const Given *s
   default: break;
   }
   for (int i = first; i < n; i++) {
-    if (src[i].kind == O_TENSOR || number_fits(d, src[i].v)) continue;
+    if (src[i].kind == O_TENSOR || ty_elem_fits(d, src[i].v)) continue;
     if (rule == TR_CMP) d = T_I64;
-    if (!number_fits(d, src[i].v))
+    if (!ty_elem_fits(d, src[i].v))
       return ty_fail(S, "%s: %.17g does not fit %s", who, src[i].v, ty_dtypes[d].name);
   }
   *in = d;
@@ -767,7 +759,7 @@ bool ty_record_assign(State *S, const char *who, const Tensor *dst, const Given 
     if (ty_is_float(x->t->type.dtype) && !ty_is_float(t->dtype))
       return ty_fail(S, "%s: %s values do not go into %s (use :to(\"%s\") to cut them)", who,
                      ty_dtypes[x->t->type.dtype].name, show(t, sd), ty_dtypes[t->dtype].name);
-  } else if (!number_fits(t->dtype, x->v)) {
+  } else if (!ty_elem_fits(t->dtype, x->v)) {
     return ty_fail(S, "%s: %.17g does not fit %s", who, x->v, ty_dtypes[t->dtype].name);
   }
   if (!view_is_injective(t, dst->strides))

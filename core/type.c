@@ -230,6 +230,13 @@ double ty_elem_load(int dtype, const void *p) {
   return 0;
 }
 
+bool ty_elem_fits(int dtype, double v) {
+  u64 raw = 0;
+  if (ty_is_float(dtype)) return true;
+  ty_elem_store(dtype, &raw, v);
+  return ty_elem_load(dtype, &raw) == v;
+}
+
 u64 ty_elem_scalar(int dtype, double v) {
   u64 raw = 0, bits = 0;
   ty_elem_store(dtype, &raw, v);
