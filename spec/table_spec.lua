@@ -225,6 +225,16 @@ describe("help", function()
     end
   end)
 
+  it("is matched by specs: each public function is called in one, forms with a trailing _ by their plain form", function()
+    local text = {}
+    for _, path in ipairs(files "spec/*_spec.lua") do text[#text + 1] = H.read(path) end
+    text = table.concat(text)
+    for name in pairs(public_names()) do
+      local plain = internals.methods[name:gsub("_$", "")] and name:gsub("_$", "") or name
+      assert.truthy(text:find("[:.]" .. plain .. "%f[^%w_]") or text:find('"' .. plain .. '"', 1, true), name)
+    end
+  end)
+
   it("describes nothing that is not there", function()
     local names = public_names()
     for name in pairs(internals.help) do assert.truthy(names[name], name) end
