@@ -195,7 +195,7 @@ static bool view_inside(const Type *t, const Arg *a, i64 numel) {
 /* No element twice: in ascending order each stride exceeds the reach of the smaller ones. Holds for
 ** every view made of slices, permutations, diagonals and windows that do not overlap. The view
 ** lies inside its operand, so nothing overflows. */
-static bool view_distinct(const Type *t, const i64 *strides) {
+bool ty_view_distinct(const Type *t, const i64 *strides) {
   i64 reach = 0;
   unsigned done = 0;
   for (int i = 0; i < t->rank; i++)
@@ -349,7 +349,7 @@ static const char *verify_move(const Graph *g, const Node *n) {
     if (!ty_type_same_dims(a, y)) return "put: wrong dims";
     if (b->dtype != a->dtype) return "put: dtypes differ";
     if (!view_inside(b, &n->arg, ty_type_numel(a))) return "put: the view leaves its operand";
-    return view_distinct(b, n->arg.strides) ? NULL : "put: the view overlaps itself";
+    return ty_view_distinct(b, n->arg.strides) ? NULL : "put: the view overlaps itself";
   case OP_GATHER:
     if ((e = verify_index(a, b, n->arg.k))) return e;
     return ty_type_same_dims(b, y) ? NULL : "gather: wrong dims";

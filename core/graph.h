@@ -87,6 +87,8 @@ const char *ty_graph_verify(const Graph *g);
 size_t ty_graph_print(const Graph *g, char *buf, size_t n);
 const char *ty_graph_parse(Graph *g, const char *text);
 
+/* No two elements of a view of dims `t` share a place. Errs to no for odd windows. */
+bool ty_view_distinct(const Type *t, const i64 *strides);
 /* The elements that a view of dims `t` reads, as lowest and highest offset; false when empty. */
 bool ty_view_span(const Type *t, i64 offset, const i64 *strides, i64 *lo, i64 *hi);
 

@@ -703,30 +703,6 @@ bool ty_record_random(State *S, const Type *dims, u64 stream, int word, Tensor *
 
 /* --- writing */
 
-/* No two elements of the view lie on the same place. Dims sorted by stride must each clear the ones
- * below. */
-static bool view_is_injective(const Type *t, const i64 *strides) {
-  i64 step[MAX_RANK], size[MAX_RANK], reach = 0;
-  int n = 0;
-  for (int d = 0; d < t->rank; d++) {
-    if (t->dims[d] == 0) return true;
-    if (t->dims[d] == 1) continue;
-    i64 s = strides[d] < 0 ? -strides[d] : strides[d];
-    int i = n++;
-    for (; i > 0 && step[i - 1] > s; i--) {
-      step[i] = step[i - 1];
-      size[i] = size[i - 1];
-    }
-    step[i] = s;
-    size[i] = t->dims[d];
-  }
-  for (int i = 0; i < n; i++) {
-    if (step[i] <= reach) return false;
-    reach += step[i] * (size[i] - 1);
-  }
-  return true;
-}
-
 /* The value that dst's elements get. */
 static i32 value_node(State *S, Batch *b, const Given *x, const Type *t) {
   i32 v = x->kind == O_TENSOR ? cast_node(b, ty_record_node(S, b, x->t), t->dtype)
@@ -762,7 +738,7 @@ bool ty_record_assign(State *S, const char *who, const Tensor *dst, const Given 
   } else if (!ty_elem_fits(t->dtype, x->v)) {
     return ty_fail(S, "%s: %.17g does not fit %s", who, x->v, ty_dtypes[t->dtype].name);
   }
-  if (!view_is_injective(t, dst->strides))
+  if (!ty_view_distinct(t, dst->strides))
     return ty_fail(S, "%s: cannot write to %s, its elements share memory (clone it first)", who,
                    show(t, sd));
   if (ty_type_numel(t) == 0) return true;
