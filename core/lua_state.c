@@ -353,8 +353,11 @@ static void scope_keep(lua_State *L, Scope *s, int seen) {
 ** ... or raises the error that is there. Tensors that stay belong to the scope around. */
 static int scope_close(lua_State *L) {
   Host *H = ty_lua_host(L);
-  Scope *s = (Scope *)lua_touserdata(L, 1);
+  const void *given = lua_touserdata(L, 1);
+  Scope *s = H->scope;
   int top = lua_gettop(L), seen = top + 1;
+  while (s && s != given) s = s->outer;
+  if (!s) return ty_lua_error(L, "scope: it is not open");
   luaL_checkstack(L, 8, "scope");
   lua_newtable(L);
   for (int i = 3; i <= top; i++) {

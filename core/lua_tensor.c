@@ -176,6 +176,8 @@ static int l_from_address(lua_State *L) {
   if (!lua_isnoneornil(L, 3)) t.dtype = (u8)ty_lua_dtype(L, who, 3);
   ty_lua_shape(L, who, 2, &t);
   if (!p) return ty_lua_error(L, "%s: the pointer is NULL", who);
+  if ((uintptr_t)p % ty_dtypes[t.dtype].bytes)
+    return ty_lua_error(L, "%s: the pointer is not aligned for %s", who, ty_dtypes[t.dtype].name);
   lua_settop(L, 4);
   Tensor *y = ty_lua_push(L);
   lua_insert(L, 4);

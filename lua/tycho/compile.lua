@@ -12,6 +12,7 @@ local fail -- raises at the user's line
 
 --- Everything about compiled functions that is not needed to call them; gone with them.
 local handle_of = setmetatable({}, { __mode = "k" })
+local forward_of = setmetatable({}, { __mode = "k" }) -- of compiled modules: what gives their function
 --- Compiled by function and options. Both weak: a compiled function holds its function.
 local by_function = setmetatable({}, { __mode = "kv" })
 local by_function_fast = setmetatable({}, { __mode = "kv" })
@@ -37,15 +38,24 @@ local function check_options(opts)
   return opts
 end
 
---- A module (a table with `forward`) stays a table: fields read and write through.
+--- A module (a table with `forward`) stays a table: fields read and write through, forward among them.
 local function compile_module(core, m, opts)
-  local forward = M.compile_function(core, m.forward, opts)
+  local compiled, source
+  local function forward()
+    if source ~= m.forward then
+      if type(m.forward) ~= "function" then
+        fail("compile: the module's `forward` became a " .. type(m.forward))
+      end
+      source, compiled = m.forward, M.compile_function(core, m.forward, opts)
+    end
+    return compiled
+  end
   local proxy = setmetatable({}, {
-    __call = function(_, ...) return forward(m, ...) end,
+    __call = function(_, ...) return forward()(m, ...) end,
     __index = m,
     __newindex = m,
   })
-  handle_of[proxy] = handle_of[forward]
+  forward_of[proxy] = forward
   return proxy
 end
 
@@ -125,7 +135,7 @@ function M.open(core)
     opts = check_options(opts)
     if type(f) == "function" then return M.compile_function(core, f, opts) end
     if type(f) == "table" then
-      if handle_of[f] then return f end
+      if forward_of[f] then return f end
       if type(f.forward) == "function" then return compile_module(core, f, opts) end
     end
     fail(("compile: argument 1 must be a function or a module with `forward`, got %s"):format(
@@ -133,7 +143,7 @@ function M.open(core)
   end
 
   local function handle(who, f)
-    local h = handle_of[f]
+    local h = handle_of[forward_of[f] and forward_of[f]() or f]
     if not h then
       fail(("%s: argument 1 must be a compiled function, got %s"):format(who,
         type(f) == "function" and "a function that is not compiled (use jit.compile)" or type(f)))

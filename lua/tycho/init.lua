@@ -53,13 +53,13 @@ end
 
 local function from_ptr(ptr, sizes, dtype, anchor)
   if has_ffi and type(ptr) == "cdata" then
-    local kind = tostring(ptr):match("^cdata<(.*)>") or "no such cdata" -- ffi.typeof would keep it
-    if not kind:find("[%*%[]") then
+    local kind = tostring(ffi.typeof(ptr)):match("^ctype<(.*)>$") -- metatypes may print as they like
+    if not kind:find("[%*%[]") or kind:find("%)$") then
       fail("from_ptr: argument 1 must be a pointer or an array, got " .. kind)
     end
     local at = tonumber(ffi.cast("uintptr_t", ffi.cast("const void *", ptr)))
     local y = from_address(at, sizes, dtype, anchor == nil and ptr or anchor)
-    local room = not kind:find("*", 1, true) and ffi.sizeof(ptr)
+    local room = kind:find("%]$") and not kind:find("(*", 1, true) and ffi.sizeof(ptr)
     if room and room < y:numel() * ffi.sizeof(elements[y.dtype]) then
       fail(("from_ptr: an array of %d bytes is too small for %s[%s]"):format(room, y.dtype,
         table.concat(y.shape, ",")))
