@@ -26,6 +26,7 @@ ffi.cdef [[
                    char *const environment[]);
   int waitpid(int pid, int *status, int options);
   extern char **environ;
+  void *aligned_alloc(size_t alignment, size_t bytes);
   double floor_read(const float *x, long n, long times);
   double floor_write(float *x, long n, long times);
   double floor_fma(long rounds);
@@ -119,22 +120,20 @@ function peers.ask(name)
   return tonumber(numpy), tonumber(torch), tonumber(compiled)
 end
 
--- Memory that rows and floors share: 64-byte aligned, touched.
+-- Memory that rows and floors share, outside of Lua's heap, whose size tells how often it is collected.
 
 local WIDEST = 10000000
+
 local function floats(n)
-  local raw = ffi.new("uint8_t[?]", 4 * n + 64)
-  local at = ffi.cast("uintptr_t", ffi.cast("uint8_t *", raw))
-  local p = ffi.cast("float *", (at + 63) / 64 * 64)
+  local p = ffi.cast("float *", ffi.C.aligned_alloc(64, 4 * n))
   for i = 0, n - 1 do p[i] = (i * 37 % 1000) / 250 - 2 end
-  return p, raw
+  return p
 end
-local source, _source = floats(WIDEST)
-local target, _ = floats(WIDEST) -- the second value keeps the memory alive
+local source, target = floats(WIDEST), floats(WIDEST)
 
 --- A tensor with the same values. Its own memory: what others may change is never read late.
 local function tensor(...)
-  return ty.from_ptr(source, { ... }, "f32", _source):clone()
+  return ty.from_ptr(source, { ... }, "f32"):clone()
 end
 
 -- Rows.
@@ -161,8 +160,9 @@ end
 
 local rows = {}
 
---- A row: name; ours and floor, functions to be timed or (raw) functions that measure by themselves; what
---- the floor is; mark = a number that ours, or ours/floor with mark_of = "ratio", must not pass.
+--- A row: name; ours, or setup(), which gives it and the tensors that it needs while it is measured; floor. They
+--- are functions to be timed, or (raw) that measure by themselves. what: what the floor is; mark: a number that
+--- ours, or ours/floor with mark_of = "ratio", must not pass.
 local function row(r)
   if not ONLY or r.name:find(ONLY, 1, true) then rows[#rows + 1] = r end
 end
@@ -185,27 +185,35 @@ end
 
 local compiled_chain = jit.compile(chain)
 for _, n in ipairs { 1e2, 1e4, 1e6, 1e7 } do
-  local x = tensor(n)
   local function floor() C.floor_chain(source, target, n) end
   local power = ("1e%d"):format(math.log10(n) + 0.5)
   local unit = n < 1e6 and "us" or "ms"
   row { name = "10 operations, " .. power .. ", compiled", peer = "chain" .. n, what = "fused loop in C",
-    ours = function() return whole(compiled_chain(x)) end, floor = floor, unit = unit,
-    mark = n == 1e6 and 1.5 or nil, mark_of = "ratio" }
+    setup = function()
+      local x = tensor(n)
+      return function() return whole(compiled_chain(x)) end
+    end,
+    floor = floor, unit = unit, mark = n == 1e6 and 1.5 or nil, mark_of = "ratio" }
   row { name = "10 operations, " .. power .. ", eager", peer = "chain" .. n, what = "fused loop in C",
-    ours = function() return chain(x) end, floor = floor, unit = unit, eager = true }
+    setup = function()
+      local x = tensor(n)
+      return function() return chain(x) end
+    end,
+    floor = floor, unit = unit, eager = true }
 end
 
-do
-  local x = tensor(512, 512)
-  local softmax = jit.compile(function(t) return t:softmax() end)
-  local layer_norm = jit.compile(function(t) return t:layer_norm() end)
-  row { name = "softmax 512x512", peer = "softmax", what = "fused loop in C",
-    ours = function() return whole2(softmax(x)) end,
-    floor = function() C.floor_softmax(source, target, 512, 512) end, unit = "us" }
-  row { name = "layer_norm 512x512", peer = "layer_norm", what = "fused loop in C",
-    ours = function() return whole2(layer_norm(x)) end,
-    floor = function() C.floor_layer_norm(source, target, 512, 512) end, unit = "us" }
+local softmax = jit.compile(function(t) return t:softmax() end)
+local layer_norm = jit.compile(function(t) return t:layer_norm() end)
+for _, r in ipairs {
+  { name = "softmax", ours = softmax, floor = C.floor_softmax },
+  { name = "layer_norm", ours = layer_norm, floor = C.floor_layer_norm },
+} do
+  row { name = r.name .. " 512x512", peer = r.name, what = "fused loop in C",
+    setup = function()
+      local x = tensor(512, 512)
+      return function() return whole2(r.ours(x)) end
+    end,
+    floor = function() r.floor(source, target, 512, 512) end, unit = "us" }
 end
 
 for _, n in ipairs { 100, 10000 } do
@@ -217,10 +225,12 @@ for _, n in ipairs { 100, 10000 } do
 end
 
 for _, n in ipairs { 512, 1024 } do
-  local a = tensor(n, n)
-  local function best_rate() return 2 * n ^ 3 / C.floor_fma(200000) end
   row { name = ("matmul %dx%d"):format(n, n), peer = "matmul" .. n, what = "multiply-add peak",
-    ours = function() return a:matmul(a) end, floor = best_rate, raw_floor = true, unit = "GFLOP/s",
+    setup = function()
+      local a = tensor(n, n)
+      return function() return a:matmul(a) end
+    end,
+    floor = function() return 2 * n ^ 3 / C.floor_fma(200000) end, raw_floor = true, unit = "GFLOP/s",
     work = 2 * n ^ 3 }
 end
 
@@ -284,8 +294,8 @@ end
 
 local function measure(r)
   local numpy, torch, compiled
-  local ours = (r.raw and r.ours or function() return seconds_of(r.ours) end)()
-  local floor = (r.raw_floor and r.floor or function() return seconds_of(r.floor) end)()
+  local ours = r.raw and r.ours() or seconds_of(r.setup and r.setup() or r.ours)
+  local floor = r.raw_floor and r.floor() or seconds_of(r.floor)
   if r.peer then numpy, torch, compiled = peers.ask(r.peer) end
   local function note(name, value)
     if not value then return end
@@ -335,7 +345,7 @@ for round = 0, ROUNDS do -- round 0 warms up
     progress(("round %d of %d, row %d of %d: %s"):format(round, ROUNDS, i, #rows, r.name))
     if round > 0 then measure(r)
     elseif not r.raw then
-      seconds_of(r.ours)
+      seconds_of(r.setup and r.setup() or r.ours)
       if r.peer then peers.ask(r.peer) end
     end
   end

@@ -53,7 +53,8 @@ end
 
 local function from_ptr(ptr, sizes, dtype, anchor)
   if has_ffi and type(ptr) == "cdata" then
-    local kind = tostring(ffi.typeof(ptr)):match("^ctype<(.*)>$") -- metatypes may print as they like
+    -- ffi.typeof would keep ptr alive for a while; only metatypes, which print as they like, need it
+    local kind = tostring(ptr):match("^cdata<(.*)>") or tostring(ffi.typeof(ptr)):match("^ctype<(.*)>$")
     if not kind:find("[%*%[]") or kind:find("%)$") then
       fail("from_ptr: argument 1 must be a pointer or an array, got " .. kind)
     end
