@@ -299,7 +299,7 @@ describe("text", function()
     local seen = 0
     for _, fn in ipairs(samples) do
       local g = trace(fn, x)
-      for program in ((g.text or "") .. "\nprogram of group end\n"):gmatch("program of group %d+\n(.-)%f[%w_]program of group") do
+      for program in (g.text .. "\nprogram of group end\n"):gmatch("program of group %d+\n(.-)%f[%w_]program of group") do
         seen = seen + 1
         program = program:gsub("\n+$", "\n")
         assert.equal(program, assert(H.probe.program(program)))
@@ -325,7 +325,7 @@ describe("text", function()
     for _, fn in ipairs(samples) do
       local list = ty.graph(fn, x)
       local text = (list[1].op and list or list[1]).text
-      local program = trace(fn, x).text or ""
+      local program = trace(fn, x).text
       for _ = 1, 60 do
         local at = r.whole(1, #text)
         H.probe.graph(text:sub(1, at))
