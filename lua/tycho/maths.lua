@@ -221,6 +221,12 @@ return function(ty, check, row)
 
   ---------------------------------------------------------------------------------------------------------- ranges
 
+  --- A bound that may not fit an integer dtype raises under clamp's name.
+  local function bound(x, name, fn, v)
+    if floats[x.dtype] or is_tensor(v) then return fn(x, v) end
+    return check.named("clamp", name, fn, x, v)
+  end
+
   --- x, not below `min` and not above `max`; where these cross, `max` holds. Either may be nil. NaN stays.
   ---@param x tycho.Tensor any shape
   ---@param min? tycho.Tensor|number
@@ -233,8 +239,8 @@ return function(ty, check, row)
     if max ~= nil then check.operand("clamp", 3, max) end
     if is_tensor(min) or is_tensor(max) then check.together("clamp", x, min, max) end
     local y = x
-    if min ~= nil then y = maximum(y, min) end
-    if max ~= nil then y = minimum(y, max) end
+    if min ~= nil then y = bound(y, "maximum", maximum, min) end
+    if max ~= nil then y = bound(y, "minimum", minimum, max) end
     return y
   end
 
@@ -382,7 +388,7 @@ return function(ty, check, row)
     if classes < 0 then fail(who, "argument 2 (classes) must not be negative, got %g", classes) end
     local sizes = index.shape
     sizes[#sizes + 1] = classes
-    local zeros = ty.zeros(sizes, { dtype = "i64" })
+    local zeros = check.named(who, "zeros", ty.zeros, sizes, { dtype = "i64" })
     return check.named(who, "scatter", ty.scatter, zeros, -1, index:unsqueeze(-1), 1)
   end
 
