@@ -244,7 +244,8 @@ void ty_lua_open_select(lua_State *L, int m, int t) {
       {"unique", l_unique, 'b', "x",
        "two results: the sorted different elements, and each element's position among them"},
       {"sort", l_sort, 'b', "x, dim = -1, descending = false",
-       "two results: the elements of a dim in order, stable, NaN last; and their positions"},
+       "two results: the elements of a dim in order, stable, NaN counts as largest; and their "
+       "positions"},
       {"topk", l_topk, 'b', "x, k, dim = -1, largest = true",
        "two results: the k largest (or smallest) elements of a dim in order; and their positions"},
       {NULL, NULL, 0, NULL, NULL}};

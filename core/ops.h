@@ -121,7 +121,7 @@ _(PUT,           0,               MOVE,   2, TR_KEEP,  0,       0,              
 _(GATHER,        "gather",        MOVE,   2, TR_KEEP,  F_CHECK, 0,                  0, "elements of a at the index's positions along a dim") \
 _(SCATTER,       "scatter",       MOVE,   3, TR_KEEP,  F_CHECK|F_HOST|I, 0,         0, "a with elements of src written at the index's positions along a dim; the last wins") \
 _(SCATTER_ADD,   "scatter_add",   MOVE,   3, TR_KEEP,  F_CHECK|F_HOST|I, 0,         0, "a with elements of src added in order at the index's positions along a dim") \
-_(ARGSORT,       "argsort",       MOVE,   1, TR_INDEX, F_HOST,  0,                  0, "positions that sort a dim, stable; NaN last") \
+_(ARGSORT,       "argsort",       MOVE,   1, TR_INDEX, F_HOST,  0,                  0, "positions that sort a dim, stable; NaN counts as largest") \
 _(SEARCHSORTED,  "searchsorted",  MOVE,   2, TR_INDEX, F_HOST,  0,                  0, "where values would go in sorted rows")
 /* clang-format on */
 
