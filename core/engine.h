@@ -83,6 +83,12 @@ Plan *ty_plan_make(State *S, const Graph *g, const Output *out, i32 nout, i32 ni
 /* NULL when no two live temporaries overlap and every read follows a write, else what is wrong. */
 const char *ty_plan_check(const Plan *p);
 
+/* --- epilogue.c */
+
+/* Runs a product's step with its epilogue, if it has one. buf: the epilogue's operands. */
+bool ty_epilogue_gemm(const Step *s, const void *a, const void *b, const void *panels,
+                      void *const *buf, const u64 *scalar, void *y);
+
 /* --- exec.c */
 
 /* Runs the plan on the batch's inputs and scalars. outbuf[k]: on entry the current
