@@ -258,6 +258,7 @@ void ty_engine_close(State *S) {
   ty_tensor_close(S);
   ty_quick_clear(S);
   ty_cache_clear(S);
+  ty_panels_clear(E);
   ty_arena_free(&E->scratch);
   ty_mem_free(E->compiled->key);
   ty_mem_free(E->compiled);

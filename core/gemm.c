@@ -730,7 +730,7 @@ static void panels_plan(Job *J, const Gemm *d) {
   J->d = *d;
   J->tail = NULL;
   merge_batch(&J->d);
-  job_plan(J, 1, true);
+  job_plan(J, 1, false);
   J->j0 = 0;
   J->jn = J->d.n;
 }
@@ -741,7 +741,7 @@ i64 ty_gemm_panels(const Gemm *d) {
   for (int l = 0; l < d->nlead; l++)
     if (d->lead[l] != 1 && d->bbs[l]) return 0; /* not one b */
   panels_plan(&J, d);
-  if (J.way != TILES || J.d.m > PANEL_ROWS) return 0;
+  if (J.way != TILES || !J.bpack || J.d.m > PANEL_ROWS) return 0;
   return J.d.k * round_up(J.d.n, J.nr) * J.cs;
 }
 

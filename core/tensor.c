@@ -60,6 +60,7 @@ Buffer *ty_buffer_new(State *S, i64 bytes) {
     return NULL;
   }
   *b = (Buffer){.S = S, .refs = 1, .bytes = bytes, .data = data};
+  ty_buffer_changed(b);
   S->debt += bytes;
   return b;
 }
@@ -309,6 +310,7 @@ void *ty_tensor_write(State *S, const Tensor *x) {
     ty_buffer_drop(st->buf);
     st->buf = own;
   }
+  ty_buffer_changed(st->buf);
   st->version++;
   return tensor_address(x);
 }

@@ -25,6 +25,7 @@ typedef struct Buffer {
   i32 refs;
   bool foreign; /* not ours: never freed, `drop` is told */
   bool exposed; /* its address left: contents may change or be read at any time */
+  u64 stamp;    /* of its contents: no others of the State's buffers ever have it */
   i64 bytes;
   void *data;
   void (*drop)(void *ctx);
@@ -91,6 +92,7 @@ struct State {
   u8 blas, fast, deterministic;
   u64 seed, stream;        /* Philox key; next stream number */
   u64 nops, nviews, nlazy; /* counters */
+  u64 stamps;              /* given to buffers so far */
   i64 debt;                /* bytes allocated for tensors since the host's collector last stepped */
   /* engine.c fills these in: level 2 calls upward through them */
   bool (*cut)(State *S, Batch *b, Storage *demanded); /* computes; the batch is closed then */
@@ -113,6 +115,8 @@ _Static_assert(sizeof(Storage) <= BLOCK_BYTES && sizeof(Buffer) <= BLOCK_BYTES, 
  * before. */
 Buffer *ty_buffer_new(State *S, i64 bytes);
 void ty_buffer_drop(Buffer *b);
+/* Its contents are no longer what they were. */
+static inline void ty_buffer_changed(Buffer *b) { b->stamp = ++b->S->stamps; }
 static inline Buffer *ty_buffer_hold(Buffer *b) {
   b->refs++;
   return b;
