@@ -44,7 +44,8 @@ enum {
   MC = 240,         /* rows of a block of a: MC * KC elements sit in L2 */
   DOT_ROWS = 4,     /* rows that a column product does together */
   TURN_ROWS = 16,   /* the same when a is column-major: a cache line of each column */
-  TAIL_BYTES = 64 << 10,  /* of the product that a tail is shown at a time, about */
+  TAIL_BYTES = 256 << 10, /* of the product that a tail is shown at a time, about */
+  SMALL = 4096,           /* elements of a, b and y up to which a product is not planned */
   PANEL_ROWS = 128,       /* rows up to which packing b is a noticeable share of the work */
   STACK = 16 << 10,       /* bytes of scratch that small products take from the stack */
   PACK_BYTES = 32 << 20,  /* most bytes of b packed at a time */
@@ -695,6 +696,27 @@ static int worth_threads(const Gemm *d, double *item) {
   return *item * (double)d->batch < 2 * TASK_MICROSECONDS ? 1 : ty_pool_threads(0);
 }
 
+/* Products so small that planning them would show: tiles read a and b as they lie. */
+static bool is_small(const Gemm *d) {
+  const int compute = stores[d->dtype].compute;
+  return d->batch == 1 && d->bcs == 1 && d->n > 1 && d->m > STREAM_ROWS && d->m * d->n <= SMALL &&
+         d->k * d->n <= SMALL && d->m * d->k <= SMALL &&
+         stores[d->dtype].size == (compute == F64 || compute == U64 ? 8 : 4);
+}
+
+static bool run_small(Job *J) {
+  const Gemm *d = &J->d;
+  J->kern = kerns[isa()][stores[d->dtype].compute];
+  J->es = J->cs = stores[d->dtype].size;
+  J->nr = 2 * J->kern->vl;
+  J->apack = J->bpack = J->now = J->narrow = false;
+  J->asize = J->ysize = J->tsize = J->j0 = 0;
+  J->jn = d->n;
+  J->late = true;
+  tile(J, 0, d->m, 0, d->n, NULL);
+  return !J->tail || J->tail->tile(J->tail, J->item.y, d->n, 0, d->m, 0, d->n);
+}
+
 bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, void *y,
              const GemmTail *tail) {
   const i64 elems = d->batch * d->m * d->n;
@@ -713,6 +735,7 @@ bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, vo
   J.failed = &failed;
   J.bpacked = panels;
   merge_batch(&J.d);
+  if (is_small(&J.d) && !(tail && tail->aside)) return run_small(&J);
   const int threads = worth_threads(&J.d, &item);
   const bool alone = threads <= 1;
   const bool by_items = alone || J.d.batch >= TILES_EACH * threads || item < 2 * TASK_MICROSECONDS;
