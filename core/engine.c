@@ -238,6 +238,7 @@ bool ty_engine_open(State *S) {
   S->engine = E;
   S->cut = engine_cut;
   S->quick = ty_quick_map;
+  S->forget = ty_panels_forget;
   S->default_dtype = T_F32;
   S->deterministic = true;
   S->seed = 0x7963686f; /* a fixed default: runs repeat unless manual_seed says otherwise */

@@ -88,7 +88,8 @@ const char *ty_plan_check(const Plan *p);
 /* --- panels.c */
 
 /* Panels (`bytes` of them, by ty_gemm_panels) of b, which lies in buf; NULL when there are none. */
-const void *ty_panels_find(Engine *E, const Buffer *buf, const Gemm *d, const void *b, i64 bytes);
+const void *ty_panels_find(Engine *E, Buffer *buf, const Gemm *d, const void *b, i64 bytes);
+void ty_panels_forget(State *S, Buffer *buf); /* as State.forget */
 void ty_panels_clear(Engine *E);
 
 /* --- epilogue.c */

@@ -170,7 +170,7 @@ static bool run_gemm(const Bound *B, const Step *s, const char **err) {
   if (s->blas) return ty_gemm_blas(s->gemm, a, b, buf[2], err);
   const void *panels = NULL;
   if (s->panels) {
-    const Buffer *in = B->b->input[B->p->slot[s->slot[1]].k].buf;
+    Buffer *in = B->b->input[B->p->slot[s->slot[1]].k].buf;
     panels = ty_panels_find(B->S->engine, in, s->gemm, b, s->panels);
   }
   return ty_epilogue_gemm(s, a, b, panels, buf + 3, scalar, buf[2]);

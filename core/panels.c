@@ -5,9 +5,9 @@
 ** product packs for itself. Without memory nothing is kept. Cannot fail.
 **
 ** Contents are known by the buffer's stamp, which no other contents ever have (tensor.h): an entry
-** is right or is never found again. So nothing tells the cache about writes or about buffers that
-** die; what is not asked for goes when its place or its bytes are wanted. Exposed and foreign
-** buffers may change unseen: they are never kept.
+** is right or is never found again. Panels go with the contents, and the least recently used go
+** when their place or their bytes are wanted. Exposed and foreign buffers may change unseen: they
+** are never kept.
 */
 #include "engine.h"
 
@@ -80,7 +80,7 @@ static Entry *find(Engine *E, u64 stamp, const Gemm *d, const void *b) {
   return e;
 }
 
-const void *ty_panels_find(Engine *E, const Buffer *buf, const Gemm *d, const void *b, i64 bytes) {
+const void *ty_panels_find(Engine *E, Buffer *buf, const Gemm *d, const void *b, i64 bytes) {
   if (buf->foreign || buf->exposed || bytes > PANEL_MOST) return NULL;
   Entry *e = find(E, buf->stamp, d, b);
   if (!e) return NULL;
@@ -97,7 +97,14 @@ const void *ty_panels_find(Engine *E, const Buffer *buf, const Gemm *d, const vo
   E->panel_stats.bytes += bytes;
   E->panel_stats.entries++;
   ty_gemm_pack(d, b, e->panels);
+  buf->kept = true;
   return e->panels;
+}
+
+void ty_panels_forget(State *S, Buffer *buf) {
+  Engine *E = S->engine;
+  for (i32 i = 0; E && E->panels && i < SETS * WAYS; i++)
+    if (E->panels->entry[i].stamp == buf->stamp) entry_free(E, &E->panels->entry[i]);
 }
 
 void ty_panels_clear(Engine *E) {

@@ -25,6 +25,7 @@ typedef struct Buffer {
   i32 refs;
   bool foreign; /* not ours: never freed, `drop` is told */
   bool exposed; /* its address left: contents may change or be read at any time */
+  bool kept;    /* the engine keeps something made from the contents */
   u64 stamp;    /* of its contents: no others of the State's buffers ever have it */
   i64 bytes;
   void *data;
@@ -100,6 +101,8 @@ struct State {
   void (*recorded)(State *S, const Batch *b, i32 node);
   /* An eager map that needs no graph: true with the result in y; false: take the road. */
   bool (*quick)(State *S, int op, int n, const Given *src, Tensor *y);
+  /* The contents of a buffer of which something is kept are no more. */
+  void (*forget)(State *S, Buffer *b);
   const volatile int *interrupted;
   struct Engine *engine;
 };
@@ -115,12 +118,11 @@ _Static_assert(sizeof(Storage) <= BLOCK_BYTES && sizeof(Buffer) <= BLOCK_BYTES, 
  * before. */
 Buffer *ty_buffer_new(State *S, i64 bytes);
 void ty_buffer_drop(Buffer *b);
-/* Its contents are no longer what they were. */
-static inline void ty_buffer_changed(Buffer *b) { b->stamp = ++b->S->stamps; }
 static inline Buffer *ty_buffer_hold(Buffer *b) {
   b->refs++;
   return b;
 }
+void ty_buffer_changed(Buffer *b); /* its contents are no longer what they were */
 Storage *ty_storage_new(State *S, int dtype, i64 numel); /* refs 1, no buffer, not pending */
 void ty_storage_drop(Storage *st);
 void ty_storage_wait(Storage *st, Batch *b,
