@@ -458,7 +458,8 @@ static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
   char *y = J->narrow ? sums : out;
   const i64 yrs = J->ysize ? J->nc : d->n, ors = aside ? J->nc : d->n;
   /* Columns that a tail is shown together. */
-  const i64 show = J->narrow ? j1 - j0 : round_up(TAIL_BYTES / (m * cs) + 1, J->nr);
+  const bool whole = J->narrow || m * (j1 - j0) * cs <= 2 * TAIL_BYTES;
+  const i64 show = whole ? j1 - j0 : round_up(TAIL_BYTES / (m * cs) + 1, J->nr);
   for (i64 k0 = 0; k0 < d->k; k0 += KC) {
     const i64 kc = TY_MIN(KC, d->k - k0);
     const char *a = J->item.a + (i0 * d->ars + k0 * d->acs) * J->es;
