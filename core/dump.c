@@ -125,7 +125,8 @@ void ty_dump_groups(Text *t, const Graph *g, const Groups *gs) {
   (void)g;
   for (i32 i = 0; i < gs->n; i++) {
     const Group *gr = &gs->group[i];
-    ty_text_printf(t, "group %d %s:", i, kinds[gr->kind]);
+    bool epilogue = gr->kind == G_GEMM && gr->product != gr->root;
+    ty_text_printf(t, "group %d %s:", i, epilogue ? "product with epilogue" : kinds[gr->kind]);
     node_list(t, gr->nodes, gr->nnodes);
     ty_text_printf(t, " ->");
     node_list(t, gr->out, gr->nout);
@@ -170,7 +171,9 @@ static void plan_step(Text *t, const Plan *p, i32 i) {
   slot_names(p, s, false, reads, sizeof reads);
   slot_names(p, s, true, writes, sizeof writes);
   snprintf(node, sizeof node, "%%%d %s%s", s->node, s->op == OP_INPUT ? "copy" : ty_ops[s->op].name,
-           s->blas ? " (blas)" : "");
+           s->blas                             ? " (blas)"
+           : s->kind == STEP_GEMM && s->kernel ? ", epilogue"
+                                               : "");
   for (i32 j = 0; j < s->noperands; j++) bytes += p->slot[s->slot[j]].bytes;
   ty_text_printf(t, "  %-4d %-6s  %-18s %-24s -> %-14s %12" PRId64 "\n", i, step_kinds[s->kind],
                  node, reads, writes, bytes);

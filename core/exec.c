@@ -149,20 +149,31 @@ static void copy_layout(char *to, const char *from, const Node *n) {
 
 /* --- steps */
 
+static void gather(const Bound *B, const Step *s, void **buf, u64 *scalar) {
+  for (i32 i = 0; i < s->noperands; i++) buf[i] = B->addr[s->slot[i]];
+  for (i32 i = 0; i < s->nscalar; i++) scalar[i] = B->b->g.scalar[s->scalar[i]];
+}
+
 static bool run_kernel(const Bound *B, const Step *s) {
   void *buf[MAX_OPERANDS];
   u64 scalar[MAX_OPERANDS * 2];
-  for (i32 i = 0; i < s->noperands; i++) buf[i] = B->addr[s->slot[i]];
-  for (i32 i = 0; i < s->nscalar; i++) scalar[i] = B->b->g.scalar[s->scalar[i]];
+  gather(B, s, buf, scalar);
   Run r = {.launch = s->launch, .buf = buf, .scalar = scalar};
   return s->machine->run(s->kernel, &r);
 }
 
 static bool run_gemm(const Bound *B, const Step *s, const char **err) {
-  const char *a = (char *)B->addr[s->slot[0]] + s->start[0];
-  const char *b = (char *)B->addr[s->slot[1]] + s->start[1];
-  void *y = B->addr[s->slot[2]];
-  return s->blas ? ty_gemm_blas(s->gemm, a, b, y, err) : ty_gemm(s->gemm, a, b, y);
+  void *buf[MAX_OPERANDS];
+  u64 scalar[MAX_OPERANDS * 2];
+  gather(B, s, buf, scalar);
+  const char *a = (char *)buf[0] + s->start[0], *b = (char *)buf[1] + s->start[1];
+  if (s->blas) return ty_gemm_blas(s->gemm, a, b, buf[2], err);
+  const void *panels = NULL;
+  if (s->panels) {
+    Buffer *in = B->b->input[B->p->slot[s->slot[1]].k].buf;
+    panels = ty_panels_find(B->S->engine, in, s->gemm, b, s->panels);
+  }
+  return ty_epilogue_gemm(s, a, b, panels, buf + 3, scalar, buf[2]);
 }
 
 static bool run_host(const Bound *B, const Step *s) {
@@ -256,6 +267,7 @@ bool ty_exec_run(State *S, Plan *p, Batch *b, Buffer **outbuf) {
     ok = run_steps(&B);
   }
   for (i32 k = 0; k < p->noutputs; k++) {
+    if (B.made[k]) ty_buffer_changed(B.made[k]); /* it may have been there, and others know it */
     if (ok) outbuf[k] = B.made[k];
     else ty_buffer_drop(B.made[k]);
   }

@@ -32,10 +32,13 @@
 ** value is computed more often than its node has elements (broadcast in a MAP group, or at several
 ** maps: a stencil), pulling repeats work: that is allowed while cheap, else the node is stored.
 **
-** PUT, MATMUL and host operations are stored always. A PUT's domain is that of what is put; it
-** writes through its view into the buffer that holds the base. So cat, which is recorded as a chain
-** of PUTs into EMPTY, costs one kernel a piece. Operands of MATMUL are stored nodes, read through
-** views as strides.
+** PUT and host operations are stored always, and a MATMUL unless the chain of maps behind it takes
+** it in: a MAP group that demands each element of the product once, in order, becomes a product
+** with an epilogue, which is applied to tiles of the product as they are finished. Its domain stays
+** a MAP with rows and columns apart; values go on being pulled into it. Operands of MATMUL are
+** stored nodes, read through views as strides. A PUT's domain is that of what is put; it writes
+** through its view into the buffer that holds the base. So cat, which is recorded as a chain of
+** PUTs into EMPTY, costs one kernel a piece.
 **
 ** Rules
 **
@@ -52,7 +55,7 @@
 **    (Value.elem). A group with a scan has no reduction and no scan of a scan.
 ** 5. Results do not depend on what is fused: lower narrows every value as storing it would, and
 **    RANDOM gives the same bits wherever it is computed. What to repeat is a question of time
-**    alone.
+**    alone. An epilogue reads the product as rounded to its dtype.
 ** 6. Nodes without elements never reach map algebra: they are R_FILL, as is a reduction over
 **    nothing.
 */
@@ -377,7 +380,7 @@ static bool make_rows(Fuse *F, Nest *G, i32 map, i64 run, i64 numel) {
   const Map *m = &F->F->maps.at[map];
   i64 n = 1;
   int p = D->nd;
-  if (D->kind != K_MAP || run > ROW_MAX) return false;
+  if (D->kind != K_MAP || G->kind != G_KERNEL || run > ROW_MAX) return false;
   while (p > 0 && n < run && !m->coef[p - 1]) n *= D->dims[--p];
   if (n != run || ty_domain_numel(D, false) / run != numel) return false;
   D->kind = K_ROW, D->no = (u8)p, D->nr = (u8)(D->nd - p);
@@ -407,7 +410,7 @@ static bool reduce_joins(Fuse *F, i32 vi) {
   Domain *D = &G->domain;
   i64 numel = F->numel[v->node];
   Along a = along(F->g, v->node);
-  if (G->scan) return false;
+  if (G->scan || G->kind != G_KERNEL) return false;
   if (D->kind == K_MAP) {
     if (ty_domain_numel(D, false) == numel) return add_rows(F, G, v->map, a);
     return a.inner == 1 && make_rows(F, G, v->map, a.run, numel);
@@ -428,7 +431,7 @@ static bool scan_joins(Fuse *F, i32 vi) {
   Domain *D = &G->domain;
   Along a = along(F->g, v.node);
   i64 dims[3] = {a.outer, a.run, a.inner};
-  if (v.scanned || (D->kind != K_MAP && !G->scan)) return false;
+  if (v.scanned || G->kind != G_KERNEL || (D->kind != K_MAP && !G->scan)) return false;
   if (ty_domain_numel(D, false) != F->numel[v.node]) return false;
   i32 in = ty_map_through(M, D, v.map, 3, dims, (i64[]){0, 1, 0}, 0);
   i32 out = ty_map_through(M, D, v.map, 3, dims, (i64[]){a.inner, 0, 1}, 0);
@@ -525,7 +528,8 @@ static Nest *nest_new(Fuse *F, i32 root) {
     return NULL;
   }
   G->F = F->F, G->fast = F->fast;
-  G->id = F->nnests, G->root = root, G->base = G->values = G->need.node = -1;
+  G->id = F->nnests, G->root = root;
+  G->base = G->product = G->values = G->need.node = -1;
   ty_domain_init(&G->domain, K_MAP);
   F->nest[F->nnests++] = G;
   return G;
@@ -562,7 +566,7 @@ static void root_host(Fuse *F, Nest *G) {
 ** they are affine without splitting a dim. */
 static void root_gemm_operand(Fuse *F, Nest *G, int i) {
   Maps *M = &F->F->maps;
-  i32 n = F->g->node[G->root].src[i];
+  i32 n = F->g->node[G->product].src[i];
   const Type *t = &F->g->node[n].type;
   Domain D;
   ty_domain_init(&D, K_MAP);
@@ -586,6 +590,32 @@ static void root_gemm_operand(Fuse *F, Nest *G, int i) {
     F->must[n] = 1;
   G->operand[i] = n, G->start[i] = M->at[map].start;
   memcpy(G->strides[i], M->at[map].coef, sizeof G->strides[i]);
+}
+
+/* G computes product n, and does nothing else or an epilogue behind it. */
+static void be_product(Fuse *F, Nest *G, i32 n) {
+  G->kind = G_GEMM, G->product = n;
+  for (int i = 0; i < 2; i++) root_gemm_operand(F, G, i);
+}
+
+/* Whether the one group that reads product n, element by element and in order, can be its epilogue.
+** The domain is split between rows and columns, for tiles cut across both. OpenBLAS has no tiles to
+** show. */
+static bool epilogue(Fuse *F, i32 n) {
+  const Node *N = &F->g->node[n];
+  i32 v = F->first[n];
+  if (v < 0 || F->F->value[v].same >= 0 || F->must[n] || F->want[n] || N->arg.k2 == 1) return false;
+  Nest *G = F->nest[F->F->value[v].group];
+  i64 cols = N->type.dims[N->type.rank - 1], rows = F->numel[n] / cols;
+  if (G->kind != G_KERNEL || G->domain.kind != K_MAP || F->role[G->root] == R_PUT) return false;
+  if (ty_domain_numel(&G->domain, false) != F->numel[n]) return false;
+  if (F->F->value[v].map != ty_map_identity(&F->F->maps, &G->domain)) return false;
+  if (ty_map_through(&F->F->maps, &G->domain, F->F->value[v].map, 2, (i64[]){rows, cols},
+                     (i64[]){0, 1}, 0) < 0)
+    return false;
+  settle(F, v, R_GEMM);
+  be_product(F, G, n);
+  return true;
 }
 
 static void root_put(Fuse *F, Nest *G) {
@@ -696,8 +726,7 @@ static void root(Fuse *F, i32 n) {
   if (F->role[n] == R_HOST) {
     root_host(F, G);
   } else if (F->role[n] == R_GEMM) {
-    G->kind = G_GEMM;
-    for (int i = 0; i < 2; i++) root_gemm_operand(F, G, i);
+    be_product(F, G, n);
   } else if (F->role[n] == R_PUT) {
     root_put(F, G);
   } else {
@@ -750,7 +779,7 @@ static void visit(Fuse *F, i32 n) {
       }
     }
     if (stored) root(F, n);
-  } else if (!pull(F, n) && !join(F, n)) {
+  } else if (role == R_GEMM ? !epilogue(F, n) : !pull(F, n) && !join(F, n)) {
     load_all(F, n);
     root(F, n);
   }
@@ -773,7 +802,8 @@ static bool describe(Fuse *F, const Nest *G, Group *y) {
   const Value *value = F->F->value;
   for (i32 v = G->values; v >= 0; v = value[v].next) nvalues++;
   *y = (Group){.kind = G->kind, .root = G->root, .base = G->base, .detail = (void *)(uintptr_t)G};
-  y->nout = G->kind == G_KERNEL ? G->nout : 1;
+  y->nout = TY_MAX(G->nout, 1); /* a product alone and a host routine keep no list */
+  y->product = G->product;
   y->out = ty_arena_alloc(F->A, sizeof(i32) * (size_t)(y->nout + nvalues + 1));
   if (!y->out) return false;
   y->out[0] = G->root;

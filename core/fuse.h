@@ -28,7 +28,7 @@ typedef enum {
   R_SCAN,
   R_GATHER,
   R_PUT,
-  R_GEMM,
+  R_GEMM, /* as a value: the product behind which the group is an epilogue */
   R_HOST,
   R_LOAD /* values only: read from the buffer of a stored node or an INPUT */
 } Role;
@@ -63,7 +63,7 @@ typedef struct Nest {
   u8 kind;    /* GroupKind */
   bool empty; /* no element is computed */
   bool scan, fast;
-  i32 id, root, base;
+  i32 id, root, base, product;
   i32 values; /* first of its list */
   i32 noperands, nscalars, cost;
   Need need;

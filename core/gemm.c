@@ -1,9 +1,11 @@
 /*
 ** gemm.c -- matrix products in the canonical order.
-** In:  a Gemm (shapes, strides, dtype) and three addresses; y shares no memory with a or b.
+** In:  a Gemm (shapes, strides, dtype) and three addresses; y shares no memory with a or b. Perhaps
+**      panels of b, packed before, and a tail that is shown every tile when it is done.
 ** Out: y, the same bits for any instruction set, number of threads, strides, batching.
-** Fails only for want of scratch memory, before anything is written. The caller has entered the
-** floating-point environment of kernels (ty_fp_enter), here as for every kernel.
+** Fails only for want of scratch memory, before anything is written, or when the tail does. The
+** caller has entered the floating-point environment of kernels (ty_fp_enter), here as for every
+** kernel.
 **
 ** The order, for every element of y:
 ** 1. N > 1: k goes in blocks of KC. In a block, fma over ascending k from +0. The first block's
@@ -16,11 +18,12 @@
 ** Nothing else may show in the bits; where M and N are cut is free.
 **
 ** Three ways through, by shape:
-**   column  N = 1: dot products of rows of a with b
-**   stream  few rows and b row by row: b is read once, in the order in which it lies
+**   column  N = 1: dot products of rows of a with b; sums of columns when a lies that way
+**   stream  few rows: b is read once, in the order in which it lies, rows or columns
 **   tiles   the rest: a register tile of up to ROWS x 2 vectors runs over one block of k; around
 **           it loops over tiles that reuse panels of b in L1 and blocks of a in L2
-** Operands are packed only where that pays or must be (narrow types, strides). Small products are
+** Operands are packed only where that pays or must be (narrow types, strides): b a panel at a time
+** into L1 when one block of rows is all that reads it, else whole. Small products are
 ** done on the caller with scratch on its stack. Larger batches of small products are spread over
 ** the pool by item, large products by tile.
 */
@@ -36,11 +39,15 @@
 enum {
   KC = 256,         /* the canonical block of k */
   STREAM_ROWS = 4,  /* most rows of a stream */
+  SIDE_BYTES = 512, /* of a column of a that a column product reads at a time */
   SHORT_K = 64,     /* a block of k up to this long is worth less than going along the rows of y */
   MC = 240,         /* rows of a block of a: MC * KC elements sit in L2 */
   DOT_ROWS = 4,     /* rows that a column product does together */
   TURN_ROWS = 16,   /* the same when a is column-major: a cache line of each column */
-  STACK = 16 << 10, /* bytes of scratch that small products take from the stack */
+  TAIL_BYTES = 256 << 10, /* of the product that a tail is shown at a time, about */
+  SMALL = 4096,           /* elements of a, b and y up to which a product is not planned */
+  PANEL_ROWS = 128,       /* rows up to which packing b is a noticeable share of the work */
+  STACK = 16 << 10,       /* bytes of scratch that small products take from the stack */
   PACK_BYTES = 32 << 20,  /* most bytes of b packed at a time */
   B_DIRECT = 256 << 10,   /* bytes of b up to which a row-major b is read where it lies */
   B_ROWS = 12,            /* or tiles below each other up to which it is */
@@ -58,8 +65,11 @@ typedef struct Kern {
   TileFn *tile[2][8]; /* [vectors - 1][rows - 1]; the last vector has w elements */
   void (*stream)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, i64 brs,
                  void *y, i64 yrs);
+  void (*turned)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, i64 bcs,
+                 void *y, i64 yrs); /* the same for columns of b without gaps */
   void (*dot)(i64 nr, i64 n, const void *a, i64 ars, const void *b, void *lanes, i64 lrs);
-  void (*add)(void *lanes, const void *right);
+  void (*side)(i64 nr, i64 n, const void *a, i64 acs, const void *b, void *lanes);
+  void (*add)(void *lanes, const void *right, i64 bytes);
   void (*join)(void *lanes, void *y);
 } Kern;
 
@@ -262,6 +272,7 @@ typedef enum { COLUMN, STREAM, TILES } Way;
 typedef struct Item { /* one product of the batch */
   const char *a, *b;
   char *y;
+  i64 row; /* its first row, counted through the batch */
 } Item;
 
 typedef struct Job {
@@ -270,9 +281,14 @@ typedef struct Job {
   const Kern *kern;
   PackFn *pack;
   Way way;
-  int es, cs;              /* bytes of an element stored, computed */
-  bool apack, bpack;       /* packed, for tiles and column; a and b then lie in the compute type */
-  bool narrow;             /* y needs a conversion */
+  int es, cs;        /* bytes of an element stored, computed */
+  bool apack, bpack; /* packed, for tiles and column; a and b then lie in the compute type */
+  bool side;         /* column: a lies column by column */
+  bool now;          /* b is packed a panel at a time, where it is used */
+  bool narrow;       /* y needs a conversion */
+  bool late;         /* the tail is shown whole items, not tiles */
+  const GemmTail *tail;
+  _Atomic bool *failed;    /* the tail has */
   i64 nr;                  /* columns of a panel of b: two vectors */
   i64 mc, nc;              /* rows and columns of a unit of work (column: rows of a unit) */
   i64 jc;                  /* columns for which b is packed at a time */
@@ -281,7 +297,8 @@ typedef struct Job {
   i64 group;               /* column: rows done together */
   i64 depth;               /* column: levels of the tree of blocks */
   i64 asize, bsize, ysize; /* bytes of scratch: a block, packed b, sums of a narrow y */
-  char *bpacked;
+  i64 psize, tsize;        /* and a panel of b, a tile that y cannot hold */
+  const char *bpacked;
   Slot *slot;
   int nslots;
 } Job;
@@ -312,8 +329,12 @@ static void merge_batch(Gemm *d) {
   }
 }
 
-/* Chooses the way, what is packed, and the cut for `threads` threads. */
-static void job_plan(Job *J, int threads) {
+static bool is_stream(const Gemm *d, bool narrow, i64 nr) {
+  return d->m <= STREAM_ROWS && !narrow && (d->bcs == 1 || d->brs == 1) && d->n >= nr;
+}
+
+/* Chooses the way, what is packed, and the cut for `threads` threads. `panels`: b's are there. */
+static void job_plan(Job *J, int threads, bool panels) {
   Gemm *d = &J->d;
   const Isa best = isa();
   const int compute = stores[d->dtype].compute;
@@ -327,26 +348,32 @@ static void job_plan(Job *J, int threads) {
   J->narrow = J->es != J->cs;
   J->nr = 2 * J->kern->vl;
   J->jc = d->n;
-  J->asize = J->bsize = J->ysize = 0;
+  J->asize = J->bsize = J->ysize = J->psize = J->tsize = 0;
+  J->now = false;
+  const bool aside = J->tail && J->tail->aside;
   if (d->n == 1) {
     J->way = COLUMN;
-    J->apack = J->narrow || (d->acs != 1 && d->k > 1);
+    J->side = !J->narrow && d->ars == 1 && d->m > 1 && d->acs != 1 && d->k > 1;
+    J->apack = J->narrow || (!J->side && d->acs != 1 && d->k > 1);
     J->bpack = J->narrow || (d->brs != 1 && d->k > 1);
     J->depth = 0; /* bits of the count of blocks: sums of blocks wait on a binary counter */
     for (i64 n = ceil_div(d->k, BLOCK); n; n /= 2) J->depth++;
     J->group = J->apack && d->ars == 1 ? TURN_ROWS : DOT_ROWS;
     if (J->apack) J->asize = J->group * (TY_MIN(d->k, BLOCK) * J->cs + 64);
-    J->asize += J->group * J->depth * 256;
+    if (J->side) J->group = SIDE_BYTES / J->cs;
+    J->asize += J->side ? (J->depth + 1) * (256 / J->cs) * SIDE_BYTES : J->group * J->depth * 256;
     J->bsize = J->bpack ? d->k * J->cs : 0;
     J->mc = round_up(ceil_div(d->m, TILES_EACH * threads), J->group);
     J->units = ceil_div(d->m, J->mc);
+    J->tsize = aside ? round_up(J->mc * J->es, 64) : 0;
     return;
   }
-  if (d->m <= STREAM_ROWS && !J->narrow && d->bcs == 1 && d->n >= J->nr) {
+  if (is_stream(d, J->narrow, J->nr)) {
     J->way = STREAM;
     J->apack = J->bpack = false;
     J->nc = round_up(ceil_div(d->n, TILES_EACH * threads), 8 * J->nr);
     J->units = ceil_div(d->n, J->nc);
+    J->tsize = aside ? round_up(d->m * J->nc * J->es, 64) : 0;
     return;
   }
   J->way = TILES;
@@ -359,29 +386,43 @@ static void job_plan(Job *J, int threads) {
   i64 nt = threads == 1 ? 1 : ceil_div(TILES_EACH * threads, mt);
   nt = TY_MAX(1, TY_MIN(nt, d->n / (4 * J->nr)));
   J->nc = round_up(ceil_div(d->n, nt), J->nr);
-  if (J->narrow) J->nc = TY_MIN(J->nc, 512); /* its sums are kept in scratch */
-  if (J->bpack) {
+  if (J->narrow || aside) J->nc = TY_MIN(J->nc, 512); /* its sums are kept in scratch */
+  J->now = J->bpack && mt == 1 && !panels;
+  J->bpack |= panels;
+  if (J->now) J->psize = kc * J->nr * J->cs;
+  else if (J->bpack && !panels) {
     const i64 most = TY_MAX(J->nc, PACK_BYTES / (d->k * J->cs) / J->nc * J->nc);
     J->jc = TY_MIN(d->n, most);
     J->bsize = d->k * round_up(J->jc, J->nr) * J->cs;
   }
   J->asize = J->apack ? J->mc * kc * J->cs : 0;
-  J->ysize = J->narrow ? J->mc * J->nc * J->cs : 0;
+  J->ysize = J->narrow || aside ? J->mc * J->nc * J->cs : 0;
+  J->tsize = J->narrow && aside ? round_up(J->mc * J->nc * J->es, 64) : 0;
+}
+
+/* A tile of the item at hand is done. */
+static void done(const Job *J, void *y, i64 stride, i64 i, i64 rows, i64 j, i64 cols) {
+  if (!J->tail->tile(J->tail, y, stride, J->item.row + i, rows, j, cols))
+    atomic_store_explicit(J->failed, true, memory_order_relaxed);
 }
 
 /* ---- Tiles ---------------------------------------------------------------------------------- */
 
-/* Packs units [begin, end) of b: a panel of nr columns for one block of k. Blocks of k follow each
-** other, in each the panels, in each its rows. */
+/* A panel of nr columns, counted from J->j0, for one block of k. */
+static void pack_panel(const Job *J, char *to, i64 k0, i64 j) {
+  const Gemm *d = &J->d;
+  J->pack(to, J->nr, J->item.b + (k0 * d->brs + (J->j0 + j) * d->bcs) * J->es, d->brs, d->bcs,
+          TY_MIN(KC, d->k - k0), TY_MIN(J->nr, J->jn - j), J->nr);
+}
+
+/* Packs panels [begin, end) of b. Blocks of k follow each other, in each the panels, in each its
+** rows. */
 static void pack_b(void *arg, i64 begin, i64 end) {
   Job *J = arg;
-  const Gemm *d = &J->d;
   const i64 panels = ceil_div(J->jn, J->nr), wide = panels * J->nr;
   for (i64 u = begin; u < end; u++) {
-    const i64 k0 = u / panels * KC, j = u % panels * J->nr, kc = TY_MIN(KC, d->k - k0);
-    J->pack(J->bpacked + (k0 * wide + j * kc) * J->cs, J->nr,
-            J->item.b + (k0 * d->brs + (J->j0 + j) * d->bcs) * J->es, d->brs, d->bcs, kc,
-            TY_MIN(J->nr, J->jn - j), J->nr);
+    const i64 k0 = u / panels * KC, j = u % panels * J->nr, kc = TY_MIN(KC, J->d.k - k0);
+    pack_panel(J, (char *)(uintptr_t)J->bpacked + (k0 * wide + j * kc) * J->cs, k0, j);
   }
 }
 
@@ -410,9 +451,15 @@ static void panel(const Job *J, i64 kc, const char *a, i64 m, const char *b, i64
 static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
   const Gemm *d = &J->d;
   const i64 m = i1 - i0, cs = J->cs, rows = J->kern->rows, wide = round_up(J->jn, J->nr);
-  char *sums = scratch + J->asize, *out = J->item.y + (i0 * d->n + J->j0 + j0) * J->es;
+  const bool tail = J->tail && !J->late, aside = tail && J->tail->aside;
+  char *sums = scratch + round_up(J->asize, 64);
+  char *side = sums + round_up(J->ysize, 64), *packed = side + J->tsize;
+  char *out = aside ? (J->narrow ? side : sums) : J->item.y + (i0 * d->n + J->j0 + j0) * J->es;
   char *y = J->narrow ? sums : out;
-  const i64 yrs = J->narrow ? J->nc : d->n;
+  const i64 yrs = J->ysize ? J->nc : d->n, ors = aside ? J->nc : d->n;
+  /* Columns that a tail is shown together. */
+  const bool whole = J->narrow || m * (j1 - j0) * cs <= 2 * TAIL_BYTES;
+  const i64 show = whole ? j1 - j0 : round_up(TAIL_BYTES / (m * cs) + 1, J->nr);
   for (i64 k0 = 0; k0 < d->k; k0 += KC) {
     const i64 kc = TY_MIN(KC, d->k - k0);
     const char *a = J->item.a + (i0 * d->ars + k0 * d->acs) * J->es;
@@ -423,23 +470,31 @@ static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
       a = scratch;
     }
     /* Down a panel of b while it sits in L1. When k is short, y is what costs: along its rows. */
-    const i64 step = kc <= SHORT_K && j1 - j0 > J->nr ? 2 * rows : m;
+    const i64 step = kc <= SHORT_K && j1 - j0 > J->nr && !J->now ? 2 * rows : m;
+    const bool last = tail && !J->narrow && k0 + kc == d->k;
     for (i64 i = 0; i < m; i += step)
-      for (i64 j = j0; j < j1; j += J->nr) {
-        const char *b = J->bpack ? J->bpacked + (k0 * wide + j * kc) * cs
-                                 : J->item.b + (k0 * d->brs + J->j0 + j) * cs;
-        panel(J, kc, a + (J->apack ? i * kc * cs : i * d->ars * cs), TY_MIN(step, m - i), b,
-              J->bpack ? J->nr : d->brs, TY_MIN(J->nr, j1 - j), y + (i * yrs + j - j0) * cs, yrs,
-              k0 == 0);
+      for (i64 j = j0, shown = j0; j < j1; j += J->nr) {
+        const i64 h = TY_MIN(step, m - i), w = TY_MIN(J->nr, j1 - j);
+        const char *b = J->now     ? packed
+                        : J->bpack ? J->bpacked + (k0 * wide + j * kc) * cs
+                                   : J->item.b + (k0 * d->brs + J->j0 + j) * cs;
+        if (J->now) pack_panel(J, packed, k0, j);
+        panel(J, kc, a + (J->apack ? i * kc * cs : i * d->ars * cs), h, b,
+              J->bpack ? J->nr : d->brs, w, y + (i * yrs + j - j0) * cs, yrs, k0 == 0);
+        if (!last || (j + w < j1 && j + w - shown < show)) continue;
+        done(J, y + (i * yrs + shown - j0) * cs, yrs, i0 + i, h, J->j0 + shown, j + w - shown);
+        shown = j + w;
       }
   }
-  if (J->narrow) narrow_rows(d->dtype, out, d->n, sums, yrs, m, j1 - j0);
+  if (!J->narrow) return;
+  narrow_rows(d->dtype, out, ors, sums, yrs, m, j1 - j0);
+  if (tail) done(J, out, ors, i0, m, J->j0 + j0, j1 - j0);
 }
 
 /* ---- Columns -------------------------------------------------------------------------------- */
 
-/* Rows [i0, i1) of a column product; b is contiguous in the compute type. */
-static void column(const Job *J, i64 i0, i64 i1, const char *b, char *scratch) {
+/* Rows [i0, i1) of a column product to out; b is contiguous in the compute type. */
+static void column(const Job *J, i64 i0, i64 i1, const char *b, char *out, char *scratch) {
   const Gemm *d = &J->d;
   const Kern *K = J->kern;
   const i64 cs = J->cs, lrs = J->depth * (256 / cs); /* a row's stack of lanes, 256 bytes a level */
@@ -462,21 +517,42 @@ static void column(const Job *J, i64 i0, i64 i1, const char *b, char *scratch) {
       for (i64 c = block; c & 1; c >>= 1, top--)
         for (i64 r = 0; r < nr; r++) {
           char *l = lanes + r * lrs * cs + (top - 2) * 256;
-          K->add(l, l + 256);
+          K->add(l, l + 256, 256);
         }
     }
     for (; top > 1; top--)
       for (i64 r = 0; r < nr; r++) {
         char *l = lanes + r * lrs * cs + (top - 2) * 256;
-        K->add(l, l + 256);
+        K->add(l, l + 256, 256);
       }
     for (i64 r = 0; r < nr; r++) {
       char *l = lanes + r * lrs * cs;
       u64 y;
       K->join(l, &y);
-      if (J->narrow) narrow_rows(d->dtype, J->item.y + (i + r) * J->es, 1, &y, 1, 1, 1);
-      else memcpy(J->item.y + (i + r) * J->es, &y, (size_t)cs);
+      if (J->narrow) narrow_rows(d->dtype, out + (i + r - i0) * J->es, 1, &y, 1, 1, 1);
+      else memcpy(out + (i + r - i0) * J->es, &y, (size_t)cs);
     }
+  }
+}
+
+/* The same where a lies column by column: lanes are as many elements as rows are done together, and
+** nothing is turned. */
+static void column_side(const Job *J, i64 i0, i64 i1, const char *b, char *out, char *scratch) {
+  const Gemm *d = &J->d;
+  const Kern *K = J->kern;
+  const i64 cs = J->cs, lanes = 256 / cs, level = lanes * SIDE_BYTES;
+  for (i64 i = i0; i < i1; i += J->group) {
+    const i64 nr = TY_MIN(J->group, i1 - i);
+    i64 block = 0;
+    char *top = scratch;
+    for (i64 k0 = 0; k0 < d->k; k0 += BLOCK, block++, top += level) {
+      K->side(nr, TY_MIN(BLOCK, d->k - k0), J->item.a + (i + k0 * d->acs) * cs, d->acs, b + k0 * cs,
+              top);
+      for (i64 c = block; c & 1; c >>= 1, top -= level) K->add(top - level, top, level);
+    }
+    for (top -= level; top > scratch; top -= level) K->add(top - level, top, level);
+    for (i64 h = lanes / 2; h; h /= 2) K->add(top, top + h * SIDE_BYTES, h * SIDE_BYTES);
+    memcpy(out + (i - i0) * cs, top, (size_t)(nr * cs));
   }
 }
 
@@ -485,14 +561,21 @@ static void column(const Job *J, i64 i0, i64 i1, const char *b, char *scratch) {
 static void run_units(Job *J, i64 begin, i64 end, char *scratch) {
   const Gemm *d = &J->d;
   const i64 across = J->way == TILES ? ceil_div(J->jn, J->nc) : 1;
+  const bool tail = J->tail && !J->late;
   for (i64 u = begin; u < end; u++) {
     if (J->way == COLUMN) {
-      column(J, u * J->mc, TY_MIN(d->m, (u + 1) * J->mc), J->bpack ? J->bpacked : J->item.b,
-             scratch);
+      const i64 i = u * J->mc, m = TY_MIN(J->mc, d->m - i);
+      char *y = J->tsize ? scratch + round_up(J->asize, 64) : J->item.y + i * J->es;
+      (J->side ? column_side : column)(J, i, i + m, J->bpack ? J->bpacked : J->item.b, y, scratch);
+      if (tail) done(J, y, 1, i, m, 0, 1);
     } else if (J->way == STREAM) {
-      const i64 j = u * J->nc, n = TY_MIN(J->nc, d->n - j);
-      J->kern->stream(d->m, n, d->k, J->item.a, d->ars, d->acs, J->item.b + j * J->es, d->brs,
-                      J->item.y + j * J->es, d->n);
+      const i64 j = u * J->nc, n = TY_MIN(J->nc, d->n - j), yrs = J->tsize ? J->nc : d->n;
+      char *y = J->tsize ? scratch : J->item.y + j * J->es;
+      const bool turned = d->bcs != 1;
+      (turned ? J->kern->turned : J->kern->stream)(d->m, n, d->k, J->item.a, d->ars, d->acs,
+                                                   J->item.b + j * d->bcs * J->es,
+                                                   turned ? d->bcs : d->brs, y, yrs);
+      if (tail) done(J, y, yrs, 0, d->m, j, n);
     } else {
       const i64 i = u / across * J->mc, j = u % across * J->nc;
       tile(J, i, TY_MIN(d->m, i + J->mc), j, TY_MIN(J->jn, j + J->nc), scratch);
@@ -512,9 +595,9 @@ static void run_item(Job *J, Slot *alone) {
   for (J->j0 = 0; J->j0 < d->n; J->j0 += J->jc) {
     J->jn = TY_MIN(J->jc, d->n - J->j0);
     if (J->way == TILES) J->units = ceil_div(d->m, J->mc) * ceil_div(J->jn, J->nc);
-    if (J->bpack && J->way == COLUMN) {
-      J->pack(J->bpacked, d->k, J->item.b, 0, d->brs, 1, d->k, d->k);
-    } else if (J->bpack) {
+    if (J->bsize && J->way == COLUMN) {
+      J->pack((char *)(uintptr_t)J->bpacked, d->k, J->item.b, 0, d->brs, 1, d->k, d->k);
+    } else if (J->bsize) {
       const i64 n = ceil_div(J->jn, J->nr) * ceil_div(d->k, KC);
       if (alone) pack_b(J, 0, n);
       else ty_pool_run(n, TY_MAX(1, (64 << 10) / (J->nr * KC)), pack_b, J);
@@ -534,17 +617,28 @@ static Item item_at(const Job *J, const Item *base, i64 i) {
     a += x * d->abs[l];
     b += x * d->bbs[l];
   }
-  return (Item){base->a + a * J->es, base->b + b * J->es, base->y + i * d->m * d->n * J->es};
+  return (Item){base->a + a * J->es, base->b + b * J->es, base->y + i * d->m * d->n * J->es,
+                i * d->m};
+}
+
+/* Bytes of a thread's scratch before a packed b. */
+static i64 front(const Job *J) {
+  return round_up(J->asize, 64) + round_up(J->ysize, 64) + J->tsize + round_up(J->psize, 64);
 }
 
 /* Items [begin, end) of the batch, each on this thread alone. A slot's scratch then holds the
 ** packed b as well, behind the rest. */
 static void run_items(Job *shared, i64 begin, i64 end, Slot *s) {
   Job J = *shared;
-  J.bpacked = s->mem + J.asize + J.ysize;
-  for (i64 i = begin; i < end; i++) {
+  const i64 rows = J.d.m, bytes = rows * J.d.n * J.es;
+  if (J.bsize) J.bpacked = s->mem + front(&J);
+  for (i64 i = begin, shown = begin; i < end; i++) {
     J.item = item_at(&J, &shared->item, i);
     run_item(&J, s);
+    if (!J.late || (i + 1 < end && (i + 2 - shown) * bytes <= TAIL_BYTES)) continue;
+    J.item.row = shown * rows;
+    done(&J, shared->item.y + shown * bytes, J.d.n, 0, (i + 1 - shown) * rows, 0, J.d.n);
+    shown = i + 1;
   }
 }
 
@@ -557,7 +651,7 @@ static void pool_items(void *arg, i64 begin, i64 end) {
 /* Everything on the caller: scratch from the stack if it does. */
 static bool run_alone(Job *J) {
   _Alignas(64) char stack[STACK];
-  const i64 need = J->asize + J->ysize + J->bsize;
+  const i64 need = front(J) + J->bsize;
   Slot s = {.mem = need <= STACK ? stack : ty_buf_alloc(need)};
   if (!s.mem) return false;
   run_items(J, 0, J->d.batch, &s);
@@ -570,7 +664,7 @@ static bool run_pool(Job *J, int threads, bool by_items, i64 grain) {
   enum { MOST = 256 };
   Slot slot[MOST];
   const int n = TY_MIN(threads + 1, MOST);
-  const i64 each = round_up(J->asize + J->ysize + (by_items ? J->bsize : 0), 64);
+  const i64 each = round_up(front(J) + (by_items ? J->bsize : 0), 64);
   const i64 need = n * each + (by_items ? 0 : J->bsize);
   char *mem = need ? ty_buf_alloc(need) : NULL;
   if (need && !mem) return false;
@@ -580,7 +674,7 @@ static bool run_pool(Job *J, int threads, bool by_items, i64 grain) {
   }
   J->slot = slot;
   J->nslots = n;
-  J->bpacked = mem + n * each;
+  if (J->bsize) J->bpacked = mem + n * each;
   if (by_items) {
     ty_pool_run(J->d.batch, grain, pool_items, J);
   } else {
@@ -594,7 +688,38 @@ static bool run_pool(Job *J, int threads, bool by_items, i64 grain) {
   return true;
 }
 
-bool ty_gemm(const Gemm *d, const void *a, const void *b, void *y) {
+/* Threads that the product is worth, and the microseconds of one item: its sums, or reading b (8
+** elements a nanosecond), whichever is more. */
+static int worth_threads(const Gemm *d, double *item) {
+  const int rate = speed[isa()][stores[d->dtype].compute];
+  const double macs = (double)d->m * (double)d->n * (double)d->k;
+  *item = TY_MAX(macs / rate, (double)d->k * (double)(d->m + d->n) / 8000);
+  return *item * (double)d->batch < 2 * TASK_MICROSECONDS ? 1 : ty_pool_threads(0);
+}
+
+/* Products so small that planning them would show: tiles read a and b as they lie. */
+static bool is_small(const Gemm *d) {
+  const int compute = stores[d->dtype].compute;
+  return d->batch == 1 && d->bcs == 1 && d->n > 1 && d->m > STREAM_ROWS && d->m * d->n <= SMALL &&
+         d->k * d->n <= SMALL && d->m * d->k <= SMALL &&
+         stores[d->dtype].size == (compute == F64 || compute == U64 ? 8 : 4);
+}
+
+static bool run_small(Job *J) {
+  const Gemm *d = &J->d;
+  J->kern = kerns[isa()][stores[d->dtype].compute];
+  J->es = J->cs = stores[d->dtype].size;
+  J->nr = 2 * J->kern->vl;
+  J->apack = J->bpack = J->now = J->narrow = false;
+  J->asize = J->ysize = J->tsize = J->j0 = 0;
+  J->jn = d->n;
+  J->late = true;
+  tile(J, 0, d->m, 0, d->n, NULL);
+  return !J->tail || J->tail->tile(J->tail, J->item.y, d->n, 0, d->m, 0, d->n);
+}
+
+bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, void *y,
+             const GemmTail *tail) {
   const i64 elems = d->batch * d->m * d->n;
   if (!elems) return true;
   if (!d->k) {
@@ -602,21 +727,52 @@ bool ty_gemm(const Gemm *d, const void *a, const void *b, void *y) {
     return true;
   }
   Job J;
+  double item;
+  _Atomic bool failed;
+  atomic_init(&failed, false);
   J.d = *d;
-  J.item = (Item){a, b, y};
+  J.item = (Item){a, b, y, 0};
+  J.tail = tail;
+  J.failed = &failed;
+  J.bpacked = panels;
   merge_batch(&J.d);
-  /* The time of one item: its sums, or reading b (8 elements a nanosecond), whichever is more. */
-  const int rate = speed[isa()][stores[d->dtype].compute];
-  const double macs = (double)J.d.m * (double)J.d.n * (double)J.d.k;
-  const double item = TY_MAX(macs / rate, (double)J.d.k * (double)(J.d.m + J.d.n) / 8000);
-  const double all = item * (double)J.d.batch;
-  const int threads = all < 2 * TASK_MICROSECONDS ? 1 : ty_pool_threads(0);
-  if (threads <= 1) {
-    job_plan(&J, 1);
-    return run_alone(&J);
-  }
-  const bool by_items = J.d.batch >= TILES_EACH * threads || item < 2 * TASK_MICROSECONDS;
+  if (is_small(&J.d) && !(tail && tail->aside)) return run_small(&J);
+  const int threads = worth_threads(&J.d, &item);
+  const bool alone = threads <= 1;
+  const bool by_items = alone || J.d.batch >= TILES_EACH * threads || item < 2 * TASK_MICROSECONDS;
   const i64 grain = item < TASK_MICROSECONDS ? (i64)(TASK_MICROSECONDS / item) + 1 : 1;
-  job_plan(&J, by_items ? 1 : threads);
-  return run_pool(&J, threads, by_items, grain);
+  job_plan(&J, by_items ? 1 : threads, panels != NULL);
+  J.late = tail && !tail->aside && by_items && J.d.m * J.d.n * J.es <= TAIL_BYTES;
+  if (!(alone ? run_alone(&J) : run_pool(&J, threads, by_items, grain))) return false;
+  return !tail || !atomic_load(&failed);
+}
+
+/* ---- Panels made ahead ----------------------------------------------------------------------- */
+
+/* As job_plan lays them out when b is packed whole. */
+static void panels_plan(Job *J, const Gemm *d) {
+  J->d = *d;
+  J->tail = NULL;
+  merge_batch(&J->d);
+  job_plan(J, 1, false);
+  J->j0 = 0;
+  J->jn = J->d.n;
+}
+
+i64 ty_gemm_panels(const Gemm *d) {
+  Job J;
+  if (!d->batch || !d->m || !d->n || !d->k) return 0;
+  for (int l = 0; l < d->nlead; l++)
+    if (d->lead[l] != 1 && d->bbs[l]) return 0; /* not one b */
+  panels_plan(&J, d);
+  if (J.way != TILES || !J.bpack || J.d.m > PANEL_ROWS) return 0;
+  return J.d.k * round_up(J.d.n, J.nr) * J.cs;
+}
+
+void ty_gemm_pack(const Gemm *d, const void *b, void *panels) {
+  Job J;
+  panels_plan(&J, d);
+  J.item.b = b;
+  J.bpacked = panels;
+  pack_b(&J, 0, ceil_div(J.d.n, J.nr) * ceil_div(J.d.k, KC));
 }

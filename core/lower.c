@@ -12,7 +12,7 @@
 ** 2. Stores come last, so a map may write where it read.
 ** 3. A leaf is L_ROW exactly when its map does not depend on R; for the rest the levels follow.
 ** 4. Neighbouring dims that all operands walk as one become one, inside O, R and I: this changes no
-**    order.
+**    order. In an epilogue rows and columns of the product stay apart.
 */
 #include "build.h"
 #include "fuse.h"
@@ -239,6 +239,9 @@ static Val emit_value(Lower *L, const Value *v, const Val src[3]) {
   case R_REDUCE: return narrow(B, dtype, emit_reduce(B, N->op, src[0]));
   case R_SCAN: return narrow(B, dtype, emit_scan(B, N->op, src[0]));
   case R_GATHER: return emit_gather(L, v, src[1]);
+  case R_GEMM:
+    i = L->w->product = add_operand(L, -1, dtype, v->map, L_ELEM, false);
+    return ty_emit_leaf(B, P_LOAD, ctype, L_ELEM, -1, (u64)i);
   default: B->failed = true; return 0;
   }
 }
@@ -294,16 +297,22 @@ static void launch(Lower *L) {
   Launch *y = &L->w->launch;
   int n = 0;
   u8 *count[3] = {&y->no, &y->nr, &y->ni};
+  bool product = L->G->product >= 0;
+  i64 cols = product ? L->w->gemm.n : 0, inner = product ? ty_domain_numel(D, false) : 1;
   for (int i = 0; i < L->n; i++) y->start[i] = map[L->map[i]].start;
   for (int j = 0; j < D->nd; j++) {
     int factor = j < D->no ? 0 : j < D->no + D->nr ? 1 : 2;
-    bool merge = *count[factor] > 0;
+    bool border = inner == cols; /* rows of a product end here */
+    if (border) L->w->nrows = n;
+    if (product) inner /= D->dims[j];
+    bool merge = *count[factor] > 0 && !border;
     for (int i = 0; i < L->n && merge; i++)
       merge = y->strides[i][n - 1] == map[L->map[i]].coef[j] * D->dims[j];
     if (!merge) n++, ++*count[factor], y->dims[n - 1] = 1;
     y->dims[n - 1] *= D->dims[j];
     for (int i = 0; i < L->n; i++) y->strides[i][n - 1] = map[L->map[i]].coef[j];
   }
+  if (inner == cols) L->w->nrows = n;
 }
 
 /* Which operands are read just where the first output is written, and nowhere else. A row that is
@@ -373,7 +382,7 @@ static bool operand_strides(Arena *A, const Lower *L, int i, const Type *t, i64 
 }
 
 static bool lower_gemm(Arena *A, Lower *L) {
-  const Node *N = &L->g->node[L->G->root];
+  const Node *N = &L->g->node[L->G->product];
   const Type *t[2] = {&L->g->node[N->src[0]].type, &L->g->node[N->src[1]].type};
   Gemm *y = &L->w->gemm;
   int rank = N->type.rank;
@@ -390,9 +399,9 @@ static bool lower_gemm(Arena *A, Lower *L) {
       lead[d] = t[i]->dims[d - missing] == 1 ? 0 : strides[d - missing];
     *(i ? &y->brs : &y->ars) = strides[r - 2];
     *(i ? &y->bcs : &y->acs) = strides[r - 1];
-    L->w->operand[i] = L->G->operand[i];
+    L->w->factor[i] = L->G->operand[i];
   }
-  return true;
+  return L->G->product == L->G->root || lower_kernel(A, L);
 }
 
 bool ty_lower(Arena *A, const Graph *g, const Groups *gs, i32 group, Work *y) {
@@ -402,7 +411,7 @@ bool ty_lower(Arena *A, const Graph *g, const Groups *gs, i32 group, Work *y) {
   G->F->maps.A = A;
   if (G->kind == G_GEMM) return lower_gemm(A, &L);
   if (G->kind == G_HOST) {
-    for (int i = 0; i < 3; i++) y->operand[i] = G->operand[i];
+    for (int i = 0; i < 3; i++) y->host[i] = G->operand[i];
     return true;
   }
   return lower_kernel(A, &L);

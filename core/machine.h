@@ -35,6 +35,10 @@ extern const Machine ty_machine_tile;
 ** elements.
 ** dtype is that of a, b and y: i32 i64 f16 bf16 f32 f64 (narrow integers: u8 i8 i16 too, wrapping).
 ** y is row-major and contiguous in its last two dims (row stride `n`). Batch strides may be 0.
+**
+** A tail is told of every tile of the product when its last sum is in, while it lies in a cache: it
+** applies an epilogue. Panels are b in the layout that kernels read, packed ahead by
+** ty_gemm_pack for a b that serves many products. Neither shows in the bits of the product.
 */
 typedef struct Gemm {
   i32 dtype;
@@ -43,7 +47,21 @@ typedef struct Gemm {
   i64 lead[MAX_RANK], abs[MAX_RANK], bbs[MAX_RANK];
   i64 ars, acs, brs, bcs; /* row and column strides of a and b */
 } Gemm;
-bool ty_gemm(const Gemm *d, const void *a, const void *b, void *y); /* false: out of memory */
+typedef struct GemmTail GemmTail;
+struct GemmTail {
+  /* Rows [row, row + rows), counted through the whole batch, of columns [col, col + cols) lie at
+  ** `tile`, rows `stride` elements apart, rounded to the product's dtype. Each element is given
+  ** once, by any thread. False: out of memory. */
+  bool (*tile)(const GemmTail *t, void *tile, i64 stride, i64 row, i64 rows, i64 col, i64 cols);
+  bool aside; /* y cannot hold the product: tiles lie in scratch, and y is the tail's business */
+};
+
+/* panels, tail: NULL when there are none; K = 0 has no tail. False: out of memory; y is then undefined. */
+bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, void *y,
+             const GemmTail *tail);
+/* Bytes of b's panels; 0 where they would not be read, or not save a noticeable share. */
+i64 ty_gemm_panels(const Gemm *d);
+void ty_gemm_pack(const Gemm *d, const void *b, void *panels);
 /* The same by OpenBLAS (f32, f64); false with *err set when it cannot be had. */
 bool ty_gemm_blas(const Gemm *d, const void *a, const void *b, void *y, const char **err);
 bool ty_blas_load(const char **err);    /* dlopen, once */

@@ -126,7 +126,7 @@ static bool plan_kernels(Make *M) {
   KernelEntry **entry = scratch(M, M->gs.n, sizeof *M->entry);
   if (!M->machine || !(M->entry = entry)) return false;
   for (i32 i = 0; i < M->gs.n; i++) {
-    if (M->gs.group[i].kind != G_KERNEL) continue;
+    if (!M->work[i].program) continue;
     M->machine[i] = machine;
     entry[i] = ty_kernel_get(machine, M->work[i].program);
     if (!entry[i] && machine != &ty_machine_tile) {
@@ -155,16 +155,13 @@ static i32 group_reads(const Make *M, i32 gi, i32 list[MAX_OPERANDS]) {
   const Group *gr = &M->gs.group[gi];
   const Work *w = &M->work[gi];
   i32 n = 0;
-  if (gr->kind == G_KERNEL) {
-    for (i32 i = 0; i < w->program->noperands; i++)
-      if (!w->program->operand[i].write && w->operand[i] >= 0) list[n++] = w->operand[i];
-  } else if (gr->kind == G_GEMM) {
-    list[n++] = w->operand[0];
-    list[n++] = w->operand[1];
-  } else {
+  if (gr->kind == G_HOST) {
     i32 arity = ty_ops[M->g->node[gr->root].op].arity;
-    for (i32 i = gr->base >= 0; i < arity; i++) list[n++] = w->operand[i];
+    for (i32 i = gr->base >= 0; i < arity; i++) list[n++] = w->host[i];
   }
+  for (i32 i = 0; gr->kind == G_GEMM && i < 2; i++) list[n++] = w->factor[i];
+  for (i32 i = 0; w->program && i < w->program->noperands; i++)
+    if (!w->program->operand[i].write && w->operand[i] >= 0) list[n++] = w->operand[i];
   return n;
 }
 
@@ -571,9 +568,9 @@ static void step_copy(const Make *M, Pack *P, i32 node, i32 from, i32 to) {
   P->extra += padded(sizeof(Node));
 }
 
-static void step_kernel(const Make *M, Pack *P, i32 gi) {
+/* The group's program as part of step s: all of a kernel, or the epilogue of a product. */
+static void step_program(const Make *M, Pack *P, i32 gi, Step *s) {
   Work *w = &M->work[gi];
-  Step *s = step_new(M, P, STEP_KERNEL, M->gs.group[gi].root);
   for (i32 i = 0; i < w->program->noperands; i++) {
     i32 node = w->operand[i];
     bool write = w->program->operand[i].write != 0;
@@ -594,16 +591,22 @@ static void step_kernel(const Make *M, Pack *P, i32 gi) {
 
 static void step_gemm(const Make *M, Pack *P, i32 gi) {
   Work *w = &M->work[gi];
-  i32 root = M->gs.group[gi].root;
-  Step *s = step_new(M, P, STEP_GEMM, root);
+  const Group *gr = &M->gs.group[gi];
+  Step *s = step_new(M, P, STEP_GEMM, gr->root);
   for (i32 i = 0; i < 2; i++) {
-    step_operand(s, slot_read(M, P, gi, w->operand[i]), false);
-    s->start[i] = w->start[i] * ty_dtypes[M->g->node[w->operand[i]].type.dtype].bytes;
+    step_operand(s, slot_read(M, P, gi, w->factor[i]), false);
+    s->start[i] = w->start[i] * ty_dtypes[M->g->node[w->factor[i]].type.dtype].bytes;
   }
-  step_operand(s, slot_home(M, P, root), true);
-  s->blas = M->g->node[root].arg.k2 == 1;
+  step_operand(s, slot_home(M, P, gr->root), true);
+  s->blas = M->g->node[gr->product].arg.k2 == 1;
   s->gemm = &w->gemm;
+  if (is_input(M, gi, w->factor[1]) && !s->blas) s->panels = ty_gemm_panels(s->gemm);
   P->extra += padded(sizeof(Gemm));
+  if (!w->program) return;
+  step_program(M, P, gi, s);
+  s->product = w->product;
+  s->nrows = w->nrows;
+  s->aside = ty_dtypes[w->gemm.dtype].bytes != ty_dtypes[M->g->node[gr->root].type.dtype].bytes;
 }
 
 static void step_host(const Make *M, Pack *P, i32 gi) {
@@ -612,7 +615,7 @@ static void step_host(const Make *M, Pack *P, i32 gi) {
   const Node *root = &M->g->node[gr->root];
   Step *s = step_new(M, P, STEP_HOST, gr->root);
   for (i32 i = gr->base >= 0; i < ty_ops[root->op].arity; i++)
-    step_operand(s, slot_read(M, P, gi, w->operand[i]), false);
+    step_operand(s, slot_read(M, P, gi, w->host[i]), false);
   step_operand(s, slot_home(M, P, gr->root), true);
   s->host = root;
   P->extra += padded(sizeof(Node)) + padded(3 * sizeof(Type));
@@ -645,7 +648,7 @@ static void steps_of(Make *M, Pack *P, i32 gi) {
     i32 k = M->homes[M->home[gr->out[j]]].output;
     if (k >= 0 && M->out[k].first < 0) M->out[k].first = first;
   }
-  if (gr->kind == G_KERNEL) step_kernel(M, P, gi);
+  if (gr->kind == G_KERNEL) step_program(M, P, gi, step_new(M, P, STEP_KERNEL, gr->root));
   if (gr->kind == G_GEMM) step_gemm(M, P, gi);
   if (gr->kind == G_HOST) step_host(M, P, gi);
 }

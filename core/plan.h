@@ -17,9 +17,11 @@ typedef enum { G_KERNEL, G_GEMM, G_HOST } GroupKind;
 
 typedef struct Group {
   u8 kind;
-  i32 root; /* the stored node with the highest number */
+  i32 root;    /* the stored node with the highest number */
+  i32 product; /* G_GEMM: the product; another node than the root when an epilogue follows, a chain of
+                  maps that reads it element by element. -1: none */
   i32 nout;
-  i32 *out; /* all stored nodes, root first; always one for G_GEMM, G_HOST, PUT */
+  i32 *out; /* all stored nodes, root first; always one for G_HOST, PUT, a product alone */
   i32 nin;
   i32 *in;    /* stored nodes and INPUTs it reads, each once, ascending */
   i32 base;   /* PUT, SCATTER*: the node (stored, or an INPUT of any layout) whose contents the
@@ -44,21 +46,23 @@ typedef struct Groups {
 bool ty_fuse(Arena *A, const Graph *g, const u8 *want, bool fast, Groups *y);
 
 /* Work: what one group does. Operand i of the program is the buffer of node operand[i] (-1:
-** IOTA). A stored node's buffer is contiguous and row-major in the node's dims (PUT and
+** none, for IOTA and the product before an epilogue). A stored node's buffer is contiguous and row-major in the node's dims (PUT and
 ** SCATTER*: in dims of operand 0); an INPUT's buffer has the layout of its Arg, the run adding
 ** the input's own offset. */
 typedef struct Work {
-  Program *program; /* G_KERNEL */
+  Program *program; /* G_KERNEL; G_GEMM: the epilogue, or NULL */
   Launch launch;
   i32 operand[MAX_OPERANDS];
   bool donate[MAX_OPERANDS]; /* reads it element by element just as the first output is written, and
                                 only so: the output may take its memory */
   i32 scalar[MAX_OPERANDS * 2], nscalar; /* SCALAR imm n of the program is graph slot scalar[n] */
-  Gemm gemm;    /* G_GEMM: y = root, a and b = buffers of operand[0], operand[1] from start[0],
-                   start[1] */
-  i64 start[2]; /* G_HOST: operand[0..2] are the buffers of its node's operands, whose elements lie
-                   there row-major without gaps from the buffer's start (operand[0] of SCATTER* is
-                   Group.base) */
+  Gemm gemm; /* G_GEMM: a and b are the buffers of nodes factor[0] and [1] from start[0], [1] */
+  i32 factor[2];
+  i64 start[2];
+  i32 product; /* epilogue: the operand that is the product, laid out row-major in the launch */
+  i32 nrows;   /* epilogue: so many dims of the launch are rows of the product, the rest columns */
+  i32 host[3]; /* G_HOST: the buffers of its node's operands, whose elements lie there row-major
+                  without gaps from the buffer's start (host[0] of SCATTER* is Group.base) */
 } Work;
 bool ty_lower(Arena *A, const Graph *g, const Groups *gs, i32 group, Work *y);
 
@@ -86,8 +90,9 @@ typedef struct Step {
   u16 op;                 /* of the root, for dumps */
   i32 node;               /* root */
   u32 writes;             /* operands that are written, as bits */
-  i32 slot[MAX_OPERANDS]; /* KERNEL: operands; GEMM: a b y; HOST: operands then y; COPY: from, to */
-  /* KERNEL */
+  i32 slot[MAX_OPERANDS]; /* KERNEL: operands; GEMM: a b y, then those of the epilogue's kernel, y
+                             among them; HOST: operands then y; COPY: from, to */
+  /* KERNEL; GEMM: the epilogue, kernel NULL when there is none */
   const Machine *machine;
   KernelEntry *entry; /* holds the kernel */
   const Kernel *kernel;
@@ -97,7 +102,10 @@ typedef struct Step {
   /* GEMM */
   bool blas;
   Gemm *gemm;
-  i64 start[2]; /* in bytes */
+  i64 start[2];       /* in bytes */
+  i32 product, nrows; /* of the epilogue, as in Work */
+  bool aside;         /* y's elements are not as wide as the product's */
+  i64 panels; /* bytes of b's panels, when b is an input that is worth packing ahead; or 0 */
   /* HOST: the node and its operands' types; COPY: an INPUT whose elements do not lie in order,
   ** or NULL */
   const Node *host;

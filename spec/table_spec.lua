@@ -156,8 +156,8 @@ describe("the levels of core", function()
     { "ops", "type", "graph", "program", "build" },
     { "tensor", "fold", "record" },
     { "fuse", "lower", "map", "plan" },
-    { "machine", "tile", "gemm", "blas", "host" },
-    { "engine", "quick", "cache", "exec", "entry", "dump" },
+    { "machine", "tile", "x64", "gemm", "blas", "host" },
+    { "engine", "quick", "cache", "exec", "epilogue", "panels", "entry", "dump" },
   }
   -- plan.h describes what a step runs: the machines' vocabulary, which is plain data. plan.c finds kernels in the cache.
   local exceptions = { ["plan.h"] = { ["machine.h"] = true }, ["plan.c"] = { ["engine.h"] = true } }
