@@ -93,13 +93,15 @@ describe("fusion", function()
       local m = a:expand(3, 600) + b:expand(3, 600)
       return m, m:sum(1)
     end)
-    local old = {} -- so that memory is handed out that holds something else
-    for i = 1, 20 do old[i] = ty.full({ 3, 600 }, 7) end
-    for i = 1, 20 do old[i]:release() end
-    local m, sum = f()
     local want = (a + b):unsqueeze(1):expand(3, 600)
-    assert.truthy(m:equal(want))
-    assert.truthy(sum:equal(want:contiguous():sum(1)))
+    for _ = 1, 2 do -- the second plan stores both at once: it has learned that m is wanted
+      local old = {} -- so that memory is handed out that holds something else
+      for i = 1, 20 do old[i] = ty.full({ 3, 600 }, 7) end
+      for i = 1, 20 do old[i]:release() end
+      local m, sum = f()
+      assert.truthy(m:equal(want))
+      assert.truthy(sum:equal(want:contiguous():sum(1)))
+    end
   end)
 
   it("splits what is too large for one kernel and never fails", function()
