@@ -97,6 +97,7 @@ test: build
 	@status=0; \
 	$(RUN) $(BUSTED) -o spec/report.lua --lpath="./?.lua" spec || status=1; \
 	$(RUN) $(LUAJIT) spec/fuzz.lua $(N) $(SEED) || status=1; \
+	TYCHO_ISA=avx2 TYCHO_CHECK=1 $(RUN) $(LUAJIT) spec/fuzz.lua 4000 5 || status=1; \
 	exit $$status
 
 fuzz: build

@@ -372,6 +372,7 @@ static bool find_direct(Compile *C) {
     if (slot->place != AT_TILE || slot->direct || ty_dtypes[dtype].bytes != slot->size) continue;
     Direct d = {.slot = s->a, .operand = (i32)s->imm, .loaded = -1};
     const Step *def = &code->step[slot->def];
+    if (def->kind == S_SPREAD) continue; /* over a single row it is an address, no copy */
     if (def->kind == S_LOAD) d.loaded = (i32)def->imm;
     /* The stores themselves read too: one that copies a load must still find it. */
     for (i32 k = slot->def + 1; k < end; k++)
@@ -505,6 +506,32 @@ static void measure(Kernel *k) {
   while (k->tile > TILE_MIN && (i64)live * k->word * k->tile > 24 * 1024) k->tile /= 2;
 }
 
+/* Fills k->single where all that the code does is loads by address, one call, and its store. */
+static void find_single(Kernel *k) {
+  const Code *code = &k->code[0];
+  const Step *call = NULL, *store = NULL;
+  if (k->p->kind != K_MAP || code->uniform || code->nphase != 1) return;
+  for (i32 i = 0; i < code->nstep; i++) {
+    const Step *s = &code->step[i];
+    bool native = s->kind == S_CALL || ty_dtypes[k->p->operand[s->imm].dtype].bytes >= 4;
+    if (s->kind == S_CALL && !call) call = s;
+    else if (s->kind == S_STORE && call && !store && s->a == call->y && s->state >= 0) store = s;
+    else if (s->kind != S_LOAD || s->copy) return;
+    if (!native) return;
+  }
+  if (!store) return;
+  Single one = {.fn = call->fn, .imm = call->imm, .y = (i32)store->imm};
+  const i32 ops[3] = {call->a, call->b, call->c};
+  for (int i = 0; i < 3; i++) {
+    const Slot *slot = &code->slot[ops[i]];
+    one.x[i] = one.scalar[i] = -1;
+    if (slot->place == AT_CONST) one.where[i] = &slot->imm;
+    else if (slot->place == AT_SCALAR) one.scalar[i] = (i32)slot->imm;
+    else if (ops[i]) one.x[i] = (i32)code->step[slot->def].imm;
+  }
+  k->single = one;
+}
+
 static Kernel *make(const Program *p) {
   if (ty_program_verify(p)) return NULL;
   Kernel *k = ty_mem_zalloc(sizeof *k);
@@ -526,6 +553,7 @@ static Kernel *make(const Program *p) {
   if (ok) {
     k->long_split = p->kind != K_MAP && k->code[p->kind == K_COL].nphase == 1;
     measure(k);
+    find_single(k);
     return k;
   }
   drop(k);

@@ -161,8 +161,19 @@ typedef struct Code {
   i32 nlink, nstrand, longest; /* longest: links of the longest strand */
 } Code;
 
+/* A map that is one call between memory and memory needs no frame where it is short and flat. */
+typedef struct Single {
+  TileFn *fn; /* NULL: it is more */
+  u64 imm;
+  i32 y;         /* operand */
+  i32 x[3];      /* operand, or -1: at where, or the run's scalar */
+  i32 scalar[3]; /* number of the run's scalar, or -1 */
+  const void *where[3];
+} Single;
+
 struct Kernel {
   Code code[2]; /* one row at a time: row values are scalars; several: they are spread */
+  Single single;
   const TileIsa *isa;
   i32 tile;        /* elements */
   i32 word;        /* 8 when any value is 8 bytes wide, else 4 */

@@ -584,7 +584,29 @@ bool ty_tile_reserve(const Kernel *k, const Launch *l) {
   return t.total <= STACK || scratch_take(t.total);
 }
 
+/* The short way; false where the run is not for it. */
+static bool run_single(const Kernel *k, const Run *r) {
+  const Single *one = &k->single;
+  const Launch *L = r->launch;
+  void *at[MAX_OPERANDS];
+  const void *x[3];
+  if (L->no + L->nr + L->ni != 1 || L->dims[0] > k->tile) return false;
+  for (int i = 0; i < k->p->noperands; i++) {
+    if (L->strides[i][0] != 1) return false;
+    at[i] = (char *)r->buf[i] + L->start[i] * ty_dtypes[k->p->operand[i].dtype].bytes;
+  }
+  for (int i = 0; i < 3; i++)
+    x[i] = one->x[i] >= 0        ? at[one->x[i]]
+           : one->scalar[i] >= 0 ? &r->scalar[one->scalar[i]]
+                                 : one->where[i];
+  u32 fp = ty_fp_enter();
+  one->fn(at[one->y], x[0], x[1], x[2], L->dims[0], one->imm);
+  ty_fp_leave(fp);
+  return true;
+}
+
 bool ty_tile_run(const Kernel *k, const Run *r) {
+  if (k->single.fn && run_single(k, r)) return true;
   Task t;
   _Alignas(64) char stack[STACK];
   if (!shape(&t, k, r->launch, ty_pool_threads(0))) return true;

@@ -77,15 +77,21 @@ typedef void ID(MicroFn)(STATE);
   UNARY(abs_##S, K, (ID(V##U))x & ~SIGN)
 FLOAT_MICROS(f32, f, u, 0x80000000u)
 FLOAT_MICROS(f64, d, l, SIGN64)
-BINARY(max_f32, f, EXTREME(f, u, >, &, NAN32))
-BINARY(min_f32, f, EXTREME(f, u, <, |, NAN32))
 
 #ifdef HAS_F16C
 #if VB == 64
+/* Range knows that -0 is below +0; NaNs are left to see to. */
+#define EXTREME_F32(range, min, bits) \
+  _mm512_mask_mov_ps(_mm512_range_ps(x, y, range), _mm512_cmp_ps_mask(x, y, _CMP_UNORD_Q), \
+                     _mm512_set1_ps(__builtin_nanf("")))
 #define MM(name) PASTE(_mm512_, name)
 #define ROUND_(S, x, mode) _mm512_roundscale_p##S(x, mode)
 #define HALVES(x) _mm512_cvtph_ps(_mm512_cvtps_ph(x, 0))
 #else
+/* Of equal operands the instruction gives the second: both ways round, then as in EXTREME. */
+#define EXTREME_F32(range, min, bits) \
+  _mm256_blendv_ps(_mm256_##bits##_ps(_mm256_##min##_ps(x, y), _mm256_##min##_ps(y, x)), \
+                   _mm256_set1_ps(__builtin_nanf("")), _mm256_cmp_ps(x, y, _CMP_UNORD_Q))
 #define MM(name) PASTE(_mm256_, name)
 #define ROUND_(S, x, mode) _mm256_round_p##S(x, mode)
 #define HALVES(x) _mm256_cvtph_ps(_mm256_cvtps_ph(x, 0))
@@ -102,6 +108,12 @@ BINARY(min_f32, f, EXTREME(f, u, <, |, NAN32))
 INTRINSIC_MICROS(f32, f, s)
 INTRINSIC_MICROS(f64, d, d)
 UNARY(narrow_f16, f, HALVES(PICK(f, x != x, NAN32 - (ID(Vu)){0}, x)))
+BINARY(max_f32, f, EXTREME_F32(5, max, and))
+BINARY(min_f32, f, EXTREME_F32(4, min, or))
+#undef EXTREME_F32
+#else
+BINARY(max_f32, f, EXTREME(f, u, >, &, NAN32))
+BINARY(min_f32, f, EXTREME(f, u, <, |, NAN32))
 #endif
 
 /* ---- integers, comparisons, conversions ----------------------------------------------------- */

@@ -87,6 +87,23 @@ describe("fusion", function()
     assert.equal(0, g.steps - g.kernels)
   end)
 
+  it("stores in every element what is the same for a whole column", function()
+    local a, b = ty.randn(600), ty.randn(600)
+    local f = ty.compile(function()
+      local m = a:expand(3, 600) + b:expand(3, 600)
+      return m, m:sum(1)
+    end)
+    local want = (a + b):unsqueeze(1):expand(3, 600)
+    for _ = 1, 2 do -- the second plan stores both at once: it has learned that m is wanted
+      local old = {} -- so that memory is handed out that holds something else
+      for i = 1, 20 do old[i] = ty.full({ 3, 600 }, 7) end
+      for i = 1, 20 do old[i]:release() end
+      local m, sum = f()
+      assert.truthy(m:equal(want))
+      assert.truthy(sum:equal(want:contiguous():sum(1)))
+    end
+  end)
+
   it("splits what is too large for one kernel and never fails", function()
     local function long(a)
       for i = 1, 500 do a = a * 0.99 + i % 3 end
