@@ -352,14 +352,15 @@ static void stretch(Compile *C, int to, int phase) {
 static bool passes(const Step *s) { return !s->row && (s->kind == S_CALL || s->kind == S_REDUCE); }
 
 static void gather(Code *code) {
-  for (i32 i = code->uniform + 1; i < code->nstep; i++) {
-    Step s = code->step[i];
-    if (s.row || (s.kind != S_LOAD && s.kind != S_IOTA && s.kind != S_FILL && s.kind != S_SPREAD))
-      continue;
-    i32 k = i;
-    for (; k > code->uniform && passes(&code->step[k - 1]); k--) code->step[k] = code->step[k - 1];
-    code->step[k] = s;
-  }
+  for (i32 p = 0; p < code->nphase; p++)
+    for (i32 i = code->phase[p].elem + 1; i < code->phase[p].end; i++) {
+      Step s = code->step[i];
+      if (s.kind != S_LOAD && s.kind != S_IOTA && s.kind != S_FILL && s.kind != S_SPREAD) continue;
+      i32 k = i;
+      for (; k > code->phase[p].elem && passes(&code->step[k - 1]); k--)
+        code->step[k] = code->step[k - 1];
+      code->step[k] = s;
+    }
   ty_tile_lives(code);
 }
 
