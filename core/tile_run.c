@@ -619,7 +619,7 @@ static void strand(Frame *f, const Step *s, i64 n) {
 static char *run_in_place(const Task *t, const Place *o, i64 i0, i64 n) {
   const Space *sp = &t->space[o->space];
   int last = sp->nd - 1;
-  if (o->mode != WALK || o->stride[last] != 1) return NULL;
+  if (!n || o->mode != WALK || o->stride[last] != 1) return NULL;
   i64 q = i0 / sp->dims[last], offset = i0 - q * sp->dims[last];
   if (offset + n > sp->dims[last]) return NULL;
   for (int d = last - 1; d >= 0; d--) {

@@ -56,9 +56,17 @@ typedef struct Bits {
 static bool bit(const Bits *b, i32 i) { return b->w[i / 64] >> (i % 64) & 1; }
 static void bit_set(Bits *b, i32 i) { b->w[i / 64] |= (u64)1 << (i % 64); }
 
+/* The reductions of a stretch have one number of lanes: the tail counts them once. */
 static i32 stretch_end(const Emit *E, const Code *code, i32 i, i32 end, bool reduces, bool *worth) {
+  int size = 0;
   *worth = false;
-  for (; i < end && can(E, &code->step[i], reduces); i++) *worth |= code->step[i].kind != S_STORE;
+  for (; i < end && can(E, &code->step[i], reduces); i++) {
+    const Step *s = &code->step[i];
+    int own = s->kind == S_REDUCE ? code->slot[s->a].size : 0;
+    if (size && own && own != size) break;
+    if (own) size = own;
+    *worth |= s->kind != S_STORE;
+  }
   return i;
 }
 

@@ -374,7 +374,8 @@ static void shape(Emit *E) {
     E->acc_n = nreduce * round;
     free -= E->acc_n;
   }
-  E->unroll = 4;
+  /* Long chains wait for each other: the more of them side by side the better. */
+  E->unroll = E->wide && !rows && E->end - E->first > 40 && 8 * live <= free - 4 ? 8 : 4;
   while (E->unroll > 2 && E->unroll * live > free) E->unroll /= 2;
   while (free / E->unroll < 5 && E->unroll > 1 && E->unroll * live > free) E->unroll /= 2;
   E->round = rows ? TY_MAX(round, E->unroll) : E->unroll;
