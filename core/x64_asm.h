@@ -345,7 +345,10 @@ static inline int x64_modrm(u8 *b, int reg, const X64Rm *m, int unit) {
   int mod = m->disp || (m->base & 7) == RBP ? 2 : 0;
   if (mod && m->disp % unit == 0 && m->disp / unit >= -128 && m->disp / unit <= 127) mod = 1;
   b[n++] = (u8)(mod << 6 | r | (sib ? 4 : m->base & 7));
-  if (sib) b[n++] = (u8)(m->scale << 6 | (m->index >= 0 ? m->index & 7 : 4) << 3 | (m->base & 7));
+  if (sib) {
+    int scaled = m->index >= 0 ? m->scale << 6 | (m->index & 7) << 3 : 4 << 3;
+    b[n++] = (u8)(scaled | (m->base & 7));
+  }
   if (mod == 1) b[n++] = (u8)(i8)(m->disp / unit);
   if (mod == 2) memcpy(b + n, &m->disp, 4), n += 4;
   return n;

@@ -538,9 +538,12 @@ static int diff(int count, u64 from) {
 
 /* ---- encodings -------------------------------------------------------------------------------- */
 
+/* Bytes and text. The assembler is told not to prefer another form of the same. */
 static void line(Asm *A) {
   for (size_t i = 0; i < A->n; i++) printf("%02x", A->p[i]);
-  printf(" %.*s", (int)A->list_n, A->list);
+  bool move = !strncmp(A->list, "vmov", 4) && !strchr(A->list, '[') && A->p[0] != 0x62;
+  printf(" %s", A->p[0] == 0x62 ? "{evex} " : move ? "{load} " : "");
+  printf("%.*s", (int)A->list_n, A->list);
   A->n = A->list_n = 0;
 }
 
