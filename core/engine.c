@@ -240,6 +240,7 @@ bool ty_engine_open(State *S) {
   S->engine = E;
   S->cut = engine_cut;
   S->quick = ty_quick_map;
+  S->forget = ty_panels_forget;
   S->default_dtype = T_F32;
   S->deterministic = true;
   S->seed = 0x7963686f; /* a fixed default: runs repeat unless manual_seed says otherwise */
@@ -260,6 +261,7 @@ void ty_engine_close(State *S) {
   ty_tensor_close(S);
   ty_quick_clear(S);
   ty_cache_clear(S);
+  ty_panels_clear(E);
   ty_arena_free(&E->scratch);
   ty_mem_free(E->compiled->key);
   ty_mem_free(E->compiled);

@@ -68,6 +68,8 @@ typedef struct Engine {
   void (*say)(void *ctx, const char *s, size_t n); /* where dumps go; NULL: nowhere */
   void *say_ctx;
   struct Compiled *compiled; /* engine.c: its own */
+  struct Panels *panels;     /* panels.c: packed weights */
+  CacheStats panel_stats;
 } Engine;
 
 static inline bool ty_dumps(const Engine *E, char letter) { return E->dump >> (letter - 'a') & 1; }
@@ -82,6 +84,13 @@ Plan *ty_plan_make(State *S, const Graph *g, const Output *out, i32 nout, i32 ni
                    const i32 *input_node);
 /* NULL when no two live temporaries overlap and every read follows a write, else what is wrong. */
 const char *ty_plan_check(const Plan *p);
+
+/* --- panels.c */
+
+/* Panels (`bytes` of them, by ty_gemm_panels) of b, which lies in buf; NULL when there are none. */
+const void *ty_panels_find(Engine *E, Buffer *buf, const Gemm *d, const void *b, i64 bytes);
+void ty_panels_forget(State *S, Buffer *buf); /* as State.forget */
+void ty_panels_clear(Engine *E);
 
 /* --- epilogue.c */
 

@@ -168,7 +168,12 @@ static bool run_gemm(const Bound *B, const Step *s, const char **err) {
   gather(B, s, buf, scalar);
   const char *a = (char *)buf[0] + s->start[0], *b = (char *)buf[1] + s->start[1];
   if (s->blas) return ty_gemm_blas(s->gemm, a, b, buf[2], err);
-  return ty_epilogue_gemm(s, a, b, NULL, buf + 3, scalar, buf[2]);
+  const void *panels = NULL;
+  if (s->panels) {
+    Buffer *in = B->b->input[B->p->slot[s->slot[1]].k].buf;
+    panels = ty_panels_find(B->S->engine, in, s->gemm, b, s->panels);
+  }
+  return ty_epilogue_gemm(s, a, b, panels, buf + 3, scalar, buf[2]);
 }
 
 static bool run_host(const Bound *B, const Step *s) {
@@ -262,6 +267,7 @@ bool ty_exec_run(State *S, Plan *p, Batch *b, Buffer **outbuf) {
     ok = run_steps(&B);
   }
   for (i32 k = 0; k < p->noutputs; k++) {
+    if (B.made[k]) ty_buffer_changed(B.made[k]); /* it may have been there, and others know it */
     if (ok) outbuf[k] = B.made[k];
     else ty_buffer_drop(B.made[k]);
   }

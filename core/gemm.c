@@ -18,8 +18,8 @@
 ** Nothing else may show in the bits; where M and N are cut is free.
 **
 ** Three ways through, by shape:
-**   column  N = 1: dot products of rows of a with b
-**   stream  few rows and b row by row: b is read once, in the order in which it lies
+**   column  N = 1: dot products of rows of a with b; sums of columns when a lies that way
+**   stream  few rows: b is read once, in the order in which it lies, rows or columns
 **   tiles   the rest: a register tile of up to ROWS x 2 vectors runs over one block of k; around
 **           it loops over tiles that reuse panels of b in L1 and blocks of a in L2
 ** Operands are packed only where that pays or must be (narrow types, strides): b a panel at a time
@@ -37,13 +37,15 @@
 #endif
 
 enum {
-  KC = 256,        /* the canonical block of k */
-  STREAM_ROWS = 4, /* most rows of a stream */
-  SHORT_K = 64,    /* a block of k up to this long is worth less than going along the rows of y */
-  MC = 240,        /* rows of a block of a: MC * KC elements sit in L2 */
-  DOT_ROWS = 4,    /* rows that a column product does together */
-  TURN_ROWS = 16,  /* the same when a is column-major: a cache line of each column */
-  TAIL_BYTES = 64 << 10,  /* of the product that a tail is shown at a time, about */
+  KC = 256,         /* the canonical block of k */
+  STREAM_ROWS = 4,  /* most rows of a stream */
+  SIDE_BYTES = 512, /* of a column of a that a column product reads at a time */
+  SHORT_K = 64,     /* a block of k up to this long is worth less than going along the rows of y */
+  MC = 240,         /* rows of a block of a: MC * KC elements sit in L2 */
+  DOT_ROWS = 4,     /* rows that a column product does together */
+  TURN_ROWS = 16,   /* the same when a is column-major: a cache line of each column */
+  TAIL_BYTES = 256 << 10, /* of the product that a tail is shown at a time, about */
+  SMALL = 4096,           /* elements of a, b and y up to which a product is not planned */
   PANEL_ROWS = 128,       /* rows up to which packing b is a noticeable share of the work */
   STACK = 16 << 10,       /* bytes of scratch that small products take from the stack */
   PACK_BYTES = 32 << 20,  /* most bytes of b packed at a time */
@@ -63,8 +65,11 @@ typedef struct Kern {
   TileFn *tile[2][8]; /* [vectors - 1][rows - 1]; the last vector has w elements */
   void (*stream)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, i64 brs,
                  void *y, i64 yrs);
+  void (*turned)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, i64 bcs,
+                 void *y, i64 yrs); /* the same for columns of b without gaps */
   void (*dot)(i64 nr, i64 n, const void *a, i64 ars, const void *b, void *lanes, i64 lrs);
-  void (*add)(void *lanes, const void *right);
+  void (*side)(i64 nr, i64 n, const void *a, i64 acs, const void *b, void *lanes);
+  void (*add)(void *lanes, const void *right, i64 bytes);
   void (*join)(void *lanes, void *y);
 } Kern;
 
@@ -278,6 +283,7 @@ typedef struct Job {
   Way way;
   int es, cs;        /* bytes of an element stored, computed */
   bool apack, bpack; /* packed, for tiles and column; a and b then lie in the compute type */
+  bool side;         /* column: a lies column by column */
   bool now;          /* b is packed a panel at a time, where it is used */
   bool narrow;       /* y needs a conversion */
   bool late;         /* the tail is shown whole items, not tiles */
@@ -324,7 +330,7 @@ static void merge_batch(Gemm *d) {
 }
 
 static bool is_stream(const Gemm *d, bool narrow, i64 nr) {
-  return d->m <= STREAM_ROWS && !narrow && d->bcs == 1 && d->n >= nr;
+  return d->m <= STREAM_ROWS && !narrow && (d->bcs == 1 || d->brs == 1) && d->n >= nr;
 }
 
 /* Chooses the way, what is packed, and the cut for `threads` threads. `panels`: b's are there. */
@@ -347,13 +353,15 @@ static void job_plan(Job *J, int threads, bool panels) {
   const bool aside = J->tail && J->tail->aside;
   if (d->n == 1) {
     J->way = COLUMN;
-    J->apack = J->narrow || (d->acs != 1 && d->k > 1);
+    J->side = !J->narrow && d->ars == 1 && d->m > 1 && d->acs != 1 && d->k > 1;
+    J->apack = J->narrow || (!J->side && d->acs != 1 && d->k > 1);
     J->bpack = J->narrow || (d->brs != 1 && d->k > 1);
     J->depth = 0; /* bits of the count of blocks: sums of blocks wait on a binary counter */
     for (i64 n = ceil_div(d->k, BLOCK); n; n /= 2) J->depth++;
     J->group = J->apack && d->ars == 1 ? TURN_ROWS : DOT_ROWS;
     if (J->apack) J->asize = J->group * (TY_MIN(d->k, BLOCK) * J->cs + 64);
-    J->asize += J->group * J->depth * 256;
+    if (J->side) J->group = SIDE_BYTES / J->cs;
+    J->asize += J->side ? (J->depth + 1) * (256 / J->cs) * SIDE_BYTES : J->group * J->depth * 256;
     J->bsize = J->bpack ? d->k * J->cs : 0;
     J->mc = round_up(ceil_div(d->m, TILES_EACH * threads), J->group);
     J->units = ceil_div(d->m, J->mc);
@@ -450,7 +458,8 @@ static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
   char *y = J->narrow ? sums : out;
   const i64 yrs = J->ysize ? J->nc : d->n, ors = aside ? J->nc : d->n;
   /* Columns that a tail is shown together. */
-  const i64 show = J->narrow ? j1 - j0 : round_up(TAIL_BYTES / (m * cs) + 1, J->nr);
+  const bool whole = J->narrow || m * (j1 - j0) * cs <= 2 * TAIL_BYTES;
+  const i64 show = whole ? j1 - j0 : round_up(TAIL_BYTES / (m * cs) + 1, J->nr);
   for (i64 k0 = 0; k0 < d->k; k0 += KC) {
     const i64 kc = TY_MIN(KC, d->k - k0);
     const char *a = J->item.a + (i0 * d->ars + k0 * d->acs) * J->es;
@@ -508,13 +517,13 @@ static void column(const Job *J, i64 i0, i64 i1, const char *b, char *out, char 
       for (i64 c = block; c & 1; c >>= 1, top--)
         for (i64 r = 0; r < nr; r++) {
           char *l = lanes + r * lrs * cs + (top - 2) * 256;
-          K->add(l, l + 256);
+          K->add(l, l + 256, 256);
         }
     }
     for (; top > 1; top--)
       for (i64 r = 0; r < nr; r++) {
         char *l = lanes + r * lrs * cs + (top - 2) * 256;
-        K->add(l, l + 256);
+        K->add(l, l + 256, 256);
       }
     for (i64 r = 0; r < nr; r++) {
       char *l = lanes + r * lrs * cs;
@@ -523,6 +532,27 @@ static void column(const Job *J, i64 i0, i64 i1, const char *b, char *out, char 
       if (J->narrow) narrow_rows(d->dtype, out + (i + r - i0) * J->es, 1, &y, 1, 1, 1);
       else memcpy(out + (i + r - i0) * J->es, &y, (size_t)cs);
     }
+  }
+}
+
+/* The same where a lies column by column: lanes are as many elements as rows are done together, and
+** nothing is turned. */
+static void column_side(const Job *J, i64 i0, i64 i1, const char *b, char *out, char *scratch) {
+  const Gemm *d = &J->d;
+  const Kern *K = J->kern;
+  const i64 cs = J->cs, lanes = 256 / cs, level = lanes * SIDE_BYTES;
+  for (i64 i = i0; i < i1; i += J->group) {
+    const i64 nr = TY_MIN(J->group, i1 - i);
+    i64 block = 0;
+    char *top = scratch;
+    for (i64 k0 = 0; k0 < d->k; k0 += BLOCK, block++, top += level) {
+      K->side(nr, TY_MIN(BLOCK, d->k - k0), J->item.a + (i + k0 * d->acs) * cs, d->acs, b + k0 * cs,
+              top);
+      for (i64 c = block; c & 1; c >>= 1, top -= level) K->add(top - level, top, level);
+    }
+    for (top -= level; top > scratch; top -= level) K->add(top - level, top, level);
+    for (i64 h = lanes / 2; h; h /= 2) K->add(top, top + h * SIDE_BYTES, h * SIDE_BYTES);
+    memcpy(out + (i - i0) * cs, top, (size_t)(nr * cs));
   }
 }
 
@@ -536,13 +566,15 @@ static void run_units(Job *J, i64 begin, i64 end, char *scratch) {
     if (J->way == COLUMN) {
       const i64 i = u * J->mc, m = TY_MIN(J->mc, d->m - i);
       char *y = J->tsize ? scratch + round_up(J->asize, 64) : J->item.y + i * J->es;
-      column(J, i, i + m, J->bpack ? J->bpacked : J->item.b, y, scratch);
+      (J->side ? column_side : column)(J, i, i + m, J->bpack ? J->bpacked : J->item.b, y, scratch);
       if (tail) done(J, y, 1, i, m, 0, 1);
     } else if (J->way == STREAM) {
       const i64 j = u * J->nc, n = TY_MIN(J->nc, d->n - j), yrs = J->tsize ? J->nc : d->n;
       char *y = J->tsize ? scratch : J->item.y + j * J->es;
-      J->kern->stream(d->m, n, d->k, J->item.a, d->ars, d->acs, J->item.b + j * J->es, d->brs, y,
-                      yrs);
+      const bool turned = d->bcs != 1;
+      (turned ? J->kern->turned : J->kern->stream)(d->m, n, d->k, J->item.a, d->ars, d->acs,
+                                                   J->item.b + j * d->bcs * J->es,
+                                                   turned ? d->bcs : d->brs, y, yrs);
       if (tail) done(J, y, yrs, 0, d->m, j, n);
     } else {
       const i64 i = u / across * J->mc, j = u % across * J->nc;
@@ -665,6 +697,27 @@ static int worth_threads(const Gemm *d, double *item) {
   return *item * (double)d->batch < 2 * TASK_MICROSECONDS ? 1 : ty_pool_threads(0);
 }
 
+/* Products so small that planning them would show: tiles read a and b as they lie. */
+static bool is_small(const Gemm *d) {
+  const int compute = stores[d->dtype].compute;
+  return d->batch == 1 && d->bcs == 1 && d->n > 1 && d->m > STREAM_ROWS && d->m * d->n <= SMALL &&
+         d->k * d->n <= SMALL && d->m * d->k <= SMALL &&
+         stores[d->dtype].size == (compute == F64 || compute == U64 ? 8 : 4);
+}
+
+static bool run_small(Job *J) {
+  const Gemm *d = &J->d;
+  J->kern = kerns[isa()][stores[d->dtype].compute];
+  J->es = J->cs = stores[d->dtype].size;
+  J->nr = 2 * J->kern->vl;
+  J->apack = J->bpack = J->now = J->narrow = false;
+  J->asize = J->ysize = J->tsize = J->j0 = 0;
+  J->jn = d->n;
+  J->late = true;
+  tile(J, 0, d->m, 0, d->n, NULL);
+  return !J->tail || J->tail->tile(J->tail, J->item.y, d->n, 0, d->m, 0, d->n);
+}
+
 bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, void *y,
              const GemmTail *tail) {
   const i64 elems = d->batch * d->m * d->n;
@@ -683,6 +736,7 @@ bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, vo
   J.failed = &failed;
   J.bpacked = panels;
   merge_batch(&J.d);
+  if (is_small(&J.d) && !(tail && tail->aside)) return run_small(&J);
   const int threads = worth_threads(&J.d, &item);
   const bool alone = threads <= 1;
   const bool by_items = alone || J.d.batch >= TILES_EACH * threads || item < 2 * TASK_MICROSECONDS;
@@ -700,7 +754,7 @@ static void panels_plan(Job *J, const Gemm *d) {
   J->d = *d;
   J->tail = NULL;
   merge_batch(&J->d);
-  job_plan(J, 1, true);
+  job_plan(J, 1, false);
   J->j0 = 0;
   J->jn = J->d.n;
 }
@@ -711,7 +765,7 @@ i64 ty_gemm_panels(const Gemm *d) {
   for (int l = 0; l < d->nlead; l++)
     if (d->lead[l] != 1 && d->bbs[l]) return 0; /* not one b */
   panels_plan(&J, d);
-  if (J.way != TILES || J.d.m > PANEL_ROWS) return 0;
+  if (J.way != TILES || !J.bpack || J.d.m > PANEL_ROWS) return 0;
   return J.d.k * round_up(J.d.n, J.nr) * J.cs;
 }
 

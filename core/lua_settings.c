@@ -116,6 +116,7 @@ static int l_stats(lua_State *L) {
   put(L, "threads", ty_pool_threads(0));
   if (!S->engine) return 1; /* closing */
   put_cache(L, "plans", &S->engine->plans.stats);
+  put_cache(L, "panels", &S->engine->panel_stats);
   put(L, "cuts", (double)S->engine->compiled->cuts);
   put(L, "relearned", (double)S->engine->compiled->relearned);
   lua_pushstring(L, S->engine->machine->name);
@@ -137,7 +138,7 @@ void ty_lua_open_settings(lua_State *L, int m, int t) {
       {"default_dtype", l_default_dtype, 'm', "name = nil",
        "the float dtype of numbers, and of integers that become floats"},
       {"stats", l_stats, 'm', "",
-       "a table: memory in bytes, caches of kernels and plans, operations counted"},
+       "a table: memory in bytes, caches of kernels, plans and packed weights, operations counted"},
       {NULL, NULL, 0, NULL, NULL}};
   ty_lua_define(L, m, t, fns);
   lua_pushliteral(L, VERSION);

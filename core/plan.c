@@ -600,6 +600,7 @@ static void step_gemm(const Make *M, Pack *P, i32 gi) {
   step_operand(s, slot_home(M, P, gr->root), true);
   s->blas = M->g->node[gr->product].arg.k2 == 1;
   s->gemm = &w->gemm;
+  if (is_input(M, gi, w->factor[1]) && !s->blas) s->panels = ty_gemm_panels(s->gemm);
   P->extra += padded(sizeof(Gemm));
   if (!w->program) return;
   step_program(M, P, gi, s);

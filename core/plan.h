@@ -105,6 +105,7 @@ typedef struct Step {
   i64 start[2];       /* in bytes */
   i32 product, nrows; /* of the epilogue, as in Work */
   bool aside;         /* y's elements are not as wide as the product's */
+  i64 panels; /* bytes of b's panels, when b is an input that is worth packing ahead; or 0 */
   /* HOST: the node and its operands' types; COPY: an INPUT whose elements do not lie in order,
   ** or NULL */
   const Node *host;

@@ -51,6 +51,16 @@ static void block_drop(State *S, void *p) {
 
 /* --- buffers */
 
+static void buffer_forget(Buffer *b) {
+  if (TY_UNLIKELY(b->kept)) b->S->forget(b->S, b);
+  b->kept = false;
+}
+
+void ty_buffer_changed(Buffer *b) {
+  buffer_forget(b);
+  b->stamp = ++b->S->stamps;
+}
+
 Buffer *ty_buffer_new(State *S, i64 bytes) {
   Buffer *b = block_new(S);
   void *data = b ? ty_buf_alloc(bytes) : NULL;
@@ -60,12 +70,14 @@ Buffer *ty_buffer_new(State *S, i64 bytes) {
     return NULL;
   }
   *b = (Buffer){.S = S, .refs = 1, .bytes = bytes, .data = data};
+  b->stamp = ++S->stamps;
   S->debt += bytes;
   return b;
 }
 
 void ty_buffer_drop(Buffer *b) {
   if (!b || --b->refs) return;
+  buffer_forget(b);
   if (!b->foreign) ty_buf_free(b->data, b->bytes);
   else if (b->drop) b->drop(b->ctx);
   block_drop(b->S, b);
@@ -309,6 +321,7 @@ void *ty_tensor_write(State *S, const Tensor *x) {
     ty_buffer_drop(st->buf);
     st->buf = own;
   }
+  ty_buffer_changed(st->buf);
   st->version++;
   return tensor_address(x);
 }

@@ -25,6 +25,8 @@ typedef struct Buffer {
   i32 refs;
   bool foreign; /* not ours: never freed, `drop` is told */
   bool exposed; /* its address left: contents may change or be read at any time */
+  bool kept;    /* the engine keeps something made from the contents */
+  u64 stamp;    /* of its contents: no others of the State's buffers ever have it */
   i64 bytes;
   void *data;
   void (*drop)(void *ctx);
@@ -91,6 +93,7 @@ struct State {
   u8 blas, fast, deterministic;
   u64 seed, stream;        /* Philox key; next stream number */
   u64 nops, nviews, nlazy; /* counters */
+  u64 stamps;              /* given to buffers so far */
   i64 debt;                /* bytes allocated for tensors since the host's collector last stepped */
   /* engine.c fills these in: level 2 calls upward through them */
   bool (*cut)(State *S, Batch *b, Storage *demanded); /* computes; the batch is closed then */
@@ -98,6 +101,8 @@ struct State {
   void (*recorded)(State *S, const Batch *b, i32 node);
   /* An eager map that needs no graph: true with the result in y; false: take the road. */
   bool (*quick)(State *S, int op, int n, const Given *src, Tensor *y);
+  /* The contents of a buffer of which something is kept are no more. */
+  void (*forget)(State *S, Buffer *b);
   const volatile int *interrupted;
   struct Engine *engine;
 };
@@ -117,6 +122,7 @@ static inline Buffer *ty_buffer_hold(Buffer *b) {
   b->refs++;
   return b;
 }
+void ty_buffer_changed(Buffer *b); /* its contents are no longer what they were */
 Storage *ty_storage_new(State *S, int dtype, i64 numel); /* refs 1, no buffer, not pending */
 void ty_storage_drop(Storage *st);
 void ty_storage_wait(Storage *st, Batch *b,

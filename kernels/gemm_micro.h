@@ -158,6 +158,119 @@ static ATTR void NAME(stream)(i64 m, i64 n, i64 k, const void *A, i64 ars, i64 a
   }
 }
 
+/* Where element c of a pair of vectors comes from when their off-diagonal squares of side h change
+** places. */
+#define EXCHANGE0(c, h) ((c) & (h) ? VL + (c) - (h) : (c))
+#define EXCHANGE1(c, h) ((c) & (h) ? VL + (c) : (c) + (h))
+#if VBYTES / TBYTES == 16
+#define EACH(f, h) \
+  f(0, h), f(1, h), f(2, h), f(3, h), f(4, h), f(5, h), f(6, h), f(7, h), f(8, h), f(9, h), \
+      f(10, h), f(11, h), f(12, h), f(13, h), f(14, h), f(15, h)
+#elif VBYTES / TBYTES == 8
+#define EACH(f, h) f(0, h), f(1, h), f(2, h), f(3, h), f(4, h), f(5, h), f(6, h), f(7, h)
+#elif VBYTES / TBYTES == 4
+#define EACH(f, h) f(0, h), f(1, h), f(2, h), f(3, h)
+#else
+#define EACH(f, h) f(0, h), f(1, h)
+#endif
+
+/* Transposes a square of VL vectors. */
+#define EXCHANGE(h) \
+  UNROLL \
+  for (int i = 0; h < VL && i < VL; i++) \
+    if (!(i & h)) { \
+      V p = x[i], q = x[i + h]; \
+      x[i] = __builtin_shuffle(p, q, (Index){EACH(EXCHANGE0, h)}); \
+      x[i + h] = __builtin_shuffle(p, q, (Index){EACH(EXCHANGE1, h)}); \
+    }
+INLINE void NAME(transpose)(V x[VL]) {
+#if TBYTES == 4
+  typedef i32 Index __attribute__((vector_size(VBYTES)));
+#else
+  typedef i64 Index __attribute__((vector_size(VBYTES)));
+#endif
+  EXCHANGE(8)
+  EXCHANGE(4)
+  EXCHANGE(2)
+  EXCHANGE(1)
+}
+
+/* The same as stream for a b that lies column by column: VL columns are read side by side, and
+** turned in registers. */
+static ATTR void NAME(turned)(i64 m, i64 n, i64 k, const void *A, i64 ars, i64 acs, const void *B,
+                              i64 bcs, void *Y, i64 yrs) {
+  enum { AHEAD = 512 / TBYTES };
+  for (i64 j0 = 0; j0 < n; j0 += VL) {
+    const T *b[VL];
+    const int w = (int)TY_MIN(VL, n - j0);
+    for (int j = 0; j < VL; j++) b[j] = (const T *)B + (j0 + TY_MIN(j, w - 1)) * bcs;
+    for (i64 k0 = 0; k0 < k; k0 += KC) {
+      const i64 end = TY_MIN(k0 + KC, k);
+      V sum[STREAM_ROWS] = {{0}}, x[VL];
+      for (i64 p = k0; p < end; p += VL) {
+        const int left = (int)TY_MIN(VL, end - p);
+        if (left == VL) {
+          UNROLL
+          for (int j = 0; j < VL; j++) {
+            x[j] = *(const V *)(b[j] + p);
+            __builtin_prefetch(b[j] + p + AHEAD);
+          }
+        } else {
+          for (int j = 0; j < VL; j++) x[j] = MLOAD(b[j] + p, MASK(left));
+        }
+        NAME(transpose)(x);
+        for (i64 r = 0; r < m; r++) {
+          const T *a = (const T *)A + r * ars + p * acs;
+          V s = sum[r];
+          if (left == VL) {
+            UNROLL
+            for (int u = 0; u < VL; u++) s = FMA(NAME(splat)(a[u * acs]), x[u], s);
+          } else {
+            for (int u = 0; u < left; u++) s = FMA(NAME(splat)(a[u * acs]), x[u], s);
+          }
+          sum[r] = s;
+        }
+      }
+      for (i64 r = 0; r < m; r++) {
+        T *y = (T *)Y + r * yrs + j0;
+        V s = sum[r];
+        if (k0) s = MLOAD(y, MASK(w)) + s;
+        MSTORE(y, MASK(w), s);
+      }
+    }
+  }
+}
+
+/* lanes[i mod LN] = fma over ascending i of column i of a, of at most SIDE_BYTES, times b[i]: the
+** same as dot below for many rows at once, where a lies column by column. A lane is SIDE_BYTES
+** long. */
+INLINE void NAME(columns)(const int nv, int w, i64 n, const T *a, i64 acs, const T *b, T *lanes) {
+  __typeof__(MASK(w)) m = MASK(w);
+  for (i64 i = 0; i < n; i++, a += acs) {
+    T *l = lanes + i % LN * (SIDE_BYTES / TBYTES);
+    V x = NAME(splat)(b[i]), zero = {0};
+    /* Columns are too far apart for the hardware to guess. */
+    UNROLL
+    for (int v = 0; v < nv; v += 64 / VBYTES) __builtin_prefetch(a + 8 * acs + v * VL);
+    UNROLL
+    for (int v = 0; v < nv; v++) {
+      V s = i < LN ? zero : *(V *)(l + v * VL);
+      *(V *)(l + v * VL) = FMA(v + 1 < nv ? *(const V *)(a + v * VL) : MLOAD(a + v * VL, m), x, s);
+    }
+  }
+}
+
+static ATTR void NAME(side)(i64 nr, i64 n, const void *A, i64 acs, const void *B, void *L) {
+  enum { MOST = SIDE_BYTES / VBYTES };
+  const int nv = (int)((nr + VL - 1) / VL), w = (int)(nr - (nv - 1) * VL);
+  T *l = L;
+  if (nv == MOST) NAME(columns)(MOST, w, n, A, acs, B, L);
+  else
+    for (int v = 0; v < nv; v++, l += VL) /* few rows: a vector of rows at a time */
+      NAME(columns)(1, v + 1 < nv ? VL : w, n, (const T *)A + v * VL, acs, B, l);
+  for (i64 i = n; i < LN; i++) memset((T *)L + i * (SIDE_BYTES / TBYTES), 0, SIDE_BYTES);
+}
+
 /* lanes[i mod LN] = fma over ascending i of a[i] * b[i], for n <= BLOCK elements of nr rows. */
 INLINE void NAME(lanes)(const int nr, i64 n, const T *a, i64 ars, const T *b, T *lanes, i64 lrs) {
   V sum[2][LN / VL];
@@ -200,8 +313,9 @@ static ATTR void NAME(dot)(i64 nr, i64 n, const void *A, i64 ars, const void *B,
   for (; nr; nr--, a += ars, l += lrs) NAME(lanes)(1, n, a, ars, B, l, lrs);
 }
 
-static ATTR void NAME(add)(void *L, const void *R) { /* one block's lanes join another's */
-  for (int v = 0; v < LN; v += VL) *(V *)((T *)L + v) += *(const V *)((const T *)R + v);
+static ATTR void NAME(add)(void *L, const void *R,
+                           i64 bytes) { /* one block's lanes join another's */
+  for (i64 v = 0; v < bytes / TBYTES; v += VL) *(V *)((T *)L + v) += *(const V *)((const T *)R + v);
 }
 
 static ATTR void NAME(join)(void *L, void *y) { /* lanes join: j += j + 32, j + 16 ... j + 1 */
@@ -234,6 +348,8 @@ static const Kern NAME(kern) = {
 #endif
              }},
     .stream = NAME(stream),
+    .turned = NAME(turned),
+    .side = NAME(side),
     .dot = NAME(dot),
     .add = NAME(add),
     .join = NAME(join),
@@ -247,6 +363,10 @@ static const Kern NAME(kern) = {
 #undef VL
 #undef V
 #undef LN
+#undef EXCHANGE
+#undef EXCHANGE0
+#undef EXCHANGE1
+#undef EACH
 #undef MASK
 #undef MLOAD
 #undef MSTORE

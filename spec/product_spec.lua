@@ -164,4 +164,42 @@ describe("a weight that stays", function()
       end
     end
   end)
+
+  it("is packed from its third use, until it is written or let go", function()
+    local function panels() return ty.stats().panels end
+    collectgarbage()
+    collectgarbage()
+    local before = panels()
+    local w, a = rough("f32", { 50, 40 }, 1), rough("f32", { 8, 40 }, 2)
+    for _ = 1, 5 do a:matmul(w:t()) end
+    assert.equal(before.entries + 1, panels().entries)
+    assert.equal(before.hits + 2, panels().hits)
+    w:add_(1):numel()
+    assert.equal(before.bytes, panels().bytes)
+    for _ = 1, 3 do a:matmul(w:t()) end
+    assert.equal(before.entries + 1, panels().entries)
+    w = nil -- and the views of it
+    collectgarbage()
+    assert.equal(before.entries, panels().entries)
+    assert.equal(before.bytes, panels().bytes)
+  end)
+
+  it("is not kept while its address is known outside", function()
+    local w, a = rough("f32", { 50, 40 }, 1), rough("f32", { 8, 40 }, 2)
+    local p = w:data()
+    for i = 1, 6 do
+      p[0] = i
+      H.same(a:matmul(w:clone():t()), a:matmul(w:t()))
+    end
+  end)
+
+  it("makes room: many weights stay below the cap", function()
+    local a, weights = rough("f16", { 2, 1000 }, 1), {}
+    for i = 1, 12 do weights[i] = rough("f16", { 1000, 1000 }, i) end
+    for _ = 1, 4 do
+      for i = 1, #weights do a:matmul(weights[i]) end
+    end
+    assert.truthy(ty.stats().panels.bytes <= 32 * 2 ^ 20)
+    assert.truthy(ty.stats().panels.entries > 0)
+  end)
 end)

@@ -157,7 +157,7 @@ describe("the levels of core", function()
     { "tensor", "fold", "record" },
     { "fuse", "lower", "map", "plan" },
     { "machine", "tile", "tile_run", "tile_prims", "tile_loops", "gemm", "blas", "host" },
-    { "engine", "cache", "exec", "epilogue", "entry", "dump" },
+    { "engine", "quick", "cache", "exec", "epilogue", "panels", "entry", "dump" },
   }
   -- plan.h describes what a step runs: the machines' vocabulary, which is plain data
   local exceptions = { ["plan.h"] = { ["machine.h"] = true }, ["plan.c"] = { ["engine.h"] = true } }
