@@ -630,8 +630,8 @@ static char *run_in_place(const Task *t, const Place *o, i64 i0, i64 n) {
   return (char *)((uintptr_t)o->at + (uintptr_t)(offset * o->size));
 }
 
-/* Reductions of a native stretch: their states are given and, where the tile is one whole row, begun
-** before and finished after. Columns that share a tile go by a few rows at a time, all lanes. */
+/* Reductions of a native stretch: their states are given, memory for them where the tile is one whole
+** row. Columns that share a tile go by a few rows at a time, all lanes. */
 static void native_reduce(Frame *f, const Native *v, i64 n) {
   const Task *t = f->t;
   const Step *first = t->code->step + v->special, *end = t->code->step + v->end;
@@ -643,18 +643,14 @@ static void native_reduce(Frame *f, const Native *v, i64 n) {
       if (s->kind != S_REDUCE) continue;
       char *acc = state(f, s);
       int size = size_of(s->type);
-      if (f->whole) reduce_begin(f, s);
       if (col && t->rows == 1) acc += f->row % COL_LANES * w * size;
       f->p[s->b] = (char *)((uintptr_t)acc - (uintptr_t)(i * size));
     }
-    v->fn(f->p, i, TY_MIN(i + turn, n));
-    if (!turn) break;
+    if (!n) break;
+    v->fn(f->p, i, TY_MIN(i + turn, n), f->whole);
   }
-  for (const Step *s = first; s < end && f->whole; s++) {
-    if (s->kind != S_REDUCE) continue;
-    if (n) reduce_finish(f, s, state(f, s));
-    else reduce_rows(t, s->op, s->type, f->p[s->y], NULL, 1, 0);
-  }
+  for (const Step *s = first; s < end && f->whole && !n; s++)
+    if (s->kind == S_REDUCE) reduce_rows(t, s->op, s->type, f->p[s->y], NULL, 1, 0);
 }
 
 /* Outputs that are contiguous are written in place, others by way of a tile. */
@@ -665,7 +661,7 @@ static void native(Frame *f, const Native *v, i64 i0, i64 n) {
     if (s->kind == S_STORE && t->op[s->imm].mode == FLAT)
       f->p[s->y] = t->op[s->imm].at + i0 * t->op[s->imm].size;
   if (v->reduces) native_reduce(f, v, n);
-  else v->fn(f->p, 0, n);
+  else v->fn(f->p, 0, n, 0);
   for (const Step *s = first; s < end; s++)
     if (s->kind == S_STORE && t->op[s->imm].mode != FLAT) access(f, s, i0, n);
 }

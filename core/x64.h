@@ -51,6 +51,7 @@ typedef struct Emit {
   const Code *code;
   const Program *p;
   bool wide; /* AVX-512 */
+  bool reduces;
   bool col;  /* reductions run along columns: their states lie beside the elements */
   i32 first, end;
   XVal *val;  /* by slot */
@@ -72,6 +73,7 @@ typedef struct Emit {
   i32 frame; /* bytes used */
   i32 nspill, spill_free[MAX_BODY];
   i32 mask4, mask8, pad; /* AVX2: places in the frame */
+  i32 whole;             /* where the last argument is kept */
   bool narrow_tail;
   XPool pool[POOL_MAX];
   i32 npool, nfix;
@@ -88,6 +90,8 @@ void ty_x64_call(Emit *E, const Step *s);
 void ty_x64_load(Emit *E, const XVal *v, i32 slot, int dst); /* one group of a stream */
 void ty_x64_store(Emit *E, const Step *s);
 void ty_x64_reduce(Emit *E, const Step *s, i32 nth);
+void ty_x64_fold(Emit *E, const Step *s, int d, int acc, int x);
+void ty_x64_join(Emit *E, const Step *s, int base, i32 n);
 bool ty_x64_wants_reg(const Emit *E, const Step *s,
                       int k); /* whether operand k must be a register */
 

@@ -1,7 +1,7 @@
 /*
 ** x64_body.c -- machine code for one stretch of steps.
 ** In:  steps [first, end) of a tile kernel's code, all of them native.  Out: a function
-** fn(p, begin, end) over elements, p[slot] being the address of each slot; bytes and constants go to
+** fn(p, begin, end, whole) over elements, p[slot] being the address of each slot; bytes and constants go to
 ** the buffer. Fails without memory, or where a table is full.
 **
 ** How it works. An element group is as many elements as make one vector of the widest value: 16 of 4
@@ -362,6 +362,7 @@ static void shape(Emit *E) {
       if (ops[k]) word = TY_MAX(word, code->slot[ty_x64_root(E, ops[k])].size);
     if (s->kind == S_REDUCE) nreduce++, lanes = TY_MAX(lanes, reduce_lanes(s));
   }
+  E->reduces = nreduce > 0;
   E->vb = E->wide ? 64 : 32;
   E->lanes = E->vb / word;
   E->vl[1] = E->wide ? VL512 : VL256;
@@ -466,6 +467,52 @@ static void move_accumulators(Emit *E, bool out) {
   }
 }
 
+/* States as they are before the first element. */
+static void begin_accumulators(Emit *E) {
+  i32 reg = E->acc;
+  for (i32 i = E->first; i < E->end; i++) {
+    const Step *s = &E->code->step[i];
+    if (s->kind != S_REDUCE) continue;
+    int size = E->code->slot[s->a].size, r = reg < 0 ? 0 : reg;
+    i32 n = reduce_lanes(s) / E->lanes;
+    X64Rm k = ty_x64_k(E, ty_tile_identity(s->op, s->type), size);
+    if (reg < 0) x64_load(&E->A, RAX, x64_mem(RDI, RNONE, 0, s->b * 8));
+    for (i32 g = 0; g < n; g++)
+      if (reg < 0) {
+        if (!g) broadcast(E, size, r, k);
+        put(E, size, x64_mem(RAX, RNONE, 0, g * E->lanes * size), r);
+      } else if (!g) broadcast(E, size, r, k);
+      else move(E, size, r + g, x64_reg(r));
+    if (reg >= 0) reg += n;
+  }
+}
+
+/* The states of a whole row come down to its values. */
+static void join_accumulators(Emit *E) {
+  i32 reg = E->acc;
+  for (i32 i = E->first; i < E->end; i++) {
+    const Step *s = &E->code->step[i];
+    if (s->kind != S_REDUCE) continue;
+    int size = E->code->slot[s->a].size;
+    i32 n = reduce_lanes(s) / E->lanes;
+    if (reg < 0) x64_load(&E->A, RAX, x64_mem(RDI, RNONE, 0, s->b * 8));
+    i32 vector = E->lanes * size, few = TY_MIN(n, 8);
+    for (i32 g = 0; g < few && reg < 0; g++) {
+      move(E, size, g, x64_mem(RAX, RNONE, 0, g * vector));
+      if (few == n) continue; /* more than registers: twice as many, the halves join at once */
+      move(E, size, E->temp, x64_mem(RAX, RNONE, 0, (g + few) * vector));
+      ty_x64_fold(E, s, g, g, E->temp);
+    }
+    ty_x64_join(E, s, reg < 0 ? 0 : reg, few);
+    if (reg >= 0) reg += n;
+  }
+}
+
+static void test_whole(Emit *E) {
+  x64_load(&E->A, RAX, in_frame(E, E->whole, 0));
+  x64_ri(&E->A, 7, RAX, 0);
+}
+
 static void escape(Emit *E, const Step *s) {
   const XVal *v = &E->val[s->y];
   if (!v->escapes) return;
@@ -559,10 +606,10 @@ static void loops(Emit *E) {
   x64_rr(A, G_CMP, RAX, RDX);
   x64_jump(A, J_BE, head);
   x64_patch(A, skip);
-  move_accumulators(E, true);
-  x64_rr(A, G_XOR, TAIL_J, TAIL_J);
   x64_rr(A, G_CMP, RSI, RDX);
   size_t done = x64_jump(A, J_AE, 0);
+  move_accumulators(E, true);
+  x64_rr(A, G_XOR, TAIL_J, TAIL_J);
   head = A->n;
   tail_mask(E);
   body(E, 1, 0, true);
@@ -570,7 +617,28 @@ static void loops(Emit *E) {
   x64_ri(A, 0, RSI, E->lanes);
   x64_rr(A, G_CMP, RSI, RDX);
   x64_jump(A, J_B, head);
+  move_accumulators(E, false);
   x64_patch(A, done);
+}
+
+/* A function with reductions of rows: of a whole row it begins the states and finishes them. */
+static void row_loops(Emit *E) {
+  Asm *A = &E->A;
+  x64_ri(A, 7, RCX, 0);
+  size_t part = x64_jump(A, J_E, 0);
+  begin_accumulators(E);
+  size_t go = x64_jump(A, J_ALWAYS, 0);
+  x64_patch(A, part);
+  move_accumulators(E, false);
+  x64_patch(A, go);
+  loops(E);
+  test_whole(E);
+  part = x64_jump(A, J_E, 0);
+  join_accumulators(E);
+  go = x64_jump(A, J_ALWAYS, 0);
+  x64_patch(A, part);
+  move_accumulators(E, true);
+  x64_patch(A, go);
 }
 
 /* Constants stand behind the code: on AVX2 as whole vectors. */
@@ -625,10 +693,12 @@ bool ty_x64_emit(Emit *E) {
   size_t room = A->n + 3;
   x64_ri(A, 5, RSP, 0x10000); /* patched: the size of the frame */
   x64_ri(A, 4, RSP, -64);
+  E->whole = frame_take(E, 8);
+  if (E->reduces) x64_save(A, in_frame(E, E->whole, 0), RCX);
   load_pointers(E);
   load_uniforms(E);
-  move_accumulators(E, false);
-  loops(E);
+  if (E->reduces && !E->col) row_loops(E);
+  else loops(E);
   x64_lea(A, RSP, x64_mem(RBP, RNONE, 0, -8 * (1 + TY_MAX(used - 4, 0))));
   for (i32 i = used - 1; i >= 4; i--) x64_push(A, pointers[i], true);
   x64_push(A, RBX, true);

@@ -625,7 +625,7 @@ void ty_x64_store(Emit *E, const Step *s) {
 
 /* ---- reductions --------------------------------------------------------------------------------- */
 
-static void fold(Emit *E, const Step *s, int d, int acc, int x) {
+void ty_x64_fold(Emit *E, const Step *s, int d, int acc, int x) {
   int op = reduce_ops[s->op], size = bytes_of(s->type);
   if (is_f(s->type) && s->op >= R_MAX) extreme(E, s->op == R_MAX, size, d, acc, x64_reg(x));
   else op3(E, pairs[op][s->type] - 1, ty_x64_vl(E, size), d, acc, x64_reg(x));
@@ -643,7 +643,7 @@ void ty_x64_reduce(Emit *E, const Step *s, i32 nth) {
     int x = ty_x64_of(&a, u).reg, t = T(0);
     i32 g = (E->g0 + u) % each;
     if (E->acc >= 0 && !E->tail) {
-      fold(E, s, E->acc + before + g, E->acc + before + g, x);
+      ty_x64_fold(E, s, E->acc + before + g, E->acc + before + g, x);
       continue;
     }
     X64Rm m = ty_x64_at(E, s->b, size, E->g0 + u);
@@ -659,7 +659,31 @@ void ty_x64_reduce(Emit *E, const Step *s, i32 nth) {
       x64_vector(&E->A, size == 8 ? I_vmaskmovpd : I_vmaskmovps, vl, t, T(3), m, -1, 0, false,
                  false);
     }
-    fold(E, s, t, t, x);
+    ty_x64_fold(E, s, t, t, x);
     store_vector(E, size, m, t);
   }
+}
+
+/* The state of a reduction, in n registers from `base`, comes down to one value: lanes join j += j + s from
+** s = half their number, registers first. The value goes to the row's slot. */
+void ty_x64_join(Emit *E, const Step *s, int base, i32 n) {
+  int size = bytes_of(s->type), vl = ty_x64_vl(E, size), t = T(1);
+  for (i32 h = n / 2; h >= 1; h /= 2)
+    for (i32 i = 0; i < h; i++) ty_x64_fold(E, s, base + i, base + i, base + i + h);
+  for (int at = vl; at >= VL128; at--) {
+    if (at > VL128 && !E->wide)
+      x64_vector(&E->A, I_vextracti128, VL256, base, 0, x64_reg(t), 1, 0, false, false);
+    else if (at > VL128)
+      ty_x64_v(E, I_vshuff32x4, at, t, base, x64_reg(base), at == VL512 ? 0x0e : 1, 0, false);
+    else ty_x64_v(E, I_vshufps, vl, t, base, x64_reg(base), 0x4e, 0, false);
+    ty_x64_fold(E, s, base, base, t);
+  }
+  if (size == 4) {
+    ty_x64_v(E, I_vshufps, vl, t, base, x64_reg(base), 0xb1, 0, false);
+    ty_x64_fold(E, s, base, base, t);
+  }
+  move(E, size, 0, x64_reg(base)); /* the store is of VEX, for low registers */
+  x64_load(&E->A, RAX, x64_mem(RDI, RNONE, 0, s->y * 8));
+  x64_vector(&E->A, size == 8 ? I_vmovq : I_vmovd, VL128, 0, 0, x64_mem(RAX, RNONE, 0, 0), -1, 0, false,
+             false);
 }
