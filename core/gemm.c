@@ -46,6 +46,8 @@ enum {
   TURN_ROWS = 16,   /* the same when a is column-major: a cache line of each column */
   TAIL_BYTES = 256 << 10, /* of the product that a tail is shown at a time, about */
   SMALL = 4096,           /* elements of a, b and y up to which a product is not planned */
+  DEEP = 8,               /* blocks of k from which threads may share a product by them */
+  DEEP_BYTES = 1 << 20,   /* of sums of blocks at a time */
   PANEL_ROWS = 128,       /* rows up to which packing b is a noticeable share of the work */
   STACK = 16 << 10,       /* bytes of scratch that small products take from the stack */
   PACK_BYTES = 32 << 20,  /* most bytes of b packed at a time */
@@ -718,6 +720,58 @@ static bool run_small(Job *J) {
   return !J->tail || J->tail->tile(J->tail, J->item.y, d->n, 0, d->m, 0, d->n);
 }
 
+/* ---- Many blocks of k, few tiles: threads are given blocks, whose sums are added afterwards ---- */
+
+typedef struct Deep {
+  const Kern *kern;
+  char *y;
+  const char *sums; /* of the blocks at hand, one behind the other */
+  i64 blocks, bytes;
+  bool first;
+} Deep;
+
+/* Bytes [begin, end) of y; in units of a cache line. */
+static void add_blocks(void *arg, i64 begin, i64 end) {
+  const Deep *D = arg;
+  const i64 from = begin * 64, n = TY_MIN(end * 64, D->bytes) - from;
+  for (i64 u = 0; u < D->blocks; u++) {
+    const char *sums = D->sums + u * D->bytes + from;
+    if (D->first && u == 0) memcpy(D->y + from, sums, (size_t)n);
+    else D->kern->add(D->y + from, sums, n);
+  }
+}
+
+static bool is_deep(const Job *J) {
+  return J->way == TILES && J->d.batch == 1 && !J->narrow && J->d.k >= DEEP * KC &&
+         J->mc >= J->d.m && J->nc >= J->d.n && !(J->tail && J->tail->aside);
+}
+
+/* Blocks of k are the items of a batch, a chunk of them at a time. */
+static bool run_deep(Job *J) {
+  const Gemm *d = &J->d;
+  const i64 bytes = d->m * d->n * J->cs, all = ceil_div(d->k, KC);
+  const i64 chunk = TY_MIN(all, TY_MAX(DEEP, DEEP_BYTES / bytes));
+  char *sums = ty_buf_alloc(chunk * bytes);
+  Deep D = {J->kern, J->item.y, sums, 0, bytes, true};
+  bool ok = sums != NULL;
+  for (i64 u = 0; u < all && ok; u += D.blocks) {
+    const bool rest = (u + 1) * KC > d->k; /* the last block, which is shorter */
+    Gemm part = *d;
+    D.blocks = rest ? 1 : TY_MIN(chunk, d->k / KC - u);
+    part.k = rest ? d->k - u * KC : KC;
+    part.nlead = 1;
+    part.batch = part.lead[0] = D.blocks;
+    part.abs[0] = KC * d->acs;
+    part.bbs[0] = KC * d->brs;
+    ok = ty_gemm(&part, J->item.a + u * KC * d->acs * J->es, J->item.b + u * KC * d->brs * J->es,
+                 NULL, sums, NULL);
+    if (ok) ty_pool_run(ceil_div(bytes, 64), 256, add_blocks, &D);
+    D.first = false;
+  }
+  if (sums) ty_buf_free(sums, chunk * bytes);
+  return ok && (!J->tail || J->tail->tile(J->tail, J->item.y, d->n, 0, d->m, 0, d->n));
+}
+
 bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, void *y,
              const GemmTail *tail) {
   const i64 elems = d->batch * d->m * d->n;
@@ -742,6 +796,7 @@ bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, vo
   const bool by_items = alone || J.d.batch >= TILES_EACH * threads || item < 2 * TASK_MICROSECONDS;
   const i64 grain = item < TASK_MICROSECONDS ? (i64)(TASK_MICROSECONDS / item) + 1 : 1;
   job_plan(&J, by_items ? 1 : threads, panels != NULL);
+  if (!by_items && is_deep(&J)) return run_deep(&J);
   J.late = tail && !tail->aside && by_items && J.d.m * J.d.n * J.es <= TAIL_BYTES;
   if (!(alone ? run_alone(&J) : run_pool(&J, threads, by_items, grain))) return false;
   return !tail || !atomic_load(&failed);

@@ -313,9 +313,13 @@ static ATTR void NAME(dot)(i64 nr, i64 n, const void *A, i64 ars, const void *B,
   for (; nr; nr--, a += ars, l += lrs) NAME(lanes)(1, n, a, ars, B, l, lrs);
 }
 
-static ATTR void NAME(add)(void *L, const void *R,
-                           i64 bytes) { /* one block's lanes join another's */
-  for (i64 v = 0; v < bytes / TBYTES; v += VL) *(V *)((T *)L + v) += *(const V *)((const T *)R + v);
+/* One block's lanes, or sums, join another's. */
+static ATTR void NAME(add)(void *L, const void *R, i64 bytes) {
+  T *l = L;
+  const T *r = R;
+  i64 v = 0, n = bytes / TBYTES;
+  for (; v + VL <= n; v += VL) *(V *)(l + v) += *(const V *)(r + v);
+  for (; v < n; v++) l[v] += r[v];
 }
 
 static ATTR void NAME(join)(void *L, void *y) { /* lanes join: j += j + 32, j + 16 ... j + 1 */
