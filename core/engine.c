@@ -231,7 +231,7 @@ bool ty_engine_open(State *S) {
     return ty_fail_memory(S, "tycho", 0);
   }
   const char *machine = getenv("TYCHO_MACHINE");
-  bool native = !(machine && !strcmp(machine, "tile")) && ty_x64_works();
+  bool native = !(machine && !strcmp(machine, "tile")) && !ty_x64_refusal();
   E->machine = native ? &ty_machine_x64 : &ty_machine_tile;
   for (; dump && *dump; dump++)
     if (*dump >= 'a' && *dump <= 'z') E->dump |= 1u << (*dump - 'a');

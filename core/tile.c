@@ -528,10 +528,10 @@ static double cost(const Kernel *k) {
 void ty_tile_drop(Kernel *k) {
   if (!k) return;
   code_free(&k->code[0]), code_free(&k->code[1]);
-  ty_mem_free(k->p), ty_mem_free(k);
+  ty_mem_free(k->p), ty_mem_free(k->listing), ty_mem_free(k);
 }
 
-static void measure(Kernel *k) {
+static void measure(Kernel *k, bool native) {
   k->cost = cost(k), k->word = 4;
   i32 live = 1;
   k->bytes = sizeof *k + ty_program_bytes(k->p);
@@ -547,9 +547,11 @@ static void measure(Kernel *k) {
     k->has_arg |= in->op == P_RARGMAX || in->op == P_RARGMIN;
     if (is_scan(in->op)) k->long_split = false;
   }
-  /* The registers share the first-level cache with what streams by. */
-  k->tile = TILE_MAX;
-  while (k->tile > TILE_MIN && (i64)live * k->word * k->tile > 24 * 1024) k->tile /= 2;
+  /* The registers share the first-level cache with what streams by. Native code needs them only for
+  ** what does not lie contiguously, and has more to do before its first element. */
+  k->tile = native ? BLOCK : TILE_MAX;
+  i64 room = native ? 48 * 1024 : 24 * 1024;
+  while (k->tile > TILE_MIN && (i64)live * k->word * k->tile > room) k->tile /= 2;
 }
 
 Kernel *ty_tile_make(const Program *p, TileHook *hook) {
@@ -573,7 +575,7 @@ Kernel *ty_tile_make(const Program *p, TileHook *hook) {
   ty_mem_free(C);
   if (ok) {
     k->long_split = p->kind != K_MAP && k->code[p->kind == K_COL].nphase == 1;
-    measure(k);
+    measure(k, hook != NULL);
     return k;
   }
   ty_tile_drop(k);

@@ -194,6 +194,7 @@ struct Kernel {
   Program *p;
   void *native; /* machine code, or NULL */
   size_t native_bytes;
+  char *listing; /* of the code, where TYCHO_DUMP asks for it, or NULL */
 };
 
 /* Makes stretches of steps native: fills code->native, and sets Step.native, raw and SKIP. False: out

@@ -113,6 +113,7 @@ static void mark(Code *code, Bits *others, const Native *native, i32 n) {
 }
 
 static bool emit_stretch(Emit *E, Code *code, Native *v) {
+  x64_say(&E->A, "; steps %d to %d\n", v->first, v->end - 1);
   E->first = v->first, E->end = v->end;
   v->at = E->A.n, v->special = v->end;
   for (i32 i = v->end - 1; i >= v->first; i--)
@@ -173,18 +174,26 @@ static Kernel *make(const Program *p) {
   memset(&h.E->mask4, 0, offsetof(Emit, pool) - offsetof(Emit, mask4));
   h.E->npool = h.E->nfix = 0;
   h.E->wide = isa == 2;
+  const char *dump = getenv("TYCHO_DUMP");
+  h.E->A.listing = h.E->A.hex = dump && strchr(dump, 'a');
   Kernel *k = ty_tile_make(p, &h.base);
   if (k && !place(k, &h.E->A)) {
     drop(k);
     k = NULL;
   }
-  ty_mem_free(h.E->A.p), ty_mem_free(h.E->A.list);
-  ty_mem_free(h.E);
+  if (k) k->listing = h.E->A.list;
+  else ty_mem_free(h.E->A.list);
+  ty_mem_free(h.E->A.p), ty_mem_free(h.E);
   return k;
 }
 
 static size_t bytes(const Kernel *k) { return ty_tile_bytes(k) + k->native_bytes; }
 
-bool ty_x64_works(void) { return level() && ty_x64_code_can(); }
+const char *ty_x64_refusal(void) {
+  if (!level()) return "native code needs AVX2 with FMA and F16C, or TYCHO_ISA forbids it";
+  return ty_x64_code_can() ? NULL : "the system lets no native code be made";
+}
+
+const char *ty_x64_listing(const Kernel *k) { return k->listing; }
 
 const Machine ty_machine_x64 = {"x64", make, ty_tile_run, ty_tile_reserve, drop, bytes};

@@ -44,7 +44,7 @@ typedef struct XPool {
   u8 size;
 } XPool;
 
-enum { POOL_MAX = 400, FIX_MAX = 12000, GROUPS = 32 };
+enum { POOL_MAX = 400, FIX_MAX = 12000, GROUPS = 32, FRAME_MAX = 48 << 10 };
 
 typedef struct Emit {
   Asm A;

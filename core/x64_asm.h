@@ -187,7 +187,8 @@ typedef struct Asm {
   bool failed;
   char *list; /* the listing, or NULL */
   size_t list_n, list_cap;
-  bool listing;
+  bool listing, hex; /* hex: each line begins with its offset and bytes */
+  size_t line_at, line_text; /* where the line being said begins: of bytes, of text */
 } Asm;
 
 static inline X64Rm x64_reg(int r) { return (X64Rm){.reg = (i8)r, .base = RNONE, .index = RNONE}; }
@@ -221,11 +222,24 @@ static inline void x64_bytes(Asm *A, const u8 *b, size_t n) {
 
 /* ---- the listing ---------------------------------------------------------------------------- */
 
+/* The bytes since the last line go before the text. */
+static inline void x64_hex(Asm *A) {
+  char line[80];
+  int n = snprintf(line, sizeof line, "%5zx  ", A->line_at);
+  for (size_t i = A->line_at; i < A->n && n < 40; i++)
+    n += snprintf(line + n, sizeof line - (size_t)n, "%02x", A->p[i]);
+  n += snprintf(line + n, sizeof line - (size_t)n, "%*s", n < 34 ? 34 - n : 1, "");
+  char *text = A->list + A->line_text;
+  memmove(text + n, text, A->list_n - A->line_text + 1);
+  memcpy(text, line, (size_t)n);
+  A->list_n += (size_t)n;
+}
+
 __attribute__((format(printf, 2, 3), unused)) static void x64_say(Asm *A, const char *fmt, ...) {
   va_list ap;
   void *p = A->list;
   if (!A->listing) return;
-  if (!x64_grow(&p, &A->list_cap, A->list_n + 256)) {
+  if (!x64_grow(&p, &A->list_cap, A->list_n + 512)) {
     A->failed = true;
     return;
   }
@@ -234,6 +248,9 @@ __attribute__((format(printf, 2, 3), unused)) static void x64_say(Asm *A, const 
   int k = vsnprintf(A->list + A->list_n, A->list_cap - A->list_n, fmt, ap);
   va_end(ap);
   if (k > 0) A->list_n += (size_t)k;
+  if (!A->list_n || A->list[A->list_n - 1] != '\n') return;
+  if (A->hex && A->line_at <= A->n && !A->failed) x64_hex(A);
+  A->line_at = A->n, A->line_text = A->list_n;
 }
 
 static const char *const x64_r64[] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
@@ -397,6 +414,7 @@ static inline void x64_vector(Asm *A, X64Ins ins, int vl, int reg, int v, X64Rm 
     n += x64_modrm(b + n, reg, &rm, 1);
   }
   if (imm >= 0) b[n++] = (u8)imm;
+  x64_bytes(A, b, (size_t)n);
   if (A->listing) {
     if (store && !(I->flags & STORES)) { /* a move or masked move the other way round */
       char buf[8];
@@ -408,7 +426,6 @@ static inline void x64_vector(Asm *A, X64Ins ins, int vl, int reg, int v, X64Rm 
       x64_say(A, ", %s\n", x64_vec(buf, vl, reg));
     } else x64_list(A, ins, vl, reg, v, &rm, imm, k, z);
   }
-  x64_bytes(A, b, (size_t)n);
 }
 
 /* The plain set. op: opcode; with REX.W when wide. */

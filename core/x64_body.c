@@ -705,6 +705,8 @@ bool ty_x64_emit(Emit *E) {
   x64_push(A, RBP, true);
   x64_vzeroupper(A);
   x64_ret(A);
+  /* Threads may have small stacks, and nobody probes the pages of this one. */
+  if (E->frame > FRAME_MAX) A->failed = true;
   if (!A->failed) memcpy(A->p + room, &E->frame, 4);
   place_pool(E);
   return !A->failed;
