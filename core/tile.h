@@ -188,6 +188,7 @@ struct Kernel {
   i32 tile;        /* elements */
   i32 word;        /* 8 when any value is 8 bytes wide, else 4 */
   bool has_arg;    /* a state then holds positions too */
+  bool batch;      /* native: rows one by one, their values worked on together */
   bool long_split; /* reductions of one level: a long row may be cut among workers */
   double cost;     /* nanoseconds an element */
   size_t bytes;

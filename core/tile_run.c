@@ -26,6 +26,7 @@
 #include <stdatomic.h>
 
 #define STRIP 512            /* columns worked on side by side */
+#define BATCH 64             /* rows whose values are worked on together */
 #define STACK 16384          /* bytes of frame that a small run takes from the stack */
 #define SPREAD_BELOW 128     /* shorter rows share a tile */
 #define ALONE 30000.0        /* nanoseconds of work that wake nobody */
@@ -67,6 +68,7 @@ struct Task {
   i64 group;  /* blocks in a group; 0: rows are not cut */
   i64 groups, units;
   i32 levels; /* of the tree */
+  bool batch; /* units are batches of rows */
   size_t node, frame_bytes, at_uniform, at_tile, at_wide, at_row, at_acc, at_scan, at_micro;
   size_t tile_bytes, wide_bytes, row_bytes, total;
   i32 nframes;
@@ -131,13 +133,15 @@ static i64 product(const i64 *dims, int n) {
 
 static i64 ceil_div(i64 a, i64 b) { return a / b + (a % b != 0); }
 
-static void shape_rows(Task *t) {
+static void shape_rows(Task *t, int threads) {
   const Kernel *k = t->k;
   bool shared = t->R < SPREAD_BELOW && t->O > 1;
   t->width = 1, t->strips = 1, t->block = BLOCK;
   t->rows = shared ? TY_MIN(t->O, k->tile / TY_MAX(t->R, 1)) : 1;
   t->code = &k->code[shared];
   t->tile = TY_MIN(TY_MAX(t->rows * t->R, t->rows), k->tile);
+  t->batch = k->batch && !shared && t->R <= k->tile && t->O > 1;
+  if (t->batch) t->rows = TY_MIN(BATCH, ceil_div(t->O, 8 * (threads - 1) + 1));
   t->units = ceil_div(t->O, t->rows);
 }
 
@@ -196,6 +200,7 @@ static void shape_frame(Task *t, bool parallel) {
 /* How the launch is cut among `threads`; false when there is nothing to do. */
 static bool shape(Task *t, const Kernel *k, const Launch *L, int threads) {
   t->k = k, t->code = &k->code[0];
+  t->batch = false;
   t->group = 0, t->groups = t->units = 1, t->levels = 0, t->rows = t->width = t->strips = 1;
   if (k->p->kind == K_MAP) {
     t->N = product(L->dims, L->ni);
@@ -212,7 +217,7 @@ static bool shape(Task *t, const Kernel *k, const Launch *L, int threads) {
     t->I = product(L->dims + L->no + L->nr, L->ni);
     t->N = t->O * t->R * t->I;
     if (!t->O || !t->I) return false;
-    if (k->p->kind == K_ROW) shape_rows(t);
+    if (k->p->kind == K_ROW) shape_rows(t, threads);
     else shape_columns(t);
   }
   bool parallel = threads > 1 && (double)t->N * k->cost > ALONE;
@@ -762,6 +767,24 @@ static void unit_rows(Frame *f, i64 unit) {
   }
 }
 
+/* Whole rows one by one, their values side by side. */
+static void unit_batch(Frame *f, i64 unit) {
+  const Task *t = f->t;
+  const Code *code = t->code;
+  const Step *first = code->step + code->phase[0].elem, *end = code->step + code->phase[0].end;
+  i64 row = unit * t->rows, n = TY_MIN(t->rows, t->O - row);
+  f->rows = 1, f->whole = true;
+  for (i64 r = 0; r < n; r++) {
+    tile(f, 0, (row + r) * t->R, t->R);
+    for (const Step *s = first; s < end; s++)
+      if (s->kind == S_REDUCE) f->p[s->y] = (char *)f->p[s->y] + size_of(s->type);
+  }
+  for (const Step *s = first; s < end; s++)
+    if (s->kind == S_REDUCE) f->p[s->y] = (char *)f->p[s->y] - n * size_of(s->type);
+  f->rows = n;
+  row_steps(f, 1, row, n);
+}
+
 /* Elements [begin, end) of a long row, tile by tile; the reductions' states are then complete for
 ** this stretch, which starts with a block. */
 static void long_part(Frame *f, i32 phase, i64 row, i64 begin, i64 end) {
@@ -936,6 +959,7 @@ static void go(Task *t) {
   double all = (double)t->N * t->k->cost;
   Unit *unit = unit_columns;
   if (t->k->p->kind == K_MAP) unit = unit_map;
+  else if (t->batch) unit = unit_batch;
   else if (t->k->p->kind == K_ROW) unit = t->R > t->tile && t->R > 0 ? unit_long : unit_rows;
   if (!t->group) {
     over(t, unit, t->units, all / (double)t->units);

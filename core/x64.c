@@ -154,9 +154,30 @@ static void drop(Kernel *k) {
   ty_tile_drop(k);
 }
 
+/* One phase, in which elements read no row value and all reductions are native: what is done with
+** the rows' values can be done for several rows at once. */
+static bool can_batch(const Kernel *k) {
+  const Code *code = &k->code[0];
+  if (k->p->kind != K_ROW || code->nphase != 1 || code->phase[0].row < code->phase[0].elem) return false;
+  i32 native = 0, reduces = 0;
+  for (i32 i = code->phase[0].elem; i < code->phase[0].end; i++) {
+    const Step *s = &code->step[i];
+    const i32 ops[3] = {s->a, s->kind == S_REDUCE ? 0 : s->b, s->c};
+    for (int j = 0; j < 3; j++)
+      if (code->slot[ops[j]].place == AT_ROW) return false;
+    if (s->kind == S_SCAN || s->kind == S_ARG) return false;
+    reduces += s->kind == S_REDUCE;
+  }
+  for (i32 v = 0; v < code->nnative; v++)
+    for (i32 i = code->native[v].first; i < code->native[v].end; i++)
+      native += code->step[i].kind == S_REDUCE;
+  return reduces && reduces == native;
+}
+
 static bool place(Kernel *k, const Asm *A) {
   if (A->failed || !A->n || !(k->native = ty_x64_code_put(A->p, A->n))) return false;
   k->native_bytes = A->n;
+  k->batch = can_batch(k);
   for (int c = 0; c < 2; c++)
     for (i32 i = 0; i < k->code[c].nnative; i++) {
       Native *v = &k->code[c].native[i];
