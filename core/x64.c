@@ -158,7 +158,8 @@ static void drop(Kernel *k) {
 ** the rows' values can be done for several rows at once. */
 static bool can_batch(const Kernel *k) {
   const Code *code = &k->code[0];
-  if (k->p->kind != K_ROW || code->nphase != 1 || code->phase[0].row < code->phase[0].elem) return false;
+  if (k->p->kind != K_ROW || code->nphase != 1 || code->phase[0].row < code->phase[0].elem)
+    return false;
   i32 native = 0, reduces = 0;
   for (i32 i = code->phase[0].elem; i < code->phase[0].end; i++) {
     const Step *s = &code->step[i];

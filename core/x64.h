@@ -52,7 +52,7 @@ typedef struct Emit {
   const Program *p;
   bool wide; /* AVX-512 */
   bool reduces;
-  bool col;  /* reductions run along columns: their states lie beside the elements */
+  bool col; /* reductions run along columns: their states lie beside the elements */
   i32 first, end;
   XVal *val;  /* by slot */
   i32 lanes;  /* elements of a group: one vector for each value */

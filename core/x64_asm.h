@@ -187,7 +187,7 @@ typedef struct Asm {
   bool failed;
   char *list; /* the listing, or NULL */
   size_t list_n, list_cap;
-  bool listing, hex; /* hex: each line begins with its offset and bytes */
+  bool listing, hex;         /* hex: each line begins with its offset and bytes */
   size_t line_at, line_text; /* where the line being said begins: of bytes, of text */
 } Asm;
 

@@ -684,6 +684,6 @@ void ty_x64_join(Emit *E, const Step *s, int base, i32 n) {
   }
   move(E, size, 0, x64_reg(base)); /* the store is of VEX, for low registers */
   x64_load(&E->A, RAX, x64_mem(RDI, RNONE, 0, s->y * 8));
-  x64_vector(&E->A, size == 8 ? I_vmovq : I_vmovd, VL128, 0, 0, x64_mem(RAX, RNONE, 0, 0), -1, 0, false,
-             false);
+  x64_vector(&E->A, size == 8 ? I_vmovq : I_vmovd, VL128, 0, 0, x64_mem(RAX, RNONE, 0, 0), -1, 0,
+             false, false);
 }
