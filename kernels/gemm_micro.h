@@ -251,7 +251,7 @@ INLINE void NAME(columns)(const int nv, int w, i64 n, const T *a, i64 acs, const
     V x = NAME(splat)(b[i]), zero = {0};
     /* Columns are too far apart for the hardware to guess. */
     UNROLL
-    for (int v = 0; v < nv; v += 64 / VBYTES) __builtin_prefetch(a + 8 * acs + v * VL);
+    for (int v = 0; v < nv; v += 64 / VBYTES) __builtin_prefetch(a + 16 * acs + v * VL, 0, 2);
     UNROLL
     for (int v = 0; v < nv; v++) {
       V s = i < LN ? zero : *(V *)(l + v * VL);
