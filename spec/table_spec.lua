@@ -156,7 +156,8 @@ describe("the levels of core", function()
     { "ops", "type", "graph", "program", "build" },
     { "tensor", "fold", "record" },
     { "fuse", "lower", "map", "plan" },
-    { "machine", "tile", "tile_run", "tile_prims", "tile_loops", "gemm", "blas", "host" },
+    { "machine", "tile", "tile_run", "tile_prims", "tile_loops", "tile_strand", "tile_strands", "x64", "x64_asm", "x64_body", "x64_ops",
+      "x64_code", "gemm", "blas", "host" },
     { "engine", "quick", "cache", "exec", "epilogue", "panels", "entry", "dump" },
   }
   -- plan.h describes what a step runs: the machines' vocabulary, which is plain data
