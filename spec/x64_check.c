@@ -2,13 +2,14 @@
 ** x64_check.c -- the native machine against the portable one.
 ** In:  "diff COUNT SEED": random programs over random layouts and sizes run on both, every operand
 ** between two pages that nobody may touch; or "encode": one line for each of many instructions, its
-** bytes and its listing. "time": nanoseconds. Out: text; exit code 1 when anything differs.
+** bytes and its listing; "starve": allocations fail; "fork": two processes; "time": nanoseconds. Out: text; exit code 1 when anything differs.
 ** Linked by x64_spec.lua with the library's own objects.
 */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -705,7 +706,77 @@ static void time_chain(int k, i64 n) {
   ty_buf_free(x, n * 4), ty_buf_free(y, n * 4), free(p);
 }
 
+/* ---- trouble ------------------------------------------------------------------------------------ */
+
+/* Runs a chain of k operations over a few elements and compares with the portable machine. */
+static bool chain_works(const Kernel *q, int k) {
+  Program *p = chain(k);
+  Kernel *t = ty_machine_tile.make(p);
+  float x[100], y[100], z[100];
+  Launch L = {.ni = 1, .dims = {100}, .strides = {{1}, {1}}};
+  void *buf[] = {x, y}, *other[] = {x, z};
+  for (int i = 0; i < 100; i++) x[i] = (float)(i - 50);
+  bool ok = t && ty_machine_x64.run(q, &(Run){&L, buf, NULL}) &&
+            ty_machine_tile.run(t, &(Run){&L, other, NULL}) && !memcmp(y, z, sizeof y);
+  if (t) ty_machine_tile.drop(t);
+  free(p);
+  return ok;
+}
+
+/* Every allocation on the way to a kernel fails once: then there is none, or it is right. */
+static int starve(void) {
+  static Make M;
+  M.p = malloc(sizeof *M.p + MAX_BODY * sizeof(Instr));
+  int refused = 0;
+  for (int i = 0; i < 60; i++) {
+    seed = 77 + (u64)i;
+    Program *p = program(&M, 20 + i);
+    for (int after = 0; after < 40; after++) {
+      ty_mem_fail(after, 1);
+      Kernel *k = ty_machine_x64.make(p);
+      ty_mem_fail(-1, 0);
+      refused += !k;
+      if (k) ty_machine_x64.drop(k);
+    }
+  }
+  Program *p = chain(10);
+  Kernel *k = ty_machine_x64.make(p);
+  bool ok = k && chain_works(k, 10);
+  printf("%d refused, then %s\n", refused, ok ? "right" : "wrong");
+  return !ok || !refused;
+}
+
+/* A child and its parent make and drop kernels in memory that they were both born with. */
+static int forks(void) {
+  enum { N = 40 };
+  Kernel *k[N];
+  bool ok = true;
+  for (int i = 0; i < N; i++) ok &= (k[i] = ty_machine_x64.make(chain(i + 1))) != NULL;
+  int child = fork();
+  for (int i = child ? 0 : 1; i < N; i += 2) { /* each drops others */
+    ty_machine_x64.drop(k[i]);
+    k[i] = NULL;
+  }
+  for (int round = 0; round < 20; round++)
+    for (int i = 0; i < N; i++) {
+      if (k[i] && round < 10) {
+        ok &= chain_works(k[i], i + 1);
+        continue;
+      }
+      if (k[i]) ty_machine_x64.drop(k[i]);
+      ok &= (k[i] = ty_machine_x64.make(chain(i + 1))) != NULL;
+      ok &= k[i] && chain_works(k[i], i + 1);
+    }
+  int status = 0;
+  if (!child) _exit(!ok);
+  waitpid(child, &status, 0);
+  printf("parent %s, child %s\n", ok ? "right" : "wrong", status ? "wrong" : "right");
+  return !ok || status;
+}
+
 int main(int argc, char **argv) {
+  if (argc > 1 && !strcmp(argv[1], "starve")) return starve();
+  if (argc > 1 && !strcmp(argv[1], "fork")) return forks();
   if (argc > 1 && !strcmp(argv[1], "encode")) return encode();
   if (argc > 1 && !strcmp(argv[1], "time")) {
     static const int ks[] = {10, 30, 100};

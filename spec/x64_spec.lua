@@ -65,6 +65,16 @@ describe("the native machine", function()
     assert.equal(at - 1, #got)
   end)
 
+  claim("refuses a program or makes the right code when allocations fail", function()
+    local out, status = run(check .. " starve")
+    assert.equal(0, status, out)
+  end)
+
+  claim("leaves the code of a process alone when its child makes code, and the other way round", function()
+    local out, status = run(check .. " fork")
+    assert.equal(0, status, out)
+  end)
+
   for _, isa in ipairs { "avx512", "avx2" } do
     claim("computes random programs over random layouts to the bit like the portable machine: " .. isa, function()
       local out, status = run(("TYCHO_ISA=%s %s diff 2500 %d"):format(isa, check, isa == "avx2" and 11 or 12))
