@@ -14,7 +14,9 @@
 **   pulled   the values are computed inside the groups that demand them, and demand values of their
 **            operands in turn. In general all must be in one group; views, leaves and cheap maps
 **            may be computed in several.
-**   stored   the node becomes the root of a group of its own, and its values are loads.
+**   stored   the node becomes the root of a group of its own, and its values are loads;
+**   joined   a result that nobody reads becomes one more output of a group over the same points that
+**            reads one of its operands: operands are read once for both.
 **
 ** A group's domain starts as the elements of its root, as one dim, and changes while nodes are
 ** pulled:
@@ -42,7 +44,7 @@
 **
 ** 1. A node that is not stored has no reader outside the groups in which it is computed. A node
 **    that is computed and stored in one group together with a later root (an extra output) has all
-**    its readers there. So a group loads roots of other groups only, and groups ordered by root can
+**    its readers there, or none. So a group loads roots of other groups only, and groups ordered by root can
 **    run in that order.
 ** 2. Limits are kept by counting demands as loads: a group's open values plus loads plus outputs
 **    never exceed FUSE_OPERANDS, and the estimate of its body never FUSE_BODY. Any demand can stay
@@ -66,6 +68,7 @@
 #define PURE 6
 #define SPARE 24
 #define SMALL_WORK 16384
+#define NEAR 8 /* groups that are asked whether a result may join them */
 
 typedef struct Fuse {
   Arena *A;
@@ -678,6 +681,43 @@ static void root_kernel(Fuse *F, Nest *G) {
   }
 }
 
+/* The map at which a node that nobody reads would be computed in a group, or -1: over the same points as
+** the group's root, and from an operand that the group reads there too. */
+static i32 beside(Fuse *F, Nest *G, i32 n) {
+  const Node *N = &F->g->node[n], *R = &F->g->node[G->root];
+  Role role = F->role[n];
+  i64 full = ty_domain_numel(&G->domain, false);
+  if (G->kind != G_KERNEL || G->empty || G->scan || F->role[G->root] != role) return -1;
+  if (role == R_REDUCE) {
+    bool same = N->src[0] == R->src[0] && N->arg.k == R->arg.k && N->arg.k2 == R->arg.k2;
+    return same ? G->out[0].map : -1;
+  }
+  if (G->domain.kind != K_MAP || full != F->numel[n]) return -1;
+  i32 map = ty_map_identity(&F->F->maps, &G->domain);
+  for (int i = 0; i < ty_ops[N->op].arity && map >= 0; i++)
+    if (F->role[N->src[i]] > R_UNIFORM && *value_slot(F, N->src[i], G->id, map)) return map;
+  return -1;
+}
+
+/* Tries to make a wanted node that nobody reads one more output of a group that is there. */
+static bool join(Fuse *F, i32 n) {
+  Role role = F->role[n];
+  if (F->first[n] >= 0 || F->must[n] || (role != R_MAP && role != R_REDUCE)) return false;
+  for (i32 i = F->nnests - 1; i >= 0 && i >= F->nnests - NEAR; i--) {
+    Nest *G = F->nest[i];
+    i32 map = beside(F, G, n);
+    if (map < 0) continue;
+    i32 v = demand(F, G, n, map, false, false);
+    G->need.node = -1;
+    if (v < 0 || !reach(F, v) || !fits(F, v)) return false; /* it stays a load that costs little */
+    add_output(G, n, v, map);
+    F->of[n] = G->id;
+    take(F, v);
+    return true;
+  }
+  return false;
+}
+
 /* A group that stores node n. */
 static void root(Fuse *F, i32 n) {
   Nest *G = nest_new(F, n);
@@ -739,7 +779,7 @@ static void visit(Fuse *F, i32 n) {
       }
     }
     if (stored) root(F, n);
-  } else if (role == R_GEMM ? !epilogue(F, n) : !pull(F, n)) {
+  } else if (role == R_GEMM ? !epilogue(F, n) : !pull(F, n) && !join(F, n)) {
     load_all(F, n);
     root(F, n);
   }

@@ -176,7 +176,7 @@ local function claim(ok, text)
 end
 
 claim(failures == 0, failures .. " programs differ between eager and compiled")
-if not ONLY and N >= 2000 then
+if not ONLY and N >= 10000 then
   claim(median(lengths) >= 15, ("median of %d operations, at least 15"):format(median(lengths)))
   claim(raised < 0.2 * N, ("%d of %d programs raise, fewer than a fifth"):format(raised, N))
   for _, row in ipairs(ty.internals.probe.ops()) do
