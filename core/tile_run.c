@@ -318,7 +318,9 @@ static void access_run(Frame *f, const Step *s, char *y, i64 offset, i64 stride,
   const TileIsa *isa = f->t->k->isa;
   char *x = (char *)((uintptr_t)o->at + (uintptr_t)(offset * o->size));
   if (s->raw) {
-    if (s->kind == S_LOAD) copy_raw(y, 1, x, stride, o->size, n);
+    if (s->kind == S_LOAD && !stride && o->size >= 4)
+      isa->fill[o->size == 8](y, x, NULL, NULL, n, 0);
+    else if (s->kind == S_LOAD) copy_raw(y, 1, x, stride, o->size, n);
     else copy_raw(x, stride, y, 1, o->size, n);
     return;
   }
