@@ -497,13 +497,16 @@ static void join_accumulators(Emit *E) {
     int size = E->code->slot[s->a].size;
     i32 n = reduce_lanes(s) / E->lanes;
     if (reg < 0) x64_load(&E->A, RAX, x64_mem(RDI, RNONE, 0, s->b * 8));
-    i32 vector = E->lanes * size, few = TY_MIN(n, 8);
-    for (i32 g = 0; g < few && reg < 0; g++) {
-      move(E, size, g, x64_mem(RAX, RNONE, 0, g * vector));
-      if (few == n) continue; /* more than registers: twice as many, the halves join at once */
-      move(E, size, E->temp, x64_mem(RAX, RNONE, 0, (g + few) * vector));
-      ty_x64_fold(E, s, g, g, E->temp);
-    }
+    i32 vector = E->lanes * size, few = E->temp >= 8 ? 8 : 4; /* registers below the temporaries */
+    for (i32 h = n / 2; h >= few && reg < 0; h /= 2)
+      for (i32 g = 0; g < h; g++) {
+        move(E, size, E->temp, x64_mem(RAX, RNONE, 0, g * vector));
+        move(E, size, E->temp + 1, x64_mem(RAX, RNONE, 0, (g + h) * vector));
+        ty_x64_fold(E, s, E->temp, E->temp, E->temp + 1);
+        put(E, size, x64_mem(RAX, RNONE, 0, g * vector), E->temp);
+      }
+    few = reg < 0 ? TY_MIN(n, few) : n;
+    for (i32 g = 0; g < few && reg < 0; g++) move(E, size, g, x64_mem(RAX, RNONE, 0, g * vector));
     ty_x64_join(E, s, reg < 0 ? 0 : reg, few);
     if (reg >= 0) reg += n;
   }
