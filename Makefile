@@ -68,8 +68,11 @@ $(B)/obj/%.o: core/%.c Makefile | $(B)/obj
 	@echo "cc  $<"
 	@$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
 
-# Loops that nothing unwinds through: no tables for it.
-$(B)/obj/tile_prims.o $(B)/obj/gemm.o $(B)/obj/lower.o: override CFLAGS += -fno-asynchronous-unwind-tables
+# Loops that nothing unwinds through: no tables for it. What is seldom in a hurry: small.
+LOOPS   := tile_prims gemm lower x64 x64_body x64_ops x64_code host map fuse
+SMALL   := lower dump blas lua_linalg lua_print lua_probe lua_select lua_random lua_settings lua_compile
+$(LOOPS:%=$(B)/obj/%.o): override CFLAGS += -fno-asynchronous-unwind-tables
+$(SMALL:%=$(B)/obj/%.o): override CFLAGS += -Os
 
 $(B)/tycho/core.so: $(OBJ) | $(B)/tycho
 	@echo "ld  $@"

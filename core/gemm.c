@@ -92,9 +92,14 @@ static const i32 ty_gemm_mask[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
 #include "../kernels/gemm_isa.h"
 #endif
 
+/* Where the others exist this one is for processors of another age: small. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define ATTR __attribute__((optimize("Os")))
+#else
+#define ATTR
+#endif
 #define ISA generic
 #define VBYTES 16
-#define ATTR
 #include "../kernels/gemm_isa.h"
 
 typedef enum { F32, F64, U32, U64 } Compute;

@@ -121,6 +121,8 @@ static int l_stats(lua_State *L) {
   put(L, "relearned", (double)S->engine->compiled->relearned);
   lua_pushstring(L, S->engine->machine->name);
   lua_setfield(L, -2, "machine");
+  lua_pushstring(L, ty_x64_refusal()); /* nil where it works */
+  lua_setfield(L, -2, "no_native");
   return 1;
 }
 

@@ -29,6 +29,9 @@ typedef struct Machine {
 } Machine;
 
 extern const Machine ty_machine_tile;
+extern const Machine ty_machine_x64;         /* x86-64 with AVX2 or AVX-512 */
+const char *ty_x64_refusal(void);            /* why this system has it not, or NULL */
+const char *ty_x64_listing(const Kernel *k); /* bytes and instructions; NULL without TYCHO_DUMP=a */
 
 /*
 ** Products: y[b, m, n] = sum over k of a[b, m, k] * b[b, k, n] in the canonical order. Strides in

@@ -783,6 +783,12 @@ static void plan_show(Make *M, Plan *p) {
     ty_dump_plan(&t, p);
     ty_dump_say(M->S, "plan", &t);
   }
+  for (i32 i = 0; ty_dumps(E, 'a') && i < p->nsteps; i++) {
+    const Step *s = &p->step[i];
+    if (s->kind != STEP_KERNEL || s->machine != &ty_machine_x64) continue;
+    ty_text_printf(&t, "kernel of step %d\n%s", i, ty_x64_listing(s->kernel));
+    ty_dump_say(M->S, "code", &t);
+  }
   if (!E->describe) return;
   dump_passes(M, &t, true, true, true);
   size_t n = t.n + 1;

@@ -55,6 +55,7 @@ typedef struct Compile {
   const Program *p;
   const TileIsa *isa;
   Code *code;
+  TileHook *hook;
   bool spread, failed;
   i32 nelem; /* element phases */
   i32 nstores;
@@ -242,6 +243,7 @@ static void call(Compile *C, i32 v, int to) {
                       .type = in->op == P_SEL ? in->type : (u8)type_of(C, in->a),
                       .op = in->op,
                       .scalars = (u8)mask,
+                      .to = in->type,
                       .row = to == ROW,
                       .y = y,
                       .a = at[0],
@@ -263,6 +265,7 @@ static void stores(Compile *C, int to) {
       Step *def = &C->code->step[C->code->slot[a].def];
       if (def->kind == S_LOAD && C->nstores > 1) def->copy = 1;
       Step s = {.kind = S_STORE, .row = to == ROW, .y = a, .a = a, .imm = in->imm, .state = -1};
+      if (C->hook) s.y = push_slot(C, AT_TILE, width(type_of(C, in->a)));
       push_step(C, s);
     }
 }
@@ -283,6 +286,7 @@ static void instruction(Compile *C, i32 v, int to) {
     s.op = (u8)(in->op - (arg ? P_RARGMAX : P_RSUM)), s.type = (u8)type_of(C, in->a);
     s.a = vector(C, in->a, ELEM), s.state = C->code->nreduce++;
     s.y = push_slot(C, AT_ROW, width(in->type));
+    if (C->hook) s.b = push_slot(C, AT_LOOSE, width(in->type));
   } else if (is_scan(in->op)) {
     s.kind = S_SCAN, s.op = (u8)(in->op - P_SSUM), s.state = C->code->nscan++;
     s.a = vector(C, in->a, to), s.b = in->b >= 0 ? vector(C, in->b, to) : 0;
@@ -329,18 +333,20 @@ static void stretch(Compile *C, int to, int phase) {
   if (phase == last) stores(C, to);
 }
 
-/* Between two calls of a stretch a load, fill or spread waits for neither: it goes before them, so
-** that calls stand together (and an operand's memory is read early). */
+/* Between two calls (or reductions) of a stretch a load, fill or spread waits for neither: it goes
+** before them, so that calls stand together (and an operand's memory is read early). */
+static bool passes(const Step *s) { return !s->row && (s->kind == S_CALL || s->kind == S_REDUCE); }
+
 static void gather(Code *code) {
-  for (i32 i = code->uniform + 1; i < code->nstep; i++) {
-    Step s = code->step[i];
-    if (s.row || (s.kind != S_LOAD && s.kind != S_IOTA && s.kind != S_FILL && s.kind != S_SPREAD))
-      continue;
-    i32 k = i;
-    for (; k > code->uniform && code->step[k - 1].kind == S_CALL && !code->step[k - 1].row; k--)
-      code->step[k] = code->step[k - 1];
-    code->step[k] = s;
-  }
+  for (i32 p = 0; p < code->nphase; p++)
+    for (i32 i = code->phase[p].elem + 1; i < code->phase[p].end; i++) {
+      Step s = code->step[i];
+      if (s.kind != S_LOAD && s.kind != S_IOTA && s.kind != S_FILL && s.kind != S_SPREAD) continue;
+      i32 k = i;
+      for (; k > code->phase[p].elem && passes(&code->step[k - 1]); k--)
+        code->step[k] = code->step[k - 1];
+      code->step[k] = s;
+    }
   ty_tile_lives(code);
 }
 
@@ -366,7 +372,7 @@ static bool find_direct(Compile *C) {
   if (!code->direct) return false;
   for (i32 i = from; i < end; i++) {
     const Step *s = &code->step[i];
-    if (s->kind != S_STORE) continue;
+    if (s->kind != S_STORE || s->raw) continue;
     Slot *slot = &code->slot[s->a];
     int dtype = C->p->operand[s->imm].dtype;
     if (slot->place != AT_TILE || slot->direct || ty_dtypes[dtype].bytes != slot->size) continue;
@@ -406,6 +412,26 @@ static void release(Code *code, Pool *pools, i32 slot, i32 step) {
   s->last = -1; /* once only, though it may be several operands */
 }
 
+/* A native stretch is one step: what it makes for others is taken before what it reads is released. */
+static void assign_native(Code *code, Pool *pools, const Native *v) {
+  for (i32 i = v->first; i < v->end; i++) {
+    const Step *s = &code->step[i];
+    Slot *y = &code->slot[s->y];
+    bool made = y->def == i && (y->last >= v->end || s->kind != S_CALL);
+    if (!made) continue;
+    if (y->place == AT_TILE || y->place == AT_ROW) y->reg = pool_take(&pools[y->place == AT_ROW]);
+    if (y->place == AT_WIDE) y->reg = code->nwide++;
+  }
+  for (i32 i = v->first; i < v->end; i++) {
+    const Step *s = &code->step[i];
+    const i32 ops[4] = {s->a, s->b, s->c, s->y};
+    for (int k = 0; k < 4; k++) {
+      i32 last = code->slot[ops[k]].last;
+      if (last >= v->first && last < v->end) release(code, pools, ops[k], last);
+    }
+  }
+}
+
 static bool assign_registers(Code *code) {
   i32 *space = ty_mem_alloc((size_t)(2 * code->nslot + 2) * sizeof(i32));
   if (!space) return false;
@@ -416,6 +442,11 @@ static bool assign_registers(Code *code) {
     Slot *y = &code->slot[s->y];
     const i32 ops[3] = {s->a, s->b, s->c};
     bool early = s->kind == S_CALL || s->kind == S_STRAND;
+    if (s->native) {
+      assign_native(code, pools, &code->native[s->native - 1]);
+      i = code->native[s->native - 1].end - 1;
+      continue;
+    }
     for (int k = 0; k < 3 && early; k++)
       if (code->slot[ops[k]].size == y->size && ops[k] != s->y) release(code, pools, ops[k], i);
     if (y->def == i) switch (y->place) {
@@ -438,7 +469,7 @@ static bool assign_registers(Code *code) {
 static void code_free(Code *code) {
   ty_mem_free(code->step), ty_mem_free(code->slot);
   ty_mem_free(code->phase), ty_mem_free(code->direct);
-  ty_mem_free(code->link), ty_mem_free(code->strand);
+  ty_mem_free(code->link), ty_mem_free(code->strand), ty_mem_free(code->native);
 }
 
 static bool compile(Compile *C) {
@@ -460,7 +491,9 @@ static bool compile(Compile *C) {
   }
   if (C->failed) return false;
   gather(code);
-  return find_direct(C) && ty_tile_strands(code, C->isa->strands) && assign_registers(code);
+  if (C->hook && !C->hook->fn(C->hook, code, C->p, C->spread)) return false;
+  if (!find_direct(C)) return false;
+  return (C->hook || ty_tile_strands(code, C->isa->strands)) && assign_registers(code);
 }
 
 /* What an element costs, for the decision whether other threads are worth waking. Rough on purpose.
@@ -479,13 +512,13 @@ static double cost(const Kernel *k) {
   return sum;
 }
 
-static void drop(Kernel *k) {
+void ty_tile_drop(Kernel *k) {
   if (!k) return;
   code_free(&k->code[0]), code_free(&k->code[1]);
-  ty_mem_free(k->p), ty_mem_free(k);
+  ty_mem_free(k->p), ty_mem_free(k->listing), ty_mem_free(k);
 }
 
-static void measure(Kernel *k) {
+static void measure(Kernel *k, bool native) {
   k->cost = cost(k), k->word = 4;
   i32 live = 1;
   k->bytes = sizeof *k + ty_program_bytes(k->p);
@@ -501,9 +534,11 @@ static void measure(Kernel *k) {
     k->has_arg |= in->op == P_RARGMAX || in->op == P_RARGMIN;
     if (is_scan(in->op)) k->long_split = false;
   }
-  /* The registers share the first-level cache with what streams by. */
-  k->tile = TILE_MAX;
-  while (k->tile > TILE_MIN && (i64)live * k->word * k->tile > 24 * 1024) k->tile /= 2;
+  /* The registers share the first-level cache with what streams by. Native code needs them only for
+  ** what does not lie contiguously, and has more to do before its first element. */
+  k->tile = native ? BLOCK : TILE_MAX;
+  i64 room = native ? 48 * 1024 : 24 * 1024;
+  while (k->tile > TILE_MIN && (i64)live * k->word * k->tile > room) k->tile /= 2;
 }
 
 /* Fills k->single where all that the code does is loads by address, one call, and its store. */
@@ -532,7 +567,7 @@ static void find_single(Kernel *k) {
   k->single = one;
 }
 
-static Kernel *make(const Program *p) {
+Kernel *ty_tile_make(const Program *p, TileHook *hook) {
   if (ty_program_verify(p)) return NULL;
   Kernel *k = ty_mem_zalloc(sizeof *k);
   Compile *C = ty_mem_alloc(sizeof *C);
@@ -547,19 +582,23 @@ static Kernel *make(const Program *p) {
     memset(C, 0, sizeof *C);
     memset(C->slot, -1, sizeof C->slot);
     C->p = k->p, C->isa = k->isa, C->code = &k->code[c], C->spread = c;
+    C->hook = hook;
     ok = compile(C);
   }
   ty_mem_free(C);
   if (ok) {
     k->long_split = p->kind != K_MAP && k->code[p->kind == K_COL].nphase == 1;
-    measure(k);
+    measure(k, hook != NULL);
     find_single(k);
     return k;
   }
-  drop(k);
+  ty_tile_drop(k);
   return NULL;
 }
 
-static size_t bytes(const Kernel *k) { return k->bytes; }
+static Kernel *make(const Program *p) { return ty_tile_make(p, NULL); }
 
-const Machine ty_machine_tile = {"tile", make, ty_tile_run, ty_tile_reserve, drop, bytes};
+size_t ty_tile_bytes(const Kernel *k) { return k->bytes; }
+
+const Machine ty_machine_tile = {"tile",          make,         ty_tile_run,
+                                 ty_tile_reserve, ty_tile_drop, ty_tile_bytes};

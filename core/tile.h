@@ -92,7 +92,8 @@ u64 ty_tile_identity(int kind, int type); /* changes nothing when reduced: -0, 1
 u64 ty_tile_empty(int kind, int type);    /* the value of nothing: +0, 1, -inf, +inf */
 
 /* Where the value of a slot lies. CONST in the code, SCALAR in the run, the others in a frame. */
-enum { AT_CONST, AT_SCALAR, AT_UNIFORM, AT_TILE, AT_WIDE, AT_ROW };
+/* LOOSE: an address that is set when it is used. */
+enum { AT_CONST, AT_SCALAR, AT_UNIFORM, AT_TILE, AT_WIDE, AT_ROW, AT_LOOSE };
 typedef struct Slot {
   u8 place, size;
   bool direct; /* may be computed in an output: code->direct has it */
@@ -112,7 +113,8 @@ enum {
   S_REDUCE,
   S_ARG,
   S_SCAN,
-  S_STORE
+  S_STORE,
+  S_SKIP /* a fill that nobody needs: native code takes the scalar */
 };
 typedef struct Step {
   TileFn *fn;        /* CALL and STRAND, which is the first call of one */
@@ -120,10 +122,13 @@ typedef struct Step {
   u8 row;            /* over rows, not elements */
   u8 copy;           /* a load that may not be an address only */
   u8 scalars;        /* operands that are one value, as bits */
+  u8 to;             /* of a conversion: type of the result */
+  u8 raw;            /* a load that native code alone reads: bytes as they are in memory */
   i32 y, a, b, c;    /* slots; 0 when absent */
   u64 imm;           /* operand, or what the primitive takes */
   i32 state;         /* number of the reduction or scan; of a store: of its Direct, or -1;
                         of a strand: its number */
+  i32 native;        /* number, from 1, of the native stretch that begins here */
 } Step;
 
 /* Row steps, then element steps; the last phase has row steps alone. */
@@ -147,6 +152,19 @@ typedef struct Strand {
   i32 size;              /* of an element */
 } Strand;
 
+/* Steps [first, end) as one function over elements [begin, end), p being the addresses of slots.
+** Stores and reductions among them have their own place: Step.y of a store is a tile for what an
+** output that is not contiguous gets, Step.b of a reduction is set to its state. `whole`: the elements
+** are a row: reductions begin here and give their value. */
+typedef void NativeFn(void **p, i64 begin, i64 end, i64 whole);
+typedef struct Native {
+  NativeFn *fn;
+  size_t at; /* in the code, until that has a place */
+  i32 first, end;
+  i32 special; /* the first step that is a store or reduction */
+  bool reduces;
+} Native;
+
 typedef struct Code {
   Step *step;
   Link *link;
@@ -159,6 +177,8 @@ typedef struct Code {
   i32 ntile, nwide, nrow, nuniform;  /* registers */
   i32 nreduce, nscan;
   i32 nlink, nstrand, longest; /* longest: links of the longest strand */
+  Native *native;
+  i32 nnative;
 } Code;
 
 /* A map that is one call between memory and memory needs no frame where it is short and flat. */
@@ -178,11 +198,25 @@ struct Kernel {
   i32 tile;        /* elements */
   i32 word;        /* 8 when any value is 8 bytes wide, else 4 */
   bool has_arg;    /* a state then holds positions too */
+  bool batch;      /* native: rows one by one, their values worked on together */
   bool long_split; /* reductions of one level: a long row may be cut among workers */
   double cost;     /* nanoseconds an element */
   size_t bytes;
   Program *p;
+  void *native; /* machine code, or NULL */
+  size_t native_bytes;
+  char *listing; /* of the code, where TYCHO_DUMP asks for it, or NULL */
 };
+
+/* Makes stretches of steps native: fills code->native, and sets Step.native, raw and SKIP. False: out
+** of memory. `spread`: several rows share a tile, or columns. */
+typedef struct TileHook TileHook;
+struct TileHook {
+  bool (*fn)(TileHook *H, Code *code, const Program *p, bool spread);
+};
+Kernel *ty_tile_make(const Program *p, TileHook *hook); /* hook: NULL for loops alone */
+void ty_tile_drop(Kernel *k);
+size_t ty_tile_bytes(const Kernel *k);
 
 /* tile_strand.c: joins loops where that saves memory traffic. False: out of memory. */
 bool ty_tile_strands(Code *code, const StrandIsa *isa);

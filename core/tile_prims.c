@@ -41,9 +41,16 @@ u64 ty_tile_empty(int kind, int type) { return kind == R_SUM ? 0 : ty_tile_ident
 #ifndef MANY_ISAS
 #define STRANDS
 #endif
+#ifdef MANY_ISAS /* and small: hardly a processor needs it */
+#pragma GCC push_options
+#pragma GCC optimize("Os,no-tree-vectorize")
+#endif
 #define ISA base
 #define VB 16
 #include "tile_loops.h"
+#ifdef MANY_ISAS
+#pragma GCC pop_options
+#endif
 
 #ifdef MANY_ISAS
 #define STRANDS

@@ -23,8 +23,10 @@
 #include <pthread.h>
 
 #define STRIP 512            /* columns worked on side by side */
+#define BATCH 64             /* rows whose values are worked on together */
 #define STACK 16384          /* bytes of frame that a small run takes from the stack */
 #define SPREAD_BELOW 128     /* shorter rows share a tile */
+#define SPREAD_NATIVE 64     /* the same where a row is native */
 #define ALONE 30000.0        /* nanoseconds of work that wake nobody */
 #define CHUNK 15000.0        /* nanoseconds of work that are worth handing over */
 #define GROUP_ELEMENTS 65536 /* elements of a group of blocks, at least */
@@ -72,13 +74,15 @@ static i64 product(const i64 *dims, int n) {
 
 static i64 ceil_div(i64 a, i64 b) { return a / b + (a % b != 0); }
 
-static void shape_rows(Task *t) {
+static void shape_rows(Task *t, int threads) {
   const Kernel *k = t->k;
-  bool shared = t->R < SPREAD_BELOW && t->O > 1;
+  bool shared = t->R < (k->native ? SPREAD_NATIVE : SPREAD_BELOW) && t->O > 1;
   t->width = 1, t->strips = 1, t->block = BLOCK;
   t->rows = shared ? TY_MIN(t->O, k->tile / TY_MAX(t->R, 1)) : 1;
   t->code = &k->code[shared];
   t->tile = TY_MIN(TY_MAX(t->rows * t->R, t->rows), k->tile);
+  t->batch = k->batch && !shared && t->R <= k->tile && t->O > 1;
+  if (t->batch) t->rows = TY_MIN(BATCH, ceil_div(t->O, 8 * (threads - 1) + 1));
   t->units = ceil_div(t->O, t->rows);
 }
 
@@ -137,6 +141,7 @@ static void shape_frame(Task *t, bool parallel) {
 /* How the launch is cut among `threads`; false when there is nothing to do. */
 static bool shape(Task *t, const Kernel *k, const Launch *L, int threads) {
   t->k = k, t->code = &k->code[0];
+  t->batch = false;
   t->group = 0, t->groups = t->units = 1, t->levels = 0, t->rows = t->width = t->strips = 1;
   if (k->p->kind == K_MAP) {
     t->N = product(L->dims, L->ni);
@@ -153,7 +158,7 @@ static bool shape(Task *t, const Kernel *k, const Launch *L, int threads) {
     t->I = product(L->dims + L->no + L->nr, L->ni);
     t->N = t->O * t->R * t->I;
     if (!t->O || !t->I) return false;
-    if (k->p->kind == K_ROW) shape_rows(t);
+    if (k->p->kind == K_ROW) shape_rows(t, threads);
     else shape_columns(t);
   }
   bool parallel = threads > 1 && (double)t->N * k->cost > ALONE;
@@ -195,7 +200,7 @@ static void find_mode(Place *o, const Space *s) {
 
 static bool in_place(const Task *t, const Step *s) {
   if (s->kind != S_LOAD || s->row || s->copy) return false;
-  return t->op[s->imm].mode == FLAT && t->op[s->imm].native;
+  return t->op[s->imm].mode == FLAT && (t->op[s->imm].native || s->raw);
 }
 
 static void bind(Task *t, const Run *r) {
@@ -229,11 +234,37 @@ static void bind(Task *t, const Run *r) {
   }
 }
 
+/* Elements a stride apart, as they are: for native code, which converts by itself. */
+static void copy_raw(char *y, i64 ystride, const char *x, i64 xstride, int size, i64 n) {
+#define COPY(T) \
+  { \
+    T *to = (T *)(void *)y; \
+    const T *from = (const T *)(const void *)x; \
+    if (xstride == 0) \
+      for (i64 i = 0; i < n; i++) to[i * ystride] = *from; \
+    else \
+      for (i64 i = 0; i < n; i++) to[i * ystride] = from[i * xstride]; \
+  }
+  if (xstride == 1 && ystride == 1) memcpy(y, x, (size_t)(n * size));
+  else if (size == 1) COPY(u8)
+  else if (size == 2) COPY(u16)
+  else if (size == 4) COPY(u32)
+  else COPY(u64)
+#undef COPY
+}
+
 /* One run of an access: elements that lie a stride apart. */
 static void access_run(Frame *f, const Step *s, char *y, i64 offset, i64 stride, i64 n, i64 done) {
   const Place *o = &f->t->op[s->imm];
   const TileIsa *isa = f->t->k->isa;
   char *x = (char *)((uintptr_t)o->at + (uintptr_t)(offset * o->size));
+  if (s->raw) {
+    if (s->kind == S_LOAD && !stride && o->size >= 4)
+      isa->fill[o->size == 8](y, x, NULL, NULL, n, 0);
+    else if (s->kind == S_LOAD) copy_raw(y, 1, x, stride, o->size, n);
+    else copy_raw(x, stride, y, 1, o->size, n);
+    return;
+  }
   switch (s->kind) {
   case S_LOAD: isa->load[o->dtype](y, x, stride, n); break;
   case S_STORE: isa->store[o->dtype](x, stride, y, n); break;
@@ -254,8 +285,8 @@ static void access_run(Frame *f, const Step *s, char *y, i64 offset, i64 stride,
 static void access(Frame *f, const Step *s, i64 i0, i64 n) {
   const Place *o = &f->t->op[s->imm];
   const Space *sp = &f->t->space[o->space];
-  char *y = f->p[s->kind == S_STORE ? s->a : s->y];
-  int size = f->t->code->slot[s->y].size, last = sp->nd - 1;
+  char *y = f->p[s->kind == S_STORE && !s->raw ? s->a : s->y];
+  int size = s->raw ? o->size : f->t->code->slot[s->y].size, last = sp->nd - 1;
   if (!n) return;
   if (o->mode != WALK) {
     i64 stride = o->mode == FLAT;
@@ -320,21 +351,94 @@ static void strand(Frame *f, const Step *s, i64 n) {
           offset(s, 2, p[s->c], whole), left, s->imm);
 }
 
+/* Where elements [i0, i0 + n) of an operand lie one after another in memory, else NULL. */
+static char *run_in_place(const Task *t, const Place *o, i64 i0, i64 n) {
+  const Space *sp = &t->space[o->space];
+  int last = sp->nd - 1;
+  if (!n || o->mode != WALK || o->stride[last] != 1) return NULL;
+  i64 q = i0 / sp->dims[last], offset = i0 - q * sp->dims[last];
+  if (offset + n > sp->dims[last]) return NULL;
+  for (int d = last - 1; d >= 0; d--) {
+    i64 up = d ? q / sp->dims[d] : 0;
+    offset += (q - up * sp->dims[d]) * o->stride[d];
+    q = up;
+  }
+  return (char *)((uintptr_t)o->at + (uintptr_t)(offset * o->size));
+}
+
+/* Reductions of a native stretch: their states are given, memory for them where the tile is one whole
+** row. Columns that share a tile go by a few rows at a time, all lanes. */
+static void native_reduce(Frame *f, const Native *v, i64 n) {
+  const Task *t = f->t;
+  const Step *first = t->code->step + v->special, *end = t->code->step + v->end;
+  i64 w = t->width, turn = n;
+  bool col = t->k->p->kind == K_COL;
+  if (col && t->rows > 1) turn = w * COL_LANES;
+  for (i64 i = 0; i < n || !i; i += turn) {
+    for (const Step *s = first; s < end; s++) {
+      if (s->kind != S_REDUCE) continue;
+      char *acc = ty_tile_state(f, s);
+      int size = ty_tile_size(s->type);
+      if (col && t->rows == 1) acc += f->row % COL_LANES * w * size;
+      f->p[s->b] = (char *)((uintptr_t)acc - (uintptr_t)(i * size));
+    }
+    if (!n) break;
+    v->fn(f->p, i, TY_MIN(i + turn, n), f->whole);
+  }
+  for (const Step *s = first; s < end && f->whole && !n; s++)
+    if (s->kind == S_REDUCE) ty_tile_reduce(f, s, 0);
+}
+
+/* Outputs that are contiguous are written in place, others by way of a tile. */
+static void native(Frame *f, const Native *v, i64 i0, i64 n) {
+  const Task *t = f->t;
+  const Step *first = t->code->step + v->special, *end = t->code->step + v->end;
+  for (const Step *s = first; s < end; s++)
+    if (s->kind == S_STORE && t->op[s->imm].mode == FLAT)
+      f->p[s->y] = t->op[s->imm].at + i0 * t->op[s->imm].size;
+  if (v->reduces) native_reduce(f, v, n);
+  else v->fn(f->p, 0, n, 0);
+  for (const Step *s = first; s < end; s++)
+    if (s->kind == S_STORE && t->op[s->imm].mode != FLAT) access(f, s, i0, n);
+}
+
+static void load(Frame *f, const Step *s, i64 i0, i64 n) {
+  const Task *t = f->t;
+  const Place *o = &t->op[s->imm];
+  if (in_place(t, s)) {
+    f->p[s->y] = o->at + i0 * o->size;
+    return;
+  }
+  if (s->raw) {
+    char *at = run_in_place(t, o, i0, n);
+    if (at) {
+      f->p[s->y] = at;
+      return;
+    }
+    f->p[s->y] = f->base + t->at_tile + (size_t)t->code->slot[s->y].reg * t->tile_bytes;
+  }
+  access(f, s, i0, n);
+}
+
 /* Steps [from, to) over n values from number i0 of their space. */
 static void steps(Frame *f, i32 from, i32 to, i64 i0, i64 n) {
   const Task *t = f->t;
   void **p = f->p;
   for (const Step *s = t->code->step + from, *end = t->code->step + to; s < end; s++) {
+    if (s->native) {
+      const Native *v = &t->code->native[s->native - 1];
+      native(f, v, i0, n);
+      s = t->code->step + v->end - 1;
+      continue;
+    }
     switch (s->kind) {
     case S_CALL: s->fn(p[s->y], p[s->a], p[s->b], p[s->c], n, s->imm); break;
     case S_STRAND:
       strand(f, s, n);
       s += t->code->strand[s->state].steps - 1;
       break;
-    case S_LOAD:
-      if (in_place(t, s)) p[s->y] = t->op[s->imm].at + i0 * t->op[s->imm].size;
-      else access(f, s, i0, n);
-      break;
+    case S_LOAD: load(f, s, i0, n); break;
+    case S_SKIP: break;
     case S_STORE:
       if (s->state < 0 || !(t->direct >> s->state & 1)) access(f, s, i0, n);
       break;
@@ -392,6 +496,24 @@ static void unit_rows(Frame *f, i64 unit) {
     row_steps(f, p, row, f->rows);
     if (p < t->code->nphase) tile(f, p, row * t->R, f->rows * t->R);
   }
+}
+
+/* Whole rows one by one, their values side by side. */
+static void unit_batch(Frame *f, i64 unit) {
+  const Task *t = f->t;
+  const Code *code = t->code;
+  const Step *first = code->step + code->phase[0].elem, *end = code->step + code->phase[0].end;
+  i64 row = unit * t->rows, n = TY_MIN(t->rows, t->O - row);
+  f->rows = 1, f->whole = true;
+  for (i64 r = 0; r < n; r++) {
+    tile(f, 0, (row + r) * t->R, t->R);
+    for (const Step *s = first; s < end; s++)
+      if (s->kind == S_REDUCE) f->p[s->y] = (char *)f->p[s->y] + ty_tile_size(s->type);
+  }
+  for (const Step *s = first; s < end; s++)
+    if (s->kind == S_REDUCE) f->p[s->y] = (char *)f->p[s->y] - n * ty_tile_size(s->type);
+  f->rows = n;
+  row_steps(f, 1, row, n);
 }
 
 /* Elements [begin, end) of a long row, tile by tile; the reductions' states are then complete for
@@ -568,6 +690,7 @@ static void go(Task *t) {
   double all = (double)t->N * t->k->cost;
   Unit *unit = unit_columns;
   if (t->k->p->kind == K_MAP) unit = unit_map;
+  else if (t->batch) unit = unit_batch;
   else if (t->k->p->kind == K_ROW) unit = t->R > t->tile && t->R > 0 ? unit_long : unit_rows;
   if (!t->group) {
     over(t, unit, t->units, all / (double)t->units);

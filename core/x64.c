@@ -1,0 +1,222 @@
+/*
+** x64.c -- the native machine: loop programs as x86-64 machine code.
+** In:  a loop program.  Out: a kernel. Fails without memory, where the system lets no code be made, and
+** for programs of which nothing can be native: the caller then takes the portable machine.
+**
+** The portable machine (tile.c) already decides what runs over what: rows, columns, tiles, threads,
+** phases, and in which order sums are made. This machine takes a kernel of it and replaces stretches of
+** steps by functions: every stretch of element steps that stand together and are native becomes one
+** function, with loads, conversions, reductions and stores in it. What is not native (scans, positions,
+** gathers, division of integers) stays a loop in C between two functions, on tiles. So
+** any program runs, to the same bits, and the rules of tile.c hold:
+**
+**  1 A stretch lies within one run of element steps, and has at least one call or reduction.
+**  2 A load that only native steps read is raw: the function reads the operand itself and converts.
+**    Where it does not lie contiguously a tile is filled with its elements as they are.
+**  3 A fill (a scalar as a vector) that only native steps read is left out.
+**  4 Stores of a stretch write straight to a contiguous output, else to a tile that is copied out. All
+**    loads of an element come before its first store, and nothing is read behind the last stretch.
+*/
+#include "x64.h"
+
+#include <stdlib.h>
+
+typedef struct Hook {
+  TileHook base; /* first: the same address */
+  Emit *E;
+} Hook;
+
+/* 0: the processor is not for this machine; 1: AVX2, 2: AVX-512. */
+static int level(void) {
+#ifdef __x86_64__
+  const char *want = getenv("TYCHO_ISA");
+  bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+              __builtin_cpu_supports("bmi2"); /* F16C comes with them */
+  bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+  if (!avx2 || (want && !strcmp(want, "base"))) return 0;
+  return wide && !(want && !strcmp(want, "avx2")) ? 2 : 1;
+#else
+  return 0;
+#endif
+}
+
+/* ---- which steps are native --------------------------------------------------------------------- */
+
+static bool can(const Emit *E, const Step *s, bool reduces) {
+  if (s->row) return false;
+  if (s->kind == S_CALL) return ty_x64_can(s, E->wide);
+  if (s->kind == S_REDUCE) return reduces && ty_x64_can_reduce(s, E->wide);
+  return s->kind == S_STORE;
+}
+
+/* Slots that a step which is not native reads, as bits. */
+typedef struct Bits {
+  u64 *w;
+} Bits;
+static bool bit(const Bits *b, i32 i) { return b->w[i / 64] >> (i % 64) & 1; }
+static void bit_set(Bits *b, i32 i) { b->w[i / 64] |= (u64)1 << (i % 64); }
+
+/* The reductions of a stretch have one number of lanes: the tail counts them once. */
+static i32 stretch_end(const Emit *E, const Code *code, i32 i, i32 end, bool reduces, bool *worth) {
+  int size = 0;
+  *worth = false;
+  for (; i < end && can(E, &code->step[i], reduces); i++) {
+    const Step *s = &code->step[i];
+    int own = s->kind == S_REDUCE ? code->slot[s->a].size : 0;
+    if (size && own && own != size) break;
+    if (own) size = own;
+    *worth |= s->kind != S_STORE;
+  }
+  return i;
+}
+
+/* Rule 1. Phases bound the stretches: another phase's steps run over other elements. */
+static i32 find_stretches(Emit *E, Code *code, bool reduces, Native *out) {
+  i32 n = 0;
+  for (i32 p = 0; p < code->nphase; p++)
+    for (i32 i = code->phase[p].elem, next; i < code->phase[p].end; i = next) {
+      bool worth;
+      i32 end = stretch_end(E, code, i, code->phase[p].end, reduces, &worth);
+      next = TY_MAX(end, i + 1);
+      if (!worth) continue;
+      if (out) out[n] = (Native){.first = i, .end = end};
+      n++;
+    }
+  return n;
+}
+
+/* Rules 2 and 3. */
+static void mark(Code *code, Bits *others, const Native *native, i32 n) {
+  for (i32 i = 0, k = 0; i < code->nstep; i++) {
+    while (k < n && i >= native[k].end) k++;
+    if (k < n && i >= native[k].first) {
+      code->step[i].raw = code->step[i].kind == S_STORE;
+      continue;
+    }
+    const Step *s = &code->step[i];
+    bit_set(others, s->a), bit_set(others, s->b), bit_set(others, s->c);
+  }
+  bool whole = true; /* all stores are in one stretch: nobody's load can be overwritten too early */
+  for (i32 i = 0, in = -1; i < code->nstep; i++) {
+    const Step *s = &code->step[i];
+    if (s->kind != S_STORE || s->row) continue;
+    i32 k = 0;
+    while (k < n && !(i >= native[k].first && i < native[k].end)) k++;
+    whole &= k < n && (in < 0 || in == k), in = k;
+  }
+  for (i32 i = 0; i < code->nstep; i++) {
+    Step *s = &code->step[i];
+    if (s->row || bit(others, s->y)) continue;
+    if (s->kind == S_LOAD) s->raw = 1, s->copy &= !whole;
+    else if (s->kind == S_FILL) s->kind = S_SKIP;
+  }
+}
+
+static bool emit_stretch(Emit *E, Code *code, Native *v) {
+  x64_say(&E->A, "; steps %d to %d\n", v->first, v->end - 1);
+  E->first = v->first, E->end = v->end;
+  v->at = E->A.n, v->special = v->end;
+  for (i32 i = v->end - 1; i >= v->first; i--)
+    if (code->step[i].kind != S_CALL) v->special = i, v->reduces |= code->step[i].kind == S_REDUCE;
+  return ty_x64_emit(E);
+}
+
+static bool hook(TileHook *H, Code *code, const Program *p, bool spread) {
+  Emit *E = ((Hook *)H)->E;
+  bool reduces = p->kind == K_COL || !spread;
+  E->code = code, E->p = p, E->col = p->kind == K_COL;
+  i32 n = find_stretches(E, code, reduces, NULL);
+  if (!n) return true;
+  Bits others = {ty_mem_zalloc((size_t)(code->nslot / 64 + 1) * 8)};
+  code->native = ty_mem_zalloc((size_t)n * sizeof(Native));
+  E->val = ty_mem_alloc((size_t)code->nslot * sizeof(XVal));
+  bool ok = others.w && code->native && E->val;
+  if (ok) {
+    code->nnative = find_stretches(E, code, reduces, code->native);
+    mark(code, &others, code->native, n);
+    for (i32 i = 0; i < code->nslot; i++) E->val[i].alias = -1;
+    for (i32 i = 0; i < code->nstep; i++)
+      if (code->step[i].kind == S_SKIP) E->val[code->step[i].y].alias = code->step[i].a;
+  }
+  for (i32 i = 0; i < n && ok; i++) {
+    ok = emit_stretch(E, code, &code->native[i]);
+    code->step[code->native[i].first].native = i + 1;
+  }
+  ty_mem_free(others.w), ty_mem_free(E->val);
+  E->val = NULL;
+  return ok;
+}
+
+/* ---- kernels -------------------------------------------------------------------------------------- */
+
+static void drop(Kernel *k) {
+  if (k) ty_x64_code_free(k->native, k->native_bytes);
+  ty_tile_drop(k);
+}
+
+/* One phase, in which elements read no row value and all reductions are native: what is done with
+** the rows' values can be done for several rows at once. */
+static bool can_batch(const Kernel *k) {
+  const Code *code = &k->code[0];
+  if (k->p->kind != K_ROW || code->nphase != 1 || code->phase[0].row < code->phase[0].elem)
+    return false;
+  i32 native = 0, reduces = 0;
+  for (i32 i = code->phase[0].elem; i < code->phase[0].end; i++) {
+    const Step *s = &code->step[i];
+    const i32 ops[3] = {s->a, s->kind == S_REDUCE ? 0 : s->b, s->c};
+    for (int j = 0; j < 3; j++)
+      if (code->slot[ops[j]].place == AT_ROW) return false;
+    if (s->kind == S_SCAN || s->kind == S_ARG) return false;
+    reduces += s->kind == S_REDUCE;
+  }
+  for (i32 v = 0; v < code->nnative; v++)
+    for (i32 i = code->native[v].first; i < code->native[v].end; i++)
+      native += code->step[i].kind == S_REDUCE;
+  return reduces && reduces == native;
+}
+
+static bool place(Kernel *k, const Asm *A) {
+  if (A->failed || !A->n || !(k->native = ty_x64_code_put(A->p, A->n))) return false;
+  k->native_bytes = A->n;
+  k->batch = can_batch(k);
+  for (int c = 0; c < 2; c++)
+    for (i32 i = 0; i < k->code[c].nnative; i++) {
+      Native *v = &k->code[c].native[i];
+      v->fn = (NativeFn *)(uintptr_t)((char *)k->native + v->at);
+    }
+  return true;
+}
+
+static Kernel *make(const Program *p) {
+  Hook h = {.base = {hook}};
+  int isa = level();
+  if (!isa || !ty_x64_code_can()) return NULL;
+  if (!(h.E = ty_mem_alloc(sizeof *h.E))) return NULL;
+  memset(h.E, 0, offsetof(Emit, spill_free));
+  memset(&h.E->mask4, 0, offsetof(Emit, pool) - offsetof(Emit, mask4));
+  h.E->npool = h.E->nfix = 0;
+  h.E->wide = isa == 2;
+  const char *dump = getenv("TYCHO_DUMP");
+  h.E->A.listing = h.E->A.hex = dump && strchr(dump, 'a');
+  Kernel *k = ty_tile_make(p, &h.base);
+  if (k && !place(k, &h.E->A)) {
+    drop(k);
+    k = NULL;
+  }
+  if (k) k->listing = h.E->A.list;
+  else ty_mem_free(h.E->A.list);
+  ty_mem_free(h.E->A.p), ty_mem_free(h.E);
+  return k;
+}
+
+static size_t bytes(const Kernel *k) { return ty_tile_bytes(k) + k->native_bytes; }
+
+const char *ty_x64_refusal(void) {
+  if (!level()) return "native code needs AVX2 with FMA and F16C, or TYCHO_ISA forbids it";
+  return ty_x64_code_can() ? NULL : "the system lets no native code be made";
+}
+
+const char *ty_x64_listing(const Kernel *k) { return k->listing; }
+
+const Machine ty_machine_x64 = {"x64", make, ty_tile_run, ty_tile_reserve, drop, bytes};
