@@ -67,14 +67,14 @@
 **             With m = SMAX(x), k = m where finite else 0:
 **             logcumsumexp = k + log(SLIN(exp(SMAXX(x) - k), exp(x - k)))
 */
+/* clang-format off */
 #define TY_PRIMS(_) \
-  _(CONST) \
-  _(SCALAR) \
-  _(IOTA) _(LOAD) _(GLOAD) _(STORE) _(ADD) _(SUB) _(MUL) _(DIV) _(FMA) _(SQRT) _(MIN) _(MAX) \
-      _(NEG) _(ABS) _(FLOOR) _(CEIL) _(TRUNC) _(RINT) _(DIVI) _(REMI) _(AND) _(OR) _(XOR) _(SHL) \
-          _(SHR) _(SHRU) _(MULHI) _(EQ) _(LT) _(LE) _(SEL) _(CVT) _(BITS) _(LUT) _(NARROW) \
-              _(PHILOX) _(RSUM) _(RPROD) _(RMAX) _(RMIN) _(RARGMAX) _(RARGMIN) _(SSUM) _(SPROD) \
-                  _(SMAX) _(SMIN) _(SMAXX) _(SLIN)
+  _(CONST) _(SCALAR) _(IOTA) _(LOAD) _(GLOAD) _(STORE) _(ADD) _(SUB) _(MUL) _(DIV) _(FMA) \
+  _(SQRT) _(MIN) _(MAX) _(NEG) _(ABS) _(FLOOR) _(CEIL) _(TRUNC) _(RINT) _(DIVI) _(REMI) _(AND) \
+  _(OR) _(XOR) _(SHL) _(SHR) _(SHRU) _(MULHI) _(EQ) _(LT) _(LE) _(SEL) _(CVT) _(BITS) _(LUT) \
+  _(NARROW) _(PHILOX) _(RSUM) _(RPROD) _(RMAX) _(RMIN) _(RARGMAX) _(RARGMIN) _(SSUM) _(SPROD) \
+  _(SMAX) _(SMIN) _(SMAXX) _(SLIN)
+/* clang-format on */
 
 typedef enum {
 #define _(NAME) P_##NAME,

@@ -199,8 +199,7 @@ struct Kernel {
 };
 
 /* Makes stretches of steps native: fills code->native, and sets Step.native, raw and SKIP. False: out
-** of memory. `col`: reductions run along columns; else, where `whole`, several rows share a tile and
-** reductions are not native. */
+** of memory. `spread`: several rows share a tile, or columns. */
 typedef struct TileHook TileHook;
 struct TileHook {
   bool (*fn)(TileHook *H, Code *code, const Program *p, bool spread);

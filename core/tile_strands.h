@@ -166,8 +166,9 @@ static void ID(strand)(const Micro *o, i64 bytes) {
 #define T_(P, T, name) B_(P, T, name) R_(P, T, F_MA, name##_ma) R_(P, T, F_SA, name##_sa)
 #define X_(P, T, name) \
   R_(P, T, F_AMM, name##_amm) \
-  R_(P, T, F_AMS, name##_ams) R_(P, T, F_ASM, name##_asm) R_(P, T, F_ASS, name##_ass) \
-      R_(P, T, F_MMA, name##_mma) R_(P, T, F_MSA, name##_msa)
+  R_(P, T, F_AMS, name##_ams) \
+  R_(P, T, F_ASM, name##_asm) \
+  R_(P, T, F_ASS, name##_ass) R_(P, T, F_MMA, name##_mma) R_(P, T, F_MSA, name##_msa)
 #define FMA_(P, T, name) X_(P, T, name) R_(P, T, F_AAM, name##_aam) R_(P, T, F_AAS, name##_aas)
 #define SEL_(P, T, name) X_(P, T, name) R_(P, T, F_MAM, name##_mam) R_(P, T, F_MAS, name##_mas)
 #define BOTH(P, M, name) M(P, C_F32, name##_f32) M(P, C_F64, name##_f64)

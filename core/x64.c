@@ -7,7 +7,7 @@
 ** phases, and in which order sums are made. This machine takes a kernel of it and replaces stretches of
 ** steps by functions: every stretch of element steps that stand together and are native becomes one
 ** function, with loads, conversions, reductions and stores in it. What is not native (scans, positions,
-** gathers, division of integers, random words) stays a loop in C between two functions, on tiles. So
+** gathers, division of integers) stays a loop in C between two functions, on tiles. So
 ** any program runs, to the same bits, and the rules of tile.c hold:
 **
 **  1 A stretch lies within one run of element steps, and has at least one call or reduction.
@@ -26,18 +26,19 @@ typedef struct Hook {
   Emit *E;
 } Hook;
 
-static bool is_wide(void) {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
-}
-
 /* 0: the processor is not for this machine; 1: AVX2, 2: AVX-512. */
 static int level(void) {
+#ifdef __x86_64__
   const char *want = getenv("TYCHO_ISA");
   bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-              __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
+              __builtin_cpu_supports("bmi2"); /* F16C comes with them */
+  bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
   if (!avx2 || (want && !strcmp(want, "base"))) return 0;
-  return is_wide() && !(want && !strcmp(want, "avx2")) ? 2 : 1;
+  return wide && !(want && !strcmp(want, "avx2")) ? 2 : 1;
+#else
+  return 0;
+#endif
 }
 
 /* ---- which steps are native --------------------------------------------------------------------- */

@@ -80,7 +80,7 @@ typedef struct Emit {
   XFix fix[FIX_MAX];
 } Emit;
 
-enum { TEMPS = 4, TAIL_J = RBX, K_TAIL = 1, K_A = 2, K_B = 3 };
+enum { TEMPS = 4, TEMPS_PHILOX = 11, TAIL_J = RBX, K_TAIL = 1, K_A = 2, K_B = 3 };
 
 /* --- x64_ops.c */
 bool ty_x64_can(const Step *s, bool wide); /* whether a call is native */

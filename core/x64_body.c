@@ -354,12 +354,13 @@ static i32 reduce_lanes(const Step *s) { return s->type == C_I64 || s->type == C
 /* Lengths of vectors, how many side by side, and which registers are whose. */
 static void shape(Emit *E) {
   const Code *code = E->code;
-  i32 word = 4, nreduce = 0, lanes = 0, registers = E->wide ? 32 : 16;
+  i32 word = 4, nreduce = 0, lanes = 0, registers = E->wide ? 32 : 16, temps = TEMPS;
   for (i32 i = E->first; i < E->end; i++) {
     const Step *s = &code->step[i];
     const i32 ops[4] = {s->a, s->kind == S_CALL ? s->b : 0, s->c, s->kind == S_CALL ? s->y : 0};
     for (int k = 0; k < 4; k++)
       if (ops[k]) word = TY_MAX(word, code->slot[ty_x64_root(E, ops[k])].size);
+    if (s->kind == S_CALL && s->op == P_PHILOX) temps = TEMPS_PHILOX;
     if (s->kind == S_REDUCE) nreduce++, lanes = TY_MAX(lanes, reduce_lanes(s));
   }
   E->reduces = nreduce > 0;
@@ -367,7 +368,7 @@ static void shape(Emit *E) {
   E->lanes = E->vb / word;
   E->vl[1] = E->wide ? VL512 : VL256;
   E->vl[0] = word == 8 ? E->vl[1] - 1 : E->vl[1];
-  i32 free = registers - TEMPS, live = pressure(E);
+  i32 free = registers - temps, live = pressure(E);
   bool rows = nreduce && !E->col;
   i32 round = rows ? lanes / E->lanes : 0;
   E->acc = -1, E->acc_n = 0;
@@ -381,7 +382,7 @@ static void shape(Emit *E) {
   while (free / E->unroll < 5 && E->unroll > 1 && E->unroll * live > free) E->unroll /= 2;
   E->round = rows ? TY_MAX(round, E->unroll) : E->unroll;
   /* From the top: temporaries, accumulators, pins; groups from below. */
-  i32 top = registers - TEMPS;
+  i32 top = registers - temps;
   E->temp = top;
   if (E->acc_n) top -= E->acc_n, E->acc = top;
   i32 groups = TY_MIN(TY_MAX(live, 1), top / E->unroll);
@@ -496,13 +497,16 @@ static void join_accumulators(Emit *E) {
     int size = E->code->slot[s->a].size;
     i32 n = reduce_lanes(s) / E->lanes;
     if (reg < 0) x64_load(&E->A, RAX, x64_mem(RDI, RNONE, 0, s->b * 8));
-    i32 vector = E->lanes * size, few = TY_MIN(n, 8);
-    for (i32 g = 0; g < few && reg < 0; g++) {
-      move(E, size, g, x64_mem(RAX, RNONE, 0, g * vector));
-      if (few == n) continue; /* more than registers: twice as many, the halves join at once */
-      move(E, size, E->temp, x64_mem(RAX, RNONE, 0, (g + few) * vector));
-      ty_x64_fold(E, s, g, g, E->temp);
-    }
+    i32 vector = E->lanes * size, few = E->temp >= 8 ? 8 : 4; /* registers below the temporaries */
+    for (i32 h = n / 2; h >= few && reg < 0; h /= 2)
+      for (i32 g = 0; g < h; g++) {
+        move(E, size, E->temp, x64_mem(RAX, RNONE, 0, g * vector));
+        move(E, size, E->temp + 1, x64_mem(RAX, RNONE, 0, (g + h) * vector));
+        ty_x64_fold(E, s, E->temp, E->temp, E->temp + 1);
+        put(E, size, x64_mem(RAX, RNONE, 0, g * vector), E->temp);
+      }
+    few = reg < 0 ? TY_MIN(n, few) : n;
+    for (i32 g = 0; g < few && reg < 0; g++) move(E, size, g, x64_mem(RAX, RNONE, 0, g * vector));
     ty_x64_join(E, s, reg < 0 ? 0 : reg, few);
     if (reg >= 0) reg += n;
   }

@@ -90,7 +90,8 @@ bool ty_x64_can(const Step *s, bool wide) {
   case P_LE:
   case P_SEL: return true;
   case P_BITS: return is_f(type);
-  case P_LUT: return true;
+  case P_LUT:
+  case P_PHILOX: return true;
   case P_NARROW: return true;
   case P_CVT: return wide || !((type == C_I64 && is_f(s->to)) || (is_f(type) && s->to == C_I64));
   default: break;
@@ -472,6 +473,43 @@ static void emit_lut(Emit *E, const Step *s) {
   }
 }
 
+/* Philox4x32-10 in 64-bit lanes, of which the low halves count: the product of two words is then one
+** instruction. More temporaries than others: registers change roles instead of being copied. */
+static void philox(Emit *E, int word, int d, int a, int b, int c) {
+  int vl = E->vl[1], w[4], k0 = T(8), k1 = T(9), p = T(3), q = T(10);
+  for (int i = 0; i < 4; i++) w[i] = T(4 + i);
+  move(E, 8, w[0], x64_reg(a)), move(E, 8, w[2], x64_reg(b)), move(E, 8, k0, x64_reg(c));
+  shift(E, I_vpsrlq, vl, w[1], x64_reg(a), 32);
+  shift(E, I_vpsrlq, vl, w[3], x64_reg(b), 32);
+  shift(E, I_vpsrlq, vl, k1, x64_reg(c), 32);
+  for (int round = 0; round < 10; round++) {
+    op3(E, I_vpmuludq, vl, p, w[0], ty_x64_k(E, 0xd2511f53u, 8));
+    op3(E, I_vpmuludq, vl, q, w[2], ty_x64_k(E, 0xcd9e8d57u, 8));
+    op3(E, I_vxorpd, vl, w[1], w[1], x64_reg(k0));
+    op3(E, I_vxorpd, vl, w[3], w[3], x64_reg(k1));
+    shift(E, I_vpsrlq, vl, w[0], x64_reg(q), 32);
+    shift(E, I_vpsrlq, vl, w[2], x64_reg(p), 32);
+    op3(E, I_vxorpd, vl, w[0], w[0], x64_reg(w[1]));
+    op3(E, I_vxorpd, vl, w[2], w[2], x64_reg(w[3]));
+    int t = w[1];
+    w[1] = q, q = t, t = w[3], w[3] = p, p = t;
+    if (round == 9) break;
+    op3(E, I_vpaddq, vl, k0, k0, ty_x64_k(E, 0x9e3779b9u, 8));
+    op3(E, I_vpaddq, vl, k1, k1, ty_x64_k(E, 0xbb67ae85u, 8));
+  }
+  if (E->wide) x64_vector(&E->A, I_vpmovqd, vl, w[word], 0, x64_reg(d), -1, 0, false, false);
+  else shrink(E, d, w[word], k0);
+}
+
+static void emit_philox(Emit *E, const Step *s) {
+  XOpd a = ty_x64_operand(E, s->a, true, T(0)), b = ty_x64_operand(E, s->b, true, T(1));
+  XOpd c = ty_x64_operand(E, s->c, true, T(2));
+  ty_x64_done(E);
+  int d = ty_x64_result(E, s->y);
+  for (int u = 0; u < E->u; u++)
+    philox(E, (int)s->imm, d + u, ty_x64_of(&a, u).reg, ty_x64_of(&b, u).reg, ty_x64_of(&c, u).reg);
+}
+
 static void emit_pair(Emit *E, const Step *s) {
   int size = bytes_of(s->type), vl = ty_x64_vl(E, size), ins = pairs[s->op][s->type] - 1;
   const XVal *k = &E->val[ty_x64_root(E, s->b)];
@@ -500,6 +538,7 @@ void ty_x64_call(Emit *E, const Step *s) {
   case P_LT:
   case P_LE: emit_compare(E, s); break;
   case P_LUT: emit_lut(E, s); break;
+  case P_PHILOX: emit_philox(E, s); break;
   case P_MIN:
   case P_MAX:
     if (is_f(s->type)) emit_extreme(E, s);

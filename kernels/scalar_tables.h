@@ -256,7 +256,8 @@ enum {
 #define ERFINV_PIECES 25
 #define TURN_FIRST 120 /* exponent field / 8 of the first word of lut_turn */
 
-#define TABLE(t, n, ctype) {t, n, ctype}
+#define TABLE(t, n, ctype) \
+  { t, n, ctype }
 #define PIECES(k) TABLE(lut_erfinv + ERFINV_PIECES * (k), ERFINV_PIECES, C_F64)
 const Lut ty_luts[L_COUNT] = {
     [L_HALF_HI] = TABLE(lut_half_hi, 64, C_F64),

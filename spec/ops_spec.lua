@@ -36,7 +36,7 @@ end
 --- Bytes of n elements that say most about a dtype: half floats are walked through, others sampled.
 local function sample(dtype, n, seed)
   if dtype ~= "f16" and dtype ~= "bf16" then return H.values(dtype, n, seed), n end
-  local step = 3
+  local step = 2
   local count = math.floor(65535 / step) + 1
   local y = H.buffer(dtype, count)
   local words = ffi.cast("uint16_t *", y)
@@ -97,10 +97,10 @@ end
 local function checks_values(row)
   for _, dtype in ipairs(admitted(row)) do
     if row.arity == 1 then
-      local a, n = sample(dtype, 20000, 3)
+      local a, n = sample(dtype, 50000, 3)
       check(row, dtype, n, a, nil, ty[row.lua](H.tensor(dtype, a, { n })))
     else
-      local a, b, n = sample_pairs(dtype, 10000, 5)
+      local a, b, n = sample_pairs(dtype, 20000, 5)
       check(row, dtype, n, a, b, ty[row.lua](H.tensor(dtype, a, { n }), H.tensor(dtype, b, { n })))
     end
   end
@@ -133,10 +133,9 @@ local function forms(row)
   local op = ty[row.lua]
   local alone = op
   local function fused(m, ...)
-    local first, second, third, other = ...
+    local first, second, third = ...
     if row.arity == 1 then
-      other = second
-      return op(m:where(first, other)), op(m:where(other, first))
+      return op(m:where(first, second)), op(m:where(second, first))
     elseif row.arity == 2 then
       return op(m:where(first, second), second), op(m:where(second, first), first)
     end

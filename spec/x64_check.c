@@ -189,7 +189,7 @@ static void operation(Make *M, bool row, bool clean) {
                               .c = -1});
       in = (Instr){
           .op = P_LUT, .type = ty_luts[l].ctype, .a = (i16)i, .b = -1, .c = -1, .imm = (u64)l};
-    } else if (chance(20))
+    } else if (chance(60))
       in = (Instr){.op = P_PHILOX,
                    .type = C_I32,
                    .a = (i16)pick(M, C_I64, row, clean),

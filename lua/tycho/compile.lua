@@ -12,6 +12,7 @@ local fail -- raises at the user's line
 
 --- Everything about compiled functions that is not needed to call them; gone with them.
 local handle_of = setmetatable({}, { __mode = "k" })
+local forward_of = setmetatable({}, { __mode = "k" }) -- of compiled modules: what gives their function
 --- Compiled by function and options. Both weak: a compiled function holds its function.
 local by_function = setmetatable({}, { __mode = "kv" })
 local by_function_fast = setmetatable({}, { __mode = "kv" })
@@ -37,15 +38,24 @@ local function check_options(opts)
   return opts
 end
 
---- A module (a table with `forward`) stays a table: fields read and write through.
+--- A module (a table with `forward`) stays a table: fields read and write through, forward among them.
 local function compile_module(core, m, opts)
-  local forward = M.compile_function(core, m.forward, opts)
+  local compiled, source
+  local function forward()
+    if source ~= m.forward then
+      if type(m.forward) ~= "function" then
+        fail("compile: the module's `forward` became a " .. type(m.forward))
+      end
+      source, compiled = m.forward, M.compile_function(core, m.forward, opts)
+    end
+    return compiled
+  end
   local proxy = setmetatable({}, {
-    __call = function(_, ...) return forward(m, ...) end,
+    __call = function(_, ...) return forward()(m, ...) end,
     __index = m,
     __newindex = m,
   })
-  handle_of[proxy] = handle_of[forward]
+  forward_of[proxy] = forward
   return proxy
 end
 
@@ -125,7 +135,7 @@ function M.open(core)
     opts = check_options(opts)
     if type(f) == "function" then return M.compile_function(core, f, opts) end
     if type(f) == "table" then
-      if handle_of[f] then return f end
+      if forward_of[f] then return f end
       if type(f.forward) == "function" then return compile_module(core, f, opts) end
     end
     fail(("compile: argument 1 must be a function or a module with `forward`, got %s"):format(
@@ -133,7 +143,7 @@ function M.open(core)
   end
 
   local function handle(who, f)
-    local h = handle_of[f]
+    local h = handle_of[forward_of[f] and forward_of[f]() or f]
     if not h then
       fail(("%s: argument 1 must be a compiled function, got %s"):format(who,
         type(f) == "function" and "a function that is not compiled (use jit.compile)" or type(f)))
@@ -142,9 +152,9 @@ function M.open(core)
   end
 
   --- What a compiled function did: a table that prints well. calls, nested, hits, misses, evicted,
-  --- differences (of the last misses, the part of the signature that differed), traces[i] = {signature, hits, rests (runs
-  --- eagerly for now, since recording does not pay), graphs}, most
-  --- recent first; graphs[k] = {operations, kernels, steps, runs, bytes_moved, bytes_saved, text}.
+  --- differences (of the last misses: the part of the signature that differed), traces[i] =
+  --- {signature, hits, rests (runs eagerly for now, since recording does not pay), graphs}, most recent
+  --- first; graphs[k] = {operations, kernels, steps, runs, bytes_moved, bytes_saved, text}.
   ---@param f function
   ---@return tycho.Explanation
   function api.explain(f)
@@ -160,7 +170,8 @@ function M.open(core)
 
   --- The graph that f(...) records: a table of nodes {op, dtype, shape, src, live} with `text` and
   --- `dot`, printed as text. Where f demands a value there are several graphs, and a list of them is
-  --- returned. f runs once; tensors that it writes to are put back.
+  --- returned. f runs once; tensors that it writes to are put back, but not what it writes by set() or to
+  --- memory whose address was taken.
   ---@param f function
   ---@return tycho.Graph
   function api.graph(f, ...)
