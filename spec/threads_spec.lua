@@ -40,13 +40,13 @@ local function add(t)
 end
 ty.manual_seed(11)
 local x, w, b = ty.randn(64, 48), ty.randn(48, 40), ty.randn(40)
-local grow = ty.randn(40000)
+local grow = ty.randn(160000)
 local step = ty.compile(function(a) return (a:matmul(w) + b):tanh(), a:softmax():sum(1) end)
 local mix = ty.compile(function(v, k) return ((v * k + 0.5):exp() - v:abs():sqrt()):cumsum(1) end)
 for round = 1, ROUNDS do
   for _, t in ipairs { (x:matmul(w) + b):relu(), step(x) } do add(t) end
   add(mix(grow, round))
-  add((grow * round):sigmoid():reshape(200, 200):sum(1))
+  add((grow * round):sigmoid():reshape(400, 400):sum(1))
   local k = round % 7
   add(ty.compile(function(a) return a * k + a:sum(2, true):sin() end)(x)) -- a function of its own each time
   add(ty.rand(33) + ty.compile(function() return ty.randn(33) end)())
