@@ -31,6 +31,7 @@ typedef struct Machine {
 extern const Machine ty_machine_tile;
 extern const Machine ty_machine_x64;         /* x86-64 with AVX2 or AVX-512 */
 const char *ty_x64_refusal(void);            /* why this system has it not, or NULL */
+bool ty_x64_guard(void);                     /* forks leave its code whole; false: no memory */
 const char *ty_x64_listing(const Kernel *k); /* bytes and instructions; NULL without TYCHO_DUMP=a */
 
 /*
