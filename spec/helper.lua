@@ -51,9 +51,6 @@ function M.shell(command)
 end
 local run = M.shell
 
---- Whether a sanitizer is loaded: it keeps freed memory aside, and its own locks are not made for forks of threads.
-M.sanitized = (os.getenv "LD_PRELOAD" or ""):find("asan", 1, true) ~= nil
-
 local function load_oracle()
   local so, source = M.root .. "build/spec/oracle.so", M.root .. "spec/oracle.c"
   if not run(("test -f '%s' -a '%s' -nt '%s'"):format(so, so, source)) then
