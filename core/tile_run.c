@@ -29,6 +29,7 @@
 #define BATCH 64             /* rows whose values are worked on together */
 #define STACK 16384          /* bytes of frame that a small run takes from the stack */
 #define SPREAD_BELOW 128     /* shorter rows share a tile */
+#define SPREAD_NATIVE 64     /* the same where a row is native */
 #define ALONE 30000.0        /* nanoseconds of work that wake nobody */
 #define CHUNK 15000.0        /* nanoseconds of work that are worth handing over */
 #define GROUP_ELEMENTS 65536 /* elements of a group of blocks, at least */
@@ -135,7 +136,7 @@ static i64 ceil_div(i64 a, i64 b) { return a / b + (a % b != 0); }
 
 static void shape_rows(Task *t, int threads) {
   const Kernel *k = t->k;
-  bool shared = t->R < SPREAD_BELOW && t->O > 1;
+  bool shared = t->R < (k->native ? SPREAD_NATIVE : SPREAD_BELOW) && t->O > 1;
   t->width = 1, t->strips = 1, t->block = BLOCK;
   t->rows = shared ? TY_MIN(t->O, k->tile / TY_MAX(t->R, 1)) : 1;
   t->code = &k->code[shared];
