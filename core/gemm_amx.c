@@ -75,6 +75,7 @@ static const struct {
 };
 
 #define UNIT processor
+#define INLINE inline __attribute__((always_inline))
 #define ATTR __attribute__((target("amx-tile,amx-bf16,avx512f,avx512vl,avx512bw")))
 #define TILES (void)0
 #define ZERO(t) _tile_zero(t)
@@ -140,6 +141,7 @@ static void tile_dot(Tile *c, const Tile *a, const Tile *b) {
 }
 
 #define UNIT emulated
+#define INLINE __attribute__((noinline))
 #define ATTR
 #define TILES Tile tile[8]
 #define ZERO(t) memset(&tile[t], 0, sizeof(Tile))

@@ -2,7 +2,8 @@
 ** gemm_amx.h -- bf16 products on tiles; included once for each kind of tiles.
 ** In:  UNIT (suffix of names), ATTR (target attribute), TILES (what a function declares to have
 **      eight tiles of 16 rows of 64 bytes), and on them, t and the like being literal numbers:
-**      ZERO(t), LOAD(t, p, stride), STORE(t, p, stride), DOT(c, a, b); CONFIGURE, RELEASE.
+**      ZERO(t), LOAD(t, p, stride), STORE(t, p, stride), DOT(c, a, b); CONFIGURE, RELEASE. INLINE:
+**      whether a block is worth a copy for each number of tiles.
 ** Out: static const Unit unit_<UNIT>. Cannot fail.
 **
 ** The first operand lies in tiles of 16 rows by 32 elements of k, the second in tiles of 16 pairs
@@ -19,10 +20,8 @@ static ATTR void NAME(release)(void) { RELEASE; }
 
 /* Adds `steps` of k for rows x cols tiles. a: a row of tiles behind the other; b: pairs of tiles,
 ** step by step. Each tile that is loaded is used twice. */
-static inline __attribute__((always_inline)) ATTR void NAME(block)(i64 steps, const u16 *a,
-                                                                   const u16 *b, float *y, i64 yrs,
-                                                                   const int rows, const int cols,
-                                                                   bool first) {
+static INLINE ATTR void NAME(block)(i64 steps, const u16 *a, const u16 *b, float *y, i64 yrs,
+                                    const int rows, const int cols, bool first) {
   const u16 *a1 = a + steps * TILE;
   float *y1 = y + TILE_ROWS * yrs;
   const i64 stride = yrs * (i64)sizeof *y;
@@ -117,3 +116,4 @@ static const Unit NAME(unit) = {
 #undef CONFIGURE
 #undef RELEASE
 #undef FENCE
+#undef INLINE
