@@ -49,61 +49,6 @@ describe("idle threads", function()
   end)
 end)
 
---- A long product on two processors, with a process beside it that always runs: how much slower, by the sum of all calls.
--- (Of a product much shorter than the turns that the system gives to processes, single calls wait for a whole turn.)
-local rival = [[
-ffi.cdef "int kill(int, int); struct tycho_time { long s, n; }; int clock_gettime(int, struct tycho_time *);"
-ffi.cdef "int sched_getaffinity(int, size_t, uint8_t *); int sched_setaffinity(int, size_t, const uint8_t *);"
-local all, two, found = ffi.new "uint8_t[128]", ffi.new "uint8_t[128]", 0
-assert(ffi.C.sched_getaffinity(0, 128, all) >= 0)
-for i = 0, 1023 do
-  local at = bit.lshift(1, i % 8)
-  if found < 2 and bit.band(all[math.floor(i / 8)], at) ~= 0 then
-    two[math.floor(i / 8)], found = bit.bor(two[math.floor(i / 8)], at), found + 1
-  end
-end
-if found < 2 then return print "alone" end
-assert(ffi.C.sched_setaffinity(0, 128, two) == 0)
-local t = ffi.new "struct tycho_time"
-local function now()
-  ffi.C.clock_gettime(1, t)
-  return tonumber(t.s) + tonumber(t.n) * 1e-9
-end
-ty.threads(2)
-local a, b = ty.rand(1024, 1024), ty.rand(1024, 1024)
-local function measure()
-  local from = now()
-  for _ = 1, 12 do a:matmul(b):get(1, 1) end
-  return now() - from
-end
-measure()
-local best = math.huge
-for round = 1, 6 do
-  local before = measure()
-  local id = ffi.C.fork()
-  if id == 0 then
-    ffi.C.alarm(30)
-    while true do end
-  end
-  local beside = measure()
-  ffi.C.kill(id, 9)
-  ffi.C.waitpid(id, nil, 0)
-  best = math.min(best, beside / (before + measure()) * 2)
-  if round >= 2 and best <= 2.2 then break end
-end
-print(best)
-]]
-
-describe("a long product of two threads", function()
-  it("is at most 2.2 times slower beside a process that always runs", function()
-    local out = script(rival)
-    if out == "alone\n" then return pending "one processor" end
-    if os.getenv "TYCHO_SAY" then print("rival", out) end
-    -- others may be at work on this machine too: the claim is about the best of some rounds
-    assert.is_true(tonumber(out) <= 2.2, out)
-  end)
-end)
-
 describe("a fork", function()
   local use = [[
     ty.threads(2)
