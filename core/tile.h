@@ -154,9 +154,10 @@ typedef struct Strand {
 
 /* Steps [first, end) as one function over elements [begin, end), p being the addresses of slots.
 ** Stores and reductions among them have their own place: Step.y of a store is a tile for what an
-** output that is not contiguous gets, Step.b of a reduction is set to its state. `whole`: the elements
-** are a row: reductions begin here and give their value. */
-typedef void NativeFn(void **p, i64 begin, i64 end, i64 whole);
+** output that is not contiguous gets, Step.b of a reduction is set to its state. `rows`: the elements
+** are a row, and so many rows lie one behind another: reductions begin here and give their values; 0: the
+** elements are part of a row, or of columns. */
+typedef void NativeFn(void **p, i64 begin, i64 end, i64 rows);
 typedef struct Native {
   NativeFn *fn;
   size_t at; /* in the code, until that has a place */

@@ -203,6 +203,27 @@ static bool in_place(const Task *t, const Step *s) {
   return t->op[s->imm].mode == FLAT && (t->op[s->imm].native || s->raw);
 }
 
+/* Whether the rows of a batch can go through native code at once: nothing is read by way of tiles, which
+** have room for one row. */
+static bool is_joint(const Task *t) {
+  const Code *code = t->code;
+  i32 stretches = 0;
+  for (i32 i = code->phase[0].elem; i < code->phase[0].end; i++) {
+    const Step *s = &code->step[i];
+    if (!s->native) {
+      if (s->kind != S_SKIP && !in_place(t, s)) return false;
+      continue;
+    }
+    const Native *v = &code->native[s->native - 1];
+    for (; i < v->end; i++) {
+      s = &code->step[i];
+      if (s->kind == S_STORE && t->op[s->imm].mode != FLAT) return false;
+    }
+    i--, stretches++;
+  }
+  return stretches == 1;
+}
+
 static void bind(Task *t, const Run *r) {
   const Program *p = t->k->p;
   const Launch *L = r->launch;
@@ -232,6 +253,7 @@ static void bind(Task *t, const Run *r) {
     for (u32 m = d->readers; m && ok; m &= m - 1) ok = t->op[__builtin_ctz(m)].at != y->at;
     t->direct |= (u32)ok << i;
   }
+  t->joint = t->batch && is_joint(t);
 }
 
 /* Elements a stride apart, as they are: for native code, which converts by itself. */
@@ -366,8 +388,8 @@ static char *run_in_place(const Task *t, const Place *o, i64 i0, i64 n) {
   return (char *)((uintptr_t)o->at + (uintptr_t)(offset * o->size));
 }
 
-/* Reductions of a native stretch: their states are given, memory for them where the tile is one whole
-** row. Columns that share a tile go by a few rows at a time, all lanes. */
+/* Reductions of a native stretch: their states are given, memory for them where the tile is whole
+** rows. Columns that share a tile go by a few rows at a time, all lanes. */
 static void native_reduce(Frame *f, const Native *v, i64 n) {
   const Task *t = f->t;
   const Step *first = t->code->step + v->special, *end = t->code->step + v->end;
@@ -383,7 +405,8 @@ static void native_reduce(Frame *f, const Native *v, i64 n) {
       f->p[s->b] = (char *)((uintptr_t)acc - (uintptr_t)(i * size));
     }
     if (!n) break;
-    v->fn(f->p, i, TY_MIN(i + turn, n), f->whole);
+    if (f->whole) v->fn(f->p, 0, t->R, f->rows);
+    else v->fn(f->p, i, TY_MIN(i + turn, n), 0);
   }
   for (const Step *s = first; s < end && f->whole && !n; s++)
     if (s->kind == S_REDUCE) ty_tile_reduce(f, s, 0);
@@ -498,13 +521,20 @@ static void unit_rows(Frame *f, i64 unit) {
   }
 }
 
-/* Whole rows one by one, their values side by side. */
+/* Whole rows, their values side by side: one by one where an operand's rows do not follow one
+** another, or where a step is not native. */
 static void unit_batch(Frame *f, i64 unit) {
   const Task *t = f->t;
   const Code *code = t->code;
   const Step *first = code->step + code->phase[0].elem, *end = code->step + code->phase[0].end;
   i64 row = unit * t->rows, n = TY_MIN(t->rows, t->O - row);
-  f->rows = 1, f->whole = true;
+  f->rows = n, f->whole = true;
+  if (t->joint) {
+    tile(f, 0, row * t->R, n * t->R);
+    row_steps(f, 1, row, n);
+    return;
+  }
+  f->rows = 1;
   for (i64 r = 0; r < n; r++) {
     tile(f, 0, (row + r) * t->R, t->R);
     for (const Step *s = first; s < end; s++)

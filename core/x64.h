@@ -73,7 +73,7 @@ typedef struct Emit {
   i32 frame; /* bytes used */
   i32 nspill, spill_free[MAX_BODY];
   i32 mask4, mask8, pad; /* AVX2: places in the frame */
-  i32 whole;             /* where the last argument is kept */
+  i32 whole;             /* where the last argument is kept, and what counts rows */
   bool narrow_tail;
   XPool pool[POOL_MAX];
   i32 npool, nfix;

@@ -1,7 +1,7 @@
 /*
 ** x64_body.c -- machine code for one stretch of steps.
 ** In:  steps [first, end) of a tile kernel's code, all of them native.  Out: a function
-** fn(p, begin, end, whole) over elements, p[slot] being the address of each slot; bytes and constants go to
+** fn(p, begin, end, rows) over elements, p[slot] being the address of each slot; bytes and constants go to
 ** the buffer. Fails without memory, or where a table is full.
 **
 ** How it works. An element group is as many elements as make one vector of the widest value: 16 of 4
@@ -402,6 +402,7 @@ static void shape(Emit *E) {
 
 /* ---- the function ----------------------------------------------------------------------------- */
 
+enum { KEPT_WHOLE, KEPT_LENGTH, KEPT_ROW }; /* the last argument; of a row; the row at hand */
 static const u8 pointers[] = {R8, R9, R10, R11, R12, R13, R14, R15};
 
 /* Addresses of all that is read or written; the first ones have registers. */
@@ -488,7 +489,7 @@ static void begin_accumulators(Emit *E) {
   }
 }
 
-/* The states of a whole row come down to its values. */
+/* The states of a whole row, number rcx, come down to its values. */
 static void join_accumulators(Emit *E) {
   i32 reg = E->acc;
   for (i32 i = E->first; i < E->end; i++) {
@@ -512,10 +513,8 @@ static void join_accumulators(Emit *E) {
   }
 }
 
-static void test_whole(Emit *E) {
-  x64_load(&E->A, RAX, in_frame(E, E->whole, 0));
-  x64_ri(&E->A, 7, RAX, 0);
-}
+/* A place behind that of the last argument. */
+static X64Rm kept(const Emit *E, int which) { return x64_mem(RSP, RNONE, 0, E->whole + which * 8); }
 
 static void escape(Emit *E, const Step *s) {
   const XVal *v = &E->val[s->y];
@@ -625,21 +624,37 @@ static void loops(Emit *E) {
   x64_patch(A, done);
 }
 
-/* A function with reductions of rows: of a whole row it begins the states and finishes them. */
+/* A function with reductions of rows. Of whole rows, which lie one behind another, it begins the
+** states and finishes them. */
 static void row_loops(Emit *E) {
   Asm *A = &E->A;
   x64_ri(A, 7, RCX, 0);
   size_t part = x64_jump(A, J_E, 0);
+  x64_rr(A, G_MOV, RAX, RDX), x64_rr(A, G_SUB, RAX, RSI);
+  x64_save(A, kept(E, KEPT_LENGTH), RAX);
+  x64_rr(A, G_XOR, RAX, RAX);
+  x64_save(A, kept(E, KEPT_ROW), RAX);
+  size_t next = A->n;
   begin_accumulators(E);
   size_t go = x64_jump(A, J_ALWAYS, 0);
   x64_patch(A, part);
   move_accumulators(E, false);
   x64_patch(A, go);
   loops(E);
-  test_whole(E);
+  x64_load(A, RAX, kept(E, KEPT_WHOLE));
+  x64_ri(A, 7, RAX, 0);
   part = x64_jump(A, J_E, 0);
+  x64_load(A, RCX, kept(E, KEPT_ROW));
   join_accumulators(E);
-  go = x64_jump(A, J_ALWAYS, 0);
+  x64_ri(A, 0, RCX, 1);
+  x64_save(A, kept(E, KEPT_ROW), RCX);
+  x64_load(A, RAX, kept(E, KEPT_WHOLE));
+  x64_rr(A, G_CMP, RCX, RAX);
+  go = x64_jump(A, J_AE, 0);
+  x64_rr(A, G_MOV, RSI, RDX);
+  x64_load(A, RAX, kept(E, KEPT_LENGTH));
+  x64_rr(A, G_ADD, RDX, RAX);
+  x64_jump(A, J_ALWAYS, next);
   x64_patch(A, part);
   move_accumulators(E, true);
   x64_patch(A, go);
@@ -697,8 +712,8 @@ bool ty_x64_emit(Emit *E) {
   size_t room = A->n + 3;
   x64_ri(A, 5, RSP, 0x10000); /* patched: the size of the frame */
   x64_ri(A, 4, RSP, -64);
-  E->whole = frame_take(E, 8);
-  if (E->reduces) x64_save(A, in_frame(E, E->whole, 0), RCX);
+  E->whole = frame_take(E, 24);
+  if (E->reduces) x64_save(A, kept(E, KEPT_WHOLE), RCX);
   load_pointers(E);
   load_uniforms(E);
   if (E->reduces && !E->col) row_loops(E);
