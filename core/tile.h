@@ -156,7 +156,8 @@ typedef struct Strand {
 ** Stores and reductions among them have their own place: Step.y of a store is a tile for what an
 ** output that is not contiguous gets, Step.b of a reduction is set to its state. `rows`: the elements
 ** are a row, and so many rows lie one behind another: reductions begin here and give their values; 0: the
-** elements are part of a row, or of columns. */
+** elements are part of a row, or of columns. Without reductions `rows` other than 0 lets stores of 4 and 8
+** bytes go past the caches; they must then begin at a multiple of 64 bytes. */
 typedef void NativeFn(void **p, i64 begin, i64 end, i64 rows);
 typedef struct Native {
   NativeFn *fn;
@@ -191,6 +192,9 @@ typedef struct Single {
   i32 scalar[3]; /* number of the run's scalar, or -1 */
   const void *where[3];
 } Single;
+
+/* From so many bytes of outputs stores go past the caches. A spec may set it. */
+extern i64 ty_tile_past;
 
 struct Kernel {
   Code code[2]; /* one row at a time: row values are scalars; several: they are spread */

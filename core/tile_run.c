@@ -31,6 +31,8 @@
 #define CHUNK 15000.0        /* nanoseconds of work that are worth handing over */
 #define GROUP_ELEMENTS 65536 /* elements of a group of blocks, at least */
 
+i64 ty_tile_past = 32 << 20; /* measured: below it the caches do better, also for who reads next */
+
 /* ---- memory --------------------------------------------------------------------------------- */
 
 /* Scratch grows to what the largest run of this thread wanted (some megabytes at most, since tiles
@@ -224,6 +226,21 @@ static bool is_joint(const Task *t) {
   return stretches == 1;
 }
 
+/* Whether the outputs that lie contiguously, no input among them, are too large for the caches. */
+static bool is_past(const Task *t) {
+  const Program *p = t->k->p;
+  i64 bytes = 0;
+  if (t->N * 8 < ty_tile_past) return false;
+  for (int i = 0; i < p->noperands; i++) {
+    const Place *y = &t->op[i];
+    if (!p->operand[i].write || y->space || y->mode != FLAT || !y->native) continue;
+    for (int k = 0; k < p->noperands; k++)
+      if (!p->operand[k].write && t->op[k].at == y->at) return false;
+    bytes += t->N * y->size;
+  }
+  return bytes >= ty_tile_past;
+}
+
 static void bind(Task *t, const Run *r) {
   const Program *p = t->k->p;
   const Launch *L = r->launch;
@@ -253,6 +270,7 @@ static void bind(Task *t, const Run *r) {
     for (u32 m = d->readers; m && ok; m &= m - 1) ok = t->op[__builtin_ctz(m)].at != y->at;
     t->direct |= (u32)ok << i;
   }
+  t->past = code->nnative && is_past(t);
   t->joint = t->batch && is_joint(t);
 }
 
@@ -416,11 +434,14 @@ static void native_reduce(Frame *f, const Native *v, i64 n) {
 static void native(Frame *f, const Native *v, i64 i0, i64 n) {
   const Task *t = f->t;
   const Step *first = t->code->step + v->special, *end = t->code->step + v->end;
+  uintptr_t odd = 0;
   for (const Step *s = first; s < end; s++)
-    if (s->kind == S_STORE && t->op[s->imm].mode == FLAT)
+    if (s->kind == S_STORE && t->op[s->imm].mode == FLAT) {
       f->p[s->y] = t->op[s->imm].at + i0 * t->op[s->imm].size;
+      if (t->op[s->imm].native) odd |= (uintptr_t)f->p[s->y] & 63;
+    } else if (s->kind == S_STORE) odd = 1; /* read again in a moment */
   if (v->reduces) native_reduce(f, v, n);
-  else v->fn(f->p, 0, n, 0);
+  else v->fn(f->p, 0, n, t->past && !odd);
   for (const Step *s = first; s < end; s++)
     if (s->kind == S_STORE && t->op[s->imm].mode != FLAT) access(f, s, i0, n);
 }
@@ -688,6 +709,13 @@ static void frame_begin(Frame *f, Task *t, char *base) {
   steps(f, 0, code->uniform, 0, 1);
 }
 
+/* Stores past the caches are ordered by nothing else. */
+static void settle(void) {
+#ifdef __x86_64__
+  __builtin_ia32_sfence();
+#endif
+}
+
 static void chunk(void *arg, i64 begin, i64 end) {
   Task *t = arg;
   u64 free = atomic_load(&t->free);
@@ -697,6 +725,7 @@ static void chunk(void *arg, i64 begin, i64 end) {
   Frame f;
   frame_begin(&f, t, t->frames + (size_t)__builtin_ctzll(free) * t->frame_bytes);
   for (i64 i = begin; i < end; i++) t->unit(&f, i);
+  if (t->past) settle();
   atomic_fetch_or(&t->free, free & -free);
 }
 
@@ -705,6 +734,7 @@ static void over(Task *t, Unit *unit, i64 n, double each) {
     Frame f;
     frame_begin(&f, t, t->frames);
     for (i64 i = 0; i < n; i++) unit(&f, i);
+    if (t->past) settle();
     return;
   }
   t->unit = unit;

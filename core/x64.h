@@ -52,7 +52,8 @@ typedef struct Emit {
   const Program *p;
   bool wide; /* AVX-512 */
   bool reduces;
-  bool col; /* reductions run along columns: their states lie beside the elements */
+  bool streams; /* has a second main loop, whose stores go past the caches */
+  bool col;     /* reductions run along columns: their states lie beside the elements */
   i32 first, end;
   XVal *val;  /* by slot */
   i32 lanes;  /* elements of a group: one vector for each value */
@@ -63,6 +64,7 @@ typedef struct Emit {
   /* while a body is emitted */
   i32 u, g0; /* groups side by side, and the first one's number */
   bool tail; /* one group, under the mask */
+  bool past; /* stores go past the caches */
   i32 now;   /* step */
   i32 ngroups;
   i32 owner[GROUPS]; /* slot, or -1 */

@@ -597,9 +597,10 @@ static void tail_mask(Emit *E) {
   }
 }
 
-static void loops(Emit *E) {
+static void main_loop(Emit *E, bool past) {
   Asm *A = &E->A;
   i32 turn = E->round * E->lanes;
+  E->past = past;
   x64_lea(A, RAX, x64_mem(RSI, RNONE, 0, turn));
   x64_rr(A, G_CMP, RAX, RDX);
   size_t skip = x64_jump(A, J_A, 0), head = A->n;
@@ -609,8 +610,21 @@ static void loops(Emit *E) {
   x64_rr(A, G_CMP, RAX, RDX);
   x64_jump(A, J_BE, head);
   x64_patch(A, skip);
+}
+
+static void loops(Emit *E) {
+  Asm *A = &E->A;
+  if (E->streams) {
+    x64_ri(A, 7, RCX, 0);
+    size_t plain = x64_jump(A, J_E, 0);
+    main_loop(E, true);
+    size_t end = x64_jump(A, J_ALWAYS, 0);
+    x64_patch(A, plain);
+    main_loop(E, false);
+    x64_patch(A, end);
+  } else main_loop(E, false);
   x64_rr(A, G_CMP, RSI, RDX);
-  size_t done = x64_jump(A, J_AE, 0);
+  size_t done = x64_jump(A, J_AE, 0), head;
   move_accumulators(E, true);
   x64_rr(A, G_XOR, TAIL_J, TAIL_J);
   head = A->n;
@@ -683,6 +697,16 @@ static void place_pool(Emit *E) {
   x64_bytes(A, zero, (64 - (A->n & 63)) & 63);
 }
 
+/* In a long stretch memory waits for the operations, not they for it. */
+static bool has_past(const Emit *E) {
+  bool any = false;
+  for (i32 i = E->first; i < E->end; i++) {
+    const Step *s = &E->code->step[i];
+    any |= s->kind == S_STORE && ty_dtypes[E->p->operand[s->imm].dtype].bytes >= 4;
+  }
+  return any && !E->reduces && E->end - E->first <= 64;
+}
+
 bool ty_x64_emit(Emit *E) {
   Asm *A = &E->A;
   E->npool = E->nfix = E->nspill = E->frame = 0;
@@ -690,6 +714,7 @@ bool ty_x64_emit(Emit *E) {
   note_values(E);
   shape(E);
   E->narrow_tail = false;
+  E->streams = has_past(E);
   for (i32 i = E->first; i < E->end && !E->wide; i++) {
     const Step *s = &E->code->step[i];
     const i32 ops[3] = {s->a, s->kind == S_CALL ? s->b : 0, s->c};

@@ -658,6 +658,8 @@ void ty_x64_store(Emit *E, const Step *s) {
     X64Rm m = ty_x64_at(E, s->y, bytes, E->g0 + u);
     int x = ty_x64_of(&a, u).reg;
     if (bytes < 4) store_narrow(E, dtype, m, x);
+    else if (E->past && !E->tail)
+      x64_vector(&E->A, I_vmovntps, ty_x64_vl(E, bytes), x, 0, m, -1, 0, false, false);
     else store_vector(E, bytes, m, x);
   }
 }
