@@ -383,11 +383,19 @@ FOLDS(f64, f64, FOLD_FAST, FOLD_SIMPLE, FOLD_SIMPLE)
 #define SUM_V(y, a, b) y = (a) + (b)
 #define SAME(v) (v)
 /* Extremes join as integers of the same order; a NaN is beyond all, on the side that wins. */
+#if VB == 64 && defined(HAS_F16C)
+#define MAX_V(y, a, b) y = (J)_mm512_max_epi32((__m512i)(a), (__m512i)(b))
+#define MIN_V(y, a, b) y = (J)_mm512_min_epi32((__m512i)(a), (__m512i)(b))
+#define KEY(v, NONE) \
+  (J) _mm512_mask_set1_epi32((__m512i)((J)(v) ^ (((J)(v) >> 31) & INT32_MAX)), \
+                             _mm512_cmp_ps_mask((__m512)(v), (__m512)(v), _CMP_UNORD_Q), NONE)
+#else
 #define BITS_IF(m, a, b) (((J)(m) & (a)) | (~(J)(m) & (b)))
 #define MAX_V(y, a, b) y = BITS_IF((a) > (b), a, b)
 #define MIN_V(y, a, b) y = BITS_IF((a) < (b), a, b)
 #define KEY(v, NONE) \
   BITS_IF(((J)(v)&INT32_MAX) > 0x7f800000, (J){0} + (NONE), (J)(v) ^ (((J)(v) >> 31) & INT32_MAX))
+#endif
 #define KEY_MAX(v) KEY(v, INT32_MAX)
 #define KEY_MIN(v) KEY(v, INT32_MIN)
 static inline f32 ID(unkey)(i32 k) {
@@ -431,10 +439,13 @@ static inline f32 ID(unkey)(i32 k) {
         else { PART_##T(p[j], x + j * E, m); } \
       } \
       J v = IN(p[0]); \
-      if (n > E) { \
+      if (n > 2 * E) { /* else these lanes are empty, and change nothing */ \
         J a = IN(p[2]), b = IN(p[1]), c = IN(p[3]); \
         OP(v, v, a); \
         OP(b, b, c); \
+        OP(v, v, b); \
+      } else if (n > E) { \
+        J b = IN(p[1]); \
         OP(v, v, b); \
       } \
       WITHIN_##T(OP, v); \
@@ -635,3 +646,6 @@ static const TileIsa ID(isa) = {
 #undef VB
 #undef PART_f32
 #undef PART_f64
+#undef MAX_V
+#undef MIN_V
+#undef KEY
