@@ -81,6 +81,7 @@ typedef struct TileIsa {
   GloadFn *gload[T_COUNT];
   TileFn *fill[2]; /* 4 and 8 bytes: y[i] = a[0] */
   FoldFn *fold[R_KINDS][4];
+  RowsFn *spread[2];        /* 4 and 8 bytes: row k of y, n elements, is a[k] */
   RowsFn *rows[R_KINDS][4]; /* those worth it; NULL: by fold */
   ArgColFn *argcol[2][4];
   ScanFn *scan[6][4]; /* in the order of P_SSUM */

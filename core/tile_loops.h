@@ -432,20 +432,27 @@ static inline f32 ID(unkey)(i32 k) {
     const T *x = xv; \
     if (!n) ID(fill_##T)(y, &empty, NULL, NULL, rows, 0); \
     for (i64 k = 0; k < rows && n; k++, x += n) { \
-      V p[4] = {(V)none, (V)none, (V)none, (V)none}; \
-      if (n > L) ID(fold_##NAME)(p, x, L, n); \
-      for (i64 j = 0, m = n > L ? 0 : n; m > 0; j++, m -= E) { \
-        if (m >= E) p[j] = *(const V *)(x + j * E); \
-        else { PART_##T(p[j], x + j * E, m); } \
-      } \
-      J v = IN(p[0]); \
-      if (n > 2 * E) { /* else these lanes are empty, and change nothing */ \
+      J v; \
+      if (n <= 2 * E) { /* the other lanes are empty, and change nothing */ \
+        V p = (V)none, q = (V)none; \
+        PART_##T(p, x, TY_MIN(n, E)); \
+        v = IN(p); \
+        if (n > E) { \
+          PART_##T(q, x + E, n - E); \
+          J b = IN(q); \
+          OP(v, v, b); \
+        } \
+      } else { \
+        V p[4] = {(V)none, (V)none, (V)none, (V)none}; \
+        if (n > L) ID(fold_##NAME)(p, x, L, n); \
+        for (i64 j = 0, m = n > L ? 0 : n; m > 0; j++, m -= E) { \
+          if (m >= E) p[j] = *(const V *)(x + j * E); \
+          else { PART_##T(p[j], x + j * E, m); } \
+        } \
+        v = IN(p[0]); \
         J a = IN(p[2]), b = IN(p[1]), c = IN(p[3]); \
         OP(v, v, a); \
         OP(b, b, c); \
-        OP(v, v, b); \
-      } else if (n > E) { \
-        J b = IN(p[1]); \
         OP(v, v, b); \
       } \
       WITHIN_##T(OP, v); \
@@ -456,6 +463,25 @@ ROWS(sum_f32, f32, u32, f32, R_SUM, C_F32, SUM_V, SAME, SAME)
 ROWS(sum_f64, f64, u64, f64, R_SUM, C_F64, SUM_V, SAME, SAME)
 ROWS(max_f32, f32, u32, i32, R_MAX, C_F32, MAX_V, KEY_MAX, ID(unkey))
 ROWS(min_f32, f32, u32, i32, R_MIN, C_F32, MIN_V, KEY_MIN, ID(unkey))
+
+/* y[k * n + j] = a[k]. Whole vectors reach into what the next rows then write. */
+#define SPREAD(SIZE, T) \
+  static void ID(spread_##SIZE)(void *yv, const void *av, i64 rows, i64 n) { \
+    typedef T V __attribute__((vector_size(64), aligned(sizeof(T)), may_alias)); \
+    enum { E = 64 / sizeof(T) }; \
+    T *y = yv; \
+    const T *a = av; \
+    i64 reach = (n + E - 1) / E * E, safe = rows * n - reach; \
+    for (i64 k = 0, at = 0; k < rows; k++, at += n) { \
+      const V v = a[k] - (V){0}; \
+      if (at <= safe) \
+        for (i64 j = 0; j < n; j += E) *(V *)(y + at + j) = v; \
+      else \
+        for (i64 j = 0; j < n; j++) y[at + j] = a[k]; \
+    } \
+  }
+SPREAD(4, u32)
+SPREAD(8, u64)
 
 /* Positions, column by column: the first NaN, else the first element that no other exceeds. */
 #define BETTER(LESS, x, best) ((x)LESS(best) || ((x) != (x) && (best) == (best)))
@@ -635,6 +661,7 @@ static const TileIsa ID(isa) = {
     .gload = MEM(gload),
     .fill = {ID(fill_4), ID(fill_8)},
     .fold = {FOUR(fold_sum), FOUR(fold_prod), FOUR(fold_max), FOUR(fold_min)},
+    .spread = {ID(spread_4), ID(spread_8)},
     .rows = {[R_SUM] = {[C_F32] = ID(rows_sum_f32), [C_F64] = ID(rows_sum_f64)},
              [R_MAX][C_F32] = ID(rows_max_f32),
              [R_MIN][C_F32] = ID(rows_min_f32)},

@@ -360,8 +360,7 @@ static void spread(Frame *f, const Step *s, i64 n) {
   int size = t->code->slot[s->y].size;
   char *y = f->p[s->y];
   const char *a = f->p[s->a];
-  if (t->k->p->kind == K_ROW)
-    for (i64 k = 0; k < f->rows; k++) s->fn(y + k * t->R * size, a + k * size, NULL, NULL, t->R, 0);
+  if (t->k->p->kind == K_ROW) t->k->isa->spread[size == 8](y, a, f->rows, t->R);
   else if (t->rows == 1) f->p[s->y] = f->p[s->a];
   else
     for (i64 k = 0; k < n; k += t->width) memcpy(y + k * size, a, (size_t)(t->width * size));
