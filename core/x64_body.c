@@ -20,6 +20,9 @@
 **  5 A turn of the main loop takes a multiple of the lanes of all reductions of rows; their states are
 **    kept in registers where these suffice. The tail works on them in memory.
 **  6 A comparison that only selections read is not a value: each selection compares again, into a mask.
+**  7 Reductions of whole rows go over many rows in one call; the row at hand is counted in the frame.
+**  8 A short stretch of stores has its main loop twice: the caller chooses the one whose stores go past the
+**    caches when outputs are large and lie at multiples of 64 bytes.
 */
 #include "x64.h"
 
