@@ -81,6 +81,7 @@ typedef struct TileIsa {
   GloadFn *gload[T_COUNT];
   TileFn *fill[2]; /* 4 and 8 bytes: y[i] = a[0] */
   FoldFn *fold[R_KINDS][4];
+  RowsFn *spread[2];        /* 4 and 8 bytes: row k of y, n elements, is a[k] */
   RowsFn *rows[R_KINDS][4]; /* those worth it; NULL: by fold */
   ArgColFn *argcol[2][4];
   ScanFn *scan[6][4]; /* in the order of P_SSUM */
@@ -154,9 +155,11 @@ typedef struct Strand {
 
 /* Steps [first, end) as one function over elements [begin, end), p being the addresses of slots.
 ** Stores and reductions among them have their own place: Step.y of a store is a tile for what an
-** output that is not contiguous gets, Step.b of a reduction is set to its state. `whole`: the elements
-** are a row: reductions begin here and give their value. */
-typedef void NativeFn(void **p, i64 begin, i64 end, i64 whole);
+** output that is not contiguous gets, Step.b of a reduction is set to its state. `rows`: the elements
+** are a row, and so many rows lie one behind another: reductions begin here and give their values; 0: the
+** elements are part of a row, or of columns. Without reductions `rows` other than 0 lets stores of 4 and 8
+** bytes go past the caches; they must then begin at a multiple of 64 bytes. */
+typedef void NativeFn(void **p, i64 begin, i64 end, i64 rows);
 typedef struct Native {
   NativeFn *fn;
   size_t at; /* in the code, until that has a place */
@@ -190,6 +193,9 @@ typedef struct Single {
   i32 scalar[3]; /* number of the run's scalar, or -1 */
   const void *where[3];
 } Single;
+
+/* From so many bytes of outputs stores go past the caches. A spec may set it. */
+extern i64 ty_tile_past;
 
 struct Kernel {
   Code code[2]; /* one row at a time: row values are scalars; several: they are spread */

@@ -364,30 +364,60 @@ FOLDS(i64, u64, FOLD_SIMPLE, FOLD_SIMPLE, FOLD_SIMPLE)
 FOLDS(f32, f32, FOLD_FAST, FAST_max_f32, FAST_min_f32)
 FOLDS(f64, f64, FOLD_FAST, FOLD_SIMPLE, FOLD_SIMPLE)
 
-/* Rows of the kinds that programs are full of; tile_run.c does the others by fold. Lanes are four
+/* Rows of the kinds that programs are full of; tile_run.c does the others by fold. Lanes are a few
 ** vectors, those without an element hold the identity; lanes join from vector to vector, then
 ** within one. A row that is not longer than a vector starts there. */
+#if VB == 64
 #define DOWN_f32(v, k) \
   __builtin_shufflevector(v, v, k, k + 1, k + 2, k + 3, k + 4, k + 5, k + 6, k + 7, 8, 9, 10, 11, \
                           12, 13, 14, 15)
 #define DOWN_f64(v, k) __builtin_shufflevector(v, v, k, k + 1, k + 2, k + 3, 4, 5, 6, 7)
+#elif VB == 32
+#define DOWN_f32(v, k) __builtin_shufflevector(v, v, k, k + 1, k + 2, k + 3, 4, 5, 6, 7)
+#define DOWN_f64(v, k) __builtin_shufflevector(v, v, k, k + 1, 2, 3)
+#else
+#define DOWN_f32(v, k) __builtin_shufflevector(v, v, k, k + 1, 2, 3)
+#define DOWN_f64(v, k) __builtin_shufflevector(v, v, k, 1)
+#endif
+#if VB == 64
+#define WITHIN_8(OP, v) OP(v, v, DOWN_f32(v, 8));
+#define WITHIN_4(OP, v) OP(v, v, DOWN_f64(v, 4));
+#else
+#define WITHIN_8(OP, v)
+#define WITHIN_4(OP, v)
+#endif
+#if VB >= 32
 #define WITHIN_f32(OP, v) \
-  OP(v, v, DOWN_f32(v, 8)); \
+  WITHIN_8(OP, v) \
   OP(v, v, DOWN_f32(v, 4)); \
   OP(v, v, DOWN_f32(v, 2)); \
   OP(v, v, DOWN_f32(v, 1))
 #define WITHIN_f64(OP, v) \
-  OP(v, v, DOWN_f64(v, 4)); \
+  WITHIN_4(OP, v) \
   OP(v, v, DOWN_f64(v, 2)); \
   OP(v, v, DOWN_f64(v, 1))
+#else
+#define WITHIN_f32(OP, v) \
+  OP(v, v, DOWN_f32(v, 2)); \
+  OP(v, v, DOWN_f32(v, 1))
+#define WITHIN_f64(OP, v) OP(v, v, DOWN_f64(v, 1))
+#endif
 #define SUM_V(y, a, b) y = (a) + (b)
 #define SAME(v) (v)
 /* Extremes join as integers of the same order; a NaN is beyond all, on the side that wins. */
+#if VB == 64 && defined(HAS_F16C)
+#define MAX_V(y, a, b) y = (J)_mm512_max_epi32((__m512i)(a), (__m512i)(b))
+#define MIN_V(y, a, b) y = (J)_mm512_min_epi32((__m512i)(a), (__m512i)(b))
+#define KEY(v, NONE) \
+  (J) _mm512_mask_set1_epi32((__m512i)((J)(v) ^ (((J)(v) >> 31) & INT32_MAX)), \
+                             _mm512_cmp_ps_mask((__m512)(v), (__m512)(v), _CMP_UNORD_Q), NONE)
+#else
 #define BITS_IF(m, a, b) (((J)(m) & (a)) | (~(J)(m) & (b)))
 #define MAX_V(y, a, b) y = BITS_IF((a) > (b), a, b)
 #define MIN_V(y, a, b) y = BITS_IF((a) < (b), a, b)
 #define KEY(v, NONE) \
   BITS_IF(((J)(v)&INT32_MAX) > 0x7f800000, (J){0} + (NONE), (J)(v) ^ (((J)(v) >> 31) & INT32_MAX))
+#endif
 #define KEY_MAX(v) KEY(v, INT32_MAX)
 #define KEY_MIN(v) KEY(v, INT32_MIN)
 static inline f32 ID(unkey)(i32 k) {
@@ -400,42 +430,73 @@ static inline f32 ID(unkey)(i32 k) {
 #if VB == 64 && defined(HAS_F16C)
 #define PART_f32(v, x, m) v = (V)_mm512_mask_loadu_ps((__m512)v, (__mmask16)((1u << (m)) - 1), x)
 #define PART_f64(v, x, m) v = (V)_mm512_mask_loadu_pd((__m512d)v, (__mmask8)((1u << (m)) - 1), x)
+#elif VB == 32 && defined(HAS_F16C)
+#define PART_f32(v, x, m) \
+  { \
+    const __m256i to = _mm256_cmpgt_epi32(_mm256_set1_epi32((i32)(m)), \
+                                          _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)); \
+    v = (V)_mm256_blendv_ps((__m256)(v), _mm256_maskload_ps(x, to), (__m256)to); \
+  }
+#define PART_f64(v, x, m) \
+  { \
+    const __m256i to = _mm256_cmpgt_epi64(_mm256_set1_epi64x(m), _mm256_setr_epi64x(0, 1, 2, 3)); \
+    v = (V)_mm256_blendv_pd((__m256d)(v), _mm256_maskload_pd(x, to), (__m256d)to); \
+  }
 #else
 #define PART(T, v, x, m) \
   { \
-    T part[64 / sizeof(T)]; \
+    T part[VB / sizeof(T)]; \
     memcpy(part, &v, sizeof v); \
-    for (i64 i = 0; i < (m); i++) part[i] = (x)[i]; \
+    for (i64 e = 0; e < (m); e++) part[e] = (x)[e]; \
     memcpy(&v, part, sizeof v); \
   }
 #define PART_f32(v, x, m) PART(f32, v, x, m)
 #define PART_f64(v, x, m) PART(f64, v, x, m)
 #endif
+/* Loops over the vectors of a state unroll, so that it stays in registers. */
+#define ALL _Pragma("GCC unroll 16")
 /* J: elements while lanes join; IN and OUT: to them and back. */
 #define ROWS(NAME, T, U, JOINED, KIND, TYPE, OP, IN, OUT) \
   static void ID(rows_##NAME)(void *yv, const void *xv, i64 rows, i64 n) { \
-    typedef T V __attribute__((vector_size(64), aligned(sizeof(T)), may_alias)); \
-    typedef U W __attribute__((vector_size(64), may_alias)); \
-    typedef JOINED J __attribute__((vector_size(64), may_alias)); \
-    enum { E = 64 / sizeof(T), L = NODE / sizeof(T) }; \
+    typedef T V __attribute__((vector_size(VB), aligned(sizeof(T)), may_alias)); \
+    typedef U W __attribute__((vector_size(VB), may_alias)); \
+    typedef JOINED J __attribute__((vector_size(VB), may_alias)); \
+    enum { E = VB / sizeof(T), L = NODE / sizeof(T), Q = NODE / VB }; \
     const W none = (U)ty_tile_identity(KIND, TYPE) - (W){0}; \
     const u64 empty = ty_tile_empty(KIND, TYPE); \
     T *y = yv; \
     const T *x = xv; \
     if (!n) ID(fill_##T)(y, &empty, NULL, NULL, rows, 0); \
     for (i64 k = 0; k < rows && n; k++, x += n) { \
-      V p[4] = {(V)none, (V)none, (V)none, (V)none}; \
-      if (n > L) ID(fold_##NAME)(p, x, L, n); \
-      for (i64 j = 0, m = n > L ? 0 : n; m > 0; j++, m -= E) { \
-        if (m >= E) p[j] = *(const V *)(x + j * E); \
-        else { PART_##T(p[j], x + j * E, m); } \
-      } \
-      J v = IN(p[0]); \
-      if (n > E) { \
-        J a = IN(p[2]), b = IN(p[1]), c = IN(p[3]); \
-        OP(v, v, a); \
-        OP(b, b, c); \
-        OP(v, v, b); \
+      J v; \
+      if (n <= 2 * E) { /* the other lanes are empty, and change nothing */ \
+        V p = (V)none, q = (V)none; \
+        PART_##T(p, x, TY_MIN(n, E)); \
+        v = IN(p); \
+        if (n > E) { \
+          PART_##T(q, x + E, n - E); \
+          J b = IN(q); \
+          OP(v, v, b); \
+        } \
+      } else { \
+        V p[Q]; \
+        J w[Q]; \
+        ALL for (int i = 0; i < Q; i++) p[i] = (V)none; \
+        if (n > L) { \
+          V lanes[Q]; \
+          memcpy(lanes, p, sizeof p); \
+          ID(fold_##NAME)(lanes, x, L, n); \
+          memcpy(p, lanes, sizeof p); \
+        } else { \
+          ALL for (int i = 0; i < Q; i++) { \
+            const i64 m = TY_MAX(TY_MIN(n - i * E, E), 0); \
+            PART_##T(p[i], x + i * E, m); \
+          } \
+        } \
+        ALL for (int i = 0; i < Q; i++) w[i] = IN(p[i]); \
+        ALL for (int h = Q / 2; h; h /= 2) ALL for (int i = 0; i < h; i++) \
+            OP(w[i], w[i], w[i + h]); \
+        v = w[0]; \
       } \
       WITHIN_##T(OP, v); \
       y[k] = OUT(v[0]); \
@@ -445,6 +506,25 @@ ROWS(sum_f32, f32, u32, f32, R_SUM, C_F32, SUM_V, SAME, SAME)
 ROWS(sum_f64, f64, u64, f64, R_SUM, C_F64, SUM_V, SAME, SAME)
 ROWS(max_f32, f32, u32, i32, R_MAX, C_F32, MAX_V, KEY_MAX, ID(unkey))
 ROWS(min_f32, f32, u32, i32, R_MIN, C_F32, MIN_V, KEY_MIN, ID(unkey))
+
+/* y[k * n + j] = a[k]. Whole vectors reach into what the next rows then write. */
+#define SPREAD(SIZE, T) \
+  static void ID(spread_##SIZE)(void *yv, const void *av, i64 rows, i64 n) { \
+    typedef T V __attribute__((vector_size(64), aligned(sizeof(T)), may_alias)); \
+    enum { E = 64 / sizeof(T) }; \
+    T *y = yv; \
+    const T *a = av; \
+    i64 reach = (n + E - 1) / E * E, safe = rows * n - reach; \
+    for (i64 k = 0, at = 0; k < rows; k++, at += n) { \
+      const V v = a[k] - (V){0}; \
+      if (at <= safe) \
+        for (i64 j = 0; j < n; j += E) *(V *)(y + at + j) = v; \
+      else \
+        for (i64 j = 0; j < n; j++) y[at + j] = a[k]; \
+    } \
+  }
+SPREAD(4, u32)
+SPREAD(8, u64)
 
 /* Positions, column by column: the first NaN, else the first element that no other exceeds. */
 #define BETTER(LESS, x, best) ((x)LESS(best) || ((x) != (x) && (best) == (best)))
@@ -624,6 +704,7 @@ static const TileIsa ID(isa) = {
     .gload = MEM(gload),
     .fill = {ID(fill_4), ID(fill_8)},
     .fold = {FOUR(fold_sum), FOUR(fold_prod), FOUR(fold_max), FOUR(fold_min)},
+    .spread = {ID(spread_4), ID(spread_8)},
     .rows = {[R_SUM] = {[C_F32] = ID(rows_sum_f32), [C_F64] = ID(rows_sum_f64)},
              [R_MAX][C_F32] = ID(rows_max_f32),
              [R_MIN][C_F32] = ID(rows_min_f32)},
@@ -635,3 +716,13 @@ static const TileIsa ID(isa) = {
 #undef VB
 #undef PART_f32
 #undef PART_f64
+#undef ALL
+#undef DOWN_f32
+#undef DOWN_f64
+#undef WITHIN_8
+#undef WITHIN_4
+#undef WITHIN_f32
+#undef WITHIN_f64
+#undef MAX_V
+#undef MIN_V
+#undef KEY

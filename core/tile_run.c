@@ -31,6 +31,8 @@
 #define CHUNK 15000.0        /* nanoseconds of work that are worth handing over */
 #define GROUP_ELEMENTS 65536 /* elements of a group of blocks, at least */
 
+i64 ty_tile_past = 32 << 20; /* measured: below it the caches do better, also for who reads next */
+
 /* ---- memory --------------------------------------------------------------------------------- */
 
 /* Scratch grows to what the largest run of this thread wanted (some megabytes at most, since tiles
@@ -203,6 +205,42 @@ static bool in_place(const Task *t, const Step *s) {
   return t->op[s->imm].mode == FLAT && (t->op[s->imm].native || s->raw);
 }
 
+/* Whether the rows of a batch can go through native code at once: nothing is read by way of tiles, which
+** have room for one row. */
+static bool is_joint(const Task *t) {
+  const Code *code = t->code;
+  i32 stretches = 0;
+  for (i32 i = code->phase[0].elem; i < code->phase[0].end; i++) {
+    const Step *s = &code->step[i];
+    if (!s->native) {
+      if (s->kind != S_SKIP && !in_place(t, s)) return false;
+      continue;
+    }
+    const Native *v = &code->native[s->native - 1];
+    for (; i < v->end; i++) {
+      s = &code->step[i];
+      if (s->kind == S_STORE && t->op[s->imm].mode != FLAT) return false;
+    }
+    i--, stretches++;
+  }
+  return stretches == 1;
+}
+
+/* Whether the outputs that lie contiguously, no input among them, are too large for the caches. */
+static bool is_past(const Task *t) {
+  const Program *p = t->k->p;
+  i64 bytes = 0;
+  if (t->N * 8 < ty_tile_past) return false;
+  for (int i = 0; i < p->noperands; i++) {
+    const Place *y = &t->op[i];
+    if (!p->operand[i].write || y->space || y->mode != FLAT || !y->native) continue;
+    for (int k = 0; k < p->noperands; k++)
+      if (!p->operand[k].write && t->op[k].at == y->at) return false;
+    bytes += t->N * y->size;
+  }
+  return bytes >= ty_tile_past;
+}
+
 static void bind(Task *t, const Run *r) {
   const Program *p = t->k->p;
   const Launch *L = r->launch;
@@ -232,6 +270,8 @@ static void bind(Task *t, const Run *r) {
     for (u32 m = d->readers; m && ok; m &= m - 1) ok = t->op[__builtin_ctz(m)].at != y->at;
     t->direct |= (u32)ok << i;
   }
+  t->past = code->nnative && is_past(t);
+  t->joint = t->batch && is_joint(t);
 }
 
 /* Elements a stride apart, as they are: for native code, which converts by itself. */
@@ -320,8 +360,7 @@ static void spread(Frame *f, const Step *s, i64 n) {
   int size = t->code->slot[s->y].size;
   char *y = f->p[s->y];
   const char *a = f->p[s->a];
-  if (t->k->p->kind == K_ROW)
-    for (i64 k = 0; k < f->rows; k++) s->fn(y + k * t->R * size, a + k * size, NULL, NULL, t->R, 0);
+  if (t->k->p->kind == K_ROW) t->k->isa->spread[size == 8](y, a, f->rows, t->R);
   else if (t->rows == 1) f->p[s->y] = f->p[s->a];
   else
     for (i64 k = 0; k < n; k += t->width) memcpy(y + k * size, a, (size_t)(t->width * size));
@@ -366,8 +405,8 @@ static char *run_in_place(const Task *t, const Place *o, i64 i0, i64 n) {
   return (char *)((uintptr_t)o->at + (uintptr_t)(offset * o->size));
 }
 
-/* Reductions of a native stretch: their states are given, memory for them where the tile is one whole
-** row. Columns that share a tile go by a few rows at a time, all lanes. */
+/* Reductions of a native stretch: their states are given, memory for them where the tile is whole
+** rows. Columns that share a tile go by a few rows at a time, all lanes. */
 static void native_reduce(Frame *f, const Native *v, i64 n) {
   const Task *t = f->t;
   const Step *first = t->code->step + v->special, *end = t->code->step + v->end;
@@ -383,7 +422,8 @@ static void native_reduce(Frame *f, const Native *v, i64 n) {
       f->p[s->b] = (char *)((uintptr_t)acc - (uintptr_t)(i * size));
     }
     if (!n) break;
-    v->fn(f->p, i, TY_MIN(i + turn, n), f->whole);
+    if (f->whole) v->fn(f->p, 0, t->R, f->rows);
+    else v->fn(f->p, i, TY_MIN(i + turn, n), 0);
   }
   for (const Step *s = first; s < end && f->whole && !n; s++)
     if (s->kind == S_REDUCE) ty_tile_reduce(f, s, 0);
@@ -393,11 +433,14 @@ static void native_reduce(Frame *f, const Native *v, i64 n) {
 static void native(Frame *f, const Native *v, i64 i0, i64 n) {
   const Task *t = f->t;
   const Step *first = t->code->step + v->special, *end = t->code->step + v->end;
+  uintptr_t odd = 0;
   for (const Step *s = first; s < end; s++)
-    if (s->kind == S_STORE && t->op[s->imm].mode == FLAT)
+    if (s->kind == S_STORE && t->op[s->imm].mode == FLAT) {
       f->p[s->y] = t->op[s->imm].at + i0 * t->op[s->imm].size;
+      if (t->op[s->imm].native) odd |= (uintptr_t)f->p[s->y] & 63;
+    } else if (s->kind == S_STORE) odd = 1; /* read again in a moment */
   if (v->reduces) native_reduce(f, v, n);
-  else v->fn(f->p, 0, n, 0);
+  else v->fn(f->p, 0, n, t->past && !odd);
   for (const Step *s = first; s < end; s++)
     if (s->kind == S_STORE && t->op[s->imm].mode != FLAT) access(f, s, i0, n);
 }
@@ -498,13 +541,20 @@ static void unit_rows(Frame *f, i64 unit) {
   }
 }
 
-/* Whole rows one by one, their values side by side. */
+/* Whole rows, their values side by side: one by one where an operand's rows do not follow one
+** another, or where a step is not native. */
 static void unit_batch(Frame *f, i64 unit) {
   const Task *t = f->t;
   const Code *code = t->code;
   const Step *first = code->step + code->phase[0].elem, *end = code->step + code->phase[0].end;
   i64 row = unit * t->rows, n = TY_MIN(t->rows, t->O - row);
-  f->rows = 1, f->whole = true;
+  f->rows = n, f->whole = true;
+  if (t->joint) {
+    tile(f, 0, row * t->R, n * t->R);
+    row_steps(f, 1, row, n);
+    return;
+  }
+  f->rows = 1;
   for (i64 r = 0; r < n; r++) {
     tile(f, 0, (row + r) * t->R, t->R);
     for (const Step *s = first; s < end; s++)
@@ -658,6 +708,13 @@ static void frame_begin(Frame *f, Task *t, char *base) {
   steps(f, 0, code->uniform, 0, 1);
 }
 
+/* Stores past the caches are ordered by nothing else. */
+static void settle(void) {
+#ifdef __x86_64__
+  __builtin_ia32_sfence();
+#endif
+}
+
 static void chunk(void *arg, i64 begin, i64 end) {
   Task *t = arg;
   u64 free = atomic_load(&t->free);
@@ -667,6 +724,7 @@ static void chunk(void *arg, i64 begin, i64 end) {
   Frame f;
   frame_begin(&f, t, t->frames + (size_t)__builtin_ctzll(free) * t->frame_bytes);
   for (i64 i = begin; i < end; i++) t->unit(&f, i);
+  if (t->past) settle();
   atomic_fetch_or(&t->free, free & -free);
 }
 
@@ -675,6 +733,7 @@ static void over(Task *t, Unit *unit, i64 n, double each) {
     Frame f;
     frame_begin(&f, t, t->frames);
     for (i64 i = 0; i < n; i++) unit(&f, i);
+    if (t->past) settle();
     return;
   }
   t->unit = unit;

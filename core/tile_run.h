@@ -42,6 +42,8 @@ struct Task {
   i64 groups, units;
   i32 levels; /* of the tree */
   bool batch; /* units are batches of rows */
+  bool past;  /* outputs are so large that stores go past the caches */
+  bool joint; /* a batch is one call of native code */
   size_t node, frame_bytes, at_uniform, at_tile, at_wide, at_row, at_acc, at_scan, at_micro;
   size_t tile_bytes, wide_bytes, row_bytes, total;
   i32 nframes;

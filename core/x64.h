@@ -52,7 +52,8 @@ typedef struct Emit {
   const Program *p;
   bool wide; /* AVX-512 */
   bool reduces;
-  bool col; /* reductions run along columns: their states lie beside the elements */
+  bool streams; /* has a second main loop, whose stores go past the caches */
+  bool col;     /* reductions run along columns: their states lie beside the elements */
   i32 first, end;
   XVal *val;  /* by slot */
   i32 lanes;  /* elements of a group: one vector for each value */
@@ -63,6 +64,7 @@ typedef struct Emit {
   /* while a body is emitted */
   i32 u, g0; /* groups side by side, and the first one's number */
   bool tail; /* one group, under the mask */
+  bool past; /* stores go past the caches */
   i32 now;   /* step */
   i32 ngroups;
   i32 owner[GROUPS]; /* slot, or -1 */
@@ -73,7 +75,7 @@ typedef struct Emit {
   i32 frame; /* bytes used */
   i32 nspill, spill_free[MAX_BODY];
   i32 mask4, mask8, pad; /* AVX2: places in the frame */
-  i32 whole;             /* where the last argument is kept */
+  i32 whole;             /* where the last argument is kept, and what counts rows */
   bool narrow_tail;
   XPool pool[POOL_MAX];
   i32 npool, nfix;

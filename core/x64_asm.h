@@ -133,6 +133,7 @@ enum {
   _(vpmovzxwd, P66, M0F38, 0x33, 0, T_HALF, BOTH | TWO) \
   _(vpmovsxwd, P66, M0F38, 0x23, 0, T_HALF, BOTH | TWO) \
   _(vcvtph2ps, P66, M0F38, 0x13, 0, T_HALF, BOTH | TWO) \
+  _(vmovntps, PNP, M0F, 0x2b, 0, T_FULL, BOTH | TWO | STORES) \
   _(vcvtps2ph, P66, M0F3A, 0x1d, 0, T_HALF, BOTH | TWO | STORES) \
   _(vpmovdb, PF3, M0F38, 0x31, 0, T_QUARTER, EVEX | TWO | STORES) \
   _(vpmovdw, PF3, M0F38, 0x33, 0, T_HALF, EVEX | TWO | STORES) \

@@ -1,7 +1,7 @@
 /*
 ** x64_body.c -- machine code for one stretch of steps.
 ** In:  steps [first, end) of a tile kernel's code, all of them native.  Out: a function
-** fn(p, begin, end, whole) over elements, p[slot] being the address of each slot; bytes and constants go to
+** fn(p, begin, end, rows) over elements, p[slot] being the address of each slot; bytes and constants go to
 ** the buffer. Fails without memory, or where a table is full.
 **
 ** How it works. An element group is as many elements as make one vector of the widest value: 16 of 4
@@ -20,6 +20,9 @@
 **  5 A turn of the main loop takes a multiple of the lanes of all reductions of rows; their states are
 **    kept in registers where these suffice. The tail works on them in memory.
 **  6 A comparison that only selections read is not a value: each selection compares again, into a mask.
+**  7 Reductions of whole rows go over many rows in one call; the row at hand is counted in the frame.
+**  8 A short stretch of stores has its main loop twice: the caller chooses the one whose stores go past the
+**    caches when outputs are large and lie at multiples of 64 bytes.
 */
 #include "x64.h"
 
@@ -402,6 +405,7 @@ static void shape(Emit *E) {
 
 /* ---- the function ----------------------------------------------------------------------------- */
 
+enum { KEPT_WHOLE, KEPT_LENGTH, KEPT_ROW }; /* the last argument; of a row; the row at hand */
 static const u8 pointers[] = {R8, R9, R10, R11, R12, R13, R14, R15};
 
 /* Addresses of all that is read or written; the first ones have registers. */
@@ -488,7 +492,7 @@ static void begin_accumulators(Emit *E) {
   }
 }
 
-/* The states of a whole row come down to its values. */
+/* The states of a whole row, number rcx, come down to its values. */
 static void join_accumulators(Emit *E) {
   i32 reg = E->acc;
   for (i32 i = E->first; i < E->end; i++) {
@@ -512,10 +516,8 @@ static void join_accumulators(Emit *E) {
   }
 }
 
-static void test_whole(Emit *E) {
-  x64_load(&E->A, RAX, in_frame(E, E->whole, 0));
-  x64_ri(&E->A, 7, RAX, 0);
-}
+/* A place behind that of the last argument. */
+static X64Rm kept(const Emit *E, int which) { return x64_mem(RSP, RNONE, 0, E->whole + which * 8); }
 
 static void escape(Emit *E, const Step *s) {
   const XVal *v = &E->val[s->y];
@@ -598,9 +600,10 @@ static void tail_mask(Emit *E) {
   }
 }
 
-static void loops(Emit *E) {
+static void main_loop(Emit *E, bool past) {
   Asm *A = &E->A;
   i32 turn = E->round * E->lanes;
+  E->past = past;
   x64_lea(A, RAX, x64_mem(RSI, RNONE, 0, turn));
   x64_rr(A, G_CMP, RAX, RDX);
   size_t skip = x64_jump(A, J_A, 0), head = A->n;
@@ -610,8 +613,21 @@ static void loops(Emit *E) {
   x64_rr(A, G_CMP, RAX, RDX);
   x64_jump(A, J_BE, head);
   x64_patch(A, skip);
+}
+
+static void loops(Emit *E) {
+  Asm *A = &E->A;
+  if (E->streams) {
+    x64_ri(A, 7, RCX, 0);
+    size_t plain = x64_jump(A, J_E, 0);
+    main_loop(E, true);
+    size_t end = x64_jump(A, J_ALWAYS, 0);
+    x64_patch(A, plain);
+    main_loop(E, false);
+    x64_patch(A, end);
+  } else main_loop(E, false);
   x64_rr(A, G_CMP, RSI, RDX);
-  size_t done = x64_jump(A, J_AE, 0);
+  size_t done = x64_jump(A, J_AE, 0), head;
   move_accumulators(E, true);
   x64_rr(A, G_XOR, TAIL_J, TAIL_J);
   head = A->n;
@@ -625,21 +641,37 @@ static void loops(Emit *E) {
   x64_patch(A, done);
 }
 
-/* A function with reductions of rows: of a whole row it begins the states and finishes them. */
+/* A function with reductions of rows. Of whole rows, which lie one behind another, it begins the
+** states and finishes them. */
 static void row_loops(Emit *E) {
   Asm *A = &E->A;
   x64_ri(A, 7, RCX, 0);
   size_t part = x64_jump(A, J_E, 0);
+  x64_rr(A, G_MOV, RAX, RDX), x64_rr(A, G_SUB, RAX, RSI);
+  x64_save(A, kept(E, KEPT_LENGTH), RAX);
+  x64_rr(A, G_XOR, RAX, RAX);
+  x64_save(A, kept(E, KEPT_ROW), RAX);
+  size_t next = A->n;
   begin_accumulators(E);
   size_t go = x64_jump(A, J_ALWAYS, 0);
   x64_patch(A, part);
   move_accumulators(E, false);
   x64_patch(A, go);
   loops(E);
-  test_whole(E);
+  x64_load(A, RAX, kept(E, KEPT_WHOLE));
+  x64_ri(A, 7, RAX, 0);
   part = x64_jump(A, J_E, 0);
+  x64_load(A, RCX, kept(E, KEPT_ROW));
   join_accumulators(E);
-  go = x64_jump(A, J_ALWAYS, 0);
+  x64_ri(A, 0, RCX, 1);
+  x64_save(A, kept(E, KEPT_ROW), RCX);
+  x64_load(A, RAX, kept(E, KEPT_WHOLE));
+  x64_rr(A, G_CMP, RCX, RAX);
+  go = x64_jump(A, J_AE, 0);
+  x64_rr(A, G_MOV, RSI, RDX);
+  x64_load(A, RAX, kept(E, KEPT_LENGTH));
+  x64_rr(A, G_ADD, RDX, RAX);
+  x64_jump(A, J_ALWAYS, next);
   x64_patch(A, part);
   move_accumulators(E, true);
   x64_patch(A, go);
@@ -668,6 +700,16 @@ static void place_pool(Emit *E) {
   x64_bytes(A, zero, (64 - (A->n & 63)) & 63);
 }
 
+/* In a long stretch memory waits for the operations, not they for it. */
+static bool has_past(const Emit *E) {
+  bool any = false;
+  for (i32 i = E->first; i < E->end; i++) {
+    const Step *s = &E->code->step[i];
+    any |= s->kind == S_STORE && ty_dtypes[E->p->operand[s->imm].dtype].bytes >= 4;
+  }
+  return any && !E->reduces && E->end - E->first <= 64;
+}
+
 bool ty_x64_emit(Emit *E) {
   Asm *A = &E->A;
   E->npool = E->nfix = E->nspill = E->frame = 0;
@@ -675,6 +717,7 @@ bool ty_x64_emit(Emit *E) {
   note_values(E);
   shape(E);
   E->narrow_tail = false;
+  E->streams = has_past(E);
   for (i32 i = E->first; i < E->end && !E->wide; i++) {
     const Step *s = &E->code->step[i];
     const i32 ops[3] = {s->a, s->kind == S_CALL ? s->b : 0, s->c};
@@ -697,8 +740,8 @@ bool ty_x64_emit(Emit *E) {
   size_t room = A->n + 3;
   x64_ri(A, 5, RSP, 0x10000); /* patched: the size of the frame */
   x64_ri(A, 4, RSP, -64);
-  E->whole = frame_take(E, 8);
-  if (E->reduces) x64_save(A, in_frame(E, E->whole, 0), RCX);
+  E->whole = frame_take(E, 24);
+  if (E->reduces) x64_save(A, kept(E, KEPT_WHOLE), RCX);
   load_pointers(E);
   load_uniforms(E);
   if (E->reduces && !E->col) row_loops(E);

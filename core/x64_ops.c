@@ -658,6 +658,8 @@ void ty_x64_store(Emit *E, const Step *s) {
     X64Rm m = ty_x64_at(E, s->y, bytes, E->g0 + u);
     int x = ty_x64_of(&a, u).reg;
     if (bytes < 4) store_narrow(E, dtype, m, x);
+    else if (E->past && !E->tail)
+      x64_vector(&E->A, I_vmovntps, ty_x64_vl(E, bytes), x, 0, m, -1, 0, false, false);
     else store_vector(E, bytes, m, x);
   }
 }
@@ -704,7 +706,7 @@ void ty_x64_reduce(Emit *E, const Step *s, i32 nth) {
 }
 
 /* The state of a reduction, in n registers from `base`, comes down to one value: lanes join j += j + s from
-** s = half their number, registers first. The value goes to the row's slot. */
+** s = half their number, registers first. The value goes to the row's slot, rcx being the row's number. */
 void ty_x64_join(Emit *E, const Step *s, int base, i32 n) {
   int size = bytes_of(s->type), vl = ty_x64_vl(E, size), t = T(1);
   for (i32 h = n / 2; h >= 1; h /= 2)
@@ -723,6 +725,6 @@ void ty_x64_join(Emit *E, const Step *s, int base, i32 n) {
   }
   move(E, size, 0, x64_reg(base)); /* the store is of VEX, for low registers */
   x64_load(&E->A, RAX, x64_mem(RDI, RNONE, 0, s->y * 8));
-  x64_vector(&E->A, size == 8 ? I_vmovq : I_vmovd, VL128, 0, 0, x64_mem(RAX, RNONE, 0, 0), -1, 0,
-             false, false);
+  x64_vector(&E->A, size == 8 ? I_vmovq : I_vmovd, VL128, 0, 0,
+             x64_mem(RAX, RCX, size == 8 ? 3 : 2, 0), -1, 0, false, false);
 }

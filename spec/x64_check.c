@@ -504,6 +504,7 @@ static bool check(Make *M, int size) {
     ok = ty_machine_tile.run(t, &r);
     for (int o = 0; o < p->noperands; o++) memcpy(after[o], D.low[o], D.bytes[o]);
     for (int o = 0; o < p->noperands; o++) memcpy(D.low[o], before[o], D.bytes[o]);
+    ty_tile_past = chance(50) ? 0 : (i64)1 << 40;
     ok = ok && ty_machine_x64.run(x, &r);
     for (int o = 0; o < p->noperands && ok; o++) {
       bool shared = false;
@@ -585,17 +586,18 @@ static void encode_one(Asm *A, X64Ins ins, int vl) {
     imm = below(8);
   if (ins == I_vblendvps || ins == I_vblendvpd) imm = below(16) << 4;
   if ((I->flags & IMMSHIFT) && !A->evex) mem = false;
-  if (ins == I_vmaskmovps || ins == I_vmaskmovpd || vsib || ins == I_vmovd || ins == I_vmovq)
+  if (ins == I_vmaskmovps || ins == I_vmaskmovpd || vsib || ins == I_vmovd || ins == I_vmovq ||
+      ins == I_vmovntps)
     mem = true;
   X64Rm rm = mem ? random_mem(vsib, registers) : x64_reg(below(registers));
   if (A->evex) {
-    k = vsib ? 1 + below(7) : chance(30) ? 1 + below(7) : 0;
+    k = ins == I_vmovntps ? 0 : vsib ? 1 + below(7) : chance(30) ? 1 + below(7) : 0;
     z = k && !dk && !vsib && !(mem && (I->flags & STORES)) && chance(50);
     bool plain =
         I->tuple == T_FULL ||
         (I->tuple == T_HALF && (ins == I_vcvtdq2pd || ins == I_vcvtps2pd || ins == I_vcvttps2qq));
     bool whole = ins == I_vmovups || ins == I_vmovupd || ins == I_vmovaps || ins == I_vmovdqa32 ||
-                 ins == I_vmovdqa64;
+                 ins == I_vmovdqa64 || ins == I_vmovntps;
     if (mem && plain && !whole && chance(40)) rm.bcst = true;
   }
   store = mem &&
