@@ -84,6 +84,26 @@ API void floor_chain(const float *restrict x, float *restrict y, long n) {
   }
 }
 
+/* `rounds` times five operations that cannot be contracted, eight vectors side by side, so that none waits
+** for another. n is a multiple of eight vectors. */
+API void floor_rounds(const float *restrict x, float *restrict y, long n, long rounds) {
+  enum { SIDE = 8 };
+  for (long i = 0; i < n; i += SIDE * LANES) {
+    Vec a[SIDE], v[SIDE];
+    memcpy(v, x + i, sizeof v);
+    memcpy(a, v, sizeof a);
+    for (long r = 0; r < rounds; r++)
+      for (int j = 0; j < SIDE; j++) {
+        a[j] = a[j] * 0.9f;
+        for (int k = 0; k < LANES; k++) a[j][k] = a[j][k] > 0.5f ? a[j][k] : 0.5f;
+        a[j] = a[j] + v[j];
+        for (int k = 0; k < LANES; k++) a[j][k] = fabsf(a[j][k]);
+        for (int k = 0; k < LANES; k++) a[j][k] = a[j][k] < 3.0f ? a[j][k] : 3.0f;
+      }
+    memcpy(y + i, a, sizeof a);
+  }
+}
+
 /* exp of v <= 0, within some 2 ulp: 2^n times a polynomial of the rest. Below -87: 0. */
 static inline float exp_negative(float v) {
   const float log2e = 1.44269504f, high = 0.693145752f, low = 1.42860677e-6f;
@@ -103,6 +123,29 @@ static inline float exp_negative(float v) {
   bits = (int)((unsigned)(bits - 0x4b400000 + 127) << 23);
   memcpy(&scale, &bits, 4);
   return v < -87.0f ? 0.0f : p * scale;
+}
+
+/* exp(x / 2) tanh(x) + x. */
+API void floor_exp_tanh(const float *restrict x, float *restrict y, long n) {
+  for (long i = 0; i < n; i++) {
+    float v = x[i], h = 0.5f * v, e = exp_negative(-fabsf(h)), f = exp_negative(-2.0f * fabsf(v));
+    float t = (1.0f - f) / (1.0f + f);
+    y[i] = (h > 0.0f ? 1.0f / e : e) * copysignf(t, v) + v;
+  }
+}
+
+/* x (1 + erf(x / sqrt 2)) / 2, erf within 2e-7 (Abramowitz and Stegun 7.1.26). */
+API void floor_gelu(const float *restrict x, float *restrict y, long n) {
+  for (long i = 0; i < n; i++) {
+    float v = x[i], z = fabsf(v) * 0.70710678f, t = 1.0f / (1.0f + 0.3275911f * z);
+    float p = 1.061405429f;
+    p = p * t - 1.453152027f;
+    p = p * t + 1.421413741f;
+    p = p * t - 0.284496736f;
+    p = p * t + 0.254829592f;
+    float erf = 1.0f - p * t * exp_negative(-z * z);
+    y[i] = 0.5f * v * (1.0f + copysignf(erf, v));
+  }
 }
 
 /* A row's sum, or its maximum, in LANES partial results, so that it is done by vectors. */
