@@ -6,6 +6,7 @@
 #include <lua.h>
 #include <lauxlib.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -68,6 +69,42 @@ API double floor_fma(long rounds) {
   double seconds = now() - start;
   for (int j = 0; j < SUMS; j++) keep(s[j]);
   return 2.0 * SUMS * LANES * (double)rounds / seconds;
+}
+
+static void *spin(void *unused) {
+  Vec s = 1.0f - (Vec){0};
+  for (long i = 0; i < 4000000; i++) {
+    s = s * 0.999f;
+    __asm__ volatile("" : "+v"(s));
+  }
+  keep(s);
+  return unused;
+}
+
+static double wall(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* What two threads take for work that one does alone: 0.5 where two cores are free. Wall time, the best of
+** three. */
+API double floor_two_cores(void) {
+  double best = 10.0;
+  for (int i = 0; i < 3; i++) {
+    pthread_t other;
+    double start = wall();
+    spin(NULL);
+    spin(NULL);
+    double one = wall() - start;
+    start = wall();
+    if (pthread_create(&other, NULL, spin, NULL)) return 1.0;
+    spin(NULL);
+    pthread_join(other, NULL);
+    double ratio = (wall() - start) / one;
+    if (ratio < best) best = ratio;
+  }
+  return best;
 }
 
 /* --- fused loops */

@@ -37,6 +37,7 @@ ffi.cdef [[
   void floor_layer_norm(const float *x, float *y, long rows, long n);
   void floor_rounds(const float *x, float *y, long n, long rounds);
   void floor_exp_tanh(const float *x, float *y, long n);
+  double floor_two_cores(void);
   void floor_gelu(const float *x, float *y, long n);
   void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
                    const float *b, int ldb, float beta, float *y, int ldy);
@@ -416,6 +417,11 @@ if two then
     floor = call, most = 1 / 1.8 }
 end
 
+if two then
+  row { name = "two spinning threads", what = "one, twice its work", raw = true, unit = "x", raw_floor = true,
+    ours = function() return C.floor_two_cores() end, floor = function() return 1 end, most = 1 / 1.8 }
+end
+
 row { name = "product 1024, bf16, fast, " .. isa, peer = "bf16", what = "f32 multiply-add peak",
   setup = function()
     local a = tensor(1024, 1024):to("bf16")
@@ -479,7 +485,7 @@ row { name = "resident memory, idle", peer = "resident", what = "luajit that doe
 
 -- The run.
 
-local scale = { us = 1e6, ms = 1e3, MB = 1e-6, ["ns/element"] = 1e9 }
+local scale = { x = 1, us = 1e6, ms = 1e3, MB = 1e-6, ["ns/element"] = 1e9 }
 local rates = { ["GFLOP/s"] = 1e9, ["GB/s"] = 1e9 }
 
 --- A time, or bytes, in the row's unit.
@@ -641,73 +647,6 @@ for _, rival in ipairs { { "all_blas", "OpenBLAS" }, { "all_numpy", "NumPy" } } 
     lines[#lines + 1] = { "products up to 128, geometric mean", ("%.2f"):format(mean), "x " .. rival[2], "-",
       rival[2] == "NumPy" and "NumPy's OpenBLAS, from Python" or "OpenBLAS, called bare", "-", "-", "-", "-", "-", "1.5 x",
       mean >= 1.5 and "met" or "MISSED" }
-  end
-end
-print_table(lines)
-  local width = {}
-  for _, line in ipairs(lines) do
-    for i, cell in ipairs(line) do width[i] = math.max(width[i] or 0, #cell) end
-  end
-  for _, line in ipairs(lines) do
-    local out = {}
-    for i, cell in ipairs(line) do
-      out[i] = ("%" .. (WORDS[i] and "-" or "") .. math.max(width[i], 1) .. "s"):format(cell)
-    end
-    print((table.concat(out, "  "):gsub("%s+$", "")))
-  end
-end
-
-ty.threads(1)
-collectgarbage()
-local started = now(WALL)
-os.execute(("mkdir -p %q"):format(build))
-peers.start()
-local best = machine()
-local load = line_of("/proc/loadavg"):match("%S+")
-for round = 0, ROUNDS do -- round 0 warms up
-  peers.known = {}
-  for i, r in ipairs(rows) do
-    progress(("round %d of %d, row %d of %d: %s"):format(round, ROUNDS, i, #rows, r.name))
-    if round > 0 then measure(r)
-    elseif not r.raw then (r.setup and r.setup() or r.ours)() end
-  end
-end
-progress("")
-
-print(("tycho %s, machine %s, 1 thread, medians of %d rounds; beside it %s"):format(ty.version,
-  ty.stats().machine, ROUNDS, peers.versions or "nobody: no python with NumPy or PyTorch was found"))
-print(("load when it began: %s; all times are of the process, except those of 2 threads and of processes"):format(
-  load or "unknown"))
-print(("memory: read %.1f GB/s, write %.1f GB/s; near: read %.0f GB/s, write %.0f GB/s; "
-  .. "multiply-add peak: %.0f GFLOP/s\n"):format(best.read / 1e9, best.write / 1e9, best.read_near / 1e9,
-  best.write_near / 1e9, best.fma / 1e9))
-
-local lines = { { "", "ours", "", "floor", "what the floor is", "ours/floor", "OpenBLAS", "NumPy", "PyTorch",
-  "torch.compile", "mark", "" } }
-local bars = {}
-for _, r in ipairs(rows) do
-  local ours, ratio, floor = median(r.all_ours), median(r.all_ratio or {}), median(r.all_floor or {})
-  local mark, met = verdict(r, ours, ratio)
-  local numpy, torch = median(r.all_numpy or {}), median(r.all_torch or {})
-  lines[#lines + 1] = { r.name, show(r, ours), r.unit, show(r, floor), r.what,
-    ratio and ("%.2f"):format(ratio) or "-", show(r, median(r.all_blas or {})), show(r, numpy), show(r, torch),
-    show(r, not r.eager and median(r.all_compiled or {})), mark, met }
-  if r.plot then
-    bars[#bars + 1] = { name = r.plot, value = ("%s %s"):format(show(r, ours), r.unit), ours = ratio,
-      numpy = numpy and numpy / floor, torch = torch and torch / floor }
-  end
-end
-
---- The row of the geometric mean of small products against OpenBLAS.
-do
-  local sum, n = 0, 0
-  for _, r in ipairs(small) do
-    for i, took in ipairs(r.all_blas or {}) do sum, n = sum + math.log(took / r.all_ours[i]), n + 1 end
-  end
-  if n > 0 then
-    local mean = math.exp(sum / n)
-    lines[#lines + 1] = { "products up to 128, geometric mean", ("%.2f"):format(mean), "x OpenBLAS", "-", "", "-", "-", "-",
-      "-", "-", "1.5 x OpenBLAS", mean >= 1.5 and "met" or "MISSED" }
   end
 end
 print_table(lines)
