@@ -46,6 +46,10 @@ void ty_mem_free(void *p);
  */
 u64 ty_mem_fail(i64 after, i64 times);
 
+/* From now on a fork waits for who holds the allocator, so that the child finds it whole. Not to be
+** called by two threads at once. False when the system has no memory for that. */
+bool ty_mem_guard(void);
+
 /* Buffers: tensor bytes, 64-byte aligned, cached by size class, huge pages from 2 MB. Thread-safe.
 ** ty_buf_free takes the size that was asked for. Contents of a fresh buffer are undefined. */
 void *ty_buf_alloc(i64 bytes);

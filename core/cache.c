@@ -42,6 +42,20 @@ static struct {
   CacheStats stats;
 } kernels = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+static void before_fork(void) { pthread_mutex_lock(&kernels.lock); }
+static void after_fork(void) { pthread_mutex_unlock(&kernels.lock); }
+
+/* A fork takes the locks in the order of their use, which is against that of registration: this one,
+** that of code memory, the allocator's. */
+bool ty_kernel_guard(void) {
+  static bool done;
+  pthread_mutex_lock(&kernels.lock);
+  if (!done)
+    done = ty_mem_guard() && ty_x64_guard() && !pthread_atfork(before_fork, after_fork, after_fork);
+  pthread_mutex_unlock(&kernels.lock);
+  return done;
+}
+
 static void idle_link(KernelEntry *e) {
   e->newer = NULL;
   e->older = kernels.newest;

@@ -120,13 +120,19 @@ static void node_list(Text *t, const i32 *list, i32 n) {
   for (i32 i = 0; i < n; i++) ty_text_printf(t, " %%%d", list[i]);
 }
 
+/* Which code runs a product, where it is not ours. */
+static const char *by_whom(const Node *n) {
+  if (n->arg.k2 == 1) return " by OpenBLAS";
+  return n->arg.k2 == 2 && !ty_amx_refusal() ? " by AMX" : "";
+}
+
 void ty_dump_groups(Text *t, const Graph *g, const Groups *gs) {
   static const char *const kinds[] = {"kernel", "gemm", "host"};
-  (void)g;
   for (i32 i = 0; i < gs->n; i++) {
     const Group *gr = &gs->group[i];
     bool epilogue = gr->kind == G_GEMM && gr->product != gr->root;
-    ty_text_printf(t, "group %d %s:", i, epilogue ? "product with epilogue" : kinds[gr->kind]);
+    ty_text_printf(t, "group %d %s%s:", i, epilogue ? "product with epilogue" : kinds[gr->kind],
+                   gr->kind == G_GEMM ? by_whom(&g->node[gr->product]) : "");
     node_list(t, gr->nodes, gr->nnodes);
     ty_text_printf(t, " ->");
     node_list(t, gr->out, gr->nout);
@@ -171,9 +177,10 @@ static void plan_step(Text *t, const Plan *p, i32 i) {
   slot_names(p, s, false, reads, sizeof reads);
   slot_names(p, s, true, writes, sizeof writes);
   snprintf(node, sizeof node, "%%%d %s%s", s->node, s->op == OP_INPUT ? "copy" : ty_ops[s->op].name,
-           s->blas                             ? " (blas)"
-           : s->kind == STEP_GEMM && s->kernel ? ", epilogue"
-                                               : "");
+           s->blas                                ? " (blas)"
+           : s->kind == STEP_GEMM && s->gemm->amx ? s->kernel ? " (amx), epilogue" : " (amx)"
+           : s->kind == STEP_GEMM && s->kernel    ? ", epilogue"
+                                                  : "");
   for (i32 j = 0; j < s->noperands; j++) bytes += p->slot[s->slot[j]].bytes;
   ty_text_printf(t, "  %-4d %-6s  %-18s %-24s -> %-14s %12" PRId64 "\n", i, step_kinds[s->kind],
                  node, reads, writes, bytes);

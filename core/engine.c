@@ -225,7 +225,7 @@ static void say_recorded(State *S, const Batch *b, i32 node) {
 
 bool ty_engine_open(State *S) {
   const char *dump = getenv("TYCHO_DUMP"), *check = getenv("TYCHO_CHECK");
-  Engine *E = ty_mem_zalloc(sizeof *E);
+  Engine *E = ty_kernel_guard() ? ty_mem_zalloc(sizeof *E) : NULL;
   if (!E || !(E->compiled = ty_mem_zalloc(sizeof *E->compiled))) {
     ty_mem_free(E);
     return ty_fail_memory(S, "tycho", 0);

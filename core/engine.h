@@ -30,6 +30,7 @@ typedef struct CacheStats {
 ** not a program for the machine. Held until dropped; kernels that nobody holds stay until their
 ** memory is wanted. */
 KernelEntry *ty_kernel_get(const Machine *m, const Program *p);
+bool ty_kernel_guard(void); /* forks leave all of this whole; false: no memory */
 const Kernel *ty_kernel_code(const KernelEntry *e);
 void ty_kernel_drop(KernelEntry *e); /* NULL is nothing */
 void ty_kernel_trim(i64 keep);       /* drops idle kernels until at most `keep` bytes are cached */

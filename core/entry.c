@@ -82,7 +82,7 @@ Trace *ty_entry_trace(Entry *e, const SigPart *part, i32 n, u32 word) {
   for (i32 i = 0; i < e->ntrace; i++) {
     Trace *t = e->trace[i];
     if (t->nparts != n || t->word != word) continue;
-    if (n && memcmp(t->part, part, sizeof *part * (size_t)n)) continue;
+    if (n && memcmp(t->part, part, sizeof *part * (size_t)n)) continue; /* no parts: no array */
     memmove(e->trace + 1, e->trace, sizeof *e->trace * (size_t)i);
     e->hits++;
     t->hits++;

@@ -27,9 +27,8 @@
 ** done on the caller with scratch on its stack. Larger batches of small products are spread over
 ** the pool by item, large products by tile.
 */
-#include "machine.h"
+#include "gemm.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 
 #if defined(__x86_64__)
@@ -269,11 +268,6 @@ static void narrow_rows(int dtype, void *y, i64 yrs, const void *sum, i64 srs, i
 
 /* ---- What is to be done, and how ------------------------------------------------------------ */
 
-typedef struct Slot { /* scratch of one thread at work */
-  _Atomic int busy;
-  char *mem;
-} Slot;
-
 typedef enum { COLUMN, STREAM, TILES } Way;
 
 typedef struct Item { /* one product of the batch */
@@ -313,17 +307,7 @@ typedef struct Job {
 static i64 round_up(i64 n, i64 to) { return (n + to - 1) / to * to; }
 static i64 ceil_div(i64 n, i64 by) { return (n + by - 1) / by; }
 
-/* There are more slots than threads that can be here at once, so one is free. */
-static Slot *slot_take(Job *J) {
-  for (;;)
-    for (int i = 0; i < J->nslots; i++)
-      if (!atomic_exchange_explicit(&J->slot[i].busy, 1, memory_order_acquire)) return &J->slot[i];
-}
-
-static void slot_leave(Slot *s) { atomic_store_explicit(&s->busy, 0, memory_order_release); }
-
-/* Leading dims whose rows of a simply go on, with one b, are rows of one larger product. */
-static void merge_batch(Gemm *d) {
+void ty_gemm_merge(Gemm *d) {
   while (d->nlead > 0) {
     const int i = d->nlead - 1;
     if (d->lead[i] != 1) {
@@ -591,9 +575,10 @@ static void run_units(Job *J, i64 begin, i64 end, char *scratch) {
 }
 
 static void pool_units(void *arg, i64 begin, i64 end) {
-  Slot *s = slot_take(arg);
+  const Job *J = arg;
+  Slot *s = ty_slot_take(J->slot, J->nslots);
   run_units(arg, begin, end, s->mem);
-  slot_leave(s);
+  ty_slot_leave(s);
 }
 
 /* One item; over the pool, or on this thread with the scratch of `alone`. */
@@ -650,9 +635,10 @@ static void run_items(Job *shared, i64 begin, i64 end, Slot *s) {
 }
 
 static void pool_items(void *arg, i64 begin, i64 end) {
-  Slot *s = slot_take(arg);
+  const Job *J = arg;
+  Slot *s = ty_slot_take(J->slot, J->nslots);
   run_items(arg, begin, end, s);
-  slot_leave(s);
+  ty_slot_leave(s);
 }
 
 /* Everything on the caller: scratch from the stack if it does. */
@@ -785,6 +771,7 @@ bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, vo
     memset(y, 0, (size_t)(elems * stores[d->dtype].size));
     return true;
   }
+  if (d->amx) return ty_amx_gemm(d, a, b, panels, y, tail);
   Job J;
   double item;
   _Atomic bool failed;
@@ -794,7 +781,7 @@ bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, vo
   J.tail = tail;
   J.failed = &failed;
   J.bpacked = panels;
-  merge_batch(&J.d);
+  ty_gemm_merge(&J.d);
   if (is_small(&J.d) && !(tail && tail->aside)) return run_small(&J);
   const int threads = worth_threads(&J.d, &item);
   const bool alone = threads <= 1;
@@ -813,13 +800,14 @@ bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, vo
 static void panels_plan(Job *J, const Gemm *d) {
   J->d = *d;
   J->tail = NULL;
-  merge_batch(&J->d);
+  ty_gemm_merge(&J->d);
   job_plan(J, 1, false);
   J->j0 = 0;
   J->jn = J->d.n;
 }
 
 i64 ty_gemm_panels(const Gemm *d) {
+  if (d->amx) return ty_amx_panels(d);
   Job J;
   if (!d->batch || !d->m || !d->n || !d->k) return 0;
   for (int l = 0; l < d->nlead; l++)
@@ -830,6 +818,10 @@ i64 ty_gemm_panels(const Gemm *d) {
 }
 
 void ty_gemm_pack(const Gemm *d, const void *b, void *panels) {
+  if (d->amx) {
+    ty_amx_pack(d, b, panels);
+    return;
+  }
   Job J;
   panels_plan(&J, d);
   J.item.b = b;

@@ -394,7 +394,12 @@ static const char *verify_node(const Graph *g, const Node *n, i32 self) {
     if (!dtype_follows(op->rule, a->dtype, n->type.dtype)) return "scan: wrong dtype";
     if (n->arg.k < 0 || n->arg.k >= a->rank) return "scan: dim not within the rank";
     return ty_type_same_dims(a, &n->type) ? NULL : "scan: wrong dims";
-  case DOT: return verify_matmul(a, &g->node[n->src[1]].type, &n->type);
+  case DOT:
+    if (n->arg.k2 < 0 || n->arg.k2 > 2) return "matmul: no such code";
+    if (n->arg.k2 == 1 && n->type.dtype != T_F32 && n->type.dtype != T_F64)
+      return "matmul: OpenBLAS is for f32 and f64";
+    if (n->arg.k2 == 2 && n->type.dtype != T_BF16) return "matmul: the matrix unit is for bf16";
+    return verify_matmul(a, &g->node[n->src[1]].type, &n->type);
   case MOVE: return verify_move(g, n);
   }
   return NULL;

@@ -23,7 +23,7 @@
 **   REDUCE        the run of adjacent dims k..k2 of the operand, which the result lacks
 **   ARGMAX ARGMIN the same
 **   SCAN          k = dim
-**   MATMUL        k2 = 1: by OpenBLAS
+**   MATMUL        k2 = 1: by OpenBLAS; k2 = 2: bf16 on the matrix unit of the processor
 **   GATHER        k = dim. Operand 1 is i64, 0-based and checked; dims of the result = its dims;
 **                 in other dims it is not larger than operand 0
 **   SCATTER*      k = dim. Operands: a, index (i64, 0-based, checked), src (dims of the index)

@@ -11,7 +11,9 @@
 **    themselves.
 ** 2. Stores come last, so a map may write where it read.
 ** 3. A leaf is L_ROW exactly when its map does not depend on R; for the rest the levels follow.
-** 4. Neighbouring dims that all operands walk as one become one, inside O, R and I: this changes no
+** 4. Where contraction is allowed, a product that one sum reads becomes part of it (contract). It is
+**    done here, so that all machines do the same.
+** 5. Neighbouring dims that all operands walk as one become one, inside O, R and I: this changes no
 **    order. In an epilogue rows and columns of the product stay apart.
 */
 #include "build.h"
@@ -147,6 +149,7 @@ typedef struct Lower {
   Operand operand[MAX_OPERANDS];
   i32 map[MAX_OPERANDS];
   int n;
+  bool sum[MAX_BODY]; /* fast: sums and differences that are operations themselves */
 } Lower;
 
 static int level_of(const Lower *L, i32 map) {
@@ -250,9 +253,11 @@ static bool emit_values(Lower *L) {
   Value *value = L->G->F->value;
   for (i32 v = L->G->values; v >= 0 && !L->B->failed; v = value[v].next) {
     Val src[3] = {-1, -1, -1};
+    int op = L->g->node[value[v].node].op;
     for (int i = 0; i < 3; i++)
       if (value[v].src[i] >= 0) src[i] = value[value[v].src[i]].val;
     value[v].val = emit_value(L, &value[v], src);
+    if (value[v].role == R_MAP && (op == OP_ADD || op == OP_SUB)) L->sum[value[v].val] = true;
   }
   for (int i = 0; i < L->G->nout; i++) {
     const Type *t = &L->g->node[L->G->out[i].node].type;
@@ -265,21 +270,64 @@ static bool emit_values(Lower *L) {
   return !L->B->failed;
 }
 
-/* Expansions leave instructions that nobody reads. */
-static void drop_dead(Build *B) {
-  bool live[MAX_BODY] = {false};
-  i16 at[MAX_BODY];
-  i32 n = 0;
+/* How often each instruction is read by such as lead to a store; stores count once. */
+static void count_uses(const Build *B, i16 *uses) {
+  memset(uses, 0, sizeof *uses * (size_t)B->n);
   for (i32 i = B->n - 1; i >= 0; i--) {
     const Instr *in = &B->body[i];
-    live[i] |= in->op == P_STORE;
-    if (!live[i]) continue;
-    if (in->a >= 0) live[in->a] = true;
-    if (in->b >= 0) live[in->b] = true;
-    if (in->c >= 0) live[in->c] = true;
+    uses[i] += in->op == P_STORE;
+    if (!uses[i]) continue;
+    if (in->a >= 0) uses[in->a]++;
+    if (in->b >= 0) uses[in->b]++;
+    if (in->c >= 0) uses[in->c]++;
   }
+}
+
+/* a * b + c in one instruction, and a * b - c, c - a * b, where nobody else reads the product. Only
+** sums that are operations themselves: those inside an expansion (exp, remainder ...) are written
+** as they must be rounded. A difference needs a negation, which costs less than it saves in time. */
+static void contract(const Lower *L, Build *B) {
+  const Build copy = *B, *from = &copy;
+  i16 uses[MAX_BODY], product[MAX_BODY], at[MAX_BODY];
+  bool gone[MAX_BODY] = {false};
+  count_uses(from, uses);
+  for (i32 i = 0; i < from->n; i++) {
+    const Instr *in = &from->body[i];
+    product[i] = -1;
+    if (!L->sum[i] || !uses[i] || in->type < C_F32 || (in->op != P_ADD && in->op != P_SUB))
+      continue;
+    for (int k = 0; k < 2 && product[i] < 0; k++) {
+      i16 x = k ? in->b : in->a;
+      if (from->body[x].op == P_MUL && uses[x] == 1) gone[x] = true, product[i] = x;
+    }
+  }
+  B->n = 0;
+  for (i32 i = 0; i < from->n; i++) {
+    Instr in = from->body[i];
+    if (!uses[i] || gone[i]) continue;
+    if (product[i] >= 0) {
+      const Instr *p = &from->body[product[i]];
+      const bool left = in.a == product[i], difference = in.op == P_SUB;
+      Val a = at[p->a], b = at[p->b], c = at[left ? in.b : in.a];
+      if (difference && left) c = NEG(c);
+      if (difference && !left) a = NEG(a);
+      at[i] = (i16)FMA(a, b, c);
+      continue;
+    }
+    if (in.a >= 0) in.a = at[in.a];
+    if (in.b >= 0) in.b = at[in.b];
+    if (in.c >= 0) in.c = at[in.c];
+    at[i] = (i16)B->n, B->body[B->n++] = in;
+  }
+}
+
+/* Expansions leave instructions that nobody reads. */
+static void drop_dead(Build *B) {
+  i16 uses[MAX_BODY], at[MAX_BODY];
+  i32 n = 0;
+  count_uses(B, uses);
   for (i32 i = 0; i < B->n; i++) {
-    if (!live[i]) continue;
+    if (!uses[i]) continue;
     Instr in = B->body[i];
     if (in.a >= 0) in.a = at[in.a];
     if (in.b >= 0) in.b = at[in.b];
@@ -340,7 +388,8 @@ static bool lower_kernel(Arena *A, Lower *L) {
   B.n = 0, B.failed = false;
   L->B = &B;
   if (!emit_values(L)) return false;
-  drop_dead(&B);
+  if (L->G->fast) contract(L, &B);
+  else drop_dead(&B);
   size_t bytes = sizeof(Instr) * (size_t)B.n;
   Program *p = ty_arena_alloc(A, sizeof *p + bytes);
   if (!p) return false;
@@ -387,6 +436,7 @@ static bool lower_gemm(Arena *A, Lower *L) {
   Gemm *y = &L->w->gemm;
   int rank = N->type.rank;
   y->dtype = N->type.dtype;
+  y->amx = N->arg.k2 == 2 && !ty_amx_refusal(); /* a graph may come from another machine */
   y->m = N->type.dims[rank - 2], y->n = N->type.dims[rank - 1], y->k = t[0]->dims[t[0]->rank - 1];
   y->nlead = rank - 2, y->batch = 1;
   for (int d = 0; d < y->nlead; d++) y->lead[d] = N->type.dims[d], y->batch *= y->lead[d];

@@ -52,6 +52,7 @@ static int l_precision(lua_State *L) {
       return ty_lua_error(L, "precision: argument 1 must be \"exact\" or \"fast\", got %s",
                           ty_lua_show(L, 1));
     S->fast = fast;
+    S->amx = fast && !ty_amx_refusal();
   }
   lua_pushstring(L, S->fast ? "fast" : "exact");
   return 1;
@@ -95,6 +96,14 @@ static void put_cache(lua_State *L, const char *name, const CacheStats *c) {
   lua_setfield(L, -2, name);
 }
 
+/* Which code runs products of bf16: `amx` true, or "emulated"; else `no_amx` says why not. */
+static void put_amx(lua_State *L, const State *S) {
+  if (!S->amx) lua_pushstring(L, S->fast ? ty_amx_refusal() : "precision is exact");
+  else if (ty_amx_emulated()) lua_pushliteral(L, "emulated");
+  else lua_pushboolean(L, 1);
+  lua_setfield(L, -2, S->amx ? "amx" : "no_amx");
+}
+
 /* stats() */
 static int l_stats(lua_State *L) {
   State *S = ty_lua_enter(L);
@@ -123,6 +132,7 @@ static int l_stats(lua_State *L) {
   lua_setfield(L, -2, "machine");
   lua_pushstring(L, ty_x64_refusal()); /* nil where it works */
   lua_setfield(L, -2, "no_native");
+  put_amx(L, S);
   return 1;
 }
 
@@ -133,8 +143,9 @@ void ty_lua_open_settings(lua_State *L, int m, int t) {
        "whether OpenBLAS computes large f32 and f64 products, whose last bits may then differ from "
        "machine to machine; nil and a message when it is not there"},
       {"precision", l_precision, 'm', "name = nil",
-       "\"exact\", the default: every operation rounds once and compiled equals eager; \"fast\": "
-       "operations may be contracted"},
+       "\"exact\", the default: every operation rounds once; \"fast\": products of bf16 may run "
+       "on the processor's matrix unit (AMX), which flushes denormals; compiled equals eager in "
+       "both"},
       {"deterministic", l_deterministic, 'm', "on = nil",
        "whether only operations whose results repeat exactly are used; they all do on the CPU"},
       {"default_dtype", l_default_dtype, 'm', "name = nil",

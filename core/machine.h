@@ -31,6 +31,7 @@ typedef struct Machine {
 extern const Machine ty_machine_tile;
 extern const Machine ty_machine_x64;         /* x86-64 with AVX2 or AVX-512 */
 const char *ty_x64_refusal(void);            /* why this system has it not, or NULL */
+bool ty_x64_guard(void);                     /* forks leave its code whole; false: no memory */
 const char *ty_x64_listing(const Kernel *k); /* bytes and instructions; NULL without TYCHO_DUMP=a */
 
 /*
@@ -49,6 +50,7 @@ typedef struct Gemm {
   i32 nlead;          /* leading dims: a and b step by strides, y is contiguous */
   i64 lead[MAX_RANK], abs[MAX_RANK], bbs[MAX_RANK];
   i64 ars, acs, brs, bcs; /* row and column strides of a and b */
+  bool amx;               /* bf16 on the matrix unit, in its own order (gemm_amx.c) */
 } Gemm;
 typedef struct GemmTail GemmTail;
 struct GemmTail {
@@ -65,6 +67,9 @@ bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, vo
 /* Bytes of b's panels; 0 where they would not be read, or not save a noticeable share. */
 i64 ty_gemm_panels(const Gemm *d);
 void ty_gemm_pack(const Gemm *d, const void *b, void *panels);
+/* Why bf16 products cannot run on the matrix unit, or NULL; asks the system for it once. */
+const char *ty_amx_refusal(void);
+bool ty_amx_emulated(void); /* by TYCHO_AMX=emulate */
 /* The same by OpenBLAS (f32, f64); false with *err set when it cannot be had. */
 bool ty_gemm_blas(const Gemm *d, const void *a, const void *b, void *y, const char **err);
 bool ty_blas_load(const char **err);    /* dlopen, once */

@@ -18,6 +18,7 @@
 */
 #include "base.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -305,6 +306,12 @@ static inline void pool_lock(void) {
 
 static inline void pool_unlock(void) {
   atomic_store_explicit(&pool.lock, false, memory_order_release);
+}
+
+bool ty_mem_guard(void) {
+  static bool done;
+  if (!done) done = !pthread_atfork(pool_lock, pool_unlock, pool_unlock);
+  return done;
 }
 
 static void pool_start(void) {

@@ -27,6 +27,7 @@ typedef struct Entry {
   void *panels; /* NULL: only counted so far */
   i64 bytes;
   i32 dtype, seen;
+  bool amx; /* laid out for the matrix unit */
 } Entry;
 
 struct Panels {
@@ -55,8 +56,8 @@ static void make_room(Engine *E, i64 bytes) {
 }
 
 static bool is_of(const Entry *e, u64 stamp, const Gemm *d, const void *b) {
-  return e->stamp == stamp && e->b == b && e->dtype == d->dtype && e->k == d->k && e->n == d->n &&
-         e->brs == d->brs && e->bcs == d->bcs;
+  return e->stamp == stamp && e->b == b && e->dtype == d->dtype && e->amx == d->amx &&
+         e->k == d->k && e->n == d->n && e->brs == d->brs && e->bcs == d->bcs;
 }
 
 /* The entry, or a new one in the place that was least used; NULL without memory. */
@@ -76,7 +77,8 @@ static Entry *find(Engine *E, u64 stamp, const Gemm *d, const void *b) {
                .n = d->n,
                .brs = d->brs,
                .bcs = d->bcs,
-               .dtype = d->dtype};
+               .dtype = d->dtype,
+               .amx = d->amx};
   return e;
 }
 

@@ -21,6 +21,9 @@
 **      compares `at`.
 ** The order serves rules 1 and 2: a group that overwrites waits for the readers of what it
 ** overwrites, and for products if it overwrites a tensor, unless they depend on it.
+**
+** It stands with the compiler but takes kernels from the engine's cache, so that a program met before
+** costs nothing: the one place where a file of this level looks upward.
 */
 #include "engine.h"
 

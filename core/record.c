@@ -323,6 +323,7 @@ static bool product_type(State *S, const char *who, const Type *a, const Type *b
 }
 
 #define BLAS_WORK (64 * 64 * 64) /* smaller products stay ours even when OpenBLAS is wished */
+#define AMX_WORK (32 * 32 * 32)  /* the same for the matrix unit */
 
 static bool record_product(State *S, const char *who, const Given *src, Tensor *y) {
   Type t[2], r;
@@ -354,6 +355,7 @@ static bool record_product(State *S, const char *who, const Given *src, Tensor *
   Node node = node_new(OP_MATMUL, &r, id[0], id[1], -1);
   double work = (double)t[0].dims[t[0].rank - 1];
   for (int d = 0; d < r.rank; d++) work *= (double)r.dims[d];
+  if (S->amx && in == T_BF16 && work >= AMX_WORK) node.arg.k2 = 2;
   if (S->blas && (in == T_F32 || in == T_F64) && work >= BLAS_WORK) node.arg.k2 = 1;
   i32 y_id = append(b, &node);
   Type shown = r;

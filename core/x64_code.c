@@ -44,11 +44,22 @@ static void after_fork_child(void) {
   pthread_mutex_unlock(&code.lock);
 }
 
+static bool guard(void) {
+  if (!code.forks) code.forks = !pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+  return code.forks;
+}
+
+bool ty_x64_guard(void) {
+  pthread_mutex_lock(&code.lock);
+  bool done = guard();
+  pthread_mutex_unlock(&code.lock);
+  return done;
+}
+
 static Region *region_new(void) {
   Region *r = ty_mem_zalloc(sizeof *r);
   if (!r) return NULL;
-  if (!code.forks) code.forks = !pthread_atfork(before_fork, after_fork_parent, after_fork_child);
-  int fd = code.forks ? memfd_create("tycho", MFD_CLOEXEC) : -1;
+  int fd = guard() ? memfd_create("tycho", MFD_CLOEXEC) : -1;
   void *w = MAP_FAILED, *x = MAP_FAILED;
   if (fd >= 0 && !ftruncate(fd, REGION)) {
     w = mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -120,10 +131,12 @@ void ty_x64_code_free(void *p, size_t n) {
   pthread_mutex_unlock(&code.lock);
 }
 
+/* A child process may be refused what its parent was given. */
 bool ty_x64_code_can(void) {
   pthread_mutex_lock(&code.lock);
-  if (!code.first && !code.refused) region_new();
-  bool can = code.first != NULL;
+  Region *r = code.first;
+  while (r && r->closed) r = r->next;
+  bool can = r || (!code.refused && region_new());
   pthread_mutex_unlock(&code.lock);
   return can;
 }

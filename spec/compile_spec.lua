@@ -439,7 +439,9 @@ describe("compile", function()
   it("with fast stays near the exact result", function()
     local x = ty.rand(100)
     local f = function(a) return (a * 1.1 + 0.3) * a - a end
-    assert.truthy(ty.allclose(f(x), ty.compile(f, { fast = true })(x)))
+    -- terms below 2 that cancel: each rounding that contraction leaves out is worth at most 2^-24
+    local difference = (f(x) - ty.compile(f, { fast = true })(x)):abs():max():item()
+    assert.truthy(difference <= 4 * 2 ^ -24)
   end)
 end)
 

@@ -44,10 +44,12 @@ unsigned oracle_flags(void);
 void oracle_flush_to_zero(int on);
 ]]
 
-local function run(command)
+--- Runs a command of the shell; whether it succeeded.
+function M.shell(command)
   local ok = os.execute(command)
   return ok == 0 or ok == true
 end
+local run = M.shell
 
 local function load_oracle()
   local so, source = M.root .. "build/spec/oracle.so", M.root .. "spec/oracle.c"

@@ -1,0 +1,209 @@
+--- bits.lua -- a fixed set of results, and a hash of it: one line "group hash" for each group, the machine's name first.
+-- The hash is FNV-1a, 64 bits, over dtype, sizes and elements of every result, where every NaN counts as one value.
+-- All data come from the generator of helper.lua, so a hash changes only with what the library computes.
+
+local H = require "spec.helper"
+local ty, ffi = H.ty, H.ffi
+
+-- The hash ---------------------------------------------------------------------------------------------------------
+
+local PRIME = 0x100000001b3ULL
+local hash
+
+local function add_byte(b) hash = bit.bxor(hash, b) * PRIME end
+
+local function add_text(s)
+  for i = 1, #s do add_byte(s:byte(i)) end
+end
+
+--- A float's bits above those of infinity, sign aside, are a NaN.
+local nans = {
+  f16 = { 0x7fffULL, 0x7c00ULL, 0x7e00ULL }, bf16 = { 0x7fffULL, 0x7f80ULL, 0x7fc0ULL },
+  f32 = { 0x7fffffffULL, 0x7f800000ULL, 0x7fc00000ULL },
+  f64 = { 0x7fffffffffffffffULL, 0x7ff0000000000000ULL, 0x7ff8000000000000ULL },
+}
+local words = { [1] = "const uint8_t *", [2] = "const uint16_t *", [4] = "const uint32_t *", [8] = "const uint64_t *" }
+
+local function add_elements(dtype, bytes, n)
+  local size, h = H.dtype[dtype].bytes, hash
+  local word = ffi.cast(words[size], bytes)
+  local magnitude, infinity, nan = unpack(nans[dtype] or { 0ULL, 0ULL, 0ULL })
+  for i = 0, n - 1 do
+    local v = ffi.cast("uint64_t", word[i])
+    if bit.band(v, magnitude) > infinity then v = nan end
+    for _ = 1, size do
+      h = bit.bxor(h, bit.band(v, 0xffULL)) * PRIME
+      v = bit.rshift(v, 8)
+    end
+  end
+  hash = h
+end
+
+local function add(...)
+  for i = 1, select("#", ...) do
+    local t = select(i, ...)
+    add_text(H.describe(t))
+    add_elements(t.dtype, H.bytes(t))
+  end
+end
+
+--- Adds f(...) eager and compiled: bits that belong to one hash are the same in both.
+local function both(f, ...)
+  add(f(...))
+  add(ty.compile(f)(...))
+end
+
+-- The results ------------------------------------------------------------------------------------------------------
+
+local groups, order = {}, {}
+local function group(name, fn)
+  groups[name], order[#order + 1] = fn, name
+end
+
+local cached = {}
+--- Mixed values, special ones among them.
+local function mixed(dtype, shape, seed)
+  local key = dtype .. ":" .. table.concat(shape, ",") .. ":" .. seed
+  cached[key] = cached[key] or H.mixed(dtype, shape, seed)
+  return cached[key]
+end
+
+--- Values of everyday size, drawn once from a small set: quick for large shapes.
+local function plain(dtype, shape, seed)
+  local key = "plain " .. dtype .. ":" .. table.concat(shape, ",") .. ":" .. seed
+  if cached[key] then return cached[key] end
+  local n, r = 1, H.random(seed)
+  for _, s in ipairs(shape) do n = n * s end
+  local v = ffi.new("double[?]", n)
+  local whole = not H.is_float(dtype)
+  for i = 0, n - 1 do v[i] = whole and r.whole(0, 9) or r.range(-3, 3) end
+  if whole then
+    local w = ffi.new("int64_t[?]", n)
+    for i = 0, n - 1 do w[i] = dtype == "bool" and v[i] % 2 or v[i] end
+    v = w
+  end
+  cached[key] = H.tensor(dtype, H.store(dtype, v, n), shape)
+  return cached[key]
+end
+
+local FLOATS = { "f16", "bf16", "f32", "f64" }
+
+group("maps", function()
+  for _, row in ipairs(H.ops) do
+    if row.class == "map" and row.lua then
+      local op = ty[row.lua]
+      for _, dtype in ipairs(H.dtypes) do
+        if H.meet(row.rule, dtype) then
+          local a, b, c = mixed(dtype, { 151 }, 1), mixed(dtype, { 151 }, 2), mixed("bool", { 151 }, 3)
+          if row.arity == 1 then both(op, a)
+          elseif row.arity == 2 then both(op, a, b)
+          else both(op, c, a, b) end
+        end
+      end
+    end
+  end
+end)
+
+group("conversions", function()
+  for _, from in ipairs(H.dtypes) do
+    for _, to in ipairs(H.dtypes) do
+      both(function(x) return x:to(to) end, mixed(from, { 151 }, 4))
+    end
+  end
+end)
+
+group("chains", function()
+  for _, dtype in ipairs(FLOATS) do
+    local x, row, column = plain(dtype, { 211, 307 }, 5), plain(dtype, { 307 }, 6), plain(dtype, { 211, 1 }, 7)
+    both(function() return ((x * row + column):tanh() - 0.5):exp() * (x:t():sigmoid() / 3):t() end)
+    both(function() return x:gelu(), x:softmax(), x:layer_norm(), x:logsumexp(2) end)
+  end
+  local v = plain("f32", { 60013 }, 8)
+  both(function() return (v * 1.5 + 0.25):abs():sqrt():log1p() * v:flip() end)
+  local i = plain("i32", { 60013 }, 9)
+  both(function() return (i * 77 + 5) % 13, i:bitwise_xor(i:lshift(3)), i:gt(4):where(i, -i) end)
+end)
+
+group("reductions", function()
+  for _, dtype in ipairs(H.dtypes) do
+    for _, shape in ipairs { { 17, 33 }, { 1, 71 }, { 3, 4099 }, { 517, 5 }, { 5, 7, 131 } } do
+      local x = mixed(dtype, shape, 10)
+      for _, name in ipairs { "sum", "prod", "max", "min", "argmax", "argmin" } do
+        local op = ty[name]
+        both(function() return op(x), op(x, 1), op(x, 2), op(x, -1) end)
+      end
+      if #shape == 3 then both(function() return x:sum { 1, 3 }, x:max { 1, 2 }, x:prod { 2, 3 } end) end
+    end
+  end
+  for _, dtype in ipairs(FLOATS) do
+    local x = plain(dtype, { 301, 1003 }, 11)
+    both(function()
+      return x:sum(), x:sum(1), x:sum(2), x:mean(1), x:var(2), x:std(1), (x * x):sum(), x:t():sum(1), x:prod(2)
+    end)
+  end
+end)
+
+group("scans", function()
+  for _, dtype in ipairs(H.dtypes) do
+    for _, name in ipairs { "cumsum", "cumprod", "cummax", "cummin", "logcumsumexp" } do
+      local op = ty[name]
+      for _, shape in ipairs { { 4103 }, { 37, 19 } } do
+        local x = plain(dtype, shape, 12)
+        both(function() return op(x, 1), op(x, -1) end)
+      end
+      both(function(x) return op(x, 1) end, mixed(dtype, { 77 }, 13))
+    end
+  end
+end)
+
+group("moves", function()
+  for _, dtype in ipairs(H.dtypes) do
+    local x, y = mixed(dtype, { 13, 41 }, 14), mixed(dtype, { 13, 41 }, 15)
+    local index = ty.arange(13 * 41, { dtype = "i64" }):mul(7):remainder(41):reshape(13, 41) + 1
+    both(function() return x:sort(), x:argsort(2), x:gather(2, index), x:scatter(2, index, y), x:t():flip():clone() end)
+  end
+end)
+
+local SHAPES = { { 1, 1, 1 }, { 1, 67, 31 }, { 7, 1, 301 }, { 3, 5, 2 }, { 33, 65, 17 }, { 9, 131, 513 }, { 61, 23, 1029 },
+  { 129, 71, 67 } }
+
+group("products", function()
+  for _, dtype in ipairs(H.dtypes) do
+    for _, s in ipairs(SHAPES) do
+      local m, n, k = s[1], s[2], s[3]
+      local a, w, wt = plain(dtype, { m, k }, 16), plain(dtype, { k, n }, 17), plain(dtype, { n, k }, 18)
+      local bias, full = plain(dtype, { n }, 19), plain(dtype, { m, n }, 20)
+      both(function() return a:matmul(w), a:matmul(wt:t()) end)
+      both(function() return (a:matmul(w) + bias):relu() end)
+      both(function() return full - (a:matmul(w) + bias):tanh() * 0.5, a:matmul(w):to "f16" end)
+    end
+    local batch = plain(dtype, { 3, 7, 65 }, 21)
+    both(function() return batch:matmul(batch:transpose(2, 3)), (batch:matmul(plain(dtype, { 65, 9 }, 22)) + 1):sum(2) end)
+  end
+  local a, w, b = plain("f32", { 203, 605 }, 23), plain("f32", { 605, 307 }, 24), plain("f32", { 307 }, 25)
+  for _ = 1, 3 do both(function() return (a:matmul(w) + b):gelu() end) end -- packed anew, then kept
+  local x, g = mixed("f32", { 19, 70 }, 26), mixed("f32", { 70, 33 }, 27) -- infinities and NaNs
+  both(function() return x:matmul(g):relu() end)
+end)
+
+group("random", function()
+  for _, dtype in ipairs(FLOATS) do
+    ty.manual_seed(2024)
+    local opts = { dtype = dtype }
+    both(function() return ty.rand({ 37, 21 }, opts), ty.randn({ 1001 }, opts) * 2 + ty.rand({ 1001 }, opts) end)
+  end
+  ty.manual_seed(5)
+  both(function()
+    return ty.randint(-50, 50, { 333 }), ty.uniform(2, 3, { 45 }), ty.normal(1, 2, { 45 }), ty.bernoulli(0.3, { 99 }),
+      ty.randperm(101), ty.tensor({ 1, 2, 3, 4 }):multinomial(30, true), ty.ones(99):dropout(0.4)
+  end)
+  local a, w = plain("f32", { 90, 70 }, 28), plain("f32", { 70, 201 }, 29)
+  both(function() return ty.rand(90, 201):lt(0.5):where(a:matmul(w), 0), ty.rand(70001) end)
+end)
+
+print("machine " .. ty.stats().machine)
+for _, name in ipairs(order) do
+  hash = 0xcbf29ce484222325ULL
+  groups[name]()
+  print(("%s %s"):format(name, bit.tohex(hash)))
+end

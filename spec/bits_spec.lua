@@ -1,0 +1,46 @@
+--- bits_spec.lua -- one hash of a fixed set of results (bits.lua), pinned: whatever the machine, the instruction set, the
+--- number of threads. A change here changes what users' programs compute: it is made on purpose, and said.
+
+local H = require "spec.helper"
+
+local pinned = [[
+maps d273c0cd57496409
+conversions 5b85ef0d314587d9
+chains 6f9767daeb6f2e45
+reductions 5c120f4095d80fbf
+scans 72ad646d7f179e29
+moves 2ec9ec17ebe45b79
+products 2d4e8310e85d5ffd
+random 77865e41bf48f36e
+]]
+
+--- Whether the processor has what an instruction set's code uses.
+local function has(isa)
+  local needs = { base = "", avx2 = "avx2 fma f16c bmi2", avx512 = "avx2 fma f16c bmi2 avx512f avx512vl avx512bw avx512dq" }
+  local f = io.open "/proc/cpuinfo"
+  local flags = " " .. (f and f:read("*a"):match "flags%s*:%s*([^\n]*)" or "") .. " "
+  if f then f:close() end
+  for flag in needs[isa]:gmatch "%S+" do
+    if not flags:find(" " .. flag .. " ", 1, true) then return false end
+  end
+  return true
+end
+
+describe("the hash of a fixed set of results", function()
+  for _, machine in ipairs { "tile", "x64" } do
+    for _, isa in ipairs { "base", "avx2", "avx512" } do
+      it(("is the pinned one: %s, %s, 1 and 2 threads"):format(machine, isa), function()
+        if not has(isa) then return pending("this processor has no " .. isa) end
+        for threads = 1, 2 do
+          local out, status = H.script(("dofile '%sspec/bits.lua'"):format(H.root),
+            { TYCHO_MACHINE = machine, TYCHO_ISA = isa, TYCHO_THREADS = threads })
+          assert.equal(0, status, out)
+          local ran, hashes = out:match "^machine (%w+)\n(.*)$"
+          -- native code needs AVX2: below it the portable machine stands in
+          assert.equal(isa == "base" and "tile" or machine, ran)
+          assert.equal(pinned, hashes)
+        end
+      end)
+    end
+  end
+end)

@@ -1,0 +1,103 @@
+--- threads_spec.lua -- many Lua states in one process, and forks of a process at work: the results of a single thread.
+-- host.c is a program with LuaJIT in it; where its headers or library are missing the claims are skipped, and counted.
+
+local H = require "spec.helper"
+
+local host = H.root .. "build/spec/host"
+
+--- The directory of LuaJIT's headers, or nil.
+local function headers()
+  for _, dir in ipairs { "/usr/include/luajit-2.1", "/usr/local/include/luajit-2.1" } do
+    local f = io.open(dir .. "/lua.h")
+    if f then
+      f:close()
+      return dir
+    end
+  end
+end
+
+--- Builds the host where it is older than its source. False where it cannot be linked.
+local function built()
+  local dir, source = headers(), H.root .. "spec/host.c"
+  if not dir then return false end
+  if H.shell(("test '%s' -nt '%s'"):format(host, source)) then return true end
+  local compile = ("gcc -std=c11 -O1 -Wall -Wextra -Werror -D_GNU_SOURCE -I'%s'"):format(dir)
+  assert(H.shell(("mkdir -p '%sbuild/spec' && %s -fsyntax-only '%s'"):format(H.root, compile, source)))
+  return H.shell(("%s '%s' -o '%s' -lluajit-5.1 -lpthread 2>/dev/null"):format(compile, source, host))
+end
+
+--- Eager and compiled work of every kind: kernels, products, random numbers, code that is made and dropped. Gives a text
+--- that any wrong bit would change.
+local work = [[
+local ty = require "tycho"
+local ffi = require "ffi"
+local sums = {}
+local function add(t)
+  local c = t:clone()
+  local p, h = ffi.cast("const uint8_t *", c:data()), 5381ULL
+  for i = 0, c:numel() * 4 - 1 do h = bit.bxor(h * 33, p[i]) end
+  sums[#sums + 1] = bit.tohex(h)
+end
+ty.manual_seed(11)
+local x, w, b = ty.randn(64, 48), ty.randn(48, 40), ty.randn(40)
+local grow = ty.randn(160000)
+local step = ty.compile(function(a) return (a:matmul(w) + b):tanh(), a:softmax():sum(1) end)
+local mix = ty.compile(function(v, k) return ((v * k + 0.5):exp() - v:abs():sqrt()):cumsum(1) end)
+for round = 1, ROUNDS do
+  for _, t in ipairs { (x:matmul(w) + b):relu(), step(x) } do add(t) end
+  add(mix(grow, round))
+  add((grow * round):sigmoid():reshape(400, 400):sum(1))
+  local k = round % 7
+  add(ty.compile(function(a) return a * k + a:sum(2, true):sin() end)(x)) -- a function of its own each time
+  add(ty.rand(33) + ty.compile(function() return ty.randn(33) end)())
+  x = x * 0.999
+end
+return table.concat(sums, " ")
+]]
+
+local function run(what, rounds, count, env)
+  local path = os.tmpname()
+  local f = assert(io.open(path, "w"))
+  f:write("local ROUNDS = ", rounds, "\n", work)
+  f:close()
+  local words = {}
+  for k, v in pairs(env or {}) do words[#words + 1] = ("%s='%s'"):format(k, v) end
+  local pipe = io.popen(("%s timeout 100 '%s' %s '%s' %d 2>&1; echo \"status $?\""):format(table.concat(words, " "), host,
+    what, path, count))
+  local text, status = pipe:read("*a"):match("^(.*)status (%d+)\n$")
+  pipe:close()
+  os.remove(path)
+  return text, tonumber(status)
+end
+
+local can = built()
+
+local function claim(name, fn)
+  it(name, function()
+    if not can then return pending "LuaJIT's headers or library are missing" end
+    fn()
+  end)
+end
+
+describe("threads with a Lua state each", function()
+  local alone
+
+  for _, machine in ipairs { "tile", "x64" } do
+    claim("get the results of one: 64 of them, " .. machine, function()
+      local text, status = run("states", 4, 64, { TYCHO_MACHINE = machine, TYCHO_THREADS = 2 })
+      assert.equal(0, status, text)
+      assert.truthy(text:find("64 of 64 the same", 1, true), text)
+      local own = text:match "^[^\n]*"
+      assert.equal(4 * 7, select(2, own:gsub("%x+", "")))
+      alone = alone or own
+      assert.equal(alone, own)
+    end)
+  end
+
+  claim("may be forked from while others are at work: the child and its parent go on", function()
+    if H.sanitized then return pending "a sanitizer does not survive forks of threads" end
+    local text, status = run("forks", 1, 40, { TYCHO_THREADS = 2 })
+    assert.equal(0, status, text)
+    assert.truthy(text:find("40 of 40 the same, 0 wrong", 1, true), text)
+  end)
+end)
