@@ -424,7 +424,8 @@ if two then
   end
 end
 
-row { name = "product 1024, bf16, fast, " .. (has_amx and "gemm_amx.c" or "gemm.c " .. isa), peer = "bf16", what = "f32 multiply-add peak",
+row { name = "product 1024, bf16, fast, " .. (has_amx and "gemm_amx.c" or "gemm.c " .. isa), peer = "bf16",
+  what = "f32 multiply-add peak",
   setup = function()
     local a = tensor(1024, 1024):to("bf16")
     return function()
