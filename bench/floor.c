@@ -6,6 +6,7 @@
 #include <lua.h>
 #include <lauxlib.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -70,6 +71,42 @@ API double floor_fma(long rounds) {
   return 2.0 * SUMS * LANES * (double)rounds / seconds;
 }
 
+static void *spin(void *unused) {
+  Vec s = 1.0f - (Vec){0};
+  for (long i = 0; i < 4000000; i++) {
+    s = s * 0.999f;
+    __asm__ volatile("" : "+v"(s));
+  }
+  keep(s);
+  return unused;
+}
+
+static double wall(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* What two threads take for work that one does alone: 0.5 where two cores are free. Wall time, the best of
+** three. */
+API double floor_two_cores(void) {
+  double best = 10.0;
+  for (int i = 0; i < 3; i++) {
+    pthread_t other;
+    double start = wall();
+    spin(NULL);
+    spin(NULL);
+    double one = wall() - start;
+    start = wall();
+    if (pthread_create(&other, NULL, spin, NULL)) return 1.0;
+    spin(NULL);
+    pthread_join(other, NULL);
+    double ratio = (wall() - start) / one;
+    if (ratio < best) best = ratio;
+  }
+  return best;
+}
+
 /* --- fused loops */
 
 /* The ten operations of the chain in run.lua, one after the other, in one pass. */
@@ -81,6 +118,26 @@ API void floor_chain(const float *restrict x, float *restrict y, long n) {
     a = a > 0.1f ? a : 0.1f;
     a = a * a;
     y[i] = a < 6.0f ? a : 6.0f;
+  }
+}
+
+/* `rounds` times five operations that cannot be contracted, eight vectors side by side, so that none waits
+** for another. n is a multiple of eight vectors. */
+API void floor_rounds(const float *restrict x, float *restrict y, long n, long rounds) {
+  enum { SIDE = 8 };
+  for (long i = 0; i < n; i += SIDE * LANES) {
+    Vec a[SIDE], v[SIDE];
+    memcpy(v, x + i, sizeof v);
+    memcpy(a, v, sizeof a);
+    for (long r = 0; r < rounds; r++)
+      for (int j = 0; j < SIDE; j++) {
+        a[j] = a[j] * 0.9f;
+        for (int k = 0; k < LANES; k++) a[j][k] = a[j][k] > 0.5f ? a[j][k] : 0.5f;
+        a[j] = a[j] + v[j];
+        for (int k = 0; k < LANES; k++) a[j][k] = fabsf(a[j][k]);
+        for (int k = 0; k < LANES; k++) a[j][k] = a[j][k] < 3.0f ? a[j][k] : 3.0f;
+      }
+    memcpy(y + i, a, sizeof a);
   }
 }
 
@@ -103,6 +160,29 @@ static inline float exp_negative(float v) {
   bits = (int)((unsigned)(bits - 0x4b400000 + 127) << 23);
   memcpy(&scale, &bits, 4);
   return v < -87.0f ? 0.0f : p * scale;
+}
+
+/* exp(x / 2) tanh(x) + x. */
+API void floor_exp_tanh(const float *restrict x, float *restrict y, long n) {
+  for (long i = 0; i < n; i++) {
+    float v = x[i], h = 0.5f * v, e = exp_negative(-fabsf(h)), f = exp_negative(-2.0f * fabsf(v));
+    float t = (1.0f - f) / (1.0f + f);
+    y[i] = (h > 0.0f ? 1.0f / e : e) * copysignf(t, v) + v;
+  }
+}
+
+/* x (1 + erf(x / sqrt 2)) / 2, erf within 2e-7 (Abramowitz and Stegun 7.1.26). */
+API void floor_gelu(const float *restrict x, float *restrict y, long n) {
+  for (long i = 0; i < n; i++) {
+    float v = x[i], z = fabsf(v) * 0.70710678f, t = 1.0f / (1.0f + 0.3275911f * z);
+    float p = 1.061405429f;
+    p = p * t - 1.453152027f;
+    p = p * t + 1.421413741f;
+    p = p * t - 0.284496736f;
+    p = p * t + 0.254829592f;
+    float erf = 1.0f - p * t * exp_negative(-z * z);
+    y[i] = 0.5f * v * (1.0f + copysignf(erf, v));
+  }
 }
 
 /* A row's sum, or its maximum, in LANES partial results, so that it is done by vectors. */

@@ -13,7 +13,7 @@ import time
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"
 
-BATCH = 0.03
+BATCH = 0.015
 
 try:
     import numpy as np
@@ -49,6 +49,10 @@ def seconds_of(fn):
     return best / count
 
 
+# m, n, k of products of m x k by k x n
+PRODUCTS = [(n, n, n) for n in (16, 32, 64, 128)] + [(8, 64, 64), (32, 128, 784)]
+
+
 def source(n):
     return ((np.arange(n) * 37 % 1000) / 250 - 2).astype(np.float32)
 
@@ -70,14 +74,36 @@ def numpy_rows():
         d = x - x.mean(1, keepdims=True)
         return d / np.sqrt((d * d).mean(1, keepdims=True) + np.float32(1e-5))
 
+    def rounds(x, count):
+        a = x
+        for _ in range(count):
+            a = np.minimum(np.abs(np.maximum(a * np.float32(0.9), np.float32(0.5)) + x), np.float32(3))
+        return a
+
+    def gelu(x):  # NumPy has no erf: by tanh
+        inner = x + np.float32(0.044715) * (x * x * x)
+        return np.float32(0.5) * x * (np.float32(1) + np.tanh(np.float32(0.7978846) * inner))
+
     a, b = np.float32([1, 2, 3, 4]), np.float32([5, 6, 7, 8])
     x = source(10000000)
     square = x[:512 * 512].reshape(512, 512)
     rows = {"add4": lambda: a + b, "softmax": lambda: softmax(square),
-            "layer_norm": lambda: layer_norm(square)}
+            "layer_norm": lambda: layer_norm(square), "gelu": lambda: gelu(square),
+            "exp_tanh": lambda v=x[:1000000]: np.exp(v * np.float32(0.5)) * np.tanh(v) + v}
+    for count in (6, 20):
+        rows["rounds%d" % count] = lambda c=count, v=x[:4096]: rounds(v, c)
+    for n in (256, 1024):
+        part = x[:n * n].reshape(n, n)
+        rows["sum_rows%d" % n] = lambda p=part: p.sum(1)
+        rows["sum_columns%d" % n] = lambda p=part: p.sum(0)
+        rows["sum_all%d" % n] = lambda p=part: p.sum()
+    for m, n, k in PRODUCTS:
+        p, q = x[:m * k].reshape(m, k), x[:k * n].reshape(k, n)
+        rows["product%dx%dx%d" % (m, n, k)] = lambda p=p, q=q: p @ q
+        rows["dense%dx%dx%d" % (m, n, k)] = lambda p=p, q=q, b=x[:n]: np.maximum(p @ q + b, np.float32(0))
     for n in (100, 10000, 1000000, 10000000):
         rows["chain%d" % n] = lambda part=x[:n]: chain(part)
-    for n in (512, 1024):
+    for n in (512, 1024, 2048):
         rows["matmul%d" % n] = lambda m=x[:n * n].reshape(n, n): m @ m
     return rows
 
@@ -96,10 +122,32 @@ def torch_rows():
     x = (torch.arange(10000000) * 37 % 1000).float() / 250 - 2
     square = x[:512 * 512].reshape(512, 512)
     rows = {"add4": lambda: a + b, "softmax": lambda: square.softmax(1),
-            "layer_norm": lambda: torch.nn.functional.layer_norm(square, (512,))}
+            "layer_norm": lambda: torch.nn.functional.layer_norm(square, (512,)),
+            "gelu": lambda: torch.nn.functional.gelu(square),
+            "exp_tanh": lambda v=x[:1000000]: (v * 0.5).exp() * v.tanh() + v}
+
+    def rounds(x, count):
+        a = x
+        for _ in range(count):
+            a = ((a * 0.9).clamp_min(0.5) + x).abs().clamp_max(3)
+        return a
+
+    for count in (6, 20):
+        rows["rounds%d" % count] = lambda c=count, v=x[:4096]: rounds(v, c)
+    for n in (256, 1024):
+        part = x[:n * n].reshape(n, n)
+        rows["sum_rows%d" % n] = lambda p=part: p.sum(1)
+        rows["sum_columns%d" % n] = lambda p=part: p.sum(0)
+        rows["sum_all%d" % n] = lambda p=part: p.sum()
+    for m, n, k in PRODUCTS:
+        p, q = x[:m * k].reshape(m, k), x[:k * n].reshape(k, n)
+        rows["product%dx%dx%d" % (m, n, k)] = lambda p=p, q=q: p @ q
+        rows["dense%dx%dx%d" % (m, n, k)] = lambda p=p, q=q, b=x[:n]: torch.addmm(b, p, q).relu_()
+    half = x[:1024 * 1024].reshape(1024, 1024).bfloat16()
+    rows["bf16"] = lambda: half @ half
     for n in (100, 10000, 1000000, 10000000):
         rows["chain%d" % n] = lambda part=x[:n]: torch_chain(part)
-    for n in (512, 1024):
+    for n in (512, 1024, 2048):
         rows["matmul%d" % n] = lambda m=x[:n * n].reshape(n, n): m @ m
     return rows
 

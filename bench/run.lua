@@ -1,21 +1,23 @@
 --- make bench: speed, each row beside its floor, and beside NumPy and PyTorch where python3 has them.
 -- In: build/bench/floor.so beside the library; TYCHO_PEERS_PYTHON names a python (else python3), and with
 -- TYCHO_PEERS_COMPILE=1 torch.compile takes part too (half a minute more).
--- Out: a table; exit code 0 also where a mark is missed. One thread everywhere, float32.
+-- Out: a table, and a picture of it, build/bench/figures.svg; exit code 0 also where a mark is missed.
+-- float32 and one thread, unless a row says other.
 --
 -- Honest timing: counted is the time that the process computed, so that others disturb little (start-up
--- alone is wall time). Every row is measured in each of several rounds: ours, its floor and the peers one
--- right after the other. A row shows medians over the rounds, and the median of the ratios within a round.
--- A compiled call is followed by a read of one element, which makes the pending result whole.
+-- and rows of two threads are wall time). Every row is measured in each of several rounds: ours, its floor and
+-- the peers one right after the other. A row shows medians over the rounds, and the median of the ratios
+-- within a round. A compiled call is followed by a read of one element, which makes the pending result whole.
 --   luajit bench/run.lua [rounds = 7] [only rows whose name contains this]
 
 local ffi = require "ffi"
 local ty = require "tycho"
 
 local ROUNDS, ONLY = tonumber(arg[1]) or 7, arg[2]
-local BATCH = 0.03 -- seconds that one measurement of one row lasts, about
+local BATCH = 0.015 -- seconds that one measurement of one row lasts, about
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 local build = here .. "/../build/bench"
+package.path = here .. "/?.lua;" .. package.path
 local luajit = "luajit"
 for i = -1, -9, -1 do luajit = arg[i] or luajit end
 
@@ -33,8 +35,16 @@ ffi.cdef [[
   void floor_chain(const float *x, float *y, long n);
   void floor_softmax(const float *x, float *y, long rows, long n);
   void floor_layer_norm(const float *x, float *y, long rows, long n);
+  void floor_rounds(const float *x, float *y, long n, long rounds);
+  void floor_exp_tanh(const float *x, float *y, long n);
+  double floor_two_cores(void);
+  void floor_gelu(const float *x, float *y, long n);
+  void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
+                   const float *b, int ldb, float beta, float *y, int ldy);
+  void openblas_set_num_threads(int n);
 ]]
 local C = ffi.load(build .. "/floor.so")
+local has_blas, blas = pcall(ffi.load, "libopenblas.so.0")
 local native = assert(package.loadlib(build .. "/floor.so", "luaopen_floor"))()
 
 -- Time.
@@ -58,22 +68,23 @@ end
 
 --- Seconds that one call of fn takes: as many calls as fill a batch, the best of three batches, since
 --- what disturbs a measurement only ever makes it longer. Collections that fn's own garbage causes count.
-local function seconds_of(fn)
+local function seconds_of(fn, clock)
+  clock = clock or OWN
   collectgarbage() -- no row pays for another
   local count, taken = 1
   while true do
-    local started = now(OWN)
+    local started = now(clock)
     for _ = 1, count do fn() end
-    taken = now(OWN) - started
+    taken = now(clock) - started
     if taken > BATCH / 4 then break end
     count = count * (taken > BATCH / 100 and 2 or 8)
   end
   count = math.max(1, math.floor(count * BATCH / 3 / taken))
   local best = math.huge
   for _ = 1, 3 do
-    local started = now(OWN)
+    local started = now(clock)
     for _ = 1, count do fn() end
-    best = math.min(best, now(OWN) - started)
+    best = math.min(best, now(clock) - started)
   end
   return best / count
 end
@@ -97,7 +108,7 @@ end
 
 -- Peers: one process that answers a row's name by the seconds of NumPy and of PyTorch.
 
-local peers = {}
+local peers = { known = {} }
 
 function peers.start()
   local python = os.getenv("TYCHO_PEERS_PYTHON") or "python3"
@@ -112,12 +123,16 @@ function peers.start()
 end
 
 --- Seconds (or bytes) of NumPy, PyTorch, torch.compile for a row; nil where a peer does not know it.
+--- Rows that ask the same within a round share the answer.
 function peers.ask(name)
   if not peers.questions then return end
+  local known = peers.known[name]
+  if known then return unpack(known, 1, 3) end
   peers.questions:write(name, "\n")
   peers.questions:flush()
   local numpy, torch, compiled = (peers.answers:read("*l") or ""):match("^(%S+) (%S+) (%S+)$")
-  return tonumber(numpy), tonumber(torch), tonumber(compiled)
+  peers.known[name] = { tonumber(numpy), tonumber(torch), tonumber(compiled) }
+  return unpack(peers.known[name], 1, 3)
 end
 
 -- Memory that rows and floors share, outside of Lua's heap, whose size tells how often it is collected.
@@ -160,11 +175,22 @@ end
 
 local rows = {}
 
---- A row: name; ours, or setup(), which gives it and the tensors that it needs while it is measured; floor. They
---- are functions to be timed, or (raw) that measure by themselves. what: what the floor is; mark: a number that
---- ours, or ours/floor with mark_of = "ratio", must not pass.
+--- A row:
+---   name, unit   with work, the operations, bytes or elements of a call, where the unit is a rate or for each
+---   ours         a function to be timed, or setup() gives it and keeps what it needs while it is measured;
+---                raw: it measures by itself and gives seconds or bytes
+---   floor, what  likewise, raw_floor; what it is. `by` counts its time, if not that of ours (WALL or OWN)
+---   threads      of ours
+---   blas         OpenBLAS for the same
+---   peer         the name under which peers.py knows it
+---   mark         ours must not be slower: a number in SI units, or for rates, in the row's unit, not less
+---   most         ours / floor must not be more
+---   beats        ours must not be slower than "blas" or "torch"
+---   remark       in place of a mark
+---   plot         its name in the picture
 local function row(r)
   if not ONLY or r.name:find(ONLY, 1, true) then rows[#rows + 1] = r end
+  return r
 end
 
 local function whole(y) return y:get(1) end
@@ -176,7 +202,7 @@ do
   local add = native.add4
   row { name = "add, 4 elements, eager", peer = "add4", what = "a C function of Lua's",
     ours = function() return a + b end,
-    floor = function() return add(u, v) end, mark = 0.2e-6, unit = "us" }
+    floor = function() return add(u, v) end, mark = 0.2e-6, unit = "us", plot = "add, 4 elements" }
   local compiled = jit.compile(function(x, y) return x + y end)
   row { name = "call of a compiled x + y, 4 elements", peer = "add4", what = "a C function of Lua's",
     ours = function() return whole(compiled(a, b)) end,
@@ -184,16 +210,18 @@ do
 end
 
 local compiled_chain = jit.compile(chain)
-for _, n in ipairs { 1e2, 1e4, 1e6, 1e7 } do
+for _, r in ipairs { { 1e2, 0.4e-6, 20 }, { 1e4, 2e-6, 1.6 }, { 1e6, 520e-6, 1.16 }, { 1e7, 6.5e-3, 1.3 } } do
+  local n = r[1]
   local function floor() C.floor_chain(source, target, n) end
   local power = ("1e%d"):format(math.log10(n) + 0.5)
   local unit = n < 1e6 and "us" or "ms"
   row { name = "10 operations, " .. power .. ", compiled", peer = "chain" .. n, what = "fused loop in C",
+    plot = n >= 1e4 and "10 operations, " .. power,
     setup = function()
       local x = tensor(n)
       return function() return whole(compiled_chain(x)) end
     end,
-    floor = floor, unit = unit, mark = n == 1e6 and 1.5 or nil, mark_of = "ratio" }
+    floor = floor, unit = unit, mark = r[2], most = r[3] }
   row { name = "10 operations, " .. power .. ", eager", peer = "chain" .. n, what = "fused loop in C",
     setup = function()
       local x = tensor(n)
@@ -201,19 +229,83 @@ for _, n in ipairs { 1e2, 1e4, 1e6, 1e7 } do
     end,
     floor = floor, unit = unit, eager = true }
 end
+local exp_tanh = jit.compile(function(x) return (x * 0.5):exp() * x:tanh() + x end)
+row { name = "exp and tanh, 1e6", peer = "exp_tanh", what = "fused loop in C", plot = "exp and tanh, 1e6",
+  setup = function()
+    local x = tensor(1e6)
+    return function() return whole(exp_tanh(x)) end
+  end,
+  floor = function() C.floor_exp_tanh(source, target, 1e6) end, unit = "ms", mark = 0.85e-3, most = 1.2 }
+
+for _, r in ipairs { { 6, 0.40e-9, 1.18 }, { 20, 1.4e-9, 1.27 } } do
+  local count = r[1]
+  local compiled = jit.compile(function(x)
+    local a = x
+    for _ = 1, count do a = ((a * 0.9):maximum(0.5) + x):abs():minimum(3) end
+    return a
+  end)
+  local name = ("%d operations, n = 4096"):format(5 * count)
+  row { name = name, peer = "rounds" .. count, what = "8 vectors side by side, C", plot = name,
+    setup = function()
+      local x = tensor(4096)
+      return function() return whole(compiled(x)) end
+    end,
+    floor = function() C.floor_rounds(source, target, 4096, count) end,
+    unit = "ns/element", work = 4096, mark = r[2], most = r[3] }
+  --- What an element costs once the call is paid: two lengths, and the difference of their times.
+  local function beyond_call(fn, of)
+    return function()
+      local long, short = of(16384), of(4096)
+      return (seconds_of(function() return fn(long) end) - seconds_of(function() return fn(short) end)) / 3
+    end
+  end
+  row { name = name:gsub("n = 4096", "beyond the call"), what = "8 vectors side by side, C", raw = true,
+    ours = beyond_call(function(x) return whole(compiled(x)) end, tensor),
+    floor = beyond_call(function(n) C.floor_rounds(source, target, n, count) end, function(n) return n end),
+    raw_floor = true, unit = "ns/element", work = 4096, mark = r[2], most = r[3] }
+end
 
 local softmax = jit.compile(function(t) return t:softmax() end)
 local layer_norm = jit.compile(function(t) return t:layer_norm() end)
+local gelu = jit.compile(function(t) return t:gelu() end)
 for _, r in ipairs {
-  { name = "softmax", ours = softmax, floor = C.floor_softmax },
-  { name = "layer_norm", ours = layer_norm, floor = C.floor_layer_norm },
+  { "softmax", softmax, C.floor_softmax, 155e-6, 1.19 },
+  { "layer_norm", layer_norm, C.floor_layer_norm, 90e-6, 1.29 },
+  { "gelu", gelu, function(x, y, m, n) C.floor_gelu(x, y, m * n) end, 150e-6, 1.15 },
 } do
-  row { name = r.name .. " 512x512", peer = r.name, what = "fused loop in C",
+  row { name = r[1] .. " 512x512", peer = r[1], what = "fused loop in C", plot = r[1]:gsub("_", " ") .. " 512x512",
     setup = function()
       local x = tensor(512, 512)
-      return function() return whole2(r.ours(x)) end
+      return function() return whole2(r[2](x)) end
     end,
-    floor = function() r.floor(source, target, 512, 512) end, unit = "us" }
+    floor = function() r[3](source, target, 512, 512) end, unit = "us", mark = r[4], most = r[5] }
+end
+
+for _, n in ipairs { 256, 1024 } do
+  local bytes = 4 * n * n
+  local function bandwidth()
+    local best = 0
+    for _ = 1, 3 do best = math.max(best, C.floor_read(source, n * n, n == 256 and 200 or 12)) end
+    return bytes / best
+  end
+  for _, over in ipairs { "rows", "columns", "all" } do
+    local dim = ({ rows = 2, columns = 1 })[over]
+    row { name = ("sum over %s %dx%d"):format(over, n, n), peer = "sum_" .. over .. n, what = "read bandwidth",
+      plot = ("sum over %s %dx%d"):format(over, n, n),
+      setup = function()
+        local x = tensor(n, n)
+        return function() return x:sum(dim) end
+      end,
+      floor = bandwidth, raw_floor = true, unit = "GB/s", work = bytes,
+      mark = n == 256 and 110 or nil, most = n == 1024 and 1.1 or nil }
+  end
+  local x
+  row { name = ("sums over columns beside rows, %d"):format(n), what = "sum over rows",
+    setup = function()
+      x = tensor(n, n)
+      return function() return x:sum(1) end
+    end,
+    floor = function() return x:sum(2) end, unit = "us", most = 1.3 }
 end
 
 for _, n in ipairs { 100, 10000 } do
@@ -221,17 +313,153 @@ for _, n in ipairs { 100, 10000 } do
   local compiled = jit.compile(breaking)
   row { name = ("2 breaks in 11 operations, 1e%d, compiled"):format(math.log10(n) + 0.5), what = "eager",
     ours = function() return whole(compiled(x)) end,
-    floor = function() return whole(breaking(x)) end, unit = "us", mark = 1.1, mark_of = "ratio" }
+    floor = function() return whole(breaking(x)) end, unit = "us", most = 1.1 }
 end
 
-for _, n in ipairs { 512, 1024 } do
-  row { name = ("matmul %dx%d"):format(n, n), peer = "matmul" .. n, what = "multiply-add peak",
+-- Products. OpenBLAS is called by FFI into memory that is there already, without bias and relu.
+
+local function openblas(m, n, k, threads)
+  if not has_blas then return end
+  return function()
+    blas.openblas_set_num_threads(threads or 1)
+    blas.cblas_sgemm(101, 111, 111, m, n, k, 1, source, k, source, n, 0, target, n)
+  end
+end
+
+local function peak(m, n, k) return function() return 2 * m * n * k / C.floor_fma(200000) end end
+
+local small = {}
+for _, size in ipairs {
+  { 16, 16, 16 }, { 32, 32, 32 }, { 64, 64, 64 }, { 128, 128, 128 }, { 8, 64, 64 }, { 32, 128, 784 },
+} do
+  local m, n, k = unpack(size)
+  local shape = ("%dx%dx%d"):format(m, k, n)
+  small[#small + 1] = row { name = "product " .. shape, peer = ("product%dx%dx%d"):format(m, n, k),
+    what = "multiply-add peak", plot = m >= 32 and "product " .. shape,
     setup = function()
-      local a = tensor(n, n)
+      local a, b = tensor(m, k), tensor(k, n)
+      return function() return a:matmul(b) end
+    end,
+    floor = peak(m, n, k), raw_floor = true, blas = openblas(m, n, k), unit = "GFLOP/s", work = 2 * m * n * k,
+    mark = 150 }
+end
+
+for _, n in ipairs { 16, 32 } do -- the call is shared by many
+  local one = openblas(n, n, n)
+  row { name = ("%d products %dx%dx%d at once"):format(256, n, n, n), what = "multiply-add peak",
+    setup = function()
+      local a = tensor(256, n, n)
       return function() return a:matmul(a) end
     end,
-    floor = function() return 2 * n ^ 3 / C.floor_fma(200000) end, raw_floor = true, unit = "GFLOP/s",
-    work = 2 * n ^ 3 }
+    floor = peak(256 * n, n, n), raw_floor = true, unit = "GFLOP/s", work = 512 * n ^ 3, mark = 150,
+    blas = one and function() for _ = 1, 256 do one() end end }
+end
+
+for _, size in ipairs { { 8, 64, 64 }, { 32, 128, 784 }, { 512, 512, 512 } } do
+  local m, n, k = unpack(size)
+  local shape = ("%dx%dx%d"):format(m, k, n)
+  local dense = jit.compile(function(x, w, b) return (x:matmul(w) + b):relu() end)
+  local plain = jit.compile(function(x, w) return x:matmul(w) end)
+  local x, w, b
+  local function setup()
+    x, w, b = tensor(m, k), tensor(k, n), tensor(n)
+    return function() return whole2(dense(x, w, b)) end
+  end
+  if m < 512 then
+    row { name = "product, bias, relu " .. shape, peer = ("dense%dx%dx%d"):format(m, n, k), what = "multiply-add peak",
+      plot = "product, bias, relu " .. shape,
+      setup = setup, floor = peak(m, n, k), raw_floor = true, blas = openblas(m, n, k), unit = "GFLOP/s",
+      work = 2 * m * n * k, mark = 150 }
+  end
+  row { name = "epilogue of bias, relu " .. shape, what = "the product, compiled", setup = setup,
+    floor = function() return whole2(plain(x, w)) end, unit = "us", most = 1.03 }
+end
+
+local flags = ""
+for line in io.lines("/proc/cpuinfo") do
+  flags = line:match("^flags%s*:(.*)") or flags
+  if flags ~= "" then break end
+end
+local has_amx = flags:find("amx_bf16", 1, true) ~= nil
+local isa = os.getenv("TYCHO_ISA") or flags:find("avx512bw", 1, true) and "avx512" or "avx2"
+local two = tonumber(io.popen("nproc"):read("*l")) >= 2
+
+for _, n in ipairs { 512, 1024, 2048 } do
+  local a
+  local function product() return a:matmul(a) end
+  row { name = ("product %d, gemm.c %s"):format(n, isa), peer = "matmul" .. n, what = "multiply-add peak",
+    plot = "product " .. n,
+    setup = function()
+      a = tensor(n, n)
+      return product
+    end,
+    floor = peak(n, n, n), raw_floor = true, blas = openblas(n, n, n), unit = "GFLOP/s", work = 2 * n ^ 3,
+    mark = 140, beats = "blas" }
+  if two then
+    row { name = ("product %d, gemm.c %s, 2 threads"):format(n, isa), what = "the same, 1 thread",
+      setup = function()
+        a = tensor(n, n)
+        return product
+      end,
+      floor = product, threads = 2, blas = openblas(n, n, n, 2), unit = "GFLOP/s", work = 2 * n ^ 3, by = WALL,
+      mark = 260, beats = "blas", most = n == 1024 and 1 / 1.8 or nil }
+  end
+end
+
+if two then
+  local long = jit.compile(function(x)
+    local a = x
+    for _ = 1, 20 do a = ((a * 0.9):maximum(0.5) + x):abs():minimum(3) end
+    return a
+  end)
+  for _, r in ipairs { { "10 operations, 1e7", compiled_chain, 1e7 }, { "100 operations, 1e6", long, 1e6 } } do
+    local x
+    local function call() return whole(r[2](x)) end
+    row { name = r[1] .. ", 2 threads", what = "the same, 1 thread", threads = 2, by = WALL, unit = "ms",
+      setup = function()
+        x = tensor(r[3])
+        return call
+      end,
+      floor = call, most = 1 / 1.8 }
+  end
+end
+
+row { name = "product 1024, bf16, fast, " .. (has_amx and "gemm_amx.c" or "gemm.c " .. isa), peer = "bf16",
+  what = "f32 multiply-add peak",
+  setup = function()
+    local a = tensor(1024, 1024):to("bf16")
+    return function()
+      ty.precision("fast")
+      local y = a:matmul(a)
+      ty.precision("exact")
+      return y
+    end
+  end,
+  floor = peak(1024, 1024, 1024), raw_floor = true, unit = "GFLOP/s", work = 2 * 1024 ^ 3,
+  beats = has_amx and "torch" or nil, remark = not has_amx and "no AMX here" or nil }
+
+--- Two numbers that latency.lua finds, in a process of its own.
+local function latency(what)
+  local pipe = assert(io.popen(("%s %q %s"):format(luajit, here .. "/latency.lua", what)))
+  local p, q = assert(pipe:read("*l"), "latency.lua failed"):match("^(%S+) (%S+)$")
+  pipe:close()
+  return tonumber(p), tonumber(q)
+end
+
+for _, r in ipairs {
+  { "chain", "new 10 operations, first in a process", "new 10 operations, warm", 50e-6, 10e-6 },
+  { "product", "new product with epilogue, first", "new product with epilogue, warm", nil, 150e-6 },
+  { "calls", "10,000 calls, 1 in 10 new: p99.9", "10,000 calls, 1 in 10 new: worst", 0.25e-3, 1e-3 },
+} do
+  local second
+  row { name = r[2], raw = true, unit = "us", what = "a call that is not new", mark = r[4],
+    ours = function()
+      local first
+      first, second = latency(r[1])
+      return first
+    end }
+  row { name = r[3], raw = true, unit = "us", what = "a call that is not new", mark = r[5],
+    ours = function() return second or select(2, latency(r[1])) end }
 end
 
 local FIRST = 'io.write((require("tycho").ones(4) + 1):sum():item())'
@@ -260,12 +488,19 @@ row { name = "resident memory, idle", peer = "resident", what = "luajit that doe
 
 -- The run.
 
-local scale = { us = 1e6, ms = 1e3, MB = 1e-6 }
+local scale = { us = 1e6, ms = 1e3, MB = 1e-6, ["ns/element"] = 1e9 }
+local rates = { ["GFLOP/s"] = 1e9, ["GB/s"] = 1e9 }
+
+--- A time, or bytes, in the row's unit.
+local function in_unit(r, value)
+  if rates[r.unit] then return r.work / value / rates[r.unit] end
+  return value * scale[r.unit] / (r.unit == "ns/element" and r.work or 1)
+end
 
 local function show(r, value)
   if not value then return "-" end
-  if r.unit == "GFLOP/s" then return ("%.1f"):format(r.work / value / 1e9) end
-  local v = value * scale[r.unit]
+  local v = in_unit(r, value)
+  if rates[r.unit] then return ("%.1f"):format(v) end
   return (v < 1 and "%.3f" or v < 100 and "%.2f" or "%.0f"):format(v)
 end
 
@@ -294,8 +529,12 @@ end
 
 local function measure(r)
   local numpy, torch, compiled
-  local ours = r.raw and r.ours() or seconds_of(r.setup and r.setup() or r.ours)
-  local floor = r.raw_floor and r.floor() or seconds_of(r.floor)
+  local cores = r.threads and C.floor_two_cores()
+  ty.threads(r.threads or 1)
+  local ours = r.raw and r.ours() or seconds_of(r.setup and r.setup() or r.ours, r.by)
+  ty.threads(1)
+  local floor = r.floor and (r.raw_floor and r.floor() or seconds_of(r.floor, r.by))
+  local openblas_took = r.blas and seconds_of(r.blas, r.by)
   if r.peer then numpy, torch, compiled = peers.ask(r.peer) end
   local function note(name, value)
     if not value then return end
@@ -303,22 +542,51 @@ local function measure(r)
     table.insert(r[name], value)
   end
   note("all_ours", ours)
+  note("all_cores", cores and 1 / cores)
   note("all_floor", floor)
-  note("all_ratio", ours / floor)
+  note("all_ratio", floor and ours / floor)
+  note("all_blas", openblas_took)
   note("all_numpy", numpy)
   note("all_torch", torch)
   note("all_compiled", compiled)
+  local rival = r.beats == "blas" and openblas_took or r.beats == "torch" and torch
+  note("all_rival", rival and rival / ours)
 end
 
+--- The marks as words, and which of them ours keeps.
 local function verdict(r, ours, ratio)
-  if not r.mark then return "", "" end
-  if r.mark_of == "ratio" then
-    return ("%.1f x"):format(r.mark), ratio <= r.mark and "met" or "MISSED"
+  local words, missed, count = {}, {}, 0
+  local function mark(text, kept)
+    words[#words + 1], count = text, count + 1
+    if not kept then missed[#missed + 1] = text end
   end
-  return ("%g %s"):format(r.mark * scale[r.unit], r.unit), ours <= r.mark and "met" or "MISSED"
+  if r.mark then
+    local v, rate = in_unit(r, ours), rates[r.unit]
+    local limit = rate and r.mark or r.mark * scale[r.unit]
+    mark(("%g %s"):format(limit, r.unit), rate and v >= limit or not rate and v <= limit)
+  end
+  if r.most then mark(("%.2f x"):format(r.most), ratio <= r.most) end
+  if r.all_rival then
+    mark(r.beats == "blas" and "OpenBLAS" or "PyTorch", median(r.all_rival) >= 1)
+  end
+  if r.remark then return r.remark, "" end
+  if count == 0 then return "", "" end
+  local met = #missed == 0 and "met" or #missed == count and "MISSED" or "MISSED: " .. table.concat(missed, ", ")
+  if r.all_cores and #missed > 0 then -- what two threads that only spin gained at the same time
+    met = ("%s (2 cores gave %.1f x)"):format(met, median(r.all_cores))
+  end
+  return table.concat(words, ", "), met
 end
 
-local WORDS = { true, false, true, false, true, false, false, false, false, false, true } -- columns that go left
+--- The first line of a file, or "".
+local function line_of(path)
+  local f = io.open(path)
+  local line = f and f:read("*l") or ""
+  if f then f:close() end
+  return line
+end
+
+local WORDS = { true, false, true, false, true, false, false, false, false, false, true, true } -- columns that go left
 
 local function print_table(lines)
   local width = {}
@@ -339,33 +607,59 @@ collectgarbage()
 local started = now(WALL)
 os.execute(("mkdir -p %q"):format(build))
 peers.start()
-local peak = machine()
+local best = machine()
+local load = line_of("/proc/loadavg"):match("%S+")
 for round = 0, ROUNDS do -- round 0 warms up
+  peers.known = {}
   for i, r in ipairs(rows) do
     progress(("round %d of %d, row %d of %d: %s"):format(round, ROUNDS, i, #rows, r.name))
     if round > 0 then measure(r)
-    elseif not r.raw then
-      seconds_of(r.setup and r.setup() or r.ours)
-      if r.peer then peers.ask(r.peer) end
-    end
+    elseif not r.raw then (r.setup and r.setup() or r.ours)() end
   end
 end
 progress("")
 
 print(("tycho %s, machine %s, 1 thread, medians of %d rounds; beside it %s"):format(ty.version,
   ty.stats().machine, ROUNDS, peers.versions or "nobody: no python with NumPy or PyTorch was found"))
+print(("load when it began: %s; counted is the process's own time, for rows of 2 threads wall time"):format(
+  load or "unknown"))
 print(("memory: read %.1f GB/s, write %.1f GB/s; near: read %.0f GB/s, write %.0f GB/s; "
-  .. "multiply-add peak: %.0f GFLOP/s\n"):format(peak.read / 1e9, peak.write / 1e9, peak.read_near / 1e9,
-  peak.write_near / 1e9, peak.fma / 1e9))
+  .. "multiply-add peak: %.0f GFLOP/s\n"):format(best.read / 1e9, best.write / 1e9, best.read_near / 1e9,
+  best.write_near / 1e9, best.fma / 1e9))
 
-local lines = { { "", "ours", "", "floor", "what the floor is", "ours/floor", "NumPy", "PyTorch", "torch.compile",
-  "mark", "" } }
+local lines = { { "", "ours", "", "floor", "what the floor is", "ours/floor", "OpenBLAS", "NumPy", "PyTorch",
+  "torch.compile", "mark", "" } }
+local bars = {}
 for _, r in ipairs(rows) do
-  local ours, ratio = median(r.all_ours), median(r.all_ratio)
+  local ours, ratio, floor = median(r.all_ours), median(r.all_ratio or {}), median(r.all_floor or {})
   local mark, met = verdict(r, ours, ratio)
-  lines[#lines + 1] = { r.name, show(r, ours), r.unit, show(r, median(r.all_floor)), r.what,
-    ("%.2f"):format(ratio), show(r, median(r.all_numpy or {})), show(r, median(r.all_torch or {})),
+  local numpy, torch = median(r.all_numpy or {}), median(r.all_torch or {})
+  lines[#lines + 1] = { r.name, show(r, ours), r.unit, show(r, floor), r.what,
+    ratio and ("%.2f"):format(ratio) or "-", show(r, median(r.all_blas or {})), show(r, numpy), show(r, torch),
     show(r, not r.eager and median(r.all_compiled or {})), mark, met }
+  if r.plot then
+    bars[#bars + 1] = { name = r.plot, value = ("%s %s"):format(show(r, ours), r.unit), ours = ratio,
+      numpy = numpy and numpy / floor, torch = torch and torch / floor }
+  end
+end
+
+--- Small products against a rival: the geometric mean of the ratios. OpenBLAS is called bare; NumPy, as
+--- ours, from a language, with memory for the result.
+for _, rival in ipairs { { "all_blas", "OpenBLAS" }, { "all_numpy", "NumPy" } } do
+  local sum, n = 0, 0
+  for _, r in ipairs(small) do
+    for i, took in ipairs(r[rival[1]] or {}) do sum, n = sum + math.log(took / r.all_ours[i]), n + 1 end
+  end
+  if n > 0 then
+    local mean = math.exp(sum / n)
+    lines[#lines + 1] = { "products up to 128, geometric mean", ("%.2f"):format(mean), "x " .. rival[2], "-",
+      rival[2] == "NumPy" and "NumPy's, from Python" or "OpenBLAS, called bare", "-", "-", "-", "-", "-",
+      "1.5 x", mean >= 1.5 and "met" or "MISSED" }
+  end
 end
 print_table(lines)
+if not ONLY then
+  require("figures")(build .. "/figures.svg", bars, peers.versions)
+  print("\npicture: build/bench/figures.svg")
+end
 print(("\n%.0f s"):format(now(WALL) - started))

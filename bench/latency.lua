@@ -1,0 +1,100 @@
+-- latency.lua -- what new code costs, each in a process of its own; run.lua asks it.
+-- In: "chain", "product" or "calls". Out: two numbers in seconds.
+--   chain, product   the first call of a new function beyond its second: recorded, planned, made into machine
+--                    code; for the first such function of this process, and the median of many that follow
+--   calls            10,000 calls, of new functions and of new shapes among them: the time beyond the median of
+--                    calls that are not new, at 99.9 % of calls and at worst
+-- Time that this thread computed, so that rivals do not count. One thread.
+
+local ffi = require "ffi"
+local ty = require "tycho"
+
+ffi.cdef [[
+  typedef struct { long seconds, nanoseconds; } timespec;
+  int clock_gettime(int clock, timespec *t);
+]]
+local tick = ffi.new("timespec")
+
+local function now()
+  ffi.C.clock_gettime(3, tick) -- CLOCK_THREAD_CPUTIME_ID
+  return tonumber(tick.seconds) + 1e-9 * tonumber(tick.nanoseconds)
+end
+
+local function at(list, share)
+  table.sort(list)
+  return list[math.max(1, math.ceil(share * #list))]
+end
+
+local STEPS = {
+  function(a) return a * 1.5 end, function(a, x) return a + x end, function(a) return a:abs() end,
+  function(a, x) return a:maximum(x) end, function(a, x) return a * x end, function(a, x) return a - x end,
+  function(a) return a:sqrt() end,
+}
+
+--- The steps that the digits of `number` to base 7 name.
+local function steps(number, count)
+  local list = {}
+  for i = 1, count do
+    list[i], number = STEPS[number % #STEPS + 1], math.floor(number / #STEPS)
+  end
+  return function(x)
+    local a = x
+    for i = 1, count do a = list[i](a, x) end
+    return a
+  end
+end
+
+local function chain(i) return jit.compile(steps(1234567 + 7919 * i, 10)) end
+
+local w, b, rows = ty.ones(64, 64), ty.ones(64), ty.ones(8, 64)
+local function product(i)
+  local tail = steps(100 + i, 4)
+  return jit.compile(function(x)
+    local y = x:matmul(w) + b
+    return tail(y)
+  end)
+end
+
+local function call(f, x, last)
+  local started = now()
+  f(x):get(1, last)
+  return now() - started
+end
+
+local function first_beyond_second(make, x, last)
+  local cold
+  local warm = {}
+  for i = 1, 100 do
+    local f = make(i)
+    local first = call(f, x, last)
+    local again = math.min(call(f, x, last), call(f, x, last))
+    if cold then warm[#warm + 1] = first - again else cold = first - again end
+  end
+  return cold, at(warm, 0.5)
+end
+
+--- One call in 20 is of a new function, one in 20 is of a new shape.
+local function calls()
+  local f, x = chain(0), ty.ones(256)
+  local times, known = {}, {}
+  for i = 1, 10000 do
+    local g, v = f, x
+    if i % 20 == 0 then g = chain(i) end
+    if i % 20 == 10 then v = ty.ones(100 + i / 10) end
+    local started = now()
+    g(v):get(1)
+    times[i] = now() - started
+    if g == f and v == x then known[#known + 1] = times[i] end
+  end
+  local usual = at(known, 0.5)
+  return at(times, 0.999) - usual, times[#times] - usual
+end
+
+ty.threads(1)
+local _ = (ty.ones(256) + 1):sum():item() -- the library has run
+local what = ...
+local p, q
+if what == "chain" then p, q = first_beyond_second(chain, ty.ones(1, 256), 1)
+elseif what == "product" then p, q = first_beyond_second(product, rows, 1)
+else p, q = calls() end
+print(("%.9g %.9g"):format(p, q))
