@@ -514,6 +514,7 @@ static double cost(const Kernel *k) {
 
 void ty_tile_drop(Kernel *k) {
   if (!k) return;
+  ty_tile_drop(k->plain);
   code_free(&k->code[0]), code_free(&k->code[1]);
   ty_mem_free(k->p), ty_mem_free(k->listing), ty_mem_free(k);
 }
@@ -541,6 +542,8 @@ static void measure(Kernel *k, bool native) {
   while (k->tile > TILE_MIN && (i64)live * k->word * k->tile > room) k->tile /= 2;
 }
 
+#define SINGLE_BODY 6 /* instructions of a map that may be a single call */
+
 /* Fills k->single where all that the code does is loads by address, one call, and its store. */
 static void find_single(Kernel *k) {
   const Code *code = &k->code[0];
@@ -567,6 +570,14 @@ static void find_single(Kernel *k) {
   k->single = one;
 }
 
+/* A map of loads, one call and a store; NULL for others and without memory. */
+static Kernel *plain_twin(const Program *p) {
+  Kernel *k = ty_tile_make(p, NULL);
+  if (!k || k->single.fn) return k;
+  ty_tile_drop(k);
+  return NULL;
+}
+
 Kernel *ty_tile_make(const Program *p, TileHook *hook) {
   if (ty_program_verify(p)) return NULL;
   Kernel *k = ty_mem_zalloc(sizeof *k);
@@ -590,6 +601,8 @@ Kernel *ty_tile_make(const Program *p, TileHook *hook) {
     k->long_split = p->kind != K_MAP && k->code[p->kind == K_COL].nphase == 1;
     measure(k, hook != NULL);
     find_single(k);
+    if (hook && p->kind == K_MAP && p->nbody <= SINGLE_BODY) k->plain = plain_twin(p);
+    if (k->plain) k->bytes += k->plain->bytes;
     return k;
   }
   ty_tile_drop(k);

@@ -788,7 +788,8 @@ static bool run_single(const Kernel *k, const Run *r) {
 }
 
 bool ty_tile_run(const Kernel *k, const Run *r) {
-  if (k->single.fn && run_single(k, r)) return true;
+  const Kernel *one = k->plain ? k->plain : k;
+  if (one->single.fn && run_single(one, r)) return true;
   Task t;
   _Alignas(64) char stack[STACK];
   if (!shape(&t, k, r->launch, ty_pool_threads(0))) return true;
