@@ -47,12 +47,6 @@ static bool is_wanted(State *S, const Batch *b, const Storage *st, const Storage
   return b->g.uses[st->node] == 0 || st->buf || learned(S, b->g.hash, st->node);
 }
 
-static bool reads_exposed(const Batch *b) {
-  for (i32 i = 0; i < b->ninput; i++)
-    if (b->input[i].buf->exposed) return true;
-  return false;
-}
-
 /* Which input of the batch is the buffer that st would be written to; see Output.write. */
 static i32 written_input(const Batch *b, const Storage *st) {
   if (!st->buf) return -1;
@@ -65,7 +59,7 @@ static i32 written_input(const Batch *b, const Storage *st) {
 ** depends on when handles were made, a key may not. */
 static i32 collect(State *S, const Batch *b, const Storage *demanded, Storage **target,
                    Output *out) {
-  bool all = reads_exposed(b);
+  bool all = ty_batch_exposed(b);
   i32 n = 0;
   for (Storage *st = b->waiting; st; st = st->next) {
     if (!is_wanted(S, b, st, demanded, all)) continue;

@@ -45,16 +45,9 @@ static bool cancel_memory(State *S, Batch *b, const char *who) {
   return ty_fail_memory(S, who, 0);
 }
 
-/* An exposed buffer may change at any time: what reads it is computed now. */
-static bool batch_reads_exposed(const Batch *b) {
-  for (i32 i = 0; i < b->ninput; i++)
-    if (b->input[i].buf->exposed) return true;
-  return false;
-}
-
 /* Ends a record: eager batches are cut. */
 static bool commit(State *S, Batch *b) {
-  if (b == S->open) return batch_reads_exposed(b) ? S->cut(S, b, NULL) : true;
+  if (b == S->open) return ty_batch_exposed(b) ? S->cut(S, b, NULL) : true;
   bool ok = S->cut(S, b, NULL);
   ty_batch_drop(S, b);
   return ok;

@@ -119,6 +119,12 @@ void ty_batch_drop(State *S, Batch *b) {
   }
 }
 
+bool ty_batch_exposed(const Batch *b) {
+  for (i32 i = 0; i < b->ninput; i++)
+    if (b->input[i].buf->exposed) return true;
+  return false;
+}
+
 void ty_tensor_close(State *S) {
   S->closed = true;
   S->nspare = SPARE_MAX;

@@ -134,6 +134,8 @@ static inline Storage *ty_storage_hold(Storage *st) {
   return st;
 }
 void ty_batch_drop(State *S, Batch *b);
+/* Reads an exposed buffer, which may change at any time: what is recorded must be computed now. */
+bool ty_batch_exposed(const Batch *b);
 void ty_tensor_close(State *S); /* gives the spares back; tensors may outlive the engine */
 Batch *ty_batch_new(State *S);  /* refs 1: the opener's; NULL without memory, said in S->err */
 

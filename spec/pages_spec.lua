@@ -77,8 +77,9 @@ describe("a loop that trains", function()
         assert.is_true(tonumber(last) < 0.5 * tonumber(first), out) -- it did train
         local a, b, c = out:match "faults%s+(%d+)%s+(%d+)%s+(%d+)"
         if os.getenv "TYCHO_SAY" then print(mode, threads, a, b, c) end
-        -- Lua's own heap may still grow by a few pages; one buffer of a step would be 24 pages 200 times
-        assert.is_true(math.max(a, b, c) <= 16, out)
+        -- Lua's own heap may still grow by a few pages, and garbage may reach its peak late, once; a buffer of
+        -- a step that came fresh would show in each of the three: 24 pages 200 times
+        assert.is_true(math.min(a, b, c) <= 16, out)
       end)
     end
   end
