@@ -162,6 +162,7 @@ static void push_seen(lua_State *L, const Seen *s) {
   set_number(L, "kernels", s->nkernels);
   set_number(L, "steps", s->nsteps);
   set_number(L, "operations", (double)s->nops);
+  set_number(L, "operations_saved", (double)TY_MAX(s->nops - s->nsteps, 0));
   set_number(L, "bytes_moved", (double)s->bytes_moved);
   set_number(L, "bytes_saved", (double)s->bytes_saved);
   set_string(L, "text", s->text);

@@ -446,6 +446,15 @@ describe("compile", function()
 end)
 
 describe("explain", function()
+  it("tells the operations and bytes that fusion saved", function()
+    local f = ty.compile(function(x) return ((x * 2 + 1) * x - 3):abs() end)
+    f(ty.ones(1000)):get(1)
+    local g = ty.explain(f).traces[1].graphs[1]
+    assert.same({ 5, 4, 1 }, { g.operations, g.operations_saved, g.kernels })
+    assert.equal(8000, g.bytes_moved) -- 1000 floats read, 1000 written
+    assert.equal(4 * 8000 + 4000, g.bytes_saved) -- four results not written and read; x not read again
+  end)
+
   it("tells signatures, hits, misses and what differed", function()
     local f = ty.compile(function(x, k) return x * k end)
     f(ty.ones(2, 3), 1)

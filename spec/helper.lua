@@ -210,6 +210,14 @@ function M.doubles(t)
   return y, n
 end
 
+--- The elements of a tensor in row-major order, as a list of numbers.
+function M.list(t)
+  local v, n = M.doubles(t)
+  local y = {}
+  for i = 1, n do y[i] = v[i - 1] end
+  return y
+end
+
 -- Comparison -------------------------------------------------------------------------------------------------------
 
 local function describe(t) return ("%s[%s]"):format(t.dtype, table.concat(t.shape, ",")) end

@@ -342,13 +342,6 @@ local function sorted_positions(list, descending)
   return at
 end
 
-local function to_list(t)
-  local v, n = H.doubles(t)
-  local y = {}
-  for i = 1, n do y[i] = v[i - 1] end
-  return y
-end
-
 describe("sorting", function()
   it("argsort and sort are stable, NaN the largest, in every dtype and either direction", function()
     for _, dtype in ipairs(H.dtypes) do
@@ -356,7 +349,7 @@ describe("sorting", function()
         local x = H.mixed(dtype, n, n)
         if dtype == "i64" then x = x % 1000 end -- exact as doubles
         for _, descending in ipairs { false, true } do
-          local want = sorted_positions(to_list(x), descending)
+          local want = sorted_positions(H.list(x), descending)
           assert.same(want, x:argsort(1, descending):totable(), dtype)
           local values, at = x:sort(1, descending)
           assert.same(want, at:totable())
@@ -373,7 +366,7 @@ describe("sorting", function()
       H.same(y, x:gather(d, at))
       local lines = x:movedim(d, -1):reshape(-1, x:size(d))
       local sorted = at:movedim(d, -1):reshape(-1, x:size(d))
-      for i = 1, lines:size(1), 5 do assert.same(sorted_positions(to_list(lines[i])), sorted[i]:totable()) end
+      for i = 1, lines:size(1), 5 do assert.same(sorted_positions(H.list(lines[i])), sorted[i]:totable()) end
       H.same(x:argsort(d), ty.compile(function(v) return v:argsort(d) end)(x))
     end
   end)
@@ -414,7 +407,7 @@ describe("sorting", function()
     for _, dtype in ipairs(H.dtypes) do
       if dtype ~= "i64" then
         local x, v = H.mixed(dtype, 100, 1):sort(), H.mixed(dtype, 40, 2)
-        local list, queries, got = to_list(x), to_list(v), x:searchsorted(v):totable()
+        local list, queries, got = H.list(x), H.list(v), x:searchsorted(v):totable()
         for i, q in ipairs(queries) do
           local k = 0
           while k < #list and before(list[k + 1], q) do k = k + 1 end

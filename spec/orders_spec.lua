@@ -127,13 +127,6 @@ local function first_extreme(list, largest)
   return at
 end
 
-local function to_list(t)
-  local v, n = H.doubles(t)
-  local y = {}
-  for i = 1, n do y[i] = v[i - 1] end
-  return y
-end
-
 describe("extremes", function()
   it("max and min of every dtype are those of a plain search; NaN wins", function()
     for _, dtype in ipairs(H.dtypes) do
@@ -142,7 +135,7 @@ describe("extremes", function()
           for seed = 1, 3 do
             local x = H.mixed(dtype, n, seed)
             if seed > 1 and H.is_float(dtype) then x = ty.where(x:ne(x), 1, x):to(dtype) end
-            local list = to_list(x)
+            local list = H.list(x)
             for _, name in ipairs { "max", "min" } do
               local at = first_extreme(list, name == "max")
               local y = H.doubles(ty[name](x))[0]

@@ -93,10 +93,11 @@ function explanation.__tostring(e)
     add("signature %d: (%s), %s", i, table.concat(t.signature, ", "), plural(t.hits, "hit"))
     if t.rests then add("  runs eagerly for now: there is too little to fuse for recording to pay") end
     for k, g in ipairs(t.graphs) do
-      add("  graph %d: %s in %s and %s, run %s; %s moved, %s saved by fusion", k,
+      add("  graph %d: %s in %s and %s, run %s; %s moved; fusion saved %s and %s", k,
         plural(g.operations, "operation"), plural(g.kernels, "kernel"),
         plural(g.steps - g.kernels, "other step"), g.runs == 1 and "once" or g.runs .. " times",
-        megabytes(g.bytes_moved), megabytes(g.bytes_saved))
+        megabytes(g.bytes_moved), plural(g.operations_saved, "operation"),
+        megabytes(g.bytes_saved))
       if g.text then add("%s", indent(g.text, "    ")) end
     end
     if t.unseen > 0 then add("  and %s more that are not kept", plural(t.unseen, "cut")) end
@@ -154,7 +155,8 @@ function M.open(core)
   --- What a compiled function did: a table that prints well. calls, nested, hits, misses, evicted,
   --- differences (of the last misses: the part of the signature that differed), traces[i] =
   --- {signature, hits, rests (runs eagerly for now, since recording does not pay), graphs}, most recent
-  --- first; graphs[k] = {operations, kernels, steps, runs, bytes_moved, bytes_saved, text}.
+  --- first; graphs[k] = {operations, operations_saved (that take no step of
+  --- their own), kernels, steps, runs, bytes_moved, bytes_saved, text}.
   ---@param f function
   ---@return tycho.Explanation
   function api.explain(f)
