@@ -105,10 +105,10 @@ local inner_probe = { -- the child of a chunk
   "UGET USETV UGET USETV USETS USETN USETP RET0",
 }
 
-local forms, order = {}, {}
-for i, row in ipairs(rows) do
+local forms = {}
+for _, row in ipairs(rows) do
   local name, form = row:match("^(%S+) (%S+)$")
-  forms[name], order[name] = form, i
+  forms[name] = form
 end
 
 --- The host's own functions, kept before anyone can replace them.
@@ -525,6 +525,34 @@ function M.prototype(fn)
   end
   if proto.refused then return nil, proto.refused, proto.library or false end
   return proto
+end
+
+-- Tables as the host makes them -----------------------------------------------------------------------------------
+
+local makers = {} -- by operand of TNEW
+
+local function maker(operand)
+  local number
+  for op, name in pairs(opcode_names) do
+    if name == "TNEW" then number = op end
+  end
+  local source = dump(compile("return {}"), true)
+  local code = find(source, string.char(number, 0, 0, 0), 6, true)
+  local patched = sub(source, 1, code + 1) .. string.char(operand % 256, floor(operand / 256)) .. sub(source, code + 4)
+  return compile(patched)
+end
+
+--- An empty table with the sizes that a TNEW with this operand gives it: later, `next` walks it in the native order.
+--- Nil on hosts that load no bytecode.
+---@param operand integer
+---@return table|nil
+function M.new_table(operand)
+  if operand == 0 then return {} end
+  if makers[operand] == nil then
+    local ok, result = pcall(maker, operand)
+    makers[operand] = ok and result or false
+  end
+  return makers[operand] and makers[operand]() or nil
 end
 
 M.short_source = short_source
