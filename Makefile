@@ -1,7 +1,7 @@
 # Tycho. Each target works as the first command after a clone; it installs and builds what is missing.
 #
 #   make demo     trains a classifier of hand-written digits      make bench    speed, each row beside its floor
-#   make test     all specs and the fuzzer                        make fuzz     the fuzzer alone: N=20000 SEED=1
+#   make test     all specs and the fuzzers                       make fuzz     the fuzzers alone: N=20000 SEED=1
 #   make build    build/                                          make lint     warnings, clang-format, luacheck
 #   make deps     the system's packages that are missing          make asan     the same under AddressSanitizer
 #   make install  PREFIX=/usr/local                               make clean
@@ -101,11 +101,13 @@ test: build
 	@status=0; \
 	$(RUN) $(BUSTED) -o spec/report.lua --lpath="./?.lua" spec || status=1; \
 	$(RUN) $(LUAJIT) spec/fuzz.lua $(N) $(SEED) || status=1; \
+	$(RUN) $(LUAJIT) spec/fuzz_lua.lua $(N) $(SEED) || status=1; \
 	TYCHO_ISA=avx2 TYCHO_CHECK=1 $(RUN) $(LUAJIT) spec/fuzz.lua 4000 5 || status=1; \
 	exit $$status
 
 fuzz: build
 	@$(RUN) $(LUAJIT) spec/fuzz.lua $(N) $(SEED)
+	@$(RUN) $(LUAJIT) spec/fuzz_lua.lua $(N) $(SEED)
 
 bench: build $(B)/bench/floor.so
 	@$(RUN) $(LUAJIT) bench/run.lua
@@ -132,6 +134,7 @@ asan: deps
 sanitized:
 	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(BUSTED) -o spec/report.lua --lpath="./?.lua" spec
 	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/fuzz.lua 500 $(SEED)
+	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/fuzz_lua.lua 500 $(SEED)
 
 clean:
 	rm -rf $(B)
