@@ -75,14 +75,14 @@ end
 
 function World:tonumber_for(v, s)
   self:seen(s)
-  local number = type(v) == "string" and tonumber(v)
+  local number = tonumber(v)
   if not number then self:abort("a 'for' operand must be a number") end
   return number, nil
 end
 
-function World:pin(v) return v end
+function World.pin(_, v) return v end
 
-function World:upvalue(fn, _, i)
+function World.upvalue(_, fn, _, i)
   local _, v = debug.getupvalue(fn, i)
   return v, nil
 end
@@ -92,9 +92,9 @@ function World:set_upvalue(fn, _, i, v, vs)
   debug.setupvalue(fn, i, v)
 end
 
-function World:environment(fn) return getfenv(fn), nil end
+function World.environment(_, fn) return getfenv(fn), nil end
 
-function World:metamethod(v, _, name)
+function World.metamethod(_, v, _, name)
   local meta = getmetatable(v)
   return meta and meta[name], nil
 end
@@ -105,13 +105,11 @@ function World:table(t)
 end
 
 function World:closure(proto, cells, env, envs)
-  local function placeholder(...)
-    local n = select("#", ...)
-    local results, _, count = self.apply(self.placeholders[proto][cells], nil, { ... }, {}, n)
+  local placeholder
+  placeholder = function(...)
+    local results, _, count = self.apply(placeholder, nil, { ... }, {}, select("#", ...))
     return unpack(results, 1, count)
   end
-  self.placeholders[proto] = self.placeholders[proto] or {}
-  self.placeholders[proto][cells] = placeholder
   self.closures[placeholder] = { proto = proto, cells = cells, env = env, envs = envs }
   return placeholder
 end
@@ -138,6 +136,6 @@ end
 --- A fresh world. natives: a set of Lua functions that it wants to run natively.
 return function(natives)
   return setmetatable({
-    steps_left = 1e6, strange = 0, tables = 0, natives = natives or {}, closures = {}, placeholders = {},
+    steps_left = 1e6, strange = 0, tables = 0, natives = natives or {}, closures = {},
   }, World)
 end
