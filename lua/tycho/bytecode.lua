@@ -211,9 +211,8 @@ local function short_source(source)
     if #source - 1 < 60 then return sub(source, 2) end
     return "..." .. sub(source, -56)
   end
-  local line = source:match("^[^%c]*")
-  local limit = 60 - #'[string "..."]' - 1
-  if #line > limit or #line < #source then return '[string "' .. sub(line, 1, limit) .. '..."]' end
+  local line = source:match("^[^%z\1-\31]*")
+  if #line > 48 or #line < #source then return '[string "' .. sub(line, 1, 45) .. '..."]' end
   return '[string "' .. line .. '"]'
 end
 
