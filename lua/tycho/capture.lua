@@ -476,7 +476,8 @@ local function failure(w, C, err)
   if err ~= ABORT or not why.reason then
     local refused = C.reason()
     local text = type(err) == "table" and getmetatable(err) == w.Raised and "an error is raised" or tostring(err)
-    why = { reason = refused or ("an error is raised: " .. text), internal = text }
+    local plain = text:gsub("^.-%.lua:%d+: ", "")
+    why = { reason = refused or ("an error is raised: " .. plain), internal = text }
     if w.stack then w:locate(why) end
   end
   return why

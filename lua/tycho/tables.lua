@@ -11,7 +11,7 @@
 --    key, and every read asks the overlay first.
 -- 2. A field that is there hides the metatable, so its presence is guarded; one that is missing is pinned, and so is
 --    every table that is asked on the way.
--- 3. The length of an outside table is one guard while no key was added. After that only its whole sequence of keys
+-- 3. The length of an outside table is one guard while no key was added or removed. After that only its whole sequence of keys
 --    tells, and it must be a plain sequence, as it must be for tables made inside: elsewhere Lua may answer any border.
 -- 4. Tables that are written, and those that are read or written at the same keys, must be different tables in later
 --    calls as they are now (guard_aliases). Where keys do not meet it does not matter.
@@ -274,8 +274,9 @@ return function(World)
 
   --- Whether the key surely stands in the outside table, so that writing it adds none.
   local function stands(o, k)
-    local s = o.fields and o.fields[k]
-    return s ~= nil and s.value ~= nil
+    local s = o.fields[k]
+    if s == nil then return o.keylist ~= nil and rawget(o.value, k) ~= nil end
+    return s.value ~= nil
   end
 
   local function write_overlay(world, o, k, v, vs)
@@ -298,14 +299,13 @@ return function(World)
     if entry.written == nil then
       entry.written = true
       was = rawget(o.value, k)
-      if stands(o, k) and v ~= nil then
+      if stands(o, k) then
         world:typed_later(o.fields[k])
       else
         o.grown = true
       end
-    elseif v == nil then
-      o.grown = true
     end
+    if v == nil then o.shrunk = true end
     tally(o, k, was, v)
     entry.value, entry.shadow = v, vs
     note_loose(o, vs)
@@ -403,7 +403,7 @@ return function(World)
     if o.fresh then
       return sequence_length(self, o, function(i) return rawget(o.value, i) end)
     end
-    if not o.grown then
+    if not (o.grown or o.shrunk) then
       if not o.length then
         o.length = #o.value
         self:emit({ "length", o.slot, o.length }, o.shadow.path)
@@ -453,19 +453,22 @@ return function(World)
       local nk, v = next(t, k)
       return nk, self:constant(v), nil
     end
-    if o.grown then self:abort("a table is iterated after keys were added or removed") end
+    if o.grown then self:abort("a table is iterated after keys were added") end
     self:keys(o)
-    local nk = next(t, k)
-    if nk == nil then return nil end
-    local v, s = self:field(o, nk)
-    return nk, v, s
+    while true do
+      k = next(t, k)
+      if k == nil then return nil end
+      local v, s = self:field(o, k)
+      if o.overlay and o.overlay[k] then self:typed(v, s) end
+      if v ~= nil then return k, v, s end
+    end
   end
 
   -- Aliases -----------------------------------------------------------------------------------------------------------
 
   --- Whether a write to a might be a write to what b's readers saw, were they one table.
   local function meet(a, b)
-    if a.grown and (b.keylist or b.length) then return true end
+    if (a.grown or a.shrunk) and (b.keylist or b.length) then return true end
     for k in pairs(a.overlay) do
       if b.fields[k] or (b.overlay and b.overlay[k]) then return true end
       if (b.length or b.keylist) and is_position(k) then return true end
