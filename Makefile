@@ -4,6 +4,7 @@
 #   make test     all specs and the fuzzers                       make fuzz     the fuzzers alone: N=20000 SEED=1
 #   make build    build/                                          make lint     warnings, clang-format, luacheck
 #   make deps     the system's packages that are missing          make asan     the same under AddressSanitizer
+#   make mutate   plants faults, tells which the tests catch
 #   make install  PREFIX=/usr/local                               make clean
 ifeq ($(origin CC),default)
 CC      := gcc
@@ -109,6 +110,10 @@ fuzz: build
 	@$(RUN) $(LUAJIT) spec/fuzz.lua $(N) $(SEED)
 	@$(RUN) $(LUAJIT) spec/fuzz_lua.lua $(N) $(SEED)
 
+# Faults planted one by one in a copy of the tree: which of them do the tests catch?
+mutate: build
+	@$(LUAJIT) spec/mutate.lua $(ONLY)
+
 bench: build $(B)/bench/floor.so
 	@$(RUN) $(LUAJIT) bench/run.lua
 
@@ -139,4 +144,4 @@ sanitized:
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build library install demo test fuzz bench lint asan sanitized clean
+.PHONY: all deps build library install demo test fuzz mutate bench lint asan sanitized clean
