@@ -24,6 +24,8 @@ local M = {}
 local byte, sub, find = string.byte, string.sub, string.find
 local floor, pcall = math.floor, pcall
 
+if jit and jit.off then jit.off(true, true) end -- seldom run: its traces would push out the user's
+
 ---@class tycho.Instruction
 ---@field name string the opcode's name
 ---@field a integer register or upvalue
@@ -147,13 +149,14 @@ end
 
 local function signed(u) return u >= 2147483648 and u - 4294967296 or u end
 
+--- A double from its halves. No power below 2^-1022 is raised: some hosts give 0 for it.
 local function double_of(low, high)
   local sign = high >= 2147483648 and -1 or 1
   local exponent = floor(high / 1048576) % 2048
-  local fraction = (high % 1048576) * 4294967296 + low
+  local fraction = ((high % 1048576) * 4294967296 + low) / 4503599627370496
   if exponent == 2047 then return fraction == 0 and sign / 0 or 0 / 0 end
-  if exponent == 0 then return sign * fraction * 2 ^ -1074 end
-  return sign * (4503599627370496 + fraction) * 2 ^ (exponent - 1075)
+  if exponent == 0 then return sign * fraction * 2 ^ -1022 end
+  return sign * (1 + fraction) * 2 ^ (exponent - 1023)
 end
 
 --- A number constant. Its first byte has a flag in the lowest bit: a double in two parts, else an integer.
