@@ -10,6 +10,8 @@
 --     succeed; what the steps of a program do to the world may still break every assumption.
 --  4. What no capture can bear (values read back, unknown C functions, coroutines) is in programs marked `wild` alone.
 
+if jit.off then jit.off(true, true) end -- much code, none of it hot
+
 local M = {}
 
 -- A generator of our own, so that programs do not depend on the host's.

@@ -9,6 +9,8 @@
 local F = dofile((debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or ".") .. "/fuzz_function.lua")
 local OBJECT, NUMBERS, STRINGS = F.OBJECT, F.NUMBERS, F.STRINGS
 
+if jit.off then jit.off(true, true) end -- much code, none of it hot
+
 local M = {}
 
 -- --- the parts of a program
