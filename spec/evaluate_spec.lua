@@ -6,6 +6,7 @@ local bytecode = require "tycho.bytecode"
 local evaluate = require "tycho.evaluate"
 local plain_world = require "spec.plain_world"
 local programs = require "spec.programs"
+local random_program = require "spec.random_program"
 
 local executed, instructions = {}, 0 -- by opcode name, and all
 local original = {}
@@ -122,6 +123,23 @@ describe("the evaluator of bytecode", function()
       assert.matches("^%d+: true", expected)
     end)
   end
+
+  it("runs random programs as the interpreter does", function()
+    local exhausted = 0 -- programs that overflow the host's stack, which the evaluator's frames do not
+    for seed = 1, 200 do
+      local source = random_program(seed)
+      local function make() return assert(loadstring(source, "=program")) end
+      local expected = without_jit(run_natively, make())
+      if expected:find('2="error"', 1, true) then
+        exhausted = exhausted + 1
+      else
+        local world = plain_world()
+        world.max_depth = 1000
+        assert.equal(expected, run_evaluated(make(), world), "seed " .. seed)
+      end
+    end
+    assert.is_true(exhausted < 10)
+  end)
 
   it("executes every opcode that Lua text compiles to", function()
     local missing = {}
