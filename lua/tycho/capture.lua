@@ -205,7 +205,7 @@ local WRAPPERS = HOME .. "compile.lua"
 local ours = setmetatable({}, { __mode = "k" })
 
 --- Whether a Lua function is part of Tycho: what it closes over is constant.
-function World:is_ours(f)
+local function is_ours(f)
   local known = ours[f]
   if known == nil then
     local chunk = chunk_of(f)
@@ -214,6 +214,8 @@ function World:is_ours(f)
   end
   return known
 end
+
+function World:is_ours(f) return not self.closures[f] and is_ours(f) end
 
 --- Whether code of the library is being evaluated: it does not mind the order of keys.
 function World:in_ours()

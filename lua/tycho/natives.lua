@@ -200,6 +200,7 @@ return function(World)
   --- The reason why a function of the library must not be called, and a hint.
   local function refusal(name, n)
     if not name then return nil end
+    if name:sub(1, 1) == "_" and name:sub(2, 2) ~= "_" then return "calls the compiler", hints.unknown end
     if settings[name] and n == 0 then return nil end
     if reads[name] then return ("%s reads data"):format(name), hints.item end
     if states[name] then return ("%s changes or shows what is no part of a trace"):format(name), hints.unknown end
@@ -209,8 +210,9 @@ return function(World)
   --- Whether a Lua function is better run than evaluated: models, and Tycho's own when nothing symbolic is given.
   function World:prefers_native(f, args, shadows, n)
     if models[f] then return true end
-    if self.closures[f] or self.C.is_native(f) or not self:is_ours(f) then return false end
+    if self.closures[f] or self.C.is_native(f) then return false end
     if refusal(self.C.owner(f), n) then return true end
+    if not self:is_ours(f) then return false end
     for i = 1, n do
       local v, s = args[i], shadows[i]
       local kind = type(v)
@@ -234,6 +236,12 @@ return function(World)
     return world:abort("a compiled function cannot be looked into")
   end
 
+  local function name_in(lib, f)
+    for name, g in pairs(lib or {}) do
+      if g == f then return name end
+    end
+  end
+
   --- Calls a function written in C, or one that prefers_native chose.
   function World:native(f, fs, args, shadows, n)
     local model = models[f]
@@ -246,7 +254,7 @@ return function(World)
       return { f(args[1]) }, {}, 1
     end
     if f == core.internals.error then self:abort("an error is raised: " .. tostring(args[1])) end
-    local name = self.C.owner(f)
+    local name = self.C.owner(f) or name_in(core.linalg, f)
     if name == "pick" then
       local inner, is = inside_of(self, f, fs or self.objects[f])
       return { inner }, { is }, 1

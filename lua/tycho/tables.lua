@@ -11,8 +11,9 @@
 --    key, and every read asks the overlay first.
 -- 2. A field that is there hides the metatable, so its presence is guarded; one that is missing is pinned, and so is
 --    every table that is asked on the way.
--- 3. The length of an outside table is one guard while no key was added or removed. After that only its whole sequence of keys
---    tells, and it must be a plain sequence, as it must be for tables made inside: elsewhere Lua may answer any border.
+-- 3. The length of an outside table is one guard while no key was added or removed. After that only its whole sequence
+--    of keys tells, and it must be a plain sequence, as it must be for tables made inside: elsewhere Lua may answer any
+--    border.
 -- 4. Tables that are written, and those that are read or written at the same keys, must be different tables in later
 --    calls as they are now (guard_aliases). Where keys do not meet it does not matter.
 
