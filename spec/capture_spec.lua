@@ -441,4 +441,180 @@ describe("a description", function()
   end
 end)
 
+
+-- Single claims -------------------------------------------------------------------------------------------------------
+
+--- How often each instruction stands in the program of a capture.
+local function count(d)
+  local n = {}
+  for _, instr in ipairs(d.program) do n[instr[1]] = (n[instr[1]] or 0) + 1 end
+  return n
+end
+
+local function guards(d, wanted)
+  local n, total = count(d), 0
+  for name, k in pairs(wanted) do
+    assert.equal(k, n[name] or 0, name .. " in\n" .. D.text(d))
+    total = total + k
+  end
+  assert.equal(total, #d.program, D.text(d))
+end
+
+local function reason_of(f, ...)
+  local d, why = captured(f, ...)
+  assert.is_nil(d)
+  return why.reason, why
+end
+
+describe("a capture", function()
+  it("needs no guard for what is only handed on", function()
+    guards(assert(captured(function(a, b, ...) return b, a, ... end, 1, {}, "x", ty.ones(2))), {})
+  end)
+
+  it("reads a field once, however often it is used", function()
+    local d = assert(captured(function(t) return t.a + t.a * t.a end, { a = 2 }))
+    guards(d, { type = 1, field = 1, number = 1, mul = 1, add = 1 })
+  end)
+
+  it("holds for every value of a counter in a field", function()
+    local function tick(t) t.step = t.step + 1 return t.step * 0.5 end
+    local d = assert(captured(tick, { step = 1 }))
+    for _, v in ipairs { 0, -0, 7.25, 1e300, 1 / 0 } do
+      local t = { step = v }
+      local results, effects = D.run(d, tick, 1, t)
+      effects()
+      assert.equal((v + 1) * 0.5, results[1])
+      assert.equal(v + 1, t.step)
+    end
+  end)
+
+  it("computes what is written once", function()
+    local d = assert(captured(function(x, y) return (x + y) * (x + y), x + y end, 1, 2))
+    guards(d, { number = 2, add = 1, mul = 1 })
+  end)
+
+  it("asks an absent argument for its type alone", function()
+    local d = assert(captured(function(x, mask) if mask ~= nil then return mask end return x end, 1, { 2 }))
+    guards(d, { type = 1 })
+    d = assert(captured(function(x, mask) if mask ~= nil then return mask end return x end, 1, nil))
+    guards(d, { equal = 1 })
+  end)
+
+  it("knows tables by their place, so that one made for each call fits", function()
+    local function f(o) return o.x + o.y end
+    local d = assert(captured(f, { x = 1, y = 2 }))
+    assert.equal(30, D.run(d, f, 1, { x = 10, y = 20 })[1])
+  end)
+
+  it("makes every result table anew and each once", function()
+    local function f(x)
+      local t = { x }
+      t.own = t
+      return t, t, { t }
+    end
+    local d = assert(captured(f, 1))
+    local a, b = D.run(d, f, 1, 5), D.run(d, f, 1, 5)
+    assert.equal(a[1], a[2])
+    assert.equal(a[1], a[3][1])
+    assert.equal(a[1], a[1].own)
+    assert.not_equal(a[1], b[1])
+  end)
+
+  it("guards each tensor that is used, and no other", function()
+    local x, w, unused = ty.ones(2, 2), ty.ones(2, 2), ty.ones(3)
+    local d = assert(captured(function(a, b, c) return a:matmul(b), c end, x, w, unused))
+    guards(d, { tensor = 2 })
+    assert.same({ "tensor", 1 }, d.results[1])
+    assert.same({ "slot", 3 }, d.results[2])
+  end)
+
+  it("hands out a tensor from outside as itself", function()
+    local d = assert(captured(function(x) return x:to("f32"), x:contiguous() end, ty.ones(2)))
+    assert.same({ "slot", 1 }, d.results[1])
+    assert.same({ "slot", 1 }, d.results[2])
+    assert.equal(0, #d.tensors)
+  end)
+
+  it("demands that what was one tensor stays one", function()
+    local x = ty.ones(2)
+    assert.equal(1, count(assert(captured(function(a, b) return a + b end, x, x))).same)
+  end)
+
+  it("walks tables that are given to the library", function()
+    local d = assert(captured(function(list, o) return ty.cat(list), ty.cat { o.a, o.b } end, { ty.ones(1), ty.ones(2) },
+      { a = ty.ones(1), b = ty.ones(1) }))
+    assert.equal(1, count(d).keys)
+    assert.equal(4, count(d).tensor)
+  end)
+
+  it("keeps sizes of tensors constant", function()
+    local d = assert(captured(function(x) return x.shape[1] * x:size(2) + #x + x.ndim, x.dtype end, ty.ones(2, 3)))
+    assert.same({ "value", 10 }, d.results[1])
+    guards(d, { tensor = 1 })
+  end)
+
+  it("evaluates composites when a number of later calls goes in", function()
+    local d = assert(captured(function(x, s) return x:leaky_relu(s), x:clamp(s, 1), x:norm(s) end, ty.ones(2), 0.5))
+    assert.equal(1, count(d).number)
+  end)
+
+  it("follows a closure that is made anew for each call when asked to", function()
+    local function make(k) return function(x) return x * k end end
+    local function f(g, x) return g(x) end
+    local ok, why = capture.run_with(core, {}, { closures = true }, f, make(2), 3)
+    assert(ok, why and why.reason)
+    local d = C.description
+    D.lint(d)
+    assert.equal(50, D.run(d, f, 2, make(5), 10)[1])
+    assert.is_nil((D.run(d, f, 2, function(x) return x end, 10)))
+    ok = capture.run(core, {}, f, make(2), 3)
+    assert.is_true(ok)
+    assert.is_nil((D.run(C.description, f, 2, make(2), 3)))
+  end)
+
+  it("gives up a write to an upvalue of a closure that is made anew", function()
+    local function make(n) return function() n = n + 1 return n end end
+    local ok, why = capture.run_with(core, {}, { closures = true }, function(g) return g() end, make(2))
+    assert.is_nil(ok)
+    assert.match("made anew", why.reason)
+  end)
+
+  it("says where and why it gave up", function()
+    local reason, why = reason_of(function(x)
+      local y = x
+      print(y)
+    end, 1)
+    assert.equal("calls print", reason)
+    assert.match("capture_spec.lua$", why.file)
+    assert.equal(debug.getinfo(1, "l").currentline - 4, why.line)
+    assert.is_string(why.hint)
+  end)
+
+  for name, text in pairs {
+    ["reads data"] = "return function(x) return x:item() end",
+    ["changes or shows"] = "return function(x) ty.manual_seed(1) end",
+    ["changes or shows what"] = "return function(x) return ty.compile(type) end",
+    ["made inside"] = "return function(x) return function() end end",
+    ["calls math.random"] = "return function() return math.random() end",
+    ["calls coroutine.wrap"] = "return function() return coroutine.wrap(type) end",
+    ["calls an unknown C function"] = "return function() return newproxy_like() end",
+    ["an error is raised: boom"] = "return function() error('boom', 0) end",
+    ["no field"] = "return function(x) return x.nothing end",
+    ["attempt to index a nil"] = "return function(x) local y return y.z end",
+    ["more steps"] = "return function() local i = 0 while true do i = i + 1 end end",
+    ["nested deeper"] = "local function f(n) return 1 + f(n + 1) end return function() return f(1) end",
+    ["metatable of a table from outside"] = "local t = {} return function() setmetatable(t, {}) end",
+    ["with a metatable"] = "return function() return ty.cat(setmetatable({}, {})) end",
+    ["that was changed"] = "local t = {} return function(x) t[1] = x return ty.cat(t) end",
+    ["reads data, in a table"] = "local t = {} return function(x) t.x = x:totable() end",
+  } do
+    it("gives up: " .. name, function()
+      local env = setmetatable({ ty = ty, newproxy_like = io.type }, { __index = _G })
+      env.newproxy_like = ty.internals.scope_open
+      local f = setfenv(loadstring(text), env)()
+      assert.match(name:match("^[^,]*"), (reason_of(f, ty.ones(1))))
+    end)
+  end
+end)
+
 return { explore = explore, programs = programs, captured = captured }

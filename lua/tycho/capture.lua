@@ -42,7 +42,7 @@ if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures 
 local M = {}
 
 --- Evaluated instructions that one capture may take. A function that runs longer is worth little as one trace.
-M.STEPS = 400000
+M.STEPS = 200000
 
 local World = {}
 World.__index = World
