@@ -73,6 +73,8 @@ static int graph_value(lua_State *L) {
 
 /* --- recording */
 
+#define RECORD_NODES 1000 /* one more operation, cat of a list, takes at most three times as many */
+
 typedef struct Recording {
   State *S;
   Lazy *z;
@@ -140,7 +142,9 @@ static int graph_record(lua_State *L) {
   lua_pushcclosure(L, recorded, 3);
   lua_insert(L, 1);
   if (!(r.z = ty_lazy_open(S, &like))) return ty_lua_error(L, "record: out of memory");
+  S->batch_nodes = RECORD_NODES;
   int status = lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 0);
+  S->batch_nodes = 0;
   /* Whatever raises, raises under pcall: the batch is closed in any case. */
   if (!status && !r.cut) status = lua_pcall(L, lua_gettop(L) - 1, 3, 0);
   r.z->on_cut = NULL;

@@ -1,6 +1,6 @@
 --- graph.lua -- graphs as Lua sees them: to walk, change, print, run; passes and backends of users.
 -- In: the graph of a captured function, or a text. Out: an object of nodes that may be changed, and its text, which the
--- core reads back. Wrong use raises at the user's line; `lint` says what is wrong with a graph that was changed by hand.
+-- core reads back. Wrong use raises at the user's line; `lint` says what is wrong with a graph changed by hand.
 --
 --   local graph = require "tycho.graph"
 --   local g, inputs = graph.record(function(x, w) return (x:matmul(w) + 1):relu() end, x, w)
@@ -9,7 +9,7 @@
 --   local y = g:run(x, w)
 --
 -- A node is a table: op (a row of the table of operations), dtype, shape, inputs (nodes), name, and the arguments that
--- graph_ops.lua lists. Read what you like; write only `name`, arguments and entries of `inputs`, and call g:lint() then.
+-- graph_ops.lua lists. Read what you like; write only `name`, arguments, entries of `inputs`, and call g:lint() then.
 -- g[1] ... g[#g] are the nodes in an order in which operands come first; after changes by hand only g:nodes() and what
 -- stands on it (text, run ...) see to that order. Operations are those of the core, so types are strict: operands of
 -- `add` have one dtype, and a cast is a node. Nodes are not merged by Lua; equal ones become one in the text.
@@ -24,6 +24,7 @@
 -- A callable of a backend takes the graph's inputs in that order as tensors, then one Lua number for each slot (of a
 -- random stream two: its number and the seed), and returns one tensor for each output, of the output's dtype and sizes.
 -- It owns neither: it must not write to inputs, and must not return a tensor that shares memory with another one.
+-- Passes and backends are customize's work: graph_passes.lua.
 --
 -- Rules for changes of this file
 --  1. Nothing that Lua made reaches the core but as text, which the core verifies.
@@ -58,6 +59,9 @@ local Node = {}
 local function is_node(v) return type(v) == "table" and getmetatable(v) == Node end
 
 local function is_graph(v) return type(v) == "table" and getmetatable(v) == Graph end
+
+--- Whether a value is a graph.
+M.is_graph = is_graph
 
 local function errorf(fmt, ...) return fail(fmt:format(...)) end
 
@@ -390,7 +394,7 @@ local function types_of(inputs)
 end
 
 --- A new node: its type follows from operands and arguments.
---- where: nil for the end, a node for right behind it, {before = node} or {after = node}; operands come first in any case.
+--- where: nil for the end, a node for right behind it, {before = node}, {after = node}; operands come first always.
 --- op: a row of the table of operations. inputs: nodes; a number stands for a constant of the others' dtype.
 --- args: the operation's arguments by name; `dtype` of casts and leaves, `shape` of views and leaves; `name`.
 ---@param where? tycho.GraphNode|{before?: tycho.GraphNode, after?: tycho.GraphNode}
@@ -822,7 +826,7 @@ function Graph:source()
   return source.source(self, self:inputs(), self._outputs, self:scalars())
 end
 
---- Computes the outputs for the given inputs, node by node, by public functions. Takes what the source's function takes.
+--- Computes the outputs for the given inputs, node by node, by public functions. Takes what the source's function does.
 ---@return tycho.Tensor ...
 function Graph:run(...)
   sound("run", self)
@@ -846,136 +850,7 @@ function Graph:run(...)
   return unpack(results, 1, #self._outputs)
 end
 
--- Passes and backends of compiled functions ---------------------------------------------------------------------------
-
-local passes = {} -- by name
-
---- Registers a pass under a name: {passes = {name}} of jit.compile runs it. fn(graph, example_inputs) changes the graph
---- or returns another one. A name may be given anew: functions that are compiled later get the new pass.
----@param name string
----@param fn fun(graph: tycho.GraphObject, inputs: tycho.Tensor[]): tycho.GraphObject?
-function M.pass(name, fn)
-  if type(name) ~= "string" or name == "" then errorf("pass: argument 1 must be a name, got %s", show(name)) end
-  if type(fn) ~= "function" then errorf("pass: argument 2 must be a function, got %s", show(fn)) end
-  passes[name] = fn
-end
-
-local ids, last_id = setmetatable({}, { __mode = "k" }), 0
-
-local function id_of(fn)
-  if not ids[fn] then
-    last_id = last_id + 1
-    ids[fn] = last_id
-  end
-  return ids[fn]
-end
-
-local function is_callable(v)
-  if type(v) == "function" then return true end
-  local meta = type(v) == "table" and getmetatable(v)
-  return type(meta) == "table" and type(meta.__call) == "function"
-end
-
---- Checks {passes =, backend =} of jit.compile, and finds named passes. Returns nil when there is neither, else what
---- customize takes, with `key`: a text that is equal where the same functions run in the same order.
----@param options table
----@return {passes: table[], backend?: function, key: string}?
-function M.options(options)
-  local list, key = {}, {}
-  if options.passes ~= nil and type(options.passes) ~= "table" then
-    errorf("compile: option passes must be a list of names and functions, got %s", show(options.passes))
-  end
-  for i, pass in ipairs(options.passes or {}) do
-    local fn = type(pass) == "string" and passes[pass] or pass
-    if type(fn) == "string" then
-      local near = nearest(pass, passes)
-      errorf("compile: there is no pass %q%s (jit.pass registers one)", pass,
-        near and (", did you mean %q?"):format(near) or "")
-    end
-    if type(fn) ~= "function" then errorf("compile: pass %d must be a name or a function, got %s", i, show(pass)) end
-    list[i] = { name = type(pass) == "string" and pass or "number " .. i, fn = fn }
-    key[i] = id_of(fn)
-  end
-  if options.backend ~= nil and not is_callable(options.backend) then
-    errorf("compile: option backend must be a function, got %s", show(options.backend))
-  end
-  if #list == 0 and options.backend == nil then return nil end
-  key[#key + 1] = options.backend and "b" .. id_of(options.backend)
-  return { passes = list, backend = options.backend, key = table.concat(key, " ") }
-end
-
--- What a graph must keep: its outputs' types, and no inputs or slots but those that it came with.
-local function promise_of(g)
-  local outputs, inputs = {}, {}
-  for i, n in ipairs(g._outputs) do outputs[i] = ops.type_text(n.dtype, n.shape) end
-  for _, n in ipairs(g:inputs()) do
-    inputs[n.number] = ("buffer %s, strides [%s], %s"):format(n.buffer, ops.list_text(n.strides),
-      ops.type_text(n.dtype, n.shape))
-  end
-  return { outputs = outputs, inputs = inputs, slots = #g._slots }
-end
-
-local function broken(g, promise)
-  local wrong = g:lint()
-  if wrong then return wrong end
-  local now = promise_of(g)
-  if #now.outputs ~= #promise.outputs then
-    return ("%d outputs became %d"):format(#promise.outputs, #now.outputs)
-  end
-  for i, text in ipairs(promise.outputs) do
-    if now.outputs[i] ~= text then return ("output %d was %s and became %s"):format(i, text, now.outputs[i]) end
-  end
-  for number, text in pairs(now.inputs) do
-    if promise.inputs[number] == nil then return ("input %d was added: there is no tensor for it"):format(number) end
-    if promise.inputs[number] ~= text then return ("input %d was changed"):format(number) end
-  end
-  if now.slots ~= promise.slots then return "scalar slots were added: use constants" end
-end
-
-local function run_passes(g, list, inputs)
-  local promise = promise_of(g)
-  for _, pass in ipairs(list) do
-    local y = pass.fn(g, inputs)
-    if y ~= nil then
-      if not is_graph(y) then errorf("compile: pass %s must return a graph or nil, got %s", pass.name, show(y)) end
-      g = y
-    end
-    local wrong = broken(g, promise)
-    if wrong then errorf("compile: pass %s: %s", pass.name, wrong) end
-  end
-  return g
-end
-
--- The backend's function, which must keep what backends promise.
-local function guarded(run, outputs)
-  local function checked(...)
-    for i, n in ipairs(outputs) do
-      local y, want = (select(i, ...)), ops.type_text(n.dtype, n.shape)
-      if not internals.is_live(y) then errorf("backend: result %d must be a tensor %s, got %s", i, want, show(y)) end
-      local is = ops.type_text(y.dtype, y.shape)
-      if is ~= want then errorf("backend: result %d must be a tensor %s, got %s", i, want, is) end
-    end
-    if select("#", ...) ~= #outputs then errorf("backend: %d results instead of %d", select("#", ...), #outputs) end
-    return ...
-  end
-  return function(...) return checked(run(...)) end
-end
-
---- What a compiled function with passes or a backend does with a captured graph.
---- options: what M.options gave. t: an exchange table or a graph. inputs: a tensor for each of its inputs, as an example.
---- Returns the exchange table of the graph that the passes left, or with a backend the function that it gave.
----@param options {passes: table[], backend?: function}
----@param t table
----@param inputs tycho.Tensor[]
----@return {text: string, outputs: integer[]}|function
-function M.customize(options, t, inputs)
-  local g = run_passes(M.from(t), options.passes, inputs)
-  if not options.backend then return g:export() end
-  local types = {}
-  for i, n in ipairs(g._outputs) do types[i] = { dtype = n.dtype, shape = ops.copy(n.shape) } end
-  local run = options.backend(g, inputs)
-  if not is_callable(run) then errorf("compile: the backend must return a function, got %s", show(run)) end
-  return guarded(run, types)
-end
+-- Passes and backends of compiled functions.
+for name, fn in pairs(require("tycho.graph_passes")(M, ops, internals, show)) do M[name] = fn end
 
 return M

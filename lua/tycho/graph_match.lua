@@ -1,15 +1,15 @@
 --- graph_match.lua -- patterns of nodes: what they look like, and how they are matched.
--- In: a pattern as text or table, and a node. Out: a table of the nodes that its names stand for, or nil. Texts that are
--- no pattern raise at the user's line.
+-- In: a pattern as text or table, and a node. Out: a table of the nodes that its names stand for, or nil. Texts that
+-- are no pattern raise at the user's line.
 --
 -- As text:
 --   add(mul(?x, ?y), ?z)    operations with their operands; ?name is any node, twice the same name the same node
 --   sum                     a node of that operation, whatever its operands
 --   _                       any node          2.5    a constant of that value in every element
 --   ?m = matmul(?x, ?w)     a name for the node of a pattern
--- As a table: { "add", pattern, pattern, as = name, dtype = name, where = function(node) ... end }: the operation and the
--- patterns of all operands, or of none. A function is a pattern too: it is given the node and says whether it matches.
--- Operands of operations that commute match in either order: every choice is tried until the whole pattern holds.
+-- As a table: { "add", pattern, pattern, as = name, dtype = name, where = function(node) ... end }: the operation and
+-- the patterns of all operands, or of none. A function is a pattern too: it is given the node and says whether it
+-- matches. Operands of operations that commute match in either order: every choice is tried until all of it holds.
 
 ---@param ops table what graph_ops.lua gives
 ---@param internals table

@@ -134,7 +134,8 @@ return function(ty)
     field = "value",
     write = function(n)
       if n.bits ~= nil then
-        if type(n.bits) ~= "string" or not n.bits:find("^0x%x+$") then refuse("bits", "a text such as \"0x3f800000\"") end
+        local good = type(n.bits) == "string" and n.bits:find("^0x%x+$")
+        if not good then refuse("bits", "a text such as \"0x3f800000\"") end
         return "bits=" .. n.bits
       end
       if type(n.value) ~= "number" then refuse("value", "a number") end
@@ -178,7 +179,7 @@ return function(ty)
   --- The arguments of an operation, as kinds with a field each.
   function M.arguments(op) return of_op[op] or of_class[M.row[op].class] or {} end
 
-  -- Lines of text ------------------------------------------------------------------------------------------------------
+  -- Lines of text ----------------------------------------------------------------------------------------------------
 
   local function write_line(n, number_of)
     local words = { n.op }
@@ -235,7 +236,7 @@ return function(ty)
     return not ok and wrong or nil
   end
 
-  -- Types ---------------------------------------------------------------------------------------------------------------
+  -- Types ------------------------------------------------------------------------------------------------------------
 
   local function copy(list)
     local y = {}

@@ -1,9 +1,9 @@
 --- graph_source.lua -- a graph said in public functions: as Lua source, and run node by node.
--- In: a graph whose lint is clean. Out: a text that gives a function when it is loaded; or the outputs for given inputs.
--- The bits of both are those of the graph. Fails where an input is not of the node's type.
+-- In: a graph whose lint is clean. Out: a text that gives a function when it is loaded; or the outputs for given
+-- inputs. The bits of both are those of the graph. Fails where an input is not of the node's type.
 --
 -- There is one description of every operation here, an expression in Lua over the names of its operands; the source is
--- those expressions behind one another, and a run evaluates them one by one. What public functions do not offer as such:
+-- those expressions behind one another, a run evaluates them one by one. What public functions do not offer as such:
 --   views    are taken apart into a range of each dim, an order of dims, and repeats. First the operand's own sizes are
 --            tried, then sizes that the strides suggest; views that are neither (windows, diagonals) take elements by
 --            their computed positions.
@@ -184,7 +184,7 @@ return function(ty, ops)
     return ("positions(%s, %s, %s)"):format(sizes_text(shape), number_text(n.offset), sizes_text(n.strides))
   end
 
-  -- Expressions --------------------------------------------------------------------------------------------------------
+  -- Expressions ------------------------------------------------------------------------------------------------------
 
   -- Products of fewer multiplications than this are ours under every setting.
   local SMALL_PRODUCT = 32 * 32 * 32
@@ -364,8 +364,8 @@ end
     return names
   end
 
-  local keywords = "and break do else elseif end false for function goto if in local nil not or repeat return then true "
-    .. "until while math unpack error pcall type select"
+  local keywords = "and break do else elseif end false for function goto if in local nil not or repeat return then "
+    .. "true until while math unpack error pcall given"
 
   local function comment(n) return ("%s"):format(ops.type_text(n.dtype, n.shape)) end
 
