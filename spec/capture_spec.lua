@@ -81,7 +81,10 @@ local programs = {
     local ok, e = pcall(function(k) t.a = k if k > 1 then error({ code = k }) end return k end, x)
     local ok2, text = pcall(error, 'plain', 0)
     return ok, type(e), ok2, text, t.a end]],
-  strings = "return function(x, y, t) local s = tostring(t.name or 'none') return s .. '!' .. 1, #s, s:upper(), ('%s'):rep(2) end",
+  strings = "return function(x, y, t) local s = tostring(t.name or 'none') return s .. '!' .. 1, #s, s:upper(), ('%s'):rep(2), s:len() end",
+  matching = [[return function(x, y, t) local n = 0
+    for w in tostring(t.name):gmatch('%a') do n = n + #w end
+    return n, ('a,b'):find(',', 1, true), ('x'):byte(), (('abc'):gsub('b', 'c')), math.deg(x), math.rad(y) end]],
   lookup = "return function(x, y, t, u) return t[u], t[u.name or 'name'], t[true] end",
   keyed = "return function(x, y, t, u, object) local old = t[u] t[u] = x return old, t[u], t[object] end",
   number_keys = "return function(x, y, t, u, object, list) return list[1], list[2], list[x], list[0] end",

@@ -5,7 +5,8 @@
 -- A model is function(world, args, shadows, n, f) -> results, shadows, count. Rules:
 -- 1. It does what LuaJIT's function does, raw where that is raw, in the same order where captured code runs inside.
 -- 2. Values that only pass through keep their shadows; what decides is pinned.
--- 3. What would raise natively aborts: the native run raises it then. Only error() and assert() under a pcall that is
+-- 3. Functions are known by identity: some builds of LuaJIT write string.len or table.remove in bytecode.
+-- 4. What would raise natively aborts: the native run raises it then. Only error() and assert() under a pcall that is
 --    evaluated too are modelled errors, which that pcall catches.
 
 local type, tostring, tonumber, select, unpack, pcall = type, tostring, tonumber, select, unpack, pcall
@@ -290,6 +291,13 @@ models[unpack] = function(world, args, shadows)
 end
 local table_unpack = rawget(table, "unpack")
 if table_unpack then models[table_unpack] = models[unpack] end
+
+local getn = rawget(table, "getn")
+if getn then
+  models[getn] = function(world, args, shadows)
+    return one(world:table_length(check_table(world, args, shadows, "table.getn")))
+  end
+end
 
 models[table.insert] = function(world, args, shadows, n)
   local o = check_table(world, args, shadows, "table.insert")

@@ -60,6 +60,7 @@ local index_of = {
 
 return function(World)
   local models = require("tycho.library")(World)
+  World.models = models
 
   -- What goes to native code and comes back ---------------------------------------------------------------------------
 

@@ -226,7 +226,7 @@ return function(World)
     local methods = mt and rawget(mt, "__index")
     if type(methods) ~= "table" then world:abort("strings are indexed by a function") end
     local v = rawget(methods, key(world, k, ks))
-    if type(v) == "function" and not world.C.is_native(v) then
+    if type(v) == "function" and not world.models[v] and not world.C.is_native(v) then
       world:abort("a method of strings is written in Lua")
     end
     if type(v) == "table" then world:abort("a table is found by indexing a string") end
