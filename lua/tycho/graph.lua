@@ -115,12 +115,14 @@ end
 
 local leaf_names = { input = "x", scalar = "scalar", const = "const" }
 
---- Gives a node a name that no other has been given.
+--- Gives a node a name that no other has been given: x1, add_1, add_2 ...; a name that the user chose is numbered
+--- from the second time on.
 local function name_node(g, n)
-  local base = leaf_names[n.op] or n.op
+  local base = n.name ~= nil and tostring(n.name) or leaf_names[n.op] or n.op
   local k = (g._names[base] or 0) + 1
   g._names[base] = k
-  n.name = base .. (n.op == "input" and "" or "_") .. k
+  if n.name ~= nil then n.name = k == 1 and base or base .. "_" .. k
+  else n.name = base .. (n.op == "input" and "" or "_") .. k end
 end
 
 local function new_graph()
@@ -425,7 +427,7 @@ function Graph:insert(where, op, inputs, args)
     for k = #self._slots, slots + 1, -1 do self._slots[k] = nil end
     errorf("insert: %s(%s)%s: %s", op, types_of(n.inputs), arguments_text(n), wrong)
   end
-  if n.name == nil then name_node(self, n) end
+  name_node(self, n)
   table.insert(self, at, n)
   return n
 end
