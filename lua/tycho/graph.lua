@@ -304,6 +304,8 @@ local function fill_leaf(g, n, args)
     n.number = n.number or (last and last.number or 0) + 1
     n.buffer = n.buffer or n.number
     n.strides = n.strides or type(n.shape) == "table" and ops.row_major(n.shape) or {}
+  elseif n.op == "const" then
+    ops.round_constant(n)
   elseif n.op == "scalar" and n.slot == nil then
     if type(args.value) ~= "number" then errorf("insert: scalar needs a value, got %s", show(args.value)) end
     n.slot = bits_of(g, args.value, n.dtype)
@@ -355,6 +357,7 @@ local function constant(g, value, dtype, at)
     local back = internals.graph_value(dtype, internals.graph_element(dtype, value))
     if back ~= value then errorf("insert: %s does not fit %s", source.number_text(value), dtype) end
   end
+  ops.round_constant(n)
   name_node(g, n)
   table.insert(g, at, n)
   return n
@@ -389,6 +392,15 @@ local function operands_of(g, op, inputs, at)
   return list, at
 end
 
+-- Whether a node reads slots that the graph has not; the core's texts may leave slots out.
+local function slot_missing(g, n)
+  if n.op ~= "scalar" and n.op ~= "random" or not ops.is_whole(n.slot) then return nil end
+  local last = n.slot + (n.op == "random" and 1 or 0)
+  if n.slot < 1 or last > #g._slots then
+    return ("there is no slot %.0f, the graph has %d"):format(last, #g._slots)
+  end
+end
+
 local function types_of(inputs)
   local out = {}
   for i, a in ipairs(inputs) do out[i] = ops.type_text(a.dtype, a.shape) end
@@ -421,7 +433,7 @@ function Graph:insert(where, op, inputs, args)
   end
   fill_leaf(self, n, args or {})
   ops.infer(n)
-  local wrong = ops.wrong(n)
+  local wrong = ops.wrong(n) or slot_missing(self, n)
   if wrong then
     for _ = before + 1, #self do table.remove(self, at - 1).graph, at = false, at - 1 end -- constants made for it
     for k = #self._slots, slots + 1, -1 do self._slots[k] = nil end
@@ -620,16 +632,16 @@ function Graph:lint()
   if wrong then return wrong end
   local text, reason = render(self)
   if not text then return reason end
+  for i = 1, #self do
+    wrong = slot_missing(self, self[i])
+    if wrong then return ("node %s: %s"):format(self[i].name, wrong) end
+  end
   local ok
   ok, reason = check_text(text)
   if ok then return nil end
   for i = 1, #self do
     local n = self[i]
     wrong = ops.wrong(n)
-    if not wrong and (n.op == "scalar" or n.op == "random") then
-      local last = n.slot + (n.op == "random" and 1 or 0)
-      wrong = last > #self._slots and "there is no such slot" or nil
-    end
     if wrong then return ("node %s: %s"):format(n.name, wrong) end
   end
   return reason

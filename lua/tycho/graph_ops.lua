@@ -176,6 +176,11 @@ return function(ty)
   }
   local of_class = { reduce = { dims }, scan = { dim } }
 
+  --- Gives a constant the value that its dtype makes of it.
+  function M.round_constant(n)
+    if n.bits == nil and type(n.value) == "number" then bits.read(n, { bits = element(n.dtype, n.value) }) end
+  end
+
   --- The arguments of an operation, as kinds with a field each.
   function M.arguments(op) return of_op[op] or of_class[M.row[op].class] or {} end
 
