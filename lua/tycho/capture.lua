@@ -224,6 +224,9 @@ function World:in_ours()
   return frame ~= nil and frame.proto.own
 end
 
+--- Whether a Lua function belongs to the compiler's front: the wrappers of compiled functions do.
+function World.is_wrapper(f) return chunk_of(f) == WRAPPERS end
+
 --- A constant of the library: tables among them need no guards, unless users reach them too.
 function World:constant(v)
   if type(v) == "table" and not self.constants[v] then self.constants[v] = { value = v, constant = true } end
@@ -278,6 +281,8 @@ function World:cell(f, fs, i)
   if not cell then
     local v = C.upvalue(f, i)
     local s = self:slot(v, { "upvalue", fs.slot, i }, upvalue_name(f, i))
+    -- what a compiled function asks for the function to run
+    s.pick = type(v) == "function" and C.is_native(v) and not C.owner(v) and self.is_wrapper(f)
     cell = { value = v, shadow = s, fslot = fs.slot, index = i, anew = fs.bytecode_only }
     self.cells[id] = cell
   end

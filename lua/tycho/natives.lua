@@ -208,9 +208,15 @@ return function(World)
     return nil
   end
 
+  --- Functions that jit.disable marked.
+  local function is_disabled(world, f)
+    local disabled = world.core.internals.disabled
+    return disabled and disabled[f]
+  end
+
   --- Whether a Lua function is better run than evaluated: models, and Tycho's own when nothing symbolic is given.
   function World:prefers_native(f, args, shadows, n)
-    if models[f] then return true end
+    if models[f] or is_disabled(self, f) then return true end
     if self.closures[f] or self.C.is_native(f) then return false end
     if refusal(self.C.owner(f), n) then return true end
     if not self:is_ours(f) then return false end
@@ -225,13 +231,13 @@ return function(World)
     return true
   end
 
-  -- jit.compile's wrappers: pick gives the function inside.
-  local function inside_of(world, f, fs)
+  --- The function inside a compiled one: pick closes over it.
+  local function inside_of(world, pick, ps)
     local C = world.C
     for i = 1, 8 do
-      local v = C.upvalue(f, i)
-      if type(v) == "function" and not C.is_native(v) and fs and fs.slot then
-        return v, world:slot(v, { "upvalue", fs.slot, i }, "compiled function")
+      local v = C.upvalue(pick, i)
+      if type(v) == "function" and not C.is_native(v) and not world.is_wrapper(v) then
+        return v, world:slot(v, { "upvalue", ps.slot, i }, "compiled function")
       end
     end
     return world:abort("a compiled function cannot be looked into")
@@ -248,6 +254,7 @@ return function(World)
     local model = models[f]
     self:pin(f, fs)
     if model then return model(self, args, shadows, n, f) end
+    if is_disabled(self, f) then self:abort("calls a function that jit.disable marked") end
     local core = self.core
     if self.iterators[f] then return self:tycho(f, self.iterators[f], {}, {}, 0) end
     if f == core.is_tensor or f == core.internals.is_live then
@@ -256,8 +263,8 @@ return function(World)
     end
     if f == core.internals.error then self:abort("an error is raised: " .. tostring(args[1])) end
     local name = self.C.owner(f) or name_in(core.linalg, f)
-    if name == "pick" then
-      local inner, is = inside_of(self, f, fs or self.objects[f])
+    if fs and fs.pick then
+      local inner, is = inside_of(self, f, fs)
       return { inner }, { is }, 1
     end
     if name or not self.C.is_native(f) and self:is_ours(f) then
