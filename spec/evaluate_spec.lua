@@ -197,6 +197,55 @@ describe("the evaluator of bytecode", function()
     assert.matches("ABORT error in captured code: attempt to call a nil value at p:2", text)
   end)
 
+  it("aborts where __call is no function", function()
+    local text = run_evaluated(loadstring("local t = setmetatable({}, { __call = {} }) t()"))
+    assert.matches("ABORT error in captured code: attempt to call a table value", text)
+  end)
+
+  it("takes chunks of its own folder for Tycho's, which are no place of the user", function()
+    local home = bytecode.prototype(evaluate.run).source:match("^(.*)evaluate%.lua$")
+    local own = loadstring("return function(f) return f() end", home .. "own.lua")()
+    local world = plain_world()
+    local fn = loadstring("local own, f = ...\nreturn (own(f))", "@user.lua")
+    local text = run_evaluated(fn, world, own, 5)
+    assert.equal("2: false ABORT error in captured code: attempt to call a number value at user.lua:2", text)
+  end)
+
+  it("knows what called error: Lua, a native function or a metamethod", function()
+    local function place(source)
+      local world, position = plain_world(), "none"
+      local native = world.native
+      function world.native(self, f, fs, args, shadows, n)
+        if f == error then position = tostring(evaluate.position(self)) end
+        if f ~= pcall then return native(self, f, fs, args, shadows, n) end
+        return { (pcall(self.apply, args[1], nil, { unpack(args, 2, n) }, {}, n - 1)) }, {}, 1
+      end
+      run_evaluated(loadstring(source, "=p"), world)
+      return position
+    end
+    assert.equal("p:1: ", place "error('x')")
+    assert.equal("", place "pcall(error, 'x')")
+    assert.equal("", place "pcall(function() return error('x') end)")
+    assert.equal("p:2: ", place "local function f() return error('x') end\nf() return 1")
+    assert.equal("", place "pcall(pcall, error)")
+    assert.equal("", place "return pcall(pcall, function() return error('x') end)")
+    assert.equal("nil", place "local t = setmetatable({}, { __index = function() return error('x') end }) return t.x")
+    assert.equal("nil", place "pcall(type, 1) local t = setmetatable({}, { __index = function() return error('x') end }) return t.x")
+    assert.equal("nil", place [[
+      local function f() return 1 end pcall(f)
+      local t = setmetatable({}, { __index = function() return error('x') end }) pcall(function() return t.x end)]])
+  end)
+
+  it("says which fresh tables next may walk in another order", function()
+    local world, known = plain_world(), {}
+    function world.table(_, t, unordered)
+      known[#known + 1] = unordered
+      return t
+    end
+    evaluate.run(world, loadstring("local a, b, c, d = {}, { 1, 2 }, { ... }, { k = 1, j = 2 }"), nil, {}, {}, 0)
+    assert.same({ false, false, false, true }, known)
+  end)
+
   it("aborts a loop whose step is NaN or negative zero", function()
     assert.matches("ABORT a numeric for has the step NaN", run_evaluated(loadstring("for i = 1, 2, 0 / 0 do end")))
     local negative = loadstring("local z = 0 for i = 1, 2, -z do end")
@@ -248,13 +297,28 @@ describe("the evaluator of bytecode", function()
       local function g() return x end
       local z = y or x
       x, y = y, x
-      return x, y, g(), t[1], t.k, z, f(x, y)]])
+      local h do local v = y h = function() return v end end
+      for a, b in iterate, x, y do
+        z = b
+        if a == nil then break end
+      end
+      return x, y, g(), t[1], t.k, z, h(), f(x, y)]])
+    local controls = {}
+    setfenv(fn, { iterate = os.time }) -- any function in C
+    local calls = 0
+    function world.native(_, _, _, args, args_shadows, n)
+      assert.equal(2, n)
+      calls = calls + 1
+      controls[calls] = args_shadows[2] and args_shadows[2].name or "-"
+      return { calls < 3 and args[1] or nil, args[2] }, { calls < 3 and args_shadows[1] or nil, args_shadows[1] }, 2
+    end
     local sx, sy = { name = "x" }, { name = "y" }
     local _, shadows, n = evaluate.run(world, fn, nil, { 1, 2 }, { sx, sy }, 2)
-    assert.equal(9, n)
+    assert.equal(10, n)
     local names = {}
     for k = 1, n do names[k] = shadows[k] and shadows[k].name or "-" end
-    assert.equal("y x y x y y x y x", table.concat(names, " "))
+    assert.equal("y x y x y y x x y x", table.concat(names, " "))
+    assert.equal("x y y", table.concat(controls, " "))
   end)
 
   it("asks the world about every value that is not known", function()
@@ -273,7 +337,7 @@ describe("the evaluator of bytecode", function()
       local a = x + 1, x - x, 1 * x, x / 2, x % 2, x ^ 2, -x
       local l = x < 1, x <= 1, x == 1, not x, s .. 'a', #s
       if x then l = x == nil end
-      for i = x, x do end
+      for i = x, x do l = i + 1 end
       f()
       return ({})[s] ]])
     evaluate.run(world, fn, nil, { 1, "s", os.time }, { {}, {}, {} }, 3)

@@ -116,6 +116,7 @@ M.chunks = {
     for i = 1, 0 do out[#out + 1] = 'never' end
     for i = 0, 1, -1 do out[#out + 1] = 'never' end
     for i = 1, 1 do out[#out + 1] = i end
+    for i = 1, 0, 0 do out[#out + 1] = 'never' end
     for i = 1, 0 / 0 do out[#out + 1] = 'never' end
     for i = 0 / 0, 1 do out[#out + 1] = 'never' end
     for i = -0, 0 do out[#out + 1] = 1 / i end
@@ -389,9 +390,10 @@ M.makers = {
     return v(...) end local function r(n) if n == 0 then return 0 end
     return 1 + r(n - 1) end return function(...) return {v(...)}, {t(1, nil)}, r(50), (v()) end]] },
   { "an outside environment", [[
-    local e = setmetatable({seen = 1}, {__index = _G}) local f = function() seen = seen + 1
-    return seen, type(print), (function() other = 2 return other end)() end
-    return setfenv(f, e)]] },
+    local e = setmetatable({seen = 1}, {__index = _G})
+    local f = function() seen = seen + 1 return seen, type(print), (function() other = 2 return other end)() end
+    return setfenv(function() return f(), e.seen, rawget(e, 'other'), rawget(_G, 'other') end, e) and
+      setfenv(f, e) and function() local a, b, c = f() return a, b, c, rawget(e, 'seen'), rawget(e, 'other') end]] },
   { "an outside object with metamethods", [[
     local V = {} V.__index = V V.__add = function(a, b) return setmetatable({x = a.x + b.x}, V) end V.__eq =
     function(a, b) return a.x == b.x end function V:len() return self.x end
@@ -399,6 +401,12 @@ M.makers = {
     return function() local c = a + b return c:len(), c == a, a + b == c, (b + b):len() end]] },
   { "immutable upvalues",
     "local k, t, f = 3, {1, 2}, math.floor return function(x) return k * x, t[2], f(x + 0.5), #t end" },
+  { "virtual closures and outside functions take turns in one frame", [[
+    local n = 1 local function outside(x) n = n + x return n end
+    return function(x)
+      local m = 100 local function inside(y) m = m + y return m end
+      return inside(1), outside(1), inside(x), outside(x), (function(...) return outside(...) end)(5), inside(1), outside(2)
+    end]] },
   { "error in an outside function", [[
     local function f(x) if x then error('outer ' .. x) end end return function()
     return pcall(f, 1), pcall(f) end]] },

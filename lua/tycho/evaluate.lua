@@ -733,6 +733,7 @@ function M.position(world)
   if stack.caller == "lua" then
     return ("%s:%d: "):format(stack.site.proto.short, line_of(stack.site) or 0)
   end
+  return nil
 end
 
 --- Evaluates a call of fn. args and shadows: n of each. Returns results, their shadows, and how many they are.
