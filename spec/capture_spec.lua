@@ -439,7 +439,7 @@ describe("a description", function()
         captures, hits = captures + c, hits + h
       end
       assert.is_true(captures > 0, name .. " was never captured")
-      assert.is_true(hits > 50, name .. " hit " .. hits .. " times only")
+      assert.is_true(hits > 8, name .. " hit " .. hits .. " times only")
     end)
   end
 end)
