@@ -60,7 +60,7 @@ local home -- where Tycho's own chunks come from
 local function is_own(proto)
   if home == nil then
     local own = bytecode.prototype(spend)
-    home = own and own.source and own.source:match("^(@.*)evaluate%.lua$") or false
+    home = own and own.source and own.source:match("^(@.*[/\\])evaluate%.lua$") or false
   end
   return home and proto.source and proto.source:sub(1, #home) == home or false
 end
