@@ -104,6 +104,14 @@ function World:slot(v, instr, path)
   return s
 end
 
+--- A guard that says more about a slot than its type does: in place of the guard of its type if there is one.
+function World:guard(s, name, v)
+  local instr = s.type_guard
+  if not instr then return self:emit({ name, s.slot, v }, s.path) end
+  instr[1], instr[3], s.type_guard = name, v, nil
+  return instr
+end
+
 --- Makes the type of a value known, and so whether it is nil.
 function World:typed(v, s)
   if s == nil or s.typed or s.number then return v end
@@ -112,7 +120,7 @@ function World:typed(v, s)
     s.pinned = true
     self:emit({ "equal", s.slot, nil }, s.path)
   else
-    self:emit({ "type", s.slot, type(v) }, s.path)
+    s.type_guard = self:emit({ "type", s.slot, type(v) }, s.path)
   end
   return v
 end
@@ -137,7 +145,7 @@ function World:pin(v, s)
   elseif kind == "function" then
     self:pin_function(v, s)
   else
-    self:emit({ "equal", s.slot, v }, s.path)
+    self:guard(s, "equal", v)
     s.pinned, s.typed = true, true
   end
   return v
@@ -153,7 +161,7 @@ function World:pin_tensor(v, s)
     self.objects[v] = s
   end
   self.C.outside(v, s.slot)
-  self:emit({ "tensor", s.slot, v }, s.path)
+  self:guard(s, "tensor", v)
 end
 
 function World:pin_function(f, s)
@@ -161,9 +169,9 @@ function World:pin_function(f, s)
   if not self.objects[f] then self.objects[f] = s end
   if self.closures_differ and not self.C.is_native(f) and not self:is_ours(f) then
     s.bytecode_only = true
-    self:emit({ "closure", s.slot, f }, s.path)
+    self:guard(s, "closure", f)
   else
-    self:emit({ "equal", s.slot, f }, s.path)
+    self:guard(s, "equal", f)
   end
 end
 
