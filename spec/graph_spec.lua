@@ -365,6 +365,7 @@ describe("a graph says", function()
     faithful(function(a)
       local y = a + 0
       return y:unfold(2, 3, 2), y:diagonal(), y:diagonal(2), y:t()[{ { 7, 1, -3 }, { 2, 5 } }], y:flatten()[{ { 5, 47, 7 } }],
+        y:flatten()[{ { 47, 5, -6 } }], y:flatten()[{ { 20, 3, -1 } }],
         y:reshape(3, 2, 8):permute { 3, 1, 2 }, y[3]:unsqueeze(1):expand { 4, 8 }, y[{ 2, 3 }], y[{ { 3, 2 } }],
         y:reshape(2, 3, 2, 4):transpose(2, 3)[{ 2, {}, { 3, 1, -1 }, 4 }], y:sum():expand { 2, 2 }
     end, x)
@@ -805,6 +806,7 @@ describe("match", function()
     raises("add has 2 operands, the pattern gives 1", g.match, g, "add(?x)")
     raises("the end comes too early", g.match, g, "add(?x, ?y")
     raises("\"]\" is not understood", g.match, g, "add(?x, ?y)]")
+    raises("the name root is that of the whole match", g.match, g, "add(?root, ?y)")
     raises("two names for one node", g.match, g, "?x = ?y = add")
     raises("a pattern is a text", g.match, g, true)
     raises("`where` of a pattern must be a function", g.match, g, { "add", where = 1 })

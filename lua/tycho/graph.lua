@@ -459,6 +459,23 @@ local function makers(n)
   return set
 end
 
+-- What replace does, but for the order of nodes.
+local function rewire(g, node, with)
+  local is, was = ops.type_text(with.dtype, with.shape), ops.type_text(node.dtype, node.shape)
+  if is ~= was then errorf("replace: %s is %s, but %s is %s", node.name, was, with.name, is) end
+  if node == with then return end
+  local keep = makers(with)
+  for i = 1, #g do
+    local user = g[i]
+    for k, a in ipairs(user.inputs) do
+      if a == node and not keep[user] then user.inputs[k] = with end
+    end
+  end
+  for i, n in ipairs(g._outputs) do
+    if n == node then g._outputs[i] = with end
+  end
+end
+
 --- Lets all who read `node`, and the graph's outputs, read `with` in its place. Where `with` is itself made of `node`,
 --- what lies between the two keeps reading it. `node` stays, without users, until it is erased.
 ---@param node tycho.GraphNode
@@ -467,19 +484,7 @@ end
 function Graph:replace(node, with)
   check_node("replace", check_self("replace", self), 1, node)
   check_node("replace", self, 2, with)
-  local is, was = ops.type_text(with.dtype, with.shape), ops.type_text(node.dtype, node.shape)
-  if is ~= was then errorf("replace: %s is %s, but %s is %s", node.name, was, with.name, is) end
-  if node == with then return with end
-  local keep = makers(with)
-  for i = 1, #self do
-    local user = self[i]
-    for k, a in ipairs(user.inputs) do
-      if a == node and not keep[user] then user.inputs[k] = with end
-    end
-  end
-  for i, n in ipairs(self._outputs) do
-    if n == node then self._outputs[i] = with end
-  end
+  rewire(self, node, with)
   arrange(self)
   return with
 end
@@ -548,7 +553,7 @@ function Graph:match(pattern, node)
   return list
 end
 
-local REWRITES = 10000 -- so many at one call: a rule that feeds itself
+local REWRITES = 4096 -- at one call, as many as a graph of the core has nodes: a rule beyond that feeds itself
 
 --- Replaces the root of each match by the node that fn(match, graph) returns, until nothing new matches; what no longer
 --- has readers is erased. fn may return nil to leave a match as it is. A node is asked about once for each time that it
@@ -567,15 +572,14 @@ function Graph:rewrite(pattern, fn)
       local found = not done[n] and patterns.match(p, n)
       if found then
         done[n] = true
-        local root = found.root
         local with = fn(found, self)
         if with ~= nil then
           if not is_node(with) or with.graph ~= self then
             errorf("rewrite: the function must return a node of this graph or nil, got %s", show(with))
           end
-          if root.graph ~= self then errorf("rewrite: the function erased %s, which matched", root.name) end
-          self:replace(root, with)
-          if with ~= root then prune(self, root) end
+          if n.graph ~= self then errorf("rewrite: the function erased %s, which matched", n.name) end
+          rewire(self, n, with)
+          if with ~= n then prune(self, n) end
           count, changed = count + 1, true
         end
       end

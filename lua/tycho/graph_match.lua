@@ -35,6 +35,11 @@ return function(ops, internals)
   -- Text: a recursive descent over the rest of the string.
   local parse
 
+  local function check_name(who, name)
+    if name == "root" then fail(who .. ": the name root is that of the whole match") end
+    return name
+  end
+
   local function lost(who, rest, text)
     fail(("%s: %s in the pattern %q"):format(who, rest == "" and "the end comes too early"
       or ("%q is not understood"):format(rest:sub(1, 20)), text))
@@ -56,6 +61,7 @@ return function(ops, internals)
     rest = rest:match("^%s*(.*)$")
     local name, behind = rest:match("^%?([%a_][%w_]*)(.*)$")
     if name then
+      check_name(who, name)
       local inner = behind:match("^%s*=(.*)$")
       if not inner then return { kind = "any", name = name }, behind end
       local p
@@ -103,7 +109,7 @@ return function(ops, internals)
     if given.where ~= nil and type(given.where) ~= "function" then
       fail(("%s: `where` of a pattern must be a function, got %s"):format(who, type(given.where)))
     end
-    p.name, p.dtype, p.where = given.as, given.dtype, given.where
+    p.name, p.dtype, p.where = check_name(who, given.as), given.dtype, given.where
     return p
   end
 
@@ -151,7 +157,7 @@ return function(ops, internals)
   function M.match(p, n)
     local found = {}
     if not match(p, n, found, yes) then return nil end
-    found.root = found.root or n
+    found.root = n
     return found
   end
 
