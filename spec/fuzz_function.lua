@@ -148,6 +148,14 @@ function number.element(g, d)
 end
 function number.count(g) return g.vararg and 'select("#", ...)' or "2" end
 function number.rest(g) return g.vararg and "((...) or 1)" or "3" end
+function number.chosen_rest(g)
+  if not g.vararg then return "u_i" end
+  return g:pick { "(select(2, ...) or 0)", "(select(-1, 0, ...) or 1)", "(tonumber((select(1, ...))) or 2)", "#{ ... }" }
+end
+function number.seen(g)
+  local a, b = g:place "O" or "W.o", g:place "O" or "W.p"
+  return ("(({ [%s] = 1, [%s] = 2 })[%s] or 0)"):format(a, b, g:pick { a, b, "W.o", "u_o" })
+end
 function number.string(g, d)
   local s = g:atom("S", d)
   return g:pick { "#" .. s, "(" .. s .. "):len()", "((" .. s .. "):byte() or 0)", "(tonumber(" .. s .. ") or 4)",
@@ -182,9 +190,9 @@ function number.wild(g)
 end
 
 local number_ways = { number.constant, number.constant, number.arith, number.arith, number.arith, number.power,
-  number.negated, number.maths, number.extreme, number.length, number.element, number.count, number.rest, number.string,
+  number.negated, number.maths, number.extreme, number.length, number.element, number.count, number.rest, number.chosen_rest, number.string,
   number.choice, number.size, number.call, number.call, number.method, number.instance, number.optional, number.raw, number.lazy,
-  number.bits, number.wild }
+  number.bits, number.seen, number.wild }
 
 local whole = {} -- ways to a small whole number
 
@@ -439,6 +447,32 @@ function make.list(g, d)
   return { ("local %s = %s"):format(name, e) }
 end
 
+-- All results of a call in a table, among them those behind the first.
+function make.collect(g, d)
+  local f = g:variable "F"
+  if not f or #f.gives < 2 or g.calls <= 0 then return nil end
+  g.calls = g.calls - 1
+  local args, t = {}, g:name "t"
+  for i, want in ipairs(f.takes) do args[i] = g:expression(want, d) end
+  g:declare(t .. "[1]", f.gives[1], { fixed = true })
+  g:declare(t .. "[2]", f.gives[2], { fixed = true })
+  return { ("local %s = { %s(%s) }"):format(t, f.name, table.concat(args, ", ")) }
+end
+
+-- Closures of one loop, each with its own variable.
+function make.closures(g, d)
+  local fs, i, c = g:name "fs", g:name "i", g:name "v"
+  local body = { ("%s[%s] = function(p) %s = %s + 1 return p * %s + %s end"):format(fs, i, c, c, i, g:N(0)) }
+  local node = { ("local %s = {} for %s = 1, 3 do local %s = %s"):format(fs, i, c, g:N(d)), body, "end" }
+  g:declare(fs .. "[2]", "F", { takes = { "N" }, gives = { "N" } })
+  return { node }
+end
+
+function make.sort(g)
+  local l = g:place "L"
+  return l and { g:pick { "table.sort(%s)", "table.sort(%s, function(p, q) return p > q end)" }:format(l) }
+end
+
 function make.instance(g, d)
   local name = g:name "q"
   local e = ("new_num(%s)"):format(g:N(d))
@@ -641,7 +675,8 @@ function make.wild(g)
     "u_x = u_x:clone() log(tostring(u_x))", "G_n = getfenv(1).G_n", "log(u_x:sum():item())", "W.keep = function() return u_n end" } }
 end
 
-local weights = { local_value = 22, several = 3, assign = 20, swap = 3, field = 4, append = 6, in_place = 7, record = 5, list = 4,
+local weights = { local_value = 22, collect = 3, closures = 2, sort = 1,
+  several = 3, assign = 20, swap = 3, field = 4, append = 6, in_place = 7, record = 5, list = 4,
   instance = 3, instance_write = 2, say = 5, call = 8, branch = 10, numeric_for = 4, ipairs_loop = 5, pairs_loop = 3,
   iterator_loop = 2, while_loop = 3, goto_block = 2, closure = 3, protected = 3, fail = 2, leave = 2, wild = 3 }
 local sorts = {}

@@ -170,6 +170,7 @@ local function run(text, compiled)
   local said, mode, accounts = {}, {}, {}
   ty.manual_seed(7)
   local main, steps, roots, log = chunk(ty, compiled and ty.compile or itself, recorder(said), mode, fresh)
+  assert(type(main) == "function", "no program: what is left after shrinking has no main")
   local f = compiled and ty.compile(main) or main
   local prev, older
   for i, step in ipairs(steps) do

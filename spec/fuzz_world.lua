@@ -187,9 +187,9 @@ local function argument(g, t)
   if t == "L" then return g:pick { "W.l", "u_l", "{ 1, 2, 3 }", "{ 1, 2, 3 }", "{}", "W.o.l" } end
   if t == "O" then return g:pick { "W.o", "W.o", "W.p", "u_o", "setmetatable(object(3), Class)",
     "setmetatable(object(4), Class)", g:chance(20) and "object(5)" or "W.o" } end
-  if t == "T:n" then return g:pick { "fresh(3, N)", "u_v", "W.o.b", "W.x[1]", "fresh(3, 1):expand(N)" } end
+  if t == "T:n" then return g:pick { "fresh(3, N)", "u_v", "W.o.b", "W.x[1]", "u_x[1]", "fresh(3, 1):expand(N)" } end
   return g:pick { "fresh(1, M, N)", "fresh(2, M, N)", "fresh(2, M, N)", "W.x", "u_x", "W.o.x", "fresh(4, N, M):t()", "W.k[1]",
-    "fresh(1, M, N):to('f64')", "fresh(2, 2 * M, N)[{ { 1, -1, 2 } }]", "feed(prev, fresh(1, M, N))" }
+    "W.x[{ { 1, -1 } }]", "fresh(1, M, N):to('f64')", "fresh(2, 2 * M, N)[{ { 1, -1, 2 } }]", "feed(prev, fresh(1, M, N))" }
 end
 
 local function steps(g, takes, rest, out)
@@ -202,7 +202,7 @@ local function steps(g, takes, rest, out)
   for k = 1, calls do
     local body = {}
     g.list = g:pick { "u_k", "W.k", "W.o.k" }
-    if k > 1 and g:chance(60) then
+    if k > 1 and g:chance(50) then
       for _ = 1, g.r(2) do body[#body + 1] = change(g) end
     end
     for i, t in ipairs(takes) do
