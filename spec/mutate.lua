@@ -66,7 +66,7 @@ local log = ROOT .. "/last.log"
 
 local function passes(test)
   return shell(([[cd %s && LUA_PATH="$PWD/build/?.lua;$PWD/build/?/init.lua;;" LUA_CPATH="$PWD/build/?.so;;" ]]
-    .. [[timeout -k 2 60 %s >last.log 2>&1]]):format(ROOT, test[2]))
+    .. [[timeout -k 2 120 %s >last.log 2>&1]]):format(ROOT, test[2]))
 end
 
 --- The name of the first test that fails, or nil.
