@@ -380,7 +380,8 @@ local function ordered(first, second) -- keys that collide: the order of pairs i
   t[W.colliding[second] ] = second
   return t
 end
-local x, v, poke = ty.tensor {1, 2, 3}, VALUE
+local x = ty.tensor {1, 2, 3}
+local v, poke = VALUE
 BEFORE
 function W.f(x, a, ...)
   FIRST
