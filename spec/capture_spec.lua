@@ -634,6 +634,7 @@ describe("a capture", function()
       env.newproxy_like = ty.internals.scope_open
       local f = setfenv(loadstring(text), env)()
       assert.match(name:match("^[^,]*"), (reason_of(f, ty.ones(1))))
+      assert.is_false(C.open)
     end)
   end
 end)

@@ -83,20 +83,24 @@ return function(World)
     return s.id
   end
 
-  local function text_of(world, s, v)
-    if s and s.path and not s.pinned then return s.path end
-    return s == nil and ("%.14g"):format(v) or world and "..." or nil
-  end
+  local signs = { add = "+", sub = "-", mul = "*", div = "/", lt = "<", le = "<=", eq = "==" }
 
-  local signs = { add = "+", sub = "-", mul = "*", div = "/" }
+  --- Two numbers and what stands between them, as the user would write it; nil when that gets long.
+  local function text_of(name, a, as, b, bs)
+    local function part(v, s)
+      if s and not s.pinned then return s.path or "..." end
+      return ("%.14g"):format(v)
+    end
+    local text = ("%s %s %s"):format(part(a, as), signs[name], part(b, bs))
+    return #text <= 60 and text or nil
+  end
 
   --- An operation on one or two numbers: name of the instruction, operands, the value now.
   function World:numeric(name, v, a, as, b, bs)
     local ia = self:number_id(a, as)
     local ib = b ~= nil and self:number_id(b, bs) or nil
-    local path
-    if signs[name] then path = ("(%s %s %s)"):format(text_of(self, as, a), signs[name], text_of(self, bs, b)) end
-    if path and #path > 60 then path = nil end
+    local path = signs[name] and text_of(name, a, as, b, bs)
+    path = path and "(" .. path .. ")"
     return v, expression(self, { name, ia, ib }, v, name .. " " .. ia .. " " .. (ib or ""), path)
   end
 
@@ -206,8 +210,7 @@ return function(World)
     local at = name .. " " .. ia .. " " .. ib
     if not self.said[at] then
       self.said[at] = true
-      local path = as and not as.pinned and as.path or bs and bs.path
-      self:emit({ name, ia, ib, outcome }, path)
+      self:emit({ name, ia, ib, outcome }, text_of(name, a, as, b, bs))
     end
     return outcome
   end
