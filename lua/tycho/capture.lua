@@ -290,7 +290,7 @@ function World:cell(f, fs, i)
     local v = C.upvalue(f, i)
     local s = self:slot(v, { "upvalue", fs.slot, i }, upvalue_name(f, i))
     -- what a compiled function asks for the function to run
-    s.pick = type(v) == "function" and C.is_native(v) and not C.owner(v) and self.is_wrapper(f)
+    s.pick = type(v) == "function" and C.is_native(v) and not self:owner(v) and self.is_wrapper(f)
     cell = { value = v, shadow = s, fslot = fs.slot, index = i, anew = fs.bytecode_only }
     self.cells[id] = cell
   end
