@@ -730,7 +730,7 @@ static int l_pad(lua_State *L) {
   for (int d = 0; d < t.rank; d++) inner.offset += before[d] * inner.strides[d];
   inner.t = x->type;
   Tensor *hole = ty_lua_view_push(L, y, &inner);
-  TY_LUA_MUST(L, S, ty_record_assign(S, "pad", hole, &(Given){O_TENSOR, x, 0}));
+  TY_LUA_MUST(L, S, ty_record_assign(S, "pad", hole, &(Given){.kind = O_TENSOR, .t = x}));
   lua_pop(L, 1);
   return 1;
 }
