@@ -600,6 +600,18 @@ describe("a capture", function()
     assert.is_nil((D.run(d, h, 1, 10)))
   end)
 
+  it("is the same for other sizes where these steer nothing", function()
+    local function f(x, k) return { x * k, n = x:sum() }, x:reshape(-1) end
+    local a = assert(captured(f, ty.ones(3), 2))
+    assert.is_true(capture.same(a, assert(captured(f, ty.ones(5), 2))))
+    assert.is_false(capture.same(a, assert(captured(f, ty.ones(5, 1), 2))))
+    assert.is_false(capture.same(a, assert(captured(f, ty.ones(3):to("f64"), 2))))
+    local function g(x) return x:size(1) end
+    assert.is_false(capture.same(assert(captured(g, ty.ones(3))), assert(captured(g, ty.ones(4)))))
+    local function h(x, k) if k > 1 then return x end return x, x end
+    assert.is_false(capture.same(assert(captured(h, ty.ones(3), 1)), assert(captured(h, ty.ones(3), 2))))
+  end)
+
   it("says where and why it gave up", function()
     local reason, why = reason_of(function(x)
       local y = x

@@ -432,7 +432,8 @@ end
 --- Everything that a trace is made of, as plain tables.
 function World:describe(results, shadows, n)
   for _, s in ipairs(self.later) do self:typed(s.value, s) end
-  local d = { narg = self.narg, program = self.program, results = {}, nresults = n, paths = {} }
+  local d = { narg = self.narg, program = self.program, results = {}, nresults = n, paths = {},
+    dynamic = self.dynamic }
   for i = 1, n do d.results[i] = recipe(self, results[i], shadows[i]) end
   d.effects = effect_recipes(self)
   d.tables = table_recipes(self)
@@ -440,6 +441,60 @@ function World:describe(results, shadows, n)
   self:guard_aliases()
   for k, s in pairs(self.slots) do d.paths[k] = s.path end
   return d
+end
+
+-- Sizes ---------------------------------------------------------------------------------------------------------------
+
+local function same_value(a, b)
+  if type(a) == "number" and type(b) == "number" then
+    return a == b and 1 / a == 1 / b or a ~= a and b ~= b
+  end
+  return rawequal(a, b)
+end
+
+local function same_values(a, b)
+  if #a ~= #b then return false end
+  for i = 1, #a do
+    if not same_value(a[i], b[i]) then return false end
+  end
+  return true
+end
+
+local function same_instruction(a, b)
+  if a[1] ~= b[1] or a[2] ~= b[2] and not same_value(a[2], b[2]) then return false end
+  if a[1] == "keys" then return same_values(a[3], b[3]) end
+  if a[1] == "tensor" then return a[3].dtype == b[3].dtype and a[3].ndim == b[3].ndim end -- it may have other sizes
+  return same_value(a[3], b[3]) and same_value(a[4], b[4])
+end
+
+local function same_recipe(a, b)
+  if a == nil or b == nil then return a == b end
+  return a[1] == b[1] and same_value(a[2], b[2])
+end
+
+local function same_effect(a, b)
+  return a[1] == b[1] and a[2] == b[2] and same_recipe(a[4], b[4])
+    and (a[1] == "upvalue" and a[3] == b[3] or a[1] == "set" and same_recipe(a[3], b[3]))
+end
+
+local function same_lists(same, a, b)
+  if #a ~= #b then return false end
+  for i = 1, #a do
+    if not same(a[i], b[i]) then return false end
+  end
+  return true
+end
+
+local function same_table(a, b)
+  local function same_pair(p, q) return same_recipe(p[1], q[1]) and same_recipe(p[2], q[2]) end
+  return same_recipe(a.meta, b.meta) and same_lists(same_pair, a, b)
+end
+
+--- Whether two descriptions are one trace but for the sizes of tensors: the same reads, guards, results and effects.
+function M.same(a, b)
+  return a.narg == b.narg and a.nresults == b.nresults and #a.tensors == #b.tensors
+    and same_lists(same_instruction, a.program, b.program) and same_lists(same_recipe, a.results, b.results)
+    and same_lists(same_effect, a.effects, b.effects) and same_lists(same_table, a.tables, b.tables)
 end
 
 -- Entry ---------------------------------------------------------------------------------------------------------------
@@ -463,6 +518,7 @@ local function new_world(core, f, options, ...)
     catching = 0,     -- pcalls that are being evaluated
     steps_left = options.steps or M.STEPS,
     closures_differ = options.closures or false,
+    dynamic = options.dynamic or nil,
   }, World)
   local args, shadows = {}, {}
   for i = 1, n do
@@ -499,7 +555,7 @@ local function failure(w, C, err)
 end
 
 --- Captures f(...) with options: closures = true guards Lua functions by their bytecode instead of their identity,
---- steps bounds the evaluation.
+--- dynamic = true makes a trace that takes tensors of other sizes too, steps bounds the evaluation.
 ---@return boolean?, table?
 function M.run_with(core, handle, options, f, ...)
   local ready, why = bytecode.ready()
