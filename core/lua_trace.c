@@ -370,6 +370,7 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e) {
   u32 word = ty_entry_word(S);
   i32 failed;
   const char *why = NULL;
+  TraceAnswer answer = TRACE_MISS;
   for (i32 i = 0; i < e->ntrace; i++) {
     Trace *T = e->trace[i];
     if (T->narg != narg || T->word != word) continue;
@@ -386,10 +387,13 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e) {
     }
     if (y == TRACE_FAILED) ty_lua_fail(L, S);
     lua_settop(L, narg);
-    if (y == TRACE_SIZES) return y;
+    if (y == TRACE_SIZES) { /* another trace may have them */
+      answer = y;
+      continue;
+    }
     e->failed = (struct Failed){.why = why, .trace = T, .guard = failed};
   }
-  return TRACE_MISS;
+  return answer;
 }
 
 /* --- the session */
@@ -940,14 +944,47 @@ static void evict(lua_State *L, Entry *e, int anchors) {
   trace_free(T);
 }
 
-/* finish(description) -> true | nil, reason. What raises in here is caught by the caller, which then
-** aborts. */
+#define INSTANCES_MAX 128 /* of one trace; beyond, the one that was used least recently goes */
+
+static int refused(lua_State *L, const State *S) {
+  lua_pushnil(L);
+  lua_pushstring(L, S->capture->refused ? S->capture->why : S->err);
+  return 2;
+}
+
+/* The session's graph becomes one more instance of a trace whose description is the same but for
+** sizes. Instances know tensors by the same numbers. */
+static int extend(lua_State *L, State *S, const Entry *e, Trace *T) {
+  Instance *I = read_instance(L, S, 1, e);
+  if (!I) return refused(L, S);
+  const Instance *like = T->instance[0];
+  bool same = I->noutside == like->noutside && I->nmade == like->nmade;
+  for (i32 i = 0; same && i < I->noutside; i++)
+    same = I->outside[i].slot == like->outside[i].slot;
+  if (!same || !T->dynamic) {
+    ty_instance_free(I);
+    return luaL_error(L, "the trace is another one");
+  }
+  if (T->ninstance == INSTANCES_MAX) ty_instance_free(T->instance[--T->ninstance]);
+  memmove(T->instance + 1, T->instance, sizeof(void *) * (size_t)T->ninstance);
+  T->instance[0] = I;
+  T->ninstance++;
+  end_session(L, S);
+  lua_pushboolean(L, true);
+  return 1;
+}
+
+/* finish(description, position = nil) -> true | nil, reason. position: of the trace in the list that
+** traces() gives that is to serve these sizes too. What raises in here is caught by the caller, which
+** then aborts. */
 static int capture_finish(lua_State *L) {
   State *S = ty_lua_state(L);
   struct Compiled *C = S->engine->compiled;
   Entry *e = C->capturing;
   luaL_checktype(L, 1, LUA_TTABLE);
   if (!e || !S->capture) return luaL_error(L, "no capture is open");
+  int position = (int)lua_tointeger(L, 2);
+  if (position >= 1 && position <= e->ntrace) return extend(L, S, e, e->trace[position - 1]);
   lua_settop(L, 1);
   lua_getfield(L, LUA_REGISTRYINDEX, KEY_ANCHORS);
   if (e->building) trace_free(e->building);
@@ -963,12 +1000,8 @@ static int capture_finish(lua_State *L) {
   T->anchor = e->next_anchor;
   lua_pushvalue(L, 1);
   anchor(&r);
-  T->instance = array(&r, 1, sizeof *T->instance);
-  if (!(T->instance[0] = read_instance(L, S, 1, e))) {
-    lua_pushnil(L);
-    lua_pushstring(L, S->capture->refused ? S->capture->why : S->err);
-    return 2;
-  }
+  T->instance = array(&r, T->dynamic ? INSTANCES_MAX : 1, sizeof *T->instance);
+  if (!(T->instance[0] = read_instance(L, S, 1, e))) return refused(L, S);
   T->ninstance = 1;
   T->noutside = T->instance[0]->noutside;
   read_program(&r);
