@@ -98,6 +98,7 @@ typedef struct Pair {
 } Pair;
 
 struct Trace {
+  i32 refs; /* the entry's, and one for each call that is running it */
   u32 word;
   i32 narg, nslots, nguards, nnumbers, noutside;
   Guard *guard;
@@ -112,6 +113,7 @@ struct Trace {
   i64 hits;
 };
 
+#define FILE_MAX_SIZE 4000 /* slots, numbers, tensors made: they lie on the stacks of Lua and of C */
 #define KEY_ANCHORS "tycho.anchors" /* in the registry: the table of the capture in progress */
 
 /* Upvalues of pick. */
@@ -348,6 +350,13 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
   return TRACE_HIT;
 }
 
+static void trace_free(Trace *T);
+
+/* Finalisers run in the middle of a call, and may drop any trace: this one waits. */
+static void trace_drop(Trace *T) {
+  if (!--T->refs) trace_free(T);
+}
+
 static TraceAnswer try_trace(lua_State *L, State *S, Entry *e, Trace *T, i32 *failed,
                              const char **why) {
   double number[T->nnumbers + 1];
@@ -360,8 +369,10 @@ static TraceAnswer try_trace(lua_State *L, State *S, Entry *e, Trace *T, i32 *fa
     e->sized = T;
     return TRACE_SIZES;
   }
+  T->refs++;
   TraceAnswer y = run_trace(L, S, T, I, outside, number, why);
   if (y == TRACE_HIT) T->hits++;
+  trace_drop(T);
   return y;
 }
 
@@ -378,7 +389,7 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e) {
     TraceAnswer y = try_trace(L, S, e, T, &failed, &why);
     if (y == TRACE_HIT) {
       e->skips++;
-      if (i) {
+      if (i && i < e->ntrace && e->trace[i] == T) { /* still there */
         memmove(e->trace + 1, e->trace, sizeof *e->trace * (size_t)i);
         e->trace[0] = T;
       }
@@ -391,6 +402,7 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e) {
       answer = y;
       continue;
     }
+    if (i >= e->ntrace || e->trace[i] != T) break;
     e->failed = (struct Failed){.why = why, .trace = T, .guard = failed};
   }
   return answer;
@@ -923,7 +935,7 @@ static void trace_free(Trace *T) {
 }
 
 void ty_trace_free_all(Entry *e) {
-  for (i32 i = 0; i < e->ntrace; i++) trace_free(e->trace[i]);
+  for (i32 i = 0; i < e->ntrace; i++) trace_drop(e->trace[i]);
   if (e->building) trace_free(e->building);
   e->building = NULL;
   e->sized = NULL;
@@ -941,7 +953,7 @@ static void evict(lua_State *L, Entry *e, int anchors) {
   if (e->sized == T) e->sized = NULL;
   if (e->failed.trace == T) e->failed.trace = NULL;
   e->evicted_traces++;
-  trace_free(T);
+  trace_drop(T);
 }
 
 #define INSTANCES_MAX 128 /* of one trace; beyond, the one that was used least recently goes */
@@ -959,9 +971,8 @@ static int extend(lua_State *L, State *S, const Entry *e, Trace *T) {
   if (!I) return refused(L, S);
   const Instance *like = T->instance[0];
   bool same = I->noutside == like->noutside && I->nmade == like->nmade;
-  for (i32 i = 0; same && i < I->noutside; i++)
-    same = I->outside[i].slot == like->outside[i].slot;
-  if (!same || !T->dynamic) {
+  for (i32 i = 0; same && i < I->noutside; i++) same = I->outside[i].slot == like->outside[i].slot;
+  if (!same || !T->dynamic || T->refs > 1) {
     ty_instance_free(I);
     return luaL_error(L, "the trace is another one");
   }
@@ -1008,6 +1019,8 @@ static int capture_finish(lua_State *L) {
   read_tables(&r);
   read_effects(&r);
   read_results(&r);
+  if (TY_MAX(T->nslots, TY_MAX(T->nnumbers, T->instance[0]->nmade)) > FILE_MAX_SIZE)
+    return luaL_error(L, "the function reads too much for one trace");
   e->next_anchor += T->nanchors;
   if (e->ntrace == TRACES_MAX) evict(L, e, 2);
   memmove(e->trace + 1, e->trace, sizeof *e->trace * (size_t)e->ntrace);
@@ -1015,6 +1028,7 @@ static int capture_finish(lua_State *L) {
   e->ntrace++;
   e->captures++;
   e->building = NULL;
+  T->refs = 1;
   end_session(L, S);
   lua_pushboolean(L, true);
   return 1;
