@@ -1064,10 +1064,13 @@ bool ty_trace_push_miss(lua_State *L, State *S, Entry *e, int anchors) {
   lua_getfield(L, -1, "path");
   lua_setfield(L, y, "path");
   lua_rawgeti(L, -1, 3);
-  if (!lua_isnil(L, -1)) {
-    push_shown(L, lua_gettop(L));
-    lua_setfield(L, y, "was");
-  }
+  const Guard *g = &T->guard[f->guard];
+  char type[64];
+  if (g->op == G_TENSOR) {
+    ty_type_print(&g->tensor->type, type, sizeof type);
+    lua_pushfstring(L, "tensor %s", type);
+  } else if (!lua_isnil(L, -1)) push_shown(L, lua_gettop(L));
+  if (!lua_isnil(L, -1)) lua_setfield(L, y, "was");
   lua_settop(L, y);
   (void)S;
   return true;

@@ -582,6 +582,15 @@ local function sized_trace(C, handle, d)
   end
 end
 
+--- A trace outlives the tensors that it was made with, and holds no memory of theirs: what they were is kept.
+local function let_go_of_tensors(d)
+  for _, g in ipairs(d.program) do
+    local t = g[3]
+    if g[1] == "tensor" then g[3] = { dtype = t.dtype, ndim = t.ndim, shape = t.shape } end
+  end
+  for i = 1, #d.tensors do d.tensors[i] = true end
+end
+
 --- One attempt. Nothing raises.
 local function capture(core, handle, options, f, ...)
   local C = core.internals.capture
@@ -598,6 +607,7 @@ local function capture(core, handle, options, f, ...)
     w:look_at_clock()
     local done, text = C.finish(d, sized_trace(C, handle, d))
     if not done then w:abort(text or "the core could not compile the trace") end
+    let_go_of_tensors(d)
   end
   local ok, err = pcall(attempt, ...)
   if ok then return true end

@@ -142,10 +142,12 @@ function M.compile_function(core, f, opts)
   }
   handle_of[compiled] = h
   -- runs in the wrapper's place, by a tail call, and leaves it in the same way
-  core._captures(handle, function(...)
-    capture_call(core, h, ...)
-    return pick(...)(...)
-  end)
+  if not core.internals.capture.off then
+    core._captures(handle, function(...)
+      capture_call(core, h, ...)
+      return pick(...)(...)
+    end)
+  end
   cache[f] = compiled
   return compiled
 end
@@ -205,15 +207,10 @@ local function shown(v)
   return tostring(v):gsub("0x%x+", "...")
 end
 
-local function type_text(core, t)
-  if not core.internals.is_live(t) then return "a tensor" end
-  return ("%s[%s]"):format(t.dtype, table.concat(t.shape, ","))
-end
-
 local guard_texts = {
   equal = function(_, g) return ("is %s"):format((shown(g[3]))) end,
   type = function(_, g) return ("is a %s"):format(g[3]) end,
-  tensor = function(core, g) return type_text(core, g[3]) end,
+  tensor = function(_, g) return ("%s[%s]"):format(g[3].dtype, table.concat(g[3].shape, ",")) end,
   same = function(_, _, names) return "is the same as " .. names(3) end,
   distinct = function(_, _, names) return "is not " .. names(3) end,
   length = function(_, g) return ("has length %d"):format(g[3]) end,
