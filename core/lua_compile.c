@@ -105,6 +105,7 @@ static void start(lua_State *L, State *S, Entry *e, const void *fn) {
 ** k that came to nothing, 2^k calls run without. */
 static bool is_due(lua_State *L, State *S, Entry *e, int narg) {
   if (e->settling || !e->captures_on) return false;
+  if (e->captures && S->engine->compiled->stance == STANCE_NO_RECOMPILE) e->rest = 0; /* it raises */
   if (e->rest > 0) {
     e->rest--;
     return false;
@@ -130,7 +131,7 @@ static int compile_pick(lua_State *L) {
     e->settling = false;
     return 1;
   }
-  if (y == TRACE_SIZES ? !e->settling : is_due(L, S, e, narg)) {
+  if (y == TRACE_SIZES ? !e->settling : y == TRACE_MISS && is_due(L, S, e, narg)) {
     e->settling = true;
     lua_rawgeti(L, lua_upvalueindex(5), 1);
     return 1;
@@ -234,6 +235,14 @@ static int compile_tried(lua_State *L) {
   e->rest = e->unproductive ? (i64)1 << e->unproductive : 0;
   e->failed.trace = NULL;
   e->now[0] = 0;
+  return 0;
+}
+
+/* unsettle(handle): the call in progress raises. */
+static int compile_unsettle(lua_State *L) {
+  ty_lua_enter(L);
+  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  e->settling = false;
   return 0;
 }
 

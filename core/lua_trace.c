@@ -109,11 +109,15 @@ struct Trace {
   Instance **instance;
   i32 ninstance;
   bool dynamic;         /* made for each set of sizes */
+  i32 wasted;           /* instances in a row that were not used again */
+  i64 rest;             /* calls of new sizes to come that make no instance */
+  i64 used;             /* hits when the last instance was made */
   i32 anchor, nanchors; /* its range in the entry's table; the first is the description */
   i64 hits;
 };
 
-#define FILE_MAX_SIZE 4000 /* slots, numbers, tensors made: they lie on the stacks of Lua and of C */
+#define FILE_MAX_SIZE \
+  4000 /* slots, numbers, tensors made: they lie on the stacks of Lua and of C */
 #define KEY_ANCHORS "tycho.anchors" /* in the registry: the table of the capture in progress */
 
 /* Upvalues of pick. */
@@ -340,7 +344,7 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
   m.tables = lua_gettop(L);
   for (i32 i = 0; i < T->ntables; i++) lua_createtable(L, T->array[i], 0);
   if (T->ntables) fill_tables(L, T, &m);
-  Ready ready = ty_instance_ready(S, I, outside, why);
+  Ready ready = ty_instance_ready(S, I, outside, number, why);
   if (TY_UNLIKELY(ready == READY_NO)) return TRACE_MISS;
   if (TY_UNLIKELY(ready == READY_FAILED)) return TRACE_FAILED;
   if (TY_UNLIKELY(!TY_LUA_TRY(L, S, ty_instance_run(S, I, outside, number, made))))
@@ -366,6 +370,10 @@ static TraceAnswer try_trace(lua_State *L, State *S, Entry *e, Trace *T, i32 *fa
   if (*failed < T->nguards) return TRACE_MISS;
   Instance *I = find_instance(T, outside);
   if (!I) {
+    if (T->rest > 0) {
+      T->rest--;
+      return TRACE_REST;
+    }
     e->sized = T;
     return TRACE_SIZES;
   }
@@ -398,7 +406,7 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e) {
     }
     if (y == TRACE_FAILED) ty_lua_fail(L, S);
     lua_settop(L, narg);
-    if (y == TRACE_SIZES) { /* another trace may have them */
+    if (y == TRACE_SIZES || y == TRACE_REST) { /* another trace may have them */
       answer = y;
       continue;
     }
@@ -956,6 +964,7 @@ static void evict(lua_State *L, Entry *e, int anchors) {
   trace_drop(T);
 }
 
+#define WASTED_FREE 8 /* sizes that come once: so many, then calls run without, ever more of them */
 #define INSTANCES_MAX 128 /* of one trace; beyond, the one that was used least recently goes */
 
 static int refused(lua_State *L, const State *S) {
@@ -980,6 +989,9 @@ static int extend(lua_State *L, State *S, const Entry *e, Trace *T) {
   memmove(T->instance + 1, T->instance, sizeof(void *) * (size_t)T->ninstance);
   T->instance[0] = I;
   T->ninstance++;
+  T->wasted = T->hits - T->used < 2 ? TY_MIN(T->wasted + 1, WASTED_FREE + 12) : 0;
+  T->used = T->hits;
+  T->rest = T->wasted > WASTED_FREE ? (i64)1 << (T->wasted - WASTED_FREE) : 0;
   end_session(L, S);
   lua_pushboolean(L, true);
   return 1;
@@ -1066,7 +1078,11 @@ bool ty_trace_push_miss(lua_State *L, State *S, Entry *e, int anchors) {
   lua_rawgeti(L, -1, 3);
   const Guard *g = &T->guard[f->guard];
   char type[64];
-  if (g->op == G_TENSOR) {
+  if (g->op >= G_LT) {
+    lua_pushstring(L, g->want ? "true" : "false");
+  } else if (g->op >= G_NUMBER || g->op < G_TYPE || g->op == G_KEYS) {
+    lua_pushnil(L);
+  } else if (g->op == G_TENSOR) {
     ty_type_print(&g->tensor->type, type, sizeof type);
     lua_pushfstring(L, "tensor %s", type);
   } else if (!lua_isnil(L, -1)) push_shown(L, lua_gettop(L));
@@ -1080,7 +1096,8 @@ bool ty_trace_push_miss(lua_State *L, State *S, Entry *e, int anchors) {
 void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
   const Trace *T = e->failed.trace;
   i32 failed;
-  e->sizes_differ = e->closures_differ = false;
+  e->sizes_differ = e->failed.why == ty_instance_moved;
+  e->closures_differ = false;
   if (!T || e->failed.why || T->narg != narg) return;
   if (!lua_checkstack(L, T->nslots + 64)) return;
   double number[T->nnumbers + 1];
@@ -1098,7 +1115,7 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
     if (g->op <= G_METATABLE) lua_pushnil(L);
     else lua_pushvalue(L, g->a);
     if (g->op < G_NUMBER) push_shown(L, lua_gettop(L));
-    else lua_pushliteral(L, "another outcome");
+    else lua_pushstring(L, g->want ? "false" : "true");
     snprintf(e->now, sizeof e->now, "%s", lua_tostring(L, -1));
   }
   lua_settop(L, narg);

@@ -11,8 +11,8 @@
 
 #define ENTRY_META "tycho.entry"
 
-/* SIZES: the entry's `sized` trace holds, but has no plan for these sizes. */
-typedef enum { TRACE_HIT, TRACE_MISS, TRACE_SIZES, TRACE_FAILED } TraceAnswer;
+/* SIZES: the entry's `sized` trace holds, but has no plan for these sizes; REST: nor is one worth it. */
+typedef enum { TRACE_HIT, TRACE_MISS, TRACE_SIZES, TRACE_REST, TRACE_FAILED } TraceAnswer;
 
 /* Called by pick, whose upvalues it uses, with the arguments alone on the stack, which a miss leaves
 ** there. HIT: the function that hands the results out is on top. */

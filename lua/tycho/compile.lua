@@ -100,6 +100,7 @@ local function capture_call(core, h, ...)
     keep(h.misses, due, MISSES_KEPT)
   end
   if captured > 0 and core._stance() == "no_recompile" then
+    core._unsettle(h.handle)
     fail(("compile: the stance is no_recompile, and %s would be captured again: %s"):format(h.place,
       due.text or "it was called in another way"))
   end
@@ -119,6 +120,7 @@ local function capture_call(core, h, ...)
   why.text = abort_text(why)
   keep(h.aborts, why, ABORTS_KEPT)
   if h.fullgraph then
+    core._unsettle(h.handle)
     fail(("compile: fullgraph was asked for, but the function cannot be captured: %s"):format(why.text))
   end
 end
