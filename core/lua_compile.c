@@ -530,7 +530,8 @@ void ty_lua_open_compile(lua_State *L, int m, int t) {
   static const luaL_Reg fns[] = {
       {"_entry", compile_entry}, {"_info", compile_info},         {"_reset", compile_reset},
       {"_graph", compile_graph}, {"_captures", compile_captures}, {"_due", compile_due},
-      {"_tried", compile_tried}, {"_stance", compile_stance},     {NULL, NULL}};
+      {"_tried", compile_tried}, {"_stance", compile_stance},
+                                 {"_unsettle", compile_unsettle},     {NULL, NULL}};
   (void)t;
   ty_lua_state(L)->engine->say = say;
   lua_pushvalue(L, m);
