@@ -194,11 +194,12 @@ static int compile_entry(lua_State *L) {
   return 2;
 }
 
-/* captures(handle, fn): fn(...) captures calls from now on. nil: none are captured. */
+/* captures(handle, fn, on): fn(...) is what captures calls when there is cause; on: there may be. The
+** handle keeps fn, and all that fn holds. */
 static int compile_captures(lua_State *L) {
   ty_lua_enter(L);
   Entry *e = luaL_checkudata(L, 1, ENTRY_META);
-  e->captures_on = !lua_isnil(L, 2);
+  e->captures_on = lua_toboolean(L, 3);
   lua_settop(L, 2);
   lua_getfenv(L, 1);
   lua_pushvalue(L, 2);

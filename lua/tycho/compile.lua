@@ -13,9 +13,10 @@ local known_names = "backend, dynamic, fast, fullgraph, passes"
 local fail -- raises at the user's line
 local clock = os and os.clock or function() return 0 end
 
---- Everything about compiled functions that is not needed to call them; gone with them.
-local handle_of = setmetatable({}, { __mode = "k" })
-local forward_of = setmetatable({}, { __mode = "k" }) -- of compiled modules: what gives their function
+--- Everything about compiled functions that is not needed to call them; gone with them. The values are weak, too, since
+--- they hold the user's function, which may know its compiled one: they live as long as the handle's part that captures.
+local handle_of = setmetatable({}, { __mode = "kv" })
+local forward_of = setmetatable({}, { __mode = "kv" }) -- of compiled modules: what gives their function
 --- Compiled by the text of the options and by function. Both weak: a compiled function holds its function.
 local compiled_by = {}
 local disabled = setmetatable({}, { __mode = "k" })
@@ -144,12 +145,10 @@ function M.compile_function(core, f, opts)
   }
   handle_of[compiled] = h
   -- runs in the wrapper's place, by a tail call, and leaves it in the same way
-  if not core.internals.capture.off then
-    core._captures(handle, function(...)
-      capture_call(core, h, ...)
-      return pick(...)(...)
-    end)
-  end
+  core._captures(handle, function(...)
+    capture_call(core, h, ...)
+    return pick(...)(...)
+  end, not core.internals.capture.off)
   cache[f] = compiled
   return compiled
 end
