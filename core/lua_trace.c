@@ -1055,20 +1055,16 @@ static void push_shown(lua_State *L, int i) {
   else ty_lua_show(L, i);
 }
 
-/* Pushes {guard =, path =, was =, now =} of the guard that failed last; the stack holds the arguments
-** and nothing else. */
-bool ty_trace_push_miss(lua_State *L, State *S, Entry *e, int anchors) {
-  const struct Failed *f = &e->failed;
-  Trace *T = f->trace;
-  if (!T) return false;
+/* The guard's row of the description: {guard =, path =, was =}. */
+static void push_failed(lua_State *L, const struct Failed *f, int anchors) {
   lua_createtable(L, 0, 4);
   int y = lua_gettop(L);
   if (f->why) {
     lua_pushstring(L, f->why);
     lua_setfield(L, y, "guard");
-    return true;
+    return;
   }
-  lua_rawgeti(L, anchors, T->anchor);
+  lua_rawgeti(L, anchors, f->trace->anchor);
   lua_getfield(L, -1, "program");
   lua_rawgeti(L, -1, f->guard + 1);
   lua_rawgeti(L, -1, 1);
@@ -1076,7 +1072,7 @@ bool ty_trace_push_miss(lua_State *L, State *S, Entry *e, int anchors) {
   lua_getfield(L, -1, "path");
   lua_setfield(L, y, "path");
   lua_rawgeti(L, -1, 3);
-  const Guard *g = &T->guard[f->guard];
+  const Guard *g = &f->trace->guard[f->guard];
   char type[64];
   if (g->op >= G_LT) {
     lua_pushstring(L, g->want ? "true" : "false");
@@ -1088,13 +1084,22 @@ bool ty_trace_push_miss(lua_State *L, State *S, Entry *e, int anchors) {
   } else if (!lua_isnil(L, -1)) push_shown(L, lua_gettop(L));
   if (!lua_isnil(L, -1)) lua_setfield(L, y, "was");
   lua_settop(L, y);
-  (void)S;
+}
+
+/* Pushes {guard =, path =, was =, now =} of the guard that failed last; the stack holds the arguments
+** and nothing else. */
+bool ty_trace_push_miss(lua_State *L, Entry *e, int anchors) {
+  struct Failed f = e->failed;
+  if (!f.trace) return false;
+  f.trace->refs++;
+  push_failed(L, &f, anchors);
+  trace_drop(f.trace);
   return true;
 }
 
 /* What a new capture should allow for: sizes that differ, closures that are made anew. */
 void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
-  const Trace *T = e->failed.trace;
+  Trace *T = e->failed.trace;
   i32 failed;
   e->sizes_differ = e->failed.why == ty_instance_moved;
   e->closures_differ = false;
@@ -1102,6 +1107,7 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
   if (!lua_checkstack(L, T->nslots + 64)) return;
   double number[T->nnumbers + 1];
   const Tensor *outside[T->noutside + 1];
+  T->refs++;
   lua_pushvalue(L, UP_FUNCTION);
   failed = check_guards(L, (Host *)S, T, number, outside);
   if (failed < T->nguards) {
@@ -1119,38 +1125,46 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
     snprintf(e->now, sizeof e->now, "%s", lua_tostring(L, -1));
   }
   lua_settop(L, narg);
+  trace_drop(T);
 }
 
 /* --- explain */
 
+static void set_number(lua_State *L, const char *name, i64 v) {
+  lua_pushnumber(L, (lua_Number)v);
+  lua_setfield(L, -2, name);
+}
+
 /* traces(handle) -> list of {description, hits, dynamic, instances, steps, kernels, text ...} */
 static int trace_list(lua_State *L) {
+  static const Plan nothing;
   ty_lua_enter(L);
   Entry *e = luaL_checkudata(L, 1, ENTRY_META);
   lua_settop(L, 1);
   lua_getfenv(L, 1);
   lua_createtable(L, e->ntrace, 0);
   for (i32 i = 0; i < e->ntrace; i++) {
-    const Trace *T = e->trace[i];
+    Trace *T = e->trace[i];
+    T->refs++;
     const Instance *I = T->instance[0];
-    lua_createtable(L, 0, 8);
+    const Plan *p = I->plan ? I->plan : &nothing;
+    lua_createtable(L, 0, 11);
     lua_rawgeti(L, 2, T->anchor);
     lua_setfield(L, -2, "description");
-    lua_pushnumber(L, (double)T->hits);
-    lua_setfield(L, -2, "hits");
-    lua_pushnumber(L, T->ninstance);
-    lua_setfield(L, -2, "instances");
     lua_pushboolean(L, T->dynamic);
     lua_setfield(L, -2, "dynamic");
-    lua_pushnumber(L, I->plan ? I->plan->nkernels : 0);
-    lua_setfield(L, -2, "kernels");
-    lua_pushnumber(L, I->plan ? I->plan->nsteps : 0);
-    lua_setfield(L, -2, "steps");
-    lua_pushnumber(L, I->plan ? (double)I->plan->nops : 0);
-    lua_setfield(L, -2, "operations");
+    set_number(L, "hits", T->hits);
+    set_number(L, "instances", T->ninstance);
+    set_number(L, "kernels", p->nkernels);
+    set_number(L, "steps", p->nsteps);
+    set_number(L, "operations", p->nops);
+    set_number(L, "operations_saved", TY_MAX(p->nops - p->nsteps, 0));
+    set_number(L, "bytes_moved", p->bytes_moved);
+    set_number(L, "bytes_saved", p->bytes_saved);
     lua_pushstring(L, I->text ? I->text : "");
     lua_setfield(L, -2, "text");
     lua_rawseti(L, -2, i + 1);
+    trace_drop(T);
   }
   return 1;
 }

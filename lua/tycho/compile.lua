@@ -163,6 +163,13 @@ local function plural(n, word) return ("%d %s%s"):format(n, word, n == 1 and "" 
 
 local function indent(text, by) return (by .. text:gsub("\n(.)", "\n" .. by .. "%1")) end
 
+--- What a plan does, of a trace or a graph.
+local function work_text(p)
+  return ("%s in %s and %s; %s moved; fusion saved %s and %s"):format(plural(p.operations, "operation"),
+    plural(p.kernels, "kernel"), plural(p.steps - p.kernels, "other step"), megabytes(p.bytes_moved),
+    plural(p.operations_saved, "operation"), megabytes(p.bytes_saved))
+end
+
 local explanation = {}
 
 function explanation.__tostring(e)
@@ -172,9 +179,9 @@ function explanation.__tostring(e)
   add("%s, %d inside other compiled functions; %s answered without running it; %s", plural(e.calls, "call"), e.nested,
     e.skips, plural(e.captures, "capture"))
   for i, t in ipairs(e.traces) do
-    add("trace %d: %s, %s, %s and %s in %s and %s%s", i, plural(t.hits, "hit"), plural(#t.guards, "guard"),
-      plural(#t.effects, "effect"), plural(t.operations, "operation"), plural(t.kernels, "kernel"),
-      plural(t.steps - t.kernels, "other step"), t.dynamic and ", " .. plural(t.instances, "size") or "")
+    add("trace %d: %s, %s, %s%s", i, plural(t.hits, "hit"), plural(#t.guards, "guard"), plural(#t.effects, "effect"),
+      t.dynamic and (", any size so far: %d"):format(t.instances) or "")
+    add("  %s", work_text(t))
     for _, g in ipairs(t.guards) do add("  guard %s", g) end
     for _, g in ipairs(t.effects) do add("  effect %s", g) end
     if #t.graph > 0 then add("%s", indent(t.graph, "    ")) end
@@ -190,11 +197,7 @@ function explanation.__tostring(e)
     add("signature %d: (%s), %s", i, table.concat(t.signature, ", "), plural(t.hits, "hit"))
     if t.rests then add("  runs eagerly for now: there is too little to fuse for recording to pay") end
     for k, g in ipairs(t.graphs) do
-      add("  graph %d: %s in %s and %s, run %s; %s moved; fusion saved %s and %s", k,
-        plural(g.operations, "operation"), plural(g.kernels, "kernel"),
-        plural(g.steps - g.kernels, "other step"), g.runs == 1 and "once" or g.runs .. " times",
-        megabytes(g.bytes_moved), plural(g.operations_saved, "operation"),
-        megabytes(g.bytes_saved))
+      add("  graph %d, run %s: %s", k, g.runs == 1 and "once" or g.runs .. " times", work_text(g))
       if g.text then add("%s", indent(g.text, "    ")) end
     end
     if t.unseen > 0 then add("  and %s more that are not kept", plural(t.unseen, "cut")) end
@@ -318,11 +321,13 @@ function M.open(core)
     return h
   end
 
-  --- What a compiled function did: a table that prints well. calls, nested, hits, misses, evicted,
-  --- differences (of the last misses: the part of the signature that differed), traces[i] =
-  --- {signature, hits, rests (runs eagerly for now, since recording does not pay), graphs}, most recent
-  --- first; graphs[k] = {operations, operations_saved (that take no step of
-  --- their own), kernels, steps, runs, bytes_moved, bytes_saved, text}.
+  --- What a compiled function did: a table that prints well. calls; nested (calls inside of other compiled functions);
+  --- skips (calls that a trace answered: the function did not run); captures; traces, most recently used first:
+  --- {key, guards, effects, hits, dynamic, instances, graph}; misses, the last of them: {text, guard, path, was, now};
+  --- aborts, the last of them: {text, file, line, reason, hint, cost in ms}. Of calls that ran and were recorded:
+  --- signature_hits, signature_misses, evicted, differences, signatures[i] = {signature, hits, rests (runs eagerly for
+  --- now, since recording does not pay), graphs = {{runs, text}}}. Traces and graphs tell their work: operations,
+  --- operations_saved (that take no step of their own), kernels, steps, bytes_moved, bytes_saved.
   ---@param f function
   ---@return tycho.Explanation
   function api.explain(f)
@@ -338,6 +343,7 @@ function M.open(core)
       e.traces[i] = {
         key = ("%s"):format(plural(d.narg, "argument")), guards = guard_lines(core, d), effects = effect_lines(d),
         graph = t.text, kernels = t.kernels, steps = t.steps, operations = t.operations, hits = t.hits,
+        operations_saved = t.operations_saved, bytes_moved = t.bytes_moved, bytes_saved = t.bytes_saved,
         dynamic = t.dynamic, instances = t.instances,
       }
     end
