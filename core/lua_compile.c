@@ -210,11 +210,11 @@ static int compile_captures(lua_State *L) {
 /* due(handle) -> {sizes, closures, now, guard, path, was}: what the last miss was about; the stack of
 ** the present call is not looked at. */
 static int compile_due(lua_State *L) {
-  State *S = ty_lua_enter(L);
+  ty_lua_enter(L);
   Entry *e = luaL_checkudata(L, 1, ENTRY_META);
   lua_settop(L, 1);
   lua_getfenv(L, 1);
-  if (!ty_trace_push_miss(L, S, e, 2)) lua_newtable(L);
+  if (!ty_trace_push_miss(L, e, 2)) lua_newtable(L);
   lua_pushboolean(L, e->sizes_differ);
   lua_setfield(L, -2, "sizes");
   lua_pushboolean(L, e->closures_differ);
