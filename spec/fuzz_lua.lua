@@ -54,7 +54,7 @@ local function kind_of(t)
   return kind
 end
 
-local number_text = {}
+local number_text, texts = {}, 0
 
 local function plain_number(v)
   if v ~= v then return "nan" end
@@ -62,7 +62,8 @@ local function plain_number(v)
   local text = number_text[v]
   if not text then
     text = ("%.17g"):format(v)
-    number_text[v] = text
+    if texts > 4000 then number_text, texts = {}, 0 end
+    number_text[v], texts = text, texts + 1
   end
   return text
 end
