@@ -390,6 +390,7 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e) {
   i32 failed;
   const char *why = NULL;
   TraceAnswer answer = TRACE_MISS;
+  bool first = true; /* the one that hit last: explain is told of that one */
   for (i32 i = 0; i < e->ntrace; i++) {
     Trace *T = e->trace[i];
     if (T->narg != narg || T->word != word) continue;
@@ -411,7 +412,8 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e) {
       continue;
     }
     if (i >= e->ntrace || e->trace[i] != T) break;
-    e->failed = (struct Failed){.why = why, .trace = T, .guard = failed};
+    if (first) e->failed = (struct Failed){.why = why, .trace = T, .guard = failed};
+    first = false;
   }
   return answer;
 }
@@ -964,8 +966,8 @@ static void evict(lua_State *L, Entry *e, int anchors) {
   trace_drop(T);
 }
 
-#define WASTED_FREE 8 /* sizes that come once: so many, then calls run without, ever more of them */
-#define INSTANCES_MAX 128 /* of one trace; beyond, the one that was used least recently goes */
+#define WASTED_FREE 256 /* sizes that come once: so many, then calls run without, ever more of them */
+#define INSTANCES_MAX 512 /* of one trace; beyond, the one that was used least recently goes */
 
 static int refused(lua_State *L, const State *S) {
   lua_pushnil(L);
