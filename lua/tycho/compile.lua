@@ -72,6 +72,7 @@ local function key_of(opts)
 end
 
 local ABORTS_KEPT, MISSES_KEPT = 16, 16
+local NOT_APPLIED = "passes and backend are not applied"
 
 local function keep(list, v, most)
   list[#list + 1] = v
@@ -112,11 +113,16 @@ local function capture_call(core, h, ...)
     { closures = h.closures, dynamic = dynamic, sized = due.sized, custom = h.custom, deadline = h.deadline and h.deadline() },
     h.fn, ...)
   local cost = (clock() - started) * 1e3
-  core._tried(h.handle, done or false)
+  core._tried(h.handle, done or why.raised ~= nil, not done and why.late or false)
   if done then
     h.captures = captured + 1
     return
   end
+  if why.raised then -- the next call asks again
+    core._unsettle(h.handle)
+    return error(why.raised[1], 0)
+  end
+  if h.custom then why.hint = why.hint and why.hint .. "; " .. NOT_APPLIED or NOT_APPLIED end
   why.cost = cost
   why.text = abort_text(why)
   keep(h.aborts, why, ABORTS_KEPT)
@@ -373,14 +379,15 @@ function M.open(core)
   ---@param f function a compiled function
   function api.warmup(f, ...)
     local h = handle("warmup", f)
-    core._tried(h.handle, true)
+    core._wake(h.handle)
     local was = h.deadline
     h.deadline = nil
-    local function restore(...)
+    local function restore(ok, ...)
       h.deadline = was
+      if not ok then return error(..., 0) end
       return ...
     end
-    return restore(f(...))
+    return restore(pcall(f, ...))
   end
 
   --- How compiled functions are run: "default"; "eager": as if they were not compiled; "no_recompile": a call that would
