@@ -155,10 +155,15 @@ typedef struct Strand {
 
 /* Steps [first, end) as one function over elements [begin, end), p being the addresses of slots.
 ** Stores and reductions among them have their own place: Step.y of a store is a tile for what an
-** output that is not contiguous gets, Step.b of a reduction is set to its state. `rows`: the elements
-** are a row, and so many rows lie one behind another: reductions begin here and give their values; 0: the
-** elements are part of a row, or of columns. Without reductions `rows` other than 0 lets stores of 4 and 8
-** bytes go past the caches; they must then begin at a multiple of 64 bytes. */
+** output that is not contiguous gets, Step.b of a reduction is set to its state. What `rows` says:
+**   of rows that reduce      so many rows lie one behind another, from [begin, end) on: reductions begin here
+**                            and give their values; 0: the elements are part of a row; below 0: so many blocks
+**                            lie one behind another, their states come one NODE behind another
+**   of rows that do not      so many rows; below 0 their stores go past the caches
+**   of columns that reduce   so many turns over the same states lie one behind another
+**   of others                not 0: stores go past the caches
+** Row values lie one behind another as rows do. Stores past the caches are those of 4 and 8 bytes, and must
+** begin at a multiple of 64 bytes in every row. */
 typedef void NativeFn(void **p, i64 begin, i64 end, i64 rows);
 typedef struct Native {
   NativeFn *fn;

@@ -14,7 +14,7 @@
 /* The state of a reduction is a node: lanes, or for positions `width` numbers, then the extremes.
  */
 char *ty_tile_state(const Frame *f, const Step *s) {
-  return f->acc + (size_t)s->state * (size_t)(1 + f->t->levels) * f->t->node;
+  return f->acc + (size_t)(s->state * f->t->nodes) * f->t->node;
 }
 
 static i64 node_elements(const Task *t, const Step *s) {
@@ -115,12 +115,12 @@ void ty_tile_combine(const Frame *f, const Step *s, char *y, const char *a, cons
   }
 }
 
-/* The block in hand is complete. The last one takes in all that waits, the nearest first. */
-void ty_tile_block_end(Frame *f, const Step *s, bool last) {
+/* The block in hand is complete, or a subtree of 2^k blocks. The last one takes in all that waits, the
+** nearest first. */
+void ty_tile_block_end(Frame *f, const Step *s, int k, bool last) {
   char *acc = ty_tile_state(f, s);
   size_t node = f->t->node;
   if (s->kind == S_ARG) return; /* positions need no order: one state goes through */
-  int k = 0;
   if (last) {
     for (u64 bits = f->nblocks; bits; bits &= bits - 1) {
       k = __builtin_ctzll(bits);

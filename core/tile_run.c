@@ -10,6 +10,8 @@
 **   rows    several whole rows in a tile, or one row that fits a tile, or (long) a row tile by tile
 **   columns for each o, strips of up to STRIP columns, going down R; where a strip is the whole
 **           width, several rows of it in one tile
+** Where all elements are native and nothing goes by way of tiles (joint), one call of native code takes
+** all rows of a batch, 2^TOGETHER blocks of a long row, or all rows of a block of columns.
 ** Reductions of long rows and of columns are gathered block by block; complete blocks are combined
 ** as a binary counter counts, which is the tree of tile.c. Where there are fewer rows than threads
 ** the blocks of a row are dealt out in groups, each a subtree, and their results combined at the
@@ -22,13 +24,14 @@
 
 #include <pthread.h>
 
-#define STRIP 512            /* columns worked on side by side */
-#define BATCH 64             /* rows whose values are worked on together */
-#define STACK 16384          /* bytes of frame that a small run takes from the stack */
-#define SPREAD_BELOW 128     /* shorter rows share a tile */
-#define SPREAD_NATIVE 64     /* the same where a row is native */
-#define ALONE 30000.0        /* nanoseconds of work that wake nobody */
-#define CHUNK 15000.0        /* nanoseconds of work that are worth handing over */
+#define STRIP 1024       /* columns worked on side by side */
+#define BATCH 64         /* rows whose values are worked on together */
+#define TOGETHER 4       /* 2 to this: most blocks of a long row that native code takes together */
+#define STACK 16384      /* bytes of frame that a small run takes from the stack */
+#define SPREAD_BELOW 128 /* shorter rows share a tile */
+#define SPREAD_NATIVE 64 /* the same where a row is native */
+#define ALONE 30000.0    /* nanoseconds of work that wake nobody */
+#define CHUNK 15000.0    /* nanoseconds of work that are worth handing over */
 #define GROUP_ELEMENTS 65536 /* elements of a group of blocks, at least */
 
 i64 ty_tile_past = 32 << 20; /* measured: below it the caches do better, also for who reads next */
@@ -84,7 +87,10 @@ static void shape_rows(Task *t, int threads) {
   t->code = &k->code[shared];
   t->tile = TY_MIN(TY_MAX(t->rows * t->R, t->rows), k->tile);
   t->batch = k->batch && !shared && t->R <= k->tile && t->O > 1;
-  if (t->batch) t->rows = TY_MIN(BATCH, ceil_div(t->O, 8 * (threads - 1) + 1));
+  if (t->batch) { /* passed over several times they had better stay in the first-level cache */
+    i64 most = t->code->nphase == 1 ? BATCH : TY_MIN(BATCH, BLOCK / TY_MAX(t->R, 1));
+    t->rows = TY_MAX(1, TY_MIN(most, ceil_div(t->O, 8 * (threads - 1) + 1)));
+  }
   t->units = ceil_div(t->O, t->rows);
 }
 
@@ -123,7 +129,7 @@ static void shape_frame(Task *t, bool parallel) {
   bool map = k->p->kind == K_MAP;
   i64 row_values = k->p->kind == K_COL ? t->width : t->rows;
   t->tile_bytes = align64((size_t)(t->tile * k->word));
-  t->wide_bytes = align64((size_t)(TY_MAX(t->tile, t->R) * k->word));
+  t->wide_bytes = align64((size_t)(TY_MAX(t->tile, t->R * (t->batch ? t->rows : 1)) * k->word));
   t->row_bytes = align64((size_t)(row_values * k->word));
   t->node = k->p->kind == K_COL ? align64((size_t)(COL_LANES * t->width * k->word)) : NODE;
   size_t at = align64((size_t)code->nslot * sizeof(void *));
@@ -131,7 +137,9 @@ static void shape_frame(Task *t, bool parallel) {
   t->at_tile = at, at += (size_t)code->ntile * t->tile_bytes;
   t->at_wide = at, at += (size_t)code->nwide * t->wide_bytes;
   t->at_row = at, at += (size_t)code->nrow * t->row_bytes;
-  t->at_acc = at, at += map ? 0 : (size_t)code->nreduce * (size_t)(1 + t->levels) * t->node;
+  t->nodes = 1 + t->levels;
+  if (code->nnative && k->p->kind == K_ROW && t->R >= 2 * t->block) t->nodes += 1 << TOGETHER;
+  t->at_acc = at, at += map ? 0 : (size_t)(code->nreduce * t->nodes) * t->node;
   t->at_scan = at, at += align64((size_t)code->nscan * 16);
   t->at_micro = at, at += align64((size_t)code->longest * sizeof(Micro));
   t->frame_bytes = at;
@@ -205,25 +213,24 @@ static bool in_place(const Task *t, const Step *s) {
   return t->op[s->imm].mode == FLAT && (t->op[s->imm].native || s->raw);
 }
 
-/* Whether the rows of a batch can go through native code at once: nothing is read by way of tiles, which
-** have room for one row. */
+/* Whether nothing is read or written by way of tiles, which have room for one row or block. */
 static bool is_joint(const Task *t) {
   const Code *code = t->code;
-  i32 stretches = 0;
-  for (i32 i = code->phase[0].elem; i < code->phase[0].end; i++) {
-    const Step *s = &code->step[i];
-    if (!s->native) {
-      if (s->kind != S_SKIP && !in_place(t, s)) return false;
-      continue;
+  for (i32 p = 0; p < code->nphase; p++)
+    for (i32 i = code->phase[p].elem; i < code->phase[p].end; i++) {
+      const Step *s = &code->step[i];
+      if (!s->native) {
+        if (s->kind != S_SKIP && !in_place(t, s)) return false;
+        continue;
+      }
+      const Native *v = &code->native[s->native - 1];
+      for (; i < v->end; i++) {
+        s = &code->step[i];
+        if (s->kind == S_STORE && t->op[s->imm].mode != FLAT) return false;
+      }
+      i--;
     }
-    const Native *v = &code->native[s->native - 1];
-    for (; i < v->end; i++) {
-      s = &code->step[i];
-      if (s->kind == S_STORE && t->op[s->imm].mode != FLAT) return false;
-    }
-    i--, stretches++;
-  }
-  return stretches == 1;
+  return true;
 }
 
 /* Whether the outputs that lie contiguously, no input among them, are too large for the caches. */
@@ -271,7 +278,8 @@ static void bind(Task *t, const Run *r) {
     t->direct |= (u32)ok << i;
   }
   t->past = code->nnative && is_past(t);
-  t->joint = t->batch && is_joint(t);
+  /* A batch is of kernels with one native function a phase; what else is joint was not asked for that. */
+  t->joint = code->nnative && p->kind != K_MAP && (t->k->batch || p->kind == K_COL) && is_joint(t);
 }
 
 /* Elements a stride apart, as they are: for native code, which converts by itself. */
@@ -405,42 +413,61 @@ static char *run_in_place(const Task *t, const Place *o, i64 i0, i64 n) {
   return (char *)((uintptr_t)o->at + (uintptr_t)(offset * o->size));
 }
 
-/* Reductions of a native stretch: their states are given, memory for them where the tile is whole
-** rows. Columns that share a tile go by a few rows at a time, all lanes. */
+/* The states of a native stretch's reductions, for elements that count from `from`. */
+static void give_states(Frame *f, const Native *v, i64 from) {
+  const Task *t = f->t;
+  const bool lane = t->k->p->kind == K_COL && t->rows == 1;
+  for (i32 i = v->special; i < v->end; i++) {
+    const Step *s = &t->code->step[i];
+    if (s->kind != S_REDUCE) continue;
+    char *acc = ty_tile_state(f, s);
+    i64 back = from - (lane ? f->row % COL_LANES * t->width : 0);
+    if (f->blocks) acc += (size_t)(1 + t->levels) * t->node;
+    f->p[s->b] = (char *)((uintptr_t)acc - (uintptr_t)(back * ty_tile_size(s->type)));
+  }
+}
+
+/* Columns that share a tile go by in turns of a few rows, all lanes. */
+static void native_columns(Frame *f, const Native *v, i64 n) {
+  const i64 turn = f->t->width * COL_LANES, turns = n / turn, rest = turns * turn;
+  give_states(f, v, 0);
+  if (turns) v->fn(f->p, 0, turn, turns);
+  if (rest == n) return;
+  give_states(f, v, rest);
+  v->fn(f->p, rest, n, 1);
+}
+
 static void native_reduce(Frame *f, const Native *v, i64 n) {
   const Task *t = f->t;
-  const Step *first = t->code->step + v->special, *end = t->code->step + v->end;
-  i64 w = t->width, turn = n;
-  bool col = t->k->p->kind == K_COL;
-  if (col && t->rows > 1) turn = w * COL_LANES;
-  for (i64 i = 0; i < n || !i; i += turn) {
-    for (const Step *s = first; s < end; s++) {
-      if (s->kind != S_REDUCE) continue;
-      char *acc = ty_tile_state(f, s);
-      int size = ty_tile_size(s->type);
-      if (col && t->rows == 1) acc += f->row % COL_LANES * w * size;
-      f->p[s->b] = (char *)((uintptr_t)acc - (uintptr_t)(i * size));
-    }
-    if (!n) break;
-    if (f->whole) v->fn(f->p, 0, t->R, f->rows);
-    else v->fn(f->p, i, TY_MIN(i + turn, n), 0);
+  const bool col = t->k->p->kind == K_COL;
+  if (col && t->rows > 1) {
+    native_columns(f, v, n);
+    return;
   }
-  for (const Step *s = first; s < end && f->whole && !n; s++)
-    if (s->kind == S_REDUCE) ty_tile_reduce(f, s, 0);
+  give_states(f, v, 0);
+  if (f->whole && n) v->fn(f->p, 0, t->R, f->rows);
+  else if (f->blocks) v->fn(f->p, 0, BLOCK, -f->blocks);
+  else if (n) v->fn(f->p, 0, n, col);
+  for (i32 i = v->special; i < v->end && !n; i++)
+    if (t->code->step[i].kind == S_REDUCE) ty_tile_reduce(f, &t->code->step[i], 0);
 }
 
 /* Outputs that are contiguous are written in place, others by way of a tile. */
 static void native(Frame *f, const Native *v, i64 i0, i64 n) {
   const Task *t = f->t;
   const Step *first = t->code->step + v->special, *end = t->code->step + v->end;
+  const bool row = t->k->p->kind == K_ROW && t->code == t->k->code;
+  const i64 rows = row && f->whole ? f->rows : 1, length = rows > 1 ? t->R : n;
   uintptr_t odd = 0;
   for (const Step *s = first; s < end; s++)
     if (s->kind == S_STORE && t->op[s->imm].mode == FLAT) {
-      f->p[s->y] = t->op[s->imm].at + i0 * t->op[s->imm].size;
-      if (t->op[s->imm].native) odd |= (uintptr_t)f->p[s->y] & 63;
+      i64 size = t->op[s->imm].size;
+      f->p[s->y] = t->op[s->imm].at + i0 * size;
+      if (t->op[s->imm].native)
+        odd |= ((uintptr_t)f->p[s->y] | (uintptr_t)(rows > 1 ? length * size : 0)) & 63;
     } else if (s->kind == S_STORE) odd = 1; /* read again in a moment */
   if (v->reduces) native_reduce(f, v, n);
-  else v->fn(f->p, 0, n, t->past && !odd);
+  else v->fn(f->p, 0, length, !row ? t->past && !odd : t->past && !odd ? -rows : rows);
   for (const Step *s = first; s < end; s++)
     if (s->kind == S_STORE && t->op[s->imm].mode != FLAT) access(f, s, i0, n);
 }
@@ -541,29 +568,60 @@ static void unit_rows(Frame *f, i64 unit) {
   }
 }
 
-/* Whole rows, their values side by side: one by one where an operand's rows do not follow one
-** another, or where a step is not native. */
+/* Row r of a batch as if it were the only one. */
+static void place_row(Frame *f, i64 r) {
+  const Task *t = f->t;
+  for (i32 i = 0; i < t->code->nslot; i++) {
+    const Slot *s = &t->code->slot[i];
+    size_t reg = (size_t)TY_MAX(s->reg, 0);
+    if (s->place == AT_ROW)
+      f->p[i] = f->base + t->at_row + reg * t->row_bytes + (size_t)(r * s->size);
+    if (s->place == AT_WIDE)
+      f->p[i] = f->base + t->at_wide + reg * t->wide_bytes + (size_t)(r * t->R * s->size);
+  }
+}
+
+/* Whole rows, phase by phase, their values side by side. */
 static void unit_batch(Frame *f, i64 unit) {
   const Task *t = f->t;
-  const Code *code = t->code;
-  const Step *first = code->step + code->phase[0].elem, *end = code->step + code->phase[0].end;
   i64 row = unit * t->rows, n = TY_MIN(t->rows, t->O - row);
-  f->rows = n, f->whole = true;
-  if (t->joint) {
-    tile(f, 0, row * t->R, n * t->R);
-    row_steps(f, 1, row, n);
-    return;
+  f->whole = true;
+  for (i32 p = 0; p <= t->code->nphase; p++) {
+    f->rows = n;
+    row_steps(f, p, row, n);
+    if (p == t->code->nphase) break;
+    if (t->joint) tile(f, p, row * t->R, n * t->R);
+    else {
+      f->rows = 1;
+      for (i64 r = 0; r < n; r++) place_row(f, r), tile(f, p, (row + r) * t->R, t->R);
+      place_row(f, 0);
+    }
   }
-  f->rows = 1;
-  for (i64 r = 0; r < n; r++) {
-    tile(f, 0, (row + r) * t->R, t->R);
-    for (const Step *s = first; s < end; s++)
-      if (s->kind == S_REDUCE) f->p[s->y] = (char *)f->p[s->y] + ty_tile_size(s->type);
-  }
-  for (const Step *s = first; s < end; s++)
-    if (s->kind == S_REDUCE) f->p[s->y] = (char *)f->p[s->y] - n * ty_tile_size(s->type);
-  f->rows = n;
-  row_steps(f, 1, row, n);
+}
+
+/* Of the elements that are left so many blocks go together that they are a subtree: 2 to this. */
+static int together(const Frame *f, i64 left) {
+  int k = 0;
+  if (!f->t->joint) return 0;
+  while (k < TOGETHER && !(f->nblocks >> k & 1) && (i64)BLOCK << (k + 1) <= left) k++;
+  return k;
+}
+
+static void tree(const Frame *f, const Step *s, char *x, i64 n);
+
+/* 2^k blocks at once: their states come to the one of the subtree. */
+static void many_blocks(Frame *f, i32 phase, i64 i0, int k) {
+  const Task *t = f->t;
+  const Phase *ph = &t->code->phase[phase];
+  f->blocks = 1 << k;
+  tile(f, phase, i0, (i64)BLOCK << k);
+  f->blocks = 0;
+  for (const Step *s = t->code->step + ph->elem; s < t->code->step + ph->end; s++)
+    if (s->kind == S_REDUCE) {
+      char *acc = ty_tile_state(f, s), *x = acc + (size_t)(1 + t->levels) * t->node;
+      tree(f, s, x, (i64)1 << k);
+      memcpy(acc, x, t->node);
+    }
 }
 
 /* Elements [begin, end) of a long row, tile by tile; the reductions' states are then complete for
@@ -577,15 +635,17 @@ static void long_part(Frame *f, i32 phase, i64 row, i64 begin, i64 end) {
     if (s->kind == S_REDUCE || s->kind == S_ARG) ty_tile_reduce_begin(f, s);
     else if (s->kind == S_SCAN) ty_tile_scan_begin(f, s);
   for (i64 i = begin, n; i < end; i += n) {
-    n = TY_MIN(t->tile, end - i), f->row = i;
+    const int k = i % BLOCK ? 0 : together(f, end - i);
+    n = k ? (i64)BLOCK << k : TY_MIN(t->tile, end - i), f->row = i;
     place_wide(f, i);
-    tile(f, phase, row * t->R + i, n);
+    if (k) many_blocks(f, phase, row * t->R + i, k);
+    else tile(f, phase, row * t->R + i, n);
     bool last = i + n == end;
     if (!last && (i + n) % BLOCK) continue;
     for (const Step *s = first; s < stop; s++)
-      if (s->kind == S_REDUCE) ty_tile_block_end(f, s, last);
+      if (s->kind == S_REDUCE) ty_tile_block_end(f, s, k, last);
       else if (s->kind == S_SCAN) ty_tile_scan_block_end(f, s);
-    f->nblocks++;
+    f->nblocks += (u64)1 << k;
   }
 }
 
@@ -615,11 +675,11 @@ static void column_part(Frame *f, i64 o, i64 c, i64 begin, i64 end) {
     if (s->kind == S_REDUCE || s->kind == S_ARG) ty_tile_reduce_begin(f, s);
   for (i64 r = begin, n; r < end; r += n) {
     i64 block = TY_MIN(end, r - r % COL_BLOCK + COL_BLOCK);
-    n = TY_MIN(t->rows, block - r), f->row = r;
+    n = TY_MIN(t->joint && t->rows > 1 ? COL_BLOCK : t->rows, block - r), f->row = r;
     tile(f, 0, (o * t->R + r) * t->I + c, n * f->rows);
     if (r + n != block) continue;
     for (const Step *s = first; s < stop; s++)
-      if (s->kind == S_REDUCE) ty_tile_block_end(f, s, block == end);
+      if (s->kind == S_REDUCE) ty_tile_block_end(f, s, 0, block == end);
     f->nblocks++;
   }
 }

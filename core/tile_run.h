@@ -41,9 +41,10 @@ struct Task {
   i64 group;  /* blocks in a group; 0: rows are not cut */
   i64 groups, units;
   i32 levels; /* of the tree */
+  i32 nodes; /* of a reduction: the state at hand, one a level, one for each block that goes together */
   bool batch; /* units are batches of rows */
   bool past;  /* outputs are so large that stores go past the caches */
-  bool joint; /* a batch is one call of native code */
+  bool joint; /* nothing goes by way of tiles: native code takes many rows or blocks in a call */
   size_t node, frame_bytes, at_uniform, at_tile, at_wide, at_row, at_acc, at_scan, at_micro;
   size_t tile_bytes, wide_bytes, row_bytes, total;
   i32 nframes;
@@ -63,6 +64,7 @@ struct Frame {
   i64 rows;    /* in the block or tile */
   i64 row;     /* of R, the tile's first: elements for rows, rows for columns */
   u64 nblocks; /* complete ones of this row */
+  i32 blocks;  /* that native code takes together now; 0: a part of one */
 };
 
 static inline int ty_tile_size(int type) { return type == C_I64 || type == C_F64 ? 8 : 4; }
@@ -74,7 +76,7 @@ void ty_tile_reduce_begin(const Frame *f, const Step *s);
 void ty_tile_reduce(Frame *f, const Step *s, i64 n);   /* S_REDUCE over a tile */
 void ty_tile_position(Frame *f, const Step *s, i64 n); /* S_ARG over a tile */
 void ty_tile_combine(const Frame *f, const Step *s, char *y, const char *a, const char *b);
-void ty_tile_block_end(Frame *f, const Step *s, bool last);
+void ty_tile_block_end(Frame *f, const Step *s, int k, bool last);
 void ty_tile_reduce_finish(const Frame *f, const Step *s, char *acc);
 void ty_tile_scan_begin(const Frame *f, const Step *s);
 void ty_tile_scan(Frame *f, const Step *s, i64 n); /* S_SCAN over a tile */

@@ -125,7 +125,7 @@ static bool emit_stretch(Emit *E, Code *code, Native *v) {
 static bool hook(TileHook *H, Code *code, const Program *p, bool spread) {
   Emit *E = ((Hook *)H)->E;
   bool reduces = p->kind == K_COL || !spread;
-  E->code = code, E->p = p, E->col = p->kind == K_COL;
+  E->code = code, E->p = p, E->col = p->kind == K_COL, E->row = p->kind == K_ROW && !spread;
   i32 n = find_stretches(E, code, reduces, NULL);
   if (!n) return true;
   Bits others = {ty_mem_zalloc((size_t)(code->nslot / 64 + 1) * 8)};
@@ -155,25 +155,21 @@ static void drop(Kernel *k) {
   ty_tile_drop(k);
 }
 
-/* One phase, in which elements read no row value and all reductions are native: what is done with
-** the rows' values can be done for several rows at once. */
+/* Whether the elements of every phase go by in one native function, which takes many rows in a call: what
+** is done with the rows' values can then be done for several rows at once. */
 static bool can_batch(const Kernel *k) {
   const Code *code = &k->code[0];
-  if (k->p->kind != K_ROW || code->nphase != 1 || code->phase[0].row < code->phase[0].elem)
-    return false;
-  i32 native = 0, reduces = 0;
-  for (i32 i = code->phase[0].elem; i < code->phase[0].end; i++) {
-    const Step *s = &code->step[i];
-    const i32 ops[3] = {s->a, s->kind == S_REDUCE ? 0 : s->b, s->c};
-    for (int j = 0; j < 3; j++)
-      if (code->slot[ops[j]].place == AT_ROW) return false;
-    if (s->kind == S_SCAN || s->kind == S_ARG) return false;
-    reduces += s->kind == S_REDUCE;
+  if (k->p->kind != K_ROW) return false;
+  for (i32 p = 0; p < code->nphase; p++) {
+    i32 n = 0;
+    for (i32 i = code->phase[p].elem; i < code->phase[p].end; i++) {
+      const Step *s = &code->step[i];
+      if (s->native) i = code->native[s->native - 1].end - 1, n++;
+      else if (s->kind != S_LOAD && s->kind != S_SKIP) return false;
+    }
+    if (n > 1) return false;
   }
-  for (i32 v = 0; v < code->nnative; v++)
-    for (i32 i = code->native[v].first; i < code->native[v].end; i++)
-      native += code->step[i].kind == S_REDUCE;
-  return reduces && reduces == native;
+  return code->nnative > 0;
 }
 
 static bool place(Kernel *k, const Asm *A) {

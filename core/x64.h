@@ -52,6 +52,7 @@ typedef struct Emit {
   const Program *p;
   bool wide; /* AVX-512 */
   bool reduces;
+  bool row;     /* elements are a row, whose row values are scalars */
   bool streams; /* has a second main loop, whose stores go past the caches */
   bool col;     /* reductions run along columns: their states lie beside the elements */
   i32 first, end;

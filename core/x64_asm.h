@@ -495,9 +495,21 @@ static inline void x64_mov32(Asm *A, int r, i32 imm) {
 }
 
 /* Jumps have 32 bits; forward ones are patched. The listing gives the distance. */
-enum { J_B = 2, J_AE = 3, J_E = 4, J_NE = 5, J_BE = 6, J_A = 7, J_ALWAYS = 16 };
+enum {
+  J_B = 2,
+  J_AE = 3,
+  J_E = 4,
+  J_NE = 5,
+  J_BE = 6,
+  J_A = 7,
+  J_GE = 13, /* of numbers with a sign */
+  J_LE = 14,
+  J_ALWAYS = 16
+};
 static inline size_t x64_jump(Asm *A, int cc, size_t to) {
-  static const char *const names[] = {"", "", "jb", "jae", "je", "jne", "jbe", "ja"};
+  static const char *const names[] = {
+      [J_B] = "jb",   [J_AE] = "jae", [J_E] = "je",   [J_NE] = "jne",
+      [J_BE] = "jbe", [J_A] = "ja",   [J_GE] = "jge", [J_LE] = "jle"};
   int len = cc == J_ALWAYS ? 5 : 6;
   i32 d = (i32)((i64)to - (i64)(A->n + (size_t)len));
   u8 b[6] = {0x0f, (u8)(0x80 | cc)};

@@ -20,7 +20,8 @@
 **  5 A turn of the main loop takes a multiple of the lanes of all reductions of rows; their states are
 **    kept in registers where these suffice. The tail works on them in memory.
 **  6 A comparison that only selections read is not a value: each selection compares again, into a mask.
-**  7 Reductions of whole rows go over many rows in one call; the row at hand is counted in the frame.
+**  7 Whole rows go by in one call, as do blocks of a long row and turns of columns: the one at hand is counted
+**    in the frame. Each has its own states, and each row its own row values.
 **  8 A short stretch of stores has its main loop twice: the caller chooses the one whose stores go past the
 **    caches when outputs are large and lie at multiples of 64 bytes.
 */
@@ -405,7 +406,8 @@ static void shape(Emit *E) {
 
 /* ---- the function ----------------------------------------------------------------------------- */
 
-enum { KEPT_WHOLE, KEPT_LENGTH, KEPT_ROW }; /* the last argument; of a row; the row at hand */
+/* The last argument; how many rows; the length of one; the one at hand. */
+enum { KEPT_WHOLE, KEPT_COUNT, KEPT_LENGTH, KEPT_ROW, KEPT };
 static const u8 pointers[] = {R8, R9, R10, R11, R12, R13, R14, R15};
 
 /* Addresses of all that is read or written; the first ones have registers. */
@@ -445,11 +447,23 @@ static void load_uniforms(Emit *E) {
       continue;
     }
     int r = v->pin >= 0 ? v->pin : E->temp;
+    v->home = v->pin < 0 ? frame_take(E, E->vb) : -1;
+    if (E->row && E->code->slot[i].place == AT_ROW) continue;
     x64_load(&E->A, RAX, x64_mem(RDI, RNONE, 0, i * 8));
     broadcast(E, v->size, r, x64_mem(RAX, RNONE, 0, 0));
-    if (v->pin >= 0) continue;
-    v->home = frame_take(E, E->vb);
-    put(E, v->size, in_frame(E, v->home, 0), r);
+    if (v->home >= 0) put(E, v->size, in_frame(E, v->home, 0), r);
+  }
+}
+
+/* Row values of the row at hand, number rcx. */
+static void load_row_values(Emit *E) {
+  for (i32 i = 0; i < E->code->nslot; i++) {
+    const XVal *v = &E->val[i];
+    if (!v->uses || v->kind != V_SCALAR || E->code->slot[i].place != AT_ROW) continue;
+    int r = v->pin >= 0 ? v->pin : E->temp;
+    x64_load(&E->A, RAX, x64_mem(RDI, RNONE, 0, i * 8));
+    broadcast(E, v->size, r, x64_mem(RAX, RCX, log2_of(v->size), 0));
+    if (v->home >= 0) put(E, v->size, in_frame(E, v->home, 0), r);
   }
 }
 
@@ -618,8 +632,9 @@ static void main_loop(Emit *E, bool past) {
 static void loops(Emit *E) {
   Asm *A = &E->A;
   if (E->streams) {
+    if (E->row) x64_load(A, RCX, kept(E, KEPT_WHOLE));
     x64_ri(A, 7, RCX, 0);
-    size_t plain = x64_jump(A, J_E, 0);
+    size_t plain = x64_jump(A, E->row ? J_GE : J_E, 0);
     main_loop(E, true);
     size_t end = x64_jump(A, J_ALWAYS, 0);
     x64_patch(A, plain);
@@ -641,17 +656,71 @@ static void loops(Emit *E) {
   x64_patch(A, done);
 }
 
-/* A function with reductions of rows. Of whole rows, which lie one behind another, it begins the
-** states and finishes them. */
-static void row_loops(Emit *E) {
+/* The addresses of all states move on by a number of bytes: a constant, or those of as many elements as
+** rax has, backwards. */
+static void move_states(Emit *E, i32 bytes) {
   Asm *A = &E->A;
-  x64_ri(A, 7, RCX, 0);
-  size_t part = x64_jump(A, J_E, 0);
+  for (i32 i = E->first; i < E->end; i++) {
+    const Step *s = &E->code->step[i];
+    if (s->kind != S_REDUCE) continue;
+    const int ptr = E->val[s->b].ptr, at = ptr < 0 ? RCX : ptr;
+    const X64Rm slot = x64_mem(RDI, RNONE, 0, s->b * 8);
+    if (ptr < 0) x64_load(A, at, slot);
+    if (bytes) x64_ri(A, 0, at, bytes);
+    for (int k = bytes ? 0 : E->code->slot[s->a].size; k; k--) x64_rr(A, G_SUB, at, RAX);
+    if (ptr < 0) x64_save(A, slot, at);
+  }
+}
+
+/* Counts rows, blocks or turns: to `next` while there are more, with [rsi, rdx) the next one. */
+static void next_of(Emit *E, size_t next) {
+  Asm *A = &E->A;
+  x64_load(A, RCX, kept(E, KEPT_ROW));
+  x64_ri(A, 0, RCX, 1);
+  x64_save(A, kept(E, KEPT_ROW), RCX);
+  x64_load(A, RAX, kept(E, KEPT_COUNT));
+  x64_rr(A, G_CMP, RCX, RAX);
+  size_t end = x64_jump(A, J_AE, 0);
+  x64_rr(A, G_MOV, RSI, RDX);
+  x64_load(A, RAX, kept(E, KEPT_LENGTH));
+  x64_rr(A, G_ADD, RDX, RAX);
+  if (E->col) move_states(E, 0);
+  x64_jump(A, J_ALWAYS, next);
+  x64_patch(A, end);
+}
+
+/* Where the function of a row begins to be counted: the last argument is in rcx. */
+static void begin_count(Emit *E) {
+  Asm *A = &E->A;
+  x64_save(A, kept(E, KEPT_WHOLE), RCX);
   x64_rr(A, G_MOV, RAX, RDX), x64_rr(A, G_SUB, RAX, RSI);
   x64_save(A, kept(E, KEPT_LENGTH), RAX);
-  x64_rr(A, G_XOR, RAX, RAX);
-  x64_save(A, kept(E, KEPT_ROW), RAX);
+  x64_rr(A, G_MOV, RAX, RCX);
+  x64_ri(A, 7, RAX, 0);
+  size_t plus = x64_jump(A, J_GE, 0);
+  x64_rr(A, G_XOR, RAX, RAX), x64_rr(A, G_SUB, RAX, RCX);
+  x64_patch(A, plus);
+  x64_save(A, kept(E, KEPT_COUNT), RAX);
+  x64_rr(A, G_XOR, RCX, RCX);
+  x64_save(A, kept(E, KEPT_ROW), RCX);
+}
+
+/* Rows, which lie one behind another, or a part of one. Reductions of whole rows begin and are finished
+** here; of blocks they begin here, and each leaves its states behind those of the one before. */
+static void row_loops(Emit *E) {
+  Asm *A = &E->A;
+  begin_count(E);
   size_t next = A->n;
+  load_row_values(E);
+  if (!E->reduces) {
+    loops(E);
+    next_of(E, next);
+    return;
+  }
+  size_t block = A->n;
+  x64_load(A, RAX, kept(E, KEPT_WHOLE));
+  x64_ri(A, 7, RAX, 0);
+  size_t part = x64_jump(A, J_E, 0);
   begin_accumulators(E);
   size_t go = x64_jump(A, J_ALWAYS, 0);
   x64_patch(A, part);
@@ -660,21 +729,24 @@ static void row_loops(Emit *E) {
   loops(E);
   x64_load(A, RAX, kept(E, KEPT_WHOLE));
   x64_ri(A, 7, RAX, 0);
-  part = x64_jump(A, J_E, 0);
+  part = x64_jump(A, J_LE, 0);
   x64_load(A, RCX, kept(E, KEPT_ROW));
   join_accumulators(E);
-  x64_ri(A, 0, RCX, 1);
-  x64_save(A, kept(E, KEPT_ROW), RCX);
-  x64_load(A, RAX, kept(E, KEPT_WHOLE));
-  x64_rr(A, G_CMP, RCX, RAX);
-  go = x64_jump(A, J_AE, 0);
-  x64_rr(A, G_MOV, RSI, RDX);
-  x64_load(A, RAX, kept(E, KEPT_LENGTH));
-  x64_rr(A, G_ADD, RDX, RAX);
-  x64_jump(A, J_ALWAYS, next);
+  next_of(E, next);
+  go = x64_jump(A, J_ALWAYS, 0);
   x64_patch(A, part);
   move_accumulators(E, true);
+  move_states(E, NODE);
+  next_of(E, block);
   x64_patch(A, go);
+}
+
+/* Turns of columns: as many rows as there are lanes, all over the same states. */
+static void column_loops(Emit *E) {
+  begin_count(E);
+  size_t next = E->A.n;
+  loops(E);
+  next_of(E, next);
 }
 
 /* Constants stand behind the code: on AVX2 as whole vectors. */
@@ -740,11 +812,11 @@ bool ty_x64_emit(Emit *E) {
   size_t room = A->n + 3;
   x64_ri(A, 5, RSP, 0x10000); /* patched: the size of the frame */
   x64_ri(A, 4, RSP, -64);
-  E->whole = frame_take(E, 24);
-  if (E->reduces) x64_save(A, kept(E, KEPT_WHOLE), RCX);
+  E->whole = frame_take(E, KEPT * 8);
   load_pointers(E);
   load_uniforms(E);
-  if (E->reduces && !E->col) row_loops(E);
+  if (E->row) row_loops(E);
+  else if (E->reduces) column_loops(E);
   else loops(E);
   x64_lea(A, RSP, x64_mem(RBP, RNONE, 0, -8 * (1 + TY_MAX(used - 4, 0))));
   for (i32 i = used - 1; i >= 4; i--) x64_push(A, pointers[i], true);
