@@ -332,6 +332,7 @@ static void ID(philox)(ARGS) {
       *(V *)(a + k * L) = (V)((some & NAN_BITS) | (~some & r)); \
     } \
   }
+#ifdef STRANDS
 FOLD_EXTREME(max_f32, f32, u32, >, &, NAN32)
 FOLD_EXTREME(min_f32, f32, u32, <, |, NAN32)
 #define FAST_max_f32(T, OP) \
@@ -340,6 +341,10 @@ FOLD_EXTREME(min_f32, f32, u32, <, |, NAN32)
 #define FAST_min_f32(T, OP) \
   i64 whole = n - n % period; \
   ID(extreme_min_f32)(a, x, whole), n -= whole, x += whole;
+#else
+#define FAST_max_f32 FOLD_SIMPLE
+#define FAST_min_f32 FOLD_SIMPLE
+#endif
 #define FOLD(NAME, T, OP, FAST) \
   static NOINLINE void ID(fold_##NAME)(void *av, const void *xv, i64 period, i64 n) { \
     T *a = av; \
@@ -364,7 +369,8 @@ FOLDS(i64, u64, FOLD_SIMPLE, FOLD_SIMPLE, FOLD_SIMPLE)
 FOLDS(f32, f32, FOLD_FAST, FAST_max_f32, FAST_min_f32)
 FOLDS(f64, f64, FOLD_FAST, FOLD_SIMPLE, FOLD_SIMPLE)
 
-/* Rows of the kinds that programs are full of; tile_run.c does the others by fold. Lanes are a few
+#ifdef STRANDS
+/* Rows of the kinds that programs are full of; tile_reduce.c does the others by fold. Lanes are a few
 ** vectors, those without an element hold the identity; lanes join from vector to vector, then
 ** within one. A row that is not longer than a vector starts there. */
 #if VB == 64
@@ -506,6 +512,7 @@ ROWS(sum_f32, f32, u32, f32, R_SUM, C_F32, SUM_V, SAME, SAME)
 ROWS(sum_f64, f64, u64, f64, R_SUM, C_F64, SUM_V, SAME, SAME)
 ROWS(max_f32, f32, u32, i32, R_MAX, C_F32, MAX_V, KEY_MAX, ID(unkey))
 ROWS(min_f32, f32, u32, i32, R_MIN, C_F32, MIN_V, KEY_MIN, ID(unkey))
+#endif
 
 /* y[k * n + j] = a[k]. Whole vectors reach into what the next rows then write. */
 #define SPREAD(SIZE, T) \
@@ -705,9 +712,11 @@ static const TileIsa ID(isa) = {
     .fill = {ID(fill_4), ID(fill_8)},
     .fold = {FOUR(fold_sum), FOUR(fold_prod), FOUR(fold_max), FOUR(fold_min)},
     .spread = {ID(spread_4), ID(spread_8)},
+#ifdef STRANDS
     .rows = {[R_SUM] = {[C_F32] = ID(rows_sum_f32), [C_F64] = ID(rows_sum_f64)},
              [R_MAX][C_F32] = ID(rows_max_f32),
              [R_MIN][C_F32] = ID(rows_min_f32)},
+#endif
     .argcol = {FOUR(argcol_max), FOUR(argcol_min)},
     .scan = {FOUR(scan_sum), FOUR(scan_prod), FOUR(scan_max), FOUR(scan_min), FOUR(scan_maxx),
              [P_SLIN - P_SSUM] = {[C_F32] = ID(scan_lin_f32), [C_F64] = ID(scan_lin_f64)}},
@@ -726,3 +735,5 @@ static const TileIsa ID(isa) = {
 #undef MAX_V
 #undef MIN_V
 #undef KEY
+#undef FAST_max_f32
+#undef FAST_min_f32
