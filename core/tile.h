@@ -160,11 +160,11 @@ typedef struct Strand {
 **                            and give their values; 0: the elements are part of a row; below 0: so many blocks
 **                            lie one behind another, their states come one NODE behind another
 **   of rows that do not      so many rows; below 0 their stores go past the caches
-**   of columns that reduce   so many turns over the same states lie one behind another
+**   of columns that reduce   so many turns over the same states, `pitch` elements apart
 **   of others                not 0: stores go past the caches
 ** Row values lie one behind another as rows do. Stores past the caches are those of 4 and 8 bytes, and must
 ** begin at a multiple of 64 bytes in every row. */
-typedef void NativeFn(void **p, i64 begin, i64 end, i64 rows);
+typedef void NativeFn(void **p, i64 begin, i64 end, i64 rows, i64 pitch);
 typedef struct Native {
   NativeFn *fn;
   size_t at; /* in the code, until that has a place */

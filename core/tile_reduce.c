@@ -115,6 +115,18 @@ void ty_tile_combine(const Frame *f, const Step *s, char *y, const char *a, cons
   }
 }
 
+/* The states of n blocks, a power of two, that went together come to the one at hand. */
+void ty_tile_subtree(const Frame *f, const Step *s, i64 n) {
+  const Task *t = f->t;
+  TileFn *fn = reduce_fn(t, s->op, s->type);
+  const i64 m = node_elements(t, s);
+  char *acc = ty_tile_state(f, s), *x = acc + (size_t)(1 + t->levels) * t->node;
+  for (i64 h = 1; h < n; h *= 2)
+    for (i64 i = 0; i < n; i += 2 * h)
+      fn(x + i * NODE, x + i * NODE, x + (i + h) * NODE, NULL, m, 0);
+  memcpy(acc, x, NODE);
+}
+
 /* The block in hand is complete, or a subtree of 2^k blocks. The last one takes in all that waits, the
 ** nearest first. */
 void ty_tile_block_end(Frame *f, const Step *s, int k, bool last) {

@@ -24,14 +24,14 @@
 
 #include <pthread.h>
 
-#define STRIP 1024       /* columns worked on side by side */
-#define BATCH 64         /* rows whose values are worked on together */
-#define TOGETHER 4       /* 2 to this: most blocks of a long row that native code takes together */
-#define STACK 16384      /* bytes of frame that a small run takes from the stack */
-#define SPREAD_BELOW 128 /* shorter rows share a tile */
-#define SPREAD_NATIVE 64 /* the same where a row is native */
-#define ALONE 30000.0    /* nanoseconds of work that wake nobody */
-#define CHUNK 15000.0    /* nanoseconds of work that are worth handing over */
+#define STRIP 1024  /* columns worked on side by side: their states fit the first-level cache */
+#define BATCH 64    /* rows whose values are worked on together */
+#define TOGETHER 5  /* 2 to this: most blocks of a long row that native code takes together */
+#define STACK 16384 /* bytes of frame that a small run takes from the stack */
+#define SPREAD_BELOW 128     /* shorter rows share a tile */
+#define SPREAD_NATIVE 64     /* the same where a row is native */
+#define ALONE 30000.0        /* nanoseconds of work that wake nobody */
+#define CHUNK 15000.0        /* nanoseconds of work that are worth handing over */
 #define GROUP_ELEMENTS 65536 /* elements of a group of blocks, at least */
 
 i64 ty_tile_past = 32 << 20; /* measured: below it the caches do better, also for who reads next */
@@ -224,6 +224,7 @@ static bool is_joint(const Task *t) {
         continue;
       }
       const Native *v = &code->native[s->native - 1];
+      if (t->strips > 1 && !v->reduces) return false; /* its elements lie one behind another */
       for (; i < v->end; i++) {
         s = &code->step[i];
         if (s->kind == S_STORE && t->op[s->imm].mode != FLAT) return false;
@@ -431,23 +432,34 @@ static void give_states(Frame *f, const Native *v, i64 from) {
 static void native_columns(Frame *f, const Native *v, i64 n) {
   const i64 turn = f->t->width * COL_LANES, turns = n / turn, rest = turns * turn;
   give_states(f, v, 0);
-  if (turns) v->fn(f->p, 0, turn, turns);
+  if (turns) v->fn(f->p, 0, turn, turns, turn);
   if (rest == n) return;
   give_states(f, v, rest);
-  v->fn(f->p, rest, n, 1);
+  v->fn(f->p, rest, n, 1, turn);
+}
+
+/* Rows of a strip: those of one lane after the other, so that a turn is a row. */
+static void native_strip(Frame *f, const Native *v, i64 n) {
+  const Task *t = f->t;
+  const i64 w = f->rows, rows = n / w, row = f->row;
+  for (i64 r = 0; r < TY_MIN(rows, COL_LANES); r++) {
+    f->row = row + r;
+    give_states(f, v, r * t->I);
+    v->fn(f->p, r * t->I, r * t->I + w, (rows - r + COL_LANES - 1) / COL_LANES, COL_LANES * t->I);
+  }
+  f->row = row;
 }
 
 static void native_reduce(Frame *f, const Native *v, i64 n) {
   const Task *t = f->t;
-  const bool col = t->k->p->kind == K_COL;
-  if (col && t->rows > 1) {
-    native_columns(f, v, n);
+  if (t->k->p->kind == K_COL) {
+    (t->rows > 1 ? native_columns : native_strip)(f, v, n);
     return;
   }
   give_states(f, v, 0);
-  if (f->whole && n) v->fn(f->p, 0, t->R, f->rows);
-  else if (f->blocks) v->fn(f->p, 0, BLOCK, -f->blocks);
-  else if (n) v->fn(f->p, 0, n, col);
+  if (f->whole && n) v->fn(f->p, 0, t->R, f->rows, 0);
+  else if (f->blocks) v->fn(f->p, 0, BLOCK, -f->blocks, 0);
+  else if (n) v->fn(f->p, 0, n, 0, 0);
   for (i32 i = v->special; i < v->end && !n; i++)
     if (t->code->step[i].kind == S_REDUCE) ty_tile_reduce(f, &t->code->step[i], 0);
 }
@@ -467,7 +479,7 @@ static void native(Frame *f, const Native *v, i64 i0, i64 n) {
         odd |= ((uintptr_t)f->p[s->y] | (uintptr_t)(rows > 1 ? length * size : 0)) & 63;
     } else if (s->kind == S_STORE) odd = 1; /* read again in a moment */
   if (v->reduces) native_reduce(f, v, n);
-  else v->fn(f->p, 0, length, !row ? t->past && !odd : t->past && !odd ? -rows : rows);
+  else v->fn(f->p, 0, length, !row ? t->past && !odd : t->past && !odd ? -rows : rows, 0);
   for (const Step *s = first; s < end; s++)
     if (s->kind == S_STORE && t->op[s->imm].mode != FLAT) access(f, s, i0, n);
 }
@@ -607,8 +619,6 @@ static int together(const Frame *f, i64 left) {
   return k;
 }
 
-static void tree(const Frame *f, const Step *s, char *x, i64 n);
-
 /* 2^k blocks at once: their states come to the one of the subtree. */
 static void many_blocks(Frame *f, i32 phase, i64 i0, int k) {
   const Task *t = f->t;
@@ -617,11 +627,7 @@ static void many_blocks(Frame *f, i32 phase, i64 i0, int k) {
   tile(f, phase, i0, (i64)BLOCK << k);
   f->blocks = 0;
   for (const Step *s = t->code->step + ph->elem; s < t->code->step + ph->end; s++)
-    if (s->kind == S_REDUCE) {
-      char *acc = ty_tile_state(f, s), *x = acc + (size_t)(1 + t->levels) * t->node;
-      tree(f, s, x, (i64)1 << k);
-      memcpy(acc, x, t->node);
-    }
+    if (s->kind == S_REDUCE) ty_tile_subtree(f, s, (i64)1 << k);
 }
 
 /* Elements [begin, end) of a long row, tile by tile; the reductions' states are then complete for
@@ -675,7 +681,7 @@ static void column_part(Frame *f, i64 o, i64 c, i64 begin, i64 end) {
     if (s->kind == S_REDUCE || s->kind == S_ARG) ty_tile_reduce_begin(f, s);
   for (i64 r = begin, n; r < end; r += n) {
     i64 block = TY_MIN(end, r - r % COL_BLOCK + COL_BLOCK);
-    n = TY_MIN(t->joint && t->rows > 1 ? COL_BLOCK : t->rows, block - r), f->row = r;
+    n = TY_MIN(t->joint ? COL_BLOCK : t->rows, block - r), f->row = r;
     tile(f, 0, (o * t->R + r) * t->I + c, n * f->rows);
     if (r + n != block) continue;
     for (const Step *s = first; s < stop; s++)

@@ -76,6 +76,7 @@ void ty_tile_reduce_begin(const Frame *f, const Step *s);
 void ty_tile_reduce(Frame *f, const Step *s, i64 n);   /* S_REDUCE over a tile */
 void ty_tile_position(Frame *f, const Step *s, i64 n); /* S_ARG over a tile */
 void ty_tile_combine(const Frame *f, const Step *s, char *y, const char *a, const char *b);
+void ty_tile_subtree(const Frame *f, const Step *s, i64 n);
 void ty_tile_block_end(Frame *f, const Step *s, int k, bool last);
 void ty_tile_reduce_finish(const Frame *f, const Step *s, char *acc);
 void ty_tile_scan_begin(const Frame *f, const Step *s);

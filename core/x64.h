@@ -54,6 +54,7 @@ typedef struct Emit {
   bool reduces;
   bool row;     /* elements are a row, whose row values are scalars */
   bool streams; /* has a second main loop, whose stores go past the caches */
+  bool ahead;   /* what is read is called for ahead */
   bool col;     /* reductions run along columns: their states lie beside the elements */
   i32 first, end;
   XVal *val;  /* by slot */
@@ -83,6 +84,7 @@ typedef struct Emit {
   XFix fix[FIX_MAX];
 } Emit;
 
+enum { AHEAD = 2048 }; /* bytes: measured, from the third level */
 enum { TEMPS = 4, TEMPS_PHILOX = 11, TAIL_J = RBX, K_TAIL = 1, K_A = 2, K_B = 3 };
 
 /* --- x64_ops.c */

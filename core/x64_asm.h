@@ -455,6 +455,12 @@ static inline void x64_lea(Asm *A, int reg, X64Rm m) {
   x64_plain(A, true, 0x8d, reg, m);
   x64_say(A, "lea %s, ", x64_r64[reg]), x64_say_mem(A, &m, NULL), x64_say(A, "\n");
 }
+/* What lies `ahead` bytes behind m comes into the first-level cache, if it is there at all. */
+static inline void x64_prefetch(Asm *A, X64Rm m, i32 ahead) {
+  m.disp += ahead;
+  x64_plain(A, false, 0x0f18, 1, m);
+  x64_say(A, "prefetcht0 byte ptr "), x64_say_mem(A, &m, NULL), x64_say(A, "\n");
+}
 enum { G_ADD = 0x01, G_SUB = 0x29, G_CMP = 0x39, G_XOR = 0x31, G_MOV = 0x89 };
 static inline void x64_rr(Asm *A, int op, int dst, int src) {
   x64_plain(A, true, op, src, x64_reg(dst));

@@ -1,7 +1,7 @@
 /*
 ** x64_body.c -- machine code for one stretch of steps.
 ** In:  steps [first, end) of a tile kernel's code, all of them native.  Out: a function
-** fn(p, begin, end, rows) over elements, p[slot] being the address of each slot; bytes and constants go to
+** fn(p, begin, end, rows, pitch) over elements, p[slot] being the address of each slot; bytes and constants go to
 ** the buffer. Fails without memory, or where a table is full.
 **
 ** How it works. An element group is as many elements as make one vector of the widest value: 16 of 4
@@ -406,8 +406,8 @@ static void shape(Emit *E) {
 
 /* ---- the function ----------------------------------------------------------------------------- */
 
-/* The last argument; how many rows; the length of one; the one at hand. */
-enum { KEPT_WHOLE, KEPT_COUNT, KEPT_LENGTH, KEPT_ROW, KEPT };
+/* `rows`; how many these are; the length of one; the one at hand; `pitch`. */
+enum { KEPT_WHOLE, KEPT_COUNT, KEPT_LENGTH, KEPT_ROW, KEPT_PITCH, KEPT };
 static const u8 pointers[] = {R8, R9, R10, R11, R12, R13, R14, R15};
 
 /* Addresses of all that is read or written; the first ones have registers. */
@@ -495,11 +495,12 @@ static void begin_accumulators(Emit *E) {
     int size = E->code->slot[s->a].size, r = reg < 0 ? 0 : reg;
     i32 n = reduce_lanes(s) / E->lanes;
     X64Rm k = ty_x64_k(E, ty_tile_identity(s->op, s->type), size);
-    if (reg < 0) x64_load(&E->A, RAX, x64_mem(RDI, RNONE, 0, s->b * 8));
+    int base = E->val[s->b].ptr; /* of blocks it has moved on */
+    if (reg < 0 && base < 0) x64_load(&E->A, base = RAX, x64_mem(RDI, RNONE, 0, s->b * 8));
     for (i32 g = 0; g < n; g++)
       if (reg < 0) {
         if (!g) broadcast(E, size, r, k);
-        put(E, size, x64_mem(RAX, RNONE, 0, g * E->lanes * size), r);
+        put(E, size, x64_mem(base, RNONE, 0, g * E->lanes * size), r);
       } else if (!g) broadcast(E, size, r, k);
       else move(E, size, r + g, x64_reg(r));
     if (reg >= 0) reg += n;
@@ -656,9 +657,8 @@ static void loops(Emit *E) {
   x64_patch(A, done);
 }
 
-/* The addresses of all states move on by a number of bytes: a constant, or those of as many elements as
-** rax has, backwards. */
-static void move_states(Emit *E, i32 bytes) {
+/* The addresses of all states: behind these in memory, or, of columns, as many elements back as rdx has. */
+static void move_states(Emit *E) {
   Asm *A = &E->A;
   for (i32 i = E->first; i < E->end; i++) {
     const Step *s = &E->code->step[i];
@@ -666,8 +666,8 @@ static void move_states(Emit *E, i32 bytes) {
     const int ptr = E->val[s->b].ptr, at = ptr < 0 ? RCX : ptr;
     const X64Rm slot = x64_mem(RDI, RNONE, 0, s->b * 8);
     if (ptr < 0) x64_load(A, at, slot);
-    if (bytes) x64_ri(A, 0, at, bytes);
-    for (int k = bytes ? 0 : E->code->slot[s->a].size; k; k--) x64_rr(A, G_SUB, at, RAX);
+    if (!E->col) x64_ri(A, 0, at, NODE);
+    for (int k = E->col ? E->code->slot[s->a].size : 0; k; k--) x64_rr(A, G_SUB, at, RDX);
     if (ptr < 0) x64_save(A, slot, at);
   }
 }
@@ -681,10 +681,16 @@ static void next_of(Emit *E, size_t next) {
   x64_load(A, RAX, kept(E, KEPT_COUNT));
   x64_rr(A, G_CMP, RCX, RAX);
   size_t end = x64_jump(A, J_AE, 0);
-  x64_rr(A, G_MOV, RSI, RDX);
   x64_load(A, RAX, kept(E, KEPT_LENGTH));
+  x64_rr(A, G_MOV, RSI, RDX);
+  if (E->col) {
+    x64_rr(A, G_SUB, RSI, RAX);
+    x64_load(A, RDX, kept(E, KEPT_PITCH));
+    x64_rr(A, G_ADD, RSI, RDX);
+    move_states(E);
+    x64_rr(A, G_MOV, RDX, RSI);
+  }
   x64_rr(A, G_ADD, RDX, RAX);
-  if (E->col) move_states(E, 0);
   x64_jump(A, J_ALWAYS, next);
   x64_patch(A, end);
 }
@@ -736,7 +742,7 @@ static void row_loops(Emit *E) {
   go = x64_jump(A, J_ALWAYS, 0);
   x64_patch(A, part);
   move_accumulators(E, true);
-  move_states(E, NODE);
+  move_states(E);
   next_of(E, block);
   x64_patch(A, go);
 }
@@ -790,6 +796,8 @@ bool ty_x64_emit(Emit *E) {
   shape(E);
   E->narrow_tail = false;
   E->streams = has_past(E);
+  /* A few operations wait for memory: rows are read faster than it guesses where they go on. */
+  E->ahead = E->reduces && E->end - E->first <= 4 && !E->col;
   for (i32 i = E->first; i < E->end && !E->wide; i++) {
     const Step *s = &E->code->step[i];
     const i32 ops[3] = {s->a, s->kind == S_CALL ? s->b : 0, s->c};
@@ -813,6 +821,7 @@ bool ty_x64_emit(Emit *E) {
   x64_ri(A, 5, RSP, 0x10000); /* patched: the size of the frame */
   x64_ri(A, 4, RSP, -64);
   E->whole = frame_take(E, KEPT * 8);
+  if (E->col) x64_save(A, kept(E, KEPT_PITCH), R8);
   load_pointers(E);
   load_uniforms(E);
   if (E->row) row_loops(E);

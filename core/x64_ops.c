@@ -588,6 +588,7 @@ void ty_x64_load(Emit *E, const XVal *v, i32 slot, int dst) {
   X64Rm m = ty_x64_at(E, slot, bytes, E->g0);
   int ins = bytes == 8 ? I_vmovupd : I_vmovups;
   if (bytes < 4) ins = load_ins(v->dtype);
+  if (!E->tail && E->ahead) x64_prefetch(&E->A, m, AHEAD);
   if (!E->tail) op2(E, ins, vl, dst, m);
   else if (E->wide) ty_x64_v(E, (X64Ins)ins, vl, dst, 0, m, -1, K_TAIL, true);
   else if (bytes < 4) {
