@@ -100,7 +100,7 @@ struct State {
   bool (*cut)(State *S, Batch *b, Storage *demanded); /* computes; the batch is closed then */
   /* Told of every operation as its result is recorded; NULL: no one listens. */
   void (*recorded)(State *S, const Batch *b, i32 node);
-  /* An eager map that needs no graph: true with the result in y; false: take the road. */
+  /* An eager map or product that needs no graph: true with the result in y; false: take the road. */
   bool (*quick)(State *S, int op, int n, const Given *src, Tensor *y);
   /* The contents of a buffer of which something is kept are no more. */
   void (*forget)(State *S, Buffer *b);
