@@ -91,7 +91,7 @@ struct State {
   /* settings; `word` of them enters every key */
   u8 default_dtype; /* of numbers and of integers that become floats: f32 */
   u8 blas, fast, deterministic;
-  u8 amx;                  /* precision is fast and the processor has a matrix unit for bf16 */
+  u8 amx;                  /* precision is fast and the processor has a unit for bf16 */
   u64 seed, stream;        /* Philox key; next stream number */
   u64 nops, nviews, nlazy; /* counters */
   u64 stamps;              /* given to buffers so far */
