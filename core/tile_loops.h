@@ -252,6 +252,46 @@ MEMORY(f16, u16, f32, ID(from_f16), ID(to_f16), ID(load8_f16)(y, x, n), ID(store
 MEMORY(bf16, u16, u32, FROM_BF16, TO_BF16, LOOP(n) y[i] = FROM_BF16(x[i]),
        LOOP(n) x[i] = TO_BF16(y[i]))
 
+#if VB == 32 && defined(HAS_F16C)
+/* Squares are turned in registers: by pairs of elements, of pairs, of halves. AVX-512 takes these too. */
+#define LO(a, b) (__m256) _mm256_unpacklo_ps(a, b)
+#define HI(a, b) (__m256) _mm256_unpackhi_ps(a, b)
+#define LO2(a, b) (__m256) _mm256_unpacklo_pd((__m256d)(a), (__m256d)(b))
+#define HI2(a, b) (__m256) _mm256_unpackhi_pd((__m256d)(a), (__m256d)(b))
+#define HALVES_(a, b, which) _mm256_permute2f128_ps(a, b, which)
+#define TURN(SIZE, E, ...) \
+  static void ID(turn_##SIZE)(void *yv, i64 ys, const void *xv, i64 xs, i64 rows, i64 cols) { \
+    for (i64 c = 0; c < cols; c += E) \
+      for (i64 r = 0; r < rows; r += E) { \
+        char *y = (char *)yv + (r * ys + c) * SIZE; \
+        const char *x = (const char *)xv + (c * xs + r) * SIZE; \
+        __m256 v[E], w[E]; \
+        ALL for (int i = 0; i < E; i++) v[i] = _mm256_loadu_ps((const float *)(x + i * xs * SIZE)); \
+        __VA_ARGS__ \
+        ALL for (int i = 0; i < E; i++) _mm256_storeu_ps((float *)(y + i * ys * SIZE), v[i]); \
+      } \
+  }
+#define ALL _Pragma("GCC unroll 8")
+TURN(4, 8, {
+  ALL for (int i = 0; i < 8; i += 2) w[i] = LO(v[i], v[i + 1]), w[i + 1] = HI(v[i], v[i + 1]);
+  ALL for (int i = 0; i < 8; i += 4) {
+    v[i] = LO2(w[i], w[i + 2]), v[i + 1] = HI2(w[i], w[i + 2]);
+    v[i + 2] = LO2(w[i + 1], w[i + 3]), v[i + 3] = HI2(w[i + 1], w[i + 3]);
+  }
+  ALL for (int i = 0; i < 8; i++) w[i] = v[i];
+  ALL for (int i = 0; i < 4; i++) {
+    v[i] = HALVES_(w[i], w[i + 4], 0x20), v[i + 4] = HALVES_(w[i], w[i + 4], 0x31);
+  }
+})
+TURN(8, 4, {
+  ALL for (int i = 0; i < 4; i += 2) w[i] = LO2(v[i], v[i + 1]), w[i + 1] = HI2(v[i], v[i + 1]);
+  ALL for (int i = 0; i < 2; i++) {
+    v[i] = HALVES_(w[i], w[i + 2], 0x20), v[i + 2] = HALVES_(w[i], w[i + 2], 0x31);
+  }
+})
+#undef ALL
+#endif
+
 static void ID(fill_4)(ARGS) {
   u32 *y = yv, v = *(const u32 *)av;
   LOOP(n) y[i] = v;
@@ -705,6 +745,9 @@ static const TileIsa ID(isa) = {
     .fill = {ID(fill_4), ID(fill_8)},
     .fold = {FOUR(fold_sum), FOUR(fold_prod), FOUR(fold_max), FOUR(fold_min)},
     .spread = {ID(spread_4), ID(spread_8)},
+#ifdef HAS_F16C
+    .turn = {turn_4_avx2, turn_8_avx2},
+#endif
     .rows = {[R_SUM] = {[C_F32] = ID(rows_sum_f32), [C_F64] = ID(rows_sum_f64)},
              [R_MAX][C_F32] = ID(rows_max_f32),
              [R_MIN][C_F32] = ID(rows_min_f32)},

@@ -82,9 +82,9 @@ static void shape_rows(Task *t, int threads) {
   t->width = 1, t->strips = 1, t->block = BLOCK;
   t->rows = shared ? TY_MIN(t->O, k->tile / TY_MAX(t->R, 1)) : 1;
   t->code = &k->code[shared];
-  t->tile = TY_MIN(TY_MAX(t->rows * t->R, t->rows), k->tile);
   t->batch = k->batch && !shared && t->R <= k->tile && t->O > 1;
   if (t->batch) t->rows = TY_MIN(BATCH, ceil_div(t->O, 8 * (threads - 1) + 1));
+  t->tile = TY_MIN(TY_MAX(t->rows * t->R, t->rows), k->tile);
   t->units = ceil_div(t->O, t->rows);
 }
 
@@ -126,7 +126,7 @@ static void shape_frame(Task *t, bool parallel) {
   t->wide_bytes = align64((size_t)(TY_MAX(t->tile, t->R) * k->word));
   t->row_bytes = align64((size_t)(row_values * k->word));
   t->node = k->p->kind == K_COL ? align64((size_t)(COL_LANES * t->width * k->word)) : NODE;
-  size_t at = align64((size_t)code->nslot * sizeof(void *));
+  size_t at = align64((size_t)code->nslot * 2 * sizeof(void *)); /* where, and how far to the next row */
   t->at_uniform = at, at = align64(at + (size_t)code->nuniform * 8);
   t->at_tile = at, at += (size_t)code->ntile * t->tile_bytes;
   t->at_wide = at, at += (size_t)code->nwide * t->wide_bytes;
@@ -169,189 +169,6 @@ static bool shape(Task *t, const Kernel *k, const Launch *L, int threads) {
   return true;
 }
 
-/* ---- operands ------------------------------------------------------------------------------- */
-
-/* Adds dim d of the launch to the space; a dim that all operands step through as a continuation of
-** the last one becomes one with it. */
-static void add_dim(Task *t, Space *s, int space, const Launch *L, int d) {
-  const Program *p = t->k->p;
-  i64 n = L->dims[d];
-  bool joins = s->nd > 0;
-  if (n == 1) return;
-  for (int o = 0; o < p->noperands && joins; o++)
-    if (t->op[o].space == space) joins = t->op[o].stride[s->nd - 1] == L->strides[o][d] * n;
-  if (joins) s->dims[s->nd - 1] *= n;
-  else s->dims[s->nd++] = n;
-  for (int o = 0; o < p->noperands; o++)
-    if (t->op[o].space == space) t->op[o].stride[s->nd - 1] = L->strides[o][d];
-}
-
-static void find_mode(Place *o, const Space *s) {
-  i64 want = 1;
-  if (s->nd == 1) {
-    o->mode = o->stride[0] == 1 ? FLAT : o->stride[0] == 0 ? ONE : WALK;
-    return;
-  }
-  bool flat = true, one = true;
-  for (int d = s->nd - 1; d >= 0; d--) {
-    flat &= o->stride[d] == want, one &= o->stride[d] == 0;
-    want *= s->dims[d];
-  }
-  o->mode = flat ? FLAT : one ? ONE : WALK;
-}
-
-static bool in_place(const Task *t, const Step *s) {
-  if (s->kind != S_LOAD || s->row || s->copy) return false;
-  return t->op[s->imm].mode == FLAT && (t->op[s->imm].native || s->raw);
-}
-
-/* Whether the rows of a batch can go through native code at once: nothing is read by way of tiles, which
-** have room for one row. */
-static bool is_joint(const Task *t) {
-  const Code *code = t->code;
-  i32 stretches = 0;
-  for (i32 i = code->phase[0].elem; i < code->phase[0].end; i++) {
-    const Step *s = &code->step[i];
-    if (!s->native) {
-      if (s->kind != S_SKIP && !in_place(t, s)) return false;
-      continue;
-    }
-    const Native *v = &code->native[s->native - 1];
-    for (; i < v->end; i++) {
-      s = &code->step[i];
-      if (s->kind == S_STORE && t->op[s->imm].mode != FLAT) return false;
-    }
-    i--, stretches++;
-  }
-  return stretches == 1;
-}
-
-/* Whether the outputs that lie contiguously, no input among them, are too large for the caches. */
-static bool is_past(const Task *t) {
-  const Program *p = t->k->p;
-  i64 bytes = 0;
-  if (t->N * 8 < ty_tile_past) return false;
-  for (int i = 0; i < p->noperands; i++) {
-    const Place *y = &t->op[i];
-    if (!p->operand[i].write || y->space || y->mode != FLAT || !y->native) continue;
-    for (int k = 0; k < p->noperands; k++)
-      if (!p->operand[k].write && t->op[k].at == y->at) return false;
-    bytes += t->N * y->size;
-  }
-  return bytes >= ty_tile_past;
-}
-
-static void bind(Task *t, const Run *r) {
-  const Program *p = t->k->p;
-  const Launch *L = r->launch;
-  const Code *code = t->code;
-  int elem = L->no + L->nr + L->ni;
-  t->r = r;
-  for (int i = 0; i < p->noperands; i++) {
-    Place *o = &t->op[i];
-    const DTypeInfo *info = &ty_dtypes[p->operand[i].dtype];
-    o->space = p->kind != K_MAP && p->operand[i].level == L_ROW;
-    o->dtype = p->operand[i].dtype, o->size = info->bytes;
-    o->native = info->bytes >= 4;
-    o->first = L->start[i];
-    o->at = (char *)((uintptr_t)r->buf[i] + (uintptr_t)(L->start[i] * info->bytes));
-  }
-  t->space[0].nd = t->space[1].nd = 0;
-  for (int d = 0; d < elem; d++) add_dim(t, &t->space[0], 0, L, d);
-  if (p->kind != K_MAP)
-    for (int d = 0; d < elem; d++)
-      if (d < L->no || d >= L->no + L->nr) add_dim(t, &t->space[1], 1, L, d);
-  for (int i = 0; i < p->noperands; i++) find_mode(&t->op[i], &t->space[t->op[i].space]);
-  t->direct = 0;
-  for (int i = 0; i < code->ndirect; i++) {
-    const Direct *d = &code->direct[i];
-    const Place *y = &t->op[d->operand];
-    bool ok = y->mode == FLAT && !in_place(t, &code->step[code->slot[d->slot].def]);
-    for (u32 m = d->readers; m && ok; m &= m - 1) ok = t->op[__builtin_ctz(m)].at != y->at;
-    t->direct |= (u32)ok << i;
-  }
-  t->past = code->nnative && is_past(t);
-  t->joint = t->batch && is_joint(t);
-}
-
-/* Elements a stride apart, as they are: for native code, which converts by itself. */
-static void copy_raw(char *y, i64 ystride, const char *x, i64 xstride, int size, i64 n) {
-#define COPY(T) \
-  { \
-    T *to = (T *)(void *)y; \
-    const T *from = (const T *)(const void *)x; \
-    if (xstride == 0) \
-      for (i64 i = 0; i < n; i++) to[i * ystride] = *from; \
-    else \
-      for (i64 i = 0; i < n; i++) to[i * ystride] = from[i * xstride]; \
-  }
-  if (xstride == 1 && ystride == 1) memcpy(y, x, (size_t)(n * size));
-  else if (size == 1) COPY(u8)
-  else if (size == 2) COPY(u16)
-  else if (size == 4) COPY(u32)
-  else COPY(u64)
-#undef COPY
-}
-
-/* One run of an access: elements that lie a stride apart. */
-static void access_run(Frame *f, const Step *s, char *y, i64 offset, i64 stride, i64 n, i64 done) {
-  const Place *o = &f->t->op[s->imm];
-  const TileIsa *isa = f->t->k->isa;
-  char *x = (char *)((uintptr_t)o->at + (uintptr_t)(offset * o->size));
-  if (s->raw) {
-    if (s->kind == S_LOAD && !stride && o->size >= 4)
-      isa->fill[o->size == 8](y, x, NULL, NULL, n, 0);
-    else if (s->kind == S_LOAD) copy_raw(y, 1, x, stride, o->size, n);
-    else copy_raw(x, stride, y, 1, o->size, n);
-    return;
-  }
-  switch (s->kind) {
-  case S_LOAD: isa->load[o->dtype](y, x, stride, n); break;
-  case S_STORE: isa->store[o->dtype](x, stride, y, n); break;
-  case S_GLOAD: {
-    const i64 *at = (const i64 *)f->p[s->a] + done;
-    isa->gload[o->dtype](y, x, stride, at, f->t->r->launch->gstride[s->imm], n);
-    break;
-  }
-  default: {
-    i64 *z = (i64 *)y;
-    for (i64 i = 0; i < n; i++) z[i] = o->first + offset + i * stride;
-    break;
-  }
-  }
-}
-
-/* Loads or stores elements [i0, i0 + n) of the operand's space: an odometer over its dims. */
-static void access(Frame *f, const Step *s, i64 i0, i64 n) {
-  const Place *o = &f->t->op[s->imm];
-  const Space *sp = &f->t->space[o->space];
-  char *y = f->p[s->kind == S_STORE && !s->raw ? s->a : s->y];
-  int size = s->raw ? o->size : f->t->code->slot[s->y].size, last = sp->nd - 1;
-  if (!n) return;
-  if (o->mode != WALK) {
-    i64 stride = o->mode == FLAT;
-    access_run(f, s, y, i0 * stride, stride, n, 0);
-    return;
-  }
-  i64 at[MAX_DIMS], offset = 0, q = i0;
-  for (int d = last; d >= 0; d--) {
-    at[d] = d ? q % sp->dims[d] : q;
-    q = d ? q / sp->dims[d] : 0;
-    offset += at[d] * o->stride[d];
-  }
-  for (i64 done = 0;;) {
-    i64 run = TY_MIN(n - done, sp->dims[last] - at[last]);
-    access_run(f, s, y + done * size, offset, o->stride[last], run, done);
-    done += run;
-    if (done == n) return;
-    at[last] += run, offset += run * o->stride[last];
-    for (int d = last; d > 0 && at[d] == sp->dims[d]; d--) {
-      offset += o->stride[d - 1] - at[d] * o->stride[d];
-      at[d] = 0, at[d - 1]++;
-    }
-  }
-}
-
 /* ---- steps ---------------------------------------------------------------------------------- */
 
 /* Row values to elements: over their rows, or, in columns, again for every row. */
@@ -390,21 +207,6 @@ static void strand(Frame *f, const Step *s, i64 n) {
           offset(s, 2, p[s->c], whole), left, s->imm);
 }
 
-/* Where elements [i0, i0 + n) of an operand lie one after another in memory, else NULL. */
-static char *run_in_place(const Task *t, const Place *o, i64 i0, i64 n) {
-  const Space *sp = &t->space[o->space];
-  int last = sp->nd - 1;
-  if (!n || o->mode != WALK || o->stride[last] != 1) return NULL;
-  i64 q = i0 / sp->dims[last], offset = i0 - q * sp->dims[last];
-  if (offset + n > sp->dims[last]) return NULL;
-  for (int d = last - 1; d >= 0; d--) {
-    i64 up = d ? q / sp->dims[d] : 0;
-    offset += (q - up * sp->dims[d]) * o->stride[d];
-    q = up;
-  }
-  return (char *)((uintptr_t)o->at + (uintptr_t)(offset * o->size));
-}
-
 /* Reductions of a native stretch: their states are given, memory for them where the tile is whole
 ** rows. Columns that share a tile go by a few rows at a time, all lanes. */
 static void native_reduce(Frame *f, const Native *v, i64 n) {
@@ -422,45 +224,74 @@ static void native_reduce(Frame *f, const Native *v, i64 n) {
       f->p[s->b] = (char *)((uintptr_t)acc - (uintptr_t)(i * size));
     }
     if (!n) break;
-    if (f->whole) v->fn(f->p, 0, t->R, f->rows);
-    else v->fn(f->p, i, TY_MIN(i + turn, n), 0);
+    if (f->whole) v->fn(f->p, 0, t->R, f->rows, 1);
+    else v->fn(f->p, i, TY_MIN(i + turn, n), 1, 0);
   }
   for (const Step *s = first; s < end && f->whole && !n; s++)
     if (s->kind == S_REDUCE) ty_tile_reduce(f, s, 0);
+}
+
+/* The bytes between a slot's rows, for native code. */
+static void set_between(Frame *f, i32 slot, i64 bytes) {
+  f->p[f->t->code->nslot + slot] = (void *)(uintptr_t)bytes;
+}
+
+/* Where a stretch's store writes: in the output or, where its columns are apart, to a tile. */
+static bool place_store(Frame *f, const Step *s, i64 i0) {
+  const Task *t = f->t;
+  const Place *o = &t->op[s->imm];
+  if (t->grid) {
+    bool in = o->stride[t->space[0].nd - 1] == 1;
+    if (in) f->p[s->y] = ty_tile_corner(f, o);
+    set_between(f, s->y, in ? ty_tile_between(t, o) : f->cols * o->size);
+    return in;
+  }
+  if (o->mode == FLAT) f->p[s->y] = o->at + i0 * o->size;
+  return o->mode == FLAT;
 }
 
 /* Outputs that are contiguous are written in place, others by way of a tile. */
 static void native(Frame *f, const Native *v, i64 i0, i64 n) {
   const Task *t = f->t;
   const Step *first = t->code->step + v->special, *end = t->code->step + v->end;
+  i64 rows = t->grid ? f->rows : 1;
   uintptr_t odd = 0;
-  for (const Step *s = first; s < end; s++)
-    if (s->kind == S_STORE && t->op[s->imm].mode == FLAT) {
-      f->p[s->y] = t->op[s->imm].at + i0 * t->op[s->imm].size;
-      if (t->op[s->imm].native) odd |= (uintptr_t)f->p[s->y] & 63;
-    } else if (s->kind == S_STORE) odd = 1; /* read again in a moment */
+  for (const Step *s = first; s < end; s++) {
+    if (s->kind != S_STORE) continue;
+    if (!place_store(f, s, i0)) odd = 1; /* read again in a moment */
+    else if (t->op[s->imm].native) {
+      odd |= (uintptr_t)f->p[s->y] & 63;
+      if (rows > 1) odd |= (uintptr_t)ty_tile_between(t, &t->op[s->imm]) & 63;
+    }
+  }
   if (v->reduces) native_reduce(f, v, n);
-  else v->fn(f->p, 0, n, t->past && !odd);
-  for (const Step *s = first; s < end; s++)
-    if (s->kind == S_STORE && t->op[s->imm].mode != FLAT) access(f, s, i0, n);
+  else v->fn(f->p, 0, t->grid ? f->cols : n, rows, t->past && !odd);
+  for (const Step *s = first; s < end; s++) {
+    if (s->kind != S_STORE) continue;
+    const Place *o = &t->op[s->imm];
+    if (t->grid ? o->stride[t->space[0].nd - 1] != 1 : o->mode != FLAT) ty_tile_access(f, s, i0, n);
+  }
 }
 
 static void load(Frame *f, const Step *s, i64 i0, i64 n) {
   const Task *t = f->t;
   const Place *o = &t->op[s->imm];
-  if (in_place(t, s)) {
-    f->p[s->y] = o->at + i0 * o->size;
+  bool grid = t->grid && !s->row;
+  if (ty_tile_in_place(t, s)) {
+    f->p[s->y] = grid ? ty_tile_corner(f, o) : o->at + i0 * o->size;
+    if (grid) set_between(f, s->y, ty_tile_between(t, o));
     return;
   }
   if (s->raw) {
-    char *at = run_in_place(t, o, i0, n);
+    char *at = grid ? NULL : ty_tile_stretch(t, o, i0, n);
     if (at) {
       f->p[s->y] = at;
       return;
     }
     f->p[s->y] = f->base + t->at_tile + (size_t)t->code->slot[s->y].reg * t->tile_bytes;
+    if (grid) set_between(f, s->y, f->cols * o->size);
   }
-  access(f, s, i0, n);
+  ty_tile_access(f, s, i0, n);
 }
 
 /* Steps [from, to) over n values from number i0 of their space. */
@@ -483,10 +314,10 @@ static void steps(Frame *f, i32 from, i32 to, i64 i0, i64 n) {
     case S_LOAD: load(f, s, i0, n); break;
     case S_SKIP: break;
     case S_STORE:
-      if (s->state < 0 || !(t->direct >> s->state & 1)) access(f, s, i0, n);
+      if (s->state < 0 || !(t->direct >> s->state & 1)) ty_tile_access(f, s, i0, n);
       break;
     case S_GLOAD:
-    case S_IOTA: access(f, s, i0, n); break;
+    case S_IOTA: ty_tile_access(f, s, i0, n); break;
     case S_FILL: s->fn(p[s->y], p[s->a], NULL, NULL, n, 0); break;
     case S_SPREAD: spread(f, s, n); break;
     case S_REDUCE: ty_tile_reduce(f, s, n); break;
@@ -541,29 +372,53 @@ static void unit_rows(Frame *f, i64 unit) {
   }
 }
 
-/* Whole rows, their values side by side: one by one where an operand's rows do not follow one
-** another, or where a step is not native. */
+/* The rectangle at hand has `rows` times `cols` elements: rows of tile registers follow one another. */
+static void set_rectangle(Frame *f, i64 rows, i64 cols) {
+  const Code *code = f->t->code;
+  f->rows = rows;
+  if (f->cols == cols) return;
+  f->cols = cols;
+  for (i32 i = 0; i < code->nslot; i++)
+    if (code->slot[i].place == AT_TILE || code->slot[i].place == AT_WIDE)
+      set_between(f, i, cols * code->slot[i].size);
+}
+
+/* A rectangle of a map. */
+static void unit_grid(Frame *f, i64 unit) {
+  const Task *t = f->t;
+  const Space *s = &t->space[0];
+  i64 rows = 0, cols = 0;
+  for (i32 d = s->nd - 1; d >= 0; d--) {
+    bool last = d == s->nd - 1, along = d == t->along;
+    i64 step = last ? t->block_cols : along ? t->block_rows : 1;
+    i64 n = ceil_div(s->dims[d], step), up = d ? unit / n : 0, at = (unit - up * n) * step;
+    if (last) cols = TY_MIN(step, s->dims[d] - at);
+    if (along) rows = TY_MIN(step, s->dims[d] - at);
+    f->index[d] = at, unit = up;
+  }
+  set_rectangle(f, rows, cols);
+  tile(f, 0, 0, rows * cols);
+}
+
+/* Whole rows side by side, phase by phase, their values too. */
 static void unit_batch(Frame *f, i64 unit) {
   const Task *t = f->t;
-  const Code *code = t->code;
-  const Step *first = code->step + code->phase[0].elem, *end = code->step + code->phase[0].end;
-  i64 row = unit * t->rows, n = TY_MIN(t->rows, t->O - row);
-  f->rows = n, f->whole = true;
-  if (t->joint) {
-    tile(f, 0, row * t->R, n * t->R);
-    row_steps(f, 1, row, n);
-    return;
+  const Space *s = &t->space[0];
+  i64 row = unit * t->rows, end = TY_MIN(row + t->rows, t->O), n;
+  for (f->whole = true; row < end; row += n) {
+    i64 q = row;
+    f->index[s->nd - 1] = 0;
+    for (i32 d = t->along; d >= 0; d--) {
+      f->index[d] = d ? q % s->dims[d] : q;
+      q /= s->dims[d];
+    }
+    n = TY_MIN(TY_MIN(end - row, t->few), s->dims[t->along] - f->index[t->along]);
+    set_rectangle(f, n, t->R);
+    for (i32 p = 0; p <= t->code->nphase; p++) {
+      row_steps(f, p, row, n);
+      if (p < t->code->nphase) tile(f, p, row * t->R, n * t->R);
+    }
   }
-  f->rows = 1;
-  for (i64 r = 0; r < n; r++) {
-    tile(f, 0, (row + r) * t->R, t->R);
-    for (const Step *s = first; s < end; s++)
-      if (s->kind == S_REDUCE) f->p[s->y] = (char *)f->p[s->y] + ty_tile_size(s->type);
-  }
-  for (const Step *s = first; s < end; s++)
-    if (s->kind == S_REDUCE) f->p[s->y] = (char *)f->p[s->y] - n * ty_tile_size(s->type);
-  f->rows = n;
-  row_steps(f, 1, row, n);
 }
 
 /* Elements [begin, end) of a long row, tile by tile; the reductions' states are then complete for
@@ -692,7 +547,7 @@ static void unit_gather(Frame *f, i64 unit) {
 
 static void frame_begin(Frame *f, Task *t, char *base) {
   const Code *code = t->code;
-  *f = (Frame){.t = t, .base = base, .p = (void **)base, .acc = base + t->at_acc};
+  *f = (Frame){.t = t, .base = base, .p = (void **)base, .acc = base + t->at_acc, .cols = -1};
   for (i32 i = 0; i < code->nslot; i++) {
     const Slot *s = &code->slot[i];
     size_t reg = (size_t)TY_MAX(s->reg, 0);
@@ -743,13 +598,13 @@ static void over(Task *t, Unit *unit, i64 n, double each) {
 
 static void go(Task *t) {
   if (t->k->p->kind == K_MAP && t->nframes == 1) {
-    over(t, unit_map, t->units, 0);
+    over(t, t->grid ? unit_grid : unit_map, t->units, 0);
     return;
   }
   double all = (double)t->N * t->k->cost;
   Unit *unit = unit_columns;
-  if (t->k->p->kind == K_MAP) unit = unit_map;
-  else if (t->batch) unit = unit_batch;
+  if (t->k->p->kind == K_MAP) unit = t->grid ? unit_grid : unit_map;
+  else if (t->grid) unit = unit_batch;
   else if (t->k->p->kind == K_ROW) unit = t->R > t->tile && t->R > 0 ? unit_long : unit_rows;
   if (!t->group) {
     over(t, unit, t->units, all / (double)t->units);
@@ -804,7 +659,7 @@ bool ty_tile_run(const Kernel *k, const Run *r) {
   t.frames = (char *)align64((size_t)(uintptr_t)t.frames);
   t.partial = t.frames + (size_t)t.nframes * t.frame_bytes;
   u32 fp = ty_fp_enter();
-  bind(&t, r);
+  ty_tile_bind(&t, r);
   go(&t);
   ty_fp_leave(fp);
   return true;

@@ -14,8 +14,10 @@
 **  2 A load that only native steps read is raw: the function reads the operand itself and converts.
 **    Where it does not lie contiguously a tile is filled with its elements as they are.
 **  3 A fill (a scalar as a vector) that only native steps read is left out.
-**  4 Stores of a stretch write straight to a contiguous output, else to a tile that is copied out. All
-**    loads of an element come before its first store, and nothing is read behind the last stretch.
+**  4 Stores of a stretch write straight to an output whose columns are contiguous, else to a tile that is
+**    copied out. All loads of an element come before its first store, and nothing is read behind the last
+**    stretch.
+**  5 A function goes over the rows of a rectangle (tile_place.c) in one call.
 */
 #include "x64.h"
 
@@ -155,25 +157,23 @@ static void drop(Kernel *k) {
   ty_tile_drop(k);
 }
 
-/* One phase, in which elements read no row value and all reductions are native: what is done with
-** the rows' values can be done for several rows at once. */
+/* Whether rows can go side by side, phase by phase: native code takes row values one by one, a C loop only
+** what has elements. */
 static bool can_batch(const Kernel *k) {
   const Code *code = &k->code[0];
-  if (k->p->kind != K_ROW || code->nphase != 1 || code->phase[0].row < code->phase[0].elem)
-    return false;
-  i32 native = 0, reduces = 0;
-  for (i32 i = code->phase[0].elem; i < code->phase[0].end; i++) {
-    const Step *s = &code->step[i];
-    const i32 ops[3] = {s->a, s->kind == S_REDUCE ? 0 : s->b, s->c};
-    for (int j = 0; j < 3; j++)
-      if (code->slot[ops[j]].place == AT_ROW) return false;
-    if (s->kind == S_SCAN || s->kind == S_ARG) return false;
-    reduces += s->kind == S_REDUCE;
-  }
-  for (i32 v = 0; v < code->nnative; v++)
-    for (i32 i = code->native[v].first; i < code->native[v].end; i++)
-      native += code->step[i].kind == S_REDUCE;
-  return reduces && reduces == native;
+  if (k->p->kind != K_ROW) return false;
+  for (i32 p = 0; p < code->nphase; p++)
+    for (i32 i = code->phase[p].elem; i < code->phase[p].end; i++) {
+      const Step *s = &code->step[i];
+      if (s->native) {
+        i = code->native[s->native - 1].end - 1;
+        continue;
+      }
+      const i32 ops[3] = {s->a, s->kind == S_REDUCE ? 0 : s->b, s->c};
+      for (int j = 0; j < 3 && s->kind != S_SKIP; j++)
+        if (code->slot[ops[j]].place == AT_ROW) return false;
+    }
+  return true;
 }
 
 static bool place(Kernel *k, const Asm *A) {

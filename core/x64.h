@@ -30,6 +30,9 @@ typedef struct XVal {
   i32 group;       /* -1: in no register */
   i32 spill;       /* offset in the frame, -1: none */
   i32 ptr;         /* register with the address, -1: none */
+  i32 at;          /* offset in the frame of the address, -1: none */
+  bool still;      /* the address is the same for all rows */
+  bool row;        /* V_SCALAR: another one for each row */
   i32 pin;         /* register of a uniform value, -1: none */
   i32 home;        /* offset in the frame of a broadcast scalar, -1: none */
   u64 bits;        /* V_CONST */
@@ -75,7 +78,7 @@ typedef struct Emit {
   i32 frame; /* bytes used */
   i32 nspill, spill_free[MAX_BODY];
   i32 mask4, mask8, pad; /* AVX2: places in the frame */
-  i32 whole;             /* where the last argument is kept, and what counts rows */
+  i32 kept;              /* where what is true of all rows is kept */
   bool narrow_tail;
   XPool pool[POOL_MAX];
   i32 npool, nfix;

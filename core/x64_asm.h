@@ -451,6 +451,15 @@ static inline void x64_save(Asm *A, X64Rm m, int reg) {
   x64_plain(A, true, 0x89, reg, m);
   x64_say(A, "mov qword ptr "), x64_say_mem(A, &m, NULL), x64_say(A, ", %s\n", x64_r64[reg]);
 }
+/* add reg, [m]; add [m], reg */
+static inline void x64_add_load(Asm *A, int reg, X64Rm m) {
+  x64_plain(A, true, 0x03, reg, m);
+  x64_say(A, "add %s, ", x64_r64[reg]), x64_say_mem(A, &m, NULL), x64_say(A, "\n");
+}
+static inline void x64_add_save(Asm *A, X64Rm m, int reg) {
+  x64_plain(A, true, 0x01, reg, m);
+  x64_say(A, "add qword ptr "), x64_say_mem(A, &m, NULL), x64_say(A, ", %s\n", x64_r64[reg]);
+}
 static inline void x64_lea(Asm *A, int reg, X64Rm m) {
   x64_plain(A, true, 0x8d, reg, m);
   x64_say(A, "lea %s, ", x64_r64[reg]), x64_say_mem(A, &m, NULL), x64_say(A, "\n");

@@ -706,7 +706,7 @@ void ty_x64_reduce(Emit *E, const Step *s, i32 nth) {
 }
 
 /* The state of a reduction, in n registers from `base`, comes down to one value: lanes join j += j + s from
-** s = half their number, registers first. The value goes to the row's slot, rcx being the row's number. */
+** s = half their number, registers first. The value goes to the row's slot, which ends at rax. */
 void ty_x64_join(Emit *E, const Step *s, int base, i32 n) {
   int size = bytes_of(s->type), vl = ty_x64_vl(E, size), t = T(1);
   for (i32 h = n / 2; h >= 1; h /= 2)
@@ -724,7 +724,6 @@ void ty_x64_join(Emit *E, const Step *s, int base, i32 n) {
     ty_x64_fold(E, s, base, base, t);
   }
   move(E, size, 0, x64_reg(base)); /* the store is of VEX, for low registers */
-  x64_load(&E->A, RAX, x64_mem(RDI, RNONE, 0, s->y * 8));
-  x64_vector(&E->A, size == 8 ? I_vmovq : I_vmovd, VL128, 0, 0,
-             x64_mem(RAX, RCX, size == 8 ? 3 : 2, 0), -1, 0, false, false);
+  x64_vector(&E->A, size == 8 ? I_vmovq : I_vmovd, VL128, 0, 0, x64_mem(RAX, RNONE, 0, -size), -1,
+             0, false, false);
 }
