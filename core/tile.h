@@ -82,7 +82,7 @@ typedef struct TileIsa {
   StoreFn *store[T_COUNT];
   GloadFn *gload[T_COUNT];
   TileFn *fill[2]; /* 4 and 8 bytes: y[i] = a[0] */
-  TurnFn *turn[2];   /* 4 and 8 bytes; NULL: none that is better than a loop */
+  TurnFn *turn[2]; /* 4 and 8 bytes; NULL: none that is better than a loop */
   FoldFn *fold[R_KINDS][4];
   RowsFn *spread[2];        /* 4 and 8 bytes: row k of y, n elements, is a[k] */
   RowsFn *rows[R_KINDS][4]; /* those worth it; NULL: by fold */

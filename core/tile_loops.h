@@ -218,7 +218,7 @@ static void ID(store8_f16)(u16 *x, const f32 *y, i64 n) { LOOP(n) x[i] = ID(to_f
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
-#define MEMORY(NAME, M, T, READ, WRITE, READ_ALL, WRITE_ALL) \
+#define MEMORY(NAME, M, T, READ, WRITE, READ_ALL, WRITE_ALL, READ_APART) \
   static void ID(load_##NAME)(void *yv, const void *xv, i64 stride, i64 n) { \
     T *y = yv; \
     const M *x = xv; \
@@ -226,7 +226,7 @@ static void ID(store8_f16)(u16 *x, const f32 *y, i64 n) { LOOP(n) x[i] = ID(to_f
     else if (stride == 0) { \
       T v = n ? READ(x[0]) : 0; \
       LOOP(n) y[i] = v; \
-    } else LOOP(n) y[i] = READ(x[i * stride]); \
+    } else READ_APART; \
   } \
   static void ID(store_##NAME)(void *xv, i64 stride, const void *yv, i64 n) { \
     M *x = xv; \
@@ -240,17 +240,26 @@ static void ID(store8_f16)(u16 *x, const f32 *y, i64 n) { LOOP(n) x[i] = ID(to_f
     const M *x = xv; \
     LOOP(n) y[i] = READ(x[i * stride + at[i] * gstride]); \
   }
-#define SIMPLE(NAME, M, T) \
-  MEMORY(NAME, M, T, (T), (M), LOOP(n) y[i] = (T)x[i], LOOP(n) x[i] = (M)y[i])
-SIMPLE(u8, u8, u32)
-SIMPLE(i8, i8, i32)
-SIMPLE(i16, i16, i32)
-SIMPLE(4, u32, u32)
-SIMPLE(8, u64, u64)
-MEMORY(f16, u16, f32, ID(from_f16), ID(to_f16), ID(load8_f16)(y, x, n), ID(store8_f16)(x, y, n))
+#define APART(READ) LOOP(n) y[i] = READ(x[i * stride])
+/* Every other element, and the other way round, by vectors. */
+#define APART_FAST(T) \
+  { \
+    if (stride == 2) LOOP(n) y[i] = x[2 * i]; \
+    else if (stride == -1) LOOP(n) y[i] = x[-i]; \
+    else APART((T)); \
+  }
+#define SIMPLE(NAME, M, T, READ_APART) \
+  MEMORY(NAME, M, T, (T), (M), LOOP(n) y[i] = (T)x[i], LOOP(n) x[i] = (M)y[i], READ_APART)
+SIMPLE(u8, u8, u32, APART((u32)))
+SIMPLE(i8, i8, i32, APART((i32)))
+SIMPLE(i16, i16, i32, APART((i32)))
+SIMPLE(4, u32, u32, APART_FAST(u32))
+SIMPLE(8, u64, u64, APART_FAST(u64))
+MEMORY(f16, u16, f32, ID(from_f16), ID(to_f16), ID(load8_f16)(y, x, n), ID(store8_f16)(x, y, n),
+       APART(ID(from_f16)))
 #define FROM_BF16(h) ((u32)(h) << 16)
 MEMORY(bf16, u16, u32, FROM_BF16, TO_BF16, LOOP(n) y[i] = FROM_BF16(x[i]),
-       LOOP(n) x[i] = TO_BF16(y[i]))
+       LOOP(n) x[i] = TO_BF16(y[i]), APART(FROM_BF16))
 
 #if VB == 32 && defined(HAS_F16C)
 /* Squares are turned in registers: by pairs of elements, of pairs, of halves. AVX-512 takes these too. */
@@ -266,7 +275,8 @@ MEMORY(bf16, u16, u32, FROM_BF16, TO_BF16, LOOP(n) y[i] = FROM_BF16(x[i]),
         char *y = (char *)yv + (r * ys + c) * SIZE; \
         const char *x = (const char *)xv + (c * xs + r) * SIZE; \
         __m256 v[E], w[E]; \
-        ALL for (int i = 0; i < E; i++) v[i] = _mm256_loadu_ps((const float *)(x + i * xs * SIZE)); \
+        ALL for (int i = 0; i < E; i++) v[i] = \
+            _mm256_loadu_ps((const float *)(x + i * xs * SIZE)); \
         __VA_ARGS__ \
         ALL for (int i = 0; i < E; i++) _mm256_storeu_ps((float *)(y + i * ys * SIZE), v[i]); \
       } \

@@ -16,7 +16,8 @@
 */
 #include "tile_run.h"
 
-#define FEW_COLUMNS 24 /* shorter rows are worked on as a line: a row costs some nanoseconds in native code */
+#define FEW_COLUMNS \
+  24 /* shorter rows are worked on as a line: a row costs some nanoseconds in native code */
 #define SMALL_GRID 512 /* elements of a rectangle, at least */
 
 /* ---- rectangles ----------------------------------------------------------------------------------- */
@@ -50,7 +51,8 @@ static void copy_rows(const Rect *q) {
   size_t n = (size_t)(q->cols * q->size), all = n * (size_t)q->rows;
   if (!q->xr && q->yr == q->cols) { /* the same row again and again: twice as much each time */
     memcpy(q->y, q->x, n);
-    for (size_t done = n; done < all; done *= 2) memcpy(q->y + done, q->y, TY_MIN(done, all - done));
+    for (size_t done = n; done < all; done *= 2)
+      memcpy(q->y + done, q->y, TY_MIN(done, all - done));
     return;
   }
   for (i64 r = 0; r < q->rows; r++)
@@ -128,17 +130,23 @@ static void iota(i64 *y, i64 first, i64 stride, i64 n) {
   for (i64 i = 0; i < n; i++) y[i] = first + i * stride;
 }
 
-/* Elements of one place each; or, where the index is the same for all of a run, that run of the operand. */
+static bool is_same(const i64 *at, i64 n) {
+  if (n && at[0] != at[n - 1]) return false;
+  i64 a = 0, b = 0, c = 0, d = 0, i = 0, first = n ? at[0] : 0;
+  for (; i + 4 <= n; i += 4)
+    a |= at[i] ^ first, b |= at[i + 1] ^ first, c |= at[i + 2] ^ first, d |= at[i + 3] ^ first;
+  for (; i < n; i++) a |= at[i] ^ first;
+  return !(a | b | c | d);
+}
+
+/* Elements from one place each; or, where the index is the same for all of a run, that run of the operand. */
 static void gather(const Frame *f, const Step *s, char *y, const char *x, i64 stride, i64 n,
                    const i64 *at) {
   const Place *o = &f->t->op[s->imm];
   const TileIsa *isa = f->t->k->isa;
-  i64 gstride = f->t->r->launch->gstride[s->imm], differ = 0;
-  if (n > 3 && at[0] == at[n - 1])
-    for (i64 i = 0; i < n; i++) differ |= at[i] ^ at[0];
-  else differ = n > 1;
-  if (differ) isa->gload[o->dtype](y, x, stride, at, gstride, n);
-  else isa->load[o->dtype](y, x + at[0] * gstride * o->size, stride, n);
+  i64 gstride = f->t->r->launch->gstride[s->imm];
+  if (is_same(at, n)) isa->load[o->dtype](y, x + at[0] * gstride * o->size, stride, n);
+  else isa->gload[o->dtype](y, x, stride, at, gstride, n);
 }
 
 /* One run of an access that is more than a move: elements that lie a stride apart. */
@@ -192,7 +200,8 @@ static void access_line(Frame *f, const Step *s, char *y, int size, i64 i0, i64 
   }
   for (i64 done = 0;;) {
     i64 run = TY_MIN(n - done, sp->dims[last] - at[last]), rows = 1;
-    if (move && last && !at[last]) rows = TY_MIN((n - done) / run, sp->dims[last - 1] - at[last - 1]);
+    if (move && last && !at[last])
+      rows = TY_MIN((n - done) / run, sp->dims[last - 1] - at[last - 1]);
     i64 between = last ? o->stride[last - 1] : 0;
     if (move) move_rect(f, s, y + done * size, offset, between, o->stride[last], rows, run);
     else access_run(f, s, y + done * size, offset, o->stride[last], run, done);

@@ -126,7 +126,8 @@ static void shape_frame(Task *t, bool parallel) {
   t->wide_bytes = align64((size_t)(TY_MAX(t->tile, t->R) * k->word));
   t->row_bytes = align64((size_t)(row_values * k->word));
   t->node = k->p->kind == K_COL ? align64((size_t)(COL_LANES * t->width * k->word)) : NODE;
-  size_t at = align64((size_t)code->nslot * 2 * sizeof(void *)); /* where, and how far to the next row */
+  size_t at =
+      align64((size_t)code->nslot * 2 * sizeof(void *)); /* where, and how far to the next row */
   t->at_uniform = at, at = align64(at + (size_t)code->nuniform * 8);
   t->at_tile = at, at += (size_t)code->ntile * t->tile_bytes;
   t->at_wide = at, at += (size_t)code->nwide * t->wide_bytes;

@@ -41,12 +41,13 @@ struct Task {
   i64 block;  /* rows of R to a block: BLOCK or COL_BLOCK */
   i64 group;  /* blocks in a group; 0: rows are not cut */
   i64 groups, units;
-  i32 levels; /* of the tree */
-  bool batch;         /* units are batches of rows */
-  bool past;          /* outputs are so large that stores go past the caches */
-  bool grid;          /* a tile is a rectangle: rows along one dim, columns along the last */
-  i32 along, outer;    /* that dim; dims before a batch's rows, while dims are joined */
-  i64 block_rows, block_cols, few; /* of a rectangle; few: rows of a batch that tiles have room for */
+  i32 levels;       /* of the tree */
+  bool batch;       /* units are batches of rows */
+  bool past;        /* outputs are so large that stores go past the caches */
+  bool grid;        /* a tile is a rectangle: rows along one dim, columns along the last */
+  i32 along, outer; /* that dim; dims before a batch's rows, while dims are joined */
+  i64 block_rows, block_cols,
+      few; /* of a rectangle; few: rows of a batch that tiles have room for */
   size_t node, frame_bytes, at_uniform, at_tile, at_wide, at_row, at_acc, at_scan, at_micro;
   size_t tile_bytes, wide_bytes, row_bytes, total;
   i32 nframes;
@@ -62,22 +63,23 @@ struct Frame {
   Task *t;
   void **p; /* where the value of each slot lies now */
   char *base, *acc;
-  bool whole;  /* the tile holds whole rows */
-  i64 rows;    /* in the block or tile */
-  i64 cols;    /* grid: of the rectangle */
+  bool whole;          /* the tile holds whole rows */
+  i64 rows;            /* in the block or tile */
+  i64 cols;            /* grid: of the rectangle */
   i64 index[MAX_DIMS]; /* grid: of its first element */
-  i64 row;     /* of R, the tile's first: elements for rows, rows for columns */
-  u64 nblocks; /* complete ones of this row */
+  i64 row;             /* of R, the tile's first: elements for rows, rows for columns */
+  u64 nblocks;         /* complete ones of this row */
 };
 
 static inline int ty_tile_size(int type) { return type == C_I64 || type == C_F64 ? 8 : 4; }
 
 /* tile_place.c */
-void ty_tile_bind(Task *t, const Run *r);          /* places and spaces, and whether tiles are rectangles */
-bool ty_tile_in_place(const Task *t, const Step *s); /* a load that is an address only */
+void ty_tile_bind(Task *t, const Run *r); /* places and spaces, and whether tiles are rectangles */
+bool ty_tile_in_place(const Task *t, const Step *s);  /* a load that is an address only */
 char *ty_tile_corner(const Frame *f, const Place *o); /* grid: the rectangle's first element */
 i64 ty_tile_between(const Task *t, const Place *o);   /* grid: bytes from row to row */
-char *ty_tile_stretch(const Task *t, const Place *o, i64 i0, i64 n); /* where a tile lies in one piece */
+char *ty_tile_stretch(const Task *t, const Place *o, i64 i0,
+                      i64 n); /* where a tile lies in one piece */
 void ty_tile_access(Frame *f, const Step *s, i64 i0, i64 n);
 
 /* tile_reduce.c. A reduction's state is gathered from tiles, combined at the end of each block, and
