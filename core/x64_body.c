@@ -366,7 +366,7 @@ static void shape(Emit *E) {
     const i32 ops[4] = {s->a, s->kind == S_CALL ? s->b : 0, s->c, s->kind == S_CALL ? s->y : 0};
     for (int k = 0; k < 4; k++)
       if (ops[k]) word = TY_MAX(word, code->slot[ty_x64_root(E, ops[k])].size);
-    if (s->kind == S_CALL && s->op == P_PHILOX) temps = TEMPS_PHILOX;
+    temps = TY_MAX(temps, ty_x64_temps(s, E->wide));
     if (s->kind == S_REDUCE) nreduce++, lanes = TY_MAX(lanes, reduce_lanes(s));
   }
   E->reduces = nreduce > 0;
