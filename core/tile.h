@@ -28,7 +28,7 @@ typedef void FoldFn(void *acc, const void *x, i64 period, i64 n);
 typedef void RowsFn(void *y, const void *x, i64 rows, i64 n);
 /* The extremes so far (best, at) of n columns go on with x, row number `row` of them. */
 typedef void ArgColFn(void *best, i64 *at, const void *x, i64 row, i64 n);
-/* A stretch of a scan inside one block; s[0] is the carry, s[1] the offset of the block. */
+/* A stretch of a scan inside one block; s[0] is the carry, s[1] the offset of the block, s[2] the identity. */
 typedef void ScanFn(void *y, const void *a, const void *b, u64 *s, i64 n);
 
 enum { R_SUM, R_PROD, R_MAX, R_MIN, R_KINDS }; /* in the order of P_RSUM and P_SSUM */
@@ -82,6 +82,7 @@ typedef struct TileIsa {
   StoreFn *store[T_COUNT];
   GloadFn *gload[T_COUNT];
   TileFn *fill[2]; /* 4 and 8 bytes: y[i] = a[0] */
+  void (*iota)(i64 *y, i64 first, i64 stride, i64 n);
   TurnFn *turn[2]; /* 4 and 8 bytes; NULL: none that is better than a loop */
   FoldFn *fold[R_KINDS][4];
   RowsFn *spread[2];        /* 4 and 8 bytes: row k of y, n elements, is a[k] */

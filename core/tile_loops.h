@@ -110,8 +110,46 @@ COMPARISONS(f64, f64)
 #define DIV64(a, b) (b == 0 ? 0 : b == -1 ? (i64)(0 - (u64)a) : a / b)
 VV(divi_i32, i32, i32, DIV32(a, b))
 VV(remi_i32, i32, i32, b == 0 ? 0 : (i32)((u32)a - (u32)DIV32(a, b) * (u32)b))
-VV(divi_i64, i64, i64, DIV64(a, b))
-VV(remi_i64, i64, i64, b == 0 || b == -1 ? 0 : a % b)
+/* Of two i64 below 2^51, too; and these become floats, and are taken back, by adding what puts them into the
+** fraction's low bits. Strips of such numbers go by vectors, others one by one. */
+#define MAGIC64 0x4338000000000000
+static inline f64 ID(to_f64)(i64 a) {
+  union {
+    i64 i;
+    f64 f;
+  } x = {a + MAGIC64};
+  return x.f - 0x1.8p52;
+}
+static inline i64 ID(to_i64)(f64 a) {
+  union {
+    f64 f;
+    i64 i;
+  } x = {a + 0x1.8p52};
+  return x.i - MAGIC64;
+}
+#define STRIPS(NAME, SMALL, ANY) \
+  static void ID(NAME)(ARGS) { \
+    i64 *y = yv; \
+    const i64 *pa = av, *pb = bv; \
+    for (i64 m; n > 0; n -= m, y += m, pa += m, pb += m) { \
+      u64 any = 0; \
+      m = TY_MIN(n, 128); \
+      LOOP(m) any |= (u64)(pa[i] + (1ll << 51)) | (u64)(pb[i] + (1ll << 51)); \
+      if (any >> 52) LOOP(m) { \
+          i64 a = pa[i], b = pb[i]; \
+          y[i] = ANY; \
+        } \
+      else LOOP(m) { \
+          i64 b = pb[i]; \
+          f64 fa = ID(to_f64)(pa[i]), fb = ID(to_f64)(b == 0 ? 1 : b), q = __builtin_trunc(fa / fb); \
+          i64 r = ID(to_i64)(SMALL); \
+          y[i] = b == 0 ? 0 : r; \
+        } \
+    } \
+  }
+STRIPS(divi_i64_vv, q, DIV64(a, b))
+STRIPS(remi_i64_vv, fa - q * fb, b == 0 || b == -1 ? 0 : a % b)
+static void ID(iota)(i64 *y, i64 first, i64 stride, i64 n) { LOOP(n) y[i] = first + i * stride; }
 COMMUTES(mulhi_i64, u64, u64, (u64)((unsigned __int128)a *b >> 64))
 
 #define TRI_(NAME, T, A, E, BB, CC) \
@@ -596,62 +634,135 @@ POSITIONS(f64)
 
 /* ---- scans ---------------------------------------------------------------------------------- */
 
-/* Order matters for sums and products of floats: groups of 16 by Hillis and Steele. SHIFT moves by
-** k elements up and lets the identity in below. */
-#define SHIFT(v, k) \
-  __builtin_shufflevector(none, v, 16 - k, 17 - k, 18 - k, 19 - k, 20 - k, 21 - k, 22 - k, 23 - k, \
+/* Groups of 16 by Hillis and Steele: for sums and products of floats this is the order, the others are exact
+** in any. A group is H vectors of E elements; SLIDE(a, b, k): the last k of a, then the first of b. */
+#if VB == 64
+#define SLIDE_i64(a, b, k) \
+  __builtin_shufflevector(a, b, 8 - k, 9 - k, 10 - k, 11 - k, 12 - k, 13 - k, 14 - k, 15 - k)
+#define SLIDE_i32(a, b, k) \
+  __builtin_shufflevector(a, b, 16 - k, 17 - k, 18 - k, 19 - k, 20 - k, 21 - k, 22 - k, 23 - k, \
                           24 - k, 25 - k, 26 - k, 27 - k, 28 - k, 29 - k, 30 - k, 31 - k)
-#define SCAN_GROUPS(NAME, T, OP, IDENTITY) \
-  static void ID(scan_##NAME)(void *yv, const void *av, const void *bv UNUSED, u64 *s, i64 n) { \
-    typedef T V __attribute__((vector_size(16 * sizeof(T)))); \
-    T *y = yv, carry, offset, part[16]; \
-    const T *x = av; \
-    memcpy(&carry, &s[0], sizeof(T)), memcpy(&offset, &s[1], sizeof(T)); \
-    const V none = IDENTITY - (V){0}; \
+#elif VB == 32 && defined(HAS_F16C)
+#define SLIDE_(a, b, bytes) \
+  (V) _mm256_alignr_epi8((__m256i)(b), _mm256_permute2x128_si256((__m256i)(a), (__m256i)(b), 0x21), \
+                         16 - (bytes))
+#define SLIDE_i64(a, b, k) SLIDE_(a, b, 8 * (k))
+#define SLIDE_i32(a, b, k) SLIDE_(a, b, 4 * (k))
+#endif
+#ifdef SLIDE_i32
+#define EACH _Pragma("GCC unroll 4") for (int j = H - 1; j >= 0; j--)
+#define UNIT(T) T __attribute__((vector_size(VB), may_alias))
+#define PER_UNIT(T) (VB / (int)sizeof(T))
+#define SCAN_STEP(SLIDE, OP, k) \
+  EACH { \
+    const int apart = (k) / E; \
+    V low = apart ? none : j ? w[j - 1] : none, by; \
+    if (apart) by = j >= apart ? w[j - apart] : none; \
+    else by = SLIDE(low, w[j], ((k) < E ? (k) : 1)); \
+    w[j] = OP(by, w[j]); \
+  }
+#define LAST(v) __builtin_shuffle(v, (E - 1) - (J){0})
+#define ONE_UP(SLIDE) EACH w[j] = SLIDE((j ? w[j - 1] : before), w[j], 1)
+#define NO_VALUE ((V){0})
+#else
+#define EACH for (int j = H - 1; j >= 0; j--)
+#define UNIT(T) T
+#define PER_UNIT(T) 1
+#define SCAN_STEP(SLIDE, OP, k) EACH w[j] = OP((j >= (k) ? w[j - (k)] : none), w[j]);
+#define LAST(v) (v)
+#define ONE_UP(SLIDE) EACH w[j] = j ? w[j - 1] : before
+#define NO_VALUE 0
+#endif
+/* T: element, I: integer of its size, IN and OUT: from memory and back. Of extremes: flip turns the order
+** round, and with `early` each sees those before it. */
+#define SCAN(NAME, T, I, OP, IN, OUT, PARAMETERS, EARLY) \
+  static NOINLINE void ID(scan_##NAME)(T * y, const T *x, u64 *s, i64 n PARAMETERS) { \
+    typedef UNIT(T) V; \
+    typedef V U __attribute__((aligned(sizeof(T)))); \
+    typedef UNIT(I) J UNUSED; \
+    enum { E = PER_UNIT(T), H = 16 / E }; \
+    T state[3]; \
+    for (int k = 0; k < 3; k++) memcpy(&state[k], &s[k], sizeof(T)); \
+    V carry = state[0] + NO_VALUE, offset = state[1] + NO_VALUE, none = state[2] + NO_VALUE, w[H], part[H]; \
+    carry = IN(carry), offset = IN(offset), none = IN(none); \
     for (; n > 0; n -= 16, x += 16, y += 16) { \
-      V v = none; \
-      i64 m = TY_MIN(n, 16); \
-      if (m == 16) memcpy(&v, x, sizeof v); \
-      else memcpy(&v, x, (size_t)m * sizeof(T)); \
-      v = OP(SHIFT(v, 1), v), v = OP(SHIFT(v, 2), v); \
-      v = OP(SHIFT(v, 4), v), v = OP(SHIFT(v, 8), v); \
-      v = OP(carry, v); \
-      carry = v[15]; /* the missing elements changed nothing */ \
-      v = OP(offset, v); \
-      memcpy(part, &v, sizeof part), memcpy(y, part, (size_t)m * sizeof(T)); \
+      if (n >= 16) EACH w[j] = *(const U *)(x + j * E); \
+      else { \
+        EACH part[j] = OUT(none); \
+        memcpy(part, x, (size_t)n * sizeof(T)); \
+        EACH w[j] = part[j]; \
+      } \
+      EACH w[j] = IN(w[j]); \
+      SCAN_STEP(SLIDE_##I, OP, 1) \
+      SCAN_STEP(SLIDE_##I, OP, 2) \
+      SCAN_STEP(SLIDE_##I, OP, 4) \
+      SCAN_STEP(SLIDE_##I, OP, 8) \
+      V before UNUSED = carry; \
+      EACH w[j] = OP(carry, w[j]); \
+      carry = LAST(w[H - 1]); /* missing elements changed nothing */ \
+      if (EARLY) ONE_UP(SLIDE_##I); \
+      else EACH w[j] = OP(offset, w[j]); \
+      EACH w[j] = OUT(w[j]); \
+      if (n >= 16) EACH *(U *)(y + j * E) = w[j]; \
+      else { \
+        EACH part[j] = w[j]; \
+        memcpy(y, part, (size_t)n * sizeof(T)); \
+      } \
     } \
+    carry = OUT(carry); \
     memcpy(&s[0], &carry, sizeof(T)); \
   }
-SCAN_GROUPS(sum_f32, f32, ADD_, -0.0f)
-SCAN_GROUPS(prod_f32, f32, MUL_, 1.0f)
-SCAN_GROUPS(sum_f64, f64, ADD_, -0.0)
-SCAN_GROUPS(prod_f64, f64, MUL_, 1.0)
-
-/* Exact scans: one after another; EARLY is what element i sees. */
-#define SCAN_PLAIN(NAME, T, OP, EARLY) \
-  static void ID(scan_##NAME)(void *yv, const void *av, const void *bv UNUSED, u64 *s, i64 n) { \
-    T *y = yv, m; \
-    const T *x = av; \
-    memcpy(&m, &s[0], sizeof(T)); \
-    for (i64 i = 0; i < n; i++) { \
-      T before UNUSED = m; \
-      m = OP(m, x[i]); \
-      y[i] = EARLY; \
-    } \
-    memcpy(&s[0], &m, sizeof(T)); \
+/* Floats as integers of the same order, where a NaN is beyond all. */
+#define MASK_(I) ((I)(~(u64)0 >> (65 - 8 * sizeof(I)))) /* all but the sign */
+#define NAN_(I) (sizeof(I) == 8 ? (I)NAN64 : (I)NAN32)
+#define INF_(I) (sizeof(I) == 8 ? (I)0x7ff0000000000000 : (I)0x7f800000)
+#ifdef SLIDE_i32
+#define IF_(c, a, b) (((J)(c) & (a)) | (~(J)(c) & (b)))
+#else
+#define IF_(c, a, b) ((c) ? (a) : (b))
+#endif
+#if VB == 64
+#define LARGER_i32(a, b) (V) _mm512_max_epi32((__m512i)(a), (__m512i)(b))
+#define LARGER_i64(a, b) (V) _mm512_max_epi64((__m512i)(a), (__m512i)(b))
+#elif VB == 32
+#define LARGER_i32(a, b) (V) _mm256_max_epi32((__m256i)(a), (__m256i)(b))
+#define LARGER_i64(a, b) \
+  (V) _mm256_blendv_epi8((__m256i)(b), (__m256i)(a), _mm256_cmpgt_epi64((__m256i)(a), (__m256i)(b)))
+#else
+#define LARGER_i32(a, b) ((a) > (b) ? (a) : (b))
+#define LARGER_i64(a, b) ((a) > (b) ? (a) : (b))
+#endif
+#define ORDER_(I, v) ((v) ^ (((v) >> (8 * (int)sizeof(I) - 1)) & MASK_(I)))
+#define TO_ORDER(I, v) IF_(((v)&MASK_(I)) > INF_(I), MASK_(I) + NO_VALUE, ORDER_(I, v) ^ flip)
+#define FROM_ORDER(I, v) IF_((v) == MASK_(I), NAN_(I) + NO_VALUE, ORDER_(I, (v) ^ flip))
+#define UP_i32(v) TO_ORDER(i32, v)
+#define UP_i64(v) TO_ORDER(i64, v)
+#define BACK_i32(v) FROM_ORDER(i32, v)
+#define BACK_i64(v) FROM_ORDER(i64, v)
+#define FLIP(v) ((v) ^ flip)
+#define COMMA ,
+#define SCAN_FN(NAME, T, FN, ...) \
+  static void ID(scan_##NAME)(void *y, const void *a, const void *b UNUSED, u64 *s, i64 n) { \
+    ID(scan_##FN)((T *)y, (const T *)a, s, n __VA_ARGS__); \
   }
-#define SCAN_EXTREMES(S, T) \
-  SCAN_PLAIN(max_##S, T, ID(max_##S), m) \
-  SCAN_PLAIN(min_##S, T, ID(min_##S), m) \
-  SCAN_PLAIN(maxx_##S, T, ID(max_##S), before)
-SCAN_PLAIN(sum_i32, u32, ADD_, m)
-SCAN_PLAIN(prod_i32, u32, MUL_, m)
-SCAN_PLAIN(sum_i64, u64, ADD_, m)
-SCAN_PLAIN(prod_i64, u64, MUL_, m)
-SCAN_EXTREMES(i32, i32)
-SCAN_EXTREMES(i64, i64)
-SCAN_EXTREMES(f32, f32)
-SCAN_EXTREMES(f64, f64)
+#define SCANS(S, T, I) \
+  SCAN(adds_##S, T, I, ADD_, SAME, SAME, , 0) \
+  SCAN(muls_##S, T, I, MUL_, SAME, SAME, , 0) \
+  SCAN_FN(sum_##S, T, adds_##S) \
+  SCAN_FN(prod_##S, T, muls_##S)
+#define SCAN_EXTREMES(S, I, IN, OUT) \
+  SCAN(ends_##S, I, I, LARGER_##I, IN, OUT, COMMA I flip COMMA bool early, early) \
+  SCAN_FN(max_##S, I, ends_##S, COMMA 0 COMMA false) \
+  SCAN_FN(min_##S, I, ends_##S, COMMA - 1 COMMA false) \
+  SCAN_FN(maxx_##S, I, ends_##S, COMMA 0 COMMA true)
+SCANS(i32, u32, i32)
+SCANS(i64, u64, i64)
+SCANS(f32, f32, i32)
+SCANS(f64, f64, i64)
+SCAN_EXTREMES(i32, i32, FLIP, FLIP)
+SCAN_EXTREMES(i64, i64, FLIP, FLIP)
+SCAN_EXTREMES(f32, i32, UP_i32, BACK_i32)
+SCAN_EXTREMES(f64, i64, UP_i64, BACK_i64)
 
 /* In f64, or a long row would lose what it has gathered. */
 #define SCAN_LINEAR(S, T) \
@@ -754,6 +865,7 @@ static const TileIsa ID(isa) = {
     .gload = MEM(gload),
     .fill = {ID(fill_4), ID(fill_8)},
     .fold = {FOUR(fold_sum), FOUR(fold_prod), FOUR(fold_max), FOUR(fold_min)},
+    .iota = ID(iota),
     .spread = {ID(spread_4), ID(spread_8)},
 #ifdef HAS_F16C
     .turn = {turn_4_avx2, turn_8_avx2},
@@ -771,6 +883,18 @@ static const TileIsa ID(isa) = {
 #undef PART_f64
 #undef ALL
 #undef DOWN_f32
+#undef SLIDE_i32
+#undef LARGER_i32
+#undef LARGER_i64
+#undef SLIDE_i64
+#undef EACH
+#undef UNIT
+#undef PER_UNIT
+#undef SCAN_STEP
+#undef LAST
+#undef ONE_UP
+#undef NO_VALUE
+#undef IF_
 #undef DOWN_f64
 #undef WITHIN_8
 #undef WITHIN_4

@@ -126,10 +126,6 @@ static void move_rect(const Frame *f, const Step *s, char *y, i64 offset, i64 be
                            : (Rect){y, x, cols, 1, between, stride, rows, cols, o->size});
 }
 
-static void iota(i64 *y, i64 first, i64 stride, i64 n) {
-  for (i64 i = 0; i < n; i++) y[i] = first + i * stride;
-}
-
 static bool is_same(const i64 *at, i64 n) {
   if (n && at[0] != at[n - 1]) return false;
   i64 a = 0, b = 0, c = 0, d = 0, i = 0, first = n ? at[0] : 0;
@@ -158,7 +154,7 @@ static void access_run(Frame *f, const Step *s, char *y, i64 offset, i64 stride,
   case S_LOAD: isa->load[o->dtype](y, x, stride, n); break;
   case S_STORE: isa->store[o->dtype](x, stride, y, n); break;
   case S_GLOAD: gather(f, s, y, x, stride, n, (const i64 *)f->p[s->a] + done); break;
-  default: iota((i64 *)(void *)y, o->first + offset, stride, n); break;
+  default: isa->iota((i64 *)(void *)y, o->first + offset, stride, n); break;
   }
 }
 

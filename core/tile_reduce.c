@@ -185,13 +185,13 @@ void ty_tile_position(Frame *f, const Step *s, i64 n) {
 /* ---- scans ---------------------------------------------------------------------------------- */
 
 static u64 *scan_state(const Frame *f, const Step *s) {
-  return (u64 *)(f->base + f->t->at_scan) + 2 * s->state;
+  return (u64 *)(f->base + f->t->at_scan) + SCAN_STATE * s->state;
 }
 
 void ty_tile_scan_begin(const Frame *f, const Step *s) {
   static const u8 kind[] = {R_SUM, R_PROD, R_MAX, R_MIN, R_MAX};
   u64 *st = scan_state(f, s);
-  st[0] = st[1] = s->op == P_SLIN - P_SSUM ? 0 : ty_tile_identity(kind[s->op], s->type);
+  st[0] = st[1] = st[2] = s->op == P_SLIN - P_SSUM ? 0 : ty_tile_identity(kind[s->op], s->type);
 }
 
 void ty_tile_scan(Frame *f, const Step *s, i64 n) {

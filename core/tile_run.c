@@ -133,7 +133,7 @@ static void shape_frame(Task *t, bool parallel) {
   t->at_wide = at, at += (size_t)code->nwide * t->wide_bytes;
   t->at_row = at, at += (size_t)code->nrow * t->row_bytes;
   t->at_acc = at, at += map ? 0 : (size_t)code->nreduce * (size_t)(1 + t->levels) * t->node;
-  t->at_scan = at, at += align64((size_t)code->nscan * 16);
+  t->at_scan = at, at += align64((size_t)code->nscan * SCAN_STATE * 8);
   t->at_micro = at, at += align64((size_t)code->longest * sizeof(Micro));
   t->frame_bytes = at;
   t->nframes = parallel ? ty_pool_threads(0) : 1;

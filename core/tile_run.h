@@ -10,6 +10,8 @@
 
 #include <stdatomic.h>
 
+enum { SCAN_STATE = 3 }; /* numbers of a scan's state */
+
 /* How an operand lies in its space: contiguous, a single element, or not. */
 enum { FLAT, ONE, WALK };
 
