@@ -141,7 +141,8 @@ static inline i64 ID(to_i64)(f64 a) {
         } \
       else LOOP(m) { \
           i64 b = pb[i]; \
-          f64 fa = ID(to_f64)(pa[i]), fb = ID(to_f64)(b == 0 ? 1 : b), q = __builtin_trunc(fa / fb); \
+          f64 fa = ID(to_f64)(pa[i]), fb = ID(to_f64)(b == 0 ? 1 : b), \
+              q = __builtin_trunc(fa / fb); \
           i64 r = ID(to_i64)(SMALL); \
           y[i] = b == 0 ? 0 : r; \
         } \
@@ -403,10 +404,10 @@ static void ID(philox)(ARGS) {
 ** zeros alone the sign is that of any other). */
 #define FOLD_EXTREME(NAME, T, U, LESS, BITS, NAN_BITS) \
   static NOINLINE void ID(extreme_##NAME)(T * a, const T *x, i64 n) { \
-    typedef T V __attribute__((vector_size(64), aligned(sizeof(T)), may_alias)); \
-    typedef U W __attribute__((vector_size(64))); \
-    enum { L = 64 / sizeof(T) }; \
-    for (int k = 0; k < NODE / 64; k++) { \
+    typedef T V __attribute__((vector_size(VB), aligned(sizeof(T)), may_alias)); \
+    typedef U W __attribute__((vector_size(VB))); \
+    enum { L = VB / sizeof(T) }; \
+    for (int k = 0; k < NODE / VB; k++) { \
       V m = *(const V *)(a + k * L); \
       W some = (W)(m != m), signs = (W)m; \
       for (i64 i = k * L; i < n; i += NODE / sizeof(T)) { \
@@ -632,6 +633,26 @@ POSITIONS(i64)
 POSITIONS(f32)
 POSITIONS(f64)
 
+/* The first of n elements that equals *e, which is there; a NaN equals any other. Whole strips first. */
+#define FIND(T) \
+  static i64 ID(find_##T)(const void *xv, const void *ev, i64 n) { \
+    const T *x = xv, e = *(const T *)ev; \
+    enum { STRIP = 256 / sizeof(T) }; \
+    i64 at = 0; \
+    for (; at + STRIP <= n; at += STRIP, x += STRIP) { \
+      int hits = 0; \
+      if (e == e) LOOP(STRIP) hits |= x[i] == e; \
+      else LOOP(STRIP) hits |= x[i] != x[i]; \
+      if (hits) break; \
+    } \
+    for (; *x != e && (e == e || *x == *x); x++) at++; \
+    return at; \
+  }
+FIND(i32)
+FIND(i64)
+FIND(f32)
+FIND(f64)
+
 /* ---- scans ---------------------------------------------------------------------------------- */
 
 /* Groups of 16 by Hillis and Steele: for sums and products of floats this is the order, the others are exact
@@ -644,8 +665,8 @@ POSITIONS(f64)
                           24 - k, 25 - k, 26 - k, 27 - k, 28 - k, 29 - k, 30 - k, 31 - k)
 #elif VB == 32 && defined(HAS_F16C)
 #define SLIDE_(a, b, bytes) \
-  (V) _mm256_alignr_epi8((__m256i)(b), _mm256_permute2x128_si256((__m256i)(a), (__m256i)(b), 0x21), \
-                         16 - (bytes))
+  (V) _mm256_alignr_epi8( \
+      (__m256i)(b), _mm256_permute2x128_si256((__m256i)(a), (__m256i)(b), 0x21), 16 - (bytes))
 #define SLIDE_i64(a, b, k) SLIDE_(a, b, 8 * (k))
 #define SLIDE_i32(a, b, k) SLIDE_(a, b, 4 * (k))
 #endif
@@ -683,7 +704,8 @@ POSITIONS(f64)
     enum { E = PER_UNIT(T), H = 16 / E }; \
     T state[3]; \
     for (int k = 0; k < 3; k++) memcpy(&state[k], &s[k], sizeof(T)); \
-    V carry = state[0] + NO_VALUE, offset = state[1] + NO_VALUE, none = state[2] + NO_VALUE, w[H], part[H]; \
+    V carry = state[0] + NO_VALUE, offset = state[1] + NO_VALUE, none = state[2] + NO_VALUE, w[H], \
+      part[H]; \
     carry = IN(carry), offset = IN(offset), none = IN(none); \
     for (; n > 0; n -= 16, x += 16, y += 16) { \
       if (n >= 16) EACH w[j] = *(const U *)(x + j * E); \
@@ -874,6 +896,7 @@ static const TileIsa ID(isa) = {
              [R_MAX][C_F32] = ID(rows_max_f32),
              [R_MIN][C_F32] = ID(rows_min_f32)},
     .argcol = {FOUR(argcol_max), FOUR(argcol_min)},
+    .find = FOUR(find),
     .scan = {FOUR(scan_sum), FOUR(scan_prod), FOUR(scan_max), FOUR(scan_min), FOUR(scan_maxx),
              [P_SLIN - P_SSUM] = {[C_F32] = ID(scan_lin_f32), [C_F64] = ID(scan_lin_f64)}},
 };

@@ -88,7 +88,7 @@ typedef struct Emit {
 enum { TEMPS = 4, TEMPS_MORE = 6, TEMPS_PHILOX = 11, TAIL_J = RBX, K_TAIL = 1, K_A = 2, K_B = 3 };
 
 /* --- x64_ops.c */
-bool ty_x64_can(const Step *s, bool wide); /* whether a call is native */
+bool ty_x64_can(const Step *s, bool wide);  /* whether a call is native */
 i32 ty_x64_temps(const Step *s, bool wide); /* temporaries that it takes */
 bool ty_x64_can_reduce(const Step *s, bool wide);
 bool ty_x64_can_store(int dtype, bool wide);

@@ -102,7 +102,8 @@ bool ty_x64_can(const Step *s, bool wide) {
 
 i32 ty_x64_temps(const Step *s, bool wide) {
   if (s->kind != S_CALL) return TEMPS;
-  bool long_cvt = s->op == P_CVT && !wide && ((s->type == C_I64 && s->to == C_F32) || s->to == C_I64);
+  bool long_cvt =
+      s->op == P_CVT && !wide && ((s->type == C_I64 && s->to == C_F32) || s->to == C_I64);
   return s->op == P_PHILOX ? TEMPS_PHILOX : s->op == P_MULHI || long_cvt ? TEMPS_MORE : TEMPS;
 }
 
