@@ -353,7 +353,7 @@ static void choose_grid(Task *t) {
   if (t->k->p->kind == K_MAP && t->code->nnative && s->nd > 1) grid_of_map(t);
   else if (t->batch && s->nd > 1 && s->dims[s->nd - 1] == t->R) {
     t->grid = true, t->along = s->nd - 2;
-    t->few = uses_tiles(t) ? TY_MAX(t->k->tile / t->R, 1) : t->rows;
+    if (!uses_tiles(t)) t->few = t->rows;
   } else if (t->batch) t->rows = 1, t->units = t->O, t->batch = false;
 }
 

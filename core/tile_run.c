@@ -29,6 +29,7 @@
 #define SPREAD_NATIVE 64     /* the same where a row is native */
 #define ALONE 30000.0        /* nanoseconds of work that wake nobody */
 #define CHUNK 15000.0        /* nanoseconds of work that are worth handing over */
+#define TURNED 16384         /* elements of rows that are turned together */
 #define GROUP_ELEMENTS 65536 /* elements of a group of blocks, at least */
 
 i64 ty_tile_past = 32 << 20; /* measured: below it the caches do better, also for who reads next */
@@ -76,7 +77,16 @@ static i64 product(const i64 *dims, int n) {
 
 static i64 ceil_div(i64 a, i64 b) { return a / b + (a % b != 0); }
 
-static void shape_rows(Task *t, int threads) {
+/* Whether an operand's elements are apart within rows: then several rows are turned together. */
+static bool is_apart(const Program *p, const Launch *L) {
+  int last = L->no + L->nr - 1;
+  while (last > L->no && L->dims[last] == 1) last--;
+  for (int o = 0; o < p->noperands; o++)
+    if (p->operand[o].level == L_ELEM && (u64)L->strides[o][last] + 1 > 2) return true;
+  return false;
+}
+
+static void shape_rows(Task *t, const Launch *L, int threads) {
   const Kernel *k = t->k;
   bool shared = t->R < (k->native ? SPREAD_NATIVE : SPREAD_BELOW) && t->O > 1;
   t->width = 1, t->strips = 1, t->block = BLOCK;
@@ -84,8 +94,13 @@ static void shape_rows(Task *t, int threads) {
   t->code = &k->code[shared];
   t->batch = k->batch && !shared && t->R <= k->tile && t->O > 1;
   if (t->batch) t->rows = TY_MIN(BATCH, ceil_div(t->O, 8 * (threads - 1) + 1));
-  t->tile = TY_MIN(TY_MAX(t->rows * t->R, t->rows), k->tile);
   t->units = ceil_div(t->O, t->rows);
+  t->tile = TY_MIN(TY_MAX(t->rows * t->R, t->rows), k->tile);
+  if (!t->batch) return;
+  t->few = TY_MAX(k->tile / t->R, 1);
+  if (is_apart(k->p, L)) t->few = TY_MAX(t->few, TY_MIN(TY_MAX(TURNED / t->R, 8), 16));
+  t->few = TY_MIN(t->few, t->rows);
+  t->tile = t->few * t->R;
 }
 
 static void shape_columns(Task *t) {
@@ -161,7 +176,7 @@ static bool shape(Task *t, const Kernel *k, const Launch *L, int threads) {
     t->I = product(L->dims + L->no + L->nr, L->ni);
     t->N = t->O * t->R * t->I;
     if (!t->O || !t->I) return false;
-    if (k->p->kind == K_ROW) shape_rows(t, threads);
+    if (k->p->kind == K_ROW) shape_rows(t, L, threads);
     else shape_columns(t);
   }
   bool parallel = threads > 1 && (double)t->N * k->cost > ALONE;
