@@ -66,7 +66,9 @@ typedef struct Emit {
   int vl[2];  /* vector length of 4-byte and of 8-byte values */
   /* while a body is emitted */
   i32 u, g0; /* groups side by side, and the first one's number */
-  bool tail; /* one group, under the mask */
+  bool tail; /* under masks: one group, or as many as the main loop (`side`) */
+  bool side;
+  i32 base;  /* the first group's number of the body */
   bool past; /* stores go past the caches */
   i32 now;   /* step */
   i32 ngroups;
@@ -85,7 +87,17 @@ typedef struct Emit {
   XFix fix[FIX_MAX];
 } Emit;
 
-enum { TEMPS = 4, TEMPS_MORE = 6, TEMPS_PHILOX = 11, TAIL_J = RBX, K_TAIL = 1, K_A = 2, K_B = 3 };
+enum {
+  TEMPS = 4,
+  TEMPS_MORE = 6,
+  TEMPS_PHILOX = 11,
+  TAIL_J = RBX,
+  K_TAIL = 1,
+  K_A = 2,
+  K_B = 3,
+  K_SIDE = 4
+};
+enum { SIDES = 4, SIDE_STEPS = 40 }; /* groups under a mask each; longer stretches go one by one */
 
 /* --- x64_ops.c */
 bool ty_x64_can(const Step *s, bool wide);  /* whether a call is native */
@@ -130,5 +142,9 @@ X64Rm ty_x64_k(Emit *E, u64 bits, int size);              /* a constant in memor
 X64Rm ty_x64_at(Emit *E, i32 slot, int bytes, i32 group); /* element of a stream or state */
 void ty_x64_v(Emit *E, X64Ins ins, int vl, int d, int a, X64Rm b, int imm, int k, bool z);
 static inline int ty_x64_vl(const Emit *E, int size) { return E->vl[size == 8]; }
+/* The mask register of a group (AVX-512), 0: all of it. */
+static inline int ty_x64_mask(const Emit *E, i32 group) {
+  return !E->tail ? 0 : E->side ? K_SIDE + group - E->base : K_TAIL;
+}
 
 #endif

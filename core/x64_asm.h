@@ -332,7 +332,7 @@ static inline void x64_list(Asm *A, X64Ins ins, int vl, int reg, int v, const X6
   bool dk = (I->flags & DK) && A->evex;
   snprintf(side, sizeof side, "%s", dk ? "" : x64_vec(b[1], scalar ? 0 : lr, reg));
   if (dk) snprintf(side, sizeof side, "k%d", reg);
-  char mask[16] = "";
+  char mask[24] = "";
   if (k) snprintf(mask, sizeof mask, "{k%d}%s", k, z ? "{z}" : "");
   if (I->flags & IMMSHIFT) x64_say(A, "%s%s, %s", x64_vec(b[2], vl, v), mask, memory);
   else if ((I->flags & STORES)) x64_say(A, "%s%s, %s", memory, mask, side);
@@ -549,6 +549,18 @@ static inline void x64_bzhi(Asm *A, int y, int a, int count) {
   u8 b[5] = {0xc4, 0xe2, (u8)((~count & 15) << 3), 0xf5, (u8)(0xc0 | y << 3 | a)};
   x64_bytes(A, b, 5);
   x64_say(A, "bzhi %s, %s, %s\n", x64_r32[y], x64_r32[a], x64_r32[count]);
+}
+/* the same of 64 bits */
+static inline void x64_bzhi64(Asm *A, int y, int a, int count) {
+  u8 b[5] = {0xc4, 0xe2, (u8)(0x80 | (~count & 15) << 3), 0xf5, (u8)(0xc0 | y << 3 | a)};
+  x64_bytes(A, b, 5);
+  x64_say(A, "bzhi %s, %s, %s\n", x64_r64[y], x64_r64[a], x64_r64[count]);
+}
+static inline void x64_shr(Asm *A, int r, int n) {
+  u8 by = (u8)n;
+  x64_plain(A, true, 0xc1, 5, x64_reg(r));
+  x64_bytes(A, &by, 1);
+  x64_say(A, "shr %s, %d\n", x64_r64[r], n);
 }
 static inline void x64_vzeroupper(Asm *A) {
   static const u8 b[] = {0xc5, 0xf8, 0x77};

@@ -408,7 +408,8 @@ static void shape(Emit *E) {
 
 /* ---- the function ----------------------------------------------------------------------------- */
 
-enum { KEPT_ROWS, KEPT_CHOICE, KEPT_BEGIN }; /* rows that are left, and what the caller gave */
+/* Rows that are left, what the caller gave, and the mask of what a main loop left. */
+enum { KEPT_ROWS, KEPT_CHOICE, KEPT_BEGIN, KEPT_MASK, KEPT };
 static X64Rm kept(const Emit *E, int which) { return x64_mem(RSP, RNONE, 0, E->kept + which * 8); }
 
 static const u8 pointers[] = {R8, R9, R10, R11, R12, R13, R14, R15};
@@ -572,7 +573,8 @@ static void escape(Emit *E, const Step *s) {
     X64Rm m = ty_x64_at(E, s->y, v->size, E->g0 + u);
     int r = v->group * E->u + u;
     if (!E->tail) x64_vector(&E->A, ins, vl, r, 0, m, -1, 0, false, true);
-    else if (E->wide) x64_vector(&E->A, ins, vl, r, 0, m, -1, K_TAIL, false, true);
+    else if (E->wide)
+      x64_vector(&E->A, ins, vl, r, 0, m, -1, ty_x64_mask(E, E->g0 + u), false, true);
     else {
       move(E, v->size, E->temp, in_frame(E, v->size == 8 ? E->mask8 : E->mask4, 0));
       x64_vector(&E->A, v->size == 8 ? I_vmaskmovpd : I_vmaskmovps, vl, r, E->temp, m, -1, 0, false,
@@ -585,8 +587,8 @@ static void body(Emit *E, i32 u, i32 g0, bool tail) {
   const Code *code = E->code;
   i32 ngroups = E->ngroups, nth = 0;
   bool storing = false;
-  E->u = u, E->g0 = g0, E->tail = tail;
-  if (tail) E->ngroups = TY_MIN(ngroups * E->unroll, GROUPS);
+  E->u = u, E->g0 = E->base = g0, E->tail = tail;
+  if (tail && !E->side) E->ngroups = TY_MIN(ngroups * E->unroll, GROUPS);
   for (i32 g = 0; g < GROUPS; g++) E->owner[g] = -1;
   for (i32 i = 0; i < code->nslot; i++)
     if (E->val[i].spill >= 0 || E->val[i].group >= 0) give_up(E, i);
@@ -659,6 +661,37 @@ static void main_loop(Emit *E, bool past) {
   x64_patch(A, skip);
 }
 
+/* What is left after the main loop, all of it at once: as in the main loop, a mask for each group. */
+static void side(Emit *E) {
+  Asm *A = &E->A;
+  E->side = true;
+  x64_rr(A, G_MOV, RCX, RDX), x64_rr(A, G_SUB, RCX, RSI);
+  x64_mov64(A, RAX, ~(u64)0);
+  x64_bzhi64(A, RAX, RAX, RCX);
+  if (E->round > E->unroll) x64_save(A, kept(E, KEPT_MASK), RAX);
+  size_t done[SIDES * 8];
+  i32 n = 0;
+  for (i32 g = 0; g < E->round; g += E->unroll) {
+    if (g) {
+      x64_load(A, RAX, kept(E, KEPT_MASK));
+      x64_shr(A, RAX, g * E->lanes);
+      done[n++] = x64_jump(A, J_E, 0);
+    }
+    for (i32 u = 0; u < E->unroll; u++) {
+      if (u) x64_shr(A, RAX, E->lanes);
+      x64_kmov(A, K_SIDE + u, RAX);
+    }
+    body(E, E->unroll, g, true);
+  }
+  while (n) x64_patch(A, done[--n]);
+  E->side = false;
+}
+
+static bool has_side(const Emit *E) {
+  bool fits = E->wide && E->unroll <= SIDES && E->round * E->lanes <= 64;
+  return fits && (E->reduces ? E->acc >= 0 : E->end - E->first <= SIDE_STEPS);
+}
+
 static void loops(Emit *E) {
   Asm *A = &E->A;
   if (E->streams) {
@@ -673,6 +706,11 @@ static void loops(Emit *E) {
   } else main_loop(E, false);
   x64_rr(A, G_CMP, RSI, RDX);
   size_t done = x64_jump(A, J_AE, 0), head;
+  if (has_side(E)) {
+    side(E);
+    x64_patch(A, done);
+    return;
+  }
   move_accumulators(E, true);
   x64_rr(A, G_XOR, TAIL_J, TAIL_J);
   head = A->n;
@@ -789,7 +827,7 @@ bool ty_x64_emit(Emit *E) {
   size_t room = A->n + 3;
   x64_ri(A, 5, RSP, 0x10000); /* patched: the size of the frame */
   x64_ri(A, 4, RSP, -64);
-  E->kept = frame_take(E, 24);
+  E->kept = frame_take(E, KEPT * 8);
   x64_save(A, kept(E, KEPT_ROWS), RCX);
   x64_save(A, kept(E, KEPT_CHOICE), R8);
   x64_save(A, kept(E, KEPT_BEGIN), RSI);

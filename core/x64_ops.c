@@ -584,7 +584,7 @@ static void emit_lut(Emit *E, const Step *s) {
   for (int u = 0; u < E->u; u++) {
     X64Rm m = x64_mem(RAX, ty_x64_of(&a, u).reg, size == 8 ? 3 : 2, 0);
     if (E->wide) {
-      if (E->tail) x64_kcopy(&E->A, K_A, K_TAIL);
+      if (E->tail) x64_kcopy(&E->A, K_A, ty_x64_mask(E, E->g0 + u));
       else x64_kones(&E->A, K_A);
     } else op3(E, I_vpcmpeqd, vl, T(3), T(3), x64_reg(T(3)));
     zero(E, size, d + u); /* it waits for the old value otherwise */
@@ -735,7 +735,7 @@ void ty_x64_load(Emit *E, const XVal *v, i32 slot, int dst) {
   int ins = bytes == 8 ? I_vmovupd : I_vmovups;
   if (bytes < 4) ins = load_ins(v->dtype);
   if (!E->tail) op2(E, ins, vl, dst, m);
-  else if (E->wide) ty_x64_v(E, (X64Ins)ins, vl, dst, 0, m, -1, K_TAIL, true);
+  else if (E->wide) ty_x64_v(E, (X64Ins)ins, vl, dst, 0, m, -1, ty_x64_mask(E, E->g0), true);
   else if (bytes < 4) {
     copy_tail(E, m, bytes, false);
     op2(E, ins, vl, dst, x64_mem(RSP, RNONE, 0, E->pad));
@@ -748,10 +748,10 @@ void ty_x64_load(Emit *E, const XVal *v, i32 slot, int dst) {
 }
 
 /* Whole vectors to memory, elements under the mask in the tail. */
-static void store_vector(Emit *E, int size, X64Rm m, int x) {
+static void store_vector(Emit *E, int size, X64Rm m, int x, i32 group) {
   int vl = ty_x64_vl(E, size), ins = size == 8 ? I_vmovupd : I_vmovups;
   if (!E->tail || E->wide) {
-    x64_vector(&E->A, (X64Ins)ins, vl, x, 0, m, -1, E->tail ? K_TAIL : 0, false, true);
+    x64_vector(&E->A, (X64Ins)ins, vl, x, 0, m, -1, ty_x64_mask(E, group), false, true);
     return;
   }
   move(E, size, T(3), x64_mem(RSP, RNONE, 0, size == 8 ? E->mask8 : E->mask4));
@@ -770,8 +770,9 @@ static void pack(Emit *E, int bytes, X64Rm m, int x) {
   else x64_vector(&E->A, size == 8 ? I_vmovq : I_vmovd, VL128, x, 0, m, -1, 0, false, false);
 }
 
-static void store_narrow(Emit *E, int dtype, X64Rm m, int x) {
-  int vl = E->vl[0], bytes = ty_dtypes[dtype].bytes, k = E->tail && E->wide ? K_TAIL : 0, t = T(1);
+static void store_narrow(Emit *E, int dtype, X64Rm m, int x, i32 group) {
+  int vl = E->vl[0], bytes = ty_dtypes[dtype].bytes, k = E->wide ? ty_x64_mask(E, group) : 0,
+      t = T(1);
   bool aside = E->tail && !E->wide;
   X64Rm to = aside ? x64_mem(RSP, RNONE, 0, E->pad) : m;
   if (dtype == T_F16) {
@@ -803,10 +804,10 @@ void ty_x64_store(Emit *E, const Step *s) {
   for (int u = 0; u < E->u; u++) {
     X64Rm m = ty_x64_at(E, s->y, bytes, E->g0 + u);
     int x = ty_x64_of(&a, u).reg;
-    if (bytes < 4) store_narrow(E, dtype, m, x);
+    if (bytes < 4) store_narrow(E, dtype, m, x, E->g0 + u);
     else if (E->past && !E->tail)
       x64_vector(&E->A, I_vmovntps, ty_x64_vl(E, bytes), x, 0, m, -1, 0, false, false);
-    else store_vector(E, bytes, m, x);
+    else store_vector(E, bytes, m, x, E->g0 + u);
   }
 }
 
@@ -829,6 +830,13 @@ void ty_x64_reduce(Emit *E, const Step *s, i32 nth) {
   for (int u = 0; u < E->u; u++) {
     int x = ty_x64_of(&a, u).reg, t = T(0);
     i32 g = (E->g0 + u) % each;
+    if (E->acc >= 0 && E->side) { /* lanes without an element stay as they are */
+      i32 acc = E->acc + before + g;
+      ty_x64_fold(E, s, t, acc, x);
+      ty_x64_v(E, size == 8 ? I_vmovdqa64 : I_vmovdqa32, vl, acc, 0, x64_reg(t), -1,
+               ty_x64_mask(E, E->g0 + u), false);
+      continue;
+    }
     if (E->acc >= 0 && !E->tail) {
       ty_x64_fold(E, s, E->acc + before + g, E->acc + before + g, x);
       continue;
@@ -847,7 +855,7 @@ void ty_x64_reduce(Emit *E, const Step *s, i32 nth) {
                  false);
     }
     ty_x64_fold(E, s, t, t, x);
-    store_vector(E, size, m, t);
+    store_vector(E, size, m, t, E->g0 + u);
   }
 }
 
