@@ -563,7 +563,9 @@ static void unit_gather(Frame *f, i64 unit) {
 
 static void frame_begin(Frame *f, Task *t, char *base) {
   const Code *code = t->code;
-  *f = (Frame){.t = t, .base = base, .p = (void **)base, .acc = base + t->at_acc, .cols = -1};
+  f->t = t, f->base = base, f->p = (void **)base,
+  f->acc = base + t->at_acc; /* the rest as it is needed */
+  f->whole = false, f->rows = f->row = 0, f->cols = -1, f->nblocks = 0;
   for (i32 i = 0; i < code->nslot; i++) {
     const Slot *s = &code->slot[i];
     size_t reg = (size_t)TY_MAX(s->reg, 0);

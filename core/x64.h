@@ -127,7 +127,7 @@ typedef struct XOpd {
   bool dies; /* in registers that are free after this step */
 } XOpd;
 XOpd ty_x64_operand(Emit *E, i32 slot, bool want_reg, int temp);
-static inline X64Rm ty_x64_of(const XOpd *o, int u) {
+X64_QUICK X64Rm ty_x64_of(const XOpd *o, int u) {
   X64Rm m = o->m;
   if (!o->step) return m;
   if (m.reg >= 0) m.reg = (i8)(m.reg + u);
@@ -141,7 +141,7 @@ void ty_x64_done(Emit *E);            /* operands whose last use this is give up
 X64Rm ty_x64_k(Emit *E, u64 bits, int size);              /* a constant in memory */
 X64Rm ty_x64_at(Emit *E, i32 slot, int bytes, i32 group); /* element of a stream or state */
 void ty_x64_v(Emit *E, X64Ins ins, int vl, int d, int a, X64Rm b, int imm, int k, bool z);
-static inline int ty_x64_vl(const Emit *E, int size) { return E->vl[size == 8]; }
+X64_QUICK int ty_x64_vl(const Emit *E, int size) { return E->vl[size == 8]; }
 /* The mask register of a group (AVX-512), 0: all of it. */
 static inline int ty_x64_mask(const Emit *E, i32 group) {
   return !E->tail ? 0 : E->side ? K_SIDE + group - E->base : K_TAIL;

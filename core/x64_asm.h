@@ -192,7 +192,9 @@ typedef struct Asm {
   size_t line_at, line_text; /* where the line being said begins: of bytes, of text */
 } Asm;
 
-static inline X64Rm x64_reg(int r) { return (X64Rm){.reg = (i8)r, .base = RNONE, .index = RNONE}; }
+#define X64_QUICK \
+  static inline __attribute__((always_inline)) /* though the rest is built for size */
+X64_QUICK X64Rm x64_reg(int r) { return (X64Rm){.reg = (i8)r, .base = RNONE, .index = RNONE}; }
 static inline X64Rm x64_mem(int base, int index, int scale, i32 disp) {
   return (X64Rm){.reg = -1, .base = (i8)base, .index = (i8)index, .scale = (i8)scale, .disp = disp};
 }
@@ -211,12 +213,12 @@ static inline bool x64_grow(void **p, size_t *cap, size_t want) {
 }
 
 static inline void x64_bytes(Asm *A, const u8 *b, size_t n) {
-  void *p = A->p;
-  if (A->failed || !x64_grow(&p, &A->cap, A->n + n)) {
-    A->failed = true;
-    return;
+  if (A->n + n > A->cap) {
+    void *p = A->p;
+    A->failed |= !x64_grow(&p, &A->cap, A->n + n);
+    A->p = p;
   }
-  A->p = p;
+  if (A->failed) return;
   memcpy(A->p + A->n, b, n);
   A->n += n;
 }
@@ -348,7 +350,7 @@ static inline void x64_list(Asm *A, X64Ins ins, int vl, int reg, int v, const X6
 
 /* ModRM, SIB, displacement; `unit`: what an 8-bit displacement counts in (EVEX), `tail`: bytes that
 ** follow, which a displacement from rip must jump over. */
-static inline int x64_modrm(u8 *b, int reg, const X64Rm *m, int unit) {
+X64_QUICK int x64_modrm(u8 *b, int reg, const X64Rm *m, int unit) {
   int n = 0, r = (reg & 7) << 3;
   if (m->reg >= 0) {
     b[n++] = (u8)(0xc0 | r | (m->reg & 7));

@@ -768,22 +768,20 @@ static void rows(Emit *E) {
 static void place_pool(Emit *E) {
   static const u8 zero[64];
   Asm *A = &E->A;
+  u32 at[POOL_MAX];
   size_t align = A->n & 31;
   if (E->npool && align) x64_bytes(A, zero, 32 - align);
-  size_t base[2] = {A->n, 0};
-  for (int wide = 1; wide >= 0; wide--) {
+  for (int wide = 1; wide >= 0; wide--)
     for (i32 i = 0; i < E->npool; i++) {
       if ((E->pool[i].size == 8) != wide) continue;
-      size_t at = A->n;
       int times = E->wide ? 1 : 32 / E->pool[i].size;
+      at[i] = (u32)A->n;
       for (int k = 0; k < times; k++) x64_bytes(A, (const u8 *)&E->pool[i].bits, E->pool[i].size);
-      for (i32 f = 0; f < E->nfix && !A->failed; f++) {
-        i32 d = (i32)((i64)at - (i64)E->fix[f].end);
-        if (E->fix[f].entry == i) memcpy(A->p + E->fix[f].at, &d, 4);
-      }
     }
+  for (i32 f = 0; f < E->nfix && !A->failed; f++) {
+    i32 d = (i32)(at[E->fix[f].entry] - E->fix[f].end);
+    memcpy(A->p + E->fix[f].at, &d, 4);
   }
-  (void)base;
   x64_bytes(A, zero, (64 - (A->n & 63)) & 63);
 }
 

@@ -50,9 +50,9 @@ static const i16 shifts[P_COUNT][2] = {[P_SHL] = {I_vpslld, I_vpsllq},
                                        [P_SHR] = {I_vpsrad, I_vpsraq},
                                        [P_SHRU] = {I_vpsrld, I_vpsrlq}};
 
-static bool is_8(int type) { return type == C_I64 || type == C_F64; }
-static bool is_f(int type) { return type >= C_F32; }
-static int bytes_of(int type) { return is_8(type) ? 8 : 4; }
+X64_QUICK bool is_8(int type) { return type == C_I64 || type == C_F64; }
+X64_QUICK bool is_f(int type) { return type >= C_F32; }
+X64_QUICK int bytes_of(int type) { return is_8(type) ? 8 : 4; }
 static bool commutes(int op) {
   return op == P_ADD || op == P_MUL || op == P_MIN || op == P_MAX || op == P_AND || op == P_OR ||
          op == P_XOR;
