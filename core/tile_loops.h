@@ -704,7 +704,7 @@ FIND(f64)
     enum { E = PER_UNIT(T), H = 16 / E }; \
     T state[3]; \
     for (int k = 0; k < 3; k++) memcpy(&state[k], &s[k], sizeof(T)); \
-    V carry = state[0] + NO_VALUE, offset = state[1] + NO_VALUE, none = state[2] + NO_VALUE, w[H], \
+    V carry = state[0] - NO_VALUE, offset = state[1] - NO_VALUE, none = state[2] - NO_VALUE, w[H], \
       part[H]; \
     carry = IN(carry), offset = IN(offset), none = IN(none); \
     for (; n > 0; n -= 16, x += 16, y += 16) { \
@@ -755,8 +755,8 @@ FIND(f64)
 #define LARGER_i64(a, b) ((a) > (b) ? (a) : (b))
 #endif
 #define ORDER_(I, v) ((v) ^ (((v) >> (8 * (int)sizeof(I) - 1)) & MASK_(I)))
-#define TO_ORDER(I, v) IF_(((v)&MASK_(I)) > INF_(I), MASK_(I) + NO_VALUE, ORDER_(I, v) ^ flip)
-#define FROM_ORDER(I, v) IF_((v) == MASK_(I), NAN_(I) + NO_VALUE, ORDER_(I, (v) ^ flip))
+#define TO_ORDER(I, v) IF_(((v)&MASK_(I)) > INF_(I), MASK_(I) - NO_VALUE, ORDER_(I, v) ^ flip)
+#define FROM_ORDER(I, v) IF_((v) == MASK_(I), NAN_(I) - NO_VALUE, ORDER_(I, (v) ^ flip))
 #define UP_i32(v) TO_ORDER(i32, v)
 #define UP_i64(v) TO_ORDER(i64, v)
 #define BACK_i32(v) FROM_ORDER(i32, v)
