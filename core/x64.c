@@ -10,12 +10,15 @@
 ** gathers, division of integers) stays a loop in C between two functions, on tiles. So
 ** any program runs, to the same bits, and the rules of tile.c hold:
 **
-**  1 A stretch lies within one run of element steps, and has at least one call or reduction.
+**  1 A stretch lies within one run of element steps, and has at least one call or reduction, or a store of
+**    what was loaded.
 **  2 A load that only native steps read is raw: the function reads the operand itself and converts.
 **    Where it does not lie contiguously a tile is filled with its elements as they are.
 **  3 A fill (a scalar as a vector) that only native steps read is left out.
-**  4 Stores of a stretch write straight to a contiguous output, else to a tile that is copied out. All
-**    loads of an element come before its first store, and nothing is read behind the last stretch.
+**  4 Stores of a stretch write straight to an output whose columns are contiguous, else to a tile that is
+**    copied out. All loads of an element come before its first store, and nothing is read behind the last
+**    stretch.
+**  5 A function goes over the rows of a rectangle (tile_place.c) in one call.
 */
 #include "x64.h"
 
@@ -66,7 +69,8 @@ static i32 stretch_end(const Emit *E, const Code *code, i32 i, i32 end, bool red
     int own = s->kind == S_REDUCE ? code->slot[s->a].size : 0;
     if (size && own && own != size) break;
     if (own) size = own;
-    *worth |= s->kind != S_STORE;
+    i32 def = code->slot[s->a].def;
+    *worth |= s->kind != S_STORE || (def >= 0 && code->step[def].kind == S_LOAD);
   }
   return i;
 }
@@ -125,7 +129,7 @@ static bool emit_stretch(Emit *E, Code *code, Native *v) {
 static bool hook(TileHook *H, Code *code, const Program *p, bool spread) {
   Emit *E = ((Hook *)H)->E;
   bool reduces = p->kind == K_COL || !spread;
-  E->code = code, E->p = p, E->col = p->kind == K_COL, E->row = p->kind == K_ROW && !spread;
+  E->code = code, E->p = p, E->col = p->kind == K_COL;
   i32 n = find_stretches(E, code, reduces, NULL);
   if (!n) return true;
   Bits others = {ty_mem_zalloc((size_t)(code->nslot / 64 + 1) * 8)};
@@ -155,21 +159,23 @@ static void drop(Kernel *k) {
   ty_tile_drop(k);
 }
 
-/* Whether the elements of every phase go by in one native function, which takes many rows in a call: what
-** is done with the rows' values can then be done for several rows at once. */
+/* Whether rows can go side by side, phase by phase: native code takes row values one by one, a C loop only
+** what has elements. */
 static bool can_batch(const Kernel *k) {
   const Code *code = &k->code[0];
   if (k->p->kind != K_ROW) return false;
-  for (i32 p = 0; p < code->nphase; p++) {
-    i32 n = 0;
+  for (i32 p = 0; p < code->nphase; p++)
     for (i32 i = code->phase[p].elem; i < code->phase[p].end; i++) {
       const Step *s = &code->step[i];
-      if (s->native) i = code->native[s->native - 1].end - 1, n++;
-      else if (s->kind != S_LOAD && s->kind != S_SKIP) return false;
+      if (s->native) {
+        i = code->native[s->native - 1].end - 1;
+        continue;
+      }
+      const i32 ops[3] = {s->a, s->kind == S_REDUCE ? 0 : s->b, s->c};
+      for (int j = 0; j < 3 && s->kind != S_SKIP; j++)
+        if (code->slot[ops[j]].place == AT_ROW) return false;
     }
-    if (n > 1) return false;
-  }
-  return code->nnative > 0;
+  return true;
 }
 
 static bool place(Kernel *k, const Asm *A) {

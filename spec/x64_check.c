@@ -631,6 +631,9 @@ static int encode(void) {
     x64_load(&A, r, random_mem(false, 16)), line(&A);
     x64_lea(&A, r, random_mem(false, 16)), line(&A);
     x64_prefetch(&A, random_mem(false, 16), 8 * r), line(&A);
+    x64_add_load(&A, r, random_mem(false, 16)), line(&A);
+    x64_add_save(&A, random_mem(false, 16), r), line(&A);
+    x64_shr(&A, r, 8 + below(40)), line(&A);
     x64_rr(&A, G_ADD, r, below(16)), line(&A);
     x64_rr(&A, G_SUB, r, below(16)), line(&A);
     x64_rr(&A, G_CMP, r, below(16)), line(&A);
@@ -649,6 +652,8 @@ static int encode(void) {
   x64_kones(&A, 3), line(&A);
   x64_kor(&A, 1, 2, 3), line(&A);
   x64_bzhi(&A, RAX, RCX, RDX), line(&A);
+  x64_bzhi64(&A, RAX, RCX, RDX), line(&A);
+  for (int k = 1; k < 8; k++) x64_kmov(&A, k, RAX), line(&A);
   x64_vzeroupper(&A), line(&A);
   x64_ret(&A), line(&A);
   return A.failed;
