@@ -23,6 +23,7 @@
 #include <pthread.h>
 
 #define STRIP 512            /* columns worked on side by side */
+#define STRIP_TURNED 64      /* the same where they are apart */
 #define BATCH 64             /* rows whose values are worked on together */
 #define STACK 16384          /* bytes of frame that a small run takes from the stack */
 #define SPREAD_BELOW 128     /* shorter rows share a tile */
@@ -77,10 +78,10 @@ static i64 product(const i64 *dims, int n) {
 
 static i64 ceil_div(i64 a, i64 b) { return a / b + (a % b != 0); }
 
-/* Whether an operand's elements are apart within rows: then several rows are turned together. */
-static bool is_apart(const Program *p, const Launch *L) {
-  int last = L->no + L->nr - 1;
-  while (last > L->no && L->dims[last] == 1) last--;
+/* Whether an operand's elements are apart along the dims [from, to): then rows are turned together. */
+static bool is_apart(const Program *p, const Launch *L, int from, int to) {
+  int last = to - 1;
+  while (last > from && L->dims[last] == 1) last--;
   for (int o = 0; o < p->noperands; o++)
     if (p->operand[o].level == L_ELEM && (u64)L->strides[o][last] + 1 > 2) return true;
   return false;
@@ -96,20 +97,26 @@ static void shape_rows(Task *t, const Launch *L, int threads) {
   if (t->batch) t->rows = TY_MIN(BATCH, ceil_div(t->O, 8 * (threads - 1) + 1));
   t->units = ceil_div(t->O, t->rows);
   t->tile = TY_MIN(TY_MAX(t->rows * t->R, t->rows), k->tile);
+  t->split = t->batch;
   if (!t->batch) return;
   t->few = TY_MAX(k->tile / t->R, 1);
-  if (is_apart(k->p, L)) t->few = TY_MAX(t->few, TY_MIN(TY_MAX(TURNED / t->R, 8), 16));
+  if (is_apart(k->p, L, L->no, L->no + L->nr))
+    t->few = TY_MAX(t->few, TY_MIN(TY_MAX(TURNED / t->R, 8), 16));
   t->few = TY_MIN(t->few, t->rows);
   t->tile = t->few * t->R;
 }
 
-static void shape_columns(Task *t) {
-  t->code = &t->k->code[1], t->block = COL_BLOCK;
-  t->width = TY_MIN(t->I, STRIP);
-  if (t->width > t->k->tile) t->width = t->k->tile;
+static void shape_columns(Task *t, const Launch *L) {
+  const Kernel *k = t->k;
+  int from = L->no + L->nr;
+  t->code = &k->code[1], t->block = COL_BLOCK;
+  t->width = TY_MIN(t->I, k->batch && is_apart(k->p, L, from, from + L->ni) ? STRIP_TURNED : STRIP);
+  if (t->width > k->tile) t->width = k->tile;
   t->strips = ceil_div(t->I, t->width);
-  /* Rows go together where they are contiguous and begin with lane 0. */
-  i64 most = t->strips == 1 ? t->k->tile / t->width / COL_LANES * COL_LANES : 0;
+  /* Rows go together where they are contiguous, or as a grid, and begin with lane 0. */
+  i64 most = k->tile / t->width / COL_LANES * COL_LANES;
+  t->split = k->batch && t->strips > 1 && most > 0;
+  if (t->strips > 1 && !t->split) most = 0;
   t->rows = TY_MAX(TY_MIN(most, COL_BLOCK), 1);
   if (t->rows > t->R) t->rows = TY_MAX(ceil_div(t->R, COL_LANES) * COL_LANES, 1);
   if (most == 0) t->rows = 1;
@@ -159,7 +166,7 @@ static void shape_frame(Task *t, bool parallel) {
 /* How the launch is cut among `threads`; false when there is nothing to do. */
 static bool shape(Task *t, const Kernel *k, const Launch *L, int threads) {
   t->k = k, t->code = &k->code[0];
-  t->batch = false;
+  t->batch = t->split = false;
   t->group = 0, t->groups = t->units = 1, t->levels = 0, t->rows = t->width = t->strips = 1;
   if (k->p->kind == K_MAP) {
     t->N = product(L->dims, L->ni);
@@ -177,7 +184,7 @@ static bool shape(Task *t, const Kernel *k, const Launch *L, int threads) {
     t->N = t->O * t->R * t->I;
     if (!t->O || !t->I) return false;
     if (k->p->kind == K_ROW) shape_rows(t, L, threads);
-    else shape_columns(t);
+    else shape_columns(t, L);
   }
   bool parallel = threads > 1 && (double)t->N * k->cost > ALONE;
   if (k->p->kind != K_MAP) shape_groups(t, parallel ? threads : 1);
@@ -196,7 +203,7 @@ static void spread(Frame *f, const Step *s, i64 n) {
   if (t->k->p->kind == K_ROW) t->k->isa->spread[size == 8](y, a, f->rows, t->R);
   else if (t->rows == 1) f->p[s->y] = f->p[s->a];
   else
-    for (i64 k = 0; k < n; k += t->width) memcpy(y + k * size, a, (size_t)(t->width * size));
+    for (i64 k = 0; k < n; k += f->rows) memcpy(y + k * size, a, (size_t)(f->rows * size));
 }
 
 static char *offset(const Step *s, int operand, void *p, i64 bytes) {
@@ -223,6 +230,34 @@ static void strand(Frame *f, const Step *s, i64 n) {
           offset(s, 2, p[s->c], whole), left, s->imm);
 }
 
+/* The bytes between a slot's rows, for native code. */
+static void set_between(Frame *f, i32 slot, i64 bytes) {
+  f->p[f->t->code->nslot + slot] = (void *)(uintptr_t)bytes;
+}
+
+/* All slots go on by n rows, or back. */
+static void step_rows(Frame *f, i64 n) {
+  i32 nslot = f->t->code->nslot;
+  for (i32 i = 0; i < nslot; i++)
+    f->p[i] = (void *)((uintptr_t)f->p[i] + (uintptr_t)n * (uintptr_t)f->p[nslot + i]);
+}
+
+/* A grid of columns: rows by as many as there are lanes. */
+static void reduce_grid(Frame *f, const Native *v, i64 lines) {
+  const Task *t = f->t;
+  const Step *first = t->code->step + v->special, *end = t->code->step + v->end;
+  for (i64 r = 0; r < lines; r += COL_LANES) {
+    for (const Step *s = first; s < end; s++) {
+      if (s->kind != S_REDUCE) continue;
+      f->p[s->b] = ty_tile_state(f, s);
+      set_between(f, s->b, t->width * ty_tile_size(s->type));
+    }
+    v->fn(f->p, 0, f->cols, TY_MIN(lines - r, COL_LANES), 0);
+    step_rows(f, COL_LANES);
+  }
+  step_rows(f, -ceil_div(lines, COL_LANES) * COL_LANES);
+}
+
 /* Reductions of a native stretch: their states are given, memory for them where the tile is whole
 ** rows. Columns that share a tile go by a few rows at a time, all lanes. */
 static void native_reduce(Frame *f, const Native *v, i64 n) {
@@ -230,6 +265,10 @@ static void native_reduce(Frame *f, const Native *v, i64 n) {
   const Step *first = t->code->step + v->special, *end = t->code->step + v->end;
   i64 w = t->width, turn = n;
   bool col = t->k->p->kind == K_COL;
+  if (col && t->grid) {
+    reduce_grid(f, v, f->lines);
+    return;
+  }
   if (col && t->rows > 1) turn = w * COL_LANES;
   for (i64 i = 0; i < n || !i; i += turn) {
     for (const Step *s = first; s < end; s++) {
@@ -245,11 +284,6 @@ static void native_reduce(Frame *f, const Native *v, i64 n) {
   }
   for (const Step *s = first; s < end && f->whole && !n; s++)
     if (s->kind == S_REDUCE) ty_tile_reduce(f, s, 0);
-}
-
-/* The bytes between a slot's rows, for native code. */
-static void set_between(Frame *f, i32 slot, i64 bytes) {
-  f->p[f->t->code->nslot + slot] = (void *)(uintptr_t)bytes;
 }
 
 /* Where a stretch's store writes: in the output or, where its columns are apart, to a tile. */
@@ -270,7 +304,7 @@ static bool place_store(Frame *f, const Step *s, i64 i0) {
 static void native(Frame *f, const Native *v, i64 i0, i64 n) {
   const Task *t = f->t;
   const Step *first = t->code->step + v->special, *end = t->code->step + v->end;
-  i64 rows = t->grid ? f->rows : 1;
+  i64 rows = t->grid ? f->lines : 1;
   uintptr_t odd = 0;
   for (const Step *s = first; s < end; s++) {
     if (s->kind != S_STORE) continue;
@@ -388,10 +422,10 @@ static void unit_rows(Frame *f, i64 unit) {
   }
 }
 
-/* The rectangle at hand has `rows` times `cols` elements: rows of tile registers follow one another. */
-static void set_rectangle(Frame *f, i64 rows, i64 cols) {
+/* The rectangle at hand has `lines` times `cols` elements: those of tile registers follow one another. */
+static void set_rectangle(Frame *f, i64 lines, i64 cols) {
   const Code *code = f->t->code;
-  f->rows = rows;
+  f->lines = lines;
   if (f->cols == cols) return;
   f->cols = cols;
   for (i32 i = 0; i < code->nslot; i++)
@@ -429,6 +463,7 @@ static void unit_batch(Frame *f, i64 unit) {
       q /= s->dims[d];
     }
     n = TY_MIN(TY_MIN(end - row, t->few), s->dims[t->along] - f->index[t->along]);
+    f->rows = n;
     set_rectangle(f, n, t->R);
     for (i32 p = 0; p <= t->code->nphase; p++) {
       row_steps(f, p, row, n);
@@ -476,6 +511,16 @@ static void unit_long(Frame *f, i64 unit) {
   }
 }
 
+static void column_rectangle(Frame *f, i64 o, i64 c, i64 r, i64 n) {
+  const Space *s = &f->t->space[0];
+  f->index[s->nd - 1] = c, f->index[s->nd - 2] = r;
+  for (i32 d = s->nd - 3; d >= 0; d--) {
+    f->index[d] = d ? o % s->dims[d] : o;
+    o /= s->dims[d];
+  }
+  set_rectangle(f, n, f->rows);
+}
+
 /* Rows [begin, end) of the strip that starts at column c. */
 static void column_part(Frame *f, i64 o, i64 c, i64 begin, i64 end) {
   const Task *t = f->t;
@@ -487,6 +532,7 @@ static void column_part(Frame *f, i64 o, i64 c, i64 begin, i64 end) {
   for (i64 r = begin, n; r < end; r += n) {
     i64 block = TY_MIN(end, r - r % COL_BLOCK + COL_BLOCK);
     n = TY_MIN(t->rows, block - r), f->row = r;
+    if (t->grid) column_rectangle(f, o, c, r, n);
     tile(f, 0, (o * t->R + r) * t->I + c, n * f->rows);
     if (r + n != block) continue;
     for (const Step *s = first; s < stop; s++)
@@ -565,7 +611,8 @@ static void frame_begin(Frame *f, Task *t, char *base) {
   const Code *code = t->code;
   f->t = t, f->base = base, f->p = (void **)base,
   f->acc = base + t->at_acc; /* the rest as it is needed */
-  f->whole = false, f->rows = f->row = 0, f->cols = -1, f->nblocks = 0;
+  f->whole = false, f->rows = f->row = f->lines = 0, f->cols = -1, f->nblocks = 0;
+  memset(f->p + code->nslot, 0, (size_t)code->nslot * sizeof(void *));
   for (i32 i = 0; i < code->nslot; i++) {
     const Slot *s = &code->slot[i];
     size_t reg = (size_t)TY_MAX(s->reg, 0);
@@ -622,7 +669,7 @@ static void go(Task *t) {
   double all = (double)t->N * t->k->cost;
   Unit *unit = unit_columns;
   if (t->k->p->kind == K_MAP) unit = t->grid ? unit_grid : unit_map;
-  else if (t->grid) unit = unit_batch;
+  else if (t->batch) unit = unit_batch;
   else if (t->k->p->kind == K_ROW) unit = t->R > t->tile && t->R > 0 ? unit_long : unit_rows;
   if (!t->group) {
     over(t, unit, t->units, all / (double)t->units);

@@ -159,21 +159,26 @@ static void drop(Kernel *k) {
   ty_tile_drop(k);
 }
 
-/* Whether rows can go side by side, phase by phase: native code takes row values one by one, a C loop only
-** what has elements. */
+/* Whether a C loop can have its part of a grid. It works on what has elements: row values are taken one by one
+** by native code alone; and columns may lie apart from the next row's. */
+static bool fits_grid(const Code *code, const Step *s, bool col) {
+  const i32 ops[3] = {s->a, s->kind == S_REDUCE ? 0 : s->b, s->c};
+  if (col) return s->kind != S_REDUCE && s->kind != S_ARG;
+  for (int j = 0; j < 3 && s->kind != S_SKIP; j++)
+    if (code->slot[ops[j]].place == AT_ROW) return false;
+  return true;
+}
+
+/* Whether several rows, or pieces of rows, can go side by side, phase by phase. */
 static bool can_batch(const Kernel *k) {
-  const Code *code = &k->code[0];
-  if (k->p->kind != K_ROW) return false;
+  bool col = k->p->kind == K_COL;
+  const Code *code = &k->code[col];
+  if (k->p->kind == K_MAP) return false;
   for (i32 p = 0; p < code->nphase; p++)
     for (i32 i = code->phase[p].elem; i < code->phase[p].end; i++) {
       const Step *s = &code->step[i];
-      if (s->native) {
-        i = code->native[s->native - 1].end - 1;
-        continue;
-      }
-      const i32 ops[3] = {s->a, s->kind == S_REDUCE ? 0 : s->b, s->c};
-      for (int j = 0; j < 3 && s->kind != S_SKIP; j++)
-        if (code->slot[ops[j]].place == AT_ROW) return false;
+      if (s->native) i = code->native[s->native - 1].end - 1;
+      else if (!fits_grid(code, s, col)) return false;
     }
   return true;
 }

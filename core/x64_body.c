@@ -431,7 +431,7 @@ static i32 give_pointers(Emit *E, i32 n) {
       XVal *v = &E->val[r];
       bool memory = v->kind == V_STREAM || k >= 3;
       if (row) v->row = true, v->size = E->code->slot[r].size;
-      if (k == 4) v->still = true;
+      if (k == 4) v->still = !E->col;
       if ((!memory && !v->row) || v->ptr >= 0 || v->at >= 0) continue;
       if (!v->row && used < n) {
         v->ptr = pointers[used++];
