@@ -6,10 +6,11 @@
 ** A domain is seen flattened. Elements number (o * R + r) * I + i, row values o * I + i; each
 ** operand belongs to one of these two spaces, whose dims are collapsed as far as all operands of
 ** the space allow. How the domain is cut:
-**   map     tiles of elements
-**   rows    several whole rows in a tile, or one row that fits a tile, or (long) a row tile by tile
+**   map     tiles of elements; for native code, where operands do not lie flat, rectangles
+**   rows    several whole rows in a tile, or one row that fits a tile, or (long) a row tile by tile; for
+**           native code batches of rows, phase by phase
 **   columns for each o, strips of up to STRIP columns, going down R; where a strip is the whole
-**           width, several rows of it in one tile
+**           width, or for native code, several rows of it in one tile
 ** Reductions of long rows and of columns are gathered block by block; complete blocks are combined
 ** as a binary counter counts, which is the tree of tile.c. Where there are fewer rows than threads
 ** the blocks of a row are dealt out in groups, each a subtree, and their results combined at the

@@ -6,19 +6,26 @@
 ** The portable machine (tile.c) already decides what runs over what: rows, columns, tiles, threads,
 ** phases, and in which order sums are made. This machine takes a kernel of it and replaces stretches of
 ** steps by functions: every stretch of element steps that stand together and are native becomes one
-** function, with loads, conversions, reductions and stores in it. What is not native (scans, positions,
-** gathers, division of integers) stays a loop in C between two functions, on tiles. So
-** any program runs, to the same bits, and the rules of tile.c hold:
+** function, with loads, conversions, reductions and stores in it. What is not native stays a loop in C
+** between two functions, on tiles. So any program runs, to the same bits, and the rules of tile.c hold:
 **
 **  1 A stretch lies within one run of element steps, and has at least one call or reduction, or a store of
 **    what was loaded.
 **  2 A load that only native steps read is raw: the function reads the operand itself and converts.
-**    Where it does not lie contiguously a tile is filled with its elements as they are.
+**    Where its columns are apart a tile is filled with its elements as they are.
 **  3 A fill (a scalar as a vector) that only native steps read is left out.
 **  4 Stores of a stretch write straight to an output whose columns are contiguous, else to a tile that is
 **    copied out. All loads of an element come before its first store, and nothing is read behind the last
 **    stretch.
 **  5 A function goes over the rows of a rectangle (tile_place.c) in one call.
+**
+** Loops in C, since code of its own would gain little or nothing. Measured on a Zen 5, nanoseconds an element
+** in L2, beside a plain sum of the same types, which is what memory allows:
+**    gather     0.24-0.41; the processor's gathers of 8 take 0.33-0.43. Rows of one index are copied: 0.25
+**    divi, remi i32 0.14 of 0.06; i64 0.16 of 0.10 where numbers are below 2^51, else 1.6: the divider's
+**    iota       0.11 of 0.10
+**    scans      f32 0.13, f64 and i64 0.16, extremes 0.15-0.21: four steps and a carry each 16 elements
+**    positions  f32 0.19: the extremes of rows, then one look for each
 */
 #include "x64.h"
 
