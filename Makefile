@@ -1,9 +1,10 @@
 # Tycho. Each target works as the first command after a clone; it installs and builds what is missing.
 #
 #   make demo     trains a classifier of hand-written digits      make bench    speed, each row beside its floor
-#   make test     all specs and the fuzzer                        make fuzz     the fuzzer alone: N=20000 SEED=1
+#   make test     all specs and the fuzzers                       make fuzz     the fuzzers alone: N=20000 SEED=1
 #   make build    build/                                          make lint     warnings, clang-format, luacheck
 #   make deps     the system's packages that are missing          make asan     the same under AddressSanitizer
+#   make mutate   plants faults, tells which the tests catch
 #   make install  PREFIX=/usr/local                               make clean
 ifeq ($(origin CC),default)
 CC      := gcc
@@ -71,7 +72,8 @@ $(B)/obj/%.o: core/%.c Makefile | $(B)/obj
 # Loops that nothing unwinds through: no tables for it. What is seldom in a hurry: small.
 LOOPS   := tile tile_prims tile_place tile_reduce tile_run tile_strand gemm gemm_amx epilogue panels host lower map fuse graph program type \
            x64 x64_body x64_ops x64_code
-SMALL   := x64 x64_body x64_ops tile program lua_index lower dump blas lua_linalg lua_print lua_probe lua_select lua_random lua_settings lua_compile
+SMALL   := x64 x64_body x64_ops tile program lua_index lower dump blas lua_linalg lua_print lua_probe lua_select lua_random \
+           lua_settings lua_compile lua_graph
 $(LOOPS:%=$(B)/obj/%.o): override CFLAGS += -fno-asynchronous-unwind-tables
 $(SMALL:%=$(B)/obj/%.o): override CFLAGS += -Os
 
@@ -101,11 +103,17 @@ test: build
 	@status=0; \
 	$(RUN) $(BUSTED) -o spec/report.lua --lpath="./?.lua" spec || status=1; \
 	$(RUN) $(LUAJIT) spec/fuzz.lua $(N) $(SEED) || status=1; \
+	$(RUN) $(LUAJIT) spec/fuzz_lua.lua $(N) $(SEED) || status=1; \
 	TYCHO_ISA=avx2 TYCHO_CHECK=1 $(RUN) $(LUAJIT) spec/fuzz.lua 4000 5 || status=1; \
 	exit $$status
 
 fuzz: build
 	@$(RUN) $(LUAJIT) spec/fuzz.lua $(N) $(SEED)
+	@$(RUN) $(LUAJIT) spec/fuzz_lua.lua $(N) $(SEED)
+
+# Faults planted one by one in a copy of the tree: which of them do the tests catch?
+mutate: build
+	@$(LUAJIT) spec/mutate.lua $(ONLY)
 
 bench: build $(B)/bench/floor.so
 	@$(RUN) $(LUAJIT) bench/run.lua
@@ -132,8 +140,9 @@ asan: deps
 sanitized:
 	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(BUSTED) -o spec/report.lua --lpath="./?.lua" spec
 	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/fuzz.lua 500 $(SEED)
+	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/fuzz_lua.lua 500 $(SEED)
 
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build library install demo test fuzz bench lint asan sanitized clean
+.PHONY: all deps build library install demo test fuzz mutate bench lint asan sanitized clean

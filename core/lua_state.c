@@ -577,6 +577,7 @@ static int open_all(lua_State *L) {
   ty_lua_open_linalg(L, m, t);
   ty_lua_open_settings(L, m, t);
   ty_lua_open_compile(L, m, t);
+  ty_lua_open_graph(L, m);
   ty_lua_open_probe(L, m);
   lua_pushvalue(L, lua_upvalueindex(2));
   static const struct {

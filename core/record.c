@@ -30,7 +30,8 @@ static const char *show(const Type *t, char *buf) {
 static Batch *begin(State *S) {
   Batch *b = S->open;
   if (!b) return ty_batch_new(S);
-  if (b->g.n < LAZY_NODES && b->pinned < LAZY_PINNED) return b;
+  i32 most = S->batch_nodes ? S->batch_nodes : LAZY_NODES;
+  if (b->g.n < most && b->pinned < LAZY_PINNED) return b;
   return S->cut(S, b, NULL) ? S->open : NULL;
 }
 

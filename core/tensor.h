@@ -95,6 +95,7 @@ struct State {
   u64 seed, stream;        /* Philox key; next stream number */
   u64 nops, nviews, nlazy; /* counters */
   u64 stamps;              /* given to buffers so far */
+  i32 batch_nodes;         /* an open batch is cut when it has so many; 0: as many as pay */
   i64 debt;                /* bytes allocated for tensors since the host's collector last stepped */
   /* engine.c fills these in: level 2 calls upward through them */
   bool (*cut)(State *S, Batch *b, Storage *demanded); /* computes; the batch is closed then */

@@ -212,10 +212,11 @@ struct Kernel {
   Kernel *
       plain; /* of a native map that is a single call: its portable twin, for short runs; or NULL */
   const TileIsa *isa;
-  i32 tile;        /* elements */
-  i32 word;        /* 8 when any value is 8 bytes wide, else 4 */
-  bool has_arg;    /* a state then holds positions too */
-  bool batch;      /* native: rows one by one, their values worked on together */
+  i32 tile;     /* elements */
+  i32 word;     /* 8 when any value is 8 bytes wide, else 4 */
+  bool has_arg; /* a state then holds positions too */
+  bool
+      batch; /* native: rows side by side, their values worked on together; columns in pieces of rows */
   bool long_split; /* reductions of one level: a long row may be cut among workers */
   double cost;     /* nanoseconds an element */
   size_t bytes;

@@ -175,10 +175,10 @@ static void access_grid(Frame *f, const Step *s, char *y, int size) {
   const Place *o = &t->op[s->imm];
   i64 at = corner(f, o), stride = o->stride[t->space[0].nd - 1], cols = f->cols;
   if (is_move(o, s)) {
-    move_rect(f, s, y, at, o->stride[t->along], stride, f->rows, cols);
+    move_rect(f, s, y, at, o->stride[t->along], stride, f->lines, cols);
     return;
   }
-  for (i64 r = 0; r < f->rows; r++, at += o->stride[t->along])
+  for (i64 r = 0; r < f->lines; r++, at += o->stride[t->along])
     access_run(f, s, y + r * cols * size, at, stride, cols, r * cols);
 }
 
@@ -245,11 +245,11 @@ char *ty_tile_stretch(const Task *t, const Place *o, i64 i0, i64 n) {
 /* ---- places --------------------------------------------------------------------------------------- */
 
 /* Adds dim d of the launch to the space; a dim that all operands step through as a continuation of
-** the last one becomes one with it. Dims of batched rows and those that count them stay apart. */
+** the last one becomes one with it, unless they are to stay apart. */
 static void add_dim(Task *t, Space *s, int space, const Launch *L, int d) {
   const Program *p = t->k->p;
   i64 n = L->dims[d];
-  bool joins = s->nd > 0 && !(t->batch && d >= L->no && s->nd == t->outer);
+  bool joins = s->nd > 0 && s->nd != t->outer;
   if (n == 1) return;
   for (int o = 0; o < p->noperands && joins; o++)
     if (t->op[o].space == space) joins = t->op[o].stride[s->nd - 1] == L->strides[o][d] * n;
@@ -351,38 +351,45 @@ static void choose_grid(Task *t) {
   const Space *s = &t->space[0];
   t->grid = false, t->along = -1;
   if (t->k->p->kind == K_MAP && t->code->nnative && s->nd > 1) grid_of_map(t);
-  else if (t->batch && s->nd > 1 && s->dims[s->nd - 1] == t->R) {
+  else if (t->k->p->kind == K_COL) {
+    t->grid = t->split && s->nd > 1 && s->dims[s->nd - 1] == t->I && s->dims[s->nd - 2] == t->R;
+    if (t->split && !t->grid) t->rows = 1;
+    t->along = s->nd - 2;
+  } else if (t->batch && s->nd > 1 && s->dims[s->nd - 1] == t->R) {
     t->grid = true, t->along = s->nd - 2;
     if (!uses_tiles(t)) t->few = t->rows;
   } else if (t->batch) t->rows = 1, t->units = t->O, t->batch = false;
 }
 
-/* Whether native code can go through long rows or columns by itself: nothing is read or written by way of
-** tiles. */
-static bool is_joint(Task *t) {
+/* Whether native code can go through long rows, or blocks of columns, by itself: nothing is read or written by
+** way of tiles. */
+static bool is_joint(const Task *t) {
   const Code *code = t->code;
   const bool col = t->k->p->kind == K_COL;
-  bool plain = false;
-  t->lanes = col && t->strips > 1;
   if (!code->nnative || t->k->p->kind == K_MAP) return false;
-  if (!col && (t->R <= t->tile || code != t->k->code)) return false;
+  if (col ? !t->grid && (t->strips > 1 || t->rows == 1) : t->R <= t->tile || code != t->k->code)
+    return false;
   for (i32 p = 0; p < code->nphase; p++) {
     i32 stretches = 0;
     for (i32 i = code->phase[p].elem; i < code->phase[p].end; i++) {
       const Step *s = &code->step[i];
-      if (s->native) {
-        const Native *v = &code->native[s->native - 1];
-        for (; i < v->end; i++) {
-          s = &code->step[i];
-          if (s->kind == S_STORE && t->op[s->imm].mode != FLAT) return false;
-        }
-        plain |= !v->reduces, stretches++, i--;
-      } else if (col && s->kind == S_SPREAD) t->lanes = true;
-      else if (s->kind != S_SKIP && !ty_tile_in_place(t, s)) return false;
+      if (!s->native) {
+        bool spread = s->kind == S_SPREAD && t->grid;
+        if (!spread && s->kind != S_SKIP && !ty_tile_in_place(t, s)) return false;
+        continue;
+      }
+      const Native *v = &code->native[s->native - 1];
+      for (; i < v->end; i++) {
+        s = &code->step[i];
+        if (s->kind != S_STORE) continue;
+        const Place *y = &t->op[s->imm];
+        if (t->grid ? y->stride[t->space[0].nd - 1] != 1 : y->mode != FLAT) return false;
+      }
+      stretches++, i--;
     }
     if (stretches > 1) return false;
   }
-  return !(t->lanes && plain);
+  return true;
 }
 
 void ty_tile_bind(Task *t, const Run *r) {
@@ -402,7 +409,7 @@ void ty_tile_bind(Task *t, const Run *r) {
   }
   t->space[0].nd = t->space[1].nd = 0, t->outer = -1;
   for (int d = 0; d < elem; d++) {
-    if (d == L->no) t->outer = t->space[0].nd;
+    if (t->split && (d == L->no || d == L->no + L->nr)) t->outer = t->space[0].nd;
     add_dim(t, &t->space[0], 0, L, d);
   }
   t->outer = -1;

@@ -6,10 +6,11 @@
 ** A domain is seen flattened. Elements number (o * R + r) * I + i, row values o * I + i; each
 ** operand belongs to one of these two spaces, whose dims are collapsed as far as all operands of
 ** the space allow. How the domain is cut:
-**   map     tiles of elements
-**   rows    several whole rows in a tile, or one row that fits a tile, or (long) a row tile by tile
+**   map     tiles of elements; for native code, where operands do not lie flat, rectangles
+**   rows    several whole rows in a tile, or one row that fits a tile, or (long) a row tile by tile; for
+**           native code batches of rows, phase by phase
 **   columns for each o, strips of up to STRIP columns, going down R; where a strip is the whole
-**           width, several rows of it in one tile
+**           width, or for native code, several rows of it in one tile
 ** Where nothing goes by way of tiles (joint) one call of native code takes 2^TOGETHER blocks of a long row, or
 ** all rows of a block of columns.
 ** Reductions of long rows and of columns are gathered block by block; complete blocks are combined
@@ -25,6 +26,7 @@
 #include <pthread.h>
 
 #define STRIP 1024           /* columns worked on side by side; their states stay near */
+#define STRIP_TURNED 64      /* the same where they are apart */
 #define BATCH 64             /* rows whose values are worked on together */
 #define TOGETHER 5           /* 2 to this: most blocks of a long row that go together */
 #define STACK 16384          /* bytes of frame that a small run takes from the stack */
@@ -80,10 +82,10 @@ static i64 product(const i64 *dims, int n) {
 
 static i64 ceil_div(i64 a, i64 b) { return a / b + (a % b != 0); }
 
-/* Whether an operand's elements are apart within rows: then several rows are turned together. */
-static bool is_apart(const Program *p, const Launch *L) {
-  int last = L->no + L->nr - 1;
-  while (last > L->no && L->dims[last] == 1) last--;
+/* Whether an operand's elements are apart along the dims [from, to): then rows are turned together. */
+static bool is_apart(const Program *p, const Launch *L, int from, int to) {
+  int last = to - 1;
+  while (last > from && L->dims[last] == 1) last--;
   for (int o = 0; o < p->noperands; o++)
     if (p->operand[o].level == L_ELEM && (u64)L->strides[o][last] + 1 > 2) return true;
   return false;
@@ -99,20 +101,33 @@ static void shape_rows(Task *t, const Launch *L, int threads) {
   if (t->batch) t->rows = TY_MIN(BATCH, ceil_div(t->O, 8 * (threads - 1) + 1));
   t->units = ceil_div(t->O, t->rows);
   t->tile = TY_MIN(TY_MAX(t->rows * t->R, t->rows), k->tile);
+  t->split = t->batch;
   if (!t->batch) return;
   t->few = TY_MAX(k->tile / t->R, 1);
-  if (is_apart(k->p, L)) t->few = TY_MAX(t->few, TY_MIN(TY_MAX(TURNED / t->R, 8), 16));
+  if (is_apart(k->p, L, L->no, L->no + L->nr))
+    t->few = TY_MAX(t->few, TY_MIN(TY_MAX(TURNED / t->R, 8), 16));
   t->few = TY_MIN(t->few, t->rows);
   t->tile = t->few * t->R;
 }
 
-static void shape_columns(Task *t) {
-  t->code = &t->k->code[1], t->block = COL_BLOCK;
-  t->width = TY_MIN(t->I, STRIP);
-  if (t->width > t->k->tile) t->width = t->k->tile;
+/* Whether columns have values that their elements want. */
+static bool has_spread(const Code *code) {
+  for (i32 i = code->phase[0].elem; i < code->phase[0].end; i++)
+    if (code->step[i].kind == S_SPREAD) return true;
+  return false;
+}
+
+static void shape_columns(Task *t, const Launch *L) {
+  const Kernel *k = t->k;
+  int from = L->no + L->nr;
+  t->code = &k->code[1], t->block = COL_BLOCK;
+  t->width = TY_MIN(t->I, k->batch && is_apart(k->p, L, from, from + L->ni) ? STRIP_TURNED : STRIP);
+  if (t->width > k->tile) t->width = k->tile;
   t->strips = ceil_div(t->I, t->width);
-  /* Rows go together where they are contiguous and begin with lane 0. */
-  i64 most = t->strips == 1 ? t->k->tile / t->width / COL_LANES * COL_LANES : 0;
+  /* Rows go together where they are contiguous, or as a grid, and begin with lane 0. */
+  i64 most = k->tile / t->width / COL_LANES * COL_LANES;
+  t->split = k->batch && most > 0 && (t->strips > 1 || has_spread(t->code));
+  if (t->strips > 1 && !t->split) most = 0;
   t->rows = TY_MAX(TY_MIN(most, COL_BLOCK), 1);
   if (t->rows > t->R) t->rows = TY_MAX(ceil_div(t->R, COL_LANES) * COL_LANES, 1);
   if (most == 0) t->rows = 1;
@@ -164,7 +179,7 @@ static void shape_frame(Task *t, bool parallel) {
 /* How the launch is cut among `threads`; false when there is nothing to do. */
 static bool shape(Task *t, const Kernel *k, const Launch *L, int threads) {
   t->k = k, t->code = &k->code[0];
-  t->batch = false;
+  t->batch = t->split = false;
   t->group = 0, t->groups = t->units = 1, t->levels = 0, t->rows = t->width = t->strips = 1;
   if (k->p->kind == K_MAP) {
     t->N = product(L->dims, L->ni);
@@ -182,7 +197,7 @@ static bool shape(Task *t, const Kernel *k, const Launch *L, int threads) {
     t->N = t->O * t->R * t->I;
     if (!t->O || !t->I) return false;
     if (k->p->kind == K_ROW) shape_rows(t, L, threads);
-    else shape_columns(t);
+    else shape_columns(t, L);
   }
   bool parallel = threads > 1 && (double)t->N * k->cost > ALONE;
   if (k->p->kind != K_MAP) shape_groups(t, parallel ? threads : 1);
@@ -192,6 +207,11 @@ static bool shape(Task *t, const Kernel *k, const Launch *L, int threads) {
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
+/* The bytes between a slot's rows, for native code. */
+static void set_between(Frame *f, i32 slot, i64 bytes) {
+  f->p[f->t->code->nslot + slot] = (void *)(uintptr_t)bytes;
+}
+
 /* Row values to elements: over their rows, or, in columns, again for every row. */
 static void spread(Frame *f, const Step *s, i64 n) {
   const Task *t = f->t;
@@ -199,9 +219,10 @@ static void spread(Frame *f, const Step *s, i64 n) {
   char *y = f->p[s->y];
   const char *a = f->p[s->a];
   if (t->k->p->kind == K_ROW) t->k->isa->spread[size == 8](y, a, f->rows, t->R);
-  else if (t->rows == 1 || (t->joint && t->lanes)) f->p[s->y] = f->p[s->a];
+  else if (t->grid && t->joint) f->p[s->y] = f->p[s->a], set_between(f, s->y, 0);
+  else if (t->rows == 1) f->p[s->y] = f->p[s->a];
   else
-    for (i64 k = 0; k < n; k += t->width) memcpy(y + k * size, a, (size_t)(t->width * size));
+    for (i64 k = 0; k < n; k += f->rows) memcpy(y + k * size, a, (size_t)(f->rows * size));
 }
 
 static char *offset(const Step *s, int operand, void *p, i64 bytes) {
@@ -228,72 +249,80 @@ static void strand(Frame *f, const Step *s, i64 n) {
           offset(s, 2, p[s->c], whole), left, s->imm);
 }
 
-/* The bytes between a slot's rows, for native code. */
-static void set_between(Frame *f, i32 slot, i64 bytes) {
-  f->p[f->t->code->nslot + slot] = (void *)(uintptr_t)bytes;
+/* All slots go on by n rows, or back. */
+static void step_rows(Frame *f, i64 n) {
+  i32 nslot = f->t->code->nslot;
+  for (i32 i = 0; i < nslot; i++)
+    f->p[i] = (void *)((uintptr_t)f->p[i] + (uintptr_t)n * (uintptr_t)f->p[nslot + i]);
 }
 
-/* The same for all slots of columns or of a long row: what native code goes over in turns of so many elements. */
+/* The same for all slots of columns or of a long row: native code goes over them in turns of so many elements,
+** and over the states of columns anew each time. */
 static void set_turns(Frame *f, i64 elements) {
   const Task *t = f->t;
   const Code *code = t->code;
   for (i32 i = code->uniform; i < code->nstep; i++) {
     const Step *s = &code->step[i];
     bool raw = s->kind == S_STORE || (s->kind == S_LOAD && s->raw);
-    bool still = s->kind == S_SPREAD && t->lanes;
-    int size = raw ? t->op[s->imm].size : code->slot[s->y].size;
-    if (!s->row) set_between(f, s->y, still ? 0 : elements * size);
+    if (!s->row)
+      set_between(f, s->y, elements * (raw ? t->op[s->imm].size : code->slot[s->y].size));
   }
 }
 
 /* The states of a native stretch's reductions, for elements that count from `from`. */
-static void give_states(Frame *f, const Native *v, i64 from, i64 row) {
+static void give_states(Frame *f, const Native *v, i64 from) {
   const Task *t = f->t;
+  const bool lane = t->k->p->kind == K_COL && t->rows == 1;
   for (i32 i = v->special; i < v->end; i++) {
     const Step *s = &t->code->step[i];
     if (s->kind != S_REDUCE) continue;
     char *acc = ty_tile_state(f, s);
-    i64 back = from - row % COL_LANES * t->width;
+    i64 back = from - (lane ? f->row % COL_LANES * t->width : 0);
     if (f->blocks) acc += (size_t)(1 + t->levels) * t->node;
     f->p[s->b] = (char *)((uintptr_t)acc - (uintptr_t)(back * ty_tile_size(s->type)));
   }
 }
 
-/* Rows of columns: in turns of all lanes where they lie one behind another, the rows of one lane after the
-** other where they do not, or where there are row values. */
-static void native_columns(Frame *f, const Native *v, i64 n) {
+/* A grid of columns: the rows of one lane after the other. */
+static void reduce_grid(Frame *f, const Native *v, i64 lines) {
   const Task *t = f->t;
-  const i64 w = f->rows, turn = w * COL_LANES, whole = n / turn;
-  if (t->rows > 1 && !(t->joint && t->lanes)) {
-    give_states(f, v, 0, 0);
-    if (whole) v->fn(f->p, 0, turn, whole, 0);
-    if (whole * turn == n) return;
-    give_states(f, v, whole * turn, 0);
-    v->fn(f->p, whole * turn, n, 1, 0);
-    return;
+  void **between = f->p + t->code->nslot;
+  for (i64 lane = 0; lane < TY_MIN(lines, COL_LANES); lane++) {
+    give_states(f, v, -lane * t->width);
+    for (i32 i = 0; i < t->code->nslot; i++)
+      between[i] = (void *)((intptr_t)between[i] * COL_LANES);
+    v->fn(f->p, 0, f->cols, ceil_div(lines - lane, COL_LANES), 0);
+    for (i32 i = 0; i < t->code->nslot; i++)
+      between[i] = (void *)((intptr_t)between[i] / COL_LANES);
+    step_rows(f, 1);
   }
-  for (i64 r = 0, rows = n / w; r < TY_MIN(rows, COL_LANES); r++) {
-    give_states(f, v, 0, f->row + r);
-    v->fn(f->p, 0, w, (rows - r + COL_LANES - 1) / COL_LANES, 0);
-    for (i32 i = t->code->phase[0].elem; i < t->code->phase[0].end && r + 1 < rows; i++) {
-      const Step *s = &t->code->step[i];
-      if (s->kind != S_LOAD && s->kind != S_STORE) continue;
-      f->p[s->y] = (char *)f->p[s->y] + t->I * t->op[s->imm].size;
-    }
-  }
+  step_rows(f, -TY_MIN(lines, COL_LANES));
 }
 
+/* Columns whose rows lie one behind another: in turns of all lanes. */
+static void reduce_turns(Frame *f, const Native *v, i64 n) {
+  const i64 turn = f->t->width * COL_LANES, turns = n / turn, rest = turns * turn;
+  give_states(f, v, 0);
+  if (turns) v->fn(f->p, 0, turn, turns, 0);
+  if (rest == n) return;
+  give_states(f, v, rest);
+  v->fn(f->p, rest, n, 1, 0);
+}
+
+/* Reductions of a native stretch: their states are given, memory for them where the tile is whole
+** rows. */
 static void native_reduce(Frame *f, const Native *v, i64 n) {
   const Task *t = f->t;
-  if (t->k->p->kind == K_COL) {
-    native_columns(f, v, n);
-    return;
+  bool col = t->k->p->kind == K_COL;
+  if (col && t->grid) reduce_grid(f, v, f->lines);
+  else if (col && t->rows > 1) reduce_turns(f, v, n);
+  else {
+    give_states(f, v, 0);
+    if (f->whole && n) v->fn(f->p, 0, t->R, f->rows, 1);
+    else if (f->blocks) v->fn(f->p, 0, BLOCK, f->blocks, -1);
+    else if (n) v->fn(f->p, 0, n, 1, 0);
   }
-  give_states(f, v, 0, 0);
-  if (f->whole && n) v->fn(f->p, 0, t->R, f->rows, 1);
-  else if (f->blocks) v->fn(f->p, 0, BLOCK, f->blocks, -1);
-  else if (n) v->fn(f->p, 0, n, 1, 0);
-  for (i32 i = v->special; i < v->end && !n; i++)
+  for (i32 i = v->special; i < v->end && f->whole && !n; i++)
     if (t->code->step[i].kind == S_REDUCE) ty_tile_reduce(f, &t->code->step[i], 0);
 }
 
@@ -315,7 +344,7 @@ static bool place_store(Frame *f, const Step *s, i64 i0) {
 static void native(Frame *f, const Native *v, i64 i0, i64 n) {
   const Task *t = f->t;
   const Step *first = t->code->step + v->special, *end = t->code->step + v->end;
-  i64 rows = t->grid ? f->rows : 1;
+  i64 rows = t->grid ? f->lines : 1;
   uintptr_t odd = 0;
   for (const Step *s = first; s < end; s++) {
     if (s->kind != S_STORE) continue;
@@ -433,10 +462,10 @@ static void unit_rows(Frame *f, i64 unit) {
   }
 }
 
-/* The rectangle at hand has `rows` times `cols` elements: rows of tile registers follow one another. */
-static void set_rectangle(Frame *f, i64 rows, i64 cols) {
+/* The rectangle at hand has `lines` times `cols` elements: those of tile registers follow one another. */
+static void set_rectangle(Frame *f, i64 lines, i64 cols) {
   const Code *code = f->t->code;
-  f->rows = rows;
+  f->lines = lines;
   if (f->cols == cols) return;
   f->cols = cols;
   for (i32 i = 0; i < code->nslot; i++)
@@ -474,6 +503,7 @@ static void unit_batch(Frame *f, i64 unit) {
       q /= s->dims[d];
     }
     n = TY_MIN(TY_MIN(end - row, t->few), s->dims[t->along] - f->index[t->along]);
+    f->rows = n;
     set_rectangle(f, n, t->R);
     for (i32 p = 0; p <= t->code->nphase; p++) {
       row_steps(f, p, row, n);
@@ -542,6 +572,16 @@ static void unit_long(Frame *f, i64 unit) {
   }
 }
 
+static void column_rectangle(Frame *f, i64 o, i64 c, i64 r, i64 n) {
+  const Space *s = &f->t->space[0];
+  f->index[s->nd - 1] = c, f->index[s->nd - 2] = r;
+  for (i32 d = s->nd - 3; d >= 0; d--) {
+    f->index[d] = d ? o % s->dims[d] : o;
+    o /= s->dims[d];
+  }
+  set_rectangle(f, n, f->rows);
+}
+
 /* Rows [begin, end) of the strip that starts at column c. */
 static void column_part(Frame *f, i64 o, i64 c, i64 begin, i64 end) {
   const Task *t = f->t;
@@ -553,6 +593,7 @@ static void column_part(Frame *f, i64 o, i64 c, i64 begin, i64 end) {
   for (i64 r = begin, n; r < end; r += n) {
     i64 block = TY_MIN(end, r - r % COL_BLOCK + COL_BLOCK);
     n = TY_MIN(t->joint ? COL_BLOCK : t->rows, block - r), f->row = r;
+    if (t->grid) column_rectangle(f, o, c, r, n);
     tile(f, 0, (o * t->R + r) * t->I + c, n * f->rows);
     if (r + n != block) continue;
     for (const Step *s = first; s < stop; s++)
@@ -631,7 +672,8 @@ static void frame_begin(Frame *f, Task *t, char *base) {
   const Code *code = t->code;
   f->t = t, f->base = base, f->p = (void **)base,
   f->acc = base + t->at_acc; /* the rest as it is needed */
-  f->whole = false, f->rows = f->row = 0, f->cols = -1, f->nblocks = 0, f->blocks = 0;
+  f->whole = false, f->rows = f->row = f->lines = 0, f->cols = -1, f->nblocks = 0, f->blocks = 0;
+  memset(f->p + code->nslot, 0, (size_t)code->nslot * sizeof(void *));
   for (i32 i = 0; i < code->nslot; i++) {
     const Slot *s = &code->slot[i];
     size_t reg = (size_t)TY_MAX(s->reg, 0);
@@ -644,8 +686,8 @@ static void frame_begin(Frame *f, Task *t, char *base) {
     default: f->p[i] = base + t->at_row + reg * t->row_bytes; break;
     }
   }
-  if (t->joint || (code->nnative && t->k->p->kind == K_COL))
-    set_turns(f, t->k->p->kind == K_ROW ? BLOCK : COL_LANES * (t->lanes ? t->I : t->width));
+  if (t->joint || (t->k->p->kind == K_COL && t->rows > 1 && !t->grid))
+    set_turns(f, t->k->p->kind == K_ROW ? BLOCK : COL_LANES * t->width);
   steps(f, 0, code->uniform, 0, 1);
 }
 
@@ -690,7 +732,7 @@ static void go(Task *t) {
   double all = (double)t->N * t->k->cost;
   Unit *unit = unit_columns;
   if (t->k->p->kind == K_MAP) unit = t->grid ? unit_grid : unit_map;
-  else if (t->grid) unit = unit_batch;
+  else if (t->batch) unit = unit_batch;
   else if (t->k->p->kind == K_ROW) unit = t->R > t->tile && t->R > 0 ? unit_long : unit_rows;
   if (!t->group) {
     over(t, unit, t->units, all / (double)t->units);

@@ -46,9 +46,9 @@ struct Task {
   i32 levels; /* of the tree */
   i32 nodes;  /* of a reduction: the state at hand, one a level, those of blocks that go together */
   bool joint; /* native code goes through all of a block of columns, or many blocks of a row */
-  bool lanes; /* of columns: the rows of one lane after the other */
   bool batch; /* units are batches of rows */
   bool past;  /* outputs are so large that stores go past the caches */
+  bool split; /* spaces keep rows, and columns, apart from what counts them */
   bool grid;  /* a tile is a rectangle: rows along one dim, columns along the last */
   i32 along, outer; /* that dim; dims before a batch's rows, while dims are joined */
   i64 block_rows, block_cols,
@@ -70,7 +70,7 @@ struct Frame {
   char *base, *acc;
   bool whole;          /* the tile holds whole rows */
   i64 rows;            /* in the block or tile */
-  i64 cols;            /* grid: of the rectangle */
+  i64 lines, cols;     /* grid: of the rectangle */
   i64 index[MAX_DIMS]; /* grid: of its first element */
   i64 row;             /* of R, the tile's first: elements for rows, rows for columns */
   u64 nblocks;         /* complete ones of this row */

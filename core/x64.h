@@ -139,7 +139,8 @@ X64_QUICK X64Rm ty_x64_of(const XOpd *o, int u) {
 int ty_x64_take(Emit *E, i32 slot, int reg); /* the result goes where an operand was */
 bool ty_x64_uniform(const Emit *E, i32 slot);
 int ty_x64_result(Emit *E, i32 slot); /* registers for the step's result */
-void ty_x64_done(Emit *E);            /* operands whose last use this is give up their registers */
+void ty_x64_mask_to(Emit *E, int size, int reg, i32 group);
+void ty_x64_done(Emit *E); /* operands whose last use this is give up their registers */
 X64Rm ty_x64_k(Emit *E, u64 bits, int size);              /* a constant in memory */
 X64Rm ty_x64_at(Emit *E, i32 slot, int bytes, i32 group); /* element of a stream or state */
 void ty_x64_v(Emit *E, X64Ins ins, int vl, int d, int a, X64Rm b, int imm, int k, bool z);

@@ -431,7 +431,7 @@ static i32 give_pointers(Emit *E, i32 n) {
       XVal *v = &E->val[r];
       bool memory = v->kind == V_STREAM || k >= 3;
       if (row) v->row = true, v->size = E->code->slot[r].size;
-      if (k == 4) v->still = true;
+      if (k == 4) v->still = !E->col;
       if ((!memory && !v->row) || v->ptr >= 0 || v->at >= 0) continue;
       if (!v->row && used < n) {
         v->ptr = pointers[used++];
@@ -595,7 +595,7 @@ static void escape(Emit *E, const Step *s) {
     else if (E->wide)
       x64_vector(&E->A, ins, vl, r, 0, m, -1, ty_x64_mask(E, E->g0 + u), false, true);
     else {
-      move(E, v->size, E->temp, in_frame(E, v->size == 8 ? E->mask8 : E->mask4, 0));
+      ty_x64_mask_to(E, v->size, E->temp, E->g0 + u);
       x64_vector(&E->A, v->size == 8 ? I_vmaskmovpd : I_vmaskmovps, vl, r, E->temp, m, -1, 0, false,
                  true);
     }
@@ -638,6 +638,17 @@ static void body(Emit *E, i32 u, i32 g0, bool tail) {
   E->ngroups = ngroups;
 }
 
+#define EIGHT -1, -1, -1, -1, -1, -1, -1, -1
+static const i32 ones[128] = {EIGHT, EIGHT, EIGHT, EIGHT, EIGHT, EIGHT, EIGHT, EIGHT};
+
+/* AVX2: the mask of a group; where all groups are done at once, rcx is where the first one's stands. */
+void ty_x64_mask_to(Emit *E, int size, int reg, i32 group) {
+  X64Rm m = x64_mem(RCX, RNONE, 0, group * E->lanes * 4);
+  if (!E->side) move(E, size, reg, in_frame(E, size == 8 ? E->mask8 : E->mask4, 0));
+  else if (size == 4) move(E, 4, reg, m);
+  else ty_x64_v(E, I_vpmovsxdq, E->vl[1], reg, 0, m, -1, 0, false);
+}
+
 /* The mask of the elements that are left: rcx of them. */
 static void tail_mask(Emit *E) {
   x64_rr(&E->A, G_MOV, RCX, RDX), x64_rr(&E->A, G_SUB, RCX, RSI);
@@ -654,8 +665,7 @@ static void tail_mask(Emit *E) {
   few = x64_jump(&E->A, J_BE, 0);
   x64_rr(&E->A, G_MOV, RCX, RAX);
   x64_patch(&E->A, few);
-  static const i32 ones[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
-  x64_mov64(&E->A, RAX, (u64)(uintptr_t)(ones + 8));
+  x64_mov64(&E->A, RAX, (u64)(uintptr_t)(ones + 64));
   for (int i = 0; i < 4; i++) x64_rr(&E->A, G_SUB, RAX, RCX);
   move(E, 4, E->temp, x64_mem(RAX, RNONE, 0, 0));
   put(E, 4, in_frame(E, E->mask4, 0), E->temp);
@@ -680,35 +690,50 @@ static void main_loop(Emit *E, bool past) {
   x64_patch(A, skip);
 }
 
+/* The masks of groups [g, g + unroll); rest: where the jump goes if there is nothing for them. */
+static void side_masks(Emit *E, i32 g, size_t *rest) {
+  Asm *A = &E->A;
+  if (!g || !E->wide) x64_rr(A, G_MOV, RCX, RDX), x64_rr(A, G_SUB, RCX, RSI);
+  if (!E->wide) {
+    if (g) x64_ri(A, 7, RCX, g * E->lanes), *rest = x64_jump(A, J_BE, 0);
+    x64_mov64(A, RAX, (u64)(uintptr_t)(ones + 64));
+    for (int i = 0; i < 4; i++) x64_rr(A, G_SUB, RAX, RCX);
+    x64_rr(A, G_MOV, RCX, RAX);
+    return;
+  }
+  if (g) {
+    x64_load(A, RAX, kept(E, KEPT_MASK));
+    x64_shr(A, RAX, g * E->lanes);
+    *rest = x64_jump(A, J_E, 0);
+  } else {
+    x64_mov64(A, RAX, ~(u64)0);
+    x64_bzhi64(A, RAX, RAX, RCX);
+    if (E->round > E->unroll) x64_save(A, kept(E, KEPT_MASK), RAX);
+  }
+  for (i32 u = 0; u < E->unroll; u++) {
+    if (u) x64_shr(A, RAX, E->lanes);
+    x64_kmov(A, K_SIDE + u, RAX);
+  }
+}
+
 /* What is left after the main loop, all of it at once: as in the main loop, a mask for each group. */
 static void side(Emit *E) {
-  Asm *A = &E->A;
-  E->side = true;
-  x64_rr(A, G_MOV, RCX, RDX), x64_rr(A, G_SUB, RCX, RSI);
-  x64_mov64(A, RAX, ~(u64)0);
-  x64_bzhi64(A, RAX, RAX, RCX);
-  if (E->round > E->unroll) x64_save(A, kept(E, KEPT_MASK), RAX);
-  size_t done[SIDES * 8];
+  size_t rest[64];
   i32 n = 0;
+  E->side = true;
   for (i32 g = 0; g < E->round; g += E->unroll) {
-    if (g) {
-      x64_load(A, RAX, kept(E, KEPT_MASK));
-      x64_shr(A, RAX, g * E->lanes);
-      done[n++] = x64_jump(A, J_E, 0);
-    }
-    for (i32 u = 0; u < E->unroll; u++) {
-      if (u) x64_shr(A, RAX, E->lanes);
-      x64_kmov(A, K_SIDE + u, RAX);
-    }
+    side_masks(E, g, &rest[n]);
+    n += g > 0;
     body(E, E->unroll, g, true);
   }
-  while (n) x64_patch(A, done[--n]);
+  while (n) x64_patch(&E->A, rest[--n]);
   E->side = false;
 }
 
 static bool has_side(const Emit *E) {
-  bool fits = E->wide && E->unroll <= SIDES && E->round * E->lanes <= 64;
-  return fits && (E->reduces ? E->acc >= 0 : E->end - E->first <= SIDE_STEPS);
+  bool fits = E->wide ? E->unroll <= SIDES : !E->narrow_tail;
+  if (!fits || E->round * E->lanes > 64) return false;
+  return E->reduces ? E->acc >= 0 : E->end - E->first <= SIDE_STEPS;
 }
 
 static void loops(Emit *E) {

@@ -741,7 +741,7 @@ void ty_x64_load(Emit *E, const XVal *v, i32 slot, int dst) {
     copy_tail(E, m, bytes, false);
     op2(E, ins, vl, dst, x64_mem(RSP, RNONE, 0, E->pad));
   } else {
-    move(E, bytes, dst, x64_mem(RSP, RNONE, 0, bytes == 8 ? E->mask8 : E->mask4));
+    ty_x64_mask_to(E, bytes, dst, E->g0);
     x64_vector(&E->A, bytes == 8 ? I_vmaskmovpd : I_vmaskmovps, vl, dst, dst, m, -1, 0, false,
                false);
   }
@@ -755,7 +755,7 @@ static void store_vector(Emit *E, int size, X64Rm m, int x, i32 group) {
     x64_vector(&E->A, (X64Ins)ins, vl, x, 0, m, -1, ty_x64_mask(E, group), false, true);
     return;
   }
-  move(E, size, T(3), x64_mem(RSP, RNONE, 0, size == 8 ? E->mask8 : E->mask4));
+  ty_x64_mask_to(E, size, T(3), group);
   x64_vector(&E->A, size == 8 ? I_vmaskmovpd : I_vmaskmovps, vl, x, T(3), m, -1, 0, false, true);
 }
 
@@ -834,8 +834,13 @@ void ty_x64_reduce(Emit *E, const Step *s, i32 nth) {
     if (E->acc >= 0 && E->side) { /* lanes without an element stay as they are */
       i32 acc = E->acc + before + g;
       ty_x64_fold(E, s, t, acc, x);
-      ty_x64_v(E, size == 8 ? I_vmovdqa64 : I_vmovdqa32, vl, acc, 0, x64_reg(t), -1,
-               ty_x64_mask(E, E->g0 + u), false);
+      if (E->wide)
+        ty_x64_v(E, size == 8 ? I_vmovdqa64 : I_vmovdqa32, vl, acc, 0, x64_reg(t), -1,
+                 ty_x64_mask(E, E->g0 + u), false);
+      else {
+        ty_x64_mask_to(E, size, T(3), E->g0 + u);
+        blend(E, size, acc, acc, x64_reg(t), T(3));
+      }
       continue;
     }
     if (E->acc >= 0 && !E->tail) {
@@ -851,7 +856,7 @@ void ty_x64_reduce(Emit *E, const Step *s, i32 nth) {
     if (!E->tail) op2(E, ins, vl, t, m);
     else if (E->wide) ty_x64_v(E, (X64Ins)ins, vl, t, 0, m, -1, K_TAIL, true);
     else {
-      move(E, size, T(3), x64_mem(RSP, RNONE, 0, size == 8 ? E->mask8 : E->mask4));
+      ty_x64_mask_to(E, size, T(3), E->g0 + u);
       x64_vector(&E->A, size == 8 ? I_vmaskmovpd : I_vmaskmovps, vl, t, T(3), m, -1, 0, false,
                  false);
     }

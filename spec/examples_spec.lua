@@ -92,6 +92,58 @@ describe("examples/nbody.lua", function()
   end)
 end)
 
+describe("examples/fold_batchnorm.lua", function()
+  it("folds both batch norms, and what is left computes the same but for the last bits", function()
+    local out = run "fold_batchnorm.lua 64 16"
+    local _, before = out:match("^(.-)\nfolded:\n"):gsub("\ndiv_%d", "")
+    local _, scales = out:gsub("\nscale", "")
+    assert.equal(2, before)
+    assert.equal(2, scales)
+    assert.is_nil(out:match("\nfolded:\n(.*)$"):find("\ndiv_"))
+    -- for 64 rows, 16 columns and then 10: product, bias, four steps of the norm, and relu; of the parameters two each
+    local written, folded = out:match("elements written: (%d+), folded (%d+)")
+    assert.equal(64 * (7 * 16 + 6 * 10) + 2 * (16 + 10), tonumber(written))
+    -- product, bias, relu; of the parameters six each, and the weights
+    assert.equal(64 * (3 * 16 + 2 * 10) + 6 * (16 + 10) + 16 * 16 + 16 * 10, tonumber(folded))
+    local difference, size = out:match("largest difference: (%S+) of values up to (%S+)")
+    assert.truthy(tonumber(difference) < 1e-5 * tonumber(size), out)
+    assert.truthy(out:find("the graph as recorded gives the bits of the model: true", 1, true))
+  end)
+end)
+
+describe("examples/count_operations.lua", function()
+  it("counts what a block of a transformer takes", function()
+    local tokens, width = 24, 32
+    local out = run(("count_operations.lua %d %d"):format(tokens, width))
+    -- four projections, two products of attention, two layers four times as wide
+    local products = 2 * tokens * width * width * 4 + 2 * 2 * tokens * tokens * width + 2 * 2 * tokens * width * 4 * width
+    local nodes, operations, bytes = out:match("\nmatmul +(%d+) +(%d+) +(%d+) ")
+    assert.equal(8, tonumber(nodes))
+    assert.equal(products, tonumber(operations))
+    local square, weights = tokens * width, width * width
+    assert.equal(4 * (4 * (2 * square + weights) + 2 * (2 * square + tokens * tokens) + 2 * (5 * square + 4 * weights)),
+      tonumber(bytes))
+    local sum, total = 0, nil
+    for op, count in out:gmatch("\n([%l_%d]+) +%d+ +(%d+) +%d+ ") do
+      if op == "total" then total = tonumber(count) else sum = sum + tonumber(count) end
+    end
+    assert.equal(sum, total)
+  end)
+end)
+
+describe("examples/custom_backend.lua", function()
+  it("gives the bits of eager, by its own loop and where it leaves the graph to run", function()
+    local out = run "custom_backend.lua 4000"
+    local _, equal = out:gsub("bits as eager: true", "")
+    assert.equal(3, equal)
+    assert.is_nil(out:find("false", 1, true))
+    assert.truthy(out:find("for i = 0, n - 1 do", 1, true))
+    assert.truthy(out:find("leaves a graph of %d+ nodes to graph:run"))
+    local mean = tonumber(out:match("mean ([%d.]+) m/s"))
+    assert.near(337.5, mean, 1) -- at the 10 degrees and the 50 % that are the mean
+  end)
+end)
+
 describe("README.md", function()
   local file = io.open(H.root .. "README.md")
   if not file then

@@ -135,7 +135,7 @@ static Value edge(int type) {
     return v;
   }
   i64 x = (i64)(next() >> below(64));
-  if (k < 60) x = (i64)((u64)1 << below(64)) + below(5) - 2; /* around powers of two */
+  if (k < 60) x = (i64)(((u64)1 << below(64)) + (u64)below(5) - 2); /* around powers of two */
   if (k < 20) x = below(9) - 4;
   if (k % 2) x = (i64)(0 - (u64)x);
   if (type == C_I32) v.i = (i32)x;

@@ -1,0 +1,539 @@
+--- capture.lua -- one call of a function, evaluated and described, so that later calls need not run it.
+-- In: the core, the handle of a compiled function, the function and its arguments. Out: true when a trace was
+-- installed; nil and {reason, hint, file, line} when the function does something that a trace cannot repeat. Nothing
+-- outside has changed then, and nothing raises: an error of the function, of a library or of this file is an abort too.
+--
+-- How it works. The function's bytecode is evaluated (evaluate.lua) with the real arguments. This file is the world
+-- that the bytecode sees: whatever is read, written, computed or called goes through a method of World. Beside each
+-- value travels a shadow that says where it came from:
+--     nil             known: a constant, made inside, or determined by guards that stand already
+--     {slot = k}      read from outside by the k-th reading instruction of the description's program
+--     {number = id}   a number that later calls compute again: expression id
+-- Reads append instructions to the program, decisions append guards, writes to what is outside go to overlays. At the
+-- end program, overlays and results are the description that C compiles to a trace.
+--
+-- Rules that a change must keep:
+-- 1. A value may be moved, stored and returned without a guard; whatever looks at it pins it first: typed() for its
+--    type and presence, pin() for its value.
+-- 2. One object has one record (self.tables, self.objects), however many paths lead to it. A second path emits "same".
+-- 3. One place is read once: fields by record and key, upvalues by cell, environments by function. After a write the
+--    overlay answers.
+-- 4. A table is known by its path, a function by identity. Only tables that are identified (as keys) are "equal".
+-- 5. What Tycho itself is made of (its chunks, its constants) is not guarded.
+-- 6. Real tables made inside hold real values; metatables that the code gave them are kept beside, never set, so that
+--    no library function can run a metamethod behind our back.
+-- 7. Whatever is not understood aborts. A wrong "known" is a wrong result; a needless pin is one capture more.
+--
+-- The methods are spread over: this file (slots, guards, functions, the description), tables.lua (tables, metatables,
+-- overlays), numbers.lua (arithmetic and comparison), natives.lua (C functions, Tycho's),
+-- library.lua (Lua's own).
+
+local bytecode = require "tycho.bytecode"
+local evaluate = require "tycho.evaluate"
+
+local type, rawget, select, pairs, unpack = type, rawget, select, pairs, unpack
+local format = string.format
+local getinfo = type(debug) == "table" and debug.getinfo
+local getlocal = type(debug) == "table" and debug.getlocal
+local getupvalue = type(debug) == "table" and debug.getupvalue
+
+if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
+
+local M = {}
+
+--- Evaluated instructions that one capture may take. A function that runs longer is worth little as one trace.
+M.STEPS = 200000
+
+local World = {}
+World.__index = World
+M.World = World
+
+--- "file:line" of the user's code that is evaluated, nil outside of it.
+World.where = evaluate.where
+--- What error() puts before its message.
+World.position = evaluate.position
+
+require("tycho.tables")(World)
+require("tycho.numbers")(World)
+require("tycho.natives")(World)
+
+-- Ends of a capture ---------------------------------------------------------------------------------------------------
+
+--- What abort raises. evaluate.lua lets it pass.
+local ABORT = setmetatable({}, { __tostring = function() return "capture aborted" end })
+M.ABORT = ABORT
+
+--- Adds the user's file and line to what is told about a failure.
+function World:locate(why)
+  local where = self:where()
+  if not where then return end
+  why.file, why.line = where:match("^(.*):(%d+)$")
+  why.file, why.line = why.file or where, tonumber(why.line)
+end
+
+--- Gives the capture up. Never returns.
+---@param reason string what the function does, such as "calls print"
+---@param hint? string what the user could do instead
+function World:abort(reason, hint)
+  if not self.failure then
+    self.failure = { reason = reason, hint = hint }
+    self:locate(self.failure)
+  end
+  return error(ABORT, 0)
+end
+
+-- Slots and guards ----------------------------------------------------------------------------------------------------
+
+--- Appends an instruction; path: what it is about, as the user would write it.
+function World:emit(instr, path)
+  local n = self.nprogram + 1
+  self.nprogram = n
+  self.program[n] = instr
+  instr.path = path
+  instr.line = self:where()
+  return instr
+end
+
+--- Appends a reading instruction whose value is v now; returns the shadow.
+function World:slot(v, instr, path)
+  self:emit(instr, path)
+  local k = self.nslots + 1
+  self.nslots = k
+  local s = { slot = k, path = path, value = v }
+  self.slots[k] = s
+  return s
+end
+
+--- A guard that says more about a slot than its type does: in place of the guard of its type if there is one.
+function World:guard(s, name, v)
+  local instr = s.type_guard
+  if not instr then return self:emit({ name, s.slot, v }, s.path) end
+  instr[1], instr[3], s.type_guard = name, v, nil
+  return instr
+end
+
+--- Makes the type of a value known, and so whether it is nil.
+function World:typed(v, s)
+  if s == nil or s.typed or s.number then return v end
+  s.typed = true
+  if v == nil then
+    s.pinned = true
+    self:emit({ "equal", s.slot, nil }, s.path)
+  else
+    s.type_guard = self:emit({ "type", s.slot, type(v) }, s.path)
+  end
+  return v
+end
+
+--- For values that were seen but not used so far: their type is guarded at the end, unless a use guards more.
+function World:typed_later(s)
+  if s and not s.typed and not s.number then self.later[#self.later + 1] = s end
+end
+
+--- Makes a value known: its bits for plain values, identity for functions, kind for tables and tensors.
+function World:pin(v, s)
+  if s == nil or s.pinned then return v end
+  if s.number then
+    self:pin_number(v, s)
+    return v
+  end
+  local kind = type(v)
+  if kind == "table" then
+    self:table_of(v, s)
+  elseif kind == "userdata" and self.is_tensor(v) then
+    self:pin_tensor(v, s)
+  elseif kind == "function" then
+    self:pin_function(v, s)
+  else
+    self:guard(s, "equal", v)
+    s.pinned, s.typed = true, true
+  end
+  return v
+end
+
+--- Objects that are reached by two paths must be one object in later calls too.
+function World:pin_tensor(v, s)
+  s.pinned, s.typed = true, true
+  local first = self.objects[v]
+  if first then
+    self:emit({ "same", first.slot, s.slot }, s.path)
+  else
+    self.objects[v] = s
+  end
+  self.C.outside(v, s.slot)
+  self:guard(s, "tensor", v)
+end
+
+function World:pin_function(f, s)
+  s.pinned, s.typed = true, true
+  if not self.objects[f] then self.objects[f] = s end
+  if self.closures_differ and not self.C.is_native(f) and not self:is_ours(f) then
+    s.bytecode_only = true
+    self:guard(s, "closure", f)
+  else
+    self:guard(s, "equal", f)
+  end
+end
+
+--- Makes known which object a value is, as far as later calls can be asked.
+function World:identify(v, s)
+  if s == nil or s.identified or s.number then return self:pin(v, s) end
+  local kind = type(v)
+  if kind == "userdata" and self.is_tensor(v) then
+    self:abort("a tensor from outside is used as a key of a table", "use its name or position as the key")
+  end
+  self:pin(v, s)
+  if kind == "table" or s.bytecode_only then self:emit({ "equal", s.slot, v }, s.path) end
+  s.identified = true
+  return v
+end
+
+--- Whether a conditional takes v as true.
+function World:truth(v, s)
+  if s and not s.typed and not s.number then
+    if type(v) == "boolean" then self:pin(v, s) else self:typed(v, s) end
+  elseif s and type(v) == "boolean" then
+    self:pin(v, s)
+  end
+  return v ~= nil and v ~= false
+end
+
+-- Functions: what closes over what ------------------------------------------------------------------------------------
+
+local function chunk_of(f)
+  if getinfo then return getinfo(f, "S").source end
+  local proto = bytecode.prototype(f)
+  return proto and proto.source or "?"
+end
+
+--- How the chunks of this library begin; compile.lua's functions close over what belongs to users.
+local HOME = chunk_of(function() end):match("^(@.*[/\\])") or "@?"
+local WRAPPERS = HOME .. "compile.lua"
+
+local ours = setmetatable({}, { __mode = "k" })
+
+--- Whether a Lua function is part of Tycho: what it closes over is constant.
+local function is_ours(f)
+  local known = ours[f]
+  if known == nil then
+    local chunk = chunk_of(f)
+    known = (chunk:sub(1, #HOME) == HOME or chunk:sub(1, 8) == "=(tycho)") and chunk ~= WRAPPERS
+    ours[f] = known
+  end
+  return known
+end
+
+function World:is_ours(f) return not self.closures[f] and is_ours(f) end
+
+--- Whether code of the library is being evaluated: it does not mind the order of keys.
+function World:in_ours()
+  local stack = self.stack
+  local frame = stack and stack[stack.depth]
+  return frame ~= nil and frame.proto.own
+end
+
+--- Whether a Lua function belongs to the compiler's front: the wrappers of compiled functions do.
+function World.is_wrapper(f) return chunk_of(f) == WRAPPERS end
+
+--- A constant of the library: tables among them need no guards, unless users reach them too.
+function World:constant(v)
+  if type(v) == "table" and not self.constants[v] then self.constants[v] = { value = v, constant = true } end
+  return v
+end
+
+--- The shadow of a function from outside; the place where it was found first will do.
+function World:function_slot(f, fs)
+  if fs == nil or not fs.slot then fs = self.objects[f] end
+  if not fs then self:abort("a function of unknown origin is called") end
+  self:pin(f, fs)
+  return fs
+end
+
+local function upvalue_name(f, i)
+  local name = getupvalue and getupvalue(f, i)
+  return name and name ~= "" and name or ("upvalue " .. i)
+end
+
+--- The cell behind an upvalue. Several closures share cells: the cell is known by its identity, which is fixed as long
+--- as the functions are the same; where only their bytecode is known, by the function's slot and the upvalue's number.
+function World:cell(f, fs, i)
+  local C = self.C
+  if self:is_ours(f) then
+    local id = C.upvalue_id(f, i)
+    local cell = self.cells[id]
+    if not cell then
+      cell = { value = self:constant(C.upvalue(f, i)) }
+      self.cells[id] = cell
+    end
+    return cell
+  end
+  fs = self:function_slot(f, fs)
+  local id = C.upvalue_id(f, i)
+  if fs.bytecode_only then
+    local own = self.own_cells[fs.slot]
+    if not own then
+      own = {}
+      self.own_cells[fs.slot] = own
+    end
+    local other = self.cell_owner[id]
+    if other and other ~= fs.slot then
+      self:abort("two functions that are made anew for each call share an upvalue")
+    end
+    self.cell_owner[id] = fs.slot
+    id = own[i] or id
+    own[i] = id
+  elseif self.cell_owner[id] then
+    self:abort("a function that is made anew for each call shares an upvalue with another")
+  end
+  local cell = self.cells[id]
+  if not cell then
+    local v = C.upvalue(f, i)
+    local s = self:slot(v, { "upvalue", fs.slot, i }, upvalue_name(f, i))
+    -- what a compiled function asks for the function to run
+    s.pick = type(v) == "function" and C.is_native(v) and not C.owner(v) and self.is_wrapper(f)
+    cell = { value = v, shadow = s, fslot = fs.slot, index = i, anew = fs.bytecode_only }
+    self.cells[id] = cell
+  end
+  return cell
+end
+
+--- Upvalue i of a real Lua function.
+function World:upvalue(f, fs, i)
+  local cell = self:cell(f, fs, i)
+  return cell.value, cell.shadow
+end
+
+function World:set_upvalue(f, fs, i, v, vs)
+  local cell = self:cell(f, fs, i)
+  if cell.fslot and not cell.written then
+    -- other closures of later calls might share the cell, which no guard sees
+    if cell.anew then self:abort("writes an upvalue of a function that is made anew for each call") end
+    cell.written = true
+    self.effects[#self.effects + 1] = { cell = cell }
+  end
+  cell.value, cell.shadow = v, vs
+end
+
+--- The table of a function's globals.
+function World:environment(f, fs)
+  local t = self.C.environment(f)
+  if self:is_ours(f) then return self:constant(t), nil end -- what is read there is the standard library
+  fs = self:function_slot(f, fs)
+  local s = self.environments[fs.slot]
+  if not s then
+    s = self:slot(t, { "env", fs.slot }, "_G")
+    self.environments[fs.slot] = s
+  end
+  return t, s
+end
+
+--- A closure made inside: it has no code of its own, evaluate.lua runs it. As a value it is a function like no other.
+function World:closure(proto, cells, env, envs)
+  local function placeholder() return error("a closure made inside ran outside", 0) end
+  self.closures[placeholder] = { proto = proto, cells = cells, env = env, envs = envs }
+  return placeholder
+end
+
+function World:closure_of(f) return self.closures[f] end
+
+-- Results, effects, the description -----------------------------------------------------------------------------------
+
+local recipe
+
+--- The position of a fresh table in the description; its content is filled in later, since tables may hold themselves.
+local function table_position(world, o)
+  local list = world.made_tables
+  if not o.position then
+    list[#list + 1] = o
+    o.position = #list
+  end
+  return o.position
+end
+
+local function tensor_position(world, v)
+  local list, at = world.made_tensors, world.tensor_at
+  if not at[v] then
+    list[#list + 1] = v
+    at[v] = #list
+  end
+  return at[v]
+end
+
+local function object_recipe(world, v)
+  local kind = type(v)
+  if kind == "table" then
+    local o = world.tables[v]
+    if o then return o.fresh and { "table", table_position(world, o) } or { "slot", o.slot } end
+    if world.constants[v] then return { "value", v } end
+  end
+  local s = world.objects[v]
+  if s and not s.bytecode_only then return { "slot", s.slot } end
+  if kind == "userdata" and world.is_tensor(v) then return { "tensor", tensor_position(world, v) } end
+  if kind == "function" then
+    if world.closures[v] then
+      world:abort("a function made inside is returned or stored", "make it outside of the compiled function")
+    end
+    if not world.iterators[v] and (world.C.is_native(v) or world:is_ours(v)) then return { "value", v } end
+  end
+  return world:abort(("a %s of unknown origin is returned or stored"):format(kind))
+end
+
+--- How a value is found or made again in later calls.
+function recipe(world, v, s)
+  if s and s.number then
+    if s.pinned then return { "value", v } end
+    return { "number", s.number }
+  end
+  local kind = type(v)
+  if s then
+    if s.pinned and kind ~= "table" and kind ~= "userdata" and kind ~= "function" then return { "value", v } end
+    return { "slot", s.slot }
+  end
+  if v == nil or kind == "number" or kind == "string" or kind == "boolean" then return { "value", v } end
+  return object_recipe(world, v)
+end
+
+--- Fresh tables that are mentioned: each once, those found meanwhile appended behind.
+local function table_recipes(world)
+  local list, recipes, i = world.made_tables, {}, 1
+  while list[i] do
+    local o = list[i]
+    world:settle(o) -- a nil among the elements decides what the table is
+    local r = { n_array = 0 }
+    if o.meta ~= nil then r.meta = recipe(world, o.meta, o.meta_shadow) end
+    local function add(k)
+      local v = rawget(o.value, k)
+      if v ~= nil then r[#r + 1] = { recipe(world, k), recipe(world, v, o.shadow[k]) } end
+    end
+    for _, k in ipairs(world.order(o)) do add(k) end
+    while rawget(o.value, r.n_array + 1) ~= nil do r.n_array = r.n_array + 1 end
+    recipes[i] = r
+    i = i + 1
+  end
+  return recipes
+end
+
+local function effect_recipes(world)
+  local list = {}
+  for i, e in ipairs(world.effects) do
+    local cell, o = e.cell, e.table
+    if cell then
+      list[i] = { "upvalue", cell.fslot, cell.index, recipe(world, cell.value, cell.shadow),
+        path = upvalue_name(world.slots[cell.fslot].value, cell.index) }
+    else
+      local entry = o.overlay[e.key]
+      list[i] = { "set", o.slot, recipe(world, e.key), recipe(world, entry.value, entry.shadow),
+        path = world.path_of(o.shadow.path, e.key) }
+    end
+  end
+  return list
+end
+
+--- Everything that a trace is made of, as plain tables.
+function World:describe(results, shadows, n)
+  for _, s in ipairs(self.later) do self:typed(s.value, s) end
+  local d = { narg = self.narg, program = self.program, results = {}, nresults = n, paths = {} }
+  for i = 1, n do d.results[i] = recipe(self, results[i], shadows[i]) end
+  d.effects = effect_recipes(self)
+  d.tables = table_recipes(self)
+  d.tensors = self.made_tensors
+  self:guard_aliases()
+  for k, s in pairs(self.slots) do d.paths[k] = s.path end
+  return d
+end
+
+-- Entry ---------------------------------------------------------------------------------------------------------------
+
+local function new_world(core, f, options, ...)
+  local C = core.internals.capture
+  local n = select("#", ...)
+  local w = setmetatable({
+    core = core, C = C, is_tensor = C.is_tensor, narg = n,
+    program = {}, nprogram = 0, slots = {}, nslots = n + 1,
+    tables = {},       -- by table, made inside or from outside: its record, see tables.lua
+    constants = {},    -- by table of the library: a record
+    objects = {},      -- by tensor or function from outside: the shadow of its first path
+    cells = {},        -- by identity of upvalue
+    own_cells = {}, cell_owner = {},
+    environments = {}, -- by slot of function: shadow
+    closures = {}, iterators = {},
+    numbers = {}, nnumbers = 0, number_at = {}, said = {},
+    effects = {}, later = {},
+    made_tables = {}, made_tensors = {}, tensor_at = {},
+    catching = 0,     -- pcalls that are being evaluated
+    steps_left = options.steps or M.STEPS,
+    closures_differ = options.closures or false,
+  }, World)
+  local args, shadows = {}, {}
+  for i = 1, n do
+    local v = (select(i, ...))
+    local name = getlocal and getlocal(f, i) or ("argument " .. i)
+    args[i], shadows[i] = v, { slot = i, path = name, value = v }
+    w.slots[i] = shadows[i]
+  end
+  -- the function itself: a trace belongs to it
+  local fs = { slot = n + 1, path = "function", value = f, pinned = true, typed = true }
+  w.slots[n + 1], w.objects[f] = fs, fs
+  return w, args, shadows, fs
+end
+
+local function dump(core, text)
+  local letters = os.getenv "TYCHO_DUMP"
+  if not letters or not letters:find("c", 1, true) then return end
+  local say = core.internals.say
+  if say then return say(text) end
+  io.stderr:write(text)
+end
+
+--- Why a capture failed: what the world said, else what the core refused, else the error itself.
+local function failure(w, C, err)
+  local why = w.failure or {}
+  if err ~= ABORT or not why.reason then
+    local refused = C.reason()
+    local text = type(err) == "table" and getmetatable(err) == w.Raised and "an error is raised" or tostring(err)
+    local plain = text:gsub("^.-%.lua:%d+: ", "")
+    why = { reason = refused or ("an error is raised: " .. plain), internal = text }
+    if w.stack then w:locate(why) end
+  end
+  return why
+end
+
+--- Captures f(...) with options: closures = true guards Lua functions by their bytecode instead of their identity,
+--- steps bounds the evaluation.
+---@return boolean?, table?
+function M.run_with(core, handle, options, f, ...)
+  local ready, why = bytecode.ready()
+  if not ready then return nil, { reason = why } end
+  local C = core.internals.capture
+  local begun, refused = C.begin(handle, ...)
+  if not begun then return nil, { reason = refused or "a capture is not possible here" } end
+  local w, ok, err
+  local function attempt(...)
+    local args, shadows, fs
+    w, args, shadows, fs = new_world(core, f, options, ...)
+    local results, rs, n = evaluate.run(w, f, fs, args, shadows, w.narg)
+    local d = w:describe(results, rs, n)
+    refused = C.reason()
+    if refused then w:abort(refused) end
+    local done, text = C.finish(d)
+    if not done then w:abort(text or "the core could not compile the trace") end
+    return true
+  end
+  ok, err = pcall(attempt, ...)
+  if ok then return true end
+  local found, reason = pcall(failure, w or {}, C, err)
+  C.abort()
+  reason = found and reason or { reason = "out of memory" }
+  pcall(dump, core, format("capture: aborted at %s:%s: %s%s\n", tostring(reason.file or "?"),
+    tostring(reason.line or "?"), reason.reason, reason.internal and " [" .. reason.internal .. "]" or ""))
+  return nil, reason
+end
+
+--- Captures f(...) and installs the trace at the handle's entry.
+---@return boolean? done
+---@return table? why {reason =, hint =, file =, line =}
+function M.run(core, handle, f, ...) return M.run_with(core, handle, {}, f, ...) end
+
+M.unpack = unpack
+
+return M

@@ -1,0 +1,440 @@
+--- library.lua -- Lua's own library functions as captured code sees them.
+-- In: arguments with shadows. Out: results with shadows. A function that is not in the table aborts (natives.lua): so
+-- do print, io, os, coroutine, debug, collectgarbage, load and its relatives, random numbers.
+--
+-- A model is function(world, args, shadows, n, f) -> results, shadows, count. Rules:
+-- 1. It does what LuaJIT's function does, raw where that is raw, in the same order where captured code runs inside.
+-- 2. Values that only pass through keep their shadows; what decides is pinned.
+-- 3. Functions are known by identity: some builds of LuaJIT write string.len or table.remove in bytecode.
+-- 4. What would raise natively aborts: the native run raises it then. Only error() and assert() under a pcall that is
+--    evaluated too are modelled errors, which that pcall catches.
+
+local type, tostring, tonumber, select, unpack, pcall = type, tostring, tonumber, select, unpack, pcall
+local next, pairs, ipairs, rawget = next, pairs, ipairs, rawget
+
+if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
+
+--- What a modelled error() raises.
+local Raised = {}
+
+local function pack(...) return { ... }, select("#", ...) end
+
+local function known(s) return s == nil or s.pinned end
+
+local NONE = {}
+
+--- One result.
+local function one(v, s) return { v }, { s }, 1 end
+
+local function is_whole(v) return type(v) == "number" and v % 1 == 0 end
+
+--- What remove gives for an empty table: nothing, or nil.
+local EMPTY_REMOVE = select("#", table.remove {})
+--- Hosts may be built so that pairs asks a metamethod.
+local PAIRS_EVENT = select(3, pairs(setmetatable({}, { __pairs = function() return next, {}, 7 end }))) == 7
+
+local models = {}
+
+-- Pure functions ------------------------------------------------------------------------------------------------------
+
+--- Its arguments are plain values; they are pinned and it is called.
+local function pure(world, args, shadows, n, f)
+  for i = 1, n do
+    local kind = type(args[i])
+    if kind ~= "number" and kind ~= "string" and kind ~= "boolean" and kind ~= "nil" then
+      world:abort(("a library function is given a %s"):format(kind))
+    end
+    world:pin(args[i], shadows[i])
+  end
+  local results, count = pack(f(unpack(args, 1, n)))
+  return results, NONE, count
+end
+
+local function add_pure(lib, names)
+  for name in names:gmatch("%S+") do
+    local f = type(lib) == "table" and rawget(lib, name)
+    if f then models[f] = pure end
+  end
+end
+
+add_pure(string, "byte char find format len lower match rep reverse sub upper gsub")
+add_pure(rawget(_G, "bit"), "tobit tohex bnot band bor bxor lshift rshift arshift rol ror bswap")
+
+--- The iterator lives and dies with the capture, so its state is no matter.
+models[string.gmatch] = function(world, args, shadows, n, f)
+  local results, _, count = pure(world, args, shadows, n, f)
+  world.iterators[results[1]] = "gmatch"
+  return results, NONE, count
+end
+
+-- Numbers -------------------------------------------------------------------------------------------------------------
+
+local exact = { [math.floor] = "floor", [math.ceil] = "ceil", [math.abs] = "abs", [math.sqrt] = "sqrt" }
+
+local function symbolic(args, shadows, n)
+  local any = false
+  for i = 1, n do
+    if type(args[i]) ~= "number" then return false end
+    any = any or not known(shadows[i])
+  end
+  return any
+end
+
+--- Two numbers to one number.
+local function binary(world, args, shadows, n, f)
+  if n == 2 and symbolic(args, shadows, 2) then
+    return one(world:numeric_call(f, f(args[1], args[2]), args[1], shadows[1], args[2], shadows[2]))
+  end
+  return pure(world, args, shadows, n, f)
+end
+
+--- One number to one number; log takes a base too.
+local function unary(world, args, shadows, n, f)
+  if n == 1 and symbolic(args, shadows, 1) then
+    local a, as = args[1], shadows[1]
+    if exact[f] then return one(world:numeric(exact[f], f(a), a, as)) end
+    return one(world:numeric_call(f, f(a), a, as))
+  end
+  return binary(world, args, shadows, n, f)
+end
+
+--- min and max go from left to right.
+local function fold(world, args, shadows, n, f)
+  if not symbolic(args, shadows, n) then return pure(world, args, shadows, n, f) end
+  local v, s = args[1], shadows[1]
+  for i = 2, n do
+    local w, ws = args[i], shadows[i]
+    if known(s) and known(ws) then
+      v, s = f(v, w), nil
+    else
+      v, s = world:numeric_call(f, f(v, w), v, s, w, ws)
+    end
+  end
+  return one(v, s)
+end
+
+local second = {} -- the second results of modf and frexp, as functions of their own
+for _, f in ipairs { math.modf, math.frexp } do
+  second[f] = function(x) return (select(2, f(x))) end
+  models[f] = function(world, args, shadows, n)
+    if n ~= 1 or not symbolic(args, shadows, 1) then return pure(world, args, shadows, n, f) end
+    local a, as = args[1], shadows[1]
+    local x, y = f(a)
+    local _, xs = world:numeric_call(f, x, a, as)
+    local _, ys = world:numeric_call(second[f], y, a, as)
+    return { x, y }, { xs, ys }, 2
+  end
+end
+
+for name in ("abs acos asin atan ceil cos cosh deg exp floor log log10 rad sin sinh sqrt tan tanh"):gmatch("%S+") do
+  if math[name] then models[math[name]] = unary end
+end
+for name in ("atan2 fmod ldexp pow"):gmatch("%S+") do
+  if math[name] then models[math[name]] = binary end
+end
+models[math.min], models[math.max] = fold, fold
+
+-- Types and conversion ------------------------------------------------------------------------------------------------
+
+models[type] = function(world, args, shadows, n)
+  if n == 0 then world:abort("type is given nothing") end
+  world:typed(args[1], shadows[1])
+  return one(type(args[1]))
+end
+
+models[tonumber] = function(world, args, shadows, n)
+  local v, s = args[1], shadows[1]
+  if n >= 2 and args[2] ~= nil then return pure(world, args, shadows, n, tonumber) end
+  if n >= 2 then world:typed(args[2], shadows[2]) end
+  if type(v) == "number" then return one(v, s) end
+  if type(v) == "string" then return one(tonumber(world:pin(v, s))) end
+  if n == 0 or type(v) == "cdata" then world:abort("tonumber is given no plain value") end
+  world:typed(v, s)
+  return one(nil)
+end
+
+models[tostring] = function(world, args, shadows, n)
+  local v, s = args[1], shadows[1]
+  if type(v) == "string" then
+    world:typed(v, s)
+    return one(v, s)
+  end
+  if n == 0 then world:abort("tostring is given nothing") end
+  if type(v) ~= "number" and type(v) ~= "boolean" and v ~= nil then
+    world:abort(("tostring of a %s"):format(type(v)))
+  end
+  return one(tostring(world:pin(v, s)))
+end
+
+models[select] = function(world, args, shadows, n)
+  local k = world:pin(args[1], shadows[1])
+  if k == "#" then return one(n - 1) end
+  k = tonumber(k)
+  if not is_whole(k) then world:abort("select is given no whole number") end
+  if k < 0 then k = n + k end
+  if k < 1 then world:abort("select is out of range") end
+  local results, out, count = {}, {}, 0
+  for i = k + 1, n do
+    count = count + 1
+    results[count], out[count] = args[i], shadows[i]
+  end
+  return results, out, count
+end
+
+models[rawequal] = function(world, args, shadows, n)
+  if n < 2 then world:abort("rawequal is given too little") end
+  local a, as, b, bs = args[1], shadows[1], args[2], shadows[2]
+  local kind = type(a)
+  if kind == type(b) and (kind == "table" or kind == "function" or kind == "userdata") then
+    return one(world:same_object(a, as, b, bs))
+  end
+  return one(world:equal(a, as, b, bs))
+end
+
+-- Tables --------------------------------------------------------------------------------------------------------------
+
+local function check_table(world, args, shadows, name)
+  if type(args[1]) == "table" then return world:table_of(args[1], shadows[1]) end
+  world:typed(args[1], shadows[1])
+  return world:abort(("%s is given a %s"):format(name, type(args[1])))
+end
+
+models[rawget] = function(world, args, shadows)
+  check_table(world, args, shadows, "rawget")
+  local k = world:identify(args[2], shadows[2])
+  local v, s = world:raw_index(args[1], shadows[1], k)
+  return one(v, s)
+end
+
+models[rawset] = function(world, args, shadows)
+  check_table(world, args, shadows, "rawset")
+  local k = world:identify(args[2], shadows[2])
+  world:raw_newindex(args[1], shadows[1], k, args[3], shadows[3])
+  return one(args[1], shadows[1])
+end
+
+models[getmetatable] = function(world, args, shadows, n)
+  local v, s = args[1], shadows[1]
+  if n == 0 then world:abort("getmetatable is given nothing") end
+  if type(v) == "userdata" then return one(getmetatable(world:pin(v, s))) end
+  if type(v) ~= "table" then
+    world:typed(v, s)
+    return one(world:constant(getmetatable(v)))
+  end
+  local mt, ms = world:metatable(world:table_of(v, s))
+  if mt == nil then return one(nil) end
+  local shown, ss = world:raw_index(mt, ms, "__metatable")
+  world:typed(shown, ss)
+  if shown ~= nil then return one(shown, ss) end
+  return one(mt, ms)
+end
+
+models[setmetatable] = function(world, args, shadows, n)
+  local o = check_table(world, args, shadows, "setmetatable")
+  local mt, ms = args[2], shadows[2]
+  if not o.fresh then world:abort("sets the metatable of a table from outside") end
+  if n < 2 or (mt ~= nil and type(mt) ~= "table") then world:abort("setmetatable is given no table") end
+  if o.meta ~= nil then
+    local shown, ss = world:raw_index(o.meta, o.meta_shadow, "__metatable")
+    world:typed(shown, ss)
+    if shown ~= nil then world:abort("cannot change a protected metatable") end
+  end
+  if mt == nil then world:typed(mt, ms) else world:table_of(mt, ms) end
+  o.meta, o.meta_shadow = mt, ms
+  return one(args[1], shadows[1])
+end
+
+models[next] = function(world, args, shadows)
+  check_table(world, args, shadows, "next")
+  local k, v, s = world:next(args[1], shadows[1], world:pin(args[2], shadows[2]))
+  if k == nil then return one(nil) end
+  return { k, v }, { nil, s }, 2
+end
+
+models[pairs] = function(world, args, shadows)
+  local o = check_table(world, args, shadows, "pairs")
+  if PAIRS_EVENT and world:event_of(o, "__pairs") ~= nil then world:abort("pairs of a table with __pairs") end
+  return { next, args[1], nil }, { nil, shadows[1], nil }, 3
+end
+
+local next_position = ipairs {} -- what ipairs iterates with
+
+models[next_position] = function(world, args, shadows)
+  check_table(world, args, shadows, "ipairs")
+  local i = world:pin(args[2], shadows[2]) + 1
+  local v, s = world:raw_index(args[1], shadows[1], i)
+  world:typed(v, s)
+  if v == nil then return {}, NONE, 0 end
+  return { i, v }, { nil, s }, 2
+end
+
+models[ipairs] = function(world, args, shadows)
+  local o = check_table(world, args, shadows, "ipairs")
+  if PAIRS_EVENT and world:event_of(o, "__ipairs") ~= nil then world:abort("ipairs of a table with __ipairs") end
+  return { next_position, args[1], 0 }, { nil, shadows[1], nil }, 3
+end
+
+models[unpack] = function(world, args, shadows)
+  local o = check_table(world, args, shadows, "unpack")
+  local first, last = world:pin(args[2], shadows[2]), world:pin(args[3], shadows[3])
+  first = first == nil and 1 or tonumber(first)
+  if last == nil then last = world:table_length(o) end
+  last = tonumber(last)
+  if not (is_whole(first) and is_whole(last)) then world:abort("unpack is given no whole numbers") end
+  if last - first >= 7900 then world:abort("unpack of too many values") end
+  local results, out, count = {}, {}, 0
+  for i = first, last do
+    count = count + 1
+    results[count], out[count] = world:raw_index(args[1], shadows[1], i)
+  end
+  return results, out, count
+end
+local table_unpack = rawget(table, "unpack")
+if table_unpack then models[table_unpack] = models[unpack] end
+
+local getn = rawget(table, "getn")
+if getn then
+  models[getn] = function(world, args, shadows)
+    return one(world:table_length(check_table(world, args, shadows, "table.getn")))
+  end
+end
+
+models[table.insert] = function(world, args, shadows, n)
+  local o = check_table(world, args, shadows, "table.insert")
+  if n ~= 2 and n ~= 3 then world:abort("table.insert is given a wrong number of arguments") end
+  local t, ts = args[1], shadows[1]
+  local at = world:table_length(o) + 1
+  if n == 3 then
+    local to = tonumber(world:pin(args[2], shadows[2]))
+    if not is_whole(to) then world:abort("table.insert is given no whole number") end
+    for i = at, to + 1, -1 do
+      local v, s = world:raw_index(t, ts, i - 1)
+      world:raw_newindex(t, ts, i, v, s)
+    end
+    at = to
+  end
+  world:raw_newindex(t, ts, at, args[n], shadows[n])
+  return {}, NONE, 0
+end
+
+models[table.remove] = function(world, args, shadows, n)
+  local o = check_table(world, args, shadows, "table.remove")
+  local t, ts = args[1], shadows[1]
+  local length = world:table_length(o)
+  local at = n >= 2 and world:pin(args[2], shadows[2]) or nil
+  if at == nil then
+    if length == 0 then return { nil }, NONE, EMPTY_REMOVE end
+    at = length
+  elseif not is_whole(at) then
+    world:abort("table.remove is given no whole number")
+  end
+  if at < 1 or at > length then return { nil }, NONE, EMPTY_REMOVE end
+  local old, os = world:index(t, ts, at, nil)
+  for i = at + 1, length do
+    local v, s = world:index(t, ts, i, nil)
+    world:newindex(t, ts, i - 1, nil, v, s)
+  end
+  world:newindex(t, ts, length, nil, nil, nil)
+  return one(old, os)
+end
+
+models[table.concat] = function(world, args, shadows, n, f)
+  local o = check_table(world, args, shadows, "table.concat")
+  local separator = n >= 2 and world:pin(args[2], shadows[2]) or nil
+  local first = n >= 3 and world:pin(args[3], shadows[3]) or nil
+  local last = n >= 4 and world:pin(args[4], shadows[4]) or nil
+  first = first or 1
+  last = last or world:table_length(o)
+  if not (is_whole(first) and is_whole(last)) then world:abort("table.concat is given no whole numbers") end
+  local list = {}
+  for i = first, last do
+    local v, s = world:raw_index(args[1], shadows[1], i)
+    list[#list + 1] = world:pin(v, s)
+    if type(v) ~= "string" and type(v) ~= "number" then world:abort("table.concat meets no text") end
+  end
+  return one(f(list, separator))
+end
+
+--- The comparisons alone decide where elements go: positions are sorted in place of them.
+models[table.sort] = function(world, args, shadows, n, f)
+  local o = check_table(world, args, shadows, "table.sort")
+  local t, ts = args[1], shadows[1]
+  local length = world:table_length(o)
+  local values, value_shadows, positions = {}, {}, {}
+  for i = 1, length do
+    values[i], value_shadows[i] = world:raw_index(t, ts, i)
+    positions[i] = i
+  end
+  local before, bs = n >= 2 and args[2] or nil, shadows[2]
+  if n >= 2 then world:typed(args[2], bs) end
+  f(positions, function(i, j)
+    local a, as, b, bbs = values[i], value_shadows[i], values[j], value_shadows[j]
+    if before == nil then return world:less(a, as, b, bbs) end
+    local results, out, count = world.apply(before, bs, { a, b }, { as, bbs }, 2)
+    return count > 0 and world:truth(results[1], out[1])
+  end)
+  for i = 1, length do world:raw_newindex(t, ts, i, values[positions[i]], value_shadows[positions[i]]) end
+  return {}, NONE, 0
+end
+
+local has_new, new_table = pcall(require, "table.new")
+if has_new then
+  models[new_table] = function(world, args, shadows, n, f)
+    local results = pure(world, args, shadows, n, f)
+    return { world:table(results[1]) }, NONE, 1
+  end
+end
+
+-- Errors --------------------------------------------------------------------------------------------------------------
+
+local function raise(world, v, s)
+  if world.catching == 0 then
+    world:abort("an error is raised" .. (type(v) == "string" and ": " .. v or ""))
+  end
+  return error(setmetatable({ value = v, shadow = s }, Raised), 0)
+end
+
+models[error] = function(world, args, shadows, n)
+  local v, s = args[1], shadows[1]
+  local level = n >= 2 and world:pin(args[2], shadows[2]) or nil
+  level = level or 1
+  if level ~= 0 and (type(v) == "string" or type(v) == "number") then
+    world:pin(v, s)
+    if level ~= 1 then world:abort("error is given a level") end
+    local position = world:position()
+    if not position then world:abort("an error's position cannot be told") end
+    v, s = position .. v, nil
+  end
+  return raise(world, v, s)
+end
+
+models[assert] = function(world, args, shadows, n)
+  if n == 0 then world:abort("assert is given nothing") end
+  if world:truth(args[1], shadows[1]) then return args, shadows, n end
+  if n >= 2 then
+    world:typed(args[2], shadows[2])
+    if args[2] ~= nil then return raise(world, args[2], shadows[2]) end
+  end
+  return raise(world, "assertion failed!", nil)
+end
+
+models[pcall] = function(world, args, shadows, n)
+  if n == 0 then world:abort("pcall is given nothing") end
+  local values, value_shadows = {}, {}
+  for i = 2, n do values[i - 1], value_shadows[i - 1] = args[i], shadows[i] end
+  world.catching = world.catching + 1
+  local ok, results, out, count = pcall(world.apply, args[1], shadows[1], values, value_shadows, n - 1)
+  world.catching = world.catching - 1
+  if ok then
+    local all, all_shadows = { true }, {}
+    for i = 1, count do all[i + 1], all_shadows[i + 1] = results[i], out[i] end
+    return all, all_shadows, count + 1
+  end
+  if getmetatable(results) ~= Raised then error(results, 0) end
+  return { false, results.value }, { nil, results.shadow }, 2
+end
+
+return function(World)
+  World.Raised = Raised
+  return models
+end

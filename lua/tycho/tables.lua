@@ -1,0 +1,499 @@
+--- tables.lua -- tables as captured code sees them: fields, metatables, overlays, length, iteration.
+-- In: a table and its shadow, see capture.lua. Out: values with shadows; guards in the program. Aborts where the order
+-- of keys or the length of a table with holes would be a guess.
+--
+-- A table has a record:
+--     made inside   {value, fresh, shadow = {by key}, meta, meta_shadow, ...}; the real table holds the real values
+--     from outside  {value, slot, shadow, fields = {by key: shadow}, overlay = {by key: {value, shadow}} | nil, ...}
+--     constant      {value, constant}; what is written there is dropped with the capture
+-- Rules:
+-- 1. Outside tables are never changed: writes go to the overlay, the effects keep the order of the first write of each
+--    key, and every read asks the overlay first.
+-- 2. A field that is there hides the metatable, so its presence is guarded; one that is missing is pinned, and so is
+--    every table that is asked on the way.
+-- 3. The length of an outside table is one guard while no key was added or removed. After that only its whole sequence
+--    of keys tells, and it must be a plain sequence, as it must be for tables made inside: elsewhere Lua may answer any
+--    border.
+-- 4. Tables that are written, and those that are read or written at the same keys, must be different tables in later
+--    calls as they are now (guard_aliases). Where keys do not meet it does not matter.
+
+local type, rawget, rawset, next, pairs, ipairs = type, rawget, rawset, next, pairs, ipairs
+if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
+
+local raw_metatable = type(debug) == "table" and debug.getmetatable
+
+--- Hosts may be built so that __len and __pairs work on tables.
+local LENGTH_EVENT = #setmetatable({}, { __len = function() return 7 end }) == 7
+
+local CHAIN_MAX = 100 -- tables behind each other by __index, as in Lua
+
+local function is_identifier(k) return type(k) == "string" and k:find("^[%a_][%w_]*$") ~= nil end
+
+local function is_position(k) return type(k) == "number" and k >= 1 and k % 1 == 0 end
+
+--- Without debug a table may hide its metatable.
+local function metatable_of(world, t)
+  if raw_metatable then return raw_metatable(t) end
+  local mt = getmetatable(t)
+  if mt ~= nil and (type(mt) ~= "table" or rawget(mt, "__metatable") ~= nil) then
+    world:abort("a metatable is hidden from a host without debug")
+  end
+  return mt
+end
+
+return function(World)
+  --- How a user would write a field.
+  function World.path_of(base, k)
+    if base == "_G" and is_identifier(k) then return k end
+    base = base or "?"
+    if is_identifier(k) then return base .. "." .. k end
+    if type(k) == "string" then return ("%s[%q]"):format(base, k) end
+    if type(k) == "number" or type(k) == "boolean" then return ("%s[%s]"):format(base, tostring(k)) end
+    return base .. "[" .. type(k) .. "]"
+  end
+
+  -- Records -----------------------------------------------------------------------------------------------------------
+
+  --- Registers a table made inside; what it holds now is constant. unordered: next might walk its keys in another
+  --- order than it walks those of the table that the native run makes.
+  function World:table(t, unordered)
+    local o = { value = t, fresh = true, shadow = {}, count = 0, max = 0, unordered = unordered or false }
+    self.tables[t] = o
+    for k in next, t do
+      if is_position(k) then
+        o.count = o.count + 1
+        if k > o.max then o.max = k end
+      end
+    end
+    return t
+  end
+
+  --- The record of a table; for one from outside its kind and its identity among the others are guarded.
+  function World:table_of(t, s)
+    local o = self.tables[t]
+    if s == nil or s.table then
+      o = o or self.constants[t]
+      if not o then self:abort("a table of unknown origin is used") end
+      return o
+    end
+    if o then
+      if o.fresh then self:abort("a table made inside was found outside") end
+      self:emit({ "same", o.slot, s.slot }, s.path)
+    else
+      if not s.typed then self:emit({ "type", s.slot, "table" }, s.path) end
+      o = { value = t, slot = s.slot, shadow = s, fields = {} }
+      self.tables[t] = o
+    end
+    s.typed, s.pinned, s.table = true, true, o
+    return o
+  end
+
+  --- Makes known which of a table's values are nil.
+  function World:settle(o)
+    local loose = o.loose
+    if not loose then return end
+    o.loose = nil
+    for _, s in ipairs(loose) do self:typed(s.value, s) end
+  end
+
+  local function note_loose(o, s)
+    if s == nil or s.typed or s.number then return end
+    o.loose = o.loose or {}
+    o.loose[#o.loose + 1] = s
+  end
+
+  --- Keys in the order in which they were inserted.
+  function World.order(o)
+    local list = {}
+    if not o.order then
+      for k in next, o.value do list[#list + 1] = k end
+      return list
+    end
+    for i = 1, #o.order do list[i] = o.order[i] end
+    return list
+  end
+
+  local function note_key(o, k)
+    if not o.order then
+      o.order, o.ordered = {}, {}
+      for known in next, o.value do
+        o.order[#o.order + 1], o.ordered[known] = known, true
+      end
+    end
+    if not o.ordered[k] then
+      o.order[#o.order + 1], o.ordered[k] = k, true
+    end
+  end
+
+  --- Keeps count (of keys 1, 2 ...) and max (the greatest, nil when unknown) of a table whose value at k changes.
+  local function tally(o, k, was, is)
+    if o.count == nil or not is_position(k) or (was == nil) == (is == nil) then return end
+    if is ~= nil then
+      o.count = o.count + 1
+      if o.max and k > o.max then o.max = k end
+    else
+      o.count = o.count - 1
+      if k == o.max then o.max = nil end
+    end
+  end
+
+  -- Raw reads ---------------------------------------------------------------------------------------------------------
+
+  --- The field k of an outside or constant table, without metamethods.
+  function World:field(o, k)
+    local entry = o.overlay and k ~= nil and o.overlay[k]
+    if entry then return entry.value, entry.shadow end
+    if o.constant then return self:constant(rawget(o.value, k)), nil end
+    if k == nil or k ~= k then return nil, nil end
+    local s = o.fields[k]
+    if not s then
+      if self:is_inside(k) then return nil, nil end -- a key made inside is in no outside table
+      local v = rawget(o.value, k)
+      s = self:slot(v, { "field", o.slot, k }, self.path_of(o.shadow.path, k))
+      o.fields[k] = s
+    end
+    return s.value, s
+  end
+
+  --- Whether an object was made inside.
+  function World:is_inside(v)
+    local kind = type(v)
+    if kind == "table" then return self.tables[v] ~= nil and self.tables[v].fresh == true end
+    if kind == "function" then return self.closures[v] ~= nil or self.iterators[v] ~= nil end
+    return kind == "userdata" and self.is_tensor(v) and self.objects[v] == nil
+  end
+
+  --- t[k] without metamethods; k is known.
+  function World:raw_index(t, ts, k)
+    local o = self:table_of(t, ts)
+    if not o.fresh then
+      local v, s = self:field(o, k)
+      return v, s, o
+    end
+    if k == nil then return nil, nil, o end
+    return rawget(t, k), o.shadow[k], o
+  end
+
+  --- The metatable of a table: nil is guarded, a table is known by its path.
+  function World:metatable(o)
+    if o.fresh then return o.meta, o.meta_shadow end
+    if o.constant then return self:constant(metatable_of(self, o.value)), nil end
+    local s = o.metatable
+    if not s then
+      local mt = metatable_of(self, o.value)
+      s = self:slot(mt, { "metatable", o.slot }, ("metatable(%s)"):format(o.shadow.path or "?"))
+      o.metatable = s
+      self:pin(mt, s)
+    end
+    return s.value, s
+  end
+
+  --- The handler of an event, and its shadow; nil when the table has none, which is guarded.
+  function World:event_of(o, event)
+    local mt, ms = self:metatable(o)
+    if mt == nil then return nil end
+    local h, hs = self:raw_index(mt, ms, event)
+    self:typed(h, hs)
+    return h, hs
+  end
+
+  --- The handler of an event for any value.
+  function World:metamethod(v, s, event)
+    local kind = type(v)
+    if kind == "table" then return self:event_of(self:table_of(v, s), event) end
+    if kind == "string" then
+      local mt = metatable_of(self, "")
+      return mt and rawget(mt, event), nil
+    end
+    if kind == "userdata" or kind == "cdata" then
+      self:abort(("a %s is used that is no tensor"):format(kind))
+    end
+    self:typed(v, s)
+    return nil
+  end
+
+  -- t[k] --------------------------------------------------------------------------------------------------------------
+
+  --- A key is known by its value. Positions of strings, names and whole tables alike.
+  local function key(world, k, ks)
+    if ks == nil then return k end
+    return world:identify(k, ks)
+  end
+
+  local function index_string(world, t, ts, k, ks)
+    world:typed(t, ts)
+    local mt = metatable_of(world, "")
+    local methods = mt and rawget(mt, "__index")
+    if type(methods) ~= "table" then world:abort("strings are indexed by a function") end
+    local v = rawget(methods, key(world, k, ks))
+    if type(v) == "function" and not world.models[v] and not world.C.is_native(v) then
+      world:abort("a method of strings is written in Lua")
+    end
+    if type(v) == "table" then world:abort("a table is found by indexing a string") end
+    return v, nil
+  end
+
+  function World:index(t, ts, k, ks)
+    for _ = 1, CHAIN_MAX do
+      local kind = type(t)
+      if kind == "userdata" and self.is_tensor(t) then return self:tensor_index(t, ts, k, ks) end
+      if kind == "string" then return index_string(self, t, ts, k, ks) end
+      if kind ~= "table" then
+        self:typed(t, ts)
+        self:abort(("attempt to index a %s value"):format(kind))
+      end
+      k, ks = key(self, k, ks), nil
+      local v, s, o = self:raw_index(t, ts, k)
+      if v ~= nil then
+        if not (o.fresh and o.meta == nil) then self:typed_later(s) end
+        return v, s
+      end
+      if o.fresh and o.meta == nil then return nil, s end
+      self:typed(v, s)
+      local h, hs = self:event_of(o, "__index")
+      if h == nil then return nil, nil end
+      if type(h) == "function" then
+        local results, shadows, n = self.apply(h, hs, { t, k }, { ts, ks }, 2)
+        if n == 0 then return nil, nil end
+        return results[1], shadows[1]
+      end
+      t, ts = h, hs
+    end
+    return self:abort("a loop of __index")
+  end
+
+  -- t[k] = v ----------------------------------------------------------------------------------------------------------
+
+  local function write_fresh(o, k, v, vs)
+    local was = rawget(o.value, k)
+    note_key(o, k)
+    tally(o, k, was, v)
+    rawset(o.value, k, v)
+    o.shadow[k] = vs
+    note_loose(o, vs)
+  end
+
+  --- Whether the key surely stands in the outside table, so that writing it adds none.
+  local function stands(o, k)
+    local s = o.fields[k]
+    if s == nil then return o.keylist ~= nil and rawget(o.value, k) ~= nil end
+    return s.value ~= nil
+  end
+
+  local function write_overlay(world, o, k, v, vs)
+    local overlay = o.overlay
+    if not overlay then
+      overlay = {}
+      o.overlay = overlay
+    end
+    local entry = overlay[k]
+    if not entry then
+      entry = {}
+      overlay[k] = entry
+      if not o.constant then world.effects[#world.effects + 1] = { table = o, key = k } end
+    end
+    if o.constant then
+      entry.value, entry.shadow = v, vs
+      return
+    end
+    local was = entry.value
+    if entry.written == nil then
+      entry.written = true
+      was = rawget(o.value, k)
+      if stands(o, k) then
+        world:typed_later(o.fields[k])
+      else
+        o.grown = true
+      end
+    end
+    if v == nil then o.shrunk = true end
+    tally(o, k, was, v)
+    entry.value, entry.shadow = v, vs
+    note_loose(o, vs)
+  end
+
+  --- t[k] = v without metamethods; k is known.
+  function World:raw_newindex(t, ts, k, v, vs)
+    if k == nil or k ~= k then self:abort("the key of an assignment is nil or NaN") end
+    local o = self:table_of(t, ts)
+    if o.fresh then write_fresh(o, k, v, vs) else write_overlay(self, o, k, v, vs) end
+  end
+
+  function World:newindex(t, ts, k, ks, v, vs)
+    for _ = 1, CHAIN_MAX do
+      if type(t) == "userdata" and self.is_tensor(t) then return self:tensor_newindex(t, ts, k, ks, v, vs) end
+      if type(t) ~= "table" then
+        self:typed(t, ts)
+        self:abort(("attempt to assign to a field of a %s value"):format(type(t)))
+      end
+      k, ks = key(self, k, ks), nil
+      local o = self:table_of(t, ts)
+      local h, hs = self:event_of(o, "__newindex")
+      if h ~= nil then
+        local old, os = self:raw_index(t, ts, k)
+        self:typed(old, os)
+        if old ~= nil then h = nil end
+      end
+      if h == nil then return self:raw_newindex(t, ts, k, v, vs) end
+      if type(h) == "function" then
+        self.apply(h, hs, { t, k, v }, { ts, ks, vs }, 3)
+        return nil
+      end
+      t, ts = h, hs
+    end
+    return self:abort("a loop of __newindex")
+  end
+
+  -- Length and iteration ----------------------------------------------------------------------------------------------
+
+  --- Guards the keys of an outside table as next() walks them; the list.
+  function World:keys(o)
+    if o.constant then self:abort("a table of the library is iterated") end
+    local list = o.keylist
+    if list then return list end
+    list = {}
+    for k in next, o.value do
+      local kind = type(k)
+      if kind ~= "string" and kind ~= "number" and kind ~= "boolean" then
+        self:abort(("a table that has a %s as a key is iterated"):format(kind), "use names or positions as keys")
+      end
+      list[#list + 1] = k
+    end
+    o.keylist = list
+    self:emit({ "keys", o.slot, list }, o.shadow.path)
+    return list
+  end
+
+  --- Counts the positions of an outside table that got new keys, once.
+  local function count_keys(world, o)
+    if o.count then return end
+    o.count, o.max = 0, 0
+    for _, k in ipairs(world:keys(o)) do
+      if is_position(k) then
+        o.count, o.max = o.count + 1, k > o.max and k or o.max
+      end
+    end
+    for k, entry in pairs(o.overlay) do tally(o, k, rawget(o.value, k), entry.value) end
+  end
+
+  --- The length of a table whose keys are counted: exactly 1 to count.
+  local function sequence_length(world, o, get)
+    local n = o.count
+    local plain = o.max == n
+    if o.max == nil then
+      plain = true
+      for i = n, 1, -1 do
+        if get(i) == nil then
+          plain = false
+          break
+        end
+      end
+      if plain then o.max = n end
+    end
+    if not plain then world:abort("the length of a table with holes is asked", "keep lists without nil between") end
+    return n
+  end
+
+  --- The raw length of a table.
+  function World:table_length(o)
+    if o.constant then
+      if o.overlay then self:abort("a table of the library is written") end
+      return #o.value
+    end
+    self:settle(o)
+    if o.fresh then
+      return sequence_length(self, o, function(i) return rawget(o.value, i) end)
+    end
+    if not (o.grown or o.shrunk) then
+      if not o.length then
+        o.length = #o.value
+        self:emit({ "length", o.slot, o.length }, o.shadow.path)
+      end
+      return o.length
+    end
+    count_keys(self, o)
+    return sequence_length(self, o, function(i)
+      local entry = o.overlay[i]
+      if entry then return entry.value end
+      return rawget(o.value, i)
+    end)
+  end
+
+  function World:length(v, s)
+    local kind = type(v)
+    if kind == "string" then return #self:pin(v, s), nil end
+    if kind == "userdata" and self.is_tensor(v) then return self:tensor_length(v, s) end
+    if kind ~= "table" then
+      self:typed(v, s)
+      self:abort(("attempt to get length of a %s value"):format(kind))
+    end
+    local o = self:table_of(v, s)
+    if LENGTH_EVENT then
+      local h, hs = self:event_of(o, "__len")
+      if h ~= nil then
+        local results, shadows = self.apply(h, hs, { v }, { s }, 1)
+        return results[1], shadows[1]
+      end
+    end
+    return self:table_length(o), nil
+  end
+
+  --- next(t, k): the key behind k, its value and the value's shadow.
+  function World:next(t, ts, k)
+    local o = self:table_of(t, ts)
+    if o.fresh then
+      self:settle(o)
+      if o.unordered and next(t, (next(t))) ~= nil and not self:in_ours() then
+        self:abort("a table that was made with several named fields is iterated", "iterate over a list of names")
+      end
+      local nk, v = next(t, k)
+      if nk == nil then return nil end
+      return nk, v, o.shadow[nk]
+    end
+    if o.constant and not o.overlay then
+      local nk, v = next(t, k)
+      return nk, self:constant(v), nil
+    end
+    if o.grown then self:abort("a table is iterated after keys were added") end
+    self:keys(o)
+    while true do
+      k = next(t, k)
+      if k == nil then return nil end
+      local v, s = self:field(o, k)
+      if o.overlay and o.overlay[k] then self:typed(v, s) end
+      if v ~= nil then return k, v, s end
+    end
+  end
+
+  -- Aliases -----------------------------------------------------------------------------------------------------------
+
+  --- Whether a write to a might be a write to what b's readers saw, were they one table.
+  local function meet(a, b)
+    if (a.grown or a.shrunk) and (b.keylist or b.length) then return true end
+    for k in pairs(a.overlay) do
+      if b.fields[k] or (b.overlay and b.overlay[k]) then return true end
+      if (b.length or b.keylist) and is_position(k) then return true end
+    end
+    return false
+  end
+
+  function World:guard_aliases()
+    local written, outside = {}, {}
+    for _, o in pairs(self.tables) do
+      if o.slot then
+        outside[#outside + 1] = o
+        if o.overlay then written[#written + 1] = o end
+      end
+    end
+    local function by_slot(a, b) return a.slot < b.slot end
+    table.sort(written, by_slot)
+    table.sort(outside, by_slot)
+    for _, a in ipairs(written) do
+      for _, b in ipairs(outside) do
+        -- of two written tables the earlier one asks
+        local asked = b.overlay and b.slot < a.slot and meet(b, a)
+        if a ~= b and not asked and meet(a, b) then self:emit({ "distinct", a.slot, b.slot }, a.shadow.path) end
+      end
+    end
+  end
+end

@@ -1,0 +1,137 @@
+-- Plants faults one by one and tells which of them the tests catch: `make mutate`, or
+--   luajit spec/mutate.lua [only mutants whose file or number fits this]
+-- In: the table of mutants (mutants.lua), each an exact substitution. Out: a table of what caught each; fails when fewer
+-- than nine in ten are caught, when a substitution no longer fits its file, when a mutant does not build, and when the
+-- tests fail without any fault. All happens in a copy of the tree under build/mutate.
+
+local mutants = dofile "spec/mutants.lua"
+
+local ROOT, MARK = "build/mutate", 0.9
+
+-- What is run, quickest first; the first that fails has caught the fault. A fault may hang: hence the limits of time.
+local BUSTED = "busted --lua=/usr/bin/luajit -o spec/report.lua --lpath='./?.lua' "
+local tests = {
+  { "fuzz_lua", "luajit spec/fuzz_lua.lua 400 1" },
+  { "fuzz", "luajit spec/fuzz.lua 300 1" },
+}
+
+local function add_specs()
+  local pipe = io.popen "ls spec"
+  local there = {}
+  for name in pipe:lines() do there[name] = true end
+  pipe:close()
+  for _, name in ipairs(mutants.specs) do
+    local file = name .. "_spec.lua"
+    if there[file] then tests[#tests + 1] = { name, BUSTED .. "spec/" .. file } end
+  end
+  tests[#tests + 1] = { "fuzz_lua, long", "luajit spec/fuzz_lua.lua 4000 2" }
+end
+
+local function shell(command)
+  local ok = os.execute(command)
+  return ok == 0 or ok == true
+end
+
+local function read(path)
+  local f = assert(io.open(path, "rb"))
+  local text = f:read "*a"
+  f:close()
+  return text
+end
+
+local function write(path, text)
+  local f = assert(io.open(path, "wb"))
+  f:write(text)
+  f:close()
+end
+
+local function occurrences(text, part)
+  local n, at = 0, 1
+  while true do
+    local first, last = text:find(part, at, true)
+    if not first then return n end
+    n, at = n + 1, last + 1
+  end
+end
+
+-- A copy of what is built and tested, with its objects, so that a mutant compiles one file.
+local function copy_tree()
+  assert(shell(("mkdir -p %s && cp -a Makefile core kernels lua spec examples bench README.md tycho %s/"):format(ROOT, ROOT)))
+  assert(shell(("mkdir -p %s/build && cp -a build/obj build/tycho %s/build/"):format(ROOT, ROOT)))
+  shell(("cp -a build/spec %s/build/ 2>/dev/null"):format(ROOT))
+  assert(shell(("cd %s && make -s library >/dev/null"):format(ROOT)), "the copy does not build")
+end
+
+local log = ROOT .. "/last.log"
+
+local function passes(test)
+  return shell(([[cd %s && LUA_PATH="$PWD/build/?.lua;$PWD/build/?/init.lua;;" LUA_CPATH="$PWD/build/?.so;;" ]]
+    .. [[timeout -k 2 120 %s >last.log 2>&1]]):format(ROOT, test[2]))
+end
+
+--- The name of the first test that fails, or nil.
+local function caught_by()
+  for _, test in ipairs(tests) do
+    if not passes(test) then return test[1] end
+  end
+end
+
+local function mutated(m)
+  local text = read(m.file)
+  local first, last = text:find(m.from, 1, true)
+  return text:sub(1, first - 1) .. m.to .. text:sub(last + 1)
+end
+
+-- Every substitution must fit exactly once, before anything is tried.
+local function check_table()
+  local wrong = 0
+  for i, m in ipairs(mutants) do
+    local n = occurrences(read(m.file), m.from)
+    if n ~= 1 or m.from == m.to then
+      wrong = wrong + 1
+      print(("mutant %d (%s: %s): found %d times, must be once:\n%s"):format(i, m.file, m.what, n, m.from))
+    end
+  end
+  assert(wrong == 0, wrong .. " substitutions do not fit: bring spec/mutants.lua up to date")
+end
+
+-- Plants one fault, builds, tests, takes it back.
+local function try(m)
+  local path = ROOT .. "/" .. m.file
+  write(path, mutated(m))
+  local built = shell(("cd %s && make -s library >last.log 2>&1"):format(ROOT))
+  local by = built and caught_by()
+  write(path, read(m.file))
+  if not built then
+    io.write(read(log))
+    error("mutant does not build: " .. m.what)
+  end
+  return by
+end
+
+local only = arg[1]
+check_table()
+add_specs()
+copy_tree()
+local before = caught_by()
+if before then
+  io.write(read(log))
+  error(("without any fault, %s fails"):format(before))
+end
+
+local started, caught, tried, missed = os.time(), 0, 0, {}
+print(("%-4s %-26s %-16s %s"):format("", "file", "caught by", "fault"))
+for i, m in ipairs(mutants) do
+  if not only or m.file:find(only, 1, true) or tonumber(only) == i then
+    local by = try(m)
+    tried = tried + 1
+    if by then caught = caught + 1 else missed[#missed + 1] = i end
+    print(("%-4d %-26s %-16s %s"):format(i, m.file, by or "NOTHING", m.what))
+    io.flush()
+  end
+end
+print(("mutate: %d of %d faults caught, %d s%s"):format(caught, tried, os.time() - started,
+  #missed > 0 and "; not caught: " .. table.concat(missed, ", ") or ""))
+local enough = caught >= MARK * tried and (only or #mutants >= 40)
+print(("%d passed, %d failed"):format(caught, enough and 0 or #missed))
+os.exit(enough and 0 or 1)
