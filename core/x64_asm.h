@@ -192,7 +192,9 @@ typedef struct Asm {
   size_t line_at, line_text; /* where the line being said begins: of bytes, of text */
 } Asm;
 
-static inline X64Rm x64_reg(int r) { return (X64Rm){.reg = (i8)r, .base = RNONE, .index = RNONE}; }
+#define X64_QUICK \
+  static inline __attribute__((always_inline)) /* though the rest is built for size */
+X64_QUICK X64Rm x64_reg(int r) { return (X64Rm){.reg = (i8)r, .base = RNONE, .index = RNONE}; }
 static inline X64Rm x64_mem(int base, int index, int scale, i32 disp) {
   return (X64Rm){.reg = -1, .base = (i8)base, .index = (i8)index, .scale = (i8)scale, .disp = disp};
 }
@@ -211,12 +213,12 @@ static inline bool x64_grow(void **p, size_t *cap, size_t want) {
 }
 
 static inline void x64_bytes(Asm *A, const u8 *b, size_t n) {
-  void *p = A->p;
-  if (A->failed || !x64_grow(&p, &A->cap, A->n + n)) {
-    A->failed = true;
-    return;
+  if (A->n + n > A->cap) {
+    void *p = A->p;
+    A->failed |= !x64_grow(&p, &A->cap, A->n + n);
+    A->p = p;
   }
-  A->p = p;
+  if (A->failed) return;
   memcpy(A->p + A->n, b, n);
   A->n += n;
 }
@@ -332,7 +334,7 @@ static inline void x64_list(Asm *A, X64Ins ins, int vl, int reg, int v, const X6
   bool dk = (I->flags & DK) && A->evex;
   snprintf(side, sizeof side, "%s", dk ? "" : x64_vec(b[1], scalar ? 0 : lr, reg));
   if (dk) snprintf(side, sizeof side, "k%d", reg);
-  char mask[16] = "";
+  char mask[24] = "";
   if (k) snprintf(mask, sizeof mask, "{k%d}%s", k, z ? "{z}" : "");
   if (I->flags & IMMSHIFT) x64_say(A, "%s%s, %s", x64_vec(b[2], vl, v), mask, memory);
   else if ((I->flags & STORES)) x64_say(A, "%s%s, %s", memory, mask, side);
@@ -348,7 +350,7 @@ static inline void x64_list(Asm *A, X64Ins ins, int vl, int reg, int v, const X6
 
 /* ModRM, SIB, displacement; `unit`: what an 8-bit displacement counts in (EVEX), `tail`: bytes that
 ** follow, which a displacement from rip must jump over. */
-static inline int x64_modrm(u8 *b, int reg, const X64Rm *m, int unit) {
+X64_QUICK int x64_modrm(u8 *b, int reg, const X64Rm *m, int unit) {
   int n = 0, r = (reg & 7) << 3;
   if (m->reg >= 0) {
     b[n++] = (u8)(0xc0 | r | (m->reg & 7));
@@ -451,9 +453,24 @@ static inline void x64_save(Asm *A, X64Rm m, int reg) {
   x64_plain(A, true, 0x89, reg, m);
   x64_say(A, "mov qword ptr "), x64_say_mem(A, &m, NULL), x64_say(A, ", %s\n", x64_r64[reg]);
 }
+/* add reg, [m]; add [m], reg */
+static inline void x64_add_load(Asm *A, int reg, X64Rm m) {
+  x64_plain(A, true, 0x03, reg, m);
+  x64_say(A, "add %s, ", x64_r64[reg]), x64_say_mem(A, &m, NULL), x64_say(A, "\n");
+}
+static inline void x64_add_save(Asm *A, X64Rm m, int reg) {
+  x64_plain(A, true, 0x01, reg, m);
+  x64_say(A, "add qword ptr "), x64_say_mem(A, &m, NULL), x64_say(A, ", %s\n", x64_r64[reg]);
+}
 static inline void x64_lea(Asm *A, int reg, X64Rm m) {
   x64_plain(A, true, 0x8d, reg, m);
   x64_say(A, "lea %s, ", x64_r64[reg]), x64_say_mem(A, &m, NULL), x64_say(A, "\n");
+}
+/* What lies `ahead` bytes behind m comes into the first-level cache, if it is there at all. */
+static inline void x64_prefetch(Asm *A, X64Rm m, i32 ahead) {
+  m.disp += ahead;
+  x64_plain(A, false, 0x0f18, 1, m);
+  x64_say(A, "prefetcht0 byte ptr "), x64_say_mem(A, &m, NULL), x64_say(A, "\n");
 }
 enum { G_ADD = 0x01, G_SUB = 0x29, G_CMP = 0x39, G_XOR = 0x31, G_MOV = 0x89 };
 static inline void x64_rr(Asm *A, int op, int dst, int src) {
@@ -495,9 +512,19 @@ static inline void x64_mov32(Asm *A, int r, i32 imm) {
 }
 
 /* Jumps have 32 bits; forward ones are patched. The listing gives the distance. */
-enum { J_B = 2, J_AE = 3, J_E = 4, J_NE = 5, J_BE = 6, J_A = 7, J_ALWAYS = 16 };
+enum {
+  J_B = 2,
+  J_AE = 3,
+  J_E = 4,
+  J_NE = 5,
+  J_BE = 6,
+  J_A = 7,
+  J_LE = 14, /* of numbers with a sign */
+  J_ALWAYS = 16
+};
 static inline size_t x64_jump(Asm *A, int cc, size_t to) {
-  static const char *const names[] = {"", "", "jb", "jae", "je", "jne", "jbe", "ja"};
+  static const char *const names[] = {[J_B] = "jb",   [J_AE] = "jae", [J_E] = "je",  [J_NE] = "jne",
+                                      [J_BE] = "jbe", [J_A] = "ja",   [J_LE] = "jle"};
   int len = cc == J_ALWAYS ? 5 : 6;
   i32 d = (i32)((i64)to - (i64)(A->n + (size_t)len));
   u8 b[6] = {0x0f, (u8)(0x80 | cc)};
@@ -540,6 +567,18 @@ static inline void x64_bzhi(Asm *A, int y, int a, int count) {
   u8 b[5] = {0xc4, 0xe2, (u8)((~count & 15) << 3), 0xf5, (u8)(0xc0 | y << 3 | a)};
   x64_bytes(A, b, 5);
   x64_say(A, "bzhi %s, %s, %s\n", x64_r32[y], x64_r32[a], x64_r32[count]);
+}
+/* the same of 64 bits */
+static inline void x64_bzhi64(Asm *A, int y, int a, int count) {
+  u8 b[5] = {0xc4, 0xe2, (u8)(0x80 | (~count & 15) << 3), 0xf5, (u8)(0xc0 | y << 3 | a)};
+  x64_bytes(A, b, 5);
+  x64_say(A, "bzhi %s, %s, %s\n", x64_r64[y], x64_r64[a], x64_r64[count]);
+}
+static inline void x64_shr(Asm *A, int r, int n) {
+  u8 by = (u8)n;
+  x64_plain(A, true, 0xc1, 5, x64_reg(r));
+  x64_bytes(A, &by, 1);
+  x64_say(A, "shr %s, %d\n", x64_r64[r], n);
 }
 static inline void x64_vzeroupper(Asm *A) {
   static const u8 b[] = {0xc5, 0xf8, 0x77};
