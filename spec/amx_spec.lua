@@ -127,7 +127,7 @@ local claims = {
     assert(ty.stats().amx == nil and ty.stats().no_amx == "precision is exact")
     local canonical = a:matmul(b)
     f(a, b)
-    assert(not tostring(ty.explain(f).traces[1]):find "AMX")
+    assert(not tostring(ty.explain(f).signatures[1]):find "AMX")
     assert(H.difference(fast, canonical), "4096 long sums of random numbers rounded alike")
     -- other dtypes and small products stay as they are
     for _, x in ipairs { ty.randn(64, 64), ty.randn(64, 64):to "f16", rough(8, 8) } do
