@@ -591,10 +591,13 @@ static inline f32 ID(unkey)(i32 k) {
       y[k] = OUT(v[0]); \
     } \
   }
+#if VB > 16 || defined(STRANDS)
+#define ROWS_FAST
 ROWS(sum_f32, f32, u32, f32, R_SUM, C_F32, SUM_V, SAME, SAME)
 ROWS(sum_f64, f64, u64, f64, R_SUM, C_F64, SUM_V, SAME, SAME)
 ROWS(max_f32, f32, u32, i32, R_MAX, C_F32, MAX_V, KEY_MAX, ID(unkey))
 ROWS(min_f32, f32, u32, i32, R_MIN, C_F32, MIN_V, KEY_MIN, ID(unkey))
+#endif
 
 /* y[k * n + j] = a[k]. Whole vectors reach into what the next rows then write. */
 #define SPREAD(SIZE, T) \
@@ -682,6 +685,8 @@ FIND(f64)
 static const TileIsa ID(isa) = {
 #ifdef STRANDS
     .strands = &ID(strands),
+#elif defined(HAS_F16C)
+    .strands = &strands_avx2,
 #endif
     .fn =
         {
@@ -747,9 +752,11 @@ static const TileIsa ID(isa) = {
 #ifdef HAS_F16C
     .turn = {turn_4_avx2, turn_8_avx2},
 #endif
+#ifdef ROWS_FAST
     .rows = {[R_SUM] = {[C_F32] = ID(rows_sum_f32), [C_F64] = ID(rows_sum_f64)},
              [R_MAX][C_F32] = ID(rows_max_f32),
              [R_MIN][C_F32] = ID(rows_min_f32)},
+#endif
     .argcol = {FOUR(argcol_max), FOUR(argcol_min)},
     .find = FOUR(find),
     .scan = {FOUR(scan_sum), FOUR(scan_prod), FOUR(scan_max), FOUR(scan_min), FOUR(scan_maxx),
@@ -757,6 +764,7 @@ static const TileIsa ID(isa) = {
 };
 #undef ISA
 #undef VB
+#undef ROWS_FAST
 #undef PART_f32
 #undef PART_f64
 #undef ALL
