@@ -123,7 +123,7 @@ bool ty_engine_open(State *S); /* of a zeroed State: settings, machine, hooks */
 void ty_engine_close(State *S);
 
 /* --- quick.c */
-bool ty_quick_map(State *S, int op, int n, const Given *src, Tensor *y);
+bool ty_quick(State *S, int op, int n, const Given *src, Tensor *y);
 void ty_quick_clear(State *S);
 
 /* --- entry.c */
