@@ -47,7 +47,9 @@ static bool make_outside(State *S, Instance *I) {
                            .written = written_of(c, st) != NULL,
                            .type = from->t.type};
     memcpy(o->strides, from->t.strides, sizeof o->strides);
-    o->delta = o->offset - c->outside[o->first].t.offset;
+    if (o->first != i)
+      I->shared[I->nshared++] =
+          (InstanceShared){i, o->first, o->offset - c->outside[o->first].t.offset};
     if (I->writes && held(c, st)->exposed)
       return ty_capture_refuse(S, "writes tensors while it uses memory that others see");
     for (i32 k = 0; k < i; k++)
@@ -196,6 +198,7 @@ static bool make_plan(State *S, Instance *I, Wanted *w, i32 n, Output *out, i32 
 static bool allocate(Instance *I, const Capture *c, i32 nmade, i32 ntarget) {
   size_t ninput = (size_t)c->batch->ninput + (size_t)nmade; /* constants that are copied may add */
   return (I->outside = ty_mem_zalloc(sizeof *I->outside * (size_t)(c->noutside + 1))) &&
+         (I->shared = ty_mem_zalloc(sizeof *I->shared * (size_t)(c->noutside + 1))) &&
          (I->input = ty_mem_zalloc(sizeof *I->input * (ninput + 1))) &&
          (I->batch.input = ty_mem_zalloc(sizeof *I->batch.input * (ninput + 1))) &&
          (I->scalar = ty_mem_zalloc(sizeof *I->scalar * (size_t)(c->batch->g.nscalar + 1))) &&
@@ -257,6 +260,7 @@ void ty_instance_free(Instance *I) {
     if (I->input[i].constant) ty_buffer_drop(I->input[i].constant);
   if (I->plan) ty_plan_drop(I->plan);
   ty_mem_free(I->outside);
+  ty_mem_free(I->shared);
   ty_mem_free(I->input);
   ty_mem_free(I->batch.input);
   ty_mem_free(I->batch.g.scalar);
@@ -285,24 +289,34 @@ bool ty_instance_fits(const Instance *I, const Tensor *const *outside) {
   return true;
 }
 
-/* Rule 3. */
-static const char *sharing(const Instance *I, const Tensor *const *outside) {
+/* Rule 3 for a run that writes: storages that were different hold different buffers where one of them
+** is written. Buffers are marked by what was seen in them; a mark of this walk is above all others. */
+static const char *sharing_of_written(State *S, const Instance *I, const Tensor *const *outside) {
+  u64 walk = S->walks += 2; /* + 1: it is written */
   for (i32 i = 0; i < I->noutside; i++) {
     const InstanceOutside *o = &I->outside[i];
-    const Tensor *t = outside[i], *first = outside[o->first];
-    if (t->st != first->st || t->offset - first->offset != o->delta)
-      return "tensors that shared memory do not share it as they did";
-    if (!I->writes) continue;
-    if (t->st->buf->exposed)
-      return "memory that others see is used beside tensors that are written";
+    const Tensor *t = outside[i];
+    Buffer *buf = t->st->buf;
+    if (buf->exposed) return "memory that others see is used beside tensors that are written";
     if (o->written && (t->offset != o->offset || t->st->numel != o->numel))
       return "a tensor that is written lies elsewhere in its memory";
-    for (i32 k = 0; k < i; k++)
-      if ((o->written || I->outside[k].written) && I->outside[k].first != o->first &&
-          (outside[k]->st == t->st || outside[k]->st->buf == t->st->buf))
-        return "a tensor that is written shares memory with another";
+    if (o->first != i) continue;
+    if (buf->seen >= walk && (o->written || buf->seen > walk))
+      return "a tensor that is written shares memory with another";
+    buf->seen = walk + o->written;
   }
   return NULL;
+}
+
+/* Rule 3. */
+static const char *sharing(State *S, const Instance *I, const Tensor *const *outside) {
+  for (i32 i = 0; i < I->nshared; i++) {
+    const InstanceShared *s = &I->shared[i];
+    const Tensor *t = outside[s->outside], *first = outside[s->first];
+    if (t->st != first->st || t->offset - first->offset != s->delta)
+      return "tensors that shared memory do not share it as they did";
+  }
+  return I->writes ? sharing_of_written(S, I, outside) : NULL;
 }
 
 static bool in_range(const InstanceCheck *k, const Tensor *outside) {
@@ -318,7 +332,7 @@ Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, con
     Storage *st = outside[i]->st;
     if (TY_UNLIKELY(st->batch != NULL) && !S->cut(S, st->batch, st)) return READY_FAILED;
   }
-  if ((*why = sharing(I, outside)) != NULL) return READY_NO;
+  if ((*why = sharing(S, I, outside)) != NULL) return READY_NO;
   for (i32 i = 0; i < I->ncheck; i++) {
     if (in_range(&I->check[i], outside[I->check[i].outside])) continue;
     *why = "an index is out of range";
@@ -329,13 +343,15 @@ Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, con
 
 /* --- running */
 
+/* Inputs are lent: tensors from outside and constants hold them, and nobody else runs meanwhile. */
 static void bind(State *S, Instance *I, const Tensor *const *outside, const double *number) {
   Batch *b = &I->batch;
+  b->lent = true;
   b->ninput = I->ninput;
   for (i32 i = 0; i < I->ninput; i++) {
     const InstanceInput *in = &I->input[i];
     const Tensor *t = in->outside < 0 ? NULL : outside[in->outside];
-    b->input[i].buf = ty_buffer_hold(t ? t->st->buf : in->constant);
+    b->input[i].buf = t ? t->st->buf : in->constant;
     b->input[i].offset = in->delta + (t ? t->offset : 0);
   }
   for (i32 i = 0; i < I->nscalar; i++) {
@@ -389,7 +405,6 @@ bool ty_instance_run(State *S, Instance *I, const Tensor *const *outside, const 
   if (!make_storages(S, I, outside)) return false;
   bind(S, I, outside, number);
   bool ok = !I->plan || ty_exec_run(S, I->plan, &I->batch, I->result);
-  for (i32 i = 0; i < I->ninput; i++) ty_buffer_drop(I->batch.input[i].buf);
   I->batch.ninput = 0;
   if (ok) {
     settle(S, I, outside, made);

@@ -13,13 +13,18 @@
 typedef struct InstanceOutside {
   i32 slot;   /* where the caller finds it */
   i32 first;  /* the first one that shares its storage; itself otherwise */
-  i64 delta;  /* its offset beyond that one's */
   i64 offset; /* written storages: its own offset and the storage's size must be these */
   i64 numel;
   bool written;
   Type type; /* which the instance is for, with the strides */
   i64 strides[MAX_RANK];
 } InstanceOutside;
+
+/* Tensor `outside` lies in the storage of tensor `first`, delta elements behind it. */
+typedef struct InstanceShared {
+  i32 outside, first;
+  i64 delta;
+} InstanceShared;
 
 typedef struct InstanceInput {
   i32 outside; /* -1: a constant */
@@ -56,8 +61,9 @@ typedef struct Instance {
   Batch batch; /* inputs and scalars of a run; no graph */
   bool writes;
   u64 streams; /* random streams that a run takes */
-  i32 noutside, ninput, nscalar, ntarget, nmade, ncheck;
-  InstanceOutside *outside;
+  i32 noutside, nshared, ninput, nscalar, ntarget, nmade, ncheck;
+  InstanceOutside *outside; /* large: a run that writes nothing does not look at it */
+  InstanceShared *shared;
   InstanceInput *input;
   ScalarFrom *scalar;
   InstanceTarget *target;
