@@ -105,6 +105,7 @@ static void start(lua_State *L, State *S, Entry *e, const void *fn) {
 ** k that came to nothing, 2^k calls run without. */
 static bool is_due(lua_State *L, State *S, Entry *e, int narg) {
   if (e->settling || !e->captures_on) return false;
+  if (e->captures && S->engine->compiled->stance == STANCE_NO_RECOMPILE) e->rest = 0; /* it raises */
   if (e->rest > 0) {
     e->rest--;
     return false;
@@ -130,7 +131,7 @@ static int compile_pick(lua_State *L) {
     e->settling = false;
     return 1;
   }
-  if (y == TRACE_SIZES ? !e->settling : is_due(L, S, e, narg)) {
+  if (y == TRACE_SIZES ? !e->settling : y == TRACE_MISS && is_due(L, S, e, narg)) {
     e->settling = true;
     lua_rawgeti(L, lua_upvalueindex(5), 1);
     return 1;
@@ -193,11 +194,12 @@ static int compile_entry(lua_State *L) {
   return 2;
 }
 
-/* captures(handle, fn): fn(...) captures calls from now on. nil: none are captured. */
+/* captures(handle, fn, on): fn(...) is what captures calls when there is cause; on: there may be. The
+** handle keeps fn, and all that fn holds. */
 static int compile_captures(lua_State *L) {
   ty_lua_enter(L);
   Entry *e = luaL_checkudata(L, 1, ENTRY_META);
-  e->captures_on = !lua_isnil(L, 2);
+  e->captures_on = lua_toboolean(L, 3);
   lua_settop(L, 2);
   lua_getfenv(L, 1);
   lua_pushvalue(L, 2);
@@ -208,11 +210,11 @@ static int compile_captures(lua_State *L) {
 /* due(handle) -> {sizes, closures, now, guard, path, was}: what the last miss was about; the stack of
 ** the present call is not looked at. */
 static int compile_due(lua_State *L) {
-  State *S = ty_lua_enter(L);
+  ty_lua_enter(L);
   Entry *e = luaL_checkudata(L, 1, ENTRY_META);
   lua_settop(L, 1);
   lua_getfenv(L, 1);
-  if (!ty_trace_push_miss(L, S, e, 2)) lua_newtable(L);
+  if (!ty_trace_push_miss(L, e, 2)) lua_newtable(L);
   lua_pushboolean(L, e->sizes_differ);
   lua_setfield(L, -2, "sizes");
   lua_pushboolean(L, e->closures_differ);
@@ -234,6 +236,14 @@ static int compile_tried(lua_State *L) {
   e->rest = e->unproductive ? (i64)1 << e->unproductive : 0;
   e->failed.trace = NULL;
   e->now[0] = 0;
+  return 0;
+}
+
+/* unsettle(handle): the call in progress raises. */
+static int compile_unsettle(lua_State *L) {
+  ty_lua_enter(L);
+  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  e->settling = false;
   return 0;
 }
 
@@ -521,7 +531,8 @@ void ty_lua_open_compile(lua_State *L, int m, int t) {
   static const luaL_Reg fns[] = {
       {"_entry", compile_entry}, {"_info", compile_info},         {"_reset", compile_reset},
       {"_graph", compile_graph}, {"_captures", compile_captures}, {"_due", compile_due},
-      {"_tried", compile_tried}, {"_stance", compile_stance},     {NULL, NULL}};
+      {"_tried", compile_tried}, {"_stance", compile_stance},
+                                 {"_unsettle", compile_unsettle},     {NULL, NULL}};
   (void)t;
   ty_lua_state(L)->engine->say = say;
   lua_pushvalue(L, m);

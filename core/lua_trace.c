@@ -102,6 +102,7 @@ typedef struct Pair {
 } Pair;
 
 struct Trace {
+  i32 refs; /* the entry's, and one for each call that is running it */
   u32 word;
   i32 narg, nslots, nguards, nnumbers, noutside;
   i32 key, nkeys; /* anchors of keys that several fields have: they lie behind the function */
@@ -113,10 +114,15 @@ struct Trace {
   Instance **instance;
   i32 ninstance;
   bool dynamic;         /* made for each set of sizes */
+  i32 wasted;           /* instances in a row that were not used again */
+  i64 rest;             /* calls of new sizes to come that make no instance */
+  i64 used;             /* hits when the last instance was made */
   i32 anchor, nanchors; /* its range in the entry's table; the first is the description */
   i64 hits;
 };
 
+#define FILE_MAX_SIZE \
+  4000 /* slots, numbers, tensors made: they lie on the stacks of Lua and of C */
 #define KEY_ANCHORS "tycho.anchors" /* in the registry: the table of the capture in progress */
 
 /* Upvalues of pick. */
@@ -363,7 +369,7 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
   m.tables = lua_gettop(L);
   for (i32 i = 0; i < T->ntables; i++) lua_createtable(L, T->array[i], 0);
   if (T->ntables) fill_tables(L, T, &m);
-  Ready ready = ty_instance_ready(S, I, outside, why);
+  Ready ready = ty_instance_ready(S, I, outside, number, why);
   if (TY_UNLIKELY(ready == READY_NO)) return TRACE_MISS;
   if (TY_UNLIKELY(ready == READY_FAILED)) return TRACE_FAILED;
   if (TY_UNLIKELY(!TY_LUA_TRY(L, S, ty_instance_run(S, I, outside, number, made))))
@@ -371,6 +377,13 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
   if (T->neffects) apply_effects(L, T, &m);
   stash_results(L, S->engine->compiled, T, &m);
   return TRACE_HIT;
+}
+
+static void trace_free(Trace *T);
+
+/* Finalisers run in the middle of a call, and may drop any trace: this one waits. */
+static void trace_drop(Trace *T) {
+  if (!--T->refs) trace_free(T);
 }
 
 static TraceAnswer try_trace(lua_State *L, State *S, Entry *e, Trace *T, i32 *failed,
@@ -382,11 +395,17 @@ static TraceAnswer try_trace(lua_State *L, State *S, Entry *e, Trace *T, i32 *fa
   if (*failed < T->nguards) return TRACE_MISS;
   Instance *I = find_instance(T, outside);
   if (!I) {
+    if (T->rest > 0) {
+      T->rest--;
+      return TRACE_REST;
+    }
     e->sized = T;
     return TRACE_SIZES;
   }
+  T->refs++;
   TraceAnswer y = run_trace(L, S, T, I, outside, number, why);
   if (y == TRACE_HIT) T->hits++;
+  trace_drop(T);
   return y;
 }
 
@@ -395,6 +414,7 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e) {
   u32 word = ty_entry_word(S);
   i32 failed;
   const char *why = NULL;
+  TraceAnswer answer = TRACE_MISS;
   for (i32 i = 0; i < e->ntrace; i++) {
     Trace *T = e->trace[i];
     if (T->narg != narg || T->word != word) continue;
@@ -402,7 +422,7 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e) {
     TraceAnswer y = try_trace(L, S, e, T, &failed, &why);
     if (y == TRACE_HIT) {
       e->skips++;
-      if (i) {
+      if (i && i < e->ntrace && e->trace[i] == T) { /* still there */
         memmove(e->trace + 1, e->trace, sizeof *e->trace * (size_t)i);
         e->trace[0] = T;
       }
@@ -411,10 +431,14 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e) {
     }
     if (y == TRACE_FAILED) ty_lua_fail(L, S);
     lua_settop(L, narg);
-    if (y == TRACE_SIZES) return y;
+    if (y == TRACE_SIZES || y == TRACE_REST) { /* another trace may have them */
+      answer = y;
+      continue;
+    }
+    if (i >= e->ntrace || e->trace[i] != T) break;
     e->failed = (struct Failed){.why = why, .trace = T, .guard = failed};
   }
-  return TRACE_MISS;
+  return answer;
 }
 
 /* --- the session */
@@ -1011,7 +1035,7 @@ static void trace_free(Trace *T) {
 }
 
 void ty_trace_free_all(Entry *e) {
-  for (i32 i = 0; i < e->ntrace; i++) trace_free(e->trace[i]);
+  for (i32 i = 0; i < e->ntrace; i++) trace_drop(e->trace[i]);
   if (e->building) trace_free(e->building);
   e->building = NULL;
   e->sized = NULL;
@@ -1029,17 +1053,53 @@ static void evict(lua_State *L, Entry *e, int anchors) {
   if (e->sized == T) e->sized = NULL;
   if (e->failed.trace == T) e->failed.trace = NULL;
   e->evicted_traces++;
-  trace_free(T);
+  trace_drop(T);
 }
 
-/* finish(description) -> true | nil, reason. What raises in here is caught by the caller, which then
-** aborts. */
+#define WASTED_FREE 8 /* sizes that come once: so many, then calls run without, ever more of them */
+#define INSTANCES_MAX 128 /* of one trace; beyond, the one that was used least recently goes */
+
+static int refused(lua_State *L, const State *S) {
+  lua_pushnil(L);
+  lua_pushstring(L, S->capture->refused ? S->capture->why : S->err);
+  return 2;
+}
+
+/* The session's graph becomes one more instance of a trace whose description is the same but for
+** sizes. Instances know tensors by the same numbers. */
+static int extend(lua_State *L, State *S, const Entry *e, Trace *T) {
+  Instance *I = read_instance(L, S, 1, e);
+  if (!I) return refused(L, S);
+  const Instance *like = T->instance[0];
+  bool same = I->noutside == like->noutside && I->nmade == like->nmade;
+  for (i32 i = 0; same && i < I->noutside; i++) same = I->outside[i].slot == like->outside[i].slot;
+  if (!same || !T->dynamic || T->refs > 1) {
+    ty_instance_free(I);
+    return luaL_error(L, "the trace is another one");
+  }
+  if (T->ninstance == INSTANCES_MAX) ty_instance_free(T->instance[--T->ninstance]);
+  memmove(T->instance + 1, T->instance, sizeof(void *) * (size_t)T->ninstance);
+  T->instance[0] = I;
+  T->ninstance++;
+  T->wasted = T->hits - T->used < 2 ? TY_MIN(T->wasted + 1, WASTED_FREE + 12) : 0;
+  T->used = T->hits;
+  T->rest = T->wasted > WASTED_FREE ? (i64)1 << (T->wasted - WASTED_FREE) : 0;
+  end_session(L, S);
+  lua_pushboolean(L, true);
+  return 1;
+}
+
+/* finish(description, position = nil) -> true | nil, reason. position: of the trace in the list that
+** traces() gives that is to serve these sizes too. What raises in here is caught by the caller, which
+** then aborts. */
 static int capture_finish(lua_State *L) {
   State *S = ty_lua_state(L);
   struct Compiled *C = S->engine->compiled;
   Entry *e = C->capturing;
   luaL_checktype(L, 1, LUA_TTABLE);
   if (!e || !S->capture) return luaL_error(L, "no capture is open");
+  int position = (int)lua_tointeger(L, 2);
+  if (position >= 1 && position <= e->ntrace) return extend(L, S, e, e->trace[position - 1]);
   lua_settop(L, 1);
   lua_getfield(L, LUA_REGISTRYINDEX, KEY_ANCHORS);
   if (e->building) trace_free(e->building);
@@ -1055,18 +1115,16 @@ static int capture_finish(lua_State *L) {
   T->anchor = e->next_anchor;
   lua_pushvalue(L, 1);
   anchor(&r);
-  T->instance = array(&r, 1, sizeof *T->instance);
-  if (!(T->instance[0] = read_instance(L, S, 1, e))) {
-    lua_pushnil(L);
-    lua_pushstring(L, S->capture->refused ? S->capture->why : S->err);
-    return 2;
-  }
+  T->instance = array(&r, T->dynamic ? INSTANCES_MAX : 1, sizeof *T->instance);
+  if (!(T->instance[0] = read_instance(L, S, 1, e))) return refused(L, S);
   T->ninstance = 1;
   T->noutside = T->instance[0]->noutside;
   read_program(&r);
   read_tables(&r);
   read_effects(&r);
   read_results(&r);
+  if (TY_MAX(T->nslots, TY_MAX(T->nnumbers, T->instance[0]->nmade)) > FILE_MAX_SIZE)
+    return luaL_error(L, "the function reads too much for one trace");
   e->next_anchor += T->nanchors;
   if (e->ntrace == TRACES_MAX) evict(L, e, 2);
   memmove(e->trace + 1, e->trace, sizeof *e->trace * (size_t)e->ntrace);
@@ -1074,6 +1132,7 @@ static int capture_finish(lua_State *L) {
   e->ntrace++;
   e->captures++;
   e->building = NULL;
+  T->refs = 1;
   end_session(L, S);
   lua_pushboolean(L, true);
   return 1;
@@ -1088,20 +1147,16 @@ static void push_shown(lua_State *L, int i) {
   else ty_lua_show(L, i);
 }
 
-/* Pushes {guard =, path =, was =, now =} of the guard that failed last; the stack holds the arguments
-** and nothing else. */
-bool ty_trace_push_miss(lua_State *L, State *S, Entry *e, int anchors) {
-  const struct Failed *f = &e->failed;
-  Trace *T = f->trace;
-  if (!T) return false;
+/* The guard's row of the description: {guard =, path =, was =}. */
+static void push_failed(lua_State *L, const struct Failed *f, int anchors) {
   lua_createtable(L, 0, 4);
   int y = lua_gettop(L);
   if (f->why) {
     lua_pushstring(L, f->why);
     lua_setfield(L, y, "guard");
-    return true;
+    return;
   }
-  lua_rawgeti(L, anchors, T->anchor);
+  lua_rawgeti(L, anchors, f->trace->anchor);
   lua_getfield(L, -1, "program");
   lua_rawgeti(L, -1, f->guard + 1);
   lua_rawgeti(L, -1, 1);
@@ -1109,12 +1164,30 @@ bool ty_trace_push_miss(lua_State *L, State *S, Entry *e, int anchors) {
   lua_getfield(L, -1, "path");
   lua_setfield(L, y, "path");
   lua_rawgeti(L, -1, 3);
-  if (!lua_isnil(L, -1)) {
-    push_shown(L, lua_gettop(L));
-    lua_setfield(L, y, "was");
-  }
+  const Guard *g = &f->trace->guard[f->guard];
+  char type[64];
+  if (g->op >= G_LT) {
+    lua_pushstring(L, g->want ? "true" : "false");
+  } else if (g->op >= G_NUMBER || g->op < G_TYPE || g->op == G_KEYS) {
+    lua_pushnil(L);
+  } else if (g->op == G_TENSOR) {
+    Type was = {.dtype = g->tensor->dtype, .rank = g->tensor->rank};
+    for (int d = 0; d < was.rank; d++) was.dims[d] = g->tensor->dim[d].size;
+    ty_type_print(&was, type, sizeof type);
+    lua_pushfstring(L, "tensor %s", type);
+  } else if (!lua_isnil(L, -1)) push_shown(L, lua_gettop(L));
+  if (!lua_isnil(L, -1)) lua_setfield(L, y, "was");
   lua_settop(L, y);
-  (void)S;
+}
+
+/* Pushes {guard =, path =, was =, now =} of the guard that failed last; the stack holds the arguments
+** and nothing else. */
+bool ty_trace_push_miss(lua_State *L, Entry *e, int anchors) {
+  struct Failed f = e->failed;
+  if (!f.trace) return false;
+  f.trace->refs++;
+  push_failed(L, &f, anchors);
+  trace_drop(f.trace);
   return true;
 }
 
@@ -1126,13 +1199,15 @@ static bool other_sizes(const Tensor *t, const TensorGuard *g) {
 
 /* What a new capture should allow for: sizes that differ, closures that are made anew. */
 void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
-  const Trace *T = e->failed.trace;
+  Trace *T = e->failed.trace;
   i32 failed;
-  e->sizes_differ = e->closures_differ = false;
+  e->sizes_differ = e->failed.why == ty_instance_moved;
+  e->closures_differ = false;
   if (!T || e->failed.why || T->narg != narg) return;
   if (!lua_checkstack(L, T->nslots + 64)) return;
   double number[T->nnumbers + 1];
   const Tensor *outside[T->noutside + 1];
+  T->refs++;
   lua_pushvalue(L, UP_FUNCTION);
   failed = check_guards(L, (Host *)S, T, number, outside);
   if (failed < T->nguards) {
@@ -1145,42 +1220,50 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
     if (g->op <= G_METATABLE) lua_pushnil(L);
     else lua_pushvalue(L, g->a);
     if (g->op < G_NUMBER) push_shown(L, lua_gettop(L));
-    else lua_pushliteral(L, "another outcome");
+    else lua_pushstring(L, g->want ? "false" : "true");
     snprintf(e->now, sizeof e->now, "%s", lua_tostring(L, -1));
   }
   lua_settop(L, narg);
+  trace_drop(T);
 }
 
 /* --- explain */
 
+static void set_number(lua_State *L, const char *name, i64 v) {
+  lua_pushnumber(L, (lua_Number)v);
+  lua_setfield(L, -2, name);
+}
+
 /* traces(handle) -> list of {description, hits, dynamic, instances, steps, kernels, text ...} */
 static int trace_list(lua_State *L) {
+  static const Plan nothing;
   ty_lua_enter(L);
   Entry *e = luaL_checkudata(L, 1, ENTRY_META);
   lua_settop(L, 1);
   lua_getfenv(L, 1);
   lua_createtable(L, e->ntrace, 0);
   for (i32 i = 0; i < e->ntrace; i++) {
-    const Trace *T = e->trace[i];
+    Trace *T = e->trace[i];
+    T->refs++;
     const Instance *I = T->instance[0];
-    lua_createtable(L, 0, 8);
+    const Plan *p = I->plan ? I->plan : &nothing;
+    lua_createtable(L, 0, 11);
     lua_rawgeti(L, 2, T->anchor);
     lua_setfield(L, -2, "description");
-    lua_pushnumber(L, (double)T->hits);
-    lua_setfield(L, -2, "hits");
-    lua_pushnumber(L, T->ninstance);
-    lua_setfield(L, -2, "instances");
     lua_pushboolean(L, T->dynamic);
     lua_setfield(L, -2, "dynamic");
-    lua_pushnumber(L, I->plan ? I->plan->nkernels : 0);
-    lua_setfield(L, -2, "kernels");
-    lua_pushnumber(L, I->plan ? I->plan->nsteps : 0);
-    lua_setfield(L, -2, "steps");
-    lua_pushnumber(L, I->plan ? (double)I->plan->nops : 0);
-    lua_setfield(L, -2, "operations");
+    set_number(L, "hits", T->hits);
+    set_number(L, "instances", T->ninstance);
+    set_number(L, "kernels", p->nkernels);
+    set_number(L, "steps", p->nsteps);
+    set_number(L, "operations", p->nops);
+    set_number(L, "operations_saved", TY_MAX(p->nops - p->nsteps, 0));
+    set_number(L, "bytes_moved", p->bytes_moved);
+    set_number(L, "bytes_saved", p->bytes_saved);
     lua_pushstring(L, I->text ? I->text : "");
     lua_setfield(L, -2, "text");
     lua_rawseti(L, -2, i + 1);
+    trace_drop(T);
   }
   return 1;
 }

@@ -47,9 +47,7 @@ static bool make_outside(State *S, Instance *I) {
                            .written = written_of(c, st) != NULL,
                            .type = from->t.type};
     memcpy(o->strides, from->t.strides, sizeof o->strides);
-    if (o->first != i)
-      I->shared[I->nshared++] =
-          (InstanceShared){i, o->first, o->offset - c->outside[o->first].t.offset};
+    o->delta = o->offset - c->outside[o->first].t.offset;
     if (I->writes && held(c, st)->exposed)
       return ty_capture_refuse(S, "writes tensors while it uses memory that others see");
     for (i32 k = 0; k < i; k++)
@@ -92,6 +90,46 @@ static bool make_checks(State *S, Instance *I) {
   }
   I->ncheck = c->ncheck;
   return true;
+}
+
+/* The one tensor of those that share b->input[i]'s buffer which the input is, or -1. */
+static i32 exactly_one(const Capture *c, const Batch *b, i32 i) {
+  const Node *n = &b->g.node[b->input[i].node];
+  i32 found = -1;
+  for (i32 k = 0; k < c->noutside; k++) {
+    const Tensor *t = &c->outside[k].t;
+    if (held(c, t->st) != b->input[i].buf || t->offset != b->input[i].offset) continue;
+    if (!ty_tensor_has_layout(t, &n->type, n->arg.strides)) continue;
+    if (found >= 0) return -1;
+    found = k;
+  }
+  return found;
+}
+
+/* Tensors that share a storage need not share it in later calls if nothing is written there and each
+** input is just one of them. */
+static void free_readers(const Capture *c, Instance *I, const Batch *b) {
+  for (i32 first = 0; first < I->noutside; first++) {
+    const Buffer *buf = held(c, c->outside[first].t.st);
+    bool loose = I->outside[first].first == first && !I->outside[first].written;
+    for (i32 i = 0; loose && i < I->ninput; i++)
+      loose = b->input[i].buf != buf || exactly_one(c, b, i) >= 0;
+    for (i32 i = 0; loose && i < I->nmade; i++)
+      loose = !I->made[i].alias || I->made[i].from != first;
+    for (i32 i = 0; loose && i < I->ncheck; i++) loose = I->check[i].outside != first;
+    if (!loose) continue;
+    for (i32 k = first; k < I->noutside; k++)
+      if (I->outside[k].first == first) I->outside[k].first = k, I->outside[k].delta = 0;
+    for (i32 i = 0; i < I->ninput; i++)
+      if (b->input[i].buf == buf) I->input[i] = (InstanceInput){.outside = exactly_one(c, b, i)};
+  }
+}
+
+static void list_shared(Instance *I) {
+  for (i32 i = 0; i < I->noutside; i++) {
+    const InstanceOutside *o = &I->outside[i];
+    if (o->first != i) I->shared[I->nshared++] = (InstanceShared){i, o->first, o->delta};
+  }
 }
 
 /* An output under construction, with what makes it unique: the storage that it is for. */
@@ -225,7 +263,8 @@ static bool fill(State *S, Instance *I, const Tensor *const *made, i32 nmade, Wa
          e->st->version - e->version);
   }
   return make_made(S, I, made, nmade, w, &n) && make_outside(S, I) && make_inputs(S, I, c->batch) &&
-         make_checks(S, I) && make_scalars(S, I, &c->batch->g) && make_plan(S, I, w, n, out, place);
+         make_checks(S, I) && make_scalars(S, I, &c->batch->g) &&
+         (free_readers(c, I, c->batch), list_shared(I), make_plan(S, I, w, n, out, place));
 }
 
 static void describe(Instance *I, const Graph *g) {
@@ -284,10 +323,17 @@ bool ty_tensor_has_layout(const Tensor *t, const Type *type, const i64 *strides)
 }
 
 bool ty_instance_fits(const Instance *I, const Tensor *const *outside) {
-  for (i32 i = 0; i < I->noutside; i++)
-    if (!ty_tensor_has_layout(outside[i], &I->outside[i].type, I->outside[i].strides)) return false;
+  for (i32 i = 0; i < I->noutside; i++) {
+    const InstanceOutside *o = &I->outside[i];
+    const Tensor *t = outside[i];
+    if (!ty_tensor_has_layout(t, &o->type, o->strides)) return false;
+    if (o->written && (t->offset != o->offset || t->st->numel != o->numel)) return false;
+  }
   return true;
 }
+
+const char ty_instance_moved[] = "a tensor that is written lies elsewhere in its memory";
+static const char shared_otherwise[] = "tensors that shared memory do not share it as they did";
 
 /* Rule 3 for a run that writes: storages that were different hold different buffers where one of them
 ** is written. Buffers are marked by what was seen in them; a mark of this walk is above all others. */
@@ -295,11 +341,12 @@ static const char *sharing_of_written(State *S, const Instance *I, const Tensor 
   u64 walk = S->walks += 2; /* + 1: it is written */
   for (i32 i = 0; i < I->noutside; i++) {
     const InstanceOutside *o = &I->outside[i];
-    const Tensor *t = outside[i];
+    const Tensor *t = outside[i], *first = outside[o->first];
     Buffer *buf = t->st->buf;
+    if (t->st != first->st || t->offset - first->offset != o->delta) return shared_otherwise;
     if (buf->exposed) return "memory that others see is used beside tensors that are written";
     if (o->written && (t->offset != o->offset || t->st->numel != o->numel))
-      return "a tensor that is written lies elsewhere in its memory";
+      return ty_instance_moved;
     if (o->first != i) continue;
     if (buf->seen >= walk && (o->written || buf->seen > walk))
       return "a tensor that is written shares memory with another";
@@ -310,13 +357,13 @@ static const char *sharing_of_written(State *S, const Instance *I, const Tensor 
 
 /* Rule 3. */
 static const char *sharing(State *S, const Instance *I, const Tensor *const *outside) {
+  if (I->writes) return sharing_of_written(S, I, outside);
   for (i32 i = 0; i < I->nshared; i++) {
     const InstanceShared *s = &I->shared[i];
     const Tensor *t = outside[s->outside], *first = outside[s->first];
-    if (t->st != first->st || t->offset - first->offset != s->delta)
-      return "tensors that shared memory do not share it as they did";
+    if (t->st != first->st || t->offset - first->offset != s->delta) return shared_otherwise;
   }
-  return I->writes ? sharing_of_written(S, I, outside) : NULL;
+  return NULL;
 }
 
 static bool in_range(const InstanceCheck *k, const Tensor *outside) {
@@ -327,12 +374,19 @@ static bool in_range(const InstanceCheck *k, const Tensor *outside) {
                              k->base) < 0;
 }
 
-Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, const char **why) {
+Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, const double *number,
+                        const char **why) {
   for (i32 i = 0; i < I->noutside; i++) {
     Storage *st = outside[i]->st;
     if (TY_UNLIKELY(st->batch != NULL) && !S->cut(S, st->batch, st)) return READY_FAILED;
   }
   if ((*why = sharing(S, I, outside)) != NULL) return READY_NO;
+  for (i32 i = 0; i < I->nscalar; i++) {
+    const ScalarFrom *from = &I->scalar[i];
+    if (from->kind != SC_NUMBER || ty_elem_fits(from->dtype, number[from->id])) continue;
+    *why = "a number does not fit the integers that it meets";
+    return READY_NO;
+  }
   for (i32 i = 0; i < I->ncheck; i++) {
     if (in_range(&I->check[i], outside[I->check[i].outside])) continue;
     *why = "an index is out of range";

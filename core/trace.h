@@ -13,6 +13,7 @@
 typedef struct InstanceOutside {
   i32 slot;   /* where the caller finds it */
   i32 first;  /* the first one that shares its storage; itself otherwise */
+  i64 delta;  /* its offset beyond that one's */
   i64 offset; /* written storages: its own offset and the storage's size must be these */
   i64 numel;
   bool written;
@@ -86,7 +87,9 @@ bool ty_tensor_has_layout(const Tensor *t, const Type *type, const i64 *strides)
 typedef enum { READY_YES, READY_NO, READY_FAILED } Ready;
 /* Computes inputs that are pending; NO: the tensors share memory in another way than they did, or an
 ** index is out of range, which *why says. FAILED: S->err. */
-Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, const char **why);
+Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, const double *number,
+                        const char **why);
+extern const char ty_instance_moved[]; /* the reason that another instance would mend */
 
 /* Runs, writes, and fills the handles. False: S->err, and nothing has changed. */
 bool ty_instance_run(State *S, Instance *I, const Tensor *const *outside, const double *number,

@@ -198,7 +198,7 @@ local function steps(g, takes, rest, out)
   if rest then
     for i = 1, g.r(4) - 1 do extra[i] = g:N(0) end
   end
-  local calls = 5 + g.r(5)
+  local calls = 4 + g.r(4)
   for k = 1, calls do
     local body = {}
     g.list = g:pick { "u_k", "W.k", "W.o.k" }

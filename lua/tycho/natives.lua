@@ -166,6 +166,7 @@ return function(World)
 
   --- Calls a function of the library in the open session.
   function World:tycho(f, name, args, shadows, n)
+    self:look_at_clock()
     local C, symbols, count = self.C, nil, 0
     for i = 1, n do
       local v, s = args[i], shadows[i]
