@@ -68,9 +68,9 @@ void x64_say(Asm *A, const char *fmt, ...) {
 }
 
 static const char *const names64[] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
-                                  "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15"};
+                                      "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15"};
 static const char *const names32[] = {"eax", "ecx", "edx",  "ebx",  "esp",  "ebp",  "esi",  "edi",
-                                  "r8d", "r9d", "r10d", "r11d", "r12d", "r13d", "r14d", "r15d"};
+                                      "r8d", "r9d", "r10d", "r11d", "r12d", "r13d", "r14d", "r15d"};
 
 void x64_say_mem(Asm *A, const X64Rm *m, const char *index) {
   if (!A->listing) return;
@@ -138,7 +138,8 @@ static inline void list(Asm *A, X64Ins ins, int vl, int reg, int v, const X64Rm 
     A->list_n = at;
   } else {
     if (scalar)
-      snprintf(memory, sizeof memory, "%s", ins == I_vmovd ? names32[rm->reg] : vec(b[0], 0, rm->reg));
+      snprintf(memory, sizeof memory, "%s",
+               ins == I_vmovd ? names32[rm->reg] : vec(b[0], 0, rm->reg));
     else snprintf(memory, sizeof memory, "%s", vec(b[0], lm, rm->reg));
   }
   bool dk = (I->flags & DK) && A->evex;
