@@ -416,6 +416,41 @@ function M.open(core)
     return was
   end
 
+  local beside -- loaded when something is checked first
+
+  --- Runs f as it is written beside every n-th call of the compiled function, and raises where a bit differs: of results,
+  --- of what was written, of the random state. What the plain run changes is put back, but output and what C libraries
+  --- keep: they happen twice. n = 0 or nil ends it. Not for functions compiled with {fast = true}, whose bits may differ.
+  ---@param f function a compiled function
+  ---@param n? integer
+  function api.check(f, n)
+    local h = handle("check", f)
+    n = n or 0
+    if type(n) ~= "number" or n < 0 or n % 1 ~= 0 then
+      fail("check: argument 2 must be a whole number of calls, got " .. show(n))
+    end
+    if h.fast then fail("check: the function was compiled with {fast = true}: its bits may differ") end
+    beside = beside or require("tycho.beside")(core, function(fn)
+      local other = handle_of[fn]
+      return other and other.fn
+    end)
+    local compiled = forward_of[f] and forward_of[f]() or f
+    local function leave(y)
+      core._check(h.handle, false)
+      if not y[1] then return error(y[2], 0) end
+      return unpack(y, 2, y.n)
+    end
+    local function answer(ok, y)
+      core._check(h.handle, false)
+      if not ok then return error(y, 0) end
+      return leave(y)
+    end
+    core._check(h.handle, n, n > 0 and function(...)
+      core._check(h.handle, true)
+      return answer(pcall(beside.call, h, compiled, ...))
+    end)
+  end
+
   function api.pass(name, fn) return require("tycho.graph").pass(name, fn) end
 
   --- The graph that f(...) records: a table of nodes {op, dtype, shape, src, live} with `text` and
