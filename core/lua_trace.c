@@ -1286,6 +1286,14 @@ static int trace_list(lua_State *L) {
     set_number(L, "operations_saved", TY_MAX(p->nops - p->nsteps, 0));
     set_number(L, "bytes_moved", p->bytes_moved);
     set_number(L, "bytes_saved", p->bytes_saved);
+    set_number(L, "streams", (i64)I->streams);
+    lua_newtable(L);
+    for (i32 k = 0, n = 0; k < I->noutside; k++) {
+      if (!I->outside[k].written) continue;
+      lua_pushinteger(L, I->outside[k].slot);
+      lua_rawseti(L, -2, ++n);
+    }
+    lua_setfield(L, -2, "written");
     lua_pushstring(L, I->text ? I->text : "");
     lua_setfield(L, -2, "text");
     lua_rawseti(L, -2, i + 1);

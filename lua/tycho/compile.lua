@@ -227,10 +227,12 @@ local guard_texts = {
   closure = function() return "has the same code" end,
   number = function() return "a number, read in each call" end,
   whole = function(_, g) return g[3] and "is a whole number" or "is no whole number" end,
-  lt = function(_, g) return ("a < b is %s"):format(tostring(g[4])) end,
-  le = function(_, g) return ("a <= b is %s"):format(tostring(g[4])) end,
-  eq = function(_, g) return ("a == b is %s"):format(tostring(g[4])) end,
+  lt = function(_, g) return tostring(g[4]) end,
+  le = function(_, g) return tostring(g[4]) end,
+  eq = function(_, g) return tostring(g[4]) end,
 }
+
+local comparisons = { lt = "a < b", le = "a <= b", eq = "a == b" } -- whose operands have no names
 
 local function guard_lines(core, d)
   local list = {}
@@ -238,7 +240,8 @@ local function guard_lines(core, d)
     local text = guard_texts[g[1]]
     if text then
       local function names(i) return d.paths[g[i]] or ("value " .. g[i]) end
-      local line = ("%s: %s"):format(g.path or d.paths[g[2]] or "a number", text(core, g, names))
+      local path = g.path or comparisons[g[1]] or d.paths[g[2]] or "a number"
+      local line = ("%s: %s"):format(path, text(core, g, names))
       list[#list + 1] = g.line and ("%s  (%s)"):format(line, g.line) or line
     end
   end
