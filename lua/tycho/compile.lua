@@ -421,9 +421,10 @@ function M.open(core)
 
   local beside -- loaded when something is checked first
 
-  --- Runs f as it is written beside every n-th call of the compiled function, and raises where a bit differs: of results,
-  --- of what was written, of the random state. What the plain run changes is put back, but output and what C libraries
-  --- keep: they happen twice. n = 0 or nil ends it. Not for functions compiled with {fast = true}, whose bits may differ.
+  --- Runs f as it is written beside every n-th call of the compiled function, and raises where a bit differs: of
+  --- results, of what was written, of the random state. What the plain run changes is put back, but output and what C
+  --- libraries keep: they happen twice. n = 0 or nil ends it. Not for functions compiled with {fast = true}, whose bits
+  --- may differ.
   ---@param f function a compiled function
   ---@param n? integer
   function api.check(f, n)
