@@ -1076,7 +1076,8 @@ static void evict(lua_State *L, Entry *e, int anchors) {
   trace_drop(T);
 }
 
-#define WASTED_FREE 256 /* sizes that come once: so many, then calls run without, ever more of them */
+#define WASTED_FREE \
+  256 /* sizes that come once: so many, then calls run without, ever more of them */
 #define INSTANCES_MAX 512 /* of one trace; beyond, the one that was used least recently goes */
 
 static int refused(lua_State *L, const State *S) {
