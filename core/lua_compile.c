@@ -101,12 +101,23 @@ static void start(lua_State *L, State *S, Entry *e, const void *fn) {
   ty_lazy_open(S, &like);
 }
 
+/* Whether the trace that was made last was hit again after the call that it was made for. */
+static bool newest_is_used(const Entry *e) {
+  for (i32 i = 0; i < e->ntrace; i++)
+    if (e->trace[i] == e->newest) return ty_trace_hits(e->newest) >= 2;
+  return false;
+}
+
 /* Whether this call is to be captured, now that no trace answers it. A capture is tried at once; after
 ** k that came to nothing, 2^k calls run without. */
 static bool is_due(lua_State *L, State *S, Entry *e, int narg) {
   if (e->settling || !e->captures_on) return false;
   if (e->captures && S->engine->compiled->stance == STANCE_NO_RECOMPILE)
     e->rest = 0; /* it raises */
+  if (e->barren && newest_is_used(e)) {
+    e->barren = 0;
+    if (!e->unproductive) e->rest = 0;
+  }
   if (e->rest > 0) {
     e->rest--;
     return false;
@@ -234,14 +245,11 @@ static int compile_due(lua_State *L) {
   return 1;
 }
 
-/* How many captures in a row came to nothing: the trace made last was not hit again after the call
-** that it was made for. */
+/* Counts captures in a row that came to nothing. */
 static void count_barren(Entry *e) {
   const Trace *T = e->ntrace ? e->trace[0] : NULL;
-  bool known = false;
-  for (i32 i = 0; i < e->ntrace; i++) known |= e->trace[i] == e->newest;
-  if (T == e->newest && known) return; /* another size of the same trace */
-  if (e->newest) e->barren = known && ty_trace_hits(e->newest) >= 2 ? 0 : TY_MIN(e->barren + 1, 20);
+  if (T == e->newest) return; /* another size of the same trace */
+  if (e->newest) e->barren = newest_is_used(e) ? 0 : TY_MIN(e->barren + 1, 20);
   e->newest = T;
 }
 

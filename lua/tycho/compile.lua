@@ -106,12 +106,14 @@ local function capture_call(core, h, ...)
     fail(("compile: the stance is no_recompile, and %s would be captured again: %s"):format(h.place,
       due.text or "it was called in another way"))
   end
-  local started = clock()
+  local now = core.internals.capture.clock or clock -- specs bring their own
+  local started = now()
   local dynamic = h.dynamic ~= false and (due.sizes or h.dynamic ~= nil)
   h.closures = h.closures or due.closures
   local done, why = capture.run_with(core, h.handle, { closures = h.closures, dynamic = dynamic, sized = due.sized,
-    custom = h.custom, deadline = h.deadline and h.deadline() }, h.fn, ...)
-  local cost = (clock() - started) * 1e3
+    custom = h.custom, clock = now, deadline = h.in_time and budget < math.huge and started + budget / 1e3 or nil },
+    h.fn, ...)
+  local cost = (now() - started) * 1e3
   core._tried(h.handle, done or why.raised ~= nil, not done and why.late or false)
   if done then
     h.captures = captured + 1
@@ -146,7 +148,7 @@ function M.compile_function(core, f, opts)
   local h = {
     handle = handle, fn = f, place = place(f), fast = opts.fast, fullgraph = opts.fullgraph,
     dynamic = opts.dynamic, custom = opts.custom, captures = 0, misses = {}, aborts = {},
-    deadline = function() return budget < math.huge and clock() + budget / 1e3 or nil end,
+    in_time = true,
   }
   handle_of[compiled] = h
   -- runs in the wrapper's place, by a tail call, and leaves it in the same way
@@ -385,10 +387,9 @@ function M.open(core)
   function api.warmup(f, ...)
     local h = handle("warmup", f)
     core._wake(h.handle)
-    local was = h.deadline
-    h.deadline = nil
+    h.in_time = false
     local function restore(ok, ...)
-      h.deadline = was
+      h.in_time = true
       if not ok then return error(..., 0) end
       return ...
     end

@@ -42,10 +42,15 @@ local handlers = {}
 --- What the instructions do, by opcode name; for specs, which count and replace them before a function is first run.
 M.handlers = handlers
 
+local LOOK = 500 -- instructions from one look at the clock to the next, where the world wants any
+
 local function spend(world, n)
   local left = world.steps_left - n
   world.steps_left = left
+  if left >= (world.next_look or 0) then return end
   if left < 0 then world:abort("it takes more steps than a capture may") end
+  world.next_look = left > LOOK and left - LOOK or 0
+  world:look_at_clock()
 end
 
 -- Frames and calls -------------------------------------------------------------------------------------------------
