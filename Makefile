@@ -71,7 +71,7 @@ $(B)/obj/%.o: core/%.c Makefile | $(B)/obj
 
 # Loops that nothing unwinds through: no tables for it. What is seldom in a hurry: small.
 LOOPS   := tile tile_prims tile_place tile_reduce tile_run tile_strand gemm gemm_amx epilogue panels host lower map fuse graph program type \
-           x64 x64_body x64_ops x64_code
+           x64 x64_asm x64_body x64_ops x64_code
 SMALL   := x64 x64_body x64_ops tile program lua_index lower dump blas lua_linalg lua_print lua_probe lua_select lua_random \
            lua_settings lua_compile lua_graph
 $(LOOPS:%=$(B)/obj/%.o): override CFLAGS += -fno-asynchronous-unwind-tables

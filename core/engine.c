@@ -13,6 +13,7 @@
 ** graph's entry learns to store it, so that loops do not recompute.
 */
 #include <stdlib.h>
+#include "capture.h"
 #include "entry.h"
 
 /* --- what was learned */
@@ -140,6 +141,14 @@ static void settle(Storage **target, Buffer **result, i32 n) {
 /* Outputs of a cut that need no memory of their own. */
 #define FEW 8
 
+Plan *ty_engine_plan(State *S, const Batch *b, Output *out, i32 n) {
+  u64 hash;
+  S->engine->describe = true;
+  Plan *p = plan_of(S, b, out, n, &hash);
+  S->engine->describe = false;
+  return p;
+}
+
 static bool run(State *S, Batch *b, const Storage *demanded, Lazy *z, i32 room) {
   Storage *target_few[FEW];
   Output out_few[FEW];
@@ -156,7 +165,7 @@ static bool run(State *S, Batch *b, const Storage *demanded, Lazy *z, i32 room) 
   }
   i32 n = collect(S, b, demanded, target, out);
   bool describe = S->engine->describe;
-  S->engine->describe = z && z->trace;
+  S->engine->describe = z && z->sig;
   Plan *p = n ? plan_of(S, b, out, n, &hash) : NULL;
   S->engine->describe = describe;
   for (i32 i = 0; i < n; i++) result[i] = target[i]->buf;
@@ -177,6 +186,9 @@ static Lazy *lazy_of(State *S, const Batch *b) {
 }
 
 static bool engine_cut(State *S, Batch *b, Storage *demanded) {
+  if (TY_UNLIKELY(b->dead)) return ty_fail(S, "run: the tensor belongs to a capture that is over");
+  if (TY_UNLIKELY(S->capture != NULL) && S->capture->batch == b)
+    return ty_capture_refuse(S, "needs the value of a tensor while it runs");
   Lazy *z = b->closed ? NULL : lazy_of(S, b);
   Batch *fresh = NULL;
   i32 waiting = 0;

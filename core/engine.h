@@ -86,6 +86,10 @@ Plan *ty_plan_make(State *S, const Graph *g, const Output *out, i32 nout, i32 ni
 /* NULL when no two live temporaries overlap and every read follows a write, else what is wrong. */
 const char *ty_plan_check(const Plan *p);
 
+/* --- engine.c: the plan of these outputs of the batch, held: found, or made and kept. NULL: S->err.
+ */
+Plan *ty_engine_plan(State *S, const Batch *b, Output *out, i32 n);
+
 /* --- panels.c */
 
 /* Panels (`bytes` of them, by ty_gemm_panels) of b, which lies in buf; NULL when there are none. */

@@ -5,7 +5,7 @@
 **
 ** Every call runs in lazy mode: the Lua function itself runs, its operations are recorded, values
 ** are computed when demanded and at its end, by plans found by the hash of what was recorded. A
-** trace is where a plan that skips Lua will hang: ty_entry_trace is the place where its guards are
+** trace is where a plan that skips Lua will hang: ty_entry_signature is the place where its guards are
 ** to be checked.
 */
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 u32 ty_entry_word(const State *S) {
   return (u32)S->default_dtype | (u32)S->blas << 8 | (u32)S->fast << 9 |
-         (u32)S->deterministic << 10;
+         (u32)S->deterministic << 10 | (u32)S->amx << 11;
 }
 
 static const char *const kind_names[] = {
@@ -34,7 +34,7 @@ void ty_entry_part(const SigPart *p, char *buf, size_t n) {
 /* Notes which part of the key differs from the trace that hit last. */
 static void explain_miss(Entry *e, const SigPart *part, i32 n, u32 word) {
   char now[64], was[64], *y = e->miss[e->misses % MISSES_MAX];
-  const Trace *t = e->trace[0];
+  const Signature *t = e->sig[0];
   size_t room = sizeof e->miss[0];
   if (t->nparts != n) {
     snprintf(y, room, "%d arguments, were %d", (int)n, (int)t->nparts);
@@ -50,21 +50,21 @@ static void explain_miss(Entry *e, const SigPart *part, i32 n, u32 word) {
   snprintf(y, room, "engine settings: %x, were %x", word, t->word);
 }
 
-static void trace_free(Trace *t) {
+static void sig_free(Signature *t) {
   for (i32 i = 0; i < t->nseen; i++) ty_mem_free(t->seen[i].text);
   ty_mem_free(t->part);
   ty_mem_free(t);
 }
 
 /* Calls that still run under a trace that goes away are no longer counted. */
-static void trace_drop(Entry *e, Trace *t) {
+static void sig_drop(Entry *e, Signature *t) {
   for (Lazy *z = e->S->engine->compiled->lazy; z; z = z->next)
-    if (z->trace == t) z->trace = NULL;
-  trace_free(t);
+    if (z->sig == t) z->sig = NULL;
+  sig_free(t);
 }
 
-static Trace *trace_new(const SigPart *part, i32 n, u32 word) {
-  Trace *t = ty_mem_zalloc(sizeof *t);
+static Signature *sig_new(const SigPart *part, i32 n, u32 word) {
+  Signature *t = ty_mem_zalloc(sizeof *t);
   size_t bytes = sizeof *part * (size_t)n;
   if (t && n && !(t->part = ty_mem_alloc(bytes))) {
     ty_mem_free(t);
@@ -77,32 +77,32 @@ static Trace *trace_new(const SigPart *part, i32 n, u32 word) {
   return t;
 }
 
-Trace *ty_entry_trace(Entry *e, const SigPart *part, i32 n, u32 word) {
+Signature *ty_entry_signature(Entry *e, const SigPart *part, i32 n, u32 word) {
   e->calls++;
-  for (i32 i = 0; i < e->ntrace; i++) {
-    Trace *t = e->trace[i];
+  for (i32 i = 0; i < e->nsig; i++) {
+    Signature *t = e->sig[i];
     if (t->nparts != n || t->word != word) continue;
     if (n && memcmp(t->part, part, sizeof *part * (size_t)n)) continue; /* no parts: no array */
-    memmove(e->trace + 1, e->trace, sizeof *e->trace * (size_t)i);
+    memmove(e->sig + 1, e->sig, sizeof *e->sig * (size_t)i);
     e->hits++;
     t->hits++;
-    return e->trace[0] = t;
+    return e->sig[0] = t;
   }
-  if (e->ntrace) explain_miss(e, part, n, word);
+  if (e->nsig) explain_miss(e, part, n, word);
   e->misses++;
-  Trace *t = trace_new(part, n, word);
+  Signature *t = sig_new(part, n, word);
   if (!t) return NULL;
-  if (e->ntrace == TRACES_MAX) {
-    trace_drop(e, e->trace[--e->ntrace]);
+  if (e->nsig == SIGNATURES_MAX) {
+    sig_drop(e, e->sig[--e->nsig]);
     e->evicted++;
   }
-  memmove(e->trace + 1, e->trace, sizeof *e->trace * (size_t)e->ntrace);
-  e->ntrace++;
-  return e->trace[0] = t;
+  memmove(e->sig + 1, e->sig, sizeof *e->sig * (size_t)e->nsig);
+  e->nsig++;
+  return e->sig[0] = t;
 }
 
 void ty_entry_reset(Entry *e) {
-  while (e->ntrace) trace_drop(e, e->trace[--e->ntrace]);
+  while (e->nsig) sig_drop(e, e->sig[--e->nsig]);
   e->calls = e->nested = e->hits = e->misses = e->evicted = 0;
   memset(e->miss, 0, sizeof e->miss);
 }
@@ -139,7 +139,7 @@ static i64 estimate_gain(const Plan *p, const Graph *g) {
 }
 
 void ty_entry_note(Lazy *z, u64 hash, const Plan *p, const Graph *g) {
-  Trace *t = z->trace;
+  Signature *t = z->sig;
   if (!t) return;
   for (i32 i = 0; i < t->nseen; i++) {
     if (t->seen[i].hash != hash) continue;
@@ -169,7 +169,7 @@ void ty_entry_note(Lazy *z, u64 hash, const Plan *p, const Graph *g) {
   ty_text_free(&text);
 }
 
-bool ty_entry_records(Trace *t) {
+bool ty_entry_records(Signature *t) {
   if (t->rest > 0) {
     t->rest--;
     return false;

@@ -27,7 +27,7 @@ typedef struct Seen {
 } Seen;
 
 #define SEEN_MAX 16 /* graphs kept in a trace; later ones are counted only */
-typedef struct Trace {
+typedef struct Signature {
   i32 nparts;
   u32 word;
   SigPart *part;
@@ -37,16 +37,40 @@ typedef struct Trace {
   i64 gain;        /* of all cuts since the last trial began */
   i64 trial, rest; /* calls left to judge whether recording pays; calls left to run eagerly */
   Seen seen[SEEN_MAX];
-} Trace;
+} Signature;
 
-#define TRACES_MAX 64
+/* A compiled call that skips Lua: lua_trace.c's own. */
+typedef struct Trace Trace;
+
+/* Why no trace answered a call. */
+struct Failed {
+  const char *why; /* not a guard: static text */
+  Trace *trace;
+  i32 guard;
+};
+
+#define TRACES_MAX 16
+#define SIGNATURES_MAX 64
 #define MISSES_MAX 8
+typedef enum { STANCE_DEFAULT, STANCE_EAGER, STANCE_NO_RECOMPILE } Stance;
+
 typedef struct Entry {
   State *S;
-  Trace *trace[TRACES_MAX]; /* most recent first */
-  i32 ntrace;
+  Signature *sig[SIGNATURES_MAX]; /* most recent first */
+  i32 nsig;
   i64 calls, nested, hits, misses, evicted;
   bool fast;
+  Trace *trace[TRACES_MAX]; /* most recent first */
+  i32 ntrace, next_anchor;
+  i64 skips, captures, evicted_traces;
+  Trace *building,
+      *sized; /* not installed yet; whose guards hold for sizes that it does not have */
+  struct Failed failed;
+  char now[120];                      /* the value that failed */
+  bool sizes_differ, closures_differ; /* what the next capture should allow for */
+  bool captures_on, settling;         /* settling: the call in progress was captured just now */
+  i32 unproductive;
+  i64 rest;                   /* calls until the next capture may be tried */
   char miss[MISSES_MAX][160]; /* what differed at miss number 2, 3 ...: a ring */
 } Entry;
 
@@ -61,12 +85,13 @@ typedef struct Lazy {
   bool pinned;         /* holds until the binding ends it */
   Batch *open;
   Entry *entry; /* NULL once it was collected */
-  Trace *trace;
+  Signature *sig;
   void (*on_cut)(void *ctx, Batch *b); /* jit.graph listens: before each cut */
   void *ctx;
   struct Lazy *next;
 } Lazy;
 
+#define STASH_MAX 64
 #define LEARN_SLOTS 1024
 #define LEARN_NODES 128
 #define QUICK_PATTERNS 4 /* which of two operands are numbers */
@@ -80,6 +105,14 @@ struct Compiled {
     u64 bits[LEARN_NODES / 64];
   } learn[LEARN_SLOTS];
   i64 cuts, relearned;
+  struct Entry *capturing; /* whose capture is in progress */
+  Lazy *session;
+  bool collects; /* Lua's collector ran before */
+  u8 stance;
+  struct Stash { /* results that wait to be handed out */
+    i32 base, n;
+  } stash[STASH_MAX];
+  i32 stashed;
   Quick *quick[OP_COUNT][T_COUNT][QUICK_PATTERNS]; /* made when first used */
 };
 
@@ -93,10 +126,10 @@ void ty_quick_clear(State *S);
 
 /* --- entry.c */
 /* The trace of this signature, moved to the front; made when new. NULL: out of memory. */
-Trace *ty_entry_trace(Entry *e, const SigPart *part, i32 n, u32 word);
+Signature *ty_entry_signature(Entry *e, const SigPart *part, i32 n, u32 word);
 /* Whether this call is to record. Where fusion saves less than recording costs, calls run eagerly
 ** for a while. */
-bool ty_entry_records(Trace *t);
+bool ty_entry_records(Signature *t);
 void ty_entry_part(const SigPart *p, char *buf, size_t n); /* as text: f32[2,3], number ... */
 void ty_entry_reset(Entry *e);
 void ty_entry_free(Entry *e);

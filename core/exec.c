@@ -34,6 +34,7 @@ static bool marked(const u64 *set, i32 i) { return set[i / 64] >> (i % 64) & 1; 
 /* Is the input's buffer wanted by storages of the batch that this run does not compute? They
 ** stay pending, and are computed from the inputs when they are demanded. */
 static bool wanted_later(const Plan *p, const Batch *b, i32 input) {
+  if (!b->waiting) return false;
   u64 out[GRAPH_MAX / 64 + 1] = {0}, live[GRAPH_MAX / 64 + 1] = {0};
   i32 here = 0, top = -1;
   for (i32 k = 0; k < p->noutputs; k++) mark(out, p->output[k].node);

@@ -12,10 +12,8 @@
 */
 #include <lua.h>
 #include <stdio.h>
-#include "entry.h"
-#include "lua_tycho.h"
+#include "lua_trace.h"
 
-#define ENTRY_META "tycho.entry"
 #define WALK_MAX 12 /* frames looked at; deeper calls are taken to be inside */
 #define SLOT(ar) ((ar)->i_ci & 0xffff)
 
@@ -92,8 +90,8 @@ static void start(lua_State *L, State *S, Entry *e, const void *fn) {
   if (n > PARTS_FEW) part = lua_newuserdata(L, sizeof *part * (size_t)n);
   for (int i = 0; i < n; i++) read_part(L, i + 1, &part[i]);
   Lazy like = {.thread = L, .fn = fn, .caller = -1, .line = -1, .entry = e};
-  like.trace = ty_entry_trace(e, part, n, ty_entry_word(S));
-  if (like.trace && !ty_entry_records(like.trace)) return;
+  like.sig = ty_entry_signature(e, part, n, ty_entry_word(S));
+  if (like.sig && !ty_entry_records(like.sig)) return;
   if (lua_getstack(L, 1, &ar)) like.wrapper = SLOT(&ar);
   if (lua_getstack(L, 2, &ar)) {
     like.caller = SLOT(&ar);
@@ -103,21 +101,68 @@ static void start(lua_State *L, State *S, Entry *e, const void *fn) {
   ty_lazy_open(S, &like);
 }
 
-/* Upvalues: state, tensors' metatable, entry, the function. */
+/* Whether this call is to be captured, now that no trace answers it. A capture is tried at once; after
+** k that came to nothing, 2^k calls run without. */
+static bool is_due(lua_State *L, State *S, Entry *e, int narg) {
+  if (e->settling || !e->captures_on) return false;
+  if (e->rest > 0) {
+    e->rest--;
+    return false;
+  }
+  ty_trace_diagnose(L, S, e, narg);
+  return true;
+}
+
+/* Upvalues: state, tensors' metatable, entry, the function, anchors, stash, hand_out. Anchor 1 is the
+** Lua function that captures a call. */
 static int compile_pick(lua_State *L) {
   State *S = ty_lua_enter(L);
   Entry *e = lua_touserdata(L, lua_upvalueindex(3));
-  if (S->open) e->nested++;
-  else start(L, S, e, lua_topointer(L, lua_upvalueindex(4)));
+  int stance = S->engine->compiled->stance, narg = lua_gettop(L);
+  if (S->open || stance == STANCE_EAGER) {
+    e->nested += S->open != NULL;
+    lua_pushvalue(L, lua_upvalueindex(4));
+    return 1;
+  }
+  TraceAnswer y = ty_trace_call(L, S, e);
+  if (TY_LIKELY(y == TRACE_HIT)) {
+    e->calls++;
+    e->settling = false;
+    return 1;
+  }
+  if (y == TRACE_SIZES ? !e->settling : is_due(L, S, e, narg)) {
+    e->settling = true;
+    lua_rawgeti(L, lua_upvalueindex(5), 1);
+    return 1;
+  }
+  e->settling = false;
+  start(L, S, e, lua_topointer(L, lua_upvalueindex(4)));
   lua_pushvalue(L, lua_upvalueindex(4));
   return 1;
 }
 
 static int entry_gc(lua_State *L) {
   Entry *e = lua_touserdata(L, 1);
+  ty_trace_free_all(e);
   if (e->S && e->S->engine) ty_entry_free(e);
   e->S = NULL;
   return 0;
+}
+
+#define KEY_STASH "tycho.stash"
+
+/* Pushes the stash and the function that hands results out of it; made once. */
+static void push_stash(lua_State *L) {
+  lua_getfield(L, LUA_REGISTRYINDEX, KEY_STASH);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    lua_newtable(L);
+    ty_trace_push_hand_out(L);
+    lua_rawseti(L, -2, 0);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, LUA_REGISTRYINDEX, KEY_STASH);
+  }
+  lua_rawgeti(L, -1, 0);
 }
 
 /* entry(f, fast) -> pick, handle */
@@ -127,6 +172,7 @@ static int compile_entry(lua_State *L) {
   Entry *e = lua_newuserdata(L, sizeof *e);
   memset(e, 0, sizeof *e);
   e->S = S;
+  e->next_anchor = 2;
   e->fast = lua_toboolean(L, 2);
   if (luaL_newmetatable(L, ENTRY_META)) {
     lua_pushcfunction(L, entry_gc);
@@ -138,9 +184,68 @@ static int compile_entry(lua_State *L) {
   lua_pushvalue(L, lua_upvalueindex(2));
   lua_pushvalue(L, handle);
   lua_pushvalue(L, 1);
-  lua_pushcclosure(L, compile_pick, 4);
+  lua_newtable(L);
+  lua_pushvalue(L, -1);
+  lua_setfenv(L, handle);
+  push_stash(L);
+  lua_pushcclosure(L, compile_pick, 7);
   lua_pushvalue(L, handle);
   return 2;
+}
+
+/* captures(handle, fn): fn(...) captures calls from now on. nil: none are captured. */
+static int compile_captures(lua_State *L) {
+  ty_lua_enter(L);
+  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  e->captures_on = !lua_isnil(L, 2);
+  lua_settop(L, 2);
+  lua_getfenv(L, 1);
+  lua_pushvalue(L, 2);
+  lua_rawseti(L, -2, 1);
+  return 0;
+}
+
+/* due(handle) -> {sizes, closures, now, guard, path, was}: what the last miss was about; the stack of
+** the present call is not looked at. */
+static int compile_due(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  lua_settop(L, 1);
+  lua_getfenv(L, 1);
+  if (!ty_trace_push_miss(L, S, e, 2)) lua_newtable(L);
+  lua_pushboolean(L, e->sizes_differ);
+  lua_setfield(L, -2, "sizes");
+  lua_pushboolean(L, e->closures_differ);
+  lua_setfield(L, -2, "closures");
+  if (*e->now) {
+    lua_pushstring(L, e->now);
+    lua_setfield(L, -2, "now");
+  }
+  lua_pushboolean(L, e->sized != NULL);
+  lua_setfield(L, -2, "sized");
+  return 1;
+}
+
+/* tried(handle, productive): after a capture. */
+static int compile_tried(lua_State *L) {
+  ty_lua_enter(L);
+  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  e->unproductive = lua_toboolean(L, 2) ? 0 : TY_MIN(e->unproductive + 1, 30);
+  e->rest = e->unproductive ? (i64)1 << e->unproductive : 0;
+  e->failed.trace = NULL;
+  e->now[0] = 0;
+  return 0;
+}
+
+/* stance(name) */
+static int compile_stance(lua_State *L) {
+  static const char *const names[] = {"default", "eager", "no_recompile", NULL};
+  State *S = ty_lua_enter(L);
+  struct Compiled *C = S->engine->compiled;
+  const char *was = names[C->stance];
+  if (!lua_isnoneornil(L, 1)) C->stance = (u8)luaL_checkoption(L, 1, NULL, names);
+  lua_pushstring(L, was);
+  return 1;
 }
 
 /* --- explain */
@@ -168,7 +273,7 @@ static void push_seen(lua_State *L, const Seen *s) {
   set_string(L, "text", s->text);
 }
 
-static void push_signature(lua_State *L, const Trace *t) {
+static void push_signature(lua_State *L, const Signature *t) {
   char text[160];
   lua_createtable(L, t->nparts, 0);
   for (i32 i = 0; i < t->nparts; i++) {
@@ -178,7 +283,7 @@ static void push_signature(lua_State *L, const Trace *t) {
   }
 }
 
-static void push_trace(lua_State *L, const Trace *t) {
+static void push_trace(lua_State *L, const Signature *t) {
   lua_createtable(L, 0, 4);
   set_number(L, "hits", (double)t->hits);
   set_number(L, "unseen", (double)t->unseen);
@@ -204,25 +309,32 @@ static int compile_info(lua_State *L) {
   set_number(L, "hits", (double)e->hits);
   set_number(L, "misses", (double)e->misses);
   set_number(L, "evicted", (double)e->evicted);
+  set_number(L, "skips", (double)e->skips);
+  set_number(L, "captures", (double)e->captures);
+  set_number(L, "evicted_traces", (double)e->evicted_traces);
   lua_createtable(L, MISSES_MAX, 0);
   for (i64 i = TY_MAX(e->misses - MISSES_MAX, 1), k = 1; i < e->misses; i++, k++) {
     lua_pushstring(L, e->miss[i % MISSES_MAX]);
     lua_rawseti(L, -2, (int)k);
   }
   lua_setfield(L, -2, "differences");
-  lua_createtable(L, e->ntrace, 0);
-  for (i32 i = 0; i < e->ntrace; i++) {
-    push_trace(L, e->trace[i]);
+  lua_createtable(L, e->nsig, 0);
+  for (i32 i = 0; i < e->nsig; i++) {
+    push_trace(L, e->sig[i]);
     lua_rawseti(L, -2, i + 1);
   }
-  lua_setfield(L, -2, "traces");
+  lua_setfield(L, -2, "signatures");
   return 1;
 }
 
 /* reset(handle): forgets traces and counters */
 static int compile_reset(lua_State *L) {
   ty_lua_enter(L);
-  ty_entry_reset(luaL_checkudata(L, 1, ENTRY_META));
+  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  ty_entry_reset(e);
+  ty_trace_free_all(e);
+  e->skips = e->captures = e->evicted_traces = e->rest = 0;
+  e->unproductive = 0;
   return 0;
 }
 
@@ -406,11 +518,10 @@ static void say(void *ctx, const char *s, size_t n) {
 }
 
 void ty_lua_open_compile(lua_State *L, int m, int t) {
-  static const luaL_Reg fns[] = {{"_entry", compile_entry},
-                                 {"_info", compile_info},
-                                 {"_reset", compile_reset},
-                                 {"_graph", compile_graph},
-                                 {NULL, NULL}};
+  static const luaL_Reg fns[] = {
+      {"_entry", compile_entry}, {"_info", compile_info},         {"_reset", compile_reset},
+      {"_graph", compile_graph}, {"_captures", compile_captures}, {"_due", compile_due},
+      {"_tried", compile_tried}, {"_stance", compile_stance},     {NULL, NULL}};
   (void)t;
   ty_lua_state(L)->engine->say = say;
   lua_pushvalue(L, m);

@@ -511,7 +511,7 @@ int ty_lua_view_slice(lua_State *L) {
 static Given value(lua_State *L, State *S, int dtype) {
   if (lua_type(L, 3) == LUA_TTABLE)
     return (Given){.kind = O_TENSOR, .t = ty_lua_view_table(L, S, WRITE, 3, dtype)};
-  Given v = ty_lua_given(L, WRITE, 3);
+  Given v = ty_lua_operand(L, WRITE, 3);
   if (v.kind == O_NUMBER && !ty_is_float(dtype)) {
     u64 raw = 0;
     ty_elem_store(dtype, &raw, v.v);

@@ -8,6 +8,7 @@
 ** form computes the row and writes the result through its first argument.
 */
 #include <math.h>
+#include "capture.h"
 #include "lua_view.h"
 
 /* Numbers of a closure's upvalues behind the two that all have. */
@@ -20,6 +21,12 @@
 ** every mode: x^2 is x*x, x^0.5 the square root, x^-1 of a float 1/x. */
 static bool record_power(State *S, const char *who, const Given *src, Tensor *y) {
   double p = src[1].kind == O_NUMBER ? src[1].v : 0;
+  Given known = src[1], plain[2] = {src[0], known};
+  if (TY_UNLIKELY(known.symbol)) { /* the value decides below */
+    ty_capture_untake(S, known.symbol);
+    plain[1].symbol = 0;
+    src = plain;
+  }
   if (src[0].kind == O_TENSOR) {
     Given twice[2] = {src[0], src[0]}, inverse[2] = {{.kind = O_NUMBER, .v = 1}, src[0]};
     if (p == 2) return ty_record(S, who, OP_MUL, 2, twice, y);
@@ -44,7 +51,7 @@ static inline int map(lua_State *L, int op, int n) {
   for (int i = 0; i < n; i++) {
     Tensor *t = ty_lua_test_in(L, (Host *)S, i + 1);
     if (TY_LIKELY(t && t->st)) src[i] = (Given){.kind = O_TENSOR, .t = t};
-    else src[i] = ty_lua_given(L, who, i + 1);
+    else src[i] = ty_lua_operand(L, who, i + 1);
   }
   Tensor *y = ty_lua_push(L);
   if (TY_LIKELY(TY_LUA_TRY(L, S, record_map(S, who, op, n, src, y)))) return 1;
@@ -72,7 +79,7 @@ static int l_map_in_place(lua_State *L) {
   Given src[3];
   State *S = ty_lua_enter(L);
   ty_lua_check(L, who, 1);
-  for (int i = 0; i < n; i++) src[i] = ty_lua_given(L, who, i + 1);
+  for (int i = 0; i < n; i++) src[i] = ty_lua_operand(L, who, i + 1);
   if (!TY_LUA_TRY(L, S, record_in_place(S, who, op, n, src))) return ty_lua_fail(L, S);
   lua_settop(L, 1);
   return 1;
@@ -81,7 +88,7 @@ static int l_map_in_place(lua_State *L) {
 /* a > b is b < a. */
 static int compare_exchanged(lua_State *L, const char *who, int op) {
   State *S = ty_lua_enter(L);
-  Given a = ty_lua_given(L, who, 1), src[2] = {ty_lua_given(L, who, 2), a};
+  Given a = ty_lua_operand(L, who, 1), src[2] = {ty_lua_operand(L, who, 2), a};
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_record(S, who, op, 2, src, y));
   return 1;

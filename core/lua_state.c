@@ -20,6 +20,7 @@
 */
 #include <stdarg.h>
 #include <stdio.h>
+#include "capture.h"
 #include "entry.h"
 #include "lua_tycho.h"
 
@@ -167,6 +168,13 @@ Given ty_lua_given(lua_State *L, const char *who, int i) {
   ty_lua_error(L, "%s: argument %d must be a tensor or a number, got %s", who, i,
                ty_lua_show(L, i));
   return (Given){0};
+}
+
+Given ty_lua_operand(lua_State *L, const char *who, int i) {
+  State *S = ty_lua_state(L);
+  Given g = ty_lua_given(L, who, i);
+  if (TY_UNLIKELY(S->capture != NULL) && g.kind == O_NUMBER) g.symbol = ty_capture_take(S, i);
+  return g;
 }
 
 /* Lets Lua's collector work off the debt; see Memory above. */
@@ -556,6 +564,8 @@ static void open_internals(lua_State *L, int m, int t) {
   ty_lua_register(L, fns);
   lua_pushvalue(L, t);
   lua_setfield(L, -2, "methods");
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_setfield(L, -2, "metatable");
   lua_getfield(L, LUA_REGISTRYINDEX, KEY_HELP);
   lua_setfield(L, -2, "help");
   lua_setfield(L, m, "internals");
@@ -577,6 +587,7 @@ static int open_all(lua_State *L) {
   ty_lua_open_linalg(L, m, t);
   ty_lua_open_settings(L, m, t);
   ty_lua_open_compile(L, m, t);
+  ty_lua_open_trace(L, m);
   ty_lua_open_graph(L, m);
   ty_lua_open_probe(L, m);
   lua_pushvalue(L, lua_upvalueindex(2));

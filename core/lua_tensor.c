@@ -284,7 +284,7 @@ static int l_empty_like(lua_State *L) {
 static int l_fill_in_place(lua_State *L) {
   State *S = ty_lua_enter(L);
   Tensor *x = ty_lua_check(L, "fill_", 1);
-  Given v = ty_lua_given(L, "fill_", 2);
+  Given v = ty_lua_operand(L, "fill_", 2);
   TY_LUA_MUST(L, S, ty_record_assign(S, "fill_", x, &v));
   lua_settop(L, 1);
   return 1;
@@ -303,7 +303,7 @@ static int l_zero_in_place(lua_State *L) {
 static int l_copy_in_place(lua_State *L) {
   State *S = ty_lua_enter(L);
   Tensor *x = ty_lua_check(L, "copy_", 1);
-  Given y = ty_lua_given(L, "copy_", 2);
+  Given y = ty_lua_operand(L, "copy_", 2);
   TY_LUA_MUST(L, S, ty_record_assign(S, "copy_", x, &y));
   lua_settop(L, 1);
   return 1;

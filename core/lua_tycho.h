@@ -103,6 +103,8 @@ Tensor *ty_lua_test(lua_State *L, int i);
 Tensor *ty_lua_check(lua_State *L, const char *who, int i);
 /* A tensor, number or boolean as operand. */
 Given ty_lua_given(lua_State *L, const char *who, int i);
+/* The same for a number that only kernels will look at: in a capture it may differ in later calls. */
+Given ty_lua_operand(lua_State *L, const char *who, int i);
 
 /* Arguments. All raise with the function's name, the argument, and what was given. */
 i64 ty_lua_int(lua_State *L, const char *who, int i, const char *what); /* a whole number */
@@ -137,6 +139,7 @@ void ty_lua_open_select(lua_State *L, int m, int t);   /* shapes that depend on 
 void ty_lua_open_random(lua_State *L, int m, int t);   /* random numbers */
 void ty_lua_open_linalg(lua_State *L, int m, int t);   /* ty.linalg by LAPACK */
 void ty_lua_open_settings(lua_State *L, int m, int t); /* threads, precision, stats ... */
+void ty_lua_open_trace(lua_State *L, int m);           /* sessions of captures, traces */
 void ty_lua_open_compile(lua_State *L, int m, int t);  /* compile, explain, graph */
 void ty_lua_open_graph(lua_State *L, int m);           /* what graph.lua needs */
 void ty_lua_open_probe(lua_State *L, int m);           /* what proofs need */

@@ -625,14 +625,10 @@ static int join(lua_State *L, const char *who, bool stack) {
       if (stack) new_dim(L, who, 1, x[0]);
       dim = ty_lua_dim(L, who, 2, x[0]->type.rank + stack, 0);
     }
-    if (stack) {
-      if (!ty_type_same_dims(&x[0]->type, &x[i]->type) && i > 0) {
-        View first = ty_lua_view_of(x[0]);
-        ty_lua_view_drop(&first, dim);
-        const char *a = ty_lua_view_text(L, &first.t);
-        return ty_lua_error(L, "%s: sizes differ, %s and %s", who, a,
-                            ty_lua_view_text(L, &x[i]->type));
-      }
+    if (stack && !ty_type_same_dims(&x[0]->type, &x[i]->type)) {
+      const char *a = ty_lua_view_text(L, &x[0]->type);
+      return ty_lua_error(L, "%s: sizes differ, %s and %s", who, a,
+                          ty_lua_view_text(L, &x[i]->type));
     }
     lua_rawseti(L, 4, i + 1);
   }
@@ -730,7 +726,7 @@ static int l_pad(lua_State *L) {
   for (int d = 0; d < t.rank; d++) inner.offset += before[d] * inner.strides[d];
   inner.t = x->type;
   Tensor *hole = ty_lua_view_push(L, y, &inner);
-  TY_LUA_MUST(L, S, ty_record_assign(S, "pad", hole, &(Given){O_TENSOR, x, 0}));
+  TY_LUA_MUST(L, S, ty_record_assign(S, "pad", hole, &(Given){.kind = O_TENSOR, .t = x}));
   lua_pop(L, 1);
   return 1;
 }

@@ -11,7 +11,7 @@
 */
 #include <math.h>
 #include <stdio.h>
-#include "tensor.h"
+#include "capture.h"
 
 #define LAZY_NODES 64           /* an open batch is cut when it has so many nodes ... */
 #define LAZY_PINNED (256 << 20) /* ... or pins so many bytes */
@@ -30,6 +30,7 @@ static const char *show(const Type *t, char *buf) {
 static Batch *begin(State *S) {
   Batch *b = S->open;
   if (!b) return ty_batch_new(S);
+  if (S->capture) return b;
   i32 most = S->batch_nodes ? S->batch_nodes : LAZY_NODES;
   if (b->g.n < most && b->pinned < LAZY_PINNED) return b;
   return S->cut(S, b, NULL) ? S->open : NULL;
@@ -48,6 +49,7 @@ static bool cancel_memory(State *S, Batch *b, const char *who) {
 
 /* Ends a record: eager batches are cut. */
 static bool commit(State *S, Batch *b) {
+  if (S->capture) return true; /* runs read exposed memory when they are called */
   if (b == S->open) return ty_batch_exposed(b) ? S->cut(S, b, NULL) : true;
   bool ok = S->cut(S, b, NULL);
   ty_batch_drop(S, b);
@@ -155,14 +157,18 @@ static i32 cast_node(Batch *b, i32 a, int dtype) {
 }
 
 /* A number as an operand of that dtype: a run-time scalar. */
-static i32 scalar_node(Batch *b, int dtype, double v) {
+static i32 symbol_node(Batch *b, int dtype, double v, i32 symbol) {
   i32 slot = ty_graph_scalar(&b->g, ty_elem_scalar(dtype, v));
   if (slot < 0) return -1;
+  ScalarFrom from = {.kind = SC_NUMBER, .dtype = (u8)dtype, .id = symbol};
+  if (TY_UNLIKELY(symbol) && !ty_capture_scalar(b->S, slot, from)) return -1;
   Type t = {.dtype = (u8)dtype};
   Node n = node_new(OP_SCALAR, &t, -1, -1, -1);
   n.arg.k = slot;
   return ty_graph_append(&b->g, &n);
 }
+
+static i32 scalar_node(Batch *b, int dtype, double v) { return symbol_node(b, dtype, v, 0); }
 
 /* Node a seen with the dims of t, which has as many elements. */
 static i32 reshape_node(Batch *b, i32 a, const Type *t) {
@@ -213,6 +219,8 @@ static int meet(State *S, int n, const Given *src) {
   }
   if (d < 0) return w == WEAK_BOOL ? T_BOOL : S->default_dtype;
   if (ty_is_float(d) || w <= WEAK_BOOL) return d;
+  for (int i = 0; i < n; i++) /* whole or not decides here */
+    if (src[i].symbol) ty_capture_whole(S, src[i].symbol, weak_of(&src[i]) == WEAK_WHOLE);
   if (w == WEAK_FRACTION) return S->default_dtype;
   return d == T_BOOL ? T_I64 : d;
 }
@@ -288,7 +296,7 @@ static bool record_map(State *S, const char *who, int op, int n, const Given *sr
   for (int i = 0; i < n; i++) {
     int d = i == 0 && op == OP_WHERE ? T_BOOL : in;
     id[i] = src[i].kind == O_TENSOR ? cast_node(b, ty_record_node(S, b, src[i].t), d)
-                                    : scalar_node(b, d, src[i].v);
+                                    : symbol_node(b, d, src[i].v, src[i].symbol);
     if (id[i] < 0) return cancel_memory(S, b, who);
   }
   Node node = node_new(op, &t, id[0], id[1], id[2]);
@@ -503,25 +511,13 @@ static void index_text(const Type *t, i64 at, char *buf) {
   snprintf(buf + n, (size_t)(SHOWN - n), ")");
 }
 
-/* Every index names one of `size` places, counted from `base` or, negative, from the end. Demands
- * its value. */
-static bool check_index(State *S, const char *who, const Tensor *index, i64 size, int base) {
-  char where[SHOWN];
+i64 ty_record_bad_index(const Tensor *index, const char *p, i64 size, int base) {
   i64 n = ty_type_numel(&index->type), at[MAX_RANK] = {0};
   int d = index->type.dtype, bytes = ty_dtypes[d].bytes;
-  if (!ty_is_int(d))
-    return ty_fail(S, "%s: the index must be of integers, got %s%s", who, ty_dtypes[d].name,
-                   ty_is_float(d) ? " (use :to(\"i64\"))" : "");
-  const char *p = ty_tensor_read(S, index);
-  if (!p) return false;
   for (i64 i = 0; i < n; i++) {
     double v = ty_elem_load(d, p);
     bool in = v >= 0 ? v >= base && v - base < (double)size : -v <= (double)size;
-    if (!in) {
-      index_text(&index->type, i, where);
-      return ty_fail(S, "%s: index %.17g at %s is out of range %d..%lld", who, v, where, base,
-                     (long long)(size + base - 1));
-    }
+    if (!in) return i;
     for (int k = index->type.rank - 1; k >= 0; k--) { /* next element, by its strides */
       p += index->strides[k] * bytes;
       if (++at[k] < index->type.dims[k]) break;
@@ -529,7 +525,36 @@ static bool check_index(State *S, const char *who, const Tensor *index, i64 size
       at[k] = 0;
     }
   }
-  return true;
+  return -1;
+}
+
+/* The element at that position in row-major order. */
+static double element(const Tensor *x, const char *p, i64 at) {
+  int bytes = ty_dtypes[x->type.dtype].bytes;
+  for (int d = x->type.rank - 1; d >= 0; d--) {
+    p += at % x->type.dims[d] * x->strides[d] * bytes;
+    at /= x->type.dims[d];
+  }
+  return ty_elem_load(x->type.dtype, p);
+}
+
+/* Every index names one of `size` places, counted from `base` or, negative, from the end. Demands
+ * its value; a capture leaves that to later runs. */
+static bool check_index(State *S, const char *who, const Tensor *index, i64 size, int base) {
+  char where[SHOWN];
+  int d = index->type.dtype;
+  if (!ty_is_int(d))
+    return ty_fail(S, "%s: the index must be of integers, got %s%s", who, ty_dtypes[d].name,
+                   ty_is_float(d) ? " (use :to(\"i64\"))" : "");
+  if (S->capture && !index->st->batch && !ty_capture_is_fresh(S, index->st))
+    return ty_capture_check(S, index, size, base);
+  const char *p = ty_tensor_read(S, index);
+  if (!p) return false;
+  i64 bad = ty_record_bad_index(index, p, size, base);
+  if (bad < 0) return true;
+  index_text(&index->type, bad, where);
+  return ty_fail(S, "%s: index %.17g at %s is out of range %d..%lld", who, element(index, p, bad),
+                 where, base, (long long)(size + base - 1));
 }
 
 /* 0-based positions of a checked index: i - base, or i + size where it is negative. */
@@ -691,6 +716,12 @@ bool ty_record_random(State *S, const Type *dims, u64 stream, int word, Tensor *
   if (!b) return false;
   i32 slot = ty_graph_scalar(&b->g, stream);
   if (slot < 0 || ty_graph_scalar(&b->g, S->seed) < 0) return cancel_memory(S, b, who);
+  if (S->capture) {
+    ScalarFrom from = {.kind = SC_STREAM, .bits = stream - S->capture->stream};
+    if (!ty_capture_scalar(S, slot, from) ||
+        !ty_capture_scalar(S, slot + 1, (ScalarFrom){.kind = SC_SEED}))
+      return cancel_memory(S, b, who);
+  }
   Node n = node_new(OP_RANDOM, &t, -1, -1, -1);
   n.arg.k = slot;
   n.arg.k2 = word;
@@ -702,7 +733,7 @@ bool ty_record_random(State *S, const Type *dims, u64 stream, int word, Tensor *
 /* The value that dst's elements get. */
 static i32 value_node(State *S, Batch *b, const Given *x, const Type *t) {
   i32 v = x->kind == O_TENSOR ? cast_node(b, ty_record_node(S, b, x->t), t->dtype)
-                              : scalar_node(b, t->dtype, x->v);
+                              : symbol_node(b, t->dtype, x->v, x->symbol);
   return expand_node(b, v, t);
 }
 
@@ -731,12 +762,13 @@ bool ty_record_assign(State *S, const char *who, const Tensor *dst, const Given 
     if (ty_is_float(x->t->type.dtype) && !ty_is_float(t->dtype))
       return ty_fail(S, "%s: %s values do not go into %s (use :to(\"%s\") to cut them)", who,
                      ty_dtypes[x->t->type.dtype].name, show(t, sd), ty_dtypes[t->dtype].name);
-  } else if (!ty_elem_fits(t->dtype, x->v)) {
+  } else if (!ty_elem_fits(t->dtype, x->v)) { /* asked of every value that an integer gets */
     return ty_fail(S, "%s: %.17g does not fit %s", who, x->v, ty_dtypes[t->dtype].name);
   }
   if (!ty_view_distinct(t, dst->strides))
     return ty_fail(S, "%s: cannot write to %s, its elements share memory (clone it first)", who,
                    show(t, sd));
+  if (x->symbol && !ty_is_float(t->dtype)) ty_capture_untake(S, x->symbol);
   if (ty_type_numel(t) == 0) return true;
   S->nops++;
   if (!settle(S, dst) || (x->kind == O_TENSOR && !settle(S, x->t))) return false;
@@ -748,12 +780,13 @@ bool ty_record_assign(State *S, const char *who, const Tensor *dst, const Given 
   if (!whole) v = put_node(S, b, dst, v);
   if (v < 0) return cancel_memory(S, b, who);
   if (TY_UNLIKELY(S->recorded != NULL)) S->recorded(S, b, v);
+  if (S->capture && !ty_capture_write(S, st)) return cancel(S, b);
   Batch *before = st->batch;
   i32 node_before = st->node;
   if (before) before->refs++; /* so that a failed eager cut can be undone */
   ty_storage_wait(st, b, v);
   bool exposed = st->buf && st->buf->exposed;
-  bool ok = b == S->open && exposed ? S->cut(S, b, NULL) : commit(S, b);
+  bool ok = b == S->open && exposed && !S->capture ? S->cut(S, b, NULL) : commit(S, b);
   if (!ok && st->batch && before && !before->closed) ty_storage_wait(st, before, node_before);
   else if (!ok && st->batch && st->buf) ty_storage_settle(st, ty_buffer_hold(st->buf));
   if (before) ty_batch_drop(S, before);

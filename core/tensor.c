@@ -6,7 +6,7 @@
 */
 #include <stdarg.h>
 #include <stdio.h>
-#include "tensor.h"
+#include "capture.h"
 
 #define SPARE_MAX 32          /* dropped batches that are kept */
 #define SPARE_BLOCKS_MAX 4096 /* and dropped storages and buffers */
@@ -97,7 +97,7 @@ Batch *ty_batch_new(State *S) {
   }
   b->S = S;
   b->refs = 1;
-  b->closed = false;
+  b->closed = b->dead = false;
   b->learn = NULL;
   b->pinned = 0;
   return b;
@@ -313,12 +313,20 @@ static void *tensor_address(const Tensor *x) {
 
 const void *ty_tensor_read(State *S, const Tensor *x) {
   Storage *st = x->st;
+  if (TY_UNLIKELY(S->capture != NULL) && (st->batch || !ty_capture_is_fresh(S, st))) {
+    ty_capture_refuse(S, "reads the elements of a tensor");
+    return NULL;
+  }
   if (st->batch && !S->cut(S, st->batch, st)) return NULL;
   return tensor_address(x);
 }
 
 void *ty_tensor_write(State *S, const Tensor *x) {
   Storage *st = x->st;
+  if (TY_UNLIKELY(S->capture != NULL) && (st->batch || !ty_capture_is_fresh(S, st))) {
+    ty_capture_refuse(S, "writes the elements of a tensor one by one");
+    return NULL;
+  }
   if (st->batch && !S->cut(S, st->batch, st)) return NULL;
   if (st->buf->refs > 1 && !st->buf->exposed) {
     Buffer *own = ty_buffer_new(S, st->buf->bytes);
@@ -333,6 +341,10 @@ void *ty_tensor_write(State *S, const Tensor *x) {
 }
 
 void *ty_tensor_expose(State *S, const Tensor *x) {
+  if (S->capture) {
+    ty_capture_refuse(S, "takes the address of a tensor");
+    return NULL;
+  }
   void *p = ty_tensor_write(S, x);
   if (p) x->st->buf->exposed = true;
   return p;

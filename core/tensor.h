@@ -19,6 +19,7 @@
 
 typedef struct Batch Batch;
 typedef struct State State;
+typedef struct Capture Capture; /* capture.h */
 
 typedef struct Buffer {
   State *S;
@@ -57,6 +58,7 @@ struct Batch {
   struct State *S;
   i32 refs; /* storages pending on it, plus one while it is open */
   bool closed;
+  bool dead; /* nothing of it can be computed any more */
   i32 ninput, input_cap;
   struct BatchInput { /* by INPUT node, in order of appearance */
     i32 node;
@@ -75,6 +77,7 @@ typedef struct Given {
   OperandKind kind;
   const Tensor *t;
   double v;
+  i32 symbol; /* a capture's name for the number, 0: it is a constant */
 } Given;
 
 #define ERR_MAX 512
@@ -97,6 +100,7 @@ struct State {
   u64 stamps;              /* given to buffers so far */
   i32 batch_nodes;         /* an open batch is cut when it has so many; 0: as many as pay */
   i64 debt;                /* bytes allocated for tensors since the host's collector last stepped */
+  Capture *capture; /* not NULL: operations are recorded for later calls, nothing is computed */
   /* engine.c fills these in: level 2 calls upward through them */
   bool (*cut)(State *S, Batch *b, Storage *demanded); /* computes; the batch is closed then */
   /* Told of every operation as its result is recorded; NULL: no one listens. */
@@ -178,6 +182,9 @@ bool ty_record_scan(State *S, const char *who, int op, const Tensor *x, int dim,
 ** (base 0 results of ARG*). */
 bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const Tensor *index,
                       int base, Tensor *y);
+/* The first element that is no position among `size` ones, in row-major order; -1: none. p: its
+ * address. */
+i64 ty_record_bad_index(const Tensor *index, const char *p, i64 size, int base);
 bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int dim,
                        const Tensor *index, int base, const Tensor *src, Tensor *y);
 bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, Tensor *y);

@@ -421,7 +421,7 @@ static void ID(philox)(ARGS) {
       *(V *)(a + k * L) = (V)((some & NAN_BITS) | (~some & r)); \
     } \
   }
-#ifdef STRANDS
+#if VB > 16 || defined(STRANDS)
 FOLD_EXTREME(max_f32, f32, u32, >, &, NAN32)
 FOLD_EXTREME(min_f32, f32, u32, <, |, NAN32)
 #define FAST_max_f32(T, OP) \
@@ -596,7 +596,8 @@ static inline f32 ID(unkey)(i32 k) {
       y[k] = OUT(v[0]); \
     } \
   }
-#ifdef STRANDS
+#if VB > 16 || defined(STRANDS)
+#define ROWS_FAST
 ROWS(sum_f32, f32, u32, f32, R_SUM, C_F32, SUM_V, SAME, SAME)
 ROWS(sum_f64, f64, u64, f64, R_SUM, C_F64, SUM_V, SAME, SAME)
 ROWS(max_f32, f32, u32, i32, R_MAX, C_F32, MAX_V, KEY_MAX, ID(unkey))
@@ -689,6 +690,8 @@ FIND(f64)
 static const TileIsa ID(isa) = {
 #ifdef STRANDS
     .strands = &ID(strands),
+#elif defined(HAS_F16C)
+    .strands = &strands_avx2,
 #endif
     .fn =
         {
@@ -754,7 +757,7 @@ static const TileIsa ID(isa) = {
 #ifdef HAS_F16C
     .turn = {turn_4_avx2, turn_8_avx2},
 #endif
-#ifdef STRANDS
+#ifdef ROWS_FAST
     .rows = {[R_SUM] = {[C_F32] = ID(rows_sum_f32), [C_F64] = ID(rows_sum_f64)},
              [R_MAX][C_F32] = ID(rows_max_f32),
              [R_MIN][C_F32] = ID(rows_min_f32)},
@@ -766,6 +769,7 @@ static const TileIsa ID(isa) = {
 };
 #undef ISA
 #undef VB
+#undef ROWS_FAST
 #undef PART_f32
 #undef PART_f64
 #undef ALL

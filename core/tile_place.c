@@ -310,6 +310,19 @@ static i32 turned_along(const Task *t) {
   return -1;
 }
 
+/* Stores that go past the caches want a line where rows would not begin at multiples of 64 bytes; unless
+** operands are read in place only as a grid, which is worth more. */
+static bool wants_line(const Task *t) {
+  bool wants = false;
+  for (int i = 0; i < t->k->p->noperands && t->past; i++) {
+    const Place *o = &t->op[i];
+    if (o->mode == WALK && o->stride[t->space[0].nd - 1] == 1) return false;
+    bool past = t->k->p->operand[i].write && o->mode == FLAT && o->native;
+    wants |= past && ty_tile_between(t, o) & 63;
+  }
+  return wants;
+}
+
 /* Rectangles of a map, where they are worth it. */
 static void grid_of_map(Task *t) {
   const Space *s = &t->space[0];
@@ -322,6 +335,7 @@ static void grid_of_map(Task *t) {
   for (i32 d = 0; along < 0 && d < s->nd - 1; d++)
     if (t->along < 0 || s->dims[d] >= s->dims[t->along]) t->along = d;
   if (along >= 0) t->along = along;
+  else if (wants_line(t)) return;
   t->block_rows = TY_MIN(s->dims[t->along], side);
   t->block_cols = TY_MIN(cols, along >= 0 ? most / t->block_rows : most);
   if (along < 0) t->block_rows = TY_MIN(t->block_rows, most / t->block_cols);
@@ -417,6 +431,7 @@ void ty_tile_bind(Task *t, const Run *r) {
     for (int d = 0; d < elem; d++)
       if (d < L->no || d >= L->no + L->nr) add_dim(t, &t->space[1], 1, L, d);
   for (int i = 0; i < p->noperands; i++) find_mode(&t->op[i], &t->space[t->op[i].space]);
+  t->past = code->nnative && is_past(t);
   choose_grid(t);
   t->direct = 0;
   for (int i = 0; i < code->ndirect && (t->batch || !t->grid); i++) {
@@ -426,6 +441,5 @@ void ty_tile_bind(Task *t, const Run *r) {
     for (u32 m = d->readers; m && ok; m &= m - 1) ok = t->op[__builtin_ctz(m)].at != y->at;
     t->direct |= (u32)ok << i;
   }
-  t->past = code->nnative && is_past(t);
   t->joint = is_joint(t);
 }

@@ -129,7 +129,7 @@ confusion(guess, truth)
 pictures(x, guess, truth, 1, 4)
 
 print("\nwhat the compiler did with one training step")
-for _, t in ipairs(jit.explain(step).traces) do
+for _, t in ipairs(jit.explain(step).signatures) do
   print(("  %d calls with (%s)"):format(t.hits + 1, table.concat(t.signature, ", ")))
   for _, g in ipairs(t.graphs) do
     print(("  %2d operations in %d kernels and %d other steps; fusion saved %.0f of %.0f KB of traffic a step"):format(

@@ -101,7 +101,7 @@ local function chosen(unit)
     assert(stats.bf16_unit == nil and stats.amx == nil and stats.no_amx == "precision is exact")
     local canonical = a:matmul(b)
     f(a, b)
-    assert(not tostring(ty.explain(f).traces[1]):find("NAME", 1, true))
+    assert(not tostring(ty.explain(f).signatures[1]):find("NAME", 1, true))
     assert(H.difference(fast, canonical), "4096 long sums rounded alike")
     -- other dtypes and small products stay as they are
     for _, x in ipairs { ty.randn(64, 64), ty.randn(64, 64):to "f16", rough(8, 8) } do

@@ -449,7 +449,7 @@ describe("explain", function()
   it("tells the operations and bytes that fusion saved", function()
     local f = ty.compile(function(x) return ((x * 2 + 1) * x - 3):abs() end)
     f(ty.ones(1000)):get(1)
-    local g = ty.explain(f).traces[1].graphs[1]
+    local g = ty.explain(f).signatures[1].graphs[1]
     assert.same({ 5, 4, 1 }, { g.operations, g.operations_saved, g.kernels })
     assert.equal(8000, g.bytes_moved) -- 1000 floats read, 1000 written
     assert.equal(4 * 8000 + 4000, g.bytes_saved) -- four results not written and read; x not read again
@@ -463,9 +463,9 @@ describe("explain", function()
     f(ty.ones(4), ty.ones(4))
     local e = ty.explain(f)
     assert.same({ 4, 1, 3 }, { e.calls, e.hits, e.misses })
-    assert.equal(3, #e.traces)
-    assert.same({ "f32[4]", "f32[4]" }, e.traces[1].signature)
-    assert.same({ "f32[2,3]", "number" }, e.traces[3].signature)
+    assert.equal(3, #e.signatures)
+    assert.same({ "f32[4]", "f32[4]" }, e.signatures[1].signature)
+    assert.same({ "f32[2,3]", "number" }, e.signatures[3].signature)
     local text = tostring(e)
     assert.truthy(text:find("compile_spec.lua:", 1, true))
     assert.truthy(text:find("f32%[2,3%], number"))
@@ -482,7 +482,7 @@ describe("explain", function()
       return b
     end)
     f(ty.ones(10))
-    local t = ty.explain(f).traces[1]
+    local t = ty.explain(f).signatures[1]
     assert.truthy(#t.graphs >= 2)
     for _, g in ipairs(t.graphs) do
       assert.truthy(g.kernels >= 1 and g.operations >= 1 and g.bytes_moved > 0 and g.runs == 1)
@@ -493,7 +493,7 @@ describe("explain", function()
     local f = ty.compile(function(x) return x + 1 end)
     for n = 1, 200 do f(ty.ones(n)) end
     local e = ty.explain(f)
-    assert.truthy(#e.traces <= 64)
+    assert.truthy(#e.signatures <= 64)
     assert.truthy(e.evicted > 0)
     assert.equal(200, e.misses)
   end)

@@ -12,11 +12,6 @@ local unpack = unpack
 --- Whatever operations on tensors do is done at once: enough for functions that make tensors, not for those that write
 --- to them. Numbers are never taken as run-time scalars.
 function M.core(ty)
-  local names = {}
-  for name, f in pairs(ty) do
-    if type(f) == "function" then names[f] = name end
-  end
-  for name, f in pairs(ty.internals.methods) do names[f] = name end
   local C = { open = false, description = nil, outside_of = {} }
   function C.begin()
     C.open, C.description, C.outside_of, C.pending = true, nil, {}, nil
@@ -37,10 +32,12 @@ function M.core(ty)
   C.environment = debug.getfenv
   C.is_tensor = ty.is_tensor
   function C.is_native(f) return debug.getinfo(f, "S").what == "C" end
-  function C.owner(f) return names[f] end
   function C.dims(x) return unpack(x.shape) end
   local internals = setmetatable({ capture = C }, { __index = ty.internals })
-  return setmetatable({ internals = internals }, { __index = ty }), C
+  local core = {}
+  for name, v in pairs(ty) do core[name] = v end
+  core.internals = internals
+  return core, C
 end
 
 -- Numbers -------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ end
 local function steps(f, ...)
   local compiled = ty.compile(f)
   compiled(...)
-  local g = ty.explain(compiled).traces[1].graphs[1]
+  local g = ty.explain(compiled).signatures[1].graphs[1]
   return { g.kernels, g.steps - g.kernels }
 end
 

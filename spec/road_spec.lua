@@ -8,7 +8,7 @@ local function trace(fn, ...)
   local f = ty.compile(function(...) return fn(...) end)
   local y = { f(...) }
   local e = ty.explain(f)
-  return e.traces[1].graphs[1], y, e
+  return e.signatures[1].graphs[1], y, e
 end
 
 local function kernels(fn, ...)
@@ -240,8 +240,8 @@ describe("folding", function()
       local y = f(x, k)
       H.same(x * k + k, y)
     end
-    assert.equal(1, #ty.explain(f).traces)
-    assert.equal(1, #ty.explain(f).traces[1].graphs)
+    assert.equal(1, #ty.explain(f).signatures)
+    assert.equal(1, #ty.explain(f).signatures[1].graphs)
   end)
 end)
 

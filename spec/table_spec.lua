@@ -154,10 +154,10 @@ describe("the levels of core", function()
   local levels = {
     { "base", "mem", "pool" }, -- the pool serves all levels and knows none
     { "ops", "type", "graph", "program", "build" },
-    { "tensor", "fold", "record" },
+    { "tensor", "capture", "fold", "record" },
     { "fuse", "lower", "map", "plan" },
     { "machine", "tile", "x64", "gemm", "blas", "host" },
-    { "engine", "quick", "cache", "exec", "epilogue", "panels", "entry", "dump" },
+    { "engine", "quick", "cache", "exec", "epilogue", "panels", "entry", "trace", "dump" },
   }
   -- plan.h describes what a step runs: the machines' vocabulary, which is plain data. plan.c finds kernels in the cache.
   local exceptions = { ["plan.h"] = { ["machine.h"] = true }, ["plan.c"] = { ["engine.h"] = true } }

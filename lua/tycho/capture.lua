@@ -33,6 +33,7 @@ local evaluate = require "tycho.evaluate"
 
 local type, rawget, select, pairs, unpack = type, rawget, select, pairs, unpack
 local format = string.format
+local clock = os and os.clock or function() return 0 end
 local getinfo = type(debug) == "table" and debug.getinfo
 local getlocal = type(debug) == "table" and debug.getlocal
 local getupvalue = type(debug) == "table" and debug.getupvalue
@@ -74,9 +75,10 @@ end
 --- Gives the capture up. Never returns.
 ---@param reason string what the function does, such as "calls print"
 ---@param hint? string what the user could do instead
-function World:abort(reason, hint)
+---@param anew? boolean functions known by their bytecode alone are the reason
+function World:abort(reason, hint, anew)
   if not self.failure then
-    self.failure = { reason = reason, hint = hint }
+    self.failure = { reason = reason, hint = hint, anew = anew }
     self:locate(self.failure)
   end
   return error(ABORT, 0)
@@ -84,10 +86,18 @@ end
 
 -- Slots and guards ----------------------------------------------------------------------------------------------------
 
+--- Gives up when the host's time for a capture is over.
+function World:look_at_clock()
+  if self.deadline and clock() >= self.deadline then
+    self:abort("it takes longer than jit.budget allows", "capture it by jit.warmup")
+  end
+end
+
 --- Appends an instruction; path: what it is about, as the user would write it.
 function World:emit(instr, path)
   local n = self.nprogram + 1
   self.nprogram = n
+  if n % 16 == 0 then self:look_at_clock() end
   self.program[n] = instr
   instr.path = path
   instr.line = self:where()
@@ -277,20 +287,20 @@ function World:cell(f, fs, i)
     end
     local other = self.cell_owner[id]
     if other and other ~= fs.slot then
-      self:abort("two functions that are made anew for each call share an upvalue")
+      self:abort("two functions that are made anew for each call share an upvalue", nil, true)
     end
     self.cell_owner[id] = fs.slot
     id = own[i] or id
     own[i] = id
   elseif self.cell_owner[id] then
-    self:abort("a function that is made anew for each call shares an upvalue with another")
+    self:abort("a function that is made anew for each call shares an upvalue with another", nil, true)
   end
   local cell = self.cells[id]
   if not cell then
     local v = C.upvalue(f, i)
     local s = self:slot(v, { "upvalue", fs.slot, i }, upvalue_name(f, i))
     -- what a compiled function asks for the function to run
-    s.pick = type(v) == "function" and C.is_native(v) and not C.owner(v) and self.is_wrapper(f)
+    s.pick = type(v) == "function" and C.is_native(v) and not self:owner(v) and self.is_wrapper(f)
     cell = { value = v, shadow = s, fslot = fs.slot, index = i, anew = fs.bytecode_only }
     self.cells[id] = cell
   end
@@ -307,7 +317,7 @@ function World:set_upvalue(f, fs, i, v, vs)
   local cell = self:cell(f, fs, i)
   if cell.fslot and not cell.written then
     -- other closures of later calls might share the cell, which no guard sees
-    if cell.anew then self:abort("writes an upvalue of a function that is made anew for each call") end
+    if cell.anew then self:abort("writes an upvalue of a function that is made anew for each call", nil, true) end
     cell.written = true
     self.effects[#self.effects + 1] = { cell = cell }
   end
@@ -432,7 +442,8 @@ end
 --- Everything that a trace is made of, as plain tables.
 function World:describe(results, shadows, n)
   for _, s in ipairs(self.later) do self:typed(s.value, s) end
-  local d = { narg = self.narg, program = self.program, results = {}, nresults = n, paths = {} }
+  local d = { narg = self.narg, program = self.program, results = {}, nresults = n, paths = {},
+    dynamic = self.dynamic }
   for i = 1, n do d.results[i] = recipe(self, results[i], shadows[i]) end
   d.effects = effect_recipes(self)
   d.tables = table_recipes(self)
@@ -442,7 +453,70 @@ function World:describe(results, shadows, n)
   return d
 end
 
+-- Sizes ---------------------------------------------------------------------------------------------------------------
+
+local function same_value(a, b)
+  if type(a) == "number" and type(b) == "number" then
+    return a == b and 1 / a == 1 / b or a ~= a and b ~= b
+  end
+  return rawequal(a, b)
+end
+
+local function same_values(a, b)
+  if #a ~= #b then return false end
+  for i = 1, #a do
+    if not same_value(a[i], b[i]) then return false end
+  end
+  return true
+end
+
+local function same_instruction(a, b)
+  if a[1] ~= b[1] or a[2] ~= b[2] and not same_value(a[2], b[2]) then return false end
+  if a[1] == "keys" then return same_values(a[3], b[3]) end
+  if a[1] == "tensor" then return a[3].dtype == b[3].dtype and a[3].ndim == b[3].ndim end -- it may have other sizes
+  return same_value(a[3], b[3]) and same_value(a[4], b[4])
+end
+
+local function same_recipe(a, b)
+  if a == nil or b == nil then return a == b end
+  return a[1] == b[1] and same_value(a[2], b[2])
+end
+
+local function same_effect(a, b)
+  return a[1] == b[1] and a[2] == b[2] and same_recipe(a[4], b[4])
+    and (a[1] == "upvalue" and a[3] == b[3] or a[1] == "set" and same_recipe(a[3], b[3]))
+end
+
+local function same_lists(same, a, b)
+  if #a ~= #b then return false end
+  for i = 1, #a do
+    if not same(a[i], b[i]) then return false end
+  end
+  return true
+end
+
+local function same_table(a, b)
+  local function same_pair(p, q) return same_recipe(p[1], q[1]) and same_recipe(p[2], q[2]) end
+  return same_recipe(a.meta, b.meta) and same_lists(same_pair, a, b)
+end
+
+--- Whether two descriptions are one trace but for the sizes of tensors: the same reads, guards, results and effects.
+function M.same(a, b)
+  return a.narg == b.narg and a.nresults == b.nresults and #a.tensors == #b.tensors
+    and same_lists(same_instruction, a.program, b.program) and same_lists(same_recipe, a.results, b.results)
+    and same_lists(same_effect, a.effects, b.effects) and same_lists(same_table, a.tables, b.tables)
+end
+
 -- Entry ---------------------------------------------------------------------------------------------------------------
+
+local STEPS_PER_SECOND = 2e7
+
+--- How long evaluation may go on where nobody looks at the clock.
+local function steps_of(options)
+  local most = options.steps or M.STEPS
+  if not options.deadline then return most end
+  return math.max(1000, math.min(most, (options.deadline - clock()) * STEPS_PER_SECOND))
+end
 
 local function new_world(core, f, options, ...)
   local C = core.internals.capture
@@ -461,8 +535,10 @@ local function new_world(core, f, options, ...)
     effects = {}, later = {},
     made_tables = {}, made_tensors = {}, tensor_at = {},
     catching = 0,     -- pcalls that are being evaluated
-    steps_left = options.steps or M.STEPS,
+    steps_left = steps_of(options),
     closures_differ = options.closures or false,
+    dynamic = options.dynamic or options.sized or nil,
+    deadline = options.deadline,
   }, World)
   local args, shadows = {}, {}
   for i = 1, n do
@@ -498,16 +574,20 @@ local function failure(w, C, err)
   return why
 end
 
---- Captures f(...) with options: closures = true guards Lua functions by their bytecode instead of their identity,
---- steps bounds the evaluation.
----@return boolean?, table?
-function M.run_with(core, handle, options, f, ...)
-  local ready, why = bytecode.ready()
-  if not ready then return nil, { reason = why } end
+--- The position of an installed trace that the description fits but for sizes.
+local function sized_trace(C, handle, d)
+  if not d.dynamic or not C.traces then return nil end
+  for i, t in ipairs(C.traces(handle)) do
+    if t.dynamic and M.same(t.description, d) then return i end
+  end
+end
+
+--- One attempt. Nothing raises.
+local function capture(core, handle, options, f, ...)
   local C = core.internals.capture
   local begun, refused = C.begin(handle, ...)
   if not begun then return nil, { reason = refused or "a capture is not possible here" } end
-  local w, ok, err
+  local w
   local function attempt(...)
     local args, shadows, fs
     w, args, shadows, fs = new_world(core, f, options, ...)
@@ -515,18 +595,40 @@ function M.run_with(core, handle, options, f, ...)
     local d = w:describe(results, rs, n)
     refused = C.reason()
     if refused then w:abort(refused) end
-    local done, text = C.finish(d)
+    w:look_at_clock()
+    local done, text = C.finish(d, sized_trace(C, handle, d))
     if not done then w:abort(text or "the core could not compile the trace") end
-    return true
   end
-  ok, err = pcall(attempt, ...)
+  local ok, err = pcall(attempt, ...)
   if ok then return true end
   local found, reason = pcall(failure, w or {}, C, err)
   C.abort()
-  reason = found and reason or { reason = "out of memory" }
-  pcall(dump, core, format("capture: aborted at %s:%s: %s%s\n", tostring(reason.file or "?"),
-    tostring(reason.line or "?"), reason.reason, reason.internal and " [" .. reason.internal .. "]" or ""))
-  return nil, reason
+  return nil, found and reason or { reason = "out of memory" }
+end
+
+--- Captures f(...) with options:
+---   closures  true: Lua functions are guarded by their bytecode instead of their identity, where that is possible
+---   dynamic   true: the trace takes tensors of other sizes too, each set of which is captured once
+---   sized     true: a dynamic trace lacks the sizes of this call
+---   deadline  what os.clock() shows when the capture must have ended
+---   steps     how many instructions may be evaluated
+---@return boolean? done
+---@return table? why {reason =, hint =, file =, line =}
+function M.run_with(core, handle, options, f, ...)
+  local ready, why = bytecode.ready()
+  if not ready then return nil, { reason = why } end
+  local done
+  done, why = capture(core, handle, options, f, ...)
+  if not done and why.anew then -- by identity, then
+    local plain = {}
+    for name, v in pairs(options) do plain[name] = v end
+    plain.closures = nil
+    done, why = capture(core, handle, plain, f, ...)
+  end
+  if done then return true end
+  pcall(dump, core, format("capture: aborted at %s:%s: %s%s\n", tostring(why.file or "?"), tostring(why.line or "?"),
+    why.reason, why.internal and " [" .. why.internal .. "]" or ""))
+  return nil, why
 end
 
 --- Captures f(...) and installs the trace at the handle's entry.

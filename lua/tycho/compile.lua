@@ -7,15 +7,19 @@ local M = {}
 ---@class tycho.Graph one recorded graph: nodes by position, each {op, dtype, shape, src, live}
 ---@class tycho.Explanation what jit.explain tells; prints well
 
-local known_options = { fast = "boolean" }
+local capture -- loaded when the first function is compiled
+local known_options = { fast = "boolean", fullgraph = "boolean", dynamic = "any", passes = "table", backend = "any" }
+local known_names = "backend, dynamic, fast, fullgraph, passes"
 local fail -- raises at the user's line
+local clock = os and os.clock or function() return 0 end
 
 --- Everything about compiled functions that is not needed to call them; gone with them.
 local handle_of = setmetatable({}, { __mode = "k" })
 local forward_of = setmetatable({}, { __mode = "k" }) -- of compiled modules: what gives their function
---- Compiled by function and options. Both weak: a compiled function holds its function.
-local by_function = setmetatable({}, { __mode = "kv" })
-local by_function_fast = setmetatable({}, { __mode = "kv" })
+--- Compiled by the text of the options and by function. Both weak: a compiled function holds its function.
+local compiled_by = {}
+local disabled = setmetatable({}, { __mode = "k" })
+local budget = math.huge -- milliseconds that one capture may take
 
 local function place(f)
   local info = debug and debug.getinfo(f, "S")
@@ -30,8 +34,8 @@ local function check_options(opts)
   end
   for k, v in pairs(opts) do
     local want = known_options[k]
-    if not want then fail(("compile: unknown option %s (known: fast)"):format(tostring(k))) end
-    if type(v) ~= want then
+    if not want then fail(("compile: unknown option %s (known: %s)"):format(tostring(k), known_names)) end
+    if want ~= "any" and type(v) ~= want then
       fail(("compile: option %s must be a %s, got %s"):format(k, want, type(v)))
     end
   end
@@ -59,13 +63,89 @@ local function compile_module(core, m, opts)
   return proxy
 end
 
+--- Options that make another function of it, as text.
+local function key_of(opts)
+  local custom = opts.custom and opts.custom.key or ""
+  return table.concat({ tostring(opts.fast or false), tostring(opts.fullgraph or false), tostring(opts.dynamic), custom },
+    " ")
+end
+
+local ABORTS_KEPT, MISSES_KEPT = 16, 16
+
+local function keep(list, v, most)
+  list[#list + 1] = v
+  if #list > most then table.remove(list, 1) end
+end
+
+--- One miss as a line: what differed.
+local function miss_text(m)
+  if not m.guard then return nil end
+  if not m.path then return m.guard end
+  return ("%s: was %s, is %s"):format(m.path, m.was or "otherwise", m.now or "otherwise")
+end
+
+local function abort_text(why)
+  local at = why.file and (why.line and ("%s:%s: "):format(why.file, why.line) or why.file .. ": ") or ""
+  return at .. why.reason .. (why.hint and " (" .. why.hint .. ")" or "")
+end
+
+--- What happens when no trace answers a call: the call is evaluated and described. Nothing is raised unless the options
+--- or the stance ask for it; without a trace the function runs as it is.
+---@param h table the compiled function's record
+local function capture_call(core, h, ...)
+  local due = core._due(h.handle)
+  local captured = h.captures
+  if due.guard then
+    due.text = miss_text(due)
+    keep(h.misses, due, MISSES_KEPT)
+  end
+  if captured > 0 and core._stance() == "no_recompile" then
+    fail(("compile: the stance is no_recompile, and %s would be captured again: %s"):format(h.place,
+      due.text or "it was called in another way"))
+  end
+  local started = clock()
+  local dynamic = h.dynamic ~= false and (due.sizes or h.dynamic ~= nil)
+  h.closures = h.closures or due.closures
+  local done, why = capture.run_with(core, h.handle,
+    { closures = h.closures, dynamic = dynamic, sized = due.sized, custom = h.custom, deadline = h.deadline and h.deadline() },
+    h.fn, ...)
+  local cost = (clock() - started) * 1e3
+  core._tried(h.handle, done or false)
+  if done then
+    h.captures = captured + 1
+    return
+  end
+  why.cost = cost
+  why.text = abort_text(why)
+  keep(h.aborts, why, ABORTS_KEPT)
+  if h.fullgraph then
+    fail(("compile: fullgraph was asked for, but the function cannot be captured: %s"):format(why.text))
+  end
+end
+
 function M.compile_function(core, f, opts)
   if handle_of[f] then return f end
-  local cache = opts.fast and by_function_fast or by_function
+  local key = key_of(opts)
+  local cache = compiled_by[key]
+  if not cache then
+    cache = setmetatable({}, { __mode = "kv" })
+    compiled_by[key] = cache
+  end
   if cache[f] then return cache[f] end
+  capture = capture or require "tycho.capture"
   local pick, handle = core._entry(f, opts.fast or false)
   local function compiled(...) return pick(...)(...) end
-  handle_of[compiled] = { handle = handle, place = place(f), fast = opts.fast }
+  local h = {
+    handle = handle, fn = f, place = place(f), fast = opts.fast, fullgraph = opts.fullgraph,
+    dynamic = opts.dynamic, custom = opts.custom, captures = 0, misses = {}, aborts = {},
+    deadline = function() return budget < math.huge and clock() + budget / 1e3 or nil end,
+  }
+  handle_of[compiled] = h
+  -- runs in the wrapper's place, by a tail call, and leaves it in the same way
+  core._captures(handle, function(...)
+    capture_call(core, h, ...)
+    return pick(...)(...)
+  end)
   cache[f] = compiled
   return compiled
 end
@@ -86,10 +166,24 @@ function explanation.__tostring(e)
   local out = {}
   local function add(...) out[#out + 1] = (...):format(select(2, ...)) end
   add("compiled function at %s%s", e.place, e.fast and " (fast: bits may differ from eager)" or "")
-  add("%s, %d inside other compiled functions; signatures: %s, %s", plural(e.calls, "call"), e.nested,
-    plural(e.hits, "hit"), e.misses == 1 and "1 miss" or e.misses .. " misses")
-  for _, miss in ipairs(e.differences) do add("miss: %s", miss) end
+  add("%s, %d inside other compiled functions; %s answered without running it; %s", plural(e.calls, "call"), e.nested,
+    e.skips, plural(e.captures, "capture"))
   for i, t in ipairs(e.traces) do
+    add("trace %d: %s, %s, %s and %s in %s and %s%s", i, plural(t.hits, "hit"), plural(#t.guards, "guard"),
+      plural(#t.effects, "effect"), plural(t.operations, "operation"), plural(t.kernels, "kernel"),
+      plural(t.steps - t.kernels, "other step"), t.dynamic and ", " .. plural(t.instances, "size") or "")
+    for _, g in ipairs(t.guards) do add("  guard %s", g) end
+    for _, g in ipairs(t.effects) do add("  effect %s", g) end
+    if #t.graph > 0 then add("%s", indent(t.graph, "    ")) end
+  end
+  for _, m in ipairs(e.misses) do add("miss: %s", m.text) end
+  for _, why in ipairs(e.aborts) do add("abort: %s [%.2f ms]", why.text, why.cost) end
+  if #e.signatures > 0 then
+    add("recorded while it ran: signatures: %s, %s", plural(e.signature_hits, "hit"),
+      e.signature_misses == 1 and "1 miss" or e.signature_misses .. " misses")
+  end
+  for _, miss in ipairs(e.differences) do add("miss: %s", miss) end
+  for i, t in ipairs(e.signatures) do
     add("signature %d: (%s), %s", i, table.concat(t.signature, ", "), plural(t.hits, "hit"))
     if t.rests then add("  runs eagerly for now: there is too little to fuse for recording to pay") end
     for k, g in ipairs(t.graphs) do
@@ -103,6 +197,52 @@ function explanation.__tostring(e)
     if t.unseen > 0 then add("  and %s more that are not kept", plural(t.unseen, "cut")) end
   end
   return table.concat(out, "\n")
+end
+
+--- Guards and effects of a description, as lines.
+local function shown(v)
+  if type(v) == "string" then return ("%q"):format(v) end
+  return tostring(v):gsub("0x%x+", "...")
+end
+
+local function type_text(core, t)
+  if not core.internals.is_live(t) then return "a tensor" end
+  return ("%s[%s]"):format(t.dtype, table.concat(t.shape, ","))
+end
+
+local guard_texts = {
+  equal = function(_, g) return ("is %s"):format((shown(g[3]))) end,
+  type = function(_, g) return ("is a %s"):format(g[3]) end,
+  tensor = function(core, g) return type_text(core, g[3]) end,
+  same = function(_, _, names) return "is the same as " .. names(3) end,
+  distinct = function(_, _, names) return "is not " .. names(3) end,
+  length = function(_, g) return ("has length %d"):format(g[3]) end,
+  keys = function(_, g) return ("has %d keys, in this order"):format(#g[3]) end,
+  closure = function() return "has the same code" end,
+  number = function() return "a number, read in each call" end,
+  whole = function(_, g) return g[3] and "is a whole number" or "is no whole number" end,
+  lt = function(_, g) return ("a < b is %s"):format(tostring(g[4])) end,
+  le = function(_, g) return ("a <= b is %s"):format(tostring(g[4])) end,
+  eq = function(_, g) return ("a == b is %s"):format(tostring(g[4])) end,
+}
+
+local function guard_lines(core, d)
+  local list = {}
+  for _, g in ipairs(d.program) do
+    local text = guard_texts[g[1]]
+    if text then
+      local function names(i) return d.paths[g[i]] or ("value " .. g[i]) end
+      local line = ("%s: %s"):format(g.path or d.paths[g[2]] or "a number", text(core, g, names))
+      list[#list + 1] = g.line and ("%s  (%s)"):format(line, g.line) or line
+    end
+  end
+  return list
+end
+
+local function effect_lines(d)
+  local list = {}
+  for _, e in ipairs(d.effects) do list[#list + 1] = ("writes %s"):format(e.path or d.paths[e[2]] or "a field") end
+  return list
 end
 
 local graph_meta = {}
@@ -119,10 +259,32 @@ function graphs_meta.__tostring(list)
   return table.concat(out, "\n")
 end
 
+--- What the library's own functions are called: fn -> name, found out when first asked.
+local function owners(core)
+  local names
+  local function add(source, prefix)
+    for name, fn in pairs(source) do
+      if type(fn) == "function" and type(name) == "string" then names[fn] = names[fn] or prefix .. name end
+    end
+  end
+  return function(fn)
+    if not names then
+      names = setmetatable({}, { __mode = "k" })
+      add(core, "")
+      add(core.internals.methods, "")
+      if type(core.linalg) == "table" then add(core.linalg, "linalg.") end
+      add(core.internals.metatable or {}, "")
+    end
+    return names[fn]
+  end
+end
+
 --- The functions of this file over the C module.
 function M.open(core)
   local api = {}
   fail = core.internals.error
+  core.internals.capture.owner = owners(core)
+  core.internals.disabled = disabled
 
   --- A function that runs f's tensor operations in fused kernels, with the results of f to the bit.
   --- f: a function, or a module (a table with `forward`), which gives a callable table whose fields
@@ -134,6 +296,12 @@ function M.open(core)
   ---@return function|table
   function api.compile(f, opts)
     opts = check_options(opts)
+    if opts.passes or opts.backend then
+      local copy = {}
+      for k, v in pairs(opts) do copy[k] = v end
+      copy.custom = require("tycho.graph").options(opts)
+      opts = copy
+    end
     if type(f) == "function" then return M.compile_function(core, f, opts) end
     if type(f) == "table" then
       if forward_of[f] then return f end
@@ -163,12 +331,79 @@ function M.open(core)
     local h = handle("explain", f)
     local e = core._info(h.handle)
     e.place, e.fast = h.place, h.fast
+    e.signature_hits, e.signature_misses = e.hits, e.misses
+    e.misses, e.aborts, e.traces = {}, {}, {}
+    for i, m in ipairs(h.misses) do e.misses[i] = m end
+    for i, why in ipairs(h.aborts) do e.aborts[i] = why end
+    for i, t in ipairs(core.internals.capture.traces(h.handle)) do
+      local d = t.description
+      e.traces[i] = {
+        key = ("%s"):format(plural(d.narg, "argument")), guards = guard_lines(core, d), effects = effect_lines(d),
+        graph = t.text, kernels = t.kernels, steps = t.steps, operations = t.operations, hits = t.hits,
+        dynamic = t.dynamic, instances = t.instances,
+      }
+    end
     return setmetatable(e, explanation)
   end
 
   --- Forgets the signatures and counters of a compiled function.
   ---@param f function
-  function api.reset(f) core._reset(handle("reset", f).handle) end
+  function api.reset(f)
+    local h = handle("reset", f)
+    core._reset(h.handle)
+    h.captures, h.misses, h.aborts, h.closures = 0, {}, {}, nil
+  end
+
+  --- Keeps a function from being captured: compiled functions that call it run as they are, recording what they do.
+  --- Gives the function.
+  ---@param f function
+  ---@return function
+  function api.disable(f)
+    if type(f) ~= "function" then fail("disable: argument 1 must be a function, got " .. type(f)) end
+    disabled[f] = true
+    return f
+  end
+
+  --- Calls f once so that later calls find their trace: no budget applies, and a capture that waits for its turn is
+  --- tried. Gives f's results; what f writes is written.
+  ---@param f function a compiled function
+  function api.warmup(f, ...)
+    local h = handle("warmup", f)
+    core._tried(h.handle, true)
+    local was = h.deadline
+    h.deadline = nil
+    local function restore(...)
+      h.deadline = was
+      return ...
+    end
+    return restore(f(...))
+  end
+
+  --- How compiled functions are run: "default"; "eager": as if they were not compiled; "no_recompile": a call that would
+  --- be captured again raises and says why. Without an argument nothing changes. Gives the stance so far.
+  ---@param name? "default"|"eager"|"no_recompile"
+  ---@return string
+  function api.stance(name)
+    if name ~= nil and name ~= "default" and name ~= "eager" and name ~= "no_recompile" then
+      fail(("stance: \"default\", \"eager\" or \"no_recompile\", got %s"):format(tostring(name)))
+    end
+    return core._stance(name)
+  end
+
+  --- How many milliseconds a capture may take inside a call; one that needs more is given up, and waits for warmup.
+  --- nil: as many as it needs. Gives the budget so far.
+  ---@param ms? number
+  ---@return number?
+  function api.budget(ms)
+    if ms ~= nil and (type(ms) ~= "number" or not (ms >= 0)) then
+      fail("budget: argument 1 must be a number of milliseconds, got " .. tostring(ms))
+    end
+    local was = budget < math.huge and budget or nil
+    budget = ms or math.huge
+    return was
+  end
+
+  function api.pass(name, fn) return require("tycho.graph").pass(name, fn) end
 
   --- The graph that f(...) records: a table of nodes {op, dtype, shape, src, live} with `text` and
   --- `dot`, printed as text. Where f demands a value there are several graphs, and a list of them is

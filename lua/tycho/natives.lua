@@ -52,6 +52,22 @@ do
   add("", _G)
 end
 
+--- Names of Tycho's functions: of the module, methods, linear algebra.
+local function names_in(core, is_ours)
+  local names = {}
+  local function add(lib)
+    for name, f in pairs(lib or {}) do
+      if type(f) == "function" and type(name) == "string" and is_ours(f) then names[f] = name end
+    end
+  end
+  add(core.linalg)
+  add(core)
+  add(core.internals.methods)
+  return names
+end
+
+local names_by_core = setmetatable({}, { __mode = "k" })
+
 local index_of = {
   get = function(t, k) return t[k] end,
   set = function(t, k, v) t[k] = v end,
@@ -61,6 +77,18 @@ local index_of = {
 return function(World)
   local models = require("tycho.library")(World)
   World.models = models
+
+  --- The name of a function of Tycho's, nil of any other. Users may put functions of their own beside them.
+  function World:owner(f)
+    local names = names_by_core[self.core]
+    if not names then
+      names = names_in(self.core, function(g)
+        return self.C.is_native(g) or self:is_ours(g) or self.is_wrapper(g)
+      end)
+      names_by_core[self.core] = names
+    end
+    return names[f]
+  end
 
   -- What goes to native code and comes back ---------------------------------------------------------------------------
 
@@ -138,6 +166,7 @@ return function(World)
 
   --- Calls a function of the library in the open session.
   function World:tycho(f, name, args, shadows, n)
+    self:look_at_clock()
     local C, symbols, count = self.C, nil, 0
     for i = 1, n do
       local v, s = args[i], shadows[i]
@@ -218,7 +247,7 @@ return function(World)
   function World:prefers_native(f, args, shadows, n)
     if models[f] or is_disabled(self, f) then return true end
     if self.closures[f] or self.C.is_native(f) then return false end
-    if refusal(self.C.owner(f), n) then return true end
+    if refusal(self:owner(f), n) then return true end
     if not self:is_ours(f) then return false end
     for i = 1, n do
       local v, s = args[i], shadows[i]
@@ -243,12 +272,6 @@ return function(World)
     return world:abort("a compiled function cannot be looked into")
   end
 
-  local function name_in(lib, f)
-    for name, g in pairs(lib or {}) do
-      if g == f then return name end
-    end
-  end
-
   --- Calls a function written in C, or one that prefers_native chose.
   function World:native(f, fs, args, shadows, n)
     local model = models[f]
@@ -262,7 +285,7 @@ return function(World)
       return { f(args[1]) }, {}, 1
     end
     if f == core.internals.error then self:abort("an error is raised: " .. tostring(args[1])) end
-    local name = self.C.owner(f) or name_in(core.linalg, f)
+    local name = self:owner(f)
     if fs and fs.pick then
       local inner, is = inside_of(self, f, fs)
       return { inner }, { is }, 1

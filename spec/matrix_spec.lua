@@ -77,7 +77,7 @@ kind { name = "number, a loop's bound", body = "local y = x for i = 1, $ do y = 
   nothing = { 1, 1 }, again = { 1, 1 }, changed = { 1, 2, "set(3)" }, removed = { 1, 1 }, added = { 0, 1 },
   type = { 1, 2, "set('3')" } }
 kind { name = "number, a size", body = "return x:sum() + ty.ones($)", value = "2",
-  nothing = { 1, 1 }, again = { 1, 1 }, changed = { 1, 2, "set(3)" }, removed = { 1, 1 }, type = { 1, 1,
+  nothing = { 1, 1 }, again = { 1, 1 }, changed = { 1, 2, "set(3)" }, removed = { 1, 2 }, type = { 1, 1,
   "set(false)" } }
 kind { name = "number, a dim", body = "return T.matrix:sum($)", value = "1",
   nothing = { 1, 1 }, again = { 1, 1 }, changed = { 1, 2, "set(2)" }, removed = { 1, 2 } }
@@ -430,7 +430,6 @@ end
 --- Calls until Lua is skipped, which it must be unless the plain function raises, after so many captures.
 local function phase(pair, name, body, captures)
   local skipped, result = pair:settle()
-  if not T.ready then return end
   local function wrong(what, ...)
     error(("%s: %s (%s)\n%s"):format(name, what:format(...), pair:story(), body), 0)
   end
@@ -501,14 +500,15 @@ special { name = "dtype of an argument", body = "return x * 2 + 1",
 special { name = "rank of an argument", body = "return x * 2 + 1",
   steps = { { "x = ty.ones(4)", 1 }, { "x = ty.ones(2, 2)", 2 }, { "x = ty.tensor(3)", 3 }, { "x = ty.zeros(4)",
   3 } } }
-special { name = "size of an argument", body = "return x * 2 + 1",
+special { name = "size of an argument", waits = true, body = "return x * 2 + 1",
   steps = { { "x = ty.ones(4)", 1 }, { "x = ty.ones(6)", 2 }, { "x = ty.arange(9)", 2 }, { "x = ty.arange(1000)", 2 },
     { "x = ty.zeros(4)", 2 } } }
-special { name = "size that two arguments share", setup = "local y", head = "x, y", args = "x, y",
+special { name = "size that two arguments share", waits = true, setup = "local y", head = "x, y", args = "x, y",
   body = "return x * y - x",
   steps = { { "x, y = ty.ones(4), ty.arange(4)", 1 }, { "x, y = ty.ones(6), ty.arange(6)", 2 },
     { "x, y = ty.ones(9), ty.arange(9)", 2 }, { "x, y = ty.ones(9), ty.ones(1)", 3 } } }
-special { name = "rows of a batch", setup = "local w, b = ty.arange(12):reshape(3, 4) / 7, ty.arange(4)",
+special { name = "rows of a batch", waits = true,
+  setup = "local w, b = ty.arange(12):reshape(3, 4) / 7, ty.arange(4)",
   body = "return (x:matmul(w) + b):relu()",
   steps = { { "x = ty.arange(24):reshape(8, 3)", 1 }, { "x = ty.arange(15):reshape(5, 3)", 2 },
     { "x = ty.ones(13, 3)", 2 }, { "x = ty.arange(24):reshape(8, 3)", 2 } } }
@@ -521,12 +521,14 @@ special { name = "rows of one tensor, offset after offset", setup = "local base 
   body = "return x * 2 + 1",
   steps = { { "x = base[1]", 1 }, { "x = base[2]", 1 }, { "x = base[4]", 1 }, { "base = base + 1 x = base[3]", 1 } } }
 
-special { name = "offset between views of one storage, one written", setup = "local base, a, b = ty.arange(12)",
+special { name = "offset between views of one storage, one written", waits = true,
+  setup = "local base, a, b = ty.arange(12)",
   head = "a, b",
   args = "a, b", state = "base", body = "a:add_(b) return a * 1 + b",
   steps = { { "a, b = base[{{1, 3}}], base[{{4, 6}}]", 1 }, { "b = base[{{2, 4}}]", 2 }, { "b = base[{{3, 5}}]", 3 },
     { "b = base[{{2, 4}}]", 3 }, { "a, b = base[{{4, 6}}], base[{{5, 7}}]", 3 }, { "b = ty.arange(3)", 4 } } }
-special { name = "views of one storage, none written", setup = "local base, a, b = ty.arange(12)", head = "a, b",
+special { name = "views of one storage, none written", waits = true, setup = "local base, a, b = ty.arange(12)",
+  head = "a, b",
   args = "a, b", body = "return a * 2 + b",
   steps = { { "a, b = base[{{1, 3}}], base[{{4, 6}}]", 1 }, { "b = base[{{2, 4}}]", 1 }, { "b = a", 1 },
     { "b = ty.arange(3)", 1 } } }
@@ -661,7 +663,8 @@ describe("a thing of its own:", function()
 
   for _, s in ipairs(specials) do
     cells = cells + #s.steps
-    it(s.name, function()
+    local claim = s.waits and pending or it
+    claim(s.name, function()
       local pair = T.pair(special_source(s))
       for i, step in ipairs(s.steps) do
         pair:each(function(W) W.steps[i]() end)

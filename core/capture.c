@@ -1,0 +1,149 @@
+/*
+** capture.c -- notes of a capture.
+** In: what record.c and the binding tell while operations are appended to the capture's batch. Out:
+** the tables of capture.h, from which trace.c makes what later calls run. Fails for want of memory,
+** and where something is asked that only a run could answer: then the capture is refused, which its
+** owner finds in `refused` and `why`.
+**
+** Storages that the function writes to wait for nodes of the batch like those that it makes; at the
+** end they get back the buffer and the version that they had.
+*/
+#include <stdio.h>
+#include "capture.h"
+
+static bool grow(void *list, i32 n, i32 *cap, size_t size) {
+  void *p, **at = list;
+  if (n < *cap) return true;
+  i32 more = *cap ? *cap * 2 : 16;
+  if (!(p = ty_mem_realloc(*at, size * (size_t)more))) return false;
+  *at = p;
+  *cap = more;
+  return true;
+}
+
+bool ty_capture_begin(State *S, Batch *b) {
+  Capture *c = ty_mem_zalloc(sizeof *c);
+  if (!c) return ty_fail_memory(S, "capture", 0);
+  c->batch = b;
+  c->stream = S->stream;
+  c->stamp = S->stamps;
+  S->capture = c;
+  return true;
+}
+
+static void put_back(Capture *c) {
+  for (i32 i = 0; i < c->nwritten; i++) {
+    Written *w = &c->written[i];
+    ty_storage_settle(w->st, w->buf);
+    w->st->version = w->version;
+    ty_storage_drop(w->st);
+  }
+}
+
+void ty_capture_end(State *S) {
+  Capture *c = S->capture;
+  if (!c) return;
+  S->capture = NULL;
+  S->stream = c->stream;
+  put_back(c);
+  Batch *b = c->batch; /* handles that wait for it are garbage: they pin nothing any more */
+  b->dead = true;
+  for (i32 i = 0; i < b->ninput; i++) ty_buffer_drop(b->input[i].buf);
+  b->ninput = 0;
+  for (i32 i = 0; i < c->noutside; i++) ty_tensor_release(&c->outside[i].t);
+  for (i32 i = 0; i < c->ncheck; i++) ty_tensor_release(&c->check[i].t);
+  ty_mem_free(c->scalar);
+  ty_mem_free(c->outside);
+  ty_mem_free(c->check);
+  ty_mem_free(c->written);
+  ty_mem_free(c);
+}
+
+bool ty_capture_refuse(State *S, const char *why) {
+  Capture *c = S->capture;
+  if (!c->refused) snprintf(c->why, sizeof c->why, "%s", why);
+  c->refused = true;
+  return ty_fail(S, "capture: %s", why);
+}
+
+static bool refuse_memory(State *S) {
+  ty_capture_refuse(S, "out of memory");
+  return ty_fail_memory(S, "capture", 0);
+}
+
+/* A tensor from outside that was pending is computed while the capture runs: its buffer is new, too. */
+bool ty_capture_is_fresh(const State *S, const Storage *st) {
+  const Capture *c = S->capture;
+  if (!st->buf) return st->batch == c->batch;
+  for (i32 i = 0; i < c->noutside; i++)
+    if (c->outside[i].t.st == st) return false;
+  return st->buf->stamp > c->stamp;
+}
+
+/* --- numbers */
+
+i32 ty_capture_take(State *S, int i) {
+  Capture *c = S->capture;
+  if (i < 1 || i > SYMBOLS_MAX || !c->symbol[i - 1]) return 0;
+  c->taken |= 1u << (i - 1);
+  return c->symbol[i - 1];
+}
+
+void ty_capture_untake(State *S, i32 id) {
+  Capture *c = S->capture;
+  for (int i = 0; i < SYMBOLS_MAX; i++)
+    if (c->symbol[i] == id) c->taken &= ~(1u << i);
+}
+
+bool ty_capture_whole(State *S, i32 id, bool whole) {
+  Capture *c = S->capture;
+  i32 entry = whole ? id : -id;
+  for (i32 i = 0; i < c->nwhole; i++)
+    if (c->whole[i] == entry) return true;
+  if (c->nwhole == SYMBOLS_MAX) return ty_capture_refuse(S, "too many numbers in one call");
+  c->whole[c->nwhole++] = entry;
+  return true;
+}
+
+/* Slots that nobody tells about are constants; they are filled in when the trace is made. */
+bool ty_capture_scalar(State *S, i32 slot, ScalarFrom from) {
+  Capture *c = S->capture;
+  while (c->nscalar <= slot) {
+    if (!grow(&c->scalar, c->nscalar, &c->scalar_cap, sizeof *c->scalar)) return refuse_memory(S);
+    c->scalar[c->nscalar++] = (ScalarFrom){.kind = SC_CONST};
+  }
+  c->scalar[slot] = from;
+  return true;
+}
+
+/* --- tensors */
+
+bool ty_capture_outside(State *S, const Tensor *t, i32 slot) {
+  Capture *c = S->capture;
+  if (!grow(&c->outside, c->noutside, &c->outside_cap, sizeof *c->outside)) return refuse_memory(S);
+  Outside *o = &c->outside[c->noutside++];
+  o->slot = slot;
+  ty_tensor_alias(&o->t, t);
+  return true;
+}
+
+bool ty_capture_check(State *S, const Tensor *index, i64 size, int base) {
+  Capture *c = S->capture;
+  if (!grow(&c->check, c->ncheck, &c->check_cap, sizeof *c->check)) return refuse_memory(S);
+  IndexCheck *k = &c->check[c->ncheck++];
+  k->size = size;
+  k->base = base;
+  ty_tensor_alias(&k->t, index);
+  return true;
+}
+
+bool ty_capture_write(State *S, Storage *st) {
+  Capture *c = S->capture;
+  if (ty_capture_is_fresh(S, st)) return true;
+  for (i32 i = 0; i < c->nwritten; i++)
+    if (c->written[i].st == st) return true;
+  if (!st->buf) return ty_capture_refuse(S, "writes to a tensor that is not computed yet");
+  if (!grow(&c->written, c->nwritten, &c->written_cap, sizeof *c->written)) return refuse_memory(S);
+  c->written[c->nwritten++] = (Written){ty_storage_hold(st), ty_buffer_hold(st->buf), st->version};
+  return true;
+}

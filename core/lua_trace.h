@@ -1,0 +1,25 @@
+/*
+** lua_trace.h -- traces of compiled functions, as lua_compile.c asks for them.
+*/
+#ifndef TY_LUA_TRACE_H
+#define TY_LUA_TRACE_H
+
+#include <lua.h>
+#include "entry.h"
+#include "lua_tycho.h"
+#include "trace.h"
+
+#define ENTRY_META "tycho.entry"
+
+/* SIZES: the entry's `sized` trace holds, but has no plan for these sizes. */
+typedef enum { TRACE_HIT, TRACE_MISS, TRACE_SIZES, TRACE_FAILED } TraceAnswer;
+
+/* Called by pick, whose upvalues it uses, with the arguments alone on the stack, which a miss leaves
+** there. HIT: the function that hands the results out is on top. */
+TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e);
+void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg);
+bool ty_trace_push_miss(lua_State *L, State *S, Entry *e, int anchors);
+void ty_trace_free_all(Entry *e);
+void ty_trace_push_hand_out(lua_State *L);
+
+#endif

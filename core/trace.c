@@ -1,0 +1,401 @@
+/*
+** trace.c -- plans bound to the world: made from a capture, checked and run by later calls.
+** In: the notes of a capture (capture.h); then, call by call, the tensors and numbers that guards have
+** read. Out: storages settled, handles filled. Fails for want of memory: then nothing has changed.
+**
+** Rules.
+** 1. Inputs are found through the tensor from outside that shares their buffer, so weights that moved
+**    or changed are seen. What the function made out of constants is kept.
+** 2. All that can fail comes before the first write: inputs are computed, sharing and indices
+**    checked, storages made; then ty_exec_run, which has this property of its own.
+** 3. A run that writes is only as the capture was if the tensors share storages exactly as they did.
+**    One that only reads may see more sharing, not less.
+*/
+#include "entry.h"
+#include "trace.h"
+
+/* --- making */
+
+static i32 outside_of_storage(const Capture *c, const Storage *st) {
+  for (i32 i = 0; i < c->noutside; i++)
+    if (c->outside[i].t.st == st) return i;
+  return -1;
+}
+
+static const Written *written_of(const Capture *c, const Storage *st) {
+  for (i32 i = 0; i < c->nwritten; i++)
+    if (c->written[i].st == st) return &c->written[i];
+  return NULL;
+}
+
+/* What a storage from outside held before the function ran. */
+static const Buffer *held(const Capture *c, const Storage *st) {
+  const Written *w = written_of(c, st);
+  return w ? w->buf : st->buf;
+}
+
+static bool make_outside(State *S, Instance *I) {
+  const Capture *c = S->capture;
+  for (i32 i = 0; i < c->noutside; i++) {
+    const Outside *from = &c->outside[i];
+    InstanceOutside *o = &I->outside[i];
+    const Storage *st = from->t.st;
+    *o = (InstanceOutside){.slot = from->slot,
+                           .first = outside_of_storage(c, st),
+                           .offset = from->t.offset,
+                           .numel = st->numel,
+                           .written = written_of(c, st) != NULL,
+                           .type = from->t.type};
+    memcpy(o->strides, from->t.strides, sizeof o->strides);
+    o->delta = o->offset - c->outside[o->first].t.offset;
+    if (I->writes && held(c, st)->exposed)
+      return ty_capture_refuse(S, "writes tensors while it uses memory that others see");
+    for (i32 k = 0; k < i; k++)
+      if (c->outside[k].t.st != st && held(c, c->outside[k].t.st) == held(c, st))
+        return ty_capture_refuse(S, "uses two tensors that hold one buffer");
+  }
+  I->noutside = c->noutside;
+  return true;
+}
+
+static bool make_inputs(State *S, Instance *I, const Batch *b) {
+  const Capture *c = S->capture;
+  for (i32 i = 0; i < b->ninput; i++) {
+    Buffer *buf = b->input[i].buf;
+    InstanceInput *in = &I->input[i];
+    in->outside = -1;
+    for (i32 k = 0; k < c->noutside && in->outside < 0; k++)
+      if (held(c, c->outside[k].t.st) == buf) in->outside = k;
+    if (in->outside >= 0) in->delta = b->input[i].offset - c->outside[in->outside].t.offset;
+    else if (buf->stamp <= c->stamp)
+      return ty_capture_refuse(S, "reads a tensor of unknown origin");
+    else in->constant = ty_buffer_hold(buf), in->delta = b->input[i].offset;
+    I->ninput++;
+  }
+  return true;
+}
+
+static bool make_checks(State *S, Instance *I) {
+  const Capture *c = S->capture;
+  for (i32 i = 0; i < c->ncheck; i++) {
+    const IndexCheck *from = &c->check[i];
+    InstanceCheck *k = &I->check[i];
+    k->outside = outside_of_storage(c, from->t.st);
+    if (k->outside < 0) return ty_capture_refuse(S, "an index of unknown origin");
+    k->delta = from->t.offset - c->outside[k->outside].t.offset;
+    k->type = from->t.type;
+    k->size = from->size;
+    k->base = from->base;
+    memcpy(k->strides, from->t.strides, sizeof k->strides);
+  }
+  I->ncheck = c->ncheck;
+  return true;
+}
+
+/* An output under construction, with what makes it unique: the storage that it is for. */
+typedef struct Wanted {
+  const Storage *st;
+  Output out;
+  InstanceTarget target;
+} Wanted;
+
+static i32 want(Wanted *w, i32 *n, const Storage *st, i32 node, i32 write, i32 outside,
+                u32 writes) {
+  for (i32 i = 0; i < *n; i++)
+    if (w[i].st == st) return i;
+  Wanted *y = &w[(*n)++];
+  memset(y, 0, sizeof *y);
+  y->st = st;
+  y->out.node = node;
+  y->out.write = write;
+  y->out.bytes = st->numel * ty_dtypes[st->dtype].bytes;
+  y->target = (InstanceTarget){outside, st->dtype, st->numel, writes};
+  return *n - 1;
+}
+
+/* Which input of the batch is the buffer that a written storage held; see Output.write. */
+static i32 written_input(const Batch *b, const Buffer *buf) {
+  for (i32 i = 0; i < b->ninput; i++)
+    if (b->input[i].buf == buf) return i;
+  return -2;
+}
+
+/* A tensor that was made out of constants alone is computed by a copy. */
+static i32 constant_node(State *S, Batch *b, Storage *st) {
+  Tensor whole = {.st = st, .type = {.dtype = st->dtype, .rank = 1, .dims = {st->numel}}};
+  whole.strides[0] = 1;
+  return ty_record_node(S, b, &whole);
+}
+
+static bool make_made(State *S, Instance *I, const Tensor *const *made, i32 nmade, Wanted *w,
+                      i32 *n) {
+  const Capture *c = S->capture;
+  for (i32 i = 0; i < nmade; i++) {
+    const Tensor *t = made[i];
+    Storage *st = t->st;
+    InstanceMade *m = &I->made[i];
+    *m = (InstanceMade){.type = t->type, .offset = t->offset};
+    memcpy(m->strides, t->strides, sizeof m->strides);
+    I->nmade++;
+    i32 from = outside_of_storage(c, st);
+    if (from >= 0) {
+      m->alias = true;
+      m->from = from;
+      m->offset -= c->outside[from].t.offset;
+      continue;
+    }
+    bool pending = st->batch == c->batch;
+    if (!pending && !ty_capture_is_fresh(S, st))
+      return ty_capture_refuse(S, "gives back a tensor of unknown origin");
+    i32 node = pending ? st->node : constant_node(S, c->batch, st);
+    if (node < 0) return ty_fail_memory(S, "capture", 0);
+    m->from = want(w, n, st, node, -1, -1, 0);
+  }
+  return true;
+}
+
+/* Outputs in the order of their nodes, as a key of plans needs them. place[i]: where i went. */
+static void sort_wanted(Wanted *w, i32 n, i32 *place) {
+  for (i32 i = 0; i < n; i++) place[i] = 0;
+  for (i32 i = 0; i < n; i++)
+    for (i32 k = 0; k < n; k++)
+      if (k != i) {
+        const Output *a = &w[i].out, *b = &w[k].out;
+        bool after = a->node != b->node     ? a->node > b->node
+                     : a->write != b->write ? a->write > b->write
+                                            : i > k;
+        place[i] += after;
+      }
+}
+
+static bool make_scalars(State *S, Instance *I, const Graph *g) {
+  Capture *c = S->capture;
+  for (i32 i = 0; i < g->nscalar; i++) {
+    ScalarFrom *y = &I->scalar[i];
+    if (i < c->nscalar) *y = c->scalar[i];
+    if (y->kind == SC_CONST) y->bits = g->scalar[i];
+  }
+  I->nscalar = g->nscalar;
+  return true;
+}
+
+static bool make_plan(State *S, Instance *I, Wanted *w, i32 n, Output *out, i32 *place) {
+  Batch *b = S->capture->batch;
+  sort_wanted(w, n, place);
+  for (i32 i = 0; i < n; i++) {
+    out[place[i]] = w[i].out;
+    I->target[place[i]] = w[i].target;
+  }
+  for (i32 i = 0; i < I->nmade; i++)
+    if (!I->made[i].alias) I->made[i].from = place[I->made[i].from];
+  I->ntarget = n;
+  return !n || (I->plan = ty_engine_plan(S, b, out, n)) != NULL;
+}
+
+/* Arrays of n elements each, or false. */
+static bool allocate(Instance *I, const Capture *c, i32 nmade, i32 ntarget) {
+  size_t ninput = (size_t)c->batch->ninput + (size_t)nmade; /* constants that are copied may add */
+  return (I->outside = ty_mem_zalloc(sizeof *I->outside * (size_t)(c->noutside + 1))) &&
+         (I->input = ty_mem_zalloc(sizeof *I->input * (ninput + 1))) &&
+         (I->batch.input = ty_mem_zalloc(sizeof *I->batch.input * (ninput + 1))) &&
+         (I->scalar = ty_mem_zalloc(sizeof *I->scalar * (size_t)(c->batch->g.nscalar + 1))) &&
+         (I->batch.g.scalar = ty_mem_zalloc(sizeof(u64) * (size_t)(c->batch->g.nscalar + 1))) &&
+         (I->target = ty_mem_zalloc(sizeof *I->target * (size_t)(ntarget + 1))) &&
+         (I->fresh = ty_mem_zalloc(sizeof(void *) * (size_t)(ntarget + 1))) &&
+         (I->result = ty_mem_zalloc(sizeof(void *) * (size_t)(ntarget + 1))) &&
+         (I->made = ty_mem_zalloc(sizeof *I->made * (size_t)(nmade + 1))) &&
+         (I->check = ty_mem_zalloc(sizeof *I->check * (size_t)(c->ncheck + 1)));
+}
+
+static bool fill(State *S, Instance *I, const Tensor *const *made, i32 nmade, Wanted *w,
+                 Output *out, i32 *place) {
+  const Capture *c = S->capture;
+  i32 n = 0;
+  I->writes = c->nwritten > 0;
+  I->streams = S->stream - c->stream;
+  for (i32 i = 0; i < c->nwritten; i++) {
+    const Written *e = &c->written[i];
+    i32 from = outside_of_storage(c, e->st);
+    if (from < 0) return ty_capture_refuse(S, "writes a tensor of unknown origin");
+    if (e->st->batch != c->batch) return ty_capture_refuse(S, "writes outside of the capture");
+    want(w, &n, e->st, e->st->node, written_input(c->batch, e->buf), from,
+         e->st->version - e->version);
+  }
+  return make_made(S, I, made, nmade, w, &n) && make_outside(S, I) && make_inputs(S, I, c->batch) &&
+         make_checks(S, I) && make_scalars(S, I, &c->batch->g) && make_plan(S, I, w, n, out, place);
+}
+
+static void describe(Instance *I, const Graph *g) {
+  Text t = {0};
+  if (I->plan && I->plan->text) ty_text_add(&t, I->plan->text, strlen(I->plan->text));
+  else ty_dump_graph(&t, g);
+  if (t.n && (I->text = ty_mem_alloc(t.n + 1))) memcpy(I->text, ty_text_str(&t), t.n + 1);
+  ty_text_free(&t);
+}
+
+Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade) {
+  const Capture *c = S->capture;
+  i32 most = c->nwritten + nmade;
+  Instance *I = ty_mem_zalloc(sizeof *I);
+  Wanted *w = ty_mem_alloc(sizeof *w * (size_t)(most + 1));
+  Output *out = ty_mem_zalloc(sizeof *out * (size_t)(most + 1));
+  i32 *place = ty_mem_alloc(sizeof *place * (size_t)(most + 1));
+  bool ok = I && w && out && place && allocate(I, c, nmade, most);
+  if (!ok) ty_fail_memory(S, "capture", 0);
+  ok = ok && fill(S, I, made, nmade, w, out, place);
+  if (ok) describe(I, &c->batch->g);
+  ty_mem_free(w);
+  ty_mem_free(out);
+  ty_mem_free(place);
+  if (ok) return I;
+  if (I) ty_instance_free(I);
+  return NULL;
+}
+
+void ty_instance_free(Instance *I) {
+  for (i32 i = 0; i < I->ninput; i++)
+    if (I->input[i].constant) ty_buffer_drop(I->input[i].constant);
+  if (I->plan) ty_plan_drop(I->plan);
+  ty_mem_free(I->outside);
+  ty_mem_free(I->input);
+  ty_mem_free(I->batch.input);
+  ty_mem_free(I->batch.g.scalar);
+  ty_mem_free(I->scalar);
+  ty_mem_free(I->target);
+  ty_mem_free(I->fresh);
+  ty_mem_free(I->result);
+  ty_mem_free(I->made);
+  ty_mem_free(I->check);
+  ty_mem_free(I->text);
+  ty_mem_free(I);
+}
+
+/* --- checking */
+
+bool ty_tensor_has_layout(const Tensor *t, const Type *type, const i64 *strides) {
+  if (!ty_type_equal(&t->type, type)) return false;
+  for (int d = 0; d < type->rank; d++)
+    if (t->strides[d] != strides[d] && type->dims[d] != 1) return false;
+  return true;
+}
+
+bool ty_instance_fits(const Instance *I, const Tensor *const *outside) {
+  for (i32 i = 0; i < I->noutside; i++)
+    if (!ty_tensor_has_layout(outside[i], &I->outside[i].type, I->outside[i].strides)) return false;
+  return true;
+}
+
+/* Rule 3. */
+static const char *sharing(const Instance *I, const Tensor *const *outside) {
+  for (i32 i = 0; i < I->noutside; i++) {
+    const InstanceOutside *o = &I->outside[i];
+    const Tensor *t = outside[i], *first = outside[o->first];
+    if (t->st != first->st || t->offset - first->offset != o->delta)
+      return "tensors that shared memory do not share it as they did";
+    if (!I->writes) continue;
+    if (t->st->buf->exposed)
+      return "memory that others see is used beside tensors that are written";
+    if (o->written && (t->offset != o->offset || t->st->numel != o->numel))
+      return "a tensor that is written lies elsewhere in its memory";
+    for (i32 k = 0; k < i; k++)
+      if ((o->written || I->outside[k].written) && I->outside[k].first != o->first &&
+          (outside[k]->st == t->st || outside[k]->st->buf == t->st->buf))
+        return "a tensor that is written shares memory with another";
+  }
+  return NULL;
+}
+
+static bool in_range(const InstanceCheck *k, const Tensor *outside) {
+  Tensor index = {.st = outside->st, .type = k->type, .offset = outside->offset + k->delta};
+  memcpy(index.strides, k->strides, sizeof index.strides);
+  const char *data = (const char *)index.st->buf->data;
+  return ty_record_bad_index(&index, data + index.offset * ty_dtypes[k->type.dtype].bytes, k->size,
+                             k->base) < 0;
+}
+
+Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, const char **why) {
+  for (i32 i = 0; i < I->noutside; i++) {
+    Storage *st = outside[i]->st;
+    if (TY_UNLIKELY(st->batch != NULL) && !S->cut(S, st->batch, st)) return READY_FAILED;
+  }
+  if ((*why = sharing(I, outside)) != NULL) return READY_NO;
+  for (i32 i = 0; i < I->ncheck; i++) {
+    if (in_range(&I->check[i], outside[I->check[i].outside])) continue;
+    *why = "an index is out of range";
+    return READY_NO;
+  }
+  return READY_YES;
+}
+
+/* --- running */
+
+static void bind(State *S, Instance *I, const Tensor *const *outside, const double *number) {
+  Batch *b = &I->batch;
+  b->ninput = I->ninput;
+  for (i32 i = 0; i < I->ninput; i++) {
+    const InstanceInput *in = &I->input[i];
+    const Tensor *t = in->outside < 0 ? NULL : outside[in->outside];
+    b->input[i].buf = ty_buffer_hold(t ? t->st->buf : in->constant);
+    b->input[i].offset = in->delta + (t ? t->offset : 0);
+  }
+  for (i32 i = 0; i < I->nscalar; i++) {
+    const ScalarFrom *from = &I->scalar[i];
+    u64 bits = from->bits;
+    if (from->kind == SC_NUMBER) bits = ty_elem_scalar(from->dtype, number[from->id]);
+    else if (from->kind == SC_STREAM) bits += S->stream;
+    else if (from->kind == SC_SEED) bits = S->seed;
+    b->g.scalar[i] = bits;
+  }
+}
+
+static bool make_storages(State *S, Instance *I, const Tensor *const *outside) {
+  for (i32 k = 0; k < I->ntarget; k++) {
+    const InstanceTarget *t = &I->target[k];
+    I->fresh[k] = NULL;
+    I->result[k] = NULL;
+    if (t->outside >= 0) {
+      I->fresh[k] = outside[t->outside]->st;
+      I->result[k] = I->fresh[k]->buf;
+    } else if (!(I->fresh[k] = ty_storage_new(S, t->dtype, t->numel))) {
+      for (i32 j = 0; j < k; j++)
+        if (I->target[j].outside < 0) ty_storage_drop(I->fresh[j]);
+      return false;
+    }
+  }
+  return true;
+}
+
+/* Nothing here can fail. The references of new storages end: handles hold them. */
+static void settle(State *S, Instance *I, const Tensor *const *outside, Tensor *const *made) {
+  for (i32 k = 0; k < I->ntarget; k++) {
+    ty_storage_settle(I->fresh[k], I->result[k]);
+    if (I->target[k].outside >= 0) I->fresh[k]->version += I->target[k].writes;
+  }
+  for (i32 i = 0; i < I->nmade; i++) {
+    const InstanceMade *m = &I->made[i];
+    const Tensor *of = m->alias ? outside[m->from] : NULL;
+    made[i]->type = m->type;
+    made[i]->offset = m->offset + (of ? of->offset : 0);
+    memcpy(made[i]->strides, m->strides, sizeof m->strides);
+    made[i]->st = ty_storage_hold(of ? of->st : I->fresh[m->from]);
+  }
+  for (i32 k = 0; k < I->ntarget; k++)
+    if (I->target[k].outside < 0) ty_storage_drop(I->fresh[k]);
+  S->stream += I->streams;
+}
+
+bool ty_instance_run(State *S, Instance *I, const Tensor *const *outside, const double *number,
+                     Tensor *const *made) {
+  if (!make_storages(S, I, outside)) return false;
+  bind(S, I, outside, number);
+  bool ok = !I->plan || ty_exec_run(S, I->plan, &I->batch, I->result);
+  for (i32 i = 0; i < I->ninput; i++) ty_buffer_drop(I->batch.input[i].buf);
+  I->batch.ninput = 0;
+  if (ok) {
+    settle(S, I, outside, made);
+    return true;
+  }
+  for (i32 k = 0; k < I->ntarget; k++)
+    if (I->target[k].outside < 0) ty_storage_drop(I->fresh[k]);
+  return false;
+}

@@ -1,0 +1,89 @@
+/*
+** trace.h -- what a capture becomes: a plan bound to where later calls find its inputs.
+** An Instance belongs to one set of sizes. It knows tensors from outside by number: the caller gives
+** those of the present call in that order.
+*/
+#ifndef TY_TRACE_H
+#define TY_TRACE_H
+
+#include "capture.h"
+#include "engine.h"
+
+/* A tensor from outside, as the instance needs it. */
+typedef struct InstanceOutside {
+  i32 slot;   /* where the caller finds it */
+  i32 first;  /* the first one that shares its storage; itself otherwise */
+  i64 delta;  /* its offset beyond that one's */
+  i64 offset; /* written storages: its own offset and the storage's size must be these */
+  i64 numel;
+  bool written;
+  Type type; /* which the instance is for, with the strides */
+  i64 strides[MAX_RANK];
+} InstanceOutside;
+
+typedef struct InstanceInput {
+  i32 outside; /* -1: a constant */
+  i64 delta;   /* elements beyond the tensor's offset */
+  Buffer *constant;
+} InstanceInput;
+
+/* What a plan's output is given to. */
+typedef struct InstanceTarget {
+  i32 outside; /* the tensor whose storage is written; -1: a new storage */
+  u8 dtype;
+  i64 numel;
+  u32 writes; /* how often the function wrote */
+} InstanceTarget;
+
+/* A tensor that the function makes, as its results and effects need it. */
+typedef struct InstanceMade {
+  bool
+      alias; /* a view of tensor `from` from outside, offset beyond its own; else of target `from` */
+  i32 from;
+  Type type;
+  i64 offset, strides[MAX_RANK];
+} InstanceMade;
+
+typedef struct InstanceCheck {
+  i32 outside;
+  i64 delta, strides[MAX_RANK], size;
+  Type type;
+  int base;
+} InstanceCheck;
+
+typedef struct Instance {
+  Plan *plan;  /* NULL: nothing to compute */
+  Batch batch; /* inputs and scalars of a run; no graph */
+  bool writes;
+  u64 streams; /* random streams that a run takes */
+  i32 noutside, ninput, nscalar, ntarget, nmade, ncheck;
+  InstanceOutside *outside;
+  InstanceInput *input;
+  ScalarFrom *scalar;
+  InstanceTarget *target;
+  InstanceMade *made;
+  InstanceCheck *check;
+  Storage **fresh; /* per target, while it runs */
+  Buffer **result;
+  char *text; /* graph, groups, programs, plan */
+} Instance;
+
+/* From the session S->capture and the tensors that results and effects mention. NULL: S->err. */
+Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade);
+void ty_instance_free(Instance *I);
+
+/* Whether the tensors have the sizes and strides of the instance. */
+bool ty_instance_fits(const Instance *I, const Tensor *const *outside);
+
+bool ty_tensor_has_layout(const Tensor *t, const Type *type, const i64 *strides);
+
+typedef enum { READY_YES, READY_NO, READY_FAILED } Ready;
+/* Computes inputs that are pending; NO: the tensors share memory in another way than they did, or an
+** index is out of range, which *why says. FAILED: S->err. */
+Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, const char **why);
+
+/* Runs, writes, and fills the handles. False: S->err, and nothing has changed. */
+bool ty_instance_run(State *S, Instance *I, const Tensor *const *outside, const double *number,
+                     Tensor *const *made);
+
+#endif

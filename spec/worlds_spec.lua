@@ -1,0 +1,421 @@
+--- worlds_spec.lua -- worlds whose parts meet in ways that a capture did not see: one cell, table or tensor reached by
+-- two paths, metamethods that come and go, values at the edges, effects on what is read again.
+-- Each world is built twice (twins.lua) and called many times while it changes; all that can be seen must be equal to
+-- the bit. `captures` is written by hand; a world without it aborts, or its count depends on the policy.
+
+local T = require "spec.twins"
+local ty = require("spec.helper").ty
+
+--- build(W) makes the world, W.i is the number of the call, W.turn(i), if there, runs before each.
+local function world(name, calls, captures, build, claim)
+  claim = claim or it
+  claim(name, function()
+    local pair = T.pair(build)
+    for i = 1, calls do
+      pair:each(function(W)
+        W.i = i
+        if W.turn then W.turn(i) end
+      end)
+      local ok, why = pcall(pair.call, pair)
+      if not ok then error(("call %d: %s"):format(i, why), 0) end
+    end
+    if not captures then return end
+    assert.truthy((pair:settle(1)), "Lua is not skipped: " .. pair:story())
+    assert.equal(captures, pair:captures(), pair:story())
+  end)
+end
+
+local function two() return ty.ones(2) end
+
+local function counter()
+  local n = 0
+  return function()
+    n = n + 1
+    return n
+  end, function() return n end
+end
+
+describe("one thing by two paths:", function()
+  world("cells that closures made anew share, or not", 24, nil, function(W)
+    W.f = function(x, up, get)
+      up()
+      up()
+      return x * get()
+    end
+    W.args = function()
+      local up, get = counter()
+      if W.i % 3 == 0 then get = select(2, counter()) end
+      return two(), up, get
+    end
+  end)
+
+  world("cells that kept closures share, or not", 24, nil, function(W)
+    local up1, get1 = counter()
+    local up2, get2 = counter()
+    W.f = function(x, up, get)
+      up()
+      up()
+      return x * get()
+    end
+    W.args = function() return two(), W.i % 2 == 0 and up1 or up2, W.i % 3 == 0 and get1 or get2 end
+  end)
+
+  world("an upvalue that a called function writes, or another one", 12, nil, function(W)
+    local k, j = 1, 1
+    local function first() k = k + 1 end
+    local function second() j = j + 1 end
+    W.f = function(x, g)
+      g()
+      return x * k + j
+    end
+    W.args = function() return two(), W.i % 2 == 0 and first or second end
+    W.state = function() return k, j end
+  end)
+
+  world("tables as two arguments", 12, 2, function(W)
+    local a, b = { n = 1 }, { n = 2 }
+    W.f = function(x, p, q)
+      p.n = p.n + 1
+      local y = x * q.n
+      q.n = q.n * 2
+      return y + p.n
+    end
+    W.args = function() return two(), a, W.i % 3 == 0 and a or b end
+    W.state = function() return a, b end
+  end)
+
+  world("the environment as an argument", 12, 2, function(W)
+    local env, other = { k = 1 }, { k = 7 }
+    W.f = setfenv(function(x, t)
+      k = k + 1 -- luacheck: ignore
+      return x * t.k
+    end, env)
+    W.args = function() return two(), W.i % 3 == 0 and env or other end
+    W.state = function() return env, other end
+  end)
+
+  world("a metatable as an argument that is written", 12, 3, function(W)
+    local mt = { k = 1 }
+    mt.__index = mt
+    local o, other = setmetatable({}, mt), { k = 5 }
+    W.f = function(x, t)
+      t.k = t.k + 1
+      return x * o.k
+    end
+    W.args = function() return two(), W.i % 3 == 0 and mt or W.i % 3 == 1 and o or other end
+    W.state = function() return mt, o, other end
+  end)
+
+  world("fields under keys that may be one", 18, 6, function(W)
+    local t = { 1, 2, 3 }
+    W.f = function(x, i, j)
+      t[i] = t[i] + 10
+      return x * t[j]
+    end
+    W.args = function() return two(), W.i % 3 + 1, W.i % 2 + 1 end
+    W.state = function() return t end
+  end)
+
+  world("an argument that is an upvalue, or a view of it", 9, 3, function(W)
+    local w = ty.ones(3)
+    W.f = function(x)
+      x:add_(1)
+      w:mul_(2)
+      return x + w
+    end
+    W.args = function() return W.i % 3 == 1 and w or W.i % 3 == 2 and w[{ { 1, 3 } }] or ty.ones(3) end
+    W.state = function() return w end
+  end)
+
+  world("a tensor in two fields, or a view, or another", 12, nil, function(W)
+    local s = { a = two(), b = two() }
+    W.f = function(x)
+      s.a:add_(x)
+      return s.b * 2
+    end
+    W.args = two
+    W.turn = function(i) s.b = i % 3 == 0 and s.a or i % 3 == 1 and s.a[{ { 1, 2 } }] or ty.zeros(2) end
+    W.state = function() return s end
+  end)
+
+  world("a buffer and a row of it", 6, 1, function(W)
+    local s = { buffer = ty.zeros(4, 3) }
+    s.row = s.buffer[2]
+    W.f = function(x)
+      s.row:add_(x)
+      s.buffer[{ {}, 1 }] = 5
+      s.last = s.buffer[3]
+      return s.row, s.buffer:sum()
+    end
+    W.args = function() return ty.ones(3) end
+    W.state = function() return s end
+  end)
+
+  world("a view that the last call left", 6, 2, function(W)
+    local s = { buffer = ty.zeros(4, 3) }
+    W.f = function(x)
+      if s.last then s.last:add_(x) end
+      s.last = s.buffer[3]
+      return s.buffer * 1
+    end
+    W.args = function() return ty.ones(3) end
+    W.state = function() return s end
+  end)
+
+  world("parts of a tensor that overlap", 4, 1, function(W)
+    W.x = ty.arange(8)
+    W.f = function(x)
+      x[{ { 1, 5 } }]:copy_(x[{ { 3, 7 } }])
+      x[{ { 4, 8 } }]:add_(x[{ { 1, 5 } }])
+      return x * 1
+    end
+    W.args = function() return W.x end
+  end)
+
+  world("a view of an argument, written between calls", 6, 1, function(W)
+    W.x = ty.arange(6):reshape(2, 3)
+    W.f = function(x)
+      W.v = x[2]
+      return x:t(), W.v, x
+    end
+    W.turn = function() if W.v then W.v:add_(1) end end
+    W.args = function() return W.x end
+    W.state = function() return W.v end
+  end)
+end)
+
+describe("metamethods that come and go:", function()
+  world("__newindex", 12, nil, function(W)
+    local log = {}
+    local o = setmetatable({}, {})
+    W.f = function(x)
+      o.z = x
+      return rawget(o, "z")
+    end
+    W.args = two
+    W.turn = function(i)
+      getmetatable(o).__newindex = i % 4 < 2 and function(s, k, v)
+        log.n = (log.n or 0) + 1
+        rawset(s, k, v * 2)
+      end or nil
+      if i % 3 == 0 then o.z = nil end
+    end
+    W.state = function() return log, o.z end
+  end)
+
+  world("__index past the end of a list", 12, nil, function(W)
+    local list = setmetatable({ 1, 2 }, {})
+    W.f = function(x)
+      local i = 1
+      while list[i] and i < 6 do
+        x = x + list[i]
+        i = i + 1
+      end
+      return x
+    end
+    W.args = two
+    W.turn = function(i)
+      getmetatable(list).__index = i % 4 < 2 and { 4, 4, 4 } or i % 4 == 2 and function(_, k) return k < 4 and k or nil end
+        or nil
+    end
+  end)
+end)
+
+describe("values at the edges:", function()
+  world("what arithmetic and math make of them", 27, 1, function(W)
+    W.f = function(x, k)
+      return x, k % 3, k % -3, k ^ 2, k ^ 0.5, math.floor(k), math.ceil(k), math.abs(k), math.max(k, 0), math.min(k, 0),
+        math.sqrt(k), math.fmod(k, 2), math.modf(k), -k, k / 0
+    end
+    local values = { 0, -0.0, 1, 0 / 0, 1 / 0, -1 / 0, -1.5, 1e300, 2.5 }
+    W.args = function() return two(), values[W.i % 9 + 1] end
+  end)
+
+  world("numbers on tensors of many dtypes", 32, nil, function(W)
+    W.f = function(x, k) return x * k, x + k, x:lt(k), k end
+    local dtypes, numbers = { "i32", "f32", "u8", "f16" }, { 2, 2.5, -1, 0 / 0, 1 / 0, 300, 2 ^ 31, 0.1 }
+    W.args = function() return ty.tensor({ 1, 2, 3 }, { dtype = dtypes[W.i % 4 + 1] }), numbers[math.floor(W.i / 4) % 8 + 1] end
+  end, pending)
+
+  world("equality over types", 24, nil, function(W)
+    W.f = function(x, a, b)
+      if a == b then x = x + 1 end
+      if a ~= 1 then x = x * 2 end
+      return x, a == b, rawequal(a, b)
+    end
+    local values = { 1, "1", 1.5, true, false, 0, -0.0, 0 / 0 }
+    W.args = function() return two(), values[W.i % 8 + 1], values[(W.i * 3) % 8 + 1] end
+  end)
+
+  world("texts of numbers", 8, 4, function(W)
+    W.f = function(x, k) return x, tostring(k), k .. "", ("%g"):format(k), tonumber(tostring(k)) end
+    local values = { 0, -0.0, 1, 0 / 0 }
+    W.args = function() return two(), values[W.i % 4 + 1] end
+  end)
+
+  world("loops with broken steps", 16, 4, function(W)
+    W.f = function(x, a, b, c)
+      for i = a, b, c do x = x + i end
+      return x
+    end
+    W.args = function() return two(), 1, W.i % 4, (W.i % 2) + 0.5 end
+  end)
+
+  world("a fraction written to an integer tensor is refused before anything is written", 9, nil, function(W)
+    local n = 0
+    W.x = ty.zeros({ 4 }, { dtype = "i32" })
+    W.f = function(x, v)
+      n = n + 1
+      x:add_(v)
+      return x * 2
+    end
+    W.args = function() return W.x, W.i % 3 == 0 and W.i + 0.5 or W.i end
+    W.state = function() return n end
+  end)
+
+  world("sizes of 0", 4, 1, function(W)
+    W.f = function(x) return x * 2, x:sum(), x:sum(1), ty.cat { x, x } end
+    W.args = function() return ty.zeros(0, 3) end
+  end)
+
+  world("120 results with holes", 4, 1, function(W)
+    W.f = function(x)
+      local t = {}
+      for i = 1, 120 do t[i] = i % 3 ~= 0 and x + i or nil end
+      return unpack(t, 1, 120)
+    end
+    W.args = two
+  end)
+
+  world("100 arguments", 4, 1, function(W)
+    W.f = function(...)
+      local s = 0
+      for i = 1, select("#", ...) do s = s + (select(i, ...)) end
+      return s
+    end
+    W.args = function()
+      local t = {}
+      for i = 1, 100 do t[i] = ty.full({ 2 }, i) end
+      return unpack(t)
+    end
+  end)
+
+  world("nil among varargs", 12, nil, function(W)
+    W.f = function(x, ...)
+      local t = { ... }
+      return x, select("#", ...), #t, t[1], t[2], t[3], ...
+    end
+    W.args = function() return two(), unpack({ nil, W.i, nil }, 1, W.i % 4) end
+  end)
+end)
+
+describe("effects on what is read again:", function()
+  world("a table that gains and loses keys", 12, nil, function(W)
+    local t = { a = 1 }
+    W.f = function(x)
+      if t.a then
+        t.a = nil
+        t.b = x
+      else
+        t.a = 1
+        t.b = nil
+      end
+      return x, (next(t))
+    end
+    W.args = two
+    W.state = function() return t end
+  end)
+
+  world("a list that is sorted, grown and shrunk by the library", 12, 1, function(W)
+    local list = { 3, 1, 2 }
+    W.f = function(x)
+      table.sort(list)
+      table.insert(list, 1, #list)
+      local r = table.remove(list)
+      return x * r, table.concat(list, ","), unpack(list)
+    end
+    W.args = two
+    W.state = function() return list end
+  end)
+
+  world("a history of the last results", 8, 4, function(W)
+    local s = {}
+    W.f = function(x)
+      s[#s + 1] = x * 2
+      if #s > 3 then table.remove(s, 1) end
+      return s[1] + s[#s]
+    end
+    W.args = function() return ty.full({ 3 }, W.i) end
+    W.state = function() return s end
+  end)
+
+  world("a ring of rows", 12, 4, function(W)
+    local s = { rows = ty.zeros(4, 3), i = 0 }
+    W.f = function(x)
+      s.i = s.i % 4 + 1
+      s.rows[s.i] = x * s.i
+      return s.rows:mean(1)
+    end
+    W.args = function() return ty.ones(3) end
+    W.state = function() return s end
+  end)
+
+  world("a state shared with a compiled function inside", 8, 1, function(W)
+    local s = { n = 0, h = ty.zeros(3) }
+    local g = ty.compile(function(x)
+      s.n = s.n + 1
+      s.h = s.h + x
+      return s.h
+    end)
+    W.f = function(x)
+      local a = g(x)
+      s.n = s.n * 2
+      local b = g(a)
+      return a, b, s.n
+    end
+    W.args = function() return ty.ones(3) end
+    W.state = function() return s end
+  end)
+
+  world("errors that are objects, caught inside", 6, 2, function(W)
+    local s, e = { n = 0 }, { "object" }
+    W.f = function(x, bad)
+      local ok, why = pcall(function()
+        s.n = s.n + 1
+        s.h = x * s.n
+        if bad then error(e) end
+        return s.h
+      end)
+      return ok, why, s.n
+    end
+    W.args = function() return two(), W.i % 2 == 0 end
+    W.state = function() return s, e end
+  end)
+
+  world("the collector between all steps", 30, 1, function(W)
+    local s = { n = 0 }
+    W.f = function(x)
+      s.n = s.n + 1
+      s.t = { x * s.n, { x } }
+      return s.t[1] + 1, s.t
+    end
+    W.args = function()
+      collectgarbage()
+      return ty.ones(3)
+    end
+    W.state = function()
+      collectgarbage()
+      return s
+    end
+  end)
+
+  world("a new metatable for what is outside", 6, nil, function(W)
+    local o = {}
+    W.f = function(x)
+      setmetatable(o, { __index = { k = x } })
+      return o.k + 1
+    end
+    W.args = two
+    W.state = function() return o end
+  end)
+end)
