@@ -20,7 +20,7 @@ typedef struct Epilogue {
   const Step *s;
   void *const *buf; /* of the kernel's operands; that of the product is put in for each tile */
   const u64 *scalar;
-  i64 cols; /* of the product */
+  i64 rows, cols; /* of the product, through the whole batch */
 } Epilogue;
 
 /* Part of a range over dims: index `at[d]` in each dim, `count` of them in dim `over`, and all of
@@ -87,6 +87,11 @@ static bool epilogue_tile(const GemmTail *t, void *tile, i64 stride, i64 row, i6
   Launch y;
   Run run = {.launch = &y, .buf = buf, .scalar = E->scalar};
   memcpy(buf, E->buf, sizeof *buf * (size_t)noperands);
+  if (rows == E->rows && cols == E->cols && stride == cols) { /* all of it, as lower.c wrote it */
+    run.launch = l;
+    buf[p] = tile;
+    return s->machine->run(s->kernel, &run);
+  }
   memcpy(y.gstride, l->gstride, sizeof *y.gstride * (size_t)noperands);
   y.no = y.nr = 0;
   for (i64 i = row, h; i < row + rows; i += h) {
@@ -109,7 +114,11 @@ static bool epilogue_tile(const GemmTail *t, void *tile, i64 stride, i64 row, i6
 bool ty_epilogue_gemm(const Step *s, const void *a, const void *b, const void *panels,
                       void *const *buf, const u64 *scalar, void *y) {
   if (!s->kernel) return ty_gemm(s->gemm, a, b, panels, y, NULL);
-  Epilogue E = {
-      .tail = {epilogue_tile, s->aside}, .s = s, .buf = buf, .scalar = scalar, .cols = s->gemm->n};
+  Epilogue E = {.tail = {epilogue_tile, s->aside},
+                .s = s,
+                .buf = buf,
+                .scalar = scalar,
+                .rows = s->gemm->batch * s->gemm->m,
+                .cols = s->gemm->n};
   return ty_gemm(s->gemm, a, b, panels, y, &E.tail);
 }
