@@ -109,6 +109,10 @@ struct Trace {
   Instance **instance;
   i32 ninstance;
   bool dynamic;         /* made for each set of sizes */
+  i32 backend;          /* anchor of the function that computes instead of a plan; 0: none */
+  i32 wasted;           /* instances in a row that were not used again */
+  i64 rest;             /* calls of new sizes to come that make no instance */
+  i64 used;             /* hits when the last instance was made */
   i32 anchor, nanchors; /* its range in the entry's table; the first is the description */
   i64 hits;
 };
@@ -341,11 +345,15 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
   m.tables = lua_gettop(L);
   for (i32 i = 0; i < T->ntables; i++) lua_createtable(L, T->array[i], 0);
   if (T->ntables) fill_tables(L, T, &m);
-  Ready ready = ty_instance_ready(S, I, outside, why);
+  Ready ready = ty_instance_ready(S, I, outside, number, why);
   if (TY_UNLIKELY(ready == READY_NO)) return TRACE_MISS;
   if (TY_UNLIKELY(ready == READY_FAILED)) return TRACE_FAILED;
-  if (TY_UNLIKELY(!TY_LUA_TRY(L, S, ty_instance_run(S, I, outside, number, made))))
+  if (TY_UNLIKELY(I->foreign != NULL)) {
+    lua_rawgeti(L, UP_ANCHORS, T->backend);
+    if (!ty_custom_run(L, S, I, outside, number, made)) return TRACE_RAISED;
+  } else if (TY_UNLIKELY(!TY_LUA_TRY(L, S, ty_instance_run(S, I, outside, number, made)))) {
     return TRACE_FAILED;
+  }
   if (T->neffects) apply_effects(L, T, &m);
   stash_results(L, S->engine->compiled, T, &m);
   return TRACE_HIT;
@@ -367,6 +375,10 @@ static TraceAnswer try_trace(lua_State *L, State *S, Entry *e, Trace *T, i32 *fa
   if (*failed < T->nguards) return TRACE_MISS;
   Instance *I = find_instance(T, outside);
   if (!I) {
+    if (T->rest > 0) {
+      T->rest--;
+      return TRACE_REST;
+    }
     e->sized = T;
     return TRACE_SIZES;
   }
@@ -383,6 +395,7 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e) {
   i32 failed;
   const char *why = NULL;
   TraceAnswer answer = TRACE_MISS;
+  bool first = true; /* the one that hit last: explain is told of that one */
   for (i32 i = 0; i < e->ntrace; i++) {
     Trace *T = e->trace[i];
     if (T->narg != narg || T->word != word) continue;
@@ -398,13 +411,15 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e) {
       return y;
     }
     if (y == TRACE_FAILED) ty_lua_fail(L, S);
+    if (y == TRACE_RAISED) lua_error(L);
     lua_settop(L, narg);
-    if (y == TRACE_SIZES) { /* another trace may have them */
+    if (y == TRACE_SIZES || y == TRACE_REST) { /* another trace may have them */
       answer = y;
       continue;
     }
     if (i >= e->ntrace || e->trace[i] != T) break;
-    e->failed = (struct Failed){.why = why, .trace = T, .guard = failed};
+    if (first) e->failed = (struct Failed){.why = why, .trace = T, .guard = failed};
+    first = false;
   }
   return answer;
 }
@@ -908,10 +923,20 @@ static Instance *read_instance(lua_State *L, State *S, int d, const Entry *e) {
     if (!made[i] || !made[i]->st) luaL_error(L, "a result is a tensor that was released");
   }
   lua_pop(L, 1);
+  lua_getfield(L, d, "custom");
+  bool custom = !lua_isnil(L, -1);
+  lua_pop(L, 1);
+  Graph g = {0};
+  Replacement by;
+  const char *fault = NULL;
+  int top = lua_gettop(L);
+  if (custom && !ty_custom_read(L, d, &g, &by, &fault)) ty_capture_refuse(S, fault);
   u8 fast = S->fast;
   S->fast = e->fast;
-  Instance *I = ty_instance_make(S, made, n);
+  Instance *I = fault ? NULL : ty_instance_make(S, made, n, custom ? &by : NULL);
   S->fast = fast;
+  ty_graph_free(&g);
+  lua_settop(L, top);
   return I;
 }
 
@@ -935,6 +960,8 @@ static void trace_free(Trace *T) {
   ty_mem_free(T);
 }
 
+i64 ty_trace_hits(const Trace *T) { return T->hits; }
+
 void ty_trace_free_all(Entry *e) {
   for (i32 i = 0; i < e->ntrace; i++) trace_drop(e->trace[i]);
   if (e->building) trace_free(e->building);
@@ -957,7 +984,8 @@ static void evict(lua_State *L, Entry *e, int anchors) {
   trace_drop(T);
 }
 
-#define INSTANCES_MAX 128 /* of one trace; beyond, the one that was used least recently goes */
+#define WASTED_FREE 256 /* sizes that come once: so many, then calls run without, ever more of them */
+#define INSTANCES_MAX 512 /* of one trace; beyond, the one that was used least recently goes */
 
 static int refused(lua_State *L, const State *S) {
   lua_pushnil(L);
@@ -973,7 +1001,7 @@ static int extend(lua_State *L, State *S, const Entry *e, Trace *T) {
   const Instance *like = T->instance[0];
   bool same = I->noutside == like->noutside && I->nmade == like->nmade;
   for (i32 i = 0; same && i < I->noutside; i++) same = I->outside[i].slot == like->outside[i].slot;
-  if (!same || !T->dynamic || T->refs > 1) {
+  if (!same || !T->dynamic || T->refs > 1 || I->foreign) {
     ty_instance_free(I);
     return luaL_error(L, "the trace is another one");
   }
@@ -981,6 +1009,9 @@ static int extend(lua_State *L, State *S, const Entry *e, Trace *T) {
   memmove(T->instance + 1, T->instance, sizeof(void *) * (size_t)T->ninstance);
   T->instance[0] = I;
   T->ninstance++;
+  T->wasted = T->hits - T->used < 2 ? TY_MIN(T->wasted + 1, WASTED_FREE + 12) : 0;
+  T->used = T->hits;
+  T->rest = T->wasted > WASTED_FREE ? (i64)1 << (T->wasted - WASTED_FREE) : 0;
   end_session(L, S);
   lua_pushboolean(L, true);
   return 1;
@@ -1016,6 +1047,10 @@ static int capture_finish(lua_State *L) {
   if (!(T->instance[0] = read_instance(L, S, 1, e))) return refused(L, S);
   T->ninstance = 1;
   T->noutside = T->instance[0]->noutside;
+  if (T->instance[0]->foreign) {
+    lua_getfield(L, 1, "custom");
+    T->backend = anchor(&r);
+  }
   read_program(&r);
   read_tables(&r);
   read_effects(&r);
@@ -1044,20 +1079,16 @@ static void push_shown(lua_State *L, int i) {
   else ty_lua_show(L, i);
 }
 
-/* Pushes {guard =, path =, was =, now =} of the guard that failed last; the stack holds the arguments
-** and nothing else. */
-bool ty_trace_push_miss(lua_State *L, State *S, Entry *e, int anchors) {
-  const struct Failed *f = &e->failed;
-  Trace *T = f->trace;
-  if (!T) return false;
+/* The guard's row of the description: {guard =, path =, was =}. */
+static void push_failed(lua_State *L, const struct Failed *f, int anchors) {
   lua_createtable(L, 0, 4);
   int y = lua_gettop(L);
   if (f->why) {
     lua_pushstring(L, f->why);
     lua_setfield(L, y, "guard");
-    return true;
+    return;
   }
-  lua_rawgeti(L, anchors, T->anchor);
+  lua_rawgeti(L, anchors, f->trace->anchor);
   lua_getfield(L, -1, "program");
   lua_rawgeti(L, -1, f->guard + 1);
   lua_rawgeti(L, -1, 1);
@@ -1065,24 +1096,42 @@ bool ty_trace_push_miss(lua_State *L, State *S, Entry *e, int anchors) {
   lua_getfield(L, -1, "path");
   lua_setfield(L, y, "path");
   lua_rawgeti(L, -1, 3);
-  if (!lua_isnil(L, -1)) {
-    push_shown(L, lua_gettop(L));
-    lua_setfield(L, y, "was");
-  }
+  const Guard *g = &f->trace->guard[f->guard];
+  char type[64];
+  if (g->op >= G_LT) {
+    lua_pushstring(L, g->want ? "true" : "false");
+  } else if (g->op >= G_NUMBER || g->op < G_TYPE || g->op == G_KEYS) {
+    lua_pushnil(L);
+  } else if (g->op == G_TENSOR) {
+    ty_type_print(&g->tensor->type, type, sizeof type);
+    lua_pushfstring(L, "tensor %s", type);
+  } else if (!lua_isnil(L, -1)) push_shown(L, lua_gettop(L));
+  if (!lua_isnil(L, -1)) lua_setfield(L, y, "was");
   lua_settop(L, y);
-  (void)S;
+}
+
+/* Pushes {guard =, path =, was =, now =} of the guard that failed last; the stack holds the arguments
+** and nothing else. */
+bool ty_trace_push_miss(lua_State *L, Entry *e, int anchors) {
+  struct Failed f = e->failed;
+  if (!f.trace) return false;
+  f.trace->refs++;
+  push_failed(L, &f, anchors);
+  trace_drop(f.trace);
   return true;
 }
 
 /* What a new capture should allow for: sizes that differ, closures that are made anew. */
 void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
-  const Trace *T = e->failed.trace;
+  Trace *T = e->failed.trace;
   i32 failed;
-  e->sizes_differ = e->closures_differ = false;
+  e->sizes_differ = e->failed.why == ty_instance_moved;
+  e->closures_differ = false;
   if (!T || e->failed.why || T->narg != narg) return;
   if (!lua_checkstack(L, T->nslots + 64)) return;
   double number[T->nnumbers + 1];
   const Tensor *outside[T->noutside + 1];
+  T->refs++;
   lua_pushvalue(L, UP_FUNCTION);
   failed = check_guards(L, (Host *)S, T, number, outside);
   if (failed < T->nguards) {
@@ -1096,42 +1145,52 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
     if (g->op <= G_METATABLE) lua_pushnil(L);
     else lua_pushvalue(L, g->a);
     if (g->op < G_NUMBER) push_shown(L, lua_gettop(L));
-    else lua_pushliteral(L, "another outcome");
+    else lua_pushstring(L, g->want ? "false" : "true");
     snprintf(e->now, sizeof e->now, "%s", lua_tostring(L, -1));
   }
   lua_settop(L, narg);
+  trace_drop(T);
 }
 
 /* --- explain */
 
+static void set_number(lua_State *L, const char *name, i64 v) {
+  lua_pushnumber(L, (lua_Number)v);
+  lua_setfield(L, -2, name);
+}
+
 /* traces(handle) -> list of {description, hits, dynamic, instances, steps, kernels, text ...} */
 static int trace_list(lua_State *L) {
+  static const Plan nothing;
   ty_lua_enter(L);
   Entry *e = luaL_checkudata(L, 1, ENTRY_META);
   lua_settop(L, 1);
   lua_getfenv(L, 1);
   lua_createtable(L, e->ntrace, 0);
   for (i32 i = 0; i < e->ntrace; i++) {
-    const Trace *T = e->trace[i];
+    Trace *T = e->trace[i];
+    T->refs++;
     const Instance *I = T->instance[0];
-    lua_createtable(L, 0, 8);
+    const Plan *p = I->plan ? I->plan : &nothing;
+    lua_createtable(L, 0, 12);
     lua_rawgeti(L, 2, T->anchor);
     lua_setfield(L, -2, "description");
-    lua_pushnumber(L, (double)T->hits);
-    lua_setfield(L, -2, "hits");
-    lua_pushnumber(L, T->ninstance);
-    lua_setfield(L, -2, "instances");
     lua_pushboolean(L, T->dynamic);
     lua_setfield(L, -2, "dynamic");
-    lua_pushnumber(L, I->plan ? I->plan->nkernels : 0);
-    lua_setfield(L, -2, "kernels");
-    lua_pushnumber(L, I->plan ? I->plan->nsteps : 0);
-    lua_setfield(L, -2, "steps");
-    lua_pushnumber(L, I->plan ? (double)I->plan->nops : 0);
-    lua_setfield(L, -2, "operations");
+    lua_pushboolean(L, I->foreign != NULL);
+    lua_setfield(L, -2, "backend");
+    set_number(L, "hits", T->hits);
+    set_number(L, "instances", T->ninstance);
+    set_number(L, "kernels", p->nkernels);
+    set_number(L, "steps", p->nsteps);
+    set_number(L, "operations", p->nops);
+    set_number(L, "operations_saved", TY_MAX(p->nops - p->nsteps, 0));
+    set_number(L, "bytes_moved", p->bytes_moved);
+    set_number(L, "bytes_saved", p->bytes_saved);
     lua_pushstring(L, I->text ? I->text : "");
     lua_setfield(L, -2, "text");
     lua_rawseti(L, -2, i + 1);
+    trace_drop(T);
   }
   return 1;
 }

@@ -92,6 +92,39 @@ static bool make_checks(State *S, Instance *I) {
   return true;
 }
 
+/* The one tensor of those that share b->input[i]'s buffer which the input is, or -1. */
+static i32 exactly_one(const Capture *c, const Batch *b, i32 i) {
+  const Node *n = &b->g.node[b->input[i].node];
+  i32 found = -1;
+  for (i32 k = 0; k < c->noutside; k++) {
+    const Tensor *t = &c->outside[k].t;
+    if (held(c, t->st) != b->input[i].buf || t->offset != b->input[i].offset) continue;
+    if (!ty_tensor_has_layout(t, &n->type, n->arg.strides)) continue;
+    if (found >= 0) return -1;
+    found = k;
+  }
+  return found;
+}
+
+/* Tensors that share a storage need not share it in later calls if nothing is written there and each
+** input is just one of them. */
+static void free_readers(const Capture *c, Instance *I, const Batch *b) {
+  for (i32 first = 0; first < I->noutside; first++) {
+    const Buffer *buf = held(c, c->outside[first].t.st);
+    bool loose = I->outside[first].first == first && !I->outside[first].written;
+    for (i32 i = 0; loose && i < I->ninput; i++)
+      loose = b->input[i].buf != buf || exactly_one(c, b, i) >= 0;
+    for (i32 i = 0; loose && i < I->nmade; i++)
+      loose = !I->made[i].alias || I->made[i].from != first;
+    for (i32 i = 0; loose && i < I->ncheck; i++) loose = I->check[i].outside != first;
+    if (!loose) continue;
+    for (i32 k = first; k < I->noutside; k++)
+      if (I->outside[k].first == first) I->outside[k].first = k, I->outside[k].delta = 0;
+    for (i32 i = 0; i < I->ninput; i++)
+      if (b->input[i].buf == buf) I->input[i] = (InstanceInput){.outside = exactly_one(c, b, i)};
+  }
+}
+
 /* An output under construction, with what makes it unique: the storage that it is for. */
 typedef struct Wanted {
   const Storage *st;
@@ -179,8 +212,8 @@ static bool make_scalars(State *S, Instance *I, const Graph *g) {
   return true;
 }
 
-static bool make_plan(State *S, Instance *I, Wanted *w, i32 n, Output *out, i32 *place) {
-  Batch *b = S->capture->batch;
+static bool make_plan(State *S, Instance *I, const Batch *b, Wanted *w, i32 n, Output *out,
+                      i32 *place) {
   sort_wanted(w, n, place);
   for (i32 i = 0; i < n; i++) {
     out[place[i]] = w[i].out;
@@ -190,6 +223,33 @@ static bool make_plan(State *S, Instance *I, Wanted *w, i32 n, Output *out, i32 
     if (!I->made[i].alias) I->made[i].from = place[I->made[i].from];
   I->ntarget = n;
   return !n || (I->plan = ty_engine_plan(S, b, out, n)) != NULL;
+}
+
+/* The plan of a graph that passes left; its inputs are those of the batch. */
+static bool plan_replacement(State *S, Instance *I, const Replacement *by, Wanted *w, i32 n,
+                             Output *out, i32 *place) {
+  const Batch *b = S->capture->batch;
+  struct BatchInput input[b->ninput + 1];
+  i32 node[b->ninput + 1], wanted[n + 1];
+  for (i32 i = 0; i < n; i++) wanted[i] = w[i].out.node;
+  const char *fault = ty_replace_fault(b, wanted, n, by, node);
+  if (fault) return ty_capture_refuse(S, fault);
+  for (i32 i = 0; i < b->ninput; i++) input[i] = (struct BatchInput){.node = node[i]};
+  Batch changed = {.g = *by->g, .S = S, .ninput = b->ninput, .input = input};
+  for (i32 i = 0; i < n; i++) w[i].out.node = by->output[i];
+  return make_plan(S, I, &changed, w, n, out, place);
+}
+
+/* Results of a function, in the order in which they were wanted. */
+static bool make_foreign(State *S, Instance *I, const Wanted *w, i32 n) {
+  i32 wanted[n + 1];
+  for (i32 i = 0; i < n; i++) {
+    wanted[i] = w[i].out.node;
+    I->target[i] = w[i].target;
+  }
+  I->ntarget = n;
+  I->foreign = ty_foreign_new(S->capture->batch, wanted, n);
+  return I->foreign || ty_fail_memory(S, "capture", 0);
 }
 
 /* Arrays of n elements each, or false. */
@@ -207,22 +267,48 @@ static bool allocate(Instance *I, const Capture *c, i32 nmade, i32 ntarget) {
          (I->check = ty_mem_zalloc(sizeof *I->check * (size_t)(c->ncheck + 1)));
 }
 
-static bool fill(State *S, Instance *I, const Tensor *const *made, i32 nmade, Wanted *w,
-                 Output *out, i32 *place) {
+/* What must be computed: storages that were written, then those of tensors that were made. */
+static bool make_wanted(State *S, Instance *I, const Tensor *const *made, i32 nmade, Wanted *w,
+                        i32 *n) {
   const Capture *c = S->capture;
-  i32 n = 0;
-  I->writes = c->nwritten > 0;
-  I->streams = S->stream - c->stream;
+  *n = 0;
   for (i32 i = 0; i < c->nwritten; i++) {
     const Written *e = &c->written[i];
     i32 from = outside_of_storage(c, e->st);
     if (from < 0) return ty_capture_refuse(S, "writes a tensor of unknown origin");
     if (e->st->batch != c->batch) return ty_capture_refuse(S, "writes outside of the capture");
-    want(w, &n, e->st, e->st->node, written_input(c->batch, e->buf), from,
+    want(w, n, e->st, e->st->node, written_input(c->batch, e->buf), from,
          e->st->version - e->version);
   }
-  return make_made(S, I, made, nmade, w, &n) && make_outside(S, I) && make_inputs(S, I, c->batch) &&
-         make_checks(S, I) && make_scalars(S, I, &c->batch->g) && make_plan(S, I, w, n, out, place);
+  return make_made(S, I, made, nmade, w, n);
+}
+
+static bool fill(State *S, Instance *I, const Tensor *const *made, i32 nmade, Wanted *w,
+                 Output *out, i32 *place, const Replacement *by) {
+  const Capture *c = S->capture;
+  i32 n;
+  I->writes = c->nwritten > 0;
+  I->streams = S->stream - c->stream;
+  if (!make_wanted(S, I, made, nmade, w, &n) || !make_outside(S, I) ||
+      !make_inputs(S, I, c->batch) || !make_checks(S, I) || !make_scalars(S, I, &c->batch->g))
+    return false;
+  free_readers(c, I, c->batch);
+  if (!by) return make_plan(S, I, c->batch, w, n, out, place);
+  return by->g ? plan_replacement(S, I, by, w, n, out, place) : make_foreign(S, I, w, n);
+}
+
+bool ty_instance_outputs(State *S, const Tensor *const *made, i32 nmade, i32 *node, i32 *n) {
+  const Capture *c = S->capture;
+  i32 most = c->nwritten + nmade;
+  Instance *I = ty_mem_zalloc(sizeof *I);
+  Wanted *w = ty_mem_alloc(sizeof *w * (size_t)(most + 1));
+  bool ok = I && w && allocate(I, c, nmade, most);
+  if (!ok) ty_fail_memory(S, "capture", 0);
+  ok = ok && make_wanted(S, I, made, nmade, w, n);
+  for (i32 i = 0; ok && i < *n; i++) node[i] = w[i].out.node;
+  ty_mem_free(w);
+  if (I) ty_instance_free(I);
+  return ok;
 }
 
 static void describe(Instance *I, const Graph *g) {
@@ -233,7 +319,7 @@ static void describe(Instance *I, const Graph *g) {
   ty_text_free(&t);
 }
 
-Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade) {
+Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade, const Replacement *by) {
   const Capture *c = S->capture;
   i32 most = c->nwritten + nmade;
   Instance *I = ty_mem_zalloc(sizeof *I);
@@ -242,7 +328,7 @@ Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade) {
   i32 *place = ty_mem_alloc(sizeof *place * (size_t)(most + 1));
   bool ok = I && w && out && place && allocate(I, c, nmade, most);
   if (!ok) ty_fail_memory(S, "capture", 0);
-  ok = ok && fill(S, I, made, nmade, w, out, place);
+  ok = ok && fill(S, I, made, nmade, w, out, place, by);
   if (ok) describe(I, &c->batch->g);
   ty_mem_free(w);
   ty_mem_free(out);
@@ -267,6 +353,7 @@ void ty_instance_free(Instance *I) {
   ty_mem_free(I->made);
   ty_mem_free(I->check);
   ty_mem_free(I->text);
+  ty_foreign_free(I->foreign);
   ty_mem_free(I);
 }
 
@@ -280,10 +367,16 @@ bool ty_tensor_has_layout(const Tensor *t, const Type *type, const i64 *strides)
 }
 
 bool ty_instance_fits(const Instance *I, const Tensor *const *outside) {
-  for (i32 i = 0; i < I->noutside; i++)
-    if (!ty_tensor_has_layout(outside[i], &I->outside[i].type, I->outside[i].strides)) return false;
+  for (i32 i = 0; i < I->noutside; i++) {
+    const InstanceOutside *o = &I->outside[i];
+    const Tensor *t = outside[i];
+    if (!ty_tensor_has_layout(t, &o->type, o->strides)) return false;
+    if (o->written && (t->offset != o->offset || t->st->numel != o->numel)) return false;
+  }
   return true;
 }
+
+const char ty_instance_moved[] = "a tensor that is written lies elsewhere in its memory";
 
 /* Rule 3. */
 static const char *sharing(const Instance *I, const Tensor *const *outside) {
@@ -296,7 +389,7 @@ static const char *sharing(const Instance *I, const Tensor *const *outside) {
     if (t->st->buf->exposed)
       return "memory that others see is used beside tensors that are written";
     if (o->written && (t->offset != o->offset || t->st->numel != o->numel))
-      return "a tensor that is written lies elsewhere in its memory";
+      return ty_instance_moved;
     for (i32 k = 0; k < i; k++)
       if ((o->written || I->outside[k].written) && I->outside[k].first != o->first &&
           (outside[k]->st == t->st || outside[k]->st->buf == t->st->buf))
@@ -313,12 +406,19 @@ static bool in_range(const InstanceCheck *k, const Tensor *outside) {
                              k->base) < 0;
 }
 
-Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, const char **why) {
+Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, const double *number,
+                        const char **why) {
   for (i32 i = 0; i < I->noutside; i++) {
     Storage *st = outside[i]->st;
     if (TY_UNLIKELY(st->batch != NULL) && !S->cut(S, st->batch, st)) return READY_FAILED;
   }
   if ((*why = sharing(I, outside)) != NULL) return READY_NO;
+  for (i32 i = 0; i < I->nscalar; i++) {
+    const ScalarFrom *from = &I->scalar[i];
+    if (from->kind != SC_NUMBER || ty_elem_fits(from->dtype, number[from->id])) continue;
+    *why = "a number does not fit the integers that it meets";
+    return READY_NO;
+  }
   for (i32 i = 0; i < I->ncheck; i++) {
     if (in_range(&I->check[i], outside[I->check[i].outside])) continue;
     *why = "an index is out of range";
@@ -398,4 +498,12 @@ bool ty_instance_run(State *S, Instance *I, const Tensor *const *outside, const 
   for (i32 k = 0; k < I->ntarget; k++)
     if (I->target[k].outside < 0) ty_storage_drop(I->fresh[k]);
   return false;
+}
+
+bool ty_instance_give(State *S, Instance *I, const Tensor *const *outside, Tensor *const *made,
+                      Buffer *const *result) {
+  if (!make_storages(S, I, outside)) return false;
+  for (i32 k = 0; k < I->ntarget; k++) I->result[k] = result[k];
+  settle(S, I, outside, made);
+  return true;
 }

@@ -282,6 +282,11 @@ void x64_lea(Asm *A, int reg, X64Rm m) {
   x64_plain(A, true, 0x8d, reg, m);
   x64_say(A, "lea %s, ", names64[reg]), x64_say_mem(A, &m, NULL), x64_say(A, "\n");
 }
+void x64_prefetch(Asm *A, X64Rm m, i32 ahead) {
+  m.disp += ahead;
+  x64_plain(A, false, 0x0f18, 1, m);
+  x64_say(A, "prefetcht0 byte ptr "), x64_say_mem(A, &m, NULL), x64_say(A, "\n");
+}
 void x64_rr(Asm *A, int op, int dst, int src) {
   x64_plain(A, true, op, src, x64_reg(dst));
   const char *name = op == G_ADD   ? "add"

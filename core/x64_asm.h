@@ -199,7 +199,16 @@ __attribute__((format(printf, 2, 3))) void x64_say(Asm *A, const char *fmt, ...)
 
 enum { G_ADD = 0x01, G_SUB = 0x29, G_CMP = 0x39, G_XOR = 0x31, G_MOV = 0x89 }; /* of x64_rr */
 /* Jumps have 32 bits; forward ones are patched. */
-enum { J_B = 2, J_AE, J_E, J_NE, J_BE, J_A, J_LE = 14 /* of numbers with a sign */, J_ALWAYS = 16 };
+enum {
+  J_B = 2,
+  J_AE = 3,
+  J_E = 4,
+  J_NE = 5,
+  J_BE = 6,
+  J_A = 7,
+  J_LE = 14, /* of numbers with a sign */
+  J_ALWAYS = 16
+};
 void x64_bytes(Asm *A, const u8 *b, size_t n);
 void x64_say_mem(Asm *A, const X64Rm *m, const char *index);
 void x64_vector(Asm *A, X64Ins ins, int vl, int reg, int v, X64Rm rm, int imm, int k, bool z,

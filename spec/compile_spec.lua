@@ -356,6 +356,32 @@ describe("a compiled function", function()
     assert.equal(nil, next(weak))
   end)
 
+  it("is dropped with its function when each knows the other: recursion, guarded functions and tables, modules", function()
+    local weak = setmetatable({}, { __mode = "k" })
+    local function round(compile)
+      local recursive, helper
+      local function plain(n, x) return n == 0 and x or recursive(n - 1, x + 1) end
+      recursive = compile(plain)
+      local state = {}
+      helper = function(x) return x + (state.n or 1), state.run end
+      state.run = compile(function(x) return (helper(x)) end)
+      local module = { forward = function(self, x) return x * self.k end, k = 2 }
+      module.run = compile(module)
+      for _ = 1, 3 do
+        assert.equal(3, recursive(3, ty.tensor(0)):item())
+        assert.equal(6, state.run(ty.tensor(5)):item())
+        assert.equal(10, module.run(ty.tensor(5)):item())
+      end
+      for _, v in ipairs { plain, recursive, helper, state, state.run, module, module.run } do weak[v] = true end
+    end
+    for i = 1, 20 do round(i % 2 == 0 and H.lazy or ty.compile) end
+    for _ = 1, 6 do collectgarbage() end
+    local left = 0
+    for _ in pairs(weak) do left = left + 1 end
+    -- what the last round left on the stack may still be there
+    assert.truthy(left <= 7, left)
+  end)
+
   it("survives the state's settings changing between calls", function()
     local f = ty.compile(function(x) return x / 3, ty.zeros(2) + 0.5 end)
     local i = ty.ones({ 2 }, { dtype = "i32" })
@@ -446,23 +472,69 @@ describe("compile", function()
 end)
 
 describe("explain", function()
-  it("tells the operations and bytes that fusion saved", function()
-    local f = ty.compile(function(x) return ((x * 2 + 1) * x - 3):abs() end)
+  it("tells the operations and bytes that fusion saved, of traces and of what is recorded", function()
+    local function body(x) return ((x * 2 + 1) * x - 3):abs() end
+    local f, recorded = ty.compile(body), H.lazy(function(x) return (body(x)) end)
     f(ty.ones(1000)):get(1)
-    local g = ty.explain(f).signatures[1].graphs[1]
-    assert.same({ 5, 4, 1 }, { g.operations, g.operations_saved, g.kernels })
-    assert.equal(8000, g.bytes_moved) -- 1000 floats read, 1000 written
-    assert.equal(4 * 8000 + 4000, g.bytes_saved) -- four results not written and read; x not read again
+    recorded(ty.ones(1000)):get(1)
+    for _, g in ipairs { ty.explain(f).traces[1], ty.explain(recorded).signatures[1].graphs[1] } do
+      assert.same({ 5, 4, 1 }, { g.operations, g.operations_saved, g.kernels })
+      assert.equal(8000, g.bytes_moved) -- 1000 floats read, 1000 written
+      assert.equal(4 * 8000 + 4000, g.bytes_saved) -- four results not written and read; x not read again
+    end
   end)
 
-  it("tells signatures, hits, misses and what differed", function()
+  it("tells traces, hits, and what differed at each miss", function()
     local f = ty.compile(function(x, k) return x * k end)
     f(ty.ones(2, 3), 1)
     f(ty.ones(2, 3), 2)
     f(ty.ones(4), 1)
     f(ty.ones(4), ty.ones(4))
+    f(ty.ones(4), 3)
     local e = ty.explain(f)
-    assert.same({ 4, 1, 3 }, { e.calls, e.hits, e.misses })
+    assert.same({ 5, 3, 0, 0 }, { e.calls, e.captures, #e.aborts, #e.signatures })
+    assert.equal(3, #e.traces)
+    -- most recently used first; a capture is tried before the function is run, so the first call is a hit, too
+    assert.same({ 2, 1, 2 }, { e.traces[1].hits, e.traces[2].hits, e.traces[3].hits })
+    local function guards(i) return table.concat(e.traces[i].guards, "\n") end
+    assert.truthy(guards(3):find("x: f32[2,3]", 1, true) and guards(3):find("k: a number", 1, true), guards(3))
+    assert.truthy(guards(2):find("k: f32[4]", 1, true), guards(2))
+    assert.same({ "tensor", "x", "tensor f32[2,3]", "tensor f32[4]" },
+      { e.misses[1].guard, e.misses[1].path, e.misses[1].was, e.misses[1].now })
+    assert.equal(2, #e.misses)
+    local text = tostring(e)
+    for _, part in ipairs { "compile_spec.lua:", "5 calls", "3 captures", "guard x: f32[2,3]", "mul", e.misses[1].text } do
+      assert.truthy(text:find(part, 1, true), part)
+    end
+    ty.reset(f)
+    e = ty.explain(f)
+    assert.same({ 0, 0, 0, 0 }, { e.calls, e.captures, #e.traces, #e.misses })
+  end)
+
+  it("tells why a call was not captured: file, line, reason, hint, cost", function()
+    local f = ty.compile(function(x)
+      local y = x + 1
+      return y:item() + 1
+    end)
+    local line = debug.getinfo(1, "l").currentline - 2
+    for _ = 1, 3 do assert.equal(3, f(ty.tensor(1))) end
+    local e = ty.explain(f)
+    local abort = e.aborts[1]
+    assert.same({ 3, 0, 0 }, { e.calls, e.skips, e.captures })
+    assert.equal(line, abort.line)
+    assert.truthy(abort.file:find("compile_spec%.lua$"))
+    assert.truthy(abort.reason:find("item", 1, true) and abort.hint and abort.cost > 0)
+    assert.truthy(tostring(e):find(("compile_spec.lua:%d: %s"):format(line, abort.reason), 1, true))
+  end)
+
+  it("tells signatures, hits, misses and what differed of calls that are recorded", function()
+    local f = H.lazy(function(x, k) return x * k end)
+    f(ty.ones(2, 3), 1)
+    f(ty.ones(2, 3), 2)
+    f(ty.ones(4), 1)
+    f(ty.ones(4), ty.ones(4))
+    local e = ty.explain(f)
+    assert.same({ 4, 1, 3, 0 }, { e.calls, e.signature_hits, e.signature_misses, e.captures })
     assert.equal(3, #e.signatures)
     assert.same({ "f32[4]", "f32[4]" }, e.signatures[1].signature)
     assert.same({ "f32[2,3]", "number" }, e.signatures[3].signature)
@@ -474,7 +546,7 @@ describe("explain", function()
     assert.equal(0, ty.explain(f).calls)
   end)
 
-  it("tells kernels, bytes moved and saved for each graph", function()
+  it("tells kernels, bytes moved and saved for each graph that a function is cut into", function()
     local f = ty.compile(function(x)
       local a = (x + 1) * 2
       a:sum():item()
@@ -482,6 +554,7 @@ describe("explain", function()
       return b
     end)
     f(ty.ones(10))
+    assert.truthy(ty.explain(f).aborts[1].reason:find("item", 1, true))
     local t = ty.explain(f).signatures[1]
     assert.truthy(#t.graphs >= 2)
     for _, g in ipairs(t.graphs) do
@@ -490,12 +563,30 @@ describe("explain", function()
   end)
 
   it("keeps a bounded number of signatures", function()
-    local f = ty.compile(function(x) return x + 1 end)
+    local f = H.lazy(function(x) return x + 1 end)
     for n = 1, 200 do f(ty.ones(n)) end
     local e = ty.explain(f)
     assert.truthy(#e.signatures <= 64)
     assert.truthy(e.evicted > 0)
-    assert.equal(200, e.misses)
+    assert.equal(200, e.signature_misses)
+  end)
+
+  it("keeps a bounded number of traces, misses and aborts", function()
+    local k = 0
+    local f = ty.compile(function(x)
+      if k == -1 then return x:item() end
+      return x + ("a"):rep(k):len()
+    end)
+    for n = 1, 200 do
+      k = n
+      assert.equal(n, f(ty.tensor(0)):item())
+    end
+    k = -1
+    for _ = 1, 200 do f(ty.tensor(0)) end
+    local e = ty.explain(f)
+    assert.truthy(#e.traces >= 1 and #e.traces <= 64, #e.traces)
+    assert.truthy(#e.misses >= 1 and #e.misses <= 16, #e.misses)
+    assert.truthy(#e.aborts >= 1 and #e.aborts <= 16, #e.aborts)
   end)
 end)
 

@@ -61,7 +61,7 @@ end
 M.OBJECT = { n = "N", m = "N", i = "I", s = "S", flag = "B", w = "T:nn", b = "T:n", x = "T:mn", l = "L", k = "K",
   sub = { n = "N", b = "T:n", s = "S", flag = "B" } }
 
-local field_names = {}
+local field_names = setmetatable({}, { __mode = "k" })
 local function sorted_fields(fields)
   local names = field_names[fields]
   if not names then

@@ -2,8 +2,8 @@
 --   luajit spec/fuzz_lua.lua [programs = 20000] [seed = 1] [only this program]
 -- A program (fuzz_world.lua) is source text. It is loaded twice, which gives two equal worlds; in one its `main` is
 -- called as it is, in the other through jit.compile, several times, with the same changes of the world in between.
--- After each call everything is written down: results, the whole outside world, which tables and tensors are the same
--- object, bits of tensors, error texts, the log. Both accounts must be equal.
+-- After each call everything is written down: results, bits of tensors, which tables and tensors are the same object, error
+-- texts, the log, what was printed; after every second and the last one the whole outside world. Both accounts must be equal.
 -- A failure is shrunk and printed with its number: the third argument repeats it.
 
 local ty = require "tycho"
@@ -20,13 +20,15 @@ local bits_of = { [2] = ffi.typeof "uint16_t *", [4] = ffi.typeof "uint32_t *", 
 local sign_of = { f16 = 0x8000, bf16 = 0x8000, f32 = 0x80000000, f64 = 0x8000000000000000ULL }
 local nan_above = { f16 = 0x7c00, bf16 = 0x7f80, f32 = 0x7f800000, f64 = 0x7ff0000000000000ULL }
 
+local address = ty.internals.address
+
 -- Bits of a tensor as a Lua string, every NaN the same. Reads a copy: an address that left would change what is tested.
 local function image(t, dtype)
   local c = t:clone()
   local size = bytes_of[dtype]
   local bytes = c:numel() * size
   if bytes == 0 or bytes > 65536 then return tostring(bytes) end
-  ffi.copy(buffer, c:data(), bytes)
+  ffi.copy(buffer, ffi.cast("void *", (address(c))), bytes)
   c:release()
   local sign, limit = sign_of[dtype], nan_above[dtype]
   if limit then
@@ -40,29 +42,55 @@ local function image(t, dtype)
   return ffi.string(buffer, bytes)
 end
 
+-- What never changes about a tensor.
+local kinds = setmetatable({}, { __mode = "k" })
+
+local function kind_of(t)
+  local kind = kinds[t]
+  if not kind then
+    kind = { t.dtype, t.dtype .. " " .. table.concat(t.shape, "x") .. " " }
+    kinds[t] = kind
+  end
+  return kind
+end
+
+local number_text, texts = {}, 0
+
 local function plain_number(v)
   if v ~= v then return "nan" end
-  return ("%.17g"):format(v)
+  if v == 0 then return 1 / v > 0 and "0" or "-0" end
+  local text = number_text[v]
+  if not text then
+    text = ("%.17g"):format(v)
+    if texts > 4000 then number_text, texts = {}, 0 end
+    number_text[v], texts = text, texts + 1
+  end
+  return text
 end
 
 local Account = {} -- what is known about one moment: out = pieces of text, seen = object -> its number
 Account.__index = Account
 
-local function key_order(a, b)
-  local ta, tb = type(a), type(b)
-  if ta ~= tb then return ta < tb end
-  if ta == "number" or ta == "string" then return a < b end
-  return tostring(a) < tostring(b)
+-- Keys in an order that does not depend on the table: numbers, strings, what else there is.
+local function sorted_keys(t)
+  local numbers, names, others = {}, {}, {}
+  for k in pairs(t) do
+    local list = type(k) == "number" and numbers or type(k) == "string" and names or others
+    list[#list + 1] = k
+  end
+  table.sort(numbers)
+  table.sort(names)
+  if #others > 1 then table.sort(others, function(a, b) return tostring(a) < tostring(b) end) end
+  for _, k in ipairs(names) do numbers[#numbers + 1] = k end
+  for _, k in ipairs(others) do numbers[#numbers + 1] = k end
+  return numbers
 end
 
 function Account:add(text) self.out[#self.out + 1] = text end
 
 function Account:table(v)
-  local keys = {}
-  for k in pairs(v) do keys[#keys + 1] = k end
-  table.sort(keys, key_order)
   self:add "{"
-  for _, k in ipairs(keys) do
+  for _, k in ipairs(sorted_keys(v)) do
     self:value(k)
     self:add "="
     self:value(v[k])
@@ -76,7 +104,7 @@ end
 function Account:value(v)
   local kind = type(v)
   if kind == "number" then return self:add(plain_number(v)) end
-  if kind == "string" then return self:add((("%q"):format(v):gsub("-nan", "nan"))) end
+  if kind == "string" then return self:add((("%q"):format(v):gsub("-nan", "nan"):gsub("0x%x+", "0x"))) end
   if kind == "nil" or kind == "boolean" then return self:add(tostring(v)) end
   local id = self.seen[v]
   if id then return self:add("#" .. id) end
@@ -84,8 +112,9 @@ function Account:value(v)
   self.seen[v] = self.count
   if kind == "table" then return self:table(v) end
   if ty.is_tensor(v) then
-    self:add(v.dtype .. " " .. table.concat(v.shape, "x") .. " ")
-    return self:add(image(v, v.dtype))
+    local known = kind_of(v)
+    self:add(known[2])
+    return self:add(image(v, known[1]))
   end
   self:add(kind)
 end
@@ -178,7 +207,8 @@ local function run(text, compiled)
     local results = one_call(f, step, prev, mode, compiled)
     local a = account()
     a:list(unpack(results, 1, results.n))
-    a:list(roots())
+    a:list(log)
+    if i % 2 == 0 or i == #steps then a:list(roots()) end
     if prev then a:list(unpack(prev, 1, prev.n)) end
     if older then a:list(unpack(older, 1, older.n)) end
     a:add(table.concat(said, ";"))

@@ -291,6 +291,19 @@ function M.raises(fn, ...)
   return (message:gsub("^[^\n]-:%d+: ", ""))
 end
 
+-- Modes ------------------------------------------------------------------------------------------------------------
+
+--- Compiles a function that has not been compiled yet so that it is never captured: each call runs it and records.
+function M.lazy(fn, opts)
+  local capture = M.internals.capture
+  local was = capture.off
+  capture.off = true
+  local ok, compiled = pcall(ty.compile, fn, opts)
+  capture.off = was
+  if not ok then error(compiled, 2) end
+  return compiled
+end
+
 -- Processes --------------------------------------------------------------------------------------------------------
 
 --- Runs a Lua script in a process of its own, with the same library. env: variables to set. Gives its output (both

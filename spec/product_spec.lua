@@ -8,12 +8,14 @@ local function rough(dtype, dims, seed)
   return H.is_float(dtype) and ty.randn(dims):to(dtype) or ty.randint(-100, 100, dims):to(dtype)
 end
 
---- Kernels and other steps of f's one graph.
+--- Kernels and other steps of f's one graph, captured and recorded.
 local function steps(f, ...)
-  local compiled = ty.compile(f)
-  compiled(...)
-  local g = ty.explain(compiled).signatures[1].graphs[1]
-  return { g.kernels, g.steps - g.kernels }
+  local captured, recorded = ty.compile(f), H.lazy(function(...) return f(...) end)
+  captured(...)
+  recorded(...)
+  local t, g = ty.explain(captured).traces[1], ty.explain(recorded).signatures[1].graphs[1]
+  assert.same({ g.kernels, g.steps }, { t.kernels, t.steps })
+  return { t.kernels, t.steps - t.kernels }
 end
 
 --- f compiled gives the bits of f, with one thread and with more, also when its operands are old acquaintances.

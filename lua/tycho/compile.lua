@@ -13,9 +13,10 @@ local known_names = "backend, dynamic, fast, fullgraph, passes"
 local fail -- raises at the user's line
 local clock = os and os.clock or function() return 0 end
 
---- Everything about compiled functions that is not needed to call them; gone with them.
-local handle_of = setmetatable({}, { __mode = "k" })
-local forward_of = setmetatable({}, { __mode = "k" }) -- of compiled modules: what gives their function
+--- Everything about compiled functions that is not needed to call them; gone with them. The values are weak, too, since
+--- they hold the user's function, which may know its compiled one: they live as long as the handle's part that captures.
+local handle_of = setmetatable({}, { __mode = "kv" })
+local forward_of = setmetatable({}, { __mode = "kv" }) -- of compiled modules: what gives their function
 --- Compiled by the text of the options and by function. Both weak: a compiled function holds its function.
 local compiled_by = {}
 local disabled = setmetatable({}, { __mode = "k" })
@@ -71,6 +72,7 @@ local function key_of(opts)
 end
 
 local ABORTS_KEPT, MISSES_KEPT = 16, 16
+local NOT_APPLIED = "passes and backend are not applied"
 
 local function keep(list, v, most)
   list[#list + 1] = v
@@ -100,6 +102,7 @@ local function capture_call(core, h, ...)
     keep(h.misses, due, MISSES_KEPT)
   end
   if captured > 0 and core._stance() == "no_recompile" then
+    core._unsettle(h.handle)
     fail(("compile: the stance is no_recompile, and %s would be captured again: %s"):format(h.place,
       due.text or "it was called in another way"))
   end
@@ -110,15 +113,21 @@ local function capture_call(core, h, ...)
     { closures = h.closures, dynamic = dynamic, sized = due.sized, custom = h.custom, deadline = h.deadline and h.deadline() },
     h.fn, ...)
   local cost = (clock() - started) * 1e3
-  core._tried(h.handle, done or false)
+  core._tried(h.handle, done or why.raised ~= nil, not done and why.late or false)
   if done then
     h.captures = captured + 1
     return
   end
+  if why.raised then -- the next call asks again
+    core._unsettle(h.handle)
+    return error(why.raised[1], 0)
+  end
+  if h.custom then why.hint = why.hint and why.hint .. "; " .. NOT_APPLIED or NOT_APPLIED end
   why.cost = cost
   why.text = abort_text(why)
   keep(h.aborts, why, ABORTS_KEPT)
   if h.fullgraph then
+    core._unsettle(h.handle)
     fail(("compile: fullgraph was asked for, but the function cannot be captured: %s"):format(why.text))
   end
 end
@@ -145,7 +154,7 @@ function M.compile_function(core, f, opts)
   core._captures(handle, function(...)
     capture_call(core, h, ...)
     return pick(...)(...)
-  end)
+  end, not core.internals.capture.off)
   cache[f] = compiled
   return compiled
 end
@@ -160,6 +169,13 @@ local function plural(n, word) return ("%d %s%s"):format(n, word, n == 1 and "" 
 
 local function indent(text, by) return (by .. text:gsub("\n(.)", "\n" .. by .. "%1")) end
 
+--- What a plan does, of a trace or a graph.
+local function work_text(p)
+  return ("%s in %s and %s; %s moved; fusion saved %s and %s"):format(plural(p.operations, "operation"),
+    plural(p.kernels, "kernel"), plural(p.steps - p.kernels, "other step"), megabytes(p.bytes_moved),
+    plural(p.operations_saved, "operation"), megabytes(p.bytes_saved))
+end
+
 local explanation = {}
 
 function explanation.__tostring(e)
@@ -169,9 +185,9 @@ function explanation.__tostring(e)
   add("%s, %d inside other compiled functions; %s answered without running it; %s", plural(e.calls, "call"), e.nested,
     e.skips, plural(e.captures, "capture"))
   for i, t in ipairs(e.traces) do
-    add("trace %d: %s, %s, %s and %s in %s and %s%s", i, plural(t.hits, "hit"), plural(#t.guards, "guard"),
-      plural(#t.effects, "effect"), plural(t.operations, "operation"), plural(t.kernels, "kernel"),
-      plural(t.steps - t.kernels, "other step"), t.dynamic and ", " .. plural(t.instances, "size") or "")
+    add("trace %d: %s, %s, %s%s", i, plural(t.hits, "hit"), plural(#t.guards, "guard"), plural(#t.effects, "effect"),
+      t.dynamic and (", any size so far: %d"):format(t.instances) or "")
+    add("  %s", work_text(t))
     for _, g in ipairs(t.guards) do add("  guard %s", g) end
     for _, g in ipairs(t.effects) do add("  effect %s", g) end
     if #t.graph > 0 then add("%s", indent(t.graph, "    ")) end
@@ -187,11 +203,7 @@ function explanation.__tostring(e)
     add("signature %d: (%s), %s", i, table.concat(t.signature, ", "), plural(t.hits, "hit"))
     if t.rests then add("  runs eagerly for now: there is too little to fuse for recording to pay") end
     for k, g in ipairs(t.graphs) do
-      add("  graph %d: %s in %s and %s, run %s; %s moved; fusion saved %s and %s", k,
-        plural(g.operations, "operation"), plural(g.kernels, "kernel"),
-        plural(g.steps - g.kernels, "other step"), g.runs == 1 and "once" or g.runs .. " times",
-        megabytes(g.bytes_moved), plural(g.operations_saved, "operation"),
-        megabytes(g.bytes_saved))
+      add("  graph %d, run %s: %s", k, g.runs == 1 and "once" or g.runs .. " times", work_text(g))
       if g.text then add("%s", indent(g.text, "    ")) end
     end
     if t.unseen > 0 then add("  and %s more that are not kept", plural(t.unseen, "cut")) end
@@ -205,15 +217,10 @@ local function shown(v)
   return tostring(v):gsub("0x%x+", "...")
 end
 
-local function type_text(core, t)
-  if not core.internals.is_live(t) then return "a tensor" end
-  return ("%s[%s]"):format(t.dtype, table.concat(t.shape, ","))
-end
-
 local guard_texts = {
   equal = function(_, g) return ("is %s"):format((shown(g[3]))) end,
   type = function(_, g) return ("is a %s"):format(g[3]) end,
-  tensor = function(core, g) return type_text(core, g[3]) end,
+  tensor = function(_, g) return ("%s[%s]"):format(g[3].dtype, table.concat(g[3].shape, ",")) end,
   same = function(_, _, names) return "is the same as " .. names(3) end,
   distinct = function(_, _, names) return "is not " .. names(3) end,
   length = function(_, g) return ("has length %d"):format(g[3]) end,
@@ -285,6 +292,7 @@ function M.open(core)
   fail = core.internals.error
   core.internals.capture.owner = owners(core)
   core.internals.disabled = disabled
+  local show = require("tycho.check")(core).show
 
   --- A function that runs f's tensor operations in fused kernels, with the results of f to the bit.
   --- f: a function, or a module (a table with `forward`), which gives a callable table whose fields
@@ -307,24 +315,25 @@ function M.open(core)
       if forward_of[f] then return f end
       if type(f.forward) == "function" then return compile_module(core, f, opts) end
     end
-    fail(("compile: argument 1 must be a function or a module with `forward`, got %s"):format(
-      type(f)))
+    fail(("compile: argument 1 must be a function or a module with `forward`, got %s"):format(show(f)))
   end
 
   local function handle(who, f)
     local h = handle_of[forward_of[f] and forward_of[f]() or f]
     if not h then
       fail(("%s: argument 1 must be a compiled function, got %s"):format(who,
-        type(f) == "function" and "a function that is not compiled (use jit.compile)" or type(f)))
+        type(f) == "function" and "a function that is not compiled (use jit.compile)" or show(f)))
     end
     return h
   end
 
-  --- What a compiled function did: a table that prints well. calls, nested, hits, misses, evicted,
-  --- differences (of the last misses: the part of the signature that differed), traces[i] =
-  --- {signature, hits, rests (runs eagerly for now, since recording does not pay), graphs}, most recent
-  --- first; graphs[k] = {operations, operations_saved (that take no step of
-  --- their own), kernels, steps, runs, bytes_moved, bytes_saved, text}.
+  --- What a compiled function did: a table that prints well. calls; nested (calls inside of other compiled functions);
+  --- skips (calls that a trace answered: the function did not run); captures; traces, most recently used first:
+  --- {key, guards, effects, hits, dynamic, instances, graph}; misses, the last of them: {text, guard, path, was, now};
+  --- aborts, the last of them: {text, file, line, reason, hint, cost in ms}. Of calls that ran and were recorded:
+  --- signature_hits, signature_misses, evicted, differences, signatures[i] = {signature, hits, rests (runs eagerly for
+  --- now, since recording does not pay), graphs = {{runs, text}}}. Traces and graphs tell their work: operations,
+  --- operations_saved (that take no step of their own), kernels, steps, bytes_moved, bytes_saved.
   ---@param f function
   ---@return tycho.Explanation
   function api.explain(f)
@@ -340,6 +349,7 @@ function M.open(core)
       e.traces[i] = {
         key = ("%s"):format(plural(d.narg, "argument")), guards = guard_lines(core, d), effects = effect_lines(d),
         graph = t.text, kernels = t.kernels, steps = t.steps, operations = t.operations, hits = t.hits,
+        operations_saved = t.operations_saved, bytes_moved = t.bytes_moved, bytes_saved = t.bytes_saved,
         dynamic = t.dynamic, instances = t.instances,
       }
     end
@@ -359,7 +369,7 @@ function M.open(core)
   ---@param f function
   ---@return function
   function api.disable(f)
-    if type(f) ~= "function" then fail("disable: argument 1 must be a function, got " .. type(f)) end
+    if type(f) ~= "function" then fail("disable: argument 1 must be a function, got " .. show(f)) end
     disabled[f] = true
     return f
   end
@@ -369,14 +379,15 @@ function M.open(core)
   ---@param f function a compiled function
   function api.warmup(f, ...)
     local h = handle("warmup", f)
-    core._tried(h.handle, true)
+    core._wake(h.handle)
     local was = h.deadline
     h.deadline = nil
-    local function restore(...)
+    local function restore(ok, ...)
       h.deadline = was
+      if not ok then return error(..., 0) end
       return ...
     end
-    return restore(f(...))
+    return restore(pcall(f, ...))
   end
 
   --- How compiled functions are run: "default"; "eager": as if they were not compiled; "no_recompile": a call that would
@@ -385,21 +396,21 @@ function M.open(core)
   ---@return string
   function api.stance(name)
     if name ~= nil and name ~= "default" and name ~= "eager" and name ~= "no_recompile" then
-      fail(("stance: \"default\", \"eager\" or \"no_recompile\", got %s"):format(tostring(name)))
+      fail(("stance: argument 1 must be \"default\", \"eager\" or \"no_recompile\", got %s"):format(show(name)))
     end
     return core._stance(name)
   end
 
   --- How many milliseconds a capture may take inside a call; one that needs more is given up, and waits for warmup.
-  --- nil: as many as it needs. Gives the budget so far.
+  --- math.huge, as it is at first: as many as it needs. Without an argument nothing changes. Gives the budget so far.
   ---@param ms? number
-  ---@return number?
+  ---@return number
   function api.budget(ms)
     if ms ~= nil and (type(ms) ~= "number" or not (ms >= 0)) then
-      fail("budget: argument 1 must be a number of milliseconds, got " .. tostring(ms))
+      fail("budget: argument 1 must be a number of milliseconds, got " .. show(ms))
     end
-    local was = budget < math.huge and budget or nil
-    budget = ms or math.huge
+    local was = budget
+    budget = ms or budget
     return was
   end
 
