@@ -20,7 +20,7 @@ typedef struct Epilogue {
   const Step *s;
   void *const *buf; /* of the kernel's operands; that of the product is put in for each tile */
   const u64 *scalar;
-  i64 rows, cols; /* of the product, through the whole batch */
+  i64 rows, cols; /* of the product and its batch */
 } Epilogue;
 
 /* Part of a range over dims: index `at[d]` in each dim, `count` of them in dim `over`, and all of
@@ -87,7 +87,7 @@ static bool epilogue_tile(const GemmTail *t, void *tile, i64 stride, i64 row, i6
   Launch y;
   Run run = {.launch = &y, .buf = buf, .scalar = E->scalar};
   memcpy(buf, E->buf, sizeof *buf * (size_t)noperands);
-  if (rows == E->rows && cols == E->cols && stride == cols) { /* all of it, as lower.c wrote it */
+  if (rows == E->rows && cols == E->cols && stride == cols) { /* all of it: the launch as it is */
     run.launch = l;
     buf[p] = tile;
     return s->machine->run(s->kernel, &run);

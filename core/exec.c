@@ -61,8 +61,12 @@ static Buffer *own_buffer(const Plan *p, const Batch *b, i32 k, Buffer *now) {
   i32 input = o->write == -1 ? o->donor : o->write;
   Buffer *y = o->write == -1 ? b->input[input].buf : now;
   if (!y || y->foreign || y->exposed || y->bytes != o->bytes) return NULL;
+  if (b->lent) { /* what lives only in the batch cannot be told: only what is written itself */
+    if (o->write == -1 || y->refs != 1) return NULL;
+  } else if (y->refs != o->pins + (o->write != -1)) {
+    return NULL;
+  }
   if (o->write >= 0 && y != b->input[input].buf) return NULL;
-  if (y->refs != o->pins + (o->write != -1)) return NULL;
   if (o->donor >= 0 && b->input[o->donor].offset != o->at) return NULL;
   return input >= 0 && wanted_later(p, b, input) ? NULL : y;
 }

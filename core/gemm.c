@@ -45,6 +45,7 @@ enum {
   TURN_ROWS = 16,   /* the same when a is column-major: a cache line of each column */
   TAIL_BYTES = 256 << 10, /* of the product that a tail is shown at a time, about */
   SMALL = 4096,           /* elements of a, b and y up to which a product is not planned */
+  STREAM_SHORT = 1 << 17, /* elements of b up to which a stream is not */
   DEEP = 8,               /* blocks of k from which threads may share a product by them */
   DEEP_BYTES = 1 << 20,   /* of sums of blocks at a time */
   PANEL_ROWS = 128,       /* rows up to which packing b is a noticeable share of the work */
@@ -715,6 +716,23 @@ static bool is_small(const Gemm *d) {
          stores[d->dtype].size == (compute == F64 || compute == U64 ? 8 : 4);
 }
 
+/* The same for few rows: a stream on the caller, all columns at once. */
+static bool is_short_stream(const Gemm *d) {
+  const int compute = stores[d->dtype].compute, size = stores[d->dtype].size;
+  return d->batch == 1 && d->n > 1 && d->m <= STREAM_ROWS && d->k * d->n <= STREAM_SHORT &&
+         size == (compute == F64 || compute == U64 ? 8 : 4) &&
+         is_stream(d, false, 2 * kerns[isa()][compute]->vl);
+}
+
+static bool run_short_stream(const Gemm *d, const void *a, const void *b, void *y,
+                             const GemmTail *tail) {
+  const Kern *K = kerns[isa()][stores[d->dtype].compute];
+  const bool turned = d->bcs != 1;
+  (turned ? K->turned : K->stream)(d->m, d->n, d->k, a, d->ars, d->acs, b, turned ? d->bcs : d->brs,
+                                   y, d->n);
+  return !tail || tail->tile(tail, y, d->n, 0, d->m, 0, d->n);
+}
+
 static bool run_small(Job *J) {
   const Gemm *d = &J->d;
   J->kern = kerns[isa()][stores[d->dtype].compute];
@@ -786,6 +804,7 @@ bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, vo
     return true;
   }
   if (d->amx) return ty_amx_gemm(d, a, b, panels, y, tail);
+  if (is_short_stream(d) && !(tail && tail->aside)) return run_short_stream(d, a, b, y, tail);
   Job J;
   double item;
   _Atomic bool failed;

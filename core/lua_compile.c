@@ -116,7 +116,7 @@ static bool is_due(lua_State *L, State *S, Entry *e, int narg) {
 }
 
 /* Upvalues: state, tensors' metatable, entry, the function, anchors, stash, hand_out. Anchor 1 is the
-** Lua function that captures a call. */
+** Lua function that captures a call, anchor 0 the one that checks it. */
 static int compile_pick(lua_State *L) {
   State *S = ty_lua_enter(L);
   Entry *e = lua_touserdata(L, lua_upvalueindex(3));
@@ -124,6 +124,11 @@ static int compile_pick(lua_State *L) {
   if (S->open || stance == STANCE_EAGER) {
     e->nested += S->open != NULL;
     lua_pushvalue(L, lua_upvalueindex(4));
+    return 1;
+  }
+  if (TY_UNLIKELY(e->check_every > 0) && !e->checking && --e->check_left <= 0) {
+    e->check_left = e->check_every;
+    lua_rawgeti(L, lua_upvalueindex(5), 0);
     return 1;
   }
   TraceAnswer y = ty_trace_call(L, S, e);
@@ -270,6 +275,21 @@ static int compile_unsettle(lua_State *L) {
   ty_lua_enter(L);
   Entry *e = luaL_checkudata(L, 1, ENTRY_META);
   e->settling = false;
+  return 0;
+}
+
+/* check(handle, n, fn): fn answers every n-th call. Without fn, n says whether it does so now. */
+static int compile_check(lua_State *L) {
+  ty_lua_enter(L);
+  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  if (lua_gettop(L) < 3) {
+    e->checking = lua_toboolean(L, 2);
+    return 0;
+  }
+  e->check_every = e->check_left = (i64)luaL_checknumber(L, 2);
+  lua_getfenv(L, 1);
+  lua_pushvalue(L, 3);
+  lua_rawseti(L, -2, 0);
   return 0;
 }
 
@@ -555,17 +575,11 @@ static void say(void *ctx, const char *s, size_t n) {
 }
 
 void ty_lua_open_compile(lua_State *L, int m, int t) {
-  static const luaL_Reg fns[] = {{"_entry", compile_entry},
-                                 {"_info", compile_info},
-                                 {"_reset", compile_reset},
-                                 {"_graph", compile_graph},
-                                 {"_captures", compile_captures},
-                                 {"_due", compile_due},
-                                 {"_tried", compile_tried},
-                                 {"_stance", compile_stance},
-                                 {"_unsettle", compile_unsettle},
-                                 {"_wake", compile_wake},
-                                 {NULL, NULL}};
+  static const luaL_Reg fns[] = {
+      {"_entry", compile_entry}, {"_info", compile_info},         {"_reset", compile_reset},
+      {"_graph", compile_graph}, {"_captures", compile_captures}, {"_due", compile_due},
+      {"_tried", compile_tried}, {"_stance", compile_stance},     {"_unsettle", compile_unsettle},
+      {"_wake", compile_wake},   {"_check", compile_check},       {NULL, NULL}};
   (void)t;
   ty_lua_state(L)->engine->say = say;
   lua_pushvalue(L, m);

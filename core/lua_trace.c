@@ -26,6 +26,7 @@ typedef enum {
   G_UPVALUE,
   G_ENV,
   G_FIELD,
+  G_KEYED,   /* a field whose key lies on the stack already */
   G_ELEMENT, /* a field with a small whole number as its key */
   G_METATABLE,
   /* checking */
@@ -62,9 +63,11 @@ typedef enum {
 } GuardOp;
 
 typedef struct TensorGuard {
-  Type type;
-  i64 strides[MAX_RANK];
+  u8 dtype, rank;
   bool loose; /* any sizes of that rank */
+  struct {
+    i64 size, stride;
+  } dim[];
 } TensorGuard;
 
 typedef struct Dump {
@@ -74,8 +77,9 @@ typedef struct Dump {
 
 typedef struct Guard {
   u8 op;
-  bool want; /* of an outcome */
-  i32 a, b;  /* slots, numbers, anchors */
+  bool want;  /* of an outcome */
+  bool doubt; /* of a read: no guard before it has seen that slot a is a table */
+  i32 a, b;   /* slots, numbers, anchors */
   i32 n;
   union {
     double v;
@@ -101,6 +105,7 @@ struct Trace {
   i32 refs; /* the entry's, and one for each call that is running it */
   u32 word;
   i32 narg, nslots, nguards, nnumbers, noutside;
+  i32 key, nkeys; /* anchors of keys that several fields have: they lie behind the function */
   Guard *guard;
   i32 nresults, npairs, neffects, ntables;
   Recipe *result, *meta; /* meta: per table; R_SLOT 0 when it has none */
@@ -163,10 +168,13 @@ static bool same_keys(lua_State *L, const Guard *g) {
   return n == g->n;
 }
 
-static bool same_tensor(const Tensor *t, const TensorGuard *g) {
-  if (!t || !t->st) return false;
-  if (g->loose) return t->type.dtype == g->type.dtype && t->type.rank == g->type.rank;
-  return ty_tensor_has_layout(t, &g->type, g->strides);
+static inline bool same_tensor(const Tensor *t, const TensorGuard *g) {
+  if (!t || !t->st || t->type.dtype != g->dtype || t->type.rank != g->rank) return false;
+  for (int d = 0; d < g->rank && !g->loose; d++) {
+    if (t->type.dims[d] != g->dim[d].size) return false;
+    if (t->strides[d] != g->dim[d].stride && g->dim[d].size != 1) return false;
+  }
+  return true;
 }
 
 static bool same_bits(double a, double b) {
@@ -190,50 +198,66 @@ static bool is_whole(double v) { return isfinite(v) && floor(v) == v; }
 ** failed, or that of all. */
 static i32 check_guards(lua_State *L, const Host *H, const Trace *T, double *number,
                         const Tensor **outside) {
+#define NEED(condition) \
+  if (TY_UNLIKELY(!(condition))) return (i32)(g - T->guard)
+#define NEED_TYPE(type) NEED(lua_type(L, g->a) == (type))
   double *y = number + 1;
-  for (i32 i = 0; i < T->nguards; i++) {
-    const Guard *g = &T->guard[i];
+  for (i32 k = 0; k < T->nkeys; k++) lua_rawgeti(L, UP_ANCHORS, T->key + k);
+  for (const Guard *g = T->guard, *end = g + T->nguards; g < end; g++) {
     const Tensor *t;
-    bool ok = true;
     switch ((GuardOp)g->op) {
-    case G_UPVALUE: ok = lua_getupvalue(L, g->a, g->b) != NULL; break;
+    case G_UPVALUE: NEED(lua_getupvalue(L, g->a, g->b) != NULL); break;
     case G_ENV: lua_getfenv(L, g->a); break;
     case G_FIELD:
-      if ((ok = lua_type(L, g->a) == LUA_TTABLE)) {
-        lua_rawgeti(L, UP_ANCHORS, g->b);
-        lua_rawget(L, g->a);
-      }
+      if (g->doubt) NEED_TYPE(LUA_TTABLE);
+      lua_rawgeti(L, UP_ANCHORS, g->b);
+      lua_rawget(L, g->a);
+      break;
+    case G_KEYED:
+      if (g->doubt) NEED_TYPE(LUA_TTABLE);
+      lua_pushvalue(L, g->b);
+      lua_rawget(L, g->a);
       break;
     case G_ELEMENT:
-      if ((ok = lua_type(L, g->a) == LUA_TTABLE)) lua_rawgeti(L, g->a, g->b);
+      if (g->doubt) NEED_TYPE(LUA_TTABLE);
+      lua_rawgeti(L, g->a, g->b);
       break;
     case G_METATABLE:
       if (!lua_getmetatable(L, g->a)) lua_pushnil(L);
       break;
-    case G_TYPE: ok = lua_type(L, g->a) == g->b; break;
-    case G_NIL: ok = lua_type(L, g->a) == LUA_TNIL; break;
+    case G_TYPE: NEED_TYPE(g->b); break;
+    case G_NIL: NEED_TYPE(LUA_TNIL); break;
     case G_BOOLEAN:
-      ok = lua_type(L, g->a) == LUA_TBOOLEAN && (bool)lua_toboolean(L, g->a) == g->want;
+      NEED_TYPE(LUA_TBOOLEAN);
+      NEED((bool)lua_toboolean(L, g->a) == g->want);
       break;
     case G_BITS:
-      ok = lua_type(L, g->a) == LUA_TNUMBER && same_bits(lua_tonumber(L, g->a), g->v);
+      NEED_TYPE(LUA_TNUMBER);
+      NEED(same_bits(lua_tonumber(L, g->a), g->v));
       break;
-    case G_STRING: ok = lua_type(L, g->a) == LUA_TSTRING && lua_tostring(L, g->a) == g->p; break;
-    case G_OBJECT: ok = lua_topointer(L, g->a) == g->p && lua_type(L, g->a) == g->b; break;
-    case G_SAME: ok = lua_rawequal(L, g->a, g->b); break;
-    case G_DISTINCT: ok = !lua_rawequal(L, g->a, g->b); break;
+    case G_STRING:
+      NEED_TYPE(LUA_TSTRING);
+      NEED(lua_tostring(L, g->a) == g->p);
+      break;
+    case G_OBJECT:
+      NEED(lua_topointer(L, g->a) == g->p);
+      NEED_TYPE(g->b);
+      break;
+    case G_SAME: NEED(lua_rawequal(L, g->a, g->b)); break;
+    case G_DISTINCT: NEED(!lua_rawequal(L, g->a, g->b)); break;
     case G_LENGTH:
-      ok = lua_type(L, g->a) == LUA_TTABLE && lua_objlen(L, g->a) == (size_t)g->n;
+      if (g->doubt) NEED_TYPE(LUA_TTABLE);
+      NEED(lua_objlen(L, g->a) == (size_t)g->n);
       break;
-    case G_KEYS: ok = same_keys(L, g); break;
+    case G_KEYS: NEED(same_keys(L, g)); break;
     case G_TENSOR:
-      t = lua_type(L, g->a) == LUA_TUSERDATA ? ty_lua_test_in(L, H, g->a) : NULL;
-      ok = same_tensor(t, g->tensor);
+      t = ty_lua_test_in(L, H, g->a); /* nothing but a userdata of ours is one */
+      NEED(same_tensor(t, g->tensor));
       if (g->b >= 0) outside[g->b] = t;
       break;
-    case G_CLOSURE: ok = same_bytecode(L, g->a, g->dump); break;
+    case G_CLOSURE: NEED(same_bytecode(L, g->a, g->dump)); break;
     case G_NUMBER:
-      ok = lua_type(L, g->a) == LUA_TNUMBER;
+      NEED_TYPE(LUA_TNUMBER);
       *y++ = lua_tonumber(L, g->a);
       break;
     case G_CONST: *y++ = g->v; break;
@@ -247,14 +271,15 @@ static i32 check_guards(lua_State *L, const Host *H, const Trace *T, double *num
     case G_CEIL: *y = ceil(number[g->a]), y++; break;
     case G_SQRT: *y = sqrt(number[g->a]), y++; break;
     case G_CALL: *y = call_number(L, g, number), y++; break;
-    case G_LT: ok = (number[g->a] < number[g->b]) == g->want; break;
-    case G_LE: ok = (number[g->a] <= number[g->b]) == g->want; break;
-    case G_EQ: ok = (number[g->a] == number[g->b]) == g->want; break;
-    case G_WHOLE: ok = is_whole(number[g->a]) == g->want; break;
+    case G_LT: NEED((number[g->a] < number[g->b]) == g->want); break;
+    case G_LE: NEED((number[g->a] <= number[g->b]) == g->want); break;
+    case G_EQ: NEED((number[g->a] == number[g->b]) == g->want); break;
+    case G_WHOLE: NEED(is_whole(number[g->a]) == g->want); break;
     }
-    if (TY_UNLIKELY(!ok)) return i;
   }
   return T->nguards;
+#undef NEED
+#undef NEED_TYPE
 }
 
 /* --- results */
@@ -573,6 +598,8 @@ typedef struct Reader {
   State *S;
   Trace *T;
   int d, anchors; /* stack: the description, the entry's table of anchors */
+  int keys;       /* stack: by key of a field: its number, or false while it has been seen once */
+  u8 *is_table;   /* by slot: a guard has seen to it */
   i32 slot;       /* that the next reading instruction makes */
 } Reader;
 
@@ -644,16 +671,60 @@ static void read_equal(Reader *r, Guard *g) {
   anchor(r);
 }
 
+/* Whether the value on top of the stack is a key for rawgeti. */
+static bool is_small_key(lua_State *L) {
+  double k = lua_tonumber(L, -1);
+  return lua_type(L, -1) == LUA_TNUMBER && k == floor(k) && fabs(k) < 1e9;
+}
+
 static void read_field(Reader *r, Guard *g) {
-  lua_rawgeti(r->L, -1, 3);
-  double k = lua_tonumber(r->L, -1);
-  bool small = lua_type(r->L, -1) == LUA_TNUMBER && k == floor(k) && fabs(k) < 1e9;
-  g->op = small ? G_ELEMENT : G_FIELD;
-  if (small) {
-    g->b = (i32)k;
-    lua_pop(r->L, 1);
-  } else {
-    g->b = anchor(r);
+  lua_State *L = r->L;
+  lua_rawgeti(L, -1, 3);
+  if (is_small_key(L)) {
+    g->op = G_ELEMENT;
+    g->b = (i32)lua_tonumber(L, -1);
+    lua_pop(L, 1);
+    return;
+  }
+  lua_pushvalue(L, -1);
+  lua_rawget(L, r->keys);
+  g->op = lua_isnumber(L, -1) ? G_KEYED : G_FIELD;
+  g->b = (i32)lua_tointeger(L, -1);
+  lua_pop(L, 1);
+  if (g->op == G_FIELD) g->b = anchor(r);
+  else lua_pop(L, 1);
+}
+
+/* Keys that several fields have, from the program on top of the stack. */
+static void find_keys(Reader *r, i32 n) {
+  lua_State *L = r->L;
+  Trace *T = r->T;
+  lua_newtable(L);
+  r->keys = lua_gettop(L);
+  T->key = T->anchor + T->nanchors;
+  for (i32 i = 1; i <= n; i++) {
+    lua_rawgeti(L, r->keys - 1, i);
+    lua_rawgeti(L, -1, 1);
+    bool field = lua_isstring(L, -1) && !strcmp(lua_tostring(L, -1), "field");
+    lua_rawgeti(L, -2, 3);
+    if (field && lua_type(L, -1) == LUA_TSTRING) {
+      lua_pushvalue(L, -1);
+      lua_rawget(L, r->keys);
+      bool again = lua_isboolean(L, -1), first = lua_isnil(L, -1);
+      lua_pop(L, 1);
+      if (again) {
+        lua_pushvalue(L, -1);
+        anchor(r);
+        lua_pushvalue(L, -1);
+        lua_pushinteger(L, T->narg + 2 + T->nkeys++);
+        lua_rawset(L, r->keys);
+      } else if (first) {
+        lua_pushvalue(L, -1);
+        lua_pushboolean(L, false);
+        lua_rawset(L, r->keys);
+      }
+    }
+    lua_settop(L, r->keys);
   }
 }
 
@@ -682,11 +753,15 @@ static void read_tensor(Reader *r, Guard *g) {
   lua_pop(L, 1);
   if (!t || !t->st) luaL_error(L, "the guard's tensor is gone");
   g->op = G_TENSOR;
-  g->tensor = array(r, 1, sizeof *g->tensor);
-  g->tensor->type = t->type;
-  memcpy(g->tensor->strides, t->strides, sizeof t->strides);
+  g->tensor = array(r, 1, sizeof *g->tensor + t->type.rank * sizeof *g->tensor->dim);
+  g->tensor->dtype = t->type.dtype;
+  g->tensor->rank = t->type.rank;
   g->tensor->loose = r->T->dynamic;
-  g->b = outside_of(r, g->a);
+  for (int d = 0; d < t->type.rank; d++) {
+    g->tensor->dim[d].size = t->type.dims[d];
+    g->tensor->dim[d].stride = t->strides[d];
+  }
+  g->b = outside_of(r, item(r, 2));
 }
 
 static void read_closure(Reader *r, Guard *g) {
@@ -738,11 +813,16 @@ static bool item_true(Reader *r, int i) {
   return v;
 }
 
+/* Where a slot lies on the stack: keys come between the function and what is read. */
+static i32 place_of(const Reader *r, i32 slot) {
+  return slot <= r->T->narg + 1 ? slot : slot + r->T->nkeys;
+}
+
 /* Operands must have been made before: a slot, a number. */
 static i32 known_slot(Reader *r, int i) {
   i32 k = item(r, i);
   if (k < 1 || k >= r->slot) luaL_error(r->L, "a guard speaks of slot %d", (int)k);
-  return k;
+  return place_of(r, k);
 }
 
 static i32 known_number(Reader *r, int i) {
@@ -762,11 +842,17 @@ static void read_guard(Reader *r, Guard *g) {
   lua_pop(L, 1);
   if (!row) luaL_error(L, "unknown guard %s", name ? name : "?");
   *g = (Guard){.op = row->op};
-  if (strchr("isftepnlkTc", row->form)) g->a = known_slot(r, 2);
+  if (strchr("isftepnlkTc", row->form)) {
+    g->a = known_slot(r, 2);
+    g->doubt = !r->is_table[item(r, 2)];
+  }
   switch (row->form) {
   case 'i': g->b = item(r, 3); break;
   case 'f': read_field(r, g); break;
-  case 't': read_type(r, g); break;
+  case 't':
+    read_type(r, g);
+    r->is_table[item(r, 2)] |= g->b == LUA_TTABLE;
+    break;
   case 'e': read_equal(r, g); break;
   case 'p': g->b = known_slot(r, 3); break;
   case 'l': g->n = item(r, 3); break;
@@ -796,6 +882,7 @@ static void read_guard(Reader *r, Guard *g) {
     break;
   default: break;
   }
+  if (strchr("flk", row->form)) r->is_table[item(r, 2)] = 1;
   if (g->op <= G_METATABLE) r->slot++;
   if (g->op >= G_NUMBER && g->op <= G_CALL) r->T->nnumbers++;
 }
@@ -807,14 +894,18 @@ static void read_program(Reader *r) {
   i32 n = (i32)lua_objlen(L, -1);
   T->guard = array(r, (size_t)n, sizeof *T->guard);
   r->slot = T->narg + 2;
+  find_keys(r, n);
+  size_t slots = (size_t)(T->narg + n + 2);
+  r->is_table = memset(lua_newuserdata(L, slots), 0, slots);
+  lua_pushvalue(L, r->keys - 1);
   for (i32 i = 1; i <= n; i++) {
     lua_rawgeti(L, -1, i);
     T->nguards = i;
     read_guard(r, &T->guard[i - 1]);
     lua_pop(L, 1);
   }
-  lua_pop(L, 1);
-  T->nslots = r->slot;
+  lua_settop(L, r->keys - 2);
+  T->nslots = place_of(r, r->slot);
 }
 
 /* The recipe on top of the stack, which it pops; nil gives the recipe of nothing. */
@@ -833,6 +924,7 @@ static Recipe read_recipe(Reader *r) {
     else y.k = item(r, 2);
     const i32 most[] = {r->T->nslots - 1, r->T->anchor + r->T->nanchors, r->T->nnumbers,
                         r->T->instance[0]->nmade, r->T->ntables};
+    if (kind == R_SLOT) y.k = place_of(r, y.k);
     if (kind == TY_COUNT(kinds) || y.k < 1 || y.k > most[kind]) luaL_error(L, "unknown recipe");
   }
   lua_pop(L, 1);
@@ -984,7 +1076,8 @@ static void evict(lua_State *L, Entry *e, int anchors) {
   trace_drop(T);
 }
 
-#define WASTED_FREE 256 /* sizes that come once: so many, then calls run without, ever more of them */
+#define WASTED_FREE \
+  256 /* sizes that come once: so many, then calls run without, ever more of them */
 #define INSTANCES_MAX 512 /* of one trace; beyond, the one that was used least recently goes */
 
 static int refused(lua_State *L, const State *S) {
@@ -1103,7 +1196,9 @@ static void push_failed(lua_State *L, const struct Failed *f, int anchors) {
   } else if (g->op >= G_NUMBER || g->op < G_TYPE || g->op == G_KEYS) {
     lua_pushnil(L);
   } else if (g->op == G_TENSOR) {
-    ty_type_print(&g->tensor->type, type, sizeof type);
+    Type was = {.dtype = g->tensor->dtype, .rank = g->tensor->rank};
+    for (int d = 0; d < was.rank; d++) was.dims[d] = g->tensor->dim[d].size;
+    ty_type_print(&was, type, sizeof type);
     lua_pushfstring(L, "tensor %s", type);
   } else if (!lua_isnil(L, -1)) push_shown(L, lua_gettop(L));
   if (!lua_isnil(L, -1)) lua_setfield(L, y, "was");
@@ -1119,6 +1214,12 @@ bool ty_trace_push_miss(lua_State *L, Entry *e, int anchors) {
   push_failed(L, &f, anchors);
   trace_drop(f.trace);
   return true;
+}
+
+static bool other_sizes(const Tensor *t, const TensorGuard *g) {
+  for (int d = 0; d < g->rank; d++)
+    if (t->type.dims[d] != g->dim[d].size) return true;
+  return false;
 }
 
 /* What a new capture should allow for: sizes that differ, closures that are made anew. */
@@ -1137,9 +1238,8 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
   if (failed < T->nguards) {
     const Guard *g = &T->guard[failed];
     const Tensor *t = g->op == G_TENSOR ? ty_lua_test(L, g->a) : NULL;
-    e->sizes_differ = t && t->st && t->type.dtype == g->tensor->type.dtype &&
-                      t->type.rank == g->tensor->type.rank &&
-                      !ty_type_same_dims(&t->type, &g->tensor->type);
+    e->sizes_differ = t && t->st && t->type.dtype == g->tensor->dtype &&
+                      t->type.rank == g->tensor->rank && other_sizes(t, g->tensor);
     e->closures_differ = (g->op == G_OBJECT || g->op == G_CLOSURE) &&
                          lua_type(L, g->a) == LUA_TFUNCTION && !lua_iscfunction(L, g->a);
     if (g->op <= G_METATABLE) lua_pushnil(L);
@@ -1187,6 +1287,14 @@ static int trace_list(lua_State *L) {
     set_number(L, "operations_saved", TY_MAX(p->nops - p->nsteps, 0));
     set_number(L, "bytes_moved", p->bytes_moved);
     set_number(L, "bytes_saved", p->bytes_saved);
+    set_number(L, "streams", (i64)I->streams);
+    lua_newtable(L);
+    for (i32 k = 0, n = 0; k < I->noutside; k++) {
+      if (!I->outside[k].written) continue;
+      lua_pushinteger(L, I->outside[k].slot);
+      lua_rawseti(L, -2, ++n);
+    }
+    lua_setfield(L, -2, "written");
     lua_pushstring(L, I->text ? I->text : "");
     lua_setfield(L, -2, "text");
     lua_rawseti(L, -2, i + 1);

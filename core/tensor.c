@@ -97,7 +97,7 @@ Batch *ty_batch_new(State *S) {
   }
   b->S = S;
   b->refs = 1;
-  b->closed = b->dead = false;
+  b->closed = b->dead = b->lent = false;
   b->learn = NULL;
   b->pinned = 0;
   return b;

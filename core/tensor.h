@@ -28,6 +28,7 @@ typedef struct Buffer {
   bool exposed; /* its address left: contents may change or be read at any time */
   bool kept;    /* the engine keeps something made from the contents */
   u64 stamp;    /* of its contents: no others of the State's buffers ever have it */
+  u64 seen;     /* a walk's own: see trace.c */
   i64 bytes;
   void *data;
   void (*drop)(void *ctx);
@@ -67,6 +68,7 @@ struct Batch {
   } * input;
   Storage *waiting;   /* storages pending on this batch */
   i64 pinned;         /* bytes of inputs */
+  bool lent;          /* inputs are held by others, as long as it runs: not pinned */
   void *learn;        /* engine: what its cut learned to store */
   struct Batch *next; /* in the list of spares */
 };
@@ -98,6 +100,7 @@ struct State {
   u64 seed, stream;        /* Philox key; next stream number */
   u64 nops, nviews, nlazy; /* counters */
   u64 stamps;              /* given to buffers so far */
+  u64 walks;               /* over buffers, which mark what they have seen */
   i32 batch_nodes;         /* an open batch is cut when it has so many; 0: as many as pay */
   i64 debt;                /* bytes allocated for tensors since the host's collector last stepped */
   Capture *capture; /* not NULL: operations are recorded for later calls, nothing is computed */

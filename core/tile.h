@@ -203,6 +203,17 @@ typedef struct Single {
   const void *where[3];
 } Single;
 
+/* A map that is one native stretch needs no frame either, where a tile holds it and all operands are
+** flat: the addresses of slots are those of p, but for the ones listed. x64.c's own. */
+typedef struct Flat {
+  NativeFn *fn;
+  void **p;
+  i32 nslot, nfrom;
+  struct FlatSlot {
+    i32 slot, operand, scalar; /* operand, or -1: the run's scalar */
+  } from[];
+} Flat;
+
 /* From so many bytes of outputs stores go past the caches. A spec may set it. */
 extern i64 ty_tile_past;
 
@@ -222,6 +233,7 @@ struct Kernel {
   size_t bytes;
   Program *p;
   void *native; /* machine code, or NULL */
+  Flat *flat;   /* or NULL */
   size_t native_bytes;
   char *listing; /* of the code, where TYCHO_DUMP asks for it, or NULL */
 };

@@ -125,6 +125,13 @@ static void free_readers(const Capture *c, Instance *I, const Batch *b) {
   }
 }
 
+static void list_shared(Instance *I) {
+  for (i32 i = 0; i < I->noutside; i++) {
+    const InstanceOutside *o = &I->outside[i];
+    if (o->first != i) I->shared[I->nshared++] = (InstanceShared){i, o->first, o->delta};
+  }
+}
+
 /* An output under construction, with what makes it unique: the storage that it is for. */
 typedef struct Wanted {
   const Storage *st;
@@ -256,6 +263,7 @@ static bool make_foreign(State *S, Instance *I, const Wanted *w, i32 n) {
 static bool allocate(Instance *I, const Capture *c, i32 nmade, i32 ntarget) {
   size_t ninput = (size_t)c->batch->ninput + (size_t)nmade; /* constants that are copied may add */
   return (I->outside = ty_mem_zalloc(sizeof *I->outside * (size_t)(c->noutside + 1))) &&
+         (I->shared = ty_mem_zalloc(sizeof *I->shared * (size_t)(c->noutside + 1))) &&
          (I->input = ty_mem_zalloc(sizeof *I->input * (ninput + 1))) &&
          (I->batch.input = ty_mem_zalloc(sizeof *I->batch.input * (ninput + 1))) &&
          (I->scalar = ty_mem_zalloc(sizeof *I->scalar * (size_t)(c->batch->g.nscalar + 1))) &&
@@ -293,6 +301,7 @@ static bool fill(State *S, Instance *I, const Tensor *const *made, i32 nmade, Wa
       !make_inputs(S, I, c->batch) || !make_checks(S, I) || !make_scalars(S, I, &c->batch->g))
     return false;
   free_readers(c, I, c->batch);
+  list_shared(I);
   if (!by) return make_plan(S, I, c->batch, w, n, out, place);
   return by->g ? plan_replacement(S, I, by, w, n, out, place) : make_foreign(S, I, w, n);
 }
@@ -343,6 +352,7 @@ void ty_instance_free(Instance *I) {
     if (I->input[i].constant) ty_buffer_drop(I->input[i].constant);
   if (I->plan) ty_plan_drop(I->plan);
   ty_mem_free(I->outside);
+  ty_mem_free(I->shared);
   ty_mem_free(I->input);
   ty_mem_free(I->batch.input);
   ty_mem_free(I->batch.g.scalar);
@@ -377,23 +387,35 @@ bool ty_instance_fits(const Instance *I, const Tensor *const *outside) {
 }
 
 const char ty_instance_moved[] = "a tensor that is written lies elsewhere in its memory";
+static const char shared_otherwise[] = "tensors that shared memory do not share it as they did";
 
-/* Rule 3. */
-static const char *sharing(const Instance *I, const Tensor *const *outside) {
+/* Rule 3 for a run that writes: storages that were different hold different buffers where one of them
+** is written. Buffers are marked by what was seen in them; a mark of this walk is above all others. */
+static const char *sharing_of_written(State *S, const Instance *I, const Tensor *const *outside) {
+  u64 walk = S->walks += 2; /* + 1: it is written */
   for (i32 i = 0; i < I->noutside; i++) {
     const InstanceOutside *o = &I->outside[i];
     const Tensor *t = outside[i], *first = outside[o->first];
-    if (t->st != first->st || t->offset - first->offset != o->delta)
-      return "tensors that shared memory do not share it as they did";
-    if (!I->writes) continue;
-    if (t->st->buf->exposed)
-      return "memory that others see is used beside tensors that are written";
+    Buffer *buf = t->st->buf;
+    if (t->st != first->st || t->offset - first->offset != o->delta) return shared_otherwise;
+    if (buf->exposed) return "memory that others see is used beside tensors that are written";
     if (o->written && (t->offset != o->offset || t->st->numel != o->numel))
       return ty_instance_moved;
-    for (i32 k = 0; k < i; k++)
-      if ((o->written || I->outside[k].written) && I->outside[k].first != o->first &&
-          (outside[k]->st == t->st || outside[k]->st->buf == t->st->buf))
-        return "a tensor that is written shares memory with another";
+    if (o->first != i) continue;
+    if (buf->seen >= walk && (o->written || buf->seen > walk))
+      return "a tensor that is written shares memory with another";
+    buf->seen = walk + o->written;
+  }
+  return NULL;
+}
+
+/* Rule 3. */
+static const char *sharing(State *S, const Instance *I, const Tensor *const *outside) {
+  if (I->writes) return sharing_of_written(S, I, outside);
+  for (i32 i = 0; i < I->nshared; i++) {
+    const InstanceShared *s = &I->shared[i];
+    const Tensor *t = outside[s->outside], *first = outside[s->first];
+    if (t->st != first->st || t->offset - first->offset != s->delta) return shared_otherwise;
   }
   return NULL;
 }
@@ -412,7 +434,7 @@ Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, con
     Storage *st = outside[i]->st;
     if (TY_UNLIKELY(st->batch != NULL) && !S->cut(S, st->batch, st)) return READY_FAILED;
   }
-  if ((*why = sharing(I, outside)) != NULL) return READY_NO;
+  if ((*why = sharing(S, I, outside)) != NULL) return READY_NO;
   for (i32 i = 0; i < I->nscalar; i++) {
     const ScalarFrom *from = &I->scalar[i];
     if (from->kind != SC_NUMBER || ty_elem_fits(from->dtype, number[from->id])) continue;
@@ -429,13 +451,15 @@ Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, con
 
 /* --- running */
 
+/* Inputs are lent: tensors from outside and constants hold them, and nobody else runs meanwhile. */
 static void bind(State *S, Instance *I, const Tensor *const *outside, const double *number) {
   Batch *b = &I->batch;
+  b->lent = true;
   b->ninput = I->ninput;
   for (i32 i = 0; i < I->ninput; i++) {
     const InstanceInput *in = &I->input[i];
     const Tensor *t = in->outside < 0 ? NULL : outside[in->outside];
-    b->input[i].buf = ty_buffer_hold(t ? t->st->buf : in->constant);
+    b->input[i].buf = t ? t->st->buf : in->constant;
     b->input[i].offset = in->delta + (t ? t->offset : 0);
   }
   for (i32 i = 0; i < I->nscalar; i++) {
@@ -489,7 +513,6 @@ bool ty_instance_run(State *S, Instance *I, const Tensor *const *outside, const 
   if (!make_storages(S, I, outside)) return false;
   bind(S, I, outside, number);
   bool ok = !I->plan || ty_exec_run(S, I->plan, &I->batch, I->result);
-  for (i32 i = 0; i < I->ninput; i++) ty_buffer_drop(I->batch.input[i].buf);
   I->batch.ninput = 0;
   if (ok) {
     settle(S, I, outside, made);

@@ -21,6 +21,12 @@ typedef struct InstanceOutside {
   i64 strides[MAX_RANK];
 } InstanceOutside;
 
+/* Tensor `outside` lies in the storage of tensor `first`, delta elements behind it. */
+typedef struct InstanceShared {
+  i32 outside, first;
+  i64 delta;
+} InstanceShared;
+
 typedef struct InstanceInput {
   i32 outside; /* -1: a constant */
   i64 delta;   /* elements beyond the tensor's offset */
@@ -71,8 +77,9 @@ typedef struct Instance {
   Batch batch; /* inputs and scalars of a run; no graph */
   bool writes;
   u64 streams; /* random streams that a run takes */
-  i32 noutside, ninput, nscalar, ntarget, nmade, ncheck;
-  InstanceOutside *outside;
+  i32 noutside, nshared, ninput, nscalar, ntarget, nmade, ncheck;
+  InstanceOutside *outside; /* large: a run that writes nothing does not look at it */
+  InstanceShared *shared;
   InstanceInput *input;
   ScalarFrom *scalar;
   InstanceTarget *target;

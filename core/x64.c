@@ -159,10 +159,94 @@ static bool hook(TileHook *H, Code *code, const Program *p, bool spread) {
   return ok;
 }
 
+/* ---- short runs ----------------------------------------------------------------------------------- */
+
+enum { FLAT_SLOTS = 256 };
+
+/* Where slot i comes from in a run; false: not from where a flat run finds it. */
+static bool flat_step(const Native *v, const Code *code, i32 i, struct FlatSlot *y) {
+  const Step *s = &code->step[i];
+  const bool inside = i >= v->first && i < v->end;
+  *y = (struct FlatSlot){.slot = -1};
+  if (inside ? s->kind == S_CALL : s->kind == S_SKIP) return true;
+  if (inside ? s->kind != S_STORE : s->kind != S_LOAD || !s->raw || s->row || s->copy) return false;
+  *y = (struct FlatSlot){s->y, (i32)s->imm, -1};
+  return true;
+}
+
+/* Fills k->flat where the whole map is one stretch between loads by address. Without memory it stays
+** NULL. */
+static void find_flat(Kernel *k) {
+  const Code *code = &k->code[0];
+  const Native *v = code->native;
+  if (k->p->kind != K_MAP || k->plain || code->uniform || code->nnative != 1 || code->nphase != 1 ||
+      v->reduces || code->nslot > FLAT_SLOTS)
+    return;
+  const i32 begin = code->phase[0].elem, end = code->phase[0].end, most = end - begin + code->nslot;
+  const size_t list = (sizeof(Flat) + sizeof(struct FlatSlot) * (size_t)most + 7) & ~(size_t)7;
+  const size_t bytes = list + sizeof(void *) * (size_t)code->nslot;
+  Flat *y = ty_mem_zalloc(bytes);
+  bool ok = y != NULL;
+  if (ok) y->fn = v->fn, y->nslot = code->nslot, y->p = (void **)((char *)y + list);
+  for (i32 i = 0; i < code->nslot && ok; i++) {
+    const Slot *s = &code->slot[i];
+    if (s->place == AT_CONST) y->p[i] = (void *)(uintptr_t)&s->imm;
+    if (s->place == AT_SCALAR) y->from[y->nfrom++] = (struct FlatSlot){i, -1, (i32)s->imm};
+  }
+  for (i32 i = begin; i < end && ok; i++) {
+    ok = flat_step(v, code, i, &y->from[y->nfrom]);
+    if (ok && y->from[y->nfrom].slot >= 0) y->nfrom++;
+  }
+  if (!ok) {
+    ty_mem_free(y);
+    return;
+  }
+  k->flat = y;
+  k->bytes += bytes;
+}
+
+/* Whether elements of operand i lie one behind another. */
+static bool is_flat(const Launch *L, int i) {
+  i64 want = 1;
+  for (int d = L->ni - 1; d >= 0; d--) {
+    if (L->strides[i][d] != want && L->dims[d] != 1) return false;
+    want *= L->dims[d];
+  }
+  return true;
+}
+
+/* The short way; false where the run is not for it. */
+static bool run_flat(const Kernel *k, const Run *r) {
+  const Launch *L = r->launch;
+  const Flat *flat = k->flat;
+  char *at[MAX_OPERANDS];
+  void *p[2 * FLAT_SLOTS]; /* behind the addresses: how far rows lie apart; there is one */
+  i64 n = 1;
+  for (int d = 0; d < L->ni; d++) n *= L->dims[d];
+  if (n > k->tile || !n) return false;
+  for (int i = 0; i < k->p->noperands; i++) {
+    if (!is_flat(L, i)) return false;
+    at[i] = (char *)r->buf[i] + L->start[i] * ty_dtypes[k->p->operand[i].dtype].bytes;
+  }
+  memcpy(p, flat->p, sizeof *p * (size_t)flat->nslot);
+  for (const struct FlatSlot *s = flat->from, *end = s + flat->nfrom; s < end; s++)
+    p[s->slot] =
+        s->operand >= 0 ? (void *)at[s->operand] : (void *)(uintptr_t)&r->scalar[s->scalar];
+  memset(p + flat->nslot, 0, sizeof *p * (size_t)flat->nslot);
+  u32 fp = ty_fp_enter();
+  flat->fn(p, 0, n, 1, 0);
+  ty_fp_leave(fp);
+  return true;
+}
+
+static bool run(const Kernel *k, const Run *r) {
+  return (k->flat && run_flat(k, r)) || ty_tile_run(k, r);
+}
+
 /* ---- kernels -------------------------------------------------------------------------------------- */
 
 static void drop(Kernel *k) {
-  if (k) ty_x64_code_free(k->native, k->native_bytes);
+  if (k) ty_x64_code_free(k->native, k->native_bytes), ty_mem_free(k->flat);
   ty_tile_drop(k);
 }
 
@@ -199,6 +283,7 @@ static bool place(Kernel *k, const Asm *A) {
       Native *v = &k->code[c].native[i];
       v->fn = (NativeFn *)(uintptr_t)((char *)k->native + v->at);
     }
+  find_flat(k);
   return true;
 }
 
@@ -233,4 +318,4 @@ const char *ty_x64_refusal(void) {
 
 const char *ty_x64_listing(const Kernel *k) { return k->listing; }
 
-const Machine ty_machine_x64 = {"x64", make, ty_tile_run, ty_tile_reserve, drop, bytes};
+const Machine ty_machine_x64 = {"x64", make, run, ty_tile_reserve, drop, bytes};

@@ -273,11 +273,6 @@ void x64_add_save(Asm *A, X64Rm m, int reg) {
   x64_plain(A, true, 0x01, reg, m);
   x64_say(A, "add qword ptr "), x64_say_mem(A, &m, NULL), x64_say(A, ", %s\n", names64[reg]);
 }
-void x64_prefetch(Asm *A, X64Rm m, i32 ahead) {
-  m.disp += ahead;
-  x64_plain(A, false, 0x0f18, 1, m);
-  x64_say(A, "prefetcht0 byte ptr "), x64_say_mem(A, &m, NULL), x64_say(A, "\n");
-}
 void x64_lea(Asm *A, int reg, X64Rm m) {
   x64_plain(A, true, 0x8d, reg, m);
   x64_say(A, "lea %s, ", names64[reg]), x64_say_mem(A, &m, NULL), x64_say(A, "\n");
