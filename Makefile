@@ -24,7 +24,7 @@ WARN    := -Wall -Wextra -Werror
 CFLAGS  ?= -O2 -g1
 override CFLAGS += -std=c11 $(WARN) -ffp-contract=off -fno-math-errno -fvisibility=hidden -fPIC \
            -D_GNU_SOURCE $(LUAINC)
-LDFLAGS += -shared -Wl,-z,nodelete
+LDFLAGS += -shared -Wl,-z,nodelete -Wl,-z,noseparate-code
 LIBS    := -lm -ldl -lpthread
 JOBS     = $(if $(findstring j,$(MAKEFLAGS)),,-j2) # a -j from the command line holds
 
@@ -70,9 +70,10 @@ $(B)/obj/%.o: core/%.c Makefile | $(B)/obj
 	@$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
 
 # Loops that nothing unwinds through: no tables for it. What is seldom in a hurry: small.
-LOOPS   := tile tile_prims tile_reduce tile_run tile_strand gemm gemm_amx epilogue panels host lower map fuse graph program type \
-           x64 x64_body x64_ops x64_code
-SMALL   := lower dump blas lua_linalg lua_print lua_probe lua_select lua_random lua_settings lua_compile lua_graph
+LOOPS   := tile tile_prims tile_place tile_reduce tile_run tile_strand gemm gemm_amx epilogue panels host lower map fuse graph program type \
+           x64 x64_asm x64_body x64_ops x64_code
+SMALL   := x64 x64_body x64_ops tile program lower dump blas capture lua_compile lua_custom lua_graph lua_index lua_linalg \
+           lua_print lua_probe lua_random lua_select lua_settings lua_tensor replace
 $(LOOPS:%=$(B)/obj/%.o): override CFLAGS += -fno-asynchronous-unwind-tables
 $(SMALL:%=$(B)/obj/%.o): override CFLAGS += -Os
 

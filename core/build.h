@@ -65,6 +65,7 @@ static inline int ty_val_type(const Build *B, Val v) { return B->body[v].type; }
 #define CVT(ctype, a) \
   ty_emit(B, P_CVT, ctype, a, -1, -1, 0) /* identity when the type is the same */
 #define BITS(ctype, a) ty_emit(B, P_BITS, ctype, a, -1, -1, 0)
+#define RAW(ctype, a) ty_emit(B, P_BITS, ctype, a, -1, -1, 1) /* of a NaN any NaN's bits */
 #define LUT(ctype, table, i) ty_emit(B, P_LUT, ctype, i, -1, -1, table)
 
 #endif

@@ -123,7 +123,8 @@ static void node_list(Text *t, const i32 *list, i32 n) {
 /* Which code runs a product, where it is not ours. */
 static const char *by_whom(const Node *n) {
   if (n->arg.k2 == 1) return " by OpenBLAS";
-  return n->arg.k2 == 2 && !ty_amx_refusal() ? " by AMX" : "";
+  if (n->arg.k2 != 2 || !ty_bf16_unit()) return "";
+  return ty_amx_refusal() ? " by AVX512-BF16" : " by AMX";
 }
 
 void ty_dump_groups(Text *t, const Graph *g, const Groups *gs) {
@@ -178,7 +179,7 @@ static void plan_step(Text *t, const Plan *p, i32 i) {
   slot_names(p, s, true, writes, sizeof writes);
   snprintf(node, sizeof node, "%%%d %s%s", s->node, s->op == OP_INPUT ? "copy" : ty_ops[s->op].name,
            s->blas                                ? " (blas)"
-           : s->kind == STEP_GEMM && s->gemm->amx ? s->kernel ? " (amx), epilogue" : " (amx)"
+           : s->kind == STEP_GEMM && s->gemm->amx ? s->kernel ? " (bf16), epilogue" : " (bf16)"
            : s->kind == STEP_GEMM && s->kernel    ? ", epilogue"
                                                   : "");
   for (i32 j = 0; j < s->noperands; j++) bytes += p->slot[s->slot[j]].bytes;

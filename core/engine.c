@@ -245,7 +245,7 @@ bool ty_engine_open(State *S) {
   E->check = check && *check == '1';
   S->engine = E;
   S->cut = engine_cut;
-  S->quick = ty_quick_map;
+  S->quick = ty_quick;
   S->forget = ty_panels_forget;
   S->default_dtype = T_F32;
   S->deterministic = true;

@@ -69,9 +69,11 @@ typedef struct Entry {
   char now[120];                      /* the value that failed */
   bool sizes_differ, closures_differ; /* what the next capture should allow for */
   bool captures_on, settling;         /* settling: the call in progress was captured just now */
-  i32 unproductive;
-  i64 rest;                   /* calls until the next capture may be tried */
-  char miss[MISSES_MAX][160]; /* what differed at miss number 2, 3 ...: a ring */
+  i32 unproductive;                   /* failed captures in a row */
+  i32 barren;                         /* captures in a row whose traces were not hit again */
+  const Trace *newest;                /* the last one captured; compared only, it may be gone */
+  i64 rest;                           /* calls until the next capture may be tried */
+  char miss[MISSES_MAX][160];         /* what differed at miss number 2, 3 ...: a ring */
 } Entry;
 
 /* A call of a compiled function that has not returned, as far as its coroutine's stack tells.
@@ -121,7 +123,7 @@ bool ty_engine_open(State *S); /* of a zeroed State: settings, machine, hooks */
 void ty_engine_close(State *S);
 
 /* --- quick.c */
-bool ty_quick_map(State *S, int op, int n, const Given *src, Tensor *y);
+bool ty_quick(State *S, int op, int n, const Given *src, Tensor *y);
 void ty_quick_clear(State *S);
 
 /* --- entry.c */

@@ -431,9 +431,9 @@ static void panel(const Job *J, i64 kc, const char *a, i64 m, const char *b, i64
     return;
   }
   /* Even heights: 9 rows go as 5 and 4, not as 8 and 1. */
-  i64 left = ceil_div(m, rows);
-  for (i64 i = 0, h; i < m; i += h, left--) {
-    h = ceil_div(m - i, left);
+  const u32 tiles = (u32)(m + rows - 1) / (u32)rows, low = (u32)m / tiles, high = (u32)m % tiles;
+  for (i64 i = 0, h, t = 0; i < m; i += h, t++) {
+    h = low + (t < high);
     K->tile[nv - 1][h - 1](kc, a + i * J->d.ars * J->cs, J->d.ars, J->d.acs, b, brs,
                            y + i * yrs * J->cs, yrs, last, first);
   }
@@ -605,8 +605,8 @@ static Item item_at(const Job *J, const Item *base, i64 i) {
   const Gemm *d = &J->d;
   i64 a = 0, b = 0, rest = i;
   for (int l = d->nlead; l-- > 0;) {
-    const i64 x = rest % d->lead[l];
-    rest /= d->lead[l];
+    const i64 x = l ? rest % d->lead[l] : rest;
+    rest = l ? rest / d->lead[l] : 0;
     a += x * d->abs[l];
     b += x * d->bbs[l];
   }
@@ -619,15 +619,32 @@ static i64 front(const Job *J) {
   return round_up(J->asize, 64) + round_up(J->ysize, 64) + J->tsize + round_up(J->psize, 64);
 }
 
+/* An item that is one unit and is read as it lies: tiles without the questions. */
+static bool is_bare(const Job *J) {
+  return J->way == TILES && !J->apack && !J->bpack && !J->narrow && (!J->tail || J->late) &&
+         J->mc >= J->d.m && J->nc >= J->d.n;
+}
+
+static void run_bare(const Job *J, const Item *at) {
+  const Gemm *d = &J->d;
+  for (i64 k0 = 0; k0 < d->k; k0 += KC)
+    for (i64 j = 0; j < d->n; j += J->nr)
+      panel(J, TY_MIN(KC, d->k - k0), at->a + k0 * d->acs * J->cs, d->m,
+            at->b + (k0 * d->brs + j) * J->cs, d->brs, TY_MIN(J->nr, d->n - j), at->y + j * J->cs,
+            d->n, k0 == 0);
+}
+
 /* Items [begin, end) of the batch, each on this thread alone. A slot's scratch then holds the
 ** packed b as well, behind the rest. */
 static void run_items(Job *shared, i64 begin, i64 end, Slot *s) {
   Job J = *shared;
   const i64 rows = J.d.m, bytes = rows * J.d.n * J.es;
+  const bool bare = is_bare(&J);
   if (J.bsize) J.bpacked = s->mem + front(&J);
   for (i64 i = begin, shown = begin; i < end; i++) {
     J.item = item_at(&J, &shared->item, i);
-    run_item(&J, s);
+    if (bare) run_bare(&J, &J.item);
+    else run_item(&J, s);
     if (!J.late || (i + 1 < end && (i + 2 - shown) * bytes <= TAIL_BYTES)) continue;
     J.item.row = shown * rows;
     done(&J, shared->item.y + shown * bytes, J.d.n, 0, (i + 1 - shown) * rows, 0, J.d.n);
@@ -721,11 +738,8 @@ static bool run_small(Job *J) {
   J->kern = kerns[isa()][stores[d->dtype].compute];
   J->es = J->cs = stores[d->dtype].size;
   J->nr = 2 * J->kern->vl;
-  J->apack = J->bpack = J->now = J->narrow = false;
-  J->asize = J->ysize = J->tsize = J->j0 = 0;
-  J->jn = d->n;
-  J->late = true;
-  tile(J, 0, d->m, 0, d->n, NULL);
+  J->apack = false;
+  run_bare(J, &J->item);
   return !J->tail || J->tail->tile(J->tail, J->item.y, d->n, 0, d->m, 0, d->n);
 }
 

@@ -1,26 +1,31 @@
 /*
-** gemm_amx.c -- bf16 products on the matrix unit of the processor.
+** gemm_amx.c -- bf16 products on the matrix unit of the processor, else by its dot products.
 ** In:  a Gemm with `amx` set, as ty_gemm has it.  Out: y, with the roundings of that unit, the same
 ** bits whatever the threads, strides, batching, panels. Fails only for want of scratch memory,
 ** before anything is written, or when the tail does.
 **
-** What the unit computes differs from the canonical order, so it runs only where it was asked for
-** when the product was recorded: k goes in steps of 32, zeros filling the last. In a step the
-** elements at even and at odd k are each summed by fma, ascending from +0; the two sums are added,
-** then the step's sum to the element of the product, in f32. Denormals, read or made, are zero.
-** The sum is rounded to bf16 once, at the end.
+** What a unit computes differs from the canonical order, so it runs only where it was asked for
+** when the product was recorded. Denormals, read or made, are zero. k goes in steps of 32, zeros
+** filling the last; the sum starts from +0 and is rounded to bf16 once, at the end.
+**   AMX          in a step the elements at even and at odd k are each summed by fma, ascending from
+**                +0; the two sums are added, then the step's sum to the element of the product, in
+**                f32.
+**   AVX512-BF16  pair after pair, by vdpbf16ps: fma of the element at odd k on top of the sum, then of
+**                the one before it, at even k. (The manual's order; processors of both makers keep it.)
 **
 ** A product is cut into units of work of up to MC x NC elements, which threads take. b is packed
 ** ahead, in panels of 32 columns; a by each unit, a block of KSTEPS steps of k at a time: a block
 ** sits in L2, a panel's block in L1 while it goes down the rows. Sums lie in scratch.
 **
-** The processor must have the unit, the system must save its registers, and a process has to ask
-** for them once: the kernel then lets it, or not. State is given back after each run over units, so
-** that a switch of threads stays cheap. TYCHO_AMX=emulate computes the same in C, for tests on any
-** machine; TYCHO_AMX=off does without.
+** The processor must have the unit. For AMX the system must save its registers, and a process has to
+** ask for them once: the kernel then lets it, or not. State is given back after each run over units,
+** so that a switch of threads stays cheap. TYCHO_AMX says which: `emulate` computes what AMX would in
+** C, for tests on any machine, `emulate-dots` what AVX512-BF16 would; `dots` does without AMX, `off`
+** without either.
 */
 #include "gemm.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -50,19 +55,96 @@ enum {
 
 typedef u32 Word16 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef u16 Half16 __attribute__((vector_size(32), aligned(2), may_alias));
+typedef float Float16 __attribute__((vector_size(64), aligned(4), may_alias));
 
-/* What a kind of tiles offers. */
+/* What a unit offers. */
 typedef struct Unit {
   void (*configure)(void); /* on the thread that is about to use tiles */
   void (*release)(void);
-  void (*block[2][2])(i64 steps, const u16 *a, const u16 *b, float *y, i64 yrs, bool first);
+  /* Adds `steps` of k for rows x cols tiles, of which there are one or two each way. */
+  void (*block)(i64 steps, const u16 *a, const u16 *b, float *y, i64 yrs, int rows, int cols,
+                bool first);
   void (*narrow)(u16 *y, const float *x, i64 n);
   void (*pair_rows)(u16 *y, const u16 *row, const u16 *next);
 } Unit;
 
-/* ---- Tiles ---------------------------------------------------------------------------------- */
+/* ---- Sums, and pairs --------------------------------------------------------------------------- */
+
+/* n sums rounded to bf16, as ty_f32_to_bf16 does. Pairs of a row-major second operand: two rows of 16
+** elements into one of a tile. */
+#define PACKING(KIND, ATTR) \
+  static ATTR void narrow_##KIND(u16 *y, const float *x, i64 n) { \
+    i64 i = 0; \
+    for (; i + 16 <= n; i += 16) { \
+      Word16 u = *(const Word16 *)(x + i), wrong = (Word16)((u & 0x7fffffff) > 0x7f800000); \
+      Word16 r = (u + 0x7fff + (u >> 16 & 1)) >> 16; \
+      r = (r & ~wrong) | (wrong & 0x7fc0); \
+      *(Half16 *)(y + i) = __builtin_convertvector(r, Half16); \
+    } \
+    for (; i < n; i++) y[i] = ty_f32_to_bf16(x[i]); \
+  } \
+  static ATTR void pair_rows_##KIND(u16 *y, const u16 *row, const u16 *next) { \
+    Word16 low = __builtin_convertvector(*(const Half16 *)row, Word16); \
+    Word16 high = __builtin_convertvector(*(const Half16 *)next, Word16); \
+    *(Word16 *)y = low | high << 16; \
+  }
 
 #if defined(HAS_UNIT)
+PACKING(wide, __attribute__((target("avx512f,avx512vl,avx512bw"))))
+#define NARROW narrow_wide
+#define PAIR_ROWS pair_rows_wide
+
+/* ---- Dot products of pairs --------------------------------------------------------------------- */
+
+/* Operands lie as tiles do: the first 16 rows by 32 elements of k, the second 16 pairs of k by 16
+** columns. Half a tile's rows by two tiles' columns are summed in registers, pair after pair; sums are
+** kept as they are between calls, so that any cut of k gives the same bits. */
+enum { DOT_ROWS = TILE_ROWS / 2 };
+#define DOTS __attribute__((target("avx512bf16,avx512f,avx512vl,avx512bw")))
+#define EACH_ROW _Pragma("GCC unroll 8") for (int r = 0; r < DOT_ROWS; r++)
+#define DOT_PAIRS(sum, a, b) \
+  sum = (Float16)_mm512_dpbf16_ps((__m512)(sum), (__m512bh)_mm512_set1_epi32((int)(a)), \
+                                  (__m512bh)(b))
+
+static inline __attribute__((always_inline)) DOTS void
+dots_rows(i64 steps, const u16 *a, const u16 *b, float *y, i64 yrs, const int cols, bool first) {
+  Float16 sum[DOT_ROWS][2];
+  EACH_ROW {
+    sum[r][0] = first ? (Float16){0} : *(const Float16 *)(y + r * yrs);
+    sum[r][1] = first || cols == 1 ? (Float16){0} : *(const Float16 *)(y + r * yrs + TILE_COLS);
+  }
+  for (i64 s = 0; s < steps; s++, a += TILE, b += 2 * TILE)
+    for (int p = 0; p < STEP; p += 2) {
+      Word16 b0 = *(const Word16 *)(b + p * TILE_COLS), b1 = b0;
+      if (cols == 2) b1 = *(const Word16 *)(b + TILE + p * TILE_COLS);
+      EACH_ROW {
+        u32 x;
+        memcpy(&x, a + r * STEP + p, sizeof x);
+        DOT_PAIRS(sum[r][0], x, b0);
+        if (cols == 2) DOT_PAIRS(sum[r][1], x, b1);
+      }
+    }
+  EACH_ROW {
+    *(Float16 *)(y + r * yrs) = sum[r][0];
+    if (cols == 2) *(Float16 *)(y + r * yrs + TILE_COLS) = sum[r][1];
+  }
+}
+
+static DOTS void block_dots(i64 steps, const u16 *a, const u16 *b, float *y, i64 yrs, int rows,
+                            int cols, bool first) {
+  for (int r = 0; r < rows * TILE_ROWS; r += DOT_ROWS) {
+    const u16 *from = a + r / TILE_ROWS * steps * TILE + r % TILE_ROWS * STEP;
+    if (cols == 2) dots_rows(steps, from, b, y + r * yrs, yrs, 2, first);
+    else dots_rows(steps, from, b, y + r * yrs, yrs, 1, first);
+  }
+}
+
+static void nothing(void) {}
+
+static const Unit unit_dots = {nothing, nothing, block_dots, NARROW, PAIR_ROWS};
+
+/* ---- Tiles ------------------------------------------------------------------------------------- */
+
 /* All tiles are full: 16 rows of 64 bytes. */
 static const struct {
   u8 palette, start_row, zero[14];
@@ -87,7 +169,13 @@ static const struct {
 /* Compilers do not all know that tiles are loaded from memory and stored there. */
 #define FENCE __asm__ volatile("" ::: "memory")
 #include "../kernels/gemm_amx.h"
+#undef NARROW
+#undef PAIR_ROWS
 #endif
+
+PACKING(plain, )
+#define NARROW narrow_plain
+#define PAIR_ROWS pair_rows_plain
 
 typedef struct Tile {
   u32 row[TILE_ROWS][TILE_COLS];
@@ -153,12 +241,46 @@ static void tile_dot(Tile *c, const Tile *a, const Tile *b) {
 #define FENCE (void)0
 #include "../kernels/gemm_amx.h"
 
-/* ---- Is the unit there? ----------------------------------------------------------------------- */
+/* fma, denormals being zero before it and after: what is too small is told at 24 bits, as if exponents
+** went on. */
+static float fused(float a, float b, float c) {
+  double exact = (double)flushed(a) * (double)flushed(b) + (double)flushed(c);
+  if (exact >= 0x1p-125 || exact <= -0x1p-125 || exact != exact) return (float)exact;
+  float up = (float)(exact * 0x1p64);
+  if (up < 0x1p-62f && up > -0x1p-62f)
+    return exact < 0 || (exact == 0 && signbit(exact)) ? -0.0f : 0.0f;
+  return up * 0x1p-64f;
+}
+
+/* A pair of k for one sum. */
+static float dot_pair(float sum, const u16 *a, const u16 *b) {
+  sum = fused(ty_bf16_to_f32(a[1]), ty_bf16_to_f32(b[1]), sum);
+  return fused(ty_bf16_to_f32(a[0]), ty_bf16_to_f32(b[0]), sum);
+}
+
+static void block_emulated_dots(i64 steps, const u16 *a, const u16 *b, float *y, i64 yrs, int rows,
+                                int cols, bool first) {
+  for (int r = 0; r < rows * TILE_ROWS; r++)
+    for (int c = 0; c < cols * TILE_COLS; c++) {
+      const u16 *x = a + r / TILE_ROWS * steps * TILE + r % TILE_ROWS * STEP;
+      const u16 *z = b + c / TILE_COLS * TILE + c % TILE_COLS * 2;
+      float sum = first ? 0 : y[r * yrs + c];
+      for (i64 s = 0; s < steps; s++)
+        for (int p = 0; p < STEP; p += 2)
+          sum = dot_pair(sum, x + s * TILE + p, z + 2 * s * TILE + p * TILE_COLS);
+      y[r * yrs + c] = sum;
+    }
+}
+
+static const Unit unit_emulated_dots = {configure_emulated, release_emulated, block_emulated_dots,
+                                        NARROW, PAIR_ROWS};
+
+/* ---- Which unit is there? --------------------------------------------------------------------- */
 
 static struct {
   pthread_once_t once;
-  const Unit *unit;    /* NULL: refusal says why */
-  const char *refusal; /* static text */
+  const Unit *unit;    /* NULL: there is none */
+  const char *refusal; /* why it is not AMX; static text */
 } known = {.once = PTHREAD_ONCE_INIT};
 
 #if defined(HAS_UNIT)
@@ -187,24 +309,54 @@ static const char *ask(void) {
 static const char *ask(void) { return "the library was built without AMX"; }
 #endif
 
-static void find_unit(void) {
-  const char *want = getenv("TYCHO_AMX");
-  if (want && !strcmp(want, "emulate")) {
-    known.unit = &unit_emulated;
-    return;
-  }
-  known.refusal = want && !strcmp(want, "off") ? "TYCHO_AMX is off" : ask();
+/* Whether the processor has dot products of bf16, and nobody asked for less. */
+static bool has_dots(void) {
 #if defined(HAS_UNIT)
-  if (!known.refusal) known.unit = &unit_processor;
+  const char *isa = getenv("TYCHO_ISA");
+  u32 a, b, c, d;
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512bw") && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
+         (a >> 5 & 1) && !(isa && strcmp(isa, "avx512"));
+#else
+  return false;
 #endif
 }
 
-const char *ty_amx_refusal(void) {
+static void find_unit(void) {
+  const char *want = getenv("TYCHO_AMX");
+  if (!want) want = "";
+  if (!strcmp(want, "emulate")) {
+    known.unit = &unit_emulated;
+    return;
+  }
+  known.refusal = *want ? "TYCHO_AMX says otherwise" : ask();
+  if (!strcmp(want, "off")) known.refusal = "TYCHO_AMX is off";
+  else if (!strcmp(want, "emulate-dots")) known.unit = &unit_emulated_dots;
+#if defined(HAS_UNIT)
+  else if (!known.refusal) known.unit = &unit_processor;
+  else if (has_dots()) known.unit = &unit_dots;
+#endif
+}
+
+static const Unit *the_unit(void) {
   pthread_once(&known.once, find_unit);
+  return known.unit;
+}
+
+const char *ty_amx_refusal(void) {
+  the_unit();
   return known.refusal;
 }
 
-bool ty_amx_emulated(void) { return !ty_amx_refusal() && known.unit == &unit_emulated; }
+const char *ty_bf16_unit(void) {
+  if (!the_unit()) return NULL;
+  return known.refusal ? "AVX512-BF16" : "AMX";
+}
+
+bool ty_bf16_emulated(void) {
+  return the_unit() == &unit_emulated || the_unit() == &unit_emulated_dots;
+}
 
 /* ---- Packing ---------------------------------------------------------------------------------- */
 
@@ -306,9 +458,9 @@ static void sum(const Job *J, const u16 *a, i64 m, const u16 *b, i64 n, float *y
     pack_a(block, a + s * STEP * d->acs, d->ars, d->acs, m, d->k - s * STEP, steps);
     for (i64 j = 0; j < n; j += PANEL)
       for (i64 i = 0; i < m; i += 2 * TILE_ROWS)
-        J->unit->block[m - i > TILE_ROWS][n - j > TILE_COLS](
-            steps, block + i / TILE_ROWS * steps * TILE, b + (j * J->steps + s * PANEL) * STEP,
-            y + i * yrs + j, yrs, s == 0);
+        J->unit->block(steps, block + i / TILE_ROWS * steps * TILE,
+                       b + (j * J->steps + s * PANEL) * STEP, y + i * yrs + j, yrs,
+                       1 + (m - i > TILE_ROWS), 1 + (n - j > TILE_COLS), s == 0);
   }
 }
 
@@ -390,8 +542,7 @@ bool ty_amx_gemm(const Gemm *d, const void *a, const void *b, const void *panels
   enum { MOST = 256 };
   Slot slot[MOST];
   Job J = {.d = *d, .a = a, .b = b, .y = y, .tail = tail, .slot = slot};
-  if (ty_amx_refusal()) return false;
-  J.unit = known.unit;
+  if (!(J.unit = the_unit())) return false;
   atomic_init(&J.failed, false);
   ty_gemm_merge(&J.d);
   d = &J.d;
@@ -433,8 +584,8 @@ i64 ty_amx_panels(const Gemm *d) {
 }
 
 void ty_amx_pack(const Gemm *d, const void *b, void *panels) {
-  if (ty_amx_refusal()) return;
-  Job J = {.d = *d, .unit = known.unit, .b = b, .jn = d->n, .packed = panels};
+  if (!the_unit()) return;
+  Job J = {.d = *d, .unit = the_unit(), .b = b, .jn = d->n, .packed = panels};
   J.steps = ceil_div(d->k, STEP);
   pack_panels(&J, 0, panels_of(&J));
 }

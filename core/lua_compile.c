@@ -105,7 +105,8 @@ static void start(lua_State *L, State *S, Entry *e, const void *fn) {
 ** k that came to nothing, 2^k calls run without. */
 static bool is_due(lua_State *L, State *S, Entry *e, int narg) {
   if (e->settling || !e->captures_on) return false;
-  if (e->captures && S->engine->compiled->stance == STANCE_NO_RECOMPILE) e->rest = 0; /* it raises */
+  if (e->captures && S->engine->compiled->stance == STANCE_NO_RECOMPILE)
+    e->rest = 0; /* it raises */
   if (e->rest > 0) {
     e->rest--;
     return false;
@@ -228,14 +229,39 @@ static int compile_due(lua_State *L) {
   return 1;
 }
 
-/* tried(handle, productive): after a capture. */
+/* How many captures in a row came to nothing: the trace made last was not hit again after the call
+** that it was made for. */
+static void count_barren(Entry *e) {
+  const Trace *T = e->ntrace ? e->trace[0] : NULL;
+  bool known = false;
+  for (i32 i = 0; i < e->ntrace; i++) known |= e->trace[i] == e->newest;
+  if (T == e->newest && known) return; /* another size of the same trace */
+  if (e->newest) e->barren = known && ty_trace_hits(e->newest) >= 2 ? 0 : TY_MIN(e->barren + 1, 20);
+  e->newest = T;
+}
+
+#define BARREN_FREE 4
+/* tried(handle, productive, late): after a capture. Failed ones make pauses that double, and so do those
+** that nobody had use of. late: it was given up for want of time, and waits to be asked for. */
 static int compile_tried(lua_State *L) {
   ty_lua_enter(L);
   Entry *e = luaL_checkudata(L, 1, ENTRY_META);
-  e->unproductive = lua_toboolean(L, 2) ? 0 : TY_MIN(e->unproductive + 1, 30);
-  e->rest = e->unproductive ? (i64)1 << e->unproductive : 0;
+  bool productive = lua_toboolean(L, 2);
+  e->unproductive = productive ? 0 : TY_MIN(e->unproductive + 1, 30);
+  if (productive) count_barren(e);
+  i32 k = TY_MAX(e->unproductive, e->barren - BARREN_FREE + 1);
+  e->rest = k > 0 ? (i64)1 << k : 0;
+  if (lua_toboolean(L, 3)) e->rest = INT64_MAX;
   e->failed.trace = NULL;
   e->now[0] = 0;
+  return 0;
+}
+
+/* wake(handle): the next call may be captured. */
+static int compile_wake(lua_State *L) {
+  ty_lua_enter(L);
+  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  e->rest = e->unproductive = 0;
   return 0;
 }
 
@@ -344,7 +370,8 @@ static int compile_reset(lua_State *L) {
   ty_entry_reset(e);
   ty_trace_free_all(e);
   e->skips = e->captures = e->evicted_traces = e->rest = 0;
-  e->unproductive = 0;
+  e->unproductive = e->barren = 0;
+  e->newest = NULL;
   return 0;
 }
 
@@ -528,11 +555,17 @@ static void say(void *ctx, const char *s, size_t n) {
 }
 
 void ty_lua_open_compile(lua_State *L, int m, int t) {
-  static const luaL_Reg fns[] = {
-      {"_entry", compile_entry}, {"_info", compile_info},         {"_reset", compile_reset},
-      {"_graph", compile_graph}, {"_captures", compile_captures}, {"_due", compile_due},
-      {"_tried", compile_tried}, {"_stance", compile_stance},
-                                 {"_unsettle", compile_unsettle},     {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"_entry", compile_entry},
+                                 {"_info", compile_info},
+                                 {"_reset", compile_reset},
+                                 {"_graph", compile_graph},
+                                 {"_captures", compile_captures},
+                                 {"_due", compile_due},
+                                 {"_tried", compile_tried},
+                                 {"_stance", compile_stance},
+                                 {"_unsettle", compile_unsettle},
+                                 {"_wake", compile_wake},
+                                 {NULL, NULL}};
   (void)t;
   ty_lua_state(L)->engine->say = say;
   lua_pushvalue(L, m);

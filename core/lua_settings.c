@@ -52,7 +52,7 @@ static int l_precision(lua_State *L) {
       return ty_lua_error(L, "precision: argument 1 must be \"exact\" or \"fast\", got %s",
                           ty_lua_show(L, 1));
     S->fast = fast;
-    S->amx = fast && !ty_amx_refusal();
+    S->amx = fast && ty_bf16_unit();
   }
   lua_pushstring(L, S->fast ? "fast" : "exact");
   return 1;
@@ -96,12 +96,15 @@ static void put_cache(lua_State *L, const char *name, const CacheStats *c) {
   lua_setfield(L, -2, name);
 }
 
-/* Which code runs products of bf16: `amx` true, or "emulated"; else `no_amx` says why not. */
+/* Which code runs products of bf16: `bf16_unit` names it, where it is not that of the others; `amx` true,
+** or "emulated"; else `no_amx` says why not. */
 static void put_amx(lua_State *L, const State *S) {
-  if (!S->amx) lua_pushstring(L, S->fast ? ty_amx_refusal() : "precision is exact");
-  else if (ty_amx_emulated()) lua_pushliteral(L, "emulated");
+  const char *refusal = S->fast ? ty_amx_refusal() : "precision is exact";
+  if (S->amx) lua_pushstring(L, ty_bf16_unit()), lua_setfield(L, -2, "bf16_unit");
+  if (refusal) lua_pushstring(L, refusal);
+  else if (ty_bf16_emulated()) lua_pushliteral(L, "emulated");
   else lua_pushboolean(L, 1);
-  lua_setfield(L, -2, S->amx ? "amx" : "no_amx");
+  lua_setfield(L, -2, refusal ? "no_amx" : "amx");
 }
 
 /* stats() */
@@ -144,8 +147,8 @@ void ty_lua_open_settings(lua_State *L, int m, int t) {
        "machine to machine; nil and a message when it is not there"},
       {"precision", l_precision, 'm', "name = nil",
        "\"exact\", the default: every operation rounds once; \"fast\": products of bf16 may run "
-       "on the processor's matrix unit (AMX), which flushes denormals; compiled equals eager in "
-       "both"},
+       "on the processor's matrix unit (AMX) or by its dot products (AVX512-BF16), which flush "
+       "denormals; compiled equals eager in both"},
       {"deterministic", l_deterministic, 'm', "on = nil",
        "whether only operations whose results repeat exactly are used; they all do on the CPU"},
       {"default_dtype", l_default_dtype, 'm', "name = nil",

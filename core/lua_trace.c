@@ -114,6 +114,7 @@ struct Trace {
   Instance **instance;
   i32 ninstance;
   bool dynamic;         /* made for each set of sizes */
+  i32 backend;          /* anchor of the function that computes instead of a plan; 0: none */
   i32 wasted;           /* instances in a row that were not used again */
   i64 rest;             /* calls of new sizes to come that make no instance */
   i64 used;             /* hits when the last instance was made */
@@ -372,8 +373,12 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
   Ready ready = ty_instance_ready(S, I, outside, number, why);
   if (TY_UNLIKELY(ready == READY_NO)) return TRACE_MISS;
   if (TY_UNLIKELY(ready == READY_FAILED)) return TRACE_FAILED;
-  if (TY_UNLIKELY(!TY_LUA_TRY(L, S, ty_instance_run(S, I, outside, number, made))))
+  if (TY_UNLIKELY(I->foreign != NULL)) {
+    lua_rawgeti(L, UP_ANCHORS, T->backend);
+    if (!ty_custom_run(L, S, I, outside, number, made)) return TRACE_RAISED;
+  } else if (TY_UNLIKELY(!TY_LUA_TRY(L, S, ty_instance_run(S, I, outside, number, made)))) {
     return TRACE_FAILED;
+  }
   if (T->neffects) apply_effects(L, T, &m);
   stash_results(L, S->engine->compiled, T, &m);
   return TRACE_HIT;
@@ -415,6 +420,7 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e) {
   i32 failed;
   const char *why = NULL;
   TraceAnswer answer = TRACE_MISS;
+  bool first = true; /* the one that hit last: explain is told of that one */
   for (i32 i = 0; i < e->ntrace; i++) {
     Trace *T = e->trace[i];
     if (T->narg != narg || T->word != word) continue;
@@ -430,13 +436,15 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e) {
       return y;
     }
     if (y == TRACE_FAILED) ty_lua_fail(L, S);
+    if (y == TRACE_RAISED) lua_error(L);
     lua_settop(L, narg);
     if (y == TRACE_SIZES || y == TRACE_REST) { /* another trace may have them */
       answer = y;
       continue;
     }
     if (i >= e->ntrace || e->trace[i] != T) break;
-    e->failed = (struct Failed){.why = why, .trace = T, .guard = failed};
+    if (first) e->failed = (struct Failed){.why = why, .trace = T, .guard = failed};
+    first = false;
   }
   return answer;
 }
@@ -1007,10 +1015,20 @@ static Instance *read_instance(lua_State *L, State *S, int d, const Entry *e) {
     if (!made[i] || !made[i]->st) luaL_error(L, "a result is a tensor that was released");
   }
   lua_pop(L, 1);
+  lua_getfield(L, d, "custom");
+  bool custom = !lua_isnil(L, -1);
+  lua_pop(L, 1);
+  Graph g = {0};
+  Replacement by;
+  const char *fault = NULL;
+  int top = lua_gettop(L);
+  if (custom && !ty_custom_read(L, d, &g, &by, &fault)) ty_capture_refuse(S, fault);
   u8 fast = S->fast;
   S->fast = e->fast;
-  Instance *I = ty_instance_make(S, made, n);
+  Instance *I = fault ? NULL : ty_instance_make(S, made, n, custom ? &by : NULL);
   S->fast = fast;
+  ty_graph_free(&g);
+  lua_settop(L, top);
   return I;
 }
 
@@ -1034,6 +1052,8 @@ static void trace_free(Trace *T) {
   ty_mem_free(T);
 }
 
+i64 ty_trace_hits(const Trace *T) { return T->hits; }
+
 void ty_trace_free_all(Entry *e) {
   for (i32 i = 0; i < e->ntrace; i++) trace_drop(e->trace[i]);
   if (e->building) trace_free(e->building);
@@ -1056,8 +1076,8 @@ static void evict(lua_State *L, Entry *e, int anchors) {
   trace_drop(T);
 }
 
-#define WASTED_FREE 8 /* sizes that come once: so many, then calls run without, ever more of them */
-#define INSTANCES_MAX 128 /* of one trace; beyond, the one that was used least recently goes */
+#define WASTED_FREE 256 /* sizes that come once: so many, then calls run without, ever more of them */
+#define INSTANCES_MAX 512 /* of one trace; beyond, the one that was used least recently goes */
 
 static int refused(lua_State *L, const State *S) {
   lua_pushnil(L);
@@ -1073,7 +1093,7 @@ static int extend(lua_State *L, State *S, const Entry *e, Trace *T) {
   const Instance *like = T->instance[0];
   bool same = I->noutside == like->noutside && I->nmade == like->nmade;
   for (i32 i = 0; same && i < I->noutside; i++) same = I->outside[i].slot == like->outside[i].slot;
-  if (!same || !T->dynamic || T->refs > 1) {
+  if (!same || !T->dynamic || T->refs > 1 || I->foreign) {
     ty_instance_free(I);
     return luaL_error(L, "the trace is another one");
   }
@@ -1119,6 +1139,10 @@ static int capture_finish(lua_State *L) {
   if (!(T->instance[0] = read_instance(L, S, 1, e))) return refused(L, S);
   T->ninstance = 1;
   T->noutside = T->instance[0]->noutside;
+  if (T->instance[0]->foreign) {
+    lua_getfield(L, 1, "custom");
+    T->backend = anchor(&r);
+  }
   read_program(&r);
   read_tables(&r);
   read_effects(&r);
@@ -1247,11 +1271,13 @@ static int trace_list(lua_State *L) {
     T->refs++;
     const Instance *I = T->instance[0];
     const Plan *p = I->plan ? I->plan : &nothing;
-    lua_createtable(L, 0, 11);
+    lua_createtable(L, 0, 12);
     lua_rawgeti(L, 2, T->anchor);
     lua_setfield(L, -2, "description");
     lua_pushboolean(L, T->dynamic);
     lua_setfield(L, -2, "dynamic");
+    lua_pushboolean(L, I->foreign != NULL);
+    lua_setfield(L, -2, "backend");
     set_number(L, "hits", T->hits);
     set_number(L, "instances", T->ninstance);
     set_number(L, "kernels", p->nkernels);

@@ -12,14 +12,27 @@
 #define ENTRY_META "tycho.entry"
 
 /* SIZES: the entry's `sized` trace holds, but has no plan for these sizes; REST: nor is one worth it. */
-typedef enum { TRACE_HIT, TRACE_MISS, TRACE_SIZES, TRACE_REST, TRACE_FAILED } TraceAnswer;
+typedef enum {
+  TRACE_HIT,
+  TRACE_MISS,
+  TRACE_SIZES,
+  TRACE_REST,
+  TRACE_FAILED,
+  TRACE_RAISED
+} TraceAnswer;
 
 /* Called by pick, whose upvalues it uses, with the arguments alone on the stack, which a miss leaves
 ** there. HIT: the function that hands the results out is on top. */
 TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e);
 void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg);
 bool ty_trace_push_miss(lua_State *L, Entry *e, int anchors);
+i64 ty_trace_hits(const Trace *T);
 void ty_trace_free_all(Entry *e);
 void ty_trace_push_hand_out(lua_State *L);
+
+/* --- lua_custom.c */
+bool ty_custom_read(lua_State *L, int d, Graph *g, Replacement *by, const char **fault);
+bool ty_custom_run(lua_State *L, State *S, Instance *I, const Tensor *const *outside,
+                   const double *number, Tensor *const *made);
 
 #endif

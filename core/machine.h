@@ -50,7 +50,7 @@ typedef struct Gemm {
   i32 nlead;          /* leading dims: a and b step by strides, y is contiguous */
   i64 lead[MAX_RANK], abs[MAX_RANK], bbs[MAX_RANK];
   i64 ars, acs, brs, bcs; /* row and column strides of a and b */
-  bool amx;               /* bf16 on the matrix unit, in its own order (gemm_amx.c) */
+  bool amx;               /* bf16 on a unit of its own, in its own order (gemm_amx.c) */
 } Gemm;
 typedef struct GemmTail GemmTail;
 struct GemmTail {
@@ -67,9 +67,11 @@ bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, vo
 /* Bytes of b's panels; 0 where they would not be read, or not save a noticeable share. */
 i64 ty_gemm_panels(const Gemm *d);
 void ty_gemm_pack(const Gemm *d, const void *b, void *panels);
-/* Why bf16 products cannot run on the matrix unit, or NULL; asks the system for it once. */
-const char *ty_amx_refusal(void);
-bool ty_amx_emulated(void); /* by TYCHO_AMX=emulate */
+/* What bf16 products can run on under precision "fast", as gemm_amx.c says: "AMX", "AVX512-BF16"; NULL:
+** nothing but what all others do. Asks the system once. */
+const char *ty_bf16_unit(void);
+const char *ty_amx_refusal(void); /* why it is not AMX, or NULL */
+bool ty_bf16_emulated(void);      /* as TYCHO_AMX wants it */
 /* The same by OpenBLAS (f32, f64); false with *err set when it cannot be had. */
 bool ty_gemm_blas(const Gemm *d, const void *a, const void *b, void *y, const char **err);
 bool ty_blas_load(const char **err);    /* dlopen, once */

@@ -158,6 +158,7 @@ static const char *check_types(const Program *p, const Instr *in) {
   case P_CVT: return in->from == ta ? NULL : "cvt from another type";
   case P_BITS:
     if (in->from != ta) return "bits from another type";
+    if (in->imm > 1) return "bits are those of a number, or raw";
     return is_8(ta) == is_8(in->type) ? NULL : "bits of another width";
   case P_LUT:
     if (ta != C_I32) return "a table index is i32";

@@ -44,7 +44,8 @@
 **   CVT       float to integer: towards zero, saturating, NaN gives 0; integer to float: to nearest
 **             even; f64 to f32 rounds; i64 to i32 keeps the low bits
 **   BITS      the same bits, f32 with i32, f64 with i64; a NaN is 0x7fc00000 / 0x7ff8000000000000
-**             first
+**             first; with imm 1 it stays any NaN, and machines differ: only for what is NaN whatever
+**             comes of these bits
 **   MULHI     the high 64 bits of the unsigned product of two i64
 **   LUT       element `a` (i32, in range) of constant table number imm (ty_luts), of type `type`
 **   NARROW    wraps or rounds to the dtype imm: i8 u8 i16 (in i32), bool (a != 0), f16 bf16 (in

@@ -1,12 +1,13 @@
 /*
-** quick.c -- eager maps of whole tensors, without a graph.
+** quick.c -- eager maps of whole tensors and small products, without a graph.
 ** In: an operation and operands as the user gave them. Out: true with the result in y, or false:
 ** not a case for this file (or no memory), and the road is taken from its start.
 **
 ** A map of contiguous operands of one type is the same kernel for every size: it is made once for
 ** each (operation, dtype, which operands are numbers) by the road itself, from a graph of one
 ** operation, and kept. A call then allocates the result, sets the extent and runs. Nothing else is
-** decided here: no dtype is promoted, nothing broadcasts, nothing is pending.
+** decided here: no dtype is promoted, nothing broadcasts, nothing is pending. A product of two small
+** matrices is described and run: it has one order of sums, whichever way it comes.
 */
 #include "entry.h"
 
@@ -124,7 +125,31 @@ static bool run(State *S, Quick *q, const Type *t, const void **at, const u64 *s
   return false;
 }
 
-bool ty_quick_map(State *S, int op, int n, const Given *src, Tensor *y) {
+/* Others are worth keeping panels for (a b that is not read as it lies), other machines, and the time to
+** decide it. */
+static bool run_product(State *S, const Tensor *a, const Tensor *b, Tensor *y) {
+  enum { SMALL = 4096 }; /* elements of a, b and y */
+  if (a->type.rank != 2 || b->type.rank != 2 || a->type.dtype != b->type.dtype) return false;
+  const i64 m = a->type.dims[0], k = a->type.dims[1], n = b->type.dims[1];
+  const int d = a->type.dtype;
+  if (a->st->batch || b->st->batch || k != b->type.dims[0] || b->strides[1] != 1) return false;
+  if (TY_MAX(TY_MAX(m, n), k) > SMALL || m * k > SMALL || k * n > SMALL || m * n > SMALL)
+    return false;
+  if (!m || !n || !k) return false;
+  if (S->blas || (d != T_F32 && d != T_F64)) return false;
+  Type t = {.dtype = (u8)d, .rank = 2, .dims = {m, n}};
+  if (!ty_tensor_from(S, y, &t, NULL)) return false;
+  Gemm g = {.dtype = d, .m = m, .n = n, .k = k, .batch = 1};
+  g.ars = a->strides[0], g.acs = a->strides[1];
+  g.brs = b->strides[0], g.bcs = b->strides[1];
+  u32 fp = ty_fp_enter();
+  bool ok = ty_gemm(&g, address(a), address(b), NULL, y->st->buf->data, NULL);
+  ty_fp_leave(fp);
+  if (!ok) ty_tensor_release(y);
+  return ok;
+}
+
+bool ty_quick(State *S, int op, int n, const Given *src, Tensor *y) {
   struct Compiled *C = S->engine->compiled;
   const OpInfo *row = &ty_ops[op];
   const Tensor *t = NULL;
@@ -132,7 +157,10 @@ bool ty_quick_map(State *S, int op, int n, const Given *src, Tensor *y) {
   u64 scalar = 0;
   unsigned pattern = 0;
   double number = 0;
-  if (row->class != MAP || n > 2 || S->engine->dump) return false;
+  if (S->engine->dump) return false;
+  if (op == OP_MATMUL && src[0].kind == O_TENSOR && src[1].kind == O_TENSOR)
+    return run_product(S, src[0].t, src[1].t, y);
+  if (row->class != MAP || n > 2) return false;
   for (int i = 0; i < n; i++) {
     const Tensor *x = src[i].t;
     if (src[i].kind != O_TENSOR) {

@@ -96,7 +96,7 @@ struct State {
   /* settings; `word` of them enters every key */
   u8 default_dtype; /* of numbers and of integers that become floats: f32 */
   u8 blas, fast, deterministic;
-  u8 amx;                  /* precision is fast and the processor has a matrix unit for bf16 */
+  u8 amx;                  /* precision is fast and the processor has a unit for bf16 */
   u64 seed, stream;        /* Philox key; next stream number */
   u64 nops, nviews, nlazy; /* counters */
   u64 stamps;              /* given to buffers so far */
@@ -108,7 +108,7 @@ struct State {
   bool (*cut)(State *S, Batch *b, Storage *demanded); /* computes; the batch is closed then */
   /* Told of every operation as its result is recorded; NULL: no one listens. */
   void (*recorded)(State *S, const Batch *b, i32 node);
-  /* An eager map that needs no graph: true with the result in y; false: take the road. */
+  /* An eager map or product that needs no graph: true with the result in y; false: take the road. */
   bool (*quick)(State *S, int op, int n, const Given *src, Tensor *y);
   /* The contents of a buffer of which something is kept are no more. */
   void (*forget)(State *S, Buffer *b);

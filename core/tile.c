@@ -143,7 +143,7 @@ static void classify(Compile *C) {
     if (is_reduce(in->op)) C->class[i] = ROW, phase++;
     C->phase[i] = (i16)phase;
     C->nelem = TY_MAX(C->nelem, is_reduce(in->op) ? phase : C->class[i] == ELEM ? phase + 1 : 0);
-    if (in->op == P_BITS && in->type >= C_F32) C->same[i] = C->same[in->a];
+    if (in->op == P_BITS && (in->type >= C_F32 || in->imm)) C->same[i] = C->same[in->a];
   }
 }
 

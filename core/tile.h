@@ -20,13 +20,17 @@ typedef void TileFn(void *y, const void *a, const void *b, const void *c, i64 n,
 typedef void LoadFn(void *y, const void *x, i64 stride, i64 n);
 typedef void StoreFn(void *x, i64 stride, const void *y, i64 n);
 typedef void GloadFn(void *y, const void *x, i64 stride, const i64 *at, i64 gstride, i64 n);
+/* y[r * ys + c] = x[c * xs + r], squares of 32 bytes. */
+typedef void TurnFn(void *y, i64 ys, const void *x, i64 xs, i64 rows, i64 cols);
 /* acc[i mod period] = acc[i mod period] op x[i]. */
 typedef void FoldFn(void *acc, const void *x, i64 period, i64 n);
 /* y[k] = the canonical reduction of row k, n elements each. */
 typedef void RowsFn(void *y, const void *x, i64 rows, i64 n);
 /* The extremes so far (best, at) of n columns go on with x, row number `row` of them. */
 typedef void ArgColFn(void *best, i64 *at, const void *x, i64 row, i64 n);
-/* A stretch of a scan inside one block; s[0] is the carry, s[1] the offset of the block. */
+/* The first of n elements that equals *e; it is there. */
+typedef i64 FindFn(const void *x, const void *e, i64 n);
+/* A stretch of a scan inside one block; s[0] is the carry, s[1] the offset of the block, s[2] the identity. */
 typedef void ScanFn(void *y, const void *a, const void *b, u64 *s, i64 n);
 
 enum { R_SUM, R_PROD, R_MAX, R_MIN, R_KINDS }; /* in the order of P_RSUM and P_SSUM */
@@ -80,10 +84,13 @@ typedef struct TileIsa {
   StoreFn *store[T_COUNT];
   GloadFn *gload[T_COUNT];
   TileFn *fill[2]; /* 4 and 8 bytes: y[i] = a[0] */
+  void (*iota)(i64 *y, i64 first, i64 stride, i64 n);
+  TurnFn *turn[2]; /* 4 and 8 bytes; NULL: none that is better than a loop */
   FoldFn *fold[R_KINDS][4];
   RowsFn *spread[2];        /* 4 and 8 bytes: row k of y, n elements, is a[k] */
   RowsFn *rows[R_KINDS][4]; /* those worth it; NULL: by fold */
   ArgColFn *argcol[2][4];
+  FindFn *find[4];
   ScanFn *scan[6][4]; /* in the order of P_SSUM */
 } TileIsa;
 
@@ -153,13 +160,15 @@ typedef struct Strand {
   i32 size;              /* of an element */
 } Strand;
 
-/* Steps [first, end) as one function over elements [begin, end), p being the addresses of slots.
-** Stores and reductions among them have their own place: Step.y of a store is a tile for what an
-** output that is not contiguous gets, Step.b of a reduction is set to its state. `rows`: the elements
-** are a row, and so many rows lie one behind another: reductions begin here and give their values; 0: the
-** elements are part of a row, or of columns. Without reductions `rows` other than 0 lets stores of 4 and 8
-** bytes go past the caches; they must then begin at a multiple of 64 bytes. */
-typedef void NativeFn(void **p, i64 begin, i64 end, i64 rows);
+/* Steps [first, end) as one function over `rows` rows, one at least, of elements [begin, end) each. p holds
+** the addresses of slots for the first row, then for each slot the bytes from one row to the next; row
+** values lie side by side. Stores and reductions among the steps have their own place: Step.y of a store is
+** a tile for what an output that is not contiguous gets, Step.b of a reduction is set to its state.
+** `choice`: with reductions of rows, 1: rows are whole, their states begin here and give their values; -1:
+** they are blocks of a row, whose states begin here and come out one NODE behind another. Without, that
+** stores of 4 and 8 bytes go past the caches: all rows of outputs must then begin at multiples of 64 bytes.
+** States of columns are the same for all rows. */
+typedef void NativeFn(void **p, i64 begin, i64 end, i64 rows, i64 choice);
 typedef struct Native {
   NativeFn *fn;
   size_t at; /* in the code, until that has a place */
@@ -214,10 +223,11 @@ struct Kernel {
   Kernel *
       plain; /* of a native map that is a single call: its portable twin, for short runs; or NULL */
   const TileIsa *isa;
-  i32 tile;        /* elements */
-  i32 word;        /* 8 when any value is 8 bytes wide, else 4 */
-  bool has_arg;    /* a state then holds positions too */
-  bool batch;      /* native: rows one by one, their values worked on together */
+  i32 tile;     /* elements */
+  i32 word;     /* 8 when any value is 8 bytes wide, else 4 */
+  bool has_arg; /* a state then holds positions too */
+  bool
+      batch; /* native: rows side by side, their values worked on together; columns in pieces of rows */
   bool long_split; /* reductions of one level: a long row may be cut among workers */
   double cost;     /* nanoseconds an element */
   size_t bytes;

@@ -110,8 +110,47 @@ COMPARISONS(f64, f64)
 #define DIV64(a, b) (b == 0 ? 0 : b == -1 ? (i64)(0 - (u64)a) : a / b)
 VV(divi_i32, i32, i32, DIV32(a, b))
 VV(remi_i32, i32, i32, b == 0 ? 0 : (i32)((u32)a - (u32)DIV32(a, b) * (u32)b))
-VV(divi_i64, i64, i64, DIV64(a, b))
-VV(remi_i64, i64, i64, b == 0 || b == -1 ? 0 : a % b)
+/* Of two i64 below 2^51, too; and these become floats, and are taken back, by adding what puts them into the
+** fraction's low bits. Strips of such numbers go by vectors, others one by one. */
+#define MAGIC64 0x4338000000000000
+static inline f64 ID(to_f64)(i64 a) {
+  union {
+    i64 i;
+    f64 f;
+  } x = {a + MAGIC64};
+  return x.f - 0x1.8p52;
+}
+static inline i64 ID(to_i64)(f64 a) {
+  union {
+    f64 f;
+    i64 i;
+  } x = {a + 0x1.8p52};
+  return x.i - MAGIC64;
+}
+#define STRIPS(NAME, SMALL, ANY) \
+  static void ID(NAME)(ARGS) { \
+    i64 *y = yv; \
+    const i64 *pa = av, *pb = bv; \
+    for (i64 m; n > 0; n -= m, y += m, pa += m, pb += m) { \
+      u64 any = 0; \
+      m = TY_MIN(n, 128); \
+      LOOP(m) any |= ((u64)pa[i] + (1ull << 51)) | ((u64)pb[i] + (1ull << 51)); \
+      if (any >> 52) LOOP(m) { \
+          i64 a = pa[i], b = pb[i]; \
+          y[i] = ANY; \
+        } \
+      else LOOP(m) { \
+          i64 b = pb[i]; \
+          f64 fa = ID(to_f64)(pa[i]), fb = ID(to_f64)(b == 0 ? 1 : b), \
+              q = __builtin_trunc(fa / fb); \
+          i64 r = ID(to_i64)(SMALL); \
+          y[i] = b == 0 ? 0 : r; \
+        } \
+    } \
+  }
+STRIPS(divi_i64_vv, q, DIV64(a, b))
+STRIPS(remi_i64_vv, fa - q * fb, b == 0 || b == -1 ? 0 : a % b)
+static void ID(iota)(i64 *y, i64 first, i64 stride, i64 n) { LOOP(n) y[i] = first + i * stride; }
 COMMUTES(mulhi_i64, u64, u64, (u64)((unsigned __int128)a *b >> 64))
 
 #define TRI_(NAME, T, A, E, BB, CC) \
@@ -218,7 +257,7 @@ static void ID(store8_f16)(u16 *x, const f32 *y, i64 n) { LOOP(n) x[i] = ID(to_f
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
-#define MEMORY(NAME, M, T, READ, WRITE, READ_ALL, WRITE_ALL) \
+#define MEMORY(NAME, M, T, READ, WRITE, READ_ALL, WRITE_ALL, READ_APART) \
   static void ID(load_##NAME)(void *yv, const void *xv, i64 stride, i64 n) { \
     T *y = yv; \
     const M *x = xv; \
@@ -226,7 +265,7 @@ static void ID(store8_f16)(u16 *x, const f32 *y, i64 n) { LOOP(n) x[i] = ID(to_f
     else if (stride == 0) { \
       T v = n ? READ(x[0]) : 0; \
       LOOP(n) y[i] = v; \
-    } else LOOP(n) y[i] = READ(x[i * stride]); \
+    } else READ_APART; \
   } \
   static void ID(store_##NAME)(void *xv, i64 stride, const void *yv, i64 n) { \
     M *x = xv; \
@@ -240,17 +279,67 @@ static void ID(store8_f16)(u16 *x, const f32 *y, i64 n) { LOOP(n) x[i] = ID(to_f
     const M *x = xv; \
     LOOP(n) y[i] = READ(x[i * stride + at[i] * gstride]); \
   }
-#define SIMPLE(NAME, M, T) \
-  MEMORY(NAME, M, T, (T), (M), LOOP(n) y[i] = (T)x[i], LOOP(n) x[i] = (M)y[i])
-SIMPLE(u8, u8, u32)
-SIMPLE(i8, i8, i32)
-SIMPLE(i16, i16, i32)
-SIMPLE(4, u32, u32)
-SIMPLE(8, u64, u64)
-MEMORY(f16, u16, f32, ID(from_f16), ID(to_f16), ID(load8_f16)(y, x, n), ID(store8_f16)(x, y, n))
+#define APART(READ) LOOP(n) y[i] = READ(x[i * stride])
+/* Every other element, and the other way round, by vectors. */
+#define APART_FAST(T) \
+  { \
+    if (stride == 2) LOOP(n) y[i] = x[2 * i]; \
+    else if (stride == -1) LOOP(n) y[i] = x[-i]; \
+    else APART((T)); \
+  }
+#define SIMPLE(NAME, M, T, READ_APART) \
+  MEMORY(NAME, M, T, (T), (M), LOOP(n) y[i] = (T)x[i], LOOP(n) x[i] = (M)y[i], READ_APART)
+SIMPLE(u8, u8, u32, APART((u32)))
+SIMPLE(i8, i8, i32, APART((i32)))
+SIMPLE(i16, i16, i32, APART((i32)))
+SIMPLE(4, u32, u32, APART_FAST(u32))
+SIMPLE(8, u64, u64, APART_FAST(u64))
+MEMORY(f16, u16, f32, ID(from_f16), ID(to_f16), ID(load8_f16)(y, x, n), ID(store8_f16)(x, y, n),
+       APART(ID(from_f16)))
 #define FROM_BF16(h) ((u32)(h) << 16)
 MEMORY(bf16, u16, u32, FROM_BF16, TO_BF16, LOOP(n) y[i] = FROM_BF16(x[i]),
-       LOOP(n) x[i] = TO_BF16(y[i]))
+       LOOP(n) x[i] = TO_BF16(y[i]), APART(FROM_BF16))
+
+#if VB == 32 && defined(HAS_F16C)
+/* Squares are turned in registers: by pairs of elements, of pairs, of halves. AVX-512 takes these too. */
+#define LO(a, b) (__m256) _mm256_unpacklo_ps(a, b)
+#define HI(a, b) (__m256) _mm256_unpackhi_ps(a, b)
+#define LO2(a, b) (__m256) _mm256_unpacklo_pd((__m256d)(a), (__m256d)(b))
+#define HI2(a, b) (__m256) _mm256_unpackhi_pd((__m256d)(a), (__m256d)(b))
+#define HALVES_(a, b, which) _mm256_permute2f128_ps(a, b, which)
+#define TURN(SIZE, E, ...) \
+  static void ID(turn_##SIZE)(void *yv, i64 ys, const void *xv, i64 xs, i64 rows, i64 cols) { \
+    for (i64 c = 0; c < cols; c += E) \
+      for (i64 r = 0; r < rows; r += E) { \
+        char *y = (char *)yv + (r * ys + c) * SIZE; \
+        const char *x = (const char *)xv + (c * xs + r) * SIZE; \
+        __m256 v[E], w[E]; \
+        ALL for (int i = 0; i < E; i++) v[i] = \
+            _mm256_loadu_ps((const float *)(x + i * xs * SIZE)); \
+        __VA_ARGS__ \
+        ALL for (int i = 0; i < E; i++) _mm256_storeu_ps((float *)(y + i * ys * SIZE), v[i]); \
+      } \
+  }
+#define ALL _Pragma("GCC unroll 8")
+TURN(4, 8, {
+  ALL for (int i = 0; i < 8; i += 2) w[i] = LO(v[i], v[i + 1]), w[i + 1] = HI(v[i], v[i + 1]);
+  ALL for (int i = 0; i < 8; i += 4) {
+    v[i] = LO2(w[i], w[i + 2]), v[i + 1] = HI2(w[i], w[i + 2]);
+    v[i + 2] = LO2(w[i + 1], w[i + 3]), v[i + 3] = HI2(w[i + 1], w[i + 3]);
+  }
+  ALL for (int i = 0; i < 8; i++) w[i] = v[i];
+  ALL for (int i = 0; i < 4; i++) {
+    v[i] = HALVES_(w[i], w[i + 4], 0x20), v[i + 4] = HALVES_(w[i], w[i + 4], 0x31);
+  }
+})
+TURN(8, 4, {
+  ALL for (int i = 0; i < 4; i += 2) w[i] = LO2(v[i], v[i + 1]), w[i + 1] = HI2(v[i], v[i + 1]);
+  ALL for (int i = 0; i < 2; i++) {
+    v[i] = HALVES_(w[i], w[i + 2], 0x20), v[i + 2] = HALVES_(w[i], w[i + 2], 0x31);
+  }
+})
+#undef ALL
+#endif
 
 static void ID(fill_4)(ARGS) {
   u32 *y = yv, v = *(const u32 *)av;
@@ -315,10 +404,10 @@ static void ID(philox)(ARGS) {
 ** zeros alone the sign is that of any other). */
 #define FOLD_EXTREME(NAME, T, U, LESS, BITS, NAN_BITS) \
   static NOINLINE void ID(extreme_##NAME)(T * a, const T *x, i64 n) { \
-    typedef T V __attribute__((vector_size(64), aligned(sizeof(T)), may_alias)); \
-    typedef U W __attribute__((vector_size(64))); \
-    enum { L = 64 / sizeof(T) }; \
-    for (int k = 0; k < NODE / 64; k++) { \
+    typedef T V __attribute__((vector_size(VB), aligned(sizeof(T)), may_alias)); \
+    typedef U W __attribute__((vector_size(VB))); \
+    enum { L = VB / sizeof(T) }; \
+    for (int k = 0; k < NODE / VB; k++) { \
       V m = *(const V *)(a + k * L); \
       W some = (W)(m != m), signs = (W)m; \
       for (i64 i = k * L; i < n; i += NODE / sizeof(T)) { \
@@ -332,6 +421,7 @@ static void ID(philox)(ARGS) {
       *(V *)(a + k * L) = (V)((some & NAN_BITS) | (~some & r)); \
     } \
   }
+#ifdef STRANDS
 FOLD_EXTREME(max_f32, f32, u32, >, &, NAN32)
 FOLD_EXTREME(min_f32, f32, u32, <, |, NAN32)
 #define FAST_max_f32(T, OP) \
@@ -340,6 +430,10 @@ FOLD_EXTREME(min_f32, f32, u32, <, |, NAN32)
 #define FAST_min_f32(T, OP) \
   i64 whole = n - n % period; \
   ID(extreme_min_f32)(a, x, whole), n -= whole, x += whole;
+#else
+#define FAST_max_f32 FOLD_SIMPLE
+#define FAST_min_f32 FOLD_SIMPLE
+#endif
 #define FOLD(NAME, T, OP, FAST) \
   static NOINLINE void ID(fold_##NAME)(void *av, const void *xv, i64 period, i64 n) { \
     T *a = av; \
@@ -364,7 +458,7 @@ FOLDS(i64, u64, FOLD_SIMPLE, FOLD_SIMPLE, FOLD_SIMPLE)
 FOLDS(f32, f32, FOLD_FAST, FAST_max_f32, FAST_min_f32)
 FOLDS(f64, f64, FOLD_FAST, FOLD_SIMPLE, FOLD_SIMPLE)
 
-/* Rows of the kinds that programs are full of; tile_run.c does the others by fold. Lanes are a few
+/* Rows of the kinds that programs are full of; tile_reduce.c does the others by fold. Lanes are a few
 ** vectors, those without an element hold the identity; lanes join from vector to vector, then
 ** within one. A row that is not longer than a vector starts there. */
 #if VB == 64
@@ -502,10 +596,13 @@ static inline f32 ID(unkey)(i32 k) {
       y[k] = OUT(v[0]); \
     } \
   }
+#if VB > 16 || defined(STRANDS)
+#define ROWS_FAST
 ROWS(sum_f32, f32, u32, f32, R_SUM, C_F32, SUM_V, SAME, SAME)
 ROWS(sum_f64, f64, u64, f64, R_SUM, C_F64, SUM_V, SAME, SAME)
 ROWS(max_f32, f32, u32, i32, R_MAX, C_F32, MAX_V, KEY_MAX, ID(unkey))
 ROWS(min_f32, f32, u32, i32, R_MIN, C_F32, MIN_V, KEY_MIN, ID(unkey))
+#endif
 
 /* y[k * n + j] = a[k]. Whole vectors reach into what the next rows then write. */
 #define SPREAD(SIZE, T) \
@@ -544,78 +641,27 @@ POSITIONS(i64)
 POSITIONS(f32)
 POSITIONS(f64)
 
-/* ---- scans ---------------------------------------------------------------------------------- */
-
-/* Order matters for sums and products of floats: groups of 16 by Hillis and Steele. SHIFT moves by
-** k elements up and lets the identity in below. */
-#define SHIFT(v, k) \
-  __builtin_shufflevector(none, v, 16 - k, 17 - k, 18 - k, 19 - k, 20 - k, 21 - k, 22 - k, 23 - k, \
-                          24 - k, 25 - k, 26 - k, 27 - k, 28 - k, 29 - k, 30 - k, 31 - k)
-#define SCAN_GROUPS(NAME, T, OP, IDENTITY) \
-  static void ID(scan_##NAME)(void *yv, const void *av, const void *bv UNUSED, u64 *s, i64 n) { \
-    typedef T V __attribute__((vector_size(16 * sizeof(T)))); \
-    T *y = yv, carry, offset, part[16]; \
-    const T *x = av; \
-    memcpy(&carry, &s[0], sizeof(T)), memcpy(&offset, &s[1], sizeof(T)); \
-    const V none = IDENTITY - (V){0}; \
-    for (; n > 0; n -= 16, x += 16, y += 16) { \
-      V v = none; \
-      i64 m = TY_MIN(n, 16); \
-      if (m == 16) memcpy(&v, x, sizeof v); \
-      else memcpy(&v, x, (size_t)m * sizeof(T)); \
-      v = OP(SHIFT(v, 1), v), v = OP(SHIFT(v, 2), v); \
-      v = OP(SHIFT(v, 4), v), v = OP(SHIFT(v, 8), v); \
-      v = OP(carry, v); \
-      carry = v[15]; /* the missing elements changed nothing */ \
-      v = OP(offset, v); \
-      memcpy(part, &v, sizeof part), memcpy(y, part, (size_t)m * sizeof(T)); \
+/* The first of n elements that equals *e, which is there; a NaN equals any other. Whole strips first. */
+#define FIND(T) \
+  static i64 ID(find_##T)(const void *xv, const void *ev, i64 n) { \
+    const T *x = xv, e = *(const T *)ev; \
+    enum { STRIP = 256 / sizeof(T) }; \
+    i64 at = 0; \
+    for (; at + STRIP <= n; at += STRIP, x += STRIP) { \
+      int hits = 0; \
+      if (e == e) LOOP(STRIP) hits |= x[i] == e; \
+      else LOOP(STRIP) hits |= x[i] != x[i]; \
+      if (hits) break; \
     } \
-    memcpy(&s[0], &carry, sizeof(T)); \
+    for (; *x != e && (e == e || *x == *x); x++) at++; \
+    return at; \
   }
-SCAN_GROUPS(sum_f32, f32, ADD_, -0.0f)
-SCAN_GROUPS(prod_f32, f32, MUL_, 1.0f)
-SCAN_GROUPS(sum_f64, f64, ADD_, -0.0)
-SCAN_GROUPS(prod_f64, f64, MUL_, 1.0)
+FIND(i32)
+FIND(i64)
+FIND(f32)
+FIND(f64)
 
-/* Exact scans: one after another; EARLY is what element i sees. */
-#define SCAN_PLAIN(NAME, T, OP, EARLY) \
-  static void ID(scan_##NAME)(void *yv, const void *av, const void *bv UNUSED, u64 *s, i64 n) { \
-    T *y = yv, m; \
-    const T *x = av; \
-    memcpy(&m, &s[0], sizeof(T)); \
-    for (i64 i = 0; i < n; i++) { \
-      T before UNUSED = m; \
-      m = OP(m, x[i]); \
-      y[i] = EARLY; \
-    } \
-    memcpy(&s[0], &m, sizeof(T)); \
-  }
-#define SCAN_EXTREMES(S, T) \
-  SCAN_PLAIN(max_##S, T, ID(max_##S), m) \
-  SCAN_PLAIN(min_##S, T, ID(min_##S), m) \
-  SCAN_PLAIN(maxx_##S, T, ID(max_##S), before)
-SCAN_PLAIN(sum_i32, u32, ADD_, m)
-SCAN_PLAIN(prod_i32, u32, MUL_, m)
-SCAN_PLAIN(sum_i64, u64, ADD_, m)
-SCAN_PLAIN(prod_i64, u64, MUL_, m)
-SCAN_EXTREMES(i32, i32)
-SCAN_EXTREMES(i64, i64)
-SCAN_EXTREMES(f32, f32)
-SCAN_EXTREMES(f64, f64)
-
-/* In f64, or a long row would lose what it has gathered. */
-#define SCAN_LINEAR(S, T) \
-  static void ID(scan_lin_##S)(void *yv, const void *av, const void *bv, u64 *s, i64 n) { \
-    T *y = yv; \
-    const T *a = av, *b = bv; \
-    f64 m; \
-    memcpy(&m, &s[0], sizeof m); \
-    for (i64 i = 0; i < n; i++) m = __builtin_fma(m, (f64)a[i], (f64)b[i]), y[i] = (T)m; \
-    memcpy(&s[0], &m, sizeof m); \
-  }
-SCAN_LINEAR(f32, f32)
-SCAN_LINEAR(f64, f64)
-
+#include "tile_scans.h"
 #ifdef STRANDS
 #include "tile_strands.h"
 #endif
@@ -644,6 +690,8 @@ SCAN_LINEAR(f64, f64)
 static const TileIsa ID(isa) = {
 #ifdef STRANDS
     .strands = &ID(strands),
+#elif defined(HAS_F16C)
+    .strands = &strands_avx2,
 #endif
     .fn =
         {
@@ -704,16 +752,24 @@ static const TileIsa ID(isa) = {
     .gload = MEM(gload),
     .fill = {ID(fill_4), ID(fill_8)},
     .fold = {FOUR(fold_sum), FOUR(fold_prod), FOUR(fold_max), FOUR(fold_min)},
+    .iota = ID(iota),
     .spread = {ID(spread_4), ID(spread_8)},
+#ifdef HAS_F16C
+    .turn = {turn_4_avx2, turn_8_avx2},
+#endif
+#ifdef ROWS_FAST
     .rows = {[R_SUM] = {[C_F32] = ID(rows_sum_f32), [C_F64] = ID(rows_sum_f64)},
              [R_MAX][C_F32] = ID(rows_max_f32),
              [R_MIN][C_F32] = ID(rows_min_f32)},
+#endif
     .argcol = {FOUR(argcol_max), FOUR(argcol_min)},
+    .find = FOUR(find),
     .scan = {FOUR(scan_sum), FOUR(scan_prod), FOUR(scan_max), FOUR(scan_min), FOUR(scan_maxx),
              [P_SLIN - P_SSUM] = {[C_F32] = ID(scan_lin_f32), [C_F64] = ID(scan_lin_f64)}},
 };
 #undef ISA
 #undef VB
+#undef ROWS_FAST
 #undef PART_f32
 #undef PART_f64
 #undef ALL
@@ -726,3 +782,5 @@ static const TileIsa ID(isa) = {
 #undef MAX_V
 #undef MIN_V
 #undef KEY
+#undef FAST_max_f32
+#undef FAST_min_f32

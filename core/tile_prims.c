@@ -37,7 +37,8 @@ u64 ty_tile_identity(int kind, int type) {
 
 u64 ty_tile_empty(int kind, int type) { return kind == R_SUM ? 0 : ty_tile_identity(kind, type); }
 
-/* Strands are for the sets that are used: where there are several, the plainest does without. */
+/* Where there are several sets the plainest does without strands and whole rows, and AVX-512, whose place is
+** taken by native code, has the strands of AVX2: they are large. */
 #ifndef MANY_ISAS
 #define STRANDS
 #endif
@@ -61,6 +62,7 @@ u64 ty_tile_empty(int kind, int type) { return kind == R_SUM ? 0 : ty_tile_ident
 #define VB 32
 #include "tile_loops.h"
 #pragma GCC pop_options
+#undef STRANDS
 #pragma GCC push_options
 #pragma GCC target( \
     "avx512f,avx512vl,avx512bw,avx512dq,fma,f16c,bmi,bmi2,tune=haswell,prefer-vector-width=512")

@@ -14,7 +14,7 @@
 /* The state of a reduction is a node: lanes, or for positions `width` numbers, then the extremes.
  */
 char *ty_tile_state(const Frame *f, const Step *s) {
-  return f->acc + (size_t)s->state * (size_t)(1 + f->t->levels) * f->t->node;
+  return f->acc + (size_t)(s->state * f->t->nodes) * f->t->node;
 }
 
 static i64 node_elements(const Task *t, const Step *s) {
@@ -55,38 +55,43 @@ static void reduce_rows(const Task *t, int kind, int type, char *y, const char *
   }
 }
 
-/* Positions of one type: x is better than the best so far; the first of x that equals e. */
-#define POSITION(T) \
+/* Of one type: whether e is better than the best so far. */
+#define BETTER(T) \
   static bool better_##T(const void *pe, const void *pb, bool less) { \
     T e = *(const T *)pe, b = *(const T *)pb; \
     return (less ? e < b : e > b) || (e != e && b == b); \
-  } \
-  static i64 find_##T(const void *xv, const void *pe) { \
-    const T *x = xv, e = *(const T *)pe; \
-    i64 i = 0; \
-    while (x[i] != e && (e == e || x[i] == x[i])) i++; \
-    return i; \
   }
-POSITION(i32)
-POSITION(i64)
-POSITION(float)
-POSITION(double)
+BETTER(i32)
+BETTER(i64)
+BETTER(float)
+BETTER(double)
 
 /* The extreme so far (best, at) goes on with n elements, the first of which is number `first`. It
 ** is found by all lanes; only where it is a new one its place is looked for. */
 static void extreme(const Task *t, const Step *s, char *best, i64 *at, const char *x, i64 first,
                     i64 n) {
   typedef bool Better(const void *e, const void *best, bool less);
-  typedef i64 Find(const void *x, const void *e);
   static Better *const better[] = {better_i32, better_i64, better_float, better_double};
-  static Find *const find[] = {find_i32, find_i64, find_float, find_double};
   u64 e;
   if (!n) return;
   reduce_rows(t, R_MAX + s->op, s->type, (char *)&e, x, 1, n);
   if (!better[s->type](&e, best, s->op)) return;
-  i64 i = find[s->type](x, &e);
+  i64 i = t->k->isa->find[s->type](x, &e, n);
   memcpy(best, x + i * ty_tile_size(s->type), (size_t)ty_tile_size(s->type));
   *at = first + i;
+}
+
+/* Whole rows: their extremes together, then where each is. */
+static void extremes(const Task *t, const Step *s, i64 *y, const char *x, i64 rows) {
+  enum { FEW = 32 };
+  int size = ty_tile_size(s->type);
+  u64 e[FEW];
+  for (i64 n; rows > 0; rows -= n, y += n) {
+    n = TY_MIN(rows, FEW);
+    if (t->R) reduce_rows(t, R_MAX + s->op, s->type, (char *)e, x, n, t->R);
+    for (i64 k = 0; k < n; k++, x += t->R * size)
+      y[k] = t->R ? t->k->isa->find[s->type](x, (char *)e + k * size, t->R) : 0;
+  }
 }
 
 void ty_tile_reduce_begin(const Frame *f, const Step *s) {
@@ -115,12 +120,24 @@ void ty_tile_combine(const Frame *f, const Step *s, char *y, const char *a, cons
   }
 }
 
-/* The block in hand is complete. The last one takes in all that waits, the nearest first. */
-void ty_tile_block_end(Frame *f, const Step *s, bool last) {
+/* The states of n blocks, a power of two, that went together come to the one at hand. */
+void ty_tile_subtree(const Frame *f, const Step *s, i64 n) {
+  const Task *t = f->t;
+  TileFn *fn = reduce_fn(t, s->op, s->type);
+  const i64 m = node_elements(t, s);
+  char *acc = ty_tile_state(f, s), *x = acc + (size_t)(1 + t->levels) * t->node;
+  for (i64 h = 1; h < n; h *= 2)
+    for (i64 i = 0; i < n; i += 2 * h)
+      fn(x + i * NODE, x + i * NODE, x + (i + h) * NODE, NULL, m, 0);
+  memcpy(acc, x, NODE);
+}
+
+/* The block in hand is complete, or a subtree of 2^k blocks. The last one takes in all that waits, the
+** nearest first. */
+void ty_tile_block_end(Frame *f, const Step *s, int k, bool last) {
   char *acc = ty_tile_state(f, s);
   size_t node = f->t->node;
   if (s->kind == S_ARG) return; /* positions need no order: one state goes through */
-  int k = 0;
   if (last) {
     for (u64 bits = f->nblocks; bits; bits &= bits - 1) {
       k = __builtin_ctzll(bits);
@@ -170,12 +187,7 @@ void ty_tile_position(Frame *f, const Step *s, i64 n) {
   const char *x = f->p[s->a];
   i64 *y = f->p[s->y];
   int size = ty_tile_size(s->type);
-  if (f->whole)
-    for (i64 k = 0; k < f->rows; k++, x += t->R * size) {
-      u64 best = ty_tile_identity(R_MAX + s->op, s->type);
-      y[k] = 0;
-      extreme(t, s, (char *)&best, &y[k], x, 0, t->R);
-    }
+  if (f->whole) extremes(t, s, y, x, f->rows);
   else if (t->k->p->kind == K_ROW) extreme(t, s, acc + 8, (i64 *)acc, x, f->row, n);
   else
     for (i64 r = 0, w = TY_MIN(n, t->width); r * w < n; r++)
@@ -185,13 +197,13 @@ void ty_tile_position(Frame *f, const Step *s, i64 n) {
 /* ---- scans ---------------------------------------------------------------------------------- */
 
 static u64 *scan_state(const Frame *f, const Step *s) {
-  return (u64 *)(f->base + f->t->at_scan) + 2 * s->state;
+  return (u64 *)(f->base + f->t->at_scan) + SCAN_STATE * s->state;
 }
 
 void ty_tile_scan_begin(const Frame *f, const Step *s) {
   static const u8 kind[] = {R_SUM, R_PROD, R_MAX, R_MIN, R_MAX};
   u64 *st = scan_state(f, s);
-  st[0] = st[1] = s->op == P_SLIN - P_SSUM ? 0 : ty_tile_identity(kind[s->op], s->type);
+  st[0] = st[1] = st[2] = s->op == P_SLIN - P_SSUM ? 0 : ty_tile_identity(kind[s->op], s->type);
 }
 
 void ty_tile_scan(Frame *f, const Step *s, i64 n) {

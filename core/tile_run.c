@@ -6,10 +6,13 @@
 ** A domain is seen flattened. Elements number (o * R + r) * I + i, row values o * I + i; each
 ** operand belongs to one of these two spaces, whose dims are collapsed as far as all operands of
 ** the space allow. How the domain is cut:
-**   map     tiles of elements
-**   rows    several whole rows in a tile, or one row that fits a tile, or (long) a row tile by tile
+**   map     tiles of elements; for native code, where operands do not lie flat, rectangles
+**   rows    several whole rows in a tile, or one row that fits a tile, or (long) a row tile by tile; for
+**           native code batches of rows, phase by phase
 **   columns for each o, strips of up to STRIP columns, going down R; where a strip is the whole
-**           width, several rows of it in one tile
+**           width, or for native code, several rows of it in one tile
+** Where nothing goes by way of tiles (joint) one call of native code takes 2^TOGETHER blocks of a long row, or
+** all rows of a block of columns.
 ** Reductions of long rows and of columns are gathered block by block; complete blocks are combined
 ** as a binary counter counts, which is the tree of tile.c. Where there are fewer rows than threads
 ** the blocks of a row are dealt out in groups, each a subtree, and their results combined at the
@@ -22,13 +25,16 @@
 
 #include <pthread.h>
 
-#define STRIP 512            /* columns worked on side by side */
+#define STRIP 1024           /* columns worked on side by side; their states stay near */
+#define STRIP_TURNED 64      /* the same where they are apart */
 #define BATCH 64             /* rows whose values are worked on together */
+#define TOGETHER 5           /* 2 to this: most blocks of a long row that go together */
 #define STACK 16384          /* bytes of frame that a small run takes from the stack */
 #define SPREAD_BELOW 128     /* shorter rows share a tile */
 #define SPREAD_NATIVE 64     /* the same where a row is native */
 #define ALONE 30000.0        /* nanoseconds of work that wake nobody */
 #define CHUNK 15000.0        /* nanoseconds of work that are worth handing over */
+#define TURNED 16384         /* elements of rows that are turned together */
 #define GROUP_ELEMENTS 65536 /* elements of a group of blocks, at least */
 
 i64 ty_tile_past = 32 << 20; /* measured: below it the caches do better, also for who reads next */
@@ -76,25 +82,52 @@ static i64 product(const i64 *dims, int n) {
 
 static i64 ceil_div(i64 a, i64 b) { return a / b + (a % b != 0); }
 
-static void shape_rows(Task *t, int threads) {
+/* Whether an operand's elements are apart along the dims [from, to): then rows are turned together. */
+static bool is_apart(const Program *p, const Launch *L, int from, int to) {
+  int last = to - 1;
+  while (last > from && L->dims[last] == 1) last--;
+  for (int o = 0; o < p->noperands; o++)
+    if (p->operand[o].level == L_ELEM && (u64)L->strides[o][last] + 1 > 2) return true;
+  return false;
+}
+
+static void shape_rows(Task *t, const Launch *L, int threads) {
   const Kernel *k = t->k;
   bool shared = t->R < (k->native ? SPREAD_NATIVE : SPREAD_BELOW) && t->O > 1;
   t->width = 1, t->strips = 1, t->block = BLOCK;
   t->rows = shared ? TY_MIN(t->O, k->tile / TY_MAX(t->R, 1)) : 1;
   t->code = &k->code[shared];
-  t->tile = TY_MIN(TY_MAX(t->rows * t->R, t->rows), k->tile);
   t->batch = k->batch && !shared && t->R <= k->tile && t->O > 1;
   if (t->batch) t->rows = TY_MIN(BATCH, ceil_div(t->O, 8 * (threads - 1) + 1));
   t->units = ceil_div(t->O, t->rows);
+  t->tile = TY_MIN(TY_MAX(t->rows * t->R, t->rows), k->tile);
+  t->split = t->batch;
+  if (!t->batch) return;
+  t->few = TY_MAX(k->tile / t->R, 1);
+  if (is_apart(k->p, L, L->no, L->no + L->nr))
+    t->few = TY_MAX(t->few, TY_MIN(TY_MAX(TURNED / t->R, 8), 16));
+  t->few = TY_MIN(t->few, t->rows);
+  t->tile = t->few * t->R;
 }
 
-static void shape_columns(Task *t) {
-  t->code = &t->k->code[1], t->block = COL_BLOCK;
-  t->width = TY_MIN(t->I, STRIP);
-  if (t->width > t->k->tile) t->width = t->k->tile;
+/* Whether columns have values that their elements want. */
+static bool has_spread(const Code *code) {
+  for (i32 i = code->phase[0].elem; i < code->phase[0].end; i++)
+    if (code->step[i].kind == S_SPREAD) return true;
+  return false;
+}
+
+static void shape_columns(Task *t, const Launch *L) {
+  const Kernel *k = t->k;
+  int from = L->no + L->nr;
+  t->code = &k->code[1], t->block = COL_BLOCK;
+  t->width = TY_MIN(t->I, k->batch && is_apart(k->p, L, from, from + L->ni) ? STRIP_TURNED : STRIP);
+  if (t->width > k->tile) t->width = k->tile;
   t->strips = ceil_div(t->I, t->width);
-  /* Rows go together where they are contiguous and begin with lane 0. */
-  i64 most = t->strips == 1 ? t->k->tile / t->width / COL_LANES * COL_LANES : 0;
+  /* Rows go together where they are contiguous, or as a grid, and begin with lane 0. */
+  i64 most = k->tile / t->width / COL_LANES * COL_LANES;
+  t->split = k->batch && most > 0 && (t->strips > 1 || has_spread(t->code));
+  if (t->strips > 1 && !t->split) most = 0;
   t->rows = TY_MAX(TY_MIN(most, COL_BLOCK), 1);
   if (t->rows > t->R) t->rows = TY_MAX(ceil_div(t->R, COL_LANES) * COL_LANES, 1);
   if (most == 0) t->rows = 1;
@@ -126,13 +159,16 @@ static void shape_frame(Task *t, bool parallel) {
   t->wide_bytes = align64((size_t)(TY_MAX(t->tile, t->R) * k->word));
   t->row_bytes = align64((size_t)(row_values * k->word));
   t->node = k->p->kind == K_COL ? align64((size_t)(COL_LANES * t->width * k->word)) : NODE;
-  size_t at = align64((size_t)code->nslot * sizeof(void *));
+  size_t at =
+      align64((size_t)code->nslot * 2 * sizeof(void *)); /* where, and how far to the next row */
   t->at_uniform = at, at = align64(at + (size_t)code->nuniform * 8);
   t->at_tile = at, at += (size_t)code->ntile * t->tile_bytes;
   t->at_wide = at, at += (size_t)code->nwide * t->wide_bytes;
   t->at_row = at, at += (size_t)code->nrow * t->row_bytes;
-  t->at_acc = at, at += map ? 0 : (size_t)code->nreduce * (size_t)(1 + t->levels) * t->node;
-  t->at_scan = at, at += align64((size_t)code->nscan * 16);
+  t->nodes = 1 + t->levels;
+  if (code->nnative && k->p->kind == K_ROW && t->R >= 2 * t->block) t->nodes += 1 << TOGETHER;
+  t->at_acc = at, at += map ? 0 : (size_t)(code->nreduce * t->nodes) * t->node;
+  t->at_scan = at, at += align64((size_t)code->nscan * SCAN_STATE * 8);
   t->at_micro = at, at += align64((size_t)code->longest * sizeof(Micro));
   t->frame_bytes = at;
   t->nframes = parallel ? ty_pool_threads(0) : 1;
@@ -143,7 +179,7 @@ static void shape_frame(Task *t, bool parallel) {
 /* How the launch is cut among `threads`; false when there is nothing to do. */
 static bool shape(Task *t, const Kernel *k, const Launch *L, int threads) {
   t->k = k, t->code = &k->code[0];
-  t->batch = false;
+  t->batch = t->split = false;
   t->group = 0, t->groups = t->units = 1, t->levels = 0, t->rows = t->width = t->strips = 1;
   if (k->p->kind == K_MAP) {
     t->N = product(L->dims, L->ni);
@@ -160,8 +196,8 @@ static bool shape(Task *t, const Kernel *k, const Launch *L, int threads) {
     t->I = product(L->dims + L->no + L->nr, L->ni);
     t->N = t->O * t->R * t->I;
     if (!t->O || !t->I) return false;
-    if (k->p->kind == K_ROW) shape_rows(t, threads);
-    else shape_columns(t);
+    if (k->p->kind == K_ROW) shape_rows(t, L, threads);
+    else shape_columns(t, L);
   }
   bool parallel = threads > 1 && (double)t->N * k->cost > ALONE;
   if (k->p->kind != K_MAP) shape_groups(t, parallel ? threads : 1);
@@ -169,190 +205,12 @@ static bool shape(Task *t, const Kernel *k, const Launch *L, int threads) {
   return true;
 }
 
-/* ---- operands ------------------------------------------------------------------------------- */
-
-/* Adds dim d of the launch to the space; a dim that all operands step through as a continuation of
-** the last one becomes one with it. */
-static void add_dim(Task *t, Space *s, int space, const Launch *L, int d) {
-  const Program *p = t->k->p;
-  i64 n = L->dims[d];
-  bool joins = s->nd > 0;
-  if (n == 1) return;
-  for (int o = 0; o < p->noperands && joins; o++)
-    if (t->op[o].space == space) joins = t->op[o].stride[s->nd - 1] == L->strides[o][d] * n;
-  if (joins) s->dims[s->nd - 1] *= n;
-  else s->dims[s->nd++] = n;
-  for (int o = 0; o < p->noperands; o++)
-    if (t->op[o].space == space) t->op[o].stride[s->nd - 1] = L->strides[o][d];
-}
-
-static void find_mode(Place *o, const Space *s) {
-  i64 want = 1;
-  if (s->nd == 1) {
-    o->mode = o->stride[0] == 1 ? FLAT : o->stride[0] == 0 ? ONE : WALK;
-    return;
-  }
-  bool flat = true, one = true;
-  for (int d = s->nd - 1; d >= 0; d--) {
-    flat &= o->stride[d] == want, one &= o->stride[d] == 0;
-    want *= s->dims[d];
-  }
-  o->mode = flat ? FLAT : one ? ONE : WALK;
-}
-
-static bool in_place(const Task *t, const Step *s) {
-  if (s->kind != S_LOAD || s->row || s->copy) return false;
-  return t->op[s->imm].mode == FLAT && (t->op[s->imm].native || s->raw);
-}
-
-/* Whether the rows of a batch can go through native code at once: nothing is read by way of tiles, which
-** have room for one row. */
-static bool is_joint(const Task *t) {
-  const Code *code = t->code;
-  i32 stretches = 0;
-  for (i32 i = code->phase[0].elem; i < code->phase[0].end; i++) {
-    const Step *s = &code->step[i];
-    if (!s->native) {
-      if (s->kind != S_SKIP && !in_place(t, s)) return false;
-      continue;
-    }
-    const Native *v = &code->native[s->native - 1];
-    for (; i < v->end; i++) {
-      s = &code->step[i];
-      if (s->kind == S_STORE && t->op[s->imm].mode != FLAT) return false;
-    }
-    i--, stretches++;
-  }
-  return stretches == 1;
-}
-
-/* Whether the outputs that lie contiguously, no input among them, are too large for the caches. */
-static bool is_past(const Task *t) {
-  const Program *p = t->k->p;
-  i64 bytes = 0;
-  if (t->N * 8 < ty_tile_past) return false;
-  for (int i = 0; i < p->noperands; i++) {
-    const Place *y = &t->op[i];
-    if (!p->operand[i].write || y->space || y->mode != FLAT || !y->native) continue;
-    for (int k = 0; k < p->noperands; k++)
-      if (!p->operand[k].write && t->op[k].at == y->at) return false;
-    bytes += t->N * y->size;
-  }
-  return bytes >= ty_tile_past;
-}
-
-static void bind(Task *t, const Run *r) {
-  const Program *p = t->k->p;
-  const Launch *L = r->launch;
-  const Code *code = t->code;
-  int elem = L->no + L->nr + L->ni;
-  t->r = r;
-  for (int i = 0; i < p->noperands; i++) {
-    Place *o = &t->op[i];
-    const DTypeInfo *info = &ty_dtypes[p->operand[i].dtype];
-    o->space = p->kind != K_MAP && p->operand[i].level == L_ROW;
-    o->dtype = p->operand[i].dtype, o->size = info->bytes;
-    o->native = info->bytes >= 4;
-    o->first = L->start[i];
-    o->at = (char *)((uintptr_t)r->buf[i] + (uintptr_t)(L->start[i] * info->bytes));
-  }
-  t->space[0].nd = t->space[1].nd = 0;
-  for (int d = 0; d < elem; d++) add_dim(t, &t->space[0], 0, L, d);
-  if (p->kind != K_MAP)
-    for (int d = 0; d < elem; d++)
-      if (d < L->no || d >= L->no + L->nr) add_dim(t, &t->space[1], 1, L, d);
-  for (int i = 0; i < p->noperands; i++) find_mode(&t->op[i], &t->space[t->op[i].space]);
-  t->direct = 0;
-  for (int i = 0; i < code->ndirect; i++) {
-    const Direct *d = &code->direct[i];
-    const Place *y = &t->op[d->operand];
-    bool ok = y->mode == FLAT && !in_place(t, &code->step[code->slot[d->slot].def]);
-    for (u32 m = d->readers; m && ok; m &= m - 1) ok = t->op[__builtin_ctz(m)].at != y->at;
-    t->direct |= (u32)ok << i;
-  }
-  t->past = code->nnative && is_past(t);
-  t->joint = t->batch && is_joint(t);
-}
-
-/* Elements a stride apart, as they are: for native code, which converts by itself. */
-static void copy_raw(char *y, i64 ystride, const char *x, i64 xstride, int size, i64 n) {
-#define COPY(T) \
-  { \
-    T *to = (T *)(void *)y; \
-    const T *from = (const T *)(const void *)x; \
-    if (xstride == 0) \
-      for (i64 i = 0; i < n; i++) to[i * ystride] = *from; \
-    else \
-      for (i64 i = 0; i < n; i++) to[i * ystride] = from[i * xstride]; \
-  }
-  if (xstride == 1 && ystride == 1) memcpy(y, x, (size_t)(n * size));
-  else if (size == 1) COPY(u8)
-  else if (size == 2) COPY(u16)
-  else if (size == 4) COPY(u32)
-  else COPY(u64)
-#undef COPY
-}
-
-/* One run of an access: elements that lie a stride apart. */
-static void access_run(Frame *f, const Step *s, char *y, i64 offset, i64 stride, i64 n, i64 done) {
-  const Place *o = &f->t->op[s->imm];
-  const TileIsa *isa = f->t->k->isa;
-  char *x = (char *)((uintptr_t)o->at + (uintptr_t)(offset * o->size));
-  if (s->raw) {
-    if (s->kind == S_LOAD && !stride && o->size >= 4)
-      isa->fill[o->size == 8](y, x, NULL, NULL, n, 0);
-    else if (s->kind == S_LOAD) copy_raw(y, 1, x, stride, o->size, n);
-    else copy_raw(x, stride, y, 1, o->size, n);
-    return;
-  }
-  switch (s->kind) {
-  case S_LOAD: isa->load[o->dtype](y, x, stride, n); break;
-  case S_STORE: isa->store[o->dtype](x, stride, y, n); break;
-  case S_GLOAD: {
-    const i64 *at = (const i64 *)f->p[s->a] + done;
-    isa->gload[o->dtype](y, x, stride, at, f->t->r->launch->gstride[s->imm], n);
-    break;
-  }
-  default: {
-    i64 *z = (i64 *)y;
-    for (i64 i = 0; i < n; i++) z[i] = o->first + offset + i * stride;
-    break;
-  }
-  }
-}
-
-/* Loads or stores elements [i0, i0 + n) of the operand's space: an odometer over its dims. */
-static void access(Frame *f, const Step *s, i64 i0, i64 n) {
-  const Place *o = &f->t->op[s->imm];
-  const Space *sp = &f->t->space[o->space];
-  char *y = f->p[s->kind == S_STORE && !s->raw ? s->a : s->y];
-  int size = s->raw ? o->size : f->t->code->slot[s->y].size, last = sp->nd - 1;
-  if (!n) return;
-  if (o->mode != WALK) {
-    i64 stride = o->mode == FLAT;
-    access_run(f, s, y, i0 * stride, stride, n, 0);
-    return;
-  }
-  i64 at[MAX_DIMS], offset = 0, q = i0;
-  for (int d = last; d >= 0; d--) {
-    at[d] = d ? q % sp->dims[d] : q;
-    q = d ? q / sp->dims[d] : 0;
-    offset += at[d] * o->stride[d];
-  }
-  for (i64 done = 0;;) {
-    i64 run = TY_MIN(n - done, sp->dims[last] - at[last]);
-    access_run(f, s, y + done * size, offset, o->stride[last], run, done);
-    done += run;
-    if (done == n) return;
-    at[last] += run, offset += run * o->stride[last];
-    for (int d = last; d > 0 && at[d] == sp->dims[d]; d--) {
-      offset += o->stride[d - 1] - at[d] * o->stride[d];
-      at[d] = 0, at[d - 1]++;
-    }
-  }
-}
-
 /* ---- steps ---------------------------------------------------------------------------------- */
+
+/* The bytes between a slot's rows, for native code. */
+static void set_between(Frame *f, i32 slot, i64 bytes) {
+  f->p[f->t->code->nslot + slot] = (void *)(uintptr_t)bytes;
+}
 
 /* Row values to elements: over their rows, or, in columns, again for every row. */
 static void spread(Frame *f, const Step *s, i64 n) {
@@ -361,9 +219,10 @@ static void spread(Frame *f, const Step *s, i64 n) {
   char *y = f->p[s->y];
   const char *a = f->p[s->a];
   if (t->k->p->kind == K_ROW) t->k->isa->spread[size == 8](y, a, f->rows, t->R);
+  else if (t->grid && t->joint) f->p[s->y] = f->p[s->a], set_between(f, s->y, 0);
   else if (t->rows == 1) f->p[s->y] = f->p[s->a];
   else
-    for (i64 k = 0; k < n; k += t->width) memcpy(y + k * size, a, (size_t)(t->width * size));
+    for (i64 k = 0; k < n; k += f->rows) memcpy(y + k * size, a, (size_t)(f->rows * size));
 }
 
 static char *offset(const Step *s, int operand, void *p, i64 bytes) {
@@ -390,77 +249,139 @@ static void strand(Frame *f, const Step *s, i64 n) {
           offset(s, 2, p[s->c], whole), left, s->imm);
 }
 
-/* Where elements [i0, i0 + n) of an operand lie one after another in memory, else NULL. */
-static char *run_in_place(const Task *t, const Place *o, i64 i0, i64 n) {
-  const Space *sp = &t->space[o->space];
-  int last = sp->nd - 1;
-  if (!n || o->mode != WALK || o->stride[last] != 1) return NULL;
-  i64 q = i0 / sp->dims[last], offset = i0 - q * sp->dims[last];
-  if (offset + n > sp->dims[last]) return NULL;
-  for (int d = last - 1; d >= 0; d--) {
-    i64 up = d ? q / sp->dims[d] : 0;
-    offset += (q - up * sp->dims[d]) * o->stride[d];
-    q = up;
+/* All slots go on by n rows, or back. */
+static void step_rows(Frame *f, i64 n) {
+  i32 nslot = f->t->code->nslot;
+  for (i32 i = 0; i < nslot; i++)
+    f->p[i] = (void *)((uintptr_t)f->p[i] + (uintptr_t)n * (uintptr_t)f->p[nslot + i]);
+}
+
+/* The same for all slots of columns or of a long row: native code goes over them in turns of so many elements,
+** and over the states of columns anew each time. */
+static void set_turns(Frame *f, i64 elements) {
+  const Task *t = f->t;
+  const Code *code = t->code;
+  for (i32 i = code->uniform; i < code->nstep; i++) {
+    const Step *s = &code->step[i];
+    bool raw = s->kind == S_STORE || (s->kind == S_LOAD && s->raw);
+    if (!s->row)
+      set_between(f, s->y, elements * (raw ? t->op[s->imm].size : code->slot[s->y].size));
   }
-  return (char *)((uintptr_t)o->at + (uintptr_t)(offset * o->size));
+}
+
+/* The states of a native stretch's reductions, for elements that count from `from`. */
+static void give_states(Frame *f, const Native *v, i64 from) {
+  const Task *t = f->t;
+  const bool lane = t->k->p->kind == K_COL && t->rows == 1;
+  for (i32 i = v->special; i < v->end; i++) {
+    const Step *s = &t->code->step[i];
+    if (s->kind != S_REDUCE) continue;
+    char *acc = ty_tile_state(f, s);
+    i64 back = from - (lane ? f->row % COL_LANES * t->width : 0);
+    if (f->blocks) acc += (size_t)(1 + t->levels) * t->node;
+    f->p[s->b] = (char *)((uintptr_t)acc - (uintptr_t)(back * ty_tile_size(s->type)));
+  }
+}
+
+/* A grid of columns: the rows of one lane after the other. */
+static void reduce_grid(Frame *f, const Native *v, i64 lines) {
+  const Task *t = f->t;
+  void **between = f->p + t->code->nslot;
+  for (i64 lane = 0; lane < TY_MIN(lines, COL_LANES); lane++) {
+    give_states(f, v, -lane * t->width);
+    for (i32 i = 0; i < t->code->nslot; i++)
+      between[i] = (void *)((intptr_t)between[i] * COL_LANES);
+    v->fn(f->p, 0, f->cols, ceil_div(lines - lane, COL_LANES), 0);
+    for (i32 i = 0; i < t->code->nslot; i++)
+      between[i] = (void *)((intptr_t)between[i] / COL_LANES);
+    step_rows(f, 1);
+  }
+  step_rows(f, -TY_MIN(lines, COL_LANES));
+}
+
+/* Columns whose rows lie one behind another: in turns of all lanes. */
+static void reduce_turns(Frame *f, const Native *v, i64 n) {
+  const i64 turn = f->t->width * COL_LANES, turns = n / turn, rest = turns * turn;
+  give_states(f, v, 0);
+  if (turns) v->fn(f->p, 0, turn, turns, 0);
+  if (rest == n) return;
+  give_states(f, v, rest);
+  v->fn(f->p, rest, n, 1, 0);
 }
 
 /* Reductions of a native stretch: their states are given, memory for them where the tile is whole
-** rows. Columns that share a tile go by a few rows at a time, all lanes. */
+** rows. */
 static void native_reduce(Frame *f, const Native *v, i64 n) {
   const Task *t = f->t;
-  const Step *first = t->code->step + v->special, *end = t->code->step + v->end;
-  i64 w = t->width, turn = n;
   bool col = t->k->p->kind == K_COL;
-  if (col && t->rows > 1) turn = w * COL_LANES;
-  for (i64 i = 0; i < n || !i; i += turn) {
-    for (const Step *s = first; s < end; s++) {
-      if (s->kind != S_REDUCE) continue;
-      char *acc = ty_tile_state(f, s);
-      int size = ty_tile_size(s->type);
-      if (col && t->rows == 1) acc += f->row % COL_LANES * w * size;
-      f->p[s->b] = (char *)((uintptr_t)acc - (uintptr_t)(i * size));
-    }
-    if (!n) break;
-    if (f->whole) v->fn(f->p, 0, t->R, f->rows);
-    else v->fn(f->p, i, TY_MIN(i + turn, n), 0);
+  if (col && t->grid) reduce_grid(f, v, f->lines);
+  else if (col && t->rows > 1) reduce_turns(f, v, n);
+  else {
+    give_states(f, v, 0);
+    if (f->whole && n) v->fn(f->p, 0, t->R, f->rows, 1);
+    else if (f->blocks) v->fn(f->p, 0, BLOCK, f->blocks, -1);
+    else if (n) v->fn(f->p, 0, n, 1, 0);
   }
-  for (const Step *s = first; s < end && f->whole && !n; s++)
-    if (s->kind == S_REDUCE) ty_tile_reduce(f, s, 0);
+  for (i32 i = v->special; i < v->end && f->whole && !n; i++)
+    if (t->code->step[i].kind == S_REDUCE) ty_tile_reduce(f, &t->code->step[i], 0);
+}
+
+/* Where a stretch's store writes: in the output or, where its columns are apart, to a tile. */
+static bool place_store(Frame *f, const Step *s, i64 i0) {
+  const Task *t = f->t;
+  const Place *o = &t->op[s->imm];
+  if (t->grid) {
+    bool in = o->stride[t->space[0].nd - 1] == 1;
+    if (in) f->p[s->y] = ty_tile_corner(f, o);
+    set_between(f, s->y, in ? ty_tile_between(t, o) : f->cols * o->size);
+    return in;
+  }
+  if (o->mode == FLAT) f->p[s->y] = o->at + i0 * o->size;
+  return o->mode == FLAT;
 }
 
 /* Outputs that are contiguous are written in place, others by way of a tile. */
 static void native(Frame *f, const Native *v, i64 i0, i64 n) {
   const Task *t = f->t;
   const Step *first = t->code->step + v->special, *end = t->code->step + v->end;
+  i64 rows = t->grid ? f->lines : 1;
   uintptr_t odd = 0;
-  for (const Step *s = first; s < end; s++)
-    if (s->kind == S_STORE && t->op[s->imm].mode == FLAT) {
-      f->p[s->y] = t->op[s->imm].at + i0 * t->op[s->imm].size;
-      if (t->op[s->imm].native) odd |= (uintptr_t)f->p[s->y] & 63;
-    } else if (s->kind == S_STORE) odd = 1; /* read again in a moment */
+  for (const Step *s = first; s < end; s++) {
+    if (s->kind != S_STORE) continue;
+    if (!place_store(f, s, i0)) odd = 1; /* read again in a moment */
+    else if (t->op[s->imm].native) {
+      odd |= (uintptr_t)f->p[s->y] & 63;
+      if (rows > 1) odd |= (uintptr_t)ty_tile_between(t, &t->op[s->imm]) & 63;
+    }
+  }
   if (v->reduces) native_reduce(f, v, n);
-  else v->fn(f->p, 0, n, t->past && !odd);
-  for (const Step *s = first; s < end; s++)
-    if (s->kind == S_STORE && t->op[s->imm].mode != FLAT) access(f, s, i0, n);
+  else v->fn(f->p, 0, t->grid ? f->cols : n, rows, t->past && !odd);
+  for (const Step *s = first; s < end; s++) {
+    if (s->kind != S_STORE) continue;
+    const Place *o = &t->op[s->imm];
+    if (t->grid ? o->stride[t->space[0].nd - 1] != 1 : o->mode != FLAT) ty_tile_access(f, s, i0, n);
+  }
 }
 
 static void load(Frame *f, const Step *s, i64 i0, i64 n) {
   const Task *t = f->t;
   const Place *o = &t->op[s->imm];
-  if (in_place(t, s)) {
-    f->p[s->y] = o->at + i0 * o->size;
+  bool grid = t->grid && !s->row;
+  if (ty_tile_in_place(t, s)) {
+    f->p[s->y] = grid ? ty_tile_corner(f, o) : o->at + i0 * o->size;
+    if (grid) set_between(f, s->y, ty_tile_between(t, o));
     return;
   }
   if (s->raw) {
-    char *at = run_in_place(t, o, i0, n);
+    char *at = grid ? NULL : ty_tile_stretch(t, o, i0, n);
     if (at) {
       f->p[s->y] = at;
       return;
     }
     f->p[s->y] = f->base + t->at_tile + (size_t)t->code->slot[s->y].reg * t->tile_bytes;
+    if (grid) set_between(f, s->y, f->cols * o->size);
   }
-  access(f, s, i0, n);
+  ty_tile_access(f, s, i0, n);
 }
 
 /* Steps [from, to) over n values from number i0 of their space. */
@@ -483,10 +404,10 @@ static void steps(Frame *f, i32 from, i32 to, i64 i0, i64 n) {
     case S_LOAD: load(f, s, i0, n); break;
     case S_SKIP: break;
     case S_STORE:
-      if (s->state < 0 || !(t->direct >> s->state & 1)) access(f, s, i0, n);
+      if (s->state < 0 || !(t->direct >> s->state & 1)) ty_tile_access(f, s, i0, n);
       break;
     case S_GLOAD:
-    case S_IOTA: access(f, s, i0, n); break;
+    case S_IOTA: ty_tile_access(f, s, i0, n); break;
     case S_FILL: s->fn(p[s->y], p[s->a], NULL, NULL, n, 0); break;
     case S_SPREAD: spread(f, s, n); break;
     case S_REDUCE: ty_tile_reduce(f, s, n); break;
@@ -541,29 +462,73 @@ static void unit_rows(Frame *f, i64 unit) {
   }
 }
 
-/* Whole rows, their values side by side: one by one where an operand's rows do not follow one
-** another, or where a step is not native. */
+/* The rectangle at hand has `lines` times `cols` elements: those of tile registers follow one another. */
+static void set_rectangle(Frame *f, i64 lines, i64 cols) {
+  const Code *code = f->t->code;
+  f->lines = lines;
+  if (f->cols == cols) return;
+  f->cols = cols;
+  for (i32 i = 0; i < code->nslot; i++)
+    if (code->slot[i].place == AT_TILE || code->slot[i].place == AT_WIDE)
+      set_between(f, i, cols * code->slot[i].size);
+}
+
+/* A rectangle of a map. */
+static void unit_grid(Frame *f, i64 unit) {
+  const Task *t = f->t;
+  const Space *s = &t->space[0];
+  i64 rows = 0, cols = 0;
+  for (i32 d = s->nd - 1; d >= 0; d--) {
+    bool last = d == s->nd - 1, along = d == t->along;
+    i64 step = last ? t->block_cols : along ? t->block_rows : 1;
+    i64 n = ceil_div(s->dims[d], step), up = d ? unit / n : 0, at = (unit - up * n) * step;
+    if (last) cols = TY_MIN(step, s->dims[d] - at);
+    if (along) rows = TY_MIN(step, s->dims[d] - at);
+    f->index[d] = at, unit = up;
+  }
+  set_rectangle(f, rows, cols);
+  tile(f, 0, 0, rows * cols);
+}
+
+/* Whole rows side by side, phase by phase, their values too. */
 static void unit_batch(Frame *f, i64 unit) {
   const Task *t = f->t;
-  const Code *code = t->code;
-  const Step *first = code->step + code->phase[0].elem, *end = code->step + code->phase[0].end;
-  i64 row = unit * t->rows, n = TY_MIN(t->rows, t->O - row);
-  f->rows = n, f->whole = true;
-  if (t->joint) {
-    tile(f, 0, row * t->R, n * t->R);
-    row_steps(f, 1, row, n);
-    return;
+  const Space *s = &t->space[0];
+  i64 row = unit * t->rows, end = TY_MIN(row + t->rows, t->O), n;
+  for (f->whole = true; row < end; row += n) {
+    i64 q = row;
+    f->index[s->nd - 1] = 0;
+    for (i32 d = t->along; d >= 0; d--) {
+      f->index[d] = d ? q % s->dims[d] : q;
+      q /= s->dims[d];
+    }
+    n = TY_MIN(TY_MIN(end - row, t->few), s->dims[t->along] - f->index[t->along]);
+    f->rows = n;
+    set_rectangle(f, n, t->R);
+    for (i32 p = 0; p <= t->code->nphase; p++) {
+      row_steps(f, p, row, n);
+      if (p < t->code->nphase) tile(f, p, row * t->R, n * t->R);
+    }
   }
-  f->rows = 1;
-  for (i64 r = 0; r < n; r++) {
-    tile(f, 0, (row + r) * t->R, t->R);
-    for (const Step *s = first; s < end; s++)
-      if (s->kind == S_REDUCE) f->p[s->y] = (char *)f->p[s->y] + ty_tile_size(s->type);
-  }
-  for (const Step *s = first; s < end; s++)
-    if (s->kind == S_REDUCE) f->p[s->y] = (char *)f->p[s->y] - n * ty_tile_size(s->type);
-  f->rows = n;
-  row_steps(f, 1, row, n);
+}
+
+/* Of the elements that are left so many blocks go together that they are a subtree: 2 to this. */
+static int together(const Frame *f, i64 left) {
+  int k = 0;
+  if (!f->t->joint) return 0;
+  while (k < TOGETHER && !(f->nblocks >> k & 1) && (i64)BLOCK << (k + 1) <= left) k++;
+  return k;
+}
+
+/* 2^k blocks at once: their states come to the one of the subtree. */
+static void many_blocks(Frame *f, i32 phase, i64 i0, int k) {
+  const Task *t = f->t;
+  const Phase *ph = &t->code->phase[phase];
+  f->blocks = 1 << k;
+  tile(f, phase, i0, (i64)BLOCK << k);
+  f->blocks = 0;
+  for (const Step *s = t->code->step + ph->elem; s < t->code->step + ph->end; s++)
+    if (s->kind == S_REDUCE) ty_tile_subtree(f, s, (i64)1 << k);
 }
 
 /* Elements [begin, end) of a long row, tile by tile; the reductions' states are then complete for
@@ -577,15 +542,17 @@ static void long_part(Frame *f, i32 phase, i64 row, i64 begin, i64 end) {
     if (s->kind == S_REDUCE || s->kind == S_ARG) ty_tile_reduce_begin(f, s);
     else if (s->kind == S_SCAN) ty_tile_scan_begin(f, s);
   for (i64 i = begin, n; i < end; i += n) {
-    n = TY_MIN(t->tile, end - i), f->row = i;
+    const int k = i % BLOCK ? 0 : together(f, end - i);
+    n = k ? (i64)BLOCK << k : TY_MIN(t->tile, end - i), f->row = i;
     place_wide(f, i);
-    tile(f, phase, row * t->R + i, n);
+    if (k) many_blocks(f, phase, row * t->R + i, k);
+    else tile(f, phase, row * t->R + i, n);
     bool last = i + n == end;
     if (!last && (i + n) % BLOCK) continue;
     for (const Step *s = first; s < stop; s++)
-      if (s->kind == S_REDUCE) ty_tile_block_end(f, s, last);
+      if (s->kind == S_REDUCE) ty_tile_block_end(f, s, k, last);
       else if (s->kind == S_SCAN) ty_tile_scan_block_end(f, s);
-    f->nblocks++;
+    f->nblocks += (u64)1 << k;
   }
 }
 
@@ -605,6 +572,16 @@ static void unit_long(Frame *f, i64 unit) {
   }
 }
 
+static void column_rectangle(Frame *f, i64 o, i64 c, i64 r, i64 n) {
+  const Space *s = &f->t->space[0];
+  f->index[s->nd - 1] = c, f->index[s->nd - 2] = r;
+  for (i32 d = s->nd - 3; d >= 0; d--) {
+    f->index[d] = d ? o % s->dims[d] : o;
+    o /= s->dims[d];
+  }
+  set_rectangle(f, n, f->rows);
+}
+
 /* Rows [begin, end) of the strip that starts at column c. */
 static void column_part(Frame *f, i64 o, i64 c, i64 begin, i64 end) {
   const Task *t = f->t;
@@ -615,11 +592,12 @@ static void column_part(Frame *f, i64 o, i64 c, i64 begin, i64 end) {
     if (s->kind == S_REDUCE || s->kind == S_ARG) ty_tile_reduce_begin(f, s);
   for (i64 r = begin, n; r < end; r += n) {
     i64 block = TY_MIN(end, r - r % COL_BLOCK + COL_BLOCK);
-    n = TY_MIN(t->rows, block - r), f->row = r;
+    n = TY_MIN(t->joint ? COL_BLOCK : t->rows, block - r), f->row = r;
+    if (t->grid) column_rectangle(f, o, c, r, n);
     tile(f, 0, (o * t->R + r) * t->I + c, n * f->rows);
     if (r + n != block) continue;
     for (const Step *s = first; s < stop; s++)
-      if (s->kind == S_REDUCE) ty_tile_block_end(f, s, block == end);
+      if (s->kind == S_REDUCE) ty_tile_block_end(f, s, 0, block == end);
     f->nblocks++;
   }
 }
@@ -692,7 +670,10 @@ static void unit_gather(Frame *f, i64 unit) {
 
 static void frame_begin(Frame *f, Task *t, char *base) {
   const Code *code = t->code;
-  *f = (Frame){.t = t, .base = base, .p = (void **)base, .acc = base + t->at_acc};
+  f->t = t, f->base = base, f->p = (void **)base,
+  f->acc = base + t->at_acc; /* the rest as it is needed */
+  f->whole = false, f->rows = f->row = f->lines = 0, f->cols = -1, f->nblocks = 0, f->blocks = 0;
+  memset(f->p + code->nslot, 0, (size_t)code->nslot * sizeof(void *));
   for (i32 i = 0; i < code->nslot; i++) {
     const Slot *s = &code->slot[i];
     size_t reg = (size_t)TY_MAX(s->reg, 0);
@@ -705,6 +686,8 @@ static void frame_begin(Frame *f, Task *t, char *base) {
     default: f->p[i] = base + t->at_row + reg * t->row_bytes; break;
     }
   }
+  if (t->joint || (t->k->p->kind == K_COL && t->rows > 1 && !t->grid))
+    set_turns(f, t->k->p->kind == K_ROW ? BLOCK : COL_LANES * t->width);
   steps(f, 0, code->uniform, 0, 1);
 }
 
@@ -743,12 +726,12 @@ static void over(Task *t, Unit *unit, i64 n, double each) {
 
 static void go(Task *t) {
   if (t->k->p->kind == K_MAP && t->nframes == 1) {
-    over(t, unit_map, t->units, 0);
+    over(t, t->grid ? unit_grid : unit_map, t->units, 0);
     return;
   }
   double all = (double)t->N * t->k->cost;
   Unit *unit = unit_columns;
-  if (t->k->p->kind == K_MAP) unit = unit_map;
+  if (t->k->p->kind == K_MAP) unit = t->grid ? unit_grid : unit_map;
   else if (t->batch) unit = unit_batch;
   else if (t->k->p->kind == K_ROW) unit = t->R > t->tile && t->R > 0 ? unit_long : unit_rows;
   if (!t->group) {
@@ -804,7 +787,7 @@ bool ty_tile_run(const Kernel *k, const Run *r) {
   t.frames = (char *)align64((size_t)(uintptr_t)t.frames);
   t.partial = t.frames + (size_t)t.nframes * t.frame_bytes;
   u32 fp = ty_fp_enter();
-  bind(&t, r);
+  ty_tile_bind(&t, r);
   go(&t);
   ty_fp_leave(fp);
   return true;

@@ -219,8 +219,8 @@ static bool make_scalars(State *S, Instance *I, const Graph *g) {
   return true;
 }
 
-static bool make_plan(State *S, Instance *I, Wanted *w, i32 n, Output *out, i32 *place) {
-  Batch *b = S->capture->batch;
+static bool make_plan(State *S, Instance *I, const Batch *b, Wanted *w, i32 n, Output *out,
+                      i32 *place) {
   sort_wanted(w, n, place);
   for (i32 i = 0; i < n; i++) {
     out[place[i]] = w[i].out;
@@ -230,6 +230,33 @@ static bool make_plan(State *S, Instance *I, Wanted *w, i32 n, Output *out, i32 
     if (!I->made[i].alias) I->made[i].from = place[I->made[i].from];
   I->ntarget = n;
   return !n || (I->plan = ty_engine_plan(S, b, out, n)) != NULL;
+}
+
+/* The plan of a graph that passes left; its inputs are those of the batch. */
+static bool plan_replacement(State *S, Instance *I, const Replacement *by, Wanted *w, i32 n,
+                             Output *out, i32 *place) {
+  const Batch *b = S->capture->batch;
+  struct BatchInput input[b->ninput + 1];
+  i32 node[b->ninput + 1], wanted[n + 1];
+  for (i32 i = 0; i < n; i++) wanted[i] = w[i].out.node;
+  const char *fault = ty_replace_fault(b, wanted, n, by, node);
+  if (fault) return ty_capture_refuse(S, fault);
+  for (i32 i = 0; i < b->ninput; i++) input[i] = (struct BatchInput){.node = node[i]};
+  Batch changed = {.g = *by->g, .S = S, .ninput = b->ninput, .input = input};
+  for (i32 i = 0; i < n; i++) w[i].out.node = by->output[i];
+  return make_plan(S, I, &changed, w, n, out, place);
+}
+
+/* Results of a function, in the order in which they were wanted. */
+static bool make_foreign(State *S, Instance *I, const Wanted *w, i32 n) {
+  i32 wanted[n + 1];
+  for (i32 i = 0; i < n; i++) {
+    wanted[i] = w[i].out.node;
+    I->target[i] = w[i].target;
+  }
+  I->ntarget = n;
+  I->foreign = ty_foreign_new(S->capture->batch, wanted, n);
+  return I->foreign || ty_fail_memory(S, "capture", 0);
 }
 
 /* Arrays of n elements each, or false. */
@@ -248,23 +275,49 @@ static bool allocate(Instance *I, const Capture *c, i32 nmade, i32 ntarget) {
          (I->check = ty_mem_zalloc(sizeof *I->check * (size_t)(c->ncheck + 1)));
 }
 
-static bool fill(State *S, Instance *I, const Tensor *const *made, i32 nmade, Wanted *w,
-                 Output *out, i32 *place) {
+/* What must be computed: storages that were written, then those of tensors that were made. */
+static bool make_wanted(State *S, Instance *I, const Tensor *const *made, i32 nmade, Wanted *w,
+                        i32 *n) {
   const Capture *c = S->capture;
-  i32 n = 0;
-  I->writes = c->nwritten > 0;
-  I->streams = S->stream - c->stream;
+  *n = 0;
   for (i32 i = 0; i < c->nwritten; i++) {
     const Written *e = &c->written[i];
     i32 from = outside_of_storage(c, e->st);
     if (from < 0) return ty_capture_refuse(S, "writes a tensor of unknown origin");
     if (e->st->batch != c->batch) return ty_capture_refuse(S, "writes outside of the capture");
-    want(w, &n, e->st, e->st->node, written_input(c->batch, e->buf), from,
+    want(w, n, e->st, e->st->node, written_input(c->batch, e->buf), from,
          e->st->version - e->version);
   }
-  return make_made(S, I, made, nmade, w, &n) && make_outside(S, I) && make_inputs(S, I, c->batch) &&
-         make_checks(S, I) && make_scalars(S, I, &c->batch->g) &&
-         (free_readers(c, I, c->batch), list_shared(I), make_plan(S, I, w, n, out, place));
+  return make_made(S, I, made, nmade, w, n);
+}
+
+static bool fill(State *S, Instance *I, const Tensor *const *made, i32 nmade, Wanted *w,
+                 Output *out, i32 *place, const Replacement *by) {
+  const Capture *c = S->capture;
+  i32 n;
+  I->writes = c->nwritten > 0;
+  I->streams = S->stream - c->stream;
+  if (!make_wanted(S, I, made, nmade, w, &n) || !make_outside(S, I) ||
+      !make_inputs(S, I, c->batch) || !make_checks(S, I) || !make_scalars(S, I, &c->batch->g))
+    return false;
+  free_readers(c, I, c->batch);
+  list_shared(I);
+  if (!by) return make_plan(S, I, c->batch, w, n, out, place);
+  return by->g ? plan_replacement(S, I, by, w, n, out, place) : make_foreign(S, I, w, n);
+}
+
+bool ty_instance_outputs(State *S, const Tensor *const *made, i32 nmade, i32 *node, i32 *n) {
+  const Capture *c = S->capture;
+  i32 most = c->nwritten + nmade;
+  Instance *I = ty_mem_zalloc(sizeof *I);
+  Wanted *w = ty_mem_alloc(sizeof *w * (size_t)(most + 1));
+  bool ok = I && w && allocate(I, c, nmade, most);
+  if (!ok) ty_fail_memory(S, "capture", 0);
+  ok = ok && make_wanted(S, I, made, nmade, w, n);
+  for (i32 i = 0; ok && i < *n; i++) node[i] = w[i].out.node;
+  ty_mem_free(w);
+  if (I) ty_instance_free(I);
+  return ok;
 }
 
 static void describe(Instance *I, const Graph *g) {
@@ -275,7 +328,7 @@ static void describe(Instance *I, const Graph *g) {
   ty_text_free(&t);
 }
 
-Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade) {
+Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade, const Replacement *by) {
   const Capture *c = S->capture;
   i32 most = c->nwritten + nmade;
   Instance *I = ty_mem_zalloc(sizeof *I);
@@ -284,7 +337,7 @@ Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade) {
   i32 *place = ty_mem_alloc(sizeof *place * (size_t)(most + 1));
   bool ok = I && w && out && place && allocate(I, c, nmade, most);
   if (!ok) ty_fail_memory(S, "capture", 0);
-  ok = ok && fill(S, I, made, nmade, w, out, place);
+  ok = ok && fill(S, I, made, nmade, w, out, place, by);
   if (ok) describe(I, &c->batch->g);
   ty_mem_free(w);
   ty_mem_free(out);
@@ -310,6 +363,7 @@ void ty_instance_free(Instance *I) {
   ty_mem_free(I->made);
   ty_mem_free(I->check);
   ty_mem_free(I->text);
+  ty_foreign_free(I->foreign);
   ty_mem_free(I);
 }
 
@@ -467,4 +521,12 @@ bool ty_instance_run(State *S, Instance *I, const Tensor *const *outside, const 
   for (i32 k = 0; k < I->ntarget; k++)
     if (I->target[k].outside < 0) ty_storage_drop(I->fresh[k]);
   return false;
+}
+
+bool ty_instance_give(State *S, Instance *I, const Tensor *const *outside, Tensor *const *made,
+                      Buffer *const *result) {
+  if (!make_storages(S, I, outside)) return false;
+  for (i32 k = 0; k < I->ntarget; k++) I->result[k] = result[k];
+  settle(S, I, outside, made);
+  return true;
 }

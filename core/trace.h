@@ -57,6 +57,21 @@ typedef struct InstanceCheck {
   int base;
 } InstanceCheck;
 
+/* What a function that takes the plan's place is given and must give, by position. Target i is its
+** result i. */
+typedef struct Foreign {
+  Node *input;  /* per input: type and strides */
+  u8 *slot;     /* per scalar: dtype of its bits */
+  Type *result; /* per target */
+} Foreign;
+
+/* A graph that takes the place of the captured one; without a graph a function does. */
+typedef struct Replacement {
+  const Graph *g;
+  const i32 *output; /* nodes, in the order of ty_instance_outputs */
+  i32 n;
+} Replacement;
+
 typedef struct Instance {
   Plan *plan;  /* NULL: nothing to compute */
   Batch batch; /* inputs and scalars of a run; no graph */
@@ -72,11 +87,16 @@ typedef struct Instance {
   InstanceCheck *check;
   Storage **fresh; /* per target, while it runs */
   Buffer **result;
-  char *text; /* graph, groups, programs, plan */
+  char *text;       /* graph, groups, programs, plan */
+  Foreign *foreign; /* not NULL: no plan, a function of the user's computes the targets */
 } Instance;
 
-/* From the session S->capture and the tensors that results and effects mention. NULL: S->err. */
-Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade);
+/* From the session S->capture and the tensors that results and effects mention. by: NULL, or what
+** computes instead of the captured graph. NULL: S->err. */
+Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade, const Replacement *by);
+/* The nodes of the session's graph that such an instance computes; room for nmade and for each
+** tensor that is written. False: S->err. */
+bool ty_instance_outputs(State *S, const Tensor *const *made, i32 nmade, i32 *node, i32 *n);
 void ty_instance_free(Instance *I);
 
 /* Whether the tensors have the sizes and strides of the instance. */
@@ -91,8 +111,17 @@ Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, con
                         const char **why);
 extern const char ty_instance_moved[]; /* the reason that another instance would mend */
 
+/* --- replace.c */
+const char *ty_replace_fault(const Batch *b, const i32 *wanted, i32 n, const Replacement *by,
+                             i32 *input);
+Foreign *ty_foreign_new(const Batch *b, const i32 *wanted, i32 n); /* NULL: no memory */
+void ty_foreign_free(Foreign *f);                                  /* NULL is nothing */
+
 /* Runs, writes, and fills the handles. False: S->err, and nothing has changed. */
 bool ty_instance_run(State *S, Instance *I, const Tensor *const *outside, const double *number,
                      Tensor *const *made);
+/* The same for results that were computed elsewhere, one buffer for each target, taken over. */
+bool ty_instance_give(State *S, Instance *I, const Tensor *const *outside, Tensor *const *made,
+                      Buffer *const *result);
 
 #endif

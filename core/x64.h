@@ -30,6 +30,9 @@ typedef struct XVal {
   i32 group;       /* -1: in no register */
   i32 spill;       /* offset in the frame, -1: none */
   i32 ptr;         /* register with the address, -1: none */
+  i32 at;          /* offset in the frame of the address, -1: none */
+  bool still;      /* the address is the same for all rows */
+  bool row;        /* V_SCALAR: another one for each row */
   i32 pin;         /* register of a uniform value, -1: none */
   i32 home;        /* offset in the frame of a broadcast scalar, -1: none */
   u64 bits;        /* V_CONST */
@@ -52,6 +55,7 @@ typedef struct Emit {
   const Program *p;
   bool wide; /* AVX-512 */
   bool reduces;
+  bool ahead;   /* what is read is called for ahead */
   bool streams; /* has a second main loop, whose stores go past the caches */
   bool col;     /* reductions run along columns: their states lie beside the elements */
   i32 first, end;
@@ -63,7 +67,9 @@ typedef struct Emit {
   int vl[2];  /* vector length of 4-byte and of 8-byte values */
   /* while a body is emitted */
   i32 u, g0; /* groups side by side, and the first one's number */
-  bool tail; /* one group, under the mask */
+  bool tail; /* under masks: one group, or as many as the main loop (`side`) */
+  bool side;
+  i32 base;  /* the first group's number of the body */
   bool past; /* stores go past the caches */
   i32 now;   /* step */
   i32 ngroups;
@@ -75,17 +81,29 @@ typedef struct Emit {
   i32 frame; /* bytes used */
   i32 nspill, spill_free[MAX_BODY];
   i32 mask4, mask8, pad; /* AVX2: places in the frame */
-  i32 whole;             /* where the last argument is kept, and what counts rows */
+  i32 kept;              /* where what is true of all rows is kept */
   bool narrow_tail;
   XPool pool[POOL_MAX];
   i32 npool, nfix;
   XFix fix[FIX_MAX];
 } Emit;
 
-enum { TEMPS = 4, TEMPS_PHILOX = 11, TAIL_J = RBX, K_TAIL = 1, K_A = 2, K_B = 3 };
+enum {
+  TEMPS = 4,
+  TEMPS_MORE = 6,
+  TEMPS_PHILOX = 11,
+  TAIL_J = RBX,
+  K_TAIL = 1,
+  K_A = 2,
+  K_B = 3,
+  K_SIDE = 4
+};
+enum { AHEAD = 2048 };               /* bytes: measured, from the third level */
+enum { SIDES = 4, SIDE_STEPS = 40 }; /* groups under a mask each; longer stretches go one by one */
 
 /* --- x64_ops.c */
-bool ty_x64_can(const Step *s, bool wide); /* whether a call is native */
+bool ty_x64_can(const Step *s, bool wide);  /* whether a call is native */
+i32 ty_x64_temps(const Step *s, bool wide); /* temporaries that it takes */
 bool ty_x64_can_reduce(const Step *s, bool wide);
 bool ty_x64_can_store(int dtype, bool wide);
 void ty_x64_call(Emit *E, const Step *s);
@@ -111,7 +129,7 @@ typedef struct XOpd {
   bool dies; /* in registers that are free after this step */
 } XOpd;
 XOpd ty_x64_operand(Emit *E, i32 slot, bool want_reg, int temp);
-static inline X64Rm ty_x64_of(const XOpd *o, int u) {
+X64_QUICK X64Rm ty_x64_of(const XOpd *o, int u) {
   X64Rm m = o->m;
   if (!o->step) return m;
   if (m.reg >= 0) m.reg = (i8)(m.reg + u);
@@ -121,10 +139,15 @@ static inline X64Rm ty_x64_of(const XOpd *o, int u) {
 int ty_x64_take(Emit *E, i32 slot, int reg); /* the result goes where an operand was */
 bool ty_x64_uniform(const Emit *E, i32 slot);
 int ty_x64_result(Emit *E, i32 slot); /* registers for the step's result */
-void ty_x64_done(Emit *E);            /* operands whose last use this is give up their registers */
+void ty_x64_mask_to(Emit *E, int size, int reg, i32 group);
+void ty_x64_done(Emit *E); /* operands whose last use this is give up their registers */
 X64Rm ty_x64_k(Emit *E, u64 bits, int size);              /* a constant in memory */
 X64Rm ty_x64_at(Emit *E, i32 slot, int bytes, i32 group); /* element of a stream or state */
 void ty_x64_v(Emit *E, X64Ins ins, int vl, int d, int a, X64Rm b, int imm, int k, bool z);
-static inline int ty_x64_vl(const Emit *E, int size) { return E->vl[size == 8]; }
+X64_QUICK int ty_x64_vl(const Emit *E, int size) { return E->vl[size == 8]; }
+/* The mask register of a group (AVX-512), 0: all of it. */
+static inline int ty_x64_mask(const Emit *E, i32 group) {
+  return !E->tail ? 0 : E->side ? K_SIDE + group - E->base : K_TAIL;
+}
 
 #endif

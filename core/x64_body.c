@@ -1,8 +1,8 @@
 /*
 ** x64_body.c -- machine code for one stretch of steps.
 ** In:  steps [first, end) of a tile kernel's code, all of them native.  Out: a function
-** fn(p, begin, end, rows) over elements, p[slot] being the address of each slot; bytes and constants go to
-** the buffer. Fails without memory, or where a table is full.
+** fn(p, begin, end, rows, choice) over elements of rows (tile.h), p[slot] being the address of each slot;
+** bytes and constants go to the buffer. Fails without memory, or where a table is full.
 **
 ** How it works. An element group is as many elements as make one vector of the widest value: 16 of 4
 ** bytes or 8 where any value has 8 bytes (AVX2: half of it). A value of either width is then one
@@ -20,7 +20,9 @@
 **  5 A turn of the main loop takes a multiple of the lanes of all reductions of rows; their states are
 **    kept in registers where these suffice. The tail works on them in memory.
 **  6 A comparison that only selections read is not a value: each selection compares again, into a mask.
-**  7 Reductions of whole rows go over many rows in one call; the row at hand is counted in the frame.
+**  7 A call goes over any number of rows. From one to the next addresses move by what stands behind them in
+**    p; row values are loaded anew. So short rows, rows apart from each other and operands that are the same
+**    for all rows cost a few instructions each.
 **  8 A short stretch of stores has its main loop twice: the caller chooses the one whose stores go past the
 **    caches when outputs are large and lie at multiples of 64 bytes.
 */
@@ -76,7 +78,7 @@ X64Rm ty_x64_at(Emit *E, i32 slot, int bytes, i32 group) {
   const XVal *v = &E->val[slot];
   int base = v->ptr;
   if (base < 0) {
-    x64_load(&E->A, RAX, x64_mem(RDI, RNONE, 0, slot * 8));
+    x64_load(&E->A, RAX, x64_mem(RSP, RNONE, 0, v->at));
     base = RAX;
   }
   return x64_mem(base, RSI, log2_of(bytes), group * E->lanes * bytes);
@@ -250,7 +252,7 @@ static void note_kind(Emit *E, i32 slot) {
   v->size = s->size;
   if (s->place == AT_CONST) v->kind = V_CONST, v->bits = s->imm;
   else if (s->place == AT_SCALAR || s->place == AT_UNIFORM || s->place == AT_ROW)
-    v->kind = V_SCALAR;
+    v->kind = V_SCALAR, v->row = s->place == AT_ROW;
   else {
     v->kind = V_STREAM;
     const Step *def = s->def >= 0 ? &code->step[s->def] : NULL;
@@ -281,6 +283,7 @@ static void note_values(Emit *E) {
                        .group = -1,
                        .spill = -1,
                        .ptr = -1,
+                       .at = -1,
                        .pin = -1,
                        .home = -1};
   }
@@ -363,7 +366,7 @@ static void shape(Emit *E) {
     const i32 ops[4] = {s->a, s->kind == S_CALL ? s->b : 0, s->c, s->kind == S_CALL ? s->y : 0};
     for (int k = 0; k < 4; k++)
       if (ops[k]) word = TY_MAX(word, code->slot[ty_x64_root(E, ops[k])].size);
-    if (s->kind == S_CALL && s->op == P_PHILOX) temps = TEMPS_PHILOX;
+    temps = TY_MAX(temps, ty_x64_temps(s, E->wide));
     if (s->kind == S_REDUCE) nreduce++, lanes = TY_MAX(lanes, reduce_lanes(s));
   }
   E->reduces = nreduce > 0;
@@ -405,38 +408,81 @@ static void shape(Emit *E) {
 
 /* ---- the function ----------------------------------------------------------------------------- */
 
-enum { KEPT_WHOLE, KEPT_LENGTH, KEPT_ROW }; /* the last argument; of a row; the row at hand */
+/* Rows that are left, what the caller gave, and the mask of what a main loop left. */
+enum { KEPT_ROWS, KEPT_CHOICE, KEPT_BEGIN, KEPT_MASK, KEPT };
+static X64Rm kept(const Emit *E, int which) { return x64_mem(RSP, RNONE, 0, E->kept + which * 8); }
+
 static const u8 pointers[] = {R8, R9, R10, R11, R12, R13, R14, R15};
 
-/* Addresses of all that is read or written; the first ones have registers. */
+/* Addresses of all that is read or written, and of row values: the first ones of streams have registers,
+** the others places in the frame. */
 static i32 give_pointers(Emit *E, i32 n) {
-  i32 used = 0;
+  i32 used = 0, room = 0, left = 0;
   for (i32 i = E->first; i < E->end; i++) {
     const Step *s = &E->code->step[i];
     const i32 ops[5] = {s->a, s->kind == S_CALL ? s->b : 0, s->c, 0,
                         s->kind == S_REDUCE ? s->b : 0};
     for (int k = 0; k < 5; k++) {
       i32 r = ops[k] ? k < 4 ? ty_x64_root(E, ops[k]) : ops[k] : -1;
-      if (k == 3 && s->kind == S_STORE) r = s->y;
+      bool row = k == 3 && s->kind == S_REDUCE && !E->col;
+      if (k == 3 && (s->kind == S_STORE || row)) r = s->y;
       if (k == 3 && s->kind == S_CALL && E->val[s->y].escapes) r = s->y;
       if (r < 0) continue;
       XVal *v = &E->val[r];
       bool memory = v->kind == V_STREAM || k >= 3;
-      if (memory && v->ptr < 0 && used < n) v->ptr = pointers[used++];
+      if (row) v->row = true, v->size = E->code->slot[r].size;
+      if (k == 4) v->still = !E->col;
+      if ((!memory && !v->row) || v->ptr >= 0 || v->at >= 0) continue;
+      if (!v->row && used < n) {
+        v->ptr = pointers[used++];
+        continue;
+      }
+      if (!left) room = frame_take(E, 512), left = 512;
+      v->at = room, room += 8, left -= 8;
     }
   }
   return used;
 }
 
 static void load_pointers(Emit *E) {
-  for (i32 i = 0; i < E->code->nslot; i++)
-    if (E->val[i].ptr >= 0) x64_load(&E->A, E->val[i].ptr, x64_mem(RDI, RNONE, 0, i * 8));
+  for (i32 i = 0; i < E->code->nslot; i++) {
+    const XVal *v = &E->val[i];
+    if (v->ptr >= 0) x64_load(&E->A, v->ptr, x64_mem(RDI, RNONE, 0, i * 8));
+    if (v->at < 0) continue;
+    x64_load(&E->A, RAX, x64_mem(RDI, RNONE, 0, i * 8));
+    x64_save(&E->A, x64_mem(RSP, RNONE, 0, v->at), RAX);
+  }
 }
 
-static void load_uniforms(Emit *E) {
+/* On to the next row. Row values went on when they were read or written. */
+static void move_pointers(Emit *E) {
+  for (i32 i = 0; i < E->code->nslot; i++) {
+    const XVal *v = &E->val[i];
+    X64Rm step = x64_mem(RDI, RNONE, 0, (E->code->nslot + i) * 8);
+    if (v->still || v->row || (v->ptr < 0 && v->at < 0)) continue;
+    if (v->ptr >= 0) {
+      x64_add_load(&E->A, v->ptr, step);
+      continue;
+    }
+    x64_load(&E->A, RAX, step);
+    x64_add_save(&E->A, x64_mem(RSP, RNONE, 0, v->at), RAX);
+  }
+}
+
+/* The address of the row's value goes to rax, and on to that of the next row. */
+static void next_row_value(Emit *E, i32 slot) {
+  const XVal *v = &E->val[slot];
+  X64Rm m = x64_mem(RSP, RNONE, 0, v->at);
+  x64_load(&E->A, RAX, m);
+  x64_ri(&E->A, 0, RAX, v->size);
+  x64_save(&E->A, m, RAX);
+}
+
+/* Constants and scalars in their registers or places; `row`: those that each row has its own of. */
+static void load_uniforms(Emit *E, bool row) {
   for (i32 i = 0; i < E->code->nslot; i++) {
     XVal *v = &E->val[i];
-    if (!v->uses || (v->kind != V_CONST && v->kind != V_SCALAR)) continue;
+    if (!v->uses || (v->kind != V_CONST && v->kind != V_SCALAR) || v->row != row) continue;
     if (v->kind == V_CONST) {
       if (v->pin < 0) continue;
       X64Rm k = ty_x64_k(E, v->bits, v->size);
@@ -445,12 +491,21 @@ static void load_uniforms(Emit *E) {
       continue;
     }
     int r = v->pin >= 0 ? v->pin : E->temp;
-    x64_load(&E->A, RAX, x64_mem(RDI, RNONE, 0, i * 8));
-    broadcast(E, v->size, r, x64_mem(RAX, RNONE, 0, 0));
+    if (row) next_row_value(E, i);
+    else x64_load(&E->A, RAX, x64_mem(RDI, RNONE, 0, i * 8));
+    broadcast(E, v->size, r, x64_mem(RAX, RNONE, 0, row ? -v->size : 0));
     if (v->pin >= 0) continue;
-    v->home = frame_take(E, E->vb);
+    if (v->home < 0) v->home = frame_take(E, E->vb);
     put(E, v->size, in_frame(E, v->home, 0), r);
   }
+}
+
+/* The register with the address of a reduction's state: its own, or rax. */
+static int state_of(Emit *E, const Step *s) {
+  const XVal *v = &E->val[s->b];
+  if (v->ptr >= 0) return v->ptr;
+  x64_load(&E->A, RAX, x64_mem(RSP, RNONE, 0, v->at));
+  return RAX;
 }
 
 /* States of rows' reductions between memory and their registers. */
@@ -461,8 +516,7 @@ static void move_accumulators(Emit *E, bool out) {
     const Step *s = &E->code->step[i];
     if (s->kind != S_REDUCE) continue;
     int size = E->code->slot[s->a].size;
-    i32 n = reduce_lanes(s) / E->lanes, base = E->val[s->b].ptr;
-    if (base < 0) x64_load(&E->A, base = RAX, x64_mem(RDI, RNONE, 0, s->b * 8));
+    i32 n = reduce_lanes(s) / E->lanes, base = state_of(E, s);
     for (i32 g = 0; g < n; g++) {
       X64Rm m = x64_mem(base, RNONE, 0, g * E->lanes * size);
       if (out) put(E, size, m, reg + g);
@@ -481,18 +535,30 @@ static void begin_accumulators(Emit *E) {
     int size = E->code->slot[s->a].size, r = reg < 0 ? 0 : reg;
     i32 n = reduce_lanes(s) / E->lanes;
     X64Rm k = ty_x64_k(E, ty_tile_identity(s->op, s->type), size);
-    if (reg < 0) x64_load(&E->A, RAX, x64_mem(RDI, RNONE, 0, s->b * 8));
+    int base = reg < 0 ? state_of(E, s) : RNONE;
     for (i32 g = 0; g < n; g++)
       if (reg < 0) {
         if (!g) broadcast(E, size, r, k);
-        put(E, size, x64_mem(RAX, RNONE, 0, g * E->lanes * size), r);
+        put(E, size, x64_mem(base, RNONE, 0, g * E->lanes * size), r);
       } else if (!g) broadcast(E, size, r, k);
       else move(E, size, r + g, x64_reg(r));
     if (reg >= 0) reg += n;
   }
 }
 
-/* The states of a whole row, number rcx, come down to its values. */
+/* The states of a part of a row go to memory; the next ones, if these are of blocks, lie behind them. */
+static void leave_states(Emit *E, bool out) {
+  move_accumulators(E, out);
+  for (i32 i = E->first; i < E->end; i++) {
+    const Step *s = &E->code->step[i];
+    if (s->kind != S_REDUCE) continue;
+    int base = state_of(E, s);
+    x64_ri(&E->A, 0, base, NODE);
+    if (base == RAX) x64_save(&E->A, x64_mem(RSP, RNONE, 0, E->val[s->b].at), RAX);
+  }
+}
+
+/* The states of a whole row come down to its values. */
 static void join_accumulators(Emit *E) {
   i32 reg = E->acc;
   for (i32 i = E->first; i < E->end; i++) {
@@ -511,13 +577,11 @@ static void join_accumulators(Emit *E) {
       }
     few = reg < 0 ? TY_MIN(n, few) : n;
     for (i32 g = 0; g < few && reg < 0; g++) move(E, size, g, x64_mem(RAX, RNONE, 0, g * vector));
+    next_row_value(E, s->y);
     ty_x64_join(E, s, reg < 0 ? 0 : reg, few);
     if (reg >= 0) reg += n;
   }
 }
-
-/* A place behind that of the last argument. */
-static X64Rm kept(const Emit *E, int which) { return x64_mem(RSP, RNONE, 0, E->whole + which * 8); }
 
 static void escape(Emit *E, const Step *s) {
   const XVal *v = &E->val[s->y];
@@ -528,9 +592,10 @@ static void escape(Emit *E, const Step *s) {
     X64Rm m = ty_x64_at(E, s->y, v->size, E->g0 + u);
     int r = v->group * E->u + u;
     if (!E->tail) x64_vector(&E->A, ins, vl, r, 0, m, -1, 0, false, true);
-    else if (E->wide) x64_vector(&E->A, ins, vl, r, 0, m, -1, K_TAIL, false, true);
+    else if (E->wide)
+      x64_vector(&E->A, ins, vl, r, 0, m, -1, ty_x64_mask(E, E->g0 + u), false, true);
     else {
-      move(E, v->size, E->temp, in_frame(E, v->size == 8 ? E->mask8 : E->mask4, 0));
+      ty_x64_mask_to(E, v->size, E->temp, E->g0 + u);
       x64_vector(&E->A, v->size == 8 ? I_vmaskmovpd : I_vmaskmovps, vl, r, E->temp, m, -1, 0, false,
                  true);
     }
@@ -541,8 +606,8 @@ static void body(Emit *E, i32 u, i32 g0, bool tail) {
   const Code *code = E->code;
   i32 ngroups = E->ngroups, nth = 0;
   bool storing = false;
-  E->u = u, E->g0 = g0, E->tail = tail;
-  if (tail) E->ngroups = TY_MIN(ngroups * E->unroll, GROUPS);
+  E->u = u, E->g0 = E->base = g0, E->tail = tail;
+  if (tail && !E->side) E->ngroups = TY_MIN(ngroups * E->unroll, GROUPS);
   for (i32 g = 0; g < GROUPS; g++) E->owner[g] = -1;
   for (i32 i = 0; i < code->nslot; i++)
     if (E->val[i].spill >= 0 || E->val[i].group >= 0) give_up(E, i);
@@ -573,6 +638,17 @@ static void body(Emit *E, i32 u, i32 g0, bool tail) {
   E->ngroups = ngroups;
 }
 
+#define EIGHT -1, -1, -1, -1, -1, -1, -1, -1
+static const i32 ones[128] = {EIGHT, EIGHT, EIGHT, EIGHT, EIGHT, EIGHT, EIGHT, EIGHT};
+
+/* AVX2: the mask of a group; where all groups are done at once, rcx is where the first one's stands. */
+void ty_x64_mask_to(Emit *E, int size, int reg, i32 group) {
+  X64Rm m = x64_mem(RCX, RNONE, 0, group * E->lanes * 4);
+  if (!E->side) move(E, size, reg, in_frame(E, size == 8 ? E->mask8 : E->mask4, 0));
+  else if (size == 4) move(E, 4, reg, m);
+  else ty_x64_v(E, I_vpmovsxdq, E->vl[1], reg, 0, m, -1, 0, false);
+}
+
 /* The mask of the elements that are left: rcx of them. */
 static void tail_mask(Emit *E) {
   x64_rr(&E->A, G_MOV, RCX, RDX), x64_rr(&E->A, G_SUB, RCX, RSI);
@@ -589,8 +665,7 @@ static void tail_mask(Emit *E) {
   few = x64_jump(&E->A, J_BE, 0);
   x64_rr(&E->A, G_MOV, RCX, RAX);
   x64_patch(&E->A, few);
-  static const i32 ones[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
-  x64_mov64(&E->A, RAX, (u64)(uintptr_t)(ones + 8));
+  x64_mov64(&E->A, RAX, (u64)(uintptr_t)(ones + 64));
   for (int i = 0; i < 4; i++) x64_rr(&E->A, G_SUB, RAX, RCX);
   move(E, 4, E->temp, x64_mem(RAX, RNONE, 0, 0));
   put(E, 4, in_frame(E, E->mask4, 0), E->temp);
@@ -615,10 +690,57 @@ static void main_loop(Emit *E, bool past) {
   x64_patch(A, skip);
 }
 
+/* The masks of groups [g, g + unroll); rest: where the jump goes if there is nothing for them. */
+static void side_masks(Emit *E, i32 g, size_t *rest) {
+  Asm *A = &E->A;
+  if (!g || !E->wide) x64_rr(A, G_MOV, RCX, RDX), x64_rr(A, G_SUB, RCX, RSI);
+  if (!E->wide) {
+    if (g) x64_ri(A, 7, RCX, g * E->lanes), *rest = x64_jump(A, J_BE, 0);
+    x64_mov64(A, RAX, (u64)(uintptr_t)(ones + 64));
+    for (int i = 0; i < 4; i++) x64_rr(A, G_SUB, RAX, RCX);
+    x64_rr(A, G_MOV, RCX, RAX);
+    return;
+  }
+  if (g) {
+    x64_load(A, RAX, kept(E, KEPT_MASK));
+    x64_shr(A, RAX, g * E->lanes);
+    *rest = x64_jump(A, J_E, 0);
+  } else {
+    x64_mov64(A, RAX, ~(u64)0);
+    x64_bzhi64(A, RAX, RAX, RCX);
+    if (E->round > E->unroll) x64_save(A, kept(E, KEPT_MASK), RAX);
+  }
+  for (i32 u = 0; u < E->unroll; u++) {
+    if (u) x64_shr(A, RAX, E->lanes);
+    x64_kmov(A, K_SIDE + u, RAX);
+  }
+}
+
+/* What is left after the main loop, all of it at once: as in the main loop, a mask for each group. */
+static void side(Emit *E) {
+  size_t rest[64];
+  i32 n = 0;
+  E->side = true;
+  for (i32 g = 0; g < E->round; g += E->unroll) {
+    side_masks(E, g, &rest[n]);
+    n += g > 0;
+    body(E, E->unroll, g, true);
+  }
+  while (n) x64_patch(&E->A, rest[--n]);
+  E->side = false;
+}
+
+static bool has_side(const Emit *E) {
+  bool fits = E->wide ? E->unroll <= SIDES : !E->narrow_tail;
+  if (!fits || E->round * E->lanes > 64) return false;
+  return E->reduces ? E->acc >= 0 : E->end - E->first <= SIDE_STEPS;
+}
+
 static void loops(Emit *E) {
   Asm *A = &E->A;
   if (E->streams) {
-    x64_ri(A, 7, RCX, 0);
+    x64_load(A, RAX, kept(E, KEPT_CHOICE));
+    x64_ri(A, 7, RAX, 0);
     size_t plain = x64_jump(A, J_E, 0);
     main_loop(E, true);
     size_t end = x64_jump(A, J_ALWAYS, 0);
@@ -628,6 +750,11 @@ static void loops(Emit *E) {
   } else main_loop(E, false);
   x64_rr(A, G_CMP, RSI, RDX);
   size_t done = x64_jump(A, J_AE, 0), head;
+  if (has_side(E)) {
+    side(E);
+    x64_patch(A, done);
+    return;
+  }
   move_accumulators(E, true);
   x64_rr(A, G_XOR, TAIL_J, TAIL_J);
   head = A->n;
@@ -641,62 +768,71 @@ static void loops(Emit *E) {
   x64_patch(A, done);
 }
 
-/* A function with reductions of rows. Of whole rows, which lie one behind another, it begins the
-** states and finishes them. */
-static void row_loops(Emit *E) {
+/* Takes one of two ways by the caller's choice; returns what is to be patched where the other begins. */
+static size_t unless_chosen(Emit *E, int other) {
+  x64_load(&E->A, RAX, kept(E, KEPT_CHOICE));
+  x64_ri(&E->A, 7, RAX, 0);
+  return x64_jump(&E->A, other, 0);
+}
+static void otherwise(Emit *E, size_t jump, void (*way)(Emit *E, bool out), bool out) {
+  size_t end = x64_jump(&E->A, J_ALWAYS, 0);
+  x64_patch(&E->A, jump);
+  way(E, out);
+  x64_patch(&E->A, end);
+}
+
+/* Row by row. Where rows with reductions are whole, states begin and are finished here; of blocks they
+** begin. */
+static void rows(Emit *E) {
   Asm *A = &E->A;
-  x64_ri(A, 7, RCX, 0);
-  size_t part = x64_jump(A, J_E, 0);
-  x64_rr(A, G_MOV, RAX, RDX), x64_rr(A, G_SUB, RAX, RSI);
-  x64_save(A, kept(E, KEPT_LENGTH), RAX);
-  x64_rr(A, G_XOR, RAX, RAX);
-  x64_save(A, kept(E, KEPT_ROW), RAX);
+  bool reduces = E->reduces && !E->col;
   size_t next = A->n;
-  begin_accumulators(E);
-  size_t go = x64_jump(A, J_ALWAYS, 0);
-  x64_patch(A, part);
-  move_accumulators(E, false);
-  x64_patch(A, go);
+  load_uniforms(E, true);
+  size_t block = A->n; /* of the same row */
+  if (reduces) {
+    size_t part = unless_chosen(E, J_E);
+    begin_accumulators(E);
+    otherwise(E, part, move_accumulators, false);
+  }
   loops(E);
-  x64_load(A, RAX, kept(E, KEPT_WHOLE));
-  x64_ri(A, 7, RAX, 0);
-  part = x64_jump(A, J_E, 0);
-  x64_load(A, RCX, kept(E, KEPT_ROW));
-  join_accumulators(E);
-  x64_ri(A, 0, RCX, 1);
-  x64_save(A, kept(E, KEPT_ROW), RCX);
-  x64_load(A, RAX, kept(E, KEPT_WHOLE));
-  x64_rr(A, G_CMP, RCX, RAX);
-  go = x64_jump(A, J_AE, 0);
-  x64_rr(A, G_MOV, RSI, RDX);
-  x64_load(A, RAX, kept(E, KEPT_LENGTH));
-  x64_rr(A, G_ADD, RDX, RAX);
+  if (reduces) {
+    size_t part = unless_chosen(E, J_LE);
+    join_accumulators(E);
+    otherwise(E, part, leave_states, true);
+  }
+  x64_load(A, RAX, kept(E, KEPT_ROWS));
+  x64_ri(A, 0, RAX, -1);
+  x64_save(A, kept(E, KEPT_ROWS), RAX);
+  size_t done = x64_jump(A, J_E, 0);
+  move_pointers(E);
+  x64_load(A, RSI, kept(E, KEPT_BEGIN));
+  if (reduces) {
+    x64_load(A, RAX, kept(E, KEPT_CHOICE));
+    x64_ri(A, 7, RAX, 0);
+    x64_jump(A, J_LE, block);
+  }
   x64_jump(A, J_ALWAYS, next);
-  x64_patch(A, part);
-  move_accumulators(E, true);
-  x64_patch(A, go);
+  x64_patch(A, done);
 }
 
 /* Constants stand behind the code: on AVX2 as whole vectors. */
 static void place_pool(Emit *E) {
   static const u8 zero[64];
   Asm *A = &E->A;
+  u32 at[POOL_MAX];
   size_t align = A->n & 31;
   if (E->npool && align) x64_bytes(A, zero, 32 - align);
-  size_t base[2] = {A->n, 0};
-  for (int wide = 1; wide >= 0; wide--) {
+  for (int wide = 1; wide >= 0; wide--)
     for (i32 i = 0; i < E->npool; i++) {
       if ((E->pool[i].size == 8) != wide) continue;
-      size_t at = A->n;
       int times = E->wide ? 1 : 32 / E->pool[i].size;
+      at[i] = (u32)A->n;
       for (int k = 0; k < times; k++) x64_bytes(A, (const u8 *)&E->pool[i].bits, E->pool[i].size);
-      for (i32 f = 0; f < E->nfix && !A->failed; f++) {
-        i32 d = (i32)((i64)at - (i64)E->fix[f].end);
-        if (E->fix[f].entry == i) memcpy(A->p + E->fix[f].at, &d, 4);
-      }
     }
+  for (i32 f = 0; f < E->nfix && !A->failed; f++) {
+    i32 d = (i32)(at[E->fix[f].entry] - E->fix[f].end);
+    memcpy(A->p + E->fix[f].at, &d, 4);
   }
-  (void)base;
   x64_bytes(A, zero, (64 - (A->n & 63)) & 63);
 }
 
@@ -718,6 +854,8 @@ bool ty_x64_emit(Emit *E) {
   shape(E);
   E->narrow_tail = false;
   E->streams = has_past(E);
+  /* A few operations wait for memory: rows are read faster than it guesses where they go on. */
+  E->ahead = E->reduces && !E->col && E->end - E->first <= 4;
   for (i32 i = E->first; i < E->end && !E->wide; i++) {
     const Step *s = &E->code->step[i];
     const i32 ops[3] = {s->a, s->kind == S_CALL ? s->b : 0, s->c};
@@ -740,12 +878,13 @@ bool ty_x64_emit(Emit *E) {
   size_t room = A->n + 3;
   x64_ri(A, 5, RSP, 0x10000); /* patched: the size of the frame */
   x64_ri(A, 4, RSP, -64);
-  E->whole = frame_take(E, 24);
-  if (E->reduces) x64_save(A, kept(E, KEPT_WHOLE), RCX);
+  E->kept = frame_take(E, KEPT * 8);
+  x64_save(A, kept(E, KEPT_ROWS), RCX);
+  x64_save(A, kept(E, KEPT_CHOICE), R8);
+  x64_save(A, kept(E, KEPT_BEGIN), RSI);
   load_pointers(E);
-  load_uniforms(E);
-  if (E->reduces && !E->col) row_loops(E);
-  else loops(E);
+  load_uniforms(E, false);
+  rows(E);
   x64_lea(A, RSP, x64_mem(RBP, RNONE, 0, -8 * (1 + TY_MAX(used - 4, 0))));
   for (i32 i = used - 1; i >= 4; i--) x64_push(A, pointers[i], true);
   x64_push(A, RBX, true);

@@ -50,9 +50,9 @@ static const i16 shifts[P_COUNT][2] = {[P_SHL] = {I_vpslld, I_vpsllq},
                                        [P_SHR] = {I_vpsrad, I_vpsraq},
                                        [P_SHRU] = {I_vpsrld, I_vpsrlq}};
 
-static bool is_8(int type) { return type == C_I64 || type == C_F64; }
-static bool is_f(int type) { return type >= C_F32; }
-static int bytes_of(int type) { return is_8(type) ? 8 : 4; }
+X64_QUICK bool is_8(int type) { return type == C_I64 || type == C_F64; }
+X64_QUICK bool is_f(int type) { return type >= C_F32; }
+X64_QUICK int bytes_of(int type) { return is_8(type) ? 8 : 4; }
 static bool commutes(int op) {
   return op == P_ADD || op == P_MUL || op == P_MIN || op == P_MAX || op == P_AND || op == P_OR ||
          op == P_XOR;
@@ -80,11 +80,12 @@ bool ty_x64_can(const Step *s, bool wide) {
   case P_TRUNC:
   case P_RINT: return is_f(type);
   case P_NEG:
-  case P_ABS: return is_f(type) || wide || type == C_I32 || op == P_NEG;
+  case P_ABS:
   case P_MIN:
   case P_MAX:
-    if (is_f(type)) return true;
-    break;
+  case P_MUL:
+  case P_SHR:
+  case P_MULHI: return true;
   case P_EQ:
   case P_LT:
   case P_LE:
@@ -92,11 +93,18 @@ bool ty_x64_can(const Step *s, bool wide) {
   case P_BITS: return is_f(type);
   case P_LUT:
   case P_PHILOX: return true;
-  case P_NARROW: return true;
-  case P_CVT: return wide || !((type == C_I64 && is_f(s->to)) || (is_f(type) && s->to == C_I64));
+  case P_NARROW:
+  case P_CVT: return true;
   default: break;
   }
   return pairs[op][type] && has(pairs[op][type] - 1, wide);
+}
+
+i32 ty_x64_temps(const Step *s, bool wide) {
+  if (s->kind != S_CALL) return TEMPS;
+  bool long_cvt =
+      s->op == P_CVT && !wide && ((s->type == C_I64 && s->to == C_F32) || s->to == C_I64);
+  return s->op == P_PHILOX ? TEMPS_PHILOX : s->op == P_MULHI || long_cvt ? TEMPS_MORE : TEMPS;
 }
 
 static const u8 reduce_ops[] = {P_ADD, P_MUL, P_MAX, P_MIN};
@@ -161,6 +169,108 @@ static void blend(Emit *E, int size, int d, int c, X64Rm b, int mask) {
 static void shrink(Emit *E, int d, int a, int t) {
   x64_vector(&E->A, I_vextracti128, VL256, a, 0, x64_reg(t), 1, 0, false, false);
   ty_x64_v(E, I_vshufps, VL128, d, a, x64_reg(t), 0x88, 0, false);
+}
+
+/* ---- 64-bit integers ---------------------------------------------------------------------------- */
+
+/* The upper half of the unsigned product, by halves of 32 bits; uses T(2) to T(5). */
+static void multiply_high(Emit *E, int d, int a, int b) {
+  int vl = E->vl[1], high = T(2), mid = T(5), low = T(4), t = T(3);
+  shift(E, I_vpsrlq, vl, high, x64_reg(a), 32);
+  shift(E, I_vpsrlq, vl, t, x64_reg(b), 32);
+  op3(E, I_vpmuludq, vl, low, a, x64_reg(b));
+  op3(E, I_vpmuludq, vl, mid, high, x64_reg(b));
+  shift(E, I_vpsrlq, vl, low, x64_reg(low), 32);
+  op3(E, I_vpaddq, vl, mid, mid, x64_reg(low)); /* cannot overflow, nor the one below */
+  op3(E, I_vpmuludq, vl, low, a, x64_reg(t));
+  op3(E, I_vpmuludq, vl, high, high, x64_reg(t));
+  op3(E, I_vandpd, vl, t, mid, ty_x64_k(E, 0xffffffffu, 8));
+  op3(E, I_vpaddq, vl, low, low, x64_reg(t));
+  shift(E, I_vpsrlq, vl, mid, x64_reg(mid), 32);
+  shift(E, I_vpsrlq, vl, low, x64_reg(low), 32);
+  op3(E, I_vpaddq, vl, high, high, x64_reg(mid));
+  op3(E, I_vpaddq, vl, d, high, x64_reg(low));
+}
+
+/* What AVX2 has no instruction for; uses T(2) and T(3). */
+static void long_pair(Emit *E, int op, int d, int a, int b) {
+  int vl = E->vl[1], t = T(2), z = T(3);
+  switch (op) {
+  case P_MUL:
+    shift(E, I_vpsrlq, vl, t, x64_reg(a), 32);
+    shift(E, I_vpsrlq, vl, z, x64_reg(b), 32);
+    op3(E, I_vpmuludq, vl, t, t, x64_reg(b));
+    op3(E, I_vpmuludq, vl, z, z, x64_reg(a));
+    op3(E, I_vpaddq, vl, t, t, x64_reg(z));
+    shift(E, I_vpsllq, vl, t, x64_reg(t), 32);
+    op3(E, I_vpmuludq, vl, z, a, x64_reg(b));
+    op3(E, I_vpaddq, vl, d, t, x64_reg(z));
+    break;
+  case P_SHR: /* the sign bit goes along, and is subtracted where it was set */
+    move(E, 8, z, ty_x64_k(E, (u64)1 << 63, 8));
+    op3(E, I_vpsrlvq, vl, z, z, x64_reg(b));
+    op3(E, I_vpsrlvq, vl, t, a, x64_reg(b));
+    op3(E, I_vxorpd, vl, t, t, x64_reg(z));
+    op3(E, I_vpsubq, vl, d, t, x64_reg(z));
+    break;
+  default:
+    op3(E, I_vpcmpgtq, vl, z, a, x64_reg(b));
+    blend(E, 8, d, op == P_MAX ? b : a, x64_reg(op == P_MAX ? a : b), z);
+  }
+}
+
+/* The sign of x to all bits of T(3). */
+static void long_sign(Emit *E, int x) {
+  zero(E, 8, T(3));
+  op3(E, I_vpcmpgtq, E->vl[1], T(3), T(3), x64_reg(x));
+}
+
+/* AVX2: halves become floats by their place in the fraction; one addition then rounds. */
+static void long_to_f64(Emit *E, int d, int x) {
+  int vl = E->vl[1];
+  shift(E, I_vpsrlq, vl, T(3), x64_reg(x), 32);
+  op3(E, I_vandpd, vl, T(2), x, ty_x64_k(E, 0xffffffffu, 8));
+  op3(E, I_vxorpd, vl, T(3), T(3), ty_x64_k(E, 0x4530000080000000u, 8)); /* 2^84, 2^63 up */
+  op3(E, I_vorpd, vl, T(2), T(2), ty_x64_k(E, 0x4330000000000000u, 8));  /* 2^52 */
+  op3(E, I_vsubpd, vl, T(3), T(3), ty_x64_k(E, 0x4530000080100000u, 8));
+  op3(E, I_vaddpd, vl, d, T(3), x64_reg(T(2)));
+}
+
+/* By way of f64; beyond 2^53 the bits that it has no room for become one, so that only the last step
+** rounds. Uses T(2) to T(5). */
+static void long_to_f32(Emit *E, int d, int x) {
+  int vl = E->vl[1], cut = T(4), beyond = T(5);
+  X64Rm low = ty_x64_k(E, 0x7ff, 8);
+  op3(E, I_vandpd, vl, cut, x, low);
+  op3(E, I_vpaddq, vl, cut, cut, low);
+  op3(E, I_vorpd, vl, cut, cut, x64_reg(x));
+  op3(E, I_vandpd, vl, cut, cut, ty_x64_k(E, ~(u64)0x7ff, 8));
+  long_sign(E, x);
+  op3(E, I_vxorpd, vl, beyond, x, x64_reg(T(3)));
+  op3(E, I_vpcmpgtq, vl, beyond, beyond, ty_x64_k(E, (u64)1 << 53, 8));
+  blend(E, 8, cut, x, x64_reg(cut), beyond);
+  long_to_f64(E, cut, cut);
+  op2(E, I_vcvtpd2ps, vl, d, x64_reg(cut));
+}
+
+/* Towards zero, saturating, NaN 0. Whole numbers are taken apart into halves. Uses T(2) to T(5). */
+static void f64_to_long(Emit *E, int d, int x) {
+  int vl = E->vl[1], low = T(2), high = T(3), t = T(4), top = T(5);
+  op2i(E, I_vroundpd, vl, low, x64_reg(x), 11);
+  compare(E, 8, top, x, ty_x64_k(E, 0x43e0000000000000u, 8), CMP_GE); /* 2^63 */
+  op3(E, I_vmaxpd, vl, low, low, ty_x64_k(E, 0xc3e0000000000000u, 8));
+  op3(E, I_vmulpd, vl, high, low, ty_x64_k(E, 0x3df0000000000000u, 8)); /* 2^-32 */
+  op2i(E, I_vroundpd, vl, high, x64_reg(high), 9);
+  op3(E, I_vmulpd, vl, t, high, ty_x64_k(E, 0x41f0000000000000u, 8)); /* 2^32 */
+  op3(E, I_vsubpd, vl, low, low, x64_reg(t));
+  op3(E, I_vaddpd, vl, high, high, ty_x64_k(E, 0x4338000000000000u, 8)); /* 1.5 * 2^52 */
+  op3(E, I_vaddpd, vl, low, low, ty_x64_k(E, 0x4330000000000000u, 8));
+  shift(E, I_vpsllq, vl, high, x64_reg(high), 32);
+  op3(E, I_vandpd, vl, low, low, ty_x64_k(E, 0xffffffffu, 8));
+  op3(E, I_vorpd, vl, low, low, x64_reg(high));
+  blend(E, 8, low, low, ty_x64_k(E, INT64_MAX, 8), top);
+  compare(E, 8, high, x, x64_reg(x), CMP_ORD);
+  op3(E, I_vandpd, vl, d, low, x64_reg(high));
 }
 
 /* ---- minimum and maximum ---------------------------------------------------------------------- */
@@ -400,7 +510,13 @@ static void convert(Emit *E, int from, int to, int d, int x) {
       [C_F32] = {0, 0, 0, I_vcvtps2pd},
       [C_F64] = {0, 0, I_vcvtpd2ps, 0},
   };
-  if (is_f(from) && !is_f(to)) float_to_int(E, from, to, d, x);
+  if (!E->wide && from == C_I64 && is_f(to)) {
+    if (to == C_F64) long_to_f64(E, d, x);
+    else long_to_f32(E, d, x);
+  } else if (!E->wide && to == C_I64 && is_f(from)) {
+    if (from == C_F32) op2(E, I_vcvtps2pd, E->vl[1], T(1), x64_reg(x));
+    f64_to_long(E, d, from == C_F32 ? T(1) : x);
+  } else if (is_f(from) && !is_f(to)) float_to_int(E, from, to, d, x);
   else if (from == C_I64 && to == C_I32) {
     if (E->wide) x64_vector(&E->A, I_vpmovqd, E->vl[1], x, 0, x64_reg(d), -1, 0, false, false);
     else shrink(E, d, x, T(3));
@@ -432,7 +548,11 @@ static void unary(Emit *E, const Step *s, int d, int x) {
     break;
   case P_ABS:
     if (is_f(type)) op3(E, f8 ? I_vandpd : I_vandps, vl, d, x, ty_x64_k(E, sign - 1, size));
-    else op2(E, f8 ? I_vpabsq : I_vpabsd, vl, d, x64_reg(x));
+    else if (f8 && !E->wide) {
+      long_sign(E, x);
+      op3(E, I_vxorpd, vl, T(2), x, x64_reg(T(3)));
+      op3(E, I_vpsubq, vl, d, T(2), x64_reg(T(3)));
+    } else op2(E, f8 ? I_vpabsq : I_vpabsd, vl, d, x64_reg(x));
     break;
   case P_BITS:
     if (E->wide) {
@@ -464,7 +584,7 @@ static void emit_lut(Emit *E, const Step *s) {
   for (int u = 0; u < E->u; u++) {
     X64Rm m = x64_mem(RAX, ty_x64_of(&a, u).reg, size == 8 ? 3 : 2, 0);
     if (E->wide) {
-      if (E->tail) x64_kcopy(&E->A, K_A, K_TAIL);
+      if (E->tail) x64_kcopy(&E->A, K_A, ty_x64_mask(E, E->g0 + u));
       else x64_kones(&E->A, K_A);
     } else op3(E, I_vpcmpeqd, vl, T(3), T(3), x64_reg(T(3)));
     zero(E, size, d + u); /* it waits for the old value otherwise */
@@ -510,8 +630,33 @@ static void emit_philox(Emit *E, const Step *s) {
     philox(E, (int)s->imm, d + u, ty_x64_of(&a, u).reg, ty_x64_of(&b, u).reg, ty_x64_of(&c, u).reg);
 }
 
+static bool lacks(const Emit *E, int op, int type) {
+  int ins = pairs[op][type] - 1;
+  return ins < 0 || !has(ins, E->wide);
+}
+
+/* d = a op b, b being a register where there is no such instruction. */
+static void pair(Emit *E, int op, int type, int d, int a, X64Rm b) {
+  if (op == P_MULHI) multiply_high(E, d, a, b.reg);
+  else if (lacks(E, op, type)) long_pair(E, op, d, a, b.reg);
+  else op3(E, pairs[op][type] - 1, ty_x64_vl(E, bytes_of(type)), d, a, b);
+}
+
+/* AVX2 has no shift that keeps the sign of 8 bytes: its bits come from a comparison. */
+static void shift_by(Emit *E, int op, int size, int d, X64Rm a, int by) {
+  int vl = ty_x64_vl(E, size);
+  if (op != P_SHR || size == 4 || E->wide) {
+    shift(E, shifts[op][size == 8], vl, d, a, by);
+    return;
+  }
+  long_sign(E, a.reg);
+  shift(E, I_vpsllq, vl, T(3), x64_reg(T(3)), 64 - by); /* 64: nothing is left */
+  shift(E, I_vpsrlq, vl, T(2), a, by);
+  op3(E, I_vorpd, vl, d, T(2), x64_reg(T(3)));
+}
+
 static void emit_pair(Emit *E, const Step *s) {
-  int size = bytes_of(s->type), vl = ty_x64_vl(E, size), ins = pairs[s->op][s->type] - 1;
+  int size = bytes_of(s->type);
   const XVal *k = &E->val[ty_x64_root(E, s->b)];
   i32 sa = s->a, sb = s->b;
   if (s->op >= P_SHL && s->op <= P_SHRU && k->kind == V_CONST) {
@@ -519,15 +664,16 @@ static void emit_pair(Emit *E, const Step *s) {
     XOpd a = ty_x64_operand(E, sa, true, T(0));
     ty_x64_done(E);
     int d = ty_x64_result(E, s->y);
-    for (int u = 0; u < E->u; u++)
-      shift(E, shifts[s->op][size == 8], vl, d + u, ty_x64_of(&a, u), by);
+    for (int u = 0; u < E->u; u++) shift_by(E, s->op, size, d + u, ty_x64_of(&a, u), by);
     return;
   }
   if (commutes(s->op) && ty_x64_uniform(E, sa)) sa = s->b, sb = s->a;
-  XOpd a = ty_x64_operand(E, sa, true, T(0)), b = ty_x64_operand(E, sb, false, T(1));
+  XOpd a = ty_x64_operand(E, sa, true, T(0));
+  XOpd b = ty_x64_operand(E, sb, lacks(E, s->op, s->type), T(1));
   ty_x64_done(E);
   int d = ty_x64_result(E, s->y);
-  for (int u = 0; u < E->u; u++) op3(E, ins, vl, d + u, ty_x64_of(&a, u).reg, ty_x64_of(&b, u));
+  for (int u = 0; u < E->u; u++)
+    pair(E, s->op, s->type, d + u, ty_x64_of(&a, u).reg, ty_x64_of(&b, u));
 }
 
 void ty_x64_call(Emit *E, const Step *s) {
@@ -545,7 +691,7 @@ void ty_x64_call(Emit *E, const Step *s) {
     else emit_pair(E, s);
     break;
   default:
-    if (pairs[s->op][s->type]) emit_pair(E, s);
+    if (pairs[s->op][s->type] || s->op == P_MULHI) emit_pair(E, s);
     else emit_unary(E, s);
   }
 }
@@ -588,13 +734,14 @@ void ty_x64_load(Emit *E, const XVal *v, i32 slot, int dst) {
   X64Rm m = ty_x64_at(E, slot, bytes, E->g0);
   int ins = bytes == 8 ? I_vmovupd : I_vmovups;
   if (bytes < 4) ins = load_ins(v->dtype);
+  if (!E->tail && E->ahead) x64_prefetch(&E->A, m, AHEAD);
   if (!E->tail) op2(E, ins, vl, dst, m);
-  else if (E->wide) ty_x64_v(E, (X64Ins)ins, vl, dst, 0, m, -1, K_TAIL, true);
+  else if (E->wide) ty_x64_v(E, (X64Ins)ins, vl, dst, 0, m, -1, ty_x64_mask(E, E->g0), true);
   else if (bytes < 4) {
     copy_tail(E, m, bytes, false);
     op2(E, ins, vl, dst, x64_mem(RSP, RNONE, 0, E->pad));
   } else {
-    move(E, bytes, dst, x64_mem(RSP, RNONE, 0, bytes == 8 ? E->mask8 : E->mask4));
+    ty_x64_mask_to(E, bytes, dst, E->g0);
     x64_vector(&E->A, bytes == 8 ? I_vmaskmovpd : I_vmaskmovps, vl, dst, dst, m, -1, 0, false,
                false);
   }
@@ -602,13 +749,13 @@ void ty_x64_load(Emit *E, const XVal *v, i32 slot, int dst) {
 }
 
 /* Whole vectors to memory, elements under the mask in the tail. */
-static void store_vector(Emit *E, int size, X64Rm m, int x) {
+static void store_vector(Emit *E, int size, X64Rm m, int x, i32 group) {
   int vl = ty_x64_vl(E, size), ins = size == 8 ? I_vmovupd : I_vmovups;
   if (!E->tail || E->wide) {
-    x64_vector(&E->A, (X64Ins)ins, vl, x, 0, m, -1, E->tail ? K_TAIL : 0, false, true);
+    x64_vector(&E->A, (X64Ins)ins, vl, x, 0, m, -1, ty_x64_mask(E, group), false, true);
     return;
   }
-  move(E, size, T(3), x64_mem(RSP, RNONE, 0, size == 8 ? E->mask8 : E->mask4));
+  ty_x64_mask_to(E, size, T(3), group);
   x64_vector(&E->A, size == 8 ? I_vmaskmovpd : I_vmaskmovps, vl, x, T(3), m, -1, 0, false, true);
 }
 
@@ -624,8 +771,9 @@ static void pack(Emit *E, int bytes, X64Rm m, int x) {
   else x64_vector(&E->A, size == 8 ? I_vmovq : I_vmovd, VL128, x, 0, m, -1, 0, false, false);
 }
 
-static void store_narrow(Emit *E, int dtype, X64Rm m, int x) {
-  int vl = E->vl[0], bytes = ty_dtypes[dtype].bytes, k = E->tail && E->wide ? K_TAIL : 0, t = T(1);
+static void store_narrow(Emit *E, int dtype, X64Rm m, int x, i32 group) {
+  int vl = E->vl[0], bytes = ty_dtypes[dtype].bytes, k = E->wide ? ty_x64_mask(E, group) : 0,
+      t = T(1);
   bool aside = E->tail && !E->wide;
   X64Rm to = aside ? x64_mem(RSP, RNONE, 0, E->pad) : m;
   if (dtype == T_F16) {
@@ -657,10 +805,10 @@ void ty_x64_store(Emit *E, const Step *s) {
   for (int u = 0; u < E->u; u++) {
     X64Rm m = ty_x64_at(E, s->y, bytes, E->g0 + u);
     int x = ty_x64_of(&a, u).reg;
-    if (bytes < 4) store_narrow(E, dtype, m, x);
+    if (bytes < 4) store_narrow(E, dtype, m, x, E->g0 + u);
     else if (E->past && !E->tail)
       x64_vector(&E->A, I_vmovntps, ty_x64_vl(E, bytes), x, 0, m, -1, 0, false, false);
-    else store_vector(E, bytes, m, x);
+    else store_vector(E, bytes, m, x, E->g0 + u);
   }
 }
 
@@ -669,7 +817,7 @@ void ty_x64_store(Emit *E, const Step *s) {
 void ty_x64_fold(Emit *E, const Step *s, int d, int acc, int x) {
   int op = reduce_ops[s->op], size = bytes_of(s->type);
   if (is_f(s->type) && s->op >= R_MAX) extreme(E, s->op == R_MAX, size, d, acc, x64_reg(x));
-  else op3(E, pairs[op][s->type] - 1, ty_x64_vl(E, size), d, acc, x64_reg(x));
+  else pair(E, op, s->type, d, acc, x64_reg(x));
 }
 
 void ty_x64_reduce(Emit *E, const Step *s, i32 nth) {
@@ -683,6 +831,18 @@ void ty_x64_reduce(Emit *E, const Step *s, i32 nth) {
   for (int u = 0; u < E->u; u++) {
     int x = ty_x64_of(&a, u).reg, t = T(0);
     i32 g = (E->g0 + u) % each;
+    if (E->acc >= 0 && E->side) { /* lanes without an element stay as they are */
+      i32 acc = E->acc + before + g;
+      ty_x64_fold(E, s, t, acc, x);
+      if (E->wide)
+        ty_x64_v(E, size == 8 ? I_vmovdqa64 : I_vmovdqa32, vl, acc, 0, x64_reg(t), -1,
+                 ty_x64_mask(E, E->g0 + u), false);
+      else {
+        ty_x64_mask_to(E, size, T(3), E->g0 + u);
+        blend(E, size, acc, acc, x64_reg(t), T(3));
+      }
+      continue;
+    }
     if (E->acc >= 0 && !E->tail) {
       ty_x64_fold(E, s, E->acc + before + g, E->acc + before + g, x);
       continue;
@@ -696,17 +856,17 @@ void ty_x64_reduce(Emit *E, const Step *s, i32 nth) {
     if (!E->tail) op2(E, ins, vl, t, m);
     else if (E->wide) ty_x64_v(E, (X64Ins)ins, vl, t, 0, m, -1, K_TAIL, true);
     else {
-      move(E, size, T(3), x64_mem(RSP, RNONE, 0, size == 8 ? E->mask8 : E->mask4));
+      ty_x64_mask_to(E, size, T(3), E->g0 + u);
       x64_vector(&E->A, size == 8 ? I_vmaskmovpd : I_vmaskmovps, vl, t, T(3), m, -1, 0, false,
                  false);
     }
     ty_x64_fold(E, s, t, t, x);
-    store_vector(E, size, m, t);
+    store_vector(E, size, m, t, E->g0 + u);
   }
 }
 
 /* The state of a reduction, in n registers from `base`, comes down to one value: lanes join j += j + s from
-** s = half their number, registers first. The value goes to the row's slot, rcx being the row's number. */
+** s = half their number, registers first. The value goes to the row's slot, which ends at rax. */
 void ty_x64_join(Emit *E, const Step *s, int base, i32 n) {
   int size = bytes_of(s->type), vl = ty_x64_vl(E, size), t = T(1);
   for (i32 h = n / 2; h >= 1; h /= 2)
@@ -724,7 +884,6 @@ void ty_x64_join(Emit *E, const Step *s, int base, i32 n) {
     ty_x64_fold(E, s, base, base, t);
   }
   move(E, size, 0, x64_reg(base)); /* the store is of VEX, for low registers */
-  x64_load(&E->A, RAX, x64_mem(RDI, RNONE, 0, s->y * 8));
-  x64_vector(&E->A, size == 8 ? I_vmovq : I_vmovd, VL128, 0, 0,
-             x64_mem(RAX, RCX, size == 8 ? 3 : 2, 0), -1, 0, false, false);
+  x64_vector(&E->A, size == 8 ? I_vmovq : I_vmovd, VL128, 0, 0, x64_mem(RAX, RNONE, 0, -size), -1,
+             0, false, false);
 }

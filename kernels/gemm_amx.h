@@ -3,7 +3,7 @@
 ** In:  UNIT (suffix of names), ATTR (target attribute), TILES (what a function declares to have
 **      eight tiles of 16 rows of 64 bytes), and on them, t and the like being literal numbers:
 **      ZERO(t), LOAD(t, p, stride), STORE(t, p, stride), DOT(c, a, b); CONFIGURE, RELEASE. INLINE:
-**      whether a block is worth a copy for each number of tiles.
+**      whether a block is worth a copy for each number of tiles. NARROW, PAIR_ROWS: of the Unit.
 ** Out: static const Unit unit_<UNIT>. Cannot fail.
 **
 ** The first operand lies in tiles of 16 rows by 32 elements of k, the second in tiles of 16 pairs
@@ -59,49 +59,15 @@ static INLINE ATTR void NAME(block)(i64 steps, const u16 *a, const u16 *b, float
   FENCE;
 }
 
-static ATTR void NAME(block_1x1)(i64 steps, const u16 *a, const u16 *b, float *y, i64 yrs,
-                                 bool first) {
-  NAME(block)(steps, a, b, y, yrs, 1, 1, first);
-}
-static ATTR void NAME(block_1x2)(i64 steps, const u16 *a, const u16 *b, float *y, i64 yrs,
-                                 bool first) {
-  NAME(block)(steps, a, b, y, yrs, 1, 2, first);
-}
-static ATTR void NAME(block_2x1)(i64 steps, const u16 *a, const u16 *b, float *y, i64 yrs,
-                                 bool first) {
-  NAME(block)(steps, a, b, y, yrs, 2, 1, first);
-}
-static ATTR void NAME(block_2x2)(i64 steps, const u16 *a, const u16 *b, float *y, i64 yrs,
-                                 bool first) {
-  NAME(block)(steps, a, b, y, yrs, 2, 2, first);
+static ATTR void NAME(any_block)(i64 steps, const u16 *a, const u16 *b, float *y, i64 yrs, int rows,
+                                 int cols, bool first) {
+  if (rows == 2 && cols == 2) NAME(block)(steps, a, b, y, yrs, 2, 2, first);
+  else if (rows == 2) NAME(block)(steps, a, b, y, yrs, 2, 1, first);
+  else if (cols == 2) NAME(block)(steps, a, b, y, yrs, 1, 2, first);
+  else NAME(block)(steps, a, b, y, yrs, 1, 1, first);
 }
 
-/* n sums rounded to bf16, as ty_f32_to_bf16 does. */
-static ATTR void NAME(narrow)(u16 *y, const float *x, i64 n) {
-  i64 i = 0;
-  for (; i + 16 <= n; i += 16) {
-    Word16 u = *(const Word16 *)(x + i), wrong = (Word16)((u & 0x7fffffff) > 0x7f800000);
-    Word16 r = (u + 0x7fff + (u >> 16 & 1)) >> 16;
-    r = (r & ~wrong) | (wrong & 0x7fc0);
-    *(Half16 *)(y + i) = __builtin_convertvector(r, Half16);
-  }
-  for (; i < n; i++) y[i] = ty_f32_to_bf16(x[i]);
-}
-
-/* Pairs of a row-major second operand: two rows of 16 elements into one of a tile. */
-static ATTR void NAME(pair_rows)(u16 *y, const u16 *row, const u16 *next) {
-  Word16 low = __builtin_convertvector(*(const Half16 *)row, Word16);
-  Word16 high = __builtin_convertvector(*(const Half16 *)next, Word16);
-  *(Word16 *)y = low | high << 16;
-}
-
-static const Unit NAME(unit) = {
-    .configure = NAME(configure),
-    .release = NAME(release),
-    .block = {{NAME(block_1x1), NAME(block_1x2)}, {NAME(block_2x1), NAME(block_2x2)}},
-    .narrow = NAME(narrow),
-    .pair_rows = NAME(pair_rows),
-};
+static const Unit NAME(unit) = {NAME(configure), NAME(release), NAME(any_block), NARROW, PAIR_ROWS};
 
 #undef GLUE2
 #undef GLUE

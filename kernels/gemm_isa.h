@@ -38,7 +38,11 @@
 #define FMAF(x, y, z) (V) _mm256_fmadd_ps((__m256)(x), (__m256)(y), (__m256)(z))
 #define FMAD(x, y, z) (V) _mm256_fmadd_pd((__m256d)(x), (__m256d)(y), (__m256d)(z))
 #else
+#if defined(__x86_64__) /* where it is seldom wanted, and each fma is a call: small */
+#define ROWS 1
+#else
 #define ROWS 4
+#endif
 #define MASK4(w) (w)
 #define MASK8(w) (w)
 #define MLOAD4(p, w) NAME(mload)(p, w)

@@ -91,9 +91,11 @@ INLINE void NAME(tile)(const int mr, const int nv, i64 kc, const T *a, i64 ars, 
   }
 #define TILES(mr) TILE(mr, 1) TILE(mr, 2)
 TILES(1)
+#if ROWS > 1
 TILES(2)
 TILES(3)
 TILES(4)
+#endif
 #if ROWS > 4
 TILES(5)
 TILES(6)
@@ -371,7 +373,10 @@ static ATTR void NAME(join)(void *L, void *y) { /* lanes join: j += j + 32, j + 
 static const Kern NAME(kern) = {
     .rows = ROWS,
     .vl = VL,
-    .tile = {{NAME(tile1x1), NAME(tile2x1), NAME(tile3x1), NAME(tile4x1),
+    .tile = {{NAME(tile1x1),
+#if ROWS > 1
+              NAME(tile2x1), NAME(tile3x1), NAME(tile4x1),
+#endif
 #if ROWS > 4
               NAME(tile5x1), NAME(tile6x1),
 #endif
@@ -379,7 +384,10 @@ static const Kern NAME(kern) = {
               NAME(tile7x1), NAME(tile8x1)
 #endif
              },
-             {NAME(tile1x2), NAME(tile2x2), NAME(tile3x2), NAME(tile4x2),
+             {NAME(tile1x2),
+#if ROWS > 1
+              NAME(tile2x2), NAME(tile3x2), NAME(tile4x2),
+#endif
 #if ROWS > 4
               NAME(tile5x2), NAME(tile6x2),
 #endif

@@ -1,6 +1,7 @@
---- amx_spec.lua -- bf16 products on the processor's matrix unit, asked for by ty.precision("fast").
--- The unit is emulated (TYCHO_AMX=emulate) in processes of their own, so that packing, edges, strides, batches, epilogues
--- and threads are proved on any machine. What needs the unit itself is skipped, and counted, where there is none.
+--- amx_spec.lua -- bf16 products on the processor's matrix unit, or by its dot products, asked for by
+-- ty.precision("fast"). Units are emulated (TYCHO_AMX=emulate, emulate-dots) in processes of their own, so that packing,
+-- edges, strides, batches, epilogues and threads are proved on any machine. What needs a unit itself is skipped, and
+-- counted, where there is none.
 
 local H = require "spec.helper"
 
@@ -23,9 +24,92 @@ local function product(a, b) return a:matmul(b) end
 ]]
 
 local function proves(code, env)
-  local out, status = H.script(head .. code, env or { TYCHO_AMX = "emulate" })
+  local out, status = H.script(head .. code, env)
   assert.equal(0, status, out)
   return out
+end
+
+--- Elements against sums in doubles, which hold the product of two bf16 and its sum with an f32 but for bits that
+--- cannot make or break a tie of f32. `element` gives the code for one of them.
+local function order(element)
+  return [[
+    local float = ffi.new "float[1]"
+    local function single(x)
+      float[0] = x
+      local y = tonumber(float[0])
+      return math.abs(y) < 2 ^ -126 and y * 0 or y
+    end
+    -- Too small is what is so at 24 bits, as if exponents went on.
+    local function fma(x, y, sum)
+      local exact = single(x) * single(y) + single(sum)
+      if not (math.abs(exact) < 2 ^ -125) then return single(exact) end
+      float[0] = exact * 2 ^ 64
+      local up = tonumber(float[0])
+      return math.abs(up) < 2 ^ -62 and up * 0 or up * 2 ^ -64
+    end
+    for _, scale in ipairs { 1, 2 ^ -62, 2 ^ -66, 2 ^ 60 } do
+      local m, n, k = 33, 40, 75
+      local a, b = (ty.randn(m, k) * scale):to "bf16", (ty.randn(k, n) * scale):to "bf16"
+      a[{ 3, 5 }] = 2 ^ -130
+      b[{ 7, {} }] = 2 ^ -128
+      local x, y, got = H.doubles(a), H.doubles(b), H.doubles(a:matmul(b))
+      local bytes = ffi.new("double[?]", m * n)
+      for i = 0, m - 1 do
+        for j = 0, n - 1 do
+          local sum = 0
+]] .. element .. [[
+          bytes[i * n + j] = sum
+        end
+      end
+      local want = H.doubles(H.tensor("bf16", H.store("bf16", bytes, m * n), { m, n }))
+      for i = 0, m * n - 1 do assert(want[i] == got[i], ("element %d: %.9g, not %.9g"):format(i, got[i], want[i])) end
+    end]]
+end
+
+local units = {
+  { name = "the matrix unit", emulate = "emulate", said = "AMX", order = order [[
+          for k0 = 0, k - 1, 32 do
+            local part = { [0] = 0, 0 }
+            for l = k0, math.min(k, k0 + 32) - 1 do
+              part[l % 2] = single(part[l % 2] + single(x[i * k + l]) * single(y[l * n + j]))
+            end
+            sum = single(sum + single(part[0] + part[1]))
+          end
+]] },
+  { name = "dot products of pairs", emulate = "emulate-dots", only = "dots", said = "AVX512-BF16", order = order [[
+          for l = 0, k - 1, 2 do
+            if l + 1 < k then sum = fma(x[i * k + l + 1], y[(l + 1) * n + j], sum) end
+            sum = fma(x[i * k + l], y[l * n + j], sum)
+          end
+]] },
+}
+
+--- What is said of a unit, and when it is used.
+local function chosen(unit)
+  return ([[
+    local a, b = rough(64, 1024), rough(1024, 64)
+    a, b = ty.cat({ a, a }, 2), ty.cat({ b, -b }, 1) -- what is left are the errors of rounding
+    local stats = ty.stats()
+    assert(stats.bf16_unit == "NAME")
+    assert(stats.amx == (stats.bf16_unit == "AMX" and "emulated" or nil) and (stats.amx == nil) == (stats.no_amx ~= nil))
+    local f = ty.compile(function(x, y) return (x:matmul(y) + 1):relu() end)
+    f(a, b)
+    assert(tostring(ty.explain(f)):find("product with epilogue by NAME", 1, true))
+    local fast = a:matmul(b)
+    ty.precision "exact"
+    stats = ty.stats()
+    assert(stats.bf16_unit == nil and stats.amx == nil and stats.no_amx == "precision is exact")
+    local canonical = a:matmul(b)
+    f(a, b)
+    assert(not tostring(ty.explain(f).signatures[1]):find("NAME", 1, true))
+    assert(H.difference(fast, canonical), "4096 long sums rounded alike")
+    -- other dtypes and small products stay as they are
+    for _, x in ipairs { ty.randn(64, 64), ty.randn(64, 64):to "f16", rough(8, 8) } do
+      local want = x:matmul(x)
+      ty.precision "fast"
+      H.same(want, x:matmul(x))
+      ty.precision "exact"
+    end]]):gsub("NAME", unit.said)
 end
 
 local claims = {
@@ -49,36 +133,6 @@ local claims = {
       local odd = ty.zeros({ n, k + 1 }, { dtype = "bf16" })[{ {}, { 2, k + 1 } }]
       odd:copy_(b:t())
       as(a, odd:t(), "b transposed, at an odd place")
-    end]] },
-  { "sums in the order that is documented for it, and flushes denormals", [[
-    local float = ffi.new "float[1]"
-    local function single(x)
-      float[0] = x
-      local y = tonumber(float[0])
-      return math.abs(y) < 2 ^ -126 and y * 0 or y
-    end
-    for _, scale in ipairs { 1, 2 ^ -62, 2 ^ 60 } do
-      local m, n, k = 33, 40, 75
-      local a, b = (ty.randn(m, k) * scale):to "bf16", (ty.randn(k, n) * scale):to "bf16"
-      a[{ 3, 5 }] = 2 ^ -130
-      b[{ 7, {} }] = 2 ^ -128
-      local x, y, got = H.doubles(a), H.doubles(b), H.doubles(a:matmul(b))
-      local bytes = ffi.new("double[?]", m * n)
-      for i = 0, m - 1 do
-        for j = 0, n - 1 do
-          local sum = 0
-          for k0 = 0, k - 1, 32 do
-            local part = { [0] = 0, 0 }
-            for l = k0, math.min(k, k0 + 32) - 1 do
-              part[l % 2] = single(part[l % 2] + single(x[i * k + l]) * single(y[l * n + j]))
-            end
-            sum = single(sum + single(part[0] + part[1]))
-          end
-          bytes[i * n + j] = sum
-        end
-      end
-      local want = H.doubles(H.tensor("bf16", H.store("bf16", bytes, m * n), { m, n }))
-      for i = 0, m * n - 1 do assert(want[i] == got[i], ("element %d: %.9g, not %.9g"):format(i, got[i], want[i])) end
     end]] },
   { "is the same compiled and eager, with epilogues, in batches, on any number of threads", [[
     local cases = {}
@@ -116,26 +170,6 @@ local claims = {
     assert(ty.stats().panels.entries >= 2)
     w:mul_(2)
     H.same(want * 2, a:matmul(w))]] },
-  { "is chosen when a product is recorded, and said", [[
-    local a, b = rough(64, 2048), rough(2048, 64)
-    assert(ty.stats().amx == "emulated" and ty.stats().no_amx == nil)
-    local f = ty.compile(function(x, y) return (x:matmul(y) + 1):relu() end)
-    f(a, b)
-    assert(tostring(ty.explain(f)):find("product with epilogue by AMX", 1, true))
-    local fast = a:matmul(b)
-    ty.precision "exact"
-    assert(ty.stats().amx == nil and ty.stats().no_amx == "precision is exact")
-    local canonical = a:matmul(b)
-    f(a, b)
-    assert(not tostring(ty.explain(f).signatures[1]):find "AMX")
-    assert(H.difference(fast, canonical), "4096 long sums of random numbers rounded alike")
-    -- other dtypes and small products stay as they are
-    for _, x in ipairs { ty.randn(64, 64), ty.randn(64, 64):to "f16", rough(8, 8) } do
-      local want = x:matmul(x)
-      ty.precision "fast"
-      H.same(want, x:matmul(x))
-      ty.precision "exact"
-    end]] },
   { "fails for want of memory without harm", [[
     local probe = ty.internals.probe
     local a, b = whole(70, 400), whole(400, 90)
@@ -150,39 +184,47 @@ local claims = {
     end]] },
 }
 
-describe("a product on the matrix unit", function()
-  for _, c in ipairs(claims) do
-    it(c[1], function() proves(c[2]) end)
-  end
+for _, unit in ipairs(units) do
+  describe("a product on " .. unit.name, function()
+    local emulated = { TYCHO_AMX = unit.emulate }
+    for _, c in ipairs(claims) do
+      it(c[1], function() proves(c[2], emulated) end)
+    end
 
-  it("is computed by ours, to the bit, where the unit is not to be had", function()
-    proves([[
-      local a, b = rough(64, 64), rough(64, 64)
-      H.same(exact(product, a, b), a:matmul(b))
-      assert(ty.stats().amx == nil and ty.stats().no_amx == "TYCHO_AMX is off")
-      local f = ty.compile(product)
-      f(a, b)
-      assert(not tostring(ty.explain(f)):find "AMX")]], { TYCHO_AMX = "off" })
-  end)
+    it("sums in the order that is documented for it, and flushes denormals", function() proves(unit.order, emulated) end)
 
-  it("has the bits of its emulation on a processor that has it", function()
-    local code = [[
-      if not ty.stats().amx then print(ty.stats().no_amx) os.exit(9) end
-      local seen = {}
-      for i, s in ipairs { { 33, 65, 47 }, { 300, 530, 70 }, { 130, 70, 1031 }, { 64, 64, 64 } } do
-        ty.manual_seed(i)
-        for _, scale in ipairs { 1, 2 ^ -62, 2 ^ 63 } do
-          local a, b = (ty.randn(s[1], s[3]) * scale):to "bf16", (ty.randn(s[3], s[2]) * scale):to "bf16"
-          local bytes, n = H.bytes(a:matmul(b))
-          local sum = 0
-          for k = 0, 2 * n - 1 do sum = (sum * 31 + bytes[k]) % 4294967291 end
-          seen[#seen + 1] = sum
+    it("is chosen when a product is recorded, and said", function() proves(chosen(unit), emulated) end)
+
+    it("has the bits of its emulation on a processor that has it", function()
+      local code = ([[
+        if ty.stats().bf16_unit ~= "NAME" then print(ty.stats().no_amx or "there is AMX") os.exit(9) end
+        local seen = {}
+        for i, s in ipairs { { 33, 65, 47 }, { 300, 530, 70 }, { 130, 70, 1031 }, { 64, 64, 64 } } do
+          ty.manual_seed(i)
+          for _, scale in ipairs { 1, 2 ^ -62, 2 ^ -66, 2 ^ 63 } do
+            local a, b = (ty.randn(s[1], s[3]) * scale):to "bf16", (ty.randn(s[3], s[2]) * scale):to "bf16"
+            local bytes, n = H.bytes(a:matmul(b))
+            local sum = 0
+            for k = 0, 2 * n - 1 do sum = (sum * 31 + bytes[k]) % 4294967291 end
+            seen[#seen + 1] = sum
+          end
         end
-      end
-      print(table.concat(seen, " "))]]
-    local out, status = H.script(head .. code, {})
-    if status == 9 then return pending(out) end
-    assert.equal(0, status, out)
-    assert.equal(proves(code), out)
+        print(table.concat(seen, " "))]]):gsub("NAME", unit.said)
+      local out, status = H.script(head .. code, { TYCHO_AMX = unit.only })
+      if status == 9 then return pending(out) end
+      assert.equal(0, status, out)
+      assert.equal(proves(code, emulated), out)
+    end)
   end)
+end
+
+it("a fast product is computed by ours, to the bit, where there is no unit", function()
+  proves([[
+    local a, b = rough(64, 64), rough(64, 64)
+    H.same(exact(product, a, b), a:matmul(b))
+    local stats = ty.stats()
+    assert(stats.amx == nil and stats.bf16_unit == nil and stats.no_amx == "TYCHO_AMX is off")
+    local f = ty.compile(product)
+    f(a, b)
+    assert(not tostring(ty.explain(f)):find "AMX")]], { TYCHO_AMX = "off" })
 end)

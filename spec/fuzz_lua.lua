@@ -104,7 +104,7 @@ end
 function Account:value(v)
   local kind = type(v)
   if kind == "number" then return self:add(plain_number(v)) end
-  if kind == "string" then return self:add((("%q"):format(v):gsub("-nan", "nan"))) end
+  if kind == "string" then return self:add((("%q"):format(v):gsub("-nan", "nan"):gsub("0x%x+", "0x"))) end
   if kind == "nil" or kind == "boolean" then return self:add(tostring(v)) end
   local id = self.seen[v]
   if id then return self:add("#" .. id) end

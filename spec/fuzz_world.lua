@@ -215,7 +215,7 @@ local function steps(g, takes, rest, out)
     local all = {}
     for i, a in ipairs(args) do all[i] = a end
     for _, a in ipairs(extra) do all[#all + 1] = a end
-    if g:chance(3) then all[g.r(#all)] = g:pick { "nil", "'text'", "{}", "true" } end
+    if g:chance(3) then all[g.r(#all)] = g:pick { "nil", "'text'", "true" } end
     if g:chance(3) then all[#all] = nil end
     if g:chance(4) then body[#body + 1] = "mode.thread = true" end
     body[#body + 1] = "do return " .. table.concat(all, ", ") .. " end"

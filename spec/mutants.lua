@@ -2,7 +2,7 @@
 -- A change of a file may move a fault elsewhere: keep what it breaks, find the place again.
 
 local M = {
-  specs = { "capture", "evaluate", "road", "compile", "matrix", "relatives" }, -- of these, what exists, in this order
+  specs = { "matrix", "relatives", "road", "evaluate", "compile", "capture", "custom" }, -- of these, what exists, in this order
 
   { file = "core/fold.c", what = "x + 0 is taken for x: -0 stays",
     from = "if (is_const(g, n, 0, is_float ? -0.0 : 0.0)) return n->src[1];",
@@ -65,7 +65,7 @@ local M = {
     from = 'self:emit({ "same", o.slot, s.slot }, s.path)', to = "" },
 
   { file = "lua/tycho/numbers.lua", what = "the outcome of a comparison is not guarded",
-    from = "self:emit({ name, ia, ib, outcome }, path)", to = "" },
+    from = "self:emit({ name, ia, ib, outcome }, text_of(name, a, as, b, bs))", to = "" },
   { file = "lua/tycho/numbers.lua", what = "a number whose value was used is not guarded",
     from = 'claim("eq", id, constant_id(self, v), true)', to = "" },
   { file = "lua/tycho/numbers.lua", what = "0 and -0 are one where the value was used",
@@ -99,11 +99,44 @@ local M = {
   { file = "lua/tycho/capture.lua", what = "a flag that steers a branch is not guarded",
     from = 'if type(v) == "boolean" then self:pin(v, s) else self:typed(v, s) end', to = "self:typed(v, s)" },
   { file = "lua/tycho/capture.lua", what = "a function that is rebound is not seen",
-    from = 'else\n    self:emit({ "equal", s.slot, f }, s.path)\n  end', to = "end" },
+    from = 'else\n    self:guard(s, "equal", f)\n  end', to = "end" },
   { file = "lua/tycho/capture.lua", what = "a number written to an upvalue is frozen",
     from = "  cell.value, cell.shadow = v, vs", to = "  cell.value, cell.shadow = v, nil" },
   { file = "lua/tycho/capture.lua", what = "numbers in tables that are returned are frozen",
     from = "recipe(world, v, o.shadow[k]) }", to = "recipe(world, v) }" },
+
+  { file = "core/lua_trace.c", what = "false and true are one flag",
+    from = "ok = lua_type(L, g->a) == LUA_TBOOLEAN && (bool)lua_toboolean(L, g->a) == g->want;",
+    to = "ok = lua_type(L, g->a) == LUA_TBOOLEAN;" },
+  { file = "core/lua_trace.c", what = "all strings are one",
+    from = "ok = lua_type(L, g->a) == LUA_TSTRING && lua_tostring(L, g->a) == g->p;",
+    to = "ok = lua_type(L, g->a) == LUA_TSTRING;" },
+  { file = "core/lua_trace.c", what = "all functions are one",
+    from = "ok = lua_topointer(L, g->a) == g->p && lua_type(L, g->a) == g->b;", to = "ok = lua_type(L, g->a) == g->b;" },
+  { file = "core/lua_trace.c", what = "a list that grew is the same list",
+    from = "lua_objlen(L, g->a) == (size_t)g->n", to = "lua_objlen(L, g->a) >= (size_t)g->n" },
+  { file = "core/lua_trace.c", what = "keys that vanished from the end are not missed",
+    from = "return n == g->n;", to = "return n <= g->n;" },
+  { file = "core/lua_trace.c", what = "a < b holds for equal numbers",
+    from = "ok = (number[g->a] < number[g->b]) == g->want;", to = "ok = (number[g->a] <= number[g->b]) == g->want;" },
+  { file = "core/lua_trace.c", what = "guards on bits take 0 for -0",
+    from = "return memcmp(&a, &b, sizeof a) == 0;", to = "return a == b;" },
+  { file = "core/lua_trace.c", what = "metatables that were read from outside are not given to results",
+    from = "if (T->meta[i].kind == R_SLOT && !T->meta[i].k) continue;", to = "if (T->meta[i].kind == R_SLOT) continue;" },
+
+  { file = "core/trace.c", what = "views of one storage may lie elsewhere than they did",
+    from = "if (t->st != first->st || t->offset - first->offset != o->delta)", to = "if (t->st != first->st)" },
+  { file = "core/trace.c", what = "a tensor that is read may begin to share memory with one that is written",
+    from = "if ((o->written || I->outside[k].written) &&", to = "if ((o->written && I->outside[k].written) &&" },
+  { file = "core/trace.c", what = "random numbers do not advance",
+    from = "  S->stream += I->streams;\n", to = "" },
+  { file = "core/trace.c", what = "random numbers are those of the capture",
+    from = "else if (from->kind == SC_STREAM) bits += S->stream;", to = "else if (from->kind == SC_STREAM) bits += 0;" },
+  { file = "core/trace.c", what = "a number that does not fit an integer tensor is cut",
+    from = "if (from->kind != SC_NUMBER || ty_elem_fits(from->dtype, number[from->id])) continue;",
+    to = "if (from->kind != SC_NUMBER || number) continue;" },
+  { file = "core/capture.c", what = "a capture advances the random numbers",
+    from = "S->stream = c->stream;\n  put_back(c);", to = "put_back(c);" },
 }
 
 return M

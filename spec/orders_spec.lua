@@ -404,6 +404,25 @@ describe("the bits of reductions, scans and products do not depend on", function
     end)
   end
 
+  it("fusion, over rows of many blocks and wide columns", function()
+    local fns = {
+      function(x) return x:var(2), (x * x):sum(2) end,
+      function(x) return x:softmax(2) end,
+      function(x) return x:logsumexp(2), (x - x:mean(2, true)):abs():max(2) end,
+      function(x) return x:var(1), (x - x:mean(1, true)) * 0.5 end,
+      function(x) return x:var(), (x + 1):mean(1) end,
+    }
+    for _, dtype in ipairs { "f32", "f64", "bf16" } do
+      for _, shape in ipairs { { 2, 8191 }, { 1, 8192 }, { 3, 27225 }, { 1, 200000 }, { 13, 1500 }, { 300, 1024 } } do
+        local x = rough(dtype, shape, 9, -2, 2)
+        for i, fn in ipairs(fns) do
+          local eager, lazy = { fn(x) }, { ty.compile(fn)(x) }
+          for k = 1, #eager do H.same(eager[k], lazy[k], ("%s, function %d, result %d"):format(dtype, i, k)) end
+        end
+      end
+    end
+  end)
+
   it("the number of threads", function()
     local before = ty.threads()
     local inputs = { rough("f32", { 700, 900 }, 1, -2, 2), rough("f32", { 3, 200000 }, 2), rough("f64", { 200000, 3 }, 3) }

@@ -470,7 +470,7 @@ describe("a compiled function, where relatives fail,", function()
     settled(pair, 1)
   end)
 
-  pending("takes 500 lengths with at most 3 captures and no new machine code", function()
+  it("takes 500 lengths with at most 3 captures and no new machine code", function()
     local function body(x) return ((x * 2 + 1):relu() - x):exp(), x:sum() end
     local f = ty.compile(body)
     for _, n in ipairs { 2, 3, 4, 300, 700 } do f(ty.ones(n)) end
@@ -486,10 +486,15 @@ describe("a compiled function, where relatives fail,", function()
         H.same(d, b)
       end
     end
-    local e = ty.explain(f)
-    assert.truthy(e.captures <= 3, e.captures .. " captures")
-    assert.truthy(e.skips >= 490)
+    local captures = ty.explain(f).captures
+    assert.truthy(captures <= 3, captures .. " captures")
     assert.equal(0, made)
+  end)
+
+  pending("takes a length that was never seen without running Lua", function()
+    local f = ty.compile(function(x) return (x * 2 + 1):relu() - x end)
+    for n = 2, 501 do f(ty.ones(n)) end
+    assert.truthy(ty.explain(f).skips >= 490)
   end)
 
   it("takes sizes of 0 and 1 as eager does, with few captures", function()
@@ -616,7 +621,7 @@ describe("policy:", function()
       H.same(ty.ones(3), f(ty.ones(3)))
       assert.truthy(ty.explain(f).skips >= 1)
     end)
-    jit.budget()
+    jit.budget(math.huge)
     assert(ok, message)
     local g = ty.compile(function(x) return x * 2 - 2 end)
     for _ = 1, 4 do g(ty.ones(3)) end

@@ -145,7 +145,7 @@ local workloads = {
       return y * 2
     end))
     return co(ty.ones(n)), co()
-  end, held = 16384 }, -- coroutines that failed may still go on, as far as anyone knows: some are remembered
+  end },
   { "compiled cat and sort", function(k, n)
     return ty.compile(function(x) return ty.cat { chain(x, k), x }:sort(1) end)(ty.arange(n))
   end },
@@ -273,10 +273,18 @@ for index, w in ipairs(workloads) do
       run(work, 1, 5)
       return settle()
     end
-    for _ = 1, 3 do failures() end -- bounded lists fill: spares, coroutines that may still go on
-    local before, now = failures(), failures()
-    assert(now.used - before.used <= (w.held or 0), ("%s: %d bytes of tensors leaked"):format(name, now.used - before.used))
-    assert(now.general - before.general <= math.max(4096, w.held or 0), ("%s: %d bytes leaked"):format(name, now.general - before.general))
+    -- Bounded lists fill: spares; coroutines that failed and may still go on, as far as anyone knows. They stop growing,
+    -- and which addresses the system gives decides when; a leak grows in every round.
+    for _ = 1, 3 do failures() end
+    local tensors, bytes, now = math.huge, math.huge, failures()
+    for _ = 1, 12 do
+      local before = now
+      now = failures()
+      tensors, bytes = math.min(tensors, now.used - before.used), math.min(bytes, now.general - before.general)
+      if tensors <= 0 and bytes <= 4096 then break end
+    end
+    assert(tensors <= 0, ("%s: %d bytes of tensors leaked"):format(name, tensors))
+    assert(bytes <= 4096, ("%s: %d bytes leaked"):format(name, bytes))
     print(("%-34s %3d tries"):format(name, tries))
     io.flush()
   end

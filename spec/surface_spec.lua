@@ -618,6 +618,18 @@ describe("settings", function()
     assert.truthy(raised(ty.precision, "best"):find("^precision: "))
   end)
 
+  it("of captures give what was in force, and refuse what is none", function()
+    assert.equal(math.huge, ty.budget(5))
+    assert.equal(5, ty.budget())
+    assert.equal(5, ty.budget(math.huge))
+    assert.equal("default", ty.stance "eager")
+    assert.equal("eager", ty.stance())
+    assert.equal("eager", ty.stance "default")
+    for _, bad in ipairs { -1, 0 / 0, "5", {} } do assert.truthy(raised(ty.budget, bad):find("^budget: argument 1 .* got ")) end
+    for _, bad in ipairs { "lazy", 1, {} } do assert.truthy(raised(ty.stance, bad):find("^stance: argument 1 .* got ")) end
+    assert.same({ math.huge, "default" }, { ty.budget(), ty.stance() })
+  end)
+
   it("default_dtype rules what numbers and integers become", function()
     ty.default_dtype("f64")
     local d = { ty.zeros(1).dtype, ty.tensor({ 1 }).dtype, (ty.ones({ 1 }, { dtype = "i32" }) / 2).dtype }
@@ -661,8 +673,10 @@ describe("wrong use of every public function", function()
   -- these take anything, or nothing
   local anything = { is_tensor = true, manual_seed = true, stats = true, help = true, threads = true, blas = true,
     precision = true, deterministic = true, default_dtype = true, scope = true, compile = true, explain = true, graph = true,
-    reset = true, zeros = true, ones = true, empty = true, rand = true, randn = true, uniform = true, normal = true,
+    reset = true, stance = true, budget = true, zeros = true, ones = true, empty = true, rand = true, randn = true, uniform = true, normal = true,
     release = true }
+
+  local takes_functions = { scope = true, compile = true, graph = true, disable = true }
 
   it("without arguments raises an error that begins with its name, at this line", function()
     for _, f in ipairs(functions) do
@@ -677,7 +691,7 @@ describe("wrong use of every public function", function()
       if f.name ~= "is_tensor" and f.name ~= "stats" then
         for _, bad in ipairs { function() end, coroutine.create(function() end), io.stdout } do
           local callable = type(bad) == "function"
-          if not (callable and (f.name == "scope" or f.name == "compile" or f.name == "graph")) then
+          if not (callable and takes_functions[f.name]) then
             local ok, message = pcall(call, f.fn, bad)
             assert.falsy(ok, f.name .. " took a " .. type(bad))
             assert.truthy(assert(begins(message, f.name)):find(type(bad), 1, true), message)
@@ -730,6 +744,7 @@ describe("wrong use of every public function", function()
     ty.precision("exact")
     ty.default_dtype("f32")
     ty.deterministic(true)
+    ty.budget(math.huge)
     ty.manual_seed()
     ty.set_print {}
     assert.truthy(tried > 20000)

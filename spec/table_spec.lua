@@ -157,7 +157,7 @@ describe("the levels of core", function()
     { "tensor", "capture", "fold", "record" },
     { "fuse", "lower", "map", "plan" },
     { "machine", "tile", "x64", "gemm", "blas", "host" },
-    { "engine", "quick", "cache", "exec", "epilogue", "panels", "entry", "trace", "dump" },
+    { "engine", "quick", "cache", "exec", "epilogue", "panels", "entry", "trace", "replace", "dump" },
   }
   -- plan.h describes what a step runs: the machines' vocabulary, which is plain data. plan.c finds kernels in the cache.
   local exceptions = { ["plan.h"] = { ["machine.h"] = true }, ["plan.c"] = { ["engine.h"] = true } }

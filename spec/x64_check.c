@@ -355,6 +355,7 @@ typedef struct Data {
   size_t bytes[MAX_OPERANDS];
   int shares[MAX_OPERANDS]; /* the input whose memory an output has, or -1 */
   u64 scalar[4];
+  bool plain; /* all operands lie one element behind another */
 } Data;
 
 static i64 length(void) {
@@ -363,7 +364,8 @@ static i64 length(void) {
   case 1: return 15 + below(4);
   case 2: return 31 + below(35);
   case 3: return 100 + below(200);
-  case 4: return chance(50) ? 1000 + below(60) : 4080 + below(40);
+  case 4:
+    return chance(50) ? 1000 + below(60) : chance(50) ? 4080 + below(40) : 8000 + below(20000);
   default: return 1 + below(40);
   }
 }
@@ -372,7 +374,7 @@ static i64 length(void) {
 static void layout(Data *D, const Program *p, int o) {
   Launch *L = &D->L;
   int nd = L->no + L->nr + L->ni, order[MAX_DIMS];
-  bool write = p->operand[o].write, plain = chance(50);
+  bool write = p->operand[o].write, plain = D->plain || chance(50);
   for (int d = 0; d < nd; d++) order[d] = d;
   if (!plain && chance(50))
     for (int d = nd - 1; d > 0; d--) {
@@ -419,6 +421,7 @@ static bool prepare(Data *D, const Program *p, const Make *M) {
   Launch *L = &D->L;
   memset(L, 0, sizeof *L);
   bool map = p->kind == K_MAP;
+  D->plain = chance(30); /* all of it: what goes by in one call must */
   L->no = (u8)(map ? 0 : below(3)), L->nr = (u8)(map ? 0 : 1 + chance(20));
   L->ni = (u8)(map ? 1 + below(3) : p->kind == K_COL ? 1 + chance(20) : 0);
   i64 n = 1;
@@ -627,6 +630,10 @@ static int encode(void) {
   for (int r = 0; r < 16; r++) {
     x64_load(&A, r, random_mem(false, 16)), line(&A);
     x64_lea(&A, r, random_mem(false, 16)), line(&A);
+    x64_prefetch(&A, random_mem(false, 16), 8 * r), line(&A);
+    x64_add_load(&A, r, random_mem(false, 16)), line(&A);
+    x64_add_save(&A, random_mem(false, 16), r), line(&A);
+    x64_shr(&A, r, 8 + below(40)), line(&A);
     x64_rr(&A, G_ADD, r, below(16)), line(&A);
     x64_rr(&A, G_SUB, r, below(16)), line(&A);
     x64_rr(&A, G_CMP, r, below(16)), line(&A);
@@ -645,6 +652,8 @@ static int encode(void) {
   x64_kones(&A, 3), line(&A);
   x64_kor(&A, 1, 2, 3), line(&A);
   x64_bzhi(&A, RAX, RCX, RDX), line(&A);
+  x64_bzhi64(&A, RAX, RCX, RDX), line(&A);
+  for (int k = 1; k < 8; k++) x64_kmov(&A, k, RAX), line(&A);
   x64_vzeroupper(&A), line(&A);
   x64_ret(&A), line(&A);
   return A.failed;

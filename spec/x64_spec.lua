@@ -1,9 +1,10 @@
---- The native machine: its encodings against the system's assembler, its programs against the portable machine.
--- x64_check.c is linked with the library's objects; where that cannot be done the claims are skipped, and counted.
+--- The native machine: its encodings against the system's assembler, its programs against the portable machine;
+-- single operations of both against plain C. x64_check.c and loops_check.c are linked with the library's objects;
+-- where that cannot be done the claims are skipped, and counted.
 
 local H = require "spec.helper"
 
-local check = H.root .. "build/spec/x64_check"
+local check, loops = H.root .. "build/spec/x64_check", H.root .. "build/spec/loops_check"
 
 local function run(command)
   local pipe = io.popen(command .. " 2>&1; echo \"status $?\"")
@@ -13,19 +14,21 @@ local function run(command)
   return text, tonumber(status)
 end
 
---- The checker is built once, again when anything is newer. Nil where it cannot be.
-local function built()
-  local source = H.root .. "spec/x64_check.c"
-  local _, fresh = run(("test -f '%s' -a '%s' -nt '%s' -a '%s' -nt '%sbuild/tycho/core.so'"):format(check, check, source,
-    check, H.root))
+--- A checker is built once, again when anything is newer.
+local function built(name)
+  local source, program = H.root .. "spec/" .. name .. ".c", H.root .. "build/spec/" .. name
+  local _, fresh = run(("test -f '%s' -a '%s' -nt '%s' -a '%s' -nt '%sbuild/tycho/core.so'"):format(program, program,
+    source, program, H.root))
   if fresh == 0 then return true end
-  local text, status = run(("mkdir -p '%sbuild/spec' && gcc -std=c11 -O1 -Wall -Wextra -Werror -D_GNU_SOURCE -o '%s' '%s' "
-    .. "$(ls '%s'build/obj/*.o | grep -v /lua_) -lm -ldl -lpthread"):format(H.root, check, source, H.root))
+  local text, status = run(("mkdir -p '%sbuild/spec' && gcc -std=c11 -O1 -Wall -Wextra -Werror -ffp-contract=off "
+    .. "-D_GNU_SOURCE -o '%s' '%s' $(ls '%s'build/obj/*.o | grep -v /lua_) -lm -ldl -lpthread"):format(H.root, program,
+    source, H.root))
   assert(status == 0, text)
   return true
 end
 
-local machine = jit.arch == "x64" and not H.sanitized and built() and select(2, run(check .. " can")) == 0
+local machine = jit.arch == "x64" and not H.sanitized and built "x64_check"
+  and built "loops_check" and select(2, run(check .. " can")) == 0
 
 describe("the native machine", function()
   local function claim(name, fn)
@@ -74,6 +77,13 @@ describe("the native machine", function()
     local out, status = run(check .. " fork")
     assert.equal(0, status, out)
   end)
+
+  for _, isa in ipairs { "avx512", "avx2", "base" } do
+    claim("agrees with plain C on numbers, conversions, scans, positions and layouts: " .. isa, function()
+      local out, status = run(("TYCHO_ISA=%s %s"):format(isa, loops))
+      assert.equal(0, status, out)
+    end)
+  end
 
   for _, isa in ipairs { "avx512", "avx2" } do
     claim("computes random programs over random layouts to the bit like the portable machine: " .. isa, function()

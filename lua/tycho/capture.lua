@@ -88,7 +88,8 @@ end
 
 --- Gives up when the host's time for a capture is over.
 function World:look_at_clock()
-  if self.deadline and clock() >= self.deadline then
+  if self.deadline and self.clock() >= self.deadline then
+    self.late = true
     self:abort("it takes longer than jit.budget allows", "capture it by jit.warmup")
   end
 end
@@ -538,7 +539,7 @@ local function new_world(core, f, options, ...)
     steps_left = steps_of(options),
     closures_differ = options.closures or false,
     dynamic = options.dynamic or options.sized or nil,
-    deadline = options.deadline,
+    deadline = options.deadline, clock = options.clock or clock,
   }, World)
   local args, shadows = {}, {}
   for i = 1, n do
@@ -571,6 +572,7 @@ local function failure(w, C, err)
     why = { reason = refused or ("an error is raised: " .. plain), internal = text }
     if w.stack then w:locate(why) end
   end
+  why.late = w.late
   return why
 end
 
@@ -591,6 +593,25 @@ local function let_go_of_tensors(d)
   for i = 1, #d.tensors do d.tensors[i] = true end
 end
 
+--- Passes and backends of the user's get the graph when the session is over, since they may compute anything. What they
+--- make of it takes its place in a second session, whose graph must be the same.
+---@return boolean? settled nil: the graph is to be customized first
+local function put_in_place(w, options, d)
+  local custom = options.custom
+  if not custom then return true end
+  local text, outputs, inputs = w.C.graph(d.tensors)
+  if not text then w:abort(outputs) end
+  local asked = options.asked
+  if asked.text then
+    if asked.text ~= text then w:abort("the function records another graph after passes and backend have seen it") end
+    d.custom = asked.answer
+    return true
+  end
+  if #outputs == 0 then return true end -- nothing is computed
+  asked.text, asked.outputs, asked.inputs = text, outputs, inputs
+  return nil
+end
+
 --- One attempt. Nothing raises.
 local function capture(core, handle, options, f, ...)
   local C = core.internals.capture
@@ -605,12 +626,18 @@ local function capture(core, handle, options, f, ...)
     refused = C.reason()
     if refused then w:abort(refused) end
     w:look_at_clock()
+    if not put_in_place(w, options, d) then return "customize" end
     local done, text = C.finish(d, sized_trace(C, handle, d))
     if not done then w:abort(text or "the core could not compile the trace") end
     let_go_of_tensors(d)
+    return true
   end
   local ok, err = pcall(attempt, ...)
-  if ok then return true end
+  if ok and err == true then return true end
+  if ok then
+    C.abort()
+    return nil, { customize = true }
+  end
   local found, reason = pcall(failure, w or {}, C, err)
   C.abort()
   return nil, found and reason or { reason = "out of memory" }
@@ -622,18 +649,29 @@ end
 ---   sized     true: a dynamic trace lacks the sizes of this call
 ---   deadline  what os.clock() shows when the capture must have ended
 ---   steps     how many instructions may be evaluated
+---   custom    passes and a backend, as graph.options gives them. What they raise is in why.raised
 ---@return boolean? done
 ---@return table? why {reason =, hint =, file =, line =}
 function M.run_with(core, handle, options, f, ...)
   local ready, why = bytecode.ready()
   if not ready then return nil, { reason = why } end
-  local done
-  done, why = capture(core, handle, options, f, ...)
-  if not done and why.anew then -- by identity, then
-    local plain = {}
-    for name, v in pairs(options) do plain[name] = v end
-    plain.closures = nil
-    done, why = capture(core, handle, plain, f, ...)
+  local done, own = nil, {}
+  for name, v in pairs(options) do own[name] = v end
+  own.asked = {}
+  if own.custom and own.custom.backend then own.dynamic, own.sized = nil, nil end -- its function is for these sizes
+  for _ = 1, 3 do
+    done, why = capture(core, handle, own, f, ...)
+    if done then break end
+    if why.customize then
+      local asked = own.asked
+      local ok, answer = pcall(require("tycho.graph").customize, own.custom, asked, asked.inputs)
+      if not ok then return nil, { reason = "its passes or backend raise an error", raised = { answer } } end
+      asked.answer, asked.inputs = answer, nil
+    elseif why.anew and own.closures then -- by identity, then
+      own.closures, own.asked = nil, {}
+    else
+      break
+    end
   end
   if done then return true end
   pcall(dump, core, format("capture: aborted at %s:%s: %s%s\n", tostring(why.file or "?"), tostring(why.line or "?"),

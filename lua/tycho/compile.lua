@@ -72,6 +72,7 @@ local function key_of(opts)
 end
 
 local ABORTS_KEPT, MISSES_KEPT = 16, 16
+local NOT_APPLIED = "passes and backend are not applied"
 
 local function keep(list, v, most)
   list[#list + 1] = v
@@ -112,11 +113,16 @@ local function capture_call(core, h, ...)
     { closures = h.closures, dynamic = dynamic, sized = due.sized, custom = h.custom, deadline = h.deadline and h.deadline() },
     h.fn, ...)
   local cost = (clock() - started) * 1e3
-  core._tried(h.handle, done or false)
+  core._tried(h.handle, done or why.raised ~= nil, not done and why.late or false)
   if done then
     h.captures = captured + 1
     return
   end
+  if why.raised then -- the next call asks again
+    core._unsettle(h.handle)
+    return error(why.raised[1], 0)
+  end
+  if h.custom then why.hint = why.hint and why.hint .. "; " .. NOT_APPLIED or NOT_APPLIED end
   why.cost = cost
   why.text = abort_text(why)
   keep(h.aborts, why, ABORTS_KEPT)
@@ -286,6 +292,7 @@ function M.open(core)
   fail = core.internals.error
   core.internals.capture.owner = owners(core)
   core.internals.disabled = disabled
+  local show = require("tycho.check")(core).show
 
   --- A function that runs f's tensor operations in fused kernels, with the results of f to the bit.
   --- f: a function, or a module (a table with `forward`), which gives a callable table whose fields
@@ -308,15 +315,14 @@ function M.open(core)
       if forward_of[f] then return f end
       if type(f.forward) == "function" then return compile_module(core, f, opts) end
     end
-    fail(("compile: argument 1 must be a function or a module with `forward`, got %s"):format(
-      type(f)))
+    fail(("compile: argument 1 must be a function or a module with `forward`, got %s"):format(show(f)))
   end
 
   local function handle(who, f)
     local h = handle_of[forward_of[f] and forward_of[f]() or f]
     if not h then
       fail(("%s: argument 1 must be a compiled function, got %s"):format(who,
-        type(f) == "function" and "a function that is not compiled (use jit.compile)" or type(f)))
+        type(f) == "function" and "a function that is not compiled (use jit.compile)" or show(f)))
     end
     return h
   end
@@ -363,7 +369,7 @@ function M.open(core)
   ---@param f function
   ---@return function
   function api.disable(f)
-    if type(f) ~= "function" then fail("disable: argument 1 must be a function, got " .. type(f)) end
+    if type(f) ~= "function" then fail("disable: argument 1 must be a function, got " .. show(f)) end
     disabled[f] = true
     return f
   end
@@ -373,14 +379,15 @@ function M.open(core)
   ---@param f function a compiled function
   function api.warmup(f, ...)
     local h = handle("warmup", f)
-    core._tried(h.handle, true)
+    core._wake(h.handle)
     local was = h.deadline
     h.deadline = nil
-    local function restore(...)
+    local function restore(ok, ...)
       h.deadline = was
+      if not ok then return error(..., 0) end
       return ...
     end
-    return restore(f(...))
+    return restore(pcall(f, ...))
   end
 
   --- How compiled functions are run: "default"; "eager": as if they were not compiled; "no_recompile": a call that would
@@ -389,21 +396,21 @@ function M.open(core)
   ---@return string
   function api.stance(name)
     if name ~= nil and name ~= "default" and name ~= "eager" and name ~= "no_recompile" then
-      fail(("stance: \"default\", \"eager\" or \"no_recompile\", got %s"):format(tostring(name)))
+      fail(("stance: argument 1 must be \"default\", \"eager\" or \"no_recompile\", got %s"):format(show(name)))
     end
     return core._stance(name)
   end
 
   --- How many milliseconds a capture may take inside a call; one that needs more is given up, and waits for warmup.
-  --- nil: as many as it needs. Gives the budget so far.
+  --- math.huge, as it is at first: as many as it needs. Without an argument nothing changes. Gives the budget so far.
   ---@param ms? number
-  ---@return number?
+  ---@return number
   function api.budget(ms)
     if ms ~= nil and (type(ms) ~= "number" or not (ms >= 0)) then
-      fail("budget: argument 1 must be a number of milliseconds, got " .. tostring(ms))
+      fail("budget: argument 1 must be a number of milliseconds, got " .. show(ms))
     end
-    local was = budget < math.huge and budget or nil
-    budget = ms or math.huge
+    local was = budget
+    budget = ms or budget
     return was
   end
 

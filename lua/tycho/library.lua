@@ -70,6 +70,13 @@ end
 -- Numbers -------------------------------------------------------------------------------------------------------------
 
 local exact = { [math.floor] = "floor", [math.ceil] = "ceil", [math.abs] = "abs", [math.sqrt] = "sqrt" }
+-- LuaJIT's interpreter may give 0 where IEEE gives -0, unlike its compiler.
+for f, arguments in pairs { [math.floor] = { -0.0 }, [math.ceil] = { -0.0, -0.4, -0.9 }, [math.sqrt] = { -0.0 } } do
+  for _, x in ipairs(arguments) do
+    local zero = f(x)
+    if zero == 0 and 1 / zero > 0 then exact[f] = nil end
+  end
+end
 
 local function symbolic(args, shadows, n)
   local any = false
