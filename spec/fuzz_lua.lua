@@ -355,6 +355,9 @@ end
 claim(failures == 0, failures .. " programs differ between plain and compiled")
 if not ONLY and N >= 1000 then
   claim(counts.raised < 0.25 * counts.calls, ("%d of %d calls raise, fewer than a quarter"):format(counts.raised, counts.calls))
+  claim(counts.captured >= 0.5 * counts.programs, ("%d of %d programs were captured, at least half"):format(counts.captured,
+    counts.programs))
+  claim(counts.skips >= 0.5 * counts.calls, ("%d of %d calls skipped Lua, at least half"):format(counts.skips, counts.calls))
   claim(counts.wrong_steps < 0.02 * counts.calls, counts.wrong_steps .. " steps between calls raise")
 end
 print(("fuzz_lua: %d programs, seed %d: %d compiled calls, %d raise; captures %d, in %d programs; %d calls answered without Lua, in %d")

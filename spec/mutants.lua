@@ -127,7 +127,7 @@ local M = {
   { file = "core/trace.c", what = "a tensor that is read may begin to share memory with one that is written",
     from = "if (buf->seen >= walk && (o->written || buf->seen > walk))", to = "if (buf->seen > walk && o->written)" },
   { file = "core/trace.c", what = "random numbers do not advance",
-    from = "  S->stream += I->streams;\n", to = "" },
+    from = "S->stream += I->streams;", to = "S->stream += 0;" },
   { file = "core/trace.c", what = "random numbers are those of the capture",
     from = "else if (from->kind == SC_STREAM) bits += S->stream;", to = "else if (from->kind == SC_STREAM) bits += 0;" },
   { file = "core/trace.c", what = "a number that does not fit an integer tensor is cut",
