@@ -1,9 +1,12 @@
 -- latency.lua -- what new code costs, each in a process of its own; run.lua asks it.
--- In: "chain", "product" or "calls". Out: two numbers in seconds.
+-- In: "chain", "product", "calls", "mlp", "transformer" or "memory". Out: two numbers, in seconds or bytes.
 --   chain, product   the first call of a new function beyond its second: recorded, planned, made into machine
 --                    code; for the first such function of this process, and the median of many that follow
 --   calls            10,000 calls, of new functions and of new shapes among them: the time beyond the median of
 --                    calls that are not new, at 99.9 % of calls and at worst
+--   mlp, transformer the same as chain for whole networks, whose first call is captured
+--   memory           what Lua and the library hold after 200 and after 1,000 captures of one function, all but the
+--                    latest few of them evicted
 -- Time that this thread computed, so that rivals do not count. One thread.
 
 local ffi = require "ffi"
@@ -55,17 +58,21 @@ local function product(i)
   end)
 end
 
+package.path = arg[0]:gsub("[^/]*$", "?.lua;") .. package.path
+local models = require "models"(ty)
+
 local function call(f, x, last)
   local started = now()
   f(x):get(1, last)
   return now() - started
 end
 
-local function first_beyond_second(make, x, last)
+local function first_beyond_second(make, x, last, count)
   local cold
   local warm = {}
-  for i = 1, 100 do
-    local f = make(i)
+  for i = 1, count or 100 do
+    local f, own = make(i)
+    x = own or x
     local first = call(f, x, last)
     local again = math.min(call(f, x, last), call(f, x, last))
     if cold then warm[#warm + 1] = first - again else cold = first - again end
@@ -90,11 +97,38 @@ local function calls()
   return at(times, 0.999) - usual, times[#times] - usual
 end
 
+local function network(maker, ...)
+  local sizes = { ... }
+  return function()
+    local f, x = maker(unpack(sizes))
+    return jit.compile(f), x
+  end
+end
+
+local several = jit.compile(function(x, name) return name .. "!", x * 2 + 1 end)
+local captured = 0
+
+--- Bytes that are held once the function was captured `count` times: each name is a value that guards hold.
+local function held(count)
+  local x = ty.ones(4)
+  while captured < count do
+    captured = captured + 1
+    jit.warmup(several, x, "name" .. captured) -- or captures that are not used again would rest
+  end
+  assert(jit.explain(several).captures == count, "a call was not captured")
+  collectgarbage()
+  collectgarbage()
+  return collectgarbage "count" * 1024 + ty.stats().memory.general
+end
+
 ty.threads(1)
 local _ = (ty.ones(256) + 1):sum():item() -- the library has run
 local what = ...
 local p, q
 if what == "chain" then p, q = first_beyond_second(chain, ty.ones(1, 256), 1)
 elseif what == "product" then p, q = first_beyond_second(product, rows, 1)
+elseif what == "mlp" then p, q = first_beyond_second(network(models.mlp, 64, 4), nil, 1)
+elseif what == "transformer" then p, q = first_beyond_second(network(models.transformer, 12, 64, 16), nil, 1, 12)
+elseif what == "memory" then p, q = held(200), held(1000)
 else p, q = calls() end
 print(("%.9g %.9g"):format(p, q))

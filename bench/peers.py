@@ -1,6 +1,6 @@
-"""Times of NumPy and PyTorch, for bench/run.lua.
+"""Times of NumPy, PyTorch and JAX, for bench/run.lua.
 
-Reads the name of a row a line and answers "numpy torch compiled": seconds a call (bytes for resident), or
+Reads the name of a row a line and answers "numpy torch compiled jax": seconds a call (bytes for resident), or
 "-" where a peer is absent or the row means nothing to it. The first line it prints names the versions;
 nothing is printed and the exit code is 1 when neither is here. One thread. torch.compile takes half a minute
 and a C++ compiler, so it takes part where TYCHO_PEERS_COMPILE is set.
@@ -25,6 +25,12 @@ try:
     torch.set_grad_enabled(False)
 except ImportError:
     torch = None
+try:
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+    import jax
+    import jax.numpy as jnp
+except ImportError:
+    jax = None
 
 
 def seconds_of(fn):
@@ -143,12 +149,142 @@ def torch_rows():
         p, q = x[:m * k].reshape(m, k), x[:k * n].reshape(k, n)
         rows["product%dx%dx%d" % (m, n, k)] = lambda p=p, q=q: p @ q
         rows["dense%dx%dx%d" % (m, n, k)] = lambda p=p, q=q, b=x[:n]: torch.addmm(b, p, q).relu_()
+    rows.update(torch_nets(lambda f: f))
     half = x[:1024 * 1024].reshape(1024, 1024).bfloat16()
     rows["bf16"] = lambda: half @ half
     for n in (100, 10000, 1000000, 10000000):
         rows["chain%d" % n] = lambda part=x[:n]: torch_chain(part)
     for n in (512, 1024, 2048):
         rows["matmul%d" % n] = lambda m=x[:n * n].reshape(n, n): m @ m
+    return rows
+
+
+# Networks of the rows of captured calls (models.lua).
+
+def weights(*sizes):
+    return ((np.arange(int(np.prod(sizes))) * 37 % 1000) / 2500 - 0.2).astype(np.float32).reshape(sizes)
+
+
+def dense(n, m):
+    return {"w": weights(n, m), "b": weights(m)}
+
+
+def torch_tree(p):
+    if isinstance(p, dict):
+        return {k: torch_tree(v) for k, v in p.items()}
+    if isinstance(p, list):
+        return [torch_tree(v) for v in p]
+    return torch.from_numpy(p)
+
+
+def torch_mlp(net, x):
+    for p in net:
+        x = torch.relu(torch.addmm(p["b"], x, p["w"]))
+    return x
+
+
+def chain_of_parameters(net, x):
+    for p in net:
+        x = x * p["w"] + p["b"]
+    return x
+
+
+def torch_nets(wrap):
+    """Rows of captured calls by torch functions, `wrap`ped at their first question."""
+    x = torch.ones(4)
+    parameters = torch_tree([{"w": weights(4), "b": weights(4)} for _ in range(50)])
+    options = {"active": True, "mode": "add", "scale": 2}
+
+    def with_options(v):
+        if options["active"] and options["mode"] == "add":
+            return v + options["scale"]
+        return v
+
+    made = {}
+
+    def lazily(name, fn, *args):
+        def call():
+            if name not in made:
+                made[name] = wrap(fn)
+            return made[name](*args)
+        return call
+
+    rows = {"call1": lazily("call1", lambda v: v + 1, x), "call8": lazily("call8", with_options, x),
+            "parameters": lazily("parameters", lambda v: chain_of_parameters(parameters, v), x)}
+    for n in (64, 256):
+        net = torch_tree([dense(n, n) for _ in range(3)])
+        rows["mlp%d" % n] = lazily("mlp%d" % n, lambda v, net=net: torch_mlp(net, v), torch.ones(1, n))
+    nets = [torch_tree([dense(16, 16) for _ in range(3)]) for _ in range(1000)]
+    small = torch.ones(1, 16)
+
+    def frame():
+        if "small" not in made:
+            made["small"] = wrap(torch_mlp)
+        for net in nets:
+            made["small"](net, small)
+    rows["mlps1000"] = frame
+    return rows
+
+
+def jax_mlp(net, x):
+    for p in net:
+        x = jnp.maximum(x @ p["w"] + p["b"], 0)
+    return x
+
+
+def jax_transformer(net, x):
+    n, d = x.shape
+
+    def norm(p, v):
+        v = v - v.mean(1, keepdims=True)
+        return v * jax.lax.rsqrt((v * v).mean(1, keepdims=True) + 1e-5) * p["scale"] + p["shift"]
+
+    def linear(p, v):
+        return v @ p["w"] + p["b"]
+
+    for p in net:
+        q, k, v = (t.reshape(n, 4, d // 4).transpose(1, 0, 2) for t in
+                   jnp.split(linear(p["qkv"], norm(p["before"], x)), 3, 1))
+        a = jax.nn.softmax(q @ k.transpose(0, 2, 1) / (d // 4) ** 0.5)
+        x = x + linear(p["out"], (a @ v).transpose(1, 0, 2).reshape(n, d))
+        x = x + linear(p["down"], jax.nn.gelu(linear(p["up"], norm(p["between"], x)), approximate=False))
+    return x
+
+
+def jax_rows():
+    """jit's calls, each until its result is there. Parameters are arguments, which is what JAX wants."""
+    parameters = [{"w": jnp.asarray(weights(4)), "b": jnp.asarray(weights(4))} for _ in range(50)]
+    x = jnp.ones(4)
+    add, two, chain, mlp = (jax.jit(f) for f in (lambda v: v + 1, lambda v: v + 2, chain_of_parameters, jax_mlp))
+    rows = {"call1": lambda: add(x).block_until_ready(), "call8": lambda: two(x).block_until_ready(),
+            "parameters": lambda: chain(parameters, x).block_until_ready()}
+
+    def tree(p):
+        return jax.tree_util.tree_map(jnp.asarray, p)
+
+    for n in (64, 256):
+        net, one = tree([dense(n, n) for _ in range(3)]), jnp.ones((1, n))
+        rows["mlp%d" % n] = lambda net=net, one=one: mlp(net, one).block_until_ready()
+    nets, small = [tree([dense(16, 16) for _ in range(3)]) for _ in range(1000)], jnp.ones((1, 16))
+    rows["mlps1000"] = lambda: jax.block_until_ready([mlp(net, small) for net in nets])
+
+    def first(fn, net, one):
+        def seconds():
+            # another function for each question: nothing is found in JAX's own cache
+            started = time.perf_counter()
+            jax.jit(lambda p, v: fn(p, v))(net, one).block_until_ready()
+            return time.perf_counter() - started
+        seconds.raw = True
+        return seconds
+
+    d = 64
+
+    def norms():
+        return {"scale": weights(d), "shift": weights(d)}
+    blocks = [{"before": norms(), "qkv": dense(d, 3 * d), "out": dense(d, d), "between": norms(),
+               "up": dense(d, 4 * d), "down": dense(4 * d, d)} for _ in range(12)]
+    rows["first_mlp"] = first(jax_mlp, tree([dense(64, 64) for _ in range(4)]), jnp.ones((1, 64)))
+    rows["first_transformer"] = first(jax_transformer, tree(blocks), jnp.ones((16, d)))
     return rows
 
 
@@ -164,6 +300,16 @@ def compiled_rows():
     rows = {"softmax": lambda: softmax(square), "layer_norm": lambda: norm(square)}
     for n in (100, 10000, 1000000, 10000000):
         rows["chain%d" % n] = lambda part=x[:n].clone(): compiled(part)
+    rows.update(torch_nets(torch.compile))
+
+    def first():
+        net, v = torch_tree([dense(64, 64) for _ in range(4)]), torch.ones(1, 64)
+        torch._dynamo.reset()
+        started = time.perf_counter()
+        torch.compile(lambda t: torch_mlp(net, t))(v)
+        return time.perf_counter() - started
+    first.raw = True
+    rows["first_mlp"] = first
     return rows
 
 
@@ -192,6 +338,9 @@ def main():
         versions.append("PyTorch " + torch.__version__)
         if os.environ.get("TYCHO_PEERS_COMPILE"):
             tables["compiled"] = compiled_rows()
+    if jax:
+        tables["jax"] = jax_rows()
+        versions.append("JAX " + jax.__version__)
     if not versions:
         sys.exit(1)
     print(", ".join(versions), flush=True)
@@ -199,16 +348,18 @@ def main():
     for line in sys.stdin:
         name = line.strip()
         answer = []
-        for module in ("numpy", "torch", "compiled"):
+        for module in ("numpy", "torch", "compiled", "jax"):
             rows = tables.get(module)
-            if rows is None or (name not in rows and module == "compiled"):
+            if rows is None or (name not in rows and module in ("compiled", "jax")):
                 answer.append("-")
             elif name in ("start", "resident"):
                 if (name, module) not in slow:
                     slow[name, module] = process(name, module)
                 answer.append("%.9g" % slow[name, module])
             else:
-                answer.append("%.9g" % seconds_of(rows[name]) if name in rows else "-")
+                fn = rows.get(name)
+                raw = getattr(fn, "raw", False)
+                answer.append("%.9g" % (fn() if raw else seconds_of(fn)) if fn else "-")
         print(" ".join(answer), flush=True)
 
 

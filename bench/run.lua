@@ -1,6 +1,6 @@
 --- make bench: speed, each row beside its floor, and beside NumPy and PyTorch where python3 has them.
 -- In: build/bench/floor.so beside the library; TYCHO_PEERS_PYTHON names a python (else python3), and with
--- TYCHO_PEERS_COMPILE=1 torch.compile takes part too (half a minute more).
+-- TYCHO_PEERS_COMPILE=1 torch.compile takes part too (a minute more).
 -- Out: a table, and a picture of it, build/bench/figures.svg; exit code 0 also where a mark is missed.
 -- float32 and one thread, unless a row says other.
 --
@@ -154,17 +154,17 @@ function peers.start()
   if not peers.versions then peers.questions = nil end
 end
 
---- Seconds (or bytes) of NumPy, PyTorch, torch.compile for a row; nil where a peer does not know it.
+--- Seconds (or bytes) of NumPy, PyTorch, torch.compile, JAX for a row; nil where a peer does not know it.
 --- Rows that ask the same within a round share the answer.
 function peers.ask(name)
   if not peers.questions then return end
   local known = peers.known[name]
-  if known then return unpack(known, 1, 3) end
+  if known then return unpack(known, 1, 4) end
   peers.questions:write(name, "\n")
   peers.questions:flush()
-  local numpy, torch, compiled = (peers.answers:read("*l") or ""):match("^(%S+) (%S+) (%S+)$")
-  peers.known[name] = { tonumber(numpy), tonumber(torch), tonumber(compiled) }
-  return unpack(peers.known[name], 1, 3)
+  local numpy, torch, compiled, jax = (peers.answers:read("*l") or ""):match("^(%S+) (%S+) (%S+) (%S+)$")
+  peers.known[name] = { tonumber(numpy), tonumber(torch), tonumber(compiled), tonumber(jax) }
+  return unpack(peers.known[name], 1, 4)
 end
 
 -- Memory that rows and floors share, outside of Lua's heap, whose size tells how often it is collected.
@@ -211,7 +211,8 @@ local rows = {}
 ---   name, unit   with work, the operations, bytes or elements of a call, where the unit is a rate or for each
 ---   ours         a function to be timed, or setup() gives it and keeps what it needs while it is measured;
 ---                raw: it measures by itself and gives seconds or bytes
----   floor, what  likewise, raw_floor; what it is. `by` counts its time, if not that of ours (WALL or OWN)
+---   floor, what  likewise, raw_floor, make_floor (it is a setup); what it is. `by` counts its time, if not that of
+---                ours (WALL or OWN)
 ---   threads      of ours
 ---   blas         OpenBLAS for the same
 ---   peer         the name under which peers.py knows it
@@ -516,6 +517,8 @@ for _, r in ipairs {
     ours = function() return second or select(2, latency(r[1])) end }
 end
 
+require "captured"(row, native, latency)
+
 local FIRST = 'io.write((require("tycho").ones(4) + 1):sum():item())'
 local IDLE = 'require "tycho"'
 local RESIDENT = ' for l in io.lines("/proc/self/status") do local kb = l:match("VmRSS:%s+(%d+)") '
@@ -582,14 +585,15 @@ local function machine()
 end
 
 local function measure(r)
-  local numpy, torch, compiled
+  local numpy, torch, compiled, jax
   local cores = r.threads and C.floor_two_cores()
   ty.threads(r.threads or 1)
   local ours = r.raw and r.ours() or seconds_of(r.setup and r.setup() or r.ours, r.by)
   ty.threads(1)
-  local floor = r.floor and (r.raw_floor and r.floor() or seconds_of(r.floor, r.by))
+  local base = r.make_floor and r.floor() or r.floor
+  local floor = base and (r.raw_floor and base() or seconds_of(base, r.by))
   local openblas_took = r.blas and seconds_of(r.blas, r.by)
-  if r.peer then numpy, torch, compiled = peers.ask(r.peer) end
+  if r.peer then numpy, torch, compiled, jax = peers.ask(r.peer) end
   local function note(name, value)
     if not value then return end
     r[name] = r[name] or {}
@@ -603,6 +607,7 @@ local function measure(r)
   note("all_numpy", numpy)
   note("all_torch", torch)
   note("all_compiled", compiled)
+  note("all_jax", jax)
   local rival = r.beats == "blas" and openblas_took or r.beats == "torch" and torch
   note("all_rival", rival and rival / ours)
 end
@@ -640,7 +645,8 @@ local function line_of(path)
   return line
 end
 
-local WORDS = { true, false, true, false, true, false, false, false, false, false, true, true } -- columns that go left
+-- columns that go left
+local WORDS = { true, false, true, false, true, false, false, false, false, false, false, true, true }
 
 local function print_table(lines)
   local width = {}
@@ -682,7 +688,7 @@ print(("memory: read %.1f GB/s, write %.1f GB/s; near: read %.0f GB/s, write %.0
   best.write_near / 1e9, best.fma / 1e9))
 
 local lines = { { "", "ours", "", "floor", "what the floor is", "ours/floor", "OpenBLAS", "NumPy", "PyTorch",
-  "torch.compile", "mark", "" } }
+  "torch.compile", "JAX", "mark", "" } }
 local bars = {}
 for _, r in ipairs(rows) do
   local ours, ratio, floor = median(r.all_ours), median(r.all_ratio or {}), median(r.all_floor or {})
@@ -690,7 +696,7 @@ for _, r in ipairs(rows) do
   local numpy, torch = median(r.all_numpy or {}), median(r.all_torch or {})
   lines[#lines + 1] = { r.name, show(r, ours), r.unit, show(r, floor), r.what,
     ratio and ("%.2f"):format(ratio) or "-", show(r, median(r.all_blas or {})), show(r, numpy), show(r, torch),
-    show(r, not r.eager and median(r.all_compiled or {})), mark, met }
+    show(r, not r.eager and median(r.all_compiled or {})), show(r, median(r.all_jax or {})), mark, met }
   if r.plot then
     bars[#bars + 1] = { name = r.plot, value = ("%s %s"):format(show(r, ours), r.unit), ours = ratio,
       numpy = numpy and numpy / floor, torch = torch and torch / floor }
@@ -707,7 +713,7 @@ for _, rival in ipairs { { "all_blas", "OpenBLAS" }, { "all_numpy", "NumPy" } } 
   if n > 0 then
     local mean = math.exp(sum / n)
     lines[#lines + 1] = { "products up to 128, geometric mean", ("%.2f"):format(mean), "x " .. rival[2], "-",
-      rival[2] == "NumPy" and "NumPy's, from Python" or "OpenBLAS, called bare", "-", "-", "-", "-", "-",
+      rival[2] == "NumPy" and "NumPy's, from Python" or "OpenBLAS, called bare", "-", "-", "-", "-", "-", "-",
       "1.5 x", mean >= 1.5 and "met" or "MISSED" }
   end
 end

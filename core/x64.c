@@ -161,7 +161,7 @@ static bool hook(TileHook *H, Code *code, const Program *p, bool spread) {
 
 /* ---- short runs ----------------------------------------------------------------------------------- */
 
-enum { FLAT_SLOTS = 256 };
+enum { FLAT_SLOTS = 192 };
 
 /* Where slot i comes from in a run; false: not from where a flat run finds it. */
 static bool flat_step(const Native *v, const Code *code, i32 i, struct FlatSlot *y) {
@@ -184,7 +184,7 @@ static void find_flat(Kernel *k) {
     return;
   const i32 begin = code->phase[0].elem, end = code->phase[0].end, most = end - begin + code->nslot;
   const size_t list = (sizeof(Flat) + sizeof(struct FlatSlot) * (size_t)most + 7) & ~(size_t)7;
-  const size_t bytes = list + sizeof(void *) * (size_t)code->nslot;
+  const size_t bytes = list + 2 * sizeof(void *) * (size_t)code->nslot; /* and no next row */
   Flat *y = ty_mem_zalloc(bytes);
   bool ok = y != NULL;
   if (ok) y->fn = v->fn, y->nslot = code->nslot, y->p = (void **)((char *)y + list);
@@ -228,11 +228,10 @@ static bool run_flat(const Kernel *k, const Run *r) {
     if (!is_flat(L, i)) return false;
     at[i] = (char *)r->buf[i] + L->start[i] * ty_dtypes[k->p->operand[i].dtype].bytes;
   }
-  memcpy(p, flat->p, sizeof *p * (size_t)flat->nslot);
+  memcpy(p, flat->p, 2 * sizeof *p * (size_t)flat->nslot);
   for (const struct FlatSlot *s = flat->from, *end = s + flat->nfrom; s < end; s++)
     p[s->slot] =
         s->operand >= 0 ? (void *)at[s->operand] : (void *)(uintptr_t)&r->scalar[s->scalar];
-  memset(p + flat->nslot, 0, sizeof *p * (size_t)flat->nslot);
   u32 fp = ty_fp_enter();
   flat->fn(p, 0, n, 1, 0);
   ty_fp_leave(fp);

@@ -107,12 +107,48 @@ TILES(8)
 #undef TILE
 #undef TILES
 
+#if TBYTES == 4 && VBYTES > 16
+/* One row of a by nv vectors of b, the last of w elements: sums stay in registers. */
+INLINE void NAME(thin)(const int nv, int w, i64 k, const T *a, i64 acs, const T *b, i64 brs, T *y) {
+  __typeof__(MASK(w)) mask = MASK(w);
+  for (i64 k0 = 0; k0 < k; k0 += KC) {
+    V s[4] = {{0}};
+    for (i64 p = TY_MIN(KC, k - k0); p > 0; p--, a += acs, b += brs) {
+      V x = NAME(splat)(*a);
+      UNROLL
+      for (int v = 0; v < nv - 1; v++) s[v] = FMA(x, *(const V *)(b + v * VL), s[v]);
+      s[nv - 1] = FMA(x, MLOAD(b + (nv - 1) * VL, mask), s[nv - 1]);
+    }
+    UNROLL
+    for (int v = 0; v < nv - 1; v++) {
+      if (k0) s[v] = *(V *)(y + v * VL) + s[v];
+      *(V *)(y + v * VL) = s[v];
+    }
+    if (k0) s[nv - 1] = MLOAD(y + (nv - 1) * VL, mask) + s[nv - 1];
+    MSTORE(y + (nv - 1) * VL, mask, s[nv - 1]);
+  }
+}
+#endif
+
 /* y[n] = row a[k] times b[k, n], one chunk of columns at a time: eight rows of b are read side by
 ** side and in full, which is what memory likes best. Up to STREAM_ROWS rows of a share the pass. */
 static ATTR void NAME(stream)(i64 m, i64 n, i64 k, const void *A, i64 ars, i64 acs, const void *B,
                               i64 brs, void *Y, i64 yrs) {
   enum { CHUNK = 2048 / TBYTES };
   T sum[STREAM_ROWS][CHUNK];
+#if TBYTES == 4 && VBYTES > 16
+  if (n > VL && n <= 4 * VL) {
+    for (i64 r = 0; r < m; r++) {
+      const T *a = (const T *)A + r * ars;
+      T *y = (T *)Y + r * yrs;
+      const int w = (int)(n - 1) % VL + 1;
+      if (n <= 2 * VL) NAME(thin)(2, w, k, a, acs, B, brs, y);
+      else if (n <= 3 * VL) NAME(thin)(3, w, k, a, acs, B, brs, y);
+      else NAME(thin)(4, w, k, a, acs, B, brs, y);
+    }
+    return;
+  }
+#endif
   for (i64 j0 = 0; j0 < n; j0 += CHUNK) {
     int nc = (int)TY_MIN(CHUNK, n - j0), w = (nc - 1) % VL + 1, last = nc - w;
     __typeof__(MASK(w)) mask = MASK(w);

@@ -1,0 +1,72 @@
+-- captured.lua -- rows of `make bench` about calls that run no Lua of the user's.
+-- In: run.lua's row, its C module, and latency(what), which gives two numbers of a process of its own.
+-- Out: rows. A call here ends with its result; nothing is read back, since captured calls compute at once.
+
+local ty = require "tycho"
+local models = require "models"(ty)
+
+return function(row, native, latency)
+  local vector = native.vector4(1, 2, 3, 4)
+  local function floor() return native.add4(vector, vector) end
+  local nothing = "a C function of Lua's"
+
+  local function called(f, ...)
+    local compiled, x, y = jit.compile(f), ...
+    return function() return compiled(x, y) end
+  end
+
+  row { name = "captured call, 1 guard", peer = "call1", what = nothing, unit = "us", mark = 0.30e-6,
+    setup = function() return called(function(x) return x + 1 end, ty.randn(4)) end, floor = floor }
+  row { name = "captured call, 8 guards", peer = "call8", what = nothing, unit = "us", mark = 0.30e-6,
+    setup = function()
+      local options = { active = true, mode = "add", scale = 2 }
+      return called(function(x)
+        if options.active and options.mode == "add" then return x + options.scale end
+        return x
+      end, ty.randn(4))
+    end, floor = floor }
+  row { name = "100 captured parameters in nested tables", peer = "parameters", what = nothing, unit = "us",
+    mark = 2e-6, setup = function() return called(models.parameters()) end, floor = floor }
+  for _, r in ipairs { { 64, 0.75e-6 }, { 256, 8.5e-6 } } do
+    row { name = ("MLP %dx3, batch 1"):format(r[1]), peer = "mlp" .. r[1], what = "its three products alone, eager",
+      setup = function() return called(models.mlp(r[1], 3)) end,
+      floor = function()
+        local w, x = ty.randn(r[1], r[1]), ty.randn(1, r[1])
+        return function() return x:matmul(w):matmul(w):matmul(w) end
+      end, make_floor = true, unit = "us", mark = r[2] }
+  end
+  row { name = "1,000 small MLPs a frame", peer = "mlps1000", what = "1,000 C functions of Lua's", unit = "ms",
+    mark = 0.75e-3,
+    setup = function()
+      local nets, x, run = {}, ty.randn(1, 16), jit.compile(models.run)
+      for i = 1, 1000 do nets[i] = models.small() end
+      return function()
+        for i = 1, #nets do run(nets[i], x) end
+      end
+    end,
+    floor = function() for _ = 1, 1000 do floor() end end }
+
+  for _, r in ipairs {
+    { "mlp", "capture of a 4-layer MLP", 2e-3 }, { "transformer", "capture of a 12-layer transformer", 30e-3 },
+  } do
+    local second
+    row { name = r[2] .. ", first", peer = "first_" .. r[1], raw = true, unit = "ms", what = "its second call",
+      mark = r[3],
+      ours = function()
+        local first
+        first, second = latency(r[1])
+        return first
+      end }
+    row { name = r[2] .. ", warm", raw = true, unit = "ms", what = "its second call",
+      ours = function() return second or select(2, latency(r[1])) end }
+  end
+  local before
+  row { name = "memory of an entry, 1,000 captures", raw = true, raw_floor = true, unit = "MB",
+    what = "after 200 captures",
+    ours = function()
+      local after
+      before, after = latency "memory"
+      return after
+    end,
+    floor = function() return before end, most = 1.05 }
+end

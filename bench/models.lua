@@ -1,0 +1,73 @@
+-- models.lua -- the networks that captures are measured with.
+-- In: a tycho module. Out: makers, each gives a plain function and an input; parameters are captured by the
+-- function, in nested tables, as users have them. Cannot fail.
+
+return function(ty)
+  local models = {}
+
+  local function dense(from, to) return { w = ty.randn(from, to) * 0.1, b = ty.randn(to) } end
+
+  local function linear(p, x) return x:matmul(p.w) + p.b end
+
+  --- `layers` layers of width n, one row of input.
+  function models.mlp(n, layers)
+    local list = {}
+    for i = 1, layers do list[i] = dense(n, n) end
+    return function(x)
+      for i = 1, #list do x = linear(list[i], x):relu() end
+      return x
+    end, ty.randn(1, n)
+  end
+
+  --- A network as a table, and the function that runs any such table.
+  function models.small()
+    return { dense(16, 16), dense(16, 16), dense(16, 16) }
+  end
+
+  function models.run(net, x)
+    for i = 1, #net do x = linear(net[i], x):relu() end
+    return x
+  end
+
+  --- 100 parameters of 4 elements in nested tables.
+  function models.parameters()
+    local list = {}
+    for i = 1, 50 do list[i] = { w = ty.randn(4), b = ty.randn(4) } end
+    return function(x)
+      for i = 1, #list do x = x * list[i].w + list[i].b end
+      return x
+    end, ty.randn(4)
+  end
+
+  local function norm(p, x) return x:layer_norm() * p.scale + p.shift end
+
+  --- A transformer's forward: `layers` blocks of width d over n positions, 4 heads.
+  function models.transformer(layers, d, n)
+    local blocks, heads = {}, 4
+    local size = d / heads
+    local function norms() return { scale = ty.ones(d), shift = ty.zeros(d) } end
+    for i = 1, layers do
+      blocks[i] = { before = norms(), qkv = dense(d, 3 * d), out = dense(d, d), between = norms(),
+        up = dense(d, 4 * d), down = dense(4 * d, d) }
+    end
+    local function split(t, from)
+      return t[{ {}, { from * d + 1, (from + 1) * d } }]:reshape(n, heads, size):transpose(1, 2)
+    end
+    local function attention(block, x)
+      local qkv = linear(block.qkv, x)
+      local q, k, v = split(qkv, 0), split(qkv, 1), split(qkv, 2)
+      local weights = (q:matmul(k:transpose(2, 3)) * (1 / math.sqrt(size))):softmax()
+      return linear(block.out, weights:matmul(v):transpose(1, 2):reshape(n, d))
+    end
+    return function(x)
+      for i = 1, #blocks do
+        local block = blocks[i]
+        x = x + attention(block, norm(block.before, x))
+        x = x + linear(block.down, linear(block.up, norm(block.between, x)):gelu())
+      end
+      return x
+    end, ty.randn(n, d)
+  end
+
+  return models
+end
