@@ -69,6 +69,8 @@ typedef struct Entry {
   char now[120];                      /* the value that failed */
   bool sizes_differ, closures_differ; /* what the next capture should allow for */
   bool captures_on, settling;         /* settling: the call in progress was captured just now */
+  i64 check_every, check_left;        /* every so many calls one is checked; 0: none */
+  bool checking;                      /* the call in progress is */
   i32 unproductive;                   /* failed captures in a row */
   i32 barren;                         /* captures in a row whose traces were not hit again */
   const Trace *newest;                /* the last one captured; compared only, it may be gone */

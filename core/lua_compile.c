@@ -101,12 +101,23 @@ static void start(lua_State *L, State *S, Entry *e, const void *fn) {
   ty_lazy_open(S, &like);
 }
 
+/* Whether the trace that was made last was hit again after the call that it was made for. */
+static bool newest_is_used(const Entry *e) {
+  for (i32 i = 0; i < e->ntrace; i++)
+    if (e->trace[i] == e->newest) return ty_trace_hits(e->newest) >= 2;
+  return false;
+}
+
 /* Whether this call is to be captured, now that no trace answers it. A capture is tried at once; after
 ** k that came to nothing, 2^k calls run without. */
 static bool is_due(lua_State *L, State *S, Entry *e, int narg) {
   if (e->settling || !e->captures_on) return false;
   if (e->captures && S->engine->compiled->stance == STANCE_NO_RECOMPILE)
     e->rest = 0; /* it raises */
+  if (e->barren && newest_is_used(e)) {
+    e->barren = 0;
+    if (!e->unproductive) e->rest = 0;
+  }
   if (e->rest > 0) {
     e->rest--;
     return false;
@@ -116,7 +127,7 @@ static bool is_due(lua_State *L, State *S, Entry *e, int narg) {
 }
 
 /* Upvalues: state, tensors' metatable, entry, the function, anchors, stash, hand_out. Anchor 1 is the
-** Lua function that captures a call. */
+** Lua function that captures a call, anchor 0 the one that checks it. */
 static int compile_pick(lua_State *L) {
   State *S = ty_lua_enter(L);
   Entry *e = lua_touserdata(L, lua_upvalueindex(3));
@@ -124,6 +135,11 @@ static int compile_pick(lua_State *L) {
   if (S->open || stance == STANCE_EAGER) {
     e->nested += S->open != NULL;
     lua_pushvalue(L, lua_upvalueindex(4));
+    return 1;
+  }
+  if (TY_UNLIKELY(e->check_every > 0) && !e->checking && --e->check_left <= 0) {
+    e->check_left = e->check_every;
+    lua_rawgeti(L, lua_upvalueindex(5), 0);
     return 1;
   }
   TraceAnswer y = ty_trace_call(L, S, e);
@@ -229,14 +245,11 @@ static int compile_due(lua_State *L) {
   return 1;
 }
 
-/* How many captures in a row came to nothing: the trace made last was not hit again after the call
-** that it was made for. */
+/* Counts captures in a row that came to nothing. */
 static void count_barren(Entry *e) {
   const Trace *T = e->ntrace ? e->trace[0] : NULL;
-  bool known = false;
-  for (i32 i = 0; i < e->ntrace; i++) known |= e->trace[i] == e->newest;
-  if (T == e->newest && known) return; /* another size of the same trace */
-  if (e->newest) e->barren = known && ty_trace_hits(e->newest) >= 2 ? 0 : TY_MIN(e->barren + 1, 20);
+  if (T == e->newest) return; /* another size of the same trace */
+  if (e->newest) e->barren = newest_is_used(e) ? 0 : TY_MIN(e->barren + 1, 20);
   e->newest = T;
 }
 
@@ -270,6 +283,21 @@ static int compile_unsettle(lua_State *L) {
   ty_lua_enter(L);
   Entry *e = luaL_checkudata(L, 1, ENTRY_META);
   e->settling = false;
+  return 0;
+}
+
+/* check(handle, n, fn): fn answers every n-th call. Without fn, n says whether it does so now. */
+static int compile_check(lua_State *L) {
+  ty_lua_enter(L);
+  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  if (lua_gettop(L) < 3) {
+    e->checking = lua_toboolean(L, 2);
+    return 0;
+  }
+  e->check_every = e->check_left = (i64)luaL_checknumber(L, 2);
+  lua_getfenv(L, 1);
+  lua_pushvalue(L, 3);
+  lua_rawseti(L, -2, 0);
   return 0;
 }
 
@@ -555,17 +583,11 @@ static void say(void *ctx, const char *s, size_t n) {
 }
 
 void ty_lua_open_compile(lua_State *L, int m, int t) {
-  static const luaL_Reg fns[] = {{"_entry", compile_entry},
-                                 {"_info", compile_info},
-                                 {"_reset", compile_reset},
-                                 {"_graph", compile_graph},
-                                 {"_captures", compile_captures},
-                                 {"_due", compile_due},
-                                 {"_tried", compile_tried},
-                                 {"_stance", compile_stance},
-                                 {"_unsettle", compile_unsettle},
-                                 {"_wake", compile_wake},
-                                 {NULL, NULL}};
+  static const luaL_Reg fns[] = {
+      {"_entry", compile_entry}, {"_info", compile_info},         {"_reset", compile_reset},
+      {"_graph", compile_graph}, {"_captures", compile_captures}, {"_due", compile_due},
+      {"_tried", compile_tried}, {"_stance", compile_stance},     {"_unsettle", compile_unsettle},
+      {"_wake", compile_wake},   {"_check", compile_check},       {NULL, NULL}};
   (void)t;
   ty_lua_state(L)->engine->say = say;
   lua_pushvalue(L, m);

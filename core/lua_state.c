@@ -589,6 +589,7 @@ static int open_all(lua_State *L) {
   ty_lua_open_compile(L, m, t);
   ty_lua_open_trace(L, m);
   ty_lua_open_custom(L, m);
+  ty_lua_open_check(L, m);
   ty_lua_open_graph(L, m);
   ty_lua_open_probe(L, m);
   lua_pushvalue(L, lua_upvalueindex(2));

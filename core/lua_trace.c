@@ -1076,7 +1076,8 @@ static void evict(lua_State *L, Entry *e, int anchors) {
   trace_drop(T);
 }
 
-#define WASTED_FREE 256 /* sizes that come once: so many, then calls run without, ever more of them */
+#define WASTED_FREE \
+  256 /* sizes that come once: so many, then calls run without, ever more of them */
 #define INSTANCES_MAX 512 /* of one trace; beyond, the one that was used least recently goes */
 
 static int refused(lua_State *L, const State *S) {
@@ -1286,6 +1287,14 @@ static int trace_list(lua_State *L) {
     set_number(L, "operations_saved", TY_MAX(p->nops - p->nsteps, 0));
     set_number(L, "bytes_moved", p->bytes_moved);
     set_number(L, "bytes_saved", p->bytes_saved);
+    set_number(L, "streams", (i64)I->streams);
+    lua_newtable(L);
+    for (i32 k = 0, n = 0; k < I->noutside; k++) {
+      if (!I->outside[k].written) continue;
+      lua_pushinteger(L, I->outside[k].slot);
+      lua_rawseti(L, -2, ++n);
+    }
+    lua_setfield(L, -2, "written");
     lua_pushstring(L, I->text ? I->text : "");
     lua_setfield(L, -2, "text");
     lua_rawseti(L, -2, i + 1);

@@ -141,6 +141,7 @@ void ty_lua_open_linalg(lua_State *L, int m, int t);   /* ty.linalg by LAPACK */
 void ty_lua_open_settings(lua_State *L, int m, int t); /* threads, precision, stats ... */
 void ty_lua_open_trace(lua_State *L, int m);           /* sessions of captures, traces */
 void ty_lua_open_custom(lua_State *L, int m);          /* passes and backends over captures */
+void ty_lua_open_check(lua_State *L, int m);           /* what jit.check needs */
 void ty_lua_open_compile(lua_State *L, int m, int t);  /* compile, explain, graph */
 void ty_lua_open_graph(lua_State *L, int m);           /* what graph.lua needs */
 void ty_lua_open_probe(lua_State *L, int m);           /* what proofs need */

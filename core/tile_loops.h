@@ -421,7 +421,7 @@ static void ID(philox)(ARGS) {
       *(V *)(a + k * L) = (V)((some & NAN_BITS) | (~some & r)); \
     } \
   }
-#ifdef STRANDS
+#if VB > 16 || defined(STRANDS)
 FOLD_EXTREME(max_f32, f32, u32, >, &, NAN32)
 FOLD_EXTREME(min_f32, f32, u32, <, |, NAN32)
 #define FAST_max_f32(T, OP) \

@@ -225,7 +225,7 @@ static bool is_flat(const Launch *L, int i) {
 static bool run_flat(const Kernel *k, const Run *r) {
   const Launch *L = r->launch;
   const Flat *flat = k->flat;
-  void *p[2 * FLAT_SLOTS];
+  void *p[2 * FLAT_SLOTS]; /* behind the addresses: how far rows lie apart; there is one */
   i64 n = 1;
   for (int d = 0; d < L->ni; d++) n *= L->dims[d];
   if (n > k->tile || !n) return false;
@@ -236,7 +236,7 @@ static bool run_flat(const Kernel *k, const Run *r) {
     if (s->operand >= 0) at = (char *)r->buf[s->operand] + L->start[s->operand] * s->bytes;
     else if (s->scalar >= 0) at = &r->scalar[s->scalar];
     p[s->slot] = (void *)(uintptr_t)at;
-    p[s->slot + flat->nslot] = NULL; /* there is one row */
+    p[s->slot + flat->nslot] = NULL;
   }
   u32 fp = ty_fp_enter();
   flat->fn(p, 0, n, 1, 0);

@@ -128,13 +128,13 @@ print(("\nmean held-out accuracy of %d seeds: %.2f %%"):format(SEEDS, 100 * sum 
 confusion(guess, truth)
 pictures(x, guess, truth, 1, 4)
 
-print("\nwhat the compiler did with one training step")
-for _, t in ipairs(jit.explain(step).signatures) do
-  print(("  %d calls with (%s)"):format(t.hits + 1, table.concat(t.signature, ", ")))
-  for _, g in ipairs(t.graphs) do
-    print(("  %2d operations in %d kernels and %d other steps; fusion saved %.0f of %.0f KB of traffic a step"):format(
-      g.operations, g.kernels, g.steps - g.kernels, g.bytes_saved / 1e3, (g.bytes_saved + g.bytes_moved) / 1e3))
-    print(("  %d of the calls were recorded%s"):format(g.runs,
-      t.rests and "; so small a step is quicker operation by operation, so the others ran eagerly" or ""))
-  end
+print("\nwhat the compiler did with the training step")
+local told = jit.explain(step)
+print(("  %d calls, %d of them answered without running its Lua code, by %d capture%s"):format(told.calls, told.skips,
+  told.captures, told.captures == 1 and "" or "s"))
+for _, t in ipairs(told.traces) do
+  print(("  %2d operations in %d kernels and %d other steps; fusion saved %.0f of %.0f KB of traffic a step"):format(
+    t.operations, t.kernels, t.steps - t.kernels, t.bytes_saved / 1e3, (t.bytes_saved + t.bytes_moved) / 1e3))
+  for _, guard in ipairs(t.guards) do print("  as long as  " .. guard:gsub("  %(.*", "")) end
+  for _, effect in ipairs(t.effects) do print("  each call " .. effect) end
 end

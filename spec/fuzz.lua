@@ -1,7 +1,7 @@
 -- Random programs, eager against compiled, bit for bit.
 --   luajit spec/fuzz.lua [programs = 20000] [seed = 1] [only this program]
 -- A program is a list of statements over variables that hold tensors; it is made while it runs eagerly, so that
--- most of what it does is meant to work, then run twice compiled (the second run finds the plans of the first).
+-- most of what it does is meant to work, then run twice compiled: captured where that is possible, and recorded.
 -- Everything that is alive at the end must agree, also the text of an error and what was alive when it came.
 -- A failure is shrunk to the statements that matter and printed with its number: the third argument repeats it.
 
@@ -56,22 +56,35 @@ local function difference(a, b)
   end
 end
 
--- Runs the statements over fresh inputs. Returns what is alive and the error's text, if any.
-local function run(program, compiled)
+local capture, captured = ty.internals.capture, 0
+
+-- Compiled for one call: round 1 captures it, round 2 records while it runs.
+local function compiled_for(round, body)
+  capture.off = round == 2
+  local f = jit.compile(body)
+  capture.off = false
+  return f
+end
+
+-- Runs the statements over fresh inputs, compiled where a round is given. Returns what is alive and the error's text, if
+-- any.
+local function run(program, round)
   local vars = gen.inputs(ty, program)
   ty.manual_seed(program.seed)
   local function body()
     for _, s in ipairs(program) do gen.execute(ty, vars, s) end
   end
-  local ok, message = pcall(compiled and jit.compile(body) or body)
+  local f = round and compiled_for(round, body) or body
+  local ok, message = pcall(f)
+  if round == 1 then captured = captured + jit.explain(f).captures end
   return snapshot(vars), not ok and message or nil, vars
 end
 
 -- Text of what differs between eager and compiled runs of the program, or nil.
 local function check(program)
-  local want, want_error = run(program, false)
+  local want, want_error = run(program)
   for round = 1, 2 do
-    local got, got_error = run(program, true)
+    local got, got_error = run(program, round)
     if want_error ~= got_error then
       return ("run %d: error %s, eagerly %s"):format(round, tostring(got_error), tostring(want_error))
     end
@@ -107,10 +120,10 @@ local function report(number, program, what)
   local small = shrink(program)
   print(("shrunk to %d statements: %s"):format(#small, check(small) or "no longer differs"))
   print(gen.print(small))
-  local _, variable = check(small)
+  local _, variable, round = check(small)
   if variable then
-    local _, _, eager = run(small, false)
-    local _, _, compiled = run(small, true)
+    local _, _, eager = run(small)
+    local _, _, compiled = run(small, round)
     print("eager:\n" .. tostring(eager[variable]))
     print("compiled:\n" .. tostring(compiled[variable]))
   end
@@ -178,6 +191,7 @@ end
 claim(failures == 0, failures .. " programs differ between eager and compiled")
 if not ONLY and N >= 10000 then
   claim(median(lengths) >= 15, ("median of %d operations, at least 15"):format(median(lengths)))
+  claim(captured >= 0.2 * N, ("%d of %d programs are captured, at least a fifth"):format(captured, N))
   claim(raised < 0.2 * N, ("%d of %d programs raise, fewer than a fifth"):format(raised, N))
   for _, row in ipairs(ty.internals.probe.ops()) do
     claim((reached[row.name] or 0) > 0, "row " .. row.name .. " is never reached")
@@ -191,7 +205,7 @@ if not ONLY and N >= 10000 then
     end
   end
 end
-print(("fuzz: %d programs, median %d operations, %d raise, seed %d, %.0f s"):format(#lengths,
-  median(lengths), raised, SEED, os.clock() - started))
+print(("fuzz: %d programs, median %d operations, %d captured, %d raise, seed %d, %.0f s"):format(#lengths,
+  median(lengths), captured, raised, SEED, os.clock() - started))
 print(("%d passed, %d failed"):format(passed, failed))
 os.exit(failed == 0 and 0 or 1)

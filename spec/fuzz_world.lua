@@ -175,6 +175,7 @@ local function change(g)
     if f == "h_num" then return "h_num = function(p, a) return p - a end" end
   end
   if choice == 32 and g:chance(30) then return "setfenv(main, setmetatable({ G_n = 9 }, { __index = getfenv(main) }))" end
+  if choice == 34 then return "collectgarbage()" end
   if choice == 33 then return "if prev and ty.is_tensor(prev[2]) then prev[2]:fill_(1) end" end
   return nil
 end

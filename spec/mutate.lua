@@ -74,8 +74,7 @@ local function caught_by()
   end
 end
 
-local function mutated(m)
-  local text = read(m.file)
+local function mutated(m, text)
   local first, last = text:find(m.from, 1, true)
   return text:sub(1, first - 1) .. m.to .. text:sub(last + 1)
 end
@@ -84,7 +83,7 @@ end
 local function check_table()
   local wrong = 0
   for i, m in ipairs(mutants) do
-    local n = occurrences(read(m.file), m.from)
+    local n = occurrences(read(ROOT .. "/" .. m.file), m.from)
     if n ~= 1 or m.from == m.to then
       wrong = wrong + 1
       print(("mutant %d (%s: %s): found %d times, must be once:\n%s"):format(i, m.file, m.what, n, m.from))
@@ -96,10 +95,11 @@ end
 -- Plants one fault, builds, tests, takes it back.
 local function try(m)
   local path = ROOT .. "/" .. m.file
-  write(path, mutated(m))
+  local text = read(path) -- of the copy: the tree may go on meanwhile
+  write(path, mutated(m, text))
   local built = shell(("cd %s && make -s library >last.log 2>&1"):format(ROOT))
   local by = built and caught_by()
-  write(path, read(m.file))
+  write(path, text)
   if not built then
     io.write(read(log))
     error("mutant does not build: " .. m.what)
@@ -108,9 +108,9 @@ local function try(m)
 end
 
 local only = arg[1]
+copy_tree()
 check_table()
 add_specs()
-copy_tree()
 local before = caught_by()
 if before then
   io.write(read(log))

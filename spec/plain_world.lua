@@ -120,8 +120,8 @@ function World:prefers_native(f) return self.natives[f] or false end
 
 function World:native(f, _, args, shadows, n)
   self:seen(unpack(shadows, 1, n))
-  if f == error and (n < 2 or args[2] == 1) and type(args[1]) == "string" then
-    local position = evaluate.position(self)
+  if f == error and (n < 2 or args[2] == 1 or args[2] == 2) and type(args[1]) == "string" then
+    local position = evaluate.position(self, args[2])
     if not position then self:abort("error() without a place") end
     error(position .. args[1], 0)
   end

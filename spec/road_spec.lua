@@ -7,9 +7,8 @@ local ty, ffi = H.ty, H.ffi
 local function trace(fn, ...)
   local f, captured = H.lazy(function(...) return fn(...) end), ty.compile(function(...) return fn(...) end)
   local y = { f(...) }
-  local g, t = ty.explain(f).signatures[1].graphs[1], nil
   captured(...)
-  t = ty.explain(captured).traces[1]
+  local g, t = ty.explain(f).signatures[1].graphs[1], ty.explain(captured).traces[1]
   if t and ty.explain(f).signatures[1].graphs[2] == nil then
     -- a result that is given twice, or is the argument itself, is no step where Lua need not see it happen
     assert.truthy(t.kernels <= g.kernels and t.steps <= g.steps and t.operations == g.operations, "captured")
@@ -241,6 +240,11 @@ describe("folding", function()
         end
       end
     end
+  end)
+
+  it("does not take a transposed square for the square", function()
+    local x = ty.rand(3, 3)
+    equal(function(a) return (a * 2):t() + 1, (a + 1):t():reshape(9), (a + 1):reshape(9):reshape(3, 3):t():contiguous() end, x)
   end)
 
   it("never looks at numbers: another value needs no other kernel", function()

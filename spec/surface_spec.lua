@@ -673,8 +673,8 @@ describe("wrong use of every public function", function()
   -- these take anything, or nothing
   local anything = { is_tensor = true, manual_seed = true, stats = true, help = true, threads = true, blas = true,
     precision = true, deterministic = true, default_dtype = true, scope = true, compile = true, explain = true, graph = true,
-    reset = true, stance = true, budget = true, zeros = true, ones = true, empty = true, rand = true, randn = true, uniform = true, normal = true,
-    release = true }
+    reset = true, stance = true, budget = true, zeros = true, ones = true, empty = true, rand = true, randn = true,
+    uniform = true, normal = true, release = true }
 
   local takes_functions = { scope = true, compile = true, graph = true, disable = true }
 

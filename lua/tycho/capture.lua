@@ -510,15 +510,6 @@ end
 
 -- Entry ---------------------------------------------------------------------------------------------------------------
 
-local STEPS_PER_SECOND = 2e7
-
---- How long evaluation may go on where nobody looks at the clock.
-local function steps_of(options)
-  local most = options.steps or M.STEPS
-  if not options.deadline then return most end
-  return math.max(1000, math.min(most, (options.deadline - clock()) * STEPS_PER_SECOND))
-end
-
 local function new_world(core, f, options, ...)
   local C = core.internals.capture
   local n = select("#", ...)
@@ -536,10 +527,11 @@ local function new_world(core, f, options, ...)
     effects = {}, later = {},
     made_tables = {}, made_tensors = {}, tensor_at = {},
     catching = 0,     -- pcalls that are being evaluated
-    steps_left = steps_of(options),
+    steps_left = options.steps or M.STEPS,
     closures_differ = options.closures or false,
     dynamic = options.dynamic or options.sized or nil,
     deadline = options.deadline, clock = options.clock or clock,
+    next_look = options.deadline and options.steps or options.deadline and M.STEPS or nil, -- see evaluate.lua
   }, World)
   local args, shadows = {}, {}
   for i = 1, n do
@@ -647,7 +639,8 @@ end
 ---   closures  true: Lua functions are guarded by their bytecode instead of their identity, where that is possible
 ---   dynamic   true: the trace takes tensors of other sizes too, each set of which is captured once
 ---   sized     true: a dynamic trace lacks the sizes of this call
----   deadline  what os.clock() shows when the capture must have ended
+---   deadline  what the clock shows when the capture must have ended
+---   clock     in place of os.clock
 ---   steps     how many instructions may be evaluated
 ---   custom    passes and a backend, as graph.options gives them. What they raise is in why.raised
 ---@return boolean? done

@@ -13,8 +13,8 @@ local known_names = "backend, dynamic, fast, fullgraph, passes"
 local fail -- raises at the user's line
 local clock = os and os.clock or function() return 0 end
 
---- Everything about compiled functions that is not needed to call them; gone with them. The values are weak, too, since
---- they hold the user's function, which may know its compiled one: they live as long as the handle's part that captures.
+--- Everything about compiled functions that is not needed to call them; gone with them. The values are weak, too: they
+--- hold the user's function, which may know its compiled one. They live as long as the handle's part that captures.
 local handle_of = setmetatable({}, { __mode = "kv" })
 local forward_of = setmetatable({}, { __mode = "kv" }) -- of compiled modules: what gives their function
 --- Compiled by the text of the options and by function. Both weak: a compiled function holds its function.
@@ -67,8 +67,8 @@ end
 --- Options that make another function of it, as text.
 local function key_of(opts)
   local custom = opts.custom and opts.custom.key or ""
-  return table.concat({ tostring(opts.fast or false), tostring(opts.fullgraph or false), tostring(opts.dynamic), custom },
-    " ")
+  return table.concat({ tostring(opts.fast or false), tostring(opts.fullgraph or false), tostring(opts.dynamic),
+    custom }, " ")
 end
 
 local ABORTS_KEPT, MISSES_KEPT = 16, 16
@@ -106,13 +106,14 @@ local function capture_call(core, h, ...)
     fail(("compile: the stance is no_recompile, and %s would be captured again: %s"):format(h.place,
       due.text or "it was called in another way"))
   end
-  local started = clock()
+  local now = core.internals.capture.clock or clock -- specs bring their own
+  local started = now()
   local dynamic = h.dynamic ~= false and (due.sizes or h.dynamic ~= nil)
   h.closures = h.closures or due.closures
-  local done, why = capture.run_with(core, h.handle,
-    { closures = h.closures, dynamic = dynamic, sized = due.sized, custom = h.custom, deadline = h.deadline and h.deadline() },
+  local done, why = capture.run_with(core, h.handle, { closures = h.closures, dynamic = dynamic, sized = due.sized,
+    custom = h.custom, clock = now, deadline = h.in_time and budget < math.huge and started + budget / 1e3 or nil },
     h.fn, ...)
-  local cost = (clock() - started) * 1e3
+  local cost = (now() - started) * 1e3
   core._tried(h.handle, done or why.raised ~= nil, not done and why.late or false)
   if done then
     h.captures = captured + 1
@@ -147,7 +148,7 @@ function M.compile_function(core, f, opts)
   local h = {
     handle = handle, fn = f, place = place(f), fast = opts.fast, fullgraph = opts.fullgraph,
     dynamic = opts.dynamic, custom = opts.custom, captures = 0, misses = {}, aborts = {},
-    deadline = function() return budget < math.huge and clock() + budget / 1e3 or nil end,
+    in_time = true,
   }
   handle_of[compiled] = h
   -- runs in the wrapper's place, by a tail call, and leaves it in the same way
@@ -228,10 +229,12 @@ local guard_texts = {
   closure = function() return "has the same code" end,
   number = function() return "a number, read in each call" end,
   whole = function(_, g) return g[3] and "is a whole number" or "is no whole number" end,
-  lt = function(_, g) return ("a < b is %s"):format(tostring(g[4])) end,
-  le = function(_, g) return ("a <= b is %s"):format(tostring(g[4])) end,
-  eq = function(_, g) return ("a == b is %s"):format(tostring(g[4])) end,
+  lt = function(_, g) return tostring(g[4]) end,
+  le = function(_, g) return tostring(g[4]) end,
+  eq = function(_, g) return tostring(g[4]) end,
 }
+
+local comparisons = { lt = "a < b", le = "a <= b", eq = "a == b" } -- whose operands have no names
 
 local function guard_lines(core, d)
   local list = {}
@@ -239,16 +242,20 @@ local function guard_lines(core, d)
     local text = guard_texts[g[1]]
     if text then
       local function names(i) return d.paths[g[i]] or ("value " .. g[i]) end
-      local line = ("%s: %s"):format(g.path or d.paths[g[2]] or "a number", text(core, g, names))
+      local path = g.path or comparisons[g[1]] or d.paths[g[2]] or "a number"
+      local line = ("%s: %s"):format(path, text(core, g, names))
       list[#list + 1] = g.line and ("%s  (%s)"):format(line, g.line) or line
     end
   end
   return list
 end
 
-local function effect_lines(d)
+--- Fields and upvalues that are set, tensors that are written in place, random numbers that are drawn.
+local function effect_lines(d, t)
   local list = {}
   for _, e in ipairs(d.effects) do list[#list + 1] = ("writes %s"):format(e.path or d.paths[e[2]] or "a field") end
+  for _, slot in ipairs(t.written) do list[#list + 1] = ("writes %s in place"):format(d.paths[slot] or "a tensor") end
+  if t.streams > 0 then list[#list + 1] = "draws random numbers: " .. plural(t.streams, "stream") end
   return list
 end
 
@@ -347,7 +354,7 @@ function M.open(core)
     for i, t in ipairs(core.internals.capture.traces(h.handle)) do
       local d = t.description
       e.traces[i] = {
-        key = ("%s"):format(plural(d.narg, "argument")), guards = guard_lines(core, d), effects = effect_lines(d),
+        key = ("%s"):format(plural(d.narg, "argument")), guards = guard_lines(core, d), effects = effect_lines(d, t),
         graph = t.text, kernels = t.kernels, steps = t.steps, operations = t.operations, hits = t.hits,
         operations_saved = t.operations_saved, bytes_moved = t.bytes_moved, bytes_saved = t.bytes_saved,
         dynamic = t.dynamic, instances = t.instances,
@@ -380,18 +387,17 @@ function M.open(core)
   function api.warmup(f, ...)
     local h = handle("warmup", f)
     core._wake(h.handle)
-    local was = h.deadline
-    h.deadline = nil
+    h.in_time = false
     local function restore(ok, ...)
-      h.deadline = was
+      h.in_time = true
       if not ok then return error(..., 0) end
       return ...
     end
     return restore(pcall(f, ...))
   end
 
-  --- How compiled functions are run: "default"; "eager": as if they were not compiled; "no_recompile": a call that would
-  --- be captured again raises and says why. Without an argument nothing changes. Gives the stance so far.
+  --- How compiled functions are run: "default"; "eager": as if they were not compiled; "no_recompile": a call that
+  --- would be captured again raises and says why. Without an argument nothing changes. Gives the stance so far.
   ---@param name? "default"|"eager"|"no_recompile"
   ---@return string
   function api.stance(name)
@@ -406,12 +412,48 @@ function M.open(core)
   ---@param ms? number
   ---@return number
   function api.budget(ms)
-    if ms ~= nil and (type(ms) ~= "number" or not (ms >= 0)) then
+    if ms ~= nil and (type(ms) ~= "number" or ms ~= ms or ms < 0) then
       fail("budget: argument 1 must be a number of milliseconds, got " .. show(ms))
     end
     local was = budget
     budget = ms or budget
     return was
+  end
+
+  local beside -- loaded when something is checked first
+
+  --- Runs f as it is written beside every n-th call of the compiled function, and raises where a bit differs: of
+  --- results, of what was written, of the random state. What the plain run changes is put back, but output and what C
+  --- libraries keep: they happen twice. n = 0 or nil ends it. Not for functions compiled with {fast = true}, whose bits
+  --- may differ.
+  ---@param f function a compiled function
+  ---@param n? integer
+  function api.check(f, n)
+    local h = handle("check", f)
+    n = n or 0
+    if type(n) ~= "number" or n < 0 or n % 1 ~= 0 then
+      fail("check: argument 2 must be a whole number of calls, got " .. show(n))
+    end
+    if h.fast then fail("check: the function was compiled with {fast = true}: its bits may differ") end
+    beside = beside or require("tycho.beside")(core, function(fn)
+      local other = handle_of[fn]
+      return other and other.fn
+    end)
+    local compiled = forward_of[f] and forward_of[f]() or f
+    local function leave(y)
+      core._check(h.handle, false)
+      if not y[1] then return error(y[2], 0) end
+      return unpack(y, 2, y.n)
+    end
+    local function answer(ok, y)
+      core._check(h.handle, false)
+      if not ok then return error(y, 0) end
+      return leave(y)
+    end
+    core._check(h.handle, n, n > 0 and function(...)
+      core._check(h.handle, true)
+      return answer(pcall(beside.call, h, compiled, ...))
+    end)
   end
 
   function api.pass(name, fn) return require("tycho.graph").pass(name, fn) end

@@ -42,10 +42,15 @@ local handlers = {}
 --- What the instructions do, by opcode name; for specs, which count and replace them before a function is first run.
 M.handlers = handlers
 
+local LOOK = 500 -- instructions from one look at the clock to the next, where the world wants any
+
 local function spend(world, n)
   local left = world.steps_left - n
   world.steps_left = left
+  if left >= (world.next_look or 0) then return end
   if left < 0 then world:abort("it takes more steps than a capture may") end
+  world.next_look = left > LOOK and left - LOOK or 0
+  world:look_at_clock()
 end
 
 -- Frames and calls -------------------------------------------------------------------------------------------------
@@ -723,16 +728,17 @@ function M.where(world)
   end
 end
 
---- What `error(message)` puts before its message, for the native function that the world is just calling. Nil when it
---- cannot be told: a metamethod called it.
+--- What `error(message, level)` puts before its message, for the native function that the world is just calling. Nil
+--- when it cannot be told: a metamethod called it.
 ---@param world table
+---@param level? integer 1 or 2
 ---@return string|nil
-function M.position(world)
+function M.position(world, level)
   local stack = world.stack
-  if stack.caller == "native" then return "" end
-  if stack.caller == "lua" then
-    return ("%s:%d: "):format(stack.site.proto.short, line_of(stack.site) or 0)
-  end
+  local caller, site = stack.caller, stack.site
+  if level == 2 and caller == "lua" then caller, site = site.caller, stack[site.depth - 1] end
+  if caller == "native" then return "" end
+  if caller == "lua" and site then return ("%s:%d: "):format(site.proto.short, line_of(site) or 0) end
   return nil
 end
 

@@ -115,7 +115,8 @@ internals.composites = require("tycho.functions")(ty)
 -- Compilation; also where users of LuaJIT look for it.
 
 local compilation = {
-  compile = { "f, {fast, fullgraph, dynamic, passes, backend}", "a function that runs f's tensor operations in fused kernels, bits equal" },
+  compile = { "f, {fast, fullgraph, dynamic, passes, backend}",
+    "a function that runs f's tensor operations in fused kernels, bits equal" },
   explain = { "f", "what a compiled function did: traces, guards, misses, aborts, kernels; prints well" },
   graph = { "f, ...", "the graph that f(...) records: text, nodes, dot" },
   reset = { "f", "forgets what was compiled for f" },
@@ -123,6 +124,7 @@ local compilation = {
   warmup = { "f, ...", "calls f once so that later calls find it compiled" },
   stance = { "name = nil", "how compiled functions run: default, eager or no_recompile" },
   budget = { "ms = nil", "how many milliseconds a capture may take inside a call; math.huge at first" },
+  check = { "f, n = 0", "runs f as written beside every n-th call and raises where a bit differs" },
   pass = { "name, fn", "registers a pass over captured graphs, which {passes = {name}} of compile runs" },
 }
 local jit_table = rawget(_G, "jit")

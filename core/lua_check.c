@@ -1,0 +1,170 @@
+/*
+** lua_check.c -- what jit.check needs of the core: contents of tensors kept and put back, the random
+** state rewound, the first element in which two tensors differ.
+** In: tensors. Out: under `internals.check` the functions below. Fails for want of memory.
+**
+** What a tensor holds is kept by holding its buffer, which costs nothing until somebody writes. A
+** buffer whose address left is copied, and gets its bytes back in place.
+*/
+#include <stdio.h>
+#include "lua_tycho.h"
+
+static bool is_fixed(const Buffer *b) { return b->exposed || b->foreign; }
+
+static void compute(lua_State *L, State *S, const Tensor *t) {
+  if (t->st->batch && !S->cut(S, t->st->batch, t->st)) ty_lua_fail(L, S);
+}
+
+/* still(tensor) -> another tensor, which keeps what the storage holds now; its version */
+static int check_still(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Tensor *t = ty_lua_check(L, "check", 1);
+  compute(L, S, t);
+  Tensor *y = ty_lua_push(L);
+  Storage *st = ty_storage_new(S, t->st->dtype, t->st->numel);
+  if (!st) ty_lua_fail(L, S);
+  Buffer *from = t->st->buf, *buf = from;
+  if (is_fixed(from) && (buf = ty_buffer_new(S, from->bytes))) {
+    if (from->bytes) memcpy(buf->data, from->data, (size_t)from->bytes);
+  } else if (buf) {
+    ty_buffer_hold(buf);
+  }
+  if (!buf) {
+    ty_storage_drop(st);
+    return ty_lua_fail(L, S);
+  }
+  ty_storage_settle(st, buf);
+  y->type = t->type;
+  y->offset = t->offset;
+  memcpy(y->strides, t->strides, sizeof y->strides);
+  y->st = st;
+  lua_pushnumber(L, t->st->version);
+  return 2;
+}
+
+/* put_back(tensor, still, version) */
+static int check_put_back(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Tensor *t = ty_lua_test(L, 1), *was = ty_lua_check(L, "check", 2);
+  if (!t) return 0;
+  if (!t->st) { /* it was released */
+    ty_tensor_alias(t, was);
+    return 0;
+  }
+  Storage *st = t->st;
+  compute(L, S, t);
+  if (is_fixed(st->buf) && st->buf->bytes == was->st->buf->bytes) {
+    if (st->buf->bytes) memcpy(st->buf->data, was->st->buf->data, (size_t)st->buf->bytes);
+    ty_buffer_changed(st->buf);
+  } else if (st->buf != was->st->buf) {
+    ty_storage_settle(st, ty_buffer_hold(was->st->buf));
+  }
+  st->version = (u32)lua_tonumber(L, 3);
+  return 0;
+}
+
+/* changed(tensor, still) -> whether the storage was written since, or released */
+static int check_changed(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Tensor *t = ty_lua_test(L, 1), *was = ty_lua_check(L, "check", 2);
+  bool changed = !t || !t->st;
+  if (!changed) {
+    compute(L, S, t);
+    const Buffer *a = t->st->buf, *b = was->st->buf;
+    changed = a != b && !(is_fixed(a) && a->bytes == b->bytes &&
+                          (!a->bytes || !memcmp(a->data, b->data, (size_t)a->bytes)));
+  }
+  lua_pushboolean(L, changed);
+  return 1;
+}
+
+/* random() -> the random state; random(state) sets it */
+static int check_random(lua_State *L) {
+  State *S = ty_lua_state(L);
+  u64 state[2] = {S->seed, S->stream};
+  if (lua_type(L, 1) == LUA_TSTRING && lua_objlen(L, 1) == sizeof state) {
+    memcpy(state, lua_tostring(L, 1), sizeof state);
+    S->seed = state[0];
+    S->stream = state[1];
+    return 0;
+  }
+  lua_pushlstring(L, (const char *)state, sizeof state);
+  return 1;
+}
+
+/* --- bits */
+
+static const char *element(const Tensor *t, const char *data, i64 i) {
+  i64 at = 0;
+  for (int d = t->type.rank - 1; d >= 0; d--) {
+    at += i % t->type.dims[d] * t->strides[d];
+    i /= t->type.dims[d];
+  }
+  return data + at * ty_dtypes[t->type.dtype].bytes;
+}
+
+static u64 bits_of(const Tensor *t, const char *data, i64 i, double *v) {
+  u64 bits = 0;
+  const char *p = element(t, data, i);
+  memcpy(&bits, p, (size_t)ty_dtypes[t->type.dtype].bytes);
+  *v = ty_elem_load(t->type.dtype, p);
+  return bits;
+}
+
+/* differ(a, b) -> nil when both have the same elements, NaNs being one value; else the number of the
+** first that differs, from 1, both values, and both as bits. Types are equal. */
+static int check_differ(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  const Tensor *a = ty_lua_check(L, "check", 1), *b = ty_lua_check(L, "check", 2);
+  i64 n = ty_type_numel(&a->type);
+  if (!ty_type_equal(&a->type, &b->type)) return luaL_error(L, "check: types differ");
+  if (!n) return 0;
+  const char *p = ty_tensor_read(S, a);
+  if (!p) return ty_lua_fail(L, S);
+  const char *q = ty_tensor_read(S, b);
+  if (!q) return ty_lua_fail(L, S);
+  for (i64 i = 0; i < n; i++) {
+    double v, w;
+    u64 x = bits_of(a, p, i, &v), y = bits_of(b, q, i, &w);
+    if (x == y || (v != v && w != w)) continue;
+    char text[2][24];
+    snprintf(text[0], sizeof text[0], "0x%llx", (unsigned long long)x);
+    snprintf(text[1], sizeof text[1], "0x%llx", (unsigned long long)y);
+    lua_pushnumber(L, (double)(i + 1));
+    lua_pushnumber(L, v);
+    lua_pushnumber(L, w);
+    lua_pushstring(L, text[0]);
+    lua_pushstring(L, text[1]);
+    return 5;
+  }
+  return 0;
+}
+
+/* set_upvalue(fn, i, v) */
+static int check_set_upvalue(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  lua_settop(L, 3);
+  lua_setupvalue(L, 1, (int)luaL_checkinteger(L, 2));
+  return 0;
+}
+
+/* upvalues(fn) -> how many there are */
+static int check_upvalues(lua_State *L) {
+  int n = 0;
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  while (lua_getupvalue(L, 1, n + 1)) lua_pop(L, 1), n++;
+  lua_pushinteger(L, n);
+  return 1;
+}
+
+void ty_lua_open_check(lua_State *L, int m) {
+  static const luaL_Reg fns[] = {{"still", check_still},       {"put_back", check_put_back},
+                                 {"changed", check_changed},   {"random", check_random},
+                                 {"differ", check_differ},     {"set_upvalue", check_set_upvalue},
+                                 {"upvalues", check_upvalues}, {NULL, NULL}};
+  lua_getfield(L, m, "internals");
+  lua_newtable(L);
+  ty_lua_register(L, fns);
+  lua_setfield(L, -2, "check");
+  lua_pop(L, 1);
+}

@@ -1,0 +1,178 @@
+--- evaluate_all.lua -- runs a whole Lua program under the evaluator: TYCHO_EVAL=all ./tycho script.lua args...
+-- In: a script. Out: what the script does; at its end one line on stderr that counts functions: evaluated (with their
+-- calls), aborted, skipped. Fails as the script fails, and where the evaluator gives up.
+--
+-- The world is plain_world.lua's, in which everything means what it means in Lua. Each coroutine has a world of its own,
+-- since a world has one stack. Chunks are evaluated however they are loaded. A chunk that looks at the stack (debug,
+-- getfenv, setfenv, module) would see the evaluator's: it runs natively with all that it defines, and is counted as
+-- skipped, as are Tycho's own functions. Compiled functions are evaluated, too, and record what they do: their captures
+-- are turned off, since what would be captured is this file.
+
+local evaluate = require "tycho.evaluate"
+local bytecode = require "tycho.bytecode"
+local plain_world = require "spec.plain_world"
+local ty = require "tycho"
+
+ty.internals.capture.off = true
+
+local unpack, select, loadfile, loadstring, xpcall = unpack, select, loadfile, loadstring, xpcall
+
+local counts = { calls = 0, aborted = 0, evaluated = 0, skipped = 0 }
+local counted = setmetatable({}, { __mode = "k" }) -- by prototype or function
+
+local function count(what, key)
+  if counted[key] then return end
+  counted[key] = true
+  counts[what] = counts[what] + 1
+end
+
+local function source_of(f) return debug.getinfo(f, "S").source end
+
+local home = source_of(evaluate.run):match("^(@.*[/\\])")
+local own = source_of(function() end)
+
+local shy = setmetatable({}, { __mode = "k" })
+
+--- Whether a function from outside must run natively.
+local function is_shy(f)
+  if shy[f] == nil then
+    local source = source_of(f)
+    local of_ours = source:sub(1, #home) == home or source:sub(1, 8) == "=(tycho)" or source == own
+    local ok, text = pcall(string.dump, f)
+    shy[f] = of_ours or not ok or text:find("debug", 1, true) ~= nil or text:find("[gs]etfenv") ~= nil
+      or text:find("module", 1, true) ~= nil
+  end
+  return shy[f]
+end
+
+local worlds, closures = setmetatable({}, { __mode = "k" }), setmetatable({}, { __mode = "k" })
+local main = {}
+
+local call -- calls any value in the world of the running coroutine
+
+local function prefers_native(_, f)
+  if is_shy(f) then
+    if source_of(f) ~= own then count("skipped", f) end
+    return true
+  end
+  local proto = bytecode.prototype(f)
+  if proto then count("evaluated", proto) end
+  counts.calls = counts.calls + 1
+  return false
+end
+
+local function closure_of(_, f)
+  local closure = closures[f]
+  if closure then
+    count("evaluated", closure.proto)
+    counts.calls = counts.calls + 1
+  end
+  return closure
+end
+
+local function closure(_, proto, cells, env, envs)
+  local placeholder
+  placeholder = function(...) return call(placeholder, ...) end
+  closures[placeholder] = { proto = proto, cells = cells, env = env, envs = envs }
+  return placeholder
+end
+
+local function world_of(thread)
+  local world = worlds[thread]
+  if not world then
+    world = plain_world()
+    local abort = world.abort
+    world.steps_left, world.max_depth, world.closures = math.huge, 1500, closures
+    world.prefers_native, world.closure, world.closure_of = prefers_native, closure, closure_of
+    function world.abort(self, reason)
+      counts.aborted = counts.aborted + 1
+      return abort(self, reason)
+    end
+    worlds[thread] = world
+  end
+  return world
+end
+
+local function enter(f, ...) return f(...) end
+
+function call(f, ...)
+  local world = world_of(coroutine.running() or main)
+  local results, _, n
+  if world.stack and world.stack.depth > 0 then
+    results, _, n = world.apply(f, nil, { ... }, {}, select("#", ...))
+  else
+    results, _, n = evaluate.run(world, enter, nil, { f, ... }, {}, 1 + select("#", ...))
+  end
+  return unpack(results, 1, n)
+end
+
+-- Chunks are evaluated however they are loaded --------------------------------------------------------------------------
+
+local function searcher(name)
+  local path, tried = name:gsub("%.", "/"), ""
+  for template in package.path:gmatch("[^;]+") do
+    local file = template:gsub("%?", path)
+    local f = io.open(file)
+    if f then
+      f:close()
+      local chunk, err = loadfile(file)
+      if not chunk then error(err, 0) end
+      if is_shy(chunk) then
+        if source_of(chunk):sub(1, #home) ~= home then count("skipped", chunk) end
+        return chunk
+      end
+      return function(...) return call(chunk, ...) end
+    end
+    tried = tried .. "\n\tno file '" .. file .. "'"
+  end
+  return tried
+end
+
+package.loaders[2] = searcher
+
+function _G.dofile(file)
+  local chunk, err = loadfile(file)
+  if not chunk then error(err, 0) end
+  return call(chunk)
+end
+
+-- The script ------------------------------------------------------------------------------------------------------------
+
+local function report()
+  io.stdout:flush()
+  io.stderr:write(("evaluated %d functions in %d calls, aborted %d, skipped %d\n"):format(counts.evaluated, counts.calls,
+    counts.aborted, counts.skipped))
+end
+
+local exit = os.exit
+
+function os.exit(...) -- luacheck: ignore
+  report()
+  return exit(...)
+end
+
+local function text_of(e)
+  if type(e) == "table" and e.abort then return ("the evaluator gave up: %s at %s"):format(e.abort, tostring(e.where)) end
+  return tostring(e)
+end
+
+local script = arg[1]
+local chunk, wrong
+if script == "-e" then
+  chunk, wrong = loadstring(arg[2], "=(command line)")
+else
+  chunk, wrong = loadfile(script)
+end
+if not chunk then
+  io.stderr:write(wrong, "\n")
+  exit(1)
+end
+local given = {}
+for i = 1, #arg do given[i - 1] = arg[i] end
+_G.arg = given -- luacheck: ignore
+local ok, err = xpcall(function() return call(chunk, unpack(given)) end, text_of)
+report()
+if not ok then
+  io.stderr:write("luajit: ", err, "\n")
+  exit(1)
+end
