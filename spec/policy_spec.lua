@@ -197,3 +197,32 @@ describe("a function that is defined anew", function()
     for _ = 1, 2 do assert.same({ 4, 7, 10 }, f(x):totable()) end
   end)
 end)
+
+describe("explain", function()
+  it("tells what a trace is for, and what each miss was about", function()
+    local f = jit.compile(function(a, n, name) return name == "twice" and a * n or a + n end)
+    f(x, 2, "twice")
+    f(ty.ones(4), 2, "twice")
+    f(ty.ones(5), 2, "twice")
+    f(x, 2, "once")
+    local e = jit.explain(f)
+    local keys = {}
+    for i, t in ipairs(e.traces) do keys[i] = t.key end
+    table.sort(keys)
+    assert.truthy(table.concat(keys, "\n"):find('(a: f32[3], n: a number, name: "twice")', 1, true), keys[1])
+    assert.truthy(table.concat(keys, "\n"):find('(a: f32 of rank 1, of any sizes, n: a number, name: "twice")', 1, true))
+    local misses = {}
+    for i, m in ipairs(e.misses) do misses[i] = m.text end
+    assert.same({ "a: was tensor f32[3], is tensor f32[4]", "sizes of tensors that no call before had",
+      'name: was string "twice", is string "once"' }, misses)
+  end)
+
+  it("names functions, and backends", function()
+    local f = jit.compile(function(a) return a + math.floor(2.5) end,
+      { backend = function(graph) return function(...) return graph:run(...) end end })
+    f(x)
+    local text = tostring(jit.explain(f))
+    assert.truthy(text:find("is the function math.floor", 1, true), text)
+    assert.truthy(text:find("computed by the backend's function", 1, true))
+  end)
+end)

@@ -98,7 +98,7 @@ local function capture_call(core, h, ...)
   local due = core._due(h.handle)
   local captured = h.captures
   if due.guard then
-    due.text = miss_text(due)
+    due.text = due.sized and not due.now and "sizes of tensors that no call before had" or miss_text(due)
     keep(h.misses, due, MISSES_KEPT)
   end
   if captured > 0 and core._stance() == "no_recompile" then
@@ -187,11 +187,12 @@ function explanation.__tostring(e)
     e.skips, plural(e.captures, "capture"))
   for i, t in ipairs(e.traces) do
     add("trace %d: %s, %s, %s%s", i, plural(t.hits, "hit"), plural(#t.guards, "guard"), plural(#t.effects, "effect"),
-      t.dynamic and (", any size so far: %d"):format(t.instances) or "")
+      t.dynamic and ", any sizes: " .. plural(t.instances, "set") .. " so far" or "")
     add("  %s", work_text(t))
     for _, g in ipairs(t.guards) do add("  guard %s", g) end
     for _, g in ipairs(t.effects) do add("  effect %s", g) end
-    if #t.graph > 0 then add("%s", indent(t.graph, "    ")) end
+    if t.backend then add("  computed by the backend's function") end
+    if #t.graph > 0 then add("%s", indent((t.graph:gsub("\n$", "")), "    ")) end
   end
   for _, m in ipairs(e.misses) do add("miss: %s", m.text) end
   for _, why in ipairs(e.aborts) do add("abort: %s [%.2f ms]", why.text, why.cost) end
@@ -213,15 +214,37 @@ function explanation.__tostring(e)
 end
 
 --- Guards and effects of a description, as lines.
-local function shown(v)
+local library_names -- by function of Lua's libraries
+
+local function name_of(core, f)
+  if not library_names then
+    library_names = {}
+    for _, lib in ipairs { "", "string", "table", "math", "bit", "os", "io", "coroutine", "debug" } do
+      local fields = lib == "" and _G or rawget(_G, lib)
+      for name, v in pairs(type(fields) == "table" and fields or {}) do
+        if type(v) == "function" then library_names[v] = (lib == "" and "" or lib .. ".") .. tostring(name) end
+      end
+    end
+  end
+  return library_names[f] or core.internals.capture.owner(f)
+end
+
+local function shown(core, v)
   if type(v) == "string" then return ("%q"):format(v) end
+  if type(v) == "function" then
+    local name = name_of(core, v)
+    return name and "the function " .. name or "the function at " .. place(v)
+  end
   return tostring(v):gsub("0x%x+", "...")
 end
 
 local guard_texts = {
-  equal = function(_, g) return ("is %s"):format((shown(g[3]))) end,
+  equal = function(core, g) return ("is %s"):format((shown(core, g[3]))) end,
   type = function(_, g) return ("is a %s"):format(g[3]) end,
-  tensor = function(_, g) return ("%s[%s]"):format(g[3].dtype, table.concat(g[3].shape, ",")) end,
+  tensor = function(_, g, _, dynamic)
+    if dynamic then return ("%s of rank %d, of any sizes"):format(g[3].dtype, g[3].ndim) end
+    return ("%s[%s]"):format(g[3].dtype, table.concat(g[3].shape, ","))
+  end,
   same = function(_, _, names) return "is the same as " .. names(3) end,
   distinct = function(_, _, names) return "is not " .. names(3) end,
   length = function(_, g) return ("has length %d"):format(g[3]) end,
@@ -243,11 +266,26 @@ local function guard_lines(core, d)
     if text then
       local function names(i) return d.paths[g[i]] or ("value " .. g[i]) end
       local path = g.path or comparisons[g[1]] or d.paths[g[2]] or "a number"
-      local line = ("%s: %s"):format(path, text(core, g, names))
+      local line = ("%s: %s"):format(path, text(core, g, names, d.dynamic))
       list[#list + 1] = g.line and ("%s  (%s)"):format(line, g.line) or line
     end
   end
   return list
+end
+
+--- What the arguments are, as far as the trace depends on them: (x: f32[2,3], rate: a number, ...).
+local function key_lines(core, d)
+  local parts = {}
+  for i = 1, d.narg do parts[i] = (d.paths[i] or "argument " .. i) .. ": anything" end
+  local told = { tensor = true, equal = true, type = true, number = true }
+  for _, g in ipairs(d.program) do
+    local i = g[2]
+    if told[g[1]] and type(i) == "number" and i <= d.narg then
+      local text = guard_texts[g[1]](core, g, nil, d.dynamic):gsub("^is ", ""):gsub(", read in each call$", "")
+      parts[i] = ("%s: %s"):format(d.paths[i] or "argument " .. i, text)
+    end
+  end
+  return "(" .. table.concat(parts, ", ") .. ")"
 end
 
 --- Fields and upvalues that are set, tensors that are written in place, random numbers that are drawn.
@@ -354,10 +392,10 @@ function M.open(core)
     for i, t in ipairs(core.internals.capture.traces(h.handle)) do
       local d = t.description
       e.traces[i] = {
-        key = ("%s"):format(plural(d.narg, "argument")), guards = guard_lines(core, d), effects = effect_lines(d, t),
+        key = key_lines(core, d), guards = guard_lines(core, d), effects = effect_lines(d, t),
         graph = t.text, kernels = t.kernels, steps = t.steps, operations = t.operations, hits = t.hits,
         operations_saved = t.operations_saved, bytes_moved = t.bytes_moved, bytes_saved = t.bytes_saved,
-        dynamic = t.dynamic, instances = t.instances,
+        dynamic = t.dynamic, instances = t.instances, backend = t.backend,
       }
     end
     return setmetatable(e, explanation)
