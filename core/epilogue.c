@@ -94,6 +94,7 @@ static bool epilogue_tile(const GemmTail *t, void *tile, i64 stride, i64 row, i6
   }
   memcpy(y.gstride, l->gstride, sizeof *y.gstride * (size_t)noperands);
   y.no = y.nr = 0;
+  y.flat = false;
   for (i64 i = row, h; i < row + rows; i += h) {
     Box down, across;
     h = box_front(l->dims, nrows, i, row + rows, &down);

@@ -720,8 +720,7 @@ static bool is_small(const Gemm *d) {
 static bool is_short_stream(const Gemm *d) {
   const int compute = stores[d->dtype].compute, size = stores[d->dtype].size;
   return d->batch == 1 && d->n > 1 && d->m <= STREAM_ROWS && d->k * d->n <= STREAM_SHORT &&
-         size == (compute == F64 || compute == U64 ? 8 : 4) &&
-         is_stream(d, false, 2 * kerns[isa()][compute]->vl);
+         size == (compute == F64 || compute == U64 ? 8 : 4) && (d->bcs == 1 || d->brs == 1);
 }
 
 static bool run_short_stream(const Gemm *d, const void *a, const void *b, void *y,

@@ -337,6 +337,18 @@ static void drop_dead(Build *B) {
   B->n = n;
 }
 
+static bool is_flat(const Launch *y, int noperands) {
+  bool flat = true;
+  for (int i = 0; i < noperands && flat; i++) {
+    i64 want = 1;
+    for (int d = y->no + y->nr + y->ni - 1; d >= 0; d--) {
+      flat &= y->strides[i][d] == want || y->dims[d] == 1;
+      want *= y->dims[d];
+    }
+  }
+  return flat;
+}
+
 /* Domain and maps as a launch; dims that all operands walk as one with the dim behind them are
  * merged into it. */
 static void launch(Lower *L) {
@@ -361,6 +373,7 @@ static void launch(Lower *L) {
     for (int i = 0; i < L->n; i++) y->strides[i][n - 1] = map[L->map[i]].coef[j];
   }
   if (inner == cols) L->w->nrows = n;
+  y->flat = is_flat(y, L->n);
 }
 
 /* Which operands are read just where the first output is written, and nowhere else. A row that is

@@ -118,7 +118,9 @@ typedef struct Program {
 /* One run of a program. Strides of dims that an operand does not have are 0. dims: first the no
 ** dims of O, then nr of R, then ni of I. An L_ROW operand has stride 0 in the dims of R. */
 typedef struct Launch {
-  u8 no, nr, ni, pad[5];
+  u8 no, nr, ni;
+  bool flat; /* it is known that all operands lie row-major without gaps */
+  u8 pad[4];
   i64 dims[MAX_DIMS];
   i64 strides[MAX_OPERANDS][MAX_DIMS]; /* in elements */
   i64 start[MAX_OPERANDS];             /* in elements; for IOTA the first value */

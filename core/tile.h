@@ -204,13 +204,15 @@ typedef struct Single {
 } Single;
 
 /* A map that is one native stretch needs no frame either, where a tile holds it and all operands are
-** flat: the addresses of slots are those of p, but for the ones listed. x64.c's own. */
+** flat: what the stretch reads or writes by address. x64.c's own. */
 typedef struct Flat {
   NativeFn *fn;
-  void **p;
   i32 nslot, nfrom;
   struct FlatSlot {
-    i32 slot, operand, scalar; /* operand, or -1: the run's scalar */
+    i32 slot;
+    i16 operand, bytes; /* operand, or -1; bytes of its elements */
+    i32 scalar;         /* the run's, or -1: at `at` */
+    const void *at;
   } from[];
 } Flat;
 

@@ -163,14 +163,18 @@ static bool hook(TileHook *H, Code *code, const Program *p, bool spread) {
 
 enum { FLAT_SLOTS = 192 };
 
-/* Where slot i comes from in a run; false: not from where a flat run finds it. */
-static bool flat_step(const Native *v, const Code *code, i32 i, struct FlatSlot *y) {
+/* What step i asks for; false: it is none that a flat run can do. slot -1: nothing. */
+static bool flat_step(const Kernel *k, i32 i, struct FlatSlot *y) {
+  const Code *code = &k->code[0];
+  const Native *v = code->native;
   const Step *s = &code->step[i];
   const bool inside = i >= v->first && i < v->end;
   *y = (struct FlatSlot){.slot = -1};
   if (inside ? s->kind == S_CALL : s->kind == S_SKIP) return true;
   if (inside ? s->kind != S_STORE : s->kind != S_LOAD || !s->raw || s->row || s->copy) return false;
-  *y = (struct FlatSlot){s->y, (i32)s->imm, -1};
+  y->slot = s->y;
+  y->operand = (i16)s->imm;
+  y->bytes = ty_dtypes[k->p->operand[s->imm].dtype].bytes;
   return true;
 }
 
@@ -178,23 +182,25 @@ static bool flat_step(const Native *v, const Code *code, i32 i, struct FlatSlot 
 ** NULL. */
 static void find_flat(Kernel *k) {
   const Code *code = &k->code[0];
-  const Native *v = code->native;
   if (k->p->kind != K_MAP || k->plain || code->uniform || code->nnative != 1 || code->nphase != 1 ||
-      v->reduces || code->nslot > FLAT_SLOTS)
+      code->native->reduces || code->nslot > FLAT_SLOTS)
     return;
-  const i32 begin = code->phase[0].elem, end = code->phase[0].end, most = end - begin + code->nslot;
-  const size_t list = (sizeof(Flat) + sizeof(struct FlatSlot) * (size_t)most + 7) & ~(size_t)7;
-  const size_t bytes = list + 2 * sizeof(void *) * (size_t)code->nslot; /* and no next row */
+  const i32 begin = code->phase[0].elem, end = code->phase[0].end;
+  const size_t most = (size_t)(end - begin + code->nslot);
+  const size_t bytes = sizeof(Flat) + sizeof(struct FlatSlot) * most;
   Flat *y = ty_mem_zalloc(bytes);
   bool ok = y != NULL;
-  if (ok) y->fn = v->fn, y->nslot = code->nslot, y->p = (void **)((char *)y + list);
+  if (ok) y->fn = code->native->fn, y->nslot = code->nslot;
   for (i32 i = 0; i < code->nslot && ok; i++) {
     const Slot *s = &code->slot[i];
-    if (s->place == AT_CONST) y->p[i] = (void *)(uintptr_t)&s->imm;
-    if (s->place == AT_SCALAR) y->from[y->nfrom++] = (struct FlatSlot){i, -1, (i32)s->imm};
+    struct FlatSlot *from = &y->from[y->nfrom];
+    if (s->place != AT_CONST && s->place != AT_SCALAR) continue;
+    *from = (struct FlatSlot){.slot = i, .operand = -1, .scalar = -1, .at = &s->imm};
+    if (s->place == AT_SCALAR) from->scalar = (i32)s->imm;
+    y->nfrom++;
   }
   for (i32 i = begin; i < end && ok; i++) {
-    ok = flat_step(v, code, i, &y->from[y->nfrom]);
+    ok = flat_step(k, i, &y->from[y->nfrom]);
     if (ok && y->from[y->nfrom].slot >= 0) y->nfrom++;
   }
   if (!ok) {
@@ -219,19 +225,19 @@ static bool is_flat(const Launch *L, int i) {
 static bool run_flat(const Kernel *k, const Run *r) {
   const Launch *L = r->launch;
   const Flat *flat = k->flat;
-  char *at[MAX_OPERANDS];
   void *p[2 * FLAT_SLOTS]; /* behind the addresses: how far rows lie apart; there is one */
   i64 n = 1;
   for (int d = 0; d < L->ni; d++) n *= L->dims[d];
   if (n > k->tile || !n) return false;
-  for (int i = 0; i < k->p->noperands; i++) {
+  for (int i = 0; i < k->p->noperands && !L->flat; i++)
     if (!is_flat(L, i)) return false;
-    at[i] = (char *)r->buf[i] + L->start[i] * ty_dtypes[k->p->operand[i].dtype].bytes;
+  for (const struct FlatSlot *s = flat->from, *end = s + flat->nfrom; s < end; s++) {
+    const void *at = s->at;
+    if (s->operand >= 0) at = (char *)r->buf[s->operand] + L->start[s->operand] * s->bytes;
+    else if (s->scalar >= 0) at = &r->scalar[s->scalar];
+    p[s->slot] = (void *)(uintptr_t)at;
+    p[s->slot + flat->nslot] = NULL;
   }
-  memcpy(p, flat->p, 2 * sizeof *p * (size_t)flat->nslot);
-  for (const struct FlatSlot *s = flat->from, *end = s + flat->nfrom; s < end; s++)
-    p[s->slot] =
-        s->operand >= 0 ? (void *)at[s->operand] : (void *)(uintptr_t)&r->scalar[s->scalar];
   u32 fp = ty_fp_enter();
   flat->fn(p, 0, n, 1, 0);
   ty_fp_leave(fp);

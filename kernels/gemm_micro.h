@@ -137,12 +137,13 @@ static ATTR void NAME(stream)(i64 m, i64 n, i64 k, const void *A, i64 ars, i64 a
   enum { CHUNK = 2048 / TBYTES };
   T sum[STREAM_ROWS][CHUNK];
 #if TBYTES == 4 && VBYTES > 16
-  if (n > VL && n <= 4 * VL) {
+  if (n <= 4 * VL) {
     for (i64 r = 0; r < m; r++) {
       const T *a = (const T *)A + r * ars;
       T *y = (T *)Y + r * yrs;
       const int w = (int)(n - 1) % VL + 1;
-      if (n <= 2 * VL) NAME(thin)(2, w, k, a, acs, B, brs, y);
+      if (n <= VL) NAME(thin)(1, w, k, a, acs, B, brs, y);
+      else if (n <= 2 * VL) NAME(thin)(2, w, k, a, acs, B, brs, y);
       else if (n <= 3 * VL) NAME(thin)(3, w, k, a, acs, B, brs, y);
       else NAME(thin)(4, w, k, a, acs, B, brs, y);
     }
