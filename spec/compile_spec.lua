@@ -106,6 +106,16 @@ describe("a compiled function", function()
     end)
   end)
 
+  it("tells 0 from -0 in a number that it computes and writes as text", function()
+    equal(function()
+      local k = 0
+      return function(a)
+        k = -k
+        return ("%g %g"):format(a * k, k), 1 / tonumber(("%g"):format(a * k))
+      end, 3
+    end, 6)
+  end)
+
   it("is a method as well", function()
     equal(function()
       local layer = { w = ty.tensor { { 1, 2 }, { 3, 4 } } }
