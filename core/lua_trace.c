@@ -1,8 +1,7 @@
 /*
-** lua_trace.c -- traces as Lua sees them: the session of a capture, guards, results and effects.
-** In: from capture.lua the description of a captured call (tables, see below); then the arguments of
-** later calls. Out: whether a trace answers a call, and its results. Fails by Lua errors while a trace
-** is made; a run fails for want of memory alone.
+** lua_trace.c -- captured calls: guards, results, effects, and what explain tells of them.
+** In: the arguments of a call, traces that lua_capture.c made. Out: whether one of them answers the
+** call, and its results. A run fails for want of memory alone.
 **
 ** A trace is a guard program over slots. Slots are stack positions: the arguments, the function, then
 ** one for each value that the program reads. Numbers have a file of their own, counted from 1.
@@ -18,113 +17,7 @@
 */
 #include <math.h>
 #include <stdio.h>
-#include "lua_trace.h"
-
-/* Columns: what stands in a description, operands that are slots or numbers. */
-typedef enum {
-  /* reading: each pushes a slot */
-  G_UPVALUE,
-  G_ENV,
-  G_FIELD,
-  G_KEYED,   /* a field whose key lies on the stack already */
-  G_ELEMENT, /* a field with a small whole number as its key */
-  G_METATABLE,
-  /* checking */
-  G_TYPE,
-  G_NIL,
-  G_BOOLEAN,
-  G_BITS,
-  G_STRING,
-  G_OBJECT,
-  G_SAME,
-  G_DISTINCT,
-  G_LENGTH,
-  G_KEYS,
-  G_TENSOR,
-  G_CLOSURE,
-  /* numbers: each makes one */
-  G_NUMBER,
-  G_CONST,
-  G_ADD,
-  G_SUB,
-  G_MUL,
-  G_DIV,
-  G_UNM,
-  G_ABS,
-  G_FLOOR,
-  G_CEIL,
-  G_SQRT,
-  G_CALL,
-  /* outcomes */
-  G_LT,
-  G_LE,
-  G_EQ,
-  G_WHOLE
-} GuardOp;
-
-typedef struct TensorGuard {
-  u8 dtype, rank;
-  bool loose; /* any sizes of that rank */
-  struct {
-    i64 size, stride;
-  } dim[];
-} TensorGuard;
-
-typedef struct Dump {
-  size_t n, cap;
-  char *bytes;
-} Dump;
-
-typedef struct Guard {
-  u8 op;
-  bool want;  /* of an outcome */
-  bool doubt; /* of a read: no guard before it has seen that slot a is a table */
-  i32 a, b;   /* slots, numbers, anchors */
-  i32 n;
-  union {
-    double v;
-    const void *p;
-    TensorGuard *tensor;
-    Dump *dump;
-  };
-} Guard;
-
-typedef enum { R_SLOT, R_VALUE, R_NUMBER, R_TENSOR, R_TABLE } RecipeKind;
-typedef struct Recipe {
-  u8 kind;
-  i32 k;
-} Recipe;
-
-typedef struct Pair {
-  i32 owner; /* a table's number; of an effect: the slot of a table, or of a function */
-  i32 index; /* of an effect on an upvalue: its number; else 0 */
-  Recipe key, value;
-} Pair;
-
-struct Trace {
-  i32 refs; /* the entry's, and one for each call that is running it */
-  u32 word;
-  i32 narg, nslots, nguards, nnumbers, noutside;
-  i32 key, nkeys; /* anchors of keys that several fields have: they lie behind the function */
-  Guard *guard;
-  i32 nresults, npairs, neffects, ntables;
-  Recipe *result, *meta; /* meta: per table; R_SLOT 0 when it has none */
-  Pair *pair, *effect;
-  i32 *array; /* per table: elements from 1 on */
-  Instance **instance;
-  i32 ninstance;
-  bool dynamic;         /* made for each set of sizes */
-  i32 backend;          /* anchor of the function that computes instead of a plan; 0: none */
-  i32 wasted;           /* instances in a row that were not used again */
-  i64 rest;             /* calls of new sizes to come that make no instance */
-  i64 used;             /* hits when the last instance was made */
-  i32 anchor, nanchors; /* its range in the entry's table; the first is the description */
-  i64 hits;
-};
-
-#define FILE_MAX_SIZE \
-  4000 /* slots, numbers, tensors made: they lie on the stacks of Lua and of C */
-#define KEY_ANCHORS "tycho.anchors" /* in the registry: the table of the capture in progress */
+#include "lua_guard.h"
 
 /* Upvalues of pick. */
 #define UP_ENTRY lua_upvalueindex(3)
@@ -384,13 +277,6 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
   return TRACE_HIT;
 }
 
-static void trace_free(Trace *T);
-
-/* Finalisers run in the middle of a call, and may drop any trace: this one waits. */
-static void trace_drop(Trace *T) {
-  if (!--T->refs) trace_free(T);
-}
-
 static TraceAnswer try_trace(lua_State *L, State *S, Entry *e, Trace *T, i32 *failed,
                              const char **why) {
   double number[T->nnumbers + 1];
@@ -410,7 +296,7 @@ static TraceAnswer try_trace(lua_State *L, State *S, Entry *e, Trace *T, i32 *fa
   T->refs++;
   TraceAnswer y = run_trace(L, S, T, I, outside, number, why);
   if (y == TRACE_HIT) T->hits++;
-  trace_drop(T);
+  ty_trace_drop(T);
   return y;
 }
 
@@ -448,589 +334,7 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e) {
   }
   return answer;
 }
-
-/* --- the session */
-
-/* Stops Lua's collector: finalisers would record into the capture. */
-static void stop_collector(lua_State *L, struct Compiled *C) {
-  C->collects = lua_gc(L, LUA_GCISRUNNING, 0) != 0;
-  if (C->collects) lua_gc(L, LUA_GCSTOP, 0);
-}
-
-static void end_session(lua_State *L, State *S) {
-  struct Compiled *C = S->engine->compiled;
-  if (!C->capturing) return;
-  ty_capture_end(S);
-  C->session->open->closed = true;
-  ty_lazy_abandon(S, C->session);
-  C->session = NULL;
-  C->capturing = NULL;
-  if (C->collects) lua_gc(L, LUA_GCRESTART, 0);
-  lua_pushnil(L);
-  lua_setfield(L, LUA_REGISTRYINDEX, KEY_ANCHORS);
-}
-
-/* begin(handle, ...) -> true | nil, reason */
-static int capture_begin(lua_State *L) {
-  State *S = ty_lua_enter(L);
-  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
-  struct Compiled *C = S->engine->compiled;
-  if (S->open || C->capturing) {
-    lua_pushnil(L);
-    lua_pushliteral(L, "another function is being recorded");
-    return 2;
-  }
-  Lazy like = {.thread = L, .pinned = true};
-  C->session = ty_lazy_open(S, &like);
-  if (!C->session || !ty_capture_begin(S, C->session->open)) {
-    if (C->session) ty_lazy_abandon(S, C->session);
-    lua_pushnil(L);
-    lua_pushliteral(L, "out of memory");
-    return 2;
-  }
-  C->capturing = e;
-  lua_getfenv(L, 1);
-  lua_setfield(L, LUA_REGISTRYINDEX, KEY_ANCHORS);
-  stop_collector(L, C);
-  lua_pushboolean(L, true);
-  return 1;
-}
-
-static int capture_abort(lua_State *L) {
-  State *S = ty_lua_state(L);
-  if (S->engine) end_session(L, S);
-  return 0;
-}
-
-static int capture_reason(lua_State *L) {
-  State *S = ty_lua_state(L);
-  if (!S->capture || !S->capture->refused) return 0;
-  lua_pushstring(L, S->capture->why);
-  return 1;
-}
-
-/* outside(tensor, slot) */
-static int capture_outside(lua_State *L) {
-  State *S = ty_lua_state(L);
-  Tensor *t = ty_lua_check(L, "capture", 1);
-  i32 slot = (i32)luaL_checkinteger(L, 2);
-  if (!S->capture) return luaL_error(L, "no capture");
-  for (i32 i = 0; i < S->capture->noutside; i++)
-    if (S->capture->outside[i].slot == slot) return 0;
-  if (t->st->batch && t->st->batch != S->capture->batch && !S->cut(S, t->st->batch, t->st))
-    return ty_lua_fail(L, S);
-  if (!ty_capture_outside(S, t, slot)) return ty_lua_fail(L, S);
-  return 0;
-}
-
-/* symbols(n, i1, id1, i2, id2 ...): of the next call */
-static int capture_symbols(lua_State *L) {
-  Capture *c = ty_lua_state(L)->capture;
-  if (!c) return 0;
-  memset(c->symbol, 0, sizeof c->symbol);
-  c->taken = 0;
-  for (int i = 2, top = lua_gettop(L); i + 1 <= top; i += 2) {
-    int at = (int)lua_tointeger(L, i);
-    if (at >= 1 && at <= SYMBOLS_MAX) c->symbol[at - 1] = (i32)lua_tointeger(L, i + 1);
-  }
-  return 0;
-}
-
-static int capture_taken(lua_State *L) {
-  Capture *c = ty_lua_state(L)->capture;
-  lua_pushnumber(L, c ? c->taken : 0);
-  if (!c) return 1;
-  memset(c->symbol, 0, sizeof c->symbol);
-  c->taken = 0;
-  return 1;
-}
-
-static int capture_wholeness(lua_State *L) {
-  Capture *c = ty_lua_state(L)->capture;
-  int n = c ? c->nwhole : 0;
-  for (int i = 0; i < n; i++) {
-    lua_pushinteger(L, c->whole[i] < 0 ? -c->whole[i] : c->whole[i]);
-    lua_pushboolean(L, c->whole[i] > 0);
-  }
-  if (c) c->nwhole = 0;
-  return 2 * n;
-}
-
-static int capture_upvalue(lua_State *L) {
-  luaL_checktype(L, 1, LUA_TFUNCTION);
-  if (!lua_getupvalue(L, 1, (int)luaL_checkinteger(L, 2))) lua_pushnil(L);
-  return 1;
-}
-
-static int capture_upvalue_id(lua_State *L) {
-  luaL_checktype(L, 1, LUA_TFUNCTION);
-  char id[32]; /* a light userdata could be too wide */
-  snprintf(id, sizeof id, "%p", lua_upvalueid(L, 1, (int)luaL_checkinteger(L, 2)));
-  lua_pushstring(L, id);
-  return 1;
-}
-
-static int capture_environment(lua_State *L) {
-  lua_getfenv(L, 1);
-  return 1;
-}
-
-static int capture_is_tensor(lua_State *L) {
-  lua_pushboolean(L, lua_type(L, 1) == LUA_TUSERDATA && ty_lua_test(L, 1));
-  return 1;
-}
-
-static int capture_is_native(lua_State *L) {
-  lua_pushboolean(L, lua_iscfunction(L, 1));
-  return 1;
-}
-
-static int capture_dims(lua_State *L) {
-  Tensor *t = ty_lua_check(L, "capture", 1);
-  for (int d = 0; d < t->type.rank; d++) lua_pushnumber(L, (lua_Number)t->type.dims[d]);
-  return t->type.rank;
-}
-
-/* --- a description becomes a trace */
-
-typedef struct Reader {
-  lua_State *L;
-  State *S;
-  Trace *T;
-  int d, anchors; /* stack: the description, the entry's table of anchors */
-  int keys;       /* stack: by key of a field: its number, or false while it has been seen once */
-  u8 *is_table;   /* by slot: a guard has seen to it */
-  i32 slot;       /* that the next reading instruction makes */
-} Reader;
-
-static void *array(Reader *r, size_t n, size_t size) {
-  void *p = ty_mem_zalloc((n + 1) * size);
-  if (!p) luaL_error(r->L, "out of memory");
-  return p;
-}
-
-/* The i-th value of the table on top of the stack, as a whole number. */
-static i32 item(Reader *r, int i) {
-  lua_rawgeti(r->L, -1, i);
-  i32 v = (i32)lua_tointeger(r->L, -1);
-  lua_pop(r->L, 1);
-  return v;
-}
-
-/* Anchors the value on top of the stack and pops it. */
-static i32 anchor(Reader *r) {
-  i32 k = r->T->anchor + r->T->nanchors++;
-  lua_rawseti(r->L, r->anchors, k);
-  return k;
-}
-
-static i32 anchor_item(Reader *r, int i) {
-  lua_rawgeti(r->L, -1, i);
-  return anchor(r);
-}
-
-static int keep_dump(lua_State *L, const void *p, size_t n, void *ud) {
-  Dump *d = ud;
-  (void)L;
-  if (d->n + n > d->cap) {
-    size_t cap = (d->n + n) * 2;
-    char *more = ty_mem_realloc(d->bytes, cap);
-    if (!more) return 1;
-    d->bytes = more;
-    d->cap = cap;
-  }
-  memcpy(d->bytes + d->n, p, n);
-  d->n += n;
-  return 0;
-}
-
-/* equal: by what the value is */
-static void read_equal(Reader *r, Guard *g) {
-  lua_State *L = r->L;
-  lua_rawgeti(L, -1, 3);
-  int type = lua_type(L, -1);
-  switch (type) {
-  case LUA_TNIL: g->op = G_NIL; break;
-  case LUA_TBOOLEAN:
-    g->op = G_BOOLEAN;
-    g->want = lua_toboolean(L, -1);
-    break;
-  case LUA_TNUMBER:
-    g->op = G_BITS;
-    g->v = lua_tonumber(L, -1);
-    break;
-  case LUA_TSTRING:
-    g->op = G_STRING;
-    g->p = lua_tostring(L, -1);
-    break;
-  default:
-    g->op = G_OBJECT;
-    g->p = lua_topointer(L, -1);
-    g->b = type;
-  }
-  anchor(r);
-}
-
-/* Whether the value on top of the stack is a key for rawgeti. */
-static bool is_small_key(lua_State *L) {
-  double k = lua_tonumber(L, -1);
-  return lua_type(L, -1) == LUA_TNUMBER && k == floor(k) && fabs(k) < 1e9;
-}
-
-static void read_field(Reader *r, Guard *g) {
-  lua_State *L = r->L;
-  lua_rawgeti(L, -1, 3);
-  if (is_small_key(L)) {
-    g->op = G_ELEMENT;
-    g->b = (i32)lua_tonumber(L, -1);
-    lua_pop(L, 1);
-    return;
-  }
-  lua_pushvalue(L, -1);
-  lua_rawget(L, r->keys);
-  g->op = lua_isnumber(L, -1) ? G_KEYED : G_FIELD;
-  g->b = (i32)lua_tointeger(L, -1);
-  lua_pop(L, 1);
-  if (g->op == G_FIELD) g->b = anchor(r);
-  else lua_pop(L, 1);
-}
-
-/* Keys that several fields have, from the program on top of the stack. */
-static void find_keys(Reader *r, i32 n) {
-  lua_State *L = r->L;
-  Trace *T = r->T;
-  lua_newtable(L);
-  r->keys = lua_gettop(L);
-  T->key = T->anchor + T->nanchors;
-  for (i32 i = 1; i <= n; i++) {
-    lua_rawgeti(L, r->keys - 1, i);
-    lua_rawgeti(L, -1, 1);
-    bool field = lua_isstring(L, -1) && !strcmp(lua_tostring(L, -1), "field");
-    lua_rawgeti(L, -2, 3);
-    if (field && lua_type(L, -1) == LUA_TSTRING) {
-      lua_pushvalue(L, -1);
-      lua_rawget(L, r->keys);
-      bool again = lua_isboolean(L, -1), first = lua_isnil(L, -1);
-      lua_pop(L, 1);
-      if (again) {
-        lua_pushvalue(L, -1);
-        anchor(r);
-        lua_pushvalue(L, -1);
-        lua_pushinteger(L, T->narg + 2 + T->nkeys++);
-        lua_rawset(L, r->keys);
-      } else if (first) {
-        lua_pushvalue(L, -1);
-        lua_pushboolean(L, false);
-        lua_rawset(L, r->keys);
-      }
-    }
-    lua_settop(L, r->keys);
-  }
-}
-
-static void read_keys(Reader *r, Guard *g) {
-  lua_State *L = r->L;
-  g->op = G_KEYS;
-  lua_rawgeti(L, -1, 3);
-  g->n = (i32)lua_objlen(L, -1);
-  g->b = r->T->anchor + r->T->nanchors;
-  for (i32 i = 1; i <= g->n; i++) anchor_item(r, i);
-  lua_pop(L, 1);
-}
-
-/* The number under which the instance knows the tensor of that slot. */
-static i32 outside_of(const Reader *r, i32 slot) {
-  const Instance *I = r->T->instance[0];
-  for (i32 i = 0; i < I->noutside; i++)
-    if (I->outside[i].slot == slot) return i;
-  return -1;
-}
-
-static void read_tensor(Reader *r, Guard *g) {
-  lua_State *L = r->L;
-  lua_rawgeti(L, -1, 3);
-  const Tensor *t = ty_lua_test(L, -1);
-  lua_pop(L, 1);
-  if (!t || !t->st) luaL_error(L, "the guard's tensor is gone");
-  g->op = G_TENSOR;
-  g->tensor = array(r, 1, sizeof *g->tensor + t->type.rank * sizeof *g->tensor->dim);
-  g->tensor->dtype = t->type.dtype;
-  g->tensor->rank = t->type.rank;
-  g->tensor->loose = r->T->dynamic;
-  for (int d = 0; d < t->type.rank; d++) {
-    g->tensor->dim[d].size = t->type.dims[d];
-    g->tensor->dim[d].stride = t->strides[d];
-  }
-  g->b = outside_of(r, item(r, 2));
-}
-
-static void read_closure(Reader *r, Guard *g) {
-  lua_State *L = r->L;
-  g->op = G_CLOSURE;
-  g->dump = array(r, 1, sizeof *g->dump);
-  lua_rawgeti(L, -1, 3);
-  int status = lua_dump(L, keep_dump, g->dump);
-  lua_pop(L, 1);
-  if (status) luaL_error(L, "the function has no bytecode");
-}
-
-static void read_type(Reader *r, Guard *g) {
-  g->op = G_TYPE;
-  lua_rawgeti(r->L, -1, 3);
-  const char *name = lua_tostring(r->L, -1);
-  g->b = LUA_TNONE;
-  for (int type = LUA_TNIL; name && type <= LUA_TTHREAD + 2; type++)
-    if (!strcmp(lua_typename(r->L, type), name) && type != LUA_TLIGHTUSERDATA) g->b = type;
-  lua_pop(r->L, 1);
-  if (g->b == LUA_TNONE) luaL_error(r->L, "unknown type in a guard");
-}
-
-typedef struct GuardName {
-  const char *name;
-  u8 op;
-  char form; /* s: slot, i: slot and index, ss: two slots ... */
-} GuardName;
-
-static const GuardName names[] = {{"upvalue", G_UPVALUE, 'i'}, {"env", G_ENV, 's'},
-                                  {"field", G_FIELD, 'f'},     {"metatable", G_METATABLE, 's'},
-                                  {"type", G_TYPE, 't'},       {"equal", G_OBJECT, 'e'},
-                                  {"same", G_SAME, 'p'},       {"distinct", G_DISTINCT, 'p'},
-                                  {"length", G_LENGTH, 'l'},   {"keys", G_KEYS, 'k'},
-                                  {"tensor", G_TENSOR, 'T'},   {"closure", G_CLOSURE, 'c'},
-                                  {"number", G_NUMBER, 'n'},   {"const", G_CONST, 'v'},
-                                  {"add", G_ADD, '2'},         {"sub", G_SUB, '2'},
-                                  {"mul", G_MUL, '2'},         {"div", G_DIV, '2'},
-                                  {"unm", G_UNM, '1'},         {"abs", G_ABS, '1'},
-                                  {"floor", G_FLOOR, '1'},     {"ceil", G_CEIL, '1'},
-                                  {"sqrt", G_SQRT, '1'},       {"call", G_CALL, 'C'},
-                                  {"lt", G_LT, 'o'},           {"le", G_LE, 'o'},
-                                  {"eq", G_EQ, 'o'},           {"whole", G_WHOLE, 'w'}};
-
-static bool item_true(Reader *r, int i) {
-  lua_rawgeti(r->L, -1, i);
-  bool v = lua_toboolean(r->L, -1);
-  lua_pop(r->L, 1);
-  return v;
-}
-
-/* Where a slot lies on the stack: keys come between the function and what is read. */
-static i32 place_of(const Reader *r, i32 slot) {
-  return slot <= r->T->narg + 1 ? slot : slot + r->T->nkeys;
-}
-
-/* Operands must have been made before: a slot, a number. */
-static i32 known_slot(Reader *r, int i) {
-  i32 k = item(r, i);
-  if (k < 1 || k >= r->slot) luaL_error(r->L, "a guard speaks of slot %d", (int)k);
-  return place_of(r, k);
-}
-
-static i32 known_number(Reader *r, int i) {
-  i32 k = item(r, i);
-  if (k < 1 || k > r->T->nnumbers) luaL_error(r->L, "a guard speaks of number %d", (int)k);
-  return k;
-}
-
-/* The instruction on top of the stack. */
-static void read_guard(Reader *r, Guard *g) {
-  lua_State *L = r->L;
-  lua_rawgeti(L, -1, 1);
-  const char *name = lua_tostring(L, -1);
-  const GuardName *row = NULL;
-  for (int i = 0; i < TY_COUNT(names); i++)
-    if (name && !strcmp(names[i].name, name)) row = &names[i];
-  lua_pop(L, 1);
-  if (!row) luaL_error(L, "unknown guard %s", name ? name : "?");
-  *g = (Guard){.op = row->op};
-  if (strchr("isftepnlkTc", row->form)) {
-    g->a = known_slot(r, 2);
-    g->doubt = !r->is_table[item(r, 2)];
-  }
-  switch (row->form) {
-  case 'i': g->b = item(r, 3); break;
-  case 'f': read_field(r, g); break;
-  case 't':
-    read_type(r, g);
-    r->is_table[item(r, 2)] |= g->b == LUA_TTABLE;
-    break;
-  case 'e': read_equal(r, g); break;
-  case 'p': g->b = known_slot(r, 3); break;
-  case 'l': g->n = item(r, 3); break;
-  case 'k': read_keys(r, g); break;
-  case 'T': read_tensor(r, g); break;
-  case 'c': read_closure(r, g); break;
-  case 'v':
-    lua_rawgeti(L, -1, 2);
-    g->v = lua_tonumber(L, -1);
-    lua_pop(L, 1);
-    break;
-  case '2': g->b = known_number(r, 3); /* fallthrough */
-  case '1': g->a = known_number(r, 2); break;
-  case 'C':
-    g->n = anchor_item(r, 2);
-    g->a = known_number(r, 3);
-    g->b = lua_objlen(L, -1) > 3 ? known_number(r, 4) : 0;
-    break;
-  case 'o':
-    g->a = known_number(r, 2);
-    g->b = known_number(r, 3);
-    g->want = item_true(r, 4);
-    break;
-  case 'w':
-    g->a = known_number(r, 2);
-    g->want = item_true(r, 3);
-    break;
-  default: break;
-  }
-  if (strchr("flk", row->form)) r->is_table[item(r, 2)] = 1;
-  if (g->op <= G_METATABLE) r->slot++;
-  if (g->op >= G_NUMBER && g->op <= G_CALL) r->T->nnumbers++;
-}
-
-static void read_program(Reader *r) {
-  lua_State *L = r->L;
-  Trace *T = r->T;
-  lua_getfield(L, r->d, "program");
-  i32 n = (i32)lua_objlen(L, -1);
-  T->guard = array(r, (size_t)n, sizeof *T->guard);
-  r->slot = T->narg + 2;
-  find_keys(r, n);
-  size_t slots = (size_t)(T->narg + n + 2);
-  r->is_table = memset(lua_newuserdata(L, slots), 0, slots);
-  lua_pushvalue(L, r->keys - 1);
-  for (i32 i = 1; i <= n; i++) {
-    lua_rawgeti(L, -1, i);
-    T->nguards = i;
-    read_guard(r, &T->guard[i - 1]);
-    lua_pop(L, 1);
-  }
-  lua_settop(L, r->keys - 2);
-  T->nslots = place_of(r, r->slot);
-}
-
-/* The recipe on top of the stack, which it pops; nil gives the recipe of nothing. */
-static Recipe read_recipe(Reader *r) {
-  static const char *const kinds[] = {"slot", "value", "number", "tensor", "table"};
-  lua_State *L = r->L;
-  Recipe y = {R_SLOT, 0};
-  if (lua_istable(L, -1)) {
-    lua_rawgeti(L, -1, 1);
-    const char *name = lua_tostring(L, -1);
-    int kind = 0;
-    while (kind < TY_COUNT(kinds) && strcmp(kinds[kind], name)) kind++;
-    lua_pop(L, 1);
-    y.kind = (u8)kind;
-    if (kind == R_VALUE) y.k = anchor_item(r, 2);
-    else y.k = item(r, 2);
-    const i32 most[] = {r->T->nslots - 1, r->T->anchor + r->T->nanchors, r->T->nnumbers,
-                        r->T->instance[0]->nmade, r->T->ntables};
-    if (kind == R_SLOT) y.k = place_of(r, y.k);
-    if (kind == TY_COUNT(kinds) || y.k < 1 || y.k > most[kind]) luaL_error(L, "unknown recipe");
-  }
-  lua_pop(L, 1);
-  return y;
-}
-
-static Recipe item_recipe(Reader *r, int i) {
-  lua_rawgeti(r->L, -1, i);
-  return read_recipe(r);
-}
-
-static void read_tables(Reader *r) {
-  lua_State *L = r->L;
-  Trace *T = r->T;
-  size_t npairs = 0;
-  lua_getfield(L, r->d, "tables");
-  T->ntables = (i32)lua_objlen(L, -1);
-  for (i32 i = 1; i <= T->ntables; i++) {
-    lua_rawgeti(L, -1, i);
-    npairs += lua_objlen(L, -1);
-    lua_pop(L, 1);
-  }
-  T->meta = array(r, (size_t)T->ntables, sizeof *T->meta);
-  T->array = array(r, (size_t)T->ntables, sizeof *T->array);
-  T->pair = array(r, npairs, sizeof *T->pair);
-  for (i32 i = 1; i <= T->ntables; i++) {
-    lua_rawgeti(L, -1, i);
-    lua_getfield(L, -1, "meta");
-    T->meta[i - 1] = read_recipe(r);
-    lua_getfield(L, -1, "n_array");
-    T->array[i - 1] = (i32)lua_tointeger(L, -1);
-    lua_pop(L, 1);
-    i32 n = (i32)lua_objlen(L, -1);
-    for (i32 k = 1; k <= n; k++) {
-      lua_rawgeti(L, -1, k);
-      Pair *p = &T->pair[T->npairs++];
-      p->owner = i;
-      p->key = item_recipe(r, 1);
-      p->value = item_recipe(r, 2);
-      lua_pop(L, 1);
-    }
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 1);
-}
-
-static void read_effects(Reader *r) {
-  lua_State *L = r->L;
-  Trace *T = r->T;
-  lua_getfield(L, r->d, "effects");
-  T->neffects = (i32)lua_objlen(L, -1);
-  T->effect = array(r, (size_t)T->neffects, sizeof *T->effect);
-  for (i32 i = 1; i <= T->neffects; i++) {
-    Pair *p = &T->effect[i - 1];
-    lua_rawgeti(L, -1, i);
-    lua_rawgeti(L, -1, 1);
-    bool upvalue = !strcmp(lua_tostring(L, -1), "upvalue");
-    lua_pop(L, 1);
-    p->owner = known_slot(r, 2);
-    if (upvalue) p->index = item(r, 3);
-    else p->key = item_recipe(r, 3);
-    p->value = item_recipe(r, 4);
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 1);
-}
-
-static void read_results(Reader *r) {
-  Trace *T = r->T;
-  lua_getfield(r->L, r->d, "nresults");
-  T->nresults = (i32)lua_tointeger(r->L, -1);
-  lua_pop(r->L, 1);
-  lua_getfield(r->L, r->d, "results");
-  T->result = array(r, (size_t)T->nresults, sizeof *T->result);
-  for (i32 i = 1; i <= T->nresults; i++) T->result[i - 1] = item_recipe(r, i);
-  lua_pop(r->L, 1);
-}
-
-/* The instance of the session's graph for the tensors of the description. */
-static Instance *read_instance(lua_State *L, State *S, int d, const Entry *e) {
-  lua_getfield(L, d, "tensors");
-  i32 n = (i32)lua_objlen(L, -1);
-  const Tensor *made[n + 1];
-  for (i32 i = 0; i < n; i++) {
-    lua_rawgeti(L, -1, i + 1);
-    made[i] = ty_lua_test(L, -1);
-    lua_pop(L, 1);
-    if (!made[i] || !made[i]->st) luaL_error(L, "a result is a tensor that was released");
-  }
-  lua_pop(L, 1);
-  lua_getfield(L, d, "custom");
-  bool custom = !lua_isnil(L, -1);
-  lua_pop(L, 1);
-  Graph g = {0};
-  Replacement by;
-  const char *fault = NULL;
-  int top = lua_gettop(L);
-  if (custom && !ty_custom_read(L, d, &g, &by, &fault)) ty_capture_refuse(S, fault);
-  u8 fast = S->fast;
-  S->fast = e->fast;
-  Instance *I = fault ? NULL : ty_instance_make(S, made, n, custom ? &by : NULL);
-  S->fast = fast;
-  ty_graph_free(&g);
-  lua_settop(L, top);
-  return I;
-}
+/* --- lifetimes */
 
 static void trace_free(Trace *T) {
   for (i32 i = 0; i < T->nguards; i++) {
@@ -1052,115 +356,20 @@ static void trace_free(Trace *T) {
   ty_mem_free(T);
 }
 
+/* Finalisers run in the middle of a call, and may drop any trace: the one that runs waits. */
+void ty_trace_drop(Trace *T) {
+  if (!--T->refs) trace_free(T);
+}
+
 i64 ty_trace_hits(const Trace *T) { return T->hits; }
 
 void ty_trace_free_all(Entry *e) {
-  for (i32 i = 0; i < e->ntrace; i++) trace_drop(e->trace[i]);
-  if (e->building) trace_free(e->building);
+  for (i32 i = 0; i < e->ntrace; i++) ty_trace_drop(e->trace[i]);
+  if (e->building) ty_trace_drop(e->building);
   e->building = NULL;
   e->sized = NULL;
   e->failed.trace = NULL;
   e->ntrace = 0;
-}
-
-/* Drops the least recently used trace with its anchors. */
-static void evict(lua_State *L, Entry *e, int anchors) {
-  Trace *T = e->trace[--e->ntrace];
-  for (i32 i = 0; i < T->nanchors; i++) {
-    lua_pushnil(L);
-    lua_rawseti(L, anchors, T->anchor + i);
-  }
-  if (e->sized == T) e->sized = NULL;
-  if (e->failed.trace == T) e->failed.trace = NULL;
-  e->evicted_traces++;
-  trace_drop(T);
-}
-
-#define WASTED_FREE \
-  256 /* sizes that come once: so many, then calls run without, ever more of them */
-#define INSTANCES_MAX 512 /* of one trace; beyond, the one that was used least recently goes */
-
-static int refused(lua_State *L, const State *S) {
-  lua_pushnil(L);
-  lua_pushstring(L, S->capture->refused ? S->capture->why : S->err);
-  return 2;
-}
-
-/* The session's graph becomes one more instance of a trace whose description is the same but for
-** sizes. Instances know tensors by the same numbers. */
-static int extend(lua_State *L, State *S, const Entry *e, Trace *T) {
-  Instance *I = read_instance(L, S, 1, e);
-  if (!I) return refused(L, S);
-  const Instance *like = T->instance[0];
-  bool same = I->noutside == like->noutside && I->nmade == like->nmade;
-  for (i32 i = 0; same && i < I->noutside; i++) same = I->outside[i].slot == like->outside[i].slot;
-  if (!same || !T->dynamic || T->refs > 1 || I->foreign) {
-    ty_instance_free(I);
-    return luaL_error(L, "the trace is another one");
-  }
-  if (T->ninstance == INSTANCES_MAX) ty_instance_free(T->instance[--T->ninstance]);
-  memmove(T->instance + 1, T->instance, sizeof(void *) * (size_t)T->ninstance);
-  T->instance[0] = I;
-  T->ninstance++;
-  T->wasted = T->hits - T->used < 2 ? TY_MIN(T->wasted + 1, WASTED_FREE + 12) : 0;
-  T->used = T->hits;
-  T->rest = T->wasted > WASTED_FREE ? (i64)1 << (T->wasted - WASTED_FREE) : 0;
-  end_session(L, S);
-  lua_pushboolean(L, true);
-  return 1;
-}
-
-/* finish(description, position = nil) -> true | nil, reason. position: of the trace in the list that
-** traces() gives that is to serve these sizes too. What raises in here is caught by the caller, which
-** then aborts. */
-static int capture_finish(lua_State *L) {
-  State *S = ty_lua_state(L);
-  struct Compiled *C = S->engine->compiled;
-  Entry *e = C->capturing;
-  luaL_checktype(L, 1, LUA_TTABLE);
-  if (!e || !S->capture) return luaL_error(L, "no capture is open");
-  int position = (int)lua_tointeger(L, 2);
-  if (position >= 1 && position <= e->ntrace) return extend(L, S, e, e->trace[position - 1]);
-  lua_settop(L, 1);
-  lua_getfield(L, LUA_REGISTRYINDEX, KEY_ANCHORS);
-  if (e->building) trace_free(e->building);
-  Trace *T = e->building = ty_mem_zalloc(sizeof *T);
-  Reader r = {.L = L, .S = S, .T = T, .d = 1, .anchors = 2};
-  if (!T) return luaL_error(L, "out of memory");
-  T->word = ty_entry_word(S);
-  lua_getfield(L, 1, "narg");
-  T->narg = (i32)lua_tointeger(L, -1);
-  lua_getfield(L, 1, "dynamic");
-  T->dynamic = lua_toboolean(L, -1);
-  lua_pop(L, 2);
-  T->anchor = e->next_anchor;
-  lua_pushvalue(L, 1);
-  anchor(&r);
-  T->instance = array(&r, T->dynamic ? INSTANCES_MAX : 1, sizeof *T->instance);
-  if (!(T->instance[0] = read_instance(L, S, 1, e))) return refused(L, S);
-  T->ninstance = 1;
-  T->noutside = T->instance[0]->noutside;
-  if (T->instance[0]->foreign) {
-    lua_getfield(L, 1, "custom");
-    T->backend = anchor(&r);
-  }
-  read_program(&r);
-  read_tables(&r);
-  read_effects(&r);
-  read_results(&r);
-  if (TY_MAX(T->nslots, TY_MAX(T->nnumbers, T->instance[0]->nmade)) > FILE_MAX_SIZE)
-    return luaL_error(L, "the function reads too much for one trace");
-  e->next_anchor += T->nanchors;
-  if (e->ntrace == TRACES_MAX) evict(L, e, 2);
-  memmove(e->trace + 1, e->trace, sizeof *e->trace * (size_t)e->ntrace);
-  e->trace[0] = T;
-  e->ntrace++;
-  e->captures++;
-  e->building = NULL;
-  T->refs = 1;
-  end_session(L, S);
-  lua_pushboolean(L, true);
-  return 1;
 }
 
 /* --- what failed, for explain */
@@ -1212,7 +421,7 @@ bool ty_trace_push_miss(lua_State *L, Entry *e, int anchors) {
   if (!f.trace) return false;
   f.trace->refs++;
   push_failed(L, &f, anchors);
-  trace_drop(f.trace);
+  ty_trace_drop(f.trace);
   return true;
 }
 
@@ -1249,7 +458,7 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
     snprintf(e->now, sizeof e->now, "%s", lua_tostring(L, -1));
   }
   lua_settop(L, narg);
-  trace_drop(T);
+  ty_trace_drop(T);
 }
 
 /* --- explain */
@@ -1260,7 +469,7 @@ static void set_number(lua_State *L, const char *name, i64 v) {
 }
 
 /* traces(handle) -> list of {description, hits, dynamic, instances, steps, kernels, text ...} */
-static int trace_list(lua_State *L) {
+int ty_trace_list(lua_State *L) {
   static const Plan nothing;
   ty_lua_enter(L);
   Entry *e = luaL_checkudata(L, 1, ENTRY_META);
@@ -1298,7 +507,7 @@ static int trace_list(lua_State *L) {
     lua_pushstring(L, I->text ? I->text : "");
     lua_setfield(L, -2, "text");
     lua_rawseti(L, -2, i + 1);
-    trace_drop(T);
+    ty_trace_drop(T);
   }
   return 1;
 }
@@ -1309,28 +518,4 @@ void ty_trace_push_hand_out(lua_State *L) {
   lua_pushvalue(L, lua_upvalueindex(2));
   lua_pushvalue(L, -3);
   lua_pushcclosure(L, hand_out, 3);
-}
-
-void ty_lua_open_trace(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"begin", capture_begin},
-                                 {"abort", capture_abort},
-                                 {"reason", capture_reason},
-                                 {"outside", capture_outside},
-                                 {"symbols", capture_symbols},
-                                 {"taken", capture_taken},
-                                 {"wholeness", capture_wholeness},
-                                 {"finish", capture_finish},
-                                 {"upvalue", capture_upvalue},
-                                 {"upvalue_id", capture_upvalue_id},
-                                 {"environment", capture_environment},
-                                 {"is_tensor", capture_is_tensor},
-                                 {"is_native", capture_is_native},
-                                 {"dims", capture_dims},
-                                 {"traces", trace_list},
-                                 {NULL, NULL}};
-  lua_getfield(L, m, "internals");
-  lua_newtable(L);
-  ty_lua_register(L, fns);
-  lua_setfield(L, -2, "capture");
-  lua_pop(L, 1);
 }

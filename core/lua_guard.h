@@ -1,0 +1,116 @@
+/*
+** lua_guard.h -- what a trace consists of: guards over slots and numbers, recipes of values. Made by
+** lua_capture.c, run by lua_trace.c, known to no other file.
+*/
+#ifndef TY_LUA_GUARD_H
+#define TY_LUA_GUARD_H
+
+#include "lua_trace.h"
+
+/* Columns: what stands in a description, operands that are slots or numbers. */
+typedef enum {
+  /* reading: each pushes a slot */
+  G_UPVALUE,
+  G_ENV,
+  G_FIELD,
+  G_KEYED,   /* a field whose key lies on the stack already */
+  G_ELEMENT, /* a field with a small whole number as its key */
+  G_METATABLE,
+  /* checking */
+  G_TYPE,
+  G_NIL,
+  G_BOOLEAN,
+  G_BITS,
+  G_STRING,
+  G_OBJECT,
+  G_SAME,
+  G_DISTINCT,
+  G_LENGTH,
+  G_KEYS,
+  G_TENSOR,
+  G_CLOSURE,
+  /* numbers: each makes one */
+  G_NUMBER,
+  G_CONST,
+  G_ADD,
+  G_SUB,
+  G_MUL,
+  G_DIV,
+  G_UNM,
+  G_ABS,
+  G_FLOOR,
+  G_CEIL,
+  G_SQRT,
+  G_CALL,
+  /* outcomes */
+  G_LT,
+  G_LE,
+  G_EQ,
+  G_WHOLE
+} GuardOp;
+
+typedef struct TensorGuard {
+  u8 dtype, rank;
+  bool loose; /* any sizes of that rank */
+  struct {
+    i64 size, stride;
+  } dim[];
+} TensorGuard;
+
+typedef struct Dump {
+  size_t n, cap;
+  char *bytes;
+} Dump;
+
+typedef struct Guard {
+  u8 op;
+  bool want;  /* of an outcome */
+  bool doubt; /* of a read: no guard before it has seen that slot a is a table */
+  i32 a, b;   /* slots, numbers, anchors */
+  i32 n;
+  union {
+    double v;
+    const void *p;
+    TensorGuard *tensor;
+    Dump *dump;
+  };
+} Guard;
+
+typedef enum { R_SLOT, R_VALUE, R_NUMBER, R_TENSOR, R_TABLE } RecipeKind;
+typedef struct Recipe {
+  u8 kind;
+  i32 k;
+} Recipe;
+
+typedef struct Pair {
+  i32 owner; /* a table's number; of an effect: the slot of a table, or of a function */
+  i32 index; /* of an effect on an upvalue: its number; else 0 */
+  Recipe key, value;
+} Pair;
+
+struct Trace {
+  i32 refs; /* the entry's, and one for each call that is running it */
+  u32 word;
+  i32 narg, nslots, nguards, nnumbers, noutside;
+  i32 key, nkeys; /* anchors of keys that several fields have: they lie behind the function */
+  Guard *guard;
+  i32 nresults, npairs, neffects, ntables;
+  Recipe *result, *meta; /* meta: per table; R_SLOT 0 when it has none */
+  Pair *pair, *effect;
+  i32 *array; /* per table: elements from 1 on */
+  Instance **instance;
+  i32 ninstance;
+  bool dynamic;         /* made for each set of sizes */
+  i32 backend;          /* anchor of the function that computes instead of a plan; 0: none */
+  i32 wasted;           /* instances in a row that were not used again */
+  i64 rest;             /* calls of new sizes to come that make no instance */
+  i64 used;             /* hits when the last instance was made */
+  i32 anchor, nanchors; /* its range in the entry's table; the first is the description */
+  i64 hits;
+};
+
+/* One use less; the last one frees. */
+void ty_trace_drop(Trace *T);
+int ty_trace_list(lua_State *L); /* what explain tells of an entry's traces */
+
+#endif
