@@ -181,8 +181,8 @@ bool ty_record_reduce(State *S, const char *who, int op, const Tensor *x, u32 di
                       Tensor *y);
 bool ty_record_scan(State *S, const char *who, int op, const Tensor *x, int dim, Tensor *y);
 /* index: any integer dtype; base: what the first position is called (1 for users); negative counts
-** from the end. Checks every index, which demands its value, unless it is known to be in range
-** (base 0 results of ARG*). */
+** from the end. Checks every index, which demands its value, unless range.c knows that all are in
+** range. */
 bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const Tensor *index,
                       int base, Tensor *y);
 /* The first element that is no position among `size` ones, in row-major order; -1: none. p: its
@@ -210,6 +210,12 @@ bool ty_record_assign(State *S, const char *who, const Tensor *dst, const Given 
 bool ty_record_cat(State *S, const char *who, int n, const Tensor *const *x, int dim, Tensor *y);
 /* The node of x in the open batch (INPUT, a pending node, or a VIEW of one), or -1. */
 i32 ty_record_node(State *S, Batch *b, const Tensor *x);
+
+/* --- range.c: between what the elements of an integer node of an open batch lie, both included. */
+typedef struct Range {
+  i64 lo, hi;
+} Range;
+Range ty_range_of(const Batch *b, i32 node);
 
 /* --- fold.c: algebra while appending. The number of a node that equals n, or appends it. -1: no
  * memory. */
