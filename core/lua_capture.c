@@ -161,7 +161,7 @@ typedef struct Reader {
   lua_State *L;
   State *S;
   Trace *T;
-  int d, anchors; /* stack: the description, the entry's table of anchors */
+  int d, anchors; /* stack: the description, the trace's table of anchors */
   int keys;       /* stack: by key of a field: its number, or false while it has been seen once */
   u8 *is_table;   /* by slot: a guard has seen to it */
   i32 slot;       /* that the next reading instruction makes */
@@ -183,7 +183,7 @@ static i32 item(Reader *r, int i) {
 
 /* Anchors the value on top of the stack and pops it. */
 static i32 anchor(Reader *r) {
-  i32 k = r->T->anchor + r->T->nanchors++;
+  i32 k = ++r->T->nanchors;
   lua_rawseti(r->L, r->anchors, k);
   return k;
 }
@@ -265,7 +265,7 @@ static void find_keys(Reader *r, i32 n) {
   Trace *T = r->T;
   lua_newtable(L);
   r->keys = lua_gettop(L);
-  T->key = T->anchor + T->nanchors;
+  T->key = T->nanchors + 1;
   for (i32 i = 1; i <= n; i++) {
     lua_rawgeti(L, r->keys - 1, i);
     lua_rawgeti(L, -1, 1);
@@ -280,7 +280,7 @@ static void find_keys(Reader *r, i32 n) {
         lua_pushvalue(L, -1);
         anchor(r);
         lua_pushvalue(L, -1);
-        lua_pushinteger(L, T->narg + 2 + T->nkeys++);
+        lua_pushinteger(L, ANCHORS_AT(T) + ++T->nkeys);
         lua_rawset(L, r->keys);
       } else if (first) {
         lua_pushvalue(L, -1);
@@ -297,7 +297,7 @@ static void read_keys(Reader *r, Guard *g) {
   g->op = G_KEYS;
   lua_rawgeti(L, -1, 3);
   g->n = (i32)lua_objlen(L, -1);
-  g->b = r->T->anchor + r->T->nanchors;
+  g->b = r->T->nanchors + 1;
   for (i32 i = 1; i <= g->n; i++) anchor_item(r, i);
   lua_pop(L, 1);
 }
@@ -377,9 +377,13 @@ static bool item_true(Reader *r, int i) {
   return v;
 }
 
-/* Where a slot lies on the stack: keys come between the function and what is read. */
+/* Where a slot lies on the stack: what leads comes between the arguments and the function, anchors
+** and keys between the function and what is read. */
 static i32 place_of(const Reader *r, i32 slot) {
-  return slot <= r->T->narg + 1 ? slot : slot + r->T->nkeys;
+  const Trace *T = r->T;
+  return slot <= T->narg       ? slot
+         : slot == T->narg + 1 ? slot + T->lead
+                               : slot + T->lead + 1 + T->nkeys;
 }
 
 /* Operands must have been made before: a slot, a number. */
@@ -451,9 +455,17 @@ static void read_guard(Reader *r, Guard *g) {
   if (g->op >= G_NUMBER && g->op <= G_CALL) r->T->nnumbers++;
 }
 
+static i32 count_of(const Reader *r, const char *list) {
+  lua_getfield(r->L, r->d, list);
+  i32 n = (i32)lua_objlen(r->L, -1);
+  lua_pop(r->L, 1);
+  return n;
+}
+
 static void read_program(Reader *r) {
   lua_State *L = r->L;
   Trace *T = r->T;
+  if (count_of(r, "effects")) T->lead = T->instance[0]->nmade + count_of(r, "tables");
   lua_getfield(L, r->d, "program");
   i32 n = (i32)lua_objlen(L, -1);
   T->guard = array(r, (size_t)n, sizeof *T->guard);
@@ -486,8 +498,8 @@ static Recipe read_recipe(Reader *r) {
     y.kind = (u8)kind;
     if (kind == R_VALUE) y.k = anchor_item(r, 2);
     else y.k = item(r, 2);
-    const i32 most[] = {r->T->nslots - 1, r->T->anchor + r->T->nanchors, r->T->nnumbers,
-                        r->T->instance[0]->nmade, r->T->ntables};
+    const i32 most[] = {r->T->nslots - 1, r->T->nanchors, r->T->nnumbers, r->T->instance[0]->nmade,
+                        r->T->ntables};
     if (kind == R_SLOT) y.k = place_of(r, y.k);
     if (kind == TY_COUNT(kinds) || y.k < 1 || y.k > most[kind]) luaL_error(L, "unknown recipe");
   }
@@ -595,17 +607,11 @@ static Instance *read_instance(lua_State *L, State *S, int d, const Entry *e) {
   lua_settop(L, top);
   return I;
 }
-/* Drops the least recently used trace with its anchors. */
+
+/* Drops the least recently used trace. */
 static void evict(lua_State *L, Entry *e, int anchors) {
-  Trace *T = e->trace[--e->ntrace];
-  for (i32 i = 0; i < T->nanchors; i++) {
-    lua_pushnil(L);
-    lua_rawseti(L, anchors, T->anchor + i);
-  }
-  if (e->sized == T) e->sized = NULL;
-  if (e->failed.trace == T) e->failed.trace = NULL;
+  ty_trace_remove(L, e, e->ntrace - 1, anchors);
   e->evicted_traces++;
-  ty_trace_drop(T);
 }
 
 #define WASTED_FREE \
@@ -626,7 +632,9 @@ static int extend(lua_State *L, State *S, const Entry *e, Trace *T) {
   const Instance *like = T->instance[0];
   bool same = I->noutside == like->noutside && I->nmade == like->nmade;
   for (i32 i = 0; same && i < I->noutside; i++) same = I->outside[i].slot == like->outside[i].slot;
-  if (!same || !T->dynamic || T->refs > 1 || I->foreign) {
+  bool busy =
+      T->refs > 1 && T->ninstance == INSTANCES_MAX; /* the one that must go may be running */
+  if (!same || !T->dynamic || busy || I->foreign) {
     ty_instance_free(I);
     return luaL_error(L, "the trace is another one");
   }
@@ -657,7 +665,7 @@ static int capture_finish(lua_State *L) {
   lua_getfield(L, LUA_REGISTRYINDEX, KEY_ANCHORS);
   if (e->building) ty_trace_drop(e->building);
   Trace *T = e->building = ty_mem_zalloc(sizeof *T);
-  Reader r = {.L = L, .S = S, .T = T, .d = 1, .anchors = 2};
+  Reader r = {.L = L, .S = S, .T = T, .d = 1, .anchors = 3};
   if (!T) return luaL_error(L, "out of memory");
   T->refs = 1;
   T->word = ty_entry_word(S);
@@ -666,7 +674,7 @@ static int capture_finish(lua_State *L) {
   lua_getfield(L, 1, "dynamic");
   T->dynamic = lua_toboolean(L, -1);
   lua_pop(L, 2);
-  T->anchor = e->next_anchor;
+  lua_newtable(L);
   lua_pushvalue(L, 1);
   anchor(&r);
   T->instance = array(&r, T->dynamic ? INSTANCES_MAX : 1, sizeof *T->instance);
@@ -683,7 +691,9 @@ static int capture_finish(lua_State *L) {
   read_results(&r);
   if (TY_MAX(T->nslots, TY_MAX(T->nnumbers, T->instance[0]->nmade)) > FILE_MAX_SIZE)
     return luaL_error(L, "the function reads too much for one trace");
-  e->next_anchor += T->nanchors;
+  T->anchor = e->next_anchor++;
+  lua_pushvalue(L, r.anchors);
+  lua_rawseti(L, 2, T->anchor);
   if (e->ntrace == TRACES_MAX) evict(L, e, 2);
   memmove(e->trace + 1, e->trace, sizeof *e->trace * (size_t)e->ntrace);
   e->trace[0] = T;

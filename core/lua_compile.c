@@ -132,7 +132,7 @@ static int compile_pick(lua_State *L) {
   State *S = ty_lua_enter(L);
   Entry *e = lua_touserdata(L, lua_upvalueindex(3));
   int stance = S->engine->compiled->stance, narg = lua_gettop(L);
-  if (S->open || stance == STANCE_EAGER) {
+  if (S->open || stance == STANCE_EAGER || TY_UNLIKELY(!e->S)) { /* collected: a finaliser calls */
     e->nested += S->open != NULL;
     lua_pushvalue(L, lua_upvalueindex(4));
     return 1;
@@ -395,8 +395,10 @@ static int compile_info(lua_State *L) {
 static int compile_reset(lua_State *L) {
   ty_lua_enter(L);
   Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  lua_settop(L, 1);
+  lua_getfenv(L, 1);
   ty_entry_reset(e);
-  ty_trace_free_all(e);
+  ty_trace_forget(L, e, 2);
   e->skips = e->captures = e->evicted_traces = e->rest = 0;
   e->unproductive = e->barren = 0;
   e->newest = NULL;
@@ -575,6 +577,9 @@ static int compile_graph(lua_State *L) {
   }
   return 1;
 }
+
+/* Functions of the user's run under these, which hold no tensor of theirs meanwhile, or ask for it again. */
+bool ty_lua_is_caller(lua_CFunction fn) { return fn == compile_graph || fn == compile_pick; }
 
 /* Where dumps go; stdout is the script's. */
 static void say(void *ctx, const char *s, size_t n) {

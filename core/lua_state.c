@@ -279,30 +279,30 @@ static void push_function(lua_State *L, lua_CFunction fn) {
 
 /* --- release and scopes */
 
-#define FRAMES_MAX 1000 /* looked at; deeper stacks count as inside */
+#define FRAMES_MAX 1000 /* looked at */
 
-/* Whether a function of ours other than the running one is on the stack: then a finaliser runs in
-** the middle of it, and what it works on must stay. */
+/* Whether the running function stands in the middle of another one of ours, as in a finaliser or a
+** metamethod: what that works on must stay. */
 static bool inside_ours(lua_State *L, const Host *H) {
   lua_Debug ar;
+  /* Lua's collector does not run in finalisers, and counts as stopped there, unless one restarts it. */
+  bool may_be_finaliser = lua_gc(L, LUA_GCISRUNNING, 0) != 1;
   for (int level = 1; level < FRAMES_MAX; level++) {
     if (!lua_getstack(L, level, &ar)) return false;
-    lua_getinfo(L, "Sf", &ar);
-    bool ours = *ar.what == 'C' && lua_getupvalue(L, -1, 1) && lua_touserdata(L, -1) == H;
+    lua_getinfo(L, "f", &ar);
+    lua_CFunction fn = lua_tocfunction(L, -1);
+    bool ours = fn && lua_getupvalue(L, -1, 1) && lua_touserdata(L, -1) == H;
     lua_settop(L, 1);
-    if (ours) return true;
+    if (ours) return may_be_finaliser || !ty_lua_is_caller(fn);
   }
-  return true;
+  return may_be_finaliser;
 }
-
-/* Lua's collector does not run in finalisers, and does not count as running. */
-static bool may_be_finaliser(lua_State *L) { return lua_gc(L, LUA_GCISRUNNING, 0) != 1; }
 
 static int l_release(lua_State *L) {
   Tensor *t = ty_lua_test(L, 1);
   if (!t) ty_lua_check(L, "release", 1);
   lua_settop(L, 1);
-  if (may_be_finaliser(L) && inside_ours(L, ty_lua_host(L))) return 0;
+  if (inside_ours(L, ty_lua_host(L))) return 0;
   scope_forget((Handle *)t);
   ty_tensor_release(t);
   return 0;

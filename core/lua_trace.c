@@ -6,13 +6,17 @@
 ** A trace is a guard program over slots. Slots are stack positions: the arguments, the function, then
 ** one for each value that the program reads. Numbers have a file of their own, counted from 1.
 ** The program is run by one loop, check_guards; each instruction is one call or two of Lua's API.
-** What it compares with by identity lies in the entry's table of anchors, so addresses stay taken.
+** What it compares with by identity lies in the trace's table of anchors, so addresses stay taken.
 **
 ** Rules.
-** 1. Between the guards and the run Lua's collector may run finalisers, which may do anything: so the
+** 1. A trace with effects makes its handles and tables first: a finaliser that runs between a read and
+**    the write that depends on it would lose what it wrote there, which no Lua code would.
+** 2. Else, between the guards and the run Lua's collector may run finalisers, which may do anything: so the
 **    run's own questions (ty_instance_ready) come last, when handles and tables are made already.
-** 2. Effects come after the run, which cannot fail any more then.
-** 3. Results wait in the stash until the second half of the call hands them out; it is a stack, since
+**    They may drop the trace that runs, which lives on until then, and what it anchors: the stack
+**    holds its table. They may release or write what the guards have seen.
+** 3. Effects come after the run, which cannot fail any more then.
+** 4. Results wait in the stash until the second half of the call hands them out; it is a stack, since
 **    a hook may call compiled functions between the halves.
 */
 #include <math.h>
@@ -46,12 +50,12 @@ static bool same_bytecode(lua_State *L, int slot, const Dump *want) {
 }
 
 /* The table's keys in the order of next are the anchors from g->b on, g->n of them. */
-static bool same_keys(lua_State *L, const Guard *g) {
+static bool same_keys(lua_State *L, const Guard *g, int anchors) {
   int n = 0;
   if (lua_type(L, g->a) != LUA_TTABLE) return false;
   for (lua_pushnil(L); lua_next(L, g->a); n++) {
     lua_pop(L, 1);
-    lua_rawgeti(L, UP_ANCHORS, g->b + n);
+    lua_rawgeti(L, anchors, g->b + n);
     bool same = n < g->n && lua_rawequal(L, -1, -2);
     lua_pop(L, 1);
     if (same) continue;
@@ -75,8 +79,8 @@ static bool same_bits(double a, double b) {
   return memcmp(&a, &b, sizeof a) == 0;
 }
 
-static double call_number(lua_State *L, const Guard *g, const double *number) {
-  lua_rawgeti(L, UP_ANCHORS, g->n);
+static double call_number(lua_State *L, const Guard *g, const double *number, int anchors) {
+  lua_rawgeti(L, anchors, g->n);
   lua_pushnumber(L, number[g->a]);
   if (g->b) lua_pushnumber(L, number[g->b]);
   lua_call(L, g->b ? 2 : 1, 1);
@@ -95,7 +99,9 @@ static i32 check_guards(lua_State *L, const Host *H, const Trace *T, double *num
   if (TY_UNLIKELY(!(condition))) return (i32)(g - T->guard)
 #define NEED_TYPE(type) NEED(lua_type(L, g->a) == (type))
   double *y = number + 1;
-  for (i32 k = 0; k < T->nkeys; k++) lua_rawgeti(L, UP_ANCHORS, T->key + k);
+  int anchors = ANCHORS_AT(T);
+  lua_rawgeti(L, UP_ANCHORS, T->anchor);
+  for (i32 k = 0; k < T->nkeys; k++) lua_rawgeti(L, anchors, T->key + k);
   for (const Guard *g = T->guard, *end = g + T->nguards; g < end; g++) {
     const Tensor *t;
     switch ((GuardOp)g->op) {
@@ -103,7 +109,7 @@ static i32 check_guards(lua_State *L, const Host *H, const Trace *T, double *num
     case G_ENV: lua_getfenv(L, g->a); break;
     case G_FIELD:
       if (g->doubt) NEED_TYPE(LUA_TTABLE);
-      lua_rawgeti(L, UP_ANCHORS, g->b);
+      lua_rawgeti(L, anchors, g->b);
       lua_rawget(L, g->a);
       break;
     case G_KEYED:
@@ -142,7 +148,7 @@ static i32 check_guards(lua_State *L, const Host *H, const Trace *T, double *num
       if (g->doubt) NEED_TYPE(LUA_TTABLE);
       NEED(lua_objlen(L, g->a) == (size_t)g->n);
       break;
-    case G_KEYS: NEED(same_keys(L, g)); break;
+    case G_KEYS: NEED(same_keys(L, g, anchors)); break;
     case G_TENSOR:
       t = ty_lua_test_in(L, H, g->a); /* nothing but a userdata of ours is one */
       NEED(same_tensor(t, g->tensor));
@@ -163,7 +169,7 @@ static i32 check_guards(lua_State *L, const Host *H, const Trace *T, double *num
     case G_FLOOR: *y = floor(number[g->a]), y++; break;
     case G_CEIL: *y = ceil(number[g->a]), y++; break;
     case G_SQRT: *y = sqrt(number[g->a]), y++; break;
-    case G_CALL: *y = call_number(L, g, number), y++; break;
+    case G_CALL: *y = call_number(L, g, number, anchors), y++; break;
     case G_LT: NEED((number[g->a] < number[g->b]) == g->want); break;
     case G_LE: NEED((number[g->a] <= number[g->b]) == g->want); break;
     case G_EQ: NEED((number[g->a] == number[g->b]) == g->want); break;
@@ -177,16 +183,16 @@ static i32 check_guards(lua_State *L, const Host *H, const Trace *T, double *num
 
 /* --- results */
 
-/* Where on the stack the tensors and tables of a run lie, below their first. */
+/* Where on the stack the tensors and tables of a run lie, below their first, and its anchors. */
 typedef struct Made {
-  int tensors, tables;
+  int anchors, tensors, tables;
   const double *number;
 } Made;
 
 static void push_value(lua_State *L, Recipe r, const Made *m) {
   switch ((RecipeKind)r.kind) {
   case R_SLOT: lua_pushvalue(L, r.k); break;
-  case R_VALUE: lua_rawgeti(L, UP_ANCHORS, r.k); break;
+  case R_VALUE: lua_rawgeti(L, m->anchors, r.k); break;
   case R_NUMBER: lua_pushnumber(L, m->number[r.k]); break;
   case R_TENSOR: lua_pushvalue(L, m->tensors + r.k); break;
   case R_TABLE: lua_pushvalue(L, m->tables + r.k); break;
@@ -254,23 +260,36 @@ static Instance *find_instance(const Trace *T, const Tensor *const *outside) {
   return NULL;
 }
 
+/* After a run that failed for want of memory: whether another try may go better. Collecting garbage
+** runs finalisers: what was ready is asked again. */
+static bool may_try_again(lua_State *L, State *S, Instance *I, const Tensor *const *outside,
+                          const double *number, const char **why) {
+  return ty_lua_reclaim(L, S) && ty_instance_ready(S, I, outside, number, why) == READY_YES;
+}
+
+static void push_made(lua_State *L, const Trace *T) {
+  for (i32 i = 0, n = T->instance[0]->nmade; i < n; i++) ty_lua_push(L);
+  for (i32 i = 0; i < T->ntables; i++) lua_createtable(L, T->array[i], 0);
+}
+
 /* The trace's guards hold: what remains. TRACE_MISS leaves the stack as it may be. */
 static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I,
                              const Tensor *const *outside, const double *number, const char **why) {
-  Made m = {.tensors = lua_gettop(L), .number = number};
+  int first = T->lead ? T->narg : lua_gettop(L);
+  Made m = {ANCHORS_AT(T), first, first + I->nmade, number};
   Tensor *made[I->nmade + 1];
-  for (i32 i = 0; i < I->nmade; i++) made[i] = ty_lua_push(L);
-  m.tables = lua_gettop(L);
-  for (i32 i = 0; i < T->ntables; i++) lua_createtable(L, T->array[i], 0);
+  if (!T->lead) push_made(L, T);
+  for (i32 i = 0; i < I->nmade; i++) made[i] = lua_touserdata(L, first + i + 1);
   if (T->ntables) fill_tables(L, T, &m);
   Ready ready = ty_instance_ready(S, I, outside, number, why);
   if (TY_UNLIKELY(ready == READY_NO)) return TRACE_MISS;
   if (TY_UNLIKELY(ready == READY_FAILED)) return TRACE_FAILED;
   if (TY_UNLIKELY(I->foreign != NULL)) {
-    lua_rawgeti(L, UP_ANCHORS, T->backend);
+    lua_rawgeti(L, m.anchors, T->backend);
     if (!ty_custom_run(L, S, I, outside, number, made)) return TRACE_RAISED;
-  } else if (TY_UNLIKELY(!TY_LUA_TRY(L, S, ty_instance_run(S, I, outside, number, made)))) {
-    return TRACE_FAILED;
+  } else if (TY_UNLIKELY(!ty_instance_run(S, I, outside, number, made))) {
+    if (!may_try_again(L, S, I, outside, number, why)) return TRACE_FAILED;
+    if (!ty_instance_run(S, I, outside, number, made)) return TRACE_FAILED;
   }
   if (T->neffects) apply_effects(L, T, &m);
   stash_results(L, S->engine->compiled, T, &m);
@@ -281,9 +300,12 @@ static TraceAnswer try_trace(lua_State *L, State *S, Entry *e, Trace *T, i32 *fa
                              const char **why) {
   double number[T->nnumbers + 1];
   const Tensor *outside[T->noutside + 1];
+  *failed = 0;
+  if (T->lead) push_made(L, T);
+  if (TY_UNLIKELY(T->gone)) return TRACE_MISS;
   lua_pushvalue(L, UP_FUNCTION);
   *failed = check_guards(L, (Host *)S, T, number, outside);
-  if (*failed < T->nguards) return TRACE_MISS;
+  if (*failed < T->nguards || T->gone) return TRACE_MISS;
   Instance *I = find_instance(T, outside);
   if (!I) {
     if (T->rest > 0) {
@@ -293,10 +315,8 @@ static TraceAnswer try_trace(lua_State *L, State *S, Entry *e, Trace *T, i32 *fa
     e->sized = T;
     return TRACE_SIZES;
   }
-  T->refs++;
   TraceAnswer y = run_trace(L, S, T, I, outside, number, why);
   if (y == TRACE_HIT) T->hits++;
-  ty_trace_drop(T);
   return y;
 }
 
@@ -310,8 +330,11 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e) {
   for (i32 i = 0; i < e->ntrace; i++) {
     Trace *T = e->trace[i];
     if (T->narg != narg || T->word != word) continue;
-    if (TY_UNLIKELY(!lua_checkstack(L, T->nslots + T->ntables + T->nresults + 256))) continue;
+    i32 room = T->nslots + T->instance[0]->nmade + T->ntables + T->nresults + 256;
+    if (TY_UNLIKELY(!lua_checkstack(L, room))) continue;
+    T->refs++;
     TraceAnswer y = try_trace(L, S, e, T, &failed, &why);
+    ty_trace_drop(T);
     if (y == TRACE_HIT) {
       e->skips++;
       if (i && i < e->ntrace && e->trace[i] == T) { /* still there */
@@ -361,10 +384,29 @@ void ty_trace_drop(Trace *T) {
   if (!--T->refs) trace_free(T);
 }
 
+void ty_trace_remove(lua_State *L, Entry *e, i32 i, int anchors) {
+  Trace *T = e->trace[i];
+  lua_pushnil(L);
+  lua_rawseti(L, anchors, T->anchor);
+  memmove(e->trace + i, e->trace + i + 1, sizeof *e->trace * (size_t)(--e->ntrace - i));
+  if (e->sized == T) e->sized = NULL;
+  if (e->failed.trace == T) e->failed.trace = NULL;
+  T->gone = true;
+  ty_trace_drop(T);
+}
+
+void ty_trace_forget(lua_State *L, Entry *e, int anchors) {
+  while (e->ntrace) ty_trace_remove(L, e, e->ntrace - 1, anchors);
+  ty_trace_free_all(e);
+}
+
 i64 ty_trace_hits(const Trace *T) { return T->hits; }
 
 void ty_trace_free_all(Entry *e) {
-  for (i32 i = 0; i < e->ntrace; i++) ty_trace_drop(e->trace[i]);
+  for (i32 i = 0; i < e->ntrace; i++) {
+    e->trace[i]->gone = true;
+    ty_trace_drop(e->trace[i]);
+  }
   if (e->building) ty_trace_drop(e->building);
   e->building = NULL;
   e->sized = NULL;
@@ -391,6 +433,7 @@ static void push_failed(lua_State *L, const struct Failed *f, int anchors) {
     return;
   }
   lua_rawgeti(L, anchors, f->trace->anchor);
+  lua_rawgeti(L, -1, 1);
   lua_getfield(L, -1, "program");
   lua_rawgeti(L, -1, f->guard + 1);
   lua_rawgeti(L, -1, 1);
@@ -442,6 +485,7 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
   double number[T->nnumbers + 1];
   const Tensor *outside[T->noutside + 1];
   T->refs++;
+  lua_settop(L, narg + T->lead);
   lua_pushvalue(L, UP_FUNCTION);
   failed = check_guards(L, (Host *)S, T, number, outside);
   if (failed < T->nguards) {
@@ -483,7 +527,9 @@ int ty_trace_list(lua_State *L) {
     const Plan *p = I->plan ? I->plan : &nothing;
     lua_createtable(L, 0, 12);
     lua_rawgeti(L, 2, T->anchor);
-    lua_setfield(L, -2, "description");
+    lua_rawgeti(L, -1, 1);
+    lua_setfield(L, -3, "description");
+    lua_pop(L, 1);
     lua_pushboolean(L, T->dynamic);
     lua_setfield(L, -2, "dynamic");
     lua_pushboolean(L, I->foreign != NULL);

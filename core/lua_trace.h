@@ -28,6 +28,7 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg);
 bool ty_trace_push_miss(lua_State *L, Entry *e, int anchors);
 i64 ty_trace_hits(const Trace *T);
 void ty_trace_free_all(Entry *e);
+void ty_trace_forget(lua_State *L, Entry *e, int anchors); /* the same, and what they anchor */
 void ty_trace_push_hand_out(lua_State *L);
 
 /* --- lua_custom.c */

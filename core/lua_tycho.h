@@ -87,6 +87,9 @@ const char *ty_lua_show(lua_State *L, int i);
 /* The known name that is nearest to `name`, from the string keys of the table at index t; NULL when none is near. */
 const char *ty_lua_nearest(lua_State *L, const char *name, int t);
 
+/* Whether the function calls others of the user's, which may release what they like. */
+bool ty_lua_is_caller(lua_CFunction fn);
+
 /* Tensors on the stack. push: a new userdata with __gc and no storage yet; also lets the host's collector work off
 ** the debt of bytes. test: NULL when not a tensor. check: raises "who: argument i must be a tensor, got string"
 ** or "who: tensor was released". */

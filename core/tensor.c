@@ -8,8 +8,11 @@
 #include <stdio.h>
 #include "capture.h"
 
-#define SPARE_MAX 32          /* dropped batches that are kept */
-#define SPARE_BLOCKS_MAX 4096 /* and dropped storages and buffers */
+#if defined(__SANITIZE_ADDRESS__)
+enum { SPARE_MAX = 0, SPARE_BLOCKS_MAX = 0 }; /* what is used too late must be seen */
+#else
+enum { SPARE_MAX = 32, SPARE_BLOCKS_MAX = 4096 }; /* batches, storages and buffers that are kept */
+#endif
 
 /* --- errors */
 

@@ -432,6 +432,10 @@ Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, con
                         const char **why) {
   for (i32 i = 0; i < I->noutside; i++) {
     Storage *st = outside[i]->st;
+    if (TY_UNLIKELY(!st)) {
+      *why = "a tensor was released";
+      return READY_NO;
+    }
     if (TY_UNLIKELY(st->batch != NULL) && !S->cut(S, st->batch, st)) return READY_FAILED;
   }
   if ((*why = sharing(S, I, outside)) != NULL) return READY_NO;
