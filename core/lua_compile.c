@@ -111,7 +111,7 @@ static bool newest_is_used(const Entry *e) {
 /* Whether this call is to be captured, now that no trace answers it. A capture is tried at once; after
 ** k that came to nothing, 2^k calls run without. */
 static bool is_due(lua_State *L, State *S, Entry *e, int narg) {
-  if (e->settling || !e->captures_on) return false;
+  if (!e->captures_on) return false;
   if (e->captures && S->engine->compiled->stance == STANCE_NO_RECOMPILE)
     e->rest = 0; /* it raises */
   if (e->barren && newest_is_used(e)) {
@@ -142,13 +142,14 @@ static int compile_pick(lua_State *L) {
     lua_rawgeti(L, lua_upvalueindex(5), 0);
     return 1;
   }
+  bool settling = e->settling; /* finalisers may call the same function meanwhile */
   TraceAnswer y = ty_trace_call(L, S, e);
   if (TY_LIKELY(y == TRACE_HIT)) {
     e->calls++;
     e->settling = false;
     return 1;
   }
-  if (y == TRACE_SIZES ? !e->settling : y == TRACE_MISS && is_due(L, S, e, narg)) {
+  if (!settling && (y == TRACE_SIZES || (y == TRACE_MISS && is_due(L, S, e, narg)))) {
     e->settling = true;
     lua_rawgeti(L, lua_upvalueindex(5), 1);
     return 1;
@@ -267,6 +268,7 @@ static int compile_tried(lua_State *L) {
   if (lua_toboolean(L, 3)) e->rest = INT64_MAX;
   e->failed.trace = NULL;
   e->now[0] = 0;
+  e->settling = true; /* the call goes on now; a finaliser may have ended another one meanwhile */
   return 0;
 }
 

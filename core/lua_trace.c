@@ -423,8 +423,8 @@ static void push_shown(lua_State *L, int i) {
   else ty_lua_show(L, i);
 }
 
-/* The guard's row of the description: {guard =, path =, was =}. */
-static void push_failed(lua_State *L, const struct Failed *f, int anchors) {
+/* The guard's row of the description: {guard =, path =, was =}. own: the trace's anchors. */
+static void push_failed(lua_State *L, const struct Failed *f, int own) {
   lua_createtable(L, 0, 4);
   int y = lua_gettop(L);
   if (f->why) {
@@ -432,8 +432,7 @@ static void push_failed(lua_State *L, const struct Failed *f, int anchors) {
     lua_setfield(L, y, "guard");
     return;
   }
-  lua_rawgeti(L, anchors, f->trace->anchor);
-  lua_rawgeti(L, -1, 1);
+  lua_rawgeti(L, own, 1);
   lua_getfield(L, -1, "program");
   lua_rawgeti(L, -1, f->guard + 1);
   lua_rawgeti(L, -1, 1);
@@ -463,7 +462,9 @@ bool ty_trace_push_miss(lua_State *L, Entry *e, int anchors) {
   struct Failed f = e->failed;
   if (!f.trace) return false;
   f.trace->refs++;
-  push_failed(L, &f, anchors);
+  lua_rawgeti(L, anchors, f.trace->anchor);
+  push_failed(L, &f, lua_gettop(L));
+  lua_replace(L, -2);
   ty_trace_drop(f.trace);
   return true;
 }
@@ -525,11 +526,12 @@ int ty_trace_list(lua_State *L) {
     T->refs++;
     const Instance *I = T->instance[0];
     const Plan *p = I->plan ? I->plan : &nothing;
-    lua_createtable(L, 0, 12);
     lua_rawgeti(L, 2, T->anchor);
     lua_rawgeti(L, -1, 1);
-    lua_setfield(L, -3, "description");
-    lua_pop(L, 1);
+    lua_replace(L, -2);
+    lua_createtable(L, 0, 12);
+    lua_insert(L, -2);
+    lua_setfield(L, -2, "description");
     lua_pushboolean(L, T->dynamic);
     lua_setfield(L, -2, "dynamic");
     lua_pushboolean(L, I->foreign != NULL);
