@@ -16,7 +16,6 @@ end
 
 describe("while each allocation ends a cycle of the collector, programs give what plain Lua gives", function()
   it("with finalisers that do nothing", function() collected("nothing", 3000) end)
-  it("with finalisers that collect", function() collected("cycle", 3000) end)
   it("with finalisers that start the collector again", function() collected("restart", 3000) end)
   it("with finalisers that run the function that is being captured or called", function() collected("call", 3000) end)
   it("with finalisers that capture other calls of a function", function() collected("sizes", 3000) end)
@@ -30,10 +29,10 @@ end)
 
 describe("in worlds and cells of other specs", function()
   it("no claim is broken by the collector", function()
-    collected("nothing worlds_spec 1", 2000)
+    collected("nothing worlds_spec 1", 1000)
     collected("nothing matrix_spec 90", 2000)
   end)
-  it("results stay, whatever finalisers call", function() collected("random worlds_spec 1", 2000) end)
+  it("results stay, whatever finalisers call", function() collected("random worlds_spec 2", 1000) end)
 end)
 
 describe("finalisers", function()

@@ -300,7 +300,7 @@ local programs = {
   end },
 }
 
-local function run_program(name, exact)
+local function run_program(name, hooked)
   local calls, build = programs[name][1], programs[name][2]
   local made = 0
   local options
@@ -314,7 +314,7 @@ local function run_program(name, exact)
   own.compiled = pcall(ty.explain, pair.compiled) and pair.compiled or nil
   for i = 1, calls do
     pair:each(function(W) W.i = i end)
-    pair:call(exact and i % 4 == 3) -- by a hook there are cycles between lines, and between a call's two halves
+    pair:call(hooked and i % 4 == 3) -- by a hook there are cycles between lines, and between a call's two halves
   end
 end
 
@@ -543,7 +543,7 @@ else
   arm()
   T.around = around
   for name in pairs(programs) do
-    local ok, why = pcall(run_program, name, not disturbs[action])
+    local ok, why = pcall(run_program, name, action == "nothing")
     if not ok then error(("%s: %s"):format(name, tostring(why)), 0) end
   end
 end
