@@ -63,8 +63,7 @@ typedef struct Entry {
   Trace *trace[TRACES_MAX]; /* most recent first */
   i32 ntrace, next_anchor;
   i64 skips, captures, evicted_traces;
-  Trace *building,
-      *sized; /* not installed yet; whose guards hold for sizes that it does not have */
+  Trace *building; /* not installed yet */
   struct Failed failed;
   char now[120];                      /* the value that failed */
   bool sizes_differ, closures_differ; /* what the next capture should allow for */

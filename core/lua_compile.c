@@ -240,7 +240,7 @@ static int compile_due(lua_State *L) {
     lua_pushstring(L, e->now);
     lua_setfield(L, -2, "now");
   }
-  lua_pushboolean(L, e->sized != NULL);
+  lua_pushboolean(L, ty_trace_lacking(e, 0) < e->ntrace);
   lua_setfield(L, -2, "sized");
   return 1;
 }

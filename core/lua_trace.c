@@ -5,6 +5,8 @@
 **
 ** A trace is a guard program over slots. Slots are stack positions: the arguments, the function, then
 ** one for each value that the program reads. Numbers have a file of their own, counted from 1.
+** Numbers that hang on sizes are late: they, and guards on them, come when the plan for the tensors'
+** sizes was found, which brings the sizes.
 ** The program is run by one loop, check_guards; each instruction is one call or two of Lua's API.
 ** What it compares with by identity lies in the entry's table of anchors, so addresses stay taken.
 **
@@ -87,16 +89,15 @@ static double call_number(lua_State *L, const Guard *g, const double *number) {
 
 static bool is_whole(double v) { return isfinite(v) && floor(v) == v; }
 
-/* Runs the program; the stack holds arguments and function. Gives the number of the instruction that
-** failed, or that of all. */
-static i32 check_guards(lua_State *L, const Host *H, const Trace *T, double *number,
-                        const Tensor **outside) {
+/* Runs instructions [from, to) of the program, before which so many numbers were made. Gives the
+** number of the instruction that failed, or `to`. */
+static i32 check_range(lua_State *L, const Host *H, const Trace *T, i32 from, i32 to,
+                       const double *size, double *number, i32 made, const Tensor **outside) {
 #define NEED(condition) \
   if (TY_UNLIKELY(!(condition))) return (i32)(g - T->guard)
 #define NEED_TYPE(type) NEED(lua_type(L, g->a) == (type))
-  double *y = number + 1;
-  for (i32 k = 0; k < T->nkeys; k++) lua_rawgeti(L, UP_ANCHORS, T->key + k);
-  for (const Guard *g = T->guard, *end = g + T->nguards; g < end; g++) {
+  double *y = number + 1 + made;
+  for (const Guard *g = T->guard + from, *end = T->guard + to; g < end; g++) {
     const Tensor *t;
     switch ((GuardOp)g->op) {
     case G_UPVALUE: NEED(lua_getupvalue(L, g->a, g->b) != NULL); break;
@@ -154,6 +155,7 @@ static i32 check_guards(lua_State *L, const Host *H, const Trace *T, double *num
       *y++ = lua_tonumber(L, g->a);
       break;
     case G_CONST: *y++ = g->v; break;
+    case G_SIZE: *y++ = size[g->a]; break;
     case G_ADD: *y = number[g->a] + number[g->b], y++; break;
     case G_SUB: *y = number[g->a] - number[g->b], y++; break;
     case G_MUL: *y = number[g->a] * number[g->b], y++; break;
@@ -170,9 +172,21 @@ static i32 check_guards(lua_State *L, const Host *H, const Trace *T, double *num
     case G_WHOLE: NEED(is_whole(number[g->a]) == g->want); break;
     }
   }
-  return T->nguards;
+  return to;
 #undef NEED
 #undef NEED_TYPE
+}
+
+/* The program but for what needs sizes; the stack holds arguments and function. */
+static i32 check_guards(lua_State *L, const Host *H, const Trace *T, double *number,
+                        const Tensor **outside) {
+  for (i32 k = 0; k < T->nkeys; k++) lua_rawgeti(L, UP_ANCHORS, T->key + k);
+  return check_range(L, H, T, 0, T->nearly, NULL, number, 0, outside);
+}
+
+static i32 check_late(lua_State *L, const Host *H, const Trace *T, const Instance *I,
+                      double *number, const Tensor **outside) {
+  return check_range(L, H, T, T->nearly, T->nguards, I->size, number, T->nearly_numbers, outside);
 }
 
 /* --- results */
@@ -277,22 +291,23 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
   return TRACE_HIT;
 }
 
-static TraceAnswer try_trace(lua_State *L, State *S, Entry *e, Trace *T, i32 *failed,
-                             const char **why) {
+static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, i32 *failed, const char **why) {
   double number[T->nnumbers + 1];
   const Tensor *outside[T->noutside + 1];
   lua_pushvalue(L, UP_FUNCTION);
   *failed = check_guards(L, (Host *)S, T, number, outside);
-  if (*failed < T->nguards) return TRACE_MISS;
+  if (*failed < T->nearly) return TRACE_MISS;
   Instance *I = find_instance(T, outside);
   if (!I) {
     if (T->rest > 0) {
       T->rest--;
       return TRACE_REST;
     }
-    e->sized = T;
+    T->lacking = true;
     return TRACE_SIZES;
   }
+  *failed = check_late(L, (Host *)S, T, I, number, outside);
+  if (*failed < T->nguards) return TRACE_MISS;
   T->refs++;
   TraceAnswer y = run_trace(L, S, T, I, outside, number, why);
   if (y == TRACE_HIT) T->hits++;
@@ -309,9 +324,10 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e) {
   bool first = true; /* the one that hit last: explain is told of that one */
   for (i32 i = 0; i < e->ntrace; i++) {
     Trace *T = e->trace[i];
+    T->lacking = false;
     if (T->narg != narg || T->word != word) continue;
     if (TY_UNLIKELY(!lua_checkstack(L, T->nslots + T->ntables + T->nresults + 256))) continue;
-    TraceAnswer y = try_trace(L, S, e, T, &failed, &why);
+    TraceAnswer y = try_trace(L, S, T, &failed, &why);
     if (y == TRACE_HIT) {
       e->skips++;
       if (i && i < e->ntrace && e->trace[i] == T) { /* still there */
@@ -363,11 +379,15 @@ void ty_trace_drop(Trace *T) {
 
 i64 ty_trace_hits(const Trace *T) { return T->hits; }
 
+i32 ty_trace_lacking(const Entry *e, i32 i) {
+  while (i < e->ntrace && !e->trace[i]->lacking) i++;
+  return TY_MIN(i, e->ntrace);
+}
+
 void ty_trace_free_all(Entry *e) {
   for (i32 i = 0; i < e->ntrace; i++) ty_trace_drop(e->trace[i]);
   if (e->building) ty_trace_drop(e->building);
   e->building = NULL;
-  e->sized = NULL;
   e->failed.trace = NULL;
   e->ntrace = 0;
 }
@@ -444,6 +464,8 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
   T->refs++;
   lua_pushvalue(L, UP_FUNCTION);
   failed = check_guards(L, (Host *)S, T, number, outside);
+  const Instance *I = failed < T->nearly ? NULL : find_instance(T, outside);
+  if (I) failed = check_late(L, (Host *)S, T, I, number, outside);
   if (failed < T->nguards) {
     const Guard *g = &T->guard[failed];
     const Tensor *t = g->op == G_TENSOR ? ty_lua_test(L, g->a) : NULL;

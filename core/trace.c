@@ -362,6 +362,7 @@ void ty_instance_free(Instance *I) {
   ty_mem_free(I->result);
   ty_mem_free(I->made);
   ty_mem_free(I->check);
+  ty_mem_free(I->size);
   ty_mem_free(I->text);
   ty_foreign_free(I->foreign);
   ty_mem_free(I);

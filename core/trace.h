@@ -85,6 +85,7 @@ typedef struct Instance {
   InstanceTarget *target;
   InstanceMade *made;
   InstanceCheck *check;
+  double *size;    /* what numbers of the trace come to for these sizes; the caller's */
   Storage **fresh; /* per target, while it runs */
   Buffer **result;
   char *text;       /* graph, groups, programs, plan */

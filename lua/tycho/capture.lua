@@ -9,6 +9,7 @@
 --     nil             known: a constant, made inside, or determined by guards that stand already
 --     {slot = k}      read from outside by the k-th reading instruction of the description's program
 --     {number = id}   a number that later calls compute again: expression id
+--     {size = r}      a size, or what was computed from sizes alone: register r of the tape
 -- Reads append instructions to the program, decisions append guards, writes to what is outside go to overlays. At the
 -- end program, overlays and results are the description that C compiles to a trace.
 --
@@ -25,11 +26,12 @@
 -- 7. Whatever is not understood aborts. A wrong "known" is a wrong result; a needless pin is one capture more.
 --
 -- The methods are spread over: this file (slots, guards, functions, the description), tables.lua (tables, metatables,
--- overlays), numbers.lua (arithmetic and comparison), natives.lua (C functions, Tycho's),
--- library.lua (Lua's own).
+-- overlays), numbers.lua (arithmetic and comparison), natives.lua (C functions, Tycho's), library.lua (Lua's own). A
+-- trace that is to serve any sizes has a tape beside (tape.lua).
 
 local bytecode = require "tycho.bytecode"
 local evaluate = require "tycho.evaluate"
+local tape = require "tycho.tape"
 
 local type, rawget, select, pairs, unpack = type, rawget, select, pairs, unpack
 local format = string.format
@@ -94,12 +96,12 @@ function World:look_at_clock()
   end
 end
 
---- Appends an instruction; path: what it is about, as the user would write it.
-function World:emit(instr, path)
-  local n = self.nprogram + 1
-  self.nprogram = n
+--- Appends an instruction; path: what it is about, as the user would write it; late: it needs a size.
+function World:emit(instr, path, late)
+  local list = late and self.late_program or self.program
+  local n = #list + 1
   if n % 16 == 0 then self:look_at_clock() end
-  self.program[n] = instr
+  list[n] = instr
   instr.path = path
   instr.line = self:where()
   return instr
@@ -138,13 +140,13 @@ end
 
 --- For values that were seen but not used so far: their type is guarded at the end, unless a use guards more.
 function World:typed_later(s)
-  if s and not s.typed and not s.number then self.later[#self.later + 1] = s end
+  if s and not s.typed and not s.number then self.untyped[#self.untyped + 1] = s end
 end
 
 --- Makes a value known: its bits for plain values, identity for functions, kind for tables and tensors.
 function World:pin(v, s)
   if s == nil or s.pinned then return v end
-  if s.number then
+  if s.number or s.size then
     self:pin_number(v, s)
     return v
   end
@@ -172,6 +174,7 @@ function World:pin_tensor(v, s)
     self.objects[v] = s
   end
   self.C.outside(v, s.slot)
+  if self.tape then self.tape:outside(v, s.slot) end
   self:guard(s, "tensor", v)
 end
 
@@ -188,7 +191,7 @@ end
 
 --- Makes known which object a value is, as far as later calls can be asked.
 function World:identify(v, s)
-  if s == nil or s.identified or s.number then return self:pin(v, s) end
+  if s == nil or s.identified or s.number or s.size then return self:pin(v, s) end
   local kind = type(v)
   if kind == "userdata" and self.is_tensor(v) then
     self:abort("a tensor from outside is used as a key of a table", "use its name or position as the key")
@@ -391,9 +394,9 @@ end
 
 --- How a value is found or made again in later calls.
 function recipe(world, v, s)
-  if s and s.number then
+  if s and (s.number or s.size) then
     if s.pinned then return { "value", v } end
-    return { "number", s.number }
+    return { "number", (world:number_id(v, s)) }
   end
   local kind = type(v)
   if s then
@@ -442,7 +445,7 @@ end
 
 --- Everything that a trace is made of, as plain tables.
 function World:describe(results, shadows, n)
-  for _, s in ipairs(self.later) do self:typed(s.value, s) end
+  for _, s in ipairs(self.untyped) do self:typed(s.value, s) end
   local d = { narg = self.narg, program = self.program, results = {}, nresults = n, paths = {},
     dynamic = self.dynamic }
   for i = 1, n do d.results[i] = recipe(self, results[i], shadows[i]) end
@@ -451,6 +454,11 @@ function World:describe(results, shadows, n)
   d.tensors = self.made_tensors
   self:guard_aliases()
   for k, s in pairs(self.slots) do d.paths[k] = s.path end
+  d.early = #self.program
+  for i, instr in ipairs(self.late_program) do self.program[d.early + i] = instr end
+  d.sizes = {}
+  for i, s in ipairs(self.sizes) do d.sizes[i] = s.value end
+  d.tapes = { self.tape and self.tape:finish(self.made_tensors, self.sizes) }
   return d
 end
 
@@ -503,7 +511,7 @@ end
 
 --- Whether two descriptions are one trace but for the sizes of tensors: the same reads, guards, results and effects.
 function M.same(a, b)
-  return a.narg == b.narg and a.nresults == b.nresults and #a.tensors == #b.tensors
+  return a.narg == b.narg and a.nresults == b.nresults and #a.tensors == #b.tensors and a.early == b.early
     and same_lists(same_instruction, a.program, b.program) and same_lists(same_recipe, a.results, b.results)
     and same_lists(same_effect, a.effects, b.effects) and same_lists(same_table, a.tables, b.tables)
 end
@@ -515,7 +523,7 @@ local function new_world(core, f, options, ...)
   local n = select("#", ...)
   local w = setmetatable({
     core = core, C = C, is_tensor = C.is_tensor, narg = n,
-    program = {}, nprogram = 0, slots = {}, nslots = n + 1,
+    program = {}, late_program = {}, slots = {}, nslots = n + 1,
     tables = {},       -- by table, made inside or from outside: its record, see tables.lua
     constants = {},    -- by table of the library: a record
     objects = {},      -- by tensor or function from outside: the shadow of its first path
@@ -523,8 +531,9 @@ local function new_world(core, f, options, ...)
     own_cells = {}, cell_owner = {},
     environments = {}, -- by slot of function: shadow
     closures = {}, iterators = {},
-    numbers = {}, nnumbers = 0, number_at = {}, said = {},
-    effects = {}, later = {},
+    numbers = {}, nnumbers = 0, nlate = C.LATE, number_at = {}, said = {},
+    sizes = {},        -- that the program speaks of: shadows
+    effects = {}, untyped = {},
     made_tables = {}, made_tensors = {}, tensor_at = {},
     catching = 0,     -- pcalls that are being evaluated
     steps_left = options.steps or M.STEPS,
@@ -533,6 +542,7 @@ local function new_world(core, f, options, ...)
     deadline = options.deadline, clock = options.clock or clock,
     next_look = options.deadline and options.steps or options.deadline and M.STEPS or nil, -- see evaluate.lua
   }, World)
+  w.tape = w.dynamic and not options.custom and tape.new(w) or nil
   local args, shadows = {}, {}
   for i = 1, n do
     local v = (select(i, ...))
@@ -568,12 +578,18 @@ local function failure(w, C, err)
   return why
 end
 
---- The position of an installed trace that the description fits but for sizes.
+--- The installed trace that the description fits but for sizes: its position and its description.
 local function sized_trace(C, handle, d)
   if not d.dynamic or not C.traces then return nil end
   for i, t in ipairs(C.traces(handle)) do
-    if t.dynamic and M.same(t.description, d) then return i end
+    if t.dynamic and M.same(t.description, d) then return i, t.description end
   end
+end
+
+--- A trace that got other sizes by evaluation plays that way through the function, too, most recent first.
+local function keep_tape(d, new)
+  table.insert(d.tapes, 1, new.tapes[1])
+  d.tapes[tape.MOST + 1] = nil
 end
 
 --- A trace outlives the tensors that it was made with, and holds no memory of theirs: what they were is kept.
@@ -619,8 +635,10 @@ local function capture(core, handle, options, f, ...)
     if refused then w:abort(refused) end
     w:look_at_clock()
     if not put_in_place(w, options, d) then return "customize" end
-    local done, text = C.finish(d, sized_trace(C, handle, d))
+    local position, sized = sized_trace(C, handle, d)
+    local done, text = C.finish(d, position)
     if not done then w:abort(text or "the core could not compile the trace") end
+    if sized then keep_tape(sized, d) end
     let_go_of_tensors(d)
     return true
   end
@@ -671,6 +689,12 @@ function M.run_with(core, handle, options, f, ...)
     why.reason, why.internal and " [" .. why.internal .. "]" or ""))
   return nil, why
 end
+
+--- Adds the sizes of f(...) to the trace that lacks them, by what was asked of Tycho's functions when it was captured:
+--- f is not evaluated. True when that was done.
+---@return boolean done
+---@return string? otherwise what these sizes decide otherwise
+function M.resize(core, handle, f, ...) return tape.play(core.internals.capture, handle, f, ...) end
 
 --- Captures f(...) and installs the trace at the handle's entry.
 ---@return boolean? done

@@ -94,11 +94,14 @@ end
 --- What happens when no trace answers a call: the call is evaluated and described. Nothing is raised unless the options
 --- or the stance ask for it; without a trace the function runs as it is.
 ---@param h table the compiled function's record
-local function capture_call(core, h, ...)
+---@param otherwise? string what sizes that no trace has decide otherwise
+local function capture_call(core, h, otherwise, ...)
   local due = core._due(h.handle)
   local captured = h.captures
   if due.guard then
-    due.text = due.sized and not due.now and "sizes of tensors that no call before had" or miss_text(due)
+    local sizes = due.sized and not due.now and "sizes of tensors that no call before had"
+    due.text = not sizes and miss_text(due) or otherwise and ("%s, which decide otherwise: %s"):format(sizes, otherwise)
+      or sizes
     keep(h.misses, due, MISSES_KEPT)
   end
   if captured > 0 and core._stance() == "no_recompile" then
@@ -153,7 +156,9 @@ function M.compile_function(core, f, opts)
   handle_of[compiled] = h
   -- runs in the wrapper's place, by a tail call, and leaves it in the same way
   core._captures(handle, function(...)
-    capture_call(core, h, ...)
+    local done, otherwise = nil, nil
+    if not h.custom then done, otherwise = capture.resize(core, handle, f, ...) end
+    if not done then capture_call(core, h, otherwise, ...) end
     return pick(...)(...)
   end, not core.internals.capture.off)
   cache[f] = compiled
@@ -190,6 +195,7 @@ function explanation.__tostring(e)
       t.dynamic and ", any sizes: " .. plural(t.instances, "set") .. " so far" or "")
     add("  %s", work_text(t))
     for _, g in ipairs(t.guards) do add("  guard %s", g) end
+    for _, g in ipairs(t.sizes) do add("  sizes %s", g) end
     for _, g in ipairs(t.effects) do add("  effect %s", g) end
     if t.backend then add("  computed by the backend's function") end
     if #t.graph > 0 then add("%s", indent((t.graph:gsub("\n$", "")), "    ")) end
@@ -269,6 +275,22 @@ local function guard_lines(core, d)
       local line = ("%s: %s"):format(path, text(core, g, names, d.dynamic))
       list[#list + 1] = g.line and ("%s  (%s)"):format(line, g.line) or line
     end
+  end
+  return list
+end
+
+--- What was decided about sizes, for each way through the function that the trace serves.
+local function size_lines(d)
+  local list = {}
+  for _, tape in ipairs(d.tapes) do
+    local claims = {}
+    for _, e in ipairs(tape.entries) do
+      if e[1] == "claim" then
+        local line = ("%s: %s"):format(e.text or "a size", tostring(e[5]))
+        claims[#claims + 1] = e.line and ("%s  (%s)"):format(line, e.line) or line
+      end
+    end
+    if #claims > 0 then list[#list + 1] = table.concat(claims, "; ") end
   end
   return list
 end
@@ -374,7 +396,7 @@ function M.open(core)
 
   --- What a compiled function did: a table that prints well. calls; nested (calls inside of other compiled functions);
   --- skips (calls that a trace answered: the function did not run); captures; traces, most recently used first:
-  --- {key, guards, effects, hits, dynamic, instances, graph}; misses, the last of them: {text, guard, path, was, now};
+  --- {key, guards, sizes (what was decided about them), effects, hits, dynamic, instances, graph}; misses, the last of them: {text, guard, path, was, now};
   --- aborts, the last of them: {text, file, line, reason, hint, cost in ms}. Of calls that ran and were recorded:
   --- signature_hits, signature_misses, evicted, differences, signatures[i] = {signature, hits, rests (runs eagerly for
   --- now, since recording does not pay), graphs = {{runs, text}}}. Traces and graphs tell their work: operations,
@@ -392,7 +414,7 @@ function M.open(core)
     for i, t in ipairs(core.internals.capture.traces(h.handle)) do
       local d = t.description
       e.traces[i] = {
-        key = key_lines(core, d), guards = guard_lines(core, d), effects = effect_lines(d, t),
+        key = key_lines(core, d), guards = guard_lines(core, d), sizes = size_lines(d), effects = effect_lines(d, t),
         graph = t.text, kernels = t.kernels, steps = t.steps, operations = t.operations, hits = t.hits,
         operations_saved = t.operations_saved, bytes_moved = t.bytes_moved, bytes_saved = t.bytes_saved,
         dynamic = t.dynamic, instances = t.instances, backend = t.backend,
