@@ -2,6 +2,8 @@
 -- The wrapper below must stay two tail calls: the user's function then runs in its place, so that error levels,
 -- yields and depth are those of plain Lua.
 
+local function_names = require "tycho.names"
+
 local M = {}
 
 ---@class tycho.Graph one recorded graph: nodes by position, each {op, dtype, shape, src, live}
@@ -219,31 +221,16 @@ function explanation.__tostring(e)
   return table.concat(out, "\n")
 end
 
---- Guards and effects of a description, as lines.
-local library_names -- by function of Lua's libraries
-
-local function name_of(core, f)
-  if not library_names then
-    library_names = {}
-    for _, lib in ipairs { "", "string", "table", "math", "bit", "os", "io", "coroutine", "debug" } do
-      local fields = lib == "" and _G or rawget(_G, lib)
-      for name, v in pairs(type(fields) == "table" and fields or {}) do
-        if type(v) == "function" then library_names[v] = (lib == "" and "" or lib .. ".") .. tostring(name) end
-      end
-    end
-  end
-  return library_names[f] or core.internals.capture.owner(f)
-end
-
 local function shown(core, v)
   if type(v) == "string" then return ("%q"):format(v) end
   if type(v) == "function" then
-    local name = name_of(core, v)
+    local name = function_names.library[v] or function_names.of(core)[v]
     return name and "the function " .. name or "the function at " .. place(v)
   end
   return tostring(v):gsub("0x%x+", "...")
 end
 
+--- Guards of a description, as lines.
 local guard_texts = {
   equal = function(core, g) return ("is %s"):format((shown(core, g[3]))) end,
   type = function(_, g) return ("is a %s"):format(g[3]) end,
@@ -333,31 +320,10 @@ function graphs_meta.__tostring(list)
   return table.concat(out, "\n")
 end
 
---- What the library's own functions are called: fn -> name, found out when first asked.
-local function owners(core)
-  local names
-  local function add(source, prefix)
-    for name, fn in pairs(source) do
-      if type(fn) == "function" and type(name) == "string" then names[fn] = names[fn] or prefix .. name end
-    end
-  end
-  return function(fn)
-    if not names then
-      names = setmetatable({}, { __mode = "k" })
-      add(core, "")
-      add(core.internals.methods, "")
-      if type(core.linalg) == "table" then add(core.linalg, "linalg.") end
-      add(core.internals.metatable or {}, "")
-    end
-    return names[fn]
-  end
-end
-
 --- The functions of this file over the C module.
 function M.open(core)
   local api = {}
   fail = core.internals.error
-  core.internals.capture.owner = owners(core)
   core.internals.disabled = disabled
   local show = require("tycho.check")(core).show
 
@@ -396,8 +362,9 @@ function M.open(core)
 
   --- What a compiled function did: a table that prints well. calls; nested (calls inside of other compiled functions);
   --- skips (calls that a trace answered: the function did not run); captures; traces, most recently used first:
-  --- {key, guards, sizes (what was decided about them), effects, hits, dynamic, instances, graph}; misses, the last of them: {text, guard, path, was, now};
-  --- aborts, the last of them: {text, file, line, reason, hint, cost in ms}. Of calls that ran and were recorded:
+  --- {key, guards, sizes (what was decided about them), effects, hits, dynamic, instances (sets of sizes), graph};
+  --- misses, the last of them: {text, guard, path, was, now}; aborts, the last of them: {text, file, line, reason, hint,
+  --- cost in ms}. Of calls that ran and were recorded:
   --- signature_hits, signature_misses, evicted, differences, signatures[i] = {signature, hits, rests (runs eagerly for
   --- now, since recording does not pay), graphs = {{runs, text}}}. Traces and graphs tell their work: operations,
   --- operations_saved (that take no step of their own), kernels, steps, bytes_moved, bytes_saved.

@@ -9,7 +9,9 @@
 -- 3. A function that keeps state outside of what is guarded must not be called, even when it would give the same now.
 -- 4. What a function hands out is known, or found among the objects that are.
 
-local type, tostring, rawget, next, pairs, ipairs = type, tostring, rawget, next, pairs, ipairs
+local names = require "tycho.names"
+
+local type, tostring, rawget, next, ipairs = type, tostring, rawget, next, ipairs
 local select, unpack, floor = select, unpack, math.floor
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
@@ -38,36 +40,6 @@ local hints = {
   unknown = "call it outside of the compiled function",
 }
 
---- Names of the functions of Lua's libraries, for reasons.
-local library_names = {}
-do
-  local function add(prefix, lib)
-    for name, f in pairs(type(lib) == "table" and lib or {}) do
-      if type(f) == "function" and type(name) == "string" then library_names[f] = prefix .. name end
-    end
-  end
-  for _, name in ipairs { "string", "table", "math", "bit", "os", "io", "coroutine", "debug", "jit", "package" } do
-    add(name .. ".", rawget(_G, name))
-  end
-  add("", _G)
-end
-
---- Names of Tycho's functions: of the module, methods, linear algebra.
-local function names_in(core, is_ours)
-  local names = {}
-  local function add(lib)
-    for name, f in pairs(lib or {}) do
-      if type(f) == "function" and type(name) == "string" and is_ours(f) then names[f] = name end
-    end
-  end
-  add(core.linalg)
-  add(core)
-  add(core.internals.methods)
-  return names
-end
-
-local names_by_core = setmetatable({}, { __mode = "k" })
-
 local index_of = {
   get = function(t, k) return t[k] end,
   set = function(t, k, v) t[k] = v end,
@@ -80,14 +52,8 @@ return function(World)
 
   --- The name of a function of Tycho's, nil of any other. Users may put functions of their own beside them.
   function World:owner(f)
-    local names = names_by_core[self.core]
-    if not names then
-      names = names_in(self.core, function(g)
-        return self.C.is_native(g) or self:is_ours(g) or self.is_wrapper(g)
-      end)
-      names_by_core[self.core] = names
-    end
-    return names[f]
+    local name = names.of(self.core)[f]
+    return name and (self.C.is_native(f) or self:is_ours(f) or self.is_wrapper(f)) and name or nil
   end
 
   -- What goes to native code and comes back ---------------------------------------------------------------------------
@@ -302,7 +268,7 @@ return function(World)
       if reason then self:abort(reason, hint) end
       return self:tycho(f, name or "a function of the library", args, shadows, n)
     end
-    name = library_names[f]
+    name = names.library[f]
     return self:abort(("calls %s"):format(name or "an unknown C function"), hints[name] or hints.unknown)
   end
 end
