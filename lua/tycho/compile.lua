@@ -363,8 +363,8 @@ function M.open(core)
   --- What a compiled function did: a table that prints well. calls; nested (calls inside of other compiled functions);
   --- skips (calls that a trace answered: the function did not run); captures; traces, most recently used first:
   --- {key, guards, sizes (what was decided about them), effects, hits, dynamic, instances (sets of sizes), graph};
-  --- misses, the last of them: {text, guard, path, was, now}; aborts, the last of them: {text, file, line, reason, hint,
-  --- cost in ms}. Of calls that ran and were recorded:
+  --- misses, the last of them: {text, guard, path, was, now}; aborts, the last of them: {text, file, line, reason,
+  --- hint, cost in ms}. Of calls that ran and were recorded:
   --- signature_hits, signature_misses, evicted, differences, signatures[i] = {signature, hits, rests (runs eagerly for
   --- now, since recording does not pay), graphs = {{runs, text}}}. Traces and graphs tell their work: operations,
   --- operations_saved (that take no step of their own), kernels, steps, bytes_moved, bytes_saved.
