@@ -115,8 +115,8 @@ static bool epilogue_tile(const GemmTail *t, void *tile, i64 stride, i64 row, i6
   return true;
 }
 
-/* The list with addresses; how many operations, 0 where a number is none that extremes can have. */
-static int bind_list(const Step *s, void *const *buf, const u64 *scalar, GemmOp *y) {
+/* The list with addresses; false where a number is none that extremes can have. */
+static bool bind_list(const Step *s, void *const *buf, const u64 *scalar, GemmOp *y) {
   for (i32 i = 0; i < s->nlist; i++, y++) {
     const ListOp *op = &s->list[i];
     *y = (GemmOp){.kind = op->kind, .cs = op->cs, .rs = op->rs};
@@ -127,22 +127,23 @@ static int bind_list(const Step *s, void *const *buf, const u64 *scalar, GemmOp 
     const bool f4 = s->gemm->dtype == T_F32;
     const double v = f4 ? (double)*(const float *)y->x : *(const double *)y->x;
     const bool negative = __builtin_signbit(v) != 0;
-    if (v != v || (v == 0 && negative && op->kind == GEMM_MIN)) return 0;
+    if (v != v || (v == 0 && negative && op->kind == GEMM_MIN)) return false;
     if (v == 0 && !negative && op->kind == GEMM_MAX) y->kind = GEMM_RELU;
   }
-  return s->nlist;
+  return true;
 }
 
 bool ty_epilogue_gemm(const Step *s, const void *a, const void *b, const void *panels,
                       void *const *buf, const u64 *scalar, void *y) {
   if (!s->kernel) return ty_gemm(s->gemm, a, b, panels, y, NULL);
   GemmOp op[LIST_MOST];
-  const int nops = s->nlist ? bind_list(s, buf, scalar, op) : 0;
-  Epilogue E = {.tail = {epilogue_tile, s->aside, nops, op},
+  const GemmList list = {op, s->nlist, s->store};
+  Epilogue E = {.tail = {epilogue_tile, s->aside, NULL},
                 .s = s,
                 .buf = buf,
                 .scalar = scalar,
                 .rows = s->gemm->batch * s->gemm->m,
                 .cols = s->gemm->n};
+  if (s->listed && bind_list(s, buf, scalar, op)) E.tail.list = &list;
   return ty_gemm(s->gemm, a, b, panels, y, &E.tail);
 }

@@ -65,15 +65,14 @@ typedef struct Job {
   const Kern *kern;
   PackFn *pack;
   Way way;
-  i64 es, cs;           /* bytes of an element stored, computed */
-  bool apack, bpack;    /* packed, for tiles and column; a and b then lie in the compute type */
-  bool side;            /* column: a lies column by column */
-  bool now;             /* b is packed a panel at a time, where it is used */
-  bool narrow;          /* y needs a conversion */
-  bool late;            /* the tail is shown whole items, not tiles */
-  const GemmTail *tail; /* is shown what is done */
-  const GemmOp *op;     /* or is applied in registers, and there is none */
-  int nops;
+  i64 es, cs, ys;          /* bytes of an element stored, computed, of y */
+  bool apack, bpack;       /* packed, for tiles and column; a and b then lie in the compute type */
+  bool side;               /* column: a lies column by column */
+  bool now;                /* b is packed a panel at a time, where it is used */
+  bool narrow;             /* y needs a conversion */
+  bool late;               /* the tail is shown whole items, not tiles */
+  const GemmTail *tail;    /* is shown what is done */
+  GemmList list;           /* or it is applied in registers, and there is none */
   _Atomic bool *failed;    /* the tail has */
   i64 nr;                  /* columns of a panel of b: two vectors */
   i64 mc, nc;              /* rows and columns of a unit of work (column: rows of a unit) */
@@ -116,6 +115,7 @@ static void job_plan(Job *J, int threads, bool panels) {
   J->pack = ty_gemm_packer(d->dtype);
   J->es = ty_dtypes[d->dtype].bytes;
   J->cs = J->kern->size;
+  J->ys = J->es;
   J->narrow = J->es != J->cs;
   J->nr = 2 * J->kern->vl;
   J->jc = d->n;
@@ -201,7 +201,8 @@ static void pack_b(void *arg, i64 begin, i64 end) {
 ** of them; it is changed. */
 static void panel(const Kern *K, GemmTile *t, i64 m, i64 w, bool apack) {
   const int nv = w > K->vl ? 2 : 1;
-  const i64 arow = (apack ? t->k : t->ars) * K->size, yrow = t->yrs * K->size;
+  const i64 arow = (apack ? t->k : t->ars) * K->size;
+  const i64 srow = t->srs * K->size, yrow = t->yrs * t->ybytes;
   const i64 rows = K->rows;
   t->last = (int)(w - (nv - 1) * K->vl);
   for (i64 left = m, h; left > 0; left -= h) {
@@ -210,29 +211,35 @@ static void panel(const Kern *K, GemmTile *t, i64 m, i64 w, bool apack) {
     t->rows = (int)h;
     /* y has left L1 since the last block of k: called back while the sums are made. */
     for (i64 r = 0; r < h && !t->first; r++) {
-      __builtin_prefetch(t->y + r * yrow, 1);
-      __builtin_prefetch(t->y + r * yrow + w * K->size - 1, 1);
+      __builtin_prefetch(t->sums + r * srow, 1);
+      __builtin_prefetch(t->sums + r * srow + w * K->size - 1, 1);
     }
     K->tile[nv - 1][(h - 1) / 2](t);
     t->a += h * arow;
     t->y += h * yrow;
+    t->sums += h * srow;
     t->row += h;
   }
 }
 
 /* An item that is read as it lies. Its first row is `row` of the batch. */
 static void bare(const Kern *K, const Gemm *d, const char *a, const char *b, char *y, i64 row,
-                 const GemmOp *op, int nops) {
-  const i64 nr = 2 * K->vl, cs = K->size;
-  GemmTile t = {.ars = d->ars, .acs = d->acs, .brs = d->brs, .yrs = d->n, .op = op};
+                 const GemmList *list) {
+  const i64 nr = 2 * K->vl, cs = K->size, ys = list->store ? 2 : cs;
+  GemmTile t = {.ars = d->ars, .acs = d->acs, .brs = d->brs, .srs = d->n, .yrs = d->n};
+  t.op = list->op;
+  t.ybytes = (int)ys;
   for (i64 k0 = 0; k0 < d->k; k0 += KC) {
     t.k = TY_MIN(KC, d->k - k0);
     t.first = k0 == 0;
-    t.nops = k0 + t.k == d->k ? nops : 0;
+    const bool last = k0 + t.k == d->k;
+    t.nops = last ? list->n : 0;
+    t.store = last ? list->store : 0;
     for (i64 j = 0; j < d->n; j += nr) {
       t.a = a + k0 * d->acs * cs;
       t.b = b + (k0 * d->brs + j) * cs;
-      t.y = y + j * cs;
+      t.y = y + j * ys;
+      t.sums = t.y;
       t.row = row;
       t.col = j;
       panel(K, &t, d->m, TY_MIN(nr, d->n - j), false);
@@ -247,8 +254,9 @@ static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
   const bool tail = J->tail && !J->late, aside = tail && J->tail->aside;
   char *sums = scratch + round_up(J->asize, 64);
   char *side = sums + round_up(J->ysize, 64), *packed = side + J->tsize;
-  char *out = aside ? (J->narrow ? side : sums) : J->item.y + (i0 * d->n + J->j0 + j0) * J->es;
-  char *y = J->narrow ? sums : out;
+  char *out = aside ? (J->narrow ? side : sums) : J->item.y + (i0 * d->n + J->j0 + j0) * J->ys;
+  const int store = J->list.store;
+  char *y = J->narrow || store ? sums : out;
   const i64 yrs = J->ysize ? J->nc : d->n, ors = aside ? J->nc : d->n;
   /* Columns that a tail is shown together. */
   const bool whole = J->narrow || m * (j1 - j0) * cs <= 2 * TAIL_BYTES;
@@ -256,13 +264,16 @@ static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
   GemmTile t = {.ars = J->apack ? 1 : d->ars,
                 .acs = J->apack ? rows : d->acs,
                 .brs = J->bpack ? J->nr : d->brs,
-                .yrs = yrs,
-                .op = J->op};
+                .srs = yrs,
+                .op = J->list.op};
   for (i64 k0 = 0; k0 < d->k; k0 += KC) {
     const i64 kc = TY_MIN(KC, d->k - k0);
     t.k = kc;
     t.first = k0 == 0;
-    t.nops = k0 + kc == d->k ? J->nops : 0;
+    t.nops = k0 + kc == d->k ? J->list.n : 0;
+    t.store = k0 + kc == d->k ? store : 0;
+    t.yrs = t.store ? ors : yrs;
+    t.ybytes = (int)(t.store ? J->ys : cs);
     const char *a = J->item.a + (i0 * d->ars + k0 * d->acs) * J->es;
     if (J->apack) {
       for (i64 i = 0; i < m; i += rows)
@@ -282,7 +293,8 @@ static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
         if (J->now) pack_panel(J, packed, k0, j);
         t.a = a + i * (J->apack ? kc : d->ars) * cs;
         t.b = b;
-        t.y = y + (i * yrs + j - j0) * cs;
+        t.sums = y + (i * yrs + j - j0) * cs;
+        t.y = (t.store ? out : y) + (i * t.yrs + j - j0) * t.ybytes;
         t.row = J->item.row + i0 + i;
         t.col = J->j0 + j;
         panel(J->kern, &t, h, w, J->apack);
@@ -292,7 +304,7 @@ static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
       }
   }
   if (!J->narrow) return;
-  ty_gemm_narrow(d->dtype, out, ors, sums, yrs, m, j1 - j0);
+  if (!store) ty_gemm_narrow(d->dtype, out, ors, sums, yrs, m, j1 - j0);
   if (tail) done(J, out, ors, i0, m, J->j0 + j0, j1 - j0);
 }
 
@@ -423,7 +435,7 @@ static Item item_at(const Job *J, const Item *base, i64 i) {
     a += x * d->abs[l];
     b += x * d->bbs[l];
   }
-  return (Item){base->a + a * J->es, base->b + b * J->es, base->y + i * d->m * d->n * J->es,
+  return (Item){base->a + a * J->es, base->b + b * J->es, base->y + i * d->m * d->n * J->ys,
                 i * d->m};
 }
 
@@ -434,6 +446,7 @@ static i64 front(const Job *J) {
 
 /* An item that is one unit and is read as it lies: tiles without the questions. */
 static bool reads_bare(const Job *J) {
+  if (J->list.store && J->d.k > KC) return false; /* y cannot hold sums */
   return J->way == TILES && !J->apack && !J->bpack && !J->narrow && (!J->tail || J->late) &&
          J->mc >= J->d.m && J->nc >= J->d.n;
 }
@@ -447,7 +460,7 @@ static void run_items(Job *shared, i64 begin, i64 end, Slot *s) {
   if (J.bsize) J.bpacked = s->mem + front(&J);
   for (i64 i = begin, shown = begin; i < end; i++) {
     J.item = item_at(&J, &shared->item, i);
-    if (is_bare) bare(J.kern, &J.d, J.item.a, J.item.b, J.item.y, J.item.row, J.op, J.nops);
+    if (is_bare) bare(J.kern, &J.d, J.item.a, J.item.b, J.item.y, J.item.row, &J.list);
     else run_item(&J, s);
     if (!J.late || (i + 1 < end && (i + 2 - shown) * bytes <= TAIL_BYTES)) continue;
     J.item.row = shown * rows;
@@ -517,19 +530,20 @@ static inline __attribute__((always_inline)) bool
 run_small(const Gemm *d, const void *a, const void *b, void *y, const GemmTail *tail, bool *ok) {
   const Kern *K = ty_gemm_kern(d->dtype);
   if (d->batch != 1 || d->n <= 1 || K->size != ty_dtypes[d->dtype].bytes) return false;
-  if (tail && tail->aside) return false;
-  int nops = 0;
+  static const GemmList none;
+  const GemmList *list = tail && K->lists ? tail->list : NULL;
+  if (tail && tail->aside && (!list || d->m <= STREAM_ROWS || d->k > KC)) return false;
   if (d->m <= STREAM_ROWS) { /* a stream of all columns */
     if (d->k * d->n > STREAM_SHORT || (d->bcs != 1 && d->brs != 1)) return false;
     if (d->bcs == 1) K->stream(d->m, d->n, d->k, a, d->ars, d->acs, b, d->brs, y, d->n);
     else K->turned(d->m, d->n, d->k, a, d->ars, d->acs, b, d->bcs, y, d->n);
+    list = NULL;
   } else {
     if (d->bcs != 1 || d->m * d->n > SMALL || d->k * d->n > SMALL || d->m * d->k > SMALL)
       return false;
-    nops = tail && K->ops ? tail->nops : 0;
-    bare(K, d, a, b, y, 0, nops ? tail->op : NULL, nops);
+    bare(K, d, a, b, y, 0, list ? list : &none);
   }
-  *ok = nops || !tail || tail->tile(tail, y, d->n, 0, d->m, 0, d->n);
+  *ok = list || !tail || tail->tile(tail, y, d->n, 0, d->m, 0, d->n);
   return true;
 }
 
@@ -597,8 +611,7 @@ static __attribute__((noinline)) bool run_planned(const Gemm *d, const void *a, 
   J.d = *d;
   J.item = (Item){a, b, y, 0};
   J.tail = tail;
-  J.op = NULL;
-  J.nops = 0;
+  J.list = (GemmList){0};
   J.failed = &failed;
   J.bpacked = panels;
   ty_gemm_merge(&J.d);
@@ -609,10 +622,13 @@ static __attribute__((noinline)) bool run_planned(const Gemm *d, const void *a, 
   const i64 grain = item < TASK_MICROSECONDS ? (i64)(TASK_MICROSECONDS / item) + 1 : 1;
   job_plan(&J, by_items ? 1 : threads, panels != NULL);
   if (!by_items && is_deep(&J)) return run_deep(&J);
-  if (tail && tail->nops && !tail->aside && J.way == TILES && !J.narrow && J.kern->ops) {
-    J.op = tail->op;
-    J.nops = tail->nops;
-    J.tail = NULL;
+  if (J.way == TILES && J.kern->lists) {
+    if (d->dtype == T_F16 || d->dtype == T_BF16) J.list.store = d->dtype;
+    if (tail && tail->list && !J.narrow) {
+      J.list = *tail->list;
+      J.ys = J.list.store ? 2 : J.es;
+      J.tail = NULL;
+    }
   }
   J.late = J.tail && !tail->aside && by_items && J.d.m * J.d.n * J.es <= TAIL_BYTES;
   if (!(alone ? run_alone(&J) : run_pool(&J, threads, by_items, grain))) return false;

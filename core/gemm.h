@@ -34,14 +34,15 @@ enum {
 ** elements. */
 typedef struct GemmTile {
   i64 k;
-  const char *a, *b;
+  const char *a, *b, *sums; /* sums: of the blocks before, if there are */
   char *y;
-  i64 ars, acs, brs, yrs;
+  i64 ars, acs, brs, srs, yrs;
   int rows, last;   /* last: elements of the last vector */
-  bool first;       /* the first block of k: y is not read */
+  bool first;       /* the first block of k: sums are not read */
   int nops;         /* behind the last block: what is done with the sums */
   const GemmOp *op; /* for which the tile begins at ... */
   i64 row, col;
+  int store, ybytes; /* as in GemmList, where y is no more of the compute type; an element of y */
 } GemmTile;
 
 typedef void GemmTileFn(const GemmTile *t);
@@ -49,7 +50,7 @@ typedef void GemmTileFn(const GemmTile *t);
 /* What an instruction set offers for one compute type. Strides are in elements. */
 typedef struct Kern {
   int rows, vl, size; /* most rows of a tile; elements of a vector; bytes of an element */
-  bool ops;           /* tiles know how to apply operations */
+  bool lists;         /* tiles know how to apply a GemmList */
   int speed;          /* multiply-adds in a microsecond, roughly: what stays on the caller */
   /* [vectors - 1][(rows - 1) / 2]: a kernel has an even number of rows, of which the last may be
   ** missing. */

@@ -28,7 +28,7 @@ static const i32 ty_gemm_mask[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
 
 #define ISA avx2
 #define VBYTES 32
-#define ATTR __attribute__((target("avx2,fma")))
+#define ATTR __attribute__((target("avx2,fma,f16c")))
 #include "../kernels/gemm_isa.h"
 #endif
 

@@ -5,7 +5,7 @@
 ** Cannot fail.
 **
 ** Scale, bias, residual, relu and clamps are such lists: one value, the product, meets one operand
-** after the other by ADD, MUL, MAX or MIN. An operand is a number, or lies by one stride for rows and
+** after the other by ADD, MUL, MAX or MIN, and is perhaps converted to f16 or bf16. An operand is a number, or lies by one stride for rows and
 ** side by side or all the same for columns. Each operation rounds as the program's instruction does, in
 ** the same order, so that the bits are the same.
 */
@@ -65,12 +65,13 @@ void ty_list_find(Work *w) {
   const int type = w->gemm.dtype == T_F32 ? C_F32 : C_F64;
   i32 value = -1, n = 0; /* the instruction that has the product by now; operations */
   i64 rs, cs;
-  w->nlist = 0;
+  w->listed = false;
+  w->nlist = w->store = 0;
   if (p->kind != K_MAP || (w->gemm.dtype != T_F32 && w->gemm.dtype != T_F64)) return;
   for (i32 i = 0; i < p->nbody; i++) {
     const Instr *in = &p->body[i];
     const int kind = kind_of(in->op);
-    if (in->type != type) return;
+    if (in->type != type || (w->store && in->op != P_STORE)) return;
     if (in->op == P_CONST || in->op == P_SCALAR) continue;
     if (in->op == P_LOAD) {
       if ((i32)in->imm != w->product) continue;
@@ -78,10 +79,16 @@ void ty_list_find(Work *w) {
       value = i;
     } else if (in->op == P_STORE) {
       /* The one output, where the product itself would lie. */
-      if (i + 1 < p->nbody || in->a != value || p->operand[in->imm].dtype != w->gemm.dtype) return;
+      const int dtype = w->store ? w->store : w->gemm.dtype;
+      if (i + 1 < p->nbody || in->a != value || p->operand[in->imm].dtype != dtype) return;
       if (!place(w, (int)in->imm, &rs, &cs) || w->launch.start[in->imm]) return;
       if ((cs != 1 && w->gemm.n > 1) || (rs != w->gemm.n && w->gemm.batch * w->gemm.m > 1)) return;
+      w->listed = true;
       w->nlist = n;
+    } else if (in->op == P_NARROW) {
+      if (in->a != value || (in->imm != T_F16 && in->imm != T_BF16)) return;
+      w->store = (i32)in->imm;
+      value = i;
     } else {
       ListOp *y = &w->list[n];
       if (kind < 0 || n == LIST_MOST || value < 0 || (in->a == value) == (in->b == value)) return;

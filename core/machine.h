@@ -62,6 +62,12 @@ typedef struct GemmOp {
   const void *x; /* of the product's dtype; RELU: a zero */
 } GemmOp;
 
+typedef struct GemmList {
+  const GemmOp *op;
+  int n;
+  int store; /* T_F16, T_BF16: what comes of an f32 product is stored so; 0: as the product */
+} GemmList;
+
 typedef struct GemmTail GemmTail;
 struct GemmTail {
   /* Rows [row, row + rows), counted through the whole batch, of columns [col, col + cols) lie at
@@ -69,10 +75,9 @@ struct GemmTail {
   ** once, by any thread. False: out of memory. */
   bool (*tile)(const GemmTail *t, void *tile, i64 stride, i64 row, i64 rows, i64 col, i64 cols);
   bool aside; /* y cannot hold the product: tiles lie in scratch, and y is the tail's business */
-  /* The same as a list, if it can be said so: where sums are in registers it is applied to them, and
-  ** no tile is shown. */
-  int nops;
-  const GemmOp *op;
+  /* The same as a list, if it can be said so, else NULL: where sums are in registers it is applied to
+  ** them, and no tile is shown. */
+  const GemmList *list;
 };
 
 /* panels, tail: NULL when there are none; K = 0 has no tail. False: out of memory; y is then undefined. */

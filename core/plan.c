@@ -611,6 +611,8 @@ static void step_gemm(const Make *M, Pack *P, i32 gi) {
   ty_list_find(w);
   s->list = w->list;
   s->nlist = w->nlist;
+  s->store = w->store;
+  s->listed = w->listed;
   P->extra += padded((size_t)w->nlist * sizeof(ListOp));
   s->nrows = w->nrows;
   s->aside = ty_dtypes[w->gemm.dtype].bytes != ty_dtypes[M->g->node[gr->root].type.dtype].bytes;

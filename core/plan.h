@@ -72,12 +72,13 @@ typedef struct Work {
   i32 product; /* epilogue: the operand that is the product, laid out row-major in the launch */
   i32 nrows;   /* epilogue: so many dims of the launch are rows of the product, the rest columns */
   ListOp list[LIST_MOST]; /* epilogue: the program again, where it is such a list */
-  i32 nlist;
+  i32 nlist, store;       /* store: as in GemmList */
+  bool listed;
   i32 host[3]; /* G_HOST: the buffers of its node's operands, whose elements lie there row-major
                   without gaps from the buffer's start (host[0] of SCATTER* is Group.base) */
 } Work;
 bool ty_lower(Arena *A, const Graph *g, const Groups *gs, i32 group, Work *y);
-/* list.c: fills list and nlist. */
+/* list.c: fills list, nlist, store, listed. */
 void ty_list_find(Work *w);
 
 /*
@@ -118,8 +119,9 @@ typedef struct Step {
   Gemm *gemm;
   i64 start[2];       /* in bytes */
   i32 product, nrows; /* of the epilogue, as in Work */
-  ListOp *list;       /* the epilogue as a list, or nlist is 0 */
-  i32 nlist;
+  ListOp *list;       /* the epilogue as a list, as in Work */
+  i32 nlist, store;
+  bool listed;
   bool aside; /* y's elements are not as wide as the product's */
   i64 panels; /* bytes of b's panels, when b is an input that is worth packing ahead; or 0 */
   /* HOST: the node and its operands' types; COPY: an INPUT whose elements do not lie in order,

@@ -28,6 +28,7 @@
 #define MSTORE8(p, m, v) _mm512_mask_storeu_epi64(p, m, (__m512i)(v))
 #define FMAF(x, y, z) (V) _mm512_fmadd_ps((__m512)(x), (__m512)(y), (__m512)(z))
 #define FMAD(x, y, z) (V) _mm512_fmadd_pd((__m512d)(x), (__m512d)(y), (__m512d)(z))
+#define HALVES(x) _mm512_cvtps_ph((__m512)(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 #define MAXF(x, y) (V) _mm512_max_ps((__m512)(x), (__m512)(y))
 #define MINF(x, y) (V) _mm512_min_ps((__m512)(x), (__m512)(y))
 #define MAXD(x, y) (V) _mm512_max_pd((__m512d)(x), (__m512d)(y))
@@ -43,6 +44,7 @@
 #define MSTORE8(p, m, v) _mm256_maskstore_epi64((long long *)(p), m, (__m256i)(v))
 #define FMAF(x, y, z) (V) _mm256_fmadd_ps((__m256)(x), (__m256)(y), (__m256)(z))
 #define FMAD(x, y, z) (V) _mm256_fmadd_pd((__m256d)(x), (__m256d)(y), (__m256d)(z))
+#define HALVES(x) _mm256_cvtps_ph((__m256)(x), _MM_FROUND_TO_NEAREST_INT)
 #define MAXF(x, y) (V) _mm256_max_ps((__m256)(x), (__m256)(y))
 #define MINF(x, y) (V) _mm256_min_ps((__m256)(x), (__m256)(y))
 #define MAXD(x, y) (V) _mm256_max_pd((__m256d)(x), (__m256d)(y))
@@ -145,6 +147,7 @@
 #undef FMAF
 #undef FMAD
 #undef MULADD
+#undef HALVES
 #undef MAXF
 #undef MINF
 #undef MAXD

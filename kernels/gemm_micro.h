@@ -86,6 +86,26 @@ INLINE void NAME(apply)(const int mr, const int nv, V sum[ROWS][2], const GemmTi
 }
 #endif
 
+#if APPLY && TBYTES == 4
+/* Stores sums as f16 or bf16, rounded as ty_f32_to_f16 and ty_f32_to_bf16 do. */
+static __attribute__((noinline)) ATTR void NAME(shorten)(const int nv, const V sum[][2],
+                                                         const GemmTile *t) {
+  typedef u32 U __attribute__((vector_size(VBYTES)));
+  typedef u16 H __attribute__((vector_size(VBYTES / 2)));
+  u16 *y = (u16 *)t->y;
+  for (int r = 0; r < t->rows; r++, y += t->yrs)
+    for (int v = 0; v < nv; v++) {
+      const V s = sum[r][v];
+      const U nan = (U)(s != s);
+      U u = ((U)s & ~nan) | (nan & 0x7fc00000);
+      const H h = t->store == T_F16
+                      ? (H)HALVES((V)u)
+                      : __builtin_convertvector((u + 0x7fff + (u >> 16 & 1)) >> 16, H);
+      memcpy(y + v * VL, &h, sizeof *y * (size_t)(v + 1 < nv ? VL : t->last));
+    }
+}
+#endif
+
 /* One tile of mr rows by nv vectors over one block of k. mr and nv are constants where this is
 ** inlined, so that the sums live in registers. Where the last row is missing the one before it is
 ** summed twice, and stored once. */
@@ -111,13 +131,22 @@ INLINE void NAME(tile)(const int mr, const int nv, const GemmTile *t) {
   if (!t->first) {
     UNROLL
     for (int r = 0; r < mr; r++) {
-      const T *old = y + yrs * (r < mr - 1 ? r : mr - 2 + full);
+      const T *old = (const T *)t->sums + t->srs * (r < mr - 1 ? r : mr - 2 + full);
       sum[r][0] = (nv == 2 ? *(const V *)old : MLOAD(old, m)) + sum[r][0];
       if (nv == 2) sum[r][1] = MLOAD(old + VL, m) + sum[r][1];
     }
   }
 #if APPLY
   if (t->nops) NAME(apply)(mr, nv, sum, t, m);
+#endif
+#if APPLY && TBYTES == 4
+  if (t->store) {
+    V all[ROWS][2];
+    UNROLL
+    for (int r = 0; r < mr; r++) all[r][0] = sum[r][0], all[r][1] = sum[r][1];
+    NAME(shorten)(nv, (const V(*)[2])all, t);
+    return;
+  }
 #endif
   UNROLL
   for (int r = 0; r < mr; r++, y += yrs) {
@@ -420,7 +449,7 @@ static const Kern NAME(kern) = {
     .rows = ROWS,
     .vl = VL,
     .size = TBYTES,
-    .ops = APPLY,
+    .lists = APPLY,
     .speed = SPEED,
     .tile = {{HEIGHTS(1)}, {HEIGHTS(2)}},
     .stream = NAME(stream),
