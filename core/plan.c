@@ -608,6 +608,12 @@ static void step_gemm(const Make *M, Pack *P, i32 gi) {
   if (!w->program) return;
   step_program(M, P, gi, s);
   s->product = w->product;
+  ty_list_find(w);
+  s->list = w->list;
+  s->nlist = w->nlist;
+  s->store = w->store;
+  s->listed = w->listed;
+  P->extra += padded((size_t)w->nlist * sizeof(ListOp));
   s->nrows = w->nrows;
   s->aside = ty_dtypes[w->gemm.dtype].bytes != ty_dtypes[M->g->node[gr->root].type.dtype].bytes;
 }
@@ -751,6 +757,7 @@ static Plan *plan_pack(Make *M, Pack *P, const Plan *head) {
     Step *s = &p->step[i];
     if (s->launch) s->launch = carve(&at, s->launch, sizeof(Launch));
     if (s->nscalar) s->scalar = carve(&at, s->scalar, (size_t)s->nscalar * sizeof(i32));
+    if (s->nlist) s->list = carve(&at, s->list, (size_t)s->nlist * sizeof(ListOp));
     if (s->gemm) s->gemm = carve(&at, s->gemm, sizeof(Gemm));
     if (s->host) s->host = carve(&at, s->host, sizeof(Node));
     if (s->kind != STEP_HOST) continue;
