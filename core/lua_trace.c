@@ -504,7 +504,8 @@ int ty_trace_list(lua_State *L) {
       lua_rawseti(L, -2, ++n);
     }
     lua_setfield(L, -2, "written");
-    lua_pushstring(L, I->text ? I->text : "");
+    if (I->plan) ty_lua_plan_text(L, I->plan->source);
+    else lua_pushstring(L, ty_text_str(&I->graph));
     lua_setfield(L, -2, "text");
     lua_rawseti(L, -2, i + 1);
     ty_trace_drop(T);

@@ -87,7 +87,7 @@ typedef struct Instance {
   InstanceCheck *check;
   Storage **fresh; /* per target, while it runs */
   Buffer **result;
-  char *text;       /* graph, groups, programs, plan */
+  Text graph;       /* without a plan, which has its own */
   Foreign *foreign; /* not NULL: no plan, a function of the user's computes the targets */
 } Instance;
 
