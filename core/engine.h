@@ -62,9 +62,9 @@ void ty_plan_drop(Plan *p);
 typedef struct Engine {
   const Machine *machine; /* tile stands in where it refuses a program */
   PlanCache plans;
-  Arena scratch; /* of the compilation in progress */
-  u32 dump;      /* letters of TYCHO_DUMP: bit 0 is 'a' */
-  bool check;    /* TYCHO_CHECK: verify after each pass */
+  Arena scratch;                                   /* of the compilation in progress */
+  u32 dump;                                        /* letters of TYCHO_DUMP: bit 0 is 'a' */
+  bool check;                                      /* TYCHO_CHECK: verify after each pass */
   void (*say)(void *ctx, const char *s, size_t n); /* where dumps go; NULL: nowhere */
   void *say_ctx;
   struct Compiled *compiled; /* engine.c: its own */

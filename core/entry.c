@@ -161,8 +161,7 @@ void ty_entry_note(Lazy *z, u64 hash, const Plan *p, const Graph *g) {
               .bytes_saved = p->bytes_saved,
               .gain = estimate_gain(p, g)};
   t->gain += s->gain;
-  if ((s->source = ty_mem_alloc(p->source->bytes)))
-    memcpy(s->source, p->source, p->source->bytes);
+  if ((s->source = ty_mem_alloc(p->source->bytes))) memcpy(s->source, p->source, p->source->bytes);
 }
 
 bool ty_entry_records(Signature *t) {

@@ -395,8 +395,10 @@ static void push_failed(lua_State *L, const struct Failed *f, int anchors) {
   lua_rawgeti(L, -1, f->guard + 1);
   lua_rawgeti(L, -1, 1);
   lua_setfield(L, y, "guard");
-  lua_getfield(L, -1, "path");
+  lua_getfield(L, y + 1, "about");
+  lua_rawgeti(L, -1, f->guard + 1);
   lua_setfield(L, y, "path");
+  lua_pop(L, 1);
   lua_rawgeti(L, -1, 3);
   const Guard *g = &f->trace->guard[f->guard];
   char type[64];

@@ -812,7 +812,7 @@ static void plan_show(Make *M, Plan *p) {
 }
 
 void ty_plan_text(State *S, const Source *from, Text *t) {
-  Arena A = {0}; /* a compilation may be in progress */
+  Arena A = {0};                   /* a compilation may be in progress */
   Node *node = (Node *)from->node; /* passes only read the graph */
   u64 *scalar = (u64 *)(node + from->n);
   const i32 *out = (i32 *)(scalar + from->nscalar);

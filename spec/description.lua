@@ -242,7 +242,7 @@ end
 --- A description as text, for messages of specs.
 function M.text(d)
   local out, slot, number = {}, d.narg + 1, 0
-  for _, instr in ipairs(d.program) do
+  for at, instr in ipairs(d.program) do
     local parts, shape, mark = {}, shapes[instr[1]], ""
     for i = 1, #shape:gsub("%A", "") + 1 do
       local v = instr[i]
@@ -255,7 +255,7 @@ function M.text(d)
       number = number + 1
       mark = "n" .. number .. " ="
     end
-    out[#out + 1] = ("%7s %-40s %s"):format(mark, table.concat(parts, " "), instr.path or "")
+    out[#out + 1] = ("%7s %-40s %s"):format(mark, table.concat(parts, " "), d.about[at] or "")
   end
   local function recipe(r) return tostring(r[1]) .. " " .. tostring(r[2]) end
   for i = 1, d.nresults do out[#out + 1] = ("result %d: %s"):format(i, recipe(d.results[i])) end

@@ -94,14 +94,14 @@ function World:look_at_clock()
   end
 end
 
---- Appends an instruction; path: what it is about, as the user would write it.
+--- Appends an instruction; path: what it is about, as the user would write it. Path and line lie beside the program:
+--- as fields of the instruction they would make its table grow.
 function World:emit(instr, path)
   local n = self.nprogram + 1
   self.nprogram = n
   if n % 16 == 0 then self:look_at_clock() end
   self.program[n] = instr
-  instr.path = path
-  instr.line = self:where()
+  self.about[n], self.lines[n] = path, self:where()
   return instr
 end
 
@@ -110,7 +110,7 @@ function World:slot(v, instr, path)
   self:emit(instr, path)
   local k = self.nslots + 1
   self.nslots = k
-  local s = { slot = k, path = path, value = v }
+  local s = { slot = k, path = path, value = v, typed = false, pinned = false, type_guard = nil }
   self.slots[k] = s
   return s
 end
@@ -443,8 +443,8 @@ end
 --- Everything that a trace is made of, as plain tables.
 function World:describe(results, shadows, n)
   for _, s in ipairs(self.later) do self:typed(s.value, s) end
-  local d = { narg = self.narg, program = self.program, results = {}, nresults = n, paths = {},
-    dynamic = self.dynamic }
+  local d = { narg = self.narg, program = self.program, about = self.about, lines = self.lines, results = {},
+    nresults = n, paths = {}, dynamic = self.dynamic }
   for i = 1, n do d.results[i] = recipe(self, results[i], shadows[i]) end
   d.effects = effect_recipes(self)
   d.tables = table_recipes(self)
@@ -515,7 +515,7 @@ local function new_world(core, f, options, ...)
   local n = select("#", ...)
   local w = setmetatable({
     core = core, C = C, is_tensor = C.is_tensor, narg = n,
-    program = {}, nprogram = 0, slots = {}, nslots = n + 1,
+    program = {}, about = {}, lines = {}, nprogram = 0, slots = {}, nslots = n + 1,
     tables = {},       -- by table, made inside or from outside: its record, see tables.lua
     constants = {},    -- by table of the library: a record
     objects = {},      -- by tensor or function from outside: the shadow of its first path
@@ -530,8 +530,15 @@ local function new_world(core, f, options, ...)
     steps_left = options.steps or M.STEPS,
     closures_differ = options.closures or false,
     dynamic = options.dynamic or options.sized or nil,
-    deadline = options.deadline, clock = options.clock or clock,
-    next_look = options.deadline and options.steps or options.deadline and M.STEPS or nil, -- see evaluate.lua
+    deadline = options.deadline or false, clock = options.clock or clock,
+    next_look = options.deadline and (options.steps or M.STEPS) or 0, -- see evaluate.lua
+    -- what evaluating calls all the time: found here, not by way of the metatable, which takes ten times as long
+    pin = World.pin, emit = World.emit, where = World.where, slot = World.slot, guard = World.guard,
+    is_ours = World.is_ours, owner = World.owner, cell = World.cell, upvalue = World.upvalue, expose = World.expose,
+    closure_of = World.closure_of, index = World.index, raw_index = World.raw_index, field = World.field,
+    typed = World.typed, typed_later = World.typed_later, table_of = World.table_of, is_inside = World.is_inside,
+    look_at_clock = World.look_at_clock, function_slot = World.function_slot, pin_function = World.pin_function,
+    prefers_native = World.prefers_native, tycho = World.tycho, adopt = World.adopt, arith = World.arith,
   }, World)
   local args, shadows = {}, {}
   for i = 1, n do
@@ -678,5 +685,7 @@ end
 function M.run(core, handle, f, ...) return M.run_with(core, handle, {}, f, ...) end
 
 M.unpack = unpack
+
+bytecode.ready() -- finds out what the host's bytecode is as it is loaded, not in the first call
 
 return M
