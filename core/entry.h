@@ -22,8 +22,8 @@ typedef struct Seen {
   i64 runs;
   i32 nkernels, nsteps;
   i64 nops, bytes_moved, bytes_saved;
-  i64 gain;   /* ns that recording saves against eager, as estimated; may be negative */
-  char *text; /* graph, groups, programs, plan; NULL when there was no memory for it */
+  i64 gain;       /* ns that recording saves against eager, as estimated; may be negative */
+  Source *source; /* NULL when there was no memory for it */
 } Seen;
 
 #define SEEN_MAX 16 /* graphs kept in a trace; later ones are counted only */

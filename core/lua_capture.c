@@ -416,8 +416,8 @@ static void read_guard(Reader *r, Guard *g) {
   lua_rawgeti(L, -1, 1);
   const char *name = lua_tostring(L, -1);
   const GuardName *row = NULL;
-  for (int i = 0; i < TY_COUNT(names); i++)
-    if (name && !strcmp(names[i].name, name)) row = &names[i];
+  for (int i = 0; i < TY_COUNT(names) && name && !row; i++)
+    if (names[i].name[0] == name[0] && !strcmp(names[i].name, name)) row = &names[i];
   lua_pop(L, 1);
   if (!row) luaL_error(L, "unknown guard %s", name ? name : "?");
   *g = (Guard){.op = row->op};

@@ -325,6 +325,13 @@ static void set_string(lua_State *L, const char *key, const char *s) {
   lua_setfield(L, -2, key);
 }
 
+void ty_lua_plan_text(lua_State *L, const Source *from) {
+  Text t = {0};
+  ty_plan_text(ty_lua_state(L), from, &t);
+  lua_pushlstring(L, ty_text_str(&t), t.n);
+  ty_text_free(&t);
+}
+
 static void push_seen(lua_State *L, const Seen *s) {
   lua_createtable(L, 0, 8);
   set_number(L, "runs", (double)s->runs);
@@ -334,7 +341,9 @@ static void push_seen(lua_State *L, const Seen *s) {
   set_number(L, "operations_saved", (double)TY_MAX(s->nops - s->nsteps, 0));
   set_number(L, "bytes_moved", (double)s->bytes_moved);
   set_number(L, "bytes_saved", (double)s->bytes_saved);
-  set_string(L, "text", s->text);
+  if (!s->source) return;
+  ty_lua_plan_text(L, s->source);
+  lua_setfield(L, -2, "text");
 }
 
 static void push_signature(lua_State *L, const Signature *t) {

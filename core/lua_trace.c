@@ -415,8 +415,10 @@ static void push_failed(lua_State *L, const struct Failed *f, int anchors) {
   lua_rawgeti(L, -1, f->guard + 1);
   lua_rawgeti(L, -1, 1);
   lua_setfield(L, y, "guard");
-  lua_getfield(L, -1, "path");
+  lua_getfield(L, y + 1, "about");
+  lua_rawgeti(L, -1, f->guard + 1);
   lua_setfield(L, y, "path");
+  lua_pop(L, 1);
   lua_rawgeti(L, -1, 3);
   const Guard *g = &f->trace->guard[f->guard];
   char type[64];
@@ -526,7 +528,8 @@ int ty_trace_list(lua_State *L) {
       lua_rawseti(L, -2, ++n);
     }
     lua_setfield(L, -2, "written");
-    lua_pushstring(L, I->text ? I->text : "");
+    if (I->plan) ty_lua_plan_text(L, I->plan->source);
+    else lua_pushstring(L, ty_text_str(&I->graph));
     lua_setfield(L, -2, "text");
     lua_rawseti(L, -2, i + 1);
     ty_trace_drop(T);

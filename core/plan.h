@@ -148,6 +148,15 @@ typedef struct Output {
   i32 first; /* step that writes it first; a copy that is skipped in place does not count */
 } Output;
 
+/* What a plan was made from, one block that can be copied: enough to make the text of its passes when
+** somebody asks for it. */
+typedef struct Source {
+  size_t bytes;
+  i32 n, nscalar, nout;
+  bool fast;
+  Node node[]; /* behind them: the scalars, as they were then; the outputs' nodes */
+} Source;
+
 typedef struct Plan {
   i32 refs;
   i32 nsteps, nslots, noutputs, ninputs, nscalars;
@@ -160,7 +169,7 @@ typedef struct Plan {
   i64 bytes_saved; /* by unfused operations beyond that */
   i64 nops;        /* operations the user wrote, as nodes */
   i64 bytes;       /* of the plan itself */
-  char *text;      /* graph, groups, programs: kept when Engine.describe is set, else NULL */
+  Source *source;
 } Plan;
 
 #endif

@@ -254,13 +254,13 @@ local comparisons = { lt = "a < b", le = "a <= b", eq = "a == b" } -- whose oper
 
 local function guard_lines(core, d)
   local list = {}
-  for _, g in ipairs(d.program) do
+  for at, g in ipairs(d.program) do
     local text = guard_texts[g[1]]
     if text then
       local function names(i) return d.paths[g[i]] or ("value " .. g[i]) end
-      local path = g.path or comparisons[g[1]] or d.paths[g[2]] or "a number"
+      local path = d.about[at] or comparisons[g[1]] or d.paths[g[2]] or "a number"
       local line = ("%s: %s"):format(path, text(core, g, names, d.dynamic))
-      list[#list + 1] = g.line and ("%s  (%s)"):format(line, g.line) or line
+      list[#list + 1] = d.lines[at] and ("%s  (%s)"):format(line, d.lines[at]) or line
     end
   end
   return list

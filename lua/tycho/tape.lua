@@ -12,9 +12,9 @@
 --     {VALUE, v}  {REGISTER, r}  {NUMBER, id}  {TABLE, {[k] = operand}}  {NEW, r, dtype, rank}
 --
 -- Rules:
--- 1. All that the evaluated code can learn from a size is a register or a claim. So where the claims hold, the same code
+-- 1. All that evaluated code can learn from a size is a register or a claim. So where the claims hold, the same code
 --    makes the same calls, reads and writes: the guards, results and effects of the trace are right as they are.
--- 2. What results are is part of the claims: dtype and rank of tensors, keys of tables, all that is no number, and which
+-- 2. What results are is a part of the claims: dtype and rank of tensors, keys of tables, all but numbers, and which
 --    tensors are one and the same.
 -- 3. Numbers that later calls read are told to the core as they were in the capture, and must be taken in the same way.
 -- 4. A tape that cannot tell where something came from, or in which a call raised, is no tape. The trace does without.
