@@ -22,8 +22,8 @@ typedef struct Seen {
   i64 runs;
   i32 nkernels, nsteps;
   i64 nops, bytes_moved, bytes_saved;
-  i64 gain;   /* ns that recording saves against eager, as estimated; may be negative */
-  char *text; /* graph, groups, programs, plan; NULL when there was no memory for it */
+  i64 gain;       /* ns that recording saves against eager, as estimated; may be negative */
+  Source *source; /* NULL when there was no memory for it */
 } Seen;
 
 #define SEEN_MAX 16 /* graphs kept in a trace; later ones are counted only */
@@ -63,8 +63,7 @@ typedef struct Entry {
   Trace *trace[TRACES_MAX]; /* most recent first */
   i32 ntrace, next_anchor;
   i64 skips, captures, evicted_traces;
-  Trace *building,
-      *sized; /* not installed yet; whose guards hold for sizes that it does not have */
+  Trace *building; /* not installed yet */
   struct Failed failed;
   char now[120];                      /* the value that failed */
   bool sizes_differ, closures_differ; /* what the next capture should allow for */

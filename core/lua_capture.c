@@ -12,6 +12,7 @@
 
 #define FILE_MAX_SIZE \
   4000 /* slots, numbers, tensors made: they lie on the stacks of Lua and of C */
+#define LATE_NUMBERS 65536          /* numbers that need sizes are counted from here on */
 #define KEY_ANCHORS "tycho.anchors" /* in the registry: the table of the capture in progress */
 /* --- the session */
 
@@ -149,10 +150,20 @@ static int capture_is_native(lua_State *L) {
   return 1;
 }
 
-static int capture_dims(lua_State *L) {
-  Tensor *t = ty_lua_check(L, "capture", 1);
-  for (int d = 0; d < t->type.rank; d++) lua_pushnumber(L, (lua_Number)t->type.dims[d]);
-  return t->type.rank;
+/* sized(handle, i = 1) -> position, description of the first trace from i on that lacks the sizes of
+** the last call; nothing if there is none */
+static int capture_sized(lua_State *L) {
+  ty_lua_enter(L);
+  const Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  i32 i = ty_trace_lacking(e, (i32)luaL_optinteger(L, 2, 1) - 1);
+  if (i == e->ntrace) return 0;
+  lua_pushinteger(L, i + 1);
+  lua_getfenv(L, 1);
+  lua_rawgeti(L, -1, e->trace[i]->anchor);
+  lua_rawgeti(L, -1, 1);
+  lua_replace(L, -3);
+  lua_pop(L, 1);
+  return 2;
 }
 
 /* --- a description becomes a trace */
@@ -362,13 +373,14 @@ static const GuardName names[] = {{"upvalue", G_UPVALUE, 'i'}, {"env", G_ENV, 's
                                   {"length", G_LENGTH, 'l'},   {"keys", G_KEYS, 'k'},
                                   {"tensor", G_TENSOR, 'T'},   {"closure", G_CLOSURE, 'c'},
                                   {"number", G_NUMBER, 'n'},   {"const", G_CONST, 'v'},
-                                  {"add", G_ADD, '2'},         {"sub", G_SUB, '2'},
-                                  {"mul", G_MUL, '2'},         {"div", G_DIV, '2'},
-                                  {"unm", G_UNM, '1'},         {"abs", G_ABS, '1'},
-                                  {"floor", G_FLOOR, '1'},     {"ceil", G_CEIL, '1'},
-                                  {"sqrt", G_SQRT, '1'},       {"call", G_CALL, 'C'},
-                                  {"lt", G_LT, 'o'},           {"le", G_LE, 'o'},
-                                  {"eq", G_EQ, 'o'},           {"whole", G_WHOLE, 'w'}};
+                                  {"size", G_SIZE, 'S'},       {"add", G_ADD, '2'},
+                                  {"sub", G_SUB, '2'},         {"mul", G_MUL, '2'},
+                                  {"div", G_DIV, '2'},         {"unm", G_UNM, '1'},
+                                  {"abs", G_ABS, '1'},         {"floor", G_FLOOR, '1'},
+                                  {"ceil", G_CEIL, '1'},       {"sqrt", G_SQRT, '1'},
+                                  {"call", G_CALL, 'C'},       {"lt", G_LT, 'o'},
+                                  {"le", G_LE, 'o'},           {"eq", G_EQ, 'o'},
+                                  {"whole", G_WHOLE, 'w'}};
 
 static bool item_true(Reader *r, int i) {
   lua_rawgeti(r->L, -1, i);
@@ -393,8 +405,13 @@ static i32 known_slot(Reader *r, int i) {
   return place_of(r, k);
 }
 
+/* Where in the file of numbers the one is that a description calls k. */
+static i32 number_place(const Trace *T, i32 k) {
+  return k > LATE_NUMBERS ? k - LATE_NUMBERS + T->nearly_numbers : k;
+}
+
 static i32 known_number(Reader *r, int i) {
-  i32 k = item(r, i);
+  i32 k = number_place(r->T, item(r, i));
   if (k < 1 || k > r->T->nnumbers) luaL_error(r->L, "a guard speaks of number %d", (int)k);
   return k;
 }
@@ -405,8 +422,8 @@ static void read_guard(Reader *r, Guard *g) {
   lua_rawgeti(L, -1, 1);
   const char *name = lua_tostring(L, -1);
   const GuardName *row = NULL;
-  for (int i = 0; i < TY_COUNT(names); i++)
-    if (name && !strcmp(names[i].name, name)) row = &names[i];
+  for (int i = 0; i < TY_COUNT(names) && name && !row; i++)
+    if (names[i].name[0] == name[0] && !strcmp(names[i].name, name)) row = &names[i];
   lua_pop(L, 1);
   if (!row) luaL_error(L, "unknown guard %s", name ? name : "?");
   *g = (Guard){.op = row->op};
@@ -431,6 +448,10 @@ static void read_guard(Reader *r, Guard *g) {
     lua_rawgeti(L, -1, 2);
     g->v = lua_tonumber(L, -1);
     lua_pop(L, 1);
+    break;
+  case 'S':
+    g->a = item(r, 2) - 1;
+    if (g->a < 0 || g->a >= r->T->nsizes) luaL_error(L, "a guard speaks of size %d", (int)g->a + 1);
     break;
   case '2': g->b = known_number(r, 3); /* fallthrough */
   case '1': g->a = known_number(r, 2); break;
@@ -466,6 +487,9 @@ static void read_program(Reader *r) {
   lua_State *L = r->L;
   Trace *T = r->T;
   if (count_of(r, "effects")) T->lead = T->instance[0]->nmade + count_of(r, "tables");
+  lua_getfield(L, r->d, "early");
+  T->nearly = (i32)lua_tointeger(L, -1);
+  lua_pop(L, 1);
   lua_getfield(L, r->d, "program");
   i32 n = (i32)lua_objlen(L, -1);
   T->guard = array(r, (size_t)n, sizeof *T->guard);
@@ -478,6 +502,7 @@ static void read_program(Reader *r) {
     lua_rawgeti(L, -1, i);
     T->nguards = i;
     read_guard(r, &T->guard[i - 1]);
+    if (i <= T->nearly) T->nearly_numbers = T->nnumbers;
     lua_pop(L, 1);
   }
   lua_settop(L, r->keys - 2);
@@ -501,6 +526,7 @@ static Recipe read_recipe(Reader *r) {
     const i32 most[] = {r->T->nslots - 1, r->T->nanchors, r->T->nnumbers, r->T->instance[0]->nmade,
                         r->T->ntables};
     if (kind == R_SLOT) y.k = place_of(r, y.k);
+    if (kind == R_NUMBER) y.k = number_place(r->T, y.k);
     if (kind == TY_COUNT(kinds) || y.k < 1 || y.k > most[kind]) luaL_error(L, "unknown recipe");
   }
   lua_pop(L, 1);
@@ -608,6 +634,26 @@ static Instance *read_instance(lua_State *L, State *S, int d, const Entry *e) {
   return I;
 }
 
+/* The numbers that an instance brings, from the description at index 1: so many, or false. */
+static bool read_sizes(lua_State *L, Instance *I, i32 n) {
+  lua_getfield(L, 1, "sizes");
+  if ((i32)lua_objlen(L, -1) != n) return false;
+  if (n && !(I->size = ty_mem_alloc((size_t)n * sizeof *I->size))) return false;
+  for (i32 i = 0; i < n; i++) {
+    lua_rawgeti(L, -1, i + 1);
+    I->size[i] = lua_tonumber(L, -1);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  return true;
+}
+
+/* Run-time scalars find their numbers in the trace's file. */
+static void place_scalars(const Trace *T, Instance *I) {
+  for (i32 i = 0; i < I->nscalar; i++)
+    if (I->scalar[i].kind == SC_NUMBER) I->scalar[i].id = number_place(T, I->scalar[i].id);
+}
+
 /* Drops the least recently used trace. */
 static void evict(lua_State *L, Entry *e, int anchors) {
   ty_trace_remove(L, e, e->ntrace - 1, anchors);
@@ -624,17 +670,30 @@ static int refused(lua_State *L, const State *S) {
   return 2;
 }
 
-/* The session's graph becomes one more instance of a trace whose description is the same but for
-** sizes. Instances know tensors by the same numbers. */
-static int extend(lua_State *L, State *S, const Entry *e, Trace *T) {
-  Instance *I = read_instance(L, S, 1, e);
-  if (!I) return refused(L, S);
+/* Whether the session's graph, an instance now, can serve trace T beside those that it has. */
+static bool is_like(const Trace *T, const Instance *I) {
   const Instance *like = T->instance[0];
   bool same = I->noutside == like->noutside && I->nmade == like->nmade;
   for (i32 i = 0; same && i < I->noutside; i++) same = I->outside[i].slot == like->outside[i].slot;
-  bool busy =
-      T->refs > 1 && T->ninstance == INSTANCES_MAX; /* the one that must go may be running */
-  if (!same || !T->dynamic || busy || I->foreign) {
+  bool busy = T->refs > 1 && T->ninstance == INSTANCES_MAX; /* what must go may be running */
+  return same && T->dynamic && !busy && !I->foreign;
+}
+
+/* An evaluation for each set of sizes pays where they come again; one for sizes that come once does
+** not. */
+static void count_wasted(Trace *T) {
+  T->wasted = T->hits - T->used < 2 ? TY_MIN(T->wasted + 1, WASTED_FREE + 12) : 0;
+  T->used = T->hits;
+  T->rest = T->wasted > WASTED_FREE ? (i64)1 << (T->wasted - WASTED_FREE) : 0;
+}
+
+/* The session's graph becomes one more instance of a trace: the function was evaluated and its
+** description is the same but for sizes, or a tape was played. Instances know tensors by the same
+** numbers. */
+static int extend(lua_State *L, State *S, Entry *e, Trace *T) {
+  Instance *I = read_instance(L, S, 1, e);
+  if (!I) return refused(L, S);
+  if (!is_like(T, I) || !read_sizes(L, I, T->nsizes)) {
     ty_instance_free(I);
     return luaL_error(L, "the trace is another one");
   }
@@ -642,16 +701,20 @@ static int extend(lua_State *L, State *S, const Entry *e, Trace *T) {
   memmove(T->instance + 1, T->instance, sizeof(void *) * (size_t)T->ninstance);
   T->instance[0] = I;
   T->ninstance++;
-  T->wasted = T->hits - T->used < 2 ? TY_MIN(T->wasted + 1, WASTED_FREE + 12) : 0;
-  T->used = T->hits;
-  T->rest = T->wasted > WASTED_FREE ? (i64)1 << (T->wasted - WASTED_FREE) : 0;
+  place_scalars(T, I);
+  lua_getfield(L, 1, "program");
+  if (!lua_isnil(L, -1)) {
+    e->captures++;
+    count_wasted(T);
+  }
   end_session(L, S);
   lua_pushboolean(L, true);
   return 1;
 }
 
 /* finish(description, position = nil) -> true | nil, reason. position: of the trace in the list that
-** traces() gives that is to serve these sizes too. What raises in here is caught by the caller, which
+** traces() gives that is to serve these sizes too; then tensors and sizes are all that is looked at,
+** and whether there is a program: a capture is counted. What raises in here is caught by the caller, which
 ** then aborts. */
 static int capture_finish(lua_State *L) {
   State *S = ty_lua_state(L);
@@ -680,12 +743,17 @@ static int capture_finish(lua_State *L) {
   T->instance = array(&r, T->dynamic ? INSTANCES_MAX : 1, sizeof *T->instance);
   if (!(T->instance[0] = read_instance(L, S, 1, e))) return refused(L, S);
   T->ninstance = 1;
+  lua_getfield(L, 1, "sizes");
+  T->nsizes = (i32)lua_objlen(L, -1);
+  lua_pop(L, 1);
+  if (!read_sizes(L, T->instance[0], T->nsizes)) return luaL_error(L, "out of memory");
   T->noutside = T->instance[0]->noutside;
   if (T->instance[0]->foreign) {
     lua_getfield(L, 1, "custom");
     T->backend = anchor(&r);
   }
   read_program(&r);
+  place_scalars(T, T->instance[0]);
   read_tables(&r);
   read_effects(&r);
   read_results(&r);
@@ -718,12 +786,14 @@ void ty_lua_open_trace(lua_State *L, int m) {
                                  {"environment", capture_environment},
                                  {"is_tensor", capture_is_tensor},
                                  {"is_native", capture_is_native},
-                                 {"dims", capture_dims},
+                                 {"sized", capture_sized},
                                  {"traces", ty_trace_list},
                                  {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_newtable(L);
   ty_lua_register(L, fns);
+  lua_pushinteger(L, LATE_NUMBERS);
+  lua_setfield(L, -2, "LATE");
   lua_setfield(L, -2, "capture");
   lua_pop(L, 1);
 }

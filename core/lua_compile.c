@@ -241,7 +241,7 @@ static int compile_due(lua_State *L) {
     lua_pushstring(L, e->now);
     lua_setfield(L, -2, "now");
   }
-  lua_pushboolean(L, e->sized != NULL);
+  lua_pushboolean(L, ty_trace_lacking(e, 0) < e->ntrace);
   lua_setfield(L, -2, "sized");
   return 1;
 }
@@ -327,6 +327,13 @@ static void set_string(lua_State *L, const char *key, const char *s) {
   lua_setfield(L, -2, key);
 }
 
+void ty_lua_plan_text(lua_State *L, const Source *from) {
+  Text t = {0};
+  ty_plan_text(ty_lua_state(L), from, &t);
+  lua_pushlstring(L, ty_text_str(&t), t.n);
+  ty_text_free(&t);
+}
+
 static void push_seen(lua_State *L, const Seen *s) {
   lua_createtable(L, 0, 8);
   set_number(L, "runs", (double)s->runs);
@@ -336,7 +343,9 @@ static void push_seen(lua_State *L, const Seen *s) {
   set_number(L, "operations_saved", (double)TY_MAX(s->nops - s->nsteps, 0));
   set_number(L, "bytes_moved", (double)s->bytes_moved);
   set_number(L, "bytes_saved", (double)s->bytes_saved);
-  set_string(L, "text", s->text);
+  if (!s->source) return;
+  ty_lua_plan_text(L, s->source);
+  lua_setfield(L, -2, "text");
 }
 
 static void push_signature(lua_State *L, const Signature *t) {

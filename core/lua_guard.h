@@ -32,6 +32,7 @@ typedef enum {
   /* numbers: each makes one */
   G_NUMBER,
   G_CONST,
+  G_SIZE, /* of an instance */
   G_ADD,
   G_SUB,
   G_MUL,
@@ -93,8 +94,9 @@ struct Trace {
   u32 word;
   i32 narg, nslots, nguards, nnumbers, noutside;
   i32 lead; /* handles and tables that are made before the guards: all if there are effects, else none */
-  i32 key,
-      nkeys; /* anchors of keys that several fields have: they lie behind the table of anchors */
+  i32 nsizes;                 /* numbers that each instance brings */
+  i32 nearly, nearly_numbers; /* guards and numbers that need no sizes; the others stand behind */
+  i32 key, nkeys; /* anchors of keys that several fields have: they lie behind the anchors */
   Guard *guard;
   i32 nresults, npairs, neffects, ntables;
   Recipe *result, *meta; /* meta: per table; R_SLOT 0 when it has none */
@@ -104,6 +106,7 @@ struct Trace {
   i32 ninstance;
   bool gone;            /* the entry has dropped it; who runs it still has */
   bool dynamic;         /* made for each set of sizes */
+  bool lacking;         /* its guards held for the last call, whose sizes it does not have */
   i32 backend;          /* anchor of the function that computes instead of a plan; 0: none */
   i32 wasted;           /* instances in a row that were not used again */
   i64 rest;             /* calls of new sizes to come that make no instance */

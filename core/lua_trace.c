@@ -5,6 +5,8 @@
 **
 ** A trace is a guard program over slots. Slots are stack positions: the arguments, the function, then
 ** one for each value that the program reads. Numbers have a file of their own, counted from 1.
+** Numbers that hang on sizes are late: they, and guards on them, come when the plan for the tensors'
+** sizes was found, which brings the sizes.
 ** The program is run by one loop, check_guards; each instruction is one call or two of Lua's API.
 ** What it compares with by identity lies in the trace's table of anchors, so addresses stay taken.
 **
@@ -91,18 +93,16 @@ static double call_number(lua_State *L, const Guard *g, const double *number, in
 
 static bool is_whole(double v) { return isfinite(v) && floor(v) == v; }
 
-/* Runs the program; the stack holds arguments and function. Gives the number of the instruction that
-** failed, or that of all. */
-static i32 check_guards(lua_State *L, const Host *H, const Trace *T, double *number,
-                        const Tensor **outside) {
+/* Runs instructions [from, to) of the program, before which so many numbers were made. Gives the
+** number of the instruction that failed, or `to`. */
+static i32 check_range(lua_State *L, const Host *H, const Trace *T, i32 from, i32 to,
+                       const double *size, double *number, i32 made, const Tensor **outside) {
 #define NEED(condition) \
   if (TY_UNLIKELY(!(condition))) return (i32)(g - T->guard)
 #define NEED_TYPE(type) NEED(lua_type(L, g->a) == (type))
-  double *y = number + 1;
   int anchors = ANCHORS_AT(T);
-  lua_rawgeti(L, UP_ANCHORS, T->anchor);
-  for (i32 k = 0; k < T->nkeys; k++) lua_rawgeti(L, anchors, T->key + k);
-  for (const Guard *g = T->guard, *end = g + T->nguards; g < end; g++) {
+  double *y = number + 1 + made;
+  for (const Guard *g = T->guard + from, *end = T->guard + to; g < end; g++) {
     const Tensor *t;
     switch ((GuardOp)g->op) {
     case G_UPVALUE: NEED(lua_getupvalue(L, g->a, g->b) != NULL); break;
@@ -160,6 +160,7 @@ static i32 check_guards(lua_State *L, const Host *H, const Trace *T, double *num
       *y++ = lua_tonumber(L, g->a);
       break;
     case G_CONST: *y++ = g->v; break;
+    case G_SIZE: *y++ = size[g->a]; break;
     case G_ADD: *y = number[g->a] + number[g->b], y++; break;
     case G_SUB: *y = number[g->a] - number[g->b], y++; break;
     case G_MUL: *y = number[g->a] * number[g->b], y++; break;
@@ -176,9 +177,22 @@ static i32 check_guards(lua_State *L, const Host *H, const Trace *T, double *num
     case G_WHOLE: NEED(is_whole(number[g->a]) == g->want); break;
     }
   }
-  return T->nguards;
+  return to;
 #undef NEED
 #undef NEED_TYPE
+}
+
+/* The program but for what needs sizes; the stack holds arguments and function. */
+static i32 check_guards(lua_State *L, const Host *H, const Trace *T, double *number,
+                        const Tensor **outside) {
+  lua_rawgeti(L, UP_ANCHORS, T->anchor);
+  for (i32 k = 0; k < T->nkeys; k++) lua_rawgeti(L, ANCHORS_AT(T), T->key + k);
+  return check_range(L, H, T, 0, T->nearly, NULL, number, 0, outside);
+}
+
+static i32 check_late(lua_State *L, const Host *H, const Trace *T, const Instance *I,
+                      double *number, const Tensor **outside) {
+  return check_range(L, H, T, T->nearly, T->nguards, I->size, number, T->nearly_numbers, outside);
 }
 
 /* --- results */
@@ -296,8 +310,7 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
   return TRACE_HIT;
 }
 
-static TraceAnswer try_trace(lua_State *L, State *S, Entry *e, Trace *T, i32 *failed,
-                             const char **why) {
+static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, i32 *failed, const char **why) {
   double number[T->nnumbers + 1];
   const Tensor *outside[T->noutside + 1];
   *failed = 0;
@@ -305,16 +318,18 @@ static TraceAnswer try_trace(lua_State *L, State *S, Entry *e, Trace *T, i32 *fa
   if (TY_UNLIKELY(T->gone)) return TRACE_MISS;
   lua_pushvalue(L, UP_FUNCTION);
   *failed = check_guards(L, (Host *)S, T, number, outside);
-  if (*failed < T->nguards || T->gone) return TRACE_MISS;
+  if (*failed < T->nearly || T->gone) return TRACE_MISS;
   Instance *I = find_instance(T, outside);
   if (!I) {
     if (T->rest > 0) {
       T->rest--;
       return TRACE_REST;
     }
-    e->sized = T;
+    T->lacking = true;
     return TRACE_SIZES;
   }
+  *failed = check_late(L, (Host *)S, T, I, number, outside);
+  if (*failed < T->nguards || T->gone) return TRACE_MISS;
   TraceAnswer y = run_trace(L, S, T, I, outside, number, why);
   if (y == TRACE_HIT) T->hits++;
   return y;
@@ -329,11 +344,12 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e) {
   bool first = true; /* the one that hit last: explain is told of that one */
   for (i32 i = 0; i < e->ntrace; i++) {
     Trace *T = e->trace[i];
+    T->lacking = false;
     if (T->narg != narg || T->word != word) continue;
     i32 room = T->nslots + T->instance[0]->nmade + T->ntables + T->nresults + 256;
     if (TY_UNLIKELY(!lua_checkstack(L, room))) continue;
     T->refs++;
-    TraceAnswer y = try_trace(L, S, e, T, &failed, &why);
+    TraceAnswer y = try_trace(L, S, T, &failed, &why);
     ty_trace_drop(T);
     if (y == TRACE_HIT) {
       e->skips++;
@@ -389,7 +405,6 @@ void ty_trace_remove(lua_State *L, Entry *e, i32 i, int anchors) {
   lua_pushnil(L);
   lua_rawseti(L, anchors, T->anchor);
   memmove(e->trace + i, e->trace + i + 1, sizeof *e->trace * (size_t)(--e->ntrace - i));
-  if (e->sized == T) e->sized = NULL;
   if (e->failed.trace == T) e->failed.trace = NULL;
   T->gone = true;
   ty_trace_drop(T);
@@ -402,6 +417,11 @@ void ty_trace_forget(lua_State *L, Entry *e, int anchors) {
 
 i64 ty_trace_hits(const Trace *T) { return T->hits; }
 
+i32 ty_trace_lacking(const Entry *e, i32 i) {
+  while (i < e->ntrace && !e->trace[i]->lacking) i++;
+  return TY_MIN(i, e->ntrace);
+}
+
 void ty_trace_free_all(Entry *e) {
   for (i32 i = 0; i < e->ntrace; i++) {
     e->trace[i]->gone = true;
@@ -409,7 +429,6 @@ void ty_trace_free_all(Entry *e) {
   }
   if (e->building) ty_trace_drop(e->building);
   e->building = NULL;
-  e->sized = NULL;
   e->failed.trace = NULL;
   e->ntrace = 0;
 }
@@ -437,8 +456,10 @@ static void push_failed(lua_State *L, const struct Failed *f, int own) {
   lua_rawgeti(L, -1, f->guard + 1);
   lua_rawgeti(L, -1, 1);
   lua_setfield(L, y, "guard");
-  lua_getfield(L, -1, "path");
+  lua_getfield(L, y + 1, "about");
+  lua_rawgeti(L, -1, f->guard + 1);
   lua_setfield(L, y, "path");
+  lua_pop(L, 1);
   lua_rawgeti(L, -1, 3);
   const Guard *g = &f->trace->guard[f->guard];
   char type[64];
@@ -489,6 +510,8 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
   lua_settop(L, narg + T->lead);
   lua_pushvalue(L, UP_FUNCTION);
   failed = check_guards(L, (Host *)S, T, number, outside);
+  const Instance *I = failed < T->nearly ? NULL : find_instance(T, outside);
+  if (I) failed = check_late(L, (Host *)S, T, I, number, outside);
   if (failed < T->nguards) {
     const Guard *g = &T->guard[failed];
     const Tensor *t = g->op == G_TENSOR ? ty_lua_test(L, g->a) : NULL;
@@ -552,7 +575,8 @@ int ty_trace_list(lua_State *L) {
       lua_rawseti(L, -2, ++n);
     }
     lua_setfield(L, -2, "written");
-    lua_pushstring(L, I->text ? I->text : "");
+    if (I->plan) ty_lua_plan_text(L, I->plan->source);
+    else lua_pushstring(L, ty_text_str(&I->graph));
     lua_setfield(L, -2, "text");
     lua_rawseti(L, -2, i + 1);
     ty_trace_drop(T);

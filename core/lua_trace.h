@@ -11,7 +11,7 @@
 
 #define ENTRY_META "tycho.entry"
 
-/* SIZES: the entry's `sized` trace holds, but has no plan for these sizes; REST: nor is one worth it. */
+/* SIZES: the guards of some trace hold, but it has no plan for these sizes; REST: nor is one worth it. */
 typedef enum {
   TRACE_HIT,
   TRACE_MISS,
@@ -26,7 +26,11 @@ typedef enum {
 TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e);
 void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg);
 bool ty_trace_push_miss(lua_State *L, Entry *e, int anchors);
+/* lua_compile.c: pushes the text of a plan; "" without memory. */
+void ty_lua_plan_text(lua_State *L, const Source *from);
 i64 ty_trace_hits(const Trace *T);
+/* The position of the first trace from i on that lacks the sizes of the last call, or ntrace. */
+i32 ty_trace_lacking(const Entry *e, i32 i);
 void ty_trace_free_all(Entry *e);
 void ty_trace_forget(lua_State *L, Entry *e, int anchors); /* the same, and what they anchor */
 void ty_trace_push_hand_out(lua_State *L);

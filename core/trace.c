@@ -320,14 +320,6 @@ bool ty_instance_outputs(State *S, const Tensor *const *made, i32 nmade, i32 *no
   return ok;
 }
 
-static void describe(Instance *I, const Graph *g) {
-  Text t = {0};
-  if (I->plan && I->plan->text) ty_text_add(&t, I->plan->text, strlen(I->plan->text));
-  else ty_dump_graph(&t, g);
-  if (t.n && (I->text = ty_mem_alloc(t.n + 1))) memcpy(I->text, ty_text_str(&t), t.n + 1);
-  ty_text_free(&t);
-}
-
 Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade, const Replacement *by) {
   const Capture *c = S->capture;
   i32 most = c->nwritten + nmade;
@@ -338,7 +330,7 @@ Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade, const
   bool ok = I && w && out && place && allocate(I, c, nmade, most);
   if (!ok) ty_fail_memory(S, "capture", 0);
   ok = ok && fill(S, I, made, nmade, w, out, place, by);
-  if (ok) describe(I, &c->batch->g);
+  if (ok && !I->plan) ty_dump_graph(&I->graph, &c->batch->g);
   ty_mem_free(w);
   ty_mem_free(out);
   ty_mem_free(place);
@@ -362,7 +354,8 @@ void ty_instance_free(Instance *I) {
   ty_mem_free(I->result);
   ty_mem_free(I->made);
   ty_mem_free(I->check);
-  ty_mem_free(I->text);
+  ty_mem_free(I->size);
+  ty_text_free(&I->graph);
   ty_foreign_free(I->foreign);
   ty_mem_free(I);
 }

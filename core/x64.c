@@ -298,8 +298,6 @@ static Kernel *make(const Program *p) {
   if (!isa || !ty_x64_code_can()) return NULL;
   if (!(h.E = ty_mem_alloc(sizeof *h.E))) return NULL;
   memset(h.E, 0, offsetof(Emit, spill_free));
-  memset(&h.E->mask4, 0, offsetof(Emit, pool) - offsetof(Emit, mask4));
-  h.E->npool = h.E->nfix = 0;
   h.E->wide = isa == 2;
   const char *dump = getenv("TYCHO_DUMP");
   h.E->A.listing = h.E->A.hex = dump && strchr(dump, 'a');
@@ -310,7 +308,7 @@ static Kernel *make(const Program *p) {
   }
   if (k) k->listing = h.E->A.list;
   else ty_mem_free(h.E->A.list);
-  ty_mem_free(h.E->A.p), ty_mem_free(h.E);
+  ty_mem_free(h.E->A.p), ty_mem_free(h.E->fix), ty_mem_free(h.E);
   return k;
 }
 

@@ -5,14 +5,14 @@
 
 local M = {}
 
-local unpack = unpack
+local LATE = 65536 -- numbers that hang on sizes are counted from here on, and come behind all others
 
 -- The stand-in --------------------------------------------------------------------------------------------------------
 
 --- Whatever operations on tensors do is done at once: enough for functions that make tensors, not for those that write
 --- to them. Numbers are never taken as run-time scalars.
 function M.core(ty)
-  local C = { open = false, description = nil, outside_of = {} }
+  local C = { open = false, description = nil, outside_of = {}, LATE = LATE }
   function C.begin()
     C.open, C.description, C.outside_of, C.pending = true, nil, {}, nil
     return true
@@ -32,7 +32,6 @@ function M.core(ty)
   C.environment = debug.getfenv
   C.is_tensor = ty.is_tensor
   function C.is_native(f) return debug.getinfo(f, "S").what == "C" end
-  function C.dims(x) return unpack(x.shape) end
   local internals = setmetatable({ capture = C }, { __index = ty.internals })
   local core = {}
   for name, v in pairs(ty) do core[name] = v end
@@ -57,6 +56,7 @@ local function is_whole(x) return x == math.floor(x) and x - x == 0 end
 
 local numeric = {
   const = function(_, v) return v end,
+  size = function(x, k) return x.sizes[k] end,
   add = function(x, a, b) return x[a] + x[b] end,
   sub = function(x, a, b) return x[a] - x[b] end,
   mul = function(x, a, b) return x[a] * x[b] end,
@@ -77,16 +77,19 @@ local numeric = {
 -- Operands: s slot, t slot of a table or function, n number expression, v any value, b boolean, i whole number, f function
 local shapes = {
   upvalue = "+ti", env = "+t", field = "+tv", metatable = "+t", type = "sv", equal = "sv", same = "ss", distinct = "ss",
-  length = "ti", keys = "tv", tensor = "sv", closure = "sf", number = "#s", const = "#v", add = "#nn", sub = "#nn",
+  length = "ti", keys = "tv", tensor = "sv", closure = "sf", number = "#s", const = "#v", size = "#i", add = "#nn", sub = "#nn",
   mul = "#nn", div = "#nn", unm = "#n", abs = "#n", floor = "#n", ceil = "#n", sqrt = "#n", call = "#fnN", lt = "nnb",
   le = "nnb", eq = "nnb", whole = "nb",
 }
+
+--- Where the next number goes: the instruction behind the early ones is the first late one.
+local function next_number(d, i, number) return (i > d.early and number < LATE and LATE or number) + 1 end
 
 local function whole_in(v, low, high) return type(v) == "number" and v % 1 == 0 and v >= low and v <= high end
 
 --- Raises with what is wrong; returns the numbers of slots and expressions.
 function M.lint(d)
-  local slots, numbers = d.narg + 1, 0
+  local slots, numbers, known = d.narg + 1, 0, {}
   local guarded = { [d.narg + 1] = true } -- slots whose type is known, so that they may be read
   local function check(ok, i, text) if not ok then error(("instruction %d: %s"):format(i, text), 0) end end
   for i, instr in ipairs(d.program) do
@@ -98,13 +101,16 @@ function M.lint(d)
       local v = instr[at]
       if kind == "s" or kind == "t" then check(whole_in(v, 1, slots), i, "no such slot " .. tostring(v)) end
       if kind == "t" then check(guarded[v], i, "slot " .. v .. " is read but its type is not guarded") end
-      if kind == "n" or kind == "N" and v ~= nil then check(whole_in(v, 1, numbers), i, "no such number") end
+      if kind == "n" or kind == "N" and v ~= nil then check(known[v], i, "no such number") end
       if kind == "b" then check(type(v) == "boolean", i, "no boolean") end
       if kind == "i" then check(whole_in(v, 0, 2 ^ 52), i, "no whole number") end
       if kind == "f" then check(type(v) == "function", i, "no function") end
     end
     if shape:sub(1, 1) == "+" then slots = slots + 1 end
-    if shape:sub(1, 1) == "#" then numbers = numbers + 1 end
+    if shape:sub(1, 1) == "#" then
+      numbers = next_number(d, i, numbers)
+      known[numbers] = true
+    end
     local name, v = instr[1], instr[3]
     if name == "type" and v == "table" or name == "closure" or name == "equal" and type(v) == "table"
       or name == "equal" and type(v) == "function" then
@@ -117,7 +123,7 @@ function M.lint(d)
   end
   local function recipe(r, what)
     local ok = r[1] == "value" or r[1] == "slot" and whole_in(r[2], 1, slots)
-      or r[1] == "number" and whole_in(r[2], 1, numbers)
+      or r[1] == "number" and known[r[2]]
       or r[1] == "tensor" and d.tensors[r[2]] ~= nil or r[1] == "table" and d.tables[r[2]] ~= nil
     if not ok then error(("%s: bad recipe %s %s"):format(what, tostring(r[1]), tostring(r[2])), 0) end
   end
@@ -183,19 +189,19 @@ local guards = {
 --- Whether the guards hold; slots and numbers when they do, else the instruction that failed.
 function M.check(d, f, n, ...)
   if n ~= d.narg then return false, { "narg", n } end
-  local s, x, slots, numbers = { ... }, {}, n + 1, 0
+  local s, x, slots, numbers = { ... }, { sizes = d.sizes }, n + 1, 0
   s[n + 1] = f
-  for _, instr in ipairs(d.program) do
+  for i, instr in ipairs(d.program) do
     local name = instr[1]
     if read[name] then
       slots = slots + 1
       s[slots] = read[name](s, instr[2], instr[3])
     elseif name == "number" then
       if type(s[instr[2]]) ~= "number" then return false, instr end
-      numbers = numbers + 1
+      numbers = next_number(d, i, numbers)
       x[numbers] = s[instr[2]]
     elseif numeric[name] then
-      numbers = numbers + 1
+      numbers = next_number(d, i, numbers)
       x[numbers] = numeric[name](x, instr[2], instr[3], instr[4])
     elseif not guards[name](s, x, instr[2], instr[3], instr[4]) then
       return false, instr
@@ -242,7 +248,7 @@ end
 --- A description as text, for messages of specs.
 function M.text(d)
   local out, slot, number = {}, d.narg + 1, 0
-  for _, instr in ipairs(d.program) do
+  for at, instr in ipairs(d.program) do
     local parts, shape, mark = {}, shapes[instr[1]], ""
     for i = 1, #shape:gsub("%A", "") + 1 do
       local v = instr[i]
@@ -252,10 +258,10 @@ function M.text(d)
       slot = slot + 1
       mark = "s" .. slot .. " ="
     elseif shape:sub(1, 1) == "#" then
-      number = number + 1
+      number = next_number(d, at, number)
       mark = "n" .. number .. " ="
     end
-    out[#out + 1] = ("%7s %-40s %s"):format(mark, table.concat(parts, " "), instr.path or "")
+    out[#out + 1] = ("%7s %-40s %s"):format(mark, table.concat(parts, " "), d.about[at] or "")
   end
   local function recipe(r) return tostring(r[1]) .. " " .. tostring(r[2]) end
   for i = 1, d.nresults do out[#out + 1] = ("result %d: %s"):format(i, recipe(d.results[i])) end

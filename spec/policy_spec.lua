@@ -213,8 +213,17 @@ describe("explain", function()
     assert.truthy(table.concat(keys, "\n"):find('(a: f32 of rank 1, of any sizes, n: a number, name: "twice")', 1, true))
     local misses = {}
     for i, m in ipairs(e.misses) do misses[i] = m.text end
-    assert.same({ "a: was tensor f32[3], is tensor f32[4]", "sizes of tensors that no call before had",
-      'name: was string "twice", is string "once"' }, misses)
+    assert.same({ "a: was tensor f32[3], is tensor f32[4]", 'name: was string "twice", is string "once"' }, misses)
+  end)
+
+  it("tells what was decided about sizes, and which of them decide otherwise", function()
+    local f = jit.compile(function(a) return a.shape[1] > 4 and a * 2 or a + 1 end)
+    for _, n in ipairs { 3, 2, 1, 5, 6 } do f(ty.ones(n)) end
+    local e = jit.explain(f)
+    assert.equal(3, e.captures)
+    assert.equal("sizes of tensors that no call before had, which decide otherwise: 4 < shape[1]", e.misses[2].text)
+    assert.match("^4 < shape%[1%]: true  %(.*policy_spec.lua:%d+%)$", e.traces[1].sizes[1])
+    assert.truthy(tostring(e):find("sizes 4 < shape[1]: true", 1, true))
   end)
 
   it("names functions, and backends", function()

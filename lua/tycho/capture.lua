@@ -9,6 +9,7 @@
 --     nil             known: a constant, made inside, or determined by guards that stand already
 --     {slot = k}      read from outside by the k-th reading instruction of the description's program
 --     {number = id}   a number that later calls compute again: expression id
+--     {size = r}      a size, or what was computed from sizes alone: register r of the tape
 -- Reads append instructions to the program, decisions append guards, writes to what is outside go to overlays. At the
 -- end program, overlays and results are the description that C compiles to a trace.
 --
@@ -25,11 +26,12 @@
 -- 7. Whatever is not understood aborts. A wrong "known" is a wrong result; a needless pin is one capture more.
 --
 -- The methods are spread over: this file (slots, guards, functions, the description), tables.lua (tables, metatables,
--- overlays), numbers.lua (arithmetic and comparison), natives.lua (C functions, Tycho's),
--- library.lua (Lua's own).
+-- overlays), numbers.lua (arithmetic and comparison), natives.lua (C functions, Tycho's), library.lua (Lua's own). A
+-- trace that is to serve any sizes has a tape beside (tape.lua).
 
 local bytecode = require "tycho.bytecode"
 local evaluate = require "tycho.evaluate"
+local tape = require "tycho.tape"
 
 local type, rawget, select, pairs, unpack = type, rawget, select, pairs, unpack
 local format = string.format
@@ -89,19 +91,20 @@ end
 --- Gives up when the host's time for a capture is over.
 function World:look_at_clock()
   if self.deadline and self.clock() >= self.deadline then
-    self.late = true
+    self.overdue = true
     self:abort("it takes longer than jit.budget allows", "capture it by jit.warmup")
   end
 end
 
---- Appends an instruction; path: what it is about, as the user would write it.
-function World:emit(instr, path)
-  local n = self.nprogram + 1
-  self.nprogram = n
+--- Appends an instruction; path: what it is about, as the user would write it; late: it needs a size. Path and line lie
+--- beside the program: as fields of the instruction they would make its table grow.
+function World:emit(instr, path, late)
+  local list = late and self.late or self
+  local program = list.program
+  local n = #program + 1
   if n % 16 == 0 then self:look_at_clock() end
-  self.program[n] = instr
-  instr.path = path
-  instr.line = self:where()
+  program[n] = instr
+  list.about[n], list.lines[n] = path, self:where()
   return instr
 end
 
@@ -110,7 +113,7 @@ function World:slot(v, instr, path)
   self:emit(instr, path)
   local k = self.nslots + 1
   self.nslots = k
-  local s = { slot = k, path = path, value = v }
+  local s = { slot = k, path = path, value = v, typed = false, pinned = false, type_guard = nil }
   self.slots[k] = s
   return s
 end
@@ -138,13 +141,13 @@ end
 
 --- For values that were seen but not used so far: their type is guarded at the end, unless a use guards more.
 function World:typed_later(s)
-  if s and not s.typed and not s.number then self.later[#self.later + 1] = s end
+  if s and not s.typed and not s.number then self.untyped[#self.untyped + 1] = s end
 end
 
 --- Makes a value known: its bits for plain values, identity for functions, kind for tables and tensors.
 function World:pin(v, s)
   if s == nil or s.pinned then return v end
-  if s.number then
+  if s.number or s.size then
     self:pin_number(v, s)
     return v
   end
@@ -172,6 +175,7 @@ function World:pin_tensor(v, s)
     self.objects[v] = s
   end
   self.C.outside(v, s.slot)
+  if self.tape then self.tape:outside(v, s.slot) end
   self:guard(s, "tensor", v)
 end
 
@@ -188,7 +192,7 @@ end
 
 --- Makes known which object a value is, as far as later calls can be asked.
 function World:identify(v, s)
-  if s == nil or s.identified or s.number then return self:pin(v, s) end
+  if s == nil or s.identified or s.number or s.size then return self:pin(v, s) end
   local kind = type(v)
   if kind == "userdata" and self.is_tensor(v) then
     self:abort("a tensor from outside is used as a key of a table", "use its name or position as the key")
@@ -391,9 +395,9 @@ end
 
 --- How a value is found or made again in later calls.
 function recipe(world, v, s)
-  if s and s.number then
+  if s and (s.number or s.size) then
     if s.pinned then return { "value", v } end
-    return { "number", s.number }
+    return { "number", (world:number_id(v, s)) }
   end
   local kind = type(v)
   if s then
@@ -442,15 +446,24 @@ end
 
 --- Everything that a trace is made of, as plain tables.
 function World:describe(results, shadows, n)
-  for _, s in ipairs(self.later) do self:typed(s.value, s) end
-  local d = { narg = self.narg, program = self.program, results = {}, nresults = n, paths = {},
-    dynamic = self.dynamic }
+  for _, s in ipairs(self.untyped) do self:typed(s.value, s) end
+  local d = { narg = self.narg, program = self.program, about = self.about, lines = self.lines, results = {},
+    nresults = n, paths = {}, dynamic = self.dynamic }
   for i = 1, n do d.results[i] = recipe(self, results[i], shadows[i]) end
   d.effects = effect_recipes(self)
   d.tables = table_recipes(self)
   d.tensors = self.made_tensors
   self:guard_aliases()
   for k, s in pairs(self.slots) do d.paths[k] = s.path end
+  d.early = #self.program
+  local late = self.late
+  for i, instr in ipairs(late.program) do
+    local k = d.early + i
+    d.program[k], d.about[k], d.lines[k] = instr, late.about[i], late.lines[i]
+  end
+  d.sizes = {}
+  for i, s in ipairs(self.sizes) do d.sizes[i] = s.value end
+  d.tapes = { self.tape and self.tape:finish(self.made_tensors, self.sizes) }
   return d
 end
 
@@ -503,7 +516,7 @@ end
 
 --- Whether two descriptions are one trace but for the sizes of tensors: the same reads, guards, results and effects.
 function M.same(a, b)
-  return a.narg == b.narg and a.nresults == b.nresults and #a.tensors == #b.tensors
+  return a.narg == b.narg and a.nresults == b.nresults and #a.tensors == #b.tensors and a.early == b.early
     and same_lists(same_instruction, a.program, b.program) and same_lists(same_recipe, a.results, b.results)
     and same_lists(same_effect, a.effects, b.effects) and same_lists(same_table, a.tables, b.tables)
 end
@@ -515,7 +528,7 @@ local function new_world(core, f, options, ...)
   local n = select("#", ...)
   local w = setmetatable({
     core = core, C = C, is_tensor = C.is_tensor, narg = n,
-    program = {}, nprogram = 0, slots = {}, nslots = n + 1,
+    program = {}, about = {}, lines = {}, late = { program = {}, about = {}, lines = {} }, slots = {}, nslots = n + 1,
     tables = {},       -- by table, made inside or from outside: its record, see tables.lua
     constants = {},    -- by table of the library: a record
     objects = {},      -- by tensor or function from outside: the shadow of its first path
@@ -523,16 +536,25 @@ local function new_world(core, f, options, ...)
     own_cells = {}, cell_owner = {},
     environments = {}, -- by slot of function: shadow
     closures = {}, iterators = {},
-    numbers = {}, nnumbers = 0, number_at = {}, said = {},
-    effects = {}, later = {},
+    numbers = {}, nnumbers = 0, nlate = C.LATE, number_at = {}, said = {},
+    sizes = {},        -- that the program speaks of: shadows
+    effects = {}, untyped = {},
     made_tables = {}, made_tensors = {}, tensor_at = {},
     catching = 0,     -- pcalls that are being evaluated
     steps_left = options.steps or M.STEPS,
     closures_differ = options.closures or false,
     dynamic = options.dynamic or options.sized or nil,
-    deadline = options.deadline, clock = options.clock or clock,
-    next_look = options.deadline and options.steps or options.deadline and M.STEPS or nil, -- see evaluate.lua
+    deadline = options.deadline or false, clock = options.clock or clock,
+    next_look = options.deadline and (options.steps or M.STEPS) or 0, -- see evaluate.lua
+    -- what evaluating calls all the time: found here, not by way of the metatable, which takes ten times as long
+    pin = World.pin, emit = World.emit, where = World.where, slot = World.slot, guard = World.guard,
+    is_ours = World.is_ours, owner = World.owner, cell = World.cell, upvalue = World.upvalue, expose = World.expose,
+    closure_of = World.closure_of, index = World.index, raw_index = World.raw_index, field = World.field,
+    typed = World.typed, typed_later = World.typed_later, table_of = World.table_of, is_inside = World.is_inside,
+    look_at_clock = World.look_at_clock, function_slot = World.function_slot, pin_function = World.pin_function,
+    prefers_native = World.prefers_native, tycho = World.tycho, adopt = World.adopt, arith = World.arith,
   }, World)
+  w.tape = w.dynamic and not options.custom and tape.new(w) or nil
   local args, shadows = {}, {}
   for i = 1, n do
     local v = (select(i, ...))
@@ -564,16 +586,22 @@ local function failure(w, C, err)
     why = { reason = refused or ("an error is raised: " .. plain), internal = text }
     if w.stack then w:locate(why) end
   end
-  why.late = w.late
+  why.late = w.overdue
   return why
 end
 
---- The position of an installed trace that the description fits but for sizes.
+--- The installed trace that the description fits but for sizes: its position and its description.
 local function sized_trace(C, handle, d)
   if not d.dynamic or not C.traces then return nil end
   for i, t in ipairs(C.traces(handle)) do
-    if t.dynamic and M.same(t.description, d) then return i end
+    if t.dynamic and M.same(t.description, d) then return i, t.description end
   end
+end
+
+--- A trace that got other sizes by evaluation plays that way through the function, too, most recent first.
+local function keep_tape(d, new)
+  table.insert(d.tapes, 1, new.tapes[1])
+  d.tapes[tape.MOST + 1] = nil
 end
 
 --- A trace outlives the tensors that it was made with, and holds no memory of theirs: what they were is kept.
@@ -619,8 +647,10 @@ local function capture(core, handle, options, f, ...)
     if refused then w:abort(refused) end
     w:look_at_clock()
     if not put_in_place(w, options, d) then return "customize" end
-    local done, text = C.finish(d, sized_trace(C, handle, d))
+    local position, sized = sized_trace(C, handle, d)
+    local done, text = C.finish(d, position)
     if not done then w:abort(text or "the core could not compile the trace") end
+    if sized then keep_tape(sized, d) end
     let_go_of_tensors(d)
     return true
   end
@@ -672,11 +702,19 @@ function M.run_with(core, handle, options, f, ...)
   return nil, why
 end
 
+--- Adds the sizes of f(...) to the trace that lacks them, by what was asked of Tycho's functions when it was captured:
+--- f is not evaluated. True when that was done.
+---@return boolean done
+---@return string? otherwise what these sizes decide otherwise
+function M.resize(core, handle, f, ...) return tape.play(core.internals.capture, handle, f, ...) end
+
 --- Captures f(...) and installs the trace at the handle's entry.
 ---@return boolean? done
 ---@return table? why {reason =, hint =, file =, line =}
 function M.run(core, handle, f, ...) return M.run_with(core, handle, {}, f, ...) end
 
 M.unpack = unpack
+
+bytecode.ready() -- finds out what the host's bytecode is as it is loaded, not in the first call
 
 return M

@@ -2,6 +2,8 @@
 -- The wrapper below must stay two tail calls: the user's function then runs in its place, so that error levels,
 -- yields and depth are those of plain Lua.
 
+local function_names = require "tycho.names"
+
 local M = {}
 
 ---@class tycho.Graph one recorded graph: nodes by position, each {op, dtype, shape, src, live}
@@ -94,11 +96,14 @@ end
 --- What happens when no trace answers a call: the call is evaluated and described. Nothing is raised unless the options
 --- or the stance ask for it; without a trace the function runs as it is.
 ---@param h table the compiled function's record
-local function capture_call(core, h, ...)
+---@param otherwise? string what sizes that no trace has decide otherwise
+local function capture_call(core, h, otherwise, ...)
   local due = core._due(h.handle)
   local captured = h.captures
   if due.guard then
-    due.text = due.sized and not due.now and "sizes of tensors that no call before had" or miss_text(due)
+    local sizes = due.sized and not due.now and "sizes of tensors that no call before had"
+    due.text = not sizes and miss_text(due) or otherwise and ("%s, which decide otherwise: %s"):format(sizes, otherwise)
+      or sizes
     keep(h.misses, due, MISSES_KEPT)
   end
   if captured > 0 and core._stance() == "no_recompile" then
@@ -153,7 +158,9 @@ function M.compile_function(core, f, opts)
   handle_of[compiled] = h
   -- runs in the wrapper's place, by a tail call, and leaves it in the same way
   core._captures(handle, function(...)
-    capture_call(core, h, ...)
+    local done, otherwise = nil, nil
+    if not h.custom then done, otherwise = capture.resize(core, handle, f, ...) end
+    if not done then capture_call(core, h, otherwise, ...) end
     return pick(...)(...)
   end, not core.internals.capture.off)
   cache[f] = compiled
@@ -190,6 +197,7 @@ function explanation.__tostring(e)
       t.dynamic and ", any sizes: " .. plural(t.instances, "set") .. " so far" or "")
     add("  %s", work_text(t))
     for _, g in ipairs(t.guards) do add("  guard %s", g) end
+    for _, g in ipairs(t.sizes) do add("  sizes %s", g) end
     for _, g in ipairs(t.effects) do add("  effect %s", g) end
     if t.backend then add("  computed by the backend's function") end
     if #t.graph > 0 then add("%s", indent((t.graph:gsub("\n$", "")), "    ")) end
@@ -213,31 +221,16 @@ function explanation.__tostring(e)
   return table.concat(out, "\n")
 end
 
---- Guards and effects of a description, as lines.
-local library_names -- by function of Lua's libraries
-
-local function name_of(core, f)
-  if not library_names then
-    library_names = {}
-    for _, lib in ipairs { "", "string", "table", "math", "bit", "os", "io", "coroutine", "debug" } do
-      local fields = lib == "" and _G or rawget(_G, lib)
-      for name, v in pairs(type(fields) == "table" and fields or {}) do
-        if type(v) == "function" then library_names[v] = (lib == "" and "" or lib .. ".") .. tostring(name) end
-      end
-    end
-  end
-  return library_names[f] or core.internals.capture.owner(f)
-end
-
 local function shown(core, v)
   if type(v) == "string" then return ("%q"):format(v) end
   if type(v) == "function" then
-    local name = name_of(core, v)
+    local name = function_names.library[v] or function_names.of(core)[v]
     return name and "the function " .. name or "the function at " .. place(v)
   end
   return tostring(v):gsub("0x%x+", "...")
 end
 
+--- Guards of a description, as lines.
 local guard_texts = {
   equal = function(core, g) return ("is %s"):format((shown(core, g[3]))) end,
   type = function(_, g) return ("is a %s"):format(g[3]) end,
@@ -261,14 +254,30 @@ local comparisons = { lt = "a < b", le = "a <= b", eq = "a == b" } -- whose oper
 
 local function guard_lines(core, d)
   local list = {}
-  for _, g in ipairs(d.program) do
+  for at, g in ipairs(d.program) do
     local text = guard_texts[g[1]]
     if text then
       local function names(i) return d.paths[g[i]] or ("value " .. g[i]) end
-      local path = g.path or comparisons[g[1]] or d.paths[g[2]] or "a number"
+      local path = d.about[at] or comparisons[g[1]] or d.paths[g[2]] or "a number"
       local line = ("%s: %s"):format(path, text(core, g, names, d.dynamic))
-      list[#list + 1] = g.line and ("%s  (%s)"):format(line, g.line) or line
+      list[#list + 1] = d.lines[at] and ("%s  (%s)"):format(line, d.lines[at]) or line
     end
+  end
+  return list
+end
+
+--- What was decided about sizes, for each way through the function that the trace serves.
+local function size_lines(d)
+  local list = {}
+  for _, tape in ipairs(d.tapes) do
+    local claims = {}
+    for _, e in ipairs(tape.entries) do
+      if e[1] == "claim" then
+        local line = ("%s: %s"):format(e.text or "a size", tostring(e[5]))
+        claims[#claims + 1] = e.line and ("%s  (%s)"):format(line, e.line) or line
+      end
+    end
+    if #claims > 0 then list[#list + 1] = table.concat(claims, "; ") end
   end
   return list
 end
@@ -311,31 +320,10 @@ function graphs_meta.__tostring(list)
   return table.concat(out, "\n")
 end
 
---- What the library's own functions are called: fn -> name, found out when first asked.
-local function owners(core)
-  local names
-  local function add(source, prefix)
-    for name, fn in pairs(source) do
-      if type(fn) == "function" and type(name) == "string" then names[fn] = names[fn] or prefix .. name end
-    end
-  end
-  return function(fn)
-    if not names then
-      names = setmetatable({}, { __mode = "k" })
-      add(core, "")
-      add(core.internals.methods, "")
-      if type(core.linalg) == "table" then add(core.linalg, "linalg.") end
-      add(core.internals.metatable or {}, "")
-    end
-    return names[fn]
-  end
-end
-
 --- The functions of this file over the C module.
 function M.open(core)
   local api = {}
   fail = core.internals.error
-  core.internals.capture.owner = owners(core)
   core.internals.disabled = disabled
   local show = require("tycho.check")(core).show
 
@@ -374,8 +362,9 @@ function M.open(core)
 
   --- What a compiled function did: a table that prints well. calls; nested (calls inside of other compiled functions);
   --- skips (calls that a trace answered: the function did not run); captures; traces, most recently used first:
-  --- {key, guards, effects, hits, dynamic, instances, graph}; misses, the last of them: {text, guard, path, was, now};
-  --- aborts, the last of them: {text, file, line, reason, hint, cost in ms}. Of calls that ran and were recorded:
+  --- {key, guards, sizes (what was decided about them), effects, hits, dynamic, instances (sets of sizes), graph};
+  --- misses, the last of them: {text, guard, path, was, now}; aborts, the last of them: {text, file, line, reason,
+  --- hint, cost in ms}. Of calls that ran and were recorded:
   --- signature_hits, signature_misses, evicted, differences, signatures[i] = {signature, hits, rests (runs eagerly for
   --- now, since recording does not pay), graphs = {{runs, text}}}. Traces and graphs tell their work: operations,
   --- operations_saved (that take no step of their own), kernels, steps, bytes_moved, bytes_saved.
@@ -392,7 +381,7 @@ function M.open(core)
     for i, t in ipairs(core.internals.capture.traces(h.handle)) do
       local d = t.description
       e.traces[i] = {
-        key = key_lines(core, d), guards = guard_lines(core, d), effects = effect_lines(d, t),
+        key = key_lines(core, d), guards = guard_lines(core, d), sizes = size_lines(d), effects = effect_lines(d, t),
         graph = t.text, kernels = t.kernels, steps = t.steps, operations = t.operations, hits = t.hits,
         operations_saved = t.operations_saved, bytes_moved = t.bytes_moved, bytes_saved = t.bytes_saved,
         dynamic = t.dynamic, instances = t.instances, backend = t.backend,

@@ -9,7 +9,9 @@
 -- 3. A function that keeps state outside of what is guarded must not be called, even when it would give the same now.
 -- 4. What a function hands out is known, or found among the objects that are.
 
-local type, tostring, rawget, next, pairs, ipairs = type, tostring, rawget, next, pairs, ipairs
+local names = require "tycho.names"
+
+local type, tostring, rawget, next, ipairs = type, tostring, rawget, next, ipairs
 local select, unpack, floor = select, unpack, math.floor
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
@@ -38,36 +40,6 @@ local hints = {
   unknown = "call it outside of the compiled function",
 }
 
---- Names of the functions of Lua's libraries, for reasons.
-local library_names = {}
-do
-  local function add(prefix, lib)
-    for name, f in pairs(type(lib) == "table" and lib or {}) do
-      if type(f) == "function" and type(name) == "string" then library_names[f] = prefix .. name end
-    end
-  end
-  for _, name in ipairs { "string", "table", "math", "bit", "os", "io", "coroutine", "debug", "jit", "package" } do
-    add(name .. ".", rawget(_G, name))
-  end
-  add("", _G)
-end
-
---- Names of Tycho's functions: of the module, methods, linear algebra.
-local function names_in(core, is_ours)
-  local names = {}
-  local function add(lib)
-    for name, f in pairs(lib or {}) do
-      if type(f) == "function" and type(name) == "string" and is_ours(f) then names[f] = name end
-    end
-  end
-  add(core.linalg)
-  add(core)
-  add(core.internals.methods)
-  return names
-end
-
-local names_by_core = setmetatable({}, { __mode = "k" })
-
 local index_of = {
   get = function(t, k) return t[k] end,
   set = function(t, k, v) t[k] = v end,
@@ -80,14 +52,8 @@ return function(World)
 
   --- The name of a function of Tycho's, nil of any other. Users may put functions of their own beside them.
   function World:owner(f)
-    local names = names_by_core[self.core]
-    if not names then
-      names = names_in(self.core, function(g)
-        return self.C.is_native(g) or self:is_ours(g) or self.is_wrapper(g)
-      end)
-      names_by_core[self.core] = names
-    end
-    return names[f]
+    local name = names.of(self.core)[f]
+    return name and (self.C.is_native(f) or self:is_ours(f) or self.is_wrapper(f)) and name or nil
   end
 
   -- What goes to native code and comes back ---------------------------------------------------------------------------
@@ -98,6 +64,7 @@ return function(World)
     if kind == "function" and (self.closures[v] or self.iterators[v]) then
       self:abort(("a function made inside is given to %s"):format(name))
     end
+    if s and s.size then return v end -- the tape knows what it is
     if kind ~= "table" then return self:pin(v, s) end
     local o = self:table_of(v, s)
     if o.exposing then return v end
@@ -120,8 +87,8 @@ return function(World)
     return v
   end
 
-  --- The shadow of what native code handed out.
-  function World:adopt(v, name)
+  --- The shadow of what native code handed out. fresh: collects the tables that are new.
+  function World:adopt(v, name, fresh)
     local kind = type(v)
     if kind == "nil" or kind == "number" or kind == "string" or kind == "boolean" then return v, nil end
     if kind == "table" then
@@ -130,8 +97,9 @@ return function(World)
       if self.constants[v] then return v, nil end
       if getmetatable(v) ~= nil then self:abort(("%s returns a table with a metatable"):format(name)) end
       self:table(v)
+      fresh[v] = true
       for k, e in next, v do
-        local _, es = self:adopt(e, name)
+        local _, es = self:adopt(e, name, fresh)
         self.tables[v].shadow[k] = es
       end
       return v, nil
@@ -141,12 +109,17 @@ return function(World)
     return self:abort(("%s returns a %s"):format(name, kind))
   end
 
-  function World:adopt_all(results, n, name)
-    local shadows = {}
+  local function adopt_all(world, results, n, name)
+    local shadows, fresh = {}, {}
     for i = 1, n do
-      local _, s = self:adopt(results[i], name)
-      shadows[i] = s
+      local v = results[i]
+      if name == "rows" and type(v) == "function" then world.iterators[v] = "rows" end
+      if not world.iterators[v] then
+        local _, s = world:adopt(v, name, fresh)
+        shadows[i] = s
+      end
     end
+    if world.tape then world.tape:returned(results, shadows, n, fresh, name) end
     return results, shadows, n
   end
 
@@ -159,18 +132,28 @@ return function(World)
       if not world.said[at] then
         world.said[at] = true
         local s = world.numbers[id]
-        if not (s and s.pinned) then world:emit({ "whole", id, whole }, s and s.path) end
+        if not (s and s.pinned) then world:emit({ "whole", id, whole }, s and s.path, world:is_late(id)) end
       end
     end
+  end
+
+  --- After a call with symbols: those that the core did not take are looked at. Tells what it took.
+  local function pin_untaken(world, symbols, count, args, shadows)
+    local taken = world.C.taken()
+    for k = 1, count, 2 do
+      local i = symbols[k]
+      if floor(taken / 2 ^ (i - 1)) % 2 == 0 then world:pin(args[i], shadows[i]) end
+    end
+    return taken
   end
 
   --- Calls a function of the library in the open session.
   function World:tycho(f, name, args, shadows, n)
     self:look_at_clock()
-    local C, symbols, count = self.C, nil, 0
+    local C, tape, symbols, count = self.C, self.tape, nil, 0
     for i = 1, n do
       local v, s = args[i], shadows[i]
-      if type(v) == "number" and not known(s) then
+      if type(v) == "number" and not known(s) and not s.size then
         symbols = symbols or {}
         symbols[count + 1], symbols[count + 2] = i, self:number_id(v, s)
         count = count + 2
@@ -178,25 +161,16 @@ return function(World)
         self:expose(v, s, name)
       end
     end
+    if tape then tape:call(f, args, shadows, n, symbols) end
     if symbols then C.symbols(n, unpack(symbols, 1, count)) end
     local results, nresults = pack(f(unpack(args, 1, n)))
     local refused = C.reason()
     if refused then self:abort(refused, hints[name]) end
-    if symbols then
-      local taken = C.taken()
-      for k = 1, count, 2 do
-        local i = symbols[k]
-        if floor(taken / 2 ^ (i - 1)) % 2 == 0 then self:pin(args[i], shadows[i]) end
-      end
-    end
-    note_wholeness(self, C.wholeness())
-    for i = 1, nresults do
-      if name == "rows" and type(results[i]) == "function" then
-        self.iterators[results[i]] = "rows"
-        return results, {}, nresults
-      end
-    end
-    return self:adopt_all(results, nresults, name)
+    local taken = symbols and pin_untaken(self, symbols, count, args, shadows)
+    local whole, nwhole = pack(C.wholeness())
+    note_wholeness(self, unpack(whole, 1, nwhole))
+    if tape then tape:took(taken, unpack(whole, 1, nwhole)) end
+    return adopt_all(self, results, nresults, name)
   end
 
   function World:tensor_arith(op, a, as, b, bs)
@@ -212,9 +186,8 @@ return function(World)
       local method = rawget(self.core.internals.methods, k)
       if method ~= nil then return method, nil end
       if k == "grad" then self:abort("a gradient is read") end
-      return self:adopt(t[k], k)
     end
-    local results, shadows = self:tycho(index_of.get, "__index", { t, k }, { ts, ks }, 2)
+    local results, shadows = self:tycho(index_of.get, type(k) == "string" and k or "__index", { t, k }, { ts, ks }, 2)
     return results[1], shadows[1]
   end
 
@@ -223,8 +196,8 @@ return function(World)
   end
 
   function World:tensor_length(t, ts)
-    local results = self:tycho(index_of.length, "__len", { t }, { ts }, 1)
-    return results[1], nil
+    local results, shadows = self:tycho(index_of.length, "length", { t }, { ts }, 1)
+    return results[1], shadows[1]
   end
 
   --- The reason why a function of the library must not be called, and a hint.
@@ -252,7 +225,7 @@ return function(World)
     for i = 1, n do
       local v, s = args[i], shadows[i]
       local kind = type(v)
-      if kind == "number" and not known(s) then return false end
+      if kind == "number" and not known(s) and not s.size then return false end
       if kind == "function" and self.closures[v] then return false end
       local o = kind == "table" and self.tables[v]
       if o and (o.overlay or o.meta ~= nil) then return false end
@@ -295,7 +268,7 @@ return function(World)
       if reason then self:abort(reason, hint) end
       return self:tycho(f, name or "a function of the library", args, shadows, n)
     end
-    name = library_names[f]
+    name = names.library[f]
     return self:abort(("calls %s"):format(name or "an unknown C function"), hints[name] or hints.unknown)
   end
 end

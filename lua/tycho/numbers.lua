@@ -6,7 +6,9 @@
 --    What is not plain arithmetic is a call of the very function that Lua would call.
 -- 2. Equal expressions are one expression, equal guards one guard.
 -- 3. A number whose value was needed is pinned; what is computed from pinned numbers alone is known.
--- 4. Operators on tensors go to natives.lua; tables and strings find their metamethods as in Lua.
+-- 4. What is computed from sizes alone is the tape's (tape.lua), not the trace's. An expression of sizes and numbers is
+--    "late": it is known when the plan for these sizes was found, and its instructions stand behind all others.
+-- 5. Operators on tensors go to natives.lua; tables and strings find their metamethods as in Lua.
 
 local type, tonumber, tostring, floor = type, tonumber, tostring, math.floor
 
@@ -55,15 +57,19 @@ return function(World)
   -- Expressions -------------------------------------------------------------------------------------------------------
 
   --- The expression that an instruction makes, whose value is v now; at: what makes it the same as an earlier one.
-  local function expression(world, instr, v, at, path)
+  local function expression(world, instr, v, at, path, late)
     local s = world.number_at[at]
     if s then return s end
-    world:emit(instr, path)
-    world.nnumbers = world.nnumbers + 1
-    s = { number = world.nnumbers, value = v, path = path }
+    world:emit(instr, path, late)
+    local counter = late and "nlate" or "nnumbers"
+    world[counter] = world[counter] + 1
+    s = { number = world[counter], value = v, path = path }
     world.numbers[s.number], world.number_at[at] = s, s
     return s
   end
+
+  --- Whether an expression hangs on sizes.
+  function World:is_late(id) return id ~= nil and id > self.C.LATE end
 
   local function constant_id(world, v)
     local at = v ~= v and "nan" or v == 0 and (1 / v > 0 and "0" or "-0") or ("%.17g"):format(v)
@@ -76,6 +82,11 @@ return function(World)
   function World:number_id(v, s)
     if s == nil or s.pinned then return constant_id(self, v) end
     if s.number then return s.number end
+    if s.size then
+      local at = "size " .. s.size
+      if not self.number_at[at] then self.sizes[#self.sizes + 1] = s end
+      return expression(self, { "size", #self.sizes }, v, at, s.path, true).number
+    end
     if not s.id then
       s.id = expression(self, { "number", s.slot }, v, "slot " .. s.slot, s.path).number
       s.typed = true
@@ -95,33 +106,49 @@ return function(World)
     return #text <= 60 and text or nil
   end
 
+  --- Whether a number is a size or known.
+  local function is_settled(s) return s == nil or s.pinned or s.size ~= nil end
+
   --- An operation on one or two numbers: name of the instruction, operands, the value now.
   function World:numeric(name, v, a, as, b, bs)
+    if is_settled(as) and is_settled(bs) then
+      local text = signs[name] and text_of(name, a, as, b, bs)
+      return v, self.tape:compute(name, v, a, as, b, bs, text and "(" .. text .. ")")
+    end
     local ia = self:number_id(a, as)
     local ib = b ~= nil and self:number_id(b, bs) or nil
     local path = signs[name] and text_of(name, a, as, b, bs)
     path = path and "(" .. path .. ")"
-    return v, expression(self, { name, ia, ib }, v, name .. " " .. ia .. " " .. (ib or ""), path)
+    return v, expression(self, { name, ia, ib }, v, name .. " " .. ia .. " " .. (ib or ""), path,
+      self:is_late(ia) or self:is_late(ib))
   end
 
   --- A call of a pure function with one or two numbers, whose first result is v now.
   function World:numeric_call(f, v, a, as, b, bs)
+    if is_settled(as) and is_settled(bs) then return v, self.tape:compute(f, v, a, as, b, bs) end
     local ia = self:number_id(a, as)
     local ib = b ~= nil and self:number_id(b, bs) or nil
-    return v, expression(self, { "call", f, ia, ib }, v, tostring(f) .. " " .. ia .. " " .. (ib or ""))
+    return v, expression(self, { "call", f, ia, ib }, v, tostring(f) .. " " .. ia .. " " .. (ib or ""), nil,
+      self:is_late(ia) or self:is_late(ib))
   end
 
   --- Makes a number known by its bits.
   function World:pin_number(v, s)
     if s.pinned then return end
+    if s.size then
+      self.tape:claim("bits", v, s, v, nil, true, ("%s == %.14g"):format(s.path or "a size", v))
+      s.pinned = true
+      return
+    end
     s.pinned = true
     local id, path = s.number, s.path
-    local function claim(name, a, b, outcome) self:emit({ name, a, b, outcome }, path) end
+    local late = self:is_late(id)
+    local function claim(name, a, b, outcome) self:emit({ name, a, b, outcome }, path, late) end
     if v ~= v then return claim("eq", id, id, false) end
     claim("eq", id, constant_id(self, v), true)
     if v ~= 0 then return nil end
     local one, zero = constant_id(self, 1), constant_id(self, 0)
-    local inverse = expression(self, { "div", one, id }, 1 / v, "div " .. one .. " " .. id)
+    local inverse = expression(self, { "div", one, id }, 1 / v, "div " .. one .. " " .. id, nil, late)
     return claim("lt", zero, inverse.number, 1 / v > 0)
   end
 
@@ -206,11 +233,15 @@ return function(World)
   function World:compare_numbers(name, a, as, b, bs)
     local outcome = compare[name](a, b)
     if known(as) and known(bs) then return outcome end
+    if is_settled(as) and is_settled(bs) then
+      self.tape:claim(name, a, as, b, bs, outcome, text_of(name, a, as, b, bs))
+      return outcome
+    end
     local ia, ib = self:number_id(a, as), self:number_id(b, bs)
     local at = name .. " " .. ia .. " " .. ib
     if not self.said[at] then
       self.said[at] = true
-      self:emit({ name, ia, ib, outcome }, text_of(name, a, as, b, bs))
+      self:emit({ name, ia, ib, outcome }, text_of(name, a, as, b, bs), self:is_late(ia) or self:is_late(ib))
     end
     return outcome
   end

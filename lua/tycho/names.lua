@@ -1,0 +1,37 @@
+--- names.lua -- what functions of Lua's libraries and of Tycho are called, for reasons and explanations.
+-- In: a function. Out: its name as a user would write it, without the module of ours that it is in; nil of any other.
+
+local type, pairs, rawget = type, pairs, rawget
+
+local M = {}
+
+local function add(names, lib, prefix)
+  for name, f in pairs(type(lib) == "table" and lib or {}) do
+    if type(f) == "function" and type(name) == "string" then names[f] = prefix .. name end
+  end
+end
+
+--- Names of the functions of Lua's libraries, as they were when this file was loaded.
+M.library = {}
+for _, name in ipairs { "string", "table", "math", "bit", "os", "io", "coroutine", "debug", "jit", "package" } do
+  add(M.library, rawget(_G, name), name .. ".")
+end
+add(M.library, _G, "")
+
+local by_core = setmetatable({}, { __mode = "k" })
+
+--- Names of Tycho's functions: of the module, methods, linear algebra. Users may have put functions of their own among
+--- them.
+function M.of(core)
+  local names = by_core[core]
+  if not names then
+    names = {}
+    by_core[core] = names
+    add(names, core.linalg, "")
+    add(names, core, "")
+    add(names, core.internals.methods, "")
+  end
+  return names
+end
+
+return M

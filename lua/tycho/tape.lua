@@ -1,0 +1,361 @@
+--- tape.lua -- what one capture asked of Tycho's functions, played again for tensors of other sizes.
+-- In: the calls of a dynamic capture, in order, as natives.lua makes them; the numbers that they gave, which are sizes,
+-- and what was computed and decided from these alone. Out: one more plan for the same trace, without the user's code
+-- being evaluated; nil where a decision falls otherwise at these sizes, and then the function is evaluated again.
+--
+-- A tape is a list of entries over registers, which hold tensors, sizes and iterators:
+--     outside   a tensor that slot k reads
+--     call      a function of Tycho's, its arguments, what its results were
+--     compute   arithmetic on sizes
+--     claim     what a comparison of sizes came to, the very bits of one that was looked at
+-- What stands in arguments and results is told by operands:
+--     {VALUE, v}  {REGISTER, r}  {NUMBER, id}  {TABLE, {[k] = operand}}  {NEW, r, dtype, rank}
+--
+-- Rules:
+-- 1. All that evaluated code can learn from a size is a register or a claim. So where the claims hold, the same code
+--    makes the same calls, reads and writes: the guards, results and effects of the trace are right as they are.
+-- 2. What results are is a part of the claims: dtype and rank of tensors, keys of tables, all but numbers, and which
+--    tensors are one and the same.
+-- 3. Numbers that later calls read are told to the core as they were in the capture, and must be taken in the same way.
+-- 4. A tape that cannot tell where something came from, or in which a call raised, is no tape. The trace does without.
+
+local type, pairs, rawget, rawequal, pcall, select = type, pairs, rawget, rawequal, pcall, select
+local unpack, abs, floor, ceil, sqrt = unpack, math.abs, math.floor, math.ceil, math.sqrt
+
+if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
+
+local M = {}
+
+--- Tapes that one trace keeps: as many ways through the function as sizes may decide about.
+M.MOST = 4
+
+local VALUE, REGISTER, NUMBER, TABLE, NEW = "value", "register", "number", "table", "new"
+
+local metatable_of = type(debug) == "table" and debug.getmetatable or getmetatable
+
+local function same_bits(a, b)
+  if a ~= a or b ~= b then return a ~= a and b ~= b end
+  return a == b and 1 / a == 1 / b
+end
+
+local function same_value(a, b)
+  if type(a) == "number" and type(b) == "number" then return same_bits(a, b) end
+  return rawequal(a, b)
+end
+
+local function pack(...) return { ... }, select("#", ...) end
+
+local operations = {
+  add = function(a, b) return a + b end,
+  sub = function(a, b) return a - b end,
+  mul = function(a, b) return a * b end,
+  div = function(a, b) return a / b end,
+  unm = function(a) return -a end,
+  abs = abs, floor = floor, ceil = ceil, sqrt = sqrt,
+  lt = function(a, b) return a < b end,
+  le = function(a, b) return a <= b end,
+  eq = function(a, b) return a == b end,
+  bits = same_bits,
+}
+
+-- Recording -----------------------------------------------------------------------------------------------------------
+
+local Tape = {}
+Tape.__index = Tape
+
+function M.new(world)
+  return setmetatable({ world = world, count = 0, at = {}, said = {}, inside = {} }, Tape)
+end
+
+local function append(tape, entry) tape[#tape + 1] = entry end
+
+local function register(tape, object)
+  tape.count = tape.count + 1
+  if object ~= nil then tape.at[object] = tape.count end
+  return tape.count
+end
+
+--- A tensor from outside that slot k reads; several slots may.
+function Tape:outside(t, slot)
+  append(self, { "outside", slot, not self.at[t] and register(self, t) or nil })
+end
+
+--- The shadow of a size whose value is v now; path: as the user would write it.
+local function size(tape, v, path) return { size = register(tape), value = v, path = path, typed = true } end
+
+local function size_operand(v, s)
+  if s and s.size and not s.pinned then return { REGISTER, s.size } end
+  return { VALUE, v }
+end
+
+--- Arithmetic on sizes and known numbers: the shadow of the result. operation: a name, or a pure function.
+function Tape:compute(operation, v, a, as, b, bs, path)
+  local s = size(self, v, path)
+  append(self, { "compute", operations[operation] or operation, size_operand(a, as), size_operand(b, bs), s.size })
+  return s
+end
+
+--- What a decision about sizes came to; text: as the user would write it.
+function Tape:claim(operation, a, as, b, bs, outcome, text)
+  local x, y = size_operand(a, as), size_operand(b, bs)
+  local at = ("%s %s %s %.17g %s %.17g"):format(operation, x[1], y[1], x[2], tostring(outcome), y[2])
+  if self.said[at] then return end
+  self.said[at] = true
+  append(self, { "claim", operations[operation], x, y, outcome, text = text, line = self.world:where() })
+end
+
+--- How a value that a function is given will be found. Fresh tables are copied: the code may change them later.
+local function operand(tape, v, s)
+  local world, kind = tape.world, type(v)
+  if kind == "number" then
+    if s and not s.pinned and not s.size then return { NUMBER, (world:number_id(v, s)) } end
+    return size_operand(v, s)
+  end
+  if kind == "nil" or kind == "boolean" or kind == "string" then return { VALUE, v } end
+  local r = tape.at[v]
+  if r then return { REGISTER, r } end
+  if kind == "table" then
+    local o = world:table_of(v, s)
+    if o.constant then return { VALUE, v } end
+    local fields = {}
+    tape.broken = tape.broken or tape.inside[v] -- it holds itself
+    tape.inside[v] = true
+    for k, e in pairs(tape.broken and {} or v) do
+      local es
+      if o.fresh then es = o.shadow[k] else e, es = world:field(o, k) end
+      fields[k] = operand(tape, e, es)
+    end
+    tape.inside[v] = nil
+    return { TABLE, fields }
+  end
+  if kind ~= "function" or s and s.bytecode_only then tape.broken = true end
+  return { VALUE, v }
+end
+
+--- Begins the entry of a call; symbols: positions of arguments and the numbers that they are.
+function Tape:call(f, args, shadows, n, symbols)
+  local operands = {}
+  for i = 1, n do operands[i] = operand(self, args[i], shadows[i]) end
+  self.open = { "call", self.at[f] and { REGISTER, self.at[f] } or { VALUE, f }, operands, n, symbols }
+end
+
+--- What a result is; sizes get their shadows here.
+local function result(tape, v, s, fresh, path)
+  local world, kind = tape.world, type(v)
+  if kind == "number" then
+    s = size(tape, v, path)
+    return { NEW, s.size, "number" }, s
+  end
+  if kind == "nil" or kind == "boolean" or kind == "string" then return { VALUE, v } end
+  local r = tape.at[v]
+  if r then return { REGISTER, r }, s end
+  if kind == "userdata" then return { NEW, register(tape, v), v.dtype, v.ndim } end
+  if kind == "function" then return { NEW, register(tape, v), "function" }, s end
+  if not fresh[v] then -- it was there before
+    tape.broken = tape.broken or not world.constants[v]
+    return { VALUE, v }, s
+  end
+  local fields, shadow = {}, world.tables[v].shadow
+  for k, e in pairs(v) do fields[k], shadow[k] = result(tape, e, shadow[k], fresh, world.path_of(path, k)) end
+  return { TABLE, fields }, s
+end
+
+--- Ends the entry of a call. fresh: the tables that it made; path: how results are called. Numbers become sizes.
+function Tape:returned(results, shadows, n, fresh, path)
+  local entry, operands = self.open, {}
+  self.open = nil
+  for i = 1, n do operands[i], shadows[i] = result(self, results[i], shadows[i], fresh, path) end
+  entry[6], entry[7] = operands, n
+  append(self, entry)
+end
+
+--- What the core said of the numbers in the call that is open: which it took, which had to be whole.
+function Tape:took(taken, ...) self.open.taken, self.open.whole = taken, { ... } end
+
+--- Ends the recording: what remains is data. made: the tensors that results and effects mention; sizes: shadows, in the
+--- order in which the trace's program speaks of them. Nil where the tape is none.
+function Tape:finish(made, sizes)
+  local at = self.at
+  local out = { entries = {}, made = {}, sizes = {} }
+  if self.broken or self.open then return nil end
+  for i, t in pairs(made) do
+    out.made[i] = at[t]
+    if not at[t] then return nil end
+  end
+  for i, s in pairs(sizes) do out.sizes[i] = s.size end
+  for i = 1, #self do out.entries[i] = self[i] end
+  return out
+end
+
+-- Playing -------------------------------------------------------------------------------------------------------------
+
+local Player = {}
+Player.__index = Player
+
+--- What reads slots, by instruction of the description's program.
+local read = {
+  upvalue = function(p, i) return p.C.upvalue(p:slot(i[2]), i[3]) end,
+  env = function(p, i) return p.C.environment(p:slot(i[2])) end,
+  field = function(p, i) return rawget(p:slot(i[2]), i[3]) end,
+  metatable = function(p, i) return metatable_of(p:slot(i[2])) end,
+}
+
+--- Finds the instruction of each slot and number.
+local function instructions(d, late)
+  if d.readers then return end
+  local readers, expressions, slot, number = {}, {}, d.narg + 1, 0
+  for k, i in ipairs(d.program) do
+    local name = i[1]
+    if k == d.early + 1 then number = late end
+    if read[name] then
+      slot = slot + 1
+      readers[slot] = i
+    elseif name == "number" or name == "const" or name == "call" or name == "size" or
+        operations[name] and i[4] == nil and name ~= "bits" then
+      number = number + 1
+      expressions[number] = i
+    end
+  end
+  d.readers, d.expressions = readers, expressions
+end
+
+function Player:slot(k)
+  local v = self.slots[k]
+  if v == nil and self.d.readers[k] then
+    local i = self.d.readers[k]
+    v = read[i[1]](self, i)
+    self.slots[k] = v
+  end
+  return v
+end
+
+--- The number that later calls know by id, as it is in this one.
+function Player:number(id)
+  local i = self.d.expressions[id]
+  local name = i[1]
+  if name == "number" then return self:slot(i[2]) end
+  if name == "const" then return i[2] end
+  if name == "size" then return self.values[self.tape.sizes[i[2]]] end
+  if name == "call" then
+    if i[4] then return (i[2](self:number(i[3]), self:number(i[4]))) end
+    return (i[2](self:number(i[3])))
+  end
+  return operations[name](self:number(i[2]), i[3] and self:number(i[3]))
+end
+
+function Player:value(x)
+  local kind = x[1]
+  if kind == VALUE then return x[2] end
+  if kind == REGISTER then return self.values[x[2]] end
+  if kind == NUMBER then return self:number(x[2]) end
+  local t = {}
+  for k, e in pairs(x[2]) do t[k] = self:value(e) end
+  return t
+end
+
+--- Whether a result is what it was but for sizes; then it is kept.
+function Player:accept(x, v)
+  local kind = x[1]
+  if kind == VALUE then return same_value(x[2], v) end
+  if kind == REGISTER then return rawequal(self.values[x[2]], v) end
+  if kind == TABLE then
+    if type(v) ~= "table" then return false end
+    for k in pairs(v) do
+      if not x[2][k] then return false end
+    end
+    for k, e in pairs(x[2]) do
+      if not self:accept(e, v[k]) then return false end
+    end
+    return true
+  end
+  if x[4] then
+    if not self.C.is_tensor(v) or self.met[v] or v.dtype ~= x[3] or v.ndim ~= x[4] then return false end
+  elseif type(v) ~= x[3] then
+    return false
+  end
+  if x[3] ~= "number" then self.met[v] = true end
+  self.values[x[2]] = v
+  return true
+end
+
+local play = {}
+
+function play.outside(p, e)
+  local t = p:slot(e[2])
+  p.C.outside(t, e[2])
+  if e[3] then
+    p.values[e[3]], p.met[t] = t, true
+  end
+  return true
+end
+
+function play.compute(p, e)
+  p.values[e[5]] = e[2](p:value(e[3]), p:value(e[4]))
+  return true
+end
+
+function play.claim(p, e) return e[2](p:value(e[3]), p:value(e[4])) == e[5] end
+
+local function same_list(list, ...)
+  if select("#", ...) ~= #list then return false end
+  for i = 1, #list do
+    if list[i] ~= (select(i, ...)) then return false end
+  end
+  return true
+end
+
+function play.call(p, e)
+  local C, args, n, symbols = p.C, {}, e[4], e[5]
+  for i = 1, n do args[i] = p:value(e[3][i]) end
+  if symbols then C.symbols(n, unpack(symbols)) end
+  local results, count = pack(p:value(e[2])(unpack(args, 1, n)))
+  if count ~= e[7] or C.reason() or symbols and C.taken() ~= e.taken or not same_list(e.whole, C.wholeness()) then
+    return false
+  end
+  for i = 1, count do
+    if not p:accept(e[6][i], results[i]) then return false end
+  end
+  return true
+end
+
+--- Plays a tape in the open session: a description of what differs, or nil and what came out otherwise.
+local function record(C, d, tape, f, ...)
+  instructions(d, C.LATE)
+  local p = setmetatable({ C = C, d = d, tape = tape, slots = { ... }, values = {}, met = {} }, Player)
+  p.slots[d.narg + 1] = f
+  for _, e in ipairs(tape.entries) do
+    if not play[e[1]](p, e) then return nil, e.text or "what an operation gives" end
+  end
+  local out = { tensors = {}, sizes = {} }
+  for i, r in ipairs(tape.made) do out.tensors[i] = p.values[r] end
+  for i, r in ipairs(tape.sizes) do out.sizes[i] = p.values[r] end
+  return out
+end
+
+local function attempt(C, handle, position, wanted, tape, f, ...)
+  local at, d = C.sized(handle, position)
+  if at ~= position or d ~= wanted then return false end -- a finaliser has moved the traces
+  local out, otherwise = record(C, d, tape, f, ...)
+  return out ~= nil and C.finish(out, position) == true, otherwise
+end
+
+--- Adds the sizes of this call to a trace that lacks them. True when that was done; else nothing has changed.
+---@return boolean done
+---@return string? otherwise what these sizes decide otherwise, in the way through the function that was tried first
+function M.play(C, handle, f, ...)
+  local position, d = C.sized(handle)
+  local otherwise
+  while position do
+    for k = 1, #d.tapes do
+      if not C.begin(handle, ...) then return false end
+      local ok, done, why = pcall(attempt, C, handle, position, d, d.tapes[k], f, ...)
+      if ok and done then return true end
+      C.abort()
+      otherwise = otherwise or ok and why or nil
+    end
+    position, d = C.sized(handle, position + 1)
+  end
+  return false, otherwise
+end
+
+return M
