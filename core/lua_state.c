@@ -136,11 +136,12 @@ const char *ty_lua_nearest(lua_State *L, const char *name, int t) {
 
 /* --- the start of every function */
 
-State *ty_lua_enter(lua_State *L) {
-  Host *H = ty_lua_host(L);
+State *ty_lua_enter(lua_State *L) { return ty_lua_enter_in(L, ty_lua_host(L)); }
+
+State *ty_lua_enter_in(lua_State *L, Host *H) {
+  if (TY_UNLIKELY(!H || H->closed)) ty_lua_error(L, "tycho: this Lua state is closing");
   State *S = &H->S;
   if (TY_UNLIKELY(S->interrupted && *S->interrupted)) ty_lua_error(L, "tycho: interrupted");
-  if (TY_UNLIKELY(H->closed)) ty_lua_error(L, "tycho: this Lua state is closing");
   if (S->engine->compiled->lazy) ty_lua_sync(L, S);
   else S->open = NULL;
   return S;
@@ -227,8 +228,9 @@ static void scope_forget(Handle *h) {
   h->scope = NULL;
 }
 
-Tensor *ty_lua_push(lua_State *L) {
-  Host *H = ty_lua_host(L);
+Tensor *ty_lua_push(lua_State *L) { return ty_lua_push_in(L, ty_lua_host(L)); }
+
+Tensor *ty_lua_push_in(lua_State *L, Host *H) {
   if (TY_UNLIKELY(H->S.debt >= LOOK_BYTES)) pay_debt(L, H);
   Handle *h = (Handle *)lua_newuserdata(L, sizeof *h);
   h->t.st = NULL;
@@ -252,7 +254,7 @@ static void host_close(Host *H) {
 /* __gc of a tensor. Without its mark a handle is a tensor no longer, whoever still holds it. */
 static int tensor_collect(lua_State *L) {
   Host *H = ty_lua_host(L);
-  Tensor *t = ty_lua_test(L, 1);
+  Tensor *t = ty_lua_test_in(L, H, 1);
   if (!t) return 0;
   Handle *h = (Handle *)t;
   h->mark = 0;

@@ -12,8 +12,8 @@
 ** 1. Between the guards and the run Lua's collector may run finalisers, which may do anything: so the
 **    run's own questions (ty_instance_ready) come last, when handles and tables are made already.
 ** 2. Effects come after the run, which cannot fail any more then.
-** 3. Results wait in the stash until the second half of the call hands them out; it is a stack, since
-**    a hook may call compiled functions between the halves.
+** 3. One result is pick's answer. Others wait in the stash until the function that pick answers with
+**    hands them out; it is a stack, since a hook may call compiled functions between the two.
 */
 #include <math.h>
 #include <stdio.h>
@@ -230,7 +230,7 @@ static void stash_results(lua_State *L, struct Compiled *C, const Trace *T, cons
   }
 }
 
-/* The second half of a call. Upvalue 3: the stash. */
+/* What pick answers with for results in the stash. Upvalue 3: the stash. */
 static int hand_out(lua_State *L) {
   struct Compiled *C = ty_lua_state(L)->engine->compiled;
   struct Stash s = C->stash[--C->stashed];
@@ -241,6 +241,18 @@ static int hand_out(lua_State *L) {
     lua_rawseti(L, lua_upvalueindex(3), s.base + i);
   }
   return s.n;
+}
+
+/* Pushes what pick answers: nil and the only result, or a function; gives their number. */
+static int push_answer(lua_State *L, State *S, const Trace *T, const Made *m) {
+  if (T->nresults == 1) {
+    lua_pushnil(L);
+    push_value(L, T->result[0], m);
+    return 2;
+  }
+  stash_results(L, S->engine->compiled, T, m);
+  lua_pushvalue(L, UP_HAND_OUT);
+  return 1;
 }
 
 static Instance *find_instance(const Trace *T, const Tensor *const *outside) {
@@ -256,10 +268,11 @@ static Instance *find_instance(const Trace *T, const Tensor *const *outside) {
 
 /* The trace's guards hold: what remains. TRACE_MISS leaves the stack as it may be. */
 static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I,
-                             const Tensor *const *outside, const double *number, const char **why) {
+                             const Tensor *const *outside, const double *number, const char **why,
+                             int *answers) {
   Made m = {.tensors = lua_gettop(L), .number = number};
   Tensor *made[I->nmade + 1];
-  for (i32 i = 0; i < I->nmade; i++) made[i] = ty_lua_push(L);
+  for (i32 i = 0; i < I->nmade; i++) made[i] = ty_lua_push_in(L, (Host *)S);
   m.tables = lua_gettop(L);
   for (i32 i = 0; i < T->ntables; i++) lua_createtable(L, T->array[i], 0);
   if (T->ntables) fill_tables(L, T, &m);
@@ -273,12 +286,12 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
     return TRACE_FAILED;
   }
   if (T->neffects) apply_effects(L, T, &m);
-  stash_results(L, S->engine->compiled, T, &m);
+  *answers = push_answer(L, S, T, &m);
   return TRACE_HIT;
 }
 
 static TraceAnswer try_trace(lua_State *L, State *S, Entry *e, Trace *T, i32 *failed,
-                             const char **why) {
+                             const char **why, int *answers) {
   double number[T->nnumbers + 1];
   const Tensor *outside[T->noutside + 1];
   lua_pushvalue(L, UP_FUNCTION);
@@ -294,13 +307,13 @@ static TraceAnswer try_trace(lua_State *L, State *S, Entry *e, Trace *T, i32 *fa
     return TRACE_SIZES;
   }
   T->refs++;
-  TraceAnswer y = run_trace(L, S, T, I, outside, number, why);
+  TraceAnswer y = run_trace(L, S, T, I, outside, number, why, answers);
   if (y == TRACE_HIT) T->hits++;
   ty_trace_drop(T);
   return y;
 }
 
-TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e) {
+TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, int *answers) {
   int narg = lua_gettop(L);
   u32 word = ty_entry_word(S);
   i32 failed;
@@ -311,14 +324,13 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e) {
     Trace *T = e->trace[i];
     if (T->narg != narg || T->word != word) continue;
     if (TY_UNLIKELY(!lua_checkstack(L, T->nslots + T->ntables + T->nresults + 256))) continue;
-    TraceAnswer y = try_trace(L, S, e, T, &failed, &why);
+    TraceAnswer y = try_trace(L, S, e, T, &failed, &why, answers);
     if (y == TRACE_HIT) {
       e->skips++;
       if (i && i < e->ntrace && e->trace[i] == T) { /* still there */
         memmove(e->trace + 1, e->trace, sizeof *e->trace * (size_t)i);
         e->trace[0] = T;
       }
-      lua_pushvalue(L, UP_HAND_OUT);
       return y;
     }
     if (y == TRACE_FAILED) ty_lua_fail(L, S);

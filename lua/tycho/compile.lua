@@ -1,6 +1,6 @@
 --- jit.compile, jit.explain, jit.graph: compiled functions as Lua sees them.
--- The wrapper below must stay two tail calls: the user's function then runs in its place, so that error levels,
--- yields and depth are those of plain Lua.
+-- The wrapper below must call the user's function by a tail call: it then runs in the wrapper's place, so that error
+-- levels, yields and depth are those of plain Lua.
 
 local M = {}
 
@@ -144,7 +144,11 @@ function M.compile_function(core, f, opts)
   if cache[f] then return cache[f] end
   capture = capture or require "tycho.capture"
   local pick, handle = core._entry(f, opts.fast or false)
-  local function compiled(...) return pick(...)(...) end
+  local function compiled(...)
+    local run, y = pick(...)
+    if run then return run(...) end
+    return y
+  end
   local h = {
     handle = handle, fn = f, place = place(f), fast = opts.fast, fullgraph = opts.fullgraph,
     dynamic = opts.dynamic, custom = opts.custom, captures = 0, misses = {}, aborts = {},
@@ -154,7 +158,7 @@ function M.compile_function(core, f, opts)
   -- runs in the wrapper's place, by a tail call, and leaves it in the same way
   core._captures(handle, function(...)
     capture_call(core, h, ...)
-    return pick(...)(...)
+    return compiled(...)
   end, not core.internals.capture.off)
   cache[f] = compiled
   return compiled
