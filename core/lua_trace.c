@@ -62,12 +62,27 @@ static bool same_keys(lua_State *L, const Guard *g) {
 }
 
 static inline bool same_tensor(const Tensor *t, const TensorGuard *g) {
-  if (!t || !t->st || t->type.dtype != g->dtype || t->type.rank != g->rank) return false;
-  for (int d = 0; d < g->rank && !g->loose; d++) {
+  if (!t->st || t->type.dtype != g->dtype || t->type.rank != g->rank) return false;
+  if (TY_UNLIKELY(g->loose)) return true;
+  for (int d = 0; d < g->rank; d++) {
     if (t->type.dims[d] != g->dim[d].size) return false;
-    if (t->strides[d] != g->dim[d].stride && g->dim[d].size != 1) return false;
+    if (TY_UNLIKELY(t->strides[d] != g->dim[d].stride) && g->dim[d].size != 1) return false;
   }
   return true;
+}
+
+/* Whether the value at index g->a is what a guard of a tensor wants; notes it. */
+static inline bool is_tensor(lua_State *L, const Host *H, const Guard *g,
+                             const Tensor **outside) {
+  const Tensor *t = ty_lua_test_in(L, H, g->a); /* nothing but a userdata of ours is one */
+  if (TY_UNLIKELY(!t || !same_tensor(t, g->tensor))) return false;
+  outside[g->b] = t;
+  return true;
+}
+
+/* The guard behind a read, of a tensor or a type, about what was read. */
+static inline bool is_asked(lua_State *L, const Host *H, const Guard *g, const Tensor **outside) {
+  return g->op == G_TENSOR ? is_tensor(L, H, g, outside) : lua_type(L, -1) == g->b;
 }
 
 static bool same_bits(double a, double b) {
@@ -94,10 +109,12 @@ static i32 check_guards(lua_State *L, const Host *H, const Trace *T, double *num
 #define NEED(condition) \
   if (TY_UNLIKELY(!(condition))) return (i32)(g - T->guard)
 #define NEED_TYPE(type) NEED(lua_type(L, g->a) == (type))
+#define NEED_ASKED \
+  if (g->asked) NEED(is_asked(L, H, ++g, outside))
   double *y = number + 1;
   for (i32 k = 0; k < T->nkeys; k++) lua_rawgeti(L, UP_ANCHORS, T->key + k);
   for (const Guard *g = T->guard, *end = g + T->nguards; g < end; g++) {
-    const Tensor *t;
+    if (g->op > G_WHOLE) __builtin_unreachable();
     switch ((GuardOp)g->op) {
     case G_UPVALUE: NEED(lua_getupvalue(L, g->a, g->b) != NULL); break;
     case G_ENV: lua_getfenv(L, g->a); break;
@@ -105,15 +122,18 @@ static i32 check_guards(lua_State *L, const Host *H, const Trace *T, double *num
       if (g->doubt) NEED_TYPE(LUA_TTABLE);
       lua_rawgeti(L, UP_ANCHORS, g->b);
       lua_rawget(L, g->a);
+      NEED_ASKED;
       break;
     case G_KEYED:
       if (g->doubt) NEED_TYPE(LUA_TTABLE);
       lua_pushvalue(L, g->b);
       lua_rawget(L, g->a);
+      NEED_ASKED;
       break;
     case G_ELEMENT:
       if (g->doubt) NEED_TYPE(LUA_TTABLE);
       lua_rawgeti(L, g->a, g->b);
+      NEED_ASKED;
       break;
     case G_METATABLE:
       if (!lua_getmetatable(L, g->a)) lua_pushnil(L);
@@ -143,11 +163,7 @@ static i32 check_guards(lua_State *L, const Host *H, const Trace *T, double *num
       NEED(lua_objlen(L, g->a) == (size_t)g->n);
       break;
     case G_KEYS: NEED(same_keys(L, g)); break;
-    case G_TENSOR:
-      t = ty_lua_test_in(L, H, g->a); /* nothing but a userdata of ours is one */
-      NEED(same_tensor(t, g->tensor));
-      if (g->b >= 0) outside[g->b] = t;
-      break;
+    case G_TENSOR: NEED(is_tensor(L, H, g, outside)); break;
     case G_CLOSURE: NEED(same_bytecode(L, g->a, g->dump)); break;
     case G_NUMBER:
       NEED_TYPE(LUA_TNUMBER);
@@ -173,6 +189,7 @@ static i32 check_guards(lua_State *L, const Host *H, const Trace *T, double *num
   return T->nguards;
 #undef NEED
 #undef NEED_TYPE
+#undef NEED_ASKED
 }
 
 /* --- results */
