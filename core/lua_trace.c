@@ -71,10 +71,10 @@ static inline bool same_tensor(const Tensor *t, const TensorGuard *g) {
   return true;
 }
 
-/* Whether the value at index g->a is what a guard of a tensor wants; notes it. */
-static inline bool is_tensor(lua_State *L, const Host *H, const Guard *g,
+/* Whether the value at index i is what a guard of a tensor wants; notes it. */
+static inline bool is_tensor(lua_State *L, const Host *H, int i, const Guard *g,
                              const Tensor **outside) {
-  const Tensor *t = ty_lua_test_in(L, H, g->a); /* nothing but a userdata of ours is one */
+  const Tensor *t = ty_lua_test_in(L, H, i); /* nothing but a userdata of ours is one */
   if (TY_UNLIKELY(!t || !same_tensor(t, g->tensor))) return false;
   outside[g->b] = t;
   return true;
@@ -82,7 +82,7 @@ static inline bool is_tensor(lua_State *L, const Host *H, const Guard *g,
 
 /* The guard behind a read, of a tensor or a type, about what was read. */
 static inline bool is_asked(lua_State *L, const Host *H, const Guard *g, const Tensor **outside) {
-  return g->op == G_TENSOR ? is_tensor(L, H, g, outside) : lua_type(L, -1) == g->b;
+  return g->op == G_TENSOR ? is_tensor(L, H, -1, g, outside) : lua_type(L, -1) == g->b;
 }
 
 static bool same_bits(double a, double b) {
@@ -163,7 +163,7 @@ static i32 check_guards(lua_State *L, const Host *H, const Trace *T, double *num
       NEED(lua_objlen(L, g->a) == (size_t)g->n);
       break;
     case G_KEYS: NEED(same_keys(L, g)); break;
-    case G_TENSOR: NEED(is_tensor(L, H, g, outside)); break;
+    case G_TENSOR: NEED(is_tensor(L, H, g->a, g, outside)); break;
     case G_CLOSURE: NEED(same_bytecode(L, g->a, g->dump)); break;
     case G_NUMBER:
       NEED_TYPE(LUA_TNUMBER);

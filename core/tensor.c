@@ -9,7 +9,7 @@
 #include "capture.h"
 
 #define SPARE_MAX 32          /* dropped batches that are kept */
-#define SPARE_BLOCKS_MAX 4096 /* and dropped storages and buffers */
+#define SPARE_BLOCKS_MAX (1 << 16) /* and storages and buffers: a collector drops many at once */
 
 /* --- errors */
 
