@@ -218,8 +218,13 @@ static bool run_other(const Bound *B, const Step *s, const char **err) {
   }
 }
 
+/* Machines enter the floating-point environment of kernels by themselves. */
 static inline bool run_step(const Bound *B, const Step *s, const char **err) {
-  return TY_LIKELY(s->kind == STEP_KERNEL) ? run_kernel(B, s) : run_other(B, s, err);
+  if (TY_LIKELY(s->kind == STEP_KERNEL)) return run_kernel(B, s);
+  u32 saved = ty_fp_enter();
+  bool ok = run_other(B, s, err);
+  ty_fp_leave(saved);
+  return ok;
 }
 
 static double now_us(void) {
@@ -247,11 +252,9 @@ static bool run_timed(const Bound *B, const char **err) {
 static bool run_steps(const Bound *B) {
   const char *err = NULL;
   bool ok = true;
-  u32 saved = ty_fp_enter();
   if (TY_UNLIKELY(ty_dumps(B->S->engine, 't'))) ok = run_timed(B, &err);
   else
     for (i32 i = 0; i < B->p->nsteps && ok; i++) ok = run_step(B, &B->p->step[i], &err);
-  ty_fp_leave(saved);
   if (ok) return true;
   return err ? ty_fail(B->S, "run: %s", err) : ty_fail_memory(B->S, "run", 0);
 }
