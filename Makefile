@@ -76,6 +76,8 @@ SMALL   := x64 x64_body x64_ops tile program lower dump blas capture lua_capture
            lua_print lua_probe lua_random lua_select lua_settings lua_tensor range replace list
 $(LOOPS:%=$(B)/obj/%.o): override CFLAGS += -fno-asynchronous-unwind-tables
 $(SMALL:%=$(B)/obj/%.o): override CFLAGS += -Os
+# Guards are calls of Lua's API: straight to it.
+$(B)/obj/lua_trace.o $(B)/obj/lua_state.o: override CFLAGS += -fno-plt
 
 $(B)/tycho/core.so: $(OBJ) | $(B)/tycho
 	@echo "ld  $@"

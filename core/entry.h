@@ -59,7 +59,7 @@ typedef struct Entry {
   Signature *sig[SIGNATURES_MAX]; /* most recent first */
   i32 nsig;
   i64 calls, nested, hits, misses, evicted;
-  bool fast;
+  bool fast, ended;         /* ended: collected, though finalisers may still call its function */
   Trace *trace[TRACES_MAX]; /* most recent first */
   i32 ntrace, next_anchor;
   i64 skips, captures, evicted_traces;

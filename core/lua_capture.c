@@ -313,12 +313,13 @@ static void read_keys(Reader *r, Guard *g) {
   lua_pop(L, 1);
 }
 
-/* The number under which the instance knows the tensor of that slot. */
+/* The number under which the instance knows the tensor of that slot; where it does not, the one
+** behind its last. */
 static i32 outside_of(const Reader *r, i32 slot) {
   const Instance *I = r->T->instance[0];
   for (i32 i = 0; i < I->noutside; i++)
     if (I->outside[i].slot == slot) return i;
-  return -1;
+  return I->noutside;
 }
 
 static void read_tensor(Reader *r, Guard *g) {
@@ -410,6 +411,12 @@ static i32 number_place(const Trace *T, i32 k) {
   return k > LATE_NUMBERS ? k - LATE_NUMBERS + T->nearly_numbers : k;
 }
 
+/* A slot that is asked about: where it was read last of all, it is the top of the stack. */
+static i32 asked_slot(Reader *r, int i) {
+  i32 k = known_slot(r, i);
+  return r->slot > r->T->narg + 2 && k == place_of(r, r->slot - 1) ? -1 : k;
+}
+
 static i32 known_number(Reader *r, int i) {
   i32 k = number_place(r->T, item(r, i));
   if (k < 1 || k > r->T->nnumbers) luaL_error(r->L, "a guard speaks of number %d", (int)k);
@@ -428,7 +435,7 @@ static void read_guard(Reader *r, Guard *g) {
   if (!row) luaL_error(L, "unknown guard %s", name ? name : "?");
   *g = (Guard){.op = row->op};
   if (strchr("isftepnlkTc", row->form)) {
-    g->a = known_slot(r, 2);
+    g->a = strchr("teTnl", row->form) ? asked_slot(r, 2) : known_slot(r, 2);
     g->doubt = !r->is_table[item(r, 2)];
   }
   switch (row->form) {
@@ -483,6 +490,14 @@ static i32 count_of(const Reader *r, const char *list) {
   return n;
 }
 
+/* Marks fields that the next guard asks about, which is then checked with the read. */
+static void find_asked(Trace *T) {
+  for (Guard *g = T->guard; g + 1 < T->guard + T->nguards; g++) {
+    bool field = g->op == G_FIELD || g->op == G_KEYED || g->op == G_ELEMENT;
+    g->asked = field && g[1].a == -1 && (g[1].op == G_TENSOR || g[1].op == G_TYPE);
+  }
+}
+
 static void read_program(Reader *r) {
   lua_State *L = r->L;
   Trace *T = r->T;
@@ -505,6 +520,7 @@ static void read_program(Reader *r) {
     if (i <= T->nearly) T->nearly_numbers = T->nnumbers;
     lua_pop(L, 1);
   }
+  find_asked(T);
   lua_settop(L, r->keys - 2);
   T->nslots = place_of(r, r->slot);
 }

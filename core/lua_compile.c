@@ -1,9 +1,10 @@
 /*
 ** lua_compile.c -- jit.compile's entry, what explain tells, jit.graph.
 ** In: Lua functions. Out: for compile a C function `pick` that lua/tycho/compile.lua wraps as
-** `function(...) return pick(...)(...) end`: it answers with the function itself, which then runs
-** by a tail call in the wrapper's place. So error levels, yields, tracebacks and depth are those of
-** plain Lua.
+**   function(...) local run, y = pick(...) if run then return run(...) end return y end
+** It answers with nil and the one result, or with a function to run: the user's own, which then runs
+** by a tail call in the wrapper's place, so that error levels, yields, tracebacks and depth are those
+** of plain Lua; or one that hands out as many results as there are.
 **
 ** Nobody tells when that function returns: any hook would be a frame of ours under the user's.
 ** Instead every entry of Tycho asks Lua's stack (ty_lua_sync): frames are numbered by stack slots
@@ -129,10 +130,10 @@ static bool is_due(lua_State *L, State *S, Entry *e, int narg) {
 /* Upvalues: state, tensors' metatable, entry, the function, anchors, stash, hand_out. Anchor 1 is the
 ** Lua function that captures a call, anchor 0 the one that checks it. */
 static int compile_pick(lua_State *L) {
-  State *S = ty_lua_enter(L);
   Entry *e = lua_touserdata(L, lua_upvalueindex(3));
+  State *S = ty_lua_enter_in(L, (Host *)e->S);
   int stance = S->engine->compiled->stance, narg = lua_gettop(L);
-  if (S->open || stance == STANCE_EAGER || TY_UNLIKELY(!e->S)) { /* collected: a finaliser calls */
+  if (S->open || stance == STANCE_EAGER || TY_UNLIKELY(e->ended)) {
     e->nested += S->open != NULL;
     lua_pushvalue(L, lua_upvalueindex(4));
     return 1;
@@ -143,11 +144,12 @@ static int compile_pick(lua_State *L) {
     return 1;
   }
   bool settling = e->settling; /* finalisers may call the same function meanwhile */
-  TraceAnswer y = ty_trace_call(L, S, e);
+  int answers;
+  TraceAnswer y = ty_trace_call(L, S, e, &answers);
   if (TY_LIKELY(y == TRACE_HIT)) {
     e->calls++;
     e->settling = false;
-    return 1;
+    return answers;
   }
   if (!settling && (y == TRACE_SIZES || (y == TRACE_MISS && is_due(L, S, e, narg)))) {
     e->settling = true;
@@ -163,8 +165,8 @@ static int compile_pick(lua_State *L) {
 static int entry_gc(lua_State *L) {
   Entry *e = lua_touserdata(L, 1);
   ty_trace_free_all(e);
-  if (e->S && e->S->engine) ty_entry_free(e);
-  e->S = NULL;
+  if (!e->ended && e->S->engine) ty_entry_free(e);
+  e->ended = true;
   return 0;
 }
 

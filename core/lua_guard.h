@@ -67,7 +67,8 @@ typedef struct Guard {
   u8 op;
   bool want;  /* of an outcome */
   bool doubt; /* of a read: no guard before it has seen that slot a is a table */
-  i32 a, b;   /* slots, numbers, anchors */
+  bool asked; /* of a field's read: the next guard, of a tensor or a type, is about what it reads */
+  i32 a, b;   /* slots (-1: the one that was read last), numbers, anchors */
   i32 n;
   union {
     double v;

@@ -18,8 +18,8 @@
 **    They may drop the trace that runs, which lives on until then, and what it anchors: the stack
 **    holds its table. They may release or write what the guards have seen.
 ** 3. Effects come after the run, which cannot fail any more then.
-** 4. Results wait in the stash until the second half of the call hands them out; it is a stack, since
-**    a hook may call compiled functions between the halves.
+** 4. One result is pick's answer. Others wait in the stash until the function that pick answers with
+**    hands them out; it is a stack, since a hook may call compiled functions between the two.
 */
 #include <math.h>
 #include <stdio.h>
@@ -68,12 +68,27 @@ static bool same_keys(lua_State *L, const Guard *g, int anchors) {
 }
 
 static inline bool same_tensor(const Tensor *t, const TensorGuard *g) {
-  if (!t || !t->st || t->type.dtype != g->dtype || t->type.rank != g->rank) return false;
-  for (int d = 0; d < g->rank && !g->loose; d++) {
+  if (!t->st || t->type.dtype != g->dtype || t->type.rank != g->rank) return false;
+  if (TY_UNLIKELY(g->loose)) return true;
+  for (int d = 0; d < g->rank; d++) {
     if (t->type.dims[d] != g->dim[d].size) return false;
-    if (t->strides[d] != g->dim[d].stride && g->dim[d].size != 1) return false;
+    if (TY_UNLIKELY(t->strides[d] != g->dim[d].stride) && g->dim[d].size != 1) return false;
   }
   return true;
+}
+
+/* Whether the value at index i is what a guard of a tensor wants; notes it. */
+static inline bool is_tensor(lua_State *L, const Host *H, int i, const Guard *g,
+                             const Tensor **outside) {
+  const Tensor *t = ty_lua_test_in(L, H, i); /* nothing but a userdata of ours is one */
+  if (TY_UNLIKELY(!t || !same_tensor(t, g->tensor))) return false;
+  outside[g->b] = t;
+  return true;
+}
+
+/* The guard behind a read, of a tensor or a type, about what was read. */
+static inline bool is_asked(lua_State *L, const Host *H, const Guard *g, const Tensor **outside) {
+  return g->op == G_TENSOR ? is_tensor(L, H, -1, g, outside) : lua_type(L, -1) == g->b;
 }
 
 static bool same_bits(double a, double b) {
@@ -100,10 +115,12 @@ static i32 check_range(lua_State *L, const Host *H, const Trace *T, i32 from, i3
 #define NEED(condition) \
   if (TY_UNLIKELY(!(condition))) return (i32)(g - T->guard)
 #define NEED_TYPE(type) NEED(lua_type(L, g->a) == (type))
+#define NEED_ASKED \
+  if (g->asked) NEED(is_asked(L, H, ++g, outside))
   int anchors = ANCHORS_AT(T);
   double *y = number + 1 + made;
   for (const Guard *g = T->guard + from, *end = T->guard + to; g < end; g++) {
-    const Tensor *t;
+    if (g->op > G_WHOLE) __builtin_unreachable();
     switch ((GuardOp)g->op) {
     case G_UPVALUE: NEED(lua_getupvalue(L, g->a, g->b) != NULL); break;
     case G_ENV: lua_getfenv(L, g->a); break;
@@ -111,15 +128,18 @@ static i32 check_range(lua_State *L, const Host *H, const Trace *T, i32 from, i3
       if (g->doubt) NEED_TYPE(LUA_TTABLE);
       lua_rawgeti(L, anchors, g->b);
       lua_rawget(L, g->a);
+      NEED_ASKED;
       break;
     case G_KEYED:
       if (g->doubt) NEED_TYPE(LUA_TTABLE);
       lua_pushvalue(L, g->b);
       lua_rawget(L, g->a);
+      NEED_ASKED;
       break;
     case G_ELEMENT:
       if (g->doubt) NEED_TYPE(LUA_TTABLE);
       lua_rawgeti(L, g->a, g->b);
+      NEED_ASKED;
       break;
     case G_METATABLE:
       if (!lua_getmetatable(L, g->a)) lua_pushnil(L);
@@ -149,11 +169,7 @@ static i32 check_range(lua_State *L, const Host *H, const Trace *T, i32 from, i3
       NEED(lua_objlen(L, g->a) == (size_t)g->n);
       break;
     case G_KEYS: NEED(same_keys(L, g, anchors)); break;
-    case G_TENSOR:
-      t = ty_lua_test_in(L, H, g->a); /* nothing but a userdata of ours is one */
-      NEED(same_tensor(t, g->tensor));
-      if (g->b >= 0) outside[g->b] = t;
-      break;
+    case G_TENSOR: NEED(is_tensor(L, H, g->a, g, outside)); break;
     case G_CLOSURE: NEED(same_bytecode(L, g->a, g->dump)); break;
     case G_NUMBER:
       NEED_TYPE(LUA_TNUMBER);
@@ -180,6 +196,7 @@ static i32 check_range(lua_State *L, const Host *H, const Trace *T, i32 from, i3
   return to;
 #undef NEED
 #undef NEED_TYPE
+#undef NEED_ASKED
 }
 
 /* The program but for what needs sizes; the stack holds arguments and function. */
@@ -250,7 +267,7 @@ static void stash_results(lua_State *L, struct Compiled *C, const Trace *T, cons
   }
 }
 
-/* The second half of a call. Upvalue 3: the stash. */
+/* What pick answers with for results in the stash. Upvalue 3: the stash. */
 static int hand_out(lua_State *L) {
   struct Compiled *C = ty_lua_state(L)->engine->compiled;
   struct Stash s = C->stash[--C->stashed];
@@ -261,6 +278,18 @@ static int hand_out(lua_State *L) {
     lua_rawseti(L, lua_upvalueindex(3), s.base + i);
   }
   return s.n;
+}
+
+/* Pushes what pick answers: nil and the only result, or a function; gives their number. */
+static int push_answer(lua_State *L, State *S, const Trace *T, const Made *m) {
+  if (T->nresults == 1) {
+    lua_pushnil(L);
+    push_value(L, T->result[0], m);
+    return 2;
+  }
+  stash_results(L, S->engine->compiled, T, m);
+  lua_pushvalue(L, UP_HAND_OUT);
+  return 1;
 }
 
 static Instance *find_instance(const Trace *T, const Tensor *const *outside) {
@@ -281,18 +310,19 @@ static bool may_try_again(lua_State *L, State *S, Instance *I, const Tensor *con
   return ty_lua_reclaim(L, S) && ty_instance_ready(S, I, outside, number, why) == READY_YES;
 }
 
-static void push_made(lua_State *L, const Trace *T) {
-  for (i32 i = 0, n = T->instance[0]->nmade; i < n; i++) ty_lua_push(L);
+static void push_made(lua_State *L, Host *H, const Trace *T) {
+  for (i32 i = 0, n = T->instance[0]->nmade; i < n; i++) ty_lua_push_in(L, H);
   for (i32 i = 0; i < T->ntables; i++) lua_createtable(L, T->array[i], 0);
 }
 
 /* The trace's guards hold: what remains. TRACE_MISS leaves the stack as it may be. */
 static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I,
-                             const Tensor *const *outside, const double *number, const char **why) {
+                             const Tensor *const *outside, const double *number, const char **why,
+                             int *answers) {
   int first = T->lead ? T->narg : lua_gettop(L);
   Made m = {ANCHORS_AT(T), first, first + I->nmade, number};
   Tensor *made[I->nmade + 1];
-  if (!T->lead) push_made(L, T);
+  if (!T->lead) push_made(L, (Host *)S, T);
   for (i32 i = 0; i < I->nmade; i++) made[i] = lua_touserdata(L, first + i + 1);
   if (T->ntables) fill_tables(L, T, &m);
   Ready ready = ty_instance_ready(S, I, outside, number, why);
@@ -306,15 +336,16 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
     if (!ty_instance_run(S, I, outside, number, made)) return TRACE_FAILED;
   }
   if (T->neffects) apply_effects(L, T, &m);
-  stash_results(L, S->engine->compiled, T, &m);
+  *answers = push_answer(L, S, T, &m);
   return TRACE_HIT;
 }
 
-static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, i32 *failed, const char **why) {
+static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, i32 *failed, const char **why,
+                             int *answers) {
   double number[T->nnumbers + 1];
   const Tensor *outside[T->noutside + 1];
   *failed = 0;
-  if (T->lead) push_made(L, T);
+  if (T->lead) push_made(L, (Host *)S, T);
   if (TY_UNLIKELY(T->gone)) return TRACE_MISS;
   lua_pushvalue(L, UP_FUNCTION);
   *failed = check_guards(L, (Host *)S, T, number, outside);
@@ -330,12 +361,12 @@ static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, i32 *failed, cons
   }
   *failed = check_late(L, (Host *)S, T, I, number, outside);
   if (*failed < T->nguards || T->gone) return TRACE_MISS;
-  TraceAnswer y = run_trace(L, S, T, I, outside, number, why);
+  TraceAnswer y = run_trace(L, S, T, I, outside, number, why, answers);
   if (y == TRACE_HIT) T->hits++;
   return y;
 }
 
-TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e) {
+TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, int *answers) {
   int narg = lua_gettop(L);
   u32 word = ty_entry_word(S);
   i32 failed;
@@ -349,7 +380,7 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e) {
     i32 room = T->nslots + T->instance[0]->nmade + T->ntables + T->nresults + 256;
     if (TY_UNLIKELY(!lua_checkstack(L, room))) continue;
     T->refs++;
-    TraceAnswer y = try_trace(L, S, T, &failed, &why);
+    TraceAnswer y = try_trace(L, S, T, &failed, &why, answers);
     ty_trace_drop(T);
     if (y == TRACE_HIT) {
       e->skips++;
@@ -357,7 +388,6 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e) {
         memmove(e->trace + 1, e->trace, sizeof *e->trace * (size_t)i);
         e->trace[0] = T;
       }
-      lua_pushvalue(L, UP_HAND_OUT);
       return y;
     }
     if (y == TRACE_FAILED) ty_lua_fail(L, S);

@@ -423,8 +423,8 @@ static bool in_range(const InstanceCheck *k, const Tensor *outside) {
 
 Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, const double *number,
                         const char **why) {
-  for (i32 i = 0; i < I->noutside; i++) {
-    Storage *st = outside[i]->st;
+  for (const Tensor *const *t = outside, *const *end = t + I->noutside; t < end; t++) {
+    Storage *st = (*t)->st;
     if (TY_UNLIKELY(!st)) {
       *why = "a tensor was released";
       return READY_NO;
@@ -451,13 +451,13 @@ Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, con
 /* Inputs are lent: tensors from outside and constants hold them, and nobody else runs meanwhile. */
 static void bind(State *S, Instance *I, const Tensor *const *outside, const double *number) {
   Batch *b = &I->batch;
+  struct BatchInput *y = b->input;
   b->lent = true;
   b->ninput = I->ninput;
-  for (i32 i = 0; i < I->ninput; i++) {
-    const InstanceInput *in = &I->input[i];
-    const Tensor *t = in->outside < 0 ? NULL : outside[in->outside];
-    b->input[i].buf = t ? t->st->buf : in->constant;
-    b->input[i].offset = in->delta + (t ? t->offset : 0);
+  for (const InstanceInput *in = I->input, *end = in + I->ninput; in < end; in++, y++) {
+    const Tensor *t = TY_LIKELY(in->outside >= 0) ? outside[in->outside] : NULL;
+    y->buf = t ? t->st->buf : in->constant;
+    y->offset = t ? in->delta + t->offset : in->delta;
   }
   for (i32 i = 0; i < I->nscalar; i++) {
     const ScalarFrom *from = &I->scalar[i];

@@ -1,6 +1,6 @@
 --- jit.compile, jit.explain, jit.graph: compiled functions as Lua sees them.
--- The wrapper below must stay two tail calls: the user's function then runs in its place, so that error levels,
--- yields and depth are those of plain Lua.
+-- The wrapper below must call the user's function by a tail call: it then runs in the wrapper's place, so that error
+-- levels, yields and depth are those of plain Lua.
 
 local function_names = require "tycho.names"
 
@@ -149,7 +149,11 @@ function M.compile_function(core, f, opts)
   if cache[f] then return cache[f] end
   capture = capture or require "tycho.capture"
   local pick, handle = core._entry(f, opts.fast or false)
-  local function compiled(...) return pick(...)(...) end
+  local function compiled(...)
+    local run, y = pick(...)
+    if run then return run(...) end
+    return y
+  end
   local h = {
     handle = handle, fn = f, place = place(f), fast = opts.fast, fullgraph = opts.fullgraph,
     dynamic = opts.dynamic, custom = opts.custom, captures = 0, misses = {}, aborts = {},
@@ -161,7 +165,7 @@ function M.compile_function(core, f, opts)
     local done, otherwise = nil, nil
     if not h.custom then done, otherwise = capture.resize(core, handle, f, ...) end
     if not done then capture_call(core, h, otherwise, ...) end
-    return pick(...)(...)
+    return compiled(...)
   end, not core.internals.capture.off)
   cache[f] = compiled
   return compiled
