@@ -20,7 +20,7 @@
 -- 4. A tape that cannot tell where something came from, or in which a call raised, is no tape. The trace does without.
 
 local type, pairs, rawget, rawequal, pcall, select = type, pairs, rawget, rawequal, pcall, select
-local unpack, abs, floor, ceil, sqrt = unpack, math.abs, math.floor, math.ceil, math.sqrt
+local unpack = unpack
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
 
@@ -51,12 +51,12 @@ local operations = {
   mul = function(a, b) return a * b end,
   div = function(a, b) return a / b end,
   unm = function(a) return -a end,
-  abs = abs, floor = floor, ceil = ceil, sqrt = sqrt,
   lt = function(a, b) return a < b end,
   le = function(a, b) return a <= b end,
   eq = function(a, b) return a == b end,
   bits = same_bits,
 }
+for _, name in ipairs { "abs", "floor", "ceil", "sqrt" } do operations[name] = math[name] end
 
 -- Recording -----------------------------------------------------------------------------------------------------------
 
