@@ -155,8 +155,8 @@ function M.compile_function(core, f, opts)
     in_time = true,
   }
   handle_of[compiled] = h
-  -- Runs in the wrapper's place, by a tail call, and leaves it in the same way. It must not hold the wrapper: the handle
-  -- holds it while it is finalised, when the wrapper must be gone from the weak tables.
+  -- Runs in the wrapper's place, by a tail call, and leaves it in the same way. It must not hold the wrapper: the
+  -- handle holds it while it is finalised, when the wrapper must be gone from the weak tables.
   core._captures(handle, function(...)
     capture_call(core, h, ...)
     local run, y = pick(...)
