@@ -160,12 +160,15 @@ function M.compile_function(core, f, opts)
     in_time = true,
   }
   handle_of[compiled] = h
-  -- runs in the wrapper's place, by a tail call, and leaves it in the same way
+  -- Runs in the wrapper's place, by a tail call, and leaves it in the same way. It must not hold the wrapper: the
+  -- handle holds it while it is finalised, when the wrapper must be gone from the weak tables.
   core._captures(handle, function(...)
     local done, otherwise = nil, nil
     if not h.custom then done, otherwise = capture.resize(core, handle, f, ...) end
     if not done then capture_call(core, h, otherwise, ...) end
-    return compiled(...)
+    local run, y = pick(...)
+    if run then return run(...) end
+    return y
   end, not core.internals.capture.off)
   cache[f] = compiled
   return compiled
