@@ -91,7 +91,8 @@ end
 --- Arithmetic on sizes and known numbers: the shadow of the result. operation: a name, or a pure function.
 function Tape:compute(operation, v, a, as, b, bs, path)
   local s = size(self, v, path)
-  append(self, { "compute", operations[operation] or operation, size_operand(a, as), size_operand(b, bs), s.size })
+  append(self, { "compute", operations[operation] or operation, size_operand(a, as),
+    b ~= nil and size_operand(b, bs), s.size })
   return s
 end
 
@@ -290,7 +291,9 @@ function play.outside(p, e)
 end
 
 function play.compute(p, e)
-  p.values[e[5]] = e[2](p:value(e[3]), p:value(e[4]))
+  local a, b = p:value(e[3]), e[4]
+  if b then a = e[2](a, p:value(b)) else a = e[2](a) end -- math.log is not to be given a nil
+  p.values[e[5]] = a
   return true
 end
 
