@@ -199,8 +199,8 @@ static void pack_b(void *arg, i64 begin, i64 end) {
   }
 }
 
-/* Rows [0, m) by w columns, for one block of k, in tiles as high as registers allow. t: of the first
-** of them; it is changed. */
+/* Rows [0, m) by w columns, for one block of k, in tiles as high as registers allow. t: of the
+** first of them; it is changed. */
 static void panel(const Kern *K, GemmTile *t, i64 m, i64 w, bool apack) {
   const int nv = w > K->vl ? 2 : 1;
   const i64 arow = (apack ? t->k : t->ars) * K->size;

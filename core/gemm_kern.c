@@ -1,7 +1,7 @@
 /*
 ** gemm_kern.c -- what an instruction set offers to matrix products.
-** In:  a dtype.  Out: its kernels on this machine, how its storage is packed in the compute type, how
-** sums become narrow storage again. Cannot fail.
+** In:  a dtype.  Out: its kernels on this machine, how its storage is packed in the compute type,
+** how sums become narrow storage again. Cannot fail.
 ** Which kernel runs over what is gemm.c's business. Each keeps the order of sums (gemm_micro.h), so
 ** that it is the same whichever was chosen.
 */
@@ -13,7 +13,8 @@
 #include <immintrin.h>
 #endif
 
-/* How an operation's operand lies, beside its kind: the same for all rows of a tile, a number for each, a row for each. */
+/* How an operation's operand lies, added to its kind: the same for all rows of a tile, a number for
+** each row, a row for each. */
 enum { SAME = 0, DOWN = 8, APART = 16 };
 
 /* ---- Kernels ------------------------------------------------------------------------------- */
