@@ -150,11 +150,11 @@ describe("what is computed from sizes", function()
         return x + n
       end
     end },
-    { "with and, or, not", 5, function()
+    { "with and, or, not", 6, function()
       return function(x)
         local n = x:size(1)
         local even = n % 2 == 0 and "even" or "odd"
-        return even, not (n > 4), x + 1
+        return even, not (n > 4 and n ~= 7), x + 1
       end
     end },
     { "kept in locals, swapped, passed through functions", 2, function()
@@ -453,13 +453,16 @@ describe("sizes meet numbers of the call:", function()
         if k * 2 == #x then return x * k end
         return x - k
       end
-    end, args = with_number, sizes = { { 4, 2 }, { 6, 3 }, { 4, 3 }, { 8, 4 }, { 8, 2 }, { 10, 5 }, { 2, 1 }, { 3, 1 }, { 9, 4.5 } }, ran = 2 },
+    end, args = with_number,
+      sizes = { { 4, 2 }, { 6, 3 }, { 4, 3 }, { 8, 4 }, { 8, 2 }, { 10, 5 }, { 2, 1 }, { 3, 1 }, { 9, 4.5 } }, ran = 2 },
     { "integer tensors, where wholeness matters", 5, function()
       return function(x, k) return x:to "i32" * (k * #x), x:to "i32" + k end
-    end, args = with_number, sizes = { { 4, 0.5 }, { 6, 0.5 }, { 5, 0.5 }, { 8, 1 }, { 5, 2 }, { 3, 0.5 }, { 4, 0.25 }, { 6, 0.25 }, { 7, 3 } } },
+    end, args = with_number,
+      sizes = { { 4, 0.5 }, { 6, 0.5 }, { 5, 0.5 }, { 8, 1 }, { 5, 2 }, { 3, 0.5 }, { 4, 0.25 }, { 6, 0.25 }, { 7, 3 } } },
     { "integers that do not fit", 3, function()
       return function(x, k) return x:to "i32" + k * #x end
-    end, args = with_number, sizes = { { 4, 2 }, { 6, 3 }, { 5, 1e9 }, { 8, 1e9 }, { 5, 2 }, { 3, 1e300 }, { 4, 0 / 0 }, { 7, 1 } }, ran = 3 },
+    end, args = with_number,
+      sizes = { { 4, 2 }, { 6, 3 }, { 5, 1e9 }, { 8, 1e9 }, { 5, 2 }, { 3, 1e300 }, { 4, 0 / 0 }, { 7, 1 } }, ran = 3 },
     { "counters", 2, function(W)
       local count, seen = 0, { 0 }
       W.state = function() return count, seen end
@@ -656,4 +659,273 @@ describe("sizes go through", function()
     end, args = function(...) return ty.ones(...) end,
       sizes = { { 2 }, { 3 }, { 2, 3 }, { 3, 3 }, { 2, 1, 3 }, { 4, 1, 2 }, { 1, 2, 3, 4 }, { 2, 2, 3, 4 }, { 5 }, { 4, 5 }, { 2, 5, 2 } }, ran = 3 },
   }
+end)
+
+-- What tapes are beside --------------------------------------------------------------------------------------------------
+
+describe("sizes are played", function()
+  before_each(function() jit.stance "default" end)
+  after_each(function() jit.stance "default" end)
+
+  local function instances(f)
+    local n = 0
+    for _, t in ipairs(ty.explain(f).traces) do n = n + t.instances end
+    return n
+  end
+
+  it("for 500 lengths, with at most 3 captures", function()
+    local pair = pair_of(function() return function(x) return (x * 2 + 1):relu() - x / #x, x:sum(), x[{ { 2, -1 } }] end end, vector)
+    for n = 2, 501 do
+      if n % 25 == 0 then call(pair, n) else pair.compiled(vector(n)) end
+    end
+    local e = ty.explain(pair.compiled)
+    assert.truthy(e.captures <= 3, e.captures .. " captures")
+    assert.truthy(e.skips >= 490, e.skips .. " skips")
+    assert.truthy(instances(pair.compiled) >= 490)
+  end)
+
+  it("without a line of the function", function()
+    local pair = pair_of(function() return function(x) return x * #x, x:numel() / 2 end end, matrix)
+    for _, n in ipairs { 4, 5, 6 } do call(pair, n) end
+    for n = 7, 40 do
+      local result, lines = pair:witness(pair.compiled, matrix(n))
+      assert.truthy(result[1])
+      assert.equal(0, lines)
+    end
+    assert.equal(2, ty.explain(pair.compiled).captures)
+  end)
+
+  it("with {dynamic = false} never, with a dim marked from the first call on", function()
+    local function body() return function(x) return x * #x end end
+    local _, e = run { "fixed", 5, body, options = { dynamic = false }, sizes = { 4, 5, 6, 7, 8, 4, 5, 6, 7, 8 } }
+    assert.equal(5, e.captures)
+    _, e = run { "marked", 1, body, options = { dynamic = { x = { 1 } } } }
+    assert.equal(1, e.captures)
+    _, e = run { "all", 1, body, options = { dynamic = true } }
+    assert.equal(1, e.captures)
+  end)
+
+  it("where the stance forbids captures", function()
+    local pair = pair_of(function()
+      return function(x)
+        if #x > 50 then return x * 2 end
+        return x * #x
+      end
+    end, matrix)
+    for _, n in ipairs { 4, 5, 6 } do call(pair, n) end
+    jit.stance "no_recompile"
+    for n = 7, 20 do call(pair, n) end
+    assert.equal(2, ty.explain(pair.compiled).captures)
+    local message = H.raises(pair.compiled, matrix(60))
+    assert.truthy(message:find "no_recompile" and message:find("50", 1, true), message)
+    for n = 21, 24 do call(pair, n) end
+    jit.stance "default"
+    for n = 58, 64 do call(pair, n) end
+    assert.equal(3, ty.explain(pair.compiled).captures)
+  end)
+
+  it("beside jit.check, and after jit.reset", function()
+    local pair = pair_of(function(W)
+      local state = { n = 0 }
+      W.state = function() return state end
+      return function(x)
+        state.n = state.n + #x
+        return x * state.n + ty.rand(#x, 3)
+      end
+    end, matrix)
+    for _, n in ipairs(SIZES) do call(pair, n) end
+    jit.check(pair.compiled, 1)
+    for n = 20, 40 do call(pair, n) end
+    jit.check(pair.compiled, 0)
+    for n = 41, 60 do
+      if n % 8 == 0 then jit.reset(pair.compiled) end
+      call(pair, n)
+    end
+    assert.truthy(ty.explain(pair.compiled).captures <= 2)
+  end)
+
+  it("with explain telling what was decided", function()
+    local f = ty.compile(function(x)
+      if #x > 3 and x:size(1) % 2 == 0 then return x * 2 end
+      return x
+    end)
+    for n = 1, 12 do f(matrix(n)) end
+    local text = tostring(ty.explain(f))
+    assert.truthy(text:find("sizes 3 < ", 1, true), text)
+    assert.truthy(text:find("sizes_spec.lua:", 1, true), text)
+  end)
+
+  it("when more ways are taken than tapes are kept", function()
+    run { "ways", 25, function()
+      return function(x)
+        local y = x
+        for i = 1, #x % 12 do y = y + i end
+        return y
+      end
+    end, sizes = { 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 17, 18, 19, 20, 28, 29, 30, 31, 32, 4, 5, 40, 41, 42, 43, 12, 24, 25 } }
+  end)
+
+  it("beyond the sets of sizes that one trace keeps", function()
+    local pair = pair_of(function() return function(x) return x + #x end end, vector)
+    for n = 1, 700 do pair.compiled(vector(n)) end
+    for _, n in ipairs { 1, 2, 700, 350, 3 } do call(pair, n) end
+    assert.truthy(ty.explain(pair.compiled).captures <= 3)
+  end)
+
+  it("with numbers that a plan was made for, and no others", function()
+    local both = function(n, k) return matrix(n), k end
+    local function body() return function(x, k) return x:narrow(1, 1, k * #x) + 1 end end
+    run { "narrow", 8, body, args = both, ran = 2,
+      sizes = { { 4, 0.5 }, { 8, 0.5 }, { 6, 0.5 }, { 8, 0.25 }, { 6, 1 / 3 }, { 4, 0.5 }, { 8, 0.25 }, { 10, 0.2 }, { 10, 0.5 } } }
+    local function tile() return function(x, k) return ty.zeros(k, #x), x * k end end
+    run { "zeros", 8, tile, args = both, ran = 2, sizes = { { 4, 2 }, { 8, 2 }, { 6, 2 }, { 8, 3 }, { 6, 3 }, { 9, 3 }, { 9, 2 }, { 5, 2 } } }
+  end)
+end)
+
+describe("while sizes are played", function()
+  local C = ty.internals.capture
+  local begin, before = C.begin, nil
+
+  -- What a finaliser may do between the guards and the session: then the collector rests.
+  before_each(function()
+    C.begin = function(...)
+      local change = before
+      before = nil
+      if change then change() end
+      return begin(...)
+    end
+  end)
+  after_each(function() C.begin, before = begin, nil end)
+
+  local function world(change)
+    local k, w, v = 2, ty.ones(3), ty.zeros(3)
+    local function body(x)
+      local y = x:narrow(1, 1, k) + #x
+      x:mul_(2):add_(w)
+      return y * v, x * k
+    end
+    local function set(a, b, c) k, w, v = a or k, b or w, c or v end
+    local f = ty.compile(body)
+    local function check(n)
+      local x, y = matrix(n), matrix(n)
+      local a, b = f(x)
+      local c, d = body(y)
+      H.same(c, a)
+      H.same(d, b)
+      H.same(y, x)
+    end
+    for n = 4, 6 do check(n) end
+    before = function() change(set, f) end
+    check(7)
+    check(7)
+    set(2, ty.ones(3), ty.zeros(3))
+    check(7)
+    set(3, ty.ones(3) * 5, ty.ones(3))
+    for n = 7, 9 do check(n) end
+  end
+
+  it("numbers may change", function() world(function(set) set(3) end) end)
+  it("dtypes may change", function() world(function(set) set(2, ty.ones({ 3 }, { dtype = "f64" })) end) end)
+  it("sizes and ranks may change", function()
+    world(function(set) set(2, ty.ones(7, 3)) end)
+    world(function(set) set(2, ty.ones(1), ty.ones(1)) end)
+  end)
+  it("two tensors may become one", function()
+    local one = ty.ones(3)
+    world(function(set) set(2, one, one) end)
+  end)
+  it("something else may stand where a tensor was", function() world(function(set) set(2, 5) end) end)
+  it("the function may be called", function()
+    world(function(set, f)
+      f(matrix(12))
+      set(3)
+      f(matrix(13))
+      f(matrix(7))
+    end)
+  end)
+  it("it may be reset", function() world(function(_, f) jit.reset(f) end) end)
+  it("it may be reset and called", function()
+    world(function(set, f)
+      jit.reset(f)
+      set(3)
+      for n = 4, 8 do f(matrix(n)) end
+      set(2)
+    end)
+  end)
+
+  it("finalisers may run at any time", function()
+    local f
+    local state = { n = 0, w = ty.ones(3) }
+    f = ty.compile(function(x)
+      state.n = state.n + 1
+      return x * state.w + #x, x:sum()
+    end)
+    local calls, busy = 0, false
+    local function litter()
+      getmetatable(newproxy(true)).__gc = function()
+        if busy then return end
+        busy = true
+        calls = calls + 1
+        f(matrix(calls % 90 + 1))
+        state.w = ty.ones(3) -- as it was
+        if calls % 17 == 0 then jit.reset(f) end
+        busy = false
+      end
+    end
+    for n = 1, 300 do
+      for _ = 1, 3 do litter() end
+      local a, b = f(matrix(n))
+      H.same(matrix(n) + n, a)
+      H.same(matrix(n):sum(), b)
+      if n % 20 == 0 then collectgarbage() end
+    end
+    collectgarbage()
+    assert.truthy(calls > 100)
+    assert.equal(300 + calls, state.n)
+  end)
+
+  it("memory may run out", function()
+    local probe = ty.internals.probe
+    local state
+    local function body(x)
+      state.n = state.n + #x
+      state.last = { #x, x:numel() / 2 }
+      x[{ { 1, #x - 1 } }]:add_(1)
+      return (x * 2):softmax(1), x:reshape(-1) * (state.k / #x), ty.cat { x, x }
+    end
+    local f = ty.compile(body)
+    state = { n = 0, k = 0.5 }
+    for n = 3, 6 do f(matrix(n)) end
+    local finished, n = 0, 6
+    for _, times in ipairs { 1, -1 } do
+      for after = 0, 60 do
+        n = n + 1
+        local x, y = matrix(n), matrix(n)
+        x:sum():item()
+        local was = state.n
+        probe.fail(after, times)
+        local ok, a, b, c = pcall(f, x)
+        probe.fail(-1)
+        if not ok then
+          assert.truthy(tostring(a):find "memory", tostring(a))
+          state.n = was
+          x = matrix(n)
+          a, b, c = f(x)
+        else
+          finished = finished + 1
+        end
+        assert.same({ was + n, { n, 1.5 * n } }, { state.n, state.last })
+        local d, e, g = body(y)
+        state.n = was + n
+        H.same(d, a)
+        H.same(e, b)
+        H.same(g, c)
+        H.same(y, x)
+      end
+    end
+    assert.truthy(finished > 10 and finished < 122, finished .. " calls finished")
+    local captures = ty.explain(f).captures
+    for m = 300, 320 do f(matrix(m)) end
+    assert.equal(captures, ty.explain(f).captures)
+  end)
 end)
