@@ -43,6 +43,7 @@ static bool operand_of(const Work *w, i32 i, ListOp *y) {
   else if (in->op == P_SCALAR) y->scalar = (i16)in->imm;
   else if (in->op == P_LOAD) {
     const int dtype = p->operand[in->imm].dtype;
+    if ((i32)in->imm == w->product) return false; /* as it was before: it lies nowhere */
     if (dtype != w->gemm.dtype || !place(w, (int)in->imm, &y->rs, &cs)) return false;
     y->operand = (i16)in->imm;
     y->start = w->launch.start[in->imm] * ty_dtypes[dtype].bytes;

@@ -313,7 +313,8 @@ also("mn", function(g, d)
   local x = g:place "T:mn" or "u_x"
   return g:pick { "(%s / #%s)", "(%s * %s:size(1))", "%s[{ { 1, #%s } }]", "%s[{ { -#%s, -1 } }]", "%s:reshape(unpack(%s.shape))",
     "%s:reshape(#%s, -1)", "%s:roll(#%s - 1, 1)", "%s:expand(%s.shape)", "ty.cat({ %s, %s })[{ { 1, #" .. x .. " } }]",
-    "(%s + ty.arange(%s:size(1)):reshape(-1, 1))", "ty.stack(%s:unbind(), 1)", "ty.cat(%s:split(2))", "%s:tile(2, 1)[{ { #%s + 1, -1 } }]",
+    "(%s + ty.arange(%s:size(1)):reshape(-1, 1))", "ty.stack(%s:unbind(), 1)", "ty.cat(%s:split(2))",
+      "%s:tile(2, 1)[{ { #%s + 1, -1 } }]",
     ("(%%s * (%s / #%%s))"):format((g:N(d):gsub("%%", "%%%%"))) }:format(x, x)
 end)
 also("mn", function(g, d)

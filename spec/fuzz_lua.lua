@@ -172,7 +172,8 @@ local function in_coroutine(f, ...)
   return unpack(results, 1, results.n)
 end
 
-local counts = { programs = 0, calls = 0, raised = 0, wrong_steps = 0, captured = 0, captures = 0, skips = 0, skipping = 0, played = 0, aborts = {} }
+local counts = { programs = 0, calls = 0, raised = 0, wrong_steps = 0, captured = 0, captures = 0, skips = 0, skipping = 0,
+  played = 0, aborts = {} }
 
 -- One call after its step. The results, or an error of either.
 local function one_call(f, step, prev, mode, compiled)
@@ -364,9 +365,9 @@ if not ONLY and N >= 1000 then
   claim(counts.played >= 0.2 * counts.programs, ("%d sets of sizes were played, one for each five programs"):format(counts.played))
   claim(counts.wrong_steps < 0.02 * counts.calls, counts.wrong_steps .. " steps between calls raise")
 end
-print(("fuzz_lua: %d programs, seed %d: %d compiled calls, %d raise; captures %d, in %d programs; %d calls answered without Lua, %d sets of sizes played, in %d")
-  :format(counts.programs, SEED, counts.calls, counts.raised, counts.captures, counts.captured, counts.skips, counts.played, counts.skipping)
-  .. (" programs; %.0f s"):format(os.clock() - started))
+print(("fuzz_lua: %d programs, seed %d: %d compiled calls, %d raise; captures %d, in %d programs; %d sets of sizes played")
+  :format(counts.programs, SEED, counts.calls, counts.raised, counts.captures, counts.captured, counts.played)
+  .. ("; %d calls answered without Lua, in %d programs; %.0f s"):format(counts.skips, counts.skipping, os.clock() - started))
 print_aborts()
 print(("%d passed, %d failed"):format(passed, failed))
 os.exit(failed == 0 and 0 or 1)

@@ -203,12 +203,14 @@ local function steps(g, takes, rest, out)
   if rest then
     for i = 1, g.r(4) - 1 do extra[i] = g:N(0) end
   end
-  local calls, r = (g.sizes and 8 or 4) + g.r(4), g.r
+  local r = g.r
+  local calls = (g.sizes and 8 or 4) + r(4)
   for k = 1, calls do
     local body = {}
     g.list = g:pick { "u_k", "W.k", "W.o.k" }
     if k > 1 and g.sizes then
-      body[1] = g:pick { "resize(%d)", "resize(%d)", "resize(%d)", "M = %d build()", "-- the same sizes as before: %d" }:format(r(9) - (r(8) == 1 and 1 or 0))
+      local rows = r(9) - (g:chance(12) and 1 or 0)
+      body[1] = g:pick { "resize(%d)", "resize(%d)", "resize(%d)", "M = %d build()", "-- as it was, not %d" }:format(rows)
     end
     if k > 1 and g:chance(g.sizes and 15 or 50) then
       for _ = 1, g.r(2) do body[#body + 1] = change(g) end

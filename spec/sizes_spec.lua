@@ -307,6 +307,14 @@ describe("sizes are given to", function()
         return c, d, rawequal(d, x), rawequal(c, x), c == d
       end
     end },
+    { "contiguous beside what it is or copies", 3, function()
+      return function(x)
+        local t = x:t()
+        local c = t:contiguous()
+        t:add_(1)
+        return t, c, rawequal(t, c), { t, c }
+      end
+    end },
     { "contiguous of a slice", 3, function()
       return function(x)
         local c = x[{ {}, { 1, 1 } }]:contiguous()
@@ -549,7 +557,8 @@ describe("sizes go through", function()
     end, sizes = SOME },
     { "products and einsum", 2, function()
       return function(x)
-        return ty.einsum("ij,kj->ik", x, x), x:t():matmul(x), x:matmul(ty.ones(3)), ty.einsum("ij->j", x), x:t():unsqueeze(1):bmm(x:unsqueeze(1))
+        return ty.einsum("ij,kj->ik", x, x), x:t():matmul(x), x:matmul(ty.ones(3)), ty.einsum("ij->j", x),
+          x:t():unsqueeze(1):bmm(x:unsqueeze(1))
       end
     end, sizes = SOME },
     { "composites at 0 and 1", 2, function()
@@ -657,7 +666,8 @@ describe("sizes go through", function()
     { "ranks from 0 to 4", 6, function()
       return function(x) return x + x.ndim, x:numel(), #x.shape, x.shape, x:sum() end
     end, args = function(...) return ty.ones(...) end,
-      sizes = { { 2 }, { 3 }, { 2, 3 }, { 3, 3 }, { 2, 1, 3 }, { 4, 1, 2 }, { 1, 2, 3, 4 }, { 2, 2, 3, 4 }, { 5 }, { 4, 5 }, { 2, 5, 2 } }, ran = 3 },
+      sizes = { { 2 }, { 3 }, { 2, 3 }, { 3, 3 }, { 2, 1, 3 }, { 4, 1, 2 }, { 1, 2, 3, 4 }, { 2, 2, 3, 4 }, { 5 }, { 4, 5 },
+        { 2, 5, 2 } }, ran = 3 },
   }
 end)
 
@@ -778,7 +788,8 @@ describe("sizes are played", function()
     run { "narrow", 8, body, args = both, ran = 2,
       sizes = { { 4, 0.5 }, { 8, 0.5 }, { 6, 0.5 }, { 8, 0.25 }, { 6, 1 / 3 }, { 4, 0.5 }, { 8, 0.25 }, { 10, 0.2 }, { 10, 0.5 } } }
     local function tile() return function(x, k) return ty.zeros(k, #x), x * k end end
-    run { "zeros", 8, tile, args = both, ran = 2, sizes = { { 4, 2 }, { 8, 2 }, { 6, 2 }, { 8, 3 }, { 6, 3 }, { 9, 3 }, { 9, 2 }, { 5, 2 } } }
+    run { "zeros", 8, tile, args = both, ran = 2,
+      sizes = { { 4, 2 }, { 8, 2 }, { 6, 2 }, { 8, 3 }, { 6, 3 }, { 9, 3 }, { 9, 2 }, { 5, 2 } } }
   end)
 end)
 
