@@ -236,7 +236,7 @@ function truth.meta(g) return ("getmetatable(%s) == Class"):format(g:place "O" o
 function truth.wild(g, d)
   return g.wild and ("%s:mean():item() > 0"):format(g:T("mn", d)) or "u_b"
 end
-function truth.size(g, d)
+function truth.size(g)
   local x = g:place "T:mn" or "u_x"
   return g:pick { "#%s > 3", "#%s == %s", "%s:numel() %% 2 == 0", "%s:size(1) == %s:size(2)", "%s:size(1) < " .. g:leaf "N",
     "%s:t():is_contiguous()" }:format(x, x)

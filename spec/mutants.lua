@@ -2,7 +2,8 @@
 -- A change of a file may move a fault elsewhere: keep what it breaks, find the place again.
 
 local M = {
-  specs = { "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "compile", "capture", "custom" }, -- of these, what exists, in this order
+  -- of these, what exists, in this order
+  specs = { "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "compile", "capture", "custom" },
 
   { file = "core/fold.c", what = "x + 0 is taken for x: -0 stays",
     from = "if (is_const(g, n, 0, is_float ? -0.0 : 0.0)) return n->src[1];",

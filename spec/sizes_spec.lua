@@ -671,6 +671,92 @@ describe("sizes go through", function()
   }
 end)
 
+describe("ways are left in the middle:", function()
+  cases {
+    { "after random numbers were drawn", 5, function()
+      return function(x)
+        local y = x + ty.rand(#x, 3)
+        if #x > 8 then return y * ty.randn(3) end
+        return y, ty.rand(1), #x % 2 == 0
+      end
+    end },
+    { "after tensors were written", 4, function(W)
+      local w = ty.zeros(3)
+      local state = { n = 0 }
+      W.state = function() return w, state end
+      return function(x)
+        state.n = state.n + 1
+        w:add_(#x)
+        x:mul_(2)
+        if #x > 6 then w:mul_(2) elseif #x == 1 then state.one = w * 1 end
+        return x + w
+      end
+    end },
+    { "after tables were changed", 5, function(W)
+      local list = { 1, 2 }
+      W.state = function() return list end
+      return function(x)
+        list[1] = #x
+        list.shape = x.shape
+        if #x > 6 then list[2] = nil else list[2] = { #x } end
+        list.shape[1] = #x > 40 and 0 or 7
+        return x
+      end
+    end },
+    { "by a shape that was changed, and one from the call before", 3, function(W)
+      local kept = { shape = { 3, 1 } }
+      W.state = function() return kept end
+      return function(x)
+        local s = x.shape
+        s[2], s[1] = s[1], s[2]
+        local y = ty.ones(kept.shape)
+        s[3] = 1
+        return x:reshape(s), y:sum()
+      end
+    end },
+    { "by a size of a size", 3, function()
+      return function(x, y) return x:size(#y), y:size(1) * #x, x[{ { 1, #y } }], x:tile(#y, 1):sum() end
+    end, args = function(n) return matrix(n + 2), vector(n % 2 + 1) end },
+    { "where coroutines call", 2, function()
+      local inner = function(x) return x * #x, #x end
+      return inner
+    end, args = matrix },
+    { "where a function that records calls another", 24, function()
+      local inner = ty.compile(function(x) return x * #x + 1 end)
+      return function(x)
+        local s = x:sum():item()
+        return inner(x + 1), inner(x) * s
+      end
+    end, ran = 24 },
+  }
+
+  it("in coroutines", function()
+    local f = ty.compile(function(x)
+      if #x > 30 then return x - #x end
+      return x * #x, #x
+    end)
+    for n = 1, 60 do
+      local co = coroutine.wrap(function() return f(matrix(n)) end)
+      local a = co()
+      if n > 30 then H.same(matrix(n) - n, a) else H.same(matrix(n) * n, a) end
+    end
+    assert.equal(3, ty.explain(f).captures)
+  end)
+
+  it("in modules", function()
+    local net = ty.compile { w = ty.ones(3, 2), n = 0, forward = function(self, x)
+      self.n = self.n + #x
+      return x:matmul(self.w) / #x
+    end }
+    local total = 0
+    for n = 1, 60 do
+      total = total + n
+      H.same(matrix(n):matmul(ty.ones(3, 2)) / n, net(matrix(n)))
+      assert.equal(total, net.n)
+    end
+  end)
+end)
+
 -- What tapes are beside --------------------------------------------------------------------------------------------------
 
 describe("sizes are played", function()
