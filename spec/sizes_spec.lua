@@ -98,6 +98,12 @@ describe("sizes are read by", function()
     { "stride of a row-wise view", 2, function()
       return function(x) return x:stride(1), x:stride(2), x + 1 end
     end, args = function(n) return matrix(n):t() end },
+    { "stride of dims of size 1, however they came to be", 2, function()
+      return function(x) return x:stride(), x, x:t(), x:t():stride(1), x:reshape(-1, 3) end
+    end, args = function(n)
+      if n % 3 == 0 then return matrix(n + 1)[{ { 1, 1 } }] end
+      return n % 3 == 1 and matrix(1) or ty.arange(3):reshape(3, 1):t()
+    end },
     { "ndim and dtype, which are none", 2, function()
       return function(x) return x.ndim * 2, x.dtype .. "!", x:sum() end
     end },
