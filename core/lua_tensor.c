@@ -715,7 +715,8 @@ void ty_lua_open_tensor(lua_State *L, int m, int t) {
        "the same bits read as another dtype of that size; a copy"},
       {"size", l_size, 'b', "x, dim = nil", "the size of a dim, or a table of all"},
       {"stride", l_stride, 'b', "x, dim = nil",
-       "elements in memory from one place of a dim to the next, or a table of all"},
+       "elements in memory from one place of a dim to the next, or a table of all; where the size "
+       "is 1, as in a contiguous tensor"},
       {"numel", l_numel, 'b', "x", "the number of elements"},
       {"dim", l_dim, 'b', "x", "the number of dims"},
       {"is_contiguous", l_is_contiguous, 'b', "x", "whether the elements lie row by row"},
