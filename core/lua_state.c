@@ -180,7 +180,7 @@ Given ty_lua_operand(lua_State *L, const char *who, int i) {
 
 /* Lets Lua's collector work off the debt; see Memory above. */
 static void pay_debt(lua_State *L, Host *H) {
-  i64 debt = H->S.debt, used = ty_buffer_stats(&H->S).buf_used;
+  i64 debt = H->S.debt, used = ty_mem_stats().buf_used;
   i64 heap = (i64)lua_gc(L, LUA_GCCOUNT, 0) * 1024;
   i64 growth = TY_MIN(TY_MAX(LIVE_GROWTH, heap * HEAP_SHARE), LIVE_GROWTH_MAX);
   H->S.debt = 0;
@@ -192,7 +192,7 @@ static void pay_debt(lua_State *L, Host *H) {
   double share = (double)debt / (double)TY_MAX(TY_MAX(CYCLE_BYTES, growth / 3), H->live / 8);
   double size = TY_MIN((double)heap / 1024 * TY_MIN(share, 2.0) + 1, 1 << 30);
   H->cycling = !lua_gc(L, LUA_GCSTEP, (int)size);
-  if (!H->cycling) H->live = ty_buffer_stats(&H->S).buf_used;
+  if (!H->cycling) H->live = ty_mem_stats().buf_used;
 }
 
 bool ty_lua_reclaim(lua_State *L, State *S) {
@@ -200,10 +200,9 @@ bool ty_lua_reclaim(lua_State *L, State *S) {
   if (!S->memory || lua_gc(L, LUA_GCISRUNNING, 0) == 0) return false;
   S->memory = false;
   lua_gc(L, LUA_GCCOLLECT, 0);
-  ty_buffer_trim(S);
   ty_buf_trim(0);
   H->cycling = false;
-  H->live = ty_buffer_stats(&H->S).buf_used;
+  H->live = ty_mem_stats().buf_used;
   return true;
 }
 

@@ -84,7 +84,6 @@ typedef struct Given {
 
 #define ERR_MAX 512
 
-#define SMALL_BUFFERS 4 /* sizes, a cache line apart */
 struct State {
   char err[ERR_MAX]; /* what the last call that answered false has to say; no position */
   bool memory;       /* it failed for want of memory: collecting garbage may help */
@@ -93,9 +92,7 @@ struct State {
   i32 nspare;
   void *spare_block; /* dropped storages and buffers, linked by their first word */
   i32 nspare_block;
-  Buffer *idle_buffer[SMALL_BUFFERS]; /* dropped ones with their bytes, by size, linked by ctx */
-  i64 idle;                           /* bytes of these; the allocator takes them to be in use */
-  bool closed;                        /* the engine is gone: what is dropped now is freed at once */
+  bool closed; /* the engine is gone: what is dropped now is freed at once */
   /* settings; `word` of them enters every key */
   u8 default_dtype; /* of numbers and of integers that become floats: f32 */
   u8 blas, fast, deterministic;
@@ -123,15 +120,13 @@ struct State {
 bool ty_fail(State *S, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool ty_fail_memory(State *S, const char *who, i64 bytes);
 
-#define BLOCK_BYTES 72 /* room for a Storage or a Buffer */
+#define BLOCK_BYTES 96 /* room for a Storage or a Buffer */
 _Static_assert(sizeof(Storage) <= BLOCK_BYTES && sizeof(Buffer) <= BLOCK_BYTES, "block");
 
 /* --- tensor.c: lifetimes and views. Functions that make a tensor fill *y, which holds no storage
  * before. */
 Buffer *ty_buffer_new(State *S, i64 bytes);
 void ty_buffer_drop(Buffer *b);
-void ty_buffer_trim(State *S);            /* gives all back that is idle */
-MemStats ty_buffer_stats(const State *S); /* the allocator's, but what is idle counts as cached */
 static inline Buffer *ty_buffer_hold(Buffer *b) {
   b->refs++;
   return b;
