@@ -29,7 +29,7 @@ LIBS    := -lm -ldl -lpthread
 JOBS     = $(if $(findstring j,$(MAKEFLAGS)),,-j2) # a -j from the command line holds
 
 OBJ     := $(patsubst core/%.c,$(B)/obj/%.o,$(wildcard core/*.c))
-LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua))
+LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua lua/tycho/nn/*.lua))
 RUN     := LUA_PATH="$(CURDIR)/$(B)/?.lua;$(CURDIR)/$(B)/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(B)/?.so;;"
 
 all: build
@@ -81,18 +81,19 @@ $(B)/tycho/core.so: $(OBJ) | $(B)/tycho
 	@echo "ld  $@"
 	@$(CC) $(OBJ) $(LDFLAGS) $(LIBS) -o $@
 
-$(B)/tycho/%.lua: lua/tycho/%.lua | $(B)/tycho
+$(B)/tycho/%.lua: lua/tycho/%.lua | $(B)/tycho/nn
 	@cp $< $@
 
-$(B)/obj $(B)/tycho:
+$(B)/obj $(B)/tycho $(B)/tycho/nn:
 	@mkdir -p $@
 
 -include $(OBJ:.o=.d)
 
 install: build
-	install -d $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho
+	install -d $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/nn
 	install -s -m 755 $(B)/tycho/core.so $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho/
 	install -m 644 lua/tycho/*.lua $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/
+	install -m 644 lua/tycho/nn/*.lua $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/nn/
 
 # --- use and proof
 
