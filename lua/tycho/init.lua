@@ -135,4 +135,16 @@ for name, fn in pairs(require("tycho.compile").open(ty)) do
 end
 internals.complete = true
 
+-- Modules, optimisers: loaded when they are asked for.
+
+local parts = { nn = "nn", optim = "optim", autocast = "nn" } -- autocast comes with nn
+setmetatable(ty, {
+  __index = function(_, name)
+    local part = parts[name]
+    if not part then return nil end
+    ty[part] = require("tycho." .. part)
+    return rawget(ty, name)
+  end,
+})
+
 return ty
