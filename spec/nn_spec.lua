@@ -523,17 +523,15 @@ describe("attention", function()
 
   it("in blocks gives what the whole matrix gives", function()
     ty.manual_seed(5)
-    for _, sizes in ipairs { { 2100, 2100 }, { 1100, 4000 }, { 3, 1500000 / 1 }, { 5000, 900 } } do
+    for _, sizes in ipairs { { 2100, 2100 }, { 1100, 4000 }, { 5000, 900 } } do
       local n, m = sizes[1], sizes[2]
-      if n > 3 then
-        local q, k, v = f64 { n, 4 }, f64 { m, 4 }, f64 { m, 3 }
-        near(plain(q, k, v), ty.scaled_dot_product_attention(q, k, v), 1e-12)
-        if n <= m then
-          near(plain(q, k, v, causal(n, m)), ty.scaled_dot_product_attention(q, k, v, { causal = true }), 1e-12)
-        end
-        local mask = ty.rand(n, m):gt(0.5)
-        near(plain(q, k, v, mask), ty.scaled_dot_product_attention(q, k, v, { mask = mask }), 1e-12)
+      local q, k, v = f64 { n, 4 }, f64 { m, 4 }, f64 { m, 3 }
+      near(plain(q, k, v), ty.scaled_dot_product_attention(q, k, v), 1e-12)
+      if n <= m then
+        near(plain(q, k, v, causal(n, m)), ty.scaled_dot_product_attention(q, k, v, { causal = true }), 1e-12)
       end
+      local mask = ty.rand(n, m):gt(0.5)
+      near(plain(q, k, v, mask), ty.scaled_dot_product_attention(q, k, v, { mask = mask }), 1e-12)
     end
   end)
 
@@ -569,14 +567,16 @@ describe("attention", function()
   end)
 
   it("of many positions never holds all scores", function()
-    local n = 8192
-    local q = ty.randn(n, 8)
-    collectgarbage()
-    collectgarbage()
-    local before = ty.stats().memory
-    ty.scaled_dot_product_attention(q, q, q, { causal = true }):release()
-    local peak = ty.stats().memory.peak - before.used
-    assert.truthy(peak < n * n * 4 / 2 or before.peak - before.used > n * n * 2, peak)
+    local out, status = H.script [[
+      local ty = require "tycho"
+      require "spec.grad_shim"
+      local n = 8192
+      local q = ty.randn(n, 8)
+      ty.scaled_dot_product_attention(q, q, q, { causal = true })
+      print(ty.stats().memory.peak / (n * n * 4))
+    ]]
+    assert.equal(0, status, out)
+    assert.truthy(tonumber(out) < 0.5, out)
   end)
 
   it("with a cache gives what it gives at once", function()
