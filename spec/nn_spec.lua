@@ -23,7 +23,8 @@ local function close(want, got, what)
   assert.same(want.shape, got.shape, what)
   local flat = got:reshape(-1):totable()
   for i = 1, #want do
-    if not (math.abs(want[i] - flat[i]) <= 1e-9 * math.max(1, math.abs(want[i]))) then
+    local wrong = math.abs(want[i] - flat[i])
+    if wrong ~= wrong or wrong > 1e-9 * math.max(1, math.abs(want[i])) then
       error(("%s: element %d is %.12g instead of %.12g"):format(what, i, flat[i], want[i]))
     end
   end

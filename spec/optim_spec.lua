@@ -114,7 +114,7 @@ describe("an optimiser follows its formula over 200 steps:", function()
         step()
         for i, v in ipairs(p:detach():totable()) do
           local want = paths[i][n]
-          if not (abs(v - want) <= 1e-10 * math.max(1, abs(want))) then
+          if v ~= v or abs(v - want) > 1e-10 * math.max(1, abs(want)) then
             error(("step %d, element %d: %.17g instead of %.17g"):format(n, i, v, want))
           end
         end

@@ -2,10 +2,11 @@
 -- In: queries, keys, values [..., positions, features]. Out: [..., queries, features of the values].
 --
 -- Few scores are computed as a whole. Many (more than WHOLE) are never in memory together: queries are taken in blocks,
--- and for each block the keys in blocks too, with the running maximum m, the running sum l of exp(s - m) and the running
--- product o of these with the values. A new block with maximum m' rescales what is there by exp(m - m'):
+-- and for each block the keys in blocks too, with the running maximum m, the running sum l of exp(s - m) and the
+-- running product o of these with the values. A new block with maximum m' rescales what is there by exp(m - m'):
 --   l' = l exp(m - m') + sum(exp(s - m')),   o' = o exp(m - m') + exp(s - m') v,   at the end o / l.
--- Milakov, Gimelshein 2018, arXiv:1805.02867; Rabe, Staats 2021, arXiv:2112.05682; Dao and others 2022, arXiv:2205.14135.
+-- Milakov, Gimelshein 2018, arXiv:1805.02867; Rabe, Staats 2021, arXiv:2112.05682; Dao and others 2022,
+-- arXiv:2205.14135.
 -- For gradients each block of queries is computed again on the way back, so the scores of one block are what is kept.
 --
 -- Rules.

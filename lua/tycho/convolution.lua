@@ -257,7 +257,8 @@ return function(ty, check, row)
   end
 
   --- The transpose of conv1d, which is its gradient by x: each place adds its multiple of the weight to the output.
-  --- Options: stride = 1, padding = 0 (cut from the output), output_padding = 0 (added behind), dilation = 1, groups = 1.
+  --- Options: stride = 1, padding = 0 (cut from the output), output_padding = 0 (added behind), dilation = 1,
+  --- groups = 1.
   ---@param x tycho.Tensor [batch, channels, length] or [channels, length]
   ---@param weight tycho.Tensor [channels, out / groups, size]
   ---@param bias? tycho.Tensor [out]
@@ -274,12 +275,13 @@ return function(ty, check, row)
   ---@param weight tycho.Tensor [channels, out / groups, rows, columns]
   ---@param bias? tycho.Tensor [out]
   ---@param opts? table
-  ---@return tycho.Tensor # [batch, out, ...], (n - 1) stride - 2 padding + dilation (size - 1) + output_padding + 1 a dim
+  ---@return tycho.Tensor # [batch, out, ...], of sizes as in one dim
   local function conv_transpose2d(x, weight, bias, opts)
     return conv_transpose("conv_transpose2d", 2, x, weight, bias, opts)
   end
 
-  local transposed_arguments = "x, weight, bias, {stride = 1, padding = 0, output_padding = 0, dilation = 1, groups = 1}"
+  local transposed_arguments =
+    "x, weight, bias, {stride = 1, padding = 0, output_padding = 0, dilation = 1, groups = 1}"
   row { "conv_transpose1d", transposed_arguments, conv_transpose1d,
     "the transpose of conv1d; weight [in, out / groups, size]", shape = "[batch, out, length]",
     formula = "the gradient of conv1d by its x" }
@@ -289,7 +291,8 @@ return function(ty, check, row)
 
   ---------------------------------------------------------------------------------------------------------- pooling
 
-  --- Numbers of windows and the places needed behind each dim; ceil_mode lets the last window begin inside and end outside.
+  --- Numbers of windows and the places needed behind each dim; ceil_mode lets the last window begin inside and end
+  --- outside.
   local function pool_sizes(who, x, n, kernel, stride, padding, dilation, ceil_mode)
     local outs, after = {}, {}
     for i = 1, n do
@@ -301,7 +304,8 @@ return function(ty, check, row)
       local out = (ceil_mode and ceil(steps) or floor(steps)) + 1
       if ceil_mode and (out - 1) * stride[i] >= length + padding[i] then out = out - 1 end
       if out < 1 then
-        fail(who, "a window that reaches %d places does not fit into %s (dim %d of the places)", reach, check.text(x), i)
+        fail(who, "a window that reaches %d places does not fit into %s (dim %d of the places)", reach, check.text(x),
+          i)
       end
       outs[i], after[i] = out, max(padding[i], (out - 1) * stride[i] + reach - length - padding[i])
     end
@@ -348,11 +352,10 @@ return function(ty, check, row)
   local max_options = { stride = "any", padding = "any", dilation = "any", ceil_mode = "boolean" }
 
   local function max_pool(who, n, x, kernel, opts)
-    local input, single, stride, padding, after, dilation
-    input, single, opts, kernel, stride, padding, after, dilation =
+    local input, single, _, size, stride, padding, after, dilation =
       pool_arguments(who, n, x, kernel, opts, max_options)
-    local view = windows(pad(input, n, padding, after, -math.huge), n, kernel, stride, dilation)
-    local y = fold(view, n, kernel, ty.maximum, max_of)
+    local view = windows(pad(input, n, padding, after, -math.huge), n, size, stride, dilation)
+    local y = fold(view, n, size, ty.maximum, max_of)
     return single and y:squeeze(1) or y
   end
 
@@ -430,7 +433,8 @@ return function(ty, check, row)
   ---@return tycho.Tensor # [batch, channels, windows down, windows across]
   local function avg_pool2d(x, kernel, opts) return avg_pool("avg_pool2d", 2, x, kernel, opts) end
 
-  --- One dim cut into `out` windows, which overlap where it does not divide: from floor(i n / out) to ceil((i + 1) n / out).
+  --- One dim cut into `out` windows, which overlap where it does not divide: from floor(i n / out) to
+  --- ceil((i + 1) n / out).
   local function adapt(x, d, out, reduce)
     local n = x:size(d)
     if n % out == 0 then return reduce(x:unflatten(d, { out, n / out }), d + 1, false) end
@@ -485,13 +489,14 @@ return function(ty, check, row)
     "the largest element of each window", shape = pooled }
   row { "max_pool2d", "x, kernel, {stride = kernel, padding = 0, dilation = 1, ceil_mode = false}", max_pool2d,
     "the largest element of each window", shape = pooled }
-  row { "avg_pool1d", "x, kernel, {stride = kernel, padding = 0, ceil_mode = false, count_include_pad = true}", avg_pool1d,
-    "the mean of each window", shape = pooled }
-  row { "avg_pool2d", "x, kernel, {stride = kernel, padding = 0, ceil_mode = false, count_include_pad = true}", avg_pool2d,
-    "the mean of each window", shape = pooled }
+  row { "avg_pool1d", "x, kernel, {stride = kernel, padding = 0, ceil_mode = false, count_include_pad = true}",
+    avg_pool1d, "the mean of each window", shape = pooled }
+  row { "avg_pool2d", "x, kernel, {stride = kernel, padding = 0, ceil_mode = false, count_include_pad = true}",
+    avg_pool2d, "the mean of each window", shape = pooled }
   row { "adaptive_avg_pool1d", "x, size", adaptive_avg_pool1d, "the means of `size` windows", shape = pooled }
   row { "adaptive_avg_pool2d", "x, size", adaptive_avg_pool2d, "the means of `size` windows a dim", shape = pooled }
-  row { "adaptive_max_pool1d", "x, size", adaptive_max_pool1d, "the largest elements of `size` windows", shape = pooled }
+  row { "adaptive_max_pool1d", "x, size", adaptive_max_pool1d, "the largest elements of `size` windows",
+    shape = pooled }
   row { "adaptive_max_pool2d", "x, size", adaptive_max_pool2d, "the largest elements of `size` windows a dim",
     shape = pooled }
 

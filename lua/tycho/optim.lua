@@ -1,10 +1,10 @@
 --- optim.lua -- optimisers and gradient scaling: `ty.optim`. Schedules of rates are in schedules.lua.
--- In: parameters (a list), or groups of them, {{params = list, lr = ...}, ...}, whose settings override the general ones.
--- opt:step() writes the parameters in place by their `grad`; those without one are left alone.
+-- In: parameters (a list), or groups of them, {{params = list, lr = ...}, ...}, whose settings override the general
+-- ones. opt:step() writes the parameters in place by their `grad`; those without one are left alone.
 --
 -- opt.groups[i] holds the settings, to be read and assigned at any time: a new rate needs no other kernels. State is in
--- plain tables: opt.groups[i].state[j] belongs to opt.groups[i].params[j]. Formulas follow PyTorch's, step by step in the
--- same order of operations. State tensors begin as zeros when the optimiser is made, so each step records the same.
+-- plain tables: opt.groups[i].state[j] belongs to opt.groups[i].params[j]. Formulas follow PyTorch's, step by step in
+-- the same order of operations. State tensors begin as zeros when the optimiser is made, so each step records the same.
 
 local ty = require "tycho"
 local check = require("tycho.check")(ty)
@@ -31,7 +31,9 @@ local function check_settings(who, settings, known)
       if type(v) ~= type(default) then
         check.fail(who, "option %s must be a %s, got %s", k, type(default), check.show(v))
       end
-      if type(v) == "number" and not (v >= 0) then check.fail(who, "option %s must not be negative, got %.14g", k, v) end
+      if type(v) == "number" and (v < 0 or v ~= v) then
+        check.fail(who, "option %s must not be negative, got %.14g", k, v)
+      end
     end
   end
 end
@@ -140,8 +142,8 @@ function Optimizer:zero_grad()
   end
 end
 
---- Settings and state as tables that can be saved: {groups = {{lr = ..., state = {{step = ..., ...}}}}}. Its tensors are the
---- optimiser's own, not copies.
+--- Settings and state as tables that can be saved: {groups = {{lr = ..., state = {{step = ..., ...}}}}}. Its tensors
+--- are the optimiser's own, not copies.
 function Optimizer:state_dict()
   local sd = { groups = {} }
   for i, g in ipairs(self.groups) do
@@ -290,7 +292,7 @@ optimizer("AdamW", {
   end,
 })
 
----------------------------------------------------------------------------------------------------------- RMSprop, Adagrad
+---------------------------------------------------------------------------------------------------------- RMSprop
 
 --- optim.RMSprop(params, {lr = 0.01, alpha = 0.99, eps = 1e-8, momentum = 0, centered = false, weight_decay = 0}).
 --- Tieleman, Hinton 2012; centered: Graves 2013, arXiv:1308.0850.

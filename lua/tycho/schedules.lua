@@ -80,7 +80,9 @@ return function(M, check)
   end
 
   local function whole(name, what, v, least)
-    if v % 1 ~= 0 or v < least then check.fail(name, "option %s must be whole and at least %d, got %.14g", what, least, v) end
+    if v % 1 ~= 0 or v < least then
+      check.fail(name, "option %s must be whole and at least %d, got %.14g", what, least, v)
+    end
   end
 
   --- optim.StepLR(opt, {every, gamma = 0.1}): times gamma after each `every` steps.
@@ -114,7 +116,8 @@ return function(M, check)
     return base * (s.start + (1 - s.start) * min(n / s.warmup, 1))
   end, function(s, name) whole(name, "warmup", s.warmup, 1) end)
 
-  --- optim.WarmupCosineLR(opt, {warmup, steps, start = 0, least = 0}): WarmupLR, then CosineLR down to `least` at `steps`.
+  --- optim.WarmupCosineLR(opt, {warmup, steps, start = 0, least = 0}): WarmupLR, then CosineLR down to `least`
+  --- at `steps`.
   schedule("WarmupCosineLR", { warmup = NEEDED, steps = NEEDED, start = 0, least = 0 }, function(s, base, n)
     if n < s.warmup then return base * (s.start + (1 - s.start) * n / s.warmup) end
     return cosine(base, s.least, min((n - s.warmup) / max(s.steps - s.warmup, 1), 1))
@@ -123,9 +126,9 @@ return function(M, check)
     whole(name, "steps", s.steps, max(s.warmup, 1))
   end)
 
-  --- optim.OneCycleLR(opt, {steps, most = 10 * rate of each group, rise = 0.3, div = 25, final_div = 1e4}): half a cosine from
-  --- most / div up to `most` at the share `rise` of the steps, then down to most / div / final_div. Smith, Topin 2017,
-  --- arXiv:1708.07120; phases as PyTorch's.
+  --- optim.OneCycleLR(opt, {steps, most = 10 * rate of each group, rise = 0.3, div = 25, final_div = 1e4}): half a
+  --- cosine from most / div up to `most` at the share `rise` of the steps, then down to most / div / final_div. Smith,
+  --- Topin 2017, arXiv:1708.07120; phases as PyTorch's.
   schedule("OneCycleLR", { steps = NEEDED, most = 0, rise = 0.3, div = 25, final_div = 1e4 }, function(s, base, n)
     local most = s.most > 0 and s.most or 10 * base
     local top = s.rise * s.steps - 1
@@ -155,9 +158,9 @@ return function(M, check)
 
   local plateau = { mode = "min", factor = 0.1, patience = 10, threshold = 1e-4, cooldown = 0, least = 0 }
 
-  --- optim.ReduceLROnPlateau(opt, {mode = "min", factor = 0.1, patience = 10, threshold = 1e-4, cooldown = 0, least = 0}):
-  --- s:step(metric) multiplies the rates by factor when the metric has not become better, by the share `threshold`, for
-  --- more than `patience` steps; then `cooldown` steps do not count.
+  --- optim.ReduceLROnPlateau(opt, {mode = "min", factor = 0.1, patience = 10, threshold = 1e-4, cooldown = 0,
+  --- least = 0}): s:step(metric) multiplies the rates by factor when the metric has not become better, by the share
+  --- `threshold`, for more than `patience` steps; then `cooldown` steps do not count.
   function M.ReduceLROnPlateau(opt, opts)
     local name = "ReduceLROnPlateau"
     if not is_optimizer(opt) then check.fail(name, "argument 1 must be an optimiser, got %s", check.show(opt)) end
@@ -179,10 +182,9 @@ return function(M, check)
   ---@param metric number
   function Plateau:step(metric)
     if type(metric) ~= "number" then check.fail("step", "argument 1 must be a number, got %s", check.show(metric)) end
-    local best, better = self.best, nil
-    if best == nil then better = true
-    elseif self.mode == "min" then better = metric < best * (1 - self.threshold)
-    else better = metric > best * (1 + self.threshold) end
+    local best, better = self.best, true
+    if best ~= nil and self.mode == "min" then better = metric < best * (1 - self.threshold)
+    elseif best ~= nil then better = metric > best * (1 + self.threshold) end
     if better then self.best, self.bad = metric, 0 else self.bad = self.bad + 1 end
     if self.resting > 0 then self.resting, self.bad = self.resting - 1, 0 end
     if self.bad > self.patience then

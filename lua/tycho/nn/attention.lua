@@ -1,9 +1,9 @@
---- nn/attention.lua -- attention of several heads, rotary positions, the transformer's block, caches of keys and values.
+--- nn/attention.lua -- attention of several heads, rotary positions, the transformer's block, caches.
 -- In: [batch, time, width], or without the batch. Out: the same shape.
 --
 -- A cache holds the keys and values of the positions so far: attention:cache(batch, positions) makes an empty one with
--- room for that many; a forward with {cache = c} adds its positions behind those that are there, and sees them all. What
--- is added must not be more than there is room for. Under a cache attention is causal.
+-- room for that many; a forward with {cache = c} adds its positions behind those that are there, and sees them all.
+-- What is added must not be more than there is room for. Under a cache attention is causal.
 
 ---@param ty table the module tycho
 ---@param nn table what is filled
@@ -41,8 +41,8 @@ return function(ty, nn)
   local Attention = class "MultiHeadAttention"
   nn.MultiHeadAttention = Attention
 
-  --- nn.MultiHeadAttention(width, heads, {bias = true, dropout = 0, causal = false, rotary = false}): each head attends with
-  --- its share of the features. in_proj_weight [width, 3 width] makes queries, keys and values.
+  --- nn.MultiHeadAttention(width, heads, {bias = true, dropout = 0, causal = false, rotary = false}): each head
+  --- attends with its share of the features. in_proj_weight [width, 3 width] makes queries, keys and values.
   --- Vaswani and others 2017, arXiv:1706.03762.
   ---@param width integer
   ---@param heads integer
@@ -64,7 +64,7 @@ return function(ty, nn)
     end
   end
 
-  function Attention:from_torch(k, v) -- luacheck: ignore 212
+  function Attention.from_torch(_, k, v)
     if k == "in_proj_weight" and v.ndim == 2 then return v:t() end
     return v
   end
@@ -118,8 +118,8 @@ return function(ty, nn)
   local function remember(cache, k, v)
     local before, new = cache.length, k:size(3)
     if before + new > cache.k:size(3) then
-      check.fail("MultiHeadAttention", "the cache has room for %d positions, %d and %d more do not fit", cache.k:size(3),
-        before, new)
+      check.fail("MultiHeadAttention", "the cache has room for %d positions, %d and %d more do not fit",
+        cache.k:size(3), before, new)
     end
     cache.k:narrow(3, before + 1, new):copy_(k)
     cache.v:narrow(3, before + 1, new):copy_(v)
@@ -129,8 +129,8 @@ return function(ty, nn)
 
   local known = { mask = "any", causal = "boolean", cache = "table" }
 
-  --- Attention of q over k and v; of x to itself when k and v are left out. Options: mask, of bools (true: seen) or floats
-  --- (added), which broadcasts to [batch, heads, queries, keys]; causal, the module's own by default; cache.
+  --- Attention of q over k and v; of x to itself when k and v are left out. Options: mask, of bools (true: seen) or
+  --- floats (added), which broadcasts to [batch, heads, queries, keys]; causal, the module's own by default; cache.
   ---@param q tycho.Tensor [batch, time, width]
   ---@param k? tycho.Tensor|table [batch, keys, width]; or the options
   ---@param v? tycho.Tensor
@@ -163,7 +163,8 @@ return function(ty, nn)
   end
 
   function Attention:describe()
-    return ("%d, %d%s%s"):format(self.width, self.heads, self.causal and ", causal" or "", self.rotary and ", rotary" or "")
+    return ("%d, %d%s%s"):format(self.width, self.heads, self.causal and ", causal" or "",
+      self.rotary and ", rotary" or "")
   end
 
   ---------------------------------------------------------------------------------------------------------- block
@@ -188,7 +189,9 @@ return function(ty, nn)
     opts = check.options(who, opts, block_options)
     local inner, norm = opts.inner or 4 * width, opts.norm or "layer"
     local activation = opts.activation or "gelu"
-    if norm ~= "layer" and norm ~= "rms" then check.fail(who, "option norm must be \"layer\" or \"rms\", got %q", norm) end
+    if norm ~= "layer" and norm ~= "rms" then
+      check.fail(who, "option norm must be \"layer\" or \"rms\", got %q", norm)
+    end
     if activation ~= "gelu" and activation ~= "relu" and activation ~= "silu" then
       check.fail(who, "option activation must be \"gelu\", \"relu\" or \"silu\", got %q", activation)
     end
@@ -196,7 +199,8 @@ return function(ty, nn)
     if norm == "layer" then affine.bias = opts.bias end
     self.self_attn = nn.MultiHeadAttention(width, heads,
       { bias = opts.bias, dropout = opts.dropout, causal = opts.causal, rotary = opts.rotary })
-    self.linear1, self.linear2 = nn.Linear(width, inner, { bias = opts.bias }), nn.Linear(inner, width, { bias = opts.bias })
+    self.linear1 = nn.Linear(width, inner, { bias = opts.bias })
+    self.linear2 = nn.Linear(inner, width, { bias = opts.bias })
     self.norm1, self.norm2 = Norm(width, affine), Norm(width, affine)
     self.dropout, self.activation = opts.dropout or 0, activation
   end

@@ -1,7 +1,7 @@
 --- nn/autocast.lua -- mixed precision: the products of layers in a half float, all else as it is.
--- Within ty.autocast("bf16", fn) linear, convolution, recurrent and attention layers take their operands in bf16; norms,
--- softmax and losses compute in f32 as always, and parameters stay in f32, the master weights: gradients come back to
--- them through the casts. Products that are written out, x:matmul(w), stay as they are.
+-- Within ty.autocast("bf16", fn) linear, convolution, recurrent and attention layers take their operands in bf16;
+-- norms, softmax and losses compute in f32 as always, and parameters stay in f32, the master weights: gradients come
+-- back to them through the casts. Products that are written out, x:matmul(w), stay as they are.
 
 ---@param ty table the module tycho
 ---@param nn table what is filled

@@ -54,7 +54,7 @@ return function(ty, nn)
     return y
   end
 
-  function Linear:from_torch(k, v)
+  function Linear.from_torch(_, k, v)
     if k == "weight" and v.ndim == 2 then return v:t() end
     return v
   end
@@ -73,7 +73,8 @@ return function(ty, nn)
   ---@param entries integer
   ---@param features integer
   function Embedding:init(entries, features)
-    self.entries, self.features = count("Embedding", 1, entries, "entries"), count("Embedding", 2, features, "features", 0)
+    self.entries = count("Embedding", 1, entries, "entries")
+    self.features = count("Embedding", 2, features, "features", 0)
     self.weight = nn.Parameter(ty.randn(entries, features))
   end
 
@@ -144,7 +145,7 @@ return function(ty, nn)
   activation("Tanh", ty.tanh)
   activation("Softmax", ty.softmax, "dim", -1)
   activation("LogSoftmax", ty.log_softmax, "dim", -1)
-  activation("GELU", function(x, approximate) return ty.gelu(x, { approximate = approximate }) end, "approximate", "none")
+  activation("GELU", function(x, form) return ty.gelu(x, { approximate = form }) end, "approximate", "none")
   activation("Identity", function(x) return x end)
 
   ---@class tycho.nn.Flatten: tycho.Module

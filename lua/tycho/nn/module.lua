@@ -10,7 +10,8 @@
 -- Rules of the walk over a module's parts.
 -- 1. Keys go in sorted order, numbers before strings; others are not looked at. So the order is the same in each run.
 -- 2. Names are keys joined by dots, "layers.1.weight".
--- 3. A table or tensor that stands in several places is met once, at the first one; only state_dict knows all its names.
+-- 3. A table or tensor that stands in several places is met once, at the first one; only state_dict knows all its
+--    names.
 -- 4. Fields that m._transient = {name = true} lists, and the classes' fields, are no parts.
 
 ---@class tycho.Module
@@ -21,7 +22,8 @@
 ---@param nn table what is filled
 return function(ty, nn)
   local is_tensor = ty.is_tensor
-  local type, rawget, pairs, ipairs, getmetatable, setmetatable = type, rawget, pairs, ipairs, getmetatable, setmetatable
+  local type, rawget, pairs, ipairs = type, rawget, pairs, ipairs
+  local getmetatable, setmetatable = getmetatable, setmetatable
   local floor = math.floor
   local raise = ty.internals.error
   local check = require("tycho.check")(ty)
@@ -118,8 +120,8 @@ return function(ty, nn)
     return type(v) == "table" and (getmetatable(v) == nil or is_module(v))
   end
 
-  --- Walks the parts of t: visit.tensor(name, tensor, owner, key), visit.module(name, module). seen: tables and tensors that
-  --- are met no more.
+  --- Walks the parts of t: visit.tensor(name, tensor, owner, key), visit.module(name, module). seen: tables and
+  --- tensors that are met no more.
   local function walk(t, prefix, seen, visit)
     seen[t] = true
     if visit.module and is_module(t) then visit.module(prefix, t) end
@@ -269,8 +271,8 @@ return function(ty, nn)
     return self
   end
 
-  --- Its floats in another dtype, or all on another device. The tensors are new ones, so optimisers are made afterwards.
-  --- Gives the module.
+  --- Its floats in another dtype, or all on another device. The tensors are new ones, so optimisers are made
+  --- afterwards. Gives the module.
   ---@param where string a dtype or a device
   function Module:to(where)
     if type(where) ~= "string" then raise("to: argument 1 must be a dtype or a device, got " .. check.show(where)) end
@@ -345,8 +347,8 @@ return function(ty, nn)
     return ("%s: %s%s"):format(what, shown, #names > 8 and (" and %d more"):format(#names - 8) or "")
   end
 
-  --- Writes the tensors of a state_dict into the module's own, cast to their dtypes. Nothing is written unless all fits.
-  --- Options: from = "torch": names count lists from 0, and layouts that differ are turned (weights of linear and
+  --- Writes the tensors of a state_dict into the module's own, cast to their dtypes. Nothing is written unless all
+  --- fits. Options: from = "torch": names count lists from 0, and layouts that differ are turned (weights of linear and
   --- recurrent layers are [in, out] here); strict = true: missing and unexpected names raise.
   ---@param sd table<string, tycho.Tensor>
   ---@param opts? {from: "torch"|nil, strict: boolean?}
@@ -393,7 +395,7 @@ return function(ty, nn)
   ---------------------------------------------------------------------------------------------------------- text
 
   --- What a class adds to its name in print, such as "in = 2, out = 3".
-  function Module:describe() return "" end
+  function Module.describe(_) return "" end
 
   local function tree(m, indent, path)
     local head = ("%s(%s"):format(m.class_name, m:describe())

@@ -47,7 +47,9 @@ return function(ty, nn)
   --- The mean and the variance of a batch; the running ones follow.
   local function batch_moments(m, w, dims, sizes)
     local n = w:numel() / m.channels
-    if n < 2 then check.fail(m.class_name, "needs more than one value a channel when training, got %s", check.text(w)) end
+    if n < 2 then
+      check.fail(m.class_name, "needs more than one value a channel when training, got %s", check.text(w))
+    end
     local mean = w:sum(dims) / n
     local d = w - mean:reshape(sizes)
     local var = (d * d):sum(dims) / n
@@ -78,7 +80,9 @@ return function(ty, nn)
     return half and y:to(half) or y
   end
 
-  function BatchNorm:describe() return ("%d, eps = %g, momentum = %g"):format(self.channels, self.eps, self.momentum) end
+  function BatchNorm:describe()
+    return ("%d, eps = %g, momentum = %g"):format(self.channels, self.eps, self.momentum)
+  end
 
   nn.BatchNorm1d = class("BatchNorm1d", BatchNorm)
   nn.BatchNorm1d.ranks, nn.BatchNorm1d.shape_text = { [2] = true, [3] = true }, "[batch, %d], or that with a length,"

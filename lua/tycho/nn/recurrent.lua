@@ -1,6 +1,7 @@
 --- nn/recurrent.lua -- recurrent layers: RNN, GRU, LSTM, of several layers and in both directions.
--- In: [batch, time, inputs] ({batch_first = false}: [time, batch, inputs]) and a state [layers * directions, batch, hidden],
--- zeros by default. Out: what the last layer gave at each time, [batch, time, hidden * directions], and the last states.
+-- In: [batch, time, inputs] ({batch_first = false}: [time, batch, inputs]) and a state [layers * directions, batch,
+-- hidden], zeros by default. Out: what the last layer gave at each time, [batch, time, hidden * directions], and the
+-- last states.
 --
 -- Parameters of layer n: weight_ih_ln [inputs, gates * hidden], weight_hh_ln [hidden, gates * hidden], bias_ih_ln,
 -- bias_hh_ln, of the backward direction the same with _reverse. The gates' order is PyTorch's: r z n, and i f g o. All
@@ -21,8 +22,9 @@ return function(ty, nn)
     nonlinearity = "string",
   }
 
-  --- nn.LSTM(inputs, hidden, {layers = 1, bias = true, batch_first = true, dropout = 0, bidirectional = false}); RNN also
-  --- takes nonlinearity = "tanh" or "relu". dropout: between layers. Weights begin uniform within 1 / sqrt(hidden).
+  --- nn.LSTM(inputs, hidden, {layers = 1, bias = true, batch_first = true, dropout = 0, bidirectional = false}); RNN
+  --- also takes nonlinearity = "tanh" or "relu". dropout: between layers. Weights begin uniform within
+  --- 1 / sqrt(hidden).
   ---@param inputs integer
   ---@param hidden integer
   ---@param opts? table
@@ -48,18 +50,19 @@ return function(ty, nn)
         self[names[1]] = uniform({ width, self.gates * hidden }, bound)
         self[names[2]] = uniform({ hidden, self.gates * hidden }, bound)
         if self.bias then
-          self[names[3]], self[names[4]] = uniform({ self.gates * hidden }, bound), uniform({ self.gates * hidden }, bound)
+          self[names[3]] = uniform({ self.gates * hidden }, bound)
+          self[names[4]] = uniform({ self.gates * hidden }, bound)
         end
         self.names[#self.names + 1] = names
       end
     end
   end
 
-  function Recurrent:torch_name(k)
+  function Recurrent.torch_name(_, k)
     return (k:gsub("_l(%d+)", function(n) return "_l" .. (tonumber(n) - 1) end))
   end
 
-  function Recurrent:from_torch(k, v) -- luacheck: ignore 212
+  function Recurrent.from_torch(_, k, v)
     if k:sub(1, 6) == "weight" and v.ndim == 2 then return v:t() end
     return v
   end
@@ -102,8 +105,8 @@ return function(ty, nn)
   ---@param c? tycho.Tensor likewise, of an LSTM
   function Recurrent:forward(x, h, c)
     if not is_tensor(x) or x.ndim ~= 3 or x:size(3) ~= self.inputs then
-      check.fail(self.class_name, "the input must be [%s, %d], got %s", self.batch_first and "batch, time" or "time, batch",
-        self.inputs, check.show(x))
+      check.fail(self.class_name, "the input must be [%s, %d], got %s",
+        self.batch_first and "batch, time" or "time, batch", self.inputs, check.show(x))
     end
     if self.batch_first then x = x:transpose(1, 2) end
     if x:size(1) < 1 then check.fail(self.class_name, "the input has no times") end

@@ -71,7 +71,8 @@ return function(ty, nn)
     end
   end
 
-  --- nn.Conv1d(inputs, outputs, kernel, {stride = 1, padding = 0, dilation = 1, groups = 1, bias = true}): see ty.conv1d.
+  --- nn.Conv1d(inputs, outputs, kernel, {stride = 1, padding = 0, dilation = 1, groups = 1, bias = true}): see
+  --- ty.conv1d.
   convolution("Conv1d", 1, ty.conv1d)
   --- nn.Conv2d: as Conv1d, sizes a number or {rows, columns}: see ty.conv2d.
   convolution("Conv2d", 2, ty.conv2d)
