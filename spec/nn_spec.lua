@@ -206,6 +206,17 @@ describe("functions give what PyTorch's give:", function()
     end)
   end
 
+  it("a transposed convolution is the transpose of the convolution: <conv(x), y> = <x, transpose(y)>", function()
+    local opts = { stride = 2, padding = 1, dilation = 2, groups = 2 }
+    local w = f64 { 6, 2, 3 }
+    local x, y = f64 { 2, 4, 11 }, f64 { 2, 6, 5 }
+    assert.near((ty.conv1d(x, w, opts) * y):sum():item(), (x * ty.conv_transpose1d(y, w, opts)):sum():item(), 1e-12)
+    local w2 = f64 { 6, 2, 3, 2 }
+    local x2, y2 = f64 { 2, 4, 11, 7 }, f64 { 2, 6, 5, 4 }
+    opts.stride, opts.padding = { 2, 2 }, { 1, 1 }
+    assert.near((ty.conv2d(x2, w2, opts) * y2):sum():item(), (x2 * ty.conv_transpose2d(y2, w2, opts)):sum():item(), 1e-12)
+  end)
+
   it("all fixtures are looked at", function()
     for name in pairs(cases) do assert.truthy(modules[name] or functions[name], name) end
   end)

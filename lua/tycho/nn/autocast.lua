@@ -45,4 +45,6 @@ return function(ty, nn)
     state.dtype = dtype or nil
     return leave(before, pcall(fn, ...))
   end
+
+  ty.internals.describe("autocast", "dtype, fn, ...", "calls fn(...) with layers' products in that half float")
 end
