@@ -1,8 +1,8 @@
 -- A small GPT over the characters of a text: trains, writes as it learns, saves, takes up again.
 --   ./tycho examples/chargpt.lua [file ...] [--steps=1500] [--save=path] [--resume=path] [--sample=400]
 --     [--temperature=0.8] [--top=20] [--prompt=text] [--seed=1] [--width=64] [--heads=4] [--layers=3] [--context=64]
--- Without a file it reads the licences that Debian installs. --steps=0 with --resume only writes. Text is generated with
--- a cache of keys and values: each new character costs one position.
+-- Without a file it reads the licences that Debian installs. --steps=0 with --resume only writes. Text is generated
+-- with a cache of keys and values: each new character costs one position.
 
 local ty = require "tycho"
 local ffi = require "ffi"

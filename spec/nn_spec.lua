@@ -273,6 +273,7 @@ describe("a compiled module gives the bits of eager,", function()
       ty.manual_seed(7)
       local m, x, target = zoo[name]()
       local compiled = ty.compile(m)
+      local skips = 0
       for _, training in ipairs { true, false } do
         m:train(training)
         local before = {}
@@ -290,6 +291,10 @@ describe("a compiled module gives the bits of eager,", function()
           for i = 1, #want do H.same(want[i], got[i]) end
           for k, v in m:named_buffers() do H.same(after[k], v) end
         end
+        for _ = 1, 3 do ty.no_grad(compiled, x, target) end
+        local told = ty.explain(compiled)
+        assert.truthy(told.skips > skips, tostring(told))
+        skips = told.skips
       end
     end)
   end

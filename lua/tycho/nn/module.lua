@@ -284,7 +284,7 @@ return function(ty, nn)
     local function convert(t)
       local y = t
       if not is_dtype or t.dtype:find("f", 1, true) then
-        y = t:detach():to(where)
+        y = ty.no_grad(t.to, t, where)
         if y ~= t and is_parameter(t) then y:requires_grad_() end
       end
       moved[t] = y
