@@ -143,10 +143,7 @@ static void settle(Storage **target, Buffer **result, i32 n) {
 
 Plan *ty_engine_plan(State *S, const Batch *b, Output *out, i32 n) {
   u64 hash;
-  S->engine->describe = true;
-  Plan *p = plan_of(S, b, out, n, &hash);
-  S->engine->describe = false;
-  return p;
+  return plan_of(S, b, out, n, &hash);
 }
 
 static bool run(State *S, Batch *b, const Storage *demanded, Lazy *z, i32 room) {
@@ -164,10 +161,7 @@ static bool run(State *S, Batch *b, const Storage *demanded, Lazy *z, i32 room) 
     out = (Output *)(result + room);
   }
   i32 n = collect(S, b, demanded, target, out);
-  bool describe = S->engine->describe;
-  S->engine->describe = z && z->sig;
   Plan *p = n ? plan_of(S, b, out, n, &hash) : NULL;
-  S->engine->describe = describe;
   for (i32 i = 0; i < n; i++) result[i] = target[i]->buf;
   bool ok = !n || (p && ty_exec_run(S, p, b, result));
   if (ok && n) {

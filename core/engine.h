@@ -62,10 +62,9 @@ void ty_plan_drop(Plan *p);
 typedef struct Engine {
   const Machine *machine; /* tile stands in where it refuses a program */
   PlanCache plans;
-  Arena scratch; /* of the compilation in progress */
-  u32 dump;      /* letters of TYCHO_DUMP: bit 0 is 'a' */
-  bool check;    /* TYCHO_CHECK: verify after each pass */
-  bool describe; /* plans keep the text of their graph, groups and programs */
+  Arena scratch;                                   /* of the compilation in progress */
+  u32 dump;                                        /* letters of TYCHO_DUMP: bit 0 is 'a' */
+  bool check;                                      /* TYCHO_CHECK: verify after each pass */
   void (*say)(void *ctx, const char *s, size_t n); /* where dumps go; NULL: nowhere */
   void *say_ctx;
   struct Compiled *compiled; /* engine.c: its own */
@@ -83,6 +82,8 @@ static inline bool ty_dumps(const Engine *E, char letter) { return E->dump >> (l
 ** that nobody reads. NULL: S->err. */
 Plan *ty_plan_make(State *S, const Graph *g, const Output *out, i32 nout, i32 ninputs,
                    const i32 *input_node);
+/* Adds the graph, its groups and their programs, by the passes that made the plan. */
+void ty_plan_text(State *S, const Source *from, Text *t);
 /* NULL when no two live temporaries overlap and every read follows a write, else what is wrong. */
 const char *ty_plan_check(const Plan *p);
 

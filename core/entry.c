@@ -51,7 +51,7 @@ static void explain_miss(Entry *e, const SigPart *part, i32 n, u32 word) {
 }
 
 static void sig_free(Signature *t) {
-  for (i32 i = 0; i < t->nseen; i++) ty_mem_free(t->seen[i].text);
+  for (i32 i = 0; i < t->nseen; i++) ty_mem_free(t->seen[i].source);
   ty_mem_free(t->part);
   ty_mem_free(t);
 }
@@ -161,12 +161,7 @@ void ty_entry_note(Lazy *z, u64 hash, const Plan *p, const Graph *g) {
               .bytes_saved = p->bytes_saved,
               .gain = estimate_gain(p, g)};
   t->gain += s->gain;
-  Text text = {0};
-  if (p->text) ty_text_add(&text, p->text, strlen(p->text));
-  else ty_dump_graph(&text, g); /* the plan was made by an eager operation */
-  if (text.n && (s->text = ty_mem_alloc(text.n + 1)))
-    memcpy(s->text, ty_text_str(&text), text.n + 1);
-  ty_text_free(&text);
+  if ((s->source = ty_mem_alloc(p->source->bytes))) memcpy(s->source, p->source, p->source->bytes);
 }
 
 bool ty_entry_records(Signature *t) {

@@ -22,8 +22,8 @@ typedef struct Seen {
   i64 runs;
   i32 nkernels, nsteps;
   i64 nops, bytes_moved, bytes_saved;
-  i64 gain;   /* ns that recording saves against eager, as estimated; may be negative */
-  char *text; /* graph, groups, programs, plan; NULL when there was no memory for it */
+  i64 gain;       /* ns that recording saves against eager, as estimated; may be negative */
+  Source *source; /* NULL when there was no memory for it */
 } Seen;
 
 #define SEEN_MAX 16 /* graphs kept in a trace; later ones are counted only */
@@ -59,7 +59,7 @@ typedef struct Entry {
   Signature *sig[SIGNATURES_MAX]; /* most recent first */
   i32 nsig;
   i64 calls, nested, hits, misses, evicted;
-  bool fast;
+  bool fast, ended;         /* ended: collected, though finalisers may still call its function */
   Trace *trace[TRACES_MAX]; /* most recent first */
   i32 ntrace, next_anchor;
   i64 skips, captures, evicted_traces;

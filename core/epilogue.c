@@ -10,6 +10,9 @@
 ** other operands broadcast along some of these dims. Nothing of this shows in the bits: the kernel
 ** computes every element alone, from the product as rounded to its dtype.
 **
+** Lists of a few common operations (list.c) are not even run on tiles: kernels of products apply them to
+** sums in their registers. Which of the two it is depends on the way that the product takes.
+**
 ** A product whose elements are as wide as those of y is summed in y itself, and the kernel reads
 ** what it overwrites; else its tiles lie in scratch.
 */
@@ -112,14 +115,35 @@ static bool epilogue_tile(const GemmTail *t, void *tile, i64 stride, i64 row, i6
   return true;
 }
 
+/* The list with addresses; false where a number is none that extremes can have. */
+static bool bind_list(const Step *s, void *const *buf, const u64 *scalar, GemmOp *y) {
+  for (i32 i = 0; i < s->nlist; i++, y++) {
+    const ListOp *op = &s->list[i];
+    *y = (GemmOp){.kind = op->kind, .cs = op->cs, .rs = op->rs};
+    y->x = op->operand >= 0  ? (char *)buf[op->operand] + op->start
+           : op->scalar >= 0 ? (const void *)&scalar[op->scalar]
+                             : &op->imm;
+    if (op->kind != GEMM_MAX && op->kind != GEMM_MIN) continue;
+    const bool f4 = s->gemm->dtype == T_F32;
+    const double v = f4 ? (double)*(const float *)y->x : *(const double *)y->x;
+    const bool negative = __builtin_signbit(v) != 0;
+    if (v != v || (v == 0 && negative && op->kind == GEMM_MIN)) return false;
+    if (v == 0 && !negative && op->kind == GEMM_MAX) y->kind = GEMM_RELU;
+  }
+  return true;
+}
+
 bool ty_epilogue_gemm(const Step *s, const void *a, const void *b, const void *panels,
                       void *const *buf, const u64 *scalar, void *y) {
   if (!s->kernel) return ty_gemm(s->gemm, a, b, panels, y, NULL);
-  Epilogue E = {.tail = {epilogue_tile, s->aside},
+  GemmOp op[LIST_MOST];
+  const GemmList list = {op, s->nlist, s->store};
+  Epilogue E = {.tail = {epilogue_tile, s->aside, NULL},
                 .s = s,
                 .buf = buf,
                 .scalar = scalar,
                 .rows = s->gemm->batch * s->gemm->m,
                 .cols = s->gemm->n};
+  if (s->listed && bind_list(s, buf, scalar, op)) E.tail.list = &list;
   return ty_gemm(s->gemm, a, b, panels, y, &E.tail);
 }

@@ -20,7 +20,8 @@ typedef struct Bound {
   Plan *p;
   Batch *b;
   void **addr;   /* per slot */
-  Buffer **made; /* per output: the buffer that it is, held */
+  Buffer **made; /* per output: the buffer that it is, held; so many */
+  i32 nmade;
   void *arena;
   i64 arena_bytes;
   i32 careful; /* steps behind this one may not fail: the first write in place */
@@ -84,25 +85,21 @@ static bool bind_outputs(Bound *B, Buffer *const *now) {
     } else if (!(y = ty_buffer_new(B->S, p->output[k].bytes))) {
       return false;
     }
-    B->made[k] = y;
+    B->made[B->nmade++] = y;
   }
   return true;
 }
 
+/* Most slots are inputs. */
 static void bind_slots(Bound *B) {
-  const Plan *p = B->p;
-  for (i32 i = 0; i < p->nslots; i++) {
-    const Slot *s = &p->slot[i];
-    const struct BatchInput *in;
-    switch (s->kind) {
-    case SLOT_INPUT:
-      in = &B->b->input[s->k];
-      B->addr[i] = (char *)in->buf->data + in->offset * s->esize;
-      break;
-    case SLOT_OUTPUT: B->addr[i] = B->made[s->k]->data; break;
-    case SLOT_TEMP: B->addr[i] = (char *)B->arena + s->offset; break;
-    default: B->addr[i] = NULL;
-    }
+  const Slot *s = B->p->slot, *end = s + B->p->nslots;
+  const struct BatchInput *input = B->b->input;
+  for (void **addr = B->addr; s < end; s++, addr++) {
+    if (s->kind == SLOT_INPUT)
+      *addr = (char *)input[s->k].buf->data + input[s->k].offset * s->esize;
+    else if (s->kind == SLOT_OUTPUT) *addr = B->made[s->k]->data;
+    else if (s->kind == SLOT_TEMP) *addr = (char *)B->arena + s->offset;
+    else *addr = NULL;
   }
 }
 
@@ -154,9 +151,11 @@ static void copy_layout(char *to, const char *from, const Node *n) {
 
 /* --- steps */
 
-static void gather(const Bound *B, const Step *s, void **buf, u64 *scalar) {
-  for (i32 i = 0; i < s->noperands; i++) buf[i] = B->addr[s->slot[i]];
-  for (i32 i = 0; i < s->nscalar; i++) scalar[i] = B->b->g.scalar[s->scalar[i]];
+static inline void gather(const Bound *B, const Step *s, void **buf, u64 *scalar) {
+  void **addr = B->addr;
+  const u64 *value = B->b->g.scalar;
+  for (i32 i = 0, n = s->noperands; i < n; i++) buf[i] = addr[s->slot[i]];
+  for (i32 i = 0, n = s->nscalar; i < n; i++) scalar[i] = value[s->scalar[i]];
 }
 
 static bool run_kernel(const Bound *B, const Step *s) {
@@ -204,10 +203,9 @@ static bool run_host(const Bound *B, const Step *s) {
   }
 }
 
-static bool run_step(const Bound *B, const Step *s, const char **err) {
+static bool run_other(const Bound *B, const Step *s, const char **err) {
   void *from, *to;
   switch (s->kind) {
-  case STEP_KERNEL: return run_kernel(B, s);
   case STEP_GEMM: return run_gemm(B, s, err);
   case STEP_HOST: return run_host(B, s);
   default:
@@ -218,6 +216,15 @@ static bool run_step(const Bound *B, const Step *s, const char **err) {
     else copy_bytes(to, from, B->p->slot[s->slot[1]].bytes);
     return true;
   }
+}
+
+/* Machines enter the floating-point environment of kernels by themselves. */
+static inline bool run_step(const Bound *B, const Step *s, const char **err) {
+  if (TY_LIKELY(s->kind == STEP_KERNEL)) return run_kernel(B, s);
+  u32 saved = ty_fp_enter();
+  bool ok = run_other(B, s, err);
+  ty_fp_leave(saved);
+  return ok;
 }
 
 static double now_us(void) {
@@ -245,11 +252,9 @@ static bool run_timed(const Bound *B, const char **err) {
 static bool run_steps(const Bound *B) {
   const char *err = NULL;
   bool ok = true;
-  u32 saved = ty_fp_enter();
   if (TY_UNLIKELY(ty_dumps(B->S->engine, 't'))) ok = run_timed(B, &err);
   else
     for (i32 i = 0; i < B->p->nsteps && ok; i++) ok = run_step(B, &B->p->step[i], &err);
-  ty_fp_leave(saved);
   if (ok) return true;
   return err ? ty_fail(B->S, "run: %s", err) : ty_fail_memory(B->S, "run", 0);
 }
@@ -264,15 +269,14 @@ bool ty_exec_run(State *S, Plan *p, Batch *b, Buffer **outbuf) {
     return ty_fail_memory(S, "run", B.arena_bytes);
   B.addr = room ? (void **)((char *)B.arena + p->arena) : few;
   B.made = (Buffer **)(B.addr + p->nslots);
-  memset(B.made, 0, (size_t)p->noutputs * sizeof *B.made);
   ty_plan_hold(p);
   bool ok = bind_outputs(&B, outbuf) && reserve(&B);
   if (ok) {
     bind_slots(&B);
     ok = run_steps(&B);
   }
-  for (i32 k = 0; k < p->noutputs; k++) {
-    if (B.made[k]) ty_buffer_changed(B.made[k]); /* it may have been there, and others know it */
+  for (i32 k = 0; k < B.nmade; k++) {
+    ty_buffer_changed(B.made[k]); /* it may have been there, and others know it */
     if (ok) outbuf[k] = B.made[k];
     else ty_buffer_drop(B.made[k]);
   }

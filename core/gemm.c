@@ -29,20 +29,11 @@
 */
 #include "gemm.h"
 
-#include <stdlib.h>
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 enum {
-  KC = 256,         /* the canonical block of k */
-  STREAM_ROWS = 4,  /* most rows of a stream */
-  SIDE_BYTES = 512, /* of a column of a that a column product reads at a time */
-  SHORT_K = 64,     /* a block of k up to this long is worth less than going along the rows of y */
-  MC = 240,         /* rows of a block of a: MC * KC elements sit in L2 */
-  DOT_ROWS = 4,     /* rows that a column product does together */
-  TURN_ROWS = 16,   /* the same when a is column-major: a cache line of each column */
+  SHORT_K = 64,   /* a block of k up to this long is worth less than going along the rows of y */
+  MC = 240,       /* rows of a block of a: MC * KC elements sit in L2 */
+  DOT_ROWS = 4,   /* rows that a column product does together */
+  TURN_ROWS = 16, /* the same when a is column-major: a cache line of each column */
   TAIL_BYTES = 256 << 10, /* of the product that a tail is shown at a time, about */
   SMALL = 4096,           /* elements of a, b and y up to which a product is not planned */
   STREAM_SHORT = 1 << 17, /* elements of b up to which a stream is not */
@@ -57,215 +48,6 @@ enum {
   TASK_MICROSECONDS = 20, /* work below this is not worth waking a thread for */
   TILES_EACH = 4,         /* tiles a thread, to even out the load */
 };
-
-typedef void TileFn(i64 kc, const void *a, i64 ars, i64 acs, const void *b, i64 brs, void *y,
-                    i64 yrs, int w, bool first);
-
-/* What an instruction set offers for one compute type. Strides are in elements. */
-typedef struct Kern {
-  int rows, vl;       /* most rows of a tile; elements of a vector */
-  TileFn *tile[2][8]; /* [vectors - 1][rows - 1]; the last vector has w elements */
-  void (*stream)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, i64 brs,
-                 void *y, i64 yrs);
-  void (*turned)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, i64 bcs,
-                 void *y, i64 yrs); /* the same for columns of b without gaps */
-  void (*dot)(i64 nr, i64 n, const void *a, i64 ars, const void *b, void *lanes, i64 lrs);
-  void (*side)(i64 nr, i64 n, const void *a, i64 acs, const void *b, void *lanes);
-  void (*add)(void *lanes, const void *right, i64 bytes);
-  void (*join)(void *lanes, void *y);
-} Kern;
-
-/* ---- Kernels ------------------------------------------------------------------------------- */
-
-#if defined(__x86_64__)
-/* Eight words of ones before eight of zeros: a mask of the first w is a load at 8 - w. */
-static const i32 ty_gemm_mask[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
-
-#define ISA avx512
-#define VBYTES 64
-#define ATTR __attribute__((target("avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")))
-#include "../kernels/gemm_isa.h"
-
-#define ISA avx2
-#define VBYTES 32
-#define ATTR __attribute__((target("avx2,fma")))
-#include "../kernels/gemm_isa.h"
-#endif
-
-/* Where the others exist this one is for processors of another age: small. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define ATTR __attribute__((optimize("Os")))
-#else
-#define ATTR
-#endif
-#define ISA generic
-#define VBYTES 16
-#include "../kernels/gemm_isa.h"
-
-typedef enum { F32, F64, U32, U64 } Compute;
-typedef enum { GENERIC, AVX2, AVX512 } Isa;
-
-static const Kern *const kerns[][4] = {
-    [GENERIC] = {&kern_f32_generic, &kern_f64_generic, &kern_u32_generic, &kern_u64_generic},
-#if defined(__x86_64__)
-    [AVX2] = {&kern_f32_avx2, &kern_f64_avx2, &kern_u32_avx2, &kern_u64_avx2},
-    [AVX512] = {&kern_f32_avx512, &kern_f64_avx512, &kern_u32_avx512, &kern_u64_avx512},
-#endif
-};
-
-/* Multiply-adds in a microsecond, roughly: only for deciding what stays on the caller. */
-static const int speed[][4] = {
-    [GENERIC] = {800, 800, 4000, 1000},
-    [AVX2] = {60000, 30000, 50000, 10000},
-    [AVX512] = {120000, 60000, 100000, 50000},
-};
-
-/* The best instruction set of this machine; TYCHO_ISA=avx2, or generic (also
-** called base, as in the tile machine) lowers it. Read once. */
-static Isa isa(void) {
-  static _Atomic int known; /* 1 + Isa */
-  int i = atomic_load_explicit(&known, memory_order_relaxed);
-  if (TY_LIKELY(i)) return (Isa)(i - 1);
-  Isa best = GENERIC;
-#if defined(__x86_64__)
-  const char *s = getenv("TYCHO_ISA");
-  __builtin_cpu_init();
-  bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-              __builtin_cpu_supports("f16c");
-  bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
-  best = avx512 ? AVX512 : avx2 ? AVX2 : GENERIC;
-  if (s && !strcmp(s, "avx2")) best = TY_MIN(best, AVX2);
-  if (s && (!strcmp(s, "generic") || !strcmp(s, "base"))) best = GENERIC;
-#endif
-  atomic_store_explicit(&known, 1 + (int)best, memory_order_relaxed);
-  return best;
-}
-
-/* ---- From storage to compute type and back -------------------------------------------------- */
-
-typedef void PackFn(void *dst, i64 ds, const void *src, i64 ss, i64 st, i64 ni, i64 nj, i64 pad);
-
-typedef u32 Word4 __attribute__((vector_size(16), aligned(4), may_alias));
-typedef u64 Long2 __attribute__((vector_size(16), aligned(8), may_alias));
-typedef u16 Half4 __attribute__((vector_size(8), aligned(2), may_alias));
-typedef i16 Short4 __attribute__((vector_size(8), aligned(2), may_alias));
-typedef u8 Byte4 __attribute__((vector_size(4), aligned(1), may_alias));
-typedef i8 Char4 __attribute__((vector_size(4), aligned(1), may_alias));
-typedef i32 Int4 __attribute__((vector_size(16), aligned(4), may_alias));
-typedef float Float4 __attribute__((vector_size(16), may_alias));
-
-#define TURN4(type, p) __builtin_convertvector(*(const type *)(p), Word4)
-
-/* An f16's exponent counts from 112 less than an f32's: a product by 2^112 is exact, and puts
-** subnormals right as well. Infinities and NaNs keep all bits of the exponent set. */
-static inline Word4 f16_4(const u16 *p) {
-  Word4 h = TURN4(Half4, p), u = (h & 0x7fff) << 13;
-  Word4 special = (Word4)(u >= 0x0f800000u) & 0x7f800000u;
-  return (Word4)((Float4)u * 0x1p112f) | special | (h & 0x8000) << 16;
-}
-
-#define PACK pack4
-#define ATTR
-#define S u32
-#define W Word4
-#define SQUARE 4
-#define GET(p) (*(const Word4 *)(p))
-#include "../kernels/gemm_pack.h"
-
-#define PACK pack8
-#define ATTR
-#define S u64
-#define W Long2
-#define SQUARE 2
-#define GET(p) (*(const Long2 *)(p))
-#include "../kernels/gemm_pack.h"
-
-#define PACK pack_u8
-#define ATTR
-#define S u8
-#define W Word4
-#define SQUARE 4
-#define GET(p) TURN4(Byte4, p)
-#include "../kernels/gemm_pack.h"
-
-#define PACK pack_i8
-#define ATTR
-#define S i8
-#define W Word4
-#define SQUARE 4
-#define GET(p) ((Word4) __builtin_convertvector(*(const Char4 *)(p), Int4))
-#include "../kernels/gemm_pack.h"
-
-#define PACK pack_i16
-#define ATTR
-#define S i16
-#define W Word4
-#define SQUARE 4
-#define GET(p) ((Word4) __builtin_convertvector(*(const Short4 *)(p), Int4))
-#include "../kernels/gemm_pack.h"
-
-#define PACK pack_f16
-#define ATTR
-#define S u16
-#define W Word4
-#define SQUARE 4
-#define GET(p) f16_4(p)
-#include "../kernels/gemm_pack.h"
-
-#define PACK pack_bf16
-#define ATTR
-#define S u16
-#define W Word4
-#define SQUARE 4
-#define GET(p) (TURN4(Half4, p) << 16)
-#include "../kernels/gemm_pack.h"
-
-#if defined(__x86_64__)
-#define PACK pack_f16c /* the same by the instruction: a quarter of the work */
-#define ATTR __attribute__((target("avx2,f16c")))
-#define S u16
-#define W Word4
-#define SQUARE 4
-#define GET(p) ((Word4)_mm_cvtph_ps(_mm_loadl_epi64((const __m128i *)(p))))
-#include "../kernels/gemm_pack.h"
-#endif
-
-static const struct {
-  PackFn *pack;
-  u8 size, compute; /* bytes stored; Compute */
-} stores[T_COUNT] = {
-    [T_BOOL] = {pack_u8, 1, U32}, [T_U8] = {pack_u8, 1, U32},     [T_I8] = {pack_i8, 1, U32},
-    [T_I16] = {pack_i16, 2, U32}, [T_I32] = {pack4, 4, U32},      [T_I64] = {pack8, 8, U64},
-    [T_F16] = {pack_f16, 2, F32}, [T_BF16] = {pack_bf16, 2, F32}, [T_F32] = {pack4, 4, F32},
-    [T_F64] = {pack8, 8, F64},
-};
-
-/* Sums (in 4 bytes) to a narrow y. */
-static void narrow_rows(int dtype, void *y, i64 yrs, const void *sum, i64 srs, i64 m, i64 n) {
-  for (i64 i = 0; i < m; i++) {
-    const u32 *u = (const u32 *)sum + i * srs;
-    const float *f = (const float *)sum + i * srs;
-    u8 *y1 = (u8 *)y + i * yrs;
-    u16 *y2 = (u16 *)y + i * yrs;
-    switch (dtype) {
-    case T_BOOL:
-      for (i64 j = 0; j < n; j++) y1[j] = u[j] != 0;
-      break;
-    case T_F16:
-      for (i64 j = 0; j < n; j++) y2[j] = ty_f32_to_f16(f[j]);
-      break;
-    case T_BF16:
-      for (i64 j = 0; j < n; j++) y2[j] = ty_f32_to_bf16(f[j]);
-      break;
-    case T_I16:
-      for (i64 j = 0; j < n; j++) y2[j] = (u16)u[j];
-      break;
-    default:
-      for (i64 j = 0; j < n; j++) y1[j] = (u8)u[j];
-    }
-  }
-}
 
 /* ---- What is to be done, and how ------------------------------------------------------------ */
 
@@ -283,13 +65,14 @@ typedef struct Job {
   const Kern *kern;
   PackFn *pack;
   Way way;
-  int es, cs;        /* bytes of an element stored, computed */
-  bool apack, bpack; /* packed, for tiles and column; a and b then lie in the compute type */
-  bool side;         /* column: a lies column by column */
-  bool now;          /* b is packed a panel at a time, where it is used */
-  bool narrow;       /* y needs a conversion */
-  bool late;         /* the tail is shown whole items, not tiles */
-  const GemmTail *tail;
+  i64 es, cs, ys;          /* bytes of an element stored, computed, of y */
+  bool apack, bpack;       /* packed, for tiles and column; a and b then lie in the compute type */
+  bool side;               /* column: a lies column by column */
+  bool now;                /* b is packed a panel at a time, where it is used */
+  bool narrow;             /* y needs a conversion */
+  bool late;               /* the tail is shown whole items, not tiles */
+  const GemmTail *tail;    /* is shown what is done */
+  GemmList list;           /* or it is applied in registers, and there is none */
   _Atomic bool *failed;    /* the tail has */
   i64 nr;                  /* columns of a panel of b: two vectors */
   i64 mc, nc;              /* rows and columns of a unit of work (column: rows of a unit) */
@@ -328,15 +111,11 @@ static bool is_stream(const Gemm *d, bool narrow, i64 nr) {
 /* Chooses the way, what is packed, and the cut for `threads` threads. `panels`: b's are there. */
 static void job_plan(Job *J, int threads, bool panels) {
   Gemm *d = &J->d;
-  const Isa best = isa();
-  const int compute = stores[d->dtype].compute;
-  J->kern = kerns[best][compute];
-  J->pack = stores[d->dtype].pack;
-#if defined(__x86_64__)
-  if (d->dtype == T_F16 && best != GENERIC) J->pack = pack_f16c;
-#endif
-  J->es = stores[d->dtype].size;
-  J->cs = compute == F64 || compute == U64 ? 8 : 4;
+  J->kern = ty_gemm_kern(d->dtype);
+  J->pack = ty_gemm_packer(d->dtype);
+  J->es = ty_dtypes[d->dtype].bytes;
+  J->cs = J->kern->size;
+  J->ys = J->es;
   J->narrow = J->es != J->cs;
   J->nr = 2 * J->kern->vl;
   J->jc = d->n;
@@ -418,24 +197,53 @@ static void pack_b(void *arg, i64 begin, i64 end) {
   }
 }
 
-/* One block of k for rows [0, m) from a (packed or not), one panel of b, to y. */
-static void panel(const Job *J, i64 kc, const char *a, i64 m, const char *b, i64 brs, i64 w,
-                  char *y, i64 yrs, bool first) {
-  const Kern *K = J->kern;
+/* Rows [0, m) by w columns, for one block of k, in tiles as high as registers allow. t: of the first
+** of them; it is changed. */
+static void panel(const Kern *K, GemmTile *t, i64 m, i64 w, bool apack) {
+  const int nv = w > K->vl ? 2 : 1;
+  const i64 arow = (apack ? t->k : t->ars) * K->size;
+  const i64 srow = t->srs * K->size, yrow = t->yrs * t->ybytes;
   const i64 rows = K->rows;
-  const int nv = w > K->vl ? 2 : 1, last = (int)(w - (nv - 1) * K->vl);
-  if (J->apack) {
-    for (i64 i = 0; i < m; i += rows)
-      K->tile[nv - 1][TY_MIN(rows, m - i) - 1](kc, a + i * kc * J->cs, 1, rows, b, brs,
-                                               y + i * yrs * J->cs, yrs, last, first);
-    return;
+  t->last = (int)(w - (nv - 1) * K->vl);
+  for (i64 left = m, h; left > 0; left -= h) {
+    /* 10 rows go as 6 and 4, not as 8 and 2. Of a packed a whole blocks come first. */
+    h = left <= rows ? left : left >= 2 * rows || apack ? rows : 2 * ((left + 3) / 4);
+    t->rows = (int)h;
+    /* y has left L1 since the last block of k: called back while the sums are made. */
+    for (i64 r = 0; r < h && !t->first; r++) {
+      __builtin_prefetch(t->sums + r * srow, 1);
+      __builtin_prefetch(t->sums + r * srow + w * K->size - 1, 1);
+    }
+    K->tile[nv - 1][(h - 1) / 2](t);
+    t->a += h * arow;
+    t->y += h * yrow;
+    t->sums += h * srow;
+    t->row += h;
   }
-  /* Even heights: 9 rows go as 5 and 4, not as 8 and 1. */
-  const u32 tiles = (u32)(m + rows - 1) / (u32)rows, low = (u32)m / tiles, high = (u32)m % tiles;
-  for (i64 i = 0, h, t = 0; i < m; i += h, t++) {
-    h = low + (t < high);
-    K->tile[nv - 1][h - 1](kc, a + i * J->d.ars * J->cs, J->d.ars, J->d.acs, b, brs,
-                           y + i * yrs * J->cs, yrs, last, first);
+}
+
+/* An item that is read as it lies. Its first row is `row` of the batch. */
+static void bare(const Kern *K, const Gemm *d, const char *a, const char *b, char *y, i64 row,
+                 const GemmList *list) {
+  const i64 nr = 2 * K->vl, cs = K->size, ys = list->store ? 2 : cs;
+  GemmTile t = {.ars = d->ars, .acs = d->acs, .brs = d->brs, .srs = d->n, .yrs = d->n};
+  t.op = list->op;
+  t.ybytes = (int)ys;
+  for (i64 k0 = 0; k0 < d->k; k0 += KC) {
+    t.k = TY_MIN(KC, d->k - k0);
+    t.first = k0 == 0;
+    const bool last = k0 + t.k == d->k;
+    t.nops = last ? list->n : 0;
+    t.store = last ? list->store : 0;
+    for (i64 j = 0; j < d->n; j += nr) {
+      t.a = a + k0 * d->acs * cs;
+      t.b = b + (k0 * d->brs + j) * cs;
+      t.y = y + j * ys;
+      t.sums = t.y;
+      t.row = row;
+      t.col = j;
+      panel(K, &t, d->m, TY_MIN(nr, d->n - j), false);
+    }
   }
 }
 
@@ -446,14 +254,26 @@ static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
   const bool tail = J->tail && !J->late, aside = tail && J->tail->aside;
   char *sums = scratch + round_up(J->asize, 64);
   char *side = sums + round_up(J->ysize, 64), *packed = side + J->tsize;
-  char *out = aside ? (J->narrow ? side : sums) : J->item.y + (i0 * d->n + J->j0 + j0) * J->es;
-  char *y = J->narrow ? sums : out;
+  char *out = aside ? (J->narrow ? side : sums) : J->item.y + (i0 * d->n + J->j0 + j0) * J->ys;
+  const int store = J->list.store;
+  char *y = J->narrow || store ? sums : out;
   const i64 yrs = J->ysize ? J->nc : d->n, ors = aside ? J->nc : d->n;
   /* Columns that a tail is shown together. */
   const bool whole = J->narrow || m * (j1 - j0) * cs <= 2 * TAIL_BYTES;
   const i64 show = whole ? j1 - j0 : round_up(TAIL_BYTES / (m * cs) + 1, J->nr);
+  GemmTile t = {.ars = J->apack ? 1 : d->ars,
+                .acs = J->apack ? rows : d->acs,
+                .brs = J->bpack ? J->nr : d->brs,
+                .srs = yrs,
+                .op = J->list.op};
   for (i64 k0 = 0; k0 < d->k; k0 += KC) {
     const i64 kc = TY_MIN(KC, d->k - k0);
+    t.k = kc;
+    t.first = k0 == 0;
+    t.nops = k0 + kc == d->k ? J->list.n : 0;
+    t.store = k0 + kc == d->k ? store : 0;
+    t.yrs = t.store ? ors : yrs;
+    t.ybytes = (int)(t.store ? J->ys : cs);
     const char *a = J->item.a + (i0 * d->ars + k0 * d->acs) * J->es;
     if (J->apack) {
       for (i64 i = 0; i < m; i += rows)
@@ -471,15 +291,20 @@ static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
                         : J->bpack ? J->bpacked + (k0 * wide + j * kc) * cs
                                    : J->item.b + (k0 * d->brs + J->j0 + j) * cs;
         if (J->now) pack_panel(J, packed, k0, j);
-        panel(J, kc, a + (J->apack ? i * kc * cs : i * d->ars * cs), h, b,
-              J->bpack ? J->nr : d->brs, w, y + (i * yrs + j - j0) * cs, yrs, k0 == 0);
+        t.a = a + i * (J->apack ? kc : d->ars) * cs;
+        t.b = b;
+        t.sums = y + (i * yrs + j - j0) * cs;
+        t.y = (t.store ? out : y) + (i * t.yrs + j - j0) * t.ybytes;
+        t.row = J->item.row + i0 + i;
+        t.col = J->j0 + j;
+        panel(J->kern, &t, h, w, J->apack);
         if (!last || (j + w < j1 && j + w - shown < show)) continue;
         done(J, y + (i * yrs + shown - j0) * cs, yrs, i0 + i, h, J->j0 + shown, j + w - shown);
         shown = j + w;
       }
   }
   if (!J->narrow) return;
-  narrow_rows(d->dtype, out, ors, sums, yrs, m, j1 - j0);
+  if (!store) ty_gemm_narrow(d->dtype, out, ors, sums, yrs, m, j1 - j0);
   if (tail) done(J, out, ors, i0, m, J->j0 + j0, j1 - j0);
 }
 
@@ -521,7 +346,7 @@ static void column(const Job *J, i64 i0, i64 i1, const char *b, char *out, char 
       char *l = lanes + r * lrs * cs;
       u64 y;
       K->join(l, &y);
-      if (J->narrow) narrow_rows(d->dtype, out + (i + r - i0) * J->es, 1, &y, 1, 1, 1);
+      if (J->narrow) ty_gemm_narrow(d->dtype, out + (i + r - i0) * J->es, 1, &y, 1, 1, 1);
       else memcpy(out + (i + r - i0) * J->es, &y, (size_t)cs);
     }
   }
@@ -610,7 +435,7 @@ static Item item_at(const Job *J, const Item *base, i64 i) {
     a += x * d->abs[l];
     b += x * d->bbs[l];
   }
-  return (Item){base->a + a * J->es, base->b + b * J->es, base->y + i * d->m * d->n * J->es,
+  return (Item){base->a + a * J->es, base->b + b * J->es, base->y + i * d->m * d->n * J->ys,
                 i * d->m};
 }
 
@@ -620,18 +445,10 @@ static i64 front(const Job *J) {
 }
 
 /* An item that is one unit and is read as it lies: tiles without the questions. */
-static bool is_bare(const Job *J) {
+static bool reads_bare(const Job *J) {
+  if (J->list.store && J->d.k > KC) return false; /* y cannot hold sums */
   return J->way == TILES && !J->apack && !J->bpack && !J->narrow && (!J->tail || J->late) &&
          J->mc >= J->d.m && J->nc >= J->d.n;
-}
-
-static void run_bare(const Job *J, const Item *at) {
-  const Gemm *d = &J->d;
-  for (i64 k0 = 0; k0 < d->k; k0 += KC)
-    for (i64 j = 0; j < d->n; j += J->nr)
-      panel(J, TY_MIN(KC, d->k - k0), at->a + k0 * d->acs * J->cs, d->m,
-            at->b + (k0 * d->brs + j) * J->cs, d->brs, TY_MIN(J->nr, d->n - j), at->y + j * J->cs,
-            d->n, k0 == 0);
 }
 
 /* Items [begin, end) of the batch, each on this thread alone. A slot's scratch then holds the
@@ -639,11 +456,11 @@ static void run_bare(const Job *J, const Item *at) {
 static void run_items(Job *shared, i64 begin, i64 end, Slot *s) {
   Job J = *shared;
   const i64 rows = J.d.m, bytes = rows * J.d.n * J.es;
-  const bool bare = is_bare(&J);
+  const bool is_bare = reads_bare(&J);
   if (J.bsize) J.bpacked = s->mem + front(&J);
   for (i64 i = begin, shown = begin; i < end; i++) {
     J.item = item_at(&J, &shared->item, i);
-    if (bare) run_bare(&J, &J.item);
+    if (is_bare) bare(J.kern, &J.d, J.item.a, J.item.b, J.item.y, J.item.row, &J.list);
     else run_item(&J, s);
     if (!J.late || (i + 1 < end && (i + 2 - shown) * bytes <= TAIL_BYTES)) continue;
     J.item.row = shown * rows;
@@ -702,44 +519,32 @@ static bool run_pool(Job *J, int threads, bool by_items, i64 grain) {
 /* Threads that the product is worth, and the microseconds of one item: its sums, or reading b (8
 ** elements a nanosecond), whichever is more. */
 static int worth_threads(const Gemm *d, double *item) {
-  const int rate = speed[isa()][stores[d->dtype].compute];
   const double macs = (double)d->m * (double)d->n * (double)d->k;
-  *item = TY_MAX(macs / rate, (double)d->k * (double)(d->m + d->n) / 8000);
+  *item = TY_MAX(macs / ty_gemm_kern(d->dtype)->speed, (double)d->k * (double)(d->m + d->n) / 8000);
   return *item * (double)d->batch < 2 * TASK_MICROSECONDS ? 1 : ty_pool_threads(0);
 }
 
-/* Products so small that planning them would show: tiles read a and b as they lie. */
-static bool is_small(const Gemm *d) {
-  const int compute = stores[d->dtype].compute;
-  return d->batch == 1 && d->bcs == 1 && d->n > 1 && d->m > STREAM_ROWS && d->m * d->n <= SMALL &&
-         d->k * d->n <= SMALL && d->m * d->k <= SMALL &&
-         stores[d->dtype].size == (compute == F64 || compute == U64 ? 8 : 4);
-}
-
-/* The same for few rows: a stream on the caller, all columns at once. */
-static bool is_short_stream(const Gemm *d) {
-  const int compute = stores[d->dtype].compute, size = stores[d->dtype].size;
-  return d->batch == 1 && d->n > 1 && d->m <= STREAM_ROWS && d->k * d->n <= STREAM_SHORT &&
-         size == (compute == F64 || compute == U64 ? 8 : 4) && (d->bcs == 1 || d->brs == 1);
-}
-
-static bool run_short_stream(const Gemm *d, const void *a, const void *b, void *y,
-                             const GemmTail *tail) {
-  const Kern *K = kerns[isa()][stores[d->dtype].compute];
-  const bool turned = d->bcs != 1;
-  (turned ? K->turned : K->stream)(d->m, d->n, d->k, a, d->ars, d->acs, b, turned ? d->bcs : d->brs,
-                                   y, d->n);
-  return !tail || tail->tile(tail, y, d->n, 0, d->m, 0, d->n);
-}
-
-static bool run_small(Job *J) {
-  const Gemm *d = &J->d;
-  J->kern = kerns[isa()][stores[d->dtype].compute];
-  J->es = J->cs = stores[d->dtype].size;
-  J->nr = 2 * J->kern->vl;
-  J->apack = false;
-  run_bare(J, &J->item);
-  return !J->tail || J->tail->tile(J->tail, J->item.y, d->n, 0, d->m, 0, d->n);
+/* Products so small that planning them would show: on the caller, a and b read as they lie. False:
+** not one of them. *ok: whether it went well. */
+static inline __attribute__((always_inline)) bool
+run_small(const Gemm *d, const void *a, const void *b, void *y, const GemmTail *tail, bool *ok) {
+  const Kern *K = ty_gemm_kern(d->dtype);
+  if (d->batch != 1 || d->n <= 1 || K->size != ty_dtypes[d->dtype].bytes) return false;
+  static const GemmList none;
+  const GemmList *list = tail && K->lists ? tail->list : NULL;
+  if (tail && tail->aside && (!list || d->m <= STREAM_ROWS || d->k > KC)) return false;
+  if (d->m <= STREAM_ROWS) { /* a stream of all columns */
+    if (d->k * d->n > STREAM_SHORT || (d->bcs != 1 && d->brs != 1)) return false;
+    if (d->bcs == 1) K->stream(d->m, d->n, d->k, a, d->ars, d->acs, b, d->brs, y, d->n);
+    else K->turned(d->m, d->n, d->k, a, d->ars, d->acs, b, d->bcs, y, d->n);
+    list = NULL;
+  } else {
+    if (d->bcs != 1 || d->m * d->n > SMALL || d->k * d->n > SMALL || d->m * d->k > SMALL)
+      return false;
+    bare(K, d, a, b, y, 0, list ? list : &none);
+  }
+  *ok = list || !tail || tail->tile(tail, y, d->n, 0, d->m, 0, d->n);
+  return true;
 }
 
 /* ---- Many blocks of k, few tiles: threads are given blocks, whose sums are added afterwards ---- */
@@ -794,36 +599,54 @@ static bool run_deep(Job *J) {
   return ok && (!J->tail || J->tail->tile(J->tail, J->item.y, d->n, 0, d->m, 0, d->n));
 }
 
-bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, void *y,
-             const GemmTail *tail) {
-  const i64 elems = d->batch * d->m * d->n;
-  if (!elems) return true;
-  if (!d->k) {
-    memset(y, 0, (size_t)(elems * stores[d->dtype].size));
-    return true;
-  }
-  if (d->amx) return ty_amx_gemm(d, a, b, panels, y, tail);
-  if (is_short_stream(d) && !(tail && tail->aside)) return run_short_stream(d, a, b, y, tail);
+/* What is worth a plan. Apart from ty_gemm, whose small products pay for no more than they use. */
+static __attribute__((noinline)) bool run_planned(const Gemm *d, const void *a, const void *b,
+                                                  const void *panels, void *y,
+                                                  const GemmTail *tail) {
   Job J;
   double item;
+  bool ok;
   _Atomic bool failed;
   atomic_init(&failed, false);
   J.d = *d;
   J.item = (Item){a, b, y, 0};
   J.tail = tail;
+  J.list = (GemmList){0};
   J.failed = &failed;
   J.bpacked = panels;
   ty_gemm_merge(&J.d);
-  if (is_small(&J.d) && !(tail && tail->aside)) return run_small(&J);
+  if (J.d.m != d->m && run_small(&J.d, a, b, y, tail, &ok)) return ok;
   const int threads = worth_threads(&J.d, &item);
   const bool alone = threads <= 1;
   const bool by_items = alone || J.d.batch >= TILES_EACH * threads || item < 2 * TASK_MICROSECONDS;
   const i64 grain = item < TASK_MICROSECONDS ? (i64)(TASK_MICROSECONDS / item) + 1 : 1;
   job_plan(&J, by_items ? 1 : threads, panels != NULL);
   if (!by_items && is_deep(&J)) return run_deep(&J);
-  J.late = tail && !tail->aside && by_items && J.d.m * J.d.n * J.es <= TAIL_BYTES;
+  if (J.way == TILES && J.kern->lists) {
+    if (d->dtype == T_F16 || d->dtype == T_BF16) J.list.store = d->dtype;
+    if (tail && tail->list && !J.narrow) {
+      J.list = *tail->list;
+      J.ys = J.list.store ? 2 : J.es;
+      J.tail = NULL;
+    }
+  }
+  J.late = J.tail && !tail->aside && by_items && J.d.m * J.d.n * J.es <= TAIL_BYTES;
   if (!(alone ? run_alone(&J) : run_pool(&J, threads, by_items, grain))) return false;
   return !tail || !atomic_load(&failed);
+}
+
+bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, void *y,
+             const GemmTail *tail) {
+  const i64 elems = d->batch * d->m * d->n;
+  bool ok;
+  if (!elems) return true;
+  if (!d->k) {
+    memset(y, 0, (size_t)(elems * ty_dtypes[d->dtype].bytes));
+    return true;
+  }
+  if (d->amx) return ty_amx_gemm(d, a, b, panels, y, tail);
+  if (run_small(d, a, b, y, tail, &ok)) return ok;
+  return run_planned(d, a, b, panels, y, tail);
 }
 
 /* ---- Panels made ahead ----------------------------------------------------------------------- */

@@ -24,6 +24,57 @@ static inline void ty_slot_leave(Slot *s) {
   atomic_store_explicit(&s->busy, 0, memory_order_release);
 }
 
+enum {
+  KC = 256,         /* the canonical block of k */
+  STREAM_ROWS = 4,  /* most rows of a stream */
+  SIDE_BYTES = 512, /* of a column of a that a column product reads at a time */
+};
+
+/* A tile for a kernel: rows by one or two vectors of y, over one block of k. Strides are in
+** elements. */
+typedef struct GemmTile {
+  i64 k;
+  const char *a, *b, *sums; /* sums: of the blocks before, if there are */
+  char *y;
+  i64 ars, acs, brs, srs, yrs;
+  int rows, last;   /* last: elements of the last vector */
+  bool first;       /* the first block of k: sums are not read */
+  int nops;         /* behind the last block: what is done with the sums */
+  const GemmOp *op; /* for which the tile begins at ... */
+  i64 row, col;
+  int store, ybytes; /* as in GemmList, where y is no more of the compute type; an element of y */
+} GemmTile;
+
+typedef void GemmTileFn(const GemmTile *t);
+
+/* What an instruction set offers for one compute type. Strides are in elements. */
+typedef struct Kern {
+  int rows, vl, size; /* most rows of a tile; elements of a vector; bytes of an element */
+  bool lists;         /* tiles know how to apply a GemmList */
+  int speed;          /* multiply-adds in a microsecond, roughly: what stays on the caller */
+  /* [vectors - 1][(rows - 1) / 2]: a kernel has an even number of rows, of which the last may be
+  ** missing. */
+  GemmTileFn *tile[2][4];
+  void (*stream)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, i64 brs,
+                 void *y, i64 yrs);
+  void (*turned)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, i64 bcs,
+                 void *y, i64 yrs); /* the same for columns of b without gaps */
+  void (*dot)(i64 nr, i64 n, const void *a, i64 ars, const void *b, void *lanes, i64 lrs);
+  void (*side)(i64 nr, i64 n, const void *a, i64 acs, const void *b, void *lanes);
+  void (*add)(void *lanes, const void *right, i64 bytes);
+  void (*join)(void *lanes, void *y);
+} Kern;
+
+/* dst[i * ds + j] = src[i * ss + j * st] in the compute type for i < ni, j < nj; zero for nj <= j <
+** pad. */
+typedef void PackFn(void *dst, i64 ds, const void *src, i64 ss, i64 st, i64 ni, i64 nj, i64 pad);
+
+/* gemm_kern.c: for products of a dtype, on this machine. */
+const Kern *ty_gemm_kern(int dtype);
+PackFn *ty_gemm_packer(int dtype);
+/* Sums to a y whose elements are narrower. */
+void ty_gemm_narrow(int dtype, void *y, i64 yrs, const void *sum, i64 srs, i64 m, i64 n);
+
 /* Leading dims whose rows of a simply go on, with one b, become rows of one larger product. */
 void ty_gemm_merge(Gemm *d);
 

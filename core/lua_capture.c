@@ -160,7 +160,9 @@ static int capture_sized(lua_State *L) {
   lua_pushinteger(L, i + 1);
   lua_getfenv(L, 1);
   lua_rawgeti(L, -1, e->trace[i]->anchor);
-  lua_remove(L, -2);
+  lua_rawgeti(L, -1, 1);
+  lua_replace(L, -3);
+  lua_pop(L, 1);
   return 2;
 }
 
@@ -170,7 +172,7 @@ typedef struct Reader {
   lua_State *L;
   State *S;
   Trace *T;
-  int d, anchors; /* stack: the description, the entry's table of anchors */
+  int d, anchors; /* stack: the description, the trace's table of anchors */
   int keys;       /* stack: by key of a field: its number, or false while it has been seen once */
   u8 *is_table;   /* by slot: a guard has seen to it */
   i32 slot;       /* that the next reading instruction makes */
@@ -192,7 +194,7 @@ static i32 item(Reader *r, int i) {
 
 /* Anchors the value on top of the stack and pops it. */
 static i32 anchor(Reader *r) {
-  i32 k = r->T->anchor + r->T->nanchors++;
+  i32 k = ++r->T->nanchors;
   lua_rawseti(r->L, r->anchors, k);
   return k;
 }
@@ -274,7 +276,7 @@ static void find_keys(Reader *r, i32 n) {
   Trace *T = r->T;
   lua_newtable(L);
   r->keys = lua_gettop(L);
-  T->key = T->anchor + T->nanchors;
+  T->key = T->nanchors + 1;
   for (i32 i = 1; i <= n; i++) {
     lua_rawgeti(L, r->keys - 1, i);
     lua_rawgeti(L, -1, 1);
@@ -289,7 +291,7 @@ static void find_keys(Reader *r, i32 n) {
         lua_pushvalue(L, -1);
         anchor(r);
         lua_pushvalue(L, -1);
-        lua_pushinteger(L, T->narg + 2 + T->nkeys++);
+        lua_pushinteger(L, ANCHORS_AT(T) + ++T->nkeys);
         lua_rawset(L, r->keys);
       } else if (first) {
         lua_pushvalue(L, -1);
@@ -306,17 +308,18 @@ static void read_keys(Reader *r, Guard *g) {
   g->op = G_KEYS;
   lua_rawgeti(L, -1, 3);
   g->n = (i32)lua_objlen(L, -1);
-  g->b = r->T->anchor + r->T->nanchors;
+  g->b = r->T->nanchors + 1;
   for (i32 i = 1; i <= g->n; i++) anchor_item(r, i);
   lua_pop(L, 1);
 }
 
-/* The number under which the instance knows the tensor of that slot. */
+/* The number under which the instance knows the tensor of that slot; where it does not, the one
+** behind its last. */
 static i32 outside_of(const Reader *r, i32 slot) {
   const Instance *I = r->T->instance[0];
   for (i32 i = 0; i < I->noutside; i++)
     if (I->outside[i].slot == slot) return i;
-  return -1;
+  return I->noutside;
 }
 
 static void read_tensor(Reader *r, Guard *g) {
@@ -387,9 +390,13 @@ static bool item_true(Reader *r, int i) {
   return v;
 }
 
-/* Where a slot lies on the stack: keys come between the function and what is read. */
+/* Where a slot lies on the stack: what leads comes between the arguments and the function, anchors
+** and keys between the function and what is read. */
 static i32 place_of(const Reader *r, i32 slot) {
-  return slot <= r->T->narg + 1 ? slot : slot + r->T->nkeys;
+  const Trace *T = r->T;
+  return slot <= T->narg       ? slot
+         : slot == T->narg + 1 ? slot + T->lead
+                               : slot + T->lead + 1 + T->nkeys;
 }
 
 /* Operands must have been made before: a slot, a number. */
@@ -404,6 +411,12 @@ static i32 number_place(const Trace *T, i32 k) {
   return k > LATE_NUMBERS ? k - LATE_NUMBERS + T->nearly_numbers : k;
 }
 
+/* A slot that is asked about: where it was read last of all, it is the top of the stack. */
+static i32 asked_slot(Reader *r, int i) {
+  i32 k = known_slot(r, i);
+  return r->slot > r->T->narg + 2 && k == place_of(r, r->slot - 1) ? -1 : k;
+}
+
 static i32 known_number(Reader *r, int i) {
   i32 k = number_place(r->T, item(r, i));
   if (k < 1 || k > r->T->nnumbers) luaL_error(r->L, "a guard speaks of number %d", (int)k);
@@ -416,13 +429,13 @@ static void read_guard(Reader *r, Guard *g) {
   lua_rawgeti(L, -1, 1);
   const char *name = lua_tostring(L, -1);
   const GuardName *row = NULL;
-  for (int i = 0; i < TY_COUNT(names); i++)
-    if (name && !strcmp(names[i].name, name)) row = &names[i];
+  for (int i = 0; i < TY_COUNT(names) && name && !row; i++)
+    if (names[i].name[0] == name[0] && !strcmp(names[i].name, name)) row = &names[i];
   lua_pop(L, 1);
   if (!row) luaL_error(L, "unknown guard %s", name ? name : "?");
   *g = (Guard){.op = row->op};
   if (strchr("isftepnlkTc", row->form)) {
-    g->a = known_slot(r, 2);
+    g->a = strchr("teTnl", row->form) ? asked_slot(r, 2) : known_slot(r, 2);
     g->doubt = !r->is_table[item(r, 2)];
   }
   switch (row->form) {
@@ -470,9 +483,25 @@ static void read_guard(Reader *r, Guard *g) {
   if (g->op >= G_NUMBER && g->op <= G_CALL) r->T->nnumbers++;
 }
 
+static i32 count_of(const Reader *r, const char *list) {
+  lua_getfield(r->L, r->d, list);
+  i32 n = (i32)lua_objlen(r->L, -1);
+  lua_pop(r->L, 1);
+  return n;
+}
+
+/* Marks fields that the next guard asks about, which is then checked with the read. */
+static void find_asked(Trace *T) {
+  for (Guard *g = T->guard; g + 1 < T->guard + T->nguards; g++) {
+    bool field = g->op == G_FIELD || g->op == G_KEYED || g->op == G_ELEMENT;
+    g->asked = field && g[1].a == -1 && (g[1].op == G_TENSOR || g[1].op == G_TYPE);
+  }
+}
+
 static void read_program(Reader *r) {
   lua_State *L = r->L;
   Trace *T = r->T;
+  if (count_of(r, "effects")) T->lead = T->instance[0]->nmade + count_of(r, "tables");
   lua_getfield(L, r->d, "early");
   T->nearly = (i32)lua_tointeger(L, -1);
   lua_pop(L, 1);
@@ -491,6 +520,7 @@ static void read_program(Reader *r) {
     if (i <= T->nearly) T->nearly_numbers = T->nnumbers;
     lua_pop(L, 1);
   }
+  find_asked(T);
   lua_settop(L, r->keys - 2);
   T->nslots = place_of(r, r->slot);
 }
@@ -509,8 +539,8 @@ static Recipe read_recipe(Reader *r) {
     y.kind = (u8)kind;
     if (kind == R_VALUE) y.k = anchor_item(r, 2);
     else y.k = item(r, 2);
-    const i32 most[] = {r->T->nslots - 1, r->T->anchor + r->T->nanchors, r->T->nnumbers,
-                        r->T->instance[0]->nmade, r->T->ntables};
+    const i32 most[] = {r->T->nslots - 1, r->T->nanchors, r->T->nnumbers, r->T->instance[0]->nmade,
+                        r->T->ntables};
     if (kind == R_SLOT) y.k = place_of(r, y.k);
     if (kind == R_NUMBER) y.k = number_place(r->T, y.k);
     if (kind == TY_COUNT(kinds) || y.k < 1 || y.k > most[kind]) luaL_error(L, "unknown recipe");
@@ -620,17 +650,18 @@ static Instance *read_instance(lua_State *L, State *S, int d, const Entry *e) {
   return I;
 }
 
-/* The numbers that an instance brings, from the description at index 1: so many, or an error. */
-static void read_sizes(lua_State *L, Instance *I, i32 n) {
+/* The numbers that an instance brings, from the description at index 1: so many, or false. */
+static bool read_sizes(lua_State *L, Instance *I, i32 n) {
   lua_getfield(L, 1, "sizes");
-  if ((i32)lua_objlen(L, -1) != n) luaL_error(L, "a trace of other sizes");
-  if (n && !(I->size = ty_mem_alloc((size_t)n * sizeof *I->size))) luaL_error(L, "out of memory");
+  if ((i32)lua_objlen(L, -1) != n) return false;
+  if (n && !(I->size = ty_mem_alloc((size_t)n * sizeof *I->size))) return false;
   for (i32 i = 0; i < n; i++) {
     lua_rawgeti(L, -1, i + 1);
     I->size[i] = lua_tonumber(L, -1);
     lua_pop(L, 1);
   }
   lua_pop(L, 1);
+  return true;
 }
 
 /* Run-time scalars find their numbers in the trace's file. */
@@ -639,16 +670,10 @@ static void place_scalars(const Trace *T, Instance *I) {
     if (I->scalar[i].kind == SC_NUMBER) I->scalar[i].id = number_place(T, I->scalar[i].id);
 }
 
-/* Drops the least recently used trace with its anchors. */
+/* Drops the least recently used trace. */
 static void evict(lua_State *L, Entry *e, int anchors) {
-  Trace *T = e->trace[--e->ntrace];
-  for (i32 i = 0; i < T->nanchors; i++) {
-    lua_pushnil(L);
-    lua_rawseti(L, anchors, T->anchor + i);
-  }
-  if (e->failed.trace == T) e->failed.trace = NULL;
+  ty_trace_remove(L, e, e->ntrace - 1, anchors);
   e->evicted_traces++;
-  ty_trace_drop(T);
 }
 
 #define WASTED_FREE \
@@ -666,7 +691,8 @@ static bool is_like(const Trace *T, const Instance *I) {
   const Instance *like = T->instance[0];
   bool same = I->noutside == like->noutside && I->nmade == like->nmade;
   for (i32 i = 0; same && i < I->noutside; i++) same = I->outside[i].slot == like->outside[i].slot;
-  return same && T->dynamic && T->refs == 1 && !I->foreign;
+  bool busy = T->refs > 1 && T->ninstance == INSTANCES_MAX; /* what must go may be running */
+  return same && T->dynamic && !busy && !I->foreign;
 }
 
 /* An evaluation for each set of sizes pays where they come again; one for sizes that come once does
@@ -683,7 +709,7 @@ static void count_wasted(Trace *T) {
 static int extend(lua_State *L, State *S, Entry *e, Trace *T) {
   Instance *I = read_instance(L, S, 1, e);
   if (!I) return refused(L, S);
-  if (!is_like(T, I)) {
+  if (!is_like(T, I) || !read_sizes(L, I, T->nsizes)) {
     ty_instance_free(I);
     return luaL_error(L, "the trace is another one");
   }
@@ -691,7 +717,6 @@ static int extend(lua_State *L, State *S, Entry *e, Trace *T) {
   memmove(T->instance + 1, T->instance, sizeof(void *) * (size_t)T->ninstance);
   T->instance[0] = I;
   T->ninstance++;
-  read_sizes(L, I, T->nsizes);
   place_scalars(T, I);
   lua_getfield(L, 1, "program");
   if (!lua_isnil(L, -1)) {
@@ -719,7 +744,7 @@ static int capture_finish(lua_State *L) {
   lua_getfield(L, LUA_REGISTRYINDEX, KEY_ANCHORS);
   if (e->building) ty_trace_drop(e->building);
   Trace *T = e->building = ty_mem_zalloc(sizeof *T);
-  Reader r = {.L = L, .S = S, .T = T, .d = 1, .anchors = 2};
+  Reader r = {.L = L, .S = S, .T = T, .d = 1, .anchors = 3};
   if (!T) return luaL_error(L, "out of memory");
   T->refs = 1;
   T->word = ty_entry_word(S);
@@ -728,7 +753,7 @@ static int capture_finish(lua_State *L) {
   lua_getfield(L, 1, "dynamic");
   T->dynamic = lua_toboolean(L, -1);
   lua_pop(L, 2);
-  T->anchor = e->next_anchor;
+  lua_newtable(L);
   lua_pushvalue(L, 1);
   anchor(&r);
   T->instance = array(&r, T->dynamic ? INSTANCES_MAX : 1, sizeof *T->instance);
@@ -737,7 +762,7 @@ static int capture_finish(lua_State *L) {
   lua_getfield(L, 1, "sizes");
   T->nsizes = (i32)lua_objlen(L, -1);
   lua_pop(L, 1);
-  read_sizes(L, T->instance[0], T->nsizes);
+  if (!read_sizes(L, T->instance[0], T->nsizes)) return luaL_error(L, "out of memory");
   T->noutside = T->instance[0]->noutside;
   if (T->instance[0]->foreign) {
     lua_getfield(L, 1, "custom");
@@ -750,7 +775,9 @@ static int capture_finish(lua_State *L) {
   read_results(&r);
   if (TY_MAX(T->nslots, TY_MAX(T->nnumbers, T->instance[0]->nmade)) > FILE_MAX_SIZE)
     return luaL_error(L, "the function reads too much for one trace");
-  e->next_anchor += T->nanchors;
+  T->anchor = e->next_anchor++;
+  lua_pushvalue(L, r.anchors);
+  lua_rawseti(L, 2, T->anchor);
   if (e->ntrace == TRACES_MAX) evict(L, e, 2);
   memmove(e->trace + 1, e->trace, sizeof *e->trace * (size_t)e->ntrace);
   e->trace[0] = T;

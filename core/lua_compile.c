@@ -1,9 +1,10 @@
 /*
 ** lua_compile.c -- jit.compile's entry, what explain tells, jit.graph.
 ** In: Lua functions. Out: for compile a C function `pick` that lua/tycho/compile.lua wraps as
-** `function(...) return pick(...)(...) end`: it answers with the function itself, which then runs
-** by a tail call in the wrapper's place. So error levels, yields, tracebacks and depth are those of
-** plain Lua.
+**   function(...) local run, y = pick(...) if run then return run(...) end return y end
+** It answers with nil and the one result, or with a function to run: the user's own, which then runs
+** by a tail call in the wrapper's place, so that error levels, yields, tracebacks and depth are those
+** of plain Lua; or one that hands out as many results as there are.
 **
 ** Nobody tells when that function returns: any hook would be a frame of ours under the user's.
 ** Instead every entry of Tycho asks Lua's stack (ty_lua_sync): frames are numbered by stack slots
@@ -111,7 +112,7 @@ static bool newest_is_used(const Entry *e) {
 /* Whether this call is to be captured, now that no trace answers it. A capture is tried at once; after
 ** k that came to nothing, 2^k calls run without. */
 static bool is_due(lua_State *L, State *S, Entry *e, int narg) {
-  if (e->settling || !e->captures_on) return false;
+  if (!e->captures_on) return false;
   if (e->captures && S->engine->compiled->stance == STANCE_NO_RECOMPILE)
     e->rest = 0; /* it raises */
   if (e->barren && newest_is_used(e)) {
@@ -129,10 +130,10 @@ static bool is_due(lua_State *L, State *S, Entry *e, int narg) {
 /* Upvalues: state, tensors' metatable, entry, the function, anchors, stash, hand_out. Anchor 1 is the
 ** Lua function that captures a call, anchor 0 the one that checks it. */
 static int compile_pick(lua_State *L) {
-  State *S = ty_lua_enter(L);
   Entry *e = lua_touserdata(L, lua_upvalueindex(3));
+  State *S = ty_lua_enter_in(L, (Host *)e->S);
   int stance = S->engine->compiled->stance, narg = lua_gettop(L);
-  if (S->open || stance == STANCE_EAGER) {
+  if (S->open || stance == STANCE_EAGER || TY_UNLIKELY(e->ended)) {
     e->nested += S->open != NULL;
     lua_pushvalue(L, lua_upvalueindex(4));
     return 1;
@@ -142,13 +143,15 @@ static int compile_pick(lua_State *L) {
     lua_rawgeti(L, lua_upvalueindex(5), 0);
     return 1;
   }
-  TraceAnswer y = ty_trace_call(L, S, e);
+  bool settling = e->settling; /* finalisers may call the same function meanwhile */
+  int answers;
+  TraceAnswer y = ty_trace_call(L, S, e, &answers);
   if (TY_LIKELY(y == TRACE_HIT)) {
     e->calls++;
     e->settling = false;
-    return 1;
+    return answers;
   }
-  if (y == TRACE_SIZES ? !e->settling : y == TRACE_MISS && is_due(L, S, e, narg)) {
+  if (!settling && (y == TRACE_SIZES || (y == TRACE_MISS && is_due(L, S, e, narg)))) {
     e->settling = true;
     lua_rawgeti(L, lua_upvalueindex(5), 1);
     return 1;
@@ -162,8 +165,8 @@ static int compile_pick(lua_State *L) {
 static int entry_gc(lua_State *L) {
   Entry *e = lua_touserdata(L, 1);
   ty_trace_free_all(e);
-  if (e->S && e->S->engine) ty_entry_free(e);
-  e->S = NULL;
+  if (!e->ended && e->S->engine) ty_entry_free(e);
+  e->ended = true;
   return 0;
 }
 
@@ -267,6 +270,7 @@ static int compile_tried(lua_State *L) {
   if (lua_toboolean(L, 3)) e->rest = INT64_MAX;
   e->failed.trace = NULL;
   e->now[0] = 0;
+  e->settling = true; /* the call goes on now; a finaliser may have ended another one meanwhile */
   return 0;
 }
 
@@ -325,6 +329,13 @@ static void set_string(lua_State *L, const char *key, const char *s) {
   lua_setfield(L, -2, key);
 }
 
+void ty_lua_plan_text(lua_State *L, const Source *from) {
+  Text t = {0};
+  ty_plan_text(ty_lua_state(L), from, &t);
+  lua_pushlstring(L, ty_text_str(&t), t.n);
+  ty_text_free(&t);
+}
+
 static void push_seen(lua_State *L, const Seen *s) {
   lua_createtable(L, 0, 8);
   set_number(L, "runs", (double)s->runs);
@@ -334,7 +345,9 @@ static void push_seen(lua_State *L, const Seen *s) {
   set_number(L, "operations_saved", (double)TY_MAX(s->nops - s->nsteps, 0));
   set_number(L, "bytes_moved", (double)s->bytes_moved);
   set_number(L, "bytes_saved", (double)s->bytes_saved);
-  set_string(L, "text", s->text);
+  if (!s->source) return;
+  ty_lua_plan_text(L, s->source);
+  lua_setfield(L, -2, "text");
 }
 
 static void push_signature(lua_State *L, const Signature *t) {
@@ -395,8 +408,10 @@ static int compile_info(lua_State *L) {
 static int compile_reset(lua_State *L) {
   ty_lua_enter(L);
   Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  lua_settop(L, 1);
+  lua_getfenv(L, 1);
   ty_entry_reset(e);
-  ty_trace_free_all(e);
+  ty_trace_forget(L, e, 2);
   e->skips = e->captures = e->evicted_traces = e->rest = 0;
   e->unproductive = e->barren = 0;
   e->newest = NULL;
@@ -575,6 +590,9 @@ static int compile_graph(lua_State *L) {
   }
   return 1;
 }
+
+/* Functions of the user's run under these, which hold no tensor of theirs meanwhile, or ask for it again. */
+bool ty_lua_is_caller(lua_CFunction fn) { return fn == compile_graph || fn == compile_pick; }
 
 /* Where dumps go; stdout is the script's. */
 static void say(void *ctx, const char *s, size_t n) {

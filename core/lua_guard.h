@@ -67,7 +67,8 @@ typedef struct Guard {
   u8 op;
   bool want;  /* of an outcome */
   bool doubt; /* of a read: no guard before it has seen that slot a is a table */
-  i32 a, b;   /* slots, numbers, anchors */
+  bool asked; /* of a field's read: the next guard, of a tensor or a type, is about what it reads */
+  i32 a, b;   /* slots (-1: the one that was read last), numbers, anchors */
   i32 n;
   union {
     double v;
@@ -93,9 +94,10 @@ struct Trace {
   i32 refs; /* the entry's, and one for each call that is running it */
   u32 word;
   i32 narg, nslots, nguards, nnumbers, noutside;
+  i32 lead; /* handles and tables that are made before the guards: all if there are effects, else none */
   i32 nsizes;                 /* numbers that each instance brings */
   i32 nearly, nearly_numbers; /* guards and numbers that need no sizes; the others stand behind */
-  i32 key, nkeys; /* anchors of keys that several fields have: they lie behind the function */
+  i32 key, nkeys; /* anchors of keys that several fields have: they lie behind the anchors */
   Guard *guard;
   i32 nresults, npairs, neffects, ntables;
   Recipe *result, *meta; /* meta: per table; R_SLOT 0 when it has none */
@@ -103,18 +105,24 @@ struct Trace {
   i32 *array; /* per table: elements from 1 on */
   Instance **instance;
   i32 ninstance;
+  bool gone;            /* the entry has dropped it; who runs it still has */
   bool dynamic;         /* made for each set of sizes */
   bool lacking;         /* its guards held for the last call, whose sizes it does not have */
   i32 backend;          /* anchor of the function that computes instead of a plan; 0: none */
   i32 wasted;           /* instances in a row that were not used again */
   i64 rest;             /* calls of new sizes to come that make no instance */
   i64 used;             /* hits when the last instance was made */
-  i32 anchor, nanchors; /* its range in the entry's table; the first is the description */
+  i32 anchor, nanchors; /* where the entry's table has its own of so many; 1 is the description */
   i64 hits;
 };
 
+/* Where a run has the trace's table of anchors on the stack: behind arguments, what leads, and the function. */
+#define ANCHORS_AT(T) ((T)->narg + (T)->lead + 2)
+
 /* One use less; the last one frees. */
 void ty_trace_drop(Trace *T);
+/* The entry's i-th trace goes, with what it anchors. anchors: the entry's table. */
+void ty_trace_remove(lua_State *L, Entry *e, i32 i, int anchors);
 int ty_trace_list(lua_State *L); /* what explain tells of an entry's traces */
 
 #endif

@@ -75,7 +75,7 @@ static int probe_fail(lua_State *L) {
 
 /* memory() -> {used, cached, peak, general} in bytes */
 static int probe_memory(lua_State *L) {
-  MemStats m = ty_mem_stats();
+  MemStats m = ty_buffer_stats(ty_lua_state(L));
   lua_createtable(L, 0, 4);
   set_number(L, "used", (double)m.buf_used);
   set_number(L, "cached", (double)m.buf_cached);

@@ -111,7 +111,7 @@ static void put_amx(lua_State *L, const State *S) {
 static int l_stats(lua_State *L) {
   State *S = ty_lua_enter(L);
   Host *H = ty_lua_host(L);
-  MemStats mem = ty_mem_stats();
+  MemStats mem = ty_buffer_stats(S);
   CacheStats kernels = ty_kernel_stats();
   lua_newtable(L);
   lua_newtable(L);

@@ -136,11 +136,12 @@ const char *ty_lua_nearest(lua_State *L, const char *name, int t) {
 
 /* --- the start of every function */
 
-State *ty_lua_enter(lua_State *L) {
-  Host *H = ty_lua_host(L);
+State *ty_lua_enter(lua_State *L) { return ty_lua_enter_in(L, ty_lua_host(L)); }
+
+State *ty_lua_enter_in(lua_State *L, Host *H) {
+  if (TY_UNLIKELY(!H || H->closed)) ty_lua_error(L, "tycho: this Lua state is closing");
   State *S = &H->S;
   if (TY_UNLIKELY(S->interrupted && *S->interrupted)) ty_lua_error(L, "tycho: interrupted");
-  if (TY_UNLIKELY(H->closed)) ty_lua_error(L, "tycho: this Lua state is closing");
   if (S->engine->compiled->lazy) ty_lua_sync(L, S);
   else S->open = NULL;
   return S;
@@ -179,7 +180,7 @@ Given ty_lua_operand(lua_State *L, const char *who, int i) {
 
 /* Lets Lua's collector work off the debt; see Memory above. */
 static void pay_debt(lua_State *L, Host *H) {
-  i64 debt = H->S.debt, used = ty_mem_stats().buf_used;
+  i64 debt = H->S.debt, used = ty_buffer_stats(&H->S).buf_used;
   i64 heap = (i64)lua_gc(L, LUA_GCCOUNT, 0) * 1024;
   i64 growth = TY_MIN(TY_MAX(LIVE_GROWTH, heap * HEAP_SHARE), LIVE_GROWTH_MAX);
   H->S.debt = 0;
@@ -191,7 +192,7 @@ static void pay_debt(lua_State *L, Host *H) {
   double share = (double)debt / (double)TY_MAX(TY_MAX(CYCLE_BYTES, growth / 3), H->live / 8);
   double size = TY_MIN((double)heap / 1024 * TY_MIN(share, 2.0) + 1, 1 << 30);
   H->cycling = !lua_gc(L, LUA_GCSTEP, (int)size);
-  if (!H->cycling) H->live = ty_mem_stats().buf_used;
+  if (!H->cycling) H->live = ty_buffer_stats(&H->S).buf_used;
 }
 
 bool ty_lua_reclaim(lua_State *L, State *S) {
@@ -199,9 +200,10 @@ bool ty_lua_reclaim(lua_State *L, State *S) {
   if (!S->memory || lua_gc(L, LUA_GCISRUNNING, 0) == 0) return false;
   S->memory = false;
   lua_gc(L, LUA_GCCOLLECT, 0);
+  ty_buffer_trim(S);
   ty_buf_trim(0);
   H->cycling = false;
-  H->live = ty_mem_stats().buf_used;
+  H->live = ty_buffer_stats(&H->S).buf_used;
   return true;
 }
 
@@ -227,8 +229,9 @@ static void scope_forget(Handle *h) {
   h->scope = NULL;
 }
 
-Tensor *ty_lua_push(lua_State *L) {
-  Host *H = ty_lua_host(L);
+Tensor *ty_lua_push(lua_State *L) { return ty_lua_push_in(L, ty_lua_host(L)); }
+
+Tensor *ty_lua_push_in(lua_State *L, Host *H) {
   if (TY_UNLIKELY(H->S.debt >= LOOK_BYTES)) pay_debt(L, H);
   Handle *h = (Handle *)lua_newuserdata(L, sizeof *h);
   h->t.st = NULL;
@@ -252,7 +255,7 @@ static void host_close(Host *H) {
 /* __gc of a tensor. Without its mark a handle is a tensor no longer, whoever still holds it. */
 static int tensor_collect(lua_State *L) {
   Host *H = ty_lua_host(L);
-  Tensor *t = ty_lua_test(L, 1);
+  Tensor *t = ty_lua_test_in(L, H, 1);
   if (!t) return 0;
   Handle *h = (Handle *)t;
   h->mark = 0;
@@ -279,30 +282,30 @@ static void push_function(lua_State *L, lua_CFunction fn) {
 
 /* --- release and scopes */
 
-#define FRAMES_MAX 1000 /* looked at; deeper stacks count as inside */
+#define FRAMES_MAX 1000 /* looked at */
 
-/* Whether a function of ours other than the running one is on the stack: then a finaliser runs in
-** the middle of it, and what it works on must stay. */
+/* Whether the running function stands in the middle of another one of ours, as in a finaliser or a
+** metamethod: what that works on must stay. */
 static bool inside_ours(lua_State *L, const Host *H) {
   lua_Debug ar;
+  /* Lua's collector does not run in finalisers, and counts as stopped there, unless one restarts it. */
+  bool may_be_finaliser = lua_gc(L, LUA_GCISRUNNING, 0) != 1;
   for (int level = 1; level < FRAMES_MAX; level++) {
     if (!lua_getstack(L, level, &ar)) return false;
-    lua_getinfo(L, "Sf", &ar);
-    bool ours = *ar.what == 'C' && lua_getupvalue(L, -1, 1) && lua_touserdata(L, -1) == H;
+    lua_getinfo(L, "f", &ar);
+    lua_CFunction fn = lua_tocfunction(L, -1);
+    bool ours = fn && lua_getupvalue(L, -1, 1) && lua_touserdata(L, -1) == H;
     lua_settop(L, 1);
-    if (ours) return true;
+    if (ours) return may_be_finaliser || !ty_lua_is_caller(fn);
   }
-  return true;
+  return may_be_finaliser;
 }
-
-/* Lua's collector does not run in finalisers, and does not count as running. */
-static bool may_be_finaliser(lua_State *L) { return lua_gc(L, LUA_GCISRUNNING, 0) != 1; }
 
 static int l_release(lua_State *L) {
   Tensor *t = ty_lua_test(L, 1);
   if (!t) ty_lua_check(L, "release", 1);
   lua_settop(L, 1);
-  if (may_be_finaliser(L) && inside_ours(L, ty_lua_host(L))) return 0;
+  if (inside_ours(L, ty_lua_host(L))) return 0;
   scope_forget((Handle *)t);
   ty_tensor_release(t);
   return 0;

@@ -8,14 +8,18 @@
 ** Numbers that hang on sizes are late: they, and guards on them, come when the plan for the tensors'
 ** sizes was found, which brings the sizes.
 ** The program is run by one loop, check_guards; each instruction is one call or two of Lua's API.
-** What it compares with by identity lies in the entry's table of anchors, so addresses stay taken.
+** What it compares with by identity lies in the trace's table of anchors, so addresses stay taken.
 **
 ** Rules.
-** 1. Between the guards and the run Lua's collector may run finalisers, which may do anything: so the
+** 1. A trace with effects makes its handles and tables first: a finaliser that runs between a read and
+**    the write that depends on it would lose what it wrote there, which no Lua code would.
+** 2. Else, between the guards and the run Lua's collector may run finalisers, which may do anything: so the
 **    run's own questions (ty_instance_ready) come last, when handles and tables are made already.
-** 2. Effects come after the run, which cannot fail any more then.
-** 3. Results wait in the stash until the second half of the call hands them out; it is a stack, since
-**    a hook may call compiled functions between the halves.
+**    They may drop the trace that runs, which lives on until then, and what it anchors: the stack
+**    holds its table. They may release or write what the guards have seen.
+** 3. Effects come after the run, which cannot fail any more then.
+** 4. One result is pick's answer. Others wait in the stash until the function that pick answers with
+**    hands them out; it is a stack, since a hook may call compiled functions between the two.
 */
 #include <math.h>
 #include <stdio.h>
@@ -48,12 +52,12 @@ static bool same_bytecode(lua_State *L, int slot, const Dump *want) {
 }
 
 /* The table's keys in the order of next are the anchors from g->b on, g->n of them. */
-static bool same_keys(lua_State *L, const Guard *g) {
+static bool same_keys(lua_State *L, const Guard *g, int anchors) {
   int n = 0;
   if (lua_type(L, g->a) != LUA_TTABLE) return false;
   for (lua_pushnil(L); lua_next(L, g->a); n++) {
     lua_pop(L, 1);
-    lua_rawgeti(L, UP_ANCHORS, g->b + n);
+    lua_rawgeti(L, anchors, g->b + n);
     bool same = n < g->n && lua_rawequal(L, -1, -2);
     lua_pop(L, 1);
     if (same) continue;
@@ -64,12 +68,27 @@ static bool same_keys(lua_State *L, const Guard *g) {
 }
 
 static inline bool same_tensor(const Tensor *t, const TensorGuard *g) {
-  if (!t || !t->st || t->type.dtype != g->dtype || t->type.rank != g->rank) return false;
-  for (int d = 0; d < g->rank && !g->loose; d++) {
+  if (!t->st || t->type.dtype != g->dtype || t->type.rank != g->rank) return false;
+  if (TY_UNLIKELY(g->loose)) return true;
+  for (int d = 0; d < g->rank; d++) {
     if (t->type.dims[d] != g->dim[d].size) return false;
-    if (t->strides[d] != g->dim[d].stride && g->dim[d].size != 1) return false;
+    if (TY_UNLIKELY(t->strides[d] != g->dim[d].stride) && g->dim[d].size != 1) return false;
   }
   return true;
+}
+
+/* Whether the value at index i is what a guard of a tensor wants; notes it. */
+static inline bool is_tensor(lua_State *L, const Host *H, int i, const Guard *g,
+                             const Tensor **outside) {
+  const Tensor *t = ty_lua_test_in(L, H, i); /* nothing but a userdata of ours is one */
+  if (TY_UNLIKELY(!t || !same_tensor(t, g->tensor))) return false;
+  outside[g->b] = t;
+  return true;
+}
+
+/* The guard behind a read, of a tensor or a type, about what was read. */
+static inline bool is_asked(lua_State *L, const Host *H, const Guard *g, const Tensor **outside) {
+  return g->op == G_TENSOR ? is_tensor(L, H, -1, g, outside) : lua_type(L, -1) == g->b;
 }
 
 static bool same_bits(double a, double b) {
@@ -77,8 +96,8 @@ static bool same_bits(double a, double b) {
   return memcmp(&a, &b, sizeof a) == 0;
 }
 
-static double call_number(lua_State *L, const Guard *g, const double *number) {
-  lua_rawgeti(L, UP_ANCHORS, g->n);
+static double call_number(lua_State *L, const Guard *g, const double *number, int anchors) {
+  lua_rawgeti(L, anchors, g->n);
   lua_pushnumber(L, number[g->a]);
   if (g->b) lua_pushnumber(L, number[g->b]);
   lua_call(L, g->b ? 2 : 1, 1);
@@ -96,25 +115,31 @@ static i32 check_range(lua_State *L, const Host *H, const Trace *T, i32 from, i3
 #define NEED(condition) \
   if (TY_UNLIKELY(!(condition))) return (i32)(g - T->guard)
 #define NEED_TYPE(type) NEED(lua_type(L, g->a) == (type))
+#define NEED_ASKED \
+  if (g->asked) NEED(is_asked(L, H, ++g, outside))
+  int anchors = ANCHORS_AT(T);
   double *y = number + 1 + made;
   for (const Guard *g = T->guard + from, *end = T->guard + to; g < end; g++) {
-    const Tensor *t;
+    if (g->op > G_WHOLE) __builtin_unreachable();
     switch ((GuardOp)g->op) {
     case G_UPVALUE: NEED(lua_getupvalue(L, g->a, g->b) != NULL); break;
     case G_ENV: lua_getfenv(L, g->a); break;
     case G_FIELD:
       if (g->doubt) NEED_TYPE(LUA_TTABLE);
-      lua_rawgeti(L, UP_ANCHORS, g->b);
+      lua_rawgeti(L, anchors, g->b);
       lua_rawget(L, g->a);
+      NEED_ASKED;
       break;
     case G_KEYED:
       if (g->doubt) NEED_TYPE(LUA_TTABLE);
       lua_pushvalue(L, g->b);
       lua_rawget(L, g->a);
+      NEED_ASKED;
       break;
     case G_ELEMENT:
       if (g->doubt) NEED_TYPE(LUA_TTABLE);
       lua_rawgeti(L, g->a, g->b);
+      NEED_ASKED;
       break;
     case G_METATABLE:
       if (!lua_getmetatable(L, g->a)) lua_pushnil(L);
@@ -143,12 +168,8 @@ static i32 check_range(lua_State *L, const Host *H, const Trace *T, i32 from, i3
       if (g->doubt) NEED_TYPE(LUA_TTABLE);
       NEED(lua_objlen(L, g->a) == (size_t)g->n);
       break;
-    case G_KEYS: NEED(same_keys(L, g)); break;
-    case G_TENSOR:
-      t = ty_lua_test_in(L, H, g->a); /* nothing but a userdata of ours is one */
-      NEED(same_tensor(t, g->tensor));
-      if (g->b >= 0) outside[g->b] = t;
-      break;
+    case G_KEYS: NEED(same_keys(L, g, anchors)); break;
+    case G_TENSOR: NEED(is_tensor(L, H, g->a, g, outside)); break;
     case G_CLOSURE: NEED(same_bytecode(L, g->a, g->dump)); break;
     case G_NUMBER:
       NEED_TYPE(LUA_TNUMBER);
@@ -165,7 +186,7 @@ static i32 check_range(lua_State *L, const Host *H, const Trace *T, i32 from, i3
     case G_FLOOR: *y = floor(number[g->a]), y++; break;
     case G_CEIL: *y = ceil(number[g->a]), y++; break;
     case G_SQRT: *y = sqrt(number[g->a]), y++; break;
-    case G_CALL: *y = call_number(L, g, number), y++; break;
+    case G_CALL: *y = call_number(L, g, number, anchors), y++; break;
     case G_LT: NEED((number[g->a] < number[g->b]) == g->want); break;
     case G_LE: NEED((number[g->a] <= number[g->b]) == g->want); break;
     case G_EQ: NEED((number[g->a] == number[g->b]) == g->want); break;
@@ -175,12 +196,14 @@ static i32 check_range(lua_State *L, const Host *H, const Trace *T, i32 from, i3
   return to;
 #undef NEED
 #undef NEED_TYPE
+#undef NEED_ASKED
 }
 
 /* The program but for what needs sizes; the stack holds arguments and function. */
 static i32 check_guards(lua_State *L, const Host *H, const Trace *T, double *number,
                         const Tensor **outside) {
-  for (i32 k = 0; k < T->nkeys; k++) lua_rawgeti(L, UP_ANCHORS, T->key + k);
+  lua_rawgeti(L, UP_ANCHORS, T->anchor);
+  for (i32 k = 0; k < T->nkeys; k++) lua_rawgeti(L, ANCHORS_AT(T), T->key + k);
   return check_range(L, H, T, 0, T->nearly, NULL, number, 0, outside);
 }
 
@@ -191,16 +214,16 @@ static i32 check_late(lua_State *L, const Host *H, const Trace *T, const Instanc
 
 /* --- results */
 
-/* Where on the stack the tensors and tables of a run lie, below their first. */
+/* Where on the stack the tensors and tables of a run lie, below their first, and its anchors. */
 typedef struct Made {
-  int tensors, tables;
+  int anchors, tensors, tables;
   const double *number;
 } Made;
 
 static void push_value(lua_State *L, Recipe r, const Made *m) {
   switch ((RecipeKind)r.kind) {
   case R_SLOT: lua_pushvalue(L, r.k); break;
-  case R_VALUE: lua_rawgeti(L, UP_ANCHORS, r.k); break;
+  case R_VALUE: lua_rawgeti(L, m->anchors, r.k); break;
   case R_NUMBER: lua_pushnumber(L, m->number[r.k]); break;
   case R_TENSOR: lua_pushvalue(L, m->tensors + r.k); break;
   case R_TABLE: lua_pushvalue(L, m->tables + r.k); break;
@@ -244,7 +267,7 @@ static void stash_results(lua_State *L, struct Compiled *C, const Trace *T, cons
   }
 }
 
-/* The second half of a call. Upvalue 3: the stash. */
+/* What pick answers with for results in the stash. Upvalue 3: the stash. */
 static int hand_out(lua_State *L) {
   struct Compiled *C = ty_lua_state(L)->engine->compiled;
   struct Stash s = C->stash[--C->stashed];
@@ -255,6 +278,18 @@ static int hand_out(lua_State *L) {
     lua_rawseti(L, lua_upvalueindex(3), s.base + i);
   }
   return s.n;
+}
+
+/* Pushes what pick answers: nil and the only result, or a function; gives their number. */
+static int push_answer(lua_State *L, State *S, const Trace *T, const Made *m) {
+  if (T->nresults == 1) {
+    lua_pushnil(L);
+    push_value(L, T->result[0], m);
+    return 2;
+  }
+  stash_results(L, S->engine->compiled, T, m);
+  lua_pushvalue(L, UP_HAND_OUT);
+  return 1;
 }
 
 static Instance *find_instance(const Trace *T, const Tensor *const *outside) {
@@ -268,35 +303,53 @@ static Instance *find_instance(const Trace *T, const Tensor *const *outside) {
   return NULL;
 }
 
+/* After a run that failed for want of memory: whether another try may go better. Collecting garbage
+** runs finalisers: what was ready is asked again. */
+static bool may_try_again(lua_State *L, State *S, Instance *I, const Tensor *const *outside,
+                          const double *number, const char **why) {
+  return ty_lua_reclaim(L, S) && ty_instance_ready(S, I, outside, number, why) == READY_YES;
+}
+
+static void push_made(lua_State *L, Host *H, const Trace *T) {
+  for (i32 i = 0, n = T->instance[0]->nmade; i < n; i++) ty_lua_push_in(L, H);
+  for (i32 i = 0; i < T->ntables; i++) lua_createtable(L, T->array[i], 0);
+}
+
 /* The trace's guards hold: what remains. TRACE_MISS leaves the stack as it may be. */
 static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I,
-                             const Tensor *const *outside, const double *number, const char **why) {
-  Made m = {.tensors = lua_gettop(L), .number = number};
+                             const Tensor *const *outside, const double *number, const char **why,
+                             int *answers) {
+  int first = T->lead ? T->narg : lua_gettop(L);
+  Made m = {ANCHORS_AT(T), first, first + I->nmade, number};
   Tensor *made[I->nmade + 1];
-  for (i32 i = 0; i < I->nmade; i++) made[i] = ty_lua_push(L);
-  m.tables = lua_gettop(L);
-  for (i32 i = 0; i < T->ntables; i++) lua_createtable(L, T->array[i], 0);
+  if (!T->lead) push_made(L, (Host *)S, T);
+  for (i32 i = 0; i < I->nmade; i++) made[i] = lua_touserdata(L, first + i + 1);
   if (T->ntables) fill_tables(L, T, &m);
   Ready ready = ty_instance_ready(S, I, outside, number, why);
   if (TY_UNLIKELY(ready == READY_NO)) return TRACE_MISS;
   if (TY_UNLIKELY(ready == READY_FAILED)) return TRACE_FAILED;
   if (TY_UNLIKELY(I->foreign != NULL)) {
-    lua_rawgeti(L, UP_ANCHORS, T->backend);
+    lua_rawgeti(L, m.anchors, T->backend);
     if (!ty_custom_run(L, S, I, outside, number, made)) return TRACE_RAISED;
-  } else if (TY_UNLIKELY(!TY_LUA_TRY(L, S, ty_instance_run(S, I, outside, number, made)))) {
-    return TRACE_FAILED;
+  } else if (TY_UNLIKELY(!ty_instance_run(S, I, outside, number, made))) {
+    if (!may_try_again(L, S, I, outside, number, why)) return TRACE_FAILED;
+    if (!ty_instance_run(S, I, outside, number, made)) return TRACE_FAILED;
   }
   if (T->neffects) apply_effects(L, T, &m);
-  stash_results(L, S->engine->compiled, T, &m);
+  *answers = push_answer(L, S, T, &m);
   return TRACE_HIT;
 }
 
-static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, i32 *failed, const char **why) {
+static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, i32 *failed, const char **why,
+                             int *answers) {
   double number[T->nnumbers + 1];
   const Tensor *outside[T->noutside + 1];
+  *failed = 0;
+  if (T->lead) push_made(L, (Host *)S, T);
+  if (TY_UNLIKELY(T->gone)) return TRACE_MISS;
   lua_pushvalue(L, UP_FUNCTION);
   *failed = check_guards(L, (Host *)S, T, number, outside);
-  if (*failed < T->nearly) return TRACE_MISS;
+  if (*failed < T->nearly || T->gone) return TRACE_MISS;
   Instance *I = find_instance(T, outside);
   if (!I) {
     if (T->rest > 0) {
@@ -307,15 +360,13 @@ static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, i32 *failed, cons
     return TRACE_SIZES;
   }
   *failed = check_late(L, (Host *)S, T, I, number, outside);
-  if (*failed < T->nguards) return TRACE_MISS;
-  T->refs++;
-  TraceAnswer y = run_trace(L, S, T, I, outside, number, why);
+  if (*failed < T->nguards || T->gone) return TRACE_MISS;
+  TraceAnswer y = run_trace(L, S, T, I, outside, number, why, answers);
   if (y == TRACE_HIT) T->hits++;
-  ty_trace_drop(T);
   return y;
 }
 
-TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e) {
+TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, int *answers) {
   int narg = lua_gettop(L);
   u32 word = ty_entry_word(S);
   i32 failed;
@@ -326,15 +377,17 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e) {
     Trace *T = e->trace[i];
     T->lacking = false;
     if (T->narg != narg || T->word != word) continue;
-    if (TY_UNLIKELY(!lua_checkstack(L, T->nslots + T->ntables + T->nresults + 256))) continue;
-    TraceAnswer y = try_trace(L, S, T, &failed, &why);
+    i32 room = T->nslots + T->instance[0]->nmade + T->ntables + T->nresults + 256;
+    if (TY_UNLIKELY(!lua_checkstack(L, room))) continue;
+    T->refs++;
+    TraceAnswer y = try_trace(L, S, T, &failed, &why, answers);
+    ty_trace_drop(T);
     if (y == TRACE_HIT) {
       e->skips++;
       if (i && i < e->ntrace && e->trace[i] == T) { /* still there */
         memmove(e->trace + 1, e->trace, sizeof *e->trace * (size_t)i);
         e->trace[0] = T;
       }
-      lua_pushvalue(L, UP_HAND_OUT);
       return y;
     }
     if (y == TRACE_FAILED) ty_lua_fail(L, S);
@@ -377,6 +430,21 @@ void ty_trace_drop(Trace *T) {
   if (!--T->refs) trace_free(T);
 }
 
+void ty_trace_remove(lua_State *L, Entry *e, i32 i, int anchors) {
+  Trace *T = e->trace[i];
+  lua_pushnil(L);
+  lua_rawseti(L, anchors, T->anchor);
+  memmove(e->trace + i, e->trace + i + 1, sizeof *e->trace * (size_t)(--e->ntrace - i));
+  if (e->failed.trace == T) e->failed.trace = NULL;
+  T->gone = true;
+  ty_trace_drop(T);
+}
+
+void ty_trace_forget(lua_State *L, Entry *e, int anchors) {
+  while (e->ntrace) ty_trace_remove(L, e, e->ntrace - 1, anchors);
+  ty_trace_free_all(e);
+}
+
 i64 ty_trace_hits(const Trace *T) { return T->hits; }
 
 i32 ty_trace_lacking(const Entry *e, i32 i) {
@@ -385,7 +453,10 @@ i32 ty_trace_lacking(const Entry *e, i32 i) {
 }
 
 void ty_trace_free_all(Entry *e) {
-  for (i32 i = 0; i < e->ntrace; i++) ty_trace_drop(e->trace[i]);
+  for (i32 i = 0; i < e->ntrace; i++) {
+    e->trace[i]->gone = true;
+    ty_trace_drop(e->trace[i]);
+  }
   if (e->building) ty_trace_drop(e->building);
   e->building = NULL;
   e->failed.trace = NULL;
@@ -401,8 +472,8 @@ static void push_shown(lua_State *L, int i) {
   else ty_lua_show(L, i);
 }
 
-/* The guard's row of the description: {guard =, path =, was =}. */
-static void push_failed(lua_State *L, const struct Failed *f, int anchors) {
+/* The guard's row of the description: {guard =, path =, was =}. own: the trace's anchors. */
+static void push_failed(lua_State *L, const struct Failed *f, int own) {
   lua_createtable(L, 0, 4);
   int y = lua_gettop(L);
   if (f->why) {
@@ -410,13 +481,15 @@ static void push_failed(lua_State *L, const struct Failed *f, int anchors) {
     lua_setfield(L, y, "guard");
     return;
   }
-  lua_rawgeti(L, anchors, f->trace->anchor);
+  lua_rawgeti(L, own, 1);
   lua_getfield(L, -1, "program");
   lua_rawgeti(L, -1, f->guard + 1);
   lua_rawgeti(L, -1, 1);
   lua_setfield(L, y, "guard");
-  lua_getfield(L, -1, "path");
+  lua_getfield(L, y + 1, "about");
+  lua_rawgeti(L, -1, f->guard + 1);
   lua_setfield(L, y, "path");
+  lua_pop(L, 1);
   lua_rawgeti(L, -1, 3);
   const Guard *g = &f->trace->guard[f->guard];
   char type[64];
@@ -440,7 +513,9 @@ bool ty_trace_push_miss(lua_State *L, Entry *e, int anchors) {
   struct Failed f = e->failed;
   if (!f.trace) return false;
   f.trace->refs++;
-  push_failed(L, &f, anchors);
+  lua_rawgeti(L, anchors, f.trace->anchor);
+  push_failed(L, &f, lua_gettop(L));
+  lua_replace(L, -2);
   ty_trace_drop(f.trace);
   return true;
 }
@@ -462,6 +537,7 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
   double number[T->nnumbers + 1];
   const Tensor *outside[T->noutside + 1];
   T->refs++;
+  lua_settop(L, narg + T->lead);
   lua_pushvalue(L, UP_FUNCTION);
   failed = check_guards(L, (Host *)S, T, number, outside);
   const Instance *I = failed < T->nearly ? NULL : find_instance(T, outside);
@@ -503,8 +579,11 @@ int ty_trace_list(lua_State *L) {
     T->refs++;
     const Instance *I = T->instance[0];
     const Plan *p = I->plan ? I->plan : &nothing;
-    lua_createtable(L, 0, 12);
     lua_rawgeti(L, 2, T->anchor);
+    lua_rawgeti(L, -1, 1);
+    lua_replace(L, -2);
+    lua_createtable(L, 0, 12);
+    lua_insert(L, -2);
     lua_setfield(L, -2, "description");
     lua_pushboolean(L, T->dynamic);
     lua_setfield(L, -2, "dynamic");
@@ -526,7 +605,8 @@ int ty_trace_list(lua_State *L) {
       lua_rawseti(L, -2, ++n);
     }
     lua_setfield(L, -2, "written");
-    lua_pushstring(L, I->text ? I->text : "");
+    if (I->plan) ty_lua_plan_text(L, I->plan->source);
+    else lua_pushstring(L, ty_text_str(&I->graph));
     lua_setfield(L, -2, "text");
     lua_rawseti(L, -2, i + 1);
     ty_trace_drop(T);

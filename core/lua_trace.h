@@ -22,14 +22,17 @@ typedef enum {
 } TraceAnswer;
 
 /* Called by pick, whose upvalues it uses, with the arguments alone on the stack, which a miss leaves
-** there. HIT: the function that hands the results out is on top. */
-TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e);
+** there. HIT: what pick answers is on top, so many values. */
+TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, int *answers);
 void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg);
 bool ty_trace_push_miss(lua_State *L, Entry *e, int anchors);
+/* lua_compile.c: pushes the text of a plan; "" without memory. */
+void ty_lua_plan_text(lua_State *L, const Source *from);
 i64 ty_trace_hits(const Trace *T);
 /* The position of the first trace from i on that lacks the sizes of the last call, or ntrace. */
 i32 ty_trace_lacking(const Entry *e, i32 i);
 void ty_trace_free_all(Entry *e);
+void ty_trace_forget(lua_State *L, Entry *e, int anchors); /* the same, and what they anchor */
 void ty_trace_push_hand_out(lua_State *L);
 
 /* --- lua_custom.c */

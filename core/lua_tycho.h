@@ -43,6 +43,7 @@ typedef struct Host {
 ** metatable. ty_lua_enter polls Ctrl-C and says whether the lazy mode of this coroutine still holds (entry.c):
 ** the first call of every C function that records, demands or asks. */
 State *ty_lua_enter(lua_State *L);
+State *ty_lua_enter_in(lua_State *L, Host *H); /* the same where it is known; NULL: it is gone */
 /* lua_compile.c: the same question where some coroutine records: sets S->open. */
 void ty_lua_sync(lua_State *L, State *S);
 static inline State *ty_lua_state(lua_State *L) {
@@ -87,10 +88,14 @@ const char *ty_lua_show(lua_State *L, int i);
 /* The known name that is nearest to `name`, from the string keys of the table at index t; NULL when none is near. */
 const char *ty_lua_nearest(lua_State *L, const char *name, int t);
 
+/* Whether the function calls others of the user's, which may release what they like. */
+bool ty_lua_is_caller(lua_CFunction fn);
+
 /* Tensors on the stack. push: a new userdata with __gc and no storage yet; also lets the host's collector work off
 ** the debt of bytes. test: NULL when not a tensor. check: raises "who: argument i must be a tensor, got string"
 ** or "who: tensor was released". */
 Tensor *ty_lua_push(lua_State *L);
+Tensor *ty_lua_push_in(lua_State *L, Host *H);
 static inline u64 ty_lua_mark(const Host *H) { return (u64)(uintptr_t)H ^ (u64)0x74796368 << 32; }
 static inline Tensor *ty_lua_test_in(lua_State *L, const Host *H, int i) {
   Handle *h = (Handle *)lua_touserdata(L, i);

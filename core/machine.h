@@ -52,6 +52,22 @@ typedef struct Gemm {
   i64 ars, acs, brs, bcs; /* row and column strides of a and b */
   bool amx;               /* bf16 on a unit of its own, in its own order (gemm_amx.c) */
 } Gemm;
+/* An operation on every sum: with one number, one of each row or column, or one of each element.
+** Row i and column j of the product (rows counted through the batch) go with x[i * rs + j * cs]; cs
+** is 0 or 1. Extremes are with one number that is no NaN: MAX not with +0, MIN not with -0. */
+typedef enum { GEMM_ADD, GEMM_MUL, GEMM_MAX, GEMM_MIN, GEMM_RELU } GemmOpKind;
+typedef struct GemmOp {
+  i32 kind, cs;
+  i64 rs;
+  const void *x; /* of the product's dtype; RELU: a zero */
+} GemmOp;
+
+typedef struct GemmList {
+  const GemmOp *op;
+  int n;
+  int store; /* T_F16, T_BF16: what comes of an f32 product is stored so; 0: as the product */
+} GemmList;
+
 typedef struct GemmTail GemmTail;
 struct GemmTail {
   /* Rows [row, row + rows), counted through the whole batch, of columns [col, col + cols) lie at
@@ -59,6 +75,9 @@ struct GemmTail {
   ** once, by any thread. False: out of memory. */
   bool (*tile)(const GemmTail *t, void *tile, i64 stride, i64 row, i64 rows, i64 col, i64 cols);
   bool aside; /* y cannot hold the product: tiles lie in scratch, and y is the tail's business */
+  /* The same as a list, if it can be said so, else NULL: where sums are in registers it is applied to
+  ** them, and no tile is shown. */
+  const GemmList *list;
 };
 
 /* panels, tail: NULL when there are none; K = 0 has no tail. False: out of memory; y is then undefined. */

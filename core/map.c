@@ -31,7 +31,7 @@ i64 ty_domain_numel(const Domain *D, bool rows) {
 
 static bool room(Maps *M) {
   if (M->n < M->cap) return true;
-  i32 cap = M->cap ? 2 * M->cap : 128;
+  i32 cap = M->cap ? 2 * M->cap : 16;
   Map *at = ty_arena_alloc(M->A, (size_t)cap * sizeof *at);
   if (!at) return !(M->failed = true);
   if (M->n) memcpy(at, M->at, (size_t)M->n * sizeof *at);

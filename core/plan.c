@@ -608,6 +608,12 @@ static void step_gemm(const Make *M, Pack *P, i32 gi) {
   if (!w->program) return;
   step_program(M, P, gi, s);
   s->product = w->product;
+  ty_list_find(w);
+  s->list = w->list;
+  s->nlist = w->nlist;
+  s->store = w->store;
+  s->listed = w->listed;
+  P->extra += padded((size_t)w->nlist * sizeof(ListOp));
   s->nrows = w->nrows;
   s->aside = ty_dtypes[w->gemm.dtype].bytes != ty_dtypes[M->g->node[gr->root].type.dtype].bytes;
 }
@@ -728,16 +734,34 @@ static void *carve(u8 **at, const void *from, size_t n) {
   return p;
 }
 
+static size_t source_bytes(const Make *M) {
+  return sizeof(Source) + (size_t)M->g->n * sizeof(Node) + (size_t)M->g->nscalar * sizeof(u64) +
+         (size_t)M->nout * sizeof(i32);
+}
+
+static void source_pack(const Make *M, Source *s) {
+  const Graph *g = M->g;
+  *s = (Source){source_bytes(M), g->n, g->nscalar, M->nout, M->S->fast};
+  memcpy(s->node, g->node, (size_t)g->n * sizeof(Node));
+  u64 *scalar = (u64 *)(s->node + g->n);
+  if (g->nscalar) memcpy(scalar, g->scalar, (size_t)g->nscalar * sizeof(u64));
+  i32 *out = (i32 *)(scalar + g->nscalar);
+  for (i32 k = 0; k < M->nout; k++) out[k] = M->out[k].node;
+}
+
 static Plan *plan_pack(Make *M, Pack *P, const Plan *head) {
   size_t nstep = (size_t)P->nsteps * sizeof(Step), nslot = (size_t)P->nslots * sizeof(Slot);
   size_t nout = (size_t)M->nout * sizeof(Output);
-  size_t bytes = padded(sizeof(Plan)) + padded(nstep) + padded(nslot) + padded(nout) + P->extra;
+  size_t bytes = padded(sizeof(Plan)) + padded(nstep) + padded(nslot) + padded(nout) +
+                 padded(source_bytes(M)) + P->extra;
   u8 *at = ty_mem_alloc(bytes);
   if (!at) return NULL;
   Plan *p = carve(&at, head, sizeof *head);
   p->step = carve(&at, P->step, nstep);
   p->slot = carve(&at, P->slot, nslot);
   p->output = carve(&at, M->out, nout);
+  source_pack(M, p->source = (Source *)at);
+  at += padded(source_bytes(M));
   p->refs = 1;
   p->nsteps = P->nsteps;
   p->nslots = P->nslots;
@@ -746,11 +770,11 @@ static Plan *plan_pack(Make *M, Pack *P, const Plan *head) {
   p->nscalars = M->g->nscalar;
   p->arena = P->arena;
   p->bytes = (i64)bytes;
-  p->text = NULL;
   for (i32 i = 0; i < p->nsteps; i++) {
     Step *s = &p->step[i];
     if (s->launch) s->launch = carve(&at, s->launch, sizeof(Launch));
     if (s->nscalar) s->scalar = carve(&at, s->scalar, (size_t)s->nscalar * sizeof(i32));
+    if (s->nlist) s->list = carve(&at, s->list, (size_t)s->nlist * sizeof(ListOp));
     if (s->gemm) s->gemm = carve(&at, s->gemm, sizeof(Gemm));
     if (s->host) s->host = carve(&at, s->host, sizeof(Node));
     if (s->kind != STEP_HOST) continue;
@@ -792,14 +816,21 @@ static void plan_show(Make *M, Plan *p) {
     ty_text_printf(&t, "kernel of step %d\n%s", i, ty_x64_listing(s->kernel));
     ty_dump_say(M->S, "code", &t);
   }
-  if (!E->describe) return;
-  dump_passes(M, &t, true, true, true);
-  size_t n = t.n + 1;
-  if (!t.failed && (p->text = ty_mem_alloc(n))) {
-    memcpy(p->text, ty_text_str(&t), n);
-    p->bytes += (i64)n;
+}
+
+void ty_plan_text(State *S, const Source *from, Text *t) {
+  Arena A = {0};                   /* a compilation may be in progress */
+  Node *node = (Node *)from->node; /* passes only read the graph */
+  u64 *scalar = (u64 *)(node + from->n);
+  const i32 *out = (i32 *)(scalar + from->nscalar);
+  Graph g = {.node = node, .n = from->n, .scalar = scalar, .nscalar = from->nscalar};
+  Make M = {.S = S, .A = &A, .g = &g};
+  if ((M.want = scratch(&M, g.n, 1))) {
+    for (i32 i = 0; i < from->nout; i++) M.want[out[i]] = 1;
+    if (ty_fuse(&A, &g, M.want, from->fast, &M.gs) && plan_lower(&M))
+      dump_passes(&M, t, true, true, true);
   }
-  ty_text_free(&t);
+  ty_arena_free(&A);
 }
 
 /* What TYCHO_CHECK finds wrong with the passes before, or NULL. */

@@ -45,6 +45,16 @@ typedef struct Groups {
 ** a group copies it). fast: contraction allowed. False: out of memory. Everything lives in A. */
 bool ty_fuse(Arena *A, const Graph *g, const u8 *want, bool fast, Groups *y);
 
+/* An operation of an epilogue that is a list (GemmOp), its operand still by number. */
+typedef struct ListOp {
+  u8 kind; /* GemmOpKind; MAX stands for RELU too */
+  i8 cs;
+  i16 operand, scalar; /* of the program; both -1: the constant imm */
+  i64 rs, start;       /* start: in bytes */
+  u64 imm;
+} ListOp;
+enum { LIST_MOST = 8 };
+
 /* Work: what one group does. Operand i of the program is the buffer of node operand[i] (-1:
 ** none, for IOTA and the product before an epilogue). A stored node's buffer is contiguous and row-major in the node's dims (PUT and
 ** SCATTER*: in dims of operand 0); an INPUT's buffer has the layout of its Arg, the run adding
@@ -61,10 +71,15 @@ typedef struct Work {
   i64 start[2];
   i32 product; /* epilogue: the operand that is the product, laid out row-major in the launch */
   i32 nrows;   /* epilogue: so many dims of the launch are rows of the product, the rest columns */
+  ListOp list[LIST_MOST]; /* epilogue: the program again, where it is such a list */
+  i32 nlist, store;       /* store: as in GemmList */
+  bool listed;
   i32 host[3]; /* G_HOST: the buffers of its node's operands, whose elements lie there row-major
                   without gaps from the buffer's start (host[0] of SCATTER* is Group.base) */
 } Work;
 bool ty_lower(Arena *A, const Graph *g, const Groups *gs, i32 group, Work *y);
+/* list.c: fills list, nlist, store, listed. */
+void ty_list_find(Work *w);
 
 /*
 ** Plan: steps over slots. Slots are input buffers, outputs, and pieces of one arena; slot 0 is
@@ -104,7 +119,10 @@ typedef struct Step {
   Gemm *gemm;
   i64 start[2];       /* in bytes */
   i32 product, nrows; /* of the epilogue, as in Work */
-  bool aside;         /* y's elements are not as wide as the product's */
+  ListOp *list;       /* the epilogue as a list, as in Work */
+  i32 nlist, store;
+  bool listed;
+  bool aside; /* y's elements are not as wide as the product's */
   i64 panels; /* bytes of b's panels, when b is an input that is worth packing ahead; or 0 */
   /* HOST: the node and its operands' types; COPY: an INPUT whose elements do not lie in order,
   ** or NULL */
@@ -130,6 +148,15 @@ typedef struct Output {
   i32 first; /* step that writes it first; a copy that is skipped in place does not count */
 } Output;
 
+/* What a plan was made from, one block that can be copied: enough to make the text of its passes when
+** somebody asks for it. */
+typedef struct Source {
+  size_t bytes;
+  i32 n, nscalar, nout;
+  bool fast;
+  Node node[]; /* behind them: the scalars, as they were then; the outputs' nodes */
+} Source;
+
 typedef struct Plan {
   i32 refs;
   i32 nsteps, nslots, noutputs, ninputs, nscalars;
@@ -142,7 +169,7 @@ typedef struct Plan {
   i64 bytes_saved; /* by unfused operations beyond that */
   i64 nops;        /* operations the user wrote, as nodes */
   i64 bytes;       /* of the plan itself */
-  char *text;      /* graph, groups, programs: kept when Engine.describe is set, else NULL */
+  Source *source;
 } Plan;
 
 #endif

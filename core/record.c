@@ -538,8 +538,18 @@ static double element(const Tensor *x, const char *p, i64 at) {
   return ty_elem_load(x->type.dtype, p);
 }
 
+/* An index that the open batch computes from nothing but positions: no run can give one that is not
+ * among the places. */
+static bool is_in_range(const State *S, const Tensor *index, i64 size, int base) {
+  if (!ty_type_numel(&index->type)) return true;
+  if (!S->open || index->st->batch != S->open) return false;
+  Range r = ty_range_of(S->open, index->st->node);
+  bool gap = base > 0 && r.lo <= 0 && r.hi >= 0; /* 0 names nothing */
+  return r.lo >= -size && r.hi < size + base && !gap;
+}
+
 /* Every index names one of `size` places, counted from `base` or, negative, from the end. Demands
- * its value; a capture leaves that to later runs. */
+ * its value where that is not known; a capture leaves it to later runs. */
 static bool check_index(State *S, const char *who, const Tensor *index, i64 size, int base) {
   char where[SHOWN];
   int d = index->type.dtype;
@@ -548,6 +558,7 @@ static bool check_index(State *S, const char *who, const Tensor *index, i64 size
                    ty_is_float(d) ? " (use :to(\"i64\"))" : "");
   if (S->capture && !index->st->batch && !ty_capture_is_fresh(S, index->st))
     return ty_capture_check(S, index, size, base);
+  if (is_in_range(S, index, size, base)) return true;
   const char *p = ty_tensor_read(S, index);
   if (!p) return false;
   i64 bad = ty_record_bad_index(index, p, size, base);

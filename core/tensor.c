@@ -8,8 +8,14 @@
 #include <stdio.h>
 #include "capture.h"
 
-#define SPARE_MAX 32          /* dropped batches that are kept */
-#define SPARE_BLOCKS_MAX 4096 /* and dropped storages and buffers */
+#define LINE 64
+#if defined(__SANITIZE_ADDRESS__)
+enum { SPARE_MAX = 0, SPARE_BLOCKS_MAX = 0, IDLE_MAX = 0 }; /* what is used too late must be seen */
+#else
+/* What is kept of what was dropped: batches; storages and buffers, since a collector drops many at
+** once; bytes of small buffers. */
+enum { SPARE_MAX = 32, SPARE_BLOCKS_MAX = 1 << 16, IDLE_MAX = 256 << 10 };
+#endif
 
 /* --- errors */
 
@@ -61,7 +67,45 @@ void ty_buffer_changed(Buffer *b) {
   b->stamp = ++b->S->stamps;
 }
 
+/* Small buffers that come and go keep their bytes, without the allocator's lock. */
+static Buffer **idle_of(State *S, i64 bytes) {
+  return bytes > 0 && bytes <= SMALL_BUFFERS * LINE ? &S->idle_buffer[(bytes - 1) / LINE] : NULL;
+}
+
+/* What the allocator counts for it. */
+static i64 idle_bytes(const Buffer *b) { return (b->bytes + LINE - 1) / LINE * LINE; }
+
+static Buffer *idle_take(State *S, Buffer **list, i64 bytes) {
+  Buffer *b = *list;
+  void *data = b->data;
+  *list = b->ctx;
+  S->idle -= idle_bytes(b);
+  *b = (Buffer){.S = S, .refs = 1, .bytes = bytes, .data = data, .stamp = ++S->stamps};
+  S->debt += bytes;
+  return b;
+}
+
+void ty_buffer_trim(State *S) {
+  for (int i = 0; i < SMALL_BUFFERS; i++)
+    while (S->idle_buffer[i]) {
+      Buffer *b = S->idle_buffer[i];
+      S->idle_buffer[i] = b->ctx;
+      ty_buf_free(b->data, b->bytes);
+      block_drop(S, b);
+    }
+  S->idle = 0;
+}
+
+MemStats ty_buffer_stats(const State *S) {
+  MemStats m = ty_mem_stats();
+  m.buf_used -= S->idle;
+  m.buf_cached += S->idle;
+  return m;
+}
+
 Buffer *ty_buffer_new(State *S, i64 bytes) {
+  Buffer **idle = idle_of(S, bytes);
+  if (idle && *idle) return idle_take(S, idle, bytes);
   Buffer *b = block_new(S);
   void *data = b ? ty_buf_alloc(bytes) : NULL;
   if (TY_UNLIKELY(!data)) {
@@ -77,7 +121,15 @@ Buffer *ty_buffer_new(State *S, i64 bytes) {
 
 void ty_buffer_drop(Buffer *b) {
   if (!b || --b->refs) return;
+  State *S = b->S;
+  Buffer **idle = b->foreign ? NULL : idle_of(S, b->bytes);
   buffer_forget(b);
+  if (idle && S->idle < IDLE_MAX && !S->closed) {
+    b->ctx = *idle;
+    *idle = b;
+    S->idle += idle_bytes(b);
+    return;
+  }
   if (!b->foreign) ty_buf_free(b->data, b->bytes);
   else if (b->drop) b->drop(b->ctx);
   block_drop(b->S, b);
@@ -127,6 +179,7 @@ bool ty_batch_exposed(const Batch *b) {
 
 void ty_tensor_close(State *S) {
   S->closed = true;
+  ty_buffer_trim(S);
   S->nspare = SPARE_MAX;
   while (S->spare) {
     Batch *b = S->spare;

@@ -84,6 +84,7 @@ typedef struct Given {
 
 #define ERR_MAX 512
 
+#define SMALL_BUFFERS 4 /* sizes, a cache line apart */
 struct State {
   char err[ERR_MAX]; /* what the last call that answered false has to say; no position */
   bool memory;       /* it failed for want of memory: collecting garbage may help */
@@ -92,7 +93,9 @@ struct State {
   i32 nspare;
   void *spare_block; /* dropped storages and buffers, linked by their first word */
   i32 nspare_block;
-  bool closed; /* the engine is gone: what is dropped now is freed at once */
+  Buffer *idle_buffer[SMALL_BUFFERS]; /* dropped ones with their bytes, by size, linked by ctx */
+  i64 idle;                           /* bytes of these; the allocator takes them to be in use */
+  bool closed;                        /* the engine is gone: what is dropped now is freed at once */
   /* settings; `word` of them enters every key */
   u8 default_dtype; /* of numbers and of integers that become floats: f32 */
   u8 blas, fast, deterministic;
@@ -120,13 +123,15 @@ struct State {
 bool ty_fail(State *S, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool ty_fail_memory(State *S, const char *who, i64 bytes);
 
-#define BLOCK_BYTES 96 /* room for a Storage or a Buffer */
+#define BLOCK_BYTES 72 /* room for a Storage or a Buffer */
 _Static_assert(sizeof(Storage) <= BLOCK_BYTES && sizeof(Buffer) <= BLOCK_BYTES, "block");
 
 /* --- tensor.c: lifetimes and views. Functions that make a tensor fill *y, which holds no storage
  * before. */
 Buffer *ty_buffer_new(State *S, i64 bytes);
 void ty_buffer_drop(Buffer *b);
+void ty_buffer_trim(State *S);            /* gives all back that is idle */
+MemStats ty_buffer_stats(const State *S); /* the allocator's, but what is idle counts as cached */
 static inline Buffer *ty_buffer_hold(Buffer *b) {
   b->refs++;
   return b;
@@ -181,8 +186,8 @@ bool ty_record_reduce(State *S, const char *who, int op, const Tensor *x, u32 di
                       Tensor *y);
 bool ty_record_scan(State *S, const char *who, int op, const Tensor *x, int dim, Tensor *y);
 /* index: any integer dtype; base: what the first position is called (1 for users); negative counts
-** from the end. Checks every index, which demands its value, unless it is known to be in range
-** (base 0 results of ARG*). */
+** from the end. Checks every index, which demands its value, unless range.c knows that all are in
+** range. */
 bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const Tensor *index,
                       int base, Tensor *y);
 /* The first element that is no position among `size` ones, in row-major order; -1: none. p: its
@@ -210,6 +215,12 @@ bool ty_record_assign(State *S, const char *who, const Tensor *dst, const Given 
 bool ty_record_cat(State *S, const char *who, int n, const Tensor *const *x, int dim, Tensor *y);
 /* The node of x in the open batch (INPUT, a pending node, or a VIEW of one), or -1. */
 i32 ty_record_node(State *S, Batch *b, const Tensor *x);
+
+/* --- range.c: between what the elements of an integer node of an open batch lie, both included. */
+typedef struct Range {
+  i64 lo, hi;
+} Range;
+Range ty_range_of(const Batch *b, i32 node);
 
 /* --- fold.c: algebra while appending. The number of a node that equals n, or appends it. -1: no
  * memory. */

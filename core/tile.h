@@ -207,10 +207,10 @@ typedef struct Single {
 ** flat: what the stretch reads or writes by address. x64.c's own. */
 typedef struct Flat {
   NativeFn *fn;
-  i32 nslot, nfrom;
+  i32 nslot, nfixed, nfrom; /* `from` begins with what is no operand */
   struct FlatSlot {
     i32 slot;
-    i16 operand, bytes; /* operand, or -1; bytes of its elements */
+    i16 operand, bytes; /* operand: its elements' bytes */
     i32 scalar;         /* the run's, or -1: at `at` */
     const void *at;
   } from[];

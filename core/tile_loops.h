@@ -1,12 +1,14 @@
 /*
 ** tile_loops.h -- the loops of the tile machine for one instruction set.
-** Included by tile_prims.c once for each, with ISA defined; ID(x) is a name of that set. A loop
+** Included by tile_prims.c once for each, with ISA defined; ID(x) is a name of that set. MAPS: the set
+** whose loops element by element are used, its own or one that came before. A loop
 ** does the same to the bit in every set: there is no contraction, and the order of every sum is
 ** written out. A result may lie on an operand element for element, which `ivdep` allows.
 */
 #define CAT_(a, b) a##_##b
 #define CAT(a, b) CAT_(a, b)
 #define ID(x) CAT(x, ISA)
+#define OF_MAPS(x) CAT(x, MAPS)
 #define LOOP(n) _Pragma("GCC ivdep") for (i64 i = 0; i < (n); i++)
 #define ARGS \
   void *yv, const void *av UNUSED, const void *bv UNUSED, const void *cv UNUSED, i64 n, \
@@ -60,6 +62,7 @@ static inline i32 ID(min_i32)(i32 a, i32 b) { return a < b ? a : b; }
 static inline i64 ID(max_i64)(i64 a, i64 b) { return a > b ? a : b; }
 static inline i64 ID(min_i64)(i64 a, i64 b) { return a < b ? a : b; }
 
+#ifdef OWN_MAPS
 #define FLOATS(S, T, U, FN) \
   COMMUTES(add_##S, T, T, a + b) \
   ORDERED(sub_##S, T, T, a - b) \
@@ -103,6 +106,7 @@ COMPARISONS(i32, i32)
 COMPARISONS(i64, i64)
 COMPARISONS(f32, f32)
 COMPARISONS(f64, f64)
+#endif
 
 /* A quotient of two i32 is exact in f64 before it is cut. Divisors 0 and -1 go their own way. */
 #define DIV32(a, b) \
@@ -151,7 +155,9 @@ static inline i64 ID(to_i64)(f64 a) {
 STRIPS(divi_i64_vv, q, DIV64(a, b))
 STRIPS(remi_i64_vv, fa - q * fb, b == 0 || b == -1 ? 0 : a % b)
 static void ID(iota)(i64 *y, i64 first, i64 stride, i64 n) { LOOP(n) y[i] = first + i * stride; }
+#ifdef OWN_MAPS
 COMMUTES(mulhi_i64, u64, u64, (u64)((unsigned __int128)a *b >> 64))
+#endif
 
 #define TRI_(NAME, T, A, E, BB, CC) \
   static void ID(NAME)(ARGS) { \
@@ -170,10 +176,12 @@ COMMUTES(mulhi_i64, u64, u64, (u64)((unsigned __int128)a *b >> 64))
   TRI_(NAME##_vsv, T, A, E, b0, pc[i]) \
   TRI_(NAME##_vvs, T, A, E, pb[i], c0) \
   TRI_(NAME##_vss, T, A, E, b0, c0)
+#ifdef OWN_MAPS
 TRI(fma_f32, f32, f32, __builtin_fmaf(a, b, c))
 TRI(fma_f64, f64, f64, __builtin_fma(a, b, c))
 TRI(sel_4, u32, i32, a ? b : c)
 TRI(sel_8, u64, i32, a ? b : c)
+#endif
 
 /* ---- conversions ---------------------------------------------------------------------------- */
 
@@ -197,8 +205,10 @@ UN(cvt_i64_f32, f32, i64, a)
 UN(cvt_i64_f64, f64, i64, a)
 UN(cvt_f32_f64, f64, f32, a)
 UN(cvt_f64_f32, f32, f64, a)
+#ifdef OWN_MAPS
 UN(bits_f32, u32, u32, (a & 0x7fffffff) > 0x7f800000 ? NAN32 : a)
 UN(bits_f64, u64, u64, (a & ~SIGN64) > 0x7ff0000000000000 ? NAN64 : a)
+#endif
 UN(narrow_bool, i32, i32, a != 0)
 UN(narrow_u8, i32, i32, (u8)a)
 UN(narrow_i8, i32, i32, (i8)a)
@@ -668,12 +678,16 @@ FIND(f64)
 
 /* ---- the table ------------------------------------------------------------------------------ */
 
-#define ROW_C(P, NAME, S, T) [(P)-P_ADD][T] = {[0] = ID(NAME##_##S##_vv), [2] = ID(NAME##_##S##_vs)}
+#define ROW_C(P, NAME, S, T) \
+  [(P)-P_ADD][T] = {[0] = OF_MAPS(NAME##_##S##_vv), [2] = OF_MAPS(NAME##_##S##_vs)}
 #define ROW_O(P, NAME, S, T) \
-  [(P)-P_ADD][T] = {[0] = ID(NAME##_##S##_vv), [1] = ID(NAME##_##S##_sv), [2] = ID(NAME##_##S##_vs)}
-#define ROW_U(P, NAME, S, T) [(P)-P_ADD][T] = {[0] = ID(NAME##_##S)}
+  [(P)-P_ADD][T] = {[0] = OF_MAPS(NAME##_##S##_vv), \
+                    [1] = OF_MAPS(NAME##_##S##_sv), \
+                    [2] = OF_MAPS(NAME##_##S##_vs)}
+#define ROW_U(P, NAME, S, T) [(P)-P_ADD][T] = {[0] = OF_MAPS(NAME##_##S)}
 #define ROW_T(P, NAME, T) \
-  [(P)-P_ADD][T] = {ID(NAME##_vvv), NULL, ID(NAME##_vsv), ID(NAME##_vvs), ID(NAME##_vss)}
+  [(P)-P_ADD][T] = {OF_MAPS(NAME##_vvv), NULL, OF_MAPS(NAME##_vsv), OF_MAPS(NAME##_vvs), \
+                    OF_MAPS(NAME##_vss)}
 #define ALL4(M, P, NAME) M(P, NAME, i32, C_I32), M(P, NAME, i64, C_I64), FL(M, P, NAME)
 #define FL(M, P, NAME) M(P, NAME, f32, C_F32), M(P, NAME, f64, C_F64)
 #define IN(M, P, NAME) M(P, NAME, i32, C_I32), M(P, NAME, i64, C_I64)
@@ -768,6 +782,8 @@ static const TileIsa ID(isa) = {
              [P_SLIN - P_SSUM] = {[C_F32] = ID(scan_lin_f32), [C_F64] = ID(scan_lin_f64)}},
 };
 #undef ISA
+#undef MAPS
+#undef OWN_MAPS
 #undef VB
 #undef ROWS_FAST
 #undef PART_f32

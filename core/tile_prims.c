@@ -37,8 +37,8 @@ u64 ty_tile_identity(int kind, int type) {
 
 u64 ty_tile_empty(int kind, int type) { return kind == R_SUM ? 0 : ty_tile_identity(kind, type); }
 
-/* Where there are several sets the plainest does without strands and whole rows, and AVX-512, whose place is
-** taken by native code, has the strands of AVX2: they are large. */
+/* Where there are several sets the plainest does without strands and whole rows, and AVX-512, where native
+** code does what goes element by element, takes that and strands from AVX2: they are large. */
 #ifndef MANY_ISAS
 #define STRANDS
 #endif
@@ -47,6 +47,8 @@ u64 ty_tile_empty(int kind, int type) { return kind == R_SUM ? 0 : ty_tile_ident
 #pragma GCC optimize("Os,no-tree-vectorize")
 #endif
 #define ISA base
+#define MAPS base
+#define OWN_MAPS
 #define VB 16
 #include "tile_loops.h"
 #ifdef MANY_ISAS
@@ -59,6 +61,8 @@ u64 ty_tile_empty(int kind, int type) { return kind == R_SUM ? 0 : ty_tile_ident
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,f16c,bmi,bmi2,tune=haswell")
 #define ISA avx2
+#define MAPS avx2
+#define OWN_MAPS
 #define VB 32
 #include "tile_loops.h"
 #pragma GCC pop_options
@@ -67,6 +71,7 @@ u64 ty_tile_empty(int kind, int type) { return kind == R_SUM ? 0 : ty_tile_ident
 #pragma GCC target( \
     "avx512f,avx512vl,avx512bw,avx512dq,fma,f16c,bmi,bmi2,tune=haswell,prefer-vector-width=512")
 #define ISA avx512
+#define MAPS avx2
 #define VB 64
 #include "tile_loops.h"
 #pragma GCC pop_options

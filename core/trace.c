@@ -320,14 +320,6 @@ bool ty_instance_outputs(State *S, const Tensor *const *made, i32 nmade, i32 *no
   return ok;
 }
 
-static void describe(Instance *I, const Graph *g) {
-  Text t = {0};
-  if (I->plan && I->plan->text) ty_text_add(&t, I->plan->text, strlen(I->plan->text));
-  else ty_dump_graph(&t, g);
-  if (t.n && (I->text = ty_mem_alloc(t.n + 1))) memcpy(I->text, ty_text_str(&t), t.n + 1);
-  ty_text_free(&t);
-}
-
 Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade, const Replacement *by) {
   const Capture *c = S->capture;
   i32 most = c->nwritten + nmade;
@@ -338,7 +330,7 @@ Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade, const
   bool ok = I && w && out && place && allocate(I, c, nmade, most);
   if (!ok) ty_fail_memory(S, "capture", 0);
   ok = ok && fill(S, I, made, nmade, w, out, place, by);
-  if (ok) describe(I, &c->batch->g);
+  if (ok && !I->plan) ty_dump_graph(&I->graph, &c->batch->g);
   ty_mem_free(w);
   ty_mem_free(out);
   ty_mem_free(place);
@@ -363,7 +355,7 @@ void ty_instance_free(Instance *I) {
   ty_mem_free(I->made);
   ty_mem_free(I->check);
   ty_mem_free(I->size);
-  ty_mem_free(I->text);
+  ty_text_free(&I->graph);
   ty_foreign_free(I->foreign);
   ty_mem_free(I);
 }
@@ -431,8 +423,12 @@ static bool in_range(const InstanceCheck *k, const Tensor *outside) {
 
 Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, const double *number,
                         const char **why) {
-  for (i32 i = 0; i < I->noutside; i++) {
-    Storage *st = outside[i]->st;
+  for (const Tensor *const *t = outside, *const *end = t + I->noutside; t < end; t++) {
+    Storage *st = (*t)->st;
+    if (TY_UNLIKELY(!st)) {
+      *why = "a tensor was released";
+      return READY_NO;
+    }
     if (TY_UNLIKELY(st->batch != NULL) && !S->cut(S, st->batch, st)) return READY_FAILED;
   }
   if ((*why = sharing(S, I, outside)) != NULL) return READY_NO;
@@ -455,13 +451,13 @@ Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, con
 /* Inputs are lent: tensors from outside and constants hold them, and nobody else runs meanwhile. */
 static void bind(State *S, Instance *I, const Tensor *const *outside, const double *number) {
   Batch *b = &I->batch;
+  struct BatchInput *y = b->input;
   b->lent = true;
   b->ninput = I->ninput;
-  for (i32 i = 0; i < I->ninput; i++) {
-    const InstanceInput *in = &I->input[i];
-    const Tensor *t = in->outside < 0 ? NULL : outside[in->outside];
-    b->input[i].buf = t ? t->st->buf : in->constant;
-    b->input[i].offset = in->delta + (t ? t->offset : 0);
+  for (const InstanceInput *in = I->input, *end = in + I->ninput; in < end; in++, y++) {
+    const Tensor *t = TY_LIKELY(in->outside >= 0) ? outside[in->outside] : NULL;
+    y->buf = t ? t->st->buf : in->constant;
+    y->offset = t ? in->delta + t->offset : in->delta;
   }
   for (i32 i = 0; i < I->nscalar; i++) {
     const ScalarFrom *from = &I->scalar[i];

@@ -88,7 +88,7 @@ typedef struct Instance {
   double *size;    /* what numbers of the trace come to for these sizes; the caller's */
   Storage **fresh; /* per target, while it runs */
   Buffer **result;
-  char *text;       /* graph, groups, programs, plan */
+  Text graph;       /* without a plan, which has its own */
   Foreign *foreign; /* not NULL: no plan, a function of the user's computes the targets */
 } Instance;
 

@@ -195,9 +195,9 @@ static void find_flat(Kernel *k) {
     const Slot *s = &code->slot[i];
     struct FlatSlot *from = &y->from[y->nfrom];
     if (s->place != AT_CONST && s->place != AT_SCALAR) continue;
-    *from = (struct FlatSlot){.slot = i, .operand = -1, .scalar = -1, .at = &s->imm};
+    *from = (struct FlatSlot){.slot = i, .scalar = -1, .at = &s->imm};
     if (s->place == AT_SCALAR) from->scalar = (i32)s->imm;
-    y->nfrom++;
+    y->nfixed = ++y->nfrom;
   }
   for (i32 i = begin; i < end && ok; i++) {
     ok = flat_step(k, i, &y->from[y->nfrom]);
@@ -231,12 +231,15 @@ static bool run_flat(const Kernel *k, const Run *r) {
   if (n > k->tile || !n) return false;
   for (int i = 0; i < k->p->noperands && !L->flat; i++)
     if (!is_flat(L, i)) return false;
-  for (const struct FlatSlot *s = flat->from, *end = s + flat->nfrom; s < end; s++) {
-    const void *at = s->at;
-    if (s->operand >= 0) at = (char *)r->buf[s->operand] + L->start[s->operand] * s->bytes;
-    else if (s->scalar >= 0) at = &r->scalar[s->scalar];
-    p[s->slot] = (void *)(uintptr_t)at;
-    p[s->slot + flat->nslot] = NULL;
+  const struct FlatSlot *s = flat->from, *fixed = s + flat->nfixed, *end = s + flat->nfrom;
+  void **apart = p + flat->nslot;
+  for (; s < fixed; s++) {
+    p[s->slot] = (void *)(uintptr_t)(s->scalar >= 0 ? (const void *)&r->scalar[s->scalar] : s->at);
+    apart[s->slot] = NULL;
+  }
+  for (; s < end; s++) {
+    p[s->slot] = (char *)r->buf[s->operand] + L->start[s->operand] * s->bytes;
+    apart[s->slot] = NULL;
   }
   u32 fp = ty_fp_enter();
   flat->fn(p, 0, n, 1, 0);
@@ -298,8 +301,6 @@ static Kernel *make(const Program *p) {
   if (!isa || !ty_x64_code_can()) return NULL;
   if (!(h.E = ty_mem_alloc(sizeof *h.E))) return NULL;
   memset(h.E, 0, offsetof(Emit, spill_free));
-  memset(&h.E->mask4, 0, offsetof(Emit, pool) - offsetof(Emit, mask4));
-  h.E->npool = h.E->nfix = 0;
   h.E->wide = isa == 2;
   const char *dump = getenv("TYCHO_DUMP");
   h.E->A.listing = h.E->A.hex = dump && strchr(dump, 'a');
@@ -310,7 +311,7 @@ static Kernel *make(const Program *p) {
   }
   if (k) k->listing = h.E->A.list;
   else ty_mem_free(h.E->A.list);
-  ty_mem_free(h.E->A.p), ty_mem_free(h.E);
+  ty_mem_free(h.E->A.p), ty_mem_free(h.E->fix), ty_mem_free(h.E);
   return k;
 }
 

@@ -47,7 +47,7 @@ typedef struct XPool {
   u8 size;
 } XPool;
 
-enum { POOL_MAX = 400, FIX_MAX = 12000, GROUPS = 32, FRAME_MAX = 48 << 10 };
+enum { POOL_MAX = 400, GROUPS = 32, FRAME_MAX = 48 << 10 };
 
 typedef struct Emit {
   Asm A;
@@ -78,14 +78,15 @@ typedef struct Emit {
   i32 temp;          /* the first of TEMPS registers for everyone */
   i32 acc;           /* the first register of accumulators, -1: they stay in memory */
   i32 acc_n;
-  i32 frame; /* bytes used */
-  i32 nspill, spill_free[MAX_BODY];
+  i32 frame;             /* bytes used */
   i32 mask4, mask8, pad; /* AVX2: places in the frame */
   i32 kept;              /* where what is true of all rows is kept */
   bool narrow_tail;
+  XFix *fix;
+  i32 nspill, npool, nfix, fix_cap;
+  /* from here on nothing need be zero at first */
+  i32 spill_free[MAX_BODY];
   XPool pool[POOL_MAX];
-  i32 npool, nfix;
-  XFix fix[FIX_MAX];
 } Emit;
 
 enum {

@@ -34,6 +34,18 @@ void x64_bytes(Asm *A, const u8 *b, size_t n) {
   A->n += n;
 }
 
+enum { LONGEST = 16 }; /* bytes of an instruction */
+
+/* n bytes of an instruction: all of b is copied, which is one move. */
+static inline void put(Asm *A, const u8 b[LONGEST], int n) {
+  if (TY_UNLIKELY(A->cap - A->n < LONGEST)) {
+    x64_bytes(A, b, (size_t)n);
+    return;
+  }
+  memcpy(A->p + A->n, b, LONGEST);
+  A->n += (size_t)n;
+}
+
 /* ---- the listing ---------------------------------------------------------------------------- */
 
 /* The bytes since the last line go before the text. */
@@ -173,14 +185,15 @@ static inline int modrm(u8 *b, int reg, const X64Rm *m, int unit) {
     return n + 4;
   }
   bool sib = m->index >= 0 || (m->base & 7) == RSP;
+  i32 units = m->disp / unit;
   int mod = m->disp || (m->base & 7) == RBP ? 2 : 0;
-  if (mod && m->disp % unit == 0 && m->disp / unit >= -128 && m->disp / unit <= 127) mod = 1;
+  if (mod && units * unit == m->disp && units >= -128 && units <= 127) mod = 1;
   b[n++] = (u8)(mod << 6 | r | (sib ? 4 : m->base & 7));
   if (sib) {
     int scaled = m->index >= 0 ? m->scale << 6 | (m->index & 7) << 3 : 4 << 3;
     b[n++] = (u8)(scaled | (m->base & 7));
   }
-  if (mod == 1) b[n++] = (u8)(i8)(m->disp / unit);
+  if (mod == 1) b[n++] = (u8)(i8)units;
   if (mod == 2) memcpy(b + n, &m->disp, 4), n += 4;
   return n;
 }
@@ -190,7 +203,7 @@ static inline int modrm(u8 *b, int reg, const X64Rm *m, int unit) {
 void x64_vector(Asm *A, X64Ins ins, int vl, int reg, int v, X64Rm rm, int imm, int k, bool z,
                 bool store) {
   const X64Row *I = &x64_rows[ins];
-  u8 b[24];
+  u8 b[LONGEST] = {0};
   int n = 0, op = I->op & 255;
   bool evex = A->evex && (I->flags & EVEX);
   if (store && (ins == I_vmovups || ins == I_vmovupd)) op++;
@@ -228,7 +241,7 @@ void x64_vector(Asm *A, X64Ins ins, int vl, int reg, int v, X64Rm rm, int imm, i
     n += modrm(b + n, reg, &rm, 1);
   }
   if (imm >= 0) b[n++] = (u8)imm;
-  x64_bytes(A, b, (size_t)n);
+  put(A, b, n);
   if (A->listing) {
     if (store && !(I->flags & STORES)) { /* a move or masked move the other way round */
       char buf[8];
@@ -244,7 +257,7 @@ void x64_vector(Asm *A, X64Ins ins, int vl, int reg, int v, X64Rm rm, int imm, i
 
 /* The plain set. op: opcode; with REX.W when wide. */
 void x64_plain(Asm *A, bool wide, int op, int reg, X64Rm rm) {
-  u8 b[16];
+  u8 b[LONGEST] = {0};
   int n = 0;
   int B = rm.reg >= 0 ? rm.reg >> 3 : rm.base >= 0 ? rm.base >> 3 : 0;
   int X = rm.reg < 0 && rm.index >= 0 ? rm.index >> 3 : 0;
@@ -253,7 +266,7 @@ void x64_plain(Asm *A, bool wide, int op, int reg, X64Rm rm) {
   if (op > 255) b[n++] = (u8)(op >> 8);
   b[n++] = (u8)op;
   n += modrm(b + n, reg, &rm, 1);
-  x64_bytes(A, b, (size_t)n);
+  put(A, b, n);
 }
 
 void x64_load(Asm *A, int reg, X64Rm m) {

@@ -46,12 +46,20 @@ static i32 frame_take(Emit *E, i32 bytes) {
   return at;
 }
 
+static bool fix_grow(Emit *E) {
+  i32 cap = TY_MAX(2 * E->fix_cap, 64);
+  void *p = ty_mem_realloc(E->fix, (size_t)cap * sizeof *E->fix);
+  if (!p) return false;
+  E->fix = p, E->fix_cap = cap;
+  return true;
+}
+
 void ty_x64_v(Emit *E, X64Ins ins, int vl, int d, int a, X64Rm b, int imm, int k, bool z) {
   i32 entry = b.rip ? b.disp : -1;
   if (entry >= 0) b.disp = 0;
   x64_vector(&E->A, ins, vl, d, a, b, imm, k, z, false);
   if (entry < 0) return;
-  if (E->nfix == FIX_MAX) {
+  if (E->nfix == E->fix_cap && !fix_grow(E)) {
     E->A.failed = true;
     return;
   }

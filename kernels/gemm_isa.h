@@ -18,7 +18,8 @@
 
 /* Masked loads and stores of the first w elements; what is not loaded is zero and never touched. */
 #if VBYTES == 64
-#define ROWS 8
+#define FLOAT_ROWS 8
+#define OPS 1
 #define MASK4(w) ((__mmask16)((1u << (w)) - 1))
 #define MASK8(w) ((__mmask8)((1u << (w)) - 1))
 #define MLOAD4(p, m) _mm512_maskz_loadu_epi32(m, p)
@@ -27,8 +28,14 @@
 #define MSTORE8(p, m, v) _mm512_mask_storeu_epi64(p, m, (__m512i)(v))
 #define FMAF(x, y, z) (V) _mm512_fmadd_ps((__m512)(x), (__m512)(y), (__m512)(z))
 #define FMAD(x, y, z) (V) _mm512_fmadd_pd((__m512d)(x), (__m512d)(y), (__m512d)(z))
+#define HALVES(x) _mm512_cvtps_ph((__m512)(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+#define MAXF(x, y) (V) _mm512_max_ps((__m512)(x), (__m512)(y))
+#define MINF(x, y) (V) _mm512_min_ps((__m512)(x), (__m512)(y))
+#define MAXD(x, y) (V) _mm512_max_pd((__m512d)(x), (__m512d)(y))
+#define MIND(x, y) (V) _mm512_min_pd((__m512d)(x), (__m512d)(y))
 #elif VBYTES == 32
-#define ROWS 6
+#define FLOAT_ROWS 6
+#define OPS 1
 #define MASK4(w) _mm256_loadu_si256((const __m256i *)(ty_gemm_mask + 8 - (w)))
 #define MASK8(w) _mm256_loadu_si256((const __m256i *)(ty_gemm_mask + 8 - 2 * (w)))
 #define MLOAD4(p, m) _mm256_maskload_epi32((const int *)(p), m)
@@ -37,12 +44,18 @@
 #define MSTORE8(p, m, v) _mm256_maskstore_epi64((long long *)(p), m, (__m256i)(v))
 #define FMAF(x, y, z) (V) _mm256_fmadd_ps((__m256)(x), (__m256)(y), (__m256)(z))
 #define FMAD(x, y, z) (V) _mm256_fmadd_pd((__m256d)(x), (__m256d)(y), (__m256d)(z))
+#define HALVES(x) _mm256_cvtps_ph((__m256)(x), _MM_FROUND_TO_NEAREST_INT)
+#define MAXF(x, y) (V) _mm256_max_ps((__m256)(x), (__m256)(y))
+#define MINF(x, y) (V) _mm256_min_ps((__m256)(x), (__m256)(y))
+#define MAXD(x, y) (V) _mm256_max_pd((__m256d)(x), (__m256d)(y))
+#define MIND(x, y) (V) _mm256_min_pd((__m256d)(x), (__m256d)(y))
 #else
 #if defined(__x86_64__) /* where it is seldom wanted, and each fma is a call: small */
-#define ROWS 1
+#define FLOAT_ROWS 2
 #else
-#define ROWS 4
+#define FLOAT_ROWS 4
 #endif
+#define OPS 0
 #define MASK4(w) (w)
 #define MASK8(w) (w)
 #define MLOAD4(p, w) NAME(mload)(p, w)
@@ -62,11 +75,25 @@
 /* Integers wrap, so they are unsigned here, and any order of theirs gives the same bits. */
 #define MULADD(x, y, z) ((x) * (y) + (z))
 
+#if VBYTES == 64
+#define SPEEDS(a, b, c) a
+#elif VBYTES == 32
+#define SPEEDS(a, b, c) b
+#else
+#define SPEEDS(a, b, c) c
+#endif
+#define INTEGER_ROWS TY_MIN(FLOAT_ROWS, 4) /* they keep the multiplier busy */
+
 #define TAG f32
 #define T float
 #define TBYTES 4
 #define FMA FMAF
 #define FMA1 __builtin_fmaf
+#define MAX MAXF
+#define MIN MINF
+#define ROWS FLOAT_ROWS
+#define APPLY OPS
+#define SPEED SPEEDS(120000, 60000, 800)
 #include "gemm_micro.h"
 
 #define TAG f64
@@ -74,6 +101,11 @@
 #define TBYTES 8
 #define FMA FMAD
 #define FMA1 __builtin_fma
+#define MAX MAXD
+#define MIN MIND
+#define ROWS FLOAT_ROWS
+#define APPLY OPS
+#define SPEED SPEEDS(60000, 30000, 800)
 #include "gemm_micro.h"
 
 #define TAG u32
@@ -81,6 +113,9 @@
 #define TBYTES 4
 #define FMA MULADD
 #define FMA1 MULADD
+#define ROWS INTEGER_ROWS
+#define APPLY 0
+#define SPEED SPEEDS(100000, 50000, 4000)
 #include "gemm_micro.h"
 
 #define TAG u64
@@ -88,6 +123,9 @@
 #define TBYTES 8
 #define FMA MULADD
 #define FMA1 MULADD
+#define ROWS INTEGER_ROWS
+#define APPLY 0
+#define SPEED SPEEDS(50000, 10000, 1000)
 #include "gemm_micro.h"
 
 #undef ISA
@@ -98,7 +136,8 @@
 #undef NAME
 #undef INLINE
 #undef UNROLL
-#undef ROWS
+#undef FLOAT_ROWS
+#undef OPS
 #undef MASK4
 #undef MASK8
 #undef MLOAD4
@@ -108,3 +147,10 @@
 #undef FMAF
 #undef FMAD
 #undef MULADD
+#undef HALVES
+#undef MAXF
+#undef MINF
+#undef MAXD
+#undef MIND
+#undef SPEEDS
+#undef INTEGER_ROWS

@@ -1,7 +1,8 @@
 /*
 ** gemm_micro.h -- the algorithms of matrix products for one element type and instruction set.
-** In:  T, TBYTES, FMA (of vectors), FMA1 (of one), TAG, and all that gemm_isa.h defines.
-** Out: static const Kern NAME(kern); see struct Kern in gemm.c for what each function does.
+** In:  T, TBYTES, FMA MAX MIN (of vectors), FMA1 (of one), TAG, ROWS (most rows of a tile, even),
+**      APPLY (whether tiles apply operations), SPEED, and all that gemm_isa.h defines.
+** Out: static const Kern NAME(kern); see struct Kern in gemm.h for what each function does.
 **
 ** Rules that keep the bits the same everywhere:
 ** 1. Products are summed by fma over ascending k, from +0, within blocks of KC.
@@ -47,65 +48,138 @@ INLINE V NAME(splat)(T x) {
 #endif
 }
 
-/* One tile of mr rows by nv vectors, the last of w elements, over one block of k. mr and nv are
-** constants where this is inlined, so that the sums live in registers. */
-INLINE void NAME(tile)(const int mr, const int nv, i64 kc, const T *a, i64 ars, i64 acs, const T *b,
-                       i64 brs, T *y, i64 yrs, int w, bool first) {
-  V sum[ROWS][2];
-  __typeof__(MASK(w)) m = MASK(w);
-#pragma GCC unroll 8
-  for (int r = 0; r < mr; r++) sum[r][0] = sum[r][1] = (V){0};
-  if (!first) /* y has left L1 since the last block of k: called back while the sums are made */
-#pragma GCC unroll 8
-    for (int r = 0; r < mr; r++) {
-      __builtin_prefetch(y + r * yrs, 1);
-      if (nv == 2) __builtin_prefetch(y + r * yrs + 2 * VL - 1, 1);
+#if APPLY
+/* What follows the product is applied to its sums in their registers. The last row may be missing, and
+** then reads what the one before it does. The instructions for extremes give their second operand for
+** a NaN, and for two zeros: RELU's addition makes its zero positive. */
+INLINE void NAME(apply)(const int mr, const int nv, V sum[ROWS][2], const GemmTile *t,
+                        const __typeof__(MASK(0)) m) {
+  for (const GemmOp *op = t->op, *end = op + t->nops; op < end; op++) {
+    const T *x = (const T *)op->x + t->row * op->rs + t->col * op->cs;
+    const i64 rs = op->rs, below = t->rows - 1;
+    V x0 = op->cs ? nv == 2 ? *(const V *)x : MLOAD(x, m) : NAME(splat)(*x);
+    V x1 = op->cs && nv == 2 ? MLOAD(x + VL, m) : x0;
+#define ROWS_DO(f0, f1) \
+  UNROLL \
+  for (int r = 0; r < mr; r++) { \
+    V *s = sum[r]; \
+    s[0] = f0; \
+    if (nv == 2) s[1] = f1; \
+  }
+#define X (x + rs * (r < mr - 1 ? r : below))
+    switch (op->kind + (rs ? op->cs ? APART : DOWN : SAME)) {
+    case SAME + GEMM_ADD: ROWS_DO(s[0] + x0, s[1] + x1) break;
+    case SAME + GEMM_MUL: ROWS_DO(s[0] * x0, s[1] * x1) break;
+    case SAME + GEMM_MAX: ROWS_DO(MAX(x0, s[0]), MAX(x0, s[1])) break;
+    case SAME + GEMM_MIN: ROWS_DO(MIN(x0, s[0]), MIN(x0, s[1])) break;
+    case SAME + GEMM_RELU: ROWS_DO(MAX(x0, s[0]) + x0, MAX(x0, s[1]) + x0) break;
+    case DOWN + GEMM_ADD: ROWS_DO(s[0] + NAME(splat)(*X), s[1] + NAME(splat)(*X)) break;
+    case DOWN + GEMM_MUL: ROWS_DO(s[0] * NAME(splat)(*X), s[1] * NAME(splat)(*X)) break;
+#define LOAD0 (nv == 2 ? *(const V *)X : MLOAD(X, m))
+    case APART + GEMM_ADD: ROWS_DO(s[0] + LOAD0, s[1] + MLOAD(X + VL, m)) break;
+    default: ROWS_DO(s[0] * LOAD0, s[1] * MLOAD(X + VL, m))
     }
-  for (i64 p = 0; p < kc; p++, a += acs, b += brs) {
+#undef ROWS_DO
+#undef X
+#undef LOAD0
+  }
+}
+#endif
+
+#if APPLY && TBYTES == 4
+/* Stores sums as f16 or bf16, rounded as ty_f32_to_f16 and ty_f32_to_bf16 do. */
+static __attribute__((noinline)) ATTR void NAME(shorten)(const int nv, const V sum[][2],
+                                                         const GemmTile *t) {
+  typedef u32 U __attribute__((vector_size(VBYTES)));
+  typedef u16 H __attribute__((vector_size(VBYTES / 2)));
+  u16 *y = (u16 *)t->y;
+  for (int r = 0; r < t->rows; r++, y += t->yrs)
+    for (int v = 0; v < nv; v++) {
+      const V s = sum[r][v];
+      const U nan = (U)(s != s);
+      U u = ((U)s & ~nan) | (nan & 0x7fc00000);
+      const H h = t->store == T_F16
+                      ? (H)HALVES((V)u)
+                      : __builtin_convertvector((u + 0x7fff + (u >> 16 & 1)) >> 16, H);
+      memcpy(y + v * VL, &h, sizeof *y * (size_t)(v + 1 < nv ? VL : t->last));
+    }
+}
+#endif
+
+/* One tile of mr rows by nv vectors over one block of k. mr and nv are constants where this is
+** inlined, so that the sums live in registers. Where the last row is missing the one before it is
+** summed twice, and stored once. */
+INLINE void NAME(tile)(const int mr, const int nv, const GemmTile *t) {
+  V sum[ROWS][2];
+  const bool full = t->rows == mr;
+  const i64 ars = t->ars, acs = t->acs, brs = t->brs, yrs = t->yrs, last = ars * (mr - 2 + full);
+  const T *a = (const T *)t->a, *b = (const T *)t->b;
+  T *y = (T *)t->y;
+  const __typeof__(MASK(0)) m = MASK(t->last);
+  UNROLL
+  for (int r = 0; r < mr; r++) sum[r][0] = sum[r][1] = (V){0};
+  for (i64 p = t->k; p > 0; p--, a += acs, b += brs) {
     V b0 = nv == 2 ? *(const V *)b : MLOAD(b, m);
     V b1 = nv == 2 ? MLOAD(b + VL, m) : b0;
-#pragma GCC unroll 8
+    UNROLL
     for (int r = 0; r < mr; r++) {
-      V x = NAME(splat)(a[r * ars]);
+      V x = NAME(splat)(a[r < mr - 1 ? r * ars : last]);
       sum[r][0] = FMA(x, b0, sum[r][0]);
       if (nv == 2) sum[r][1] = FMA(x, b1, sum[r][1]);
     }
   }
-#pragma GCC unroll 8
-  for (int r = 0; r < mr; r++, y += yrs) {
-    T *tail = nv == 2 ? y + VL : y;
-    V s0 = sum[r][0], s1 = nv == 2 ? sum[r][1] : s0;
-    if (!first) {
-      if (nv == 2) s0 = *(V *)y + s0;
-      s1 = MLOAD(tail, m) + s1;
+  if (!t->first) {
+    UNROLL
+    for (int r = 0; r < mr; r++) {
+      const T *old = (const T *)t->sums + t->srs * (r < mr - 1 ? r : mr - 2 + full);
+      sum[r][0] = (nv == 2 ? *(const V *)old : MLOAD(old, m)) + sum[r][0];
+      if (nv == 2) sum[r][1] = MLOAD(old + VL, m) + sum[r][1];
     }
-    if (nv == 2) *(V *)y = s0;
-    MSTORE(tail, m, s1);
+  }
+#if APPLY
+  if (t->nops) NAME(apply)(mr, nv, sum, t, m);
+#endif
+#if APPLY && TBYTES == 4
+  if (t->store) {
+    V all[ROWS][2];
+    UNROLL
+    for (int r = 0; r < mr; r++) all[r][0] = sum[r][0], all[r][1] = sum[r][1];
+    NAME(shorten)(nv, (const V(*)[2])all, t);
+    return;
+  }
+#endif
+  UNROLL
+  for (int r = 0; r < mr; r++, y += yrs) {
+    if (r == mr - 1 && !full) break;
+    if (nv == 2) *(V *)y = sum[r][0];
+    MSTORE(nv == 2 ? y + VL : y, m, sum[r][nv - 1]);
   }
 }
 
 #define TILE(mr, nv) \
-  static ATTR void NAME(tile##mr##x##nv)(i64 kc, const void *a, i64 ars, i64 acs, const void *b, \
-                                         i64 brs, void *y, i64 yrs, int w, bool first) { \
-    NAME(tile)(mr, nv, kc, a, ars, acs, b, brs, y, yrs, w, first); \
-  }
-#define TILES(mr) TILE(mr, 1) TILE(mr, 2)
-TILES(1)
-#if ROWS > 1
-TILES(2)
-TILES(3)
-TILES(4)
+  static ATTR void NAME(tile##mr##x##nv)(const GemmTile *t) { NAME(tile)(mr, nv, t); }
+TILE(2, 1)
+TILE(2, 2)
+#define HEIGHTS(nv) NAME(tile2x##nv)
+#if ROWS >= 4
+TILE(4, 1)
+TILE(4, 2)
+#undef HEIGHTS
+#define HEIGHTS(nv) NAME(tile2x##nv), NAME(tile4x##nv)
 #endif
-#if ROWS > 4
-TILES(5)
-TILES(6)
+#if ROWS >= 6
+TILE(6, 1)
+TILE(6, 2)
+#undef HEIGHTS
+#define HEIGHTS(nv) NAME(tile2x##nv), NAME(tile4x##nv), NAME(tile6x##nv)
 #endif
-#if ROWS > 6
-TILES(7)
-TILES(8)
+#if ROWS >= 8
+TILE(8, 1)
+TILE(8, 2)
+#undef HEIGHTS
+#define HEIGHTS(nv) NAME(tile2x##nv), NAME(tile4x##nv), NAME(tile6x##nv), NAME(tile8x##nv)
 #endif
 #undef TILE
-#undef TILES
 
 #if TBYTES == 4 && VBYTES > 16
 /* One row of a by nv vectors of b, the last of w elements: sums stay in registers. */
@@ -374,28 +448,10 @@ static ATTR void NAME(join)(void *L, void *y) { /* lanes join: j += j + 32, j + 
 static const Kern NAME(kern) = {
     .rows = ROWS,
     .vl = VL,
-    .tile = {{NAME(tile1x1),
-#if ROWS > 1
-              NAME(tile2x1), NAME(tile3x1), NAME(tile4x1),
-#endif
-#if ROWS > 4
-              NAME(tile5x1), NAME(tile6x1),
-#endif
-#if ROWS > 6
-              NAME(tile7x1), NAME(tile8x1)
-#endif
-             },
-             {NAME(tile1x2),
-#if ROWS > 1
-              NAME(tile2x2), NAME(tile3x2), NAME(tile4x2),
-#endif
-#if ROWS > 4
-              NAME(tile5x2), NAME(tile6x2),
-#endif
-#if ROWS > 6
-              NAME(tile7x2), NAME(tile8x2)
-#endif
-             }},
+    .size = TBYTES,
+    .lists = APPLY,
+    .speed = SPEED,
+    .tile = {{HEIGHTS(1)}, {HEIGHTS(2)}},
     .stream = NAME(stream),
     .turned = NAME(turned),
     .side = NAME(side),
@@ -409,6 +465,12 @@ static const Kern NAME(kern) = {
 #undef TBYTES
 #undef FMA
 #undef FMA1
+#undef MAX
+#undef MIN
+#undef ROWS
+#undef APPLY
+#undef SPEED
+#undef HEIGHTS
 #undef VL
 #undef V
 #undef LN

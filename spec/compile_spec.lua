@@ -327,6 +327,14 @@ describe("a compiled function", function()
     assert.equal(4, f())
   end)
 
+  it("compiles a function anew whose compiled one was collected", function()
+    local function f(x) return x + 1 end
+    for _ = 1, 3 do
+      for _ = 1, 3 do assert.equal(3, ty.compile(f)(ty.tensor(2)):item()) end
+      collectgarbage()
+    end
+  end)
+
   it("loses nothing to the garbage collector", function()
     local f = ty.compile(function(x)
       local y = x

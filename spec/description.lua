@@ -261,7 +261,7 @@ function M.text(d)
       number = next_number(d, at, number)
       mark = "n" .. number .. " ="
     end
-    out[#out + 1] = ("%7s %-40s %s"):format(mark, table.concat(parts, " "), instr.path or "")
+    out[#out + 1] = ("%7s %-40s %s"):format(mark, table.concat(parts, " "), d.about[at] or "")
   end
   local function recipe(r) return tostring(r[1]) .. " " .. tostring(r[2]) end
   for i = 1, d.nresults do out[#out + 1] = ("result %d: %s"):format(i, recipe(d.results[i])) end

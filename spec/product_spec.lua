@@ -72,6 +72,63 @@ describe("a product with an epilogue", function()
     end)
   end
 
+  it("gives them where it is a list of scales, biases, residuals and bounds, also of special values", function()
+    local lists = {
+      function(y, r) return (y * r.s + r.bias + r.full):relu() end,
+      function(y, r) return r.column * y + r.column end,
+      function(y, r) return (y * r.bias * r.full):clamp(-1, 0) end,
+      function(y, r) return (y + r.s):maximum(r.low):minimum(r.high) end,
+      function(y, r) return (r.full + y):relu():to "f16" end,
+      function(y) return y:to "bf16" end,
+    }
+    for _, dtype in ipairs { "f32", "f64", "f16" } do
+      for i, s in ipairs { { 5, 17, 8 }, { 7, 16, 9 }, { 9, 33, 300 }, { 13, 130, 70 }, { 130, 300, 257 }, { 47, 40, 2100 } } do
+        local m, n, k = s[1], s[2], s[3]
+        local w = H.mixed(dtype, { k, n }, i)
+        local r = { bias = H.mixed(dtype, { n }, i + 2), column = rough(dtype, { m, 1 }, 2), full = H.mixed(dtype, { m, n }, i + 3) }
+        for _, a in ipairs { rough(dtype, { m, k }, i), rough(dtype, { m, k }, i) * 1e-30, H.mixed(dtype, { m, k }, i + 1) } do
+          for _, list in ipairs(lists) do
+            local compiled = ty.compile(function(x, y, q) return list(x:matmul(y), q) end)
+            for _, bounds in ipairs { { 0, 1 }, { -0.0, 0 / 0 }, { 0 / 0, -0.0 }, { -2, 0 } } do -- one kernel for all
+              r.s, r.low, r.high = bounds[1] + 0.5, bounds[1], bounds[2]
+              H.same(list(a:matmul(w), r), compiled(a, w, r))
+            end
+          end
+        end
+      end
+    end
+  end)
+
+  it("knows zeros by their sign", function()
+    local b = ty.full({ 9, 40 }, 1e-30)
+    local over = ty.compile(function(x, y, z) return x:matmul(y):maximum(z) end)
+    local under = ty.compile(function(x, y, z) return x:matmul(y):minimum(z) end)
+    local relu = ty.compile(function(x, y) return x:matmul(y):relu() end)
+    local function signs(t) return (1 / t):min():item(), (1 / t):max():item() end
+    for _, sign in ipairs { -1, 1 } do
+      local a = ty.full({ 7, 9 }, sign * 1e-30) -- products that are rounded to a zero of this sign
+      assert.same({ sign * math.huge, sign * math.huge }, { signs(a:matmul(b)) })
+      assert.same({ math.huge, math.huge }, { signs(relu(a, b)) })
+      for _, z in ipairs { 0, -0.0 } do
+        local want = sign < 0 and 1 / z < 0 and -math.huge or math.huge
+        assert.same({ want, want }, { signs(over(a, b, z)) })
+        want = (sign < 0 or 1 / z < 0) and -math.huge or math.huge
+        assert.same({ want, want }, { signs(under(a, b, z)) })
+      end
+    end
+  end)
+
+  it("is right in the last row of tiles of any height, over several blocks", function()
+    for _, dtype in ipairs { "i32", "i64", "f32", "f64" } do
+      for m = 5, 21 do
+        local k, n = 259, 33
+        local a, b = rough("i64", { m, k }, m), rough("i64", { k, n }, m + 1)
+        local want = (a:reshape(m, k, 1) * b:reshape(1, k, n)):sum(2) -- below 2^24: exact
+        H.same(want, a:to(dtype):matmul(b:to(dtype)):to "i64")
+      end
+    end
+  end)
+
   it("is one step", function()
     local a, w, b = ty.rand(8, 16), ty.rand(16, 12), ty.rand(12)
     local full, wide = ty.rand(8, 12), ty.rand(2, 8, 12)

@@ -65,6 +65,9 @@ function M.text(list, n)
   return table.concat(out, " ")
 end
 
+--- How the functions are called; specs may put something around them (collected.lua).
+M.around = pcall
+
 -- Pairs -------------------------------------------------------------------------------------------------------------
 
 local function pack(...) return { n = select("#", ...), ... } end
@@ -108,7 +111,7 @@ function Pair:witness(fn, ...)
     if debug.getinfo(2, "S").source ~= own.source then return end
     if whole or line >= own.linedefined and line <= own.lastlinedefined then lines = lines + 1 end
   end, "l")
-  local result = pack(pcall(fn, ...))
+  local result = pack(M.around(fn, ...))
   debug.sethook()
   return result, lines
 end
@@ -120,7 +123,7 @@ local function observe(W, f, hooked)
   if hooked then
     result, lines = hooked:witness(f, unpack(args, 1, args.n))
   else
-    result = pack(pcall(f, unpack(args, 1, args.n)))
+    result = pack(M.around(f, unpack(args, 1, args.n)))
   end
   local state = pack(W.state())
   local text = M.text({ result, args, state }, 3)

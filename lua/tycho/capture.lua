@@ -91,19 +91,20 @@ end
 --- Gives up when the host's time for a capture is over.
 function World:look_at_clock()
   if self.deadline and self.clock() >= self.deadline then
-    self.late = true
+    self.overdue = true
     self:abort("it takes longer than jit.budget allows", "capture it by jit.warmup")
   end
 end
 
---- Appends an instruction; path: what it is about, as the user would write it; late: it needs a size.
+--- Appends an instruction; path: what it is about, as the user would write it; late: it needs a size. Path and line lie
+--- beside the program: as fields of the instruction they would make its table grow.
 function World:emit(instr, path, late)
-  local list = late and self.late_program or self.program
-  local n = #list + 1
+  local list = late and self.late or self
+  local program = list.program
+  local n = #program + 1
   if n % 16 == 0 then self:look_at_clock() end
-  list[n] = instr
-  instr.path = path
-  instr.line = self:where()
+  program[n] = instr
+  list.about[n], list.lines[n] = path, self:where()
   return instr
 end
 
@@ -112,7 +113,7 @@ function World:slot(v, instr, path)
   self:emit(instr, path)
   local k = self.nslots + 1
   self.nslots = k
-  local s = { slot = k, path = path, value = v }
+  local s = { slot = k, path = path, value = v, typed = false, pinned = false, type_guard = nil }
   self.slots[k] = s
   return s
 end
@@ -450,8 +451,8 @@ end
 --- Everything that a trace is made of, as plain tables.
 function World:describe(results, shadows, n)
   for _, s in ipairs(self.untyped) do self:typed(s.value, s) end
-  local d = { narg = self.narg, program = self.program, results = {}, nresults = n, paths = {},
-    dynamic = self.dynamic }
+  local d = { narg = self.narg, program = self.program, about = self.about, lines = self.lines, results = {},
+    nresults = n, paths = {}, dynamic = self.dynamic }
   for i = 1, n do d.results[i] = recipe(self, results[i], shadows[i]) end
   d.effects = effect_recipes(self)
   d.tables = table_recipes(self)
@@ -459,7 +460,11 @@ function World:describe(results, shadows, n)
   self:guard_aliases()
   for k, s in pairs(self.slots) do d.paths[k] = s.path end
   d.early = #self.program
-  for i, instr in ipairs(self.late_program) do self.program[d.early + i] = instr end
+  local late = self.late
+  for i, instr in ipairs(late.program) do
+    local k = d.early + i
+    d.program[k], d.about[k], d.lines[k] = instr, late.about[i], late.lines[i]
+  end
   d.sizes = {}
   for i, s in ipairs(self.sizes) do d.sizes[i] = s.value end
   d.tapes = { self.tape and self.tape:finish(self.made_tensors, self.sizes) }
@@ -527,7 +532,7 @@ local function new_world(core, f, options, ...)
   local n = select("#", ...)
   local w = setmetatable({
     core = core, C = C, is_tensor = C.is_tensor, narg = n,
-    program = {}, late_program = {}, slots = {}, nslots = n + 1,
+    program = {}, about = {}, lines = {}, late = { program = {}, about = {}, lines = {} }, slots = {}, nslots = n + 1,
     tables = {},       -- by table, made inside or from outside: its record, see tables.lua
     constants = {},    -- by table of the library: a record
     objects = {},      -- by tensor or function from outside: the shadow of its first path
@@ -543,8 +548,15 @@ local function new_world(core, f, options, ...)
     steps_left = options.steps or M.STEPS,
     closures_differ = options.closures or false,
     dynamic = options.dynamic or options.sized or nil,
-    deadline = options.deadline, clock = options.clock or clock,
-    next_look = options.deadline and options.steps or options.deadline and M.STEPS or nil, -- see evaluate.lua
+    deadline = options.deadline or false, clock = options.clock or clock,
+    next_look = options.deadline and (options.steps or M.STEPS) or 0, -- see evaluate.lua
+    -- what evaluating calls all the time: found here, not by way of the metatable, which takes ten times as long
+    pin = World.pin, emit = World.emit, where = World.where, slot = World.slot, guard = World.guard,
+    is_ours = World.is_ours, owner = World.owner, cell = World.cell, upvalue = World.upvalue, expose = World.expose,
+    closure_of = World.closure_of, index = World.index, raw_index = World.raw_index, field = World.field,
+    typed = World.typed, typed_later = World.typed_later, table_of = World.table_of, is_inside = World.is_inside,
+    look_at_clock = World.look_at_clock, function_slot = World.function_slot, pin_function = World.pin_function,
+    prefers_native = World.prefers_native, tycho = World.tycho, adopt = World.adopt, arith = World.arith,
   }, World)
   w.tape = w.dynamic and not options.custom and tape.new(w) or nil
   local args, shadows = {}, {}
@@ -578,7 +590,7 @@ local function failure(w, C, err)
     why = { reason = refused or ("an error is raised: " .. plain), internal = text }
     if w.stack then w:locate(why) end
   end
-  why.late = w.late
+  why.late = w.overdue
   return why
 end
 
@@ -706,5 +718,7 @@ function M.resize(core, handle, f, ...) return tape.play(core.internals.capture,
 function M.run(core, handle, f, ...) return M.run_with(core, handle, {}, f, ...) end
 
 M.unpack = unpack
+
+bytecode.ready() -- finds out what the host's bytecode is as it is loaded, not in the first call
 
 return M

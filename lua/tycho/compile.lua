@@ -1,6 +1,6 @@
 --- jit.compile, jit.explain, jit.graph: compiled functions as Lua sees them.
--- The wrapper below must stay two tail calls: the user's function then runs in its place, so that error levels,
--- yields and depth are those of plain Lua.
+-- The wrapper below must call the user's function by a tail call: it then runs in the wrapper's place, so that error
+-- levels, yields and depth are those of plain Lua.
 
 local function_names = require "tycho.names"
 
@@ -149,19 +149,26 @@ function M.compile_function(core, f, opts)
   if cache[f] then return cache[f] end
   capture = capture or require "tycho.capture"
   local pick, handle = core._entry(f, opts.fast or false)
-  local function compiled(...) return pick(...)(...) end
+  local function compiled(...)
+    local run, y = pick(...)
+    if run then return run(...) end
+    return y
+  end
   local h = {
     handle = handle, fn = f, place = place(f), fast = opts.fast, fullgraph = opts.fullgraph,
     dynamic = opts.dynamic, custom = opts.custom, captures = 0, misses = {}, aborts = {},
     in_time = true,
   }
   handle_of[compiled] = h
-  -- runs in the wrapper's place, by a tail call, and leaves it in the same way
+  -- Runs in the wrapper's place, by a tail call, and leaves it in the same way. It must not hold the wrapper: the
+  -- handle holds it while it is finalised, when the wrapper must be gone from the weak tables.
   core._captures(handle, function(...)
     local done, otherwise = nil, nil
     if not h.custom then done, otherwise = capture.resize(core, handle, f, ...) end
     if not done then capture_call(core, h, otherwise, ...) end
-    return pick(...)(...)
+    local run, y = pick(...)
+    if run then return run(...) end
+    return y
   end, not core.internals.capture.off)
   cache[f] = compiled
   return compiled
@@ -254,13 +261,13 @@ local comparisons = { lt = "a < b", le = "a <= b", eq = "a == b" } -- whose oper
 
 local function guard_lines(core, d)
   local list = {}
-  for _, g in ipairs(d.program) do
+  for at, g in ipairs(d.program) do
     local text = guard_texts[g[1]]
     if text then
       local function names(i) return d.paths[g[i]] or ("value " .. g[i]) end
-      local path = g.path or comparisons[g[1]] or d.paths[g[2]] or "a number"
+      local path = d.about[at] or comparisons[g[1]] or d.paths[g[2]] or "a number"
       local line = ("%s: %s"):format(path, text(core, g, names, d.dynamic))
-      list[#list + 1] = g.line and ("%s  (%s)"):format(line, g.line) or line
+      list[#list + 1] = d.lines[at] and ("%s  (%s)"):format(line, d.lines[at]) or line
     end
   end
   return list
@@ -363,8 +370,8 @@ function M.open(core)
   --- What a compiled function did: a table that prints well. calls; nested (calls inside of other compiled functions);
   --- skips (calls that a trace answered: the function did not run); captures; traces, most recently used first:
   --- {key, guards, sizes (what was decided about them), effects, hits, dynamic, instances (sets of sizes), graph};
-  --- misses, the last of them: {text, guard, path, was, now}; aborts, the last of them: {text, file, line, reason, hint,
-  --- cost in ms}. Of calls that ran and were recorded:
+  --- misses, the last of them: {text, guard, path, was, now}; aborts, the last of them: {text, file, line, reason,
+  --- hint, cost in ms}. Of calls that ran and were recorded:
   --- signature_hits, signature_misses, evicted, differences, signatures[i] = {signature, hits, rests (runs eagerly for
   --- now, since recording does not pay), graphs = {{runs, text}}}. Traces and graphs tell their work: operations,
   --- operations_saved (that take no step of their own), kernels, steps, bytes_moved, bytes_saved.

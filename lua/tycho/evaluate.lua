@@ -714,6 +714,23 @@ local function line_of(frame)
   return lines and lines[frame.at]
 end
 
+--- "file:line" of a frame, made once for each line.
+local function place_of(frame)
+  local proto, line = frame.proto, line_of(frame)
+  if not line then return proto.short end
+  local places = proto.places
+  if not places then
+    places = {}
+    proto.places = places
+  end
+  local place = places[line]
+  if not place then
+    place = proto.short .. ":" .. line
+    places[line] = place
+  end
+  return place
+end
+
 --- Where the user's code is: "file:line" of the innermost frame that is not Tycho's own. Nil outside of any.
 ---@param world table
 ---@return string|nil
@@ -722,8 +739,7 @@ function M.where(world)
   for depth = stack and stack.depth or 0, 1, -1 do
     local frame = stack[depth]
     if not frame.proto.own then
-      local line = line_of(frame)
-      return line and frame.proto.short .. ":" .. line or frame.proto.short
+      return place_of(frame)
     end
   end
 end

@@ -12,15 +12,15 @@
 --     {VALUE, v}  {REGISTER, r}  {NUMBER, id}  {TABLE, {[k] = operand}}  {NEW, r, dtype, rank}
 --
 -- Rules:
--- 1. All that the evaluated code can learn from a size is a register or a claim. So where the claims hold, the same code
+-- 1. All that evaluated code can learn from a size is a register or a claim. So where the claims hold, the same code
 --    makes the same calls, reads and writes: the guards, results and effects of the trace are right as they are.
--- 2. What results are is part of the claims: dtype and rank of tensors, keys of tables, all that is no number, and which
+-- 2. What results are is a part of the claims: dtype and rank of tensors, keys of tables, all but numbers, and which
 --    tensors are one and the same.
 -- 3. Numbers that later calls read are told to the core as they were in the capture, and must be taken in the same way.
 -- 4. A tape that cannot tell where something came from, or in which a call raised, is no tape. The trace does without.
 
 local type, pairs, rawget, rawequal, pcall, select = type, pairs, rawget, rawequal, pcall, select
-local unpack, abs, floor, ceil, sqrt = unpack, math.abs, math.floor, math.ceil, math.sqrt
+local unpack = unpack
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
 
@@ -51,12 +51,12 @@ local operations = {
   mul = function(a, b) return a * b end,
   div = function(a, b) return a / b end,
   unm = function(a) return -a end,
-  abs = abs, floor = floor, ceil = ceil, sqrt = sqrt,
   lt = function(a, b) return a < b end,
   le = function(a, b) return a <= b end,
   eq = function(a, b) return a == b end,
   bits = same_bits,
 }
+for _, name in ipairs { "abs", "floor", "ceil", "sqrt" } do operations[name] = math[name] end
 
 -- Recording -----------------------------------------------------------------------------------------------------------
 
@@ -91,7 +91,8 @@ end
 --- Arithmetic on sizes and known numbers: the shadow of the result. operation: a name, or a pure function.
 function Tape:compute(operation, v, a, as, b, bs, path)
   local s = size(self, v, path)
-  append(self, { "compute", operations[operation] or operation, size_operand(a, as), size_operand(b, bs), s.size })
+  append(self, { "compute", operations[operation] or operation, size_operand(a, as),
+    b ~= nil and size_operand(b, bs), s.size })
   return s
 end
 
@@ -290,7 +291,9 @@ function play.outside(p, e)
 end
 
 function play.compute(p, e)
-  p.values[e[5]] = e[2](p:value(e[3]), p:value(e[4]))
+  local a, b = p:value(e[3]), e[4]
+  if b then a = e[2](a, p:value(b)) else a = e[2](a) end -- math.log is not to be given a nil
+  p.values[e[5]] = a
   return true
 end
 
@@ -332,9 +335,9 @@ local function record(C, d, tape, f, ...)
   return out
 end
 
-local function attempt(C, handle, position, tape, f, ...)
+local function attempt(C, handle, position, wanted, tape, f, ...)
   local at, d = C.sized(handle, position)
-  if at ~= position then return false end
+  if at ~= position or d ~= wanted then return false end -- a finaliser has moved the traces
   local out, otherwise = record(C, d, tape, f, ...)
   return out ~= nil and C.finish(out, position) == true, otherwise
 end
@@ -348,7 +351,7 @@ function M.play(C, handle, f, ...)
   while position do
     for k = 1, #d.tapes do
       if not C.begin(handle, ...) then return false end
-      local ok, done, why = pcall(attempt, C, handle, position, d.tapes[k], f, ...)
+      local ok, done, why = pcall(attempt, C, handle, position, d, d.tapes[k], f, ...)
       if ok and done then return true end
       C.abort()
       otherwise = otherwise or ok and why or nil

@@ -1,0 +1,203 @@
+--- index_spec.lua -- positions that a function computes itself and takes elements by: what is in range by construction
+-- needs no value, so the call is captured; everything else is looked at, and raises as it does eagerly.
+-- Plain and compiled run side by side (twins.lua); what an index must give is also written by hand.
+
+local H = require "spec.helper"
+local T = require "spec.twins"
+local ty = H.ty
+
+local i64 = { dtype = "i64" }
+local nan, inf = 0 / 0, math.huge
+
+--- Calls fn plain and compiled with each of the lists of arguments, thrice each.
+local function both(fn, arguments)
+  local pair = T.pair(function(W)
+    W.f = fn
+    W.args = function() return unpack(W.given) end
+  end)
+  for _, given in ipairs(arguments) do
+    for _ = 1, 3 do
+      pair:each(function(W)
+        W.given = {}
+        for i, v in ipairs(given) do W.given[i] = ty.is_tensor(v) and v:clone() or v end
+      end)
+      pair:call()
+    end
+  end
+  return pair
+end
+
+--- Inputs that a position could trip over: ties, NaN first, amid and last, infinities, one element.
+local rows = {
+  { ty.tensor { 3, 1, 2, 5, 4, 0 } }, { ty.tensor { 1, 1, 1, 1, 1, 1 } }, { ty.tensor { nan, 1, 2, nan, 0, 3 } },
+  { ty.tensor { 0, 1, 2, 3, 4, nan } }, { ty.tensor { nan, nan, nan, nan, nan, nan } },
+  { ty.tensor { -inf, -inf, -inf, -inf, -inf, -inf } }, { ty.tensor { -0.0, 0, inf, -inf, inf, 0 } },
+}
+
+local cells = {
+  { "x[x:argmax()]", function(x) return x[x:argmax()] end },
+  { "x[x:argmin()]", function(x) return x[x:argmin()] end },
+  { "gather by argsort", function(x) return x:gather(1, x:argsort()), x:gather(1, x:argsort(1, true)) end },
+  { "gather by a view of argsort", function(x) return x:gather(1, x:argsort()[{ { 2, 5 } }]:flip()) end },
+  { "index_select by topk", function(x)
+    local _, at = x:topk(2)
+    return x:index_select(1, at)
+  end },
+  { "sort, topk and median", function(x)
+    local s, at = x:sort()
+    return s, at, x:topk(3), x:median()
+  end },
+  { "an index in i32", function(x) return x:gather(1, x:argsort():to "i32") end },
+  { "an index by way of u8", function(x) return x:gather(1, x:argsort():to("u8"):to "i64") end },
+  { "one behind, clamped", function(x) return x[(x:argmax() + 1):clamp(1, 6)] end },
+  { "one behind, round about", function(x) return x[x:argmax() % 6 + 1] end },
+  { "counted from the end", function(x) return x[-x:argmax()] end },
+  { "the position before, or the first", function(x)
+    local at = x:argmax()
+    return x[(at - 1):maximum(1)], x[at:gt(3):where(at, 6)]
+  end },
+  { "row and column", function(x)
+    local m = x:reshape(2, 3)
+    local at = m:argmax() - 1
+    return m[at:floor_divide(3) + 1], m:t()[at % 3 + 1]
+  end },
+  { "positions of positions", function(x) return x:gather(1, x:argsort():gather(1, x:argsort())) end },
+  { "ranks, by scatter", function(x)
+    local order = x:argsort()
+    return ty.zeros({ 6 }, i64):scatter(1, order, ty.arange(6, i64)), order
+  end },
+  { "scatter_add in place", function(x)
+    local y = ty.zeros(6)
+    y:scatter_add_(1, x:argsort(), x)
+    return y
+  end },
+  { "an assignment at the largest", function(x)
+    local y = x * 2
+    y[x:argmax()] = 7
+    return y
+  end },
+  { "arange", function(x) return x:gather(1, ty.arange(5, i64) + 1), x:gather(1, 6 - ty.arange(6, i64)) end },
+  { "where among edges", function(x) return x[ty.tensor({ 1, 2, 3, 4, 5 }):searchsorted(x)] end },
+  { "a full index", function(x) return x:gather(1, ty.full({ 3 }, 2, i64)), x:gather(1, ty.ones({ 2 }, i64)) end },
+  { "the largest of positions", function(x) return x[x:argsort():max()], x[x:argsort():cummax(1)] end },
+  { "no position at all", function(x)
+    local _, none = x:topk(0)
+    return x[none], x:gather(1, none), x:to("i64")[{ { 1, 0 } }], x:gather(1, x:to("i64")[{ { 1, 0 } }])
+  end },
+}
+
+describe("positions that are in range by construction:", function()
+  for _, cell in ipairs(cells) do
+    it(cell[1], function()
+      local pair = both(cell[2], rows)
+      assert.truthy((pair:settle(1)), "Lua is not skipped: " .. pair:story())
+      assert.equal(1, pair:captures(), pair:story())
+    end)
+  end
+
+  it("what they are, by hand", function()
+    local f = ty.compile(function(x) return x[x:argmax()], x:gather(1, x:argsort()), (x:topk(2)) end)
+    for _ = 1, 3 do
+      local largest, sorted, two = f(ty.tensor { 3, 1, 2 })
+      assert.equal(3, largest:item())
+      assert.same({ 1, 2, 3 }, H.list(sorted))
+      assert.same({ 3, 2 }, H.list(two))
+      largest = f(ty.tensor { 3, nan, 2 })
+      assert.truthy(largest:item() ~= largest:item())
+    end
+    assert.equal(1, ty.explain(f).captures)
+  end)
+
+  it("in every dtype, along every dim, of other sizes", function()
+    for _, dtype in ipairs(H.dtypes) do
+      local given = {}
+      for i, shape in ipairs { { 4, 3 }, { 4, 3 }, { 1, 1 }, { 2, 70 }, { 5, 1 } } do
+        given[i] = { H.mixed(dtype, shape[1] * shape[2], i):reshape(shape) }
+      end
+      both(function(x)
+        local best = x:argmax(2, true)
+        return x:gather(2, best), x:gather(1, x:argsort(1)), x:sort(1), x:t()[x:argmin(1)], (x:topk(1, 2))
+      end, given)
+    end
+  end)
+
+  it("of sizes that change, with a capture for each set", function()
+    local pair = both(function(x) return x[x:argmax()], x:sort() end,
+      { { ty.ones(3) }, { ty.randn(5) }, { ty.randn(1) }, { ty.randn(70) } })
+    assert.truthy((pair:settle(1)), pair:story())
+    for n = 2, 9 do
+      pair:each(function(W) W.given = { ty.arange(n):flip() } end)
+      for _ = 1, 2 do pair:call() end
+    end
+    assert.truthy((pair:settle(1)), pair:story())
+    assert.equal(0, #ty.explain(pair.compiled).aborts)
+  end)
+
+  it("of empty tensors, which have none", function()
+    both(function(x) return x:gather(1, x:argsort()), x:sort(), x[x:argsort()] end, { { ty.zeros(0) }, { ty.ones(2) } })
+    local pair = both(function(x) return x[x:argmax()] end, { { ty.ones(2) }, { ty.zeros(0) } })
+    assert.truthy(H.raises(pair.compiled, ty.zeros(0)):find("argmax: nothing to choose from", 1, true))
+    both(function(x) return x:gather(2, x:argsort(2)), x:t()[x:argmax(1)] end, { { ty.ones(2, 3) }, { ty.zeros(0, 3) } })
+  end)
+
+  it("under {fast = true}, whose products and sums round otherwise", function()
+    local f = ty.compile(function(x, y) return x[(x * y + x):argmax()] end, { fast = true })
+    for seed = 1, 50 do
+      local x = ty.randn(37 + seed)
+      local y = x * (1 / 3)
+      local got = f(x, y):item()
+      local found = false
+      for _, v in ipairs(H.list(x)) do found = found or v == got end
+      assert.truthy(found)
+    end
+    assert.truthy(ty.explain(f).skips > 0)
+  end)
+end)
+
+describe("positions that may be out of range", function()
+  local outside = {
+    { "behind the largest", function(x) return x[x:argmax() + 1] end },
+    { "before the largest", function(x) return x[x:argmax() - 1] end },
+    { "of a longer tensor", function(x) return x[{ { 1, 3 } }]:gather(1, x:argsort()) end },
+    { "of a longer tensor, for a write", function(x)
+      local y = ty.zeros(5)
+      y[x:argmax()] = 1
+      return y
+    end },
+    { "at a number of the caller's", function(x, k) return x[x:argmax() * 0 + k] end },
+    { "clamped by a number of the caller's", function(x, k) return x[(x:argmax() + 3):clamp(1, k)] end },
+    { "at what the data say", function(x) return x[x:to "i64"] end },
+    { "wrapped in few bits", function(x) return x[(x:argmax() * 60):to "i8"] end },
+    { "as it was before a write", function(x)
+      local at = x:argsort()
+      at[1] = x:to("i64"):max()
+      return x[at]
+    end },
+    { "at places beside searched ones", function(x) return x[ty.tensor({ 1, 2, 3, 4, 5, 6 }):searchsorted(x)] end },
+    { "of a sum of positions", function(x) return x[x:argsort():sum()] end },
+    { "of a position from the end that may be none", function(x) return x[1 - x:argmax()] end },
+  }
+  for _, cell in ipairs(outside) do
+    it("are looked at: " .. cell[1], function()
+      local raised, fine = 0, 0
+      local given = {}
+      for i, row in ipairs(rows) do given[i] = { row[1], i } end
+      for k = 1, 7 do given[#given + 1] = { ty.tensor { 3, 1, 2, 5, 4, 6 }:roll(k), k + 2 } end
+      local pair = both(cell[2], given)
+      for _, g in ipairs(given) do
+        if pcall(pair.compiled, unpack(g)) then fine = fine + 1 else raised = raised + 1 end
+      end
+      assert.truthy(raised > 0, "none was out of range")
+    end)
+  end
+end)
+
+describe("a pass over a captured graph", function()
+  it("keeps what takes elements by positions", function()
+    local seen
+    local f = ty.compile(function(v) return v[v:argmax()] + 0.5, v:sort() end, { passes = { function(g) seen = #g end } })
+    for _ = 1, 3 do assert.equal(3.5, (f(ty.tensor { 3, 1, 2 })):item()) end
+    assert.truthy(seen and seen > 0)
+    assert.truthy(ty.explain(f).skips > 0)
+  end)
+end)
