@@ -380,6 +380,20 @@ describe("a module", function()
     assert.falsy(nn.is_module({}))
   end)
 
+  it("that does not train gives the same whatever the random numbers; a norm without running means goes by the batch", function()
+    for _, name in ipairs(sorted(zoo)) do
+      ty.manual_seed(1)
+      local m, x, target = zoo[name]()
+      m:eval()
+      local y = m(x, target)
+      ty.manual_seed(2)
+      H.same(y, (m(x, target)), name)
+    end
+    local m, x = nn.BatchNorm1d(3, { track = false }), ty.randn(5, 3)
+    H.same(m(x), m:eval()(x))
+    assert.same({}, m:buffers())
+  end)
+
   it("switches all parts between training and not, and applies functions to inner ones first", function()
     local m = nn.Sequential(nn.Dropout(0.9), nn.Sequential(nn.Dropout(0.9)))
     local x = ty.ones(100)
@@ -507,6 +521,11 @@ describe("initialisers", function()
       if q:size(1) > q:size(2) then q = q:t() end
       assert.truthy(ty.allclose(q:matmul(q:t()), ty.eye(q:size(1), { dtype = "f64" }) * 4, { atol = 1e-12 }))
     end
+    local up = 0 -- each sign is as likely
+    for _ = 1, 40 do
+      if nn.init.orthogonal_(ty.empty(3, 3)):get(1, 1) > 0 then up = up + 1 end
+    end
+    assert.truthy(up > 8 and up < 32, up)
     assert.near(math.sqrt(2), nn.init.calculate_gain "relu", 1e-12)
     assert.near(math.sqrt(2 / 1.04), nn.init.calculate_gain("leaky_relu", 0.2), 1e-12)
     assert.truthy(raised(nn.init.calculate_gain, "gelu"):find("^calculate_gain: "))
@@ -589,18 +608,18 @@ describe("attention", function()
       require "spec.grad_shim"
       local n = 8192
       local q = ty.randn(n, 8)
-      ty.scaled_dot_product_attention(q, q, q, { causal = true })
+      ty.scaled_dot_product_attention(q, q, q)
       print(ty.stats().memory.peak / (n * n * 4))
     ]]
     assert.equal(0, status, out)
-    assert.truthy(tonumber(out) < 0.5, out)
+    assert.truthy(tonumber(out) < 0.1, out)
   end)
 
   it("with a cache gives what it gives at once", function()
     for _, rotary in ipairs { false, true } do
-      local m = nn.TransformerBlock(8, 2, { causal = true, rotary = rotary }):to("f64"):eval()
+      local m = nn.TransformerBlock(8, 2, { rotary = rotary }):to("f64"):eval()
       local x = f64 { 2, 7, 8 }
-      local whole, cache, parts = m(x), m:cache(2, 7), {}
+      local whole, cache, parts = m(x, { causal = true }), m:cache(2, 7), {}
       for _, range in ipairs { { 1, 3 }, { 4, 1 }, { 5, 3 } } do
         parts[#parts + 1] = m(x:narrow(2, range[1], range[2]), { cache = cache })
       end
