@@ -94,12 +94,27 @@ return function(ty, check, row)
     return n
   end
 
-  --- Checks what attention is given; the scores' leading count.
-  local function check_operands(who, q, k, v)
-    for i, x in ipairs { q, k, v } do
-      check.float(who, i, x)
-      if x.ndim < 2 then fail(who, "argument %d must have at least 2 dims, got %s", i, check.text(x)) end
+  --- Checks that the dims before the last two broadcast.
+  local function check_lead(who, a, b)
+    local p, r = a.shape, b.shape
+    for i = 2, min(#p, #r) - 1 do
+      local m, n = p[#p - i], r[#r - i]
+      if m ~= n and m ~= 1 and n ~= 1 then
+        fail(who, "leading sizes do not broadcast, %s and %s", check.text(a), check.text(b))
+      end
     end
+  end
+
+  --- Checks what attention is given.
+  local function check_operands(who, q, k, v)
+    local all = { q, k, v }
+    for i = 1, 3 do
+      check.float(who, i, all[i])
+      if all[i].ndim < 2 then fail(who, "argument %d must have at least 2 dims, got %s", i, check.text(all[i])) end
+    end
+    check_lead(who, q, k)
+    check_lead(who, q, v)
+    check_lead(who, k, v)
     if q:size(-1) ~= k:size(-1) then
       fail(who, "queries and keys have other features, %s and %s", check.text(q), check.text(k))
     end
@@ -113,7 +128,8 @@ return function(ty, check, row)
 
   local known = { mask = "any", causal = "boolean", dropout = "number", scale = "number", training = "boolean" }
 
-  local function check_mask(who, mask, n, m)
+  local function check_mask(who, mask, q, k)
+    local n, m = q:size(-2), k:size(-2)
     check.tensor(who, 4, mask)
     local dtype = mask.dtype
     if dtype ~= "bool" and not dtype:find("f", 1, true) then
@@ -124,6 +140,8 @@ return function(ty, check, row)
       fail(who, "option mask %s does not fit %d queries and %d keys", check.text(mask), n, m)
     end
     while mask.ndim < 2 do mask = mask:unsqueeze(1) end
+    check_lead(who, mask, q)
+    check_lead(who, mask, k)
     return mask
   end
 
@@ -147,7 +165,7 @@ return function(ty, check, row)
     local lead = max(count_of(q, q.ndim - 2), count_of(k, k.ndim - 2))
     local o = {
       scale = opts.scale or 1 / math.sqrt(max(q:size(-1), 1)), dropout = dropout,
-      mask = opts.mask ~= nil and check_mask(who, opts.mask, n, m) or nil, ahead = opts.causal and m - n or nil,
+      mask = opts.mask ~= nil and check_mask(who, opts.mask, q, k) or nil, ahead = opts.causal and m - n or nil,
     }
     o.whole = lead * n * m <= WHOLE or m <= KEYS
     local dtype = q.dtype

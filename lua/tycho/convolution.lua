@@ -14,6 +14,7 @@ return function(ty, check, row)
   local fail, matmul = check.fail, ty.matmul
   local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
   local halves = { f16 = true, bf16 = true }
+  local MOST = 2 ^ 31 - 1 -- places of a dim
 
   --- An option that is one whole number for all n dims, or a list of n of them; least is the smallest allowed.
   local function sizes_of(who, what, v, n, default, least)
@@ -28,6 +29,7 @@ return function(ty, check, row)
       if type(one) ~= "number" or one % 1 ~= 0 or one < least then
         fail(who, "%s must be whole and at least %d, got %s", what, least, check.show(one))
       end
+      if one > MOST then fail(who, "%s must be at most %d, got %s", what, MOST, check.show(one)) end
       list[i] = one
     end
     return list
