@@ -641,6 +641,23 @@ describe("attention", function()
   end)
 end)
 
+describe("ty.nn and ty.optim", function()
+  it("are loaded when they are asked for, or by require", function()
+    local out = H.script [[
+      local ty = require "tycho"
+      print(package.loaded["tycho.nn"] == nil, package.loaded["tycho.optim"] == nil, ty.nothing)
+      print(ty.nn == require "tycho.nn", ty.optim == require "tycho.optim", rawget(ty, "nn") == ty.nn)
+    ]]
+    assert.equal("true\ttrue\tnil\ntrue\ttrue\ttrue\n", out)
+    out = H.script [[
+      local nn = require "tycho.nn"
+      require "spec.grad_shim"
+      print(nn.Linear(2, 3), require("tycho").autocast ~= nil)
+    ]]
+    assert.equal("Linear(2, 3)\ttrue\n", out)
+  end)
+end)
+
 describe("autocast", function()
   it("computes layers' products in that dtype, and nothing else", function()
     local m = nn.Linear(4, 4)
