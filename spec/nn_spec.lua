@@ -299,6 +299,30 @@ describe("a compiled module gives the bits of eager,", function()
     end)
   end
 
+  it("and serves any batch and any length by one more capture", function()
+    local rows = {
+      { nn.Sequential(nn.Conv2d(1, 4, 3, { padding = 1 }), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+        nn.Linear(64, 10)), function(n) return ty.randn(n, 1, 8, 8) end },
+      { nn.ConvTranspose2d(2, 4, 3, { stride = 2 }), function(n) return ty.randn(2, 2, n, 5) end },
+      { nn.TransformerBlock(8, 2, { causal = true, rotary = true }), function(n) return ty.randn(2, n, 8) end },
+      { nn.LSTM(3, 4), function(n) return ty.randn(n, 5, 3) end },
+      { nn.GroupNorm(2, 4), function(n) return ty.randn(2, 4, n) end },
+      { nn.AvgPool2d(3, { padding = 1, stride = 2, ceil_mode = true }), function(n) return ty.randn(2, 3, n, 8) end },
+      { nn.Upsample { scale = 2, mode = "bilinear" }, function(n) return ty.randn(2, 3, n, 8) end },
+    }
+    for i, row in ipairs(rows) do
+      local m, calls = row[1]:eval(), 0
+      local compiled = ty.compile(function(...) return m(...) end)
+      for _, n in ipairs { 1, 2, 3, 5, 4, 2, 9, 70 } do
+        local x = row[2](n)
+        H.same(m(x), (ty.no_grad(compiled, x)))
+        calls = calls + 1
+      end
+      local told = ty.explain(compiled)
+      assert.same({ 2, calls }, { told.captures, told.skips }, "module " .. i)
+    end
+  end)
+
   it("and sees new weights, modes and autocast", function()
     local m, x = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5)):eval(), ty.randn(4, 8)
     local compiled = ty.compile(function(v) return m(v) end)

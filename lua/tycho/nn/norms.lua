@@ -190,9 +190,8 @@ return function(ty, nn)
     end
     local half = halves[x.dtype] and x.dtype
     local w = half and x:to("f32") or x
-    local inner = self.channels / self.groups
-    for d = 3, #shape do inner = inner * shape[d] end
-    local y = ty.layer_norm(w:reshape(shape[1], self.groups, inner), { eps = self.eps }):reshape(shape)
+    local groups = w:unflatten(2, { self.groups, self.channels / self.groups }):flatten(3)
+    local y = ty.layer_norm(groups, { eps = self.eps }):reshape(shape)
     if self.weight then
       local sizes = { self.channels }
       for d = 3, #shape do sizes[d - 1] = 1 end
