@@ -18,6 +18,3 @@ function methods.requires_grad_(t, on) flags[t] = on ~= false; return t end
 function methods.detach(t) return t end
 function ty.no_grad(fn, ...) return fn(...) end
 function ty.checkpoint(fn, ...) return fn(...) end
-for name, args in pairs { requires_grad_ = "x, on = true", detach = "x", no_grad = "fn, ...", checkpoint = "fn, ..." } do
-  ty.internals.describe(name, args, "stands in for reverse mode")
-end

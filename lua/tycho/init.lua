@@ -133,18 +133,20 @@ for name, fn in pairs(require("tycho.compile").open(ty)) do
   define(name, "m", about[1], about[2], fn)
   if type(jit_table) == "table" then jit_table[name] = fn end
 end
-internals.complete = true
-
 -- Modules, optimisers: loaded when they are asked for.
 
-local parts = { nn = "nn", optim = "optim", autocast = "nn" } -- autocast comes with nn
+local autocast, cast = require("tycho.nn.autocast")(ty)
+define("autocast", "m", "dtype, fn, ...", "calls fn(...) with the products of layers in that half float", autocast)
+ty._cast = cast
+
+local parts = { nn = true, optim = true }
 setmetatable(ty, {
-  __index = function(_, name)
-    local part = parts[name]
-    if not part then return nil end
-    ty[part] = require("tycho." .. part)
-    return rawget(ty, name)
+  __index = function(t, name)
+    if not parts[name] then return nil end
+    t[name] = require("tycho." .. name)
+    return rawget(t, name)
   end,
 })
+internals.complete = true
 
 return ty

@@ -4,9 +4,9 @@
 -- back to them through the casts. Products that are written out, x:matmul(w), stay as they are.
 
 ---@param ty table the module tycho
----@param nn table what is filled
-return function(ty, nn)
-  local check = nn.check
+---@return function autocast, function cast what the layers ask
+return function(ty)
+  local check = require("tycho.check")(ty)
   local unpack, select, pcall, error = unpack, select, pcall, error
   local names = { f16 = true, bf16 = true, f32 = true }
 
@@ -14,7 +14,7 @@ return function(ty, nn)
   local state = { dtype = nil }
 
   --- Operands of a product as autocast wants them: f32 and half floats in its dtype, others as they are.
-  function nn._cast(...)
+  local function cast(...)
     local dtype = state.dtype
     if not dtype then return ... end
     local list = { ... }
@@ -34,11 +34,12 @@ return function(ty, nn)
   --- Calls fn(...); layers compute their products in that dtype meanwhile. Gives fn's results.
   ---@param dtype "bf16"|"f16"|"f32"|false false: as without
   ---@param fn function
-  function ty.autocast(dtype, fn, ...)
+  local function autocast(dtype, fn, ...)
     if dtype ~= false and not names[dtype] then
       check.fail("autocast", "argument 1 must be \"bf16\", \"f16\", \"f32\" or false, got %s", check.show(dtype))
     end
-    if type(fn) ~= "function" and not nn.is_module(fn) then
+    local meta = type(fn) == "table" and getmetatable(fn)
+    if type(fn) ~= "function" and not (type(meta) == "table" and rawget(meta, "__call")) then
       check.fail("autocast", "argument 2 must be a function, got %s", check.show(fn))
     end
     local before = state.dtype
@@ -46,5 +47,5 @@ return function(ty, nn)
     return leave(before, pcall(fn, ...))
   end
 
-  ty.internals.describe("autocast", "dtype, fn, ...", "calls fn(...) with layers' products in that half float")
+  return autocast, cast
 end

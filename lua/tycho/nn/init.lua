@@ -8,8 +8,7 @@ local ty = require "tycho"
 ---@class tycho.nn
 local nn = {}
 
-for _, part in ipairs { "module", "start", "autocast", "layers", "norms", "windows", "recurrent", "attention",
-  "losses" } do
+for _, part in ipairs { "module", "start", "layers", "norms", "windows", "recurrent", "attention", "losses" } do
   require("tycho.nn." .. part)(ty, nn)
 end
 

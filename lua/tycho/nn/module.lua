@@ -27,7 +27,7 @@ return function(ty, nn)
   local floor = math.floor
   local raise = ty.internals.error
   local check = require("tycho.check")(ty)
-  nn.check = check
+  nn.check, nn._cast = check, ty._cast
 
   ---@class tycho.Module
   local Module = { class_name = "Module" }
