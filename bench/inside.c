@@ -1,6 +1,6 @@
 /*
 ** inside.c -- products as the engine runs them, without the call from Lua.
-** In:  sizes, arrays of floats, seconds to spend.  Out: seconds that one product takes. Cannot fail.
+** In:  sizes, arrays of floats, seconds to spend.  Out: seconds of one product. Cannot fail.
 **
 ** Linked with the library's own objects. What is timed is what a step of a plan calls: from the
 ** description of the product, with its epilogue as a list, to the last store.

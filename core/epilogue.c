@@ -10,8 +10,8 @@
 ** other operands broadcast along some of these dims. Nothing of this shows in the bits: the kernel
 ** computes every element alone, from the product as rounded to its dtype.
 **
-** Lists of a few common operations (list.c) are not even run on tiles: kernels of products apply them to
-** sums in their registers. Which of the two it is depends on the way that the product takes.
+** Lists of a few common operations (list.c) are not even run on tiles: kernels of products apply
+** them to sums in their registers. Which of the two depends on the way that the product takes.
 **
 ** A product whose elements are as wide as those of y is summed in y itself, and the kernel reads
 ** what it overwrites; else its tiles lie in scratch.

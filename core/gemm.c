@@ -1,7 +1,8 @@
 /*
 ** gemm.c -- matrix products in the canonical order.
 ** In:  a Gemm (shapes, strides, dtype) and three addresses; y shares no memory with a or b. Perhaps
-**      panels of b, packed before, and a tail that is shown every tile when it is done.
+**      panels of b, packed before, and a tail that is shown every tile when it is done, or says
+**      by a list what tiles do with their sums before they store them.
 ** Out: y, the same bits for any instruction set, number of threads, strides, batching.
 ** Fails only for want of scratch memory, before anything is written, or when the tail does. The
 ** caller has entered the floating-point environment of kernels (ty_fp_enter), here as for every
@@ -21,7 +22,8 @@
 **   column  N = 1: dot products of rows of a with b; sums of columns when a lies that way
 **   stream  few rows: b is read once, in the order in which it lies, rows or columns
 **   tiles   the rest: a register tile of up to ROWS x 2 vectors runs over one block of k; around
-**           it loops over tiles that reuse panels of b in L1 and blocks of a in L2
+**           it loops over tiles that reuse panels of b in L1 and blocks of a in L2. Behind the last
+**           block floats become what a list makes of them, f16 or bf16 too, in the registers
 ** Operands are packed only where that pays or must be (narrow types, strides): b a panel at a time
 ** into L1 when one block of rows is all that reads it, else whole. Small products are
 ** done on the caller with scratch on its stack. Larger batches of small products are spread over
@@ -197,8 +199,8 @@ static void pack_b(void *arg, i64 begin, i64 end) {
   }
 }
 
-/* Rows [0, m) by w columns, for one block of k, in tiles as high as registers allow. t: of the first
-** of them; it is changed. */
+/* Rows [0, m) by w columns, for one block of k, in tiles as high as registers allow. t: of the
+** first of them; it is changed. */
 static void panel(const Kern *K, GemmTile *t, i64 m, i64 w, bool apack) {
   const int nv = w > K->vl ? 2 : 1;
   const i64 arow = (apack ? t->k : t->ars) * K->size;
@@ -530,7 +532,7 @@ static inline __attribute__((always_inline)) bool
 run_small(const Gemm *d, const void *a, const void *b, void *y, const GemmTail *tail, bool *ok) {
   const Kern *K = ty_gemm_kern(d->dtype);
   if (d->batch != 1 || d->n <= 1 || K->size != ty_dtypes[d->dtype].bytes) return false;
-  static const GemmList none;
+  static const GemmList nothing;
   const GemmList *list = tail && K->lists ? tail->list : NULL;
   if (tail && tail->aside && (!list || d->m <= STREAM_ROWS || d->k > KC)) return false;
   if (d->m <= STREAM_ROWS) { /* a stream of all columns */
@@ -541,7 +543,7 @@ run_small(const Gemm *d, const void *a, const void *b, void *y, const GemmTail *
   } else {
     if (d->bcs != 1 || d->m * d->n > SMALL || d->k * d->n > SMALL || d->m * d->k > SMALL)
       return false;
-    bare(K, d, a, b, y, 0, list ? list : &none);
+    bare(K, d, a, b, y, 0, list ? list : &nothing);
   }
   *ok = list || !tail || tail->tile(tail, y, d->n, 0, d->m, 0, d->n);
   return true;

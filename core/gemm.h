@@ -72,7 +72,7 @@ typedef void PackFn(void *dst, i64 ds, const void *src, i64 ss, i64 st, i64 ni, 
 /* gemm_kern.c: for products of a dtype, on this machine. */
 const Kern *ty_gemm_kern(int dtype);
 PackFn *ty_gemm_packer(int dtype);
-/* Sums to a y whose elements are narrower. */
+/* Sums to a y whose elements are narrower, where kernels have not stored them so. */
 void ty_gemm_narrow(int dtype, void *y, i64 yrs, const void *sum, i64 srs, i64 m, i64 n);
 
 /* Leading dims whose rows of a simply go on, with one b, become rows of one larger product. */

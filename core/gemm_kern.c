@@ -1,8 +1,9 @@
 /*
-** gemm_kern.c -- what an instruction set offers to matrix products, and how storage becomes what is computed.
-** In:  a dtype.  Out: its kernels on this machine, its packing, the rounding of sums to narrow types.
-** Cannot fail. Which kernel runs over what is gemm.c's business; the order of sums is kept by each of
-** them (gemm_micro.h), so that it is the same whichever was chosen.
+** gemm_kern.c -- what an instruction set offers to matrix products.
+** In:  a dtype.  Out: its kernels on this machine, how its storage is packed in the compute type,
+** how sums become narrow storage again. Cannot fail.
+** Which kernel runs over what is gemm.c's business. Each keeps the order of sums (gemm_micro.h), so
+** that it is the same whichever was chosen.
 */
 #include "gemm.h"
 
@@ -12,7 +13,8 @@
 #include <immintrin.h>
 #endif
 
-/* An operation's operand: the same for all rows of a tile, a number for each, a row for each. */
+/* How an operation's operand lies, added to its kind: the same for all rows of a tile, a number for
+** each row, a row for each. */
 enum { SAME = 0, DOWN = 8, APART = 16 };
 
 /* ---- Kernels ------------------------------------------------------------------------------- */
@@ -74,6 +76,7 @@ static Isa isa(void) {
   atomic_store_explicit(&known, 1 + (int)best, memory_order_relaxed);
   return best;
 }
+
 /* ---- From storage to compute type and back -------------------------------------------------- */
 
 typedef u32 Word4 __attribute__((vector_size(16), aligned(4), may_alias));

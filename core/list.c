@@ -1,13 +1,13 @@
 /*
 ** list.c -- which epilogues of products are short lists of operations on one value.
-** In:  the work of a product with an epilogue.  Out: the epilogue as a list that kernels of products can
-** apply to sums in their registers; or an empty list, and the program is run over tiles as always.
-** Cannot fail.
+** In:  the work of a product with an epilogue.  Out: the epilogue as a list that kernels of
+** products can apply to sums in their registers; or it is not `listed`, and the program is run over
+** tiles. Cannot fail.
 **
 ** Scale, bias, residual, relu and clamps are such lists: one value, the product, meets one operand
-** after the other by ADD, MUL, MAX or MIN, and is perhaps converted to f16 or bf16. An operand is a number, or lies by one stride for rows and
-** side by side or all the same for columns. Each operation rounds as the program's instruction does, in
-** the same order, so that the bits are the same.
+** after the other by ADD, MUL, MAX or MIN, and is perhaps converted to f16 or bf16. An operand is a
+** number, or lies by one stride for rows and side by side or all the same for columns. Each
+** operation rounds as the program's instruction does, in the same order, so the bits are the same.
 */
 #include "plan.h"
 
@@ -26,6 +26,7 @@ static bool one_dim(const Launch *l, int operand, int from, int to, i64 *step) {
   return true;
 }
 
+/* How operand number `operand` lies along the product's rows and columns. */
 static bool place(const Work *w, int operand, i64 *rs, i64 *cs) {
   const Launch *l = &w->launch;
   return one_dim(l, operand, 0, w->nrows, rs) && one_dim(l, operand, w->nrows, l->ni, cs);
@@ -42,6 +43,7 @@ static bool operand_of(const Work *w, i32 i, ListOp *y) {
   else if (in->op == P_SCALAR) y->scalar = (i16)in->imm;
   else if (in->op == P_LOAD) {
     const int dtype = p->operand[in->imm].dtype;
+    if ((i32)in->imm == w->product) return false; /* as it was before: it lies nowhere */
     if (dtype != w->gemm.dtype || !place(w, (int)in->imm, &y->rs, &cs)) return false;
     y->operand = (i16)in->imm;
     y->start = w->launch.start[in->imm] * ty_dtypes[dtype].bytes;
@@ -50,6 +52,7 @@ static bool operand_of(const Work *w, i32 i, ListOp *y) {
   return cs == 0 || cs == 1;
 }
 
+/* A GemmOpKind, or -1. */
 static int kind_of(int op) {
   switch (op) {
   case P_ADD: return GEMM_ADD;

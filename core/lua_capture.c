@@ -714,8 +714,10 @@ static int extend(lua_State *L, State *S, Entry *e, Trace *T) {
     return luaL_error(L, "the trace is another one");
   }
   if (T->ninstance == INSTANCES_MAX) ty_instance_free(T->instance[--T->ninstance]);
-  memmove(T->instance + 1, T->instance, sizeof(void *) * (size_t)T->ninstance);
+  memmove(T->instance + 1, T->instance, sizeof *T->instance * (size_t)T->ninstance);
+  memmove(T->hash + 1, T->hash, sizeof *T->hash * (size_t)T->ninstance);
   T->instance[0] = I;
+  T->hash[0] = ty_instance_hash_own(I);
   T->ninstance++;
   place_scalars(T, I);
   lua_getfield(L, 1, "program");
@@ -756,8 +758,11 @@ static int capture_finish(lua_State *L) {
   lua_newtable(L);
   lua_pushvalue(L, 1);
   anchor(&r);
-  T->instance = array(&r, T->dynamic ? INSTANCES_MAX : 1, sizeof *T->instance);
+  i32 most = T->dynamic ? INSTANCES_MAX : 1;
+  T->instance = array(&r, most, sizeof *T->instance);
+  T->hash = array(&r, most, sizeof *T->hash);
   if (!(T->instance[0] = read_instance(L, S, 1, e))) return refused(L, S);
+  T->hash[0] = ty_instance_hash_own(T->instance[0]);
   T->ninstance = 1;
   lua_getfield(L, 1, "sizes");
   T->nsizes = (i32)lua_objlen(L, -1);

@@ -103,7 +103,8 @@ struct Trace {
   Recipe *result, *meta; /* meta: per table; R_SLOT 0 when it has none */
   Pair *pair, *effect;
   i32 *array; /* per table: elements from 1 on */
-  Instance **instance;
+  Instance **instance; /* most recently used first */
+  u64 *hash;           /* per instance: of the sizes that it is for */
   i32 ninstance;
   bool gone;            /* the entry has dropped it; who runs it still has */
   bool dynamic;         /* made for each set of sizes */

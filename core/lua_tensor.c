@@ -625,24 +625,35 @@ static int l_view_as(lua_State *L) {
 /* --- sizes */
 
 /* Number of one dim (argument 2), or a table of all. */
-static int push_sizes(lua_State *L, const char *who, const i64 *(*of)(const Tensor *x)) {
-  const Tensor *x = ty_lua_check(L, who, 1);
+static int push_sizes(lua_State *L, const char *who, const Tensor *x, const i64 *of) {
   if (!lua_isnoneornil(L, 2)) {
-    lua_pushnumber(L, (lua_Number)of(x)[ty_lua_dim(L, who, 2, x->type.rank, -1)]);
+    lua_pushnumber(L, (lua_Number)of[ty_lua_dim(L, who, 2, x->type.rank, -1)]);
     return 1;
   }
   lua_createtable(L, x->type.rank, 0);
   for (int d = 0; d < x->type.rank; d++) {
-    lua_pushnumber(L, (lua_Number)of(x)[d]);
+    lua_pushnumber(L, (lua_Number)of[d]);
     lua_rawseti(L, -2, d + 1);
   }
   return 1;
 }
 
-static const i64 *dims_of(const Tensor *x) { return x->type.dims; }
-static const i64 *strides_of(const Tensor *x) { return x->strides; }
-static int l_size(lua_State *L) { return push_sizes(L, "size", dims_of); }
-static int l_stride(lua_State *L) { return push_sizes(L, "stride", strides_of); }
+static int l_size(lua_State *L) {
+  const Tensor *x = ty_lua_check(L, "size", 1);
+  return push_sizes(L, "size", x, x->type.dims);
+}
+
+/* No step is ever made along a dim of size 1, and what tells layouts apart does not ask for it: the
+** stride that is told is the one of a contiguous tensor. */
+static int l_stride(lua_State *L) {
+  const Tensor *x = ty_lua_check(L, "stride", 1);
+  i64 told[MAX_RANK], next = 1;
+  for (int d = x->type.rank - 1; d >= 0; d--) {
+    told[d] = x->type.dims[d] == 1 ? next : x->strides[d];
+    next = told[d] * TY_MAX(x->type.dims[d], 1);
+  }
+  return push_sizes(L, "stride", x, told);
+}
 
 static int l_numel(lua_State *L) {
   lua_pushnumber(L, (lua_Number)ty_type_numel(&ty_lua_check(L, "numel", 1)->type));
@@ -704,7 +715,8 @@ void ty_lua_open_tensor(lua_State *L, int m, int t) {
        "the same bits read as another dtype of that size; a copy"},
       {"size", l_size, 'b', "x, dim = nil", "the size of a dim, or a table of all"},
       {"stride", l_stride, 'b', "x, dim = nil",
-       "elements in memory from one place of a dim to the next, or a table of all"},
+       "elements in memory from one place of a dim to the next, or a table of all; where the size "
+       "is 1, as in a contiguous tensor"},
       {"numel", l_numel, 'b', "x", "the number of elements"},
       {"dim", l_dim, 'b', "x", "the number of dims"},
       {"is_contiguous", l_is_contiguous, 'b', "x", "whether the elements lie row by row"},

@@ -292,14 +292,22 @@ static int push_answer(lua_State *L, State *S, const Trace *T, const Made *m) {
   return 1;
 }
 
+/* Makes instance i the first. */
+static Instance *to_front(const Trace *T, i32 i) {
+  Instance *I = T->instance[i];
+  u64 hash = T->hash[i];
+  memmove(T->instance + 1, T->instance, sizeof *T->instance * (size_t)i);
+  memmove(T->hash + 1, T->hash, sizeof *T->hash * (size_t)i);
+  T->instance[0] = I;
+  T->hash[0] = hash;
+  return I;
+}
+
 static Instance *find_instance(const Trace *T, const Tensor *const *outside) {
-  if (!T->dynamic) return T->instance[0];
-  for (i32 i = 0; i < T->ninstance; i++) {
-    Instance *I = T->instance[i];
-    if (!ty_instance_fits(I, outside)) continue;
-    memmove(T->instance + 1, T->instance, sizeof(void *) * (size_t)i);
-    return T->instance[0] = I;
-  }
+  if (!T->dynamic || ty_instance_fits(T->instance[0], outside)) return T->instance[0];
+  u64 hash = ty_instance_hash(outside, T->noutside);
+  for (i32 i = 1; i < T->ninstance; i++)
+    if (T->hash[i] == hash && ty_instance_fits(T->instance[i], outside)) return to_front(T, i);
   return NULL;
 }
 
@@ -422,6 +430,7 @@ static void trace_free(Trace *T) {
   ty_mem_free(T->effect);
   ty_mem_free(T->array);
   ty_mem_free(T->instance);
+  ty_mem_free(T->hash);
   ty_mem_free(T);
 }
 

@@ -75,8 +75,8 @@ struct GemmTail {
   ** once, by any thread. False: out of memory. */
   bool (*tile)(const GemmTail *t, void *tile, i64 stride, i64 row, i64 rows, i64 col, i64 cols);
   bool aside; /* y cannot hold the product: tiles lie in scratch, and y is the tail's business */
-  /* The same as a list, if it can be said so, else NULL: where sums are in registers it is applied to
-  ** them, and no tile is shown. */
+  /* The same as a list, if it can be said so, else NULL: where sums are in registers it is applied
+  ** to them, and no tile is shown. */
   const GemmList *list;
 };
 

@@ -369,6 +369,22 @@ bool ty_tensor_has_layout(const Tensor *t, const Type *type, const i64 *strides)
   return true;
 }
 
+static u64 hash_type(const Type *t, u64 seed) {
+  return ty_hash(t->dims, sizeof *t->dims * (size_t)t->rank, seed);
+}
+
+u64 ty_instance_hash(const Tensor *const *outside, i32 n) {
+  u64 hash = 0;
+  for (i32 i = 0; i < n; i++) hash = hash_type(&outside[i]->type, hash);
+  return hash;
+}
+
+u64 ty_instance_hash_own(const Instance *I) {
+  u64 hash = 0;
+  for (i32 i = 0; i < I->noutside; i++) hash = hash_type(&I->outside[i].type, hash);
+  return hash;
+}
+
 bool ty_instance_fits(const Instance *I, const Tensor *const *outside) {
   for (i32 i = 0; i < I->noutside; i++) {
     const InstanceOutside *o = &I->outside[i];

@@ -100,6 +100,9 @@ Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade, const
 bool ty_instance_outputs(State *S, const Tensor *const *made, i32 nmade, i32 *node, i32 *n);
 void ty_instance_free(Instance *I);
 
+/* Of the tensors' sizes; an instance's own is that of its `outside`. */
+u64 ty_instance_hash(const Tensor *const *outside, i32 n);
+u64 ty_instance_hash_own(const Instance *I);
 /* Whether the tensors have the sizes and strides of the instance. */
 bool ty_instance_fits(const Instance *I, const Tensor *const *outside);
 

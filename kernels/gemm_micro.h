@@ -49,9 +49,9 @@ INLINE V NAME(splat)(T x) {
 }
 
 #if APPLY
-/* What follows the product is applied to its sums in their registers. The last row may be missing, and
-** then reads what the one before it does. The instructions for extremes give their second operand for
-** a NaN, and for two zeros: RELU's addition makes its zero positive. */
+/* What follows the product is applied to its sums in their registers. The last row may be missing,
+** and then reads what the one before it does. The instructions for extremes give their second
+** operand for a NaN, and for two zeros: RELU's addition makes its zero positive. */
 INLINE void NAME(apply)(const int mr, const int nv, V sum[ROWS][2], const GemmTile *t,
                         const __typeof__(MASK(0)) m) {
   for (const GemmOp *op = t->op, *end = op + t->nops; op < end; op++) {

@@ -164,7 +164,8 @@ end
 function number.choice(g, d) return ("(%s and %s or %s)"):format(g:B(d), g:N(d), g:N(d)) end
 function number.size(g)
   local x = g:place "T:mn" or "u_x"
-  return g:pick { x .. ":size(1)", "#" .. x, x .. ".ndim", x .. ":numel()", x .. ".shape[2]" }
+  return g:pick { x .. ":size(1)", "#" .. x, x .. ".ndim", x .. ":numel()", x .. ".shape[2]", x .. ".shape[1]",
+    x .. ":stride(1)", x .. ":size()[1]", "#" .. x .. ".shape", x .. ":t():stride(2)", "(select(2, unpack(" .. x .. ".shape)))" }
 end
 function number.call(g, d) return g:call("N", d) or "u_n" end
 function number.instance(g, d)
@@ -201,7 +202,11 @@ function whole.length(g) return "#" .. (g:place "L" or "W.l") end
 function whole.floor(g, d) return ("math.floor(%s) %% 3 + 1"):format(g:N(d)) end
 function whole.count(g) return g.vararg and 'select("#", ...)' or "1" end
 function whole.sum(g, d) return ("(%s %% 4 + %s)"):format(g:expression("I", d), g:expression("I", d)) end
-local whole_ways = { whole.constant, whole.constant, whole.length, whole.floor, whole.count, whole.sum }
+function whole.size(g)
+  local x = g:place "T:mn" or "u_x"
+  return g:pick { "#%s", "%s:size(1) %% 3 + 1", "%s.shape[1]", "math.ceil(#%s / 2)", "math.max(#%s - 1, 1)" }:format(x)
+end
+local whole_ways = { whole.size, whole.constant, whole.constant, whole.length, whole.floor, whole.count, whole.sum }
 
 local truth = {} -- ways to a condition
 
@@ -231,7 +236,12 @@ function truth.meta(g) return ("getmetatable(%s) == Class"):format(g:place "O" o
 function truth.wild(g, d)
   return g.wild and ("%s:mean():item() > 0"):format(g:T("mn", d)) or "u_b"
 end
-local truth_ways = { truth.compare, truth.compare, truth.compare, truth.compare, truth.strings, truth.negated, truth.both,
+function truth.size(g)
+  local x = g:place "T:mn" or "u_x"
+  return g:pick { "#%s > 3", "#%s == %s", "%s:numel() %% 2 == 0", "%s:size(1) == %s:size(2)", "%s:size(1) < " .. g:leaf "N",
+    "%s:t():is_contiguous()" }:format(x, x)
+end
+local truth_ways = { truth.size, truth.compare, truth.compare, truth.compare, truth.compare, truth.strings, truth.negated, truth.both,
   truth.missing, truth.type, truth.identity, truth.instances, truth.tensor, truth.dtype, truth.raw, truth.meta, truth.wild }
 
 local text = {} -- ways to a string
@@ -298,6 +308,14 @@ also("mn", function(g)
   local x = g:place "T:mn" or "u_x"
   return g:pick { "ty.randn(%s.shape)", "ty.zeros(%s.shape)", "ty.ones(%s:size(1), u_w:size(1))", "ty.rand(%s.shape)",
     "ty.full_like(%s, 0.5)", "ty.zeros_like(%s)", "%s:t():t()", "%s[{{1, -1}}]" }:format(x)
+end)
+also("mn", function(g, d)
+  local x = g:place "T:mn" or "u_x"
+  return g:pick { "(%s / #%s)", "(%s * %s:size(1))", "%s[{ { 1, #%s } }]", "%s[{ { -#%s, -1 } }]", "%s:reshape(unpack(%s.shape))",
+    "%s:reshape(#%s, -1)", "%s:roll(#%s - 1, 1)", "%s:expand(%s.shape)", "ty.cat({ %s, %s })[{ { 1, #" .. x .. " } }]",
+    "(%s + ty.arange(%s:size(1)):reshape(-1, 1))", "ty.stack(%s:unbind(), 1)", "ty.cat(%s:split(2))",
+      "%s:tile(2, 1)[{ { #%s + 1, -1 } }]",
+    ("(%%s * (%s / #%%s))"):format((g:N(d):gsub("%%", "%%%%"))) }:format(x, x)
 end)
 also("mn", function(g, d)
   local k = g:place "K" or "W.k"
@@ -409,7 +427,7 @@ end
 function make.in_place(g, d)
   local x = g:place "T:mn"
   if not x then return nil end
-  local choice = g.r(8)
+  local choice = g.r(10)
   if choice == 1 then return { ("%s:add_(%s)"):format(x, g:N(d)) } end
   if choice == 2 then return { ("%s:mul_(%s)"):format(x, g:T(g:pick { "mn", "n", "s" }, d)) } end
   if choice == 3 then return { ("%s[1] = %s"):format(x, g:pick { g:N(d), g:T("n", d) }) } end
@@ -422,6 +440,8 @@ function make.in_place(g, d)
       "neg_()" }) }
   end
   if choice == 7 then return { ("%s:copy_(%s)"):format(x, g:T("mn", d)) } end
+  if choice == 9 then return { ("%s[#%s] = %s"):format(x, x, g:N(d)) } end
+  if choice == 10 then return { ("%s[{ { math.ceil(#%s / 2), #%s } }]:add_(#%s)"):format(x, x, x, x) } end
   return { ("%s:fill_(%s)"):format(x, g:N(d)) }
 end
 

@@ -172,7 +172,8 @@ local function in_coroutine(f, ...)
   return unpack(results, 1, results.n)
 end
 
-local counts = { programs = 0, calls = 0, raised = 0, wrong_steps = 0, captured = 0, captures = 0, skips = 0, skipping = 0, aborts = {} }
+local counts = { programs = 0, calls = 0, raised = 0, wrong_steps = 0, captured = 0, captures = 0, skips = 0, skipping = 0,
+  played = 0, aborts = {} }
 
 -- One call after its step. The results, or an error of either.
 local function one_call(f, step, prev, mode, compiled)
@@ -302,6 +303,9 @@ local function count(f)
   local e = ty.explain(f)
   counts.captures = counts.captures + (e.captures or 0)
   counts.skips = counts.skips + (e.skips or 0)
+  local instances = 0
+  for _, t in ipairs(e.traces) do instances = instances + t.instances end
+  counts.played = counts.played + math.max(0, instances - e.captures) -- all others were evaluated
   if (e.captures or 0) > 0 then counts.captured = counts.captured + 1 end
   if (e.skips or 0) > 0 then counts.skipping = counts.skipping + 1 end
   for _, a in ipairs(e.aborts or {}) do
@@ -358,11 +362,12 @@ if not ONLY and N >= 1000 then
   claim(counts.captured >= 0.5 * counts.programs, ("%d of %d programs were captured, at least half"):format(counts.captured,
     counts.programs))
   claim(counts.skips >= 0.5 * counts.calls, ("%d of %d calls skipped Lua, at least half"):format(counts.skips, counts.calls))
+  claim(counts.played >= 0.2 * counts.programs, ("%d sets of sizes were played, one for each five programs"):format(counts.played))
   claim(counts.wrong_steps < 0.02 * counts.calls, counts.wrong_steps .. " steps between calls raise")
 end
-print(("fuzz_lua: %d programs, seed %d: %d compiled calls, %d raise; captures %d, in %d programs; %d calls answered without Lua, in %d")
-  :format(counts.programs, SEED, counts.calls, counts.raised, counts.captures, counts.captured, counts.skips, counts.skipping)
-  .. (" programs; %.0f s"):format(os.clock() - started))
+print(("fuzz_lua: %d programs, seed %d: %d compiled calls, %d raise; captures %d, in %d programs; %d sets of sizes played")
+  :format(counts.programs, SEED, counts.calls, counts.raised, counts.captures, counts.captured, counts.played)
+  .. ("; %d calls answered without Lua, in %d programs; %.0f s"):format(counts.skips, counts.skipping, os.clock() - started))
 print_aborts()
 print(("%d passed, %d failed"):format(passed, failed))
 os.exit(failed == 0 and 0 or 1)

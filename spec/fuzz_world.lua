@@ -4,7 +4,7 @@
 -- A program is one chunk that holds everything: an outside world (tables, lists, tensors, metatables, globals, upvalues),
 -- helpers, `main`, which is the function under test, and `steps`: functions that change the world and return the
 -- arguments of the next call. Two loads of one text are two equal worlds. Half of the steps change nothing, so that what
--- was captured is met again.
+-- was captured is met again. In two programs of five nearly every step gives most tensors another number of rows instead.
 
 local F = dofile((debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or ".") .. "/fuzz_function.lua")
 local OBJECT, NUMBERS, STRINGS = F.OBJECT, F.NUMBERS, F.STRINGS
@@ -36,6 +36,10 @@ local function outside(g)
       "u_x, u_v, u_w, u_o = fresh(8, M, N), fresh(9, N), fresh(10, N, N), W.p",
       "u_l, u_k = { 4, 5 }, { fresh(11, M, N) }" }, "end" },
     "build()",
+    { "local function resize(m)", { "M = m",
+      "for _, o in ipairs { W.o, W.p } do o.x, o.k = fresh(2, M, N), { fresh(m, M, N), fresh(3, M, N) } end",
+      "W.k, W.x, u_k = { fresh(5, M, N), fresh(6, M, N) }, fresh(7, M, N), { fresh(11, M, N) }",
+      "u_x, G_x = fresh(8, M, N), fresh(12, M, N)" }, "end" },
   }
   return out
 end
@@ -199,11 +203,16 @@ local function steps(g, takes, rest, out)
   if rest then
     for i = 1, g.r(4) - 1 do extra[i] = g:N(0) end
   end
-  local calls = 4 + g.r(4)
+  local r = g.r
+  local calls = (g.sizes and 8 or 4) + r(4)
   for k = 1, calls do
     local body = {}
     g.list = g:pick { "u_k", "W.k", "W.o.k" }
-    if k > 1 and g:chance(50) then
+    if k > 1 and g.sizes then
+      local rows = r(9) - (g:chance(12) and 1 or 0)
+      body[1] = g:pick { "resize(%d)", "resize(%d)", "resize(%d)", "M = %d build()", "-- as it was, not %d" }:format(rows)
+    end
+    if k > 1 and g:chance(g.sizes and 15 or 50) then
       for _ = 1, g.r(2) do body[#body + 1] = change(g) end
     end
     for i, t in ipairs(takes) do
@@ -228,7 +237,7 @@ end
 function M.make(seed)
   local g = F.new(seed)
   local r = g.r
-  g.m, g.n, g.wild = r(4), r(4), r(100) <= 22
+  g.m, g.n, g.wild, g.sizes = r(4), r(4), r(100) <= 22, r(100) <= 40
   local out = outside(g)
   for _, node in ipairs(classes(g)) do out[#out + 1] = node end
   out[#out + 1] = "G_n, G_s, G_x = 1.5, 'global', fresh(12, M, N)"

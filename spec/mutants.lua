@@ -2,7 +2,8 @@
 -- A change of a file may move a fault elsewhere: keep what it breaks, find the place again.
 
 local M = {
-  specs = { "matrix", "relatives", "scalars", "road", "evaluate", "compile", "capture", "custom" }, -- of these, what exists, in this order
+  -- of these, what exists, in this order
+  specs = { "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "compile", "capture", "custom" },
 
   { file = "core/fold.c", what = "x + 0 is taken for x: -0 stays",
     from = "if (is_const(g, n, 0, is_float ? -0.0 : 0.0)) return n->src[1];",
@@ -65,7 +66,7 @@ local M = {
     from = 'self:emit({ "same", o.slot, s.slot }, s.path)', to = "" },
 
   { file = "lua/tycho/numbers.lua", what = "the outcome of a comparison is not guarded",
-    from = "self:emit({ name, ia, ib, outcome }, text_of(name, a, as, b, bs))", to = "" },
+    from = "self:emit({ name, ia, ib, outcome }, text_of(name, a, as, b, bs), self:is_late(ia) or self:is_late(ib))", to = "" },
   { file = "lua/tycho/numbers.lua", what = "a number whose value was used is not guarded",
     from = 'claim("eq", id, constant_id(self, v), true)', to = "" },
   { file = "lua/tycho/numbers.lua", what = "0 and -0 are one where the value was used",
@@ -79,6 +80,17 @@ local M = {
   { file = "lua/tycho/numbers.lua", what = "two functions of one number are one",
     from = 'expression(self, { "call", f, ia, ib }, v, tostring(f) .. " " .. ia',
     to = 'expression(self, { "call", f, ia, ib }, v, "call " .. ia' },
+
+  { file = "lua/tycho/tape.lua", what = "what sizes decided is not asked again when a tape is played",
+    from = "p:value(e[4])) == e[5] end", to = "p:value(e[4])) ~= nil end" },
+  { file = "lua/tycho/tape.lua", what = "two sizes share a register",
+    from = "tape.count = tape.count + 1", to = "tape.count = tape.count + (object ~= nil and 1 or 0)" },
+  { file = "lua/tycho/tape.lua", what = "sizes that later calls compute with are those of the first capture",
+    from = "out.sizes[i] = p.values[r] end", to = "out.sizes[i] = d.sizes[i] end" },
+  { file = "lua/tycho/tape.lua", what = "a plan is made for a number that no guard knows",
+    from = "operands[i] = { VALUE, self.given[i] } end", to = "operands[i] = operands[i] end" },
+  { file = "lua/tycho/tape.lua", what = "two results that become one tensor are not seen",
+    from = "or self.met[v] or", to = "or" },
 
   { file = "lua/tycho/natives.lua", what = "a number that was taken as a size is not pinned",
     from = "if floor(taken / 2 ^ (i - 1)) % 2 == 0 then", to = "if floor(taken / 2 ^ (i - 1)) % 2 == 2 then" },
@@ -107,6 +119,8 @@ local M = {
 
   { file = "core/lua_trace.c", what = "false and true are one flag",
     from = "NEED((bool)lua_toboolean(L, g->a) == g->want);", to = "" },
+  { file = "core/lua_trace.c", what = "numbers that hang on sizes take the places of others",
+    from = "I->size, number, T->nearly_numbers", to = "I->size, number, T->nearly_numbers ? T->nearly_numbers - 1 : 0" },
   { file = "core/lua_trace.c", what = "all strings are one",
     from = "NEED(lua_tostring(L, g->a) == g->p);", to = "" },
   { file = "core/lua_trace.c", what = "all functions are one",

@@ -188,6 +188,14 @@ describe("a product with an epilogue", function()
     end
   end)
 
+  it("is read again by what follows it", function()
+    local c = rough("f32", { 3 }, 9)
+    equal(function(a, b)
+      local y = a:matmul(b)
+      return (y + c) * y
+    end, rough("f32", { 7, 3 }, 7), rough("f32", { 3, 3 }, 8))
+  end)
+
   it("reads an operand that it also multiplies, and one that dies", function()
     local a, w = rough("f32", { 120, 120 }, 1), rough("f32", { 120, 120 }, 2)
     equal(function() return a:matmul(w) + a - w end)

@@ -491,10 +491,11 @@ describe("a compiled function, where relatives fail,", function()
     assert.equal(0, made)
   end)
 
-  pending("takes a length that was never seen without running Lua", function()
+  it("takes a length that was never seen without running Lua", function()
     local f = ty.compile(function(x) return (x * 2 + 1):relu() - x end)
     for n = 2, 501 do f(ty.ones(n)) end
-    assert.truthy(ty.explain(f).skips >= 490)
+    local e = ty.explain(f)
+    assert.truthy(e.skips - e.captures >= 490, ("%d skips, %d captures"):format(e.skips, e.captures))
   end)
 
   it("takes sizes of 0 and 1 as eager does, with few captures", function()

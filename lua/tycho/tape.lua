@@ -137,6 +137,7 @@ end
 function Tape:call(f, args, shadows, n, symbols)
   local operands = {}
   for i = 1, n do operands[i] = operand(self, args[i], shadows[i]) end
+  self.given = args
   self.open = { "call", self.at[f] and { REGISTER, self.at[f] } or { VALUE, f }, operands, n, symbols }
 end
 
@@ -170,8 +171,17 @@ function Tape:returned(results, shadows, n, fresh, path)
   append(self, entry)
 end
 
---- What the core said of the numbers in the call that is open: which it took, which had to be whole.
-function Tape:took(taken, ...) self.open.taken, self.open.whole = taken, { ... } end
+--- What the core said of the numbers in the call that is open: which it took, which had to be whole. The others are
+--- guarded by now: what they were stands in the plan, and finalisers may run between the guards and the playing.
+function Tape:took(taken, ...)
+  local entry = self.open
+  local operands, symbols = entry[3], entry[5]
+  entry.taken, entry.whole = taken, { ... }
+  for k = 1, symbols and #symbols or 0, 2 do
+    local i = symbols[k]
+    if math.floor(taken / 2 ^ (i - 1)) % 2 == 0 then operands[i] = { VALUE, self.given[i] } end
+  end
+end
 
 --- Ends the recording: what remains is data. made: the tensors that results and effects mention; sizes: shadows, in the
 --- order in which the trace's program speaks of them. Nil where the tape is none.
