@@ -65,6 +65,7 @@ static bool same_keys(lua_State *L, const Guard *g) {
 
 static inline bool same_tensor(const Tensor *t, const TensorGuard *g) {
   if (!t || !t->st || t->type.dtype != g->dtype || t->type.rank != g->rank) return false;
+  if (TY_UNLIKELY(t->st->tape != NULL) && t->st->S->tracks && !t->detached) return false;
   for (int d = 0; d < g->rank && !g->loose; d++) {
     if (t->type.dims[d] != g->dim[d].size) return false;
     if (t->strides[d] != g->dim[d].stride && g->dim[d].size != 1) return false;
