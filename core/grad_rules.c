@@ -661,7 +661,10 @@ static bool run_word(State *S, const Record *r, const Tensor *gy, Stack *s, int 
   } else {
     switch (word) {
     case I_G: ok = push_g(S, r, gy, &y); break;
-    case I_DUP: ty_tensor_alias(&y, top); break;
+    case I_DUP:
+      s->v[s->n] = s->v[s->n - 1];
+      if (top->st) ty_tensor_alias(&y, top);
+      break;
     case I_PLACE: ok = place(S, r, &y); break;
     case I_OTHERS: ok = others(S, r, &y); break;
     case I_RUNNING: ok = running(S, r, gy, &y); break;
