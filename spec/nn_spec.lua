@@ -3,7 +3,6 @@
 
 local H = require "spec.helper"
 local ty = H.ty
-require "spec.grad_shim"
 local nn = ty.nn
 local raised = H.raises
 local cases = dofile(H.root .. "spec/fixtures/nn.lua")
@@ -629,7 +628,6 @@ describe("attention", function()
   it("of many positions never holds all scores", function()
     local out, status = H.script [[
       local ty = require "tycho"
-      require "spec.grad_shim"
       local n = 8192
       local q = ty.randn(n, 8)
       ty.scaled_dot_product_attention(q, q, q)
@@ -691,7 +689,6 @@ describe("ty.nn and ty.optim", function()
     assert.equal("true\ttrue\tnil\ntrue\ttrue\ttrue\n", out)
     out = H.script [[
       local nn = require "tycho.nn"
-      require "spec.grad_shim"
       print(nn.Linear(2, 3), require("tycho").autocast ~= nil)
     ]]
     assert.equal("Linear(2, 3)\ttrue\n", out)

@@ -3,7 +3,6 @@
 
 local H = require "spec.helper"
 local ty = H.ty
-require "spec.grad_shim"
 local nn, optim = ty.nn, ty.optim
 local raised = H.raises
 local runs = dofile(H.root .. "spec/fixtures/optim.lua")

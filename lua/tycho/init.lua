@@ -9,6 +9,7 @@
 ---@field ndim integer
 ---@field requires_grad boolean
 ---@field grad tycho.Tensor?
+---@field is_leaf boolean
 
 --- The C module lies beside this file, or where package.cpath finds it.
 local function load_core()
@@ -111,6 +112,10 @@ define("help", "m", "name = nil", "the help of a function as text; without a nam
 -- Composites: functions made of operations.
 
 internals.composites = require("tycho.functions")(ty)
+
+-- Gradients.
+
+require("tycho.grad")(ty, define)
 
 -- Compilation; also where users of LuaJIT look for it.
 

@@ -28,7 +28,7 @@ return function(ty, check, row)
   ---@return tycho.Tensor # shape and dtype of x; bool gives i64
   local function relu(x)
     check.tensor("relu", 1, x)
-    return maximum(x, 0)
+    return where(x:le(0), 0, x) -- its gradient at 0 is 0, that of maximum 1
   end
 
   --- x above zero, else slope * x.
@@ -78,7 +78,8 @@ return function(ty, check, row)
   end
 
   --- log(1 + exp(w)) without overflow, in w's dtype.
-  local function soft(w) return maximum(w, 0) + log1p(exp(-abs(w))) end
+  --- Gradients at 0 count: 1 of maximum, -1/2 of the rest.
+  local function soft(w) return maximum(w, 0) + log1p(exp(where(w:lt(0), w, -w))) end
 
   --- log(1 + exp(beta * x)) / beta: a smooth relu.
   ---@param x tycho.Tensor floats
