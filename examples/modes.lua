@@ -48,6 +48,7 @@ assert(model.mode == "predict")
 local at = ty.linspace(-3, 3, 25):unsqueeze(2)
 local learnt
 ty.no_grad(function()
+  jit.warmup(compiled, at)
   for _ = 1, 3 do learnt = compiled(at) end
 end)
 

@@ -54,7 +54,11 @@ function M.tell(title, compiled)
     print(("  one plan: %d operations in %d kernels and %d other steps, %d guards"):format(t.operations, t.kernels,
       t.steps - t.kernels, #t.guards))
   end
-  for _, why in ipairs(told.aborts) do print("  runs its Lua code: " .. why.reason) end
+  local said = {}
+  for _, why in ipairs(told.aborts) do
+    if not said[why.reason] then print("  its Lua code runs and is recorded: " .. why.reason) end
+    said[why.reason] = true
+  end
 end
 
 --- Trains on batches in random order. step(x, y) gives the loss; after each schedule:step() the rate is another one.
