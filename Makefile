@@ -29,7 +29,7 @@ LIBS    := -lm -ldl -lpthread
 JOBS     = $(if $(findstring j,$(MAKEFLAGS)),,-j2) # a -j from the command line holds
 
 OBJ     := $(patsubst core/%.c,$(B)/obj/%.o,$(wildcard core/*.c))
-LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua))
+LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua lua/tycho/nn/*.lua))
 RUN     := LUA_PATH="$(CURDIR)/$(B)/?.lua;$(CURDIR)/$(B)/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(B)/?.so;;"
 
 all: build
@@ -72,7 +72,7 @@ $(B)/obj/%.o: core/%.c Makefile | $(B)/obj
 # Loops that nothing unwinds through: no tables for it. What is seldom in a hurry: small.
 LOOPS   := tile tile_prims tile_place tile_reduce tile_run tile_strand gemm gemm_kern gemm_amx epilogue list panels host lower map fuse graph program type \
            x64 x64_asm x64_body x64_ops x64_code
-SMALL   := x64 x64_body x64_ops tile program lower dump blas capture lua_capture lua_compile lua_custom lua_check lua_graph lua_index lua_linalg \
+SMALL   := grad grad_rules lua_grad x64 x64_body x64_ops tile program lower dump blas capture lua_capture lua_compile lua_custom lua_check lua_graph lua_index lua_linalg \
            lua_print lua_probe lua_random lua_select lua_settings lua_tensor range replace list
 $(LOOPS:%=$(B)/obj/%.o): override CFLAGS += -fno-asynchronous-unwind-tables
 $(SMALL:%=$(B)/obj/%.o): override CFLAGS += -Os
@@ -83,18 +83,19 @@ $(B)/tycho/core.so: $(OBJ) | $(B)/tycho
 	@echo "ld  $@"
 	@$(CC) $(OBJ) $(LDFLAGS) $(LIBS) -o $@
 
-$(B)/tycho/%.lua: lua/tycho/%.lua | $(B)/tycho
+$(B)/tycho/%.lua: lua/tycho/%.lua | $(B)/tycho/nn
 	@cp $< $@
 
-$(B)/obj $(B)/tycho:
+$(B)/obj $(B)/tycho $(B)/tycho/nn:
 	@mkdir -p $@
 
 -include $(OBJ:.o=.d)
 
 install: build
-	install -d $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho
+	install -d $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/nn
 	install -s -m 755 $(B)/tycho/core.so $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho/
 	install -m 644 lua/tycho/*.lua $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/
+	install -m 644 lua/tycho/nn/*.lua $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/nn/
 
 # --- use and proof
 

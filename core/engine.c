@@ -242,7 +242,7 @@ bool ty_engine_open(State *S) {
   S->quick = ty_quick;
   S->forget = ty_panels_forget;
   S->default_dtype = T_F32;
-  S->deterministic = true;
+  S->deterministic = S->grad_mode = true;
   S->seed = 0x7963686f; /* a fixed default: runs repeat unless manual_seed says otherwise */
   return true;
 }

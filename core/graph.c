@@ -18,7 +18,7 @@
 
 /* Spelled as in the enum, and made lower case before anyone looks. */
 static char op_names[OP_COUNT][16] = {
-#define _(NAME, lua, class, n, type, flags, value, bound, help) [OP_##NAME] = #NAME,
+#define _(NAME, lua, class, n, type, flags, value, bound, help, grad) [OP_##NAME] = #NAME,
     TY_OPS(_)
 #undef _
 };
@@ -32,7 +32,7 @@ static void __attribute__((constructor)) op_names_lower(void) {
 #define C F_COMM
 #define I F_INPLACE
 const OpInfo ty_ops[OP_COUNT] = {
-#define _(NAME, lua, class, n, type, flags, value, bound, help) \
+#define _(NAME, lua, class, n, type, flags, value, bound, help, grad) \
   [OP_##NAME] = {op_names[OP_##NAME], lua, help, class, n, type, flags, bound},
     TY_OPS(_)
 #undef _

@@ -30,7 +30,7 @@
 static Val emit_row(Build *B, int op, int n, Val a, Val b, Val c) {
   (void)n, (void)b, (void)c;
   switch (op) {
-#define _(NAME, lua, class, arity, type, flags, value, bound, help) \
+#define _(NAME, lua, class, arity, type, flags, value, bound, help, grad) \
   case OP_##NAME: return value;
     TY_OPS(_)
 #undef _

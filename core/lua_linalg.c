@@ -87,6 +87,8 @@ static Stack stack_new(lua_State *L, const char *who, const Type *lead, int dtyp
 static Stack stack_read(lua_State *L, State *S, const char *who, const Tensor *x, const Type *lead,
                         int dtype) {
   Tensor *cast = ty_lua_push(L);
+  if (S->tracks && x->st->tape && !x->detached)
+    ty_lua_error(L, "%s: has no gradient (use detach)", who);
   TY_LUA_MUST(L, S, ty_record_cast(S, x, dtype, cast));
   bool vector = x->type.rank == 1;
   int rank = vector ? 0 : x->type.rank - 2;

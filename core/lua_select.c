@@ -45,6 +45,27 @@ static int l_nonzero(lua_State *L) {
   return 1;
 }
 
+/* The same by positions, so that a gradient finds its way back. steps: of x and of the mask. */
+static int gather_selected(lua_State *L, State *S, const char *who, const Tensor *x,
+                           const Tensor *mask, const Type *t, i64 (*steps)[MAX_RANK], i64 count) {
+  Type line = {.dtype = T_I64, .rank = 1, .dims = {count}};
+  Type flat = {.dtype = t->dtype, .rank = 1, .dims = {ty_type_numel(t)}};
+  i64 *at = lua_newuserdata(L, sizeof(i64) * (size_t)(count + 1)), k = 0;
+  const u8 *m = ty_tensor_read(S, mask);
+  if (!m) return ty_lua_fail(L, S);
+  Walk w = {0};
+  for (i64 i = 0; i < flat.dims[0]; i++, ty_walk_next(&w, t, steps[1]))
+    if (m[w.offset] && k < count) at[k++] = i;
+  Tensor *index = ty_lua_push(L);
+  TY_LUA_MUST(L, S, ty_tensor_from(S, index, &line, at));
+  View v = {.t = *t, .offset = x->offset};
+  memcpy(v.strides, steps[0], sizeof v.strides);
+  const Tensor *all = ty_lua_view_reshape(L, S, ty_lua_view_push(L, x, &v), &flat);
+  Tensor *y = ty_lua_push(L);
+  TY_LUA_MUST(L, S, ty_record_gather(S, who, all, 0, index, 0, y));
+  return 1;
+}
+
 /* Elements of x where the mask holds, in row-major order; x and the mask broadcast. */
 static int l_masked_select(lua_State *L) {
   const char *who = "masked_select";
@@ -72,6 +93,8 @@ static int l_masked_select(lua_State *L) {
   if (!m) return ty_lua_fail(L, S);
   Walk wm = {0}, wx = {0};
   for (i64 i = 0; i < n; i++, ty_walk_next(&wm, &t, steps[1])) count += m[wm.offset] != 0;
+  if (TY_UNLIKELY(S->tracks) && x->st->tape && !x->detached)
+    return gather_selected(L, S, who, x, mask, &t, steps, count);
   char *out = lua_newuserdata(L, (size_t)count * bytes + 1), *y = out;
   const char *p = ty_tensor_read(S, x);
   if (!p || !(m = ty_tensor_read(S, mask))) return ty_lua_fail(L, S);

@@ -234,6 +234,7 @@ Tensor *ty_lua_push_in(lua_State *L, Host *H) {
   if (TY_UNLIKELY(H->S.debt >= LOOK_BYTES)) pay_debt(L, H);
   Handle *h = (Handle *)lua_newuserdata(L, sizeof *h);
   h->t.st = NULL;
+  h->t.detached = false;
   h->mark = ty_lua_mark(H);
   h->scope = NULL;
   H->handles++;
@@ -459,15 +460,18 @@ static int get_ndim(lua_State *L, State *S, const Tensor *t) {
 }
 
 static int get_requires_grad(lua_State *L, State *S, const Tensor *t) {
-  (void)S, (void)t;
-  lua_pushboolean(L, false);
-  return 1;
+  (void)S;
+  return ty_lua_grad_required(L, t);
 }
 
 static int get_grad(lua_State *L, State *S, const Tensor *t) {
-  (void)S, (void)t;
-  lua_pushnil(L);
-  return 1;
+  (void)S;
+  return ty_lua_grad_get(L, t);
+}
+
+static int get_is_leaf(lua_State *L, State *S, const Tensor *t) {
+  (void)S;
+  return ty_lua_grad_is_leaf(L, t);
 }
 
 static const struct Property {
@@ -476,6 +480,7 @@ static const struct Property {
 } properties[] = {
     {"shape", get_shape},   {"dtype", get_dtype}, {"ndim", get_ndim},
     {"device", get_device}, {"grad", get_grad},   {"requires_grad", get_requires_grad},
+    {"is_leaf", get_is_leaf},
 };
 
 static int unknown_field(lua_State *L, const char *name, int methods) {
@@ -505,6 +510,7 @@ static int tensor_index(lua_State *L) {
 static int tensor_newindex(lua_State *L) {
   if (lua_type(L, 2) != LUA_TSTRING) return ty_lua_newindex(L);
   const char *name = lua_tostring(L, 2);
+  if (!strcmp(name, "grad")) return ty_lua_grad_set(L, ty_lua_check(L, name, 1));
   for (int i = 0; i < TY_COUNT(properties); i++)
     if (!strcmp(name, properties[i].name))
       return ty_lua_error(L, "tensor: field \"%s\" cannot be set", name);
@@ -593,6 +599,7 @@ static int open_all(lua_State *L) {
   ty_lua_open_custom(L, m);
   ty_lua_open_check(L, m);
   ty_lua_open_graph(L, m);
+  ty_lua_open_grad(L, m, t);
   ty_lua_open_probe(L, m);
   lua_pushvalue(L, lua_upvalueindex(2));
   static const struct {

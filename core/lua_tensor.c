@@ -523,6 +523,14 @@ static int l_set(lua_State *L) {
   double v = fill_value(L, "set", top);
   if (!ty_elem_fits(dtype, v))
     return ty_lua_error(L, "set: %.17g does not fit %s", v, ty_dtypes[dtype].name);
+  if (TY_UNLIKELY(x->st->tape != NULL)) { /* a write as others, for the tape's sake */
+    Tensor *at = ty_lua_push(L);
+    Type one = {.dtype = (u8)dtype};
+    ty_tensor_view(at, x, &one, x->offset + offset, NULL);
+    TY_LUA_MUST(L, S, ty_record_assign(S, "set", at, &(Given){.kind = O_NUMBER, .v = v}));
+    lua_settop(L, 1);
+    return 1;
+  }
   char *p = ty_tensor_write(S, x);
   if (!p && ty_lua_reclaim(L, S)) p = ty_tensor_write(S, x);
   if (!p) return ty_lua_fail(L, S);

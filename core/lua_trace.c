@@ -69,6 +69,7 @@ static bool same_keys(lua_State *L, const Guard *g, int anchors) {
 
 static inline bool same_tensor(const Tensor *t, const TensorGuard *g) {
   if (!t->st || t->type.dtype != g->dtype || t->type.rank != g->rank) return false;
+  if (TY_UNLIKELY(t->st->tape != NULL) && t->st->S->tracks && !t->detached) return false;
   if (TY_UNLIKELY(g->loose)) return true;
   for (int d = 0; d < g->rank; d++) {
     if (t->type.dims[d] != g->dim[d].size) return false;

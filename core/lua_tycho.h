@@ -130,6 +130,12 @@ bool ty_lua_is_options(lua_State *L, int i);
 ** Unknown keys raise with the known ones listed in `known` ("dtype device"). */
 void ty_lua_options(lua_State *L, const char *who, int opts, Type *t, const char *known);
 
+/* lua_grad.c: properties of x; each pushes one value. set: x.grad = the value at index 3. */
+int ty_lua_grad_required(lua_State *L, const Tensor *x);
+int ty_lua_grad_is_leaf(lua_State *L, const Tensor *x);
+int ty_lua_grad_get(lua_State *L, const Tensor *x);
+int ty_lua_grad_set(lua_State *L, const Tensor *x);
+
 /* lua_tensor.c: pushes a tensor of the nested tables, number or boolean at index i. dtype < 0: by what they hold.
 ** Ragged and mixed data raise with the path. */
 Tensor *ty_lua_nested(lua_State *L, State *S, const char *who, int i, int dtype);
@@ -149,6 +155,7 @@ void ty_lua_open_custom(lua_State *L, int m);          /* passes and backends ov
 void ty_lua_open_check(lua_State *L, int m);           /* what jit.check needs */
 void ty_lua_open_compile(lua_State *L, int m, int t);  /* compile, explain, graph */
 void ty_lua_open_graph(lua_State *L, int m);           /* what graph.lua needs */
+void ty_lua_open_grad(lua_State *L, int m, int t);     /* gradients */
 void ty_lua_open_probe(lua_State *L, int m);           /* what proofs need */
 
 #endif

@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdio.h>
 #include "capture.h"
+#include "grad.h"
 
 #define LAZY_NODES 64           /* an open batch is cut when it has so many nodes ... */
 #define LAZY_PINNED (256 << 20) /* ... or pins so many bytes */
@@ -369,11 +370,24 @@ static bool record_product(State *S, const char *who, const Given *src, Tensor *
   return finish_as(S, b, y_id, &shown, y, who);
 }
 
+/* Tapes what was recorded from one tensor, where it must be. */
+static bool note(State *S, int kind, const Tensor *x, u32 dims, int dim, Tensor *y) {
+  Given src = {.kind = O_TENSOR, .t = x};
+  if (TY_LIKELY(!S->tracks)) return true;
+  return ty_grad_note(S, &(Noted){.kind = kind, .n = 1, .src = &src, .dims = dims, .dim = dim}, y);
+}
+
+static bool record(State *S, const char *who, int op, int n, const Given *src, Tensor *y) {
+  if (!S->open && S->quick(S, op, n, src, y)) return true;
+  return op == OP_MATMUL ? record_product(S, who, src, y) : record_map(S, who, op, n, src, y);
+}
+
 bool ty_record(State *S, const char *who, int op, int n, const Given *src, Tensor *y) {
   who = name_of(who, op);
   S->nops++;
-  if (!S->open && S->quick(S, op, n, src, y)) return true;
-  return op == OP_MATMUL ? record_product(S, who, src, y) : record_map(S, who, op, n, src, y);
+  if (TY_LIKELY(!S->tracks)) return record(S, who, op, n, src, y);
+  return record(S, who, op, n, src, y) &&
+         ty_grad_note(S, &(Noted){.kind = op, .n = n, .src = src}, y);
 }
 
 /* Starts a record with one operand: its node cast to dtype, -1 after a failure that has been said.
@@ -398,7 +412,7 @@ bool ty_record_cast(State *S, const Tensor *x, int dtype, Tensor *y) {
     return true;
   }
   i32 a = start(S, "to", x, dtype, &b);
-  return a >= 0 && finish(S, b, a, y, "to");
+  return a >= 0 && finish(S, b, a, y, "to") && note(S, OP_CAST, x, 0, 0, y);
 }
 
 bool ty_record_bitcast(State *S, const Tensor *x, int dtype, Tensor *y) {
@@ -419,7 +433,7 @@ bool ty_record_bitcast(State *S, const Tensor *x, int dtype, Tensor *y) {
 bool ty_record_copy(State *S, const Tensor *x, Tensor *y) {
   Batch *b;
   i32 a = start(S, "clone", x, x->type.dtype, &b);
-  return a >= 0 && finish(S, b, a, y, "clone");
+  return a >= 0 && finish(S, b, a, y, "clone") && note(S, OP_CAST, x, 0, 0, y);
 }
 
 /* --- reductions and scans */
@@ -479,7 +493,7 @@ bool ty_record_reduce(State *S, const char *who, int op, const Tensor *x, u32 di
     bool gone = dims >> d & 1;
     if (!gone || keep) shown.dims[shown.rank++] = gone ? 1 : x->type.dims[d];
   }
-  return finish_as(S, b, a, &shown, y, who);
+  return finish_as(S, b, a, &shown, y, who) && note(S, op, x, dims, 0, y);
 }
 
 bool ty_record_scan(State *S, const char *who, int op, const Tensor *x, int dim, Tensor *y) {
@@ -495,7 +509,7 @@ bool ty_record_scan(State *S, const char *who, int op, const Tensor *x, int dim,
   if (a < 0) return cancel_memory(S, b, who);
   Node n = node_new(op, &b->g.node[a].type, a, -1, -1);
   n.arg.k = dim;
-  return finish_as(S, b, append(b, &n), &t, y, who);
+  return finish_as(S, b, append(b, &n), &t, y, who) && note(S, op, x, 0, dim, y);
 }
 
 /* --- moves */
@@ -611,7 +625,11 @@ bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const
   t.dtype = x->type.dtype;
   Node n = node_new(OP_GATHER, &t, a, i, -1);
   n.arg.k = dim;
-  return finish(S, b, append(b, &n), y, who);
+  if (!finish(S, b, append(b, &n), y, who)) return false;
+  if (TY_LIKELY(!S->tracks)) return true;
+  Given src[2] = {{.kind = O_TENSOR, .t = x}, {.kind = O_TENSOR, .t = index}};
+  return ty_grad_note(
+      S, &(Noted){.kind = OP_GATHER, .n = 2, .src = src, .dim = dim, .base = base}, y);
 }
 
 bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int dim,
@@ -633,7 +651,10 @@ bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int d
   if (i < 0 || v < 0) return cancel_memory(S, b, who);
   Node n = node_new(op, &b->g.node[a].type, a, i, v);
   n.arg.k = dim;
-  return finish(S, b, append(b, &n), y, who);
+  if (!finish(S, b, append(b, &n), y, who)) return false;
+  if (TY_LIKELY(!S->tracks)) return true;
+  Given given[3] = {{.t = x}, {.t = index}, {.t = src}};
+  return ty_grad_note(S, &(Noted){.kind = op, .n = 3, .src = given, .dim = dim, .base = base}, y);
 }
 
 bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, Tensor *y) {
@@ -762,7 +783,7 @@ static i32 put_node(State *S, Batch *b, const Tensor *dst, i32 v) {
   return append(b, &n);
 }
 
-bool ty_record_assign(State *S, const char *who, const Tensor *dst, const Given *x) {
+static bool write(State *S, const char *who, const Tensor *dst, const Given *x) {
   char sx[SHOWN], sd[SHOWN];
   Storage *st = dst->st;
   const Type *t = &dst->type;
@@ -803,6 +824,11 @@ bool ty_record_assign(State *S, const char *who, const Tensor *dst, const Given 
   if (before) ty_batch_drop(S, before);
   if (ok) st->version++;
   return ok;
+}
+
+bool ty_record_assign(State *S, const char *who, const Tensor *dst, const Given *x) {
+  if (TY_LIKELY(!S->tracks && !dst->st->twin)) return write(S, who, dst, x);
+  return ty_grad_assign(S, who, dst, x, write);
 }
 
 /* Dims and dtype of the tensors joined along dim. */
@@ -847,7 +873,15 @@ static bool cat_few(State *S, const char *who, int n, const Tensor *const *x, in
     whole = append(b, &put);
     at += x[i]->type.dims[dim];
   }
-  return finish(S, b, whole, y, who);
+  if (!finish(S, b, whole, y, who)) return false;
+  if (TY_LIKELY(!S->tracks)) return true;
+  Given *src = ty_mem_alloc(sizeof *src * (size_t)n);
+  for (int i = 0; src && i < n; i++) src[i] = (Given){.kind = O_TENSOR, .t = x[i]};
+  bool ok = src ? ty_grad_note(S, &(Noted){.kind = K_CAT, .n = n, .src = src, .dim = dim}, y)
+                : ty_fail_memory(S, who, 0);
+  if (!src) ty_tensor_release(y);
+  ty_mem_free(src);
+  return ok;
 }
 
 #define CAT_MOST 1000 /* tensors of a graph: each takes up to three nodes */

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include "capture.h"
+#include "grad.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 enum { SPARE_MAX = 0, SPARE_BLOCKS_MAX = 0 }; /* what is used too late must be seen */
@@ -194,9 +195,19 @@ void ty_storage_drop(Storage *st) {
   if (!st || --st->refs) return;
   Batch *b = st->batch;
   if (b) storage_unlink(st);
+  if (TY_UNLIKELY(st->twin != NULL)) st->twin->twin = NULL;
+  if (TY_UNLIKELY(st->tape != NULL)) ty_record_drop(st->tape);
   ty_buffer_drop(st->buf);
   block_drop(st->S, st);
   if (b) ty_batch_drop(b->S, b);
+}
+
+void ty_storage_touch(Storage *st) {
+  Storage *twin = st->twin;
+  if (TY_LIKELY(!twin) || st->frozen) return;
+  st->twin = twin->twin = NULL;
+  twin->stale = true;
+  ty_storage_settle(twin, NULL);
 }
 
 /* --- tensors */
@@ -205,6 +216,7 @@ static void tensor_init(Tensor *y, Storage *st, const Type *t) {
   y->st = st;
   y->type = *t;
   y->offset = 0;
+  y->detached = false;
   memset(y->strides, 0, sizeof y->strides);
   ty_type_strides(t, y->strides);
 }
@@ -269,7 +281,8 @@ bool ty_tensor_is_contiguous(const Tensor *t) {
 void ty_tensor_view(Tensor *y, const Tensor *x, const Type *t, i64 offset, const i64 *strides) {
   Storage *st = ty_storage_hold(x->st);
   Tensor v = {.st = st, .type = *t, .offset = offset};
-  memcpy(v.strides, strides, sizeof(i64) * t->rank);
+  v.detached = x->detached || (TY_UNLIKELY(st->tape != NULL) && !st->S->grad_mode);
+  if (t->rank) memcpy(v.strides, strides, sizeof(i64) * t->rank);
   *y = v;
 }
 
@@ -331,6 +344,7 @@ void *ty_tensor_write(State *S, const Tensor *x) {
     return NULL;
   }
   if (st->batch && !S->cut(S, st->batch, st)) return NULL;
+  ty_storage_touch(st);
   if (st->buf->refs > 1 && !st->buf->exposed) {
     Buffer *own = ty_buffer_new(S, st->buf->bytes);
     if (!own) return NULL;

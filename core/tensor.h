@@ -20,6 +20,7 @@
 typedef struct Batch Batch;
 typedef struct State State;
 typedef struct Capture Capture; /* capture.h */
+typedef struct Record Record;   /* grad.h */
 
 typedef struct Buffer {
   State *S;
@@ -39,12 +40,16 @@ typedef struct Storage {
   State *S;
   i32 refs;
   u8 dtype;
+  bool frozen;  /* holds what another storage held, for gradients: nobody writes to it */
+  bool stale;   /* frozen, and let go of when that other storage was written */
   u32 version; /* counts writes */
   i64 numel;
   Buffer *buf;  /* NULL: never computed yet */
   Batch *batch; /* not NULL: pending; the contents are node `node` of this batch */
   i32 node;
   struct Storage *next, **prev; /* the others that wait for the same batch */
+  Record *tape;         /* where the contents came from, held; NULL: nothing to differentiate */
+  struct Storage *twin; /* the frozen one of these contents, or of a frozen one the other */
 } Storage;
 
 typedef struct Tensor {
@@ -52,6 +57,7 @@ typedef struct Tensor {
   Type type;
   i64 offset;
   i64 strides[MAX_RANK]; /* in elements */
+  bool detached;         /* no gradient goes through this view */
 } Tensor;
 
 struct Batch {
@@ -103,6 +109,10 @@ struct State {
   u64 walks;               /* over buffers, which mark what they have seen */
   i32 batch_nodes;         /* an open batch is cut when it has so many; 0: as many as pay */
   i64 debt;                /* bytes allocated for tensors since the host's collector last stepped */
+  bool grad_mode, tracks; /* operations may be taped; and there is a tape to go on */
+  i64 records;            /* live ones, of all tapes */
+  u64 record_seq;
+  Record *dead_records; /* being freed */
   Capture *capture; /* not NULL: operations are recorded for later calls, nothing is computed */
   /* engine.c fills these in: level 2 calls upward through them */
   bool (*cut)(State *S, Batch *b, Storage *demanded); /* computes; the batch is closed then */
@@ -120,7 +130,7 @@ struct State {
 bool ty_fail(State *S, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool ty_fail_memory(State *S, const char *who, i64 bytes);
 
-#define BLOCK_BYTES 96 /* room for a Storage or a Buffer */
+#define BLOCK_BYTES 104 /* room for a Storage or a Buffer */
 _Static_assert(sizeof(Storage) <= BLOCK_BYTES && sizeof(Buffer) <= BLOCK_BYTES, "block");
 
 /* --- tensor.c: lifetimes and views. Functions that make a tensor fill *y, which holds no storage
@@ -141,6 +151,7 @@ static inline Storage *ty_storage_hold(Storage *st) {
   st->refs++;
   return st;
 }
+void ty_storage_touch(Storage *st); /* its contents change: lets go of the twin */
 void ty_batch_drop(State *S, Batch *b);
 /* Reads an exposed buffer, which may change at any time: what is recorded must be computed now. */
 bool ty_batch_exposed(const Batch *b);

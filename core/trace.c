@@ -506,7 +506,10 @@ static bool make_storages(State *S, Instance *I, const Tensor *const *outside) {
 static void settle(State *S, Instance *I, const Tensor *const *outside, Tensor *const *made) {
   for (i32 k = 0; k < I->ntarget; k++) {
     ty_storage_settle(I->fresh[k], I->result[k]);
-    if (I->target[k].outside >= 0) I->fresh[k]->version += I->target[k].writes;
+    if (I->target[k].outside >= 0) {
+      ty_storage_touch(I->fresh[k]);
+      I->fresh[k]->version += I->target[k].writes;
+    }
   }
   for (i32 i = 0; i < I->nmade; i++) {
     const InstanceMade *m = &I->made[i];
@@ -514,6 +517,7 @@ static void settle(State *S, Instance *I, const Tensor *const *outside, Tensor *
     made[i]->type = m->type;
     made[i]->offset = m->offset + (of ? of->offset : 0);
     memcpy(made[i]->strides, m->strides, sizeof m->strides);
+    made[i]->detached = of && of->detached;
     made[i]->st = ty_storage_hold(of ? of->st : I->fresh[m->from]);
   }
   for (i32 k = 0; k < I->ntarget; k++)

@@ -145,6 +145,61 @@ describe("examples/custom_backend.lua", function()
   end)
 end)
 
+local tracked = H.internals.methods.backward ~= nil -- what trains needs reverse mode
+
+describe("examples/digits_mlp.lua", function()
+  it("reads at least 97 of 100 digits that it never trained on, as the mean of 3 seeds", function()
+    if not tracked then return end
+    local out = run "digits_mlp.lua"
+    local mean = tonumber(out:match("mean held%-out accuracy of 3 seeds: ([%d.]+) %%"))
+    assert.truthy(mean >= 97, out)
+    assert.truthy(out:find("100 %%  loss [%d.]+ +%d+ samples/s  in "), out)
+    assert.truthy(out:find("\n17226 parameters\n", 1, true), out)
+  end)
+end)
+
+describe("examples/digits_cnn.lua", function()
+  it("in a short form reads at least 96 of 100 digits, and shows those that it misreads", function()
+    if not tracked then return end
+    local out = run "digits_cnn.lua 4 1"
+    local accuracy = tonumber(out:match("held%-out accuracy ([%d.]+) %%"))
+    assert.truthy(accuracy >= 96, out)
+    local wrong, all = out:match("misread: (%d+) of (%d+)\n")
+    assert.near(accuracy, 100 * (1 - wrong / all), 0.01)
+  end)
+end)
+
+describe("examples/modes.lua", function()
+  it("learns a sine in one mode and predicts it in the other", function()
+    if not tracked then return end
+    local out = run "modes.lua"
+    local first, last, worst = out:match("loss from ([%d.]+) to ([%d.]+), largest distance to the sine ([%d.]+)")
+    assert.truthy(tonumber(last) < 0.03 and tonumber(first) > 0.2, out)
+    assert.truthy(tonumber(worst) < 0.3, out)
+    assert.truthy(out:find("a plan as long as [^\n]*mode[^\n]*predict"), out)
+  end)
+end)
+
+describe("examples/chargpt.lua", function()
+  it("learns a text that repeats, saves, takes up again, and writes as it has learnt", function()
+    if not tracked then return end
+    local path, saved = os.tmpname(), os.tmpname()
+    local f = assert(io.open(path, "w"))
+    f:write(("the quick brown fox jumps over the lazy dog.\n"):rep(60))
+    f:close()
+    local settings = ("'%s' --width=32 --heads=2 --layers=2 --context=32 --top=1 --rate=0.01"):format(path)
+    local out = run(("chargpt.lua %s --steps=60 --sample=0 --save='%s'"):format(settings, saved))
+    local loss = tonumber(out:match("100 %%  loss ([%d.]+)"))
+    assert.truthy(loss < 3, out)
+    out = run(("chargpt.lua %s --steps=60 --sample=60 --resume='%s' --prompt='the quick'"):format(settings, saved))
+    assert.truthy(out:find("60 steps so far", 1, true), out)
+    assert.truthy(tonumber(out:match("100 %%  loss ([%d.]+)")) < loss, out)
+    assert.truthy(out:find("the quick brown fox", 1, true), out)
+    os.remove(path)
+    os.remove(saved)
+  end)
+end)
+
 describe("README.md", function()
   local file = io.open(H.root .. "README.md")
   if not file then

@@ -224,6 +224,9 @@ end
 --- How the chunks of this library begin; compile.lua's functions close over what belongs to users.
 local HOME = chunk_of(function() end):match("^(@.*[/\\])") or "@?"
 local WRAPPERS = HOME .. "compile.lua"
+--- Modules and optimisers are models like those of users: what they close over and hold is guarded.
+local MODELS = { [HOME .. "optim.lua"] = true, [HOME .. "schedules.lua"] = true }
+local MODULES = HOME .. "nn/"
 
 local ours = setmetatable({}, { __mode = "k" })
 
@@ -233,6 +236,7 @@ local function is_ours(f)
   if known == nil then
     local chunk = chunk_of(f)
     known = (chunk:sub(1, #HOME) == HOME or chunk:sub(1, 8) == "=(tycho)") and chunk ~= WRAPPERS
+      and not MODELS[chunk] and chunk:sub(1, #MODULES) ~= MODULES
     ours[f] = known
   end
   return known

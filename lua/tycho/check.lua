@@ -198,6 +198,8 @@ return function(ty)
   function M.named(who, inner, fn, ...)
     local ok, y = pcall(fn, ...)
     if ok then return y end
+    if renamed.base == who then who = renamed.name end
+    renamed.base = nil
     if type(y) == "string" then
       local from, to = y:find(inner .. ": ", 1, true)
       if from then y = y:sub(1, from - 1) .. who .. ": " .. y:sub(to + 1) end

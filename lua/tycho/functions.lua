@@ -71,7 +71,7 @@ return function(ty)
     if r.inplace then install(r.name .. "_", in_place(r), r, r.help .. "; written to the first argument") end
   end
 
-  for _, group in ipairs { "maths", "reductions", "products", "neural" } do
+  for _, group in ipairs { "maths", "reductions", "products", "neural", "convolution", "attention" } do
     require("tycho." .. group)(ty, check, row)
   end
   return rows

@@ -9,6 +9,7 @@
 ---@field ndim integer
 ---@field requires_grad boolean
 ---@field grad tycho.Tensor?
+---@field is_leaf boolean
 
 --- The C module lies beside this file, or where package.cpath finds it.
 local function load_core()
@@ -112,6 +113,10 @@ define("help", "m", "name = nil", "the help of a function as text; without a nam
 
 internals.composites = require("tycho.functions")(ty)
 
+-- Gradients.
+
+require("tycho.grad")(ty, define)
+
 -- Compilation; also where users of LuaJIT look for it.
 
 local compilation = {
@@ -133,6 +138,20 @@ for name, fn in pairs(require("tycho.compile").open(ty)) do
   define(name, "m", about[1], about[2], fn)
   if type(jit_table) == "table" then jit_table[name] = fn end
 end
+-- Modules, optimisers: loaded when they are asked for.
+
+local autocast, cast = require("tycho.nn.autocast")(ty)
+define("autocast", "m", "dtype, fn, ...", "calls fn(...) with the products of layers in that half float", autocast)
+ty._cast = cast
+
+local parts = { nn = true, optim = true }
+setmetatable(ty, {
+  __index = function(t, name)
+    if not parts[name] then return nil end
+    t[name] = require("tycho." .. name)
+    return rawget(t, name)
+  end,
+})
 internals.complete = true
 
 return ty

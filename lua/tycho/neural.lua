@@ -28,7 +28,7 @@ return function(ty, check, row)
   ---@return tycho.Tensor # shape and dtype of x; bool gives i64
   local function relu(x)
     check.tensor("relu", 1, x)
-    return maximum(x, 0)
+    return where(x:le(0), 0, x) -- its gradient at 0 is 0, that of maximum 1
   end
 
   --- x above zero, else slope * x.
@@ -78,7 +78,8 @@ return function(ty, check, row)
   end
 
   --- log(1 + exp(w)) without overflow, in w's dtype.
-  local function soft(w) return maximum(w, 0) + log1p(exp(-abs(w))) end
+  --- Gradients at 0 count: 1 of maximum, -1/2 of the rest.
+  local function soft(w) return maximum(w, 0) + log1p(exp(where(w:lt(0), w, -w))) end
 
   --- log(1 + exp(beta * x)) / beta: a smooth relu.
   ---@param x tycho.Tensor floats
@@ -306,18 +307,119 @@ return function(ty, check, row)
     return back(reduced(who, -(lp * target):sum(dim), opts.reduction), half)
   end
 
+  --- The losses of x beside y under a function of both in f32 or wider, reduced.
+  local function pair_loss(who, x, y, reduction, fn)
+    local w, half = wide(who, 1, x)
+    check.fits(who, 2, x, y)
+    if is_tensor(y) and halves[y.dtype] then y = y:to("f32") end
+    return back(reduced(who, fn(w, y), reduction), half)
+  end
+
   --- The squared differences, reduced.
   ---@param x tycho.Tensor
   ---@param y tycho.Tensor|number broadcasts with x
   ---@param opts? {reduction: string?} "mean", "sum" or "none"
   ---@return tycho.Tensor # 0-d, or the broadcast shape
   local function mse_loss(x, y, opts)
-    local w, half = wide("mse_loss", 1, x)
-    check.fits("mse_loss", 2, x, y)
     opts = check.options("mse_loss", opts, { reduction = "string" })
-    if is_tensor(y) and halves[y.dtype] then y = y:to("f32") end
-    local d = w - y
-    return back(reduced("mse_loss", d * d, opts.reduction), half)
+    return pair_loss("mse_loss", x, y, opts.reduction, function(a, b)
+      local d = a - b
+      return d * d
+    end)
+  end
+
+  --- The magnitudes of the differences, reduced.
+  ---@param x tycho.Tensor
+  ---@param y tycho.Tensor|number broadcasts with x
+  ---@param opts? {reduction: string?} "mean", "sum" or "none"
+  ---@return tycho.Tensor # 0-d, or the broadcast shape
+  local function l1_loss(x, y, opts)
+    opts = check.options("l1_loss", opts, { reduction = "string" })
+    return pair_loss("l1_loss", x, y, opts.reduction, function(a, b) return abs(a - b) end)
+  end
+
+  --- A share that must be above zero.
+  local function positive(who, name, v)
+    if v <= 0 then fail(who, "option %s must be above 0, got %.14g", name, v) end
+    return v
+  end
+
+  --- Half the squared difference up to delta, beyond it delta * (|difference| - delta / 2). Huber 1964.
+  ---@param x tycho.Tensor
+  ---@param y tycho.Tensor|number broadcasts with x
+  ---@param opts? {reduction: string?, delta: number?} delta: 1
+  ---@return tycho.Tensor # 0-d, or the broadcast shape
+  local function huber_loss(x, y, opts)
+    opts = check.options("huber_loss", opts, { reduction = "string", delta = "number" })
+    local delta = positive("huber_loss", "delta", opts.delta or 1)
+    return pair_loss("huber_loss", x, y, opts.reduction, function(a, b)
+      local d = abs(a - b)
+      return where(d:le(delta), d * d * 0.5, (d - delta * 0.5) * delta)
+    end)
+  end
+
+  --- Huber's loss divided by beta: half the squared difference over beta, beyond beta the difference less beta / 2.
+  --- Girshick 2015, arXiv:1504.08083.
+  ---@param x tycho.Tensor
+  ---@param y tycho.Tensor|number broadcasts with x
+  ---@param opts? {reduction: string?, beta: number?} beta: 1
+  ---@return tycho.Tensor # 0-d, or the broadcast shape
+  local function smooth_l1_loss(x, y, opts)
+    opts = check.options("smooth_l1_loss", opts, { reduction = "string", beta = "number" })
+    local beta = positive("smooth_l1_loss", "beta", opts.beta or 1)
+    return pair_loss("smooth_l1_loss", x, y, opts.reduction, function(a, b)
+      local d = abs(a - b)
+      return where(d:lt(beta), d * d * 0.5 / beta, d - beta * 0.5)
+    end)
+  end
+
+  --- Of logits and chances in 0..1: -(y log sigmoid(x) + (1 - y) log(1 - sigmoid(x))), without overflow.
+  --- Options: reduction; weight, which multiplies the losses; pos_weight, which multiplies those of y.
+  ---@param x tycho.Tensor logits
+  ---@param y tycho.Tensor|number broadcasts with x
+  ---@param opts? {reduction: string?, weight: any, pos_weight: any} tensors or numbers that broadcast with x
+  ---@return tycho.Tensor # 0-d, or the broadcast shape
+  local function bce_with_logits(x, y, opts)
+    local who = "bce_with_logits"
+    opts = check.options(who, opts, { reduction = "string", weight = "any", pos_weight = "any" })
+    check.float(who, 1, x)
+    local weight, pos = opts.weight, opts.pos_weight
+    if weight ~= nil then check.fits(who, 3, x, weight) end
+    if pos ~= nil then check.fits(who, 3, x, pos) end
+    return pair_loss(who, x, y, opts.reduction, function(a, b)
+      local loss
+      if pos == nil then
+        loss = maximum(a, 0) - a * b + log1p(exp(-abs(a)))
+      else
+        loss = (1 - b) * a + ((pos - 1) * b + 1) * (log1p(exp(-abs(a))) + maximum(-a, 0))
+      end
+      return weight ~= nil and loss * weight or loss
+    end)
+  end
+
+  --- How far target, a distribution, is from x, logarithms of one: target * (log(target) - x); 0 where target is.
+  --- Options: reduction, also "batchmean": the sum divided by the size of dim 1; log_target = false: target holds
+  --- logarithms too. Kullback, Leibler 1951.
+  ---@param x tycho.Tensor log-probabilities
+  ---@param target tycho.Tensor broadcasts with x
+  ---@param opts? {reduction: string?, log_target: boolean?}
+  ---@return tycho.Tensor # 0-d, or the broadcast shape
+  local function kl_div(x, target, opts)
+    local who = "kl_div"
+    opts = check.options(who, opts, { reduction = "string", log_target = "boolean" })
+    check.float(who, 1, x)
+    check.float(who, 2, target)
+    local reduction, count = opts.reduction, nil
+    if reduction == "batchmean" then
+      if x.ndim == 0 then fail(who, "\"batchmean\" needs a batch, got %s", check.text(x)) end
+      reduction, count = "sum", x:size(1)
+    end
+    local loss = pair_loss(who, x, target, reduction, function(a, b)
+      if opts.log_target then return exp(b) * (b - a) end
+      local some = b:gt(0)
+      return where(some, b * (log(where(some, b, 1)) - a), 0)
+    end)
+    return count and loss / count or loss
   end
 
   row { "nll_loss", "x, target, {reduction = \"mean\", dim = -1, ignore_index}", nll_loss,
@@ -327,4 +429,18 @@ return function(ty, check, row)
     shape = "0-d, or the labels'", dtype = "float", formula = "nll_loss(log_softmax(x), target)" }
   row { "mse_loss", "x, y, {reduction = \"mean\"}", mse_loss, "the squared differences, their mean by default",
     shape = "0-d, or the broadcast of x and y", dtype = "float" }
+  row { "l1_loss", "x, y, {reduction = \"mean\"}", l1_loss, "the magnitudes of the differences, their mean by default",
+    shape = "0-d, or the broadcast of x and y", dtype = "float" }
+  row { "huber_loss", "x, y, {reduction = \"mean\", delta = 1}", huber_loss,
+    "half the squared difference up to delta, linear beyond", shape = "0-d, or the broadcast of x and y",
+    dtype = "float", formula = "d <= delta: d^2 / 2, else delta (d - delta / 2), d = |x - y|, Huber 1964" }
+  row { "smooth_l1_loss", "x, y, {reduction = \"mean\", beta = 1}", smooth_l1_loss,
+    "half the squared difference over beta up to beta, linear beyond", shape = "0-d, or the broadcast of x and y",
+    dtype = "float", formula = "d < beta: d^2 / (2 beta), else d - beta / 2, d = |x - y|" }
+  row { "bce_with_logits", "x, y, {reduction = \"mean\", weight, pos_weight}", bce_with_logits,
+    "cross entropy of chances y under sigmoid(x)", shape = "0-d, or the broadcast of x and y", dtype = "float",
+    formula = "max(x, 0) - x y + log(1 + exp(-|x|))" }
+  row { "kl_div", "x, target, {reduction = \"mean\", log_target = false}", kl_div,
+    "how far the distribution target is from the log-probabilities x", shape = "0-d, or the broadcast of x and target",
+    dtype = "float", formula = "target (log(target) - x), Kullback, Leibler 1951" }
 end

@@ -1,0 +1,306 @@
+/*
+** lua_grad.c -- gradients as Lua sees them: properties of tensors, and what lua/tycho/grad.lua walks with.
+** In: tensors. Out: gradients, leaves, and ways back as userdata. Raises what grad.c has to say.
+** A way back stops at a function of the user's (custom_grad, checkpoint) and hands it out, so that Lua code
+** never runs under C: it may raise and yield.
+*/
+#include "grad.h"
+#include "lua_view.h"
+
+#define META_BACK "tycho.back"
+
+/* What a custom record keeps in the registry; the State's own thread lets go of it. */
+typedef struct Kept {
+  Host *H;
+  int ref;
+} Kept;
+
+static void kept_drop(void *ctx) {
+  Kept *k = ctx;
+  luaL_unref(k->H->L, LUA_REGISTRYINDEX, k->ref);
+  ty_mem_free(k);
+}
+
+static Back *check_back(lua_State *L) { return luaL_checkudata(L, 1, META_BACK); }
+
+static int back_gc(lua_State *L) {
+  ty_back_free(check_back(L));
+  return 0;
+}
+
+/* mode(on = nil) -> whether it was on */
+static int grad_mode(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  lua_pushboolean(L, S->grad_mode);
+  if (!lua_isnoneornil(L, 1)) ty_grad_set_mode(S, lua_toboolean(L, 1));
+  return 1;
+}
+
+/* start(retain, create, wanted = nil, floor) -> a way back; wanted: watched tensors */
+static int grad_start(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Back *b = lua_newuserdata(L, sizeof *b);
+  *b = (Back){.S = S, .retain = lua_toboolean(L, 1), .create = lua_toboolean(L, 2)};
+  if (luaL_newmetatable(L, META_BACK)) {
+    lua_pushcfunction(L, back_gc);
+    lua_setfield(L, -2, "__gc");
+  }
+  lua_setmetatable(L, -2);
+  if (!lua_istable(L, 3)) return 1;
+  int n = (int)lua_objlen(L, 3);
+  if (!(b->wanted = ty_mem_zalloc(sizeof *b->wanted * (size_t)(n + 1))))
+    return ty_lua_error(L, "grad: out of memory");
+  b->floor = (u64)lua_tonumber(L, 4);
+  for (; b->nwanted < n; b->nwanted++) {
+    lua_rawgeti(L, 3, b->nwanted + 1);
+    Tensor *x = ty_lua_check(L, "grad", -1);
+    if (x->st->tape) b->wanted[b->nwanted].r = ty_record_hold(x->st->tape);
+    lua_pop(L, 1);
+  }
+  return 1;
+}
+
+/* seed(back, y, g) */
+static int grad_seed(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Back *b = check_back(L);
+  Tensor *y = ty_lua_check(L, "backward", 2), *g = ty_lua_check(L, "backward", 3);
+  TY_LUA_MUST(L, S, ty_back_seed(b, y, g));
+  return 0;
+}
+
+/* step(back) -> nil at the end, or what a custom function kept, and the gradients of its results */
+static int grad_step(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Back *b = check_back(L);
+  BackState y = ty_back_step(b);
+  for (int again = 0; y == BACK_FAILED && again < 8 && ty_lua_reclaim(L, S); again++)
+    y = ty_back_step(b);
+  if (y == BACK_FAILED) return ty_lua_fail(L, S);
+  if (y == BACK_DONE) return 0;
+  const Record *r = b->at->r;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, ((Kept *)r->ctx)->ref);
+  lua_createtable(L, r->dim, 0);
+  for (int i = 0; i < r->dim; i++) {
+    if (!b->at->part[i].st) continue;
+    ty_tensor_alias(ty_lua_push(L), &b->at->part[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 2;
+}
+
+/* give(back, i, g): the gradient of the custom function's input i, in its dims */
+static int grad_give(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Back *b = check_back(L);
+  int i = (int)lua_tointeger(L, 2);
+  Tensor *g = ty_lua_check(L, "custom_grad", 3);
+  const Type *t = &b->at->r->edge[i - 1].t.type;
+  if (!ty_type_same_dims(&g->type, t) || g->type.dtype != t->dtype) {
+    const char *got = ty_lua_view_text(L, &g->type);
+    return ty_lua_error(L, "custom_grad: the gradient of input %d must be %s, got %s", i,
+                        ty_lua_view_text(L, t), got);
+  }
+  TY_LUA_MUST(L, S, ty_back_give(b, i - 1, g));
+  return 0;
+}
+
+static int grad_pass(lua_State *L) {
+  ty_back_pass(check_back(L));
+  return 0;
+}
+
+/* got(back, k) -> the gradient of watched tensor k, in the dims of x; nil: none came */
+static int grad_got(lua_State *L) {
+  ty_lua_enter(L);
+  Back *b = check_back(L);
+  Tensor *g = &b->wanted[(int)lua_tointeger(L, 2) - 1].g, flat = {0};
+  const Tensor *x = ty_lua_check(L, "grad", 3);
+  State *S = ty_lua_state(L);
+  if (!g->st) return 0;
+  Tensor *y = ty_lua_push(L);
+  Type all = {.rank = 1, .dims = {x->st->numel}};
+  TY_LUA_MUST(L, S, ty_rule_reshape(S, g, &all, &flat));
+  i64 step = all.dims[0] > 1 ? flat.strides[0] : 1, strides[MAX_RANK];
+  for (int d = 0; d < x->type.rank; d++) strides[d] = x->strides[d] * step;
+  ty_tensor_view(y, &flat, &x->type, flat.offset + x->offset * step, strides);
+  ty_tensor_release(&flat);
+  return 1;
+}
+
+static int push_watch(lua_State *L, bool watch) {
+  State *S = ty_lua_enter(L);
+  Tensor *x = ty_lua_check(L, "grad", 1), *y = ty_lua_push(L);
+  if (S->capture) ty_lua_error(L, "capture: a gradient is tracked");
+  TY_LUA_MUST(L, S, ty_grad_watch(S, x, watch, y));
+  return 1;
+}
+static int grad_watch(lua_State *L) { return push_watch(L, true); }
+static int grad_same(lua_State *L) { return push_watch(L, false); }
+
+/* seq() -> the number that the next record will have */
+static int grad_seq(lua_State *L) {
+  lua_pushnumber(L, (lua_Number)(ty_lua_state(L)->record_seq + 1));
+  return 1;
+}
+
+/* reaches(y, seq) -> whether y depends on a leaf, or on a record before seq */
+static int grad_reaches(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  bool yes = false;
+  const Tensor *y = ty_lua_check(L, "grad", 1);
+  TY_LUA_MUST(L, S, ty_back_reaches(S, y, (u64)lua_tonumber(L, 2), &yes));
+  lua_pushboolean(L, yes);
+  return 1;
+}
+
+static int grad_live(lua_State *L) {
+  lua_pushnumber(L, (lua_Number)ty_lua_state(L)->records);
+  return 1;
+}
+
+static bool join_results(State *S, Record *join, const Tensor *const *y, Tensor *const *z, int n) {
+  for (int i = 0; i < n; i++) {
+    if (!ty_grad_watch(S, y[i], false, z[i])) return false;
+    if (!ty_is_float(y[i]->type.dtype)) continue;
+    Record *r = ty_record_new(S, K_OUT, 1, &(Given){.kind = O_TENSOR, .t = z[i]});
+    if (!r) return false;
+    if (r->edge[0].from) ty_record_drop(r->edge[0].from);
+    r->edge[0].from = ty_record_hold(join);
+    r->t.type = y[i]->type;
+    r->dim = i;
+    if (z[i]->st->tape) ty_record_drop(z[i]->st->tape);
+    z[i]->st->tape = r;
+  }
+  return true;
+}
+
+/* join(kept, inputs, outputs) -> outputs that lead back to `kept`, which step hands out */
+static int grad_join(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  int nin = (int)lua_objlen(L, 2), nout = (int)lua_objlen(L, 3);
+  Given *src = lua_newuserdata(L, sizeof *src * (size_t)(nin + 1));
+  Tensor **y = lua_newuserdata(L, sizeof *y * 2 * (size_t)(nout + 1)), **z = y + nout;
+  luaL_checkstack(L, nin + 2 * nout + 8, "custom_grad");
+  for (int i = 0; i < nin; i++) {
+    lua_rawgeti(L, 2, i + 1);
+    src[i] = ty_lua_given(L, "custom_grad", lua_gettop(L));
+  }
+  for (int i = 0; i < nout; i++) {
+    lua_rawgeti(L, 3, i + 1);
+    y[i] = ty_lua_check(L, "custom_grad", lua_gettop(L));
+  }
+  lua_createtable(L, nout, 0);
+  for (int i = 0; i < nout; i++) {
+    z[i] = ty_lua_push(L);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_pushvalue(L, 1);
+  int ref = luaL_ref(L, LUA_REGISTRYINDEX);
+  Kept *k = ty_mem_alloc(sizeof *k);
+  Record *r = k ? ty_record_new(S, K_CUSTOM, nin, src) : NULL;
+  bool ok = r != NULL;
+  if (!ok) {
+    luaL_unref(L, LUA_REGISTRYINDEX, ref);
+    ty_mem_free(k);
+    ty_fail_memory(S, "custom_grad", 0);
+  } else {
+    k->H = (Host *)S;
+    k->ref = ref;
+    r->drop = kept_drop;
+    r->ctx = k;
+    r->dim = nout;
+    ok = join_results(S, r, (const Tensor *const *)y, z, nout);
+    ty_record_drop(r);
+  }
+  if (!ok) return ty_lua_fail(L, S);
+  return 1;
+}
+
+/* --- public */
+
+static int l_requires_grad(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Tensor *x = ty_lua_check(L, "requires_grad_", 1);
+  bool on = lua_isnoneornil(L, 2) || lua_toboolean(L, 2);
+  TY_LUA_MUST(L, S, ty_grad_require(S, x, on));
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int l_detach(lua_State *L) {
+  ty_lua_enter(L);
+  Tensor *x = ty_lua_check(L, "detach", 1), *y = ty_lua_push(L);
+  ty_tensor_alias(y, x);
+  y->detached = true;
+  return 1;
+}
+
+int ty_lua_grad_required(lua_State *L, const Tensor *x) {
+  lua_pushboolean(L, ty_needs_grad(x));
+  return 1;
+}
+
+int ty_lua_grad_is_leaf(lua_State *L, const Tensor *x) {
+  lua_pushboolean(L, !ty_needs_grad(x) || x->st->tape->kind == K_LEAF);
+  return 1;
+}
+
+static Record *leaf_of(const Tensor *x) {
+  Record *r = x->detached ? NULL : x->st->tape;
+  return r && r->kind == K_LEAF ? r : NULL;
+}
+
+int ty_lua_grad_get(lua_State *L, const Tensor *x) {
+  Record *r = leaf_of(x);
+  if (!r || !r->t.st) lua_pushnil(L);
+  else ty_tensor_view(ty_lua_push(L), &r->t, &x->type, x->offset, x->strides);
+  return 1;
+}
+
+/* x.grad = nil, or a tensor of x's dims and dtype, at index 3 */
+int ty_lua_grad_set(lua_State *L, const Tensor *x) {
+  State *S = ty_lua_enter(L);
+  Record *r = leaf_of(x);
+  Tensor flat = {0};
+  if (lua_isnil(L, 3)) {
+    if (r) ty_tensor_release(&r->t);
+    return 0;
+  }
+  Tensor *g = ty_lua_check(L, "grad", 3);
+  if (!r) return ty_lua_error(L, "grad: only a leaf that requires grad has one that can be set");
+  if (!ty_type_same_dims(&g->type, &x->type) || g->type.dtype != x->type.dtype) {
+    const char *got = ty_lua_view_text(L, &g->type);
+    return ty_lua_error(L, "grad: must be %s, got %s", ty_lua_view_text(L, &x->type), got);
+  }
+  Type all = {.dtype = x->type.dtype, .rank = 1, .dims = {x->st->numel}};
+  Tensor *view = ty_lua_push(L);
+  TY_LUA_MUST(L, S, ty_record_full(S, &all, 0, &flat));
+  ty_tensor_view(view, &flat, &x->type, x->offset, x->strides);
+  ty_tensor_release(&flat);
+  TY_LUA_MUST(L, S, ty_record_assign(S, "grad", view, &(Given){.kind = O_TENSOR, .t = g}));
+  ty_tensor_release(&r->t);
+  Tensor whole = {.st = view->st, .type = all};
+  whole.strides[0] = 1;
+  ty_tensor_alias(&r->t, &whole);
+  return 0;
+}
+
+void ty_lua_open_grad(lua_State *L, int m, int t) {
+  static const LuaFunction rows[] = {
+      {"requires_grad_", l_requires_grad, 'b', "x, on = true",
+       "makes x a leaf: operations on it are taped, and backward fills x.grad"},
+      {"detach", l_detach, 'b', "x", "x without its past: no gradient goes through this view"},
+      {NULL, NULL, 0, NULL, NULL}};
+  static const luaL_Reg fns[] = {
+      {"mode", grad_mode}, {"start", grad_start}, {"seed", grad_seed},       {"step", grad_step},
+      {"give", grad_give}, {"pass", grad_pass},   {"got", grad_got},         {"watch", grad_watch},
+      {"same", grad_same}, {"seq", grad_seq},     {"reaches", grad_reaches}, {"join", grad_join},
+      {"live", grad_live}, {NULL, NULL}};
+  ty_lua_define(L, m, t, rows);
+  lua_getfield(L, m, "internals");
+  lua_newtable(L);
+  ty_lua_register(L, fns);
+  lua_setfield(L, -2, "grad");
+  lua_pop(L, 1);
+}

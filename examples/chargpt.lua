@@ -1,0 +1,260 @@
+-- A small GPT over the characters of a text: trains, writes as it learns, saves, takes up again.
+--   ./tycho examples/chargpt.lua [file ...] [--steps=1500] [--save=path] [--resume=path] [--sample=400]
+--     [--temperature=0.8] [--top=20] [--prompt=text] [--seed=1] [--width=64] [--heads=4] [--layers=3] [--context=64]
+-- Without a file it reads the licences that Debian installs. --steps=0 with --resume only writes. Text is generated
+-- with a cache of keys and values: each new character costs one position.
+
+local ty = require "tycho"
+local ffi = require "ffi"
+local nn, optim = ty.nn, ty.optim
+
+local here = arg[0]:match("^(.*)/[^/]*$") or "."
+local support = dofile(here .. "/support.lua")
+
+local options = {
+  steps = 1500, sample = 400, temperature = 0.8, top = 20, seed = 1, width = 64, heads = 4, layers = 3, context = 64,
+  batch = 16, rate = 2e-3, prompt = "",
+}
+local files = {}
+for _, word in ipairs(arg) do
+  local name, value = word:match("^%-%-([%w_]+)=(.*)$")
+  if name then
+    local known = options[name] ~= nil or name == "save" or name == "resume"
+    if not known then error("unknown option --" .. name, 0) end
+    if type(options[name]) == "number" then value = tonumber(value) or error("--" .. name .. " must be a number", 0) end
+    options[name] = value
+  else
+    files[#files + 1] = word
+  end
+end
+
+---------------------------------------------------------------------------------------------------------- text
+
+local function read_all(path)
+  local f = io.open(path, "rb")
+  local text = f and f:read "*a"
+  if f then f:close() end
+  return text or error("cannot read " .. path, 0)
+end
+
+if #files == 0 then
+  for _, name in ipairs { "GPL-3", "GPL-2", "LGPL-2.1", "Apache-2.0", "MPL-2.0", "Artistic", "BSD" } do
+    local path = "/usr/share/common-licenses/" .. name
+    local f = io.open(path)
+    if f then
+      f:close()
+      files[#files + 1] = path
+    end
+  end
+  if #files == 0 then error("no licences are installed here: name a text file", 0) end
+end
+
+local parts = {}
+for i, path in ipairs(files) do parts[i] = read_all(path) end
+local text = table.concat(parts, "\n")
+
+--- The characters of the text, in order: their numbers are the classes.
+local function alphabet_of(s)
+  local seen, list = {}, {}
+  for i = 1, #s do
+    local c = s:sub(i, i)
+    if not seen[c] then
+      seen[c] = true
+      list[#list + 1] = c
+    end
+  end
+  table.sort(list)
+  return table.concat(list)
+end
+
+---------------------------------------------------------------------------------------------------------- model
+
+local GPT = nn.class "GPT"
+
+function GPT:init(alphabet, o)
+  self.alphabet, self.context = alphabet, o.context
+  self.embed = nn.Embedding(#alphabet, o.width)
+  self.blocks = nn.ModuleList()
+  for i = 1, o.layers do
+    self.blocks[i] = nn.TransformerBlock(o.width, o.heads, { causal = true, rotary = true, norm = "rms", bias = false })
+  end
+  self.norm = nn.RMSNorm(o.width)
+  self.head = nn.Linear(o.width, #alphabet, { bias = false })
+  nn.init.normal_(self.embed.weight, 0, 0.02)
+end
+
+--- Characters [batch, time] to scores of the next ones [batch, time, alphabet]. caches: one a block.
+function GPT:forward(x, caches)
+  local h = self.embed(x)
+  for i = 1, #self.blocks do h = self.blocks[i](h, { cache = caches and caches[i] }) end
+  return self.head(self.norm(h))
+end
+
+---------------------------------------------------------------------------------------------------------- files
+
+--- Calls visit(name, state, key) for each tensor of an optimiser's state.
+local function each_moment(state, visit)
+  for j, s in ipairs(state.groups[1].state) do
+    for key, v in pairs(s) do
+      if ty.is_tensor(v) then visit(("optimizer.%d.%s"):format(j, key), s, key) end
+    end
+  end
+end
+
+-- A header in text, a line a tensor (name, sizes), an empty line, then the elements as f32.
+local function save(path, model, opt, o, step)
+  local names, sd = {}, model:state_dict()
+  each_moment(opt:state_dict(), function(name, s, key) sd[name] = s[key] end)
+  for name in pairs(sd) do names[#names + 1] = name end
+  table.sort(names)
+  local f = assert(io.open(path .. ".new", "wb"))
+  f:write(("chargpt %d %d %d %d %d %d\n"):format(step, o.width, o.heads, o.layers, o.context, #model.alphabet),
+    model.alphabet)
+  for _, name in ipairs(names) do f:write(name, " ", table.concat(sd[name].shape, " "), "\n") end
+  f:write("\n")
+  for _, name in ipairs(names) do
+    local t = sd[name]:contiguous()
+    f:write(ffi.string(t:data(), t:numel() * 4))
+  end
+  f:close()
+  assert(os.rename(path .. ".new", path))
+end
+
+--- The model, the steps that it has had, and the tensors of its optimiser. Sizes go to o.
+local function load_model(path, o)
+  local f = assert(io.open(path, "rb"))
+  local step, width, heads, layers, context, size = f:read("*l"):match("^chargpt (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$")
+  if not step then error(path .. " was not written by this example", 0) end
+  o.width, o.heads, o.layers, o.context = tonumber(width), tonumber(heads), tonumber(layers), tonumber(context)
+  local model = GPT(f:read(tonumber(size)), o)
+  local rows, sd, moments = {}, {}, {}
+  for line in f:lines() do
+    if line == "" then break end
+    local name, sizes = line:match("^(%S+) (.*)$")
+    rows[#rows + 1] = { name = name, shape = {} }
+    for n in sizes:gmatch("%d+") do table.insert(rows[#rows].shape, tonumber(n)) end
+  end
+  for _, row in ipairs(rows) do
+    local t = ty.empty(row.shape)
+    local bytes = f:read(t:numel() * 4)
+    if not bytes or #bytes < t:numel() * 4 then error(path .. " ends too early", 0) end
+    ffi.copy(t:data(), bytes, #bytes)
+    if row.name:find("^optimizer%.") then moments[row.name] = t else sd[row.name] = t end
+  end
+  f:close()
+  model:load_state_dict(sd)
+  return model, tonumber(step), moments
+end
+
+--- Gives an optimiser the state that was saved.
+local function take_up(opt, moments, step)
+  local state = opt:state_dict()
+  each_moment(state, function(name, s, key) s[key] = moments[name] end)
+  for _, s in ipairs(state.groups[1].state) do s.step = step end
+  opt:load_state_dict(state)
+end
+
+---------------------------------------------------------------------------------------------------------- writing
+
+--- Draws one of the `top` likeliest classes. scores [alphabet].
+local function draw(scores, temperature, top)
+  if temperature <= 0 then return scores:argmax():item() end
+  local best, which = (scores / temperature):topk(math.min(top, #scores))
+  return which:get(best:softmax():multinomial(1):get(1))
+end
+
+--- Text that follows the prompt, character by character.
+local function generate(model, prompt, count, temperature, top)
+  local alphabet = model.alphabet
+  local out, ids = { prompt }, {}
+  for i = 1, #prompt do ids[#ids + 1] = alphabet:find(prompt:sub(i, i), 1, true) end
+  if #ids == 0 then ids[1] = alphabet:find("\n", 1, true) or 1 end
+  model:eval()
+  ty.no_grad(function()
+    local caches, used, fresh = nil, 0, ids
+    for _ = 1, count do
+      if not caches or used + #fresh > model.context then -- the window is full: half of it is read anew
+        local keep = math.min(#ids, math.floor(model.context / 2))
+        fresh, caches, used = { unpack(ids, #ids - keep + 1) }, {}, 0
+        for i, block in ipairs(model.blocks) do caches[i] = block:cache(1, model.context) end
+      end
+      local scores = model(ty.tensor({ fresh }, { dtype = "i64" }), caches)
+      used = used + #fresh
+      local id = draw(scores[{ 1, -1 }], temperature, top)
+      ids[#ids + 1], fresh = id, { id }
+      out[#out + 1] = alphabet:sub(id, id)
+    end
+  end)
+  model:train()
+  return table.concat(out)
+end
+
+---------------------------------------------------------------------------------------------------------- training
+
+ty.manual_seed(options.seed)
+local model, done, kept
+if options.resume then
+  model, done, kept = load_model(options.resume, options)
+  print(("%s: %d steps so far"):format(options.resume, done))
+else
+  model, done = GPT(alphabet_of(text), options), 0
+end
+
+local CONTEXT, BATCH, STEPS = options.context, options.batch, options.steps
+print(("%d characters, %d different ones; %d parameters"):format(#text, #model.alphabet, model:num_parameters()))
+
+local function encode(s)
+  local number, list, unknown = {}, {}, 0
+  for i = 1, #model.alphabet do number[model.alphabet:byte(i)] = i end
+  for i = 1, #s do
+    local id = number[s:byte(i)]
+    if id then list[#list + 1] = id else unknown = unknown + 1 end
+  end
+  if unknown > 0 then print(("%d characters are not in the model's alphabet and are left out"):format(unknown)) end
+  return ty.tensor(list, { dtype = "i64" })
+end
+
+if STEPS > 0 then
+  local data = encode(text)
+  if #data < CONTEXT + 2 then error("the text is too short", 0) end
+  local opt = optim.AdamW(model:parameters(), { lr = options.rate, betas = { 0.9, 0.95 }, weight_decay = 0.1 })
+  if kept then take_up(opt, kept, done) end
+  local schedule = optim.WarmupCosineLR(opt, { warmup = math.min(50, STEPS), steps = STEPS, least = options.rate / 10 })
+
+  local step = jit.compile(function(x, y)
+    opt:zero_grad()
+    local loss = ty.cross_entropy(model(x), y)
+    loss:backward()
+    ty.clip_grad_norm_(opt.groups[1].params, 1)
+    opt:step()
+    return loss:detach()
+  end)
+
+  local windows = data:unfold(1, CONTEXT + 1) -- a view: each place begins a window
+  local started, average = os.clock(), nil
+  for n = 1, STEPS do
+    local rows = windows[ty.randint(1, #windows, { BATCH })]
+    local loss = step(rows:narrow(2, 1, CONTEXT), rows:narrow(2, 2, CONTEXT)):item()
+    schedule:step()
+    average = average and average * 0.95 + loss * 0.05 or loss
+    if n % 10 == 0 or n == STEPS then
+      support.progress("train", n, STEPS, average, BATCH * CONTEXT, "characters", started)
+    end
+    if n % math.max(1, math.floor(STEPS / 4)) == 0 and n < STEPS then
+      print(("\nafter %d steps, loss %.3f:\n%s\n"):format(n + done, average,
+        generate(model, options.prompt, math.min(options.sample, 160), options.temperature, options.top)))
+    end
+  end
+  done = done + STEPS
+  support.tell("the training step", step)
+  if options.save then
+    save(options.save, model, opt, options, done)
+    print("saved " .. options.save)
+  end
+end
+
+if options.sample > 0 then
+  local started = os.clock()
+  local written = generate(model, options.prompt, options.sample, options.temperature, options.top)
+  print(("\n%s\n\n%.0f characters/s"):format(written, options.sample / math.max(os.clock() - started, 1e-3)))
+end

@@ -1,0 +1,587 @@
+--- convolution.lua -- composites over windows: convolution, its transpose, pooling, interpolation.
+-- In: tensors [batch, channels, places...] or without the batch. Out: the same layout.
+--
+-- A window is a view: `unfold` gives each output's window as new last dims, a step over them is the dilation. So
+--   convolution   one matrix product of the weights with the windows, a row a weight: y[o, p] = w[o, ckk] cols[ckk, p]
+--   transpose     zeros between the places, then a convolution with the weights turned around
+--   pooling       a reduction over the windows' dims
+-- Nothing here reads values. Sizes are given as a number for all dims or as a list, one a dim.
+
+---@param ty table the core module
+---@param check table check.lua
+---@param row fun(r: table) adds a composite, see functions.lua
+return function(ty, check, row)
+  local fail, matmul = check.fail, ty.matmul
+  local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
+  local halves = { f16 = true, bf16 = true }
+  local MOST = 2 ^ 31 - 1 -- places of a dim
+
+  --- An option that is one whole number for all n dims, or a list of n of them; least is the smallest allowed.
+  local function sizes_of(who, what, v, n, default, least)
+    if v == nil then v = default end
+    local list = {}
+    for i = 1, n do
+      local one = v
+      if type(v) == "table" then
+        one = v[i]
+        if #v ~= n then fail(who, "%s must be a number or a list of %d, got a list of %d", what, n, #v) end
+      end
+      if type(one) ~= "number" or one % 1 ~= 0 or one < least then
+        fail(who, "%s must be whole and at least %d, got %s", what, least, check.show(one))
+      end
+      if one > MOST then fail(who, "%s must be at most %d, got %s", what, MOST, check.show(one)) end
+      list[i] = one
+    end
+    return list
+  end
+
+  --- x with a batch dim, and whether it had none. n: how many dims of places it has.
+  local function batched(who, x, n)
+    check.tensor(who, 1, x)
+    local rank = x.ndim
+    if rank == n + 2 then return x, false end
+    if rank == n + 1 then return x:unsqueeze(1), true end
+    return fail(who, "argument 1 must have %d dims, or %d without a batch, got %s", n + 2, n + 1, check.text(x))
+  end
+
+  --- Pads the last n dims, before[i] and after[i] places; negative counts cut.
+  local function pad(x, n, before, after, value)
+    local rank, amounts, any = x.ndim, {}, false
+    for d = 1, rank do amounts[d] = { 0, 0 } end
+    for i = 1, n do
+      local d = rank - n + i
+      if before[i] < 0 or after[i] < 0 then
+        local first, last = max(0, -before[i]), max(0, -after[i])
+        x = x:narrow(d, 1 + first, x:size(d) - first - last)
+      end
+      amounts[d] = { max(0, before[i]), max(0, after[i]) }
+      any = any or before[i] > 0 or after[i] > 0
+    end
+    return any and x:pad(amounts, value) or x
+  end
+
+  --- The windows of the last n dims as a view [..., out1, out2, k1, k2].
+  local function windows(x, n, kernel, stride, dilation)
+    local first = x.ndim - n
+    for i = 1, n do
+      x = x:unfold(first + i, (kernel[i] - 1) * dilation[i] + 1, stride[i])
+      if dilation[i] > 1 then x = x:slice(-1, 1, -1, dilation[i]) end
+    end
+    return x
+  end
+
+  local function product(list)
+    local n = 1
+    for i = 1, #list do n = n * list[i] end
+    return n
+  end
+
+  ---------------------------------------------------------------------------------------------------------- convolution
+
+  local conv_options = { stride = "any", padding = "any", dilation = "any", groups = "number" }
+
+  --- Places before and after each dim: a number, a list, "valid" (none) or "same" (as many outputs as inputs).
+  local function paddings(who, v, n, kernel, stride, dilation)
+    if v ~= "same" then
+      local both = sizes_of(who, "option padding", v ~= "valid" and v or nil, n, 0, 0)
+      return both, both
+    end
+    local before, after = {}, {}
+    for i = 1, n do
+      if stride[i] ~= 1 then fail(who, "option padding = \"same\" needs stride 1, got %d", stride[i]) end
+      local total = dilation[i] * (kernel[i] - 1)
+      before[i] = floor(total / 2)
+      after[i] = total - before[i]
+    end
+    return before, after
+  end
+
+  --- Checks weight and bias; groups and the sizes of the kernel. inputs, outputs: the weight's dims of channels.
+  local function check_weight(who, x, weight, bias, n, groups, inputs, outputs)
+    check.tensor(who, 2, weight)
+    if weight.ndim ~= n + 2 then
+      fail(who, "argument 2, the weight, must have %d dims, got %s", n + 2, check.text(weight))
+    end
+    local channels, shape = x:size(2), weight.shape
+    if groups % 1 ~= 0 or groups < 1 then fail(who, "option groups must be whole and at least 1, got %g", groups) end
+    local wanted = inputs == 2 and shape[2] * groups or shape[1]
+    if channels ~= wanted then
+      fail(who, "%s has %d channels, the weight %s%s takes %d", check.text(x), channels, check.text(weight),
+        groups > 1 and (" in %d groups"):format(groups) or "", wanted)
+    end
+    if shape[1] % groups ~= 0 then
+      fail(who, "%d channels of the weight %s do not divide into %d groups", shape[1], check.text(weight), groups)
+    end
+    local made = outputs == 1 and shape[1] or shape[2] * groups
+    if bias ~= nil then
+      check.tensor(who, 3, bias)
+      if bias.ndim ~= 1 or bias:size(1) ~= made then
+        fail(who, "argument 3, the bias, must be [%d], got %s", made, check.text(bias))
+      end
+    end
+    local kernel = {}
+    for i = 1, n do
+      kernel[i] = shape[i + 2]
+      if kernel[i] < 1 then fail(who, "the weight %s is empty", check.text(weight)) end
+    end
+    return kernel, made
+  end
+
+  --- The bias added along the channels.
+  local function with_bias(y, bias, n)
+    if bias == nil then return y end
+    local sizes = { bias:size(1) }
+    for i = 1, n do sizes[i + 1] = 1 end
+    return y + bias:reshape(sizes)
+  end
+
+  --- The product of the weights [out, in / groups, k...] with the windows of x [batch, in, places...].
+  local function convolve(who, x, weight, n, groups, stride, dilation)
+    local shape, kernel = weight.shape, {}
+    for i = 1, n do
+      kernel[i] = shape[i + 2]
+      local reach, room = (kernel[i] - 1) * dilation[i] + 1, x:size(i + 2)
+      if reach > room then
+        fail(who, "a kernel that reaches %d places does not fit into %d (dim %d, padded)", reach, room, i)
+      end
+    end
+    local view = windows(x, n, kernel, stride, dilation)
+    local order, places = { 1, 2 }, {}
+    for i = 1, n do
+      order[2 + i], order[2 + n + i] = 2 + n + i, 2 + i
+      places[i] = view:size(2 + i)
+    end
+    local batch, made, depth = x:size(1), shape[1], shape[2] * product(kernel)
+    local columns, rows = view:permute(order), weight
+    local y
+    if groups == 1 then
+      y = matmul(rows:reshape(made, depth), columns:reshape(batch, depth, product(places)))
+    else
+      y = matmul(rows:reshape(groups, made / groups, depth), columns:reshape(batch, groups, depth, product(places)))
+    end
+    return y:reshape(batch, made, unpack(places))
+  end
+
+  local function conv(who, n, x, weight, bias, opts)
+    if check.is_options(bias) then bias, opts = nil, bias end
+    opts = check.options(who, opts, conv_options)
+    local input, single = batched(who, x, n)
+    local groups = opts.groups or 1
+    local kernel = check_weight(who, input, weight, bias, n, groups, 2, 1)
+    local stride = sizes_of(who, "option stride", opts.stride, n, 1, 1)
+    local dilation = sizes_of(who, "option dilation", opts.dilation, n, 1, 1)
+    local before, after = paddings(who, opts.padding, n, kernel, stride, dilation)
+    local y = convolve(who, pad(input, n, before, after, 0), weight, n, groups, stride, dilation)
+    y = with_bias(y, bias, n)
+    return single and y:squeeze(1) or y
+  end
+
+  --- Convolution over one dim, as in networks: the weight is not turned around.
+  --- Options: stride = 1, padding = 0, or "same", dilation = 1, groups = 1.
+  ---@param x tycho.Tensor [batch, channels, length] or [channels, length]
+  ---@param weight tycho.Tensor [out, channels / groups, size]
+  ---@param bias? tycho.Tensor [out]
+  ---@param opts? {stride: any, padding: any, dilation: any, groups: integer?}
+  ---@return tycho.Tensor # [batch, out, floor((length + 2 padding - dilation (size - 1) - 1) / stride) + 1]
+  local function conv1d(x, weight, bias, opts) return conv("conv1d", 1, x, weight, bias, opts) end
+
+  --- Convolution over two dims, as in networks: the weight is not turned around.
+  --- Options, a number or {rows, columns}: stride = 1, padding = 0, or "same", dilation = 1; groups = 1.
+  ---@param x tycho.Tensor [batch, channels, height, width] or [channels, height, width]
+  ---@param weight tycho.Tensor [out, channels / groups, rows, columns]
+  ---@param bias? tycho.Tensor [out]
+  ---@param opts? {stride: any, padding: any, dilation: any, groups: integer?}
+  ---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
+  local function conv2d(x, weight, bias, opts) return conv("conv2d", 2, x, weight, bias, opts) end
+
+  row { "conv1d", "x, weight, bias, {stride = 1, padding = 0, dilation = 1, groups = 1}", conv1d,
+    "convolution over one dim; weight [out, in / groups, size]", shape = "[batch, out, length]",
+    formula = "y[n, o, t] = bias[o] + sum over c, i of weight[o, c, i] x[n, c, t stride + i dilation - padding]" }
+  row { "conv2d", "x, weight, bias, {stride = 1, padding = 0, dilation = 1, groups = 1}", conv2d,
+    "convolution over two dims; weight [out, in / groups, rows, columns]", shape = "[batch, out, height, width]",
+    formula = "as conv1d, over two dims" }
+
+  ---------------------------------------------------------------------------------------------------------- transposed
+
+  local transpose_options = {
+    stride = "any", padding = "any", output_padding = "any", dilation = "any", groups = "number",
+  }
+
+  --- Zeros between the places of the last n dims: n places become (n - 1) * stride + 1.
+  local function spread(x, n, stride)
+    local rank = x.ndim
+    for i = 1, n do
+      local d, s = rank - n + i, stride[i]
+      local length = x:size(d)
+      if s > 1 and length > 0 then
+        local amounts = {}
+        for k = 1, rank + 1 do amounts[k] = { 0, k == d + 1 and s - 1 or 0 } end
+        x = x:unsqueeze(d + 1):pad(amounts):flatten(d, d + 1):narrow(d, 1, (length - 1) * s + 1)
+      end
+    end
+    return x
+  end
+
+  --- weight [in, out / groups, k...] as that of the convolution that it is the transpose of, turned around.
+  local function turned(weight, n, groups)
+    local shape, dims = weight.shape, {}
+    for i = 1, n do dims[i] = 2 + i end
+    if groups == 1 then return weight:transpose(1, 2):flip(dims) end
+    local kernel = { unpack(shape, 3) }
+    return weight:reshape(groups, shape[1] / groups, shape[2], unpack(kernel)):transpose(2, 3)
+      :reshape(groups * shape[2], shape[1] / groups, unpack(kernel)):flip(dims)
+  end
+
+  local function conv_transpose(who, n, x, weight, bias, opts)
+    if check.is_options(bias) then bias, opts = nil, bias end
+    opts = check.options(who, opts, transpose_options)
+    local input, single = batched(who, x, n)
+    local groups = opts.groups or 1
+    local kernel = check_weight(who, input, weight, bias, n, groups, 1, 2)
+    local stride = sizes_of(who, "option stride", opts.stride, n, 1, 1)
+    local dilation = sizes_of(who, "option dilation", opts.dilation, n, 1, 1)
+    local padding = sizes_of(who, "option padding", opts.padding, n, 0, 0)
+    local extra = sizes_of(who, "option output_padding", opts.output_padding, n, 0, 0)
+    local before, after, ones = {}, {}, {}
+    for i = 1, n do
+      if extra[i] >= max(stride[i], dilation[i]) then
+        fail(who, "option output_padding must be below stride or dilation, got %d", extra[i])
+      end
+      local reach = dilation[i] * (kernel[i] - 1)
+      before[i], after[i], ones[i] = reach - padding[i], reach - padding[i] + extra[i], 1
+      if (input:size(2 + i) - 1) * stride[i] + 1 + before[i] + after[i] - reach < 1 then
+        fail(who, "padding %d leaves nothing of %s (dim %d)", padding[i], check.text(x), i)
+      end
+    end
+    local y = pad(spread(input, n, stride), n, before, after, 0)
+    y = with_bias(convolve(who, y, turned(weight, n, groups), n, groups, ones, dilation), bias, n)
+    return single and y:squeeze(1) or y
+  end
+
+  --- The transpose of conv1d, which is its gradient by x: each place adds its multiple of the weight to the output.
+  --- Options: stride = 1, padding = 0 (cut from the output), output_padding = 0 (added behind), dilation = 1,
+  --- groups = 1.
+  ---@param x tycho.Tensor [batch, channels, length] or [channels, length]
+  ---@param weight tycho.Tensor [channels, out / groups, size]
+  ---@param bias? tycho.Tensor [out]
+  ---@param opts? table
+  ---@return tycho.Tensor # [batch, out, (length - 1) stride - 2 padding + dilation (size - 1) + output_padding + 1]
+  local function conv_transpose1d(x, weight, bias, opts)
+    return conv_transpose("conv_transpose1d", 1, x, weight, bias, opts)
+  end
+
+  --- The transpose of conv2d, which is its gradient by x: each place adds its multiple of the weight to the output.
+  --- Options, a number or {rows, columns}: stride = 1, padding = 0 (cut from the output), output_padding = 0 (added
+  --- behind), dilation = 1; groups = 1.
+  ---@param x tycho.Tensor [batch, channels, height, width] or [channels, height, width]
+  ---@param weight tycho.Tensor [channels, out / groups, rows, columns]
+  ---@param bias? tycho.Tensor [out]
+  ---@param opts? table
+  ---@return tycho.Tensor # [batch, out, ...], of sizes as in one dim
+  local function conv_transpose2d(x, weight, bias, opts)
+    return conv_transpose("conv_transpose2d", 2, x, weight, bias, opts)
+  end
+
+  local transposed_arguments =
+    "x, weight, bias, {stride = 1, padding = 0, output_padding = 0, dilation = 1, groups = 1}"
+  row { "conv_transpose1d", transposed_arguments, conv_transpose1d,
+    "the transpose of conv1d; weight [in, out / groups, size]", shape = "[batch, out, length]",
+    formula = "the gradient of conv1d by its x" }
+  row { "conv_transpose2d", transposed_arguments, conv_transpose2d,
+    "the transpose of conv2d; weight [in, out / groups, rows, columns]", shape = "[batch, out, height, width]",
+    formula = "the gradient of conv2d by its x" }
+
+  ---------------------------------------------------------------------------------------------------------- pooling
+
+  --- Numbers of windows and the places needed behind each dim; ceil_mode lets the last window begin inside and end
+  --- outside.
+  local function pool_sizes(who, x, n, kernel, stride, padding, dilation, ceil_mode)
+    local outs, after = {}, {}
+    for i = 1, n do
+      if 2 * padding[i] > kernel[i] then
+        fail(who, "padding must be at most half of the window, got %d for %d", padding[i], kernel[i])
+      end
+      local length, reach = x:size(x.ndim - n + i), dilation[i] * (kernel[i] - 1) + 1
+      local steps = (length + 2 * padding[i] - reach) / stride[i]
+      local out = (ceil_mode and ceil(steps) or floor(steps)) + 1
+      if ceil_mode and (out - 1) * stride[i] >= length + padding[i] then out = out - 1 end
+      if out < 1 then
+        fail(who, "a window that reaches %d places does not fit into %s (dim %d of the places)", reach, check.text(x),
+          i)
+      end
+      outs[i], after[i] = out, max(padding[i], (out - 1) * stride[i] + reach - length - padding[i])
+    end
+    return outs, after
+  end
+
+  local function last_dims(n)
+    local dims = {}
+    for i = 1, n do dims[i] = -i end
+    return dims
+  end
+
+  local function pool_arguments(who, n, x, kernel, opts, known)
+    local input, single = batched(who, x, n)
+    check.float(who, 1, x)
+    opts = check.options(who, opts, known)
+    kernel = sizes_of(who, "argument 2, the window,", kernel, n, nil, 1)
+    local stride = sizes_of(who, "option stride", opts.stride, n, kernel, 1)
+    local padding = sizes_of(who, "option padding", opts.padding, n, 0, 0)
+    local dilation = sizes_of(who, "option dilation", opts.dilation, n, 1, 1)
+    local outs, after = pool_sizes(who, input, n, kernel, stride, padding, dilation, opts.ceil_mode)
+    return input, single, opts, kernel, stride, padding, after, dilation, outs
+  end
+
+  local TAPS = 16 -- up to so many places a window is folded place by place, which fuses; larger ones are reduced
+
+  --- The windows in the last n dims of a view, reduced.
+  local function fold(view, n, kernel, combine, reduce)
+    if product(kernel) > TAPS then return reduce(view, last_dims(n)) end
+    local y
+    for i = 1, kernel[1] do
+      for j = 1, kernel[2] or 1 do
+        local place = n == 1 and view[{ "...", i }] or view[{ "...", i, j }]
+        y = y and combine(y, place) or place
+      end
+    end
+    return product(kernel) == 1 and y:clone() or y
+  end
+
+  local function sum_of(x, dims) return x:sum(dims) end
+  local function mean_of(x, d, keep) return x:mean(d, keep) end
+  local function max_of(x, d, keep) return x:max(d, keep) end
+
+  local max_options = { stride = "any", padding = "any", dilation = "any", ceil_mode = "boolean" }
+
+  local function max_pool(who, n, x, kernel, opts)
+    local input, single, _, size, stride, padding, after, dilation =
+      pool_arguments(who, n, x, kernel, opts, max_options)
+    local view = windows(pad(input, n, padding, after, -math.huge), n, size, stride, dilation)
+    local y = fold(view, n, size, ty.maximum, max_of)
+    return single and y:squeeze(1) or y
+  end
+
+  local average_options = {
+    stride = "any", padding = "any", ceil_mode = "boolean", count_include_pad = "boolean",
+  }
+
+  --- How many places each window of one dim counts: of the input, or of the padded input.
+  local function window_counts(out, length, kernel, stride, padding, include)
+    local counts, same = {}, true
+    for o = 1, out do
+      local first = (o - 1) * stride - padding
+      local last = min(first + kernel, length + padding)
+      counts[o] = include and last - first or min(last, length) - max(first, 0)
+      same = same and counts[o] == counts[1]
+    end
+    return counts, same
+  end
+
+  local function avg_pool(who, n, x, kernel, opts)
+    local input, single, stride, padding, after, dilation, outs
+    input, single, opts, kernel, stride, padding, after, dilation, outs =
+      pool_arguments(who, n, x, kernel, opts, average_options)
+    local half = halves[x.dtype] and x.dtype
+    if half then input = input:to("f32") end
+    local include = opts.count_include_pad ~= false
+    local view = windows(pad(input, n, padding, after, 0), n, kernel, stride, dilation)
+    local y = fold(view, n, kernel, ty.add, sum_of)
+    local whole = 1
+    for i = 1, n do
+      local counts, same = window_counts(outs[i], input:size(2 + i), kernel[i], stride[i], padding[i], include)
+      if same then
+        whole = whole * counts[1]
+      else
+        local sizes = { outs[i] }
+        for k = i + 1, n do sizes[k - i + 1] = 1 end
+        y = y / ty.tensor(counts, { dtype = y.dtype }):reshape(sizes)
+      end
+    end
+    if whole ~= 1 then y = y / whole end
+    if half then y = y:to(half) end
+    return single and y:squeeze(1) or y
+  end
+
+  --- The largest element of each window. NaN wins. Where several are equal they share the gradient.
+  --- Options: stride = kernel, padding = 0 (of -inf), dilation = 1, ceil_mode = false.
+  ---@param x tycho.Tensor floats, [batch, channels, length] or [channels, length]
+  ---@param kernel integer
+  ---@param opts? {stride: any, padding: any, dilation: any, ceil_mode: boolean?}
+  ---@return tycho.Tensor # [batch, channels, windows]
+  local function max_pool1d(x, kernel, opts) return max_pool("max_pool1d", 1, x, kernel, opts) end
+
+  --- The largest element of each window. NaN wins. Where several are equal they share the gradient.
+  --- Options, a number or {rows, columns}: stride = kernel, padding = 0 (of -inf), dilation = 1; ceil_mode = false.
+  ---@param x tycho.Tensor floats, [batch, channels, height, width] or [channels, height, width]
+  ---@param kernel integer|integer[]
+  ---@param opts? {stride: any, padding: any, dilation: any, ceil_mode: boolean?}
+  ---@return tycho.Tensor # [batch, channels, windows down, windows across]
+  local function max_pool2d(x, kernel, opts) return max_pool("max_pool2d", 2, x, kernel, opts) end
+
+  --- The mean of each window.
+  --- Options: stride = kernel, padding = 0 (of zeros), ceil_mode = false, count_include_pad = true.
+  ---@param x tycho.Tensor floats, [batch, channels, length] or [channels, length]
+  ---@param kernel integer
+  ---@param opts? {stride: any, padding: any, ceil_mode: boolean?, count_include_pad: boolean?}
+  ---@return tycho.Tensor # [batch, channels, windows]
+  local function avg_pool1d(x, kernel, opts) return avg_pool("avg_pool1d", 1, x, kernel, opts) end
+
+  --- The mean of each window.
+  --- Options, a number or {rows, columns}: stride = kernel, padding = 0 (of zeros); ceil_mode = false,
+  --- count_include_pad = true.
+  ---@param x tycho.Tensor floats, [batch, channels, height, width] or [channels, height, width]
+  ---@param kernel integer|integer[]
+  ---@param opts? {stride: any, padding: any, ceil_mode: boolean?, count_include_pad: boolean?}
+  ---@return tycho.Tensor # [batch, channels, windows down, windows across]
+  local function avg_pool2d(x, kernel, opts) return avg_pool("avg_pool2d", 2, x, kernel, opts) end
+
+  --- One dim cut into `out` windows, which overlap where it does not divide: from floor(i n / out) to
+  --- ceil((i + 1) n / out).
+  local function adapt(x, d, out, reduce)
+    local n = x:size(d)
+    if n % out == 0 then return reduce(x:unflatten(d, { out, n / out }), d + 1, false) end
+    local parts = {}
+    for i = 0, out - 1 do
+      local first = floor(i * n / out)
+      parts[i + 1] = reduce(x:narrow(d, first + 1, ceil((i + 1) * n / out) - first), d, true)
+    end
+    return ty.cat(parts, d)
+  end
+
+  local function adaptive(who, n, x, outs, reduce)
+    local input, single = batched(who, x, n)
+    check.float(who, 1, x)
+    outs = sizes_of(who, "argument 2, the output's size,", outs, n, nil, 1)
+    local half = halves[x.dtype] and x.dtype
+    local y = half and input:to("f32") or input
+    for i = 1, n do
+      if y:size(2 + i) < 1 then fail(who, "nothing to pool in %s", check.text(x)) end
+      y = adapt(y, 2 + i, outs[i], reduce)
+    end
+    if half then y = y:to(half) end
+    return single and y:squeeze(1) or y
+  end
+
+  --- Means of as many windows as asked for, which cover each dim evenly.
+  ---@param x tycho.Tensor floats, [batch, channels, length] or [channels, length]
+  ---@param size integer
+  ---@return tycho.Tensor # [batch, channels, size]
+  local function adaptive_avg_pool1d(x, size) return adaptive("adaptive_avg_pool1d", 1, x, size, mean_of) end
+
+  --- Means of as many windows as asked for, which cover each dim evenly.
+  ---@param x tycho.Tensor floats, [batch, channels, height, width] or [channels, height, width]
+  ---@param size integer|integer[]
+  ---@return tycho.Tensor # [batch, channels, rows, columns]
+  local function adaptive_avg_pool2d(x, size) return adaptive("adaptive_avg_pool2d", 2, x, size, mean_of) end
+
+  --- The largest of as many windows as asked for, which cover each dim evenly.
+  ---@param x tycho.Tensor floats, [batch, channels, length] or [channels, length]
+  ---@param size integer
+  ---@return tycho.Tensor # [batch, channels, size]
+  local function adaptive_max_pool1d(x, size) return adaptive("adaptive_max_pool1d", 1, x, size, max_of) end
+
+  --- The largest of as many windows as asked for, which cover each dim evenly.
+  ---@param x tycho.Tensor floats, [batch, channels, height, width] or [channels, height, width]
+  ---@param size integer|integer[]
+  ---@return tycho.Tensor # [batch, channels, rows, columns]
+  local function adaptive_max_pool2d(x, size) return adaptive("adaptive_max_pool2d", 2, x, size, max_of) end
+
+  local pooled = "the places become windows"
+  row { "max_pool1d", "x, kernel, {stride = kernel, padding = 0, dilation = 1, ceil_mode = false}", max_pool1d,
+    "the largest element of each window", shape = pooled }
+  row { "max_pool2d", "x, kernel, {stride = kernel, padding = 0, dilation = 1, ceil_mode = false}", max_pool2d,
+    "the largest element of each window", shape = pooled }
+  row { "avg_pool1d", "x, kernel, {stride = kernel, padding = 0, ceil_mode = false, count_include_pad = true}",
+    avg_pool1d, "the mean of each window", shape = pooled }
+  row { "avg_pool2d", "x, kernel, {stride = kernel, padding = 0, ceil_mode = false, count_include_pad = true}",
+    avg_pool2d, "the mean of each window", shape = pooled }
+  row { "adaptive_avg_pool1d", "x, size", adaptive_avg_pool1d, "the means of `size` windows", shape = pooled }
+  row { "adaptive_avg_pool2d", "x, size", adaptive_avg_pool2d, "the means of `size` windows a dim", shape = pooled }
+  row { "adaptive_max_pool1d", "x, size", adaptive_max_pool1d, "the largest elements of `size` windows",
+    shape = pooled }
+  row { "adaptive_max_pool2d", "x, size", adaptive_max_pool2d, "the largest elements of `size` windows a dim",
+    shape = pooled }
+
+  ---------------------------------------------------------------------------------------------------------- interpolate
+
+  --- Places of x along a dim, by a list of positions from 0.
+  local function places(x, d, list)
+    local index = {}
+    for i = 1, #list do index[i] = list[i] + 1 end
+    return x:index_select(d, ty.tensor(index, { dtype = "i64" }))
+  end
+
+  --- The nearest place below each output's.
+  local function nearest(x, d, out)
+    local n = x:size(d)
+    if out == n then return x end
+    if out % n == 0 then -- each place repeated
+      local sizes = x:unsqueeze(d + 1).shape
+      sizes[d + 1] = out / n
+      return x:unsqueeze(d + 1):expand(sizes):flatten(d, d + 1)
+    end
+    local list = {}
+    for i = 0, out - 1 do list[i + 1] = min(floor(i * n / out), n - 1) end
+    return places(x, d, list)
+  end
+
+  --- Between the two places beside each output's.
+  local function linear(x, d, out, corners)
+    local n = x:size(d)
+    if out == n then return x end
+    local low, high, share = {}, {}, {}
+    for i = 0, out - 1 do
+      local at = corners and (out > 1 and i * (n - 1) / (out - 1) or 0) or max((i + 0.5) * n / out - 0.5, 0)
+      local below = min(floor(at), n - 1)
+      low[i + 1], high[i + 1], share[i + 1] = below, min(below + 1, n - 1), at - below
+    end
+    local sizes = { out }
+    for _ = d + 1, x.ndim do sizes[#sizes + 1] = 1 end
+    local a, b = places(x, d, low), places(x, d, high)
+    return a + (b - a) * ty.tensor(share, { dtype = x.dtype }):reshape(sizes)
+  end
+
+  --- Another number of places in each dim behind batch and channels.
+  --- Options: size, a number or a list; or scale, likewise; mode = "nearest", or "linear" (also "bilinear"): between
+  --- neighbours; align_corners = false: whether the outer places keep their values.
+  ---@param x tycho.Tensor [batch, channels, length] or [batch, channels, height, width]
+  ---@param opts {size: any, scale: any, mode: string?, align_corners: boolean?}
+  ---@return tycho.Tensor # [batch, channels, size...]
+  local function interpolate(x, opts)
+    local who = "interpolate"
+    check.float(who, 1, x)
+    opts = check.options(who, opts, { size = "any", scale = "any", mode = "string", align_corners = "boolean" })
+    local n = x.ndim - 2
+    if n ~= 1 and n ~= 2 then fail(who, "argument 1 must have 3 or 4 dims, got %s", check.text(x)) end
+    if (opts.size == nil) == (opts.scale == nil) then fail(who, "needs one of the options size and scale") end
+    local outs = {}
+    for i = 1, n do
+      if x:size(2 + i) < 1 then fail(who, "nothing to begin with in %s", check.text(x)) end
+      local scale = type(opts.scale) == "table" and opts.scale[i] or opts.scale
+      if opts.scale ~= nil then
+        if type(scale) ~= "number" or not (scale > 0 and scale < math.huge) then
+          fail(who, "option scale must be above 0, got %s", check.show(scale))
+        end
+        outs[i] = floor(x:size(2 + i) * scale)
+      end
+    end
+    outs = sizes_of(who, opts.size ~= nil and "option size" or "the size scaled", opts.size or outs, n, nil, 1)
+    local mode = opts.mode or "nearest"
+    if mode == "nearest" then
+      for i = 1, n do x = nearest(x, 2 + i, outs[i]) end
+      return x
+    end
+    if mode ~= "linear" and mode ~= "bilinear" then
+      fail(who, "option mode must be \"nearest\", \"linear\" or \"bilinear\", got %s", check.show(mode))
+    end
+    local half = halves[x.dtype] and x.dtype
+    if half then x = x:to("f32") end
+    for i = n, 1, -1 do x = linear(x, 2 + i, outs[i], opts.align_corners) end
+    return half and x:to(half) or x
+  end
+
+  row { "interpolate", "x, {size, scale, mode = \"nearest\", align_corners = false}", interpolate,
+    "another number of places in each dim behind batch and channels", shape = "[batch, channels, size...]",
+    formula = "as PyTorch's interpolate, modes nearest, linear and bilinear" }
+
+end

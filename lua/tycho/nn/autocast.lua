@@ -1,0 +1,51 @@
+--- nn/autocast.lua -- mixed precision: the products of layers in a half float, all else as it is.
+-- Within ty.autocast("bf16", fn) linear, convolution, recurrent and attention layers take their operands in bf16;
+-- norms, softmax and losses compute in f32 as always, and parameters stay in f32, the master weights: gradients come
+-- back to them through the casts. Products that are written out, x:matmul(w), stay as they are.
+
+---@param ty table the module tycho
+---@return function autocast, function cast what the layers ask
+return function(ty)
+  local check = require("tycho.check")(ty)
+  local unpack, select, pcall, error = unpack, select, pcall, error
+  local names = { f16 = true, bf16 = true, f32 = true }
+
+  --- What is in force. Compiled functions guard it, as they guard any field that they read.
+  local state = { dtype = nil }
+
+  --- Operands of a product as autocast wants them: f32 and half floats in its dtype, others as they are.
+  local function cast(...)
+    local dtype = state.dtype
+    if not dtype then return ... end
+    local list = { ... }
+    for i = 1, select("#", ...) do
+      local t = list[i]
+      if t ~= nil and names[t.dtype] then list[i] = t:to(dtype) end
+    end
+    return unpack(list, 1, select("#", ...))
+  end
+
+  local function leave(before, ok, ...)
+    state.dtype = before
+    if not ok then return error(..., 0) end
+    return ...
+  end
+
+  --- Calls fn(...); layers compute their products in that dtype meanwhile. Gives fn's results.
+  ---@param dtype "bf16"|"f16"|"f32"|false false: as without
+  ---@param fn function
+  local function autocast(dtype, fn, ...)
+    if dtype ~= false and not names[dtype] then
+      check.fail("autocast", "argument 1 must be \"bf16\", \"f16\", \"f32\" or false, got %s", check.show(dtype))
+    end
+    local meta = type(fn) == "table" and getmetatable(fn)
+    if type(fn) ~= "function" and not (type(meta) == "table" and rawget(meta, "__call")) then
+      check.fail("autocast", "argument 2 must be a function, got %s", check.show(fn))
+    end
+    local before = state.dtype
+    state.dtype = dtype or nil
+    return leave(before, pcall(fn, ...))
+  end
+
+  return autocast, cast
+end

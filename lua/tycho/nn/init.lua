@@ -1,0 +1,15 @@
+--- nn/init.lua -- modules, layers, losses, initialisers: `ty.nn`.
+-- Plain Lua over the functions of Tycho, so that compiled functions see through it. Class names and the meaning of
+-- arguments are PyTorch's, but: dims and names of lists count from 1; weights of linear and recurrent layers are
+-- [in, out]; sequences are [batch, time, features] unless told otherwise.
+
+local ty = require "tycho"
+
+---@class tycho.nn
+local nn = {}
+
+for _, part in ipairs { "module", "start", "layers", "norms", "windows", "recurrent", "attention", "losses" } do
+  require("tycho.nn." .. part)(ty, nn)
+end
+
+return nn

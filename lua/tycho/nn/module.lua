@@ -1,0 +1,415 @@
+--- nn/module.lua -- Module: what all layers and models are made of.
+-- A module is a plain table. Its fields are its parts: tensors that require gradients are parameters, other tensors are
+-- buffers, modules and plain tables hold more of them. Numbers, strings, functions are settings.
+--
+--   local Net = nn.class "Net"                            -- a class: Net(...) makes a module
+--   function Net:init(n) self.fc = nn.Linear(n, 10) end
+--   function Net:forward(x) return self.fc(x):relu() end
+--   local m = nn.Module { fc = nn.Linear(4, 10), forward = Net.forward }   -- or without a class
+--
+-- Rules of the walk over a module's parts.
+-- 1. Keys go in sorted order, numbers before strings; others are not looked at. So the order is the same in each run.
+-- 2. Names are keys joined by dots, "layers.1.weight".
+-- 3. A table or tensor that stands in several places is met once, at the first one; only state_dict knows all its
+--    names.
+-- 4. Fields that m._transient = {name = true} lists, and the classes' fields, are no parts.
+
+---@class tycho.Module
+---@field training boolean true at first; train() and eval() set it
+---@field _transient? table<string, boolean>
+
+---@param ty table the module tycho
+---@param nn table what is filled
+return function(ty, nn)
+  local is_tensor = ty.is_tensor
+  local type, rawget, pairs, ipairs = type, rawget, pairs, ipairs
+  local getmetatable, setmetatable = getmetatable, setmetatable
+  local floor = math.floor
+  local raise = ty.internals.error
+  local check = require("tycho.check")(ty)
+  nn.check, nn._cast = check, ty._cast
+
+  ---@class tycho.Module
+  local Module = { class_name = "Module" }
+  Module.__index = Module
+  nn.Module = Module
+
+  local function is_module(v)
+    local class = type(v) == "table" and getmetatable(v)
+    return type(class) == "table" and rawget(class, "class_name") ~= nil
+  end
+
+  local function call(self, ...) return self:forward(...) end
+
+  ---------------------------------------------------------------------------------------------------------- classes
+
+  --- A new class. Its `init(self, ...)` fills a new module, its `forward(self, ...)` computes.
+  ---@param name string how modules of it print
+  ---@param parent? table a class, nn.Module
+  ---@return table class calling it makes a module
+  function nn.class(name, parent)
+    if type(name) ~= "string" then raise("class: argument 1 must be a name, got " .. check.show(name)) end
+    parent = parent or Module
+    local class = { class_name = name, parent = parent, __call = call, __tostring = Module.__tostring }
+    class.__index = class
+    return setmetatable(class, {
+      __index = parent,
+      __call = function(self, ...)
+        local m = setmetatable({ training = true }, self)
+        if self.init then self.init(m, ...) end
+        return m
+      end,
+    })
+  end
+
+  Module.__call = call
+
+  --- nn.Module{name = part, ..., forward = function(self, x) ... end}: a module without a class of its own.
+  setmetatable(Module, {
+    __call = function(_, fields)
+      if fields ~= nil and type(fields) ~= "table" then
+        raise("Module: argument 1 must be a table of parts, got " .. check.show(fields))
+      end
+      local m = { training = true }
+      for k, v in pairs(fields or {}) do m[k] = v end
+      return setmetatable(m, Module)
+    end,
+  })
+
+  function Module:forward()
+    return raise(("%s: has no forward (define function %s:forward(x))"):format(self.class_name, self.class_name))
+  end
+
+  --- A parameter: the tensor itself, which requires gradients from now on.
+  ---@param t tycho.Tensor floats
+  ---@return tycho.Tensor
+  function nn.Parameter(t)
+    return check.float("Parameter", 1, t):requires_grad_()
+  end
+
+  nn.is_module = is_module
+
+  ---------------------------------------------------------------------------------------------------------- the walk
+
+  local function by_key(a, b)
+    local p, q = type(a), type(b)
+    if p ~= q then return p == "number" end
+    return a < b
+  end
+
+  --- The keys of a table's parts, in order.
+  local function keys_of(t)
+    local keys, skip = {}, rawget(t, "_transient")
+    for k, v in pairs(t) do
+      local kind = type(k)
+      if (kind == "number" or kind == "string") and (type(v) == "table" or is_tensor(v)) and k ~= "_transient"
+        and not (type(skip) == "table" and skip[k]) then
+        keys[#keys + 1] = k
+      end
+    end
+    table.sort(keys, by_key)
+    return keys
+  end
+
+  local function key_text(k)
+    if type(k) == "number" and k == floor(k) then return ("%d"):format(k) end
+    return tostring(k)
+  end
+
+  local function is_plain(v)
+    return type(v) == "table" and (getmetatable(v) == nil or is_module(v))
+  end
+
+  --- Walks the parts of t: visit.tensor(name, tensor, owner, key), visit.module(name, module). seen: tables and
+  --- tensors that are met no more.
+  local function walk(t, prefix, seen, visit)
+    seen[t] = true
+    if visit.module and is_module(t) then visit.module(prefix, t) end
+    for _, k in ipairs(keys_of(t)) do
+      local v = rawget(t, k)
+      local name = prefix == "" and key_text(k) or prefix .. "." .. key_text(k)
+      if not seen[v] then
+        if is_tensor(v) then
+          if visit.tensor then
+            seen[v] = true
+            visit.tensor(name, v, t, k)
+          end
+        elseif is_plain(v) then
+          walk(v, name, seen, visit)
+        end
+      end
+    end
+    return visit
+  end
+
+  local function is_parameter(t) return t.requires_grad and t.is_leaf end
+
+  --- Lists of the names and tensors that `wanted` holds for.
+  local function tensors(m, wanted)
+    local names, list = {}, {}
+    walk(m, "", {}, { tensor = function(name, t)
+      if wanted(t) then names[#names + 1], list[#list + 1] = name, t end
+    end })
+    return names, list
+  end
+
+  local function not_parameter(t) return not is_parameter(t) end
+
+  --- An iterator over two lists.
+  local function each(names, list)
+    local i = 0
+    return function()
+      i = i + 1
+      return names[i], list[i]
+    end
+  end
+
+  --- The tensors that require gradients, in the order of the walk.
+  ---@return tycho.Tensor[]
+  function Module:parameters()
+    local _, list = tensors(self, is_parameter)
+    return list
+  end
+
+  --- for name, p in m:named_parameters() do ... end
+  function Module:named_parameters() return each(tensors(self, is_parameter)) end
+
+  --- The tensors that are no parameters, such as running means.
+  ---@return tycho.Tensor[]
+  function Module:buffers()
+    local _, list = tensors(self, not_parameter)
+    return list
+  end
+
+  --- for name, b in m:named_buffers() do ... end
+  function Module:named_buffers() return each(tensors(self, not_parameter)) end
+
+  local function submodules(m)
+    local names, list = {}, {}
+    walk(m, "", {}, { module = function(name, part) names[#names + 1], list[#list + 1] = name, part end })
+    return names, list
+  end
+
+  --- The module itself and all modules in it.
+  ---@return tycho.Module[]
+  function Module:modules()
+    local _, list = submodules(self)
+    return list
+  end
+
+  --- for name, part in m:named_modules() do ... end; the module itself is named "".
+  function Module:named_modules() return each(submodules(self)) end
+
+  --- The modules that are not parts of others in it.
+  local function direct(t, prefix, seen, names, list)
+    for _, k in ipairs(keys_of(t)) do
+      local v = rawget(t, k)
+      local name = prefix == "" and key_text(k) or prefix .. "." .. key_text(k)
+      if not seen[v] and is_plain(v) then
+        seen[v] = true
+        if is_module(v) then names[#names + 1], list[#list + 1] = name, v
+        else direct(v, name, seen, names, list) end
+      end
+    end
+    return names, list
+  end
+
+  --- The modules right in it.
+  ---@return tycho.Module[]
+  function Module:children()
+    local _, list = direct(self, "", { [self] = true }, {}, {})
+    return list
+  end
+
+  --- for name, part in m:named_children() do ... end
+  function Module:named_children() return each(direct(self, "", { [self] = true }, {}, {})) end
+
+  --- How many numbers its parameters hold.
+  ---@return integer
+  function Module:num_parameters()
+    local n = 0
+    for _, p in ipairs(self:parameters()) do n = n + p:numel() end
+    return n
+  end
+
+  ---------------------------------------------------------------------------------------------------------- changes
+
+  --- Whether dropout, batch norms and their like behave as in training. Gives the module.
+  ---@param on? boolean true
+  function Module:train(on)
+    if on == nil then on = true end
+    if type(on) ~= "boolean" then raise("train: argument 1 must be true or false, got " .. check.show(on)) end
+    for _, part in ipairs(self:modules()) do part.training = on end
+    return self
+  end
+
+  --- train(false).
+  function Module:eval() return self:train(false) end
+
+  --- Calls fn with each module, inner ones first. Gives the module.
+  ---@param fn fun(m: tycho.Module)
+  function Module:apply(fn)
+    if type(fn) ~= "function" then raise("apply: argument 1 must be a function, got " .. check.show(fn)) end
+    local list = self:modules()
+    for i = #list, 1, -1 do fn(list[i]) end
+    return self
+  end
+
+  --- Forgets the gradients of its parameters.
+  function Module:zero_grad()
+    for _, p in ipairs(self:parameters()) do p.grad = nil end
+  end
+
+  --- Whether its parameters, or what could be some, require gradients. Frozen ones count as buffers. Gives the module.
+  ---@param on? boolean true
+  function Module:requires_grad_(on)
+    if on == nil then on = true end
+    walk(self, "", {}, { tensor = function(_, t, owner, k)
+      local listed = owner._buffers
+      if t.dtype:find("f", 1, true) and not (listed and listed[k]) then t:requires_grad_(on) end
+    end })
+    return self
+  end
+
+  --- Its floats in another dtype, or all on another device. The tensors are new ones, so optimisers are made
+  --- afterwards. Gives the module.
+  ---@param where string a dtype or a device
+  function Module:to(where)
+    if type(where) ~= "string" then raise("to: argument 1 must be a dtype or a device, got " .. check.show(where)) end
+    local probe, why = ty.zeros(1):to(where)
+    if not probe then return nil, why end
+    local is_dtype = probe.dtype == where
+    if is_dtype then check.float("to", 1, probe) end
+    local moved = {}
+    local function convert(t)
+      local y = t
+      if not is_dtype or t.dtype:find("f", 1, true) then
+        y = ty.no_grad(t.to, t, where)
+        if y ~= t and is_parameter(t) then y:requires_grad_() end
+      end
+      moved[t] = y
+      return y
+    end
+    local seen = {}
+    local function visit(t)
+      seen[t] = true
+      for _, k in ipairs(keys_of(t)) do
+        local v = rawget(t, k)
+        if is_tensor(v) then
+          t[k] = moved[v] or convert(v)
+        elseif is_plain(v) and not seen[v] then
+          visit(v)
+        end
+      end
+    end
+    visit(self)
+    return self
+  end
+
+  ---------------------------------------------------------------------------------------------------------- state
+
+  --- Calls visit(name, tensor, owner, key, torch) for each tensor under each of its names. torch: that name in PyTorch,
+  --- where lists count from 0, or nil where PyTorch has none.
+  local function each_state(t, prefix, torch, path, visit)
+    path[t] = true
+    for _, k in ipairs(keys_of(t)) do
+      local v = rawget(t, k)
+      local renamed = t.torch_name and type(k) == "string" and t:torch_name(k)
+      local other = renamed or key_text(type(k) == "number" and k - 1 or k)
+      local name = prefix == "" and key_text(k) or prefix .. "." .. key_text(k)
+      other = torch == "" and other or torch .. "." .. other
+      if is_tensor(v) then visit(name, v, t, k, other)
+      elseif is_plain(v) and not path[v] then each_state(v, name, other, path, visit) end
+    end
+    path[t] = nil
+    return visit
+  end
+
+  --- Parameters and buffers by name: the tensors themselves, without gradients, not copies.
+  ---@return table<string, tycho.Tensor>
+  function Module:state_dict()
+    local sd = {}
+    each_state(self, "", "", {}, function(name, t) sd[name] = t:detach() end)
+    return sd
+  end
+
+  local function copy_into(t, v) t:copy_(v) end
+
+  --- v, as PyTorch has it, in the layout of the own tensor at owner[k].
+  local function from_torch(owner, k, v)
+    if owner.from_torch then return owner:from_torch(k, v) end
+    return v
+  end
+
+  local function listed(what, names)
+    table.sort(names)
+    local shown = table.concat(names, ", ", 1, math.min(#names, 8))
+    return ("%s: %s%s"):format(what, shown, #names > 8 and (" and %d more"):format(#names - 8) or "")
+  end
+
+  --- Writes the tensors of a state_dict into the module's own, cast to their dtypes. Nothing is written unless all
+  --- fits. Options: from = "torch": names count lists from 0, and layouts that differ are turned (weights of linear and
+  --- recurrent layers are [in, out] here); strict = true: missing and unexpected names raise.
+  ---@param sd table<string, tycho.Tensor>
+  ---@param opts? {from: "torch"|nil, strict: boolean?}
+  ---@return string[] missing, string[] unexpected
+  function Module:load_state_dict(sd, opts)
+    local who = "load_state_dict"
+    if type(sd) ~= "table" then raise(who .. ": argument 1 must be a table of tensors, got " .. check.show(sd)) end
+    opts = check.options(who, opts, { from = "string", strict = "boolean" })
+    if opts.from ~= nil and opts.from ~= "torch" then
+      check.fail(who, "option from must be \"torch\", got %s", check.show(opts.from))
+    end
+    local missing, unexpected, known, writes, written = {}, {}, {}, {}, {}
+    each_state(self, "", "", {}, function(name, t, owner, k, torch)
+      local key = opts.from and torch or name
+      known[key] = true
+      local v = sd[key]
+      if v == nil then
+        missing[#missing + 1] = key
+        return
+      end
+      if not is_tensor(v) then check.fail(who, "%s must be a tensor, got %s", key, check.show(v)) end
+      if opts.from then v = from_torch(owner, k, v) end
+      local a, b = check.text(t):match("%[.*"), check.text(v):match("%[.*")
+      if a ~= b then check.fail(who, "%s is %s, the module has %s", key, check.text(v), check.text(t)) end
+      if not written[t] then
+        written[t] = true
+        writes[#writes + 1] = { t, v }
+      end
+    end)
+    for key in pairs(sd) do
+      local ignored = opts.from and type(key) == "string" and key:match("num_batches_tracked$")
+      if not known[key] and not ignored then unexpected[#unexpected + 1] = tostring(key) end
+    end
+    if opts.strict ~= false and #missing + #unexpected > 0 then
+      local parts = {}
+      if #missing > 0 then parts[#parts + 1] = listed("missing", missing) end
+      if #unexpected > 0 then parts[#parts + 1] = listed("unexpected", unexpected) end
+      check.fail(who, "%s", table.concat(parts, "; "))
+    end
+    for _, w in ipairs(writes) do ty.no_grad(copy_into, w[1], w[2]) end
+    return missing, unexpected
+  end
+
+  ---------------------------------------------------------------------------------------------------------- text
+
+  --- What a class adds to its name in print, such as "in = 2, out = 3".
+  function Module.describe(_) return "" end
+
+  local function tree(m, indent, path)
+    local head = ("%s(%s"):format(m.class_name, m:describe())
+    if path[m] then return head .. " ...)" end
+    path[m] = true
+    local names, list = direct(m, "", { [m] = true }, {}, {})
+    local lines = {}
+    for i, part in ipairs(list) do
+      lines[i] = ("%s  (%s): %s\n"):format(indent, names[i], tree(part, indent .. "  ", path))
+    end
+    path[m] = nil
+    if #lines == 0 then return head .. ")" end
+    return ("%s\n%s%s)"):format(head, table.concat(lines), indent)
+  end
+
+  function Module:__tostring() return tree(self, "", {}) end
+end

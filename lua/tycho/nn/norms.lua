@@ -1,0 +1,204 @@
+--- nn/norms.lua -- normalising layers: batch, layer, group, RMS.
+-- Half floats are normalised in f32 and rounded once. Weights begin with 1, biases with 0.
+
+---@param ty table the module tycho
+---@param nn table what is filled
+return function(ty, nn)
+  local check, class, count = nn.check, nn.class, nn._count
+  local sqrt = ty.sqrt
+  local halves = { f16 = true, bf16 = true }
+
+  local function ones(n) return nn.Parameter(ty.ones(n)) end
+  local function zeros(n) return nn.Parameter(ty.zeros(n)) end
+
+  ---------------------------------------------------------------------------------------------------------- batch
+
+  ---@class tycho.nn.BatchNorm: tycho.Module
+  local BatchNorm = class "BatchNorm"
+  BatchNorm._buffers = { running_mean = true, running_var = true }
+
+  local batch_options = { eps = "number", momentum = "number", affine = "boolean", track = "boolean" }
+
+  --- nn.BatchNorm1d(channels, {eps = 1e-5, momentum = 0.1, affine = true, track = true}), BatchNorm2d likewise:
+  --- (x - mean) / sqrt(var + eps) * weight + bias for each channel, over the batch when training, else by the running
+  --- means. momentum: the share of a new batch in these. Ioffe, Szegedy 2015, arXiv:1502.03167.
+  ---@param channels integer
+  ---@param opts? {eps: number?, momentum: number?, affine: boolean?, track: boolean?}
+  function BatchNorm:init(channels, opts)
+    local who = self.class_name
+    self.channels = count(who, 1, channels, "channels")
+    opts = check.options(who, opts, batch_options)
+    self.eps, self.momentum = opts.eps or 1e-5, opts.momentum or 0.1
+    if opts.affine ~= false then self.weight, self.bias = ones(channels), zeros(channels) end
+    if opts.track ~= false then self.running_mean, self.running_var = ty.zeros(channels), ty.ones(channels) end
+  end
+
+  --- Checks the shape; the dims but that of channels, and the sizes that a channel's value broadcasts by.
+  local function batch_dims(m, x)
+    local n = x.ndim
+    if not m.ranks[n] or x:size(2) ~= m.channels then
+      check.fail(m.class_name, "the input must be %s, got %s", m.shape_text:format(m.channels), check.text(x))
+    end
+    local dims, sizes = { 1 }, { m.channels }
+    for d = 3, n do dims[d - 1], sizes[d - 1] = d, 1 end
+    return dims, sizes
+  end
+
+  --- The mean and the variance of a batch; the running ones follow.
+  local function batch_moments(m, w, dims, sizes)
+    local n = w:numel() / m.channels
+    if n < 2 then
+      check.fail(m.class_name, "needs more than one value a channel when training, got %s", check.text(w))
+    end
+    local mean = w:sum(dims) / n
+    local d = w - mean:reshape(sizes)
+    local var = (d * d):sum(dims) / n
+    if m.running_mean then
+      local share = m.momentum
+      m.running_mean:mul_(1 - share):add_(mean:detach() * share)
+      m.running_var:mul_(1 - share):add_(var:detach() * (n / (n - 1) * share))
+    end
+    return d, var
+  end
+
+  --- [batch, channels, ...] to the same shape.
+  ---@param x tycho.Tensor
+  ---@return tycho.Tensor
+  function BatchNorm:forward(x)
+    check.float(self.class_name, 1, x)
+    local dims, sizes = batch_dims(self, x)
+    local half = halves[x.dtype] and x.dtype
+    local w = half and x:to("f32") or x
+    local d, var
+    if self.training or not self.running_mean then
+      d, var = batch_moments(self, w, dims, sizes)
+    else
+      d, var = w - self.running_mean:reshape(sizes), self.running_var
+    end
+    local y = d / sqrt(var:reshape(sizes) + self.eps)
+    if self.weight then y = y * self.weight:reshape(sizes) + self.bias:reshape(sizes) end
+    return half and y:to(half) or y
+  end
+
+  function BatchNorm:describe()
+    return ("%d, eps = %g, momentum = %g"):format(self.channels, self.eps, self.momentum)
+  end
+
+  nn.BatchNorm1d = class("BatchNorm1d", BatchNorm)
+  nn.BatchNorm1d.ranks, nn.BatchNorm1d.shape_text = { [2] = true, [3] = true }, "[batch, %d], or that with a length,"
+  nn.BatchNorm2d = class("BatchNorm2d", BatchNorm)
+  nn.BatchNorm2d.ranks, nn.BatchNorm2d.shape_text = { [4] = true }, "[batch, %d, height, width]"
+
+  ---------------------------------------------------------------------------------------------------------- layer, RMS
+
+  --- The sizes that a norm goes over, as a list.
+  local function sizes_list(who, sizes)
+    if type(sizes) == "number" then sizes = { sizes } end
+    if type(sizes) ~= "table" or #sizes == 0 then
+      check.fail(who, "argument 1 (sizes) must be a number or a list, got %s", check.show(sizes))
+    end
+    for _, n in ipairs(sizes) do count(who, 1, n, "sizes") end
+    return sizes
+  end
+
+  --- Checks that x ends with the sizes; the dims that they are.
+  local function last_dims(m, x)
+    local sizes, own = m.sizes, x.shape
+    local n, fits, dims = #sizes, #own >= #sizes, {}
+    for i = 1, n do
+      fits = fits and own[#own - n + i] == sizes[i]
+      dims[i] = #own - n + i
+    end
+    if not fits then
+      check.fail(m.class_name, "the input must end with the sizes %s, got %s", table.concat(sizes, ", "), check.text(x))
+    end
+    return dims
+  end
+
+  local function describe_sizes(self) return ("%s, eps = %g"):format(table.concat(self.sizes, " x "), self.eps) end
+
+  ---@class tycho.nn.LayerNorm: tycho.Module
+  local LayerNorm = class "LayerNorm"
+  nn.LayerNorm, LayerNorm.describe = LayerNorm, describe_sizes
+
+  --- nn.LayerNorm(sizes, {eps = 1e-5, affine = true, bias = true}): over the last dims, which have these sizes.
+  --- Ba, Kiros, Hinton 2016, arXiv:1607.06450.
+  ---@param sizes integer|integer[]
+  ---@param opts? {eps: number?, affine: boolean?, bias: boolean?}
+  function LayerNorm:init(sizes, opts)
+    self.sizes = sizes_list("LayerNorm", sizes)
+    opts = check.options("LayerNorm", opts, { eps = "number", affine = "boolean", bias = "boolean" })
+    self.eps = opts.eps or 1e-5
+    if opts.affine ~= false then
+      self.weight = ones(self.sizes)
+      if opts.bias ~= false then self.bias = zeros(self.sizes) end
+    end
+  end
+
+  function LayerNorm:forward(x)
+    check.float("LayerNorm", 1, x)
+    return ty.layer_norm(x, self.weight, self.bias, { dims = last_dims(self, x), eps = self.eps })
+  end
+
+  ---@class tycho.nn.RMSNorm: tycho.Module
+  local RMSNorm = class "RMSNorm"
+  nn.RMSNorm, RMSNorm.describe = RMSNorm, describe_sizes
+
+  --- nn.RMSNorm(sizes, {eps = 1e-5, affine = true}): x / sqrt(mean(x^2) + eps) * weight over the last dims.
+  --- Zhang, Sennrich 2019, arXiv:1910.07467.
+  ---@param sizes integer|integer[]
+  ---@param opts? {eps: number?, affine: boolean?}
+  function RMSNorm:init(sizes, opts)
+    self.sizes = sizes_list("RMSNorm", sizes)
+    opts = check.options("RMSNorm", opts, { eps = "number", affine = "boolean" })
+    self.eps = opts.eps or 1e-5
+    if opts.affine ~= false then self.weight = ones(self.sizes) end
+  end
+
+  function RMSNorm:forward(x)
+    check.float("RMSNorm", 1, x)
+    return ty.rms_norm(x, self.weight, { dims = last_dims(self, x), eps = self.eps })
+  end
+
+  ---------------------------------------------------------------------------------------------------------- group
+
+  ---@class tycho.nn.GroupNorm: tycho.Module
+  local GroupNorm = class "GroupNorm"
+  nn.GroupNorm = GroupNorm
+
+  --- nn.GroupNorm(groups, channels, {eps = 1e-5, affine = true}): over groups of channels of each sample.
+  --- Wu, He 2018, arXiv:1803.08494.
+  ---@param groups integer
+  ---@param channels integer
+  ---@param opts? {eps: number?, affine: boolean?}
+  function GroupNorm:init(groups, channels, opts)
+    self.groups, self.channels = count("GroupNorm", 1, groups, "groups"), count("GroupNorm", 2, channels, "channels")
+    if channels % groups ~= 0 then
+      check.fail("GroupNorm", "%d channels do not divide into %d groups", channels, groups)
+    end
+    opts = check.options("GroupNorm", opts, { eps = "number", affine = "boolean" })
+    self.eps = opts.eps or 1e-5
+    if opts.affine ~= false then self.weight, self.bias = ones(channels), zeros(channels) end
+  end
+
+  --- [batch, channels, ...] to the same shape.
+  function GroupNorm:forward(x)
+    check.float("GroupNorm", 1, x)
+    local shape = x.shape
+    if #shape < 2 or shape[2] ~= self.channels then
+      check.fail("GroupNorm", "the input must be [batch, %d, ...], got %s", self.channels, check.text(x))
+    end
+    local half = halves[x.dtype] and x.dtype
+    local w = half and x:to("f32") or x
+    local groups = w:unflatten(2, { self.groups, self.channels / self.groups }):flatten(3)
+    local y = ty.layer_norm(groups, { eps = self.eps }):reshape(shape)
+    if self.weight then
+      local sizes = { self.channels }
+      for d = 3, #shape do sizes[d - 1] = 1 end
+      y = y * self.weight:reshape(sizes) + self.bias:reshape(sizes)
+    end
+    return half and y:to(half) or y
+  end
+
+  function GroupNorm:describe() return ("%d, %d, eps = %g"):format(self.groups, self.channels, self.eps) end
+end

@@ -1,0 +1,137 @@
+--- nn/windows.lua -- layers over windows: convolutions, pooling, upsampling. The functions are in convolution.lua.
+-- Weights and biases begin as PyTorch's: uniform within 1 / sqrt(inputs of one output).
+
+---@param ty table the module tycho
+---@param nn table what is filled
+return function(ty, nn)
+  local check, class, count, uniform = nn.check, nn.class, nn._count, nn._uniform
+  local sqrt, cast = math.sqrt, nn._cast
+
+  --- A size for n dims as a list: of a number, or of such a list.
+  local function sizes(who, i, what, v, n)
+    local list = {}
+    for d = 1, n do list[d] = count(who, i, type(v) == "table" and v[d] or v, what) end
+    return list
+  end
+
+  --- A setting as text: 3, or {3, 1}.
+  local function shown(v)
+    if type(v) ~= "table" then return tostring(v) end
+    return "{" .. table.concat(v, ", ") .. "}"
+  end
+
+  ---------------------------------------------------------------------------------------------------------- convolution
+
+  local conv_options = {
+    stride = "any", padding = "any", dilation = "any", groups = "number", bias = "boolean", output_padding = "any",
+  }
+
+  local function describe_conv(self)
+    local text = ("%d, %d, %s"):format(self.inputs, self.outputs, shown(self.kernel))
+    for _, name in ipairs { "stride", "padding", "output_padding", "dilation", "groups" } do
+      local v = self.options[name]
+      if v ~= nil then text = ("%s, %s = %s"):format(text, name, shown(v)) end
+    end
+    return text .. (self.bias and "" or ", bias = false")
+  end
+
+  --- A class of convolutions over n dims; fn: its function.
+  local function convolution(name, n, fn, transposed)
+    local c = class(name)
+    nn[name], c.describe = c, describe_conv
+
+    function c:init(inputs, outputs, kernel, opts)
+      count(name, 1, inputs, "inputs")
+      count(name, 2, outputs, "outputs")
+      kernel = sizes(name, 3, "kernel", kernel, n)
+      opts = check.options(name, opts, conv_options)
+      local groups = count(name, 4, opts.groups or 1, "groups")
+      if inputs % groups ~= 0 or outputs % groups ~= 0 then
+        check.fail(name, "%d inputs and %d outputs do not divide into %d groups", inputs, outputs, groups)
+      end
+      if opts.output_padding ~= nil and not transposed then check.fail(name, "unknown option output_padding") end
+      self.inputs, self.outputs, self.kernel = inputs, outputs, kernel
+      self.options = {
+        stride = opts.stride, padding = opts.padding, dilation = opts.dilation, groups = opts.groups,
+        output_padding = opts.output_padding,
+      }
+      local shape = transposed and { inputs, outputs / groups } or { outputs, inputs / groups }
+      local fan = shape[2]
+      for d = 1, n do
+        shape[2 + d] = kernel[d]
+        fan = fan * kernel[d]
+      end
+      self.weight = uniform(shape, 1 / sqrt(fan))
+      if opts.bias ~= false then self.bias = uniform({ outputs }, 1 / sqrt(fan)) end
+    end
+
+    function c:forward(x)
+      local a, w, b = cast(x, self.weight, self.bias)
+      return fn(a, w, b, self.options)
+    end
+  end
+
+  --- nn.Conv1d(inputs, outputs, kernel, {stride = 1, padding = 0, dilation = 1, groups = 1, bias = true}): see
+  --- ty.conv1d.
+  convolution("Conv1d", 1, ty.conv1d)
+  --- nn.Conv2d: as Conv1d, sizes a number or {rows, columns}: see ty.conv2d.
+  convolution("Conv2d", 2, ty.conv2d)
+  --- nn.ConvTranspose1d: as Conv1d, and output_padding = 0: see ty.conv_transpose1d.
+  convolution("ConvTranspose1d", 1, ty.conv_transpose1d, true)
+  --- nn.ConvTranspose2d: as Conv2d, and output_padding = 0: see ty.conv_transpose2d.
+  convolution("ConvTranspose2d", 2, ty.conv_transpose2d, true)
+
+  ---------------------------------------------------------------------------------------------------------- pooling
+
+  local pool_options = {
+    stride = "any", padding = "any", dilation = "any", ceil_mode = "boolean", count_include_pad = "boolean",
+  }
+
+  --- nn.MaxPool2d(kernel, {stride = kernel, ...}): the options of the function.
+  local function pooling(name, n, fn)
+    local c = class(name)
+    nn[name] = c
+    function c:init(kernel, opts)
+      self.kernel = sizes(name, 1, "kernel", kernel, n)
+      self.options = opts and check.options(name, opts, pool_options) or {}
+    end
+    function c:forward(x) return fn(x, self.kernel, self.options) end
+    function c:describe() return shown(self.kernel) end
+  end
+
+  pooling("MaxPool1d", 1, ty.max_pool1d)
+  pooling("MaxPool2d", 2, ty.max_pool2d)
+  pooling("AvgPool1d", 1, ty.avg_pool1d)
+  pooling("AvgPool2d", 2, ty.avg_pool2d)
+
+  --- nn.AdaptiveAvgPool2d(size): as many windows as asked for.
+  local function adaptive(name, n, fn)
+    local c = class(name)
+    nn[name] = c
+    function c:init(size) self.size = sizes(name, 1, "size", size, n) end
+    function c:forward(x) return fn(x, self.size) end
+    function c:describe() return shown(self.size) end
+  end
+
+  adaptive("AdaptiveAvgPool1d", 1, ty.adaptive_avg_pool1d)
+  adaptive("AdaptiveAvgPool2d", 2, ty.adaptive_avg_pool2d)
+  adaptive("AdaptiveMaxPool1d", 1, ty.adaptive_max_pool1d)
+  adaptive("AdaptiveMaxPool2d", 2, ty.adaptive_max_pool2d)
+
+  ---@class tycho.nn.Upsample: tycho.Module
+  local Upsample = class "Upsample"
+  nn.Upsample = Upsample
+
+  --- nn.Upsample{size, scale, mode = "nearest", align_corners = false}: see ty.interpolate.
+  function Upsample:init(opts)
+    self.options = check.options("Upsample", opts,
+      { size = "any", scale = "any", mode = "string", align_corners = "boolean" })
+  end
+
+  function Upsample:forward(x) return ty.interpolate(x, self.options) end
+
+  function Upsample:describe()
+    local what = self.options.size and "size" or "scale"
+    return ("%s = %s, mode = %s"):format(what, shown(self.options[what]), self.options.mode or "nearest")
+  end
+end

@@ -1,0 +1,201 @@
+--- schedules.lua -- rates that change as training goes on: part of `ty.optim`.
+-- A schedule belongs to an optimiser. Making it sets the rates of step 0; each s:step() goes on by one. Rates are
+-- computed from the groups' first ones and the step's number alone, so a schedule can be saved and taken up again.
+
+---@param M table ty.optim, which is filled
+---@param check table check.lua
+return function(M, check)
+  local cos, pi, min, max, floor = math.cos, math.pi, math.min, math.max, math.floor
+  local type, ipairs, pairs, setmetatable = type, ipairs, pairs, setmetatable
+
+  ---@class tycho.Schedule
+  ---@field last integer the number of steps so far
+  local Schedule = {}
+  Schedule.__index = Schedule
+
+  local function is_optimizer(o) return type(o) == "table" and type(o.groups) == "table" end
+
+  local function apply(s)
+    for i, g in ipairs(s.opt.groups) do
+      local base = s.base[i] or g.lr
+      s.base[i] = base
+      g.lr = s.rate(s, base, s.last)
+    end
+  end
+
+  --- A class of schedules. defaults: options and their values, NEEDED where there is none; rate(s, base, step).
+  local NEEDED = {}
+  local function schedule(name, defaults, rate, prepare)
+    M[name] = function(opt, opts)
+      if not is_optimizer(opt) then check.fail(name, "argument 1 must be an optimiser, got %s", check.show(opt)) end
+      local known = {}
+      for k, v in pairs(defaults) do known[k] = v == NEEDED and "number" or type(v) end
+      opts = check.options(name, opts, known)
+      local s = setmetatable({ opt = opt, base = {}, last = 0, rate = rate, class_name = name }, Schedule)
+      for k, v in pairs(defaults) do
+        local given = opts[k]
+        if given == nil then given = v end
+        if given == NEEDED then check.fail(name, "needs the option %s", k) end
+        s[k] = given
+      end
+      if prepare then prepare(s, name) end
+      for i, g in ipairs(opt.groups) do
+        s.base[i] = g.base_lr or g.lr
+        g.base_lr = s.base[i]
+      end
+      apply(s)
+      return s
+    end
+  end
+
+  --- Goes on by one step and sets the groups' rates.
+  function Schedule:step()
+    self.last = self.last + 1
+    apply(self)
+  end
+
+  --- The rates in force, one a group.
+  ---@return number[]
+  function Schedule:rates()
+    local list = {}
+    for i, g in ipairs(self.opt.groups) do list[i] = g.lr end
+    return list
+  end
+
+  --- What must be saved.
+  function Schedule:state_dict()
+    local sd = { last = self.last, base = {} }
+    for i, v in ipairs(self.base) do sd.base[i] = v end
+    return sd
+  end
+
+  --- Takes a state and sets the rates.
+  function Schedule:load_state_dict(sd)
+    if type(sd) ~= "table" or type(sd.last) ~= "number" or type(sd.base) ~= "table" then
+      check.fail("load_state_dict", "argument 1 must be the state of a schedule, got %s", check.show(sd))
+    end
+    self.last = sd.last
+    for i, v in ipairs(sd.base) do self.base[i] = v end
+    apply(self)
+  end
+
+  local function whole(name, what, v, least)
+    if v % 1 ~= 0 or v < least then
+      check.fail(name, "option %s must be whole and at least %d, got %.14g", what, least, v)
+    end
+  end
+
+  --- optim.StepLR(opt, {every, gamma = 0.1}): times gamma after each `every` steps.
+  schedule("StepLR", { every = NEEDED, gamma = 0.1 }, function(s, base, n)
+    return base * s.gamma ^ floor(n / s.every)
+  end, function(s, name) whole(name, "every", s.every, 1) end)
+
+  --- optim.MultiStepLR(opt, {at = {30, 80}, gamma = 0.1}): times gamma at each of these steps.
+  schedule("MultiStepLR", { at = {}, gamma = 0.1 }, function(s, base, n)
+    local passed = 0
+    for _, at in ipairs(s.at) do
+      if n >= at then passed = passed + 1 end
+    end
+    return base * s.gamma ^ passed
+  end)
+
+  --- optim.ExponentialLR(opt, {gamma}): times gamma at each step.
+  schedule("ExponentialLR", { gamma = NEEDED }, function(s, base, n) return base * s.gamma ^ n end)
+
+  --- Half a cosine from `from` at share 0 to `to` at share 1.
+  local function cosine(from, to, share) return to + (from - to) * (1 + cos(pi * share)) / 2 end
+
+  --- optim.CosineLR(opt, {steps, least = 0}): half a cosine from the first rate down to `least` at `steps`, where it
+  --- stays. Loshchilov, Hutter 2016, arXiv:1608.03983.
+  schedule("CosineLR", { steps = NEEDED, least = 0 }, function(s, base, n)
+    return cosine(base, s.least, min(n / s.steps, 1))
+  end, function(s, name) whole(name, "steps", s.steps, 1) end)
+
+  --- optim.WarmupLR(opt, {warmup, start = 0}): in equal steps from start * rate up to the rate at step `warmup`.
+  schedule("WarmupLR", { warmup = NEEDED, start = 0 }, function(s, base, n)
+    return base * (s.start + (1 - s.start) * min(n / s.warmup, 1))
+  end, function(s, name) whole(name, "warmup", s.warmup, 1) end)
+
+  --- optim.WarmupCosineLR(opt, {warmup, steps, start = 0, least = 0}): WarmupLR, then CosineLR down to `least`
+  --- at `steps`.
+  schedule("WarmupCosineLR", { warmup = NEEDED, steps = NEEDED, start = 0, least = 0 }, function(s, base, n)
+    if n < s.warmup then return base * (s.start + (1 - s.start) * n / s.warmup) end
+    return cosine(base, s.least, min((n - s.warmup) / max(s.steps - s.warmup, 1), 1))
+  end, function(s, name)
+    whole(name, "warmup", s.warmup, 0)
+    whole(name, "steps", s.steps, max(s.warmup, 1))
+  end)
+
+  --- optim.OneCycleLR(opt, {steps, most = 10 * rate of each group, rise = 0.3, div = 25, final_div = 1e4}): half a
+  --- cosine from most / div up to `most` at the share `rise` of the steps, then down to most / div / final_div. Smith,
+  --- Topin 2017, arXiv:1708.07120; phases as PyTorch's.
+  schedule("OneCycleLR", { steps = NEEDED, most = 0, rise = 0.3, div = 25, final_div = 1e4 }, function(s, base, n)
+    local most = s.most > 0 and s.most or 10 * base
+    local top = s.rise * s.steps - 1
+    n = min(n, s.steps - 1)
+    if top > 0 and n <= top then return cosine(most / s.div, most, n / top) end
+    return cosine(most, most / s.div / s.final_div, (n - top) / (s.steps - 1 - top))
+  end, function(s, name)
+    whole(name, "steps", s.steps, 2)
+    if s.rise < 0 or s.rise > 1 then check.fail(name, "option rise must be in 0..1, got %.14g", s.rise) end
+  end)
+
+  --- optim.LambdaLR(opt, fn): the first rate times fn(step).
+  function M.LambdaLR(opt, fn)
+    if not is_optimizer(opt) then check.fail("LambdaLR", "argument 1 must be an optimiser, got %s", check.show(opt)) end
+    if type(fn) ~= "function" then check.fail("LambdaLR", "argument 2 must be a function, got %s", check.show(fn)) end
+    local s = setmetatable({ opt = opt, base = {}, last = 0, class_name = "LambdaLR" }, Schedule)
+    s.rate = function(_, base, n) return base * fn(n) end
+    apply(s)
+    return s
+  end
+
+  ---------------------------------------------------------------------------------------------------------- plateau
+
+  ---@class tycho.Plateau
+  local Plateau = {}
+  Plateau.__index = Plateau
+
+  local plateau = { mode = "min", factor = 0.1, patience = 10, threshold = 1e-4, cooldown = 0, least = 0 }
+
+  --- optim.ReduceLROnPlateau(opt, {mode = "min", factor = 0.1, patience = 10, threshold = 1e-4, cooldown = 0,
+  --- least = 0}): s:step(metric) multiplies the rates by factor when the metric has not become better, by the share
+  --- `threshold`, for more than `patience` steps; then `cooldown` steps do not count.
+  function M.ReduceLROnPlateau(opt, opts)
+    local name = "ReduceLROnPlateau"
+    if not is_optimizer(opt) then check.fail(name, "argument 1 must be an optimiser, got %s", check.show(opt)) end
+    local known = {}
+    for k, v in pairs(plateau) do known[k] = type(v) end
+    opts = check.options(name, opts, known)
+    local s = setmetatable({ opt = opt, bad = 0, resting = 0 }, Plateau)
+    for k, v in pairs(plateau) do
+      s[k] = opts[k]
+      if s[k] == nil then s[k] = v end
+    end
+    if s.mode ~= "min" and s.mode ~= "max" then
+      check.fail(name, "option mode must be \"min\" or \"max\", got %q", s.mode)
+    end
+    if s.factor >= 1 then check.fail(name, "option factor must be below 1, got %.14g", s.factor) end
+    return s
+  end
+
+  ---@param metric number
+  function Plateau:step(metric)
+    if type(metric) ~= "number" then check.fail("step", "argument 1 must be a number, got %s", check.show(metric)) end
+    local best, better = self.best, true
+    if best ~= nil and self.mode == "min" then better = metric < best * (1 - self.threshold)
+    elseif best ~= nil then better = metric > best * (1 + self.threshold) end
+    if better then self.best, self.bad = metric, 0 else self.bad = self.bad + 1 end
+    if self.resting > 0 then self.resting, self.bad = self.resting - 1, 0 end
+    if self.bad > self.patience then
+      for _, g in ipairs(self.opt.groups) do g.lr = max(g.lr * self.factor, self.least) end
+      self.resting, self.bad = self.cooldown, 0
+    end
+  end
+
+  Plateau.rates = Schedule.rates
+
+  function Plateau:state_dict() return { best = self.best, bad = self.bad, resting = self.resting } end
+
+  function Plateau:load_state_dict(sd) self.best, self.bad, self.resting = sd.best, sd.bad, sd.resting end
+end

@@ -1,0 +1,355 @@
+--- grad_spec.lua -- gradients against central differences in f64: every operation of the table in several layouts,
+--- composites, views and writes, second order, and what must raise. Recorded (lazy) equals eager to the bit.
+
+local H = require "spec.helper"
+local ty = H.ty
+local F64 = { dtype = "f64" }
+
+local function rand(seed, ...)
+  local r, sizes, n = H.random(seed), { ... }, 1
+  for _, s in ipairs(sizes) do n = n * s end
+  local v = {}
+  for i = 1, n do v[i] = r.range(0.2, 0.8) * (r.unit() < 0.5 and -1 or 1) + (i % 7) * 0.003 end
+  return ty.tensor(n == 0 and {} or v, F64):reshape(sizes)
+end
+
+local function positive(seed, ...) return rand(seed, ...):abs() end
+
+--- Weights that make a scalar of any result.
+local function weigh(y)
+  if y.dtype ~= "f64" then y = y:to("f64") end
+  local n = y:numel()
+  local w = (ty.arange(n, F64) * 0.7 + 0.3):sin() + 0.5
+  return (y * w:reshape(y.shape)):sum()
+end
+
+--- dy/dx by central differences, for input k.
+local function numeric(f, inputs, k, eps)
+  local x, g = inputs[k], ty.zeros(inputs[k]:numel(), F64)
+  local flat = x:clone():reshape(x:numel())
+  for i = 1, x:numel() do
+    local function at(d)
+      local moved = flat:clone()
+      moved:set(i, flat:get(i) + d)
+      local list = { unpack(inputs) }
+      list[k] = moved:reshape(x.shape)
+      return f(unpack(list)):item()
+    end
+    g:set(i, (at(eps) - at(-eps)) / (2 * eps))
+  end
+  return g:reshape(x.shape)
+end
+
+local function close(want, got, what, tolerance)
+  assert.same(want.shape, got.shape, what)
+  local a, b = H.list(want), H.list(got)
+  for i = 1, #a do
+    if not (math.abs(a[i] - b[i]) <= (tolerance or 2e-6) * (1 + math.abs(a[i]))) then
+      error(("%s: element %d is %.10g, differences give %.10g"):format(what, i, b[i], a[i]), 2)
+    end
+  end
+end
+
+local layouts = {
+  contiguous = function(x) return x end,
+  transposed = function(x) return x:permute({ 2, 1 }):clone():permute({ 2, 1 }) end,
+  sliced = function(x)
+    local y = ty.zeros({ 2 * x:size(1) + 1, x:size(2) + 2 }, F64)
+    local v = y[{ { 2, 2 * x:size(1), 2 }, { 2, x:size(2) + 1 } }]
+    v:copy_(x)
+    return v
+  end,
+}
+
+--- All inputs are leaves; compares every gradient.
+local function gradcheck(what, fn, inputs, layout, tolerance)
+  local function f(...) return weigh(fn(...)) end
+  local leaves = {}
+  for i, x in ipairs(inputs) do
+    x = x:clone()
+    if layout and x:dim() == 2 and x:numel() > 0 then x = layouts[layout](x) end
+    leaves[i] = x:requires_grad_()
+  end
+  f(unpack(leaves)):backward()
+  for k, x in ipairs(leaves) do
+    close(numeric(f, inputs, k, 1e-6), x.grad or ty.zeros_like(x), ("%s, operand %d, %s"):format(what, k, layout or ""),
+      tolerance)
+  end
+end
+
+local index = ty.tensor({ { 1, 3 }, { 2, 2 }, { 1, 1 } }, { dtype = "i64" })
+local mask = ty.tensor { { true, false, true, true }, { false, false, true, false }, { true, true, true, false } }
+local X, Y = rand(1, 3, 4), rand(2, 3, 4)
+
+--- Cases by operation: {function, inputs...}, several of them where one is not enough.
+local cases = {
+  acosh = { { ty.acosh, positive(3, 3, 4) + 1.1 } },
+  erfinv = { { ty.erfinv, rand(4, 3, 4) } },
+  remainder = { { ty.remainder, X * 5, Y + 3 } },
+  fmod = { { ty.fmod, X * 5, Y + 3 } },
+  pow = { { ty.pow, positive(5, 3, 4) + 0.3, Y }, { function(x) return x ^ 3 end, X }, { function(x) return x ^ 1.3 end, positive(6, 2, 3) },
+    { function(x) return ty.pow(2.5, x) end, X }, { function(x) return x ^ 0 end, X } },
+  where = { { function(a, b) return mask:where(a, b) end, X, Y }, { function(a) return mask:where(a, 2) end, X } },
+  cast = { { function(x) return x:to("f32"):to("f64") end, X, tolerance = 0.2 } },
+  view = { { function(x) return x:t()[{ { 2, 4, 2 }, { 3, 1, -1 } }] end, X }, { function(x) return x:unfold(2, 2) end, X },
+    { function(x) return x:unsqueeze(1):expand(2, 3, 4) end, X }, { function(x) return x:diagonal() end, X },
+    { function(x) return x[2] end, X }, { function(x) return x:reshape(-1):unfold(1, 5, 2) end, X } },
+  sum = { { ty.sum, X }, { function(x) return x:sum(1) end, X }, { function(x) return x:sum({ 1, 3 }, true) end, rand(7, 2, 3, 2) } },
+  prod = { { ty.prod, X }, { function(x) return x:prod(2) end, X }, { function(x) return x:prod({ 1, 3 }) end, rand(7, 2, 3, 2) },
+    { function(x) return x:prod(1) end, ty.tensor({ { 0, 2, 0 }, { 3, 0, 0 }, { 1.5, 4, 2 } }, F64) } },
+  max = { { function(x) return x:max(2) end, X }, { ty.max, X } },
+  min = { { function(x) return x:min(1) end, X }, { ty.min, X } },
+  cumsum = { { function(x) return x:cumsum(2) end, X }, { function(x) return x:cumsum(1) end, X } },
+  cumprod = { { function(x) return x:cumprod(2) end, X }, { function(x) return x:cumprod(1) end, rand(8, 9, 2) },
+    { function(x) return x:cumprod(1) end, ty.tensor({ 2, 0, 3, 0, 1.5 }, F64) } },
+  cummax = { { function(x) return x:cummax(2) end, X }, { function(x) return x:cummax(1) end, X } },
+  cummin = { { function(x) return x:cummin(2) end, X } },
+  logcumsumexp = { { function(x) return x:logcumsumexp(2) end, X * 3 } },
+  matmul = { { ty.matmul, X, rand(9, 4, 2) }, { ty.matmul, rand(10, 4), rand(9, 4, 2) }, { ty.matmul, X, rand(11, 4) },
+    { ty.matmul, rand(12, 4), rand(11, 4) }, { ty.matmul, rand(13, 2, 3, 4), rand(9, 4, 2) }, { ty.matmul, X, rand(14, 2, 4, 3) },
+    { ty.matmul, rand(13, 2, 3, 4), rand(14, 2, 4, 3) }, { ty.matmul, rand(10, 4), rand(14, 2, 4, 3) },
+    { ty.matmul, rand(13, 2, 3, 4), rand(10, 4) } },
+  put = { { function(x, v) local y = x * 1; y[{ {}, { 2, 3 } }] = v; return y * y end, X, rand(15, 3, 2) },
+    { function(x, v) local y = x * 2; y[2]:copy_(v); return y:sin() end, X, rand(16, 1) },
+    { function(x) local y = x * 2; y:mul_(y):add_(y); y[1]:zero_(); return y end, X } },
+  gather = { { function(x) return x:gather(2, index) end, X }, { function(x) return x[ty.tensor({ 3, 1, 1 }, { dtype = "i64" })] end, X },
+    { function(x) return x:masked_select(mask) end, X }, { function(x) return (x:sort(2)) end, X } },
+  scatter = { { function(x, s) return x:scatter(2, index, s) end, X, rand(17, 3, 2) } },
+  scatter_add = { { function(x, s) return x:scatter_add(2, index, s) end, X, rand(17, 3, 2) } },
+}
+
+--- Operations whose results are no floats, or whose gradient is 0 almost everywhere by definition.
+local constant = {}
+for name in ("input const scalar iota empty random bitcast bitwise_not lshift rshift bitwise_and bitwise_or bitwise_xor eq ne lt le " ..
+  "argmax argmin argsort searchsorted"):gmatch("%S+") do constant[name] = true end
+
+describe("every operation of the table", function()
+  for _, row in ipairs(H.ops) do
+    local name = row.lua or row.name
+    if not constant[name] then
+      it(name .. " agrees with differences in each layout", function()
+        local list = cases[name]
+        if not list then
+          assert(row.class == "map", "no case for " .. name)
+          list = row.arity == 1 and { { ty[name], name:match("^log") and positive(18, 3, 4) or name == "sqrt" and positive(18, 3, 4) or X } } or
+            { { ty[name], X, Y }, { ty[name], X, rand(19, 4) }, { ty[name], rand(20, 3, 1), Y }, { function(a) return ty[name](a, 0.37) end, X },
+              { function(b) return ty[name](0.37, b) end, X }, { function(a) return ty[name](a, a) end, positive(21, 3, 4),
+                tolerance = (name == "atan2" or name == "floor_divide") and 1e-5 } }
+        end
+        for i, c in ipairs(list) do
+          local inputs = { unpack(c, 2) }
+          if not (i > 1 and name == "floor_divide") then
+            for layout in pairs(layouts) do gradcheck(name .. " case " .. i, c[1], inputs, layout, c.tolerance) end
+          end
+        end
+        if row.class == "map" and row.arity == 1 and row.lua and not cases[name] then
+          gradcheck(name .. " 0-d", ty[name], { positive(22, 1):reshape({}) })
+          gradcheck(name .. " empty", ty[name], { ty.zeros({ 0, 3 }, F64) })
+        end
+      end)
+    end
+  end
+
+  it("cat and stack give each part its own", function()
+    gradcheck("cat", function(a, b) return ty.cat({ a, b, a }, 2) end, { X, rand(23, 3, 2) })
+    gradcheck("stack", function(a, b) return ty.stack({ a, b }, 2) end, { X, Y })
+  end)
+end)
+
+describe("composites", function()
+  local labels = ty.tensor({ 1, 4, 2 }, { dtype = "i64" })
+  local list = {
+    softmax = function(x) return x:softmax() end, log_softmax = function(x) return x:log_softmax(1) end,
+    layer_norm = function(x) return x:layer_norm() end, gelu = function(x) return x:gelu() end,
+    gelu_tanh = function(x) return x:gelu { approximate = "tanh" } end,
+    silu = function(x) return x:silu() end, mish = function(x) return x:mish() end, softplus = function(x) return x:softplus() end,
+    elu = function(x) return x:elu() end, leaky_relu = function(x) return x:leaky_relu() end, relu = function(x) return x:relu() end,
+    cross_entropy = function(x) return x:cross_entropy(labels) end, mse = function(x) return x:mse_loss(Y) end,
+    norm = function(x) return x:norm() end, norm1 = function(x) return x:norm(1, 2) end, norm3 = function(x) return x:norm(3) end,
+    var = function(x) return x:var(1) end, std = function(x) return x:std() end, mean = function(x) return x:mean(2) end,
+    logsumexp = function(x) return x:logsumexp(2) end, einsum = function(x) return ty.einsum("ij,kj->ik", x, Y) end,
+    clamp = function(x) return x:clamp(-0.3, 0.4) end, tile = function(x) return x:tile(2, 2) end, roll = function(x) return x:roll(1, 2) end,
+    pad = function(x) return x:pad { 1, { 0, 2 } } end, repeated = function(x) return x:repeat_interleave(2, 1) end,
+    inv = function(x) return ty.linalg.inv(x[{ {}, { 1, 3 } }] + ty.eye(3, F64) * 3) end,
+    det = function(x) return ty.linalg.det(x[{ {}, { 1, 3 } }]) end,
+  }
+  for name, f in pairs(list) do
+    it(name, function() gradcheck(name, f, { X }, nil, 5e-6) end)
+  end
+
+  it("take PyTorch's side where a derivative jumps", function()
+    local function at0(f)
+      local x = ty.zeros(1):requires_grad_()
+      f(x):sum():backward()
+      return x.grad:item()
+    end
+    assert.equal(0, at0(ty.relu))
+    assert.equal(0, at0(ty.abs))
+    assert.equal(0.5, at0(ty.softplus))
+    assert.equal(1, at0(ty.elu))
+    assert.equal(1, at0(function(x) return x:clamp(0, 1) end))
+    assert.equal(0.5, at0(function(x) return x:maximum(ty.zeros(1)) end))
+    assert.equal(math.huge, at0(ty.sqrt))
+  end)
+end)
+
+describe("the second order", function()
+  for name, f in pairs {
+    polynomial = function(x) return x * x * x end, exp = ty.exp, tanh = ty.tanh, division = function(x) return 1 / (x + 3) end,
+    softmax = function(x) return x:softmax() end, product = function(x) return x:matmul(x:t()) end, cumprod = function(x) return x:cumprod(2) end,
+    prod = function(x) return x:prod(2) end, view = function(x) return x[{ {}, { 1, 2 } }] * x[{ {}, { 3, 4 } }] end,
+    write = function(x) local y = x * x; y[1] = y[2] * y[3]; return y end, gather = function(x) return x:gather(2, index) ^ 3 end,
+    norm = function(x) return x:norm() end,
+  } do
+    it(name .. ": the gradient of the gradient agrees with differences", function()
+      local function first(x) return ty.grad(function(v) return weigh(f(v)) end)(x) end
+      gradcheck(name, first, { X }, nil, 1e-5)
+    end)
+  end
+
+  it("create_graph leaves a gradient that has one", function()
+    local x = ty.tensor({ 2, 3 }, F64):requires_grad_()
+    ;(x ^ 3):sum():backward(nil, { create_graph = true })
+    local g = x.grad
+    x.grad = nil
+    g:sum():backward()
+    assert.same({ 12, 18 }, H.list(x.grad))
+    x.grad = nil
+  end)
+
+  it("jvp gives the derivative along a direction", function()
+    local y, d = ty.jvp(function(x) return x:sin() * x end, X, Y)
+    close(X:sin() * X, y, "value")
+    close((X:cos() * X + X:sin()) * Y, d, "derivative")
+  end)
+end)
+
+describe("leaves", function()
+  it("add up what comes from several ways back", function()
+    local x = ty.tensor({ 1, 2 }):requires_grad_()
+    for _ = 1, 2 do (x * 3):sum():backward() end
+    assert.same({ 6, 6 }, H.list(x.grad))
+    x.grad = nil
+    assert.is_nil(x.grad)
+    x.grad = ty.tensor { 7, 8 }
+    x:sum():backward()
+    assert.same({ 8, 9 }, H.list(x.grad))
+  end)
+
+  it("are not written to while gradients are on, but under no_grad", function()
+    local x = ty.ones(2):requires_grad_()
+    assert.truthy(H.raises(x.add_, x, 1):find("a leaf that requires grad is written in place", 1, true))
+    assert.truthy(H.raises(x.set, x, 1, 5):find("a leaf", 1, true))
+    ty.no_grad(function() x:add_(1) end)
+    assert.truthy(x.is_leaf and x.requires_grad)
+    assert.same({ 2, 2 }, H.list(x))
+  end)
+
+  it("end at detach, and begin at integers not at all", function()
+    local x = ty.ones(2):requires_grad_()
+    local y = x * 2
+    assert.falsy(y:detach().requires_grad)
+    assert.falsy((y:detach() * 2).requires_grad)
+    assert.truthy(H.raises(ty.requires_grad_, ty.ones({ 2 }, { dtype = "i64" })):find("only floats", 1, true))
+    assert.falsy(ty.no_grad(function() return x * 2 end).requires_grad)
+  end)
+end)
+
+describe("errors", function()
+  it("name what is wrong", function()
+    local x = ty.ones(2):requires_grad_()
+    assert.truthy(H.raises(ty.backward, ty.ones({})):find("does not depend", 1, true))
+    assert.truthy(H.raises(ty.backward, x * 2):find("one element", 1, true))
+    assert.truthy(H.raises(ty.backward, x * 2, ty.ones(3)):find("must be f32[2]", 1, true))
+    local y = (x * x):sum()
+    y:backward()
+    assert.truthy(H.raises(y.backward, y):find("freed by an earlier backward", 1, true))
+    y = (x * x):sum()
+    y:backward(nil, { retain_graph = true })
+    y:backward()
+    local w = x * 2
+    local s = w:sin():sum()
+    w:add_(1)
+    assert.equal("backward: sin saved f32[2], which was changed afterwards (clone it before the write)", H.raises(s.backward, s))
+    assert.truthy(H.raises(ty.linalg.svd, ty.ones(2, 2):requires_grad_()):find("has no gradient", 1, true))
+  end)
+end)
+
+describe("functions", function()
+  it("give gradients in the structure of their arguments", function()
+    local v, g = ty.value_and_grad(function(p) return (p.w * p.list[1]):sum() end) { w = ty.tensor { 2 }, list = { ty.tensor { 5 } }, n = 3 }
+    assert.equal(10, v:item())
+    assert.falsy(v.requires_grad)
+    assert.same({ 5, 2 }, { g.w:item(), g.list[1]:item() })
+    assert.is_nil(g.n)
+    local a, b = ty.grad(function(x, y) return (x * y):sum() end, { 2, 1 })(ty.tensor { 3 }, ty.tensor { 4 })
+    assert.same({ 3, 4 }, { a:item(), b:item() })
+  end)
+
+  it("may have a gradient of their own", function()
+    local twice = ty.custom_grad(function(x) local y = x:exp(); return y, y end, function(y, g) return g * y * 2 end)
+    local x = ty.tensor({ 0.5 }, F64):requires_grad_()
+    twice(x):sum():backward()
+    assert.equal(2 * math.exp(0.5), x.grad:item())
+  end)
+
+  it("run again under checkpoint, for what they close over too", function()
+    local x, w = ty.tensor({ 0.5 }, F64):requires_grad_(), ty.tensor({ 2 }, F64):requires_grad_()
+    local runs = 0
+    ty.checkpoint(function(v) runs = runs + 1; return (v * w):sin() end, x):sum():backward()
+    assert.equal(2, runs)
+    assert.equal(math.cos(1) * 2, x.grad:item())
+    assert.equal(math.cos(1) * 0.5, w.grad:item())
+  end)
+
+  it("clip gradients together", function()
+    local x = ty.tensor { 3, 4 }:requires_grad_()
+    ;(x * x):sum():backward()
+    assert.equal(10, ty.clip_grad_norm_({ x }, 1):item())
+    close(ty.tensor({ 0.6, 0.8 }, F64), x.grad:to("f64"), "clipped", 1e-6)
+    ty.clip_grad_value_({ x }, 0.7)
+    assert.truthy(x.grad:max():item() <= 0.7001)
+  end)
+end)
+
+describe("modes", function()
+  it("a compiled function that tapes gives eager's bits", function()
+    local w = rand(30, 4, 5):to("f32"):requires_grad_()
+    local x = rand(31, 6, 4):to("f32")
+    local function loss(v) return ((v:matmul(w)):gelu():softmax() ^ 2):sum() end
+    loss(x):backward()
+    local eager = w.grad
+    for _, f in ipairs { H.lazy(loss), ty.compile(loss) } do
+      for _ = 1, 3 do
+        w.grad = nil
+        f(x):backward()
+        H.same(eager, w.grad)
+      end
+    end
+    local function step(v) w.grad = nil; loss(v):backward(); return w.grad * 1 end
+    for _, f in ipairs { H.lazy(step), ty.compile(step) } do
+      for _ = 1, 3 do H.same(eager, f(x):detach()) end
+    end
+    local plain = ty.compile(function(a) return (a * 2 + 1):sum() end)
+    local p = ty.ones(3)
+    for _ = 1, 4 do plain(p) end
+    p:requires_grad_()
+    plain(p):backward()
+    assert.same({ 2, 2, 2 }, H.list(p.grad))
+  end)
+
+  it("chains of 100,000 records come back and die without a deep stack", function()
+    local x = ty.ones(1):requires_grad_()
+    local y = x
+    for _ = 1, 100000 do y = y + 1 end
+    y:sum():backward()
+    assert.equal(1, x.grad:item())
+    y = x
+    for _ = 1, 100000 do y = y * 1 end
+    y = nil -- luacheck: ignore
+    x = nil -- luacheck: ignore
+    collectgarbage()
+    collectgarbage()
+    assert.truthy(ty.internals.grad.live() < 1000)
+  end)
+end)

@@ -1,0 +1,318 @@
+--- optim_spec.lua -- optimisers: 200 steps beside loops over Lua numbers written from the papers and beside PyTorch's result
+-- (fixtures/optim.lua), groups, states, schedules, loss scaling.
+
+local H = require "spec.helper"
+local ty = H.ty
+local nn, optim = ty.nn, ty.optim
+local raised = H.raises
+local runs = dofile(H.root .. "spec/fixtures/optim.lua")
+local sqrt, sin, cos, abs = math.sqrt, math.sin, math.cos, math.abs
+
+local STEPS, SIZE = 200, 5
+
+--- The gradient of step n at element i: a bowl that shakes. make_nn.py has the same.
+local function slope(p, i, n) return p * i * 0.3 - cos(i) + sin(i * n) * 0.1 end
+
+--- One element's walk by a rule: rule(p, g, state, step) gives the new p.
+local function walk(i, rule)
+  local p, state = i - 3, {}
+  local path = {}
+  for n = 1, STEPS do
+    p = rule(p, slope(p, i, n), state, n)
+    path[n] = p
+  end
+  return path
+end
+
+local function sgd(lr, momentum, dampening, nesterov, decay)
+  return function(p, g, s)
+    g = g + decay * p
+    if momentum > 0 then
+      s.v = s.v and momentum * s.v + (1 - dampening) * g or g
+      g = nesterov and g + momentum * s.v or s.v
+    end
+    return p - lr * g
+  end
+end
+
+local function adam(lr, b1, b2, decay, amsgrad, decoupled)
+  return function(p, g, s, n)
+    if decoupled then p = p - lr * decay * p else g = g + decay * p end
+    s.m = b1 * (s.m or 0) + (1 - b1) * g
+    s.v = b2 * (s.v or 0) + (1 - b2) * g * g
+    s.most = math.max(s.most or 0, s.v)
+    local v = (amsgrad and s.most or s.v) / (1 - b2 ^ n)
+    return p - lr * s.m / (1 - b1 ^ n) / (sqrt(v) + 1e-8)
+  end
+end
+
+local function rmsprop(lr, alpha, momentum, centered, decay)
+  return function(p, g, s)
+    g = g + decay * p
+    s.v = alpha * (s.v or 0) + (1 - alpha) * g * g
+    s.mean = alpha * (s.mean or 0) + (1 - alpha) * g
+    local v = centered and s.v - s.mean ^ 2 or s.v
+    s.b = momentum * (s.b or 0) + g / (sqrt(v) + 1e-8)
+    return p - lr * s.b
+  end
+end
+
+local function adagrad(lr, lr_decay, decay, first)
+  return function(p, g, s, n)
+    g = g + decay * p
+    s.sum = (s.sum or first) + g * g
+    return p - lr / (1 + (n - 1) * lr_decay) * g / (sqrt(s.sum) + 1e-10)
+  end
+end
+
+local function lion(lr, b1, b2, decay)
+  return function(p, g, s)
+    local m = s.m or 0
+    local u = b1 * m + (1 - b1) * g
+    s.m = b2 * m + (1 - b2) * g
+    return p - lr * ((u > 0 and 1 or u < 0 and -1 or 0) + decay * p)
+  end
+end
+
+local rows = {
+  { "SGD", sgd(0.05, 0, 0, false, 0), optim.SGD, { lr = 0.05 } },
+  { "SGD momentum", sgd(0.02, 0.9, 0.1, false, 0.01), optim.SGD,
+    { lr = 0.02, momentum = 0.9, dampening = 0.1, weight_decay = 0.01 } },
+  { "SGD nesterov", sgd(0.02, 0.9, 0, true, 0), optim.SGD, { lr = 0.02, momentum = 0.9, nesterov = true } },
+  { "Adam", adam(0.05, 0.9, 0.999, 0.1), optim.Adam, { lr = 0.05, weight_decay = 0.1 } },
+  { "Adam amsgrad", adam(0.05, 0.8, 0.95, 0, true), optim.Adam, { lr = 0.05, betas = { 0.8, 0.95 }, amsgrad = true } },
+  { "AdamW", adam(0.05, 0.9, 0.999, 0.1, false, true), optim.AdamW, { lr = 0.05, weight_decay = 0.1 } },
+  { "RMSprop", rmsprop(0.01, 0.99, 0, false, 0.05), optim.RMSprop, { lr = 0.01, weight_decay = 0.05 } },
+  { "RMSprop centered", rmsprop(0.005, 0.9, 0.5, true, 0), optim.RMSprop,
+    { lr = 0.005, alpha = 0.9, momentum = 0.5, centered = true } },
+  { "Adagrad", adagrad(0.3, 0.01, 0.02, 0.1), optim.Adagrad,
+    { lr = 0.3, lr_decay = 0.01, weight_decay = 0.02, initial_accumulator = 0.1 } },
+  { "Lion", lion(0.01, 0.9, 0.99, 0.1), optim.Lion, { lr = 0.01, weight_decay = 0.1 } },
+}
+
+local function start() return nn.Parameter(ty.arange(SIZE, { dtype = "f64" }) - 2) end
+
+--- Sets the gradient of step n, to the bit as the loops have it.
+local function set_gradient(p, n)
+  local list, g = p:detach():totable(), {}
+  for i, v in ipairs(list) do g[i] = slope(v, i, n) end
+  p.grad = ty.tensor(g, { dtype = "f64" })
+end
+
+describe("an optimiser follows its formula over 200 steps:", function()
+  for _, row in ipairs(rows) do
+    local name, rule, make, opts = unpack(row)
+
+    local function check(step_of)
+      local p, paths = start(), {}
+      local opt = make({ p }, opts)
+      local step = step_of(opt)
+      for i = 1, SIZE do paths[i] = walk(i, rule) end
+      for n = 1, STEPS do
+        set_gradient(p, n)
+        step()
+        for i, v in ipairs(p:detach():totable()) do
+          local want = paths[i][n]
+          if v ~= v or abs(v - want) > 1e-10 * math.max(1, abs(want)) then
+            error(("step %d, element %d: %.17g instead of %.17g"):format(n, i, v, want))
+          end
+        end
+      end
+      return p:detach():totable()
+    end
+
+    it(name, function()
+      local last = check(function(opt) return function() opt:step() end end)
+      for i, want in ipairs(runs[name] or {}) do assert.near(want, last[i], 1e-10) end
+      assert.truthy(runs[name] or name == "Lion") -- PyTorch has no Lion
+    end)
+  end
+end)
+
+describe("optimisers", function()
+  local function pair() return nn.Parameter(ty.ones({ 2 }, { dtype = "f64" })), nn.Parameter(ty.ones({ 3 }, { dtype = "f64" })) end
+
+  it("have groups whose settings override the general ones, and which can be assigned", function()
+    local a, b = pair()
+    local opt = optim.SGD({ { params = { a }, lr = 0.5 }, { params = { b } } }, { lr = 0.25 })
+    a.grad, b.grad = ty.ones_like(a), ty.ones_like(b)
+    opt:step()
+    assert.same({ 0.5, 0.5 }, a:detach():totable())
+    assert.same({ 0.75, 0.75, 0.75 }, b:detach():totable())
+    opt.groups[1].lr = 1
+    opt:step()
+    assert.same({ -0.5, -0.5 }, a:detach():totable())
+    local c = nn.Parameter(ty.ones({ 1 }, { dtype = "f64" }))
+    opt:add_group { params = { c }, lr = 2 }
+    c.grad = ty.ones_like(c)
+    a.grad = nil
+    opt:step()
+    assert.same({ -1 }, c:detach():totable())
+    assert.same({ -0.5, -0.5 }, a:detach():totable())
+    opt:zero_grad()
+    assert.is_nil(b.grad)
+    assert.is_nil(c.grad)
+  end)
+
+  it("update in place: other handles see it", function()
+    local a = pair()
+    local view = a:detach():narrow(1, 2, 1)
+    local opt = optim.SGD({ a }, { lr = 1 })
+    a.grad = ty.tensor({ 1, 2 }, { dtype = "f64" })
+    opt:step()
+    assert.same({ -1 }, view:totable())
+  end)
+
+  it("take up a saved state and go on to the bit", function()
+    for _, row in ipairs(rows) do
+      local p, q = start(), start()
+      local a, b = row[3]({ p }, row[4]), row[3]({ q })
+      for n = 1, 5 do
+        set_gradient(p, n)
+        a:step()
+      end
+      ty.no_grad(function() q:copy_(p) end)
+      b = row[3]({ q }, row[4].momentum and { momentum = row[4].momentum, centered = row[4].centered }
+        or { amsgrad = row[4].amsgrad }) or b
+      b:load_state_dict(a:state_dict())
+      for n = 6, 10 do
+        for _, each in ipairs { { p, a }, { q, b } } do
+          set_gradient(each[1], n)
+          each[2]:step()
+        end
+      end
+      H.same(p:detach(), q:detach(), row[1])
+    end
+  end)
+
+  it("raise for what they cannot take", function()
+    local a, b = pair()
+    local function says(text, ...)
+      local got = raised(...)
+      assert.truthy(got:find(text, 1, true), got)
+    end
+    says("SGD: argument 1 must be a list of parameters or of groups, got nil", optim.SGD)
+    says("SGD: argument 1 must be a list of parameters or of groups", optim.SGD, {})
+    says("SGD: parameter 2 must be a tensor, got number 5", optim.SGD, { a, 5 })
+    says("SGD: parameter 1, f32[2], does not require gradients (use nn.Parameter)", optim.SGD, { ty.ones(2) })
+    says("SGD: parameter 2, f64[2], is given twice", optim.SGD, { a, a })
+    says("Adam: unknown option rate", optim.Adam, { a }, { rate = 1 })
+    says("Adam: option lr must be a number, got string", optim.Adam, { a }, { lr = "1" })
+    says("Adam: option lr must not be negative, got -1", optim.Adam, { a }, { lr = -1 })
+    says("Adam: option betas must be two numbers in 0..1", optim.Adam, { a }, { betas = { 0.9, 1 } })
+    says("SGD: option nesterov needs a momentum", optim.SGD, { a }, { nesterov = true })
+    local opt = optim.Adam({ a })
+    says("is given twice", opt.add_group, opt, { params = { b, a } })
+    says("load_state_dict: argument 1 must be a state of 1 group", opt.load_state_dict, opt, {})
+    says("load_state_dict: the state of parameter 1 of group 1 does not fit f64[2]", opt.load_state_dict, opt,
+      optim.Adam({ b }):state_dict())
+  end)
+
+  it("in a compiled function give the bits of eager, also with another rate", function()
+    for _, row in ipairs(rows) do
+      local p, q = start(), start()
+      local a, b = row[3]({ p }, row[4]), row[3]({ q }, row[4])
+      local compiled = ty.compile(function() b:step() end)
+      for n = 1, 12 do
+        set_gradient(p, n)
+        set_gradient(q, n)
+        a.groups[1].lr, b.groups[1].lr = 0.01 / n, 0.01 / n
+        a:step()
+        compiled()
+        H.same(p:detach(), q:detach(), row[1])
+      end
+    end
+  end)
+end)
+
+describe("a schedule", function()
+  local makes = {
+    StepLR = function(opt) return optim.StepLR(opt, { every = 4, gamma = 0.5 }) end,
+    MultiStepLR = function(opt) return optim.MultiStepLR(opt, { at = { 3, 9, 10 }, gamma = 0.2 }) end,
+    ExponentialLR = function(opt) return optim.ExponentialLR(opt, { gamma = 0.9 }) end,
+    CosineLR = function(opt) return optim.CosineLR(opt, { steps = 24, least = 0.01 }) end,
+    WarmupLR = function(opt) return optim.WarmupLR(opt, { warmup = 7, start = 0.1 }) end,
+    OneCycleLR = function(opt) return optim.OneCycleLR(opt, { steps = 25, most = 2 }) end,
+    LambdaLR = function(opt) return optim.LambdaLR(opt, function(n) return 1 / (n + 1) end) end,
+  }
+
+  local function made() return optim.SGD({ start() }, { lr = 0.4 }) end
+
+  for name, make in pairs(makes) do
+    it(name .. " gives PyTorch's rates", function()
+      local opt = made()
+      local s = make(opt)
+      for n, want in ipairs(runs[name]) do
+        assert.near(want, opt.groups[1].lr, 1e-10, ("step %d"):format(n))
+        assert.equal(opt.groups[1].lr, s:rates()[1])
+        s:step()
+      end
+    end)
+
+    it(name .. " is taken up again", function()
+      local opt, again = made(), made()
+      local s = make(opt)
+      for _ = 1, 9 do s:step() end
+      local t = make(again)
+      t:load_state_dict(s:state_dict())
+      assert.equal(opt.groups[1].lr, again.groups[1].lr)
+    end)
+  end
+
+  it("ReduceLROnPlateau gives PyTorch's rates", function()
+    local opt = made()
+    local s = optim.ReduceLROnPlateau(opt, { factor = 0.5, patience = 2, cooldown = 1, least = 0.03 })
+    for n, want in ipairs(runs.ReduceLROnPlateau) do
+      assert.near(want, opt.groups[1].lr, 1e-12, ("step %d"):format(n))
+      s:step(10 / math.min(n, 6))
+    end
+  end)
+
+  it("WarmupCosineLR rises in equal steps, then falls by half a cosine to the least", function()
+    local opt = made()
+    local s = optim.WarmupCosineLR(opt, { warmup = 4, steps = 12, least = 0.04 })
+    local rates = {}
+    for n = 1, 16 do
+      rates[n] = opt.groups[1].lr
+      s:step()
+    end
+    for n = 1, 4 do assert.near(0.1 * (n - 1), rates[n], 1e-12) end
+    assert.near(0.4, rates[5], 1e-12)
+    assert.near(0.22, rates[9], 1e-12)
+    for n = 13, 16 do assert.near(0.04, rates[n], 1e-12) end
+  end)
+
+  it("raises for what it lacks", function()
+    local opt = made()
+    assert.equal("StepLR: needs the option every", raised(optim.StepLR, opt))
+    assert.equal("StepLR: option every must be whole and at least 1, got 0", raised(optim.StepLR, opt, { every = 0 }))
+    assert.truthy(raised(optim.CosineLR, {}, {}):find("argument 1 must be an optimiser"))
+    assert.truthy(raised(optim.LambdaLR, opt, 5):find("argument 2 must be a function"))
+    assert.truthy(raised(optim.ReduceLROnPlateau, opt, { mode = "low" }):find("must be \"min\" or \"max\"", 1, true))
+  end)
+end)
+
+describe("loss scaling", function()
+  it("divides gradients, leaves out steps that are not finite, shrinks and grows", function()
+    local p = nn.Parameter(ty.zeros { 2 })
+    local opt = optim.SGD({ p }, { lr = 1 })
+    local s = optim.GradScaler { init_scale = 8, growth_interval = 2 }
+    assert.equal(24, s:scale(ty.tensor(3)):item())
+    p.grad = ty.tensor { 8, 16 }
+    assert.equal(true, s:step(opt))
+    assert.same({ -1, -2 }, p:detach():totable())
+    p.grad = ty.tensor { 8, math.huge }
+    assert.equal(false, s:step(opt))
+    assert.same({ -1, -2 }, p:detach():totable())
+    assert.equal(4, s.factor)
+    for _ = 1, 2 do
+      p.grad = ty.tensor { 4, 4 }
+      s:unscale_(opt)
+      assert.same({ 1, 1 }, p.grad:totable())
+      assert.truthy(raised(s.unscale_, s, opt):find("unscaled already"))
+      assert.equal(true, s:step(opt))
+    end
+    assert.same({ -3, -4 }, p:detach():totable())
+    assert.equal(8, s.factor)
+  end)
+end)
