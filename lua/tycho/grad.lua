@@ -14,7 +14,8 @@ return function(ty, define)
 
   local function pack(...) return { n = select("#", ...), ... } end
 
-  local function is_float(v) return is_tensor(v) and floats[v.dtype] or false end
+  local is_live = ty.internals.is_live
+  local function is_float(v) return is_live(v) and floats[v.dtype] or false end
 
   local function callable(who, i, f)
     if type(f) ~= "function" and not (getmetatable(f) or {}).__call then
