@@ -14,7 +14,8 @@ return function(ty, define)
 
   local function pack(...) return { n = select("#", ...), ... } end
 
-  local function is_float(v) return is_tensor(v) and floats[v.dtype] or false end
+  local is_live = ty.internals.is_live
+  local function is_float(v) return is_live(v) and floats[v.dtype] or false end
 
   local function callable(who, i, f)
     if type(f) ~= "function" and not (getmetatable(f) or {}).__call then
@@ -347,6 +348,7 @@ return function(ty, define)
   define("custom_grad", "m", "forward, backward",
     "a function with a gradient of its own: forward gives y and what backward(saved, g) gets", custom_grad)
   define("checkpoint", "m", "f, ...", "f(...), which keeps nothing for its gradient but runs again there", checkpoint)
-  define("clip_grad_norm_", "m", "params, max", "scales gradients to a norm of at most max, gives the norm", clip_grad_norm)
+  define("clip_grad_norm_", "m", "params, max", "scales gradients to a norm of at most max, gives the norm",
+    clip_grad_norm)
   define("clip_grad_value_", "m", "params, value", "cuts gradients to -value .. value", clip_grad_value)
 end
