@@ -109,7 +109,7 @@ static const double numbers[] = {0,
 #define UNDER I_UNDER
 #define UNWRITTEN I_UNWRITTEN
 #define LAST I_LAST
-/* 0 where the other operand was chosen; equal tensors share, a number leaves all to the tensor. */
+/* 0 where the other operand was chosen; equal tensors share; of a tensor and a number the first has all. */
 #define CHOICE(other, x, y) other, ZERO, EQ(x, y), MUL(g, I_TIE), g, OP_WHERE, OP_WHERE
 #define I_TIE I_STOP + 1
 /* The elements that m holds for share g evenly. */
@@ -638,7 +638,7 @@ static bool run_word(State *S, const Record *r, const Tensor *gy, Stack *s, int 
   bool ok = true;
   s->v[s->n] = 0;
   if (word >= I_NUMBER && word < I_FLIP) s->v[s->n] = numbers[word - I_NUMBER];
-  else if (word == I_TIE) s->v[s->n] = r->edge[0].is_number || r->edge[1].is_number ? 1 : 0.5;
+  else if (word == I_TIE) s->v[s->n] = r->edge[0].is_number ? 0 : r->edge[1].is_number ? 1 : 0.5;
   else if (word == I_SWAP) {
     Tensor t = top[0];
     top[0] = top[-1];

@@ -8,7 +8,7 @@ return function(ty, check, row)
   local fail, is_tensor = check.fail, ty.is_tensor
   local where, maximum, minimum, exp, expm1 = ty.where, ty.maximum, ty.minimum, ty.exp, ty.expm1
   local log, log1p, tanh, erf = ty.log, ty.log1p, ty.tanh, ty.erf
-  local sigmoid, sqrt, ne = ty.sigmoid, ty.sqrt, ty.ne
+  local sigmoid, sqrt, ne, abs = ty.sigmoid, ty.sqrt, ty.ne, ty.abs
   local halves = { f16 = true, bf16 = true }
 
   --- A float tensor, in f32 when it is of half floats; then that dtype follows.
@@ -28,7 +28,7 @@ return function(ty, check, row)
   ---@return tycho.Tensor # shape and dtype of x; bool gives i64
   local function relu(x)
     check.tensor("relu", 1, x)
-    return where(x:le(0), 0, x) -- its gradient at 0 is 0, that of maximum 1
+    return maximum(0, x) -- of equal ones the first: the gradient at 0 is 0
   end
 
   --- x above zero, else slope * x.
