@@ -102,7 +102,7 @@ struct Trace {
   i32 nresults, npairs, neffects, ntables;
   Recipe *result, *meta; /* meta: per table; R_SLOT 0 when it has none */
   Pair *pair, *effect;
-  i32 *array; /* per table: elements from 1 on */
+  i32 *array;          /* per table: elements from 1 on */
   Instance **instance; /* most recently used first */
   u64 *hash;           /* per instance: of the sizes that it is for */
   i32 ninstance;

@@ -175,4 +175,48 @@ describe("jit.check", function()
     assert.has_error(function() jit.check(print, 1) end)
     assert.has_error(function() jit.check(jit.compile(function() end, { fast = true }), 1) end)
   end)
+
+  it("puts globals back by whatever way they are written", function()
+    local base = { counter = 0, ty = ty, rawset = rawset }
+    base._G = base
+    local behind = setmetatable({}, { __index = base, __newindex = base })
+    local ways = {
+      "counter = counter + 1 return x * counter",
+      "local name = 'counter' _G[name] = _G[name] + 1 return x * counter",
+      "bump() return x * counter",
+      "rawset(_G, 'counter', counter + 1) return x * counter",
+      "counter = counter + 1 fresh = (fresh or 0) + 1 return x * counter + fresh",
+    }
+    for _, env in ipairs { base, behind } do
+      base.bump = setfenv(function() counter = counter + 1 end, env) -- luacheck: ignore
+      for _, body in ipairs(ways) do
+        base.counter, base.fresh = 0, nil
+        local compiled = jit.compile(setfenv(assert(loadstring("return function(x) " .. body .. " end"))(), env))
+        jit.check(compiled, 1)
+        for n = 1, 3 do
+          local y = compiled(x)
+          assert.equal(n, base.counter, body)
+          assert.equal(n + (base.fresh or 0), values(y)[1], body)
+        end
+      end
+    end
+  end)
+
+  it("looks at what the function can reach, not at the program around it", function()
+    local around = {}
+    for i = 1, 100000 do around[i] = { i } end
+    local env = setmetatable({ around = around, step = 0 }, { __index = _G })
+    local f = jit.compile(setfenv(function(a)
+      step = step + 1 -- luacheck: ignore
+      return a * step -- luacheck: ignore
+    end, env))
+    jit.check(f, 1)
+    collectgarbage()
+    collectgarbage "stop"
+    local before = collectgarbage "count"
+    for n = 1, 3 do assert.same({ n, 2 * n, 3 * n }, values(f(x))) end
+    local taken = collectgarbage "count" - before
+    collectgarbage "restart"
+    assert.truthy(taken < 1000, taken .. " KB of notes") -- of the tables around it there would be 20 MB
+  end)
 end)

@@ -3,18 +3,22 @@
 -- names the first place where the plain function gives something else.
 --
 -- How it works. What the function can reach is noted down: tables, upvalues and tensors, from its arguments, upvalues
--- and globals on. The plain function runs, eagerly, in a coroutine of its own; what it has changed is compared with
--- the notes and kept, then all is put back, the random state too. Then the compiled function runs and its results and
--- changes are compared with those.
+-- and the globals that its bytecode names on. The plain function runs, eagerly, in a coroutine of its own; what it has
+-- changed is compared with the notes and kept, then all is put back, the random state too. Then the compiled function
+-- runs and its results and changes are compared with those.
 --
 -- Rules
 -- 1. What the notes do not reach is done twice: output, files, the state of C libraries such as math.random.
 -- 2. Tycho's own functions and tables are not looked into; of a compiled function the user's one is.
 -- 3. Results that were there before must be the same object; those that are new are compared by content, in step, so
 --    that tables which hold each other compare too. NaNs are one value.
--- 4. A function that yields is not checked in that call: nobody could resume both.
+-- 4. Of a table of globals only the names are noted that bytecode mentions: a large program around the function costs
+--    nothing. Where a name is among these by which all globals can be had, all are noted.
+-- 5. A function that yields is not checked in that call: nobody could resume both.
 
-local type, next, rawget, rawset, rawequal, select = type, next, rawget, rawset, rawequal, select
+local bytecode = require "tycho.bytecode"
+
+local ipairs, type, next, rawget, rawset, rawequal, select = ipairs, type, next, rawget, rawset, rawequal, select
 
 if jit and jit.off then jit.off(true, true) end
 
@@ -26,7 +30,7 @@ local getupvalue = type(debug) == "table" and debug.getupvalue
 
 local function source_of(f)
   if getinfo then return getinfo(f, "S").source end
-  local proto = require("tycho.bytecode").prototype(f)
+  local proto = bytecode.prototype(f)
   return proto and proto.source or "?"
 end
 
@@ -35,6 +39,32 @@ local HOME = source_of(function() end):match("^(@.*[/\\])") or "@?"
 local function is_library(f)
   local source = source_of(f)
   return source:sub(1, #HOME) == HOME or source:sub(1, 8) == "=(tycho)"
+end
+
+--- Globals by which others can be had.
+local wide = { _G = true, getfenv = true, setfenv = true, debug = true, package = true, require = true, module = true,
+  load = true, loadstring = true, loadfile = true, dofile = true }
+
+local names_of = setmetatable({}, { __mode = "k" })
+
+--- The globals that a function, or one inside it, names: a list; nil where it could be any.
+local function global_names(f)
+  local known = names_of[f]
+  if known ~= nil then return known or nil end
+  local list, any = {}, false
+  local function collect(proto)
+    for _, i in ipairs(proto.code) do
+      if i.name == "GGET" or i.name == "GSET" then
+        list[#list + 1] = i.k
+        any = any or wide[i.k]
+      end
+    end
+    for _, child in ipairs(proto.children) do collect(child) end
+  end
+  local proto = bytecode.ready() and bytecode.prototype(f)
+  if proto then collect(proto) else any = true end
+  names_of[f] = not any and list or false
+  return not any and list or nil
 end
 
 ---@param core table the core module
@@ -48,7 +78,7 @@ return function(core, plain)
 
   -- Notes -------------------------------------------------------------------------------------------------------------
   -- A record is {kind = "table" | "function" | "tensor", value, from, key}: the record by which it was found, and there
-  -- under which key. Tables and cells remember their content.
+  -- under which key. Tables and cells remember their content; a table with `names` what it has under these.
 
   local function path_of(record)
     if not record.from then return record.key end
@@ -63,6 +93,12 @@ return function(core, plain)
     local seen, cells, queue, last = notes.by, {}, {}, 0
     local function find(v, from, key)
       local kind = type(v)
+      if kind == "table" and seen[v] and seen[v].names then -- some of it was noted: now all is
+        seen[v].names = nil
+        last = last + 1
+        queue[last] = seen[v]
+        return
+      end
       if seen[v] or kind ~= "table" and kind ~= "function" and not is_tensor(v) then return end
       if kind == "function" then
         v = plain(v) or v
@@ -73,6 +109,28 @@ return function(core, plain)
       seen[v] = queue[last]
     end
     for _, own in next, { core, core.internals, package and package.loaded } do seen[own] = { kind = "library" } end
+    --- What a function finds as a global: in its environment, or behind it.
+    local function look(t, name, from)
+      for _ = 1, 100 do
+        if type(t) ~= "table" then return find(t, from, "_G") end
+        local r = seen[t]
+        if not r then
+          r = { kind = "table", value = t, from = from, key = "_G", names = {}, content = {}, meta = getmetatable(t) }
+          seen[t] = r
+          notes.tables[#notes.tables + 1] = r
+        end
+        if not r.names then return end
+        if not r.names[name] then
+          r.names[name], r.content[name] = true, rawget(t, name)
+          find(r.content[name], r, name)
+        end
+        local meta = type(r.meta) == "table" and r.meta or {}
+        local behind = rawget(meta, "__newindex")
+        if behind ~= nil and behind ~= rawget(meta, "__index") then find(behind, r, "__newindex") end
+        t = rawget(meta, "__index")
+        if t == nil then return end
+      end
+    end
     find(f, nil, "function")
     for i = 1, select("#", ...) do find((select(i, ...)), nil, "argument " .. i) end
     local at = 0
@@ -81,6 +139,7 @@ return function(core, plain)
       local r = queue[at]
       local v = r.value
       if r.kind == "table" then
+        if not r.content then notes.tables[#notes.tables + 1] = r end
         r.content, r.meta = {}, getmetatable(v)
         for k, e in next, v do
           r.content[k] = e
@@ -88,7 +147,6 @@ return function(core, plain)
           find(e, r, k)
         end
         find(r.meta, r, "metatable")
-        notes.tables[#notes.tables + 1] = r
       elseif r.kind == "function" then
         for i = 1, K.upvalues(v) do
           local id = C.upvalue_id(v, i)
@@ -100,7 +158,9 @@ return function(core, plain)
             find(e, r, name)
           end
         end
-        find(C.environment(v), r, "_G")
+        local env, names = C.environment(v), global_names(v)
+        if not names then find(env, r, "_G") end
+        for _, name in ipairs(names or {}) do look(env, name, r) end
       else
         r.still, r.version = K.still(v)
         notes.tensors[#notes.tensors + 1] = r
@@ -114,6 +174,14 @@ return function(core, plain)
 
   local function table_changes(r)
     local now, changed = r.value, nil
+    for k in next, r.names or {} do
+      local v, e = rawget(now, k), r.content[k]
+      if not rawequal(v, e) and (v == v or e == e) then
+        changed = changed or {}
+        changed[k] = v == nil and NIL or v
+      end
+    end
+    if r.names then return changed end
     for k, e in next, r.content do
       local v = rawget(now, k)
       if not rawequal(v, e) and (v == v or e == e) then
