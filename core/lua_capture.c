@@ -8,6 +8,7 @@
 */
 #include <math.h>
 #include <stdio.h>
+#include "grad.h"
 #include "lua_guard.h"
 
 #define FILE_MAX_SIZE \
@@ -140,6 +141,59 @@ static int capture_environment(lua_State *L) {
   return 1;
 }
 
+/* gradient(leaf) -> what names its place, its gradient or nil; nothing: it is no leaf */
+static int capture_gradient(lua_State *L) {
+  State *S = ty_lua_state(L);
+  const Tensor *t = ty_lua_check(L, "capture", 1);
+  const Record *r = ty_grad_leaf(t);
+  if (!r) return 0;
+  bool whole =
+      !t->offset && ty_tensor_is_contiguous(t) && t->st->numel == ty_type_numel(&t->type);
+  if (!whole) {
+    ty_capture_refuse(S, "the gradient of a leaf that is a view");
+    return ty_lua_fail(L, S);
+  }
+  lua_pushfstring(L, "%p", (const void *)r);
+  if (r->t.st) ty_tensor_view(ty_lua_push(L), &r->t, &t->type, 0, t->strides);
+  else lua_pushnil(L);
+  return 2;
+}
+
+/* gradients() -> "slot slot ...", a tensor for each: what leaves from outside would have been given */
+static int capture_gradients(lua_State *L) {
+  State *S = ty_lua_state(L);
+  Capture *c = S->capture;
+  lua_pushliteral(L, "");
+  if (!c) return 1;
+  int n = c->nleaf, text = lua_gettop(L);
+  luaL_checkstack(L, n + 4, "gradients");
+  for (int i = 0; i < n; i++) {
+    const Tensor *g = &c->leaf[i].g, *t = NULL;
+    for (i32 k = 0; k < c->noutside && !t; k++)
+      if (c->outside[k].slot == c->leaf[i].slot) t = &c->outside[k].t;
+    lua_pushvalue(L, text);
+    lua_pushfstring(L, i ? " %d" : "%d", (int)c->leaf[i].slot);
+    lua_concat(L, 2);
+    lua_replace(L, text);
+    ty_tensor_view(ty_lua_push(L), g, &t->type, t->offset, t->strides);
+  }
+  for (int i = 0; i < n; i++) ty_tensor_release(&c->leaf[i].g);
+  c->nleaf = 0;
+  return n + 1;
+}
+
+static int capture_lone(lua_State *L) {
+  State *S = ty_lua_state(L);
+  if (S->capture) ty_capture_lone(S, ty_lua_check(L, "capture", 1)->st);
+  return 0;
+}
+
+static int capture_alias(lua_State *L) {
+  const Tensor *t = ty_lua_check(L, "capture", 1);
+  ty_tensor_alias(ty_lua_push(L), t);
+  return 1;
+}
+
 static int capture_is_tensor(lua_State *L) {
   lua_pushboolean(L, lua_type(L, 1) == LUA_TUSERDATA && ty_lua_test(L, 1));
   return 1;
@@ -176,6 +230,7 @@ typedef struct Reader {
   int keys;       /* stack: by key of a field: its number, or false while it has been seen once */
   u8 *is_table;   /* by slot: a guard has seen to it */
   i32 slot;       /* that the next reading instruction makes */
+  i32 grads;      /* gradients that instructions read so far */
 } Reader;
 
 static void *array(Reader *r, size_t n, size_t size) {
@@ -332,6 +387,7 @@ static void read_tensor(Reader *r, Guard *g) {
   g->tensor = array(r, 1, sizeof *g->tensor + t->type.rank * sizeof *g->tensor->dim);
   g->tensor->dtype = t->type.dtype;
   g->tensor->rank = t->type.rank;
+  g->tensor->needs = ty_needs(t);
   g->tensor->loose = r->T->dynamic;
   for (int d = 0; d < t->type.rank; d++) {
     g->tensor->dim[d].size = t->type.dims[d];
@@ -381,7 +437,8 @@ static const GuardName names[] = {{"upvalue", G_UPVALUE, 'i'}, {"env", G_ENV, 's
                                   {"ceil", G_CEIL, '1'},       {"sqrt", G_SQRT, '1'},
                                   {"call", G_CALL, 'C'},       {"lt", G_LT, 'o'},
                                   {"le", G_LE, 'o'},           {"eq", G_EQ, 'o'},
-                                  {"whole", G_WHOLE, 'w'}};
+                                  {"whole", G_WHOLE, 'w'},     {"grad", G_GRAD, 's'},
+                                  {"no_grad", G_NO_GRAD, 's'}};
 
 static bool item_true(Reader *r, int i) {
   lua_rawgeti(r->L, -1, i);
@@ -439,6 +496,9 @@ static void read_guard(Reader *r, Guard *g) {
     g->doubt = !r->is_table[item(r, 2)];
   }
   switch (row->form) {
+  case 's':
+    if (g->op == G_GRAD) g->b = r->T->narg + r->T->lead - r->T->ngrads + ++r->grads;
+    break;
   case 'i': g->b = item(r, 3); break;
   case 'f': read_field(r, g); break;
   case 't':
@@ -501,7 +561,11 @@ static void find_asked(Trace *T) {
 static void read_program(Reader *r) {
   lua_State *L = r->L;
   Trace *T = r->T;
-  if (count_of(r, "effects")) T->lead = T->instance[0]->nmade + count_of(r, "tables");
+  lua_getfield(L, r->d, "gradients");
+  T->ngrads = (i32)lua_tointeger(L, -1);
+  lua_pop(L, 1);
+  if (T->ngrads || count_of(r, "effects"))
+    T->lead = T->instance[0]->nmade + count_of(r, "tables") + T->ngrads;
   lua_getfield(L, r->d, "early");
   T->nearly = (i32)lua_tointeger(L, -1);
   lua_pop(L, 1);
@@ -589,6 +653,21 @@ static void read_tables(Reader *r) {
   lua_pop(L, 1);
 }
 
+/* What a leaf gets lies as its storage does: it is taken over as it is. */
+static void check_gradient(Reader *r, i32 slot, Recipe value) {
+  const Instance *I = r->T->instance[0];
+  if (value.kind == R_VALUE) return; /* nil */
+  const InstanceOutside *leaf = &I->outside[outside_of(r, slot)];
+  const InstanceMade *m = &I->made[value.k - 1];
+  Tensor t = {.type = m->type};
+  memcpy(t.strides, m->strides, sizeof t.strides);
+  bool fits = value.kind == R_TENSOR && leaf < I->outside + I->noutside && !m->alias && !m->offset &&
+              ty_type_equal(&m->type, &leaf->type) &&
+              I->target[m->from].numel == ty_type_numel(&m->type) &&
+              ty_tensor_is_contiguous(&t);
+  if (!fits) luaL_error(r->L, "a gradient is a part of another tensor");
+}
+
 static void read_effects(Reader *r) {
   lua_State *L = r->L;
   Trace *T = r->T;
@@ -599,12 +678,15 @@ static void read_effects(Reader *r) {
     Pair *p = &T->effect[i - 1];
     lua_rawgeti(L, -1, i);
     lua_rawgeti(L, -1, 1);
-    bool upvalue = !strcmp(lua_tostring(L, -1), "upvalue");
+    const char *kind = lua_tostring(L, -1);
+    bool upvalue = !strcmp(kind, "upvalue"), grad = !strcmp(kind, "grad");
     lua_pop(L, 1);
     p->owner = known_slot(r, 2);
-    if (upvalue) p->index = item(r, 3);
+    if (grad) p->index = -1;
+    else if (upvalue) p->index = item(r, 3);
     else p->key = item_recipe(r, 3);
     p->value = item_recipe(r, 4);
+    if (grad) check_gradient(r, item(r, 2), p->value);
     lua_pop(L, 1);
   }
   lua_pop(L, 1);
@@ -741,6 +823,7 @@ static int capture_finish(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   if (!e || !S->capture) return luaL_error(L, "no capture is open");
   int position = (int)lua_tointeger(L, 2);
+  if (S->capture->nleaf) return luaL_error(L, "a gradient was given that nobody has taken");
   if (position >= 1 && position <= e->ntrace) return extend(L, S, e, e->trace[position - 1]);
   lua_settop(L, 1);
   lua_getfield(L, LUA_REGISTRYINDEX, KEY_ANCHORS);
@@ -808,6 +891,10 @@ void ty_lua_open_trace(lua_State *L, int m) {
                                  {"is_tensor", capture_is_tensor},
                                  {"is_native", capture_is_native},
                                  {"sized", capture_sized},
+                                 {"gradient", capture_gradient},
+                                 {"gradients", capture_gradients},
+                                 {"lone", capture_lone},
+                                 {"alias", capture_alias},
                                  {"traces", ty_trace_list},
                                  {NULL, NULL}};
   lua_getfield(L, m, "internals");

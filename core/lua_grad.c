@@ -4,6 +4,7 @@
 ** A way back stops at a function of the user's (custom_grad, checkpoint) and hands it out, so that Lua code
 ** never runs under C: it may raise and yield.
 */
+#include "capture.h"
 #include "grad.h"
 #include "lua_view.h"
 
@@ -131,7 +132,6 @@ static int grad_got(lua_State *L) {
 static int push_watch(lua_State *L, bool watch) {
   State *S = ty_lua_enter(L);
   Tensor *x = ty_lua_check(L, "grad", 1), *y = ty_lua_push(L);
-  if (S->capture) ty_lua_error(L, "capture: a gradient is tracked");
   TY_LUA_MUST(L, S, ty_grad_watch(S, x, watch, y));
   return 1;
 }
@@ -151,6 +151,16 @@ static int grad_reaches(lua_State *L) {
   const Tensor *y = ty_lua_check(L, "grad", 1);
   TY_LUA_MUST(L, S, ty_back_reaches(S, y, (u64)lua_tonumber(L, 2), &yes));
   lua_pushboolean(L, yes);
+  return 1;
+}
+
+static int grad_is_back(lua_State *L) {
+  bool is = lua_type(L, 1) == LUA_TUSERDATA && lua_getmetatable(L, 1);
+  if (is) {
+    luaL_getmetatable(L, META_BACK);
+    is = lua_rawequal(L, -1, -2);
+  }
+  lua_pushboolean(L, is);
   return 1;
 }
 
@@ -246,13 +256,16 @@ int ty_lua_grad_is_leaf(lua_State *L, const Tensor *x) {
   return 1;
 }
 
-static Record *leaf_of(const Tensor *x) {
-  Record *r = x->detached ? NULL : x->st->tape;
-  return r && r->kind == K_LEAF ? r : NULL;
+/* A capture keeps the gradients of leaves from outside elsewhere; see gradients.lua. */
+static void refuse_outside(lua_State *L, State *S, const Record *r) {
+  if (!r || !ty_capture_is_old(S, r)) return;
+  ty_capture_refuse(S, "a gradient is read or set in a way that cannot be followed");
+  ty_lua_fail(L, S);
 }
 
 int ty_lua_grad_get(lua_State *L, const Tensor *x) {
-  Record *r = leaf_of(x);
+  Record *r = ty_grad_leaf(x);
+  refuse_outside(L, x->st->S, r);
   if (!r || !r->t.st) lua_pushnil(L);
   else ty_tensor_view(ty_lua_push(L), &r->t, &x->type, x->offset, x->strides);
   return 1;
@@ -261,7 +274,8 @@ int ty_lua_grad_get(lua_State *L, const Tensor *x) {
 /* x.grad = nil, or a tensor of x's dims and dtype, at index 3 */
 int ty_lua_grad_set(lua_State *L, const Tensor *x) {
   State *S = ty_lua_enter(L);
-  Record *r = leaf_of(x);
+  Record *r = ty_grad_leaf(x);
+  refuse_outside(L, S, r);
   Tensor flat = {0};
   if (lua_isnil(L, 3)) {
     if (r) ty_tensor_release(&r->t);
@@ -296,7 +310,7 @@ void ty_lua_open_grad(lua_State *L, int m, int t) {
       {"mode", grad_mode}, {"start", grad_start}, {"seed", grad_seed},       {"step", grad_step},
       {"give", grad_give}, {"pass", grad_pass},   {"got", grad_got},         {"watch", grad_watch},
       {"same", grad_same}, {"seq", grad_seq},     {"reaches", grad_reaches}, {"join", grad_join},
-      {"live", grad_live}, {NULL, NULL}};
+      {"live", grad_live}, {"is_back", grad_is_back},                        {NULL, NULL}};
   ty_lua_define(L, m, t, rows);
   lua_getfield(L, m, "internals");
   lua_newtable(L);

@@ -479,8 +479,8 @@ static const struct Property {
   const char *name;
   int (*get)(lua_State *L, State *S, const Tensor *t);
 } properties[] = {
-    {"shape", get_shape},   {"dtype", get_dtype}, {"ndim", get_ndim},
-    {"device", get_device}, {"grad", get_grad},   {"requires_grad", get_requires_grad},
+    {"shape", get_shape},     {"dtype", get_dtype}, {"ndim", get_ndim},
+    {"device", get_device},   {"grad", get_grad},   {"requires_grad", get_requires_grad},
     {"is_leaf", get_is_leaf},
 };
 

@@ -628,8 +628,8 @@ bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const
   if (!finish(S, b, append(b, &n), y, who)) return false;
   if (TY_LIKELY(!S->tracks)) return true;
   Given src[2] = {{.kind = O_TENSOR, .t = x}, {.kind = O_TENSOR, .t = index}};
-  return ty_grad_note(
-      S, &(Noted){.kind = OP_GATHER, .n = 2, .src = src, .dim = dim, .base = base}, y);
+  return ty_grad_note(S, &(Noted){.kind = OP_GATHER, .n = 2, .src = src, .dim = dim, .base = base},
+                      y);
 }
 
 bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int dim,

@@ -40,8 +40,8 @@ typedef struct Storage {
   State *S;
   i32 refs;
   u8 dtype;
-  bool frozen;  /* holds what another storage held, for gradients: nobody writes to it */
-  bool stale;   /* frozen, and let go of when that other storage was written */
+  bool frozen; /* holds what another storage held, for gradients: nobody writes to it */
+  bool stale;  /* frozen, and let go of when that other storage was written */
   u32 version; /* counts writes */
   i64 numel;
   Buffer *buf;  /* NULL: never computed yet */
@@ -112,11 +112,11 @@ struct State {
   u64 walks;               /* over buffers, which mark what they have seen */
   i32 batch_nodes;         /* an open batch is cut when it has so many; 0: as many as pay */
   i64 debt;                /* bytes allocated for tensors since the host's collector last stepped */
-  bool grad_mode, tracks; /* operations may be taped; and there is a tape to go on */
-  i64 records;            /* live ones, of all tapes */
+  bool grad_mode, tracks;  /* operations may be taped; and there is a tape to go on */
+  i64 records;             /* live ones, of all tapes */
   u64 record_seq;
   Record *dead_records; /* being freed */
-  Capture *capture; /* not NULL: operations are recorded for later calls, nothing is computed */
+  Capture *capture;     /* not NULL: operations are recorded for later calls, nothing is computed */
   /* engine.c fills these in: level 2 calls upward through them */
   bool (*cut)(State *S, Batch *b, Storage *demanded); /* computes; the batch is closed then */
   /* Told of every operation as its result is recorded; NULL: no one listens. */

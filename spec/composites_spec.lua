@@ -175,7 +175,7 @@ describe("every method that ends in _", function()
     scatter_add = { 2, ty.full({ 4, 2 }, 3, i64), ty.rand(4, 2) }, nan_to_num = {}, softmax = { 1 }, log_softmax = { 2 },
     hypot = { 2 }, logaddexp = { 1 }, logical_and = { true }, logical_or = { false }, logical_xor = { true },
   }
-  local only = { fill_ = true, zero_ = true, copy_ = true, uniform_ = true, normal_ = true } -- no form without
+  local only = { fill_ = true, zero_ = true, copy_ = true, uniform_ = true, normal_ = true, requires_grad_ = true } -- no form without
 
   for name in pairs(methods) do
     if name:find("[^_]_$") and not only[name] then

@@ -1,4 +1,4 @@
---- starve.lua -- 50 workloads while allocations fail: the n-th alone, then the n-th and all that follow, for every n.
+--- starve.lua -- 51 workloads while allocations fail: the n-th alone, then the n-th and all that follow, for every n.
 -- luajit spec/starve.lua prints one line a workload. Each try must end well or with an error that speaks of memory; the next
 -- call must give the right result; when all is let go, memory must be as before.
 -- A process of its own (memory_spec.lua starts it), so that a crash is seen as one.
@@ -72,6 +72,16 @@ local workloads = {
     local a, b = x:sort()
     local c, d = x:topk(2)
     return a, b, c, d, (x:unique()), x:argsort(), x:searchsorted(ty.ones(3)), x:median()
+  end },
+  { "gradients", function(k, n)
+    local x, w = ty.full({ n, 4 }, k):requires_grad_(), ty.ones(4, 3):requires_grad_()
+    local y = x:matmul(w):gelu()
+    y[1] = 2
+    y:mul_(y)
+    ty.cat({ y, y:cumprod(2), x }, 2):max(2):sum():backward()
+    local twice = ty.custom_grad(function(v) return v * 2, v end, function(_, g) return g * 2 end)
+    ty.checkpoint(twice, x):sum():backward()
+    return x.grad, ty.grad(function(v) return (v * v):prod(2):sum() end)(x:detach())
   end },
   { "in place", function(k, n)
     local x = ty.ones(n, 3)
@@ -204,7 +214,7 @@ local workloads = {
   end },
 }
 
-assert(#workloads == 50, #workloads)
+assert(#workloads == 51, #workloads)
 
 local function pack(...) return { n = select("#", ...), ... } end
 

@@ -7,8 +7,8 @@
 return function(ty, check, row)
   local fail, is_tensor = check.fail, ty.is_tensor
   local where, maximum, minimum, exp, expm1 = ty.where, ty.maximum, ty.minimum, ty.exp, ty.expm1
-  local log, log1p, abs, tanh, erf = ty.log, ty.log1p, ty.abs, ty.tanh, ty.erf
-  local sigmoid, sqrt, ne = ty.sigmoid, ty.sqrt, ty.ne
+  local log, log1p, tanh, erf = ty.log, ty.log1p, ty.tanh, ty.erf
+  local sigmoid, sqrt, ne, abs = ty.sigmoid, ty.sqrt, ty.ne, ty.abs
   local halves = { f16 = true, bf16 = true }
 
   --- A float tensor, in f32 when it is of half floats; then that dtype follows.

@@ -12,6 +12,9 @@ return function(ty, check, row)
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
   local halves = { f16 = true, bf16 = true }
 
+  --- y, constant where it is 0: a root's gradient there is then 0 and not infinite times 0. The same values.
+  local function still(y) return where(eq(y, 0), 0, y) end
+
   --- Arguments (dims, keepdim, opts) in any of their forms. known: further options. Returns dims, keepdim, options.
   local function arguments(who, x, dims, keepdim, opts, known)
     check.tensor(who, 1, x)
@@ -82,7 +85,7 @@ return function(ty, check, row)
   ---@return tycho.Tensor # x without the dims; floats
   local function std(x, dims, keepdim, opts)
     local y, half = variance("std", x, dims, keepdim, opts)
-    return back(sqrt(y), half)
+    return back(sqrt(still(y)), half)
   end
 
   --- Whether any element is not zero.
@@ -151,7 +154,7 @@ return function(ty, check, row)
     if not floats[w.dtype] then w = w:to("f32") end
     local y
     if p == 2 then
-      y = sqrt((w * w):sum(dims, keepdim))
+      y = sqrt(still((w * w):sum(dims, keepdim)))
     elseif p == 1 then
       y = abs(w):sum(dims, keepdim)
     elseif p == 0 then
@@ -160,7 +163,7 @@ return function(ty, check, row)
       if count(x, dims) == 0 then fail("norm", "nothing to choose from in %s", check.text(x)) end
       y = p > 0 and abs(w):max(dims, keepdim) or abs(w):min(dims, keepdim)
     else
-      y = (abs(w) ^ p):sum(dims, keepdim) ^ (1 / p)
+      y = still((abs(w) ^ p):sum(dims, keepdim)) ^ (1 / p)
     end
     return back(y, half)
   end
