@@ -185,13 +185,23 @@ bool ty_capture_leaf(State *S, const Record *r, Tensor *g) {
   return true;
 }
 
+/* A frozen index is asked by the storage whose twin it is, which is known. */
 bool ty_capture_check(State *S, const Tensor *index, i64 size, int base) {
   Capture *c = S->capture;
+  Storage *st = index->st->frozen && index->st->twin ? index->st->twin : index->st;
+  for (i32 i = 0; i < c->ncheck; i++) {
+    const IndexCheck *k = &c->check[i];
+    bool same = k->t.st == st && k->size == size && k->base == base &&
+                k->t.offset == index->offset && ty_type_equal(&k->t.type, &index->type) &&
+                !memcmp(k->t.strides, index->strides, sizeof *index->strides * index->type.rank);
+    if (same) return true;
+  }
   if (!grow(&c->check, c->ncheck, &c->check_cap, sizeof *c->check)) return refuse_memory(S);
   IndexCheck *k = &c->check[c->ncheck++];
   k->size = size;
   k->base = base;
-  ty_tensor_alias(&k->t, index);
+  k->t = *index;
+  k->t.st = ty_storage_hold(st);
   return true;
 }
 
@@ -202,8 +212,7 @@ bool ty_capture_write(State *S, Storage *st) {
     if (c->written[i].st == st) return true;
   if (!st->buf) return ty_capture_refuse(S, "writes to a tensor that is not computed yet");
   if (!grow(&c->written, c->nwritten, &c->written_cap, sizeof *c->written)) return refuse_memory(S);
-  c->written[c->nwritten++] =
-      (Written){ty_storage_hold(st), ty_buffer_hold(st->buf), st->version,
-                st->tape ? ty_record_hold(st->tape) : NULL};
+  c->written[c->nwritten++] = (Written){ty_storage_hold(st), ty_buffer_hold(st->buf), st->version,
+                                        st->tape ? ty_record_hold(st->tape) : NULL};
   return true;
 }

@@ -141,59 +141,6 @@ static int capture_environment(lua_State *L) {
   return 1;
 }
 
-/* gradient(leaf) -> what names its place, its gradient or nil; nothing: it is no leaf */
-static int capture_gradient(lua_State *L) {
-  State *S = ty_lua_state(L);
-  const Tensor *t = ty_lua_check(L, "capture", 1);
-  const Record *r = ty_grad_leaf(t);
-  if (!r) return 0;
-  bool whole =
-      !t->offset && ty_tensor_is_contiguous(t) && t->st->numel == ty_type_numel(&t->type);
-  if (!whole) {
-    ty_capture_refuse(S, "the gradient of a leaf that is a view");
-    return ty_lua_fail(L, S);
-  }
-  lua_pushfstring(L, "%p", (const void *)r);
-  if (r->t.st) ty_tensor_view(ty_lua_push(L), &r->t, &t->type, 0, t->strides);
-  else lua_pushnil(L);
-  return 2;
-}
-
-/* gradients() -> "slot slot ...", a tensor for each: what leaves from outside would have been given */
-static int capture_gradients(lua_State *L) {
-  State *S = ty_lua_state(L);
-  Capture *c = S->capture;
-  lua_pushliteral(L, "");
-  if (!c) return 1;
-  int n = c->nleaf, text = lua_gettop(L);
-  luaL_checkstack(L, n + 4, "gradients");
-  for (int i = 0; i < n; i++) {
-    const Tensor *g = &c->leaf[i].g, *t = NULL;
-    for (i32 k = 0; k < c->noutside && !t; k++)
-      if (c->outside[k].slot == c->leaf[i].slot) t = &c->outside[k].t;
-    lua_pushvalue(L, text);
-    lua_pushfstring(L, i ? " %d" : "%d", (int)c->leaf[i].slot);
-    lua_concat(L, 2);
-    lua_replace(L, text);
-    ty_tensor_view(ty_lua_push(L), g, &t->type, t->offset, t->strides);
-  }
-  for (int i = 0; i < n; i++) ty_tensor_release(&c->leaf[i].g);
-  c->nleaf = 0;
-  return n + 1;
-}
-
-static int capture_lone(lua_State *L) {
-  State *S = ty_lua_state(L);
-  if (S->capture) ty_capture_lone(S, ty_lua_check(L, "capture", 1)->st);
-  return 0;
-}
-
-static int capture_alias(lua_State *L) {
-  const Tensor *t = ty_lua_check(L, "capture", 1);
-  ty_tensor_alias(ty_lua_push(L), t);
-  return 1;
-}
-
 static int capture_is_tensor(lua_State *L) {
   lua_pushboolean(L, lua_type(L, 1) == LUA_TUSERDATA && ty_lua_test(L, 1));
   return 1;
@@ -661,10 +608,9 @@ static void check_gradient(Reader *r, i32 slot, Recipe value) {
   const InstanceMade *m = &I->made[value.k - 1];
   Tensor t = {.type = m->type};
   memcpy(t.strides, m->strides, sizeof t.strides);
-  bool fits = value.kind == R_TENSOR && leaf < I->outside + I->noutside && !m->alias && !m->offset &&
-              ty_type_equal(&m->type, &leaf->type) &&
-              I->target[m->from].numel == ty_type_numel(&m->type) &&
-              ty_tensor_is_contiguous(&t);
+  bool fits = value.kind == R_TENSOR && leaf < I->outside + I->noutside && !m->alias &&
+              !m->offset && ty_type_equal(&m->type, &leaf->type) &&
+              I->target[m->from].numel == ty_type_numel(&m->type) && ty_tensor_is_contiguous(&t);
   if (!fits) luaL_error(r->L, "a gradient is a part of another tensor");
 }
 
@@ -891,10 +837,10 @@ void ty_lua_open_trace(lua_State *L, int m) {
                                  {"is_tensor", capture_is_tensor},
                                  {"is_native", capture_is_native},
                                  {"sized", capture_sized},
-                                 {"gradient", capture_gradient},
-                                 {"gradients", capture_gradients},
-                                 {"lone", capture_lone},
-                                 {"alias", capture_alias},
+                                 {"gradient", ty_lua_leaf_gradient},
+                                 {"gradients", ty_lua_leaf_gradients},
+                                 {"lone", ty_lua_leaf_lone},
+                                 {"alias", ty_lua_leaf_alias},
                                  {"traces", ty_trace_list},
                                  {NULL, NULL}};
   lua_getfield(L, m, "internals");

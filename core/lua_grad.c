@@ -227,6 +227,68 @@ static int grad_join(lua_State *L) {
   return 1;
 }
 
+/* --- leaves, as captures see them */
+
+/* Gradients lie as the storage does: then views of them are the gradients themselves. */
+static void must_be_whole(lua_State *L, State *S, const Tensor *t) {
+  if (!t->offset && ty_tensor_is_contiguous(t) && t->st->numel == ty_type_numel(&t->type)) return;
+  ty_capture_refuse(S, "the gradient of a leaf that is a view");
+  ty_lua_fail(L, S);
+}
+
+/* gradient(leaf) -> what names its place, its gradient or nil; nothing: it is no leaf */
+int ty_lua_leaf_gradient(lua_State *L) {
+  State *S = ty_lua_state(L);
+  const Tensor *t = ty_lua_check(L, "capture", 1);
+  const Record *r = ty_grad_leaf(t);
+  if (!r) return 0;
+  if (!S->capture) return 0;
+  must_be_whole(L, S, t);
+  lua_pushfstring(L, "%p", (const void *)r);
+  if (r->t.st) ty_tensor_view(ty_lua_push(L), &r->t, &t->type, 0, t->strides);
+  else lua_pushnil(L);
+  return 2;
+}
+
+/* gradients() -> "slot slot ...", a tensor for each: what leaves from outside would have been given */
+int ty_lua_leaf_gradients(lua_State *L) {
+  State *S = ty_lua_state(L);
+  Capture *c = S->capture;
+  lua_pushliteral(L, "");
+  if (!c) return 1;
+  int n = c->nleaf, text = lua_gettop(L);
+  luaL_checkstack(L, n + 4, "gradients");
+  for (int i = 0; i < n; i++) {
+    const Tensor *g = &c->leaf[i].g, *t = NULL;
+    for (i32 k = 0; k < c->noutside && !t; k++)
+      if (c->outside[k].slot == c->leaf[i].slot) t = &c->outside[k].t;
+    lua_pushvalue(L, text);
+    lua_pushfstring(L, i ? " %d" : "%d", (int)c->leaf[i].slot);
+    lua_concat(L, 2);
+    lua_replace(L, text);
+    ty_tensor_view(ty_lua_push(L), g, &t->type, t->offset, t->strides);
+  }
+  for (int i = 0; i < n; i++) ty_tensor_release(&c->leaf[i].g);
+  c->nleaf = 0;
+  return n + 1;
+}
+
+/* lone(leaf): nothing shares its memory */
+int ty_lua_leaf_lone(lua_State *L) {
+  State *S = ty_lua_state(L);
+  const Tensor *t = ty_lua_check(L, "capture", 1);
+  if (!S->capture) return 0;
+  must_be_whole(L, S, t);
+  ty_capture_lone(S, t->st);
+  return 0;
+}
+
+int ty_lua_leaf_alias(lua_State *L) {
+  const Tensor *t = ty_lua_check(L, "capture", 1);
+  ty_tensor_alias(ty_lua_push(L), t);
+  return 1;
+}
+
 /* --- public */
 
 static int l_requires_grad(lua_State *L) {
@@ -307,10 +369,11 @@ void ty_lua_open_grad(lua_State *L, int m, int t) {
       {"detach", l_detach, 'b', "x", "x without its past: no gradient goes through this view"},
       {NULL, NULL, 0, NULL, NULL}};
   static const luaL_Reg fns[] = {
-      {"mode", grad_mode}, {"start", grad_start}, {"seed", grad_seed},       {"step", grad_step},
-      {"give", grad_give}, {"pass", grad_pass},   {"got", grad_got},         {"watch", grad_watch},
-      {"same", grad_same}, {"seq", grad_seq},     {"reaches", grad_reaches}, {"join", grad_join},
-      {"live", grad_live}, {"is_back", grad_is_back},                        {NULL, NULL}};
+      {"mode", grad_mode}, {"start", grad_start},     {"seed", grad_seed},
+      {"step", grad_step}, {"give", grad_give},       {"pass", grad_pass},
+      {"got", grad_got},   {"watch", grad_watch},     {"same", grad_same},
+      {"seq", grad_seq},   {"reaches", grad_reaches}, {"join", grad_join},
+      {"live", grad_live}, {"is_back", grad_is_back}, {NULL, NULL}};
   ty_lua_define(L, m, t, rows);
   lua_getfield(L, m, "internals");
   lua_newtable(L);

@@ -54,7 +54,7 @@ typedef enum {
 
 typedef struct TensorGuard {
   u8 dtype, rank, needs; /* grad */
-  bool loose; /* any sizes of that rank */
+  bool loose;            /* any sizes of that rank */
   struct {
     i64 size, stride;
   } dim[];
@@ -98,7 +98,7 @@ struct Trace {
   i32 narg, nslots, nguards, nnumbers, noutside;
   i32 lead; /* handles and tables that are made before the guards: all if there are effects or gradients
                are read, else none */
-  i32 ngrads; /* handles for gradients that are read, behind the others */
+  i32 ngrads;                 /* handles for gradients that are read, behind the others */
   i32 nsizes;                 /* numbers that each instance brings */
   i32 nearly, nearly_numbers; /* guards and numbers that need no sizes; the others stand behind */
   i32 key, nkeys; /* anchors of keys that several fields have: they lie behind the anchors */

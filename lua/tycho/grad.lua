@@ -352,15 +352,18 @@ return function(ty, define)
     return t * (g * ty.linalg.det(s[2])):unsqueeze(-1):unsqueeze(-1)
   end)
 
-  -- What captures need to know, see gradients.lua: what is evaluated although it is ours, since it calls users' functions
-  -- or uses gradients; functions of the core that may be called; those that end a way back.
-  core.around, core.inline, core.captured, core.ends = around, {}, {}, { [backward] = true, [run] = true }
+  -- What captures need to know, see gradients.lua: what is evaluated although it is ours, since it calls functions of
+  -- users or uses gradients; functions of the core that may be called; those that end a way back.
+  core.around, core.inline, core.captured = around, {}, {}
+  core.ends = { [backward] = true, [run] = true }
   core.memory = { [recall] = "recall", [remember] = "remember" }
-  for _, f in ipairs { no_grad, enable_grad, restore, watch, gather, differentiate, value_and_grad, grad, jvp, custom_grad,
-    checkpoint, taped, keep, gradients_of, clip_grad_norm, clip_grad_value, mark } do
+  for _, f in ipairs { callable, no_grad, enable_grad, restore, watch, gather, differentiate, value_and_grad, grad, jvp,
+    custom_grad, checkpoint, taped, keep, gradients_of, clip_grad_norm, clip_grad_value, mark } do
     core.inline[f] = true
   end
-  for _, name in ipairs { "mode", "start", "seed", "got", "watch", "seq", "reaches" } do core.captured[core[name]] = name end
+  for _, name in ipairs { "mode", "start", "seed", "got", "watch", "seq", "reaches" } do
+    core.captured[core[name]] = name
+  end
 
   define("backward", "b", "x, g = 1, {retain_graph, create_graph}",
     "adds the gradient of x to grad of every leaf that x was computed from", backward)

@@ -4,9 +4,9 @@
 --
 -- Operations on leaves are taped in the session as they always are. The way back runs there too, by the same code
 -- (grad.lua, grad.c), and records what it computes. But a leaf from outside stays as it is:
--- 1. Its gradient is a place, like a field of a table: read once, by an instruction of the program that pushes it or
---    finds that there is none; after that, or after a write, the record kept here answers. What remains is an effect.
--- 2. What backward would have added to a leaf the core hands out (C.gradients), leaves by their slots. It is added here:
+-- 1. Its gradient is a place, like a field of a table: read once, by an instruction of the program that pushes it
+--    or finds that there is none; after that, or after a write, the record kept here answers. It ends as an effect.
+-- 2. What backward would have added to a leaf the core hands out (C.gradients), by their slots. It is added here:
 --    old + new, as the core does it, untaped.
 -- 3. Reading gives another view of the gradient each time, as it does outside; they share its memory.
 -- 4. Leaves that have a gradient are alone: a later call in which two of them share memory is none of the trace's.
@@ -16,8 +16,8 @@ local type, tonumber = type, tonumber
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
 
 return function(World)
-  --- The record of the place where a leaf from outside has its gradient: {leaf, shadow, value, now, known, written}; nil
-  --- for other tensors.
+  --- The record of the place where a leaf from outside has its gradient: {slot, found, known, value, shadow, written};
+  --- nil for other tensors.
   local function place_of(world, t)
     local o = world.gradients[t]
     if o then return o end
@@ -27,7 +27,7 @@ return function(World)
     if world.gradient_places[id] then world:abort("a leaf is known by two tensors, and its gradient is used") end
     world.gradient_places[id] = true
     world:tycho(C.lone, "lone", { t }, { s }, 1)
-    o = { leaf = t, slot = s.slot, path = (s.path or "?") .. ".grad", found = g }
+    o = { slot = s.slot, path = (s.path or "?") .. ".grad", found = g }
     world.gradients[t] = o
     return o
   end
