@@ -69,6 +69,7 @@ Record *ty_record_new(State *S, int kind, i32 n, const Given *src) {
     if (src[i].kind != O_TENSOR) {
       e->is_number = true;
       e->number = src[i].v;
+      e->symbol = src[i].symbol;
       continue;
     }
     e->t = *src[i].t;

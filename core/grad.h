@@ -18,6 +18,7 @@ typedef struct Edge {
   Tensor t;       /* dims and layout of the operand; no storage */
   i64 numel;      /* of its storage */
   bool is_number;
+  i32 symbol; /* a capture's name for the number */
   double number;
 } Edge;
 

@@ -241,6 +241,56 @@ describe("one capture serves", function()
   end)
 end)
 
+describe("numbers that differ in each call reach the gradient:", function()
+  local rows = {
+    mul = function(x, k) return x * k end,
+    rmul = function(x, k) return k * x * x end,
+    div = function(x, k) return x / k end,
+    rdiv = function(x, k) return k / x end,
+    pow = function(x, k) return x:abs() ^ k end,
+    rpow = function(x, k) return k ^ x end,
+    maximum = function(x, k) return x:maximum(k) end,
+    where = function(x, k) return ty.where(x:gt(k), x * x, k) end,
+    atan2 = function(x, k) return x:atan2(k) end,
+    fmod = function(x, k) return x:fmod(k) end,
+    clamp = function(x, k) return (x * x):clamp(-k, k) end,
+    lerp = function(x, k) return x:lerp(x * x, k) end,
+    sum = function(x, k) return x:sum() * k * k end,
+    leaky_relu = function(x, k) return ty.leaky_relu(x - 0.5, k) end,
+    elu = function(x, k) return ty.elu(x - 0.5, k) end,
+    huber = function(x, k) return ty.huber_loss(x, x * x, { delta = k }) end,
+    written = function(x, k)
+      local y = x * x
+      y:mul_(k)
+      return y
+    end,
+  }
+  for _, name in ipairs(sorted(rows)) do
+    it(name, function()
+      local f = rows[name]
+      local x = ty.tensor({ 0.3, -1.7, 2.5, 0.9 }):requires_grad_()
+      local function step(k)
+        x.grad = nil
+        local y = f(x, k):sum()
+        y:backward()
+        return x.grad, y:detach()
+      end
+      local value = ty.value_and_grad(function(v, k) return f(v, k):sum() end)
+      local compiled = ty.compile(step)
+      local other = ty.compile(function(k) return select(2, value(x:detach(), k)) end)
+      for _, k in ipairs { 1.5, 2.5, 0.7, 3.1, 1.5 } do
+        local want, y = step(k)
+        want, y = want:clone(), y:clone()
+        local got, z = compiled(k)
+        H.same(want, got)
+        H.same(y, z)
+        H.same(want, other(k))
+      end
+      assert.same({}, ty.explain(compiled).aborts)
+    end)
+  end
+end)
+
 describe("gradients outside of the compiled function", function()
   it("are added to by the next call", function()
     train(function()
