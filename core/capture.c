@@ -93,6 +93,7 @@ static bool refuse_memory(State *S) {
 /* A tensor from outside that was pending is computed while the capture runs: its buffer is new, too. */
 bool ty_capture_is_fresh(const State *S, const Storage *st) {
   const Capture *c = S->capture;
+  if (st->frozen && st->twin) st = st->twin;
   if (!st->buf) return st->batch == c->batch;
   for (i32 i = 0; i < c->noutside; i++)
     if (c->outside[i].t.st == st) return false;
