@@ -10,6 +10,7 @@
 */
 #include <stdio.h>
 #include "capture.h"
+#include "grad.h"
 
 static bool grow(void *list, i32 n, i32 *cap, size_t size) {
   void *p, **at = list;
@@ -27,6 +28,8 @@ bool ty_capture_begin(State *S, Batch *b) {
   c->batch = b;
   c->stream = S->stream;
   c->stamp = S->stamps;
+  c->seq = S->record_seq;
+  c->grad_mode = S->grad_mode;
   S->capture = c;
   return true;
 }
@@ -36,7 +39,19 @@ static void put_back(Capture *c) {
     Written *w = &c->written[i];
     ty_storage_settle(w->st, w->buf);
     w->st->version = w->version;
+    if (w->st->tape) ty_record_drop(w->st->tape);
+    w->st->tape = w->tape;
     ty_storage_drop(w->st);
+  }
+}
+
+/* Twins that the capture made let go of what they hold; those from before come back. */
+static void put_back_twins(Capture *c) {
+  for (i32 i = 0; i < c->noutside; i++) {
+    Outside *o = &c->outside[i];
+    if (!o->first) continue;
+    ty_storage_touch(o->t.st);
+    o->t.st->twin = o->twin;
   }
 }
 
@@ -46,12 +61,16 @@ void ty_capture_end(State *S) {
   S->capture = NULL;
   S->stream = c->stream;
   put_back(c);
+  put_back_twins(c);
+  ty_grad_set_mode(S, c->grad_mode);
   Batch *b = c->batch; /* handles that wait for it are garbage: they pin nothing any more */
   b->dead = true;
   for (i32 i = 0; i < b->ninput; i++) ty_buffer_drop(b->input[i].buf);
   b->ninput = 0;
   for (i32 i = 0; i < c->noutside; i++) ty_tensor_release(&c->outside[i].t);
   for (i32 i = 0; i < c->ncheck; i++) ty_tensor_release(&c->check[i].t);
+  for (i32 i = 0; i < c->nleaf; i++) ty_tensor_release(&c->leaf[i].g);
+  ty_mem_free(c->leaf);
   ty_mem_free(c->scalar);
   ty_mem_free(c->outside);
   ty_mem_free(c->check);
@@ -74,6 +93,7 @@ static bool refuse_memory(State *S) {
 /* A tensor from outside that was pending is computed while the capture runs: its buffer is new, too. */
 bool ty_capture_is_fresh(const State *S, const Storage *st) {
   const Capture *c = S->capture;
+  if (st->frozen && st->twin) st = st->twin;
   if (!st->buf) return st->batch == c->batch;
   for (i32 i = 0; i < c->noutside; i++)
     if (c->outside[i].t.st == st) return false;
@@ -121,19 +141,68 @@ bool ty_capture_scalar(State *S, i32 slot, ScalarFrom from) {
 bool ty_capture_outside(State *S, const Tensor *t, i32 slot) {
   Capture *c = S->capture;
   if (!grow(&c->outside, c->noutside, &c->outside_cap, sizeof *c->outside)) return refuse_memory(S);
+  bool first = !ty_capture_holds(S, t->st);
   Outside *o = &c->outside[c->noutside++];
-  o->slot = slot;
+  *o = (Outside){.slot = slot, .first = first};
+  if (first) {
+    o->twin = t->st->twin;
+    t->st->twin = NULL;
+  }
   ty_tensor_alias(&o->t, t);
   return true;
 }
 
+/* --- gradients */
+
+bool ty_capture_is_old(const State *S, const Record *r) {
+  return S->capture && r->seq <= S->capture->seq;
+}
+
+bool ty_capture_holds(const State *S, const Storage *st) {
+  const Capture *c = S->capture;
+  for (i32 i = 0; i < c->noutside; i++)
+    if (c->outside[i].t.st == st) return true;
+  return false;
+}
+
+void ty_capture_lone(State *S, const Storage *st) {
+  Capture *c = S->capture;
+  for (i32 i = 0; i < c->noutside; i++)
+    if (c->outside[i].t.st == st) c->outside[i].lone = true;
+}
+
+bool ty_capture_leaf(State *S, const Record *r, Tensor *g) {
+  Capture *c = S->capture;
+  const Outside *o = NULL;
+  for (i32 i = 0; i < c->noutside && !o; i++)
+    if (c->outside[i].t.st->tape == r && !c->outside[i].t.detached) o = &c->outside[i];
+  if (!o) return ty_capture_refuse(S, "a gradient goes to a tensor of unknown origin");
+  if (!grow(&c->leaf, c->nleaf, &c->leaf_cap, sizeof *c->leaf)) return refuse_memory(S);
+  i32 k = c->nleaf++; /* by slots: the order of records may be another one in later calls */
+  for (; k > 0 && c->leaf[k - 1].slot > o->slot; k--) c->leaf[k] = c->leaf[k - 1];
+  c->leaf[k] = (LeafGradient){o->slot, *g};
+  *g = (Tensor){0};
+  ty_capture_lone(S, o->t.st);
+  return true;
+}
+
+/* A frozen index is asked by the storage whose twin it is, which is known. */
 bool ty_capture_check(State *S, const Tensor *index, i64 size, int base) {
   Capture *c = S->capture;
+  Storage *st = index->st->frozen && index->st->twin ? index->st->twin : index->st;
+  for (i32 i = 0; i < c->ncheck; i++) {
+    const IndexCheck *k = &c->check[i];
+    bool same = k->t.st == st && k->size == size && k->base == base &&
+                k->t.offset == index->offset && ty_type_equal(&k->t.type, &index->type) &&
+                !memcmp(k->t.strides, index->strides, sizeof *index->strides * index->type.rank);
+    if (same) return true;
+  }
   if (!grow(&c->check, c->ncheck, &c->check_cap, sizeof *c->check)) return refuse_memory(S);
   IndexCheck *k = &c->check[c->ncheck++];
   k->size = size;
   k->base = base;
-  ty_tensor_alias(&k->t, index);
+  k->t = *index;
+  k->t.st = ty_storage_hold(st);
   return true;
 }
 
@@ -144,6 +213,7 @@ bool ty_capture_write(State *S, Storage *st) {
     if (c->written[i].st == st) return true;
   if (!st->buf) return ty_capture_refuse(S, "writes to a tensor that is not computed yet");
   if (!grow(&c->written, c->nwritten, &c->written_cap, sizeof *c->written)) return refuse_memory(S);
-  c->written[c->nwritten++] = (Written){ty_storage_hold(st), ty_buffer_hold(st->buf), st->version};
+  c->written[c->nwritten++] = (Written){ty_storage_hold(st), ty_buffer_hold(st->buf), st->version,
+                                        st->tape ? ty_record_hold(st->tape) : NULL};
   return true;
 }

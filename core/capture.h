@@ -20,7 +20,10 @@ typedef struct ScalarFrom {
 ** was seen first. */
 typedef struct Outside {
   i32 slot;
-  Tensor t; /* holds its storage */
+  bool lone;  /* has a gradient of its own: another one in later calls must not share its memory */
+  bool first; /* of those with this storage */
+  Storage *twin; /* first: what the storage's twin was; see grad.c */
+  Tensor t;      /* holds its storage */
 } Outside;
 
 /* An index whose elements a run must find in range before anything else happens. */
@@ -35,20 +38,29 @@ typedef struct Written {
   Storage *st;
   Buffer *buf;
   u32 version;
+  Record *tape; /* held */
 } Written;
+
+/* What a way back gave to a leaf from outside, which stays as it is. */
+typedef struct LeafGradient {
+  i32 slot;
+  Tensor g; /* as the leaf's storage lies */
+} LeafGradient;
 
 #define SYMBOLS_MAX 8
 struct Capture {
   Batch *batch;
   bool refused;
   char why[ERR_MAX];
-  u64 stream, stamp; /* of the State when it began */
+  u64 stream, stamp, seq; /* of the State when it began; seq: of records */
+  bool grad_mode;
   ScalarFrom *scalar;
   Outside *outside;
   IndexCheck *check;
   Written *written;
-  i32 nscalar, noutside, ncheck, nwritten;
-  i32 scalar_cap, outside_cap, check_cap, written_cap;
+  LeafGradient *leaf;
+  i32 nscalar, noutside, ncheck, nwritten, nleaf;
+  i32 scalar_cap, outside_cap, check_cap, written_cap, leaf_cap;
   i32 symbol[SYMBOLS_MAX]; /* of the call in progress: argument i + 1 is this number expression */
   u32 taken;               /* bit i: symbol[i] became a run-time scalar */
   i32 whole
@@ -72,5 +84,11 @@ bool ty_capture_scalar(State *S, i32 slot, ScalarFrom from);
 bool ty_capture_check(State *S, const Tensor *index, i64 size, int base);
 bool ty_capture_write(State *S, Storage *st); /* st is about to be written */
 bool ty_capture_outside(State *S, const Tensor *t, i32 slot);
+/* Whether a record is from before the capture: then only a leaf may be led to. */
+bool ty_capture_is_old(const State *S, const Record *r);
+bool ty_capture_holds(const State *S, const Storage *st); /* of a tensor from outside */
+void ty_capture_lone(State *S, const Storage *st);
+/* A leaf from outside would get g, which is taken over. */
+bool ty_capture_leaf(State *S, const Record *r, Tensor *g);
 
 #endif

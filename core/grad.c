@@ -69,6 +69,7 @@ Record *ty_record_new(State *S, int kind, i32 n, const Given *src) {
     if (src[i].kind != O_TENSOR) {
       e->is_number = true;
       e->number = src[i].v;
+      e->symbol = src[i].symbol;
       continue;
     }
     e->t = *src[i].t;
@@ -78,6 +79,13 @@ Record *ty_record_new(State *S, int kind, i32 n, const Given *src) {
   }
   S->records++;
   set_tracks(S);
+  for (i32 i = 0; i < n; i++) {
+    const Record *from = r->edge[i].from;
+    if (!from || from->kind == K_LEAF || !ty_capture_is_old(S, from)) continue;
+    ty_capture_refuse(S, "the gradient of an operation outside of it is tracked");
+    ty_record_drop(r);
+    return NULL;
+  }
   return r;
 }
 
@@ -135,9 +143,8 @@ static bool any_needs(int kind, i32 n, const Given *src) {
 
 bool ty_grad_note(State *S, const Noted *k, Tensor *y) {
   if (!ty_is_float(y->type.dtype) || !any_needs(k->kind, k->n, k->src)) return true;
-  Record *r = NULL;
-  bool ok = !S->capture || ty_capture_refuse(S, "a gradient is tracked");
-  if (ok && !(r = ty_record_new(S, k->kind, k->n, k->src))) ok = false;
+  Record *r = ty_record_new(S, k->kind, k->n, k->src);
+  bool ok = r != NULL;
   if (ok) {
     r->t.type = y->type;
     r->dims = k->dims;
@@ -179,7 +186,6 @@ static bool write_record(State *S, const char *who, const Tensor *dst, const Giv
                    who);
   if (st->tape && st->tape->kind == K_LEAF)
     return ty_fail(S, "%s: a leaf that requires grad is written in place; use ty.no_grad", who);
-  if ((tracked || st->tape) && S->capture) return ty_capture_refuse(S, "a gradient is tracked");
   bool whole =
       dst->offset == 0 && ty_type_numel(&dst->type) == st->numel && ty_tensor_is_contiguous(dst);
   if (!tracked && (whole || !st->tape)) return true;
@@ -187,7 +193,8 @@ static bool write_record(State *S, const char *who, const Tensor *dst, const Giv
   old.strides[0] = 1;
   old.detached = whole;
   Given src[2] = {{.kind = O_TENSOR, .t = &old}, *x};
-  if (tracked && !keep_own(S, x->t->st->tape, st)) return false;
+  bool old_value = tracked && ty_capture_is_old(S, x->t->st->tape);
+  if (tracked && !old_value && !keep_own(S, x->t->st->tape, st)) return false;
   if (!(*r = ty_record_new(S, OP_PUT, 2, src))) return false;
   (*r)->t = *dst;
   (*r)->t.st = NULL;
@@ -201,7 +208,7 @@ bool ty_grad_assign(State *S, const char *who, const Tensor *dst, const Given *x
   bool taped = S->tracks && ty_is_float(st->dtype) && ty_type_numel(&dst->type) > 0 &&
                !(dst->detached && !(x->kind == O_TENSOR && ty_needs_grad(x->t)));
   if (taped && !write_record(S, who, dst, x, &r)) return false;
-  if (!S->capture) ty_storage_touch(st);
+  ty_storage_touch(st);
   if (!write(S, who, dst, x)) {
     if (r) ty_record_drop(r);
     return false;
@@ -216,6 +223,7 @@ bool ty_grad_watch(State *S, const Tensor *x, bool watch, Tensor *y) {
   Given src = {.kind = O_TENSOR, .t = x};
   Storage *st = freeze(S, x->st);
   if (!st) return false;
+  if (S->capture && watch) ty_capture_lone(S, x->st);
   Record *r = x->detached ? NULL : x->st->tape;
   if (r) ty_record_hold(r);
   if (watch) {
@@ -243,7 +251,8 @@ bool ty_grad_require(State *S, Tensor *x, bool on) {
   const char *who = "requires_grad_";
   char text[160];
   Storage *st = x->st;
-  if (S->capture) return ty_capture_refuse(S, "a gradient is tracked");
+  if (S->capture && on != ty_needs_grad(x) && ty_capture_holds(S, st))
+    return ty_capture_refuse(S, "changes whether a tensor from outside requires grad");
   if (on && !ty_is_float(x->type.dtype)) {
     ty_type_print(&x->type, text, sizeof text);
     return ty_fail(S, "%s: only floats have gradients, got %s", who, text);
@@ -359,6 +368,7 @@ bool ty_back_seed(Back *b, const Tensor *y, const Tensor *g) {
 static bool leaf_note(Back *b, Record *r, Tensor *g) {
   State *S = b->S;
   Tensor sum = {0};
+  bool outside = ty_capture_is_old(S, r);
   if (b->nleaf == b->leaf_cap) {
     i32 cap = b->leaf_cap ? b->leaf_cap * 2 : 16;
     void *p = ty_mem_realloc(b->leaf, sizeof *b->leaf * (size_t)cap);
@@ -366,11 +376,11 @@ static bool leaf_note(Back *b, Record *r, Tensor *g) {
     b->leaf = p;
     b->leaf_cap = cap;
   }
-  if (r->t.st && (!ty_rule_join(S, &sum, &r->t) || !ty_rule_join(S, &sum, g))) {
+  if (r->t.st && !outside && (!ty_rule_join(S, &sum, &r->t) || !ty_rule_join(S, &sum, g))) {
     ty_tensor_release(&sum);
     return false;
   }
-  if (!r->t.st) {
+  if (!r->t.st || outside) {
     bool own = g->st->refs == 1 && !g->offset && ty_tensor_is_contiguous(g) && !g->st->frozen &&
                g->st->numel == ty_type_numel(&g->type);
     if (own) ty_tensor_alias(&sum, g);
@@ -416,14 +426,19 @@ static bool step(Back *b) {
   return true;
 }
 
-static void commit(Back *b) {
-  for (i32 i = 0; i < b->nleaf; i++) {
-    Record *r = b->leaf[i].r;
-    ty_tensor_release(&r->t);
-    r->t = b->leaf[i].g;
-    ty_record_drop(r);
+/* False: a capture cannot take them; the rest is let go of with b. */
+static bool commit(Back *b) {
+  for (; b->nleaf > 0; b->nleaf--) {
+    struct Wanted *w = &b->leaf[b->nleaf - 1];
+    if (ty_capture_is_old(b->S, w->r)) {
+      if (!ty_capture_leaf(b->S, w->r, &w->g)) return false;
+    } else {
+      ty_tensor_release(&w->r->t);
+      w->r->t = w->g;
+    }
+    ty_record_drop(w->r);
   }
-  b->nleaf = 0;
+  return true;
 }
 
 void ty_back_pass(Back *b) {
@@ -451,7 +466,7 @@ BackState ty_back_step(Back *b) {
     else if (step(b)) ty_back_pass(b);
     else y = BACK_FAILED;
   }
-  if (y == BACK_DONE) commit(b);
+  if (y == BACK_DONE && !commit(b)) y = BACK_FAILED;
   ty_grad_set_mode(S, mode);
   return y;
 }

@@ -18,6 +18,7 @@ typedef struct Edge {
   Tensor t;       /* dims and layout of the operand; no storage */
   i64 numel;      /* of its storage */
   bool is_number;
+  i32 symbol; /* a capture's name for the number */
   double number;
 } Edge;
 
@@ -49,6 +50,15 @@ struct Record {
   Edge edge[];
 };
 
+typedef enum { NEEDS_NOT, NEEDS_LEAF, NEEDS_TAPED } Needs;
+static inline Needs ty_needs(const Tensor *t) {
+  if (TY_LIKELY(!t->st->tape) || t->detached) return NEEDS_NOT;
+  return t->st->tape->kind == K_LEAF ? NEEDS_LEAF : NEEDS_TAPED;
+}
+/* The record that holds x's gradient; NULL: x is no leaf. */
+static inline Record *ty_grad_leaf(const Tensor *x) {
+  return ty_needs(x) == NEEDS_LEAF ? x->st->tape : NULL;
+}
 static inline bool ty_needs_grad(const Tensor *t) { return t->st->tape && !t->detached; }
 void ty_record_drop(Record *r);
 static inline Record *ty_record_hold(Record *r) {

@@ -594,8 +594,20 @@ enum { DEPTH = 10 };
 typedef struct Stack {
   Tensor t[DEPTH]; /* no storage: a number */
   double v[DEPTH];
+  i32 symbol[DEPTH]; /* of a number; see Given */
   int n;
 } Stack;
+
+static Given number_at(const Stack *s, int i) {
+  return (Given){.kind = O_NUMBER, .v = s->v[i], .symbol = s->symbol[i]};
+}
+
+/* The number at i as a tensor without dims. */
+static bool push_full(State *S, const Stack *s, int i, int dtype, Tensor *y) {
+  Type t = {.dtype = (u8)dtype};
+  Given x = number_at(s, i);
+  return ty_record_full(S, &t, x.v, y) && (!x.symbol || ty_record_assign(S, WHO, y, &x));
+}
 
 /* The dims of g as the rule sees them. */
 static bool push_g(State *S, const Record *r, const Tensor *gy, Tensor *y) {
@@ -615,12 +627,8 @@ static bool run_op(State *S, const Record *r, Stack *s, int op, int dtype) {
   Given src[3];
   bool ok = true, any = false;
   for (int i = 0; i < n; i++) any |= x[i].st != NULL;
-  if (!any) { /* numbers alone: in the gradient's dtype */
-    Type t = {.dtype = (u8)dtype};
-    ok = ty_record_full(S, &t, s->v[s->n - n], &x[0]);
-  }
-  for (int i = 0; i < n; i++)
-    src[i] = x[i].st ? tensor(&x[i]) : (Given){.kind = O_NUMBER, .v = s->v[s->n - n + i]};
+  if (!any) ok = push_full(S, s, s->n - n, dtype, &x[0]); /* numbers alone: in the gradient's */
+  for (int i = 0; i < n; i++) src[i] = x[i].st ? tensor(&x[i]) : number_at(s, s->n - n + i);
   if (ok && ty_ops[op].class == MAP) ok = ty_record(S, WHO, op, n, src, &y);
   else if (ok && ty_ops[op].class == REDUCE)
     ok = ty_record_reduce(S, WHO, op, x, r->dims, true, &y);
@@ -637,6 +645,7 @@ static bool run_word(State *S, const Record *r, const Tensor *gy, Stack *s, int 
   Tensor y = {0}, *top = &s->t[s->n - 1];
   bool ok = true;
   s->v[s->n] = 0;
+  s->symbol[s->n] = 0;
   if (word >= I_NUMBER && word < I_FLIP) s->v[s->n] = numbers[word - I_NUMBER];
   else if (word == I_TIE) s->v[s->n] = r->edge[0].is_number ? 0 : r->edge[1].is_number ? 1 : 0.5;
   else if (word == I_SWAP) {
@@ -656,13 +665,14 @@ static bool run_word(State *S, const Record *r, const Tensor *gy, Stack *s, int 
     return ok;
   } else if (word >= I_A && word <= I_C) {
     const Edge *e = &r->edge[word - I_A];
-    if (e->is_number) s->v[s->n] = e->number;
+    if (e->is_number) s->v[s->n] = e->number, s->symbol[s->n] = e->symbol;
     else ok = operand(S, r, word - I_A, dtype, &y);
   } else {
     switch (word) {
     case I_G: ok = push_g(S, r, gy, &y); break;
     case I_DUP:
       s->v[s->n] = s->v[s->n - 1];
+      s->symbol[s->n] = s->symbol[s->n - 1];
       if (top->st) ty_tensor_alias(&y, top);
       break;
     case I_PLACE: ok = place(S, r, &y); break;
@@ -696,10 +706,7 @@ bool ty_rule_apply(State *S, const Record *r, const Tensor *given, int i, Tensor
     for (; ok && *p != I_END; p++)
       ok = *p < OP_COUNT ? run_op(S, r, &s, *p, gy.type.dtype) : run_word(S, r, &gy, &s, *p);
   }
-  if (ok && !s.t[0].st) { /* a number */
-    Type t = {.dtype = gy.type.dtype};
-    ok = ty_record_full(S, &t, s.v[0], &s.t[0]);
-  }
+  if (ok && !s.t[0].st) ok = push_full(S, &s, 0, gy.type.dtype, &s.t[0]);
   if (ok && (r->kind == OP_PUT || r->kind == K_WATCH) && i == 0) ty_tensor_alias(y, &s.t[0]);
   else ok = ok && fit(S, &s.t[0], &e->t.type) && ty_rule_unview(S, e, &s.t[0], y);
   for (int k = 0; k < s.n; k++) ty_tensor_release(&s.t[k]);

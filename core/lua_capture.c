@@ -8,6 +8,7 @@
 */
 #include <math.h>
 #include <stdio.h>
+#include "grad.h"
 #include "lua_guard.h"
 
 #define FILE_MAX_SIZE \
@@ -176,6 +177,7 @@ typedef struct Reader {
   int keys;       /* stack: by key of a field: its number, or false while it has been seen once */
   u8 *is_table;   /* by slot: a guard has seen to it */
   i32 slot;       /* that the next reading instruction makes */
+  i32 grads;      /* gradients that instructions read so far */
 } Reader;
 
 static void *array(Reader *r, size_t n, size_t size) {
@@ -332,6 +334,7 @@ static void read_tensor(Reader *r, Guard *g) {
   g->tensor = array(r, 1, sizeof *g->tensor + t->type.rank * sizeof *g->tensor->dim);
   g->tensor->dtype = t->type.dtype;
   g->tensor->rank = t->type.rank;
+  g->tensor->needs = ty_needs(t);
   g->tensor->loose = r->T->dynamic;
   for (int d = 0; d < t->type.rank; d++) {
     g->tensor->dim[d].size = t->type.dims[d];
@@ -381,7 +384,8 @@ static const GuardName names[] = {{"upvalue", G_UPVALUE, 'i'}, {"env", G_ENV, 's
                                   {"ceil", G_CEIL, '1'},       {"sqrt", G_SQRT, '1'},
                                   {"call", G_CALL, 'C'},       {"lt", G_LT, 'o'},
                                   {"le", G_LE, 'o'},           {"eq", G_EQ, 'o'},
-                                  {"whole", G_WHOLE, 'w'}};
+                                  {"whole", G_WHOLE, 'w'},     {"grad", G_GRAD, 's'},
+                                  {"no_grad", G_NO_GRAD, 's'}};
 
 static bool item_true(Reader *r, int i) {
   lua_rawgeti(r->L, -1, i);
@@ -439,6 +443,9 @@ static void read_guard(Reader *r, Guard *g) {
     g->doubt = !r->is_table[item(r, 2)];
   }
   switch (row->form) {
+  case 's':
+    if (g->op == G_GRAD) g->b = r->T->narg + r->T->lead - r->T->ngrads + ++r->grads;
+    break;
   case 'i': g->b = item(r, 3); break;
   case 'f': read_field(r, g); break;
   case 't':
@@ -501,7 +508,11 @@ static void find_asked(Trace *T) {
 static void read_program(Reader *r) {
   lua_State *L = r->L;
   Trace *T = r->T;
-  if (count_of(r, "effects")) T->lead = T->instance[0]->nmade + count_of(r, "tables");
+  lua_getfield(L, r->d, "gradients");
+  T->ngrads = (i32)lua_tointeger(L, -1);
+  lua_pop(L, 1);
+  if (T->ngrads || count_of(r, "effects"))
+    T->lead = T->instance[0]->nmade + count_of(r, "tables") + T->ngrads;
   lua_getfield(L, r->d, "early");
   T->nearly = (i32)lua_tointeger(L, -1);
   lua_pop(L, 1);
@@ -589,6 +600,20 @@ static void read_tables(Reader *r) {
   lua_pop(L, 1);
 }
 
+/* What a leaf gets lies as its storage does: it is taken over as it is. */
+static void check_gradient(Reader *r, i32 slot, Recipe value) {
+  const Instance *I = r->T->instance[0];
+  if (value.kind == R_VALUE) return; /* nil */
+  const InstanceOutside *leaf = &I->outside[outside_of(r, slot)];
+  const InstanceMade *m = &I->made[value.k - 1];
+  Tensor t = {.type = m->type};
+  memcpy(t.strides, m->strides, sizeof t.strides);
+  bool fits = value.kind == R_TENSOR && leaf < I->outside + I->noutside && !m->alias &&
+              !m->offset && ty_type_equal(&m->type, &leaf->type) &&
+              I->target[m->from].numel == ty_type_numel(&m->type) && ty_tensor_is_contiguous(&t);
+  if (!fits) luaL_error(r->L, "a gradient is a part of another tensor");
+}
+
 static void read_effects(Reader *r) {
   lua_State *L = r->L;
   Trace *T = r->T;
@@ -599,12 +624,15 @@ static void read_effects(Reader *r) {
     Pair *p = &T->effect[i - 1];
     lua_rawgeti(L, -1, i);
     lua_rawgeti(L, -1, 1);
-    bool upvalue = !strcmp(lua_tostring(L, -1), "upvalue");
+    const char *kind = lua_tostring(L, -1);
+    bool upvalue = !strcmp(kind, "upvalue"), grad = !strcmp(kind, "grad");
     lua_pop(L, 1);
     p->owner = known_slot(r, 2);
-    if (upvalue) p->index = item(r, 3);
+    if (grad) p->index = -1;
+    else if (upvalue) p->index = item(r, 3);
     else p->key = item_recipe(r, 3);
     p->value = item_recipe(r, 4);
+    if (grad) check_gradient(r, item(r, 2), p->value);
     lua_pop(L, 1);
   }
   lua_pop(L, 1);
@@ -741,6 +769,7 @@ static int capture_finish(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   if (!e || !S->capture) return luaL_error(L, "no capture is open");
   int position = (int)lua_tointeger(L, 2);
+  if (S->capture->nleaf) return luaL_error(L, "a gradient was given that nobody has taken");
   if (position >= 1 && position <= e->ntrace) return extend(L, S, e, e->trace[position - 1]);
   lua_settop(L, 1);
   lua_getfield(L, LUA_REGISTRYINDEX, KEY_ANCHORS);
@@ -808,6 +837,10 @@ void ty_lua_open_trace(lua_State *L, int m) {
                                  {"is_tensor", capture_is_tensor},
                                  {"is_native", capture_is_native},
                                  {"sized", capture_sized},
+                                 {"gradient", ty_lua_leaf_gradient},
+                                 {"gradients", ty_lua_leaf_gradients},
+                                 {"lone", ty_lua_leaf_lone},
+                                 {"alias", ty_lua_leaf_alias},
                                  {"traces", ty_trace_list},
                                  {NULL, NULL}};
   lua_getfield(L, m, "internals");

@@ -4,6 +4,7 @@
 ** A way back stops at a function of the user's (custom_grad, checkpoint) and hands it out, so that Lua code
 ** never runs under C: it may raise and yield.
 */
+#include "capture.h"
 #include "grad.h"
 #include "lua_view.h"
 
@@ -131,7 +132,6 @@ static int grad_got(lua_State *L) {
 static int push_watch(lua_State *L, bool watch) {
   State *S = ty_lua_enter(L);
   Tensor *x = ty_lua_check(L, "grad", 1), *y = ty_lua_push(L);
-  if (S->capture) ty_lua_error(L, "capture: a gradient is tracked");
   TY_LUA_MUST(L, S, ty_grad_watch(S, x, watch, y));
   return 1;
 }
@@ -151,6 +151,16 @@ static int grad_reaches(lua_State *L) {
   const Tensor *y = ty_lua_check(L, "grad", 1);
   TY_LUA_MUST(L, S, ty_back_reaches(S, y, (u64)lua_tonumber(L, 2), &yes));
   lua_pushboolean(L, yes);
+  return 1;
+}
+
+static int grad_is_back(lua_State *L) {
+  bool is = lua_type(L, 1) == LUA_TUSERDATA && lua_getmetatable(L, 1);
+  if (is) {
+    luaL_getmetatable(L, META_BACK);
+    is = lua_rawequal(L, -1, -2);
+  }
+  lua_pushboolean(L, is);
   return 1;
 }
 
@@ -217,6 +227,68 @@ static int grad_join(lua_State *L) {
   return 1;
 }
 
+/* --- leaves, as captures see them */
+
+/* Gradients lie as the storage does: then views of them are the gradients themselves. */
+static void must_be_whole(lua_State *L, State *S, const Tensor *t) {
+  if (!t->offset && ty_tensor_is_contiguous(t) && t->st->numel == ty_type_numel(&t->type)) return;
+  ty_capture_refuse(S, "the gradient of a leaf that is a view");
+  ty_lua_fail(L, S);
+}
+
+/* gradient(leaf) -> what names its place, its gradient or nil; nothing: it is no leaf */
+int ty_lua_leaf_gradient(lua_State *L) {
+  State *S = ty_lua_state(L);
+  const Tensor *t = ty_lua_check(L, "capture", 1);
+  const Record *r = ty_grad_leaf(t);
+  if (!r) return 0;
+  if (!S->capture) return 0;
+  must_be_whole(L, S, t);
+  lua_pushfstring(L, "%p", (const void *)r);
+  if (r->t.st) ty_tensor_view(ty_lua_push(L), &r->t, &t->type, 0, t->strides);
+  else lua_pushnil(L);
+  return 2;
+}
+
+/* gradients() -> "slot slot ...", a tensor for each: what leaves from outside would have been given */
+int ty_lua_leaf_gradients(lua_State *L) {
+  State *S = ty_lua_state(L);
+  Capture *c = S->capture;
+  lua_pushliteral(L, "");
+  if (!c) return 1;
+  int n = c->nleaf, text = lua_gettop(L);
+  luaL_checkstack(L, n + 4, "gradients");
+  for (int i = 0; i < n; i++) {
+    const Tensor *g = &c->leaf[i].g, *t = NULL;
+    for (i32 k = 0; k < c->noutside && !t; k++)
+      if (c->outside[k].slot == c->leaf[i].slot) t = &c->outside[k].t;
+    lua_pushvalue(L, text);
+    lua_pushfstring(L, i ? " %d" : "%d", (int)c->leaf[i].slot);
+    lua_concat(L, 2);
+    lua_replace(L, text);
+    ty_tensor_view(ty_lua_push(L), g, &t->type, t->offset, t->strides);
+  }
+  for (int i = 0; i < n; i++) ty_tensor_release(&c->leaf[i].g);
+  c->nleaf = 0;
+  return n + 1;
+}
+
+/* lone(leaf): nothing shares its memory */
+int ty_lua_leaf_lone(lua_State *L) {
+  State *S = ty_lua_state(L);
+  const Tensor *t = ty_lua_check(L, "capture", 1);
+  if (!S->capture) return 0;
+  must_be_whole(L, S, t);
+  ty_capture_lone(S, t->st);
+  return 0;
+}
+
+int ty_lua_leaf_alias(lua_State *L) {
+  const Tensor *t = ty_lua_check(L, "capture", 1);
+  ty_tensor_alias(ty_lua_push(L), t);
+  return 1;
+}
+
 /* --- public */
 
 static int l_requires_grad(lua_State *L) {
@@ -246,13 +318,16 @@ int ty_lua_grad_is_leaf(lua_State *L, const Tensor *x) {
   return 1;
 }
 
-static Record *leaf_of(const Tensor *x) {
-  Record *r = x->detached ? NULL : x->st->tape;
-  return r && r->kind == K_LEAF ? r : NULL;
+/* A capture keeps the gradients of leaves from outside elsewhere; see gradients.lua. */
+static void refuse_outside(lua_State *L, State *S, const Record *r) {
+  if (!r || !ty_capture_is_old(S, r)) return;
+  ty_capture_refuse(S, "a gradient is read or set in a way that cannot be followed");
+  ty_lua_fail(L, S);
 }
 
 int ty_lua_grad_get(lua_State *L, const Tensor *x) {
-  Record *r = leaf_of(x);
+  Record *r = ty_grad_leaf(x);
+  refuse_outside(L, x->st->S, r);
   if (!r || !r->t.st) lua_pushnil(L);
   else ty_tensor_view(ty_lua_push(L), &r->t, &x->type, x->offset, x->strides);
   return 1;
@@ -261,7 +336,8 @@ int ty_lua_grad_get(lua_State *L, const Tensor *x) {
 /* x.grad = nil, or a tensor of x's dims and dtype, at index 3 */
 int ty_lua_grad_set(lua_State *L, const Tensor *x) {
   State *S = ty_lua_enter(L);
-  Record *r = leaf_of(x);
+  Record *r = ty_grad_leaf(x);
+  refuse_outside(L, S, r);
   Tensor flat = {0};
   if (lua_isnil(L, 3)) {
     if (r) ty_tensor_release(&r->t);
@@ -293,10 +369,11 @@ void ty_lua_open_grad(lua_State *L, int m, int t) {
       {"detach", l_detach, 'b', "x", "x without its past: no gradient goes through this view"},
       {NULL, NULL, 0, NULL, NULL}};
   static const luaL_Reg fns[] = {
-      {"mode", grad_mode}, {"start", grad_start}, {"seed", grad_seed},       {"step", grad_step},
-      {"give", grad_give}, {"pass", grad_pass},   {"got", grad_got},         {"watch", grad_watch},
-      {"same", grad_same}, {"seq", grad_seq},     {"reaches", grad_reaches}, {"join", grad_join},
-      {"live", grad_live}, {NULL, NULL}};
+      {"mode", grad_mode}, {"start", grad_start},     {"seed", grad_seed},
+      {"step", grad_step}, {"give", grad_give},       {"pass", grad_pass},
+      {"got", grad_got},   {"watch", grad_watch},     {"same", grad_same},
+      {"seq", grad_seq},   {"reaches", grad_reaches}, {"join", grad_join},
+      {"live", grad_live}, {"is_back", grad_is_back}, {NULL, NULL}};
   ty_lua_define(L, m, t, rows);
   lua_getfield(L, m, "internals");
   lua_newtable(L);

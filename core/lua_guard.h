@@ -15,6 +15,7 @@ typedef enum {
   G_FIELD,
   G_KEYED,   /* a field whose key lies on the stack already */
   G_ELEMENT, /* a field with a small whole number as its key */
+  G_GRAD,    /* what a leaf's gradient is: not nil */
   G_METATABLE,
   /* checking */
   G_TYPE,
@@ -28,6 +29,7 @@ typedef enum {
   G_LENGTH,
   G_KEYS,
   G_TENSOR,
+  G_NO_GRAD, /* the tensor has no gradient now */
   G_CLOSURE,
   /* numbers: each makes one */
   G_NUMBER,
@@ -51,8 +53,8 @@ typedef enum {
 } GuardOp;
 
 typedef struct TensorGuard {
-  u8 dtype, rank;
-  bool loose; /* any sizes of that rank */
+  u8 dtype, rank, needs; /* grad */
+  bool loose;            /* any sizes of that rank */
   struct {
     i64 size, stride;
   } dim[];
@@ -86,7 +88,7 @@ typedef struct Recipe {
 
 typedef struct Pair {
   i32 owner; /* a table's number; of an effect: the slot of a table, or of a function */
-  i32 index; /* of an effect on an upvalue: its number; else 0 */
+  i32 index; /* of an effect on an upvalue: its number; -1: on a tensor's gradient; else 0 */
   Recipe key, value;
 } Pair;
 
@@ -94,7 +96,9 @@ struct Trace {
   i32 refs; /* the entry's, and one for each call that is running it */
   u32 word;
   i32 narg, nslots, nguards, nnumbers, noutside;
-  i32 lead; /* handles and tables that are made before the guards: all if there are effects, else none */
+  i32 lead; /* handles and tables that are made before the guards: all if there are effects or gradients
+               are read, else none */
+  i32 ngrads;                 /* handles for gradients that are read, behind the others */
   i32 nsizes;                 /* numbers that each instance brings */
   i32 nearly, nearly_numbers; /* guards and numbers that need no sizes; the others stand behind */
   i32 key, nkeys; /* anchors of keys that several fields have: they lie behind the anchors */

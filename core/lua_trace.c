@@ -23,6 +23,7 @@
 */
 #include <math.h>
 #include <stdio.h>
+#include "grad.h"
 #include "lua_guard.h"
 
 /* Upvalues of pick. */
@@ -69,7 +70,7 @@ static bool same_keys(lua_State *L, const Guard *g, int anchors) {
 
 static inline bool same_tensor(const Tensor *t, const TensorGuard *g) {
   if (!t->st || t->type.dtype != g->dtype || t->type.rank != g->rank) return false;
-  if (TY_UNLIKELY(t->st->tape != NULL) && t->st->S->tracks && !t->detached) return false;
+  if (TY_UNLIKELY(ty_needs(t) != g->needs)) return false;
   if (TY_UNLIKELY(g->loose)) return true;
   for (int d = 0; d < g->rank; d++) {
     if (t->type.dims[d] != g->dim[d].size) return false;
@@ -90,6 +91,22 @@ static inline bool is_tensor(lua_State *L, const Host *H, int i, const Guard *g,
 /* The guard behind a read, of a tensor or a type, about what was read. */
 static inline bool is_asked(lua_State *L, const Host *H, const Guard *g, const Tensor **outside) {
   return g->op == G_TENSOR ? is_tensor(L, H, -1, g, outside) : lua_type(L, -1) == g->b;
+}
+
+/* Pushes the gradient of the leaf at index i, in the handle that waits for it; false: there is none. */
+static bool push_gradient(lua_State *L, const Host *H, int i, int handle) {
+  const Tensor *t = ty_lua_test_in(L, H, i);
+  const Record *r = t && t->st ? ty_grad_leaf(t) : NULL;
+  if (!r || !r->t.st) return false;
+  ty_tensor_view(lua_touserdata(L, handle), &r->t, &t->type, t->offset, t->strides);
+  lua_pushvalue(L, handle);
+  return true;
+}
+
+static bool has_no_gradient(lua_State *L, const Host *H, int i) {
+  const Tensor *t = ty_lua_test_in(L, H, i);
+  const Record *r = t && t->st ? ty_grad_leaf(t) : NULL;
+  return t && t->st && (!r || !r->t.st);
 }
 
 static bool same_bits(double a, double b) {
@@ -142,6 +159,8 @@ static i32 check_range(lua_State *L, const Host *H, const Trace *T, i32 from, i3
       lua_rawgeti(L, g->a, g->b);
       NEED_ASKED;
       break;
+    case G_GRAD: NEED(push_gradient(L, H, g->a, g->b)); break;
+    case G_NO_GRAD: NEED(has_no_gradient(L, H, g->a)); break;
     case G_METATABLE:
       if (!lua_getmetatable(L, g->a)) lua_pushnil(L);
       break;
@@ -244,9 +263,26 @@ static void fill_tables(lua_State *L, const Trace *T, const Made *m) {
   }
 }
 
+/* The leaf's gradient: nil, or a tensor that the run made. */
+static void set_gradient(lua_State *L, int leaf, Recipe value, const Made *m) {
+  const Tensor *x = lua_touserdata(L, leaf), *g = NULL;
+  Record *r = x->st ? ty_grad_leaf(x) : NULL;
+  if (!r) return; /* a backend's function has seen to it */
+  if (value.kind == R_TENSOR) g = lua_touserdata(L, m->tensors + value.k);
+  ty_tensor_release(&r->t);
+  if (!g) return;
+  Tensor flat = {.st = g->st, .type = {.dtype = g->type.dtype, .rank = 1, .dims = {g->st->numel}}};
+  flat.strides[0] = 1;
+  ty_tensor_alias(&r->t, &flat);
+}
+
 static void apply_effects(lua_State *L, const Trace *T, const Made *m) {
   for (i32 i = 0; i < T->neffects; i++) {
     const Pair *e = &T->effect[i];
+    if (e->index < 0) {
+      set_gradient(L, e->owner, e->value, m);
+      continue;
+    }
     if (e->index) {
       push_value(L, e->value, m);
       lua_setupvalue(L, e->owner, e->index);
@@ -322,6 +358,7 @@ static bool may_try_again(lua_State *L, State *S, Instance *I, const Tensor *con
 static void push_made(lua_State *L, Host *H, const Trace *T) {
   for (i32 i = 0, n = T->instance[0]->nmade; i < n; i++) ty_lua_push_in(L, H);
   for (i32 i = 0; i < T->ntables; i++) lua_createtable(L, T->array[i], 0);
+  for (i32 i = 0; i < T->ngrads; i++) ty_lua_push_in(L, H);
 }
 
 /* The trace's guards hold: what remains. TRACE_MISS leaves the stack as it may be. */
@@ -386,7 +423,7 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, int *answers) {
     Trace *T = e->trace[i];
     T->lacking = false;
     if (T->narg != narg || T->word != word) continue;
-    i32 room = T->nslots + T->instance[0]->nmade + T->ntables + T->nresults + 256;
+    i32 room = T->nslots + T->instance[0]->nmade + T->ntables + T->ngrads + T->nresults + 256;
     if (TY_UNLIKELY(!lua_checkstack(L, room))) continue;
     T->refs++;
     TraceAnswer y = try_trace(L, S, T, &failed, &why, answers);
@@ -543,11 +580,18 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
   e->sizes_differ = e->failed.why == ty_instance_moved;
   e->closures_differ = false;
   if (!T || e->failed.why || T->narg != narg) return;
-  if (!lua_checkstack(L, T->nslots + 64)) return;
+  if (!lua_checkstack(L, T->nslots + 64)) return; /* what leads is among them */
   double number[T->nnumbers + 1];
   const Tensor *outside[T->noutside + 1];
   T->refs++;
-  lua_settop(L, narg + T->lead);
+  lua_settop(L, narg);
+  if (T->ngrads) push_made(L, (Host *)S, T);
+  else lua_settop(L, narg + T->lead);
+  if (T->gone) { /* by a finaliser */
+    lua_settop(L, narg);
+    ty_trace_drop(T);
+    return;
+  }
   lua_pushvalue(L, UP_FUNCTION);
   failed = check_guards(L, (Host *)S, T, number, outside);
   const Instance *I = failed < T->nearly ? NULL : find_instance(T, outside);

@@ -135,6 +135,11 @@ int ty_lua_grad_required(lua_State *L, const Tensor *x);
 int ty_lua_grad_is_leaf(lua_State *L, const Tensor *x);
 int ty_lua_grad_get(lua_State *L, const Tensor *x);
 int ty_lua_grad_set(lua_State *L, const Tensor *x);
+/* For captures; see gradients.lua. */
+int ty_lua_leaf_gradient(lua_State *L);
+int ty_lua_leaf_gradients(lua_State *L);
+int ty_lua_leaf_lone(lua_State *L);
+int ty_lua_leaf_alias(lua_State *L);
 
 /* lua_tensor.c: pushes a tensor of the nested tables, number or boolean at index i. dtype < 0: by what they hold.
 ** Ragged and mixed data raise with the path. */

@@ -12,6 +12,7 @@
 **    One that only reads may see more sharing, not less.
 */
 #include "entry.h"
+#include "grad.h"
 #include "trace.h"
 
 /* --- making */
@@ -45,8 +46,10 @@ static bool make_outside(State *S, Instance *I) {
                            .offset = from->t.offset,
                            .numel = st->numel,
                            .written = written_of(c, st) != NULL,
+                           .lone = from->lone || written_of(c, st) != NULL,
                            .type = from->t.type};
     memcpy(o->strides, from->t.strides, sizeof o->strides);
+    I->strict |= o->lone;
     o->delta = o->offset - c->outside[o->first].t.offset;
     if (I->writes && held(c, st)->exposed)
       return ty_capture_refuse(S, "writes tensors while it uses memory that others see");
@@ -111,7 +114,7 @@ static i32 exactly_one(const Capture *c, const Batch *b, i32 i) {
 static void free_readers(const Capture *c, Instance *I, const Batch *b) {
   for (i32 first = 0; first < I->noutside; first++) {
     const Buffer *buf = held(c, c->outside[first].t.st);
-    bool loose = I->outside[first].first == first && !I->outside[first].written;
+    bool loose = I->outside[first].first == first && !I->outside[first].lone;
     for (i32 i = 0; loose && i < I->ninput; i++)
       loose = b->input[i].buf != buf || exactly_one(c, b, i) >= 0;
     for (i32 i = 0; loose && i < I->nmade; i++)
@@ -133,17 +136,17 @@ static void list_shared(Instance *I) {
 }
 
 /* An output under construction, with what makes it unique: the storage that it is for. */
-typedef struct Wanted {
+typedef struct WantedOutput {
   const Storage *st;
   Output out;
   InstanceTarget target;
-} Wanted;
+} WantedOutput;
 
-static i32 want(Wanted *w, i32 *n, const Storage *st, i32 node, i32 write, i32 outside,
+static i32 want(WantedOutput *w, i32 *n, const Storage *st, i32 node, i32 write, i32 outside,
                 u32 writes) {
   for (i32 i = 0; i < *n; i++)
     if (w[i].st == st) return i;
-  Wanted *y = &w[(*n)++];
+  WantedOutput *y = &w[(*n)++];
   memset(y, 0, sizeof *y);
   y->st = st;
   y->out.node = node;
@@ -167,7 +170,7 @@ static i32 constant_node(State *S, Batch *b, Storage *st) {
   return ty_record_node(S, b, &whole);
 }
 
-static bool make_made(State *S, Instance *I, const Tensor *const *made, i32 nmade, Wanted *w,
+static bool make_made(State *S, Instance *I, const Tensor *const *made, i32 nmade, WantedOutput *w,
                       i32 *n) {
   const Capture *c = S->capture;
   for (i32 i = 0; i < nmade; i++) {
@@ -178,8 +181,11 @@ static bool make_made(State *S, Instance *I, const Tensor *const *made, i32 nmad
     memcpy(m->strides, t->strides, sizeof m->strides);
     I->nmade++;
     i32 from = outside_of_storage(c, st);
+    if (from < 0 && ty_needs_grad(t))
+      return ty_capture_refuse(S, "a result that needs a gradient is given back (detach it)");
     if (from >= 0) {
       m->alias = true;
+      m->detached = t->detached;
       m->from = from;
       m->offset -= c->outside[from].t.offset;
       continue;
@@ -195,7 +201,7 @@ static bool make_made(State *S, Instance *I, const Tensor *const *made, i32 nmad
 }
 
 /* Outputs in the order of their nodes, as a key of plans needs them. place[i]: where i went. */
-static void sort_wanted(Wanted *w, i32 n, i32 *place) {
+static void sort_wanted(WantedOutput *w, i32 n, i32 *place) {
   for (i32 i = 0; i < n; i++) place[i] = 0;
   for (i32 i = 0; i < n; i++)
     for (i32 k = 0; k < n; k++)
@@ -219,7 +225,7 @@ static bool make_scalars(State *S, Instance *I, const Graph *g) {
   return true;
 }
 
-static bool make_plan(State *S, Instance *I, const Batch *b, Wanted *w, i32 n, Output *out,
+static bool make_plan(State *S, Instance *I, const Batch *b, WantedOutput *w, i32 n, Output *out,
                       i32 *place) {
   sort_wanted(w, n, place);
   for (i32 i = 0; i < n; i++) {
@@ -233,7 +239,7 @@ static bool make_plan(State *S, Instance *I, const Batch *b, Wanted *w, i32 n, O
 }
 
 /* The plan of a graph that passes left; its inputs are those of the batch. */
-static bool plan_replacement(State *S, Instance *I, const Replacement *by, Wanted *w, i32 n,
+static bool plan_replacement(State *S, Instance *I, const Replacement *by, WantedOutput *w, i32 n,
                              Output *out, i32 *place) {
   const Batch *b = S->capture->batch;
   struct BatchInput input[b->ninput + 1];
@@ -248,7 +254,7 @@ static bool plan_replacement(State *S, Instance *I, const Replacement *by, Wante
 }
 
 /* Results of a function, in the order in which they were wanted. */
-static bool make_foreign(State *S, Instance *I, const Wanted *w, i32 n) {
+static bool make_foreign(State *S, Instance *I, const WantedOutput *w, i32 n) {
   i32 wanted[n + 1];
   for (i32 i = 0; i < n; i++) {
     wanted[i] = w[i].out.node;
@@ -276,8 +282,8 @@ static bool allocate(Instance *I, const Capture *c, i32 nmade, i32 ntarget) {
 }
 
 /* What must be computed: storages that were written, then those of tensors that were made. */
-static bool make_wanted(State *S, Instance *I, const Tensor *const *made, i32 nmade, Wanted *w,
-                        i32 *n) {
+static bool make_wanted(State *S, Instance *I, const Tensor *const *made, i32 nmade,
+                        WantedOutput *w, i32 *n) {
   const Capture *c = S->capture;
   *n = 0;
   for (i32 i = 0; i < c->nwritten; i++) {
@@ -285,13 +291,16 @@ static bool make_wanted(State *S, Instance *I, const Tensor *const *made, i32 nm
     i32 from = outside_of_storage(c, e->st);
     if (from < 0) return ty_capture_refuse(S, "writes a tensor of unknown origin");
     if (e->st->batch != c->batch) return ty_capture_refuse(S, "writes outside of the capture");
+    if (e->st->tape != e->tape)
+      return ty_capture_refuse(S,
+                               "a value that needs a gradient is written to a tensor from outside");
     want(w, n, e->st, e->st->node, written_input(c->batch, e->buf), from,
          e->st->version - e->version);
   }
   return make_made(S, I, made, nmade, w, n);
 }
 
-static bool fill(State *S, Instance *I, const Tensor *const *made, i32 nmade, Wanted *w,
+static bool fill(State *S, Instance *I, const Tensor *const *made, i32 nmade, WantedOutput *w,
                  Output *out, i32 *place, const Replacement *by) {
   const Capture *c = S->capture;
   i32 n;
@@ -310,7 +319,7 @@ bool ty_instance_outputs(State *S, const Tensor *const *made, i32 nmade, i32 *no
   const Capture *c = S->capture;
   i32 most = c->nwritten + nmade;
   Instance *I = ty_mem_zalloc(sizeof *I);
-  Wanted *w = ty_mem_alloc(sizeof *w * (size_t)(most + 1));
+  WantedOutput *w = ty_mem_alloc(sizeof *w * (size_t)(most + 1));
   bool ok = I && w && allocate(I, c, nmade, most);
   if (!ok) ty_fail_memory(S, "capture", 0);
   ok = ok && make_wanted(S, I, made, nmade, w, n);
@@ -324,7 +333,7 @@ Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade, const
   const Capture *c = S->capture;
   i32 most = c->nwritten + nmade;
   Instance *I = ty_mem_zalloc(sizeof *I);
-  Wanted *w = ty_mem_alloc(sizeof *w * (size_t)(most + 1));
+  WantedOutput *w = ty_mem_alloc(sizeof *w * (size_t)(most + 1));
   Output *out = ty_mem_zalloc(sizeof *out * (size_t)(most + 1));
   i32 *place = ty_mem_alloc(sizeof *place * (size_t)(most + 1));
   bool ok = I && w && out && place && allocate(I, c, nmade, most);
@@ -400,27 +409,28 @@ static const char shared_otherwise[] = "tensors that shared memory do not share 
 
 /* Rule 3 for a run that writes: storages that were different hold different buffers where one of them
 ** is written. Buffers are marked by what was seen in them; a mark of this walk is above all others. */
-static const char *sharing_of_written(State *S, const Instance *I, const Tensor *const *outside) {
-  u64 walk = S->walks += 2; /* + 1: it is written */
+static const char *sharing_if_strict(State *S, const Instance *I, const Tensor *const *outside) {
+  u64 walk = S->walks += 2; /* + 1: it is lone */
   for (i32 i = 0; i < I->noutside; i++) {
     const InstanceOutside *o = &I->outside[i];
     const Tensor *t = outside[i], *first = outside[o->first];
     Buffer *buf = t->st->buf;
     if (t->st != first->st || t->offset - first->offset != o->delta) return shared_otherwise;
-    if (buf->exposed) return "memory that others see is used beside tensors that are written";
+    if (buf->exposed && I->writes)
+      return "memory that others see is used beside tensors that are written";
     if (o->written && (t->offset != o->offset || t->st->numel != o->numel))
       return ty_instance_moved;
     if (o->first != i) continue;
-    if (buf->seen >= walk && (o->written || buf->seen > walk))
+    if (buf->seen >= walk && (o->lone || buf->seen > walk))
       return "a tensor that is written shares memory with another";
-    buf->seen = walk + o->written;
+    buf->seen = walk + o->lone;
   }
   return NULL;
 }
 
 /* Rule 3. */
 static const char *sharing(State *S, const Instance *I, const Tensor *const *outside) {
-  if (I->writes) return sharing_of_written(S, I, outside);
+  if (I->strict) return sharing_if_strict(S, I, outside);
   for (i32 i = 0; i < I->nshared; i++) {
     const InstanceShared *s = &I->shared[i];
     const Tensor *t = outside[s->outside], *first = outside[s->first];
@@ -517,7 +527,7 @@ static void settle(State *S, Instance *I, const Tensor *const *outside, Tensor *
     made[i]->type = m->type;
     made[i]->offset = m->offset + (of ? of->offset : 0);
     memcpy(made[i]->strides, m->strides, sizeof m->strides);
-    made[i]->detached = of && of->detached;
+    made[i]->detached = of && (of->detached || m->detached);
     made[i]->st = ty_storage_hold(of ? of->st : I->fresh[m->from]);
   }
   for (i32 k = 0; k < I->ntarget; k++)

@@ -17,6 +17,7 @@ typedef struct InstanceOutside {
   i64 offset; /* written storages: its own offset and the storage's size must be these */
   i64 numel;
   bool written;
+  bool lone; /* nothing else may share its memory if the instance is strict */
   Type type; /* which the instance is for, with the strides */
   i64 strides[MAX_RANK];
 } InstanceOutside;
@@ -45,6 +46,7 @@ typedef struct InstanceTarget {
 typedef struct InstanceMade {
   bool
       alias; /* a view of tensor `from` from outside, offset beyond its own; else of target `from` */
+  bool detached;
   i32 from;
   Type type;
   i64 offset, strides[MAX_RANK];
@@ -76,6 +78,7 @@ typedef struct Instance {
   Plan *plan;  /* NULL: nothing to compute */
   Batch batch; /* inputs and scalars of a run; no graph */
   bool writes;
+  bool strict; /* tensors share memory in runs just as they did */
   u64 streams; /* random streams that a run takes */
   i32 noutside, nshared, ninput, nscalar, ntarget, nmade, ncheck;
   InstanceOutside *outside; /* large: a run that writes nothing does not look at it */

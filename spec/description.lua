@@ -76,7 +76,8 @@ local numeric = {
 
 -- Operands: s slot, t slot of a table or function, n number expression, v any value, b boolean, i whole number, f function
 local shapes = {
-  upvalue = "+ti", env = "+t", field = "+tv", metatable = "+t", type = "sv", equal = "sv", same = "ss", distinct = "ss",
+  upvalue = "+ti", env = "+t", field = "+tv", metatable = "+t", grad = "+s", no_grad = "s",
+  type = "sv", equal = "sv", same = "ss", distinct = "ss",
   length = "ti", keys = "tv", tensor = "sv", closure = "sf", number = "#s", const = "#v", size = "#i", add = "#nn", sub = "#nn",
   mul = "#nn", div = "#nn", unm = "#n", abs = "#n", floor = "#n", ceil = "#n", sqrt = "#n", call = "#fnN", lt = "nnb",
   le = "nnb", eq = "nnb", whole = "nb",
@@ -139,7 +140,7 @@ function M.lint(d)
     if e[1] == "set" then
       if not guarded[e[2]] then error(("effect %d: slot %d may be no table"):format(i, e[2]), 0) end
       recipe(e[3], "key of effect " .. i)
-    elseif e[1] ~= "upvalue" then
+    elseif e[1] ~= "upvalue" and e[1] ~= "grad" then
       error(("effect %d: %s"):format(i, tostring(e[1])), 0)
     end
     recipe(e[4], "value of effect " .. i)
@@ -160,7 +161,8 @@ end
 
 local function same_layout(x, y)
   if not (debug.getmetatable(x) and debug.getmetatable(x) == debug.getmetatable(y)) then return false end
-  return x.dtype == y.dtype and table.concat(x.shape, ",") == table.concat(y.shape, ",")
+  return x.dtype == y.dtype and x.requires_grad == y.requires_grad and x.is_leaf == y.is_leaf
+    and table.concat(x.shape, ",") == table.concat(y.shape, ",")
     and table.concat(x:stride(), ",") == table.concat(y:stride(), ",")
 end
 
@@ -169,6 +171,7 @@ local read = {
   env = function(s, f) return debug.getfenv(s[f]) end,
   field = function(s, t, k) return rawget(s[t], k) end,
   metatable = function(s, t) return debug.getmetatable(s[t]) end,
+  grad = function(s, t) return s[t].grad end,
 }
 
 local guards = {
@@ -179,6 +182,7 @@ local guards = {
   length = function(s, _, t, n) return #s[t] == n end,
   keys = function(s, _, t, list) return keys_are(s[t], list) end,
   tensor = function(s, _, k, x) return type(s[k]) == "userdata" and same_layout(s[k], x) end,
+  no_grad = function(s, _, k) return type(s[k]) == "userdata" and s[k].grad == nil end,
   closure = function(s, _, k, f) return type(s[k]) == "function" and string.dump(s[k]) == string.dump(f) end,
   lt = function(_, x, a, b, outcome) return (x[a] < x[b]) == outcome end,
   le = function(_, x, a, b, outcome) return (x[a] <= x[b]) == outcome end,
@@ -235,6 +239,8 @@ function M.run(d, f, n, ...)
     for _, e in ipairs(d.effects) do
       if e[1] == "set" then
         rawset(s[e[2]], value(e[3]), value(e[4]))
+      elseif e[1] == "grad" then
+        s[e[2]].grad = value(e[4])
       else
         debug.setupvalue(s[e[2]], e[3], value(e[4]))
       end

@@ -1,4 +1,4 @@
---- starve.lua -- 51 workloads while allocations fail: the n-th alone, then the n-th and all that follow, for every n.
+--- starve.lua -- 52 workloads while allocations fail: the n-th alone, then the n-th and all that follow, for every n.
 -- luajit spec/starve.lua prints one line a workload. Each try must end well or with an error that speaks of memory; the next
 -- call must give the right result; when all is let go, memory must be as before.
 -- A process of its own (memory_spec.lua starts it), so that a crash is seen as one.
@@ -82,6 +82,16 @@ local workloads = {
     local twice = ty.custom_grad(function(v) return v * 2, v end, function(_, g) return g * 2 end)
     ty.checkpoint(twice, x):sum():backward()
     return x.grad, ty.grad(function(v) return (v * v):prod(2):sum() end)(x:detach())
+  end },
+  { "captured step", function(k, n)
+    local w = ty.full({ n }, 0.5):requires_grad_()
+    local step = ty.compile(function(x)
+      local loss = chain(x * w, k):sum()
+      loss:backward()
+      ty.no_grad(function() w:sub_(w.grad * 0.1) end)
+      return loss:detach()
+    end)
+    return step(ty.ones(n)), w.grad, w:detach()
   end },
   { "in place", function(k, n)
     local x = ty.ones(n, 3)
@@ -214,7 +224,7 @@ local workloads = {
   end },
 }
 
-assert(#workloads == 51, #workloads)
+assert(#workloads == 52, #workloads)
 
 local function pack(...) return { n = select("#", ...), ... } end
 

@@ -26,8 +26,8 @@
 -- 7. Whatever is not understood aborts. A wrong "known" is a wrong result; a needless pin is one capture more.
 --
 -- The methods are spread over: this file (slots, guards, functions, the description), tables.lua (tables, metatables,
--- overlays), numbers.lua (arithmetic and comparison), natives.lua (C functions, Tycho's), library.lua (Lua's own). A
--- trace that is to serve any sizes has a tape beside (tape.lua).
+-- overlays), numbers.lua (arithmetic and comparison), natives.lua (C functions, Tycho's), library.lua (Lua's own),
+-- gradients.lua. A trace that is to serve any sizes has a tape beside (tape.lua).
 
 local bytecode = require "tycho.bytecode"
 local evaluate = require "tycho.evaluate"
@@ -59,6 +59,7 @@ World.position = evaluate.position
 require("tycho.tables")(World)
 require("tycho.numbers")(World)
 require("tycho.natives")(World)
+require("tycho.gradients")(World)
 
 -- Ends of a capture ---------------------------------------------------------------------------------------------------
 
@@ -242,7 +243,8 @@ local function is_ours(f)
   return known
 end
 
-function World:is_ours(f) return not self.closures[f] and is_ours(f) end
+--- Functions of ours that were made around functions of users', such as those that ty.grad gives, are not.
+function World:is_ours(f) return not self.closures[f] and not self.around[f] and is_ours(f) end
 
 --- Whether code of the library is being evaluated: it does not mind the order of keys.
 function World:in_ours()
@@ -434,14 +436,16 @@ end
 
 local function effect_recipes(world)
   local list = {}
-  for i, e in ipairs(world.effects) do
-    local cell, o = e.cell, e.table
-    if cell then
-      list[i] = { "upvalue", cell.fslot, cell.index, recipe(world, cell.value, cell.shadow),
+  for _, e in ipairs(world.effects) do
+    local cell, o, g = e.cell, e.table, e.gradient
+    if g then
+      list[#list + 1] = world.gradient_effect(g, recipe(world, g.value, g.shadow))
+    elseif cell then
+      list[#list + 1] = { "upvalue", cell.fslot, cell.index, recipe(world, cell.value, cell.shadow),
         path = upvalue_name(world.slots[cell.fslot].value, cell.index) }
     else
       local entry = o.overlay[e.key]
-      list[i] = { "set", o.slot, recipe(world, e.key), recipe(world, entry.value, entry.shadow),
+      list[#list + 1] = { "set", o.slot, recipe(world, e.key), recipe(world, entry.value, entry.shadow),
         path = world.path_of(o.shadow.path, e.key) }
     end
   end
@@ -452,7 +456,7 @@ end
 function World:describe(results, shadows, n)
   for _, s in ipairs(self.untyped) do self:typed(s.value, s) end
   local d = { narg = self.narg, program = self.program, about = self.about, lines = self.lines, results = {},
-    nresults = n, paths = {}, dynamic = self.dynamic }
+    nresults = n, paths = {}, dynamic = self.dynamic, gradients = self.ngradients }
   for i = 1, n do d.results[i] = recipe(self, results[i], shadows[i]) end
   d.effects = effect_recipes(self)
   d.tables = table_recipes(self)
@@ -488,10 +492,15 @@ local function same_values(a, b)
   return true
 end
 
+--- Whether a tensor needs a gradient, as its guard asks.
+local function needs(t) return t.requires_grad and (t.is_leaf and "leaf" or "taped") or "not" end
+
 local function same_instruction(a, b)
   if a[1] ~= b[1] or a[2] ~= b[2] and not same_value(a[2], b[2]) then return false end
   if a[1] == "keys" then return same_values(a[3], b[3]) end
-  if a[1] == "tensor" then return a[3].dtype == b[3].dtype and a[3].ndim == b[3].ndim end -- it may have other sizes
+  if a[1] == "tensor" then -- it may have other sizes
+    return a[3].dtype == b[3].dtype and a[3].ndim == b[3].ndim and needs(a[3]) == needs(b[3])
+  end
   return same_value(a[3], b[3]) and same_value(a[4], b[4])
 end
 
@@ -502,7 +511,7 @@ end
 
 local function same_effect(a, b)
   return a[1] == b[1] and a[2] == b[2] and same_recipe(a[4], b[4])
-    and (a[1] == "upvalue" and a[3] == b[3] or a[1] == "set" and same_recipe(a[3], b[3]))
+    and (a[1] == "set" and same_recipe(a[3], b[3]) or a[1] ~= "set" and a[3] == b[3])
 end
 
 local function same_lists(same, a, b)
@@ -543,6 +552,8 @@ local function new_world(core, f, options, ...)
     numbers = {}, nnumbers = 0, nlate = C.LATE, number_at = {}, said = {},
     sizes = {},        -- that the program speaks of: shadows
     effects = {}, untyped = {},
+    gradients = {}, gradient_places = {}, ngradients = 0, memories = {}, -- see gradients.lua
+    around = core.internals.grad.around,
     made_tables = {}, made_tensors = {}, tensor_at = {},
     catching = 0,     -- pcalls that are being evaluated
     steps_left = options.steps or M.STEPS,
@@ -612,7 +623,9 @@ end
 local function let_go_of_tensors(d)
   for _, g in ipairs(d.program) do
     local t = g[3]
-    if g[1] == "tensor" then g[3] = { dtype = t.dtype, ndim = t.ndim, shape = t.shape } end
+    if g[1] == "tensor" then
+      g[3] = { dtype = t.dtype, ndim = t.ndim, shape = t.shape, requires_grad = t.requires_grad, is_leaf = t.is_leaf }
+    end
   end
   for i = 1, #d.tensors do d.tensors[i] = true end
 end

@@ -242,9 +242,11 @@ local guard_texts = {
   equal = function(core, g) return ("is %s"):format((shown(core, g[3]))) end,
   type = function(_, g) return ("is a %s"):format(g[3]) end,
   tensor = function(_, g, _, dynamic)
-    if dynamic then return ("%s of rank %d, of any sizes"):format(g[3].dtype, g[3].ndim) end
-    return ("%s[%s]"):format(g[3].dtype, table.concat(g[3].shape, ","))
+    local leaf = g[3].requires_grad and (g[3].is_leaf and ", a leaf" or ", taped") or ""
+    if dynamic then return ("%s of rank %d, of any sizes%s"):format(g[3].dtype, g[3].ndim, leaf) end
+    return ("%s[%s]%s"):format(g[3].dtype, table.concat(g[3].shape, ","), leaf)
   end,
+  no_grad = function() return "is nil" end,
   same = function(_, _, names) return "is the same as " .. names(3) end,
   distinct = function(_, _, names) return "is not " .. names(3) end,
   length = function(_, g) return ("has length %d"):format(g[3]) end,

@@ -12,6 +12,13 @@ return function(ty, define)
   local mode = core.mode
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
 
+  --- Functions around functions of the user's, for captures: what they close over is no part of the library.
+  local around = setmetatable({}, { __mode = "k" })
+  local function mark(f)
+    around[f] = true
+    return f
+  end
+
   local function pack(...) return { n = select("#", ...), ... } end
 
   local is_live = ty.internals.is_live
@@ -95,19 +102,26 @@ return function(ty, define)
 
   -------------------------------------------------------------------------------------------- functions of functions
 
-  --- Replaces the float tensors of v, in nested tables too, by watched ones, which are listed with the originals.
+  -- What was met already. A capture has its own memory: objects from outside are no keys there.
+  local function recall(seen, v) return seen[v] end
+  local function remember(seen, v, y) seen[v] = y end
+
+  --- Replaces the float tensors of v, in nested tables too, by watched ones, which are listed.
   local function watch(v, list, seen)
     if is_tensor(v) then
       if not is_float(v) then return v end
-      if seen[v] then return seen[v] end
-      local w = core.watch(v)
-      list[#list + 1], seen[v] = w, w
+      local w = recall(seen, v)
+      if w then return w end
+      w = core.watch(v)
+      list[#list + 1] = w
+      remember(seen, v, w)
       return w
     end
     if type(v) ~= "table" then return v end
-    if seen[v] then return seen[v] end
-    local y = setmetatable({}, getmetatable(v))
-    seen[v] = y
+    local y = recall(seen, v)
+    if y then return y end
+    y = setmetatable({}, getmetatable(v))
+    remember(seen, v, y)
     for k, field in pairs(v) do rawset(y, k, watch(field, list, seen)) end
     return y
   end
@@ -168,14 +182,14 @@ return function(ty, define)
   local function value_and_grad(f, argnums)
     callable("value_and_grad", 1, f)
     local list = numbers_of("value_and_grad", argnums)
-    return function(...) return differentiate("value_and_grad", f, list, ...) end
+    return mark(function(...) return differentiate("value_and_grad", f, list, ...) end)
   end
 
   --- The same without the value.
   local function grad(f, argnums)
     callable("grad", 1, f)
     local list = numbers_of("grad", argnums)
-    return function(...) return select(2, differentiate("grad", f, list, ...)) end
+    return mark(function(...) return select(2, differentiate("grad", f, list, ...)) end)
   end
 
   --- f(x) and its derivative along v, for tensors: the gradient of the gradient's product with v.
@@ -233,7 +247,7 @@ return function(ty, define)
   local function custom_grad(forward, rule)
     callable("custom_grad", 1, forward)
     callable("custom_grad", 2, rule)
-    return function(...)
+    return mark(function(...)
       local args = pack(...)
       local y, saved = no_grad(forward, ...)
       local list = is_tensor(y) and { y } or y
@@ -251,7 +265,7 @@ return function(ty, define)
         end
       end)
       return unpack(results)
-    end
+    end)
   end
 
   --- f(...) that keeps nothing for the way back but its arguments: it runs again there.
@@ -337,6 +351,19 @@ return function(ty, define)
     local t = turned(ty.linalg.inv(s[2]))
     return t * (g * ty.linalg.det(s[2])):unsqueeze(-1):unsqueeze(-1)
   end)
+
+  -- What captures need to know, see gradients.lua: what is evaluated although it is ours, since it calls functions of
+  -- users or uses gradients; functions of the core that may be called; those that end a way back.
+  core.around, core.inline, core.captured = around, {}, {}
+  core.ends = { [backward] = true, [run] = true }
+  core.memory = { [recall] = "recall", [remember] = "remember" }
+  for _, f in ipairs { callable, no_grad, enable_grad, restore, watch, gather, differentiate, value_and_grad, grad, jvp,
+    custom_grad, checkpoint, taped, keep, gradients_of, clip_grad_norm, clip_grad_value, mark } do
+    core.inline[f] = true
+  end
+  for _, name in ipairs { "mode", "start", "seed", "got", "watch", "seq", "reaches" } do
+    core.captured[core[name]] = name
+  end
 
   define("backward", "b", "x, g = 1, {retain_graph, create_graph}",
     "adds the gradient of x to grad of every leaf that x was computed from", backward)

@@ -305,7 +305,8 @@ return function(ty, check, row)
     check.numbers("logaddexp", a, b)
     local half = half_of(a, b)
     a, b = wide(a), wide(b)
-    local y = maximum(a, b) + log1p(exp(-abs(a - b)))
+    local larger = check.named("logaddexp", "maximum", maximum, a, b)
+    local y = larger + log1p(exp(-abs(a - b)))
     return back(where(eq(a, b), a + LN2, y), half) -- equal infinities have no difference
   end
 

@@ -104,7 +104,9 @@ return function(World)
       end
       return v, nil
     end
-    if kind == "userdata" and self.is_tensor(v) then return v, self.objects[v] end
+    if kind == "userdata" and (self.is_tensor(v) or self.core.internals.grad.is_back(v)) then
+      return v, self.objects[v]
+    end
     if kind == "function" and self.objects[v] then return v, self.objects[v] end
     return self:abort(("%s returns a %s"):format(name, kind))
   end
@@ -185,13 +187,18 @@ return function(World)
       self:pin(k, ks)
       local method = rawget(self.core.internals.methods, k)
       if method ~= nil then return method, nil end
-      if k == "grad" then self:abort("a gradient is read") end
+      if k == "grad" and self.objects[t] then return self:gradient(t) end
     end
     local results, shadows = self:tycho(index_of.get, type(k) == "string" and k or "__index", { t, k }, { ts, ks }, 2)
     return results[1], shadows[1]
   end
 
   function World:tensor_newindex(t, ts, k, ks, v, vs)
+    self:pin(t, ts)
+    if k == "grad" and self.objects[t] then
+      self:pin(k, ks)
+      return self:set_gradient(t, v, vs)
+    end
     self:tycho(index_of.set, "__newindex", { t, k, v }, { ts, ks, vs }, 3)
   end
 
@@ -218,15 +225,16 @@ return function(World)
 
   --- Whether a Lua function is better run than evaluated: models, and Tycho's own when nothing symbolic is given.
   function World:prefers_native(f, args, shadows, n)
-    if models[f] or is_disabled(self, f) then return true end
-    if self.closures[f] or self.C.is_native(f) then return false end
+    local grad = self.core.internals.grad
+    if models[f] or grad.memory[f] or is_disabled(self, f) then return true end
+    if self.closures[f] or self.C.is_native(f) or grad.inline[f] then return false end
     if refusal(self:owner(f), n) then return true end
     if not self:is_ours(f) then return false end
     for i = 1, n do
       local v, s = args[i], shadows[i]
       local kind = type(v)
       if kind == "number" and not known(s) and not s.size then return false end
-      if kind == "function" and self.closures[v] then return false end
+      if kind == "function" and not (self.C.is_native(v) or self:is_ours(v)) then return false end
       local o = kind == "table" and self.tables[v]
       if o and (o.overlay or o.meta ~= nil) then return false end
     end
@@ -252,13 +260,15 @@ return function(World)
     if model then return model(self, args, shadows, n, f) end
     if is_disabled(self, f) then self:abort("calls a function that jit.disable marked") end
     local core = self.core
+    local grad = core.internals.grad
+    if grad.memory[f] then return self:memory(grad.memory[f], args, shadows) end
     if self.iterators[f] then return self:tycho(f, self.iterators[f], {}, {}, 0) end
     if f == core.is_tensor or f == core.internals.is_live then
       if type(args[1]) == "userdata" then self:pin(args[1], shadows[1]) else self:typed(args[1], shadows[1]) end
       return { f(args[1]) }, {}, 1
     end
     if f == core.internals.error then self:abort("an error is raised: " .. tostring(args[1])) end
-    local name = self:owner(f)
+    local name = self:owner(f) or grad.captured[f]
     if fs and fs.pick then
       local inner, is = inside_of(self, f, fs)
       return { inner }, { is }, 1
@@ -266,7 +276,9 @@ return function(World)
     if name or not self.C.is_native(f) and self:is_ours(f) then
       local reason, hint = refusal(name, n)
       if reason then self:abort(reason, hint) end
-      return self:tycho(f, name or "a function of the library", args, shadows, n)
+      local results, all, count = self:tycho(f, name or "a function of the library", args, shadows, n)
+      if grad.ends[f] then self:take_gradients() end
+      return results, all, count
     end
     name = names.library[f]
     return self:abort(("calls %s"):format(name or "an unknown C function"), hints[name] or hints.unknown)

@@ -151,6 +151,7 @@ local function result(tape, v, s, fresh, path)
   if kind == "nil" or kind == "boolean" or kind == "string" then return { VALUE, v } end
   local r = tape.at[v]
   if r then return { REGISTER, r }, s end
+  if kind == "userdata" and not world.is_tensor(v) then return { NEW, register(tape, v), "userdata" } end
   if kind == "userdata" then return { NEW, register(tape, v), v.dtype, v.ndim } end
   if kind == "function" then return { NEW, register(tape, v), "function" }, s end
   if not fresh[v] then -- it was there before
@@ -209,6 +210,7 @@ local read = {
   env = function(p, i) return p.C.environment(p:slot(i[2])) end,
   field = function(p, i) return rawget(p:slot(i[2]), i[3]) end,
   metatable = function(p, i) return metatable_of(p:slot(i[2])) end,
+  grad = function(p, i) return (select(2, p.C.gradient(p:slot(i[2])))) end,
 }
 
 --- Finds the instruction of each slot and number.

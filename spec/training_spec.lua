@@ -1,0 +1,628 @@
+--- training_spec.lua -- compiled training steps: forward, loss, backward and update as one plan, with eager's bits.
+-- Two learners are made alike; one steps eagerly, one compiled. After each step losses, parameters, gradients, buffers and
+-- the optimisers' states are the same bits, and as many captures were made as are told.
+
+local H = require "spec.helper"
+local ty = H.ty
+local nn, optim = ty.nn, ty.optim
+
+-- Learners ------------------------------------------------------------------------------------------------------------
+
+local function sorted(t)
+  local keys = {}
+  for k in pairs(t) do keys[#keys + 1] = k end
+  table.sort(keys)
+  return keys
+end
+
+local function text(opts)
+  local parts = {}
+  for i, k in ipairs(sorted(opts)) do parts[i] = k .. " = " .. tostring(opts[k]) end
+  return table.concat(parts, ", ")
+end
+
+--- Tensors of a learner that a step may change, by name; "none" where there is no gradient.
+local function state_of(learner)
+  local state = {}
+  for i, p in ipairs(learner.params) do
+    state["parameter " .. i] = p:detach()
+    state["gradient " .. i] = p.grad or "none"
+  end
+  if learner.model then
+    for name, b in learner.model:named_buffers() do state[name] = b end
+  end
+  for i, g in ipairs(learner.opt and learner.opt.groups or {}) do
+    for j, s in ipairs(g.state) do
+      for k, v in pairs(s) do state[("state %d %d %s"):format(i, j, k)] = v end
+    end
+  end
+  return state
+end
+
+local function same_state(a, b, step)
+  local p, q = state_of(a), state_of(b)
+  for _, name in ipairs(sorted(p)) do
+    local v, w = p[name], q[name]
+    local at = ("step %d, %s"):format(step, name)
+    if ty.is_tensor(v) then
+      assert.truthy(ty.is_tensor(w), at)
+      H.same(v, w, at)
+    else
+      assert.equal(v, w, at)
+    end
+  end
+end
+
+--- Steps two learners that make() gives, one compiled; between(learner, n) comes before each step.
+local function train(make, opts)
+  opts = opts or {}
+  ty.manual_seed(3)
+  local eager = make()
+  ty.manual_seed(3)
+  local other = make()
+  local compiled = ty.compile(other.step, opts.compile)
+  for n = 1, opts.steps or 20 do
+    local losses = {}
+    for i, learner in ipairs { eager, other } do
+      ty.manual_seed(100 + n)
+      if opts.between then opts.between(learner, n) end
+      local run = i == 1 and learner.step or compiled
+      losses[i] = run(learner.batch(n))
+    end
+    if losses[1] then H.same(losses[1], losses[2], "loss of step " .. n) end
+    if n <= 25 or n % 50 == 0 then same_state(eager, other, n) end
+  end
+  local told = ty.explain(compiled)
+  assert.same({}, told.aborts, tostring(told))
+  local captures = opts.captures or 1
+  local as_told = told.captures == captures or opts.fewer and told.captures < captures
+  assert.truthy(as_told, tostring(told))
+  return told, eager, other
+end
+
+--- A learner of a module, whose step is the usual one.
+local function learner_of(model, opt, batch, loss, extra)
+  extra = extra or {}
+  local learner = { model = model, params = model:parameters(), opt = opt, batch = batch }
+  function learner.step(x, y)
+    opt:zero_grad()
+    local value = loss(model(x), y)
+    value:backward()
+    if extra.clip then ty.clip_grad_norm_(learner.params, extra.clip) end
+    opt:step()
+    return value:detach()
+  end
+  return learner
+end
+
+local function mse(a, b)
+  local d = a - b
+  return (d * d):mean()
+end
+
+local function mlp() return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 2)) end
+
+local function numbers() return ty.randn(6, 8), ty.randn(6, 2) end
+
+local function learner(name, opts, extra)
+  return function()
+    local m = mlp()
+    return learner_of(m, optim[name](m:parameters(), opts), numbers, mse, extra)
+  end
+end
+
+local optimisers = {
+  { "SGD", { lr = 0.1 } },
+  { "SGD", { lr = 0.1, momentum = 0.9 } },
+  { "SGD", { lr = 0.1, momentum = 0.9, nesterov = true, weight_decay = 0.01 } },
+  { "Adam", { lr = 0.01 } },
+  { "Adam", { lr = 0.01, amsgrad = true, weight_decay = 0.1 } },
+  { "AdamW", { lr = 0.01 } },
+  { "RMSprop", { lr = 0.01 } },
+  { "RMSprop", { lr = 0.01, centered = true, momentum = 0.5 } },
+  { "Adagrad", { lr = 0.05, lr_decay = 0.01 } },
+  { "Lion", { lr = 0.001, weight_decay = 0.1 } },
+}
+
+describe("a compiled training step gives the bits of eager", function()
+  for _, row in ipairs(optimisers) do
+    it("with " .. row[1] .. " " .. text(row[2]), function()
+      local told = train(learner(row[1], row[2]))
+      assert.equal(20, told.skips)
+    end)
+  end
+
+  it("over 1000 steps", function()
+    local told = train(learner("Adam", { lr = 0.01 }), { steps = 1000 })
+    assert.equal(1000, told.skips)
+  end)
+
+  it("with clipped gradients", function() train(learner("SGD", { lr = 0.5 }, { clip = 0.1 })) end)
+
+  it("of convolutions, batch norm and dropout", function()
+    train(function()
+      local m = nn.Sequential(nn.Conv2d(1, 4, 3, { padding = 1 }), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Dropout(0.3), nn.Linear(64, 5))
+      local function batch() return ty.randn(3, 1, 8, 8), ty.randint(1, 5, { 3 }) end
+      return learner_of(m, optim.AdamW(m:parameters(), { lr = 0.01 }), batch, nn.CrossEntropyLoss())
+    end)
+  end)
+
+  it("of attention", function()
+    train(function()
+      local m = nn.Sequential(nn.Linear(4, 8), nn.TransformerBlock(8, 2, { causal = true }), nn.LayerNorm(8), nn.Linear(8, 3))
+      local function batch() return ty.randn(2, 5, 4), ty.randn(2, 5, 3) end
+      return learner_of(m, optim.Adam(m:parameters(), { lr = 0.01 }), batch, mse)
+    end)
+  end)
+
+  it("with tied weights", function()
+    train(function()
+      local a, b = nn.Linear(8, 8), nn.Linear(8, 8)
+      b.weight = a.weight
+      local m = nn.Sequential(a, nn.Tanh(), b)
+      return learner_of(m, optim.SGD(m:parameters(), { lr = 0.1 }), function() return ty.randn(6, 8), ty.randn(6, 8) end, mse)
+    end)
+  end)
+
+  it("of ty.value_and_grad, in nested tables", function()
+    train(function()
+      local w = { first = { a = ty.randn(8, 16), b = ty.zeros(16) }, ty.randn(16, 2), count = 3 }
+      local function loss(p, x, y)
+        local h = ty.tanh(x:matmul(p.first.a) + p.first.b):matmul(p[1])
+        return mse(h, y) * p.count
+      end
+      local vg = ty.value_and_grad(loss)
+      local s = { params = {}, batch = numbers }
+      function s.step(x, y)
+        local value, g = vg(w, x, y)
+        w = { first = { a = w.first.a - g.first.a * 0.1, b = w.first.b - g.first.b * 0.1 }, w[1] - g[1] * 0.1, count = 3 }
+        s.params = { w.first.a, w.first.b, w[1] }
+        return value
+      end
+      return s
+    end, { captures = 2, fewer = true }) -- the tables that it makes may have their keys in another order
+  end)
+
+  it("of ty.grad made inside, of gradients of gradients", function()
+    train(function()
+      local w = ty.randn(8)
+      local s = { params = { w } }
+      function s.batch() return ty.randn(8), 0.1 end
+      function s.step(x, rate)
+        local f = ty.grad(function(v)
+          local g = ty.grad(function(u) return (u * u * u * x):sum() end)(v)
+          return (g * g):sum()
+        end)
+        local g = f(w)
+        ty.no_grad(function() w:sub_(g * rate * 1e-3) end)
+        return (g * g):sum()
+      end
+      return s
+    end)
+  end)
+
+  it("of ty.grad in parameters and inputs at once, written in place", function()
+    train(function()
+      local w, b = ty.randn(8, 2), ty.zeros(2)
+      local s = { params = { w, b }, batch = numbers }
+      local both = ty.grad(function(v, c, x, y) return mse(x:matmul(v) + c, y) end, { 1, 2 })
+      function s.step(x, y)
+        local gw, gb = both(w, b, x, y)
+        w:sub_(gw * 0.1)
+        b:sub_(gb * 0.1)
+        return gb
+      end
+      return s
+    end)
+  end)
+end)
+
+describe("one capture serves", function()
+  it("rates that a schedule changes", function()
+    train(function()
+      local s = learner("SGD", { lr = 0.1, momentum = 0.9 })()
+      s.schedule = optim.StepLR(s.opt, { every = 3, gamma = 0.7 })
+      return s
+    end, { between = function(s, n) if n > 1 then s.schedule:step() end end })
+  end)
+
+  it("a schedule that steps inside", function()
+    train(function()
+      local s = learner("Adam", { lr = 0.1 })()
+      local schedule, step = optim.ExponentialLR(s.opt, { gamma = 0.9 }), s.step
+      function s.step(x, y)
+        local value = step(x, y)
+        schedule:step()
+        return value
+      end
+      return s
+    end)
+  end)
+end)
+
+describe("numbers that differ in each call reach the gradient:", function()
+  local rows = {
+    mul = function(x, k) return x * k end,
+    rmul = function(x, k) return k * x * x end,
+    div = function(x, k) return x / k end,
+    rdiv = function(x, k) return k / x end,
+    pow = function(x, k) return x:abs() ^ k end,
+    rpow = function(x, k) return k ^ x end,
+    maximum = function(x, k) return x:maximum(k) end,
+    where = function(x, k) return ty.where(x:gt(k), x * x, k) end,
+    atan2 = function(x, k) return x:atan2(k) end,
+    fmod = function(x, k) return x:fmod(k) end,
+    clamp = function(x, k) return (x * x):clamp(-k, k) end,
+    lerp = function(x, k) return x:lerp(x * x, k) end,
+    sum = function(x, k) return x:sum() * k * k end,
+    leaky_relu = function(x, k) return ty.leaky_relu(x - 0.5, k) end,
+    elu = function(x, k) return ty.elu(x - 0.5, k) end,
+    huber = function(x, k) return ty.huber_loss(x, x * x, { delta = k }) end,
+    written = function(x, k)
+      local y = x * x
+      y:mul_(k)
+      return y
+    end,
+  }
+  for _, name in ipairs(sorted(rows)) do
+    it(name, function()
+      local f = rows[name]
+      local x = ty.tensor({ 0.3, -1.7, 2.5, 0.9 }):requires_grad_()
+      local function step(k)
+        x.grad = nil
+        local y = f(x, k):sum()
+        y:backward()
+        return x.grad, y:detach()
+      end
+      local value = ty.value_and_grad(function(v, k) return f(v, k):sum() end)
+      local compiled = ty.compile(step)
+      local other = ty.compile(function(k) return select(2, value(x:detach(), k)) end)
+      for _, k in ipairs { 1.5, 2.5, 0.7, 3.1, 1.5 } do
+        local want, y = step(k)
+        want, y = want:clone(), y:clone()
+        local got, z = compiled(k)
+        H.same(want, got)
+        H.same(y, z)
+        H.same(want, other(k))
+      end
+      assert.same({}, ty.explain(compiled).aborts)
+    end)
+  end
+end)
+
+describe("gradients outside of the compiled function", function()
+  it("are added to by the next call", function()
+    train(function()
+      local s = learner("SGD", { lr = 0.1 })()
+      local m = s.model
+      function s.step(x, y)
+        local value = mse(m(x), y)
+        value:backward()
+        return value:detach()
+      end
+      return s
+    end, { between = function(s, n)
+      if n % 4 == 0 then
+        s.opt:step()
+        s.opt:zero_grad()
+      end
+    end, captures = 2 })
+  end)
+
+  it("are forgotten inside at the end, which costs nothing", function()
+    local told = train(function()
+      local s = learner("SGD", { lr = 0.1 })()
+      local m, opt = s.model, s.opt
+      function s.step(x, y)
+        local value = mse(m(x), y)
+        value:backward()
+        opt:step()
+        opt:zero_grad()
+        return value:detach()
+      end
+      return s
+    end)
+    assert.equal(1, #told.traces)
+    for _, effect in ipairs(told.traces[1].effects) do assert.falsy(effect:find("grad", 1, true), effect) end
+  end)
+
+  it("accumulate inside, are read and assigned", function()
+    train(function()
+      local s = learner("SGD", { lr = 0.1 })()
+      local m, opt, p = s.model, s.opt, s.params
+      function s.step(x, y)
+        opt:zero_grad()
+        for i = 1, 3 do mse(m(x), y * i):backward() end
+        local first = p[1].grad
+        p[1].grad = first * 0.5
+        p[2].grad = nil
+        p[3].grad:mul_(2)
+        local sum = p[1].grad:sum() + p[3].grad:sum() + first:sum()
+        opt:step()
+        return sum
+      end
+      return s
+    end)
+  end)
+
+  it("may be replaced by the user", function()
+    train(function()
+      local s = learner("SGD", { lr = 0.1 })()
+      local opt = s.opt
+      function s.step()
+        opt:step()
+        return s.params[1].grad:sum()
+      end
+      s.batch = function() end
+      return s
+    end, { between = function(s)
+      for _, p in ipairs(s.params) do p.grad = ty.randn(p.shape) end
+    end })
+  end)
+
+  it("are separate from a view of them that was taken before", function()
+    train(function()
+      local s = learner("SGD", { lr = 0.1 })()
+      local m, p = s.model, s.params[1]
+      function s.step(x, y)
+        local before = p.grad
+        mse(m(x), y):backward()
+        return before and before:sum() + p.grad:sum() or p.grad:sum()
+      end
+      return s
+    end, { captures = 2 })
+  end)
+end)
+
+describe("what changes between calls is seen:", function()
+  it("requires_grad_ off and on", function()
+    train(learner("SGD", { lr = 0.1 }), {
+      between = function(s, n) s.params[1].grad = nil s.params[1]:requires_grad_(n % 4 < 2) end, captures = 2 })
+  end)
+
+  it("other parameters in the same places", function()
+    train(function()
+      local s = learner("SGD", { lr = 0.1 })()
+      local m = s.model
+      function s.step(x, y)
+        mse(m(x), y):backward()
+        return m[1].weight.grad:sum()
+      end
+      return s
+    end, { between = function(s)
+      s.model[1].weight = nn.Parameter(ty.randn(8, 16))
+      for _, p in ipairs(s.params) do p.grad = nil end
+      s.params = s.model:parameters()
+    end })
+  end)
+
+  it("two parameters that come to share memory", function()
+    local function f(a, b)
+      (a * b * b):sum():backward()
+      return a.grad:sum() + b.grad:sum()
+    end
+    local compiled = ty.compile(f)
+    local function fresh() return ty.tensor({ 1, 2, 3 }):requires_grad_() end
+    local x, y = fresh(), fresh()
+    for _ = 1, 3 do
+      x.grad, y.grad = nil, nil
+      local want = f(x, y)
+      x.grad, y.grad = nil, nil
+      H.same(want, compiled(x, y))
+    end
+    x.grad = nil
+    local want = f(x, x)
+    x.grad = nil
+    H.same(want, compiled(x, x))
+    local view = x:view(3)
+    x.grad = nil
+    want = f(x, view)
+    local gradient = x.grad:clone()
+    x.grad = nil
+    H.same(want, compiled(x, view))
+    H.same(gradient, x.grad)
+  end)
+
+  it("no_grad around it, and inference beside it", function()
+    ty.manual_seed(1)
+    local m = mlp()
+    local infer = ty.compile(function(x) return ty.no_grad(m, x) end)
+    local plain = ty.compile(function(x) return m(x) end)
+    for _ = 1, 4 do
+      local x = ty.randn(3, 8)
+      H.same(m(x):detach(), infer(x))
+      H.same(m(x):detach(), ty.no_grad(plain, x))
+      local y = plain(x)
+      assert.truthy(y.requires_grad)
+      H.same(m(x):detach(), y:detach())
+    end
+    assert.equal(1, ty.explain(infer).captures)
+    assert.truthy(ty.explain(plain).aborts[1].text:find("needs a gradient is given back (detach it)", 1, true))
+  end)
+
+  it("batches of other sizes", function()
+    local sizes = { 4, 4, 6, 6, 3, 9, 4, 1, 12, 3 }
+    local told = train(function()
+      local s = learner("SGD", { lr = 0.1, momentum = 0.9 })()
+      s.batch = function(n) return ty.randn(sizes[(n - 1) % 10 + 1], 8), ty.randn(sizes[(n - 1) % 10 + 1], 2) end
+      return s
+    end, { captures = 2 })
+    assert.equal(20, told.skips)
+  end)
+end)
+
+describe("a trace with gradients", function()
+  it("serves other sizes while gradients add up", function()
+    train(function()
+      local s = learner("SGD", { lr = 0.1 })()
+      local m = s.model
+      s.batch = function(n) return ty.randn(n % 5 + 1, 8), ty.randn(n % 5 + 1, 2) end
+      function s.step(x, y)
+        local value = mse(m(x), y)
+        value:backward()
+        ty.clip_grad_value_(s.params, 0.5)
+        return value:detach()
+      end
+      return s
+    end, { captures = 2 })
+  end)
+
+  it("serves parameters of other sizes", function()
+    local function f(w, x)
+      w.grad = nil
+      local y = (x:matmul(w) * x:matmul(w)):sum()
+      y:backward()
+      return w.grad * 2
+    end
+    local compiled = ty.compile(f, { dynamic = true })
+    for n = 1, 6 do
+      local w, x = ty.randn(n, 3):requires_grad_(), ty.randn(2, n)
+      H.same(f(w, x), compiled(w, x))
+      local v = ty.randn(3, n):requires_grad_()
+      H.same(f(v:t(), x), compiled(v:t(), x))
+      local gradient = v.grad:clone()
+      v.grad = nil
+      f(v:t(), x)
+      H.same(gradient, v.grad)
+    end
+  end)
+
+  it("lets go of what the capture taped", function()
+    collectgarbage()
+    collectgarbage()
+    local live = ty.internals.grad.live
+    local before = live()
+    do
+      local s = learner("Adam", { lr = 0.1 })()
+      local compiled = ty.compile(s.step)
+      for n = 1, 3 do compiled(s.batch(n)) end
+      collectgarbage()
+      collectgarbage()
+      assert.equal(before + #s.params, live())
+    end
+  end)
+
+  it("stands collections at any time", function()
+    local s = learner("SGD", { lr = 0.1, momentum = 0.9 })()
+    local m, opt = s.model, s.opt
+    local compiled = ty.compile(function(x, y)
+      local value = mse(m(x), y)
+      value:backward()
+      opt:step()
+      return value:detach()
+    end)
+    local pause, speed = collectgarbage("setpause", 1), collectgarbage("setstepmul", 10000)
+    for n = 1, 60 do
+      compiled(s.batch(n))
+      if n % 7 == 0 then opt:zero_grad() end
+    end
+    collectgarbage("setpause", pause)
+    collectgarbage("setstepmul", speed)
+    assert.equal(2, ty.explain(compiled).captures)
+  end)
+
+  it("does not see a graph from outside go stale: capturing changes nothing", function()
+    local w = ty.randn(4):requires_grad_()
+    local y = (w * w):sum()
+    local compiled = ty.compile(function(v, rate)
+      v.grad = nil
+      ;(v * v * v):sum():backward()
+      ty.no_grad(function() v:sub_(v.grad * rate) end)
+      return v.grad
+    end)
+    local other = ty.randn(4):requires_grad_()
+    local z = (other * other):sum()
+    compiled(other, 0.1)
+    H.raises(function() z:backward() end)
+    compiled(other, 0.2)
+    y:backward()
+    H.same(w:detach() * 2, w.grad)
+  end)
+end)
+
+describe("a step that cannot be captured runs as it is", function()
+  local function both(make, n, reason)
+    ty.manual_seed(3)
+    local a = make()
+    ty.manual_seed(3)
+    local b = make()
+    local compiled = ty.compile(b.step)
+    for i = 1, n do
+      local p, q = { pcall(a.step, i) }, { pcall(compiled, i) }
+      assert.equal(p[1], q[1])
+      if ty.is_tensor(p[2]) then H.same(p[2]:detach(), q[2]:detach()) else assert.equal(p[2], q[2]) end
+      same_state(a, b, i)
+    end
+    local why = ty.explain(compiled).aborts[1]
+    assert.truthy(why and why.text:find(reason, 1, true), why and why.text or "no abort")
+  end
+
+  local function small(step)
+    return function()
+      local w = ty.randn(4):requires_grad_()
+      return { params = { w }, step = function(i) return step(w, i) end }
+    end
+  end
+
+  it("where it gives back what needs a gradient", function()
+    both(small(function(w) return w * 2 end), 4, "a result that needs a gradient is given back (detach it)")
+  end)
+
+  it("where the graph began outside", function()
+    both(function()
+      local w = ty.randn(4):requires_grad_()
+      local y
+      return { params = { w }, step = function()
+        y = y and y:detach() or w * 1
+        local inner = w * 3
+        return (inner * y):sum():detach()
+      end }
+    end, 3, "")
+    both(function()
+      local w = ty.randn(4):requires_grad_()
+      local y = w * w
+      return { params = { w }, step = function() return (y * 2):sum():detach() end }
+    end, 3, "the gradient of an operation outside of it is tracked")
+  end)
+
+  it("where an error is raised after backward", function()
+    both(small(function(w, i)
+      (w * w):sum():backward()
+      if i > 2 then error("enough", 0) end
+      return w.grad:sum()
+    end), 5, "an error is raised")
+  end)
+
+  it("where a leaf is written while gradients are on", function()
+    both(small(function(w) return w:mul_(2) end), 3, "")
+  end)
+
+  it("where a value that was kept is overwritten", function()
+    both(small(function(w)
+      local y = w * w
+      ty.no_grad(function() w:mul_(2) end)
+      y:sum():backward()
+    end), 3, "")
+  end)
+
+  it("where a leaf changes to need no gradient", function()
+    both(small(function(w) return w:requires_grad_(false):sum() end), 1, "requires grad")
+  end)
+
+  it("where a function has a gradient of its own", function()
+    local count = 0
+    both(function()
+      local w = ty.randn(4):requires_grad_()
+      local twice = ty.custom_grad(function(x) return x * 2, x end, function(_, g)
+        count = count + 1
+        return g * 2
+      end)
+      return { params = { w }, step = function()
+        twice(w):sum():backward()
+        return w.grad:sum()
+      end }
+    end, 4, "")
+    assert.equal(8, count)
+  end)
+end)
