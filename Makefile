@@ -100,7 +100,7 @@ install: build
 # --- use and proof
 
 demo: build
-	@./tycho examples/digits.lua
+	@./tycho examples/digits_mlp.lua
 
 # The fuzzers run beside the specs, on the other core; what they print comes behind.
 test: build
