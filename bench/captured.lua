@@ -35,6 +35,15 @@ return function(row, native, latency)
         return function() return x:matmul(w):matmul(w):matmul(w) end
       end, make_floor = true, unit = "us", mark = r[2] }
   end
+  for _, r in ipairs { { "784-128-10", { 784, 128, 10 }, 64, 0.33e-3 }, { "8-32-2", { 8, 32, 2 }, 16, 6e-6 } } do
+    row { name = ("training step, MLP %s, batch %d, SGD"):format(r[1], r[3]), peer = "step" .. r[2][1],
+      what = "eager", unit = "us", mark = r[4], make_floor = true,
+      setup = function() return called(models.step(r[2], r[3])) end,
+      floor = function()
+        local step, x = models.step(r[2], r[3])
+        return function() return step(x) end
+      end }
+  end
   row { name = "1,000 small MLPs a frame", peer = "mlps1000", what = "1,000 C functions of Lua's", unit = "ms",
     mark = 0.75e-3,
     setup = function()

@@ -69,5 +69,24 @@ return function(ty)
     end, ty.randn(n, d)
   end
 
+  --- A step of training by SGD: layers of these sizes with relu between, cross entropy over a batch.
+  function models.step(sizes, batch)
+    local nn, layers = ty.nn, {}
+    for i = 1, #sizes - 1 do
+      layers[#layers + 1] = nn.Linear(sizes[i], sizes[i + 1])
+      if i < #sizes - 1 then layers[#layers + 1] = nn.ReLU() end
+    end
+    local model = nn.Sequential(unpack(layers))
+    local opt = ty.optim.SGD(model:parameters(), { lr = 0.01 })
+    local target = ty.randint(1, sizes[#sizes], { batch })
+    return function(x)
+      opt:zero_grad()
+      local loss = ty.cross_entropy(model(x), target)
+      loss:backward()
+      opt:step()
+      return loss:detach()
+    end, ty.randn(batch, sizes[1])
+  end
+
   return models
 end

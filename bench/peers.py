@@ -189,6 +189,25 @@ def chain_of_parameters(net, x):
     return x
 
 
+def torch_step(sizes, batch, wrap):
+    """A step of training by SGD; the model is wrapped at the first step."""
+    made = []
+
+    def step():
+        if not made:
+            layers = []
+            for n, m in zip(sizes, sizes[1:]):
+                layers += [torch.nn.Linear(n, m), torch.nn.ReLU()]
+            model = torch.nn.Sequential(*layers[:-1])
+            made.extend([wrap(model), torch.optim.SGD(model.parameters(), lr=0.01), torch.randn(batch, sizes[0]),
+                         torch.randint(0, sizes[-1], (batch,))])
+        model, opt, x, y = made
+        opt.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        opt.step()
+    return step
+
+
 def torch_nets(wrap):
     """Rows of captured calls by torch functions, `wrap`ped at their first question."""
     x = torch.ones(4)
@@ -214,6 +233,8 @@ def torch_nets(wrap):
     for n in (64, 256):
         net = torch_tree([dense(n, n) for _ in range(3)])
         rows["mlp%d" % n] = lazily("mlp%d" % n, lambda v, net=net: torch_mlp(net, v), torch.ones(1, n))
+    for sizes, batch in (((784, 128, 10), 64), ((8, 32, 2), 16)):
+        rows["step%d" % sizes[0]] = torch_step(sizes, batch, wrap)
     nets = [torch_tree([dense(16, 16) for _ in range(3)]) for _ in range(1000)]
     small = torch.ones(1, 16)
 
