@@ -202,9 +202,10 @@ def torch_step(sizes, batch, wrap):
             made.extend([wrap(model), torch.optim.SGD(model.parameters(), lr=0.01), torch.randn(batch, sizes[0]),
                          torch.randint(0, sizes[-1], (batch,))])
         model, opt, x, y = made
-        opt.zero_grad()
-        torch.nn.functional.cross_entropy(model(x), y).backward()
-        opt.step()
+        with torch.enable_grad():
+            opt.zero_grad()
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+            opt.step()
     return step
 
 
