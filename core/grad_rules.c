@@ -642,7 +642,7 @@ static bool run_op(State *S, const Record *r, Stack *s, int op, int dtype) {
 
 static bool run_word(State *S, const Record *r, const Tensor *gy, Stack *s, int word) {
   int dtype = gy->type.dtype;
-  Tensor y = {0}, *top = &s->t[s->n - 1];
+  Tensor y = {0}, *top = s->n ? &s->t[s->n - 1] : NULL;
   bool ok = true;
   s->v[s->n] = 0;
   s->symbol[s->n] = 0;
