@@ -139,7 +139,7 @@ local M = {
   { file = "core/trace.c", what = "views of one storage may lie elsewhere than they did",
     from = "if (t->st != first->st || t->offset - first->offset != o->delta)", to = "if (t->st != first->st)" },
   { file = "core/trace.c", what = "a tensor that is read may begin to share memory with one that is written",
-    from = "if (buf->seen >= walk && (o->written || buf->seen > walk))", to = "if (buf->seen > walk && o->written)" },
+    from = "if (buf->seen >= walk && (o->lone || buf->seen > walk))", to = "if (buf->seen > walk && o->lone)" },
   { file = "core/trace.c", what = "random numbers do not advance",
     from = "S->stream += I->streams;", to = "S->stream += 0;" },
   { file = "core/trace.c", what = "random numbers are those of the capture",
