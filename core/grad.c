@@ -416,7 +416,8 @@ static bool step(Back *b) {
     if (r->kind == K_OUT) {
       Pending *p = pending_of(b, e->from);
       if (!p) return false;
-      if (!p->part[r->dim].st) ty_tensor_alias(&p->part[r->dim], g);
+      if (!p->part[r->dim].st && !ty_rule_see(S, g, &r->t, r->edge[0].numel, &p->part[r->dim]))
+        return false;
       continue;
     }
     ok = ty_rule_apply(S, r, g, b->i, &y) && (!y.st || give(b, e->from, &y));

@@ -40,8 +40,8 @@ struct Record {
   u64 seq;    /* ascends in the order of recording */
   Record *next_dead;
   Pending *pending;
-  Tensor
-      t; /* dims of the result; PUT: the view that was written; LEAF: the gradient, with its storage */
+  Tensor t; /* dims of the result; PUT: the view that was written; OUT: the result; LEAF: the gradient,
+               with its storage */
   u32 dims;      /* REDUCE: bit set */
   i32 dim, base; /* dim of SCAN and MOVE and cat; CUSTOM: results; OUT: which; base of its index */
   const char *name;        /* NONE: the function that has no gradient */
@@ -124,4 +124,6 @@ bool ty_rule_apply(State *S, const Record *r, const Tensor *g, int i, Tensor *y)
 bool ty_rule_join(State *S, Tensor *sum, const Tensor *g); /* sum = sum + g */
 bool ty_rule_unview(State *S, const Edge *e, const Tensor *g, Tensor *y);
 bool ty_rule_reshape(State *S, const Tensor *x, const Type *t, Tensor *y);
+/* Of g, the gradient of a storage with so many elements, what belongs to the view x of it. */
+bool ty_rule_see(State *S, const Tensor *g, const Tensor *x, i64 numel, Tensor *y);
 #endif

@@ -191,6 +191,18 @@ bool ty_rule_reshape(State *S, const Tensor *x, const Type *t, Tensor *y) {
   return true;
 }
 
+bool ty_rule_see(State *S, const Tensor *g, const Tensor *x, i64 numel, Tensor *y) {
+  Tensor flat = {0};
+  Type all = {.rank = 1, .dims = {numel}}, t = x->type;
+  if (!ty_rule_reshape(S, g, &all, &flat)) return false;
+  i64 step = numel > 1 ? flat.strides[0] : 1, strides[MAX_RANK];
+  for (int d = 0; d < t.rank; d++) strides[d] = x->strides[d] * step;
+  t.dtype = g->type.dtype;
+  ty_tensor_view(y, &flat, &t, flat.offset + x->offset * step, strides);
+  ty_tensor_release(&flat);
+  return true;
+}
+
 /* A view of x with dims t; strides: 0 where x repeats. */
 static void expand(const Tensor *x, const Type *t, Tensor *y) {
   i64 strides[MAX_RANK] = {0};

@@ -324,33 +324,7 @@ return function(ty, define)
     end)
   end
 
-  ------------------------------------------------------------------------------------------- linear algebra by LAPACK
-
-  local linalg = rawget(ty, "linalg")
-  local function own(name, rule)
-    local fn = linalg and linalg[name]
-    if not fn then return end
-    local ruled = custom_grad(function(...)
-      local y = fn(...)
-      return y, { y, ... }
-    end, rule)
-    linalg[name] = function(a, ...)
-      local b = ...
-      if mode() and ((is_float(a) and a.requires_grad) or (is_float(b) and b.requires_grad)) then
-        return ruled(a, ...)
-      end
-      return fn(a, ...)
-    end
-  end
-  local function turned(x) return x:transpose(-2, -1) end
-  own("inv", function(s, g)
-    local t = turned(ty.linalg.inv(s[2]))
-    return -(t:matmul(g):matmul(t))
-  end)
-  own("det", function(s, g)
-    local t = turned(ty.linalg.inv(s[2]))
-    return t * (g * ty.linalg.det(s[2])):unsqueeze(-1):unsqueeze(-1)
-  end)
+  if rawget(ty, "linalg") then require("tycho.linalg")(ty, { taped = taped, keep = keep, no_grad = no_grad }) end
 
   -- What captures need to know, see gradients.lua: what is evaluated although it is ours, since it calls functions of
   -- users or uses gradients; functions of the core that may be called; those that end a way back.
