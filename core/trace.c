@@ -191,6 +191,7 @@ static bool make_made(State *S, Instance *I, const Tensor *const *made, i32 nmad
       continue;
     }
     bool pending = st->batch == c->batch;
+    if (st->many) return ty_capture_refuse(S, "gives back a tensor of a vmap that has ended");
     if (!pending && !ty_capture_is_fresh(S, st))
       return ty_capture_refuse(S, "gives back a tensor of unknown origin");
     i32 node = pending ? st->node : constant_node(S, c->batch, st);
@@ -451,8 +452,8 @@ Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, con
                         const char **why) {
   for (const Tensor *const *t = outside, *const *end = t + I->noutside; t < end; t++) {
     Storage *st = (*t)->st;
-    if (TY_UNLIKELY(!st)) {
-      *why = "a tensor was released";
+    if (TY_UNLIKELY(!st || st->many)) {
+      *why = "a tensor was released, or belongs to a vmap";
       return READY_NO;
     }
     if (TY_UNLIKELY(st->batch != NULL) && !S->cut(S, st->batch, st)) return READY_FAILED;

@@ -9,6 +9,7 @@ return function(ty, define)
   local check = require("tycho.check")(ty)
   local fail, show, text = check.fail, check.show, check.text
   local core, is_tensor = ty.internals.grad, ty.is_tensor
+  local batch = ty.internals.vmap
   local mode = core.mode
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
 
@@ -225,18 +226,33 @@ return function(ty, define)
     return y
   end
 
-  --- Runs `forward` untaped on the arguments; `back` (of the way back, gradients) is what its results lead to.
-  local function taped(args, results, back)
-    local inputs, outputs, any = {}, {}, false
+  --- Makes `back` (of the way back, gradients) what the results lead to, if an argument requires grad.
+  local function join(args, results, back)
+    local inputs, any = {}, false
     for i = 1, args.n do
       local v = args[i]
       inputs[i] = is_tensor(v) and v or 0
       any = any or (is_float(v) and v.requires_grad)
     end
-    if not any or not mode() then return results end
-    for i, y in ipairs(results) do outputs[i] = y end
-    local joined = core.join({ back = back }, inputs, outputs)
-    return joined
+    return any and mode() and core.join({ back = back }, inputs, results) or results
+  end
+
+  --- The same for a rule (of the results' gradients) that gives each argument's, or nil. Of batched arguments also for
+  --- all examples, whose past only a gradient outside of the vmap follows.
+  local function taped(args, results, rule)
+    local id = 0
+    for i = 1, args.n do id = math.max(id, batch.level(args[i])) end
+    local beyond = false
+    for i = 1, id > 0 and mode() and args.n or 0 do
+      beyond = beyond or (is_float(args[i]) and batch.tracked(args[i]))
+    end
+    if beyond then results = batch.taped(taped, id, args, results, rule) end
+    return join(args, results, function(back, gradients)
+      local given = rule(gradients)
+      for i = 1, args.n do
+        if given[i] ~= nil then core.give(back, i, given[i]) end
+      end
+    end)
   end
 
   --- A function whose gradient is the user's: forward(...) gives the result (or a list of them) and what to save;
@@ -257,12 +273,14 @@ return function(ty, define)
       for i = 1, #list do check.tensor("custom_grad", i, list[i]) end
       local kept, like = keep(saved), {}
       for i, r in ipairs(list) do like[i] = { r.shape, { dtype = r.dtype } } end
-      local results = taped(args, list, function(back, gradients)
+      local n = args.n
+      local results = taped(args, list, function(gradients)
         for i = 1, #like do gradients[i] = gradients[i] or ty.zeros(unpack(like[i])) end
         local given = pack(rule(kept, unpack(gradients, 1, #like)))
-        for i = 1, args.n do
-          if given[i] ~= nil then core.give(back, i, check.tensor("custom_grad", i, given[i])) end
+        for i = 1, n do
+          if given[i] ~= nil then check.tensor("custom_grad", i, given[i]) end
         end
+        return given
       end)
       return unpack(results)
     end)
@@ -274,6 +292,9 @@ return function(ty, define)
     callable("checkpoint", 1, f)
     local args = pack(...)
     local kept = { n = args.n }
+    for i = 1, args.n do
+      if mode() and batch.level(args[i]) > 0 then return f(...) end -- one vmap for the result and its gradient
+    end
     local results = { no_grad(f, ...) }
     if not mode() then return unpack(results) end
     local inputs = { n = args.n + 1, ty.zeros(1):requires_grad_() } -- so that it is taped for what f closes over
@@ -282,7 +303,7 @@ return function(ty, define)
       inputs[i + 1] = args[i]
     end
     for i = 1, #results do check.tensor("checkpoint", i, results[i]) end
-    results = taped(inputs, results, function(back, gradients)
+    results = join(inputs, results, function(back, gradients)
       local again = pack(enable_grad(f, unpack(kept, 1, kept.n)))
       for i = 1, again.n do
         if gradients[i] and again[i].requires_grad then core.seed(back, again[i], gradients[i]) end
@@ -324,7 +345,10 @@ return function(ty, define)
     end)
   end
 
-  if rawget(ty, "linalg") then require("tycho.linalg")(ty, { taped = taped, keep = keep, no_grad = no_grad }) end
+  local own = { taped = taped, keep = keep, no_grad = no_grad, mark = mark, pack = pack, callable = callable,
+    recall = recall, remember = remember }
+  local inline = require("tycho.vmap")(ty, define, own)
+  if rawget(ty, "linalg") then require("tycho.linalg")(ty, own) end
 
   -- What captures need to know, see gradients.lua: what is evaluated although it is ours, since it calls functions of
   -- users or uses gradients; functions of the core that may be called; those that end a way back.
@@ -332,9 +356,10 @@ return function(ty, define)
   core.ends = { [backward] = true, [run] = true }
   core.memory = { [recall] = "recall", [remember] = "remember" }
   for _, f in ipairs { callable, no_grad, enable_grad, restore, watch, gather, differentiate, value_and_grad, grad, jvp,
-    custom_grad, checkpoint, taped, keep, gradients_of, clip_grad_norm, clip_grad_value, mark } do
+    custom_grad, checkpoint, taped, join, keep, gradients_of, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true
   end
+  for name, f in pairs(batch) do core.captured[f] = name end
   for _, name in ipairs { "mode", "start", "seed", "got", "watch", "seq", "reaches" } do
     core.captured[core[name]] = name
   end

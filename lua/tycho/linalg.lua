@@ -17,9 +17,9 @@
 ---@param ty table the core module
 ---@param grad table of grad.lua: taped, keep, no_grad
 return function(ty, grad)
-  local linalg, mode, give = ty.linalg, ty.internals.grad.mode, ty.internals.grad.give
-  local no_grad, taped, keep = grad.no_grad, grad.taped, grad.keep
-  local is_live = ty.internals.is_live
+  local linalg, mode = ty.linalg, ty.internals.grad.mode
+  local no_grad, taped, keep, all_examples = grad.no_grad, grad.taped, grad.keep, grad.all_examples
+  local is_live, tracked = ty.internals.is_live, ty.internals.vmap.tracked
 
   local function t(x) return x:transpose(-2, -1) end
   local function pack(...) return { n = select("#", ...), ... } end
@@ -172,7 +172,7 @@ return function(ty, grad)
     return list, n + kept.n
   end
 
-  local function needs(x) return is_live(x) and x.requires_grad end
+  local function needs(x) return is_live(x) and tracked(x) end
 
   for name, rule in pairs(rules) do
     local fn = linalg[name]
@@ -180,17 +180,16 @@ return function(ty, grad)
     local again
     function again(...)
       local a, b = ...
-      if not (mode() and (needs(a) or needs(b))) then return fn(...) end
+      if not (mode() and (needs(a) or needs(b))) then return all_examples(name, fn, ...) end
       local args = pack(...)
       args.n = math.min(args.n, wants)
-      local results = { no_grad(fn, ...) }
+      local results = { no_grad(all_examples, name, fn, ...) }
       local kept, known = keep(args), keep(results)
-      return unpack(taped(args, results, function(back, gradients)
+      return unpack(taped(args, results, function(gradients)
         local list, n = operands(again, kept, known)
         local given = { rule(gradients, unpack(list, 1, n)) }
-        for i = 1, args.n do
-          if needs(kept[i]) then give(back, i, fit(given[i], kept[i])) end
-        end
+        for i = 1, kept.n do given[i] = needs(kept[i]) and fit(given[i], kept[i]) or nil end
+        return given
       end))
     end
     linalg[name] = again

@@ -1,0 +1,69 @@
+/*
+** vmap.h -- batched tensors: one Storage that stands for one storage of each example of a vmap.
+** A batched storage has no buffer and waits for nothing. Its Many tells the tensor that holds the values of
+** all examples: dims [examples, elements of the storage], so that a view of the batched storage is a view of
+** that tensor with one more dim in front. That tensor may be batched itself, by an outer vmap.
+*/
+#ifndef TY_VMAP_H
+#define TY_VMAP_H
+
+#include "tensor.h"
+
+typedef enum { RANDOM_ERROR, RANDOM_DIFFERENT, RANDOM_SAME } RandomRule;
+
+/* A vmap that runs. Ids ascend: an inner vmap has a higher one. */
+struct Level {
+  Level *outer;
+  u32 id;
+  RandomRule random;
+  i64 count; /* of examples */
+  u64 seq;   /* of the State's records when it began */
+};
+
+struct Many {
+  u32 level;
+  Tensor t; /* [count, numel]; elements side by side */
+};
+
+bool ty_vmap_open(State *S, u32 id, i64 count, RandomRule random); /* id 0: a new one */
+void ty_vmap_close(State *S);                                      /* the innermost */
+bool ty_vmap_is_open(const State *S, u32 id);
+/* Whether the record with that number was made inside of a vmap that runs. */
+bool ty_vmap_is_inside(const State *S, u32 id, u64 seq);
+/* Values of all examples are asked for as if they were one. Always NULL. */
+void *ty_vmap_refuse(State *S);
+
+static inline u32 ty_vmap_level(const Tensor *x) { return x->st->many ? x->st->many->level : 0; }
+/* The highest level of the operands; 0: no one is batched. */
+u32 ty_vmap_level_of(int n, const Given *src);
+
+void ty_many_drop(Storage *st); /* st is batched no more */
+/* A storage as `like`, which is batched, with its values in `all`, which is taken over; NULL is passed on. */
+Storage *ty_many_over(State *S, const Storage *like, Storage *all);
+
+/* y, of dims t, stands for the examples of x [count, elements of t]. x is let go of. */
+bool ty_vmap_wrap(State *S, Tensor *x, u32 level, const Type *t, Tensor *y);
+/* y: x for all examples, with their dim in front. Where x is not batched at that level it is repeated
+** count times, or for count 0 left as it is. rank > 0: dims of 1 make the rest so many. */
+bool ty_vmap_lift(State *S, const Tensor *x, u32 level, i64 count, int rank, Tensor *y);
+
+/* What record.c does where an operand is batched: by the same functions, for all examples at once. t: dims of
+** the result for one example. Errors of the user's have been found before. */
+bool ty_vmap_map(State *S, const char *who, int op, int n, const Given *src, const Type *t,
+                 Tensor *y);
+bool ty_vmap_product(State *S, const char *who, const Given *src, const Type *t, Tensor *y);
+bool ty_vmap_cast(State *S, const Tensor *x, int dtype, Tensor *y);
+bool ty_vmap_bitcast(State *S, const Tensor *x, int dtype, Tensor *y);
+bool ty_vmap_copy(State *S, const Tensor *x, Tensor *y);
+bool ty_vmap_reduce(State *S, const char *who, int op, const Tensor *x, u32 dims, const Type *t,
+                    Tensor *y);
+bool ty_vmap_scan(State *S, const char *who, int op, const Tensor *x, int dim, Tensor *y);
+bool ty_vmap_argsort(State *S, const Tensor *x, int dim, bool descending, Tensor *y);
+/* GATHER, SCATTER, SCATTER_ADD (src: x, index, source), SEARCHSORTED (dim: whether right). */
+bool ty_vmap_move(State *S, const char *who, int op, const Tensor *const *src, int dim, int base,
+                  Tensor *y);
+bool ty_vmap_cat(State *S, const char *who, int n, const Tensor *const *x, int dim, const Type *t,
+                 Tensor *y);
+bool ty_vmap_write(State *S, const char *who, const Tensor *dst, const Given *x);
+bool ty_vmap_random(State *S, const Level *at, const Type *dims, u64 stream, int word, Tensor *y);
+#endif
