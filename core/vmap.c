@@ -166,15 +166,29 @@ static bool spread(State *S, Storage *st, u32 level, i64 count) {
   return ok;
 }
 
-/* --- operations. Each ends with x, which holds the results of all examples, standing for one of dims t. */
+/* --- operations */
 
+/* x, if ok, which holds the results of all examples, stands for one of dims t. */
 static bool end(State *S, bool ok, Tensor *x, u32 level, const Type *t, Tensor *y) {
   if (ok) return ty_vmap_wrap(S, x, level, t, y);
   if (x->st) ty_tensor_release(x);
   return false;
 }
 
-/* src for all examples: tensors in p, n of them at most 3, which the caller releases by drop. */
+static void drop(Tensor *p, int n) {
+  for (int i = 0; i < n; i++)
+    if (p[i].st) ty_tensor_release(&p[i]);
+}
+
+/* How many examples the operands have at that level. */
+static i64 count_of(u32 level, int n, const Given *src) {
+  for (int i = 0; i < n; i++)
+    if (src[i].kind == O_TENSOR && ty_vmap_level(src[i].t) == level)
+      return src[i].t->st->many->t.type.dims[0];
+  return 0;
+}
+
+/* src for all examples, with the tensors in p, which the caller drops. */
 static bool lift_all(State *S, u32 level, i64 count, int rank, int n, const Given *src, Given *all,
                      Tensor *p) {
   for (int i = 0; i < n; i++) {
@@ -186,159 +200,92 @@ static bool lift_all(State *S, u32 level, i64 count, int rank, int n, const Give
   return true;
 }
 
-static void drop(Tensor *p, int n) {
-  for (int i = 0; i < n; i++)
-    if (p[i].st) ty_tensor_release(&p[i]);
-}
-
-bool ty_vmap_map(State *S, const char *who, int op, int n, const Given *src, const Type *t,
-                 Tensor *y) {
-  u32 level = ty_vmap_level_of(n, src);
-  Tensor p[3] = {{0}}, x = {0};
-  Given all[3];
-  bool ok = lift_all(S, level, 0, t->rank, n, src, all, p) && ty_record(S, who, op, n, all, &x);
-  drop(p, 3);
-  return end(S, ok, &x, level, t, y);
-}
-
-/* x with at least two dims: a vector as a row, or as a column. */
+/* x as a matrix: a vector is a row, or a column. */
 static Tensor as_matrix(const Tensor *x, bool column) {
   Tensor y = *x;
   if (x->type.rank != 1) return y;
   y.type.rank = 2;
-  y.type.dims[0] = column ? x->type.dims[0] : 1;
-  y.type.dims[1] = column ? 1 : x->type.dims[0];
-  y.strides[0] = column ? x->strides[0] : 0;
-  y.strides[1] = column ? 0 : x->strides[0];
+  y.type.dims[!column] = x->type.dims[0];
+  y.strides[!column] = x->strides[0];
+  y.type.dims[column] = 1;
   return y;
 }
 
-/* Rows of all examples times one matrix are one product, not one for each example. */
-static bool join_rows(State *S, Tensor *a, const Tensor *b) {
-  Tensor y = {0};
-  if (a->type.rank != 3 || b->type.rank != 2) return true;
-  Type t = {.dtype = a->type.dtype,
-            .rank = 2,
-            .dims = {a->type.dims[0] * a->type.dims[1], a->type.dims[2]}};
-  if (!ty_rule_reshape(S, a, &t, &y)) return false;
-  ty_tensor_release(a);
-  *a = y;
+/* p[0] times p[1]; rows of all examples times one matrix are one product, not one for each example. */
+static bool product(State *S, const char *who, Tensor *p, Tensor *y) {
+  Given src[2] = {{.t = p}, {.t = p + 1}};
+  Type t = p[0].type;
+  Tensor rows = {0};
+  if (t.rank == 3 && p[1].type.rank == 2) {
+    t.dims[0] *= t.dims[1];
+    t.dims[1] = t.dims[2];
+    t.dims[--t.rank] = 0;
+    if (!ty_rule_reshape(S, p, &t, &rows)) return false;
+    src[0].t = &rows;
+  }
+  bool ok = ty_record(S, who, OP_MATMUL, 2, src, y);
+  if (!rows.st) return ok;
+  ty_tensor_release(&rows);
+  if (!ok) return false;
+  y->type.dims[0] = p->type.dims[0]; /* contiguous, of as many elements for each */
+  y->strides[0] = y->type.dims[1] *= p->type.dims[1];
   return true;
 }
 
-bool ty_vmap_product(State *S, const char *who, const Given *src, const Type *t, Tensor *y) {
-  u32 level = ty_vmap_level_of(2, src);
-  Tensor a = as_matrix(src[0].t, false), b = as_matrix(src[1].t, true), p[3] = {{0}}, x = {0};
-  Given two[2] = {{.t = &a}, {.t = &b}}, all[2];
-  int rank = TY_MAX(a.type.rank, b.type.rank);
-  bool ok = lift_all(S, level, 0, rank, 2, two, all, p), rows = ok && p[1].st == b.st && rank == 2;
-  i64 count = p[0].type.dims[0];
-  ok = ok && (!rows || join_rows(S, &p[0], &p[1])) && ty_record(S, who, OP_MATMUL, 2, all, &x);
-  if (ok && rows) { /* [count * m, n], contiguous */
-    x.type =
-        (Type){.dtype = x.type.dtype, .rank = 2, .dims = {count, x.st->numel / TY_MAX(count, 1)}};
-    x.strides[0] = x.type.dims[1];
-    x.strides[1] = 1;
+bool ty_vmap_record(State *S, const char *who, int op, int n, const Given *src, VmapArg arg,
+                    const Type *t, Tensor *y) {
+  u32 level = ty_vmap_level_of(n, src);
+  int class = ty_ops[op].class, rank = class == MAP ? t->rank : 1, d = arg.dim + 1;
+  Tensor p[3] = {{0}}, m[2], x = {0};
+  Given all[3], two[2] = {{.t = &m[0]}, {.t = &m[1]}};
+  if (op == OP_MATMUL) {
+    for (int i = 0; i < 2; i++) m[i] = as_matrix(src[i].t, i);
+    rank = TY_MAX(m[0].type.rank, m[1].type.rank);
+    src = two;
   }
-  drop(p, 2);
+  i64 count = class == MOVE ? count_of(level, n, src) : 0;
+  bool ok = lift_all(S, level, count, rank, n, src, all, p);
+  if (ok) {
+    switch (op) {
+    case OP_MATMUL: ok = product(S, who, p, &x); break;
+    case OP_CAST:
+      ok = arg.dim < 0 ? ty_record_copy(S, p, &x) : ty_record_cast(S, p, arg.dim, &x);
+      break;
+    case OP_BITCAST: ok = ty_record_bitcast(S, p, arg.dim, &x); break;
+    case OP_ARGSORT: ok = ty_record_argsort(S, p, d, arg.base, &x); break;
+    case OP_GATHER: ok = ty_record_gather(S, who, p, d, p + 1, arg.base, &x); break;
+    case OP_SEARCHSORTED: ok = ty_record_searchsorted(S, p, p + 1, arg.base, &x); break;
+    case OP_SCATTER:
+    case OP_SCATTER_ADD:
+      ok = ty_record_scatter(S, who, op, p, d, p + 1, arg.base, p + 2, &x);
+      break;
+    default:
+      if (class == MAP) ok = ty_record(S, who, op, n, all, &x);
+      else if (class == SCAN) ok = ty_record_scan(S, who, op, p, d, &x);
+      else
+        ok = ty_record_reduce(
+            S, who, op, p, (p->type.rank == 2 && !src->t->type.rank) ? 2 : arg.dims << 1, true, &x);
+    }
+  }
+  drop(p, 3);
   return end(S, ok, &x, level, t, y);
 }
 
-/* x for all examples, with at least one dim of its own. */
-static bool lift(State *S, const Tensor *x, Tensor *p) {
-  return ty_vmap_lift(S, x, ty_vmap_level(x), 0, 1, p);
-}
-
-static bool end_unary(State *S, bool ok, const Tensor *from, Tensor *p, Tensor *x, const Type *t,
-                      Tensor *y) {
-  u32 level = ty_vmap_level(from);
-  drop(p, 1);
-  return end(S, ok, x, level, t, y);
-}
-
-bool ty_vmap_cast(State *S, const Tensor *x, int dtype, Tensor *y) {
-  Tensor p = {0}, r = {0};
-  bool ok = lift(S, x, &p) && ty_record_cast(S, &p, dtype, &r);
-  return end_unary(S, ok, x, &p, &r, &x->type, y);
-}
-
-bool ty_vmap_bitcast(State *S, const Tensor *x, int dtype, Tensor *y) {
-  Tensor p = {0}, r = {0};
-  bool ok = lift(S, x, &p) && ty_record_bitcast(S, &p, dtype, &r);
-  return end_unary(S, ok, x, &p, &r, &x->type, y);
-}
-
-bool ty_vmap_copy(State *S, const Tensor *x, Tensor *y) {
-  Tensor p = {0}, r = {0};
-  bool ok = lift(S, x, &p) && ty_record_copy(S, &p, &r);
-  return end_unary(S, ok, x, &p, &r, &x->type, y);
-}
-
-bool ty_vmap_reduce(State *S, const char *who, int op, const Tensor *x, u32 dims, const Type *t,
-                    Tensor *y) {
-  Tensor p = {0}, r = {0};
-  if (!x->type.rank) dims = 1;
-  bool ok = lift(S, x, &p) && ty_record_reduce(S, who, op, &p, dims << 1, true, &r);
-  return end_unary(S, ok, x, &p, &r, t, y);
-}
-
-bool ty_vmap_scan(State *S, const char *who, int op, const Tensor *x, int dim, Tensor *y) {
-  Tensor p = {0}, r = {0};
-  bool ok = lift(S, x, &p) && ty_record_scan(S, who, op, &p, dim + 1, &r);
-  return end_unary(S, ok, x, &p, &r, &x->type, y);
-}
-
-bool ty_vmap_argsort(State *S, const Tensor *x, int dim, bool descending, Tensor *y) {
-  Tensor p = {0}, r = {0};
-  bool ok = lift(S, x, &p) && ty_record_argsort(S, &p, dim + 1, descending, &r);
-  return end_unary(S, ok, x, &p, &r, &x->type, y);
-}
-
-/* How many examples there are; one of the operands is batched at that level. */
-static i64 count_of(u32 level, int n, const Given *src) {
-  for (int i = 0; i < n; i++)
-    if (ty_vmap_level(src[i].t) == level) return src[i].t->st->many->t.type.dims[0];
-  return 0;
-}
-
-bool ty_vmap_move(State *S, const char *who, int op, const Tensor *const *src, int dim, int base,
-                  Tensor *y) {
-  int n = ty_ops[op].arity;
-  Given own[3], all[3];
-  for (int i = 0; i < n; i++) own[i] = (Given){.kind = O_TENSOR, .t = src[i]};
-  u32 level = ty_vmap_level_of(n, own);
-  Tensor p[3] = {{0}}, x = {0};
-  bool ok = lift_all(S, level, count_of(level, n, own), 1, n, own, all, p);
-  if (!ok) {
-  } else if (op == OP_GATHER) ok = ty_record_gather(S, who, &p[0], dim + 1, &p[1], base, &x);
-  else if (op == OP_SEARCHSORTED) ok = ty_record_searchsorted(S, &p[0], &p[1], dim, &x);
-  else ok = ty_record_scatter(S, who, op, &p[0], dim + 1, &p[1], base, &p[2], &x);
-  drop(p, 3);
-  bool like_index = op == OP_GATHER || op == OP_SEARCHSORTED;
-  return end(S, ok, &x, level, &src[like_index]->type, y);
-}
-
-bool ty_vmap_cat(State *S, const char *who, int n, const Tensor *const *x, int dim, const Type *t,
+bool ty_vmap_cat(State *S, const char *who, int n, const Given *src, int dim, const Type *t,
                  Tensor *y) {
-  u32 level = 0;
-  i64 count = 0;
-  Tensor *p = ty_mem_zalloc((sizeof *p + sizeof p) * (size_t)n), r = {0};
-  if (!p) return ty_fail_memory(S, who, 0);
+  u32 level = ty_vmap_level_of(n, src);
+  i64 count = count_of(level, n, src);
+  Tensor *p = ty_mem_zalloc((sizeof *p + sizeof p) * (size_t)n), x = {0};
   const Tensor **list = (const Tensor **)(p + n);
-  for (int i = 0; i < n; i++) {
-    if (ty_vmap_level(x[i]) <= level) continue;
-    level = ty_vmap_level(x[i]);
-    count = x[i]->st->many->t.type.dims[0];
-  }
-  bool ok = true;
+  bool ok = p || ty_fail_memory(S, who, 0);
   for (int i = 0; ok && i < n; i++) {
-    ok = ty_vmap_lift(S, x[i], level, count, 0, &p[i]);
+    ok = ty_vmap_lift(S, src[i].t, level, count, 0, &p[i]);
     list[i] = &p[i];
   }
-  ok = ok && ty_record_cat(S, who, n, list, dim + 1, &r);
-  drop(p, n);
+  ok = ok && ty_record_cat(S, who, n, list, dim + 1, &x);
+  if (p) drop(p, n);
   ty_mem_free(p);
-  return end(S, ok, &r, level, t, y);
+  return end(S, ok, &x, level, t, y);
 }
 
 bool ty_vmap_write(State *S, const char *who, const Tensor *dst, const Given *x) {
@@ -353,7 +300,7 @@ bool ty_vmap_write(State *S, const char *who, const Tensor *dst, const Given *x)
           "%s: different values for each example of a vmap are written to a tensor that all share "
           "(make it inside, or clone it there)",
           who);
-    if (!spread(S, st, level, x->t->st->many->t.type.dims[0])) return false;
+    if (!spread(S, st, level, count_of(level, 1, x))) return false;
   }
   bool ok = lift_all(S, level, 0, dst->type.rank, 2, both, all, p) &&
             ty_record_assign(S, who, &p[0], &all[1]);

@@ -47,22 +47,18 @@ bool ty_vmap_wrap(State *S, Tensor *x, u32 level, const Type *t, Tensor *y);
 ** count times, or for count 0 left as it is. rank > 0: dims of 1 make the rest so many. */
 bool ty_vmap_lift(State *S, const Tensor *x, u32 level, i64 count, int rank, Tensor *y);
 
-/* What record.c does where an operand is batched: by the same functions, for all examples at once. t: dims of
-** the result for one example. Errors of the user's have been found before. */
-bool ty_vmap_map(State *S, const char *who, int op, int n, const Given *src, const Type *t,
-                 Tensor *y);
-bool ty_vmap_product(State *S, const char *who, const Given *src, const Type *t, Tensor *y);
-bool ty_vmap_cast(State *S, const Tensor *x, int dtype, Tensor *y);
-bool ty_vmap_bitcast(State *S, const Tensor *x, int dtype, Tensor *y);
-bool ty_vmap_copy(State *S, const Tensor *x, Tensor *y);
-bool ty_vmap_reduce(State *S, const char *who, int op, const Tensor *x, u32 dims, const Type *t,
-                    Tensor *y);
-bool ty_vmap_scan(State *S, const char *who, int op, const Tensor *x, int dim, Tensor *y);
-bool ty_vmap_argsort(State *S, const Tensor *x, int dim, bool descending, Tensor *y);
-/* GATHER, SCATTER, SCATTER_ADD (src: x, index, source), SEARCHSORTED (dim: whether right). */
-bool ty_vmap_move(State *S, const char *who, int op, const Tensor *const *src, int dim, int base,
-                  Tensor *y);
-bool ty_vmap_cat(State *S, const char *who, int n, const Tensor *const *x, int dim, const Type *t,
+/* What an operation needs beside its operands. */
+typedef struct VmapArg {
+  u32 dims; /* REDUCE */
+  i32 dim;  /* SCAN, ARGSORT, GATHER, SCATTER: dim; CAST: the dtype, -1 for a copy */
+  i32 base; /* GATHER, SCATTER: of the index; ARGSORT: descending; SEARCHSORTED: right */
+} VmapArg;
+
+/* What record.c does where an operand is batched: by its own functions, for all examples at once. t: dims of the
+** result for one example. Errors of the user's have been found before. */
+bool ty_vmap_record(State *S, const char *who, int op, int n, const Given *src, VmapArg arg,
+                    const Type *t, Tensor *y);
+bool ty_vmap_cat(State *S, const char *who, int n, const Given *src, int dim, const Type *t,
                  Tensor *y);
 bool ty_vmap_write(State *S, const char *who, const Tensor *dst, const Given *x);
 bool ty_vmap_random(State *S, const Level *at, const Type *dims, u64 stream, int word, Tensor *y);
