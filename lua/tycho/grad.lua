@@ -215,6 +215,69 @@ return function(ty, define)
     end)
   end
 
+  --- The derivatives of f's result by the watched tensors: lists over arguments of [result's dims, argument's dims].
+  local function rows_of(f, list, args)
+    local seq, watched = core.seq(), {}
+    for i, n in ipairs(list) do
+      watched[i] = core.watch(check.float("jacobian", n, args[n]))
+      args[n] = watched[i]
+    end
+    local was = mode(true)
+    local ok, y = pcall(f, unpack(args, 1, args.n))
+    mode(was)
+    if not ok then error(y, 0) end
+    check.float("jacobian", 1, y)
+    local outer = was and core.reaches(y, seq)
+    for _, w in ipairs(watched) do outer = outer or (was and core.reaches(w, seq)) end
+    local shape, count = y.shape, y:numel()
+    local each = ty.vmap(function(g)
+      local back = core.start(true, outer, watched, seq)
+      if y.requires_grad then core.seed(back, y, g) end
+      run(back, outer)
+      local given = {}
+      for k, w in ipairs(watched) do given[k] = core.got(back, k, w) or ty.zeros_like(w) end
+      return unpack(given, 1, #watched)
+    end)
+    local rows = { each(ty.eye(count, { dtype = y.dtype }):reshape(count, unpack(shape))) }
+    for k, w in ipairs(watched) do
+      local dims = { unpack(shape) }
+      for _, size in ipairs(w.shape) do dims[#dims + 1] = size end
+      rows[k] = rows[k]:reshape(dims)
+    end
+    return rows
+  end
+
+  --- A function of f's arguments that gives the derivatives of f's result by argument `argnums` (or each of a list), a
+  --- tensor: [result's dims, argument's dims]. All rows are computed at once, by vmap.
+  ---@param f fun(...): tycho.Tensor gives a float tensor of any dims
+  ---@param argnums? integer|integer[] 1
+  ---@return fun(...): ...
+  local function jacobian(f, argnums)
+    callable("jacobian", 1, f)
+    local list = numbers_of("jacobian", argnums)
+    return mark(function(...)
+      local args = pack(...)
+      for _, n in ipairs(list) do
+        if n > args.n then fail("jacobian", "argument %d is asked for, the function was given %d", n, args.n) end
+      end
+      return unpack(rows_of(f, list, args), 1, #list)
+    end)
+  end
+
+  --- A function of f's arguments that gives the second derivatives of f's value by argument `argnum`, a tensor: the
+  --- argument's dims twice.
+  ---@param f fun(...): tycho.Tensor gives a float tensor of one element
+  ---@param argnum? integer 1
+  ---@return fun(...): tycho.Tensor
+  local function hessian(f, argnum)
+    callable("hessian", 1, f)
+    if argnum ~= nil and type(argnum) ~= "number" then
+      fail("hessian", "argument 2 must be the number of an argument, got %s", show(argnum))
+    end
+    numbers_of("hessian", argnum)
+    return jacobian(grad(f, argnum), argnum)
+  end
+
   -------------------------------------------------------------------------------------- gradients of the user's own
 
   --- What is kept for the way back: tensors in storages that nobody writes to.
@@ -355,7 +418,7 @@ return function(ty, define)
   core.around, core.inline, core.captured = around, {}, {}
   core.ends = { [backward] = true, [run] = true }
   core.memory = { [recall] = "recall", [remember] = "remember" }
-  for _, f in ipairs { callable, no_grad, enable_grad, restore, watch, gather, differentiate, value_and_grad, grad, jvp,
+  for _, f in ipairs { rows_of, jacobian, hessian, callable, no_grad, enable_grad, restore, watch, gather, differentiate, value_and_grad, grad, jvp,
     custom_grad, checkpoint, taped, join, keep, gradients_of, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true
   end
@@ -368,6 +431,9 @@ return function(ty, define)
     "adds the gradient of x to grad of every leaf that x was computed from", backward)
   define("grad", "m", "f, argnums = 1", "a function that gives f's gradient for one or more of its arguments", grad)
   define("value_and_grad", "m", "f, argnums = 1", "a function that gives f's value, then its gradients", value_and_grad)
+  define("jacobian", "m", "f, argnums = 1", "a function that gives all derivatives of f's result, [result, argument]",
+    jacobian)
+  define("hessian", "m", "f, argnum = 1", "a function that gives the second derivatives of f's value", hessian)
   define("jvp", "m", "f, x, v", "f(x), and its derivative along v", jvp)
   define("no_grad", "m", "fn, ...", "calls fn(...) while nothing is recorded for gradients", no_grad)
   define("enable_grad", "m", "fn, ...", "calls fn(...) while gradients are recorded, also inside no_grad", enable_grad)
