@@ -236,6 +236,10 @@ bool ty_grad_watch(State *S, const Tensor *x, bool watch, Tensor *y) {
   Given src = {.kind = O_TENSOR, .t = x};
   Storage *st = freeze_seen(S, x);
   if (!st) return false;
+  if (watch && S->level && ty_vmap_level(x) < S->level->id) {
+    if (ty_needs_grad(x) && !st->tape) st->tape = ty_record_hold(x->st->tape);
+    if (!(st = ty_vmap_above(S, st, x->detached))) return false;
+  }
   if (S->capture && watch) ty_capture_lone(S, x->st);
   Record *r = x->detached ? NULL : x->st->tape;
   if (r) ty_record_hold(r);

@@ -54,7 +54,7 @@ static int vmap_unwrap(lua_State *L) {
   u32 id = (u32)lua_tonumber(L, 2);
   if (!x->st->many || ty_vmap_level(x) != id) return 0;
   Tensor *y = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_vmap_lift(S, x, id, 0, 0, y));
+  TY_LUA_MUST(L, S, ty_vmap_lift(S, x, id, ty_vmap_count(S, id), 0, y));
   lua_pushboolean(L, y->st->born < id);
   return 2;
 }

@@ -43,6 +43,11 @@ static const Level *find(const State *S, u32 id) {
 
 bool ty_vmap_is_open(const State *S, u32 id) { return find(S, id) != NULL; }
 
+i64 ty_vmap_count(const State *S, u32 id) {
+  const Level *v = find(S, id);
+  return v ? v->count : -1;
+}
+
 bool ty_vmap_is_inside(const State *S, u32 id, u64 seq) {
   const Level *v = find(S, id);
   return v && seq > v->seq;
@@ -64,11 +69,15 @@ u32 ty_vmap_level_of(int n, const Given *src) {
 
 /* --- batched storages */
 
+static void many_free(Many *m) {
+  ty_tensor_release(&m->t);
+  ty_mem_free(m);
+}
+
 void ty_many_drop(Storage *st) {
   Many *m = st->many;
   st->many = NULL;
-  ty_tensor_release(&m->t);
-  ty_mem_free(m);
+  many_free(m);
 }
 
 static bool many_set(State *S, Storage *st, u32 level, const Tensor *t) {
@@ -77,6 +86,17 @@ static bool many_set(State *S, Storage *st, u32 level, const Tensor *t) {
   *m = (Many){level, *t};
   st->many = m;
   return true;
+}
+
+Storage *ty_vmap_above(State *S, Storage *f, bool detached) {
+  Storage *st = ty_storage_new(S, f->dtype, f->numel);
+  Tensor t = {.st = f, .type = {.dtype = f->dtype, .rank = 2, .dims = {1, f->numel}}};
+  t.strides[1] = 1;
+  t.detached = detached;
+  if (st && many_set(S, st, S->level->id, &t)) return st;
+  ty_storage_drop(f);
+  ty_storage_drop(st);
+  return NULL;
 }
 
 Storage *ty_many_over(State *S, const Storage *like, Storage *all) {
@@ -125,7 +145,7 @@ bool ty_vmap_lift(State *S, const Tensor *x, u32 level, i64 count, int rank, Ten
   const Tensor *all = batched ? &x->st->many->t : x;
   Type t = {.dtype = x->type.dtype};
   i64 strides[MAX_RANK] = {0};
-  if (!batched && !count) {
+  if (!batched && count < 0) {
     ty_tensor_alias(y, x);
     return true;
   }
@@ -133,6 +153,10 @@ bool ty_vmap_lift(State *S, const Tensor *x, u32 level, i64 count, int rank, Ten
     return ty_fail(S, "vmap: a tensor of %d dims has no room for the batch", MAX_RANK);
   t.dims[0] = batched ? all->type.dims[0] : count;
   strides[0] = batched ? all->strides[0] : 0;
+  if (count >= 0 && t.dims[0] == 1) { /* the same for all */
+    t.dims[0] = count;
+    strides[0] = 0;
+  }
   for (t.rank = 1; t.rank + x->type.rank <= rank; t.rank++) t.dims[t.rank] = 1;
   for (int d = 0; d < x->type.rank; d++, t.rank++) {
     t.dims[t.rank] = x->type.dims[d];
@@ -145,23 +169,27 @@ bool ty_vmap_lift(State *S, const Tensor *x, u32 level, i64 count, int rank, Ten
 
 /* Makes st, which all examples share, one for each of them, with what it holds. */
 static bool spread(State *S, Storage *st, u32 level, i64 count) {
-  Storage *f = ty_storage_new(S, st->dtype, st->numel);
-  if (!f) return false;
-  if (st->batch) ty_storage_wait(f, st->batch, st->node);
-  else if (st->buf) f->buf = ty_buffer_hold(st->buf);
-  Type t = {.dtype = st->dtype, .rank = 2, .dims = {count, st->numel}};
-  Tensor x = {.st = f, .type = t}, all = {0};
   Many *was = st->many;
+  bool own = was && was->level == level;
+  Storage *f = own ? ty_storage_hold(was->t.st) : ty_storage_new(S, st->dtype, st->numel);
+  Tensor x = {.st = f, .type = {.dtype = st->dtype, .rank = 2, .dims = {count, st->numel}}},
+         all = {0};
+  if (!f) return false;
   x.strides[1] = 1;
-  f->many = was;
-  if (st->tape) f->tape = ty_record_hold(st->tape);
+  if (own) {
+    x.offset = was->t.offset;
+    x.detached = was->t.detached;
+  } else {
+    if (st->batch) ty_storage_wait(f, st->batch, st->node);
+    else if (st->buf) f->buf = ty_buffer_hold(st->buf);
+    if (st->tape) f->tape = ty_record_hold(st->tape);
+    f->many = was;
+  }
   bool ok = ty_record_copy(S, &x, &all) && many_set(S, st, level, &all);
   if (ok) ty_storage_settle(st, NULL);
-  else {
-    f->many = NULL;
-    st->many = was;
-    if (all.st) ty_tensor_release(&all);
-  }
+  else if (all.st) ty_tensor_release(&all);
+  if (ok && own) many_free(was);
+  if (!ok && !own) f->many = NULL;
   ty_storage_drop(f);
   return ok;
 }
@@ -182,10 +210,11 @@ static void drop(Tensor *p, int n) {
 
 /* How many examples the operands have at that level. */
 static i64 count_of(u32 level, int n, const Given *src) {
+  i64 count = 1;
   for (int i = 0; i < n; i++)
-    if (src[i].kind == O_TENSOR && ty_vmap_level(src[i].t) == level)
-      return src[i].t->st->many->t.type.dims[0];
-  return 0;
+    if (src[i].kind == O_TENSOR && ty_vmap_level(src[i].t) == level && count == 1)
+      count = src[i].t->st->many->t.type.dims[0];
+  return count;
 }
 
 /* src for all examples, with the tensors in p, which the caller drops. */
@@ -243,7 +272,7 @@ bool ty_vmap_record(State *S, const char *who, int op, int n, const Given *src, 
     rank = TY_MAX(m[0].type.rank, m[1].type.rank);
     src = two;
   }
-  i64 count = class == MOVE ? count_of(level, n, src) : 0;
+  i64 count = class == MOVE ? count_of(level, n, src) : -1;
   bool ok = lift_all(S, level, count, rank, n, src, all, p);
   if (ok) {
     switch (op) {
@@ -293,16 +322,17 @@ bool ty_vmap_write(State *S, const char *who, const Tensor *dst, const Given *x)
   u32 level = ty_vmap_level_of(2, both);
   Storage *st = dst->st;
   Tensor p[2] = {{0}};
-  if (ty_vmap_level(dst) < level) {
+  i64 count = count_of(level, 2, both);
+  if (ty_vmap_level(dst) < level || count_of(level, 1, both) < count) {
     if (st->born < level || !ty_vmap_is_open(S, level) || (st->buf && st->buf->exposed))
       return ty_fail(
           S,
           "%s: different values for each example of a vmap are written to a tensor that all share "
           "(make it inside, or clone it there)",
           who);
-    if (!spread(S, st, level, count_of(level, 1, x))) return false;
+    if (!spread(S, st, level, count)) return false;
   }
-  bool ok = lift_all(S, level, 0, dst->type.rank, 2, both, all, p) &&
+  bool ok = lift_all(S, level, -1, dst->type.rank, 2, both, all, p) &&
             ty_record_assign(S, who, &p[0], &all[1]);
   drop(p, 2);
   if (ok) st->version++;

@@ -22,7 +22,7 @@ struct Level {
 
 struct Many {
   u32 level;
-  Tensor t; /* [count, numel]; elements side by side */
+  Tensor t; /* [count, numel], or [1, numel] while it is the same for all; elements side by side */
 };
 
 bool ty_vmap_open(State *S, u32 id, i64 count, RandomRule random); /* id 0: a new one */
@@ -38,13 +38,18 @@ static inline u32 ty_vmap_level(const Tensor *x) { return x->st->many ? x->st->m
 u32 ty_vmap_level_of(int n, const Given *src);
 
 void ty_many_drop(Storage *st); /* st is batched no more */
+/* A storage of the innermost vmap that is the same for all its examples as f, which is taken over: what tapes
+** know of it they know for one example. */
+Storage *ty_vmap_above(State *S, Storage *f, bool detached);
+i64 ty_vmap_count(const State *S, u32 id); /* examples of a vmap that runs, else -1 */
 /* A storage as `like`, which is batched, with its values in `all`, which is taken over; NULL is passed on. */
 Storage *ty_many_over(State *S, const Storage *like, Storage *all);
 
 /* y, of dims t, stands for the examples of x [count, elements of t]. x is let go of. */
 bool ty_vmap_wrap(State *S, Tensor *x, u32 level, const Type *t, Tensor *y);
-/* y: x for all examples, with their dim in front. Where x is not batched at that level it is repeated
-** count times, or for count 0 left as it is. rank > 0: dims of 1 make the rest so many. */
+/* y: x for all examples, with their dim in front. Where x is the same for all it is repeated count times; for
+** count -1 the dim is 1, or not there where x is not batched at that level. rank > 0: dims of 1 make the rest so
+** many. */
 bool ty_vmap_lift(State *S, const Tensor *x, u32 level, i64 count, int rank, Tensor *y);
 
 /* What an operation needs beside its operands. */
