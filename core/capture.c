@@ -190,10 +190,14 @@ bool ty_capture_leaf(State *S, const Record *r, Tensor *g) {
   return true;
 }
 
-/* A frozen index is asked by the storage whose twin it is, which is known. */
+/* A frozen index is asked by the storage whose twin it is, which is known; one that shares what a tensor from
+** outside held, by that. */
 bool ty_capture_check(State *S, const Tensor *index, i64 size, int base) {
   Capture *c = S->capture;
   Storage *st = index->st->frozen && index->st->twin ? index->st->twin : index->st;
+  if (!ty_capture_holds(S, st))
+    for (i32 i = 0; i < c->noutside; i++)
+      if (c->outside[i].t.st->buf == st->buf) st = c->outside[i].t.st;
   for (i32 i = 0; i < c->ncheck; i++) {
     const IndexCheck *k = &c->check[i];
     bool same = k->t.st == st && k->size == size && k->base == base &&

@@ -9,7 +9,7 @@ return function(ty, define)
   local check = require("tycho.check")(ty)
   local fail, show, text = check.fail, check.show, check.text
   local core, is_tensor = ty.internals.grad, ty.is_tensor
-  local batch = ty.internals.vmap
+  local batch, random_state = ty.internals.vmap, ty.internals.check.random
   local mode = core.mode
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
 
@@ -349,7 +349,7 @@ return function(ty, define)
     end)
   end
 
-  --- f(...) that keeps nothing for the way back but its arguments: it runs again there.
+  --- f(...) that keeps nothing for the way back but its arguments: it runs again there, with the same random numbers.
   ---@param f fun(...): ...
   local function checkpoint(f, ...)
     callable("checkpoint", 1, f)
@@ -358,6 +358,7 @@ return function(ty, define)
     for i = 1, args.n do
       if mode() and batch.level(args[i]) > 0 then return f(...) end -- one vmap for the result and its gradient
     end
+    local random = random_state()
     local results = { no_grad(f, ...) }
     if not mode() then return unpack(results) end
     local inputs = { n = args.n + 1, ty.zeros(1):requires_grad_() } -- so that it is taped for what f closes over
@@ -367,8 +368,13 @@ return function(ty, define)
     end
     for i = 1, #results do check.tensor("checkpoint", i, results[i]) end
     results = join(inputs, results, function(back, gradients)
-      local again = pack(enable_grad(f, unpack(kept, 1, kept.n)))
-      for i = 1, again.n do
+      local now = random_state()
+      random_state(random)
+      local again = pack(pcall(enable_grad, f, unpack(kept, 1, kept.n)))
+      random_state(now)
+      if not again[1] then error(again[2], 0) end
+      table.remove(again, 1)
+      for i = 1, #results do
         if gradients[i] and again[i].requires_grad then core.seed(back, again[i], gradients[i]) end
       end
     end)
@@ -416,16 +422,17 @@ return function(ty, define)
   -- What captures need to know, see gradients.lua: what is evaluated although it is ours, since it calls functions of
   -- users or uses gradients; functions of the core that may be called; those that end a way back.
   core.around, core.inline, core.captured = around, {}, {}
-  core.ends = { [backward] = true, [run] = true }
+  core.ends = { [core.step] = true } -- with nil
   core.memory = { [recall] = "recall", [remember] = "remember" }
-  for _, f in ipairs { rows_of, jacobian, hessian, callable, no_grad, enable_grad, restore, watch, gather, differentiate, value_and_grad, grad, jvp,
+  for _, f in ipairs { first, run, backward, rows_of, jacobian, hessian, callable, no_grad, enable_grad, restore, watch, gather, differentiate, value_and_grad, grad, jvp,
     custom_grad, checkpoint, taped, join, keep, gradients_of, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true
   end
-  for name, f in pairs(batch) do core.captured[f] = name end
-  for _, name in ipairs { "mode", "start", "seed", "got", "watch", "seq", "reaches" } do
-    core.captured[core[name]] = name
+  for name, f in pairs(batch) do core.captured[f] = "vmap." .. name end
+  for name, f in pairs(core) do
+    if type(f) == "function" then core.captured[f] = "grad." .. name end
   end
+  core.captured[random_state] = "grad.random"
 
   define("backward", "b", "x, g = 1, {retain_graph, create_graph}",
     "adds the gradient of x to grad of every leaf that x was computed from", backward)

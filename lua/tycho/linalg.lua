@@ -22,7 +22,6 @@ return function(ty, grad)
   local is_live, tracked = ty.internals.is_live, ty.internals.vmap.tracked
 
   local function t(x) return x:transpose(-2, -1) end
-  local function pack(...) return { n = select("#", ...), ... } end
   local function sum(a, b) return a and b and a + b or a or b end
   local function half_symmetric(x) return (x + t(x)) * 0.5 end
   local function eye(n, like) return ty.eye(n, { dtype = like.dtype }) end
@@ -181,8 +180,7 @@ return function(ty, grad)
     function again(...)
       local a, b = ...
       if not (mode() and (needs(a) or needs(b))) then return all_examples(name, fn, ...) end
-      local args = pack(...)
-      args.n = math.min(args.n, wants)
+      local args = { n = math.min(select("#", ...), wants), a, wants == 2 and b or nil }
       local results = { no_grad(all_examples, name, fn, ...) }
       local kept, known = keep(args), keep(results)
       return unpack(taped(args, results, function(gradients)
