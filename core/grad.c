@@ -416,7 +416,8 @@ static bool fail_pending(Back *b) {
   if (r->freed)
     return ty_fail(b->S, "backward: the graph was freed by an earlier backward; keep it by "
                          "{retain_graph = true}");
-  if (r->kind == K_NONE) return ty_fail(b->S, "backward: %s has no gradient", r->name);
+  if (r->kind == K_NONE)
+    return ty_fail(b->S, "backward: view_as has no gradient, it reads bits (use :to for values)");
   return true;
 }
 

@@ -45,7 +45,6 @@ struct Record {
                with its storage */
   u32 dims;      /* REDUCE: bit set */
   i32 dim, base; /* dim of SCAN and MOVE and cat; CUSTOM: results; OUT: which; base of its index */
-  const char *name;        /* NONE: the function that has no gradient */
   void (*drop)(void *ctx); /* CUSTOM: told when it dies */
   void *ctx;
   Edge edge[];

@@ -286,6 +286,18 @@ int ty_lua_leaf_alias(lua_State *L) {
 
 /* --- public */
 
+int ty_lua_created(lua_State *L, const char *who) {
+  Host *H = ty_lua_host(L);
+  if (TY_LIKELY(!H->leaf)) return 1;
+  Tensor *y = ty_lua_test(L, -1);
+  H->leaf = false;
+  if (!ty_is_float(y->type.dtype))
+    return ty_lua_error(L, "%s: only floats have gradients, got %s", who,
+                        ty_lua_view_text(L, &y->type));
+  TY_LUA_MUST(L, &H->S, ty_grad_require(&H->S, y, true));
+  return 1;
+}
+
 static int l_requires_grad(lua_State *L) {
   State *S = ty_lua_enter(L);
   Tensor *x = ty_lua_check(L, "requires_grad_", 1);

@@ -80,10 +80,10 @@ static int vmap_tracked(lua_State *L) {
 }
 
 void ty_lua_open_vmap(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"open", vmap_open},   {"close", vmap_close},
-                                 {"wrap", vmap_wrap},   {"unwrap", vmap_unwrap},
-                                 {"level", vmap_level}, {"written", vmap_written}, {"tracked", vmap_tracked},
-                                 {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"open", vmap_open},       {"close", vmap_close},
+                                 {"wrap", vmap_wrap},       {"unwrap", vmap_unwrap},
+                                 {"level", vmap_level},     {"written", vmap_written},
+                                 {"tracked", vmap_tracked}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_newtable(L);
   ty_lua_register(L, fns);

@@ -402,7 +402,7 @@ __attribute__((noinline, cold)) static bool batched(State *S, const char *who, i
                                                     const Type *t, Tensor *y) {
   Given src = {.kind = O_TENSOR, .t = x};
   return ty_vmap_record(S, who, op, 1, &src, (VmapArg){.dims = dims, .dim = dim}, t, y) &&
-         note(S, op, x, dims, dim, y);
+         note(S, op == OP_BITCAST ? K_NONE : op, x, dims, dim, y);
 }
 
 /* Starts a record with one operand: its node cast to dtype, -1 after a failure that has been said.
@@ -435,6 +435,14 @@ bool ty_record_bitcast(State *S, const Tensor *x, int dtype, Tensor *y) {
   const char *who = "view_as";
   Batch *b;
   int from = x->type.dtype;
+  if (from == dtype) {
+    ty_tensor_alias(y, x);
+    return true;
+  }
+  if (from == dtype) {
+    ty_tensor_alias(y, x);
+    return true;
+  }
   if (ty_dtypes[from].bytes != ty_dtypes[dtype].bytes)
     return ty_fail(S, "%s: %s and %s differ in size", who, ty_dtypes[from].name,
                    ty_dtypes[dtype].name);
@@ -445,7 +453,7 @@ bool ty_record_bitcast(State *S, const Tensor *x, int dtype, Tensor *y) {
   Type t = b->g.node[a].type;
   t.dtype = (u8)dtype;
   Node n = node_new(OP_BITCAST, &t, a, -1, -1);
-  return finish(S, b, append(b, &n), y, who);
+  return finish(S, b, append(b, &n), y, who) && note(S, K_NONE, x, 0, 0, y);
 }
 
 bool ty_record_copy(State *S, const Tensor *x, Tensor *y) {

@@ -53,7 +53,7 @@ typedef struct Storage {
   struct Storage *next, **prev; /* the others that wait for the same batch */
   Record *tape;         /* where the contents came from, held; NULL: nothing to differentiate */
   struct Storage *twin; /* the frozen one of these contents, or of a frozen one the other */
-  Many *many;           /* not NULL: one such storage for each example of a vmap; no buf, no batch */
+  Many *many; /* not NULL: one such storage for each example of a vmap; no buf, no batch */
 } Storage;
 
 typedef struct Tensor {

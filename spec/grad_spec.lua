@@ -294,7 +294,64 @@ describe("errors", function()
     w:add_(1)
     assert.equal("backward: sin saved f32[2], which was changed afterwards (clone it before the write)",
       H.raises(s.backward, s))
-    assert.truthy(H.raises(ty.linalg.svd, ty.ones(2, 2):requires_grad_()):find("has no gradient", 1, true))
+    s = ty.ones({ 2 }, { dtype = "f16", requires_grad = true }):view_as("bf16"):to("f32"):sum()
+    assert.truthy(H.raises(s.backward, s):find("view_as has no gradient", 1, true))
+  end)
+end)
+
+describe("the option requires_grad", function()
+  it("makes leaves of what is created", function()
+    local x = ty.ones(2)
+    for _, make in ipairs {
+      function(o) return ty.tensor({ 1, 2 }, o) end, function(o) return ty.tensor(3, o) end,
+      function(o) return ty.tensor(x, o) end, function(o) return ty.zeros(2, 3, o) end,
+      function(o) return ty.ones({ 2 }, o) end, function(o) return ty.full({ 2 }, 3, o) end,
+      function(o) return ty.empty(2, o) end, function(o) return ty.zeros_like(x, o) end,
+      function(o) return ty.ones_like(x, o) end, function(o) return ty.full_like(x, 2, o) end,
+      function(o) return ty.empty_like(x, o) end, function(o) return ty.arange(3, o) end,
+      function(o) return ty.range(3, o) end, function(o) return ty.linspace(0, 1, 3, o) end,
+      function(o) return ty.eye(2, o) end, function(o) return ty.rand(2, o) end, function(o) return ty.randn(2, o) end,
+      function(o) return ty.rand_like(x, o) end, function(o) return ty.randn_like(x, o) end,
+      function(o) return ty.uniform(0, 1, { 2 }, o) end, function(o) return ty.normal(0, 1, { 2 }, o) end,
+    } do
+      local y = make { requires_grad = true }
+      if H.is_float(y.dtype) then assert.truthy(y.requires_grad and y.is_leaf) end
+      assert.falsy(make({ requires_grad = false }).requires_grad)
+      assert.falsy(make().requires_grad)
+    end
+    local w = ty.tensor({ 1, 2 }, { requires_grad = true, dtype = "f64" })
+    ;(w * w):sum():backward()
+    assert.same({ 2, 4 }, H.list(w.grad))
+  end)
+
+  it("is for floats, is true or false, and does not stay", function()
+    assert.equal("zeros: only floats have gradients, got i64[2]",
+      H.raises(ty.zeros, 2, { dtype = "i64", requires_grad = true }))
+    assert.equal("ones: requires_grad must be true or false, got number 1", H.raises(ty.ones, 2, { requires_grad = 1 }))
+    H.raises(ty.full, { 2 }, "x", { requires_grad = true })
+    H.raises(ty.linspace, 0, 1, 2, { requires_grad = true, dtype = "i64" })
+    assert.falsy(ty.tensor({ 1 }).requires_grad)
+    assert.falsy(ty.ones(1).requires_grad)
+  end)
+
+  it("is seen by compiled functions", function()
+    local f = function(x)
+      local w = ty.ones(3, { requires_grad = true })
+      ;(w * w * x):sum():backward()
+      return w.grad
+    end
+    local compiled = ty.compile(f)
+    for k = 1, 3 do H.same(f(ty.ones(3) * k), compiled(ty.ones(3) * k)) end
+    assert.same({}, ty.explain(compiled).aborts)
+  end)
+end)
+
+describe("unique", function()
+  it("gives the gradient of a value to the first element that has it", function()
+    local x = ty.tensor({ { 3, 1 }, { 3, 2 } }, { requires_grad = true })
+    local v = x:unique()
+    ;(v * ty.tensor { 1, 10, 100 }):sum():backward()
+    assert.same({ 100, 1, 0, 10 }, H.list(x.grad))
   end)
 end)
 

@@ -1,9 +1,9 @@
 --- linalg.lua -- gradients of linear algebra: what LAPACK computes, differentiated by rules of matrices.
--- In: ty.linalg as the core fills it, which reads its operands; what grad.lua tapes functions of the user's with. Out: the
--- same functions, taped where an argument requires grad. Raises what they raise, and where no derivative exists.
+-- In: ty.linalg as the core fills it, which reads its operands; what grad.lua tapes functions of the user's with.
+-- Out: the same functions, taped where an argument requires grad, batched by vmap. Raises what they raise.
 --
--- A rule gets the results' gradients (nil: none came), the results and the arguments, all in the results' dtype, and gives
--- the gradient of each argument. G stands for the gradient of X; t(X) for the transpose of the last two dims.
+-- A rule gets the results' gradients (nil: none came), the results and the arguments, all in the results' dtype, and
+-- gives the gradient of each argument. G stands for the gradient of X; t(X) for the transpose of the last two dims.
 -- 1. Rules are made of operations that have gradients themselves. While a gradient is to be differentiated again, the
 --    results are computed again from the arguments: those that were kept know no past.
 -- 2. Leading dims are stacks. What was broadcast is summed at the end.
@@ -11,8 +11,8 @@
 --    different singular values or eigenvalues. Elsewhere gradients are infinite or NaN, as they are in the limit.
 -- 4. eigh and cholesky read one half of a symmetric matrix; their gradients are symmetric.
 -- Sources: Giles, An extended collection of matrix derivative results (2008); Walter and Lehmann, Algorithmic
--- differentiation of linear algebra functions (2010); Golub and Pereyra (1973) for the pseudo-inverse; Seeger and others,
--- Auto-differentiating linear algebra (2017).
+-- differentiation of linear algebra functions (2010); Golub and Pereyra (1973) for the pseudo-inverse; Seeger and
+-- others, Auto-differentiating linear algebra (2017).
 
 ---@param ty table the core module
 ---@param grad table of grad.lua: taped, keep, no_grad
@@ -52,11 +52,14 @@ return function(ty, grad)
   --- a^-T
   local function inverse_of_transpose(a) return t(linalg.inv(a)) end
 
-  --- det(a) a^-T, by way of the singular values where a has no inverse: products of all but one of them.
+  --- det(a) a^-T by products of all singular values but one: right where a has no inverse, or nearly none. To be
+  --- differentiated again it is made of the inverse, if there is one, since singular values may be equal.
   local function cofactors(det, a)
-    local ok, inverse = pcall(inverse_of_transpose, a)
-    if ok then return inverse * det:unsqueeze(-1):unsqueeze(-1) end
-    if not tostring(inverse):find("singular", 1, true) then error(inverse, 0) end
+    if mode() then
+      local ok, inverse = pcall(inverse_of_transpose, a)
+      if ok then return inverse * det:unsqueeze(-1):unsqueeze(-1) end
+      if not tostring(inverse):find("singular", 1, true) then error(inverse, 0) end
+    end
     local u, s, vt = linalg.svd(a)
     local n = s:size(-1)
     local others = (s:unsqueeze(-2) * (1 - eye(n, s)) + eye(n, s)):prod(-1)

@@ -1,6 +1,6 @@
 --- vmap.lua -- functions of one example made functions of many: ty.vmap; Jacobians and Hessians by it.
--- In: a function of tensors, which dims of its arguments are those of examples. Out: a function that computes it for all
--- examples at once. Raises where sizes differ, a dim is out of range, or the function needs to know values.
+-- In: a function of tensors, which dims of its arguments are those of examples. Out: a function that computes it for
+-- all examples at once. Raises where sizes differ, a dim is out of range, or the function needs to know values.
 --
 -- The function runs once. What it gets are batched tensors (vmap.h): they look like those of one example, and every
 -- operation on them works on all examples, whoever calls it: layers, gradients, writes in place, another vmap.
@@ -144,9 +144,9 @@ return function(ty, define, own)
     return unpack(results, 1, results.n)
   end
 
-  --- A function that computes f for all examples at once, as a loop over them would: f sees tensors without the dim of the
-  --- examples, which in_dims tells for each argument and out_dims for each result: one for all, or tables of them, nested
-  --- as arguments and results are; false or nil: the same for all. What is no tensor is the same for all.
+  --- A function that computes f for all examples at once, as a loop over them would: f sees tensors without the dim of
+  --- the examples, which in_dims tells for each argument and out_dims for each result: one for all, or tables of them,
+  --- nested as arguments and results are; false or nil: the same for all. What is no tensor is the same for all.
   --- randomness: "error", or "different" random numbers for each example, or the "same".
   ---@param f fun(...): ...
   ---@param in_dims? integer|table|false 1
