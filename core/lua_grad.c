@@ -224,11 +224,22 @@ static int grad_join(lua_State *L) {
 
 /* --- leaves, as captures see them */
 
-/* Gradients lie as the storage does: then views of them are the gradients themselves. */
-static void must_be_whole(lua_State *L, State *S, const Tensor *t) {
-  if (!t->offset && ty_tensor_is_contiguous(t) && t->st->numel == ty_type_numel(&t->type)) return;
-  ty_capture_refuse(S, "the gradient of a leaf that is a view");
-  ty_lua_fail(L, S);
+static bool is_whole(const Tensor *t) {
+  return !t->offset && ty_tensor_is_contiguous(t) && t->st->numel == ty_type_numel(&t->type);
+}
+
+/* y lies as x's storage does: g under x, elsewhere what the storage of base holds, or zeros. */
+static bool record_whole(State *S, const Tensor *x, const Tensor *g, const Tensor *base,
+                         Tensor *y) {
+  Tensor view = {0}, all = {.type = {.dtype = x->type.dtype, .rank = 1, .dims = {x->st->numel}}};
+  all.st = base ? base->st : NULL;
+  all.strides[0] = 1;
+  if (!(base ? ty_record_copy(S, &all, y) : ty_record_full(S, &all.type, 0, y))) return false;
+  ty_tensor_view(&view, y, &x->type, x->offset, x->strides);
+  bool ok = ty_record_assign(S, "grad", &view, &(Given){.kind = O_TENSOR, .t = g});
+  ty_tensor_release(&view);
+  if (!ok) ty_tensor_release(y);
+  return ok;
 }
 
 /* gradient(leaf) -> what names its place, its gradient or nil; nothing: it is no leaf */
@@ -238,9 +249,8 @@ int ty_lua_leaf_gradient(lua_State *L) {
   const Record *r = ty_grad_leaf(t);
   if (!r) return 0;
   if (!S->capture) return 0;
-  must_be_whole(L, S, t);
   lua_pushfstring(L, "%p", (const void *)r);
-  if (r->t.st) ty_tensor_view(ty_lua_push(L), &r->t, &t->type, 0, t->strides);
+  if (r->t.st) ty_tensor_view(ty_lua_push(L), &r->t, &t->type, t->offset, t->strides);
   else lua_pushnil(L);
   return 2;
 }
@@ -273,9 +283,18 @@ int ty_lua_leaf_lone(lua_State *L) {
   State *S = ty_lua_state(L);
   const Tensor *t = ty_lua_check(L, "capture", 1);
   if (!S->capture) return 0;
-  must_be_whole(L, S, t);
   ty_capture_lone(S, t->st);
   return 0;
+}
+
+/* whole(leaf, g, before = nil) -> g as the gradient of all that the leaf's storage holds */
+int ty_lua_leaf_whole(lua_State *L) {
+  State *S = ty_lua_state(L);
+  const Tensor *x = ty_lua_check(L, "capture", 1), *g = ty_lua_check(L, "capture", 2);
+  const Tensor *base = lua_isnoneornil(L, 3) ? NULL : ty_lua_check(L, "capture", 3);
+  lua_settop(L, 2);
+  if (!is_whole(x)) TY_LUA_MUST(L, S, record_whole(S, x, g, base, ty_lua_push(L)));
+  return 1;
 }
 
 int ty_lua_leaf_alias(lua_State *L) {
@@ -345,7 +364,6 @@ int ty_lua_grad_set(lua_State *L, const Tensor *x) {
   State *S = ty_lua_enter(L);
   Record *r = ty_grad_leaf(x);
   refuse_outside(L, S, r);
-  Tensor flat = {0};
   if (lua_isnil(L, 3)) {
     if (r) ty_tensor_release(&r->t);
     return 0;
@@ -356,16 +374,10 @@ int ty_lua_grad_set(lua_State *L, const Tensor *x) {
     const char *got = ty_lua_view_text(L, &g->type);
     return ty_lua_error(L, "grad: must be %s, got %s", ty_lua_view_text(L, &x->type), got);
   }
-  Type all = {.dtype = x->type.dtype, .rank = 1, .dims = {x->st->numel}};
-  Tensor *view = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_record_full(S, &all, 0, &flat));
-  ty_tensor_view(view, &flat, &x->type, x->offset, x->strides);
-  ty_tensor_release(&flat);
-  TY_LUA_MUST(L, S, ty_record_assign(S, "grad", view, &(Given){.kind = O_TENSOR, .t = g}));
+  Tensor *whole = ty_lua_push(L);
+  TY_LUA_MUST(L, S, record_whole(S, x, g, NULL, whole));
   ty_tensor_release(&r->t);
-  Tensor whole = {.st = view->st, .type = all};
-  whole.strides[0] = 1;
-  ty_tensor_alias(&r->t, &whole);
+  ty_tensor_alias(&r->t, whole);
   return 0;
 }
 

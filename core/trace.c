@@ -405,7 +405,8 @@ bool ty_instance_fits(const Instance *I, const Tensor *const *outside) {
   return true;
 }
 
-const char ty_instance_moved[] = "a tensor that is written lies elsewhere in its memory";
+const char ty_instance_moved[] =
+    "a tensor that is written, or a leaf, lies elsewhere in its memory";
 static const char shared_otherwise[] = "tensors that shared memory do not share it as they did";
 
 /* Rule 3 for a run that writes: storages that were different hold different buffers where one of them
@@ -419,8 +420,7 @@ static const char *sharing_if_strict(State *S, const Instance *I, const Tensor *
     if (t->st != first->st || t->offset - first->offset != o->delta) return shared_otherwise;
     if (buf->exposed && I->writes)
       return "memory that others see is used beside tensors that are written";
-    if (o->written && (t->offset != o->offset || t->st->numel != o->numel))
-      return ty_instance_moved;
+    if (o->lone && (t->offset != o->offset || t->st->numel != o->numel)) return ty_instance_moved;
     if (o->first != i) continue;
     if (buf->seen >= walk && (o->lone || buf->seen > walk))
       return "a tensor that is written shares memory with another";

@@ -723,6 +723,70 @@ describe("a step is captured whole", function()
   end)
 end)
 
+describe("leaves that are views", function()
+  local views = {
+    turned = function(w) return w:reshape(5, 6):t() end, part = function(w) return w[{ { 5, 9 } }] end,
+    ["with steps"] = function(w) return w[{ { 1, 30, 3 } }] end, reversed = function(w) return w:flip(1) end,
+    ["of one element"] = function(w) return w[7] end,
+  }
+  for name, view in pairs(views) do
+    it("are trained and add up in compiled functions: " .. name, function()
+      local function make(anew)
+        return function()
+          local w = ty.randn(30):requires_grad_()
+          local s = { params = { w }, v = view(w) }
+          function s.batch() return s.v, 0.1 end
+          function s.step(v, rate)
+            if anew then v.grad = nil end
+            local y = (v * v * v):sum()
+            y:backward()
+            ty.no_grad(function() v:sub_(v.grad * rate) end)
+            return y:detach() + v.grad:sum()
+          end
+          return s
+        end
+      end
+      train(make(true), { steps = 6 })
+      train(make(false), { steps = 6, captures = 2 })
+    end)
+  end
+
+  it("leave the gradients of the rest alone", function()
+    train(function()
+      local w = ty.randn(30):requires_grad_()
+      local s = { params = { w }, v = w[{ { 5, 9 } }] }
+      function s.batch() return s.v end
+      function s.step(v)
+        (v * v):sum():backward()
+        return v.grad:sum()
+      end
+      return s
+    end, { between = function(s, n)
+      s.params[1].grad = n % 5 ~= 0 and ty.ones(30) * n or nil
+    end, captures = 2 })
+  end)
+
+  it("elsewhere in their memory are another capture", function()
+    local function f(w)
+      w.grad = nil
+      (w * w):sum():backward()
+      return w.grad * 1
+    end
+    local compiled = ty.compile(f)
+    for _ = 1, 3 do compiled(ty.randn(3):requires_grad_()) end
+    assert.equal(1, ty.explain(compiled).captures)
+    local big = ty.randn(100):requires_grad_()
+    for _, at in ipairs { 50, 98, 1 } do
+      local v = big[{ { at, at + 2 } }]
+      H.same(v:detach() * 2, compiled(v))
+      H.same(v:detach() * 2, v.grad)
+      H.same(ty.zeros(100):copy_(big.grad), big.grad)
+      assert.equal(v.grad:abs():sum():item(), big.grad:abs():sum():item())
+    end
+    assert.same({}, ty.explain(compiled).aborts)
+  end)
+end)
+
 describe("checkpoint", function()
   it("gives dropout the mask that the result came from", function()
     ty.manual_seed(4)
