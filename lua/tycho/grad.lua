@@ -66,7 +66,7 @@ return function(ty, define)
   end
 
   --- The gradient that y begins with.
-  local function first(who, y, g)
+  local function first(who, y, g, what)
     if g == nil then
       if y:numel() ~= 1 then
         fail(who, "only a tensor of one element has a gradient to begin with, got %s; give one of its shape", text(y))
@@ -77,7 +77,7 @@ return function(ty, define)
     local a, b = y.shape, g.shape
     local same = #a == #b and y.dtype == g.dtype
     for i = 1, #a do same = same and a[i] == b[i] end
-    if not same then fail(who, "the gradient must be %s, got %s", text(y), text(g)) end
+    if not same then fail(who, "the %s must be %s, got %s", what or "gradient", text(y), text(g)) end
     return g
   end
 
@@ -193,25 +193,59 @@ return function(ty, define)
     return mark(function(...) return select(2, differentiate("grad", f, list, ...)) end)
   end
 
-  --- f(x) and its derivative along v, for tensors: the gradient of the gradient's product with v.
+  --- Pairs the watched tensors of w with those of v, in nested tables too; where v has none the direction is zero.
+  local function directions(w, v, list)
+    if is_tensor(w) then
+      if v ~= nil and is_float(w) then
+        first("jvp", w, check.tensor("jvp", 3, v), "direction")
+        list[#list + 1] = { w, v }
+      end
+    elseif type(w) == "table" then
+      if v ~= nil and (type(v) ~= "table" or is_tensor(v)) then
+        fail("jvp", "argument 3 must be a table as argument 2 is, got %s", show(v))
+      end
+      for k, field in pairs(w) do
+        if v ~= nil then directions(field, v[k], list) end
+      end
+    end
+    return list
+  end
+
+  --- f(x) and its derivative along v: the gradient of the gradient's product with a vector, which is linear in that.
+  ---@param f fun(x): tycho.Tensor
+  ---@param x tycho.Tensor|table nested tables of tensors, given to f as they are
+  ---@param v tycho.Tensor|table the direction, in the structure of x
   ---@return tycho.Tensor value, tycho.Tensor derivative
   local function jvp(f, x, v)
     callable("jvp", 1, f)
-    check.float("jvp", 2, x)
-    first("jvp", x, check.tensor("jvp", 3, v))
+    if type(x) ~= "table" then check.float("jvp", 2, x) end
+    if type(x) ~= "table" or is_tensor(v) then check.tensor("jvp", 3, v) end
+    local was = mode()
     return enable_grad(function()
-      local seq, w = core.seq(), core.watch(x)
+      local seq, watched = core.seq(), {}
+      local w = watch(x, watched, {})
+      local pairs_of = directions(w, v, {})
       local y = f(w)
       check.float("jvp", 1, y)
-      local u = core.watch(ty.zeros_like(y)) -- the product g -> J^T g is linear: its gradient is J v
-      local back = core.start(true, true, { w }, seq)
+      local outer = was and core.reaches(y, seq)
+      for _, p in ipairs(pairs_of) do
+        outer = outer or was and (core.reaches(p[1], seq) or batch.tracked(p[2]))
+      end
+      local u = core.watch(ty.zeros_like(y))
+      local back = core.start(true, true, watched, seq)
       if y.requires_grad then core.seed(back, y, u) end
       run(back, true)
-      local g = core.got(back, 1, w)
-      local turn = core.start(false, false, { u }, seq)
-      if g and g.requires_grad then core.seed(turn, g, v) end
-      run(turn, false)
-      return y:detach(), (core.got(turn, 1, u) or ty.zeros_like(y)):detach()
+      local turn = core.start(outer, outer, { u }, seq)
+      for k, t in ipairs(watched) do
+        local g = core.got(back, k, t)
+        for _, p in ipairs(pairs_of) do
+          if g and g.requires_grad and rawequal(p[1], t) then core.seed(turn, g, p[2]) end
+        end
+      end
+      run(turn, outer)
+      local d = core.got(turn, 1, u) or ty.zeros_like(y)
+      if outer then return y, d end
+      return y:detach(), d:detach()
     end)
   end
 
@@ -424,7 +458,7 @@ return function(ty, define)
   core.around, core.inline, core.captured = around, {}, {}
   core.ends = { [core.step] = true } -- with nil
   core.memory = { [recall] = "recall", [remember] = "remember" }
-  for _, f in ipairs { first, run, backward, rows_of, jacobian, hessian, callable, no_grad, enable_grad, restore, watch,
+  for _, f in ipairs { first, run, backward, directions, rows_of, jacobian, hessian, callable, no_grad, enable_grad, restore, watch,
     gather, differentiate, value_and_grad, grad, jvp, custom_grad, checkpoint, taped, join, keep, gradients_of,
     clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true
@@ -442,7 +476,7 @@ return function(ty, define)
   define("jacobian", "m", "f, argnums = 1", "a function that gives all derivatives of f's result, [result, argument]",
     jacobian)
   define("hessian", "m", "f, argnum = 1", "a function that gives the second derivatives of f's value", hessian)
-  define("jvp", "m", "f, x, v", "f(x), and its derivative along v", jvp)
+  define("jvp", "m", "f, x, v", "f(x), and its derivative along v; x and v are tensors, or nested tables of them", jvp)
   define("no_grad", "m", "fn, ...", "calls fn(...) while nothing is recorded for gradients", no_grad)
   define("enable_grad", "m", "fn, ...", "calls fn(...) while gradients are recorded, also inside no_grad", enable_grad)
   define("custom_grad", "m", "forward, backward",
