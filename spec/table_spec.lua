@@ -154,7 +154,7 @@ describe("the levels of core", function()
   local levels = {
     { "base", "mem", "pool" }, -- the pool serves all levels and knows none
     { "ops", "type", "graph", "program", "build" },
-    { "tensor", "capture", "fold", "range", "record", "grad" },
+    { "tensor", "capture", "fold", "range", "record", "grad", "vmap" },
     { "fuse", "lower", "list", "map", "plan" },
     { "machine", "tile", "x64", "gemm", "blas", "host" },
     { "engine", "quick", "cache", "exec", "epilogue", "panels", "entry", "trace", "replace", "dump" },
