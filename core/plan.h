@@ -82,16 +82,17 @@ bool ty_lower(Arena *A, const Graph *g, const Groups *gs, i32 group, Work *y);
 void ty_list_find(Work *w);
 
 /*
-** Plan: steps over slots. Slots are input buffers, outputs, and pieces of one arena; slot 0 is
-** none. A plan is one block of memory beside the kernels that it holds in the cache.
+** Plan: steps over slots. Slots are input buffers, outputs, and pieces of one arena or of outputs
+** that come later; slot 0 is none. A plan is one block of memory beside the kernels that it holds in the cache.
 */
 typedef enum { SLOT_NONE, SLOT_INPUT, SLOT_OUTPUT, SLOT_TEMP } SlotKind;
 
 typedef struct Slot {
   u8 kind;
   u8 esize;   /* INPUT: bytes of an element, by which the input's offset counts */
-  i32 k;      /* INPUT: number of the batch input; OUTPUT: number of the output */
-  i64 offset; /* TEMP: byte offset in the arena */
+  i32 k;      /* INPUT: number of the batch input; OUTPUT: number of the output; TEMP: that of the
+                 output, not yet written, whose memory it lies in, or -1: the arena's */
+  i64 offset; /* TEMP: byte offset there */
   i64 bytes;
 } Slot;
 
@@ -163,7 +164,7 @@ typedef struct Plan {
   Step *step;
   Slot *slot;
   Output *output;
-  i64 arena;       /* bytes of temporaries */
+  i64 arena;       /* bytes of temporaries that lie in no output */
   i32 nkernels;    /* kernel steps */
   i64 bytes_moved; /* read and written by the steps */
   i64 bytes_saved; /* by unfused operations beyond that */
