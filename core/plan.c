@@ -479,65 +479,25 @@ static bool plan_outputs(Make *M) {
   return true;
 }
 
-/* --- the arena: the largest first, each into the smallest gap that holds it among those that
-** live with it */
-
-enum { HOST_MIN = 4096 }; /* bytes of an output that is worth looking at */
-
-static i64 whole_lines(i64 bytes) { return (bytes + 63) & ~(i64)63; }
-
-/* Where in the host (-1: the arena) the home has its place; -1: nowhere. placed: by offset. */
-static i64 place_in(const Make *M, const i32 *placed, i32 n, const Home *h, i32 host, i64 room) {
-  i64 bytes = whole_lines(h->bytes), end = 0, best = -1, best_gap = INT64_MAX;
-  for (i32 j = 0; j < n; j++) {
-    const Home *q = &M->homes[placed[j]];
-    if (q->host != host || q->last < h->first || h->last < q->first) continue;
-    i64 gap = q->offset - end;
-    if (gap >= bytes && gap < best_gap) best = end, best_gap = gap;
-    end = TY_MAX(end, q->offset + whole_lines(q->bytes));
-  }
-  return best >= 0 || room - end < h->bytes ? best : end;
-}
-
-/* The smallest output that is written after all of the home's life, and has room. */
-static void find_host(const Make *M, const i32 *placed, i32 n, Home *h) {
-  i64 smallest = INT64_MAX;
-  h->host = -1;
-  for (i32 i = 0; i < M->nhomes; i++) {
-    const Home *o = &M->homes[i];
-    if (o->output < 0 || M->out[o->output].inplace || o->first <= h->last) continue;
-    if (o->bytes < TY_MAX(h->bytes, HOST_MIN) || o->bytes >= smallest) continue;
-    i64 offset = place_in(M, placed, n, h, o->output, o->bytes);
-    if (offset < 0) continue;
-    smallest = o->bytes;
-    h->host = o->output;
-    h->offset = offset;
-  }
-}
+/* --- the arena */
 
 static bool plan_arena(Make *M, i64 *total) {
-  i32 n = 0, *size = scratch(M, M->nhomes, sizeof(i32)),
-      *placed = scratch(M, M->nhomes, sizeof(i32));
-  if (!size || !placed) return false;
-  for (i32 h = 0; h < M->nhomes; h++) {
-    if (M->homes[h].output >= 0) continue;
-    i32 i = n++;
-    for (; i > 0 && M->homes[size[i - 1]].bytes < M->homes[h].bytes; i--) size[i] = size[i - 1];
-    size[i] = h;
+  Piece *piece = scratch(M, M->nhomes, sizeof *piece);
+  if (!piece) return false;
+  for (i32 i = 0; i < M->nhomes; i++) {
+    const Home *h = &M->homes[i];
+    bool fresh = h->output >= 0 && !M->out[h->output].inplace;
+    piece[i] = (Piece){.kind = h->output < 0 ? PIECE_GUEST
+                               : fresh       ? PIECE_HOST
+                                             : PIECE_NONE,
+                       .first = h->first,
+                       .last = h->last,
+                       .bytes = h->bytes};
   }
-  *total = 0;
-  for (i32 i = 0; i < n; i++) {
-    Home *h = &M->homes[size[i]];
-    i64 end;
-    find_host(M, placed, i, h);
-    if (h->host < 0) {
-      h->offset = place_in(M, placed, i, h, -1, INT64_MAX);
-      if (!ty_add(h->offset, whole_lines(h->bytes), &end)) return false;
-      *total = TY_MAX(*total, end);
-    }
-    i32 j = i;
-    for (; j > 0 && M->homes[placed[j - 1]].offset > h->offset; j--) placed[j] = placed[j - 1];
-    placed[j] = size[i];
+  if (!ty_layout(M->A, piece, M->nhomes, total)) return false;
+  for (i32 i = 0; i < M->nhomes; i++) {
+    M->homes[i].host = piece[i].host < 0 ? -1 : M->homes[piece[i].host].output;
+    M->homes[i].offset = piece[i].offset;
   }
   return true;
 }

@@ -81,6 +81,17 @@ bool ty_lower(Arena *A, const Graph *g, const Groups *gs, i32 group, Work *y);
 /* list.c: fills list, nlist, store, listed. */
 void ty_list_find(Work *w);
 
+/* layout.c: pieces of memory by their lifetimes. */
+typedef enum { PIECE_NONE, PIECE_GUEST, PIECE_HOST } PieceKind;
+typedef struct Piece {
+  u8 kind;         /* GUEST: needs a place. HOST: memory of its own, free before `first` */
+  i32 first, last; /* positions: first write, last use */
+  i32 host;        /* out: the piece that a guest lies in, or -1: the arena */
+  i64 bytes, offset;
+} Piece;
+/* Fills host and offset of guests, and the bytes of the arena; false for lack of memory. */
+bool ty_layout(Arena *A, Piece *piece, i32 n, i64 *total);
+
 /*
 ** Plan: steps over slots. Slots are input buffers, outputs, and pieces of one arena or of outputs
 ** that come later; slot 0 is none. A plan is one block of memory beside the kernels that it holds in the cache.
