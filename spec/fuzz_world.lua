@@ -4,7 +4,8 @@
 -- A program is one chunk that holds everything: an outside world (tables, lists, tensors, metatables, globals, upvalues),
 -- helpers, `main`, which is the function under test, and `steps`: functions that change the world and return the
 -- arguments of the next call. Two loads of one text are two equal worlds. Half of the steps change nothing, so that what
--- was captured is met again. In two programs of five nearly every step gives most tensors another number of rows instead. Each third program learns: it asks for gradients, of arguments and of leaves.
+-- was captured is met again. In two programs of five nearly every step gives most tensors another number of rows instead.
+-- Each third program learns: it asks for gradients, of arguments and of leaves.
 
 local F = dofile((debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or ".") .. "/fuzz_function.lua")
 local OBJECT, NUMBERS, STRINGS = F.OBJECT, F.NUMBERS, F.STRINGS
@@ -280,8 +281,8 @@ function M.make(seed)
     "return other" }, "end" }
   out[#out + 1] = "local steps = {}"
   steps(g, takes, rest, out)
-  out[#out + 1] = { "local function roots()", { "return W, u_n, u_i, u_s, u_b, u_x, u_v, u_w, u_o, u_l, u_k, u_q, G_n, G_s, G_x, LOG" .. (g.learns and ", u_p, u_c" or "") },
-    "end" }
+  local seen = "return W, u_n, u_i, u_s, u_b, u_x, u_v, u_w, u_o, u_l, u_k, u_q, G_n, G_s, G_x, LOG"
+  out[#out + 1] = { "local function roots()", { seen .. (g.learns and ", u_p, u_c" or "") }, "end" }
   out[#out + 1] = "return main, steps, roots, LOG"
   return out
 end
