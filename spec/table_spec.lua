@@ -155,7 +155,7 @@ describe("the levels of core", function()
     { "base", "mem", "pool" }, -- the pool serves all levels and knows none
     { "ops", "type", "graph", "program", "build" },
     { "tensor", "capture", "fold", "range", "record", "grad", "vmap" },
-    { "fuse", "lower", "list", "map", "plan" },
+    { "fuse", "lower", "list", "map", "layout", "plan" },
     { "machine", "tile", "x64", "gemm", "blas", "host" },
     { "engine", "quick", "cache", "exec", "epilogue", "panels", "entry", "trace", "replace", "dump" },
   }
