@@ -29,7 +29,7 @@ LIBS    := -lm -ldl -lpthread
 JOBS     = $(if $(findstring j,$(MAKEFLAGS)),,-j2) # a -j from the command line holds
 
 OBJ     := $(patsubst core/%.c,$(B)/obj/%.o,$(wildcard core/*.c))
-LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua lua/tycho/nn/*.lua))
+LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua lua/tycho/nn/*.lua lua/tycho/plot/*.lua))
 RUN     := LUA_PATH="$(CURDIR)/$(B)/?.lua;$(CURDIR)/$(B)/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(B)/?.so;;"
 
 all: build
@@ -84,19 +84,20 @@ $(B)/tycho/core.so: $(OBJ) | $(B)/tycho
 	@echo "ld  $@"
 	@$(CC) $(OBJ) $(LDFLAGS) $(LIBS) -o $@
 
-$(B)/tycho/%.lua: lua/tycho/%.lua | $(B)/tycho/nn
+$(B)/tycho/%.lua: lua/tycho/%.lua | $(B)/tycho/nn $(B)/tycho/plot
 	@cp $< $@
 
-$(B)/obj $(B)/tycho $(B)/tycho/nn:
+$(B)/obj $(B)/tycho $(B)/tycho/nn $(B)/tycho/plot:
 	@mkdir -p $@
 
 -include $(OBJ:.o=.d)
 
 install: build
-	install -d $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/nn
+	install -d $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/nn $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/plot
 	install -s -m 755 $(B)/tycho/core.so $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho/
 	install -m 644 lua/tycho/*.lua $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/
 	install -m 644 lua/tycho/nn/*.lua $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/nn/
+	install -m 644 lua/tycho/plot/*.lua $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/plot/
 
 # --- use and proof
 
