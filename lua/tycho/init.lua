@@ -144,7 +144,7 @@ local autocast, cast = require("tycho.nn.autocast")(ty)
 define("autocast", "m", "dtype, fn, ...", "calls fn(...) with the products of layers in that half float", autocast)
 ty._cast = cast
 
-local parts = { nn = true, optim = true, plot = true }
+local parts = { nn = true, optim = true, plot = true, progress = true, show = true, profile = true }
 setmetatable(ty, {
   __index = function(t, name)
     if not parts[name] then return nil end

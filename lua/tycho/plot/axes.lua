@@ -475,7 +475,7 @@ local function legend_items(p, box, drawn)
     end
   end
   if #rows == 0 or p.legend == false then return {} end
-  local w, h = width + 44, #rows * 18 + 8
+  local w, h = width * 1.08 + 46, #rows * 18 + 8 -- the reader's font may be a wider one
   local corners = {}
   for _, name in ipairs { "top right", "top left", "bottom right", "bottom left" } do
     local c = { name = name, hits = 0 }
@@ -567,6 +567,23 @@ local function turned(x, width)
   return false
 end
 
+--- The range of values of pictures.
+local function picture_range(m)
+  local all = {}
+  for _, picture in ipairs(m.lim and {} or m.pictures) do
+    for _, channel in ipairs(picture) do
+      for _, v in ipairs(flatten(channel)) do all[#all + 1] = v end
+    end
+  end
+  return value_range(all, m.lim)
+end
+
+--- The samples of an image mark as they are, for who shows them elsewhere: RGB, columns, rows.
+function M.picture(m)
+  m.from, m.to = picture_range(m)
+  return sheet(m, "#000000")
+end
+
 --- Both axes of a panel, and its ranges of colours.
 local function ranges(p)
   local x, y = range(p.xscale == "log"), range(p.yscale == "log")
@@ -579,14 +596,7 @@ local function ranges(p)
     if extents[m.kind] then extents[m.kind](m, x, y) end
     if m.kind == "heat" then m.from, m.to = value_range(flatten(m.cells), m.lim)
     elseif m.kind == "scatter" and m.values then m.from, m.to = value_range(m.values, m.lim)
-    elseif m.kind == "image" then
-      local all = {}
-      for _, picture in ipairs(m.lim and {} or m.pictures) do
-        for _, channel in ipairs(picture) do
-          for _, v in ipairs(flatten(channel)) do all[#all + 1] = v end
-        end
-      end
-      m.from, m.to = value_range(all, m.lim)
+    elseif m.kind == "image" then m.from, m.to = picture_range(m)
     end
   end
   for _, m in ipairs(p.marks) do

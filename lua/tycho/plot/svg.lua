@@ -16,7 +16,8 @@ end
 local DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 local PLACES = { 262144, 4096, 64, 1 }
 
-local function base64(s)
+--- The letters that SVG and terminals take for bytes.
+function M.base64(s)
   local out = {}
   for i = 1, #s, 3 do
     local a, b, c = s:byte(i, i + 2)
@@ -105,7 +106,7 @@ function write.image(put, item)
     return data[(row * columns + column) * 3 + i % 3 + 1]
   end)
   put('<image x="%s" y="%s" width="%s" height="%s" preserveAspectRatio="none" style="image-rendering:pixelated" '
-    .. 'href="data:image/png;base64,%s"/>', n(item.x), n(item.y), n(item.w), n(item.h), base64(bytes))
+    .. 'href="data:image/png;base64,%s"/>', n(item.x), n(item.y), n(item.w), n(item.h), M.base64(bytes))
 end
 
 --- The text of a scene.
