@@ -4,7 +4,7 @@
 ** In: nothing but a file's number. Out: flat lists of numbers, tables. Fails where another profile
 ** runs: nil and why.
 */
-#include "lua_tycho.h"
+#include "lua_trace.h"
 #include "profile.h"
 
 #include <sys/ioctl.h>
@@ -47,23 +47,12 @@ static double factor_bytes(const Gemm *g) {
   return (a + b) * ty_dtypes[g->dtype].bytes;
 }
 
-/* Adds a kernel, or the epilogue of a product: its program as text, how often its body runs. */
+/* Adds a kernel, or the epilogue of a product: bytes, how often its body runs. */
 static void put_kernel(lua_State *L, const Step *s) {
   const Program *p = ty_kernel_program(s->entry);
   const Launch *l = s->launch;
   const int epilogue = s->kind == STEP_GEMM ? 3 : 0; /* where its operands begin */
   double bytes = epilogue ? factor_bytes(s->gemm) : 0;
-  luaL_Buffer b;
-  size_t n = ty_program_print(p, NULL, 0);
-  char *text = ty_mem_alloc(n + 1);
-  if (text) {
-    ty_program_print(p, text, n + 1);
-    luaL_buffinit(L, &b);
-    luaL_addlstring(&b, text, n);
-    ty_mem_free(text);
-    luaL_pushresult(&b);
-    lua_setfield(L, -2, "program");
-  }
   for (int i = 0; i < p->noperands; i++)
     if (s->slot[epilogue + i] && !(epilogue && i == s->product)) bytes += touched(l, p, i);
   double rows = extent(l, 0, l->no) * extent(l, l->no + l->nr, l->ni);
@@ -86,6 +75,7 @@ static void put_step(lua_State *L, const Plan *p, const Step *s) {
   lua_pushstring(L, s->op == OP_INPUT ? "copy" : ty_ops[s->op].name);
   lua_setfield(L, -2, "op");
   put(L, "bytes", slots_bytes(p, s));
+  put(L, "node", s->node);
   if (s->kind == STEP_KERNEL || (s->kind == STEP_GEMM && s->kernel)) put_kernel(L, s);
   if (s->kind != STEP_GEMM) return;
   if (!s->kernel) {
@@ -98,9 +88,13 @@ static void put_step(lua_State *L, const Plan *p, const Step *s) {
   lua_setfield(L, -2, "dtype");
 }
 
-/* The plan's steps as a list, beside how many operations it computes. */
+/* The plan's steps as a list; beside it the text of its passes, where the programs of kernels stand. */
 static void put_plan(lua_State *L, const Plan *p) {
   lua_newtable(L);
+  if (p->source) {
+    ty_lua_plan_text(L, p->source);
+    lua_setfield(L, -2, "text");
+  }
   put(L, "operations", (double)p->nops);
   for (i32 k = 0; k < p->nsteps; k++) {
     put_step(L, p, &p->step[k]);

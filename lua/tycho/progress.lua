@@ -109,24 +109,23 @@ end
 
 ---------------------------------------------------------------------------------------------------------- drawing
 
---- Notes the values of curves; long ones are thinned.
-local function note_curves(bar)
-  for _, name in ipairs(bar.curves) do
-    local v = bar.values[name] and number_of(bar.values[name])
-    local list = bar.history[name] or {}
-    bar.history[name] = list
-    if type(v) == "number" then
-      bar.skip[name] = (bar.skip[name] or 0) + 1
-      if bar.skip[name] >= bar.stride then
-        bar.skip[name] = 0
-        list[#list + 1] = v
-      end
-    end
-    if #list >= KEPT then
-      for i = 1, KEPT / 2 do list[i] = (list[2 * i - 1] + list[2 * i]) / 2 end
-      for i = KEPT, KEPT / 2 + 1, -1 do list[i] = nil end
-      bar.stride = bar.stride * 2
-    end
+--- A point more of a curve. When there are many, every two become their mean, and so will those to come.
+local function note(history, v)
+  history.sum, history.n = history.sum + v, history.n + 1
+  if history.n < history.stride then return end
+  history[#history + 1] = history.sum / history.n
+  history.sum, history.n = 0, 0
+  if #history < KEPT then return end
+  for i = 1, KEPT / 2 do history[i] = (history[2 * i - 1] + history[2 * i]) / 2 end
+  for i = KEPT, KEPT / 2 + 1, -1 do history[i] = nil end
+  history.stride = history.stride * 2
+end
+
+--- Numbers are noted as they come; tensors only here, when they are read anyway.
+local function note_tensors(bar)
+  for name, history in pairs(bar.history) do
+    local v = bar.values[name]
+    if ty.is_tensor(v) then note(history, v:item()) end
   end
 end
 
@@ -134,7 +133,7 @@ end
 local function curve_lines(bar, columns, rows)
   local series, names = {}, {}
   for i, name in ipairs(bar.curves) do
-    series[i] = bar.history[name] or {}
+    series[i] = bar.history[name]
     names[i] = terminal.colors() and terminal.ink(i, name) or name
   end
   local lines = terminal.curves(series, min(columns - 1, 100), max(2, min(bar.height, rows - 3)), terminal.colors())
@@ -171,7 +170,7 @@ local function draw(bar, now)
     bar.rate = bar.rate and bar.rate + (fresh - bar.rate) * weight or fresh
   end
   bar.drawn, bar.drawn_count = now, bar.count
-  note_curves(bar)
+  note_tensors(bar)
   local columns, rows = terminal.size(ERRORS)
   if columns then
     bar.due = now + INTERVAL
@@ -194,6 +193,7 @@ local function take(bar, values)
       end
       bar.names[#bar.names + 1] = name
     end
+    if type(v) == "number" and bar.history[name] then note(bar.history[name], v) end
     bar.values[name] = ty.is_tensor(v) and v.requires_grad and v:detach() or v
   end
 end
@@ -302,9 +302,10 @@ return function(what, opts)
   local now = terminal.world.clock()
   local bar = setmetatable({
     label = o.label, unit = o.unit or "step", per_step = o.per_step or 1, total = o.total, curves = curves,
-    height = o.height or 8, count = 0, index = 0, values = {}, names = {}, history = {}, skip = {}, stride = 1,
-    started = now, drawn = now, drawn_count = 0, due = now, above = 0,
+    height = o.height or 8, count = 0, index = 0, values = {}, names = {}, history = {},
+    started = now, drawn = now, drawn_count = 0, due = now + INTERVAL, above = 0,
   }, Progress)
+  for _, name in ipairs(curves) do bar.history[name] = { sum = 0, n = 0, stride = 1 } end
   source(bar, what)
   return bar
 end
