@@ -4,8 +4,9 @@
 -- cannot be written gives nil and why.
 --
 -- The engine notes spans of time (core/profile.c): runs of plans, their steps, eager maps and products, each thread's
--- chunks, plans that are made. Here they get names and numbers, from the text of their plan: the operations that a kernel
--- computes; bytes, every element of an operand that it touches once; floating-point operations, those of the loop program.
+-- chunks, plans that are made. Here they get names and numbers, from the text of their plan: the operations that a
+-- kernel computes; bytes, every element of an operand that it touches once; floating-point operations, those of the
+-- loop program.
 
 local ty = require "tycho"
 
@@ -51,12 +52,12 @@ local function machine()
   return limits
 end
 
----------------------------------------------------------------------------------------------------------- what plans say
+--------------------------------------------------------------------------------------------------------- what plans say
 
 -- Instructions that count as floating-point operations, for each element or row.
 local FLOPS = { fma = 2 }
-for name in ("add sub mul div sqrt min max neg abs floor ceil trunc rint rsum rprod rmax rmin ssum sprod smax smin slin")
-  :gmatch "%S+" do
+for name in ([[add sub mul div sqrt min max neg abs floor ceil trunc rint rsum rprod rmax rmin ssum sprod smax smin
+  slin]]):gmatch "%S+" do
   FLOPS[name] = 1
 end
 
@@ -137,19 +138,15 @@ local function describe(step, group)
     step.bytes = step.bytes + c.gathered * (step.elements or 0)
   end
   if step.m then
-    step.name = ("%s [%s%g x %g x %g %s]"):format(step.name, step.batch > 1 and ("%g of "):format(step.batch) or "", step.m,
-      step.k, step.n, step.dtype)
+    local times = step.batch > 1 and ("%g of "):format(step.batch) or ""
+    step.name = ("%s [%s%g x %g x %g %s]"):format(step.name, times, step.m, step.k, step.n, step.dtype)
   end
 end
 
 local function describe_plans(plans)
   for _, plan in ipairs(plans) do
     local groups = plan.text and groups_of(plan.text) or {}
-    local names = {}
-    for i, step in ipairs(plan) do
-      describe(step, groups[step.node])
-      names[i] = step.op
-    end
+    for _, step in ipairs(plan) do describe(step, groups[step.node]) end
     plan.name = plan.operations == 1 and plan[1] and plan[1].name or ("plan: %d operations"):format(plan.operations)
   end
 end
@@ -246,7 +243,7 @@ end
 ---@class tycho.Profile
 ---@field seconds number from the begin to the end of the function
 ---@field busy number of them, in kernels
----@field kernels {name: string, kind: string, calls: integer, seconds: number, bytes: number, flops: number}[] hottest first
+---@field kernels table[] {name, kind, calls, seconds, bytes, flops} hottest first
 ---@field machine {bandwidth: number, flops: number}
 ---@field lost integer events that had no room
 local Profile = {}
@@ -292,7 +289,8 @@ function Profile:__tostring()
   add("%s, of them %.0f %% in kernels; this machine: %.1f GB/s, %.0f GFLOP/s (f32)", time_text(self.seconds),
     100 * self.busy / math.max(self.seconds, 1e-12), m.bandwidth / 1e9, m.flops / 1e9)
   if self.lost > 0 then add("%d events had no room: the oldest are missing", self.lost) end
-  add("%-44s %7s %10s %10s %6s %13s %15s", "kernel", "calls", "time", "each", "share", "GB/s  (limit)", "GFLOP/s (limit)")
+  add("%-44s %7s %10s %10s %6s %13s %15s", "kernel", "calls", "time", "each", "share", "GB/s  (limit)",
+    "GFLOP/s (limit)")
   for i = 1, math.min(#self.kernels, SHOWN) do
     local r = self.kernels[i]
     local bytes, flops = r.bytes / r.seconds, r.flops / r.seconds
@@ -305,7 +303,7 @@ function Profile:__tostring()
   return table.concat(out, "\n")
 end
 
----------------------------------------------------------------------------------------------------------- what users call
+-------------------------------------------------------------------------------------------------------- what users call
 
 --- Spans that Lua code of the library tells: a function that begins one and gives the function that ends it.
 local function listen(list)
@@ -336,17 +334,17 @@ local function finish(spans, begin, path)
   list.main = main
   name_chunks(list)
   local rows, busy = summarize(list)
-  local y = setmetatable({ seconds = stop - begin, busy = busy, kernels = rows, machine = machine(), lost = lost }, Profile)
+  local y = { seconds = stop - begin, busy = busy, kernels = rows, machine = machine(), lost = lost }
   if path then
     local ok, why = write_file(path, trace_text(list))
     if not ok then return nil, why end
   end
-  return y
+  return setmetatable(y, Profile)
 end
 
 --- Runs fn() and tells where its time went: a table that prints well, then fn's results. path: a trace is written
---- there, which chrome://tracing and ui.perfetto.dev show. The machine's limits are measured the first time, which takes
---- about a tenth of a second.
+--- there, which chrome://tracing and ui.perfetto.dev show. The machine's limits are measured the first time, which
+--- takes about a tenth of a second.
 ---@param fn function
 ---@param path? string
 ---@return tycho.Profile?, ...

@@ -1,13 +1,13 @@
 --- progress.lua -- `ty.progress`: how far a loop is, in one line that is written over; curves above it while it runs.
 --
 --   local bar = ty.progress(steps, { label = "train", unit = "samples", per_step = 32, curve = "loss" })
---   for i in bar do bar:set{ loss = step() } end              -- or bar:step{ loss = step() } where the loop is another's
---   for images, labels in ty.progress(loader) do ... end      -- around an iterator, or a list
+--   for i in bar do bar:set{ loss = step() } end         -- or bar:step{ loss = step() } where the loop is another's
+--   for images, labels in ty.progress(loader) do ... end -- around an iterator, or a list
 --
--- The line goes to the errors' file, so that what is piped on stays clean. Where that is no terminal, a line is written at
--- the end, and every minute. Values may be tensors: they are read only when they are drawn, at most 15 times a second.
--- Nothing of the terminal is changed, so nothing needs to be put back when the work raises; a bar whose line has
--- become another's begins a new one. A step costs a look at the clock.
+-- The line goes to the errors' file, so that what is piped on stays clean. Where that is no terminal, a line is written
+-- at the end, and every minute. Values may be tensors: they are read only when they are drawn, at most 15 times a
+-- second. Nothing of the terminal is changed, so nothing needs to be put back when the work raises; a bar whose line
+-- has become another's begins a new one. A step costs a look at the clock.
 
 local ty = require "tycho"
 local terminal = require "tycho.terminal"
@@ -182,7 +182,7 @@ local function draw(bar, now)
   end
 end
 
----------------------------------------------------------------------------------------------------------- what users call
+-------------------------------------------------------------------------------------------------------- what users call
 
 local function take(bar, values)
   for name, v in pairs(values) do
@@ -213,7 +213,7 @@ end
 ---@return tycho.Progress
 function Progress:step(n, values)
   if type(n) == "table" then n, values = 1, n end
-  if n ~= nil and (type(n) ~= "number" or not (n >= 0)) then fail("progress", "step takes a count, got %s", show(n)) end
+  if n ~= nil and (type(n) ~= "number" or n < 0 or n ~= n) then fail("progress", "step takes a count, got %s", show(n)) end
   self.count = self.count + (n or 1)
   if values then take(self, values) end
   local now = terminal.world.clock()
@@ -269,7 +269,9 @@ function Progress:advance(first, ...)
   return first, ...
 end
 
-local KNOWN = { label = "string", unit = "string", per_step = "number", total = "number", curve = "any", height = "number" }
+local KNOWN = {
+  label = "string", unit = "string", per_step = "number", total = "number", curve = "any", height = "number",
+}
 
 --- Fills in what is iterated over: a count, a list, a function.
 local function source(bar, what)
@@ -290,15 +292,17 @@ local function source(bar, what)
   end
 end
 
---- A progress bar over n steps, a list or an iterator (nil: of unknown length). Options: label; unit and per_step, for the
---- rate ("step", 1); total, of an iterator; curve: the value or values drawn as curves; height: their rows, 8.
+--- A progress bar over n steps, a list or an iterator (nil: of unknown length). Options: label; unit and per_step, for
+--- the rate ("step", 1); total, of an iterator; curve: the value or values drawn as curves; height: their rows, 8.
 ---@param what? integer|table|function
----@param opts? {label: string?, unit: string?, per_step: number?, total: integer?, curve: string|string[]|nil, height: integer?}
+---@param opts? table
 ---@return tycho.Progress
 return function(what, opts)
   local o = check.options("progress", opts, KNOWN)
   local curves = type(o.curve) == "string" and { o.curve } or o.curve or {}
-  if type(curves) ~= "table" then fail("progress", "option curve must be a name or a list of names, got %s", show(curves)) end
+  if type(curves) ~= "table" then
+    fail("progress", "option curve must be a name or a list of names, got %s", show(curves))
+  end
   local now = terminal.world.clock()
   local bar = setmetatable({
     label = o.label, unit = o.unit or "step", per_step = o.per_step or 1, total = o.total, curves = curves,

@@ -1,9 +1,9 @@
 --- show.lua -- `ty.show`: a picture, a matrix or a vector in the terminal.
 -- In: a tensor or nested tables. Out: text, written, or given with {text = true}. Wrong use raises at the user's line.
 --
--- What the terminal has decides: graphics of kitty or sixel; half blocks, two pixels a letter, in 24-bit or 256 colours;
--- letters of more or less ink where there is no colour or no terminal. Pictures that are larger than the terminal are
--- scaled down, each pixel the mean of the area that it covers. Vectors are a line of small bars.
+-- What the terminal has decides: graphics of kitty or sixel; half blocks, two pixels a letter, in 24-bit or 256
+-- colours; letters of more or less ink where there is no colour or no terminal. Pictures that are larger than the
+-- terminal are scaled down, each pixel the mean of the area that it covers. Vectors are a line of small bars.
 
 local ty = require "tycho"
 local terminal = require "tycho.terminal"
@@ -124,7 +124,8 @@ local function kitty(data, wide, tall)
   local out = {}
   for from = 1, #text, CHUNK do
     local more = from + CHUNK <= #text and 1 or 0
-    out[#out + 1] = ("\27_G%sm=%d;%s\27\\"):format(from == 1 and "a=T,f=100," or "", more, text:sub(from, from + CHUNK - 1))
+    local piece = text:sub(from, from + CHUNK - 1)
+    out[#out + 1] = ("\27_G%sm=%d;%s\27\\"):format(from == 1 and "a=T,f=100," or "", more, piece)
   end
   return table.concat(out) .. "\n"
 end
@@ -134,7 +135,8 @@ local function sixel(data, wide, tall)
   local out = { "\27P0;1q", ('"1;1;%d;%d'):format(wide, tall) }
   local defined = {}
   local function entry(at)
-    local r, g, b = floor(data[at + 1] / 255 * 5 + 0.5), floor(data[at + 2] / 255 * 6 + 0.5), floor(data[at + 3] / 255 * 5 + 0.5)
+    local r, g, b = data[at + 1] / 255, data[at + 2] / 255, data[at + 3] / 255
+    r, g, b = floor(r * 5 + 0.5), floor(g * 6 + 0.5), floor(b * 5 + 0.5)
     local n = (r * 7 + g) * 6 + b
     if not defined[n] then
       defined[n] = true
@@ -219,9 +221,9 @@ local function vector(values, o)
   return terminal.sparkline(values, max(columns - #tail - 1, 8)) .. tail .. "\n"
 end
 
---- Shows a vector as small bars; a matrix, a picture [3, h, w] or a sheet of pictures [n, h, w], [n, c, h, w] in colours.
---- Options: mode = "kitty", "sixel", "24bit", "256" or "plain", instead of what the terminal has; width in columns; map
---- and lim as in plots; columns, of a sheet; text = true gives the text and writes nothing.
+--- Shows a vector as small bars; a matrix, a picture [3, h, w] or a sheet of pictures [n, h, w], [n, c, h, w] in
+--- colours. Options: mode = "kitty", "sixel", "24bit", "256" or "plain", instead of what the terminal has; width in
+--- columns; map and lim as in plots; columns, of a sheet; text = true gives the text and writes nothing.
 ---@param x tycho.Tensor|number[]|number[][]
 ---@param opts? {mode: string?, width: integer?, map: string?, lim: number[]?, columns: integer?, text: boolean?}
 ---@return string? text

@@ -187,9 +187,8 @@ function M.curves(series, width, height, colors)
         local y = floor((1 - (sum / count - lo) / (hi - lo)) * (tall - 1) + 0.5)
         if before then -- a line from the point before
           local steps = max(at - before[1], math.abs(y - before[2]), 1)
-          for s = 1, steps do
-            dot(floor(before[1] + (at - before[1]) * s / steps + 0.5), floor(before[2] + (y - before[2]) * s / steps + 0.5), i)
-          end
+          local dx, dy = (at - before[1]) / steps, (y - before[2]) / steps
+          for s = 1, steps do dot(floor(before[1] + dx * s + 0.5), floor(before[2] + dy * s + 0.5), i) end
         else
           dot(at, y, i)
         end

@@ -1,5 +1,6 @@
 --- axes.lua -- a plot to a scene: where everything stands.
--- In: a checked plot. Out: a scene {width, height, title, items}; lengths in pixels, y downwards, items painted in order:
+-- In: a checked plot. Out: a scene {width, height, title, items}; lengths in pixels, y downwards, items painted in
+-- order:
 --   rect  {x, y, w, h, fill?, stroke?, width?, alpha?}
 --   path  {lines = {{x, y, x, y ...} ...}, closed?, fill?, stroke?, width?, dash?, alpha?}
 --   marks {points = {x, y ...}, size, outline? (around 0, 0; else a disc), open?, fill, fills?, alpha?}
@@ -223,7 +224,7 @@ local function widest(list)
   return w
 end
 
----------------------------------------------------------------------------------------------------------- marks to items
+--------------------------------------------------------------------------------------------------------- marks to items
 
 local paint = {}
 
@@ -348,7 +349,8 @@ function paint.hist(m, _, px, py)
   for i, n in ipairs(m.counts) do
     local x0, x1, y = px(m.edges[i]), px(m.edges[i + 1]), py(n)
     if n > 0 and is_finite(y) then
-      items[#items + 1] = { kind = "rect", x = x0, y = y, w = max(x1 - x0 - (x1 - x0 > 4 and 1 or 0), 0.5), h = base - y,
+      local between = x1 - x0 > 4 and 1 or 0
+      items[#items + 1] = { kind = "rect", x = x0, y = y, w = max(x1 - x0 - between, 0.5), h = base - y,
         fill = m.color, alpha = m.alpha or 0.85 }
     end
   end
@@ -463,7 +465,7 @@ function paint.image(m, box)
   return { { kind = "image", x = x, y = y, w = w, h = h, columns = wide, rows = tall, data = data } }
 end
 
----------------------------------------------------------------------------------------------------------- around the marks
+------------------------------------------------------------------------------------------------------- around the marks
 
 --- Texts of marks with labels, in a box at a corner: that with the least data in it, unless the user chose.
 local function legend_items(p, box, drawn)
@@ -493,7 +495,8 @@ local function legend_items(p, box, drawn)
       for i = 1, #line, 2 do
         see(line[i], line[i + 1])
         if line[i + 2] then -- long pieces have few points
-          for f = 1, 7 do see(line[i] + (line[i + 2] - line[i]) * f / 8, line[i + 1] + (line[i + 3] - line[i + 1]) * f / 8) end
+          local x, y, dx, dy = line[i], line[i + 1], (line[i + 2] - line[i]) / 8, (line[i + 3] - line[i + 1]) / 8
+          for f = 1, 7 do see(x + dx * f, y + dy * f) end
         end
       end
     end
@@ -520,7 +523,8 @@ local function legend_items(p, box, drawn)
     else
       items[#items + 1] = { kind = "rect", x = x0 + 4, y = y - 6, w = 14, h = 12, fill = m.color, alpha = m.alpha }
     end
-    items[#items + 1] = { kind = "text", x = best.x + 37, y = y + TICK * 0.35, text = m.label, size = TICK, color = M.ink }
+    items[#items + 1] = { kind = "text", x = best.x + 37, y = y + TICK * 0.35, text = m.label, size = TICK,
+      color = M.ink }
   end
   return items
 end
@@ -645,8 +649,8 @@ local function grid_and_ticks(put, p, box, ax, ay, px, py)
     if drawn.x and t.text then line(GRID, at, box.y, at, box.y + box.h) end
     if not ax.names then line(FRAME, at, box.y + box.h, at, box.y + box.h + (t.text and 4 or 2.5)) end
     if t.text then
-      put { kind = "text", x = at + (ax.turned and 3 or 0), y = box.y + box.h + TICK + (ax.turned and 2 or 6), text = t.text,
-        size = TICK, anchor = ax.turned and "end" or "middle", rotate = ax.turned and -36 or nil, color = M.soft }
+      put { kind = "text", x = at + (ax.turned and 3 or 0), y = box.y + box.h + TICK + (ax.turned and 2 or 6),
+        text = t.text, size = TICK, anchor = ax.turned and "end" or "middle", rotate = ax.turned and -36 or nil, color = M.soft }
     end
   end
   for _, t in ipairs(ay.ticks) do
@@ -667,7 +671,8 @@ local function labels(put, p, box, x, w, bottom, left, ax, ay)
   end
   local function power(n, at, y, anchor)
     if n == 0 then return end
-    put { kind = "text", x = at, y = y, text = "\195\151" .. ticks.power(n), size = TICK, color = M.soft, anchor = anchor }
+    put { kind = "text", x = at, y = y, text = "\195\151" .. ticks.power(n), size = TICK, color = M.soft,
+      anchor = anchor }
   end
   power(ay.power, box.x, box.y - 6)
   power(ax.power, box.x + box.w, box.y + box.h + TICK * 2 + 8, "end")
@@ -710,8 +715,8 @@ local function panel(p, put, x, y, w, h)
   end
   put(clip)
   if p.axes ~= false then
-    put { kind = "path", lines = { { box.x, box.y, box.x, box.y + box.h, box.x + box.w, box.y + box.h } }, stroke = FRAME,
-      width = 1 }
+    local frame = { box.x, box.y, box.x, box.y + box.h, box.x + box.w, box.y + box.h }
+    put { kind = "path", lines = { frame }, stroke = FRAME, width = 1 }
   end
   if bar then colour_bar(put, bar, box.x + box.w + BAR_ROOM, box.y, box.h) end
   labels(put, p, box, box.x, box.w, y + h, x, ax, ay)
@@ -737,8 +742,8 @@ function M.scene(p)
     local top = 0
     if p.title then
       top = TITLE + 22
-      put { kind = "text", x = p.width / 2, y = TITLE + 10, text = p.title, size = TITLE + 2, anchor = "middle", bold = true,
-        color = M.ink }
+      put { kind = "text", x = p.width / 2, y = TITLE + 10, text = p.title, size = TITLE + 2, anchor = "middle",
+        bold = true, color = M.ink }
     end
     local tall = (p.height - top) / #p.rows
     for i, row in ipairs(p.rows) do

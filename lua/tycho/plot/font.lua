@@ -123,7 +123,9 @@ local glyphs = {
 local unknown = { 12, "1.6,0 10.4,0 10.4,14 1.6,14 1.6,0" }
 
 --- Raised characters: those of exponents.
-local raised = { ["\194\185"] = "1", ["\194\178"] = "2", ["\194\179"] = "3", ["\226\129\186"] = "+", ["\226\129\187"] = "-" }
+local raised = {
+  ["\194\185"] = "1", ["\194\178"] = "2", ["\194\179"] = "3", ["\226\129\186"] = "+", ["\226\129\187"] = "-",
+}
 for digit = 0, 9 do
   local known = digit >= 1 and digit <= 3
   if not known then raised["\226\129" .. string.char(176 + digit)] = tostring(digit) end

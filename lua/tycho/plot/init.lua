@@ -77,8 +77,8 @@ end
 --- {low, high}, low below high.
 local function pair(who, name, v)
   if v == nil then return nil end
-  if type(v) ~= "table" or type(v[1]) ~= "number" or type(v[2]) ~= "number" or not (v[1] < v[2])
-    or v[1] == -math.huge or v[2] == math.huge then
+  local fits = type(v) == "table" and type(v[1]) == "number" and type(v[2]) == "number" and v[1] < v[2]
+  if not fits or v[1] == -math.huge or v[2] == math.huge then
     fail(who, "option %s must be {low, high}, low below high, got %s", name,
       type(v) == "table" and ("{%s, %s}"):format(tostring(v[1]), tostring(v[2])) or show(v))
   end
@@ -367,13 +367,15 @@ local function rows_of(opts)
 end
 
 --- A plot, still empty; or rows of plots as one. Options: title, xlabel, ylabel; xscale, yscale = "log"; xlim, ylim =
---- {low, high}; width, height in pixels; legend = false or a corner such as "top left" (by default where there is room);
---- grid = false; axes = false; theme = "dark", or "auto": an SVG follows its reader's light or dark scheme.
+--- {low, high}; width, height in pixels; legend = false or a corner such as "top left" (by default where there is
+--- room); grid = false; axes = false; theme = "dark", or "auto": an SVG follows its reader's light or dark scheme.
 ---@param opts? table
 ---@return tycho.Plot
 return function(opts)
   local y = { marks = {}, turn = 0 }
-  if opts ~= nil and type(opts) ~= "table" then fail("plot", "argument 1 must be a table of options, got %s", show(opts)) end
+  if opts ~= nil and (type(opts) ~= "table" or is_plot(opts)) then
+    fail("plot", "argument 1 must be a table of options, got %s", show(opts))
+  end
   local named = {}
   if opts then
     y.rows = rows_of(opts)

@@ -2,8 +2,8 @@
 -- In: rows of 8-bit samples. Out: a string. Cannot fail.
 --
 -- Rows are filtered by the one above (pictures of curves are mostly equal rows), then packed in one block of deflate's
--- fixed code, where the only matches are runs: of the byte before, which after the filter are most of the file. That is a
--- page of code and within a small factor of what zlib makes of such pictures.
+-- fixed code, where the only matches are runs: of the byte before, which after the filter are most of the file. That is
+-- a page of code and within a small factor of what zlib makes of such pictures.
 
 local bit = require "bit"
 local band, bxor, rshift, lshift = bit.band, bit.bxor, bit.rshift, bit.lshift

@@ -1,9 +1,9 @@
 --- raster.lua -- a scene to pixels: anti-aliased, without a library.
--- In: a scene (scene.lua says what that is), a scale. Out: width, height and samples, RGB, row by row. Cannot fail but for
--- memory.
+-- In: a scene (scene.lua says what that is), a scale. Out: width, height and samples, RGB, row by row. Cannot fail but
+-- for memory.
 --
--- One shape at a time is drawn into a mask of coverages 0..1, then painted through it once, so that a curve that crosses
--- itself or whose joins overlap is no darker there. Rules:
+-- One shape at a time is drawn into a mask of coverages 0..1, then painted through it once, so that a curve that
+-- crosses itself or whose joins overlap is no darker there. Rules:
 -- 1. Strokes: the coverage of a pixel is that of a disc of the line's width whose centre is the nearest point of the
 --    line: round caps and joins come by themselves. Coverages of one shape are joined by their maximum.
 -- 2. Areas: SUB lines a pixel, each exact in x, non-zero winding.

@@ -2,9 +2,9 @@
 -- In: a range, about how many labels fit. Out: positions, texts, a common power of ten. Cannot fail on finite ranges.
 --
 -- Linear axes: Talbot, Lin and Hanrahan, "An Extension of Wilkinson's Algorithm for Positioning Tick Labels on Axes"
--- (2010). Of all labelings first + i * step, step = j * q * 10^z, the one with the best mean of simplicity (is q an early
--- one of Q, is 0 among the labels), coverage (do the labels reach the ends), density (are they as many as asked for) is
--- taken. The loops end early: each bound says what is the best that can still come.
+-- (2010). Of all labelings first + i * step, step = j * q * 10^z, the one with the best mean of simplicity (is q an
+-- early one of Q, is 0 among the labels), coverage (do the labels reach the ends), density (are they as many as asked
+-- for) is taken. The loops end early: each bound says what is the best that can still come.
 
 local font = require "tycho.plot.font"
 
@@ -74,7 +74,8 @@ function M.linear(lo, hi, wanted)
         local z = ceil(math.log10((hi - lo) / (k + 1) / j / Q[i]))
         while true do
           local span = j * Q[i] * 10 ^ z * (k - 1)
-          if not (score(s_most, coverage_most(lo, hi, span), d_most) >= best.score) then break end
+          local possible = score(s_most, coverage_most(lo, hi, span), d_most)
+          if possible < best.score or possible ~= possible then break end
           try_starts(best, lo, hi, wanted, i, j, k, z)
           z = z + 1
         end
