@@ -104,7 +104,9 @@ local function line_of(bar, now, width)
   if bar.total and room >= 5 then
     text = bar_text(bar.count / max(bar.total, 1), min(room, 30), terminal.has_unicode()) .. " " .. text
   end
-  return head .. text
+  text = head .. text
+  if terminal.columns(text) <= width then return text end
+  return (text:gsub("[\128-\255]", "?"):sub(1, width)) -- a very narrow terminal
 end
 
 ---------------------------------------------------------------------------------------------------------- drawing
@@ -213,7 +215,9 @@ end
 ---@return tycho.Progress
 function Progress:step(n, values)
   if type(n) == "table" then n, values = 1, n end
-  if n ~= nil and (type(n) ~= "number" or n < 0 or n ~= n) then fail("progress", "step takes a count, got %s", show(n)) end
+  if n ~= nil and (type(n) ~= "number" or n < 0 or n ~= n) then
+    fail("progress", "step takes a count, got %s", show(n))
+  end
   self.count = self.count + (n or 1)
   if values then take(self, values) end
   local now = terminal.world.clock()

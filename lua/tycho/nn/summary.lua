@@ -144,9 +144,9 @@ return function(ty, nn)
       if i == 1 then out[#out + 1] = rule end
     end
     out[#out + 1] = rule
+    local beside = self.buffers > 0 and (", %s numbers in buffers"):format(thousands(self.buffers)) or ""
     out[#out + 1] = ("%s parameters (%s)%s; %s multiply-adds a call"):format(thousands(self.parameters),
-      size_text(self.parameter_bytes),
-      self.buffers > 0 and (", %s numbers in buffers"):format(thousands(self.buffers)) or "", thousands(self.multiply_adds))
+      size_text(self.parameter_bytes), beside, thousands(self.multiply_adds))
     out[#out + 1] = ("%s of outputs are kept for gradients, at least"):format(size_text(self.output_bytes))
     return table.concat(out, "\n")
   end

@@ -650,7 +650,8 @@ local function grid_and_ticks(put, p, box, ax, ay, px, py)
     if not ax.names then line(FRAME, at, box.y + box.h, at, box.y + box.h + (t.text and 4 or 2.5)) end
     if t.text then
       put { kind = "text", x = at + (ax.turned and 3 or 0), y = box.y + box.h + TICK + (ax.turned and 2 or 6),
-        text = t.text, size = TICK, anchor = ax.turned and "end" or "middle", rotate = ax.turned and -36 or nil, color = M.soft }
+        text = t.text, size = TICK, anchor = ax.turned and "end" or "middle",
+        rotate = ax.turned and -36 or nil, color = M.soft }
     end
   end
   for _, t in ipairs(ay.ticks) do

@@ -390,10 +390,11 @@ return function(opts)
   if y.legend ~= nil and not LEGENDS[y.legend] then
     fail("plot", "option legend must be true, false or a corner such as \"top left\", got %s", show(y.legend))
   end
-  for axis, scale in pairs { xlim = y.xscale, ylim = y.yscale } do
-    y[axis] = pair("plot", axis, y[axis])
-    if y[axis] and scale == "log" and y[axis][1] <= 0 then
-      fail("plot", "option %s must be above 0 on a log axis, got %g", axis, y[axis][1])
+  for _, axis in ipairs { "x", "y" } do
+    local lim = pair("plot", axis .. "lim", y[axis .. "lim"])
+    y[axis .. "lim"] = lim
+    if lim and y[axis .. "scale"] == "log" and lim[1] <= 0 then
+      fail("plot", "option %slim must be above 0 on a log axis, got %g", axis, lim[1])
     end
   end
   local columns = 1
