@@ -81,8 +81,9 @@ local function value_texts(bar)
   return out
 end
 
---- The line, at most `width` columns: parts that have no room are left out, the last first; the bar takes what is left.
-local function line_of(bar, now, width)
+--- The line, at most `width` columns: parts that have no room are left out, the last first; the bar takes what is left,
+--- unless the line is bare.
+local function line_of(bar, now, width, bare)
   local spent = max(now - bar.started, 1e-9)
   local rate = bar.finished and bar.count / spent or bar.rate or bar.count / spent
   local parts = {}
@@ -101,7 +102,7 @@ local function line_of(bar, now, width)
   while #parts > 1 and terminal.columns(head .. table.concat(parts, "  ")) > width do table.remove(parts) end
   local text = table.concat(parts, "  ")
   local room = width - terminal.columns(head .. text) - 4
-  if bar.total and room >= 5 then
+  if bar.total and room >= 5 and not bare then
     text = bar_text(bar.count / max(bar.total, 1), min(room, 30), terminal.has_unicode()) .. " " .. text
   end
   text = head .. text
@@ -180,7 +181,7 @@ local function draw(bar, now)
   end
   bar.due = now + QUIET
   if bar.finished or now - bar.started >= QUIET then
-    terminal.world.write(ERRORS, line_of(bar, now, 120) .. "\n")
+    terminal.world.write(ERRORS, line_of(bar, now, 120, true) .. "\n")
   end
 end
 

@@ -746,10 +746,22 @@ function M.scene(p)
       put { kind = "text", x = p.width / 2, y = TITLE + 10, text = p.title, size = TITLE + 2, anchor = "middle",
         bold = true, color = M.ink }
     end
-    local tall = (p.height - top) / #p.rows
+    -- rows and columns share what there is as their plots' own sizes are
+    local heights, all = {}, 0
     for i, row in ipairs(p.rows) do
-      local wide = p.width / #row
-      for k, q in ipairs(row) do panel(q, put, (k - 1) * wide + 4, top + (i - 1) * tall, wide - 8, tall) end
+      heights[i] = 0
+      for _, q in ipairs(row) do heights[i] = max(heights[i], q.height) end
+      all = all + heights[i]
+    end
+    for i, row in ipairs(p.rows) do
+      local tall, left, widths = heights[i] / all * (p.height - top), 0, 0
+      for _, q in ipairs(row) do widths = widths + q.width end
+      for _, q in ipairs(row) do
+        local wide = q.width / widths * p.width
+        panel(q, put, left + 4, top, wide - 8, tall)
+        left = left + wide
+      end
+      top = top + tall
     end
   else
     panel(p, put, 0, 0, p.width, p.height)

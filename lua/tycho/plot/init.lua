@@ -367,7 +367,8 @@ local function rows_of(opts)
 end
 
 --- A plot, still empty; or rows of plots as one. Options: title, xlabel, ylabel; xscale, yscale = "log"; xlim, ylim =
---- {low, high}; width, height in pixels; legend = false or a corner such as "top left" (by default where there is
+--- {low, high}; width, height in pixels, beside others in proportion; legend = false or a corner such as "top left" (by
+--- default where there is
 --- room); grid = false; axes = false; theme = "dark", or "auto": an SVG follows its reader's light or dark scheme.
 ---@param opts? table
 ---@return tycho.Plot
