@@ -1,9 +1,9 @@
 -- A pendulum learns to stand on its head while a game runs: reinforcement learning inside the frames of its loop.
 --   ./tycho examples/pendulum.lua [episodes = 40] [picture = pendulum.svg] [seed = 1]
--- Each frame of 1/20 s moves sixteen pendulums, which nobody told how they move, and takes two steps of training from
--- what was seen so far: twin delayed deep deterministic policy gradients (Fujimoto and others, 2018). The motor is too
--- weak to lift a pendulum at once: it has to swing. All that is compiled is captured while the game "loads"; in the loop a
--- capture may take a few milliseconds at most (jit.budget), so no frame is late because of the compiler.
+-- Each frame of 1/20 s moves sixteen pendulums, of which the player knows nothing but what it sees, and takes two steps
+-- of training from what was seen so far: twin delayed deep deterministic policy gradients (Fujimoto and others, 2018).
+-- The motor is too weak to lift a pendulum at once: it has to swing. All that is compiled is captured while the game
+-- "loads"; in the loop a capture may take a few milliseconds at most (jit.budget), so no frame waits for the compiler.
 
 local ty = require "tycho"
 local nn, optim = ty.nn, ty.optim
@@ -191,7 +191,8 @@ end
 local up = angle:cos():gt(0.9):to("f32"):mean():item()
 print(("%d of %d pendulums that hung down stand after %g s"):format(up * COUNT + 0.5, COUNT, FRAMES * DT))
 
-local curve = ty.plot { title = "While it learns", xlabel = "episode", ylabel = "return" }:line(returns, { marker = "disc" })
+local curve = ty.plot { title = "While it learns", xlabel = "episode", ylabel = "return" }
+curve:line(returns, { marker = "disc" })
 local swings = ty.plot { title = "From hanging to standing", xlabel = "time (s)", ylabel = "angle (degrees)" }
 for k = 1, math.min(5, COUNT) do swings:line(time, paths[k], { width = 1.6 }) end
 for turn = 0, 1 do swings:hline(turn * 360, turn == 0 and { label = "upright" } or nil) end

@@ -1,8 +1,8 @@
 -- A variational autoencoder of hand-written digits: learns to write digits that nobody wrote.
 --   ./tycho examples/vae.lua [epochs = 60] [picture = vae.png] [seed = 1]
 -- The encoder gives a normal distribution over ten numbers for each digit, the decoder a picture for ten numbers; both
--- learn from the bound of Kingma and Welling (2014): how well a digit comes back, and how far the distributions are from
--- the standard normal. The picture shows digits that were never trained on above what comes back of them, and samples.
+-- learn from the bound of Kingma and Welling (2014): how well a digit comes back, and how far the distributions are
+-- from the standard normal. The picture shows digits that were never trained on above what comes back, and samples.
 
 local ty = require "tycho"
 local nn, optim = ty.nn, ty.optim
@@ -75,7 +75,8 @@ local again, samples = ty.no_grad(function()
 end)
 local ink = { map = "ink", lim = { 0, 1 }, columns = 16 }
 local sheet = ty.plot {
-  { ty.plot { title = "held-out digits, and what comes back of them", height = 120 }:image(pictures(ty.cat { shown, again }), ink) },
+  { ty.plot { title = "digits it never saw, and what comes back", height = 120 }:image(
+    pictures(ty.cat { shown, again }), ink) },
   { ty.plot { title = "samples", height = 290 }:image(pictures(samples), ink) },
   width = 640, height = 410,
 }

@@ -54,12 +54,9 @@ end
 
 --------------------------------------------------------------------------------------------------------- what plans say
 
--- Instructions that count as floating-point operations, for each element or row.
-local FLOPS = { fma = 2 }
-for name in ([[add sub mul div sqrt min max neg abs floor ceil trunc rint rsum rprod rmax rmin ssum sprod smax smin
-  slin]]):gmatch "%S+" do
-  FLOPS[name] = 1
-end
+-- Instructions that give floats without computing any; the others count as one operation, fma as two.
+local MOVES = {}
+for name in ("load gload store lut const scalar sel cvt bits narrow"):gmatch "%S+" do MOVES[name] = true end
 
 --- Operations an element and a row, bytes an element of flat operands, and bytes gathered an element.
 local function count_program(text)
@@ -73,10 +70,10 @@ local function count_program(text)
       y.bytes = y.bytes + sizes[operand]
     elseif op == "gload" then
       y.gathered = y.gathered + (sizes[rest:match "@(%d+)"] or 0)
-    elseif op and FLOPS[op] and (kind == "f32" or kind == "f64") then
-      local reduces = op:match "^r%u?%l" and op ~= "rint"
+    elseif op and not MOVES[op] and (kind == "f32" or kind == "f64") then
+      local reduces = op:match "^r" and op ~= "rint" -- gives a row, but looks at each element
       local at = level == "row" and not reduces and "row" or "element"
-      y[at] = y[at] + FLOPS[op]
+      y[at] = y[at] + (op == "fma" and 2 or 1)
     end
   end
   return y
