@@ -29,7 +29,7 @@ LIBS    := -lm -ldl -lpthread
 JOBS     = $(if $(findstring j,$(MAKEFLAGS)),,-j2) # a -j from the command line holds
 
 OBJ     := $(patsubst core/%.c,$(B)/obj/%.o,$(wildcard core/*.c))
-LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua lua/tycho/nn/*.lua))
+LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua lua/tycho/nn/*.lua lua/tycho/plot/*.lua))
 RUN     := LUA_PATH="$(CURDIR)/$(B)/?.lua;$(CURDIR)/$(B)/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(B)/?.so;;"
 
 all: build
@@ -71,9 +71,10 @@ $(B)/obj/%.o: core/%.c Makefile | $(B)/obj
 
 # Loops that nothing unwinds through: no tables for it. What is seldom in a hurry: small.
 LOOPS   := vmap grad grad_rules plan cache fold tile tile_prims tile_place tile_reduce tile_run tile_strand gemm gemm_kern gemm_amx epilogue list layout panels \
-           host lower map fuse graph program type x64 x64_asm x64_body x64_ops x64_code
+           host lower map fuse graph program type x64 x64_asm x64_body x64_ops x64_code profile
 SMALL   := vmap lua_vmap grad grad_rules lua_grad lua_args lua_view x64 x64_body x64_ops tile program lower dump blas capture lua_capture lua_compile lua_custom \
-           lua_check lua_graph lua_index lua_linalg lua_print lua_probe lua_random lua_select lua_settings lua_tensor range replace list layout
+           lua_check lua_graph lua_index lua_linalg lua_print lua_probe lua_random lua_select lua_settings lua_tensor range replace list layout \
+            profile lua_profile
 $(LOOPS:%=$(B)/obj/%.o): override CFLAGS += -fno-asynchronous-unwind-tables
 $(SMALL:%=$(B)/obj/%.o): override CFLAGS += -Os
 # Guards are calls of Lua's API: straight to it.
@@ -83,19 +84,20 @@ $(B)/tycho/core.so: $(OBJ) | $(B)/tycho
 	@echo "ld  $@"
 	@$(CC) $(OBJ) $(LDFLAGS) $(LIBS) -o $@
 
-$(B)/tycho/%.lua: lua/tycho/%.lua | $(B)/tycho/nn
+$(B)/tycho/%.lua: lua/tycho/%.lua | $(B)/tycho/nn $(B)/tycho/plot
 	@cp $< $@
 
-$(B)/obj $(B)/tycho $(B)/tycho/nn:
+$(B)/obj $(B)/tycho $(B)/tycho/nn $(B)/tycho/plot:
 	@mkdir -p $@
 
 -include $(OBJ:.o=.d)
 
 install: build
-	install -d $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/nn
+	install -d $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/nn $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/plot
 	install -s -m 755 $(B)/tycho/core.so $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho/
 	install -m 644 lua/tycho/*.lua $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/
 	install -m 644 lua/tycho/nn/*.lua $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/nn/
+	install -m 644 lua/tycho/plot/*.lua $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/plot/
 
 # --- use and proof
 

@@ -168,5 +168,6 @@ void ty_lua_open_graph(lua_State *L, int m);           /* what graph.lua needs *
 void ty_lua_open_grad(lua_State *L, int m, int t);     /* gradients */
 void ty_lua_open_vmap(lua_State *L, int m);            /* what vmap.lua needs */
 void ty_lua_open_probe(lua_State *L, int m);           /* what proofs need */
+void ty_lua_open_profile(lua_State *L, int m);         /* profiles; clock, terminal */
 
 #endif
