@@ -18,7 +18,7 @@ B       := build
 LUAJIT  := luajit
 BUSTED  := busted --lua=/usr/bin/luajit
 LUAINC  ?= -I/usr/include/luajit-2.1 -I/usr/local/include/luajit-2.1
-PACKAGES := libc6-dev luajit libluajit-5.1-dev lua-busted lua-check clang-format libopenblas0-pthread
+PACKAGES := libc6-dev luajit libluajit-5.1-dev lua-busted lua-check clang-format libopenblas0-pthread libzip4
 
 WARN    := -Wall -Wextra -Werror
 CFLAGS  ?= -O2 -g1
@@ -28,7 +28,8 @@ LDFLAGS += -shared -Wl,-z,nodelete -Wl,-z,noseparate-code
 LIBS    := -lm -ldl -lpthread
 JOBS     = $(if $(findstring j,$(MAKEFLAGS)),,-j2) # a -j from the command line holds
 
-OBJ     := $(patsubst core/%.c,$(B)/obj/%.o,$(wildcard core/*.c))
+FILES   := $(patsubst core/%.c,$(B)/obj/%.o,$(wildcard core/file_*.c))
+OBJ     := $(filter-out $(FILES),$(patsubst core/%.c,$(B)/obj/%.o,$(wildcard core/*.c)))
 LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua lua/tycho/nn/*.lua))
 RUN     := LUA_PATH="$(CURDIR)/$(B)/?.lua;$(CURDIR)/$(B)/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(B)/?.so;;"
 
@@ -62,7 +63,7 @@ deps:
 build: deps
 	@$(MAKE) --no-print-directory $(JOBS) library
 
-library: $(B)/tycho/core.so $(LUA)
+library: $(B)/tycho/core.so $(B)/tycho/files.so $(LUA)
 	@:
 
 $(B)/obj/%.o: core/%.c Makefile | $(B)/obj
@@ -83,17 +84,22 @@ $(B)/tycho/core.so: $(OBJ) | $(B)/tycho
 	@echo "ld  $@"
 	@$(CC) $(OBJ) $(LDFLAGS) $(LIBS) -o $@
 
+# File formats: a shared object of its own, which is loaded when it is first used.
+$(B)/tycho/files.so: $(FILES) | $(B)/tycho
+	@echo "ld  $@"
+	@$(CC) $(FILES) $(LDFLAGS) $(LIBS) -o $@
+
 $(B)/tycho/%.lua: lua/tycho/%.lua | $(B)/tycho/nn
 	@cp $< $@
 
 $(B)/obj $(B)/tycho $(B)/tycho/nn:
 	@mkdir -p $@
 
--include $(OBJ:.o=.d)
+-include $(OBJ:.o=.d) $(FILES:.o=.d)
 
 install: build
 	install -d $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/nn
-	install -s -m 755 $(B)/tycho/core.so $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho/
+	install -s -m 755 $(B)/tycho/core.so $(B)/tycho/files.so $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho/
 	install -m 644 lua/tycho/*.lua $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/
 	install -m 644 lua/tycho/nn/*.lua $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/nn/
 

@@ -144,7 +144,15 @@ local autocast, cast = require("tycho.nn.autocast")(ty)
 define("autocast", "m", "dtype, fn, ...", "calls fn(...) with the products of layers in that half float", autocast)
 ty._cast = cast
 
-local parts = { nn = true, optim = true }
+--- Files: what is behind these names is loaded when one of them is first called.
+for name, about in pairs {
+  load = { "path, opts = nil", "what a file holds, by its ending: .npy .npz .safetensors .gguf; nil and a message" },
+  save = { "path, value, opts = nil", "writes a file whole or not at all, by its ending; true, or nil and a message" },
+} do
+  define(name, "m", about[1], about[2], function(...) return require("tycho.files")[name](...) end)
+end
+
+local parts = { nn = true, optim = true, files = true }
 setmetatable(ty, {
   __index = function(t, name)
     if not parts[name] then return nil end
