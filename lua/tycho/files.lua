@@ -121,4 +121,7 @@ add("npy", "npy", {
   end,
 })
 
+M._native = C
+require("tycho.csv")(M, C, add, check)
+
 return M

@@ -152,11 +152,12 @@ for name, about in pairs {
   define(name, "m", about[1], about[2], function(...) return require("tycho.files")[name](...) end)
 end
 
-local parts = { nn = true, optim = true, files = true }
+local parts = { nn = true, optim = true, files = true, csv = true, image = true, data = true }
+local formats = { csv = true, image = true } -- fields of ty.files
 setmetatable(ty, {
   __index = function(t, name)
     if not parts[name] then return nil end
-    t[name] = require("tycho." .. name)
+    t[name] = formats[name] and require("tycho.files")[name] or require("tycho." .. name)
     return rawget(t, name)
   end,
 })
