@@ -123,5 +123,6 @@ add("npy", "npy", {
 
 M._native = C
 require("tycho.csv")(M, C, add, check)
+require("tycho.image")(M, C, add, check)
 
 return M
