@@ -18,7 +18,7 @@ B       := build
 LUAJIT  := luajit
 BUSTED  := busted --lua=/usr/bin/luajit
 LUAINC  ?= -I/usr/include/luajit-2.1 -I/usr/local/include/luajit-2.1
-PACKAGES := libc6-dev luajit libluajit-5.1-dev lua-busted lua-check clang-format libopenblas0-pthread libzip4
+PACKAGES := libc6-dev luajit libluajit-5.1-dev lua-busted lua-check clang-format libopenblas0-pthread libzip4 libpng16-16 libturbojpeg0
 
 WARN    := -Wall -Wextra -Werror
 CFLAGS  ?= -O2 -g1

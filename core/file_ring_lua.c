@@ -6,6 +6,11 @@
 #include "file_lua.h"
 #include "file_ring.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
 #define RING "tycho.ring"
 
 typedef struct Reader {
@@ -207,6 +212,59 @@ static int l_ring_close(lua_State *L) {
   return reader_drop(L);
 }
 
+/* ---- folders ------------------------------------------------------------------------------------ */
+
+typedef struct Folder {
+  DIR *dir;
+} Folder;
+
+static int folder_drop(lua_State *L) {
+  Folder *d = lua_touserdata(L, 1);
+  if (d->dir) closedir(d->dir);
+  d->dir = NULL;
+  return 0;
+}
+
+/* folder(path) -> names of files, names of folders, both without order, and without those that begin
+** with a point. */
+static int l_folder(lua_State *L) {
+  ty_file_enter(L);
+  const char *path = luaL_checkstring(L, 1);
+  Folder *d = ty_file_push_owner(L, sizeof *d, "tycho.folder", folder_drop);
+  if (!(d->dir = opendir(path))) {
+    lua_pushnil(L);
+    lua_pushfstring(L, "%s: %s", path, strerror(errno));
+    return 2;
+  }
+  lua_newtable(L);
+  lua_newtable(L);
+  for (struct dirent *e; (e = readdir(d->dir));) {
+    struct stat st;
+    if (e->d_name[0] == '.' || fstatat(dirfd(d->dir), e->d_name, &st, 0)) continue;
+    int list = S_ISDIR(st.st_mode) ? -1 : S_ISREG(st.st_mode) ? -2 : 0;
+    if (!list) continue;
+    lua_pushstring(L, e->d_name);
+    lua_rawseti(L, list - 1, (int)lua_objlen(L, list - 1) + 1);
+  }
+  closedir(d->dir);
+  d->dir = NULL;
+  return 2;
+}
+
+/* file_size(path) -> bytes */
+static int l_file_size(lua_State *L) {
+  ty_file_enter(L);
+  File f = {.fd = -1};
+  bool ok = ty_file_open(&f, luaL_checkstring(L, 1), false);
+  i64 size = f.size;
+  ty_file_close(&f);
+  if (!ok) return ty_file_answer(L, f.err);
+  lua_pushnumber(L, (lua_Number)size);
+  return 1;
+}
+
+/* ---- order -------------------------------------------------------------------------------------- */
+
 /* shuffle(n, seed, epoch) -> i64 [n]: the numbers from 1 to n in an order that depends on these alone.
 ** Fisher and Yates with the engine's generator, Philox4x32-10: counter (draw, epoch), key seed. */
 static int l_shuffle(lua_State *L) {
@@ -230,4 +288,5 @@ static int l_shuffle(lua_State *L) {
 
 const luaL_Reg ty_file_ring[] = {{"ring_open", l_ring_open},   {"ring_next", l_ring_next},
                                  {"ring_batch", l_ring_batch}, {"ring_close", l_ring_close},
-                                 {"shuffle", l_shuffle},       {NULL, NULL}};
+                                 {"shuffle", l_shuffle},       {"folder", l_folder},
+                                 {"file_size", l_file_size},   {NULL, NULL}};

@@ -5,11 +5,10 @@
 -- Columns of whole numbers are i64; other numbers f32, or f64 where f32 would lose whole numbers or range. What is
 -- missing (an empty field, NA, nan ...) is NaN. Everything else is text.
 
----@param M table ty.files
 ---@param C table the functions of files.so
 ---@param add fun(name: string, endings: string, format: table)
 ---@param check table
-return function(M, C, add, check)
+return function(C, add, check)
   local ty = require "tycho"
   local type, ipairs, pairs = type, ipairs, pairs
   local fail, show = check.fail, check.show
@@ -73,7 +72,8 @@ return function(M, C, add, check)
       local at = keys and position("tensor", self, key) or i
       local kind = self.types[self.names[at]]
       if kind == "text" and keys then
-        fail("tensor", "column %q holds text (read it with types = {%s = \"category\"})", self.names[at], self.names[at])
+        local name = self.names[at]
+        fail("tensor", "column %q holds text (read it with types = {%s = \"category\"})", name, name)
       end
       if keys or (kind ~= "text" and kind ~= "category") then chosen[#chosen + 1] = at end
     end
@@ -125,8 +125,8 @@ return function(M, C, add, check)
   local function native_options(who, opts)
     local header, fill, dtype = opts.header, opts.fill, opts.dtype
     if header == nil or header == "auto" then header = -1
-    elseif type(header) ~= "boolean" then fail(who, "option header must be true, false or \"auto\", got %s", show(header))
-    else header = header and 1 or 0 end
+    elseif type(header) == "boolean" then header = header and 1 or 0
+    else fail(who, "option header must be true, false or \"auto\", got %s", show(header)) end
     if fill ~= nil and fill ~= "error" and type(fill) ~= "number" then
       fail(who, "option fill must be a number or \"error\", got %s", show(fill))
     end
@@ -347,11 +347,11 @@ return function(M, C, add, check)
   end
 
   add("csv", "csv tsv", {
-    --- A table of a text file. Options: header = "auto" | true | false; delimiter = "auto" | a character; decimal = ".";
-    --- comment = a character that begins lines to be passed over; skip = lines before the header; columns = which are
-    --- read, by name or number, in this order; names = instead of the header's; types = {name = "i64" | "f32" | "f64" |
-    --- "text" | "category"}, or one for all; dtype = "f32" | "f64" for all numbers; missing = spellings; fill = what
-    --- missing numbers become, or "error"; classes = {name = list}: names whose positions are the category's codes.
+    --- A table of a text file. Options: header = "auto" | true | false; delimiter = "auto" | a character; decimal =
+    --- "."; comment = a character that begins lines to be passed over; skip = lines before the header; columns = which
+    --- are read, by name or number, in this order; names = instead of the header's; types = {name = "i64" | "f32" |
+    --- "f64" | "text" | "category"}, or one for all; dtype = "f32" | "f64" for all numbers; missing = spellings; fill =
+    --- what missing numbers become, or "error"; classes = {name = list}: names whose positions are the codes.
     ---@param path string
     ---@param opts? table
     ---@return tycho.csv.Table? t, string? message

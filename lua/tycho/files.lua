@@ -122,7 +122,7 @@ add("npy", "npy", {
 })
 
 M._native = C
-require("tycho.csv")(M, C, add, check)
+require("tycho.csv")(C, add, check)
 require("tycho.image")(M, C, add, check)
 
 return M

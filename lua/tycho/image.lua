@@ -64,7 +64,7 @@ return function(M, C, add, check)
     if x.ndim == 2 then x = x:reshape(1, x:size(1), x:size(2)) end
     local c = x.ndim == 3 and x:size(1)
     if not c or c < 1 or c > 4 or x:numel() == 0 then
-      fail(who, "argument %d must be a picture, [h,w] or [c,h,w] with 1 to 4 channels, got %s", i, text(x))
+      fail(who, "argument %d must be a picture, [h,w] or [c,h,w] of 1 to 4 channels, got %s", i, text(x))
     end
     if FLOATS[x.dtype] then return (x:to("f32") * 255 + 0.5):floor():clamp(0, 255):to("u8") end
     if x.dtype == "bool" then return x:to("u8") * 255 end
@@ -118,7 +118,8 @@ return function(M, C, add, check)
     if columns < 1 or columns % 1 ~= 0 then fail(who, "option columns must be a whole number from 1") end
     if pad < 0 or pad % 1 ~= 0 then fail(who, "option padding must be a whole number from 0") end
     local rows = math.ceil(n / columns)
-    local sheet = ty.full({ c, rows * (h + pad) + pad, columns * (w + pad) + pad }, opts.value or 0, { dtype = x.dtype })
+    local height, width = rows * (h + pad) + pad, columns * (w + pad) + pad
+    local sheet = ty.full({ c, height, width }, opts.value or 0, { dtype = x.dtype })
     for i = 1, n do
       local top = math.floor((i - 1) / columns) * (h + pad) + pad
       local left = (i - 1) % columns * (w + pad) + pad
@@ -128,9 +129,9 @@ return function(M, C, add, check)
   end
 
   add("image", "png jpg jpeg ppm pgm pnm", {
-    --- A picture, u8 [channels, height, width]. Options: channels = 1 | 3 | 4, default the file's own; size = {height,
-    --- width}: resized, bilinear; dtype = a float: from 0 to 1; limit = bytes of pixels that are too many, default 16 MB
-    --- and 40 for each byte of the file.
+    --- A picture, u8 [channels, height, width]. Options: channels = 1 | 3 | 4, default the file's own; size =
+    --- {height, width}: resized, bilinear; dtype = a float: from 0 to 1; limit = bytes of pixels that are too many,
+    --- default 16 MB and 40 for each byte of the file.
     ---@param path string
     ---@param opts? {channels: integer?, size: integer[]?, dtype: string?, limit: integer?}
     ---@return tycho.Tensor? picture, string? message
@@ -164,8 +165,8 @@ return function(M, C, add, check)
     ---@param opts? table
     ---@return string? bytes, string? message
     encode = function(x, format, opts) return encode("image.encode", 1, x, format, opts) end,
-    --- Pictures of another size, u8 or f32 [..., height, width], as Pillow's resize with antialiasing (for bytes the same
-    --- bits). Without gradients: see ty.interpolate.
+    --- Pictures of another size, u8 or f32 [..., height, width], as Pillow's resize with antialiasing (for bytes the
+    --- same bits). Without gradients: see ty.interpolate.
     ---@param x tycho.Tensor
     ---@param size integer[] {height, width}
     ---@param mode? "bilinear"|"nearest"|"box"|"bicubic"
@@ -186,7 +187,7 @@ return function(M, C, add, check)
       shape[n - 1], shape[n] = h, w
       return y:reshape(shape)
     end,
-    --- One sheet of many pictures. Options: columns (about as many as rows), padding (2 pixels), value (0) between them.
+    --- One sheet of many pictures. Options: columns (about as many as rows), padding (2 pixels), value (0) between.
     ---@param list tycho.Tensor|tycho.Tensor[] [n,c,h,w], [n,h,w] or a list of [c,h,w] or [h,w]
     ---@param opts? {columns: integer?, padding: integer?, value: number?}
     ---@return tycho.Tensor [c, height, width]

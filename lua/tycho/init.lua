@@ -72,7 +72,7 @@ local function from_ptr(ptr, sizes, dtype, anchor)
   return from_address(ptr, sizes, dtype, anchor)
 end
 
-define("data", "b", "x",
+define("data", "t", "x",
   "an FFI pointer to the first element, float * for f32; valid while x or a view of it lives", data)
 define("from_ptr", "m", "pointer, sizes, dtype = \"f32\", anchor = pointer",
   "a tensor over memory of others, which the anchor keeps alive", from_ptr)
