@@ -305,6 +305,7 @@ static bool npz_read(Archive *a, const Entry *e, void *to) {
 bool ty_npz_open(Archive *a) {
   ZipError err = {0};
   if (!loaded()) return ty_file_fail(&a->file, "%s", zip.err);
+  if (a->file.size < 22) return ty_file_fail(&a->file, "is no zip file"); /* libzip: an empty one */
   Inside *in = ty_file_alloc(sizeof *in);
   if (!in) return ty_file_fail_memory(&a->file, 0);
   *in = (Inside){.f = &a->file};
