@@ -398,9 +398,11 @@ describe("damage", function()
     for i = 1, 60000 do pairs_[i] = ('"%d":""'):format(i) end
     local gguf = "GGUF\3\0\0\0"
     local hostile = {
-      npy = { npy "(1000000000,)", npy "(4294967296, 4294967296, 4294967296)", npy "(0, 4611686018427387904)", npy "(100000000000000,)" },
+      npy = { npy "(1000000000,)", npy "(4294967296, 4294967296, 4294967296)", npy "(0, 4611686018427387904)",
+        npy "(100000000000000,)" },
       safetensors = {
-        safe "{" .. ("x"):rep(100), u64(99999999) .. "{", safe('{"a":{"dtype":"F64","shape":[1000000000],"data_offsets":[0,8000000000]}}'),
+        safe "{" .. ("x"):rep(100), u64(99999999) .. "{",
+        safe '{"a":{"dtype":"F64","shape":[1000000000],"data_offsets":[0,8000000000]}}',
         safe("{" .. table.concat(many, ",") .. "}"), safe('{"__metadata__":{' .. table.concat(pairs_, ",") .. "}}"),
         safe("{" .. ('"a":{"dtype":"F32"},'):rep(100000) .. "}"), safe(("["):rep(1000000)),
         safe('{"a":' .. ("{"):rep(1000000)),
@@ -437,7 +439,8 @@ describe("damage", function()
         local start = memory "VmRSS"
         local value, why = ty.load(path)
         local grown = memory "VmHWM" - start
-        print(path:match "[^/]*$", math.floor(grown / 1024), math.floor(size / 1024 / 1024), (value and "taken" or why):sub(1, 150))
+        print(path:match "[^/]*$", math.floor(grown / 1024), math.floor(size / 1024 / 1024),
+          (value and "taken" or why):sub(1, 150))
         if grown * 1024 > size + 64 * 2 ^ 20 then print "TOO MUCH" end
         value = nil
       end]])
@@ -467,7 +470,8 @@ describe("JSON", function()
   it("is read as it is defined", function()
     for text, want in pairs {
       ["1"] = 1, ["-0"] = -0.0, ["0.1"] = 0.1, ["1e3"] = 1000, ["-1.5E-2"] = -0.015, ["true"] = true, ['"a"'] = "a",
-      ['"\\u00e9\\ud83d\\ude00\\n\\/"'] = "é😀\n/", ['" é"'] = " é", ["[]"] = {}, ["{}"] = {}, ["[1,[2,{\"a\":[]}]]"] = { 1, { 2, { a = {} } } },
+      ['"\\u00e9\\ud83d\\ude00\\n\\/"'] = "é😀\n/", ['" é"'] = " é", ["[]"] = {}, ["{}"] = {},
+      ["[1,[2,{\"a\":[]}]]"] = { 1, { 2, { a = {} } } },
       [' {"a" : 1 , "b":[ true,false ]}\n'] = { a = 1, b = { true, false } }, ["1.7976931348623157e308"] = 1.7976931348623157e308,
     } do
       assert.same(want, C.json(text), text)
@@ -475,7 +479,8 @@ describe("JSON", function()
     assert.equal(-math.huge, 1 / C.json "-0")
     for _, text in ipairs { "", " ", "01", "1.", ".5", "+1", "1e", "-", "nul", "True", "'a'", '"a', '"\\x"', '"\\u12"', '"\n"', '"\255"',
       '"\\ud800"', '"\\udc00"', '"\\ud800\\u0041"', '"\237\160\128"', '"\192\128"', '"\244\144\128\128"', "[1,]", "[,1]", "[1 2]", "{1:2}",
-      '{"a"}', '{"a":}', '{"a":1,}', '{"a":1 "b":2}', '{"a":1,"a":2}', "[1}", "[", "{", "]", "1 2", "[1]x", ("["):rep(129) .. ("]"):rep(129) } do
+      '{"a"}', '{"a":}', '{"a":1,}', '{"a":1 "b":2}', '{"a":1,"a":2}', "[1}", "[", "{", "]", "1 2", "[1]x",
+      ("["):rep(129) .. ("]"):rep(129) } do
       local value, message = C.json(text)
       assert.is_nil(value, text)
       assert.truthy(message:find "^JSON: ", text)
@@ -501,8 +506,9 @@ describe("weights of PyTorch", function()
   for name, hex in pairs(given.shards) do write("shards/" .. name, bytes_of(hex)) end
   write("whole/model.safetensors", bytes_of(given.whole))
 
-  for name, path in pairs { directory = directory, ["directory with a slash"] = directory .. "/", index = directory .. "/model.safetensors.index.json",
-    ["one file"] = folder .. "/whole/model.safetensors", ["directory of one file"] = folder .. "/whole" } do
+  for name, path in pairs { directory = directory, ["directory with a slash"] = directory .. "/",
+    index = directory .. "/model.safetensors.index.json", ["one file"] = folder .. "/whole/model.safetensors",
+    ["directory of one file"] = folder .. "/whole" } do
     it("load by name from a " .. name, function()
       local m = model()
       local weights = assert(ty.load_weights(path))
@@ -619,7 +625,8 @@ describe("a checkpoint", function()
     local t = { ["model.weight"] = ty.ones(2, 3) }
     for metadata, why in pairs {
       [""] = "is no checkpoint", ['{"model":{"weight":{"$tensor":"absent"}}}'] = "not there", ["{"] = "JSON", ["1"] = "no object",
-      ['{"a":{"$pairs":[[{"$number":"nan"},1]]}}'] = "not there", ['{"a":{"$pairs":1}}'] = "not there", ['{"a":{"$bytes":"zz"}}'] = "not there",
+      ['{"a":{"$pairs":[[{"$number":"nan"},1]]}}'] = "not there", ['{"a":{"$pairs":1}}'] = "not there",
+      ['{"a":{"$bytes":"zz"}}'] = "not there",
       ['{"a":{"$what":1}}'] = "not there",
     } do
       assert(ty.save(path .. ".safetensors", t, { metadata = metadata ~= "" and { ["tycho.tree"] = metadata } or {} }))
