@@ -129,6 +129,8 @@ return function(row, folder)
     end,
     floor = function()
       local parts = learner()
-      return function() assert(ty.save_checkpoint(path_of("resume"), parts)) end
+      local function save(path) assert(ty.save_checkpoint(path, parts)) end
+      local path = make("written", save)
+      return function() save(path) end
     end }
 end
