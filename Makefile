@@ -4,7 +4,7 @@
 #   make test     all specs and the fuzzers                       make fuzz     the fuzzers alone: N=20000 SEED=1
 #   make build    build/                                          make lint     warnings, clang-format, luacheck
 #   make deps     the system's packages that are missing          make asan     the same under AddressSanitizer
-#   make mutate   plants faults, tells which the tests catch
+#   make mutate   plants faults, tells which the tests catch      make fuzz-files  file formats: SECONDS=30
 #   make install  PREFIX=/usr/local                               make clean
 ifeq ($(origin CC),default)
 CC      := gcc
@@ -126,6 +126,26 @@ fuzz: build
 	@$(RUN) $(LUAJIT) spec/fuzz_lua.lua $(N) $(SEED)
 	@$(RUN) $(LUAJIT) spec/fuzz_grad.lua $$(($(N) / 5)) $(SEED)
 
+# The file formats under libFuzzer and the sanitizers, each for so many seconds: SECONDS=60 FORMATS="npy gguf" RUNS=100000
+SECONDS ?= 30
+RUNS    ?= -1
+FORMATS ?= npy npz safetensors gguf json
+PARSERS := $(filter-out %_lua.c,$(wildcard core/file_*.c))
+FUZZ    := $(B)/fuzz
+fuzz-files:
+	@command -v clang >/dev/null || { sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; $$sudo apt-get update -qq >/dev/null; \
+	  $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends clang libclang-rt-dev >/dev/null; }
+	@$(LUAJIT) spec/fuzz_seeds.lua $(FUZZ)/seeds
+	@status=0; for f in $(FORMATS); do \
+	  F=$$(echo $$f | tr a-z A-Z); mkdir -p $(FUZZ)/$$f; \
+	  clang -std=c11 -O1 -g -D_GNU_SOURCE -DFORMAT=$$F -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
+	    spec/fuzz_files.c $(PARSERS) -ldl -lpthread -o $(FUZZ)/fuzz_$$f || exit 1; \
+	  $(FUZZ)/fuzz_$$f -max_total_time=$(SECONDS) -runs=$(RUNS) -seed=$(SEED) -rss_limit_mb=1024 -timeout=10 -print_final_stats=1 \
+	    -artifact_prefix=$(FUZZ)/ $(FUZZ)/$$f $(FUZZ)/seeds/$$f >$(FUZZ)/$$f.log 2>&1 || status=1; \
+	  echo "fuzz-files: $$f: $$(sed -n 's/^stat::number_of_executed_units: */runs /p' $(FUZZ)/$$f.log)" \
+	    "$$(grep -m1 -E 'ERROR|SUMMARY|does not hold|runtime error' $(FUZZ)/$$f.log)"; \
+	done; exit $$status
+
 # Faults planted one by one in a copy of the tree: which of them do the tests catch?
 mutate: build
 	@$(LUAJIT) spec/mutate.lua $(ONLY)
@@ -166,4 +186,4 @@ sanitized:
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build library install demo test fuzz mutate bench lint asan sanitized clean
+.PHONY: all deps build library install demo test fuzz fuzz-files mutate bench lint asan sanitized clean

@@ -79,6 +79,41 @@ const u8 *ty_head_take(Head *h, i64 n, const char *what);
 bool ty_head_u32(Head *h, u32 *v, const char *what);
 bool ty_head_u64(Head *h, u64 *v, const char *what);
 
+/* --- JSON, read strictly (RFC 8259): token by token, no recursion, at most JSON_DEPTH levels. */
+enum { JSON_DEPTH = 128 };
+
+typedef enum {
+  J_ERROR, /* err says why and where */
+  J_END,   /* all was read, only spaces were left */
+  J_OBJECT,
+  J_OBJECT_END,
+  J_ARRAY,
+  J_ARRAY_END,
+  J_KEY, /* the text is in s, n */
+  J_STRING,
+  J_NUMBER, /* as it is written */
+  J_TRUE,
+  J_FALSE,
+  J_NULL
+} JsonToken;
+
+typedef struct Json {
+  char *begin, *p, *end; /* strings are decoded where they lie */
+  const char *s;         /* text of the last key, string or number */
+  i64 n;
+  int depth;
+  u8 state;
+  bool object[JSON_DEPTH]; /* by level: it is an object */
+  char err[96];
+} Json;
+
+void ty_json_open(Json *j, char *text, i64 n);
+JsonToken ty_json_next(Json *j);
+/* Reads to the end of the value of which `token` is the first. false: err. */
+bool ty_json_skip(Json *j, JsonToken token);
+/* The last number as a whole one, at least 0; false: it is none, or too large. */
+bool ty_json_whole(const Json *j, i64 *v);
+
 /* --- tensors in files */
 
 /* How elements are written. Those without a dtype of ours widen: u16 to i32, u32 and u64 to i64.
@@ -128,6 +163,12 @@ typedef struct Entry {
 ** whole number of blocks in a row. */
 bool ty_entry_size(const Type *t, int code, i64 *numel, i64 *bytes);
 
+/* A pair of texts, not ended by 0. */
+typedef struct Metadata {
+  const char *key, *value;
+  i64 n, m;
+} Metadata;
+
 /* A file of named tensors. */
 typedef struct Archive Archive;
 struct Archive {
@@ -161,9 +202,47 @@ bool ty_archive_decode(Archive *a, const Entry *e, StreamNext *next, void *ctx, 
 
 /* The formats: a->file is open, all else zero. false: a->file.err says why. */
 bool ty_npy_open(Archive *a);
-bool ty_safetensors_open(Archive *a);
-bool ty_gguf_open(Archive *a);
+bool ty_safetensors_open(Archive *a); /* inside: meta_count Metadata */
+bool ty_gguf_open(Archive *a);        /* meta_count pairs from meta_at on: key, type, value */
 bool ty_npz_open(Archive *a);
+/* The header at the cursor of h, into e; it and its elements have so many bytes. */
+enum { NPY_HEADER_MOST = 10000 }; /* NumPy's own limit for files of strangers */
+bool ty_npy_header(Head *h, Entry *e, i64 bytes_in_all);
+
+/* One member of an archive to be: a front, then the rest. */
+typedef struct ZipPart {
+  const char *name;
+  const void *front, *rest;
+  i64 nfront, nrest;
+} ZipPart;
+/* Writes a zip file whole or not at all. false: err. */
+bool ty_zip_write(const char *path, const ZipPart *parts, i64 n, bool compress, char err[FILE_ERR]);
+
+/* Metadata of GGUF: types by number, and one value. */
+enum {
+  GGUF_U8,
+  GGUF_I8,
+  GGUF_U16,
+  GGUF_I16,
+  GGUF_U32,
+  GGUF_I32,
+  GGUF_F32,
+  GGUF_BOOL,
+  GGUF_STRING,
+  GGUF_ARRAY,
+  GGUF_U64,
+  GGUF_I64,
+  GGUF_F64,
+  GGUF_TYPES,
+  GGUF_DEPTH = 8 /* arrays within arrays */
+};
+
+typedef struct GgufValue {
+  u32 type, element; /* element: of an array */
+  const u8 *bytes;   /* of a number or a string */
+  i64 n;             /* bytes of a string, elements of an array, which follow */
+} GgufValue;
+bool ty_gguf_value(Head *h, u32 type, GgufValue *v);
 
 /* --- writing: whole or not at all */
 

@@ -6,6 +6,7 @@
 #include "file_lua.h"
 
 #include <pthread.h>
+#include <stdio.h>
 
 #define ARCHIVE "tycho.archive"
 
@@ -70,8 +71,9 @@ static int archive_fail(lua_State *L, Archive *a) {
   return 2;
 }
 
-static const char *const format_names[] = {"npy", NULL};
-static bool (*const format_open[])(Archive *) = {ty_npy_open};
+static const char *const format_names[] = {"npy", "npz", "safetensors", "gguf", NULL};
+static bool (*const format_open[])(Archive *) = {ty_npy_open, ty_npz_open, ty_safetensors_open,
+                                                 ty_gguf_open};
 
 /* open(format, path, mapped, limit) -> archive */
 static int l_open(lua_State *L) {
@@ -183,6 +185,91 @@ static int l_read(lua_State *L) {
   return 2;
 }
 
+/* --- metadata */
+
+/* A number of GGUF; whole ones that Lua's numbers cannot hold become text. */
+static void push_number(lua_State *L, const GgufValue *v) {
+  u64 u = 0;
+  static const u8 bits[GGUF_TYPES] = {
+      [GGUF_U8] = 8,   [GGUF_I8] = 8,   [GGUF_U16] = 16, [GGUF_I16] = 16,
+      [GGUF_U32] = 32, [GGUF_I32] = 32, [GGUF_U64] = 64, [GGUF_I64] = 64};
+  float f;
+  double d;
+  switch (v->type) {
+  case GGUF_BOOL: lua_pushboolean(L, v->bytes[0] != 0); return;
+  case GGUF_F32:
+    memcpy(&f, v->bytes, 4);
+    lua_pushnumber(L, f);
+    return;
+  case GGUF_F64:
+    memcpy(&d, v->bytes, 8);
+    lua_pushnumber(L, d);
+    return;
+  default: break;
+  }
+  memcpy(&u, v->bytes, bits[v->type] / 8);
+  bool is_signed =
+      v->type == GGUF_I8 || v->type == GGUF_I16 || v->type == GGUF_I32 || v->type == GGUF_I64;
+  i64 i = (i64)(u << (64 - bits[v->type])) >> (64 - bits[v->type]);
+  char text[24];
+  if (is_signed ? i >= -((i64)1 << 53) && i <= (i64)1 << 53 : u <= (u64)1 << 53) {
+    lua_pushnumber(L, is_signed ? (lua_Number)i : (lua_Number)u);
+    return;
+  }
+  snprintf(text, sizeof text, is_signed ? "%lld" : "%llu", (long long)u);
+  lua_pushstring(L, text);
+}
+
+/* Pushes the value at the cursor, which was walked over before. Arrays within arrays are at most
+** GGUF_DEPTH deep. */
+static void push_value(lua_State *L, Head *h, u32 type) {
+  GgufValue v;
+  luaL_checkstack(L, 4, "metadata");
+  if (!ty_gguf_value(h, type, &v)) luaL_error(L, "%s", h->f->err);
+  if (type == GGUF_STRING) {
+    lua_pushlstring(L, (const char *)v.bytes, (size_t)v.n);
+  } else if (type == GGUF_ARRAY) {
+    lua_createtable(L, (int)v.n, 0);
+    for (i64 i = 0; i < v.n; i++) {
+      push_value(L, h, v.element);
+      lua_rawseti(L, -2, (int)i + 1);
+    }
+  } else {
+    push_number(L, &v);
+  }
+}
+
+static void push_gguf_metadata(lua_State *L, Archive *a) {
+  Head h = a->head; /* a cursor of its own; all of it is there */
+  h.at = a->meta_at;
+  for (i64 i = 0; i < a->meta_count; i++) {
+    GgufValue key;
+    u32 type;
+    if (!ty_gguf_value(&h, GGUF_STRING, &key)) luaL_error(L, "%s", a->file.err);
+    lua_pushlstring(L, (const char *)key.bytes, (size_t)key.n);
+    if (!ty_head_u32(&h, &type, "a type")) luaL_error(L, "%s", a->file.err);
+    push_value(L, &h, type);
+    lua_rawset(L, -3);
+  }
+}
+
+/* metadata(archive) -> table */
+static int l_metadata(lua_State *L) {
+  Archive *a = check_archive(L, 1);
+  lua_newtable(L);
+  if (a->meta_at) {
+    push_gguf_metadata(L, a);
+    return 1;
+  }
+  const Metadata *m = a->meta_count ? a->inside : NULL;
+  for (i64 i = 0; i < a->meta_count; i++) {
+    lua_pushlstring(L, m[i].key, (size_t)m[i].n);
+    lua_pushlstring(L, m[i].value, (size_t)m[i].m);
+    lua_rawset(L, -3);
+  }
+  return 1;
+}
+
 static int l_close(lua_State *L) {
   ty_archive_close(ty_file_check_owner(L, 1, ARCHIVE));
   return 0;
@@ -226,15 +313,144 @@ static int l_write(lua_State *L) {
   return 1;
 }
 
+/* zip(path, names, fronts, tensors, compress) -> true: member i is fronts[i], then tensors[i]. */
+static int l_zip(lua_State *L) {
+  const Seam *seam = ty_file_enter(L);
+  char err[FILE_ERR];
+  Type t;
+  const char *path = luaL_checkstring(L, 1);
+  for (int i = 2; i <= 4; i++) luaL_checktype(L, i, LUA_TTABLE);
+  int n = (int)lua_objlen(L, 2);
+  lua_settop(L, 5);
+  ZipPart *parts = lua_newuserdata(L, (size_t)TY_MAX(n, 1) * sizeof *parts);
+  for (int i = 1; i <= n; i++) { /* copies of what does not lie row by row stay in the table */
+    lua_rawgeti(L, 4, i);
+    seam->read(L, "save", 7, &t);
+    lua_rawseti(L, 4, i);
+  }
+  for (int i = 1; i <= n; i++) { /* no Lua code runs from here on */
+    ZipPart *p = &parts[i - 1];
+    i64 numel;
+    size_t front;
+    lua_rawgeti(L, 4, i);
+    p->rest = seam->read(L, "save", 7, &t);
+    if (!ty_entry_size(&t, ty_entry_code(t.dtype), &numel, &p->nrest)) return 0;
+    lua_settop(L, 6);
+    lua_rawgeti(L, 2, i);
+    lua_rawgeti(L, 3, i);
+    p->name = lua_tostring(L, 7);
+    p->front = lua_tolstring(L, 8, &front);
+    p->nfront = (i64)front;
+    lua_settop(L, 6); /* the tables hold them */
+  }
+  if (!ty_zip_write(path, parts, n, lua_toboolean(L, 5), err)) return ty_file_answer(L, err);
+  lua_pushboolean(L, true);
+  return 1;
+}
+
+/* --- JSON */
+
+static int json_drop(lua_State *L) {
+  ty_file_free(*(void **)lua_touserdata(L, 1));
+  return 0;
+}
+
+/* Pushes the value that begins with this token; false: j->err. At most JSON_DEPTH calls deep. */
+static bool push_json(lua_State *L, Json *j, JsonToken t) {
+  luaL_checkstack(L, 6, "JSON");
+  switch (t) {
+  case J_STRING: lua_pushlstring(L, j->s, (size_t)j->n); return true;
+  case J_NUMBER: { /* by Lua's own reading, which knows no locale */
+    lua_pushlstring(L, j->s, (size_t)j->n);
+    lua_Number v = lua_tonumber(L, -1);
+    lua_pop(L, 1);
+    lua_pushnumber(L, v);
+    return true;
+  }
+  case J_TRUE:
+  case J_FALSE: lua_pushboolean(L, t == J_TRUE); return true;
+  case J_NULL: lua_pushnil(L); return true;
+  case J_ARRAY:
+    lua_newtable(L);
+    for (int i = 1; (t = ty_json_next(j)) != J_ARRAY_END; i++) {
+      if (t == J_ERROR || !push_json(L, j, t)) return false;
+      lua_rawseti(L, -2, i);
+    }
+    return true;
+  case J_OBJECT:
+    lua_newtable(L);
+    while ((t = ty_json_next(j)) != J_OBJECT_END) {
+      if (t != J_KEY) return false;
+      lua_pushlstring(L, j->s, (size_t)j->n);
+      lua_pushvalue(L, -1);
+      lua_rawget(L, -3);
+      bool twice = !lua_isnil(L, -1);
+      lua_pop(L, 1);
+      if (twice) snprintf(j->err, sizeof j->err, "JSON: a key stands there twice");
+      if (twice || !push_json(L, j, ty_json_next(j))) return false;
+      lua_rawset(L, -3);
+    }
+    return true;
+  default: return false;
+  }
+}
+
+/* json(text) -> value; nil and a message. null becomes nil. */
+static int l_json(lua_State *L) {
+  size_t n;
+  const char *text = luaL_checklstring(L, 1, &n);
+  void **copy = ty_file_push_owner(L, sizeof *copy, "tycho.text", json_drop);
+  *copy = ty_file_alloc((i64)n);
+  if (!*copy) return ty_file_answer(L, "JSON: out of memory");
+  memcpy(*copy, text, n);
+  Json j;
+  ty_json_open(&j, *copy, (i64)n);
+  bool ok = push_json(L, &j, ty_json_next(&j)) && ty_json_next(&j) == J_END;
+  ty_file_free(*copy);
+  *copy = NULL;
+  return ok ? 1 : ty_file_answer(L, j.err);
+}
+
+/* text(path, most) -> all bytes of a regular file of at most so many. */
+static int l_text(lua_State *L) {
+  ty_file_enter(L);
+  const char *path = luaL_checkstring(L, 1);
+  lua_Number most = luaL_checknumber(L, 2);
+  Archive *a = ty_file_push_owner(L, sizeof *a, ARCHIVE, archive_drop);
+  File *f = &a->file;
+  f->fd = -1;
+  if (!ty_file_open(f, path, false)) return archive_fail(L, a);
+  if ((lua_Number)f->size > most) {
+    ty_file_fail(f, "is longer than %.0f bytes", most);
+    return archive_fail(L, a);
+  }
+  ty_head_open(&a->head, f);
+  const u8 *bytes = ty_head_take(&a->head, f->size, "its text");
+  if (!bytes) return archive_fail(L, a);
+  lua_pushlstring(L, (const char *)bytes, (size_t)f->size);
+  ty_archive_close(a);
+  return 1;
+}
+
+/* bad_name(text) -> why a tensor in a file cannot be called so; nil: it can. */
+static int l_bad_name(lua_State *L) {
+  size_t n;
+  const char *s = luaL_checklstring(L, 1, &n);
+  lua_pushstring(L, ty_file_bad_name(s, (i64)n));
+  return 1;
+}
+
 /* starve(after): see ty_file_starve. */
 static int l_starve(lua_State *L) {
   ty_file_starve((i64)luaL_checknumber(L, 1));
   return 0;
 }
 
-const luaL_Reg ty_file_archives[] = {{"open", l_open},   {"parse", l_parse},   {"names", l_names},
-                                     {"info", l_info},   {"read", l_read},     {"close", l_close},
-                                     {"write", l_write}, {"starve", l_starve}, {NULL, NULL}};
+const luaL_Reg ty_file_archives[] = {
+    {"open", l_open},     {"parse", l_parse}, {"names", l_names},       {"info", l_info},
+    {"read", l_read},     {"close", l_close}, {"metadata", l_metadata}, {"write", l_write},
+    {"zip", l_zip},       {"json", l_json},   {"text", l_text},         {"bad_name", l_bad_name},
+    {"starve", l_starve}, {NULL, NULL}};
 
 /* Lists of the functions of all formats: a new format adds its own here. */
 static const luaL_Reg *const lists[] = {ty_file_archives, ty_file_csv, ty_file_image, ty_file_ring};

@@ -10,15 +10,13 @@
 */
 #include "file.h"
 
-enum { HEADER_MOST = 10000 }; /* NumPy's own limit for files of strangers */
-
 typedef struct Text {
-  Archive *a;
+  File *f;
   const char *p, *end;
 } Text;
 
 static bool npy_fail(Text *t, const char *what) {
-  return ty_file_fail(&t->a->file, "the npy header: %s", what);
+  return ty_file_fail(t->f, "the npy header: %s", what);
 }
 
 static void skip(Text *t) {
@@ -114,7 +112,7 @@ static bool element(Text *t, Entry *e, const char *s, i64 n) {
   }
   for (int i = 0; i < TY_COUNT(strange); i++)
     if (n && *s == strange[i].kind)
-      return ty_file_fail(&t->a->file, "holds %s, which is not read", strange[i].what);
+      return ty_file_fail(t->f, "holds %s, which is not read", strange[i].what);
   return npy_fail(t, "descr is no type");
 }
 
@@ -141,7 +139,7 @@ static bool entries(Text *t, Entry *e) {
       e->turned = true;
     }
     if (which == DESCR && have(t, '['))
-      return ty_file_fail(&t->a->file, "holds records, which are not read: save their fields");
+      return ty_file_fail(t->f, "holds records, which are not read: save their fields");
     if (which == DESCR) {
       if (!string(t, &s, &m)) return npy_fail(t, "descr is no type");
       if (!element(t, e, s, m)) return false;
@@ -162,34 +160,33 @@ static void turn(Type *t) {
   }
 }
 
-/* Reads a header at the cursor of h into e; `size` bytes are all there is of it and its elements. */
-bool ty_npy_header(Archive *a, Head *h, Entry *e, i64 bytes_in_all) {
+bool ty_npy_header(Head *h, Entry *e, i64 bytes_in_all) {
   static const char magic[] = "\x93NUMPY";
   i64 begin = h->at, n, bytes;
   const u8 *p = ty_head_take(h, 8, "the npy header");
   if (!p) return false;
-  if (memcmp(p, magic, 6)) return ty_file_fail(&a->file, "is no npy file (its first bytes differ)");
+  if (memcmp(p, magic, 6)) return ty_file_fail(h->f, "is no npy file (its first bytes differ)");
   u8 major = p[6], minor = p[7];
   if (major < 1 || major > 3 || minor)
-    return ty_file_fail(&a->file, "npy version %d.%d is not known", major, minor);
+    return ty_file_fail(h->f, "npy version %d.%d is not known", major, minor);
   if (!(p = ty_head_take(h, major == 1 ? 2 : 4, "the npy header"))) return false;
   u32 length = major == 1 ? (u32)(p[0] | p[1] << 8)
                           : p[0] | (u32)p[1] << 8 | (u32)p[2] << 16 | (u32)p[3] << 24;
-  if (length > HEADER_MOST)
-    return ty_file_fail(&a->file, "the npy header: %u bytes, at most %d are read", length,
-                        HEADER_MOST);
+  if (length > NPY_HEADER_MOST)
+    return ty_file_fail(h->f, "the npy header: %u bytes, at most %d are read", length,
+                        NPY_HEADER_MOST);
   if (!(p = ty_head_take(h, length, "the npy header"))) return false;
-  Text t = {a, (const char *)p, (const char *)p + length};
+  Text t = {h->f, (const char *)p, (const char *)p + length};
   if (!entries(&t, e)) return false;
   if (e->turned && e->type.rank > 1) turn(&e->type);
   else e->turned = false;
   if (!ty_entry_size(&e->type, e->code, &n, &bytes))
-    return ty_file_fail(&a->file, "its shape is larger than any memory");
+    return ty_file_fail(h->f, "its shape is larger than any memory");
   e->at = h->at;
   e->bytes = bytes;
   i64 rest = bytes_in_all - (h->at - begin);
   if (bytes > rest)
-    return ty_file_fail(&a->file, "holds %lld bytes of elements, its shape needs %lld",
+    return ty_file_fail(h->f, "holds %lld bytes of elements, its shape needs %lld",
                         (long long)TY_MAX(rest, 0), (long long)bytes);
   return true;
 }
@@ -197,5 +194,5 @@ bool ty_npy_header(Archive *a, Head *h, Entry *e, i64 bytes_in_all) {
 bool ty_npy_open(Archive *a) {
   ty_head_open(&a->head, &a->file);
   Entry *e = ty_archive_add(a, "", 0);
-  return e && ty_npy_header(a, &a->head, e, a->file.size);
+  return e && ty_npy_header(&a->head, e, a->file.size);
 }

@@ -148,6 +148,12 @@ ty._cast = cast
 for name, about in pairs {
   load = { "path, opts = nil", "what a file holds, by its ending: .npy .npz .safetensors .gguf; nil and a message" },
   save = { "path, value, opts = nil", "writes a file whole or not at all, by its ending; true, or nil and a message" },
+  load_weights = { "path, opts = nil",
+    "the tensors of a directory of safetensors, of its index, or of one file, by name" },
+  save_checkpoint = { "path, parts",
+    "writes models, optimisers, schedules, numbers, texts by name; true, or nil and a message" },
+  load_checkpoint = { "path, into = nil, opts = nil",
+    "what save_checkpoint wrote, taken up by the parts of `into`; nil and a message" },
 } do
   define(name, "m", about[1], about[2], function(...) return require("tycho.files")[name](...) end)
 end
