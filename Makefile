@@ -129,7 +129,7 @@ fuzz: build
 # The file formats under libFuzzer and the sanitizers, each for so many seconds: SECONDS=60 FORMATS="npy gguf" RUNS=100000
 SECONDS ?= 30
 RUNS    ?= -1
-FORMATS ?= npy npz safetensors gguf json
+FORMATS ?= npy npz safetensors gguf json csv pnm png jpeg
 PARSERS := $(filter-out %_lua.c,$(wildcard core/file_*.c))
 FUZZ    := $(B)/fuzz
 fuzz-files:
@@ -139,7 +139,7 @@ fuzz-files:
 	@status=0; for f in $(FORMATS); do \
 	  F=$$(echo $$f | tr a-z A-Z); mkdir -p $(FUZZ)/$$f; \
 	  clang -std=c11 -O1 -g -D_GNU_SOURCE -DFORMAT=$$F -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
-	    spec/fuzz_files.c $(PARSERS) -ldl -lpthread -o $(FUZZ)/fuzz_$$f || exit 1; \
+	    spec/fuzz_files.c $(PARSERS) -ldl -lpthread -lm -o $(FUZZ)/fuzz_$$f || exit 1; \
 	  $(FUZZ)/fuzz_$$f -max_total_time=$(SECONDS) -runs=$(RUNS) -seed=$(SEED) -rss_limit_mb=1024 -timeout=10 -print_final_stats=1 \
 	    -artifact_prefix=$(FUZZ)/ $(FUZZ)/$$f $(FUZZ)/seeds/$$f >$(FUZZ)/$$f.log 2>&1 || status=1; \
 	  echo "fuzz-files: $$f: $$(sed -n 's/^stat::number_of_executed_units: */runs /p' $(FUZZ)/$$f.log)" \

@@ -9,8 +9,10 @@
 #include <stdlib.h>
 
 #include "../core/file.h"
+#include "../core/file_csv.h"
+#include "../core/file_image.h"
 
-enum { NPY, NPZ, SAFETENSORS, GGUF, JSON };
+enum { NPY, NPZ, SAFETENSORS, GGUF, JSON, CSV, PNM, PNG, JPEG };
 
 static bool (*const open_archive[])(Archive *) = {ty_npy_open, ty_npz_open, ty_safetensors_open,
                                                   ty_gguf_open};
@@ -88,10 +90,81 @@ static void run_json(const u8 *data, size_t size) {
   free(text);
 }
 
+/* A table, read as the binding does: guesses, numbers, then a walk over all fields. The size chooses options. */
+static void run_csv(const u8 *data, size_t size) {
+  File f = {.fd = -1};
+  CsvOptions o = {.header = (i8)(size % 3) - 1, .missing = "NA\0nan\0", .floats = CSV_F32};
+  if (size % 5 == 0) o.comment = '#', o.point = ',', o.delimiter = ';';
+  if (size % 7 == 0) o.plain = true, o.floats = CSV_F64;
+  Csv c;
+  if (!ty_file_memory(&f, "fuzz", data, (i64)size)) return;
+  bool ok = ty_csv_open(&c, &f, &o) && ty_csv_rows(&c);
+  char *to = NULL;
+  if (ok) {
+    claim(c.rows * c.columns <= (i64)size + c.rows + 1, "each field takes a byte");
+    to = malloc((size_t)(c.rows * c.columns * 8) + 1);
+    ok = ty_csv_guess(&c);
+  }
+  CsvResult result = CSV_AGAIN;
+  for (int pass = 0; ok && result == CSV_AGAIN; pass++) {
+    claim(pass < 2, "two passes suffice");
+    for (int j = 0; j < c.columns; j++) {
+      c.column[j].to = to + (i64)j * 8;
+      c.column[j].stride = (i64)c.columns * 8;
+    }
+    result = ty_csv_parse(&c);
+    ok = result != CSV_FAILED;
+  }
+  if (ok) {
+    CsvCursor at = c.body;
+    CsvField x;
+    i64 rows = 0;
+    for (; ty_csv_next(&c, &at); rows++)
+      for (int j = 0; j < c.columns; j++) {
+        claim(ty_csv_field(&c, &at, &x) == (j + 1 < c.columns), "rows have the header's columns");
+        ty_csv_unquote(&x);
+        claim(x.p >= c.text && x.p + x.n <= c.end, "fields lie in the text");
+      }
+    claim(rows == c.rows, "rows were counted");
+  }
+  claim(ok || f.err[0], "a refusal says why");
+  free(to);
+  ty_csv_close(&c);
+  ty_file_close(&f);
+}
+
+static void run_picture(const u8 *data, size_t size) {
+  static const i32 channels[] = {0, 1, 3, 4};
+  static bool (*const read[])(File *, const ImageWant *, Image *) = {
+      [PNM] = ty_pnm_read, [PNG] = ty_png_read, [JPEG] = ty_jpeg_read};
+  File f = {.fd = -1};
+  ImageWant want = {.channels = channels[size % 4], .limit = 1 << 22};
+  Image x = {0};
+  if (size % 3 == 0) want.height = 5, want.width = 7;
+  if (!ty_file_memory(&f, "fuzz", data, (i64)size)) return;
+  bool ok;
+  if (size % 8 == 1 && size > 2) ok = read[FORMAT < PNM ? PNM : FORMAT](&f, &want, &x);
+  else ok = ty_image_read(&f, &want, &x);
+  claim(ok || f.err[0], "a refusal says why");
+  if (ok) {
+    i64 bytes = (i64)x.width * x.height * x.channels;
+    claim(bytes > 0 && bytes <= 1 << 23, "pixels keep to the limit");
+    u8 *planes = malloc((size_t)bytes);
+    ty_image_planes(&x, planes);
+    free(planes);
+  }
+  ty_file_free(x.data);
+  ty_file_close(&f);
+}
+
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size) {
   if (FORMAT == JSON) {
     run_json(data, size);
+    return 0;
+  }
+  if (FORMAT >= CSV) {
+    (FORMAT == CSV ? run_csv : run_picture)(data, size);
     return 0;
   }
   Archive a = {.limit = (i64)size + FILE_SPARE};

@@ -20,3 +20,9 @@ for i, f in ipairs(fixtures) do
   if f.format == "safetensors" and #bytes > 8 then write("json", ("seed%03d"):format(i), bytes:sub(9):match("^%b{}") or "{}") end
 end
 write("json", "index", fixtures.model.index)
+
+-- Tables and pictures.
+local data = dofile(here .. "/fixtures/data.lua")
+for i, f in ipairs(data.fields) do write("csv", ("field%03d"):format(i), f.text) end
+for i, t in ipairs(data.tables) do write("csv", ("table%03d"):format(i), t.text) end
+for i, p in ipairs(data.pictures) do write(p.format, ("seed%03d"):format(i), p.bytes) end
