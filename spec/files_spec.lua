@@ -273,6 +273,31 @@ describe("the world", function()
   end)
 end)
 
+describe("npz without libzip", function()
+  it("says what to install; other formats do not ask for it", function()
+    if H.sanitized then return pending "the sanitizer is loaded first" end
+    local source, object = write("nozip.c", [[
+      #define _GNU_SOURCE
+      #include <dlfcn.h>
+      #include <string.h>
+      void *dlopen(const char *name, int flags) {
+        static void *(*real)(const char *, int);
+        if (!real) real = (void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen");
+        return name && strstr(name, "libzip") ? 0 : real(name, flags);
+      }]]), folder .. "/nozip.so"
+    assert(H.shell(("gcc -shared -fPIC -o '%s' '%s' -ldl"):format(object, source)))
+    local out, status = H.script(([[
+      local ty = require "tycho"
+      local npy, npz = %q, %q
+      print(ty.save(npy, ty.ones(3)), ty.load(npy))
+      print(ty.files.npz.load(npy))
+      print(ty.save(npz, { x = ty.ones(3) }))]]):format(folder .. "/z.npy", folder .. "/z.npz"), { LD_PRELOAD = object })
+    assert.equal(0, status, out)
+    assert.truthy(out:find "^true\t{1, 1, 1}", out)
+    assert.equal(2, select(2, out:gsub("nil\t[^\n]*npz needs libzip: apt%-get install libzip4", "")), out)
+  end)
+end)
+
 describe("misuse", function()
   it("raises and names what is wrong", function()
     local x = ty.ones(2)
