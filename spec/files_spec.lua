@@ -628,6 +628,41 @@ describe("a checkpoint", function()
     assert.same(given, back)
   end)
 
+  it("takes whatever has state_dict and load_state_dict", function()
+    local path = folder .. "/scaler"
+    local p = ty.ones(2):requires_grad_()
+    local function make()
+      local opt = ty.optim.SGD({ p }, { lr = 1 })
+      return { scaler = ty.optim.GradScaler(), plateau = ty.optim.ReduceLROnPlateau(opt, { patience = 0 }), opt = opt }
+    end
+    local a, b = make(), make()
+    a.scaler.factor, a.scaler.good = 128, 3
+    a.plateau:step(1)
+    a.plateau:step(2)
+    assert(ty.save_checkpoint(path, a))
+    local parts = assert(ty.load_checkpoint(path, b))
+    assert.equal(b.scaler, parts.scaler)
+    assert.same({ factor = 128, good = 3 }, b.scaler:state_dict())
+    assert.same(a.plateau:state_dict(), b.plateau:state_dict())
+    assert.equal(0.1, b.opt.groups[1].lr)
+  end)
+
+  it("is saved and loaded inside compiled functions as outside", function()
+    local path, calls = folder .. "/inside.npy", 0
+    local f = ty.compile(function(x)
+      local y = x * 2
+      ty.save(path, y)
+      calls = calls + 1
+      return ty.load(path) + 1, ty.files.npy.load(path)
+    end)
+    for i = 1, 4 do
+      local a, b = f(ty.full({ 3 }, i))
+      assert.same({ 2 * i + 1, 2 * i + 1, 2 * i + 1 }, a:totable())
+      assert.same({ 2 * i, 2 * i, 2 * i }, b:totable())
+      assert.equal(i, calls)
+    end
+  end)
+
   it("is a file of safetensors that says what is in it", function()
     local path = folder .. "/plain.safetensors"
     assert(ty.save_checkpoint(path, { model = ty.nn.Linear(2, 3), step = 5 }))
