@@ -429,7 +429,7 @@ describe("damage", function()
       if ok and not value then assert.truthy(message:find "out of memory", message) end
       if not ok then assert.truthy(tostring(value):find "memory", value) end
       H.probe.fail(after, -1)
-      ok, value, message = pcall(ty.save, path .. ".other", { b = turned })
+      ok, value, message = pcall(ty.save, folder .. "/other.safetensors", { b = turned })
       H.probe.fail(-1)
       if not ok then assert.truthy(tostring(value):find "memory", value) else assert.truthy(value, message) end
     end
