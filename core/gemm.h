@@ -45,6 +45,11 @@ typedef struct GemmTile {
   int store, ybytes; /* as in GemmList, where y is no more of the compute type; an element of y */
 } GemmTile;
 
+/* n elements from src + off to dst + at. */
+typedef struct Piece {
+  i64 off, at, n;
+} Piece;
+
 typedef void GemmTileFn(const GemmTile *t);
 
 /* What an instruction set offers for one compute type. Strides are in elements. */
@@ -61,6 +66,8 @@ typedef struct Kern {
                  void *y, i64 yrs); /* the same for columns of b without gaps */
   void (*dot)(i64 nr, i64 n, const void *a, i64 ars, const void *b, void *lanes, i64 lrs);
   void (*side)(i64 nr, i64 n, const void *a, i64 acs, const void *b, void *lanes);
+  /* Row i of dst is put together from runs of src[off[i]]. NULL: not for this type. */
+  void (*lay)(void *dst, i64 ds, const void *src, const i64 *off, i64 ni, const Piece *run, i64 n);
   void (*add)(void *lanes, const void *right, i64 bytes);
   void (*join)(void *lanes, void *y);
 } Kern;
@@ -74,6 +81,10 @@ const Kern *ty_gemm_kern(int dtype);
 PackFn *ty_gemm_packer(int dtype);
 /* Sums to a y whose elements are narrower, where kernels have not stored them so. */
 void ty_gemm_narrow(int dtype, void *y, i64 yrs, const void *sum, i64 srs, i64 m, i64 n);
+
+/* gemm_place.c: as PackFn, for rows [i0, i0 + ni) and columns [j0, j0 + nj) of an operand at places. */
+void ty_gemm_place(int dtype, void *dst, i64 ds, const void *src, const Path *row, i64 i0, i64 ni,
+                   const Path *col, i64 j0, i64 nj, i64 pad);
 
 /* Leading dims whose rows of a simply go on, with one b, become rows of one larger product. */
 void ty_gemm_merge(Gemm *d);

@@ -426,6 +426,25 @@ static ATTR void NAME(dot)(i64 nr, i64 n, const void *A, i64 ars, const void *B,
   for (; nr; nr--, a += ars, l += lrs) NAME(lanes)(1, n, a, ars, B, l, lrs);
 }
 
+#if APPLY
+/* Rows put together from pieces, element for element; what lies beyond a piece is not touched. */
+static ATTR void NAME(lay)(void *dst, i64 ds, const void *src, const i64 *off, i64 ni,
+                           const Piece *piece, i64 n) {
+  for (i64 i = 0; i < ni; i++) {
+    const T *from = (const T *)src + off[i];
+    T *to = (T *)dst + i * ds;
+    for (const Piece *p = piece; p < piece + n; p++) {
+      const T *x = from + p->off;
+      T *y = to + p->at;
+      i64 w = p->n;
+      for (; w > VL; w -= VL, x += VL, y += VL) *(V *)y = *(const V *)x;
+      const __typeof__(MASK(0)) m = MASK((int)w);
+      MSTORE(y, m, MLOAD(x, m));
+    }
+  }
+}
+#endif
+
 /* One block's lanes, or sums, join another's. */
 static ATTR void NAME(add)(void *L, const void *R, i64 bytes) {
   T *l = L;
@@ -456,6 +475,9 @@ static const Kern NAME(kern) = {
     .turned = NAME(turned),
     .side = NAME(side),
     .dot = NAME(dot),
+#if APPLY
+    .lay = NAME(lay),
+#endif
     .add = NAME(add),
     .join = NAME(join),
 };
