@@ -399,6 +399,18 @@ static bool fail_pending(Back *b) {
   return true;
 }
 
+bool ty_back_view(State *S, const Tensor *g, i64 numel, const Tensor *x, Tensor *y) {
+  Tensor flat = {0};
+  Type all = {.dtype = g->type.dtype, .rank = 1, .dims = {numel}}, t = x->type;
+  if (!ty_rule_reshape(S, g, &all, &flat)) return false;
+  i64 step = numel > 1 ? flat.strides[0] : 1, strides[MAX_RANK];
+  for (int d = 0; d < t.rank; d++) strides[d] = x->strides[d] * step;
+  t.dtype = g->type.dtype;
+  ty_tensor_view(y, &flat, &t, flat.offset + x->offset * step, strides);
+  ty_tensor_release(&flat);
+  return true;
+}
+
 /* All of the record at hand; false: again from b->i on, once there is memory. */
 static bool step(Back *b) {
   State *S = b->S;
@@ -416,7 +428,8 @@ static bool step(Back *b) {
     if (r->kind == K_OUT) {
       Pending *p = pending_of(b, e->from);
       if (!p) return false;
-      if (!p->part[r->dim].st) ty_tensor_alias(&p->part[r->dim], g);
+      if (!p->part[r->dim].st && !ty_back_view(S, g, e->numel, &e->t, &p->part[r->dim]))
+        return false;
       continue;
     }
     ok = ty_rule_apply(S, r, g, b->i, &y) && (!y.st || give(b, e->from, &y));

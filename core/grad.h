@@ -111,6 +111,8 @@ typedef enum { BACK_DONE, BACK_CUSTOM, BACK_FAILED } BackState;
 BackState ty_back_step(Back *b);
 bool ty_back_give(Back *b, i32 edge, const Tensor *g);
 void ty_back_pass(Back *b);
+/* The gradient of a storage of so many elements as x sees that storage. */
+bool ty_back_view(State *S, const Tensor *g, i64 numel, const Tensor *x, Tensor *y);
 void ty_back_free(Back *b);
 /* Whether y depends on a leaf, or on a watch before seq. */
 bool ty_back_reaches(State *S, const Tensor *y, u64 seq, bool *yes);

@@ -115,17 +115,12 @@ static int grad_pass(lua_State *L) {
 static int grad_got(lua_State *L) {
   ty_lua_enter(L);
   Back *b = check_back(L);
-  Tensor *g = &b->wanted[(int)lua_tointeger(L, 2) - 1].g, flat = {0};
+  Tensor *g = &b->wanted[(int)lua_tointeger(L, 2) - 1].g;
   const Tensor *x = ty_lua_check(L, "grad", 3);
   State *S = ty_lua_state(L);
   if (!g->st) return 0;
   Tensor *y = ty_lua_push(L);
-  Type all = {.rank = 1, .dims = {x->st->numel}};
-  TY_LUA_MUST(L, S, ty_rule_reshape(S, g, &all, &flat));
-  i64 step = all.dims[0] > 1 ? flat.strides[0] : 1, strides[MAX_RANK];
-  for (int d = 0; d < x->type.rank; d++) strides[d] = x->strides[d] * step;
-  ty_tensor_view(y, &flat, &x->type, flat.offset + x->offset * step, strides);
-  ty_tensor_release(&flat);
+  TY_LUA_MUST(L, S, ty_back_view(S, g, x->st->numel, x, y));
   return 1;
 }
 
