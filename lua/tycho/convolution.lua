@@ -10,7 +10,8 @@
 return function(ty, check, row)
   local fail = check.fail
   local correlation = require("tycho.correlation")(ty)
-  local pad, windows = correlation.pad, correlation.windows
+  local pad, windows, mode = correlation.pad, correlation.windows, ty.internals.grad.mode
+  local where = ty.where
   local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
   local halves = { f16 = true, bf16 = true }
   local MOST = 2 ^ 31 - 1 -- places of a dim
@@ -281,13 +282,92 @@ return function(ty, check, row)
   local function mean_of(x, d, keep) return x:mean(d, keep) end
   local function max_of(x, d, keep) return x:max(d, keep) end
 
+  --- fn(x), whose gradient is rule(x, y, g).
+  local function ruled(fn, x, rule)
+    if not (x.requires_grad and mode()) then return fn(x) end
+    return ty.custom_grad(function(v)
+      local y = fn(v)
+      return y, { v, y }
+    end, function(saved, g) return rule(saved[1]:detach(), saved[2]:detach(), g) end)(x)
+  end
+
+  --- Calls visit(k, index) for each place k of a window, from 0; view[index] are the elements there.
+  local function each_tap(kernel, visit)
+    local k = 0
+    for i = 1, kernel[1] do
+      for j = 1, kernel[2] or 1 do
+        visit(k, kernel[2] and { "...", i, j } or { "...", i })
+        k = k + 1
+      end
+    end
+  end
+
+  --- Windows that share no element: each place of a window gets g, or 0 where an earlier one was the largest. whole: no
+  --- element lies outside.
+  local function spread_apart(x, view_of, kernel, y, g, whole)
+    local dx = (whole and ty.empty or ty.zeros)(x.shape, { dtype = g.dtype })
+    local from, to, below = view_of(x), view_of(dx), nil
+    each_tap(kernel, function(_, index)
+      local less = from[index]:lt(y)
+      local own = where(less, 0, g)
+      to[index] = below and where(below, own, 0) or own
+      below = below and below:bitwise_and(less) or less
+    end)
+    return dx
+  end
+
+  --- Which place of its window the largest element has, from 0.
+  local function first_taps(view, n, kernel, y)
+    if product(kernel) > TAPS then return view:flatten(-n, -1):argmax(-1) - 1 end
+    local places, k = {}, product(kernel) - 1
+    each_tap(kernel, function(i, index) places[i] = view[index]:lt(y) end)
+    local tap = ty.full(y.shape, k, { dtype = "i64" })
+    for i = k - 1, 0, -1 do tap = where(places[i], tap, i) end
+    return tap
+  end
+
+  --- Windows that may share elements: g is added up at the places of the largest.
+  local function spread_together(x, view, n, kernel, stride, dilation, y, g)
+    local tap, sizes, at = first_taps(view, n, kernel, y), x.shape, nil
+    for i = n, 1, -1 do
+      local d, below = x.ndim - n + i, 1
+      for k = d + 1, x.ndim do below = below * sizes[k] end
+      local within = i == 1 and tap or tap % kernel[i]
+      if i > 1 then tap = (tap - within) / kernel[i] tap = tap:to("i64") end
+      local first = ty.arange(y:size(d), { dtype = "i64" }) * stride[i]
+      for _ = i + 1, n do first = first:unsqueeze(-1) end
+      local here = (within * dilation[i] + first) * below
+      at = at and at + here or here
+    end
+    local lead = x.ndim - n
+    local dx = ty.zeros(x.shape, { dtype = g.dtype }):flatten(lead + 1, -1)
+    dx = dx:scatter_add(-1, at:flatten(lead + 1, -1) + 1, g:flatten(lead + 1, -1))
+    return dx:unflatten(-1, { unpack(sizes, lead + 1) })
+  end
+
   local max_options = { stride = "any", padding = "any", dilation = "any", ceil_mode = "boolean" }
 
   local function max_pool(who, n, x, kernel, opts)
     local input, single, _, size, stride, padding, after, dilation =
       pool_arguments(who, n, x, kernel, opts, max_options)
-    local view = windows(pad(input, n, padding, after, -math.huge), n, size, stride, dilation)
-    local y = fold(view, n, size, ty.maximum, max_of)
+    local back, behind, apart = {}, {}, product(size) <= TAPS
+    for i = 1, n do
+      back[i], behind[i] = -padding[i], -after[i]
+      apart = apart and stride[i] > (size[i] - 1) * dilation[i]
+    end
+    local function padded(v) return pad(v, n, padding, after, -math.huge) end
+    local function view_of(v) return windows(v, n, size, stride, dilation) end
+    local y = ruled(function(v) return fold(view_of(padded(v)), n, size, ty.maximum, max_of) end, input,
+      function(v, best, g)
+        v = padded(v)
+        local view, dx = view_of(v), nil
+        if apart then
+          dx = spread_apart(v, view_of, size, best, g, view:numel() == v:numel())
+        else
+          dx = spread_together(v, view, n, size, stride, dilation, best, g)
+        end
+        return pad(dx, n, back, behind, 0)
+      end)
     return single and y:squeeze(1) or y
   end
 
@@ -332,7 +412,7 @@ return function(ty, check, row)
     return single and y:squeeze(1) or y
   end
 
-  --- The largest element of each window. NaN wins. Where several are equal they share the gradient.
+  --- The largest element of each window. NaN wins. Where several are equal the first has the gradient.
   --- Options: stride = kernel, padding = 0 (of -inf), dilation = 1, ceil_mode = false.
   ---@param x tycho.Tensor floats, [batch, channels, length] or [channels, length]
   ---@param kernel integer
@@ -340,7 +420,7 @@ return function(ty, check, row)
   ---@return tycho.Tensor # [batch, channels, windows]
   local function max_pool1d(x, kernel, opts) return max_pool("max_pool1d", 1, x, kernel, opts) end
 
-  --- The largest element of each window. NaN wins. Where several are equal they share the gradient.
+  --- The largest element of each window. NaN wins. Where several are equal the first has the gradient.
   --- Options, a number or {rows, columns}: stride = kernel, padding = 0 (of -inf), dilation = 1; ceil_mode = false.
   ---@param x tycho.Tensor floats, [batch, channels, height, width] or [channels, height, width]
   ---@param kernel integer|integer[]
