@@ -154,7 +154,8 @@ static void job_plan(Job *J, int threads, bool panels) {
   }
   J->way = TILES;
   const i64 rows = J->kern->rows, kc = TY_MIN(d->k, KC);
-  J->bpack = J->narrow || d->bp || d->bcs != 1 || (d->m > B_ROWS * rows && d->k * d->n * J->cs > B_DIRECT);
+  J->bpack =
+      J->narrow || d->bp || d->bcs != 1 || (d->m > B_ROWS * rows && d->k * d->n * J->cs > B_DIRECT);
   J->apack = J->narrow || (d->n > 4 * J->nr && d->m * d->k * J->cs > A_DIRECT);
   if (d->ap) J->apack = false, J->apitch = kc + 64 / J->cs; /* as in columns */
   J->mc = round_up(ceil_div(d->m, ceil_div(d->m, MC * 4 / J->cs)), rows);
@@ -274,7 +275,9 @@ static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
   const i64 show = whole ? j1 - j0 : round_up(TAIL_BYTES / (m * cs) + 1, J->nr);
   const i64 ars = J->apitch ? J->apitch : d->ars;
   GemmTile t = {.ars = J->apack ? 1 : ars,
-                .acs = J->apack ? rows : J->apitch ? 1 : d->acs,
+                .acs = J->apack    ? rows
+                       : J->apitch ? 1
+                                   : d->acs,
                 .brs = J->bpack ? J->nr : d->brs,
                 .srs = yrs,
                 .op = J->list.op};
@@ -343,7 +346,8 @@ static void column(const Job *J, i64 i0, i64 i1, const char *b, char *out, char 
         /* Packed as the transpose, so that a column-major a is turned in squares. */
         ars = n + 64 / cs; /* a line more, or rows a power of two apart share a set of L1 */
         if (d->ap)
-          ty_gemm_place(d->dtype, packed, ars, J->item.a, &d->ap->row, i, nr, &d->ap->col, k0, n, n);
+          ty_gemm_place(d->dtype, packed, ars, J->item.a, &d->ap->row, i, nr, &d->ap->col, k0, n,
+                        n);
         else J->pack(packed, ars, a, d->ars, d->acs, nr, n, n);
         a = packed;
       }
@@ -468,8 +472,8 @@ static i64 front(const Job *J) {
 /* An item that is one unit and is read as it lies: tiles without the questions. */
 static bool reads_bare(const Job *J) {
   if (J->list.store && J->d.k > KC) return false; /* y cannot hold sums */
-  return J->way == TILES && !J->apack && !J->bpack && !J->narrow && (!J->tail || J->late) &&
-         J->mc >= J->d.m && J->nc >= J->d.n;
+  return J->way == TILES && !J->apack && !J->apitch && !J->bpack && !J->narrow &&
+         (!J->tail || J->late) && J->mc >= J->d.m && J->nc >= J->d.n;
 }
 
 /* Items [begin, end) of the batch, each on this thread alone. A slot's scratch then holds the

@@ -71,7 +71,7 @@ void ty_gemm_place(int dtype, void *dst, i64 ds, const void *src, const Path *ro
   for (i64 i = 0; i < ni; i += CHUNK)
     for (i64 j = 0; j < nj; j += CHUNK) {
       const bool last = j + CHUNK >= nj;
-      place(dtype, (char *)dst + (i * ds + j) * cs, ds, src, row, i0 + i, TY_MIN(CHUNK, ni - i), col,
-            j0 + j, TY_MIN(CHUNK, nj - j), last ? pad - j : CHUNK);
+      place(dtype, (char *)dst + (i * ds + j) * cs, ds, src, row, i0 + i, TY_MIN(CHUNK, ni - i),
+            col, j0 + j, TY_MIN(CHUNK, nj - j), last ? pad - j : CHUNK);
     }
 }

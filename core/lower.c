@@ -447,8 +447,7 @@ static bool lower_factor(Arena *A, const Lower *L, int i, const Type *t) {
     m = M.at[map];
   }
   int missing = y->nlead + 2 - t->rank, j = t->rank - 2;
-  for (int d = 0; d < j; d++)
-    (i ? y->bbs : y->abs)[missing + d] = t->dims[d] == 1 ? 0 : m.coef[d];
+  for (int d = 0; d < j; d++) (i ? y->bbs : y->abs)[missing + d] = t->dims[d] == 1 ? 0 : m.coef[d];
   Places p = {walk(&D, &m, &j, t->dims[t->rank - 2]), {0}};
   p.col = walk(&D, &m, &j, t->dims[t->rank - 1]);
   L->w->factor[i] = f->node;

@@ -604,7 +604,8 @@ static void step_gemm(const Make *M, Pack *P, i32 gi) {
   s->blas = M->g->node[gr->product].arg.k2 == 1;
   s->gemm = &w->gemm;
   if (is_input(M, gi, w->factor[1]) && !s->blas) s->panels = ty_gemm_panels(s->gemm);
-  P->extra += padded(sizeof(Gemm)) + padded(sizeof(Places)) * ((s->gemm->ap != NULL) + (s->gemm->bp != NULL));
+  P->extra += padded(sizeof(Gemm)) +
+              padded(sizeof(Places)) * ((s->gemm->ap != NULL) + (s->gemm->bp != NULL));
   if (!w->program) return;
   step_program(M, P, gi, s);
   s->product = w->product;

@@ -403,8 +403,8 @@ bool ty_record_contract(State *S, const char *who, const Tensor *a, const Tensor
   Type shown = r;
   shown.rank = (u8)lead;
   if (rows + z->rank - lead - summed > MAX_RANK)
-    return ty_fail(S, "%s: the result of %s x %s has more than %d dims", who, show(x, sa), show(z, sb),
-                   MAX_RANK);
+    return ty_fail(S, "%s: the result of %s x %s has more than %d dims", who, show(x, sa),
+                   show(z, sb), MAX_RANK);
   for (int d = lead; d < rows; d++) shown.dims[shown.rank++] = x->dims[d];
   for (int d = lead + summed; d < z->rank; d++) shown.dims[shown.rank++] = z->dims[d];
   for (int d = shown.rank; d < MAX_RANK; d++) shown.dims[d] = 0;
@@ -412,8 +412,7 @@ bool ty_record_contract(State *S, const char *who, const Tensor *a, const Tensor
   if (!append_product(S, who, src, t, r, shown, y)) return false;
   if (TY_LIKELY(!S->tracks)) return true;
   return ty_grad_note(
-      S,
-      &(Noted){.kind = OP_MATMUL, .n = 2, .src = src, .dims = 1u + (u32)lead, .dim = summed}, y);
+      S, &(Noted){.kind = OP_MATMUL, .n = 2, .src = src, .dims = 1u + (u32)lead, .dim = summed}, y);
 }
 
 /* Tapes what was recorded from one tensor, where it must be. */
