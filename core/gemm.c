@@ -38,6 +38,7 @@ enum {
   TURN_ROWS = 16, /* the same when a is column-major: a cache line of each column */
   TAIL_BYTES = 256 << 10, /* of the product that a tail is shown at a time, about */
   SMALL = 4096,           /* elements of a, b and y up to which a product is not planned */
+  NEAR_ROWS = 8,          /* the same where b is read at places */
   STREAM_SHORT = 1 << 17, /* elements of b up to which a stream is not */
   DEEP = 8,               /* blocks of k from which threads may share a product by them */
   DEEP_BYTES = 1 << 20,   /* of sums of blocks at a time */
@@ -110,6 +111,9 @@ void ty_gemm_merge(Gemm *d) {
 }
 
 static bool is_stream(const Gemm *d, bool narrow, i64 nr) {
+  if (d->bp) /* windows side by side; the rest is better packed */
+    return d->m <= NEAR_ROWS && !narrow && !d->ap && ty_gemm_kern(d->dtype)->near &&
+           d->bp->col.strides[d->bp->col.n - 1] == 1;
   return d->m <= STREAM_ROWS && !narrow && !d->ap && (d->bcs == 1 || d->brs == 1) && d->n >= nr;
 }
 
@@ -187,12 +191,12 @@ static void done(const Job *J, void *y, i64 stride, i64 i, i64 rows, i64 j, i64 
 /* ---- Tiles ---------------------------------------------------------------------------------- */
 
 /* A panel of nr columns, counted from J->j0, for one block of k. */
-static void pack_panel(const Job *J, char *to, i64 k0, i64 j) {
+static void pack_panel(const Job *J, char *to, i64 k0, i64 j, Seen *seen) {
   const Gemm *d = &J->d;
   const i64 kc = TY_MIN(KC, d->k - k0), w = TY_MIN(J->nr, J->jn - j);
   if (d->bp)
     ty_gemm_place(d->dtype, to, J->nr, J->item.b, &d->bp->row, J->item.k0 + k0, kc, &d->bp->col,
-                  J->j0 + j, w, J->nr);
+                  J->j0 + j, w, J->nr, seen);
   else
     J->pack(to, J->nr, J->item.b + (k0 * d->brs + (J->j0 + j) * d->bcs) * J->es, d->brs, d->bcs, kc,
             w, J->nr);
@@ -203,9 +207,11 @@ static void pack_panel(const Job *J, char *to, i64 k0, i64 j) {
 static void pack_b(void *arg, i64 begin, i64 end) {
   Job *J = arg;
   const i64 panels = ceil_div(J->jn, J->nr), wide = panels * J->nr;
+  Seen seen;
+  seen.ni = 0;
   for (i64 u = begin; u < end; u++) {
     const i64 k0 = u / panels * KC, j = u % panels * J->nr, kc = TY_MIN(KC, J->d.k - k0);
-    pack_panel(J, (char *)(uintptr_t)J->bpacked + (k0 * wide + j * kc) * J->cs, k0, j);
+    pack_panel(J, (char *)(uintptr_t)J->bpacked + (k0 * wide + j * kc) * J->cs, k0, j, &seen);
   }
 }
 
@@ -281,6 +287,8 @@ static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
                 .brs = J->bpack ? J->nr : d->brs,
                 .srs = yrs,
                 .op = J->list.op};
+  Seen down, seen;
+  down.ni = seen.ni = 0;
   for (i64 k0 = 0; k0 < d->k; k0 += KC) {
     const i64 kc = TY_MIN(KC, d->k - k0);
     t.k = kc;
@@ -297,7 +305,7 @@ static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
       a = scratch;
     } else if (J->apitch) {
       ty_gemm_place(d->dtype, scratch, ars, J->item.a, &d->ap->row, i0, m, &d->ap->col,
-                    J->item.k0 + k0, kc, kc);
+                    J->item.k0 + k0, kc, kc, &down);
       a = scratch;
     }
     /* Down a panel of b while it sits in L1. When k is short, y is what costs: along its rows. */
@@ -309,7 +317,7 @@ static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
         const char *b = J->now     ? packed
                         : J->bpack ? J->bpacked + (k0 * wide + j * kc) * cs
                                    : J->item.b + (k0 * d->brs + J->j0 + j) * cs;
-        if (J->now) pack_panel(J, packed, k0, j);
+        if (J->now) pack_panel(J, packed, k0, j, &seen);
         t.a = a + i * (J->apack ? kc : ars) * cs;
         t.b = b;
         t.sums = y + (i * yrs + j - j0) * cs;
@@ -335,6 +343,8 @@ static void column(const Job *J, i64 i0, i64 i1, const char *b, char *out, char 
   const Kern *K = J->kern;
   const i64 cs = J->cs, lrs = J->depth * (256 / cs); /* a row's stack of lanes, 256 bytes a level */
   char *lanes = scratch, *packed = scratch + J->group * J->depth * 256;
+  Seen seen;
+  seen.ni = 0;
   for (i64 i = i0; i < i1; i += J->group) {
     const i64 nr = TY_MIN(J->group, i1 - i);
     i64 top = 0, block = 0;
@@ -346,8 +356,8 @@ static void column(const Job *J, i64 i0, i64 i1, const char *b, char *out, char 
         /* Packed as the transpose, so that a column-major a is turned in squares. */
         ars = n + 64 / cs; /* a line more, or rows a power of two apart share a set of L1 */
         if (d->ap)
-          ty_gemm_place(d->dtype, packed, ars, J->item.a, &d->ap->row, i, nr, &d->ap->col, k0, n,
-                        n);
+          ty_gemm_place(d->dtype, packed, ars, J->item.a, &d->ap->row, i, nr, &d->ap->col, k0, n, n,
+                        &seen);
         else J->pack(packed, ars, a, d->ars, d->acs, nr, n, n);
         a = packed;
       }
@@ -411,9 +421,11 @@ static void run_units(Job *J, i64 begin, i64 end, char *scratch) {
       const i64 j = u * J->nc, n = TY_MIN(J->nc, d->n - j), yrs = J->tsize ? J->nc : d->n;
       char *y = J->tsize ? scratch : J->item.y + j * J->es;
       const bool turned = d->bcs != 1;
-      (turned ? J->kern->turned : J->kern->stream)(d->m, n, d->k, J->item.a, d->ars, d->acs,
-                                                   J->item.b + j * d->bcs * J->es,
-                                                   turned ? d->bcs : d->brs, y, yrs);
+      if (d->bp) ty_gemm_near(d, J->item.a, J->item.b, j, n, y, yrs);
+      else
+        (turned ? J->kern->turned : J->kern->stream)(d->m, n, d->k, J->item.a, d->ars, d->acs,
+                                                     J->item.b + j * d->bcs * J->es,
+                                                     turned ? d->bcs : d->brs, y, yrs);
       if (tail) done(J, y, yrs, 0, d->m, j, n);
     } else {
       const i64 i = u / across * J->mc, j = u % across * J->nc;
@@ -436,8 +448,10 @@ static void run_item(Job *J, Slot *alone) {
     J->jn = TY_MIN(J->jc, d->n - J->j0);
     if (J->way == TILES) J->units = ceil_div(d->m, J->mc) * ceil_div(J->jn, J->nc);
     if (J->bsize && J->way == COLUMN && d->bp) {
+      Seen seen;
+      seen.ni = 0;
       ty_gemm_place(d->dtype, (char *)(uintptr_t)J->bpacked, d->k, J->item.b, &d->bp->col, 0, 1,
-                    &d->bp->row, 0, d->k, d->k);
+                    &d->bp->row, 0, d->k, d->k, &seen);
     } else if (J->bsize && J->way == COLUMN) {
       J->pack((char *)(uintptr_t)J->bpacked, d->k, J->item.b, 0, d->brs, 1, d->k, d->k);
     } else if (J->bsize) {

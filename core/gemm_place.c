@@ -39,39 +39,56 @@ static i64 cut(const Path *w, i64 begin, i64 n, Piece *y) {
   }
 }
 
-/* Up to CHUNK rows and columns. */
-static void place(int dtype, char *dst, i64 ds, const char *src, const Path *row, i64 i0, i64 ni,
-                  const Path *col, i64 j0, i64 nj, i64 pad) {
-  const Kern *K = ty_gemm_kern(dtype);
-  const i64 es = ty_dtypes[dtype].bytes, cs = K->size;
-  const i64 rs = row->strides[row->n - 1], st = col->strides[col->n - 1];
-  Piece down[CHUNK], across[CHUNK];
-  const i64 nd = cut(row, i0, ni, down), na = cut(col, j0, nj, across);
-  if (st == 1 && K->lay && es == cs) {
-    i64 off[CHUNK];
-    for (i64 u = 0; u < nd; u++)
-      for (i64 i = 0; i < down[u].n; i++) off[down[u].at + i] = down[u].off + i * rs;
-    K->lay(dst, ds, src, off, ni, across, na);
-    for (i64 i = 0; i < ni && pad > nj; i++)
-      memset(dst + (i * ds + nj) * cs, 0, (size_t)((pad - nj) * cs));
-    return;
-  }
-  PackFn *pack = ty_gemm_packer(dtype);
-  for (i64 u = 0; u < nd; u++)
-    for (i64 v = 0; v < na; v++) {
-      const Piece *d = &down[u], *a = &across[v];
-      pack(dst + (d->at * ds + a->at) * cs, ds, src + (d->off + a->off) * es, rs, st, d->n, a->n,
-           v + 1 < na ? a->n : pad - a->at);
-    }
+/* The places of rows [i0, i0 + ni), as pieces and one by one, unless they are there. */
+static void look(const Path *row, i64 i0, i64 ni, Seen *y) {
+  if (y->ni == ni && y->i0 == i0) return;
+  y->i0 = i0, y->ni = ni;
+  y->n = cut(row, i0, ni, y->piece);
+  i64 *off = y->off, step = row->strides[row->n - 1];
+  for (const Piece *p = y->piece; p < y->piece + y->n; p++)
+    for (i64 i = 0; i < p->n; i++) *off++ = p->off + i * step;
 }
 
-void ty_gemm_place(int dtype, void *dst, i64 ds, const void *src, const Path *row, i64 i0, i64 ni,
-                   const Path *col, i64 j0, i64 nj, i64 pad) {
-  const i64 cs = ty_gemm_kern(dtype)->size;
-  for (i64 i = 0; i < ni; i += CHUNK)
-    for (i64 j = 0; j < nj; j += CHUNK) {
-      const bool last = j + CHUNK >= nj;
-      place(dtype, (char *)dst + (i * ds + j) * cs, ds, src, row, i0 + i, TY_MIN(CHUNK, ni - i),
-            col, j0 + j, TY_MIN(CHUNK, nj - j), last ? pad - j : CHUNK);
+void ty_gemm_place(int dtype, void *to, i64 ds, const void *from, const Path *row, i64 i0, i64 ni,
+                   const Path *col, i64 j0, i64 nj, i64 pad, Seen *seen) {
+  const Kern *K = ty_gemm_kern(dtype);
+  PackFn *pack = ty_gemm_packer(dtype);
+  const i64 es = ty_dtypes[dtype].bytes, cs = K->size;
+  const i64 rs = row->strides[row->n - 1], st = col->strides[col->n - 1];
+  Piece across[CHUNK];
+  for (i64 j = 0; j < nj; j += CHUNK) {
+    const i64 w = TY_MIN(CHUNK, nj - j), end = j + w < nj ? w : pad - j;
+    const i64 n = cut(col, j0 + j, w, across);
+    for (i64 i = 0; i < ni; i += CHUNK) {
+      const i64 h = TY_MIN(CHUNK, ni - i);
+      char *dst = (char *)to + (i * ds + j) * cs;
+      look(row, i0 + i, h, seen);
+      if (st == 1 && K->lay && es == cs) {
+        K->lay(dst, ds, from, seen->off, h, across, n, end);
+        continue;
+      }
+      for (const Piece *d = seen->piece; d < seen->piece + seen->n; d++)
+        for (const Piece *a = across; a < across + n; a++)
+          pack(dst + (d->at * ds + a->at) * cs, ds, (const char *)from + (d->off + a->off) * es, rs,
+               st, d->n, a->n, a + 1 < across + n ? a->n : end - a->at);
     }
+  }
+}
+
+void ty_gemm_near(const Gemm *d, const char *a, const char *b, i64 j0, i64 n, char *y, i64 yrs) {
+  const Kern *K = ty_gemm_kern(d->dtype);
+  Piece across[CHUNK];
+  Seen seen;
+  seen.ni = 0;
+  for (i64 k0 = 0; k0 < d->k; k0 += KC) {
+    const i64 kc = TY_MIN(KC, d->k - k0);
+    look(&d->bp->row, k0, kc, &seen);
+    for (i64 j = 0, w; j < n; j += w) {
+      w = TY_MIN(CHUNK, n - j);
+      const i64 na = cut(&d->bp->col, j0 + j, w, across);
+      for (const Piece *p = across; p < across + na; p++)
+        K->near(d->m, p->n, kc, a + k0 * d->acs * K->size, d->ars, d->acs, b + p->off * K->size,
+                seen.off, y + (j + p->at) * K->size, yrs, k0 == 0);
+    }
+  }
 }

@@ -181,7 +181,7 @@ TILE(8, 2)
 #endif
 #undef TILE
 
-#if TBYTES == 4 && VBYTES > 16
+#if TBYTES == 4 && APPLY
 /* One row of a by nv vectors of b, the last of w elements: sums stay in registers. */
 INLINE void NAME(thin)(const int nv, int w, i64 k, const T *a, i64 acs, const T *b, i64 brs, T *y) {
   __typeof__(MASK(w)) mask = MASK(w);
@@ -210,7 +210,7 @@ static ATTR void NAME(stream)(i64 m, i64 n, i64 k, const void *A, i64 ars, i64 a
                               i64 brs, void *Y, i64 yrs) {
   enum { CHUNK = 2048 / TBYTES };
   T sum[STREAM_ROWS][CHUNK];
-#if TBYTES == 4 && VBYTES > 16
+#if TBYTES == 4 && APPLY
   if (n <= 4 * VL) {
     for (i64 r = 0; r < m; r++) {
       const T *a = (const T *)A + r * ars;
@@ -427,19 +427,83 @@ static ATTR void NAME(dot)(i64 nr, i64 n, const void *A, i64 ars, const void *B,
 }
 
 #if APPLY
-/* Rows put together from pieces, element for element; what lies beyond a piece is not touched. */
+/* Rows put together from pieces, zero from the last to `pad`. A vector of the row is the sum, by OR, of
+** the pieces that reach into it, each loaded so that its elements meet their lanes; no element is
+** read that is not wanted. */
 static ATTR void NAME(lay)(void *dst, i64 ds, const void *src, const i64 *off, i64 ni,
-                           const Piece *piece, i64 n) {
-  for (i64 i = 0; i < ni; i++) {
-    const T *from = (const T *)src + off[i];
-    T *to = (T *)dst + i * ds;
-    for (const Piece *p = piece; p < piece + n; p++) {
-      const T *x = from + p->off;
-      T *y = to + p->at;
-      i64 w = p->n;
-      for (; w > VL; w -= VL, x += VL, y += VL) *(V *)y = *(const V *)x;
-      const __typeof__(MASK(0)) m = MASK((int)w);
-      MSTORE(y, m, MLOAD(x, m));
+                           const Piece *piece, i64 n, i64 pad) {
+  typedef __typeof__(MASK(0)) Mask;
+  typedef u64 Bits __attribute__((vector_size(VBYTES)));
+  const Piece *end = piece + n;
+  for (i64 c = 0; c < pad; c += VL) {
+    const T *from[VL];
+    Mask lanes[VL];
+    int count = 0;
+    for (; piece < end && piece->at < c + VL; piece++) {
+      const int lo = (int)TY_MAX(piece->at - c, 0), hi = (int)TY_MIN(piece->at + piece->n - c, VL);
+      from[count] = (const T *)src + piece->off + c - piece->at;
+      lanes[count++] = MASK(hi) ^ MASK(lo);
+      if (piece->at + piece->n > c + VL) break;
+    }
+    const Mask all = MASK((int)TY_MIN(VL, pad - c));
+    T *y = (T *)dst + c;
+    /* Without a piece at all: zeros, read under no lane. */
+    const T *const x = count ? from[0] : src, *const z = count > 1 ? from[1] : src;
+    const Mask m = count ? lanes[0] : MASK(0), o = count > 1 ? lanes[1] : MASK(0);
+    for (i64 i = 0; i < ni; i++, y += ds) {
+      Bits v = (Bits)MLOAD(x + off[i], m);
+      if (count > 1) v |= (Bits)MLOAD(z + off[i], o);
+      for (int u = 2; u < count; u++) v |= (Bits)MLOAD(from[u] + off[i], lanes[u]);
+      MSTORE(y, all, v);
+    }
+  }
+}
+#endif
+
+#if APPLY && TBYTES == 4
+/* mr rows by nv vectors of which the last has as many elements as the mask, over one block of k: row
+** p of b begins at off[p]. */
+INLINE void NAME(nearby)(const int mr, const int nv, const __typeof__(MASK(0)) m, i64 k, const T *a,
+                         i64 ars, i64 acs, const T *b, const i64 *off, T *y, i64 yrs, bool first) {
+  V s[4][2] = {{{0}}};
+  for (i64 p = 0; p < k; p++, a += acs) {
+    const T *x = b + off[p];
+    const V b0 = nv == 2 ? *(const V *)x : MLOAD(x, m), b1 = nv == 2 ? MLOAD(x + VL, m) : b0;
+    UNROLL
+    for (int r = 0; r < mr; r++) {
+      const V z = NAME(splat)(a[r * ars]);
+      s[r][0] = FMA(z, b0, s[r][0]);
+      if (nv == 2) s[r][1] = FMA(z, b1, s[r][1]);
+    }
+  }
+  UNROLL
+  for (int r = 0; r < mr; r++, y += yrs) {
+    T *last = nv == 2 ? y + VL : y;
+    if (!first) {
+      if (nv == 2) s[r][0] = *(V *)y + s[r][0];
+      s[r][nv - 1] = MLOAD(last, m) + s[r][nv - 1];
+    }
+    if (nv == 2) *(V *)y = s[r][0];
+    MSTORE(last, m, s[r][nv - 1]);
+  }
+}
+
+static ATTR void NAME(near)(i64 m, i64 n, i64 k, const void *A, i64 ars, i64 acs, const void *B,
+                            const i64 *off, void *Y, i64 yrs, bool first) {
+  for (i64 j = 0; j < n; j += 2 * VL) {
+    const T *a = A, *b = (const T *)B + j;
+    T *y = (T *)Y + j;
+    const i64 w = TY_MIN(n - j, 2 * VL);
+    const bool two = w > VL;
+    const __typeof__(MASK(0)) mask = MASK((int)(two ? w - VL : w));
+    i64 r = m;
+    for (; r >= 4; r -= 4, a += 4 * ars, y += 4 * yrs) {
+      if (two) NAME(nearby)(4, 2, mask, k, a, ars, acs, b, off, y, yrs, first);
+      else NAME(nearby)(4, 1, mask, k, a, ars, acs, b, off, y, yrs, first);
+    }
+    for (; r; r--, a += ars, y += yrs) {
+      if (two) NAME(nearby)(1, 2, mask, k, a, ars, acs, b, off, y, yrs, first);
+      else NAME(nearby)(1, 1, mask, k, a, ars, acs, b, off, y, yrs, first);
     }
   }
 }
@@ -477,6 +541,9 @@ static const Kern NAME(kern) = {
     .dot = NAME(dot),
 #if APPLY
     .lay = NAME(lay),
+#endif
+#if APPLY && TBYTES == 4
+    .near = NAME(near),
 #endif
     .add = NAME(add),
     .join = NAME(join),
