@@ -74,18 +74,31 @@ return function(ty)
     return correlate(cut(w, o.groups), pad(x, o.n, o.before, o.after, 0), o.kernel, o)
   end
 
+  local function product(list)
+    local n = 1
+    for i = 1, #list do n = n * list[i] end
+    return n
+  end
+
+  --- The columns of a product are turned to lie side by side: so they are the fewer ones, of g or of the windows.
   local function weight(x, g, o)
     local n = o.n
     local view, at = grouped(pad(x, n, o.before, o.after, 0), o.kernel, o)
     local lead = {}
     if at == 4 then g, lead = g:unflatten(2, { o.groups, g:size(2) / o.groups }), { 2 } end
-    -- [(group,) channels, k..., batch, out...] with [(group,) batch, out..., out channels]
-    local a = view:permute(range(range(range(range({}, 2, at - 2), at + n, n), 1, 1), at, n))
-    local b = g:permute(range(range(range(lead, 1, 1), at, n), at - 1, 1))
-    local y = contract(a, b, at - 3, 1 + n)
-    local c = at - 2 -- of channels
-    local back = range(range({}, 1, at - 3), c + n + 1, 1)
-    y = y:permute(range(range(back, c, 1), c + 1, n))
+    local function order(...) -- behind the group: first dim and count of each run
+      local list = { unpack(lead) }
+      for i = 1, select("#", ...), 2 do range(list, (select(i, ...)), (select(i + 1, ...))) end
+      return list
+    end
+    local c, y = at - 1, nil -- of channels
+    if g:size(c) > view:size(c) * product(o.kernel) then
+      y = contract(g:permute(order(c, 1, 1, 1, at, n)), view:permute(order(1, 1, at, n, c, 1, at + n, n)), at - 3, 1 + n)
+    else
+      y = contract(view:permute(order(c, 1, at + n, n, 1, 1, at, n)), g:permute(order(1, 1, at, n, c, 1)), at - 3, 1 + n)
+      lead = range({}, 1, at - 3)
+      y = y:permute(order(c + n, 1, c - 1, 1 + n))
+    end
     return at == 3 and y or y:flatten(1, 2)
   end
 
@@ -102,12 +115,6 @@ return function(ty)
       end
     end
     return x
-  end
-
-  local function product(list)
-    local n = 1
-    for i = 1, #list do n = n * list[i] end
-    return n
   end
 
   --- The places of one phase: those that are `phase` (from 0, a dim) behind a multiple of the stride.
