@@ -114,7 +114,8 @@ static bool is_stream(const Gemm *d, bool narrow, i64 nr) {
   if (d->bp) /* windows side by side; the rest is better packed */
     return d->m <= NEAR_ROWS && !narrow && !d->ap && ty_gemm_kern(d->dtype)->near &&
            d->bp->col.strides[d->bp->col.n - 1] == 1;
-  return d->m <= STREAM_ROWS && !narrow && !d->ap && (d->bcs == 1 || d->brs == 1) && d->n >= nr;
+  return d->m <= STREAM_ROWS && !narrow && !d->ap &&
+         (d->bcs == 1 || (d->brs == 1 && ty_gemm_kern(d->dtype)->turned)) && d->n >= nr;
 }
 
 /* Chooses the way, what is packed, and the cut for `threads` threads. `panels`: b's are there. */
@@ -573,7 +574,7 @@ run_small(const Gemm *d, const void *a, const void *b, void *y, const GemmTail *
   const GemmList *list = tail && K->lists ? tail->list : NULL;
   if (tail && tail->aside && (!list || d->m <= STREAM_ROWS || d->k > KC)) return false;
   if (d->m <= STREAM_ROWS) { /* a stream of all columns */
-    if (d->k * d->n > STREAM_SHORT || (d->bcs != 1 && d->brs != 1)) return false;
+    if (d->k * d->n > STREAM_SHORT || (d->bcs != 1 && (d->brs != 1 || !K->turned))) return false;
     if (d->bcs == 1) K->stream(d->m, d->n, d->k, a, d->ars, d->acs, b, d->brs, y, d->n);
     else K->turned(d->m, d->n, d->k, a, d->ars, d->acs, b, d->bcs, y, d->n);
     list = NULL;

@@ -63,13 +63,13 @@ typedef struct Kern {
   void (*stream)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, i64 brs,
                  void *y, i64 yrs);
   void (*turned)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, i64 bcs,
-                 void *y, i64 yrs); /* the same for columns of b without gaps */
+                 void *y, i64 yrs); /* the same for columns of b without gaps; of floats */
   void (*dot)(i64 nr, i64 n, const void *a, i64 ars, const void *b, void *lanes, i64 lrs);
   void (*side)(i64 nr, i64 n, const void *a, i64 acs, const void *b, void *lanes);
   /* For operands at places, of floats; NULL: not for this type. Row i of dst is put together from
-  ** pieces at src[off[i]], zero from the last one to `pad`. */
+  ** pieces at src[off[i]] whose elements are `step` apart, 1 or 2; zero from the last to `pad`. */
   void (*lay)(void *dst, i64 ds, const void *src, const i64 *off, i64 ni, const Piece *piece, i64 n,
-              i64 pad);
+              i64 step, i64 pad);
   /* Few rows of y over one block of k, where row p of b lies at off[p]; of f32. */
   void (*near)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, const i64 *off,
                void *y, i64 yrs, bool first);

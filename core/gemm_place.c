@@ -7,7 +7,8 @@
 ** two is a sum over a few dims. So windows over an image, which share most of their elements, are
 ** read where the image lies, a block of them at a time. Along the last dim of a walk the places go
 ** on evenly: a block falls into rectangles of rows and columns, each of which is an ordinary
-** strided matrix. Where columns lie side by side the instruction set has a quicker way.
+** strided matrix. Where columns lie side by side, or one apart, the instruction set has a quicker
+** way.
 */
 #include "gemm.h"
 
@@ -63,8 +64,8 @@ void ty_gemm_place(int dtype, void *to, i64 ds, const void *from, const Path *ro
       const i64 h = TY_MIN(CHUNK, ni - i);
       char *dst = (char *)to + (i * ds + j) * cs;
       look(row, i0 + i, h, seen);
-      if (st == 1 && K->lay && es == cs) {
-        K->lay(dst, ds, from, seen->off, h, across, n, end);
+      if ((st == 1 || st == 2) && K->lay && es == cs) {
+        K->lay(dst, ds, from, seen->off, h, across, n, st, end);
         continue;
       }
       for (const Piece *d = seen->piece; d < seen->piece + seen->n; d++)

@@ -1,7 +1,8 @@
 /*
 ** gemm_micro.h -- the algorithms of matrix products for one element type and instruction set.
 ** In:  T, TBYTES, FMA MAX MIN (of vectors), FMA1 (of one), TAG, ROWS (most rows of a tile, even),
-**      APPLY (whether tiles apply operations), SPEED, and all that gemm_isa.h defines.
+**      APPLY (whether tiles apply operations), TURN (whether columns are turned for a stream), SPEED,
+**      and all that gemm_isa.h defines.
 ** Out: static const Kern NAME(kern); see struct Kern in gemm.h for what each function does.
 **
 ** Rules that keep the bits the same everywhere:
@@ -308,6 +309,7 @@ INLINE void NAME(transpose)(V x[VL]) {
   EXCHANGE(1)
 }
 
+#if TURN
 /* The same as stream for a b that lies column by column: VL columns are read side by side, and
 ** turned in registers. */
 static ATTR void NAME(turned)(i64 m, i64 n, i64 k, const void *A, i64 ars, i64 acs, const void *B,
@@ -353,6 +355,7 @@ static ATTR void NAME(turned)(i64 m, i64 n, i64 k, const void *A, i64 ars, i64 a
     }
   }
 }
+#endif
 
 /* lanes[i mod LN] = fma over ascending i of column i of a, of at most SIDE_BYTES, times b[i]: the
 ** same as dot below for many rows at once, where a lies column by column. A lane is SIDE_BYTES
@@ -428,35 +431,52 @@ static ATTR void NAME(dot)(i64 nr, i64 n, const void *A, i64 ars, const void *B,
 
 #if APPLY
 /* Rows put together from pieces, zero from the last to `pad`. A vector of the row is the sum, by OR, of
-** the pieces that reach into it, each loaded so that its elements meet their lanes; no element is
-** read that is not wanted. */
+** the pieces that reach into it, each loaded so that its elements meet their lanes. Of a step of 2
+** two vectors are loaded, and the even elements taken. No element beyond a piece's ends is read. */
 static ATTR void NAME(lay)(void *dst, i64 ds, const void *src, const i64 *off, i64 ni,
-                           const Piece *piece, i64 n, i64 pad) {
+                           const Piece *piece, i64 n, i64 step, i64 pad) {
   typedef __typeof__(MASK(0)) Mask;
   typedef u64 Bits __attribute__((vector_size(VBYTES)));
+#if TBYTES == 4
+  typedef i32 Index __attribute__((vector_size(VBYTES)));
+#else
+  typedef i64 Index __attribute__((vector_size(VBYTES)));
+#endif
+#define EVEN(c, h) (2 * (c))
+#define LANE_MASK(from, to) \
+  (MASK((int)TY_MAX(0, TY_MIN(VL, to))) ^ MASK((int)TY_MAX(0, TY_MIN(VL, from))))
+#define LAID(u) \
+  ((Bits)(step == 1 ? MLOAD(from[u] + off[i], lanes[u][0]) \
+                    : __builtin_shuffle(MLOAD(from[u] + off[i], lanes[u][0]), \
+                                        MLOAD(from[u] + off[i] + VL, lanes[u][1]), even)))
+  const Index even = {EACH(EVEN, 0)};
   const Piece *end = piece + n;
   for (i64 c = 0; c < pad; c += VL) {
-    const T *from[VL];
-    Mask lanes[VL];
+    const T *from[VL] = {src, src};
+    Mask lanes[VL][2];
     int count = 0;
+    lanes[0][0] = lanes[0][1] = lanes[1][0] = lanes[1][1] =
+        MASK(0); /* so are zeros, where none is */
     for (; piece < end && piece->at < c + VL; piece++) {
-      const int lo = (int)TY_MAX(piece->at - c, 0), hi = (int)TY_MIN(piece->at + piece->n - c, VL);
-      from[count] = (const T *)src + piece->off + c - piece->at;
-      lanes[count++] = MASK(hi) ^ MASK(lo);
+      const i64 lo = step * TY_MAX(piece->at - c, 0), hi = step * (piece->at + piece->n - c);
+      const i64 top = TY_MIN(hi, step * VL) - step + 1;
+      from[count] = (const T *)src + piece->off + step * (c - piece->at);
+      lanes[count][0] = LANE_MASK(lo, top);
+      lanes[count++][1] = LANE_MASK(lo - VL, top - VL);
       if (piece->at + piece->n > c + VL) break;
     }
     const Mask all = MASK((int)TY_MIN(VL, pad - c));
     T *y = (T *)dst + c;
-    /* Without a piece at all: zeros, read under no lane. */
-    const T *const x = count ? from[0] : src, *const z = count > 1 ? from[1] : src;
-    const Mask m = count ? lanes[0] : MASK(0), o = count > 1 ? lanes[1] : MASK(0);
     for (i64 i = 0; i < ni; i++, y += ds) {
-      Bits v = (Bits)MLOAD(x + off[i], m);
-      if (count > 1) v |= (Bits)MLOAD(z + off[i], o);
-      for (int u = 2; u < count; u++) v |= (Bits)MLOAD(from[u] + off[i], lanes[u]);
+      Bits v = LAID(0);
+      if (count > 1) v |= LAID(1);
+      for (int u = 2; u < count; u++) v |= LAID(u);
       MSTORE(y, all, v);
     }
   }
+#undef EVEN
+#undef LANE_MASK
+#undef LAID
 }
 #endif
 
@@ -536,7 +556,9 @@ static const Kern NAME(kern) = {
     .speed = SPEED,
     .tile = {{HEIGHTS(1)}, {HEIGHTS(2)}},
     .stream = NAME(stream),
+#if TURN
     .turned = NAME(turned),
+#endif
     .side = NAME(side),
     .dot = NAME(dot),
 #if APPLY
@@ -558,6 +580,7 @@ static const Kern NAME(kern) = {
 #undef MIN
 #undef ROWS
 #undef APPLY
+#undef TURN
 #undef SPEED
 #undef HEIGHTS
 #undef VL
