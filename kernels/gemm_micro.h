@@ -468,6 +468,7 @@ static ATTR void NAME(lay)(void *dst, i64 ds, const void *src, const i64 *off, i
     const Mask all = MASK((int)TY_MIN(VL, pad - c));
     T *y = (T *)dst + c;
     for (i64 i = 0; i < ni; i++, y += ds) {
+      __builtin_prefetch(from[0] + off[i] + 2 * VL * step);
       Bits v = LAID(0);
       if (count > 1) v |= LAID(1);
       for (int u = 2; u < count; u++) v |= LAID(u);
