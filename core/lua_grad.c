@@ -383,7 +383,8 @@ void ty_lua_open_grad(lua_State *L, int m, int t) {
       {"step", grad_step}, {"give", grad_give},       {"pass", grad_pass},
       {"got", grad_got},   {"watch", grad_watch},     {"same", grad_same},
       {"seq", grad_seq},   {"reaches", grad_reaches}, {"join", grad_join},
-      {"live", grad_live}, {"is_back", grad_is_back}, {"draws", grad_draws},  {NULL, NULL}};
+      {"live", grad_live}, {"is_back", grad_is_back}, {"draws", grad_draws},
+      {NULL, NULL}};
   ty_lua_define(L, m, t, rows);
   lua_getfield(L, m, "internals");
   lua_newtable(L);

@@ -304,6 +304,23 @@ describe("windows that are read where they lie", function()
     H.same(y:clone():reshape(50, 600):matmul(b:clone():permute({ 2, 1, 3 }):reshape(600, 50)), ty.contract(y, b:permute { 2, 1, 3 }, 0, 2))
   end)
 
+  it("may be rows over many blocks, which threads share, and the one column of a product", function()
+    ty.manual_seed(5)
+    local threads = ty.threads()
+    local x, y, v = ty.randn(50, 9, 100, 9), ty.randn(50, 100, 9, 7), ty.randn(50, 100, 9)
+    local a = x:permute { 2, 1, 3, 4 }
+    local wide, thin = a:clone():reshape(9, 45000), y:clone():reshape(45000, 7)
+    for _, n in ipairs { 1, 2, 3 } do
+      ty.threads(n)
+      H.same(wide:matmul(thin), ty.contract(a, y, 0, 3))
+      H.same(thin:t():clone():matmul(wide:t():clone()), ty.contract(y:permute { 4, 1, 2, 3 }, a:permute { 2, 3, 4, 1 }, 0, 3))
+      H.same(wide:matmul(v:reshape(45000)), ty.contract(a, v, 0, 3))
+      H.same(v:permute({ 2, 1, 3 }):clone():reshape(45000):matmul(a:permute({ 3, 2, 4, 1 }):clone():reshape(45000, 9)),
+        ty.contract(v:permute { 2, 1, 3 }, a:permute { 3, 2, 4, 1 }, 0, 3))
+    end
+    ty.threads(threads)
+  end)
+
   it("are never read beyond an edge of the image", function()
     ffi.cdef [[void *mmap(void *, size_t, int, int, int, long); int mprotect(void *, size_t, int); int munmap(void *, size_t);]]
     local PAGE = 4096
