@@ -517,6 +517,16 @@ describe("max pooling", function()
     end)
   end
 
+  it("does so where windows cover each dim evenly", function()
+    local x = whole(H.random(3), "f32", 2, 3, 12, 9):requires_grad_()
+    local g = whole(H.random(4), "f32", 2, 3, 4, 3)
+    ty.adaptive_max_pool2d(x, { 4, 3 }):backward(g)
+    check(pooled_gradient(x, { 3, 3 }, { stride = { 3, 3 }, padding = 0, dilation = 1 }, g), x:numel(), x.grad, "gradient")
+    local line = ty.tensor { { { 1, 3, 3, 3, 2, 2, 2 } } }:requires_grad_() -- windows 1-3, 3-5, 5-7
+    ty.adaptive_max_pool1d(line, 3):backward(ty.tensor { { { 1, 10, 100 } } })
+    assert.same({ 0, 1, 10, 0, 100, 0, 0 }, line.grad:reshape(-1):totable())
+  end)
+
   it("is differentiated again", function()
     local x = ty.randn({ 1, 2, 6, 6 }, { dtype = "f64" })
     local u = ty.randn({ 1, 2, 6, 6 }, { dtype = "f64" })
