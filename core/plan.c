@@ -27,6 +27,7 @@
 ** costs nothing: the one place where a file of this level looks upward.
 */
 #include "engine.h"
+#include "profile.h"
 
 typedef struct Home {
   i32 first, last; /* positions: first write, last use */
@@ -843,6 +844,7 @@ Plan *ty_plan_make(State *S, const Graph *g, const Output *out, i32 nout, i32 ni
   Pack P = {0};
   Plan head = {0}, *p = NULL;
   const char *err = NULL;
+  i64 begin = E->dump & DUMP_PROFILE ? ty_profile_now() : 0;
   bool ok = (M.out = scratch(&M, nout, sizeof(Output))) != NULL;
   if (ok && nout) memcpy(M.out, out, (size_t)nout * sizeof(Output));
   ok = ok && plan_begin(&M) && ty_fuse(M.A, g, M.want, S->fast, &M.gs) && plan_lower(&M);
@@ -855,6 +857,7 @@ Plan *ty_plan_make(State *S, const Graph *g, const Output *out, i32 nout, i32 ni
     ty_plan_drop(p);
     p = NULL;
   }
+  if (begin && p) ty_profile_note(EV_MAKE, begin, ty_profile_plan(p), 0, 0);
   if (p) plan_show(&M, p);
   else if (err) ty_fail(S, "compile: %s", err);
   else ty_fail_memory(S, "compile", 0);

@@ -113,12 +113,14 @@ local function capture_call(core, h, otherwise, ...)
   end
   local now = core.internals.capture.clock or clock -- specs bring their own
   local started = now()
+  local span = core.internals.span and core.internals.span("capture " .. h.place) -- a profile listens
   local dynamic = h.dynamic ~= false and (due.sizes or h.dynamic ~= nil)
   h.closures = h.closures or due.closures
   local done, why = capture.run_with(core, h.handle, { closures = h.closures, dynamic = dynamic, sized = due.sized,
     custom = h.custom, clock = now, deadline = h.in_time and budget < math.huge and started + budget / 1e3 or nil },
     h.fn, ...)
   local cost = (now() - started) * 1e3
+  if span then span() end
   core._tried(h.handle, done or why.raised ~= nil, not done and why.late or false)
   if done then
     h.captures = captured + 1
