@@ -116,7 +116,7 @@ test: build
 	( fuzzed=0; \
 	  $(RUN) $(LUAJIT) spec/fuzz.lua $(N) $(SEED) || fuzzed=1; \
 	  $(RUN) $(LUAJIT) spec/fuzz_lua.lua $(N) $(SEED) || fuzzed=1; \
-	  $(RUN) $(LUAJIT) spec/fuzz_grad.lua $$(($(N) / 50)) $(SEED) || fuzzed=1; \
+	  $(RUN) $(LUAJIT) spec/fuzz_grad.lua $$(($(N) / 80)) $(SEED) || fuzzed=1; \
 	  TYCHO_ISA=avx2 TYCHO_CHECK=1 $(RUN) $(LUAJIT) spec/fuzz.lua 4000 5 || fuzzed=1; \
 	  exit $$fuzzed ) >$$log 2>&1 & fuzzers=$$!; \
 	$(RUN) $(BUSTED) -o spec/report.lua --lpath="./?.lua" spec || status=1; \
@@ -126,7 +126,7 @@ test: build
 fuzz: build
 	@$(RUN) $(LUAJIT) spec/fuzz.lua $(N) $(SEED)
 	@$(RUN) $(LUAJIT) spec/fuzz_lua.lua $(N) $(SEED)
-	@$(RUN) $(LUAJIT) spec/fuzz_grad.lua $$(($(N) / 5)) $(SEED)
+	@$(RUN) $(LUAJIT) spec/fuzz_grad.lua $$(($(N) / 10)) $(SEED)
 
 # The file formats under libFuzzer and the sanitizers, each for so many seconds: SECONDS=60 FORMATS="npy gguf" RUNS=100000
 SECONDS ?= 30
