@@ -67,7 +67,7 @@ int ty_file_utf8(const u8 *s, i64 n);
 /* The front of a file, read as far as it was asked for. */
 typedef struct Head {
   File *f;
-  u8 *data;     /* f->data, or owned */
+  u8 *data;     /* f->data where that is all there is, or owned */
   i64 have, at; /* bytes that are there; the cursor */
   i64 room;
 } Head;
