@@ -183,7 +183,9 @@ struct Archive {
   i64 meta_at, meta_count;                            /* metadata, in `head`: see the format */
 };
 
-#define ENTRIES_MOST 65536 /* of one file: what they cost stays within FILE_SPARE */
+/* Of one file: what they cost stays within FILE_SPARE. */
+#define ENTRIES_MOST 65536
+#define TEXT_MOST ((i64)16 << 20) /* bytes of names and metadata of safetensors, of JSON */
 
 /* The code of elements as our dtype has them. */
 int ty_entry_code(int dtype);
