@@ -97,7 +97,8 @@ static void bind_slots(Bound *B) {
     if (s->kind == SLOT_INPUT)
       *addr = (char *)input[s->k].buf->data + input[s->k].offset * s->esize;
     else if (s->kind == SLOT_OUTPUT) *addr = B->made[s->k]->data;
-    else if (s->kind == SLOT_TEMP) *addr = (char *)B->arena + s->offset;
+    else if (s->kind == SLOT_TEMP)
+      *addr = (char *)(s->k < 0 ? B->arena : B->made[s->k]->data) + s->offset;
     else *addr = NULL;
   }
 }

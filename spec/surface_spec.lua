@@ -674,10 +674,11 @@ describe("wrong use of every public function", function()
   local anything = { is_tensor = true, manual_seed = true, stats = true, help = true, threads = true, blas = true,
     precision = true, deterministic = true, default_dtype = true, scope = true, compile = true, explain = true, graph = true,
     reset = true, stance = true, budget = true, zeros = true, ones = true, empty = true, rand = true, randn = true,
-    uniform = true, normal = true, release = true, plot = true, progress = true }
+    uniform = true, normal = true, release = true, plot = true, progress = true, random_state = true }
 
   local takes_functions = { scope = true, compile = true, graph = true, disable = true, no_grad = true, enable_grad = true,
-    grad = true, value_and_grad = true, checkpoint = true, custom_grad = true, jvp = true, progress = true, profile = true }
+    grad = true, value_and_grad = true, checkpoint = true, custom_grad = true, jvp = true, progress = true,
+    profile = true, vmap = true, jacobian = true, hessian = true }
 
   it("without arguments raises an error that begins with its name, at this line", function()
     for _, f in ipairs(functions) do

@@ -373,7 +373,8 @@ function M.open(core)
 
   --- What a compiled function did: a table that prints well. calls; nested (calls inside of other compiled functions);
   --- skips (calls that a trace answered: the function did not run); captures; traces, most recently used first:
-  --- {key, guards, sizes (what was decided about them), effects, hits, dynamic, instances (sets of sizes), graph};
+  --- {key, guards, sizes (what was decided about them), effects, hits, dynamic, instances (sets of sizes), graph,
+  --- plan (steps, outputs, pieces of the arena)};
   --- misses, the last of them: {text, guard, path, was, now}; aborts, the last of them: {text, file, line, reason,
   --- hint, cost in ms}. Of calls that ran and were recorded:
   --- signature_hits, signature_misses, evicted, differences, signatures[i] = {signature, hits, rests (runs eagerly for
@@ -394,7 +395,7 @@ function M.open(core)
       e.traces[i] = {
         key = key_lines(core, d), guards = guard_lines(core, d), sizes = size_lines(d), effects = effect_lines(d, t),
         graph = t.text, kernels = t.kernels, steps = t.steps, operations = t.operations, hits = t.hits,
-        operations_saved = t.operations_saved, bytes_moved = t.bytes_moved, bytes_saved = t.bytes_saved,
+        operations_saved = t.operations_saved, bytes_moved = t.bytes_moved, bytes_saved = t.bytes_saved, plan = t.plan,
         dynamic = t.dynamic, instances = t.instances, backend = t.backend,
       }
     end

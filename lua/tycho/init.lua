@@ -72,7 +72,7 @@ local function from_ptr(ptr, sizes, dtype, anchor)
   return from_address(ptr, sizes, dtype, anchor)
 end
 
-define("data", "b", "x",
+define("data", "t", "x",
   "an FFI pointer to the first element, float * for f32; valid while x or a view of it lives", data)
 define("from_ptr", "m", "pointer, sizes, dtype = \"f32\", anchor = pointer",
   "a tensor over memory of others, which the anchor keeps alive", from_ptr)
@@ -160,11 +160,26 @@ for name, about in pairs {
   end)
 end
 
-local parts = { nn = true, optim = true }
+--- Files: what is behind these names is loaded when one of them is first called.
+for name, about in pairs {
+  load = { "path, opts = nil", "what a file holds, by its ending: .npy .npz .safetensors .gguf; nil and a message" },
+  save = { "path, value, opts = nil", "writes a file whole or not at all, by its ending; true, or nil and a message" },
+  load_weights = { "path, opts = nil",
+    "the tensors of a directory of safetensors, of its index, or of one file, by name" },
+  save_checkpoint = { "path, parts",
+    "writes models, optimisers, schedules, numbers, texts by name; true, or nil and a message" },
+  load_checkpoint = { "path, into = nil, opts = nil",
+    "what save_checkpoint wrote, taken up by the parts of `into`; nil and a message" },
+} do
+  define(name, "m", about[1], about[2], function(...) return require("tycho.files")[name](...) end)
+end
+
+local parts = { nn = true, optim = true, files = true, csv = true, image = true, data = true }
+local formats = { csv = true, image = true } -- fields of ty.files
 setmetatable(ty, {
   __index = function(t, name)
     if not parts[name] then return nil end
-    t[name] = require("tycho." .. name)
+    t[name] = formats[name] and require("tycho.files")[name] or require("tycho." .. name)
     return rawget(t, name)
   end,
 })
