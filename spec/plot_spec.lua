@@ -112,8 +112,11 @@ local function inflate(s)
       local length = base[v - 257] + bits(extra)
       local distance = 0
       for _ = 1, 5 do distance = distance * 2 + bits(1) end
-      assert.equal(0, distance) -- 1 byte back
-      for _ = 1, length do out[#out + 1] = out[#out] end
+      if distance >= 4 then
+        local more = math.floor(distance / 2) - 1
+        distance = (2 + distance % 2) * 2 ^ more + bits(more)
+      end
+      for _ = 1, length do out[#out + 1] = out[#out - distance] end
     end
   end
   if bit > 0 then at = at + 1 end
@@ -194,9 +197,22 @@ describe("PNG", function()
     end
   end)
 
-  it("packs runs of every length", function()
-    for n = 1, 600 do
+  it("packs runs of every length, and what comes again from any distance", function()
+    for n = 0, 600 do
       local s = ("a"):rep(n) .. "b"
+      assert.equal(s, inflate(png.deflate(s)))
+    end
+    local noise = {}
+    for i = 1, 40000 do noise[i] = string.char(r.whole(0, 255)) end
+    noise = table.concat(noise)
+    for _, distance in ipairs { 1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 4096, 4097, 24577, 32767, 32768, 32769, 40000 } do
+      local s = noise:sub(1, distance) .. noise:sub(1, math.min(distance, 300)) .. "end"
+      assert.truthy(inflate(png.deflate(s)) == s, distance)
+    end
+    for _ = 1, 200 do -- few letters: many matches
+      local letters = {}
+      for i = 1, r.whole(1, 400) do letters[i] = ("abcd"):sub(r.whole(1, 2), r.whole(2, 4)) end
+      local s = table.concat(letters)
       assert.equal(s, inflate(png.deflate(s)))
     end
   end)
