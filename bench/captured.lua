@@ -45,6 +45,23 @@ return function(row, native, latency)
         return function() return step(x) end
       end }
   end
+  row { name = "conv 3x3, 32 to 32 channels, 28x28, batch 16", peer = "conv", what = "a product of as many sums",
+    unit = "ms", mark = 1.2e-3, make_floor = true,
+    setup = function()
+      return called(function(x, w) return ty.conv2d(x, w, { padding = 1 }) end, ty.randn(16, 32, 28, 28),
+        ty.randn(32, 32, 3, 3))
+    end,
+    floor = function()
+      local a, b = ty.randn(32, 288), ty.randn(288, 16 * 784)
+      return function() return a:matmul(b) end
+    end }
+  row { name = "training step, CNN 1-16-32, 28x28, batch 32, SGD", peer = "cnn", what = "eager", unit = "ms",
+    mark = 2.7e-3, make_floor = true,
+    setup = function() return called(models.cnn(28, 32)) end,
+    floor = function()
+      local step, x = models.cnn(28, 32)
+      return function() return step(x) end
+    end }
   row { name = "1,000 small MLPs a frame", peer = "mlps1000", what = "1,000 C functions of Lua's", unit = "ms",
     mark = 0.75e-3,
     setup = function()

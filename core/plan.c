@@ -601,7 +601,8 @@ static void step_gemm(const Make *M, Pack *P, i32 gi) {
   s->blas = M->g->node[gr->product].arg.k2 == 1;
   s->gemm = &w->gemm;
   if (is_input(M, gi, w->factor[1]) && !s->blas) s->panels = ty_gemm_panels(s->gemm);
-  P->extra += padded(sizeof(Gemm));
+  P->extra += padded(sizeof(Gemm)) +
+              padded(sizeof(Places)) * ((s->gemm->ap != NULL) + (s->gemm->bp != NULL));
   if (!w->program) return;
   step_program(M, P, gi, s);
   s->product = w->product;
@@ -769,7 +770,11 @@ static Plan *plan_pack(Make *M, Pack *P, const Plan *head) {
     if (s->launch) s->launch = carve(&at, s->launch, sizeof(Launch));
     if (s->nscalar) s->scalar = carve(&at, s->scalar, (size_t)s->nscalar * sizeof(i32));
     if (s->nlist) s->list = carve(&at, s->list, (size_t)s->nlist * sizeof(ListOp));
-    if (s->gemm) s->gemm = carve(&at, s->gemm, sizeof(Gemm));
+    if (s->gemm) {
+      s->gemm = carve(&at, s->gemm, sizeof(Gemm));
+      if (s->gemm->ap) s->gemm->ap = carve(&at, s->gemm->ap, sizeof(Places));
+      if (s->gemm->bp) s->gemm->bp = carve(&at, s->gemm->bp, sizeof(Places));
+    }
     if (s->host) s->host = carve(&at, s->host, sizeof(Node));
     if (s->kind != STEP_HOST) continue;
     Type types[3];
