@@ -499,9 +499,10 @@ local function legend_items(p, box, drawn, outside)
     for _, line in ipairs(item.lines or { item.points }) do
       for i = 1, #line, 2 do
         see(line[i], line[i + 1])
-        if line[i + 2] then -- long pieces have few points
-          local x, y, dx, dy = line[i], line[i + 1], (line[i + 2] - line[i]) / 8, (line[i + 3] - line[i + 1]) / 8
-          for f = 1, 7 do see(x + dx * f, y + dy * f) end
+        if item.lines and line[i + 2] then -- long pieces have few points
+          local x, y, dx, dy = line[i], line[i + 1], line[i + 2] - line[i], line[i + 3] - line[i + 1]
+          local steps = min(floor((abs(dx) + abs(dy)) / 12), 100)
+          for f = 1, steps do see(x + dx * f / (steps + 1), y + dy * f / (steps + 1)) end
         end
       end
     end
