@@ -23,7 +23,10 @@ struct Ring {
   RingJob *job; /* owned, as the text that their paths lie in */
   char *names;
   i64 jobs, claimed, taken;
-  RingItem *item; /* owned, `capacity` */
+  RingItem *item; /* owned, `capacity`; their memory is used again */
+  RingItem own;   /* of who takes without threads; ready: it is the next */
+  bool ready_own;
+  Scratch scratch;
   pthread_mutex_t lock;
   pthread_cond_t ready, room; /* an item is done; a slot is free, or the ring stops */
   pthread_t thread[WORKERS];
@@ -32,42 +35,41 @@ struct Ring {
   pid_t pid; /* of the process whose threads these are */
 };
 
-static bool read_record(const Ring *r, File *f, i64 at, Image *y) {
-  if (at < 0 || r->plan.bytes > f->size - at)
+static bool read_record(i64 bytes, File *f, i64 at, RingItem *y) {
+  if (at < 0 || bytes > f->size - at)
     return ty_file_fail(f, "holds %lld bytes, a record of %lld was expected at %lld",
-                        (long long)f->size, (long long)r->plan.bytes, (long long)at);
-  *y = (Image){ty_file_alloc(r->plan.bytes), 1, 1, 1};
-  if (!y->data) return ty_file_fail_memory(f, r->plan.bytes);
-  if (ty_file_read(f, at, y->data, r->plan.bytes)) return true;
-  ty_file_free(y->data);
-  y->data = NULL;
-  return false;
+                        (long long)f->size, (long long)bytes, (long long)at);
+  if (!ty_scratch_room(&y->data, &y->room, bytes)) return ty_file_fail_memory(f, bytes);
+  return ty_file_read(f, at, y->data, bytes);
 }
 
 /* A picture, its pixels plane by plane. */
-static bool read_planes(const Ring *r, File *f, Image *y) {
-  if (!ty_image_read(f, &r->plan.want, y) || y->channels == 1) return y->data != NULL;
-  i64 bytes = (i64)y->width * y->height * y->channels;
-  u8 *planes = ty_file_alloc(bytes);
-  if (planes) ty_image_planes(y, planes);
-  else ty_file_fail_memory(f, bytes);
-  ty_file_free(y->data);
-  return (y->data = planes) != NULL;
+static bool read_picture(const ImageWant *want, File *f, RingItem *y) {
+  Image x;
+  if (!ty_image_read(f, want, &x)) return false;
+  i64 bytes = (i64)x.width * x.height * x.channels;
+  bool ok = ty_scratch_room(&y->data, &y->room, bytes) || ty_file_fail_memory(f, bytes);
+  if (ok) ty_image_planes(&x, y->data);
+  y->channels = x.channels, y->height = x.height, y->width = x.width;
+  ty_image_free(&x);
+  return ok;
 }
 
 /* Job i into y. */
-static void do_job(const Ring *r, i64 i, RingItem *y) {
+static void do_job(const Ring *r, i64 i, Scratch *scratch, RingItem *y) {
   File f = {.fd = -1};
-  y->image = (Image){0};
-  y->ok =
-      ty_file_open(&f, r->job[i].path, false) &&
-      (r->plan.bytes ? read_record(r, &f, r->job[i].at, &y->image) : read_planes(r, &f, &y->image));
+  ImageWant want = r->plan.want;
+  want.scratch = scratch;
+  y->ok = ty_file_open(&f, r->job[i].path, false) &&
+          (r->plan.bytes ? read_record(r->plan.bytes, &f, r->job[i].at, y)
+                         : read_picture(&want, &f, y));
   if (!y->ok) memcpy(y->err, f.err, FILE_ERR);
   ty_file_close(&f);
 }
 
 static void *work(void *arg) {
   Ring *r = arg;
+  Scratch scratch = {0};
   pthread_mutex_lock(&r->lock);
   for (;;) {
     while (!r->stopping && r->claimed < r->jobs && r->claimed >= r->taken + r->plan.capacity)
@@ -76,12 +78,13 @@ static void *work(void *arg) {
     i64 i = r->claimed++;
     RingItem *y = &r->item[i % r->plan.capacity];
     pthread_mutex_unlock(&r->lock);
-    do_job(r, i, y);
+    do_job(r, i, &scratch, y);
     pthread_mutex_lock(&r->lock);
     y->done = true;
     pthread_cond_signal(&r->ready);
   }
   pthread_mutex_unlock(&r->lock);
+  ty_scratch_free(&scratch);
   return NULL;
 }
 
@@ -129,12 +132,13 @@ void ty_ring_close(Ring *r) {
     for (int i = 0; i < r->threads; i++) pthread_join(r->thread[i], NULL);
   }
   if (!orphaned) { /* in a forked child a slot may be half written, the lock held for ever */
-    for (int i = 0; i < r->plan.capacity; i++)
-      if (r->item[i].done) ty_file_free(r->item[i].image.data);
+    for (int i = 0; i < r->plan.capacity; i++) ty_file_free(r->item[i].data);
     pthread_mutex_destroy(&r->lock);
     pthread_cond_destroy(&r->ready);
     pthread_cond_destroy(&r->room);
   }
+  ty_file_free(r->own.data);
+  ty_scratch_free(&r->scratch);
   ty_file_free(r->item);
   ty_file_free(r->job);
   ty_file_free(r->names);
@@ -143,19 +147,28 @@ void ty_ring_close(Ring *r) {
 
 i64 ty_ring_left(const Ring *r) { return r->jobs - r->taken; }
 
-void ty_ring_take(Ring *r, RingItem *y) {
+const RingItem *ty_ring_next(Ring *r) {
   if (!r->started && r->plan.workers > 0) start(r);
   if (!has_threads(r)) {
-    do_job(r, r->taken++, y);
-    return;
+    if (!r->ready_own) do_job(r, r->taken, &r->scratch, &r->own);
+    r->ready_own = true;
+    return &r->own;
   }
-  RingItem *slot = &r->item[r->taken % r->plan.capacity];
+  const RingItem *slot = &r->item[r->taken % r->plan.capacity];
   pthread_mutex_lock(&r->lock);
   while (!slot->done) pthread_cond_wait(&r->ready, &r->lock);
-  *y = *slot;
-  slot->done = false;
-  slot->image.data = NULL;
-  r->taken++;
+  pthread_mutex_unlock(&r->lock);
+  return slot;
+}
+
+void ty_ring_done(Ring *r) {
+  if (!has_threads(r)) {
+    r->ready_own = false;
+    r->taken++;
+    return;
+  }
+  pthread_mutex_lock(&r->lock);
+  r->item[r->taken++ % r->plan.capacity].done = false;
   pthread_cond_signal(&r->room);
   pthread_mutex_unlock(&r->lock);
 }
