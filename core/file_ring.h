@@ -15,10 +15,10 @@ typedef struct RingJob {
 } RingJob;
 
 typedef struct RingItem {
-  u8 *data; /* plane by plane; of a record: its bytes */
+  Image image; /* of a record: its bytes, one row of them */
+  u8 *memory;  /* owned: where the image lies, if it is lent */
   i64 room;
-  i32 channels, height, width; /* of a picture */
-  bool ok, done;               /* done: it was read, or could not be */
+  bool ok, done; /* done: it was read, or could not be */
   char err[FILE_ERR];
 } RingItem;
 
@@ -39,6 +39,8 @@ Ring *ty_ring_new(const RingPlan *plan, RingJob *job, i64 jobs, char *names);
 void ty_ring_close(Ring *r);
 /* Jobs that were not taken. */
 i64 ty_ring_left(const Ring *r);
+/* Waits until the next n results (at most what the capacity holds) are there: optional. */
+void ty_ring_wait(Ring *r, i64 n);
 /* The next result, which the ring keeps until ty_ring_done. There must be one. */
 const RingItem *ty_ring_next(Ring *r);
 void ty_ring_done(Ring *r);

@@ -139,7 +139,9 @@ static Reader *check_reader(lua_State *L) {
 static const RingItem *next(Reader *r, Type *t) {
   const RingItem *x = ty_ring_next(r->ring);
   if (r->records) *t = r->type;
-  else *t = (Type){.dtype = T_U8, .rank = 3, .dims = {x->channels, x->height, x->width}};
+  else
+    *t = (Type){
+        .dtype = T_U8, .rank = 3, .dims = {x->image.channels, x->image.height, x->image.width}};
   return x;
 }
 
@@ -155,6 +157,12 @@ static i64 item_bytes(const Type *t) {
   return ty_entry_size(t, ty_entry_code(t->dtype), &n, &bytes) ? bytes : 0;
 }
 
+/* The elements of an item, channel by channel. */
+static void store(const Reader *r, const RingItem *x, i64 bytes, void *to) {
+  if (r->records) memcpy(to, x->image.data, (size_t)bytes);
+  else ty_image_planes(&x->image, to);
+}
+
 /* ring_next(ring) -> the next item as a tensor. */
 static int l_ring_next(lua_State *L) {
   const Seam *seam = ty_file_enter(L);
@@ -164,7 +172,7 @@ static int l_ring_next(lua_State *L) {
   const RingItem *x = next(r, &t);
   if (!x->ok) return refuse(L, r, x);
   void *to = seam->make(L, &t);
-  if (to) memcpy(to, x->data, (size_t)item_bytes(&t));
+  if (to) store(r, x, item_bytes(&t), to);
   ty_ring_done(r->ring);
   return to ? 1 : ty_file_answer(L, "out of memory");
 }
@@ -181,6 +189,7 @@ static int l_ring_batch(lua_State *L) {
   u8 *to = NULL;
   Type first = {0}, t;
   if (n < 1 || n > ty_ring_left(r->ring)) return luaL_error(L, "files: fewer items are left");
+  ty_ring_wait(r->ring, n);
   for (i64 i = 0; i < n; i++) {
     const RingItem *x = next(r, &t);
     if (!x->ok) return refuse(L, r, x);
@@ -192,7 +201,7 @@ static int l_ring_batch(lua_State *L) {
       to = seam->make(L, &all);
     }
     bool same = same_dims(&t, &first);
-    if (to && same) memcpy(to + i * bytes, x->data, (size_t)bytes);
+    if (to && same) store(r, x, bytes, to + i * bytes);
     ty_ring_done(r->ring);
     if (!to) return ty_file_answer(L, "out of memory");
     if (same) continue;
