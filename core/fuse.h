@@ -73,9 +73,9 @@ typedef struct Nest {
     i32 node, value, map; /* map: where it is stored */
   } out[FUSE_OPERANDS];
   /* GEMM, HOST */
-  i32 operand[3];
-  i64 start[2], strides[2][MAX_RANK]; /* GEMM: of each operand's dims, in row-major elements of node
-                                         operand[i] */
+  i32 operand[MAX_SRC];
+  i64 start[MAX_SRC], strides[MAX_SRC][MAX_RANK]; /* GEMM, ATTEND*: of each operand's dims, in
+                                                     row-major elements of node operand[i] */
 } Nest;
 
 /* GATHER: the node whose buffer is read, when src is read through at most one view of a contiguous

@@ -47,6 +47,22 @@ typedef struct GemmTile {
 
 typedef void GemmTileFn(const GemmTile *t);
 
+/* What attention does between its products (kernels/attend_micro.h). Scores are rows of `width` queries,
+** whole vectors of them, a row for each key. */
+typedef struct AttendKern {
+  /* Weights exp(score - maximum) in place of scores; the maximum and sum so far become those with the
+  ** new keys, and what was summed before is to be multiplied by shrink. */
+  void (*soften)(i64 keys, i64 width, void *scores, void *max, void *sum, void *shrink);
+  /* Scores become weights w = exp(score - max), dp becomes w (dp - mean). kept: factors of weights and
+  ** dp, or NULL. */
+  void (*slope)(i64 keys, i64 width, void *scores, void *dp, const void *max, const void *mean,
+                const void *kept);
+  void (*veil)(void *scores, const u32 *seen, i64 n); /* -inf where not seen; n: whole vectors */
+  /* Rows of y are those of x times, or divided by, by[r * bs]. */
+  void (*scale)(void *y, i64 yrs, const void *x, i64 xrs, i64 rows, i64 cols, const void *by,
+                i64 bs, bool divide);
+} AttendKern;
+
 /* What an instruction set offers for one compute type. Strides are in elements. */
 typedef struct Kern {
   int rows, vl, size; /* most rows of a tile; elements of a vector; bytes of an element */
@@ -63,6 +79,7 @@ typedef struct Kern {
   void (*side)(i64 nr, i64 n, const void *a, i64 acs, const void *b, void *lanes);
   void (*add)(void *lanes, const void *right, i64 bytes);
   void (*join)(void *lanes, void *y);
+  const AttendKern *attend; /* floats only */
 } Kern;
 
 /* dst[i * ds + j] = src[i * ss + j * st] in the compute type for i < ni, j < nj; zero for nj <= j <

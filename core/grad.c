@@ -108,6 +108,12 @@ static Storage *freeze(State *S, Storage *st) {
   return f;
 }
 
+Storage *ty_grad_freeze(State *S, Storage *st) {
+  Storage *f = freeze(S, st);
+  if (f) f->frozen = true;
+  return f;
+}
+
 static Storage *twin_of(State *S, Storage *st) {
   if (st->frozen) return ty_storage_hold(st);
   if (st->twin) return ty_storage_hold(st->twin);
@@ -122,7 +128,7 @@ static Storage *twin_of(State *S, Storage *st) {
 
 /* Keeps the operands that the rules of edges with gradients read. */
 static bool save(State *S, Record *r, const Given *src) {
-  for (i32 j = 0; j < r->n && j < 3; j++) {
+  for (i32 j = 0; j < r->n; j++) {
     bool reads = false;
     for (i32 i = 0; i < r->n; i++) reads |= r->edge[i].from && ty_rule_reads(r->kind, i, j);
     if (!reads || src[j].kind != O_TENSOR) continue;
@@ -320,6 +326,7 @@ static void pending_free(Pending *p) {
   while (*at != p) at = &(*at)->next;
   *at = p->next;
   ty_tensor_release(&p->g);
+  ty_tensor_release(&p->made);
   if (p->part)
     for (i32 i = 0; i < p->r->dim; i++) ty_tensor_release(&p->part[i]);
   ty_mem_free(p->part);

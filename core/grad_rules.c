@@ -34,6 +34,7 @@ enum {
   I_REST,      /* of PUT: g but for what was written */
   I_UNDER,     /* and that */
   I_UNWRITTEN, /* g but for the index's places */
+  I_ATTENDED,  /* of attend */
   I_LAST,      /* whether an element of src is the one that stays */
   I_NONE,
   I_END,
@@ -109,6 +110,7 @@ static const double numbers[] = {0,
 #define UNDER I_UNDER
 #define UNWRITTEN I_UNWRITTEN
 #define LAST I_LAST
+#define ATTENDED I_ATTENDED
 /* 0 where the other operand was chosen; equal tensors share; of a tensor and a number the first has all. */
 #define CHOICE(other, x, y) other, ZERO, EQ(x, y), MUL(g, I_TIE), g, OP_WHERE, OP_WHERE
 #define I_TIE I_STOP + 1
@@ -151,7 +153,8 @@ bool ty_rule_none(int op, int i) { return !rule_of(op, i); }
 bool ty_rule_reads(int op, int i, int j) {
   static const u8 reads[] = {[I_A - I_G] = 1,      [I_B - I_G] = 2,         [I_C - I_G] = 4,
                              [I_OTHERS - I_G] = 1, [I_RUNNING - I_G] = 1,   [I_DOT_A - I_G] = 2,
-                             [I_DOT_B - I_G] = 1,  [I_UNWRITTEN - I_G] = 2, [I_LAST - I_G] = 2};
+                             [I_DOT_B - I_G] = 1,  [I_UNWRITTEN - I_G] = 2, [I_LAST - I_G] = 2,
+                             [I_ATTENDED - I_G] = 31};
   const u8 *p = rule_of(op, i);
   for (; p && *p != I_END; p++)
     if (*p >= I_G && *p - I_G < TY_COUNT(reads) && reads[*p - I_G] >> j & 1) return true;
@@ -314,7 +317,6 @@ bool ty_rule_unview(State *S, const Edge *e, const Tensor *x, Tensor *y) {
 
 /* --- operands */
 
-/* The value of operand j, in that dtype (bool and indices: as they are). */
 static bool operand(State *S, const Record *r, int j, int dtype, Tensor *y) {
   const Edge *e = &r->edge[j];
   char text[160];
@@ -330,6 +332,10 @@ static bool operand(State *S, const Record *r, int j, int dtype, Tensor *y) {
     dtype = t.type.dtype;
   if (t.type.dtype == T_BOOL && r->kind == OP_WHERE) dtype = T_BOOL;
   return ty_record_cast(S, &t, dtype, y);
+}
+
+bool ty_rule_operand(State *S, const Record *r, int j, int dtype, Tensor *y) {
+  return operand(S, r, j, dtype, y);
 }
 
 /* --- products of others */
@@ -702,6 +708,8 @@ bool ty_rule_apply(State *S, const Record *r, const Tensor *given, int i, Tensor
   else ok = ty_rule_reshape(S, given, &r->t.type, &gy);
   if (ok && r->kind == K_CAT) {
     part(r, &gy, i, &s.t[s.n++]);
+  } else if (ok && r->kind == OP_ATTEND) {
+    ok = ty_attend_rule(S, r, given, &gy, i, &s.t[s.n++]);
   } else {
     for (; ok && *p != I_END; p++)
       ok = *p < OP_COUNT ? run_op(S, r, &s, *p, gy.type.dtype) : run_word(S, r, &gy, &s, *p);

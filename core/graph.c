@@ -57,6 +57,8 @@ static int arg_parts(int op) {
       [OP_ARGSORT] = A_K | A_K2,
       [OP_SEARCHSORTED] = A_K,
       [OP_MATMUL] = A_K2,
+      [OP_ATTEND] = A_K | A_K2 | A_BITS,
+      [OP_ATTEND_GRAD] = A_K | A_K2 | A_BITS,
   };
   switch (ty_ops[op].class) {
   case MAP: return 0;
@@ -217,7 +219,7 @@ bool ty_view_distinct(const Type *t, const i64 *strides) {
 static const char *verify_form(const Graph *g, const Node *n, i32 self) {
   const Type *t = &n->type;
   if (n->op >= OP_COUNT) return "unknown operation";
-  for (int j = 0; j < 3; j++) {
+  for (int j = 0; j < MAX_SRC; j++) {
     if (j >= ty_ops[n->op].arity ? n->src[j] != -1 : n->src[j] < 0 || n->src[j] >= self)
       return "an operand is missing, too many, or not a lower node";
   }
@@ -338,6 +340,44 @@ static const char *verify_index(const Type *a, const Type *index, i32 k) {
   return NULL;
 }
 
+/* Whether a node stands for an operand that there is not. */
+static bool is_absent(const Node *n) { return n->op == OP_CONST && !n->type.rank; }
+
+static const char *verify_attend(const Graph *g, const Node *n) {
+  const Type *t[MAX_SRC], *y = &n->type;
+  for (int i = 0; i < ty_ops[n->op].arity; i++) t[i] = &g->node[n->src[i]].type;
+  const Node *mask = &g->node[n->src[3]], *key = &g->node[n->src[4]];
+  const int rank = t[0]->rank, d = y->dtype;
+  if (d != T_F32 && d != T_F64) return "attend: the dtype is not f32 or f64";
+  if (t[1]->dtype != d || t[2]->dtype != d) return "attend: dtypes differ";
+  if (rank < 2 || t[1]->rank != rank || t[2]->rank != rank) return "attend: wrong ranks";
+  for (int i = 0; i < rank - 2; i++)
+    if (t[0]->dims[i] != t[1]->dims[i] || t[0]->dims[i] != t[2]->dims[i])
+      return "attend: leading dims differ";
+  Type w = *t[0], o = *t[0]; /* of weights, of the result */
+  w.dims[rank - 1] = t[1]->dims[rank - 2];
+  o.dims[rank - 1] = t[2]->dims[rank - 1];
+  if (t[1]->dims[rank - 1] != t[0]->dims[rank - 1] || t[2]->dims[rank - 2] != w.dims[rank - 1])
+    return "attend: positions or features differ";
+  if (!is_absent(mask) &&
+      (!ty_type_same_dims(t[3], &w) || (t[3]->dtype != T_BOOL && t[3]->dtype != d)))
+    return "attend: not a mask";
+  if (!is_absent(key) && (t[4]->dtype != T_I32 || t[4]->rank != 1 || t[4]->dims[0] != 2))
+    return "attend: not a key";
+  if (n->arg.k & ~1 || n->arg.k2 < 0 || n->arg.k2 > 1 << 30) return "attend: no such argument";
+  if (d == T_F32 && n->arg.bits >> 32) return "attend: bits beyond the dtype";
+  i64 rows = 1, lead = 1;
+  for (int i = 0; i < rank - 2; i++) lead *= t[0]->dims[i];
+  rows = lead * t[0]->dims[rank - 2];
+  const i64 flat = rows * (o.dims[rank - 1] + 2);
+  if (y->rank != 1) return "attend: the result is not flat";
+  if (n->op == OP_ATTEND) return y->dims[0] == flat ? NULL : "attend: wrong dims";
+  if (t[5]->dtype != d || t[5]->rank != 1 || t[5]->dims[0] != flat) return "attend: not its result";
+  if (t[6]->dtype != d || !ty_type_same_dims(t[6], &o)) return "attend: not its gradient";
+  const i64 all = rows * t[0]->dims[rank - 1] + ty_type_numel(t[1]) + ty_type_numel(t[2]);
+  return y->dims[0] == all ? NULL : "attend: wrong dims";
+}
+
 static const char *verify_move(const Graph *g, const Node *n) {
   const Type *y = &n->type, *a = &g->node[n->src[0]].type;
   const Type *b = n->src[1] < 0 ? NULL : &g->node[n->src[1]].type;
@@ -371,6 +411,8 @@ static const char *verify_move(const Graph *g, const Node *n) {
     if (memcmp(a->dims, b->dims, (size_t)(a->rank - 1) * sizeof(i64)))
       return "searchsorted: leading dims differ";
     return ty_type_same_dims(b, y) ? NULL : "searchsorted: wrong dims";
+  case OP_ATTEND:
+  case OP_ATTEND_GRAD: return verify_attend(g, n);
   default: return NULL;
   }
 }
@@ -630,7 +672,7 @@ static int op_find(const char *name) {
 }
 
 static bool read_node(In *in, Graph *g) {
-  Node n = {.src = {-1, -1, -1}};
+  Node n = {.op = 0};
   char word[24];
   i64 number, src;
   int nstrides = 0;
@@ -640,6 +682,7 @@ static bool read_node(In *in, Graph *g) {
   int op = op_find(word);
   if (op < 0) return fail(in, "unknown operation");
   n.op = (u16)op;
+  memset(n.src, -1, sizeof n.src);
   for (int j = 0; j < ty_ops[op].arity; j++) {
     if (!need(in, '%', "an operand is missing")) return false;
     if (!read_int(in, 0, INT32_MAX, &src)) return false;

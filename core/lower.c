@@ -467,6 +467,33 @@ static bool lower_gemm(Arena *A, Lower *L) {
   return L->G->product == L->G->root || lower_kernel(A, L);
 }
 
+static bool lower_attend(Arena *A, Lower *L) {
+  const Node *N = &L->g->node[L->G->root];
+  Attend *y = &L->w->attend;
+  const Type *q = &L->g->node[N->src[AT_Q]].type, *v = &L->g->node[N->src[AT_V]].type;
+  const int rank = q->rank;
+  *y = (Attend){.dtype = N->type.dtype, .nlead = rank - 2, .batch = 1};
+  y->grad = N->op == OP_ATTEND_GRAD;
+  y->causal = N->arg.k;
+  y->drop = (u32)N->arg.k2;
+  y->scale = ty_elem_load(N->type.dtype, &N->arg.bits);
+  for (int d = 0; d < y->nlead; d++) y->lead[d] = q->dims[d], y->batch *= q->dims[d];
+  y->n = q->dims[rank - 2], y->d = q->dims[rank - 1];
+  y->m = v->dims[rank - 2], y->dv = v->dims[rank - 1];
+  for (int i = 0; i < ty_ops[N->op].arity; i++) {
+    if ((L->w->host[i] = L->G->operand[i]) < 0) continue;
+    const Type *t = &L->g->node[N->src[i]].type;
+    i64 strides[MAX_RANK] = {0};
+    if (!operand_strides(A, L, i, t, strides, &y->start[i])) return false;
+    /* The key's stride is a column's. */
+    if (i == AT_KEY) y->strides[i][rank - 1] = strides[0];
+    else if (i != AT_R) memcpy(y->strides[i], strides, sizeof strides);
+    y->mask |= i == AT_MASK, y->key |= i == AT_KEY;
+    y->bits |= i == AT_MASK && t->dtype == T_BOOL;
+  }
+  return true;
+}
+
 bool ty_lower(Arena *A, const Graph *g, const Groups *gs, i32 group, Work *y) {
   Nest *G = gs->group[group].detail;
   Lower L = {.g = g, .gs = gs, .G = G, .w = y};
@@ -474,8 +501,9 @@ bool ty_lower(Arena *A, const Graph *g, const Groups *gs, i32 group, Work *y) {
   G->F->maps.A = A;
   if (G->kind == G_GEMM) return lower_gemm(A, &L);
   if (G->kind == G_HOST) {
-    for (int i = 0; i < 3; i++) y->host[i] = G->operand[i];
-    return true;
+    const int op = g->node[G->root].op;
+    for (int i = 0; i < MAX_SRC; i++) y->host[i] = G->operand[i];
+    return (op != OP_ATTEND && op != OP_ATTEND_GRAD) || lower_attend(A, &L);
   }
   return lower_kernel(A, &L);
 }

@@ -601,6 +601,7 @@ static int open_all(lua_State *L) {
   ty_lua_open_graph(L, m);
   ty_lua_open_grad(L, m, t);
   ty_lua_open_probe(L, m);
+  ty_lua_open_attend(L, m);
   lua_pushvalue(L, lua_upvalueindex(2));
   static const struct {
     const char *name;

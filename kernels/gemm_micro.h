@@ -1,7 +1,7 @@
 /*
 ** gemm_micro.h -- the algorithms of matrix products for one element type and instruction set.
 ** In:  T, TBYTES, FMA MAX MIN (of vectors), FMA1 (of one), TAG, ROWS (most rows of a tile, even),
-**      APPLY (whether tiles apply operations), SPEED, and all that gemm_isa.h defines.
+**      APPLY (whether tiles apply operations), FLOATING, SPEED, and all that gemm_isa.h defines.
 ** Out: static const Kern NAME(kern); see struct Kern in gemm.h for what each function does.
 **
 ** Rules that keep the bits the same everywhere:
@@ -445,6 +445,10 @@ static ATTR void NAME(join)(void *L, void *y) { /* lanes join: j += j + 32, j + 
   *(T *)y = l[0];
 }
 
+#if FLOATING
+#include "attend_micro.h"
+#endif
+
 static const Kern NAME(kern) = {
     .rows = ROWS,
     .vl = VL,
@@ -458,6 +462,9 @@ static const Kern NAME(kern) = {
     .dot = NAME(dot),
     .add = NAME(add),
     .join = NAME(join),
+#if FLOATING
+    .attend = &NAME(attend),
+#endif
 };
 
 #undef TAG
@@ -469,6 +476,7 @@ static const Kern NAME(kern) = {
 #undef MIN
 #undef ROWS
 #undef APPLY
+#undef FLOATING
 #undef SPEED
 #undef HEIGHTS
 #undef VL
