@@ -18,8 +18,8 @@
 **    in the canonical order of products (gemm.c); the mask is added, or puts -inf in its place.
 ** 3. A block of keys with maximum b: m' = max(m, b), from -inf. Weights are p = exp(s - m'), where 0
 **    stands for an m' of -inf. The sum of weights becomes l exp(m - m') + sum of p, ascending from +0;
-**    the result o exp(m - m') + p v, p v a product of its own. At the end o / l, where l is not 0.
-** 4. Back: g' = g / l, by multiplication with 1 / l (0 for an l of 0), mean = the dot product of g' and
+**    the result o exp(m - m') + p v, p v a product of its own. At the end o (1 / l), or o 0 for an l of 0.
+** 4. Back: g' = g (1 / l), or g 0, mean = the dot product of g' and
 **    the result (a column product's order), p = exp(s - m), dp = g' v^t, ds = p (dp - mean).
 **      dv = sum of p^t g', dk = sum of ds^t (scale q), over blocks of queries, ascending
 **      dq = (sum of ds k over blocks of keys, ascending) times scale
@@ -43,9 +43,9 @@ enum {
   MOST_SLOTS = 256,
 };
 
-/* Scratch of a thread: offsets of its parts, in elements. */
+/* Scratch of a thread: where its parts begin, in bytes. */
 typedef struct Parts {
-  i64 qt, gt, q, g, s, dp, b, mask, kept, y, max, sum, shrink, mean, all;
+  i64 qt, s, b, y, mask, kept, max, from, sum, shrink, mean, gt, q, g, dp, all;
 } Parts;
 
 typedef struct Job {
@@ -91,35 +91,17 @@ static Head head_at(const Job *J, i64 index) {
   return h;
 }
 
-/* The number of scratch elements of `n`, from a cache line on. */
-static i64 part(i64 *all, i64 n) {
-  const i64 at = *all;
-  *all += (n + 15) & ~(i64)15;
-  return at;
-}
-
-static void parts_plan(Parts *p, const Attend *d) {
-  const i64 block = QUERIES * KEYS, wide = TY_MAX(d->d, d->dv);
-  i64 *all = &p->all;
-  p->qt = part(all, QUERIES * d->d);
-  p->s = part(all, block);
-  p->b = part(all, KEYS * wide);
-  p->y = part(all, QUERIES * wide);
-  p->mask = part(all, d->mask ? block : 0);
-  p->kept = part(all, d->key ? block : 0);
-  p->max = part(all, QUERIES);
-  p->sum = part(all, QUERIES);
-  p->shrink = part(all, QUERIES);
-  if (!d->grad) return;
-  p->mean = part(all, QUERIES);
-  p->gt = part(all, QUERIES * d->dv);
-  p->q = part(all, QUERIES * d->d);
-  p->g = part(all, QUERIES * d->dv);
-  p->dp = part(all, block);
+static void parts_plan(Parts *p, const Attend *d, i64 es) {
+  const i64 block = QUERIES * KEYS, wide = TY_MAX(d->d, d->dv), grad = d->grad;
+  const i64 n[] = {QUERIES * d->d, block, KEYS * wide, QUERIES * wide, d->mask ? block : 0,
+                   d->key ? block : 0, QUERIES, QUERIES, QUERIES, QUERIES, QUERIES, grad * QUERIES * d->dv,
+                   grad * QUERIES * d->d, grad * QUERIES * d->dv, grad * block};
+  i64 *at = &p->qt;
+  for (int i = 0; i < TY_COUNT(n); i++) at[i + 1] = at[i] + ((n[i] * es + 63) & ~(i64)63);
 }
 
 /* y[m, n] = a b, or y + a b: sums of blocks of KC join what is there, ascending. */
-static void product(const Kern *K, i64 m, i64 n, i64 k, const char *a, i64 ars, i64 acs,
+static __attribute__((noinline)) void product(const Kern *K, i64 m, i64 n, i64 k, const char *a, i64 ars, i64 acs,
                     const char *b, i64 brs, char *y, i64 yrs, bool fresh) {
   const i64 nr = 2 * K->vl, cs = K->size, rows = K->rows;
   if (!k && fresh)
@@ -149,14 +131,12 @@ static void product(const Kern *K, i64 m, i64 n, i64 k, const char *a, i64 ars, 
 
 /* ---- what both ways do ----------------------------------------------------------------------- */
 
-static char *scratch(const Job *J, char *mem, i64 part) { return mem + part * J->es; }
-
-static void store(const Job *J, void *p, i64 i, double v) {
+static __attribute__((noinline)) void store(const Job *J, void *p, i64 i, double v) {
   if (J->es == 4) ((float *)p)[i] = (float)v;
   else ((double *)p)[i] = v;
 }
 
-static double load(const Job *J, const void *p, i64 i) {
+static __attribute__((noinline)) double load(const Job *J, const void *p, i64 i) {
   return J->es == 4 ? (double)((const float *)p)[i] : ((const double *)p)[i];
 }
 
@@ -176,7 +156,15 @@ static const char *row(const Job *J, const Head *h, int x, i64 i) {
 static void scale_all(const Job *J, char *x, i64 n) {
   double by;
   store(J, &by, 0, J->d->scale);
-  J->kern->attend->scale(x, 0, x, 0, 1, n, &by, 0, false);
+  J->kern->attend->scale(x, 0, x, 0, 1, n, &by, 0);
+}
+
+/* 1 / x, but 0 of 0. */
+static void invert(const Job *J, char *y, const char *x, i64 n) {
+  for (i64 i = 0; i < n; i++) {
+    const double v = load(J, x, i);
+    store(J, y, i, v == 0 ? 0 : J->es == 4 ? (double)(1 / (float)v) : 1 / v);
+  }
 }
 
 /* Rows of operand x as rows without gaps: where they lie, or packed. */
@@ -197,9 +185,9 @@ static void turn_queries(const Job *J, const Head *h, const Rows *r, char *qt) {
 /* Scores of keys [j, j + nk), masked. */
 static void scores(const Job *J, const Head *h, const Rows *r, i64 j, i64 nk, char *mem) {
   const Attend *d = J->d;
-  char *s = scratch(J, mem, J->at.s), *mask = scratch(J, mem, J->at.mask);
+  char *s = mem + J->at.s, *mask = mem + J->at.mask;
   product(J->kern, nk, r->width, d->d, row(J, h, AT_K, j), h->rs[AT_K], h->cs[AT_K],
-          scratch(J, mem, J->at.qt), r->width, s, r->width, true);
+          mem + J->at.qt, r->width, s, r->width, true);
   if (d->mask) {
     const i64 at = r->i * h->rs[AT_MASK] + j * h->cs[AT_MASK], n = nk * r->width;
     PackFn *pack = d->bits ? ty_gemm_packer(T_BOOL) : J->pack;
@@ -227,7 +215,7 @@ static void dice(u32 c[4], u32 k0, u32 k1) {
 static const char *keep(const Job *J, const Head *h, const Rows *r, i64 j, i64 nk, char *mem) {
   const Attend *d = J->d;
   if (!d->key) return NULL;
-  char *z = scratch(J, mem, J->at.kept);
+  char *z = mem + J->at.kept;
   const u32 *key = (const u32 *)h->x[AT_KEY], one = (u32)1 << 30;
   const double factor = d->drop < one ? 1 / (1 - d->drop * 0x1p-30) : 0;
   for (i64 i = 0; i < r->n; i++)
@@ -240,38 +228,43 @@ static const char *keep(const Job *J, const Head *h, const Rows *r, i64 j, i64 n
   return z;
 }
 
+static void drop(const Job *J, char *x, const char *kept, i64 n) {
+  for (i64 i = 0; kept && i < n; i++) store(J, x, i, load(J, x, i) * load(J, kept, i));
+}
+
 /* ---- forward ---------------------------------------------------------------------------------- */
 
 static void forward(const Job *J, const Head *h, i64 block, char *mem) {
   const Attend *d = J->d;
   const Kern *K = J->kern;
   const Rows r = rows_at(J, block);
-  char *s = scratch(J, mem, J->at.s), *y = scratch(J, mem, J->at.y);
-  char *max = scratch(J, mem, J->at.max), *sum = scratch(J, mem, J->at.sum);
-  char *shrink = scratch(J, mem, J->at.shrink), *b = scratch(J, mem, J->at.b);
-  turn_queries(J, h, &r, scratch(J, mem, J->at.qt));
-  for (i64 i = 0; i < r.width; i++) store(J, max, i, -INFINITY), store(J, sum, i, 0);
+  char *s = mem + J->at.s, *y = mem + J->at.y;
+  char *max = mem + J->at.max, *sum = mem + J->at.sum;
+  char *from = mem + J->at.from, *shrink = mem + J->at.shrink;
+  char *b = mem + J->at.b;
+  turn_queries(J, h, &r, mem + J->at.qt);
+  for (i64 i = 0; i < r.width; i++) store(J, max, i, -INFINITY);
+  memset(from, 0, (size_t)(r.width * J->es));
+  memset(sum, 0, (size_t)(r.width * J->es));
   memset(y, 0, (size_t)(r.n * d->dv * J->es));
   for (i64 j = 0, nk; j < r.last; j += nk) {
     nk = TY_MIN(KEYS, r.last - j);
     scores(J, h, &r, j, nk, mem);
-    K->attend->soften(nk, r.width, s, max, sum, shrink);
-    const char *z = keep(J, h, &r, j, nk, mem);
-    for (i64 u = 0; z && u < nk * r.width; u++) store(J, s, u, load(J, s, u) * load(J, z, u));
-    if (j) K->attend->scale(y, d->dv, y, d->dv, r.n, d->dv, shrink, 1, false);
+    K->attend->rise(nk, r.width, s, max, from, shrink);
+    K->attend->weigh(1, r.width, shrink, from, NULL, NULL);
+    K->attend->weigh(nk, r.width, s, from, sum, shrink);
+    drop(J, s, keep(J, h, &r, j, nk, mem), nk * r.width);
+    if (j) K->attend->scale(y, d->dv, y, d->dv, r.n, d->dv, shrink, 1);
     const char *v = dense(J, h, AT_V, j, nk, d->dv, b);
     product(K, r.n, d->dv, nk, s, 1, r.width, v, d->dv, y, d->dv, !j);
   }
   char *m = J->y + (d->batch * d->n * d->dv + h->index * d->n + r.i) * J->es;
   char *l = m + d->batch * d->n * J->es;
-  for (i64 i = 0; i < r.n; i++) {
-    const double most = load(J, max, i), total = load(J, sum, i);
-    store(J, m, i, most == -INFINITY ? 0 : most);
-    store(J, l, i, total);
-    if (total == 0) store(J, sum, i, 1);
-  }
+  memcpy(m, from, (size_t)(r.n * J->es));
+  memcpy(l, sum, (size_t)(r.n * J->es));
+  invert(J, sum, sum, r.n);
   K->attend->scale(J->y + (h->place + r.i * J->heads) * d->dv * J->es, J->heads * d->dv, y, d->dv,
-                   r.n, d->dv, sum, 1, true);
+                   r.n, d->dv, sum, 1);
 }
 
 static void forward_units(const Job *J, i64 begin, i64 end, char *mem) {
@@ -288,9 +281,9 @@ static void forward_units(const Job *J, i64 begin, i64 end, char *mem) {
 static void gather_rows(const Job *J, const Head *h, const Rows *r, char *mem) {
   const Attend *d = J->d;
   const Kern *K = J->kern;
-  char *g = scratch(J, mem, J->at.g), *q = scratch(J, mem, J->at.q);
-  char *by = scratch(J, mem, J->at.sum), *max = scratch(J, mem, J->at.max);
-  char *mean = scratch(J, mem, J->at.mean);
+  char *g = mem + J->at.g, *q = mem + J->at.q;
+  char *by = mem + J->at.sum, *max = mem + J->at.max;
+  char *mean = mem + J->at.mean;
   const char *m = h->x[AT_R], *l; /* R is flat: the same for all heads */
   const char *o = m + (h->place + r->i * J->heads) * d->dv * J->es;
   m += (d->batch * d->n * d->dv + h->index * d->n + r->i) * J->es;
@@ -298,14 +291,10 @@ static void gather_rows(const Job *J, const Head *h, const Rows *r, char *mem) {
   memset(max, 0, (size_t)(r->width * J->es));
   memset(mean, 0, (size_t)(r->width * J->es));
   memcpy(max, m, (size_t)(r->n * J->es));
-  for (i64 i = 0; i < r->n; i++) {
-    const double total = load(J, l, i);
-    if (J->es == 4) ((float *)by)[i] = total == 0 ? 0 : 1 / (float)total;
-    else store(J, by, i, total == 0 ? 0 : 1 / total);
-  }
+  invert(J, by, l, r->n);
   J->pack(g, d->dv, row(J, h, AT_G, r->i), h->rs[AT_G], h->cs[AT_G], r->n, d->dv, d->dv);
-  K->attend->scale(g, d->dv, g, d->dv, r->n, d->dv, by, 1, false);
-  J->pack(scratch(J, mem, J->at.gt), r->width, g, 1, d->dv, d->dv, r->n, r->width);
+  K->attend->scale(g, d->dv, g, d->dv, r->n, d->dv, by, 1);
+  J->pack(mem + J->at.gt, r->width, g, 1, d->dv, d->dv, r->n, r->width);
   for (i64 i = 0; i < r->n; i++, o += J->heads * d->dv * J->es)
     for (i64 c = 0; c < d->dv; c += BLOCK) {
       _Alignas(64) char lanes[256];
@@ -314,7 +303,7 @@ static void gather_rows(const Job *J, const Head *h, const Rows *r, char *mem) {
       K->join(lanes, to + i * J->es);
       if (c) K->add(mean + i * J->es, to + i * J->es, J->es);
     }
-  turn_queries(J, h, r, scratch(J, mem, J->at.qt));
+  turn_queries(J, h, r, mem + J->at.qt);
   if (!J->keys) return;
   J->pack(q, d->d, row(J, h, AT_Q, r->i), h->rs[AT_Q], h->cs[AT_Q], r->n, d->d, d->d);
   scale_all(J, q, r->n * d->d);
@@ -326,8 +315,8 @@ static void backward(const Job *J, const Head *h, i64 b0, i64 b1, i64 j0, i64 j1
   const Kern *K = J->kern;
   const i64 kplace = h->index / J->heads * J->heads * d->m + h->index % J->heads;
   const i64 krow = J->heads * d->d, vrow = J->heads * d->dv;
-  char *s = scratch(J, mem, J->at.s), *dp = scratch(J, mem, J->at.dp);
-  char *sum = scratch(J, mem, J->at.y), *b = scratch(J, mem, J->at.b), *dq = J->y;
+  char *s = mem + J->at.s, *dp = mem + J->at.dp;
+  char *sum = mem + J->at.y, *b = mem + J->at.b, *dq = J->y;
   char *dk = dq + (d->batch * d->n + kplace) * d->d * J->es;
   char *dv = dq + (d->batch * (d->n + d->m) * d->d + kplace * d->dv) * J->es;
   dq += h->place * d->d * J->es;
@@ -345,13 +334,16 @@ static void backward(const Job *J, const Head *h, i64 b0, i64 b1, i64 j0, i64 j1
       nk = TY_MIN(KEYS, r.last - j);
       scores(J, h, &r, j, nk, mem);
       product(K, nk, w, d->dv, row(J, h, AT_V, j), h->rs[AT_V], h->cs[AT_V],
-              scratch(J, mem, J->at.gt), w, dp, w, true);
-      K->attend->slope(nk, w, s, dp, scratch(J, mem, J->at.max), scratch(J, mem, J->at.mean),
-                       keep(J, h, &r, j, nk, mem));
+              mem + J->at.gt, w, dp, w, true);
+      K->attend->weigh(nk, w, s, mem + J->at.max, NULL, NULL);
+      const char *z = keep(J, h, &r, j, nk, mem);
+      drop(J, dp, z, nk * w);
+      K->attend->slope(nk, w, dp, s, mem + J->at.mean);
+      drop(J, s, z, nk * w);
       if (J->keys) {
-        product(K, nk, d->dv, r.n, s, w, 1, scratch(J, mem, J->at.g), d->dv, dv + j * vrow * J->es,
+        product(K, nk, d->dv, r.n, s, w, 1, mem + J->at.g, d->dv, dv + j * vrow * J->es,
                 vrow, false);
-        product(K, nk, d->d, r.n, dp, w, 1, scratch(J, mem, J->at.q), d->d, dk + j * krow * J->es,
+        product(K, nk, d->d, r.n, dp, w, 1, mem + J->at.q, d->d, dk + j * krow * J->es,
                 krow, false);
       }
       if (J->queries)
@@ -361,7 +353,7 @@ static void backward(const Job *J, const Head *h, i64 b0, i64 b1, i64 j0, i64 j1
     double by;
     store(J, &by, 0, d->scale);
     if (J->queries)
-      K->attend->scale(dq + r.i * krow * J->es, krow, sum, d->d, r.n, d->d, &by, 0, false);
+      K->attend->scale(dq + r.i * krow * J->es, krow, sum, d->d, r.n, d->d, &by, 0);
   }
 }
 
@@ -417,11 +409,11 @@ bool ty_attend(const Attend *d, const void *const *x, void *y) {
   J.blocks = ceil_div(d->n, QUERIES);
   J.ranges = 1;
   for (int i = 0; i < AT_OPERANDS; i++) J.x[i] = x[i];
-  parts_plan(&J.at, d);
+  parts_plan(&J.at, d, J.es);
   const double pairs = (double)d->n * (double)d->m * (d->causal ? 0.5 : 1);
   const double cost = pairs * (double)(d->d + d->dv + 16) * (d->grad ? 3 : 1) / K->speed;
   const int threads = cost * (double)d->batch < 2 * TASK_MICROSECONDS ? 1 : ty_pool_threads(0);
-  const i64 each = ((J.at.all * J.es) + 63) & ~(i64)63;
+  const i64 each = J.at.all;
   J.nslots = threads == 1 ? 1 : TY_MIN(threads + 1, MOST_SLOTS);
   char *mem = ty_buf_alloc(each * J.nslots);
   if (!mem) return false;

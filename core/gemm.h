@@ -50,17 +50,15 @@ typedef void GemmTileFn(const GemmTile *t);
 /* What attention does between its products (kernels/attend_micro.h). Scores are rows of `width` queries,
 ** whole vectors of them, a row for each key. */
 typedef struct AttendKern {
-  /* Weights exp(score - maximum) in place of scores; the maximum and sum so far become those with the
-  ** new keys, and what was summed before is to be multiplied by shrink. */
-  void (*soften)(i64 keys, i64 width, void *scores, void *max, void *sum, void *shrink);
-  /* Scores become weights w = exp(score - max), dp becomes w (dp - mean). kept: factors of weights and
-  ** dp, or NULL. */
-  void (*slope)(i64 keys, i64 width, void *scores, void *dp, const void *max, const void *mean,
-                const void *kept);
+  /* Maxima go up to those of the scores, or stay: before. from: the same, 0 for -inf. */
+  void (*rise)(i64 keys, i64 width, const void *scores, void *max, void *from, void *before);
+  /* Scores become exp(score - from). sum: becomes sum * shrink + theirs; or NULL. */
+  void (*weigh)(i64 keys, i64 width, void *scores, const void *from, void *sum, const void *shrink);
+  void (*slope)(i64 keys, i64 width, void *dp, const void *p, const void *mean); /* p (dp - mean) */
   void (*veil)(void *scores, const u32 *seen, i64 n); /* -inf where not seen; n: whole vectors */
-  /* Rows of y are those of x times, or divided by, by[r * bs]. */
+  /* Rows of y are those of x times by[r * bs]. */
   void (*scale)(void *y, i64 yrs, const void *x, i64 xrs, i64 rows, i64 cols, const void *by,
-                i64 bs, bool divide);
+                i64 bs);
 } AttendKern;
 
 /* What an instruction set offers for one compute type. Strides are in elements. */

@@ -343,39 +343,31 @@ static const char *verify_index(const Type *a, const Type *index, i32 k) {
 /* Whether a node stands for an operand that there is not. */
 static bool is_absent(const Node *n) { return n->op == OP_CONST && !n->type.rank; }
 
-static const char *verify_attend(const Graph *g, const Node *n) {
+static __attribute__((cold)) const char *verify_attend(const Graph *g, const Node *n) {
   const Type *t[MAX_SRC], *y = &n->type;
   for (int i = 0; i < ty_ops[n->op].arity; i++) t[i] = &g->node[n->src[i]].type;
-  const Node *mask = &g->node[n->src[3]], *key = &g->node[n->src[4]];
-  const int rank = t[0]->rank, d = y->dtype;
-  if (d != T_F32 && d != T_F64) return "attend: the dtype is not f32 or f64";
-  if (t[1]->dtype != d || t[2]->dtype != d) return "attend: dtypes differ";
-  if (rank < 2 || t[1]->rank != rank || t[2]->rank != rank) return "attend: wrong ranks";
-  for (int i = 0; i < rank - 2; i++)
-    if (t[0]->dims[i] != t[1]->dims[i] || t[0]->dims[i] != t[2]->dims[i])
-      return "attend: leading dims differ";
-  Type w = *t[0], o = *t[0]; /* of weights, of the result */
-  w.dims[rank - 1] = t[1]->dims[rank - 2];
-  o.dims[rank - 1] = t[2]->dims[rank - 1];
-  if (t[1]->dims[rank - 1] != t[0]->dims[rank - 1] || t[2]->dims[rank - 2] != w.dims[rank - 1])
-    return "attend: positions or features differ";
-  if (!is_absent(mask) &&
-      (!ty_type_same_dims(t[3], &w) || (t[3]->dtype != T_BOOL && t[3]->dtype != d)))
-    return "attend: not a mask";
-  if (!is_absent(key) && (t[4]->dtype != T_I32 || t[4]->rank != 1 || t[4]->dims[0] != 2))
-    return "attend: not a key";
+  const bool grad = n->op == OP_ATTEND_GRAD;
+  const int last = t[0]->rank - 1, dtype = y->dtype;
+  i64 lead = 1;
+  if (dtype != T_F32 && dtype != T_F64) return "attend: the dtype is not f32 or f64";
+  if (last < 1 || t[2]->rank != last + 1) return "attend: wrong ranks";
+  for (int d = 0; d < last - 1; d++) lead *= t[0]->dims[d];
+  const i64 rows = t[0]->dims[last - 1], d = t[0]->dims[last], m = t[2]->dims[last - 1];
+  const i64 dv = t[2]->dims[last], flat = lead * rows * (dv + 2);
+  const i64 want[MAX_SRC][2] = {{rows, d}, {m, d}, {m, dv}, {rows, m}, {2}, {flat}, {rows, dv}};
+  for (int i = 0; i < ty_ops[n->op].arity; i++) {
+    const bool mask = i == 3, line = i == 4 || i == 5;
+    if ((mask || i == 4) && is_absent(&g->node[n->src[i]])) continue;
+    const bool typed = i == 4 ? t[i]->dtype == T_I32 : t[i]->dtype == dtype || (mask && t[i]->dtype == T_BOOL);
+    if (!typed || t[i]->rank != (line ? 1 : last + 1)) return "attend: wrong dtype or rank";
+    if (memcmp(line ? t[i]->dims : &t[i]->dims[last - 1], want[i], (line ? 1 : 2) * sizeof(i64)) ||
+        (!line && memcmp(t[i]->dims, t[0]->dims, (size_t)(last - 1) * sizeof(i64))))
+      return "attend: operands do not go together";
+  }
   if (n->arg.k & ~1 || n->arg.k2 < 0 || n->arg.k2 > 1 << 30) return "attend: no such argument";
-  if (d == T_F32 && n->arg.bits >> 32) return "attend: bits beyond the dtype";
-  i64 rows = 1, lead = 1;
-  for (int i = 0; i < rank - 2; i++) lead *= t[0]->dims[i];
-  rows = lead * t[0]->dims[rank - 2];
-  const i64 flat = rows * (o.dims[rank - 1] + 2);
-  if (y->rank != 1) return "attend: the result is not flat";
-  if (n->op == OP_ATTEND) return y->dims[0] == flat ? NULL : "attend: wrong dims";
-  if (t[5]->dtype != d || t[5]->rank != 1 || t[5]->dims[0] != flat) return "attend: not its result";
-  if (t[6]->dtype != d || !ty_type_same_dims(t[6], &o)) return "attend: not its gradient";
-  const i64 all = rows * t[0]->dims[rank - 1] + ty_type_numel(t[1]) + ty_type_numel(t[2]);
-  return y->dims[0] == all ? NULL : "attend: wrong dims";
+  if (dtype == T_F32 && n->arg.bits >> 32) return "attend: bits beyond the dtype";
+  const i64 all = grad ? lead * (rows * d + m * (d + dv)) : flat;
+  return y->rank == 1 && y->dims[0] == all ? NULL : "attend: wrong dims";
 }
 
 static const char *verify_move(const Graph *g, const Node *n) {

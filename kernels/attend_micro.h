@@ -1,7 +1,7 @@
 /*
 ** attend_micro.h -- what attention does between its products, for one element type and instruction set.
 ** In:  what gemm_micro.h has, which includes this file for floats.
-** Out: static const AttendKern NAME(attend); attend.h says what each function does. Cannot fail.
+** Out: static const AttendKern NAME(attend); AttendKern in gemm.h says what each function does. Cannot fail.
 **
 ** Scores lie with a query to a lane: maxima and sums go down the keys, and no lane meets another.
 ** 1. exp is s_exp of scalar.def for arguments up to 0, operation by operation, so that its bits are
@@ -29,94 +29,110 @@ INLINE V NAME(above)(V x, V y) {
 #define ABOVE(x, y) MAX(x, y)
 #endif
 
-INLINE V NAME(exponential)(V a) {
+/* Where an fma is a call, one lane at a time: small. */
+#if VBYTES == 16
+#define X T
+#define XFMA FMA1
+#define XBITS(x) ((union { T f; __typeof__(((U){0})[0]) u; }){.f = (x)}.u)
+#define XFLOAT(x) ((union { __typeof__(((U){0})[0]) u; T f; }){.u = (x)}.f)
+#define XABOVE(x, y) ((x) > (y) ? (x) : (y))
+#define K(x) ((T)(x))
+#else
+#define X V
+#define XFMA FMA
+#define XBITS(x) ((U)(x))
+#define XFLOAT(x) ((V)(x))
+#define XABOVE ABOVE
+#define K(x) NAME(splat)((T)(x))
+#endif
+INLINE X NAME(exponential)(X a) {
 #if TBYTES == 4
   static const T c[] = {0.5, 0.166665196, 0.0416663848, 0.00836884882, 0.00139422144};
   const T least = -104, magic = 0x1.8p23f + 127 + 64, undo = 0x1p-64f;
   const T ln2 = -0x1.62e430p-1f, rest = 0x1.05c610p-29f;
   enum { SHIFT = 23 };
 #else
-  static const T c[] = {0x1.0000000000007p-1,  0x1.55555555554fbp-3,  0x1.55555555514b6p-5,
-                        0x1.1111111128290p-7,  0x1.6c16c1821e6a3p-10, 0x1.a01a012578457p-13,
-                        0x1.a0199e856e37ap-16, 0x1.71df33f25626cp-19, 0x1.28aa01afc03a2p-22,
-                        0x1.ad6473426ac4ep-26};
+  static const T c[] = {
+      0x1.0000000000007p-1,  0x1.55555555554fbp-3,  0x1.55555555514b6p-5,  0x1.1111111128290p-7,
+      0x1.6c16c1821e6a3p-10, 0x1.a01a012578457p-13, 0x1.a0199e856e37ap-16, 0x1.71df33f25626cp-19,
+      0x1.28aa01afc03a2p-22, 0x1.ad6473426ac4ep-26};
   const T least = -746, magic = 0x1.8p52 + 1023 + 512, undo = 0x1p-512;
   const T ln2 = -0x1.62e42fefa39efp-1, rest = -0x1.abc9e3b39803fp-56;
   enum { SHIFT = 52 };
 #endif
-  const V one = NAME(splat)(1);
-  V x = ABOVE(NAME(splat)(least), a);
-  V t = FMA(x, NAME(splat)((T)(1 / 0x1.62e42fefa39efp-1)), NAME(splat)(magic));
-  V n = t - NAME(splat)(magic), y = NAME(splat)(c[TY_COUNT(c) - 1]);
-  V r = FMA(n, NAME(splat)(ln2), x);
-  r = FMA(n, NAME(splat)(rest), r);
+  X x = XABOVE(K(least), a);
+  X t = XFMA(x, K(1 / 0x1.62e42fefa39efp-1), K(magic));
+  X n = t - K(magic), y = K(c[TY_COUNT(c) - 1]);
+  X r = XFMA(n, K(rest), XFMA(n, K(ln2), x));
   UNROLL
-  for (int i = TY_COUNT(c) - 2; i >= 0; i--) y = FMA(y, r, NAME(splat)(c[i]));
-  y = FMA(FMA(y, r, one), r, one);
-  return y * (V)((U)t << SHIFT) * NAME(splat)(undo);
+  for (int i = TY_COUNT(c) - 2; i >= 0; i--) y = XFMA(y, r, K(c[i]));
+  y = XFMA(XFMA(y, r, K(1)), r, K(1));
+  return y * XFLOAT(XBITS(t) << SHIFT) * K(undo);
 }
 
-static ATTR void NAME(soften)(i64 keys, i64 width, void *scores, void *max, void *sum,
-                              void *shrink) {
+static ATTR void NAME(rise)(i64 keys, i64 width, const void *scores, void *max, void *from,
+                            void *before) {
   for (i64 v = 0; v < width; v += VL) {
-    T *s = (T *)scores + v, *m = (T *)max + v, *l = (T *)sum + v;
-    const V before = AT(m), none = NAME(splat)(-__builtin_inff());
-    V most = before, total = {0};
-    for (i64 j = 0; j < keys; j++) most = ABOVE(AT(s + j * width), most);
-    const V from = (V)((U)most & (U)(most != none));
-    for (i64 j = 0; j < keys; j++) {
-      V p = NAME(exponential)(AT(s + j * width) - from);
-      AT(s + j * width) = p;
+    V most = AT((T *)max + v);
+    AT((T *)before + v) = most;
+    for (i64 j = 0; j < keys * width; j += width) most = ABOVE(AT((T *)scores + v + j), most);
+    AT((T *)max + v) = most;
+    AT((T *)from + v) = (V)((U)most & (U)(most != NAME(splat)(-__builtin_inff())));
+  }
+}
+
+static ATTR void NAME(weigh)(i64 keys, i64 width, void *scores, const void *from, void *sum,
+                             const void *shrink) {
+  for (i64 v = 0; v < width; v += VL) {
+    const V m = AT((T *)from + v);
+    V total = {0};
+    for (i64 j = v; j < keys * width; j += width) {
+      V p = AT((T *)scores + j) - m;
+#if VBYTES == 16
+      for (int i = 0; i < VL; i++) p[i] = NAME(exponential)(p[i]);
+#else
+      p = NAME(exponential)(p);
+#endif
+      AT((T *)scores + j) = p;
       total += p;
     }
-    const V less = NAME(exponential)(before - from);
-    AT(m) = most;
-    AT(l) = AT(l) * less + total;
-    AT((T *)shrink + v) = less;
+    if (sum) AT((T *)sum + v) = AT((T *)sum + v) * AT((T *)shrink + v) + total;
   }
 }
 
-static ATTR void NAME(slope)(i64 keys, i64 width, void *scores, void *dp, const void *max,
-                             const void *mean, const void *kept) {
-  for (i64 v = 0; v < width; v += VL) {
-    T *s = (T *)scores + v, *d = (T *)dp + v;
-    const T *z = (const T *)kept + v;
-    const V m = AT((T *)max + v), a = AT((T *)mean + v);
-    for (i64 j = 0; j < keys * width; j += width) {
-      V p = NAME(exponential)(AT(s + j) - m), g = AT(d + j);
-      if (kept) {
-        AT(s + j) = p * AT(z + j);
-        g = g * AT(z + j);
-      } else {
-        AT(s + j) = p;
-      }
-      AT(d + j) = p * (g - a);
-    }
-  }
+static ATTR void NAME(slope)(i64 keys, i64 width, void *dp, const void *p, const void *mean) {
+  for (i64 i = 0, end = keys * width; i < end;)
+    for (i64 v = 0; v < width; v += VL, i += VL)
+      AT((T *)dp + i) = AT((T *)p + i) * (AT((T *)dp + i) - AT((T *)mean + v));
 }
 
 static ATTR void NAME(veil)(void *scores, const u32 *seen, i64 n) {
   for (i64 i = 0; i < n; i += VL) {
-    U on = __builtin_convertvector(*(const NAME(Words) *)(seen + i), U);
-    U off = (U)(on == 0);
-    AT((T *)scores + i) =
-        (V)(((U)AT((T *)scores + i) & ~off) | ((U)NAME(splat)(-__builtin_inff()) & off));
+    U on = __builtin_convertvector(*(const NAME(Words) *)(seen + i), U), off = (U)(on == 0);
+    U none = (U)NAME(splat)(-__builtin_inff());
+    AT((T *)scores + i) = (V)(((U)AT((T *)scores + i) & ~off) | (none & off));
   }
 }
 
-static ATTR void NAME(scale)(void *Y, i64 yrs, const void *X, i64 xrs, i64 rows, i64 cols,
-                             const void *By, i64 bs, bool divide) {
+static ATTR void NAME(scale)(void *out, i64 yrs, const void *in, i64 xrs, i64 rows, i64 cols,
+                             const void *factor, i64 step) {
   for (i64 r = 0; r < rows; r++) {
-    T *y = (T *)Y + r * yrs, by = ((const T *)By)[r * bs];
-    const T *x = (const T *)X + r * xrs;
+    T *y = (T *)out + r * yrs, by = ((const T *)factor)[r * step];
+    const T *x = (const T *)in + r * xrs;
     i64 c = 0;
-    for (; c + VL <= cols; c += VL) AT(y + c) = divide ? AT(x + c) / by : AT(x + c) * by;
-    for (; c < cols; c++) y[c] = divide ? x[c] / by : x[c] * by;
+    for (; c + VL <= cols; c += VL) AT(y + c) = AT(x + c) * by;
+    for (; c < cols; c++) y[c] = x[c] * by;
   }
 }
 
-static const AttendKern NAME(attend) = {NAME(soften), NAME(slope), NAME(veil), NAME(scale)};
+static const AttendKern NAME(attend) = {NAME(rise), NAME(weigh), NAME(slope), NAME(veil), NAME(scale)};
 
 #undef U
 #undef AT
 #undef ABOVE
+#undef X
+#undef XFMA
+#undef XBITS
+#undef XFLOAT
+#undef XABOVE
+#undef K

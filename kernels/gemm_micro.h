@@ -445,8 +445,12 @@ static ATTR void NAME(join)(void *L, void *y) { /* lanes join: j += j + 32, j + 
   *(T *)y = l[0];
 }
 
-#if FLOATING
+#if FLOATING && VL == 8 && VBYTES == 64 /* four lanes do: products take the time */
+static const AttendKern attend_f64_avx2;
+#define ATTEND attend_f64_avx2
+#elif FLOATING
 #include "attend_micro.h"
+#define ATTEND NAME(attend)
 #endif
 
 static const Kern NAME(kern) = {
@@ -463,7 +467,7 @@ static const Kern NAME(kern) = {
     .add = NAME(add),
     .join = NAME(join),
 #if FLOATING
-    .attend = &NAME(attend),
+    .attend = &ATTEND,
 #endif
 };
 
@@ -477,6 +481,7 @@ static const Kern NAME(kern) = {
 #undef ROWS
 #undef APPLY
 #undef FLOATING
+#undef ATTEND
 #undef SPEED
 #undef HEIGHTS
 #undef VL
