@@ -593,9 +593,8 @@ static void root_host(Fuse *F, Nest *G) {
   G->kind = G_HOST;
   memset(G->operand, -1, sizeof G->operand);
   for (int i = scatter; i < ty_ops[N->op].arity; i++) {
-    const Node *x = &F->g->node[N->src[i]];
     if (!attend) G->operand[i] = contiguous(F, N->src[i], false);
-    else if (F->numel[N->src[i]] && (x->op != OP_CONST || x->type.rank))
+    else if (F->numel[N->src[i]] && F->g->node[N->src[i]].type.rank) /* else there is none */
       strided_operand(F, G, i, N->src[i]);
   }
   if (scatter) G->base = G->operand[0] = contiguous(F, N->src[0], true);

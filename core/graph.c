@@ -340,8 +340,8 @@ static const char *verify_index(const Type *a, const Type *index, i32 k) {
   return NULL;
 }
 
-/* Whether a node stands for an operand that there is not. */
-static bool is_absent(const Node *n) { return n->op == OP_CONST && !n->type.rank; }
+/* Whether it stands for an operand that there is not. */
+static bool is_absent(const Type *t) { return !t->rank && t->dtype == T_BOOL; }
 
 static __attribute__((cold)) const char *verify_attend(const Graph *g, const Node *n) {
   const Type *t[MAX_SRC], *y = &n->type;
@@ -357,7 +357,7 @@ static __attribute__((cold)) const char *verify_attend(const Graph *g, const Nod
   const i64 want[MAX_SRC][2] = {{rows, d}, {m, d}, {m, dv}, {rows, m}, {2}, {flat}, {rows, dv}};
   for (int i = 0; i < ty_ops[n->op].arity; i++) {
     const bool mask = i == 3, line = i == 4 || i == 5;
-    if ((mask || i == 4) && is_absent(&g->node[n->src[i]])) continue;
+    if ((mask || i == 4) && is_absent(t[i])) continue;
     const bool typed = i == 4 ? t[i]->dtype == T_I32 : t[i]->dtype == dtype || (mask && t[i]->dtype == T_BOOL);
     if (!typed || t[i]->rank != (line ? 1 : last + 1)) return "attend: wrong dtype or rank";
     if (memcmp(line ? t[i]->dims : &t[i]->dims[last - 1], want[i], (line ? 1 : 2) * sizeof(i64)) ||

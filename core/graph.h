@@ -33,8 +33,8 @@
 **                 0-based
 **   ATTEND*       k = 1: causal; k2 = the chance that a weight is dropped, in 2^-30; bits: scale, as an
 **                 element. Operands: q [.., n, d], k [.., m, d], v [.., m, dv], all with the same
-**                 leading dims; mask, of bools or floats [.., n, m], or a CONST without dims: none;
-**                 key, i32 [2], or such a CONST: no dropout. Flat results are laid out by attend.c.
+**                 leading dims; mask, of bools or floats [.., n, m], or a bool without dims: none;
+**                 key, i32 [2], or such a bool: no dropout. Flat results are laid out by attend.c.
 **                 ATTEND_GRAD: then the result of ATTEND, and the gradient [.., n, dv]
 */
 typedef struct Arg {

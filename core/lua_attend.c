@@ -1,6 +1,7 @@
 /*
 ** lua_attend.c -- attention for lua/tycho/attention.lua, which has checked what it passes on.
-** In: tensors, numbers. Out: under `internals`, attend and attend_node. Raises for want of memory.
+** In: tensors, numbers. Out: under `internals`, attend and, for sources of graphs, attend_node. Raises for want of
+** memory.
 */
 #include "lua_view.h"
 
@@ -21,8 +22,37 @@ static int attend(lua_State *L) {
   return 1;
 }
 
+/* attend_node(causal, drop, scale, q, k, v, mask, key[, result, gradient]) -> the result of the row, flat. Operands have
+** the types that a graph wants. */
+static int attend_node(lua_State *L) {
+  enum { FIRST = 4 };
+  const char *who = "attend";
+  const int n = lua_gettop(L) - FIRST + 1, op = n > 5 ? OP_ATTEND_GRAD : OP_ATTEND;
+  const Tensor *x[MAX_SRC];
+  Type as[MAX_SRC];
+  Arg arg;
+  State *S = ty_lua_enter(L);
+  if (n != ty_ops[op].arity) return ty_lua_error(L, "%s: wrong number of operands", who);
+  for (int i = 0; i < n; i++) {
+    x[i] = ty_lua_check(L, who, FIRST + i);
+    as[i] = x[i]->type;
+    if (!as[i].rank) x[i] = NULL;
+  }
+  memset(&arg, 0, sizeof arg);
+  arg.k = lua_toboolean(L, 1);
+  arg.k2 = (i32)luaL_checknumber(L, 2);
+  ty_elem_store(as[0].dtype, &arg.bits, luaL_checknumber(L, 3));
+  const i64 q = ty_type_numel(&as[0]), k = ty_type_numel(&as[1]), v = ty_type_numel(&as[2]);
+  i64 rows = 1;
+  for (int d = 0; d < as[0].rank - 1; d++) rows *= as[0].dims[d];
+  Tensor *y = ty_lua_push(L);
+  TY_LUA_MUST(L, S, ty_record_attend(S, who, op, x, as, &arg,
+                                     n > 5 ? q + k + v : rows * (as[2].dims[as[2].rank - 1] + 2), y));
+  return 1;
+}
+
 void ty_lua_open_attend(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"attend", attend}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"attend", attend}, {"attend_node", attend_node}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
   ty_lua_register(L, fns);
   lua_pop(L, 1);
