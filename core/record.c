@@ -596,6 +596,8 @@ static bool check_index(State *S, const char *who, const Tensor *index, i64 size
                    ty_is_float(d) ? " (use :to(\"i64\"))" : "");
   if (S->capture && !index->st->batch && !ty_capture_is_fresh(S, index->st))
     return ty_capture_check(S, index, size, base);
+  Tensor from;
+  if (ty_capture_copied(S, index, &from)) return ty_capture_check(S, &from, size, base);
   if (is_in_range(S, index, size, base)) return true;
   const char *p = ty_tensor_read(S, index);
   if (!p) return false;
