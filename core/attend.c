@@ -19,8 +19,8 @@
 ** 3. A block of keys with maximum b: m' = max(m, b), from -inf. Weights are p = exp(s - m'), where 0
 **    stands for an m' of -inf. The sum of weights becomes l exp(m - m') + sum of p, ascending from +0;
 **    the result o exp(m - m') + p v, p v a product of its own. At the end o (1 / l), or o 0 for an l of 0.
-** 4. Back: g' = g (1 / l), or g 0, mean = the dot product of g' and
-**    the result (a column product's order), p = exp(s - m), dp = g' v^t, ds = p (dp - mean).
+** 4. Back: g' = g (1 / l), or g 0, mean = the sum of g' y over
+**    features, by fma, ascending, p = exp(s - m), dp = g' v^t, ds = p (dp - mean).
 **      dv = sum of p^t g', dk = sum of ds^t (scale q), over blocks of queries, ascending
 **      dq = (sum of ds k over blocks of keys, ascending) times scale
 **    Each is a sum of products of blocks, from +0.
@@ -45,7 +45,7 @@ enum {
 
 /* Scratch of a thread: where its parts begin, in bytes. */
 typedef struct Parts {
-  i64 qt, s, b, y, mask, kept, max, from, sum, shrink, mean, gt, q, g, dp, all;
+  i64 qt, none, s, b, y, mask, kept, max, from, sum, shrink, mean, gt, q, g, dp, all;
 } Parts;
 
 typedef struct Job {
@@ -93,7 +93,7 @@ static Head head_at(const Job *J, i64 index) {
 
 static void parts_plan(Parts *p, const Attend *d, i64 es) {
   const i64 block = QUERIES * KEYS, wide = TY_MAX(d->d, d->dv), grad = d->grad;
-  const i64 n[] = {QUERIES * d->d, block, KEYS * wide, QUERIES * wide, d->mask ? block : 0,
+  const i64 n[] = {QUERIES * d->d, QUERIES, block, KEYS * wide, QUERIES * wide, d->mask ? block : 0,
                    d->key ? block : 0, QUERIES, QUERIES, QUERIES, QUERIES, QUERIES, grad * QUERIES * d->dv,
                    grad * QUERIES * d->d, grad * QUERIES * d->dv, grad * block};
   i64 *at = &p->qt;
@@ -198,8 +198,9 @@ static void scores(const Job *J, const Head *h, const Rows *r, i64 j, i64 nk, ch
   }
   /* Key j + u is seen by queries from j + u - ahead on. */
   for (i64 u = 0; d->causal && u < nk; u++)
-    for (i64 c = TY_MIN(r->n, j + u - J->ahead - r->i); c-- > 0;)
-      store(J, s, u * r->width + c, -INFINITY);
+    if (j + u > J->ahead + r->i)
+      memcpy(s + u * r->width * J->es, mem + J->at.none,
+             (size_t)(TY_MIN(r->n, j + u - J->ahead - r->i) * J->es));
 }
 
 /* Philox4x32-10 (Salmon and others 2011). */
@@ -243,7 +244,7 @@ static void forward(const Job *J, const Head *h, i64 block, char *mem) {
   char *from = mem + J->at.from, *shrink = mem + J->at.shrink;
   char *b = mem + J->at.b;
   turn_queries(J, h, &r, mem + J->at.qt);
-  for (i64 i = 0; i < r.width; i++) store(J, max, i, -INFINITY);
+  memcpy(max, mem + J->at.none, (size_t)(r.width * J->es));
   memset(from, 0, (size_t)(r.width * J->es));
   memset(sum, 0, (size_t)(r.width * J->es));
   memset(y, 0, (size_t)(r.n * d->dv * J->es));
@@ -283,26 +284,19 @@ static void gather_rows(const Job *J, const Head *h, const Rows *r, char *mem) {
   const Kern *K = J->kern;
   char *g = mem + J->at.g, *q = mem + J->at.q;
   char *by = mem + J->at.sum, *max = mem + J->at.max;
-  char *mean = mem + J->at.mean;
+  char *mean = mem + J->at.mean, *b = mem + J->at.b;
   const char *m = h->x[AT_R], *l; /* R is flat: the same for all heads */
   const char *o = m + (h->place + r->i * J->heads) * d->dv * J->es;
   m += (d->batch * d->n * d->dv + h->index * d->n + r->i) * J->es;
   l = m + d->batch * d->n * J->es;
   memset(max, 0, (size_t)(r->width * J->es));
-  memset(mean, 0, (size_t)(r->width * J->es));
   memcpy(max, m, (size_t)(r->n * J->es));
   invert(J, by, l, r->n);
   J->pack(g, d->dv, row(J, h, AT_G, r->i), h->rs[AT_G], h->cs[AT_G], r->n, d->dv, d->dv);
   K->attend->scale(g, d->dv, g, d->dv, r->n, d->dv, by, 1);
   J->pack(mem + J->at.gt, r->width, g, 1, d->dv, d->dv, r->n, r->width);
-  for (i64 i = 0; i < r->n; i++, o += J->heads * d->dv * J->es)
-    for (i64 c = 0; c < d->dv; c += BLOCK) {
-      _Alignas(64) char lanes[256];
-      char *to = c ? by : mean; /* `by` has served */
-      K->dot(1, TY_MIN(BLOCK, d->dv - c), g + (i * d->dv + c) * J->es, 0, o + c * J->es, lanes, 0);
-      K->join(lanes, to + i * J->es);
-      if (c) K->add(mean + i * J->es, to + i * J->es, J->es);
-    }
+  J->pack(b, r->width, o, 1, J->heads * d->dv, d->dv, r->n, r->width);
+  K->attend->meet(d->dv, r->width, mem + J->at.gt, b, mean);
   turn_queries(J, h, r, mem + J->at.qt);
   if (!J->keys) return;
   J->pack(q, d->d, row(J, h, AT_Q, r->i), h->rs[AT_Q], h->cs[AT_Q], r->n, d->d, d->d);
@@ -420,6 +414,8 @@ bool ty_attend(const Attend *d, const void *const *x, void *y) {
   for (int i = 0; i < J.nslots; i++) {
     atomic_init(&slot[i].busy, 0);
     slot[i].mem = mem + i * each;
+    memset(slot[i].mem, 0, QUERIES * sizeof(u32));
+    K->attend->veil(slot[i].mem + J.at.none, (u32 *)slot[i].mem, QUERIES);
   }
   J.slot = slot;
   if (d->batch && (d->n || d->grad)) run(&J, threads, cost);

@@ -55,6 +55,8 @@ typedef struct AttendKern {
   /* Scores become exp(score - from). sum: becomes sum * shrink + theirs; or NULL. */
   void (*weigh)(i64 keys, i64 width, void *scores, const void *from, void *sum, const void *shrink);
   void (*slope)(i64 keys, i64 width, void *dp, const void *p, const void *mean); /* p (dp - mean) */
+  /* Sums of products down n rows. */
+  void (*meet)(i64 n, i64 width, const void *a, const void *b, void *y);
   void (*veil)(void *scores, const u32 *seen, i64 n); /* -inf where not seen; n: whole vectors */
   /* Rows of y are those of x times by[r * bs]. */
   void (*scale)(void *y, i64 yrs, const void *x, i64 xrs, i64 rows, i64 cols, const void *by,

@@ -106,6 +106,14 @@ static ATTR void NAME(slope)(i64 keys, i64 width, void *dp, const void *p, const
       AT((T *)dp + i) = AT((T *)p + i) * (AT((T *)dp + i) - AT((T *)mean + v));
 }
 
+static ATTR void NAME(meet)(i64 n, i64 width, const void *a, const void *b, void *y) {
+  for (i64 v = 0; v < width; v += VL) {
+    V sum = {0};
+    for (i64 c = v; c < n * width; c += width) sum = FMA(AT((T *)a + c), AT((T *)b + c), sum);
+    AT((T *)y + v) = sum;
+  }
+}
+
 static ATTR void NAME(veil)(void *scores, const u32 *seen, i64 n) {
   for (i64 i = 0; i < n; i += VL) {
     U on = __builtin_convertvector(*(const NAME(Words) *)(seen + i), U), off = (U)(on == 0);
@@ -125,7 +133,7 @@ static ATTR void NAME(scale)(void *out, i64 yrs, const void *in, i64 xrs, i64 ro
   }
 }
 
-static const AttendKern NAME(attend) = {NAME(rise), NAME(weigh), NAME(slope), NAME(veil), NAME(scale)};
+static const AttendKern NAME(attend) = {NAME(rise), NAME(weigh), NAME(slope), NAME(meet), NAME(veil), NAME(scale)};
 
 #undef U
 #undef AT
