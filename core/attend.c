@@ -36,17 +36,18 @@
 #include <math.h>
 
 enum {
-  QUERIES = 64, /* of a block */
-  KEYS = 64,
+  QUERIES = 64,           /* of a block */
+  KEYS = 64,              /* not more */
   TASK_MICROSECONDS = 20, /* as in gemm.c */
   EACH = 4,               /* units a thread, to even out the load */
   MOST_SLOTS = 256,
 };
 
-/* Scratch of a thread: where its parts begin, in bytes. */
-typedef struct Parts {
-  i64 qt, none, s, b, y, mask, kept, max, from, sum, shrink, mean, gt, q, g, dp, all;
-} Parts;
+/* Scratch of a thread: lines of a number for each query, then blocks as wide as features or keys. */
+enum { NONE, MAX, FROM, SUM, SHRINK, MEAN, LINES };
+enum { QT, SCORES, B, Y, MASK, KEPT, FORWARD, GT = FORWARD, QR, GR, DP, BLOCKS };
+#define LINE(i) (mem + (i)*QUERIES * 8)
+#define PART(i) (mem + LINES * QUERIES * 8 + (i)*J->part)
 
 typedef struct Job {
   const Attend *d;
@@ -55,9 +56,9 @@ typedef struct Job {
   const char *x[AT_OPERANDS];
   char *y;
   i64 es, heads, ahead; /* heads: the last leading dim; ahead: key i + ahead is the last seen */
-  Parts at;
-  i64 blocks, ranges; /* units of a head: blocks of queries, ranges of keys */
-  bool queries, keys; /* back: whose gradients */
+  i64 part;             /* bytes of a block of scratch */
+  i64 blocks, ranges;   /* units of a head: blocks of queries, ranges of keys */
+  bool queries, keys;   /* back: whose gradients */
   Slot *slot;
   int nslots;
 } Job;
@@ -91,18 +92,10 @@ static Head head_at(const Job *J, i64 index) {
   return h;
 }
 
-static void parts_plan(Parts *p, const Attend *d, i64 es) {
-  const i64 block = QUERIES * KEYS, wide = TY_MAX(d->d, d->dv), grad = d->grad;
-  const i64 n[] = {QUERIES * d->d, QUERIES, block, KEYS * wide, QUERIES * wide, d->mask ? block : 0,
-                   d->key ? block : 0, QUERIES, QUERIES, QUERIES, QUERIES, QUERIES, grad * QUERIES * d->dv,
-                   grad * QUERIES * d->d, grad * QUERIES * d->dv, grad * block};
-  i64 *at = &p->qt;
-  for (int i = 0; i < TY_COUNT(n); i++) at[i + 1] = at[i] + ((n[i] * es + 63) & ~(i64)63);
-}
-
 /* y[m, n] = a b, or y + a b: sums of blocks of KC join what is there, ascending. */
-static __attribute__((noinline)) void product(const Kern *K, i64 m, i64 n, i64 k, const char *a, i64 ars, i64 acs,
-                    const char *b, i64 brs, char *y, i64 yrs, bool fresh) {
+static __attribute__((noinline)) void product(const Kern *K, i64 m, i64 n, i64 k, const char *a,
+                                              i64 ars, i64 acs, const char *b, i64 brs, char *y,
+                                              i64 yrs, bool fresh) {
   const i64 nr = 2 * K->vl, cs = K->size, rows = K->rows;
   if (!k && fresh)
     for (i64 i = 0; i < m; i++) memset(y + i * yrs * cs, 0, (size_t)(n * cs));
@@ -185,9 +178,9 @@ static void turn_queries(const Job *J, const Head *h, const Rows *r, char *qt) {
 /* Scores of keys [j, j + nk), masked. */
 static void scores(const Job *J, const Head *h, const Rows *r, i64 j, i64 nk, char *mem) {
   const Attend *d = J->d;
-  char *s = mem + J->at.s, *mask = mem + J->at.mask;
-  product(J->kern, nk, r->width, d->d, row(J, h, AT_K, j), h->rs[AT_K], h->cs[AT_K],
-          mem + J->at.qt, r->width, s, r->width, true);
+  char *s = PART(SCORES), *mask = PART(MASK);
+  product(J->kern, nk, r->width, d->d, row(J, h, AT_K, j), h->rs[AT_K], h->cs[AT_K], PART(QT),
+          r->width, s, r->width, true);
   if (d->mask) {
     const i64 at = r->i * h->rs[AT_MASK] + j * h->cs[AT_MASK], n = nk * r->width;
     PackFn *pack = d->bits ? ty_gemm_packer(T_BOOL) : J->pack;
@@ -199,7 +192,7 @@ static void scores(const Job *J, const Head *h, const Rows *r, i64 j, i64 nk, ch
   /* Key j + u is seen by queries from j + u - ahead on. */
   for (i64 u = 0; d->causal && u < nk; u++)
     if (j + u > J->ahead + r->i)
-      memcpy(s + u * r->width * J->es, mem + J->at.none,
+      memcpy(s + u * r->width * J->es, LINE(NONE),
              (size_t)(TY_MIN(r->n, j + u - J->ahead - r->i) * J->es));
 }
 
@@ -216,7 +209,7 @@ static void dice(u32 c[4], u32 k0, u32 k1) {
 static const char *keep(const Job *J, const Head *h, const Rows *r, i64 j, i64 nk, char *mem) {
   const Attend *d = J->d;
   if (!d->key) return NULL;
-  char *z = mem + J->at.kept;
+  char *z = PART(KEPT);
   const u32 *key = (const u32 *)h->x[AT_KEY], one = (u32)1 << 30;
   const double factor = d->drop < one ? 1 / (1 - d->drop * 0x1p-30) : 0;
   for (i64 i = 0; i < r->n; i++)
@@ -239,12 +232,12 @@ static void forward(const Job *J, const Head *h, i64 block, char *mem) {
   const Attend *d = J->d;
   const Kern *K = J->kern;
   const Rows r = rows_at(J, block);
-  char *s = mem + J->at.s, *y = mem + J->at.y;
-  char *max = mem + J->at.max, *sum = mem + J->at.sum;
-  char *from = mem + J->at.from, *shrink = mem + J->at.shrink;
-  char *b = mem + J->at.b;
-  turn_queries(J, h, &r, mem + J->at.qt);
-  memcpy(max, mem + J->at.none, (size_t)(r.width * J->es));
+  char *s = PART(SCORES), *y = PART(Y);
+  char *max = LINE(MAX), *sum = LINE(SUM);
+  char *from = LINE(FROM), *shrink = LINE(SHRINK);
+  char *b = PART(B);
+  turn_queries(J, h, &r, PART(QT));
+  memcpy(max, LINE(NONE), (size_t)(r.width * J->es));
   memset(from, 0, (size_t)(r.width * J->es));
   memset(sum, 0, (size_t)(r.width * J->es));
   memset(y, 0, (size_t)(r.n * d->dv * J->es));
@@ -282,9 +275,9 @@ static void forward_units(const Job *J, i64 begin, i64 end, char *mem) {
 static void gather_rows(const Job *J, const Head *h, const Rows *r, char *mem) {
   const Attend *d = J->d;
   const Kern *K = J->kern;
-  char *g = mem + J->at.g, *q = mem + J->at.q;
-  char *by = mem + J->at.sum, *max = mem + J->at.max;
-  char *mean = mem + J->at.mean, *b = mem + J->at.b;
+  char *g = PART(GR), *q = PART(QR);
+  char *by = LINE(SUM), *max = LINE(MAX);
+  char *mean = LINE(MEAN), *b = PART(B);
   const char *m = h->x[AT_R], *l; /* R is flat: the same for all heads */
   const char *o = m + (h->place + r->i * J->heads) * d->dv * J->es;
   m += (d->batch * d->n * d->dv + h->index * d->n + r->i) * J->es;
@@ -294,10 +287,10 @@ static void gather_rows(const Job *J, const Head *h, const Rows *r, char *mem) {
   invert(J, by, l, r->n);
   J->pack(g, d->dv, row(J, h, AT_G, r->i), h->rs[AT_G], h->cs[AT_G], r->n, d->dv, d->dv);
   K->attend->scale(g, d->dv, g, d->dv, r->n, d->dv, by, 1);
-  J->pack(mem + J->at.gt, r->width, g, 1, d->dv, d->dv, r->n, r->width);
+  J->pack(PART(GT), r->width, g, 1, d->dv, d->dv, r->n, r->width);
   J->pack(b, r->width, o, 1, J->heads * d->dv, d->dv, r->n, r->width);
-  K->attend->meet(d->dv, r->width, mem + J->at.gt, b, mean);
-  turn_queries(J, h, r, mem + J->at.qt);
+  K->attend->meet(d->dv, r->width, PART(GT), b, mean);
+  turn_queries(J, h, r, PART(QT));
   if (!J->keys) return;
   J->pack(q, d->d, row(J, h, AT_Q, r->i), h->rs[AT_Q], h->cs[AT_Q], r->n, d->d, d->d);
   scale_all(J, q, r->n * d->d);
@@ -309,8 +302,8 @@ static void backward(const Job *J, const Head *h, i64 b0, i64 b1, i64 j0, i64 j1
   const Kern *K = J->kern;
   const i64 kplace = h->index / J->heads * J->heads * d->m + h->index % J->heads;
   const i64 krow = J->heads * d->d, vrow = J->heads * d->dv;
-  char *s = mem + J->at.s, *dp = mem + J->at.dp;
-  char *sum = mem + J->at.y, *b = mem + J->at.b, *dq = J->y;
+  char *s = PART(SCORES), *dp = PART(DP);
+  char *sum = PART(Y), *b = PART(B), *dq = J->y;
   char *dk = dq + (d->batch * d->n + kplace) * d->d * J->es;
   char *dv = dq + (d->batch * (d->n + d->m) * d->d + kplace * d->dv) * J->es;
   dq += h->place * d->d * J->es;
@@ -327,18 +320,16 @@ static void backward(const Job *J, const Head *h, i64 b0, i64 b1, i64 j0, i64 j1
     for (i64 j = j0, nk; j < TY_MIN(j1, r.last); j += nk) {
       nk = TY_MIN(KEYS, r.last - j);
       scores(J, h, &r, j, nk, mem);
-      product(K, nk, w, d->dv, row(J, h, AT_V, j), h->rs[AT_V], h->cs[AT_V],
-              mem + J->at.gt, w, dp, w, true);
-      K->attend->weigh(nk, w, s, mem + J->at.max, NULL, NULL);
+      product(K, nk, w, d->dv, row(J, h, AT_V, j), h->rs[AT_V], h->cs[AT_V], PART(GT), w, dp, w,
+              true);
+      K->attend->weigh(nk, w, s, LINE(MAX), NULL, NULL);
       const char *z = keep(J, h, &r, j, nk, mem);
       drop(J, dp, z, nk * w);
-      K->attend->slope(nk, w, dp, s, mem + J->at.mean);
+      K->attend->slope(nk, w, dp, s, LINE(MEAN));
       drop(J, s, z, nk * w);
       if (J->keys) {
-        product(K, nk, d->dv, r.n, s, w, 1, mem + J->at.g, d->dv, dv + j * vrow * J->es,
-                vrow, false);
-        product(K, nk, d->d, r.n, dp, w, 1, mem + J->at.q, d->d, dk + j * krow * J->es,
-                krow, false);
+        product(K, nk, d->dv, r.n, s, w, 1, PART(GR), d->dv, dv + j * vrow * J->es, vrow, false);
+        product(K, nk, d->d, r.n, dp, w, 1, PART(QR), d->d, dk + j * krow * J->es, krow, false);
       }
       if (J->queries)
         product(K, r.n, d->d, nk, dp, 1, w, dense(J, h, AT_K, j, nk, d->d, b), d->d, sum, d->d,
@@ -346,8 +337,7 @@ static void backward(const Job *J, const Head *h, i64 b0, i64 b1, i64 j0, i64 j1
     }
     double by;
     store(J, &by, 0, d->scale);
-    if (J->queries)
-      K->attend->scale(dq + r.i * krow * J->es, krow, sum, d->d, r.n, d->d, &by, 0);
+    if (J->queries) K->attend->scale(dq + r.i * krow * J->es, krow, sum, d->d, r.n, d->d, &by, 0);
   }
 }
 
@@ -403,19 +393,19 @@ bool ty_attend(const Attend *d, const void *const *x, void *y) {
   J.blocks = ceil_div(d->n, QUERIES);
   J.ranges = 1;
   for (int i = 0; i < AT_OPERANDS; i++) J.x[i] = x[i];
-  parts_plan(&J.at, d, J.es);
+  J.part = QUERIES * TY_MAX(KEYS, TY_MAX(d->d, d->dv)) * J.es;
   const double pairs = (double)d->n * (double)d->m * (d->causal ? 0.5 : 1);
   const double cost = pairs * (double)(d->d + d->dv + 16) * (d->grad ? 3 : 1) / K->speed;
   const int threads = cost * (double)d->batch < 2 * TASK_MICROSECONDS ? 1 : ty_pool_threads(0);
-  const i64 each = J.at.all;
+  const i64 each = LINES * QUERIES * 8 + (d->grad ? BLOCKS : FORWARD) * J.part;
   J.nslots = threads == 1 ? 1 : TY_MIN(threads + 1, MOST_SLOTS);
   char *mem = ty_buf_alloc(each * J.nslots);
   if (!mem) return false;
   for (int i = 0; i < J.nslots; i++) {
     atomic_init(&slot[i].busy, 0);
-    slot[i].mem = mem + i * each;
-    memset(slot[i].mem, 0, QUERIES * sizeof(u32));
-    K->attend->veil(slot[i].mem + J.at.none, (u32 *)slot[i].mem, QUERIES);
+    char *own = slot[i].mem = mem + i * each;
+    memset(own + MAX * QUERIES * 8, 0, QUERIES * sizeof(u32)); /* unseen: all -inf */
+    K->attend->veil(own + NONE * QUERIES * 8, (u32 *)(own + MAX * QUERIES * 8), QUERIES);
   }
   J.slot = slot;
   if (d->batch && (d->n || d->grad)) run(&J, threads, cost);

@@ -137,88 +137,100 @@ bool ty_attention(State *S, const char *who, const Tensor *const *x, const Atten
 
 /* --- the way back */
 
-static bool op2(State *S, int op, const Tensor *a, const Tensor *b, Tensor *y) {
-  Given src[2] = {{.kind = O_TENSOR, .t = a}, {.kind = O_TENSOR, .t = b}};
-  return ty_record(S, "backward", op, 2, src, y);
-}
-
-static bool by_number(State *S, int op, const Tensor *a, double v, Tensor *y) {
-  Given src[2] = {{.kind = O_TENSOR, .t = a}, {.kind = O_NUMBER, .v = v}};
-  return ty_record(S, "backward", op, 2, src, y);
-}
-
-/* y = x where seen, else v. */
-static bool where(State *S, const Tensor *seen, const Tensor *x, double v, Tensor *y) {
-  Given src[3] = {
-      {.kind = O_TENSOR, .t = seen}, {.kind = O_TENSOR, .t = x}, {.kind = O_NUMBER, .v = v}};
-  return ty_record(S, "backward", OP_WHERE, 3, src, y);
-}
-
 static void turn(const Tensor *x, Tensor *y) {
-  Type t = x->type;
-  i64 strides[MAX_RANK];
-  const int r = t.rank;
-  memcpy(strides, x->strides, sizeof strides);
-  t.dims[r - 1] = x->type.dims[r - 2], t.dims[r - 2] = x->type.dims[r - 1];
-  strides[r - 1] = x->strides[r - 2], strides[r - 2] = x->strides[r - 1];
-  ty_tensor_view(y, x, &t, x->offset, strides);
+  const int i = x->type.rank - 2, j = i + 1;
+  ty_tensor_view(y, x, &x->type, x->offset, x->strides);
+  y->type.dims[i] = x->type.dims[j], y->type.dims[j] = x->type.dims[i];
+  y->strides[i] = x->strides[j], y->strides[j] = x->strides[i];
 }
 
-static bool reduce(State *S, int op, const Tensor *x, Tensor *y) {
-  return ty_record_reduce(S, "backward", op, x, 1u << (x->type.rank - 1), true, y);
-}
+/* The gradient of one operand in operations that have gradients themselves: registers, and numbers behind
+** them. */
+enum { A, B, KT, S0, P, Y, REGISTERS, SCALE = REGISTERS, NONE, ZERO, ONE, KEYS, AHEAD, NUMBERS };
+enum {
+  TURN = OP_COUNT,
+  ALWAYS = 0,
+  OF_Q = 1,
+  OF_K = 2,
+  OF_V = 4,
+  BOOLS = 8,
+  ADDED = 16,
+  CAUSAL = 32
+};
+enum { XQ = NUMBERS, XK, XV, XMASK, XG };
+typedef struct Code {
+  u8 op, y, a, b, c, when; /* when: any of these */
+} Code;
 
-/* Scores of keys that queries do not see become -inf. t: temporaries. */
-static bool veil(State *S, const Shape *s, const Tensor *scores, Tensor *t, Tensor *y) {
-  const i64 n = s->o.dims[s->o.rank - 2];
-  Type all = {.rank = 2, .dims = {n, s->m}};
-  return ty_record_iota(S, &all, &t[0]) &&
-         by_number(S, OP_FLOOR_DIVIDE, &t[0], (double)TY_MAX(s->m, 1), &t[1]) &&
-         by_number(S, OP_REMAINDER, &t[0], (double)TY_MAX(s->m, 1), &t[2]) &&
-         by_number(S, OP_ADD, &t[1], (double)(s->m - n), &t[3]) &&
-         op2(S, OP_LE, &t[2], &t[3], &t[4]) && where(S, &t[4], scores, -INFINITY, y);
-}
+static const Code codes[] = {
+    {TURN, KT, XK, 0, 0, ALWAYS},
+    {OP_MATMUL, S0, XQ, KT, 0, ALWAYS},
+    {OP_MUL, S0, S0, SCALE, 0, ALWAYS},
+    {OP_WHERE, S0, XMASK, S0, NONE, BOOLS},
+    {OP_ADD, S0, S0, XMASK, 0, ADDED},
+    {OP_IOTA, A, 0, 0, 0, CAUSAL}, /* key j is seen by query i up to i + m - n */
+    {OP_FLOOR_DIVIDE, B, A, KEYS, 0, CAUSAL},
+    {OP_REMAINDER, A, A, KEYS, 0, CAUSAL},
+    {OP_ADD, B, B, AHEAD, 0, CAUSAL},
+    {OP_LE, A, A, B, 0, CAUSAL},
+    {OP_WHERE, S0, A, S0, NONE, CAUSAL},
+    {OP_AMAX, A, S0, 0, 0, ALWAYS}, /* only keeps exp in range */
+    {OP_NE, B, A, NONE, 0, ALWAYS},
+    {OP_WHERE, A, B, A, ZERO, ALWAYS},
+    {OP_SUB, S0, S0, A, 0, ALWAYS},
+    {OP_EXP, S0, S0, 0, 0, ALWAYS},
+    {OP_SUM, A, S0, 0, 0, ALWAYS},
+    {OP_NE, B, A, ZERO, 0, ALWAYS},
+    {OP_WHERE, A, B, A, ONE, ALWAYS},
+    {OP_DIV, P, S0, A, 0, ALWAYS},
+    {TURN, A, P, 0, 0, OF_V},
+    {OP_MATMUL, Y, A, XG, 0, OF_V},
+    {TURN, A, XV, 0, 0, OF_Q | OF_K},
+    {OP_MATMUL, B, XG, A, 0, OF_Q | OF_K},
+    {OP_MUL, A, P, B, 0, OF_Q | OF_K},
+    {OP_SUM, A, A, 0, 0, OF_Q | OF_K},
+    {OP_SUB, B, B, A, 0, OF_Q | OF_K},
+    {OP_MUL, B, P, B, 0, OF_Q | OF_K},
+    {OP_MUL, S0, B, SCALE, 0, OF_Q | OF_K},
+    {OP_MATMUL, Y, S0, XK, 0, OF_Q},
+    {TURN, A, S0, 0, 0, OF_K},
+    {OP_MATMUL, Y, A, XQ, 0, OF_K},
+};
 
-/* The gradient of operand i in operations that have gradients themselves. */
 static bool taped(State *S, const Tensor *const *x, const Shape *s, const Attention *how,
                   const Tensor *g, int i, Tensor *y) {
-  enum { KT, S0, S1, S2, S3, T0, T1, T2, T3, T4, M0, M1, M2, P0, L0, L1, L2, P, PT, N };
-  enum { VT = T0, DP = T1, W0 = T2, MEAN = T3, D0 = T4, D1 = S0, DS = S1, DST = S2 };
-  Tensor t[N] = {0};
-  turn(x[K], &t[KT]);
-  bool ok =
-      op2(S, OP_MATMUL, x[Q], &t[KT], &t[S0]) && by_number(S, OP_MUL, &t[S0], how->scale, &t[S1]);
-  if (!x[MASK]) ty_tensor_alias(&t[S2], &t[S1]);
-  else if (x[MASK]->type.dtype == T_BOOL) ok = ok && where(S, x[MASK], &t[S1], -INFINITY, &t[S2]);
-  else ok = ok && op2(S, OP_ADD, &t[S1], x[MASK], &t[S2]);
-  if (ok && how->causal) ok = veil(S, s, &t[S2], &t[T0], &t[S3]);
-  else if (ok) ty_tensor_alias(&t[S3], &t[S2]);
-  if (ok) {
-    Tensor still = t[S3]; /* the maximum only keeps exp in range */
-    still.detached = true;
-    ok = reduce(S, OP_AMAX, &still, &t[M0]) && by_number(S, OP_NE, &t[M0], -INFINITY, &t[M1]) &&
-         where(S, &t[M1], &t[M0], 0, &t[M2]) && op2(S, OP_SUB, &t[S3], &t[M2], &t[P0]);
+  const i64 n = s->o.dims[s->o.rank - 2];
+  const double number[] = {how->scale,        -INFINITY, 0, 1, (double)TY_MAX(s->m, 1),
+                           (double)(s->m - n)};
+  Tensor r[REGISTERS] = {0};
+  const Type all = {.rank = 2, .dims = {n, s->m}};
+  int is = 1 << i;
+  if (x[MASK]) is |= x[MASK]->type.dtype == T_BOOL ? BOOLS : ADDED;
+  if (how->causal) is |= CAUSAL;
+  bool ok = true;
+  for (const Code *c = codes; ok && c < codes + TY_COUNT(codes); c++) {
+    if (c->when && !(c->when & is)) continue;
+    const u8 at[] = {c->a, c->b, c->c};
+    Given src[3];
+    for (int k = 0; k < 3; k++) {
+      const Tensor *t = at[k] == XG ? g : at[k] >= NUMBERS ? x[at[k] - XQ] : &r[at[k] % REGISTERS];
+      src[k] = (Given){.kind = O_TENSOR, .t = t};
+      if (at[k] >= REGISTERS && at[k] < NUMBERS)
+        src[k] = (Given){.kind = O_NUMBER, .v = number[at[k] - REGISTERS]};
+    }
+    Tensor t = {0}, from = {0};
+    if (c->op != OP_IOTA) from = *src[0].t;
+    from.detached |= c->op == OP_AMAX;
+    if (c->op == TURN) turn(&from, &t);
+    else if (c->op == OP_IOTA) ok = ty_record_iota(S, &all, &t);
+    else if (c->op == OP_AMAX || c->op == OP_SUM)
+      ok = ty_record_reduce(S, "backward", c->op, &from, 1u << (from.type.rank - 1), true, &t);
+    else ok = ty_record(S, "backward", c->op, ty_ops[c->op].arity, src, &t);
+    ty_tensor_release(&r[c->y]);
+    r[c->y] = t;
   }
-  Tensor e = {0};
-  Given src = {.kind = O_TENSOR, .t = &t[P0]};
-  ok = ok && ty_record(S, "backward", OP_EXP, 1, &src, &e) && reduce(S, OP_SUM, &e, &t[L0]) &&
-       by_number(S, OP_NE, &t[L0], 0, &t[L1]) && where(S, &t[L1], &t[L0], 1, &t[L2]) &&
-       op2(S, OP_DIV, &e, &t[L2], &t[P]);
-  ty_tensor_release(&e);
-  for (int k = S0; k <= T4; k++)
-    if (k != S3) ty_tensor_release(&t[k]);
-  if (ok && i == V) {
-    turn(&t[P], &t[PT]);
-    ok = op2(S, OP_MATMUL, &t[PT], g, y);
-  } else if (ok) {
-    turn(x[V], &t[VT]);
-    ok = op2(S, OP_MATMUL, g, &t[VT], &t[DP]) && op2(S, OP_MUL, &t[P], &t[DP], &t[W0]) &&
-         reduce(S, OP_SUM, &t[W0], &t[MEAN]) && op2(S, OP_SUB, &t[DP], &t[MEAN], &t[D0]) &&
-         op2(S, OP_MUL, &t[P], &t[D0], &t[D1]) && by_number(S, OP_MUL, &t[D1], how->scale, &t[DS]);
-    if (ok) turn(&t[DS], &t[DST]);
-    ok = ok && (i == Q ? op2(S, OP_MATMUL, &t[DS], x[K], y) : op2(S, OP_MATMUL, &t[DST], x[Q], y));
-  }
-  for (int k = 0; k < N; k++) ty_tensor_release(&t[k]);
+  if (ok) ty_tensor_alias(y, &r[Y]);
+  for (int k = 0; k < REGISTERS; k++) ty_tensor_release(&r[k]);
   return ok;
 }
 

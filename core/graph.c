@@ -358,7 +358,8 @@ static __attribute__((cold)) const char *verify_attend(const Graph *g, const Nod
   for (int i = 0; i < ty_ops[n->op].arity; i++) {
     const bool mask = i == 3, line = i == 4 || i == 5;
     if ((mask || i == 4) && is_absent(t[i])) continue;
-    const bool typed = i == 4 ? t[i]->dtype == T_I32 : t[i]->dtype == dtype || (mask && t[i]->dtype == T_BOOL);
+    const bool typed =
+        i == 4 ? t[i]->dtype == T_I32 : t[i]->dtype == dtype || (mask && t[i]->dtype == T_BOOL);
     if (!typed || t[i]->rank != (line ? 1 : last + 1)) return "attend: wrong dtype or rank";
     if (memcmp(line ? t[i]->dims : &t[i]->dims[last - 1], want[i], (line ? 1 : 2) * sizeof(i64)) ||
         (!line && memcmp(t[i]->dims, t[0]->dims, (size_t)(last - 1) * sizeof(i64))))

@@ -22,32 +22,28 @@ static int attend(lua_State *L) {
   return 1;
 }
 
-/* attend_node(causal, drop, scale, q, k, v, mask, key[, result, gradient]) -> the result of the row, flat. Operands have
-** the types that a graph wants. */
+/* attend_node(elements, causal, drop, scale, q, k, v, mask, key[, result, gradient]) -> the result of the row, flat.
+** Operands have the types that a graph wants. */
 static int attend_node(lua_State *L) {
-  enum { FIRST = 4 };
+  enum { FIRST = 5 };
   const char *who = "attend";
   const int n = lua_gettop(L) - FIRST + 1, op = n > 5 ? OP_ATTEND_GRAD : OP_ATTEND;
   const Tensor *x[MAX_SRC];
   Type as[MAX_SRC];
   Arg arg;
   State *S = ty_lua_enter(L);
-  if (n != ty_ops[op].arity) return ty_lua_error(L, "%s: wrong number of operands", who);
-  for (int i = 0; i < n; i++) {
-    x[i] = ty_lua_check(L, who, FIRST + i);
-    as[i] = x[i]->type;
-    if (!as[i].rank) x[i] = NULL;
+  for (int i = 0; i < ty_ops[op].arity; i++) {
+    const Tensor *t = ty_lua_check(L, who, FIRST + i);
+    as[i] = t->type;
+    x[i] = t->type.rank ? t : NULL;
   }
   memset(&arg, 0, sizeof arg);
-  arg.k = lua_toboolean(L, 1);
-  arg.k2 = (i32)luaL_checknumber(L, 2);
-  ty_elem_store(as[0].dtype, &arg.bits, luaL_checknumber(L, 3));
-  const i64 q = ty_type_numel(&as[0]), k = ty_type_numel(&as[1]), v = ty_type_numel(&as[2]);
-  i64 rows = 1;
-  for (int d = 0; d < as[0].rank - 1; d++) rows *= as[0].dims[d];
+  arg.k = lua_toboolean(L, 2);
+  arg.k2 = (i32)luaL_checknumber(L, 3);
+  ty_elem_store(as[0].dtype, &arg.bits, luaL_checknumber(L, 4));
+  const i64 numel = (i64)luaL_checknumber(L, 1);
   Tensor *y = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_record_attend(S, who, op, x, as, &arg,
-                                     n > 5 ? q + k + v : rows * (as[2].dims[as[2].rank - 1] + 2), y));
+  TY_LUA_MUST(L, S, ty_record_attend(S, who, op, x, as, &arg, numel, y));
   return 1;
 }
 

@@ -33,8 +33,18 @@ INLINE V NAME(above)(V x, V y) {
 #if VBYTES == 16
 #define X T
 #define XFMA FMA1
-#define XBITS(x) ((union { T f; __typeof__(((U){0})[0]) u; }){.f = (x)}.u)
-#define XFLOAT(x) ((union { __typeof__(((U){0})[0]) u; T f; }){.u = (x)}.f)
+#define XBITS(x) \
+  ((union { \
+     T f; \
+     __typeof__(((U){0})[0]) u; \
+   }){.f = (x)} \
+       .u)
+#define XFLOAT(x) \
+  ((union { \
+     __typeof__(((U){0})[0]) u; \
+     T f; \
+   }){.u = (x)} \
+       .f)
 #define XABOVE(x, y) ((x) > (y) ? (x) : (y))
 #define K(x) ((T)(x))
 #else
@@ -52,10 +62,10 @@ INLINE X NAME(exponential)(X a) {
   const T ln2 = -0x1.62e430p-1f, rest = 0x1.05c610p-29f;
   enum { SHIFT = 23 };
 #else
-  static const T c[] = {
-      0x1.0000000000007p-1,  0x1.55555555554fbp-3,  0x1.55555555514b6p-5,  0x1.1111111128290p-7,
-      0x1.6c16c1821e6a3p-10, 0x1.a01a012578457p-13, 0x1.a0199e856e37ap-16, 0x1.71df33f25626cp-19,
-      0x1.28aa01afc03a2p-22, 0x1.ad6473426ac4ep-26};
+  static const T c[] = {0x1.0000000000007p-1,  0x1.55555555554fbp-3,  0x1.55555555514b6p-5,
+                        0x1.1111111128290p-7,  0x1.6c16c1821e6a3p-10, 0x1.a01a012578457p-13,
+                        0x1.a0199e856e37ap-16, 0x1.71df33f25626cp-19, 0x1.28aa01afc03a2p-22,
+                        0x1.ad6473426ac4ep-26};
   const T least = -746, magic = 0x1.8p52 + 1023 + 512, undo = 0x1p-512;
   const T ln2 = -0x1.62e42fefa39efp-1, rest = -0x1.abc9e3b39803fp-56;
   enum { SHIFT = 52 };
@@ -133,7 +143,8 @@ static ATTR void NAME(scale)(void *out, i64 yrs, const void *in, i64 xrs, i64 ro
   }
 }
 
-static const AttendKern NAME(attend) = {NAME(rise), NAME(weigh), NAME(slope), NAME(meet), NAME(veil), NAME(scale)};
+static const AttendKern NAME(attend) = {NAME(rise), NAME(weigh), NAME(slope),
+                                        NAME(meet), NAME(veil),  NAME(scale)};
 
 #undef U
 #undef AT

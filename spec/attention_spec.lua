@@ -180,6 +180,17 @@ describe("attention", function()
     bits(q[{ {}, {}, { 1, 39, 2 } }], k, v, { mask = plain("f32", 40, 40)[{ { 40, 2, -2 } }] })
   end)
 
+  it("weighs by the library's own exp, to the bit", function()
+    for _, dtype in ipairs { "f32", "f64" } do
+      local n = 4000
+      local x = ty.arange(n, { dtype = dtype }) * (dtype == "f32" and -110 / n or -760 / n)
+      local k = ty.cat({ ty.zeros({ n, 1, 1 }, { dtype = dtype }), x:reshape(n, 1, 1) }, 2)
+      local one = ty.ones({ n, 1, 1 }, { dtype = dtype })
+      local e = x:exp()
+      H.same(e * (1 / (e + 1)), attend(one, k, ty.eye(2, { dtype = dtype }), { scale = 1 })[{ {}, 1, 2 }]:contiguous())
+    end
+  end)
+
   it("lets fewer heads of keys and values serve heads side by side", function()
     local q, k, v = plain("f64", 2, 6, 5, 4), plain("f64", 2, 3, 7, 4), plain("f64", 2, 3, 7, 4)
     local mask = plain("f64", 6, 5, 7)

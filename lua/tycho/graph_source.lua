@@ -267,8 +267,8 @@ return function(ty, ops)
   end
 
   function say.attend(n, ...)
-    return ("ty.internals.attend_node(%s, %.0f, %s, %s)"):format(tostring(n.causal), n.dropout, number_text(n.value),
-      concat({ ... }, ", ", 1, #n.inputs))
+    return ("ty.internals.attend_node(%.0f, %s, %.0f, %s, %s)"):format(n.shape[1], tostring(n.causal), n.dropout,
+      number_text(n.value), concat({ ... }, ", ", 1, #n.inputs))
   end
 
   say.attend_grad = say.attend
