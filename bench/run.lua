@@ -221,6 +221,7 @@ local rows = {}
 ---   mark         ours must not be slower: a number in SI units, or for rates, in the row's unit, not less
 ---   most         ours / floor must not be more
 ---   beats        ours must not be slower than "blas" or "torch"
+---   times        but so many times as fast
 ---   remark       in place of a mark
 ---   plot         its name in the picture
 local function row(r)
@@ -534,6 +535,7 @@ for _, r in ipairs {
 end
 
 require "captured"(row, native, latency)
+require "attention"(row)
 
 local FIRST = 'io.write((require("tycho").ones(4) + 1):sum():item())'
 local IDLE = 'require "tycho"'
@@ -642,7 +644,8 @@ local function verdict(r, ours, ratio)
   end
   if r.most then mark(("%.2f x"):format(r.most), ratio <= r.most) end
   if r.all_rival then
-    mark(r.beats == "blas" and "OpenBLAS" or "PyTorch", median(r.all_rival) >= 1)
+    local times = r.times and ("%g x "):format(r.times) or ""
+    mark(times .. (r.beats == "blas" and "OpenBLAS" or "PyTorch"), median(r.all_rival) >= (r.times or 1))
   end
   if r.remark then return r.remark, "" end
   if count == 0 then return "", "" end
