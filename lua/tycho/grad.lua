@@ -128,7 +128,7 @@ return function(ty, define)
 
   --- The gradients in the structure of v.
   local function gather(v, of, seen)
-    if is_tensor(v) then return of[v] end
+    if is_tensor(v) then return is_float(v) and of[v] or nil end
     if type(v) ~= "table" then return nil end
     if seen[v] then return seen[v] end
     local y = {}
@@ -156,6 +156,7 @@ return function(ty, define)
       if n > args.n then fail(who, "argument %d is asked for, the function was given %d", n, args.n) end
       args[n] = watch(args[n], watched, seen)
     end
+    local back = core.start(false, false, watched, seq) -- now: f may write to what it was given
     local was = mode(true)
     local ok, y = pcall(f, unpack(args, 1, args.n))
     mode(was)
@@ -165,8 +166,7 @@ return function(ty, define)
     end
     local outer = was and core.reaches(y, seq)
     for _, w in ipairs(watched) do outer = outer or (was and core.reaches(w, seq)) end
-    local back = core.start(outer, outer, watched, seq)
-    if y.requires_grad then core.seed(back, y, ty.ones_like(y)) end
+    if y.requires_grad then core.seed(back, y, ty.ones_like(y), outer) end
     run(back, outer)
     local of, results = {}, {}
     for k, w in ipairs(watched) do of[w] = core.got(back, k, w) or ty.zeros_like(w) end
@@ -200,10 +200,10 @@ return function(ty, define)
     first("jvp", x, check.tensor("jvp", 3, v))
     return enable_grad(function()
       local seq, w = core.seq(), core.watch(x)
+      local back = core.start(true, true, { w }, seq)
       local y = f(w)
       check.float("jvp", 1, y)
       local u = core.watch(ty.zeros_like(y)) -- the product g -> J^T g is linear: its gradient is J v
-      local back = core.start(true, true, { w }, seq)
       if y.requires_grad then core.seed(back, y, u) end
       run(back, true)
       local g = core.got(back, 1, w)
@@ -268,23 +268,28 @@ return function(ty, define)
     end)
   end
 
-  --- f(...) that keeps nothing for the way back but its arguments: it runs again there.
+  --- f(...) that keeps nothing for the way back but its arguments: it runs again there, and draws the same random
+  --- numbers.
   ---@param f fun(...): ...
   local function checkpoint(f, ...)
     callable("checkpoint", 1, f)
-    local args = pack(...)
-    local kept = { n = args.n }
-    local results = { no_grad(f, ...) }
-    if not mode() then return unpack(results) end
+    if not mode() then return f(...) end
+    local args, draws = pack(...), core.draws()
     local inputs = { n = args.n + 1, ty.zeros(1):requires_grad_() } -- so that it is taped for what f closes over
+    local kept = {} -- as they are before f, which may write to them
     for i = 1, args.n do
-      kept[i] = keep(args[i])
-      inputs[i + 1] = args[i]
+      kept[i], inputs[i + 1] = keep(args[i]), args[i]
     end
+    local results = { no_grad(f, ...) }
     for i = 1, #results do check.tensor("checkpoint", i, results[i]) end
     results = taped(inputs, results, function(back, gradients)
-      local again = pack(enable_grad(f, unpack(kept, 1, kept.n)))
-      for i = 1, again.n do
+      local now, given = core.draws(draws), {}
+      for i = 1, args.n do given[i] = keep(kept[i]) end
+      local again = pack(pcall(enable_grad, f, unpack(given, 1, args.n)))
+      core.draws(now)
+      if not again[1] then error(again[2], 0) end
+      table.remove(again, 1)
+      for i = 1, again.n - 1 do
         if gradients[i] and again[i].requires_grad then core.seed(back, again[i], gradients[i]) end
       end
     end)
