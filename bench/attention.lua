@@ -28,7 +28,7 @@ return function(row)
       local list = { q:requires_grad_(), k:requires_grad_(), v:requires_grad_() }
       local g = ty.randn(1, 8, 512, 64)
       return function()
-        for i = 1, 3 do list[i].grad = nil end
+        for _, x in ipairs(list) do x.grad = nil end
         attend(q, k, v):backward(g)
       end
     end,
@@ -47,10 +47,12 @@ return function(row)
     end
   end
 
-  for _, r in ipairs { { 64, 32, 0.035e-3 }, { 256, 64, 0.85e-3 }, { 768, 128, 11.2e-3 }, { 768, 128, 2.5e-3, "bf16" } } do
+  for _, r in ipairs { { 64, 32, 0.035e-3 }, { 256, 64, 0.85e-3 }, { 768, 128, 11.2e-3 },
+    { 768, 128, 2.5e-3, "bf16" } } do
     local d, n, dtype = r[1], r[2], r[4] or "f32"
     row { name = ("transformer block, %d x %d"):format(n, d) .. (r[4] and ", bf16, fast" or ""),
-      peer = ("block%d%s"):format(d, r[4] or ""), what = "its four products", unit = d == 64 and "us" or "ms", mark = r[3],
+      peer = ("block%d%s"):format(d, r[4] or ""), what = "its four products", unit = d == 64 and "us" or "ms",
+      mark = r[3],
       setup = function()
         local block = ty.nn.TransformerBlock(d, 4):to(dtype):eval()
         for _, p in ipairs(block:parameters()) do p:requires_grad_(false) end

@@ -151,9 +151,9 @@ static const u8 *rule_of(int op, int i) {
 bool ty_rule_none(int op, int i) { return !rule_of(op, i); }
 
 bool ty_rule_reads(int op, int i, int j) {
-  static const u8 reads[] = {[I_A - I_G] = 1,      [I_B - I_G] = 2,         [I_C - I_G] = 4,
-                             [I_OTHERS - I_G] = 1, [I_RUNNING - I_G] = 1,   [I_DOT_A - I_G] = 2,
-                             [I_DOT_B - I_G] = 1,  [I_UNWRITTEN - I_G] = 2, [I_LAST - I_G] = 2,
+  static const u8 reads[] = {[I_A - I_G] = 1,        [I_B - I_G] = 2,         [I_C - I_G] = 4,
+                             [I_OTHERS - I_G] = 1,   [I_RUNNING - I_G] = 1,   [I_DOT_A - I_G] = 2,
+                             [I_DOT_B - I_G] = 1,    [I_UNWRITTEN - I_G] = 2, [I_LAST - I_G] = 2,
                              [I_ATTENDED - I_G] = 31};
   const u8 *p = rule_of(op, i);
   for (; p && *p != I_END; p++)

@@ -444,7 +444,8 @@ end
     local fn = compiled[text]
     if fn then return fn end
     if ncompiled >= COMPILED_MAX then compiled, ncompiled = {}, 0 end
-    local chunk = assert(loadstring(("%sreturn function(s, a, b, c, d, e, f, g) return %s end"):format(head(), text), "=(tycho)"))
+    local source = ("%sreturn function(s, a, b, c, d, e, f, g) return %s end"):format(head(), text)
+    local chunk = assert(loadstring(source, "=(tycho)"))
     fn = chunk(ty)
     compiled[text], ncompiled = fn, ncompiled + 1
     return fn
