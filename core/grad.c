@@ -334,9 +334,14 @@ static void pending_free(Pending *p) {
   ty_mem_free(p);
 }
 
-static Pending *pending_of(Back *b, Record *r) {
+static Pending *pending_find(const Back *b, const Record *r) {
   Pending *p = r->pending;
   while (p && p->back != b) p = p->next;
+  return p;
+}
+
+static Pending *pending_of(Back *b, Record *r) {
+  Pending *p = pending_find(b, r);
   if (p) return p;
   if (!(p = ty_mem_zalloc(sizeof *p))) {
     ty_fail_memory(b->S, "backward", 0);
@@ -426,9 +431,14 @@ static bool step(Back *b) {
       if (!p->part[r->dim].st) ty_tensor_alias(&p->part[r->dim], g);
       continue;
     }
-    ok = ty_rule_apply(S, r, g, b->i, &y) && (!y.st || give(b, e->from, &y));
-    ty_tensor_release(&y);
+    Pending *p = pending_find(b, e->from);
+    if (p && p->g.st) ty_tensor_alias(&y, &p->g);
+    ok = ty_rule_apply(S, r, g, b->i, &y) && (!y.st || (p = pending_of(b, e->from)));
+    if (!ok) ty_tensor_release(&y);
     if (!ok) return false;
+    if (!y.st) continue;
+    ty_tensor_release(&p->g);
+    p->g = y;
   }
   return true;
 }

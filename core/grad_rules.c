@@ -286,30 +286,45 @@ static bool add_up(State *S, const Edge *e, const Tensor *x, const Tensor *zeros
   return ok;
 }
 
+/* Adds x to the elements of *y, all of a storage, that t shows: in a storage of its own. */
+static bool add_under(State *S, const Tensor *t, const Type *dims, const Tensor *x, Tensor *y) {
+  Type all = {.dtype = y->type.dtype, .rank = 1, .dims = {ty_type_numel(&y->type)}};
+  Tensor flat = {0}, whole = {0}, view = {0}, more = {0};
+  bool ok = ty_rule_reshape(S, y, &all, &flat) && ty_record_copy(S, &flat, &whole);
+  if (ok) ty_tensor_view(&view, &whole, dims, t->offset, t->strides);
+  ok = ok && op2(S, OP_ADD, &view, x, &more) && assign(S, &view, &more);
+  ty_tensor_release(&flat);
+  ty_tensor_release(&view);
+  ty_tensor_release(&more);
+  if (ok) return put(y, &whole);
+  ty_tensor_release(&whole);
+  return false;
+}
+
 bool ty_rule_unview(State *S, const Edge *e, const Tensor *x, Tensor *y) {
   const Tensor *t = &e->t;
   i64 n = ty_type_numel(&t->type);
-  if (n == e->numel && !t->offset && ty_tensor_is_contiguous(t)) {
-    ty_tensor_alias(y, x);
-    return true;
-  }
+  if (n == e->numel && !t->offset && ty_tensor_is_contiguous(t)) return ty_rule_join(S, y, x);
   if (n == 0) return true;
   Type all = {.dtype = x->type.dtype, .rank = 1, .dims = {e->numel}}, once = t->type;
-  Tensor sum = {0}, whole = {0}, view = {0};
+  Tensor sum = {0}, whole = {0}, own = {0};
   for (int d = 0; d < once.rank; d++)
     if (t->strides[d] == 0) once.dims[d] = 1;
   ty_tensor_alias(&sum, x);
   once.dtype = x->type.dtype;
   bool distinct = ty_view_distinct(&once, t->strides);
-  bool ok = fit(S, &sum, distinct ? &once : &sum.type) && ty_record_full(S, &all, 0, &whole);
-  if (ok && distinct) {
-    ty_tensor_view(&view, &whole, &once, t->offset, t->strides);
-    ok = assign(S, &view, &sum);
-    ty_tensor_release(&view);
-    if (ok) ty_tensor_alias(y, &whole);
-  } else if (ok) {
-    ok = add_up(S, e, &sum, &whole, y);
+  bool ok = fit(S, &sum, distinct ? &once : &sum.type);
+  if (ok && distinct && y->st && y->type.dtype == once.dtype) {
+    ok = add_under(S, t, &once, &sum, y);
+  } else if (ok && (ok = ty_record_full(S, &all, 0, &whole))) {
+    if (distinct) {
+      ty_tensor_view(&own, &whole, &once, t->offset, t->strides);
+      ok = assign(S, &own, &sum) && ty_rule_join(S, y, &whole);
+    } else {
+      ok = add_up(S, e, &sum, &whole, &own) && ty_rule_join(S, y, &own);
+    }
   }
+  ty_tensor_release(&own);
   ty_tensor_release(&sum);
   ty_tensor_release(&whole);
   return ok;
@@ -715,7 +730,7 @@ bool ty_rule_apply(State *S, const Record *r, const Tensor *given, int i, Tensor
       ok = *p < OP_COUNT ? run_op(S, r, &s, *p, gy.type.dtype) : run_word(S, r, &gy, &s, *p);
   }
   if (ok && !s.t[0].st) ok = push_full(S, &s, 0, gy.type.dtype, &s.t[0]);
-  if (ok && (r->kind == OP_PUT || r->kind == K_WATCH) && i == 0) ty_tensor_alias(y, &s.t[0]);
+  if (ok && (r->kind == OP_PUT || r->kind == K_WATCH) && i == 0) ok = ty_rule_join(S, y, &s.t[0]);
   else ok = ok && fit(S, &s.t[0], &e->t.type) && ty_rule_unview(S, e, &s.t[0], y);
   for (int k = 0; k < s.n; k++) ty_tensor_release(&s.t[k]);
   ty_tensor_release(&gy);
