@@ -94,6 +94,7 @@
 #define ROWS FLOAT_ROWS
 #define APPLY OPS
 #define FLOATING 1
+#define TURN 1
 #define SPEED SPEEDS(120000, 60000, 800)
 #include "gemm_micro.h"
 
@@ -107,6 +108,7 @@
 #define ROWS FLOAT_ROWS
 #define APPLY OPS
 #define FLOATING 1
+#define TURN 1
 #define SPEED SPEEDS(60000, 30000, 800)
 #include "gemm_micro.h"
 
@@ -118,6 +120,7 @@
 #define ROWS INTEGER_ROWS
 #define APPLY 0
 #define FLOATING 0
+#define TURN 0 /* rare: packed */
 #define SPEED SPEEDS(100000, 50000, 4000)
 #include "gemm_micro.h"
 
@@ -129,6 +132,7 @@
 #define ROWS INTEGER_ROWS
 #define APPLY 0
 #define FLOATING 0
+#define TURN 0 /* rare: packed */
 #define SPEED SPEEDS(50000, 10000, 1000)
 #include "gemm_micro.h"
 
