@@ -7,10 +7,12 @@
 ** The row ATTEND gives one flat storage: the result, maxima and sums (attend.c). The result is a view of it; a
 ** frozen twin of it is kept for the way back. ATTEND_GRAD gives the gradients of all three operands at once: the
 ** first one that is asked for computes them, and the record's Pending keeps them for the others.
-** Where gradients are themselves taped they are made of products and maps, whose rules are known.
+** Where gradients are themselves taped, or of one example of a vmap, they are made of products and maps, whose
+** rules are known.
 */
 #include <math.h>
 #include "grad.h"
+#include "vmap.h"
 
 enum { Q, K, V, MASK, KEY, R, G, ALL };
 
@@ -92,44 +94,63 @@ static void kept_drop(void *ctx) {
   ty_mem_free(k);
 }
 
-/* Tapes it; y is the result as a view of `flat`. */
-static bool note(State *S, const Tensor *const *x, const Attention *how, const Tensor *flat,
-                 Tensor *y) {
-  Given src[KEY + 1];
-  for (int i = 0; i <= KEY; i++) {
-    src[i] = (Given){.kind = O_NUMBER};
-    if (x[i]) src[i] = (Given){.kind = O_TENSOR, .t = x[i]};
-  }
+/* Tapes it; y is the result as a view of `flat`, or of one example. */
+static bool note(State *S, const Given *src, const Attention *how, const Tensor *flat, Tensor *y) {
   if (!S->tracks) return true;
   if (!ty_grad_note(S, &(Noted){.kind = OP_ATTEND, .n = KEY + 1, .src = src}, y)) return false;
   Record *r = y->st->tape;
   if (!r) return true;
   Kept *k = ty_mem_zalloc(sizeof *k);
-  Storage *f = k ? ty_grad_freeze(S, y->st) : NULL;
-  if (!f) {
+  Storage *f = k && flat ? ty_grad_freeze(S, y->st) : NULL;
+  if (!k || (flat && !f)) {
     ty_mem_free(k);
     ty_tensor_release(y);
     return ty_fail_memory(S, "gradient", 0);
   }
-  k->y = *flat;
-  k->y.st = f;
-  k->y.detached = true;
+  if (flat) {
+    k->y = *flat;
+    k->y.st = f;
+    k->y.detached = true;
+    r->t.type = flat->type;
+  }
   k->how = *how;
-  r->t.type = flat->type;
   r->ctx = k;
   r->drop = kept_drop;
   return true;
 }
 
+/* For the examples of a vmap at once: their dim is one more leading dim. */
+static bool batched(State *S, const char *who, const Tensor *const *x, const Given *src, u32 level,
+                    const Attention *how, const Type *o, Tensor *y) {
+  Tensor own[KEY + 1] = {0}, all = {0};
+  const Tensor *p[KEY + 1] = {NULL};
+  bool ok = true;
+  for (int i = 0; i <= KEY && ok; i++) {
+    if (!x[i]) continue;
+    ok = ty_vmap_lift(S, x[i], level, -1, o->rank, &own[i]);
+    p[i] = &own[i];
+  }
+  ok = ok && ty_attention(S, who, p, how, &all);
+  for (int i = 0; i <= KEY; i++) ty_tensor_release(&own[i]);
+  return ok && ty_vmap_wrap(S, &all, level, o, y) && note(S, src, how, NULL, y);
+}
+
 bool ty_attention(State *S, const char *who, const Tensor *const *x, const Attention *how,
                   Tensor *y) {
   Shape s;
+  Given src[KEY + 1];
   Tensor flat = {0}, o = {0};
+  for (int i = 0; i <= KEY; i++) {
+    src[i] = (Given){.kind = O_NUMBER};
+    if (x[i]) src[i] = (Given){.kind = O_TENSOR, .t = x[i]};
+  }
   if (!shape_of(x, &s)) return ty_fail(S, "%s: the result is too large", who);
+  const u32 level = ty_vmap_level_of(KEY + 1, src);
+  if (level) return batched(S, who, x, src, level, how, &s.o, y);
   const Arg arg = arg_of(how, x[Q]->type.dtype);
   if (!ty_record_attend(S, who, OP_ATTEND, x, s.as, &arg, s.flat, &flat)) return false;
   part_of(&flat, 0, &s.o, &o);
-  const bool ok = note(S, x, how, &flat, &o);
+  const bool ok = note(S, src, how, &flat, &o);
   ty_tensor_release(&flat);
   if (ok) *y = o;
   return ok;
@@ -242,12 +263,13 @@ static bool rule(State *S, const Record *r, const Tensor *const *x, Pending *p, 
   Tensor flat = {0}, own = {0};
   memcpy(all, x, sizeof *x * (KEY + 1));
   if (!shape_of(x, &s)) return false;
-  part_of(g, 0, &s.o, &own);
+  if (kept->y.st) part_of(g, 0, &s.o, &own);
+  else ty_tensor_alias(&own, g);
   all[R] = &kept->y, all[G] = &own;
   bool ok = true, needs = ty_needs_grad(g);
   for (int k = 0; k < MASK; k++) needs |= ty_needs_grad(x[k]);
   const Arg arg = arg_of(&kept->how, x[Q]->type.dtype);
-  if (S->grad_mode && needs) {
+  if (!kept->y.st || (S->grad_mode && needs)) {
     if (x[KEY]) ok = ty_fail(S, "backward: attention with dropout has no gradient of gradients");
     else ok = taped(S, x, &s, &kept->how, &own, i, y);
   } else {

@@ -201,6 +201,27 @@ describe("attention", function()
     end
   end)
 
+  it("of examples under vmap is what each gives alone, gradients too", function()
+    local q, k, v = plain("f64", 4, 2, 7, 3), plain("f64", 4, 2, 9, 3), plain("f64", 2, 9, 5)
+    local seen = ty.arange(63):remainder(5):gt(1):reshape(7, 9)
+    local function fn(a, b, c) return attend(a, b, c, { mask = seen, causal = true }) end
+    local function loss(a, b, c) return fn(a, b, c):sin():sum() end
+    local each, slopes = ty.vmap(fn, { 1, 1, false })(q, k, v), ty.vmap(ty.grad(loss, { 1, 2, 3 }), { 1, 1, false })
+    local got = { slopes(q, k, v) }
+    local outer = ty.grad(function(x) return ty.vmap(loss, { 1, 1, false })(x[1], x[2], x[3]):sum() end)({ q, k, v })
+    for i = 1, 4 do
+      H.same(fn(q[i], k[i], v):contiguous(), each[i]:contiguous())
+      local want = { ty.grad(loss, { 1, 2, 3 })(q[i], k[i], v) }
+      for j = 1, 3 do near(H.list(want[j]), got[j][i], 1e-13, "inner gradient " .. j) end
+      for j = 1, 2 do near(H.list(want[j]), outer[j][i], 1e-13, "outer gradient " .. j) end
+    end
+    near(H.list(got[3]:sum(1)), outer[3], 1e-13, "outer gradient 3")
+    local one = ty.vmap(function() return attend(ty.ones(1, 2), ty.ones(60, 2), ty.ones(60, 1), { dropout = 0.5 }) end,
+      { randomness = "different" })
+    local drawn = H.list(one(ty.ones(3)))
+    assert.truthy(drawn[1] ~= drawn[2] or drawn[2] ~= drawn[3])
+  end)
+
   it("rounds half floats once", function()
     for _, dtype in ipairs { "f16", "bf16" } do
       local q, k, v = plain(dtype, 3, 17, 8), plain(dtype, 3, 20, 8), plain(dtype, 3, 20, 8)

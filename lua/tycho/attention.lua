@@ -8,7 +8,8 @@
 -- Rules.
 -- 1. A query without any key gives zeros.
 -- 2. Half floats: the operation sees f32, its result is rounded once.
--- 3. A mask that needs a gradient makes the scores an array like any other; so does nothing else.
+-- 3. A mask that needs a gradient makes the scores an array like any other, and so does dropout under ty.vmap, where
+--    examples may differ or must not.
 -- 4. Weights are dropped by their positions and two random words, so that the way back drops the same.
 
 ---@param ty table the core module
@@ -17,14 +18,15 @@
 return function(ty, check, row)
   local fail, matmul = check.fail, ty.matmul
   local where, exp, eq = ty.where, ty.exp, ty.eq
-  local attend = ty.internals.attend
+  local attend, level = ty.internals.attend, ty.internals.vmap.level
   local min, max = math.min, math.max
   local INF = math.huge
   local halves = { f16 = true, bf16 = true }
 
-  --- Attention by operations on all scores, for the gradient of a mask of floats.
+  --- Attention by operations on all scores.
   local function attend_whole(q, k, v, o)
-    local s = matmul(q, k:transpose(-1, -2)) * o.scale + o.mask
+    local s, mask = matmul(q, k:transpose(-1, -2)) * o.scale, o.mask
+    if mask then s = mask.dtype == "bool" and where(mask, s, -INF) or s + mask end
     local n, m = q:size(-2), k:size(-2)
     if o.causal then -- query i sees the keys up to i + m - n
       local rows, columns = ty.arange(n, { dtype = "i64" }), ty.arange(m, { dtype = "i64" })
@@ -132,11 +134,11 @@ return function(ty, check, row)
     local dtype, causal = q.dtype, opts.causal or false
     local scale = opts.scale or 1 / math.sqrt(max(q:size(-1), 1))
     if halves[dtype] then q, k, v = q:to("f32"), k:to("f32"), v:to("f32") end
+    local key = dropout > 0 and ty.randint(-2 ^ 31, 2 ^ 31 - 1, { 2 }, { dtype = "i32" }) or nil
     local y
-    if mask and mask.requires_grad then
+    if mask and mask.requires_grad or key and level(q) + level(k) + level(v) + level(key) > 0 then
       y = attend_whole(q, k, v, { mask = mask, causal = causal, scale = scale, dropout = dropout })
     else
-      local key = dropout > 0 and ty.randint(-2 ^ 31, 2 ^ 31 - 1, { 2 }, { dtype = "i32" }) or nil
       y = attend(q, k, v, mask, key, causal, scale, dropout)
     end
     return y.dtype == dtype and y or y:to(dtype)
