@@ -362,26 +362,26 @@ static void pool_units(void *arg, i64 begin, i64 end) {
   ty_slot_leave(s);
 }
 
+/* Units over the pool. cost: microseconds of a head. */
+static void run_units(Job *J, double cost) {
+  const i64 each = J->blocks * J->ranges, n = J->d->batch * each;
+  const i64 grain = (i64)TY_MIN(TASK_MICROSECONDS * (double)each / (cost + 0.01), 1e9) + 1;
+  ty_pool_run(n, J->nslots == 1 ? n : grain, pool_units, J);
+}
+
 /* The way back: heads side by side where there are enough of them, else first the gradients of
 ** queries, by blocks of them, then those of keys and values, by ranges of them. */
-static void run(Job *J, int threads, double cost) {
-  const Attend *d = J->d;
-  const i64 blocks = J->blocks;
-  const double unit = cost / (double)TY_MAX(1, blocks) + 0.01; /* microseconds of a block */
-  i64 grain = (i64)TY_MIN(TASK_MICROSECONDS / unit, 1e9) + 1;
-  if (d->grad && d->batch < EACH * threads && threads > 1) {
-    J->queries = true, J->keys = false;
-    ty_pool_run(d->batch * blocks, grain, pool_units, J);
+static void run(Job *J, double cost) {
+  const i64 want = EACH * J->nslots, batch = J->d->batch;
+  J->queries = J->keys = true;
+  if (J->d->grad && J->nslots > 1 && batch < want) {
+    J->keys = false;
+    run_units(J, cost);
     J->queries = false, J->keys = true;
-    J->blocks = 1;
-    J->ranges = TY_MIN(TY_MAX(1, ceil_div(d->m, KEYS)), ceil_div(EACH * threads, d->batch));
-  } else if (d->grad) {
-    J->queries = J->keys = true;
-    J->blocks = 1;
+    J->ranges = TY_MIN(TY_MAX(1, ceil_div(J->d->m, KEYS)), ceil_div(want, batch));
   }
-  if (J->keys) grain = ceil_div(grain * J->ranges, TY_MAX(1, blocks));
-  if (threads == 1) pool_units(J, 0, d->batch * J->blocks * J->ranges);
-  else ty_pool_run(d->batch * J->blocks * J->ranges, grain, pool_units, J);
+  if (J->d->grad) J->blocks = 1;
+  run_units(J, cost);
 }
 
 bool ty_attend(const Attend *d, const void *const *x, void *y) {
@@ -408,7 +408,7 @@ bool ty_attend(const Attend *d, const void *const *x, void *y) {
     K->attend->veil(own + NONE * QUERIES * 8, (u32 *)(own + MAX * QUERIES * 8), QUERIES);
   }
   J.slot = slot;
-  if (d->batch && (d->n || d->grad)) run(&J, threads, cost);
+  if (d->batch && (d->n || d->grad)) run(&J, cost);
   ty_buf_free(mem, each * J.nslots);
   return true;
 }

@@ -119,7 +119,12 @@ static ATTR void NAME(slope)(i64 keys, i64 width, void *dp, const void *p, const
 static ATTR void NAME(meet)(i64 n, i64 width, const void *a, const void *b, void *y) {
   for (i64 v = 0; v < width; v += VL) {
     V sum = {0};
-    for (i64 c = v; c < n * width; c += width) sum = FMA(AT((T *)a + c), AT((T *)b + c), sum);
+    for (i64 c = v; c < n * width; c += width)
+#if VBYTES == 16
+      for (int l = 0; l < VL; l++) sum[l] = FMA1(((T *)a)[c + l], ((T *)b)[c + l], sum[l]);
+#else
+      sum = FMA(AT((T *)a + c), AT((T *)b + c), sum);
+#endif
     AT((T *)y + v) = sum;
   }
 }
