@@ -83,6 +83,14 @@ local workloads = {
     ty.checkpoint(twice, x):sum():backward()
     return x.grad, ty.grad(function(v) return (v * v):prod(2):sum() end)(x:detach())
   end },
+  { "attention", function(k, n)
+    ty.manual_seed(3)
+    local x = ty.full({ 2, n, 4 }, k):requires_grad_()
+    local y = ty.scaled_dot_product_attention(x, x, x, { causal = true, dropout = 0.1 })
+    y:sum():backward()
+    local twice = ty.grad(function(v) return (ty.scaled_dot_product_attention(v, v, v)):sum() end)
+    return y:detach(), x.grad, ty.grad(function(v) return twice(v):sum() end)(x:detach())
+  end },
   { "captured step", function(k, n)
     local w = ty.full({ n }, 0.5):requires_grad_()
     local step = ty.compile(function(x)
