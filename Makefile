@@ -108,6 +108,7 @@ test: build
 	( fuzzed=0; \
 	  $(RUN) $(LUAJIT) spec/fuzz.lua $(N) $(SEED) || fuzzed=1; \
 	  $(RUN) $(LUAJIT) spec/fuzz_lua.lua $(N) $(SEED) || fuzzed=1; \
+	  $(RUN) $(LUAJIT) spec/fuzz_grad.lua $$(($(N) / 50)) $(SEED) || fuzzed=1; \
 	  TYCHO_ISA=avx2 TYCHO_CHECK=1 $(RUN) $(LUAJIT) spec/fuzz.lua 4000 5 || fuzzed=1; \
 	  exit $$fuzzed ) >$$log 2>&1 & fuzzers=$$!; \
 	$(RUN) $(BUSTED) -o spec/report.lua --lpath="./?.lua" spec || status=1; \
@@ -117,6 +118,7 @@ test: build
 fuzz: build
 	@$(RUN) $(LUAJIT) spec/fuzz.lua $(N) $(SEED)
 	@$(RUN) $(LUAJIT) spec/fuzz_lua.lua $(N) $(SEED)
+	@$(RUN) $(LUAJIT) spec/fuzz_grad.lua $$(($(N) / 5)) $(SEED)
 
 # Faults planted one by one in a copy of the tree: which of them do the tests catch?
 mutate: build
@@ -153,6 +155,7 @@ sanitized:
 	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(BUSTED) -o spec/report.lua --lpath="./?.lua" spec
 	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/fuzz.lua 500 $(SEED)
 	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/fuzz_lua.lua 500 $(SEED)
+	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/fuzz_grad.lua 100 $(SEED)
 
 clean:
 	rm -rf $(B)

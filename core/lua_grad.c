@@ -61,10 +61,11 @@ static int grad_start(lua_State *L) {
   return 1;
 }
 
-/* seed(back, y, g) */
+/* seed(back, y, g, outer = as it was started): outer: the way is kept, and what it computes is taped */
 static int grad_seed(lua_State *L) {
   State *S = ty_lua_enter(L);
   Back *b = check_back(L);
+  if (!lua_isnoneornil(L, 4)) b->retain = b->create = lua_toboolean(L, 4);
   Tensor *y = ty_lua_check(L, "backward", 2), *g = ty_lua_check(L, "backward", 3);
   TY_LUA_MUST(L, S, ty_back_seed(b, y, g));
   return 0;
@@ -145,6 +146,20 @@ static int grad_reaches(lua_State *L) {
   const Tensor *y = ty_lua_check(L, "grad", 1);
   TY_LUA_MUST(L, S, ty_back_reaches(S, y, (u64)lua_tonumber(L, 2), &yes));
   lua_pushboolean(L, yes);
+  return 1;
+}
+
+/* draws(state = nil) -> where the random numbers stand, which is set by what was given */
+static int grad_draws(lua_State *L) {
+  State *S = ty_lua_state(L);
+  u64 at[2] = {S->seed, S->stream};
+  if (lua_objlen(L, 1) == sizeof at) {
+    u64 to[2];
+    memcpy(to, luaL_checkstring(L, 1), sizeof to);
+    S->seed = to[0];
+    S->stream = to[1];
+  }
+  lua_pushlstring(L, (const char *)at, sizeof at);
   return 1;
 }
 
@@ -392,7 +407,8 @@ void ty_lua_open_grad(lua_State *L, int m, int t) {
       {"step", grad_step}, {"give", grad_give},       {"pass", grad_pass},
       {"got", grad_got},   {"watch", grad_watch},     {"same", grad_same},
       {"seq", grad_seq},   {"reaches", grad_reaches}, {"join", grad_join},
-      {"live", grad_live}, {"is_back", grad_is_back}, {NULL, NULL}};
+      {"live", grad_live}, {"is_back", grad_is_back}, {"draws", grad_draws},
+      {NULL, NULL}};
   ty_lua_define(L, m, t, rows);
   lua_getfield(L, m, "internals");
   lua_newtable(L);

@@ -4,6 +4,7 @@
 ** In: arguments of the specs. Out: tables and text, under `internals.probe`. A text that does not
 ** parse gives nil and what is wrong.
 */
+#include "grad.h"
 #include "lua_tycho.h"
 
 static void set_number(lua_State *L, const char *key, double v) {
@@ -33,7 +34,9 @@ static int probe_ops(lua_State *L) {
   lua_createtable(L, OP_COUNT, 0);
   for (int op = 0; op < OP_COUNT; op++) {
     const OpInfo *row = &ty_ops[op];
-    lua_createtable(L, 0, 12);
+    int gradients = 0; /* bit i: operand i has one */
+    for (int i = 0; i < row->arity; i++) gradients |= !ty_rule_none(op, i) << i;
+    lua_createtable(L, 0, 13);
     set_string(L, "name", row->name);
     set_string(L, "lua", row->lua);
     set_string(L, "help", row->help);
@@ -41,6 +44,7 @@ static int probe_ops(lua_State *L) {
     set_string(L, "rule", rules[row->rule]);
     set_number(L, "arity", row->arity);
     set_number(L, "bound", row->bound);
+    set_number(L, "gradients", gradients);
     set_flag(L, "commutes", row->flags & F_COMM);
     set_flag(L, "random", row->flags & F_RANDOM);
     set_flag(L, "checks", row->flags & F_CHECK);

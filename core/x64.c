@@ -147,8 +147,12 @@ static bool hook(TileHook *H, Code *code, const Program *p, bool spread) {
     code->nnative = find_stretches(E, code, reduces, code->native);
     mark(code, &others, code->native, n);
     for (i32 i = 0; i < code->nslot; i++) E->val[i].alias = -1;
-    for (i32 i = 0; i < code->nstep; i++)
-      if (code->step[i].kind == S_SKIP) E->val[code->step[i].y].alias = code->step[i].a;
+    for (i32 i = 0; i < code->nstep; i++) {
+      const Step *s = &code->step[i];
+      if (s->kind != S_SKIP) continue;
+      E->val[s->y].alias = s->a; /* which then lives as long as what it stands for */
+      code->slot[s->a].last = TY_MAX(code->slot[s->a].last, code->slot[s->y].last);
+    }
   }
   for (i32 i = 0; i < n && ok; i++) {
     ok = emit_stretch(E, code, &code->native[i]);

@@ -3,10 +3,9 @@
 -- 1,437 samples train, 360 that are never trained on measure. At the end: those that are misread, as pictures.
 
 local ty = require "tycho"
-local nn, optim = ty.nn, ty.optim
+local nn = ty.nn
 
 local EPOCHS, SEEDS = tonumber(arg[1]) or 15, tonumber(arg[2]) or 3
-local TRAIN, BATCH, RATE = 1437, 32, 3e-3
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 local support = dofile(here .. "/support.lua")
 
@@ -27,31 +26,6 @@ function Net:forward(x)
   return self.out(self.drop(x))
 end
 
-local function train(pixels, labels, seed)
-  ty.manual_seed(seed)
-  local order = ty.randperm(#pixels)
-  local x, y = pixels[order], labels[order]
-  local model = Net()
-  local opt = optim.AdamW(model:parameters(), { lr = RATE })
-  local schedule = optim.OneCycleLR(opt, { steps = EPOCHS * math.floor(TRAIN / BATCH), most = RATE })
-
-  local step = jit.compile(function(images, target)
-    opt:zero_grad()
-    local loss = ty.cross_entropy(model(images), target, { label_smoothing = 0.1 })
-    loss:backward()
-    opt:step()
-    return loss:detach()
-  end)
-  support.fit(("seed %d"):format(seed), x[{ { 1, TRAIN } }], y[{ { 1, TRAIN } }], BATCH, EPOCHS, step, schedule)
-
-  model:eval()
-  local held_out, truth = x[{ { TRAIN + 1, -1 } }], y[{ { TRAIN + 1, -1 } }]
-  local guess = ty.no_grad(function() return model(held_out):argmax(2) end)
-  local accuracy = guess:eq(truth):to("f32"):mean():item()
-  print(("  held-out accuracy %.2f %%"):format(100 * accuracy))
-  return accuracy, model, step, held_out, guess, truth
-end
-
 --- Digits as pictures of blocks, up to six in a row.
 local function pictures(x, guess, truth, wrong)
   local shades = { " ", "░", "▒", "▓", "█" }
@@ -70,17 +44,8 @@ local function pictures(x, guess, truth, wrong)
   print()
 end
 
-local pixels, labels = support.digits(here .. "/data/digits.csv")
-print(("%d digits of %d pixels; %d train, %d are held out"):format(#pixels, pixels:size(2), TRAIN, #pixels - TRAIN))
-
-local sum, model, step, x, guess, truth = 0, nil, nil, nil, nil, nil
-for seed = 1, SEEDS do
-  local accuracy
-  accuracy, model, step, x, guess, truth = train(pixels, labels, seed)
-  sum = sum + accuracy
-end
-print(("\nmean held-out accuracy of %d seeds: %.2f %%"):format(SEEDS, 100 * sum / SEEDS))
-print(("\n%s\n%d parameters"):format(tostring(model), model:num_parameters()))
+local _, _, step, x, guess, truth = support.classify_all(here .. "/data/digits.csv", Net,
+  { epochs = EPOCHS, seeds = SEEDS, batch = 32, rate = 3e-3 })
 
 local wrong = {}
 for i, right in ipairs(guess:eq(truth):totable()) do

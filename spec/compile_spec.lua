@@ -116,6 +116,18 @@ describe("a compiled function", function()
     end, 6)
   end)
 
+  it("tells 0 from -0 in an argument that it writes as text, and in constants that an argument meets", function()
+    local function text(a) return ("%g"):format(a) end
+    local compiled = ty.compile(text)
+    for _, a in ipairs { 0, 0, -0.0, 0, -0.0 } do assert.equal(text(a), compiled(a)) end
+    equal(function()
+      return function(x, a)
+        local up = x / (a * 0)
+        return up, x / (a * -0.0)
+      end, ty.tensor { 1, -1 }, 2
+    end)
+  end)
+
   it("is a method as well", function()
     equal(function()
       local layer = { w = ty.tensor { { 1, 2 }, { 3, 4 } } }

@@ -6,44 +6,13 @@
 -- A failure is shrunk to the statements that matter and printed with its number: the third argument repeats it.
 
 local ty = require "tycho"
-local ffi = require "ffi"
 local gen = dofile((arg[0]:match("^(.*)/[^/]*$") or ".") .. "/fuzz_program.lua")
 
 local N, SEED, ONLY = tonumber(arg[1]) or 20000, tonumber(arg[2]) or 1, tonumber(arg[3])
 
--- Bits of a tensor as a Lua string, every NaN the same.
-local bits_of = { [1] = "uint8_t", [2] = "uint16_t", [4] = "uint32_t", [8] = "uint64_t" }
-local bytes_of = { bool = 1, u8 = 1, i8 = 1, i16 = 2, i32 = 4, i64 = 8, f16 = 2, bf16 = 2, f32 = 4, f64 = 8 }
-local nan_above = { f16 = 0x7c00, bf16 = 0x7f80, f32 = 0x7f800000, f64 = 0x7ff0000000000000ULL }
-
-local function image(t)
-  local c = t:clone()
-  local n, size = c:numel(), bytes_of[c.dtype]
-  if n == 0 then return "" end
-  local p = ffi.cast(bits_of[size] .. "*", c:data())
-  local limit = nan_above[c.dtype]
-  if limit then
-    local sign = ffi.cast(bits_of[size], 1) * 1ULL
-    for _ = 1, size * 8 - 1 do sign = sign * 2 end
-    for i = 0, n - 1 do
-      local magnitude = p[i] + 0ULL
-      if magnitude >= sign then magnitude = magnitude - sign end
-      if magnitude > limit + 0ULL then p[i] = ffi.cast(bits_of[size], limit + 0ULL) + 1 end
-    end
-  end
-  local s = ffi.string(p, n * size)
-  c:release()
-  return s
-end
-
-local function describe(v)
-  if not ty.is_tensor(v) then return type(v) .. " " .. tostring(v) end
-  return table.concat({ v.dtype, table.concat(v.shape, "x"), image(v) }, " ")
-end
-
 local function snapshot(vars)
   local out = {}
-  for i, v in pairs(vars) do out[i] = describe(v) end
+  for i, v in pairs(vars) do out[i] = gen.describe(ty, v) end
   return out
 end
 

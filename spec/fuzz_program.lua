@@ -1,5 +1,8 @@
 -- Random programs: what a statement is, how it runs, how it is made. A statement is a table {kind, y = variable, ...}
 -- whose operands are variable numbers; statements whose operands are gone (after shrinking) do nothing.
+-- What programs are made of is in a table (`M.usual`), so that others (fuzz_loss.lua) can make theirs of other things.
+
+local ffi = require "ffi"
 
 local M = {}
 
@@ -17,6 +20,39 @@ end
 
 local FLOATS = { f32 = true, f64 = true, f16 = true, bf16 = true }
 local SPECIAL = { 0, -0.0, 1, -1, 0.5, 2, 3, 7, -2.5, 1e-3, 1e30, -1e-40, 1 / 0, -1 / 0, 0 / 0, 100, 1e10 }
+
+-- --- writing down
+
+-- Bits of a tensor as a Lua string, every NaN the same.
+local bits_of = { [1] = "uint8_t", [2] = "uint16_t", [4] = "uint32_t", [8] = "uint64_t" }
+local bytes_of = { bool = 1, u8 = 1, i8 = 1, i16 = 2, i32 = 4, i64 = 8, f16 = 2, bf16 = 2, f32 = 4, f64 = 8 }
+local nan_above = { f16 = 0x7c00, bf16 = 0x7f80, f32 = 0x7f800000, f64 = 0x7ff0000000000000ULL }
+
+local function image(t)
+  local c = t:clone()
+  local n, size = c:numel(), bytes_of[c.dtype]
+  if n == 0 then return "" end
+  local p = ffi.cast(bits_of[size] .. "*", c:data())
+  local limit = nan_above[c.dtype]
+  if limit then
+    local sign = ffi.cast(bits_of[size], 1) * 1ULL
+    for _ = 1, size * 8 - 1 do sign = sign * 2 end
+    for i = 0, n - 1 do
+      local magnitude = p[i] + 0ULL
+      if magnitude >= sign then magnitude = magnitude - sign end
+      if magnitude > limit + 0ULL then p[i] = ffi.cast(bits_of[size], limit + 0ULL) + 1 end
+    end
+  end
+  local s = ffi.string(p, n * size)
+  c:release()
+  return s
+end
+
+--- A value as text, a tensor with its bits.
+function M.describe(ty, v)
+  if not ty.is_tensor(v) then return type(v) .. " " .. tostring(v) end
+  return table.concat({ v.dtype, table.concat(v.shape, "x"), image(v) }, " ")
+end
 
 -- --- running
 
@@ -191,34 +227,36 @@ local function random_value(r, dtype)
   return dtype == "u8" and r(40) - 1 or r(41) - 21
 end
 
-local function random_shape(r)
+local function random_shape(r, how)
   local shape, numel = {}, 1
   for d = 1, r(4) - 1 do
-    local n = pick(r, SIZES)
-    if numel * n > 600 then n = 3 end
+    local n = pick(r, how.sizes)
+    if numel * n > how.most then n = 3 end
     shape[d], numel = n, numel * n
   end
-  if r(40) == 1 then shape, numel = { 600 + r(5000) }, nil end
+  if how.long and r(40) == 1 then shape, numel = { 600 + r(5000) }, nil end
   if not numel then numel = shape[1] end
   return shape, numel
 end
 
-local function random_input(r, shape)
-  local dtype = pick(r, DTYPES)
+local function random_input(r, how, shape)
+  local dtype = pick(r, how.dtypes)
   local numel = 1
   if not shape then
-    shape, numel = random_shape(r)
+    shape, numel = random_shape(r, how)
   else
     for _, n in ipairs(shape) do numel = numel * n end
   end
   local data = {}
-  for i = 1, numel do data[i] = random_value(r, dtype) end
+  local value = how.values(r)
+  for i = 1, numel do data[i] = value(r, dtype) end
   return { dtype = dtype, shape = shape, data = data, layout = pick(r, LAYOUTS) }
 end
 
 -- What the maker knows: the live variables with their tensors.
 local Maker = {}
 Maker.__index = Maker
+M.Maker = Maker
 
 function Maker:any(want)
   local found = {}
@@ -260,7 +298,8 @@ local function broadcasts(a, b)
   return true
 end
 
-local function call(self, name, ...) return { kind = "call", y = self:new_var(), name = name, args = { ... } } end
+function Maker:call(name, ...) return { kind = "call", y = self:new_var(), name = name, args = { ... } } end
+local call = Maker.call
 
 -- Rows of class map by what they take; the table fills the lists, so that a new row is reached at once.
 local function map_operand(row)
@@ -311,7 +350,7 @@ end
 
 function make.cast(self)
   local a = self:any()
-  return a and call(self, "to", { var = a }, pick(self.r, DTYPES))
+  return a and call(self, "to", { var = a }, pick(self.r, self.how.dtypes))
 end
 
 function make.bitcast(self)
@@ -409,7 +448,7 @@ function make.assign(self)
   if not a then return nil end
   local t = self.vars[a]
   local key = self.r(3) == 1 and self.r(t:size(1)) or self:key(t)
-  local value = random_value(self.r, t.dtype)
+  local value = self.how.values(self.r)(self.r, t.dtype)
   if t.dtype == "bool" then value = value == 1 end
   local ok, part = pcall(function() return t[key] end)
   local b = ok and self:any(function(x)
@@ -459,7 +498,7 @@ function make.move(self)
 end
 
 function make.leaf(self)
-  local r, shape = self.r, random_shape(self.r)
+  local r, shape = self.r, random_shape(self.r, self.how)
   local choice = r(7)
   local options = { dtype = pick(r, { "f32", "f32", "f64", "i32", "i64", "bool", "f16" }) }
   if choice == 1 then return call(self, "zeros", shape, options) end
@@ -519,14 +558,20 @@ end
 -- Statements of every sort, by weight.
 local weights = { map = 30, inplace = 6, cast = 4, bitcast = 2, reduce = 8, scan = 3, product = 4, view = 14,
   assign = 6, move = 8, leaf = 4, composite = 5, read = 2, branch = 2, loop = 2, drop = 2 }
-local sorts = {}
-for kind, w in pairs(weights) do sorts[#sorts + 1] = { kind = kind, weight = w } end
-table.sort(sorts, function(a, b) return a.kind < b.kind end)
 
-local function sort_of(r)
-  local total = 0
-  for _, s in ipairs(sorts) do total = total + s.weight end
-  local at = r(total)
+--- The sorts of statements by weight, in an order that is always the same.
+function M.by_weight(list)
+  local sorts = { total = 0 }
+  for kind, w in pairs(list) do
+    sorts[#sorts + 1] = { kind = kind, weight = w }
+    sorts.total = sorts.total + w
+  end
+  table.sort(sorts, function(a, b) return a.kind < b.kind end)
+  return sorts
+end
+
+local function sort_of(r, sorts)
+  local at = r(sorts.total)
   for _, s in ipairs(sorts) do
     at = at - s.weight
     if at <= 0 then return s.kind end
@@ -537,53 +582,73 @@ end
 function Maker:add(s)
   self.program[#self.program + 1] = s
   M.execute(self.ty, self.vars, s)
+  local accept = self.how.accept
+  if accept and s.y and not accept(self.ty, self.vars[s.y]) then
+    self.vars[s.y] = nil
+    error("not accepted", 0)
+  end
 end
 
-local rows_cache
-
-local function rows(ty)
-  if rows_cache then return rows_cache end
+-- The rows of the table by what makes statements of them.
+local function rows(ty, how)
+  if how.rows then return how.rows end
   local c = { maps = {}, inplace = {}, reduces = {}, scans = {} }
   for _, row in ipairs(ty.internals.probe.ops()) do
     if row.class == "map" and row.lua then
-      c.maps[#c.maps + 1] = row
-      if row.in_place then c.inplace[#c.inplace + 1] = row end
+      if how.takes(row) then
+        c.maps[#c.maps + 1] = row
+        if row.in_place then c.inplace[#c.inplace + 1] = row end
+      end
     elseif row.class == "reduce" then c.reduces[#c.reduces + 1] = row
     elseif row.class == "scan" then c.scans[#c.scans + 1] = row end
   end
-  rows_cache = c
+  how.rows = c
   return c
 end
+
+--- What programs are made of: dtypes, sizes and values of inputs, at most how many elements; statements and their
+--- weights; which rows of class map. `vars` gives the inputs while the program is made, `accept` says whether what a
+--- statement did may stay.
+M.usual = {
+  dtypes = DTYPES, sizes = SIZES, most = 600, long = true, values = function() return random_value end,
+  make = make, sorts = M.by_weight(weights), takes = function() return true end, vars = M.inputs,
+}
+M.weights, M.random_value = weights, random_value
 
 local restless = { read = true, branch = true } -- they look at data, so their programs cannot be captured
 
 --- A program for the seed, and the text of the error that ends it, if one does. Every second program is calm: it
 --- asks for no data, so that captures come to its end.
-function M.make(ty, seed)
+function M.make(ty, seed, how)
+  how = how or M.usual
   local r = rng(seed)
   local program = { seed = seed % 65536, inputs = {} }
-  for i = 1, 2 + r(3) do program.inputs[i] = random_input(r) end
-  program.inputs[#program.inputs + 1] = random_input(r, program.inputs[1].shape)
-  local self = setmetatable({ ty = ty, r = r, program = program, count = #program.inputs }, Maker)
-  for k, list in pairs(rows(ty)) do self[k] = list end
-  self.vars = M.inputs(ty, program)
+  for i = 1, 2 + r(3) do program.inputs[i] = random_input(r, how) end
+  program.inputs[#program.inputs + 1] = random_input(r, how, program.inputs[1].shape)
+  local self = setmetatable({ ty = ty, r = r, how = how, program = program, count = #program.inputs }, Maker)
+  for k, list in pairs(rows(ty, how)) do self[k] = list end
+  self.vars = how.vars(ty, program)
   ty.manual_seed(program.seed)
   local wanted, rough = 10 + r(20), r(10) == 1
-  self.calm = seed % 2 == 0
+  self.calm = how.calm or seed % 2 == 0
   local tries = 0
   while M.size(program) < wanted and tries < 200 do
     tries = tries + 1
     local before = #program
     local ok, message = pcall(function()
-      local sort = sort_of(r)
-      local s = not (self.calm and restless[sort]) and make[sort](self)
+      local sort = sort_of(r, how.sorts)
+      local s = not (self.calm and restless[sort]) and how.make[sort](self)
       if s then self:add(s) end
     end)
     if not ok then
-      if rough then return program, message end
+      if rough and not how.accept then
+        program.count = self.count
+        return program, message
+      end
       for i = #program, before + 1, -1 do program[i] = nil end -- mostly, what raises is left out
     end
   end
+  program.count = self.count
   return program
 end
 

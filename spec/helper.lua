@@ -20,6 +20,14 @@ function M.read(path)
   return text
 end
 
+--- The keys of a table in their order.
+function M.sorted(t)
+  local keys = {}
+  for k in pairs(t) do keys[#keys + 1] = k end
+  table.sort(keys)
+  return keys
+end
+
 -- The oracle ------------------------------------------------------------------------------------------------------
 
 ffi.cdef [[

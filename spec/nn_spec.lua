@@ -123,12 +123,7 @@ local functions = {
   ["kl_div logarithms"] = function(x, t) return ty.kl_div(x, t, { log_target = true, reduction = "none" }) end,
 }
 
-local function sorted(t)
-  local names = {}
-  for name in pairs(t) do names[#names + 1] = name end
-  table.sort(names)
-  return names
-end
+local sorted = H.sorted
 
 local function state_of(row)
   local sd = {}

@@ -439,6 +439,19 @@ describe("the bits of reductions, scans and products do not depend on", function
     ty.threads(before)
   end)
 
+  it("what else is summed beside, of values that are the same in a whole row", function()
+    local x, w, z = ty.tensor { 0.7 }, ty.arange(12), ty.tensor(0.7)
+    local function f(v, u, k)
+      local same = v:expand(12):eq(k)
+      return u:sum() + same:sum(), u:sum() + 1 / same:sum() * same:to("f32"):sum()
+    end
+    local a, b = f(x, w, z)
+    local c, d = ty.compile(f)(x, w, z)
+    assert.equal(78, c:item())
+    H.same(a, c)
+    H.same(b, d)
+  end)
+
   it("the instruction set", function()
     local code = [[
       local ty = require "tycho"

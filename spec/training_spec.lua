@@ -8,12 +8,7 @@ local nn, optim = ty.nn, ty.optim
 
 -- Learners ------------------------------------------------------------------------------------------------------------
 
-local function sorted(t)
-  local keys = {}
-  for k in pairs(t) do keys[#keys + 1] = k end
-  table.sort(keys)
-  return keys
-end
+local sorted = H.sorted
 
 local function text(opts)
   local parts = {}

@@ -374,6 +374,7 @@ describe("gradients", function()
     solve = function(x, w) return ty.linalg.solve(x:outer(x) + ty.eye(3, F64) * w:sum():exp(), x):sum() end,
     det = function(x, w) return ty.linalg.det(x:outer(x) + ty.eye(3, F64) * w[1][1]) end,
     checkpoint = function(x, w) return ty.checkpoint(function(v) return (v * w:sum(2)):sin():sum() end, x) end,
+    checkpoint_closed = function(x, w) return ty.checkpoint(function() return (x * w:sum(2)):sin():sum() end) end,
     gradient = function(x, w) return (ty.grad(model)(x, w) * x):sum() end,
     gradient_2 = function(x, w) return (ty.grad(model, 2)(x, w) ^ 2):sum() end,
     vmap = function(x, w) return ty.vmap(function(v) return (v * x[1]):sin():sum() end)(w):sum() end,

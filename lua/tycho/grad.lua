@@ -9,7 +9,7 @@ return function(ty, define)
   local check = require("tycho.check")(ty)
   local fail, show, text = check.fail, check.show, check.text
   local core, is_tensor = ty.internals.grad, ty.is_tensor
-  local batch, random_state = ty.internals.vmap, ty.internals.check.random
+  local batch = ty.internals.vmap
   local mode = core.mode
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
 
@@ -129,7 +129,7 @@ return function(ty, define)
 
   --- The gradients in the structure of v.
   local function gather(v, of, seen)
-    if is_tensor(v) then return of[v] end
+    if is_tensor(v) then return is_float(v) and of[v] or nil end
     if type(v) ~= "table" then return nil end
     if seen[v] then return seen[v] end
     local y = {}
@@ -157,6 +157,7 @@ return function(ty, define)
       if n > args.n then fail(who, "argument %d is asked for, the function was given %d", n, args.n) end
       args[n] = watch(args[n], watched, seen)
     end
+    local back = core.start(false, false, watched, seq) -- now: f may write to what it was given
     local was = mode(true)
     local ok, y = pcall(f, unpack(args, 1, args.n))
     mode(was)
@@ -166,8 +167,7 @@ return function(ty, define)
     end
     local outer = was and core.reaches(y, seq)
     for _, w in ipairs(watched) do outer = outer or (was and core.reaches(w, seq)) end
-    local back = core.start(outer, outer, watched, seq)
-    if y.requires_grad then core.seed(back, y, ty.ones_like(y)) end
+    if y.requires_grad then core.seed(back, y, ty.ones_like(y), outer) end
     run(back, outer)
     local of, results = {}, {}
     for k, w in ipairs(watched) do of[w] = core.got(back, k, w) or ty.zeros_like(w) end
@@ -225,6 +225,7 @@ return function(ty, define)
       local seq, watched = core.seq(), {}
       local w = watch(x, watched, {})
       local pairs_of = directions(w, v, {})
+      local back = core.start(true, true, watched, seq)
       local y = f(w)
       check.float("jvp", 1, y)
       local outer = was and core.reaches(y, seq)
@@ -232,7 +233,6 @@ return function(ty, define)
         outer = outer or was and (core.reaches(p[1], seq) or batch.tracked(p[2]))
       end
       local u = core.watch(ty.zeros_like(y))
-      local back = core.start(true, true, watched, seq)
       if y.requires_grad then core.seed(back, y, u) end
       run(back, true)
       local turn = core.start(outer, outer, { u }, seq)
@@ -253,8 +253,8 @@ return function(ty, define)
   local function rows_of(f, list, args)
     local seq, watched = core.seq(), {}
     for i, n in ipairs(list) do
-      watched[i] = core.watch(check.float("jacobian", n, args[n]))
-      args[n] = watched[i]
+      args[n] = core.watch(check.float("jacobian", n, args[n]))
+      watched[i] = core.same(args[n]) -- f may write to what it was given
     end
     local was = mode(true)
     local ok, y = pcall(f, unpack(args, 1, args.n))
@@ -383,32 +383,29 @@ return function(ty, define)
     end)
   end
 
-  --- f(...) that keeps nothing for the way back but its arguments: it runs again there, with the same random numbers.
+  --- f(...) that keeps nothing for the way back but its arguments: it runs again there, and draws the same random
+  --- numbers.
   ---@param f fun(...): ...
   local function checkpoint(f, ...)
     callable("checkpoint", 1, f)
-    local args = pack(...)
-    local kept = { n = args.n }
-    for i = 1, args.n do
-      if mode() and batch.level(args[i]) > 0 then return f(...) end -- one vmap for the result and its gradient
-    end
-    local random = random_state()
-    local results = { no_grad(f, ...) }
-    if not mode() then return unpack(results) end
+    if not mode() or batch.level() > 0 then return f(...) end -- gradients outside of a vmap would not see the way back
+    local args, draws = pack(...), core.draws()
     local inputs = { n = args.n + 1, ty.zeros(1):requires_grad_() } -- so that it is taped for what f closes over
+    local kept = {} -- as they are before f, which may write to them
     for i = 1, args.n do
-      kept[i] = keep(args[i])
-      inputs[i + 1] = args[i]
+      kept[i], inputs[i + 1] = keep(args[i]), args[i]
     end
+    local results = { no_grad(f, ...) }
     for i = 1, #results do check.tensor("checkpoint", i, results[i]) end
+    local n = args.n
     results = join(inputs, results, function(back, gradients)
-      local now = random_state()
-      random_state(random)
-      local again = pack(pcall(enable_grad, f, unpack(kept, 1, kept.n)))
-      random_state(now)
+      local now, given = core.draws(draws), {}
+      for i = 1, n do given[i] = keep(kept[i]) end
+      local again = pack(pcall(enable_grad, f, unpack(given, 1, n)))
+      core.draws(now)
       if not again[1] then error(again[2], 0) end
       table.remove(again, 1)
-      for i = 1, #results do
+      for i = 1, again.n - 1 do
         if gradients[i] and again[i].requires_grad then core.seed(back, again[i], gradients[i]) end
       end
     end)
@@ -467,7 +464,6 @@ return function(ty, define)
   for name, f in pairs(core) do
     if type(f) == "function" then core.captured[f] = "grad." .. name end
   end
-  core.captured[random_state] = "grad.random"
 
   define("backward", "b", "x, g = 1, {retain_graph, create_graph}",
     "adds the gradient of x to grad of every leaf that x was computed from", backward)
