@@ -109,6 +109,7 @@ test: build
 	  $(RUN) $(LUAJIT) spec/fuzz.lua $(N) $(SEED) || fuzzed=1; \
 	  $(RUN) $(LUAJIT) spec/fuzz_lua.lua $(N) $(SEED) || fuzzed=1; \
 	  $(RUN) $(LUAJIT) spec/fuzz_grad.lua $$(($(N) / 50)) $(SEED) || fuzzed=1; \
+	  $(RUN) $(LUAJIT) spec/fuzz_vmap.lua $$(($(N) / 50)) $(SEED) || fuzzed=1; \
 	  TYCHO_ISA=avx2 TYCHO_CHECK=1 $(RUN) $(LUAJIT) spec/fuzz.lua 4000 5 || fuzzed=1; \
 	  exit $$fuzzed ) >$$log 2>&1 & fuzzers=$$!; \
 	$(RUN) $(BUSTED) -o spec/report.lua --lpath="./?.lua" spec || status=1; \
@@ -119,6 +120,7 @@ fuzz: build
 	@$(RUN) $(LUAJIT) spec/fuzz.lua $(N) $(SEED)
 	@$(RUN) $(LUAJIT) spec/fuzz_lua.lua $(N) $(SEED)
 	@$(RUN) $(LUAJIT) spec/fuzz_grad.lua $$(($(N) / 5)) $(SEED)
+	@$(RUN) $(LUAJIT) spec/fuzz_vmap.lua $$(($(N) / 5)) $(SEED)
 
 # Faults planted one by one in a copy of the tree: which of them do the tests catch?
 mutate: build
@@ -156,6 +158,7 @@ sanitized:
 	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/fuzz.lua 500 $(SEED)
 	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/fuzz_lua.lua 500 $(SEED)
 	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/fuzz_grad.lua 100 $(SEED)
+	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/fuzz_vmap.lua 100 $(SEED)
 
 clean:
 	rm -rf $(B)
