@@ -484,8 +484,71 @@ static bool flatten(State *S, Tensor *x) {
   return ty_rule_reshape(S, x, &t, &y) && put(x, &y);
 }
 
+/* x with the dims from `lead` on turned round, so that dim `at` is the first of them. */
+static void rotate(const Tensor *x, int lead, int at, Tensor *y) {
+  ty_tensor_alias(y, x);
+  for (int d = lead, n = x->type.rank - lead; d < x->type.rank; d++) {
+    int from = lead + (d - lead + at - lead) % n;
+    y->type.dims[d] = x->type.dims[from];
+    y->strides[d] = x->strides[from];
+  }
+}
+
+/* Leading dim d becomes the last dim (of x at hand, whose dims it had), or the first behind the leading ones. */
+static void move_dim(Tensor *x, int from, int to) {
+  i64 n = x->type.dims[from], stride = x->strides[from];
+  for (int d = from; d < to; d++) {
+    x->type.dims[d] = x->type.dims[d + 1];
+    x->strides[d] = x->strides[d + 1];
+  }
+  x->type.dims[to] = n;
+  x->strides[to] = stride;
+}
+
+/* Of contract, for operand i: of a [lead, M, K] the product of g [lead, M, N] with b [lead, N, K]; of b
+** [lead, K, N] that of a [lead, K, M] with g. Leading dims along which the operand does not go are
+** summed with the rest, all at once. */
+static bool contracted(State *S, const Record *r, const Tensor *gy, int i, Tensor *y) {
+  const Type *own = &r->edge[i].t.type;
+  int lead = (int)r->dims - 1, summed, moved = 0, back[MAX_RANK];
+  Tensor other = {0}, x = {0}, z = {0}, p = {0};
+  if (!operand(S, r, !i, gy->type.dtype, &other)) return false;
+  const int rows = r->edge[0].t.type.rank - r->dim; /* leading and M */
+  if (i) {
+    rotate(&other, lead, rows, &x); /* [lead, K, M] */
+    ty_tensor_alias(&z, gy);
+    summed = rows - lead;
+  } else {
+    ty_tensor_alias(&x, gy);
+    rotate(&other, lead, lead + r->dim, &z); /* [lead, N, K] */
+    summed = other.type.rank - lead - r->dim;
+  }
+  for (int d = lead - 1; d >= 0; d--) {
+    if (own->dims[d] != 1 || gy->type.dims[d] == 1) continue;
+    Tensor *of[2] = {&x, &z};
+    for (int k = 0; k < 2; k++) /* the leading dims of the other operand may have been 1 too */
+      if (of[k]->type.dims[d] == 1) of[k]->type.dims[d] = gy->type.dims[d], of[k]->strides[d] = 0;
+    move_dim(&x, d, x.type.rank - 1 - summed);
+    move_dim(&z, d, lead - 1 - moved);
+    back[moved++] = d;
+    summed++;
+  }
+  bool ok = ty_record_contract(S, WHO, &x, &z, lead - moved, summed, moved ? &p : y);
+  if (ok && moved) { /* the dims of 1 come back */
+    ty_tensor_alias(y, &p);
+    while (moved--) {
+      int d = back[moved];
+      insert_dim(y, d);
+    }
+  }
+  Tensor *const all[] = {&other, &x, &z, &p};
+  for (int k = 0; k < TY_COUNT(all); k++) ty_tensor_release(all[k]);
+  return ok;
+}
+
 /* Of matmul, for operand i: g b^T or a^T g. Vectors are matrices of one row or column meanwhile. */
 static bool product(State *S, const Record *r, const Tensor *gy, int i, Tensor *y) {
+  if (r->dims) return contracted(S, r, gy, i, y);
   bool row = r->edge[0].t.type.rank == 1, column = r->edge[1].t.type.rank == 1;
   Tensor x = {0}, gm = {0}, turned = {0};
   if (!operand(S, r, !i, gy->type.dtype, &x)) return false;

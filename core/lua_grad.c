@@ -149,20 +149,6 @@ static int grad_reaches(lua_State *L) {
   return 1;
 }
 
-/* draws(state = nil) -> where the random numbers stand, which is set by what was given */
-static int grad_draws(lua_State *L) {
-  State *S = ty_lua_state(L);
-  u64 at[2] = {S->seed, S->stream};
-  if (lua_objlen(L, 1) == sizeof at) {
-    u64 to[2];
-    memcpy(to, luaL_checkstring(L, 1), sizeof to);
-    S->seed = to[0];
-    S->stream = to[1];
-  }
-  lua_pushlstring(L, (const char *)at, sizeof at);
-  return 1;
-}
-
 static int grad_is_back(lua_State *L) {
   bool is = lua_type(L, 1) == LUA_TUSERDATA && lua_getmetatable(L, 1);
   if (is) {
@@ -407,8 +393,7 @@ void ty_lua_open_grad(lua_State *L, int m, int t) {
       {"step", grad_step}, {"give", grad_give},       {"pass", grad_pass},
       {"got", grad_got},   {"watch", grad_watch},     {"same", grad_same},
       {"seq", grad_seq},   {"reaches", grad_reaches}, {"join", grad_join},
-      {"live", grad_live}, {"is_back", grad_is_back}, {"draws", grad_draws},
-      {NULL, NULL}};
+      {"live", grad_live}, {"is_back", grad_is_back}, {NULL, NULL}};
   ty_lua_define(L, m, t, rows);
   lua_getfield(L, m, "internals");
   lua_newtable(L);

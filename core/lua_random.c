@@ -10,6 +10,7 @@
 ** operation.
 */
 #include <math.h>
+#include <stdio.h>
 #include "lua_calc.h"
 #include "lua_view.h"
 
@@ -375,10 +376,33 @@ static int l_manual_seed(lua_State *L) {
   return 0;
 }
 
+/* random_state(state = nil) -> state: where the numbers stand, as text of 32 digits. */
+static int l_random_state(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  char text[40];
+  unsigned long long seed, stream;
+  if (!lua_isnoneornil(L, 1)) {
+    size_t n = 0;
+    const char *s = lua_type(L, 1) == LUA_TSTRING ? lua_tolstring(L, 1, &n) : "";
+    if (n != 32 || strspn(s, "0123456789abcdef") != 32 ||
+        sscanf(s, "%16llx%16llx", &seed, &stream) != 2)
+      return ty_lua_error(L, "random_state: argument 1 must be what random_state() gave, got %s",
+                          ty_lua_show(L, 1));
+    S->seed = seed;
+    S->stream = stream;
+  }
+  snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)S->seed,
+           (unsigned long long)S->stream);
+  lua_pushstring(L, text);
+  return 1;
+}
+
 void ty_lua_open_random(lua_State *L, int m, int t) {
   static const LuaFunction fns[] = {
       {"manual_seed", l_manual_seed, 'm', "seed",
        "begins the random numbers of that seed; without one those of a fresh start"},
+      {"random_state", l_random_state, 'm', "state = nil",
+       "where the random numbers stand, as text; given such a text, goes on from there"},
       {"rand", l_rand, 'm', "sizes..., {dtype, device}", "uniform numbers from 0 to below 1"},
       {"randn", l_randn, 'm', "sizes..., {dtype, device}",
        "normal numbers of mean 0 and deviation 1"},

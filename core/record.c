@@ -332,9 +332,29 @@ static bool product_type(State *S, const char *who, const Type *a, const Type *b
 #define BLAS_WORK (64 * 64 * 64) /* smaller products stay ours even when OpenBLAS is wished */
 #define AMX_WORK (32 * 32 * 32)  /* the same for the matrix unit */
 
+/* The product of src seen as matrices t, whose type is r but for the dtype; the user sees `shown`. */
+static bool append_product(State *S, const char *who, const Given *src, const Type t[2], Type r,
+                           Type shown, Tensor *y) {
+  int in, out;
+  if (!infer_dtype(S, who, OP_MATMUL, 2, src, &in, &out) || !settle_all(S, 2, src)) return false;
+  Batch *b = begin(S);
+  if (!b || !settle_all(S, 2, src)) return cancel(S, b);
+  i32 id[2];
+  for (int i = 0; i < 2; i++) {
+    id[i] = reshape_node(b, cast_node(b, ty_record_node(S, b, src[i].t), in), &t[i]);
+    if (id[i] < 0) return cancel_memory(S, b, who);
+  }
+  r.dtype = shown.dtype = (u8)out;
+  Node node = node_new(OP_MATMUL, &r, id[0], id[1], -1);
+  double work = (double)t[0].dims[t[0].rank - 1];
+  for (int d = 0; d < r.rank; d++) work *= (double)r.dims[d];
+  if (S->amx && in == T_BF16 && work >= AMX_WORK) node.arg.k2 = 2;
+  if (S->blas && (in == T_F32 || in == T_F64) && work >= BLAS_WORK) node.arg.k2 = 1;
+  return finish_as(S, b, append(b, &node), &shown, y, who);
+}
+
 static bool record_product(State *S, const char *who, const Given *src, Tensor *y) {
   Type t[2], r;
-  int in, out;
   char sa[SHOWN], sb[SHOWN];
   for (int i = 0; i < 2; i++)
     if (src[i].kind != O_TENSOR)
@@ -345,7 +365,6 @@ static bool record_product(State *S, const char *who, const Given *src, Tensor *
     return ty_fail(S, "%s: operands need at least one dim, %s x %s", who, show(&src[0].t->type, sa),
                    show(&src[1].t->type, sb));
   }
-  if (!infer_dtype(S, who, OP_MATMUL, 2, src, &in, &out)) return false;
   bool row = t[0].rank == 1, column = t[1].rank == 1;
   if (row) t[0] = (Type){.dtype = t[0].dtype, .rank = 2, .dims = {1, t[0].dims[0]}};
   if (column) t[1] = (Type){.dtype = t[1].dtype, .rank = 2, .dims = {t[1].dims[0], 1}};
@@ -356,24 +375,52 @@ static bool record_product(State *S, const char *who, const Given *src, Tensor *
     if (!column) shown.dims[shown.rank - 2] = shown.dims[shown.rank - 1];
     shown.dims[--shown.rank] = 0;
   }
-  shown.dtype = (u8)out;
   if (TY_UNLIKELY(ty_vmap_level_of(2, src)))
     return ty_vmap_record(S, who, OP_MATMUL, 2, src, (VmapArg){0}, &shown, y);
-  if (!settle_all(S, 2, src)) return false;
-  Batch *b = begin(S);
-  if (!b || !settle_all(S, 2, src)) return cancel(S, b);
-  i32 id[2];
-  for (int i = 0; i < 2; i++) {
-    id[i] = reshape_node(b, cast_node(b, ty_record_node(S, b, src[i].t), in), &t[i]);
-    if (id[i] < 0) return cancel_memory(S, b, who);
-  }
-  r.dtype = (u8)out;
-  Node node = node_new(OP_MATMUL, &r, id[0], id[1], -1);
-  double work = (double)t[0].dims[t[0].rank - 1];
-  for (int d = 0; d < r.rank; d++) work *= (double)r.dims[d];
-  if (S->amx && in == T_BF16 && work >= AMX_WORK) node.arg.k2 = 2;
-  if (S->blas && (in == T_F32 || in == T_F64) && work >= BLAS_WORK) node.arg.k2 = 1;
-  return finish_as(S, b, append(b, &node), &shown, y, who);
+  return append_product(S, who, src, t, r, shown, y);
+}
+
+/* Adds dims [from, to) of x to y as one. */
+static bool join_dims(const Type *x, int from, int to, Type *y) {
+  i64 n = 1;
+  for (int d = from; d < to; d++)
+    if (!ty_mul(n, x->dims[d], &n)) return false;
+  y->dims[y->rank++] = n;
+  return true;
+}
+
+bool ty_record_contract(State *S, const char *who, const Tensor *a, const Tensor *b, int lead,
+                        int summed, Tensor *y) {
+  Given src[2] = {{.kind = O_TENSOR, .t = a}, {.kind = O_TENSOR, .t = b}};
+  const Type *x = &a->type, *z = &b->type;
+  Type t[2] = {{.dtype = x->dtype, .rank = (u8)lead}, {.dtype = z->dtype, .rank = (u8)lead}}, r;
+  char sa[SHOWN], sb[SHOWN];
+  const int rows = x->rank - summed, most = TY_MIN(x->rank, z->rank);
+  bool ok = lead >= 0 && summed >= 0 && lead <= MAX_RANK - 2 && lead + summed <= most;
+  for (int d = 0; ok && d < summed; d++) ok = x->dims[rows + d] == z->dims[lead + d];
+  if (!ok)
+    return ty_fail(S, "%s: %d summed dims behind %d do not fit, %s x %s", who, summed, lead,
+                   show(x, sa), show(z, sb));
+  for (int d = 0; d < lead; d++) t[0].dims[d] = x->dims[d], t[1].dims[d] = z->dims[d];
+  if (!join_dims(x, lead, rows, &t[0]) || !join_dims(x, rows, x->rank, &t[0]) ||
+      !join_dims(z, lead, lead + summed, &t[1]) || !join_dims(z, lead + summed, z->rank, &t[1]))
+    return ty_fail(S, "%s: %s x %s is too large", who, show(x, sa), show(z, sb));
+  if (!product_type(S, who, &t[0], &t[1], src, &r)) return false;
+  Type shown = r;
+  shown.rank = (u8)lead;
+  if (rows + z->rank - lead - summed > MAX_RANK)
+    return ty_fail(S, "%s: the result of %s x %s has more than %d dims", who, show(x, sa),
+                   show(z, sb), MAX_RANK);
+  for (int d = lead; d < rows; d++) shown.dims[shown.rank++] = x->dims[d];
+  for (int d = lead + summed; d < z->rank; d++) shown.dims[shown.rank++] = z->dims[d];
+  for (int d = shown.rank; d < MAX_RANK; d++) shown.dims[d] = 0;
+  S->nops++;
+  bool done = TY_UNLIKELY(ty_vmap_level_of(2, src))
+                  ? ty_vmap_contract(S, who, a, b, lead, summed, &shown, y)
+                  : append_product(S, who, src, t, r, shown, y);
+  if (!done || TY_LIKELY(!S->tracks)) return done;
+  return ty_grad_note(
+      S, &(Noted){.kind = OP_MATMUL, .n = 2, .src = src, .dims = 1u + (u32)lead, .dim = summed}, y);
 }
 
 /* Tapes what was recorded from one tensor, where it must be. */

@@ -189,6 +189,10 @@ void *ty_tensor_expose(State *S, const Tensor *x);
  */
 bool ty_record(State *S, const char *who, int op, int n, const Given *src,
                Tensor *y); /* MAP and MATMUL */
+/* Products of a [lead.., M.., K..] and b [lead.., K.., N..], summed over the K dims: [lead.., M.., N..].
+** lead, summed: how many dims there are of the first and of K. Leading dims broadcast. */
+bool ty_record_contract(State *S, const char *who, const Tensor *a, const Tensor *b, int lead,
+                        int summed, Tensor *y);
 bool ty_record_cast(State *S, const Tensor *x, int dtype,
                     Tensor *y); /* same tensor when nothing changes */
 bool ty_record_bitcast(State *S, const Tensor *x, int dtype, Tensor *y);

@@ -302,6 +302,16 @@ bool ty_vmap_record(State *S, const char *who, int op, int n, const Given *src, 
   return end(S, ok, &x, level, t, y);
 }
 
+bool ty_vmap_contract(State *S, const char *who, const Tensor *a, const Tensor *b, int lead,
+                      int summed, const Type *t, Tensor *y) {
+  u32 level = TY_MAX(ty_vmap_level(a), ty_vmap_level(b));
+  Tensor p[2] = {{0}}, x = {0};
+  bool ok = ty_vmap_lift(S, a, level, 1, 0, &p[0]) && ty_vmap_lift(S, b, level, 1, 0, &p[1]) &&
+            ty_record_contract(S, who, &p[0], &p[1], lead + 1, summed, &x);
+  drop(p, 2);
+  return end(S, ok, &x, level, t, y);
+}
+
 bool ty_vmap_cat(State *S, const char *who, int n, const Given *src, int dim, const Type *t,
                  Tensor *y) {
   u32 level = ty_vmap_level_of(n, src);

@@ -63,6 +63,8 @@ typedef struct VmapArg {
 ** result for one example. Errors of the user's have been found before. */
 bool ty_vmap_record(State *S, const char *who, int op, int n, const Given *src, VmapArg arg,
                     const Type *t, Tensor *y);
+bool ty_vmap_contract(State *S, const char *who, const Tensor *a, const Tensor *b, int lead,
+                      int summed, const Type *t, Tensor *y);
 bool ty_vmap_cat(State *S, const char *who, int n, const Given *src, int dim, const Type *t,
                  Tensor *y);
 /* Makes dst ready for x, which is batched: a storage that was the same for all examples is one for each. */

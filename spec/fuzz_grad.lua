@@ -227,7 +227,8 @@ local function differences(F, at0, scale)
   end
   local rounding = ROUNDING * scale / H
   for i = 1, 2 do
-    if not (bend[i + 1] <= 0.7 * bend[i] + rounding) then return nil end -- a kink, a jump, a NaN
+    local smooth = bend[i + 1] <= 0.7 * bend[i] + rounding -- false for NaN
+    if not smooth then return nil end
   end
   local off = math.max(math.abs(D[1] - D[2]), math.abs(D[2] - D[3]))
   return D[3], MARGIN * off + rounding

@@ -132,6 +132,59 @@ describe("a compiled training step gives the bits of eager", function()
     assert.equal(1000, told.skips)
   end)
 
+  it("over 1000 steps with batch norm, dropout and a schedule, all of them in the plan or between", function()
+    local told, eager = train(function()
+      local m = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.GELU(), nn.Dropout(0.2), nn.Linear(16, 5))
+      local opt = optim.AdamW(m:parameters(), { lr = 0.02, weight_decay = 0.05 })
+      local function batch() return ty.randn(6, 8), ty.randint(1, 5, { 6 }) end
+      local s = learner_of(m, opt, batch, nn.CrossEntropyLoss({ label_smoothing = 0.1 }), { clip = 1 })
+      s.schedule = optim.OneCycleLR(opt, { steps = 1000, most = 0.02 })
+      return s
+    end, { steps = 1000, between = function(s, n) if n > 1 then s.schedule:step() end end })
+    assert.equal(1000, told.skips)
+    assert.truthy(eager.opt.groups[1].lr < 1e-4) -- the schedule came to its end
+  end)
+
+  it("in bf16 by ty.autocast: parameters, gradients and states stay f32", function()
+    local told, eager = train(function()
+      local m = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 5))
+      local opt = optim.Adam(m:parameters(), { lr = 0.01 })
+      local function batch() return ty.randn(6, 8), ty.randint(1, 5, { 6 }) end
+      local function loss(x, y) return ty.autocast("bf16", function() return ty.cross_entropy(x, y) end) end
+      local s = learner_of(m, opt, batch, loss)
+      local step = s.step
+      function s.step(x, y) return ty.autocast("bf16", step, x, y) end
+      return s
+    end)
+    assert.equal(20, told.skips)
+    assert.truthy(told.traces[1].graph:find("bf16", 1, true))
+    for name, v in pairs(state_of(eager)) do
+      if ty.is_tensor(v) then assert.equal("f32", v.dtype, name) end
+    end
+  end)
+
+  it("in f16 with a scaled loss, and the rate of a schedule that steps inside", function()
+    local told, eager = train(function()
+      local m = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 2))
+      local opt, scale = optim.SGD(m:parameters(), { lr = 0.05, momentum = 0.9 }), 1024
+      local schedule = optim.CosineLR(opt, { steps = 20 })
+      local s = { model = m, params = m:parameters(), opt = opt, batch = numbers }
+      function s.step(x, y)
+        opt:zero_grad()
+        local out = ty.autocast("f16", m, x)
+        local value = mse(out:to("f32"), y)
+        ;(value * scale):backward()
+        for _, p in ipairs(s.params) do p.grad:div_(scale) end
+        opt:step()
+        schedule:step()
+        return value:detach()
+      end
+      return s
+    end)
+    assert.equal(20, told.skips)
+    assert.equal("f32", eager.params[1].grad.dtype)
+  end)
+
   it("with clipped gradients", function() train(learner("SGD", { lr = 0.5 }, { clip = 0.1 })) end)
 
   it("of convolutions, batch norm and dropout", function()

@@ -9,7 +9,7 @@ return function(ty, define)
   local check = require("tycho.check")(ty)
   local fail, show, text = check.fail, check.show, check.text
   local core, is_tensor = ty.internals.grad, ty.is_tensor
-  local batch = ty.internals.vmap
+  local batch, random_state = ty.internals.vmap, ty.internals.check.random
   local mode = core.mode
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
 
@@ -225,14 +225,14 @@ return function(ty, define)
       local seq, watched = core.seq(), {}
       local w = watch(x, watched, {})
       local pairs_of = directions(w, v, {})
-      local back = core.start(true, true, watched, seq)
+      local back = core.start(true, true, watched, seq) -- now: f may write to what it was given
       local y = f(w)
       check.float("jvp", 1, y)
       local outer = was and core.reaches(y, seq)
       for _, p in ipairs(pairs_of) do
         outer = outer or was and (core.reaches(p[1], seq) or batch.tracked(p[2]))
       end
-      local u = core.watch(ty.zeros_like(y))
+      local u = core.watch(ty.zeros_like(y)) -- the product g -> J^T g is linear: its gradient is J v
       if y.requires_grad then core.seed(back, y, u) end
       run(back, true)
       local turn = core.start(outer, outer, { u }, seq)
@@ -389,7 +389,7 @@ return function(ty, define)
   local function checkpoint(f, ...)
     callable("checkpoint", 1, f)
     if not mode() or batch.level() > 0 then return f(...) end -- gradients outside of a vmap would not see the way back
-    local args, draws = pack(...), core.draws()
+    local args, random = pack(...), random_state()
     local inputs = { n = args.n + 1, ty.zeros(1):requires_grad_() } -- so that it is taped for what f closes over
     local kept = {} -- as they are before f, which may write to them
     for i = 1, args.n do
@@ -397,12 +397,12 @@ return function(ty, define)
     end
     local results = { no_grad(f, ...) }
     for i = 1, #results do check.tensor("checkpoint", i, results[i]) end
-    local n = args.n
     results = join(inputs, results, function(back, gradients)
-      local now, given = core.draws(draws), {}
-      for i = 1, n do given[i] = keep(kept[i]) end
-      local again = pack(pcall(enable_grad, f, unpack(given, 1, n)))
-      core.draws(now)
+      local now, given = random_state(), {}
+      random_state(random)
+      for i = 1, args.n do given[i] = keep(kept[i]) end
+      local again = pack(pcall(enable_grad, f, unpack(given, 1, args.n)))
+      random_state(now)
       if not again[1] then error(again[2], 0) end
       table.remove(again, 1)
       for i = 1, again.n - 1 do
@@ -464,6 +464,7 @@ return function(ty, define)
   for name, f in pairs(core) do
     if type(f) == "function" then core.captured[f] = "grad." .. name end
   end
+  core.captured[random_state] = "grad.random"
 
   define("backward", "b", "x, g = 1, {retain_graph, create_graph}",
     "adds the gradient of x to grad of every leaf that x was computed from", backward)
