@@ -3,7 +3,8 @@
 
 local M = {
   -- of these, what exists, in this order
-  specs = { "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "compile", "capture", "custom", "grad", "training", "steps" },
+  specs = { "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "compile", "capture", "custom", "grad", "training", "steps",
+    "orders" },
 
   { file = "core/fold.c", what = "x + 0 is taken for x: -0 stays",
     from = "if (is_const(g, n, 0, is_float ? -0.0 : 0.0)) return n->src[1];",
@@ -168,7 +169,7 @@ local M = {
   { file = "core/grad.c", what = "what was saved and is overwritten by itself changes",
     from = "if (tracked && !old_value && !keep_own", to = "if (tracked && old_value && !keep_own" },
   { file = "lua/tycho/grad.lua", what = "what runs again under checkpoint draws other random numbers",
-    from = "local now, given = core.draws(draws), {}", to = "local now, given = core.draws(), {}" },
+    from = "random_state(random)\n", to = "\n" },
   { file = "lua/tycho/grad.lua", what = "the gradient of what a function wrote to is that of the new contents",
     from = "local back = core.start(false, false, watched, seq) -- now: f may write to what it was given\n    local was = mode(true)\n"
       .. "    local ok, y = pcall(f, unpack(args, 1, args.n))\n",

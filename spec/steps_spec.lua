@@ -78,6 +78,34 @@ describe("the live set of a plan", function()
   end)
 end)
 
+describe("temporaries in outputs that come later", function()
+  it("are gone before their output is written", function()
+    local w = ty.randn(100, 100)
+    local function f(x)
+      local a = x:matmul(w)
+      local b = a:matmul(w)
+      return b:t() * 2 + x, a:flip(1) + b[1]
+    end
+    local compiled, x = ty.compile(f), ty.randn(100, 100)
+    for _ = 1, 3 do
+      local p, q = f(x)
+      local r, s = compiled(x)
+      H.same(p, r)
+      H.same(q, s)
+    end
+  end)
+
+  it("are found there: of four products in a row two live in the arena's one piece, one in the result", function()
+    local w = ty.randn(100, 100)
+    local function f(x) return x:matmul(w):matmul(w):matmul(w):matmul(w) end
+    local compiled, x = ty.compile(f), ty.randn(100, 100)
+    H.same(f(x), compiled(x))
+    local plan = trace_of(compiled).plan
+    assert.truthy(plan:find("40000 in the arena", 1, true) or plan:find("40064 in the arena", 1, true), plan)
+    assert.truthy(plan:find("in out0", 1, true), plan)
+  end)
+end)
+
 describe("the peak memory of a training step is at most 1.1 x of its live set:", function()
   for _, name in ipairs(H.sorted(models)) do
     it(name, function()
