@@ -364,6 +364,19 @@ describe("gradients", function()
       y:add_(x)
       return (y * w:sum(2)):sum()
     end,
+    written_shared = function(x, w)
+      local y = w:sum(2) * 2
+      y[1] = x[1]
+      return (y * y):sum()
+    end,
+    written_product = function(x, w)
+      local y = w:sum(2) * 1
+      y:mul_(x)
+      return (y * x):sum()
+    end,
+    gradient_alone = function(x, w)
+      return ty.grad(function(v) return (v * v * v):sum() end)(x):sum() + w:detach():sum()
+    end,
     gather = function(x, w) return (w[ty.tensor({ 3, 1 }, I64)]:sum(2) * x[ty.tensor({ 1, 1 }, I64)]):sum() end,
     detached = function(x, w) return (x * x:detach() * w:detach():sum(2) * w[1][1]):sum() end,
     no_grad = function(x, w) return (x * ty.no_grad(function() return x * w[1][1] end)):sum() end,
