@@ -41,7 +41,8 @@ local function read_groups(text)
   return of
 end
 
---- What a text says: {steps = nodes, kernels = {[step] = true}, outputs = {[node] = bytes of its own}, arena = bytes, output_bytes = their sum}.
+--- What a text says: {steps = nodes, kernels = {[step] = true}, outputs = {[node] = bytes of its own}, arena = bytes,
+--- output_bytes = their sum}.
 local function read_plan(text)
   local plan = { steps = {}, kernels = {}, outputs = {}, output_bytes = 0 }
   plan.arena = tonumber(text:match "(%d+) in the arena")
