@@ -113,7 +113,8 @@ describe("the peak memory of a training step is at most 1.1 x of its live set:",
       for _ = 1, 3 do step() end
       local least, taken, at = live_set.measure(trace_of(compiled))
       local lines = 4096 -- of 64 bytes, which small values fill in part
-      assert.truthy(taken <= 1.1 * least + lines, ("%d bytes, the live set of step %d has %d: %.3f"):format(taken, at, least, taken / least))
+      assert.truthy(taken <= 1.1 * least + lines, ("%d bytes, the live set of step %d has %d: %.3f"):format(taken, at,
+        least, taken / least))
     end)
   end
 
