@@ -18,7 +18,9 @@ B       := build
 LUAJIT  := luajit
 BUSTED  := busted --lua=/usr/bin/luajit
 LUAINC  ?= -I/usr/include/luajit-2.1 -I/usr/local/include/luajit-2.1
-PACKAGES := libc6-dev luajit libluajit-5.1-dev lua-busted lua-check clang-format libopenblas0-pthread libzip4 libpng16-16 libturbojpeg0
+PACKAGES := libc6-dev luajit libluajit-5.1-dev lua-busted lua-check clang-format libopenblas0-pthread
+# Loaded when they are first used: what releases of Debian and its relatives call them.
+LIBRARIES := libzip4/libzip5/libzip4t64 libpng16-16/libpng16-16t64 libturbojpeg0/libturbojpeg
 
 WARN    := -Wall -Wextra -Werror
 CFLAGS  ?= -O2 -g1
@@ -38,16 +40,24 @@ all: build
 # --- what the system must have
 
 deps:
-	@missing=""; \
+	@missing=""; libraries=""; \
 	if command -v dpkg-query >/dev/null; then \
-	  have=$$(dpkg-query -W -f='$${Package} $${db:Status-Status}\n' $(PACKAGES) 2>/dev/null); \
+	  have=$$(dpkg-query -W -f='$${Package} $${db:Status-Status}\n' $(PACKAGES) $(subst /, ,$(LIBRARIES)) 2>/dev/null); \
 	  for p in $(PACKAGES); do \
 	    echo "$$have" | grep -qx "$$p installed" || missing="$$missing $$p"; \
 	  done; \
-	  [ -z "$$missing" ] && exit 0; \
+	  for names in $(LIBRARIES); do \
+	    echo "$$have" | grep -qxE "($$(echo $$names | tr / '|')) installed" || libraries="$$libraries $$names"; \
+	  done; \
+	  [ -z "$$missing$$libraries" ] && exit 0; \
 	  sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; \
-	  echo "deps: installing by $${sudo:+sudo }apt-get:$$missing"; \
 	  $$sudo apt-get update -qq >/dev/null; \
+	  for names in $$libraries; do \
+	    for p in $$(echo $$names | tr / ' '); do \
+	      if apt-cache show $$p >/dev/null 2>&1; then missing="$$missing $$p"; break; fi; \
+	    done; \
+	  done; \
+	  echo "deps: installing by $${sudo:+sudo }apt-get:$$missing"; \
 	  $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	else \
 	  for p in $(LUAJIT) busted luacheck clang-format; do \

@@ -116,9 +116,15 @@ def numpy_rows():
 
 
 def file_rows():
-    """Files that bench/files.lua has written."""
+    """Files that bench/files.lua and bench/data.lua have written."""
     folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "build", "bench")
-    rows = {"npy": lambda: np.load(os.path.join(folder, "read.npy"))}
+    rows = {"npy": lambda: np.load(os.path.join(folder, "read.npy")),
+            "loadtxt": lambda: np.loadtxt(os.path.join(folder, "read10000.csv"), np.float32, delimiter=",", skiprows=1)}
+    try:
+        import pandas
+        rows["csv"] = lambda: pandas.read_csv(os.path.join(folder, "read100000.csv")).to_numpy()
+    except ImportError:
+        pass
     try:
         from safetensors import safe_open
     except ImportError:

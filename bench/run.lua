@@ -535,6 +535,7 @@ end
 
 require "captured"(row, native, latency)
 require "files"(row, build)
+require "data"(row, build)
 
 local FIRST = 'io.write((require("tycho").ones(4) + 1):sum():item())'
 local IDLE = 'require "tycho"'

@@ -259,7 +259,7 @@ void ty_engine_close(State *S) {
   }
   S->open = NULL;
   ty_tensor_close(S);
-  if (ty_profile_stop(S)) ty_profile_leave();
+  ty_profile_close(S);
   ty_quick_clear(S);
   ty_cache_clear(S);
   ty_panels_clear(E);

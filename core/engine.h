@@ -80,7 +80,8 @@ static inline bool ty_dumps(const Engine *E, char letter) { return E->dump >> (l
 bool ty_profile_start(State *S);
 bool ty_profile_stop(State *S); /* what was noted can then be read, until ... */
 void ty_profile_leave(void);
-i32 ty_profile_plan(Plan *p); /* the number under which it is held; -1: too many */
+void ty_profile_close(State *S); /* what is left of one of this State */
+i32 ty_profile_plan(Plan *p);    /* the number under which it is held; -1: too many */
 const Plan *ty_profile_held(i32 i);
 /* The events of one thread from the oldest on; NULL: no more. lost: so many gave way to newer ones. */
 const struct Event *ty_profile_event(i32 ring, i64 i, i64 *lost);

@@ -10,15 +10,23 @@
 
 /* Pixels row by row, the channels of a pixel side by side: 1 grey, 2 grey and alpha, 3 RGB, 4 RGBA. */
 typedef struct Image {
-  u8 *data; /* owned: ty_file_free */
+  u8 *data; /* ty_image_free */
   i32 width, height, channels;
+  bool lent; /* data is a Scratch's */
 } Image;
+
+/* Memory that one reader uses again and again: fresh pages cost more than copying. */
+typedef struct Scratch {
+  u8 *bytes, *pixels; /* owned: of the file, as they are decoded */
+  i64 bytes_room, pixels_room;
+} Scratch;
 
 /* What is wanted of a picture. */
 typedef struct ImageWant {
   i32 channels;      /* 1, 3, 4; 0: the file's own, alpha with grey as 4 */
   i32 height, width; /* 0: the file's own */
   i64 limit;         /* bytes of decoded pixels; 0: IMAGE_FREE and IMAGE_RATIO a byte of the file */
+  Scratch *scratch;  /* NULL: memory of its own */
 } ImageWant;
 
 /* Small files may become at most so large, or a stranger's few bytes would fill the memory: with the
@@ -28,6 +36,10 @@ typedef struct ImageWant {
 
 /* Reads, converts, resizes. false: f->err. */
 bool ty_image_read(File *f, const ImageWant *want, Image *y);
+void ty_image_free(Image *x);
+void ty_scratch_free(Scratch *s);
+/* At least n bytes at *p, of which *room are there; what they held is lost. False: no memory. */
+bool ty_scratch_room(u8 **p, i64 *room, i64 n);
 /* Channel by channel, as tensors have them: channels x height x width bytes. */
 void ty_image_planes(const Image *x, u8 *to);
 /* The reverse: pixels of planes. False: no memory. */

@@ -15,7 +15,7 @@ typedef struct Picture {
 static int picture_drop(lua_State *L) {
   Picture *p = lua_touserdata(L, 1);
   ty_file_close(&p->file);
-  ty_file_free(p->image.data);
+  ty_image_free(&p->image);
   ty_file_free(p->bytes.data);
   *p = (Picture){.file.fd = -1};
   return 0;
@@ -75,7 +75,7 @@ static int l_image_encode(lua_State *L) {
   const u8 *planes = seam->read(L, "image.save", 2, &t);
   if (t.rank != 3 || t.dtype != T_U8 || t.dims[0] < 1 || t.dims[0] > 4)
     return luaL_error(L, "files: no picture");
-  p->image = (Image){NULL, (i32)t.dims[2], (i32)t.dims[1], (i32)t.dims[0]};
+  p->image = (Image){NULL, (i32)t.dims[2], (i32)t.dims[1], (i32)t.dims[0], false};
   bool ok = ty_image_weave(planes, &p->image);
   if (!ok) strcpy(p->bytes.err, "out of memory");
   ok = ok && (format == 0   ? ty_png_write(&p->bytes, &p->image, level)

@@ -15,7 +15,9 @@ typedef struct RingJob {
 } RingJob;
 
 typedef struct RingItem {
-  Image image;   /* data: plane by plane; of a record: its bytes */
+  Image image; /* of a record: its bytes, one row of them */
+  u8 *memory;  /* owned: where the image lies, if it is lent */
+  i64 room;
   bool ok, done; /* done: it was read, or could not be */
   char err[FILE_ERR];
 } RingItem;
@@ -26,19 +28,22 @@ typedef struct Ring Ring;
 typedef struct RingPlan {
   ImageWant want;
   i64 bytes;    /* of a record; 0: pictures */
-  int workers;  /* 0: ty_ring_take reads itself */
+  int workers;  /* 0: ty_ring_next reads itself */
   int capacity; /* items that are read and not taken, at most */
 } RingPlan;
 
 /* Takes over job and its text `names` (ty_file_alloc), also when it fails. NULL: no memory. Threads
-** start with the first ty_ring_take, as many as the system gives; none is no error. */
+** start with the first ty_ring_next, as many as the system gives; none is no error. */
 Ring *ty_ring_new(const RingPlan *plan, RingJob *job, i64 jobs, char *names);
 /* Stops threads when they have done what they are at, and frees everything. */
 void ty_ring_close(Ring *r);
 /* Jobs that were not taken. */
 i64 ty_ring_left(const Ring *r);
-/* The next result; its image is the caller's then. There must be one. */
-void ty_ring_take(Ring *r, RingItem *y);
+/* Waits until the next n results (at most what the capacity holds) are there: optional. */
+void ty_ring_wait(Ring *r, i64 n);
+/* The next result, which the ring keeps until ty_ring_done. There must be one. */
+const RingItem *ty_ring_next(Ring *r);
+void ty_ring_done(Ring *r);
 
 /* The four words of Philox4x32-10 for counter (element, stream) and key seed, as the engine's. */
 void ty_ring_philox(u64 element, u64 stream, u64 seed, u32 *word);

@@ -15,7 +15,6 @@
 
 typedef struct Reader {
   Ring *ring;
-  RingItem item; /* taken, not yet a tensor */
   bool records;
   Type type; /* of a record */
 } Reader;
@@ -25,8 +24,6 @@ static int reader_drop(lua_State *L) {
   Ring *ring = r->ring;
   r->ring = NULL;
   ty_ring_close(ring);
-  ty_file_free(r->item.image.data);
-  r->item.image.data = NULL;
   return 0;
 }
 
@@ -138,23 +135,32 @@ static Reader *check_reader(lua_State *L) {
   return r;
 }
 
-/* The next item, and the type of the tensor that it becomes. False: it could not be read. */
-static bool take(Reader *r, Type *t) {
-  const Image *x = &r->item.image;
-  ty_ring_take(r->ring, &r->item);
+/* The next item, and the type of the tensor that it becomes. */
+static const RingItem *next(Reader *r, Type *t) {
+  const RingItem *x = ty_ring_next(r->ring);
   if (r->records) *t = r->type;
-  else *t = (Type){.dtype = T_U8, .rank = 3, .dims = {x->channels, x->height, x->width}};
-  return r->item.ok;
+  else
+    *t = (Type){
+        .dtype = T_U8, .rank = 3, .dims = {x->image.channels, x->image.height, x->image.width}};
+  return x;
 }
 
-static void item_done(Reader *r) {
-  ty_file_free(r->item.image.data);
-  r->item.image.data = NULL;
+/* Answers the message of an item that could not be read, and goes on behind it. */
+static int refuse(lua_State *L, Reader *r, const RingItem *x) {
+  int n = ty_file_answer(L, x->err);
+  ty_ring_done(r->ring);
+  return n;
 }
 
 static i64 item_bytes(const Type *t) {
   i64 n, bytes;
   return ty_entry_size(t, ty_entry_code(t->dtype), &n, &bytes) ? bytes : 0;
+}
+
+/* The elements of an item, channel by channel. */
+static void store(const Reader *r, const RingItem *x, i64 bytes, void *to) {
+  if (r->records) memcpy(to, x->image.data, (size_t)bytes);
+  else ty_image_planes(&x->image, to);
 }
 
 /* ring_next(ring) -> the next item as a tensor. */
@@ -163,10 +169,11 @@ static int l_ring_next(lua_State *L) {
   Reader *r = check_reader(L);
   Type t;
   if (!ty_ring_left(r->ring)) return luaL_error(L, "files: nothing is left");
-  if (!take(r, &t)) return ty_file_answer(L, r->item.err);
+  const RingItem *x = next(r, &t);
+  if (!x->ok) return refuse(L, r, x);
   void *to = seam->make(L, &t);
-  if (to) memcpy(to, r->item.image.data, (size_t)item_bytes(&t));
-  item_done(r);
+  if (to) store(r, x, item_bytes(&t), to);
+  ty_ring_done(r->ring);
   return to ? 1 : ty_file_answer(L, "out of memory");
 }
 
@@ -182,8 +189,10 @@ static int l_ring_batch(lua_State *L) {
   u8 *to = NULL;
   Type first = {0}, t;
   if (n < 1 || n > ty_ring_left(r->ring)) return luaL_error(L, "files: fewer items are left");
+  ty_ring_wait(r->ring, n);
   for (i64 i = 0; i < n; i++) {
-    if (!take(r, &t)) return ty_file_answer(L, r->item.err);
+    const RingItem *x = next(r, &t);
+    if (!x->ok) return refuse(L, r, x);
     if (!i) {
       Type all = {.dtype = t.dtype, .rank = (u8)(t.rank + 1), .dims = {n}};
       memcpy(all.dims + 1, t.dims, sizeof *t.dims * t.rank);
@@ -192,8 +201,8 @@ static int l_ring_batch(lua_State *L) {
       to = seam->make(L, &all);
     }
     bool same = same_dims(&t, &first);
-    if (to && same) memcpy(to + i * bytes, r->item.image.data, (size_t)bytes);
-    item_done(r);
+    if (to && same) store(r, x, bytes, to + i * bytes);
+    ty_ring_done(r->ring);
     if (!to) return ty_file_answer(L, "out of memory");
     if (same) continue;
     lua_pushnil(L);

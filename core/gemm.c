@@ -38,7 +38,8 @@ enum {
   TURN_ROWS = 16, /* the same when a is column-major: a cache line of each column */
   TAIL_BYTES = 256 << 10, /* of the product that a tail is shown at a time, about */
   SMALL = 4096,           /* elements of a, b and y up to which a product is not planned */
-  NEAR_ROWS = 8,          /* the same where b is read at places */
+  NEAR_ROWS = 4,          /* the same where b is read at places ... */
+  NEAR_PACK = 10,         /* packing whose panels costs as much as so many rows more */
   STREAM_SHORT = 1 << 17, /* elements of b up to which a stream is not */
   DEEP = 8,               /* blocks of k from which threads may share a product by them */
   DEEP_BYTES = 1 << 20,   /* of sums of blocks at a time */
@@ -110,10 +111,18 @@ void ty_gemm_merge(Gemm *d) {
   }
 }
 
+/* Windows whose columns lie side by side are read without packing, a row of places at a time, where
+** the lanes beyond its end cost less than packing would. */
+static bool is_near(const Gemm *d) {
+  const Kern *K = ty_gemm_kern(d->dtype);
+  const Path *col = &d->bp->col;
+  if (d->ap || !K->near || col->strides[col->n - 1] != 1) return false;
+  const i64 len = col->dims[col->n - 1], lanes = round_up(len, K->vl) + (len <= K->vl) * K->vl / 4;
+  return d->m <= NEAR_ROWS || (lanes - len) * (d->m + NEAR_PACK) < lanes * NEAR_PACK;
+}
+
 static bool is_stream(const Gemm *d, bool narrow, i64 nr) {
-  if (d->bp) /* windows side by side; the rest is better packed */
-    return d->m <= NEAR_ROWS && !narrow && !d->ap && ty_gemm_kern(d->dtype)->near &&
-           d->bp->col.strides[d->bp->col.n - 1] == 1;
+  if (d->bp) return !narrow && is_near(d);
   return d->m <= STREAM_ROWS && !narrow && !d->ap &&
          (d->bcs == 1 || (d->brs == 1 && ty_gemm_kern(d->dtype)->turned)) && d->n >= nr;
 }

@@ -89,7 +89,8 @@ void ty_gemm_near(const Gemm *d, const char *a, const char *b, i64 j0, i64 n, ch
       const i64 na = cut(&d->bp->col, j0 + j, w, across);
       for (const Piece *p = across; p < across + na; p++)
         K->near(d->m, p->n, kc, a + k0 * d->acs * K->size, d->ars, d->acs, b + p->off * K->size,
-                seen.off, y + (j + p->at) * K->size, yrs, k0 == 0);
+                seen.off, p + 1 < across + na ? p[1].off - p->off : 0, y + (j + p->at) * K->size,
+                yrs, k0 == 0);
     }
   }
 }

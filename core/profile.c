@@ -30,6 +30,7 @@ static struct {
   _Atomic int nrings;
   Ring *_Atomic ring[RINGS];
   _Atomic bool taken; /* by a State, which alone touches what follows */
+  State *_Atomic owner;
   i32 nplans;
   Plan *plan[PLANS];
 } profile;
@@ -45,9 +46,13 @@ i64 ty_profile_now(void) {
 bool ty_profile_on(void) { return atomic_load_explicit(&profile.on, memory_order_relaxed); }
 
 static Ring *ring_new(void) {
-  int at = atomic_fetch_add(&profile.nrings, 1);
-  Ring *r = at < RINGS ? ty_mem_zalloc(sizeof *r) : NULL;
+  Ring *r = profile.nrings < RINGS ? ty_mem_zalloc(sizeof *r) : NULL;
   if (!r) return NULL;
+  int at = atomic_fetch_add(&profile.nrings, 1);
+  if (at >= RINGS) {
+    ty_mem_free(r);
+    return NULL;
+  }
   r->thread = at;
   return mine = profile.ring[at] = r;
 }
@@ -71,8 +76,16 @@ i32 ty_profile_plan(Plan *p) {
   return profile.nplans++;
 }
 
+static void drop_plans(void) {
+  while (profile.nplans) ty_plan_drop(profile.plan[--profile.nplans]);
+}
+
 bool ty_profile_start(State *S) {
-  if (atomic_exchange(&profile.taken, true)) return false;
+  if (atomic_exchange(&profile.taken, true)) {
+    if (profile.owner != S || S->engine->dump & DUMP_PROFILE) return false;
+    drop_plans(); /* one that could not be read to its end, for want of memory */
+  }
+  profile.owner = S;
   for (int i = 0; i < RINGS; i++)
     if (profile.ring[i]) profile.ring[i]->n = 0;
   S->engine->dump |= DUMP_PROFILE;
@@ -87,8 +100,14 @@ bool ty_profile_stop(State *S) {
 }
 
 void ty_profile_leave(void) {
-  while (profile.nplans) ty_plan_drop(profile.plan[--profile.nplans]);
+  drop_plans();
+  profile.owner = NULL;
   profile.taken = false;
+}
+
+void ty_profile_close(State *S) {
+  ty_profile_stop(S);
+  if (profile.owner == S) ty_profile_leave();
 }
 
 const Plan *ty_profile_held(i32 i) { return i < profile.nplans ? profile.plan[i] : NULL; }

@@ -468,6 +468,7 @@ static ATTR void NAME(lay)(void *dst, i64 ds, const void *src, const i64 *off, i
     const Mask all = MASK((int)TY_MIN(VL, pad - c));
     T *y = (T *)dst + c;
     for (i64 i = 0; i < ni; i++, y += ds) {
+      __builtin_prefetch(from[0] + off[i] + 2 * VL * step);
       Bits v = LAID(0);
       if (count > 1) v |= LAID(1);
       for (int u = 2; u < count; u++) v |= LAID(u);
@@ -482,12 +483,19 @@ static ATTR void NAME(lay)(void *dst, i64 ds, const void *src, const i64 *off, i
 
 #if APPLY && TBYTES == 4
 /* mr rows by nv vectors of which the last has as many elements as the mask, over one block of k: row
-** p of b begins at off[p]. */
+** p of b begins at off[p]. What lies `ahead` of it will be wanted next. */
 INLINE void NAME(nearby)(const int mr, const int nv, const __typeof__(MASK(0)) m, i64 k, const T *a,
-                         i64 ars, i64 acs, const T *b, const i64 *off, T *y, i64 yrs, bool first) {
-  V s[4][2] = {{{0}}};
+                         i64 ars, i64 acs, const T *b, const i64 *off, i64 ahead, T *y, i64 yrs,
+                         bool first) {
+  V s[ROWS][2];
+  UNROLL
+  for (int r = 0; r < mr; r++) s[r][0] = s[r][1] = (V){0};
   for (i64 p = 0; p < k; p++, a += acs) {
     const T *x = b + off[p];
+    if (mr == ROWS) { /* the rest follows: lines are too far apart for the hardware to guess */
+      __builtin_prefetch(x + ahead);
+      __builtin_prefetch(x + ahead + VL);
+    }
     const V b0 = nv == 2 ? *(const V *)x : MLOAD(x, m), b1 = nv == 2 ? MLOAD(x + VL, m) : b0;
     UNROLL
     for (int r = 0; r < mr; r++) {
@@ -509,22 +517,23 @@ INLINE void NAME(nearby)(const int mr, const int nv, const __typeof__(MASK(0)) m
 }
 
 static ATTR void NAME(near)(i64 m, i64 n, i64 k, const void *A, i64 ars, i64 acs, const void *B,
-                            const i64 *off, void *Y, i64 yrs, bool first) {
+                            const i64 *off, i64 ahead, void *Y, i64 yrs, bool first) {
   for (i64 j = 0; j < n; j += 2 * VL) {
     const T *a = A, *b = (const T *)B + j;
     T *y = (T *)Y + j;
     const i64 w = TY_MIN(n - j, 2 * VL);
     const bool two = w > VL;
     const __typeof__(MASK(0)) mask = MASK((int)(two ? w - VL : w));
+#define NEARBY(mr) \
+  for (; r >= mr; r -= mr, a += mr * ars, y += mr * yrs) { \
+    if (two) NAME(nearby)(mr, 2, mask, k, a, ars, acs, b, off, ahead, y, yrs, first); \
+    else NAME(nearby)(mr, 1, mask, k, a, ars, acs, b, off, ahead, y, yrs, first); \
+  }
     i64 r = m;
-    for (; r >= 4; r -= 4, a += 4 * ars, y += 4 * yrs) {
-      if (two) NAME(nearby)(4, 2, mask, k, a, ars, acs, b, off, y, yrs, first);
-      else NAME(nearby)(4, 1, mask, k, a, ars, acs, b, off, y, yrs, first);
-    }
-    for (; r; r--, a += ars, y += yrs) {
-      if (two) NAME(nearby)(1, 2, mask, k, a, ars, acs, b, off, y, yrs, first);
-      else NAME(nearby)(1, 1, mask, k, a, ars, acs, b, off, y, yrs, first);
-    }
+    NEARBY(ROWS)
+    NEARBY(2)
+    NEARBY(1)
+#undef NEARBY
   }
 }
 #endif

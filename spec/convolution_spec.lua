@@ -304,6 +304,23 @@ describe("windows that are read where they lie", function()
     H.same(y:clone():reshape(50, 600):matmul(b:clone():permute({ 2, 1, 3 }):reshape(600, 50)), ty.contract(y, b:permute { 2, 1, 3 }, 0, 2))
   end)
 
+  it("may be rows over many blocks, which threads share, and the one column of a product", function()
+    ty.manual_seed(5)
+    local threads = ty.threads()
+    local x, y, v = ty.randn(50, 9, 100, 9), ty.randn(50, 100, 9, 7), ty.randn(50, 100, 9)
+    local a = x:permute { 2, 1, 3, 4 }
+    local wide, thin = a:clone():reshape(9, 45000), y:clone():reshape(45000, 7)
+    for _, n in ipairs { 1, 2, 3 } do
+      ty.threads(n)
+      H.same(wide:matmul(thin), ty.contract(a, y, 0, 3))
+      H.same(thin:t():clone():matmul(wide:t():clone()), ty.contract(y:permute { 4, 1, 2, 3 }, a:permute { 2, 3, 4, 1 }, 0, 3))
+      H.same(wide:matmul(v:reshape(45000)), ty.contract(a, v, 0, 3))
+      H.same(v:permute({ 2, 1, 3 }):clone():reshape(45000):matmul(a:permute({ 3, 2, 4, 1 }):clone():reshape(45000, 9)),
+        ty.contract(v:permute { 2, 1, 3 }, a:permute { 3, 2, 4, 1 }, 0, 3))
+    end
+    ty.threads(threads)
+  end)
+
   it("are never read beyond an edge of the image", function()
     ffi.cdef [[void *mmap(void *, size_t, int, int, int, long); int mprotect(void *, size_t, int); int munmap(void *, size_t);]]
     local PAGE = 4096
@@ -499,6 +516,16 @@ describe("max pooling", function()
       end
     end)
   end
+
+  it("does so where windows cover each dim evenly", function()
+    local x = whole(H.random(3), "f32", 2, 3, 12, 9):requires_grad_()
+    local g = whole(H.random(4), "f32", 2, 3, 4, 3)
+    ty.adaptive_max_pool2d(x, { 4, 3 }):backward(g)
+    check(pooled_gradient(x, { 3, 3 }, { stride = { 3, 3 }, padding = 0, dilation = 1 }, g), x:numel(), x.grad, "gradient")
+    local line = ty.tensor { { { 1, 3, 3, 3, 2, 2, 2 } } }:requires_grad_() -- windows 1-3, 3-5, 5-7
+    ty.adaptive_max_pool1d(line, 3):backward(ty.tensor { { { 1, 10, 100 } } })
+    assert.same({ 0, 1, 10, 0, 100, 0, 0 }, line.grad:reshape(-1):totable())
+  end)
 
   it("is differentiated again", function()
     local x = ty.randn({ 1, 2, 6, 6 }, { dtype = "f64" })

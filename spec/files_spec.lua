@@ -463,6 +463,8 @@ describe("damage", function()
         safe "{" .. ("x"):rep(100), u64(99999999) .. "{",
         safe '{"a":{"dtype":"F64","shape":[1000000000],"data_offsets":[0,8000000000]}}',
         safe("{" .. table.concat(many, ",") .. "}"), safe('{"__metadata__":{' .. table.concat(pairs_, ",") .. "}}"),
+        safe('{"__metadata__":{"a":"' .. ("x"):rep(9e7) .. '"}}'), safe('{"' .. ("x"):rep(5e7) .. '":' .. ("x"):rep(4e7)),
+        safe('{"__metadata__":{"tycho.tree":"{\\"a\\":[' .. ("[],"):rep(5e6) .. '[]]}"}}'),
         safe("{" .. ('"a":{"dtype":"F32"},'):rep(100000) .. "}"), safe(("["):rep(1000000)),
         safe('{"a":' .. ("{"):rep(1000000)),
       },
@@ -476,6 +478,7 @@ describe("damage", function()
       },
       npz = {},
     }
+    write("model.safetensors.index.json", '{"weight_map":{"a":[' .. ("[],"):rep(5e6) .. "[]]}}")
     assert(ty.save(folder .. "/bomb.npz", { x = ty.zeros(20e6) }, { compress = true }))
     local list, largest = { ("%q"):format(folder .. "/bomb.npz") }, 0
     for format, texts in pairs(hostile) do
@@ -487,22 +490,27 @@ describe("damage", function()
     local out, status = H.script(H.process .. [[
       local ty = require "tycho"
       ty.load "/absent.npy"
-      for _, path in ipairs {]] .. table.concat(list, ", ") .. [[} do
-        local file = io.open(path, "rb")
-        local size = file:seek "end"
-        file:close()
+      --- Calls fn, which must not cost more than that many bytes and 64 MB.
+      local function cost(what, bytes, fn)
+        collectgarbage()
         collectgarbage()
         local peak = io.open("/proc/self/clear_refs", "w")
         peak:write "5" -- the peak begins anew
         peak:close()
         local start = memory "VmRSS"
-        local value, why = ty.load(path)
+        local value, why = fn()
         local grown = memory "VmHWM" - start
-        print(path:match "[^/]*$", math.floor(grown / 1024), math.floor(size / 1024 / 1024),
-          (value and "taken" or why):sub(1, 150))
-        if grown * 1024 > size + 64 * 2 ^ 20 then print "TOO MUCH" end
-        value = nil
-      end]])
+        print(what, math.floor(grown / 1024), math.floor(bytes / 2 ^ 20), (value and "taken" or why):sub(1, 150))
+        if grown * 1024 > bytes + 64 * 2 ^ 20 then print "TOO MUCH" end
+      end
+      for _, path in ipairs {]] .. table.concat(list, ", ") .. [[} do
+        local file = io.open(path, "rb")
+        local size, name = file:seek "end", path:match "[^/]*$"
+        file:close()
+        cost(name, size, function() return ty.load(path) end)
+        if path:find "%.safetensors$" then cost(name .. " as a checkpoint", size, function() return ty.load_checkpoint(path) end) end
+      end
+      cost("index", 16e6, function() return ty.load_weights "]] .. folder .. [[" end)]])
     assert.equal(0, status, out)
     assert.falsy(out:find "TOO MUCH", out)
     if os.getenv "TYCHO_SAY" then print(out) end
@@ -695,6 +703,18 @@ describe("a checkpoint", function()
       assert.same({ 2 * i, 2 * i, 2 * i }, b:totable())
       assert.equal(i, calls)
     end
+  end)
+
+  it("that could not be read again is not written", function()
+    local long = {}
+    for i = 1, 3e6 do long[i] = i % 7 end
+    local message = H.raises(ty.save_checkpoint, folder .. "/long", { list = long })
+    assert.truthy(message:find "save_checkpoint: JSON: .*memory.*as tensors", message)
+    assert.is_nil(io.open(folder .. "/long"))
+    assert(ty.save_checkpoint(folder .. "/long", { list = ty.tensor(long) }))
+    local deep = {}
+    for _ = 1, 60 do deep = { deep } end
+    assert.truthy(H.raises(ty.save_checkpoint, folder .. "/deep", { deep = deep }):find "without end")
   end)
 
   it("is the old one or the new one, whenever its process is killed", function()

@@ -153,7 +153,7 @@ static void run_picture(const u8 *data, size_t size) {
     ty_image_planes(&x, planes);
     free(planes);
   }
-  ty_file_free(x.data);
+  ty_image_free(&x);
   ty_file_close(&f);
 }
 

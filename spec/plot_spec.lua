@@ -112,8 +112,11 @@ local function inflate(s)
       local length = base[v - 257] + bits(extra)
       local distance = 0
       for _ = 1, 5 do distance = distance * 2 + bits(1) end
-      assert.equal(0, distance) -- 1 byte back
-      for _ = 1, length do out[#out + 1] = out[#out] end
+      if distance >= 4 then
+        local more = math.floor(distance / 2) - 1
+        distance = (2 + distance % 2) * 2 ^ more + bits(more)
+      end
+      for _ = 1, length do out[#out + 1] = out[#out - distance] end
     end
   end
   if bit > 0 then at = at + 1 end
@@ -194,9 +197,22 @@ describe("PNG", function()
     end
   end)
 
-  it("packs runs of every length", function()
-    for n = 1, 600 do
+  it("packs runs of every length, and what comes again from any distance", function()
+    for n = 0, 600 do
       local s = ("a"):rep(n) .. "b"
+      assert.equal(s, inflate(png.deflate(s)))
+    end
+    local noise = {}
+    for i = 1, 40000 do noise[i] = string.char(r.whole(0, 255)) end
+    noise = table.concat(noise)
+    for _, distance in ipairs { 1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 4096, 4097, 24577, 32767, 32768, 32769, 40000 } do
+      local s = noise:sub(1, distance) .. noise:sub(1, math.min(distance, 300)) .. "end"
+      assert.truthy(inflate(png.deflate(s)) == s, distance)
+    end
+    for _ = 1, 200 do -- few letters: many matches
+      local letters = {}
+      for i = 1, r.whole(1, 400) do letters[i] = ("abcd"):sub(r.whole(1, 2), r.whole(2, 4)) end
+      local s = table.concat(letters)
       assert.equal(s, inflate(png.deflate(s)))
     end
   end)
@@ -324,6 +340,24 @@ describe("a plot", function()
     end
   end)
 
+  it("begins and ends its axes where the limits are", function()
+    for _, scale in ipairs { "linear", "log" } do
+      local p = ty.plot { ylim = { 2, 200 }, xlim = { 2, 200 }, xscale = scale, yscale = scale }:line { 1, 100 }
+      local tree = svg_of(p)
+      local frame
+      for _, path in ipairs(find_all(tree, "path")) do
+        local points = points_of(path.attributes.d)
+        if #points == 3 and points[1][1] == points[2][1] and points[2][2] == points[3][2] then frame = points end
+      end
+      local log = scale == "log"
+      local px, py = scale_of(labels_of(tree, true), log), scale_of(labels_of(tree, false), log)
+      assert.near(frame[2][1], px(2), 0.1)
+      assert.near(frame[3][1], px(200), 0.1)
+      assert.near(frame[2][2], py(2) - 11.5 * 0.35, 0.1)
+      assert.near(frame[1][2], py(200) - 11.5 * 0.35, 0.1)
+    end
+  end)
+
   it("leaves gaps at NaN, at infinity, and at 0 on a log axis", function()
     local ys = { 1, 2, 0 / 0, 3, 4, 1 / 0, 5, 6 }
     local function pieces(p)
@@ -442,6 +476,10 @@ describe("a picture in PNG", function()
     local length = math.sqrt(30 ^ 2 + 17 ^ 2)
     assert.near(length * 4 + math.pi * 4, ink { { kind = "path", lines = { { 10, 12, 40, 29 } }, stroke = "#000000", width = 4 } }, 2)
     assert.near(200, ink { { kind = "path", lines = { { 30, 15, 40, 25, 30, 35, 20, 25 } }, fill = "#000000" } }, 2)
+    -- in two hundred pieces it is the same line
+    local pieces = {}
+    for i = 0, 200 do pieces[2 * i + 1], pieces[2 * i + 2] = 10 + 30 * i / 200, 12 + 17 * i / 200 end
+    assert.near(length * 4 + math.pi * 4, ink { { kind = "path", lines = { pieces }, stroke = "#000000", width = 4 } }, 2)
     -- crossing itself makes no line darker; half as opaque is half as dark
     local cross = { kind = "path", lines = { { 5, 5, 55, 45 }, { 5, 45, 55, 5 } }, stroke = "#000000", width = 3 }
     local full = ink { cross }

@@ -162,6 +162,13 @@ describe("ty.profile", function()
     assert.equal(3 * 2 * n * n, k.flops)
   end)
 
+  it("counts a multiplication and an addition in one as two", function()
+    local f = jit.compile(function(x, y) return x * y + x end, { fast = true })
+    local x, y = ty.randn(1000), ty.randn(1000)
+    f(x, y)
+    assert.equal(2000, ty.profile(function() f(x, y) end).kernels[1].flops)
+  end)
+
   it("counts products, alone and with what follows them", function()
     local a, b, c = ty.randn(200, 300), ty.randn(300, 100), ty.randn(100)
     local f = jit.compile(function() return a:matmul(b) + c end)

@@ -175,6 +175,14 @@ describe("a progress bar", function()
     assert.truthy(written:find("2/2", 1, true))
   end)
 
+  it("goes round a loader, whose batches it counts", function()
+    local loader = ty.data.loader(ty.data.tensors(ty.arange(10), ty.arange(10) * 2), { batch = 4 })
+    local seen = {}
+    for x, y, i in ty.progress(loader) do seen[#seen + 1] = ("%d %d %d"):format(i, #x, y:sum():item()) end
+    assert.same({ "1 4 12", "2 4 44", "3 2 34" }, seen)
+    assert.truthy(written:find("3/3", 1, true))
+  end)
+
   it("counts a step of a loop when it is over, and leaves nothing broken when the work raises", function()
     local ok, message = pcall(function()
       for i in ty.progress(10, { label = "first" }) do

@@ -77,8 +77,13 @@ describe("nn.summary", function()
 
   it("puts everything back when the model raises, and passes the error on", function()
     local model = nn.Sequential(nn.Linear(4, 6), nn.Linear(5, 6))
+    model = nn.Sequential(nn.Dropout(0.5), model)
+    ty.manual_seed(5)
+    local want = ty.rand(2):totable()
+    ty.manual_seed(5)
     local ok, message = pcall(nn.summary, model, ty.ones(2, 4))
     assert.is_false(ok)
+    assert.same(want, ty.rand(2):totable())
     assert.truthy(message:find("Linear: the input must be [..., 5]", 1, true), message)
     for _, m in ipairs(model:modules()) do assert.is_nil(rawget(m, "forward")) end
   end)

@@ -280,7 +280,7 @@ return function(ty, check, row)
 
   local function sum_of(x, dims) return x:sum(dims) end
   local function mean_of(x, d, keep) return x:mean(d, keep) end
-  local function max_of(x, d, keep) return x:max(d, keep) end
+  local function max_of(x, d) return x:max(d) end
 
   --- fn(x), whose gradient is rule(x, y, g).
   local function ruled(fn, x, rule)
@@ -458,13 +458,22 @@ return function(ty, check, row)
     return ty.cat(parts, d)
   end
 
+  --- The largest along a dim; the first of equals has the gradient.
+  local function first_max(x, d, keep)
+    return ruled(function(v) return v:max(d, keep) end, x, function(v, _, g)
+      if not keep then g = g:unsqueeze(d) end
+      return ty.zeros(v.shape, { dtype = g.dtype }):scatter(d, v:argmax(d, true), g)
+    end)
+  end
+
+  --- The last dim comes first: so the first of equals is that of the first row.
   local function adaptive(who, n, x, outs, reduce)
     local input, single = batched(who, x, n)
     check.float(who, 1, x)
     outs = sizes_of(who, "argument 2, the output's size,", outs, n, nil, 1)
     local half = halves[x.dtype] and x.dtype
     local y = half and input:to("f32") or input
-    for i = 1, n do
+    for i = n, 1, -1 do
       if y:size(2 + i) < 1 then fail(who, "nothing to pool in %s", check.text(x)) end
       y = adapt(y, 2 + i, outs[i], reduce)
     end
@@ -488,13 +497,13 @@ return function(ty, check, row)
   ---@param x tycho.Tensor floats, [batch, channels, length] or [channels, length]
   ---@param size integer
   ---@return tycho.Tensor # [batch, channels, size]
-  local function adaptive_max_pool1d(x, size) return adaptive("adaptive_max_pool1d", 1, x, size, max_of) end
+  local function adaptive_max_pool1d(x, size) return adaptive("adaptive_max_pool1d", 1, x, size, first_max) end
 
   --- The largest of as many windows as asked for, which cover each dim evenly.
   ---@param x tycho.Tensor floats, [batch, channels, height, width] or [channels, height, width]
   ---@param size integer|integer[]
   ---@return tycho.Tensor # [batch, channels, rows, columns]
-  local function adaptive_max_pool2d(x, size) return adaptive("adaptive_max_pool2d", 2, x, size, max_of) end
+  local function adaptive_max_pool2d(x, size) return adaptive("adaptive_max_pool2d", 2, x, size, first_max) end
 
   local pooled = "the places become windows"
   row { "max_pool1d", "x, kernel, {stride = kernel, padding = 0, dilation = 1, ceil_mode = false}", max_pool1d,

@@ -205,11 +205,15 @@ function M.tensors(first, ...)
   elseif #fields == 0 then
     fail(who, "argument 1 must be a tensor, got %s", show(first))
   end
-  local size, known
-  for name, x in pairs(fields) do
-    local n = field_rows(who, name, x)
-    if size and n ~= size then fail(who, "%s has %d rows, %s has %d", tostring(known), size, tostring(name), n) end
-    size, known = n, name
+  local names, size = {}, nil
+  for name in pairs(fields) do names[#names + 1] = name end
+  table.sort(names, function(a, b) return tostring(a) < tostring(b) end)
+  for _, name in ipairs(names) do
+    local n = field_rows(who, name, fields[name])
+    if size and n ~= size then
+      fail(who, "%s has %d rows, %s has %d", tostring(names[1]), size, tostring(name), n)
+    end
+    size = n
   end
   return dataset(Memory, { size = size, fields = not named and fields or nil, named = named })
 end

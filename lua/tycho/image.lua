@@ -75,7 +75,7 @@ return function(M, C, add, check)
   local function encode(who, i, x, format, opts)
     opts = check.options(who, opts, { quality = "number", level = "number" })
     local kind = FORMATS[format]
-    if not kind then fail(who, "%s is no format that is written: png jpg ppm pgm", show(format)) end
+    if not kind then fail(who, "%q is no format that is written: png jpg ppm pgm", tostring(format)) end
     local quality, level = opts.quality or 90, opts.level or 6
     if quality < 1 or quality > 100 or quality % 1 ~= 0 then fail(who, "option quality must be from 1 to 100") end
     if level < 0 or level > 9 or level % 1 ~= 0 then fail(who, "option level must be from 0 to 9") end

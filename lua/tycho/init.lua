@@ -151,7 +151,7 @@ for name, about in pairs {
   progress = { "n, {label, unit, per_step, total, curve, height}",
     "a progress bar over n steps, a list or an iterator, with rate, values, time left" },
   show = { "x, {mode, width, map, lim, columns, text}", "shows a vector, a matrix or a picture in the terminal" },
-  profile = { "fn, path = nil", "runs fn(): a table of its hottest kernels, and a trace for chrome://tracing in a file" },
+  profile = { "fn, path = nil", "runs fn(): a table of its hottest kernels; a trace for chrome://tracing in a file" },
 } do
   local fn
   define(name, "m", about[1], about[2], function(...)

@@ -255,7 +255,7 @@ function Progress:__call()
     self:step()
   end
   local i = self.index + 1
-  if self.next then return self:advance(self.next()) end
+  if self.next then return self:advance(self.next(nil, self.control)) end
   if self.list and self.list[i] == nil or not self.list and i > self.total then
     self:done()
     return nil
@@ -270,7 +270,7 @@ function Progress:advance(first, ...)
     self:done()
     return nil
   end
-  self.begun = true
+  self.begun, self.control = true, first
   return first, ...
 end
 
@@ -289,7 +289,7 @@ local function source(bar, what)
     bar.next = what
   elseif type(what) == "table" and getmetatable(what) and getmetatable(what).__call then
     bar.next = what
-    if getmetatable(what).__len then bar.total = bar.total or getmetatable(what).__len(what) end
+    if type(what.count) == "function" then bar.total = bar.total or what:count() end -- as loaders have it
   elseif type(what) == "table" then
     bar.list, bar.total = what, #what
   elseif what ~= nil then

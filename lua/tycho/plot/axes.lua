@@ -21,6 +21,8 @@ local M = {}
 local floor, min, max, abs, huge = math.floor, math.min, math.max, math.abs, math.huge
 
 local TITLE, LABEL, TICK, GAP = 15, 13, 11.5, 8
+local WIDER = 1.12
+local HITS = 3 -- points under a legend from which on it goes out of the way
 local BAR_WIDTH, BAR_ROOM = 14, 18 -- a colour bar, and what is left before it
 
 M.ink, M.soft = "#24292f", "#656d76"
@@ -218,10 +220,11 @@ local function label_axis(a, wanted)
   end
 end
 
+--- The widest label; the reader of an SVG may have a wider font than ours.
 local function widest(list)
   local w = 0
   for _, t in ipairs(list) do w = max(w, t.text and font.width(t.text, TICK) or 0) end
-  return w
+  return w * WIDER
 end
 
 --------------------------------------------------------------------------------------------------------- marks to items
@@ -395,10 +398,11 @@ function paint.rule(m, box, px, py)
     dash = #m.dash > 0 and m.dash or nil } }
 end
 
-function paint.note(m, _, px, py)
+function paint.note(m, box, px, py)
   local x, y = px(m.x[1]), py(m.y[1])
-  if not (is_finite(x) and is_finite(y)) then return {} end
-  return { { kind = "text", x = x, y = y, text = m.text, size = m.size or TICK, anchor = m.anchor, color = m.color } }
+  if not (x >= box.x and x <= box.x + box.w and y >= box.y and y <= box.y + box.h) then return {} end
+  return { { kind = "text", x = x, y = y - 4, text = m.text, size = m.size or TICK, anchor = m.anchor,
+    color = m.color } }
 end
 
 function paint.heat(m, _, px, py)
@@ -467,8 +471,9 @@ end
 
 ------------------------------------------------------------------------------------------------------- around the marks
 
---- Texts of marks with labels, in a box at a corner: that with the least data in it, unless the user chose.
-local function legend_items(p, box, drawn)
+--- Texts of marks with labels, in a box at a corner: that with the least data in it, unless the user chose. Where there
+--- is data in each, only the width that is wanted beside the plot is given, until `outside` says that it is there.
+local function legend_items(p, box, drawn, outside)
   local rows, width = {}, 0
   for _, m in ipairs(p.marks) do
     if m.label and not m.bar and m.kind ~= "note" then
@@ -477,7 +482,7 @@ local function legend_items(p, box, drawn)
     end
   end
   if #rows == 0 or p.legend == false then return {} end
-  local w, h = width * 1.08 + 46, #rows * 18 + 8 -- the reader's font may be a wider one
+  local w, h = width * WIDER + 46, #rows * 18 + 8
   local corners = {}
   for _, name in ipairs { "top right", "top left", "bottom right", "bottom left" } do
     local c = { name = name, hits = 0 }
@@ -494,9 +499,10 @@ local function legend_items(p, box, drawn)
     for _, line in ipairs(item.lines or { item.points }) do
       for i = 1, #line, 2 do
         see(line[i], line[i + 1])
-        if line[i + 2] then -- long pieces have few points
-          local x, y, dx, dy = line[i], line[i + 1], (line[i + 2] - line[i]) / 8, (line[i + 3] - line[i + 1]) / 8
-          for f = 1, 7 do see(x + dx * f, y + dy * f) end
+        if item.lines and line[i + 2] then -- long pieces have few points
+          local x, y, dx, dy = line[i], line[i + 1], line[i + 2] - line[i], line[i + 3] - line[i + 1]
+          local steps = min(floor((abs(dx) + abs(dy)) / 12), 100)
+          for f = 1, steps do see(x + dx * f / (steps + 1), y + dy * f / (steps + 1)) end
         end
       end
     end
@@ -510,6 +516,8 @@ local function legend_items(p, box, drawn)
   for _, c in ipairs(corners) do
     if c.name == p.legend or type(p.legend) ~= "string" and c.hits < best.hits then best = c end
   end
+  if outside then best = { x = outside, y = box.y }
+  elseif best.hits > HITS and type(p.legend) ~= "string" and w < box.w / 2 then return nil, w end
   local items = { { kind = "rect", x = best.x, y = best.y, w = w, h = h, fill = PAPER, stroke = GRID, alpha = 0.85 } }
   for i, m in ipairs(rows) do
     local y = best.y + 4 + (i - 0.5) * 18
@@ -699,20 +707,27 @@ local function bare_panel(p, put, x, y, w, h)
   end
 end
 
-local function panel(p, put, x, y, w, h)
+local panel
+
+--- beside: room for a legend at the right.
+function panel(p, send, x, y, w, h, beside)
+  local items = {}
+  local function put(item) items[#items + 1] = item end
   local only_images = #p.marks > 0
   for _, m in ipairs(p.marks) do only_images = only_images and m.kind == "image" end
   if only_images then
     ranges(p)
-    return bare_panel(p, put, x, y, w, h)
+    return bare_panel(p, send, x, y, w, h)
   end
-  local box, ax, ay, bar = layout(p, x, y, w, h)
+  local box, ax, ay, bar = layout(p, x, y, w - (beside or 0), h)
   box.title = y + TITLE + 6
   local px, py = mapper(box, ax, ay)
   if p.axes ~= false then grid_and_ticks(put, p, box, ax, ay, px, py) end
   local clip = { kind = "clip", x = box.x, y = box.y - 1, w = box.w + 1, h = box.h + 2, items = {} }
   for _, m in ipairs(p.marks) do
-    for _, item in ipairs(paint[m.kind](m, box, px, py)) do clip.items[#clip.items + 1] = item end
+    for _, item in ipairs(paint[m.kind](m, box, px, py)) do
+      if m.kind ~= "note" then clip.items[#clip.items + 1] = item end
+    end
   end
   put(clip)
   if p.axes ~= false then
@@ -721,7 +736,13 @@ local function panel(p, put, x, y, w, h)
   end
   if bar then colour_bar(put, bar, box.x + box.w + BAR_ROOM, box.y, box.h) end
   labels(put, p, box, box.x, box.w, y + h, x, ax, ay)
-  for _, item in ipairs(legend_items(p, box, clip.items)) do put(item) end
+  for _, m in ipairs(p.marks) do
+    for _, item in ipairs(m.kind == "note" and paint.note(m, box, px, py) or {}) do put(item) end
+  end
+  local legend, wanted = legend_items(p, box, clip.items, beside and x + w - beside)
+  if not legend then return panel(p, send, x, y, w, h, wanted + GAP) end
+  for _, item in ipairs(legend) do put(item) end
+  for _, item in ipairs(items) do send(item) end
   p.box, p.ax, p.ay = box, ax, ay -- what was decided, for who asks where a point stands
 end
 
@@ -747,14 +768,14 @@ function M.scene(p)
         bold = true, color = M.ink }
     end
     -- rows and columns share what there is as their plots' own sizes are
-    local heights, all = {}, 0
+    local heights, all, room = {}, 0, p.height - top
     for i, row in ipairs(p.rows) do
       heights[i] = 0
       for _, q in ipairs(row) do heights[i] = max(heights[i], q.height) end
       all = all + heights[i]
     end
     for i, row in ipairs(p.rows) do
-      local tall, left, widths = heights[i] / all * (p.height - top), 0, 0
+      local tall, left, widths = heights[i] / all * room, 0, 0
       for _, q in ipairs(row) do widths = widths + q.width end
       for _, q in ipairs(row) do
         local wide = q.width / widths * p.width
