@@ -185,5 +185,19 @@ describe("after its first calls a training step", function()
       assert.equal(asked[math.ceil(calls / 2)], asked[math.ceil(calls * 0.9)])
       assert.equal(1, ty.explain(compiled).captures)
     end)
+
+    it("leaves no garbage but the handle of its loss: " .. name, function()
+      local step = models[name]()
+      for _ = 1, 20 do step() end
+      collectgarbage()
+      collectgarbage()
+      collectgarbage "stop"
+      local before, lua = ty.stats().memory.tensors, collectgarbage "count"
+      for _ = 1, 50 do step() end
+      local handles, kilobytes = ty.stats().memory.tensors - before, collectgarbage "count" - lua
+      collectgarbage "restart"
+      assert.equal(50, handles)
+      assert.truthy(kilobytes * 1024 / 50 < 400, kilobytes)
+    end)
   end
 end)
