@@ -10,8 +10,8 @@ local WALL = 1 -- work of two threads is timed by the clock on the wall
 
 ffi.cdef [[
 void *tjInitDecompress(void);
-int tjDecompress2(void *handle, const unsigned char *data, unsigned long size, unsigned char *to, int width, int pitch,
-                  int height, int format, int flags);
+int tjDecompress2(void *handle, const unsigned char *data, unsigned long size, unsigned char *to, int width,
+                  int pitch, int height, int format, int flags);
 ]]
 
 return function(row, folder)
@@ -111,8 +111,8 @@ return function(row, folder)
       end
     end
   end
-  row { name = "the same beside 4 steps", unit = "ms", make_floor = true, by = WALL, what = "the steps alone", most = 1.1,
-    floor = function()
+  row { name = "the same beside 4 steps", unit = "ms", make_floor = true, by = WALL, what = "the steps alone",
+    most = 1.1, floor = function()
       local step = make_step()
       return function()
         for _ = 1, 4 do step() end

@@ -169,6 +169,7 @@ describe("a column", function()
 
   it("is f64 where f32 would lose whole numbers, unless f32 is asked for", function()
     assert.equal("f64", csv.parse("a\n16777217\n\n0.5\n").types.a)
+    assert.equal("f64", csv.parse("a,b\n0.5,1\n" .. ("0.5,1\n"):rep(200) .. "16777217,1\n").types.a)
     assert.equal("f32", csv.parse("a\n16777216\n0.5\n").types.a)
     assert.equal("f32", csv.parse("a\n16777217\n0.5\n", { dtype = "f32" }).types.a)
   end)
