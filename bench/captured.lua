@@ -4,6 +4,7 @@
 
 local ty = require "tycho"
 local models = require "models"(ty)
+local live_set = dofile((arg[0]:match "^(.*)/[^/]*$" or ".") .. "/../spec/live_set.lua")
 
 return function(row, native, latency)
   local vector = native.vector4(1, 2, 3, 4)
@@ -44,6 +45,23 @@ return function(row, native, latency)
         return function() return step(x) end
       end }
   end
+  row { name = "conv 3x3, 32 to 32 channels, 28x28, batch 16", peer = "conv", what = "a product of as many sums",
+    unit = "ms", mark = 1.2e-3, make_floor = true,
+    setup = function()
+      return called(function(x, w) return ty.conv2d(x, w, { padding = 1 }) end, ty.randn(16, 32, 28, 28),
+        ty.randn(32, 32, 3, 3))
+    end,
+    floor = function()
+      local a, b = ty.randn(32, 288), ty.randn(288, 16 * 784)
+      return function() return a:matmul(b) end
+    end }
+  row { name = "training step, CNN 1-16-32, 28x28, batch 32, SGD", peer = "cnn", what = "eager", unit = "ms",
+    mark = 2.7e-3, make_floor = true,
+    setup = function() return called(models.cnn(28, 32)) end,
+    floor = function()
+      local step, x = models.cnn(28, 32)
+      return function() return step(x) end
+    end }
   row { name = "1,000 small MLPs a frame", peer = "mlps1000", what = "1,000 C functions of Lua's", unit = "ms",
     mark = 0.75e-3,
     setup = function()
@@ -68,6 +86,47 @@ return function(row, native, latency)
       end }
     row { name = r[2] .. ", warm", raw = true, unit = "ms", what = "its second call",
       ours = function() return second or select(2, latency(r[1])) end }
+  end
+  local warm
+  row { name = "first compiled step of an MLP 784-128-10", raw = true, unit = "ms", what = "no other call", mark = 5e-3,
+    ours = function()
+      local first
+      first, warm = latency "step"
+      return first
+    end }
+  row { name = "first compiled step of an MLP, warm", raw = true, unit = "ms", what = "no other call",
+    ours = function() return warm or select(2, latency "step") end }
+
+  local function blocks(rows)
+    local nn = ty.nn
+    local function block() return nn.TransformerBlock(64, 4, { causal = true }) end
+    local model = nn.Sequential(block(), block())
+    local opt, target = ty.optim.Adam(model:parameters()), ty.randn(rows, 32, 64)
+    return function(x)
+      opt:zero_grad()
+      local loss = ty.mse_loss(model(x), target)
+      loss:backward()
+      opt:step()
+      return loss:detach()
+    end, ty.randn(rows, 32, 64)
+  end
+
+  for _, r in ipairs {
+    { "MLP 784-128-10, batch 64", function() return models.step({ 784, 128, 10 }, 64) end },
+    { "two transformer blocks d64/s32, batch 8", function() return blocks(8) end },
+    { "two transformer blocks d64/s32, batch 1", function() return blocks(1) end },
+  } do
+    local least, taken
+    row { name = "peak memory of a training step, " .. r[1], raw = true, raw_floor = true, unit = "MB",
+      what = "its live set", most = 1.1,
+      ours = function()
+        local step, x = r[2]()
+        local compiled = jit.compile(step)
+        for _ = 1, 2 do compiled(x) end
+        least, taken = live_set.measure(jit.explain(compiled).traces[1])
+        return taken
+      end,
+      floor = function() return least end }
   end
   local before
   row { name = "memory of an entry, 1,000 captures", raw = true, raw_floor = true, unit = "MB",

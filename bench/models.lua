@@ -69,23 +69,35 @@ return function(ty)
     end, ty.randn(n, d)
   end
 
-  --- A step of training by SGD: layers of these sizes with relu between, cross entropy over a batch.
+  --- A step of training by SGD: cross entropy over a batch of `classes`.
+  local function step_of(model, x, classes)
+    local opt = ty.optim.SGD(model:parameters(), { lr = 0.01 })
+    local target = ty.randint(1, classes, { x:size(1) })
+    return function(images)
+      opt:zero_grad()
+      local loss = ty.cross_entropy(model(images), target)
+      loss:backward()
+      opt:step()
+      return loss:detach()
+    end, x
+  end
+
+  --- Layers of these sizes with relu between.
   function models.step(sizes, batch)
     local nn, layers = ty.nn, {}
     for i = 1, #sizes - 1 do
       layers[#layers + 1] = nn.Linear(sizes[i], sizes[i + 1])
       if i < #sizes - 1 then layers[#layers + 1] = nn.ReLU() end
     end
-    local model = nn.Sequential(unpack(layers))
-    local opt = ty.optim.SGD(model:parameters(), { lr = 0.01 })
-    local target = ty.randint(1, sizes[#sizes], { batch })
-    return function(x)
-      opt:zero_grad()
-      local loss = ty.cross_entropy(model(x), target)
-      loss:backward()
-      opt:step()
-      return loss:detach()
-    end, ty.randn(batch, sizes[1])
+    return step_of(nn.Sequential(unpack(layers)), ty.randn(batch, sizes[1]), sizes[#sizes])
+  end
+
+  --- Two convolutions 3x3, to 16 and 32 channels, each with relu and max pooling, then a linear layer.
+  function models.cnn(size, batch)
+    local nn, wide = ty.nn, math.floor(size / 4)
+    return step_of(nn.Sequential(nn.Conv2d(1, 16, 3, { padding = 1 }), nn.ReLU(), nn.MaxPool2d(2),
+      nn.Conv2d(16, 32, 3, { padding = 1 }), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(32 * wide * wide, 10)),
+      ty.randn(batch, 1, size, size), 10)
   end
 
   return models

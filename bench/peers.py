@@ -213,18 +213,28 @@ def chain_of_parameters(net, x):
     return x
 
 
-def torch_step(sizes, batch, wrap):
+def torch_mlp_layers(sizes):
+    layers = []
+    for n, m in zip(sizes, sizes[1:]):
+        layers += [torch.nn.Linear(n, m), torch.nn.ReLU()]
+    return layers[:-1]
+
+
+def torch_cnn_layers(size):
+    nn = torch.nn
+    return [nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(),
+            nn.MaxPool2d(2), nn.Flatten(), nn.Linear(32 * (size // 4) ** 2, 10)]
+
+
+def torch_step(layers, shape, classes, wrap):
     """A step of training by SGD; the model is wrapped at the first step."""
     made = []
 
     def step():
         if not made:
-            layers = []
-            for n, m in zip(sizes, sizes[1:]):
-                layers += [torch.nn.Linear(n, m), torch.nn.ReLU()]
-            model = torch.nn.Sequential(*layers[:-1])
-            made.extend([wrap(model), torch.optim.SGD(model.parameters(), lr=0.01), torch.randn(batch, sizes[0]),
-                         torch.randint(0, sizes[-1], (batch,))])
+            model = torch.nn.Sequential(*layers())
+            made.extend([wrap(model), torch.optim.SGD(model.parameters(), lr=0.01), torch.randn(*shape),
+                         torch.randint(0, classes, (shape[0],))])
         model, opt, x, y = made
         with torch.enable_grad():
             opt.zero_grad()
@@ -259,7 +269,10 @@ def torch_nets(wrap):
         net = torch_tree([dense(n, n) for _ in range(3)])
         rows["mlp%d" % n] = lazily("mlp%d" % n, lambda v, net=net: torch_mlp(net, v), torch.ones(1, n))
     for sizes, batch in (((784, 128, 10), 64), ((8, 32, 2), 16)):
-        rows["step%d" % sizes[0]] = torch_step(sizes, batch, wrap)
+        rows["step%d" % sizes[0]] = torch_step(lambda s=sizes: torch_mlp_layers(s), (batch, sizes[0]), sizes[-1], wrap)
+    rows["cnn"] = torch_step(lambda: torch_cnn_layers(28), (32, 1, 28, 28), 10, wrap)
+    images, kernel = torch.randn(16, 32, 28, 28), torch.randn(32, 32, 3, 3)
+    rows["conv"] = lazily("conv", lambda u, v: torch.nn.functional.conv2d(u, v, padding=1), images, kernel)
     nets = [torch_tree([dense(16, 16) for _ in range(3)]) for _ in range(1000)]
     small = torch.ones(1, 16)
 

@@ -67,7 +67,7 @@ int ty_file_utf8(const u8 *s, i64 n);
 /* The front of a file, read as far as it was asked for. */
 typedef struct Head {
   File *f;
-  u8 *data;     /* f->data, or owned */
+  u8 *data;     /* f->data where that is all there is, or owned */
   i64 have, at; /* bytes that are there; the cursor */
   i64 room;
 } Head;
@@ -183,7 +183,9 @@ struct Archive {
   i64 meta_at, meta_count;                            /* metadata, in `head`: see the format */
 };
 
-#define ENTRIES_MOST 65536 /* of one file: what they cost stays within FILE_SPARE */
+/* Of one file: what they cost stays within FILE_SPARE. */
+#define ENTRIES_MOST 65536
+#define TEXT_MOST ((i64)16 << 20) /* bytes of names and metadata of safetensors, of JSON */
 
 /* The code of elements as our dtype has them. */
 int ty_entry_code(int dtype);

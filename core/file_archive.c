@@ -163,7 +163,8 @@ static bool settle(Archive *a, const Entry *e, void *to, i64 n) {
   if (e->code != E_U64) return true;
   for (i64 i = 0; i < n; i++)
     if (((i64 *)to)[i] < 0)
-      return ty_file_fail(&a->file, "%s: %llu does not fit i64", ty_file_quote(e->name, e->length),
+      return ty_file_fail(&a->file, "%s%s%llu does not fit i64",
+                          e->length ? ty_file_quote(e->name, e->length) : "", e->length ? ": " : "",
                           (unsigned long long)((u64 *)to)[i]);
   return true;
 }

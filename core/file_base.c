@@ -173,7 +173,7 @@ bool ty_file_read(File *f, i64 at, void *to, i64 n) {
   if (at < 0 || n < 0 || at > f->size || n > f->size - at)
     return ty_file_fail(f, "ends at byte %lld, where bytes %lld to %lld were wanted",
                         (long long)f->size, (long long)at, (long long)at + (long long)n);
-  if (f->data) {
+  if (f->fd < 0) {
     if (n) memcpy(to, f->data + at, (size_t)n);
     return true;
   }
@@ -191,7 +191,7 @@ bool ty_file_read(File *f, i64 at, void *to, i64 n) {
 
 void ty_head_open(Head *h, File *f) {
   *h = (Head){.f = f};
-  if (!f->data) return;
+  if (f->fd >= 0) return; /* also of a mapped one: only tensors are looked at where they lie */
   h->data = (u8 *)(uintptr_t)f->data;
   h->have = f->size;
 }

@@ -96,9 +96,11 @@ bool ty_gguf_value(Head *h, u32 type, GgufValue *v) {
   return true;
 }
 
+#define ARRAY_MOST ((i64)1 << 26) /* elements of a Lua table */
+
 static bool spend(Walk *w, i64 bytes) {
   w->cost += bytes;
-  if (w->cost <= w->budget + w->f->size) return true;
+  if (w->cost <= w->budget + w->f->size && bytes <= 8 * ARRAY_MOST) return true;
   return ty_file_fail(w->f, "its metadata take too much memory");
 }
 

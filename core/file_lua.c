@@ -355,13 +355,63 @@ static int json_drop(lua_State *L) {
   return 0;
 }
 
-/* Pushes the value that begins with this token; false: j->err. At most JSON_DEPTH calls deep. */
-static bool push_json(lua_State *L, Json *j, JsonToken t) {
+/* Values on their way into Lua, and what they cost there, about. */
+typedef struct Decode {
+  Json j;
+  i64 cost;
+} Decode;
+
+static bool decode_fail(Decode *d, const char *what) {
+  if (!d->j.err[0]) snprintf(d->j.err, sizeof d->j.err, "JSON: %s", what);
+  return false;
+}
+
+static bool decode_spend(Decode *d, i64 bytes) {
+  d->cost += bytes;
+  return d->cost <= 2 * TEXT_MOST || decode_fail(d, "it takes too much memory");
+}
+
+static bool push_json(lua_State *L, Decode *d, JsonToken t);
+
+static bool push_json_array(lua_State *L, Decode *d) {
+  JsonToken t;
+  lua_newtable(L);
+  if (!decode_spend(d, 64)) return false;
+  for (int i = 1; (t = ty_json_next(&d->j)) != J_ARRAY_END; i++) {
+    if (!decode_spend(d, 16) || !push_json(L, d, t)) return false;
+    lua_rawseti(L, -2, i);
+  }
+  return true;
+}
+
+static bool push_json_object(lua_State *L, Decode *d) {
+  JsonToken t;
+  lua_newtable(L);
+  if (!decode_spend(d, 64)) return false;
+  while ((t = ty_json_next(&d->j)) == J_KEY) {
+    if (!decode_spend(d, 96 + d->j.n)) return false;
+    lua_pushlstring(L, d->j.s, (size_t)d->j.n);
+    lua_pushvalue(L, -1);
+    lua_rawget(L, -3);
+    bool twice = !lua_isnil(L, -1);
+    lua_pop(L, 1);
+    if (twice) return decode_fail(d, "a key stands there twice");
+    if (!push_json(L, d, ty_json_next(&d->j))) return false;
+    lua_rawset(L, -3);
+  }
+  return t == J_OBJECT_END;
+}
+
+/* Pushes the value that begins with this token; false: d->j.err. At most JSON_DEPTH calls deep. */
+static bool push_json(lua_State *L, Decode *d, JsonToken t) {
   luaL_checkstack(L, 6, "JSON");
   switch (t) {
-  case J_STRING: lua_pushlstring(L, j->s, (size_t)j->n); return true;
+  case J_STRING:
+    if (!decode_spend(d, 48 + d->j.n)) return false;
+    lua_pushlstring(L, d->j.s, (size_t)d->j.n);
+    return true;
   case J_NUMBER: { /* by Lua's own reading, which knows no locale */
-    lua_pushlstring(L, j->s, (size_t)j->n);
+    lua_pushlstring(L, d->j.s, (size_t)d->j.n);
     lua_Number v = lua_tonumber(L, -1);
     lua_pop(L, 1);
     lua_pushnumber(L, v);
@@ -370,27 +420,8 @@ static bool push_json(lua_State *L, Json *j, JsonToken t) {
   case J_TRUE:
   case J_FALSE: lua_pushboolean(L, t == J_TRUE); return true;
   case J_NULL: lua_pushnil(L); return true;
-  case J_ARRAY:
-    lua_newtable(L);
-    for (int i = 1; (t = ty_json_next(j)) != J_ARRAY_END; i++) {
-      if (t == J_ERROR || !push_json(L, j, t)) return false;
-      lua_rawseti(L, -2, i);
-    }
-    return true;
-  case J_OBJECT:
-    lua_newtable(L);
-    while ((t = ty_json_next(j)) != J_OBJECT_END) {
-      if (t != J_KEY) return false;
-      lua_pushlstring(L, j->s, (size_t)j->n);
-      lua_pushvalue(L, -1);
-      lua_rawget(L, -3);
-      bool twice = !lua_isnil(L, -1);
-      lua_pop(L, 1);
-      if (twice) snprintf(j->err, sizeof j->err, "JSON: a key stands there twice");
-      if (twice || !push_json(L, j, ty_json_next(j))) return false;
-      lua_rawset(L, -3);
-    }
-    return true;
+  case J_ARRAY: return push_json_array(L, d);
+  case J_OBJECT: return push_json_object(L, d);
   default: return false;
   }
 }
@@ -399,16 +430,17 @@ static bool push_json(lua_State *L, Json *j, JsonToken t) {
 static int l_json(lua_State *L) {
   size_t n;
   const char *text = luaL_checklstring(L, 1, &n);
+  if ((i64)n > TEXT_MOST) return ty_file_answer(L, "JSON: it is longer than 16 MB");
   void **copy = ty_file_push_owner(L, sizeof *copy, "tycho.text", json_drop);
   *copy = ty_file_alloc((i64)n);
   if (!*copy) return ty_file_answer(L, "JSON: out of memory");
   memcpy(*copy, text, n);
-  Json j;
-  ty_json_open(&j, *copy, (i64)n);
-  bool ok = push_json(L, &j, ty_json_next(&j)) && ty_json_next(&j) == J_END;
+  Decode d = {.cost = 0};
+  ty_json_open(&d.j, *copy, (i64)n);
+  bool ok = push_json(L, &d, ty_json_next(&d.j)) && ty_json_next(&d.j) == J_END;
   ty_file_free(*copy);
   *copy = NULL;
-  return ok ? 1 : ty_file_answer(L, j.err);
+  return ok ? 1 : ty_file_answer(L, d.j.err);
 }
 
 /* text(path, most) -> all bytes of a regular file of at most so many. */

@@ -90,15 +90,15 @@ static bool element(Text *t, Entry *e, const char *s, i64 n) {
   static const struct {
     char kind;
     const char *what;
-  } strange[] = {{'O', "Python objects: save numbers"},
-                 {'U', "text"},
-                 {'S', "text"},
-                 {'a', "text"},
-                 {'T', "text"},
-                 {'V', "records or raw bytes"},
-                 {'c', "complex numbers: save the real and the imaginary part"},
-                 {'M', "dates: save numbers"},
-                 {'m', "times: save numbers"},
+  } strange[] = {{'O', "Python objects, which are not read: save numbers"},
+                 {'U', "text, which is not read"},
+                 {'S', "text, which is not read"},
+                 {'a', "text, which is not read"},
+                 {'T', "text, which is not read"},
+                 {'V', "records or raw bytes, which are not read"},
+                 {'c', "complex numbers, which are not read: save their two parts"},
+                 {'M', "dates, which are not read: save numbers"},
+                 {'m', "times, which are not read: save numbers"},
                  {'f', "floats of a width that there is no dtype for"}};
   char order = n ? *s : 0;
   if (order == '<' || order == '>' || order == '|' || order == '=') s++, n--;
@@ -111,8 +111,7 @@ static bool element(Text *t, Entry *e, const char *s, i64 n) {
     return true;
   }
   for (int i = 0; i < TY_COUNT(strange); i++)
-    if (n && *s == strange[i].kind)
-      return ty_file_fail(t->f, "holds %s, which is not read", strange[i].what);
+    if (n && *s == strange[i].kind) return ty_file_fail(t->f, "holds %s", strange[i].what);
   return npy_fail(t, "descr is no type");
 }
 

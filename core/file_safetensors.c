@@ -47,6 +47,7 @@ static const struct {
 typedef struct Header {
   Archive *a;
   Json j;
+  i64 text; /* bytes of names and metadata */
 } Header;
 
 static bool header_fail(Header *h, const char *what) {
@@ -58,6 +59,12 @@ static bool header_fail(Header *h, const char *what) {
 static bool entry_fail(Header *h, const Entry *e, const char *what) {
   if (h->j.err[0]) return header_fail(h, what);
   return ty_file_fail(&h->a->file, "%s: %s", ty_file_quote(e->name, e->length), what);
+}
+
+static bool add_text(Header *h, i64 n) {
+  h->text += n;
+  return h->text <= TEXT_MOST ||
+         ty_file_fail(&h->a->file, "more than %d MB of names and metadata", (int)(TEXT_MOST >> 20));
 }
 
 static bool expect(Header *h, JsonToken t, const char *what) {
@@ -134,7 +141,7 @@ static bool read_entry(Header *h) {
   int seen = 0, dtype = -1;
   i64 rank = 0, numel = 1;
   JsonToken t;
-  if (!e) return false;
+  if (!e || !add_text(h, h->j.n)) return false;
   if (ty_json_next(&h->j) != J_OBJECT) return entry_fail(h, e, "must be an object");
   while ((t = ty_json_next(&h->j)) == J_KEY) {
     int which = is_key(&h->j, "dtype")          ? DTYPE
@@ -189,7 +196,7 @@ static bool read_metadata(Header *h) {
     const char *key = h->j.s;
     i64 n = h->j.n;
     if (!expect(h, J_STRING, "metadata must be texts")) return false;
-    if (!add_pair(h->a, key, n, h->j.s, h->j.n)) return false;
+    if (!add_text(h, n + h->j.n) || !add_pair(h->a, key, n, h->j.s, h->j.n)) return false;
   }
   if (t != J_OBJECT_END) return header_fail(h, "");
   Metadata *meta = h->a->inside;

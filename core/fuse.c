@@ -36,7 +36,8 @@
 ** it in: a MAP group that demands each element of the product once, in order, becomes a product
 ** with an epilogue, which is applied to tiles of the product as they are finished. Its domain stays
 ** a MAP with rows and columns apart; values go on being pulled into it. Operands of MATMUL are
-** stored nodes, read through views as strides. A PUT's domain is that of what is put; it writes
+** stored nodes, read through views as strides, or at places where rows or columns fall into several
+** dims: a convolution is a product with windows, which are never copied. A PUT's domain is that of what is put; it writes
 ** through its view into the buffer that holds the base. So cat, which is recorded as a chain of
 ** PUTs into EMPTY, costs one kernel a piece.
 **
@@ -562,15 +563,34 @@ static void root_host(Fuse *F, Nest *G) {
   if (scatter) G->base = G->operand[0] = contiguous(F, N->src[0], true);
 }
 
-/* Operand i of a product: the strides of its dims in the buffer of a node, through views as far as
-** they are affine without splitting a dim. */
-static void root_gemm_operand(Fuse *F, Nest *G, int i) {
+#define FACTOR_SMALL 4096 /* elements up to which an operand is better copied than read at places */
+
+/* Whether the domain, which began as the dims of t, still has the leading dims, and rows and columns
+** that a product can walk. */
+static bool walkable(const Domain *D, const Type *t) {
+  int d = 0, rank = t->rank, j = rank - 2;
+  if (D->nd == rank) return true;
+  for (; d < j; d++)
+    if (D->dims[d] != t->dims[d]) return false;
+  for (; d < rank; d++) {
+    int first = j;
+    i64 n = D->dims[j++];
+    while (n < t->dims[d]) n *= D->dims[j++];
+    if (j - first > PATH_DIMS) return false;
+  }
+  return ty_type_numel(t) > FACTOR_SMALL;
+}
+
+/* Operand i of a product: where its elements lie in the buffer of a node, through views as far as
+** they are affine. Rows and columns may fall into several dims, unless they are to be `whole`.
+** False: they did, and the product cannot walk them. */
+static bool factor(Fuse *F, Nest *G, int i, bool whole) {
   Maps *M = &F->F->maps;
   i32 n = F->g->node[G->product].src[i];
   const Type *t = &F->g->node[n].type;
   Domain D;
   ty_domain_init(&D, K_MAP);
-  D.fixed = true, D.nd = t->rank;
+  D.fixed = whole, D.nd = t->rank;
   memcpy(D.dims, t->dims, sizeof t->dims);
   i32 map = ty_map_identity(M, &D);
   while (map >= 0 && (F->role[n] == R_VIEW || F->role[n] == R_ALIAS)) {
@@ -581,21 +601,26 @@ static void root_gemm_operand(Fuse *F, Nest *G, int i) {
     if (next < 0) break;
     map = next, n = N->src[0];
   }
-  if (map < 0 || M->failed) return;
+  if (map < 0 || M->failed) return true;
   const Node *N = &F->g->node[n];
-  bool input = F->role[n] == R_INPUT;
+  Factor y = {.node = n, .domain = D, .map = M->at[map]};
+  y.domain.maps = -1;
+  bool stored = F->role[n] != R_INPUT;
   /* A view of an input that its layout does not let through: the input is copied. */
-  if (!input || (!ty_fuse_contiguous(N) &&
-                 ty_map_through(M, &D, map, N->type.rank, N->type.dims, N->arg.strides, 0) < 0))
-    F->must[n] = 1;
-  G->operand[i] = n, G->start[i] = M->at[map].start;
-  memcpy(G->strides[i], M->at[map].coef, sizeof G->strides[i]);
+  if (!stored && !ty_fuse_contiguous(N))
+    stored = ty_map_through(M, &D, map, N->type.rank, N->type.dims, N->arg.strides, 0) < 0;
+  if (!whole && (!walkable(&D, t) || !walkable(&y.domain, t))) return false;
+  F->must[n] |= stored;
+  G->operand[i] = n, G->factor[i] = y;
+  return true;
 }
 
 /* G computes product n, and does nothing else or an epilogue behind it. */
 static void be_product(Fuse *F, Nest *G, i32 n) {
   G->kind = G_GEMM, G->product = n;
-  for (int i = 0; i < 2; i++) root_gemm_operand(F, G, i);
+  bool whole = F->g->node[n].arg.k2 != 0; /* other libraries and units know two strides */
+  for (int i = 0; i < 2; i++)
+    if (!factor(F, G, i, whole)) factor(F, G, i, true);
 }
 
 /* Whether the one group that reads product n, element by element and in order, can be its epilogue.

@@ -52,6 +52,14 @@ typedef struct Fusion {
   i32 nvalue, value_cap;
 } Fusion;
 
+/* An operand of a product: a domain over its dims, some of them split, and the positions of its
+** elements among those of a node. */
+typedef struct Factor {
+  i32 node;
+  Domain domain;
+  Map map;
+} Factor;
+
 /* What the values of one node would add to a group. */
 typedef struct Need {
   i32 node, operands, scalars, cost;
@@ -72,10 +80,8 @@ typedef struct Nest {
   struct {
     i32 node, value, map; /* map: where it is stored */
   } out[FUSE_OPERANDS];
-  /* GEMM, HOST */
-  i32 operand[3];
-  i64 start[2], strides[2][MAX_RANK]; /* GEMM: of each operand's dims, in row-major elements of node
-                                         operand[i] */
+  i32 operand[3];   /* GEMM, HOST: nodes */
+  Factor factor[2]; /* GEMM */
 } Nest;
 
 /* GATHER: the node whose buffer is read, when src is read through at most one view of a contiguous

@@ -38,6 +38,8 @@ enum {
   TURN_ROWS = 16, /* the same when a is column-major: a cache line of each column */
   TAIL_BYTES = 256 << 10, /* of the product that a tail is shown at a time, about */
   SMALL = 4096,           /* elements of a, b and y up to which a product is not planned */
+  NEAR_ROWS = 4,          /* the same where b is read at places ... */
+  NEAR_PACK = 10,         /* packing whose panels costs as much as so many rows more */
   STREAM_SHORT = 1 << 17, /* elements of b up to which a stream is not */
   DEEP = 8,               /* blocks of k from which threads may share a product by them */
   DEEP_BYTES = 1 << 20,   /* of sums of blocks at a time */
@@ -59,6 +61,7 @@ typedef struct Item { /* one product of the batch */
   const char *a, *b;
   char *y;
   i64 row; /* its first row, counted through the batch */
+  i64 k0;  /* where its places begin along k */
 } Item;
 
 typedef struct Job {
@@ -69,6 +72,7 @@ typedef struct Job {
   Way way;
   i64 es, cs, ys;          /* bytes of an element stored, computed, of y */
   bool apack, bpack;       /* packed, for tiles and column; a and b then lie in the compute type */
+  i64 apitch;              /* between rows of a packed from its places; 0: it has none */
   bool side;               /* column: a lies column by column */
   bool now;                /* b is packed a panel at a time, where it is used */
   bool narrow;             /* y needs a conversion */
@@ -97,6 +101,7 @@ void ty_gemm_merge(Gemm *d) {
   while (d->nlead > 0) {
     const int i = d->nlead - 1;
     if (d->lead[i] != 1) {
+      if (d->ap) break;
       if (d->bbs[i] != 0 || (d->m != 1 && d->abs[i] != d->m * d->ars)) break;
       if (d->m == 1) d->ars = d->abs[i];
       d->m *= d->lead[i];
@@ -106,8 +111,20 @@ void ty_gemm_merge(Gemm *d) {
   }
 }
 
+/* Windows whose columns lie side by side are read without packing, a row of places at a time, where
+** the lanes beyond its end cost less than packing would. */
+static bool is_near(const Gemm *d) {
+  const Kern *K = ty_gemm_kern(d->dtype);
+  const Path *col = &d->bp->col;
+  if (d->ap || !K->near || col->strides[col->n - 1] != 1) return false;
+  const i64 len = col->dims[col->n - 1], lanes = round_up(len, K->vl) + (len <= K->vl) * K->vl / 4;
+  return d->m <= NEAR_ROWS || (lanes - len) * (d->m + NEAR_PACK) < lanes * NEAR_PACK;
+}
+
 static bool is_stream(const Gemm *d, bool narrow, i64 nr) {
-  return d->m <= STREAM_ROWS && !narrow && (d->bcs == 1 || d->brs == 1) && d->n >= nr;
+  if (d->bp) return !narrow && is_near(d);
+  return d->m <= STREAM_ROWS && !narrow && !d->ap &&
+         (d->bcs == 1 || (d->brs == 1 && ty_gemm_kern(d->dtype)->turned)) && d->n >= nr;
 }
 
 /* Chooses the way, what is packed, and the cut for `threads` threads. `panels`: b's are there. */
@@ -121,14 +138,14 @@ static void job_plan(Job *J, int threads, bool panels) {
   J->narrow = J->es != J->cs;
   J->nr = 2 * J->kern->vl;
   J->jc = d->n;
-  J->asize = J->bsize = J->ysize = J->psize = J->tsize = 0;
+  J->apitch = J->asize = J->bsize = J->ysize = J->psize = J->tsize = 0;
   J->now = false;
   const bool aside = J->tail && J->tail->aside;
   if (d->n == 1) {
     J->way = COLUMN;
     J->side = !J->narrow && d->ars == 1 && d->m > 1 && d->acs != 1 && d->k > 1;
-    J->apack = J->narrow || (!J->side && d->acs != 1 && d->k > 1);
-    J->bpack = J->narrow || (d->brs != 1 && d->k > 1);
+    J->apack = J->narrow || d->ap || (!J->side && d->acs != 1 && d->k > 1);
+    J->bpack = J->narrow || d->bp || (d->brs != 1 && d->k > 1);
     J->depth = 0; /* bits of the count of blocks: sums of blocks wait on a binary counter */
     for (i64 n = ceil_div(d->k, BLOCK); n; n /= 2) J->depth++;
     J->group = J->apack && d->ars == 1 ? TURN_ROWS : DOT_ROWS;
@@ -151,8 +168,10 @@ static void job_plan(Job *J, int threads, bool panels) {
   }
   J->way = TILES;
   const i64 rows = J->kern->rows, kc = TY_MIN(d->k, KC);
-  J->bpack = J->narrow || d->bcs != 1 || (d->m > B_ROWS * rows && d->k * d->n * J->cs > B_DIRECT);
+  J->bpack =
+      J->narrow || d->bp || d->bcs != 1 || (d->m > B_ROWS * rows && d->k * d->n * J->cs > B_DIRECT);
   J->apack = J->narrow || (d->n > 4 * J->nr && d->m * d->k * J->cs > A_DIRECT);
+  if (d->ap) J->apack = false, J->apitch = kc + 64 / J->cs; /* as in columns */
   J->mc = round_up(ceil_div(d->m, ceil_div(d->m, MC * 4 / J->cs)), rows);
   const i64 mt = ceil_div(d->m, J->mc);
   /* Threads are given blocks of rows first; columns are cut only as far as that does not do. */
@@ -168,7 +187,7 @@ static void job_plan(Job *J, int threads, bool panels) {
     J->jc = TY_MIN(d->n, most);
     J->bsize = d->k * round_up(J->jc, J->nr) * J->cs;
   }
-  J->asize = J->apack ? J->mc * kc * J->cs : 0;
+  J->asize = J->mc * (J->apack ? kc : J->apitch) * J->cs;
   J->ysize = J->narrow || aside ? J->mc * J->nc * J->cs : 0;
   J->tsize = J->narrow && aside ? round_up(J->mc * J->nc * J->es, 64) : 0;
 }
@@ -182,10 +201,15 @@ static void done(const Job *J, void *y, i64 stride, i64 i, i64 rows, i64 j, i64 
 /* ---- Tiles ---------------------------------------------------------------------------------- */
 
 /* A panel of nr columns, counted from J->j0, for one block of k. */
-static void pack_panel(const Job *J, char *to, i64 k0, i64 j) {
+static void pack_panel(const Job *J, char *to, i64 k0, i64 j, Seen *seen) {
   const Gemm *d = &J->d;
-  J->pack(to, J->nr, J->item.b + (k0 * d->brs + (J->j0 + j) * d->bcs) * J->es, d->brs, d->bcs,
-          TY_MIN(KC, d->k - k0), TY_MIN(J->nr, J->jn - j), J->nr);
+  const i64 kc = TY_MIN(KC, d->k - k0), w = TY_MIN(J->nr, J->jn - j);
+  if (d->bp)
+    ty_gemm_place(d->dtype, to, J->nr, J->item.b, &d->bp->row, J->item.k0 + k0, kc, &d->bp->col,
+                  J->j0 + j, w, J->nr, seen);
+  else
+    J->pack(to, J->nr, J->item.b + (k0 * d->brs + (J->j0 + j) * d->bcs) * J->es, d->brs, d->bcs, kc,
+            w, J->nr);
 }
 
 /* Packs panels [begin, end) of b. Blocks of k follow each other, in each the panels, in each its
@@ -193,9 +217,11 @@ static void pack_panel(const Job *J, char *to, i64 k0, i64 j) {
 static void pack_b(void *arg, i64 begin, i64 end) {
   Job *J = arg;
   const i64 panels = ceil_div(J->jn, J->nr), wide = panels * J->nr;
+  Seen seen;
+  seen.ni = 0;
   for (i64 u = begin; u < end; u++) {
     const i64 k0 = u / panels * KC, j = u % panels * J->nr, kc = TY_MIN(KC, J->d.k - k0);
-    pack_panel(J, (char *)(uintptr_t)J->bpacked + (k0 * wide + j * kc) * J->cs, k0, j);
+    pack_panel(J, (char *)(uintptr_t)J->bpacked + (k0 * wide + j * kc) * J->cs, k0, j, &seen);
   }
 }
 
@@ -263,11 +289,16 @@ static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
   /* Columns that a tail is shown together. */
   const bool whole = J->narrow || m * (j1 - j0) * cs <= 2 * TAIL_BYTES;
   const i64 show = whole ? j1 - j0 : round_up(TAIL_BYTES / (m * cs) + 1, J->nr);
-  GemmTile t = {.ars = J->apack ? 1 : d->ars,
-                .acs = J->apack ? rows : d->acs,
+  const i64 ars = J->apitch ? J->apitch : d->ars;
+  GemmTile t = {.ars = J->apack ? 1 : ars,
+                .acs = J->apack    ? rows
+                       : J->apitch ? 1
+                                   : d->acs,
                 .brs = J->bpack ? J->nr : d->brs,
                 .srs = yrs,
                 .op = J->list.op};
+  Seen down, seen;
+  down.ni = seen.ni = 0;
   for (i64 k0 = 0; k0 < d->k; k0 += KC) {
     const i64 kc = TY_MIN(KC, d->k - k0);
     t.k = kc;
@@ -282,6 +313,10 @@ static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
         J->pack(scratch + i * kc * cs, rows, a + i * d->ars * J->es, d->acs, d->ars, kc,
                 TY_MIN(rows, m - i), rows);
       a = scratch;
+    } else if (J->apitch) {
+      ty_gemm_place(d->dtype, scratch, ars, J->item.a, &d->ap->row, i0, m, &d->ap->col,
+                    J->item.k0 + k0, kc, kc, &down);
+      a = scratch;
     }
     /* Down a panel of b while it sits in L1. When k is short, y is what costs: along its rows. */
     const i64 step = kc <= SHORT_K && j1 - j0 > J->nr && !J->now ? 2 * rows : m;
@@ -292,8 +327,8 @@ static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
         const char *b = J->now     ? packed
                         : J->bpack ? J->bpacked + (k0 * wide + j * kc) * cs
                                    : J->item.b + (k0 * d->brs + J->j0 + j) * cs;
-        if (J->now) pack_panel(J, packed, k0, j);
-        t.a = a + i * (J->apack ? kc : d->ars) * cs;
+        if (J->now) pack_panel(J, packed, k0, j, &seen);
+        t.a = a + i * (J->apack ? kc : ars) * cs;
         t.b = b;
         t.sums = y + (i * yrs + j - j0) * cs;
         t.y = (t.store ? out : y) + (i * t.yrs + j - j0) * t.ybytes;
@@ -318,17 +353,22 @@ static void column(const Job *J, i64 i0, i64 i1, const char *b, char *out, char 
   const Kern *K = J->kern;
   const i64 cs = J->cs, lrs = J->depth * (256 / cs); /* a row's stack of lanes, 256 bytes a level */
   char *lanes = scratch, *packed = scratch + J->group * J->depth * 256;
+  Seen seen;
+  seen.ni = 0;
   for (i64 i = i0; i < i1; i += J->group) {
     const i64 nr = TY_MIN(J->group, i1 - i);
     i64 top = 0, block = 0;
     for (i64 k0 = 0; k0 < d->k; k0 += BLOCK, block++) {
       const i64 n = TY_MIN(BLOCK, d->k - k0);
-      const char *a = J->item.a + (i * d->ars + k0 * d->acs) * J->es;
+      const char *a = J->item.a + (i * d->ars + k0 * d->acs) * J->es; /* 0 at places */
       i64 ars = d->ars;
       if (J->apack) {
         /* Packed as the transpose, so that a column-major a is turned in squares. */
         ars = n + 64 / cs; /* a line more, or rows a power of two apart share a set of L1 */
-        J->pack(packed, ars, a, d->ars, d->acs, nr, n, n);
+        if (d->ap)
+          ty_gemm_place(d->dtype, packed, ars, J->item.a, &d->ap->row, i, nr, &d->ap->col, k0, n, n,
+                        &seen);
+        else J->pack(packed, ars, a, d->ars, d->acs, nr, n, n);
         a = packed;
       }
       K->dot(nr, n, a, ars, b + k0 * cs, lanes + top++ * 256, lrs);
@@ -391,9 +431,11 @@ static void run_units(Job *J, i64 begin, i64 end, char *scratch) {
       const i64 j = u * J->nc, n = TY_MIN(J->nc, d->n - j), yrs = J->tsize ? J->nc : d->n;
       char *y = J->tsize ? scratch : J->item.y + j * J->es;
       const bool turned = d->bcs != 1;
-      (turned ? J->kern->turned : J->kern->stream)(d->m, n, d->k, J->item.a, d->ars, d->acs,
-                                                   J->item.b + j * d->bcs * J->es,
-                                                   turned ? d->bcs : d->brs, y, yrs);
+      if (d->bp) ty_gemm_near(d, J->item.a, J->item.b, j, n, y, yrs);
+      else
+        (turned ? J->kern->turned : J->kern->stream)(d->m, n, d->k, J->item.a, d->ars, d->acs,
+                                                     J->item.b + j * d->bcs * J->es,
+                                                     turned ? d->bcs : d->brs, y, yrs);
       if (tail) done(J, y, yrs, 0, d->m, j, n);
     } else {
       const i64 i = u / across * J->mc, j = u % across * J->nc;
@@ -415,7 +457,12 @@ static void run_item(Job *J, Slot *alone) {
   for (J->j0 = 0; J->j0 < d->n; J->j0 += J->jc) {
     J->jn = TY_MIN(J->jc, d->n - J->j0);
     if (J->way == TILES) J->units = ceil_div(d->m, J->mc) * ceil_div(J->jn, J->nc);
-    if (J->bsize && J->way == COLUMN) {
+    if (J->bsize && J->way == COLUMN && d->bp) {
+      Seen seen;
+      seen.ni = 0;
+      ty_gemm_place(d->dtype, (char *)(uintptr_t)J->bpacked, d->k, J->item.b, &d->bp->col, 0, 1,
+                    &d->bp->row, 0, d->k, d->k, &seen);
+    } else if (J->bsize && J->way == COLUMN) {
       J->pack((char *)(uintptr_t)J->bpacked, d->k, J->item.b, 0, d->brs, 1, d->k, d->k);
     } else if (J->bsize) {
       const i64 n = ceil_div(J->jn, J->nr) * ceil_div(d->k, KC);
@@ -438,7 +485,7 @@ static Item item_at(const Job *J, const Item *base, i64 i) {
     b += x * d->bbs[l];
   }
   return (Item){base->a + a * J->es, base->b + b * J->es, base->y + i * d->m * d->n * J->ys,
-                i * d->m};
+                i * d->m, d->k0 + i * d->kstep};
 }
 
 /* Bytes of a thread's scratch before a packed b. */
@@ -449,8 +496,8 @@ static i64 front(const Job *J) {
 /* An item that is one unit and is read as it lies: tiles without the questions. */
 static bool reads_bare(const Job *J) {
   if (J->list.store && J->d.k > KC) return false; /* y cannot hold sums */
-  return J->way == TILES && !J->apack && !J->bpack && !J->narrow && (!J->tail || J->late) &&
-         J->mc >= J->d.m && J->nc >= J->d.n;
+  return J->way == TILES && !J->apack && !J->apitch && !J->bpack && !J->narrow &&
+         (!J->tail || J->late) && J->mc >= J->d.m && J->nc >= J->d.n;
 }
 
 /* Items [begin, end) of the batch, each on this thread alone. A slot's scratch then holds the
@@ -536,7 +583,7 @@ run_small(const Gemm *d, const void *a, const void *b, void *y, const GemmTail *
   const GemmList *list = tail && K->lists ? tail->list : NULL;
   if (tail && tail->aside && (!list || d->m <= STREAM_ROWS || d->k > KC)) return false;
   if (d->m <= STREAM_ROWS) { /* a stream of all columns */
-    if (d->k * d->n > STREAM_SHORT || (d->bcs != 1 && d->brs != 1)) return false;
+    if (d->k * d->n > STREAM_SHORT || (d->bcs != 1 && (d->brs != 1 || !K->turned))) return false;
     if (d->bcs == 1) K->stream(d->m, d->n, d->k, a, d->ars, d->acs, b, d->brs, y, d->n);
     else K->turned(d->m, d->n, d->k, a, d->ars, d->acs, b, d->bcs, y, d->n);
     list = NULL;
@@ -588,9 +635,11 @@ static bool run_deep(Job *J) {
     Gemm part = *d;
     D.blocks = rest ? 1 : TY_MIN(chunk, d->k / KC - u);
     part.k = rest ? d->k - u * KC : KC;
+    part.k0 = u * KC;
+    part.kstep = KC;
     part.nlead = 1;
     part.batch = part.lead[0] = D.blocks;
-    part.abs[0] = KC * d->acs;
+    part.abs[0] = KC * d->acs; /* 0 at places */
     part.bbs[0] = KC * d->brs;
     ok = ty_gemm(&part, J->item.a + u * KC * d->acs * J->es, J->item.b + u * KC * d->brs * J->es,
                  NULL, sums, NULL);
@@ -611,13 +660,13 @@ static __attribute__((noinline)) bool run_planned(const Gemm *d, const void *a, 
   _Atomic bool failed;
   atomic_init(&failed, false);
   J.d = *d;
-  J.item = (Item){a, b, y, 0};
+  J.item = (Item){a, b, y, 0, 0};
   J.tail = tail;
   J.list = (GemmList){0};
   J.failed = &failed;
   J.bpacked = panels;
   ty_gemm_merge(&J.d);
-  if (J.d.m != d->m && run_small(&J.d, a, b, y, tail, &ok)) return ok;
+  if (J.d.m != d->m && !d->bp && run_small(&J.d, a, b, y, tail, &ok)) return ok;
   const int threads = worth_threads(&J.d, &item);
   const bool alone = threads <= 1;
   const bool by_items = alone || J.d.batch >= TILES_EACH * threads || item < 2 * TASK_MICROSECONDS;
@@ -647,7 +696,7 @@ bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, vo
     return true;
   }
   if (d->amx) return ty_amx_gemm(d, a, b, panels, y, tail);
-  if (run_small(d, a, b, y, tail, &ok)) return ok;
+  if (!d->ap && !d->bp && run_small(d, a, b, y, tail, &ok)) return ok;
   return run_planned(d, a, b, panels, y, tail);
 }
 
@@ -666,7 +715,7 @@ static void panels_plan(Job *J, const Gemm *d) {
 i64 ty_gemm_panels(const Gemm *d) {
   if (d->amx) return ty_amx_panels(d);
   Job J;
-  if (!d->batch || !d->m || !d->n || !d->k) return 0;
+  if (!d->batch || !d->m || !d->n || !d->k || d->bp) return 0;
   for (int l = 0; l < d->nlead; l++)
     if (d->lead[l] != 1 && d->bbs[l]) return 0; /* not one b */
   panels_plan(&J, d);

@@ -45,6 +45,11 @@ typedef struct GemmTile {
   int store, ybytes; /* as in GemmList, where y is no more of the compute type; an element of y */
 } GemmTile;
 
+/* n elements from src + off to dst + at. */
+typedef struct Piece {
+  i64 off, at, n;
+} Piece;
+
 typedef void GemmTileFn(const GemmTile *t);
 
 /* What an instruction set offers for one compute type. Strides are in elements. */
@@ -58,9 +63,16 @@ typedef struct Kern {
   void (*stream)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, i64 brs,
                  void *y, i64 yrs);
   void (*turned)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, i64 bcs,
-                 void *y, i64 yrs); /* the same for columns of b without gaps */
+                 void *y, i64 yrs); /* the same for columns of b without gaps; of floats */
   void (*dot)(i64 nr, i64 n, const void *a, i64 ars, const void *b, void *lanes, i64 lrs);
   void (*side)(i64 nr, i64 n, const void *a, i64 acs, const void *b, void *lanes);
+  /* For operands at places, of floats; NULL: not for this type. Row i of dst is put together from
+  ** pieces at src[off[i]] whose elements are `step` apart, 1 or 2; zero from the last to `pad`. */
+  void (*lay)(void *dst, i64 ds, const void *src, const i64 *off, i64 ni, const Piece *piece, i64 n,
+              i64 step, i64 pad);
+  /* A product over one block of k, where row p of b lies at off[p]; of f32. */
+  void (*near)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, const i64 *off,
+               i64 ahead, void *y, i64 yrs, bool first);
   void (*add)(void *lanes, const void *right, i64 bytes);
   void (*join)(void *lanes, void *y);
 } Kern;
@@ -74,6 +86,19 @@ const Kern *ty_gemm_kern(int dtype);
 PackFn *ty_gemm_packer(int dtype);
 /* Sums to a y whose elements are narrower, where kernels have not stored them so. */
 void ty_gemm_narrow(int dtype, void *y, i64 yrs, const void *sum, i64 srs, i64 m, i64 n);
+
+/* gemm_place.c: as PackFn, for rows [i0, i0 + ni) and columns [j0, j0 + nj) of an operand at places. The
+** places of the rows are left in `seen` for the next call; it begins as zero. */
+typedef struct Seen {
+  i64 i0, ni, n; /* n pieces */
+  Piece piece[KC];
+  i64 off[KC]; /* one by one */
+} Seen;
+void ty_gemm_place(int dtype, void *dst, i64 ds, const void *src, const Path *row, i64 i0, i64 ni,
+                   const Path *col, i64 j0, i64 nj, i64 pad, Seen *seen);
+
+/* A few rows of y by columns [j0, j0 + n): b is read where it lies, its columns are side by side. */
+void ty_gemm_near(const Gemm *d, const char *a, const char *b, i64 j0, i64 n, char *y, i64 yrs);
 
 /* Leading dims whose rows of a simply go on, with one b, become rows of one larger product. */
 void ty_gemm_merge(Gemm *d);

@@ -13,6 +13,7 @@
 #include <math.h>
 #include <stdio.h>
 #include "grad.h"
+#include "vmap.h"
 
 /* --- words */
 
@@ -191,6 +192,18 @@ bool ty_rule_reshape(State *S, const Tensor *x, const Type *t, Tensor *y) {
   return true;
 }
 
+bool ty_rule_see(State *S, const Tensor *g, const Tensor *x, i64 numel, Tensor *y) {
+  Tensor flat = {0};
+  Type all = {.rank = 1, .dims = {numel}}, t = x->type;
+  if (!ty_rule_reshape(S, g, &all, &flat)) return false;
+  i64 step = numel > 1 ? flat.strides[0] : 1, strides[MAX_RANK];
+  for (int d = 0; d < t.rank; d++) strides[d] = x->strides[d] * step;
+  t.dtype = g->type.dtype;
+  ty_tensor_view(y, &flat, &t, flat.offset + x->offset * step, strides);
+  ty_tensor_release(&flat);
+  return true;
+}
+
 /* A view of x with dims t; strides: 0 where x repeats. */
 static void expand(const Tensor *x, const Type *t, Tensor *y) {
   i64 strides[MAX_RANK] = {0};
@@ -319,13 +332,16 @@ static bool operand(State *S, const Record *r, int j, int dtype, Tensor *y) {
   const Edge *e = &r->edge[j];
   char text[160];
   ty_type_print(&e->t.type, text, sizeof text);
-  if (!e->saved || e->saved->stale)
+  bool lost = !e->saved;
+  for (const Storage *st = e->saved; st; st = st->many ? st->many->t.st : NULL) lost |= st->stale;
+  if (lost)
     return ty_fail(
         S, "backward: %s saved %s, which was changed afterwards (clone it before the write)",
         ty_ops[r->kind].lua ? ty_ops[r->kind].lua : ty_ops[r->kind].name, text);
   Tensor t = e->t;
   t.st = e->saved;
-  t.detached = !e->from;
+  t.detached =
+      !e->from && (t.detached || !t.st->many); /* those of all examples have pasts of their own */
   if (!ty_is_float(t.type.dtype) && ty_ops[r->kind].class != MAP && ty_ops[r->kind].class != DOT)
     dtype = t.type.dtype;
   if (t.type.dtype == T_BOOL && r->kind == OP_WHERE) dtype = T_BOOL;
@@ -468,8 +484,71 @@ static bool flatten(State *S, Tensor *x) {
   return ty_rule_reshape(S, x, &t, &y) && put(x, &y);
 }
 
+/* x with the dims from `lead` on turned round, so that dim `at` is the first of them. */
+static void rotate(const Tensor *x, int lead, int at, Tensor *y) {
+  ty_tensor_alias(y, x);
+  for (int d = lead, n = x->type.rank - lead; d < x->type.rank; d++) {
+    int from = lead + (d - lead + at - lead) % n;
+    y->type.dims[d] = x->type.dims[from];
+    y->strides[d] = x->strides[from];
+  }
+}
+
+/* Leading dim d becomes the last dim (of x at hand, whose dims it had), or the first behind the leading ones. */
+static void move_dim(Tensor *x, int from, int to) {
+  i64 n = x->type.dims[from], stride = x->strides[from];
+  for (int d = from; d < to; d++) {
+    x->type.dims[d] = x->type.dims[d + 1];
+    x->strides[d] = x->strides[d + 1];
+  }
+  x->type.dims[to] = n;
+  x->strides[to] = stride;
+}
+
+/* Of contract, for operand i: of a [lead, M, K] the product of g [lead, M, N] with b [lead, N, K]; of b
+** [lead, K, N] that of a [lead, K, M] with g. Leading dims along which the operand does not go are
+** summed with the rest, all at once. */
+static bool contracted(State *S, const Record *r, const Tensor *gy, int i, Tensor *y) {
+  const Type *own = &r->edge[i].t.type;
+  int lead = (int)r->dims - 1, summed, moved = 0, back[MAX_RANK];
+  Tensor other = {0}, x = {0}, z = {0}, p = {0};
+  if (!operand(S, r, !i, gy->type.dtype, &other)) return false;
+  const int rows = r->edge[0].t.type.rank - r->dim; /* leading and M */
+  if (i) {
+    rotate(&other, lead, rows, &x); /* [lead, K, M] */
+    ty_tensor_alias(&z, gy);
+    summed = rows - lead;
+  } else {
+    ty_tensor_alias(&x, gy);
+    rotate(&other, lead, lead + r->dim, &z); /* [lead, N, K] */
+    summed = other.type.rank - lead - r->dim;
+  }
+  for (int d = lead - 1; d >= 0; d--) {
+    if (own->dims[d] != 1 || gy->type.dims[d] == 1) continue;
+    Tensor *of[2] = {&x, &z};
+    for (int k = 0; k < 2; k++) /* the leading dims of the other operand may have been 1 too */
+      if (of[k]->type.dims[d] == 1) of[k]->type.dims[d] = gy->type.dims[d], of[k]->strides[d] = 0;
+    move_dim(&x, d, x.type.rank - 1 - summed);
+    move_dim(&z, d, lead - 1 - moved);
+    back[moved++] = d;
+    summed++;
+  }
+  bool ok = ty_record_contract(S, WHO, &x, &z, lead - moved, summed, moved ? &p : y);
+  if (ok && moved) { /* the dims of 1 come back */
+    ty_tensor_alias(y, &p);
+    while (moved--) {
+      int d = back[moved];
+      insert_dim(y, d);
+    }
+  }
+  Tensor *const all[] = {&other, &x, &z, &p};
+  for (int k = 0; k < TY_COUNT(all); k++) ty_tensor_release(all[k]);
+  return ok;
+}
+
 /* Of matmul, for operand i: g b^T or a^T g. Vectors are matrices of one row or column meanwhile. */
 static bool product(State *S, const Record *r, const Tensor *gy, int i, Tensor *y) {
+  if (r->dims) return contracted(S, r, gy, i, y);
   bool row = r->edge[0].t.type.rank == 1, column = r->edge[1].t.type.rank == 1;
   Tensor x = {0}, gm = {0}, turned = {0};
   if (!operand(S, r, !i, gy->type.dtype, &x)) return false;

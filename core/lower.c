@@ -419,28 +419,48 @@ static bool lower_kernel(Arena *A, Lower *L) {
 /* ---- products and host routines
  * ------------------------------------------------------------------- */
 
-/* Strides of a product's operand in its buffer: by row-major position, or by the layout of an
- * input. */
-static bool operand_strides(Arena *A, const Lower *L, int i, const Type *t, i64 *strides,
-                            i64 *start) {
-  const Nest *G = L->G;
-  const Node *N = &L->g->node[G->operand[i]];
-  memcpy(strides, G->strides[i], sizeof G->strides[i]);
-  *start = G->start[i];
-  if (N->op != OP_INPUT || L->gs->of[G->operand[i]] >= 0) return true;
-  Maps M = {.A = A};
-  Domain D;
-  Map m = {.start = *start};
-  ty_domain_init(&D, K_MAP);
-  D.fixed = true, D.nd = t->rank;
-  memcpy(D.dims, t->dims, sizeof t->dims);
-  memcpy(m.coef, strides, sizeof G->strides[i]);
-  i32 map = ty_map_intern(&M, &D, &m);
-  if (map >= 0) map = ty_map_through(&M, &D, map, N->type.rank, N->type.dims, N->arg.strides, 0);
-  if (map < 0) return false;
-  *start = M.at[map].start;
-  memcpy(strides, M.at[map].coef, sizeof G->strides[i]);
-  return true;
+/* Dims of D from *j on whose extents make up `extent`, as a walk; dims that walk as one are one. */
+static Path walk(const Domain *D, const Map *m, int *j, i64 extent) {
+  Path w = {1, {D->dims[*j]}, {m->coef[*j]}};
+  for (i64 n = D->dims[(*j)++]; n < extent; n *= D->dims[(*j)++]) {
+    bool merge = w.strides[w.n - 1] == m->coef[*j] * D->dims[*j];
+    if (!merge) w.dims[w.n++] = 1;
+    w.dims[w.n - 1] *= D->dims[*j];
+    w.strides[w.n - 1] = m->coef[*j];
+  }
+  return w;
+}
+
+/* Operand i of a product, whose type is t: where its elements lie in its buffer, by row-major
+** position or by the layout of an input. */
+static bool lower_factor(Arena *A, const Lower *L, int i, const Type *t) {
+  const Factor *f = &L->G->factor[i];
+  const Node *N = &L->g->node[f->node];
+  Gemm *y = &L->w->gemm;
+  Domain D = f->domain;
+  Map m = f->map;
+  if (N->op == OP_INPUT && L->gs->of[f->node] < 0) {
+    Maps M = {.A = A};
+    i32 map = ty_map_intern(&M, &D, &m);
+    if (map >= 0) map = ty_map_through(&M, &D, map, N->type.rank, N->type.dims, N->arg.strides, 0);
+    if (map < 0) return false;
+    m = M.at[map];
+  }
+  int missing = y->nlead + 2 - t->rank, j = t->rank - 2;
+  for (int d = 0; d < j; d++) (i ? y->bbs : y->abs)[missing + d] = t->dims[d] == 1 ? 0 : m.coef[d];
+  Places p = {walk(&D, &m, &j, t->dims[t->rank - 2]), {0}};
+  p.col = walk(&D, &m, &j, t->dims[t->rank - 1]);
+  L->w->factor[i] = f->node;
+  L->w->start[i] = m.start;
+  if (p.row.n == 1 && p.col.n == 1) {
+    *(i ? &y->brs : &y->ars) = p.row.strides[0];
+    *(i ? &y->bcs : &y->acs) = p.col.strides[0];
+    return true;
+  }
+  Places *own = ty_arena_alloc(A, sizeof *own);
+  if (own) *own = p;
+  *(i ? &y->bp : &y->ap) = own;
+  return own != NULL;
 }
 
 static bool lower_gemm(Arena *A, Lower *L) {
@@ -453,17 +473,8 @@ static bool lower_gemm(Arena *A, Lower *L) {
   y->m = N->type.dims[rank - 2], y->n = N->type.dims[rank - 1], y->k = t[0]->dims[t[0]->rank - 1];
   y->nlead = rank - 2, y->batch = 1;
   for (int d = 0; d < y->nlead; d++) y->lead[d] = N->type.dims[d], y->batch *= y->lead[d];
-  for (int i = 0; i < 2; i++) {
-    i64 strides[MAX_RANK];
-    int r = t[i]->rank, missing = rank - r;
-    if (!operand_strides(A, L, i, t[i], strides, &L->w->start[i])) return false;
-    i64 *lead = i ? y->bbs : y->abs;
-    for (int d = missing; d < y->nlead; d++)
-      lead[d] = t[i]->dims[d - missing] == 1 ? 0 : strides[d - missing];
-    *(i ? &y->brs : &y->ars) = strides[r - 2];
-    *(i ? &y->bcs : &y->acs) = strides[r - 1];
-    L->w->factor[i] = L->G->operand[i];
-  }
+  for (int i = 0; i < 2; i++)
+    if (!lower_factor(A, L, i, t[i])) return false;
   return L->G->product == L->G->root || lower_kernel(A, L);
 }
 

@@ -200,6 +200,17 @@ static int l_scan(lua_State *L) {
 
 static int l_matmul(lua_State *L) { return map(L, OP_MATMUL, 2); }
 
+static int l_contract(lua_State *L) {
+  const char *who = "contract";
+  State *S = ty_lua_enter(L);
+  Tensor *a = ty_lua_check(L, who, 1), *b = ty_lua_check(L, who, 2);
+  i64 n[2] = {ty_lua_int(L, who, 3, "lead"), ty_lua_int(L, who, 4, "summed")};
+  for (int i = 0; i < 2; i++) n[i] = TY_MAX(-1, TY_MIN(n[i], MAX_RANK + 1)); /* refused */
+  Tensor *y = ty_lua_push(L);
+  TY_LUA_MUST(L, S, ty_record_contract(S, who, a, b, (int)n[0], (int)n[1], y));
+  return 1;
+}
+
 static int l_gather(lua_State *L) {
   State *S = ty_lua_enter(L);
   Tensor *x = ty_lua_check(L, "gather", 1);
@@ -375,6 +386,9 @@ void ty_lua_open_ops(lua_State *L, int m, int t) {
       {"__le", op_le},   {"__len", op_len}, {"__concat", op_concat}, {NULL, NULL}};
   static const LuaFunction exchanged[] = {{"gt", l_gt, 'b', "a, b", "bool: a above b"},
                                           {"ge", l_ge, 'b', "a, b", "bool: a above or equal to b"},
+                                          {"contract", l_contract, 'm', "a, b, lead, summed",
+                                           "sums products over the last dims of a and those of b "
+                                           "behind the leading ones"},
                                           {NULL, NULL, 0, NULL, NULL}};
   for (int op = 0; op < OP_COUNT; op++) open_row(L, m, t, op);
   ty_lua_define(L, m, t, exchanged);

@@ -102,7 +102,7 @@ static int push_draw(lua_State *L, State *S, const char *who, const Draw *d, con
   Tensor *y = ty_lua_push(L);
   u64 stream = ty_stream_next(S);
   TY_LUA_MUST(L, S, record_draw(S, d, t, stream, y));
-  return 1;
+  return ty_lua_created(L, who);
 }
 
 /* x = a draw of its dims; integers when asked for. */
@@ -132,14 +132,14 @@ static int draw_in_place(lua_State *L, const char *who, const Draw *d) {
 static int draw_sizes(lua_State *L, const char *who, const Draw *d) {
   State *S = ty_lua_enter(L);
   Type t = {.dtype = S->default_dtype};
-  ty_lua_options(L, who, ty_lua_sizes(L, who, 1, &t), &t, "dtype device");
+  ty_lua_options(L, who, ty_lua_sizes(L, who, 1, &t), &t, TY_LUA_CREATION);
   return push_draw(L, S, who, d, &t);
 }
 
 static int draw_like(lua_State *L, const char *who, const Draw *d) {
   State *S = ty_lua_enter(L);
   Type t = ty_lua_check(L, who, 1)->type;
-  ty_lua_options(L, who, 2, &t, "dtype device");
+  ty_lua_options(L, who, 2, &t, TY_LUA_CREATION);
   return push_draw(L, S, who, d, &t);
 }
 
@@ -150,7 +150,7 @@ static int draw_parameters(lua_State *L, const char *who, const Draw *d, int dty
   int opts = 4;
   if (ty_lua_is_options(L, 3)) opts = 3;
   else if (!lua_isnoneornil(L, 3)) ty_lua_shape(L, who, 3, &t);
-  ty_lua_options(L, who, opts, &t, "dtype device");
+  ty_lua_options(L, who, opts, &t, TY_LUA_CREATION);
   return push_draw(L, S, who, d, &t);
 }
 

@@ -44,12 +44,25 @@ const char *ty_x64_listing(const Kernel *k); /* bytes and instructions; NULL wit
 ** applies an epilogue. Panels are b in the layout that kernels read, packed ahead by
 ** ty_gemm_pack for a b that serves many products. Neither shows in the bits of the product.
 */
+enum { PATH_DIMS = 5 };
+/* How an index of an operand moves: its dims, the last one fastest, each by a stride. */
+typedef struct Path {
+  i32 n;
+  i64 dims[PATH_DIMS], strides[PATH_DIMS];
+} Path;
+/* Rows and columns of an operand that are no two strides: windows over an image are not. */
+typedef struct Places {
+  Path row, col;
+} Places;
+
 typedef struct Gemm {
   i32 dtype;
   i64 m, n, k, batch; /* batch: product of the leading dims of y */
   i32 nlead;          /* leading dims: a and b step by strides, y is contiguous */
   i64 lead[MAX_RANK], abs[MAX_RANK], bbs[MAX_RANK];
-  i64 ars, acs, brs, bcs; /* row and column strides of a and b */
+  i64 ars, acs, brs, bcs; /* row and column strides of a and b, 0 where there are ... */
+  const Places *ap, *bp;  /* places of a and of b; or NULL */
+  i64 k0, kstep;          /* item i begins at this element of the places' k, plus i * kstep */
   bool amx;               /* bf16 on a unit of its own, in its own order (gemm_amx.c) */
 } Gemm;
 /* An operation on every sum: with one number, one of each row or column, or one of each element.

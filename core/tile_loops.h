@@ -678,109 +678,122 @@ FIND(f64)
 
 /* ---- the table ------------------------------------------------------------------------------ */
 
+#define PUT(P, T, FORM, F) t->fn[(P)-P_ADD][T][FORM] = F;
+#define ROW_U(P, NAME, S, T) PUT(P, T, 0, OF_MAPS(NAME##_##S))
 #define ROW_C(P, NAME, S, T) \
-  [(P)-P_ADD][T] = {[0] = OF_MAPS(NAME##_##S##_vv), [2] = OF_MAPS(NAME##_##S##_vs)}
-#define ROW_O(P, NAME, S, T) \
-  [(P)-P_ADD][T] = {[0] = OF_MAPS(NAME##_##S##_vv), \
-                    [1] = OF_MAPS(NAME##_##S##_sv), \
-                    [2] = OF_MAPS(NAME##_##S##_vs)}
-#define ROW_U(P, NAME, S, T) [(P)-P_ADD][T] = {[0] = OF_MAPS(NAME##_##S)}
+  PUT(P, T, 0, OF_MAPS(NAME##_##S##_vv)) PUT(P, T, 2, OF_MAPS(NAME##_##S##_vs))
+#define ROW_O(P, NAME, S, T) ROW_C(P, NAME, S, T) PUT(P, T, 1, OF_MAPS(NAME##_##S##_sv))
 #define ROW_T(P, NAME, T) \
-  [(P)-P_ADD][T] = {OF_MAPS(NAME##_vvv), NULL, OF_MAPS(NAME##_vsv), OF_MAPS(NAME##_vvs), \
-                    OF_MAPS(NAME##_vss)}
-#define ALL4(M, P, NAME) M(P, NAME, i32, C_I32), M(P, NAME, i64, C_I64), FL(M, P, NAME)
-#define FL(M, P, NAME) M(P, NAME, f32, C_F32), M(P, NAME, f64, C_F64)
-#define IN(M, P, NAME) M(P, NAME, i32, C_I32), M(P, NAME, i64, C_I64)
-#define FOUR(NAME) \
-  { ID(NAME##_i32), ID(NAME##_i64), ID(NAME##_f32), ID(NAME##_f64) }
-#define MEM(NAME) \
-  { \
-    [T_BOOL] = ID(NAME##_u8), [T_U8] = ID(NAME##_u8), [T_I8] = ID(NAME##_i8), \
-    [T_I16] = ID(NAME##_i16), [T_I32] = ID(NAME##_4), [T_I64] = ID(NAME##_8), \
-    [T_F16] = ID(NAME##_f16), [T_BF16] = ID(NAME##_bf16), [T_F32] = ID(NAME##_4), \
-    [T_F64] = ID(NAME##_8) \
-  }
+  PUT(P, T, 0, OF_MAPS(NAME##_vvv)) \
+  PUT(P, T, 2, OF_MAPS(NAME##_vsv)) PUT(P, T, 3, OF_MAPS(NAME##_vvs)) \
+      PUT(P, T, 4, OF_MAPS(NAME##_vss))
+#define ALL4(M, P, NAME) IN(M, P, NAME) FL(M, P, NAME)
+#define FL(M, P, NAME) M(P, NAME, f32, C_F32) M(P, NAME, f64, C_F64)
+#define IN(M, P, NAME) M(P, NAME, i32, C_I32) M(P, NAME, i64, C_I64)
+#define FOUR(LIST, NAME) \
+  LIST[C_I32] = ID(NAME##_i32), LIST[C_I64] = ID(NAME##_i64), LIST[C_F32] = ID(NAME##_f32), \
+  LIST[C_F64] = ID(NAME##_f64);
+#define MEM(LIST, NAME) \
+  LIST[T_BOOL] = LIST[T_U8] = ID(NAME##_u8), LIST[T_I8] = ID(NAME##_i8), \
+  LIST[T_I16] = ID(NAME##_i16), LIST[T_I32] = LIST[T_F32] = ID(NAME##_4), \
+  LIST[T_I64] = LIST[T_F64] = ID(NAME##_8), LIST[T_F16] = ID(NAME##_f16), \
+  LIST[T_BF16] = ID(NAME##_bf16);
 
-static const TileIsa ID(isa) = {
+/* Statements: as a constant each address would cost a relocation, 32 bytes instead of 14. */
+static SMALL_CODE void ID(isa)(TileIsa *t) {
 #ifdef STRANDS
-    .strands = &ID(strands),
+  t->strands = &ID(strands);
 #elif defined(HAS_F16C)
-    .strands = &strands_avx2,
+  t->strands = &strands_avx2;
 #endif
-    .fn =
-        {
-            ALL4(ROW_C, P_ADD, add),
-            ALL4(ROW_O, P_SUB, sub),
-            ALL4(ROW_C, P_MUL, mul),
-            FL(ROW_O, P_DIV, div),
-            ROW_T(P_FMA, fma_f32, C_F32),
-            ROW_T(P_FMA, fma_f64, C_F64),
-            FL(ROW_U, P_SQRT, sqrt),
-            ALL4(ROW_C, P_MIN, min),
-            ALL4(ROW_C, P_MAX, max),
-            ALL4(ROW_U, P_NEG, neg),
-            ALL4(ROW_U, P_ABS, abs),
-            FL(ROW_U, P_FLOOR, floor),
-            FL(ROW_U, P_CEIL, ceil),
-            FL(ROW_U, P_TRUNC, trunc),
-            FL(ROW_U, P_RINT, rint),
-            [P_DIVI - P_ADD] = {{ID(divi_i32_vv)}, {ID(divi_i64_vv)}},
-            [P_REMI - P_ADD] = {{ID(remi_i32_vv)}, {ID(remi_i64_vv)}},
-            IN(ROW_C, P_AND, and),
-            IN(ROW_C, P_OR, or),
-            IN(ROW_C, P_XOR, xor),
-            IN(ROW_C, P_SHL, shl),
-            IN(ROW_C, P_SHR, shr),
-            IN(ROW_C, P_SHRU, shru),
-            ROW_C(P_MULHI, mulhi, i64, C_I64),
-            ALL4(ROW_C, P_EQ, eq),
-            ALL4(ROW_O, P_LT, lt),
-            ALL4(ROW_O, P_LE, le),
-            ROW_T(P_SEL, sel_4, C_I32),
-            ROW_T(P_SEL, sel_4, C_F32),
-            ROW_T(P_SEL, sel_8, C_I64),
-            ROW_T(P_SEL, sel_8, C_F64),
-            FL(ROW_U, P_BITS, bits),
-            [P_LUT - P_ADD] = {{ID(lut_4)}, {ID(lut_8)}, {ID(lut_4)}, {ID(lut_8)}},
-            [P_PHILOX - P_ADD][C_I64] = {ID(philox)},
-        },
-    .cvt =
-        {
-            [C_I32] = {NULL, ID(cvt_i32_i64), ID(cvt_i32_f32), ID(cvt_i32_f64)},
-            [C_I64] = {ID(cvt_i64_i32), NULL, ID(cvt_i64_f32), ID(cvt_i64_f64)},
-            [C_F32] = {ID(cvt_f32_i32), ID(cvt_f32_i64), NULL, ID(cvt_f32_f64)},
-            [C_F64] = {ID(cvt_f64_i32), ID(cvt_f64_i64), ID(cvt_f64_f32), NULL},
-        },
-    .narrow = {[T_BOOL] = ID(narrow_bool),
-               [T_U8] = ID(narrow_u8),
-               [T_I8] = ID(narrow_i8),
-               [T_I16] = ID(narrow_i16),
-               [T_I32] = ID(copy_4),
-               [T_I64] = ID(copy_8),
-               [T_F16] = ID(narrow_f16),
-               [T_BF16] = ID(narrow_bf16),
-               [T_F32] = ID(copy_4),
-               [T_F64] = ID(copy_8)},
-    .load = MEM(load),
-    .store = MEM(store),
-    .gload = MEM(gload),
-    .fill = {ID(fill_4), ID(fill_8)},
-    .fold = {FOUR(fold_sum), FOUR(fold_prod), FOUR(fold_max), FOUR(fold_min)},
-    .iota = ID(iota),
-    .spread = {ID(spread_4), ID(spread_8)},
+  ALL4(ROW_C, P_ADD, add)
+  ALL4(ROW_O, P_SUB, sub)
+  ALL4(ROW_C, P_MUL, mul)
+  FL(ROW_O, P_DIV, div)
+  ROW_T(P_FMA, fma_f32, C_F32)
+  ROW_T(P_FMA, fma_f64, C_F64)
+  FL(ROW_U, P_SQRT, sqrt)
+  ALL4(ROW_C, P_MIN, min)
+  ALL4(ROW_C, P_MAX, max)
+  ALL4(ROW_U, P_NEG, neg)
+  ALL4(ROW_U, P_ABS, abs)
+  FL(ROW_U, P_FLOOR, floor)
+  FL(ROW_U, P_CEIL, ceil)
+  FL(ROW_U, P_TRUNC, trunc)
+  FL(ROW_U, P_RINT, rint)
+  PUT(P_DIVI, C_I32, 0, ID(divi_i32_vv))
+  PUT(P_DIVI, C_I64, 0, ID(divi_i64_vv))
+  PUT(P_REMI, C_I32, 0, ID(remi_i32_vv))
+  PUT(P_REMI, C_I64, 0, ID(remi_i64_vv))
+  IN(ROW_C, P_AND, and)
+  IN(ROW_C, P_OR, or)
+  IN(ROW_C, P_XOR, xor)
+  IN(ROW_C, P_SHL, shl)
+  IN(ROW_C, P_SHR, shr)
+  IN(ROW_C, P_SHRU, shru)
+  ROW_C(P_MULHI, mulhi, i64, C_I64)
+  ALL4(ROW_C, P_EQ, eq)
+  ALL4(ROW_O, P_LT, lt)
+  ALL4(ROW_O, P_LE, le)
+  ROW_T(P_SEL, sel_4, C_I32)
+  ROW_T(P_SEL, sel_4, C_F32)
+  ROW_T(P_SEL, sel_8, C_I64)
+  ROW_T(P_SEL, sel_8, C_F64)
+  FL(ROW_U, P_BITS, bits)
+  PUT(P_LUT, C_I32, 0, ID(lut_4))
+  PUT(P_LUT, C_I64, 0, ID(lut_8))
+  PUT(P_LUT, C_F32, 0, ID(lut_4))
+  PUT(P_LUT, C_F64, 0, ID(lut_8))
+  PUT(P_PHILOX, C_I64, 0, ID(philox))
+#define CVT(FROM, from, TO, to) t->cvt[FROM][TO] = ID(cvt_##from##_##to);
+#define CVT3(A, a, B, b, C, c, D, d) CVT(A, a, B, b) CVT(A, a, C, c) CVT(A, a, D, d)
+  CVT3(C_I32, i32, C_I64, i64, C_F32, f32, C_F64, f64)
+  CVT3(C_I64, i64, C_I32, i32, C_F32, f32, C_F64, f64)
+  CVT3(C_F32, f32, C_I32, i32, C_I64, i64, C_F64, f64)
+  CVT3(C_F64, f64, C_I32, i32, C_I64, i64, C_F32, f32)
+#undef CVT3
+#undef CVT
+  t->narrow[T_BOOL] = ID(narrow_bool);
+  t->narrow[T_U8] = ID(narrow_u8);
+  t->narrow[T_I8] = ID(narrow_i8);
+  t->narrow[T_I16] = ID(narrow_i16);
+  t->narrow[T_F16] = ID(narrow_f16);
+  t->narrow[T_BF16] = ID(narrow_bf16);
+  t->narrow[T_I32] = t->narrow[T_F32] = ID(copy_4);
+  t->narrow[T_I64] = t->narrow[T_F64] = ID(copy_8);
+  MEM(t->load, load)
+  MEM(t->store, store)
+  MEM(t->gload, gload)
+  t->fill[0] = ID(fill_4);
+  t->fill[1] = ID(fill_8);
+  FOUR(t->fold[R_SUM], fold_sum)
+  FOUR(t->fold[R_PROD], fold_prod)
+  FOUR(t->fold[R_MAX], fold_max)
+  FOUR(t->fold[R_MIN], fold_min)
+  t->iota = ID(iota);
+  t->spread[0] = ID(spread_4);
+  t->spread[1] = ID(spread_8);
 #ifdef HAS_F16C
-    .turn = {turn_4_avx2, turn_8_avx2},
+  t->turn[0] = turn_4_avx2;
+  t->turn[1] = turn_8_avx2;
 #endif
 #ifdef ROWS_FAST
-    .rows = {[R_SUM] = {[C_F32] = ID(rows_sum_f32), [C_F64] = ID(rows_sum_f64)},
-             [R_MAX][C_F32] = ID(rows_max_f32),
-             [R_MIN][C_F32] = ID(rows_min_f32)},
+  t->rows[R_SUM][C_F32] = ID(rows_sum_f32);
+  t->rows[R_SUM][C_F64] = ID(rows_sum_f64);
+  t->rows[R_MAX][C_F32] = ID(rows_max_f32);
+  t->rows[R_MIN][C_F32] = ID(rows_min_f32);
 #endif
-    .argcol = {FOUR(argcol_max), FOUR(argcol_min)},
-    .find = FOUR(find),
-    .scan = {FOUR(scan_sum), FOUR(scan_prod), FOUR(scan_max), FOUR(scan_min), FOUR(scan_maxx),
-             [P_SLIN - P_SSUM] = {[C_F32] = ID(scan_lin_f32), [C_F64] = ID(scan_lin_f64)}},
-};
+  FOUR(t->argcol[0], argcol_max)
+  FOUR(t->argcol[1], argcol_min)
+  FOUR(t->find, find)
+  FOUR(t->scan[0], scan_sum)
+  FOUR(t->scan[1], scan_prod)
+  FOUR(t->scan[2], scan_max)
+  FOUR(t->scan[3], scan_min)
+  FOUR(t->scan[4], scan_maxx)
+  t->scan[P_SLIN - P_SSUM][C_F32] = ID(scan_lin_f32);
+  t->scan[P_SLIN - P_SSUM][C_F64] = ID(scan_lin_f64);
+}
 #undef ISA
 #undef MAPS
 #undef OWN_MAPS

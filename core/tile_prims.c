@@ -6,6 +6,7 @@
 */
 #include "tile.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
@@ -21,6 +22,11 @@ typedef float f32;
 typedef double f64;
 #define UNUSED __attribute__((unused))
 #define NOINLINE __attribute__((noinline)) /* once, not in every caller: size counts */
+#if defined(__GNUC__) && !defined(__clang__)
+#define SMALL_CODE __attribute__((optimize("Os,no-tree-vectorize")))
+#else
+#define SMALL_CODE
+#endif
 #define NAN32 0x7fc00000u
 #define NAN64 0x7ff8000000000000u
 #define SIGN64 0x8000000000000000u
@@ -77,16 +83,26 @@ u64 ty_tile_empty(int kind, int type) { return kind == R_SUM ? 0 : ty_tile_ident
 #pragma GCC pop_options
 #endif
 
-const TileIsa *ty_tile_isa(void) {
+static TileIsa chosen;
+
+static void choose(void) {
 #ifdef MANY_ISAS
   const char *want = getenv("TYCHO_ISA");
   bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
   bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
               __builtin_cpu_supports("bmi2");
-  if (want && !strcmp(want, "base")) return &isa_base;
-  if (wide && avx2 && !(want && !strcmp(want, "avx2"))) return &isa_avx512;
-  if (avx2) return &isa_avx2;
+  if (avx2 && !(want && !strcmp(want, "base"))) {
+    if (wide && !(want && !strcmp(want, "avx2"))) isa_avx512(&chosen);
+    else isa_avx2(&chosen);
+    return;
+  }
 #endif
-  return &isa_base;
+  isa_base(&chosen);
+}
+
+const TileIsa *ty_tile_isa(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, choose);
+  return &chosen;
 }

@@ -183,17 +183,16 @@ if STEPS > 0 then
   end)
 
   local windows = data:unfold(1, CONTEXT + 1) -- a view: each place begins a window
-  local started, average = os.clock(), nil
+  local bar = ty.progress(STEPS, { label = "train", unit = "characters", per_step = BATCH * CONTEXT, curve = "loss" })
+  local average
   for n = 1, STEPS do
     local rows = windows[ty.randint(1, #windows, { BATCH })]
     local loss = step(rows:narrow(2, 1, CONTEXT), rows:narrow(2, 2, CONTEXT)):item()
     schedule:step()
     average = average and average * 0.95 + loss * 0.05 or loss
-    if n % 10 == 0 or n == STEPS then
-      support.progress("train", n, STEPS, average, BATCH * CONTEXT, "characters", started)
-    end
+    bar:step { loss = average }
     if n % math.max(1, math.floor(STEPS / 4)) == 0 and n < STEPS then
-      print(("\nafter %d steps, loss %.3f:\n%s\n"):format(n + done, average,
+      bar:print(("\nafter %d steps, loss %.3f:\n%s\n"):format(n + done, average,
         generate(model, options.prompt, math.min(options.sample, 160), options.temperature, options.top)))
     end
   end

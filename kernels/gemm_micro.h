@@ -1,7 +1,8 @@
 /*
 ** gemm_micro.h -- the algorithms of matrix products for one element type and instruction set.
 ** In:  T, TBYTES, FMA MAX MIN (of vectors), FMA1 (of one), TAG, ROWS (most rows of a tile, even),
-**      APPLY (whether tiles apply operations), SPEED, and all that gemm_isa.h defines.
+**      APPLY (whether tiles apply operations), TURN (whether columns are turned for a stream), SPEED,
+**      and all that gemm_isa.h defines.
 ** Out: static const Kern NAME(kern); see struct Kern in gemm.h for what each function does.
 **
 ** Rules that keep the bits the same everywhere:
@@ -181,7 +182,7 @@ TILE(8, 2)
 #endif
 #undef TILE
 
-#if TBYTES == 4 && VBYTES > 16
+#if TBYTES == 4 && APPLY
 /* One row of a by nv vectors of b, the last of w elements: sums stay in registers. */
 INLINE void NAME(thin)(const int nv, int w, i64 k, const T *a, i64 acs, const T *b, i64 brs, T *y) {
   __typeof__(MASK(w)) mask = MASK(w);
@@ -210,7 +211,7 @@ static ATTR void NAME(stream)(i64 m, i64 n, i64 k, const void *A, i64 ars, i64 a
                               i64 brs, void *Y, i64 yrs) {
   enum { CHUNK = 2048 / TBYTES };
   T sum[STREAM_ROWS][CHUNK];
-#if TBYTES == 4 && VBYTES > 16
+#if TBYTES == 4 && APPLY
   if (n <= 4 * VL) {
     for (i64 r = 0; r < m; r++) {
       const T *a = (const T *)A + r * ars;
@@ -308,6 +309,7 @@ INLINE void NAME(transpose)(V x[VL]) {
   EXCHANGE(1)
 }
 
+#if TURN
 /* The same as stream for a b that lies column by column: VL columns are read side by side, and
 ** turned in registers. */
 static ATTR void NAME(turned)(i64 m, i64 n, i64 k, const void *A, i64 ars, i64 acs, const void *B,
@@ -353,6 +355,7 @@ static ATTR void NAME(turned)(i64 m, i64 n, i64 k, const void *A, i64 ars, i64 a
     }
   }
 }
+#endif
 
 /* lanes[i mod LN] = fma over ascending i of column i of a, of at most SIDE_BYTES, times b[i]: the
 ** same as dot below for many rows at once, where a lies column by column. A lane is SIDE_BYTES
@@ -426,6 +429,115 @@ static ATTR void NAME(dot)(i64 nr, i64 n, const void *A, i64 ars, const void *B,
   for (; nr; nr--, a += ars, l += lrs) NAME(lanes)(1, n, a, ars, B, l, lrs);
 }
 
+#if APPLY
+/* Rows put together from pieces, zero from the last to `pad`. A vector of the row is the sum, by OR, of
+** the pieces that reach into it, each loaded so that its elements meet their lanes. Of a step of 2
+** two vectors are loaded, and the even elements taken. No element beyond a piece's ends is read. */
+static ATTR void NAME(lay)(void *dst, i64 ds, const void *src, const i64 *off, i64 ni,
+                           const Piece *piece, i64 n, i64 step, i64 pad) {
+  typedef __typeof__(MASK(0)) Mask;
+  typedef u64 Bits __attribute__((vector_size(VBYTES)));
+#if TBYTES == 4
+  typedef i32 Index __attribute__((vector_size(VBYTES)));
+#else
+  typedef i64 Index __attribute__((vector_size(VBYTES)));
+#endif
+#define EVEN(c, h) (2 * (c))
+#define LANE_MASK(from, to) \
+  (MASK((int)TY_MAX(0, TY_MIN(VL, to))) ^ MASK((int)TY_MAX(0, TY_MIN(VL, from))))
+#define LAID(u) \
+  ((Bits)(step == 1 ? MLOAD(from[u] + off[i], lanes[u][0]) \
+                    : __builtin_shuffle(MLOAD(from[u] + off[i], lanes[u][0]), \
+                                        MLOAD(from[u] + off[i] + VL, lanes[u][1]), even)))
+  const Index even = {EACH(EVEN, 0)};
+  const Piece *end = piece + n;
+  for (i64 c = 0; c < pad; c += VL) {
+    const T *from[VL] = {src, src};
+    Mask lanes[VL][2];
+    int count = 0;
+    lanes[0][0] = lanes[0][1] = lanes[1][0] = lanes[1][1] =
+        MASK(0); /* so are zeros, where none is */
+    for (; piece < end && piece->at < c + VL; piece++) {
+      const i64 lo = step * TY_MAX(piece->at - c, 0), hi = step * (piece->at + piece->n - c);
+      const i64 top = TY_MIN(hi, step * VL) - step + 1;
+      from[count] = (const T *)src + piece->off + step * (c - piece->at);
+      lanes[count][0] = LANE_MASK(lo, top);
+      lanes[count++][1] = LANE_MASK(lo - VL, top - VL);
+      if (piece->at + piece->n > c + VL) break;
+    }
+    const Mask all = MASK((int)TY_MIN(VL, pad - c));
+    T *y = (T *)dst + c;
+    for (i64 i = 0; i < ni; i++, y += ds) {
+      __builtin_prefetch(from[0] + off[i] + 2 * VL * step);
+      Bits v = LAID(0);
+      if (count > 1) v |= LAID(1);
+      for (int u = 2; u < count; u++) v |= LAID(u);
+      MSTORE(y, all, v);
+    }
+  }
+#undef EVEN
+#undef LANE_MASK
+#undef LAID
+}
+#endif
+
+#if APPLY && TBYTES == 4
+/* mr rows by nv vectors of which the last has as many elements as the mask, over one block of k: row
+** p of b begins at off[p]. What lies `ahead` of it will be wanted next. */
+INLINE void NAME(nearby)(const int mr, const int nv, const __typeof__(MASK(0)) m, i64 k, const T *a,
+                         i64 ars, i64 acs, const T *b, const i64 *off, i64 ahead, T *y, i64 yrs,
+                         bool first) {
+  V s[ROWS][2];
+  UNROLL
+  for (int r = 0; r < mr; r++) s[r][0] = s[r][1] = (V){0};
+  for (i64 p = 0; p < k; p++, a += acs) {
+    const T *x = b + off[p];
+    if (mr == ROWS) { /* the rest follows: lines are too far apart for the hardware to guess */
+      __builtin_prefetch(x + ahead);
+      __builtin_prefetch(x + ahead + VL);
+    }
+    const V b0 = nv == 2 ? *(const V *)x : MLOAD(x, m), b1 = nv == 2 ? MLOAD(x + VL, m) : b0;
+    UNROLL
+    for (int r = 0; r < mr; r++) {
+      const V z = NAME(splat)(a[r * ars]);
+      s[r][0] = FMA(z, b0, s[r][0]);
+      if (nv == 2) s[r][1] = FMA(z, b1, s[r][1]);
+    }
+  }
+  UNROLL
+  for (int r = 0; r < mr; r++, y += yrs) {
+    T *last = nv == 2 ? y + VL : y;
+    if (!first) {
+      if (nv == 2) s[r][0] = *(V *)y + s[r][0];
+      s[r][nv - 1] = MLOAD(last, m) + s[r][nv - 1];
+    }
+    if (nv == 2) *(V *)y = s[r][0];
+    MSTORE(last, m, s[r][nv - 1]);
+  }
+}
+
+static ATTR void NAME(near)(i64 m, i64 n, i64 k, const void *A, i64 ars, i64 acs, const void *B,
+                            const i64 *off, i64 ahead, void *Y, i64 yrs, bool first) {
+  for (i64 j = 0; j < n; j += 2 * VL) {
+    const T *a = A, *b = (const T *)B + j;
+    T *y = (T *)Y + j;
+    const i64 w = TY_MIN(n - j, 2 * VL);
+    const bool two = w > VL;
+    const __typeof__(MASK(0)) mask = MASK((int)(two ? w - VL : w));
+#define NEARBY(mr) \
+  for (; r >= mr; r -= mr, a += mr * ars, y += mr * yrs) { \
+    if (two) NAME(nearby)(mr, 2, mask, k, a, ars, acs, b, off, ahead, y, yrs, first); \
+    else NAME(nearby)(mr, 1, mask, k, a, ars, acs, b, off, ahead, y, yrs, first); \
+  }
+    i64 r = m;
+    NEARBY(ROWS)
+    NEARBY(2)
+    NEARBY(1)
+#undef NEARBY
+  }
+}
+#endif
+
 /* One block's lanes, or sums, join another's. */
 static ATTR void NAME(add)(void *L, const void *R, i64 bytes) {
   T *l = L;
@@ -453,9 +565,17 @@ static const Kern NAME(kern) = {
     .speed = SPEED,
     .tile = {{HEIGHTS(1)}, {HEIGHTS(2)}},
     .stream = NAME(stream),
+#if TURN
     .turned = NAME(turned),
+#endif
     .side = NAME(side),
     .dot = NAME(dot),
+#if APPLY
+    .lay = NAME(lay),
+#endif
+#if APPLY && TBYTES == 4
+    .near = NAME(near),
+#endif
     .add = NAME(add),
     .join = NAME(join),
 };
@@ -469,6 +589,7 @@ static const Kern NAME(kern) = {
 #undef MIN
 #undef ROWS
 #undef APPLY
+#undef TURN
 #undef SPEED
 #undef HEIGHTS
 #undef VL

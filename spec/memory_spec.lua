@@ -154,12 +154,16 @@ describe("requests that are too large", function()
 end)
 
 describe("while allocations fail", function()
-  it("52 workloads end in errors, leak nothing, and the next call works", function()
+  it("workloads end in errors, leak nothing, and the next call works", function()
     local pipe = io.popen(("luajit '%sspec/starve.lua' 2>&1; echo \"status $?\""):format(H.root))
     local out = pipe:read "*a"
     pipe:close()
     assert.truthy(out:find("status 0\n", 1, true), out)
-    assert.equal(52, select(2, out:gsub("%d+ tries\n", "")))
+    local count = tonumber(out:match "(%d+) workloads
+")
+    assert.equal(count, select(2, out:gsub("%d+ tries
+", "")))
+    assert.truthy(count > 50, count)
     local tries = 0
     for n in out:gmatch("(%d+) tries") do tries = tries + tonumber(n) end
     assert.truthy(tries > 1500, tries)

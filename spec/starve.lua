@@ -1,4 +1,4 @@
---- starve.lua -- 52 workloads while allocations fail: the n-th alone, then the n-th and all that follow, for every n.
+--- starve.lua -- workloads while allocations fail: the n-th alone, then the n-th and all that follow, for every n.
 -- luajit spec/starve.lua prints one line a workload. Each try must end well or with an error that speaks of memory; the next
 -- call must give the right result; when all is let go, memory must be as before.
 -- A process of its own (memory_spec.lua starts it), so that a crash is seen as one.
@@ -215,6 +215,15 @@ local workloads = {
       return a, a + 1, a:sum(), a:t():clone()
     end)(ty.ones(n, 4))
   end },
+  { "convolutions", function(_, n)
+    local x, w = ty.ones(2, 4, n, 20):requires_grad_(), ty.ones(6, 2, 3, 3):requires_grad_()
+    local y = ty.conv2d(x, w, { padding = 1, groups = 2 })
+    ty.max_pool2d(y, 2, { stride = 1 }):sum():backward()
+    return y:detach(), x.grad, w.grad, ty.conv_transpose1d(ty.ones(3, n), ty.ones(3, 2, 4), { stride = 2 })
+  end },
+  { "compiled convolution", function(k, n)
+    return ty.compile(function(x, w) return chain(ty.conv2d(x, w, { stride = 2 }), k) end)(ty.ones(3, 8, n, 33), ty.ones(12, 8, 3, 3))
+  end },
   { "settings", function(k, n)
     ty.default_dtype("f64")
     local ok, y = pcall(function() return ty.compile(function(x) return x / 3 + k end)(ty.ones({ n }, i64)) end)
@@ -222,9 +231,30 @@ local workloads = {
     if not ok then error(y, 0) end
     return y
   end },
+  { "vmap", function(k, n)
+    local w = ty.ones(3, 2)
+    return ty.vmap(function(x)
+      local y = ty.zeros(4)
+      y[1] = chain(x, k):sum()
+      y[{ { 2, 3 } }] = x:matmul(w)
+      return y:softmax(), (x:sort()), ty.cat { x, y }:gather(1, ty.range(3, i64))
+    end)(ty.ones(n, 3))
+  end },
+  { "vmap and gradients", function(_, n)
+    local w = ty.ones(3, 2):requires_grad_()
+    local function loss(x, v) return (x:matmul(v):tanh() * x[1]):sum() end
+    ty.vmap(loss, { 1, false })(ty.ones(n, 3), w):sum():backward()
+    return w.grad, ty.vmap(ty.grad(loss, { 1, 2 }), { 1, false })(ty.ones(n, 3), w:detach())
+  end },
+  { "hessian, compiled", function(k, n)
+    local f = ty.hessian(function(x) return (chain(x, k % 3) * x):sum() end)
+    return f(ty.ones(3)), ty.compile(ty.vmap(f))(ty.ones(n, 3))
+  end },
+  { "gradients of linear algebra", function(_, n)
+    return ty.grad(function(a) return ty.linalg.inv(a + ty.eye(n % 5 + 1) * 3):sum() end)(ty.ones(n % 5 + 1, n % 5 + 1))
+  end },
 }
 
-assert(#workloads == 52, #workloads)
 
 local function pack(...) return { n = select("#", ...), ... } end
 
@@ -309,3 +339,4 @@ for index, w in ipairs(workloads) do
     io.flush()
   end
 end
+print(#workloads .. " workloads")

@@ -121,7 +121,10 @@ return function(ty, C, check, quoted, save_safetensors)
     end
     table.sort(names)
     for i, name in ipairs(names) do tree[i] = quoted(name) .. ":" .. encode(out, parts[name], name, 0) end
-    local metadata = { [TREE] = "{" .. table.concat(tree, ",") .. "}", [RANDOM] = ty.random_state() }
+    local text = "{" .. table.concat(tree, ",") .. "}"
+    local readable, why = C.json(text) -- its reader has limits: seen now, not when it is needed
+    if readable == nil then check.fail(SAVE, "%s (long lists are saved as tensors)", why) end
+    local metadata = { [TREE] = text, [RANDOM] = ty.random_state() }
     return save_safetensors(SAVE, path, out.tensors, metadata, true)
   end
 

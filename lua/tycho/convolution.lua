@@ -1,17 +1,17 @@
 --- convolution.lua -- composites over windows: convolution, its transpose, pooling, interpolation.
 -- In: tensors [batch, channels, places...] or without the batch. Out: the same layout.
 --
--- A window is a view: `unfold` gives each output's window as new last dims, a step over them is the dilation. So
---   convolution   one matrix product of the weights with the windows, a row a weight: y[o, p] = w[o, ckk] cols[ckk, p]
---   transpose     zeros between the places, then a convolution with the weights turned around
---   pooling       a reduction over the windows' dims
+-- Convolutions and their transposes are the products of correlation.lua. Pooling is a reduction over the windows' dims.
 -- Nothing here reads values. Sizes are given as a number for all dims or as a list, one a dim.
 
 ---@param ty table the core module
 ---@param check table check.lua
 ---@param row fun(r: table) adds a composite, see functions.lua
 return function(ty, check, row)
-  local fail, matmul = check.fail, ty.matmul
+  local fail = check.fail
+  local correlation = require("tycho.correlation")(ty)
+  local pad, windows, mode = correlation.pad, correlation.windows, ty.internals.grad.mode
+  local where = ty.where
   local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
   local halves = { f16 = true, bf16 = true }
   local MOST = 2 ^ 31 - 1 -- places of a dim
@@ -42,32 +42,6 @@ return function(ty, check, row)
     if rank == n + 2 then return x, false end
     if rank == n + 1 then return x:unsqueeze(1), true end
     return fail(who, "argument 1 must have %d dims, or %d without a batch, got %s", n + 2, n + 1, check.text(x))
-  end
-
-  --- Pads the last n dims, before[i] and after[i] places; negative counts cut.
-  local function pad(x, n, before, after, value)
-    local rank, amounts, any = x.ndim, {}, false
-    for d = 1, rank do amounts[d] = { 0, 0 } end
-    for i = 1, n do
-      local d = rank - n + i
-      if before[i] < 0 or after[i] < 0 then
-        local first, last = max(0, -before[i]), max(0, -after[i])
-        x = x:narrow(d, 1 + first, x:size(d) - first - last)
-      end
-      amounts[d] = { max(0, before[i]), max(0, after[i]) }
-      any = any or before[i] > 0 or after[i] > 0
-    end
-    return any and x:pad(amounts, value) or x
-  end
-
-  --- The windows of the last n dims as a view [..., out1, out2, k1, k2].
-  local function windows(x, n, kernel, stride, dilation)
-    local first = x.ndim - n
-    for i = 1, n do
-      x = x:unfold(first + i, (kernel[i] - 1) * dilation[i] + 1, stride[i])
-      if dilation[i] > 1 then x = x:slice(-1, 1, -1, dilation[i]) end
-    end
-    return x
   end
 
   local function product(list)
@@ -135,44 +109,33 @@ return function(ty, check, row)
     return y + bias:reshape(sizes)
   end
 
-  --- The product of the weights [out, in / groups, k...] with the windows of x [batch, in, places...].
-  local function convolve(who, x, weight, n, groups, stride, dilation)
-    local shape, kernel = weight.shape, {}
+  --- What both kinds of convolution are given: x with a batch, whether it had none, weight and bias checked, and what
+  --- the products need to know. inputs, outputs: the weight's dims of channels.
+  local function convolution_arguments(who, n, x, weight, bias, opts, known, inputs, outputs)
+    if check.is_options(bias) then bias, opts = nil, bias end
+    opts = check.options(who, opts, known)
+    local input, single = batched(who, x, n)
+    local o = { n = n, groups = opts.groups or 1 }
+    o.kernel = check_weight(who, input, weight, bias, n, o.groups, inputs, outputs)
+    o.stride = sizes_of(who, "option stride", opts.stride, n, 1, 1)
+    o.dilation = sizes_of(who, "option dilation", opts.dilation, n, 1, 1)
+    return input, single, bias, opts, o
+  end
+
+  local function conv(who, n, x, weight, bias, opts)
+    local input, single, o
+    input, single, bias, opts, o = convolution_arguments(who, n, x, weight, bias, opts, conv_options, 2, 1)
+    o.before, o.after = paddings(who, opts.padding, n, o.kernel, o.stride, o.dilation)
+    o.size = {}
     for i = 1, n do
-      kernel[i] = shape[i + 2]
-      local reach, room = (kernel[i] - 1) * dilation[i] + 1, x:size(i + 2)
+      local reach = (o.kernel[i] - 1) * o.dilation[i] + 1
+      o.size[i] = input:size(2 + i)
+      local room = o.size[i] + o.before[i] + o.after[i]
       if reach > room then
         fail(who, "a kernel that reaches %d places does not fit into %d (dim %d, padded)", reach, room, i)
       end
     end
-    local view = windows(x, n, kernel, stride, dilation)
-    local order, places = { 1, 2 }, {}
-    for i = 1, n do
-      order[2 + i], order[2 + n + i] = 2 + n + i, 2 + i
-      places[i] = view:size(2 + i)
-    end
-    local batch, made, depth = x:size(1), shape[1], shape[2] * product(kernel)
-    local columns, rows = view:permute(order), weight
-    local y
-    if groups == 1 then
-      y = matmul(rows:reshape(made, depth), columns:reshape(batch, depth, product(places)))
-    else
-      y = matmul(rows:reshape(groups, made / groups, depth), columns:reshape(batch, groups, depth, product(places)))
-    end
-    return y:reshape(batch, made, unpack(places))
-  end
-
-  local function conv(who, n, x, weight, bias, opts)
-    if check.is_options(bias) then bias, opts = nil, bias end
-    opts = check.options(who, opts, conv_options)
-    local input, single = batched(who, x, n)
-    local groups = opts.groups or 1
-    local kernel = check_weight(who, input, weight, bias, n, groups, 2, 1)
-    local stride = sizes_of(who, "option stride", opts.stride, n, 1, 1)
-    local dilation = sizes_of(who, "option dilation", opts.dilation, n, 1, 1)
-    local before, after = paddings(who, opts.padding, n, kernel, stride, dilation)
-    local y = convolve(who, pad(input, n, before, after, 0), weight, n, groups, stride, dilation)
-    y = with_bias(y, bias, n)
+    local y = with_bias(correlation.forward(input, weight, o), bias, n)
     return single and y:squeeze(1) or y
   end
 
@@ -207,54 +170,22 @@ return function(ty, check, row)
     stride = "any", padding = "any", output_padding = "any", dilation = "any", groups = "number",
   }
 
-  --- Zeros between the places of the last n dims: n places become (n - 1) * stride + 1.
-  local function spread(x, n, stride)
-    local rank = x.ndim
-    for i = 1, n do
-      local d, s = rank - n + i, stride[i]
-      local length = x:size(d)
-      if s > 1 and length > 0 then
-        local amounts = {}
-        for k = 1, rank + 1 do amounts[k] = { 0, k == d + 1 and s - 1 or 0 } end
-        x = x:unsqueeze(d + 1):pad(amounts):flatten(d, d + 1):narrow(d, 1, (length - 1) * s + 1)
-      end
-    end
-    return x
-  end
-
-  --- weight [in, out / groups, k...] as that of the convolution that it is the transpose of, turned around.
-  local function turned(weight, n, groups)
-    local shape, dims = weight.shape, {}
-    for i = 1, n do dims[i] = 2 + i end
-    if groups == 1 then return weight:transpose(1, 2):flip(dims) end
-    local kernel = { unpack(shape, 3) }
-    return weight:reshape(groups, shape[1] / groups, shape[2], unpack(kernel)):transpose(2, 3)
-      :reshape(groups * shape[2], shape[1] / groups, unpack(kernel)):flip(dims)
-  end
-
   local function conv_transpose(who, n, x, weight, bias, opts)
-    if check.is_options(bias) then bias, opts = nil, bias end
-    opts = check.options(who, opts, transpose_options)
-    local input, single = batched(who, x, n)
-    local groups = opts.groups or 1
-    local kernel = check_weight(who, input, weight, bias, n, groups, 1, 2)
-    local stride = sizes_of(who, "option stride", opts.stride, n, 1, 1)
-    local dilation = sizes_of(who, "option dilation", opts.dilation, n, 1, 1)
+    local input, single, o
+    input, single, bias, opts, o = convolution_arguments(who, n, x, weight, bias, opts, transpose_options, 1, 2)
     local padding = sizes_of(who, "option padding", opts.padding, n, 0, 0)
     local extra = sizes_of(who, "option output_padding", opts.output_padding, n, 0, 0)
-    local before, after, ones = {}, {}, {}
+    o.before, o.after, o.size = padding, {}, {}
     for i = 1, n do
-      if extra[i] >= max(stride[i], dilation[i]) then
+      if extra[i] >= max(o.stride[i], o.dilation[i]) then
         fail(who, "option output_padding must be below stride or dilation, got %d", extra[i])
       end
-      local reach = dilation[i] * (kernel[i] - 1)
-      before[i], after[i], ones[i] = reach - padding[i], reach - padding[i] + extra[i], 1
-      if (input:size(2 + i) - 1) * stride[i] + 1 + before[i] + after[i] - reach < 1 then
-        fail(who, "padding %d leaves nothing of %s (dim %d)", padding[i], check.text(x), i)
-      end
+      local reach = o.dilation[i] * (o.kernel[i] - 1) + 1
+      o.size[i] = (input:size(2 + i) - 1) * o.stride[i] + reach - 2 * padding[i] + extra[i]
+      o.after[i] = padding[i] - extra[i]
+      if o.size[i] < 1 then fail(who, "padding %d leaves nothing of %s (dim %d)", padding[i], check.text(x), i) end
     end
-    local y = pad(spread(input, n, stride), n, before, after, 0)
-    y = with_bias(convolve(who, y, turned(weight, n, groups), n, groups, ones, dilation), bias, n)
+    local y = with_bias(correlation.input(input, weight, o), bias, n)
     return single and y:squeeze(1) or y
   end
 
@@ -349,15 +280,94 @@ return function(ty, check, row)
 
   local function sum_of(x, dims) return x:sum(dims) end
   local function mean_of(x, d, keep) return x:mean(d, keep) end
-  local function max_of(x, d, keep) return x:max(d, keep) end
+  local function max_of(x, d) return x:max(d) end
+
+  --- fn(x), whose gradient is rule(x, y, g).
+  local function ruled(fn, x, rule)
+    if not (x.requires_grad and mode()) then return fn(x) end
+    return ty.custom_grad(function(v)
+      local y = fn(v)
+      return y, { v, y }
+    end, function(saved, g) return rule(saved[1]:detach(), saved[2]:detach(), g) end)(x)
+  end
+
+  --- Calls visit(k, index) for each place k of a window, from 0; view[index] are the elements there.
+  local function each_tap(kernel, visit)
+    local k = 0
+    for i = 1, kernel[1] do
+      for j = 1, kernel[2] or 1 do
+        visit(k, kernel[2] and { "...", i, j } or { "...", i })
+        k = k + 1
+      end
+    end
+  end
+
+  --- Windows that share no element: each place of a window gets g, or 0 where an earlier one was the largest. whole: no
+  --- element lies outside.
+  local function spread_apart(x, view_of, kernel, y, g, whole)
+    local dx = (whole and ty.empty or ty.zeros)(x.shape, { dtype = g.dtype })
+    local from, to, below = view_of(x), view_of(dx), nil
+    each_tap(kernel, function(_, index)
+      local less = from[index]:lt(y)
+      local own = where(less, 0, g)
+      to[index] = below and where(below, own, 0) or own
+      below = below and below:bitwise_and(less) or less
+    end)
+    return dx
+  end
+
+  --- Which place of its window the largest element has, from 0.
+  local function first_taps(view, n, kernel, y)
+    if product(kernel) > TAPS then return view:flatten(-n, -1):argmax(-1) - 1 end
+    local places, k = {}, product(kernel) - 1
+    each_tap(kernel, function(i, index) places[i] = view[index]:lt(y) end)
+    local tap = ty.full(y.shape, k, { dtype = "i64" })
+    for i = k - 1, 0, -1 do tap = where(places[i], tap, i) end
+    return tap
+  end
+
+  --- Windows that may share elements: g is added up at the places of the largest.
+  local function spread_together(x, view, n, kernel, stride, dilation, y, g)
+    local tap, sizes, at = first_taps(view, n, kernel, y), x.shape, nil
+    for i = n, 1, -1 do
+      local d, below = x.ndim - n + i, 1
+      for k = d + 1, x.ndim do below = below * sizes[k] end
+      local within = i == 1 and tap or tap % kernel[i]
+      if i > 1 then tap = (tap - within) / kernel[i] tap = tap:to("i64") end
+      local first = ty.arange(y:size(d), { dtype = "i64" }) * stride[i]
+      for _ = i + 1, n do first = first:unsqueeze(-1) end
+      local here = (within * dilation[i] + first) * below
+      at = at and at + here or here
+    end
+    local lead = x.ndim - n
+    local dx = ty.zeros(x.shape, { dtype = g.dtype }):flatten(lead + 1, -1)
+    dx = dx:scatter_add(-1, at:flatten(lead + 1, -1) + 1, g:flatten(lead + 1, -1))
+    return dx:unflatten(-1, { unpack(sizes, lead + 1) })
+  end
 
   local max_options = { stride = "any", padding = "any", dilation = "any", ceil_mode = "boolean" }
 
   local function max_pool(who, n, x, kernel, opts)
     local input, single, _, size, stride, padding, after, dilation =
       pool_arguments(who, n, x, kernel, opts, max_options)
-    local view = windows(pad(input, n, padding, after, -math.huge), n, size, stride, dilation)
-    local y = fold(view, n, size, ty.maximum, max_of)
+    local back, behind, apart = {}, {}, product(size) <= TAPS
+    for i = 1, n do
+      back[i], behind[i] = -padding[i], -after[i]
+      apart = apart and stride[i] > (size[i] - 1) * dilation[i]
+    end
+    local function padded(v) return pad(v, n, padding, after, -math.huge) end
+    local function view_of(v) return windows(v, n, size, stride, dilation) end
+    local y = ruled(function(v) return fold(view_of(padded(v)), n, size, ty.maximum, max_of) end, input,
+      function(v, best, g)
+        v = padded(v)
+        local view, dx = view_of(v), nil
+        if apart then
+          dx = spread_apart(v, view_of, size, best, g, view:numel() == v:numel())
+        else
+          dx = spread_together(v, view, n, size, stride, dilation, best, g)
+        end
+        return pad(dx, n, back, behind, 0)
+      end)
     return single and y:squeeze(1) or y
   end
 
@@ -402,7 +412,7 @@ return function(ty, check, row)
     return single and y:squeeze(1) or y
   end
 
-  --- The largest element of each window. NaN wins. Where several are equal they share the gradient.
+  --- The largest element of each window. NaN wins. Where several are equal the first has the gradient.
   --- Options: stride = kernel, padding = 0 (of -inf), dilation = 1, ceil_mode = false.
   ---@param x tycho.Tensor floats, [batch, channels, length] or [channels, length]
   ---@param kernel integer
@@ -410,7 +420,7 @@ return function(ty, check, row)
   ---@return tycho.Tensor # [batch, channels, windows]
   local function max_pool1d(x, kernel, opts) return max_pool("max_pool1d", 1, x, kernel, opts) end
 
-  --- The largest element of each window. NaN wins. Where several are equal they share the gradient.
+  --- The largest element of each window. NaN wins. Where several are equal the first has the gradient.
   --- Options, a number or {rows, columns}: stride = kernel, padding = 0 (of -inf), dilation = 1; ceil_mode = false.
   ---@param x tycho.Tensor floats, [batch, channels, height, width] or [channels, height, width]
   ---@param kernel integer|integer[]
@@ -448,13 +458,22 @@ return function(ty, check, row)
     return ty.cat(parts, d)
   end
 
+  --- The largest along a dim; the first of equals has the gradient.
+  local function first_max(x, d, keep)
+    return ruled(function(v) return v:max(d, keep) end, x, function(v, _, g)
+      if not keep then g = g:unsqueeze(d) end
+      return ty.zeros(v.shape, { dtype = g.dtype }):scatter(d, v:argmax(d, true), g)
+    end)
+  end
+
+  --- The last dim comes first: so the first of equals is that of the first row.
   local function adaptive(who, n, x, outs, reduce)
     local input, single = batched(who, x, n)
     check.float(who, 1, x)
     outs = sizes_of(who, "argument 2, the output's size,", outs, n, nil, 1)
     local half = halves[x.dtype] and x.dtype
     local y = half and input:to("f32") or input
-    for i = 1, n do
+    for i = n, 1, -1 do
       if y:size(2 + i) < 1 then fail(who, "nothing to pool in %s", check.text(x)) end
       y = adapt(y, 2 + i, outs[i], reduce)
     end
@@ -478,13 +497,13 @@ return function(ty, check, row)
   ---@param x tycho.Tensor floats, [batch, channels, length] or [channels, length]
   ---@param size integer
   ---@return tycho.Tensor # [batch, channels, size]
-  local function adaptive_max_pool1d(x, size) return adaptive("adaptive_max_pool1d", 1, x, size, max_of) end
+  local function adaptive_max_pool1d(x, size) return adaptive("adaptive_max_pool1d", 1, x, size, first_max) end
 
   --- The largest of as many windows as asked for, which cover each dim evenly.
   ---@param x tycho.Tensor floats, [batch, channels, height, width] or [channels, height, width]
   ---@param size integer|integer[]
   ---@return tycho.Tensor # [batch, channels, rows, columns]
-  local function adaptive_max_pool2d(x, size) return adaptive("adaptive_max_pool2d", 2, x, size, max_of) end
+  local function adaptive_max_pool2d(x, size) return adaptive("adaptive_max_pool2d", 2, x, size, first_max) end
 
   local pooled = "the places become windows"
   row { "max_pool1d", "x, kernel, {stride = kernel, padding = 0, dilation = 1, ceil_mode = false}", max_pool1d,

@@ -376,7 +376,7 @@ add("gguf", "gguf", {
 
 ---------------------------------------------------------------------------------------------------------- directories
 
-local INDEX_MOST = 100000000 -- bytes
+local INDEX_MOST = 2 ^ 24 -- bytes: JSON of more is not read
 
 local function exists(path)
   local f = io.open(path, "rb")

@@ -144,6 +144,22 @@ local autocast, cast = require("tycho.nn.autocast")(ty)
 define("autocast", "m", "dtype, fn, ...", "calls fn(...) with the products of layers in that half float", autocast)
 ty._cast = cast
 
+-- Pictures, progress, profile: loaded when they are called first.
+
+for name, about in pairs {
+  plot = { "options = nil", "an empty plot, or rows of plots as one; its methods draw, save writes SVG or PNG" },
+  progress = { "n, {label, unit, per_step, total, curve, height}",
+    "a progress bar over n steps, a list or an iterator, with rate, values, time left" },
+  show = { "x, {mode, width, map, lim, columns, text}", "shows a vector, a matrix or a picture in the terminal" },
+  profile = { "fn, path = nil", "runs fn(): a table of its hottest kernels; a trace for chrome://tracing in a file" },
+} do
+  local fn
+  define(name, "m", about[1], about[2], function(...)
+    fn = fn or require("tycho." .. name)
+    return fn(...)
+  end)
+end
+
 --- Files: what is behind these names is loaded when one of them is first called.
 for name, about in pairs {
   load = { "path, opts = nil", "what a file holds, by its ending: tensors, tables, pictures; nil and a message" },

@@ -2,8 +2,8 @@
 --
 -- tensordot and einsum share one step, `contract`: two operands whose dims carry labels. Labels are of these kinds: in
 -- both and wanted (batch), in both and not wanted (summed), in one and wanted; those in one and not wanted are summed
--- first. One permute and one reshape of each operand make a batched matrix product of it; without summed labels it is a
--- broadcast product, element by element.
+-- first. One permute of each operand makes a batched product of it (ty.contract), which copies nothing; without summed
+-- labels it is a broadcast product, element by element.
 
 ---@param ty table the core module
 ---@param check table check.lua
@@ -105,12 +105,6 @@ return function(ty, check, row)
     return all
   end
 
-  local function product(size, labels)
-    local n = 1
-    for i = 1, #labels do n = n * size[labels[i]] end
-    return n
-  end
-
   --- x without the labels that are neither wanted nor in `other`: they are summed. Returns x and its labels.
   local function sum_out(x, labels, wanted, other)
     local gone, left = {}, {}
@@ -153,7 +147,6 @@ return function(ty, check, row)
     end
     local labels, sizes = concat(batch, only_a, only_b), {}
     for i = 1, #labels do sizes[i] = size[labels[i]] end
-    local n, m, k, nb = product(size, only_a), product(size, only_b), product(size, summed), product(size, batch)
     a = permuted(a, la, concat(batch, only_a, summed))
     b = permuted(b, lb, concat(batch, summed, only_b))
     if #summed == 0 and #labels <= 8 then
@@ -162,10 +155,7 @@ return function(ty, check, row)
       for i = 1, #labels do places[i] = (i > #batch and i <= #batch + #only_a) and 1 or sizes[i] end
       return a * b:reshape(places), labels
     end
-    local y
-    if #batch == 0 then y = matmul(a:reshape(n, k), b:reshape(k, m))
-    else y = matmul(a:reshape(nb, n, k), b:reshape(nb, k, m)) end
-    return y:reshape(sizes), labels
+    return ty.contract(a, b, #batch, #summed), labels
   end
 
   --- Sums products over pairs of dims: the last `dims` of a with the first of b, or the listed ones.
