@@ -346,6 +346,11 @@ describe("a folder of pictures", function()
       assert.equal(number % 2 + 1, label:item())
       assert.truthy(math.abs(x:get(2, 1, 1) - number * 9) < 6)
     end
+    for x, label in ds:loader { batch = 5, shuffle = true } do
+      for i, y in ipairs(label:totable()) do
+        assert.equal(y, math.floor(x:get(i, 2, 1, 1) / 9 + 0.5) % 2 + 1)
+      end
+    end
   end)
 
   it("gives the same bits in the same order with any number of workers", function()
