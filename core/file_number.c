@@ -246,10 +246,16 @@ int ty_number_print(char *to, double v, bool single) {
   if (v != v || v - v != 0) return snprintf(to, 32, "%s", v != v ? "nan" : v > 0 ? "inf" : "-inf");
   if (v >= -1e15 && v <= 1e15 && v == (double)(i64)v && (v != 0 || 1 / v > 0))
     return snprintf(to, 32, "%lld", (long long)v);
-  int n = 0;
-  for (int digits = single ? 6 : 15; digits <= (single ? 9 : 17); digits++) {
-    n = print_digits(to, v, digits);
-    if (reads_back(to, n, v, single)) break;
+  /* Most numbers need one digit less than the most that can be needed, or that many. */
+  int least = single ? 6 : 15, digits = single ? 8 : 16;
+  int n = print_digits(to, v, digits);
+  if (!reads_back(to, n, v, single)) return print_digits(to, v, digits + 1);
+  while (digits > least) {
+    char shorter[40];
+    int m = print_digits(shorter, v, --digits);
+    if (!reads_back(shorter, m, v, single)) break;
+    memcpy(to, shorter, (size_t)m + 1);
+    n = m;
   }
   return n;
 }
