@@ -162,7 +162,7 @@ end
 
 --- Files: what is behind these names is loaded when one of them is first called.
 for name, about in pairs {
-  load = { "path, opts = nil", "what a file holds, by its ending: .npy .npz .safetensors .gguf; nil and a message" },
+  load = { "path, opts = nil", "what a file holds, by its ending: tensors, tables, pictures; nil and a message" },
   save = { "path, value, opts = nil", "writes a file whole or not at all, by its ending; true, or nil and a message" },
   load_weights = { "path, opts = nil",
     "the tensors of a directory of safetensors, of its index, or of one file, by name" },
