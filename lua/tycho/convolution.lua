@@ -302,33 +302,30 @@ return function(ty, check, row)
     end
   end
 
+  --- Which place of its window the largest element has, from 0, as floats; nil: a window has one place.
+  local function first_taps(view, kernel, y)
+    local less, tap = {}, nil
+    each_tap(kernel, function(k, index) less[k] = view[index]:lt(y) end)
+    for k = product(kernel) - 2, 0, -1 do tap = where(less[k], tap or k + 1, k) end
+    return tap
+  end
+
   --- Windows that share no element: each place of a window gets g, or 0 where an earlier one was the largest. whole: no
   --- element lies outside.
   local function spread_apart(x, view_of, kernel, y, g, whole)
     local dx = (whole and ty.empty or ty.zeros)(x.shape, { dtype = g.dtype })
-    local from, to, below = view_of(x), view_of(dx), nil
-    each_tap(kernel, function(_, index)
-      local less = from[index]:lt(y)
-      local own = where(less, 0, g)
-      to[index] = below and where(below, own, 0) or own
-      below = below and below:bitwise_and(less) or less
-    end)
+    local from, to = view_of(x), view_of(dx)
+    local tap = first_taps(from, kernel, y)
+    each_tap(kernel, function(k, index) to[index] = tap and where(tap:eq(k), g, 0) or g end)
     return dx
-  end
-
-  --- Which place of its window the largest element has, from 0.
-  local function first_taps(view, n, kernel, y)
-    if product(kernel) > TAPS then return view:flatten(-n, -1):argmax(-1) - 1 end
-    local places, k = {}, product(kernel) - 1
-    each_tap(kernel, function(i, index) places[i] = view[index]:lt(y) end)
-    local tap = ty.full(y.shape, k, { dtype = "i64" })
-    for i = k - 1, 0, -1 do tap = where(places[i], tap, i) end
-    return tap
   end
 
   --- Windows that may share elements: g is added up at the places of the largest.
   local function spread_together(x, view, n, kernel, stride, dilation, y, g)
-    local tap, sizes, at = first_taps(view, n, kernel, y), x.shape, nil
+    local tap, sizes, at = nil, x.shape, nil
+    if product(kernel) > TAPS then tap = view:flatten(-n, -1):argmax(-1) - 1
+    else tap = first_taps(view, kernel, y) or ty.zeros_like(y) end
+    tap = tap:to("i64")
     for i = n, 1, -1 do
       local d, below = x.ndim - n + i, 1
       for k = d + 1, x.ndim do below = below * sizes[k] end
