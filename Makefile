@@ -4,7 +4,7 @@
 #   make test     all specs and the fuzzers                       make fuzz     the fuzzers alone: N=20000 SEED=1
 #   make build    build/                                          make lint     warnings, clang-format, luacheck
 #   make deps     the system's packages that are missing          make asan     the same under AddressSanitizer
-#   make mutate   plants faults, tells which the tests catch
+#   make mutate   plants faults, tells which the tests catch      make fuzz-files  file formats: SECONDS=30
 #   make install  PREFIX=/usr/local                               make clean
 ifeq ($(origin CC),default)
 CC      := gcc
@@ -19,6 +19,8 @@ LUAJIT  := luajit
 BUSTED  := busted --lua=/usr/bin/luajit
 LUAINC  ?= -I/usr/include/luajit-2.1 -I/usr/local/include/luajit-2.1
 PACKAGES := libc6-dev luajit libluajit-5.1-dev lua-busted lua-check clang-format libopenblas0-pthread
+# Loaded when they are first used: what releases of Debian and its relatives call them.
+LIBRARIES := libzip4/libzip5/libzip4t64 libpng16-16/libpng16-16t64 libturbojpeg0/libturbojpeg
 
 WARN    := -Wall -Wextra -Werror
 CFLAGS  ?= -O2 -g1
@@ -28,8 +30,9 @@ LDFLAGS += -shared -Wl,-z,nodelete -Wl,-z,noseparate-code
 LIBS    := -lm -ldl -lpthread
 JOBS     = $(if $(findstring j,$(MAKEFLAGS)),,-j2) # a -j from the command line holds
 
-OBJ     := $(patsubst core/%.c,$(B)/obj/%.o,$(wildcard core/*.c))
-LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua lua/tycho/nn/*.lua))
+FILES   := $(patsubst core/%.c,$(B)/obj/%.o,$(wildcard core/file_*.c))
+OBJ     := $(filter-out $(FILES),$(patsubst core/%.c,$(B)/obj/%.o,$(wildcard core/*.c)))
+LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua lua/tycho/nn/*.lua lua/tycho/plot/*.lua))
 RUN     := LUA_PATH="$(CURDIR)/$(B)/?.lua;$(CURDIR)/$(B)/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(B)/?.so;;"
 
 all: build
@@ -37,16 +40,24 @@ all: build
 # --- what the system must have
 
 deps:
-	@missing=""; \
+	@missing=""; libraries=""; \
 	if command -v dpkg-query >/dev/null; then \
-	  have=$$(dpkg-query -W -f='$${Package} $${db:Status-Status}\n' $(PACKAGES) 2>/dev/null); \
+	  have=$$(dpkg-query -W -f='$${Package} $${db:Status-Status}\n' $(PACKAGES) $(subst /, ,$(LIBRARIES)) 2>/dev/null); \
 	  for p in $(PACKAGES); do \
 	    echo "$$have" | grep -qx "$$p installed" || missing="$$missing $$p"; \
 	  done; \
-	  [ -z "$$missing" ] && exit 0; \
+	  for names in $(LIBRARIES); do \
+	    echo "$$have" | grep -qxE "($$(echo $$names | tr / '|')) installed" || libraries="$$libraries $$names"; \
+	  done; \
+	  [ -z "$$missing$$libraries" ] && exit 0; \
 	  sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; \
-	  echo "deps: installing by $${sudo:+sudo }apt-get:$$missing"; \
 	  $$sudo apt-get update -qq >/dev/null; \
+	  for names in $$libraries; do \
+	    for p in $$(echo $$names | tr / ' '); do \
+	      if apt-cache show $$p >/dev/null 2>&1; then missing="$$missing $$p"; break; fi; \
+	    done; \
+	  done; \
+	  echo "deps: installing by $${sudo:+sudo }apt-get:$$missing"; \
 	  $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	else \
 	  for p in $(LUAJIT) busted luacheck clang-format; do \
@@ -62,7 +73,7 @@ deps:
 build: deps
 	@$(MAKE) --no-print-directory $(JOBS) library
 
-library: $(B)/tycho/core.so $(LUA)
+library: $(B)/tycho/core.so $(B)/tycho/files.so $(LUA)
 	@:
 
 $(B)/obj/%.o: core/%.c Makefile | $(B)/obj
@@ -70,10 +81,11 @@ $(B)/obj/%.o: core/%.c Makefile | $(B)/obj
 	@$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
 
 # Loops that nothing unwinds through: no tables for it. What is seldom in a hurry: small.
-LOOPS   := grad grad_rules plan cache fold tile tile_prims tile_place tile_reduce tile_run tile_strand gemm gemm_kern gemm_amx epilogue list panels \
-           host lower map fuse graph program type x64 x64_asm x64_body x64_ops x64_code
-SMALL   := grad grad_rules lua_grad lua_args lua_view x64 x64_body x64_ops tile program lower dump blas capture lua_capture lua_compile lua_custom \
-           lua_check lua_graph lua_index lua_linalg lua_print lua_probe lua_random lua_select lua_settings lua_tensor range replace list
+LOOPS   := vmap grad grad_rules plan cache fold tile tile_prims tile_place tile_reduce tile_run tile_strand gemm gemm_kern gemm_amx epilogue list layout panels \
+           host lower map fuse graph program type x64 x64_asm x64_body x64_ops x64_code profile
+SMALL   := vmap lua_vmap grad grad_rules lua_grad lua_args lua_view x64 x64_body x64_ops tile program lower dump blas capture lua_capture lua_compile lua_custom \
+           lua_check lua_graph lua_index lua_linalg lua_print lua_probe lua_random lua_select lua_settings lua_tensor range replace list layout \
+            profile lua_profile
 $(LOOPS:%=$(B)/obj/%.o): override CFLAGS += -fno-asynchronous-unwind-tables
 $(SMALL:%=$(B)/obj/%.o): override CFLAGS += -Os
 # Guards are calls of Lua's API: straight to it.
@@ -83,19 +95,25 @@ $(B)/tycho/core.so: $(OBJ) | $(B)/tycho
 	@echo "ld  $@"
 	@$(CC) $(OBJ) $(LDFLAGS) $(LIBS) -o $@
 
-$(B)/tycho/%.lua: lua/tycho/%.lua | $(B)/tycho/nn
+# File formats: a shared object of its own, which is loaded when it is first used.
+$(B)/tycho/files.so: $(FILES) | $(B)/tycho
+	@echo "ld  $@"
+	@$(CC) $(FILES) $(LDFLAGS) $(LIBS) -o $@
+
+$(B)/tycho/%.lua: lua/tycho/%.lua | $(B)/tycho/nn $(B)/tycho/plot
 	@cp $< $@
 
-$(B)/obj $(B)/tycho $(B)/tycho/nn:
+$(B)/obj $(B)/tycho $(B)/tycho/nn $(B)/tycho/plot:
 	@mkdir -p $@
 
--include $(OBJ:.o=.d)
+-include $(OBJ:.o=.d) $(FILES:.o=.d)
 
 install: build
-	install -d $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/nn
-	install -s -m 755 $(B)/tycho/core.so $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho/
+	install -d $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/nn $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/plot
+	install -s -m 755 $(B)/tycho/core.so $(B)/tycho/files.so $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho/
 	install -m 644 lua/tycho/*.lua $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/
 	install -m 644 lua/tycho/nn/*.lua $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/nn/
+	install -m 644 lua/tycho/plot/*.lua $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/plot/
 
 # --- use and proof
 
@@ -108,7 +126,7 @@ test: build
 	( fuzzed=0; \
 	  $(RUN) $(LUAJIT) spec/fuzz.lua $(N) $(SEED) || fuzzed=1; \
 	  $(RUN) $(LUAJIT) spec/fuzz_lua.lua $(N) $(SEED) || fuzzed=1; \
-	  $(RUN) $(LUAJIT) spec/fuzz_grad.lua $$(($(N) / 50)) $(SEED) || fuzzed=1; \
+	  $(RUN) $(LUAJIT) spec/fuzz_grad.lua $$(($(N) / 80)) $(SEED) || fuzzed=1; \
 	  TYCHO_ISA=avx2 TYCHO_CHECK=1 $(RUN) $(LUAJIT) spec/fuzz.lua 4000 5 || fuzzed=1; \
 	  exit $$fuzzed ) >$$log 2>&1 & fuzzers=$$!; \
 	$(RUN) $(BUSTED) -o spec/report.lua --lpath="./?.lua" spec || status=1; \
@@ -118,7 +136,27 @@ test: build
 fuzz: build
 	@$(RUN) $(LUAJIT) spec/fuzz.lua $(N) $(SEED)
 	@$(RUN) $(LUAJIT) spec/fuzz_lua.lua $(N) $(SEED)
-	@$(RUN) $(LUAJIT) spec/fuzz_grad.lua $$(($(N) / 5)) $(SEED)
+	@$(RUN) $(LUAJIT) spec/fuzz_grad.lua $$(($(N) / 10)) $(SEED)
+
+# The file formats under libFuzzer and the sanitizers, each for so many seconds: SECONDS=60 FORMATS="npy gguf" RUNS=100000
+SECONDS ?= 30
+RUNS    ?= -1
+FORMATS ?= npy npz safetensors gguf json csv pnm png jpeg
+PARSERS := $(filter-out %_lua.c,$(wildcard core/file_*.c))
+FUZZ    := $(B)/fuzz
+fuzz-files:
+	@command -v clang >/dev/null || { sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; $$sudo apt-get update -qq >/dev/null; \
+	  $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends clang libclang-rt-dev >/dev/null; }
+	@$(LUAJIT) spec/fuzz_seeds.lua $(FUZZ)/seeds
+	@status=0; for f in $(FORMATS); do \
+	  F=$$(echo $$f | tr a-z A-Z); mkdir -p $(FUZZ)/$$f; \
+	  clang -std=c11 -O1 -g -D_GNU_SOURCE -DFORMAT=$$F -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
+	    spec/fuzz_files.c $(PARSERS) -ldl -lpthread -lm -o $(FUZZ)/fuzz_$$f || exit 1; \
+	  $(FUZZ)/fuzz_$$f -max_total_time=$(SECONDS) -runs=$(RUNS) -seed=$(SEED) -rss_limit_mb=1024 -timeout=10 -print_final_stats=1 \
+	    -artifact_prefix=$(FUZZ)/ $(FUZZ)/$$f $(FUZZ)/seeds/$$f >$(FUZZ)/$$f.log 2>&1 || status=1; \
+	  echo "fuzz-files: $$f: $$(sed -n 's/^stat::number_of_executed_units: */runs /p' $(FUZZ)/$$f.log)" \
+	    "$$(grep -m1 -E 'ERROR|SUMMARY|does not hold|runtime error' $(FUZZ)/$$f.log)"; \
+	done; exit $$status
 
 # Faults planted one by one in a copy of the tree: which of them do the tests catch?
 mutate: build
@@ -160,4 +198,4 @@ sanitized:
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build library install demo test fuzz mutate bench lint asan sanitized clean
+.PHONY: all deps build library install demo test fuzz fuzz-files mutate bench lint asan sanitized clean

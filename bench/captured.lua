@@ -4,6 +4,7 @@
 
 local ty = require "tycho"
 local models = require "models"(ty)
+local live_set = dofile((arg[0]:match "^(.*)/[^/]*$" or ".") .. "/../spec/live_set.lua")
 
 return function(row, native, latency)
   local vector = native.vector4(1, 2, 3, 4)
@@ -85,6 +86,47 @@ return function(row, native, latency)
       end }
     row { name = r[2] .. ", warm", raw = true, unit = "ms", what = "its second call",
       ours = function() return second or select(2, latency(r[1])) end }
+  end
+  local warm
+  row { name = "first compiled step of an MLP 784-128-10", raw = true, unit = "ms", what = "no other call", mark = 5e-3,
+    ours = function()
+      local first
+      first, warm = latency "step"
+      return first
+    end }
+  row { name = "first compiled step of an MLP, warm", raw = true, unit = "ms", what = "no other call",
+    ours = function() return warm or select(2, latency "step") end }
+
+  local function blocks(rows)
+    local nn = ty.nn
+    local function block() return nn.TransformerBlock(64, 4, { causal = true }) end
+    local model = nn.Sequential(block(), block())
+    local opt, target = ty.optim.Adam(model:parameters()), ty.randn(rows, 32, 64)
+    return function(x)
+      opt:zero_grad()
+      local loss = ty.mse_loss(model(x), target)
+      loss:backward()
+      opt:step()
+      return loss:detach()
+    end, ty.randn(rows, 32, 64)
+  end
+
+  for _, r in ipairs {
+    { "MLP 784-128-10, batch 64", function() return models.step({ 784, 128, 10 }, 64) end },
+    { "two transformer blocks d64/s32, batch 8", function() return blocks(8) end },
+    { "two transformer blocks d64/s32, batch 1", function() return blocks(1) end },
+  } do
+    local least, taken
+    row { name = "peak memory of a training step, " .. r[1], raw = true, raw_floor = true, unit = "MB",
+      what = "its live set", most = 1.1,
+      ours = function()
+        local step, x = r[2]()
+        local compiled = jit.compile(step)
+        for _ = 1, 2 do compiled(x) end
+        least, taken = live_set.measure(jit.explain(compiled).traces[1])
+        return taken
+      end,
+      floor = function() return least end }
   end
   local before
   row { name = "memory of an entry, 1,000 captures", raw = true, raw_floor = true, unit = "MB",

@@ -1,10 +1,12 @@
 -- latency.lua -- what new code costs, each in a process of its own; run.lua asks it.
--- In: "chain", "product", "calls", "mlp", "transformer" or "memory". Out: two numbers, in seconds or bytes.
+-- In: "chain", "product", "calls", "mlp", "transformer", "step" or "memory". Out: two numbers, in seconds or bytes.
 --   chain, product   the first call of a new function beyond its second: recorded, planned, made into machine
 --                    code; for the first such function of this process, and the median of many that follow
 --   calls            10,000 calls, of new functions and of new shapes among them: the time beyond the median of
 --                    calls that are not new, at 99.9 % of calls and at worst
 --   mlp, transformer the same as chain for whole networks, whose first call is captured
+--   step             the whole first call of a compiled training step, loss, gradients and update, of an MLP
+--                    784-128-10; and the median of such calls once the process has made several
 --   memory           what Lua and the library hold after 200 and after 1,000 captures of one function, all but the
 --                    latest few of them evicted
 -- Time that this thread computed, so that rivals do not count. One thread.
@@ -105,6 +107,20 @@ local function network(maker, ...)
   end
 end
 
+--- Nothing is subtracted: the step is learnt, compiled and made.
+local function first_step()
+  local list = {}
+  for i = 1, 11 do
+    local step, x = models.step({ 784, 128, 10 }, 64)
+    step = jit.compile(step)
+    local started = now()
+    step(x):item()
+    list[i] = now() - started
+  end
+  local first = table.remove(list, 1)
+  return first, at(list, 0.5)
+end
+
 local several = jit.compile(function(x, name) return name .. "!", x * 2 + 1 end)
 local captured = 0
 
@@ -129,6 +145,7 @@ if what == "chain" then p, q = first_beyond_second(chain, ty.ones(1, 256), 1)
 elseif what == "product" then p, q = first_beyond_second(product, rows, 1)
 elseif what == "mlp" then p, q = first_beyond_second(network(models.mlp, 64, 4), nil, 1)
 elseif what == "transformer" then p, q = first_beyond_second(network(models.transformer, 12, 64, 16), nil, 1, 12)
+elseif what == "step" then p, q = first_step()
 elseif what == "memory" then p, q = held(200), held(1000)
 else p, q = calls() end
 print(("%.9g %.9g"):format(p, q))

@@ -111,6 +111,30 @@ def numpy_rows():
         rows["chain%d" % n] = lambda part=x[:n]: chain(part)
     for n in (512, 1024, 2048):
         rows["matmul%d" % n] = lambda m=x[:n * n].reshape(n, n): m @ m
+    rows.update(file_rows())
+    return rows
+
+
+def file_rows():
+    """Files that bench/files.lua and bench/data.lua have written."""
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "build", "bench")
+    rows = {"npy": lambda: np.load(os.path.join(folder, "read.npy")),
+            "loadtxt": lambda: np.loadtxt(os.path.join(folder, "read10000.csv"), np.float32, delimiter=",", skiprows=1)}
+    try:
+        import pandas
+        rows["csv"] = lambda: pandas.read_csv(os.path.join(folder, "read100000.csv")).to_numpy()
+    except ImportError:
+        pass
+    try:
+        from safetensors import safe_open
+    except ImportError:
+        return rows
+
+    def first():
+        with safe_open(os.path.join(folder, "read.safetensors"), "np") as f:
+            return f.get_tensor(next(iter(f.keys())))[0]
+
+    rows["safetensors"] = first
     return rows
 
 

@@ -220,7 +220,7 @@ local rows = {}
 ---   peer         the name under which peers.py knows it
 ---   mark         ours must not be slower: a number in SI units, or for rates, in the row's unit, not less
 ---   most         ours / floor must not be more
----   beats        ours must not be slower than "blas" or "torch"
+---   beats        ours must not be slower than "blas", "torch" or "numpy"
 ---   remark       in place of a mark
 ---   plot         its name in the picture
 local function row(r)
@@ -534,6 +534,8 @@ for _, r in ipairs {
 end
 
 require "captured"(row, native, latency)
+require "files"(row, build)
+require "data"(row, build)
 
 local FIRST = 'io.write((require("tycho").ones(4) + 1):sum():item())'
 local IDLE = 'require "tycho"'
@@ -624,7 +626,7 @@ local function measure(r)
   note("all_torch", torch)
   note("all_compiled", compiled)
   note("all_jax", jax)
-  local rival = r.beats == "blas" and openblas_took or r.beats == "torch" and torch
+  local rival = r.beats == "blas" and openblas_took or r.beats == "torch" and torch or r.beats == "numpy" and numpy
   note("all_rival", rival and rival / ours)
 end
 
@@ -642,7 +644,7 @@ local function verdict(r, ours, ratio)
   end
   if r.most then mark(("%.2f x"):format(r.most), ratio <= r.most) end
   if r.all_rival then
-    mark(r.beats == "blas" and "OpenBLAS" or "PyTorch", median(r.all_rival) >= 1)
+    mark(({ blas = "OpenBLAS", torch = "PyTorch", numpy = "Python's" })[r.beats], median(r.all_rival) >= 1)
   end
   if r.remark then return r.remark, "" end
   if count == 0 then return "", "" end

@@ -158,6 +158,7 @@ KernelEntry *ty_kernel_get(const Machine *m, const Program *p) {
 }
 
 const Kernel *ty_kernel_code(const KernelEntry *e) { return e->kernel; }
+const Program *ty_kernel_program(const KernelEntry *e) { return (const Program *)e->program; }
 
 void ty_kernel_drop(KernelEntry *e) {
   if (!e) return;

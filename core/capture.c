@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include "capture.h"
 #include "grad.h"
+#include "vmap.h"
 
 static bool grow(void *list, i32 n, i32 *cap, size_t size) {
   void *p, **at = list;
@@ -30,6 +31,7 @@ bool ty_capture_begin(State *S, Batch *b) {
   c->stamp = S->stamps;
   c->seq = S->record_seq;
   c->grad_mode = S->grad_mode;
+  c->level = S->level;
   S->capture = c;
   return true;
 }
@@ -63,6 +65,7 @@ void ty_capture_end(State *S) {
   put_back(c);
   put_back_twins(c);
   ty_grad_set_mode(S, c->grad_mode);
+  while (S->level != c->level) ty_vmap_close(S);
   Batch *b = c->batch; /* handles that wait for it are garbage: they pin nothing any more */
   b->dead = true;
   for (i32 i = 0; i < b->ninput; i++) ty_buffer_drop(b->input[i].buf);
@@ -140,6 +143,7 @@ bool ty_capture_scalar(State *S, i32 slot, ScalarFrom from) {
 
 bool ty_capture_outside(State *S, const Tensor *t, i32 slot) {
   Capture *c = S->capture;
+  if (t->st->many) return ty_capture_refuse(S, "uses a tensor of a vmap that has ended");
   if (!grow(&c->outside, c->noutside, &c->outside_cap, sizeof *c->outside)) return refuse_memory(S);
   bool first = !ty_capture_holds(S, t->st);
   Outside *o = &c->outside[c->noutside++];
@@ -186,10 +190,14 @@ bool ty_capture_leaf(State *S, const Record *r, Tensor *g) {
   return true;
 }
 
-/* A frozen index is asked by the storage whose twin it is, which is known. */
+/* A frozen index is asked by the storage whose twin it is, which is known; one that shares what a tensor from
+** outside held, by that. */
 bool ty_capture_check(State *S, const Tensor *index, i64 size, int base) {
   Capture *c = S->capture;
   Storage *st = index->st->frozen && index->st->twin ? index->st->twin : index->st;
+  if (!ty_capture_holds(S, st))
+    for (i32 i = 0; i < c->noutside; i++)
+      if (c->outside[i].t.st->buf == st->buf) st = c->outside[i].t.st;
   for (i32 i = 0; i < c->ncheck; i++) {
     const IndexCheck *k = &c->check[i];
     bool same = k->t.st == st && k->size == size && k->base == base &&

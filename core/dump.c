@@ -199,10 +199,10 @@ static void plan_output(Text *t, const Plan *p, i32 k) {
   ty_text_add(t, "\n", 1);
 }
 
-/* A piece of the arena, and the steps between which it lives. */
+/* A piece of the arena or of an output, and the steps between which it lives. */
 static void plan_slot(Text *t, const Plan *p, i32 i) {
   const Slot *s = &p->slot[i];
-  char name[16];
+  char name[16], where[32] = "";
   i32 first = -1, last = -1;
   for (i32 k = 0; k < p->nsteps; k++)
     for (i32 j = 0; j < p->step[k].noperands; j++) {
@@ -211,8 +211,9 @@ static void plan_slot(Text *t, const Plan *p, i32 i) {
       last = k;
     }
   slot_name(p, i, name, sizeof name);
-  ty_text_printf(t, "  %-6s at %-10" PRId64 " %12" PRId64 " bytes  steps %d-%d\n", name, s->offset,
-                 s->bytes, first, last);
+  if (s->k >= 0) snprintf(where, sizeof where, "  in out%d", s->k);
+  ty_text_printf(t, "  %-6s at %-10" PRId64 " %12" PRId64 " bytes  steps %d-%d%s\n", name,
+                 s->offset, s->bytes, first, last, where);
 }
 
 static const char *plural(i64 n) { return n == 1 ? "" : "s"; }
@@ -227,7 +228,11 @@ void ty_dump_plan(Text *t, const Plan *p) {
   for (i32 i = 0; i < p->nsteps; i++) plan_step(t, p, i);
   if (p->noutputs) ty_text_printf(t, "outputs\n");
   for (i32 k = 0; k < p->noutputs; k++) plan_output(t, p, k);
-  if (p->arena) ty_text_printf(t, "arena\n");
-  for (i32 i = 0; i < p->nslots; i++)
-    if (p->slot[i].kind == SLOT_TEMP) plan_slot(t, p, i);
+  bool any = false;
+  for (i32 i = 0; i < p->nslots; i++) {
+    if (p->slot[i].kind != SLOT_TEMP) continue;
+    if (!any) ty_text_printf(t, "arena\n");
+    any = true;
+    plan_slot(t, p, i);
+  }
 }

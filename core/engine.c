@@ -259,6 +259,7 @@ void ty_engine_close(State *S) {
   }
   S->open = NULL;
   ty_tensor_close(S);
+  ty_profile_close(S);
   ty_quick_clear(S);
   ty_cache_clear(S);
   ty_panels_clear(E);

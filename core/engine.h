@@ -32,6 +32,7 @@ typedef struct CacheStats {
 KernelEntry *ty_kernel_get(const Machine *m, const Program *p);
 bool ty_kernel_guard(void); /* forks leave all of this whole; false: no memory */
 const Kernel *ty_kernel_code(const KernelEntry *e);
+const Program *ty_kernel_program(const KernelEntry *e);
 void ty_kernel_drop(KernelEntry *e); /* NULL is nothing */
 void ty_kernel_trim(i64 keep);       /* drops idle kernels until at most `keep` bytes are cached */
 CacheStats ty_kernel_stats(void);
@@ -72,7 +73,18 @@ typedef struct Engine {
   CacheStats panel_stats;
 } Engine;
 
+#define DUMP_PROFILE (1u << 31) /* of Engine.dump: steps are noted */
 static inline bool ty_dumps(const Engine *E, char letter) { return E->dump >> (letter - 'a') & 1; }
+
+/* --- profile.c; see its head. False: another profile runs; none of this State does. */
+bool ty_profile_start(State *S);
+bool ty_profile_stop(State *S); /* what was noted can then be read, until ... */
+void ty_profile_leave(void);
+void ty_profile_close(State *S); /* what is left of one of this State */
+i32 ty_profile_plan(Plan *p);    /* the number under which it is held; -1: too many */
+const Plan *ty_profile_held(i32 i);
+/* The events of one thread from the oldest on; NULL: no more. lost: so many gave way to newer ones. */
+const struct Event *ty_profile_event(i32 ring, i64 i, i64 *lost);
 
 /* --- plan.c */
 

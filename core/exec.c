@@ -10,8 +10,7 @@
 ** own: that is decided by binding the output's slot; the copy of a base into itself is skipped.
 */
 #include "engine.h"
-
-#include <time.h>
+#include "profile.h"
 
 enum { FEW = 96 }; /* slots and outputs for which the stack has room */
 
@@ -98,7 +97,8 @@ static void bind_slots(Bound *B) {
     if (s->kind == SLOT_INPUT)
       *addr = (char *)input[s->k].buf->data + input[s->k].offset * s->esize;
     else if (s->kind == SLOT_OUTPUT) *addr = B->made[s->k]->data;
-    else if (s->kind == SLOT_TEMP) *addr = (char *)B->arena + s->offset;
+    else if (s->kind == SLOT_TEMP)
+      *addr = (char *)(s->k < 0 ? B->arena : B->made[s->k]->data) + s->offset;
     else *addr = NULL;
   }
 }
@@ -227,24 +227,24 @@ static inline bool run_step(const Bound *B, const Step *s, const char **err) {
   return ok;
 }
 
-static double now_us(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
-
-/* The same with a line of time for each step. */
+/* The same with a line of time for each step, or noted for a profile. */
 static bool run_timed(const Bound *B, const char **err) {
   static const char *const kinds[] = {"kernel", "gemm", "host", "copy"};
+  const Engine *E = B->S->engine;
+  bool noted = E->dump & DUMP_PROFILE, said = ty_dumps(E, 't'), ok = true;
+  i32 plan = noted ? ty_profile_plan(B->p) : -1;
+  i64 begin = ty_profile_now();
   Text t = {0};
-  bool ok = true;
   for (i32 i = 0; i < B->p->nsteps && ok; i++) {
     const Step *s = &B->p->step[i];
-    double start = now_us();
+    i64 start = ty_profile_now();
     ok = run_step(B, s, err);
-    ty_text_printf(&t, "  step %-3d %-6s %%%d %s  %.1f us\n", i, kinds[s->kind], s->node,
-                   ty_ops[s->op].name, now_us() - start);
+    if (noted) ty_profile_note(EV_STEP, start, plan, i, 0);
+    if (said)
+      ty_text_printf(&t, "  step %-3d %-6s %%%d %s  %.1f us\n", i, kinds[s->kind], s->node,
+                     ty_ops[s->op].name, (double)(ty_profile_now() - start) * 1e-3);
   }
+  if (noted) ty_profile_note(EV_RUN, begin, plan, 0, 0);
   ty_dump_say(B->S, "time", &t);
   return ok;
 }
@@ -252,7 +252,7 @@ static bool run_timed(const Bound *B, const char **err) {
 static bool run_steps(const Bound *B) {
   const char *err = NULL;
   bool ok = true;
-  if (TY_UNLIKELY(ty_dumps(B->S->engine, 't'))) ok = run_timed(B, &err);
+  if (TY_UNLIKELY(B->S->engine->dump & (DUMP_PROFILE | 1u << ('t' - 'a')))) ok = run_timed(B, &err);
   else
     for (i32 i = 0; i < B->p->nsteps && ok; i++) ok = run_step(B, &B->p->step[i], &err);
   if (ok) return true;

@@ -14,6 +14,7 @@
 */
 #include "capture.h"
 #include "grad.h"
+#include "vmap.h"
 
 /* --- records */
 
@@ -93,6 +94,11 @@ Record *ty_record_new(State *S, int kind, i32 n, const Given *src) {
 
 /* A storage with st's contents, refs 1. Exposed memory may change at any time: it is copied. */
 static Storage *freeze(State *S, Storage *st) {
+  if (st->many) { /* those of all examples go on as they are */
+    Storage *all = freeze(S, st->many->t.st), *from = st->many->t.st;
+    if (all && from->tape && !all->tape) all->tape = ty_record_hold(from->tape);
+    return ty_many_over(S, st, all);
+  }
   if (st->buf && st->buf->exposed) {
     Tensor y = {0}, x = {.st = st, .type = {.dtype = st->dtype, .rank = 1, .dims = {st->numel}}};
     x.strides[0] = 1;
@@ -111,7 +117,7 @@ static Storage *freeze(State *S, Storage *st) {
 static Storage *twin_of(State *S, Storage *st) {
   if (st->frozen) return ty_storage_hold(st);
   if (st->twin) return ty_storage_hold(st->twin);
-  Storage *f = freeze(S, st);
+  Storage *f = st->many ? ty_many_over(S, st, twin_of(S, st->many->t.st)) : freeze(S, st);
   if (!f) return NULL;
   f->frozen = true;
   if (st->tape) f->tape = ty_record_hold(st->tape);
@@ -129,6 +135,13 @@ static bool save(State *S, Record *r, const Given *src) {
     if (!(r->edge[j].saved = twin_of(S, src[j].t->st))) return false;
   }
   return true;
+}
+
+/* What x sees of its storage's past: nothing where it is detached. */
+static Storage *freeze_seen(State *S, const Tensor *x) {
+  Storage *st = freeze(S, x->st);
+  if (st && st->many) st->many->t.detached |= x->detached;
+  return st;
 }
 
 /* --- recording */
@@ -221,8 +234,12 @@ bool ty_grad_assign(State *S, const char *who, const Tensor *dst, const Given *x
 
 bool ty_grad_watch(State *S, const Tensor *x, bool watch, Tensor *y) {
   Given src = {.kind = O_TENSOR, .t = x};
-  Storage *st = freeze(S, x->st);
+  Storage *st = freeze_seen(S, x);
   if (!st) return false;
+  if (watch && S->level && ty_vmap_level(x) < S->level->id) {
+    if (ty_needs_grad(x) && !st->tape) st->tape = ty_record_hold(x->st->tape);
+    if (!(st = ty_vmap_above(S, st, x->detached))) return false;
+  }
   if (S->capture && watch) ty_capture_lone(S, x->st);
   Record *r = x->detached ? NULL : x->st->tape;
   if (r) ty_record_hold(r);
@@ -267,7 +284,7 @@ bool ty_grad_require(State *S, Tensor *x, bool on) {
   }
   if (st->tape && !x->detached) return true;
   if (x->detached) { /* of its own from now on */
-    if (!(st = freeze(S, x->st))) return false;
+    if (!(st = freeze_seen(S, x))) return false;
     st->frozen = false;
   }
   Record *r = ty_record_new(S, K_LEAF, 0, NULL);
@@ -369,6 +386,10 @@ static bool leaf_note(Back *b, Record *r, Tensor *g) {
   State *S = b->S;
   Tensor sum = {0};
   bool outside = ty_capture_is_old(S, r);
+  if (g->st->many && !ty_vmap_is_inside(S, g->st->many->level, r->seq))
+    return ty_fail(S, "backward: a leaf from outside of a vmap would get a gradient for each "
+                      "example (use ty.grad "
+                      "inside, or go back outside)");
   if (b->nleaf == b->leaf_cap) {
     i32 cap = b->leaf_cap ? b->leaf_cap * 2 : 16;
     void *p = ty_mem_realloc(b->leaf, sizeof *b->leaf * (size_t)cap);
@@ -395,19 +416,8 @@ static bool fail_pending(Back *b) {
   if (r->freed)
     return ty_fail(b->S, "backward: the graph was freed by an earlier backward; keep it by "
                          "{retain_graph = true}");
-  if (r->kind == K_NONE) return ty_fail(b->S, "backward: %s has no gradient", r->name);
-  return true;
-}
-
-bool ty_back_view(State *S, const Tensor *g, i64 numel, const Tensor *x, Tensor *y) {
-  Tensor flat = {0};
-  Type all = {.dtype = g->type.dtype, .rank = 1, .dims = {numel}}, t = x->type;
-  if (!ty_rule_reshape(S, g, &all, &flat)) return false;
-  i64 step = numel > 1 ? flat.strides[0] : 1, strides[MAX_RANK];
-  for (int d = 0; d < t.rank; d++) strides[d] = x->strides[d] * step;
-  t.dtype = g->type.dtype;
-  ty_tensor_view(y, &flat, &t, flat.offset + x->offset * step, strides);
-  ty_tensor_release(&flat);
+  if (r->kind == K_NONE)
+    return ty_fail(b->S, "backward: view_as has no gradient, it reads bits (use :to for values)");
   return true;
 }
 
@@ -428,7 +438,7 @@ static bool step(Back *b) {
     if (r->kind == K_OUT) {
       Pending *p = pending_of(b, e->from);
       if (!p) return false;
-      if (!p->part[r->dim].st && !ty_back_view(S, g, e->numel, &e->t, &p->part[r->dim]))
+      if (!p->part[r->dim].st && !ty_rule_see(S, g, &r->t, r->edge[0].numel, &p->part[r->dim]))
         return false;
       continue;
     }
@@ -514,10 +524,16 @@ void ty_back_free(Back *b) {
   memset(b, 0, sizeof *b);
 }
 
+bool ty_grad_beyond(const Tensor *x) {
+  bool yes = false;
+  for (; x->st->many && !x->detached; x = &x->st->many->t) yes |= ty_needs_grad(&x->st->many->t);
+  return yes;
+}
+
 bool ty_back_reaches(State *S, const Tensor *y, u64 seq, bool *yes) {
   Back b = {.S = S}; /* its heap makes every record come once */
   bool ok = !ty_needs_grad(y) || pending_of(&b, y->st->tape);
-  *yes = false;
+  *yes = ty_grad_beyond(y);
   while (ok && b.n && !*yes) {
     b.at = heap_pop(&b);
     Record *r = b.at->r;

@@ -41,10 +41,10 @@ struct Record {
   Record *next_dead;
   Pending *pending;
   Tensor
-      t; /* dims of the result; PUT: the view that was written; LEAF: the gradient, with its storage */
+      t; /* dims of the result; PUT: the view that was written; OUT: the result; LEAF: the gradient,
+               with its storage */
   u32 dims;      /* REDUCE: bit set */
   i32 dim, base; /* dim of SCAN and MOVE and cat; CUSTOM: results; OUT: which; base of its index */
-  const char *name;        /* NONE: the function that has no gradient */
   void (*drop)(void *ctx); /* CUSTOM: told when it dies */
   void *ctx;
   Edge edge[];
@@ -60,6 +60,8 @@ static inline Record *ty_grad_leaf(const Tensor *x) {
   return ty_needs(x) == NEEDS_LEAF ? x->st->tape : NULL;
 }
 static inline bool ty_needs_grad(const Tensor *t) { return t->st->tape && !t->detached; }
+/* Whether x is taped for all examples of a vmap, seen from outside of it. */
+bool ty_grad_beyond(const Tensor *x);
 void ty_record_drop(Record *r);
 static inline Record *ty_record_hold(Record *r) {
   r->refs++;
@@ -111,10 +113,8 @@ typedef enum { BACK_DONE, BACK_CUSTOM, BACK_FAILED } BackState;
 BackState ty_back_step(Back *b);
 bool ty_back_give(Back *b, i32 edge, const Tensor *g);
 void ty_back_pass(Back *b);
-/* The gradient of a storage of so many elements as x sees that storage. */
-bool ty_back_view(State *S, const Tensor *g, i64 numel, const Tensor *x, Tensor *y);
 void ty_back_free(Back *b);
-/* Whether y depends on a leaf, or on a watch before seq. */
+/* Whether y depends on a leaf, or on a watch before seq. What is taped for all examples of a vmap counts. */
 bool ty_back_reaches(State *S, const Tensor *y, u64 seq, bool *yes);
 
 /* --- grad_rules.c */
@@ -126,4 +126,6 @@ bool ty_rule_apply(State *S, const Record *r, const Tensor *g, int i, Tensor *y)
 bool ty_rule_join(State *S, Tensor *sum, const Tensor *g); /* sum = sum + g */
 bool ty_rule_unview(State *S, const Edge *e, const Tensor *g, Tensor *y);
 bool ty_rule_reshape(State *S, const Tensor *x, const Type *t, Tensor *y);
+/* Of g, the gradient of a storage with so many elements, what belongs to the view x of it. */
+bool ty_rule_see(State *S, const Tensor *g, const Tensor *x, i64 numel, Tensor *y);
 #endif

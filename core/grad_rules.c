@@ -13,6 +13,7 @@
 #include <math.h>
 #include <stdio.h>
 #include "grad.h"
+#include "vmap.h"
 
 /* --- words */
 
@@ -191,6 +192,18 @@ bool ty_rule_reshape(State *S, const Tensor *x, const Type *t, Tensor *y) {
   return true;
 }
 
+bool ty_rule_see(State *S, const Tensor *g, const Tensor *x, i64 numel, Tensor *y) {
+  Tensor flat = {0};
+  Type all = {.rank = 1, .dims = {numel}}, t = x->type;
+  if (!ty_rule_reshape(S, g, &all, &flat)) return false;
+  i64 step = numel > 1 ? flat.strides[0] : 1, strides[MAX_RANK];
+  for (int d = 0; d < t.rank; d++) strides[d] = x->strides[d] * step;
+  t.dtype = g->type.dtype;
+  ty_tensor_view(y, &flat, &t, flat.offset + x->offset * step, strides);
+  ty_tensor_release(&flat);
+  return true;
+}
+
 /* A view of x with dims t; strides: 0 where x repeats. */
 static void expand(const Tensor *x, const Type *t, Tensor *y) {
   i64 strides[MAX_RANK] = {0};
@@ -319,13 +332,16 @@ static bool operand(State *S, const Record *r, int j, int dtype, Tensor *y) {
   const Edge *e = &r->edge[j];
   char text[160];
   ty_type_print(&e->t.type, text, sizeof text);
-  if (!e->saved || e->saved->stale)
+  bool lost = !e->saved;
+  for (const Storage *st = e->saved; st; st = st->many ? st->many->t.st : NULL) lost |= st->stale;
+  if (lost)
     return ty_fail(
         S, "backward: %s saved %s, which was changed afterwards (clone it before the write)",
         ty_ops[r->kind].lua ? ty_ops[r->kind].lua : ty_ops[r->kind].name, text);
   Tensor t = e->t;
   t.st = e->saved;
-  t.detached = !e->from;
+  t.detached =
+      !e->from && (t.detached || !t.st->many); /* those of all examples have pasts of their own */
   if (!ty_is_float(t.type.dtype) && ty_ops[r->kind].class != MAP && ty_ops[r->kind].class != DOT)
     dtype = t.type.dtype;
   if (t.type.dtype == T_BOOL && r->kind == OP_WHERE) dtype = T_BOOL;

@@ -609,8 +609,9 @@ static void check_gradient(Reader *r, i32 slot, Recipe value) {
   Tensor t = {.type = m->type};
   memcpy(t.strides, m->strides, sizeof t.strides);
   bool fits = value.kind == R_TENSOR && leaf < I->outside + I->noutside && !m->alias &&
-              !m->offset && ty_type_equal(&m->type, &leaf->type) &&
-              I->target[m->from].numel == ty_type_numel(&m->type) && ty_tensor_is_contiguous(&t);
+              !m->offset && m->type.dtype == leaf->type.dtype &&
+              leaf->numel == ty_type_numel(&m->type) && I->target[m->from].numel == leaf->numel &&
+              ty_tensor_is_contiguous(&t);
   if (!fits) luaL_error(r->L, "a gradient is a part of another tensor");
 }
 
@@ -840,6 +841,7 @@ void ty_lua_open_trace(lua_State *L, int m) {
                                  {"gradient", ty_lua_leaf_gradient},
                                  {"gradients", ty_lua_leaf_gradients},
                                  {"lone", ty_lua_leaf_lone},
+                                 {"whole", ty_lua_leaf_whole},
                                  {"alias", ty_lua_leaf_alias},
                                  {"traces", ty_trace_list},
                                  {NULL, NULL}};

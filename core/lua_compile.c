@@ -133,7 +133,7 @@ static int compile_pick(lua_State *L) {
   Entry *e = lua_touserdata(L, lua_upvalueindex(3));
   State *S = ty_lua_enter_in(L, (Host *)e->S);
   int stance = S->engine->compiled->stance, narg = lua_gettop(L);
-  if (S->open || stance == STANCE_EAGER || TY_UNLIKELY(e->ended)) {
+  if (S->open || S->level || stance == STANCE_EAGER || TY_UNLIKELY(e->ended)) {
     e->nested += S->open != NULL;
     lua_pushvalue(L, lua_upvalueindex(4));
     return 1;

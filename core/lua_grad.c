@@ -120,8 +120,7 @@ static int grad_got(lua_State *L) {
   const Tensor *x = ty_lua_check(L, "grad", 3);
   State *S = ty_lua_state(L);
   if (!g->st) return 0;
-  Tensor *y = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_back_view(S, g, x->st->numel, x, y));
+  TY_LUA_MUST(L, S, ty_rule_see(S, g, x, x->st->numel, ty_lua_push(L)));
   return 1;
 }
 
@@ -150,20 +149,6 @@ static int grad_reaches(lua_State *L) {
   return 1;
 }
 
-/* draws(state = nil) -> where the random numbers stand, which is set by what was given */
-static int grad_draws(lua_State *L) {
-  State *S = ty_lua_state(L);
-  u64 at[2] = {S->seed, S->stream};
-  if (lua_objlen(L, 1) == sizeof at) {
-    u64 to[2];
-    memcpy(to, luaL_checkstring(L, 1), sizeof to);
-    S->seed = to[0];
-    S->stream = to[1];
-  }
-  lua_pushlstring(L, (const char *)at, sizeof at);
-  return 1;
-}
-
 static int grad_is_back(lua_State *L) {
   bool is = lua_type(L, 1) == LUA_TUSERDATA && lua_getmetatable(L, 1);
   if (is) {
@@ -187,7 +172,8 @@ static bool join_results(State *S, Record *join, const Tensor *const *y, Tensor 
     if (!r) return false;
     if (r->edge[0].from) ty_record_drop(r->edge[0].from);
     r->edge[0].from = ty_record_hold(join);
-    r->t.type = y[i]->type;
+    r->t = *z[i];
+    r->t.st = NULL;
     r->dim = i;
     if (z[i]->st->tape) ty_record_drop(z[i]->st->tape);
     z[i]->st->tape = r;
@@ -239,11 +225,22 @@ static int grad_join(lua_State *L) {
 
 /* --- leaves, as captures see them */
 
-/* Gradients lie as the storage does: then views of them are the gradients themselves. */
-static void must_be_whole(lua_State *L, State *S, const Tensor *t) {
-  if (!t->offset && ty_tensor_is_contiguous(t) && t->st->numel == ty_type_numel(&t->type)) return;
-  ty_capture_refuse(S, "the gradient of a leaf that is a view");
-  ty_lua_fail(L, S);
+static bool is_whole(const Tensor *t) {
+  return !t->offset && ty_tensor_is_contiguous(t) && t->st->numel == ty_type_numel(&t->type);
+}
+
+/* y lies as x's storage does: g under x, elsewhere what the storage of base holds, or zeros. */
+static bool record_whole(State *S, const Tensor *x, const Tensor *g, const Tensor *base,
+                         Tensor *y) {
+  Tensor view = {0}, all = {.type = {.dtype = x->type.dtype, .rank = 1, .dims = {x->st->numel}}};
+  all.st = base ? base->st : NULL;
+  all.strides[0] = 1;
+  if (!(base ? ty_record_copy(S, &all, y) : ty_record_full(S, &all.type, 0, y))) return false;
+  ty_tensor_view(&view, y, &x->type, x->offset, x->strides);
+  bool ok = ty_record_assign(S, "grad", &view, &(Given){.kind = O_TENSOR, .t = g});
+  ty_tensor_release(&view);
+  if (!ok) ty_tensor_release(y);
+  return ok;
 }
 
 /* gradient(leaf) -> what names its place, its gradient or nil; nothing: it is no leaf */
@@ -253,9 +250,8 @@ int ty_lua_leaf_gradient(lua_State *L) {
   const Record *r = ty_grad_leaf(t);
   if (!r) return 0;
   if (!S->capture) return 0;
-  must_be_whole(L, S, t);
   lua_pushfstring(L, "%p", (const void *)r);
-  if (r->t.st) ty_tensor_view(ty_lua_push(L), &r->t, &t->type, 0, t->strides);
+  if (r->t.st) ty_tensor_view(ty_lua_push(L), &r->t, &t->type, t->offset, t->strides);
   else lua_pushnil(L);
   return 2;
 }
@@ -288,9 +284,18 @@ int ty_lua_leaf_lone(lua_State *L) {
   State *S = ty_lua_state(L);
   const Tensor *t = ty_lua_check(L, "capture", 1);
   if (!S->capture) return 0;
-  must_be_whole(L, S, t);
   ty_capture_lone(S, t->st);
   return 0;
+}
+
+/* whole(leaf, g, before = nil) -> g as the gradient of all that the leaf's storage holds */
+int ty_lua_leaf_whole(lua_State *L) {
+  State *S = ty_lua_state(L);
+  const Tensor *x = ty_lua_check(L, "capture", 1), *g = ty_lua_check(L, "capture", 2);
+  const Tensor *base = lua_isnoneornil(L, 3) ? NULL : ty_lua_check(L, "capture", 3);
+  lua_settop(L, 2);
+  if (!is_whole(x)) TY_LUA_MUST(L, S, record_whole(S, x, g, base, ty_lua_push(L)));
+  return 1;
 }
 
 int ty_lua_leaf_alias(lua_State *L) {
@@ -300,6 +305,18 @@ int ty_lua_leaf_alias(lua_State *L) {
 }
 
 /* --- public */
+
+int ty_lua_created(lua_State *L, const char *who) {
+  Host *H = ty_lua_host(L);
+  if (TY_LIKELY(!H->leaf)) return 1;
+  Tensor *y = ty_lua_test(L, -1);
+  H->leaf = false;
+  if (!ty_is_float(y->type.dtype))
+    return ty_lua_error(L, "%s: only floats have gradients, got %s", who,
+                        ty_lua_view_text(L, &y->type));
+  TY_LUA_MUST(L, &H->S, ty_grad_require(&H->S, y, true));
+  return 1;
+}
 
 static int l_requires_grad(lua_State *L) {
   State *S = ty_lua_enter(L);
@@ -348,7 +365,6 @@ int ty_lua_grad_set(lua_State *L, const Tensor *x) {
   State *S = ty_lua_enter(L);
   Record *r = ty_grad_leaf(x);
   refuse_outside(L, S, r);
-  Tensor flat = {0};
   if (lua_isnil(L, 3)) {
     if (r) ty_tensor_release(&r->t);
     return 0;
@@ -359,16 +375,10 @@ int ty_lua_grad_set(lua_State *L, const Tensor *x) {
     const char *got = ty_lua_view_text(L, &g->type);
     return ty_lua_error(L, "grad: must be %s, got %s", ty_lua_view_text(L, &x->type), got);
   }
-  Type all = {.dtype = x->type.dtype, .rank = 1, .dims = {x->st->numel}};
-  Tensor *view = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_record_full(S, &all, 0, &flat));
-  ty_tensor_view(view, &flat, &x->type, x->offset, x->strides);
-  ty_tensor_release(&flat);
-  TY_LUA_MUST(L, S, ty_record_assign(S, "grad", view, &(Given){.kind = O_TENSOR, .t = g}));
+  Tensor *whole = ty_lua_push(L);
+  TY_LUA_MUST(L, S, record_whole(S, x, g, NULL, whole));
   ty_tensor_release(&r->t);
-  Tensor whole = {.st = view->st, .type = all};
-  whole.strides[0] = 1;
-  ty_tensor_alias(&r->t, &whole);
+  ty_tensor_alias(&r->t, whole);
   return 0;
 }
 
@@ -383,8 +393,7 @@ void ty_lua_open_grad(lua_State *L, int m, int t) {
       {"step", grad_step}, {"give", grad_give},       {"pass", grad_pass},
       {"got", grad_got},   {"watch", grad_watch},     {"same", grad_same},
       {"seq", grad_seq},   {"reaches", grad_reaches}, {"join", grad_join},
-      {"live", grad_live}, {"is_back", grad_is_back}, {"draws", grad_draws},
-      {NULL, NULL}};
+      {"live", grad_live}, {"is_back", grad_is_back}, {NULL, NULL}};
   ty_lua_define(L, m, t, rows);
   lua_getfield(L, m, "internals");
   lua_newtable(L);

@@ -10,6 +10,7 @@
 ** operation.
 */
 #include <math.h>
+#include <stdio.h>
 #include "lua_calc.h"
 #include "lua_view.h"
 
@@ -101,7 +102,7 @@ static int push_draw(lua_State *L, State *S, const char *who, const Draw *d, con
   Tensor *y = ty_lua_push(L);
   u64 stream = ty_stream_next(S);
   TY_LUA_MUST(L, S, record_draw(S, d, t, stream, y));
-  return 1;
+  return ty_lua_created(L, who);
 }
 
 /* x = a draw of its dims; integers when asked for. */
@@ -131,14 +132,14 @@ static int draw_in_place(lua_State *L, const char *who, const Draw *d) {
 static int draw_sizes(lua_State *L, const char *who, const Draw *d) {
   State *S = ty_lua_enter(L);
   Type t = {.dtype = S->default_dtype};
-  ty_lua_options(L, who, ty_lua_sizes(L, who, 1, &t), &t, "dtype device");
+  ty_lua_options(L, who, ty_lua_sizes(L, who, 1, &t), &t, TY_LUA_CREATION);
   return push_draw(L, S, who, d, &t);
 }
 
 static int draw_like(lua_State *L, const char *who, const Draw *d) {
   State *S = ty_lua_enter(L);
   Type t = ty_lua_check(L, who, 1)->type;
-  ty_lua_options(L, who, 2, &t, "dtype device");
+  ty_lua_options(L, who, 2, &t, TY_LUA_CREATION);
   return push_draw(L, S, who, d, &t);
 }
 
@@ -149,7 +150,7 @@ static int draw_parameters(lua_State *L, const char *who, const Draw *d, int dty
   int opts = 4;
   if (ty_lua_is_options(L, 3)) opts = 3;
   else if (!lua_isnoneornil(L, 3)) ty_lua_shape(L, who, 3, &t);
-  ty_lua_options(L, who, opts, &t, "dtype device");
+  ty_lua_options(L, who, opts, &t, TY_LUA_CREATION);
   return push_draw(L, S, who, d, &t);
 }
 
@@ -375,10 +376,33 @@ static int l_manual_seed(lua_State *L) {
   return 0;
 }
 
+/* random_state(state = nil) -> state: where the numbers stand, as text of 32 digits. */
+static int l_random_state(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  char text[40];
+  unsigned long long seed, stream;
+  if (!lua_isnoneornil(L, 1)) {
+    size_t n = 0;
+    const char *s = lua_type(L, 1) == LUA_TSTRING ? lua_tolstring(L, 1, &n) : "";
+    if (n != 32 || strspn(s, "0123456789abcdef") != 32 ||
+        sscanf(s, "%16llx%16llx", &seed, &stream) != 2)
+      return ty_lua_error(L, "random_state: argument 1 must be what random_state() gave, got %s",
+                          ty_lua_show(L, 1));
+    S->seed = seed;
+    S->stream = stream;
+  }
+  snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)S->seed,
+           (unsigned long long)S->stream);
+  lua_pushstring(L, text);
+  return 1;
+}
+
 void ty_lua_open_random(lua_State *L, int m, int t) {
   static const LuaFunction fns[] = {
       {"manual_seed", l_manual_seed, 'm', "seed",
        "begins the random numbers of that seed; without one those of a fresh start"},
+      {"random_state", l_random_state, 'm', "state = nil",
+       "where the random numbers stand, as text; given such a text, goes on from there"},
       {"rand", l_rand, 'm', "sizes..., {dtype, device}", "uniform numbers from 0 to below 1"},
       {"randn", l_randn, 'm', "sizes..., {dtype, device}",
        "normal numbers of mean 0 and deviation 1"},

@@ -45,25 +45,37 @@ static int l_nonzero(lua_State *L) {
   return 1;
 }
 
-/* The same by positions, so that a gradient finds its way back. steps: of x and of the mask. */
-static int gather_selected(lua_State *L, State *S, const char *who, const Tensor *x,
-                           const Tensor *mask, const Type *t, i64 (*steps)[MAX_RANK], i64 count) {
+/* Pushes the elements of x, seen with dims t by those steps, at row-major positions: so a gradient finds its
+** way back. */
+static int gather_at(lua_State *L, State *S, const char *who, const Tensor *x, const Type *t,
+                     const i64 *steps, const i64 *at, i64 count) {
   Type line = {.dtype = T_I64, .rank = 1, .dims = {count}};
-  Type flat = {.dtype = t->dtype, .rank = 1, .dims = {ty_type_numel(t)}};
-  i64 *at = lua_newuserdata(L, sizeof(i64) * (size_t)(count + 1)), k = 0;
-  const u8 *m = ty_tensor_read(S, mask);
-  if (!m) return ty_lua_fail(L, S);
-  Walk w = {0};
-  for (i64 i = 0; i < flat.dims[0]; i++, ty_walk_next(&w, t, steps[1]))
-    if (m[w.offset] && k < count) at[k++] = i;
+  Type flat = {.dtype = x->type.dtype, .rank = 1, .dims = {ty_type_numel(t)}};
   Tensor *index = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_tensor_from(S, index, &line, at));
   View v = {.t = *t, .offset = x->offset};
-  memcpy(v.strides, steps[0], sizeof v.strides);
+  v.t.dtype = flat.dtype;
+  memcpy(v.strides, steps, sizeof v.strides);
   const Tensor *all = ty_lua_view_reshape(L, S, ty_lua_view_push(L, x, &v), &flat);
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_record_gather(S, who, all, 0, index, 0, y));
   return 1;
+}
+
+/* Where the mask holds. steps: of x and of the mask. */
+static int gather_selected(lua_State *L, State *S, const char *who, const Tensor *x,
+                           const Tensor *mask, const Type *t, i64 (*steps)[MAX_RANK], i64 count) {
+  i64 *at = lua_newuserdata(L, sizeof(i64) * (size_t)(count + 1)), k = 0, n = ty_type_numel(t);
+  const u8 *m = ty_tensor_read(S, mask);
+  if (!m) return ty_lua_fail(L, S);
+  Walk w = {0};
+  for (i64 i = 0; i < n; i++, ty_walk_next(&w, t, steps[1]))
+    if (m[w.offset] && k < count) at[k++] = i;
+  return gather_at(L, S, who, x, t, steps[0], at, count);
+}
+
+static bool needs_gradient(const State *S, const Tensor *x) {
+  return TY_UNLIKELY(S->tracks) && x->st->tape && !x->detached;
 }
 
 /* Elements of x where the mask holds, in row-major order; x and the mask broadcast. */
@@ -93,8 +105,7 @@ static int l_masked_select(lua_State *L) {
   if (!m) return ty_lua_fail(L, S);
   Walk wm = {0}, wx = {0};
   for (i64 i = 0; i < n; i++, ty_walk_next(&wm, &t, steps[1])) count += m[wm.offset] != 0;
-  if (TY_UNLIKELY(S->tracks) && x->st->tape && !x->detached)
-    return gather_selected(L, S, who, x, mask, &t, steps, count);
+  if (needs_gradient(S, x)) return gather_selected(L, S, who, x, mask, &t, steps, count);
   char *out = lua_newuserdata(L, (size_t)count * bytes + 1), *y = out;
   const char *p = ty_tensor_read(S, x);
   if (!p || !(m = ty_tensor_read(S, mask))) return ty_lua_fail(L, S);
@@ -143,7 +154,8 @@ static int place_compare(const void *a, const void *b) {
   return p->at < q->at ? -1 : p->at > q->at;
 }
 
-/* The sorted different elements, and for each element of x the position of its value among them. */
+/* The sorted different elements, and for each element of x the position of its value among them. The gradient of
+** a value goes to the first element that has it. */
 static int l_unique(lua_State *L) {
   State *S = ty_lua_enter(L);
   const Tensor *x = ty_lua_check(L, "unique", 1);
@@ -154,6 +166,7 @@ static int l_unique(lua_State *L) {
   i64 *inverse = lua_newuserdata(L, sizeof(i64) * (size_t)(n + 1));
   char *values = lua_newuserdata(L, bytes * (size_t)(n + 1));
   char *line = lua_newuserdata(L, bytes * (size_t)(n + 1));
+  i64 *first = lua_newuserdata(L, sizeof(i64) * (size_t)(n + 1));
   const char *p = ty_tensor_read(S, x);
   if (!p) return ty_lua_fail(L, S);
   Walk w = {0};
@@ -163,14 +176,16 @@ static int l_unique(lua_State *L) {
   }
   qsort(place, (size_t)n, sizeof *place, place_compare);
   for (i64 i = 0; i < n; i++) {
-    if (i == 0 || place[i].key != place[i - 1].key)
+    if (i == 0 || place[i].key != place[i - 1].key) {
+      first[count] = place[i].at;
       memcpy(values + bytes * (size_t)count++, line + bytes * (size_t)place[i].at, bytes);
+    }
     inverse[place[i].at] = count;
   }
   Type vt = {.dtype = t->dtype, .rank = 1, .dims = {count}}, it = *t;
   it.dtype = T_I64;
-  Tensor *y = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_tensor_from(S, y, &vt, values));
+  if (needs_gradient(S, x)) gather_at(L, S, "unique", x, t, x->strides, first, count);
+  else TY_LUA_MUST(L, S, ty_tensor_from(S, ty_lua_push(L), &vt, values));
   Tensor *i = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_tensor_from(S, i, &it, inverse));
   return 2;

@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include "capture.h"
 #include "entry.h"
+#include "lua_seam.h"
 #include "lua_tycho.h"
 
 #define LOOK_BYTES (1 << 20)       /* of new tensors between two looks at the memory */
@@ -29,8 +30,8 @@
 #define LIVE_GROWTH_MAX ((i64)96 << 20)
 #define HEAP_SHARE 8
 #define CYCLE_BYTES ((i64)4 << 20) /* at least; an eighth of what lives; a third of the growth */
-#define KEY_STATE "tycho.state"    /* in the registry */
-#define KEY_META "tycho.tensor"
+#define KEY_STATE SEAM_STATE       /* in the registry */
+#define KEY_META SEAM_META
 #define KEY_HELP "tycho.help"
 #define KEY_THREAD "tycho.thread"
 #ifndef LUA_GCISRUNNING
@@ -600,7 +601,10 @@ static int open_all(lua_State *L) {
   ty_lua_open_check(L, m);
   ty_lua_open_graph(L, m);
   ty_lua_open_grad(L, m, t);
+  ty_lua_open_vmap(L, m);
   ty_lua_open_probe(L, m);
+  ty_lua_open_profile(L, m);
+  ty_lua_open_seam(L);
   lua_pushvalue(L, lua_upvalueindex(2));
   static const struct {
     const char *name;

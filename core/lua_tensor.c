@@ -131,9 +131,10 @@ static int l_tensor(lua_State *L) {
   State *S = ty_lua_enter(L);
   int type = lua_type(L, 1);
   Type t = {.dtype = T_COUNT};
+  ty_lua_host(L)->leaf = false;
   if (!lua_isnoneornil(L, 2)) {
     t.dtype = T_BOOL; /* stays when the options name no dtype: no dtype, then */
-    ty_lua_options(L, who, 2, &t, "dtype device");
+    ty_lua_options(L, who, 2, &t, TY_LUA_CREATION);
     lua_getfield(L, 2, "dtype");
     if (lua_isnil(L, -1)) t.dtype = T_COUNT;
   }
@@ -142,13 +143,13 @@ static int l_tensor(lua_State *L) {
     Tensor *x = ty_lua_check(L, who, 1), *y = ty_lua_push(L);
     if (dtype < 0 || dtype == x->type.dtype) TY_LUA_MUST(L, S, ty_record_copy(S, x, y));
     else TY_LUA_MUST(L, S, ty_record_cast(S, x, dtype, y));
-    return 1;
+    return ty_lua_created(L, who);
   }
   if (type != LUA_TTABLE && type != LUA_TNUMBER && type != LUA_TBOOLEAN)
     return ty_lua_error(L, "%s: data must be a table, a number or a boolean, got %s", who,
                         ty_lua_show(L, 1));
   ty_lua_nested(L, S, who, 1, dtype);
-  return 1;
+  return ty_lua_created(L, who);
 }
 
 /* --- foreign memory */
@@ -212,10 +213,10 @@ static int l_address(lua_State *L) {
 static int filled(lua_State *L, const char *who, double v) {
   State *S = ty_lua_enter(L);
   Type t = {.dtype = S->default_dtype};
-  ty_lua_options(L, who, ty_lua_sizes(L, who, 1, &t), &t, "dtype device");
+  ty_lua_options(L, who, ty_lua_sizes(L, who, 1, &t), &t, TY_LUA_CREATION);
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_record_full(S, &t, v, y));
-  return 1;
+  return ty_lua_created(L, who);
 }
 
 static int l_zeros(lua_State *L) { return filled(L, "zeros", 0); }
@@ -224,10 +225,10 @@ static int l_ones(lua_State *L) { return filled(L, "ones", 1); }
 static int l_empty(lua_State *L) {
   State *S = ty_lua_enter(L);
   Type t = {.dtype = S->default_dtype};
-  ty_lua_options(L, "empty", ty_lua_sizes(L, "empty", 1, &t), &t, "dtype device");
+  ty_lua_options(L, "empty", ty_lua_sizes(L, "empty", 1, &t), &t, TY_LUA_CREATION);
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_record_empty(S, &t, y));
-  return 1;
+  return ty_lua_created(L, "empty");
 }
 
 /* The value to fill with, argument i: a number or a boolean. */
@@ -241,7 +242,7 @@ static int push_full(lua_State *L, State *S, const char *who, const Type *t, dou
     return ty_lua_error(L, "%s: %.17g does not fit %s", who, v, ty_dtypes[t->dtype].name);
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_record_full(S, t, v, y));
-  return 1;
+  return ty_lua_created(L, who);
 }
 
 static int l_full(lua_State *L) {
@@ -249,7 +250,7 @@ static int l_full(lua_State *L) {
   Type t = {.dtype = lua_isboolean(L, 2) ? T_BOOL : S->default_dtype};
   ty_lua_shape(L, "full", 1, &t);
   double v = fill_value(L, "full", 2);
-  ty_lua_options(L, "full", 3, &t, "dtype device");
+  ty_lua_options(L, "full", 3, &t, TY_LUA_CREATION);
   return push_full(L, S, "full", &t, v);
 }
 
@@ -257,14 +258,14 @@ static int l_full_like(lua_State *L) {
   State *S = ty_lua_enter(L);
   Type t = ty_lua_check(L, "full_like", 1)->type;
   double v = fill_value(L, "full_like", 2);
-  ty_lua_options(L, "full_like", 3, &t, "dtype device");
+  ty_lua_options(L, "full_like", 3, &t, TY_LUA_CREATION);
   return push_full(L, S, "full_like", &t, v);
 }
 
 static int filled_like(lua_State *L, const char *who, double v) {
   State *S = ty_lua_enter(L);
   Type t = ty_lua_check(L, who, 1)->type;
-  ty_lua_options(L, who, 2, &t, "dtype device");
+  ty_lua_options(L, who, 2, &t, TY_LUA_CREATION);
   return push_full(L, S, who, &t, v);
 }
 
@@ -274,10 +275,10 @@ static int l_ones_like(lua_State *L) { return filled_like(L, "ones_like", 1); }
 static int l_empty_like(lua_State *L) {
   State *S = ty_lua_enter(L);
   Type t = ty_lua_check(L, "empty_like", 1)->type;
-  ty_lua_options(L, "empty_like", 2, &t, "dtype device");
+  ty_lua_options(L, "empty_like", 2, &t, TY_LUA_CREATION);
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_record_empty(S, &t, y));
-  return 1;
+  return ty_lua_created(L, "empty");
 }
 
 /* fill_(x, v) */
@@ -335,7 +336,7 @@ static int series_arguments(lua_State *L, const char *who, double *v, Type *t) {
     n++;
   }
   if (n == 0) ty_lua_number(L, who, 1, "stop");
-  ty_lua_options(L, who, n + 1, t, "dtype device");
+  ty_lua_options(L, who, n + 1, t, TY_LUA_CREATION);
   if (n == 3 && v[2] == 0) ty_lua_error(L, "%s: the step is 0", who);
   return n;
 }
@@ -356,7 +357,7 @@ static int series(lua_State *L, const char *who, bool inclusive) {
                         ty_dtypes[t.dtype].name);
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, record_series(S, who, &t, start, step, y));
-  return 1;
+  return ty_lua_created(L, who);
 }
 
 static int l_arange(lua_State *L) { return series(L, "arange", false); }
@@ -392,13 +393,13 @@ static int l_linspace(lua_State *L) {
   double a = ty_lua_number(L, who, 1, "start"), b = ty_lua_number(L, who, 2, "stop");
   t.dims[0] = ty_lua_int(L, who, 3, "count");
   if (t.dims[0] < 0) return ty_lua_error(L, "%s: the count is negative", who);
-  ty_lua_options(L, who, 4, &t, "dtype device");
+  ty_lua_options(L, who, 4, &t, TY_LUA_CREATION);
   if (!ty_is_float(t.dtype))
     return ty_lua_error(L, "%s: dtype must be a float, got %s", who, ty_dtypes[t.dtype].name);
   if (!ty_type_fits(&t)) return ty_lua_error(L, "%s: too many elements", who);
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, record_linspace(S, &t, a, b, y));
-  return 1;
+  return ty_lua_created(L, who);
 }
 
 static bool record_eye(State *S, const Type *t, Tensor *y) {
@@ -415,13 +416,13 @@ static bool record_eye(State *S, const Type *t, Tensor *y) {
 static int l_eye(lua_State *L) {
   State *S = ty_lua_enter(L);
   Type t = {.dtype = S->default_dtype};
-  ty_lua_options(L, "eye", ty_lua_sizes(L, "eye", 1, &t), &t, "dtype device");
+  ty_lua_options(L, "eye", ty_lua_sizes(L, "eye", 1, &t), &t, TY_LUA_CREATION);
   if (t.rank == 1) t.dims[t.rank++] = t.dims[0];
   if (t.rank != 2) return ty_lua_error(L, "eye: one or two sizes, got %d", t.rank);
   if (!ty_type_fits(&t)) return ty_lua_error(L, "eye: too many elements");
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, record_eye(S, &t, y));
-  return 1;
+  return ty_lua_created(L, "eye");
 }
 
 /* --- leaving */

@@ -662,6 +662,11 @@ int ty_trace_list(lua_State *L) {
     if (I->plan) ty_lua_plan_text(L, I->plan->source);
     else lua_pushstring(L, ty_text_str(&I->graph));
     lua_setfield(L, -2, "text");
+    Text plan = {0};
+    if (I->plan) ty_dump_plan(&plan, I->plan);
+    lua_pushlstring(L, ty_text_str(&plan), plan.n);
+    ty_text_free(&plan);
+    lua_setfield(L, -2, "plan");
     lua_rawseti(L, -2, i + 1);
     ty_trace_drop(T);
   }

@@ -34,6 +34,7 @@ typedef struct Host {
   Scope *scope; /* innermost */
   i64 handles;  /* tensors' userdata that were not collected */
   i64 live;     /* bytes of tensors when the last cycle of Lua's collector ended */
+  bool leaf;    /* the options that were read last have requires_grad = true */
   bool cycling; /* a cycle that was begun for the sake of tensors has not ended */
   bool closing, closed;
   char home[512]; /* how the sources of our own Lua chunks begin */
@@ -129,6 +130,9 @@ bool ty_lua_is_options(lua_State *L, int i);
 /* Options: {dtype =, device =, requires_grad =} of the table at index opts (0: none). dtype stays when absent.
 ** Unknown keys raise with the known ones listed in `known` ("dtype device"). */
 void ty_lua_options(lua_State *L, const char *who, int opts, Type *t, const char *known);
+#define TY_LUA_CREATION "dtype device requires_grad"
+/* Ends a function that makes the tensor on top of the stack, with such options: 1. A leaf, if they asked for one. */
+int ty_lua_created(lua_State *L, const char *who);
 
 /* lua_grad.c: properties of x; each pushes one value. set: x.grad = the value at index 3. */
 int ty_lua_grad_required(lua_State *L, const Tensor *x);
@@ -139,6 +143,7 @@ int ty_lua_grad_set(lua_State *L, const Tensor *x);
 int ty_lua_leaf_gradient(lua_State *L);
 int ty_lua_leaf_gradients(lua_State *L);
 int ty_lua_leaf_lone(lua_State *L);
+int ty_lua_leaf_whole(lua_State *L);
 int ty_lua_leaf_alias(lua_State *L);
 
 /* lua_tensor.c: pushes a tensor of the nested tables, number or boolean at index i. dtype < 0: by what they hold.
@@ -161,6 +166,9 @@ void ty_lua_open_check(lua_State *L, int m);           /* what jit.check needs *
 void ty_lua_open_compile(lua_State *L, int m, int t);  /* compile, explain, graph */
 void ty_lua_open_graph(lua_State *L, int m);           /* what graph.lua needs */
 void ty_lua_open_grad(lua_State *L, int m, int t);     /* gradients */
+void ty_lua_open_vmap(lua_State *L, int m);            /* what vmap.lua needs */
 void ty_lua_open_probe(lua_State *L, int m);           /* what proofs need */
+void ty_lua_open_profile(lua_State *L, int m);         /* profiles; clock, terminal */
+void ty_lua_open_seam(lua_State *L);                   /* what other shared objects of ours need */
 
 #endif

@@ -6,8 +6,9 @@
 ** Memory is planned in *homes*. A home holds one stored node after another: a node moves into
 ** the home of an operand that dies as it is read element by element, or of the base that it is
 ** an edited copy of. A home that comes to hold an output is that output's buffer; the others
-** share one arena by their lifetimes. Time is counted in positions of the order in which groups
-** run.
+** share memory by their lifetimes: that of outputs which are fresh and not yet written (in a
+** training step gradients are large and come late), else one arena. Time is counted in positions
+** of the order in which groups run.
 **
 ** An output that overwrites a tensor in place is nothing special here: its home is an output
 ** slot, which exec binds to the tensor's own buffer when nobody else holds it. What makes that
@@ -26,11 +27,13 @@
 ** costs nothing: the one place where a file of this level looks upward.
 */
 #include "engine.h"
+#include "profile.h"
 
 typedef struct Home {
   i32 first, last; /* positions: first write, last use */
   i32 node;        /* what it holds at the moment */
-  i32 output;      /* its number, or -1: a piece of the arena */
+  i32 output;      /* its number, or -1: a piece of the arena or of an output */
+  i32 host;        /* that output, or -1 */
   i32 slot;
   i64 bytes, offset;
 } Home;
@@ -472,36 +475,30 @@ static void output_place(Make *M, i32 k) {
   for (i32 i = 0; i < M->nin && buffer >= 0; i++) out->pins += M->buffer[i] == buffer;
 }
 
-/* --- the arena: the largest first, each into the smallest gap that holds it among those that
-** live with it */
+static bool plan_outputs(Make *M) {
+  for (i32 k = 0; k < M->nout; k++) output_place(M, k);
+  return true;
+}
+
+/* --- the arena */
 
 static bool plan_arena(Make *M, i64 *total) {
-  i32 n = 0, *size = scratch(M, M->nhomes, sizeof(i32)),
-      *placed = scratch(M, M->nhomes, sizeof(i32));
-  if (!size || !placed) return false;
-  for (i32 h = 0; h < M->nhomes; h++) {
-    if (M->homes[h].output >= 0) continue;
-    i32 i = n++;
-    for (; i > 0 && M->homes[size[i - 1]].bytes < M->homes[h].bytes; i--) size[i] = size[i - 1];
-    size[i] = h;
+  Piece *piece = scratch(M, M->nhomes, sizeof *piece);
+  if (!piece) return false;
+  for (i32 i = 0; i < M->nhomes; i++) {
+    const Home *h = &M->homes[i];
+    bool fresh = h->output >= 0 && !M->out[h->output].inplace;
+    piece[i] = (Piece){.kind = h->output < 0 ? PIECE_GUEST
+                               : fresh       ? PIECE_HOST
+                                             : PIECE_NONE,
+                       .first = h->first,
+                       .last = h->last,
+                       .bytes = h->bytes};
   }
-  *total = 0;
-  for (i32 i = 0; i < n; i++) {
-    Home *h = &M->homes[size[i]];
-    i64 bytes = (h->bytes + 63) & ~(i64)63, end = 0, best = -1, best_gap = INT64_MAX;
-    for (i32 j = 0; j < i; j++) { /* placed: by offset */
-      const Home *q = &M->homes[placed[j]];
-      if (q->last < h->first || h->last < q->first) continue;
-      i64 gap = q->offset - end;
-      if (gap >= bytes && gap < best_gap) best = end, best_gap = gap;
-      end = TY_MAX(end, q->offset + ((q->bytes + 63) & ~(i64)63));
-    }
-    h->offset = best >= 0 ? best : end;
-    if (!ty_add(h->offset, bytes, &end)) return false;
-    *total = TY_MAX(*total, end);
-    i32 j = i;
-    for (; j > 0 && M->homes[placed[j - 1]].offset > h->offset; j--) placed[j] = placed[j - 1];
-    placed[j] = size[i];
+  if (!ty_layout(M->A, piece, M->nhomes, total)) return false;
+  for (i32 i = 0; i < M->nhomes; i++) {
+    M->homes[i].host = piece[i].host < 0 ? -1 : M->homes[piece[i].host].output;
+    M->homes[i].offset = piece[i].offset;
   }
   return true;
 }
@@ -540,7 +537,7 @@ static i32 slot_output(const Make *M, Pack *P, i32 k) {
 static i32 slot_home(const Make *M, Pack *P, i32 node) {
   Home *h = &M->homes[M->home[node]];
   if (h->output >= 0) return slot_output(M, P, h->output);
-  if (!h->slot) h->slot = slot_new(P, (Slot){SLOT_TEMP, 0, -1, h->offset, h->bytes});
+  if (!h->slot) h->slot = slot_new(P, (Slot){SLOT_TEMP, 0, h->host, h->offset, h->bytes});
   return h->slot;
 }
 
@@ -671,10 +668,7 @@ static bool plan_steps(Make *M, Pack *P) {
   P->of_output = scratch(M, M->nout, sizeof(i32));
   if (!P->step || !P->slot || !P->of_input || !P->of_output) return false;
   slot_new(P, (Slot){SLOT_NONE, 0, -1, 0, 0});
-  for (i32 k = 0; k < M->nout; k++) {
-    output_place(M, k);
-    M->out[k].first = -1;
-  }
+  for (i32 k = 0; k < M->nout; k++) M->out[k].first = -1;
   for (i32 t = 0; t < M->gs.n; t++) steps_of(M, P, M->order[t]);
   for (i32 k = 0; k < M->nout; k++) {
     i32 node = M->out[k].node, first = M->primary[node];
@@ -855,18 +849,20 @@ Plan *ty_plan_make(State *S, const Graph *g, const Output *out, i32 nout, i32 ni
   Pack P = {0};
   Plan head = {0}, *p = NULL;
   const char *err = NULL;
+  i64 begin = E->dump & DUMP_PROFILE ? ty_profile_now() : 0;
   bool ok = (M.out = scratch(&M, nout, sizeof(Output))) != NULL;
   if (ok && nout) memcpy(M.out, out, (size_t)nout * sizeof(Output));
   ok = ok && plan_begin(&M) && ty_fuse(M.A, g, M.want, S->fast, &M.gs) && plan_lower(&M);
   if (ok && E->check && (err = passes_check(&M))) ok = false;
   ok = ok && plan_kernels(&M) && plan_order(&M) && plan_lifetimes(&M) && plan_homes(&M) &&
-       plan_arena(&M, &P.arena) && plan_steps(&M, &P) && plan_count(&M, &head);
+       plan_outputs(&M) && plan_arena(&M, &P.arena) && plan_steps(&M, &P) && plan_count(&M, &head);
   if (ok) p = plan_pack(&M, &P, &head);
   for (i32 i = 0; !p && M.entry && i < M.gs.n; i++) ty_kernel_drop(M.entry[i]);
   if (p && E->check && (err = ty_plan_check(p))) {
     ty_plan_drop(p);
     p = NULL;
   }
+  if (begin && p) ty_profile_note(EV_MAKE, begin, ty_profile_plan(p), 0, 0);
   if (p) plan_show(&M, p);
   else if (err) ty_fail(S, "compile: %s", err);
   else ty_fail_memory(S, "compile", 0);
@@ -898,12 +894,15 @@ const char *ty_plan_check(const Plan *p) {
     }
     if (a->kind == SLOT_OUTPUT && a->bytes && first < 0) return "an output is not written";
     if (a->kind != SLOT_TEMP) continue;
-    if (a->offset < 0 || a->offset % 64 || a->offset + a->bytes > p->arena)
+    i64 room = a->k < 0 ? p->arena : p->output[a->k].bytes;
+    if (a->offset < 0 || a->offset % 64 || a->offset + a->bytes > room)
       return "a slot lies outside";
+    if (a->k >= 0 && (p->output[a->k].inplace || p->output[a->k].first <= last))
+      return "a slot lies in an output that is not fresh";
     /* Does any step between touch a slot of the same bytes? */
     for (i32 k = 0; k < p->nslots; k++) {
       const Slot *b = &p->slot[k];
-      if (k == i || b->kind != SLOT_TEMP || b->offset + b->bytes <= a->offset ||
+      if (k == i || b->kind != SLOT_TEMP || b->k != a->k || b->offset + b->bytes <= a->offset ||
           a->offset + a->bytes <= b->offset)
         continue;
       for (i32 t = first; t >= 0 && t <= last; t++)

@@ -81,17 +81,29 @@ bool ty_lower(Arena *A, const Graph *g, const Groups *gs, i32 group, Work *y);
 /* list.c: fills list, nlist, store, listed. */
 void ty_list_find(Work *w);
 
+/* layout.c: pieces of memory by their lifetimes. */
+typedef enum { PIECE_NONE, PIECE_GUEST, PIECE_HOST } PieceKind;
+typedef struct Piece {
+  u8 kind;         /* GUEST: needs a place. HOST: memory of its own, free before `first` */
+  i32 first, last; /* positions: first write, last use */
+  i32 host;        /* out: the piece that a guest lies in, or -1: the arena */
+  i64 bytes, offset;
+} Piece;
+/* Fills host and offset of guests, and the bytes of the arena; false for lack of memory. */
+bool ty_layout(Arena *A, Piece *piece, i32 n, i64 *total);
+
 /*
-** Plan: steps over slots. Slots are input buffers, outputs, and pieces of one arena; slot 0 is
-** none. A plan is one block of memory beside the kernels that it holds in the cache.
+** Plan: steps over slots. Slots are input buffers, outputs, and pieces of one arena or of outputs
+** that come later; slot 0 is none. A plan is one block of memory beside the kernels that it holds in the cache.
 */
 typedef enum { SLOT_NONE, SLOT_INPUT, SLOT_OUTPUT, SLOT_TEMP } SlotKind;
 
 typedef struct Slot {
   u8 kind;
   u8 esize;   /* INPUT: bytes of an element, by which the input's offset counts */
-  i32 k;      /* INPUT: number of the batch input; OUTPUT: number of the output */
-  i64 offset; /* TEMP: byte offset in the arena */
+  i32 k;      /* INPUT: number of the batch input; OUTPUT: number of the output; TEMP: that of the
+                 output, not yet written, whose memory it lies in, or -1: the arena's */
+  i64 offset; /* TEMP: byte offset there */
   i64 bytes;
 } Slot;
 
@@ -163,7 +175,7 @@ typedef struct Plan {
   Step *step;
   Slot *slot;
   Output *output;
-  i64 arena;       /* bytes of temporaries */
+  i64 arena;       /* bytes of temporaries that lie in no output */
   i32 nkernels;    /* kernel steps */
   i64 bytes_moved; /* read and written by the steps */
   i64 bytes_saved; /* by unfused operations beyond that */

@@ -10,6 +10,7 @@
 ** matrices is described and run: it has one order of sums, whichever way it comes.
 */
 #include "entry.h"
+#include "profile.h"
 
 enum { SIZE = 7 }; /* extent that kernels are made with */
 
@@ -108,6 +109,8 @@ static bool rule_holds(int rule, int dtype) {
   }
 }
 
+static bool profiled(const State *S) { return TY_UNLIKELY(S->engine->dump & DUMP_PROFILE); }
+
 static const void *address(const Tensor *x) {
   return (const char *)x->st->buf->data + x->offset * ty_dtypes[x->type.dtype].bytes;
 }
@@ -120,7 +123,11 @@ static bool run(State *S, Quick *q, const Type *t, const void **at, const u64 *s
   for (int i = 0; i < s->noperands; i++) buf[i] = (void *)(uintptr_t)at[q->operand[i]];
   q->launch.dims[0] = y->st->numel;
   Run r = {.launch = &q->launch, .buf = buf, .scalar = scalar};
-  if (s->machine->run(s->kernel, &r)) return true;
+  i64 begin = profiled(S) ? ty_profile_now() : 0;
+  if (s->machine->run(s->kernel, &r)) {
+    if (begin) ty_profile_note(EV_MAP, begin, ty_profile_plan(q->plan), 0, y->st->numel);
+    return true;
+  }
   ty_tensor_release(y);
   return false;
 }
@@ -132,7 +139,9 @@ static bool run_product(State *S, const Tensor *a, const Tensor *b, Tensor *y) {
   if (a->type.rank != 2 || b->type.rank != 2 || a->type.dtype != b->type.dtype) return false;
   const i64 m = a->type.dims[0], k = a->type.dims[1], n = b->type.dims[1];
   const int d = a->type.dtype;
-  if (a->st->batch || b->st->batch || k != b->type.dims[0] || b->strides[1] != 1) return false;
+  if (a->st->batch || b->st->batch || a->st->many || b->st->many || k != b->type.dims[0] ||
+      b->strides[1] != 1)
+    return false;
   if (TY_MAX(TY_MAX(m, n), k) > SMALL || m * k > SMALL || k * n > SMALL || m * n > SMALL)
     return false;
   if (!m || !n || !k) return false;
@@ -142,9 +151,11 @@ static bool run_product(State *S, const Tensor *a, const Tensor *b, Tensor *y) {
   Gemm g = {.dtype = d, .m = m, .n = n, .k = k, .batch = 1};
   g.ars = a->strides[0], g.acs = a->strides[1];
   g.brs = b->strides[0], g.bcs = b->strides[1];
+  i64 begin = profiled(S) ? ty_profile_now() : 0;
   u32 fp = ty_fp_enter();
   bool ok = ty_gemm(&g, address(a), address(b), NULL, y->st->buf->data, NULL);
   ty_fp_leave(fp);
+  if (begin) ty_profile_note(EV_PRODUCT, begin, -1, d, m | n << 20 | k << 40);
   if (!ok) ty_tensor_release(y);
   return ok;
 }
@@ -157,7 +168,7 @@ bool ty_quick(State *S, int op, int n, const Given *src, Tensor *y) {
   u64 scalar = 0;
   unsigned pattern = 0;
   double number = 0;
-  if (S->engine->dump) return false;
+  if (S->engine->dump & ~DUMP_PROFILE) return false;
   if (op == OP_MATMUL && src[0].kind == O_TENSOR && src[1].kind == O_TENSOR)
     return run_product(S, src[0].t, src[1].t, y);
   if (row->class != MAP || n > 2) return false;
@@ -169,7 +180,7 @@ bool ty_quick(State *S, int op, int n, const Given *src, Tensor *y) {
       number = src[i].v;
       continue;
     }
-    if (x->st->batch) return false;
+    if (x->st->batch || x->st->many) return false;
     if (!t && !ty_tensor_is_contiguous(x)) return false;
     if (t && (!ty_type_equal(&x->type, &t->type) ||
               memcmp(x->strides, t->strides, sizeof(i64) * x->type.rank)))

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include "capture.h"
 #include "grad.h"
+#include "vmap.h"
 
 #define LAZY_NODES 64           /* an open batch is cut when it has so many nodes ... */
 #define LAZY_PINNED (256 << 20) /* ... or pins so many bytes */
@@ -84,6 +85,7 @@ static bool finish(State *S, Batch *b, i32 node, Tensor *y, const char *who) {
 /* Computes x when it waits for a batch that is not the open one. */
 static bool settle(State *S, const Tensor *x) {
   Storage *st = x->st;
+  if (TY_UNLIKELY(st->many != NULL)) return ty_vmap_refuse(S) != NULL;
   return !st->batch || st->batch == S->open || S->cut(S, st->batch, st);
 }
 
@@ -290,6 +292,8 @@ static bool record_map(State *S, const char *who, int op, int n, const Given *sr
   int in, out;
   if (!infer_dtype(S, who, op, n, src, &in, &out) || !broadcast(S, who, n, src, &t)) return false;
   t.dtype = (u8)out;
+  if (TY_UNLIKELY(ty_vmap_level_of(n, src)))
+    return ty_vmap_record(S, who, op, n, src, (VmapArg){0}, &t, y);
   if (!settle_all(S, n, src)) return false;
   Batch *b = begin(S);
   if (!b || !settle_all(S, n, src)) return cancel(S, b);
@@ -371,6 +375,8 @@ static bool record_product(State *S, const char *who, const Given *src, Tensor *
     if (!column) shown.dims[shown.rank - 2] = shown.dims[shown.rank - 1];
     shown.dims[--shown.rank] = 0;
   }
+  if (TY_UNLIKELY(ty_vmap_level_of(2, src)))
+    return ty_vmap_record(S, who, OP_MATMUL, 2, src, (VmapArg){0}, &shown, y);
   return append_product(S, who, src, t, r, shown, y);
 }
 
@@ -409,8 +415,10 @@ bool ty_record_contract(State *S, const char *who, const Tensor *a, const Tensor
   for (int d = lead + summed; d < z->rank; d++) shown.dims[shown.rank++] = z->dims[d];
   for (int d = shown.rank; d < MAX_RANK; d++) shown.dims[d] = 0;
   S->nops++;
-  if (!append_product(S, who, src, t, r, shown, y)) return false;
-  if (TY_LIKELY(!S->tracks)) return true;
+  bool done = TY_UNLIKELY(ty_vmap_level_of(2, src))
+                  ? ty_vmap_contract(S, who, a, b, lead, summed, &shown, y)
+                  : append_product(S, who, src, t, r, shown, y);
+  if (!done || TY_LIKELY(!S->tracks)) return done;
   return ty_grad_note(
       S, &(Noted){.kind = OP_MATMUL, .n = 2, .src = src, .dims = 1u + (u32)lead, .dim = summed}, y);
 }
@@ -435,6 +443,15 @@ bool ty_record(State *S, const char *who, int op, int n, const Given *src, Tenso
          ty_grad_note(S, &(Noted){.kind = op, .n = n, .src = src}, y);
 }
 
+/* What one batched operand gives. */
+__attribute__((noinline, cold)) static bool batched(State *S, const char *who, int op,
+                                                    const Tensor *x, u32 dims, int dim,
+                                                    const Type *t, Tensor *y) {
+  Given src = {.kind = O_TENSOR, .t = x};
+  return ty_vmap_record(S, who, op, 1, &src, (VmapArg){.dims = dims, .dim = dim}, t, y) &&
+         note(S, op == OP_BITCAST ? K_NONE : op, x, dims, dim, y);
+}
+
 /* Starts a record with one operand: its node cast to dtype, -1 after a failure that has been said.
  */
 static i32 start(State *S, const char *who, const Tensor *x, int dtype, Batch **b) {
@@ -456,6 +473,7 @@ bool ty_record_cast(State *S, const Tensor *x, int dtype, Tensor *y) {
     ty_tensor_alias(y, x);
     return true;
   }
+  if (TY_UNLIKELY(x->st->many != NULL)) return batched(S, "to", OP_CAST, x, 0, dtype, &x->type, y);
   i32 a = start(S, "to", x, dtype, &b);
   return a >= 0 && finish(S, b, a, y, "to") && note(S, OP_CAST, x, 0, 0, y);
 }
@@ -464,19 +482,30 @@ bool ty_record_bitcast(State *S, const Tensor *x, int dtype, Tensor *y) {
   const char *who = "view_as";
   Batch *b;
   int from = x->type.dtype;
+  if (from == dtype) {
+    ty_tensor_alias(y, x);
+    return true;
+  }
+  if (from == dtype) {
+    ty_tensor_alias(y, x);
+    return true;
+  }
   if (ty_dtypes[from].bytes != ty_dtypes[dtype].bytes)
     return ty_fail(S, "%s: %s and %s differ in size", who, ty_dtypes[from].name,
                    ty_dtypes[dtype].name);
+  if (TY_UNLIKELY(x->st->many != NULL))
+    return batched(S, who, OP_BITCAST, x, 0, dtype, &x->type, y);
   i32 a = start(S, who, x, from, &b);
   if (a < 0) return false;
   Type t = b->g.node[a].type;
   t.dtype = (u8)dtype;
   Node n = node_new(OP_BITCAST, &t, a, -1, -1);
-  return finish(S, b, append(b, &n), y, who);
+  return finish(S, b, append(b, &n), y, who) && note(S, K_NONE, x, 0, 0, y);
 }
 
 bool ty_record_copy(State *S, const Tensor *x, Tensor *y) {
   Batch *b;
+  if (TY_UNLIKELY(x->st->many != NULL)) return batched(S, "clone", OP_CAST, x, 0, -1, &x->type, y);
   i32 a = start(S, "clone", x, x->type.dtype, &b);
   return a >= 0 && finish(S, b, a, y, "clone") && note(S, OP_CAST, x, 0, 0, y);
 }
@@ -519,6 +548,12 @@ bool ty_record_reduce(State *S, const char *who, int op, const Tensor *x, u32 di
   if (rule == TR_SUM && !ty_is_float(own)) acc = out = T_I64;
   if (rule == TR_SUM && (own == T_F16 || own == T_BF16) && runs > 1) acc = T_F32;
   if (rule == TR_INDEX) out = T_I64;
+  Type shown = {.dtype = (u8)out};
+  for (int d = 0; d < rank; d++) {
+    bool gone = dims >> d & 1;
+    if (!gone || keep) shown.dims[shown.rank++] = gone ? 1 : x->type.dims[d];
+  }
+  if (TY_UNLIKELY(x->st->many != NULL)) return batched(S, who, op, x, dims, 0, &shown, y);
   i32 a = start(S, who, x, acc, &b);
   if (a < 0) return false;
   if (rank == 0) { /* a single element is a run of one */
@@ -533,11 +568,6 @@ bool ty_record_reduce(State *S, const char *who, int op, const Tensor *x, u32 di
     hi = lo;
   }
   if (rule != TR_INDEX) a = cast_node(b, a, out);
-  Type shown = {.dtype = (u8)out};
-  for (int d = 0; d < rank; d++) {
-    bool gone = dims >> d & 1;
-    if (!gone || keep) shown.dims[shown.rank++] = gone ? 1 : x->type.dims[d];
-  }
   return finish_as(S, b, a, &shown, y, who) && note(S, op, x, dims, 0, y);
 }
 
@@ -547,6 +577,7 @@ bool ty_record_scan(State *S, const char *who, int op, const Tensor *x, int dim,
   who = name_of(who, op);
   if (rule == TR_SUM && !ty_is_float(d)) d = T_I64;
   if (rule == TR_FLOAT && !ty_is_float(d)) d = S->default_dtype;
+  if (TY_UNLIKELY(x->st->many != NULL)) return batched(S, who, op, x, 0, dim, &x->type, y);
   i32 a = start(S, who, x, d, &b);
   if (a < 0) return false;
   Type t = b->g.node[a].type;
@@ -658,21 +689,25 @@ bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const
                       int base, Tensor *y) {
   Batch *b;
   who = name_of(who, OP_GATHER);
-  if (!check_index_shape(S, who, &x->type, &index->type, dim) ||
-      !check_index(S, who, index, x->type.dims[dim], base) || !settle(S, x))
-    return false;
-  i32 a = start(S, who, x, x->type.dtype, &b);
-  if (a < 0) return false;
-  if (!settle(S, index)) return cancel(S, b);
-  i32 i = index_node(S, b, index, x->type.dims[dim], base);
-  if (i < 0) return cancel_memory(S, b, who);
-  Type t = index->type;
-  t.dtype = x->type.dtype;
-  Node n = node_new(OP_GATHER, &t, a, i, -1);
-  n.arg.k = dim;
-  if (!finish(S, b, append(b, &n), y, who)) return false;
-  if (TY_LIKELY(!S->tracks)) return true;
+  if (!check_index_shape(S, who, &x->type, &index->type, dim)) return false;
   Given src[2] = {{.kind = O_TENSOR, .t = x}, {.kind = O_TENSOR, .t = index}};
+  if (TY_UNLIKELY(ty_vmap_level_of(2, src))) {
+    VmapArg arg = {.dim = dim, .base = base};
+    if (!ty_vmap_record(S, who, OP_GATHER, 2, src, arg, &index->type, y)) return false;
+  } else {
+    if (!check_index(S, who, index, x->type.dims[dim], base) || !settle(S, x)) return false;
+    i32 a = start(S, who, x, x->type.dtype, &b);
+    if (a < 0) return false;
+    if (!settle(S, index)) return cancel(S, b);
+    i32 i = index_node(S, b, index, x->type.dims[dim], base);
+    if (i < 0) return cancel_memory(S, b, who);
+    Type t = index->type;
+    t.dtype = x->type.dtype;
+    Node n = node_new(OP_GATHER, &t, a, i, -1);
+    n.arg.k = dim;
+    if (!finish(S, b, append(b, &n), y, who)) return false;
+  }
+  if (TY_LIKELY(!S->tracks)) return true;
   return ty_grad_note(S, &(Noted){.kind = OP_GATHER, .n = 2, .src = src, .dim = dim, .base = base},
                       y);
 }
@@ -686,25 +721,34 @@ bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int d
   if (!ty_type_same_dims(&index->type, &src->type))
     return ty_fail(S, "%s: index and source differ in shape, %s and %s", who,
                    show(&index->type, si), show(&src->type, ss));
-  if (!check_index(S, who, index, x->type.dims[dim], base) || !settle(S, x) || !settle(S, src))
-    return false;
-  i32 a = start(S, who, x, x->type.dtype, &b);
-  if (a < 0) return false;
-  if (!settle(S, index) || !settle(S, src)) return cancel(S, b);
-  i32 i = index_node(S, b, index, x->type.dims[dim], base);
-  i32 v = cast_node(b, ty_record_node(S, b, src), x->type.dtype);
-  if (i < 0 || v < 0) return cancel_memory(S, b, who);
-  Node n = node_new(op, &b->g.node[a].type, a, i, v);
-  n.arg.k = dim;
-  if (!finish(S, b, append(b, &n), y, who)) return false;
-  if (TY_LIKELY(!S->tracks)) return true;
   Given given[3] = {{.t = x}, {.t = index}, {.t = src}};
+  if (TY_UNLIKELY(ty_vmap_level_of(3, given))) {
+    VmapArg arg = {.dim = dim, .base = base};
+    if (!ty_vmap_record(S, who, op, 3, given, arg, &x->type, y)) return false;
+  } else {
+    if (!check_index(S, who, index, x->type.dims[dim], base) || !settle(S, x) || !settle(S, src))
+      return false;
+    i32 a = start(S, who, x, x->type.dtype, &b);
+    if (a < 0) return false;
+    if (!settle(S, index) || !settle(S, src)) return cancel(S, b);
+    i32 i = index_node(S, b, index, x->type.dims[dim], base);
+    i32 v = cast_node(b, ty_record_node(S, b, src), x->type.dtype);
+    if (i < 0 || v < 0) return cancel_memory(S, b, who);
+    Node n = node_new(op, &b->g.node[a].type, a, i, v);
+    n.arg.k = dim;
+    if (!finish(S, b, append(b, &n), y, who)) return false;
+  }
+  if (TY_LIKELY(!S->tracks)) return true;
   return ty_grad_note(S, &(Noted){.kind = op, .n = 3, .src = given, .dim = dim, .base = base}, y);
 }
 
 bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, Tensor *y) {
   const char *who = "argsort";
   Batch *b;
+  Given src = {.t = x};
+  if (TY_UNLIKELY(x->st->many != NULL))
+    return ty_vmap_record(S, who, OP_ARGSORT, 1, &src, (VmapArg){.dim = dim, .base = descending},
+                          &x->type, y);
   i32 a = start(S, who, x, x->type.dtype, &b);
   if (a < 0) return false;
   Type t = x->type;
@@ -728,6 +772,9 @@ bool ty_record_searchsorted(State *S, const Tensor *sorted, const Tensor *v, boo
   for (int d = 0; ok && d < a->rank - 1; d++) ok = a->dims[d] == q->dims[d];
   if (!ok) return ty_fail(S, "%s: leading sizes differ, %s and %s", who, show(a, ss), show(q, sv));
   int dtype = ty_dtype_promote(a->dtype, q->dtype);
+  Given src[2] = {{.t = sorted}, {.t = v}};
+  if (TY_UNLIKELY(ty_vmap_level_of(2, src)))
+    return ty_vmap_record(S, who, OP_SEARCHSORTED, 2, src, (VmapArg){.base = right}, q, y);
   if (!settle(S, v)) return false;
   i32 s = start(S, who, sorted, dtype, &b);
   if (s < 0) return false;
@@ -789,6 +836,7 @@ bool ty_record_random(State *S, const Type *dims, u64 stream, int word, Tensor *
   const char *who = "rand";
   Type t = *dims;
   t.dtype = T_I32;
+  if (TY_UNLIKELY(S->level != NULL)) return ty_vmap_random(S, S->level, dims, stream, word, y);
   Batch *b = start_leaf(S, who, &t);
   if (!b) return false;
   i32 slot = ty_graph_scalar(&b->g, stream);
@@ -847,6 +895,8 @@ static bool write(State *S, const char *who, const Tensor *dst, const Given *x) 
                    show(t, sd));
   if (x->symbol && !ty_is_float(t->dtype)) ty_capture_untake(S, x->symbol);
   if (ty_type_numel(t) == 0) return true;
+  if (TY_UNLIKELY(st->many || (x->kind == O_TENSOR && x->t->st->many)))
+    return ty_vmap_write(S, who, dst, x);
   S->nops++;
   if (!settle(S, dst) || (x->kind == O_TENSOR && !settle(S, x->t))) return false;
   Batch *b = begin(S);
@@ -893,17 +943,12 @@ static bool cat_type(State *S, const char *who, int n, const Tensor *const *x, i
 }
 
 /* So many tensors as one graph has room for. */
-static bool cat_few(State *S, const char *who, int n, const Tensor *const *x, int dim, int dtype,
-                    Tensor *y) {
-  Type t;
-  if (!cat_type(S, who, n, x, dim, &t)) return false;
-  t.dtype = (u8)dtype;
-  for (int i = 0; i < n; i++)
-    if (!settle(S, x[i])) return false;
+static bool cat_few(State *S, const char *who, int n, const Tensor *const *x, int dim,
+                    const Given *src, Type t, Tensor *y) {
+  if (TY_UNLIKELY(ty_vmap_level_of(n, src))) return ty_vmap_cat(S, who, n, src, dim, &t, y);
+  if (!settle_all(S, n, src)) return false;
   Batch *b = start_leaf(S, who, &t);
-  if (!b) return false;
-  for (int i = 0; i < n; i++)
-    if (!settle(S, x[i])) return cancel(S, b);
+  if (!b || !settle_all(S, n, src)) return cancel(S, b);
   Node empty = node_new(OP_EMPTY, &t, -1, -1, -1);
   i64 strides[MAX_RANK] = {0}, at = 0;
   ty_type_strides(&t, strides);
@@ -918,30 +963,37 @@ static bool cat_few(State *S, const char *who, int n, const Tensor *const *x, in
     whole = append(b, &put);
     at += x[i]->type.dims[dim];
   }
-  if (!finish(S, b, whole, y, who)) return false;
-  if (TY_LIKELY(!S->tracks)) return true;
-  Given *src = ty_mem_alloc(sizeof *src * (size_t)n);
-  for (int i = 0; src && i < n; i++) src[i] = (Given){.kind = O_TENSOR, .t = x[i]};
-  bool ok = src ? ty_grad_note(S, &(Noted){.kind = K_CAT, .n = n, .src = src, .dim = dim}, y)
-                : ty_fail_memory(S, who, 0);
-  if (!src) ty_tensor_release(y);
-  ty_mem_free(src);
-  return ok;
+  return finish(S, b, whole, y, who);
 }
 
 #define CAT_MOST 1000 /* tensors of a graph: each takes up to three nodes */
 
+static bool cat_taped(State *S, const char *who, int n, const Tensor *const *x, int dim, int dtype,
+                      Tensor *y) {
+  Type t;
+  if (!cat_type(S, who, n, x, dim, &t)) return false;
+  t.dtype = (u8)dtype;
+  Given *src = ty_mem_alloc(sizeof *src * (size_t)n);
+  if (!src) return ty_fail_memory(S, who, 0);
+  for (int i = 0; i < n; i++) src[i] = (Given){.kind = O_TENSOR, .t = x[i]};
+  bool ok = cat_few(S, who, n, x, dim, src, t, y);
+  if (ok && S->tracks)
+    ok = ty_grad_note(S, &(Noted){.kind = K_CAT, .n = n, .src = src, .dim = dim}, y);
+  ty_mem_free(src);
+  return ok;
+}
+
 bool ty_record_cat(State *S, const char *who, int n, const Tensor *const *x, int dim, Tensor *y) {
   Type t;
   if (!cat_type(S, who, n, x, dim, &t)) return false;
-  if (n <= CAT_MOST) return cat_few(S, who, n, x, dim, t.dtype, y);
+  if (n <= CAT_MOST) return cat_taped(S, who, n, x, dim, t.dtype, y);
   int parts = (n + CAT_MOST - 1) / CAT_MOST; /* longer lists: by parts, then the parts */
   Tensor *part = ty_mem_zalloc((sizeof *part + sizeof part) * (size_t)parts);
   if (!part) return ty_fail_memory(S, who, 0);
   const Tensor **list = (const Tensor **)(part + parts);
   bool ok = true;
   for (int i = 0, at = 0; ok && i < parts; i++, at += CAT_MOST) {
-    ok = cat_few(S, who, TY_MIN(CAT_MOST, n - at), x + at, dim, t.dtype, &part[i]);
+    ok = cat_taped(S, who, TY_MIN(CAT_MOST, n - at), x + at, dim, t.dtype, &part[i]);
     list[i] = &part[i];
   }
   ok = ok && ty_record_cat(S, who, parts, list, dim, y);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include "capture.h"
 #include "grad.h"
+#include "vmap.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 enum { SPARE_MAX = 0, SPARE_BLOCKS_MAX = 0 }; /* what is used too late must be seen */
@@ -155,6 +156,7 @@ Storage *ty_storage_new(State *S, int dtype, i64 numel) {
     return NULL;
   }
   *st = (Storage){.S = S, .refs = 1, .dtype = (u8)dtype, .numel = numel};
+  if (TY_UNLIKELY(S->level != NULL)) st->born = S->level->id;
   return st;
 }
 
@@ -197,6 +199,7 @@ void ty_storage_drop(Storage *st) {
   if (b) storage_unlink(st);
   if (TY_UNLIKELY(st->twin != NULL)) st->twin->twin = NULL;
   if (TY_UNLIKELY(st->tape != NULL)) ty_record_drop(st->tape);
+  if (TY_UNLIKELY(st->many != NULL)) ty_many_drop(st);
   ty_buffer_drop(st->buf);
   block_drop(st->S, st);
   if (b) ty_batch_drop(b->S, b);
@@ -208,6 +211,7 @@ void ty_storage_touch(Storage *st) {
   st->twin = twin->twin = NULL;
   twin->stale = true;
   ty_storage_settle(twin, NULL);
+  if (TY_UNLIKELY(twin->many != NULL)) ty_many_drop(twin);
 }
 
 /* --- tensors */
@@ -329,6 +333,7 @@ static void *tensor_address(const Tensor *x) {
 
 const void *ty_tensor_read(State *S, const Tensor *x) {
   Storage *st = x->st;
+  if (TY_UNLIKELY(st->many != NULL)) return ty_vmap_refuse(S);
   if (TY_UNLIKELY(S->capture != NULL) && (st->batch || !ty_capture_is_fresh(S, st))) {
     ty_capture_refuse(S, "reads the elements of a tensor");
     return NULL;
@@ -339,6 +344,7 @@ const void *ty_tensor_read(State *S, const Tensor *x) {
 
 void *ty_tensor_write(State *S, const Tensor *x) {
   Storage *st = x->st;
+  if (TY_UNLIKELY(st->many != NULL)) return ty_vmap_refuse(S);
   if (TY_UNLIKELY(S->capture != NULL) && (st->batch || !ty_capture_is_fresh(S, st))) {
     ty_capture_refuse(S, "writes the elements of a tensor one by one");
     return NULL;

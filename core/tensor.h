@@ -21,6 +21,8 @@ typedef struct Batch Batch;
 typedef struct State State;
 typedef struct Capture Capture; /* capture.h */
 typedef struct Record Record;   /* grad.h */
+typedef struct Many Many;       /* vmap.h */
+typedef struct Level Level;
 
 typedef struct Buffer {
   State *S;
@@ -43,6 +45,7 @@ typedef struct Storage {
   bool frozen; /* holds what another storage held, for gradients: nobody writes to it */
   bool stale;  /* frozen, and let go of when that other storage was written */
   u32 version; /* counts writes */
+  u32 born;    /* the vmap in which it was made, 0: in none */
   i64 numel;
   Buffer *buf;  /* NULL: never computed yet */
   Batch *batch; /* not NULL: pending; the contents are node `node` of this batch */
@@ -50,6 +53,7 @@ typedef struct Storage {
   struct Storage *next, **prev; /* the others that wait for the same batch */
   Record *tape;         /* where the contents came from, held; NULL: nothing to differentiate */
   struct Storage *twin; /* the frozen one of these contents, or of a frozen one the other */
+  Many *many; /* not NULL: one such storage for each example of a vmap; no buf, no batch */
 } Storage;
 
 typedef struct Tensor {
@@ -114,6 +118,8 @@ struct State {
   u64 record_seq;
   Record *dead_records; /* being freed */
   Capture *capture;     /* not NULL: operations are recorded for later calls, nothing is computed */
+  Level *level;         /* the innermost vmap that runs */
+  u32 levels;           /* so many were opened */
   /* engine.c fills these in: level 2 calls upward through them */
   bool (*cut)(State *S, Batch *b, Storage *demanded); /* computes; the batch is closed then */
   /* Told of every operation as its result is recorded; NULL: no one listens. */

@@ -191,6 +191,7 @@ static bool make_made(State *S, Instance *I, const Tensor *const *made, i32 nmad
       continue;
     }
     bool pending = st->batch == c->batch;
+    if (st->many) return ty_capture_refuse(S, "gives back a tensor of a vmap that has ended");
     if (!pending && !ty_capture_is_fresh(S, st))
       return ty_capture_refuse(S, "gives back a tensor of unknown origin");
     i32 node = pending ? st->node : constant_node(S, c->batch, st);
@@ -404,7 +405,8 @@ bool ty_instance_fits(const Instance *I, const Tensor *const *outside) {
   return true;
 }
 
-const char ty_instance_moved[] = "a tensor that is written lies elsewhere in its memory";
+const char ty_instance_moved[] =
+    "a tensor that is written, or a leaf, lies elsewhere in its memory";
 static const char shared_otherwise[] = "tensors that shared memory do not share it as they did";
 
 /* Rule 3 for a run that writes: storages that were different hold different buffers where one of them
@@ -418,8 +420,7 @@ static const char *sharing_if_strict(State *S, const Instance *I, const Tensor *
     if (t->st != first->st || t->offset - first->offset != o->delta) return shared_otherwise;
     if (buf->exposed && I->writes)
       return "memory that others see is used beside tensors that are written";
-    if (o->written && (t->offset != o->offset || t->st->numel != o->numel))
-      return ty_instance_moved;
+    if (o->lone && (t->offset != o->offset || t->st->numel != o->numel)) return ty_instance_moved;
     if (o->first != i) continue;
     if (buf->seen >= walk && (o->lone || buf->seen > walk))
       return "a tensor that is written shares memory with another";
@@ -451,8 +452,8 @@ Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, con
                         const char **why) {
   for (const Tensor *const *t = outside, *const *end = t + I->noutside; t < end; t++) {
     Storage *st = (*t)->st;
-    if (TY_UNLIKELY(!st)) {
-      *why = "a tensor was released";
+    if (TY_UNLIKELY(!st || st->many)) {
+      *why = "a tensor was released, or belongs to a vmap";
       return READY_NO;
     }
     if (TY_UNLIKELY(st->batch != NULL) && !S->cut(S, st->batch, st)) return READY_FAILED;

@@ -5,7 +5,6 @@
 -- with a cache of keys and values: each new character costs one position.
 
 local ty = require "tycho"
-local ffi = require "ffi"
 local nn, optim = ty.nn, ty.optim
 
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
@@ -92,66 +91,14 @@ end
 
 ---------------------------------------------------------------------------------------------------------- files
 
---- Calls visit(name, state, key) for each tensor of an optimiser's state.
-local function each_moment(state, visit)
-  for j, s in ipairs(state.groups[1].state) do
-    for key, v in pairs(s) do
-      if ty.is_tensor(v) then visit(("optimizer.%d.%s"):format(j, key), s, key) end
-    end
-  end
-end
-
--- A header in text, a line a tensor (name, sizes), an empty line, then the elements as f32.
-local function save(path, model, opt, o, step)
-  local names, sd = {}, model:state_dict()
-  each_moment(opt:state_dict(), function(name, s, key) sd[name] = s[key] end)
-  for name in pairs(sd) do names[#names + 1] = name end
-  table.sort(names)
-  local f = assert(io.open(path .. ".new", "wb"))
-  f:write(("chargpt %d %d %d %d %d %d\n"):format(step, o.width, o.heads, o.layers, o.context, #model.alphabet),
-    model.alphabet)
-  for _, name in ipairs(names) do f:write(name, " ", table.concat(sd[name].shape, " "), "\n") end
-  f:write("\n")
-  for _, name in ipairs(names) do
-    local t = sd[name]:contiguous()
-    f:write(ffi.string(t:data(), t:numel() * 4))
-  end
-  f:close()
-  assert(os.rename(path .. ".new", path))
-end
-
---- The model, the steps that it has had, and the tensors of its optimiser. Sizes go to o.
+--- The model of a checkpoint, and all that is in it. Sizes go to o.
 local function load_model(path, o)
-  local f = assert(io.open(path, "rb"))
-  local step, width, heads, layers, context, size = f:read("*l"):match("^chargpt (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$")
-  if not step then error(path .. " was not written by this example", 0) end
-  o.width, o.heads, o.layers, o.context = tonumber(width), tonumber(heads), tonumber(layers), tonumber(context)
-  local model = GPT(f:read(tonumber(size)), o)
-  local rows, sd, moments = {}, {}, {}
-  for line in f:lines() do
-    if line == "" then break end
-    local name, sizes = line:match("^(%S+) (.*)$")
-    rows[#rows + 1] = { name = name, shape = {} }
-    for n in sizes:gmatch("%d+") do table.insert(rows[#rows].shape, tonumber(n)) end
-  end
-  for _, row in ipairs(rows) do
-    local t = ty.empty(row.shape)
-    local bytes = f:read(t:numel() * 4)
-    if not bytes or #bytes < t:numel() * 4 then error(path .. " ends too early", 0) end
-    ffi.copy(t:data(), bytes, #bytes)
-    if row.name:find("^optimizer%.") then moments[row.name] = t else sd[row.name] = t end
-  end
-  f:close()
-  model:load_state_dict(sd)
-  return model, tonumber(step), moments
-end
-
---- Gives an optimiser the state that was saved.
-local function take_up(opt, moments, step)
-  local state = opt:state_dict()
-  each_moment(state, function(name, s, key) s[key] = moments[name] end)
-  for _, s in ipairs(state.groups[1].state) do s.step = step end
-  opt:load_state_dict(state)
+  local saved = assert(ty.load_checkpoint(path))
+  if not saved.chargpt then error(path .. " was not written by this example", 0) end
+  for name, size in pairs(saved.chargpt) do o[name] = size end
+  local model = GPT(saved.alphabet, o)
+  model:load_state_dict(saved.model)
+  return model, saved
 end
 
 ---------------------------------------------------------------------------------------------------------- writing
@@ -192,12 +139,14 @@ end
 ---------------------------------------------------------------------------------------------------------- training
 
 ty.manual_seed(options.seed)
-local model, done, kept
+local model, saved
+local done = 0
 if options.resume then
-  model, done, kept = load_model(options.resume, options)
+  model, saved = load_model(options.resume, options)
+  done = saved.step
   print(("%s: %d steps so far"):format(options.resume, done))
 else
-  model, done = GPT(alphabet_of(text), options), 0
+  model = GPT(alphabet_of(text), options)
 end
 
 local CONTEXT, BATCH, STEPS = options.context, options.batch, options.steps
@@ -218,7 +167,10 @@ if STEPS > 0 then
   local data = encode(text)
   if #data < CONTEXT + 2 then error("the text is too short", 0) end
   local opt = optim.AdamW(model:parameters(), { lr = options.rate, betas = { 0.9, 0.95 }, weight_decay = 0.1 })
-  if kept then take_up(opt, kept, done) end
+  if saved then
+    opt:load_state_dict(saved.optimizer)
+    opt.groups[1].lr, opt.groups[1].base_lr = options.rate, nil -- each run has a schedule of its own
+  end
   local schedule = optim.WarmupCosineLR(opt, { warmup = math.min(50, STEPS), steps = STEPS, least = options.rate / 10 })
 
   local step = jit.compile(function(x, y)
@@ -231,25 +183,28 @@ if STEPS > 0 then
   end)
 
   local windows = data:unfold(1, CONTEXT + 1) -- a view: each place begins a window
-  local started, average = os.clock(), nil
+  local bar = ty.progress(STEPS, { label = "train", unit = "characters", per_step = BATCH * CONTEXT, curve = "loss" })
+  local average
   for n = 1, STEPS do
     local rows = windows[ty.randint(1, #windows, { BATCH })]
     local loss = step(rows:narrow(2, 1, CONTEXT), rows:narrow(2, 2, CONTEXT)):item()
     schedule:step()
     average = average and average * 0.95 + loss * 0.05 or loss
-    if n % 10 == 0 or n == STEPS then
-      support.progress("train", n, STEPS, average, BATCH * CONTEXT, "characters", started)
-    end
+    bar:step { loss = average }
     if n % math.max(1, math.floor(STEPS / 4)) == 0 and n < STEPS then
-      print(("\nafter %d steps, loss %.3f:\n%s\n"):format(n + done, average,
+      bar:print(("\nafter %d steps, loss %.3f:\n%s\n"):format(n + done, average,
         generate(model, options.prompt, math.min(options.sample, 160), options.temperature, options.top)))
     end
   end
   done = done + STEPS
   support.tell("the training step", step)
   if options.save then
-    save(options.save, model, opt, options, done)
-    print("saved " .. options.save)
+    local o = options
+    assert(ty.save_checkpoint(o.save, {
+      chargpt = { width = o.width, heads = o.heads, layers = o.layers, context = o.context }, alphabet = model.alphabet,
+      model = model, optimizer = opt, step = done,
+    }))
+    print("saved " .. o.save)
   end
 end
 

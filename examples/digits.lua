@@ -37,33 +37,21 @@ end)
 
 local predict = jit.compile(function(x, w, b) return (x:matmul(w) + b):argmax(2) end)
 
-local terminal = os.execute("test -t 1") == 0 -- else lines would pile up in a file
-
-local function progress(seed, epoch, loss, started)
-  if not terminal and epoch < EPOCHS then return end
-  local done, rate = epoch / EPOCHS, epoch * TRAIN / math.max(os.clock() - started, 1e-3)
-  local bar = ("#"):rep(math.floor(done * 20)) .. ("."):rep(20 - math.floor(done * 20))
-  local form = terminal and "\rseed %d [%s] epoch %2d/%d  loss %.4f  %7.0f samples/s"
-    or "seed %d [%s] epoch %2d/%d  loss %.4f  %.0f samples/s"
-  io.write(form:format(seed, bar, epoch, EPOCHS, loss, rate))
-  io.flush()
-end
-
 local function train(pixels, labels, seed)
   ty.manual_seed(seed)
   local order = ty.randperm(#pixels)
   local x, y = pixels[order], labels[order]
   local target = y:one_hot(CLASSES):to("f32")
   local w, b = ty.zeros(x:size(2), CLASSES), ty.zeros(CLASSES)
-  local started = os.clock()
-  for epoch = 1, EPOCHS do
+  local bar = ty.progress(EPOCHS, { label = ("seed %d"):format(seed), unit = "samples", per_step = TRAIN })
+  for _ in bar do
     local total, batches = 0, 0
     for first = 1, TRAIN - BATCH + 1, BATCH do
       local rows = { { first, first + BATCH - 1 } }
       total = total + step(x[rows], target[rows], w, b, RATE):item()
       batches = batches + 1
     end
-    if epoch % 5 == 0 or epoch == EPOCHS then progress(seed, epoch, total / batches, started) end
+    bar:set { loss = total / batches }
   end
   local held_out = { { TRAIN + 1, -1 } }
   local guess, truth = predict(x[held_out], w, b), y[held_out]

@@ -1,10 +1,8 @@
--- What the training examples share: the digits, a line of progress. Runs nothing by itself.
+-- What the training examples share: the digits, a loop over batches. Runs nothing by itself.
 
 local ty = require "tycho"
 
 local M = {}
-
-local terminal = os.execute("test -t 1") == 0 -- else lines would pile up in a file
 
 --- The hand-written digits: pixels [1797, 64] in 0..1, labels i64 from 1 (of the digit 0) to 10.
 function M.digits(path)
@@ -18,32 +16,6 @@ function M.digits(path)
   end
   file:close()
   return ty.tensor(pixels) / 16, ty.tensor(labels, { dtype = "i64" })
-end
-
-local function clock(seconds)
-  if seconds < 60 then return ("%.0f s"):format(seconds) end
-  return ("%d min %02d s"):format(math.floor(seconds / 60), math.floor(seconds % 60))
-end
-
---- A line that tells how far it is: bar, loss, rate, time left. On a terminal it is written over.
----@param head string
----@param done integer steps so far
----@param steps integer
----@param loss number
----@param per_step integer samples a step
----@param unit string what they are called
----@param started number os.clock() at the beginning
-function M.progress(head, done, steps, loss, per_step, unit, started)
-  if not terminal and done < steps then return end
-  local spent = math.max(os.clock() - started, 1e-3)
-  local share = done / steps
-  local full = math.floor(share * 20)
-  io.write(("%s%s [%s%s] %3.0f %%  loss %.4f  %6.0f %s/s  %s%s"):format(terminal and "\r" or "", head, ("#"):rep(full),
-    ("."):rep(20 - full), 100 * share, loss, done * per_step / spent, unit,
-    done < steps and clock(spent / share - spent) .. " left" or "in " .. clock(spent),
-    terminal and "   " or ""))
-  if done == steps then io.write("\n") end
-  io.flush()
 end
 
 --- What the compiler made of a function, in a few lines.
@@ -62,24 +34,22 @@ function M.tell(title, compiled)
 end
 
 --- Trains on batches in random order. step(x, y) gives the loss; after each schedule:step() the rate is another one.
---- Gives the last loss.
+--- Shows a mean of the last losses, and gives the last one.
 function M.fit(head, x, y, batch, epochs, step, schedule)
-  local n, started, done = #x, os.clock(), 0
-  local batches = math.floor(n / batch)
-  local last
+  local batches = math.floor(#x / batch)
+  local bar = ty.progress(epochs * batches, { label = head, unit = "samples", per_step = batch, curve = "loss" })
+  local mean
   for _ = 1, epochs do
-    local order = ty.randperm(n)
-    local total = 0
+    local order = ty.randperm(#x)
     for first = 1, batches * batch, batch do
       local rows = order:narrow(1, first, batch)
-      total = total + step(x[rows], y[rows]):item()
+      local loss = step(x[rows], y[rows]):item()
       schedule:step()
-      done = done + 1
+      mean = mean and mean + (loss - mean) * 0.05 or loss
+      bar:step { loss = mean }
     end
-    last = total / batches
-    M.progress(head, done, epochs * batches, last, batch, "samples", started)
   end
-  return last
+  return mean
 end
 
 local TRAIN = 1437 -- of the 1,797 digits; the others are never trained on

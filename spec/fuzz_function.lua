@@ -695,6 +695,73 @@ function make.wild(g)
     "u_x = u_x:clone() log(tostring(u_x))", "G_n = getfenv(1).G_n", "log(u_x:sum():item())", "W.keep = function() return u_n end" } }
 end
 
+-- --- gradients; only in programs that learn
+
+local function scalar(g, d) return ("(%s):%s()"):format(g:T("mn", d), g:pick { "sum", "mean", "sum" }) end
+
+-- A function of p whose gradient is asked for, as text.
+local function loss_function(g, d, parameter, t)
+  return g:scoped(function()
+    local vararg = g.vararg
+    g.vararg = false
+    g:declare(parameter, t)
+    local first = g:chance(40) and make.local_value(g, d)[1] .. " " or ""
+    local e = scalar(g, d)
+    if g:chance(70) then
+      local use = { ["T:mn"] = "(%s * %s):sum()", ["T:n"] = "(%s * %s):mean()", ["T:nn"] = "(%s:matmul(%s)):tanh():sum()" }
+      e = ("%s + %s"):format(e, use[t]:format(t == "T:nn" and g:T("mn", 0) or parameter, parameter))
+    end
+    g.vararg = vararg
+    return ("%sreturn %s"):format(first, e)
+  end)
+end
+
+function make.gradient(g, d)
+  local name, t = g:name "g", g:pick { "T:mn", "T:mn", "T:n", "T:nn" }
+  local choice = g.r(5)
+  local at = g:expression(t, 1)
+  local out
+  if choice <= 2 then
+    out = ("local %s = ty.grad(function(p) %s end)(%s)"):format(name, loss_function(g, d, "p", t), at)
+  elseif choice == 3 then
+    local y = g:name "v"
+    out = ("local %s, %s = ty.value_and_grad(function(o, p) %s end, 2)(nil, %s)"):format(y, name,
+      loss_function(g, d, "p", t), at)
+    g:declare(y, "T:s")
+  elseif choice == 4 then
+    out = ("local %s = ty.grad(function(q) local p = q.k[1] %s end)({ k = { %s }, n = 2 }).k[1]"):format(name,
+      loss_function(g, d, "p", t), at)
+  else
+    local inner = loss_function(g, d, "p", t)
+    out = ("local %s = ty.grad(function(q) return (ty.grad(function(p) %s end)(q) * q):sum() end)(%s)"):format(name, inner, at)
+  end
+  g:declare(name, t)
+  return { out }
+end
+
+--- A step of learning on the leaves u_p and u_c: what is forgotten before, the loss, the way back, what is done then.
+function make.learn(g, d)
+  local node = { "do" }
+  local body = {}
+  if g:chance(60) then body[1] = "u_p.grad, u_c.grad = nil, nil" end
+  local e = g:scoped(function()
+    g:declare("u_p", "T:nn", { fixed = true })
+    g:declare("u_c", "T:n", { fixed = true })
+    return ("((%s):matmul(u_p) + u_c):%s()"):format(g:T("mn", d), g:pick { "tanh", "relu", "square", "softmax", "abs" })
+  end)
+  body[#body + 1] = ("local loss = (%s):mean()"):format(e)
+  body[#body + 1] = "loss:backward()"
+  if g:chance(60) then
+    body[#body + 1] = ("ty.no_grad(function() u_p:sub_(u_p.grad * %s) u_c:sub_(u_c.grad * u_n) end)"):format(
+      g:pick { "0.1", "0.5", "u_n" })
+  end
+  if g:chance(30) then body[#body + 1] = "ty.clip_grad_norm_({ u_p, u_c }, 0.5)" end
+  if g:chance(30) then body[#body + 1] = "log(loss:detach(), u_p.grad)" end
+  if g:chance(10) then body[#body + 1] = "u_c.grad = u_c.grad * 2" end
+  node[2], node[3] = body, "end"
+  return { node }
+end
+
 local weights = { local_value = 22, collect = 3, closures = 2, sort = 1,
   several = 3, assign = 20, swap = 3, field = 4, append = 6, in_place = 7, record = 5, list = 4,
   instance = 3, instance_write = 2, say = 5, call = 8, branch = 10, numeric_for = 4, ipairs_loop = 5, pairs_loop = 3,
@@ -717,7 +784,7 @@ function G:statements(d, n)
   local out = {}
   self.depth = self.depth + 1
   for _ = 1, n do
-    local kind = self:pick(sorts)
+    local kind = self.learns and self:chance(25) and self:pick { "gradient", "learn" } or self:pick(sorts)
     if d > 0 or not nested[kind] then
       if self.size <= 0 then break end
       self.size = self.size - 1

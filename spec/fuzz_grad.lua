@@ -1,8 +1,8 @@
 -- Gradients of random losses: eager against compiled, bit for bit; in f64 against differences.
 --   luajit spec/fuzz_grad.lua [programs = 3000] [seed = 1] [only this program]
 -- A program (fuzz_loss.lua) is differentiated in one of several ways (ty.grad, nested tables, backward, a compiled forward,
--- checkpoints, gradients of gradients), eagerly, captured, and recorded. Each is called several times: again with the same
--- inputs, with other values, with other sizes. All losses and gradients must have the same bits, all errors the same text.
+-- checkpoints, gradients of gradients, ty.jvp), eagerly, captured, and recorded. Each is called several times: again with
+-- the same inputs, with other values, with other sizes. All losses and gradients must have the same bits, all errors the same text.
 -- Every second program is smooth: its gradients must be what differences say, too.
 -- A failure is shrunk to the statements that matter and printed with its number: the third argument repeats it.
 
@@ -69,6 +69,26 @@ function ways.second(program, compile)
   return function(inputs) return { f(unpack(inputs)) } end
 end
 
+-- A direction for input k: no element is 0.
+local function direction(n, k)
+  return (ty.arange(n, { dtype = "f64" }) * 1.3 + k):sin() * 0.5 + 0.75
+end
+
+--- The derivative of the loss along a direction of the first input that is a float.
+function ways.jvp(program, compile)
+  local k, loss = floats_of(program)[1], loss_of(program)
+  if not k then return ways.grad(program, compile) end
+  local f = compile(function(...)
+    local vars = { ... }
+    local x = vars[k]
+    return ty.jvp(function(p)
+      vars[k] = p
+      return loss(unpack(vars))
+    end, x, direction(x:numel(), k):reshape(x.shape):to(x.dtype))
+  end)
+  return function(inputs) return { f(unpack(inputs)) } end
+end
+
 local function gradients(floats, inputs, y)
   local out = { y:detach() }
   for i, k in ipairs(floats) do out[i + 1] = inputs[k].grad or false end
@@ -119,7 +139,7 @@ function ways.forward(program, compile)
   end)
 end
 
-local names = { "grad", "backward", "second", "grad", "nested", "backward", "checkpoint", "forward", "grad" }
+local names = { "grad", "backward", "second", "jvp", "grad", "nested", "backward", "checkpoint", "forward" }
 
 -- --- the bits
 
@@ -227,7 +247,8 @@ local function differences(F, at0, scale)
   end
   local rounding = ROUNDING * scale / H
   for i = 1, 2 do
-    if not (bend[i + 1] <= 0.7 * bend[i] + rounding) then return nil end -- a kink, a jump, a NaN
+    local smooth = bend[i + 1] <= 0.7 * bend[i] + rounding -- false for NaN
+    if not smooth then return nil end
   end
   local off = math.max(math.abs(D[1] - D[2]), math.abs(D[2] - D[3]))
   return D[3], MARGIN * off + rounding
@@ -244,10 +265,6 @@ local function scale_of(program, inputs)
   return sum
 end
 
-local function direction(n, k)
-  return (ty.arange(n, { dtype = "f64" }) * 1.3 + k):sin() * 0.5 + 0.75
-end
-
 local function check_differences(program, way)
   local function inputs() return gen.inputs(ty, program) end
   local f = ways[way](program, eager)
@@ -260,9 +277,12 @@ local function check_differences(program, way)
   local scale = scale_of(program, inputs())
   if way == "second" then scale = scale + math.abs(results[1]:item()) end
   for i, k in ipairs(floats_of(program)) do
+    if way == "jvp" and i > 1 then break end
     local x = inputs()[k]
     local d = direction(x:numel(), k):reshape(x.shape)
-    local got = results[i + 1] and (results[i + 1] * d):sum():item() or 0
+    local g = results[i + 1]
+    if g and way ~= "jvp" then g = (g * d):sum() end
+    local got = g and g:item() or 0
     local function F(t)
       local list = inputs()
       list[k] = list[k] + d * t

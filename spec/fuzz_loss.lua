@@ -63,10 +63,11 @@ local layers = {}
 
 function layers.conv2d(self, r)
   local groups = r(2)
-  local x = self:float(1 + r(2), 2, 4, 3)
-  local w = x and self:like(x, 2 * r(2), 2 / groups, r(2), r(3))
+  local x = self:float(r(2), 2, 3 + r(2), 2 + r(3))
+  local w = x and self:like(x, 2 * r(2), 2 / groups, r(3), r(3))
   local b = r(2) == 1 and w and self:like(x, self.vars[w.var]:size(1)) or gen.none
-  return w and self:call("conv2d", x, w, b, { stride = r(2), padding = r(2) - 1, dilation = 1, groups = groups })
+  local options = { stride = pick(r, { 1, 2, { 2, 1 } }), padding = pick(r, { 0, 1, { 0, 2 } }), dilation = r(2), groups = groups }
+  return w and self:call("conv2d", x, w, b, options)
 end
 
 function layers.conv1d(self, r)
@@ -78,7 +79,8 @@ end
 function layers.conv_transpose2d(self, r)
   local x = self:float(1, 2, 2, 3)
   local w = x and self:like(x, 2, r(2), 2, r(3))
-  return w and self:call("conv_transpose2d", x, w, gen.none, { stride = r(2), padding = r(2) - 1 })
+  local options = { stride = r(2), padding = r(2) - 1, output_padding = r(2) - 1, dilation = r(2) }
+  return w and self:call("conv_transpose2d", x, w, gen.none, options)
 end
 
 function layers.pool(self, r)

@@ -24,7 +24,7 @@ local address = ty.internals.address
 
 -- Bits of a tensor as a Lua string, every NaN the same. Reads a copy: an address that left would change what is tested.
 local function image(t, dtype)
-  local c = t:clone()
+  local c = (t.requires_grad and t:detach() or t):clone()
   local size = bytes_of[dtype]
   local bytes = c:numel() * size
   if bytes == 0 or bytes > 65536 then return tostring(bytes) end
@@ -114,7 +114,11 @@ function Account:value(v)
   if ty.is_tensor(v) then
     local known = kind_of(v)
     self:add(known[2])
-    return self:add(image(v, known[1]))
+    self:add(image(v, known[1]))
+    if not v.requires_grad then return end
+    self:add(v.is_leaf and " leaf, " or " with a past")
+    if v.is_leaf then self:value(v.grad) end
+    return
   end
   self:add(kind)
 end

@@ -5,6 +5,7 @@
 -- helpers, `main`, which is the function under test, and `steps`: functions that change the world and return the
 -- arguments of the next call. Two loads of one text are two equal worlds. Half of the steps change nothing, so that what
 -- was captured is met again. In two programs of five nearly every step gives most tensors another number of rows instead.
+-- Each third program learns: it asks for gradients, of arguments and of leaves.
 
 local F = dofile((debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or ".") .. "/fuzz_function.lua")
 local OBJECT, NUMBERS, STRINGS = F.OBJECT, F.NUMBERS, F.STRINGS
@@ -22,7 +23,7 @@ local function outside(g)
     "local LOG = {}",
     { "local function log(...)", { "LOG[#LOG + 1] = { select('#', ...), ... }" }, "end" },
     ("local u_n, u_i, u_s, u_b = %s, %d, %s, %s"):format(g:pick(NUMBERS), g.r(3), g:pick(STRINGS), g:pick { "true", "false" }),
-    "local u_x, u_v, u_w, u_o, u_l, u_k, u_q",
+    "local u_x, u_v, u_w, u_o, u_l, u_k, u_q" .. (g.learns and ", u_p, u_c" or ""),
     "local Class, Num, Lazy = {}, {}, {}",
     "local W = { flat = { 1, 2, a = 3 } }",
     { "local function object(seed)", { "return { n = seed / 4, m = 2, i = seed % 3 + 1, s = 'o' .. seed, flag = seed % 2 == 0,",
@@ -34,7 +35,8 @@ local function outside(g)
         g:chance(85) and "Class" or "nil"),
       "W.l, W.k, W.x = { 3, 1, 2 }, { fresh(5, M, N), fresh(6, M, N) }, fresh(7, M, N)",
       "u_x, u_v, u_w, u_o = fresh(8, M, N), fresh(9, N), fresh(10, N, N), W.p",
-      "u_l, u_k = { 4, 5 }, { fresh(11, M, N) }" }, "end" },
+      "u_l, u_k = { 4, 5 }, { fresh(11, M, N) }",
+      g.learns and "u_p, u_c = fresh(13, N, N):requires_grad_(), fresh(14, N):requires_grad_()" or "" }, "end" },
     "build()",
     { "local function resize(m)", { "M = m",
       "for _, o in ipairs { W.o, W.p } do o.x, o.k = fresh(2, M, N), { fresh(m, M, N), fresh(3, M, N) } end",
@@ -184,6 +186,13 @@ local function change(g)
   return nil
 end
 
+-- What happens to leaves between calls.
+local function change_leaf(g)
+  return g:pick { "u_p.grad, u_c.grad = nil, nil", "u_p.grad = nil", "u_p.grad = fresh(3, N, N)", "u_c.grad = fresh(4, N)",
+    "u_p = fresh(5, N, N):requires_grad_()", "u_c = fresh(6, N):requires_grad_()", "u_p:requires_grad_(not u_p.requires_grad)",
+    "ty.no_grad(function() u_p:mul_(0.5) end)", "u_p = u_p:detach():t():requires_grad_()", "do local y = u_p * u_c y:sum():backward() end" }
+end
+
 -- Ways to an argument of a type, the usual first.
 local function argument(g, t)
   if t == "N" then return g:pick(NUMBERS) end
@@ -215,6 +224,7 @@ local function steps(g, takes, rest, out)
     if k > 1 and g:chance(g.sizes and 15 or 50) then
       for _ = 1, g.r(2) do body[#body + 1] = change(g) end
     end
+    if k > 1 and g.learns and g:chance(30) then body[#body + 1] = change_leaf(g) end
     for i, t in ipairs(takes) do
       if g:chance(t == "N" and 60 or 14) then args[i] = argument(g, t) end
     end
@@ -238,6 +248,7 @@ function M.make(seed)
   local g = F.new(seed)
   local r = g.r
   g.m, g.n, g.wild, g.sizes = r(4), r(4), r(100) <= 22, r(100) <= 40
+  g.learns = seed % 3 == 0
   local out = outside(g)
   for _, node in ipairs(classes(g)) do out[#out + 1] = node end
   out[#out + 1] = "G_n, G_s, G_x = 1.5, 'global', fresh(12, M, N)"
@@ -270,8 +281,8 @@ function M.make(seed)
     "return other" }, "end" }
   out[#out + 1] = "local steps = {}"
   steps(g, takes, rest, out)
-  out[#out + 1] = { "local function roots()", { "return W, u_n, u_i, u_s, u_b, u_x, u_v, u_w, u_o, u_l, u_k, u_q, G_n, G_s, G_x, LOG" },
-    "end" }
+  local seen = "return W, u_n, u_i, u_s, u_b, u_x, u_v, u_w, u_o, u_l, u_k, u_q, G_n, G_s, G_x, LOG"
+  out[#out + 1] = { "local function roots()", { seen .. (g.learns and ", u_p, u_c" or "") }, "end" }
   out[#out + 1] = "return main, steps, roots, LOG"
   return out
 end

@@ -245,6 +245,67 @@ describe("the second order", function()
   end)
 end)
 
+describe("jvp", function()
+  local A = rand(40, 4, 3)
+  local x, v = rand(41, 3), rand(42, 3)
+  local rows = {
+    product = function(a) return A:matmul(a):sin() end, softmax = function(a) return a:softmax() * a end,
+    reductions = function(a) return ty.stack { a:norm(), a:prod(), a:var(), a:max() } end,
+    views = function(a) return a:flip(1)[{ { 1, 2 } }] * a[3] end, scans = function(a) return a:cumprod(1) end,
+    writes = function(a)
+      local y = ty.zeros(4, F64)
+      y[1] = a[2]
+      y[{ { 2, 4 } }] = a * a
+      return y
+    end,
+    gather = function(a) return a:gather(1, ty.tensor({ 1, 1, 3 }, { dtype = "i64" })) ^ 2 end,
+    pieces = function(a) return a:abs() + a:relu() + a:maximum(0.1) + a:floor() end,
+    inverse = function(a) return ty.linalg.inv(a:outer(a) + ty.eye(3, F64)) end,
+    constant = function() return ty.ones(2, F64) end,
+  }
+  for name, f in pairs(rows) do
+    it(name .. ": the derivative agrees with differences and with the Jacobian", function()
+      local eps = 1e-6
+      local y, d = ty.jvp(f, x, v)
+      close(f(x), y, name)
+      close((f(x + v * eps) - f(x - v * eps)) / (2 * eps), d, name, 1e-7)
+      close((ty.jacobian(f)(x) * v):sum(-1), d, name, 1e-12)
+      assert.falsy(y.requires_grad or d.requires_grad)
+      local g = ty.compile(function(a, b) return ty.jvp(f, a, b) end)
+      for _ = 1, 2 do
+        local p, q = g(x, v)
+        H.same(y, p)
+        H.same(d, q)
+      end
+    end)
+  end
+
+  it("follows nested tables; what has no direction stays", function()
+    local function f(p) return p.w:outer(p.list[1]):sum(1) * p.k end
+    local y, d = ty.jvp(f, { w = x, list = { v }, k = 2 }, { w = v, list = {} })
+    close(f({ w = x, list = { v }, k = 2 }), y, "value")
+    close(f({ w = v, list = { v }, k = 2 }), d, "derivative")
+    close(ty.zeros(3, F64), select(2, ty.jvp(f, { w = x, list = { v }, k = 2 }, {})), "none")
+  end)
+
+  it("has derivatives itself, along x and along v", function()
+    local function f(a) return (a * a * a):sum() end
+    local function along(a, b) return select(2, ty.jvp(f, a, b)) end
+    close(6 * x * v, ty.grad(along)(x, v), "by x")
+    close(3 * x * x, ty.grad(along, 2)(x, v), "by v")
+    close(6 * (x * v * v):sum(), select(2, ty.jvp(function(a) return along(a, v) end, x, v)), "twice")
+    local w = x:clone():requires_grad_()
+    along(w, v):backward()
+    close(6 * x * v, w.grad, "of a leaf")
+  end)
+
+  it("says what does not fit", function()
+    assert.equal("jvp: the direction must be f64[3], got f64[4,3]", H.raises(ty.jvp, ty.exp, x, A))
+    assert.truthy(H.raises(ty.jvp, ty.exp, x):find("argument 3 must be a tensor", 1, true))
+    assert.truthy(H.raises(ty.jvp, function(p) return p[1] end, { x }, v):find("argument 3 must be a table", 1, true))
+  end)
+end)
+
 describe("leaves", function()
   it("add up what comes from several ways back", function()
     local x = ty.tensor({ 1, 2 }):requires_grad_()
@@ -294,7 +355,64 @@ describe("errors", function()
     w:add_(1)
     assert.equal("backward: sin saved f32[2], which was changed afterwards (clone it before the write)",
       H.raises(s.backward, s))
-    assert.truthy(H.raises(ty.linalg.svd, ty.ones(2, 2):requires_grad_()):find("has no gradient", 1, true))
+    s = ty.ones({ 2 }, { dtype = "f16", requires_grad = true }):view_as("bf16"):to("f32"):sum()
+    assert.truthy(H.raises(s.backward, s):find("view_as has no gradient", 1, true))
+  end)
+end)
+
+describe("the option requires_grad", function()
+  it("makes leaves of what is created", function()
+    local x = ty.ones(2)
+    for _, make in ipairs {
+      function(o) return ty.tensor({ 1, 2 }, o) end, function(o) return ty.tensor(3, o) end,
+      function(o) return ty.tensor(x, o) end, function(o) return ty.zeros(2, 3, o) end,
+      function(o) return ty.ones({ 2 }, o) end, function(o) return ty.full({ 2 }, 3, o) end,
+      function(o) return ty.empty(2, o) end, function(o) return ty.zeros_like(x, o) end,
+      function(o) return ty.ones_like(x, o) end, function(o) return ty.full_like(x, 2, o) end,
+      function(o) return ty.empty_like(x, o) end, function(o) return ty.arange(3, o) end,
+      function(o) return ty.range(3, o) end, function(o) return ty.linspace(0, 1, 3, o) end,
+      function(o) return ty.eye(2, o) end, function(o) return ty.rand(2, o) end, function(o) return ty.randn(2, o) end,
+      function(o) return ty.rand_like(x, o) end, function(o) return ty.randn_like(x, o) end,
+      function(o) return ty.uniform(0, 1, { 2 }, o) end, function(o) return ty.normal(0, 1, { 2 }, o) end,
+    } do
+      local y = make { requires_grad = true }
+      if H.is_float(y.dtype) then assert.truthy(y.requires_grad and y.is_leaf) end
+      assert.falsy(make({ requires_grad = false }).requires_grad)
+      assert.falsy(make().requires_grad)
+    end
+    local w = ty.tensor({ 1, 2 }, { requires_grad = true, dtype = "f64" })
+    ;(w * w):sum():backward()
+    assert.same({ 2, 4 }, H.list(w.grad))
+  end)
+
+  it("is for floats, is true or false, and does not stay", function()
+    assert.equal("zeros: only floats have gradients, got i64[2]",
+      H.raises(ty.zeros, 2, { dtype = "i64", requires_grad = true }))
+    assert.equal("ones: requires_grad must be true or false, got number 1", H.raises(ty.ones, 2, { requires_grad = 1 }))
+    H.raises(ty.full, { 2 }, "x", { requires_grad = true })
+    H.raises(ty.linspace, 0, 1, 2, { requires_grad = true, dtype = "i64" })
+    assert.falsy(ty.tensor({ 1 }).requires_grad)
+    assert.falsy(ty.ones(1).requires_grad)
+  end)
+
+  it("is seen by compiled functions", function()
+    local f = function(x)
+      local w = ty.ones(3, { requires_grad = true })
+      ;(w * w * x):sum():backward()
+      return w.grad
+    end
+    local compiled = ty.compile(f)
+    for k = 1, 3 do H.same(f(ty.ones(3) * k), compiled(ty.ones(3) * k)) end
+    assert.same({}, ty.explain(compiled).aborts)
+  end)
+end)
+
+describe("unique", function()
+  it("gives the gradient of a value to the first element that has it", function()
+    local x = ty.tensor({ { 3, 1 }, { 3, 2 } }, { requires_grad = true })
+    local v = x:unique()
+    ;(v * ty.tensor { 1, 10, 100 }):sum():backward()
+    assert.same({ 100, 1, 0, 10 }, H.list(x.grad))
   end)
 end)
 

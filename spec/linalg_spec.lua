@@ -1,4 +1,5 @@
 --- linalg_spec.lua -- linear algebra by OpenBLAS's LAPACK, and products by its BLAS where they are wished. Skipped without it.
+-- Gradients against PyTorch's (fixtures/linalg.lua, made by fixtures/make_linalg.py) and against differences.
 
 local H = require "spec.helper"
 local ty = H.ty
@@ -176,5 +177,130 @@ describe("products by OpenBLAS", function()
       assert.truthy(far(want:to("f64"), y:to("f64")) <= (dtype == "f16" and 0.05 or 1e-3))
       assert.truthy(far(want:to("f64"), z:to("f64")) <= (dtype == "f16" and 0.05 or 1e-3))
     end
+  end)
+end)
+
+describe("gradients of linear algebra", function()
+  if not available then
+    pending("are skipped: OpenBLAS is not here")
+    return
+  end
+  local la, F64 = ty.linalg, { dtype = "f64" }
+  local function t(x) return x:transpose(-2, -1) end
+
+  local function tensor(v)
+    local data = { unpack(v) }
+    return ty.tensor(data, F64):reshape(v.shape)
+  end
+
+  --- A scalar of any results: cos of each element's position times the element.
+  local function weigh(...)
+    local sum = 0
+    for i = 1, select("#", ...) do
+      local y = select(i, ...)
+      sum = sum + (ty.arange(y:numel(), F64):cos():reshape(y.shape) * y):sum()
+    end
+    return sum
+  end
+
+  local function svd_free(a)
+    local u, s, vt = la.svd(a)
+    return u * u, s, (u * (s * s):unsqueeze(-2)):matmul(vt)
+  end
+  local function qr_free(a)
+    local q, r = la.qr(a)
+    return q * q, r * r
+  end
+  local functions = {
+    inv = la.inv, det = la.det, solve = la.solve, solve_vector = la.solve, lstsq_tall = la.lstsq,
+    lstsq_wide = la.lstsq, cholesky = function(a) return la.cholesky(a:matmul(t(a))) end,
+    qr_square = qr_free, qr_tall = qr_free, qr_wide = qr_free,
+    svd_square = svd_free, svd_tall = svd_free, svd_wide = svd_free,
+    values = function(a) return (select(2, la.svd(a))) end,
+    eigh = function(a)
+      local w, v = la.eigh(a + t(a))
+      return w, v * v * w:unsqueeze(-2)
+    end,
+  }
+  local cases = dofile(H.root .. "spec/fixtures/linalg.lua")
+
+  --- Central differences of f by argument k.
+  local function numeric(f, args, k)
+    local shape, n = args[k].shape, args[k]:numel()
+    local function at(i, d)
+      local list, moved = { unpack(args) }, args[k]:reshape(n):clone()
+      moved:set(i, moved:get(i) + d)
+      list[k] = moved:reshape(shape)
+      return f(unpack(list)):item()
+    end
+    local g = {}
+    for i = 1, n do g[i] = (at(i, 1e-6) - at(i, -1e-6)) / 2e-6 end
+    return ty.tensor(g, F64):reshape(shape)
+  end
+
+  for name, f in pairs(functions) do
+    local case = cases[name]
+    local inputs, positions = {}, {}
+    for i, v in ipairs(case.inputs) do inputs[i], positions[i] = tensor(v), i end
+    local function scalar(...) return weigh(f(...)) end
+
+    it(name .. " are PyTorch's", function()
+      local got = { ty.grad(scalar, positions)(unpack(inputs)) }
+      for i, g in ipairs(got) do
+        local want = tensor(case.gradients[i])
+        assert.truthy(far(want, g) < 1e-11 * (1 + want:abs():max():item()), name .. " by argument " .. i)
+      end
+    end)
+
+    it(name .. ": the second order agrees with differences", function()
+      for k = 1, #inputs do
+        local function first(...) return weigh(ty.grad(scalar, k)(...)) end
+        local want = numeric(first, inputs, k)
+        local got = ty.grad(first, k)(unpack(inputs))
+        assert.truthy(far(want, got) < 1e-6 * (1 + want:abs():max():item()), name .. " by argument " .. k)
+      end
+    end)
+  end
+
+  it("sum over what was broadcast, keep dtypes, reach leaves", function()
+    local a = ty.tensor({ { 2, 1 }, { 0, 3 } }, { requires_grad = true })
+    local b = ty.ones({ 4, 2, 1 }, { requires_grad = true })
+    la.solve(a, b):sum():backward()
+    assert.same({ { 2, 2 }, { 4, 2, 1 } }, { a.grad.shape, b.grad.shape })
+    local x = la.solve(a:detach(), ty.ones(2, 1))
+    local g = la.solve(a:detach():t(), ty.ones(2, 1))
+    assert.truthy(far(-g:matmul(x:t()) * 4, a.grad) < 1e-5)
+    assert.equal("bf16", ty.grad(function(v) return la.inv(v):sum() end)(ty.eye(2):to("bf16")).dtype)
+  end)
+
+  it("of a determinant are the cofactors, also where there is no inverse", function()
+    local a = ty.tensor({ { 1, 2, 3 }, { 2, 4, 6 }, { 1, 0, 1 } }, F64)
+    local want = ty.tensor({ { 4, 4, -4 }, { -2, -2, 2 }, { 0, 0, 0 } }, F64)
+    assert.truthy(far(want, ty.grad(la.det)(a)) < 1e-13)
+    local function first(x) return weigh(ty.grad(la.det)(x)) end
+    assert.truthy(far(numeric(first, { a }, 1), ty.grad(first)(a)) < 1e-6)
+  end)
+
+  it("of singular values alone stand equal ones", function()
+    local g = ty.grad(function(a) return (select(2, la.svd(a))):sum() end)(ty.eye(3, F64))
+    assert.truthy(far(ty.eye(3, F64), g) < 1e-12)
+    g = ty.grad(function(a) return (la.eigh(a)):sum() end)(ty.eye(3, F64))
+    assert.truthy(far(ty.eye(3, F64), g) < 1e-12)
+  end)
+
+  it("raise what the functions raise", function()
+    local a = ty.zeros({ 2, 2 }, { requires_grad = true })
+    assert.truthy(H.raises(la.inv, a):find("inv: matrix is singular", 1, true))
+    assert.truthy(H.raises(la.solve, a):find("solve: argument 2 must be a tensor", 1, true))
+    assert.truthy(H.raises(la.qr, ty.ones({ 2 }, { requires_grad = true })):find("qr: needs a matrix", 1, true))
+  end)
+
+  it("per example, Jacobians and Hessians of a model are PyTorch's", function()
+    local w, x, y, each, jacobian, hessian = unpack(cases.model)
+    w, x, y = tensor(w), tensor(x), tensor(y)
+    local function loss(p, a, b) return ((a:matmul(p):tanh() - b) ^ 2):sum() end
+    assert.truthy(far(tensor(each), ty.vmap(ty.grad(loss), { false, 1, 1 })(w, x, y)) < 1e-13)
+    assert.truthy(far(tensor(jacobian), ty.jacobian(function(v) return v:matmul(w):tanh() end)(x[1])) < 1e-13)
+    assert.truthy(far(tensor(hessian), ty.hessian(loss)(w, x, y)) < 1e-12)
   end)
 end)

@@ -83,11 +83,14 @@ describe("small and idle", function()
     file:close()
     os.remove(stripped)
     assert.truthy(bytes > 100000 and bytes < 1e6, bytes)
-    local pipe = io.popen(("ldd '%s' 2>/dev/null"):format(so))
-    local text = pipe:read "*a"
-    pipe:close()
-    for name in text:gmatch("\n%s+(lib[%w_]+)[%w%.]*%.so") do
-      assert.truthy(({ libc = true, libm = true, libdl = true, libpthread = true, libasan = true, libubsan = true })[name], name)
+    for _, object in ipairs { so, (so:gsub("core%.so$", "files.so")) } do
+      local pipe = io.popen(("ldd '%s' 2>/dev/null"):format(object))
+      local text = pipe:read "*a"
+      pipe:close()
+      assert.truthy(text:find "libc%.so", object)
+      for name in text:gmatch("\n%s+(lib[%w_]+)[%w%.]*%.so") do
+        assert.truthy(({ libc = true, libm = true, libdl = true, libpthread = true, libasan = true, libubsan = true })[name], name)
+      end
     end
   end)
 
@@ -151,12 +154,16 @@ describe("requests that are too large", function()
 end)
 
 describe("while allocations fail", function()
-  it("54 workloads end in errors, leak nothing, and the next call works", function()
+  it("workloads end in errors, leak nothing, and the next call works", function()
     local pipe = io.popen(("luajit '%sspec/starve.lua' 2>&1; echo \"status $?\""):format(H.root))
     local out = pipe:read "*a"
     pipe:close()
     assert.truthy(out:find("status 0\n", 1, true), out)
-    assert.equal(54, select(2, out:gsub("%d+ tries\n", "")))
+    local count = tonumber(out:match "(%d+) workloads
+")
+    assert.equal(count, select(2, out:gsub("%d+ tries
+", "")))
+    assert.truthy(count > 50, count)
     local tries = 0
     for n in out:gmatch("(%d+) tries") do tries = tries + tonumber(n) end
     assert.truthy(tries > 1500, tries)

@@ -3,7 +3,8 @@
 
 local M = {
   -- of these, what exists, in this order
-  specs = { "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "compile", "capture", "custom" },
+  specs = { "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "compile", "capture", "custom", "grad", "training", "steps",
+    "orders" },
 
   { file = "core/fold.c", what = "x + 0 is taken for x: -0 stays",
     from = "if (is_const(g, n, 0, is_float ? -0.0 : 0.0)) return n->src[1];",
@@ -149,6 +150,39 @@ local M = {
     to = "if (from->kind != SC_NUMBER || number) continue;" },
   { file = "core/capture.c", what = "a capture advances the random numbers",
     from = "S->stream = c->stream;\n  put_back(c);", to = "put_back(c);" },
+
+  { file = "core/ops.h", what = "the gradient of tanh lacks a square",
+    from = "D1(MUL(g, SUB(ONE, SQUARE(TANH(a)))))", to = "D1(MUL(g, SUB(ONE, TANH(a))))" },
+  { file = "core/ops.h", what = "the gradient of atan2 in its second operand has the other sign",
+    from = "D2(DIV(MUL(g, b), ADD(SQUARE(a), SQUARE(b))), NEG(DIV(MUL(g, a), ADD(SQUARE(a), SQUARE(b)))))",
+    to = "D2(DIV(MUL(g, b), ADD(SQUARE(a), SQUARE(b))), DIV(MUL(g, a), ADD(SQUARE(a), SQUARE(b))))" },
+  { file = "core/grad_rules.c", what = "the gradient of what was repeated along a dim is not summed up",
+    from = "if (d < gap || (t->dims[d - gap] == 1 && x->type.dims[d] != 1)) dims |= 1u << d;",
+    to = "if (d < gap) dims |= 1u << d;" },
+  { file = "core/grad_rules.c", what = "the gradient of cumprod stops half-way",
+    from = "for (i64 d = 1; ok && d < n; d *= 2)\n    ok = combine", to = "for (i64 d = 1; ok && d < n / 2; d *= 2)\n    ok = combine" },
+  { file = "core/grad_rules.c", what = "of a matrix and its transposed partner the first has the other's gradient",
+    from = "ok = ok && (i ? op2(S, OP_MATMUL, &turned, &gm, y) : op2(S, OP_MATMUL, &gm, &turned, y));",
+    to = "ok = ok && (i ? op2(S, OP_MATMUL, &turned, &gm, y) : op2(S, OP_MATMUL, &gm, &x, y));" },
+  { file = "core/grad_rules.c", what = "a view's gradient is laid where the storage begins",
+    from = "ty_tensor_view(&view, &whole, &once, t->offset, t->strides);", to = "ty_tensor_view(&view, &whole, &once, 0, t->strides);" },
+  { file = "core/grad.c", what = "what was saved and is overwritten by itself changes",
+    from = "if (tracked && !old_value && !keep_own", to = "if (tracked && old_value && !keep_own" },
+  { file = "lua/tycho/grad.lua", what = "what runs again under checkpoint draws other random numbers",
+    from = "random_state(random)\n", to = "\n" },
+  { file = "lua/tycho/grad.lua", what = "the gradient of what a function wrote to is that of the new contents",
+    from = "local back = core.start(false, false, watched, seq) -- now: f may write to what it was given\n    local was = mode(true)\n"
+      .. "    local ok, y = pcall(f, unpack(args, 1, args.n))\n",
+    to = "local was = mode(true)\n    local ok, y = pcall(f, unpack(args, 1, args.n))\n"
+      .. "    local back = core.start(false, false, watched, seq)\n" },
+  { file = "lua/tycho/gradients.lua", what = "gradients of leaves are replaced where they add up",
+    from = "if old ~= nil then\n        local was", to = "if old ~= nil and old ~= o.value then\n        local was" },
+  { file = "lua/tycho/gradients.lua", what = "a gradient that is there is not guarded",
+    from = 'world:emit({ "no_grad", o.slot }, o.path)', to = "" },
+  { file = "core/x64.c", what = "what is the same for a row dies before the sum of it",
+    from = "code->slot[s->a].last = TY_MAX(code->slot[s->a].last, code->slot[s->y].last);", to = "" },
+  { file = "core/layout.c", what = "a temporary lies in an output that is written while it lives",
+    from = "h->first > g->last", to = "h->first >= g->last" },
 }
 
 return M

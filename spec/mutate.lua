@@ -10,7 +10,7 @@ local ROOT, MARK = "build/mutate", 0.9
 
 -- What is run, quickest first; the first that fails has caught the fault. A fault may hang: hence the limits of time.
 local BUSTED = "busted --lua=/usr/bin/luajit -o spec/report.lua --lpath='./?.lua' "
-local tests = { { "fuzz_lua", "luajit spec/fuzz_lua.lua 400 1" } }
+local tests = { { "fuzz_lua", "luajit spec/fuzz_lua.lua 400 1" }, { "fuzz_grad", "luajit spec/fuzz_grad.lua 150 1" } }
 
 local function add_specs()
   local pipe = io.popen "ls spec"
@@ -22,6 +22,7 @@ local function add_specs()
     if there[file] then tests[#tests + 1] = { name, BUSTED .. "spec/" .. file } end
   end
   tests[#tests + 1] = { "fuzz", "luajit spec/fuzz.lua 300 1" }
+  tests[#tests + 1] = { "fuzz_grad, long", "luajit spec/fuzz_grad.lua 1000 2" }
   tests[#tests + 1] = { "fuzz_lua, long", "luajit spec/fuzz_lua.lua 4000 2" }
 end
 

@@ -10,7 +10,8 @@ local ty = H.ty
 --- What changes the state, gives what no twin can (memory, functions), or is about compiling itself.
 local left_out = {}
 for name in ([[release threads precision manual_seed default_dtype blas deterministic compile explain graph scope set_print
-    help data from_ptr reset stats version pass warmup stance budget disable check rows empty empty_like]]):gmatch "%S+" do
+    help data from_ptr reset stats version pass warmup stance budget disable check rows empty empty_like
+    plot progress show profile]]):gmatch "%S+" do
   left_out[name] = true
 end
 

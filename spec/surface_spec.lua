@@ -674,10 +674,11 @@ describe("wrong use of every public function", function()
   local anything = { is_tensor = true, manual_seed = true, stats = true, help = true, threads = true, blas = true,
     precision = true, deterministic = true, default_dtype = true, scope = true, compile = true, explain = true, graph = true,
     reset = true, stance = true, budget = true, zeros = true, ones = true, empty = true, rand = true, randn = true,
-    uniform = true, normal = true, release = true }
+    uniform = true, normal = true, release = true, plot = true, progress = true, random_state = true }
 
   local takes_functions = { scope = true, compile = true, graph = true, disable = true, no_grad = true, enable_grad = true,
-    grad = true, value_and_grad = true, checkpoint = true, custom_grad = true, jvp = true }
+    grad = true, value_and_grad = true, checkpoint = true, custom_grad = true, jvp = true, progress = true,
+    profile = true, vmap = true, jacobian = true, hessian = true }
 
   it("without arguments raises an error that begins with its name, at this line", function()
     for _, f in ipairs(functions) do
@@ -723,7 +724,8 @@ describe("wrong use of every public function", function()
       function() end, coroutine.create(function() end), io.stdout, gone, ty.tensor(1.5), ty.zeros(2, 3), ty.zeros(3, 2),
       ty.zeros(2, 2, 2), ty.zeros(0), ty.ones(2, 3):gt(0), ty.ones({ 3 }, { dtype = "i64" }), ty.full({ 2, 3 }, 9, { dtype = "i32" }),
       ty.ones({ 2, 3 }, { dtype = "f16" }), ty.zeros(2, 1):expand(2, 3), { ty.zeros(2, 3), ty.zeros(2) }, { ty.zeros(2, 3), 1 } }
-    local skip = { is_tensor = true, scope = true, graph = true, compile = true, blas = true, help = true }
+    local skip = { is_tensor = true, scope = true, graph = true, compile = true, blas = true, help = true, show = true,
+      profile = true }
     local threads = ty.threads()
     local tried, wrong = 0, {}
     for _, f in ipairs(functions) do

@@ -132,6 +132,59 @@ describe("a compiled training step gives the bits of eager", function()
     assert.equal(1000, told.skips)
   end)
 
+  it("over 1000 steps with batch norm, dropout and a schedule, all of them in the plan or between", function()
+    local told, eager = train(function()
+      local m = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.GELU(), nn.Dropout(0.2), nn.Linear(16, 5))
+      local opt = optim.AdamW(m:parameters(), { lr = 0.02, weight_decay = 0.05 })
+      local function batch() return ty.randn(6, 8), ty.randint(1, 5, { 6 }) end
+      local s = learner_of(m, opt, batch, nn.CrossEntropyLoss({ label_smoothing = 0.1 }), { clip = 1 })
+      s.schedule = optim.OneCycleLR(opt, { steps = 1000, most = 0.02 })
+      return s
+    end, { steps = 1000, between = function(s, n) if n > 1 then s.schedule:step() end end })
+    assert.equal(1000, told.skips)
+    assert.truthy(eager.opt.groups[1].lr < 1e-4) -- the schedule came to its end
+  end)
+
+  it("in bf16 by ty.autocast: parameters, gradients and states stay f32", function()
+    local told, eager = train(function()
+      local m = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 5))
+      local opt = optim.Adam(m:parameters(), { lr = 0.01 })
+      local function batch() return ty.randn(6, 8), ty.randint(1, 5, { 6 }) end
+      local function loss(x, y) return ty.autocast("bf16", function() return ty.cross_entropy(x, y) end) end
+      local s = learner_of(m, opt, batch, loss)
+      local step = s.step
+      function s.step(x, y) return ty.autocast("bf16", step, x, y) end
+      return s
+    end)
+    assert.equal(20, told.skips)
+    assert.truthy(told.traces[1].graph:find("bf16", 1, true))
+    for name, v in pairs(state_of(eager)) do
+      if ty.is_tensor(v) then assert.equal("f32", v.dtype, name) end
+    end
+  end)
+
+  it("in f16 with a scaled loss, and the rate of a schedule that steps inside", function()
+    local told, eager = train(function()
+      local m = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 2))
+      local opt, scale = optim.SGD(m:parameters(), { lr = 0.05, momentum = 0.9 }), 1024
+      local schedule = optim.CosineLR(opt, { steps = 20 })
+      local s = { model = m, params = m:parameters(), opt = opt, batch = numbers }
+      function s.step(x, y)
+        opt:zero_grad()
+        local out = ty.autocast("f16", m, x)
+        local value = mse(out:to("f32"), y)
+        ;(value * scale):backward()
+        for _, p in ipairs(s.params) do p.grad:div_(scale) end
+        opt:step()
+        schedule:step()
+        return value:detach()
+      end
+      return s
+    end)
+    assert.equal(20, told.skips)
+    assert.equal("f32", eager.params[1].grad.dtype)
+  end)
+
   it("with clipped gradients", function() train(learner("SGD", { lr = 0.5 }, { clip = 0.1 })) end)
 
   it("of convolutions, batch norm and dropout", function()
@@ -605,19 +658,195 @@ describe("a step that cannot be captured runs as it is", function()
     both(small(function(w) return w:requires_grad_(false):sum() end), 1, "requires grad")
   end)
 
-  it("where a function has a gradient of its own", function()
+  it("where a gradient of the user's own does what a trace cannot repeat", function()
     local count = 0
     both(function()
       local w = ty.randn(4):requires_grad_()
-      local twice = ty.custom_grad(function(x) return x * 2, x end, function(_, g)
-        count = count + 1
+      local twice = ty.custom_grad(function(x) return x * 2, x end, function(x, g)
+        count = count + x:sum():item() * 0 + 1
         return g * 2
       end)
       return { params = { w }, step = function()
         twice(w):sum():backward()
         return w.grad:sum()
       end }
-    end, 4, "")
+    end, 4, "item reads data")
     assert.equal(8, count)
+  end)
+
+  it("where a gradient of the user's own raises", function()
+    both(function()
+      local w = ty.randn(4):requires_grad_()
+      local f = ty.custom_grad(function(x) return x * 2, x end, function() error("none here", 0) end)
+      return { params = { w }, step = function() f(w):sum():backward() end }
+    end, 3, "none here")
+  end)
+end)
+
+describe("a step is captured whole", function()
+  --- Parameters a [8, 4] and b [4]; forward(a, b, x) gives what is learned.
+  local function own(forward, steps)
+    return train(function()
+      local a, b = (ty.randn(8, 4) * 0.3):requires_grad_(), ty.zeros(4):requires_grad_()
+      local s = { params = { a, b }, opt = optim.SGD({ a, b }, { lr = 0.05, momentum = 0.9 }) }
+      function s.batch() return ty.randn(6, 8), ty.randn(6, 4) end
+      local f = forward(a, b)
+      function s.step(x, y)
+        s.opt:zero_grad()
+        local value = mse(f(x), y)
+        value:backward()
+        s.opt:step()
+        return value:detach()
+      end
+      return s
+    end, steps)
+  end
+
+  --- x a + b, its ReLU, and half of the gradient: plainly none that operations would give.
+  local halved = ty.custom_grad(function(x, a, b)
+    local y = x:matmul(a) + b
+    return y:relu(), { x = x, a = a, { y:gt(0) } }
+  end, function(s, g)
+    g = g * s[1][1] * 0.5
+    return g:matmul(s.a:t()), s.x:t():matmul(g), g:sum(1)
+  end)
+
+  it("with a gradient of the user's own", function()
+    local told = own(function(a, b) return function(x) return halved(x, a, b) end end)
+    assert.equal(20, told.skips)
+  end)
+
+  it("with one that is made inside, of two results", function()
+    own(function(a, b)
+      return function(x)
+        local f = ty.custom_grad(function(v) return { v:sin(), v * 2 }, v end, function(v, g, h)
+          return g * v:cos() + h * 3
+        end)
+        local p, q = f(x:matmul(a))
+        return p + q * b
+      end
+    end)
+  end)
+
+  it("with one inside of ty.grad, differentiated twice", function()
+    local cube = ty.custom_grad(function(x) return x * x * x, x end, function(x, g) return g * x * x * 3 end)
+    own(function(a, b)
+      return function(x)
+        local g = ty.grad(function(w) return cube(x:matmul(w)):sum() end)(a)
+        return x:matmul(g) * 0.01 + b
+      end
+    end)
+  end)
+
+  it("with checkpoints, also of dropout, whose numbers come again", function()
+    for _, p in ipairs { 0, 0.5 } do
+      own(function(a, b)
+        local function part(x) return ty.dropout((x:matmul(a) + b):tanh(), p, true) end
+        return function(x) return ty.checkpoint(part, x) + ty.rand(4) * 0.1 end
+      end)
+    end
+  end)
+
+  it("with checkpoints inside of checkpoints, of indices, of tables of what is closed over", function()
+    local rows = ty.tensor({ 3, 1, 8, 8 }, { dtype = "i64" })
+    own(function(a, b)
+      local w = { a = a, b = { b } }
+      local function inner(v) return (v:matmul(w.a) + w.b[1]):tanh() end
+      local function outer(v, i)
+        return ty.checkpoint(inner, v):sin() + w.a[i]:sum()
+      end
+      return function(x) return ty.checkpoint(outer, x, rows) end
+    end)
+  end)
+
+  it("with vmap, gradients of each example and functions of the user's in it", function()
+    own(function(a, b)
+      local each = ty.vmap(function(x) return halved(x:unsqueeze(1), a, b):squeeze(1) end)
+      local clipped = ty.vmap(function(x)
+        local g = ty.grad(function(v) return (v:matmul(a):tanh() * b):sum() end)(x)
+        return g / (g:norm() + 1)
+      end)
+      return function(x) return each(x) + clipped(x)[{ {}, { 1, 4 } }] end
+    end)
+  end)
+end)
+
+describe("leaves that are views", function()
+  local views = {
+    turned = function(w) return w:reshape(5, 6):t() end, part = function(w) return w[{ { 5, 9 } }] end,
+    ["with steps"] = function(w) return w[{ { 1, 30, 3 } }] end, reversed = function(w) return w:flip(1) end,
+    ["of one element"] = function(w) return w[7] end,
+  }
+  for name, view in pairs(views) do
+    it("are trained and add up in compiled functions: " .. name, function()
+      local function make(anew)
+        return function()
+          local w = ty.randn(30):requires_grad_()
+          local s = { params = { w }, v = view(w) }
+          function s.batch() return s.v, 0.1 end
+          function s.step(v, rate)
+            if anew then v.grad = nil end
+            local y = (v * v * v):sum()
+            y:backward()
+            ty.no_grad(function() v:sub_(v.grad * rate) end)
+            return y:detach() + v.grad:sum()
+          end
+          return s
+        end
+      end
+      train(make(true), { steps = 6 })
+      train(make(false), { steps = 6, captures = 2 })
+    end)
+  end
+
+  it("leave the gradients of the rest alone", function()
+    train(function()
+      local w = ty.randn(30):requires_grad_()
+      local s = { params = { w }, v = w[{ { 5, 9 } }] }
+      function s.batch() return s.v end
+      function s.step(v)
+        (v * v):sum():backward()
+        return v.grad:sum()
+      end
+      return s
+    end, { between = function(s, n)
+      s.params[1].grad = n % 5 ~= 0 and ty.ones(30) * n or nil
+    end, captures = 2 })
+  end)
+
+  it("elsewhere in their memory are another capture", function()
+    local function f(w)
+      w.grad = nil
+      (w * w):sum():backward()
+      return w.grad * 1
+    end
+    local compiled = ty.compile(f)
+    for _ = 1, 3 do compiled(ty.randn(3):requires_grad_()) end
+    assert.equal(1, ty.explain(compiled).captures)
+    local big = ty.randn(100):requires_grad_()
+    for _, at in ipairs { 50, 98, 1 } do
+      local v = big[{ { at, at + 2 } }]
+      H.same(v:detach() * 2, compiled(v))
+      H.same(v:detach() * 2, v.grad)
+      H.same(ty.zeros(100):copy_(big.grad), big.grad)
+      assert.equal(v.grad:abs():sum():item(), big.grad:abs():sum():item())
+    end
+    assert.same({}, ty.explain(compiled).aborts)
+  end)
+end)
+
+describe("checkpoint", function()
+  it("gives dropout the mask that the result came from", function()
+    ty.manual_seed(4)
+    local x = ty.ones(100):requires_grad_()
+    local y = ty.checkpoint(function(v) return ty.dropout(v, 0.5, true) end, x)
+    local after = ty.rand(2)
+    y:sum():backward()
+    H.same(y:detach(), x.grad)
+    local again = ty.rand(2)
+    ty.manual_seed(4)
+    ty.dropout(ty.ones(100), 0.5, true)
+    H.same(after, ty.rand(2))
+    H.same(again, ty.rand(2))
   end)
 end)

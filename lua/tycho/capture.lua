@@ -439,7 +439,7 @@ local function effect_recipes(world)
   for _, e in ipairs(world.effects) do
     local cell, o, g = e.cell, e.table, e.gradient
     if g then
-      list[#list + 1] = world.gradient_effect(g, recipe(world, g.value, g.shadow))
+      list[#list + 1] = world.gradient_effect(g, recipe(world, world:whole_gradient(g)))
     elseif cell then
       list[#list + 1] = { "upvalue", cell.fslot, cell.index, recipe(world, cell.value, cell.shadow),
         path = upvalue_name(world.slots[cell.fslot].value, cell.index) }

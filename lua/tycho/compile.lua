@@ -113,12 +113,14 @@ local function capture_call(core, h, otherwise, ...)
   end
   local now = core.internals.capture.clock or clock -- specs bring their own
   local started = now()
+  local span = core.internals.span and core.internals.span("capture " .. h.place) -- a profile listens
   local dynamic = h.dynamic ~= false and (due.sizes or h.dynamic ~= nil)
   h.closures = h.closures or due.closures
   local done, why = capture.run_with(core, h.handle, { closures = h.closures, dynamic = dynamic, sized = due.sized,
     custom = h.custom, clock = now, deadline = h.in_time and budget < math.huge and started + budget / 1e3 or nil },
     h.fn, ...)
   local cost = (now() - started) * 1e3
+  if span then span() end
   core._tried(h.handle, done or why.raised ~= nil, not done and why.late or false)
   if done then
     h.captures = captured + 1
@@ -371,7 +373,8 @@ function M.open(core)
 
   --- What a compiled function did: a table that prints well. calls; nested (calls inside of other compiled functions);
   --- skips (calls that a trace answered: the function did not run); captures; traces, most recently used first:
-  --- {key, guards, sizes (what was decided about them), effects, hits, dynamic, instances (sets of sizes), graph};
+  --- {key, guards, sizes (what was decided about them), effects, hits, dynamic, instances (sets of sizes), graph,
+  --- plan (steps, outputs, pieces of the arena)};
   --- misses, the last of them: {text, guard, path, was, now}; aborts, the last of them: {text, file, line, reason,
   --- hint, cost in ms}. Of calls that ran and were recorded:
   --- signature_hits, signature_misses, evicted, differences, signatures[i] = {signature, hits, rests (runs eagerly for
@@ -392,7 +395,7 @@ function M.open(core)
       e.traces[i] = {
         key = key_lines(core, d), guards = guard_lines(core, d), sizes = size_lines(d), effects = effect_lines(d, t),
         graph = t.text, kernels = t.kernels, steps = t.steps, operations = t.operations, hits = t.hits,
-        operations_saved = t.operations_saved, bytes_moved = t.bytes_moved, bytes_saved = t.bytes_saved,
+        operations_saved = t.operations_saved, bytes_moved = t.bytes_moved, bytes_saved = t.bytes_saved, plan = t.plan,
         dynamic = t.dynamic, instances = t.instances, backend = t.backend,
       }
     end

@@ -9,6 +9,7 @@ return function(ty, define)
   local check = require("tycho.check")(ty)
   local fail, show, text = check.fail, check.show, check.text
   local core, is_tensor = ty.internals.grad, ty.is_tensor
+  local batch, random_state = ty.internals.vmap, ty.internals.check.random
   local mode = core.mode
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
 
@@ -65,7 +66,7 @@ return function(ty, define)
   end
 
   --- The gradient that y begins with.
-  local function first(who, y, g)
+  local function first(who, y, g, what)
     if g == nil then
       if y:numel() ~= 1 then
         fail(who, "only a tensor of one element has a gradient to begin with, got %s; give one of its shape", text(y))
@@ -76,7 +77,7 @@ return function(ty, define)
     local a, b = y.shape, g.shape
     local same = #a == #b and y.dtype == g.dtype
     for i = 1, #a do same = same and a[i] == b[i] end
-    if not same then fail(who, "the gradient must be %s, got %s", text(y), text(g)) end
+    if not same then fail(who, "the %s must be %s, got %s", what or "gradient", text(y), text(g)) end
     return g
   end
 
@@ -192,26 +193,123 @@ return function(ty, define)
     return mark(function(...) return select(2, differentiate("grad", f, list, ...)) end)
   end
 
-  --- f(x) and its derivative along v, for tensors: the gradient of the gradient's product with v.
+  --- Pairs the watched tensors of w with those of v, in nested tables too; where v has none the direction is zero.
+  local function directions(w, v, list)
+    if is_tensor(w) then
+      if v ~= nil and is_float(w) then
+        first("jvp", w, check.tensor("jvp", 3, v), "direction")
+        list[#list + 1] = { w, v }
+      end
+    elseif type(w) == "table" then
+      if v ~= nil and (type(v) ~= "table" or is_tensor(v)) then
+        fail("jvp", "argument 3 must be a table as argument 2 is, got %s", show(v))
+      end
+      for k, field in pairs(w) do
+        if v ~= nil then directions(field, v[k], list) end
+      end
+    end
+    return list
+  end
+
+  --- f(x) and its derivative along v: the gradient of the gradient's product with a vector, which is linear in that.
+  ---@param f fun(x): tycho.Tensor
+  ---@param x tycho.Tensor|table nested tables of tensors, given to f as they are
+  ---@param v tycho.Tensor|table the direction, in the structure of x
   ---@return tycho.Tensor value, tycho.Tensor derivative
   local function jvp(f, x, v)
     callable("jvp", 1, f)
-    check.float("jvp", 2, x)
-    first("jvp", x, check.tensor("jvp", 3, v))
+    if type(x) ~= "table" then check.float("jvp", 2, x) end
+    if type(x) ~= "table" or is_tensor(v) then check.tensor("jvp", 3, v) end
+    local was = mode()
     return enable_grad(function()
-      local seq, w = core.seq(), core.watch(x)
-      local back = core.start(true, true, { w }, seq)
+      local seq, watched = core.seq(), {}
+      local w = watch(x, watched, {})
+      local pairs_of = directions(w, v, {})
+      local back = core.start(true, true, watched, seq) -- now: f may write to what it was given
       local y = f(w)
       check.float("jvp", 1, y)
+      local outer = was and core.reaches(y, seq)
+      for _, p in ipairs(pairs_of) do
+        outer = outer or was and (core.reaches(p[1], seq) or batch.tracked(p[2]))
+      end
       local u = core.watch(ty.zeros_like(y)) -- the product g -> J^T g is linear: its gradient is J v
       if y.requires_grad then core.seed(back, y, u) end
       run(back, true)
-      local g = core.got(back, 1, w)
-      local turn = core.start(false, false, { u }, seq)
-      if g and g.requires_grad then core.seed(turn, g, v) end
-      run(turn, false)
-      return y:detach(), (core.got(turn, 1, u) or ty.zeros_like(y)):detach()
+      local turn = core.start(outer, outer, { u }, seq)
+      for k, t in ipairs(watched) do
+        local g = core.got(back, k, t)
+        for _, p in ipairs(pairs_of) do
+          if g and g.requires_grad and rawequal(p[1], t) then core.seed(turn, g, p[2]) end
+        end
+      end
+      run(turn, outer)
+      local d = core.got(turn, 1, u) or ty.zeros_like(y)
+      if outer then return y, d end
+      return y:detach(), d:detach()
     end)
+  end
+
+  --- The derivatives of f's result by the watched tensors: lists over arguments of [result's dims, argument's dims].
+  local function rows_of(f, list, args)
+    local seq, watched = core.seq(), {}
+    for i, n in ipairs(list) do
+      watched[i] = core.watch(check.float("jacobian", n, args[n]))
+      args[n] = watched[i]
+    end
+    local was = mode(true)
+    local ok, y = pcall(f, unpack(args, 1, args.n))
+    mode(was)
+    if not ok then error(y, 0) end
+    check.float("jacobian", 1, y)
+    local outer = was and core.reaches(y, seq)
+    for _, w in ipairs(watched) do outer = outer or (was and core.reaches(w, seq)) end
+    local shape, count = y.shape, y:numel()
+    local each = ty.vmap(function(g)
+      local back = core.start(true, outer, watched, seq)
+      if y.requires_grad then core.seed(back, y, g) end
+      run(back, outer)
+      local given = {}
+      for k, w in ipairs(watched) do given[k] = core.got(back, k, w) or ty.zeros_like(w) end
+      return unpack(given, 1, #watched)
+    end)
+    local rows = { each(ty.eye(count, { dtype = y.dtype }):reshape(count, unpack(shape))) }
+    for k, w in ipairs(watched) do
+      local dims = { unpack(shape) }
+      for _, size in ipairs(w.shape) do dims[#dims + 1] = size end
+      rows[k] = rows[k]:reshape(dims)
+    end
+    return rows
+  end
+
+  --- A function of f's arguments that gives the derivatives of f's result by argument `argnums` (or each of a list), a
+  --- tensor: [result's dims, argument's dims]. All rows are computed at once, by vmap.
+  ---@param f fun(...): tycho.Tensor gives a float tensor of any dims
+  ---@param argnums? integer|integer[] 1
+  ---@return fun(...): ...
+  local function jacobian(f, argnums)
+    callable("jacobian", 1, f)
+    local list = numbers_of("jacobian", argnums)
+    return mark(function(...)
+      local args = pack(...)
+      for _, n in ipairs(list) do
+        if n > args.n then fail("jacobian", "argument %d is asked for, the function was given %d", n, args.n) end
+      end
+      return unpack(rows_of(f, list, args), 1, #list)
+    end)
+  end
+
+  --- A function of f's arguments that gives the second derivatives of f's value by argument `argnum`, a tensor: the
+  --- argument's dims twice.
+  ---@param f fun(...): tycho.Tensor gives a float tensor of one element
+  ---@param argnum? integer 1
+  ---@return fun(...): tycho.Tensor
+  local function hessian(f, argnum)
+    callable("hessian", 1, f)
+    if argnum ~= nil and type(argnum) ~= "number" then
+      fail("hessian", "argument 2 must be the number of an argument, got %s", show(argnum))
+    end
+    numbers_of("hessian", argnum)
+    return jacobian(grad(f, argnum), argnum)
   end
 
   -------------------------------------------------------------------------------------- gradients of the user's own
@@ -225,18 +323,33 @@ return function(ty, define)
     return y
   end
 
-  --- Runs `forward` untaped on the arguments; `back` (of the way back, gradients) is what its results lead to.
-  local function taped(args, results, back)
-    local inputs, outputs, any = {}, {}, false
+  --- Makes `back` (of the way back, gradients) what the results lead to, if an argument requires grad.
+  local function join(args, results, back)
+    local inputs, any = {}, false
     for i = 1, args.n do
       local v = args[i]
       inputs[i] = is_tensor(v) and v or 0
       any = any or (is_float(v) and v.requires_grad)
     end
-    if not any or not mode() then return results end
-    for i, y in ipairs(results) do outputs[i] = y end
-    local joined = core.join({ back = back }, inputs, outputs)
-    return joined
+    return any and mode() and core.join({ back = back }, inputs, results) or results
+  end
+
+  --- The same for a rule (of the results' gradients) that gives each argument's, or nil. Of batched arguments also for
+  --- all examples, whose past only a gradient outside of the vmap follows.
+  local function taped(args, results, rule)
+    local id = 0
+    for i = 1, args.n do id = math.max(id, batch.level(args[i])) end
+    local beyond = false
+    for i = 1, id > 0 and mode() and args.n or 0 do
+      beyond = beyond or (is_float(args[i]) and batch.tracked(args[i]))
+    end
+    if beyond then results = batch.taped(taped, id, args, results, rule) end
+    return join(args, results, function(back, gradients)
+      local given = rule(gradients)
+      for i = 1, args.n do
+        if given[i] ~= nil then core.give(back, i, given[i]) end
+      end
+    end)
   end
 
   --- A function whose gradient is the user's: forward(...) gives the result (or a list of them) and what to save;
@@ -257,12 +370,14 @@ return function(ty, define)
       for i = 1, #list do check.tensor("custom_grad", i, list[i]) end
       local kept, like = keep(saved), {}
       for i, r in ipairs(list) do like[i] = { r.shape, { dtype = r.dtype } } end
-      local results = taped(args, list, function(back, gradients)
+      local n = args.n
+      local results = taped(args, list, function(gradients)
         for i = 1, #like do gradients[i] = gradients[i] or ty.zeros(unpack(like[i])) end
         local given = pack(rule(kept, unpack(gradients, 1, #like)))
-        for i = 1, args.n do
-          if given[i] ~= nil then core.give(back, i, check.tensor("custom_grad", i, given[i])) end
+        for i = 1, n do
+          if given[i] ~= nil then check.tensor("custom_grad", i, given[i]) end
         end
+        return given
       end)
       return unpack(results)
     end)
@@ -273,8 +388,12 @@ return function(ty, define)
   ---@param f fun(...): ...
   local function checkpoint(f, ...)
     callable("checkpoint", 1, f)
+    local args = pack(...)
     if not mode() then return f(...) end
-    local args, draws = pack(...), core.draws()
+    for i = 1, args.n do
+      if batch.level(args[i]) > 0 then return f(...) end -- one vmap for the result and its gradient
+    end
+    local random = random_state()
     local inputs = { n = args.n + 1, ty.zeros(1):requires_grad_() } -- so that it is taped for what f closes over
     local kept = {} -- as they are before f, which may write to them
     for i = 1, args.n do
@@ -282,11 +401,12 @@ return function(ty, define)
     end
     local results = { no_grad(f, ...) }
     for i = 1, #results do check.tensor("checkpoint", i, results[i]) end
-    results = taped(inputs, results, function(back, gradients)
-      local now, given = core.draws(draws), {}
+    results = join(inputs, results, function(back, gradients)
+      local now, given = random_state(), {}
+      random_state(random)
       for i = 1, args.n do given[i] = keep(kept[i]) end
       local again = pack(pcall(enable_grad, f, unpack(given, 1, args.n)))
-      core.draws(now)
+      random_state(now)
       if not again[1] then error(again[2], 0) end
       table.remove(again, 1)
       for i = 1, again.n - 1 do
@@ -329,52 +449,35 @@ return function(ty, define)
     end)
   end
 
-  ------------------------------------------------------------------------------------------- linear algebra by LAPACK
-
-  local linalg = rawget(ty, "linalg")
-  local function own(name, rule)
-    local fn = linalg and linalg[name]
-    if not fn then return end
-    local ruled = custom_grad(function(...)
-      local y = fn(...)
-      return y, { y, ... }
-    end, rule)
-    linalg[name] = function(a, ...)
-      local b = ...
-      if mode() and ((is_float(a) and a.requires_grad) or (is_float(b) and b.requires_grad)) then
-        return ruled(a, ...)
-      end
-      return fn(a, ...)
-    end
-  end
-  local function turned(x) return x:transpose(-2, -1) end
-  own("inv", function(s, g)
-    local t = turned(ty.linalg.inv(s[2]))
-    return -(t:matmul(g):matmul(t))
-  end)
-  own("det", function(s, g)
-    local t = turned(ty.linalg.inv(s[2]))
-    return t * (g * ty.linalg.det(s[2])):unsqueeze(-1):unsqueeze(-1)
-  end)
+  local own = { taped = taped, keep = keep, no_grad = no_grad, mark = mark, pack = pack, callable = callable,
+    recall = recall, remember = remember }
+  local inline = require("tycho.vmap")(ty, define, own)
+  if rawget(ty, "linalg") then require("tycho.linalg")(ty, own) end
 
   -- What captures need to know, see gradients.lua: what is evaluated although it is ours, since it calls functions of
   -- users or uses gradients; functions of the core that may be called; those that end a way back.
   core.around, core.inline, core.captured = around, {}, {}
-  core.ends = { [backward] = true, [run] = true }
+  core.ends = { [core.step] = true } -- with nil
   core.memory = { [recall] = "recall", [remember] = "remember" }
-  for _, f in ipairs { callable, no_grad, enable_grad, restore, watch, gather, differentiate, value_and_grad, grad, jvp,
-    custom_grad, checkpoint, taped, keep, gradients_of, clip_grad_norm, clip_grad_value, mark } do
+  for _, f in ipairs { first, run, backward, directions, rows_of, jacobian, hessian, callable, no_grad, enable_grad, restore, watch,
+    gather, differentiate, value_and_grad, grad, jvp, custom_grad, checkpoint, taped, join, keep, gradients_of,
+    clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true
   end
-  for _, name in ipairs { "mode", "start", "seed", "got", "watch", "seq", "reaches" } do
-    core.captured[core[name]] = name
+  for name, f in pairs(batch) do core.captured[f] = "vmap." .. name end
+  for name, f in pairs(core) do
+    if type(f) == "function" then core.captured[f] = "grad." .. name end
   end
+  core.captured[random_state] = "grad.random"
 
   define("backward", "b", "x, g = 1, {retain_graph, create_graph}",
     "adds the gradient of x to grad of every leaf that x was computed from", backward)
   define("grad", "m", "f, argnums = 1", "a function that gives f's gradient for one or more of its arguments", grad)
   define("value_and_grad", "m", "f, argnums = 1", "a function that gives f's value, then its gradients", value_and_grad)
-  define("jvp", "m", "f, x, v", "f(x), and its derivative along v", jvp)
+  define("jacobian", "m", "f, argnums = 1", "a function that gives all derivatives of f's result, [result, argument]",
+    jacobian)
+  define("hessian", "m", "f, argnum = 1", "a function that gives the second derivatives of f's value", hessian)
+  define("jvp", "m", "f, x, v", "f(x), and its derivative along v; x and v are tensors, or nested tables of them", jvp)
   define("no_grad", "m", "fn, ...", "calls fn(...) while nothing is recorded for gradients", no_grad)
   define("enable_grad", "m", "fn, ...", "calls fn(...) while gradients are recorded, also inside no_grad", enable_grad)
   define("custom_grad", "m", "forward, backward",

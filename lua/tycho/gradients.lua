@@ -1,6 +1,5 @@
 --- gradients.lua -- gradients as captured code sees them: `grad` of leaves from outside, backward, ty.grad.
--- In: leaves, what a way back gave them. Out: values with shadows, effects. Aborts where a leaf is a view, or is known
--- by two tensors.
+-- In: leaves, what a way back gave them. Out: values with shadows, effects. Aborts where a leaf is known by two tensors.
 --
 -- Operations on leaves are taped in the session as they always are. The way back runs there too, by the same code
 -- (grad.lua, grad.c), and records what it computes. But a leaf from outside stays as it is:
@@ -9,7 +8,8 @@
 -- 2. What backward would have added to a leaf the core hands out (C.gradients), by their slots. It is added here:
 --    old + new, as the core does it, untaped.
 -- 3. Reading gives another view of the gradient each time, as it does outside; they share its memory.
--- 4. Leaves that have a gradient are alone: a later call in which two of them share memory is none of the trace's.
+-- 4. A leaf may be a view: what it has is seen by its own dims, and ends as the gradient of all that its storage holds.
+-- 5. Leaves that have a gradient are alone: a later call in which two of them share memory is none of the trace's.
 
 local type, tonumber = type, tonumber
 
@@ -44,6 +44,7 @@ return function(World)
       o.shadow = world:slot(g, { "grad", o.slot }, o.path)
       world.ngradients = world.ngradients + 1
       world:pin(g, o.shadow)
+      o.base, o.base_shadow = g, o.shadow
     end
     return g, o.shadow
   end
@@ -53,6 +54,16 @@ return function(World)
     if o.written then return end
     o.written = true
     world.effects[#world.effects + 1] = { gradient = o }
+  end
+
+  --- What the leaf is to hold, as its storage lies, and its shadow.
+  function World:whole_gradient(o)
+    if o.value == nil then return nil, o.shadow end
+    local leaf = self.slots[o.slot]
+    local whole, shadows = self:tycho(self.C.whole, "grad", { leaf.value, o.value, o.base },
+      { leaf, o.shadow, o.base and o.base_shadow }, 3)
+    if rawequal(whole[1], o.value) then return o.value, o.shadow end
+    return whole[1], shadows[1]
   end
 
   --- The effect of a place; nil: it is as it was.
@@ -88,6 +99,7 @@ return function(World)
   function World:set_gradient(t, v, s)
     self:pin(v, s)
     local o = place_of(self, t)
+    if o then o.base = nil end
     if v == nil then return o and write(self, o, nil, nil) end
     if not o or not self.is_tensor(v) or not same_kind(t, v) then self:abort("a gradient is set that does not fit") end
     local copy = self:tycho(self.core.internals.methods.clone, "clone", { v }, { s }, 1)[1]

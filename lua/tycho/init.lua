@@ -72,7 +72,7 @@ local function from_ptr(ptr, sizes, dtype, anchor)
   return from_address(ptr, sizes, dtype, anchor)
 end
 
-define("data", "b", "x",
+define("data", "t", "x",
   "an FFI pointer to the first element, float * for f32; valid while x or a view of it lives", data)
 define("from_ptr", "m", "pointer, sizes, dtype = \"f32\", anchor = pointer",
   "a tensor over memory of others, which the anchor keeps alive", from_ptr)
@@ -144,11 +144,42 @@ local autocast, cast = require("tycho.nn.autocast")(ty)
 define("autocast", "m", "dtype, fn, ...", "calls fn(...) with the products of layers in that half float", autocast)
 ty._cast = cast
 
-local parts = { nn = true, optim = true }
+-- Pictures, progress, profile: loaded when they are called first.
+
+for name, about in pairs {
+  plot = { "options = nil", "an empty plot, or rows of plots as one; its methods draw, save writes SVG or PNG" },
+  progress = { "n, {label, unit, per_step, total, curve, height}",
+    "a progress bar over n steps, a list or an iterator, with rate, values, time left" },
+  show = { "x, {mode, width, map, lim, columns, text}", "shows a vector, a matrix or a picture in the terminal" },
+  profile = { "fn, path = nil", "runs fn(): a table of its hottest kernels; a trace for chrome://tracing in a file" },
+} do
+  local fn
+  define(name, "m", about[1], about[2], function(...)
+    fn = fn or require("tycho." .. name)
+    return fn(...)
+  end)
+end
+
+--- Files: what is behind these names is loaded when one of them is first called.
+for name, about in pairs {
+  load = { "path, opts = nil", "what a file holds, by its ending: .npy .npz .safetensors .gguf; nil and a message" },
+  save = { "path, value, opts = nil", "writes a file whole or not at all, by its ending; true, or nil and a message" },
+  load_weights = { "path, opts = nil",
+    "the tensors of a directory of safetensors, of its index, or of one file, by name" },
+  save_checkpoint = { "path, parts",
+    "writes models, optimisers, schedules, numbers, texts by name; true, or nil and a message" },
+  load_checkpoint = { "path, into = nil, opts = nil",
+    "what save_checkpoint wrote, taken up by the parts of `into`; nil and a message" },
+} do
+  define(name, "m", about[1], about[2], function(...) return require("tycho.files")[name](...) end)
+end
+
+local parts = { nn = true, optim = true, files = true, csv = true, image = true, data = true }
+local formats = { csv = true, image = true } -- fields of ty.files
 setmetatable(ty, {
   __index = function(t, name)
     if not parts[name] then return nil end
-    t[name] = require("tycho." .. name)
+    t[name] = formats[name] and require("tycho.files")[name] or require("tycho." .. name)
     return rawget(t, name)
   end,
 })

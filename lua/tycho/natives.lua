@@ -29,7 +29,8 @@ end
 -- Tycho's functions that a trace cannot repeat.
 local reads = names_of [[item get totable data nonzero masked_select unique allclose equal
   solve inv det cholesky qr svd eigh lstsq __tostring]]
-local states = names_of [[set from_ptr release scope manual_seed threads blas precision deterministic default_dtype
+local states = names_of [[set from_ptr release scope manual_seed random_state load_weights save_checkpoint
+  load_checkpoint threads blas precision deterministic default_dtype
   set_print stats save load help compile explain graph reset warmup disable stance budget check pass lint]]
 local settings = names_of "blas deterministic default_dtype" -- without arguments they are part of the key
 
@@ -108,6 +109,7 @@ return function(World)
       return v, self.objects[v]
     end
     if kind == "function" and self.objects[v] then return v, self.objects[v] end
+    if kind == "function" and name == "grad.step" and self:is_ours(v) then return v, nil end -- a rule of the library
     return self:abort(("%s returns a %s"):format(name, kind))
   end
 
@@ -153,13 +155,14 @@ return function(World)
   function World:tycho(f, name, args, shadows, n)
     self:look_at_clock()
     local C, tape, symbols, count = self.C, self.tape, nil, 0
+    local keeps = f == self.core.internals.grad.join -- its first argument comes back, and is not looked into
     for i = 1, n do
       local v, s = args[i], shadows[i]
       if type(v) == "number" and not known(s) and not s.size then
         symbols = symbols or {}
         symbols[count + 1], symbols[count + 2] = i, self:number_id(v, s)
         count = count + 2
-      else
+      elseif not keeps or i > 1 then
         self:expose(v, s, name)
       end
     end
@@ -277,7 +280,7 @@ return function(World)
       local reason, hint = refusal(name, n)
       if reason then self:abort(reason, hint) end
       local results, all, count = self:tycho(f, name or "a function of the library", args, shadows, n)
-      if grad.ends[f] then self:take_gradients() end
+      if grad.ends[f] and results[1] == nil then self:take_gradients() end
       return results, all, count
     end
     name = names.library[f]

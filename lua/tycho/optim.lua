@@ -419,6 +419,17 @@ function Scaler:step(opt)
   return true
 end
 
+--- What must be saved.
+function Scaler:state_dict() return { factor = self.factor, good = self.good } end
+
+--- Takes a state.
+function Scaler:load_state_dict(sd)
+  if type(sd) ~= "table" or type(sd.factor) ~= "number" or type(sd.good) ~= "number" then
+    check.fail("load_state_dict", "argument 1 must be the state of a GradScaler, got %s", check.show(sd))
+  end
+  self.factor, self.good = sd.factor, sd.good
+end
+
 require("tycho.schedules")(M, check)
 
 return M

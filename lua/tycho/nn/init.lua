@@ -8,7 +8,8 @@ local ty = require "tycho"
 ---@class tycho.nn
 local nn = {}
 
-for _, part in ipairs { "module", "start", "layers", "norms", "windows", "recurrent", "attention", "losses" } do
+for _, part in ipairs { "module", "start", "layers", "norms", "windows", "recurrent", "attention", "losses",
+  "summary" } do
   require("tycho.nn." .. part)(ty, nn)
 end
 

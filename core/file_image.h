@@ -1,0 +1,82 @@
+/*
+** file_image.h -- pictures in files: PNG and JPEG by libraries, PPM and PGM here.
+** In: a file. Out: rows of pixels of 8 bits a channel; or the file's bytes from pixels.
+** libpng and libturbojpeg are loaded when the first such picture comes; without them all else works.
+*/
+#ifndef TY_FILE_IMAGE_H
+#define TY_FILE_IMAGE_H
+
+#include "file.h"
+
+/* Pixels row by row, the channels of a pixel side by side: 1 grey, 2 grey and alpha, 3 RGB, 4 RGBA. */
+typedef struct Image {
+  u8 *data; /* ty_image_free */
+  i32 width, height, channels;
+  bool lent; /* data is a Scratch's */
+} Image;
+
+/* Memory that one reader uses again and again: fresh pages cost more than copying. */
+typedef struct Scratch {
+  u8 *bytes, *pixels; /* owned: of the file, as they are decoded */
+  i64 bytes_room, pixels_room;
+} Scratch;
+
+/* What is wanted of a picture. */
+typedef struct ImageWant {
+  i32 channels;      /* 1, 3, 4; 0: the file's own, alpha with grey as 4 */
+  i32 height, width; /* 0: the file's own */
+  i64 limit;         /* bytes of decoded pixels; 0: IMAGE_FREE and IMAGE_RATIO a byte of the file */
+  Scratch *scratch;  /* NULL: memory of its own */
+} ImageWant;
+
+/* Small files may become at most so large, or a stranger's few bytes would fill the memory: with the
+** decoder's own buffers FILE_SPARE holds. */
+#define IMAGE_FREE ((i64)16 << 20)
+#define IMAGE_RATIO 40
+
+/* Reads, converts, resizes. false: f->err. */
+bool ty_image_read(File *f, const ImageWant *want, Image *y);
+void ty_image_free(Image *x);
+void ty_scratch_free(Scratch *s);
+/* At least n bytes at *p, of which *room are there; what they held is lost. False: no memory. */
+bool ty_scratch_room(u8 **p, i64 *room, i64 n);
+/* Channel by channel, as tensors have them: channels x height x width bytes. */
+void ty_image_planes(const Image *x, u8 *to);
+/* The reverse: pixels of planes. False: no memory. */
+bool ty_image_weave(const u8 *planes, Image *y);
+
+/* The formats. The whole file lies at f->data. */
+bool ty_png_read(File *f, const ImageWant *want, Image *y);
+bool ty_jpeg_read(File *f, const ImageWant *want, Image *y);
+bool ty_pnm_read(File *f, const ImageWant *want, Image *y);
+/* For them: checks the dims against the limit and makes room. */
+bool ty_image_room(File *f, const ImageWant *want, i64 width, i64 height, i32 channels, Image *y);
+
+/* Bytes of a file, growing. */
+typedef struct Bytes {
+  u8 *data; /* owned */
+  i64 n, room;
+  char err[FILE_ERR];
+} Bytes;
+bool ty_bytes_add(Bytes *b, const void *p, i64 n);
+/* Encoders. false: b->err; what was written so far must be freed. */
+bool ty_png_write(Bytes *b, const Image *x, int level);
+bool ty_jpeg_write(Bytes *b, const Image *x, int quality);
+bool ty_pnm_write(Bytes *b, const Image *x);
+
+/* file_resize.c: as Pillow's resize does, to the bit for bytes. */
+typedef enum { RESIZE_NEAREST, RESIZE_BOX, RESIZE_BILINEAR, RESIZE_BICUBIC } Resize;
+/* x: planes of h x w elements each (`step` elements apart in a row, 1 for planes); y: of oh x ow.
+** False: no memory. */
+bool ty_resize_bytes(const u8 *x, i64 planes, i32 h, i32 w, u8 *y, i32 oh, i32 ow, Resize how);
+bool ty_resize_floats(const float *x, i64 planes, i32 h, i32 w, float *y, i32 oh, i32 ow,
+                      Resize how);
+
+/* Symbols of a library that is loaded when it is first used. NULL: which is missing is said. */
+typedef struct Symbol {
+  const char *name;
+  void **to;
+} Symbol;
+bool ty_image_library(const char *const *names, const Symbol *symbols);
+
+#endif

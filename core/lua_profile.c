@@ -1,0 +1,163 @@
+/*
+** lua_profile.c -- profiles for profile.lua, and what Lua's library does not tell: the wall clock, the
+** size of a terminal.
+** In: nothing but a file's number. Out: flat lists of numbers, tables. Fails where another profile
+** runs: nil and why.
+*/
+#include "lua_trace.h"
+#include "profile.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static void put(lua_State *L, const char *name, double v) {
+  lua_pushnumber(L, v);
+  lua_setfield(L, -2, name);
+}
+
+static int profile_start(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  if (ty_profile_start(S)) return lua_pushboolean(L, 1), 1;
+  lua_pushnil(L);
+  lua_pushliteral(L, "another profile is running");
+  return 2;
+}
+
+/* Bytes of the elements that operand i of a launch touches, each once. */
+static double touched(const Launch *l, const Program *p, int i) {
+  double n = ty_dtypes[p->operand[i].dtype].bytes;
+  for (int d = 0; d < l->no + l->nr + l->ni; d++)
+    if (l->strides[i][d]) n *= (double)l->dims[d];
+  return n;
+}
+
+static double extent(const Launch *l, int from, int n) {
+  double y = 1;
+  while (n--) y *= (double)l->dims[from++];
+  return y;
+}
+
+/* Bytes that a product reads; factors that all items of the batch share count once. */
+static double factor_bytes(const Gemm *g) {
+  double a = (double)g->m * (double)g->k, b = (double)g->k * (double)g->n;
+  for (int d = 0; d < g->nlead; d++) {
+    if (g->abs[d]) a *= (double)g->lead[d];
+    if (g->bbs[d]) b *= (double)g->lead[d];
+  }
+  return (a + b) * ty_dtypes[g->dtype].bytes;
+}
+
+/* Adds a kernel, or the epilogue of a product: bytes, how often its body runs. */
+static void put_kernel(lua_State *L, const Step *s) {
+  const Program *p = ty_kernel_program(s->entry);
+  const Launch *l = s->launch;
+  const int epilogue = s->kind == STEP_GEMM ? 3 : 0; /* where its operands begin */
+  double bytes = epilogue ? factor_bytes(s->gemm) : 0;
+  for (int i = 0; i < p->noperands; i++)
+    if (s->slot[epilogue + i] && !(epilogue && i == s->product)) bytes += touched(l, p, i);
+  double rows = extent(l, 0, l->no) * extent(l, l->no + l->nr, l->ni);
+  put(L, "rows", rows);
+  put(L, "elements", rows * extent(l, l->no, l->nr));
+  put(L, "bytes", bytes);
+}
+
+static double slots_bytes(const Plan *p, const Step *s) {
+  double bytes = 0;
+  for (int j = 0; j < s->noperands; j++) bytes += (double)p->slot[s->slot[j]].bytes;
+  return bytes;
+}
+
+static void put_step(lua_State *L, const Plan *p, const Step *s) {
+  static const char *const kinds[] = {"kernel", "product", "host", "copy"};
+  lua_newtable(L);
+  lua_pushstring(L, kinds[s->kind]);
+  lua_setfield(L, -2, "kind");
+  lua_pushstring(L, s->op == OP_INPUT ? "copy" : ty_ops[s->op].name);
+  lua_setfield(L, -2, "op");
+  put(L, "bytes", slots_bytes(p, s));
+  put(L, "node", s->node);
+  if (s->kind == STEP_KERNEL || (s->kind == STEP_GEMM && s->kernel)) put_kernel(L, s);
+  if (s->kind != STEP_GEMM) return;
+  if (!s->kernel) {
+    double sums = (double)s->gemm->batch * (double)s->gemm->m * (double)s->gemm->n;
+    put(L, "bytes", factor_bytes(s->gemm) + sums * ty_dtypes[s->gemm->dtype].bytes);
+  }
+  put(L, "m", (double)s->gemm->m), put(L, "n", (double)s->gemm->n);
+  put(L, "k", (double)s->gemm->k), put(L, "batch", (double)s->gemm->batch);
+  lua_pushstring(L, ty_dtypes[s->gemm->dtype].name);
+  lua_setfield(L, -2, "dtype");
+}
+
+/* The plan's steps as a list; beside it the text of its passes, where the programs of kernels stand. */
+static void put_plan(lua_State *L, const Plan *p) {
+  lua_newtable(L);
+  if (p->source) {
+    ty_lua_plan_text(L, p->source);
+    lua_setfield(L, -2, "text");
+  }
+  put(L, "operations", (double)p->nops);
+  for (i32 k = 0; k < p->nsteps; k++) {
+    put_step(L, p, &p->step[k]);
+    lua_rawseti(L, -2, k + 1);
+  }
+}
+
+/* stop() -> list of numbers, eight for each event: kind, thread, begin, end (seconds), plan, step, n,
+** 0; list of plans; how many events were lost. Nothing where no profile runs. */
+static int profile_stop(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  const Event *e;
+  int at = 0;
+  double lost = 0;
+  if (!ty_profile_stop(S)) return 0;
+  lua_newtable(L);
+  for (i32 ring = 0; ring < TY_PROFILE_RINGS; ring++) {
+    i64 gone = 0;
+    for (i64 i = 0; (e = ty_profile_event(ring, i, &gone)); i++) {
+      double v[8] = {
+          e->kind,     e->thread,   (double)e->begin * 1e-9, (double)e->end * 1e-9, e->plan + 1,
+          e->step + 1, (double)e->n};
+      for (int k = 0; k < 8; k++) {
+        lua_pushnumber(L, v[k]);
+        lua_rawseti(L, -2, ++at);
+      }
+    }
+    lost += (double)gone;
+  }
+  lua_newtable(L);
+  for (i32 i = 0; ty_profile_held(i); i++) {
+    put_plan(L, ty_profile_held(i));
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_pushnumber(L, lost);
+  ty_profile_leave();
+  return 3;
+}
+
+/* clock() -> seconds of a clock that only goes forward, with the nanoseconds */
+static int wall_clock(lua_State *L) {
+  lua_pushnumber(L, (double)ty_profile_now() * 1e-9);
+  return 1;
+}
+
+/* terminal(fd) -> columns, rows (0 where unknown) of the terminal that the file is; nothing: it is none */
+static int terminal(lua_State *L) {
+  struct winsize w = {0};
+  int fd = (int)luaL_checkinteger(L, 1);
+  if (!isatty(fd)) return 0;
+  ioctl(fd, TIOCGWINSZ, &w);
+  lua_pushinteger(L, w.ws_col);
+  lua_pushinteger(L, w.ws_row);
+  return 2;
+}
+
+void ty_lua_open_profile(lua_State *L, int m) {
+  static const luaL_Reg fns[] = {{"profile_start", profile_start},
+                                 {"profile_stop", profile_stop},
+                                 {"clock", wall_clock},
+                                 {"terminal", terminal},
+                                 {NULL, NULL}};
+  lua_getfield(L, m, "internals");
+  ty_lua_register(L, fns);
+  lua_pop(L, 1);
+}

@@ -1,0 +1,92 @@
+/*
+** lua_vmap.c -- batched tensors as lua/tycho/vmap.lua makes and undoes them.
+** In: tensors, dims. Out: under `internals.vmap` the functions below. Raises for want of memory and of dims.
+*/
+#include "grad.h"
+#include "lua_view.h"
+#include "vmap.h"
+
+/* open(count, randomness, id = a new one) -> id */
+static int vmap_open(lua_State *L) {
+  static const char *const names[] = {"error", "different", "same", NULL};
+  State *S = ty_lua_enter(L);
+  i64 count = (i64)luaL_checknumber(L, 1);
+  RandomRule rule = (RandomRule)luaL_checkoption(L, 2, "error", names);
+  TY_LUA_MUST(L, S, ty_vmap_open(S, (u32)lua_tonumber(L, 3), count, rule));
+  lua_pushnumber(L, S->level->id);
+  return 1;
+}
+
+/* close(): the innermost */
+static int vmap_close(lua_State *L) {
+  ty_vmap_close(ty_lua_state(L));
+  return 0;
+}
+
+static bool wrap(State *S, const Tensor *x, u32 id, const Type *t, Tensor *y) {
+  Tensor all = {0}; /* let go of in any case */
+  ty_tensor_alias(&all, x);
+  return ty_vmap_wrap(S, &all, id, t, y);
+}
+
+/* wrap(x, dim, id) -> x without the dim, for each place there; whether that needed a copy of x */
+static int vmap_wrap(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  const Tensor *x = ty_lua_check(L, "vmap", 1);
+  int dim = (int)lua_tointeger(L, 2) - 1;
+  u32 id = (u32)lua_tonumber(L, 3);
+  View v = ty_lua_view_of(x);
+  i64 size = v.t.dims[dim], step = v.strides[dim];
+  ty_lua_view_drop(&v, dim);
+  Type t = v.t;
+  ty_lua_view_insert(&v, 0, size, step);
+  Tensor *all = ty_lua_view_push(L, x, &v), *y = ty_lua_push(L);
+  TY_LUA_MUST(L, S, wrap(S, all, id, &t, y));
+  lua_pushboolean(L, y->st->many->t.st != x->st);
+  return 2;
+}
+
+/* unwrap(x, id) -> x for all examples, their dim first, whether it shares memory from before; nil where it is not
+** batched there */
+static int vmap_unwrap(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  const Tensor *x = ty_lua_check(L, "vmap", 1);
+  u32 id = (u32)lua_tonumber(L, 2);
+  if (!x->st->many || ty_vmap_level(x) != id) return 0;
+  Tensor *y = ty_lua_push(L);
+  TY_LUA_MUST(L, S, ty_vmap_lift(S, x, id, ty_vmap_count(S, id), 0, y));
+  lua_pushboolean(L, y->st->born < id);
+  return 2;
+}
+
+/* level(x) -> id of the innermost vmap that x is batched in, 0: none */
+static int vmap_level(lua_State *L) {
+  const Tensor *x = ty_lua_test(L, 1);
+  lua_pushnumber(L, x && x->st ? ty_vmap_level(x) : 0);
+  return 1;
+}
+
+/* written(x) -> whether x was written since it was wrapped */
+static int vmap_written(lua_State *L) {
+  lua_pushboolean(L, ty_lua_check(L, "vmap", 1)->st->version > 0);
+  return 1;
+}
+
+/* tracked(x) -> whether x needs a gradient, its own or that of all examples */
+static int vmap_tracked(lua_State *L) {
+  const Tensor *x = ty_lua_test(L, 1);
+  lua_pushboolean(L, x && x->st && (ty_needs_grad(x) || ty_grad_beyond(x)));
+  return 1;
+}
+
+void ty_lua_open_vmap(lua_State *L, int m) {
+  static const luaL_Reg fns[] = {{"open", vmap_open},       {"close", vmap_close},
+                                 {"wrap", vmap_wrap},       {"unwrap", vmap_unwrap},
+                                 {"level", vmap_level},     {"written", vmap_written},
+                                 {"tracked", vmap_tracked}, {NULL, NULL}};
+  lua_getfield(L, m, "internals");
+  lua_newtable(L);
+  ty_lua_register(L, fns);
+  lua_setfield(L, -2, "vmap");
+  lua_pop(L, 1);
+}

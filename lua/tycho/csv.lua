@@ -1,0 +1,381 @@
+--- csv.lua -- tables in text files: `ty.csv`, and .csv and .tsv of `ty.load` and `ty.save`.
+-- In: a path or a text. Out: a table of columns (csv.Table): tensors of numbers, lists of strings, categories as codes
+-- that count from 1. Trouble with the file gives nil and a message with path, line and column; misuse raises.
+--
+-- Columns of whole numbers are i64; other numbers f32, or f64 where f32 would lose whole numbers or range. What is
+-- missing (an empty field, NA, nan ...) is NaN. Everything else is text.
+
+---@param C table the functions of files.so
+---@param add fun(name: string, endings: string, format: table)
+---@param check table
+return function(C, add, check)
+  local ty = require "tycho"
+  local type, ipairs, pairs = type, ipairs, pairs
+  local fail, show = check.fail, check.show
+
+  local MISSING = { "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "#N/A", "<NA>" }
+
+  ------------------------------------------------------------------------------------------------------ tables
+
+  ---@class tycho.csv.Table
+  ---@field rows integer
+  ---@field names string[] of the columns, in their order
+  ---@field columns table<string, tycho.Tensor|string[]> by name; also :column(i)
+  ---@field types table<string, string> "i64" "f32" "f64" "text" "category"
+  ---@field classes table<string, string[]> of categories: the names that the codes stand for
+  local Table = {}
+  Table.__index = Table
+
+  --- The position of a column that is named, or counted from 1.
+  local function position(who, self, key)
+    local n = #self.names
+    if type(key) == "number" then
+      if key % 1 == 0 and key >= 1 and key <= n then return key end
+      fail(who, "there is no column %.14g, it has %d", key, n)
+    end
+    if type(key) ~= "string" then fail(who, "a column must be a name or a number, got %s", show(key)) end
+    for i, name in ipairs(self.names) do
+      if name == key then return i end
+    end
+    local near = ty.internals.nearest(key, self.columns)
+    return fail(who, "there is no column %q%s", key, near and (", did you mean %q?"):format(near) or "")
+  end
+
+  --- A column by name or number: numbers and categories as a tensor [rows], text as a list.
+  ---@param key string|integer
+  ---@return tycho.Tensor|string[]
+  function Table:column(key) return self.columns[self.names[position("column", self, key)]] end
+
+  --- The narrowest dtype that the columns have in common: floats win over i64.
+  local function common(self, chosen)
+    local dtype = "i64"
+    for _, i in ipairs(chosen) do
+      local own = self.columns[self.names[i]].dtype
+      if own == "f64" or dtype == "i64" then dtype = own end
+    end
+    return dtype
+  end
+
+  --- Columns side by side, [rows, number of columns]: those of the list, or all that hold numbers. A view where they
+  --- lie together already. Raises when one of them is text.
+  ---@param keys? (string|integer)[]
+  ---@param dtype? string default: the floats' where there are floats, else i64
+  ---@return tycho.Tensor
+  function Table:tensor(keys, dtype)
+    local chosen = {}
+    if type(keys) == "string" and dtype == nil and not self.columns[keys] then keys, dtype = nil, keys end
+    if type(keys) == "string" or type(keys) == "number" then keys = { keys } end
+    if keys ~= nil and type(keys) ~= "table" then
+      fail("tensor", "argument 1 must be a list of columns, got %s", show(keys))
+    end
+    for i, key in ipairs(keys or self.names) do
+      local at = keys and position("tensor", self, key) or i
+      local kind = self.types[self.names[at]]
+      if kind == "text" and keys then
+        local name = self.names[at]
+        fail("tensor", "column %q holds text (read it with types = {%s = \"category\"})", name, name)
+      end
+      if keys or (kind ~= "text" and kind ~= "category") then chosen[#chosen + 1] = at end
+    end
+    if #chosen == 0 then fail("tensor", "no column holds numbers") end
+    dtype = dtype or common(self, chosen)
+    local first = self.place[chosen[1]]
+    for k, at in ipairs(chosen) do
+      local p = self.place[at]
+      if not (p and first and p.matrix == first.matrix and p.index == first.index + k - 1) then first = nil end
+    end
+    if first then
+      local whole = first.index == 1 and first.matrix:size(2) == #chosen
+      return (whole and first.matrix or first.matrix:narrow(2, first.index, #chosen)):to(dtype)
+    end
+    local list = {}
+    for k, at in ipairs(chosen) do list[k] = self.columns[self.names[at]]:to(dtype) end
+    return ty.stack(list, 2)
+  end
+
+  function Table:__tostring()
+    local list = {}
+    for i, name in ipairs(self.names) do
+      if i > 12 then
+        list[i] = ("%d more"):format(#self.names - 12)
+        break
+      end
+      local classes = self.classes[name]
+      list[i] = ("%s %s"):format(name, self.types[name]) .. (classes and (" of %d"):format(#classes) or "")
+    end
+    return ("table of %d rows: %s"):format(self.rows, table.concat(list, ", "))
+  end
+
+  ------------------------------------------------------------------------------------------------------ options
+
+  local known = {
+    header = "any", delimiter = "string", decimal = "string", comment = "string", skip = "number", columns = "table",
+    names = "table", types = "any", dtype = "string", missing = "table", fill = "any", classes = "table",
+  }
+  local kinds = { auto = true, i64 = true, f32 = true, f64 = true, text = true, category = true }
+
+  local function one_char(who, opts, name, forbidden)
+    local v = opts[name]
+    if v == nil or v == "auto" then return nil end
+    if #v ~= 1 or v:find(forbidden) then fail(who, "option %s cannot be %q", name, v) end
+    return v
+  end
+
+  --- What csv_open takes.
+  local function native_options(who, opts)
+    local header, fill, dtype = opts.header, opts.fill, opts.dtype
+    if header == nil or header == "auto" then header = -1
+    elseif type(header) == "boolean" then header = header and 1 or 0
+    else fail(who, "option header must be true, false or \"auto\", got %s", show(header)) end
+    if fill ~= nil and fill ~= "error" and type(fill) ~= "number" then
+      fail(who, "option fill must be a number or \"error\", got %s", show(fill))
+    end
+    if dtype ~= nil and dtype ~= "f32" and dtype ~= "f64" then
+      fail(who, "option dtype must be \"f32\" or \"f64\", got %q", dtype)
+    end
+    local skip = opts.skip or 0
+    if skip < 0 or skip % 1 ~= 0 then fail(who, "option skip must be a number of lines, got %.14g", skip) end
+    local missing = {}
+    for i, word in ipairs(opts.missing or MISSING) do
+      if type(word) ~= "string" then fail(who, "option missing must list strings, got %s", show(word)) end
+      if word ~= "" then missing[#missing + 1] = word end
+      if word:find("\0", 1, true) then fail(who, "option missing: entry %d holds a zero byte", i) end
+    end
+    local n = {
+      header = header, skip = skip, missing = table.concat(missing, "\0") .. "\0", strict = fill == "error",
+      fill = fill ~= "error" and fill or nil, plain = dtype ~= nil, wide = dtype == "f64",
+      delimiter = one_char(who, opts, "delimiter", "[%w%.%+%-\"\r\n%z]"),
+      decimal = one_char(who, opts, "decimal", "[^%.,]"), comment = one_char(who, opts, "comment", "[\"\r\n%z]"),
+    }
+    if n.decimal and n.decimal == n.delimiter then fail(who, "delimiter and decimal are both %q", n.decimal) end
+    return n
+  end
+
+  --- The names of the columns: the user's, the header's, or column1, column2 ...; nil and a message where two are
+  --- alike.
+  local function column_names(who, path, opts, count, header)
+    local names, seen = {}, {}
+    if opts.names and #opts.names ~= count then
+      return nil, ("%s: has %d columns, %d names were given"):format(path, count, #opts.names)
+    end
+    for i = 1, count do
+      local name = opts.names and opts.names[i] or header and header[i] or ""
+      if type(name) ~= "string" then fail(who, "option names must list strings, got %s", show(name)) end
+      if name == "" then name = "column" .. i end
+      if seen[name] then
+        return nil, ("%s: columns %d and %d are both called %q (give names)"):format(path, seen[name], i, name)
+      end
+      seen[name], names[i] = i, name
+    end
+    return names, seen
+  end
+
+  --- The kind of each column for csv_load and its classes; the positions of those that are wanted, in order. nil and
+  --- a message where one is asked for that the file has not.
+  local function choose(who, path, opts, names, by_name)
+    local want, types, classes, order = {}, {}, {}, {}
+    local function find(key)
+      if type(key) == "number" then return names[key] and key end
+      return by_name[key]
+    end
+    for i = 1, #names do want[i], types[i] = not opts.columns, type(opts.types) == "string" and opts.types or "auto" end
+    for _, key in ipairs(opts.columns or names) do
+      local at = find(key)
+      if not at then return nil, ("%s: there is no column %s"):format(path, show(key)) end
+      if opts.columns and want[at] then fail(who, "option columns names %s twice", show(key)) end
+      want[at], order[#order + 1] = true, at
+    end
+    for key, kind in pairs(type(opts.types) == "table" and opts.types or {}) do
+      local at = find(key)
+      if not at then return nil, ("%s: there is no column %s"):format(path, show(key)) end
+      types[at] = kind
+    end
+    for key, list in pairs(opts.classes or {}) do
+      local at = find(key)
+      if not at then return nil, ("%s: there is no column %s"):format(path, show(key)) end
+      if type(list) ~= "table" then fail(who, "option classes must hold lists of names, got %s", show(list)) end
+      types[at], classes[at] = "category", list
+    end
+    for i, kind in ipairs(types) do
+      if not kinds[kind] then
+        fail(who, "option types must name i64, f32, f64, text, category or auto, got %s", show(kind))
+      end
+      if kind == "category" then
+        classes[i] = classes[i] or true
+        types[i] = "text"
+      end
+      if not want[i] then types[i] = "skip" end
+    end
+    return types, classes, order
+  end
+
+  ------------------------------------------------------------------------------------------------------ reading
+
+  --- Codes in the order of the sorted names instead of that in which they came.
+  local function sort_classes(entry)
+    if entry.closed then return entry.codes, entry.names end
+    local names, rank, map = {}, {}, {}
+    for i, name in ipairs(entry.names) do names[i] = name end
+    table.sort(names)
+    for i, name in ipairs(names) do rank[name] = i end
+    for i, name in ipairs(entry.names) do map[i] = rank[name] end
+    if #names == 0 then return entry.codes, names end
+    return ty.tensor(map, { dtype = "i64" }):index_select(1, entry.codes), names
+  end
+
+  local function read(who, path, text, opts)
+    opts = check.options(who, opts, known)
+    local native = native_options(who, opts)
+    local file, why = C.csv_open(path, text, native)
+    if not file then return nil, why end
+    local names, by_name = column_names(who, path, opts, C.csv_names(file))
+    if not names then return nil, by_name end
+    local types, classes, order = choose(who, path, opts, names, by_name)
+    if not types then return nil, classes end
+    local rows, found, matrices, texts = C.csv_load(file, types, classes)
+    if not rows then return nil, found end
+    local t = setmetatable({ rows = rows, names = {}, columns = {}, types = {}, classes = {}, place = {} }, Table)
+    local used, place = {}, {}
+    for i, kind in ipairs(found) do
+      if matrices[kind] then
+        used[kind] = (used[kind] or 0) + 1
+        place[i] = { matrix = matrices[kind], index = used[kind] }
+      end
+    end
+    for k, i in ipairs(order) do
+      local name, kind = names[i], found[i]
+      t.names[k], t.place[k] = name, place[i] or false
+      t.types[name] = kind
+      if kind ~= "text" then
+        t.columns[name] = place[i].matrix[{ {}, place[i].index }]
+      elseif classes[i] then
+        t.columns[name], t.classes[name] = sort_classes(texts[i])
+        t.types[name] = "category"
+      else
+        t.columns[name] = texts[i]
+      end
+    end
+    return t
+  end
+
+  ------------------------------------------------------------------------------------------------------ writing
+
+  local written = { f16 = "f32", bf16 = "f32" }
+
+  --- A tensor as a matrix of a dtype that is written.
+  local function matrix(who, x, name)
+    if x.ndim == 0 or x.ndim > 2 then
+      fail(who, "%s must have one or two dims, got %s", name, check.text(x))
+    end
+    x = x:detach():to(written[x.dtype] or x.dtype)
+    return x.ndim == 1 and x:reshape(x:size(1), 1) or x
+  end
+
+  --- Columns of a table of tensors and lists, in the order of `names`; codes of categories as their names.
+  local function parts_of(who, value, names)
+    local parts, rows = {}, nil
+    for i, name in ipairs(names) do
+      local column = value[name]
+      if type(column) ~= "table" and not ty.is_tensor(column) then
+        fail(who, "column %q must be a tensor or a list, got %s", tostring(name), show(column))
+      end
+      if ty.is_tensor(column) then
+        if column.ndim ~= 1 then fail(who, "column %q must have one dim, got %s", name, check.text(column)) end
+        parts[i] = matrix(who, column, "")
+      else
+        parts[i] = {}
+        for k, v in ipairs(column) do
+          if type(v) ~= "string" and type(v) ~= "number" then
+            fail(who, "column %q, row %d must be a string or a number, got %s", name, k, show(v))
+          end
+          parts[i][k] = v
+        end
+      end
+      local n = ty.is_tensor(column) and column:size(1) or #parts[i]
+      if rows and n ~= rows then fail(who, "column %q has %d rows, those before it %d", name, n, rows) end
+      rows = n
+    end
+    return parts, rows or 0
+  end
+
+  --- A category's codes as their names.
+  local function spelled(self)
+    local columns = {}
+    for name, column in pairs(self.columns) do
+      local classes = self.classes[name]
+      if classes then
+        local list = column:totable()
+        for i, code in ipairs(list) do list[i] = classes[code] end
+        column = list
+      end
+      columns[name] = column
+    end
+    return columns
+  end
+
+  local function save(path, value, opts)
+    local who = "csv.save"
+    if type(path) ~= "string" then fail(who, "argument 1 must be a path, got %s", show(path)) end
+    opts = check.options(who, opts, { names = "table", header = "boolean", delimiter = "string", missing = "string" })
+    local names, parts, rows = opts.names, nil, nil
+    if ty.is_tensor(value) then
+      local x = matrix(who, check.tensor(who, 2, value), "argument 2")
+      parts, rows = { x }, x:size(1)
+      if names and #names ~= x:size(2) then fail(who, "%d names for %d columns", #names, x:size(2)) end
+      if x:size(2) == 0 then fail(who, "argument 2 has no columns, %s", check.text(value)) end
+    elseif getmetatable(value) == Table then
+      names = names or value.names
+      parts, rows = parts_of(who, spelled(value), names)
+    elseif type(value) == "table" then
+      if not names then
+        names = {}
+        for name in pairs(value) do
+          if type(name) ~= "string" then fail(who, "columns must have names, got %s", show(name)) end
+          names[#names + 1] = name
+        end
+        table.sort(names)
+      end
+      parts, rows = parts_of(who, value, names)
+    else
+      fail(who, "argument 2 must be a tensor or a table of columns, got %s", show(value))
+    end
+    local delimiter = one_char(who, opts, "delimiter", "[%w%.%+%-\"\r\n%z]")
+      or (path:lower():find("%.tsv$") and "\t" or ",")
+    local lone = #parts == 1 and (not ty.is_tensor(parts[1]) or parts[1]:size(2) == 1)
+    return C.csv_save(path, rows, parts, opts.header ~= false and names or nil, delimiter,
+      opts.missing or (lone and "nan" or ""), false)
+  end
+
+  add("csv", "csv tsv", {
+    --- A table of a text file. Options: header = "auto" | true | false; delimiter = "auto" | a character; decimal =
+    --- "."; comment = a character that begins lines to be passed over; skip = lines before the header; columns = which
+    --- are read, by name or number, in this order; names = instead of the header's; types = {name = "i64" | "f32" |
+    --- "f64" | "text" | "category"}, or one for all; dtype = "f32" | "f64" for all numbers; missing = spellings; fill =
+    --- what missing numbers become, or "error"; classes = {name = list}: names whose positions are the codes.
+    ---@param path string
+    ---@param opts? table
+    ---@return tycho.csv.Table? t, string? message
+    load = function(path, opts)
+      if type(path) ~= "string" or path:find("\0", 1, true) then
+        fail("csv.load", "argument 1 must be a path, got %s", show(path))
+      end
+      return read("csv.load", path, nil, opts)
+    end,
+    --- The same of a text.
+    ---@param text string
+    ---@param opts? table
+    ---@return tycho.csv.Table? t, string? message
+    parse = function(text, opts)
+      if type(text) ~= "string" then fail("csv.parse", "argument 1 must be a text, got %s", show(text)) end
+      return read("csv.parse", "text", text, opts)
+    end,
+    --- Writes a table of csv.load, columns by name ({x = tensor, label = {"a", "b"}}), or a tensor [rows] or
+    --- [rows, columns]. Numbers read back as they are. Options: names = the columns' names and order; header = false;
+    --- delimiter; missing = how NaN is written, by default as an empty field.
+    ---@param path string
+    ---@param value tycho.csv.Table|tycho.Tensor|table<string, tycho.Tensor|string[]>
+    ---@param opts? table
+    ---@return true? ok, string? message
+    save = save,
+  })
+end

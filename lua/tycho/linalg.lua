@@ -1,0 +1,198 @@
+--- linalg.lua -- gradients of linear algebra: what LAPACK computes, differentiated by rules of matrices.
+-- In: ty.linalg as the core fills it, which reads its operands; what grad.lua tapes functions of the user's with.
+-- Out: the same functions, taped where an argument requires grad, batched by vmap. Raises what they raise.
+--
+-- A rule gets the results' gradients (nil: none came), the results and the arguments, all in the results' dtype, and
+-- gives the gradient of each argument. G stands for the gradient of X; t(X) for the transpose of the last two dims.
+-- 1. Rules are made of operations that have gradients themselves. While a gradient is to be differentiated again, the
+--    results are computed again from the arguments: those that were kept know no past.
+-- 2. Leading dims are stacks. What was broadcast is summed at the end.
+-- 3. Decompositions are differentiable where they are unique up to signs: full rank, and for gradients of vectors
+--    different singular values or eigenvalues. Elsewhere gradients are infinite or NaN, as they are in the limit.
+-- 4. eigh and cholesky read one half of a symmetric matrix; their gradients are symmetric.
+-- Sources: Giles, An extended collection of matrix derivative results (2008); Walter and Lehmann, Algorithmic
+-- differentiation of linear algebra functions (2010); Golub and Pereyra (1973) for the pseudo-inverse; Seeger and
+-- others, Auto-differentiating linear algebra (2017).
+
+---@param ty table the core module
+---@param grad table of grad.lua: taped, keep, no_grad
+return function(ty, grad)
+  local linalg, mode = ty.linalg, ty.internals.grad.mode
+  local no_grad, taped, keep, all_examples = grad.no_grad, grad.taped, grad.keep, grad.all_examples
+  local is_live, tracked = ty.internals.is_live, ty.internals.vmap.tracked
+
+  local function t(x) return x:transpose(-2, -1) end
+  local function sum(a, b) return a and b and a + b or a or b end
+  local function half_symmetric(x) return (x + t(x)) * 0.5 end
+  local function eye(n, like) return ty.eye(n, { dtype = like.dtype }) end
+
+  --- The strictly lower triangle, and half of the diagonal.
+  local function half_lower(x) return (x:tril() + x:tril(-1)) * 0.5 end
+
+  --- x made of the dims and dtype of `like`: what was broadcast is summed.
+  local function fit(x, like)
+    local have, want = x.shape, like.shape
+    local gap, dims = #have - #want, {}
+    for d = 1, #have do
+      if d <= gap or (want[d - gap] == 1 and have[d] ~= 1) then dims[#dims + 1] = d end
+    end
+    if #dims > 0 then x = x:sum(dims, true) end
+    return x:reshape(want):to(like.dtype)
+  end
+
+  --- b as columns: a vector is one.
+  local function columns(b) return b.ndim == 1 and b:unsqueeze(-1) or b end
+
+  --- 1 / (w_j - w_i), 0 on the diagonal.
+  local function inverse_gaps(w)
+    local one = eye(w:size(-1), w)
+    return (1 - one) / (w:unsqueeze(-2) - w:unsqueeze(-1) + one)
+  end
+
+  --- a^-T
+  local function inverse_of_transpose(a) return t(linalg.inv(a)) end
+
+  --- det(a) a^-T by products of all singular values but one: right where a has no inverse, or nearly none. To be
+  --- differentiated again it is made of the inverse, if there is one, since singular values may be equal.
+  local function cofactors(det, a)
+    if mode() then
+      local ok, inverse = pcall(inverse_of_transpose, a)
+      if ok then return inverse * det:unsqueeze(-1):unsqueeze(-1) end
+      if not tostring(inverse):find("singular", 1, true) then error(inverse, 0) end
+    end
+    local u, s, vt = linalg.svd(a)
+    local n = s:size(-1)
+    local others = (s:unsqueeze(-2) * (1 - eye(n, s)) + eye(n, s)):prod(-1)
+    local sign = (linalg.det(u) * linalg.det(vt)):unsqueeze(-1):unsqueeze(-1)
+    return (u * others:unsqueeze(-2)):matmul(vt) * sign
+  end
+
+  --- The pseudo-inverse p of a [m, n]: the gradient of a for the gradient g of p.
+  local function pinv_rule(g, p, a)
+    local gt, pt = t(g), t(p)
+    if a:size(-2) <= a:size(-1) then
+      local k = gt:matmul(p)
+      local kp = k:matmul(pt)
+      return kp - t(p:matmul(k)) - a:matmul(p):matmul(kp) + pt:matmul(p):matmul(gt - k:matmul(a))
+    end
+    local k = p:matmul(gt)
+    local pk = pt:matmul(k)
+    return pk - t(k:matmul(p)) + (gt - a:matmul(k)):matmul(p):matmul(pt) - pk:matmul(p):matmul(a)
+  end
+
+  --- Of a = q r with as many rows as columns, or more: r is square.
+  local function tall_qr_rule(gq, gr, q, r)
+    local m = sum(gr and r:matmul(t(gr)), gq and -t(gq):matmul(q))
+    local g = q:matmul(m:tril() + t(m:tril(-1)))
+    if gq then g = g + gq end
+    return t(linalg.solve(r, t(g)))
+  end
+
+  local rules = {}
+
+  function rules.inv(g, x)
+    return -(t(x):matmul(g[1]):matmul(t(x)))
+  end
+
+  function rules.det(g, det, a)
+    return cofactors(det, a) * g[1]:unsqueeze(-1):unsqueeze(-1)
+  end
+
+  --- a x = b: the gradient of b is a^-T G, that of a is -(a^-T G) x^T.
+  function rules.solve(g, x, a, b)
+    local vector = b.ndim == 1
+    local gb = linalg.solve(t(a), vector and g[1]:unsqueeze(-1) or g[1])
+    local ga = -gb:matmul(t(vector and x:unsqueeze(-1) or x))
+    return ga, vector and gb:squeeze(-1) or gb
+  end
+
+  --- x = p b with the pseudo-inverse p of a.
+  function rules.lstsq(g, _, a, b)
+    local vector, rows = b.ndim == 1, eye(a:size(-2), a)
+    local gx, p = vector and g[1]:unsqueeze(-1) or g[1], linalg.lstsq(a, rows)
+    local gb = t(p):matmul(gx)
+    return pinv_rule(gx:matmul(t(columns(b))), p, a), vector and gb:squeeze(-1) or gb
+  end
+
+  function rules.cholesky(g, l)
+    local lt = t(l)
+    local s = linalg.solve(lt, half_lower(lt:matmul(g[1])))
+    return half_symmetric(t(linalg.solve(lt, t(s))))
+  end
+
+  function rules.qr(g, q, r, a)
+    local m, n = a:size(-2), a:size(-1)
+    if m >= n then return tall_qr_rule(g[1], g[2], q, r) end
+    -- a = [x, y] with x square: x = q u, y = q v
+    local y = a:narrow(-1, m + 1, n - m)
+    local gu = g[2] and g[2]:narrow(-1, 1, m)
+    local gv = g[2] and g[2]:narrow(-1, m + 1, n - m)
+    local gq = sum(g[1], gv and y:matmul(t(gv)))
+    local gx = tall_qr_rule(gq, gu, q, r:narrow(-1, 1, m))
+    return ty.cat({ gx, gv and q:matmul(gv) or ty.zeros_like(y) }, -1)
+  end
+
+  function rules.svd(g, u, s, vt)
+    local gu, gs, gvt = g[1], g[2], g[3]
+    local v, row, column = t(vt), s:unsqueeze(-2), s:unsqueeze(-1)
+    if not (gu or gvt) then return (u * (gs * 1):unsqueeze(-2)):matmul(vt) end
+    local gaps, k = inverse_gaps(s * s), s:size(-1)
+    local inner = gs and eye(k, s) * gs:unsqueeze(-2)
+    if gu then
+      local x = t(u):matmul(gu)
+      inner = sum(inner, (x - t(x)) * gaps * row)
+    end
+    if gvt then
+      local x = vt:matmul(t(gvt))
+      inner = sum(inner, column * ((x - t(x)) * gaps))
+    end
+    local y = u:matmul(inner):matmul(vt)
+    if gu and u:size(-2) > k then
+      local w = gu / row
+      y = y + (w - u:matmul(t(u):matmul(w))):matmul(vt)
+    end
+    if gvt and v:size(-2) > k then
+      local w = gvt / column
+      y = y + u:matmul(w - w:matmul(v):matmul(vt))
+    end
+    return y
+  end
+
+  function rules.eigh(g, w, v)
+    local gw, gv = g[1], g[2]
+    local inner = gw and eye(w:size(-1), w) * gw:unsqueeze(-2)
+    if gv then inner = sum(inner, t(v):matmul(gv) * inverse_gaps(w)) end
+    return half_symmetric(v:matmul(inner):matmul(t(v)))
+  end
+
+  --- The arguments of a rule: results, then arguments, cast to the results' dtype.
+  local function operands(fn, kept, results)
+    if mode() then results = { fn(unpack(kept, 1, kept.n)) } end
+    local list, n = {}, #results
+    for i = 1, n do list[i] = results[i] end
+    for i = 1, kept.n do list[n + i] = kept[i]:to(results[1].dtype) end
+    return list, n + kept.n
+  end
+
+  local function needs(x) return is_live(x) and tracked(x) end
+
+  for name, rule in pairs(rules) do
+    local fn = linalg[name]
+    local wants = (name == "solve" or name == "lstsq") and 2 or 1
+    local again
+    function again(...)
+      local a, b = ...
+      if not (mode() and (needs(a) or needs(b))) then return all_examples(name, fn, ...) end
+      local args = { n = math.min(select("#", ...), wants), a, wants == 2 and b or nil }
+      local results = { no_grad(all_examples, name, fn, ...) }
+      local kept, known = keep(args), keep(results)
+      return unpack(taped(args, results, function(gradients)
+        local list, n = operands(again, kept, known)
+        local given = { rule(gradients, unpack(list, 1, n)) }
+        for i = 1, kept.n do given[i] = needs(kept[i]) and fit(given[i], kept[i]) or nil end
+        return given
+      end))
+    end
+    linalg[name] = again
+  end
+end

@@ -1,0 +1,252 @@
+--- vmap.lua -- functions of one example made functions of many: ty.vmap; Jacobians and Hessians by it.
+-- In: a function of tensors, which dims of its arguments are those of examples. Out: a function that computes it for
+-- all examples at once. Raises where sizes differ, a dim is out of range, or the function needs to know values.
+--
+-- The function runs once. What it gets are batched tensors (vmap.h): they look like those of one example, and every
+-- operation on them works on all examples, whoever calls it: layers, gradients, writes in place, another vmap.
+-- 1. The results are those of a loop over the examples, stacked. They have the same bits too, since the order of a sum
+--    depends on the summed dims alone; all of ty.linalg works matrix by matrix. Only random numbers are others, and
+--    what settings let go to other kernels: ty.blas, ty.precision.
+-- 2. Arguments are seen in place where their elements lie as one example after another, else in a copy. What the
+--    function writes to them is copied back, as a loop over slices would do.
+-- 3. Results share no memory with what was there before.
+-- 4. A gradient inside of the function is for each example. A gradient outside goes through the operations on all
+--    examples. A function with a rule of its own (custom_grad, ty.linalg) has both: `taped` below.
+
+---@param ty table the core module
+---@param define fun(name: string, where: string, args: string, text: string, fn: function)
+---@param own table of grad.lua
+---@return function[] inline what captures evaluate
+return function(ty, define, own)
+  local check = require("tycho.check")(ty)
+  local fail, show, text = check.fail, check.show, check.text
+  local V, is_live, is_tensor = ty.internals.vmap, ty.internals.is_live, ty.is_tensor
+  local pack, recall, remember = own.pack, own.recall, own.remember
+  local randomness = { error = true, different = true, same = true }
+
+  --------------------------------------------------------------------------------------------------------------- dims
+
+  --- What dims say about argument, result or field k.
+  local function dims_at(dims, k)
+    if type(dims) == "table" then return dims[k] or false end
+    return dims or false
+  end
+
+  local function is_dim(v) return type(v) == "number" and v % 1 == 0 and v ~= 0 end
+
+  local function check_dims(i, name, dims)
+    if dims == nil or dims == false or is_dim(dims) then return end
+    if type(dims) ~= "table" or is_tensor(dims) then
+      fail("vmap", "argument %d (%s) must be a dim, false, or a table of them, got %s", i, name, show(dims))
+    end
+    for _, d in pairs(dims) do check_dims(i, name, d) end
+  end
+
+  --- The dim from 1 on, of rank dims; x: whose they are.
+  local function place(x, dim, rank, name)
+    if dim > rank or -dim > rank then
+      fail("vmap", "%s: dim %d of %s is out of range (%d dims)", name, dim, text(x), rank)
+    end
+    return dim < 0 and rank + 1 + dim or dim
+  end
+
+  ---------------------------------------------------------------------------------------------------------- the way in
+
+  --- Finds how many examples there are: in found.count.
+  local function measure(v, dims, found, seen)
+    if not dims then return end
+    if is_live(v) then
+      if type(dims) == "table" then fail("vmap", "in_dims has a table for %s", show(v)) end
+      local size = v:size(place(v, dims, v.ndim, "in_dims"))
+      if not found.count then
+        found.count, found.by, found.dim = size, v, dims
+      elseif found.count ~= size then
+        fail("vmap", "sizes differ: %d along dim %d of %s, %d along dim %d of %s", found.count, found.dim,
+          text(found.by), size, dims, text(v))
+      end
+    elseif type(v) == "table" and not recall(seen, v) then
+      remember(seen, v, true)
+      for k, field in pairs(v) do measure(field, dims_at(dims, k), found, seen) end
+    end
+  end
+
+  --- v with batched tensors; copies: those whose writes must be copied back.
+  local function enter(v, dims, id, copies, seen)
+    if not dims then return v end
+    if is_tensor(v) then
+      local dim = place(v, dims, v.ndim, "in_dims")
+      local y, copied = V.wrap(v, dim, id)
+      if copied then copies[#copies + 1] = { v, dim, y } end
+      return y
+    end
+    if type(v) ~= "table" then return v end
+    local y = recall(seen, v)
+    if y then return y end
+    y = setmetatable({}, getmetatable(v))
+    remember(seen, v, y)
+    for k, field in pairs(v) do rawset(y, k, enter(field, dims_at(dims, k), id, copies, seen)) end
+    return y
+  end
+
+  ------------------------------------------------------------------------------------------------------- the way out
+
+  --- y for each of the examples.
+  local function repeated(y, count)
+    return y:unsqueeze(1):expand({ count, unpack(y.shape) }):clone()
+  end
+
+  --- v with the results of all examples.
+  local function leave(v, dims, id, count, seen)
+    if is_tensor(v) then
+      local y, shares = V.unwrap(v, id)
+      if not dims then
+        if y then fail("vmap", "out_dims has no dim for %s, which differs from example to example", text(v)) end
+        return v
+      end
+      if type(dims) == "table" then fail("vmap", "out_dims has a table for %s", show(v)) end
+      local dim = place(v, dims, v.ndim + 1, "out_dims")
+      if not y then y = repeated(v, count) elseif shares then y = y:clone() end
+      return dim == 1 and y or y:movedim(1, dim)
+    end
+    if type(v) ~= "table" then return v end
+    local y = recall(seen, v)
+    if y then return y end
+    y = setmetatable({}, getmetatable(v))
+    remember(seen, v, y)
+    for k, field in pairs(v) do rawset(y, k, leave(field, dims_at(dims, k), id, count, seen)) end
+    return y
+  end
+
+  --- The whole way, while the level is open.
+  local function through(f, in_dims, out_dims, id, count, args)
+    local copies, inputs = {}, {}
+    for i = 1, args.n do inputs[i] = enter(args[i], dims_at(in_dims, i), id, copies, {}) end
+    local results = pack(f(unpack(inputs, 1, args.n)))
+    for _, c in ipairs(copies) do
+      if V.written(c[3]) then c[1]:movedim(c[2], 1):copy_((V.unwrap(c[3], id))) end
+    end
+    for i = 1, results.n do results[i] = leave(results[i], dims_at(out_dims, i), id, count, {}) end
+    return results
+  end
+
+  local function closed(ok, results)
+    V.close()
+    if not ok then error(results, 0) end
+    return results
+  end
+
+  local function run(f, in_dims, out_dims, rule, ...)
+    local args, found = pack(...), {}
+    for i = 1, args.n do measure(args[i], dims_at(in_dims, i), found, {}) end
+    if not found.count then fail("vmap", "no argument has a dim of examples") end
+    local id = V.open(found.count, rule)
+    local results = closed(pcall(through, f, in_dims, out_dims, id, found.count, args))
+    return unpack(results, 1, results.n)
+  end
+
+  --- A function that computes f for all examples at once, as a loop over them would: f sees tensors without the dim of
+  --- the examples, which in_dims tells for each argument and out_dims for each result: one for all, or tables of them,
+  --- nested as arguments and results are; false or nil: the same for all. What is no tensor is the same for all.
+  --- randomness: "error", or "different" random numbers for each example, or the "same".
+  ---@param f fun(...): ...
+  ---@param in_dims? integer|table|false 1
+  ---@param out_dims? integer|table|false 1
+  ---@param opts? {randomness: string?}
+  ---@return fun(...): ...
+  local function vmap(f, in_dims, out_dims, opts)
+    own.callable("vmap", 1, f)
+    if check.is_options(in_dims) and out_dims == nil and opts == nil then in_dims, opts = nil, in_dims end
+    if check.is_options(out_dims) and opts == nil and out_dims.randomness ~= nil then out_dims, opts = nil, out_dims end
+    opts = check.options("vmap", opts, { randomness = "string" })
+    local rule = opts.randomness or "error"
+    if not randomness[rule] then
+      fail("vmap", "randomness must be \"error\", \"different\" or \"same\", got %s", show(rule))
+    end
+    check_dims(2, "in_dims", in_dims)
+    check_dims(3, "out_dims", out_dims)
+    if in_dims == nil then in_dims = 1 end
+    if out_dims == nil then out_dims = 1 end
+    return own.mark(function(...) return run(f, in_dims, out_dims, rule, ...) end)
+  end
+
+  ------------------------------------------------------------------------------------------------ rules of gradients
+
+  --- v for all examples of level id, or as it is.
+  local function all_of(v, id)
+    if is_live(v) and V.level(v) == id then return (V.unwrap(v, id)) end
+    return v
+  end
+
+  --- A rule for the gradients of one example, applied to those of all: runs in the level of the forward pass once more.
+  local function rule_of_all(rule, id, count, args)
+    return function(gradients)
+      local given = closed(pcall(function()
+        V.open(count, "error", id)
+        for i, g in pairs(gradients) do gradients[i] = (V.wrap(g, 1, id)) end
+        local list = rule(gradients)
+        for i = 1, args.n do
+          local g = list[i]
+          if g ~= nil then
+            local all = V.unwrap(g, id)
+            if args.batched[i] then list[i] = all or repeated(g, count)
+            else list[i] = all and all:sum(1) or g * count end
+          end
+        end
+        return list
+      end))
+      return given
+    end
+  end
+
+  --- Results of level id that lead back also outside of it, by grad.lua's taped.
+  function V.taped(taped, id, args, results, rule)
+    local outer, inner, count = { n = args.n, batched = {} }, {}, nil
+    for i = 1, args.n do
+      local v = args[i]
+      outer[i] = all_of(v, id)
+      outer.batched[i] = outer[i] ~= v
+      if outer.batched[i] then count = outer[i]:size(1) end
+    end
+    local shape = { n = args.n, batched = outer.batched } -- no tensor that could lead back here
+    for i, y in ipairs(results) do
+      local all = V.unwrap(y, id)
+      inner[i] = all or repeated(y, count)
+    end
+    local joined = taped(outer, inner, rule_of_all(rule, id, count, shape))
+    for i, y in ipairs(joined) do joined[i] = (V.wrap(y, 1, id)) end
+    return joined
+  end
+
+  ---------------------------------------------------------------------------------------------------- linear algebra
+
+  --- With `rank` dims before the last two, but for those of the examples.
+  local function with_lead(x, rank)
+    while x.ndim < rank + 2 do x = x:unsqueeze(1) end
+    return x
+  end
+
+  --- fn, known as ty.linalg[name], on matrices for one example; on those of all if one is batched.
+  function own.all_examples(name, fn, a, b, ...)
+    local id = math.max(V.level(a), V.level(b))
+    if id == 0 then return fn(a, b, ...) end
+    local again = ty.linalg[name]
+    if b == nil then
+      local results = pack(again((V.unwrap(a, id))))
+      for i = 1, results.n do results[i] = (V.wrap(results[i], 1, id)) end
+      return unpack(results, 1, results.n)
+    end
+    check.tensor(name, 1, a)
+    local column = check.tensor(name, 2, b).ndim == 1
+    if column then b = b:unsqueeze(-1) end
+    local rank = math.max(a.ndim, b.ndim) - 2
+    local x = again(all_of(with_lead(a, rank), id), all_of(with_lead(b, rank), id))
+    x = V.wrap(x, 1, id)
+    return column and x:squeeze(-1) or x
+  end
+
+  define("vmap", "m", "f, in_dims = 1, out_dims = 1, {randomness = \"error\"}",
+    "a function that computes f for all places of a dim at once, as a loop over them would", vmap)
+
+  return { vmap, run, closed, through, leave, enter, measure, place, dims_at, check_dims, is_dim, repeated, V.taped,
+    rule_of_all, all_of }
+end
