@@ -194,6 +194,24 @@ describe("examples/chargpt.lua", function()
   end)
 end)
 
+describe("examples/regression.lua", function()
+  it("reads the table, predicts better than the straight line does, and draws it", function()
+    local path = os.tmpname() .. ".svg"
+    local out = run(("regression.lua examples/data/cars.csv '%s' 60"):format(path))
+    assert.truthy(out:find("table of 398 rows: name text, mpg f32", 1, true), out)
+    assert.truthy(out:find("\n6 numbers are missing", 1, true), out)
+    local mean, line = out:match("the mean of all +(%S+)"), out:match("the straight line +(%S+)")
+    local network = out:match("line and network +(%S+)")
+    assert.near(7.39, tonumber(mean), 0.01)
+    assert.truthy(tonumber(line) < 4 and tonumber(network) < 0.95 * tonumber(line), out)
+    local f = assert(io.open(path, "rb"))
+    local svg = f:read "*a"
+    f:close()
+    os.remove(path)
+    assert.truthy(svg:find("cars it never saw", 1, true) and svg:find("</svg>", 1, true))
+  end)
+end)
+
 describe("examples/vae.lua", function()
   it("in a short form writes digits again that it never saw, and draws a sheet of samples", function()
     local path = os.tmpname() .. ".png"

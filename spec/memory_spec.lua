@@ -159,10 +159,8 @@ describe("while allocations fail", function()
     local out = pipe:read "*a"
     pipe:close()
     assert.truthy(out:find("status 0\n", 1, true), out)
-    local count = tonumber(out:match "(%d+) workloads
-")
-    assert.equal(count, select(2, out:gsub("%d+ tries
-", "")))
+    local count = tonumber(out:match "(%d+) workloads\n")
+    assert.equal(count, select(2, out:gsub("%d+ tries\n", "")))
     assert.truthy(count > 50, count)
     local tries = 0
     for n in out:gmatch("(%d+) tries") do tries = tries + tonumber(n) end
