@@ -116,6 +116,7 @@ return function(ty, check, row)
     opts = check.options(who, opts, known)
     local input, single = batched(who, x, n)
     local o = { n = n, groups = opts.groups or 1 }
+    if n == 3 and o.groups ~= 1 then fail(who, "three dims leave no room for groups, got %g", o.groups) end
     o.kernel = check_weight(who, input, weight, bias, n, o.groups, inputs, outputs)
     o.stride = sizes_of(who, "option stride", opts.stride, n, 1, 1)
     o.dilation = sizes_of(who, "option dilation", opts.dilation, n, 1, 1)
@@ -157,6 +158,17 @@ return function(ty, check, row)
   ---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
   local function conv2d(x, weight, bias, opts) return conv("conv2d", 2, x, weight, bias, opts) end
 
+  --- Convolution over three dims, as in networks. Options as conv2d's, but all channels are in one group.
+  ---@param x tycho.Tensor [batch, channels, depth, height, width] or [channels, depth, height, width]
+  ---@param weight tycho.Tensor [out, channels, planes, rows, columns]
+  ---@param bias? tycho.Tensor [out]
+  ---@param opts? {stride: any, padding: any, dilation: any}
+  ---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
+  local function conv3d(x, weight, bias, opts) return conv("conv3d", 3, x, weight, bias, opts) end
+
+  row { "conv3d", "x, weight, bias, {stride = 1, padding = 0, dilation = 1}", conv3d,
+    "convolution over three dims; weight [out, in, planes, rows, columns]", shape = "[batch, out, depth, height, width]",
+    formula = "as conv1d, over three dims, in one group" }
   row { "conv1d", "x, weight, bias, {stride = 1, padding = 0, dilation = 1, groups = 1}", conv1d,
     "convolution over one dim; weight [out, in / groups, size]", shape = "[batch, out, length]",
     formula = "y[n, o, t] = bias[o] + sum over c, i of weight[o, c, i] x[n, c, t stride + i dilation - padding]" }
