@@ -1,8 +1,8 @@
 /*
 ** gemm_micro.h -- the algorithms of matrix products for one element type and instruction set.
 ** In:  T, TBYTES, FMA MAX MIN (of vectors), FMA1 (of one), TAG, ROWS (most rows of a tile, even),
-**      APPLY (whether tiles apply operations), TURN (whether columns are turned for a stream), SPEED,
-**      and all that gemm_isa.h defines.
+**      APPLY (whether tiles apply operations), FLOATING, TURN (whether columns are turned for a
+**      stream), SPEED, and all that gemm_isa.h defines.
 ** Out: static const Kern NAME(kern); see struct Kern in gemm.h for what each function does.
 **
 ** Rules that keep the bits the same everywhere:
@@ -548,6 +548,14 @@ static ATTR void NAME(join)(void *L, void *y) { /* lanes join: j += j + 32, j + 
   *(T *)y = l[0];
 }
 
+#if FLOATING && VL == 8 && VBYTES == 64 /* four lanes do: products take the time */
+static const AttendKern attend_f64_avx2;
+#define ATTEND attend_f64_avx2
+#elif FLOATING
+#include "attend_micro.h"
+#define ATTEND NAME(attend)
+#endif
+
 static const Kern NAME(kern) = {
     .rows = ROWS,
     .vl = VL,
@@ -569,6 +577,9 @@ static const Kern NAME(kern) = {
 #endif
     .add = NAME(add),
     .join = NAME(join),
+#if FLOATING
+    .attend = &ATTEND,
+#endif
 };
 
 #undef TAG
@@ -580,6 +591,8 @@ static const Kern NAME(kern) = {
 #undef MIN
 #undef ROWS
 #undef APPLY
+#undef FLOATING
+#undef ATTEND
 #undef TURN
 #undef SPEED
 #undef HEIGHTS

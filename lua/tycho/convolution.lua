@@ -11,6 +11,7 @@ return function(ty, check, row)
   local fail = check.fail
   local correlation = require("tycho.correlation")(ty)
   local pad, windows, mode = correlation.pad, correlation.windows, ty.internals.grad.mode
+  local tracked = ty.internals.vmap.tracked
   local where = ty.where
   local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
   local halves = { f16 = true, bf16 = true }
@@ -296,7 +297,7 @@ return function(ty, check, row)
 
   --- fn(x), whose gradient is rule(x, y, g).
   local function ruled(fn, x, rule)
-    if not (x.requires_grad and mode()) then return fn(x) end
+    if not (mode() and tracked(x)) then return fn(x) end
     return ty.custom_grad(function(v)
       local y = fn(v)
       return y, { v, y }
