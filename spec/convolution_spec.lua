@@ -304,6 +304,16 @@ describe("windows that are read where they lie", function()
     H.same(y:clone():reshape(50, 600):matmul(b:clone():permute({ 2, 1, 3 }):reshape(600, 50)), ty.contract(y, b:permute { 2, 1, 3 }, 0, 2))
   end)
 
+  it("are copied where products of a batch would have to be found among them", function()
+    ty.manual_seed(6)
+    local x, w = ty.randn(4, 6, 20, 30), ty.randn(24, 5, 20)
+    local function f(v, u) return u:matmul(v:transpose(1, 2):reshape(24, 20, 30)) end
+    H.same(w:matmul(x:transpose(1, 2):clone():reshape(24, 20, 30)), ty.compile(f)(x, w))
+    local z = ty.randn(4, 6, 30, 20)
+    local function g(v, u) return u:matmul(v:permute({ 2, 1, 4, 3 }):reshape(24, 20, 30)) end
+    H.same(w:matmul(z:permute({ 2, 1, 4, 3 }):clone():reshape(24, 20, 30)), ty.compile(g)(z, w))
+  end)
+
   it("may be rows over many blocks, which threads share, and the one column of a product", function()
     ty.manual_seed(5)
     local threads = ty.threads()
