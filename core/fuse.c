@@ -554,6 +554,11 @@ static i32 base_of(Fuse *F, i32 n) {
 
 #define FACTOR_SMALL 4096 /* elements up to which an operand is better copied than read at places */
 
+/* An operand that serves many products of a batch is better copied once, if it must be. */
+static bool serves_many(const Type *t, const Type *y) {
+  return product(t->dims, 0, t->rank - 2) < product(y->dims, 0, y->rank - 2);
+}
+
 /* Whether the domain, which began as the dims of t, still has the leading dims, and rows and columns
 ** that a product can walk. */
 static bool walkable(const Domain *D, const Type *t) {
@@ -598,6 +603,7 @@ static bool factor(Fuse *F, Nest *G, int i, i32 n, bool whole) {
   if (!stored && !ty_fuse_contiguous(N))
     stored = ty_map_through(M, &D, map, N->type.rank, N->type.dims, N->arg.strides, 0) < 0;
   if (!whole && (!walkable(&D, t) || !walkable(&y.domain, t))) return false;
+  if (D.nd > t->rank && serves_many(t, &F->g->node[G->product].type)) return false;
   F->must[n] |= stored;
   G->operand[i] = n, G->factor[i] = y;
   return true;

@@ -86,9 +86,10 @@ typedef struct Kern {
   ** pieces at src[off[i]] whose elements are `step` apart, 1 or 2; zero from the last to `pad`. */
   void (*lay)(void *dst, i64 ds, const void *src, const i64 *off, i64 ni, const Piece *piece, i64 n,
               i64 step, i64 pad);
-  /* A product over one block of k, where row p of b lies at off[p]; of f32. */
-  void (*near)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, const i64 *off,
-               i64 ahead, void *y, i64 yrs, bool first);
+  /* n pieces, 1 or 2, of at most a vector, from each row of a product over one block of k, where row p
+  ** of b lies at off[p]; of f32. */
+  void (*near)(i64 m, i64 k, const void *a, i64 ars, i64 acs, const void *b, const i64 *off,
+               const Piece *p, i64 n, i64 ahead, void *y, i64 yrs, bool first);
   void (*add)(void *lanes, const void *right, i64 bytes);
   void (*join)(void *lanes, void *y);
   const AttendKern *attend; /* floats only */

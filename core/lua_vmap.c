@@ -59,10 +59,11 @@ static int vmap_unwrap(lua_State *L) {
   return 2;
 }
 
-/* level(x) -> id of the innermost vmap that x is batched in, 0: none */
+/* level(x) -> id of the innermost vmap that x is batched in, 0: none; level() of the innermost that runs */
 static int vmap_level(lua_State *L) {
   const Tensor *x = ty_lua_test(L, 1);
-  lua_pushnumber(L, x && x->st ? ty_vmap_level(x) : 0);
+  const Level *v = lua_gettop(L) ? NULL : ty_lua_state(L)->level;
+  lua_pushnumber(L, x && x->st ? ty_vmap_level(x) : v ? v->id : 0);
   return 1;
 }
 

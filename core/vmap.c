@@ -186,8 +186,10 @@ static bool spread(State *S, Storage *st, u32 level, i64 count) {
     f->many = was;
   }
   bool ok = ty_record_copy(S, &x, &all) && many_set(S, st, level, &all);
-  if (ok) ty_storage_settle(st, NULL);
-  else if (all.st) ty_tensor_release(&all);
+  if (ok) {
+    ty_storage_settle(st, NULL);
+    if (st->twin) st->twin = st->twin->twin = NULL; /* it holds what st held, and goes on to */
+  } else if (all.st) ty_tensor_release(&all);
   if (ok && own) many_free(was);
   if (!ok && !own) f->many = NULL;
   ty_storage_drop(f);
@@ -327,25 +329,28 @@ bool ty_vmap_cat(State *S, const char *who, int n, const Given *src, int dim, co
   return end(S, ok, &x, level, t, y);
 }
 
+bool ty_vmap_open_to(State *S, const char *who, const Tensor *dst, const Given *x) {
+  Given both[2] = {{.kind = O_TENSOR, .t = dst}, *x};
+  u32 level = ty_vmap_level(x->t);
+  Storage *st = dst->st;
+  i64 count = count_of(level, 2, both);
+  if (ty_vmap_level(dst) > level) return true;
+  if (ty_vmap_level(dst) == level && count_of(level, 1, both) == count) return true;
+  if (st->born < level || !ty_vmap_is_open(S, level) || (st->buf && st->buf->exposed))
+    return ty_fail(S,
+                   "%s: different values for each example of a vmap are written to a tensor that "
+                   "all share (make it inside, or clone it there)",
+                   who);
+  return spread(S, st, level, count);
+}
+
 bool ty_vmap_write(State *S, const char *who, const Tensor *dst, const Given *x) {
   Given both[2] = {{.kind = O_TENSOR, .t = dst}, *x}, all[2];
-  u32 level = ty_vmap_level_of(2, both);
-  Storage *st = dst->st;
   Tensor p[2] = {{0}};
-  i64 count = count_of(level, 2, both);
-  if (ty_vmap_level(dst) < level || count_of(level, 1, both) < count) {
-    if (st->born < level || !ty_vmap_is_open(S, level) || (st->buf && st->buf->exposed))
-      return ty_fail(
-          S,
-          "%s: different values for each example of a vmap are written to a tensor that all share "
-          "(make it inside, or clone it there)",
-          who);
-    if (!spread(S, st, level, count)) return false;
-  }
-  bool ok = lift_all(S, level, -1, dst->type.rank, 2, both, all, p) &&
+  bool ok = lift_all(S, ty_vmap_level(dst), -1, dst->type.rank, 2, both, all, p) &&
             ty_record_assign(S, who, &p[0], &all[1]);
   drop(p, 2);
-  if (ok) st->version++;
+  if (ok) dst->st->version++;
   return ok;
 }
 

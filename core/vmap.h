@@ -67,6 +67,8 @@ bool ty_vmap_contract(State *S, const char *who, const Tensor *a, const Tensor *
                       int summed, const Type *t, Tensor *y);
 bool ty_vmap_cat(State *S, const char *who, int n, const Given *src, int dim, const Type *t,
                  Tensor *y);
+/* Makes dst ready for x, which is batched: a storage that was the same for all examples is one for each. */
+bool ty_vmap_open_to(State *S, const char *who, const Tensor *dst, const Given *x);
 bool ty_vmap_write(State *S, const char *who, const Tensor *dst, const Given *x);
 bool ty_vmap_random(State *S, const Level *at, const Type *dims, u64 stream, int word, Tensor *y);
 #endif

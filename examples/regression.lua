@@ -15,8 +15,7 @@ local BATCH, RATE = 32, 3e-3
 local cars = assert(ty.load(TABLE, { types = { origin = "category" } }))
 print(cars)
 
---- Columns [n, 6 numbers, then one a origin, then 1]; a gap becomes the mean of its column, which is 0 once columns have
---- mean 0 and deviation 1.
+--- Columns [n, 6 numbers, then one a origin, then 1] with mean 0 and deviation 1; a gap becomes the mean of its column.
 local function columns(t)
   local x = t:tensor(NUMBERS, "f32")
   local known = x:isfinite()
@@ -37,17 +36,18 @@ local order = ty.randperm(#x)
 local train = math.floor(0.8 * #x)
 local rows, held_out = order:narrow(1, 1, train), order:narrow(1, train + 1, #x - train)
 
--- The straight line. One column of the origins too many would have no unique solution: the last is left out.
-local line = x:narrow(2, 1, x:size(2) - 2)
-line = ty.cat({ line, ty.ones(#x, 1) }, 2)
+-- The straight line. With a column for each origin it would not be unique: the last is left out.
+local line = ty.cat({ x:narrow(2, 1, x:size(2) - 2), ty.ones(#x, 1) }, 2)
 local weights = ty.linalg.lstsq(line[rows], mpg[rows]:unsqueeze(2))
 local by_line = line:matmul(weights):squeeze(2)
 local rest = mpg - by_line
 local spread = rest[rows]:std()
 
-local model = nn.Sequential(nn.Linear(x:size(2), 32), nn.SiLU(), nn.Dropout(0.1), nn.Linear(32, 32), nn.SiLU(), nn.Linear(32, 1))
+local model = nn.Sequential(nn.Linear(x:size(2), 32), nn.SiLU(), nn.Dropout(0.1),
+  nn.Linear(32, 32), nn.SiLU(), nn.Linear(32, 1))
 local opt = optim.AdamW(model:parameters(), { lr = RATE, weight_decay = 0.05 })
-local loader = ty.data.tensors(x[rows], rest[rows] / spread):loader { batch = BATCH, shuffle = true, seed = SEED, last = "drop" }
+local residuals = ty.data.tensors(x[rows], rest[rows] / spread)
+local loader = residuals:loader { batch = BATCH, shuffle = true, seed = SEED, last = "drop" }
 local schedule = optim.OneCycleLR(opt, { steps = EPOCHS * loader:count(), most = RATE })
 
 local step = jit.compile(function(input, target)
@@ -60,14 +60,14 @@ end)
 local predict = jit.compile(function(input) return model(input):squeeze(2) end)
 local function predicted() return by_line + ty.no_grad(predict, x) * spread end
 
-local bar = ty.progress(EPOCHS * loader:count(), { label = "train", unit = "cars", per_step = BATCH, curve = "held out" })
+local bar = ty.progress(EPOCHS * loader:count(), { label = "train", unit = "cars", per_step = BATCH, curve = "error" })
 local learnt, unseen = {}, {}
 for epoch = 1, EPOCHS do
   model:train()
   for input, target in loader:epoch() do
     step(input, target)
     schedule:step()
-    bar:step { ["held out"] = unseen[epoch - 1] or rmse(by_line[held_out], mpg[held_out]) }
+    bar:step { error = unseen[epoch - 1] or rmse(by_line[held_out], mpg[held_out]) }
   end
   model:eval()
   local y = predicted()
@@ -76,11 +76,15 @@ end
 
 local y = predicted()
 local truth, guess = mpg[held_out], y[held_out]
-local function share(v) return 100 * (1 - ((v - truth) ^ 2):sum():item() / ((truth - truth:mean()) ^ 2):sum():item()) end
-print(("\non %d cars that were never trained on: root mean square error, share of the variance that is explained"):format(#truth))
-print(("  the mean of all       %.2f miles a gallon"):format(rmse(mpg[rows]:mean(), truth)))
-print(("  the straight line     %.2f miles a gallon, %.1f %%"):format(rmse(by_line[held_out], truth), share(by_line[held_out])))
-print(("  line and network      %.2f miles a gallon, %.1f %%\n"):format(rmse(guess, truth), share(guess)))
+print(("\n%d cars that it never saw: root mean square error in miles a gallon, share of variance"):format(#truth))
+local function tell(name, v)
+  local share = 1 - ((v - truth) ^ 2):sum():item() / ((truth - truth:mean()) ^ 2):sum():item()
+  print(("  %-20s %6.2f %6.1f %%"):format(name, rmse(v, truth), 100 * share))
+end
+tell("the mean of all", mpg[rows]:mean():expand(#truth))
+tell("the straight line", by_line[held_out])
+tell("line and network", guess)
+
 
 print(("%-28s %4s %9s %6s %10s"):format("car", "year", "truth", "line", "predicted"))
 local names, years = cars.columns.name, cars.columns.year
@@ -90,7 +94,7 @@ for i = 1, 8 do
 end
 
 local reach = { 5, 50 }
-local cloud = ty.plot { title = "cars it never saw", xlabel = "miles a gallon", ylabel = "predicted", xlim = reach, ylim = reach }
+local cloud = ty.plot { title = "cars it never saw", xlabel = "miles a gallon", ylabel = "predicted" }
   :line(reach, reach, { dash = "dashed", color = "gray" })
   :scatter(truth, by_line[held_out], { label = "straight line", alpha = 0.5 })
   :scatter(truth, guess, { label = "line and network", alpha = 0.8 })

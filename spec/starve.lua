@@ -101,6 +101,21 @@ local workloads = {
     end)
     return step(ty.ones(n)), w.grad, w:detach()
   end },
+  { "captured steps with gradients for leaves alone", function(k, n)
+    local w, v = ty.full({ n, 4 }, 0.5):requires_grad_(), ty.full({ 4 }, 0.25):requires_grad_()
+    local step = ty.compile(function(x)
+      w.grad, v.grad = nil, nil
+      local loss = (chain(x * w, k):tanh() * v):sum()
+      loss:backward()
+      ty.no_grad(function()
+        w:sub_(w.grad * 0.1)
+        v:sub_(v.grad * 0.1)
+      end)
+      return loss:detach()
+    end)
+    local x = ty.ones(n, 4)
+    return step(x), step(x), step(x), w.grad, v.grad, w:detach()
+  end },
   { "in place", function(k, n)
     local x = ty.ones(n, 3)
     x:add_(k):mul_(2)

@@ -771,6 +771,59 @@ describe("a step is captured whole", function()
   end)
 end)
 
+describe("loss scaling inside of a compiled step", function()
+  --- Every third batch overflows.
+  local function scaled(name, opts, capturable)
+    return function()
+      local m = mlp()
+      local opt = optim[name](m:parameters(), opts)
+      local scaler = optim.GradScaler { init_scale = 1024, growth_interval = 3, capturable = capturable }
+      local s = { model = m, params = m:parameters(), opt = opt, scaler = scaler }
+      function s.batch(n) return ty.randn(6, 8) * (n % 3 == 0 and 1e30 or 1), ty.randn(6, 2) end
+      function s.step(x, y)
+        opt:zero_grad()
+        local value = mse(m(x), y)
+        scaler:scale(value):backward()
+        scaler:unscale_(opt)
+        ty.clip_grad_norm_(s.params, 1)
+        scaler:step(opt)
+        return value:detach(), scaler.factor
+      end
+      return s
+    end
+  end
+  local rows = { { "SGD", { lr = 0.1 } }, { "SGD", { lr = 0.1, momentum = 0.9, dampening = 0.1 } },
+    { "Adam", { lr = 0.01, amsgrad = true } }, { "AdamW", { lr = 0.01 } }, { "RMSprop", { lr = 0.01, momentum = 0.5 } },
+    { "Adagrad", { lr = 0.05, lr_decay = 0.01 } }, { "Lion", { lr = 0.001 } } }
+  for _, row in ipairs(rows) do
+    it("is captured with " .. row[1] .. " " .. text(row[2]), function()
+      local _, eager, other = train(scaled(row[1], row[2], true), { captures = 2, fewer = true })
+      H.same(eager.scaler.factor, other.scaler.factor)
+      H.same(eager.scaler.good, other.scaler.good)
+    end)
+
+    it("is what it is by values that are read: " .. row[1] .. " " .. text(row[2]), function()
+      ty.manual_seed(3)
+      local a = scaled(row[1], row[2], true)()
+      ty.manual_seed(3)
+      local b = scaled(row[1], row[2], false)()
+      for n = 1, 12 do
+        ty.manual_seed(n)
+        local x, y = a.batch(n)
+        a.step(x, y)
+        b.step(x, y)
+        assert.equal(b.scaler.factor, a.scaler.factor:item())
+        for i, p in ipairs(a.params) do
+          assert.truthy((p:detach() - b.params[i]:detach()):abs():max():item() < 1e-6)
+        end
+      end
+      assert.same(b.scaler:state_dict(), a.scaler:state_dict())
+      a.scaler:load_state_dict { factor = 7, good = 2 }
+      assert.same({ factor = 7, good = 2 }, a.scaler:state_dict())
+    end)
+  end
+end)
+
 describe("leaves that are views", function()
   local views = {
     turned = function(w) return w:reshape(5, 6):t() end, part = function(w) return w[{ { 5, 9 } }] end,

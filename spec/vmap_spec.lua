@@ -364,6 +364,19 @@ describe("gradients", function()
       y:add_(x)
       return (y * w:sum(2)):sum()
     end,
+    written_shared = function(x, w)
+      local y = w:sum(2) * 2
+      y[1] = x[1]
+      return (y * y):sum()
+    end,
+    written_product = function(x, w)
+      local y = w:sum(2) * 1
+      y:mul_(x)
+      return (y * x):sum()
+    end,
+    gradient_alone = function(x, w)
+      return ty.grad(function(v) return (v * v * v):sum() end)(x):sum() + w:detach():sum()
+    end,
     gather = function(x, w) return (w[ty.tensor({ 3, 1 }, I64)]:sum(2) * x[ty.tensor({ 1, 1 }, I64)]):sum() end,
     detached = function(x, w) return (x * x:detach() * w:detach():sum(2) * w[1][1]):sum() end,
     no_grad = function(x, w) return (x * ty.no_grad(function() return x * w[1][1] end)):sum() end,
@@ -374,6 +387,7 @@ describe("gradients", function()
     solve = function(x, w) return ty.linalg.solve(x:outer(x) + ty.eye(3, F64) * w:sum():exp(), x):sum() end,
     det = function(x, w) return ty.linalg.det(x:outer(x) + ty.eye(3, F64) * w[1][1]) end,
     checkpoint = function(x, w) return ty.checkpoint(function(v) return (v * w:sum(2)):sin():sum() end, x) end,
+    checkpoint_closed = function(x, w) return ty.checkpoint(function() return (x * w:sum(2)):sin():sum() end) end,
     gradient = function(x, w) return (ty.grad(model)(x, w) * x):sum() end,
     gradient_2 = function(x, w) return (ty.grad(model, 2)(x, w) ^ 2):sum() end,
     vmap = function(x, w) return ty.vmap(function(v) return (v * x[1]):sin():sum() end)(w):sum() end,

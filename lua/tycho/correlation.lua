@@ -177,14 +177,14 @@ return function(ty)
 
   ---------------------------------------------------------------------------------------------------------- gradients
 
-  local mode = ty.internals.grad.mode
+  local mode, tracked = ty.internals.grad.mode, ty.internals.vmap.tracked
 
   local function like(y, x) return y.dtype == x.dtype and y or y:to(x.dtype) end
 
   --- fn(a, b, o), whose gradients are left(a, b, g, o) and right(a, b, g, o).
   local function ruled(fn, left, right)
     return function(a, b, o)
-      local na, nb = a.requires_grad, b.requires_grad
+      local na, nb = tracked(a), tracked(b)
       if not (na or nb) or not mode() then return fn(a, b, o) end
       return ty.custom_grad(function(p, q) return fn(p, q, o), { p, q } end, function(saved, g)
         local p, q = saved[1], saved[2]

@@ -253,8 +253,8 @@ return function(ty, define)
   local function rows_of(f, list, args)
     local seq, watched = core.seq(), {}
     for i, n in ipairs(list) do
-      watched[i] = core.watch(check.float("jacobian", n, args[n]))
-      args[n] = watched[i]
+      args[n] = core.watch(check.float("jacobian", n, args[n]))
+      watched[i] = core.same(args[n]) -- f may write to what it was given
     end
     local was = mode(true)
     local ok, y = pcall(f, unpack(args, 1, args.n))
@@ -388,12 +388,8 @@ return function(ty, define)
   ---@param f fun(...): ...
   local function checkpoint(f, ...)
     callable("checkpoint", 1, f)
-    local args = pack(...)
-    if not mode() then return f(...) end
-    for i = 1, args.n do
-      if batch.level(args[i]) > 0 then return f(...) end -- one vmap for the result and its gradient
-    end
-    local random = random_state()
+    if not mode() or batch.level() > 0 then return f(...) end -- gradients outside of a vmap would not see the way back
+    local args, random = pack(...), random_state()
     local inputs = { n = args.n + 1, ty.zeros(1):requires_grad_() } -- so that it is taped for what f closes over
     local kept = {} -- as they are before f, which may write to them
     for i = 1, args.n do

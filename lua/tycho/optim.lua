@@ -13,7 +13,11 @@ local M = {}
 
 local type, ipairs, pairs, setmetatable = type, ipairs, pairs, setmetatable
 local sqrt, is_tensor = ty.sqrt, ty.is_tensor
-local root = math.sqrt
+
+--- Counts of steps are numbers, or 0-d tensors where a scaler may leave steps out inside of a compiled function. What
+--- is computed from them: its root, and the factor that it is for p.
+local function root(v) return is_tensor(v) and sqrt(v) or math.sqrt(v) end
+local function factor_of(v, p) return is_tensor(v) and v:to(p.dtype) or v end
 
 ---@class tycho.Optimizer
 ---@field groups table[] each {params, state, settings...}
@@ -238,6 +242,8 @@ optimizer("SGD", {
       end
       if g.dampening == 0 then
         buf:mul_(momentum):add_(grad)
+      elseif is_tensor(s.step) then
+        buf:copy_(ty.where(s.step:eq(0), grad, buf * momentum + grad * (1 - g.dampening)))
       elseif s.step == 0 then
         buf:copy_(grad)
       else
@@ -264,12 +270,12 @@ local function adam(g, p, grad, s)
   local m, v = s.exp_avg, s.exp_avg_sq
   m:add_((grad - m) * (1 - beta1))
   v:mul_(beta2):add_(grad * grad * (1 - beta2))
-  local correction, largest = root(1 - beta2 ^ s.step), v
+  local correction, largest = factor_of(root(1 - beta2 ^ s.step), p), v
   if g.amsgrad then
     s.max_exp_avg_sq:maximum_(v)
     largest = s.max_exp_avg_sq
   end
-  p:sub_(m / (sqrt(largest) / correction + g.eps) * (g.lr / (1 - beta1 ^ s.step)))
+  p:sub_(m / (sqrt(largest) / correction + g.eps) * factor_of(g.lr / (1 - beta1 ^ s.step), p))
 end
 
 --- optim.Adam(params, {lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8, weight_decay = 0, amsgrad = false}).
@@ -329,7 +335,7 @@ optimizer("Adagrad", {
     grad = decayed(g, p, grad)
     s.step = s.step + 1
     s.sum:add_(grad * grad)
-    p:sub_(grad / (sqrt(s.sum) + g.eps) * (g.lr / (1 + (s.step - 1) * g.lr_decay)))
+    p:sub_(grad / (sqrt(s.sum) + g.eps) * factor_of(g.lr / (1 + (s.step - 1) * g.lr_decay), p))
   end,
 })
 
@@ -351,17 +357,20 @@ optimizer("Lion", {
 ---------------------------------------------------------------------------------------------------------- loss scaling
 
 ---@class tycho.GradScaler
----@field factor number what losses are multiplied by
+---@field factor number|tycho.Tensor what losses are multiplied by
 local Scaler = {}
 Scaler.__index = Scaler
 
-local scaler_defaults = { init_scale = 65536, growth_factor = 2, backoff_factor = 0.5, growth_interval = 2000 }
+local scaler_defaults = { init_scale = 65536, growth_factor = 2, backoff_factor = 0.5, growth_interval = 2000,
+  capturable = false }
 
 --- Loss scaling for gradients in f16, which would vanish: optim.GradScaler{init_scale = 65536, growth_factor = 2,
---- backoff_factor = 0.5, growth_interval = 2000}.
+--- backoff_factor = 0.5, growth_interval = 2000, capturable = false}.
 ---   scaler:scale(loss):backward(); scaler:step(opt)
 --- A step with gradients that are not finite is left out and the factor shrinks; after growth_interval good ones it
 --- grows. Micikevicius and others 2017, arXiv:1710.03740.
+--- capturable: no value is read, so that a compiled function captures all of it: factor and counts are 0-d tensors, a
+--- step is made and taken back where it may not be, and step() says nothing.
 ---@param opts? table
 ---@return tycho.GradScaler
 function M.GradScaler(opts)
@@ -371,6 +380,7 @@ function M.GradScaler(opts)
   local s = setmetatable({ good = 0 }, Scaler)
   for k, v in pairs(scaler_defaults) do s[k] = opts[k] or v end
   s.factor = s.init_scale
+  if s.capturable then s.factor, s.good = ty.tensor(s.factor), ty.tensor(0) end
   return s
 end
 
@@ -379,36 +389,72 @@ end
 ---@return tycho.Tensor
 function Scaler:scale(loss) return loss * self.factor end
 
---- Divides the gradients by the factor; whether all are finite. Reads a value.
+--- Divides the gradients by the factor; whether all are finite, as a tensor, nil where there are none.
 local function unscale(opt, factor)
   local finite
   for _, g in ipairs(opt.groups) do
     for _, p in ipairs(g.params) do
       local grad = p.grad
       if grad ~= nil then
-        local w = grad / factor
+        local w = grad / factor_of(factor, grad)
         local good = ty.isfinite(w):all()
         finite = finite and finite:logical_and(good) or good
         p.grad = w
       end
     end
   end
-  return finite == nil or finite:item()
+  return finite
 end
 
 --- Makes the gradients their true size, once a step, so that they can be clipped; step() does it else.
 function Scaler:unscale_(opt)
   if self.unscaled then check.fail("unscale_", "the gradients of this step are unscaled already") end
-  self.unscaled = { ty.no_grad(unscale, opt, self.factor) }
+  local finite = ty.no_grad(unscale, opt, self.factor)
+  if not self.capturable then finite = finite == nil or finite:item() end
+  self.unscaled = { finite }
+end
+
+--- What a step may change: for each of the optimiser's tensors {where it stands, its key, the tensor, a copy}.
+local function snapshot(opt)
+  local list = {}
+  for _, g in ipairs(opt.groups) do
+    for i, p in ipairs(g.params) do
+      if p.grad ~= nil then
+        list[#list + 1] = { false, false, p, p:clone() }
+        local s = g.state[i]
+        if type(s.step) == "number" then s.step = ty.tensor(s.step, { dtype = "f64" }) end
+        for k, v in pairs(s) do
+          if is_tensor(v) then list[#list + 1] = { s, k, v, v:clone() } end
+        end
+      end
+    end
+  end
+  return list
+end
+
+--- Makes a step, and takes it back where `finite` does not hold; then the factor and the count of good steps follow.
+local function masked_step(self, opt, finite)
+  local before = snapshot(opt)
+  opt:step()
+  if finite == nil then return end
+  for _, b in ipairs(before) do
+    local s, k, v, old = b[1], b[2], b[3], b[4]
+    if s and not rawequal(s[k], v) then s[k] = ty.where(finite, s[k], old) else v:copy_(ty.where(finite, v, old)) end
+  end
+  local factor, good = self.factor, self.good + 1
+  local grown = good:ge(self.growth_interval)
+  self.good:copy_(ty.where(finite:logical_and(grown:logical_not()), good, 0))
+  factor:copy_(ty.where(finite, ty.where(grown, factor * self.growth_factor, factor), factor * self.backoff_factor))
 end
 
 --- opt:step(), unless a gradient is not finite; then the factor follows. Whether the step was made.
 ---@param opt tycho.Optimizer
----@return boolean
+---@return boolean? made nil where the scaler is capturable
 function Scaler:step(opt)
   if not self.unscaled then self:unscale_(opt) end
   local finite = self.unscaled[1]
   self.unscaled = nil
+  if self.capturable then return ty.no_grad(masked_step, self, opt, finite) end
   if not finite then
     self.factor, self.good = self.factor * self.backoff_factor, 0
     return false
@@ -420,14 +466,22 @@ function Scaler:step(opt)
 end
 
 --- What must be saved.
-function Scaler:state_dict() return { factor = self.factor, good = self.good } end
+function Scaler:state_dict()
+  if self.capturable then return { factor = self.factor:item(), good = self.good:item() } end
+  return { factor = self.factor, good = self.good }
+end
 
 --- Takes a state.
 function Scaler:load_state_dict(sd)
   if type(sd) ~= "table" or type(sd.factor) ~= "number" or type(sd.good) ~= "number" then
     check.fail("load_state_dict", "argument 1 must be the state of a GradScaler, got %s", check.show(sd))
   end
-  self.factor, self.good = sd.factor, sd.good
+  if not self.capturable then
+    self.factor, self.good = sd.factor, sd.good
+    return
+  end
+  self.factor:fill_(sd.factor)
+  self.good:fill_(sd.good)
 end
 
 require("tycho.schedules")(M, check)

@@ -7,8 +7,8 @@
 -- 1. The results are those of a loop over the examples, stacked. They have the same bits too, since the order of a sum
 --    depends on the summed dims alone; all of ty.linalg works matrix by matrix. Only random numbers are others, and
 --    what settings let go to other kernels: ty.blas, ty.precision.
--- 2. Arguments are seen in place where their elements lie as one example after another, else in a copy. What the
---    function writes to them is copied back, as a loop over slices would do.
+-- 2. Every example is contiguous. Arguments are seen in place where they lie so, else in a copy; what the function
+--    writes to them is copied back, as a loop over slices would do.
 -- 3. Results share no memory with what was there before.
 -- 4. A gradient inside of the function is for each example. A gradient outside goes through the operations on all
 --    examples. A function with a rule of its own (custom_grad, ty.linalg) has both: `taped` below.
