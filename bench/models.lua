@@ -100,5 +100,26 @@ return function(ty)
       ty.randn(batch, 1, size, size), 10)
   end
 
+  --- A step of training of a GPT over characters: 3 blocks of width 64, 16 windows of 64, AdamW, clipped gradients.
+  function models.gpt()
+    local nn, width, size = ty.nn, 64, 96
+    local embed, head = nn.Embedding(size, width), nn.Linear(width, size, { bias = false })
+    local list = { embed }
+    for i = 1, 3 do
+      list[i + 1] = nn.TransformerBlock(width, 4, { causal = true, rotary = true, norm = "rms", bias = false })
+    end
+    list[#list + 1], list[#list + 2] = nn.RMSNorm(width), head
+    local model = nn.Sequential(unpack(list))
+    local opt = ty.optim.AdamW(model:parameters(), { lr = 2e-3, betas = { 0.9, 0.95 }, weight_decay = 0.1 })
+    return function(x, y)
+      opt:zero_grad()
+      local loss = ty.cross_entropy(model(x), y)
+      loss:backward()
+      ty.clip_grad_norm_(opt.groups[1].params, 1)
+      opt:step()
+      return loss:detach()
+    end, ty.randint(1, size, { 16, 64 }), ty.randint(1, size, { 16, 64 })
+  end
+
   return models
 end

@@ -243,6 +243,93 @@ def torch_step(layers, shape, classes, wrap):
     return step
 
 
+def torch_attention_grad():
+    made = []
+
+    def step():
+        if not made:
+            made.extend(torch.randn(1, 8, 512, 64, requires_grad=True) for _ in range(3))
+            made.append(torch.randn(1, 8, 512, 64))
+        q, k, v, g = made
+        q.grad = k.grad = v.grad = None
+        with torch.enable_grad():
+            torch.nn.functional.scaled_dot_product_attention(q, k, v).backward(g)
+    return step
+
+
+def torch_block_class():
+    nn, F = torch.nn, torch.nn.functional
+
+    class Block(nn.Module):
+        """As Tycho's nn.TransformerBlock: norms first."""
+        def __init__(self, d, heads, norm, bias, causal):
+            super().__init__()
+            self.heads, self.causal = heads, causal
+            self.norm1, self.norm2 = norm(d, eps=1e-5), norm(d, eps=1e-5)
+            self.qkv, self.out = nn.Linear(d, 3 * d, bias=bias), nn.Linear(d, d, bias=bias)
+            self.up, self.down = nn.Linear(d, 4 * d, bias=bias), nn.Linear(4 * d, d, bias=bias)
+
+        def forward(self, x, turn=lambda t: t):
+            b, n, d = x.shape
+            q, k, v = (t.view(b, n, self.heads, -1).transpose(1, 2) for t in self.qkv(self.norm1(x)).split(d, 2))
+            y = F.scaled_dot_product_attention(turn(q), turn(k), v, is_causal=self.causal)
+            x = x + self.out(y.transpose(1, 2).reshape(b, n, d))
+            return x + self.down(F.gelu(self.up(self.norm2(x))))
+    return Block
+
+
+def torch_block(d, n, dtype, wrap):
+    made = []
+
+    def call():
+        if not made:
+            block = torch_block_class()(d, 4, torch.nn.LayerNorm, True, False).to(dtype).eval()
+            made.extend([wrap(block), torch.randn(1, n, d, dtype=dtype)])
+        with torch.no_grad():
+            return made[0](made[1])
+    return call
+
+
+def torch_gpt(wrap):
+    """A step of training of the small GPT of models.lua."""
+    nn, F, made = torch.nn, torch.nn.functional, []
+    width, heads, size, batch, time = 64, 4, 96, 16, 64
+
+    class GPT(nn.Module):
+        def __init__(self):
+            super().__init__()
+            Block = torch_block_class()
+            self.embed = nn.Embedding(size, width)
+            self.blocks = nn.ModuleList([Block(width, heads, nn.RMSNorm, False, True) for _ in range(3)])
+            self.norm, self.head = nn.RMSNorm(width, eps=1e-5), nn.Linear(width, size, bias=False)
+            half = width // heads // 2
+            angles = torch.arange(time)[:, None] * 10000.0 ** (-torch.arange(half) / half)
+            self.register_buffer("cos", angles.cos())
+            self.register_buffer("sin", angles.sin())
+
+        def forward(self, x):
+            def turn(t):
+                a, b = t.chunk(2, -1)
+                return torch.cat((a * self.cos - b * self.sin, b * self.cos + a * self.sin), -1)
+            h = self.embed(x)
+            for block in self.blocks:
+                h = block(h, turn)
+            return self.head(self.norm(h))
+
+    def step():
+        if not made:
+            model = GPT()
+            opt = torch.optim.AdamW(model.parameters(), lr=2e-3, betas=(0.9, 0.95), weight_decay=0.1)
+            made.extend([wrap(model), model, opt, *(torch.randint(0, size, (batch, time)) for _ in range(2))])
+        wrapped, model, opt, x, y = made
+        with torch.enable_grad():
+            opt.zero_grad()
+            F.cross_entropy(wrapped(x).view(-1, size), y.view(-1)).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1)
+            opt.step()
+    return step
+
+
 def torch_nets(wrap):
     """Rows of captured calls by torch functions, `wrap`ped at their first question."""
     x = torch.ones(4)
@@ -273,6 +360,15 @@ def torch_nets(wrap):
     rows["cnn"] = torch_step(lambda: torch_cnn_layers(28), (32, 1, 28, 28), 10, wrap)
     images, kernel = torch.randn(16, 32, 28, 28), torch.randn(32, 32, 3, 3)
     rows["conv"] = lazily("conv", lambda u, v: torch.nn.functional.conv2d(u, v, padding=1), images, kernel)
+    q, k, v = (torch.randn(1, 8, 512, 64) for _ in range(3))
+    rows["attention"] = lazily("attention", lambda a, b, c: torch.softmax(a @ b.transpose(-1, -2) * 0.125, -1) @ c,
+                               q, k, v)
+    rows["attention_fused"] = lazily("attention_fused", torch.nn.functional.scaled_dot_product_attention, q, k, v)
+    rows["attention_grad"] = torch_attention_grad()
+    for d, n, dtype in ((64, 32, None), (256, 64, None), (768, 128, None), (768, 128, torch.bfloat16)):
+        name = "block%d%s" % (d, "bf16" if dtype else "")
+        rows[name] = torch_block(d, n, dtype or torch.float32, wrap)
+    rows["gpt"] = torch_gpt(wrap)
     nets = [torch_tree([dense(16, 16) for _ in range(3)]) for _ in range(1000)]
     small = torch.ones(1, 16)
 

@@ -221,6 +221,7 @@ local rows = {}
 ---   mark         ours must not be slower: a number in SI units, or for rates, in the row's unit, not less
 ---   most         ours / floor must not be more
 ---   beats        ours must not be slower than "blas", "torch" or "numpy"
+---   times        but so many times as fast
 ---   remark       in place of a mark
 ---   plot         its name in the picture
 local function row(r)
@@ -534,6 +535,7 @@ for _, r in ipairs {
 end
 
 require "captured"(row, native, latency)
+require "attention"(row)
 require "files"(row, build)
 require "data"(row, build)
 
@@ -644,7 +646,9 @@ local function verdict(r, ours, ratio)
   end
   if r.most then mark(("%.2f x"):format(r.most), ratio <= r.most) end
   if r.all_rival then
-    mark(({ blas = "OpenBLAS", torch = "PyTorch", numpy = "Python's" })[r.beats], median(r.all_rival) >= 1)
+    local times = r.times and ("%g x "):format(r.times) or ""
+    mark(times .. ({ blas = "OpenBLAS", torch = "PyTorch", numpy = "Python's" })[r.beats],
+      median(r.all_rival) >= (r.times or 1))
   end
   if r.remark then return r.remark, "" end
   if count == 0 then return "", "" end

@@ -214,6 +214,23 @@ bool ty_capture_check(State *S, const Tensor *index, i64 size, int base) {
   return true;
 }
 
+bool ty_capture_copied(const State *S, const Tensor *x, Tensor *y) {
+  const Batch *b = x->st->batch;
+  const Capture *c = S->capture;
+  if (!c || !b || b != c->batch) return false;
+  const Node *n = &b->g.node[x->st->node];
+  if (n->op != OP_INPUT || n->type.dtype != x->type.dtype) return false;
+  const struct BatchInput *in = &b->input[n->arg.k2];
+  for (i32 i = 0; i < c->noutside; i++) {
+    Storage *st = c->outside[i].t.st;
+    if (st->batch || st->buf != in->buf) continue;
+    *y = (Tensor){.st = st, .type = n->type, .offset = in->offset};
+    memcpy(y->strides, n->arg.strides, sizeof y->strides);
+    return true;
+  }
+  return false;
+}
+
 bool ty_capture_write(State *S, Storage *st) {
   Capture *c = S->capture;
   if (ty_capture_is_fresh(S, st)) return true;

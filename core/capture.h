@@ -83,6 +83,8 @@ void ty_capture_untake(State *S, i32 id); /* its value was looked at after all *
 bool ty_capture_whole(State *S, i32 id, bool whole);
 bool ty_capture_scalar(State *S, i32 slot, ScalarFrom from);
 bool ty_capture_check(State *S, const Tensor *index, i64 size, int base);
+/* y: elements of a tensor from outside, of whose copy x is a view; false: it is none. */
+bool ty_capture_copied(const State *S, const Tensor *x, Tensor *y);
 bool ty_capture_write(State *S, Storage *st); /* st is about to be written */
 bool ty_capture_outside(State *S, const Tensor *t, i32 slot);
 /* Whether a record is from before the capture: then only a leaf may be led to. */

@@ -216,7 +216,7 @@ static void say_recorded(State *S, const Batch *b, i32 node) {
   ty_type_print(&n->type, type, sizeof type);
   ty_text_printf(&t, "  %s %%%d = %s", b == S->open ? "lazy " : "eager", (int)node,
                  ty_ops[n->op].name);
-  for (int i = 0; i < 3 && n->src[i] >= 0; i++) ty_text_printf(&t, " %%%d", (int)n->src[i]);
+  for (int i = 0; i < MAX_SRC && n->src[i] >= 0; i++) ty_text_printf(&t, " %%%d", (int)n->src[i]);
   ty_text_printf(&t, " : %s\n", type);
   ty_dump_say(S, "record", &t);
 }

@@ -180,7 +180,15 @@ static bool run_gemm(const Bound *B, const Step *s, const char **err) {
   return ty_epilogue_gemm(s, a, b, panels, buf + 3, scalar, buf[2]);
 }
 
+static bool run_attend(const Bound *B, const Step *s) {
+  const void *x[AT_OPERANDS] = {NULL};
+  const int n = s->noperands - 1;
+  for (int i = 0; i < n; i++) x[i] = B->addr[s->slot[i]];
+  return ty_attend(s->attend, x, B->addr[s->slot[n]]);
+}
+
 static bool run_host(const Bound *B, const Step *s) {
+  if (s->attend) return run_attend(B, s);
   const Node *n = s->host;
   const Type *t = s->host_type;
   const void *a = B->addr[s->slot[0]], *b = B->addr[s->slot[1]];

@@ -157,6 +157,19 @@ static bool push_matrices(lua_State *L, const Seam *seam, Csv *c) {
   return true;
 }
 
+/* Gives the memory of the matrices in the table at index i back at once: a second pass makes others. */
+static void release_matrices(lua_State *L, int i) {
+  for (int kind = CSV_I64; kind <= CSV_F64; kind++) {
+    lua_getfield(L, i, kind_names[kind]);
+    if (lua_isuserdata(L, -1)) {
+      lua_getfield(L, -1, "release");
+      lua_pushvalue(L, -2);
+      lua_call(L, 1, 0);
+    }
+    lua_pop(L, 1);
+  }
+}
+
 /* The code of the string on top of the stack, which is popped, in column j; 0: it is none of a closed
 ** list. texts[j] = {names = list, index = {name = code}, closed =} at index `texts`. */
 static i64 category_code(lua_State *L, int texts, int j) {
@@ -264,6 +277,7 @@ static int l_csv_load(lua_State *L) {
   CsvResult result = CSV_AGAIN;
   if (!ty_csv_rows(c) || !ty_csv_guess(c)) return table_fail(L, t);
   while (result == CSV_AGAIN) {
+    if (lua_istable(L, 4)) release_matrices(L, 4);
     lua_settop(L, 3);
     if (!push_matrices(L, seam, c)) return table_fail(L, t);
     result = ty_csv_parse(c);

@@ -127,6 +127,10 @@ const char *ty_number_scan(const char *p, char point, Decimal *d) {
   return p;
 }
 
+const double ty_number_tens[23] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                   1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                   1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+
 /* Road 2. True when y is certain; w has not been cut. */
 static bool product_double(u64 w, i32 q, bool negative, double *y) {
   u64 bits = 0;
@@ -182,12 +186,9 @@ static bool text_value(char *p, const char *end, char point, double *y, float *s
 }
 
 bool ty_number_double(char *p, const char *end, char point, const Decimal *d, double *y) {
-  static const double tens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
-                                1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
-                                1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
   if (TY_LIKELY(d->w <= (u64)1 << 53 && d->e >= -22 && d->e <= 22 && !d->rest)) {
     double v = (double)d->w;
-    v = d->e < 0 ? v / tens[-d->e] : v * tens[d->e];
+    v = d->e < 0 ? v / ty_number_tens[-d->e] : v * ty_number_tens[d->e];
     *y = d->negative ? -v : v;
     return true;
   }
@@ -245,10 +246,16 @@ int ty_number_print(char *to, double v, bool single) {
   if (v != v || v - v != 0) return snprintf(to, 32, "%s", v != v ? "nan" : v > 0 ? "inf" : "-inf");
   if (v >= -1e15 && v <= 1e15 && v == (double)(i64)v && (v != 0 || 1 / v > 0))
     return snprintf(to, 32, "%lld", (long long)v);
-  int n = 0;
-  for (int digits = single ? 6 : 15; digits <= (single ? 9 : 17); digits++) {
-    n = print_digits(to, v, digits);
-    if (reads_back(to, n, v, single)) break;
+  /* Most numbers need one digit less than the most that can be needed, or that many. */
+  int least = single ? 6 : 15, digits = single ? 8 : 16;
+  int n = print_digits(to, v, digits);
+  if (!reads_back(to, n, v, single)) return print_digits(to, v, digits + 1);
+  while (digits > least) {
+    char shorter[40];
+    int m = print_digits(shorter, v, --digits);
+    if (!reads_back(shorter, m, v, single)) break;
+    memcpy(to, shorter, (size_t)m + 1);
+    n = m;
   }
   return n;
 }

@@ -21,6 +21,29 @@ typedef struct Decimal {
 /* [+-] digits [point digits] [e [+-] digits], at least one digit before the exponent. Returns where
 ** it ends, NULL when there is no number. */
 const char *ty_number_scan(const char *p, char point, Decimal *d);
+/* Powers of ten that a double holds. */
+extern const double ty_number_tens[23];
+
+/* The commonest numbers in one go: at most 18 digits, no exponent, w below 2^53. The same value as
+** by the functions below; whole as in Decimal. NULL: take those. */
+static inline const char *ty_number_quick(const char *p, char point, double *y, bool *whole) {
+  u64 w = 0;
+  bool negative = *p == '-';
+  p += negative || *p == '+';
+  const char *digits = p, *behind = NULL;
+  for (; (u8)(*p - '0') < 10; p++) w = w * 10 + (u64)(*p - '0');
+  if (*p == point) {
+    behind = ++p;
+    for (; (u8)(*p - '0') < 10; p++) w = w * 10 + (u64)(*p - '0');
+  }
+  i64 n = p - digits - (behind != NULL), after = behind ? p - behind : 0;
+  if (n < 1 || n > 18 || w > (u64)1 << 53 || (*p | 32) == 'e') return NULL;
+  double v = (double)w / ty_number_tens[after];
+  *y = negative ? -v : v;
+  *whole = !behind;
+  return p;
+}
+
 /* The values of what ty_number_scan found at p; a number beyond the largest is infinite. False:
 ** no memory. The text is changed and put back on the way when the point is not a '.'. */
 bool ty_number_double(char *p, const char *end, char point, const Decimal *d, double *y);

@@ -295,7 +295,32 @@ static int l_shuffle(lua_State *L) {
   return 1;
 }
 
-const luaL_Reg ty_file_ring[] = {{"ring_open", l_ring_open},   {"ring_next", l_ring_next},
-                                 {"ring_batch", l_ring_batch}, {"ring_close", l_ring_close},
-                                 {"shuffle", l_shuffle},       {"folder", l_folder},
-                                 {"file_size", l_file_size},   {NULL, NULL}};
+/* rows(x, order, at, n) -> rows order[at] .. order[at + n - 1] of x, which lies row by row. */
+static int l_rows(lua_State *L) {
+  const Seam *seam = ty_file_enter(L);
+  i64 at = (i64)luaL_checknumber(L, 3) - 1, n = (i64)luaL_checknumber(L, 4);
+  Type t, index;
+  lua_settop(L, 4);
+  seam->read(L, "data", 1, &t);
+  seam->read(L, "data", 2, &index);
+  if (!t.rank || index.dtype != T_I64 || at < 0 || n < 0 || n > index.dims[0] - at)
+    return luaL_error(L, "files: no such rows");
+  i64 rows = t.dims[0];
+  t.dims[0] = 1;
+  i64 bytes = item_bytes(&t);
+  t.dims[0] = n;
+  u8 *to = seam->make(L, &t);
+  if (!to) return seam->fail(L, "data: out of memory");
+  const u8 *x = seam->read(L, "data", 1, &t); /* making one may have moved them */
+  const i64 *order = (const i64 *)seam->read(L, "data", 2, &index) + at;
+  for (i64 i = 0; i < n; i++) {
+    if (order[i] < 1 || order[i] > rows) return luaL_error(L, "files: no row %f", (double)order[i]);
+    memcpy(to + i * bytes, x + (order[i] - 1) * bytes, (size_t)bytes);
+  }
+  return 1;
+}
+
+const luaL_Reg ty_file_ring[] = {
+    {"ring_open", l_ring_open},   {"ring_next", l_ring_next}, {"ring_batch", l_ring_batch},
+    {"ring_close", l_ring_close}, {"shuffle", l_shuffle},     {"rows", l_rows},
+    {"folder", l_folder},         {"file_size", l_file_size}, {NULL, NULL}};

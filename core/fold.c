@@ -75,8 +75,8 @@ static i32 view_of(Graph *g, i32 a, const Type *t) {
   Node v;
   memset(&v, 0, sizeof v);
   v.op = OP_VIEW;
+  memset(v.src, -1, sizeof v.src);
   v.src[0] = a;
-  v.src[1] = v.src[2] = -1;
   v.type = *t;
   ty_type_strides(t, v.arg.strides);
   for (int d = 0; d < t->rank; d++)

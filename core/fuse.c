@@ -552,18 +552,12 @@ static i32 base_of(Fuse *F, i32 n) {
   return F->g->node[n].op == OP_EMPTY ? -1 : contiguous(F, n, true);
 }
 
-static void root_host(Fuse *F, Nest *G) {
-  const Node *N = &F->g->node[G->root];
-  bool scatter = N->op == OP_SCATTER || N->op == OP_SCATTER_ADD;
-  G->kind = G_HOST;
-  for (int i = 0; i < 3; i++) {
-    bool base = scatter && i == 0;
-    G->operand[i] = i < ty_ops[N->op].arity && !base ? contiguous(F, N->src[i], false) : -1;
-  }
-  if (scatter) G->base = G->operand[0] = contiguous(F, N->src[0], true);
-}
-
 #define FACTOR_SMALL 4096 /* elements up to which an operand is better copied than read at places */
+
+/* An operand that serves many products of a batch is better copied once, if it must be. */
+static bool serves_many(const Type *t, const Type *y) {
+  return product(t->dims, 0, t->rank - 2) < product(y->dims, 0, y->rank - 2);
+}
 
 /* Whether the domain, which began as the dims of t, still has the leading dims, and rows and columns
 ** that a product can walk. */
@@ -581,12 +575,11 @@ static bool walkable(const Domain *D, const Type *t) {
   return ty_type_numel(t) > FACTOR_SMALL;
 }
 
-/* Operand i of a product: where its elements lie in the buffer of a node, through views as far as
+/* Operand i of a product or of attention, node n: where its elements lie in the buffer of a node, through views as far as
 ** they are affine. Rows and columns may fall into several dims, unless they are to be `whole`.
 ** False: they did, and the product cannot walk them. */
-static bool factor(Fuse *F, Nest *G, int i, bool whole) {
+static bool factor(Fuse *F, Nest *G, int i, i32 n, bool whole) {
   Maps *M = &F->F->maps;
-  i32 n = F->g->node[G->product].src[i];
   const Type *t = &F->g->node[n].type;
   Domain D;
   ty_domain_init(&D, K_MAP);
@@ -610,6 +603,7 @@ static bool factor(Fuse *F, Nest *G, int i, bool whole) {
   if (!stored && !ty_fuse_contiguous(N))
     stored = ty_map_through(M, &D, map, N->type.rank, N->type.dims, N->arg.strides, 0) < 0;
   if (!whole && (!walkable(&D, t) || !walkable(&y.domain, t))) return false;
+  if (D.nd > t->rank && serves_many(t, &F->g->node[G->product].type)) return false;
   F->must[n] |= stored;
   G->operand[i] = n, G->factor[i] = y;
   return true;
@@ -619,8 +613,24 @@ static bool factor(Fuse *F, Nest *G, int i, bool whole) {
 static void be_product(Fuse *F, Nest *G, i32 n) {
   G->kind = G_GEMM, G->product = n;
   bool whole = F->g->node[n].arg.k2 != 0; /* other libraries and units know two strides */
-  for (int i = 0; i < 2; i++)
-    if (!factor(F, G, i, whole)) factor(F, G, i, true);
+  for (int i = 0; i < 2; i++) {
+    i32 x = F->g->node[n].src[i];
+    if (!factor(F, G, i, x, whole)) factor(F, G, i, x, true);
+  }
+}
+
+static void root_host(Fuse *F, Nest *G) {
+  const Node *N = &F->g->node[G->root];
+  bool scatter = N->op == OP_SCATTER || N->op == OP_SCATTER_ADD;
+  bool attend = N->op == OP_ATTEND || N->op == OP_ATTEND_GRAD;
+  G->kind = G_HOST;
+  memset(G->operand, -1, sizeof G->operand);
+  for (int i = scatter; i < ty_ops[N->op].arity; i++) {
+    if (!attend) G->operand[i] = contiguous(F, N->src[i], false);
+    else if (F->numel[N->src[i]] && F->g->node[N->src[i]].type.rank) /* else there is none */
+      factor(F, G, i, N->src[i], true);
+  }
+  if (scatter) G->base = G->operand[0] = contiguous(F, N->src[0], true);
 }
 
 /* Whether the one group that reads product n, element by element and in order, can be its epilogue.
@@ -823,7 +833,7 @@ static i32 *add_in(i32 *in, i32 *n, i32 node) {
 }
 
 static bool describe(Fuse *F, const Nest *G, Group *y) {
-  i32 nvalues = 0, in[FUSE_OPERANDS + 4];
+  i32 nvalues = 0, in[FUSE_OPERANDS + MAX_SRC];
   const Value *value = F->F->value;
   for (i32 v = G->values; v >= 0; v = value[v].next) nvalues++;
   *y = (Group){.kind = G->kind, .root = G->root, .base = G->base, .detail = (void *)(uintptr_t)G};
@@ -844,7 +854,7 @@ static bool describe(Fuse *F, const Nest *G, Group *y) {
     if (!seen && (value[v].role != R_LOAD || n == G->root)) y->nodes[y->nnodes++] = n;
   }
   if (!y->nnodes || y->nodes[y->nnodes - 1] != G->root) y->nodes[y->nnodes++] = G->root;
-  for (int i = 0; i < 3 && G->kind != G_KERNEL; i++)
+  for (int i = 0; i < MAX_SRC && G->kind != G_KERNEL; i++)
     if (G->operand[i] >= 0 && (i < 2 || G->kind == G_HOST) && G->operand[i] != G->base)
       add_in(in, &y->nin, G->operand[i]);
   y->in = ty_arena_alloc(F->A, sizeof(i32) * (size_t)(y->nin + 1));

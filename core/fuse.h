@@ -52,7 +52,7 @@ typedef struct Fusion {
   i32 nvalue, value_cap;
 } Fusion;
 
-/* An operand of a product: a domain over its dims, some of them split, and the positions of its
+/* An operand of a product or of attention: a domain over its dims, some of them split, and the positions of its
 ** elements among those of a node. */
 typedef struct Factor {
   i32 node;
@@ -80,8 +80,8 @@ typedef struct Nest {
   struct {
     i32 node, value, map; /* map: where it is stored */
   } out[FUSE_OPERANDS];
-  i32 operand[3];   /* GEMM, HOST: nodes */
-  Factor factor[2]; /* GEMM */
+  i32 operand[MAX_SRC];   /* GEMM, HOST: nodes */
+  Factor factor[MAX_SRC]; /* GEMM, ATTEND* */
 } Nest;
 
 /* GATHER: the node whose buffer is read, when src is read through at most one view of a contiguous

@@ -117,7 +117,7 @@ static bool is_near(const Gemm *d) {
   const Kern *K = ty_gemm_kern(d->dtype);
   const Path *col = &d->bp->col;
   if (d->ap || !K->near || col->strides[col->n - 1] != 1) return false;
-  const i64 len = col->dims[col->n - 1], lanes = round_up(len, K->vl) + (len <= K->vl) * K->vl / 4;
+  const i64 len = col->dims[col->n - 1], lanes = round_up(len, K->vl);
   return d->m <= NEAR_ROWS || (lanes - len) * (d->m + NEAR_PACK) < lanes * NEAR_PACK;
 }
 

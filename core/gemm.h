@@ -52,6 +52,22 @@ typedef struct Piece {
 
 typedef void GemmTileFn(const GemmTile *t);
 
+/* What attention does between its products (kernels/attend_micro.h). Scores are rows of `width` queries,
+** whole vectors of them, a row for each key. */
+typedef struct AttendKern {
+  /* Maxima go up to those of the scores, or stay: before. from: the same, 0 for -inf. */
+  void (*rise)(i64 keys, i64 width, const void *scores, void *max, void *from, void *before);
+  /* Scores become exp(score - from). sum: becomes sum * shrink + theirs; or NULL. */
+  void (*weigh)(i64 keys, i64 width, void *scores, const void *from, void *sum, const void *shrink);
+  void (*slope)(i64 keys, i64 width, void *dp, const void *p, const void *mean); /* p (dp - mean) */
+  /* Sums of products down n rows. */
+  void (*meet)(i64 n, i64 width, const void *a, const void *b, void *y);
+  void (*veil)(void *scores, const u32 *seen, i64 n); /* -inf where not seen; n: whole vectors */
+  /* Rows of y are those of x times by[r * bs]. */
+  void (*scale)(void *y, i64 yrs, const void *x, i64 xrs, i64 rows, i64 cols, const void *by,
+                i64 bs);
+} AttendKern;
+
 /* What an instruction set offers for one compute type. Strides are in elements. */
 typedef struct Kern {
   int rows, vl, size; /* most rows of a tile; elements of a vector; bytes of an element */
@@ -70,11 +86,13 @@ typedef struct Kern {
   ** pieces at src[off[i]] whose elements are `step` apart, 1 or 2; zero from the last to `pad`. */
   void (*lay)(void *dst, i64 ds, const void *src, const i64 *off, i64 ni, const Piece *piece, i64 n,
               i64 step, i64 pad);
-  /* A product over one block of k, where row p of b lies at off[p]; of f32. */
-  void (*near)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, const i64 *off,
-               i64 ahead, void *y, i64 yrs, bool first);
+  /* n pieces, 1 or 2, of at most a vector, from each row of a product over one block of k, where row p
+  ** of b lies at off[p]; of f32. */
+  void (*near)(i64 m, i64 k, const void *a, i64 ars, i64 acs, const void *b, const i64 *off,
+               const Piece *p, i64 n, i64 ahead, void *y, i64 yrs, bool first);
   void (*add)(void *lanes, const void *right, i64 bytes);
   void (*join)(void *lanes, void *y);
+  const AttendKern *attend; /* floats only */
 } Kern;
 
 /* dst[i * ds + j] = src[i * ss + j * st] in the compute type for i < ni, j < nj; zero for nj <= j <

@@ -76,9 +76,18 @@ void ty_gemm_place(int dtype, void *to, i64 ds, const void *from, const Path *ro
   }
 }
 
+/* Pieces of at most `most` elements. */
+static i64 shred(const Piece *p, i64 n, i64 most, Piece *y) {
+  i64 count = 0;
+  for (; n > 0; n--, p++)
+    for (i64 i = 0; i < p->n; i += most)
+      y[count++] = (Piece){p->off + i, p->at + i, TY_MIN(most, p->n - i)};
+  return count;
+}
+
 void ty_gemm_near(const Gemm *d, const char *a, const char *b, i64 j0, i64 n, char *y, i64 yrs) {
   const Kern *K = ty_gemm_kern(d->dtype);
-  Piece across[CHUNK];
+  Piece across[CHUNK], part[CHUNK];
   Seen seen;
   seen.ni = 0;
   for (i64 k0 = 0; k0 < d->k; k0 += KC) {
@@ -86,11 +95,11 @@ void ty_gemm_near(const Gemm *d, const char *a, const char *b, i64 j0, i64 n, ch
     look(&d->bp->row, k0, kc, &seen);
     for (i64 j = 0, w; j < n; j += w) {
       w = TY_MIN(CHUNK, n - j);
-      const i64 na = cut(&d->bp->col, j0 + j, w, across);
-      for (const Piece *p = across; p < across + na; p++)
-        K->near(d->m, p->n, kc, a + k0 * d->acs * K->size, d->ars, d->acs, b + p->off * K->size,
-                seen.off, p + 1 < across + na ? p[1].off - p->off : 0, y + (j + p->at) * K->size,
-                yrs, k0 == 0);
+      const i64 count = shred(across, cut(&d->bp->col, j0 + j, w, across), K->vl, part);
+      for (i64 i = 0; i < count; i += 2) /* two at a time keep the multiplier busy */
+        K->near(d->m, kc, a + k0 * d->acs * K->size, d->ars, d->acs, b, seen.off, part + i,
+                TY_MIN(2, count - i), i + 2 < count ? part[i + 2].off - part[i].off : 0,
+                y + j * K->size, yrs, k0 == 0);
     }
   }
 }

@@ -114,6 +114,12 @@ static Storage *freeze(State *S, Storage *st) {
   return f;
 }
 
+Storage *ty_grad_freeze(State *S, Storage *st) {
+  Storage *f = freeze(S, st);
+  if (f) f->frozen = true;
+  return f;
+}
+
 static Storage *twin_of(State *S, Storage *st) {
   if (st->frozen) return ty_storage_hold(st);
   if (st->twin) return ty_storage_hold(st->twin);
@@ -128,7 +134,7 @@ static Storage *twin_of(State *S, Storage *st) {
 
 /* Keeps the operands that the rules of edges with gradients read. */
 static bool save(State *S, Record *r, const Given *src) {
-  for (i32 j = 0; j < r->n && j < 3; j++) {
+  for (i32 j = 0; j < r->n; j++) {
     bool reads = false;
     for (i32 i = 0; i < r->n; i++) reads |= r->edge[i].from && ty_rule_reads(r->kind, i, j);
     if (!reads || src[j].kind != O_TENSOR) continue;
@@ -337,6 +343,7 @@ static void pending_free(Pending *p) {
   while (*at != p) at = &(*at)->next;
   *at = p->next;
   ty_tensor_release(&p->g);
+  ty_tensor_release(&p->made);
   if (p->part)
     for (i32 i = 0; i < p->r->dim; i++) ty_tensor_release(&p->part[i]);
   ty_mem_free(p->part);
@@ -344,9 +351,14 @@ static void pending_free(Pending *p) {
   ty_mem_free(p);
 }
 
-static Pending *pending_of(Back *b, Record *r) {
+static Pending *pending_find(const Back *b, const Record *r) {
   Pending *p = r->pending;
   while (p && p->back != b) p = p->next;
+  return p;
+}
+
+static Pending *pending_of(Back *b, Record *r) {
+  Pending *p = pending_find(b, r);
   if (p) return p;
   if (!(p = ty_mem_zalloc(sizeof *p))) {
     ty_fail_memory(b->S, "backward", 0);
@@ -442,9 +454,14 @@ static bool step(Back *b) {
         return false;
       continue;
     }
-    ok = ty_rule_apply(S, r, g, b->i, &y) && (!y.st || give(b, e->from, &y));
-    ty_tensor_release(&y);
+    Pending *p = pending_find(b, e->from);
+    if (p && p->g.st) ty_tensor_alias(&y, &p->g);
+    ok = ty_rule_apply(S, r, g, b->i, &y) && (!y.st || (p = pending_of(b, e->from)));
+    if (!ok) ty_tensor_release(&y);
     if (!ok) return false;
+    if (!y.st) continue;
+    ty_tensor_release(&p->g);
+    p->g = y;
   }
   return true;
 }

@@ -29,6 +29,7 @@ typedef struct Pending {
   Record *r;
   Tensor g;     /* empty, or in any dims that hold the storage's elements in order */
   Tensor *part; /* CUSTOM: of each result */
+  Tensor made;  /* ATTEND: the gradients of all operands */
 } Pending;
 
 struct Record {
@@ -88,6 +89,9 @@ bool ty_grad_require(State *S, Tensor *x, bool on);
 Record *ty_record_new(State *S, int kind, i32 n,
                       const Given *src); /* seq given; edges filled, nothing saved */
 
+/* A frozen storage with st's contents, refs 1: later writes to st do not reach it. */
+Storage *ty_grad_freeze(State *S, Storage *st);
+
 /* One way back. */
 typedef struct Back {
   State *S;
@@ -121,9 +125,16 @@ bool ty_back_reaches(State *S, const Tensor *y, u64 seq, bool *yes);
 /* Whether the rule for operand i reads operand j; i goes without gradient. */
 bool ty_rule_reads(int op, int i, int j);
 bool ty_rule_none(int op, int i);
-/* The gradient of edge i, in the dims of its storage's elements; y may be empty: zero. */
+/* Adds the gradient of edge i to y, in the dims of its storage's elements. y may be empty, and stays so for a
+** gradient of zero. */
 bool ty_rule_apply(State *S, const Record *r, const Tensor *g, int i, Tensor *y);
+/* The value of operand j, in that dtype (bool and indices: as they are). */
+bool ty_rule_operand(State *S, const Record *r, int j, int dtype, Tensor *y);
+/* grad_attend.c: the gradient of operand i of ATTEND; g: flat, as its result. */
+bool ty_attend_rule(State *S, const Record *r, const Tensor *given, const Tensor *g, int i,
+                    Tensor *y);
 bool ty_rule_join(State *S, Tensor *sum, const Tensor *g); /* sum = sum + g */
+/* Adds g, the gradient of a view, to y, that of its storage, which may be empty. */
 bool ty_rule_unview(State *S, const Edge *e, const Tensor *g, Tensor *y);
 bool ty_rule_reshape(State *S, const Tensor *x, const Type *t, Tensor *y);
 /* Of g, the gradient of a storage with so many elements, what belongs to the view x of it. */

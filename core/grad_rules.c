@@ -35,6 +35,7 @@ enum {
   I_REST,      /* of PUT: g but for what was written */
   I_UNDER,     /* and that */
   I_UNWRITTEN, /* g but for the index's places */
+  I_ATTENDED,  /* of attend */
   I_LAST,      /* whether an element of src is the one that stays */
   I_NONE,
   I_END,
@@ -110,6 +111,7 @@ static const double numbers[] = {0,
 #define UNDER I_UNDER
 #define UNWRITTEN I_UNWRITTEN
 #define LAST I_LAST
+#define ATTENDED I_ATTENDED
 /* 0 where the other operand was chosen; equal tensors share; of a tensor and a number the first has all. */
 #define CHOICE(other, x, y) other, ZERO, EQ(x, y), MUL(g, I_TIE), g, OP_WHERE, OP_WHERE
 #define I_TIE I_STOP + 1
@@ -150,9 +152,10 @@ static const u8 *rule_of(int op, int i) {
 bool ty_rule_none(int op, int i) { return !rule_of(op, i); }
 
 bool ty_rule_reads(int op, int i, int j) {
-  static const u8 reads[] = {[I_A - I_G] = 1,      [I_B - I_G] = 2,         [I_C - I_G] = 4,
-                             [I_OTHERS - I_G] = 1, [I_RUNNING - I_G] = 1,   [I_DOT_A - I_G] = 2,
-                             [I_DOT_B - I_G] = 1,  [I_UNWRITTEN - I_G] = 2, [I_LAST - I_G] = 2};
+  static const u8 reads[] = {[I_A - I_G] = 1,        [I_B - I_G] = 2,         [I_C - I_G] = 4,
+                             [I_OTHERS - I_G] = 1,   [I_RUNNING - I_G] = 1,   [I_DOT_A - I_G] = 2,
+                             [I_DOT_B - I_G] = 1,    [I_UNWRITTEN - I_G] = 2, [I_LAST - I_G] = 2,
+                             [I_ATTENDED - I_G] = 31};
   const u8 *p = rule_of(op, i);
   for (; p && *p != I_END; p++)
     if (*p >= I_G && *p - I_G < TY_COUNT(reads) && reads[*p - I_G] >> j & 1) return true;
@@ -296,30 +299,45 @@ static bool add_up(State *S, const Edge *e, const Tensor *x, const Tensor *zeros
   return ok;
 }
 
+/* Adds x to the elements of *y, all of a storage, that t shows: in a storage of its own. */
+static bool add_under(State *S, const Tensor *t, const Type *dims, const Tensor *x, Tensor *y) {
+  Type all = {.dtype = y->type.dtype, .rank = 1, .dims = {ty_type_numel(&y->type)}};
+  Tensor flat = {0}, whole = {0}, view = {0}, more = {0};
+  bool ok = ty_rule_reshape(S, y, &all, &flat) && ty_record_copy(S, &flat, &whole);
+  if (ok) ty_tensor_view(&view, &whole, dims, t->offset, t->strides);
+  ok = ok && op2(S, OP_ADD, &view, x, &more) && assign(S, &view, &more);
+  ty_tensor_release(&flat);
+  ty_tensor_release(&view);
+  ty_tensor_release(&more);
+  if (ok) return put(y, &whole);
+  ty_tensor_release(&whole);
+  return false;
+}
+
 bool ty_rule_unview(State *S, const Edge *e, const Tensor *x, Tensor *y) {
   const Tensor *t = &e->t;
   i64 n = ty_type_numel(&t->type);
-  if (n == e->numel && !t->offset && ty_tensor_is_contiguous(t)) {
-    ty_tensor_alias(y, x);
-    return true;
-  }
+  if (n == e->numel && !t->offset && ty_tensor_is_contiguous(t)) return ty_rule_join(S, y, x);
   if (n == 0) return true;
   Type all = {.dtype = x->type.dtype, .rank = 1, .dims = {e->numel}}, once = t->type;
-  Tensor sum = {0}, whole = {0}, view = {0};
+  Tensor sum = {0}, whole = {0}, own = {0};
   for (int d = 0; d < once.rank; d++)
     if (t->strides[d] == 0) once.dims[d] = 1;
   ty_tensor_alias(&sum, x);
   once.dtype = x->type.dtype;
   bool distinct = ty_view_distinct(&once, t->strides);
-  bool ok = fit(S, &sum, distinct ? &once : &sum.type) && ty_record_full(S, &all, 0, &whole);
-  if (ok && distinct) {
-    ty_tensor_view(&view, &whole, &once, t->offset, t->strides);
-    ok = assign(S, &view, &sum);
-    ty_tensor_release(&view);
-    if (ok) ty_tensor_alias(y, &whole);
-  } else if (ok) {
-    ok = add_up(S, e, &sum, &whole, y);
+  bool ok = fit(S, &sum, distinct ? &once : &sum.type);
+  if (ok && distinct && y->st && y->type.dtype == once.dtype) {
+    ok = add_under(S, t, &once, &sum, y);
+  } else if (ok && (ok = ty_record_full(S, &all, 0, &whole))) {
+    if (distinct) {
+      ty_tensor_view(&own, &whole, &once, t->offset, t->strides);
+      ok = assign(S, &own, &sum) && ty_rule_join(S, y, &whole);
+    } else {
+      ok = add_up(S, e, &sum, &whole, &own) && ty_rule_join(S, y, &own);
+    }
   }
+  ty_tensor_release(&own);
   ty_tensor_release(&sum);
   ty_tensor_release(&whole);
   return ok;
@@ -327,7 +345,6 @@ bool ty_rule_unview(State *S, const Edge *e, const Tensor *x, Tensor *y) {
 
 /* --- operands */
 
-/* The value of operand j, in that dtype (bool and indices: as they are). */
 static bool operand(State *S, const Record *r, int j, int dtype, Tensor *y) {
   const Edge *e = &r->edge[j];
   char text[160];
@@ -346,6 +363,10 @@ static bool operand(State *S, const Record *r, int j, int dtype, Tensor *y) {
     dtype = t.type.dtype;
   if (t.type.dtype == T_BOOL && r->kind == OP_WHERE) dtype = T_BOOL;
   return ty_record_cast(S, &t, dtype, y);
+}
+
+bool ty_rule_operand(State *S, const Record *r, int j, int dtype, Tensor *y) {
+  return operand(S, r, j, dtype, y);
 }
 
 /* --- products of others */
@@ -781,12 +802,14 @@ bool ty_rule_apply(State *S, const Record *r, const Tensor *given, int i, Tensor
   else ok = ty_rule_reshape(S, given, &r->t.type, &gy);
   if (ok && r->kind == K_CAT) {
     part(r, &gy, i, &s.t[s.n++]);
+  } else if (ok && r->kind == OP_ATTEND) {
+    ok = ty_attend_rule(S, r, given, &gy, i, &s.t[s.n++]);
   } else {
     for (; ok && *p != I_END; p++)
       ok = *p < OP_COUNT ? run_op(S, r, &s, *p, gy.type.dtype) : run_word(S, r, &gy, &s, *p);
   }
   if (ok && !s.t[0].st) ok = push_full(S, &s, 0, gy.type.dtype, &s.t[0]);
-  if (ok && (r->kind == OP_PUT || r->kind == K_WATCH) && i == 0) ty_tensor_alias(y, &s.t[0]);
+  if (ok && (r->kind == OP_PUT || r->kind == K_WATCH) && i == 0) ok = ty_rule_join(S, y, &s.t[0]);
   else ok = ok && fit(S, &s.t[0], &e->t.type) && ty_rule_unview(S, e, &s.t[0], y);
   for (int k = 0; k < s.n; k++) ty_tensor_release(&s.t[k]);
   ty_tensor_release(&gy);

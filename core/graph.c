@@ -57,6 +57,8 @@ static int arg_parts(int op) {
       [OP_ARGSORT] = A_K | A_K2,
       [OP_SEARCHSORTED] = A_K,
       [OP_MATMUL] = A_K2,
+      [OP_ATTEND] = A_K | A_K2 | A_BITS,
+      [OP_ATTEND_GRAD] = A_K | A_K2 | A_BITS,
   };
   switch (ty_ops[op].class) {
   case MAP: return 0;
@@ -217,7 +219,7 @@ bool ty_view_distinct(const Type *t, const i64 *strides) {
 static const char *verify_form(const Graph *g, const Node *n, i32 self) {
   const Type *t = &n->type;
   if (n->op >= OP_COUNT) return "unknown operation";
-  for (int j = 0; j < 3; j++) {
+  for (int j = 0; j < MAX_SRC; j++) {
     if (j >= ty_ops[n->op].arity ? n->src[j] != -1 : n->src[j] < 0 || n->src[j] >= self)
       return "an operand is missing, too many, or not a lower node";
   }
@@ -338,6 +340,37 @@ static const char *verify_index(const Type *a, const Type *index, i32 k) {
   return NULL;
 }
 
+/* Whether it stands for an operand that there is not. */
+static bool is_absent(const Type *t) { return !t->rank && t->dtype == T_BOOL; }
+
+static __attribute__((cold)) const char *verify_attend(const Graph *g, const Node *n) {
+  const Type *t[MAX_SRC], *y = &n->type;
+  for (int i = 0; i < ty_ops[n->op].arity; i++) t[i] = &g->node[n->src[i]].type;
+  const bool grad = n->op == OP_ATTEND_GRAD;
+  const int last = t[0]->rank - 1, dtype = y->dtype;
+  i64 lead = 1;
+  if (dtype != T_F32 && dtype != T_F64) return "attend: the dtype is not f32 or f64";
+  if (last < 1 || t[2]->rank != last + 1) return "attend: wrong ranks";
+  for (int d = 0; d < last - 1; d++) lead *= t[0]->dims[d];
+  const i64 rows = t[0]->dims[last - 1], d = t[0]->dims[last], m = t[2]->dims[last - 1];
+  const i64 dv = t[2]->dims[last], flat = lead * rows * (dv + 2);
+  const i64 want[MAX_SRC][2] = {{rows, d}, {m, d}, {m, dv}, {rows, m}, {2}, {flat}, {rows, dv}};
+  for (int i = 0; i < ty_ops[n->op].arity; i++) {
+    const bool mask = i == 3, line = i == 4 || i == 5;
+    if ((mask || i == 4) && is_absent(t[i])) continue;
+    const bool typed =
+        i == 4 ? t[i]->dtype == T_I32 : t[i]->dtype == dtype || (mask && t[i]->dtype == T_BOOL);
+    if (!typed || t[i]->rank != (line ? 1 : last + 1)) return "attend: wrong dtype or rank";
+    if (memcmp(line ? t[i]->dims : &t[i]->dims[last - 1], want[i], (line ? 1 : 2) * sizeof(i64)) ||
+        (!line && memcmp(t[i]->dims, t[0]->dims, (size_t)(last - 1) * sizeof(i64))))
+      return "attend: operands do not go together";
+  }
+  if (n->arg.k & ~1 || n->arg.k2 < 0 || n->arg.k2 > 1 << 30) return "attend: no such argument";
+  if (dtype == T_F32 && n->arg.bits >> 32) return "attend: bits beyond the dtype";
+  const i64 all = grad ? lead * (rows * d + m * (d + dv)) : flat;
+  return y->rank == 1 && y->dims[0] == all ? NULL : "attend: wrong dims";
+}
+
 static const char *verify_move(const Graph *g, const Node *n) {
   const Type *y = &n->type, *a = &g->node[n->src[0]].type;
   const Type *b = n->src[1] < 0 ? NULL : &g->node[n->src[1]].type;
@@ -371,6 +404,8 @@ static const char *verify_move(const Graph *g, const Node *n) {
     if (memcmp(a->dims, b->dims, (size_t)(a->rank - 1) * sizeof(i64)))
       return "searchsorted: leading dims differ";
     return ty_type_same_dims(b, y) ? NULL : "searchsorted: wrong dims";
+  case OP_ATTEND:
+  case OP_ATTEND_GRAD: return verify_attend(g, n);
   default: return NULL;
   }
 }
@@ -630,7 +665,7 @@ static int op_find(const char *name) {
 }
 
 static bool read_node(In *in, Graph *g) {
-  Node n = {.src = {-1, -1, -1}};
+  Node n = {.op = 0};
   char word[24];
   i64 number, src;
   int nstrides = 0;
@@ -640,6 +675,7 @@ static bool read_node(In *in, Graph *g) {
   int op = op_find(word);
   if (op < 0) return fail(in, "unknown operation");
   n.op = (u16)op;
+  memset(n.src, -1, sizeof n.src);
   for (int j = 0; j < ty_ops[op].arity; j++) {
     if (!need(in, '%', "an operand is missing")) return false;
     if (!read_int(in, 0, INT32_MAX, &src)) return false;

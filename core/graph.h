@@ -10,6 +10,7 @@
 #include "type.h"
 
 #define GRAPH_MAX 4096 /* nodes; record cuts far earlier */
+#define MAX_SRC 7      /* operands of a node; maps have 3 at most */
 
 /* What a node needs beyond operands and type. Unused bytes are zero. All dims here are 0-based.
 **   INPUT         strides of the layout in elements (any sign); offset = 0; k = number of the
@@ -30,6 +31,11 @@
 **   ARGSORT       k = dim; k2 = 1: descending. Result 0-based
 **   SEARCHSORTED  operands: sorted [.., n], values [.., m], leading dims equal; k = 1: right.
 **                 0-based
+**   ATTEND*       k = 1: causal; k2 = the chance that a weight is dropped, in 2^-30; bits: scale, as an
+**                 element. Operands: q [.., n, d], k [.., m, d], v [.., m, dv], all with the same
+**                 leading dims; mask, of bools or floats [.., n, m], or a bool without dims: none;
+**                 key, i32 [2], or such a bool: no dropout. Flat results are laid out by attend.c.
+**                 ATTEND_GRAD: then the result of ATTEND, and the gradient [.., n, dv]
 */
 typedef struct Arg {
   i32 k, k2;
@@ -43,7 +49,7 @@ typedef struct Arg {
 typedef struct Node {
   u16 op;
   u16 pad;
-  i32 src[3]; /* -1 when absent */
+  i32 src[MAX_SRC]; /* -1 when absent */
   Type type;
   Arg arg;
 } Node;
@@ -59,6 +65,7 @@ typedef struct Node {
 ** VIEW   its elements lie inside the operand; strides may be 0 or negative
 ** PUT    operand 1 has the dtype of operand 0; arg's view over dims of operand 1 lies inside, and
 **        its elements do not overlap each other
+** ATTEND floats of the result's dtype, f32 or f64
 */
 typedef struct Graph {
   Node *node;

@@ -11,7 +11,7 @@
 */
 #include "plan.h"
 
-enum { HOST_MIN = 4096, HOST_TRIES = 16 }; /* bytes of a host that is worth looking at */
+enum { HOST_MIN = 1024, HOST_TRIES = 16 }; /* bytes of a host that is worth looking at */
 
 typedef struct Layout {
   Piece *piece;

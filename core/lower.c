@@ -431,26 +431,32 @@ static Path walk(const Domain *D, const Map *m, int *j, i64 extent) {
   return w;
 }
 
-/* Operand i of a product, whose type is t: where its elements lie in its buffer, by row-major
-** position or by the layout of an input. */
-static bool lower_factor(Arena *A, const Lower *L, int i, const Type *t) {
+/* Where the elements of operand i lie in its buffer: by row-major position or by the layout of an
+** input. */
+static bool factor_map(Arena *A, const Lower *L, int i, Domain *D, Map *m) {
   const Factor *f = &L->G->factor[i];
   const Node *N = &L->g->node[f->node];
+  *D = f->domain;
+  *m = f->map;
+  if (N->op != OP_INPUT || L->gs->of[f->node] >= 0) return true;
+  Maps M = {.A = A};
+  i32 map = ty_map_intern(&M, D, m);
+  if (map >= 0) map = ty_map_through(&M, D, map, N->type.rank, N->type.dims, N->arg.strides, 0);
+  if (map >= 0) *m = M.at[map];
+  return map >= 0;
+}
+
+/* Operand i of a product, whose type is t. */
+static bool lower_factor(Arena *A, const Lower *L, int i, const Type *t) {
   Gemm *y = &L->w->gemm;
-  Domain D = f->domain;
-  Map m = f->map;
-  if (N->op == OP_INPUT && L->gs->of[f->node] < 0) {
-    Maps M = {.A = A};
-    i32 map = ty_map_intern(&M, &D, &m);
-    if (map >= 0) map = ty_map_through(&M, &D, map, N->type.rank, N->type.dims, N->arg.strides, 0);
-    if (map < 0) return false;
-    m = M.at[map];
-  }
+  Domain D;
+  Map m;
+  if (!factor_map(A, L, i, &D, &m)) return false;
   int missing = y->nlead + 2 - t->rank, j = t->rank - 2;
   for (int d = 0; d < j; d++) (i ? y->bbs : y->abs)[missing + d] = t->dims[d] == 1 ? 0 : m.coef[d];
   Places p = {walk(&D, &m, &j, t->dims[t->rank - 2]), {0}};
   p.col = walk(&D, &m, &j, t->dims[t->rank - 1]);
-  L->w->factor[i] = f->node;
+  L->w->factor[i] = L->G->factor[i].node;
   L->w->start[i] = m.start;
   if (p.row.n == 1 && p.col.n == 1) {
     *(i ? &y->brs : &y->ars) = p.row.strides[0];
@@ -478,6 +484,35 @@ static bool lower_gemm(Arena *A, Lower *L) {
   return L->G->product == L->G->root || lower_kernel(A, L);
 }
 
+static bool lower_attend(Arena *A, Lower *L) {
+  const Node *N = &L->g->node[L->G->root];
+  Attend *y = &L->w->attend;
+  const Type *q = &L->g->node[N->src[AT_Q]].type, *v = &L->g->node[N->src[AT_V]].type;
+  const int rank = q->rank;
+  *y = (Attend){.dtype = N->type.dtype, .nlead = rank - 2, .batch = 1};
+  y->grad = N->op == OP_ATTEND_GRAD;
+  y->causal = N->arg.k;
+  y->drop = (u32)N->arg.k2;
+  y->scale = ty_elem_load(N->type.dtype, &N->arg.bits);
+  for (int d = 0; d < y->nlead; d++) y->lead[d] = q->dims[d], y->batch *= q->dims[d];
+  y->n = q->dims[rank - 2], y->d = q->dims[rank - 1];
+  y->m = v->dims[rank - 2], y->dv = v->dims[rank - 1];
+  for (int i = 0; i < ty_ops[N->op].arity; i++) {
+    if ((L->w->host[i] = L->G->operand[i]) < 0) continue;
+    const Type *t = &L->g->node[N->src[i]].type;
+    Domain D;
+    Map m;
+    if (!factor_map(A, L, i, &D, &m)) return false;
+    y->start[i] = m.start;
+    /* The key's stride is a column's. */
+    if (i == AT_KEY) y->strides[i][rank - 1] = m.coef[0];
+    else if (i != AT_R) memcpy(y->strides[i], m.coef, sizeof *m.coef * (size_t)rank);
+    y->mask |= i == AT_MASK, y->key |= i == AT_KEY;
+    y->bits |= i == AT_MASK && t->dtype == T_BOOL;
+  }
+  return true;
+}
+
 bool ty_lower(Arena *A, const Graph *g, const Groups *gs, i32 group, Work *y) {
   Nest *G = gs->group[group].detail;
   Lower L = {.g = g, .gs = gs, .G = G, .w = y};
@@ -485,8 +520,9 @@ bool ty_lower(Arena *A, const Graph *g, const Groups *gs, i32 group, Work *y) {
   G->F->maps.A = A;
   if (G->kind == G_GEMM) return lower_gemm(A, &L);
   if (G->kind == G_HOST) {
-    for (int i = 0; i < 3; i++) y->host[i] = G->operand[i];
-    return true;
+    const int op = g->node[G->root].op;
+    for (int i = 0; i < MAX_SRC; i++) y->host[i] = G->operand[i];
+    return (op != OP_ATTEND && op != OP_ATTEND_GRAD) || lower_attend(A, &L);
   }
   return lower_kernel(A, &L);
 }

@@ -650,6 +650,30 @@ static void read_results(Reader *r) {
   lua_pop(r->L, 1);
 }
 
+static void see(Trace *T, Recipe r) {
+  if (r.kind == R_TENSOR) T->hidden[r.k - 1] = false;
+}
+
+/* Tensors that nobody but leaves will hold. */
+static void find_hidden(Reader *r) {
+  Trace *T = r->T;
+  T->hidden = array(r, (size_t)T->instance[0]->nmade, sizeof *T->hidden);
+  for (i32 i = 0; i < T->neffects; i++)
+    if (T->effect[i].index < 0 && T->effect[i].value.kind == R_TENSOR)
+      T->hidden[T->effect[i].value.k - 1] = true;
+  for (i32 i = 0; i < T->neffects; i++) {
+    if (T->effect[i].index < 0) continue;
+    see(T, T->effect[i].key);
+    see(T, T->effect[i].value);
+  }
+  for (i32 i = 0; i < T->npairs; i++) {
+    see(T, T->pair[i].key);
+    see(T, T->pair[i].value);
+  }
+  for (i32 i = 0; i < T->ntables; i++) see(T, T->meta[i]);
+  for (i32 i = 0; i < T->nresults; i++) see(T, T->result[i]);
+}
+
 /* The instance of the session's graph for the tensors of the description. */
 static Instance *read_instance(lua_State *L, State *S, int d, const Entry *e) {
   lua_getfield(L, d, "tensors");
@@ -808,6 +832,7 @@ static int capture_finish(lua_State *L) {
   read_tables(&r);
   read_effects(&r);
   read_results(&r);
+  find_hidden(&r);
   if (TY_MAX(T->nslots, TY_MAX(T->nnumbers, T->instance[0]->nmade)) > FILE_MAX_SIZE)
     return luaL_error(L, "the function reads too much for one trace");
   T->anchor = e->next_anchor++;

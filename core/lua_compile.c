@@ -524,7 +524,7 @@ static void push_node(lua_State *L, const Node *n, bool shown) {
   push_shape(L, &n->type);
   lua_setfield(L, -2, "shape");
   lua_createtable(L, 3, 0);
-  for (int i = 0; i < 3 && n->src[i] >= 0; i++) {
+  for (int i = 0; i < MAX_SRC && n->src[i] >= 0; i++) {
     lua_pushnumber(L, n->src[i] + 1);
     lua_rawseti(L, -2, i + 1);
   }

@@ -106,6 +106,9 @@ struct Trace {
   i32 nresults, npairs, neffects, ntables;
   Recipe *result, *meta; /* meta: per table; R_SLOT 0 when it has none */
   Pair *pair, *effect;
+  bool *
+      hidden; /* per tensor that is made: it is a leaf's gradient and nothing else, so that no handle is
+                          made for it */
   i32 *array;          /* per table: elements from 1 on */
   Instance **instance; /* most recently used first */
   u64 *hash;           /* per instance: of the sizes that it is for */

@@ -7,6 +7,7 @@
 #include "lua_trace.h"
 #include "profile.h"
 
+#include <math.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -37,14 +38,31 @@ static double extent(const Launch *l, int from, int n) {
   return y;
 }
 
-/* Bytes that a product reads; factors that all items of the batch share count once. */
-static double factor_bytes(const Gemm *g) {
-  double a = (double)g->m * (double)g->k, b = (double)g->k * (double)g->n;
+static double reach(i64 n, i64 stride) { return (double)(n - 1) * fabs((double)stride); }
+
+static double path_reach(const Path *p) {
+  double y = 0;
+  for (i32 i = 0; i < p->n; i++) y += reach(p->dims[i], p->strides[i]);
+  return y;
+}
+
+/* Elements of a factor that a product reads: what the batch's items share counts once, and so does where
+** windows overlap: there are no more than lie between the first and the last. */
+static double factor_elements(const Gemm *g, const i64 *lead, i64 rows, i64 cols, i64 rs, i64 cs,
+                              const Places *p) {
+  double n = (double)rows * (double)cols, span = 1 + reach(rows, rs) + reach(cols, cs);
+  if (p) span += path_reach(&p->row) + path_reach(&p->col);
   for (int d = 0; d < g->nlead; d++) {
-    if (g->abs[d]) a *= (double)g->lead[d];
-    if (g->bbs[d]) b *= (double)g->lead[d];
+    if (lead[d]) n *= (double)g->lead[d];
+    span += reach(g->lead[d], lead[d]);
   }
-  return (a + b) * ty_dtypes[g->dtype].bytes;
+  return TY_MIN(n, span);
+}
+
+static double factor_bytes(const Gemm *g) {
+  return ty_dtypes[g->dtype].bytes *
+         (factor_elements(g, g->abs, g->m, g->k, g->ars, g->acs, g->ap) +
+          factor_elements(g, g->bbs, g->k, g->n, g->brs, g->bcs, g->bp));
 }
 
 /* Adds a kernel, or the epilogue of a product: bytes, how often its body runs. */

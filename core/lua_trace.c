@@ -264,11 +264,11 @@ static void fill_tables(lua_State *L, const Trace *T, const Made *m) {
 }
 
 /* The leaf's gradient: nil, or a tensor that the run made. */
-static void set_gradient(lua_State *L, int leaf, Recipe value, const Made *m) {
-  const Tensor *x = lua_touserdata(L, leaf), *g = NULL;
+static void set_gradient(lua_State *L, int leaf, Recipe value, Tensor *const *made) {
+  const Tensor *x = lua_touserdata(L, leaf);
+  const Tensor *g = value.kind == R_TENSOR ? made[value.k - 1] : NULL;
   Record *r = x->st ? ty_grad_leaf(x) : NULL;
   if (!r) return; /* a backend's function has seen to it */
-  if (value.kind == R_TENSOR) g = lua_touserdata(L, m->tensors + value.k);
   ty_tensor_release(&r->t);
   if (!g) return;
   Tensor flat = {.st = g->st, .type = {.dtype = g->type.dtype, .rank = 1, .dims = {g->st->numel}}};
@@ -276,13 +276,15 @@ static void set_gradient(lua_State *L, int leaf, Recipe value, const Made *m) {
   ty_tensor_alias(&r->t, &flat);
 }
 
+static void apply_gradients(lua_State *L, const Trace *T, Tensor *const *made) {
+  for (i32 i = 0; i < T->neffects; i++)
+    if (T->effect[i].index < 0) set_gradient(L, T->effect[i].owner, T->effect[i].value, made);
+}
+
 static void apply_effects(lua_State *L, const Trace *T, const Made *m) {
   for (i32 i = 0; i < T->neffects; i++) {
     const Pair *e = &T->effect[i];
-    if (e->index < 0) {
-      set_gradient(L, e->owner, e->value, m);
-      continue;
-    }
+    if (e->index < 0) continue;
     if (e->index) {
       push_value(L, e->value, m);
       lua_setupvalue(L, e->owner, e->index);
@@ -356,7 +358,9 @@ static bool may_try_again(lua_State *L, State *S, Instance *I, const Tensor *con
 }
 
 static void push_made(lua_State *L, Host *H, const Trace *T) {
-  for (i32 i = 0, n = T->instance[0]->nmade; i < n; i++) ty_lua_push_in(L, H);
+  for (i32 i = 0, n = T->instance[0]->nmade; i < n; i++)
+    if (T->hidden[i]) lua_pushnil(L);
+    else ty_lua_push_in(L, H);
   for (i32 i = 0; i < T->ntables; i++) lua_createtable(L, T->array[i], 0);
   for (i32 i = 0; i < T->ngrads; i++) ty_lua_push_in(L, H);
 }
@@ -367,9 +371,16 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
                              int *answers) {
   int first = T->lead ? T->narg : lua_gettop(L);
   Made m = {ANCHORS_AT(T), first, first + I->nmade, number};
-  Tensor *made[I->nmade + 1];
+  Tensor *made[I->nmade + 1], hidden[I->nmade + 1];
   if (!T->lead) push_made(L, (Host *)S, T);
-  for (i32 i = 0; i < I->nmade; i++) made[i] = lua_touserdata(L, first + i + 1);
+  for (i32 i = 0; i < I->nmade; i++) {
+    if (T->hidden[i] &&
+        I->foreign) { /* a backend's function may raise: nothing of C's own is at stake */
+      ty_lua_push_in(L, (Host *)S);
+      lua_replace(L, first + i + 1);
+    }
+    made[i] = T->hidden[i] && !I->foreign ? &hidden[i] : lua_touserdata(L, first + i + 1);
+  }
   if (T->ntables) fill_tables(L, T, &m);
   Ready ready = ty_instance_ready(S, I, outside, number, why);
   if (TY_UNLIKELY(ready == READY_NO)) return TRACE_MISS;
@@ -381,7 +392,12 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
     if (!may_try_again(L, S, I, outside, number, why)) return TRACE_FAILED;
     if (!ty_instance_run(S, I, outside, number, made)) return TRACE_FAILED;
   }
-  if (T->neffects) apply_effects(L, T, &m);
+  if (T->neffects) { /* no Lua code runs before hidden tensors are let go */
+    apply_gradients(L, T, made);
+    for (i32 i = 0; i < I->nmade; i++)
+      if (made[i] == &hidden[i]) ty_tensor_release(made[i]);
+    apply_effects(L, T, &m);
+  }
   *answers = push_answer(L, S, T, &m);
   return TRACE_HIT;
 }
@@ -466,6 +482,7 @@ static void trace_free(Trace *T) {
   ty_mem_free(T->meta);
   ty_mem_free(T->pair);
   ty_mem_free(T->effect);
+  ty_mem_free(T->hidden);
   ty_mem_free(T->array);
   ty_mem_free(T->instance);
   ty_mem_free(T->hash);

@@ -166,6 +166,7 @@ void ty_lua_open_check(lua_State *L, int m);           /* what jit.check needs *
 void ty_lua_open_compile(lua_State *L, int m, int t);  /* compile, explain, graph */
 void ty_lua_open_graph(lua_State *L, int m);           /* what graph.lua needs */
 void ty_lua_open_grad(lua_State *L, int m, int t);     /* gradients */
+void ty_lua_open_attend(lua_State *L, int m);          /* attention */
 void ty_lua_open_vmap(lua_State *L, int m);            /* what vmap.lua needs */
 void ty_lua_open_probe(lua_State *L, int m);           /* what proofs need */
 void ty_lua_open_profile(lua_State *L, int m);         /* profiles; clock, terminal */

@@ -109,6 +109,21 @@ bool ty_gemm_blas(const Gemm *d, const void *a, const void *b, void *y, const ch
 bool ty_blas_load(const char **err);    /* dlopen, once */
 void *ty_blas_symbol(const char *name); /* cblas_*, LAPACK's dgesv_ ...; NULL when absent */
 
+/* Attention (attend.c). Operands by number, in the order of the rows ATTEND and ATTEND_GRAD; strides over
+** the leading dims and the last two. */
+enum { AT_Q, AT_K, AT_V, AT_MASK, AT_KEY, AT_R, AT_G, AT_OPERANDS };
+typedef struct Attend {
+  i32 dtype, nlead;
+  bool grad, causal;
+  bool mask, bits, key; /* there is a mask, it is of bools; weights are dropped */
+  u32 drop;             /* by chance drop / 2^30 */
+  i64 lead[MAX_RANK], batch, n, m, d, dv;
+  i64 start[AT_OPERANDS], strides[AT_OPERANDS][MAX_RANK];
+  double scale;
+} Attend;
+/* x: the operands' addresses, NULL for what there is not. False: out of memory, nothing is written. */
+bool ty_attend(const Attend *d, const void *const *x, void *y);
+
 /* Host routines on contiguous operands; rows = product of the dims before, inner = of those behind.
 ** Positions count from 0. Argsort is stable in both directions; NaNs count as the largest, so they
 ** come last ascending and first descending; it fails for want of scratch memory alone. */

@@ -163,7 +163,8 @@ static i32 group_reads(const Make *M, i32 gi, i32 list[MAX_OPERANDS]) {
   i32 n = 0;
   if (gr->kind == G_HOST) {
     i32 arity = ty_ops[M->g->node[gr->root].op].arity;
-    for (i32 i = gr->base >= 0; i < arity; i++) list[n++] = w->host[i];
+    for (i32 i = gr->base >= 0; i < arity; i++)
+      if (w->host[i] >= 0) list[n++] = w->host[i];
   }
   for (i32 i = 0; gr->kind == G_GEMM && i < 2; i++) list[n++] = w->factor[i];
   for (i32 i = 0; w->program && i < w->program->noperands; i++)
@@ -171,11 +172,12 @@ static i32 group_reads(const Make *M, i32 gi, i32 list[MAX_OPERANDS]) {
   return n;
 }
 
-/* May the step fail although it was reserved? Products and sorts take memory as they go. */
+/* May the step fail although it was reserved? Products, attention and sorts take memory as they go. */
 static bool group_fails(const Make *M, i32 gi) {
   const Group *gr = &M->gs.group[gi];
   if (gr->kind == G_KERNEL) return !M->machine[gi]->reserve;
-  return gr->kind == G_GEMM || M->g->node[gr->root].op == OP_ARGSORT;
+  const int op = M->g->node[gr->root].op;
+  return gr->kind == G_GEMM || op == OP_ARGSORT || M->work[gi].attend.batch;
 }
 
 /* --- order */
@@ -622,8 +624,13 @@ static void step_host(const Make *M, Pack *P, i32 gi) {
   const Node *root = &M->g->node[gr->root];
   Step *s = step_new(M, P, STEP_HOST, gr->root);
   for (i32 i = gr->base >= 0; i < ty_ops[root->op].arity; i++)
-    step_operand(s, slot_read(M, P, gi, w->host[i]), false);
+    step_operand(s, w->host[i] < 0 ? 0 : slot_read(M, P, gi, w->host[i]), false);
   step_operand(s, slot_home(M, P, gr->root), true);
+  if (w->attend.batch) {
+    s->attend = &M->work[gi].attend;
+    P->extra += padded(sizeof(Attend));
+    return;
+  }
   s->host = root;
   P->extra += padded(sizeof(Node)) + padded(3 * sizeof(Type));
 }
@@ -776,7 +783,8 @@ static Plan *plan_pack(Make *M, Pack *P, const Plan *head) {
       if (s->gemm->bp) s->gemm->bp = carve(&at, s->gemm->bp, sizeof(Places));
     }
     if (s->host) s->host = carve(&at, s->host, sizeof(Node));
-    if (s->kind != STEP_HOST) continue;
+    if (s->attend) s->attend = carve(&at, s->attend, sizeof(Attend));
+    if (s->kind != STEP_HOST || s->attend) continue;
     Type types[3];
     memset(types, 0, sizeof types);
     for (int j = 0; j < ty_ops[s->op].arity; j++) types[j] = M->g->node[s->host->src[j]].type;

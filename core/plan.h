@@ -74,8 +74,11 @@ typedef struct Work {
   ListOp list[LIST_MOST]; /* epilogue: the program again, where it is such a list */
   i32 nlist, store;       /* store: as in GemmList */
   bool listed;
-  i32 host[3]; /* G_HOST: the buffers of its node's operands, whose elements lie there row-major
-                  without gaps from the buffer's start (host[0] of SCATTER* is Group.base) */
+  i32 host
+      [MAX_SRC]; /* G_HOST: the buffers of its node's operands, whose elements lie there row-major
+                        without gaps from the buffer's start (host[0] of SCATTER* is Group.base); but
+                        those of ATTEND* as `attend` says; -1: none */
+  Attend attend;
 } Work;
 bool ty_lower(Arena *A, const Graph *g, const Groups *gs, i32 group, Work *y);
 /* list.c: fills list, nlist, store, listed. */
@@ -140,6 +143,7 @@ typedef struct Step {
   ** or NULL */
   const Node *host;
   const Type *host_type;
+  Attend *attend; /* ATTEND*: in place of these */
 } Step;
 
 /* An output of a plan: one for each storage that gets a value. Two of the same node are computed

@@ -26,7 +26,7 @@ static i32 leaf(Graph *g, int dtype, bool number, i32 k) {
   Node n;
   memset(&n, 0, sizeof n);
   n.op = number ? OP_SCALAR : OP_INPUT;
-  n.src[0] = n.src[1] = n.src[2] = -1;
+  memset(n.src, -1, sizeof n.src);
   n.type.dtype = (u8)dtype;
   if (number) {
     n.arg.k = ty_graph_scalar(g, 0);
@@ -46,7 +46,7 @@ static Plan *plan_new(State *S, int op, int dtype, unsigned pattern) {
   Plan *p = NULL;
   memset(&n, 0, sizeof n);
   n.op = (u16)op;
-  n.src[1] = n.src[2] = -1;
+  memset(n.src, -1, sizeof n.src);
   n.type = (Type){.dtype = (u8)dtype, .rank = 1, .dims = {SIZE}};
   if (ty_ops[op].rule == TR_CMP) n.type.dtype = T_BOOL;
   for (int i = 0; i < ty_ops[op].arity; i++) {

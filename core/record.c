@@ -95,6 +95,7 @@ static Node node_new(int op, const Type *t, i32 a0, i32 a1, i32 a2) {
   Node n;
   memset(&n, 0, sizeof n);
   n.op = (u16)op;
+  memset(n.src, -1, sizeof n.src);
   n.src[0] = a0;
   n.src[1] = a1;
   n.src[2] = a2;
@@ -588,6 +589,29 @@ bool ty_record_scan(State *S, const char *who, int op, const Tensor *x, int dim,
   return finish_as(S, b, append(b, &n), &t, y, who) && note(S, op, x, 0, dim, y);
 }
 
+/* --- attention */
+
+bool ty_record_attend(State *S, const char *who, int op, const Tensor *const *x, const Type *as,
+                      const Arg *arg, i64 numel, Tensor *y) {
+  const int arity = ty_ops[op].arity;
+  const Type absent = {.dtype = T_BOOL}, flat = {.dtype = as[0].dtype, .rank = 1, .dims = {numel}};
+  S->nops++;
+  for (int i = 0; i < arity; i++)
+    if (x[i] && !settle(S, x[i])) return false;
+  Batch *b = begin(S);
+  for (int i = 0; i < arity; i++)
+    if (!b || (x[i] && !settle(S, x[i]))) return cancel(S, b);
+  Node n = node_new(op, &flat, -1, -1, -1), none = node_new(OP_CONST, &absent, -1, -1, -1);
+  none.arg.bits = 1;
+  n.arg = *arg;
+  for (int i = 0; i < arity; i++) {
+    if (!x[i]) n.src[i] = append(b, &none);
+    else n.src[i] = expand_node(b, cast_node(b, ty_record_node(S, b, x[i]), as[i].dtype), &as[i]);
+    if (n.src[i] < 0) return cancel_memory(S, b, who);
+  }
+  return finish(S, b, append(b, &n), y, who);
+}
+
 /* --- moves */
 
 static void index_text(const Type *t, i64 at, char *buf) {
@@ -648,6 +672,8 @@ static bool check_index(State *S, const char *who, const Tensor *index, i64 size
                    ty_is_float(d) ? " (use :to(\"i64\"))" : "");
   if (S->capture && !index->st->batch && !ty_capture_is_fresh(S, index->st))
     return ty_capture_check(S, index, size, base);
+  Tensor from;
+  if (ty_capture_copied(S, index, &from)) return ty_capture_check(S, &from, size, base);
   if (is_in_range(S, index, size, base)) return true;
   const char *p = ty_tensor_read(S, index);
   if (!p) return false;

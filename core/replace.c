@@ -21,7 +21,7 @@ static bool takes_index(int op) {
 /* The node of `old` with the same value as n, whose operands are known: of[operand], or -1. */
 static i32 find_equal(const Graph *old, const Node *n, const i32 *of) {
   Node key = *n;
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < MAX_SRC; i++) {
     if (n->src[i] < 0) continue;
     if ((key.src[i] = of[n->src[i]]) < 0) return -1;
   }

@@ -213,6 +213,17 @@ bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int d
                        const Tensor *index, int base, const Tensor *src, Tensor *y);
 bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, Tensor *y);
 bool ty_record_searchsorted(State *S, const Tensor *sorted, const Tensor *v, bool right, Tensor *y);
+/* ATTEND and ATTEND_GRAD of operands cast and broadcast to the types; NULL: there is none. */
+bool ty_record_attend(State *S, const char *who, int op, const Tensor *const *x, const Type *as,
+                      const Arg *arg, i64 numel, Tensor *y);
+/* grad_attend.c: attention of queries, keys, values under a mask with dropout by a key, which may be NULL; taped. x: of
+** f32 or f64, at least 2 dims, sizes that go together. */
+typedef struct Attention {
+  bool causal;
+  double scale, drop; /* drop: the chance that a weight is dropped */
+} Attention;
+bool ty_attention(State *S, const char *who, const Tensor *const *x, const Attention *how,
+                  Tensor *y);
 /* Leaves. v is stored exactly as ty_elem_store does; i gives integers exactly. */
 bool ty_record_full(State *S, const Type *t, double v, Tensor *y);
 bool ty_record_iota(State *S, const Type *dims, Tensor *y); /* i64 */

@@ -93,6 +93,7 @@
 #define MIN MINF
 #define ROWS FLOAT_ROWS
 #define APPLY OPS
+#define FLOATING 1
 #define TURN 1
 #define SPEED SPEEDS(120000, 60000, 800)
 #include "gemm_micro.h"
@@ -106,6 +107,7 @@
 #define MIN MIND
 #define ROWS FLOAT_ROWS
 #define APPLY OPS
+#define FLOATING 1
 #define TURN 1
 #define SPEED SPEEDS(60000, 30000, 800)
 #include "gemm_micro.h"
@@ -117,6 +119,7 @@
 #define FMA1 MULADD
 #define ROWS INTEGER_ROWS
 #define APPLY 0
+#define FLOATING 0
 #define TURN 0 /* rare: packed */
 #define SPEED SPEEDS(100000, 50000, 4000)
 #include "gemm_micro.h"
@@ -128,6 +131,7 @@
 #define FMA1 MULADD
 #define ROWS INTEGER_ROWS
 #define APPLY 0
+#define FLOATING 0
 #define TURN 0 /* rare: packed */
 #define SPEED SPEEDS(50000, 10000, 1000)
 #include "gemm_micro.h"

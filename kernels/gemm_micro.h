@@ -1,8 +1,8 @@
 /*
 ** gemm_micro.h -- the algorithms of matrix products for one element type and instruction set.
 ** In:  T, TBYTES, FMA MAX MIN (of vectors), FMA1 (of one), TAG, ROWS (most rows of a tile, even),
-**      APPLY (whether tiles apply operations), TURN (whether columns are turned for a stream), SPEED,
-**      and all that gemm_isa.h defines.
+**      APPLY (whether tiles apply operations), FLOATING, TURN (whether columns are turned for a
+**      stream), SPEED, and all that gemm_isa.h defines.
 ** Out: static const Kern NAME(kern); see struct Kern in gemm.h for what each function does.
 **
 ** Rules that keep the bits the same everywhere:
@@ -482,59 +482,50 @@ static ATTR void NAME(lay)(void *dst, i64 ds, const void *src, const i64 *off, i
 #endif
 
 #if APPLY && TBYTES == 4
-/* mr rows by nv vectors of which the last has as many elements as the mask, over one block of k: row
-** p of b begins at off[p]. What lies `ahead` of it will be wanted next. */
-INLINE void NAME(nearby)(const int mr, const int nv, const __typeof__(MASK(0)) m, i64 k, const T *a,
-                         i64 ars, i64 acs, const T *b, const i64 *off, i64 ahead, T *y, i64 yrs,
-                         bool first) {
+/* mr rows by two pieces of at most a vector, over one block of k: row p of b begins at off[p]. What lies
+** `ahead` of it will be wanted next. */
+INLINE void NAME(nearby)(const int mr, i64 k, const T *a, i64 ars, i64 acs, const T *b,
+                         const i64 *off, i64 ahead, i64 gap, const __typeof__(MASK(0)) m0,
+                         const __typeof__(MASK(0)) m1, T *y, i64 ygap, i64 yrs, bool first) {
   V s[ROWS][2];
   UNROLL
   for (int r = 0; r < mr; r++) s[r][0] = s[r][1] = (V){0};
   for (i64 p = 0; p < k; p++, a += acs) {
     const T *x = b + off[p];
-    if (mr == ROWS) { /* the rest follows: lines are too far apart for the hardware to guess */
+    if (mr == ROWS) { /* lines are too far apart for the hardware to guess */
       __builtin_prefetch(x + ahead);
-      __builtin_prefetch(x + ahead + VL);
+      __builtin_prefetch(x + ahead + gap);
     }
-    const V b0 = nv == 2 ? *(const V *)x : MLOAD(x, m), b1 = nv == 2 ? MLOAD(x + VL, m) : b0;
+    const V b0 = MLOAD(x, m0), b1 = MLOAD(x + gap, m1);
     UNROLL
     for (int r = 0; r < mr; r++) {
       const V z = NAME(splat)(a[r * ars]);
       s[r][0] = FMA(z, b0, s[r][0]);
-      if (nv == 2) s[r][1] = FMA(z, b1, s[r][1]);
+      s[r][1] = FMA(z, b1, s[r][1]);
     }
   }
   UNROLL
   for (int r = 0; r < mr; r++, y += yrs) {
-    T *last = nv == 2 ? y + VL : y;
-    if (!first) {
-      if (nv == 2) s[r][0] = *(V *)y + s[r][0];
-      s[r][nv - 1] = MLOAD(last, m) + s[r][nv - 1];
-    }
-    if (nv == 2) *(V *)y = s[r][0];
-    MSTORE(last, m, s[r][nv - 1]);
+    if (!first) s[r][0] = MLOAD(y, m0) + s[r][0], s[r][1] = MLOAD(y + ygap, m1) + s[r][1];
+    MSTORE(y, m0, s[r][0]);
+    MSTORE(y + ygap, m1, s[r][1]);
   }
 }
 
-static ATTR void NAME(near)(i64 m, i64 n, i64 k, const void *A, i64 ars, i64 acs, const void *B,
-                            const i64 *off, i64 ahead, void *Y, i64 yrs, bool first) {
-  for (i64 j = 0; j < n; j += 2 * VL) {
-    const T *a = A, *b = (const T *)B + j;
-    T *y = (T *)Y + j;
-    const i64 w = TY_MIN(n - j, 2 * VL);
-    const bool two = w > VL;
-    const __typeof__(MASK(0)) mask = MASK((int)(two ? w - VL : w));
+static ATTR void NAME(near)(i64 m, i64 k, const void *A, i64 ars, i64 acs, const void *B,
+                            const i64 *off, const Piece *p, i64 n, i64 ahead, void *Y, i64 yrs,
+                            bool first) {
+  const T *a = A, *b = (const T *)B + p->off;
+  T *y = (T *)Y + p->at;
+  const i64 gap = n > 1 ? p[1].off - p->off : 0, ygap = n > 1 ? p[1].at - p->at : 0;
+  const __typeof__(MASK(0)) m0 = MASK((int)p->n), m1 = MASK(n > 1 ? (int)p[1].n : 0);
 #define NEARBY(mr) \
-  for (; r >= mr; r -= mr, a += mr * ars, y += mr * yrs) { \
-    if (two) NAME(nearby)(mr, 2, mask, k, a, ars, acs, b, off, ahead, y, yrs, first); \
-    else NAME(nearby)(mr, 1, mask, k, a, ars, acs, b, off, ahead, y, yrs, first); \
-  }
-    i64 r = m;
-    NEARBY(ROWS)
-    NEARBY(2)
-    NEARBY(1)
+  for (; m >= mr; m -= mr, a += mr * ars, y += mr * yrs) \
+    NAME(nearby)(mr, k, a, ars, acs, b, off, ahead, gap, m0, m1, y, ygap, yrs, first);
+  NEARBY(ROWS)
+  NEARBY(2)
+  NEARBY(1)
 #undef NEARBY
-  }
 }
 #endif
 
@@ -557,6 +548,14 @@ static ATTR void NAME(join)(void *L, void *y) { /* lanes join: j += j + 32, j + 
   *(T *)y = l[0];
 }
 
+#if FLOATING && VL == 8 && VBYTES == 64 /* four lanes do: products take the time */
+static const AttendKern attend_f64_avx2;
+#define ATTEND attend_f64_avx2
+#elif FLOATING
+#include "attend_micro.h"
+#define ATTEND NAME(attend)
+#endif
+
 static const Kern NAME(kern) = {
     .rows = ROWS,
     .vl = VL,
@@ -578,6 +577,9 @@ static const Kern NAME(kern) = {
 #endif
     .add = NAME(add),
     .join = NAME(join),
+#if FLOATING
+    .attend = &ATTEND,
+#endif
 };
 
 #undef TAG
@@ -589,6 +591,8 @@ static const Kern NAME(kern) = {
 #undef MIN
 #undef ROWS
 #undef APPLY
+#undef FLOATING
+#undef ATTEND
 #undef TURN
 #undef SPEED
 #undef HEIGHTS

@@ -186,6 +186,34 @@ group("products", function()
   both(function() return x:matmul(g):relu() end)
 end)
 
+--- Attention of these sizes, and its gradients.
+local function attention(dtype, lead, n, m, d, dv, opts, mix)
+  local make = mix and mixed or plain
+  local q, k, v = make(dtype, { lead, n, d }, 30), make(dtype, { lead, m, d }, 31), make(dtype, { lead, m, dv }, 32)
+  both(function() return ty.scaled_dot_product_attention(q, k, v, opts) * 1 end)
+  local g = plain(dtype, { lead, n, dv }, 33)
+  both(function()
+    return unpack(ty.grad(function(list)
+      return (ty.scaled_dot_product_attention(list[1], list[2], list[3], opts) * g):sum()
+    end)({ q, k, v }))
+  end)
+end
+
+group("attention", function()
+  for _, dtype in ipairs(FLOATS) do
+    for _, s in ipairs { { 1, 1, 1, 1, 1 }, { 2, 17, 33, 8, 5 }, { 1, 65, 130, 64, 24 }, { 2, 129, 70, 10, 9 }, { 1, 3, 2, 300, 1 } } do
+      local lead, n, m = unpack(s)
+      local seen = ty.arange(n * m):mul(7):remainder(5):gt(0):reshape(n, m)
+      for _, opts in ipairs { {}, { causal = true }, { mask = seen }, { mask = plain(dtype, { m }, 34), scale = 0.3 } } do
+        attention(dtype, lead, n, m, s[4], s[5], opts)
+      end
+    end
+    attention(dtype, 2, 33, 40, 9, 4, { causal = true }, true)
+    ty.manual_seed(77)
+    attention(dtype, 2, 70, 80, 9, 4, { causal = true, dropout = 0.3 })
+  end
+end)
+
 group("random", function()
   for _, dtype in ipairs(FLOATS) do
     ty.manual_seed(2024)

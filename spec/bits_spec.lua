@@ -11,6 +11,7 @@ reductions 5c120f4095d80fbf
 scans 72ad646d7f179e29
 moves 2ec9ec17ebe45b79
 products 2d4e8310e85d5ffd
+attention caefcedc40e8dc91
 random 77865e41bf48f36e
 ]]
 

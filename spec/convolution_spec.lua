@@ -423,6 +423,34 @@ describe("a convolution of nothing", function()
   end)
 end)
 
+describe("a convolution over three dims", function()
+  it("is the sum of those of its planes, and so are its gradients", function()
+    for _, o in ipairs { { stride = { 1, 1, 1 }, padding = 0 }, { stride = { 2, 1, 2 }, padding = 1 } } do
+      local r = H.random(2)
+      local x = whole(r, "f64", 2, 3, 7, 6, 5):requires_grad_()
+      local w = whole(r, "f64", 4, 3, 3, 2, 3):requires_grad_()
+      local y = ty.conv3d(x, w, o)
+      local p, q = x:detach():requires_grad_(), w:detach():requires_grad_()
+      local deep, planes = p:pad { { 0, 0 }, { 0, 0 }, { o.padding, o.padding }, { 0, 0 }, { 0, 0 } }, {}
+      local flat = { stride = { o.stride[2], o.stride[3] }, padding = o.padding }
+      for t = 1, y:size(3) do
+        for k = 1, 3 do
+          local part = ty.conv2d(deep[{ {}, {}, (t - 1) * o.stride[1] + k }], q[{ {}, {}, k }], flat)
+          planes[t] = planes[t] and planes[t] + part or part
+        end
+      end
+      local want = ty.stack(planes, 3)
+      H.same(want:detach(), y:detach())
+      H.same(y:detach(), ty.compile(function(a, b) return ty.conv3d(a, b, o) end)(x:detach(), w:detach()))
+      local g = whole(r, "f64", unpack(y.shape))
+      y:backward(g)
+      want:backward(g)
+      H.same(p.grad, x.grad)
+      H.same(q.grad, w.grad)
+    end
+  end)
+end)
+
 describe("an image as large as a dim may be", function()
   it("is expanded from one number: no window of it is copied", function()
     local x = ty.ones(1):expand { 1, 1, 2 ^ 20 }

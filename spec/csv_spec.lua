@@ -42,16 +42,18 @@ end
 describe("a number in a table", function()
   it("becomes the nearest double, for all that are hard to round", function()
     local list = {}
-    for i, n in ipairs(data.numbers) do list[i] = n[1] end
-    local t = assert(csv.parse(table.concat(list, "\n"), { header = false, types = "f64" })):column(1)
-    for i, n in ipairs(data.numbers) do assert.equal(n[2], bits(t, i), n[1]) end
+    for i, n in ipairs(data.numbers) do list[i] = n[1] .. "," .. n[1] end
+    local t = assert(csv.parse(table.concat(list, "\n"), { header = false, types = "f64" }))
+    for i, n in ipairs(data.numbers) do
+      for column = 1, 2 do assert.equal(n[2], bits(t:column(column), i), n[1]) end
+    end
   end)
 
   it("becomes the nearest float, not the nearest of the nearest double", function()
     for _, n in ipairs(data.numbers) do
-      local t, why = csv.parse(n[1], { header = false, types = "f32" })
+      local t, why = csv.parse(n[1] .. "," .. n[1], { header = false, types = "f32" })
       if n[3]:find "^[7f]f8" then assert.truthy(why:find "too large for an f32", n[1])
-      else assert.equal(n[3], bits(t:column(1), 1), n[1]) end
+      else assert.same({ n[3], n[3] }, { bits(t:column(1), 1), bits(t:column(2), 1) }, n[1]) end
     end
   end)
 
@@ -167,6 +169,7 @@ describe("a column", function()
 
   it("is f64 where f32 would lose whole numbers, unless f32 is asked for", function()
     assert.equal("f64", csv.parse("a\n16777217\n\n0.5\n").types.a)
+    assert.equal("f64", csv.parse("a,b\n0.5,1\n" .. ("0.5,1\n"):rep(200) .. "16777217,1\n").types.a)
     assert.equal("f32", csv.parse("a\n16777216\n0.5\n").types.a)
     assert.equal("f32", csv.parse("a\n16777217\n0.5\n", { dtype = "f32" }).types.a)
   end)

@@ -204,6 +204,19 @@ describe("a dataset", function()
     assert.equal(6, calls)
   end)
 
+  it("gives rows of any dtype and layout, and gradients their way", function()
+    local base = ty.arange(60):reshape(6, 10)
+    for name, x in pairs { rows = base, columns = base:t(), part = base:narrow(1, 2, 4), wide = base:reshape(6, 5, 2),
+      half = base:to("f16"), bytes = base:to("u8"), flat = base:reshape(60), empty = ty.zeros(5, 0),
+      learned = ty.ones({ 6, 2 }, { requires_grad = true }) } do
+      local order = ty.tensor({ 3, 1, 3, 2 }, { dtype = "i64" })
+      for y in data.tensors(x):subset(order):loader { batch = 4 } do
+        assert.truthy(ty.equal(x:index_select(1, order), y), name)
+        assert.same({ x.dtype, x.requires_grad }, { y.dtype, y.requires_grad })
+      end
+    end
+  end)
+
   it("has subsets of subsets, in the order of their lists", function()
     local ds = counted(10):subset({ 9, 7, 5, 3 }):subset({ 4, 1, 1 })
     assert.equal(3, ds:count())
@@ -332,6 +345,11 @@ describe("a folder of pictures", function()
       local number = ({ 2, 4, 6, 8, 10, 12, 1, 3, 5, 7, 9, 11 })[i]
       assert.equal(number % 2 + 1, label:item())
       assert.truthy(math.abs(x:get(2, 1, 1) - number * 9) < 6)
+    end
+    for x, label in ds:loader { batch = 5, shuffle = true } do
+      for i, y in ipairs(label:totable()) do
+        assert.equal(y, math.floor(x:get(i, 2, 1, 1) / 9 + 0.5) % 2 + 1)
+      end
     end
   end)
 

@@ -194,6 +194,59 @@ describe("examples/chargpt.lua", function()
   end)
 end)
 
+describe("examples/regression.lua", function()
+  it("reads the table, predicts better than the straight line does, and draws it", function()
+    local path = os.tmpname() .. ".svg"
+    local out = run(("regression.lua examples/data/cars.csv '%s' 60"):format(path))
+    assert.truthy(out:find("table of 398 rows: name text, mpg f32", 1, true), out)
+    assert.truthy(out:find("\n6 numbers are missing", 1, true), out)
+    local mean, line = out:match("the mean of all +(%S+)"), out:match("the straight line +(%S+)")
+    local network = out:match("line and network +(%S+)")
+    assert.near(7.39, tonumber(mean), 0.01)
+    assert.truthy(tonumber(line) < 4 and tonumber(network) < 0.95 * tonumber(line), out)
+    local f = assert(io.open(path, "rb"))
+    local svg = f:read "*a"
+    f:close()
+    os.remove(path)
+    assert.truthy(svg:find("cars it never saw", 1, true) and svg:find("</svg>", 1, true))
+  end)
+end)
+
+describe("examples/classify.lua", function()
+  it("reads most of the digits that are drawn to pictures, dark or bright, and refuses what is none", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    assert(os.execute(("mkdir '%s'"):format(folder)))
+    local function classify(image)
+      return run(("classify.lua '%s' '%s/drawing.png' '%s/model.safetensors'"):format(image, folder, folder))
+    end
+    local ty = H.ty
+    local right, lines = 0, {}
+    for line in io.lines(H.root .. "examples/data/digits.csv") do lines[#lines + 1] = line end
+    for k = 1, 6 do -- 50 x 70 pixels each, the digit in the middle
+      local values = {}
+      for v in lines[100 * k]:gmatch "[^,]+" do values[#values + 1] = tonumber(v) end
+      local label = table.remove(values)
+      local ink = ty.tensor(values):reshape(8, 1, 8, 1):expand(8, 5, 8, 5):reshape(40, 40) / 16
+      local drawn = ink:pad { { 5, 5 }, { 5, 25 } }
+      local path = ("%s/%d.%s"):format(folder, k, k % 2 == 0 and "png" or "ppm")
+      assert(ty.image.save(path, (k % 3 == 0 and drawn or 1 - drawn):unsqueeze(1):expand(3, 50, 70)))
+      local out = classify(path)
+      if tonumber(out:match "it is a (%d)") == label then right = right + 1 end
+    end
+    assert.truthy(right >= 5, right)
+    local f = assert(io.open(folder .. "/drawing.png", "rb"))
+    assert.equal("\137PNG", f:read(4))
+    f:close()
+    assert(ty.image.save(folder .. "/blank.png", ty.ones(30, 30)))
+    local pipe = io.popen(("cd '%s' && luajit examples/classify.lua '%s/blank.png' '%s/d.png' '%s/model.safetensors' 2>&1"):format(
+      H.root, folder, folder, folder))
+    assert.equal(folder .. "/blank.png: one colour only: there is no digit to be seen\n", pipe:read "*a")
+    pipe:close()
+    os.execute(("rm -r '%s'"):format(folder))
+  end)
+end)
+
 describe("examples/vae.lua", function()
   it("in a short form writes digits again that it never saw, and draws a sheet of samples", function()
     local path = os.tmpname() .. ".png"

@@ -138,7 +138,9 @@ static void run_picture(const u8 *data, size_t size) {
   static bool (*const read[])(File *, const ImageWant *, Image *) = {
       [PNM] = ty_pnm_read, [PNG] = ty_png_read, [JPEG] = ty_jpeg_read};
   File f = {.fd = -1};
+  static Scratch scratch; /* used again, as by readers in the background */
   ImageWant want = {.channels = channels[size % 4], .limit = 1 << 22};
+  if (size % 5 == 0) want.scratch = &scratch;
   Image x = {0};
   if (size % 3 == 0) want.height = 5, want.width = 7;
   if (!ty_file_memory(&f, "fuzz", data, (i64)size)) return;

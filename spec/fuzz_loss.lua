@@ -104,7 +104,7 @@ function layers.attention(self, r)
   local q = self:float(2, n, width)
   local k = q and self:like(q, 2, 4, width)
   local v = k and self:like(q, 2, 4, r(3))
-  return v and self:call("scaled_dot_product_attention", q, k, v, { causal = r(2) == 1 and n == 4 or nil })
+  return v and self:call("scaled_dot_product_attention", q, k, v, { causal = r(2) == 1 })
 end
 
 function layers.norm(self, r)

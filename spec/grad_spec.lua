@@ -118,6 +118,9 @@ local cases = {
   put = { { function(x, v) local y = x * 1; y[{ {}, { 2, 3 } }] = v; return y * y end, X, rand(15, 3, 2) },
     { function(x, v) local y = x * 2; y[2]:copy_(v); return y:sin() end, X, rand(16, 1) },
     { function(x) local y = x * 2; y:mul_(y):add_(y); y[1]:zero_(); return y end, X } },
+  attend = { { ty.scaled_dot_product_attention, X, rand(24, 5, 4), rand(25, 5, 4) },
+    { function(q, k) return ty.scaled_dot_product_attention(q, k, k, { causal = true, scale = 2 }) end, X, rand(24, 5, 4) },
+    { function(q, k) return ty.scaled_dot_product_attention(q, k, q, { mask = mask:narrow(2, 1, 3) }) end, X, Y } },
   gather = { { function(x) return x:gather(2, index) end, X }, { function(x) return x[ty.tensor({ 3, 1, 1 },
     { dtype = "i64" })] end, X },
     { function(x) return x:masked_select(mask) end, X }, { function(x) return (x:sort(2)) end, X } },
@@ -128,7 +131,7 @@ local cases = {
 --- Operations whose results are no floats, or whose gradient is 0 almost everywhere by definition.
 local constant = {}
 for name in ("input const scalar iota empty random bitcast bitwise_not lshift rshift bitwise_and bitwise_or bitwise_xor eq ne lt le " ..
-  "argmax argmin argsort searchsorted"):gmatch("%S+") do constant[name] = true end
+  "argmax argmin argsort searchsorted attend_grad"):gmatch("%S+") do constant[name] = true end
 
 describe("every operation of the table", function()
   for _, row in ipairs(H.ops) do

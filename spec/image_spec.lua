@@ -194,6 +194,13 @@ describe("a picture that is written", function()
     end
   end)
 
+  it("has every pixel in its place, whatever its size", function()
+    for w = 1, 64 do
+      local x = ty.randint(0, 255, { 3, 1 + w % 3, w }):to("u8")
+      assert.truthy(ty.equal(x, image.decode(image.encode(x, "ppm"))), w)
+    end
+  end)
+
   it("is near to what it was as JPEG", function()
     local x = ty.arange(64):reshape(1, 8, 8):to("u8") * 3
     local y = image.decode(assert(image.encode(x, "jpg", { quality = 95 })))

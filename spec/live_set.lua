@@ -1,8 +1,9 @@
 --- live_set.lua -- the least memory that a plan's order of steps leaves it, read off the plan's text.
 -- In: the text that jit.explain gives of a trace: graph, groups, plan. Out: bytes that must live at once, and what the plan
 -- takes. A value is a node that some step stores. It lives from the step that makes it to the last that reads it, outputs
--- to the end; while a step runs all that it reads and writes is alive. Inputs, and parameters that are overwritten where
--- they lie, are nobody's new memory.
+-- to the end. While a product or a step of the host runs, all that it reads and writes is alive; in a kernel a result may
+-- take the place of what dies there, so that what lives before it counts, or what lives behind it, whichever is more.
+-- Inputs, and parameters that are overwritten where they lie, are nobody's new memory.
 
 local M = {}
 
@@ -40,11 +41,15 @@ local function read_groups(text)
   return of
 end
 
---- What a text says: {steps = lists of {node}, outputs = {[node] = bytes of its own}, arena = bytes, output_bytes = their sum}.
+--- What a text says: {steps = nodes, kernels = {[step] = true}, outputs = {[node] = bytes of its own}, arena = bytes,
+--- output_bytes = their sum}.
 local function read_plan(text)
-  local plan = { steps = {}, outputs = {}, output_bytes = 0 }
+  local plan = { steps = {}, kernels = {}, outputs = {}, output_bytes = 0 }
   plan.arena = tonumber(text:match "(%d+) in the arena")
-  for node in text:gmatch "\n +%d+ +%a+ +%%(%d+) " do plan.steps[#plan.steps + 1] = tonumber(node) end
+  for kind, node in text:gmatch "\n +%d+ +(%a+) +%%(%d+) " do
+    plan.steps[#plan.steps + 1] = tonumber(node)
+    plan.kernels[#plan.steps] = kind == "kernel"
+  end
   for node, bytes, how in text:gmatch "\n +out%d+ +%%(%d+) +(%d+) bytes([^\n]*)" do
     local own = how:find("in place", 1, true) and 0 or tonumber(bytes)
     node = tonumber(node)
@@ -70,10 +75,14 @@ function M.measure(trace)
   for node in pairs(plan.outputs) do last[node] = #plan.steps end
   local least, at = 0, 0
   for i = 1, #plan.steps do
-    local alive = 0
+    local before, behind, all = 0, 0, 0
     for n, from in pairs(first) do
-      if from <= i and i <= last[n] then alive = alive + (plan.outputs[n] or nodes[n].bytes) end
+      local bytes = from <= i and i <= last[n] and (plan.outputs[n] or nodes[n].bytes) or 0
+      all = all + bytes
+      if from < i then before = before + bytes end
+      if i < last[n] or from == i then behind = behind + bytes end
     end
+    local alive = plan.kernels[i] and math.max(before, behind) or all
     if alive > least then least, at = alive, i end
   end
   return least, plan.arena + plan.output_bytes, at

@@ -181,6 +181,16 @@ describe("ty.profile", function()
     assert.equal("matmul [200 x 300 x 100 f32]", k.name)
     assert.equal(2 * 200 * 300 * 100, k.flops)
     assert.equal(4 * (200 * 300 + 300 * 100 + 200 * 100), k.bytes)
+    -- windows overlap, but each element is read once
+    local x, w = ty.randn(2, 3, 40, 40), ty.randn(8, 3, 5, 5)
+    local conv = jit.compile(function() return ty.conv2d(x, w) end)
+    conv()
+    local bytes, flops = 0, 0
+    for _, row in ipairs(ty.profile(function() conv() end).kernels) do
+      if row.kind == "product" then bytes, flops = bytes + row.bytes, flops + row.flops end
+    end
+    assert.equal(2 * 2 * 8 * 36 * 36 * 75, flops)
+    assert.equal(4 * (2 * 3 * 40 * 40 + 8 * 75 + 2 * 8 * 36 * 36), bytes)
     -- small ones take another way through the engine
     local p, q = ty.randn(8, 9), ty.randn(9, 10)
     k = ty.profile(function() p:matmul(q) end).kernels[1]

@@ -83,6 +83,14 @@ local workloads = {
     ty.checkpoint(twice, x):sum():backward()
     return x.grad, ty.grad(function(v) return (v * v):prod(2):sum() end)(x:detach())
   end },
+  { "attention", function(k, n)
+    ty.manual_seed(3)
+    local x = ty.full({ 2, n, 4 }, k):requires_grad_()
+    local y = ty.scaled_dot_product_attention(x, x, x, { causal = true, dropout = 0.1 })
+    y:sum():backward()
+    local twice = ty.grad(function(v) return (ty.scaled_dot_product_attention(v, v, v)):sum() end)
+    return y:detach(), x.grad, ty.grad(function(v) return twice(v):sum() end)(x:detach())
+  end },
   { "captured step", function(k, n)
     local w = ty.full({ n }, 0.5):requires_grad_()
     local step = ty.compile(function(x)
@@ -92,6 +100,21 @@ local workloads = {
       return loss:detach()
     end)
     return step(ty.ones(n)), w.grad, w:detach()
+  end },
+  { "captured steps with gradients for leaves alone", function(k, n)
+    local w, v = ty.full({ n, 4 }, 0.5):requires_grad_(), ty.full({ 4 }, 0.25):requires_grad_()
+    local step = ty.compile(function(x)
+      w.grad, v.grad = nil, nil
+      local loss = (chain(x * w, k):tanh() * v):sum()
+      loss:backward()
+      ty.no_grad(function()
+        w:sub_(w.grad * 0.1)
+        v:sub_(v.grad * 0.1)
+      end)
+      return loss:detach()
+    end)
+    local x = ty.ones(n, 4)
+    return step(x), step(x), step(x), w.grad, v.grad, w:detach()
   end },
   { "in place", function(k, n)
     local x = ty.ones(n, 3)

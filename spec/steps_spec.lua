@@ -112,7 +112,9 @@ describe("the peak memory of a training step is at most 1.1 x of its live set:",
       local step, compiled = models[name]()
       for _ = 1, 3 do step() end
       local least, taken, at = live_set.measure(trace_of(compiled))
-      assert.truthy(taken <= 1.1 * least, ("%d bytes, the live set of step %d has %d: %.3f"):format(taken, at, least, taken / least))
+      local lines = 4096 -- of 64 bytes, which small values fill in part
+      assert.truthy(taken <= 1.1 * least + lines, ("%d bytes, the live set of step %d has %d: %.3f"):format(taken, at,
+        least, taken / least))
     end)
   end
 
@@ -182,6 +184,20 @@ describe("after its first calls a training step", function()
       table.sort(asked)
       assert.equal(asked[math.ceil(calls / 2)], asked[math.ceil(calls * 0.9)])
       assert.equal(1, ty.explain(compiled).captures)
+    end)
+
+    it("leaves no garbage but the handle of its loss: " .. name, function()
+      local step = models[name]()
+      for _ = 1, 20 do step() end
+      collectgarbage()
+      collectgarbage()
+      collectgarbage "stop"
+      local before, lua = ty.stats().memory.tensors, collectgarbage "count"
+      for _ = 1, 50 do step() end
+      local handles, kilobytes = ty.stats().memory.tensors - before, collectgarbage "count" - lua
+      collectgarbage "restart"
+      assert.equal(50, handles)
+      assert.truthy(kilobytes * 1024 / 50 < 400, kilobytes)
     end)
   end
 end)

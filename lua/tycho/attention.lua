@@ -1,97 +1,53 @@
---- attention.lua -- scaled dot-product attention, in blocks: softmax(q k^t scale + mask) v.
+--- attention.lua -- scaled dot-product attention: softmax(q k^t scale + mask) v.
 -- In: queries, keys, values [..., positions, features]. Out: [..., queries, features of the values].
 --
--- Few scores are computed as a whole. Many (more than WHOLE) are never in memory together: queries are taken in blocks,
--- and for each block the keys in blocks too, with the running maximum m, the running sum l of exp(s - m) and the
--- running product o of these with the values. A new block with maximum m' rescales what is there by exp(m - m'):
---   l' = l exp(m - m') + sum(exp(s - m')),   o' = o exp(m - m') + exp(s - m') v,   at the end o / l.
--- Milakov, Gimelshein 2018, arXiv:1805.02867; Rabe, Staats 2021, arXiv:2112.05682; Dao and others 2022,
--- arXiv:2205.14135.
--- For gradients each block of queries is computed again on the way back, so the scores of one block are what is kept.
+-- The work is one operation of the core (core/attend.c): queries and keys go in blocks, whose scores are never in
+-- memory together, there and back. Milakov, Gimelshein 2018, arXiv:1805.02867; Rabe, Staats 2021, arXiv:2112.05682;
+-- Dao and others 2022, arXiv:2205.14135.
 --
 -- Rules.
--- 1. The result is a function of the shapes and values alone: blocks depend on sizes and on nothing else.
--- 2. The maximum only keeps exp in range: it carries no gradient.
--- 3. A query without any key gives zeros.
--- 4. Half floats: products round to them, all between is f32.
+-- 1. A query without any key gives zeros.
+-- 2. Half floats: the operation sees f32, its result is rounded once.
+-- 3. A mask that needs a gradient makes the scores an array like any other, and so does dropout under ty.vmap, where
+--    examples may differ or must not.
+-- 4. Weights are dropped by their positions and two random words, so that the way back drops the same.
 
 ---@param ty table the core module
 ---@param check table check.lua
 ---@param row fun(r: table) adds a composite, see functions.lua
 return function(ty, check, row)
   local fail, matmul = check.fail, ty.matmul
-  local where, maximum, exp, eq = ty.where, ty.maximum, ty.exp, ty.eq
-  local min, max, floor = math.min, math.max, math.floor
+  local where, exp, eq = ty.where, ty.exp, ty.eq
+  local attend, level = ty.internals.attend, ty.internals.vmap.level
+  local min, max = math.min, math.max
   local INF = math.huge
   local halves = { f16 = true, bf16 = true }
 
-  local WHOLE = 2 ^ 22      -- scores that are computed at once
-  local KEYS = 512          -- keys a block
-  local QUERIES = { 64, 1024 } -- queries a block, least and most
-
-  --- Scores of queries from i and keys from j on (1-based), masked; f32 or f64.
-  local function scores(q, k, o, i, j)
-    local s = matmul(q, k:transpose(-1, -2))
-    if halves[s.dtype] then s = s:to("f32") end
-    s = s * o.scale
+  --- Attention by operations on all scores.
+  local function attend_whole(q, k, v, o)
+    local s, mask = matmul(q, k:transpose(-1, -2)) * o.scale, o.mask
+    if mask then s = mask.dtype == "bool" and where(mask, s, -INF) or s + mask end
     local n, m = q:size(-2), k:size(-2)
-    local mask = o.mask
-    if mask then
-      if mask:size(-2) > 1 then mask = mask:narrow(-2, i, n) end
-      if mask:size(-1) > 1 then mask = mask:narrow(-1, j, m) end
-      s = mask.dtype == "bool" and where(mask, s, -INF) or s + mask
-    end
-    local ahead = o.ahead
-    if ahead and j + m - 1 > i + ahead then -- query i sees the keys up to i + ahead
+    if o.causal then -- query i sees the keys up to i + m - n
       local rows, columns = ty.arange(n, { dtype = "i64" }), ty.arange(m, { dtype = "i64" })
-      s = where((rows + (i + ahead - j)):unsqueeze(2):ge(columns), s, -INF)
+      s = where((rows + (m - n)):unsqueeze(2):ge(columns), s, -INF)
     end
-    return s
-  end
-
-  --- The weights of a block as they meet the values.
-  local function weigh(p, v, o)
+    local top = s:detach():max(-1, true)
+    local p = exp(s - where(eq(top, -INF), 0, top))
+    local l = p:sum(-1, true)
     if o.dropout > 0 then p = ty.dropout(p, o.dropout) end
-    local half = halves[v.dtype]
-    if not half then return matmul(p, v) end
-    return matmul(p:to(v.dtype), v):to("f32")
+    return matmul(p, v) / where(eq(l, 0), 1, l)
   end
 
-  --- The largest scores of each query, without gradient; 0 where no key is seen.
-  local function top(s)
-    local m = s:detach():max(-1, true)
-    return where(eq(m, -INF), 0, m)
-  end
-
-  local function finish(y, l) return y / where(eq(l, 0), 1, l) end
-
-  --- Attention of queries from i on over all keys that they may see.
-  local function attend(q, k, v, o, i)
-    local last = k:size(-2)
-    if o.ahead then last = max(min(last, i + q:size(-2) - 1 + o.ahead), 1) end
-    local step = o.whole and last or KEYS
-    local m, l, y
-    for j = 1, last, step do
-      local count = min(step, last - j + 1)
-      local keys, values = k:narrow(-2, j, count), v:narrow(-2, j, count)
-      local s = scores(q, keys, o, i, j)
-      local least = top(s)
-      if not m then
-        local p = exp(s - least)
-        m, l, y = least, p:sum(-1, true), weigh(p, values, o)
-      else
-        local both = maximum(m, least)
-        local p, shrink = exp(s - both), exp(m - both)
-        m, l, y = both, l * shrink + p:sum(-1, true), y * shrink + weigh(p, values, o)
-      end
+  --- Heads of queries in groups that share a head of keys and values: dim -3 of q becomes two.
+  local function grouped(q, k, v, mask)
+    if q.ndim < 3 or k.ndim ~= q.ndim or v.ndim ~= q.ndim then return nil end
+    local heads, shared = q:size(-3), k:size(-3)
+    if shared < 2 or heads <= shared or heads % shared ~= 0 or v:size(-3) ~= shared then return nil end
+    if mask and mask.ndim >= 3 then
+      mask = mask:size(-3) == 1 and mask:unsqueeze(-3) or mask:unflatten(-3, { shared, heads / shared })
     end
-    return finish(y, l)
-  end
-
-  local function count_of(x, rank)
-    local n = 1
-    for d = 1, rank do n = n * x:size(d) end
-    return n
+    return q:unflatten(-3, { shared, heads / shared }), k:unsqueeze(-3), v:unsqueeze(-3), mask
   end
 
   --- Checks that the dims before the last two broadcast.
@@ -106,12 +62,13 @@ return function(ty, check, row)
   end
 
   --- Checks what attention is given.
+  local function check_operand(who, i, x)
+    check.float(who, i, x)
+    if x.ndim < 2 then fail(who, "argument %d must have at least 2 dims, got %s", i, check.text(x)) end
+  end
+
+  --- Checks that they go together.
   local function check_operands(who, q, k, v)
-    local all = { q, k, v }
-    for i = 1, 3 do
-      check.float(who, i, all[i])
-      if all[i].ndim < 2 then fail(who, "argument %d must have at least 2 dims, got %s", i, check.text(all[i])) end
-    end
     check_lead(who, q, k)
     check_lead(who, q, v)
     check_lead(who, k, v)
@@ -140,8 +97,6 @@ return function(ty, check, row)
       fail(who, "option mask %s does not fit %d queries and %d keys", check.text(mask), n, m)
     end
     while mask.ndim < 2 do mask = mask:unsqueeze(1) end
-    check_lead(who, mask, q)
-    check_lead(who, mask, k)
     return mask
   end
 
@@ -149,6 +104,7 @@ return function(ty, check, row)
   --- Options: mask, of bools (true: seen) or of floats (added to the scores), which broadcasts to [..., queries, keys];
   --- causal = false: the last query sees all keys, each one before it one key less; dropout = 0, of the weights;
   --- training = true, else there is no dropout; scale = 1 / sqrt(features).
+  --- Keys and values may have fewer heads (dim -3) than queries: each serves as many that stand side by side.
   --- Vaswani and others 2017, arXiv:1706.03762. Memory grows with queries + keys, not with their product.
   ---@param q tycho.Tensor floats [..., queries, features]
   ---@param k tycho.Tensor floats [..., keys, features]
@@ -157,31 +113,35 @@ return function(ty, check, row)
   ---@return tycho.Tensor # [..., queries, width], dtype of q
   local function scaled_dot_product_attention(q, k, v, opts)
     local who = "scaled_dot_product_attention"
-    check_operands(who, q, k, v)
     opts = check.options(who, opts, known)
-    local n, m = q:size(-2), k:size(-2)
+    check_operand(who, 1, q)
+    check_operand(who, 2, k)
+    check_operand(who, 3, v)
+    local mask = opts.mask ~= nil and check_mask(who, opts.mask, q, k) or nil
+    local gq, gk, gv, gmask = grouped(q, k, v, mask)
+    if gq then
+      local y = scaled_dot_product_attention(gq, gk, gv, { mask = gmask, causal = opts.causal,
+        dropout = opts.dropout, training = opts.training, scale = opts.scale })
+      return y:flatten(-4, -3)
+    end
+    check_operands(who, q, k, v)
+    if mask then
+      check_lead(who, mask, q)
+      check_lead(who, mask, k)
+    end
     local dropout = opts.training == false and 0 or opts.dropout or 0
     if not (dropout >= 0 and dropout <= 1) then fail(who, "option dropout must be in 0..1, got %.14g", dropout) end
-    local lead = max(count_of(q, q.ndim - 2), count_of(k, k.ndim - 2))
-    local o = {
-      scale = opts.scale or 1 / math.sqrt(max(q:size(-1), 1)), dropout = dropout,
-      mask = opts.mask ~= nil and check_mask(who, opts.mask, q, k) or nil, ahead = opts.causal and m - n or nil,
-    }
-    o.whole = lead * n * m <= WHOLE or m <= KEYS
-    local dtype = q.dtype
-    if m == 0 then fail(who, "no keys in %s", check.text(k)) end
-    local rows = min(max(floor(WHOLE / (lead * KEYS)), QUERIES[1]), QUERIES[2])
-    if lead * n * m <= WHOLE then
-      local y = attend(q, k, v, o, 1)
-      return y.dtype == dtype and y or y:to(dtype)
+    local dtype, causal = q.dtype, opts.causal or false
+    local scale = opts.scale or 1 / math.sqrt(max(q:size(-1), 1))
+    if halves[dtype] then q, k, v = q:to("f32"), k:to("f32"), v:to("f32") end
+    local key = dropout > 0 and ty.randint(-2 ^ 31, 2 ^ 31 - 1, { 2 }, { dtype = "i32" }) or nil
+    local y
+    if mask and mask.requires_grad or key and level(q) + level(k) + level(v) + level(key) > 0 then
+      y = attend_whole(q, k, v, { mask = mask, causal = causal, scale = scale, dropout = dropout })
+    else
+      y = attend(q, k, v, mask, key, causal, scale, dropout)
     end
-    local parts = {}
-    for i = 1, n, rows do
-      local part = q:narrow(-2, i, min(rows, n - i + 1))
-      local y = ty.checkpoint(function(a, b, c) return attend(a, b, c, o, i) end, part, k, v)
-      parts[#parts + 1] = y.dtype == dtype and y or y:to(dtype)
-    end
-    return ty.cat(parts, -2)
+    return y.dtype == dtype and y or y:to(dtype)
   end
 
   row { "scaled_dot_product_attention", "q, k, v, {mask, causal = false, dropout = 0, training = true, scale}",

@@ -117,6 +117,7 @@ return function(ty, check, row)
     opts = check.options(who, opts, known)
     local input, single = batched(who, x, n)
     local o = { n = n, groups = opts.groups or 1 }
+    if n == 3 and o.groups ~= 1 then fail(who, "three dims leave no room for groups, got %g", o.groups) end
     o.kernel = check_weight(who, input, weight, bias, n, o.groups, inputs, outputs)
     o.stride = sizes_of(who, "option stride", opts.stride, n, 1, 1)
     o.dilation = sizes_of(who, "option dilation", opts.dilation, n, 1, 1)
@@ -158,6 +159,17 @@ return function(ty, check, row)
   ---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
   local function conv2d(x, weight, bias, opts) return conv("conv2d", 2, x, weight, bias, opts) end
 
+  --- Convolution over three dims, as in networks. Options as conv2d's, but all channels are in one group.
+  ---@param x tycho.Tensor [batch, channels, depth, height, width] or [channels, depth, height, width]
+  ---@param weight tycho.Tensor [out, channels, planes, rows, columns]
+  ---@param bias? tycho.Tensor [out]
+  ---@param opts? {stride: any, padding: any, dilation: any}
+  ---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
+  local function conv3d(x, weight, bias, opts) return conv("conv3d", 3, x, weight, bias, opts) end
+
+  row { "conv3d", "x, weight, bias, {stride = 1, padding = 0, dilation = 1}", conv3d,
+    "convolution over three dims; weight [out, in, planes, rows, columns]", shape = "[batch, out, depth, height, width]",
+    formula = "as conv1d, over three dims, in one group" }
   row { "conv1d", "x, weight, bias, {stride = 1, padding = 0, dilation = 1, groups = 1}", conv1d,
     "convolution over one dim; weight [out, in / groups, size]", shape = "[batch, out, length]",
     formula = "y[n, o, t] = bias[o] + sum over c, i of weight[o, c, i] x[n, c, t stride + i dilation - padding]" }
@@ -303,33 +315,30 @@ return function(ty, check, row)
     end
   end
 
+  --- Which place of its window the largest element has, from 0, as floats; nil: a window has one place.
+  local function first_taps(view, kernel, y)
+    local less, tap = {}, nil
+    each_tap(kernel, function(k, index) less[k] = view[index]:lt(y) end)
+    for k = product(kernel) - 2, 0, -1 do tap = where(less[k], tap or k + 1, k) end
+    return tap
+  end
+
   --- Windows that share no element: each place of a window gets g, or 0 where an earlier one was the largest. whole: no
   --- element lies outside.
   local function spread_apart(x, view_of, kernel, y, g, whole)
     local dx = (whole and ty.empty or ty.zeros)(x.shape, { dtype = g.dtype })
-    local from, to, below = view_of(x), view_of(dx), nil
-    each_tap(kernel, function(_, index)
-      local less = from[index]:lt(y)
-      local own = where(less, 0, g)
-      to[index] = below and where(below, own, 0) or own
-      below = below and below:bitwise_and(less) or less
-    end)
+    local from, to = view_of(x), view_of(dx)
+    local tap = first_taps(from, kernel, y)
+    each_tap(kernel, function(k, index) to[index] = tap and where(tap:eq(k), g, 0) or g end)
     return dx
-  end
-
-  --- Which place of its window the largest element has, from 0.
-  local function first_taps(view, n, kernel, y)
-    if product(kernel) > TAPS then return view:flatten(-n, -1):argmax(-1) - 1 end
-    local places, k = {}, product(kernel) - 1
-    each_tap(kernel, function(i, index) places[i] = view[index]:lt(y) end)
-    local tap = ty.full(y.shape, k, { dtype = "i64" })
-    for i = k - 1, 0, -1 do tap = where(places[i], tap, i) end
-    return tap
   end
 
   --- Windows that may share elements: g is added up at the places of the largest.
   local function spread_together(x, view, n, kernel, stride, dilation, y, g)
-    local tap, sizes, at = first_taps(view, n, kernel, y), x.shape, nil
+    local tap, sizes, at = nil, x.shape, nil
+    if product(kernel) > TAPS then tap = view:flatten(-n, -1):argmax(-1) - 1
+    else tap = first_taps(view, kernel, y) or ty.zeros_like(y) end
+    tap = tap:to("i64")
     for i = n, 1, -1 do
       local d, below = x.ndim - n + i, 1
       for k = d + 1, x.ndim do below = below * sizes[k] end

@@ -21,6 +21,8 @@ local fail, show, text = check.fail, check.show, check.text
 local is_tensor = ty.is_tensor
 local min, ceil, floor = math.min, math.ceil, math.floor
 
+local AHEAD = 1024 -- samples that wait at most, whatever the batch
+
 --- ty.data(x) is x:data(), the address of a tensor's elements.
 local M = setmetatable({}, { __call = function(_, x) return check.tensor("data", 1, x):data() end })
 
@@ -147,7 +149,9 @@ local Memory = kind_of_dataset()
 --- Rows `at` to `at + n - 1` of the order, or of the data themselves.
 local function rows_of(x, order, at, n)
   if is_tensor(x) then
-    return order and x:index_select(1, order:narrow(1, at, n)) or x:narrow(1, at, n)
+    if not order then return x:narrow(1, at, n) end
+    if x:is_contiguous() and not x.requires_grad then return C.rows(x, order, at, n) end
+    return x:index_select(1, order:narrow(1, at, n))
   end
   local y = {}
   for i = 1, n do y[i] = x[order and order:get(at + i - 1) or at + i - 1] end
@@ -270,14 +274,23 @@ end
 function Files:reader(order, opts)
   local labels, paths, plan, first = self.labels, self.paths, {}, 1
   for k, v in pairs(self.plan) do plan[k] = v end
-  plan.workers, plan.capacity = opts.workers, opts.ahead
+  plan.workers, plan.capacity = opts.workers, min(opts.ahead, AHEAD)
   order = order or ty.range(1, self.size):to("i64")
   if labels then labels = labels:index_select(1, order) end
   local at, ring, dtype = 1, nil, self.dtype
-  --- The ring opens with the first sample, so that a reader can be set forward before.
+  --- The ring opens with the first sample, so that a reader can be set forward before. It copies the paths: where few
+  --- are wanted, only those.
   local function open()
     first = at
-    ring = C.ring_open(paths, order:narrow(1, at, order:size(1) - at + 1):contiguous(), plan)
+    local rest = order:narrow(1, at, order:size(1) - at + 1)
+    local n = rest:size(1)
+    if not plan.shape and n < #paths / 2 then
+      local few = rest:totable()
+      for i, which in ipairs(few) do few[i] = paths[which] end
+      ring = C.ring_open(few, ty.range(1, n):to("i64"), plan)
+    else
+      ring = C.ring_open(paths, rest:contiguous(), plan)
+    end
     return ring
   end
   local function finish(x) return dtype and x:to(dtype) / 255 or x end

@@ -13,6 +13,7 @@
 --   scans, gather, scatter* dim
 --   argsort                 dim, descending
 --   searchsorted            right
+--   attend*                 causal, dropout, value    dropout in 2^-30; value: the scale
 --   matmul                  by                        "exact", "blas" or "amx"
 -- The rules that a node keeps are those of the core: this file proposes a type, and the core's verifier decides.
 
@@ -172,6 +173,8 @@ return function(ty)
     scatter_add = { dim },
     argsort = { dim, flag("k2", "descending") },
     searchsorted = { flag("k", "right") },
+    attend = { flag("k", "causal"), number("k2", "dropout", 0), bits },
+    attend_grad = { flag("k", "causal"), number("k2", "dropout", 0), bits },
     matmul = { by },
   }
   local of_class = { reduce = { dims }, scan = { dim } }
@@ -320,6 +323,13 @@ return function(ty)
   function infer.move(row, n)
     local a, b = n.inputs[1], n.inputs[2]
     if n.op == "gather" then return a.dtype, copy(b.shape) end
+    if n.op:find("^attend") then
+      local q, v = a.shape, n.inputs[3].shape
+      local rows = M.numel(q) / math.max(q[#q], 1)
+      local all = n.op == "attend" and rows * (v[#v] + 2) or M.numel(q) + M.numel(b.shape) + M.numel(v)
+      n.causal, n.dropout = n.causal or false, n.dropout or 0
+      return a.dtype, { all }
+    end
     if n.op == "searchsorted" then
       n.right = n.right or false
       return "i64", copy(b.shape)

@@ -9,6 +9,7 @@
 --            their computed positions.
 --   put      writes through such a view of a copy, or scatters to computed positions
 --   random   is Philox4x32-10 in integers of 64 bits
+--   attend*  are functions for sources alone
 --   products say by which code they run where a setting could change that
 -- Positions are 0-based in graphs and 1-based in Lua, hence the ones that are added and subtracted.
 
@@ -265,6 +266,13 @@ return function(ty, ops)
     return ("%s:searchsorted(%s%s) - 1"):format(a, b, n.right and ", true" or "")
   end
 
+  function say.attend(n, ...)
+    return ("ty.internals.attend_node(%.0f, %s, %.0f, %s, %s)"):format(n.shape[1], tostring(n.causal), n.dropout,
+      number_text(n.value), concat({ ... }, ", ", 1, #n.inputs))
+  end
+
+  say.attend_grad = say.attend
+
   --- The node's value as an expression; scalars: the name of the value of a slot.
   local function expression(n, names, slot_name)
     if n.op == "scalar" then return fill({}, slot_name(n.slot) .. (n.dtype == "bool" and " ~= 0" or ""), n.dtype) end
@@ -436,13 +444,14 @@ end
     local fn = compiled[text]
     if fn then return fn end
     if ncompiled >= COMPILED_MAX then compiled, ncompiled = {}, 0 end
-    local chunk = assert(loadstring(("%sreturn function(a, b, c, s) return %s end"):format(head(), text), "=(tycho)"))
+    local source = ("%sreturn function(s, a, b, c, d, e, f, g) return %s end"):format(head(), text)
+    local chunk = assert(loadstring(source, "=(tycho)"))
     fn = chunk(ty)
     compiled[text], ncompiled = fn, ncompiled + 1
     return fn
   end
 
-  local operand_names = { "a", "b", "c" }
+  local operand_names = { "a", "b", "c", "d", "e", "f", "g" }
   local function slot_in_run(k) return ("s[%d]"):format(k) end
 
   --- Steps of a run: {node, evaluator, operands}, in order, and for each the nodes that nobody needs behind it.
@@ -467,8 +476,9 @@ end
   function M.run(nodes, outputs, values, slots)
     local steps, dead = steps_of(nodes, outputs)
     for _, step in ipairs(steps) do
-      local list, n = step.node.inputs, step.node
-      values[n] = step.fn(values[list[1]], values[list[2]], values[list[3]], slots)
+      local list, n, given = step.node.inputs, step.node, {}
+      for i = 1, #list do given[i] = values[list[i]] end
+      values[n] = step.fn(slots, unpack(given))
       for _, gone in ipairs(dead[step.at] or {}) do values[gone] = nil end
     end
     local results, before = {}, {}

@@ -140,9 +140,9 @@ for name, fn in pairs(require("tycho.compile").open(ty)) do
 end
 -- Modules, optimisers: loaded when they are asked for.
 
-local autocast, cast = require("tycho.nn.autocast")(ty)
+local autocast, cast, whole = require("tycho.nn.autocast")(ty)
 define("autocast", "m", "dtype, fn, ...", "calls fn(...) with the products of layers in that half float", autocast)
-ty._cast = cast
+ty._cast, ty._whole = cast, whole
 
 -- Pictures, progress, profile: loaded when they are called first.
 
@@ -162,7 +162,7 @@ end
 
 --- Files: what is behind these names is loaded when one of them is first called.
 for name, about in pairs {
-  load = { "path, opts = nil", "what a file holds, by its ending: .npy .npz .safetensors .gguf; nil and a message" },
+  load = { "path, opts = nil", "what a file holds, by its ending: tensors, tables, pictures; nil and a message" },
   save = { "path, value, opts = nil", "writes a file whole or not at all, by its ending; true, or nil and a message" },
   load_weights = { "path, opts = nil",
     "the tensors of a directory of safetensors, of its index, or of one file, by name" },

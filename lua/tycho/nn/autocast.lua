@@ -1,10 +1,11 @@
 --- nn/autocast.lua -- mixed precision: the products of layers in a half float, all else as it is.
 -- Within ty.autocast("bf16", fn) linear, convolution, recurrent and attention layers take their operands in bf16;
 -- norms, softmax and losses compute in f32 as always, and parameters stay in f32, the master weights: gradients come
--- back to them through the casts. Products that are written out, x:matmul(w), stay as they are.
+-- back to them through the casts. Loss modules give f32, whatever comes to them. What is written out, x:matmul(w) or
+-- ty.cross_entropy(x, y), stays as it is.
 
 ---@param ty table the module tycho
----@return function autocast, function cast what the layers ask
+---@return function autocast, function cast what the layers ask, function whole what the losses ask
 return function(ty)
   local check = require("tycho.check")(ty)
   local unpack, select, pcall, error = unpack, select, pcall, error
@@ -23,6 +24,12 @@ return function(ty)
       if t ~= nil and names[t.dtype] then list[i] = t:to(dtype) end
     end
     return unpack(list, 1, select("#", ...))
+  end
+
+  --- A half float in f32, while autocast is in force: a loss has few bits to lose.
+  local function whole(x)
+    local half = state.dtype and ty.is_tensor(x) and (x.dtype == "f16" or x.dtype == "bf16")
+    return half and x:to("f32") or x
   end
 
   local function leave(before, ok, ...)
@@ -47,5 +54,5 @@ return function(ty)
     return leave(before, pcall(fn, ...))
   end
 
-  return autocast, cast
+  return autocast, cast, whole
 end
