@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 #include "lua_view.h"
+#include "vmap.h"
 
 #define SUMMARY 1000 /* elements; larger tensors are shown in part */
 #define EDGE 3       /* places shown at each end then */
@@ -194,11 +195,18 @@ static int l_tostring(lua_State *L) {
     return 1;
   }
   x = ty_lua_check(L, "tostring", 1);
+  bool batched = x->st->many != NULL;
+  while (x->st->many) { /* values of all examples, outer vmaps first */
+    Tensor *all = ty_lua_push(L);
+    TY_LUA_MUST(L, S, ty_vmap_lift(S, x, ty_vmap_level(x), -1, 0, all));
+    x = all;
+  }
   Print p = {.x = x, .summary = ty_type_numel(&x->type) > SUMMARY};
   lua_getfield(L, LUA_REGISTRYINDEX, KEY_PRECISION);
   int precision = lua_isnil(L, -1) ? PRECISION : (int)lua_tonumber(L, -1);
   if (ty_type_numel(&x->type) > 0 && !(p.data = ty_tensor_read(S, x))) return ty_lua_fail(L, S);
   print_all(&p, precision);
+  if (batched) ty_text_add(&p.text, " of all examples", 16);
   if (p.text.failed) {
     ty_text_free(&p.text);
     return ty_lua_error(L, "tostring: out of memory");

@@ -95,8 +95,7 @@ local function gradients(floats, inputs, y)
   return out
 end
 
--- The same leaves again in the second call: gradients add up there. Of leaves that are views the gradients cannot be
--- captured: there are some.
+-- The same leaves again in the second call: gradients add up there. Some leaves are views.
 local function with_leaves(program, call)
   local floats, plain = floats_of(program), program.seed % 3 > 0
   local before

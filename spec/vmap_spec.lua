@@ -575,18 +575,29 @@ describe("errors", function()
   end)
 
   it("name the reading of values, and leave no vmap open", function()
-    for _, f in ipairs { function(x) return x:sum():item() end, function(x) return x:totable() end, tostring, ty.unique,
+    for _, f in ipairs { function(x) return x:sum():item() end, function(x) return x:totable() end, ty.unique,
       function(x) return x:data() end, function(x) return x:get(1) end, function(x) return x:nonzero() end } do
       assert.truthy(H.raises(ty.vmap(f), X):find("the values of a batched tensor are read", 1, true))
     end
     assert.same({ 2 }, ty.randn(2).shape) -- no level is open
     local leaked
     ty.vmap(function(x) leaked = x return x end)(X)
-    assert.truthy(H.raises(tostring, leaked):find("batched", 1, true))
+    assert.truthy(H.raises(leaked.totable, leaked):find("batched", 1, true))
     local double = ty.compile(function(x) return x * 2 end)
     for _ = 1, 3 do double(X[1]) end
-    assert.truthy(H.raises(tostring, double(leaked)):find("batched", 1, true))
+    assert.truthy(H.raises(leaked.totable, double(leaked)):find("batched", 1, true))
     H.same(X[1] * 2, double(X[1]))
+  end)
+
+  it("leave printing alone, which shows all examples", function()
+    local A, B, text = ty.tensor { { 1, 2 }, { 3, 4 } }, ty.tensor { 5, 6, 7 }, {}
+    ty.vmap(function(a)
+      text[1] = tostring(a)
+      ty.vmap(function(b) text[2] = tostring(a[1] * b) return b end)(B)
+      return a
+    end)(A)
+    assert.equal(tostring(A) .. " of all examples", text[1])
+    assert.equal(tostring(A[{ {}, { 1, 1 } }] * B) .. " of all examples", text[2])
   end)
 
   it("of eight dims: there is no room for the batch", function()
