@@ -286,8 +286,9 @@ for number = ONLY or 1, ONLY or N do
   local kind = number % 2 == 0 and "smooth" or "any"
   local program = losses.make(ty, SEED * 1000003 + number, kind)
   program.kind, program.way, program.seed = kind, names[number % #names + 1], program.seed or number
-  for _, s in ipairs(program) do -- its gradient for each example is rounded otherwise, see vmap.lua
-    if s.name == "scaled_dot_product_attention" and program.way == "gradients" then program.way = "values" end
+  for _, s in ipairs(program) do -- gradients for each example are rounded otherwise, see vmap.lua
+    local rounds = s.name and (s.name == "scaled_dot_product_attention" or s.name:find("^conv%d?"))
+    if rounds and program.way == "gradients" then program.way = "values" end
   end
   if ONLY then print(program.way .. "\n" .. gen.print(program)) end
   counts.programs = counts.programs + 1
