@@ -5,8 +5,10 @@
 -- The function runs once. What it gets are batched tensors (vmap.h): they look like those of one example, and every
 -- operation on them works on all examples, whoever calls it: layers, gradients, writes in place, another vmap.
 -- 1. The results are those of a loop over the examples, stacked. They have the same bits too, since the order of a sum
---    depends on the summed dims alone; all of ty.linalg works matrix by matrix. Only random numbers are others, and
---    what settings let go to other kernels: ty.blas, ty.precision.
+--    depends on the summed dims alone; all of ty.linalg works matrix by matrix. Only random numbers are others, what
+--    settings let go to other kernels (ty.blas, ty.precision), and the gradient of attention for each example, which is
+--    made of products and maps (grad_attend.c): equal but for rounding. So are gradients that are added up where a
+--    result of convolutions is seen by several views: there it is contiguous, and flatten does not copy it.
 -- 2. Every example is contiguous. Arguments are seen in place where they lie so, else in a copy; what the function
 --    writes to them is copied back, as a loop over slices would do.
 -- 3. Results share no memory with what was there before.
