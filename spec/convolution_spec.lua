@@ -369,7 +369,8 @@ local function add(t)
     if v == v then sum = (sum * 31 + v * 2 ^ 20) % (2 ^ 45) end
   end
 end
-for _, s in ipairs { { 3, 6, 8, 17, 3, 1, 1, 2 }, { 2, 16, 5, 33, 3, 1, 1, 1 }, { 9, 12, 12, 8, 3, 2, 2, 12 }, { 1, 40, 3, 9, 2, 0, 1, 1 } } do
+for _, s in ipairs { { 3, 6, 8, 17, 3, 1, 1, 2 }, { 2, 16, 5, 33, 3, 1, 1, 1 }, { 9, 12, 12, 8, 3, 2, 2, 12 },
+      { 1, 40, 3, 9, 2, 0, 1, 1 } } do
   for _, dtype in ipairs { "f32", "f64", "f16" } do
     local o = { padding = s[6], stride = s[7], groups = s[8] }
     local x = ty.randn(s[1], s[2], s[4], s[4]):to(dtype):requires_grad_()
