@@ -314,12 +314,17 @@ return function(ty, define)
 
   -------------------------------------------------------------------------------------- gradients of the user's own
 
-  --- What is kept for the way back: tensors in storages that nobody writes to.
-  local function keep(v)
+  --- What is kept for the way back: tensors in storages that nobody writes to, in tables like those they came in.
+  --- seen: what was kept already, since modules know each other.
+  local function keep(v, seen)
     if is_tensor(v) then return core.same(v) end
     if type(v) ~= "table" then return v end
-    local y = {}
-    for k, field in pairs(v) do y[k] = keep(field) end
+    local y = seen and recall(seen, v)
+    if y then return y end
+    seen = seen or {}
+    y = setmetatable({}, getmetatable(v))
+    remember(seen, v, y)
+    for k, field in pairs(v) do rawset(y, k, keep(field, seen)) end
     return y
   end
 

@@ -72,13 +72,19 @@ return function(ty, define, own)
     end
   end
 
-  --- v with batched tensors; copies: those whose writes must be copied back.
+  --- v with batched tensors; copies: those whose writes must be copied back. Where a tensor is given twice, writes to
+  --- the one are seen in the other.
   local function enter(v, dims, id, copies, seen)
     if not dims then return v end
     if is_tensor(v) then
       local dim = place(v, dims, v.ndim, "in_dims")
+      local of = recall(copies.of, v) or {}
+      if of[dim] then return of[dim]:unsqueeze(1):squeeze(1) end
       local y, copied = V.wrap(v, dim, id)
-      if copied then copies[#copies + 1] = { v, dim, y } end
+      if copied then
+        copies[#copies + 1], of[dim] = { v, dim, y }, y
+        remember(copies.of, v, of)
+      end
       return y
     end
     if type(v) ~= "table" then return v end
@@ -121,7 +127,7 @@ return function(ty, define, own)
 
   --- The whole way, while the level is open.
   local function through(f, in_dims, out_dims, id, count, args)
-    local copies, inputs = {}, {}
+    local copies, inputs = { of = {} }, {}
     for i = 1, args.n do inputs[i] = enter(args[i], dims_at(in_dims, i), id, copies, {}) end
     local results = pack(f(unpack(inputs, 1, args.n)))
     for _, c in ipairs(copies) do
