@@ -466,6 +466,20 @@ describe("functions", function()
     assert.equal(math.cos(1) * 0.5, w.grad:item())
   end)
 
+  it("get objects under checkpoint that know their methods and each other", function()
+    local Layer = {}
+    Layer.__index = Layer
+    function Layer:call(v) return (v * self.w):sin() * self.back.other.w end
+    local net = setmetatable({ w = ty.ones({ 2 }, { requires_grad = true }) }, Layer)
+    net.back = { other = net }
+    local x = ty.tensor({ 2, 3 })
+    ty.checkpoint(function(layer, v) return layer:call(v) end, net, x):sum():backward()
+    local g = net.w.grad
+    net.w.grad = nil
+    net:call(x):sum():backward()
+    H.same(net.w.grad, g)
+  end)
+
   it("draw the same random numbers again under checkpoint, which moves none of those that follow", function()
     local function noisy(v) return v * ty.rand(4) end
     ty.manual_seed(5)

@@ -303,6 +303,28 @@ describe("writes in place", function()
     end
   end)
 
+  it("are seen where a tensor is given twice", function()
+    local function f(a, b)
+      a:mul_(2)
+      return a + b
+    end
+    for _, dim in ipairs { 1, 2 } do
+      local a = rand("f32", 3, 4)
+      local b, c, other, rows = a:clone(), a:clone(), rand("f32", 3, 4), {}
+      for i = 1, a:size(dim) do rows[i] = f(slice(a, dim, i), slice(a, dim, i)) end
+      local g = ty.vmap(f, dim)
+      local compiled = ty.compile(g)
+      H.same(ty.stack(rows), g(b, b))
+      H.same(ty.stack(rows), compiled(c, c))
+      H.same(a, b)
+      H.same(a, c)
+      H.same(g(b, other), compiled(c, other))
+      H.same(b, c)
+      local t, want = { x = b }, b:t() * 10
+      H.same(want, ty.vmap(function(x, y) return f(f(x.x, y), y) end, { { x = 2 }, 2 })(t, b))
+    end
+  end)
+
   it("reach the argument from compiled functions", function()
     local function f(x) return ty.vmap(function(v) v:add_(1) return v[1] * 2 end, 2)(x) end
     local compiled = ty.compile(f)
@@ -485,6 +507,29 @@ describe("Jacobians and Hessians", function()
     assert.same({ 2, 3 }, ty.jacobian(function() return ty.ones(2, F64) end)(x).shape)
     assert.equal("jacobian: argument 2 is asked for, the function was given 1", H.raises(ty.jacobian(f, 2), x))
     assert.truthy(H.raises(ty.jacobian(f), ty.ones({ 2 }, I64)):find("must be of floats", 1, true))
+  end)
+
+  it("of attention, whose result no example has for itself", function()
+    local q, k = rand("f64", 3, 2), rand("f64", 4, 2)
+    for which, f in ipairs { function(v) return ty.scaled_dot_product_attention(v, k, k) end,
+      function(v) return ty.scaled_dot_product_attention(k, v, v, { causal = true }) end } do
+      local J = ty.jacobian(f)(q)
+      local h = ty.hessian(function(v) return f(v):square():sum() end)(q)
+      assert.same({ which == 1 and 3 or 4, 2, 3, 2 }, J.shape)
+      H.same(J, ty.compile(ty.jacobian(f))(q))
+      for i = 1, 3 do
+        for j = 1, 2 do
+          local e = ty.zeros(3, 2, F64)
+          e[i][j] = 1e-6
+          assert.truthy(far((f(q + e) - f(q - e)) / 2e-6, J[{ {}, {}, i, j }]) < 1e-8)
+          local g = ty.grad(function(v) return f(v):square():sum() end)
+          assert.truthy(far((g(q + e) - g(q - e)) / 2e-6, h[{ {}, {}, i, j }]) < 1e-8)
+        end
+      end
+    end
+    assert.truthy(H.raises(ty.jacobian(function(v)
+      return ty.scaled_dot_product_attention(v, k, k, { dropout = 0.5 })
+    end), q):find("attention with dropout has no gradient of many examples at once", 1, true))
   end)
 
   it("of the second order, in compiled functions, for many points, differentiated", function()
