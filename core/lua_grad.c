@@ -124,10 +124,20 @@ static int grad_got(lua_State *L) {
   return 1;
 }
 
+/* ty_grad_watch of x, or of a copy where places of x are one: each element has a gradient of its own. */
+static bool watch_apart(State *S, const Tensor *x, bool watch, Tensor *y) {
+  Tensor own = {0};
+  if (ty_view_distinct(&x->type, x->strides)) return ty_grad_watch(S, x, watch, y);
+  if (!ty_record_copy(S, x, &own)) return false;
+  const bool ok = ty_grad_watch(S, &own, watch, y);
+  ty_tensor_release(&own);
+  return ok;
+}
+
 static int push_watch(lua_State *L, bool watch) {
   State *S = ty_lua_enter(L);
   Tensor *x = ty_lua_check(L, "grad", 1), *y = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_grad_watch(S, x, watch, y));
+  TY_LUA_MUST(L, S, watch ? watch_apart(S, x, true, y) : ty_grad_watch(S, x, false, y));
   return 1;
 }
 static int grad_watch(lua_State *L) { return push_watch(L, true); }
@@ -166,7 +176,7 @@ static int grad_live(lua_State *L) {
 
 static bool join_results(State *S, Record *join, const Tensor *const *y, Tensor *const *z, int n) {
   for (int i = 0; i < n; i++) {
-    if (!ty_grad_watch(S, y[i], false, z[i])) return false;
+    if (!watch_apart(S, y[i], false, z[i])) return false;
     if (!ty_is_float(y[i]->type.dtype)) continue;
     Record *r = ty_record_new(S, K_OUT, 1, &(Given){.kind = O_TENSOR, .t = z[i]});
     if (!r) return false;

@@ -466,6 +466,30 @@ describe("functions", function()
     assert.equal(math.cos(1) * 0.5, w.grad:item())
   end)
 
+  it("see each element of what is expanded or overlaps, given or returned", function()
+    local one, three = ty.ones(1), ty.ones(3)
+    local weights, pairs_of = ty.tensor({ 1, 2, 3 }), ty.tensor({ { 1, 2 }, { 3, 4 } })
+    local function double(v) return v * 2 end
+    H.same(weights, ty.grad(function(v) return (v * weights):sum() end)(one:expand(3)))
+    H.same(pairs_of, ty.grad(function(v) return (v * pairs_of):sum() end)(three:unfold(1, 2, 1)))
+    H.same(ty.eye(3) * 2, ty.jacobian(double)(one:expand(3)))
+    H.same(ty.tensor({ 2, 0, 0 }), (select(2, ty.jvp(double, one:expand(3), ty.tensor({ 1, 0, 0 })))))
+    local ruled = ty.custom_grad(function(v) return v:expand(3) end, function(_, g)
+      H.same(weights, g)
+      return g:sum(1, true)
+    end)
+    local function weighed(f, by) return ty.grad(function(v) return (f(v) * by):sum() end) end
+    local expanded = weighed(function(v) return ty.checkpoint(function(u) return u:expand(3) end, v) end, weights)
+    local windows = weighed(function(v) return ty.checkpoint(function(u) return u:unfold(1, 2, 1) end, v) end, pairs_of)
+    H.same(ty.tensor({ 6 }), weighed(ruled, weights)(one))
+    H.same(ty.tensor({ 6 }), expanded(one))
+    H.same(ty.tensor({ 1, 5, 4 }), windows(three))
+    for _, c in ipairs { { expanded, one }, { windows, three } } do H.same(c[1](c[2]), ty.compile(c[1])(c[2])) end
+    local by = weighed(function(v) return v end, weights)
+    local compiled = ty.compile(by)
+    for _, v in ipairs { one:expand(3), three, one:expand(3) } do H.same(by(v), compiled(v)) end
+  end)
+
   it("get objects under checkpoint that know their methods and each other", function()
     local Layer = {}
     Layer.__index = Layer
