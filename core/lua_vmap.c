@@ -67,10 +67,12 @@ static int vmap_level(lua_State *L) {
   return 1;
 }
 
-/* written(x) -> whether x was written since it was wrapped */
+/* written(x) -> whether x was written since it was wrapped; how often since its storage is there */
 static int vmap_written(lua_State *L) {
-  lua_pushboolean(L, ty_lua_check(L, "vmap", 1)->st->version > 0);
-  return 1;
+  const Storage *st = ty_lua_check(L, "vmap", 1)->st;
+  lua_pushboolean(L, st->version > 0);
+  lua_pushnumber(L, st->version);
+  return 2;
 }
 
 /* tracked(x) -> whether x needs a gradient, its own or that of all examples */

@@ -525,6 +525,20 @@ describe("functions", function()
     y:backward(nil, { retain_graph = true })
     y:backward()
     assert.same({ 12, -8 }, H.list(x.grad))
+    local function cubes(run)
+      return ty.grad(function(v)
+        v = v * 1
+        local u = run(function(a)
+          a:narrow(1, 1, 1):mul_(2)
+          return a * a
+        end, v)
+        return (u * v):sum()
+      end)
+    end
+    local g = cubes(ty.checkpoint)
+    assert.same({ 24, 3 }, H.list(g(ty.ones(2))))
+    assert.same({ 24, 3 }, H.list(cubes(function(f, v) return f(v) end)(ty.ones(2))))
+    assert.same({ 24, 3 }, H.list(ty.compile(g)(ty.ones(2))))
   end)
 
   it("clip gradients together", function()

@@ -388,20 +388,31 @@ return function(ty, define)
     end)
   end
 
+  --- How often v was written to, if it needs a gradient.
+  local function writes_to(v)
+    if is_float(v) and v.requires_grad then return select(2, batch.written(v)) end
+  end
+
   --- f(...) that keeps nothing for the way back but its arguments: it runs again there, and draws the same random
-  --- numbers.
+  --- numbers. What it writes to arguments leads back through it too.
   ---@param f fun(...): ...
   local function checkpoint(f, ...)
     callable("checkpoint", 1, f)
     if not mode() or batch.level() > 0 then return f(...) end -- gradients outside of a vmap would not see the way back
     local args, random = pack(...), random_state()
     local inputs = { n = args.n + 1, ty.zeros(1):requires_grad_() } -- so that it is taped for what f closes over
-    local kept = {} -- as they are before f, which may write to them
+    local kept, writes = {}, {} -- as they are before f, which may write to them
     for i = 1, args.n do
-      kept[i], inputs[i + 1] = keep(args[i]), args[i]
+      kept[i], inputs[i + 1], writes[i] = keep(args[i]), args[i], writes_to(args[i])
     end
     local results = { no_grad(f, ...) }
-    for i = 1, #results do check.tensor("checkpoint", i, results[i]) end
+    local n, written = #results, {}
+    for i = 1, n do check.tensor("checkpoint", i, results[i]) end
+    for i = 1, args.n do -- what was written to is one more result
+      if writes_to(args[i]) ~= writes[i] then
+        written[#written + 1], results[#results + 1] = i, args[i]
+      end
+    end
     results = join(inputs, results, function(back, gradients)
       local now, given = random_state(), {}
       random_state(random)
@@ -410,11 +421,13 @@ return function(ty, define)
       random_state(now)
       if not again[1] then error(again[2], 0) end
       table.remove(again, 1)
-      for i = 1, again.n - 1 do
+      for k, i in ipairs(written) do again[n + k] = given[i] end
+      for i = 1, n + #written do
         if gradients[i] and again[i].requires_grad then core.seed(back, again[i], gradients[i]) end
       end
     end)
-    return unpack(results)
+    for k, i in ipairs(written) do args[i]:copy_(results[n + k]) end
+    return unpack(results, 1, n)
   end
 
   ------------------------------------------------------------------------------------------------------------ clipping
@@ -461,8 +474,8 @@ return function(ty, define)
   core.ends = { [core.step] = true } -- with nil
   core.memory = { [recall] = "recall", [remember] = "remember" }
   for _, f in ipairs { first, run, backward, directions, rows_of, jacobian, hessian, callable, no_grad, enable_grad,
-    restore, watch, gather, differentiate, value_and_grad, grad, jvp, custom_grad, checkpoint, taped, join, keep,
-    gradients_of, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
+    restore, watch, gather, differentiate, value_and_grad, grad, jvp, custom_grad, checkpoint, writes_to, taped, join,
+    keep, gradients_of, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true
   end
   for name, f in pairs(batch) do core.captured[f] = "vmap." .. name end
