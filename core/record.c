@@ -483,14 +483,7 @@ bool ty_record_bitcast(State *S, const Tensor *x, int dtype, Tensor *y) {
   const char *who = "view_as";
   Batch *b;
   int from = x->type.dtype;
-  if (from == dtype) {
-    ty_tensor_alias(y, x);
-    return true;
-  }
-  if (from == dtype) {
-    ty_tensor_alias(y, x);
-    return true;
-  }
+  if (from == dtype) return ty_record_copy(S, x, y); /* a tensor of its own, as with any dtype */
   if (ty_dtypes[from].bytes != ty_dtypes[dtype].bytes)
     return ty_fail(S, "%s: %s and %s differ in size", who, ty_dtypes[from].name,
                    ty_dtypes[dtype].name);
