@@ -367,8 +367,8 @@ static void define_row(lua_State *L, int m, int t, lua_CFunction fn, int op, con
 static void open_row(lua_State *L, int m, int t, int op) {
   const OpInfo *row = &ty_ops[op];
   Call call = by_row[op].fn ? by_row[op] : by_class[row->class];
-  const char *args = call.args ? call.args : operands[row->arity];
   if (!row->lua || !call.fn) return;
+  const char *args = call.args ? call.args : operands[row->arity];
   define_row(L, m, t, call.fn, op, row->lua);
   ty_lua_describe(L, row->lua, args, row->help);
   if (!(row->flags & F_INPLACE)) return;

@@ -685,8 +685,8 @@ FIND(f64)
 #define ROW_O(P, NAME, S, T) ROW_C(P, NAME, S, T) PUT(P, T, 1, OF_MAPS(NAME##_##S##_sv))
 #define ROW_T(P, NAME, T) \
   PUT(P, T, 0, OF_MAPS(NAME##_vvv)) \
-  PUT(P, T, 2, OF_MAPS(NAME##_vsv)) PUT(P, T, 3, OF_MAPS(NAME##_vvs)) \
-      PUT(P, T, 4, OF_MAPS(NAME##_vss))
+  PUT(P, T, 2, OF_MAPS(NAME##_vsv)) \
+  PUT(P, T, 3, OF_MAPS(NAME##_vvs)) PUT(P, T, 4, OF_MAPS(NAME##_vss))
 #define ALL4(M, P, NAME) IN(M, P, NAME) FL(M, P, NAME)
 #define FL(M, P, NAME) M(P, NAME, f32, C_F32) M(P, NAME, f64, C_F64)
 #define IN(M, P, NAME) M(P, NAME, i32, C_I32) M(P, NAME, i64, C_I64)

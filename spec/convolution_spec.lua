@@ -304,6 +304,16 @@ describe("windows that are read where they lie", function()
     H.same(y:clone():reshape(50, 600):matmul(b:clone():permute({ 2, 1, 3 }):reshape(600, 50)), ty.contract(y, b:permute { 2, 1, 3 }, 0, 2))
   end)
 
+  it("are copied where products of a batch would have to be found among them", function()
+    ty.manual_seed(6)
+    local x, w = ty.randn(4, 6, 20, 30), ty.randn(24, 5, 20)
+    local function f(v, u) return u:matmul(v:transpose(1, 2):reshape(24, 20, 30)) end
+    H.same(w:matmul(x:transpose(1, 2):clone():reshape(24, 20, 30)), ty.compile(f)(x, w))
+    local z = ty.randn(4, 6, 30, 20)
+    local function g(v, u) return u:matmul(v:permute({ 2, 1, 4, 3 }):reshape(24, 20, 30)) end
+    H.same(w:matmul(z:permute({ 2, 1, 4, 3 }):clone():reshape(24, 20, 30)), ty.compile(g)(z, w))
+  end)
+
   it("may be rows over many blocks, which threads share, and the one column of a product", function()
     ty.manual_seed(5)
     local threads = ty.threads()
@@ -359,7 +369,8 @@ local function add(t)
     if v == v then sum = (sum * 31 + v * 2 ^ 20) % (2 ^ 45) end
   end
 end
-for _, s in ipairs { { 3, 6, 8, 17, 3, 1, 1, 2 }, { 2, 16, 5, 33, 3, 1, 1, 1 }, { 9, 12, 12, 8, 3, 2, 2, 12 }, { 1, 40, 3, 9, 2, 0, 1, 1 } } do
+for _, s in ipairs { { 3, 6, 8, 17, 3, 1, 1, 2 }, { 2, 16, 5, 33, 3, 1, 1, 1 }, { 9, 12, 12, 8, 3, 2, 2, 12 },
+      { 1, 40, 3, 9, 2, 0, 1, 1 } } do
   for _, dtype in ipairs { "f32", "f64", "f16" } do
     local o = { padding = s[6], stride = s[7], groups = s[8] }
     local x = ty.randn(s[1], s[2], s[4], s[4]):to(dtype):requires_grad_()

@@ -241,7 +241,7 @@ local function check_outer(program)
     elseif a:numel() > 0 then
       counts.outer = counts.outer + 1
       local off = (a - b):abs():max():item()
-      if not (off <= 1e-9 * (1 + size)) then
+      if off ~= off or off > 1e-9 * (1 + size) then
         return ("outer: gradient %d is off by %g of %g"):format(k, off, size)
       end
     end

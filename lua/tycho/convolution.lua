@@ -10,7 +10,7 @@
 return function(ty, check, row)
   local fail = check.fail
   local correlation = require("tycho.correlation")(ty)
-  local pad, windows, mode = correlation.pad, correlation.windows, ty.internals.grad.mode
+  local pad, windows, taping = correlation.pad, correlation.windows, ty.internals.grad.mode
   local tracked = ty.internals.vmap.tracked
   local where = ty.where
   local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
@@ -168,7 +168,8 @@ return function(ty, check, row)
   local function conv3d(x, weight, bias, opts) return conv("conv3d", 3, x, weight, bias, opts) end
 
   row { "conv3d", "x, weight, bias, {stride = 1, padding = 0, dilation = 1}", conv3d,
-    "convolution over three dims; weight [out, in, planes, rows, columns]", shape = "[batch, out, depth, height, width]",
+    "convolution over three dims; weight [out, in, planes, rows, columns]",
+    shape = "[batch, out, depth, height, width]",
     formula = "as conv1d, over three dims, in one group" }
   row { "conv1d", "x, weight, bias, {stride = 1, padding = 0, dilation = 1, groups = 1}", conv1d,
     "convolution over one dim; weight [out, in / groups, size]", shape = "[batch, out, length]",
@@ -297,7 +298,7 @@ return function(ty, check, row)
 
   --- fn(x), whose gradient is rule(x, y, g).
   local function ruled(fn, x, rule)
-    if not (mode() and tracked(x)) then return fn(x) end
+    if not (taping() and tracked(x)) then return fn(x) end
     return ty.custom_grad(function(v)
       local y = fn(v)
       return y, { v, y }
@@ -335,9 +336,9 @@ return function(ty, check, row)
 
   --- Windows that may share elements: g is added up at the places of the largest.
   local function spread_together(x, view, n, kernel, stride, dilation, y, g)
-    local tap, sizes, at = nil, x.shape, nil
-    if product(kernel) > TAPS then tap = view:flatten(-n, -1):argmax(-1) - 1
-    else tap = first_taps(view, kernel, y) or ty.zeros_like(y) end
+    local sizes, at = x.shape, nil
+    local many = product(kernel) > TAPS
+    local tap = many and view:flatten(-n, -1):argmax(-1) - 1 or first_taps(view, kernel, y) or ty.zeros_like(y)
     tap = tap:to("i64")
     for i = n, 1, -1 do
       local d, below = x.ndim - n + i, 1
@@ -370,12 +371,9 @@ return function(ty, check, row)
     local y = ruled(function(v) return fold(view_of(padded(v)), n, size, ty.maximum, max_of) end, input,
       function(v, best, g)
         v = padded(v)
-        local view, dx = view_of(v), nil
-        if apart then
-          dx = spread_apart(v, view_of, size, best, g, view:numel() == v:numel())
-        else
-          dx = spread_together(v, view, n, size, stride, dilation, best, g)
-        end
+        local view = view_of(v)
+        local dx = apart and spread_apart(v, view_of, size, best, g, view:numel() == v:numel())
+          or spread_together(v, view, n, size, stride, dilation, best, g)
         return pad(dx, n, back, behind, 0)
       end)
     return single and y:squeeze(1) or y

@@ -1,17 +1,18 @@
---- correlation.lua -- the products that convolutions are: forward, by input, by weight; each has the others as gradients.
--- In: x [batch, channels, places...], weight w [out, channels / groups, sizes...], g, of the result's dims. Out: a tensor.
+--- correlation.lua -- the products of convolutions: forward, by input, by weight; each has the others as gradients.
+-- In: x [batch, channels, places...], w [out, channels / groups, sizes...], g of the result's dims. Out: a tensor.
 --
 -- A window is a view: `unfold` gives each output's window as new last dims, a step over them is the dilation. All three
 -- are one matrix product of which an operand is such a view: the core reads it where the image lies (ty.contract).
 --   forward   y[b, o, p] = sum over c, k of w[o, c, k] x[b, c, p stride + k dilation - before]
 --   input     x[b, c, i] = the same read the other way: what each y gives to the x's in its window
 --   weight    w[o, c, k] = sum over b, p of y[b, o, p] x[b, c, p stride + k dilation - before]
--- Each is linear in both operands, and the sum of y * g = forward(x, w) * g = x * input(g, w) = w * weight(x, g). So the
--- gradients of each are the other two, and theirs are again these three: derivatives of any order cost one product each.
+-- Each is linear in both operands, and the sum of y * g = forward(x, w) * g = x * input(g, w) = w * weight(x, g). So
+-- the gradients of each are the other two, and theirs are again these three: derivatives of any order cost one product
+-- each.
 --
--- `input` is a forward product too. At stride 1 its weight is turned around. A longer stride cuts the places of x into as
--- many phases, and each phase meets only every stride-th place of the weight: a product a phase, and no zeros between the
--- places of g. Only where places are also dilated the zeros are written.
+-- `input` is a forward product too. At stride 1 its weight is turned around. A longer stride cuts the places of x into
+-- as many phases, and each phase meets only every stride-th place of the weight: a product a phase, no zeros between
+-- the places of g. Only where places are also dilated the zeros are written.
 
 ---@param ty table the core module
 return function(ty)
@@ -51,7 +52,7 @@ return function(ty)
     return list
   end
 
-  --- The windows of x [batch, channels, places...] as [batch, (group,) channels, out..., k...], and the first dim of out.
+  --- The windows of x [batch, channels, places...]: [batch, (group,) channels, out..., k...]; and the first dim of out.
   local function grouped(x, kernel, o)
     local view = C.windows(x, o.n, kernel, o.stride, o.dilation)
     if o.groups == 1 then return view, 3 end
@@ -91,13 +92,16 @@ return function(ty)
       for i = 1, select("#", ...), 2 do range(list, (select(i, ...)), (select(i + 1, ...))) end
       return list
     end
-    local c, y = at - 1, nil -- of channels
+    local c = at - 1 -- of channels
+    local y
     if g:size(c) > view:size(c) * product(o.kernel) then
-      y = contract(g:permute(order(c, 1, 1, 1, at, n)), view:permute(order(1, 1, at, n, c, 1, at + n, n)), at - 3, 1 + n)
+      local columns = view:permute(order(1, 1, at, n, c, 1, at + n, n))
+      y = contract(g:permute(order(c, 1, 1, 1, at, n)), columns, at - 3, 1 + n)
     else
-      y = contract(view:permute(order(c, 1, at + n, n, 1, 1, at, n)), g:permute(order(1, 1, at, n, c, 1)), at - 3, 1 + n)
+      local rows = view:permute(order(c, 1, at + n, n, 1, 1, at, n))
+      local turned = contract(rows, g:permute(order(1, 1, at, n, c, 1)), at - 3, 1 + n)
       lead = range({}, 1, at - 3)
-      y = y:permute(order(c + n, 1, c - 1, 1 + n))
+      y = turned:permute(order(c + n, 1, c - 1, 1 + n))
     end
     return at == 3 and y or y:flatten(1, 2)
   end

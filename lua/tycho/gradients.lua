@@ -1,5 +1,5 @@
 --- gradients.lua -- gradients as captured code sees them: `grad` of leaves from outside, backward, ty.grad.
--- In: leaves, what a way back gave them. Out: values with shadows, effects. Aborts where a leaf is known by two tensors.
+-- In: leaves, what a way back gave them. Out: values with shadows, effects. Aborts where two tensors are one leaf.
 --
 -- Operations on leaves are taped in the session as they always are. The way back runs there too, by the same code
 -- (grad.lua, grad.c), and records what it computes. But a leaf from outside stays as it is:
