@@ -524,6 +524,35 @@ describe("functions", function()
     H.same(after, ty.rand(2))
   end)
 
+  it("run again under the autocast that checkpoint was called in", function()
+    local layer = ty.nn.Linear(16, 16)
+    local x = rand(8, 4, 16):to("f32")
+    local function part(v)
+      local y = layer(v)
+      return y:tanh() * y
+    end
+    local function step(half, keeps)
+      layer.weight.grad = nil
+      local y = ty.autocast(half, function() return keeps and part(x) or ty.checkpoint(part, x) end)
+      y:square():sum():backward()
+      return layer.weight.grad
+    end
+    local compiled = ty.compile(step)
+    for _, half in ipairs { "bf16", false, "f16", "bf16", false } do
+      H.same(step(half, true), step(half, false))
+      H.same(step(half, true), compiled(half, false))
+    end
+    local function step_of()
+      layer.weight.grad = nil
+      ty.checkpoint(part, x):square():sum():backward()
+      return layer.weight.grad
+    end
+    local outside = ty.compile(step_of)
+    for _, half in ipairs { "bf16", false, "bf16" } do
+      H.same(ty.autocast(half, step_of), ty.autocast(half, outside))
+    end
+  end)
+
   it("may write under checkpoint to what they are given", function()
     local x = ty.tensor({ 3, -2 }, F64):requires_grad_()
     local y = ty.checkpoint(function(v)

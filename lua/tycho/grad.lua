@@ -394,12 +394,12 @@ return function(ty, define)
   end
 
   --- f(...) that keeps nothing for the way back but its arguments: it runs again there, and draws the same random
-  --- numbers. What it writes to arguments leads back through it too.
+  --- numbers, under the same autocast. What it writes to arguments leads back through it too.
   ---@param f fun(...): ...
   local function checkpoint(f, ...)
     callable("checkpoint", 1, f)
     if not mode() or batch.level() > 0 then return f(...) end -- gradients outside of a vmap would not see the way back
-    local args, random = pack(...), random_state()
+    local args, random, half = pack(...), random_state(), ty._half()
     local inputs = { n = args.n + 1, ty.zeros(1):requires_grad_() } -- so that it is taped for what f closes over
     local kept, writes = {}, {} -- as they are before f, which may write to them
     for i = 1, args.n do
@@ -417,7 +417,7 @@ return function(ty, define)
       local now, given = random_state(), {}
       random_state(random)
       for i = 1, args.n do given[i] = keep(kept[i]) end
-      local again = pack(pcall(enable_grad, f, unpack(given, 1, args.n)))
+      local again = pack(pcall(ty.autocast, half, enable_grad, f, unpack(given, 1, args.n)))
       random_state(now)
       if not again[1] then error(again[2], 0) end
       table.remove(again, 1)

@@ -140,9 +140,9 @@ for name, fn in pairs(require("tycho.compile").open(ty)) do
 end
 -- Modules, optimisers: loaded when they are asked for.
 
-local autocast, cast, whole = require("tycho.nn.autocast")(ty)
+local autocast, cast, whole, half = require("tycho.nn.autocast")(ty)
 define("autocast", "m", "dtype, fn, ...", "calls fn(...) with the products of layers in that half float", autocast)
-ty._cast, ty._whole = cast, whole
+ty._cast, ty._whole, ty._half = cast, whole, half
 
 -- Pictures, progress, profile: loaded when they are called first.
 

@@ -5,7 +5,7 @@
 -- ty.cross_entropy(x, y), stays as it is.
 
 ---@param ty table the module tycho
----@return function autocast, function cast what the layers ask, function whole what the losses ask
+---@return function autocast, function cast what the layers ask, function whole what the losses ask, function half
 return function(ty)
   local check = require("tycho.check")(ty)
   local unpack, select, pcall, error = unpack, select, pcall, error
@@ -54,5 +54,8 @@ return function(ty)
     return leave(before, pcall(fn, ...))
   end
 
-  return autocast, cast, whole
+  --- What autocast() was given last, for what runs again later.
+  local function half() return state.dtype or false end
+
+  return autocast, cast, whole, half
 end
