@@ -185,7 +185,7 @@ local function limits(r, lim, log, room)
   if lim and log then return lim[1], max(lim[2], lim[1] * (1 + 1e-11)) end
   if lim then return apart(lim[1], lim[2]) end
   if log then
-    if lo == hi then lo, hi = lo / 2, hi * 2 end
+    if hi <= lo * (1 + 1e-11) then lo, hi = lo / 2, hi * 2 end
     local grow = r.tight and 1 or math.exp((math.log(hi) - math.log(lo)) * room)
     return r.floor == lo and lo or lo / grow, hi * grow
   end
