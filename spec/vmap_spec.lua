@@ -465,7 +465,7 @@ describe("gradients", function()
     end
     collectgarbage()
     collectgarbage()
-    assert.equal(before, ty.internals.grad.live())
+    assert.truthy(ty.internals.grad.live() <= before)
   end)
 end)
 
