@@ -100,9 +100,9 @@ describe("a file of a picture", function()
   end)
 
   it("that has tables and no picture says so", function()
-    local bytes = picture("4:4:4", "jpeg").bytes
-    local at = assert(bytes:find("\255\192", 1, true)) -- where the frame begins
-    local x, why = image.decode(bytes:sub(1, at - 1) .. "\255\217")
+    local all = picture("4:4:4", "jpeg").bytes
+    local at = assert(all:find("\255\192", 1, true)) -- where the frame begins
+    local x, why = image.decode(all:sub(1, at - 1) .. "\255\217")
     assert.is_nil(x)
     assert.equal("picture: damaged JPEG: holds no picture", why)
   end)

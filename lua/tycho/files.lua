@@ -175,7 +175,7 @@ end
 function file_methods:close() C.close(self.handle) end
 
 local function open_file(format, path, opts)
-  if opts.limit and not (opts.limit >= 0) then
+  if opts.limit and (opts.limit < 0 or opts.limit ~= opts.limit) then
     check.fail(format, "option limit must be a number of bytes, got %g", opts.limit)
   end
   local handle, why = C.open(format, path, opts.mmap, opts.limit)

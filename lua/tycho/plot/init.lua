@@ -344,7 +344,7 @@ local KNOWN = {
 local SCALES = { linear = true, log = true }
 
 --- A method that is missing raises; options may be missing.
-function Plot:__index(name)
+function Plot.__index(_, name)
   local method = Plot[name]
   if method ~= nil or KNOWN[name] or name == "rows" then return method end
   local list = {}
