@@ -65,10 +65,11 @@ static void inks_to_rgb(Image *x) {
 }
 
 static bool read_with(void *tj, File *f, const ImageWant *want, Image *y) {
-  int width, height, sampling, space;
+  int width = 0, height = 0, sampling, space = SPACE_GREY; /* stay so where tables end the file */
   unsigned long size = (unsigned long)f->size;
   if (lib.DecompressHeader3(tj, f->data, size, &width, &height, &sampling, &space))
     return ty_file_fail(f, "damaged JPEG: %s", lib.GetErrorStr2(tj));
+  if (width < 1 || height < 1) return ty_file_fail(f, "damaged JPEG: holds no picture");
   bool inks = space == SPACE_CMYK || space == SPACE_YCCK;
   bool grey = want->channels == 1 || (!want->channels && space == SPACE_GREY);
   int pixel = inks ? PIXEL_CMYK : grey ? PIXEL_GREY : PIXEL_RGB;

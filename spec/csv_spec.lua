@@ -326,6 +326,12 @@ describe("misuse", function()
       ["tensor: no column holds numbers"] = function() csv.parse("s\nx"):tensor() end,
       ["csv.save: column \"b\" has 1 rows"] = function() csv.save(path, { a = { "x", "y" }, b = { "z" } }) end,
       ["csv.save: argument 2 must be a tensor or a table"] = function() csv.save(path, 5) end,
+      ["csv.save: argument 2 has no columns"] = function() csv.save(path, {}) end,
+      ["csv.save: argument 1 must be a path, got string \"\""] = function() csv.save("", { a = { 1 } }) end,
+      ["csv.parse: option types must be a type or a table"] = function() csv.parse("a\n1", { types = 5 }) end,
+      ["csv.parse: option skip must be a number of lines, got 1e+300"] = function() csv.parse("a\n1", { skip = 1e300 }) end,
+      ["tensor: there is no column \"zz\""] = function() csv.parse("a\n1"):tensor "zz" end,
+      ["tensor: argument 2 must be a dtype, got string \"f99\""] = function() csv.parse("a\n1"):tensor({ "a" }, "f99") end,
     } do
       local ok, why = pcall(fn)
       assert.is_false(ok)

@@ -319,6 +319,8 @@ describe("misuse", function()
       { ty.save, { "x.gguf", {} }, "does not end in one of" },
       { ty.save, { "x.npy", {} }, "npy.save: argument 2 must be a tensor" },
       { ty.save, { "x.npy", x:to "bf16" }, "NumPy has no bf16" },
+      { ty.save, { "x.npy", x, { compress = true } }, "npy.save: unknown option compress; there are none" },
+      { ty.load, { "x.npz", { limit = -1 } }, "option limit must be a number of bytes, got .1" },
       { ty.save, { "x.safetensors", x }, "tensors by name" },
       { ty.save, { "x.safetensors", { x } }, "names must be texts" },
       { ty.save, { "x.safetensors", { ["a\n"] = x } }, "control character" },
@@ -329,6 +331,7 @@ describe("misuse", function()
       { ty.save_checkpoint, { "x", { f = print } }, "f cannot be saved: it is function" },
       { ty.save_checkpoint, { "x", 1 }, "argument 2 must be a table of parts" },
       { ty.load_checkpoint, { "x", { model = 1 } }, "model must have load_state_dict" },
+      { ty.load_checkpoint, { "x", ty.nn.Linear(1, 1) }, "argument 2 must be a table of parts by name" },
     } do
       local message = H.raises(case[1], unpack(case[2]))
       assert.truthy(message:find(case[3]), message)

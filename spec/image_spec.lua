@@ -99,6 +99,14 @@ describe("a file of a picture", function()
     end
   end)
 
+  it("that has tables and no picture says so", function()
+    local all = picture("4:4:4", "jpeg").bytes
+    local at = assert(all:find("\255\192", 1, true)) -- where the frame begins
+    local x, why = image.decode(all:sub(1, at - 1) .. "\255\217")
+    assert.is_nil(x)
+    assert.equal("picture: damaged JPEG: holds no picture", why)
+  end)
+
   it("with any bit turned is read or refused, and a PNG's pixels are never others", function()
     for _, p in ipairs { rgb, picture("palette", "png"), picture("4:4:4", "jpeg"), picture("progressive", "jpeg"),
       picture("RGB", "pnm"), picture("plain grey of 16 steps", "pnm") } do

@@ -170,6 +170,11 @@ describe("a progress bar", function()
     end) do seen[#seen + 1] = a + b end
     for _ in ty.progress(0) do seen[#seen + 1] = "never" end
     for _ in ty.progress {} do seen[#seen + 1] = "never" end
+    for i in ty.progress() do -- of unknown length
+      if i > 4 then break end
+      n = i
+    end
+    assert.equal(4, n)
     assert.same({ 1, 2, 3, "1a", "2b", 11, 22 }, seen)
     assert.truthy(written:find("3/3", 1, true))
     assert.truthy(written:find("2/2", 1, true))
@@ -241,6 +246,11 @@ describe("a progress bar", function()
       ["progress: unknown option lable, did you mean label?"] = function() ty.progress(1, { lable = "x" }) end,
       ["progress: step takes a count, got string \"x\""] = function() ty.progress(1):step "x" end,
       ["progress: value loss must be a number"] = function() ty.progress(3):step { loss = {} } end,
+      ["progress: value loss must be a number, a tensor of one element"] = function()
+        ty.progress(3):set({ loss = 1 }):set { loss = ty.ones(2) }
+      end,
+      ["progress: option total must be a number from 0, got nan"] = function() ty.progress(nil, { total = 0 / 0 }) end,
+      ["progress: option curve: name 1 is number 5"] = function() ty.progress(1, { curve = { 5 } }) end,
     } do
       local ok, message = pcall(fn)
       assert.is_false(ok)

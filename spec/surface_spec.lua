@@ -743,6 +743,7 @@ describe("wrong use of every public function", function()
         end
       end
     end
+    os.remove "abc" -- a checkpoint of {}
     ty.threads(threads)
     ty.precision("exact")
     ty.default_dtype("f32")

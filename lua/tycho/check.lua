@@ -185,8 +185,8 @@ return function(ty)
         local names = {}
         for name in pairs(known) do names[#names + 1] = name end
         table.sort(names)
-        fail(who, "unknown option %s%s; known: %s", tostring(k),
-          near and (", did you mean %s?"):format(near) or "", table.concat(names, " "))
+        fail(who, "unknown option %s%s; %s", tostring(k), near and (", did you mean %s?"):format(near) or "",
+          #names > 0 and "known: " .. table.concat(names, " ") or "there are none")
       end
       if want ~= "any" and type(v) ~= want then fail(who, "option %s must be a %s, got %s", k, want, show(v)) end
     end

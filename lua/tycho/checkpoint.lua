@@ -108,7 +108,9 @@ return function(ty, C, check, quoted, save_safetensors)
   ---@param parts table<string, any> such as {model = m, optimizer = opt, schedule = s, step = 100}
   ---@return true? ok, string? message
   local function save(path, parts)
-    if type(path) ~= "string" then check.fail(SAVE, "argument 1 must be a path, got %s", check.show(path)) end
+    if type(path) ~= "string" or path == "" then
+      check.fail(SAVE, "argument 1 must be a path, got %s", check.show(path))
+    end
     if type(parts) ~= "table" or ty.is_tensor(parts) or has_state(parts) then
       check.fail(SAVE, "argument 2 must be a table of parts by name, got %s", check.show(parts))
     end
@@ -197,9 +199,11 @@ return function(ty, C, check, quoted, save_safetensors)
   ---@param opts? {random: boolean?} random = false: random numbers stay as they are
   ---@return table<string, any>? parts, string? message
   local function load(path, into, opts)
-    if type(path) ~= "string" then check.fail(LOAD, "argument 1 must be a path, got %s", check.show(path)) end
+    if type(path) ~= "string" or path == "" then
+      check.fail(LOAD, "argument 1 must be a path, got %s", check.show(path))
+    end
     opts = check.options(LOAD, opts, { random = "boolean" })
-    if into ~= nil and type(into) ~= "table" then
+    if into ~= nil and (type(into) ~= "table" or ty.is_tensor(into) or has_state(into)) then
       check.fail(LOAD, "argument 2 must be a table of parts by name, got %s", check.show(into))
     end
     for name, part in pairs(into or {}) do

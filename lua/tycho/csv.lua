@@ -13,6 +13,8 @@ return function(C, add, check)
   local type, ipairs, pairs = type, ipairs, pairs
   local fail, show = check.fail, check.show
 
+  local DTYPES = {}
+  for _, d in ipairs(ty.internals.probe.dtypes()) do DTYPES[d.name] = true end
   local MISSING = { "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "#N/A", "<NA>" }
 
   ------------------------------------------------------------------------------------------------------ tables
@@ -63,7 +65,8 @@ return function(C, add, check)
   ---@return tycho.Tensor
   function Table:tensor(keys, dtype)
     local chosen = {}
-    if type(keys) == "string" and dtype == nil and not self.columns[keys] then keys, dtype = nil, keys end
+    if DTYPES[keys] and dtype == nil and not self.columns[keys] then keys, dtype = nil, keys end
+    if dtype ~= nil and not DTYPES[dtype] then fail("tensor", "argument 2 must be a dtype, got %s", show(dtype)) end
     if type(keys) == "string" or type(keys) == "number" then keys = { keys } end
     if keys ~= nil and type(keys) ~= "table" then
       fail("tensor", "argument 1 must be a list of columns, got %s", show(keys))
@@ -114,11 +117,24 @@ return function(C, add, check)
   }
   local kinds = { auto = true, i64 = true, f32 = true, f64 = true, text = true, category = true }
 
+  local function check_path(who, path)
+    if type(path) ~= "string" or path == "" or path:find("\0", 1, true) then
+      fail(who, "argument 1 must be a path, got %s", show(path))
+    end
+    return path
+  end
+
   local function one_char(who, opts, name, forbidden)
     local v = opts[name]
     if v == nil or v == "auto" then return nil end
     if #v ~= 1 or v:find(forbidden) then fail(who, "option %s cannot be %q", name, v) end
     return v
+  end
+
+  --- A column's name or number as the user wrote it.
+  local function quoted(key)
+    if type(key) == "string" then return ("%q"):format(key) end
+    return type(key) == "number" and ("%.14g"):format(key) or show(key)
   end
 
   --- What csv_open takes.
@@ -134,7 +150,9 @@ return function(C, add, check)
       fail(who, "option dtype must be \"f32\" or \"f64\", got %q", dtype)
     end
     local skip = opts.skip or 0
-    if skip < 0 or skip % 1 ~= 0 then fail(who, "option skip must be a number of lines, got %.14g", skip) end
+    if not (skip >= 0 and skip < 2 ^ 53) or skip % 1 ~= 0 then
+      fail(who, "option skip must be a number of lines, got %.14g", skip)
+    end
     local missing = {}
     for i, word in ipairs(opts.missing or MISSING) do
       if type(word) ~= "string" then fail(who, "option missing must list strings, got %s", show(word)) end
@@ -181,18 +199,21 @@ return function(C, add, check)
     for i = 1, #names do want[i], types[i] = not opts.columns, type(opts.types) == "string" and opts.types or "auto" end
     for _, key in ipairs(opts.columns or names) do
       local at = find(key)
-      if not at then return nil, ("%s: there is no column %s"):format(path, show(key)) end
+      if not at then return nil, ("%s: there is no column %s"):format(path, quoted(key)) end
       if opts.columns and want[at] then fail(who, "option columns names %s twice", show(key)) end
       want[at], order[#order + 1] = true, at
     end
+    if opts.types ~= nil and type(opts.types) ~= "string" and type(opts.types) ~= "table" then
+      fail(who, "option types must be a type or a table of them by column, got %s", show(opts.types))
+    end
     for key, kind in pairs(type(opts.types) == "table" and opts.types or {}) do
       local at = find(key)
-      if not at then return nil, ("%s: there is no column %s"):format(path, show(key)) end
+      if not at then return nil, ("%s: there is no column %s"):format(path, quoted(key)) end
       types[at] = kind
     end
     for key, list in pairs(opts.classes or {}) do
       local at = find(key)
-      if not at then return nil, ("%s: there is no column %s"):format(path, show(key)) end
+      if not at then return nil, ("%s: there is no column %s"):format(path, quoted(key)) end
       if type(list) ~= "table" then fail(who, "option classes must hold lists of names, got %s", show(list)) end
       types[at], classes[at] = "category", list
     end
@@ -315,7 +336,7 @@ return function(C, add, check)
 
   local function save(path, value, opts)
     local who = "csv.save"
-    if type(path) ~= "string" then fail(who, "argument 1 must be a path, got %s", show(path)) end
+    check_path(who, path)
     opts = check.options(who, opts, { names = "table", header = "boolean", delimiter = "string", missing = "string" })
     local names, parts, rows = opts.names, nil, nil
     if ty.is_tensor(value) then
@@ -335,6 +356,7 @@ return function(C, add, check)
         end
         table.sort(names)
       end
+      if #names == 0 then fail(who, "argument 2 has no columns") end
       parts, rows = parts_of(who, value, names)
     else
       fail(who, "argument 2 must be a tensor or a table of columns, got %s", show(value))
@@ -356,10 +378,7 @@ return function(C, add, check)
     ---@param opts? table
     ---@return tycho.csv.Table? t, string? message
     load = function(path, opts)
-      if type(path) ~= "string" or path:find("\0", 1, true) then
-        fail("csv.load", "argument 1 must be a path, got %s", show(path))
-      end
-      return read("csv.load", path, nil, opts)
+      return read("csv.load", check_path("csv.load", path), nil, opts)
     end,
     --- The same of a text.
     ---@param text string

@@ -34,7 +34,9 @@ local function check_count(who, what, v)
 end
 
 local function check_path(who, what, v)
-  if type(v) ~= "string" or v:find("\0", 1, true) then fail(who, "argument 1 must be a %s, got %s", what, show(v)) end
+  if type(v) ~= "string" or v == "" or v:find("\0", 1, true) then
+    fail(who, "argument 1 must be a %s, got %s", what, show(v))
+  end
 end
 
 --------------------------------------------------------------------------------------------------------- stacking
@@ -131,7 +133,9 @@ end
 
 --- An index list of the user's as an i64 tensor that lies within 1..n.
 local function indices_of(who, list, n)
-  if type(list) == "table" then list = ty.tensor(list, { dtype = "i64" }) end
+  if type(list) == "table" and not is_tensor(list) then
+    list = check.named(who, "tensor", ty.tensor, list, { dtype = "i64" })
+  end
   if not is_tensor(list) or list.ndim ~= 1 or not list.dtype:find("^[iu]%d") then
     fail(who, "argument 1 must be a list of sample numbers, got %s", show(list))
   end
@@ -379,15 +383,16 @@ function M.records(path, opts)
   local offset, dtype = opts.offset or 0, opts.dtype or "u8"
   if offset < 0 or offset % 1 ~= 0 then fail(who, "option offset must be a number of bytes, got %.14g", offset) end
   local bytes = (tonumber(dtype:match("%d+$")) or 8) / 8
-  ty.zeros({ 0 }, { dtype = dtype }) -- knows the names of dtypes
+  check.named(who, "zeros", ty.zeros, { 0 }, { dtype = dtype }) -- knows the names of dtypes
   for _, n in ipairs(opts.shape) do bytes = bytes * n end
   if bytes > 2 ^ 40 then fail(who, "a record of %.14g bytes", bytes) end
   local size, why = C.file_size(path)
   if not size then return nil, why end
   local have = floor((size - offset) / bytes)
   local count = opts.count or have
-  if count < 1 or count % 1 ~= 0 or count > have then
-    return nil, ("%s: holds %d bytes, %d records of %d bytes from %d on are asked for"):format(path, size,
+  if opts.count then check_count(who, "option count", count) end
+  if count < 1 or count > have then
+    return nil, ("%s: holds %d bytes, %d records of %d bytes from %.14g on are asked for"):format(path, size,
       math.max(count, 1), bytes, offset)
   end
   local plan = { shape = opts.shape, dtype = dtype, offset = offset }
@@ -404,6 +409,7 @@ end
 ---@return tycho.data.Dataset? ds, string? message
 function M.csv(path, opts)
   local who = "data.csv"
+  check_path(who, "path", path)
   local own, rest = {}, {}
   if opts ~= nil and type(opts) ~= "table" then fail(who, "the options must be a table, got %s", show(opts)) end
   for k, v in pairs(opts or {}) do
@@ -414,7 +420,7 @@ function M.csv(path, opts)
   local target = own.target
   if type(target) == "number" then target = t.names[target] end
   if own.target ~= nil and (target == nil or not t.columns[target]) then
-    return nil, ("%s: there is no column %s"):format(path, show(own.target))
+    return nil, ("%s: there is no column %q"):format(path, tostring(own.target))
   end
   if target and t.types[target] == "text" then -- again, with the classes looked for
     local types = type(rest.types) == "table" and rest.types or {}

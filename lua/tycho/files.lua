@@ -113,9 +113,11 @@ add("npy", "npy", {
   --- Writes a tensor as .npy.
   ---@param path string
   ---@param t tycho.Tensor
+  ---@param opts? table there are none
   ---@return true? ok, string? message
-  save = function(path, t)
+  save = function(path, t, opts)
     check_path("npy.save", path)
+    check.options("npy.save", opts, {})
     check.tensor("npy.save", 2, t)
     return C.write(path, { npy_header("npy.save", t), t:detach() })
   end,
@@ -173,6 +175,9 @@ end
 function file_methods:close() C.close(self.handle) end
 
 local function open_file(format, path, opts)
+  if opts.limit and (opts.limit < 0 or opts.limit ~= opts.limit) then
+    check.fail(format, "option limit must be a number of bytes, got %g", opts.limit)
+  end
   local handle, why = C.open(format, path, opts.mmap, opts.limit)
   if not handle then return nil, why end
   local self = { handle = handle, path = path, names = C.names(handle), places = {} }

@@ -141,6 +141,7 @@ return function(ty, define)
   local function numbers_of(who, argnums)
     if argnums == nil then argnums = 1 end
     local list = type(argnums) == "table" and argnums or { argnums }
+    if #list == 0 then fail(who, "argument 2 must be the number of an argument, or a list of them") end
     for _, n in ipairs(list) do
       if type(n) ~= "number" or n < 1 or n % 1 ~= 0 then
         fail(who, "argument 2 must be the number of an argument, or a list of them, got %s", show(n))
@@ -260,7 +261,9 @@ return function(ty, define)
     local ok, y = pcall(f, unpack(args, 1, args.n))
     mode(was)
     if not ok then error(y, 0) end
-    check.float("jacobian", 1, y)
+    if not is_tensor(y) or not is_float(y) then
+      fail("jacobian", "the function must give a float tensor, got %s", show(y))
+    end
     local outer = was and core.reaches(y, seq)
     for _, w in ipairs(watched) do outer = outer or (was and core.reaches(w, seq)) end
     local shape, count = y.shape, y:numel()

@@ -22,7 +22,7 @@ return function(M, C, add, check)
     for i = 1, 2 do
       local n = size[i]
       if type(n) ~= "number" or n < 1 or n % 1 ~= 0 or n > 2 ^ 20 then
-        fail(who, "size must be {height, width} of whole numbers from 1, got %s", show(n))
+        fail(who, "size must be {height, width} of whole numbers from 1 to 2^20, got %s", show(n))
       end
     end
     return size[1], size[2]

@@ -225,16 +225,6 @@ local function trace_text(list)
   return '{"displayTimeUnit":"ms","traceEvents":[\n' .. table.concat(out, ",\n") .. "\n]}\n"
 end
 
-local function write_file(path, text)
-  local file, why = io.open(path, "wb")
-  if not file then return nil, "profile: " .. why end
-  local ok
-  ok, why = file:write(text)
-  local closed, later = file:close()
-  if not ok or not closed then return nil, ("profile: %s: %s"):format(path, why or later) end
-  return true
-end
-
 ---------------------------------------------------------------------------------------------------------- the table
 
 ---@class tycho.Profile
@@ -333,7 +323,7 @@ local function finish(spans, begin, path)
   local rows, busy = summarize(list)
   local y = { seconds = stop - begin, busy = busy, kernels = rows, machine = machine(), lost = lost }
   if path then
-    local ok, why = write_file(path, trace_text(list))
+    local ok, why = require("tycho.files")._native.write(path, { trace_text(list) })
     if not ok then return nil, why end
   end
   return setmetatable(y, Profile)

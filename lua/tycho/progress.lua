@@ -81,6 +81,8 @@ local function value_texts(bar)
   return out
 end
 
+local function share_of(bar) return bar.total > 0 and bar.count / bar.total or 1 end
+
 --- The line, at most `width` columns: parts that have no room are left out, the last first; the bar takes what is left,
 --- unless the line is bare.
 local function line_of(bar, now, width, bare)
@@ -88,7 +90,7 @@ local function line_of(bar, now, width, bare)
   local rate = bar.finished and bar.count / spent or bar.rate or bar.count / spent
   local parts = {}
   if bar.total then
-    parts[#parts + 1] = ("%3.0f %%"):format(100 * bar.count / max(bar.total, 1))
+    parts[#parts + 1] = ("%3.0f %%"):format(100 * share_of(bar))
     parts[#parts + 1] = ("%d/%d"):format(bar.count, bar.total)
   else
     parts[#parts + 1] = ("%d"):format(bar.count)
@@ -103,7 +105,7 @@ local function line_of(bar, now, width, bare)
   local text = table.concat(parts, "  ")
   local room = width - terminal.columns(head .. text) - 4
   if bar.total and room >= 5 and not bare then
-    text = bar_text(bar.count / max(bar.total, 1), min(room, 30), terminal.has_unicode()) .. " " .. text
+    text = bar_text(share_of(bar), min(room, 30), terminal.has_unicode()) .. " " .. text
   end
   text = head .. text
   if terminal.columns(text) <= width then return text end
@@ -189,13 +191,12 @@ end
 
 local function take(bar, values)
   for name, v in pairs(values) do
-    if bar.values[name] == nil then
-      if type(name) ~= "string" then fail("progress", "values must have names, got %s", show(name)) end
-      if not ty.is_tensor(v) and type(v) ~= "number" and type(v) ~= "string" then
-        fail("progress", "value %s must be a number, a tensor of one element or a string, got %s", name, show(v))
-      end
-      bar.names[#bar.names + 1] = name
+    if type(name) ~= "string" then fail("progress", "values must have names, got %s", show(name)) end
+    local single = ty.is_tensor(v) and check.tensor("progress", 1, v):numel() == 1
+    if not single and type(v) ~= "number" and type(v) ~= "string" then
+      fail("progress", "value %s must be a number, a tensor of one element or a string, got %s", name, show(v))
     end
+    if bar.values[name] == nil then bar.names[#bar.names + 1] = name end
     if type(v) == "number" and bar.history[name] then note(bar.history[name], v) end
     bar.values[name] = ty.is_tensor(v) and v.requires_grad and v:detach() or v
   end
@@ -256,7 +257,7 @@ function Progress:__call()
   end
   local i = self.index + 1
   if self.next then return self:advance(self.next(nil, self.control)) end
-  if self.list and self.list[i] == nil or not self.list and i > self.total then
+  if self.list and self.list[i] == nil or not self.list and self.total and i > self.total then
     self:done()
     return nil
   end
@@ -308,13 +309,22 @@ return function(what, opts)
   if type(curves) ~= "table" then
     fail("progress", "option curve must be a name or a list of names, got %s", show(curves))
   end
+  for name, least in pairs { total = 0, height = 1, per_step = 0 } do
+    local v = o[name]
+    if v and not (v >= least and v < math.huge) then
+      fail("progress", "option %s must be a number from %d, got %g", name, least, v)
+    end
+  end
   local now = terminal.world.clock()
   local bar = setmetatable({
     label = o.label, unit = o.unit or "step", per_step = o.per_step or 1, total = o.total, curves = curves,
     height = o.height or 8, count = 0, index = 0, values = {}, names = {}, history = {},
     started = now, drawn = now, drawn_count = 0, due = now + INTERVAL, above = 0,
   }, Progress)
-  for _, name in ipairs(curves) do bar.history[name] = { sum = 0, n = 0, stride = 1 } end
+  for i, name in ipairs(curves) do
+    if type(name) ~= "string" then fail("progress", "option curve: name %d is %s", i, show(name)) end
+    bar.history[name] = { sum = 0, n = 0, stride = 1 }
+  end
   source(bar, what)
   return bar
 end

@@ -236,7 +236,7 @@ return function(x, opts)
   if o.width and not (o.width >= 1 and o.width <= 10000) then
     fail("show", "option width must be from 1 to 10000, got %g", o.width)
   end
-  if o.map ~= nil and not color.maps[o.map] then fail("show", "no colour map %s", show(o.map)) end
+  if o.map ~= nil and not color.maps[o.map] then fail("show", "there is no colour map %s", show(o.map)) end
   if type(x) == "table" and not ty.is_tensor(x) then x = check.named("show", "tensor", ty.tensor, x) end
   check.tensor("show", 1, x)
   if x.ndim > 4 then fail("show", "argument 1 must have at most 4 dims, got %s", check.text(x)) end

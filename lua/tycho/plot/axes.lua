@@ -47,7 +47,16 @@ M.markers = {
     -0.34, 0.52, -0.52, 0.34, -0.18, 0 },
 }
 
-local function is_finite(v) return v - v == 0 end
+local MOST, MOST_LOG = 1e300, 1e250 -- values beyond are as infinite ones: the room around them is still a number
+
+local function is_finite(v) return abs(v) <= MOST end
+
+--- Two limits, far enough apart for labels between them to differ.
+local function apart(lo, hi)
+  local least = max(max(abs(lo), abs(hi)) * 1e-11, 1e-300)
+  if hi - lo >= least then return lo, hi end
+  return lo - least, hi + least
+end
 
 ---------------------------------------------------------------------------------------------------------- data
 
@@ -65,6 +74,7 @@ function M.bins(list, o)
   local lo, hi = sorted[1] or 0, sorted[n] or 1
   if o.lim then lo, hi = o.lim[1], o.lim[2] end
   if lo == hi then lo, hi = lo - 0.5, hi + 0.5 end
+  lo, hi = apart(lo, hi)
   local bins = o.bins
   if not bins then -- Freedman and Diaconis: 2 iqr / n^(1/3) wide
     local iqr = n > 3 and sorted[floor(n * 0.75) + 1] - sorted[floor(n * 0.25) + 1] or 0
@@ -91,7 +101,9 @@ end
 local function range(log)
   local r = { lo = huge, hi = -huge }
   function r.see(v)
-    if v and is_finite(v) and not (log and v <= 0) then r.lo, r.hi = min(r.lo, v), max(r.hi, v) end
+    if v and is_finite(v) and (not log or v >= 1 / MOST_LOG and v <= MOST_LOG) then
+      r.lo, r.hi = min(r.lo, v), max(r.hi, v)
+    end
   end
   return r
 end
@@ -102,8 +114,8 @@ local function value_range(values, lim)
   local r = range()
   for _, v in ipairs(values) do r.see(v) end
   if r.lo > r.hi then return 0, 1 end
-  if r.lo == r.hi then return r.lo - 0.5, r.hi + 0.5 end
-  return r.lo, r.hi
+  if r.lo == r.hi then return apart(r.lo - 0.5, r.hi + 0.5) end
+  return apart(r.lo, r.hi)
 end
 
 local function flatten(cells)
@@ -170,16 +182,18 @@ end
 local function limits(r, lim, log, room)
   local lo, hi = r.lo, r.hi
   if lo > hi then lo, hi = log and 0.1 or 0, 1 end
-  if lim then return lim[1], lim[2] end
+  if lim and log then return lim[1], max(lim[2], lim[1] * (1 + 1e-11)) end
+  if lim then return apart(lim[1], lim[2]) end
   if log then
-    if lo == hi then lo, hi = lo / 2, hi * 2 end
-    local grow = r.tight and 1 or (hi / lo) ^ room
+    if hi <= lo * (1 + 1e-11) then lo, hi = lo / 2, hi * 2 end
+    local grow = r.tight and 1 or math.exp((math.log(hi) - math.log(lo)) * room)
     return r.floor == lo and lo or lo / grow, hi * grow
   end
   if lo == hi then
     local about = max(abs(lo) * 0.1, 1e-9, lo == 0 and 1 or 0)
     lo, hi = lo - about, hi + about
   end
+  lo, hi = apart(lo, hi)
   if r.tight then return lo, hi end
   local grow = (hi - lo) * room
   return r.floor == lo and lo or lo - grow, hi + grow

@@ -18,7 +18,6 @@ local fail, show = check.fail, check.show
 
 ---@class tycho.Plot
 local Plot = {}
-Plot.__index = Plot
 
 local WIDTH, HEIGHT, CELL_WIDTH, CELL_HEIGHT = 640, 420, 440, 320
 
@@ -78,7 +77,7 @@ end
 local function pair(who, name, v)
   if v == nil then return nil end
   local fits = type(v) == "table" and type(v[1]) == "number" and type(v[2]) == "number" and v[1] < v[2]
-  if not fits or v[1] == -math.huge or v[2] == math.huge then
+  if not fits or v[2] - v[1] == math.huge then
     fail(who, "option %s must be {low, high}, low below high, got %s", name,
       type(v) == "table" and ("{%s, %s}"):format(tostring(v[1]), tostring(v[2])) or show(v))
   end
@@ -203,12 +202,17 @@ function Plot:bars(names, values, opts)
   return add(self, o)
 end
 
+local MOST = 2 ^ 24 -- numbers that become colours: more than any screen shows
+
 --- Rows of numbers from a tensor of `ndim` dims or nested tables.
 local function nested(who, v, ...)
   local ok, t = true, v
   if type(v) == "table" then ok, t = pcall(ty.tensor, v, { dtype = "f64" }) end
   if not ok then fail(who, "argument 1: %s", (tostring(t):gsub("^.-tensor: ", ""))) end
   check.tensor(who, 1, t)
+  if t:numel() > MOST then
+    fail(who, "argument 1 is too large to draw, %s (at most %d numbers: take steps, or means)", check.text(t), MOST)
+  end
   for _, ndim in ipairs { ... } do
     if t.ndim == ndim then return t:to "f64" end
   end
@@ -322,13 +326,8 @@ function Plot:save(path)
   if type(path) ~= "string" then fail("save", "argument 1 must be a path, got %s", show(path)) end
   local kind = path:lower():match "%.(%w+)$"
   if kind ~= "svg" and kind ~= "png" then fail("save", "the path must end in .svg or .png, got %q", path) end
-  local bytes = kind == "svg" and self:svg() or self:png()
-  local file, why = io.open(path, "wb")
-  if not file then return nil, "save: " .. why end
-  local ok
-  ok, why = file:write(bytes)
-  local closed, later = file:close()
-  if not ok or not closed then return nil, ("save: %s: %s"):format(path, why or later) end
+  local ok, why = require("tycho.files")._native.write(path, { kind == "svg" and self:svg() or self:png() })
+  if not ok then return nil, why end
   return self
 end
 
@@ -343,6 +342,18 @@ local KNOWN = {
   width = "number", height = "number", legend = "any", grid = "boolean", theme = "any", axes = "boolean",
 }
 local SCALES = { linear = true, log = true }
+
+--- A method that is missing raises; options may be missing.
+function Plot.__index(_, name)
+  local method = Plot[name]
+  if method ~= nil or KNOWN[name] or name == "rows" then return method end
+  local list = {}
+  for known in pairs(Plot) do
+    if not known:find "^__" then list[#list + 1] = known end
+  end
+  table.sort(list)
+  return fail("plot", "there is no method %s; there are %s", tostring(name), table.concat(list, " "))
+end
 local LEGENDS = {
   [true] = true, [false] = true, ["top left"] = true, ["top right"] = true, ["bottom left"] = true,
   ["bottom right"] = true,

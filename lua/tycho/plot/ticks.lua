@@ -24,7 +24,8 @@ local function simplicity(i, j, first, last, step)
 end
 
 local function coverage(lo, hi, first, last)
-  return 1 - 0.5 * ((hi - last) ^ 2 + (lo - first) ^ 2) / (0.1 * (hi - lo)) ^ 2
+  local range = 0.1 * (hi - lo)
+  return 1 - 0.5 * (((hi - last) / range) ^ 2 + ((lo - first) / range) ^ 2)
 end
 
 --- The best coverage of labels that span so much.
@@ -32,7 +33,7 @@ local function coverage_most(lo, hi, span)
   local range = hi - lo
   if span <= range then return 1 end
   local half = (span - range) / 2
-  return 1 - half ^ 2 / (0.1 * range) ^ 2
+  return 1 - (half / (0.1 * range)) ^ 2
 end
 
 local function density(k, wanted, lo, hi, first, last)
