@@ -163,7 +163,8 @@ if not ONLY and N >= 10000 then
   claim(captured >= 0.2 * N, ("%d of %d programs are captured, at least a fifth"):format(captured, N))
   claim(raised < 0.2 * N, ("%d of %d programs raise, fewer than a fifth"):format(raised, N))
   for _, row in ipairs(ty.internals.probe.ops()) do
-    claim((reached[row.name] or 0) > 0, "row " .. row.name .. " is never reached")
+    local alone = row.name == "attend_grad" -- of ways back only: fuzz_grad.lua
+    claim(alone or (reached[row.name] or 0) > 0, "row " .. row.name .. " is never reached")
   end
   local from, to = { "leaf", "map", "view", "reduce", "scan", "dot", "move" },
     { "map", "view", "reduce", "scan", "dot", "move" }

@@ -389,6 +389,12 @@ function make.product(self)
     self:add(sum)
     a, ta = sum.y, self.vars[sum.y]
   end
+  if ta.ndim >= 2 and is_float(ta) and self.r(6) == 1 then -- attention to itself, or to a matrix as wide
+    local b = ta.ndim == 2 and self:any(function(t)
+      return t.ndim == 2 and t.dtype == ta.dtype and t:size(2) == ta:size(2)
+    end) or a
+    return call(self, "scaled_dot_product_attention", { var = a }, { var = b }, { var = b }, { causal = self.r(2) == 1 })
+  end
   local k = ta:size(-1)
   local b = self:any(function(t)
     return t.ndim >= 1 and t.ndim <= 2 and t:size(t.ndim == 1 and 1 or -2) == k
