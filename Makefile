@@ -148,7 +148,7 @@ RUNS    ?= -1
 FORMATS ?= npy npz safetensors gguf json csv pnm png jpeg
 PARSERS := $(filter-out %_lua.c,$(wildcard core/file_*.c))
 FUZZ    := $(B)/fuzz
-fuzz-files:
+fuzz-files: deps
 	@command -v clang >/dev/null || { sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; $$sudo apt-get update -qq >/dev/null; \
 	  $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends clang libclang-rt-dev >/dev/null; }
 	@$(LUAJIT) spec/fuzz_seeds.lua $(FUZZ)/seeds
