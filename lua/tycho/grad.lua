@@ -141,7 +141,9 @@ return function(ty, define)
   local function numbers_of(who, argnums)
     if argnums == nil then argnums = 1 end
     local list = type(argnums) == "table" and argnums or { argnums }
-    if #list == 0 then fail(who, "argument 2 must be the number of an argument, or a list of them") end
+    if #list == 0 and next(list) ~= nil then
+      fail(who, "argument 2 must be the number of an argument, or a list of them, got %s", show(argnums))
+    end
     for _, n in ipairs(list) do
       if type(n) ~= "number" or n < 1 or n % 1 ~= 0 then
         fail(who, "argument 2 must be the number of an argument, or a list of them, got %s", show(n))
