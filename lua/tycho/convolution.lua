@@ -11,6 +11,7 @@ return function(ty, check, row)
   local fail = check.fail
   local correlation = require("tycho.correlation")(ty)
   local pad, windows, taping = correlation.pad, correlation.windows, ty.internals.grad.mode
+  local product = correlation.product
   local tracked = ty.internals.vmap.tracked
   local where = ty.where
   local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
@@ -43,12 +44,6 @@ return function(ty, check, row)
     if rank == n + 2 then return x, false end
     if rank == n + 1 then return x:unsqueeze(1), true end
     return fail(who, "argument 1 must have %d dims, or %d without a batch, got %s", n + 2, n + 1, check.text(x))
-  end
-
-  local function product(list)
-    local n = 1
-    for i = 1, #list do n = n * list[i] end
-    return n
   end
 
   ---------------------------------------------------------------------------------------------------------- convolution

@@ -80,6 +80,7 @@ return function(ty)
     for i = 1, #list do n = n * list[i] end
     return n
   end
+  C.product = product
 
   --- The columns of a product are turned to lie side by side: so they are the fewer ones, of g or of the windows.
   local function weight(x, g, o)
