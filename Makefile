@@ -26,7 +26,8 @@ WARN    := -Wall -Wextra -Werror
 CFLAGS  ?= -O2 -g1
 override CFLAGS += -std=c11 $(WARN) -ffp-contract=off -fno-math-errno -fvisibility=hidden -fPIC \
            -D_GNU_SOURCE $(LUAINC)
-LDFLAGS += -shared -Wl,-z,nodelete -Wl,-z,noseparate-code
+# Relative relocations as bits, 30 KB less: needs ld 2.38 (older ones leave it out) and a C library that reads them.
+LDFLAGS += -shared -Wl,-z,nodelete -Wl,-z,noseparate-code -Wl,-z,pack-relative-relocs
 LIBS    := -lm -ldl -lpthread
 JOBS     = $(if $(findstring j,$(MAKEFLAGS)),,-j2) # a -j from the command line holds
 
