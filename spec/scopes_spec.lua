@@ -202,6 +202,9 @@ for _, name in ipairs(H.sorted(kinds)) do
     end)
 
     claim("of a coroutine that was abandoned and collected never holds again", function()
+      suspended() -- the last one that asked for anything
+      collect()
+      assert.falsy(inside())
       for _ = 1, 60 do
         suspended()
         local co = suspended()
@@ -363,7 +366,7 @@ describe("modes of several coroutines", function()
   for name, make in pairs { ["coroutine.resume"] = created, ["coroutine.wrap"] = wrap } do
     it("are nested as the coroutines are, whoever was first: " .. name, function()
       local a, b, c = caller("bf16", make), caller("f16", make), caller("f32", make)
-      local asks = wrap(function()
+      local asks = make(function()
         while true do yield(ty._half()) end
       end)
       local function through(x, y, z) -- nobody on the way asks for anything
@@ -418,12 +421,32 @@ describe("modes of several coroutines", function()
     end
     for _ = 1, 2 do
       assert.falsy((pcall(down)))
-      collect()
       assert.truthy((weight * 2).requires_grad)
-      assert.falsy((resume(create(down))))
+      ty.enable_grad(function()
+        assert.falsy((resume(create(down))))
+        assert.truthy((weight * 2).requires_grad)
+      end)
       collect()
-      assert.truthy((weight * 2).requires_grad)
     end
+  end)
+
+  it("that were passed by and never left end with the one around them, or when they are collected", function()
+    local outer = modes.grad(true)
+    local inner = modes.grad(false)
+    assert.falsy((weight * 2).requires_grad)
+    local co = create(function() return ty.no_grad(yield) end)
+    go(co)
+    modes.leave(outer)
+    assert.truthy((weight * 2).requires_grad)
+    modes.leave(inner)
+    modes.leave(outer)
+    assert.truthy((weight * 2).requires_grad)
+    go(co)
+    local function forget() modes.grad(false) end
+    forget()
+    assert.falsy((weight * 2).requires_grad)
+    collect()
+    assert.truthy((weight * 2).requires_grad)
   end)
 
   it("close with their state, suspended or collected, in any order", function()
@@ -870,7 +893,10 @@ local function program(seed, size, rest)
 
   local state = ty.random_state()
   ty.random_state(("%016x%016x"):format(base.seed, 0))
-  while left > 0 do pcall(steps, main) end
+  while left > 0 do
+    left = left - 1
+    pcall(steps, main)
+  end
   local ok, e = pcall(observe)
   ty.random_state(state)
   if not ok then error(e, 0) end
