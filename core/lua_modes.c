@@ -26,7 +26,6 @@
 #include "grad.h"
 #include "lua_modes.h"
 
-#define META_MODE "tycho.mode"
 #define CHAIN_MAX 256 /* resumes inside of each other; C's stack bounds them in LuaJIT and Lua */
 
 /* --- who resumed whom */
@@ -131,12 +130,33 @@ Mode *ty_lua_mode_push(lua_State *L, ModeKind kind) {
   Mode *m = (Mode *)lua_newuserdata(L, sizeof *m);
   memset(m, 0, sizeof *m);
   m->kind = (u8)kind;
-  luaL_getmetatable(L, META_MODE);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, ty_lua_host(L)->mode_meta);
   lua_setmetatable(L, -2);
+  if (lua_pushthread(L)) { /* the main one stays anyway */
+    lua_pop(L, 1);
+    return m;
+  }
   lua_createtable(L, 1, 0);
-  lua_pushthread(L);
+  lua_insert(L, -2);
   lua_rawseti(L, -2, 1);
   lua_setfenv(L, -2);
+  return m;
+}
+
+/* Pushes whether the value at index 1 is a mode; gives it, or NULL. */
+static Mode *push_is_mode(lua_State *L) {
+  bool is = lua_type(L, 1) == LUA_TUSERDATA && lua_getmetatable(L, 1);
+  if (is) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, ty_lua_host(L)->mode_meta);
+    is = lua_rawequal(L, -1, -2);
+  }
+  lua_pushboolean(L, is);
+  return is ? (Mode *)lua_touserdata(L, 1) : NULL;
+}
+
+static Mode *check_mode(lua_State *L) {
+  Mode *m = push_is_mode(L);
+  if (!m) luaL_argerror(L, 1, "a mode expected");
   return m;
 }
 
@@ -174,7 +194,7 @@ void ty_lua_modes_cut(lua_State *L, Host *H, const Mode *to) {
 
 /* leave(mode) */
 static int modes_leave(lua_State *L) {
-  Mode *m = (Mode *)luaL_checkudata(L, 1, META_MODE);
+  Mode *m = check_mode(L);
   Host *H = ty_lua_host(L);
   if (!m->owner) return 0;
   take_off(H, m);
@@ -236,18 +256,13 @@ static int modes_half(lua_State *L) {
 
 /* parted(mode) -> whether others asked for something while its coroutine was suspended inside of it */
 static int modes_parted(lua_State *L) {
-  lua_pushboolean(L, ((const Mode *)luaL_checkudata(L, 1, META_MODE))->parted);
+  lua_pushboolean(L, check_mode(L)->parted);
   return 1;
 }
 
 /* is(v) -> whether it is a mode */
 static int modes_is(lua_State *L) {
-  bool is = lua_type(L, 1) == LUA_TUSERDATA && lua_getmetatable(L, 1);
-  if (is) {
-    luaL_getmetatable(L, META_MODE);
-    is = lua_rawequal(L, -1, -2);
-  }
-  lua_pushboolean(L, is);
+  push_is_mode(L);
   return 1;
 }
 
@@ -257,9 +272,12 @@ void ty_lua_open_modes(lua_State *L, int m) {
                                  {"random", modes_random}, {"leave", modes_leave},
                                  {"half", modes_half},     {"parted", modes_parted},
                                  {"is", modes_is},         {NULL, NULL}};
-  luaL_newmetatable(L, META_MODE);
-  ty_lua_register(L, gc);
-  lua_pop(L, 1);
+  Host *H = ty_lua_host(L);
+  if (!H->mode_meta) { /* the module may be opened again */
+    lua_newtable(L);
+    ty_lua_register(L, gc);
+    H->mode_meta = luaL_ref(L, LUA_REGISTRYINDEX);
+  }
   lua_getfield(L, m, "internals");
   lua_newtable(L);
   ty_lua_register(L, fns);

@@ -481,8 +481,8 @@ return function(ty, define)
   core.ends = { [core.step] = true } -- with nil
   core.memory = { [recall] = "recall", [remember] = "remember" }
   for _, f in ipairs { first, run, backward, directions, rows_of, jacobian, hessian, callable, no_grad, enable_grad,
-    restore, watch, gather, differentiate, value_and_grad, grad, jvp, custom_grad, checkpoint, repeated, writes_to, taped,
-    join, keep, gradients_of, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
+    restore, watch, gather, differentiate, value_and_grad, grad, jvp, custom_grad, checkpoint, repeated, writes_to,
+    taped, join, keep, gradients_of, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true
   end
   for name, f in pairs(batch) do core.captured[f] = "vmap." .. name end
