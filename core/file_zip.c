@@ -397,9 +397,13 @@ bool ty_zip_write(const char *path, const ZipPart *parts, i64 n, bool compress,
     zip.error_free(&e);
     return false;
   }
+  FileCalm calm;
   bool ok = true;
   for (i64 i = 0; i < n && ok; i++) ok = write_part(z, &parts[i], compress);
-  if (ok && zip.close(z) == 0) return true;
+  ty_file_calm(&calm);
+  ok = ok && zip.close(z) == 0;
+  ty_file_calm_end(&calm);
+  if (ok) return true;
   snprintf(err, FILE_ERR, "%.250s: cannot be written: %.200s", path, zip.text(z));
   zip.discard(z);
   return false;
