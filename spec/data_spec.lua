@@ -129,6 +129,20 @@ describe("an epoch", function()
     for _, y, i in loader do assert.same(second[i], y:totable()) end
   end)
 
+  it("is not walked through by two loops at once", function()
+    local loader = counted(20):loader { batch = 5 }
+    for _, leave in ipairs { true, false } do
+      assert.equal("data.loader: another epoch of this loader has begun", H.raises(function()
+        for _ in loader do
+          for _ in loader do
+            if leave then break end
+          end
+        end
+      end))
+    end
+    assert.equal(4, #numbers(loader))
+  end)
+
   it("can be taken up in its middle by its state", function()
     for shuffled = 0, 1 do
       local opts = { batch = 3, shuffle = shuffled == 1, seed = 9 }

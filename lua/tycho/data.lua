@@ -589,7 +589,7 @@ end
 --- Ends the reading in the background; the collector does so too. The loader can be used again.
 function Loader:close()
   local reader = self.reader
-  self.reader, self.running = nil, nil
+  self.reader, self.running, self.given = nil, nil, nil
   if reader and reader.close then reader.close() end
 end
 
@@ -643,10 +643,17 @@ function Loader:epoch()
   end
 end
 
---- for x, y in loader do: an epoch each time such a loop begins.
+--- for x, y in loader do: an epoch each time such a loop begins. Two loops are told apart by what each was given last.
 function Loader:__call(_, control)
-  if control == nil then self.running = self:epoch() end
-  return self.running()
+  if control == nil then self.running = self:epoch()
+  elseif not self.running or control ~= self.given then
+    fail("data.loader", "another epoch of this loader has begun")
+  end
+  local function give(first, ...)
+    self.given = first
+    return first, ...
+  end
+  return give(self.running())
 end
 
 function Loader:__tostring()
