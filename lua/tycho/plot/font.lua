@@ -178,11 +178,14 @@ local HIGHER = 3.6 -- over capitals
 local dotless = { 4.4, "2.2,0 2.2,10" }
 
 -- Each letter, the one that it is made of, the accent.
-for code, letter, accent in ([[ÀA` ÁA' ÂA^ ÃA~ ÄA: ÅA* ÇC, ÈE` ÉE' ÊE^ ËE: ÌI` ÍI' ÎI^ ÏI: ÑN~ ÒO` ÓO' ÔO^ ÕO~ ÖO: ÙU` ÚU' ÛU^ ÜU:
-ÝY' àa` áa' âa^ ãa~ äa: åa* çc, èe` ée' êe^ ëe: ìi` íi' îi^ ïi: ñn~ òo` óo' ôo^ õo~ öo: ùu` úu' ûu^ üu: ýy' ÿy: ŷy^
-ĆC' ćc' ČCv čcv ěev ńn' ňnv řrv ŚS' śs' ŠSv šsv şs, ůu* źz' ŽZv žzv ẑz^ ŵw^ ĝg^ ĥh^]]):gmatch "([\192-\255][\128-\191]+)(%a)(%S)" do
+local ACCENTED = [[
+  ÀA` ÁA' ÂA^ ÃA~ ÄA: ÅA* ÇC, ÈE` ÉE' ÊE^ ËE: ÌI` ÍI' ÎI^ ÏI: ÑN~ ÒO` ÓO' ÔO^ ÕO~ ÖO: ÙU` ÚU' ÛU^ ÜU: ÝY' àa` áa'
+  âa^ ãa~ äa: åa* çc, èe` ée' êe^ ëe: ìi` íi' îi^ ïi: ñn~ òo` óo' ôo^ õo~ öo: ùu` úu' ûu^ üu: ýy' ÿy: ŷy^ ĆC' ćc'
+  ČCv čcv ěev ńn' ňnv řrv ŚS' śs' ŠSv šsv şs, ůu* źz' ŽZv žzv ẑz^ ŵw^ ĝg^ ĥh^]]
+for code, letter, accent in ACCENTED:gmatch "([\192-\255][\128-\191]+)(%a)(%S)" do
   local base = letter == "i" and dotless or glyphs[letter]
-  glyphs[code] = { base[1], base[2], accent = accents[accent], rise = letter:find "%u" and accent ~= "," and HIGHER or 0 }
+  local rise = letter:find "%u" and accent ~= "," and HIGHER or 0
+  glyphs[code] = { base[1], base[2], accent = accents[accent], rise = rise }
 end
 
 local unknown = { 12, "1.6,0 10.4,0 10.4,14 1.6,14 1.6,0" }
