@@ -129,6 +129,24 @@ describe("an epoch", function()
     for _, y, i in loader do assert.same(second[i], y:totable()) end
   end)
 
+  it("can be a part of a checkpoint", function()
+    local path = os.tmpname() .. ".safetensors"
+    local loader, whole = counted(10):loader { batch = 3, shuffle = true, seed = 9 }, {}
+    for _, y, i in loader:epoch() do
+      whole[i] = y:totable()
+      if i == 2 then assert(ty.save_checkpoint(path, { loader = loader })) end
+    end
+    local other = counted(10):loader { batch = 3, shuffle = true }
+    assert(ty.load_checkpoint(path, { loader = other }))
+    os.remove(path)
+    local seen = 2
+    for _, y, i in other:epoch() do
+      assert.same(whole[i], y:totable())
+      seen = seen + 1
+    end
+    assert.equal(4, seen)
+  end)
+
   it("is not walked through by two loops at once", function()
     local loader = counted(20):loader { batch = 5 }
     for _, leave in ipairs { true, false } do

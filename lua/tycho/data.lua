@@ -586,6 +586,8 @@ function Loader:restore(state)
   self.seed, self.at, self.left = seed, { epoch = epoch, position = position }, nil
 end
 
+Loader.state_dict, Loader.load_state_dict = Loader.state, Loader.restore -- so that it can be a part of a checkpoint
+
 --- Ends the reading in the background; the collector does so too. The loader can be used again.
 function Loader:close()
   local reader = self.reader
