@@ -158,7 +158,7 @@ typedef struct Entry {
   bool swapped;  /* most significant byte first */
   bool turned;   /* its dims lie in reverse order: `type` has them so */
   i64 at, bytes; /* where it lies */
-  char why[64];  /* not "": it can be no tensor of ours, and why */
+  char why[80];  /* not "": it can be no tensor of ours, and why */
 } Entry;
 
 /* Elements and bytes of an array of this type and code; false: too large for any memory, or no

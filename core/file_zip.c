@@ -247,8 +247,13 @@ static bool read_member_header(Archive *a, i64 i, const ZipStat *st) {
   if (!e) return false;
   if (!ty_file_memory(&f, st->name, front, n)) return ty_file_fail_memory(&a->file, 0);
   ty_head_open(&h, &f);
-  ok = ty_npy_header(&h, e, size);
-  if (!ok) ty_file_fail(&a->file, "%s", f.err);
+  /* As in NumPy, a member that cannot be read leaves the others readable. */
+  if (!ty_npy_header(&h, e, size)) {
+    ok = !f.memory;
+    const char *why = f.err + TY_MIN(strlen(f.err), strlen(f.path) + 2); /* behind the name */
+    snprintf(e->why, sizeof e->why, "%.*s", (int)sizeof e->why - 1, why);
+    if (!ok) ty_file_fail_memory(&a->file, 0);
+  }
   e->at = h.at;
   ty_head_close(&h);
   ty_file_close(&f);

@@ -152,6 +152,21 @@ describe("a file of ours", function()
     end
   end)
 
+  it("in npz is read although another one cannot be, as by NumPy", function()
+    local path, objects, none = folder .. "/objects.npz", nil, ty.zeros(0)
+    for _, f in ipairs(fixtures) do objects = f.name == "npy of objects" and f.bytes or objects end
+    assert(ty.save(folder .. "/one.npy", ty.range(3)))
+    assert(C.zip(path, { "o.npy", "a.npy" }, { objects, slurp(folder .. "/one.npy") }, { none, none }))
+    H.same(ty.range(3), ty.load(path, { names = { "a" } }).a)
+    local value, message = ty.load(path)
+    assert.is_nil(value)
+    assert.equal(path .. ": \"o\" holds Python objects, which are not read: save numbers", message)
+    local file = assert(files.npz.open(path))
+    assert.truthy(select(3, file:info "o"):find "^holds Python objects")
+    assert.is_nil(select(3, file:info "a"))
+    file:close()
+  end)
+
   it("may hold nothing", function()
     for _, format in ipairs { "safetensors", "npz" } do
       local path = folder .. "/nothing." .. format
