@@ -590,6 +590,10 @@ describe("wrong use of ty.plot", function()
       ["save: the path must end in .svg or .png, got \"a.gif\""] = function() ty.plot():save "a.gif" end,
       ["hist: option bins must be a whole number"] = function() ty.plot():hist({ 1 }, { bins = 0 }) end,
       ["plot: row 1: element 1 must be a plot, got number 3"] = function() ty.plot { { 3 } } end,
+      ["plot: row 1 must be a list of plots, got number 3 (values are drawn by ty.plot{}:line(values))"] = function()
+        ty.plot { 3, 4 }
+      end,
+      ["got tensor f32[2] (values are drawn by"] = function() ty.plot(ty.ones(2)) end,
       ["plot: option ylim must be {low, high}"] = function() ty.plot { ylim = { -1e308, 1e308 } } end,
       ["plot: there is no method points; there are band bars heat hist "] = function() ty.plot():points { 1 } end,
       ["image: argument 1 is too large to draw"] = function() ty.plot():image(ty.zeros(1):expand(2 ^ 13, 2 ^ 12)) end,
