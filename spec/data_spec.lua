@@ -129,6 +129,19 @@ describe("an epoch", function()
     for _, y, i in loader do assert.same(second[i], y:totable()) end
   end)
 
+  it("stacks the entries of lists, and the columns of a table of csv.load", function()
+    local t = ty.files.csv.parse "x,name\n1.5,a\n2.5,b\n"
+    for batch in ty.data.tensors(t):loader { batch = 2 } do
+      H.same(ty.tensor { 1.5, 2.5 }, batch.x)
+      assert.same({ "a", "b" }, batch.name)
+    end
+    for x, yes, name in ty.data.tensors({ 1, 2 }, { true, false }, { "a", "b" }):loader { batch = 2 } do
+      H.same(ty.tensor { 1, 2 }, x)
+      H.same(ty.tensor { true, false }, yes)
+      assert.same({ "a", "b" }, name)
+    end
+  end)
+
   it("can be a part of a checkpoint", function()
     local path = os.tmpname() .. ".safetensors"
     local loader, whole = counted(10):loader { batch = 3, shuffle = true, seed = 9 }, {}

@@ -159,7 +159,7 @@ local function rows_of(x, order, at, n)
   end
   local y = {}
   for i = 1, n do y[i] = x[order and order:get(at + i - 1) or at + i - 1] end
-  return y
+  return collate(y)
 end
 
 local function each(self, fn)
@@ -202,11 +202,13 @@ local function field_rows(who, name, x)
   return #x
 end
 
---- The rows of tensors (or lists): tensors(x, y) gives samples of two values, tensors{x = a, y = b} tables.
----@param first tycho.Tensor|table
+--- The rows of tensors or lists: tensors(x, y) gives samples of two values, tensors{x = a, y = b} tables, and so does a
+--- table of csv.load. Entries of lists are put side by side: numbers as f32, strings as a list.
+---@param first tycho.Tensor|table|tycho.csv.Table
 ---@return tycho.data.Dataset
 function M.tensors(first, ...)
   local who = "data.tensors"
+  if getmetatable(first) == files.csv.Table then first = first.columns end
   local fields, named = { first, ... }, nil
   if select("#", ...) == 0 and type(first) == "table" and #first == 0 and next(first) ~= nil then
     fields, named = first, first
