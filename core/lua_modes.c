@@ -26,7 +26,7 @@
 #include "grad.h"
 #include "lua_modes.h"
 
-#define CHAIN_MAX 256 /* resumes inside of each other; C's stack bounds them in LuaJIT and Lua */
+#define CHAIN_MAX 10000 /* resumes inside of each other; the C stack allows fewer */
 
 /* --- who resumed whom */
 
@@ -44,32 +44,21 @@ static lua_State *resumed_by(lua_State *co) {
   return next ? next : lua_tothread(co, lua_upvalueindex(1));
 }
 
-/* Resumes from one coroutine to the other. */
-static int distance(lua_State *from, const lua_State *to) {
-  for (int n = 1; n < CHAIN_MAX && (from = resumed_by(from)); n++)
-    if (from == to) return n;
-  return CHAIN_MAX;
+/* How far out the coroutine is, seen from L: the resumes between. Where its chain breaks off before, it is further out
+** than all others, by the resumes to there. */
+static int distance(lua_State *co, const lua_State *L) {
+  int n = 0;
+  for (; n < CHAIN_MAX && (co = resumed_by(co)); n++)
+    if (co == L) return n;
+  return CHAIN_MAX + n;
 }
 
-static bool is_waiting(const Mode *m) { return m->holds && !m->taken; }
-
-/* Of the coroutines with modes that hold and were not taken, the nearest one around co; NULL: there is none. */
-static lua_State *around(const Host *H, const lua_State *co) {
-  lua_State *first = NULL, *best = NULL;
-  int least = CHAIN_MAX;
-  bool several = false;
-  for (const Mode *m = H->mode; m; m = m->outer) {
-    if (!is_waiting(m)) continue;
-    if (!first) first = m->owner;
-    several |= m->owner != first;
-  }
-  if (!several) return first;
-  for (const Mode *m = H->mode; m; m = m->outer) {
-    if (!is_waiting(m) || m->owner == best) continue;
-    int d = distance(m->owner, co);
-    if (d < least) least = d, best = m->owner;
-  }
-  return best ? best : first;
+/* Of the modes that hold and were not taken, one of the innermost coroutine; the latest where it cannot be told. */
+static const Mode *next_out(const Host *H) {
+  const Mode *best = NULL;
+  for (const Mode *m = H->mode; m; m = m->outer)
+    if (m->holds && !m->taken && (!best || m->far < best->far)) best = m;
+  return best;
 }
 
 /* --- the words */
@@ -84,23 +73,38 @@ static void roll(Host *H, Mode *m) {
   H->dice = m;
 }
 
+/* Marks the modes that hold for L, its own as the nearest. Whether several other coroutines have such modes. */
+static bool mark(lua_State *L, Host *H) {
+  const lua_State *other = NULL;
+  bool several = false;
+  H->mode_of = L;
+  H->mixed = H->disordered = false;
+  for (Mode *m = H->mode; m; m = m->outer) {
+    const bool own = m->owner == L;
+    m->taken = false;
+    m->holds = own || is_resuming(m->owner);
+    m->parted |= !m->holds;
+    m->far = own ? -1 : 0;
+    H->mixed |= !own;
+    if (own || !m->holds) continue;
+    several |= other && other != m->owner;
+    other = m->owner;
+  }
+  return several;
+}
+
 /* Puts the words as they hold for L: from the innermost mode outwards, the first of each kind decides. */
 static void settle(lua_State *L, Host *H) {
   State *S = &H->S;
   Mode *first[MODE_RANDOM + 1] = {NULL};
   Level **end = &S->level;
   u32 inner = UINT32_MAX;
-  H->mode_of = L;
-  H->mixed = H->disordered = false;
-  for (Mode *m = H->mode; m; m = m->outer) {
-    m->taken = false;
-    m->holds = m->owner == L || is_resuming(m->owner);
-    m->parted |= !m->holds;
-    H->mixed |= m->owner != L;
-  }
-  for (lua_State *co = L; co; co = around(H, co))
+  const bool several = mark(L, H);
+  for (Mode *m = H->mode; several && m; m = m->outer)
+    if (m->holds && m->owner != L) m->far = distance(m->owner, L);
+  for (const Mode *at = next_out(H); at; at = next_out(H))
     for (Mode *m = H->mode; m; m = m->outer) {
-      if (m->owner != co || !m->holds) continue;
+      if (m->owner != at->owner) continue;
       m->taken = true;
       if (!first[m->kind]) first[m->kind] = m;
       if (m->kind != MODE_VMAP) continue;
