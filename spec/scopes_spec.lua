@@ -386,6 +386,24 @@ describe("modes of several coroutines", function()
     end)
   end
 
+  it("are nested as the coroutines are where fifty wait for each other", function()
+    local n, list, halves = 50, {}, { "bf16", "f16", "f32" }
+    for i = 1, n do
+      list[i] = create(function()
+        ty.autocast(halves[i % 3 + 1], function() yield()() end)
+      end)
+      go(list[i])
+    end
+    local function at(k) return k * 7 % n + 1 end
+    local function nest(k)
+      if k > 1 then assert.equal(halves[at(k - 1) % 3 + 1], ty._half()) end
+      if k == n then return end
+      go(list[at(k)], function() nest(k + 1) end)
+      assert.equal(k > 1 and halves[at(k - 1) % 3 + 1] or nil, ty._half() or nil)
+    end
+    nest(1)
+  end)
+
   it("of different kinds do not touch each other", function()
     local co = create(function()
       ty.autocast("bf16", function()
