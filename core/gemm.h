@@ -35,7 +35,7 @@ enum {
 typedef struct GemmTile {
   i64 k;
   const char *a, *b, *sums; /* sums: of the blocks before, if there are */
-  char *y;
+  char *y, *keep; /* keep: takes b's rows, one behind the other, as they are read; or NULL */
   i64 ars, acs, brs, srs, yrs;
   int rows, last;   /* last: elements of the last vector */
   bool first;       /* the first block of k: sums are not read */
@@ -76,6 +76,7 @@ typedef struct Kern {
   /* [vectors - 1][(rows - 1) / 2]: a kernel has an even number of rows, of which the last may be
   ** missing. */
   GemmTileFn *tile[2][4];
+  GemmTileFn *keep; /* the highest tile of two vectors, with t->keep; NULL: not for this type */
   void (*stream)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, i64 brs,
                  void *y, i64 yrs);
   void (*turned)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, i64 bcs,

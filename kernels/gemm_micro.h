@@ -110,18 +110,25 @@ static __attribute__((noinline)) ATTR void NAME(shorten)(const int nv, const V s
 /* One tile of mr rows by nv vectors over one block of k. mr and nv are constants where this is
 ** inlined, so that the sums live in registers. Where the last row is missing the one before it is
 ** summed twice, and stored once. */
-INLINE void NAME(tile)(const int mr, const int nv, const GemmTile *t) {
+INLINE void NAME(tile)(const int mr, const int nv, const bool keep, const GemmTile *t) {
   V sum[ROWS][2];
   const bool full = t->rows == mr;
   const i64 ars = t->ars, acs = t->acs, brs = t->brs, yrs = t->yrs, last = ars * (mr - 2 + full);
   const T *a = (const T *)t->a, *b = (const T *)t->b;
-  T *y = (T *)t->y;
+  T *y = (T *)t->y, *kept = (T *)t->keep;
   const __typeof__(MASK(0)) m = MASK(t->last);
   UNROLL
   for (int r = 0; r < mr; r++) sum[r][0] = sum[r][1] = (V){0};
   for (i64 p = t->k; p > 0; p--, a += acs, b += brs) {
     V b0 = nv == 2 ? *(const V *)b : MLOAD(b, m);
     V b1 = nv == 2 ? MLOAD(b + VL, m) : b0;
+    if (keep) {
+      __builtin_prefetch(b + 6 * brs);
+      __builtin_prefetch(b + 6 * brs + VL);
+      *(V *)kept = b0;
+      *(V *)(kept + VL) = b1;
+      kept += 2 * VL;
+    }
     UNROLL
     for (int r = 0; r < mr; r++) {
       V x = NAME(splat)(a[r < mr - 1 ? r * ars : last]);
@@ -158,7 +165,7 @@ INLINE void NAME(tile)(const int mr, const int nv, const GemmTile *t) {
 }
 
 #define TILE(mr, nv) \
-  static ATTR void NAME(tile##mr##x##nv)(const GemmTile *t) { NAME(tile)(mr, nv, t); }
+  static ATTR void NAME(tile##mr##x##nv)(const GemmTile *t) { NAME(tile)(mr, nv, false, t); }
 TILE(2, 1)
 TILE(2, 2)
 #define HEIGHTS(nv) NAME(tile2x##nv)
@@ -181,6 +188,10 @@ TILE(8, 2)
 #define HEIGHTS(nv) NAME(tile2x##nv), NAME(tile4x##nv), NAME(tile6x##nv), NAME(tile8x##nv)
 #endif
 #undef TILE
+
+#if APPLY
+static ATTR void NAME(keep)(const GemmTile *t) { NAME(tile)(ROWS, 2, true, t); }
+#endif
 
 #if TBYTES == 4 && APPLY
 /* One row of a by nv vectors of b, the last of w elements: sums stay in registers. */
@@ -563,6 +574,9 @@ static const Kern NAME(kern) = {
     .lists = APPLY,
     .speed = SPEED,
     .tile = {{HEIGHTS(1)}, {HEIGHTS(2)}},
+#if APPLY
+    .keep = NAME(keep),
+#endif
     .stream = NAME(stream),
 #if TURN
     .turned = NAME(turned),
