@@ -456,11 +456,22 @@ static void sum(const Job *J, const u16 *a, i64 m, const u16 *b, i64 n, float *y
   for (i64 s = 0; s < J->steps; s += KSTEPS) {
     const i64 steps = TY_MIN(KSTEPS, J->steps - s);
     pack_a(block, a + s * STEP * d->acs, d->ars, d->acs, m, d->k - s * STEP, steps);
-    for (i64 j = 0; j < n; j += PANEL)
-      for (i64 i = 0; i < m; i += 2 * TILE_ROWS)
+    for (i64 j = 0; j < n; j += PANEL) {
+      /* What comes next does not lie behind this: it is called while this goes down the rows. */
+      const bool more = j + PANEL < n;
+      const i64 then = more ? s : s + KSTEPS;
+      const char *next =
+          (const char *)(b + ((more ? j + PANEL : 0) * J->steps + then * PANEL) * STEP);
+      i64 lines = TY_MIN(KSTEPS, J->steps - then) * (PANEL * STEP * 2 / 64);
+      for (i64 i = 0; i < m; i += 2 * TILE_ROWS) {
+        const i64 left = ceil_div(m - i, 2 * TILE_ROWS);
+        for (i64 u = lines <= 0 ? 0 : ceil_div(lines, left); u > 0; u--, lines--, next += 64)
+          __builtin_prefetch(next);
         J->unit->block(steps, block + i / TILE_ROWS * steps * TILE,
                        b + (j * J->steps + s * PANEL) * STEP, y + i * yrs + j, yrs,
                        1 + (m - i > TILE_ROWS), 1 + (n - j > TILE_COLS), s == 0);
+      }
+    }
   }
 }
 
