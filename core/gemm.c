@@ -187,7 +187,7 @@ static void job_plan(Job *J, int threads, bool panels) {
   nt = TY_MAX(1, TY_MIN(nt, d->n / (4 * J->nr)));
   J->nc = round_up(ceil_div(d->n, nt), J->nr);
   if (J->narrow || aside) J->nc = TY_MIN(J->nc, 512); /* its sums are kept in scratch */
-  J->keeps = J->bpack && !J->narrow && !d->bp && d->bcs == 1 && J->kern->keep && d->m >= rows - 1;
+  J->keeps = J->bpack && !J->narrow && !d->bp && d->bcs == 1 && J->kern->lists && d->m >= rows - 1;
   J->now = J->bpack && (mt == 1 || J->keeps) && !panels;
   J->bpack |= panels;
   if (J->now) J->psize = kc * J->nr * J->cs;
@@ -277,12 +277,12 @@ static void panel(const Kern *K, GemmTile *t, i64 m, i64 w, bool apack, Ahead *n
       __builtin_prefetch(t->sums + r * srow + w * K->size - 1, 1);
     }
     if (next->rows > 0) call_ahead(next, ceil_div(left, rows));
+    K->tile[nv - 1][(h - 1) / 2](t);
     if (t->keep) {
-      K->keep(t);
       t->b = t->keep;
       t->brs = 2 * K->vl;
       t->keep = NULL;
-    } else K->tile[nv - 1][(h - 1) / 2](t);
+    }
     t->a += h * arow;
     t->y += h * yrow;
     t->sums += h * srow;

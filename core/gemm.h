@@ -76,7 +76,6 @@ typedef struct Kern {
   /* [vectors - 1][(rows - 1) / 2]: a kernel has an even number of rows, of which the last may be
   ** missing. */
   GemmTileFn *tile[2][4];
-  GemmTileFn *keep; /* the highest tile of two vectors, with t->keep; NULL: not for this type */
   void (*stream)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, i64 brs,
                  void *y, i64 yrs);
   void (*turned)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, i64 bcs,

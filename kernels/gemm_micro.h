@@ -107,15 +107,11 @@ static __attribute__((noinline)) ATTR void NAME(shorten)(const int nv, const V s
 }
 #endif
 
-/* One tile of mr rows by nv vectors over one block of k. mr and nv are constants where this is
-** inlined, so that the sums live in registers. Where the last row is missing the one before it is
-** summed twice, and stored once. */
-INLINE void NAME(tile)(const int mr, const int nv, const bool keep, const GemmTile *t) {
-  V sum[ROWS][2];
-  const bool full = t->rows == mr;
-  const i64 ars = t->ars, acs = t->acs, brs = t->brs, yrs = t->yrs, last = ars * (mr - 2 + full);
+/* Sums of mr rows by nv vectors over one block of k. Rows of b are called a little before their turn
+** where they are kept, as then they lie far apart. */
+INLINE void NAME(sums)(const int mr, const int nv, V sum[ROWS][2], const GemmTile *t, T *keep) {
+  const i64 ars = t->ars, acs = t->acs, brs = t->brs, last = ars * (mr - 2 + (t->rows == mr));
   const T *a = (const T *)t->a, *b = (const T *)t->b;
-  T *y = (T *)t->y, *kept = (T *)t->keep;
   const __typeof__(MASK(0)) m = MASK(t->last);
   UNROLL
   for (int r = 0; r < mr; r++) sum[r][0] = sum[r][1] = (V){0};
@@ -125,9 +121,9 @@ INLINE void NAME(tile)(const int mr, const int nv, const bool keep, const GemmTi
     if (keep) {
       __builtin_prefetch(b + 6 * brs);
       __builtin_prefetch(b + 6 * brs + VL);
-      *(V *)kept = b0;
-      *(V *)(kept + VL) = b1;
-      kept += 2 * VL;
+      *(V *)keep = b0;
+      *(V *)(keep + VL) = b1;
+      keep += 2 * VL;
     }
     UNROLL
     for (int r = 0; r < mr; r++) {
@@ -136,6 +132,19 @@ INLINE void NAME(tile)(const int mr, const int nv, const bool keep, const GemmTi
       if (nv == 2) sum[r][1] = FMA(x, b1, sum[r][1]);
     }
   }
+}
+
+/* One tile of mr rows by nv vectors over one block of k. mr and nv are constants where this is
+** inlined, so that the sums live in registers. Where the last row is missing the one before it is
+** summed twice, and stored once. */
+INLINE void NAME(tile)(const int mr, const int nv, const GemmTile *t) {
+  V sum[ROWS][2];
+  const bool full = t->rows == mr;
+  const i64 yrs = t->yrs;
+  T *y = (T *)t->y;
+  const __typeof__(MASK(0)) m = MASK(t->last);
+  if (APPLY && mr == ROWS && nv == 2 && t->keep) NAME(sums)(mr, nv, sum, t, (T *)t->keep);
+  else NAME(sums)(mr, nv, sum, t, NULL);
   if (!t->first) {
     UNROLL
     for (int r = 0; r < mr; r++) {
@@ -165,7 +174,7 @@ INLINE void NAME(tile)(const int mr, const int nv, const bool keep, const GemmTi
 }
 
 #define TILE(mr, nv) \
-  static ATTR void NAME(tile##mr##x##nv)(const GemmTile *t) { NAME(tile)(mr, nv, false, t); }
+  static ATTR void NAME(tile##mr##x##nv)(const GemmTile *t) { NAME(tile)(mr, nv, t); }
 TILE(2, 1)
 TILE(2, 2)
 #define HEIGHTS(nv) NAME(tile2x##nv)
@@ -188,10 +197,6 @@ TILE(8, 2)
 #define HEIGHTS(nv) NAME(tile2x##nv), NAME(tile4x##nv), NAME(tile6x##nv), NAME(tile8x##nv)
 #endif
 #undef TILE
-
-#if APPLY
-static ATTR void NAME(keep)(const GemmTile *t) { NAME(tile)(ROWS, 2, true, t); }
-#endif
 
 #if TBYTES == 4 && APPLY
 /* One row of a by nv vectors of b, the last of w elements: sums stay in registers. */
@@ -574,9 +579,6 @@ static const Kern NAME(kern) = {
     .lists = APPLY,
     .speed = SPEED,
     .tile = {{HEIGHTS(1)}, {HEIGHTS(2)}},
-#if APPLY
-    .keep = NAME(keep),
-#endif
     .stream = NAME(stream),
 #if TURN
     .turned = NAME(turned),
