@@ -240,12 +240,13 @@ static void pack_b(void *arg, i64 begin, i64 end) {
 typedef struct Ahead {
   const char *at;
   i64 rows, rs, cs, w; /* left to call; strides in bytes, columns */
+  bool down;           /* cache lines lie along columns; rs is an element */
 } Ahead;
 
 /* A share of what is left, when so many tiles are. GCC takes functions that only prefetch for such
 ** as do nothing, and leaves out calls of them: inlined. */
 static inline __attribute__((always_inline)) void call_ahead(Ahead *A, i64 tiles) {
-  const bool down = A->rs < A->cs; /* cache lines lie along columns */
+  const bool down = A->down;
   i64 rows = ceil_div(A->rows, tiles);
   if (down) rows = TY_MIN(A->rows, round_up(rows, 64 / A->rs));
   const i64 n = down ? A->w : rows, pitch = down ? A->cs : A->rs;
@@ -321,6 +322,7 @@ static void ahead_of(const Job *J, Ahead *A, i64 k0, i64 j, i64 j1) {
   const Gemm *d = &J->d;
   A->rows = TY_MIN(KC, d->k - k0);
   A->w = TY_MIN(J->nr, j1 - j);
+  A->down = false;
   if (J->bpack && !J->now) {
     A->at = J->bpacked + (k0 * round_up(J->jn, J->nr) + j * A->rows) * J->cs;
     A->rs = J->nr * J->cs;
@@ -329,6 +331,8 @@ static void ahead_of(const Job *J, Ahead *A, i64 k0, i64 j, i64 j1) {
     A->at = J->item.b + (k0 * d->brs + (J->j0 + j) * d->bcs) * J->es;
     A->rs = d->brs * J->es;
     A->cs = d->bcs * J->es;
+    A->down = d->bcs != 1;
+    if (A->down && d->brs != 1) A->rows = 0; /* every element has a line of its own */
   }
 }
 

@@ -290,11 +290,10 @@ describe("a weight that stays", function()
     collectgarbage()
     local a, weights = rough("f32", { 8, 1000 }, 1), {}
     for i = 1, 12 do weights[i] = rough("f32", { 1000, 1000 }, i) end
-    local hits = 0
     for turn = 1, 9 do
       local before = ty.stats().panels.hits
       for i = 1, #weights do a:matmul(weights[i]) end
-      hits = ty.stats().panels.hits - before
+      local hits = ty.stats().panels.hits - before
       if turn > 3 then assert.truthy(hits >= 6, hits) end
     end
     assert.truthy(ty.stats().panels.bytes <= 32 * 2 ^ 20)
