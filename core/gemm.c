@@ -24,9 +24,11 @@
 **   tiles   the rest: a register tile of up to ROWS x 2 vectors runs over one block of k; around
 **           it loops over tiles that reuse panels of b in L1 and blocks of a in L2. Behind the last
 **           block floats become what a list makes of them, f16 or bf16 too, in the registers
-** Operands are packed only where that pays or must be (narrow types, strides): b a panel at a time
-** into L1 when one block of rows is all that reads it, else whole. Small products are
-** done on the caller with scratch on its stack. Larger batches of small products are spread over
+** Operands are packed only where that pays or must be (narrow types, strides). A large row-major b of
+** floats is packed a panel at a time into L1 by the first tile that goes down it, which stores what it
+** reads; any other b too when one block of rows is all that reads it, else whole. While a panel is at
+** work, the next one is called into the cache. Small products are done on the caller with scratch on
+** its stack. Larger batches of small products are spread over
 ** the pool by item, large products by tile.
 */
 #include "gemm.h"
@@ -246,11 +248,10 @@ typedef struct Ahead {
 /* A share of what is left, when so many tiles are. GCC takes functions that only prefetch for such
 ** as do nothing, and leaves out calls of them: inlined. */
 static inline __attribute__((always_inline)) void call_ahead(Ahead *A, i64 tiles) {
-  const bool down = A->down;
   i64 rows = ceil_div(A->rows, tiles);
-  if (down) rows = TY_MIN(A->rows, round_up(rows, 64 / A->rs));
-  const i64 n = down ? A->w : rows, pitch = down ? A->cs : A->rs;
-  const i64 bytes = down ? rows * A->rs : A->w * A->cs;
+  if (A->down) rows = TY_MIN(A->rows, round_up(rows, 64 / A->rs));
+  const i64 n = A->down ? A->w : rows, pitch = A->down ? A->cs : A->rs;
+  const i64 bytes = A->down ? rows * A->rs : A->w * A->cs;
   const char *p = A->at;
   for (i64 i = 0; i < n; i++, p += pitch) {
     for (i64 at = 0; at < bytes; at += 64) __builtin_prefetch(p + at);

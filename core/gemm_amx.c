@@ -15,7 +15,8 @@
 **
 ** A product is cut into units of work of up to MC x NC elements, which threads take. b is packed
 ** ahead, in panels of 32 columns; a by each unit, a block of KSTEPS steps of k at a time: a block
-** sits in L2, a panel's block in L1 while it goes down the rows. Sums lie in scratch.
+** sits in L2, a panel's block in L1 while it goes down the rows; meanwhile the next one is called into
+** the cache. Sums lie in scratch.
 **
 ** The processor must have the unit. For AMX the system must save its registers, and a process has to
 ** ask for them once: the kernel then lets it, or not. State is given back after each run over units,
