@@ -10,7 +10,7 @@ local map = require("tycho.tree").map
 ---@param ty table the module tycho
 ---@param nn table what is filled
 return function(ty, nn)
-  local check, is_tensor = nn.check, ty.is_tensor
+  local check, is_tensor = nn._check, ty.is_tensor
   local BYTES = {}
   for _, d in ipairs(ty.internals.probe.dtypes()) do BYTES[d.name] = d.bytes end
 
@@ -209,6 +209,6 @@ return function(ty, nn)
     return setmetatable(sum, Summary)
   end
 
-  --- nn.summary(self, ...).
+  --- What it is made of, and what one call costs: nn.summary(self, inputs ...).
   function nn.Module:summary(...) return nn.summary(self, ...) end
 end
