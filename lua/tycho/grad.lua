@@ -12,7 +12,6 @@ return function(ty, define)
   local fail, show, text = check.fail, check.show, check.text
   local core, is_tensor = ty.internals.grad, ty.is_tensor
   local batch, random_state = ty.internals.vmap, ty.internals.check.random
-  local map, recall, remember = tree.map, tree.recall, tree.remember
   local mode = core.mode
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
 
@@ -24,6 +23,7 @@ return function(ty, define)
   end
 
   local function pack(...) return { n = select("#", ...), ... } end
+  local map, recall, remember = tree.map, tree.recall, tree.remember
 
   local is_live = ty.internals.is_live
   local function is_float(v) return is_live(v) and floats[v.dtype] or false end
@@ -311,13 +311,10 @@ return function(ty, define)
 
   -------------------------------------------------------------------------------------- gradients of the user's own
 
-  local function same(v)
-    if is_tensor(v) then return core.same(v) end
-    return nil
-  end
-
   --- What is kept for the way back: tensors in storages that nobody writes to, in tables like those they came in.
-  local function keep(v) return map(v, same, {}) end
+  local function keep(v)
+    return map(v, function(x) return is_tensor(x) and core.same(x) or nil end, {})
+  end
 
   --- Makes `back` (of the way back, gradients) what the results lead to, if an argument requires grad.
   local function join(args, results, back)
@@ -463,9 +460,10 @@ return function(ty, define)
   core.around, core.inline, core.captured = around, {}, {}
   core.ends = { [core.step] = true } -- with nil
   core.memory = { [recall] = "recall", [remember] = "remember" }
-  for _, f in ipairs { pack, map, tree.said, first, run, backward, directions, rows_of, jacobian, hessian, callable,
-    no_grad, enable_grad, restore, watch, gather, differentiate, value_and_grad, grad, jvp, custom_grad, checkpoint,
-    writes_to, taped, join, same, keep, gradients_of, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
+  core.inline[pack], core.inline[map], core.inline[tree.said] = true, true, true
+  for _, f in ipairs { first, run, backward, directions, rows_of, jacobian, hessian, callable, no_grad, enable_grad,
+    restore, watch, gather, differentiate, value_and_grad, grad, jvp, custom_grad, checkpoint, writes_to, taped, join,
+    keep, gradients_of, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true
   end
   for name, f in pairs(batch) do core.captured[f] = "vmap." .. name end

@@ -34,7 +34,6 @@ return function(ty, nn)
   Module.__index = Module
   nn.Module = Module
 
-  --- Whether a value is a module or a class of modules.
   local function is_module(v)
     local class = type(v) == "table" and getmetatable(v)
     return type(class) == "table" and rawget(class, "class_name") ~= nil
@@ -89,6 +88,7 @@ return function(ty, nn)
     return check.float("Parameter", 1, t):requires_grad_()
   end
 
+  --- nn.is_module(v): whether a value is a module or a class of modules.
   nn.is_module = is_module
 
   ---------------------------------------------------------------------------------------------------------- the walk
