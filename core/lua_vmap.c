@@ -82,11 +82,18 @@ static int vmap_tracked(lua_State *L) {
   return 1;
 }
 
+/* writable(x, y) -> whether y, which may differ from example to example, may be written to x */
+static int vmap_writable(lua_State *L) {
+  const Tensor *x = ty_lua_check(L, "vmap", 1), *y = ty_lua_check(L, "vmap", 2);
+  lua_pushboolean(L, ty_vmap_may_write(ty_lua_state(L), x, y));
+  return 1;
+}
+
 void ty_lua_open_vmap(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"open", vmap_open},       {"close", vmap_close},
-                                 {"wrap", vmap_wrap},       {"unwrap", vmap_unwrap},
-                                 {"level", vmap_level},     {"written", vmap_written},
-                                 {"tracked", vmap_tracked}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {
+      {"open", vmap_open},       {"close", vmap_close},       {"wrap", vmap_wrap},
+      {"unwrap", vmap_unwrap},   {"level", vmap_level},       {"written", vmap_written},
+      {"tracked", vmap_tracked}, {"writable", vmap_writable}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_newtable(L);
   ty_lua_register(L, fns);

@@ -5,7 +5,7 @@
 ---@param nn table what is filled
 return function(ty, nn)
   local check, class, count = nn.check, nn.class, nn._count
-  local sqrt = ty.sqrt
+  local sqrt, writable = ty.sqrt, ty.internals.vmap.writable
   local halves = { f16 = true, bf16 = true }
 
   local function ones(n) return nn.Parameter(ty.ones(n)) end
@@ -22,6 +22,8 @@ return function(ty, nn)
   --- nn.BatchNorm1d(channels, {eps = 1e-5, momentum = 0.1, affine = true, track = true}), BatchNorm2d likewise:
   --- (x - mean) / sqrt(var + eps) * weight + bias for each channel, over the batch when training, else by the running
   --- means. momentum: the share of a new batch in these. Ioffe, Szegedy 2015, arXiv:1502.03167.
+  --- Inside of ty.vmap each example is normalised over its own batch; running means, of which there is one for all
+  --- examples, cannot follow then, so a module in training needs track = false there.
   ---@param channels integer
   ---@param opts? {eps: number?, momentum: number?, affine: boolean?, track: boolean?}
   function BatchNorm:init(channels, opts)
@@ -54,6 +56,11 @@ return function(ty, nn)
     local d = w - mean:reshape(sizes)
     local var = (d * d):sum(dims) / n
     if m.running_mean then
+      if not (writable(m.running_mean, mean) and writable(m.running_var, var)) then
+        check.fail(m.class_name, "in training inside of ty.vmap every example has moments of its own, but the running "
+          .. "means are one for all (use {track = false}, eval() or nn.GroupNorm, or give the module to vmap as an "
+          .. "argument, with running means for each example)")
+      end
       local share = m.momentum
       m.running_mean:mul_(1 - share):add_(mean:detach() * share)
       m.running_var:mul_(1 - share):add_(var:detach() * (n / (n - 1) * share))
