@@ -1,12 +1,13 @@
 --- nn/norms.lua -- normalising layers: batch, layer, group, RMS.
--- Half floats are normalised in f32 and rounded once. Weights begin with 1, biases with 0.
+-- Half floats are normalised in f32 and rounded once; within ty.autocast all but batch norms give f32. Weights begin
+-- with 1, biases with 0.
 
 ---@param ty table the module tycho
 ---@param nn table what is filled
 return function(ty, nn)
   local check, class, count = nn.check, nn.class, nn._count
   local sqrt, writable = ty.sqrt, ty.internals.vmap.writable
-  local halves = { f16 = true, bf16 = true }
+  local halves, autocast = { f16 = true, bf16 = true }, ty._half
 
   local function ones(n) return nn.Parameter(ty.ones(n)) end
   local function zeros(n) return nn.Parameter(ty.zeros(n)) end
@@ -197,6 +198,7 @@ return function(ty, nn)
     end
     local half = halves[x.dtype] and x.dtype
     local w = half and x:to("f32") or x
+    if half and autocast() then half = false end
     local groups = w:unflatten(2, { self.groups, self.channels / self.groups }):flatten(3)
     local y = ty.layer_norm(groups, { eps = self.eps }):reshape(shape)
     if self.weight then
