@@ -393,46 +393,43 @@ return function(ty, define)
     end)
   end
 
-  --- How often v was written to, if it needs a gradient.
-  local function writes_to(v)
-    if is_float(v) and v.requires_grad then return select(2, batch.written(v)) end
-  end
-
-  --- f(...) that keeps nothing for the way back but its arguments: it runs again there, and draws the same random
-  --- numbers, under the same autocast. What it writes to arguments leads back through it too.
+  --- f(...) that keeps nothing for the way back to its results but its arguments: it runs again there, and draws the
+  --- same random numbers, under the same autocast. It is taped the first time too, as long as it runs: so what it
+  --- writes to other tensors, or puts into tables, has its gradient without running again. The second run gets copies
+  --- of the arguments, in tables too; what f closes over and writes to is written a second time.
   ---@param f fun(...): ...
   local function checkpoint(f, ...)
     callable("checkpoint", 1, f)
     if not mode() or batch.level() > 0 then return f(...) end -- gradients outside of a vmap would not see the way back
     local args, random, half = pack(...), random_state(), ty._half()
     local inputs = { n = args.n + 1, ty.zeros(1):requires_grad_() } -- so that it is taped for what f closes over
-    local kept, writes = {}, {} -- as they are before f, which may write to them
-    for i = 1, args.n do
-      kept[i], inputs[i + 1], writes[i] = keep(args[i]), args[i], writes_to(args[i])
-    end
-    local results = { no_grad(f, ...) }
-    local n, written = #results, {}
-    for i = 1, n do check.tensor("checkpoint", i, results[i]) end
-    for i = 1, args.n do -- what was written to is one more result
-      if writes_to(args[i]) ~= writes[i] then
-        written[#written + 1], results[#results + 1] = i, args[i]
+    local kept = {}
+    for i = 1, args.n do kept[i] = keep(args[i]) end -- as they are before f, which may write to them
+    local results, list, at = pack(f(...)), {}, {}
+    for i = 1, args.n do inputs[i + 1] = args[i] end
+    for i = 1, results.n do
+      if is_float(results[i]) and results[i].requires_grad then
+        at[#at + 1], list[#list + 1] = i, results[i]
       end
     end
-    results = join(inputs, results, function(back, gradients)
+    if #list == 0 then return unpack(results, 1, results.n) end
+    list = join(inputs, list, function(back, gradients)
       local now, given = random_state(), {}
       random_state(random)
       for i = 1, args.n do given[i] = keep(kept[i]) end
       local again = pack(pcall(ty.autocast, half, enable_grad, f, unpack(given, 1, args.n)))
       random_state(now)
       if not again[1] then error(again[2], 0) end
-      table.remove(again, 1)
-      for k, i in ipairs(written) do again[n + k] = given[i] end
-      for i = 1, n + #written do
-        if gradients[i] and again[i].requires_grad then core.seed(back, again[i], gradients[i]) end
+      for k, i in ipairs(at) do
+        local y, g = again[i + 1], gradients[k]
+        if g and not (is_float(y) and y.requires_grad) then
+          fail("checkpoint", "result %d is %s when the function runs again; it must do the same twice", i, show(y))
+        end
+        if g then core.seed(back, y, first("checkpoint", y, g)) end
       end
     end)
-    for k, i in ipairs(written) do args[i]:copy_(results[n + k]) end
-    return unpack(results, 1, n)
+    for k, i in ipairs(at) do results[i] = list[k] end
+    return unpack(results, 1, results.n)
   end
 
   ------------------------------------------------------------------------------------------------------------ clipping
@@ -479,7 +476,7 @@ return function(ty, define)
   core.ends = { [core.step] = true } -- with nil
   core.memory = { [recall] = "recall", [remember] = "remember" }
   for _, f in ipairs { first, run, backward, directions, rows_of, jacobian, hessian, callable, no_grad, enable_grad,
-    restore, watch, gather, differentiate, value_and_grad, grad, jvp, custom_grad, checkpoint, writes_to, taped, join,
+    restore, watch, gather, differentiate, value_and_grad, grad, jvp, custom_grad, checkpoint, taped, join,
     keep, gradients_of, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true
   end
