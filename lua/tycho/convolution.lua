@@ -13,7 +13,7 @@ return function(ty, check, row)
   local pad, windows, taping = correlation.pad, correlation.windows, ty.internals.grad.mode
   local product = correlation.product
   local tracked = ty.internals.vmap.tracked
-  local where = ty.where
+  local where, eq, ge, ne = ty.where, ty.eq, ty.ge, ty.ne
   local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
   local halves = { f16 = true, bf16 = true }
   local MOST = 2 ^ 31 - 1 -- places of a dim
@@ -311,30 +311,48 @@ return function(ty, check, row)
     end
   end
 
-  --- Which place of its window the largest element has, from 0, as floats; nil: a window has one place.
+  --- Which place of its window the largest element has first, from 0, as floats; nil: a window has one place. Beside a
+  --- NaN nothing is larger, and without one y is none.
   local function first_taps(view, kernel, y)
-    local less, tap = {}, nil
-    each_tap(kernel, function(k, index) less[k] = view[index]:lt(y) end)
-    for k = product(kernel) - 2, 0, -1 do tap = where(less[k], tap or k + 1, k) end
+    local most, tap = {}, nil
+    each_tap(kernel, function(k, index)
+      local e = view[index]
+      most[k] = ge(e, y):bitwise_or(ne(e, e))
+    end)
+    for k = product(kernel) - 2, 0, -1 do tap = where(most[k], k, tap or k + 1) end
     return tap
+  end
+
+  --- The same where windows begin in the padding, of -inf: if that is the largest, all is -inf, and the first place
+  --- inside of x is meant. starts: for each dim how many places of each window lie before x; nil: there is no padding.
+  local function inner_taps(tap, y, kernel, starts)
+    if not starts then return tap end
+    local first
+    for i = 1, #starts do
+      local own = ty.tensor(starts[i], { dtype = tap.dtype })
+      for _ = i + 1, #starts do own = own:unsqueeze(-1) end
+      first = first and first * kernel[i] + own or own
+    end
+    return where(eq(y, -math.huge), first, tap)
   end
 
   --- Windows that share no element: each place of a window gets g, or 0 where an earlier one was the largest. whole: no
   --- element lies outside.
-  local function spread_apart(x, view_of, kernel, y, g, whole)
+  local function spread_apart(x, view_of, kernel, y, g, whole, starts)
     local dx = (whole and ty.empty or ty.zeros)(x.shape, { dtype = g.dtype })
     local from, to = view_of(x), view_of(dx)
     local tap = first_taps(from, kernel, y)
+    tap = tap and inner_taps(tap, y, kernel, starts)
     each_tap(kernel, function(k, index) to[index] = tap and where(tap:eq(k), g, 0) or g end)
     return dx
   end
 
   --- Windows that may share elements: g is added up at the places of the largest.
-  local function spread_together(x, view, n, kernel, stride, dilation, y, g)
+  local function spread_together(x, view, n, kernel, stride, dilation, y, g, starts)
     local sizes, at = x.shape, nil
     local many = product(kernel) > TAPS
     local tap = many and view:flatten(-n, -1):argmax(-1) - 1 or first_taps(view, kernel, y) or ty.zeros_like(y)
-    tap = tap:to("i64")
+    tap = inner_taps(tap, y, kernel, starts):to("i64")
     for i = n, 1, -1 do
       local d, below = x.ndim - n + i, 1
       for k = d + 1, x.ndim do below = below * sizes[k] end
@@ -354,12 +372,17 @@ return function(ty, check, row)
   local max_options = { stride = "any", padding = "any", dilation = "any", ceil_mode = "boolean" }
 
   local function max_pool(who, n, x, kernel, opts)
-    local input, single, _, size, stride, padding, after, dilation =
+    local input, single, _, size, stride, padding, after, dilation, outs =
       pool_arguments(who, n, x, kernel, opts, max_options)
-    local back, behind, apart = {}, {}, product(size) <= TAPS
+    local back, behind, starts, apart = {}, {}, nil, product(size) <= TAPS
     for i = 1, n do
       back[i], behind[i] = -padding[i], -after[i]
+      if padding[i] > 0 then starts = starts or {} end
       apart = apart and stride[i] > (size[i] - 1) * dilation[i]
+    end
+    for i = 1, starts and n or 0 do
+      starts[i] = {}
+      for o = 1, outs[i] do starts[i][o] = max(0, ceil((padding[i] - (o - 1) * stride[i]) / dilation[i])) end
     end
     local function padded(v) return pad(v, n, padding, after, -math.huge) end
     local function view_of(v) return windows(v, n, size, stride, dilation) end
@@ -367,8 +390,8 @@ return function(ty, check, row)
       function(v, best, g)
         v = padded(v)
         local view = view_of(v)
-        local dx = apart and spread_apart(v, view_of, size, best, g, view:numel() == v:numel())
-          or spread_together(v, view, n, size, stride, dilation, best, g)
+        local dx = apart and spread_apart(v, view_of, size, best, g, view:numel() == v:numel(), starts)
+          or spread_together(v, view, n, size, stride, dilation, best, g, starts)
         return pad(dx, n, back, behind, 0)
       end)
     return single and y:squeeze(1) or y
@@ -415,7 +438,7 @@ return function(ty, check, row)
     return single and y:squeeze(1) or y
   end
 
-  --- The largest element of each window. NaN wins. Where several are equal the first has the gradient.
+  --- The largest element of each window. NaN wins. Of equals, and of NaNs, the first has the gradient; padding never.
   --- Options: stride = kernel, padding = 0 (of -inf), dilation = 1, ceil_mode = false.
   ---@param x tycho.Tensor floats, [batch, channels, length] or [channels, length]
   ---@param kernel integer
@@ -423,7 +446,7 @@ return function(ty, check, row)
   ---@return tycho.Tensor # [batch, channels, windows]
   local function max_pool1d(x, kernel, opts) return max_pool("max_pool1d", 1, x, kernel, opts) end
 
-  --- The largest element of each window. NaN wins. Where several are equal the first has the gradient.
+  --- The largest element of each window. NaN wins. Of equals, and of NaNs, the first has the gradient; padding never.
   --- Options, a number or {rows, columns}: stride = kernel, padding = 0 (of -inf), dilation = 1; ceil_mode = false.
   ---@param x tycho.Tensor floats, [batch, channels, height, width] or [channels, height, width]
   ---@param kernel integer|integer[]
