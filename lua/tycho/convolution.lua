@@ -413,6 +413,33 @@ return function(ty, check, row)
     return counts, same
   end
 
+  --- The sums of windows. Where these share no element, or stand at every place, the gradient is as simple: g at each
+  --- place of its window, or sums of windows over g.
+  local function window_sums(x, n, kernel, stride, padding, after, dilation)
+    local apart, every, few = true, true, product(kernel) <= TAPS and product(kernel) > 1
+    local sizes, back, behind, before, beyond = x.shape, {}, {}, {}, {}
+    for i = 1, n do
+      local d = #sizes - n + i
+      apart, every = apart and stride[i] >= kernel[i], every and stride[i] == 1
+      back[i], behind[i], sizes[d] = -padding[i], -after[i], sizes[d] + padding[i] + after[i]
+      before[i], beyond[i] = kernel[i] - 1 - padding[i], kernel[i] - 1 - after[i]
+    end
+    local function sums(v)
+      return fold(windows(pad(v, n, padding, after, 0), n, kernel, stride, dilation), n, kernel, ty.add, sum_of)
+    end
+    if not (few and (apart or every) and taping() and tracked(x)) then return sums(x) end
+    return ty.custom_grad(sums, function(_, g)
+      if every then
+        return fold(windows(pad(g, n, before, beyond, 0), n, kernel, stride, dilation), n, kernel, ty.add, sum_of)
+      end
+      local whole = g:numel() * product(kernel) == product(sizes)
+      local dx = (whole and ty.empty or ty.zeros)(sizes, { dtype = g.dtype })
+      local to = windows(dx, n, kernel, stride, dilation)
+      each_tap(kernel, function(_, index) to[index] = g end)
+      return pad(dx, n, back, behind, 0)
+    end)(x)
+  end
+
   local function avg_pool(who, n, x, kernel, opts)
     local input, single, stride, padding, after, dilation, outs
     input, single, opts, kernel, stride, padding, after, dilation, outs =
@@ -420,8 +447,7 @@ return function(ty, check, row)
     local half = halves[x.dtype] and x.dtype
     if half then input = input:to("f32") end
     local include = opts.count_include_pad ~= false
-    local view = windows(pad(input, n, padding, after, 0), n, kernel, stride, dilation)
-    local y = fold(view, n, kernel, ty.add, sum_of)
+    local y = window_sums(input, n, kernel, stride, padding, after, dilation)
     local whole = 1
     for i = 1, n do
       local counts, same = window_counts(outs[i], input:size(2 + i), kernel[i], stride[i], padding[i], include)
