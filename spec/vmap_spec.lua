@@ -208,7 +208,6 @@ describe("a function of one example", function()
   end
 
   it("with layers of a network", function()
-    local nn = ty.nn
     ty.manual_seed(1)
     local m = nn.Sequential(nn.Linear(5, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 2))
     agrees_compiled(function(x) return m(x):detach() end, {}, M)
