@@ -30,8 +30,6 @@ bool ty_capture_begin(State *S, Batch *b) {
   c->stream = S->stream;
   c->stamp = S->stamps;
   c->seq = S->record_seq;
-  c->grad_mode = S->grad_mode;
-  c->level = S->level;
   S->capture = c;
   return true;
 }
@@ -64,8 +62,6 @@ void ty_capture_end(State *S) {
   S->stream = c->stream;
   put_back(c);
   put_back_twins(c);
-  ty_grad_set_mode(S, c->grad_mode);
-  while (S->level != c->level) ty_vmap_close(S);
   Batch *b = c->batch; /* handles that wait for it are garbage: they pin nothing any more */
   b->dead = true;
   for (i32 i = 0; i < b->ninput; i++) ty_buffer_drop(b->input[i].buf);

@@ -53,8 +53,6 @@ struct Capture {
   bool refused;
   char why[ERR_MAX];
   u64 stream, stamp, seq; /* of the State when it began; seq: of records */
-  bool grad_mode;
-  Level *level;
   ScalarFrom *scalar;
   Outside *outside;
   IndexCheck *check;

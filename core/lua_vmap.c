@@ -3,24 +3,21 @@
 ** In: tensors, dims. Out: under `internals.vmap` the functions below. Raises for want of memory and of dims.
 */
 #include "grad.h"
+#include "lua_modes.h"
 #include "lua_view.h"
-#include "vmap.h"
 
-/* open(count, randomness, id = a new one) -> id */
+/* open(count, randomness, id = a new one) -> mode, id; modes.leave ends it */
 static int vmap_open(lua_State *L) {
   static const char *const names[] = {"error", "different", "same", NULL};
   State *S = ty_lua_enter(L);
   i64 count = (i64)luaL_checknumber(L, 1);
   RandomRule rule = (RandomRule)luaL_checkoption(L, 2, "error", names);
-  TY_LUA_MUST(L, S, ty_vmap_open(S, (u32)lua_tonumber(L, 3), count, rule));
-  lua_pushnumber(L, S->level->id);
-  return 1;
-}
-
-/* close(): the innermost */
-static int vmap_close(lua_State *L) {
-  ty_vmap_close(ty_lua_state(L));
-  return 0;
+  const u32 id = (u32)lua_tonumber(L, 3);
+  Mode *m = ty_lua_mode_push(L, MODE_VMAP);
+  m->level = ty_vmap_begin(S, id, count, rule);
+  ty_lua_mode_open(L, m);
+  lua_pushnumber(L, m->level.id);
+  return 2;
 }
 
 static bool wrap(State *S, const Tensor *x, u32 id, const Type *t, Tensor *y) {
@@ -62,7 +59,7 @@ static int vmap_unwrap(lua_State *L) {
 /* level(x) -> id of the innermost vmap that x is batched in, 0: none; level() of the innermost that runs */
 static int vmap_level(lua_State *L) {
   const Tensor *x = ty_lua_test(L, 1);
-  const Level *v = lua_gettop(L) ? NULL : ty_lua_state(L)->level;
+  const Level *v = lua_gettop(L) ? NULL : ty_lua_enter(L)->level;
   lua_pushnumber(L, x && x->st ? ty_vmap_level(x) : v ? v->id : 0);
   return 1;
 }
@@ -90,10 +87,10 @@ static int vmap_writable(lua_State *L) {
 }
 
 void ty_lua_open_vmap(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {
-      {"open", vmap_open},       {"close", vmap_close},       {"wrap", vmap_wrap},
-      {"unwrap", vmap_unwrap},   {"level", vmap_level},       {"written", vmap_written},
-      {"tracked", vmap_tracked}, {"writable", vmap_writable}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"open", vmap_open},         {"wrap", vmap_wrap},
+                                 {"unwrap", vmap_unwrap},     {"level", vmap_level},
+                                 {"written", vmap_written},   {"tracked", vmap_tracked},
+                                 {"writable", vmap_writable}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_newtable(L);
   ty_lua_register(L, fns);

@@ -114,6 +114,7 @@ struct State {
   i32 batch_nodes;         /* an open batch is cut when it has so many; 0: as many as pay */
   i64 debt;                /* bytes allocated for tensors since the host's collector last stepped */
   bool grad_mode, tracks;  /* operations may be taped; and there is a tape to go on */
+  u8 cast;                 /* autocast's dtype + 1, 0: none */
   i64 records;             /* live ones, of all tapes */
   u64 record_seq;
   Record *dead_records; /* being freed */

@@ -20,19 +20,8 @@
 
 /* --- levels */
 
-bool ty_vmap_open(State *S, u32 id, i64 count, RandomRule random) {
-  Level *v = ty_mem_alloc(sizeof *v);
-  if (!v) return ty_fail_memory(S, "vmap", 0);
-  *v = (Level){S->level, id ? id : ++S->levels, random, count, S->record_seq};
-  S->level = v;
-  return true;
-}
-
-void ty_vmap_close(State *S) {
-  Level *v = S->level;
-  if (!v) return;
-  S->level = v->outer;
-  ty_mem_free(v);
+Level ty_vmap_begin(State *S, u32 id, i64 count, RandomRule random) {
+  return (Level){NULL, id ? id : ++S->levels, random, count, S->record_seq, id != 0};
 }
 
 static const Level *find(const State *S, u32 id) {

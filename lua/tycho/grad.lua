@@ -10,7 +10,8 @@ return function(ty, define)
   local fail, show, text = check.fail, check.show, check.text
   local core, is_tensor = ty.internals.grad, ty.is_tensor
   local batch, random_state = ty.internals.vmap, ty.internals.check.random
-  local mode = core.mode
+  local mode, modes = core.mode, ty.internals.modes
+  local grad_mode, leave_mode = modes.grad, modes.leave
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
 
   --- Functions around functions of the user's, for captures: what they close over is no part of the library.
@@ -33,8 +34,9 @@ return function(ty, define)
 
   ------------------------------------------------------------------------------------------------------------- modes
 
-  local function restore(was, ok, ...)
-    mode(was)
+  --- What follows a call inside of a mode, which its coroutine leaves here: `scope` lies on its stack until then.
+  local function restore(scope, ok, ...)
+    leave_mode(scope)
     if not ok then error((...), 0) end
     return ...
   end
@@ -42,12 +44,12 @@ return function(ty, define)
   --- Calls fn(...) while nothing is taped.
   local function no_grad(fn, ...)
     callable("no_grad", 1, fn)
-    return restore(mode(false), pcall(fn, ...))
+    return restore(grad_mode(false), pcall(fn, ...))
   end
 
   local function enable_grad(fn, ...)
     callable("enable_grad", 1, fn)
-    return restore(mode(true), pcall(fn, ...))
+    return restore(grad_mode(true), pcall(fn, ...))
   end
 
   ----------------------------------------------------------------------------------------------------- the way back
@@ -57,10 +59,7 @@ return function(ty, define)
     while true do
       local kept, gradients = core.step(back)
       if not kept then return end
-      local was = mode(create)
-      local ok, err = pcall(kept.back, back, gradients)
-      mode(was)
-      if not ok then error(err, 0) end
+      restore(grad_mode(create), pcall(kept.back, back, gradients))
       core.pass(back)
     end
   end
@@ -161,10 +160,8 @@ return function(ty, define)
       args[n] = watch(args[n], watched, seen)
     end
     local back = core.start(false, false, watched, seq) -- now: f may write to what it was given
-    local was = mode(true)
-    local ok, y = pcall(f, unpack(args, 1, args.n))
-    mode(was)
-    if not ok then error(y, 0) end
+    local y = restore(grad_mode(true), pcall(f, unpack(args, 1, args.n)))
+    local was = mode()
     if not is_tensor(y) or y:numel() ~= 1 or not is_float(y) then
       fail(who, "the function must give a float tensor of one element, got %s", show(y))
     end
@@ -259,10 +256,8 @@ return function(ty, define)
       args[n] = core.watch(check.float("jacobian", n, args[n]))
       watched[i] = core.same(args[n]) -- f may write to what it was given
     end
-    local was = mode(true)
-    local ok, y = pcall(f, unpack(args, 1, args.n))
-    mode(was)
-    if not ok then error(y, 0) end
+    local y = restore(grad_mode(true), pcall(f, unpack(args, 1, args.n)))
+    local was = mode()
     if not is_tensor(y) or not is_float(y) then
       fail("jacobian", "the function must give a float tensor, got %s", show(y))
     end
@@ -393,6 +388,15 @@ return function(ty, define)
     end)
   end
 
+  --- f's results once more; after: the random state that it must end with.
+  local function repeated(half, f, args, n, after)
+    local results = pack(ty.autocast(half, enable_grad, f, unpack(args, 1, n)))
+    if after and after ~= random_state() then
+      fail("checkpoint", "random numbers were drawn outside while the function was suspended: it would draw others now")
+    end
+    return unpack(results, 1, results.n)
+  end
+
   --- f(...) that keeps nothing for the way back to its results but its arguments: it runs again there, and draws the
   --- same random numbers, under the same autocast. It is taped the first time too, as long as it runs: so what it
   --- writes to other tensors, or puts into tables, has its gradient without running again. The second run gets copies
@@ -405,7 +409,9 @@ return function(ty, define)
     local inputs = { n = args.n + 1, ty.zeros(1):requires_grad_() } -- so that it is taped for what f closes over
     local kept = {}
     for i = 1, args.n do kept[i] = keep(args[i]) end -- as they are before f, which may write to them
-    local results, list, at = pack(f(...)), {}, {}
+    local scope, list, at = grad_mode(true), {}, {}
+    local results = pack(restore(scope, pcall(f, ...)))
+    local after = modes.parted(scope) and random_state() -- others may have drawn random numbers meanwhile
     for i = 1, args.n do inputs[i + 1] = args[i] end
     for i = 1, results.n do
       if is_float(results[i]) and results[i].requires_grad then
@@ -414,14 +420,11 @@ return function(ty, define)
     end
     if #list == 0 then return unpack(results, 1, results.n) end
     list = join(inputs, list, function(back, gradients)
-      local now, given = random_state(), {}
-      random_state(random)
+      local given = {}
       for i = 1, args.n do given[i] = keep(kept[i]) end
-      local again = pack(pcall(ty.autocast, half, enable_grad, f, unpack(given, 1, args.n)))
-      random_state(now)
-      if not again[1] then error(again[2], 0) end
+      local again = pack(restore(modes.random(random), pcall(repeated, half, f, given, args.n, after)))
       for k, i in ipairs(at) do
-        local y, g = again[i + 1], gradients[k]
+        local y, g = again[i], gradients[k]
         if g and not (is_float(y) and y.requires_grad) then
           fail("checkpoint", "result %d is %s when the function runs again; it must do the same twice", i, show(y))
         end
@@ -465,7 +468,7 @@ return function(ty, define)
     end)
   end
 
-  local own = { taped = taped, keep = keep, no_grad = no_grad, mark = mark, pack = pack, callable = callable,
+  local own = { restore = restore, taped = taped, keep = keep, no_grad = no_grad, mark = mark, pack = pack, callable = callable,
     recall = recall, remember = remember }
   local inline = require("tycho.vmap")(ty, define, own)
   if rawget(ty, "linalg") then require("tycho.linalg")(ty, own) end
@@ -476,7 +479,7 @@ return function(ty, define)
   core.ends = { [core.step] = true } -- with nil
   core.memory = { [recall] = "recall", [remember] = "remember" }
   for _, f in ipairs { first, run, backward, directions, rows_of, jacobian, hessian, callable, no_grad, enable_grad,
-    restore, watch, gather, differentiate, value_and_grad, grad, jvp, custom_grad, checkpoint, taped, join,
+    restore, watch, gather, differentiate, value_and_grad, grad, jvp, custom_grad, checkpoint, repeated, taped, join,
     keep, gradients_of, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true
   end
@@ -484,6 +487,7 @@ return function(ty, define)
   for name, f in pairs(core) do
     if type(f) == "function" then core.captured[f] = "grad." .. name end
   end
+  for name, f in pairs(modes) do core.captured[f] = "modes." .. name end
   core.captured[random_state] = "grad.random"
 
   define("backward", "b", "x, g = 1, {retain_graph, create_graph}",

@@ -137,18 +137,12 @@ return function(ty, define, own)
     return results
   end
 
-  local function closed(ok, results)
-    V.close()
-    if not ok then error(results, 0) end
-    return results
-  end
-
   local function run(f, in_dims, out_dims, rule, ...)
     local args, found = pack(...), {}
     for i = 1, args.n do measure(args[i], dims_at(in_dims, i), found, {}) end
     if not found.count then fail("vmap", "no argument has a dim of examples") end
-    local id = V.open(found.count, rule)
-    local results = closed(pcall(through, f, in_dims, out_dims, id, found.count, args))
+    local scope, id = V.open(found.count, rule)
+    local results = own.restore(scope, pcall(through, f, in_dims, out_dims, id, found.count, args))
     return unpack(results, 1, results.n)
   end
 
@@ -188,8 +182,8 @@ return function(ty, define, own)
   --- A rule for the gradients of one example, applied to those of all: runs in the level of the forward pass once more.
   local function rule_of_all(rule, id, count, args)
     return function(gradients)
-      local given = closed(pcall(function()
-        V.open(count, "error", id)
+      local scope = V.open(count, "error", id)
+      return own.restore(scope, pcall(function()
         for i, g in pairs(gradients) do gradients[i] = (V.wrap(g, 1, id)) end
         local list = rule(gradients)
         for i = 1, args.n do
@@ -202,7 +196,6 @@ return function(ty, define, own)
         end
         return list
       end))
-      return given
     end
   end
 
@@ -255,6 +248,6 @@ return function(ty, define, own)
   define("vmap", "m", "f, in_dims = 1, out_dims = 1, {randomness = \"error\"}",
     "a function that computes f for all places of a dim at once, as a loop over them would", vmap)
 
-  return { vmap, run, closed, through, leave, enter, measure, place, dims_at, check_dims, is_dim, repeated, V.taped,
+  return { vmap, run, through, leave, enter, measure, place, dims_at, check_dims, is_dim, repeated, V.taped,
     rule_of_all, all_of }
 end

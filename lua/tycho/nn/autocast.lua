@@ -14,12 +14,12 @@ return function(ty)
   local unpack, select, pcall, error = unpack, select, pcall, error
   local names = { f16 = true, bf16 = true, f32 = true }
 
-  --- What is in force. Compiled functions guard it, as they guard any field that they read.
-  local state = { dtype = nil }
+  --- What is in force, nil where nothing is. It enters the key of every compiled function.
+  local enter, leave_mode, in_force = ty.internals.modes.autocast, ty.internals.modes.leave, ty.internals.modes.half
 
   --- Operands of a product as autocast wants them: f32 and half floats in its dtype, others as they are.
   local function cast(...)
-    local dtype = state.dtype
+    local dtype = in_force()
     if not dtype then return ... end
     local list = { ... }
     for i = 1, select("#", ...) do
@@ -29,8 +29,8 @@ return function(ty)
     return unpack(list, 1, select("#", ...))
   end
 
-  local function leave(before, ok, ...)
-    state.dtype = before
+  local function leave(scope, ok, ...)
+    leave_mode(scope)
     if not ok then return error(..., 0) end
     return ...
   end
@@ -46,13 +46,11 @@ return function(ty)
     if type(fn) ~= "function" and not (type(meta) == "table" and rawget(meta, "__call")) then
       check.fail("autocast", "argument 2 must be a function, got %s", check.show(fn))
     end
-    local before = state.dtype
-    state.dtype = dtype or nil
-    return leave(before, pcall(fn, ...))
+    return leave(enter(dtype), pcall(fn, ...))
   end
 
   --- What autocast() was given last: for rule 2, and for what runs again later.
-  local function half() return state.dtype or false end
+  local function half() return in_force() or false end
 
   return autocast, cast, half
 end
