@@ -145,6 +145,28 @@ static bool flag(lua_State *L, const char *who, int i, const char *name) {
   return on;
 }
 
+/* What is added up or multiplied over a dim: within autocast half floats go on in f32. */
+static bool is_summed(const State *S, int op, const Tensor *x) {
+  const int dtype = x->type.dtype;
+  return TY_UNLIKELY(S->cast) && (dtype == T_F16 || dtype == T_BF16) &&
+         (op == OP_SUM || op == OP_PROD || op == OP_CUMSUM || op == OP_CUMPROD ||
+          op == OP_LOGCUMSUMEXP);
+}
+
+/* dims: of a reduction; dim: of a scan. */
+static bool record_over(State *S, const char *who, int op, const Tensor *x, u32 dims, bool keep,
+                        int dim, Tensor *y) {
+  Tensor own = {0};
+  if (is_summed(S, op, x)) {
+    if (!ty_record_cast(S, x, T_F32, &own)) return false;
+    x = &own;
+  }
+  const bool ok = ty_ops[op].class == SCAN ? ty_record_scan(S, who, op, x, dim, y)
+                                           : ty_record_reduce(S, who, op, x, dims, keep, y);
+  ty_tensor_release(&own);
+  return ok;
+}
+
 static int l_reduce(lua_State *L) {
   int op = (int)lua_tointeger(L, UP_OP);
   const char *who = ty_ops[op].lua;
@@ -153,7 +175,7 @@ static int l_reduce(lua_State *L) {
   u32 dims = ty_lua_dims(L, who, 2, x->type.rank);
   bool keep = flag(L, who, 3, "keepdim");
   Tensor *y = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_record_reduce(S, who, op, x, dims, keep, y));
+  TY_LUA_MUST(L, S, record_over(S, who, op, x, dims, keep, 0, y));
   return 1;
 }
 
@@ -192,7 +214,7 @@ static int l_scan(lua_State *L) {
   Tensor *x = ty_lua_check(L, who, 1);
   int dim = ty_lua_dim(L, who, 2, x->type.rank, x->type.rank == 1 ? 0 : -1);
   Tensor *y = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_record_scan(S, who, op, x, dim, y));
+  TY_LUA_MUST(L, S, record_over(S, who, op, x, 0, false, dim, y));
   return 1;
 }
 

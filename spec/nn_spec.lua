@@ -725,6 +725,9 @@ describe("autocast", function()
       LayerNorm = function(x) return layer(x) end, GroupNorm = function(x) return group(x) end,
       mean = function(x) return x:mean(1) end, var = function(x) return x:var() end, std = function(x) return x:std() end,
       norm = function(x) return x:norm() end, logsumexp = function(x) return x:logsumexp(2) end,
+      sum = function(x) return x:sum(2, true) end, prod = function(x) return ty.prod(x) end,
+      cumsum = function(x) return x:cumsum(1) end, cumprod = function(x) return x:cumprod(2) end,
+      logcumsumexp = function(x) return x:logcumsumexp(2) end,
       cross_entropy = function(x) return ty.cross_entropy(x, targets) end,
       ["cross_entropy of shares"] = function(x) return ty.cross_entropy(x, shares:to(x.dtype), { label_smoothing = 0.1 }) end,
       nll_loss = function(x) return ty.nll_loss(x, targets) end, mse_loss = function(x) return ty.mse_loss(x, 1) end,
@@ -736,7 +739,8 @@ describe("autocast", function()
     }
     local same = {
       BatchNorm = function(x) return batch(x) end, relu = function(x) return x:relu() end,
-      gelu = function(x) return ty.gelu(x) end, sum = function(x) return x:sum() end,
+      gelu = function(x) return ty.gelu(x) end, max = function(x) return x:max(1) end,
+      cummax = function(x) return x:cummax(2) end,
       matmul = function(x) return x:matmul(x:t()) end, exp = function(x) return x:exp() end,
     }
     for _, half in ipairs { "f16", "bf16" } do

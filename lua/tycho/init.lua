@@ -114,7 +114,7 @@ define("help", "m", "name = nil", "the help of a function as text; without a nam
 local autocast
 autocast, ty._cast, ty._half = require("tycho.nn.autocast")(ty)
 define("autocast", "m", "dtype, fn, ...",
-  "calls fn(...) with the products of layers in that half float; losses, softmax and norms stay in f32", autocast)
+  "calls fn(...) with the products of layers in that half float; sums, softmax, norms, losses give f32", autocast)
 
 internals.composites = require("tycho.functions")(ty)
 
