@@ -191,7 +191,7 @@ return function(ty, define, own)
           if g ~= nil then
             local all = V.unwrap(g, id)
             if args.batched[i] then list[i] = all or repeated(g, count)
-            else list[i] = all and all:sum(1) or g * count end
+            else list[i] = all and all:sum(1):to(all.dtype) or g * count end
           end
         end
         return list
