@@ -3,6 +3,8 @@
 -- The core keeps the tape and walks back along it (grad.c); where it meets a function of the user's it hands
 -- that out, and it runs here, as ordinary Lua: it may raise, and yield.
 
+local tree = require "tycho.tree"
+
 ---@param ty table the core module
 ---@param define fun(name: string, where: string, args: string, text: string, fn: function)
 return function(ty, define)
@@ -10,6 +12,7 @@ return function(ty, define)
   local fail, show, text = check.fail, check.show, check.text
   local core, is_tensor = ty.internals.grad, ty.is_tensor
   local batch, random_state = ty.internals.vmap, ty.internals.check.random
+  local map, recall, remember = tree.map, tree.recall, tree.remember
   local mode, modes = core.mode, ty.internals.modes
   local grad_mode, leave_mode = modes.grad, modes.leave
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
@@ -102,28 +105,17 @@ return function(ty, define)
 
   -------------------------------------------------------------------------------------------- functions of functions
 
-  -- What was met already. A capture has its own memory: objects from outside are no keys there.
-  local function recall(seen, v) return seen[v] end
-  local function remember(seen, v, y) seen[v] = y end
-
   --- Replaces the float tensors of v, in nested tables too, by watched ones, which are listed.
   local function watch(v, list, seen)
-    if is_tensor(v) then
-      if not is_float(v) then return v end
-      local w = recall(seen, v)
+    return map(v, function(x)
+      if not (is_tensor(x) and is_float(x)) then return nil end
+      local w = recall(seen, x)
       if w then return w end
-      w = core.watch(v)
+      w = core.watch(x)
       list[#list + 1] = w
-      remember(seen, v, w)
+      remember(seen, x, w)
       return w
-    end
-    if type(v) ~= "table" then return v end
-    local y = recall(seen, v)
-    if y then return y end
-    y = setmetatable({}, getmetatable(v))
-    remember(seen, v, y)
-    for k, field in pairs(v) do rawset(y, k, watch(field, list, seen)) end
-    return y
+    end, seen)
   end
 
   --- The gradients in the structure of v.
@@ -314,19 +306,13 @@ return function(ty, define)
 
   -------------------------------------------------------------------------------------- gradients of the user's own
 
-  --- What is kept for the way back: tensors in storages that nobody writes to, in tables like those they came in.
-  --- seen: what was kept already, since modules know each other.
-  local function keep(v, seen)
+  local function same(v)
     if is_tensor(v) then return core.same(v) end
-    if type(v) ~= "table" then return v end
-    local y = seen and recall(seen, v)
-    if y then return y end
-    seen = seen or {}
-    y = setmetatable({}, getmetatable(v))
-    remember(seen, v, y)
-    for k, field in pairs(v) do rawset(y, k, keep(field, seen)) end
-    return y
+    return nil
   end
+
+  --- What is kept for the way back: tensors in storages that nobody writes to, in tables like those they came in.
+  local function keep(v) return map(v, same, {}) end
 
   --- Makes `back` (of the way back, gradients) what the results lead to, if an argument requires grad.
   local function join(args, results, back)
@@ -468,8 +454,8 @@ return function(ty, define)
     end)
   end
 
-  local own = { restore = restore, taped = taped, keep = keep, no_grad = no_grad, mark = mark, pack = pack, callable = callable,
-    recall = recall, remember = remember }
+  local own = { restore = restore, taped = taped, keep = keep, no_grad = no_grad, mark = mark, pack = pack,
+    callable = callable }
   local inline = require("tycho.vmap")(ty, define, own)
   if rawget(ty, "linalg") then require("tycho.linalg")(ty, own) end
 
@@ -478,9 +464,9 @@ return function(ty, define)
   core.around, core.inline, core.captured = around, {}, {}
   core.ends = { [core.step] = true } -- with nil
   core.memory = { [recall] = "recall", [remember] = "remember" }
-  for _, f in ipairs { first, run, backward, directions, rows_of, jacobian, hessian, callable, no_grad, enable_grad,
-    restore, watch, gather, differentiate, value_and_grad, grad, jvp, custom_grad, checkpoint, repeated, taped, join,
-    keep, gradients_of, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
+  for _, f in ipairs { pack, map, tree.said, first, run, backward, directions, rows_of, jacobian, hessian, callable,
+    no_grad, enable_grad, restore, watch, gather, differentiate, value_and_grad, grad, jvp, custom_grad, checkpoint,
+    repeated, taped, join, same, keep, gradients_of, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true
   end
   for name, f in pairs(batch) do core.captured[f] = "vmap." .. name end

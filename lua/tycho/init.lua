@@ -23,7 +23,7 @@ end
 
 local ty = load_core()
 local internals = ty.internals -- for the library itself and its specs
-local methods, help, describe = internals.methods, internals.help, internals.describe
+local methods, describe = internals.methods, internals.describe
 local fail = internals.error
 if internals.complete then return ty end -- package.loaded was cleared: this state has it all
 internals.home()
@@ -91,24 +91,6 @@ define("scope", "m", "fn, ...",
     return scope_close(scope, pcall(fn, ...))
   end)
 
--- Help.
-
-define("help", "m", "name = nil", "the help of a function as text; without a name all names, sorted",
-  function(name)
-    if name == nil then
-      local names = {}
-      for known in pairs(help) do names[#names + 1] = known end
-      table.sort(names)
-      return names
-    end
-    if type(name) ~= "string" then fail("help: argument 1 must be a name, got " .. type(name)) end
-    local text = help[name]
-    if text then return text end
-    local near = internals.nearest(tostring(name), help)
-    fail(("help: no function %q%s"):format(tostring(name),
-      near and (", did you mean %q?"):format(near) or ""))
-  end)
-
 -- Mixed precision, and composites: functions made of operations.
 
 local autocast
@@ -145,9 +127,10 @@ for name, fn in pairs(require("tycho.compile").open(ty)) do
 end
 -- Modules, optimisers: loaded when they are asked for.
 
--- Pictures, progress, profile: loaded when they are called first.
+-- Help, pictures, progress, profile: loaded when they are called first.
 
 for name, about in pairs {
+  help = { "name = nil", "the help of a function, \"nn.Linear\", or a group, \"nn\"; without one all names" },
   plot = { "options = nil", "an empty plot, or rows of plots as one; its methods draw, save writes SVG or PNG" },
   progress = { "n, {label, unit, per_step, total, curve, height}",
     "a progress bar over n steps, a list or an iterator, with rate, values, time left" },

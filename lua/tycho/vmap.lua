@@ -15,6 +15,8 @@
 -- 4. A gradient inside of the function is for each example. A gradient outside goes through the operations on all
 --    examples. A function with a rule of its own (custom_grad, ty.linalg) has both: `taped` below.
 
+local tree = require "tycho.tree"
+
 ---@param ty table the core module
 ---@param define fun(name: string, where: string, args: string, text: string, fn: function)
 ---@param own table of grad.lua
@@ -23,16 +25,11 @@ return function(ty, define, own)
   local check = require("tycho.check")(ty)
   local fail, show, text = check.fail, check.show, check.text
   local V, is_live, is_tensor = ty.internals.vmap, ty.internals.is_live, ty.is_tensor
-  local pack, recall, remember = own.pack, own.recall, own.remember
+  local pack = own.pack
+  local map, dims_at, recall, remember = tree.map, tree.said, tree.recall, tree.remember
   local randomness = { error = true, different = true, same = true }
 
   --------------------------------------------------------------------------------------------------------------- dims
-
-  --- What dims say about argument, result or field k.
-  local function dims_at(dims, k)
-    if type(dims) == "table" then return dims[k] or false end
-    return dims or false
-  end
 
   local function is_dim(v) return type(v) == "number" and v % 1 == 0 and v ~= 0 end
 
@@ -74,26 +71,20 @@ return function(ty, define, own)
 
   --- v with batched tensors; copies: those whose writes must be copied back. Where a tensor is given twice, writes to
   --- the one are seen in the other.
-  local function enter(v, dims, id, copies, seen)
-    if not dims then return v end
-    if is_tensor(v) then
-      local dim = place(v, dims, v.ndim, "in_dims")
-      local of = recall(copies.of, v) or {}
+  local function enter(v, dims, id, copies)
+    return map(v, function(x, at)
+      if not at then return x end
+      if not is_tensor(x) then return nil end
+      local dim = place(x, at, x.ndim, "in_dims")
+      local of = recall(copies.of, x) or {}
       if of[dim] then return of[dim]:unsqueeze(1):squeeze(1) end
-      local y, copied = V.wrap(v, dim, id)
+      local y, copied = V.wrap(x, dim, id)
       if copied then
-        copies[#copies + 1], of[dim] = { v, dim, y }, y
-        remember(copies.of, v, of)
+        copies[#copies + 1], of[dim] = { x, dim, y }, y
+        remember(copies.of, x, of)
       end
       return y
-    end
-    if type(v) ~= "table" then return v end
-    local y = recall(seen, v)
-    if y then return y end
-    y = setmetatable({}, getmetatable(v))
-    remember(seen, v, y)
-    for k, field in pairs(v) do rawset(y, k, enter(field, dims_at(dims, k), id, copies, seen)) end
-    return y
+    end, {}, dims)
   end
 
   ------------------------------------------------------------------------------------------------------- the way out
@@ -104,36 +95,30 @@ return function(ty, define, own)
   end
 
   --- v with the results of all examples.
-  local function leave(v, dims, id, count, seen)
-    if is_tensor(v) then
-      local y, shares = V.unwrap(v, id)
-      if not dims then
-        if y then fail("vmap", "out_dims has no dim for %s, which differs from example to example", text(v)) end
-        return v
+  local function leave(v, dims, id, count)
+    return map(v, function(x, at)
+      if not is_tensor(x) then return nil end
+      local y, shares = V.unwrap(x, id)
+      if not at then
+        if y then fail("vmap", "out_dims has no dim for %s, which differs from example to example", text(x)) end
+        return x
       end
-      if type(dims) == "table" then fail("vmap", "out_dims has a table for %s", show(v)) end
-      local dim = place(v, dims, v.ndim + 1, "out_dims")
-      if not y then y = repeated(v, count) elseif shares then y = y:clone() end
+      if type(at) == "table" then fail("vmap", "out_dims has a table for %s", show(x)) end
+      local dim = place(x, at, x.ndim + 1, "out_dims")
+      if not y then y = repeated(x, count) elseif shares then y = y:clone() end
       return dim == 1 and y or y:movedim(1, dim)
-    end
-    if type(v) ~= "table" then return v end
-    local y = recall(seen, v)
-    if y then return y end
-    y = setmetatable({}, getmetatable(v))
-    remember(seen, v, y)
-    for k, field in pairs(v) do rawset(y, k, leave(field, dims_at(dims, k), id, count, seen)) end
-    return y
+    end, {}, dims)
   end
 
   --- The whole way, while the level is open.
   local function through(f, in_dims, out_dims, id, count, args)
     local copies, inputs = { of = {} }, {}
-    for i = 1, args.n do inputs[i] = enter(args[i], dims_at(in_dims, i), id, copies, {}) end
+    for i = 1, args.n do inputs[i] = enter(args[i], dims_at(in_dims, i), id, copies) end
     local results = pack(f(unpack(inputs, 1, args.n)))
     for _, c in ipairs(copies) do
       if V.written(c[3]) then c[1]:movedim(c[2], 1):copy_((V.unwrap(c[3], id))) end
     end
-    for i = 1, results.n do results[i] = leave(results[i], dims_at(out_dims, i), id, count, {}) end
+    for i = 1, results.n do results[i] = leave(results[i], dims_at(out_dims, i), id, count) end
     return results
   end
 
@@ -248,6 +233,6 @@ return function(ty, define, own)
   define("vmap", "m", "f, in_dims = 1, out_dims = 1, {randomness = \"error\"}",
     "a function that computes f for all places of a dim at once, as a loop over them would", vmap)
 
-  return { vmap, run, through, leave, enter, measure, place, dims_at, check_dims, is_dim, repeated, V.taped,
+  return { vmap, run, through, leave, enter, measure, place, check_dims, is_dim, repeated, V.taped,
     rule_of_all, all_of }
 end

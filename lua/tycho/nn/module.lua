@@ -27,13 +27,14 @@ return function(ty, nn)
   local floor = math.floor
   local raise = ty.internals.error
   local check = require("tycho.check")(ty)
-  nn.check, nn._cast = check, ty._cast
+  nn._check, nn._cast = check, ty._cast
 
   ---@class tycho.Module
   local Module = { class_name = "Module" }
   Module.__index = Module
   nn.Module = Module
 
+  --- Whether a value is a module or a class of modules.
   local function is_module(v)
     local class = type(v) == "table" and getmetatable(v)
     return type(class) == "table" and rawget(class, "class_name") ~= nil
@@ -76,6 +77,7 @@ return function(ty, nn)
     end,
   })
 
+  --- What the module computes: each class has its own. Calling the module calls it.
   function Module:forward()
     return raise(("%s: has no forward (define function %s:forward(x))"):format(self.class_name, self.class_name))
   end

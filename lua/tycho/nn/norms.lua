@@ -5,7 +5,7 @@
 ---@param ty table the module tycho
 ---@param nn table what is filled
 return function(ty, nn)
-  local check, class, count = nn.check, nn.class, nn._count
+  local check, class, count = nn._check, nn.class, nn._count
   local sqrt, writable = ty.sqrt, ty.internals.vmap.writable
   local halves, autocast = { f16 = true, bf16 = true }, ty._half
 
@@ -20,7 +20,6 @@ return function(ty, nn)
 
   local batch_options = { eps = "number", momentum = "number", affine = "boolean", track = "boolean" }
 
-  --- nn.BatchNorm1d(channels, {eps = 1e-5, momentum = 0.1, affine = true, track = true}), BatchNorm2d likewise:
   --- (x - mean) / sqrt(var + eps) * weight + bias for each channel, over the batch when training, else by the running
   --- means. momentum: the share of a new batch in these. Ioffe, Szegedy 2015, arXiv:1502.03167.
   --- Inside of ty.vmap each example is normalised over its own batch; running means, of which there is one for all
@@ -92,8 +91,13 @@ return function(ty, nn)
     return ("%d, eps = %g, momentum = %g"):format(self.channels, self.eps, self.momentum)
   end
 
+  --- nn.BatchNorm1d(channels, {eps = 1e-5, momentum = 0.1, affine = true, track = true}): each channel of [batch,
+  --- channels] or [batch, channels, length] to mean 0 and variance 1, times weight plus bias: over the batch when
+  --- training, else by the running means, in which momentum is the share of a new batch.
   nn.BatchNorm1d = class("BatchNorm1d", BatchNorm)
   nn.BatchNorm1d.ranks, nn.BatchNorm1d.shape_text = { [2] = true, [3] = true }, "[batch, %d], or that with a length,"
+  --- nn.BatchNorm2d(channels, {eps = 1e-5, momentum = 0.1, affine = true, track = true}): the same of [batch, channels,
+  --- height, width].
   nn.BatchNorm2d = class("BatchNorm2d", BatchNorm)
   nn.BatchNorm2d.ranks, nn.BatchNorm2d.shape_text = { [4] = true }, "[batch, %d, height, width]"
 
