@@ -379,6 +379,52 @@ describe("writes in place", function()
     H.same(was, x)
   end)
 
+  it("are as in a loop, or refused, where arguments share memory", function()
+    local function add(a, b)
+      a:add_(b)
+      return (a * 2 + b):sum()
+    end
+    local function views(cut, dims) -- of one matrix, once for all examples and once in a loop
+      local x = rand("f32", 4, 4)
+      local y = x:clone()
+      local a, b = cut(x)
+      local c, d = cut(y)
+      local p, q = dims and dims[1] or 1, dims and dims[2]
+      if q == nil then q = 1 end
+      local want = {}
+      for i = 1, c:size(p) do want[i] = add(c:narrow(p, i, 1):squeeze(p), q and d:narrow(q, i, 1):squeeze(q) or d) end
+      local ok, got = pcall(ty.vmap(add, dims or 1), a, b)
+      if ok then
+        H.same(ty.stack(want), got)
+        H.same(y, x)
+      else
+        assert.truthy(got:find("vmap: the function writes to an argument, f32[", 1, true), got)
+        assert.truthy(got:find("that shares memory with another one, f32[", 1, true), got)
+      end
+      local again = rand("f32", 4, 4)
+      assert.equal(ok, (pcall(ty.compile(function(u, v) return ty.vmap(add, dims or 1)(u, v) end), cut(again))))
+      return ok
+    end
+    local function columns(i, n, k, m) return function(x) return x:narrow(2, i, n), x:narrow(2, k, m) end end
+    assert.is_true(views(function(x) return x, x end))
+    assert.is_true(views(function(x) return x, x:detach() end))
+    assert.is_true(views(function(x) return x:narrow(1, 1, 2), x:narrow(1, 3, 2) end))
+    assert.is_true(views(function(x) return x[{ { 1, 3, 2 } }], x[{ { 2, 4, 2 } }] end))
+    assert.is_true(views(columns(1, 2, 3, 2)))
+    assert.is_true(views(columns(1, 3, 2, 3)))
+    assert.is_true(views(function(x) return x:narrow(1, 1, 2):t(), x:narrow(1, 3, 2):t() end))
+    assert.is_true(views(function(x) return x:flip(1):narrow(1, 1, 2), x:narrow(1, 1, 2) end))
+    assert.is_true(views(function(x) return x:narrow(1, 1, 3), x[4] end, { 1, false }))
+    assert.is_false(views(function(x) return x:narrow(1, 1, 3), x:narrow(1, 2, 3) end))
+    assert.is_false(views(function(x) return x, x:t() end))
+    assert.is_false(views(function(x) return x, x end, { 1, 2 }))
+    assert.is_false(views(function(x) return x, x:flip(1) end))
+    assert.is_false(views(function(x) return x, x[2] end, { 1, false }))
+    assert.is_false(views(function(x) return x:t(), x:t():detach() end))
+    local x = rand("f32", 4, 4)
+    ty.vmap(function(a, b) return a + b end)(x, x:t()) -- nothing is written
+  end)
+
   it("may not give a shared tensor different values", function()
     local shared, x = ty.zeros(4), rand("f32", 3, 4)
     assert.equal("add_: different values for each example of a vmap are written to a tensor that all share " ..
