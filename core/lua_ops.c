@@ -10,6 +10,7 @@
 #include <math.h>
 #include "capture.h"
 #include "lua_view.h"
+#include "vmap.h"
 
 /* Numbers of a closure's upvalues behind the two that all have. */
 #define UP_OP lua_upvalueindex(3)
@@ -401,6 +402,24 @@ static void open_row(lua_State *L, int m, int t, int op) {
   lua_pop(L, 2);
 }
 
+/* check_index(who, index, size, skip): whether each element is a position among `size` ones, or `skip`; else raises */
+static int check_index(lua_State *L) {
+  const char *who = luaL_checkstring(L, 1);
+  State *S = ty_lua_enter(L);
+  const Tensor *x = ty_lua_check(L, who, 2);
+  const double skip = luaL_checknumber(L, 4);
+  Tensor *all = ty_lua_push(L);
+  ty_tensor_alias(all, x);
+  for (u32 level; (level = ty_vmap_level(all)) != 0;) { /* of all examples */
+    Tensor *outer = ty_lua_push(L);
+    TY_LUA_MUST(L, S, ty_vmap_lift(S, all, level, -1, 0, outer));
+    all = outer;
+  }
+  const i64 size = (i64)luaL_checknumber(L, 3);
+  TY_LUA_MUST(L, S, ty_record_check_index(S, who, all, size, 1, &skip));
+  return 0;
+}
+
 void ty_lua_open_ops(lua_State *L, int m, int t) {
   static const luaL_Reg operators[] = {
       {"__add", op_add}, {"__sub", op_sub}, {"__mul", op_mul},       {"__div", op_div},
@@ -412,9 +431,12 @@ void ty_lua_open_ops(lua_State *L, int m, int t) {
                                            "sums products over the last dims of a and those of b "
                                            "behind the leading ones"},
                                           {NULL, NULL, 0, NULL, NULL}};
+  static const luaL_Reg internals[] = {{"check_index", check_index}, {NULL, NULL}};
   for (int op = 0; op < OP_COUNT; op++) open_row(L, m, t, op);
   ty_lua_define(L, m, t, exchanged);
   lua_pushvalue(L, lua_upvalueindex(2));
   ty_lua_register(L, operators);
-  lua_pop(L, 1);
+  lua_getfield(L, m, "internals");
+  ty_lua_register(L, internals);
+  lua_pop(L, 2);
 }

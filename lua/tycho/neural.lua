@@ -10,6 +10,7 @@ return function(ty, check, row)
   local where, maximum, minimum, exp, expm1 = ty.where, ty.maximum, ty.minimum, ty.exp, ty.expm1
   local log, log1p, tanh, erf = ty.log, ty.log1p, ty.tanh, ty.erf
   local sigmoid, sqrt, ne, abs = ty.sigmoid, ty.sqrt, ty.ne, ty.abs
+  local check_index = ty.internals.check_index
   local halves, autocast = { f16 = true, bf16 = true }, ty._half
 
   --- A float tensor, in f32 when it is of half floats; then that dtype follows.
@@ -259,10 +260,13 @@ return function(ty, check, row)
     local same = #want == #got
     for d = 1, #want do same = same and want[d] == got[d] end
     if not same then fail(who, "labels %s do not fit %s", check.text(target), check.text(x)) end
-    local labels = target:unsqueeze(dim)
-    if not opts.ignore_index then return labels end
-    local counted = ne(labels, opts.ignore_index)
-    return where(counted, labels, 1), counted
+    local labels, ignored, size = target:unsqueeze(dim), opts.ignore_index, x:size(dim)
+    if not ignored then return labels end
+    -- Checked as they are given, so that a capture leaves that to later calls; then it is seen that they are in range.
+    check_index(who, labels, size, ignored)
+    local counted = ne(labels, ignored)
+    labels = where(counted, labels:to("i64"), 1)
+    return where(labels:lt(0), labels + (size + 1), labels):clamp(1, size), counted
   end
 
   --- The losses of labels under log-probabilities lp, reduced.
