@@ -365,7 +365,8 @@ return function(ty, check, row)
     end
     local lead = x.ndim - n
     local dx = ty.zeros(x.shape, { dtype = g.dtype }):flatten(lead + 1, -1)
-    dx = dx:scatter_add(-1, at:flatten(lead + 1, -1) + 1, g:flatten(lead + 1, -1))
+    at = (at:flatten(lead + 1, -1) + 1):clamp(1, dx:size(-1)) -- it is there anyway: so that captures can see that
+    dx = dx:scatter_add(-1, at, g:flatten(lead + 1, -1))
     return dx:unflatten(-1, { unpack(sizes, lead + 1) })
   end
 

@@ -369,8 +369,8 @@ local scaler_defaults = { init_scale = 65536, growth_factor = 2, backoff_factor 
 ---   scaler:scale(loss):backward(); scaler:step(opt)
 --- A step with gradients that are not finite is left out and the factor shrinks; after growth_interval good ones it
 --- grows. Micikevicius and others 2017, arXiv:1710.03740.
---- The steps of several optimisers behind one scale() are one: all divide by the factor that the loss was multiplied by,
---- and it grows if all were good.
+--- The steps of several optimisers behind one scale() are one: all divide by the factor that the loss was multiplied
+--- by, and it grows if all were good.
 --- capturable: no value is read, so that a compiled function captures all of it: factor and counts are 0-d tensors, a
 --- step is made and taken back where it may not be, and step() says nothing.
 ---@param opts? table
@@ -395,8 +395,8 @@ local function begin_tensors(s)
   s.all:fill_(true)
 end
 
---- What the first scale() behind a step begins: `used` and `good_before`, as factor and good are before any step; `all`:
---- the steps were good; `stepped`: the optimisers that have stepped.
+--- What the first scale() behind a step begins: `used` and `good_before`, as factor and good are before any step;
+--- `all`: the steps were good; `stepped`: the optimisers that have stepped.
 local function begin(s)
   s.stepped = {}
   if s.capturable then

@@ -268,6 +268,6 @@ return function(ty, define, own)
   define("vmap", "m", "f, in_dims = 1, out_dims = 1, {randomness = \"error\"}",
     "a function that computes f for all places of a dim at once, as a loop over them would", vmap)
 
-  return { vmap, run, through, leave, enter, is_aligned, check_writes, measure, place, check_dims, is_dim, repeated, V.taped,
-    rule_of_all, all_of }
+  return { vmap, run, through, leave, enter, is_aligned, check_writes, measure, place, check_dims, is_dim, repeated,
+    V.taped, rule_of_all, all_of }
 end
