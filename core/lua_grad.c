@@ -135,7 +135,9 @@ static bool watch_apart(State *S, const Tensor *x, bool watch, Tensor *y) {
 static int push_watch(lua_State *L, bool watch) {
   State *S = ty_lua_enter(L);
   Tensor *x = ty_lua_check(L, "grad", 1), *y = ty_lua_push(L);
-  TY_LUA_MUST(L, S, watch ? watch_apart(S, x, true, y) : ty_grad_watch(S, x, false, y));
+  /* A capture follows writes to what it made itself. */
+  if (!watch && S->capture && !ty_needs_grad(x)) TY_LUA_MUST(L, S, ty_record_copy(S, x, y));
+  else TY_LUA_MUST(L, S, watch ? watch_apart(S, x, true, y) : ty_grad_watch(S, x, false, y));
   return 1;
 }
 static int grad_watch(lua_State *L) { return push_watch(L, true); }
