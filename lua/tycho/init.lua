@@ -91,7 +91,12 @@ define("scope", "m", "fn, ...",
     return scope_close(scope, pcall(fn, ...))
   end)
 
--- Composites: functions made of operations.
+-- Mixed precision, and composites: functions made of operations.
+
+local autocast
+autocast, ty._cast, ty._half = require("tycho.nn.autocast")(ty)
+define("autocast", "m", "dtype, fn, ...",
+  "calls fn(...) with the products of layers in that half float; sums, softmax, norms, losses give f32", autocast)
 
 internals.composites = require("tycho.functions")(ty)
 
@@ -121,10 +126,6 @@ for name, fn in pairs(require("tycho.compile").open(ty)) do
   if type(jit_table) == "table" then jit_table[name] = fn end
 end
 -- Modules, optimisers: loaded when they are asked for.
-
-local autocast, cast, whole, half = require("tycho.nn.autocast")(ty)
-define("autocast", "m", "dtype, fn, ...", "calls fn(...) with the products of layers in that half float", autocast)
-ty._cast, ty._whole, ty._half = cast, whole, half
 
 -- Help, pictures, progress, profile: loaded when they are called first.
 

@@ -3,7 +3,7 @@
 ---@param ty table the module tycho
 ---@param nn table what is filled
 return function(ty, nn)
-  local check, whole = nn._check, ty._whole
+  local check = nn._check
 
   --- A class around a loss: its options are those of the function. loss(x, target) gives a 0-d tensor.
   local function loss(name, fn, known)
@@ -11,7 +11,7 @@ return function(ty, nn)
     nn[name] = c
     known.reduction = "string"
     function c:init(opts) self.options = check.options(name, opts, known) end
-    function c:forward(x, target) return fn(whole(x), target, self.options) end
+    function c:forward(x, target) return fn(x, target, self.options) end
     function c:describe()
       local names, parts = {}, {}
       for k in pairs(self.options) do names[#names + 1] = k end
