@@ -796,7 +796,11 @@ bool ty_rule_apply(State *S, const Record *r, const Tensor *given, int i, Tensor
   const Edge *e = &r->edge[i];
   Stack s = {.n = 0};
   Tensor gy = {0};
-  if (!p || ty_type_numel(&e->t.type) == 0) return true;
+  if (!p) return true;
+  if (ty_type_numel(&e->t.type) == 0) { /* what is before it is reached all the same: by zeros */
+    const Type all = {.dtype = e->t.type.dtype, .rank = 1, .dims = {e->numel}};
+    return y->st || ty_record_full(S, &all, 0, y);
+  }
   bool ok = true;
   if (r->kind == K_WATCH || r->kind == OP_PUT) ty_tensor_alias(&gy, given);
   else ok = ty_rule_reshape(S, given, &r->t.type, &gy);

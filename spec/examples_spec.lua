@@ -171,7 +171,12 @@ describe("examples/modes.lua", function()
     local first, last, worst = out:match("loss from ([%d.]+) to ([%d.]+), largest distance to the sine ([%d.]+)")
     assert.truthy(tonumber(last) < 0.03 and tonumber(first) > 0.2, out)
     assert.truthy(tonumber(worst) < 0.3, out)
-    assert.truthy(out:find("a plan as long as [^\n]*mode[^\n]*predict"), out)
+    assert.truthy(out:find("train 100 %%  400/400  loss [%d.]+  %S+ samples/s  in "), out)
+    assert.truthy(out:find("404 calls, 404 of them without running the module's Lua code", 1, true), out)
+    for _, mode in ipairs { "loss", "predict" } do
+      local _, plans = out:gsub(("operations in %%d+ steps as long as self%%.mode: is \"%s\""):format(mode), "")
+      assert.equal(1, plans, out)
+    end
   end)
 end)
 

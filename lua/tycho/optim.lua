@@ -98,7 +98,7 @@ local function optimizer(name, class)
       opts = opts == nil and {} or opts
       if type(opts) ~= "table" then check.fail(name, "the options must be a table, got %s", check.show(opts)) end
       check_settings(name, opts, self.defaults)
-      local o = setmetatable({ groups = {} }, self)
+      local o = setmetatable({ groups = {}, general = opts }, self)
       local groups = params
       if type(params) == "table" and params[1] ~= nil and is_tensor(params[1]) then groups = { { params = params } } end
       if type(groups) ~= "table" or #groups == 0 then
@@ -115,14 +115,14 @@ local function optimizer(name, class)
   return class
 end
 
---- Adds a group, {params = list, lr = ...}.
+--- Adds a group, {params = list, lr = ...}: its settings over those that the optimiser was made with.
 function Optimizer:add_group(group)
   if type(group) ~= "table" then check.fail(self.class_name, "a group must be a table, got %s", check.show(group)) end
   local seen = {}
   for _, g in ipairs(self.groups) do
     for _, p in ipairs(g.params) do seen[p] = true end
   end
-  self.groups[#self.groups + 1] = make_group(self, group.params, group, {}, seen)
+  self.groups[#self.groups + 1] = make_group(self, group.params, group, self.general, seen)
 end
 
 ---------------------------------------------------------------------------------------------------------- steps
@@ -176,19 +176,37 @@ end
 
 local function copy_into(t, v) t:copy_(v) end
 
+--- The state that a parameter begins with under the settings of a state_dict, which may need more than the own ones.
+local function state_under(self, g, given, p, s)
+  if not self.start then return s end
+  local settings = {}
+  for k, default in pairs(self.defaults) do
+    local v = given[k]
+    if type(v) == type(default) then settings[k] = v else settings[k] = g[k] end
+  end
+  local fresh = self.start(settings, p)
+  for k, v in pairs(s) do
+    if fresh[k] ~= nil then fresh[k] = v end
+  end
+  return fresh
+end
+
 --- Takes settings and state of a state_dict. Nothing is taken unless all fits.
 function Optimizer:load_state_dict(sd)
   local who = "load_state_dict"
   if type(sd) ~= "table" or type(sd.groups) ~= "table" or #sd.groups ~= #self.groups then
     check.fail(who, "argument 1 must be a state of %d group%s", #self.groups, #self.groups == 1 and "" or "s")
   end
+  local states = {}
   for i, g in ipairs(self.groups) do
     local given = sd.groups[i]
-    if type(given.state) ~= "table" or #given.state ~= #g.state then
+    states[i] = {}
+    if type(given) ~= "table" or type(given.state) ~= "table" or #given.state ~= #g.state then
       check.fail(who, "group %d must have the state of %d parameters", i, #g.state)
     end
     for j, s in ipairs(g.state) do
-      if not fits(s, given.state[j]) then
+      states[i][j] = state_under(self, g, given, g.params[j], s)
+      if not fits(states[i][j], given.state[j]) then
         check.fail(who, "the state of parameter %d of group %d does not fit %s", j, i, check.text(g.params[j]))
       end
     end
@@ -200,7 +218,8 @@ function Optimizer:load_state_dict(sd)
       if type(v) == type(default) then g[k] = type(v) == "table" and { v[1], v[2] } or v end
     end
     g.base_lr = given.base_lr
-    for j, s in ipairs(g.state) do
+    for j, s in ipairs(states[i]) do
+      g.state[j] = s
       for k, v in pairs(s) do
         if is_tensor(v) then ty.no_grad(copy_into, v, given.state[j][k]) else s[k] = given.state[j][k] end
       end
@@ -380,14 +399,39 @@ function M.GradScaler(opts)
   local s = setmetatable({ good = 0 }, Scaler)
   for k, v in pairs(scaler_defaults) do s[k] = opts[k] or v end
   s.factor = s.init_scale
-  if s.capturable then s.factor, s.good = ty.tensor(s.factor), ty.tensor(0) end
+  if s.capturable then s.factor, s.good, s.used = ty.tensor(s.factor), ty.tensor(0), ty.tensor(s.factor) end
   return s
 end
 
 --- The loss times the factor.
 ---@param loss tycho.Tensor
 ---@return tycho.Tensor
-function Scaler:scale(loss) return loss * self.factor end
+function Scaler:scale(loss)
+  check.operand("scale", 1, loss)
+  if self.capturable then ty.no_grad(copy_into, self.used, self.factor) else self.stepped = nil end
+  return loss * self.factor
+end
+
+--- Where an optimiser stands in a list of them or of {optimiser, ...}; nil: nowhere.
+local function place_of(opt, list)
+  for i, o in ipairs(list or {}) do
+    if rawequal(o, opt) or rawequal(o[1], opt) then return i end
+  end
+end
+
+--- What the losses were multiplied by whose gradients opt has: a step of another optimiser may have changed the factor
+--- since. stepped: the optimisers that have made their steps by `used`.
+local function factor_for(self, opt)
+  if self.capturable then return self.used end
+  if self.stepped and place_of(opt, self.stepped) then self.stepped = nil end
+  return self.stepped and self.used or self.factor
+end
+
+local function check_optimizer(who, opt)
+  if type(opt) ~= "table" or type(rawget(opt, "groups")) ~= "table" then
+    check.fail(who, "argument 1 must be an optimiser, got %s", check.show(opt))
+  end
+end
 
 --- Divides the gradients by the factor; whether all are finite, as a tensor, nil where there are none.
 local function unscale(opt, factor)
@@ -408,10 +452,13 @@ end
 
 --- Makes the gradients their true size, once a step, so that they can be clipped; step() does it else.
 function Scaler:unscale_(opt)
-  if self.unscaled then check.fail("unscale_", "the gradients of this step are unscaled already") end
-  local finite = ty.no_grad(unscale, opt, self.factor)
+  check_optimizer("unscale_", opt)
+  if place_of(opt, self.unscaled) then check.fail("unscale_", "the gradients of this step are unscaled already") end
+  local finite = ty.no_grad(unscale, opt, factor_for(self, opt))
   if not self.capturable then finite = finite == nil or finite:item() end
-  self.unscaled = { finite }
+  local list = self.unscaled or {}
+  list[#list + 1] = { opt, finite }
+  self.unscaled = list
 end
 
 --- What a step may change: for each of the optimiser's tensors {where it stands, its key, the tensor, a copy}.
@@ -451,10 +498,16 @@ end
 ---@param opt tycho.Optimizer
 ---@return boolean? made nil where the scaler is capturable
 function Scaler:step(opt)
-  if not self.unscaled then self:unscale_(opt) end
-  local finite = self.unscaled[1]
-  self.unscaled = nil
+  check_optimizer("step", opt)
+  if not place_of(opt, self.unscaled) then self:unscale_(opt) end
+  local finite, rest = nil, {}
+  for _, u in ipairs(self.unscaled) do
+    if rawequal(u[1], opt) then finite = u[2] else rest[#rest + 1] = u end
+  end
+  self.unscaled = rest[1] and rest or nil
   if self.capturable then return ty.no_grad(masked_step, self, opt, finite) end
+  if not self.stepped then self.stepped, self.used = {}, self.factor end
+  self.stepped[#self.stepped + 1] = opt
   if not finite then
     self.factor, self.good = self.factor * self.backoff_factor, 0
     return false
@@ -481,6 +534,7 @@ function Scaler:load_state_dict(sd)
     return
   end
   self.factor:fill_(sd.factor)
+  self.used:fill_(sd.factor)
   self.good:fill_(sd.good)
 end
 

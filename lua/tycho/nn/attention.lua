@@ -139,6 +139,7 @@ return function(ty, nn)
   function Attention:forward(q, k, v, opts)
     if k ~= nil and not is_tensor(k) then k, opts = nil, k end
     opts = opts == nil and {} or opts
+    if type(opts) ~= "table" then check.options(self.class_name, opts, known) end
     for name in pairs(opts) do
       if not known[name] then check.options(self.class_name, opts, known) end
     end
@@ -186,6 +187,7 @@ return function(ty, nn)
   ---@param opts? table
   function Block:init(width, heads, opts)
     local who = "TransformerBlock"
+    count(who, 1, width, "width")
     opts = check.options(who, opts, block_options)
     local inner, norm = opts.inner or 4 * width, opts.norm or "layer"
     local activation = opts.activation or "gelu"
