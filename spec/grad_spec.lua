@@ -595,6 +595,22 @@ describe("functions", function()
     assert.same({ 24, 3 }, H.list(ty.compile(g)(ty.ones(2))))
   end)
 
+  it("clip gradients by other norms, and refuse a bound below 0", function()
+    local x, y = ty.zeros(2):requires_grad_(), ty.zeros(1):requires_grad_()
+    local function fill() x.grad, y.grad = ty.tensor { 3, -4 }, ty.tensor { 12 } end
+    for _, row in ipairs { { 1, 19 }, { 2, 13 }, { math.huge, 12 } } do
+      fill()
+      assert.near(row[2], ty.clip_grad_norm_({ x, y }, 1, row[1]):item(), 1e-5)
+      assert.near(12 / row[2], y.grad:item(), 1e-5)
+      assert.near(-4 / row[2], x.grad:get(2), 1e-5)
+    end
+    for _, name in ipairs { "clip_grad_norm_", "clip_grad_value_" } do
+      for _, v in ipairs { -1, 0 / 0 } do
+        assert.truthy(H.raises(ty[name], { x }, v):find(name .. ": argument 2 %(%a+%) must not be negative"))
+      end
+    end
+  end)
+
   it("clip gradients together", function()
     local x = ty.tensor { 3, 4 }:requires_grad_()
     ;(x * x):sum():backward()

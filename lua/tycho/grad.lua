@@ -445,15 +445,22 @@ return function(ty, define)
     return list
   end
 
-  --- Scales the gradients so that their norm together is at most `max`. Gives the norm before.
-  local function clip_grad_norm(params, max)
+  --- A number that is not below 0.
+  local function bound(who, v, what)
+    check.number(who, 2, v, what)
+    if not (v >= 0) then fail(who, "argument 2 (%s) must not be negative, got %.14g", what, v) end
+  end
+
+  --- Scales the gradients so that their p-norm together is at most `max`. Gives the norm before.
+  local function clip_grad_norm(params, max, p)
     local list = gradients_of("clip_grad_norm_", params)
-    check.number("clip_grad_norm_", 2, max, "max")
+    bound("clip_grad_norm_", max, "max")
+    p = check.number("clip_grad_norm_", 3, p, "p", 2)
     return no_grad(function()
-      local squares = {}
-      for i, g in ipairs(list) do squares[i] = g:norm() end
-      if #squares == 0 then return ty.zeros({}) end
-      local norm = ty.stack(squares):norm()
+      local norms = {}
+      for i, g in ipairs(list) do norms[i] = g:norm(p) end
+      if #norms == 0 then return ty.zeros({}) end
+      local norm = ty.stack(norms):norm(p)
       local scale = (max / (norm + 1e-6)):minimum(1)
       for _, g in ipairs(list) do g:mul_(scale) end
       return norm
@@ -462,7 +469,7 @@ return function(ty, define)
 
   local function clip_grad_value(params, v)
     local list = gradients_of("clip_grad_value_", params)
-    check.number("clip_grad_value_", 2, v, "value")
+    bound("clip_grad_value_", v, "value")
     no_grad(function()
       for _, g in ipairs(list) do g:minimum_(v):maximum_(-v) end
     end)
@@ -480,7 +487,7 @@ return function(ty, define)
   core.memory = { [recall] = "recall", [remember] = "remember" }
   for _, f in ipairs { first, run, backward, directions, rows_of, jacobian, hessian, callable, no_grad, enable_grad,
     restore, watch, gather, differentiate, value_and_grad, grad, jvp, custom_grad, checkpoint, writes_to, taped, join,
-    keep, gradients_of, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
+    keep, gradients_of, bound, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true
   end
   for name, f in pairs(batch) do core.captured[f] = "vmap." .. name end
@@ -502,7 +509,7 @@ return function(ty, define)
   define("custom_grad", "m", "forward, backward",
     "a function with a gradient of its own: forward gives y and what backward(saved, g) gets", custom_grad)
   define("checkpoint", "m", "f, ...", "f(...), which keeps nothing for its gradient but runs again there", checkpoint)
-  define("clip_grad_norm_", "m", "params, max", "scales gradients to a norm of at most max, gives the norm",
+  define("clip_grad_norm_", "m", "params, max, p = 2", "scales gradients to a p-norm of at most max, gives the norm",
     clip_grad_norm)
   define("clip_grad_value_", "m", "params, value", "cuts gradients to -value .. value", clip_grad_value)
 end
