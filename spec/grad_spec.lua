@@ -595,6 +595,24 @@ describe("functions", function()
     assert.same({ 24, 3 }, H.list(ty.compile(g)(ty.ones(2))))
   end)
 
+  it("of the user's own that raise on the way back raise there, and nothing is added", function()
+    local x = ty.ones(2):requires_grad_()
+    local f = ty.custom_grad(function(v) return v * 1 end, function() error("mine", 0) end)
+    local ok, why = pcall(function() (f(x) + x):sum():backward() end)
+    assert.same({ false, "mine" }, { ok, why })
+    assert.equal(nil, x.grad);
+    (x * 3):sum():backward()
+    assert.same({ 3, 3 }, x.grad:totable())
+  end)
+
+  it("clip nothing below the bound", function()
+    local x = ty.zeros(2):requires_grad_()
+    x.grad = ty.tensor { 0.3, -0.4 }
+    assert.near(0.5, ty.clip_grad_norm_({ x }, 1):item(), 1e-6)
+    ty.clip_grad_value_({ x }, 0.5)
+    H.same(ty.tensor { 0.3, -0.4 }, x.grad)
+  end)
+
   it("clip gradients by other norms, and refuse a bound below 0", function()
     local x, y = ty.zeros(2):requires_grad_(), ty.zeros(1):requires_grad_()
     local function fill() x.grad, y.grad = ty.tensor { 3, -4 }, ty.tensor { 12 } end

@@ -446,6 +446,16 @@ describe("a module", function()
   end)
 end)
 
+describe("the counts of PyTorch's batch norms", function()
+  it("are passed over where the state is PyTorch's, and unexpected elsewhere", function()
+    local m = nn.BatchNorm1d(2)
+    local sd = m:state_dict()
+    sd.num_batches_tracked = ty.tensor(3, { dtype = "i64" })
+    m:load_state_dict(sd, { from = "torch" })
+    assert.truthy(raised(m.load_state_dict, m, sd):find("unexpected: num_batches_tracked", 1, true))
+  end)
+end)
+
 describe("a compiled module", function()
   local function net() return nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 1)) end
 
@@ -700,10 +710,19 @@ describe("attention", function()
       near(whole, ty.cat(parts, 2), 1e-13)
       assert.equal(7, cache.length)
       assert.truthy(raised(m, x, { cache = cache }):find("^MultiHeadAttention: the cache has room for 7 positions"))
+      local one = x:narrow(2, 1, 1)
+      while cache.length < 7 do m(one, { cache = cache }) end
+      assert.truthy(raised(m, one, { cache = cache }):find("room for 7 positions, 7 and 1 more do not fit", 1, true))
     end
   end)
 
   it("turns pairs of features by their positions", function()
+    local a = nn.MultiHeadAttention(4, 1, { rotary = 100 })
+    local b, long = nn.MultiHeadAttention(4, 1, { rotary = true }), ty.randn(1, 9, 4)
+    b:load_state_dict(a:state_dict())
+    assert.falsy(a(long):equal(b(long)))
+    a.rotary = 10000
+    assert.truthy(a(long):equal(b(long)))
     local y = nn.rotary(ty.tensor({ { 1, 2, 3, 4 }, { 1, 2, 3, 4 } }, { dtype = "f64" }), 5, 100):totable()
     for t = 1, 2 do
       for i = 1, 2 do
@@ -766,6 +785,53 @@ describe("autocast", function()
     assert.equal("f32", m(ty.randn(4)).dtype)
     assert.truthy(raised(ty.autocast, "i32", m):find("^autocast: "))
     assert.truthy(raised(ty.autocast, "f16", 5):find("^autocast: "))
+  end)
+end)
+
+describe("dropout inside of a module", function()
+  --- How many different outputs it gives in training; in eval() one.
+  local function outputs(m, x)
+    local seen, n = {}, 0
+    for _ = 1, 8 do
+      local y = m(x)
+      local key = ("%.9g"):format((y * y):sum():item())
+      if not seen[key] then seen[key], n = true, n + 1 end
+    end
+    return n
+  end
+
+  local x = ty.randn(2, 5, 4)
+  local rows = {
+    ["LSTM, between layers"] = { function() return nn.LSTM(4, 4, { layers = 2, dropout = 0.5 }) end, 8 },
+    ["GRU of one layer, which has nothing between"] = { function() return nn.GRU(4, 4, { dropout = 0.5 }) end, 1 },
+    ["MultiHeadAttention"] = { function() return nn.MultiHeadAttention(4, 2, { dropout = 0.5 }) end, 8 },
+    ["TransformerBlock"] = { function() return nn.TransformerBlock(4, 2, { dropout = 0.5 }) end, 8 },
+    ["TransformerBlock, whose attention drops nothing"] = { function()
+      local m = nn.TransformerBlock(4, 2, { dropout = 0.5 })
+      m.self_attn.dropout = 0
+      return m
+    end, 8 },
+  }
+  for name, row in pairs(rows) do
+    it("is drawn when training alone: " .. name, function()
+      local m = row[1]()
+      assert.equal(row[2], outputs(m, x))
+      assert.equal(1, outputs(m:eval(), x))
+    end)
+  end
+
+  it("of a block drops what attention gives, what is inside and what comes last", function()
+    assert.truthy(nn.TransformerBlock(4, 2, { dropout = 1 })(x):equal(x)) -- all that is added is dropped
+    local m, drawn = nn.TransformerBlock(4, 2, { dropout = 0.5 }), 0
+    local dropout = ty.dropout
+    ty.dropout = function(...)
+      drawn = drawn + 1
+      return dropout(...)
+    end
+    local ok = pcall(m, x)
+    ty.dropout = dropout
+    assert.truthy(ok)
+    assert.equal(3, drawn)
   end)
 end)
 

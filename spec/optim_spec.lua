@@ -296,6 +296,35 @@ describe("a schedule", function()
     assert.truthy(raised(s.load_state_dict, s):find("must be the state of a schedule, got nil"))
   end)
 
+  it("stays where it ends", function()
+    local function after(name, opts, n)
+      local s = optim[name](optim.SGD({ nn.Parameter(ty.ones(1)) }, { lr = 1 }), opts)
+      for _ = 1, n do s:step() end
+      return s:rates()[1]
+    end
+    for name, row in pairs { CosineLR = { { steps = 4, least = 0.25 }, 4 }, WarmupLR = { { warmup = 4 }, 4 },
+      WarmupCosineLR = { { warmup = 2, steps = 4, least = 0.25 }, 4 }, OneCycleLR = { { steps = 4, most = 1 }, 3 } } do
+      for n = row[2] + 1, row[2] + 3 do assert.equal(after(name, row[1], row[2]), after(name, row[1], n), name) end
+    end
+    assert.equal(0.25, after("CosineLR", { steps = 4, least = 0.25 }, 9))
+    assert.near(1 / 25 / 1e4, after("OneCycleLR", { steps = 4, most = 1 }, 9), 1e-18)
+  end)
+
+  it("of a plateau sees what is better by less than the threshold as no better, up or down", function()
+    for mode, metrics in pairs { min = { 1, 0.95, 0.91, 0.92 }, max = { 1, 1.05, 1.09, 1.08 } } do
+      local opt = optim.SGD({ nn.Parameter(ty.ones(1)) }, { lr = 1 })
+      local s = optim.ReduceLROnPlateau(opt, { mode = mode, threshold = 0.1, patience = 2, factor = 0.5 })
+      for _, metric in ipairs(metrics) do s:step(metric) end
+      assert.same({ 0.5 }, s:rates(), mode)
+    end
+    for mode, metrics in pairs { min = { 1, 0.8, 0.7, 0.6 }, max = { 1, 1.2, 1.4, 1.6 } } do
+      local opt = optim.SGD({ nn.Parameter(ty.ones(1)) }, { lr = 1 })
+      local s = optim.ReduceLROnPlateau(opt, { mode = mode, threshold = 0.1, patience = 0 })
+      for _, metric in ipairs(metrics) do s:step(metric) end
+      assert.same({ 1 }, s:rates(), mode)
+    end
+  end)
+
   it("tells options without sense", function()
     local opt = optim.SGD({ nn.Parameter(ty.ones(1)) }, { lr = 1 })
     assert.truthy(raised(optim.OneCycleLR, opt, { steps = 4, most = -1 }):find("most must not be negative"))
