@@ -788,6 +788,28 @@ describe("autocast", function()
   end)
 end)
 
+describe("a loss as a module", function()
+  local x, y, labels = ty.randn(4, 3), ty.rand(4, 3), ty.tensor({ 1, 3, 2, 3 }, { dtype = "i64" })
+  local rows = {
+    { "CrossEntropyLoss", ty.cross_entropy, labels, { label_smoothing = 0.2, ignore_index = 3, reduction = "sum" } },
+    { "CrossEntropyLoss", ty.cross_entropy, ty.tensor({ 1, 3, 2 }, { dtype = "i64" }), { dim = 1, reduction = "none" } },
+    { "NLLLoss", ty.nll_loss, labels, { ignore_index = 2, reduction = "sum" } },
+    { "BCEWithLogitsLoss", ty.bce_with_logits, y, { weight = ty.rand(3), pos_weight = ty.rand(3), reduction = "sum" } },
+    { "MSELoss", ty.mse_loss, y, { reduction = "none" } }, { "L1Loss", ty.l1_loss, y, { reduction = "sum" } },
+    { "HuberLoss", ty.huber_loss, y, { delta = 0.3, reduction = "sum" } },
+    { "SmoothL1Loss", ty.smooth_l1_loss, y, { beta = 0.3, reduction = "sum" } },
+    { "KLDivLoss", ty.kl_div, y, { log_target = true, reduction = "sum" } },
+  }
+  for _, row in ipairs(rows) do
+    it("is the function with its options: " .. row[1], function()
+      local want = row[2](x, row[3], row[4])
+      H.same(want, nn[row[1]](row[4])(x, row[3]))
+      local fits, plain = pcall(row[2], x, row[3])
+      assert.falsy(fits and want:equal(plain))
+    end)
+  end
+end)
+
 describe("dropout inside of a module", function()
   --- How many different outputs it gives in training; in eval() one.
   local function outputs(m, x)
