@@ -318,8 +318,8 @@ bool ty_rule_unview(State *S, const Edge *e, const Tensor *x, Tensor *y) {
   const Tensor *t = &e->t;
   i64 n = ty_type_numel(&t->type);
   if (n == e->numel && !t->offset && ty_tensor_is_contiguous(t)) return ty_rule_join(S, y, x);
-  if (n == 0) return true;
   Type all = {.dtype = x->type.dtype, .rank = 1, .dims = {e->numel}}, once = t->type;
+  if (n == 0) return y->st || ty_record_full(S, &all, 0, y);
   Tensor sum = {0}, whole = {0}, own = {0};
   for (int d = 0; d < once.rank; d++)
     if (t->strides[d] == 0) once.dims[d] = 1;

@@ -356,6 +356,33 @@ describe("no elements", function()
     ty.cat({ x, x[{ { 2, 1 } }] * 2 }):sum():backward()
     H.same(ty.ones(3), x.grad)
   end)
+
+  it("of a view may be where the way back begins, or ends in a rule of the user's", function()
+    local x = ty.ones(3):requires_grad_()
+    local view = (x * 2)[{ { 2, 1 } }]
+    view:backward(ty.zeros(0))
+    H.same(ty.zeros(3), x.grad)
+    x.grad = nil
+    local f = ty.custom_grad(function(v) return v:sum() end, function() return ty.zeros(0) end)
+    f((x * 2)[{ { 2, 1 } }]):backward()
+    H.same(ty.zeros(3), x.grad)
+  end)
+
+  it("are no other case in a compiled step, nor under vmap", function()
+    local w = ty.ones(3, 4):requires_grad_()
+    local step = ty.compile(function(e)
+      w.grad = nil
+      local loss = e:matmul(w):relu():sum()
+      loss:backward()
+      return loss:detach()
+    end)
+    for _, n in ipairs { 2, 0, 1, 0 } do
+      step(ty.ones(n, 3))
+      H.same(ty.full({ 3, 4 }, n), w.grad)
+    end
+    local g = ty.vmap(ty.grad(function(z) return (z * 2)[{ { 2, 1 } }]:exp():sum() end))(ty.ones(2, 3))
+    H.same(ty.zeros(2, 3), g)
+  end)
 end)
 
 describe("errors", function()
