@@ -449,9 +449,10 @@ static bool step(Back *b) {
     if (!is_asked(b, e)) continue;
     if (r->kind == K_OUT) {
       Pending *p = pending_of(b, e->from);
-      if (!p) return false;
-      if (!p->part[r->dim].st && !ty_rule_see(S, g, &r->t, r->edge[0].numel, &p->part[r->dim]))
-        return false;
+      ok = p && ty_rule_see(S, g, &r->t, r->edge[0].numel, &y) &&
+           ty_rule_join(S, &p->part[r->dim], &y);
+      ty_tensor_release(&y);
+      if (!ok) return false;
       continue;
     }
     Pending *p = pending_find(b, e->from);

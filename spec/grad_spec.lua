@@ -622,6 +622,48 @@ describe("functions", function()
     assert.same({ 24, 3 }, H.list(ty.compile(g)(ty.ones(2))))
   end)
 
+  it("of the user's own may save their results, and are differentiated through them", function()
+    local function nth(f, n)
+      if n == 0 then return f end
+      return ty.grad(function(x) return nth(f, n - 1)(x):sum() end)
+    end
+    local exp = ty.custom_grad(function(x)
+      local y = x:exp()
+      return y, y
+    end, function(y, g) return g * y end)
+    local sincos = ty.custom_grad(function(x)
+      local a, b = x:sin(), x:cos()
+      return { a, b }, { both = { a, b, n = 1 }, b }
+    end, function(s, ga, gb) return ga * s[1] - gb * s.both[1] end)
+    local rows = {
+      { function(x) return exp(x) * exp(x) * x end, function(x) return x:exp() * x:exp() * x end },
+      { function(x)
+        local y = exp(x)
+        return y * y * x
+      end, function(x) return x:exp() * x:exp() * x end },
+      { function(x)
+        local a, b = sincos(x)
+        return a * a * b
+      end, function(x) return x:sin() ^ 2 * x:cos() end },
+    }
+    local x = ty.tensor({ 0.3, 1, -2 }, F64)
+    for _, row in ipairs(rows) do
+      for n = 1, 3 do
+        local want, own = nth(row[2], n)(x), nth(row[1], n)
+        close(want, own(x), "order " .. n, 1e-12)
+        local compiled = ty.compile(own)
+        for _ = 1, 3 do H.same(own(x), compiled(x)) end
+        close(ty.stack { want, want }, ty.vmap(own)(ty.stack { x, x }), "vmap, order " .. n, 1e-12)
+      end
+    end
+    local leaf = x:clone():requires_grad_()
+    exp(leaf):sum():backward { create_graph = true }
+    local g = leaf.grad
+    leaf.grad = nil
+    g:sum():backward()
+    close(x:exp(), leaf.grad, "backward", 1e-12)
+  end)
+
   it("of the user's own that raise on the way back raise there, and nothing is added", function()
     local x = ty.ones(2):requires_grad_()
     local f = ty.custom_grad(function(v) return v * 1 end, function() error("mine", 0) end)

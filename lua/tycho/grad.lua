@@ -355,11 +355,41 @@ return function(ty, define)
     end
     if beyond then results = batch.taped(taped, id, args, results, rule) end
     return join(args, results, function(back, gradients)
-      local given = rule(gradients)
+      local given = rule(gradients, back)
       for i = 1, args.n do
         if given[i] ~= nil then core.give(back, i, given[i]) end
       end
     end)
+  end
+
+  --- Where results stand among what was saved: {what was kept of one, its number} each.
+  local function results_in(saved, kept, results, found, seen)
+    if is_tensor(saved) then
+      for i, y in ipairs(results) do
+        if rawequal(saved, y) then found[#found + 1] = { kept, i } end
+      end
+    elseif type(saved) == "table" and not recall(seen, saved) then
+      remember(seen, saved, true)
+      for k, v in pairs(saved) do results_in(v, kept[k], results, found, seen) end
+    end
+    return found
+  end
+
+  --- What was kept, with results that lead back to the function: a rule that reads them may be differentiated.
+  local function leading_back(kept, found, back, seen)
+    if is_tensor(kept) then
+      for _, r in ipairs(found) do
+        if rawequal(r[1], kept) then return core.result(back, r[2], kept) end
+      end
+      return kept
+    end
+    if type(kept) ~= "table" then return kept end
+    local y = recall(seen, kept)
+    if y then return y end
+    y = setmetatable({}, getmetatable(kept))
+    remember(seen, kept, y)
+    for k, v in pairs(kept) do rawset(y, k, leading_back(v, found, back, seen)) end
+    return y
   end
 
   --- A function whose gradient is the user's: forward(...) gives the result (or a list of them) and what to save;
@@ -379,11 +409,14 @@ return function(ty, define)
       end
       for i = 1, #list do check.tensor("custom_grad", i, list[i]) end
       local kept, like = keep(saved), {}
+      local found = results_in(saved, kept, list, {}, {})
       for i, r in ipairs(list) do like[i] = { r.shape, { dtype = r.dtype } } end
       local n = args.n
-      local results = taped(args, list, function(gradients)
+      local results = taped(args, list, function(gradients, back)
+        local now = kept
+        if back and found[1] and mode() then now = leading_back(kept, found, back, {}) end
         for i = 1, #like do gradients[i] = gradients[i] or ty.zeros(unpack(like[i])) end
-        local given = pack(rule(kept, unpack(gradients, 1, #like)))
+        local given = pack(rule(now, unpack(gradients, 1, #like)))
         for i = 1, n do
           if given[i] ~= nil then check.tensor("custom_grad", i, given[i]) end
         end
@@ -486,7 +519,7 @@ return function(ty, define)
   core.ends = { [core.step] = true } -- with nil
   core.memory = { [recall] = "recall", [remember] = "remember" }
   for _, f in ipairs { first, run, backward, directions, rows_of, jacobian, hessian, callable, no_grad, enable_grad,
-    restore, watch, gather, differentiate, value_and_grad, grad, jvp, custom_grad, checkpoint, writes_to, taped, join,
+    restore, watch, gather, differentiate, value_and_grad, grad, jvp, custom_grad, results_in, leading_back, checkpoint, writes_to, taped, join,
     keep, gradients_of, bound, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true
   end
