@@ -456,6 +456,20 @@ describe("the counts of PyTorch's batch norms", function()
   end)
 end)
 
+describe("names of parts", function()
+  it("are not given twice", function()
+    local m = nn.Module { a = { b = nn.Parameter(ty.zeros(1)) }, ["a.b"] = nn.Parameter(ty.ones(1)) }
+    assert.truthy(raised(m.state_dict, m):find("state_dict: two parts are named a.b", 1, true))
+    assert.truthy(raised(m.load_state_dict, m, { ["a.b"] = ty.ones(1) }):find("two parts are named a.b", 1, true))
+  end)
+
+  it("of classes come from classes", function()
+    assert.truthy(raised(nn.class, "X", 3):find("class: argument 2 must be a class, got number 3"))
+    assert.truthy(raised(nn.class, "X", {}):find("class: argument 2 must be a class, got table"))
+    assert.equal("Y", nn.class("Y", nn.Linear)(1, 1).class_name)
+  end)
+end)
+
 describe("a compiled module", function()
   local function net() return nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 1)) end
 
@@ -713,6 +727,9 @@ describe("attention", function()
       local one = x:narrow(2, 1, 1)
       while cache.length < 7 do m(one, { cache = cache }) end
       assert.truthy(raised(m, one, { cache = cache }):find("room for 7 positions, 7 and 1 more do not fit", 1, true))
+      assert.truthy(raised(m, one, { cache = m:cache(3, 7) }):find(
+        "the cache is for 3 sequences of 2 heads of 4 features, not 2 of 2 of 4", 1, true))
+      assert.truthy(raised(m, one, { cache = {} }):find("option cache must be what cache(batch, positions) gives", 1, true))
     end
   end)
 

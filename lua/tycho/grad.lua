@@ -481,7 +481,7 @@ return function(ty, define)
   --- A number that is not below 0.
   local function bound(who, v, what)
     check.number(who, 2, v, what)
-    if not (v >= 0) then fail(who, "argument 2 (%s) must not be negative, got %.14g", what, v) end
+    if v < 0 or v ~= v then fail(who, "argument 2 (%s) must not be negative, got %.14g", what, v) end
   end
 
   --- Scales the gradients so that their p-norm together is at most `max`. Gives the norm before.
@@ -519,8 +519,8 @@ return function(ty, define)
   core.ends = { [core.step] = true } -- with nil
   core.memory = { [recall] = "recall", [remember] = "remember" }
   for _, f in ipairs { first, run, backward, directions, rows_of, jacobian, hessian, callable, no_grad, enable_grad,
-    restore, watch, gather, differentiate, value_and_grad, grad, jvp, custom_grad, results_in, leading_back, checkpoint, writes_to, taped, join,
-    keep, gradients_of, bound, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
+    restore, watch, gather, differentiate, value_and_grad, grad, jvp, custom_grad, results_in, leading_back, checkpoint,
+    writes_to, taped, join, keep, gradients_of, bound, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true
   end
   for name, f in pairs(batch) do core.captured[f] = "vmap." .. name end

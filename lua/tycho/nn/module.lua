@@ -60,6 +60,9 @@ return function(ty, nn)
   ---@return table class calling it makes a module
   function nn.class(name, parent)
     if type(name) ~= "string" then raise("class: argument 1 must be a name, got " .. check.show(name)) end
+    if parent ~= nil and (type(parent) ~= "table" or rawget(parent, "class_name") == nil) then
+      raise("class: argument 2 must be a class, got " .. check.show(parent))
+    end
     parent = parent or Module
     local class = { class_name = name, parent = parent, __call = call, __tostring = Module.__tostring }
     class.__index = class
@@ -353,7 +356,10 @@ return function(ty, nn)
   ---@return table<string, tycho.Tensor>
   function Module:state_dict()
     local sd = {}
-    each_state(own("state_dict", self), "", "", {}, function(name, t) sd[name] = t:detach() end)
+    each_state(own("state_dict", self), "", "", {}, function(name, t)
+      if sd[name] then check.fail("state_dict", "two parts are named %s", name) end
+      sd[name] = t:detach()
+    end)
     return sd
   end
 
@@ -387,6 +393,7 @@ return function(ty, nn)
     local missing, unexpected, known, writes, written = {}, {}, {}, {}, {}
     each_state(own(who, self), "", "", {}, function(name, t, owner, k, torch)
       local key = opts.from and torch or name
+      if known[key] then check.fail(who, "two parts are named %s", key) end
       known[key] = true
       local v = sd[key]
       if v == nil then
