@@ -881,6 +881,7 @@ describe("misuse that looks like use", function()
     assert.truthy(raised(nn.TransformerBlock):find("TransformerBlock: argument 1 %(width%) must be whole"))
     assert.truthy(raised(nn.Embedding, 3, 2, { padding_idx = 1 }):find("unknown option padding_idx"))
     assert.truthy(raised(nn.Sequential, nn.ReLU(), nil, nn.ReLU()):find("part 2 must be a module or a function, got nil"))
+    assert.equal(1, #nn.Sequential(nn.ReLU(), nil)) -- a part that is left out at the end
     assert.truthy(raised(ty.cross_entropy, ty.ones(1, 2), ty.ones(1, { dtype = "i64" }), { label_smoothing = 2 }):find(
       "label_smoothing must be in 0..1, got 2", 1, true))
     local w = nn.Parameter(ty.ones(2, 3))

@@ -171,7 +171,8 @@ return function(ty, nn)
       list = list[1]
       n = #list
     end
-    for i = 1, n do -- a nil is one that the caller misspelt
+    while n > 0 and list[n] == nil do n = n - 1 end -- left out at the end
+    for i = 1, n do -- a nil before another part is one that the caller misspelt
       local part = list[i]
       if not nn.is_module(part) and type(part) ~= "function" then
         check.fail(who, "part %d must be a module%s, got %s", i, who == "Sequential" and " or a function" or "",
