@@ -224,8 +224,9 @@ bool ty_grad_assign(State *S, const char *who, const Tensor *dst, const Given *x
                     bool (*write)(State *S, const char *who, const Tensor *dst, const Given *x)) {
   Storage *st = dst->st;
   Record *r = NULL, *old = st->tape;
-  bool taped = S->tracks && ty_is_float(st->dtype) && ty_type_numel(&dst->type) > 0 &&
-               !(dst->detached && !(x->kind == O_TENSOR && ty_needs_grad(x->t)));
+  bool tracked = x->kind == O_TENSOR && ty_needs_grad(x->t);
+  bool taped = S->tracks && ty_is_float(st->dtype) &&
+               (tracked || (ty_type_numel(&dst->type) > 0 && !dst->detached));
   if (taped && !write_record(S, who, dst, x, &r)) return false;
   ty_storage_touch(st);
   if (!write(S, who, dst, x)) {

@@ -60,10 +60,26 @@ local layouts = {
     v:copy_(x)
     return v
   end,
+  expanded = true, -- see below
 }
+
+--- The first rows of matrices, and fn of them as matrices of the same sizes again.
+local function expanded(fn, inputs)
+  local rows, sizes = {}, {}
+  for i, x in ipairs(inputs) do
+    local is_matrix = x.ndim == 2 and x:numel() > 0
+    rows[i], sizes[i] = is_matrix and x:narrow(1, 1, 1) or x, is_matrix and x.shape or nil
+  end
+  return function(...)
+    local list = { ... }
+    for i, shape in pairs(sizes) do list[i] = list[i]:expand(shape) end
+    return fn(unpack(list, 1, #rows))
+  end, rows
+end
 
 --- All inputs are leaves; compares every gradient.
 local function gradcheck(what, fn, inputs, layout, tolerance)
+  if layout == "expanded" then fn, inputs, layout = expanded(fn, inputs) end
   local function f(...) return weigh(fn(...)) end
   local leaves = {}
   for i, x in ipairs(inputs) do
@@ -169,6 +185,96 @@ describe("every operation of the table", function()
   end)
 end)
 
+describe("tensors without dims or without elements", function()
+  local zero = ty.tensor(0.37, F64)
+  local any, dims = {}, {}
+  for _, row in ipairs(H.ops) do
+    local name = row.lua or row.name
+    if row.class == "map" and row.lua and not constant[name] and row.arity <= 2 and not cases[name] then
+      any[name] = row.arity == 1 and { ty[name] } or { ty[name], ty[name] }
+    end
+  end
+  for _, name in ipairs { "sum", "prod", "max", "min", "mean", "logsumexp", "norm", "softmax", "log_softmax", "gelu", "relu", "silu",
+    "softplus", "elu", "mish", "leaky_relu" } do any[name] = { ty[name] } end
+  for _, name in ipairs { "cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "sort", "flip", "softmax", "log_softmax" } do
+    dims[name] = function(x, d) return (ty[name](x, d)) end
+  end
+  for _, name in ipairs { "sum", "prod", "mean", "logsumexp", "norm", "var", "std" } do
+    dims[name] = function(x, d)
+      if name == "norm" then return x:norm(2, d) end
+      return ty[name](x, d)
+    end
+  end
+
+  it("have gradients without dims", function()
+    for name, f in pairs(any) do
+      local x = name == "acosh" and zero + 1.5 or zero
+      if name:find "softmax" then
+        assert.truthy(H.raises(f[1], x):find "has no dims")
+      elseif not f[2] then
+        gradcheck(name, f[1], { x:clone() })
+      elseif name ~= "floor_divide" then
+        gradcheck(name, f[1], { x:clone(), zero + 0.9 })
+        gradcheck(name .. " beside a matrix", f[1], { x:clone(), Y })
+        gradcheck(name .. " behind a matrix", f[1], { Y, x:clone() })
+      end
+    end
+    gradcheck("view", function(x) return x:unsqueeze(1):expand(3) * 2 end, { zero:clone() })
+    gradcheck("where", function(a, b) return ty.where(ty.tensor(true), a, b) end, { zero:clone(), zero + 1 })
+    gradcheck("write", function(a) local y = ty.zeros(3, F64); y[2] = a; return y end, { zero:clone() })
+    gradcheck("stack", function(a, b) return ty.stack { a, b, a } end, { zero:clone(), zero + 1 })
+    gradcheck("product", function(a, b) return a * b:matmul(b) end, { zero:clone(), rand(3, 4) })
+  end)
+
+  --- f's gradients for empty operands are as empty, and there.
+  local function empty(what, f, ...)
+    local leaves = {}
+    for i, shape in ipairs { ... } do leaves[i] = ty.zeros(shape, F64):requires_grad_() end
+    local y = weigh(f(unpack(leaves)))
+    assert.truthy(y.requires_grad, what .. " has no past")
+    y:backward()
+    for i, x in ipairs(leaves) do
+      assert.truthy(x.grad, what .. ": no gradient of operand " .. i)
+      H.same(ty.zeros(x.shape, F64), x.grad)
+    end
+  end
+
+  it("have gradients without elements", function()
+    local none = { max = true, min = true, floor_divide = true }
+    for name, f in pairs(any) do
+      if not none[name] and not f[2] then
+        empty(name, f[1], { 0 })
+        empty(name, f[1], { 3, 0 })
+        empty(name, f[1], { 0, 3 })
+      elseif not none[name] then
+        empty(name, f[1], { 0, 3 }, { 0, 3 })
+        empty(name, f[1], { 0, 3 }, { 3 })
+        empty(name, f[1], { 3, 1 }, { 0 })
+        empty(name, f[1], { 0 }, {})
+      end
+    end
+    for name, f in pairs(dims) do
+      empty(name, function(x) return f(x, 1) end, { 3, 0 })
+      empty(name, function(x) return f(x, 2) end, { 0, 3 })
+    end
+    empty("matmul", ty.matmul, { 0, 3 }, { 3, 2 })
+    empty("matmul", ty.matmul, { 2, 0 }, { 0, 3 })
+    empty("matmul", ty.matmul, { 2, 3 }, { 3, 0 })
+    empty("matmul", ty.matmul, { 0, 2, 3 }, { 3, 2 })
+    empty("matmul", ty.matmul, { 0, 3 }, { 3 })
+    empty("cat", function(a, b) return ty.cat { a, b } end, { 0, 2 }, { 0, 2 })
+    empty("gather", function(x) return x:index_select(1, ty.zeros(0, { dtype = "i64" })) end, { 3, 2 })
+    empty("masked", function(x) return x:masked_select(ty.zeros(3, { dtype = "bool" })) end, { 3 })
+    empty("view", function(x) return x:t()[{ { 2, 1 } }]:unsqueeze(1) end, { 3, 2 })
+    empty("write", function(x) local y = ty.zeros(0, 3, F64); y[{ {}, { 2 } }] = x; return y end, { 0, 1 })
+    empty("attention", ty.scaled_dot_product_attention, { 0, 4 }, { 3, 4 }, { 3, 2 })
+    empty("convolution", ty.conv2d, { 0, 2, 4, 4 }, { 3, 2, 2, 2 }, { 3 })
+    empty("pooling", function(x) return ty.max_pool2d(x, 2) end, { 0, 2, 4, 4 })
+    empty("norms", ty.layer_norm, { 0, 3 }, { 3 }, { 3 })
+    empty("losses", function(x) return ty.cross_entropy(x, ty.zeros(0, { dtype = "i64" }), { reduction = "sum" }) end, { 0, 4 })
+  end)
+end)
+
 describe("composites", function()
   local labels = ty.tensor({ 1, 4, 2 }, { dtype = "i64" })
   local list = {
@@ -192,7 +298,9 @@ describe("composites", function()
     det = function(x) return ty.linalg.det(x[{ {}, { 1, 3 } }]) end,
   }
   for name, f in pairs(list) do
-    it(name, function() gradcheck(name, f, { X }, nil, 5e-6) end)
+    it(name .. " in each layout", function()
+      for layout in pairs(layouts) do gradcheck(name, f, { X }, layout, 5e-6) end
+    end)
   end
 
   it("take PyTorch's side where a derivative jumps", function()
