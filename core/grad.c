@@ -386,6 +386,8 @@ bool ty_back_seed(Back *b, const Tensor *y, const Tensor *g) {
   Edge e = {.t = *y, .numel = y->st->numel};
   Tensor flat = {0};
   if (!ty_needs_grad(y) || y->st->tape->seq < b->floor) return true;
+  if (y->st->tape->kind != K_LEAF && ty_capture_is_old(b->S, y->st->tape))
+    return ty_capture_refuse(b->S, "the gradient of an operation outside of it is asked for");
   bool mode = b->S->grad_mode;
   ty_grad_set_mode(b->S, b->create);
   bool ok = ty_rule_unview(b->S, &e, g, &flat) && give(b, y->st->tape, &flat);

@@ -64,7 +64,7 @@ local layouts = {
 }
 
 --- The first rows of matrices, and fn of them as matrices of the same sizes again.
-local function expanded(fn, inputs)
+local function of_rows(fn, inputs)
   local rows, sizes = {}, {}
   for i, x in ipairs(inputs) do
     local is_matrix = x.ndim == 2 and x:numel() > 0
@@ -79,7 +79,7 @@ end
 
 --- All inputs are leaves; compares every gradient.
 local function gradcheck(what, fn, inputs, layout, tolerance)
-  if layout == "expanded" then fn, inputs, layout = expanded(fn, inputs) end
+  if layout == "expanded" then fn, inputs, layout = of_rows(fn, inputs) end
   local function f(...) return weigh(fn(...)) end
   local leaves = {}
   for i, x in ipairs(inputs) do
