@@ -29,11 +29,9 @@ static int back_gc(lua_State *L) {
   return 0;
 }
 
-/* mode(on = nil) -> whether it was on */
+/* mode() -> whether operations may be taped; modes.grad sets it */
 static int grad_mode(lua_State *L) {
-  State *S = ty_lua_enter(L);
-  lua_pushboolean(L, S->grad_mode);
-  if (!lua_isnoneornil(L, 1)) ty_grad_set_mode(S, lua_toboolean(L, 1));
+  lua_pushboolean(L, ty_lua_enter(L)->grad_mode);
   return 1;
 }
 
@@ -377,6 +375,7 @@ static void refuse_outside(lua_State *L, State *S, const Record *r) {
 
 int ty_lua_grad_get(lua_State *L, const Tensor *x) {
   Record *r = ty_grad_leaf(x);
+  ty_lua_follow(L, ty_lua_host(L)); /* views are made as the mode says */
   refuse_outside(L, x->st->S, r);
   if (!r || !r->t.st) lua_pushnil(L);
   else ty_tensor_view(ty_lua_push(L), &r->t, &x->type, x->offset, x->strides);

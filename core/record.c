@@ -618,13 +618,14 @@ static void index_text(const Type *t, i64 at, char *buf) {
   snprintf(buf + n, (size_t)(SHOWN - n), ")");
 }
 
-i64 ty_record_bad_index(const Tensor *index, const char *p, i64 size, int base) {
+i64 ty_record_bad_index(const Tensor *index, const char *p, i64 size, int base,
+                        const double *skip) {
   i64 n = ty_type_numel(&index->type), at[MAX_RANK] = {0};
   int d = index->type.dtype, bytes = ty_dtypes[d].bytes;
   for (i64 i = 0; i < n; i++) {
     double v = ty_elem_load(d, p);
     bool in = v >= 0 ? v >= base && v - base < (double)size : -v <= (double)size;
-    if (!in) return i;
+    if (!in && !(skip && v == *skip)) return i;
     for (int k = index->type.rank - 1; k >= 0; k--) { /* next element, by its strides */
       p += index->strides[k] * bytes;
       if (++at[k] < index->type.dims[k]) break;
@@ -657,24 +658,29 @@ static bool is_in_range(const State *S, const Tensor *index, i64 size, int base)
 
 /* Every index names one of `size` places, counted from `base` or, negative, from the end. Demands
  * its value where that is not known; a capture leaves it to later runs. */
-static bool check_index(State *S, const char *who, const Tensor *index, i64 size, int base) {
+bool ty_record_check_index(State *S, const char *who, const Tensor *index, i64 size, int base,
+                           const double *skip) {
   char where[SHOWN];
   int d = index->type.dtype;
   if (!ty_is_int(d))
     return ty_fail(S, "%s: the index must be of integers, got %s%s", who, ty_dtypes[d].name,
                    ty_is_float(d) ? " (use :to(\"i64\"))" : "");
   if (S->capture && !index->st->batch && !ty_capture_is_fresh(S, index->st))
-    return ty_capture_check(S, index, size, base);
+    return ty_capture_check(S, index, size, base, skip);
   Tensor from;
-  if (ty_capture_copied(S, index, &from)) return ty_capture_check(S, &from, size, base);
+  if (ty_capture_copied(S, index, &from)) return ty_capture_check(S, &from, size, base, skip);
   if (is_in_range(S, index, size, base)) return true;
   const char *p = ty_tensor_read(S, index);
   if (!p) return false;
-  i64 bad = ty_record_bad_index(index, p, size, base);
+  i64 bad = ty_record_bad_index(index, p, size, base, skip);
   if (bad < 0) return true;
   index_text(&index->type, bad, where);
   return ty_fail(S, "%s: index %.17g at %s is out of range %d..%lld", who, element(index, p, bad),
                  where, base, (long long)(size + base - 1));
+}
+
+static bool check_index(State *S, const char *who, const Tensor *index, i64 size, int base) {
+  return ty_record_check_index(S, who, index, size, base, NULL);
 }
 
 /* 0-based positions of a checked index: i - base, or i + size where it is negative. */

@@ -768,7 +768,7 @@ describe("ty.nn and ty.optim", function()
 end)
 
 describe("autocast", function()
-  it("computes layers' products in that dtype, and nothing else", function()
+  it("computes layers' products in that dtype", function()
     local m = nn.Linear(4, 4)
     local x = ty.randn(2, 4)
     local y = ty.autocast("bf16", m, x)
@@ -783,17 +783,66 @@ describe("autocast", function()
     assert.equal("f32", m.weight.dtype)
   end)
 
-  it("has losses in f32 where they are modules", function()
+  it("has losses, softmax and norms in f32, as functions and as modules, compiled too", function()
     local m, loss = nn.Linear(4, 4), nn.CrossEntropyLoss()
     local x, y = ty.randn(3, 4), ty.tensor({ 1, 3, 4 }, { dtype = "i64" })
     local function both() return loss(m(x), y), ty.cross_entropy(m(x), y) end
     local a, b = ty.autocast("bf16", both)
-    assert.same({ "f32", "bf16" }, { a.dtype, b.dtype })
+    assert.same({ "f32", "f32" }, { a.dtype, b.dtype })
     H.same(ty.cross_entropy(ty.autocast("bf16", m, x):to("f32"), y), a)
+    H.same(a, b)
     local compiled = ty.compile(function() return both() end)
     assert.equal("f32", compiled().dtype)
     H.same(a:detach(), (ty.autocast("bf16", compiled)):detach())
     assert.equal("bf16", loss(m(x):to("bf16"), y).dtype)
+  end)
+
+  it("gives what is added up in f32, and the rest as it comes", function()
+    local group, batch, layer = nn.GroupNorm(2, 4), nn.BatchNorm1d(4), nn.LayerNorm(4)
+    local targets, shares = ty.tensor({ 1, 3, 4 }, { dtype = "i64" }), ty.rand(3, 4)
+    local whole = {
+      softmax = function(x) return x:softmax() end, log_softmax = function(x) return x:log_softmax(1) end,
+      layer_norm = function(x) return ty.layer_norm(x) end, rms_norm = function(x) return ty.rms_norm(x) end,
+      LayerNorm = function(x) return layer(x) end, GroupNorm = function(x) return group(x) end,
+      mean = function(x) return x:mean(1) end, var = function(x) return x:var() end, std = function(x) return x:std() end,
+      norm = function(x) return x:norm() end, logsumexp = function(x) return x:logsumexp(2) end,
+      sum = function(x) return x:sum(2, true) end, prod = function(x) return ty.prod(x) end,
+      cumsum = function(x) return x:cumsum(1) end, cumprod = function(x) return x:cumprod(2) end,
+      logcumsumexp = function(x) return x:logcumsumexp(2) end,
+      cross_entropy = function(x) return ty.cross_entropy(x, targets) end,
+      ["cross_entropy of shares"] = function(x) return ty.cross_entropy(x, shares:to(x.dtype), { label_smoothing = 0.1 }) end,
+      nll_loss = function(x) return ty.nll_loss(x, targets) end, mse_loss = function(x) return ty.mse_loss(x, 1) end,
+      l1_loss = function(x) return ty.l1_loss(x, shares:to(x.dtype)) end,
+      huber_loss = function(x) return ty.huber_loss(x, 0.5, { reduction = "none" }) end,
+      smooth_l1_loss = function(x) return ty.smooth_l1_loss(x, 0.5) end,
+      bce_with_logits = function(x) return ty.bce_with_logits(x, shares:to(x.dtype)) end,
+      kl_div = function(x) return ty.kl_div(x, shares:to(x.dtype), { reduction = "batchmean" }) end,
+    }
+    local same = {
+      BatchNorm = function(x) return batch(x) end, relu = function(x) return x:relu() end,
+      gelu = function(x) return ty.gelu(x) end, max = function(x) return x:max(1) end,
+      cummax = function(x) return x:cummax(2) end,
+      matmul = function(x) return x:matmul(x:t()) end, exp = function(x) return x:exp() end,
+    }
+    for _, half in ipairs { "f16", "bf16" } do
+      local x = ty.randn(3, 4):to(half)
+      for name, fn in pairs(whole) do
+        local shut = ty.compile(fn)
+        H.same(fn(x), shut(x))
+        assert.equal(half, shut(x).dtype, name)
+        local y = ty.autocast(half, fn, x)
+        assert.equal("f32", y.dtype, name)
+        H.same(y, ty.autocast(half, shut, x))
+        H.same(y, ty.compile(function(v) return ty.autocast(half, fn, v) end)(x))
+        if not name:find "shares" and name ~= "l1_loss" and name ~= "kl_div" and name ~= "bce_with_logits" then
+          H.same(fn(x:to "f32"), y) -- no more is rounded than on the way in
+        end
+        H.same(fn(x), y:to(half)) -- without, that is rounded once
+        assert.equal(half, shut(x).dtype, name)
+        assert.equal("f64", ty.autocast(half, fn, x:to "f64").dtype, name)
+      end
+      for name, fn in pairs(same) do assert.equal(half, ty.autocast(half, fn, x).dtype, name) end
+    end
   end)
 
   it("ends with errors", function()

@@ -451,4 +451,26 @@ describe("loss scaling", function()
     assert.truthy(raised(function() optim.GradScaler():step() end):find("step: argument 1 must be an optimiser, got nil"))
     assert.truthy(raised(function() optim.GradScaler():unscale_(nn.Linear(1, 1)) end):find("must be an optimiser"))
   end)
+
+  it("is one step for several optimisers: all divide by one factor, which grows if all were good", function()
+    for _, capturable in ipairs { false, true } do
+      local a, b = nn.Parameter(ty.zeros { 2 }), nn.Parameter(ty.zeros { 1 })
+      local first, second = optim.SGD({ a }, { lr = 1 }), optim.SGD({ b }, { lr = 1 })
+      local s = optim.GradScaler { init_scale = 8, growth_interval = 2, capturable = capturable }
+      local function factor() return capturable and s.factor:item() or s.factor end
+      local function step(of_a, of_b)
+        local scale = s:scale(ty.tensor(1)):item()
+        a.grad, b.grad = ty.tensor { of_a * scale, 2 * scale }, ty.tensor { of_b * scale }
+        s:unscale_(second)
+        s:step(first)
+        s:step(second)
+        return { a:detach():get(2), b:detach():get(1), factor() }
+      end
+      assert.same({ 0, -1, 4 }, step(math.huge, 1)) -- the other one's step is made, of its true size
+      assert.same({ -2, -2, 4 }, step(1, 1))
+      assert.same({ -4, -2, 2 }, step(1, math.huge))
+      assert.same({ -6, -3, 2 }, step(1, 1))
+      assert.same({ -8, -4, 4 }, step(1, 1))
+    end
+  end)
 end)

@@ -609,7 +609,7 @@ end
 local function sized_trace(C, handle, d)
   if not d.dynamic or not C.traces then return nil end
   for i, t in ipairs(C.traces(handle)) do
-    if t.dynamic and M.same(t.description, d) then return i, t.description end
+    if t.dynamic and t.current and M.same(t.description, d) then return i, t.description end
   end
 end
 

@@ -11,7 +11,7 @@ local check = require("tycho.check")(ty)
 
 local M = {}
 
-local type, ipairs, pairs, setmetatable = type, ipairs, pairs, setmetatable
+local type, ipairs, pairs, rawequal, setmetatable = type, ipairs, pairs, rawequal, setmetatable
 local sqrt, is_tensor = ty.sqrt, ty.is_tensor
 
 --- Counts of steps are numbers, or 0-d tensors where a scaler may leave steps out inside of a compiled function. What
@@ -388,6 +388,8 @@ local scaler_defaults = { init_scale = 65536, growth_factor = 2, backoff_factor 
 ---   scaler:scale(loss):backward(); scaler:step(opt)
 --- A step with gradients that are not finite is left out and the factor shrinks; after growth_interval good ones it
 --- grows. Micikevicius and others 2017, arXiv:1710.03740.
+--- The steps of several optimisers behind one scale() are one: all divide by the factor that the loss was multiplied
+--- by, and it grows if all were good.
 --- capturable: no value is read, so that a compiled function captures all of it: factor and counts are 0-d tensors, a
 --- step is made and taken back where it may not be, and step() says nothing.
 ---@param opts? table
@@ -396,11 +398,31 @@ function M.GradScaler(opts)
   opts = opts == nil and {} or opts
   if type(opts) ~= "table" then check.fail("GradScaler", "the options must be a table, got %s", check.show(opts)) end
   check_settings("GradScaler", opts, scaler_defaults)
-  local s = setmetatable({ good = 0 }, Scaler)
+  local s = setmetatable({ good = 0, unscaled = {} }, Scaler)
   for k, v in pairs(scaler_defaults) do s[k] = opts[k] or v end
   s.factor = s.init_scale
-  if s.capturable then s.factor, s.good, s.used = ty.tensor(s.factor), ty.tensor(0), ty.tensor(s.factor) end
+  if s.capturable then
+    s.factor, s.good = ty.tensor(s.factor), ty.tensor(0)
+    s.used, s.good_before, s.all = s.factor:clone(), s.good:clone(), ty.tensor(true)
+  end
   return s
+end
+
+local function begin_tensors(s)
+  s.used:copy_(s.factor)
+  s.good_before:copy_(s.good)
+  s.all:fill_(true)
+end
+
+--- What the first scale() behind a step begins: `used` and `good_before`, as factor and good are before any step;
+--- `all`: the steps were good; `stepped`: the optimisers that have stepped.
+local function begin(s)
+  s.stepped = {}
+  if s.capturable then
+    ty.no_grad(begin_tensors, s)
+  else
+    s.used, s.good_before, s.all = s.factor, s.good, true
+  end
 end
 
 --- The loss times the factor.
@@ -408,29 +430,8 @@ end
 ---@return tycho.Tensor
 function Scaler:scale(loss)
   check.operand("scale", 1, loss)
-  if self.capturable then ty.no_grad(copy_into, self.used, self.factor) else self.stepped = nil end
-  return loss * self.factor
-end
-
---- Where an optimiser stands in a list of them or of {optimiser, ...}; nil: nowhere.
-local function place_of(opt, list)
-  for i, o in ipairs(list or {}) do
-    if rawequal(o, opt) or rawequal(o[1], opt) then return i end
-  end
-end
-
---- What the losses were multiplied by whose gradients opt has: a step of another optimiser may have changed the factor
---- since. stepped: the optimisers that have made their steps by `used`.
-local function factor_for(self, opt)
-  if self.capturable then return self.used end
-  if self.stepped and place_of(opt, self.stepped) then self.stepped = nil end
-  return self.stepped and self.used or self.factor
-end
-
-local function check_optimizer(who, opt)
-  if type(opt) ~= "table" or type(rawget(opt, "groups")) ~= "table" then
-    check.fail(who, "argument 1 must be an optimiser, got %s", check.show(opt))
-  end
+  if not self.stepped or #self.stepped > 0 then begin(self) end
+  return loss * self.used
 end
 
 --- Divides the gradients by the factor; whether all are finite, as a tensor, nil where there are none.
@@ -450,15 +451,27 @@ local function unscale(opt, factor)
   return finite
 end
 
+local function check_optimizer(who, opt)
+  if type(opt) ~= "table" or type(rawget(opt, "groups")) ~= "table" then
+    check.fail(who, "argument 1 must be an optimiser, got %s", check.show(opt))
+  end
+end
+
+--- The place of opt in a list of {opt = ...}.
+local function place_of(list, opt)
+  for i, u in ipairs(list) do
+    if rawequal(u.opt, opt) then return i end
+  end
+end
+
 --- Makes the gradients their true size, once a step, so that they can be clipped; step() does it else.
 function Scaler:unscale_(opt)
   check_optimizer("unscale_", opt)
-  if place_of(opt, self.unscaled) then check.fail("unscale_", "the gradients of this step are unscaled already") end
-  local finite = ty.no_grad(unscale, opt, factor_for(self, opt))
+  if place_of(self.unscaled, opt) then check.fail("unscale_", "the gradients of this step are unscaled already") end
+  if not self.stepped or place_of(self.stepped, opt) then begin(self) end -- a second step is another one
+  local finite = ty.no_grad(unscale, opt, self.used)
   if not self.capturable then finite = finite == nil or finite:item() end
-  local list = self.unscaled or {}
-  list[#list + 1] = { opt, finite }
-  self.unscaled = list
+  self.unscaled[#self.unscaled + 1] = { opt = opt, finite = finite }
 end
 
 --- What a step may change: for each of the optimiser's tensors {where it stands, its key, the tensor, a copy}.
@@ -488,10 +501,12 @@ local function masked_step(self, opt, finite)
     local s, k, v, old = b[1], b[2], b[3], b[4]
     if s and not rawequal(s[k], v) then s[k] = ty.where(finite, s[k], old) else v:copy_(ty.where(finite, v, old)) end
   end
-  local factor, good = self.factor, self.good + 1
+  self.all:logical_and_(finite)
+  local factor, good = self.used, self.good_before + 1
   local grown = good:ge(self.growth_interval)
-  self.good:copy_(ty.where(finite:logical_and(grown:logical_not()), good, 0))
-  factor:copy_(ty.where(finite, ty.where(grown, factor * self.growth_factor, factor), factor * self.backoff_factor))
+  self.good:copy_(ty.where(self.all:logical_and(grown:logical_not()), good, 0))
+  self.factor:copy_(ty.where(self.all, ty.where(grown, factor * self.growth_factor, factor),
+    factor * self.backoff_factor))
 end
 
 --- opt:step(), unless a gradient is not finite; then the factor follows. Whether the step was made.
@@ -499,23 +514,23 @@ end
 ---@return boolean? made nil where the scaler is capturable
 function Scaler:step(opt)
   check_optimizer("step", opt)
-  if not place_of(opt, self.unscaled) then self:unscale_(opt) end
-  local finite, rest = nil, {}
-  for _, u in ipairs(self.unscaled) do
-    if rawequal(u[1], opt) then finite = u[2] else rest[#rest + 1] = u end
+  local at = place_of(self.unscaled, opt)
+  if not at then
+    self:unscale_(opt)
+    at = #self.unscaled
   end
-  self.unscaled = rest[1] and rest or nil
+  local finite = table.remove(self.unscaled, at).finite
+  self.stepped[#self.stepped + 1] = { opt = opt }
   if self.capturable then return ty.no_grad(masked_step, self, opt, finite) end
-  if not self.stepped then self.stepped, self.used = {}, self.factor end
-  self.stepped[#self.stepped + 1] = opt
-  if not finite then
-    self.factor, self.good = self.factor * self.backoff_factor, 0
-    return false
+  if finite then opt:step() end
+  self.all = self.all and finite
+  if not self.all then
+    self.factor, self.good = self.used * self.backoff_factor, 0
+  else
+    self.factor, self.good = self.used, self.good_before + 1
+    if self.good >= self.growth_interval then self.factor, self.good = self.used * self.growth_factor, 0 end
   end
-  opt:step()
-  self.good = self.good + 1
-  if self.good >= self.growth_interval then self.factor, self.good = self.factor * self.growth_factor, 0 end
-  return true
+  return finite
 end
 
 --- What must be saved.
@@ -529,6 +544,7 @@ function Scaler:load_state_dict(sd)
   if type(sd) ~= "table" or type(sd.factor) ~= "number" or type(sd.good) ~= "number" then
     check.fail("load_state_dict", "argument 1 must be the state of a GradScaler, got %s", check.show(sd))
   end
+  self.stepped = nil
   if not self.capturable then
     self.factor, self.good = sd.factor, sd.good
     return

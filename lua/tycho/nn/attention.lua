@@ -8,7 +8,7 @@
 ---@param ty table the module tycho
 ---@param nn table what is filled
 return function(ty, nn)
-  local check, class, count, cast = nn.check, nn.class, nn._count, nn._cast
+  local check, class, count, cast = nn._check, nn.class, nn._count, nn._cast
   local is_tensor = ty.is_tensor
   local attend = ty.scaled_dot_product_attention
 

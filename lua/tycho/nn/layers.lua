@@ -4,7 +4,7 @@
 ---@param ty table the module tycho
 ---@param nn table what is filled
 return function(ty, nn)
-  local check, class = nn.check, nn.class
+  local check, class = nn._check, nn.class
   local sqrt, max = math.sqrt, math.max
   local is_tensor, cast = ty.is_tensor, nn._cast
 
@@ -136,17 +136,29 @@ return function(ty, nn)
     end
   end
 
+  --- nn.ReLU(): max(x, 0), ty.relu as a module.
   activation("ReLU", ty.relu)
+  --- nn.LeakyReLU(slope = 0.01): see ty.leaky_relu.
   activation("LeakyReLU", ty.leaky_relu, "slope", 0.01)
+  --- nn.ELU(alpha = 1): see ty.elu.
   activation("ELU", ty.elu, "alpha", 1)
+  --- nn.SiLU(): x * sigmoid(x), see ty.silu.
   activation("SiLU", ty.silu)
+  --- nn.Mish(): x * tanh(softplus(x)), see ty.mish.
   activation("Mish", ty.mish)
+  --- nn.Softplus(beta = 1): see ty.softplus.
   activation("Softplus", ty.softplus, "beta", 1)
+  --- nn.Sigmoid(): 1 / (1 + exp(-x)), see ty.sigmoid.
   activation("Sigmoid", ty.sigmoid)
+  --- nn.Tanh(): ty.tanh as a module.
   activation("Tanh", ty.tanh)
+  --- nn.Softmax(dim = -1): see ty.softmax.
   activation("Softmax", ty.softmax, "dim", -1)
+  --- nn.LogSoftmax(dim = -1): see ty.log_softmax.
   activation("LogSoftmax", ty.log_softmax, "dim", -1)
+  --- nn.GELU(approximate = "none"): see ty.gelu.
   activation("GELU", function(x, form) return ty.gelu(x, { approximate = form }) end, "approximate", "none")
+  --- nn.Identity(): gives what it is given.
   activation("Identity", function(x) return x end)
 
   ---@class tycho.nn.Flatten: tycho.Module

@@ -23,18 +23,21 @@
 ---@param nn table what is filled
 return function(ty, nn)
   local is_tensor = ty.is_tensor
+  local nested = require "tycho.tree"
+  local recall, remember = nested.recall, nested.remember -- what was met is kept so that captures can follow it
   local type, rawget, pairs, ipairs = type, rawget, pairs, ipairs
   local getmetatable, setmetatable = getmetatable, setmetatable
   local floor = math.floor
   local raise = ty.internals.error
   local check = require("tycho.check")(ty)
-  nn.check, nn._cast = check, ty._cast
+  nn._check, nn._cast = check, ty._cast
 
   ---@class tycho.Module
   local Module = { class_name = "Module" }
   Module.__index = Module
   nn.Module = Module
 
+  --- Whether a value is a module or a class of modules.
   local function is_instance(v)
     local class = type(v) == "table" and getmetatable(v)
     return type(class) == "table" and rawget(class, "class_name") ~= nil
@@ -90,6 +93,7 @@ return function(ty, nn)
     end,
   })
 
+  --- What the module computes: each class has its own. Calling the module calls it.
   function Module:forward()
     return raise(("%s: has no forward (define function %s:forward(x))"):format(self.class_name, self.class_name))
   end
@@ -144,15 +148,15 @@ return function(ty, nn)
   --- Walks the parts of t: visit.tensor(name, tensor, owner, key), visit.module(name, module). seen: tables and
   --- tensors that are met no more.
   local function walk(t, prefix, seen, visit)
-    seen[t] = true
+    remember(seen, t, true)
     if visit.module and is_instance(t) then visit.module(prefix, t) end
     for _, k in ipairs(keys_of(t)) do
       local v = behind(rawget(t, k))
       local name = prefix == "" and key_text(k) or prefix .. "." .. key_text(k)
-      if not seen[v] then
+      if not recall(seen, v) then
         if is_tensor(v) then
           if visit.tensor then
-            seen[v] = true
+            remember(seen, v, true)
             visit.tensor(name, v, t, k)
           end
         elseif is_plain(v) then
@@ -226,8 +230,8 @@ return function(ty, nn)
     for _, k in ipairs(keys_of(t)) do
       local v = behind(rawget(t, k))
       local name = prefix == "" and key_text(k) or prefix .. "." .. key_text(k)
-      if not seen[v] and is_plain(v) then
-        seen[v] = true
+      if not recall(seen, v) and is_plain(v) then
+        remember(seen, v, true)
         if is_instance(v) then names[#names + 1], list[#list + 1] = name, v
         else direct(v, name, seen, names, list) end
       end
@@ -235,19 +239,21 @@ return function(ty, nn)
     return names, list
   end
 
+  local function direct_of(m)
+    local seen = {}
+    remember(seen, m, true)
+    return direct(m, "", seen, {}, {})
+  end
+
   --- The modules right in it.
   ---@return tycho.Module[]
   function Module:children()
-    self = own("children", self)
-    local _, list = direct(self, "", { [self] = true }, {}, {})
+    local _, list = direct_of(own("children", self))
     return list
   end
 
   --- for name, part in m:named_children() do ... end
-  function Module:named_children()
-    self = own("named_children", self)
-    return each(direct(self, "", { [self] = true }, {}, {}))
-  end
+  function Module:named_children() return each(direct_of(own("named_children", self))) end
 
   --- How many numbers its parameters hold.
   ---@return integer
@@ -432,7 +438,7 @@ return function(ty, nn)
     local head = ("%s(%s"):format(m.class_name, m:describe())
     if path[m] then return head .. " ...)" end
     path[m] = true
-    local names, list = direct(m, "", { [m] = true }, {}, {})
+    local names, list = direct_of(m)
     local lines = {}
     for i, part in ipairs(list) do
       lines[i] = ("%s  (%s): %s\n"):format(indent, names[i], tree(part, indent .. "  ", path))

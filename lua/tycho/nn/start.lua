@@ -5,7 +5,7 @@
 ---@param ty table the module tycho
 ---@param nn table what is filled
 return function(ty, nn)
-  local check = nn.check
+  local check = nn._check
   local sqrt = math.sqrt
 
   ---@class tycho.nn.init
@@ -38,7 +38,11 @@ return function(ty, nn)
 
   --- One value in every element.
   function M.constant_(t, v) return written("constant_", t, fill, check.number("constant_", 2, v, "value")) end
+
+  --- 0 in every element.
   function M.zeros_(t) return written("zeros_", t, fill, 0) end
+
+  --- 1 in every element.
   function M.ones_(t) return written("ones_", t, fill, 1) end
 
   --- The identity matrix.
