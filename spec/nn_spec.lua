@@ -509,6 +509,20 @@ describe("a compiled module", function()
     assert.truthy(outer(x):equal(plain(x)))
   end)
 
+  it("has gradients where it is an argument, in the structure of the module", function()
+    local m = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+    local x = ty.randn(4, 2)
+    local want = ty.grad(function(n, v) return n(v):sum() end)(m, x)
+    local outer = nn.Sequential(ty.compile(m[1]), m[2])
+    for _, n in ipairs { ty.compile(m), outer } do
+      local f = ty.grad(function(k, v) return k(v):sum() end)
+      for _, g in ipairs { f(n, x), ty.compile(f)(n, x) } do
+        H.same(want[1].weight, g[1].weight)
+        H.same(want[2].bias, g[2].bias)
+      end
+    end
+  end)
+
   it("is what m.parameters() is not: a module", function()
     assert.truthy(raised(function() net().parameters() end):find("parameters: argument 1 must be a module, got nil"))
     assert.truthy(raised(function() net().eval() end):find("train: argument 1 must be a module, got nil"))

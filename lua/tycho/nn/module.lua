@@ -46,9 +46,8 @@ return function(ty, nn)
   --- The module that a compiled one stands for; all else as it is.
   local function behind(v)
     local meta = type(v) == "table" and getmetatable(v)
-    local m = type(meta) == "table" and rawget(meta, "__index")
-    if m and is_instance(m) and not is_instance(v) then return m end
-    return v
+    local m = type(meta) == "table" and rawget(meta, "__module")
+    return is_instance(m) and m or v
   end
 
   local function is_module(v) return is_instance(behind(v)) end
