@@ -504,10 +504,10 @@ return function(ty, define)
   core.around, core.inline, core.captured = around, {}, {}
   core.ends = { [core.step] = true } -- with nil
   core.memory = { [recall] = "recall", [remember] = "remember" }
-  for _, f in ipairs { pack, map, tree.said, tree.behind, first, run, backward, directions, rows_of, jacobian, hessian,
-    callable, no_grad, enable_grad, restore, watch, gather, differentiate, value_and_grad, grad, jvp, custom_grad, results_in,
-    leading_back, checkpoint, repeated, taped, join, same, keep, gradients_of, bound, clip_grad_norm, clip_grad_value,
-    mark, unpack(inline) } do
+  for _, f in ipairs { pack, map, tree.said, tree.behind, first, run, backward, directions, rows_of, jacobian,
+    hessian, callable, no_grad, enable_grad, restore, watch, gather, differentiate, value_and_grad, grad, jvp,
+    custom_grad, results_in, leading_back, checkpoint, repeated, taped, join, same, keep, gradients_of, bound,
+    clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true
   end
   for name, f in pairs(batch) do core.captured[f] = "vmap." .. name end
