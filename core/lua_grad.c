@@ -132,14 +132,43 @@ static bool watch_apart(State *S, const Tensor *x, bool watch, Tensor *y) {
   return ok;
 }
 
-static int push_watch(lua_State *L, bool watch) {
+static int grad_watch(lua_State *L) {
   State *S = ty_lua_enter(L);
   Tensor *x = ty_lua_check(L, "grad", 1), *y = ty_lua_push(L);
-  TY_LUA_MUST(L, S, watch ? watch_apart(S, x, true, y) : ty_grad_watch(S, x, false, y));
+  TY_LUA_MUST(L, S, watch_apart(S, x, true, y));
   return 1;
 }
-static int grad_watch(lua_State *L) { return push_watch(L, true); }
-static int grad_same(lua_State *L) { return push_watch(L, false); }
+
+/* ty_grad_watch without a start. A capture follows writes to what it made itself alone: there it is a copy, which
+** costs nothing until it is written. */
+static bool record_same(State *S, const Tensor *x, Tensor *y) {
+  Tensor all = {.st = x->st}, own = {0};
+  if (!S->capture || ty_needs_grad(x) || x->st->many) return ty_grad_watch(S, x, false, y);
+  all.type = (Type){.dtype = x->st->dtype, .rank = 1, .dims = {x->st->numel}};
+  all.strides[0] = 1;
+  if (!ty_record_copy(S, &all, &own)) return false;
+  ty_tensor_view(y, &own, &x->type, x->offset, x->strides);
+  ty_tensor_release(&own);
+  return true;
+}
+
+/* same(x, made = nil) -> x in a storage of its own, which goes on as x's does; made: what stands for another tensor of
+** x's storage, whose own storage is taken */
+static int grad_same(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Tensor *x = ty_lua_check(L, "grad", 1), *y = ty_lua_push(L);
+  const Tensor *made = lua_isnoneornil(L, 2) ? NULL : ty_lua_test(L, 2);
+  if (made && made->st) ty_tensor_view(y, made, &x->type, x->offset, x->strides);
+  else TY_LUA_MUST(L, S, record_same(S, x, y));
+  return 1;
+}
+
+/* storage(x) -> a number of its storage, another one where x needs a gradient */
+static int grad_storage(lua_State *L) {
+  const Tensor *x = ty_lua_check(L, "grad", 1);
+  lua_pushnumber(L, (lua_Number)(uintptr_t)x->st + (ty_needs_grad(x) ? 0.5 : 0));
+  return 1;
+}
 
 /* seq() -> the number that the next record will have */
 static int grad_seq(lua_State *L) {
@@ -411,12 +440,12 @@ void ty_lua_open_grad(lua_State *L, int m, int t) {
       {"detach", l_detach, 'b', "x", "x without its past: no gradient goes through this view"},
       {NULL, NULL, 0, NULL, NULL}};
   static const luaL_Reg fns[] = {
-      {"mode", grad_mode}, {"start", grad_start},     {"seed", grad_seed},
-      {"step", grad_step}, {"give", grad_give},       {"pass", grad_pass},
-      {"got", grad_got},   {"watch", grad_watch},     {"same", grad_same},
-      {"seq", grad_seq},   {"reaches", grad_reaches}, {"join", grad_join},
-      {"live", grad_live}, {"is_back", grad_is_back}, {"result", grad_result},
-      {NULL, NULL}};
+      {"mode", grad_mode},       {"start", grad_start}, {"seed", grad_seed},
+      {"step", grad_step},       {"give", grad_give},   {"pass", grad_pass},
+      {"got", grad_got},         {"watch", grad_watch}, {"same", grad_same},
+      {"storage", grad_storage}, {"seq", grad_seq},     {"reaches", grad_reaches},
+      {"join", grad_join},       {"live", grad_live},   {"is_back", grad_is_back},
+      {"result", grad_result},   {NULL, NULL}};
   ty_lua_define(L, m, t, rows);
   lua_getfield(L, m, "internals");
   lua_newtable(L);

@@ -868,6 +868,38 @@ describe("functions", function()
     assert.is_false(ty.checkpoint(function(v) return v + 1 end, ty.ones(2)).requires_grad)
   end)
 
+  it("see under checkpoint the writes of one argument in others that share its memory", function()
+    local w = ty.tensor({ 1.5, 2, 3, 4 }, F64)
+    local function part(a, b)
+      a:mul_(3)
+      return b * b + a:sum()
+    end
+    for _, cut in ipairs { function(x) return x, x end, function(x) return x, x:narrow(1, 2, 2) end,
+      function(x) return x:narrow(1, 1, 3), x:narrow(1, 2, 3) end, function(x) return x:flip(1), x end } do
+      local function slope(run)
+        return ty.grad(function(v)
+          local x = v * 1
+          local a, b = cut(x)
+          return run(part, a, b):square():sum() + x:sum()
+        end)(w)
+      end
+      local want = slope(function(f, ...) return f(...) end)
+      H.same(want, slope(ty.checkpoint))
+      local compiled = ty.compile(slope)
+      for _ = 1, 2 do H.same(want, compiled(ty.checkpoint)) end
+    end
+    local function free(run) -- of a tensor without a gradient
+      local v, s = w:clone():requires_grad_(), ty.ones({ 6 }, F64)
+      run(function(a, b, x)
+        a:mul_(5)
+        return (b * x):sum()
+      end, s, s:narrow(1, 2, 4), v):backward()
+      return v.grad
+    end
+    assert.same({ 5, 5, 5, 5 }, H.list(free(ty.checkpoint)))
+    assert.same({ 5, 5, 5, 5 }, H.list(ty.compile(free)(ty.checkpoint)))
+  end)
+
   it("hold under checkpoint what one part needs, not all", function()
     local out, status = H.script [[
       local ty = require "tycho"

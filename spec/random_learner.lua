@@ -252,7 +252,7 @@ local function way_of(c, text)
     gather = c.pick { 1, 1, 1, 2, 3 }, clip = c.pick { false, false, "norm", "value" },
     half = c.pick { false, false, "bf16", "f16" }, zero = c.pick { "before", "behind", "nil" },
     average = c.chance(0.2), penalty = c.chance(0.2), inside = c.chance(0.5), every = c.pick { 1, 1, 1, 2 },
-    scaler = c.pick { false, false, "plain", "capturable" },
+    scaler = c.pick { false, false, false, "capturable", "plain" },
   }
   how.covers_loss = c.chance(0.6)
   for _, k in ipairs(H.sorted(how)) do

@@ -407,6 +407,18 @@ return function(ty, define)
     end)
   end
 
+  --- All arguments as they are now. Those that share memory go on to, so that f's writes to one are seen in the others.
+  local function keep_together(args)
+    local made = {}
+    return map(args, function(v)
+      if not is_live(v) then return nil end
+      local id = core.storage(v)
+      local y = core.same(v, made[id])
+      made[id] = made[id] or y
+      return y
+    end, {})
+  end
+
   --- f's results once more; after: the random state that it must end with.
   local function repeated(half, f, args, n, after)
     local results = pack(ty.autocast(half, enable_grad, f, unpack(args, 1, n)))
@@ -426,8 +438,7 @@ return function(ty, define)
     if not mode() or batch.level() > 0 then return f(...) end -- gradients outside of a vmap would not see the way back
     local args, random, half = pack(...), random_state(), ty._half()
     local inputs = { n = args.n + 1, ty.zeros(1):requires_grad_() } -- so that it is taped for what f closes over
-    local kept = {}
-    for i = 1, args.n do kept[i] = keep(args[i]) end -- as they are before f, which may write to them
+    local kept = keep_together(args) -- as they are before f, which may write to them
     local scope, list, at = grad_mode(true), {}, {}
     local results = pack(restore(scope, pcall(f, ...)))
     local after = modes.parted(scope) and random_state() -- others may have drawn random numbers meanwhile
@@ -439,8 +450,7 @@ return function(ty, define)
     end
     if #list == 0 then return unpack(results, 1, results.n) end
     list = join(inputs, list, function(back, gradients)
-      local given = {}
-      for i = 1, args.n do given[i] = keep(kept[i]) end
+      local given = keep_together(kept)
       local again = pack(restore(modes.random(random), pcall(repeated, half, f, given, args.n, after)))
       for k, i in ipairs(at) do
         local y, g = again[i], gradients[k]
@@ -506,8 +516,8 @@ return function(ty, define)
   core.memory = { [recall] = "recall", [remember] = "remember" }
   for _, f in ipairs { pack, map, tree.said, tree.behind, first, run, backward, directions, rows_of, jacobian,
     hessian, callable, no_grad, enable_grad, restore, watch, gather, differentiate, value_and_grad, grad, jvp,
-    custom_grad, results_in, leading_back, checkpoint, repeated, taped, join, same, keep, gradients_of, bound,
-    clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
+    custom_grad, results_in, leading_back, checkpoint, keep_together, repeated, taped, join, same, keep,
+    gradients_of, bound, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true
   end
   for name, f in pairs(batch) do core.captured[f] = "vmap." .. name end
