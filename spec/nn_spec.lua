@@ -952,6 +952,18 @@ describe("misuse that looks like use", function()
       assert.truthy(raised(nn.init[name], w, "relu"):find(name .. ": argument 2 %(%a+%) must be a number"))
     end
   end)
+
+  it("is told where a loss would repeat both predictions and targets", function()
+    for _, name in ipairs { "mse_loss", "l1_loss", "huber_loss", "smooth_l1_loss", "bce_with_logits", "kl_div" } do
+      local loss = ty[name]
+      assert.truthy(raised(loss, ty.zeros(3, 1), ty.ones(3)):find(name .. ": f32[3,1] beside f32[3]", 1, true))
+      assert.truthy(raised(ty.compile(loss), ty.zeros(3), ty.ones(3, 1)):find(name .. ": f32[3] beside f32[3,1]", 1, true))
+      for _, pair in ipairs { { { 3, 1 }, { 1 } }, { { 1 }, { 1, 3 } }, { { 2, 3 }, { 3 } }, { { 3 }, { 2, 3 } }, { { 1, 1 }, { 1 } } } do
+        local x, y = ty.zeros(pair[1]), ty.ones(pair[2])
+        assert.same((x + y).shape, loss(x, y, { reduction = "none" }).shape)
+      end
+    end
+  end)
 end)
 
 describe("misuse of layers is told in the user's terms:", function()

@@ -325,17 +325,33 @@ return function(ty, check, row)
     return back(reduced(who, -(lp * target):sum(dim), opts.reduction), half)
   end
 
+  --- Predictions [n, 1] beside targets [n] would be n x n losses: one of the two must have the shape of all.
+  local function check_pair(who, x, y)
+    if not is_tensor(y) then return end
+    local wider, higher = false, false
+    for d = 1, math.min(x.ndim, y.ndim) do
+      local a, b = x:size(-d), y:size(-d)
+      wider, higher = wider or a < b, higher or b < a
+    end
+    for d = y.ndim + 1, x.ndim do higher = higher or x:size(-d) > 1 end
+    for d = x.ndim + 1, y.ndim do wider = wider or y:size(-d) > 1 end
+    if wider and higher then
+      fail(who, "%s beside %s: each would be repeated to fit the other (reshape one of them)", check.text(x), check.text(y))
+    end
+  end
+
   --- The losses of x beside y under a function of both in f32 or wider, reduced. count: what a mean divides by.
   local function pair_loss(who, x, y, reduction, fn, count)
     local w, half = whole(who, 1, x)
     check.fits(who, 2, x, y)
+    check_pair(who, x, y)
     if is_tensor(y) and halves[y.dtype] then y = y:to("f32") end
     return back(reduced(who, fn(w, y), reduction, count), half)
   end
 
   --- The squared differences, reduced.
   ---@param x tycho.Tensor
-  ---@param y tycho.Tensor|number broadcasts with x
+  ---@param y tycho.Tensor|number broadcasts to x, or x to it
   ---@param opts? {reduction: string?} "mean", "sum" or "none"
   ---@return tycho.Tensor # 0-d, or the broadcast shape
   local function mse_loss(x, y, opts)
@@ -348,7 +364,7 @@ return function(ty, check, row)
 
   --- The magnitudes of the differences, reduced.
   ---@param x tycho.Tensor
-  ---@param y tycho.Tensor|number broadcasts with x
+  ---@param y tycho.Tensor|number broadcasts to x, or x to it
   ---@param opts? {reduction: string?} "mean", "sum" or "none"
   ---@return tycho.Tensor # 0-d, or the broadcast shape
   local function l1_loss(x, y, opts)
@@ -364,7 +380,7 @@ return function(ty, check, row)
 
   --- Half the squared difference up to delta, beyond it delta * (|difference| - delta / 2). Huber 1964.
   ---@param x tycho.Tensor
-  ---@param y tycho.Tensor|number broadcasts with x
+  ---@param y tycho.Tensor|number broadcasts to x, or x to it
   ---@param opts? {reduction: string?, delta: number?} delta: 1
   ---@return tycho.Tensor # 0-d, or the broadcast shape
   local function huber_loss(x, y, opts)
@@ -379,7 +395,7 @@ return function(ty, check, row)
   --- Huber's loss divided by beta: half the squared difference over beta, beyond beta the difference less beta / 2.
   --- Girshick 2015, arXiv:1504.08083.
   ---@param x tycho.Tensor
-  ---@param y tycho.Tensor|number broadcasts with x
+  ---@param y tycho.Tensor|number broadcasts to x, or x to it
   ---@param opts? {reduction: string?, beta: number?} beta: 1
   ---@return tycho.Tensor # 0-d, or the broadcast shape
   local function smooth_l1_loss(x, y, opts)
@@ -394,7 +410,7 @@ return function(ty, check, row)
   --- Of logits and chances in 0..1: -(y log sigmoid(x) + (1 - y) log(1 - sigmoid(x))), without overflow.
   --- Options: reduction; weight, which multiplies the losses; pos_weight, which multiplies those of y.
   ---@param x tycho.Tensor logits
-  ---@param y tycho.Tensor|number broadcasts with x
+  ---@param y tycho.Tensor|number broadcasts to x, or x to it
   ---@param opts? {reduction: string?, weight: any, pos_weight: any} tensors or numbers that broadcast with x
   ---@return tycho.Tensor # 0-d, or the broadcast shape
   local function bce_with_logits(x, y, opts)
@@ -419,7 +435,7 @@ return function(ty, check, row)
   --- Options: reduction, also "batchmean": the sum divided by the size of dim 1; log_target = false: target holds
   --- logarithms too. Kullback, Leibler 1951.
   ---@param x tycho.Tensor log-probabilities
-  ---@param target tycho.Tensor broadcasts with x
+  ---@param target tycho.Tensor broadcasts to x, or x to it
   ---@param opts? {reduction: string?, log_target: boolean?}
   ---@return tycho.Tensor # 0-d, or the broadcast shape
   local function kl_div(x, target, opts)
