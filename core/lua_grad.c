@@ -203,21 +203,34 @@ static int grad_live(lua_State *L) {
   return 1;
 }
 
-static bool join_results(State *S, Record *join, const Tensor *const *y, Tensor *const *z, int n) {
-  for (int i = 0; i < n; i++) {
-    if (!watch_apart(S, y[i], false, z[i])) return false;
-    if (!ty_is_float(y[i]->type.dtype)) continue;
-    Record *r = ty_record_new(S, K_OUT, 1, &(Given){.kind = O_TENSOR, .t = z[i]});
-    if (!r) return false;
-    if (r->edge[0].from) ty_record_drop(r->edge[0].from);
-    r->edge[0].from = ty_record_hold(join);
-    r->t = *z[i];
-    r->t.st = NULL;
-    r->dim = i;
-    if (z[i]->st->tape) ty_record_drop(z[i]->st->tape);
-    z[i]->st->tape = r;
+/* z: y, which leads back to the custom function's result i. */
+static bool join_result(State *S, Record *join, const Tensor *y, int i, Tensor *z) {
+  if (!watch_apart(S, y, false, z)) return false;
+  if (!ty_is_float(y->type.dtype)) return true;
+  Record *r = ty_record_new(S, K_OUT, 1, &(Given){.kind = O_TENSOR, .t = z});
+  if (!r) {
+    ty_tensor_release(z);
+    return false;
   }
+  if (r->edge[0].from) ty_record_drop(r->edge[0].from);
+  r->edge[0].from = ty_record_hold(join);
+  r->t = *z;
+  r->t.st = NULL;
+  r->dim = i;
+  if (z->st->tape) ty_record_drop(z->st->tape);
+  z->st->tape = r;
   return true;
+}
+
+/* result(back, i, y) -> y, what the function at hand kept of its result i, leading back to it once more: so that a
+** rule that reads it has a gradient of its own */
+static int grad_result(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Back *b = check_back(L);
+  int i = (int)lua_tointeger(L, 2);
+  Tensor *y = ty_lua_check(L, "custom_grad", 3), *z = ty_lua_push(L);
+  TY_LUA_MUST(L, S, join_result(S, b->at->r, y, i - 1, z));
+  return 1;
 }
 
 /* The record of join: behind its inputs it leads to what the outputs were made from before seq, where that is given. */
@@ -277,7 +290,7 @@ static int grad_join(lua_State *L) {
     r->drop = kept_drop;
     r->ctx = k;
     r->dim = nout;
-    ok = join_results(S, r, made, z, nout);
+    for (int i = 0; ok && i < nout; i++) ok = join_result(S, r, y[i], i, z[i]);
     ty_record_drop(r);
   }
   if (!ok) return ty_lua_fail(L, S);
@@ -450,14 +463,13 @@ void ty_lua_open_grad(lua_State *L, int m, int t) {
        "makes x a leaf: operations on it are taped, and backward fills x.grad"},
       {"detach", l_detach, 'b', "x", "x without its past: no gradient goes through this view"},
       {NULL, NULL, 0, NULL, NULL}};
-  static const luaL_Reg fns[] = {{"mode", grad_mode},       {"start", grad_start},
-                                 {"seed", grad_seed},       {"step", grad_step},
-                                 {"give", grad_give},       {"pass", grad_pass},
-                                 {"got", grad_got},         {"watch", grad_watch},
-                                 {"same", grad_same},       {"storage", grad_storage},
-                                 {"seq", grad_seq},         {"reaches", grad_reaches},
-                                 {"join", grad_join},       {"live", grad_live},
-                                 {"is_back", grad_is_back}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {
+      {"mode", grad_mode},       {"start", grad_start}, {"seed", grad_seed},
+      {"step", grad_step},       {"give", grad_give},   {"pass", grad_pass},
+      {"got", grad_got},         {"watch", grad_watch}, {"same", grad_same},
+      {"storage", grad_storage}, {"seq", grad_seq},     {"reaches", grad_reaches},
+      {"join", grad_join},       {"live", grad_live},   {"is_back", grad_is_back},
+      {"result", grad_result},   {NULL, NULL}};
   ty_lua_define(L, m, t, rows);
   lua_getfield(L, m, "internals");
   lua_newtable(L);

@@ -184,7 +184,7 @@ void *ty_tensor_write(State *S, const Tensor *x);
 /* As ty_tensor_write, and the address stays valid and live for ever. */
 void *ty_tensor_expose(State *S, const Tensor *x);
 
-/* --- record.c: the road's entrance. y holds no storage before. Errors start with `who`, the
+/* --- record.c, record_move.c, record_write.c: the road's entrance. y holds no storage before. Errors start with `who`, the
 ** user's name of the function (NULL: the row's lua name). All of them: check, infer, append, then
 ** cut in eager mode.
  */

@@ -677,6 +677,21 @@ describe("a step that cannot be captured runs as it is", function()
     end, 3, "the gradient of an operation outside of it is tracked")
   end)
 
+  it("where it goes back through a graph from outside, which is there afterwards", function()
+    local w = ty.ones(2):requires_grad_()
+    local back = ty.compile(function(loss) loss:backward() end)
+    for n = 1, 3 do
+      back((w * w):sum())
+      H.same(ty.full({ 2 }, 2 * n), w.grad)
+    end
+    assert.truthy(ty.explain(back).aborts[1].text:find("the gradient of an operation outside of it is asked for", 1, true))
+    local kept = ty.compile(function(loss, g) loss:backward(g, { retain_graph = true }) end)
+    local y = w * 3
+    for _ = 1, 3 do kept(y, ty.ones(2)) end
+    y:backward(ty.ones(2))
+    H.same(ty.full({ 2 }, 6 + 4 * 3), w.grad)
+  end)
+
   it("where an error is raised after backward", function()
     both(small(function(w, i)
       (w * w):sum():backward()

@@ -397,6 +397,5 @@ return function(C, add, check)
       return read("csv.parse", "text", text, opts)
     end,
     save = save,
-    Table = Table,
   })
 end

@@ -336,11 +336,41 @@ return function(ty, define)
     end
     if beyond then results = batch.taped(taped, id, args, results, rule) end
     return join(args, results, function(back, gradients)
-      local given = rule(gradients)
+      local given = rule(gradients, back)
       for i = 1, args.n do
         if given[i] ~= nil then core.give(back, i, given[i]) end
       end
     end)
+  end
+
+  --- Where results stand among what was saved: {what was kept of one, its number} each.
+  local function results_in(saved, kept, results, found, seen)
+    if is_tensor(saved) then
+      for i, y in ipairs(results) do
+        if rawequal(saved, y) then found[#found + 1] = { kept, i } end
+      end
+    elseif type(saved) == "table" and not recall(seen, saved) then
+      remember(seen, saved, true)
+      for k, v in pairs(saved) do results_in(v, kept[k], results, found, seen) end
+    end
+    return found
+  end
+
+  --- What was kept, with results that lead back to the function: a rule that reads them may be differentiated.
+  local function leading_back(kept, found, back, seen)
+    if is_tensor(kept) then
+      for _, r in ipairs(found) do
+        if rawequal(r[1], kept) then return core.result(back, r[2], kept) end
+      end
+      return kept
+    end
+    if type(kept) ~= "table" then return kept end
+    local y = recall(seen, kept)
+    if y then return y end
+    y = setmetatable({}, getmetatable(kept))
+    remember(seen, kept, y)
+    for k, v in pairs(kept) do rawset(y, k, leading_back(v, found, back, seen)) end
+    return y
   end
 
   --- A function whose gradient is the user's: forward(...) gives the result (or a list of them) and what to save;
@@ -360,11 +390,14 @@ return function(ty, define)
       end
       for i = 1, #list do check.tensor("custom_grad", i, list[i]) end
       local kept, like = keep(saved), {}
+      local found = results_in(saved, kept, list, {}, {})
       for i, r in ipairs(list) do like[i] = { r.shape, { dtype = r.dtype } } end
       local n = args.n
-      local results = taped(args, list, function(gradients)
+      local results = taped(args, list, function(gradients, back)
+        local now = kept
+        if back and found[1] and mode() then now = leading_back(kept, found, back, {}) end
         for i = 1, #like do gradients[i] = gradients[i] or ty.zeros(unpack(like[i])) end
-        local given = pack(rule(kept, unpack(gradients, 1, #like)))
+        local given = pack(rule(now, unpack(gradients, 1, #like)))
         for i = 1, n do
           if given[i] ~= nil then check.tensor("custom_grad", i, given[i]) end
         end
@@ -440,15 +473,22 @@ return function(ty, define)
     return list
   end
 
-  --- Scales the gradients so that their norm together is at most `max`. Gives the norm before.
-  local function clip_grad_norm(params, max)
+  --- A number that is not below 0.
+  local function bound(who, v, what)
+    check.number(who, 2, v, what)
+    if v < 0 or v ~= v then fail(who, "argument 2 (%s) must not be negative, got %.14g", what, v) end
+  end
+
+  --- Scales the gradients so that their p-norm together is at most `max`. Gives the norm before.
+  local function clip_grad_norm(params, max, p)
     local list = gradients_of("clip_grad_norm_", params)
-    check.number("clip_grad_norm_", 2, max, "max")
+    bound("clip_grad_norm_", max, "max")
+    p = check.number("clip_grad_norm_", 3, p, "p", 2)
     return no_grad(function()
-      local squares = {}
-      for i, g in ipairs(list) do squares[i] = g:norm() end
-      if #squares == 0 then return ty.zeros({}) end
-      local norm = ty.stack(squares):norm()
+      local norms = {}
+      for i, g in ipairs(list) do norms[i] = g:norm(p) end
+      if #norms == 0 then return ty.zeros({}) end
+      local norm = ty.stack(norms):norm(p)
       local scale = (max / (norm + 1e-6)):minimum(1)
       for _, g in ipairs(list) do g:mul_(scale) end
       return norm
@@ -457,7 +497,7 @@ return function(ty, define)
 
   local function clip_grad_value(params, v)
     local list = gradients_of("clip_grad_value_", params)
-    check.number("clip_grad_value_", 2, v, "value")
+    bound("clip_grad_value_", v, "value")
     no_grad(function()
       for _, g in ipairs(list) do g:minimum_(v):maximum_(-v) end
     end)
@@ -473,10 +513,10 @@ return function(ty, define)
   core.around, core.inline, core.captured = around, {}, {}
   core.ends = { [core.step] = true } -- with nil
   core.memory = { [recall] = "recall", [remember] = "remember" }
-  for _, f in ipairs { pack, map, tree.said, first, run, backward, directions, rows_of, jacobian, hessian, callable,
-    no_grad, enable_grad, restore, watch, gather, differentiate, value_and_grad, grad, jvp, custom_grad, checkpoint,
-    keep_together, repeated, taped, join, same, keep, gradients_of, clip_grad_norm, clip_grad_value, mark,
-    unpack(inline) } do
+  for _, f in ipairs { pack, map, tree.said, tree.behind, first, run, backward, directions, rows_of, jacobian,
+    hessian, callable, no_grad, enable_grad, restore, watch, gather, differentiate, value_and_grad, grad, jvp,
+    custom_grad, results_in, leading_back, checkpoint, keep_together, repeated, taped, join, same, keep,
+    gradients_of, bound, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true
   end
   for name, f in pairs(batch) do core.captured[f] = "vmap." .. name end
@@ -500,7 +540,7 @@ return function(ty, define)
   define("custom_grad", "m", "forward, backward",
     "a function with a gradient of its own: forward gives y and what backward(saved, g) gets", custom_grad)
   define("checkpoint", "m", "f, ...", "f(...), which keeps nothing for its gradient but runs again there", checkpoint)
-  define("clip_grad_norm_", "m", "params, max", "scales gradients to a norm of at most max, gives the norm",
+  define("clip_grad_norm_", "m", "params, max, p = 2", "scales gradients to a p-norm of at most max, gives the norm",
     clip_grad_norm)
   define("clip_grad_value_", "m", "params, value", "cuts gradients to -value .. value", clip_grad_value)
 end

@@ -309,6 +309,10 @@ return function(ty, check, row)
     local w, half = whole(who, 1, x)
     check.tensor(who, 2, target)
     opts = check.options(who, opts, loss_options)
+    local share = opts.label_smoothing or 0
+    if not (share >= 0 and share <= 1) then
+      fail(who, "option label_smoothing must be in 0..1, got %.14g", share)
+    end
     local dim = check.dim(who, opts.dim, x.ndim, -1)
     if x:size(dim) == 0 then fail(who, "no classes in %s", check.text(x)) end
     local lp = log_probabilities(w, dim)
@@ -316,7 +320,6 @@ return function(ty, check, row)
     if check.text(target):match("%[.*") ~= check.text(x):match("%[.*") then
       fail(who, "probabilities %s do not fit %s", check.text(target), check.text(x))
     end
-    local share = opts.label_smoothing or 0
     if halves[target.dtype] then target = target:to("f32") end
     if share ~= 0 then target = target * (1 - share) + share / x:size(dim) end
     return back(reduced(who, -(lp * target):sum(dim), opts.reduction), half)

@@ -98,7 +98,7 @@ local function optimizer(name, class)
       opts = opts == nil and {} or opts
       if type(opts) ~= "table" then check.fail(name, "the options must be a table, got %s", check.show(opts)) end
       check_settings(name, opts, self.defaults)
-      local o = setmetatable({ groups = {} }, self)
+      local o = setmetatable({ groups = {}, general = opts }, self)
       local groups = params
       if type(params) == "table" and params[1] ~= nil and is_tensor(params[1]) then groups = { { params = params } } end
       if type(groups) ~= "table" or #groups == 0 then
@@ -115,14 +115,14 @@ local function optimizer(name, class)
   return class
 end
 
---- Adds a group, {params = list, lr = ...}.
+--- Adds a group, {params = list, lr = ...}: its settings over those that the optimiser was made with.
 function Optimizer:add_group(group)
   if type(group) ~= "table" then check.fail(self.class_name, "a group must be a table, got %s", check.show(group)) end
   local seen = {}
   for _, g in ipairs(self.groups) do
     for _, p in ipairs(g.params) do seen[p] = true end
   end
-  self.groups[#self.groups + 1] = make_group(self, group.params, group, {}, seen)
+  self.groups[#self.groups + 1] = make_group(self, group.params, group, self.general, seen)
 end
 
 ---------------------------------------------------------------------------------------------------------- steps
@@ -176,19 +176,37 @@ end
 
 local function copy_into(t, v) t:copy_(v) end
 
+--- The state that a parameter begins with under the settings of a state_dict, which may need more than the own ones.
+local function state_under(self, g, given, p, s)
+  if not self.start then return s end
+  local settings = {}
+  for k, default in pairs(self.defaults) do
+    local v = given[k]
+    if type(v) == type(default) then settings[k] = v else settings[k] = g[k] end
+  end
+  local fresh = self.start(settings, p)
+  for k, v in pairs(s) do
+    if fresh[k] ~= nil then fresh[k] = v end
+  end
+  return fresh
+end
+
 --- Takes settings and state of a state_dict. Nothing is taken unless all fits.
 function Optimizer:load_state_dict(sd)
   local who = "load_state_dict"
   if type(sd) ~= "table" or type(sd.groups) ~= "table" or #sd.groups ~= #self.groups then
     check.fail(who, "argument 1 must be a state of %d group%s", #self.groups, #self.groups == 1 and "" or "s")
   end
+  local states = {}
   for i, g in ipairs(self.groups) do
     local given = sd.groups[i]
-    if type(given.state) ~= "table" or #given.state ~= #g.state then
+    states[i] = {}
+    if type(given) ~= "table" or type(given.state) ~= "table" or #given.state ~= #g.state then
       check.fail(who, "group %d must have the state of %d parameters", i, #g.state)
     end
     for j, s in ipairs(g.state) do
-      if not fits(s, given.state[j]) then
+      states[i][j] = state_under(self, g, given, g.params[j], s)
+      if not fits(states[i][j], given.state[j]) then
         check.fail(who, "the state of parameter %d of group %d does not fit %s", j, i, check.text(g.params[j]))
       end
     end
@@ -200,7 +218,8 @@ function Optimizer:load_state_dict(sd)
       if type(v) == type(default) then g[k] = type(v) == "table" and { v[1], v[2] } or v end
     end
     g.base_lr = given.base_lr
-    for j, s in ipairs(g.state) do
+    for j, s in ipairs(states[i]) do
+      g.state[j] = s
       for k, v in pairs(s) do
         if is_tensor(v) then ty.no_grad(copy_into, v, given.state[j][k]) else s[k] = given.state[j][k] end
       end
@@ -410,6 +429,7 @@ end
 ---@param loss tycho.Tensor
 ---@return tycho.Tensor
 function Scaler:scale(loss)
+  check.operand("scale", 1, loss)
   if not self.stepped or #self.stepped > 0 then begin(self) end
   return loss * self.used
 end
@@ -431,6 +451,12 @@ local function unscale(opt, factor)
   return finite
 end
 
+local function check_optimizer(who, opt)
+  if type(opt) ~= "table" or type(rawget(opt, "groups")) ~= "table" then
+    check.fail(who, "argument 1 must be an optimiser, got %s", check.show(opt))
+  end
+end
+
 --- The place of opt in a list of {opt = ...}.
 local function place_of(list, opt)
   for i, u in ipairs(list) do
@@ -440,6 +466,7 @@ end
 
 --- Makes the gradients their true size, once a step, so that they can be clipped; step() does it else.
 function Scaler:unscale_(opt)
+  check_optimizer("unscale_", opt)
   if place_of(self.unscaled, opt) then check.fail("unscale_", "the gradients of this step are unscaled already") end
   if not self.stepped or place_of(self.stepped, opt) then begin(self) end -- a second step is another one
   local finite = ty.no_grad(unscale, opt, self.used)
@@ -486,6 +513,7 @@ end
 ---@param opt tycho.Optimizer
 ---@return boolean? made nil where the scaler is capturable
 function Scaler:step(opt)
+  check_optimizer("step", opt)
   local at = place_of(self.unscaled, opt)
   if not at then
     self:unscale_(opt)
@@ -522,6 +550,7 @@ function Scaler:load_state_dict(sd)
     return
   end
   self.factor:fill_(sd.factor)
+  self.used:fill_(sd.factor)
   self.good:fill_(sd.good)
 end
 

@@ -6,7 +6,8 @@
 -- 3. Captures evaluate this file (`core.inline` of grad.lua). Objects from outside are no keys there, so what was met
 --    is kept by two functions, in whose place a capture has a memory of its own (gradients.lua).
 
-local type, pairs, rawset, getmetatable, setmetatable = type, pairs, rawset, getmetatable, setmetatable
+local type, pairs, rawget, rawset = type, pairs, rawget, rawset
+local getmetatable, setmetatable = getmetatable, setmetatable
 
 local M = {}
 
@@ -21,6 +22,12 @@ local function said(beside, k)
   return beside or false
 end
 
+--- The module that a compiled one stands for (compile.lua), which has no fields of its own; all else as it is.
+local function behind(v)
+  local meta = getmetatable(v)
+  return type(meta) == "table" and rawget(meta, "__module") or v
+end
+
 --- The like of v. fn gives what is to stand in the place of a value; nil: the value itself, or the like of a table.
 ---@param v any
 ---@param fn fun(v: any, beside: any): any
@@ -31,6 +38,7 @@ local function map(v, fn, seen, beside)
   local y = fn(v, beside)
   if y ~= nil then return y end
   if type(v) ~= "table" then return v end
+  v = behind(v)
   y = recall(seen, v)
   if y then return y end
   y = setmetatable({}, getmetatable(v))
@@ -39,6 +47,6 @@ local function map(v, fn, seen, beside)
   return y
 end
 
-M.map, M.said, M.recall, M.remember = map, said, recall, remember
+M.map, M.said, M.recall, M.remember, M.behind = map, said, recall, remember, behind
 
 return M

@@ -72,7 +72,8 @@ return function(ty, nn)
   --- nn.Embedding(entries, features): a row of the weight for each index, which count from 1.
   ---@param entries integer
   ---@param features integer
-  function Embedding:init(entries, features)
+  function Embedding:init(entries, features, opts)
+    check.options("Embedding", opts, {}) -- there are none: PyTorch's padding_idx is not passed over in silence
     self.entries = count("Embedding", 1, entries, "entries")
     self.features = count("Embedding", 2, features, "features", 0)
     self.weight = nn.Parameter(ty.randn(entries, features))
@@ -177,9 +178,14 @@ return function(ty, nn)
 
   --- The parts in a list of arguments, or in one plain table.
   local function parts_of(who, ...)
-    local list = { ... }
-    if #list == 1 and type(list[1]) == "table" and getmetatable(list[1]) == nil then list = list[1] end
-    for i, part in ipairs(list) do
+    local n, list = select("#", ...), { ... }
+    if n == 1 and type(list[1]) == "table" and getmetatable(list[1]) == nil then
+      list = list[1]
+      n = #list
+    end
+    while n > 0 and list[n] == nil do n = n - 1 end -- left out at the end
+    for i = 1, n do -- a nil before another part is one that the caller misspelt
+      local part = list[i]
       if not nn.is_module(part) and type(part) ~= "function" then
         check.fail(who, "part %d must be a module%s, got %s", i, who == "Sequential" and " or a function" or "",
           check.show(part))
