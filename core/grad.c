@@ -551,6 +551,31 @@ bool ty_grad_beyond(const Tensor *x) {
   return yes;
 }
 
+bool ty_back_roots(State *S, const Tensor *const *y, int n, u64 seq, Record ***list, i32 *count) {
+  Back b = {.S = S};
+  i32 cap = 0;
+  bool ok = true;
+  *list = NULL, *count = 0;
+  for (int i = 0; ok && i < n; i++) ok = !ty_needs_grad(y[i]) || pending_of(&b, y[i]->st->tape);
+  while (ok && b.n) {
+    b.at = heap_pop(&b);
+    Record *r = b.at->r;
+    if (r->kind == K_LEAF || r->seq < seq) {
+      if (*count == cap) {
+        void *more = ty_mem_realloc(*list, sizeof **list * (size_t)(cap = cap ? 2 * cap : 16));
+        ok = more || ty_fail_memory(S, "gradient", 0);
+        if (ok) *list = more;
+      }
+      if (ok) (*list)[(*count)++] = ty_record_hold(r);
+    } else
+      for (i32 i = 0; ok && i < r->n; i++) ok = !r->edge[i].from || pending_of(&b, r->edge[i].from);
+    pending_free(b.at);
+    b.at = NULL;
+  }
+  ty_back_free(&b);
+  return ok;
+}
+
 bool ty_back_reaches(State *S, const Tensor *y, u64 seq, bool *yes) {
   Back b = {.S = S}; /* its heap makes every record come once */
   bool ok = !ty_needs_grad(y) || pending_of(&b, y->st->tape);

@@ -233,7 +233,8 @@ static bool factors(State *S, const Tensor *const *x, const Shape *s, const Atte
   const Type point = {.dtype = (u8)dtype, .rank = 2, .dims = {1, 1}};
   const Type down = {.rank = 2, .dims = {s->m, 1}}, across = {.rank = 2, .dims = {1, s->m}};
   const Arg arg = arg_of(&(Attention){.scale = 1, .drop = how->drop}, dtype);
-  Tensor zero = {0}, i = {0}, j = {0}, unit = {0}, flat = {0}, part = {0}, kept = {0}, own = {0};
+  Tensor zero = {0}, i = {0}, j = {0}, off = {0}, unit = {0}, flat = {0}, part = {0}, kept = {0};
+  Tensor own = {0};
   const Tensor *operands[KEY + 1] = {&zero, &zero, &unit, NULL, x[KEY]};
   Type as[KEY + 1], all = s->o;
   memcpy(as, s->as, sizeof as);
@@ -242,14 +243,16 @@ static bool factors(State *S, const Tensor *const *x, const Shape *s, const Atte
   if (!ty_type_fits(&all) || !ty_type_fits(&as[V])) return ty_fail_memory(S, "backward", 0);
   bool ok = ty_record_full(S, &point, 0, &zero) && ty_record_iota(S, &down, &i) &&
             ty_record_iota(S, &across, &j);
-  Given same[2] = {{.t = &i}, {.t = &j}}, some[2] = {{.t = &part}, {.kind = O_NUMBER}};
+  Given both[2] = {{.t = &i}, {.t = &j}}, some[2] = {{.t = &part}, {.kind = O_NUMBER}};
   Given scaled[2] = {{.t = &own}, {.kind = O_NUMBER, .v = factor}};
-  ok = ok && ty_record(S, "backward", OP_EQ, 2, same, &unit) &&
+  Given diagonal[3] = {{.t = &off}, {.kind = O_NUMBER}, {.kind = O_NUMBER, .v = 1}};
+  ok = ok && ty_record(S, "backward", OP_NE, 2, both, &off) &&
+       ty_record(S, "backward", OP_WHERE, 3, diagonal, &unit) &&
        ty_record_attend(S, "backward", OP_ATTEND, operands, as, &arg, s->rows * (s->m + 2), &flat);
   if (ok) part_of(&flat, 0, &all, &part);
   ok = ok && ty_record(S, "backward", OP_NE, 2, some, &kept) &&
        ty_record_cast(S, &kept, dtype, &own) && ty_record(S, "backward", OP_MUL, 2, scaled, y);
-  Tensor *const made[] = {&zero, &i, &j, &unit, &flat, &part, &kept, &own};
+  Tensor *const made[] = {&zero, &i, &j, &off, &unit, &flat, &part, &kept, &own};
   for (int k = 0; k < TY_COUNT(made); k++) ty_tensor_release(made[k]);
   return ok;
 }

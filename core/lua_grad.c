@@ -158,8 +158,10 @@ static int grad_same(lua_State *L) {
   State *S = ty_lua_enter(L);
   Tensor *x = ty_lua_check(L, "grad", 1), *y = ty_lua_push(L);
   const Tensor *made = lua_isnoneornil(L, 2) ? NULL : ty_lua_test(L, 2);
-  if (made && made->st) ty_tensor_view(y, made, &x->type, x->offset, x->strides);
-  else TY_LUA_MUST(L, S, record_same(S, x, y));
+  if (made && made->st) {
+    ty_tensor_view(y, made, &x->type, x->offset, x->strides);
+    y->detached = made->detached; /* whether or not gradients are on */
+  } else TY_LUA_MUST(L, S, record_same(S, x, y));
   return 1;
 }
 
@@ -231,7 +233,28 @@ static int grad_result(lua_State *L) {
   return 1;
 }
 
-/* join(kept, inputs, outputs) -> outputs that lead back to `kept`, which step hands out */
+/* The record of join: behind its inputs it leads to what the outputs were made from before seq, where that is given. */
+static Record *record_join(State *S, int nin, Given *src, int nout, const Tensor *const *y,
+                           u64 seq) {
+  Record **root = NULL, *r = NULL;
+  i32 n = 0;
+  if (!seq || ty_back_roots(S, y, nout, seq, &root, &n)) {
+    Given *all = ty_mem_zalloc(sizeof *all * (size_t)(nin + n + 1));
+    for (int i = 0; all && i < nin; i++) all[i] = src[i];
+    for (int i = 0; all && i < n; i++) all[nin + i].kind = O_NUMBER;
+    r = all ? ty_record_new(S, K_CUSTOM, nin + n, all) : NULL;
+    if (!all) ty_fail_memory(S, "custom_grad", 0);
+    ty_mem_free(all);
+  }
+  for (i32 i = 0; i < n; i++)
+    if (r) r->edge[nin + i].from = root[i];
+    else ty_record_drop(root[i]);
+  ty_mem_free(root);
+  return r;
+}
+
+/* join(kept, inputs, outputs, seq = nil) -> outputs that lead back to `kept`, which step hands out. seq: also to what
+** they were made from before that. */
 static int grad_join(lua_State *L) {
   State *S = ty_lua_enter(L);
   int nin = (int)lua_objlen(L, 2), nout = (int)lua_objlen(L, 3);
@@ -254,12 +277,13 @@ static int grad_join(lua_State *L) {
   lua_pushvalue(L, 1);
   int ref = luaL_ref(L, LUA_REGISTRYINDEX);
   Kept *k = ty_mem_alloc(sizeof *k);
-  Record *r = k ? ty_record_new(S, K_CUSTOM, nin, src) : NULL;
+  if (!k) ty_fail_memory(S, "custom_grad", 0);
+  const Tensor *const *made = (const Tensor *const *)y;
+  Record *r = k ? record_join(S, nin, src, nout, made, (u64)lua_tonumber(L, 4)) : NULL;
   bool ok = r != NULL;
   if (!ok) {
     luaL_unref(L, LUA_REGISTRYINDEX, ref);
     ty_mem_free(k);
-    ty_fail_memory(S, "custom_grad", 0);
   } else {
     k->H = (Host *)S;
     k->ref = ref;

@@ -146,12 +146,11 @@ static bool flag(lua_State *L, const char *who, int i, const char *name) {
   return on;
 }
 
-/* What is added up or multiplied over a dim: within autocast half floats go on in f32. */
+/* What is added up or multiplied over a dim, by its type rule: within autocast half floats go on in f32. */
 static bool is_summed(const State *S, int op, const Tensor *x) {
-  const int dtype = x->type.dtype;
+  const int dtype = x->type.dtype, rule = ty_ops[op].rule;
   return TY_UNLIKELY(S->cast) && (dtype == T_F16 || dtype == T_BF16) &&
-         (op == OP_SUM || op == OP_PROD || op == OP_CUMSUM || op == OP_CUMPROD ||
-          op == OP_LOGCUMSUMEXP);
+         (rule == TR_SUM || rule == TR_FLOAT);
 }
 
 /* dims: of a reduction; dim: of a scan. */

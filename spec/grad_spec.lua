@@ -900,6 +900,37 @@ describe("functions", function()
     assert.same({ 5, 5, 5, 5 }, H.list(ty.compile(free)(ty.checkpoint)))
   end)
 
+  it("under checkpoint are differentiated in every way as without", function()
+    local x, w = ty.tensor({ 1.5, 2 }, F64), ty.tensor({ 0.5, 0.7 }, F64):requires_grad_()
+    local function sines(u) return (u * u):sin() end
+    local function backward_to_w(y, opts)
+      w.grad = nil
+      y:sum():backward(nil, opts)
+      return w.grad
+    end
+    local function ways(run)
+      local function inner(v) return run(function(u) return (u * w):sin():sum() end, v) end
+      local function outer(u) return run(function(q) return q * w end, u):sin() * w end
+      local a, b, c = run(function(u) return u * w, u:exp(), w end, x * 1)
+      local flags = tostring(b.requires_grad) .. tostring(ty.grad(inner)(x).requires_grad)
+      return {
+        backward_to_w(ty.grad(inner)(x)), backward_to_w(run(outer, x)), backward_to_w(a + b + c),
+        backward_to_w(inner(x), { create_graph = true }), ty.grad(function(v) return ty.grad(inner)(v):square():sum() end)(x),
+        select(2, ty.jvp(function(v) return run(sines, v) end, x, ty.ones({ 2 }, F64))),
+        ty.jacobian(function(v) return run(sines, v) end)(x), ty.hessian(function(v) return run(sines, v):sum() end)(x),
+        ty.vmap(ty.grad(inner))(ty.stack { x, x * 2 }),
+      }, flags
+    end
+    local want, flags = ways(function(f, ...) return f(...) end)
+    local got, other = ways(ty.checkpoint)
+    for i = 1, #want do close(want[i]:detach(), got[i]:detach(), "way " .. i, 1e-15) end
+    assert.equal(flags, other)
+    local slope = ty.grad(function(v) return ty.checkpoint(sines, v):sum() end)
+    local compiled = ty.compile(slope)
+    for _ = 1, 3 do H.same(slope(x), compiled(x)) end
+    assert.same({}, ty.explain(compiled).aborts)
+  end)
+
   it("hold under checkpoint what one part needs, not all", function()
     local out, status = H.script [[
       local ty = require "tycho"

@@ -320,6 +320,24 @@ local changes = {
   function(L) for _, p in ipairs(L.params) do p.grad = nil end end,
   function(L) ty.no_grad(function() L.params[#L.params]:mul_(0.9) end) end,
   function(L) ty.manual_seed(L.count + 50) end,
+  function(L) L.model:load_state_dict(L.model:state_dict()) end,
+  function(L) for _, o in ipairs(L.opts) do o:load_state_dict(o:state_dict()) end end,
+  function(L) L.model.head.out.bias = nil end,
+  function(L)
+    local body = L.model.body
+    body[1], body[#body] = body[#body], body[1]
+  end,
+  function(L)
+    for _, part in ipairs(L.model:modules()) do
+      if part.p then part.p = part.p * 0.5 end
+      if part.scale then part.scale = part.scale * 0.9 end
+    end
+  end,
+  function(L)
+    for _, b in ipairs(L.model:buffers()) do
+      if b.dtype == "f32" and not b.requires_grad then b:mul_(0.5) end
+    end
+  end,
 }
 
 --- The learner of a seed. learner.step(batches...) steps; learner.change(n) comes before step n; learner.text.

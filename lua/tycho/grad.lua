@@ -437,19 +437,17 @@ return function(ty, define)
     callable("checkpoint", 1, f)
     if not mode() or batch.level() > 0 then return f(...) end -- gradients outside of a vmap would not see the way back
     local args, random, half = pack(...), random_state(), ty._half()
-    local inputs = { n = args.n + 1, ty.zeros(1):requires_grad_() } -- so that it is taped for what f closes over
     local kept = keep_together(args) -- as they are before f, which may write to them
-    local scope, list, at = grad_mode(true), {}, {}
+    local scope, list, at, seq = grad_mode(true), {}, {}, core.seq()
     local results = pack(restore(scope, pcall(f, ...)))
     local after = modes.parted(scope) and random_state() -- others may have drawn random numbers meanwhile
-    for i = 1, args.n do inputs[i + 1] = args[i] end
     for i = 1, results.n do
       if is_float(results[i]) and results[i].requires_grad then
         at[#at + 1], list[#list + 1] = i, results[i]
       end
     end
     if #list == 0 then return unpack(results, 1, results.n) end
-    list = join(inputs, list, function(back, gradients)
+    local function go_back(back, gradients)
       local given = keep_together(kept)
       local again = pack(restore(modes.random(random), pcall(repeated, half, f, given, args.n, after)))
       for k, i in ipairs(at) do
@@ -459,7 +457,8 @@ return function(ty, define)
         end
         if g then core.seed(back, y, first("checkpoint", y, g)) end
       end
-    end)
+    end
+    list = core.join({ back = go_back }, {}, list, seq)
     for k, i in ipairs(at) do results[i] = list[k] end
     return unpack(results, 1, results.n)
   end
