@@ -5,6 +5,7 @@
 */
 #include "file_image.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 
@@ -51,17 +52,75 @@ static bool have_library(char *err, i64 room) {
   return loaded;
 }
 
-/* Four inks, inverted as Adobe writes them, to RGB: each ink over the black, rounded. */
-static void inks_to_rgb(Image *x) {
+/* Four inks, inverted as Adobe writes them, to RGB or RGBA: each ink over the black, rounded. */
+static void inks_to_rgb(Image *x, i32 channels) {
   i64 n = (i64)x->width * x->height;
   for (i64 i = 0; i < n; i++) {
     const u8 *p = x->data + 4 * i;
-    u8 *q = x->data + 3 * i;
+    u8 *q = x->data + channels * i;
     u8 c = p[0], m = p[1], y = p[2], k = p[3];
     q[0] = (u8)((c * k + 127) / 255), q[1] = (u8)((m * k + 127) / 255);
     q[2] = (u8)((y * k + 127) / 255);
+    if (channels == 4) q[3] = 255;
   }
-  x->channels = 3;
+  x->channels = channels;
+}
+
+/* ---- the decoder's own memory -------------------------------------------------------------------- */
+
+enum { FRAME_COMPONENTS = 4, ROW_WORK = 64 }; /* ROW_WORK: bytes a sample of a row of blocks */
+enum { M_TEM = 0x01, M_SOF = 0xc0, M_RST = 0xd0, M_SOI = 0xd8, M_SOS = 0xda };
+
+/* What the frame's header says of its components; scanned: how many the first scan holds. */
+typedef struct Frame {
+  int components, scanned, h[FRAME_COMPONENTS], v[FRAME_COMPONENTS];
+  bool progressive;
+} Frame;
+
+/* Kinds of frames are C0 to CF but C4, C8, CC; every second pair of them is progressive. */
+static bool is_frame(int m) { return (m & 0xf0) == M_SOF && (m & 3 || m == M_SOF); }
+
+/* The segment of a frame at p; false: it is not as it must be. */
+static bool read_frame(Frame *y, int marker, const u8 *p, i64 n) {
+  if (n < 8 || p[7] < 1 || p[7] > FRAME_COMPONENTS || n < 8 + 3 * p[7]) return false;
+  *y = (Frame){.components = p[7], .progressive = (marker & 3) == 2};
+  for (int i = 0; i < y->components; i++) {
+    y->h[i] = p[9 + 3 * i] >> 4, y->v[i] = p[9 + 3 * i] & 15;
+    if (!y->h[i] || !y->v[i] || y->h[i] > 4 || y->v[i] > 4) return false;
+  }
+  return true;
+}
+
+/* Walks over the segments up to the first scan, as libjpeg does. false: there is none. */
+static bool find_scan(Frame *y, const u8 *p, i64 n) {
+  bool frame = false;
+  for (i64 i = 2, length; i < n; i += length) {
+    length = 0;
+    while (i < n && p[i] != 0xff) i++;
+    while (i < n && p[i] == 0xff) i++;
+    int m = i < n ? p[i++] : 0;
+    if (m == 0 || m == M_TEM || (m >= M_RST && m <= M_SOI)) continue;
+    if (n - i < 3 || (length = p[i] << 8 | p[i + 1]) < 2 || length > n - i) return false;
+    if (is_frame(m) && !frame && !(frame = read_frame(y, m, p + i, length))) return false;
+    if (m != M_SOS) continue;
+    y->scanned = p[i + 2];
+    return frame;
+  }
+  return false;
+}
+
+/* Pictures that come in several scans are kept as coefficients, 2 bytes for each sample, until all
+** are there; of others some rows are. What cannot be made out counts as the worst. */
+static double decoder_work(const File *f, double width, double height) {
+  Frame x = {0};
+  if (!find_scan(&x, f->data, f->size))
+    x = (Frame){FRAME_COMPONENTS, 0, {4, 4, 4, 4}, {4, 4, 4, 4}, true};
+  int h = 1, v = 1;
+  for (int i = 0; i < x.components; i++) h = TY_MAX(h, x.h[i]), v = TY_MAX(v, x.v[i]);
+  double wide = ceil(width / (8 * h)) * 8, high = ceil(height / (8 * v)) * 8, samples = 0;
+  for (int i = 0; i < x.components; i++) samples += wide * x.h[i] * high * x.v[i];
+  double rows = wide * h * x.components * ROW_WORK + height * (double)sizeof(u8 *);
+  return rows + (x.progressive || x.scanned < x.components ? 2 * samples : 0);
 }
 
 static bool read_with(void *tj, File *f, const ImageWant *want, Image *y) {
@@ -74,11 +133,12 @@ static bool read_with(void *tj, File *f, const ImageWant *want, Image *y) {
   bool grey = want->channels == 1 || (!want->channels && space == SPACE_GREY);
   int pixel = inks ? PIXEL_CMYK : grey ? PIXEL_GREY : PIXEL_RGB;
   i32 channels = inks ? 4 : grey ? 1 : 3;
-  if (!ty_image_room(f, want, width, height, channels, y)) return false;
+  if (!ty_image_room(f, want, width, height, channels, decoder_work(f, width, height), y))
+    return false;
   if (lib.Decompress2(tj, f->data, size, y->data, width, width * channels, height, pixel,
                       STOP_ON_WARNING | LIMIT_SCANS))
     return ty_file_fail(f, "damaged JPEG: %s", lib.GetErrorStr2(tj));
-  if (inks) inks_to_rgb(y);
+  if (inks) inks_to_rgb(y, want->channels == 4 ? 4 : 3);
   return true;
 }
 

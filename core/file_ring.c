@@ -174,7 +174,7 @@ void ty_ring_wait(Ring *r, i64 n) {
   pthread_mutex_unlock(&r->lock);
 }
 
-const RingItem *ty_ring_next(Ring *r) {
+RingItem *ty_ring_next(Ring *r) {
   ty_ring_wait(r, 1);
   if (has_threads(r)) return &r->item[r->taken % r->plan.capacity];
   if (!r->ready_own) do_job(r, r->taken, &r->scratch, &r->own);

@@ -41,8 +41,9 @@ void ty_ring_close(Ring *r);
 i64 ty_ring_left(const Ring *r);
 /* Waits until the next n results (at most what the capacity holds) are there: optional. */
 void ty_ring_wait(Ring *r, i64 n);
-/* The next result, which the ring keeps until ty_ring_done. There must be one. */
-const RingItem *ty_ring_next(Ring *r);
+/* The next result, which the ring keeps until ty_ring_done; its pixels may be taken. There must be
+** one. */
+RingItem *ty_ring_next(Ring *r);
 void ty_ring_done(Ring *r);
 
 /* The four words of Philox4x32-10 for counter (element, stream) and key seed, as the engine's. */

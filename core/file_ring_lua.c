@@ -100,7 +100,8 @@ static bool make_jobs(lua_State *L, const i64 *order, i64 jobs, i64 record, i64 
 }
 
 /* ring_open(paths, order, options) -> ring. order: i64, from 1. options: {workers, capacity} and for
-** pictures {channels, height, width, limit}, for records of the one path {shape, dtype, offset}. */
+** pictures {channels, height, width, limit, element}, for records of the one path {shape, dtype,
+** offset}. */
 static int l_ring_open(lua_State *L) {
   const Seam *seam = ty_file_enter(L);
   luaL_checktype(L, 1, LUA_TTABLE);
@@ -110,7 +111,8 @@ static int l_ring_open(lua_State *L) {
   RingPlan plan = {.want = {.channels = (i32)field(L, 3, "channels"),
                             .height = (i32)field(L, 3, "height"),
                             .width = (i32)field(L, 3, "width"),
-                            .limit = field(L, 3, "limit")},
+                            .limit = field(L, 3, "limit"),
+                            .element = (i32)field(L, 3, "element")},
                    .workers = (int)field(L, 3, "workers"),
                    .capacity = (int)TY_MAX(field(L, 3, "capacity"), 1)};
   lua_getfield(L, 3, "shape");
@@ -136,8 +138,8 @@ static Reader *check_reader(lua_State *L) {
 }
 
 /* The next item, and the type of the tensor that it becomes. */
-static const RingItem *next(Reader *r, Type *t) {
-  const RingItem *x = ty_ring_next(r->ring);
+static RingItem *next(Reader *r, Type *t) {
+  RingItem *x = ty_ring_next(r->ring);
   if (r->records) *t = r->type;
   else
     *t = (Type){
@@ -158,9 +160,9 @@ static i64 item_bytes(const Type *t) {
 }
 
 /* The elements of an item, channel by channel. */
-static void store(const Reader *r, const RingItem *x, i64 bytes, void *to) {
+static void store(const Reader *r, RingItem *x, i64 bytes, void *to) {
   if (r->records) memcpy(to, x->image.data, (size_t)bytes);
-  else ty_image_planes(&x->image, to);
+  else ty_image_take(&x->image, to);
 }
 
 /* ring_next(ring) -> the next item as a tensor. */
@@ -169,7 +171,7 @@ static int l_ring_next(lua_State *L) {
   Reader *r = check_reader(L);
   Type t;
   if (!ty_ring_left(r->ring)) return luaL_error(L, "files: nothing is left");
-  const RingItem *x = next(r, &t);
+  RingItem *x = next(r, &t);
   if (!x->ok) return refuse(L, r, x);
   void *to = seam->make(L, &t);
   if (to) store(r, x, item_bytes(&t), to);
@@ -191,7 +193,7 @@ static int l_ring_batch(lua_State *L) {
   if (n < 1 || n > ty_ring_left(r->ring)) return luaL_error(L, "files: fewer items are left");
   ty_ring_wait(r->ring, n);
   for (i64 i = 0; i < n; i++) {
-    const RingItem *x = next(r, &t);
+    RingItem *x = next(r, &t);
     if (!x->ok) return refuse(L, r, x);
     if (!i) {
       Type all = {.dtype = t.dtype, .rank = (u8)(t.rank + 1), .dims = {n}};

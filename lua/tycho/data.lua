@@ -297,7 +297,7 @@ function Files:reader(order, opts)
     end
     return ring
   end
-  local function finish(x) return dtype and x:to(dtype) / 255 or x end
+  local function finish(x) return files._image_as(x, dtype) end
   return {
     one = function()
       local values, why = file_one(ring or open(), labels, at)
@@ -345,7 +345,7 @@ function M.images(dir, opts)
   check_path(who, "folder", dir)
   opts = check.options(who, opts, { channels = "number", size = "table", dtype = "string", limit = "number" })
   local plan = {}
-  plan.channels, plan.height, plan.width, plan.limit = files._image_wants(who, opts)
+  plan.channels, plan.height, plan.width, plan.limit, plan.element = files._image_wants(who, opts)
   local names, folders = C.folder(dir)
   if not names then return nil, folders end
   local ds = { paths = {}, plan = plan, dtype = opts.dtype ~= "u8" and opts.dtype or nil }
