@@ -26,6 +26,10 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "formats are written a
 void *ty_file_alloc(i64 n); /* NULL: no memory */
 void *ty_file_grow(void *p, i64 n);
 void ty_file_free(void *p);
+/* Pages between `from` and `end`, memory of ours that nobody will read again, go back to the system;
+** as whole huge pages, so that what is left is less than one. Where the next call begins. */
+const void *ty_file_discard(const void *from, const void *end);
+#define FILE_PAGE ((i64)2 << 20)
 void ty_file_starve(i64 after); /* allocations after that many fail; < 0: none do */
 
 /* --- bytes */

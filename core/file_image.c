@@ -9,7 +9,6 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #if defined(__x86_64__)
 #include <tmmintrin.h>
 #endif
@@ -32,12 +31,11 @@ bool ty_image_library(const char *const *names, const Symbol *symbols) {
 ** twice at most: a band, the planes' huge pages that are begun, a huge page that is half returned. */
 #define RETURN_FROM ((i64)8 << 20)
 #define RETURN_BAND ((i64)1 << 20)
-#define HUGE_PAGE ((i64)2 << 20)
 
 /* A picture of so many bytes and its planes, while one becomes the other. */
 static double both(double bytes, i32 channels) {
   if (bytes < (double)RETURN_FROM) return 2 * bytes;
-  return bytes + (double)(channels * HUGE_PAGE + HUGE_PAGE + RETURN_BAND);
+  return bytes + (double)(channels * FILE_PAGE + FILE_PAGE + RETURN_BAND);
 }
 
 /* Bytes beside the file's at the worst moment: decoding, other channels, another size, planes,
@@ -54,7 +52,9 @@ static double peak_bytes(const ImageWant *want, double width, double height, i32
     y = to;
   }
   peak = TY_MAX(peak, both(y, become));
-  return TY_MAX(peak, y * (1 + want->element));
+  if (!want->element) return peak;
+  return TY_MAX(peak,
+                y * (1 + want->element) + (double)(y < (double)RETURN_FROM ? 0 : 2 * FILE_PAGE));
 }
 
 bool ty_image_room(File *f, const ImageWant *want, i64 width, i64 height, i32 channels, double work,
@@ -177,25 +177,16 @@ static void planes_of(const u8 *p, i64 count, i32 channels, u8 *to, i64 n) {
     for (i64 k = i; k < count; k++) to[c * n + k] = p[k * channels + c];
 }
 
-/* Whole huge pages up to `end` that were not returned before; `from` moves behind them. */
-static void return_pages(uintptr_t *from, const u8 *end) {
-  uintptr_t to = (uintptr_t)end / (uintptr_t)HUGE_PAGE * (uintptr_t)HUGE_PAGE;
-  if (to <= *from) return;
-  (void)madvise((void *)*from, to - *from, MADV_DONTNEED); /* ours alone, and no longer read */
-  *from = to;
-}
-
 void ty_image_take(Image *x, u8 *to) {
-  enum { PAGE = 4096 };
   i64 n = (i64)x->width * x->height, c = x->channels, bytes = n * c;
   bool copied = x->planar || c == 1, large = bytes >= RETURN_FROM;
   i64 step = large ? RETURN_BAND / (copied ? 1 : c) : bytes, all = copied ? bytes : n;
-  uintptr_t from = ((uintptr_t)x->data + PAGE - 1) / PAGE * PAGE;
+  const u8 *kept = x->data;
   for (i64 i = 0; i < all; i += step) {
     i64 now = TY_MIN(step, all - i);
     if (copied) memcpy(to + i, x->data + i, (size_t)now);
     else planes_of(x->data + i * c, now, x->channels, to + i, n);
-    if (large) return_pages(&from, x->data + (i + now) * (copied ? 1 : c));
+    if (large) kept = ty_file_discard(kept, x->data + (i + now) * (copied ? 1 : c));
   }
 }
 

@@ -13,7 +13,7 @@ return function(M, C, add, check)
   local fail, show, text = check.fail, check.show, check.text
 
   local FLOATS = { f32 = 4, f64 = 8, f16 = 2, bf16 = 2 } -- bytes of an element
-  local PART = 2 ^ 20 -- elements that are made floats at a time
+  local PART = 2 ^ 17 -- elements that are made floats at a time
   local MODES = { nearest = true, box = true, bilinear = true, bicubic = true }
   local FORMATS = { png = "png", jpg = "jpeg", jpeg = "jpeg", ppm = "pnm", pgm = "pnm", pnm = "pnm" }
 
