@@ -21,6 +21,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "formats are written a
 
 #define FILE_ERR 512
 #define FILE_SPARE ((i64)64 << 20) /* memory that a file may cost beyond its own size */
+#define FILE_LIMIT (FILE_SPARE - ((i64)6 << 20)) /* less what libraries take whatever the file */
 
 /* --- memory: malloc with a failing hook for tests. */
 void *ty_file_alloc(i64 n); /* NULL: no memory */
@@ -180,7 +181,7 @@ struct Archive {
   Head head; /* names and metadata point into it */
   Entry *entry;
   i64 count, room;
-  i64 limit;    /* bytes that compressed entries may unpack to */
+  i64 limit;    /* bytes that compressed entries may unpack to, and that a bad file may take */
   void *inside; /* what the format needs besides */
   bool (*read)(Archive *a, const Entry *e, void *to); /* NULL: as it lies in the file */
   void (*close)(Archive *a);                          /* frees `inside`; or NULL */
@@ -198,8 +199,12 @@ int ty_entry_code(int dtype);
 Entry *ty_archive_add(Archive *a, const char *name, i64 length);
 /* Fails when two entries have one name. */
 bool ty_archive_unique(Archive *a);
-/* The elements of an entry, as its type lies in memory: e's numel times dtype's size bytes. */
+/* The elements of an entry, as its type lies in memory: e's numel times dtype's size bytes. `to`
+** NULL: only looked through. */
 bool ty_archive_read(Archive *a, const Entry *e, void *to);
+/* Before these are read: whether all can be tensors; and, where together they will take more than
+** Archive.limit, whether their bytes are good, so that what is refused has not cost that much. */
+bool ty_archive_check(Archive *a, const Entry *const *list, i64 count);
 void ty_archive_close(Archive *a);
 
 /* Elements from a stream of bytes. next: exactly n bytes, or false with the message said. */

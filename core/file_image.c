@@ -59,7 +59,7 @@ static double peak_bytes(const ImageWant *want, double width, double height, i32
 
 bool ty_image_room(File *f, const ImageWant *want, i64 width, i64 height, i32 channels, double work,
                    Image *y) {
-  i64 limit = want->limit > 0 ? want->limit : IMAGE_LIMIT;
+  i64 limit = want->limit > 0 ? want->limit : FILE_LIMIT;
   if (width < 1 || height < 1)
     return ty_file_fail(f, "a picture of %lld x %lld pixels", (long long)width, (long long)height);
   double need = peak_bytes(want, (double)width, (double)height, channels, work);

@@ -26,14 +26,10 @@ typedef struct Scratch {
 typedef struct ImageWant {
   i32 channels;      /* 1, 3, 4; 0: the file's own, alpha with grey as 4 */
   i32 height, width; /* 0: the file's own */
-  i64 limit;         /* bytes that reading may take beside the file's own; 0: IMAGE_LIMIT */
+  i64 limit;         /* bytes that reading may take beside the file's own; 0: FILE_LIMIT */
   i32 element;       /* bytes of an element of the floats that it becomes later; 0: it stays u8 */
   Scratch *scratch;  /* NULL: memory of its own */
 } ImageWant;
-
-/* What a stranger's picture may cost beside the bytes of its file: FILE_SPARE, less what libraries
-** and the allocator take whatever the picture. */
-#define IMAGE_LIMIT (FILE_SPARE - ((i64)4 << 20))
 
 /* Reads, converts, resizes. false: f->err. */
 bool ty_image_read(File *f, const ImageWant *want, Image *y);

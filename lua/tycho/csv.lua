@@ -91,9 +91,19 @@ return function(C, add, check)
       local whole = first.index == 1 and first.matrix:size(2) == #chosen
       return (whole and first.matrix or first.matrix:narrow(2, first.index, #chosen)):to(dtype)
     end
-    local list = {}
-    for k, at in ipairs(chosen) do list[k] = self.columns[self.names[at]]:to(dtype) end
-    return ty.stack(list, 2)
+    local y, k = ty.zeros({ self.rows, #chosen }, { dtype = dtype }), 1
+    while k <= #chosen do -- columns that lie together are converted together, and nothing is held twice
+      local p, last = self.place[chosen[k]], k
+      while p and last < #chosen do
+        local q = self.place[chosen[last + 1]]
+        if not (q and q.matrix == p.matrix and q.index == p.index + last + 1 - k) then break end
+        last = last + 1
+      end
+      local x = p and p.matrix:narrow(2, p.index, last - k + 1) or self.columns[self.names[chosen[k]]]:unsqueeze(2)
+      y[{ {}, { k, last } }] = (dtype == "f32" or dtype == "f64") and x or x:to(dtype)
+      k = last + 1
+    end
+    return y
   end
 
   function Table:__tostring()

@@ -144,9 +144,9 @@ return function(M, C, add, check)
   add("image", "png jpg jpeg ppm pgm pnm", {
     --- A picture, u8 [channels, height, width]. Options: channels = 1 | 3 | 4, default the file's own; size =
     --- {height, width}: resized, bilinear; dtype = a float: from 0 to 1; limit = bytes that reading may take beside the
-    --- file's own, at its peak, as the header has it: pixels, the decoder's work, conversions. The default of 60 MB
-    --- keeps every file, also a hostile one, within its size and 64 MB; it holds photographs of 17 megapixels (of 6 as
-    --- progressive JPEG, of 4 as f32), and a limit of 16 bytes a pixel holds any as bytes.
+    --- file's own, at its peak, as the header has it: pixels, the decoder's work, conversions. The default of 58 MB
+    --- keeps every file, also a hostile one, within its size and 64 MB; it holds photographs of 16 megapixels (of 6 as
+    --- progressive JPEG, of 3 as f32), and a limit of 16 bytes a pixel holds any as bytes.
     ---@param path string
     ---@param opts? {channels: integer?, size: integer[]?, dtype: string?, limit: integer?}
     ---@return tycho.Tensor? picture, string? message
