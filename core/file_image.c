@@ -96,6 +96,7 @@ bool ty_scratch_room(u8 **p, i64 *room, i64 n) {
 void ty_scratch_free(Scratch *s) {
   ty_file_free(s->bytes);
   ty_file_free(s->pixels);
+  ty_jpeg_drop(s->jpeg);
   *s = (Scratch){0};
 }
 
@@ -202,12 +203,11 @@ bool ty_image_weave(const u8 *planes, Image *y) {
 
 typedef bool ImageReader(File *f, const ImageWant *want, Image *y);
 
-/* By the first bytes; NULL: no format that is known, said. */
-static ImageReader *reader_of(File *f) {
-  u8 p[8] = {0};
-  if (!ty_file_read(f, 0, p, TY_MIN(f->size, 8))) return NULL;
-  if (!memcmp(p, "\x89PNG\r\n\x1a\n", 8)) return ty_png_read;
-  if (p[0] == 0xff && p[1] == 0xd8 && p[2] == 0xff) return ty_jpeg_read;
+/* By the first bytes, of which there are as many as in the file, or 8; NULL: no format that is
+** known, said. */
+static ImageReader *reader_of(File *f, const u8 *p) {
+  if (f->size >= 8 && !memcmp(p, "\x89PNG\r\n\x1a\n", 8)) return ty_png_read;
+  if (f->size >= 3 && p[0] == 0xff && p[1] == 0xd8 && p[2] == 0xff) return ty_jpeg_read;
   if (f->size >= 3 && p[0] == 'P' && p[1] >= '1' && p[1] <= '6') return ty_pnm_read;
   ty_file_fail(f, "is no PNG, JPEG, PPM or PGM (its first bytes differ)");
   return NULL;
@@ -244,11 +244,15 @@ static bool read_bytes(File *f, Scratch *k, u8 **owned) {
 }
 
 bool ty_image_read(File *f, const ImageWant *want, Image *y) {
-  u8 *owned = NULL;
-  bool read = !f->data;
+  enum { PEEK_FROM = 1 << 20 };
+  u8 *owned = NULL, first[8];
+  bool read = !f->data, ok = true;
   *y = (Image){0};
-  ImageReader *decode = reader_of(f);
-  bool ok = decode && (!read || read_bytes(f, want->scratch, &owned)) && decode(f, want, y);
+  if (read && f->size > PEEK_FROM) /* what is no picture should not cost its size */
+    ok = ty_file_read(f, 0, first, sizeof first) && reader_of(f, first);
+  ok = ok && (!read || read_bytes(f, want->scratch, &owned));
+  ImageReader *decode = ok ? reader_of(f, f->data) : NULL;
+  ok = decode && decode(f, want, y);
   if (read) f->data = NULL;
   ty_file_free(owned); /* before the conversion: the peak counts */
   i32 channels = want->channels ? want->channels : y->channels == 2 ? 4 : y->channels;

@@ -20,6 +20,7 @@ typedef struct Image {
 typedef struct Scratch {
   u8 *bytes, *pixels; /* owned: of the file, as they are decoded */
   i64 bytes_room, pixels_room;
+  void *jpeg; /* owned: a decoder, which takes longer to make than a row to decode */
 } Scratch;
 
 /* What is wanted of a picture. */
@@ -47,6 +48,7 @@ bool ty_image_weave(const u8 *planes, Image *y);
 bool ty_png_read(File *f, const ImageWant *want, Image *y);
 bool ty_jpeg_read(File *f, const ImageWant *want, Image *y);
 bool ty_pnm_read(File *f, const ImageWant *want, Image *y);
+void ty_jpeg_drop(void *decoder); /* of a Scratch; NULL: nothing */
 /* For them: checks what the picture will take at its peak against the limit, and makes room for
 ** the pixels. work: bytes that the decoder needs beside them. */
 bool ty_image_room(File *f, const ImageWant *want, i64 width, i64 height, i32 channels, double work,

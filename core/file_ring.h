@@ -32,10 +32,13 @@ typedef struct RingPlan {
   int capacity; /* items that are read and not taken, at most */
 } RingPlan;
 
-/* Takes over job and its text `names` (ty_file_alloc), also when it fails. NULL: no memory. Threads
-** start with the first ty_ring_next, as many as the system gives; none is no error. */
-Ring *ty_ring_new(const RingPlan *plan, RingJob *job, i64 jobs, char *names);
-/* Stops threads when they have done what they are at, and frees everything. */
+/* Takes over job and its text `names` (ty_file_alloc), and `old`, a ring whose memory is used again,
+** or NULL; also when it fails. NULL: no memory. Threads start with the first ty_ring_next, as many
+** as the system gives; none is no error. */
+Ring *ty_ring_new(const RingPlan *plan, RingJob *job, i64 jobs, char *names, Ring *old);
+/* Stops threads when they have done what they are at; nothing may be taken then. */
+void ty_ring_stop(Ring *r);
+/* Stops and frees everything. */
 void ty_ring_close(Ring *r);
 /* Jobs that were not taken. */
 i64 ty_ring_left(const Ring *r);

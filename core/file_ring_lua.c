@@ -14,16 +14,17 @@
 #define RING "tycho.ring"
 
 typedef struct Reader {
-  Ring *ring;
+  Ring *ring, *old; /* old: stopped, for the memory that it has */
   bool records;
   Type type; /* of a record */
 } Reader;
 
 static int reader_drop(lua_State *L) {
   Reader *r = lua_touserdata(L, 1);
-  Ring *ring = r->ring;
-  r->ring = NULL;
+  Ring *ring = r->ring, *old = r->old;
+  r->ring = r->old = NULL;
   ty_ring_close(ring);
+  ty_ring_close(old);
   return 0;
 }
 
@@ -99,14 +100,15 @@ static bool make_jobs(lua_State *L, const i64 *order, i64 jobs, i64 record, i64 
   return false;
 }
 
-/* ring_open(paths, order, options) -> ring. order: i64, from 1. options: {workers, capacity} and for
-** pictures {channels, height, width, limit, element}, for records of the one path {shape, dtype,
+/* ring_open(paths, order, options, old) -> ring. order: i64, from 1. old: nil, or a ring that was
+** closed to be used again. options: {workers, capacity} and for pictures {channels, height, width, limit, element}, for records of the one path {shape, dtype,
 ** offset}. */
 static int l_ring_open(lua_State *L) {
   const Seam *seam = ty_file_enter(L);
   luaL_checktype(L, 1, LUA_TTABLE);
   luaL_checktype(L, 3, LUA_TTABLE);
-  lua_settop(L, 3);
+  lua_settop(L, 4);
+  Reader *last = lua_isnil(L, 4) ? NULL : ty_file_check_owner(L, 4, RING);
   Reader *r = ty_file_push_owner(L, sizeof *r, RING, reader_drop);
   RingPlan plan = {.want = {.channels = (i32)field(L, 3, "channels"),
                             .height = (i32)field(L, 3, "height"),
@@ -118,16 +120,19 @@ static int l_ring_open(lua_State *L) {
   lua_getfield(L, 3, "shape");
   r->records = lua_istable(L, -1);
   if (r->records) plan.bytes = record_type(L, 3, &r->type);
-  lua_settop(L, 4);
+  lua_settop(L, 5);
   Type t;
   RingJob *job;
+  Ring *old = NULL;
   char *names;
   const i64 *order = seam->read(L, "data", 2, &t);
   if (t.dtype != T_I64 || t.rank != 1) return luaL_error(L, "files: the order must be i64 [n]");
-  if (!make_jobs(L, order, t.dims[0], plan.bytes, field(L, 3, "offset"), &job, &names) ||
-      !(r->ring = ty_ring_new(&plan, job, t.dims[0], names)))
+  if (!make_jobs(L, order, t.dims[0], plan.bytes, field(L, 3, "offset"), &job, &names))
     return seam->fail(L, "data: out of memory");
-  lua_settop(L, 4);
+  if (last) old = last->old, last->old = NULL;
+  if (!(r->ring = ty_ring_new(&plan, job, t.dims[0], names, old)))
+    return seam->fail(L, "data: out of memory");
+  lua_settop(L, 5);
   return 1;
 }
 
@@ -217,10 +222,16 @@ static int l_ring_batch(lua_State *L) {
   return 1;
 }
 
+/* ring_close(ring, again): again: its memory is kept for the next. */
 static int l_ring_close(lua_State *L) {
-  ty_file_check_owner(L, 1, RING);
+  Reader *r = ty_file_check_owner(L, 1, RING);
+  bool again = lua_toboolean(L, 2);
   lua_settop(L, 1);
-  return reader_drop(L);
+  if (!again || !r->ring) return reader_drop(L);
+  ty_ring_stop(r->ring);
+  r->old = r->ring;
+  r->ring = NULL;
+  return 0;
 }
 
 /* ---- folders ------------------------------------------------------------------------------------ */
