@@ -8,7 +8,8 @@
 **    for it, by arithmetic that sees overflow.
 ** 2. Nothing recurses by what a file says; depth and counts are bounded.
 ** 3. Every failure leaves one text in File.err: which file, what is wrong, where. No abort, no
-**    assertion on contents, no memory beyond the file's size and 64 MB.
+**    assertion on contents. What fails has taken at most the file's size and 64 MB at its peak, the
+**    work of libraries included; what grows by reading is looked through before it is stored.
 ** 4. Bytes are read by pread, or lie in memory. A file is mapped only where the user asks for it:
 **    one that is cut short while it is mapped kills its reader.
 */

@@ -338,7 +338,8 @@ local function pictures_in(names)
 end
 
 --- Pictures of a folder: (picture, label) where it has sub-folders, one for each class, whose sorted names the labels
---- count from 1 (ds.classes); else single pictures. Options as of image.load: channels, size, dtype, limit.
+--- count from 1 (ds.classes); else single pictures. Options as of image.load: channels, size, dtype, limit (for each
+--- picture: what is over it is refused when its turn comes).
 ---@param dir string
 ---@param opts? {channels: integer?, size: integer[]?, dtype: string?, limit: integer?}
 ---@return tycho.data.Dataset? ds, string? message
@@ -425,6 +426,9 @@ function M.csv(path, opts)
     return nil, ("%s: there is no column %q"):format(path, tostring(own.target))
   end
   if target and t.types[target] == "text" then -- again, with the classes looked for
+    for _, p in ipairs(t.place) do
+      if p and p.index == 1 then p.matrix:release() end -- not beside the new ones
+    end
     local types = type(rest.types) == "table" and rest.types or {}
     rest.types = {}
     for k, v in pairs(types) do rest.types[k] = v end
