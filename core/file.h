@@ -18,6 +18,8 @@
 
 #include "type.h"
 
+#include <signal.h>
+
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "formats are written as they lie here");
 
 #define FILE_ERR 512
@@ -162,7 +164,7 @@ typedef struct Entry {
   bool swapped;  /* most significant byte first */
   bool turned;   /* its dims lie in reverse order: `type` has them so */
   i64 at, bytes; /* where it lies */
-  char why[64];  /* not "": it can be no tensor of ours, and why */
+  char why[80];  /* not "": it can be no tensor of ours, and why */
 } Entry;
 
 /* Elements and bytes of an array of this type and code; false: too large for any memory, or no
@@ -257,6 +259,14 @@ typedef struct GgufValue {
 bool ty_gguf_value(Head *h, u32 type, GgufValue *v);
 
 /* --- writing: whole or not at all */
+
+/* A file that reaches the limit of its length, and a pipe without a reader, send the writer a signal
+** that ends the process. Between these two calls the thread does not get them: writes just fail. */
+typedef struct FileCalm {
+  sigset_t before, held;
+} FileCalm;
+void ty_file_calm(FileCalm *c);
+void ty_file_calm_end(const FileCalm *c);
 
 /* A file under another name in the same folder, which becomes `path` at the end. */
 typedef struct Draft {

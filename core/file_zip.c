@@ -247,8 +247,13 @@ static bool read_member_header(Archive *a, i64 i, const ZipStat *st) {
   if (!e) return false;
   if (!ty_file_memory(&f, st->name, front, n)) return ty_file_fail_memory(&a->file, 0);
   ty_head_open(&h, &f);
-  ok = ty_npy_header(&h, e, size);
-  if (!ok) ty_file_fail(&a->file, "%s", f.err);
+  /* As in NumPy, a member that cannot be read leaves the others readable. */
+  if (!ty_npy_header(&h, e, size)) {
+    ok = !f.memory;
+    const char *why = f.err + TY_MIN(strlen(f.err), strlen(f.path) + 2); /* behind the name */
+    snprintf(e->why, sizeof e->why, "%.*s", (int)sizeof e->why - 1, why);
+    if (!ok) ty_file_fail_memory(&a->file, 0);
+  }
   e->at = h.at;
   ty_head_close(&h);
   ty_file_close(&f);
@@ -398,9 +403,13 @@ bool ty_zip_write(const char *path, const ZipPart *parts, i64 n, bool compress,
     zip.error_free(&e);
     return false;
   }
+  FileCalm calm;
   bool ok = true;
   for (i64 i = 0; i < n && ok; i++) ok = write_part(z, &parts[i], compress);
-  if (ok && zip.close(z) == 0) return true;
+  ty_file_calm(&calm);
+  ok = ok && zip.close(z) == 0;
+  ty_file_calm_end(&calm);
+  if (ok) return true;
   snprintf(err, FILE_ERR, "%.250s: cannot be written: %.200s", path, zip.text(z));
   zip.discard(z);
   return false;

@@ -246,8 +246,11 @@ describe("a picture that is written", function()
 
   it("must be a picture", function()
     for text, fn in pairs {
-      ["image.save: argument 2 must be a picture, [h,w] or [c,h,w] of 1 to 4 channels, got f32[5,2,2]"] = function()
-        image.save("x.png", ty.zeros(5, 2, 2))
+      ["image.save: argument 2 must be a picture, [h,w] or [c,h,w] of 1 to 4 channels, got f32[5,2,6]"] = function()
+        image.save("x.png", ty.zeros(5, 2, 6))
+      end,
+      ["got u8[5,7,3] (x:permute(3, 1, 2) has the channels first)"] = function()
+        image.save("x.png", ty.zeros({ 5, 7, 3 }, { dtype = "u8" }))
       end,
       ["image.save: argument 2 must be of u8, floats from 0 to 1, or bool"] = function()
         image.save("x.png", ty.zeros({ 2, 2 }, { dtype = "i64" }))

@@ -384,6 +384,7 @@ return function(C, add, check)
   end
 
   add("csv", "csv tsv", {
+    Table = Table,
     --- A table of a text file. Options: header = "auto" | true | false; delimiter = "auto" | a character; decimal =
     --- "."; comment = a character that begins lines to be passed over; skip = lines before the header; columns = which
     --- are read, by name or number, in this order; names = instead of the header's; types = {name = "i64" | "f32" |

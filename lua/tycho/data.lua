@@ -159,7 +159,7 @@ local function rows_of(x, order, at, n)
   end
   local y = {}
   for i = 1, n do y[i] = x[order and order:get(at + i - 1) or at + i - 1] end
-  return y
+  return collate(y)
 end
 
 local function each(self, fn)
@@ -202,11 +202,13 @@ local function field_rows(who, name, x)
   return #x
 end
 
---- The rows of tensors (or lists): tensors(x, y) gives samples of two values, tensors{x = a, y = b} tables.
----@param first tycho.Tensor|table
+--- The rows of tensors or lists: tensors(x, y) gives samples of two values, tensors{x = a, y = b} tables, and so does a
+--- table of csv.load. Entries of lists are put side by side: numbers as f32, strings as a list.
+---@param first tycho.Tensor|table|tycho.csv.Table
 ---@return tycho.data.Dataset
 function M.tensors(first, ...)
   local who = "data.tensors"
+  if getmetatable(first) == files.csv.Table then first = first.columns end
   local fields, named = { first, ... }, nil
   if select("#", ...) == 0 and type(first) == "table" and #first == 0 and next(first) ~= nil then
     fields, named = first, first
@@ -592,6 +594,8 @@ function Loader:restore(state)
   self.seed, self.at, self.left = seed, { epoch = epoch, position = position }, nil
 end
 
+Loader.state_dict, Loader.load_state_dict = Loader.state, Loader.restore -- so that it can be a part of a checkpoint
+
 --- Ends the reading in the background; the collector does so too. The loader can be used again.
 function Loader:close()
   self:rest()
@@ -602,7 +606,7 @@ end
 ---@private
 function Loader:rest()
   local reader = self.reader
-  self.reader, self.running = nil, nil
+  self.reader, self.running, self.given = nil, nil, nil
   if reader and reader.close then reader.close() end
 end
 
@@ -656,10 +660,17 @@ function Loader:epoch()
   end
 end
 
---- for x, y in loader do: an epoch each time such a loop begins.
+--- for x, y in loader do: an epoch each time such a loop begins. Two loops are told apart by what each was given last.
 function Loader:__call(_, control)
-  if control == nil then self.running = self:epoch() end
-  return self.running()
+  if control == nil then self.running = self:epoch()
+  elseif not self.running or control ~= self.given then
+    fail("data.loader", "another epoch of this loader has begun")
+  end
+  local function give(first, ...)
+    self.given = first
+    return first, ...
+  end
+  return give(self.running())
 end
 
 function Loader:__tostring()

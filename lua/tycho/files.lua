@@ -280,6 +280,7 @@ add("npz", "npz", {
     check_path(who, path)
     opts = check.options(who, opts, { compress = "boolean" })
     local names, fronts, list = names_of(who, tensors), {}, {}
+    if #names == 0 then return C.write(path, { "PK\5\6" .. ("\0"):rep(18) }) end -- libzip writes none without members
     for i, name in ipairs(names) do
       fronts[i], list[i] = npy_header(who, tensors[name]), tensors[name]:detach()
       names[i] = name .. ".npy"

@@ -77,7 +77,9 @@ return function(M, C, add, check)
     if x.ndim == 2 then x = x:reshape(1, x:size(1), x:size(2)) end
     local c = x.ndim == 3 and x:size(1)
     if not c or c < 1 or c > 4 or x:numel() == 0 then
-      fail(who, "argument %d must be a picture, [h,w] or [c,h,w] of 1 to 4 channels, got %s", i, text(x))
+      local turned = x.ndim == 3 and x:numel() > 0 and x:size(3) <= 4
+      fail(who, "argument %d must be a picture, [h,w] or [c,h,w] of 1 to 4 channels, got %s%s", i, text(x),
+        turned and " (x:permute(3, 1, 2) has the channels first)" or "")
     end
     if FLOATS[x.dtype] then return (x:to("f32") * 255 + 0.5):floor():clamp(0, 255):to("u8") end
     if x.dtype == "bool" then return x:to("u8") * 255 end

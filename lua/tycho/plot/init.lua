@@ -357,6 +357,8 @@ local LEGENDS = {
   ["bottom right"] = true,
 }
 
+local HINT = " (values are drawn by ty.plot{}:line(values))"
+
 local function is_plot(v) return getmetatable(v) == Plot end
 
 --- The rows of plots in a table's list part; nil when there are none.
@@ -365,7 +367,9 @@ local function rows_of(opts)
   local rows = {}
   for i, row in ipairs(opts) do
     if is_plot(row) then row = { row } end
-    if type(row) ~= "table" or #row == 0 then fail("plot", "row %d must be a list of plots, got %s", i, show(row)) end
+    if type(row) ~= "table" or #row == 0 then
+      fail("plot", "row %d must be a list of plots, got %s%s", i, show(row), type(row) == "number" and HINT or "")
+    end
     rows[i] = {}
     for k, p in ipairs(row) do
       if not is_plot(p) or p.rows then fail("plot", "row %d: element %d must be a plot, got %s", i, k, show(p)) end
@@ -384,7 +388,7 @@ end
 return function(opts)
   local y = { marks = {}, turn = 0 }
   if opts ~= nil and (type(opts) ~= "table" or is_plot(opts)) then
-    fail("plot", "argument 1 must be a table of options, got %s", show(opts))
+    fail("plot", "argument 1 must be a table of options, got %s%s", show(opts), ty.is_tensor(opts) and HINT or "")
   end
   local named = {}
   if opts then
