@@ -101,7 +101,9 @@ local CHANNELS = { [GREY] = 1, [RGB] = 3, [PALETTE] = 1, [RGBA] = 4 }
 --- A black PNG; `data` instead of its rows, `extra` chunks before them.
 local function png(width, height, kind, depth, interlaced, data, extra)
   local rows = 0
-  local function pass(w, h) if w > 0 and h > 0 then rows = rows + h * (1 + math.ceil(w * CHANNELS[kind] * depth / 8)) end end
+  local function pass(w, h)
+    if w > 0 and h > 0 then rows = rows + h * (1 + math.ceil(w * CHANNELS[kind] * depth / 8)) end
+  end
   if interlaced then
     for _, p in ipairs { { 0, 0, 8, 8 }, { 4, 0, 8, 8 }, { 0, 4, 4, 8 }, { 2, 0, 4, 4 }, { 0, 2, 2, 4 }, { 1, 0, 2, 2 },
       { 0, 1, 1, 2 } } do
@@ -111,7 +113,8 @@ local function png(width, height, kind, depth, interlaced, data, extra)
     pass(width, height)
   end
   local head = be(width, 4) .. be(height, 4) .. string.char(depth, kind, 0, 0, interlaced and 1 or 0)
-  local colors = kind == PALETTE and chunk("PLTE", ("\1\2\3"):rep(2 ^ depth)) .. chunk("tRNS", ("\9"):rep(2 ^ depth)) or ""
+  local n = 2 ^ depth
+  local colors = kind == PALETTE and chunk("PLTE", ("\1\2\3"):rep(n)) .. chunk("tRNS", ("\9"):rep(n)) or ""
   return "\137PNG\r\n\26\n" .. chunk("IHDR", head) .. colors .. (extra or "") ..
     chunk("IDAT", data or deflated(("\0"):rep(rows))) .. chunk("IEND", "")
 end
@@ -135,7 +138,9 @@ end
 local function in_scans(width, height)
   local head = of_size(jpeg(64, 64, S444), width, height)
   local blocks = width / 8 * height / 8
-  local function scan(component, tables, data) return "\255\218\0\8\1" .. string.char(component, tables, 0, 63, 0) .. data end
+  local function scan(component, tables, data)
+    return "\255\218\0\8\1" .. string.char(component, tables, 0, 63, 0) .. data
+  end
   return head:sub(1, head:find("\255\218", 1, true) - 1) .. scan(1, 0, ("\40\162\138"):rep(blocks / 4)) ..
     scan(2, 17, ("\0"):rep(blocks / 2)) .. scan(3, 17, ("\0"):rep(blocks / 2)) .. "\255\217"
 end
@@ -174,7 +179,8 @@ describe("a picture costs at most its file and 64 MB:", function()
 
   it("PNG whose texts and profiles unpack to a thousand times their size", function()
     local texts = chunk("zTXt", "a\0\0" .. deflated(("x"):rep(1e6))):rep(900)
-    taken(write("texts.png", png(10, 10, RGB, 8, false, nil, texts .. chunk("iCCP", "a\0\0" .. deflated(("\0"):rep(1e6))))), 1)
+    local profile = chunk("iCCP", "a\0\0" .. deflated(("\0"):rep(1e6)))
+    taken(write("texts.png", png(10, 10, RGB, 8, false, nil, texts .. profile)), 1)
   end)
 
   it("JPEG, also progressive and in several scans", function()
@@ -218,8 +224,10 @@ describe("a table that is refused costs at most its file and 64 MB:", function()
     refused(write("a.csv", many, '"1', ones:sub(2)), ":100001: a quote is opened and never closed")
     refused(write("a.csv", many, '"1"x', ones:sub(2)), ":100001: text behind a closing quote")
     refused(write("a.csv", many, "\0", ones:sub(2)), ":100001: a zero byte")
-    refused(write("a.csv", many, "x", ones:sub(2)), ":100001: column 1: \"x\" is no number", "ty.load(path, {types = \"f64\"})")
-    refused(write("a.csv", many, ones:sub(2)), "an empty field where a number is needed", "ty.load(path, {fill = \"error\"})")
+    refused(write("a.csv", many, "x", ones:sub(2)), ":100001: column 1: \"x\" is no number",
+      "ty.load(path, {types = \"f64\"})")
+    refused(write("a.csv", many, ones:sub(2)), "an empty field where a number is needed",
+      "ty.load(path, {fill = \"error\"})")
     refused(write("a.csv", many, "2", ones:sub(2)), ":100001: column 1: \"2\" is none of the classes",
       "ty.load(path, {classes = {{\"1\"}}})")
   end)
@@ -339,15 +347,18 @@ describe("tensors that are refused cost at most their file and 64 MB:", function
     many = table.concat(many, ",", 1, 65536)
     refused(write("a.safetensors", safetensors("{" .. many .. "}", "x")), "behind the last tensor")
     local n = 68e6
-    local two = ('{"a":{"dtype":"U16","shape":[%d],"data_offsets":[0,%d]},"b":{"dtype":"%%s","shape":[1],"data_offsets":[%d,%d]}}')
-      :format(n / 2, n, n, n + 8)
-    refused(write("a.safetensors", safetensors(two:format "U64", ("\1"):rep(n), ("\255"):rep(8))), "does not fit i64")
-    refused(write("a.safetensors", safetensors(two:format "C64", ("\1"):rep(n), ("\255"):rep(8))), "C64, which is not read")
-    taken(write("a.safetensors", safetensors(two:format "I64", ("\1"):rep(n), ("\255"):rep(8))), 2)
+    local two = ('{"a":{"dtype":"U16","shape":[%d],"data_offsets":[0,%d]},' ..
+      '"b":{"dtype":"%%s","shape":[1],"data_offsets":[%d,%d]}}'):format(n / 2, n, n, n + 8)
+    local data = ("\1"):rep(n) .. ("\255"):rep(8)
+    refused(write("a.safetensors", safetensors(two:format "U64", data)), "does not fit i64")
+    refused(write("a.safetensors", safetensors(two:format "C64", data)), "C64, which is not read")
+    taken(write("a.safetensors", safetensors(two:format "I64", data)), 2)
   end)
 
   local GGUF = "GGUF\3\0\0\0"
-  local function tensor(name, n, kind, at) return le(#name, 8) .. name .. le(1, 4) .. le(n, 8) .. le(kind, 4) .. le(at, 8) end
+  local function tensor(name, n, kind, at)
+    return le(#name, 8) .. name .. le(1, 4) .. le(n, 8) .. le(kind, 4) .. le(at, 8)
+  end
 
   it("gguf: counts, arrays, texts; a type that is not read behind one that grows", function()
     refused(write("a.gguf", GGUF, le(2 ^ 50, 8), le(0, 8)), "more than the file has room for")
@@ -355,24 +366,28 @@ describe("tensors that are refused cost at most their file and 64 MB:", function
     refused(write("a.gguf", GGUF, le(1, 8), le(0, 8), tensor("a", 2 ^ 45, 0, 0)), "needs %d+ bytes")
     refused(write("a.gguf", GGUF, le(0, 8), le(1, 8), le(1, 8), "k", le(9, 4), le(8, 4), le(3e6, 8), ("\0"):rep(24e6)),
       "too much memory")
-    refused(write("a.gguf", GGUF, le(1000, 8), le(1, 8), le(1, 8), "k", le(9, 4), le(0, 4), le(7e6, 8), ("\1"):rep(7e6)),
-      "ends at byte")
+    local bytes = le(1, 8) .. "k" .. le(9, 4) .. le(0, 4) .. le(7e6, 8) .. ("\1"):rep(7e6)
+    refused(write("a.gguf", GGUF, le(1000, 8), le(1, 8), bytes), "ends at byte")
     local blocks = 1e6 -- of Q4_0: 18 MB, which become 128
     local front = GGUF .. le(2, 8) .. le(0, 8) .. tensor("a", 32 * blocks, 2, 0)
     local function padded(s) return s .. ("\0"):rep(-#s % 32) end
-    refused(write("a.gguf", padded(front .. tensor("b", 32, 3, 18 * blocks)), ("\1"):rep(18 * blocks), ("\1"):rep(64)),
-      "Q4_1, which is not read")
-    taken(write("a.gguf", padded(front .. tensor("b", 32, 2, 18 * blocks)), ("\1"):rep(18 * blocks), ("\1"):rep(64)), 7.2)
-    taken(write("a.gguf", padded(front .. tensor("b", 32, 2, 18 * blocks)), ("\1"):rep(18 * blocks), ("\1"):rep(64)), 7.2,
-      "ty.load(path, {dtype = \"f16\"})")
+    local data = ("\1"):rep(18 * blocks) .. ("\1"):rep(64)
+    refused(write("a.gguf", padded(front .. tensor("b", 32, 3, 18 * blocks)), data), "Q4_1, which is not read")
+    local whole = padded(front .. tensor("b", 32, 2, 18 * blocks))
+    taken(write("a.gguf", whole, data), 7.2)
+    taken(write("a.gguf", whole, data), 7.2, "ty.load(path, {dtype = \"f16\"})")
   end)
 
   it("checkpoints and indices of shards", function()
     local function tree(text)
       return safetensors('{"__metadata__":{"tycho.tree":"' .. text:gsub('"', '\\"') .. '"}}')
     end
-    for _, text in ipairs { '{"a":[' .. ("[],"):rep(5e6) .. "[]]}", '{"a":[' .. ("0,"):rep(1.9e6) .. '{"$tensor":"b"}]}',
-      '{"a":[' .. ('{"a":1},'):rep(190000) .. '{"$tensor":"b"}]}', '{"a":' .. ("["):rep(127) .. ("]"):rep(127) .. "}" } do
+    for _, text in ipairs {
+      '{"a":[' .. ("[],"):rep(5e6) .. "[]]}",
+      '{"a":[' .. ("0,"):rep(1.9e6) .. '{"$tensor":"b"}]}',
+      '{"a":[' .. ('{"a":1},'):rep(190000) .. '{"$tensor":"b"}]}',
+      '{"a":' .. ("["):rep(127) .. ("]"):rep(127) .. "}",
+    } do
       local path = write("a.safetensors", tree(text))
       local bytes, said, size = cost(path, "ty.load_checkpoint(path)")
       assert.truthy(bytes <= size + SPARE, said)
@@ -384,8 +399,11 @@ describe("tensors that are refused cost at most their file and 64 MB:", function
     end
     local short = {}
     for i = 1, 220000 do short[i] = ('"%d":"%d"'):format(i, i) end
-    for _, text in ipairs { '{"weight_map":{"a":[' .. ("[],"):rep(5e6) .. "[]]}}", (" "):rep(2 ^ 24 + 1), (" "):rep(2 ^ 24),
-      '{"weight_map":{' .. table.concat(list, ",") .. "}}", '{"weight_map":{' .. table.concat(shards, ",") .. "}}", '{"weight_map":{' .. table.concat(short, ",") .. "}}" } do
+    local function map(entries) return '{"weight_map":{' .. table.concat(entries, ",") .. "}}" end
+    for _, text in ipairs {
+      '{"weight_map":{"a":[' .. ("[],"):rep(5e6) .. "[]]}}", (" "):rep(2 ^ 24 + 1), (" "):rep(2 ^ 24), map(list),
+      map(shards), map(short),
+    } do
       refused(write("model.safetensors.index.json", text), "model", "ty.load_weights(path)")
     end
   end)

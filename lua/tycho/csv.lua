@@ -5,10 +5,10 @@
 -- Columns of whole numbers are i64; other numbers f32, or f64 where f32 would lose whole numbers or range. What is
 -- missing (an empty field, NA, nan ...) is NaN. Everything else is text.
 --
--- Memory: a file that is refused takes at most its size and 64 MB. A field that is taken is a number of 4 or 8 bytes; it
--- may be as little as one byte of the file (an empty one), so numbers take at most 9 times the file's size and 64 MB,
--- its text included, which goes when they are read; commonly as much as the file again. A field of text takes 8 bytes,
--- and each text that differs from all others about 40 more than its length.
+-- Memory: a file that is refused takes at most its size and 64 MB. A field that is taken is a number of 4 or 8 bytes,
+-- and may be one byte of the file (an empty one), so numbers take at most 9 times the file's size and 64 MB, its text
+-- included, which goes when they are read; commonly they take less than the text. A field of text takes 8 bytes, and
+-- each text that differs from all others about 40 more than its length.
 
 ---@param C table the functions of files.so
 ---@param add fun(name: string, endings: string, format: table)

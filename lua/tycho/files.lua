@@ -97,7 +97,8 @@ local function turned(t, reversed)
 end
 
 add("npy", "npy", {
-  --- A tensor of a .npy file. u16 becomes i32, u32 and u64 i64 (twice the file's size, at most); column-major files give a view with turned strides.
+  --- A tensor of a .npy file. u16 becomes i32, u32 and u64 i64 (so it takes up to twice the file's size); column-major
+  --- files give a view with turned strides.
   ---@param path string
   ---@param opts? {mmap: boolean?} mmap: the elements stay in the file, which must not be cut short meanwhile
   ---@return tycho.Tensor? t, string? message
