@@ -126,7 +126,9 @@ function Dataset:get(i)
     fail("get", "sample %s of %d", type(i) == "number" and ("%.14g"):format(i) or show(i), n)
   end
   if i < 0 then i = n + 1 + i end
-  local values, why = self:reader(ty.tensor({ i }, { dtype = "i64" }), { workers = 0, ahead = 1 }):one()
+  local reader = self:reader(ty.tensor({ i }, { dtype = "i64" }), { workers = 0, ahead = 1 })
+  local values, why = reader:one()
+  if reader.close then reader.close() end -- its memory is more than Lua's collector knows
   if not values then return nil, why end
   return unpack(values, 1, values.n)
 end
