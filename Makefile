@@ -85,8 +85,8 @@ $(B)/obj/%.o: core/%.c Makefile | $(B)/obj
 LOOPS   := vmap attend grad grad_attend grad_rules plan cache fold tile tile_prims tile_place tile_reduce tile_run tile_strand gemm gemm_kern gemm_amx epilogue list layout panels \
            host lower map fuse graph program type x64 x64_asm x64_body x64_ops x64_code profile
 SMALL   := vmap lua_vmap attend grad grad_attend lua_attend grad_rules lua_grad lua_args lua_view x64 x64_body x64_ops tile program lower dump blas capture lua_capture lua_compile lua_custom \
-           lua_check lua_graph lua_index lua_linalg lua_print lua_probe lua_random lua_select lua_settings lua_tensor range replace list layout \
-            profile lua_profile
+           lua_check lua_graph lua_index lua_linalg lua_print lua_modes lua_probe lua_random lua_select lua_settings lua_tensor range replace list layout \
+            profile lua_profile record_move record_write
 $(LOOPS:%=$(B)/obj/%.o): override CFLAGS += -fno-asynchronous-unwind-tables
 $(SMALL:%=$(B)/obj/%.o): override CFLAGS += -Os
 # A row at a time is copied faster by libc than by the shortest instructions.

@@ -672,6 +672,18 @@ describe("a checkpoint", function()
     end
   end
 
+  it("leaves random numbers where they are with {random = false}", function()
+    local path, m = folder .. "/random", ty.nn.Linear(1, 1)
+    ty.manual_seed(5)
+    assert(ty.save_checkpoint(path, { model = m }))
+    ty.manual_seed(6)
+    local state = ty.random_state()
+    assert(ty.load_checkpoint(path, { model = m }, { random = false }))
+    assert.equal(state, ty.random_state())
+    assert(ty.load_checkpoint(path, { model = m }))
+    assert.not_equal(state, ty.random_state())
+  end)
+
   it("keeps every number, text and table", function()
     local path = folder .. "/odd"
     local given = {

@@ -349,6 +349,13 @@ return function(C, add, check)
     return columns
   end
 
+  --- Writes a table of csv.load, columns by name ({x = tensor, label = {"a", "b"}}), or a tensor [rows] or
+  --- [rows, columns]. Numbers read back as they are. Options: names = the columns' names and order; header = false;
+  --- delimiter; missing = how NaN is written, by default as an empty field.
+  ---@param path string
+  ---@param value tycho.csv.Table|tycho.Tensor|table<string, tycho.Tensor|string[]>
+  ---@param opts? table
+  ---@return true? ok, string? message
   local function save(path, value, opts)
     local who = "csv.save"
     check_path(who, path)
@@ -404,13 +411,6 @@ return function(C, add, check)
       if type(text) ~= "string" then fail("csv.parse", "argument 1 must be a text, got %s", show(text)) end
       return read("csv.parse", "text", text, opts)
     end,
-    --- Writes a table of csv.load, columns by name ({x = tensor, label = {"a", "b"}}), or a tensor [rows] or
-    --- [rows, columns]. Numbers read back as they are. Options: names = the columns' names and order; header = false;
-    --- delimiter; missing = how NaN is written, by default as an empty field.
-    ---@param path string
-    ---@param value tycho.csv.Table|tycho.Tensor|table<string, tycho.Tensor|string[]>
-    ---@param opts? table
-    ---@return true? ok, string? message
     save = save,
   })
 end

@@ -531,6 +531,7 @@ end
 ---@field batch integer
 local Loader = {}
 Loader.__index = Loader
+M.Loader = Loader
 
 local loader_options = {
   batch = "number", shuffle = "boolean", seed = "number", last = "string", transform = "function", workers = "number",
@@ -565,7 +566,8 @@ function M.loader(ds, opts)
   return o
 end
 
----@param opts? table see data.loader
+--- Its batches, with the options of data.loader.
+---@param opts? table
 ---@return tycho.data.Loader
 function Dataset:loader(opts) return M.loader(self, opts) end
 
@@ -583,6 +585,7 @@ function Loader:state()
   return { epoch = self.at.epoch, position = self.at.position, seed = self.seed }
 end
 
+--- Goes on where a loader stood that gave this state.
 ---@param state {epoch: integer, position: integer, seed: integer}
 function Loader:restore(state)
   if type(state) ~= "table" then fail("restore", "argument 1 must be a loader's state, got %s", show(state)) end

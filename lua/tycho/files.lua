@@ -132,6 +132,7 @@ add("npy", "npy", {
 ---@field metadata table
 local File = {}
 local file_methods = {}
+M.TensorFile = file_methods
 
 local loaders = { metadata = function(self) return C.metadata(self.handle) end }
 
@@ -230,9 +231,13 @@ local known_options = {
   gguf = { names = "table", mmap = "boolean", dtype = "string" },
 }
 
---- ty.files.npz.open and its relatives: the file, of which tensors are read one by one.
+--- ty.files.npz.open and its relatives.
 local function opener(format)
   local known = { mmap = known_options[format].mmap, limit = known_options[format].limit }
+  --- An open file, of which tensors are read one by one: its names, info(name), get(name). Options as of load.
+  ---@param path string
+  ---@param opts? {mmap: boolean?, limit: number?}
+  ---@return tycho.TensorFile? file, string? message
   return function(path, opts)
     local who = format .. ".open"
     return open_file(format, check_path(who, path), check.options(who, opts, known))

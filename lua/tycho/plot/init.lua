@@ -265,7 +265,7 @@ function Plot:image(t, opts)
   return add(self, o)
 end
 
---- A straight line over the whole plot at this y (hline) or x (vline).
+--- A straight line over the whole plot at this y.
 ---@param at number
 ---@param opts? {label: string?, color: any, alpha: number?, width: number?, dash: string?}
 ---@return tycho.Plot
@@ -277,6 +277,7 @@ function Plot:hline(at, opts)
   return add(self, o)
 end
 
+--- A straight line over the whole plot at this x.
 ---@param at number
 ---@param opts? {label: string?, color: any, alpha: number?, width: number?, dash: string?}
 ---@return tycho.Plot
