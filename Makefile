@@ -155,7 +155,7 @@ fuzz-files: deps
 	@$(LUAJIT) spec/fuzz_seeds.lua $(FUZZ)/seeds
 	@status=0; for f in $(FORMATS); do \
 	  F=$$(echo $$f | tr a-z A-Z); mkdir -p $(FUZZ)/$$f; \
-	  clang -std=c11 -O1 -g -D_GNU_SOURCE -DFORMAT=$$F -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
+	  clang -std=c11 -O1 -g -D_GNU_SOURCE -DFORMAT=$$F -DCSV_STORED=256 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
 	    spec/fuzz_files.c $(PARSERS) -ldl -lpthread -lm -o $(FUZZ)/fuzz_$$f || exit 1; \
 	  $(FUZZ)/fuzz_$$f -max_total_time=$(SECONDS) -runs=$(RUNS) -seed=$(SEED) -rss_limit_mb=1024 -timeout=10 -print_final_stats=1 \
 	    -artifact_prefix=$(FUZZ)/ $(FUZZ)/$$f $(FUZZ)/seeds/$$f >$(FUZZ)/$$f.log 2>&1 || status=1; \

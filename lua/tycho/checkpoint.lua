@@ -169,13 +169,12 @@ return function(ty, C, check, quoted, save_safetensors)
       local make = special[key]
       return make and make(v[key], tensors)
     end
-    local t = {}
-    for k, part in pairs(v) do
+    for k, part in pairs(v) do -- where it stands: a tree may be large, two of them twice that
       local value = decode(part, tensors)
       if value == nil then return nil end
-      t[k] = value
+      v[k] = value
     end
-    return t
+    return v
   end
 
   local function read(path)
