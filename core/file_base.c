@@ -40,6 +40,15 @@ void *ty_file_grow(void *p, i64 n) {
 }
 void ty_file_free(void *p) { free(p); }
 
+const void *ty_file_discard(const void *from, const void *end) {
+  enum { SMALL_PAGE = 4096 };
+  uintptr_t huge = (uintptr_t)FILE_PAGE, to = (uintptr_t)end / huge * huge;
+  uintptr_t at = ((uintptr_t)from + SMALL_PAGE - 1) / SMALL_PAGE * SMALL_PAGE;
+  if (to <= at) return from;
+  (void)madvise((void *)at, to - at, MADV_DONTNEED); /* no harm where it is refused */
+  return (const void *)to;
+}
+
 static char *copy_text(const char *s) {
   i64 n = (i64)strlen(s) + 1;
   char *y = ty_file_alloc(n);

@@ -41,7 +41,7 @@ typedef i64 ZipCallback(void *ctx, void *data, u64 n, int command);
 
 enum { C_OPEN, C_READ, C_CLOSE, C_STAT, C_ERROR, C_FREE, C_SEEK, C_TELL, C_SUPPORTS = 14 };
 enum { STAT_NAME = 1, STAT_SIZE = 4, STAT_PACKED = 8, STAT_METHOD = 64, STAT_ENCRYPTION = 128 };
-enum { OPEN_CREATE = 1, OPEN_TRUNCATE = 8, OPEN_READ_ONLY = 16, NAME_UTF8 = 2048 };
+enum { OPEN_CREATE = 1, OPEN_TRUNCATE = 8, OPEN_READ_ONLY = 16, NAME_UTF8 = 2048, NAME_RAW = 64 };
 enum { METHOD_STORE = 0, METHOD_DEFLATE = 8, ERROR_READ = 5, ERROR_INVALID = 18 };
 
 /* --- the library */
@@ -268,7 +268,8 @@ static bool read_members(Archive *a) {
                         ENTRIES_MOST);
   for (i64 i = 0; i < count; i++) {
     ZipStat st = {0};
-    if (zip.stat(in->zip, (u64)i, 0, &st)) return ty_file_fail(&a->file, "%s", zip.text(in->zip));
+    if (zip.stat(in->zip, (u64)i, NAME_RAW, &st))
+      return ty_file_fail(&a->file, "%s", zip.text(in->zip));
     if (!(st.valid & STAT_NAME) || !(st.valid & STAT_SIZE)) continue;
     i64 n = (i64)strlen(st.name);
     if (n < 4 || strcmp(st.name + n - 4, ".npy")) continue;
@@ -291,7 +292,7 @@ static bool npz_read(Archive *a, const Entry *e, void *to) {
   Inside *in = a->inside;
   u8 rest[4096];
   ZipStat st = {0};
-  if (zip.stat(in->zip, (u64)e->bytes, 0, &st))
+  if (zip.stat(in->zip, (u64)e->bytes, NAME_RAW, &st))
     return ty_file_fail(&a->file, "%s", zip.text(in->zip));
   Reader r = {a, st.name, zip.member(in->zip, (u64)e->bytes, 0)};
   if (!r.m) return member_fail(a, st.name, zip.text(in->zip));

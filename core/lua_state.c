@@ -417,10 +417,11 @@ void ty_lua_describe(lua_State *L, const char *name, const char *args, const cha
 
 void ty_lua_define(lua_State *L, int m, int t, const LuaFunction *fns) {
   for (; fns->name; fns++) {
+    const char *dot = strrchr(fns->name, '.'); /* "linalg.solve" is solve in the table m */
     push_function(L, fns->fn);
     if (fns->where != 't') {
       lua_pushvalue(L, -1);
-      lua_setfield(L, m, fns->name);
+      lua_setfield(L, m, dot ? dot + 1 : fns->name);
     }
     if (fns->where != 'm') {
       lua_pushvalue(L, -1);

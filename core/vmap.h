@@ -67,6 +67,8 @@ bool ty_vmap_contract(State *S, const char *who, const Tensor *a, const Tensor *
                       int summed, const Type *t, Tensor *y);
 bool ty_vmap_cat(State *S, const char *who, int n, const Given *src, int dim, const Type *t,
                  Tensor *y);
+/* Whether x may be written to dst: it is batched no deeper, or dst is of this vmap and can become so. */
+bool ty_vmap_may_write(const State *S, const Tensor *dst, const Tensor *x);
 /* Makes dst ready for x, which is batched: a storage that was the same for all examples is one for each. */
 bool ty_vmap_open_to(State *S, const char *who, const Tensor *dst, const Given *x);
 bool ty_vmap_write(State *S, const char *who, const Tensor *dst, const Given *x);

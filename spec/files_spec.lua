@@ -352,7 +352,7 @@ describe("misuse", function()
       { ty.save, { "x.safetensors", { a = x }, { metadata = { a = 1 } } }, "metadata must be texts" },
       { ty.save_checkpoint, { "x", { f = print } }, "f cannot be saved: it is function" },
       { ty.save_checkpoint, { "x", 1 }, "argument 2 must be a table of parts" },
-      { ty.load_checkpoint, { "x", { model = 1 } }, "model must have load_state_dict" },
+      { ty.load_checkpoint, { "x", { model = 1 } }, "model must have state_dict and load_state_dict" },
       { ty.load_checkpoint, { "x", ty.nn.Linear(1, 1) }, "argument 2 must be a table of parts by name" },
     } do
       local message = H.raises(case[1], unpack(case[2]))
@@ -672,6 +672,18 @@ describe("a checkpoint", function()
     end
   end
 
+  it("leaves random numbers where they are with {random = false}", function()
+    local path, m = folder .. "/random", ty.nn.Linear(1, 1)
+    ty.manual_seed(5)
+    assert(ty.save_checkpoint(path, { model = m }))
+    ty.manual_seed(6)
+    local state = ty.random_state()
+    assert(ty.load_checkpoint(path, { model = m }, { random = false }))
+    assert.equal(state, ty.random_state())
+    assert(ty.load_checkpoint(path, { model = m }))
+    assert.not_equal(state, ty.random_state())
+  end)
+
   it("keeps every number, text and table", function()
     local path = folder .. "/odd"
     local given = {
@@ -771,6 +783,42 @@ describe("a checkpoint", function()
     local tensors, metadata = ty.load(path)
     assert.same({ 2, 3 }, tensors["model.weight"].shape)
     assert.equal(5, C.json(metadata["tycho.tree"]).step)
+  end)
+
+  it("leaves all parts as they were where one does not fit", function()
+    local path = folder .. "/fits"
+    local function parts(optimizer)
+      local list = {}
+      for i = 1, 4 do
+        local m = ty.nn.Linear(2, 3)
+        list["model" .. i], list["optimizer" .. i] = m, optimizer(m:parameters(), { lr = 0.1, momentum = 0.9 })
+      end
+      return list
+    end
+    assert(ty.save_checkpoint(path, parts(ty.optim.SGD)))
+    for wrong = 1, 4 do
+      local into = parts(ty.optim.SGD)
+      for i = 1, 4 do
+        into["model" .. i](ty.ones(1, 2)):sum():backward()
+        into["optimizer" .. i]:step()
+      end
+      into["model" .. wrong] = ty.nn.Linear(3, 3)
+      local function weights()
+        local list = {}
+        for i = 1, 4 do
+          list[i] = into["model" .. i].weight:totable()
+          list[4 + i] = {}
+          for k, v in pairs(into["optimizer" .. i]:state_dict().groups[1].state[1]) do
+            list[4 + i][k] = ty.is_tensor(v) and v:totable() or v
+          end
+        end
+        return list
+      end
+      local before, random = weights(), ty.random_state()
+      assert.truthy(H.raises(ty.load_checkpoint, path, into):find "weight")
+      assert.same(before, weights())
+      assert.same(random, ty.random_state())
+    end
   end)
 
   it("is refused where it is none, is damaged, or lacks a part", function()

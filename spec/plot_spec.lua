@@ -613,7 +613,7 @@ describe("wrong use of ty.plot", function()
 
   it("writes what it gives as text", function()
     local p, path = ty.plot{}:line { 1, 3, 2 }, os.tmpname()
-    assert.equal(p, p:save(path .. ".svg"))
+    assert.is_true(p:save(path .. ".svg")) -- as all that save
     local f = assert(io.open(path .. ".svg", "rb"))
     assert.equal(p:svg(), f:read "*a")
     f:close()

@@ -1,11 +1,15 @@
 --- nn/autocast.lua -- mixed precision: the products of layers in a half float, all else as it is.
--- Within ty.autocast("bf16", fn) linear, convolution, recurrent and attention layers take their operands in bf16;
--- norms, softmax and losses compute in f32 as always, and parameters stay in f32, the master weights: gradients come
--- back to them through the casts. Loss modules give f32, whatever comes to them. What is written out, x:matmul(w) or
--- ty.cross_entropy(x, y), stays as it is.
+-- Within ty.autocast("bf16", fn):
+-- 1. Linear, convolution, recurrent and attention layers take their operands in bf16 and give bf16. Parameters stay in
+--    f32, the master weights: gradients come back to them through the casts.
+-- 2. What is added up or multiplied over a dim gives f32, as a function and as a module: losses, softmax, log_softmax,
+--    layer, group and RMS norms, sum, prod, cumsum, cumprod, mean, var, std, norm, logsumexp, logcumsumexp. Half floats
+--    have few bits to lose; all these compute in f32 as always, and are not rounded.
+-- 3. All else is as it is without: products that are written out (x:matmul(w)), batch norms, pooling, dropout and what
+--    works element by element keep the dtype they get.
 
 ---@param ty table the module tycho
----@return function autocast, function cast what the layers ask, function whole what the losses ask, function half
+---@return function autocast, function cast what the layers ask, function half what rule 2 asks
 return function(ty)
   local check = require("tycho.check")(ty)
   local unpack, select, pcall, error = unpack, select, pcall, error
@@ -24,12 +28,6 @@ return function(ty)
       if t ~= nil and names[t.dtype] then list[i] = t:to(dtype) end
     end
     return unpack(list, 1, select("#", ...))
-  end
-
-  --- A half float in f32, while autocast is in force: a loss has few bits to lose.
-  local function whole(x)
-    local half = in_force() and ty.is_tensor(x) and (x.dtype == "f16" or x.dtype == "bf16")
-    return half and x:to("f32") or x
   end
 
   local function leave(scope, ok, ...)
@@ -52,8 +50,8 @@ return function(ty)
     return leave(enter(dtype), pcall(fn, ...))
   end
 
-  --- What autocast() was given last, for what runs again later.
+  --- What autocast() was given last: for rule 2, and for what runs again later.
   local function half() return in_force() or false end
 
-  return autocast, cast, whole, half
+  return autocast, cast, half
 end

@@ -265,7 +265,7 @@ function Plot:image(t, opts)
   return add(self, o)
 end
 
---- A straight line over the whole plot at this y (hline) or x (vline).
+--- A straight line over the whole plot at this y.
 ---@param at number
 ---@param opts? {label: string?, color: any, alpha: number?, width: number?, dash: string?}
 ---@return tycho.Plot
@@ -277,6 +277,7 @@ function Plot:hline(at, opts)
   return add(self, o)
 end
 
+--- A straight line over the whole plot at this x.
 ---@param at number
 ---@param opts? {label: string?, color: any, alpha: number?, width: number?, dash: string?}
 ---@return tycho.Plot
@@ -319,16 +320,14 @@ function Plot:png(scale)
   return require("tycho.plot.png").encode(width, height, 3, sample)
 end
 
---- Writes a file, SVG or PNG by its name. Gives the plot; nil and why when it cannot be written.
+--- Writes a file, SVG or PNG by its name.
 ---@param path string
----@return tycho.Plot?, string?
+---@return true? ok, string? message
 function Plot:save(path)
   if type(path) ~= "string" then fail("save", "argument 1 must be a path, got %s", show(path)) end
   local kind = path:lower():match "%.(%w+)$"
   if kind ~= "svg" and kind ~= "png" then fail("save", "the path must end in .svg or .png, got %q", path) end
-  local ok, why = require("tycho.files")._native.write(path, { kind == "svg" and self:svg() or self:png() })
-  if not ok then return nil, why end
-  return self
+  return require("tycho.files")._native.write(path, { kind == "svg" and self:svg() or self:png() })
 end
 
 function Plot:__tostring()
