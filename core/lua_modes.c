@@ -44,21 +44,15 @@ static lua_State *resumed_by(lua_State *co) {
   return next ? next : lua_tothread(co, lua_upvalueindex(1));
 }
 
-/* How far out the coroutine is, seen from L: the resumes between. Where its chain breaks off before, it is further out
-** than all others, by the resumes to there. */
-static int distance(lua_State *co, const lua_State *L) {
+/* How far out the coroutine is, seen from L: the resumes between. The walk ends at `met`, where that is known (NULL:
+** of none). Where its chain breaks off before, it is further out than all others, by the resumes to there. */
+static int distance(lua_State *co, const lua_State *L, const Mode *met) {
   int n = 0;
-  for (; n < CHAIN_MAX && (co = resumed_by(co)); n++)
+  for (; n < CHAIN_MAX && (co = resumed_by(co)); n++) {
     if (co == L) return n;
+    if (met && co == met->owner) return n + 1 + met->far;
+  }
   return CHAIN_MAX + n;
-}
-
-/* Of the modes that hold and were not taken, one of the innermost coroutine; the latest where it cannot be told. */
-static const Mode *next_out(const Host *H) {
-  const Mode *best = NULL;
-  for (const Mode *m = H->mode; m; m = m->outer)
-    if (m->holds && !m->taken && (!best || m->far < best->far)) best = m;
-  return best;
 }
 
 /* --- the words */
@@ -81,7 +75,6 @@ static bool mark(lua_State *L, Host *H) {
   H->mixed = H->disordered = false;
   for (Mode *m = H->mode; m; m = m->outer) {
     const bool own = m->owner == L;
-    m->taken = false;
     m->holds = own || is_resuming(m->owner);
     m->parted |= !m->holds;
     m->far = own ? -1 : 0;
@@ -93,27 +86,41 @@ static bool mark(lua_State *L, Host *H) {
   return several;
 }
 
+/* Those that hold for L, the innermost first; where it cannot be told, the latest. In the list they mostly lie so: then
+** each is put at the end, and all chains are walked once. */
+static Mode *sorted(lua_State *L, Host *H) {
+  const bool several = mark(L, H);
+  Mode *head = NULL, *tail = NULL, *met = NULL;
+  for (Mode *m = H->mode; m; m = m->outer) {
+    if (!m->holds) continue;
+    if (several && m->owner != L) {
+      m->far = met && met->owner == m->owner ? met->far : distance(m->owner, L, met);
+      met = m;
+    }
+    Mode **p = tail && tail->far <= m->far ? &tail->inside_of : &head;
+    while (*p && (*p)->far <= m->far) p = &(*p)->inside_of;
+    m->inside_of = *p;
+    *p = m;
+    if (!m->inside_of) tail = m;
+  }
+  return head;
+}
+
 /* Puts the words as they hold for L: from the innermost mode outwards, the first of each kind decides. */
 static void settle(lua_State *L, Host *H) {
   State *S = &H->S;
   Mode *first[MODE_RANDOM + 1] = {NULL};
   Level **end = &S->level;
   u32 inner = UINT32_MAX;
-  const bool several = mark(L, H);
-  for (Mode *m = H->mode; several && m; m = m->outer)
-    if (m->holds && m->owner != L) m->far = distance(m->owner, L);
-  for (const Mode *at = next_out(H); at; at = next_out(H))
-    for (Mode *m = H->mode; m; m = m->outer) {
-      if (m->owner != at->owner) continue;
-      m->taken = true;
-      if (!first[m->kind]) first[m->kind] = m;
-      if (m->kind != MODE_VMAP) continue;
-      *end = &m->level;
-      end = &m->level.outer;
-      if (m->level.again) continue; /* has the id of an earlier one, on purpose */
-      H->disordered |= m->level.id > inner;
-      inner = m->level.id;
-    }
+  for (Mode *m = sorted(L, H); m; m = m->inside_of) {
+    if (!first[m->kind]) first[m->kind] = m;
+    if (m->kind != MODE_VMAP) continue;
+    *end = &m->level;
+    end = &m->level.outer;
+    if (m->level.again) continue; /* has the id of an earlier one, on purpose */
+    H->disordered |= m->level.id > inner;
+    inner = m->level.id;
+  }
   *end = NULL;
   ty_grad_set_mode(S, !first[MODE_GRAD] || first[MODE_GRAD]->on);
   S->cast = first[MODE_CAST] ? first[MODE_CAST]->cast : 0;

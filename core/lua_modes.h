@@ -11,12 +11,13 @@ typedef enum { MODE_GRAD, MODE_CAST, MODE_VMAP, MODE_RANDOM } ModeKind;
 
 typedef struct Mode {
   struct Mode *outer; /* the one that was entered before, by whichever coroutine */
-  lua_State *owner;   /* the coroutine that entered it; NULL: it is not open */
+  struct Mode
+      *inside_of;   /* the next one outwards of those that held when the words were found last */
+  lua_State *owner; /* the coroutine that entered it; NULL: it is not open */
   u8 kind;
   bool on;       /* GRAD */
   u8 cast;       /* CAST: as State.cast */
   bool holds;    /* it counted when the words were found last */
-  bool taken;    /* that search has met it */
   int far;       /* resumes between its coroutine and the one that asked last */
   bool parted;   /* others asked while it did not hold */
   Level level;   /* VMAP */

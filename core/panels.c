@@ -77,6 +77,7 @@ static Entry *find(Engine *E, u64 stamp, const Gemm *d, const void *b) {
   E->panel_stats.evictions += e->panels != NULL;
   entry_free(E, e);
   *e = (Entry){.stamp = stamp,
+               .since = E->panels->clock + 1,
                .b = b,
                .k = d->k,
                .n = d->n,

@@ -188,7 +188,7 @@ local M = {
   { file = "core/lua_modes.c", what = "modes of suspended coroutines hold for everybody",
     from = "lua_status(co) == 0 &&", to = "lua_status(co) <= LUA_YIELD &&" },
   { file = "core/lua_modes.c", what = "of two coroutines that wait, the one that entered a mode later is the inner one",
-    from = "(!best || m->far < best->far)", to = "!best" },
+    from = "(*p && (*p)->far <= m->far)", to = "(*p)" },
   { file = "core/lua_modes.c", what = "leaving a mode takes off whichever was entered last",
     from = "take_off(H, m);\n  settle", to = "take_off(H, H->mode);\n  settle" },
   { file = "core/lua_modes.c", what = "what a coroutine asks is answered as last time, whoever resumes it",

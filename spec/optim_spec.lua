@@ -206,6 +206,16 @@ describe("optimisers", function()
     says("load_state_dict: argument 1 must be a state of 1 group", opt.load_state_dict, opt, {})
     says("load_state_dict: the state of parameter 1 of group 1 does not fit f64[2]", opt.load_state_dict, opt,
       optim.Adam({ b }):state_dict())
+    for option, v in pairs { lr = -1, eps = 0 / 0, betas = { 0.5 } } do
+      local state = opt:state_dict()
+      state.groups[1][option] = v
+      says("load_state_dict: option " .. option .. " must", opt.load_state_dict, opt, state)
+      assert.equal(0.9, opt.groups[1].betas[1])
+    end
+    local sgd = optim.SGD({ a })
+    local state = sgd:state_dict()
+    state.groups[1].nesterov = true
+    says("load_state_dict: option nesterov needs a momentum", sgd.load_state_dict, sgd, state)
   end)
 
   it("in a compiled function give the bits of eager; another rate in each call is no other plan", function()

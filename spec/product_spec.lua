@@ -299,6 +299,16 @@ describe("a weight that stays", function()
     assert.truthy(ty.stats().panels.bytes <= 32 * 2 ^ 20)
   end)
 
+  it("makes room at once where others were not asked for since", function()
+    local a, weights = rough("f32", { 8, 1000 }, 1), {}
+    for i = 1, 10 do
+      weights[i] = rough("f32", { 1000, 1000 }, i)
+      local before = ty.stats().panels.hits
+      for _ = 1, 4 do a:matmul(weights[i]) end
+      assert.equal(before + 1, ty.stats().panels.hits)
+    end
+  end)
+
   it("makes room: many weights stay below the cap", function()
     local a, weights = rough("f16", { 2, 1000 }, 1), {}
     for i = 1, 12 do weights[i] = rough("f16", { 1000, 1000 }, i) end

@@ -122,4 +122,17 @@ describe("functions of trees", function()
     end)
     both(function(m) return ty.grad(function(x) return f(x):sum() end)(m.one.w) end)
   end)
+
+  it("come without metatables that hide themselves", function()
+    for _, hidden in ipairs { "locked", false, 1 } do
+      local function of() return setmetatable({ ty.ones(2) }, { __metatable = hidden }) end
+      local function total(t) return (t[1] * 3):sum() end
+      H.same(ty.full({ 2 }, 3), ty.grad(total)(of())[1])
+      H.same(ty.full({ 2 }, 3), ty.vmap(total)(of()))
+      local callable = setmetatable({}, { __metatable = hidden, __call = function() return ty.ones(1) end })
+      local ok, e = pcall(ty.grad, callable)
+      assert.falsy(ok)
+      assert.truthy(e:find("grad: argument 1 must be a function, got table", 1, true), e)
+    end
+  end)
 end)

@@ -30,7 +30,8 @@ return function(ty, define)
   local function is_float(v) return is_live(v) and floats[v.dtype] or false end
 
   local function callable(who, i, f)
-    if type(f) ~= "function" and not (getmetatable(f) or {}).__call then
+    local meta = getmetatable(f)
+    if type(f) ~= "function" and not (type(meta) == "table" and meta.__call) then
       fail(who, "argument %d must be a function, got %s", i, show(f))
     end
   end
@@ -367,7 +368,7 @@ return function(ty, define)
     if type(kept) ~= "table" then return kept end
     local y = recall(seen, kept)
     if y then return y end
-    y = setmetatable({}, getmetatable(kept))
+    y = tree.empty_like(kept)
     remember(seen, kept, y)
     for k, v in pairs(kept) do rawset(y, k, leading_back(v, found, back, seen)) end
     return y
@@ -513,8 +514,8 @@ return function(ty, define)
   core.around, core.inline, core.captured = around, {}, {}
   core.ends = { [core.step] = true } -- with nil
   core.memory = { [recall] = "recall", [remember] = "remember" }
-  for _, f in ipairs { pack, map, tree.said, tree.behind, first, run, backward, directions, rows_of, jacobian,
-    hessian, callable, no_grad, enable_grad, restore, watch, gather, differentiate, value_and_grad, grad, jvp,
+  for _, f in ipairs { pack, map, tree.said, tree.behind, tree.empty_like, first, run, backward, directions, rows_of,
+    jacobian, hessian, callable, no_grad, enable_grad, restore, watch, gather, differentiate, value_and_grad, grad, jvp,
     custom_grad, results_in, leading_back, checkpoint, keep_together, repeated, taped, join, same, keep,
     gradients_of, bound, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true

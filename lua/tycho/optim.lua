@@ -176,14 +176,22 @@ end
 
 local function copy_into(t, v) t:copy_(v) end
 
---- The state that a parameter begins with under the settings of a state_dict, which may need more than the own ones.
-local function state_under(self, g, given, p, s)
-  if not self.start then return s end
-  local settings = {}
+--- A group's settings with those of a state_dict over them. Raises where an optimiser is not made with such.
+local function settings_under(who, self, g, given)
+  local settings, taken = {}, {}
   for k, default in pairs(self.defaults) do
-    local v = given[k]
-    if type(v) == type(default) then settings[k] = v else settings[k] = g[k] end
+    if type(given[k]) == type(default) then taken[k] = given[k] end
+    if taken[k] ~= nil then settings[k] = taken[k] else settings[k] = g[k] end
   end
+  check_settings(who, taken, self.defaults)
+  if taken.betas then check_betas(who, taken.betas) end
+  if self.check then self.check(who, settings) end
+  return settings
+end
+
+--- The state that a parameter begins with under the settings of a state_dict, which may need more than the own ones.
+local function state_under(self, settings, p, s)
+  if not self.start then return s end
   local fresh = self.start(settings, p)
   for k, v in pairs(s) do
     if fresh[k] ~= nil then fresh[k] = v end
@@ -204,8 +212,9 @@ function Optimizer:load_state_dict(sd)
     if type(given) ~= "table" or type(given.state) ~= "table" or #given.state ~= #g.state then
       check.fail(who, "group %d must have the state of %d parameters", i, #g.state)
     end
+    local settings = settings_under(who, self, g, given)
     for j, s in ipairs(g.state) do
-      states[i][j] = state_under(self, g, given, g.params[j], s)
+      states[i][j] = state_under(self, settings, g.params[j], s)
       if not fits(states[i][j], given.state[j]) then
         check.fail(who, "the state of parameter %d of group %d does not fit %s", j, i, check.text(g.params[j]))
       end

@@ -1,7 +1,8 @@
 --- tree.lua -- nested tables, with tensors in them, made anew: what is done to each value is the caller's.
 -- In: any value; a function of the values in it. Out: the value's like. Raises what the function raises.
 --
--- 1. A table becomes a new one with the same metatable, its fields set without asking that.
+-- 1. A table becomes a new one with the same metatable, its fields set without asking that. A metatable that hides
+--    itself (`__metatable`) cannot be had: the new table has none.
 -- 2. A table that stands in several places, or in itself, becomes one table, which stands in these places.
 -- 3. Captures evaluate this file (`core.inline` of grad.lua). Objects from outside are no keys there, so what was met
 --    is kept by two functions, in whose place a capture has a memory of its own (gradients.lua).
@@ -28,6 +29,12 @@ local function behind(v)
   return type(meta) == "table" and rawget(meta, "__module") or v
 end
 
+--- A new table for the fields of v.
+local function empty_like(v)
+  local meta = getmetatable(v)
+  return setmetatable({}, type(meta) == "table" and meta or nil)
+end
+
 --- The like of v. fn gives what is to stand in the place of a value; nil: the value itself, or the like of a table.
 ---@param v any
 ---@param fn fun(v: any, beside: any): any
@@ -41,12 +48,12 @@ local function map(v, fn, seen, beside)
   v = behind(v)
   y = recall(seen, v)
   if y then return y end
-  y = setmetatable({}, getmetatable(v))
+  y = empty_like(v)
   remember(seen, v, y)
   for k, field in pairs(v) do rawset(y, k, map(field, fn, seen, said(beside, k))) end
   return y
 end
 
-M.map, M.said, M.recall, M.remember, M.behind = map, said, recall, remember, behind
+M.map, M.said, M.recall, M.remember, M.behind, M.empty_like = map, said, recall, remember, behind, empty_like
 
 return M
