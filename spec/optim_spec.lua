@@ -212,10 +212,10 @@ describe("optimisers", function()
       says("load_state_dict: option " .. option .. " must", opt.load_state_dict, opt, state)
       assert.equal(0.9, opt.groups[1].betas[1])
     end
-    local sgd = optim.SGD({ a })
-    local state = sgd:state_dict()
+    local bare = optim.SGD({ a })
+    local state = bare:state_dict()
     state.groups[1].nesterov = true
-    says("load_state_dict: option nesterov needs a momentum", sgd.load_state_dict, sgd, state)
+    says("load_state_dict: option nesterov needs a momentum", bare.load_state_dict, bare, state)
   end)
 
   it("in a compiled function give the bits of eager; another rate in each call is no other plan", function()
