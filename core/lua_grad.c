@@ -143,7 +143,7 @@ static int grad_watch(lua_State *L) {
 ** costs nothing until it is written. */
 static bool record_same(State *S, const Tensor *x, Tensor *y) {
   Tensor all = {.st = x->st}, own = {0};
-  if (!S->capture || ty_needs_grad(x) || x->st->many) return ty_grad_watch(S, x, false, y);
+  if (!S->capture || x->st->tape || x->st->many) return ty_grad_watch(S, x, false, y);
   all.type = (Type){.dtype = x->st->dtype, .rank = 1, .dims = {x->st->numel}};
   all.strides[0] = 1;
   if (!ty_record_copy(S, &all, &own)) return false;
@@ -152,23 +152,23 @@ static bool record_same(State *S, const Tensor *x, Tensor *y) {
   return true;
 }
 
-/* same(x, made = nil) -> x in a storage of its own, which goes on as x's does; made: what stands for another tensor of
-** x's storage, whose own storage is taken */
+/* same(x, made = nil) -> x in a storage of its own, which goes on as x's does, also for others of x's that are less
+** detached; made: what stands for another tensor of x's storage, whose own storage is taken */
 static int grad_same(lua_State *L) {
   State *S = ty_lua_enter(L);
   Tensor *x = ty_lua_check(L, "grad", 1), *y = ty_lua_push(L);
   const Tensor *made = lua_isnoneornil(L, 2) ? NULL : ty_lua_test(L, 2);
-  if (made && made->st) {
-    ty_tensor_view(y, made, &x->type, x->offset, x->strides);
-    y->detached = made->detached; /* whether or not gradients are on */
-  } else TY_LUA_MUST(L, S, record_same(S, x, y));
+  Tensor attached = *x;
+  attached.detached = false;
+  if (made && made->st) ty_tensor_view(y, made, &x->type, x->offset, x->strides);
+  else TY_LUA_MUST(L, S, record_same(S, &attached, y));
+  y->detached = x->detached; /* whether or not gradients are on */
   return 1;
 }
 
-/* storage(x) -> a number of its storage, another one where x needs a gradient */
+/* storage(x) -> a number of its storage */
 static int grad_storage(lua_State *L) {
-  const Tensor *x = ty_lua_check(L, "grad", 1);
-  lua_pushnumber(L, (lua_Number)(uintptr_t)x->st + (ty_needs_grad(x) ? 0.5 : 0));
+  lua_pushnumber(L, (lua_Number)(uintptr_t)ty_lua_check(L, "grad", 1)->st);
   return 1;
 }
 

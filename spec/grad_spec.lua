@@ -806,6 +806,32 @@ describe("functions", function()
     end
   end)
 
+  it("may write under checkpoint through a detached view of another argument", function()
+    local function body(a, b)
+      local before = (b * 2):sum()
+      a:add_(1)
+      return (a * b):sum() + before * b:sum()
+    end
+    for _, f in ipairs { body, function(b, a) return body(a, b) end } do
+      local function outcome(keeps)
+        local b = ty.arange(4):clone():requires_grad_()
+        local a = b:detach():flip(1)
+        if f ~= body then a, b = b, a end
+        local y = keeps and f(a, b) or ty.checkpoint(f, a, b)
+        y:backward()
+        return y:detach(), a.grad or b.grad
+      end
+      local y, g = outcome(true)
+      for _, again in ipairs { outcome, ty.compile(outcome) } do
+        for _ = 1, 3 do
+          local z, h = again(false)
+          H.same(y, z)
+          H.same(g, h)
+        end
+      end
+    end
+  end)
+
   it("may write under checkpoint to tables, to what they close over, and give anything back", function()
     local function gradient(run, way)
       local w = ty.tensor({ 2, 3 }, F64):requires_grad_()

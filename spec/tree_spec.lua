@@ -135,4 +135,18 @@ describe("functions of trees", function()
       assert.truthy(e:find("grad: argument 1 must be a function, got table", 1, true), e)
     end
   end)
+
+  it("know two tensors that are the same memory from one that is given twice", function()
+    local function difference(a, b)
+      local x, y = ty.grad(function(p, q) return (p * p * q):sum() end, { 1, 2 })(a, b)
+      return x - y
+    end
+    local compiled = ty.compile(difference)
+    for i = 1, 6 do
+      local a = ty.arange(4):reshape(2, 2)
+      local b = i % 2 == 1 and a:narrow(1, 1, 2) or a
+      H.same(difference(a, b), compiled(a, b))
+    end
+    assert.equal(2, ty.explain(compiled).captures)
+  end)
 end)

@@ -552,7 +552,7 @@ local function new_world(core, f, options, ...)
     numbers = {}, nnumbers = 0, nlate = C.LATE, number_at = {}, said = {},
     sizes = {},        -- that the program speaks of: shadows
     effects = {}, untyped = {},
-    gradients = {}, gradient_places = {}, ngradients = 0, memories = {}, -- see gradients.lua
+    gradients = {}, gradient_places = {}, ngradients = 0, memories = {}, sharing = {}, -- see gradients.lua
     around = core.internals.grad.around,
     made_tables = {}, made_tensors = {}, tensor_at = {},
     catching = 0,     -- pcalls that are being evaluated

@@ -11,7 +11,7 @@
 -- 4. A leaf may be a view: what it has is seen by its own dims, and ends as the gradient of all that its storage holds.
 -- 5. Leaves that have a gradient are alone: a later call in which two of them share memory is none of the trace's.
 
-local type, tonumber = type, tonumber
+local type, tonumber, ipairs, rawequal = type, tonumber, ipairs, rawequal
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
 
@@ -127,6 +127,21 @@ return function(World)
     end
   end
 
+  --- Two tensors in one memory that are not one tensor: later calls must give two. Those in different memories are told
+  --- apart by that.
+  local function keep_apart(world, v)
+    local s = world.objects[v]
+    if not s then return end
+    local id = world.core.internals.grad.storage(v)
+    local others = world.sharing[id] or {}
+    world.sharing[id] = others
+    for _, u in ipairs(others) do
+      if rawequal(u, v) then return end
+      if same_kind(u, v) then world:emit({ "distinct", world.objects[u].slot, s.slot }, s.path) end
+    end
+    others[#others + 1] = v
+  end
+
   --- What ty.grad remembers of the tables and tensors that it has met. Which object is which the program guards by
   --- paths, and of tensors that are different that they stay so.
   function World:memory(what, args, shadows)
@@ -136,7 +151,12 @@ return function(World)
       self.memories[args[1]] = memory
     end
     local v, s = args[2], shadows[2]
-    if type(v) == "table" then self:table_of(v, s) else self:pin(v, s) end
+    if type(v) == "table" then
+      self:table_of(v, s)
+    else
+      self:pin(v, s)
+      keep_apart(self, v)
+    end
     if what == "remember" then
       memory[v] = { args[3], shadows[3] }
       return {}, {}, 0
