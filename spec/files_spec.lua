@@ -160,11 +160,34 @@ describe("a file of ours", function()
     H.same(ty.range(3), ty.load(path, { names = { "a" } }).a)
     local value, message = ty.load(path)
     assert.is_nil(value)
-    assert.equal(path .. ": \"o\" holds Python objects, which are not read: save numbers", message)
+    assert.equal(path .. ": \"o\" holds Python objects, which are not read: save numbers"
+      .. " (option names = {...} reads the others)", message)
     local file = assert(files.npz.open(path))
     assert.truthy(select(3, file:info "o"):find "^holds Python objects")
     assert.is_nil(select(3, file:info "a"))
     file:close()
+  end)
+
+  it("in safetensors is read although another has nine dims or a dtype that we have not", function()
+    local path = folder .. "/nine.safetensors"
+    for entry, why in pairs {
+      ['"dtype":"F32","shape":[1,1,1,1,1,1,1,1,2]'] = "has 9 dims, at most 8 are read",
+      ['"dtype":"F8_E4M3","shape":[8]'] = "is of the dtype F8_E4M3, which is not read",
+    } do
+      local header = '{"odd":{' .. entry .. ',"data_offsets":[0,8]},"x":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}}'
+      write("nine.safetensors", string.char(#header, 0, 0, 0, 0, 0, 0, 0) .. header .. ("\0"):rep(16))
+      local value, message = ty.load(path)
+      assert.is_nil(value)
+      assert.equal(path .. ': "odd" ' .. why .. " (option names = {...} reads the others)", message)
+      assert.same({ 0, 0 }, ty.load(path, { names = { "x" } }).x:totable())
+      value, message = ty.load(path, { names = { "x", "odd" } })
+      assert.is_nil(value)
+      assert.equal(path .. ': "odd" ' .. why, message)
+      local weights
+      weights, message = ty.load_weights(path)
+      assert.is_nil(weights)
+      assert.truthy(message:find(why, 1, true))
+    end
   end)
 
   it("may hold nothing", function()

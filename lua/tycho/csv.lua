@@ -355,8 +355,8 @@ return function(C, add, check)
   end
 
   --- Writes a table of csv.load, columns by name ({x = tensor, label = {"a", "b"}}), or a tensor [rows] or
-  --- [rows, columns]. Numbers and bools read back as they are. Options: names = the columns' names and order; header = false;
-  --- delimiter; missing = how NaN is written, by default as an empty field.
+  --- [rows, columns]. Numbers and bools read back as they are. Options: names = the columns' names and order; header =
+  --- false; delimiter; missing = how NaN is written, by default as an empty field.
   ---@param path string
   ---@param value tycho.csv.Table|tycho.Tensor|table<string, tycho.Tensor|string[]>
   ---@param opts? table
@@ -400,8 +400,9 @@ return function(C, add, check)
     --- A table of a text file. Options: header = "auto" | true | false; delimiter = "auto" | a character; decimal =
     --- "."; comment = a character that begins lines to be passed over; skip = lines before the header; columns = which
     --- are read, by name or number, in this order; names = instead of the header's; types = {name = "bool" |
-    --- "i64" | "f32" | "f64" | "text" | "category"}, or one for all (bool: 0 and 1 too); dtype = "f32" | "f64" for all numbers; missing = spellings; fill =
-    --- what missing numbers become, or "error"; classes = {name = list}: names whose positions are the codes.
+    --- "i64" | "f32" | "f64" | "text" | "category"}, or one for all (bool takes 0 and 1 too); dtype = "f32" | "f64" for
+    --- all numbers; missing = spellings; fill = what missing numbers become, or "error"; classes = {name = list}: names
+    --- whose positions are the codes.
     ---@param path string
     ---@param opts? table
     ---@return tycho.csv.Table? t, string? message

@@ -100,6 +100,7 @@ end
 --------------------------------------------------------------------------------------------------------- datasets
 
 ---@class tycho.data.Dataset
+---@field size integer how many samples there are, as count() says; Lua's # sees no metamethod of a table
 ---@field classes string[]? names of the labels, where the dataset knows them
 local Dataset = {}
 Dataset.__index = Dataset
@@ -111,10 +112,11 @@ local function kind_of_dataset()
   local kind = setmetatable({}, { __index = Dataset })
   kind.__index = kind
   kind.__tostring = function(self) return ("dataset of %d samples"):format(self.size) end
+  kind.__len = Dataset.count -- where Lua was built for it; elsewhere # of a table is of its list
   return kind
 end
 
---- How many samples there are.
+--- How many samples there are, as the field `size` says; # of a dataset is 0, as Lua counts a table without a list.
 ---@return integer
 function Dataset:count() return self.size end
 
@@ -410,7 +412,8 @@ end
 
 --- Rows of a CSV file: (inputs, target), or inputs alone. Options: inputs = names or numbers of columns, default all
 --- that hold numbers but the target; target = a column: text counts as categories (ds.classes), true and
---- false too but where types say "bool"; dtype of the inputs, default f32; all else as csv.load takes it. ds.table is the table.
+--- false too but where types say "bool"; dtype of the inputs, default f32; all else as csv.load takes it. ds.table is
+--- the table.
 ---@param path string
 ---@param opts? table
 ---@return tycho.data.Dataset? ds, string? message
