@@ -575,13 +575,70 @@ static bool walkable(const Domain *D, const Type *t) {
   return ty_type_numel(t) > FACTOR_SMALL;
 }
 
+/* Whether node n is x with zeros around it, and no buffer that is there anyhow; before: of each dim. */
+static bool is_pad(const Fuse *F, i32 n, i64 *before) {
+  const Node *N = &F->g->node[n];
+  i64 strides[MAX_RANK], rest = N->arg.offset;
+  if (F->role[n] != R_PUT || F->must[n] || F->want[n]) return false;
+  const Node *Z = &F->g->node[N->src[0]];
+  const Type *t = &N->type, *x = &F->g->node[N->src[1]].type;
+  if (Z->op != OP_CONST || Z->arg.bits || x->rank != t->rank || !F->numel[N->src[1]]) return false;
+  ty_type_strides(t, strides);
+  for (int d = 0; d < t->rank; d++) {
+    before[d] = rest / strides[d], rest %= strides[d];
+    if (before[d] + x->dims[d] > t->dims[d]) return false;
+    if (x->dims[d] != 1 && N->arg.strides[d] != strides[d]) return false;
+  }
+  return true;
+}
+
+/* Goes on through pad n to what it surrounds, by as many borders as there are. `map` becomes positions
+** among the elements of the node that is returned, perhaps beyond them; -1: they are not affine. */
+static i32 through_pad(Fuse *F, Domain *D, i32 n, const i64 *before, i32 *map, i32 *border,
+                       Factor *y) {
+  Maps *M = &F->F->maps;
+  const Type *t = &F->g->node[n].type;
+  i32 x = F->g->node[n].src[1];
+  const Node *X = &F->g->node[x];
+  i64 strides[MAX_RANK], at = 0;
+  ty_type_strides(&X->type, strides);
+  for (int d = 0; d < t->rank; d++) {
+    if (X->type.dims[d] == t->dims[d]) continue;
+    i64 one[MAX_RANK] = {0};
+    one[d] = 1;
+    if (y->borders == BORDERS) return -1;
+    border[y->borders] = ty_map_through(M, D, *map, t->rank, t->dims, one, -before[d]);
+    if (border[y->borders] < 0) return -1;
+    y->extent[y->borders++] = X->type.dims[d];
+  }
+  if (F->role[x] == R_VIEW) {
+    memcpy(strides, X->arg.strides, sizeof strides);
+    at = X->arg.offset, x = X->src[0];
+    if (F->role[x] == R_VIEW || F->role[x] == R_ALIAS) return -1;
+  }
+  for (int d = 0; d < t->rank; d++) at -= before[d] * strides[d];
+  *map = ty_map_through(M, D, *map, t->rank, t->dims, strides, at);
+  return *map < 0 ? -1 : x;
+}
+
+/* Whether no leading dim moves towards a border. */
+static bool borders_stay(const Factor *y, int lead) {
+  for (int b = 0; b < y->borders; b++)
+    for (int d = 0; d < lead; d++)
+      if (y->border[b].coef[d]) return false;
+  return true;
+}
+
 /* Operand i of a product or of attention, node n: where its elements lie in the buffer of a node, through views as far as
-** they are affine. Rows and columns may fall into several dims, unless they are to be `whole`.
+** they are affine, and through the pad of a picture whose windows they are. Rows and columns may fall
+** into several dims, unless they are to be `whole`.
 ** False: they did, and the product cannot walk them. */
 static bool factor(Fuse *F, Nest *G, int i, i32 n, bool whole) {
   Maps *M = &F->F->maps;
   const Type *t = &F->g->node[n].type;
   Domain D;
+  i64 before[MAX_RANK];
+  i32 border[BORDERS];
   ty_domain_init(&D, K_MAP);
   D.fixed = whole, D.nd = t->rank;
   memcpy(D.dims, t->dims, sizeof t->dims);
@@ -595,15 +652,25 @@ static bool factor(Fuse *F, Nest *G, int i, i32 n, bool whole) {
     map = next, n = N->src[0];
   }
   if (map < 0 || M->failed) return true;
+  Factor y = {0};
+  if (D.nd > t->rank && is_pad(F, n, before)) {
+    i32 inner = map, x = through_pad(F, &D, n, before, &inner, border, &y);
+    if (M->failed) return true;
+    if (x >= 0) map = inner, n = x;
+    else y.borders = 0;
+  }
   const Node *N = &F->g->node[n];
-  Factor y = {.node = n, .domain = D, .map = M->at[map]};
+  y.node = n, y.domain = D, y.map = M->at[map];
+  for (int b = 0; b < y.borders; b++) y.border[b] = M->at[border[b]];
   y.domain.maps = -1;
   bool stored = F->role[n] != R_INPUT;
   /* A view of an input that its layout does not let through: the input is copied. */
   if (!stored && !ty_fuse_contiguous(N))
-    stored = ty_map_through(M, &D, map, N->type.rank, N->type.dims, N->arg.strides, 0) < 0;
+    stored =
+        y.borders || ty_map_through(M, &D, map, N->type.rank, N->type.dims, N->arg.strides, 0) < 0;
   if (!whole && (!walkable(&D, t) || !walkable(&y.domain, t))) return false;
   if (D.nd > t->rank && serves_many(t, &F->g->node[G->product].type)) return false;
+  if (!borders_stay(&y, t->rank - 2)) return false;
   F->must[n] |= stored;
   G->operand[i] = n, G->factor[i] = y;
   return true;

@@ -1,78 +1,280 @@
 /*
 ** gemm_place.c -- rows and columns of a product's operand that lie at places, copied for kernels.
-** In:  two walks, which rows and which columns.  Out: a dense block in the compute type, zero beyond
-** the edge. Cannot fail.
+** In:  two walks, borders, which rows and which columns.  Out: a dense block in the compute type, zero
+** in the borders and beyond the edge; or products that read without one. Cannot fail.
 **
 ** An element lies where its row and its column say together: src[row(i) + col(j)], and each of the
 ** two is a sum over a few dims. So windows over an image, which share most of their elements, are
-** read where the image lies, a block of them at a time. Along the last dim of a walk the places go
-** on evenly: a block falls into rectangles of rows and columns, each of which is an ordinary
-** strided matrix. Where columns lie side by side, or one apart, the instruction set has a quicker
-** way.
+** read where the image lies, a block of them at a time.
+**
+** 1. Along the last dim of a walk the places go on evenly: columns fall into pieces, which kernels know
+**    how to read.
+** 2. A picture that was padded has borders: an index of the picture, which row and column make
+**    together just as they make the place, must be inside. Rows that add the same to all indices are
+**    of one kind, for which pieces are clipped once; what is between pieces becomes zero. Nobody else
+**    needs to know of borders.
+** 3. Windows slide: where a row's dim steps over the picture as the columns do, some steps at a time,
+**    its rows are the same row read a little later. So rows without that dim, their columns a little
+**    longer, hold all of them, without gaps: a third of what 3 by 3 windows read, and every row of
+**    the product is found in it by where it begins. Kernels then read full vectors, across the ends
+**    of the picture's rows.
 */
 #include "gemm.h"
 
-enum { CHUNK = KC }; /* rows and columns that are looked at together */
+enum {
+  CHUNK = KC,             /* rows and columns that are looked at together */
+  LAID_BYTES = 512 << 10, /* of what is laid out at a time: it stays in L2 */
+  UNITS_EACH = 4,         /* units of work a thread, to even out the load */
+  /* What it costs to copy elements, as rows more of a product with so many: */
+  LAY_ROWS = 6,   /* laid out ... */
+  PANEL_ROWS = 10 /* or packed in panels */
+};
 
-/* The places of [begin, begin + n) as pieces: neighbours along the last dim. at: counted from begin. */
-static i64 cut(const Path *w, i64 begin, i64 n, Piece *y) {
-  i64 at[PATH_DIMS], rest = begin, off = 0, count = 0;
+static i64 ceil_div(i64 n, i64 by) { return (n + by - 1) / by; }
+static i64 round_up(i64 n, i64 to) { return ceil_div(n, to) * to; }
+
+/* The places of [begin, begin + n) as pieces: neighbours along the last dim. at: counted from begin.
+** index: of the first of each towards `borders` of them. */
+static i64 cut(const Path *w, i32 borders, i64 begin, i64 n, Piece *y, Index *index) {
+  i64 at[PATH_DIMS], rest = begin, count = 0;
   const int last = w->n - 1;
-  for (int d = last; d > 0; d--) {
-    at[d] = rest % w->dims[d];
-    rest /= w->dims[d];
-    off += at[d] * w->strides[d];
-  }
+  for (int d = last; d > 0; d--) at[d] = rest % w->dims[d], rest /= w->dims[d];
   at[0] = rest;
-  off += rest * w->strides[0];
-  for (i64 done = 0;;) {
+  for (i64 done = 0; done < n; count++) {
     const i64 len = TY_MIN(w->dims[last] - at[last], n - done);
-    y[count++] = (Piece){off, done, len};
-    if ((done += len) == n) return count;
-    off -= at[last] * w->strides[last];
-    at[last] = 0;
-    for (int d = last - 1; d >= 0; d--) {
-      off += w->strides[d];
-      if (++at[d] < w->dims[d] || !d) break;
-      off -= at[d] * w->strides[d];
-      at[d] = 0;
+    Piece p = {0, done, len};
+    Index x = {{0}};
+    for (int d = 0; d <= last; d++) {
+      p.off += at[d] * w->strides[d];
+      for (int b = 0; b < borders; b++) x.at[b] += at[d] * w->steps[b][d];
     }
+    y[count] = p;
+    if (borders) index[count] = x;
+    done += len;
+    at[last] = 0;
+    for (int d = last - 1; d >= 0 && ++at[d] == w->dims[d] && d; d--) at[d] = 0;
+  }
+  return count;
+}
+
+/* The kind of rows with this index; kinds mostly come round in turn. */
+static i64 kind_of(Seen *y, const Index *x, i32 borders, i64 last) {
+  for (i64 i = 0; i < y->n; i++) {
+    const i64 k = (last + i) % y->n;
+    int b = 0;
+    while (b < borders && y->index[k].at[b] == x->at[b]) b++;
+    if (b == borders) return k;
+  }
+  y->index[y->n] = *x;
+  return y->n++;
+}
+
+/* The places of rows [i0, i0 + ni), kind by kind, unless they are there. */
+static void look(const Places *p, i64 i0, i64 ni, Seen *y) {
+  if (y->ni == ni && y->i0 == i0) return;
+  const Path *w = &p->row;
+  const int last = w->n - 1;
+  Piece piece[KC];
+  Index index[KC];
+  i64 off[KC], kind[KC], count[KC + 1] = {0}, k = 0;
+  const i64 n = cut(w, p->borders, i0, ni, piece, index);
+  y->i0 = i0, y->ni = ni, y->n = 0;
+  for (i64 u = 0; u < n; u++)
+    for (i64 i = 0; i < piece[u].n; i++) {
+      Index x = {{0}};
+      for (int b = 0; b < p->borders; b++)
+        x.at[b] = p->start[b] + index[u].at[b] + i * w->steps[b][last];
+      off[piece[u].at + i] = piece[u].off + i * w->strides[last];
+      k = kind_of(y, &x, p->borders, k);
+      kind[piece[u].at + i] = k;
+      count[k + 1]++;
+      k++;
+    }
+  for (k = 0; k < y->n; k++) y->first[k] = count[k + 1] += count[k];
+  y->first[y->n] = ni;
+  for (i64 i = ni; i-- > 0;) {
+    const i64 to = --y->first[kind[i]];
+    y->off[to] = off[i];
+    y->to[to] = i;
   }
 }
 
-/* The places of rows [i0, i0 + ni), as pieces and one by one, unless they are there. */
-static void look(const Path *row, i64 i0, i64 ni, Seen *y) {
-  if (y->ni == ni && y->i0 == i0) return;
-  y->i0 = i0, y->ni = ni;
-  y->n = cut(row, i0, ni, y->piece);
-  i64 *off = y->off, step = row->strides[row->n - 1];
-  for (const Piece *p = y->piece; p < y->piece + y->n; p++)
-    for (i64 i = 0; i < p->n; i++) *off++ = p->off + i * step;
+/* Pieces of columns as far as rows of a kind have them. */
+static i64 clip(const Places *p, const Index *row, const Piece *a, const Index *col, i64 n,
+                Piece *y) {
+  const int last = p->col.n - 1;
+  i64 count = 0;
+  for (i64 i = 0; i < n; i++) {
+    i64 lo = 0, hi = a[i].n;
+    for (int b = 0; b < p->borders; b++) {
+      const i64 step = p->col.steps[b][last], extent = p->extent[b];
+      i64 at = row->at[b] + col[i].at[b], by = step;
+      if (step < 0) at = extent - 1 - at, by = -step; /* the same in a mirror */
+      if (at >= extent || (!by && at < 0)) hi = 0;
+      else if (by) {
+        if (at < 0) lo = TY_MAX(lo, ceil_div(-at, by));
+        hi = TY_MIN(hi, ceil_div(extent - at, by));
+      }
+    }
+    if (lo < hi) y[count++] = (Piece){a[i].off + lo * p->col.strides[last], a[i].at + lo, hi - lo};
+  }
+  return count;
 }
 
-void ty_gemm_place(int dtype, void *to, i64 ds, const void *from, const Path *row, i64 i0, i64 ni,
-                   const Path *col, i64 j0, i64 nj, i64 pad, Seen *seen) {
+/* Rows of a kind by pieces, zero elsewhere up to `end`: as many rows at a time as lie evenly. */
+static void pack_kind(PackFn *pack, char *dst, i64 ds, i64 cs, const char *src, i64 es,
+                      const i64 *to, const i64 *off, i64 n, const Piece *a, i64 pieces, i64 st,
+                      i64 end) {
+  for (i64 i = 0, h; i < n; i += h) {
+    const i64 down = i + 1 < n ? to[i + 1] - to[i] : 1, ss = i + 1 < n ? off[i + 1] - off[i] : 0;
+    for (h = 1; i + h < n && to[i + h] - to[i + h - 1] == down;) {
+      if (off[i + h] - off[i + h - 1] != ss) break;
+      h++;
+    }
+    char *y = dst + to[i] * ds * cs;
+    const i64 before = pieces ? a->at : end;
+    if (before) pack(y, down * ds, src, 0, 0, h, 0, before);
+    for (const Piece *p = a; p < a + pieces; p++)
+      pack(y + p->at * cs, down * ds, src + (off[i] + p->off) * es, ss, st, h, p->n,
+           (p + 1 < a + pieces ? p[1].at : end) - p->at);
+  }
+}
+
+void ty_gemm_place(int dtype, void *dst, i64 ds, const void *src, const Places *p, i64 i0, i64 ni,
+                   i64 j0, i64 nj, i64 pad, Seen *seen) {
   const Kern *K = ty_gemm_kern(dtype);
   PackFn *pack = ty_gemm_packer(dtype);
-  const i64 es = ty_dtypes[dtype].bytes, cs = K->size;
-  const i64 rs = row->strides[row->n - 1], st = col->strides[col->n - 1];
-  Piece across[CHUNK];
+  const i64 es = ty_dtypes[dtype].bytes, cs = K->size, st = p->col.strides[p->col.n - 1];
+  const bool lay = (st == 1 || st == 2) && K->lay && es == cs;
+  Piece across[CHUNK], part[CHUNK];
+  Index index[CHUNK];
   for (i64 j = 0; j < nj; j += CHUNK) {
     const i64 w = TY_MIN(CHUNK, nj - j), end = j + w < nj ? w : pad - j;
-    const i64 n = cut(col, j0 + j, w, across);
+    const i64 all = cut(&p->col, p->borders, j0 + j, w, across, index);
     for (i64 i = 0; i < ni; i += CHUNK) {
-      const i64 h = TY_MIN(CHUNK, ni - i);
-      char *dst = (char *)to + (i * ds + j) * cs;
-      look(row, i0 + i, h, seen);
-      if ((st == 1 || st == 2) && K->lay && es == cs) {
-        K->lay(dst, ds, from, seen->off, h, across, n, st, end);
-        continue;
+      look(p, i0 + i, TY_MIN(CHUNK, ni - i), seen);
+      char *to = (char *)dst + (i * ds + j) * cs;
+      for (i64 k = 0; k < seen->n; k++) {
+        const i64 first = seen->first[k], n = seen->first[k + 1] - first;
+        const Piece *a = across;
+        i64 pieces = all;
+        if (p->borders) pieces = clip(p, &seen->index[k], across, index, all, part), a = part;
+        if (lay) K->lay(to, ds, seen->to + first, src, seen->off + first, n, a, pieces, st, end);
+        else
+          pack_kind(pack, to, ds, cs, src, es, seen->to + first, seen->off + first, n, a, pieces,
+                    st, end);
       }
-      for (const Piece *d = seen->piece; d < seen->piece + seen->n; d++)
-        for (const Piece *a = across; a < across + n; a++)
-          pack(dst + (d->at * ds + a->at) * cs, ds, (const char *)from + (d->off + a->off) * es, rs,
-               st, d->n, a->n, a + 1 < across + n ? a->n : end - a->at);
     }
+  }
+}
+
+/* ---- Products without panels ---------------------------------------------------------------- */
+
+/* The rows' dim of which most is shared when it slides along the columns' dim c; -1: none. */
+static int sliding(const Places *p, int c) {
+  const i64 steps = p->col.dims[c], stride = p->col.strides[c];
+  int best = -1;
+  double most = 1;
+  for (int r = 0; r < p->row.n && stride; r++) {
+    const i64 slide = p->row.strides[r] / stride, n = p->row.dims[r];
+    bool even = slide > 0 && p->row.strides[r] % stride == 0;
+    for (int b = 0; b < p->borders; b++) even &= p->row.steps[b][r] == slide * p->col.steps[b][c];
+    if (!even) continue;
+    const double share = (double)n * (double)steps / (double)(steps + (n - 1) * slide);
+    if (share > most) best = r, most = share;
+  }
+  return best;
+}
+
+/* A dim less. */
+static void leave_out(Path *w, int d) {
+  const size_t behind = sizeof(i64) * (size_t)(--w->n - d);
+  memmove(w->dims + d, w->dims + d + 1, behind);
+  memmove(w->strides + d, w->strides + d + 1, behind);
+  for (int b = 0; b < BORDERS; b++) memmove(w->steps[b] + d, w->steps[b] + d + 1, behind);
+}
+
+/* Rows that a block of k rows of b has among those laid out, at most. */
+static i64 laid_rows(const Near *w, i64 k) {
+  const i64 group = w->many * w->inner, all = w->many ? ceil_div(k, group) * w->inner : k;
+  return TY_MIN(all, (ceil_div(TY_MIN(k, KC) - 1, group) + 1) * w->inner);
+}
+
+/* What is laid out, for units of so many steps at most. */
+static void plan_laid(const Gemm *d, const Kern *K, i64 most, Near *y) {
+  const Path *col = &d->bp->col;
+  const int c = TY_MAX(0, col->n - 2), r = sliding(d->bp, c);
+  y->p = *d->bp;
+  y->many = y->inner = y->slide = 1;
+  y->steps = col->dims[c];
+  y->line = c < col->n - 1 ? col->dims[c + 1] : 1;
+  y->runs = d->n / (y->steps * y->line);
+  if (r >= 0) {
+    const Path *row = &d->bp->row;
+    y->many = row->dims[r];
+    y->slide = row->strides[r] / col->strides[c];
+    for (int i = r + 1; i < row->n; i++) y->inner *= row->dims[i];
+    y->p.col.dims[c] += (y->many - 1) * y->slide;
+    if (row->n > 1) leave_out(&y->p.row, r);
+    else y->p.row.dims[0] = 1;
+  }
+  const i64 rows = laid_rows(y, d->k), longer = (y->many - 1) * y->slide;
+  const i64 fit = LAID_BYTES / (rows * y->line * K->size) - longer;
+  y->chunk = TY_MAX(1, TY_MIN(TY_MIN(y->steps, most), fit));
+  /* Full vectors, if it can be. */
+  if (y->chunk < y->steps && y->chunk >= K->vl) y->chunk = y->chunk / K->vl * K->vl;
+  y->pitch = (ceil_div((y->chunk + longer) * y->line, K->vl) | 1) * K->vl; /* of sets of L1 all */
+  y->bytes = rows * y->pitch * K->size;
+}
+
+bool ty_gemm_near_plan(const Gemm *d, int threads, Near *y) {
+  const Kern *K = ty_gemm_kern(d->dtype);
+  const Path *col = &d->bp->col;
+  const i64 len = col->dims[col->n - 1], step = col->strides[col->n - 1], vl = K->vl, m = d->m;
+  if (d->ap || !K->near || ty_dtypes[d->dtype].bytes != K->size || (step != 1 && step != 2))
+    return false;
+  const i64 units = threads == 1 ? 1 : UNITS_EACH * threads;
+  /* Rows of products that would take as long as all there is to do for these. */
+  double panels = (double)(m + PANEL_ROWS) * (double)round_up(d->n, 2 * vl) / (double)d->n;
+  double here = (double)m * (double)round_up(len, vl) / (double)len;
+  plan_laid(d, K, ceil_div(d->n / len, units), y);
+  const i64 wide = y->chunk * y->line, laid = wide + (y->many - 1) * y->slide * y->line;
+  const double share =
+      (double)laid_rows(y, d->k) * (double)laid / ((double)TY_MIN(d->k, KC) * (double)wide);
+  const double apart = ((double)m + LAY_ROWS * share) * (double)round_up(wide, vl) / (double)wide;
+  if (step != 1 || d->bp->borders) here = panels;
+  if (panels <= apart && panels <= here) return false;
+  y->laid = apart < here;
+  if (y->laid) return true;
+  y->runs = y->line = 1;
+  y->steps = d->n;
+  y->chunk = round_up(ceil_div(d->n, units), 16 * vl);
+  y->bytes = 0;
+  return true;
+}
+
+i64 ty_gemm_near_units(const Near *w) { return w->runs * ceil_div(w->steps, w->chunk); }
+
+i64 ty_gemm_near_columns(const Near *w, i64 unit, i64 *n) {
+  const i64 each = ceil_div(w->steps, w->chunk), at = unit % each * w->chunk;
+  *n = TY_MIN(w->chunk, w->steps - at) * w->line;
+  return (unit / each * w->steps + at) * w->line;
+}
+
+/* Lays out what a unit reads of rows [k0, k0 + kc) of b; off: where each begins. */
+static void lay_out(const Gemm *d, const Near *w, i64 k0, i64 kc, i64 unit, const char *b, char *to,
+                    i64 *off) {
+  const i64 group = w->many * w->inner, longer = (w->many - 1) * w->slide;
+  const i64 first = k0 / group * w->inner, end = ceil_div(k0 + kc, group) * w->inner;
+  const i64 each = ceil_div(w->steps, w->chunk), at = unit % each * w->chunk;
+  const i64 j0 = (unit / each * (w->steps + longer) + at) * w->line;
+  const i64 n = (TY_MIN(w->chunk, w->steps - at) + longer) * w->line;
+  Seen seen;
+  seen.ni = 0;
+  ty_gemm_place(d->dtype, to, w->pitch, b, &w->p, first, end - first, j0, n, n, &seen);
+  for (i64 i = 0; i < kc; i++) {
+    const i64 p = k0 + i, slid = p / w->inner % w->many;
+    off[i] = (p / group * w->inner + p % w->inner - first) * w->pitch + slid * w->slide * w->line;
   }
 }
 
@@ -85,19 +287,26 @@ static i64 shred(const Piece *p, i64 n, i64 most, Piece *y) {
   return count;
 }
 
-void ty_gemm_near(const Gemm *d, const char *a, const char *b, i64 j0, i64 n, char *y, i64 yrs) {
+void ty_gemm_near(const Gemm *d, const Near *u, const char *a, const char *b, i64 unit, char *y,
+                  i64 yrs, char *scratch) {
   const Kern *K = ty_gemm_kern(d->dtype);
+  const char *from = u->laid ? scratch : b;
   Piece across[CHUNK], part[CHUNK];
   Seen seen;
+  i64 n, j0 = ty_gemm_near_columns(u, unit, &n), laid[KC], *off = u->laid ? laid : seen.off;
   seen.ni = 0;
   for (i64 k0 = 0; k0 < d->k; k0 += KC) {
     const i64 kc = TY_MIN(KC, d->k - k0);
-    look(&d->bp->row, k0, kc, &seen);
+    if (u->laid) lay_out(d, u, k0, kc, unit, b, scratch, laid);
+    else look(d->bp, k0, kc, &seen); /* without borders rows are of one kind */
     for (i64 j = 0, w; j < n; j += w) {
       w = TY_MIN(CHUNK, n - j);
-      const i64 count = shred(across, cut(&d->bp->col, j0 + j, w, across), K->vl, part);
+      i64 count = 1;
+      if (u->laid) across[0] = (Piece){j, 0, w};
+      else count = cut(&d->bp->col, 0, j0 + j, w, across, NULL);
+      count = shred(across, count, K->vl, part);
       for (i64 i = 0; i < count; i += 2) /* two at a time keep the multiplier busy */
-        K->near(d->m, kc, a + k0 * d->acs * K->size, d->ars, d->acs, b, seen.off, part + i,
+        K->near(d->m, kc, a + k0 * d->acs * K->size, d->ars, d->acs, from, off, part + i,
                 TY_MIN(2, count - i), i + 2 < count ? part[i + 2].off - part[i].off : 0,
                 y + j * K->size, yrs, k0 == 0);
     }

@@ -430,11 +430,11 @@ static ATTR void NAME(dot)(i64 nr, i64 n, const void *A, i64 ars, const void *B,
 }
 
 #if APPLY
-/* Rows put together from pieces, zero from the last to `pad`. A vector of the row is the sum, by OR, of
+/* Rows put together from pieces, zero between them and up to `pad`. A vector of the row is the sum, by OR, of
 ** the pieces that reach into it, each loaded so that its elements meet their lanes. Of a step of 2
 ** two vectors are loaded, and the even elements taken. No element beyond a piece's ends is read. */
-static ATTR void NAME(lay)(void *dst, i64 ds, const void *src, const i64 *off, i64 ni,
-                           const Piece *piece, i64 n, i64 step, i64 pad) {
+static ATTR void NAME(lay)(void *dst, i64 ds, const i64 *to, const void *src, const i64 *off,
+                           i64 ni, const Piece *piece, i64 n, i64 step, i64 pad) {
   typedef __typeof__(MASK(0)) Mask;
   typedef u64 Bits __attribute__((vector_size(VBYTES)));
 #if TBYTES == 4
@@ -466,13 +466,12 @@ static ATTR void NAME(lay)(void *dst, i64 ds, const void *src, const i64 *off, i
       if (piece->at + piece->n > c + VL) break;
     }
     const Mask all = MASK((int)TY_MIN(VL, pad - c));
-    T *y = (T *)dst + c;
-    for (i64 i = 0; i < ni; i++, y += ds) {
+    for (i64 i = 0; i < ni; i++) {
       __builtin_prefetch(from[0] + off[i] + 2 * VL * step);
       Bits v = LAID(0);
       if (count > 1) v |= LAID(1);
       for (int u = 2; u < count; u++) v |= LAID(u);
-      MSTORE(y, all, v);
+      MSTORE((T *)dst + to[i] * ds + c, all, v);
     }
   }
 #undef EVEN
@@ -482,9 +481,9 @@ static ATTR void NAME(lay)(void *dst, i64 ds, const void *src, const i64 *off, i
 #endif
 
 #if APPLY && TBYTES == 4
-/* mr rows by two pieces of at most a vector, over one block of k: row p of b begins at off[p]. What lies
+/* mr rows by nv pieces of at most a vector, over one block of k: row p of b begins at off[p]. What lies
 ** `ahead` of it will be wanted next. */
-INLINE void NAME(nearby)(const int mr, i64 k, const T *a, i64 ars, i64 acs, const T *b,
+INLINE void NAME(nearby)(const int mr, const int nv, i64 k, const T *a, i64 ars, i64 acs, const T *b,
                          const i64 *off, i64 ahead, i64 gap, const __typeof__(MASK(0)) m0,
                          const __typeof__(MASK(0)) m1, T *y, i64 ygap, i64 yrs, bool first) {
   V s[ROWS][2];
@@ -492,22 +491,24 @@ INLINE void NAME(nearby)(const int mr, i64 k, const T *a, i64 ars, i64 acs, cons
   for (int r = 0; r < mr; r++) s[r][0] = s[r][1] = (V){0};
   for (i64 p = 0; p < k; p++, a += acs) {
     const T *x = b + off[p];
-    if (mr == ROWS) { /* lines are too far apart for the hardware to guess */
+    if (mr == ROWS && nv == 2) { /* lines are too far apart for the hardware to guess */
       __builtin_prefetch(x + ahead);
       __builtin_prefetch(x + ahead + gap);
     }
-    const V b0 = MLOAD(x, m0), b1 = MLOAD(x + gap, m1);
+    const V b0 = MLOAD(x, m0), b1 = nv == 2 ? MLOAD(x + gap, m1) : b0;
     UNROLL
     for (int r = 0; r < mr; r++) {
       const V z = NAME(splat)(a[r * ars]);
       s[r][0] = FMA(z, b0, s[r][0]);
-      s[r][1] = FMA(z, b1, s[r][1]);
+      if (nv == 2) s[r][1] = FMA(z, b1, s[r][1]);
     }
   }
   UNROLL
   for (int r = 0; r < mr; r++, y += yrs) {
-    if (!first) s[r][0] = MLOAD(y, m0) + s[r][0], s[r][1] = MLOAD(y + ygap, m1) + s[r][1];
+    if (!first) s[r][0] = MLOAD(y, m0) + s[r][0];
     MSTORE(y, m0, s[r][0]);
+    if (nv < 2) continue;
+    if (!first) s[r][1] = MLOAD(y + ygap, m1) + s[r][1];
     MSTORE(y + ygap, m1, s[r][1]);
   }
 }
@@ -519,12 +520,17 @@ static ATTR void NAME(near)(i64 m, i64 k, const void *A, i64 ars, i64 acs, const
   T *y = (T *)Y + p->at;
   const i64 gap = n > 1 ? p[1].off - p->off : 0, ygap = n > 1 ? p[1].at - p->at : 0;
   const __typeof__(MASK(0)) m0 = MASK((int)p->n), m1 = MASK(n > 1 ? (int)p[1].n : 0);
-#define NEARBY(mr) \
+#define NEARBY(mr, nv) \
   for (; m >= mr; m -= mr, a += mr * ars, y += mr * yrs) \
-    NAME(nearby)(mr, k, a, ars, acs, b, off, ahead, gap, m0, m1, y, ygap, yrs, first);
-  NEARBY(ROWS)
-  NEARBY(2)
-  NEARBY(1)
+    NAME(nearby)(mr, nv, k, a, ars, acs, b, off, ahead, gap, m0, m1, y, ygap, yrs, first);
+  if (n > 1) {
+    NEARBY(ROWS, 2)
+    NEARBY(2, 2)
+    NEARBY(1, 2)
+  }
+  NEARBY(ROWS, 1)
+  NEARBY(2, 1)
+  NEARBY(1, 1)
 #undef NEARBY
 }
 #endif
