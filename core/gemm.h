@@ -128,6 +128,7 @@ typedef struct Near {
   Places p;         /* rows without the one dim that slides along the steps, a longer run */
   i64 many, inner;  /* extent of that dim; rows behind it */
   i64 slide;        /* steps by which it slides */
+  i64 depth;        /* rows of b that are laid out together: all, or KC */
   i64 pitch, bytes; /* between rows laid out; of scratch */
 } Near;
 /* Whether that is the better way, for `threads` threads. */

@@ -112,8 +112,8 @@ static i64 clip(const Places *p, const Index *row, const Piece *a, const Index *
       if (step < 0) at = extent - 1 - at, by = -step; /* the same in a mirror */
       if (at >= extent || (!by && at < 0)) hi = 0;
       else if (by) {
-        if (at < 0) lo = TY_MAX(lo, ceil_div(-at, by));
-        hi = TY_MIN(hi, ceil_div(extent - at, by));
+        if (at < 0) lo = TY_MAX(lo, by == 1 ? -at : ceil_div(-at, by));
+        hi = TY_MIN(hi, by == 1 ? extent - at : ceil_div(extent - at, by));
       }
     }
     if (lo < hi) y[count++] = (Piece){a[i].off + lo * p->col.strides[last], a[i].at + lo, hi - lo};
@@ -194,10 +194,10 @@ static void leave_out(Path *w, int d) {
   for (int b = 0; b < BORDERS; b++) memmove(w->steps[b] + d, w->steps[b] + d + 1, behind);
 }
 
-/* Rows that a block of k rows of b has among those laid out, at most. */
-static i64 laid_rows(const Near *w, i64 k) {
-  const i64 group = w->many * w->inner, all = w->many ? ceil_div(k, group) * w->inner : k;
-  return TY_MIN(all, (ceil_div(TY_MIN(k, KC) - 1, group) + 1) * w->inner);
+/* Rows that are laid out for so many of the k rows of b, at most. */
+static i64 laid_rows(const Near *w, i64 k, i64 some) {
+  const i64 group = w->many * w->inner;
+  return TY_MIN(ceil_div(k, group), ceil_div(TY_MIN(k, some) - 1, group) + 1) * w->inner;
 }
 
 /* What is laid out, for units of so many steps at most. */
@@ -218,8 +218,10 @@ static void plan_laid(const Gemm *d, const Kern *K, i64 most, Near *y) {
     if (row->n > 1) leave_out(&y->p.row, r);
     else y->p.row.dims[0] = 1;
   }
-  const i64 rows = laid_rows(y, d->k), longer = (y->many - 1) * y->slide;
-  const i64 fit = LAID_BYTES / (rows * y->line * K->size) - longer;
+  const i64 longer = (y->many - 1) * y->slide, step = y->line * K->size;
+  y->depth = d->k;
+  if (laid_rows(y, d->k, d->k) * (y->steps + longer) * step > LAID_BYTES) y->depth = KC;
+  const i64 rows = laid_rows(y, d->k, y->depth), fit = LAID_BYTES / (rows * step) - longer;
   y->chunk = TY_MAX(1, TY_MIN(TY_MIN(y->steps, most), fit));
   /* Full vectors, if it can be. */
   if (y->chunk < y->steps && y->chunk >= K->vl) y->chunk = y->chunk / K->vl * K->vl;
@@ -240,7 +242,7 @@ bool ty_gemm_near_plan(const Gemm *d, int threads, Near *y) {
   plan_laid(d, K, ceil_div(d->n / len, units), y);
   const i64 wide = y->chunk * y->line, laid = wide + (y->many - 1) * y->slide * y->line;
   const double share =
-      (double)laid_rows(y, d->k) * (double)laid / ((double)TY_MIN(d->k, KC) * (double)wide);
+      (double)laid_rows(y, d->k, y->depth) * (double)laid / ((double)y->depth * (double)wide);
   const double apart = ((double)m + LAY_ROWS * share) * (double)round_up(wide, vl) / (double)wide;
   if (step != 1 || d->bp->borders) here = panels;
   if (panels <= apart && panels <= here) return false;
@@ -261,20 +263,26 @@ i64 ty_gemm_near_columns(const Near *w, i64 unit, i64 *n) {
   return (unit / each * w->steps + at) * w->line;
 }
 
-/* Lays out what a unit reads of rows [k0, k0 + kc) of b; off: where each begins. */
-static void lay_out(const Gemm *d, const Near *w, i64 k0, i64 kc, i64 unit, const char *b, char *to,
-                    i64 *off) {
+/* Lays out what a unit reads of y->depth rows of b from k0 on. Returns the first row laid out. */
+static i64 lay_out(const Gemm *d, const Near *w, i64 k0, i64 unit, const char *b, char *to) {
   const i64 group = w->many * w->inner, longer = (w->many - 1) * w->slide;
-  const i64 first = k0 / group * w->inner, end = ceil_div(k0 + kc, group) * w->inner;
+  const i64 end = ceil_div(TY_MIN(k0 + w->depth, d->k), group) * w->inner;
+  const i64 first = k0 / group * w->inner;
   const i64 each = ceil_div(w->steps, w->chunk), at = unit % each * w->chunk;
   const i64 j0 = (unit / each * (w->steps + longer) + at) * w->line;
   const i64 n = (TY_MIN(w->chunk, w->steps - at) + longer) * w->line;
   Seen seen;
   seen.ni = 0;
   ty_gemm_place(d->dtype, to, w->pitch, b, &w->p, first, end - first, j0, n, n, &seen);
+  return first;
+}
+
+/* Where rows [k0, k0 + kc) of b begin in what was laid out from row `first` on. */
+static void find(const Near *w, i64 k0, i64 kc, i64 first, i64 *off) {
+  const i64 group = w->many * w->inner;
   for (i64 i = 0; i < kc; i++) {
-    const i64 p = k0 + i, slid = p / w->inner % w->many;
-    off[i] = (p / group * w->inner + p % w->inner - first) * w->pitch + slid * w->slide * w->line;
+    const i64 p = k0 + i, row = p / group * w->inner + p % w->inner, slid = p / w->inner % w->many;
+    off[i] = (row - first) * w->pitch + slid * w->slide * w->line;
   }
 }
 
@@ -293,11 +301,12 @@ void ty_gemm_near(const Gemm *d, const Near *u, const char *a, const char *b, i6
   const char *from = u->laid ? scratch : b;
   Piece across[CHUNK], part[CHUNK];
   Seen seen;
-  i64 n, j0 = ty_gemm_near_columns(u, unit, &n), laid[KC], *off = u->laid ? laid : seen.off;
+  i64 n, first = 0, j0 = ty_gemm_near_columns(u, unit, &n);
   seen.ni = 0;
   for (i64 k0 = 0; k0 < d->k; k0 += KC) {
     const i64 kc = TY_MIN(KC, d->k - k0);
-    if (u->laid) lay_out(d, u, k0, kc, unit, b, scratch, laid);
+    if (u->laid && k0 % u->depth == 0) first = lay_out(d, u, k0, unit, b, scratch);
+    if (u->laid) find(u, k0, kc, first, seen.off);
     else look(d->bp, k0, kc, &seen); /* without borders rows are of one kind */
     for (i64 j = 0, w; j < n; j += w) {
       w = TY_MIN(CHUNK, n - j);
@@ -306,7 +315,7 @@ void ty_gemm_near(const Gemm *d, const Near *u, const char *a, const char *b, i6
       else count = cut(&d->bp->col, 0, j0 + j, w, across, NULL);
       count = shred(across, count, K->vl, part);
       for (i64 i = 0; i < count; i += 2) /* two at a time keep the multiplier busy */
-        K->near(d->m, kc, a + k0 * d->acs * K->size, d->ars, d->acs, from, off, part + i,
+        K->near(d->m, kc, a + k0 * d->acs * K->size, d->ars, d->acs, from, seen.off, part + i,
                 TY_MIN(2, count - i), i + 2 < count ? part[i + 2].off - part[i].off : 0,
                 y + j * K->size, yrs, k0 == 0);
     }

@@ -430,11 +430,13 @@ static ATTR void NAME(dot)(i64 nr, i64 n, const void *A, i64 ars, const void *B,
 }
 
 #if APPLY
-/* Rows put together from pieces, zero between them and up to `pad`. A vector of the row is the sum, by OR, of
-** the pieces that reach into it, each loaded so that its elements meet their lanes. Of a step of 2
-** two vectors are loaded, and the even elements taken. No element beyond a piece's ends is read. */
+/* Rows put together from pieces, zero between them and up to `pad`. A vector of the row is the sum, by
+** OR, of the pieces that reach into it, each loaded so that its elements meet their lanes. Of a step of
+** 2 two vectors are loaded, and the even elements taken. No element beyond a piece's ends is read. What
+** some vectors are made of is found out once for all rows, each of which is then written in one go. */
 static ATTR void NAME(lay)(void *dst, i64 ds, const i64 *to, const void *src, const i64 *off,
                            i64 ni, const Piece *piece, i64 n, i64 step, i64 pad) {
+  enum { GROUP = 16 }; /* vectors */
   typedef __typeof__(MASK(0)) Mask;
   typedef u64 Bits __attribute__((vector_size(VBYTES)));
 #if TBYTES == 4
@@ -446,32 +448,48 @@ static ATTR void NAME(lay)(void *dst, i64 ds, const i64 *to, const void *src, co
 #define LANE_MASK(from, to) \
   (MASK((int)TY_MAX(0, TY_MIN(VL, to))) ^ MASK((int)TY_MAX(0, TY_MIN(VL, from))))
 #define LAID(u) \
-  ((Bits)(step == 1 ? MLOAD(from[u] + off[i], lanes[u][0]) \
-                    : __builtin_shuffle(MLOAD(from[u] + off[i], lanes[u][0]), \
-                                        MLOAD(from[u] + off[i] + VL, lanes[u][1]), even)))
+  ((Bits)(step == 1 ? MLOAD(from[u] + at, low[u]) \
+                    : __builtin_shuffle(MLOAD(from[u] + at, low[u]), \
+                                        MLOAD(from[u] + at + VL, high[u]), even)))
   const Index even = {EACH(EVEN, 0)};
   const Piece *end = piece + n;
-  for (i64 c = 0; c < pad; c += VL) {
-    const T *from[VL] = {src, src};
-    Mask lanes[VL][2];
-    int count = 0;
-    lanes[0][0] = lanes[0][1] = lanes[1][0] = lanes[1][1] =
-        MASK(0); /* so are zeros, where none is */
-    for (; piece < end && piece->at < c + VL; piece++) {
-      const i64 lo = step * TY_MAX(piece->at - c, 0), hi = step * (piece->at + piece->n - c);
-      const i64 top = TY_MIN(hi, step * VL) - step + 1;
-      from[count] = (const T *)src + piece->off + step * (c - piece->at);
-      lanes[count][0] = LANE_MASK(lo, top);
-      lanes[count++][1] = LANE_MASK(lo - VL, top - VL);
-      if (piece->at + piece->n > c + VL) break;
+  const T *from[GROUP * VL];
+  Mask low[GROUP * VL], high[GROUP * VL];
+  for (i64 c0 = 0; c0 < pad; c0 += GROUP * VL) {
+    const int vectors = (int)TY_MIN(GROUP, (pad - c0 + VL - 1) / VL);
+    const Mask last = MASK((int)TY_MIN(VL, pad - c0 - (vectors - 1) * VL));
+    int first[GROUP + 1], u = 0; /* parts of each vector */
+    for (int v = 0; v < vectors; v++) {
+      const i64 c = c0 + v * VL;
+      first[v] = u;
+      for (; piece < end && piece->at < c + VL; piece++) {
+        const i64 lo = step * TY_MAX(piece->at - c, 0), hi = step * (piece->at + piece->n - c);
+        const i64 top = TY_MIN(hi, step * VL) - step + 1;
+        const T *x = (const T *)src + piece->off + step * (c - piece->at);
+        if (u == first[v] || x != from[u - 1]) /* else one load does for both */
+          from[u] = x, low[u] = high[u] = MASK(0), u++;
+        low[u - 1] |= LANE_MASK(lo, top);
+        if (step > 1) high[u - 1] |= LANE_MASK(lo - VL, top - VL);
+        if (piece->at + piece->n > c + VL) break;
+      }
+      if (u == first[v]) from[u] = src, low[u] = high[u] = MASK(0), u++; /* zeros */
     }
-    const Mask all = MASK((int)TY_MIN(VL, pad - c));
+    first[vectors] = u;
     for (i64 i = 0; i < ni; i++) {
-      __builtin_prefetch(from[0] + off[i] + 2 * VL * step);
-      Bits v = LAID(0);
-      if (count > 1) v |= LAID(1);
-      for (int u = 2; u < count; u++) v |= LAID(u);
-      MSTORE((T *)dst + to[i] * ds + c, all, v);
+      const i64 at = off[i];
+      T *y = (T *)dst + to[i] * ds + c0;
+      if (step == 1 && u == vectors)
+        for (int v = 0; v < vectors - 1; v++) *(V *)(y + v * VL) = (V)MLOAD(from[v] + at, low[v]);
+      else
+        for (int v = 0; v < vectors - 1; v++) {
+          Bits x = LAID(first[v]);
+          for (int w = first[v] + 1; w < first[v + 1]; w++) x |= LAID(w);
+          *(V *)(y + v * VL) = (V)x;
+        }
+      Bits x = LAID(first[vectors - 1]);
+      for (int w = first[vectors - 1] + 1; w < u; w++) x |= LAID(w);
+      MSTORE(y + (vectors - 1) * VL, last, x);
+      __builtin_prefetch(from[u - 1] + at + VL * step);
     }
   }
 #undef EVEN
@@ -483,9 +501,10 @@ static ATTR void NAME(lay)(void *dst, i64 ds, const i64 *to, const void *src, co
 #if APPLY && TBYTES == 4
 /* mr rows by nv pieces of at most a vector, over one block of k: row p of b begins at off[p]. What lies
 ** `ahead` of it will be wanted next. */
-INLINE void NAME(nearby)(const int mr, const int nv, i64 k, const T *a, i64 ars, i64 acs, const T *b,
-                         const i64 *off, i64 ahead, i64 gap, const __typeof__(MASK(0)) m0,
-                         const __typeof__(MASK(0)) m1, T *y, i64 ygap, i64 yrs, bool first) {
+INLINE void NAME(nearby)(const int mr, const int nv, i64 k, const T *a, i64 ars, i64 acs,
+                         const T *b, const i64 *off, i64 ahead, i64 gap,
+                         const __typeof__(MASK(0)) m0, const __typeof__(MASK(0)) m1, T *y, i64 ygap,
+                         i64 yrs, bool first) {
   V s[ROWS][2];
   UNROLL
   for (int r = 0; r < mr; r++) s[r][0] = s[r][1] = (V){0};
