@@ -33,15 +33,15 @@ enum {
 static i64 ceil_div(i64 n, i64 by) { return (n + by - 1) / by; }
 static i64 round_up(i64 n, i64 to) { return ceil_div(n, to) * to; }
 
-/* The places of [begin, begin + n) as pieces: neighbours along the last dim. at: counted from begin.
-** index: of the first of each towards `borders` of them. */
-static i64 cut(const Path *w, i32 borders, i64 begin, i64 n, Piece *y, Index *index) {
-  i64 at[PATH_DIMS], rest = begin, count = 0;
+/* The places of [begin, begin + *n) as pieces: neighbours along the last dim; *n becomes less when there
+** are more than CHUNK. at: counted from begin. index: of the first of each towards `borders` of them. */
+static i64 cut(const Path *w, i32 borders, i64 begin, i64 *n, Piece *y, Index *index) {
+  i64 at[PATH_DIMS], rest = begin, count = 0, done = 0;
   const int last = w->n - 1;
   for (int d = last; d > 0; d--) at[d] = rest % w->dims[d], rest /= w->dims[d];
   at[0] = rest;
-  for (i64 done = 0; done < n; count++) {
-    const i64 len = TY_MIN(w->dims[last] - at[last], n - done);
+  for (; done < *n && count < CHUNK; count++) {
+    const i64 len = TY_MIN(w->dims[last] - at[last], *n - done);
     Piece p = {0, done, len};
     Index x = {{0}};
     for (int d = 0; d <= last; d++) {
@@ -54,6 +54,7 @@ static i64 cut(const Path *w, i32 borders, i64 begin, i64 n, Piece *y, Index *in
     at[last] = 0;
     for (int d = last - 1; d >= 0 && ++at[d] == w->dims[d] && d; d--) at[d] = 0;
   }
+  *n = done;
   return count;
 }
 
@@ -77,7 +78,7 @@ static void look(const Places *p, i64 i0, i64 ni, Seen *y) {
   Piece piece[KC];
   Index index[KC];
   i64 off[KC], kind[KC], count[KC + 1] = {0}, k = 0;
-  const i64 n = cut(w, p->borders, i0, ni, piece, index);
+  const i64 n = cut(w, p->borders, i0, &ni, piece, index);
   y->i0 = i0, y->ni = ni, y->n = 0;
   for (i64 u = 0; u < n; u++)
     for (i64 i = 0; i < piece[u].n; i++) {
@@ -148,9 +149,10 @@ void ty_gemm_place(int dtype, void *dst, i64 ds, const void *src, const Places *
   const bool lay = (st == 1 || st == 2) && K->lay && es == cs;
   Piece across[CHUNK], part[CHUNK];
   Index index[CHUNK];
-  for (i64 j = 0; j < nj; j += CHUNK) {
-    const i64 w = TY_MIN(CHUNK, nj - j), end = j + w < nj ? w : pad - j;
-    const i64 all = cut(&p->col, p->borders, j0 + j, w, across, index);
+  for (i64 j = 0, w; j < nj; j += w) {
+    w = nj - j;
+    const i64 all = cut(&p->col, p->borders, j0 + j, &w, across, index);
+    const i64 end = j + w < nj ? w : pad - j;
     for (i64 i = 0; i < ni; i += CHUNK) {
       look(p, i0 + i, TY_MIN(CHUNK, ni - i), seen);
       char *to = (char *)dst + (i * ds + j) * cs;
@@ -279,10 +281,13 @@ static i64 lay_out(const Gemm *d, const Near *w, i64 k0, i64 unit, const char *b
 
 /* Where rows [k0, k0 + kc) of b begin in what was laid out from row `first` on. */
 static void find(const Near *w, i64 k0, i64 kc, i64 first, i64 *off) {
-  const i64 group = w->many * w->inner;
+  i64 row = k0 / (w->many * w->inner) * w->inner - first;
+  i64 slid = k0 / w->inner % w->many, in = k0 % w->inner;
   for (i64 i = 0; i < kc; i++) {
-    const i64 p = k0 + i, row = p / group * w->inner + p % w->inner, slid = p / w->inner % w->many;
-    off[i] = (row - first) * w->pitch + slid * w->slide * w->line;
+    off[i] = (row + in) * w->pitch + slid * w->slide * w->line;
+    if (++in < w->inner) continue;
+    in = 0;
+    if (++slid == w->many) slid = 0, row += w->inner;
   }
 }
 
@@ -312,7 +317,7 @@ void ty_gemm_near(const Gemm *d, const Near *u, const char *a, const char *b, i6
       w = TY_MIN(CHUNK, n - j);
       i64 count = 1;
       if (u->laid) across[0] = (Piece){j, 0, w};
-      else count = cut(&d->bp->col, 0, j0 + j, w, across, NULL);
+      else count = cut(&d->bp->col, 0, j0 + j, &w, across, NULL);
       count = shred(across, count, K->vl, part);
       for (i64 i = 0; i < count; i += 2) /* two at a time keep the multiplier busy */
         K->near(d->m, kc, a + k0 * d->acs * K->size, d->ars, d->acs, from, seen.off, part + i,

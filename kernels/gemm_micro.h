@@ -445,8 +445,7 @@ static ATTR void NAME(lay)(void *dst, i64 ds, const i64 *to, const void *src, co
   typedef i64 Index __attribute__((vector_size(VBYTES)));
 #endif
 #define EVEN(c, h) (2 * (c))
-#define LANE_MASK(from, to) \
-  (MASK((int)TY_MAX(0, TY_MIN(VL, to))) ^ MASK((int)TY_MAX(0, TY_MIN(VL, from))))
+#define LANE_MASK(from, to) (MASK(TY_MAX(0, TY_MIN(VL, to))) ^ MASK(TY_MAX(0, TY_MIN(VL, from))))
 #define LAID(u) \
   ((Bits)(step == 1 ? MLOAD(from[u] + at, low[u]) \
                     : __builtin_shuffle(MLOAD(from[u] + at, low[u]), \
@@ -463,13 +462,13 @@ static ATTR void NAME(lay)(void *dst, i64 ds, const i64 *to, const void *src, co
       const i64 c = c0 + v * VL;
       first[v] = u;
       for (; piece < end && piece->at < c + VL; piece++) {
-        const i64 lo = step * TY_MAX(piece->at - c, 0), hi = step * (piece->at + piece->n - c);
-        const i64 top = TY_MIN(hi, step * VL) - step + 1;
+        const int a = (int)TY_MAX(piece->at - c, 0);
+        const int z = (int)TY_MIN(piece->at + piece->n - c, VL);
         const T *x = (const T *)src + piece->off + step * (c - piece->at);
         if (u == first[v] || x != from[u - 1]) /* else one load does for both */
           from[u] = x, low[u] = high[u] = MASK(0), u++;
-        low[u - 1] |= LANE_MASK(lo, top);
-        if (step > 1) high[u - 1] |= LANE_MASK(lo - VL, top - VL);
+        low[u - 1] |= step == 1 ? MASK(z) ^ MASK(a) : LANE_MASK(2 * a, 2 * z - 1);
+        if (step > 1) high[u - 1] |= LANE_MASK(2 * a - VL, 2 * z - 1 - VL);
         if (piece->at + piece->n > c + VL) break;
       }
       if (u == first[v]) from[u] = src, low[u] = high[u] = MASK(0), u++; /* zeros */
