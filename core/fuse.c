@@ -552,6 +552,7 @@ static i32 base_of(Fuse *F, i32 n) {
   return F->g->node[n].op == OP_EMPTY ? -1 : contiguous(F, n, true);
 }
 
+#define BORDER_KINDS 64 /* most ways in which rows of an operand may meet the border of a picture */
 #define FACTOR_SMALL 4096 /* elements up to which an operand is better copied than read at places */
 
 /* An operand that serves many products of a batch is better copied once, if it must be. */
@@ -621,12 +622,19 @@ static i32 through_pad(Fuse *F, Domain *D, i32 n, const i64 *before, i32 *map, i
   return *map < 0 ? -1 : x;
 }
 
-/* Whether no leading dim moves towards a border. */
-static bool borders_stay(const Factor *y, int lead) {
-  for (int b = 0; b < y->borders; b++)
-    for (int d = 0; d < lead; d++)
-      if (y->border[b].coef[d]) return false;
-  return true;
+/* Whether borders are such that a product keeps up: no leading dim moves towards them, and its rows, of
+** this extent, meet them in few ways. */
+static bool borders_few(const Factor *y, int lead, i64 rows) {
+  const Domain *D = &y->domain;
+  i64 kinds = 1, n = 1;
+  for (int d = 0; d < D->nd && (d < lead || n < rows); d++) {
+    bool moves = false;
+    for (int b = 0; b < y->borders; b++) moves |= y->border[b].coef[d] != 0;
+    if (d < lead && moves) return false;
+    if (moves) kinds *= D->dims[d];
+    if (d >= lead) n *= D->dims[d];
+  }
+  return kinds <= BORDER_KINDS;
 }
 
 /* Operand i of a product or of attention, node n: where its elements lie in the buffer of a node, through views as far as
@@ -652,17 +660,20 @@ static bool factor(Fuse *F, Nest *G, int i, i32 n, bool whole) {
     map = next, n = N->src[0];
   }
   if (map < 0 || M->failed) return true;
+  const i32 padded = n, outer = map;
   Factor y = {0};
   if (D.nd > t->rank && is_pad(F, n, before)) {
-    i32 inner = map, x = through_pad(F, &D, n, before, &inner, border, &y);
+    i32 x = through_pad(F, &D, n, before, &map, border, &y);
     if (M->failed) return true;
-    if (x >= 0) map = inner, n = x;
-    else y.borders = 0;
+    if (x >= 0) n = x;
+    else map = outer, y.borders = 0;
   }
   const Node *N = &F->g->node[n];
   y.node = n, y.domain = D, y.map = M->at[map];
   for (int b = 0; b < y.borders; b++) y.border[b] = M->at[border[b]];
   y.domain.maps = -1;
+  if (y.borders && !borders_few(&y, t->rank - 2, t->dims[t->rank - 2]))
+    n = padded, y.map = M->at[outer], y.node = n, y.borders = 0;
   bool stored = F->role[n] != R_INPUT;
   /* A view of an input that its layout does not let through: the input is copied. */
   if (!stored && !ty_fuse_contiguous(N))
@@ -670,7 +681,6 @@ static bool factor(Fuse *F, Nest *G, int i, i32 n, bool whole) {
         y.borders || ty_map_through(M, &D, map, N->type.rank, N->type.dims, N->arg.strides, 0) < 0;
   if (!whole && (!walkable(&D, t) || !walkable(&y.domain, t))) return false;
   if (D.nd > t->rank && serves_many(t, &F->g->node[G->product].type)) return false;
-  if (!borders_stay(&y, t->rank - 2)) return false;
   F->must[n] |= stored;
   G->operand[i] = n, G->factor[i] = y;
   return true;

@@ -59,8 +59,9 @@ typedef enum { COLUMN, STREAM, NEAR, TILES } Way;
 typedef struct Item { /* one product of the batch */
   const char *a, *b;
   char *y;
-  i64 row; /* its first row, counted through the batch */
-  i64 k0;  /* where its places begin along k */
+  i64 row;          /* its first row, counted through the batch */
+  i64 k0;           /* where its places begin along k */
+  const char *laid; /* near: it is laid out already; or NULL */
 } Item;
 
 typedef struct Job {
@@ -160,7 +161,7 @@ static void job_plan(Job *J, int threads, bool panels) {
     J->apack = J->bpack = false;
     J->nc = TY_MIN(J->near.chunk, J->near.steps) * J->near.line;
     J->units = ty_gemm_near_units(&J->near);
-    J->psize = J->near.bytes;
+    J->psize = J->near.items * J->near.bytes;
     J->tsize = aside ? round_up(d->m * J->nc * J->es, 64) : 0;
     return;
   }
@@ -434,7 +435,7 @@ static void run_units(Job *J, i64 begin, i64 end, char *scratch) {
     } else if (J->way == NEAR) {
       i64 n, j = ty_gemm_near_columns(&J->near, u, &n), yrs = J->tsize ? J->nc : d->n;
       char *y = J->tsize ? scratch : J->item.y + j * J->es;
-      ty_gemm_near(d, &J->near, J->item.a, J->item.b, u, y, yrs, scratch + J->tsize);
+      ty_gemm_near(d, &J->near, J->item.a, J->item.b, J->item.laid, u, y, yrs, scratch + J->tsize);
       if (tail) done(J, y, yrs, 0, d->m, j, n);
     } else {
       const i64 i = u / across * J->mc, j = u % across * J->nc;
@@ -485,8 +486,12 @@ static Item item_at(const Job *J, const Item *base, i64 i) {
     a += x * d->abs[l];
     b += x * d->bbs[l];
   }
-  return (Item){base->a + a * J->es, base->b + b * J->es, base->y + i * d->m * d->n * J->ys,
-                i * d->m, d->k0 + i * d->kstep};
+  return (Item){base->a + a * J->es,
+                base->b + b * J->es,
+                base->y + i * d->m * d->n * J->ys,
+                i * d->m,
+                d->k0 + i * d->kstep,
+                NULL};
 }
 
 /* Bytes of a thread's scratch before a packed b. */
@@ -507,9 +512,16 @@ static void run_items(Job *shared, i64 begin, i64 end, Slot *s) {
   Job J = *shared;
   const i64 rows = J.d.m, bytes = rows * J.d.n * J.es;
   const bool is_bare = reads_bare(&J);
+  const i64 together = J.way == NEAR ? J.near.items : 1;
   if (J.bsize) J.bpacked = s->mem + front(&J);
   for (i64 i = begin, shown = begin; i < end; i++) {
     J.item = item_at(&J, &shared->item, i);
+    if (together > 1) {
+      char *laid = s->mem + J.tsize;
+      const i64 at = (i - begin) % together;
+      if (!at) ty_gemm_lay(&J.d, &J.near, J.item.b, TY_MIN(together, end - i), laid);
+      J.item.laid = laid + at * J.near.bytes;
+    }
     if (is_bare) bare(J.kern, &J.d, J.item.a, J.item.b, J.item.y, J.item.row, &J.list);
     else run_item(&J, s);
     if (!J.late || (i + 1 < end && (i + 2 - shown) * bytes <= TAIL_BYTES)) continue;
@@ -661,7 +673,7 @@ static __attribute__((noinline)) bool run_planned(const Gemm *d, const void *a, 
   _Atomic bool failed;
   atomic_init(&failed, false);
   J.d = *d;
-  J.item = (Item){a, b, y, 0, 0};
+  J.item = (Item){a, b, y, 0, 0, NULL};
   J.tail = tail;
   J.list = (GemmList){0};
   J.failed = &failed;

@@ -124,11 +124,13 @@ void ty_gemm_place(int dtype, void *dst, i64 ds, const void *src, const Places *
 ** elements; a unit of work takes `chunk` of the steps. */
 typedef struct Near {
   i64 runs, steps, line, chunk;
-  bool laid;        /* what a unit reads is laid out first, its rows without gaps: */
-  Places p;         /* rows without the one dim that slides along the steps, a longer run */
-  i64 many, inner;  /* extent of that dim; rows behind it */
-  i64 slide;        /* steps by which it slides */
-  i64 depth;        /* rows of b that are laid out together: all, or KC */
+  bool laid;       /* what a unit reads is laid out first, its rows without gaps: */
+  Places p;        /* rows without the one dim that slides along the steps, a longer run */
+  i64 many, inner; /* extent of that dim; rows behind it */
+  i64 slide;       /* steps by which it slides */
+  i64 depth;       /* rows of b that are laid out together: all, or KC; as rows laid out: */
+  i64 rows;
+  i64 items;        /* of a batch that are laid out together, each its own b */
   i64 pitch, bytes; /* between rows laid out; of scratch */
 } Near;
 /* Whether that is the better way, for `threads` threads. */
@@ -136,8 +138,11 @@ bool ty_gemm_near_plan(const Gemm *d, int threads, Near *y);
 i64 ty_gemm_near_units(const Near *w);
 /* The columns of a unit; and the unit. */
 i64 ty_gemm_near_columns(const Near *w, i64 unit, i64 *n);
-void ty_gemm_near(const Gemm *d, const Near *w, const char *a, const char *b, i64 unit, char *y,
-                  i64 yrs, char *scratch);
+/* Lays out the first `n` items from b on, n <= w->items, where that is more than 1. */
+void ty_gemm_lay(const Gemm *d, const Near *w, const char *b, i64 n, char *scratch);
+/* laid: what was laid out for this item; or NULL: the unit is laid out in scratch, if it must be. */
+void ty_gemm_near(const Gemm *d, const Near *w, const char *a, const char *b, const char *laid,
+                  i64 unit, char *y, i64 yrs, char *scratch);
 
 /* Leading dims whose rows of a simply go on, with one b, become rows of one larger product. */
 void ty_gemm_merge(Gemm *d);

@@ -24,6 +24,7 @@
 enum {
   CHUNK = KC,             /* rows and columns that are looked at together */
   LAID_BYTES = 512 << 10, /* of what is laid out at a time: it stays in L2 */
+  LAID_ITEMS = 16,        /* of a batch at a time, at most */
   UNITS_EACH = 4,         /* units of work a thread, to even out the load */
   /* What it costs to copy elements, as rows more of a product with so many: */
   LAY_ROWS = 6,   /* laid out ... */
@@ -58,16 +59,29 @@ static i64 cut(const Path *w, i32 borders, i64 begin, i64 *n, Piece *y, Index *i
   return count;
 }
 
-/* The kind of rows with this index; kinds mostly come round in turn. */
-static i64 kind_of(Seen *y, const Index *x, i32 borders, i64 last) {
-  for (i64 i = 0; i < y->n; i++) {
-    const i64 k = (last + i) % y->n;
+/* The kind of rows with this index; kinds mostly come round in turn, so this one is perhaps `next`. */
+static i64 kind_of(Seen *y, const Index *x, i32 borders, i64 next) {
+  for (i64 i = 0, k = next; i < y->n; i++, k++) {
     int b = 0;
+    if (k >= y->n) k = 0;
     while (b < borders && y->index[k].at[b] == x->at[b]) b++;
     if (b == borders) return k;
   }
   y->index[y->n] = *x;
   return y->n++;
+}
+
+/* Sorts rows by kind. */
+static void sort_kinds(Seen *y, const i64 *kind, const i64 *off) {
+  i64 count[KC + 1] = {0};
+  for (i64 i = 0; i < y->ni; i++) count[kind[i] + 1]++;
+  for (i64 k = 0; k < y->n; k++) y->first[k] = count[k + 1] += count[k];
+  y->first[y->n] = y->ni;
+  for (i64 i = y->ni; i-- > 0;) {
+    const i64 to = --y->first[kind[i]];
+    y->off[to] = off[i];
+    y->to[to] = i;
+  }
 }
 
 /* The places of rows [i0, i0 + ni), kind by kind, unless they are there. */
@@ -77,27 +91,24 @@ static void look(const Places *p, i64 i0, i64 ni, Seen *y) {
   const int last = w->n - 1;
   Piece piece[KC];
   Index index[KC];
-  i64 off[KC], kind[KC], count[KC + 1] = {0}, k = 0;
-  const i64 n = cut(w, p->borders, i0, &ni, piece, index);
+  i64 off[KC], kind[KC], k = 0, *at = p->borders ? off : y->off;
   y->i0 = i0, y->ni = ni, y->n = 0;
+  const i64 n = cut(w, p->borders, i0, &ni, piece, index);
+  for (const Piece *q = piece; q < piece + n; q++)
+    for (i64 i = 0; i < q->n; i++) *at++ = q->off + i * w->strides[last];
+  if (!p->borders) { /* all are of one kind */
+    y->n = 1, y->first[0] = 0, y->first[1] = ni;
+    for (i64 i = 0; i < ni; i++) y->to[i] = i;
+    return;
+  }
   for (i64 u = 0; u < n; u++)
-    for (i64 i = 0; i < piece[u].n; i++) {
+    for (i64 i = 0; i < piece[u].n; i++, k++) {
       Index x = {{0}};
       for (int b = 0; b < p->borders; b++)
         x.at[b] = p->start[b] + index[u].at[b] + i * w->steps[b][last];
-      off[piece[u].at + i] = piece[u].off + i * w->strides[last];
-      k = kind_of(y, &x, p->borders, k);
-      kind[piece[u].at + i] = k;
-      count[k + 1]++;
-      k++;
+      kind[piece[u].at + i] = k = kind_of(y, &x, p->borders, k);
     }
-  for (k = 0; k < y->n; k++) y->first[k] = count[k + 1] += count[k];
-  y->first[y->n] = ni;
-  for (i64 i = ni; i-- > 0;) {
-    const i64 to = --y->first[kind[i]];
-    y->off[to] = off[i];
-    y->to[to] = i;
-  }
+  sort_kinds(y, kind, off);
 }
 
 /* Pieces of columns as far as rows of a kind have them. */
@@ -223,12 +234,35 @@ static void plan_laid(const Gemm *d, const Kern *K, i64 most, Near *y) {
   const i64 longer = (y->many - 1) * y->slide, step = y->line * K->size;
   y->depth = d->k;
   if (laid_rows(y, d->k, d->k) * (y->steps + longer) * step > LAID_BYTES) y->depth = KC;
-  const i64 rows = laid_rows(y, d->k, y->depth), fit = LAID_BYTES / (rows * step) - longer;
+  y->rows = laid_rows(y, d->k, y->depth);
+  const i64 fit = LAID_BYTES / (y->rows * step) - longer;
   y->chunk = TY_MAX(1, TY_MIN(TY_MIN(y->steps, most), fit));
   /* Full vectors, if it can be. */
   if (y->chunk < y->steps && y->chunk >= K->vl) y->chunk = y->chunk / K->vl * K->vl;
   y->pitch = (ceil_div((y->chunk + longer) * y->line, K->vl) | 1) * K->vl; /* of sets of L1 all */
-  y->bytes = rows * y->pitch * K->size;
+  y->bytes = y->rows * y->pitch * K->size;
+}
+
+/* Items of the batch are laid out together where one does not fill the scratch: they are one more dim
+** of the rows. */
+static void plan_items(const Gemm *d, Near *y) {
+  const int n = y->p.row.n;
+  int lead = -1, count = 0;
+  y->items = 1;
+  for (int i = 0; i < d->nlead; i++)
+    if (d->lead[i] > 1) lead = i, count++;
+  if (count != 1 || n == PATH_DIMS || y->depth < d->k || ty_gemm_near_units(y) > 1) return;
+  y->items = TY_MIN(TY_MIN(LAID_ITEMS, d->batch), TY_MAX(1, LAID_BYTES / y->bytes));
+  if (y->items == 1) return;
+  Path *w = &y->p.row, one = *w;
+  w->n++;
+  w->dims[0] = y->items, w->strides[0] = d->bbs[lead];
+  memcpy(w->dims + 1, one.dims, sizeof(i64) * (size_t)n);
+  memcpy(w->strides + 1, one.strides, sizeof(i64) * (size_t)n);
+  for (int b = 0; b < BORDERS; b++) {
+    w->steps[b][0] = 0;
+    memcpy(w->steps[b] + 1, one.steps[b], sizeof(i64) * (size_t)n);
+  }
 }
 
 bool ty_gemm_near_plan(const Gemm *d, int threads, Near *y) {
@@ -243,13 +277,16 @@ bool ty_gemm_near_plan(const Gemm *d, int threads, Near *y) {
   double here = (double)m * (double)round_up(len, vl) / (double)len;
   plan_laid(d, K, ceil_div(d->n / len, units), y);
   const i64 wide = y->chunk * y->line, laid = wide + (y->many - 1) * y->slide * y->line;
-  const double share =
-      (double)laid_rows(y, d->k, y->depth) * (double)laid / ((double)y->depth * (double)wide);
+  const double share = (double)y->rows * (double)laid / ((double)y->depth * (double)wide);
   const double apart = ((double)m + LAY_ROWS * share) * (double)round_up(wide, vl) / (double)wide;
   if (step != 1 || d->bp->borders) here = panels;
   if (panels <= apart && panels <= here) return false;
   y->laid = apart < here;
-  if (y->laid) return true;
+  y->items = 1;
+  if (y->laid) {
+    if (threads == 1) plan_items(d, y);
+    return true;
+  }
   y->runs = y->line = 1;
   y->steps = d->n;
   y->chunk = round_up(ceil_div(d->n, units), 16 * vl);
@@ -300,17 +337,24 @@ static i64 shred(const Piece *p, i64 n, i64 most, Piece *y) {
   return count;
 }
 
-void ty_gemm_near(const Gemm *d, const Near *u, const char *a, const char *b, i64 unit, char *y,
-                  i64 yrs, char *scratch) {
+void ty_gemm_lay(const Gemm *d, const Near *w, const char *b, i64 n, char *scratch) {
+  const i64 wide = (w->steps + (w->many - 1) * w->slide) * w->line;
+  Seen seen;
+  seen.ni = 0;
+  ty_gemm_place(d->dtype, scratch, w->pitch, b, &w->p, 0, n * w->rows, 0, wide, wide, &seen);
+}
+
+void ty_gemm_near(const Gemm *d, const Near *u, const char *a, const char *b, const char *laid,
+                  i64 unit, char *y, i64 yrs, char *scratch) {
   const Kern *K = ty_gemm_kern(d->dtype);
-  const char *from = u->laid ? scratch : b;
+  const char *from = laid ? laid : u->laid ? scratch : b;
   Piece across[CHUNK], part[CHUNK];
   Seen seen;
   i64 n, first = 0, j0 = ty_gemm_near_columns(u, unit, &n);
   seen.ni = 0;
   for (i64 k0 = 0; k0 < d->k; k0 += KC) {
     const i64 kc = TY_MIN(KC, d->k - k0);
-    if (u->laid && k0 % u->depth == 0) first = lay_out(d, u, k0, unit, b, scratch);
+    if (u->laid && !laid && k0 % u->depth == 0) first = lay_out(d, u, k0, unit, b, scratch);
     if (u->laid) find(u, k0, kc, first, seen.off);
     else look(d->bp, k0, kc, &seen); /* without borders rows are of one kind */
     for (i64 j = 0, w; j < n; j += w) {
