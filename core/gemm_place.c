@@ -213,17 +213,18 @@ static i64 laid_rows(const Near *w, i64 k, i64 some) {
   return TY_MIN(ceil_div(k, group), ceil_div(TY_MIN(k, some) - 1, group) + 1) * w->inner;
 }
 
-/* What is laid out, for units of so many steps at most. */
-static void plan_laid(const Gemm *d, const Kern *K, i64 most, Near *y) {
-  const Path *col = &d->bp->col;
-  const int c = TY_MAX(0, col->n - 2), r = sliding(d->bp, c);
+/* What is laid out when columns go on along dim c of their walk, in `units` units or more; and what it
+** costs, as rows of a product that would take as long as this one. */
+static double plan_laid(const Gemm *d, const Kern *K, int c, i64 units, Near *y) {
+  const Path *col = &d->bp->col, *row = &d->bp->row;
+  const int r = sliding(d->bp, c);
+  y->laid = true;
   y->p = *d->bp;
-  y->many = y->inner = y->slide = 1;
+  y->many = y->inner = y->slide = y->items = 1;
   y->steps = col->dims[c];
   y->line = c < col->n - 1 ? col->dims[c + 1] : 1;
   y->runs = d->n / (y->steps * y->line);
   if (r >= 0) {
-    const Path *row = &d->bp->row;
     y->many = row->dims[r];
     y->slide = row->strides[r] / col->strides[c];
     for (int i = r + 1; i < row->n; i++) y->inner *= row->dims[i];
@@ -235,12 +236,15 @@ static void plan_laid(const Gemm *d, const Kern *K, i64 most, Near *y) {
   y->depth = d->k;
   if (laid_rows(y, d->k, d->k) * (y->steps + longer) * step > LAID_BYTES) y->depth = KC;
   y->rows = laid_rows(y, d->k, y->depth);
-  const i64 fit = LAID_BYTES / (y->rows * step) - longer;
-  y->chunk = TY_MAX(1, TY_MIN(TY_MIN(y->steps, most), fit));
+  const i64 fit = LAID_BYTES / (y->rows * step) - longer, share = ceil_div(d->n, units * y->line);
+  y->chunk = TY_MAX(1, TY_MIN(TY_MIN(y->steps, share), fit));
   /* Full vectors, if it can be. */
   if (y->chunk < y->steps && y->chunk >= K->vl) y->chunk = y->chunk / K->vl * K->vl;
-  y->pitch = (ceil_div((y->chunk + longer) * y->line, K->vl) | 1) * K->vl; /* of sets of L1 all */
+  const i64 wide = y->chunk * y->line, all = wide + longer * y->line;
+  y->pitch = (ceil_div(all, K->vl) | 1) * K->vl; /* rows lie in all sets of L1 */
   y->bytes = y->rows * y->pitch * K->size;
+  const double copied = (double)y->rows * (double)all / ((double)y->depth * (double)wide);
+  return ((double)d->m + LAY_ROWS * copied) * (double)round_up(wide, K->vl) / (double)wide;
 }
 
 /* Items of the batch are laid out together where one does not fill the scratch: they are one more dim
@@ -268,30 +272,27 @@ static void plan_items(const Gemm *d, Near *y) {
 bool ty_gemm_near_plan(const Gemm *d, int threads, Near *y) {
   const Kern *K = ty_gemm_kern(d->dtype);
   const Path *col = &d->bp->col;
-  const i64 len = col->dims[col->n - 1], step = col->strides[col->n - 1], vl = K->vl, m = d->m;
+  const i64 len = col->dims[col->n - 1], step = col->strides[col->n - 1], m = d->m;
   if (d->ap || !K->near || ty_dtypes[d->dtype].bytes != K->size || (step != 1 && step != 2))
     return false;
   const i64 units = threads == 1 ? 1 : UNITS_EACH * threads;
-  /* Rows of products that would take as long as all there is to do for these. */
-  double panels = (double)(m + PANEL_ROWS) * (double)round_up(d->n, 2 * vl) / (double)d->n;
-  double here = (double)m * (double)round_up(len, vl) / (double)len;
-  plan_laid(d, K, ceil_div(d->n / len, units), y);
-  const i64 wide = y->chunk * y->line, laid = wide + (y->many - 1) * y->slide * y->line;
-  const double share = (double)y->rows * (double)laid / ((double)y->depth * (double)wide);
-  const double apart = ((double)m + LAY_ROWS * share) * (double)round_up(wide, vl) / (double)wide;
-  if (step != 1 || d->bp->borders) here = panels;
-  if (panels <= apart && panels <= here) return false;
-  y->laid = apart < here;
-  y->items = 1;
-  if (y->laid) {
-    if (threads == 1) plan_items(d, y);
-    return true;
+  double best = (double)(m + PANEL_ROWS) * (double)round_up(d->n, 2 * K->vl) / (double)d->n;
+  bool found = false;
+  if (step == 1 && !d->bp->borders) {
+    const double here = (double)m * (double)round_up(len, K->vl) / (double)len;
+    if (here < best) {
+      *y = (Near){.runs = 1, .line = 1, .steps = d->n, .items = 1};
+      y->chunk = round_up(ceil_div(d->n, units), 16 * K->vl);
+      best = here, found = true;
+    }
   }
-  y->runs = y->line = 1;
-  y->steps = d->n;
-  y->chunk = round_up(ceil_div(d->n, units), 16 * vl);
-  y->bytes = 0;
-  return true;
+  for (int c = TY_MAX(0, col->n - 2); c < col->n; c++) {
+    Near laid;
+    const double rows = plan_laid(d, K, c, units, &laid);
+    if (rows < best && laid.bytes <= 2 * LAID_BYTES) *y = laid, best = rows, found = true;
+  }
+  if (found && y->laid && threads == 1) plan_items(d, y);
+  return found;
 }
 
 i64 ty_gemm_near_units(const Near *w) { return w->runs * ceil_div(w->steps, w->chunk); }
