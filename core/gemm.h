@@ -124,14 +124,14 @@ void ty_gemm_place(int dtype, void *dst, i64 ds, const void *src, const Places *
 ** elements; a unit of work takes `chunk` of the steps. */
 typedef struct Near {
   i64 runs, steps, line, chunk;
-  bool laid;       /* what a unit reads is laid out first, its rows without gaps: */
-  Places p;        /* rows without the one dim that slides along the steps, a longer run */
-  i64 many, inner; /* extent of that dim; rows behind it */
-  i64 slide;       /* steps by which it slides */
-  i64 depth;       /* rows of b that are laid out together: all, or KC; as rows laid out: */
-  i64 rows;
+  bool laid;        /* what a unit reads is laid out first: */
+  Places p;         /* rows without dims that slide along the columns, which are longer */
+  i64 longer, wide; /* by so many steps; elements of a step then */
+  i64 group, inner; /* of so many rows of b come so many laid out */
+  i64 depth, rows;  /* rows of b that are laid out together: all, or KC; as rows laid out */
   i64 items;        /* of a batch that are laid out together, each its own b */
-  i64 pitch, bytes; /* between rows laid out; of scratch */
+  i64 pitch, bytes; /* between rows laid out; of an item's, all together */
+  Path row, col;    /* where the product finds its rows, and a unit's columns, in them */
 } Near;
 /* Whether that is the better way, for `threads` threads. */
 bool ty_gemm_near_plan(const Gemm *d, int threads, Near *y);

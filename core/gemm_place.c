@@ -27,7 +27,7 @@ enum {
   LAID_ITEMS = 16,        /* of a batch at a time, at most */
   UNITS_EACH = 4,         /* units of work a thread, to even out the load */
   /* What it costs to copy elements, as rows more of a product with so many: */
-  LAY_ROWS = 6,   /* laid out ... */
+  LAY_ROWS = 12,  /* laid out ... */
   PANEL_ROWS = 10 /* or packed in panels */
 };
 
@@ -199,52 +199,67 @@ static int sliding(const Places *p, int c) {
   return best;
 }
 
-/* A dim less. */
-static void leave_out(Path *w, int d) {
-  const size_t behind = sizeof(i64) * (size_t)(--w->n - d);
-  memmove(w->dims + d, w->dims + d + 1, behind);
-  memmove(w->strides + d, w->strides + d + 1, behind);
-  for (int b = 0; b < BORDERS; b++) memmove(w->steps[b] + d, w->steps[b] + d + 1, behind);
+/* Rows' dim r becomes part of columns' dim c, where it slides: its extent becomes 1. Returns by how
+** much c is longer. */
+static i64 absorb(Near *y, const Places *b, int r, int c) {
+  if (r < 0) return 0;
+  const i64 slide = b->row.strides[r] / b->col.strides[c], more = (b->row.dims[r] - 1) * slide;
+  y->row.strides[r] = slide;
+  y->p.row.dims[r] = 1;
+  y->p.col.dims[c] += more;
+  return more;
+}
+
+/* Where the product finds its rows; `first` is the first of the rows' dims that slide. */
+static void plan_rows(Near *y, int first) {
+  i64 rows = 1;
+  y->group = y->inner = 1;
+  for (int i = y->row.n - 1; i >= 0; i--) {
+    if (i >= first) y->group *= y->row.dims[i], y->inner *= y->p.row.dims[i];
+    if (y->row.strides[i] < 0) y->row.strides[i] = rows * y->pitch, rows *= y->p.row.dims[i];
+  }
 }
 
 /* Rows that are laid out for so many of the k rows of b, at most. */
 static i64 laid_rows(const Near *w, i64 k, i64 some) {
-  const i64 group = w->many * w->inner;
-  return TY_MIN(ceil_div(k, group), ceil_div(TY_MIN(k, some) - 1, group) + 1) * w->inner;
+  return TY_MIN(ceil_div(k, w->group), ceil_div(TY_MIN(k, some) - 1, w->group) + 1) * w->inner;
 }
 
-/* What is laid out when columns go on along dim c of their walk, in `units` units or more; and what it
+/* What is laid out when columns go on along dim c of their walk, in `units` units or more; full: their
+** last dim slides as well, so that columns keep the gaps between lines of the picture. Returns what it
 ** costs, as rows of a product that would take as long as this one. */
-static double plan_laid(const Gemm *d, const Kern *K, int c, i64 units, Near *y) {
-  const Path *col = &d->bp->col, *row = &d->bp->row;
-  const int r = sliding(d->bp, c);
-  y->laid = true;
-  y->p = *d->bp;
-  y->many = y->inner = y->slide = y->items = 1;
-  y->steps = col->dims[c];
-  y->line = c < col->n - 1 ? col->dims[c + 1] : 1;
-  y->runs = d->n / (y->steps * y->line);
-  if (r >= 0) {
-    y->many = row->dims[r];
-    y->slide = row->strides[r] / col->strides[c];
-    for (int i = r + 1; i < row->n; i++) y->inner *= row->dims[i];
-    y->p.col.dims[c] += (y->many - 1) * y->slide;
-    if (row->n > 1) leave_out(&y->p.row, r);
-    else y->p.row.dims[0] = 1;
-  }
-  const i64 longer = (y->many - 1) * y->slide, step = y->line * K->size;
+static double plan_laid(const Gemm *d, const Kern *K, int c, bool full, i64 units, Near *y) {
+  const Places *b = d->bp;
+  const int last = b->col.n - 1, r = sliding(b, c), x = full ? sliding(b, last) : -1;
+  i64 line = c < last ? b->col.dims[last] : 1;
+  *y = (Near){.laid = true, .p = *b, .items = 1, .row = b->row, .line = line};
+  for (int i = 0; i < b->row.n; i++) y->row.strides[i] = -1; /* not known yet */
+  y->steps = b->col.dims[c];
+  y->runs = d->n / (y->steps * line);
+  y->longer = absorb(y, b, r, c);
+  y->wide = line + absorb(y, b, x, last);
+  if (r >= 0) y->row.strides[r] *= y->wide;
+  const int first = r < 0 ? x < 0 ? b->row.n : x : x < 0 ? r : TY_MIN(r, x);
+  plan_rows(y, first); /* for their counts: there is no pitch yet */
+  const i64 step = y->wide * K->size;
   y->depth = d->k;
-  if (laid_rows(y, d->k, d->k) * (y->steps + longer) * step > LAID_BYTES) y->depth = KC;
+  if (laid_rows(y, d->k, d->k) * (y->steps + y->longer) * step > LAID_BYTES) y->depth = KC;
   y->rows = laid_rows(y, d->k, y->depth);
-  const i64 fit = LAID_BYTES / (y->rows * step) - longer, share = ceil_div(d->n, units * y->line);
+  const i64 fit = LAID_BYTES / (y->rows * step) - y->longer, share = ceil_div(d->n, units * line);
   y->chunk = TY_MAX(1, TY_MIN(TY_MIN(y->steps, share), fit));
   /* Full vectors, if it can be. */
   if (y->chunk < y->steps && y->chunk >= K->vl) y->chunk = y->chunk / K->vl * K->vl;
-  const i64 wide = y->chunk * y->line, all = wide + longer * y->line;
+  const i64 n = y->chunk * line, all = (y->chunk + y->longer) * y->wide;
   y->pitch = (ceil_div(all, K->vl) | 1) * K->vl; /* rows lie in all sets of L1 */
   y->bytes = y->rows * y->pitch * K->size;
-  const double copied = (double)y->rows * (double)all / ((double)y->depth * (double)wide);
-  return ((double)d->m + LAY_ROWS * copied) * (double)round_up(wide, K->vl) / (double)wide;
+  for (int i = 0; i < b->row.n; i++)
+    if (i != r && i != x) y->row.strides[i] = -1;
+  plan_rows(y, first);
+  y->col = (Path){.n = 1, .dims = {n}, .strides = {1}};
+  if (x >= 0) y->col = (Path){.n = 2, .dims = {y->chunk, line}, .strides = {y->wide, 1}};
+  const i64 even = x >= 0 ? line : n;
+  const double copied = (double)y->rows * (double)all / ((double)y->depth * (double)n);
+  return ((double)d->m + LAY_ROWS * copied) * (double)round_up(even, K->vl) / (double)even;
 }
 
 /* Items of the batch are laid out together where one does not fill the scratch: they are one more dim
@@ -252,7 +267,6 @@ static double plan_laid(const Gemm *d, const Kern *K, int c, i64 units, Near *y)
 static void plan_items(const Gemm *d, Near *y) {
   const int n = y->p.row.n;
   int lead = -1, count = 0;
-  y->items = 1;
   for (int i = 0; i < d->nlead; i++)
     if (d->lead[i] > 1) lead = i, count++;
   if (count != 1 || n == PATH_DIMS || y->depth < d->k || ty_gemm_near_units(y) > 1) return;
@@ -279,16 +293,20 @@ bool ty_gemm_near_plan(const Gemm *d, int threads, Near *y) {
   double best = (double)(m + PANEL_ROWS) * (double)round_up(d->n, 2 * K->vl) / (double)d->n;
   bool found = false;
   if (step == 1 && !d->bp->borders) {
-    const double here = (double)m * (double)round_up(len, K->vl) / (double)len;
+    /* A tenth more: lines of the cache are met in no order. */
+    const double here = 1.1 * (double)m * (double)round_up(len, K->vl) / (double)len;
     if (here < best) {
-      *y = (Near){.runs = 1, .line = 1, .steps = d->n, .items = 1};
+      *y = (Near){.runs = 1, .line = 1, .steps = d->n, .items = 1, .row = d->bp->row, .col = *col};
       y->chunk = round_up(ceil_div(d->n, units), 16 * K->vl);
       best = here, found = true;
     }
   }
-  for (int c = TY_MAX(0, col->n - 2); c < col->n; c++) {
+  for (int way = 0; way < 3; way++) {
     Near laid;
-    const double rows = plan_laid(d, K, c, units, &laid);
+    const bool along = way == 2 || col->n == 1; /* the last dim itself */
+    if (way && step > 1) break;
+    if (way < 2 && along) continue;
+    const double rows = plan_laid(d, K, col->n - 1 - !along, way == 1, units, &laid);
     if (rows < best && laid.bytes <= 2 * LAID_BYTES) *y = laid, best = rows, found = true;
   }
   if (found && y->laid && threads == 1) plan_items(d, y);
@@ -303,30 +321,17 @@ i64 ty_gemm_near_columns(const Near *w, i64 unit, i64 *n) {
   return (unit / each * w->steps + at) * w->line;
 }
 
-/* Lays out what a unit reads of y->depth rows of b from k0 on. Returns the first row laid out. */
+/* Lays out what a unit reads of w->depth rows of b from k0 on. Returns the first row laid out. */
 static i64 lay_out(const Gemm *d, const Near *w, i64 k0, i64 unit, const char *b, char *to) {
-  const i64 group = w->many * w->inner, longer = (w->many - 1) * w->slide;
-  const i64 end = ceil_div(TY_MIN(k0 + w->depth, d->k), group) * w->inner;
-  const i64 first = k0 / group * w->inner;
+  const i64 end = ceil_div(TY_MIN(k0 + w->depth, d->k), w->group) * w->inner;
+  const i64 first = k0 / w->group * w->inner;
   const i64 each = ceil_div(w->steps, w->chunk), at = unit % each * w->chunk;
-  const i64 j0 = (unit / each * (w->steps + longer) + at) * w->line;
-  const i64 n = (TY_MIN(w->chunk, w->steps - at) + longer) * w->line;
+  const i64 j0 = (unit / each * (w->steps + w->longer) + at) * w->wide;
+  const i64 n = (TY_MIN(w->chunk, w->steps - at) + w->longer) * w->wide;
   Seen seen;
   seen.ni = 0;
   ty_gemm_place(d->dtype, to, w->pitch, b, &w->p, first, end - first, j0, n, n, &seen);
   return first;
-}
-
-/* Where rows [k0, k0 + kc) of b begin in what was laid out from row `first` on. */
-static void find(const Near *w, i64 k0, i64 kc, i64 first, i64 *off) {
-  i64 row = k0 / (w->many * w->inner) * w->inner - first;
-  i64 slid = k0 / w->inner % w->many, in = k0 % w->inner;
-  for (i64 i = 0; i < kc; i++) {
-    off[i] = (row + in) * w->pitch + slid * w->slide * w->line;
-    if (++in < w->inner) continue;
-    in = 0;
-    if (++slid == w->many) slid = 0, row += w->inner;
-  }
 }
 
 /* Pieces of at most `most` elements. */
@@ -339,35 +344,33 @@ static i64 shred(const Piece *p, i64 n, i64 most, Piece *y) {
 }
 
 void ty_gemm_lay(const Gemm *d, const Near *w, const char *b, i64 n, char *scratch) {
-  const i64 wide = (w->steps + (w->many - 1) * w->slide) * w->line;
+  const i64 all = (w->steps + w->longer) * w->wide;
   Seen seen;
   seen.ni = 0;
-  ty_gemm_place(d->dtype, scratch, w->pitch, b, &w->p, 0, n * w->rows, 0, wide, wide, &seen);
+  ty_gemm_place(d->dtype, scratch, w->pitch, b, &w->p, 0, n * w->rows, 0, all, all, &seen);
 }
 
 void ty_gemm_near(const Gemm *d, const Near *u, const char *a, const char *b, const char *laid,
                   i64 unit, char *y, i64 yrs, char *scratch) {
   const Kern *K = ty_gemm_kern(d->dtype);
+  const Places found = {.row = u->row}; /* no borders here */
   const char *from = laid ? laid : u->laid ? scratch : b;
   Piece across[CHUNK], part[CHUNK];
   Seen seen;
   i64 n, first = 0, j0 = ty_gemm_near_columns(u, unit, &n);
+  if (u->laid) j0 = 0;
   seen.ni = 0;
   for (i64 k0 = 0; k0 < d->k; k0 += KC) {
     const i64 kc = TY_MIN(KC, d->k - k0);
     if (u->laid && !laid && k0 % u->depth == 0) first = lay_out(d, u, k0, unit, b, scratch);
-    if (u->laid) find(u, k0, kc, first, seen.off);
-    else look(d->bp, k0, kc, &seen); /* without borders rows are of one kind */
+    look(&found, k0, kc, &seen);
     for (i64 j = 0, w; j < n; j += w) {
       w = TY_MIN(CHUNK, n - j);
-      i64 count = 1;
-      if (u->laid) across[0] = (Piece){j, 0, w};
-      else count = cut(&d->bp->col, 0, j0 + j, &w, across, NULL);
-      count = shred(across, count, K->vl, part);
+      const i64 count = shred(across, cut(&u->col, 0, j0 + j, &w, across, NULL), K->vl, part);
       for (i64 i = 0; i < count; i += 2) /* two at a time keep the multiplier busy */
-        K->near(d->m, kc, a + k0 * d->acs * K->size, d->ars, d->acs, from, seen.off, part + i,
-                TY_MIN(2, count - i), i + 2 < count ? part[i + 2].off - part[i].off : 0,
-                y + j * K->size, yrs, k0 == 0);
+        K->near(d->m, kc, a + k0 * d->acs * K->size, d->ars, d->acs,
+                from - first * u->pitch * K->size, seen.off, part + i, TY_MIN(2, count - i),
+                i + 2 < count ? part[i + 2].off - part[i].off : 0, y + j * K->size, yrs, k0 == 0);
     }
   }
 }
