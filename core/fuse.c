@@ -552,7 +552,10 @@ static i32 base_of(Fuse *F, i32 n) {
   return F->g->node[n].op == OP_EMPTY ? -1 : contiguous(F, n, true);
 }
 
-#define BORDER_KINDS 64 /* most ways in which rows of an operand may meet the border of a picture */
+/* Most ways in which rows of an operand may meet the border of a picture, and fewest rows of each, for a
+** product to read through a pad: else the padded copy is the cheaper one. */
+#define BORDER_KINDS 32
+#define BORDER_ROWS 16
 #define FACTOR_SMALL 4096 /* elements up to which an operand is better copied than read at places */
 
 /* An operand that serves many products of a batch is better copied once, if it must be. */
@@ -634,7 +637,7 @@ static bool borders_few(const Factor *y, int lead, i64 rows) {
     if (moves) kinds *= D->dims[d];
     if (d >= lead) n *= D->dims[d];
   }
-  return kinds <= BORDER_KINDS;
+  return kinds <= BORDER_KINDS && rows >= kinds * BORDER_ROWS;
 }
 
 /* Operand i of a product or of attention, node n: where its elements lie in the buffer of a node, through views as far as
