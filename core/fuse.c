@@ -37,9 +37,10 @@
 ** with an epilogue, which is applied to tiles of the product as they are finished. Its domain stays
 ** a MAP with rows and columns apart; values go on being pulled into it. Operands of MATMUL are
 ** stored nodes, read through views as strides, or at places where rows or columns fall into several
-** dims: a convolution is a product with windows, which are never copied. A PUT's domain is that of what is put; it writes
-** through its view into the buffer that holds the base. So cat, which is recorded as a chain of
-** PUTs into EMPTY, costs one kernel a piece.
+** dims: a convolution is a product with windows, which are never copied. Nor is a pad with zeros around
+** their picture, where that pays: the product knows its borders. A PUT's domain is that of what is
+** put; it writes through its view into the buffer that holds the base. So cat, which is recorded as a
+** chain of PUTs into EMPTY, costs one kernel a piece.
 **
 ** Rules
 **
@@ -596,8 +597,9 @@ static bool is_pad(const Fuse *F, i32 n, i64 *before) {
   return true;
 }
 
-/* Goes on through pad n to what it surrounds, by as many borders as there are. `map` becomes positions
-** among the elements of the node that is returned, perhaps beyond them; -1: they are not affine. */
+/* Goes on through pad n, whose elements are at *map, to what it surrounds: *map becomes positions among
+** the elements of the node that is returned, perhaps beyond them; border: maps to indices of which
+** each is to be in y->extent. -1: they are not affine. */
 static i32 through_pad(Fuse *F, Domain *D, i32 n, const i64 *before, i32 *map, i32 *border,
                        Factor *y) {
   Maps *M = &F->F->maps;
@@ -640,6 +642,26 @@ static bool borders_few(const Factor *y, int lead, i64 rows) {
   return kinds <= BORDER_KINDS && rows >= kinds * BORDER_ROWS;
 }
 
+/* The factor of operand type t whose elements are those of node n at `map`; or, where n is the pad of a
+** picture whose windows they are, those of the picture. */
+static Factor factor_of(Fuse *F, Domain *D, const Type *t, i32 n, i32 map) {
+  Maps *M = &F->F->maps;
+  i64 before[MAX_RANK];
+  i32 border[BORDERS];
+  Factor y = {.node = n};
+  if (D->nd > t->rank && is_pad(F, n, before)) {
+    i32 inner = map, x = through_pad(F, D, n, before, &inner, border, &y);
+    if (M->failed) return y;
+    y.domain = *D;
+    for (int b = 0; b < y.borders && x >= 0; b++) y.border[b] = M->at[border[b]];
+    if (x >= 0 && borders_few(&y, t->rank - 2, t->dims[t->rank - 2])) y.node = x, map = inner;
+    else y.borders = 0;
+  }
+  y.domain = *D, y.map = M->at[map];
+  y.domain.maps = -1;
+  return y;
+}
+
 /* Operand i of a product or of attention, node n: where its elements lie in the buffer of a node, through views as far as
 ** they are affine, and through the pad of a picture whose windows they are. Rows and columns may fall
 ** into several dims, unless they are to be `whole`.
@@ -648,8 +670,6 @@ static bool factor(Fuse *F, Nest *G, int i, i32 n, bool whole) {
   Maps *M = &F->F->maps;
   const Type *t = &F->g->node[n].type;
   Domain D;
-  i64 before[MAX_RANK];
-  i32 border[BORDERS];
   ty_domain_init(&D, K_MAP);
   D.fixed = whole, D.nd = t->rank;
   memcpy(D.dims, t->dims, sizeof t->dims);
@@ -663,25 +683,15 @@ static bool factor(Fuse *F, Nest *G, int i, i32 n, bool whole) {
     map = next, n = N->src[0];
   }
   if (map < 0 || M->failed) return true;
-  const i32 padded = n, outer = map;
-  Factor y = {0};
-  if (D.nd > t->rank && is_pad(F, n, before)) {
-    i32 x = through_pad(F, &D, n, before, &map, border, &y);
-    if (M->failed) return true;
-    if (x >= 0) n = x;
-    else map = outer, y.borders = 0;
-  }
-  const Node *N = &F->g->node[n];
-  y.node = n, y.domain = D, y.map = M->at[map];
-  for (int b = 0; b < y.borders; b++) y.border[b] = M->at[border[b]];
-  y.domain.maps = -1;
-  if (y.borders && !borders_few(&y, t->rank - 2, t->dims[t->rank - 2]))
-    n = padded, y.map = M->at[outer], y.node = n, y.borders = 0;
+  Factor y = factor_of(F, &D, t, n, map);
+  if (M->failed) return true;
+  const Node *N = &F->g->node[n = y.node];
   bool stored = F->role[n] != R_INPUT;
   /* A view of an input that its layout does not let through: the input is copied. */
-  if (!stored && !ty_fuse_contiguous(N))
-    stored =
-        y.borders || ty_map_through(M, &D, map, N->type.rank, N->type.dims, N->arg.strides, 0) < 0;
+  if (!stored && !ty_fuse_contiguous(N)) {
+    i32 at = y.borders ? -1 : ty_map_intern(M, &D, &y.map);
+    stored = at < 0 || ty_map_through(M, &D, at, N->type.rank, N->type.dims, N->arg.strides, 0) < 0;
+  }
   if (!whole && (!walkable(&D, t) || !walkable(&y.domain, t))) return false;
   if (D.nd > t->rank && serves_many(t, &F->g->node[G->product].type)) return false;
   F->must[n] |= stored;

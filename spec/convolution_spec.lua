@@ -266,7 +266,8 @@ describe("windows that are read where they lie", function()
     for i, s in ipairs { -- batch, channels, outputs, size, kernel, padding, stride, dilation
       { 3, 5, 7, 33, 3, 1, 1, 1 }, { 1, 32, 40, 28, 3, 1, 1, 1 }, { 9, 32, 16, 14, 3, 1, 1, 1 }, { 2, 70, 9, 17, 5, 2, 1, 1 },
       { 1, 3, 33, 40, 7, 3, 2, 1 }, { 4, 17, 3, 17, 1, 0, 1, 1 }, { 2, 64, 1, 12, 3, 1, 1, 1 }, { 5, 40, 12, 19, 3, 2, 1, 2 },
-      { 2, 300, 250, 6, 3, 0, 1, 1 }, { 1, 1, 5, 90, 9, 4, 1, 1 }, { 1, 16, 24, 300, 3, 1, 1, 1 }, { 2, 32, 3, 32, 5, 2, 1, 1 }, { 3, 90, 20, 3, 3, 0, 1, 1 }, { 17, 8, 8, 8, 2, 0, 2, 1 },
+      { 2, 300, 250, 6, 3, 0, 1, 1 }, { 1, 1, 5, 90, 9, 4, 1, 1 }, { 1, 16, 24, 300, 3, 1, 1, 1 },
+      { 2, 32, 3, 32, 5, 2, 1, 1 }, { 3, 90, 20, 3, 3, 0, 1, 1 }, { 17, 8, 8, 8, 2, 0, 2, 1 },
     } do
       for _, dtype in ipairs { "f32", "f64", "bf16" } do
         ty.manual_seed(i)
@@ -386,13 +387,13 @@ describe("windows that are read where they lie", function()
     ty.manual_seed(9)
     local x, w = ty.randn(2, 16, 12, 13), ty.randn(5, 16, 3, 3)
     local f = ty.compile(function(a, b)
-      local p = a:pad { { 0, 0 }, { 0, 0 }, { 1, 1 }, { 1, 1 } }
-      return p, ty.conv2d(p, b), ty.conv2d(a:pad({ { 0, 0 }, { 0, 0 }, { 1, 1 }, { 1, 1 } }, 2), b)
+      local padded = a:pad { { 0, 0 }, { 0, 0 }, { 1, 1 }, { 1, 1 } }
+      return padded, ty.conv2d(padded, b), ty.conv2d(a:pad({ { 0, 0 }, { 0, 0 }, { 1, 1 }, { 1, 1 } }, 1), b)
     end)
     local p, y, z = f(x, w)
     H.same(x:pad { { 0, 0 }, { 0, 0 }, { 1, 1 }, { 1, 1 } }, p)
     H.same(copied(x, w, 1, 1, 1), y)
-    H.same(copied(x:pad({ { 0, 0 }, { 0, 0 }, { 1, 1 }, { 1, 1 } }, 2), w, 0, 1, 1), z)
+    H.same(copied(x:pad({ { 0, 0 }, { 0, 0 }, { 1, 1 }, { 1, 1 } }, 1), w, 0, 1, 1), z)
     local u, v = ty.randn(1, 16, 30, 31), ty.randn(4, 16, 8, 7)
     H.same(copied(u, v:narrow(3, 1, 7):clone(), 4, 1, 1),
       ty.compile(function(a, b) return ty.conv2d(a, b:narrow(3, 1, 7), { padding = 4 }) end)(u, v))
@@ -401,9 +402,9 @@ describe("windows that are read where they lie", function()
   it("may lie in a padded operand of any product", function()
     ty.manual_seed(3)
     local x, w = ty.randn(6, 32, 40), ty.randn(24, 32 * 6)
-    local function f(a, b) -- [6, 40, 32] padded, its transposed and flipped windows of 6
-      local p = a:pad { { 0, 0 }, { 0, 0 }, { 5, 2 } }:flip { 3 }
-      return b:reshape(24, 6, 32):permute({ 1, 3, 2 }), p:unfold(3, 6, 1):permute { 1, 2, 4, 3 }
+    local function f(a, b) -- windows of 6, from the last to the first
+      local padded = a:pad { { 0, 0 }, { 0, 0 }, { 5, 2 } }:flip { 3 }
+      return b:reshape(24, 6, 32):permute({ 1, 3, 2 }), padded:unfold(3, 6, 1):permute { 1, 2, 4, 3 }
     end
     local b, windows = f(x, w)
     local want = b:clone():reshape(24, 192):matmul(windows:clone():reshape(6, 192, 42))
@@ -412,6 +413,11 @@ describe("windows that are read where they lie", function()
       return ty.contract(u:unsqueeze(1), v, 1, 2)
     end)(x, w)
     H.same(want, got)
+    -- A product for each window: the batch moves towards the border.
+    local z, c = ty.randn(32, 2, 40), ty.randn(2, 5, 32 * 3)
+    local function g(a) return a:pad({ { 0, 0 }, { 1, 1 } }):unfold(2, 3, 1):permute { 2, 1, 4, 3 } end
+    H.same(c:matmul(g(z):clone():reshape(2, 96, 40)),
+      ty.compile(function(a, v) return ty.contract(v:reshape(2, 5, 32, 3), g(a), 1, 2) end)(z, c))
   end)
 
   it("are never read beyond an edge of the image", function()

@@ -4,7 +4,7 @@
 local M = {
   -- of these, what exists, in this order
   specs = { "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "compile", "capture", "custom", "grad", "training", "steps",
-    "orders" },
+    "orders", "convolution" },
 
   { file = "core/fold.c", what = "x + 0 is taken for x: -0 stays",
     from = "if (is_const(g, n, 0, is_float ? -0.0 : 0.0)) return n->src[1];",
@@ -185,6 +185,8 @@ local M = {
     from = "code->slot[s->a].last = TY_MAX(code->slot[s->a].last, code->slot[s->y].last);", to = "" },
   { file = "core/layout.c", what = "a temporary lies in an output that is written while it lives",
     from = "h->first > g->last", to = "h->first >= g->last" },
+  { file = "core/gemm_place.c", what = "a product reads before the border of a padded picture",
+    from = "if (at < 0) lo = TY_MAX(lo, by == 1 ? -at : ceil_div(-at, by));", to = "" },
 }
 
 return M
