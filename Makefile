@@ -85,8 +85,8 @@ $(B)/obj/%.o: core/%.c Makefile | $(B)/obj
 LOOPS   := vmap attend grad grad_attend grad_rules plan cache fold tile tile_prims tile_place tile_reduce tile_run tile_strand gemm gemm_kern gemm_amx epilogue list layout panels \
            host lower map fuse graph program type x64 x64_asm x64_body x64_ops x64_code profile
 SMALL   := vmap lua_vmap attend grad grad_attend lua_attend grad_rules lua_grad lua_args lua_view x64 x64_body x64_ops tile program lower dump blas capture lua_capture lua_compile lua_custom \
-           lua_check lua_graph lua_index lua_linalg lua_print lua_probe lua_random lua_select lua_settings lua_tensor range replace list layout \
-            profile lua_profile
+           lua_check lua_graph lua_index lua_linalg lua_print lua_modes lua_probe lua_random lua_select lua_settings lua_tensor range replace list layout \
+            profile lua_profile record_move record_write
 $(LOOPS:%=$(B)/obj/%.o): override CFLAGS += -fno-asynchronous-unwind-tables
 $(SMALL:%=$(B)/obj/%.o): override CFLAGS += -Os
 # A row at a time is copied faster by libc than by the shortest instructions.
@@ -155,7 +155,7 @@ fuzz-files: deps
 	@$(LUAJIT) spec/fuzz_seeds.lua $(FUZZ)/seeds
 	@status=0; for f in $(FORMATS); do \
 	  F=$$(echo $$f | tr a-z A-Z); mkdir -p $(FUZZ)/$$f; \
-	  clang -std=c11 -O1 -g -D_GNU_SOURCE -DFORMAT=$$F -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
+	  clang -std=c11 -O1 -g -D_GNU_SOURCE -DFORMAT=$$F -DCSV_STORED=256 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
 	    spec/fuzz_files.c $(PARSERS) -ldl -lpthread -lm -o $(FUZZ)/fuzz_$$f || exit 1; \
 	  $(FUZZ)/fuzz_$$f -max_total_time=$(SECONDS) -runs=$(RUNS) -seed=$(SEED) -rss_limit_mb=1024 -timeout=10 -print_final_stats=1 \
 	    -artifact_prefix=$(FUZZ)/ $(FUZZ)/$$f $(FUZZ)/seeds/$$f >$(FUZZ)/$$f.log 2>&1 || status=1; \

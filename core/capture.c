@@ -30,8 +30,6 @@ bool ty_capture_begin(State *S, Batch *b) {
   c->stream = S->stream;
   c->stamp = S->stamps;
   c->seq = S->record_seq;
-  c->grad_mode = S->grad_mode;
-  c->level = S->level;
   S->capture = c;
   return true;
 }
@@ -64,8 +62,6 @@ void ty_capture_end(State *S) {
   S->stream = c->stream;
   put_back(c);
   put_back_twins(c);
-  ty_grad_set_mode(S, c->grad_mode);
-  while (S->level != c->level) ty_vmap_close(S);
   Batch *b = c->batch; /* handles that wait for it are garbage: they pin nothing any more */
   b->dead = true;
   for (i32 i = 0; i < b->ninput; i++) ty_buffer_drop(b->input[i].buf);
@@ -192,7 +188,7 @@ bool ty_capture_leaf(State *S, const Record *r, Tensor *g) {
 
 /* A frozen index is asked by the storage whose twin it is, which is known; one that shares what a tensor from
 ** outside held, by that. */
-bool ty_capture_check(State *S, const Tensor *index, i64 size, int base) {
+bool ty_capture_check(State *S, const Tensor *index, i64 size, int base, const double *skip) {
   Capture *c = S->capture;
   Storage *st = index->st->frozen && index->st->twin ? index->st->twin : index->st;
   if (!ty_capture_holds(S, st))
@@ -200,8 +196,9 @@ bool ty_capture_check(State *S, const Tensor *index, i64 size, int base) {
       if (c->outside[i].t.st->buf == st->buf) st = c->outside[i].t.st;
   for (i32 i = 0; i < c->ncheck; i++) {
     const IndexCheck *k = &c->check[i];
-    bool same = k->t.st == st && k->size == size && k->base == base &&
-                k->t.offset == index->offset && ty_type_equal(&k->t.type, &index->type) &&
+    bool same = k->t.st == st && k->size == size && k->base == base && k->skips == !!skip &&
+                (!skip || k->skip == *skip) && k->t.offset == index->offset &&
+                ty_type_equal(&k->t.type, &index->type) &&
                 !memcmp(k->t.strides, index->strides, sizeof *index->strides * index->type.rank);
     if (same) return true;
   }
@@ -209,6 +206,8 @@ bool ty_capture_check(State *S, const Tensor *index, i64 size, int base) {
   IndexCheck *k = &c->check[c->ncheck++];
   k->size = size;
   k->base = base;
+  k->skips = skip != NULL;
+  k->skip = skip ? *skip : 0;
   k->t = *index;
   k->t.st = ty_storage_hold(st);
   return true;

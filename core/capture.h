@@ -31,6 +31,8 @@ typedef struct IndexCheck {
   Tensor t; /* holds its storage */
   i64 size;
   int base;
+  bool skips; /* elements that are `skip` name nothing */
+  double skip;
 } IndexCheck;
 
 /* A storage from outside that the function writes to; `buf` is what it held. */
@@ -53,8 +55,6 @@ struct Capture {
   bool refused;
   char why[ERR_MAX];
   u64 stream, stamp, seq; /* of the State when it began; seq: of records */
-  bool grad_mode;
-  Level *level;
   ScalarFrom *scalar;
   Outside *outside;
   IndexCheck *check;
@@ -82,7 +82,7 @@ i32 ty_capture_take(State *S, int i);
 void ty_capture_untake(State *S, i32 id); /* its value was looked at after all */
 bool ty_capture_whole(State *S, i32 id, bool whole);
 bool ty_capture_scalar(State *S, i32 slot, ScalarFrom from);
-bool ty_capture_check(State *S, const Tensor *index, i64 size, int base);
+bool ty_capture_check(State *S, const Tensor *index, i64 size, int base, const double *skip);
 /* y: elements of a tensor from outside, of whose copy x is a view; false: it is none. */
 bool ty_capture_copied(const State *S, const Tensor *x, Tensor *y);
 bool ty_capture_write(State *S, Storage *st); /* st is about to be written */

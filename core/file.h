@@ -8,7 +8,8 @@
 **    for it, by arithmetic that sees overflow.
 ** 2. Nothing recurses by what a file says; depth and counts are bounded.
 ** 3. Every failure leaves one text in File.err: which file, what is wrong, where. No abort, no
-**    assertion on contents, no memory beyond the file's size and 64 MB.
+**    assertion on contents. What fails has taken at most the file's size and 64 MB at its peak, the
+**    work of libraries included; what grows by reading is looked through before it is stored.
 ** 4. Bytes are read by pread, or lie in memory. A file is mapped only where the user asks for it:
 **    one that is cut short while it is mapped kills its reader.
 */
@@ -17,15 +18,22 @@
 
 #include "type.h"
 
+#include <signal.h>
+
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "formats are written as they lie here");
 
 #define FILE_ERR 512
 #define FILE_SPARE ((i64)64 << 20) /* memory that a file may cost beyond its own size */
+#define FILE_LIMIT (FILE_SPARE - ((i64)6 << 20)) /* less what libraries take whatever the file */
 
 /* --- memory: malloc with a failing hook for tests. */
 void *ty_file_alloc(i64 n); /* NULL: no memory */
 void *ty_file_grow(void *p, i64 n);
 void ty_file_free(void *p);
+/* Pages between `from` and `end`, memory of ours that nobody will read again, go back to the system;
+** as whole huge pages, so that what is left is less than one. Where the next call begins. */
+const void *ty_file_discard(const void *from, const void *end);
+#define FILE_PAGE ((i64)2 << 20)
 void ty_file_starve(i64 after); /* allocations after that many fail; < 0: none do */
 
 /* --- bytes */
@@ -156,7 +164,7 @@ typedef struct Entry {
   bool swapped;  /* most significant byte first */
   bool turned;   /* its dims lie in reverse order: `type` has them so */
   i64 at, bytes; /* where it lies */
-  char why[64];  /* not "": it can be no tensor of ours, and why */
+  char why[80];  /* not "": it can be no tensor of ours, and why */
 } Entry;
 
 /* Elements and bytes of an array of this type and code; false: too large for any memory, or no
@@ -176,7 +184,7 @@ struct Archive {
   Head head; /* names and metadata point into it */
   Entry *entry;
   i64 count, room;
-  i64 limit;    /* bytes that compressed entries may unpack to */
+  i64 limit;    /* bytes that compressed entries may unpack to, and that a bad file may take */
   void *inside; /* what the format needs besides */
   bool (*read)(Archive *a, const Entry *e, void *to); /* NULL: as it lies in the file */
   void (*close)(Archive *a);                          /* frees `inside`; or NULL */
@@ -194,8 +202,12 @@ int ty_entry_code(int dtype);
 Entry *ty_archive_add(Archive *a, const char *name, i64 length);
 /* Fails when two entries have one name. */
 bool ty_archive_unique(Archive *a);
-/* The elements of an entry, as its type lies in memory: e's numel times dtype's size bytes. */
+/* The elements of an entry, as its type lies in memory: e's numel times dtype's size bytes. `to`
+** NULL: only looked through. */
 bool ty_archive_read(Archive *a, const Entry *e, void *to);
+/* Before these are read: whether all can be tensors; and, where together they will take more than
+** Archive.limit, whether their bytes are good, so that what is refused has not cost that much. */
+bool ty_archive_check(Archive *a, const Entry *const *list, i64 count);
 void ty_archive_close(Archive *a);
 
 /* Elements from a stream of bytes. next: exactly n bytes, or false with the message said. */
@@ -247,6 +259,14 @@ typedef struct GgufValue {
 bool ty_gguf_value(Head *h, u32 type, GgufValue *v);
 
 /* --- writing: whole or not at all */
+
+/* A file that reaches the limit of its length, and a pipe without a reader, send the writer a signal
+** that ends the process. Between these two calls the thread does not get them: writes just fail. */
+typedef struct FileCalm {
+  sigset_t before, held;
+} FileCalm;
+void ty_file_calm(FileCalm *c);
+void ty_file_calm_end(const FileCalm *c);
 
 /* A file under another name in the same folder, which becomes `path` at the end. */
 typedef struct Draft {

@@ -133,8 +133,8 @@ static void blocks(int code, const u8 *p, i64 n, float *y) {
   }
 }
 
-/* n elements at p, in order, as our dtype has them. false: a number has no place there. */
-static bool widen(int code, const u8 *p, i64 n, void *to) {
+/* n elements at p, in order, as our dtype has them: all have a place there. */
+static void widen(int code, const u8 *p, i64 n, void *to) {
   switch (code) {
   case E_U16:
     for (i64 i = 0; i < n; i++) {
@@ -142,15 +142,15 @@ static bool widen(int code, const u8 *p, i64 n, void *to) {
       memcpy(&v, p + 2 * i, 2);
       ((i32 *)to)[i] = v;
     }
-    return true;
+    break;
   case E_U32:
     for (i64 i = 0; i < n; i++) {
       u32 v;
       memcpy(&v, p + 4 * i, 4);
       ((i64 *)to)[i] = v;
     }
-    return true;
-  default: blocks(code, p, n, to); return true;
+    break;
+  default: blocks(code, p, n, to);
   }
 }
 
@@ -172,16 +172,21 @@ static bool settle(Archive *a, const Entry *e, void *to, i64 n) {
 bool ty_archive_decode(Archive *a, const Entry *e, StreamNext *next, void *ctx, void *to) {
   const FileCodeInfo *c = &ty_file_codes[e->code];
   i64 n, bytes, size = dtype_bytes[c->dtype];
+  bool same = c->elements == 1 && c->bytes == size;
   if (!ty_entry_size(&e->type, e->code, &n, &bytes)) return ty_file_fail(&a->file, "too large");
-  if (c->elements == 1 && c->bytes == size) return next(ctx, to, bytes) && settle(a, e, to, n);
+  if (same && to) return next(ctx, to, bytes) && settle(a, e, to, n);
   u8 *chunk = ty_file_alloc(CHUNK);
   if (!chunk) return ty_file_fail_memory(&a->file, CHUNK);
   bool ok = true;
   for (i64 done = 0, most = CHUNK / c->bytes * c->elements; done < n && ok;) {
     i64 now = TY_MIN(n - done, most);
     ok = next(ctx, chunk, now / c->elements * c->bytes);
-    if (ok && e->swapped) swap_bytes(chunk, now, c->bytes);
-    ok = ok && widen(e->code, chunk, now, (char *)to + done * size);
+    if (same) {
+      ok = ok && settle(a, e, chunk, now);
+    } else if (ok && to) {
+      if (e->swapped) swap_bytes(chunk, now, c->bytes);
+      widen(e->code, chunk, now, (char *)to + done * size);
+    }
     done += now;
   }
   ty_file_free(chunk);
@@ -204,4 +209,19 @@ bool ty_archive_read(Archive *a, const Entry *e, void *to) {
   if (a->read) return a->read(a, e, to);
   Span s = {&a->file, e->at};
   return ty_archive_decode(a, e, span_next, &s, to);
+}
+
+bool ty_archive_check(Archive *a, const Entry *const *list, i64 count) {
+  i64 total = 0;
+  for (i64 i = 0; i < count; i++) {
+    const Entry *e = list[i];
+    i64 n, bytes;
+    if (e->why[0]) return ty_archive_read(a, e, NULL);
+    if (!ty_entry_size(&e->type, e->code, &n, &bytes) ||
+        !ty_add(total, n * dtype_bytes[e->type.dtype], &total))
+      return ty_file_fail(&a->file, "too large");
+  }
+  for (i64 i = 0; i < count && total > a->limit; i++)
+    if ((a->read || list[i]->code == E_U64) && !ty_archive_read(a, list[i], NULL)) return false;
+  return true;
 }

@@ -9,12 +9,14 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { HEAD_FIRST = 64 << 10, IO_MOST = 1 << 30 };
@@ -37,6 +39,15 @@ void *ty_file_grow(void *p, i64 n) {
   return n < 0 || starved() ? NULL : realloc(p, n ? (size_t)n : 1);
 }
 void ty_file_free(void *p) { free(p); }
+
+const void *ty_file_discard(const void *from, const void *end) {
+  enum { SMALL_PAGE = 4096 };
+  uintptr_t huge = (uintptr_t)FILE_PAGE, to = (uintptr_t)end / huge * huge;
+  uintptr_t at = ((uintptr_t)from + SMALL_PAGE - 1) / SMALL_PAGE * SMALL_PAGE;
+  if (to <= at) return from;
+  (void)madvise((void *)at, to - at, MADV_DONTNEED); /* no harm where it is refused */
+  return (const void *)to;
+}
 
 static char *copy_text(const char *s) {
   i64 n = (i64)strlen(s) + 1;
@@ -238,6 +249,27 @@ bool ty_head_u64(Head *h, u64 *v, const char *what) {
   return p != NULL;
 }
 
+/* --- signals of writes */
+
+static const int write_signals[] = {SIGXFSZ, SIGPIPE};
+
+/* What waits already was sent by someone else, who shall have it. */
+void ty_file_calm(FileCalm *c) {
+  sigset_t waiting;
+  sigemptyset(&c->held);
+  sigpending(&waiting);
+  for (int i = 0; i < TY_COUNT(write_signals); i++)
+    if (!sigismember(&waiting, write_signals[i])) sigaddset(&c->held, write_signals[i]);
+  pthread_sigmask(SIG_BLOCK, &c->held, &c->before);
+}
+
+void ty_file_calm_end(const FileCalm *c) {
+  int err = errno;
+  while (sigtimedwait(&c->held, NULL, &(struct timespec){0}) > 0) {}
+  pthread_sigmask(SIG_SETMASK, &c->before, NULL);
+  errno = err;
+}
+
 /* --- drafts */
 
 static bool draft_fail(Draft *d, const char *path, const char *what) {
@@ -292,7 +324,10 @@ bool ty_draft_open(Draft *d, const char *path) {
 
 bool ty_draft_write(Draft *d, const void *data, i64 n) {
   for (i64 done = 0; done < n;) {
+    FileCalm calm;
+    ty_file_calm(&calm);
     ssize_t put = write(d->fd, (const char *)data + done, (size_t)TY_MIN(n - done, IO_MOST));
+    ty_file_calm_end(&calm);
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) return draft_fail(d, d->path, "cannot be written");
     done += put;

@@ -1,10 +1,10 @@
 /*
 ** file_csv.c -- tables in text: fields between delimiters, rows between line ends (RFC 4180).
 ** In: an open file and options. Out: see file_csv.h.
-** Fails on: a file that cannot be read, rows that are longer or shorter than the header, quotes that
+** Fails on: a file that cannot be read or is no text (zero bytes, UTF-16), rows that are longer or shorter than the header, quotes that
 ** are not closed or have text behind them, fields that a fixed column cannot hold.
 **
-** The whole text lies in memory, with a NUL behind it. Rules that a change must keep:
+** The whole text lies in memory, with a NUL behind it and none within. Rules that a change must keep:
 ** 1. Rows are counted before anything is allocated for them, and a row of n columns has at least
 **    n - 1 delimiters: columns x rows is at most the size of the text and its rows.
 ** 2. Numbers are read where they stand and stored where they belong, without looking for the end
@@ -14,7 +14,10 @@
 **    second pass then knows kinds that hold for all rows. There is no third.
 ** 4. Nothing is rounded silently where it was guessed: a whole number that F32 cannot hold, or a
 **    number beyond its range, makes the column F64.
-** 5. \n, \r\n and \r end lines. Lines without characters, and those that begin with the comment
+** 5. What is refused has taken little beside the text: CSV_STORED bytes are stored, and as many as
+**    the text gives back that was read; the rows behind them are looked at first and then read
+**    again. Nothing fails after that but for memory, or when the file changes.
+** 6. \n, \r\n and \r end lines. Lines without characters, and those that begin with the comment
 **    character, are no rows. A quote counts at the beginning of a field alone.
 */
 #include "file_csv.h"
@@ -52,10 +55,8 @@ bool ty_csv_fail(const Csv *c, i64 line, int j, const CsvField *x, const char *w
                  x->n ? ty_file_quote(x->p, x->n) : "an empty field", what);
 }
 
-/* Whether p stands where an unquoted field ends. A NUL inside the text ends nothing. */
-static inline bool at_stop(const Csv *c, const char *p) {
-  return c->stops[(u8)*p] && (*p || p == c->end);
-}
+/* Whether p stands where an unquoted field ends: at a delimiter, a line end, or the NUL. */
+static inline bool at_stop(const Csv *c, const char *p) { return c->stops[(u8)*p]; }
 
 /* Behind the end of the line that p stands at. */
 static inline char *line_end(const Csv *c, char *p) {
@@ -242,6 +243,27 @@ static bool odd_field(Csv *c, CsvColumn *k, i64 row, i64 line, CsvField x) {
   return true;
 }
 
+/* ---- the text ------------------------------------------------------------------------------------ */
+
+/* The text, piece by piece: each is looked through while it lies in the cache. */
+static bool read_text(Csv *c) {
+  enum { PIECE = 256 << 10 };
+  File *f = c->f;
+  for (i64 at = 0; at < f->size; at += PIECE) {
+    char *p = c->text + at;
+    i64 n = TY_MIN(f->size - at, PIECE);
+    if (!ty_file_read(f, at, p, n)) return false;
+    if (!at && n > 1 && ((u8)p[0] ^ (u8)p[1]) == 1 && (u8)TY_MIN((u8)p[0], (u8)p[1]) == 0xfe)
+      return fail_at(c, 1, "the text is UTF-16 (write it as UTF-8)");
+    char *zero = memchr(p, 0, (size_t)n);
+    if (zero)
+      return fail_at(c, 1 + count_lines(c->text, zero),
+                     "a zero byte: this is no text, or UTF-16 (write it as UTF-8)");
+    c->quotes = c->quotes || memchr(p, '"', (size_t)n);
+  }
+  return true;
+}
+
 /* ---- rows --------------------------------------------------------------------------------------- */
 
 static bool ragged(const Csv *c, CsvCursor at) {
@@ -313,12 +335,75 @@ static bool parse_row(Csv *c, CsvCursor *at, CsvResult *result) {
   return j == c->columns || ragged(c, begin);
 }
 
+/* Rows from `at` on, before row `until`. */
+static bool parse_rows(Csv *c, CsvCursor *at, i64 until, CsvResult *result) {
+  for (; at->row < until && ty_csv_next(c, at); at->row++)
+    if (!parse_row(c, at, result)) return false;
+  return true;
+}
+
+bool ty_csv_texts_fit(const Csv *c) {
+  bool texts = false;
+  for (int j = 0; j < c->columns; j++) texts |= c->column[j].kind == CSV_TEXT;
+  return !texts || c->rows <= CSV_TEXTS ||
+         ty_file_fail(c->f, "has more rows than a list of texts holds");
+}
+
+/* What a row takes where it is stored. */
+static i64 row_bytes(const Csv *c) {
+  i64 n = 0;
+  for (int j = 0; j < c->columns; j++)
+    n += c->column[j].kind == CSV_F32 ? 4 : 8 * (c->column[j].kind < CSV_TEXT);
+  return TY_MAX(n, 1);
+}
+
+/* Stores rows as long as CSV_STORED bytes beside the text hold them. Of numbers alone the text is
+** not needed again, but where a column widens: its place counts too, since it is given back. */
+static bool parse_few(Csv *c, CsvCursor *at, CsvResult *result) {
+  bool numbers = true;
+  const char *from = at->p;
+  i64 row = row_bytes(c), until = CSV_STORED / row, gone = 0, begun;
+  for (int j = 0; j < c->columns; j++) numbers &= c->column[j].kind != CSV_TEXT;
+  do {
+    if (!parse_rows(c, at, until, result)) return false;
+    if (!numbers || *result == CSV_AGAIN || at->row == c->rows) return true;
+    const char *next = ty_file_discard(from, at->p);
+    begun = until;
+    gone += next - from;
+    from = next;
+    c->gone |= gone > 0;
+    until = (CSV_STORED + gone) / row;
+  } while ((until - begun) * row > CSV_STORED / 8);
+  return true;
+}
+
+/* Rows that were counted, and no others, or the file has changed meanwhile. */
+static bool check_end(const Csv *c, CsvCursor *at) {
+  return (at->row == c->rows && !ty_csv_next(c, at)) ||
+         ty_file_fail(c->f, "was changed while it was read");
+}
+
 CsvResult ty_csv_parse(Csv *c) {
   CsvResult result = CSV_DONE;
-  CsvCursor at = c->body;
-  for (at.row = 0; ty_csv_next(c, &at); at.row++)
-    if (!parse_row(c, &at, &result)) return CSV_FAILED;
-  return result;
+  CsvCursor at = c->body, rest;
+  if (c->gone && !read_text(c)) return CSV_FAILED;
+  c->gone = false;
+  at.row = 0;
+  if (!c->known) {
+    if (!parse_few(c, &at, &result)) return CSV_FAILED;
+    rest = at; /* rule 5: only looked at */
+    for (int j = 0; j < c->columns; j++) {
+      c->column[j].kept = c->column[j].to;
+      c->column[j].to = NULL;
+    }
+    if (!parse_rows(c, &at, c->rows, &result) || !check_end(c, &at)) return CSV_FAILED;
+    if (!ty_csv_texts_fit(c)) return CSV_FAILED;
+    c->known = true;
+    if (result == CSV_AGAIN) return result;
+    for (int j = 0; j < c->columns; j++) c->column[j].to = c->column[j].kept;
+    at = rest;
+  }
+  return parse_rows(c, &at, c->rows, &result) && check_end(c, &at) ? result : CSV_FAILED;
 }
 
 bool ty_csv_rows(Csv *c) {
@@ -419,10 +504,9 @@ bool ty_csv_open(Csv *c, File *f, const CsvOptions *o) {
   *c = (Csv){.f = f, .o = *o};
   if (!c->o.point) c->o.point = '.';
   if (!(c->text = ty_file_alloc(f->size + 1))) return ty_file_fail_memory(f, f->size);
-  if (!ty_file_read(f, 0, c->text, f->size)) return false;
   c->end = c->text + f->size;
   *c->end = 0;
-  c->quotes = memchr(c->text, '"', (size_t)f->size) != NULL;
+  if (!read_text(c)) return false;
   c->stops[0] = c->stops['\n'] = c->stops['\r'] = true;
   bool mark = f->size >= 3 && !memcmp(c->text, "\xef\xbb\xbf", 3);
   c->head = (CsvCursor){.p = c->text + 3 * mark, .line = 1};

@@ -4,8 +4,8 @@
 ** them, and a cursor over the fields for all else.
 **
 ** Order of calls: ty_csv_open; the caller sets `kind` of columns; ty_csv_rows; ty_csv_guess; then
-** ty_csv_parse with `to` of the numeric columns set, again as long as it answers CSV_AGAIN (once, at
-** most); ty_csv_close.
+** ty_csv_parse with `to` of the numeric columns set, again as long as it answers CSV_AGAIN
+** (once, at most); ty_csv_close.
 */
 #ifndef TY_FILE_CSV_H
 #define TY_FILE_CSV_H
@@ -19,6 +19,7 @@ typedef struct CsvColumn {
   u8 kind;    /* CsvKind */
   bool fixed; /* the user said so: what does not fit is an error */
   char *to;   /* the element of row 1; NULL: only looked at */
+  char *kept; /* `to`, while rows are only looked at */
   i64 stride; /* bytes from row to row */
 } CsvColumn;
 
@@ -54,11 +55,19 @@ typedef struct Csv {
   bool quotes; /* there are some */
   bool stops[256];
   i64 rows;
+  bool known; /* all rows have been looked at: they can be stored */
+  bool gone;  /* parts of the text were given back: it must be read again */
   int columns;
   CsvColumn *column; /* owned */
 } Csv;
 
 #define CSV_COLUMNS 65536
+/* Bytes that may be stored before all rows are known to be good, beside the text: with what else a
+** reader needs FILE_SPARE holds. */
+#ifndef CSV_STORED /* fuzzers have little */
+#define CSV_STORED ((i64)44 << 20)
+#endif
+#define CSV_TEXTS ((i64)1 << 26) /* rows that a list of texts may have */
 
 /* Reads the file, finds delimiter, header and columns. false: f->err. */
 bool ty_csv_open(Csv *c, File *f, const CsvOptions *o);
@@ -68,8 +77,10 @@ void ty_csv_close(Csv *c);
 bool ty_csv_rows(Csv *c);
 /* Gives columns of kind CSV_AUTO the kind of their first rows. */
 bool ty_csv_guess(Csv *c);
+/* Whether the lists of texts can have as many rows; false: f->err. */
+bool ty_csv_texts_fit(const Csv *c);
 typedef enum { CSV_FAILED, CSV_DONE, CSV_AGAIN } CsvResult;
-/* Stores all numbers. CSV_AGAIN: guessed kinds have changed; the new ones hold for all rows. */
+/* Stores all numbers, in memory that a bad file has not cost (see CSV_STORED). CSV_AGAIN: guessed kinds have changed; the new ones hold for all rows. */
 CsvResult ty_csv_parse(Csv *c);
 
 /* The next row begins: false at the end. Then the fields of the row, one by one: the answer is 1

@@ -14,7 +14,7 @@
 
 #define CSV "tycho.csv"
 
-enum { TEXTS_MOST = 1 << 26, LINE_ROOM = 1 << 16 };
+enum { LINE_ROOM = 1 << 16 };
 
 typedef struct Table {
   File file;
@@ -94,6 +94,21 @@ static Table *check_table(lua_State *L) {
   return t;
 }
 
+/* Pushes what stands in a field; the text stays as it is. */
+static void push_field(lua_State *L, const CsvField *x) {
+  if (!x->doubled) {
+    lua_pushlstring(L, x->p, (size_t)x->n);
+    return;
+  }
+  luaL_Buffer b;
+  luaL_buffinit(L, &b);
+  for (i64 k = 0; k < x->n; k++) {
+    luaL_addchar(&b, x->p[k]);
+    k += x->p[k] == '"';
+  }
+  luaL_pushresult(&b);
+}
+
 /* csv_names(table) -> count, names; names is nil without a header. */
 static int l_csv_names(lua_State *L) {
   Csv *c = &check_table(L)->csv;
@@ -105,23 +120,15 @@ static int l_csv_names(lua_State *L) {
   ty_csv_next(c, &at);
   for (int i = 1; i <= c->columns; i++) {
     ty_csv_field(c, &at, &x);
-    luaL_Buffer b;
-    luaL_buffinit(L, &b);
-    for (i64 k = 0; k < x.n; k++) {
-      luaL_addchar(&b, x.p[k]);
-      k += x.doubled && x.p[k] == '"';
-    }
-    luaL_pushresult(&b);
-    lua_pushboolean(L, x.quoted);
-    if (!lua_toboolean(L, -1)) { /* spaces around a name do not count without quotes */
+    push_field(L, &x);
+    if (!x.quoted) { /* spaces around a name do not count without quotes */
       size_t n;
-      const char *s = lua_tolstring(L, -2, &n), *e = s + n;
+      const char *s = lua_tolstring(L, -1, &n), *e = s + n;
       while (s < e && (*s == ' ' || *s == '\t')) s++;
       while (s < e && (e[-1] == ' ' || e[-1] == '\t')) e--;
       lua_pushlstring(L, s, (size_t)(e - s));
-      lua_replace(L, -3);
+      lua_remove(L, -2);
     }
-    lua_pop(L, 1);
     lua_rawseti(L, -2, i);
   }
   return 2;
@@ -157,7 +164,7 @@ static bool push_matrices(lua_State *L, const Seam *seam, Csv *c) {
   return true;
 }
 
-/* Gives the memory of the matrices in the table at index i back at once: a second pass makes others. */
+/* Gives the memory of the matrices in the table at index i back at once: they are of no use. */
 static void release_matrices(lua_State *L, int i) {
   for (int kind = CSV_I64; kind <= CSV_F64; kind++) {
     lua_getfield(L, i, kind_names[kind]);
@@ -261,6 +268,42 @@ static bool push_texts(lua_State *L, const Seam *seam, Csv *c, int classes) {
   return read_texts(L, c, texts);
 }
 
+/* Whether all fields of columns with closed lists stand in them: before anything is stored. */
+static bool check_classes(lua_State *L, Csv *c, int classes) {
+  CsvCursor at = c->body;
+  CsvField x;
+  bool closed = false, ok = true;
+  int top = lua_gettop(L), sets = top + 1;
+  lua_newtable(L);
+  for (int j = 1; j <= c->columns; j++) {
+    lua_rawgeti(L, classes, j);
+    if (lua_istable(L, -1)) {
+      closed = true;
+      lua_newtable(L);
+      for (int i = 1; i <= (int)lua_objlen(L, -2); i++) {
+        lua_rawgeti(L, -2, i);
+        lua_pushboolean(L, true);
+        lua_rawset(L, -3);
+      }
+      lua_rawseti(L, sets, j);
+    }
+    lua_pop(L, 1);
+  }
+  for (; closed && ok && ty_csv_next(c, &at); lua_settop(L, sets)) {
+    for (int j = 0, more = 1; ok && more > 0 && j < c->columns; j++, lua_settop(L, sets)) {
+      i64 line = at.line;
+      more = ty_csv_field(c, &at, &x);
+      lua_rawgeti(L, sets, j + 1);
+      if (more < 0 || lua_isnil(L, -1)) continue;
+      push_field(L, &x);
+      lua_rawget(L, -2);
+      ok = !lua_isnil(L, -1) || ty_csv_fail(c, line, j, &x, "is none of the classes");
+    }
+  }
+  lua_settop(L, top);
+  return ok;
+}
+
 /* csv_load(table, kinds, classes) -> rows, kinds, matrices, texts. kinds[j]: "auto" or what must be;
 ** in the answer what is. */
 static int l_csv_load(lua_State *L) {
@@ -275,14 +318,17 @@ static int l_csv_load(lua_State *L) {
     lua_pop(L, 1);
   }
   CsvResult result = CSV_AGAIN;
-  if (!ty_csv_rows(c) || !ty_csv_guess(c)) return table_fail(L, t);
+  if (!ty_csv_rows(c) || !ty_csv_guess(c) || !check_classes(L, c, 3)) return table_fail(L, t);
   while (result == CSV_AGAIN) {
     if (lua_istable(L, 4)) release_matrices(L, 4);
     lua_settop(L, 3);
-    if (!push_matrices(L, seam, c)) return table_fail(L, t);
+    if (!ty_csv_texts_fit(c) || !push_matrices(L, seam, c)) return table_fail(L, t);
     result = ty_csv_parse(c);
   }
-  if (result == CSV_FAILED) return table_fail(L, t);
+  if (result == CSV_FAILED) {
+    release_matrices(L, 4);
+    return table_fail(L, t);
+  }
   lua_pushnumber(L, (lua_Number)c->rows);
   lua_createtable(L, c->columns, 0);
   bool texts = false;
@@ -292,10 +338,6 @@ static int l_csv_load(lua_State *L) {
     lua_rawseti(L, -2, j + 1);
   }
   lua_pushvalue(L, 4);
-  if (texts && c->rows > TEXTS_MOST) {
-    ty_file_fail(c->f, "has more rows than a list of texts holds");
-    return table_fail(L, t);
-  }
   if (texts && !push_texts(L, seam, c, 3)) return table_fail(L, t);
   if (!texts) lua_newtable(L);
   ty_csv_close(c);

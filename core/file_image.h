@@ -12,27 +12,25 @@
 typedef struct Image {
   u8 *data; /* ty_image_free */
   i32 width, height, channels;
-  bool lent; /* data is a Scratch's */
+  bool lent;   /* data is a Scratch's */
+  bool planar; /* channel by channel instead: it was resized */
 } Image;
 
 /* Memory that one reader uses again and again: fresh pages cost more than copying. */
 typedef struct Scratch {
   u8 *bytes, *pixels; /* owned: of the file, as they are decoded */
   i64 bytes_room, pixels_room;
+  void *jpeg; /* owned: a decoder, which takes longer to make than a row to decode */
 } Scratch;
 
 /* What is wanted of a picture. */
 typedef struct ImageWant {
   i32 channels;      /* 1, 3, 4; 0: the file's own, alpha with grey as 4 */
   i32 height, width; /* 0: the file's own */
-  i64 limit;         /* bytes of decoded pixels; 0: IMAGE_FREE and IMAGE_RATIO a byte of the file */
+  i64 limit;         /* bytes that reading may take beside the file's own; 0: FILE_LIMIT */
+  i32 element;       /* bytes of an element of the floats that it becomes later; 0: it stays u8 */
   Scratch *scratch;  /* NULL: memory of its own */
 } ImageWant;
-
-/* Small files may become at most so large, or a stranger's few bytes would fill the memory: with the
-** decoder's own buffers FILE_SPARE holds. */
-#define IMAGE_FREE ((i64)16 << 20)
-#define IMAGE_RATIO 40
 
 /* Reads, converts, resizes. false: f->err. */
 bool ty_image_read(File *f, const ImageWant *want, Image *y);
@@ -40,8 +38,9 @@ void ty_image_free(Image *x);
 void ty_scratch_free(Scratch *s);
 /* At least n bytes at *p, of which *room are there; what they held is lost. False: no memory. */
 bool ty_scratch_room(u8 **p, i64 *room, i64 n);
-/* Channel by channel, as tensors have them: channels x height x width bytes. */
-void ty_image_planes(const Image *x, u8 *to);
+/* Channel by channel, as tensors have them: channels x height x width bytes. The pixels are gone
+** then: pages of large pictures return to the system as they are read, for the sake of the peak. */
+void ty_image_take(Image *x, u8 *to);
 /* The reverse: pixels of planes. False: no memory. */
 bool ty_image_weave(const u8 *planes, Image *y);
 
@@ -49,8 +48,11 @@ bool ty_image_weave(const u8 *planes, Image *y);
 bool ty_png_read(File *f, const ImageWant *want, Image *y);
 bool ty_jpeg_read(File *f, const ImageWant *want, Image *y);
 bool ty_pnm_read(File *f, const ImageWant *want, Image *y);
-/* For them: checks the dims against the limit and makes room. */
-bool ty_image_room(File *f, const ImageWant *want, i64 width, i64 height, i32 channels, Image *y);
+void ty_jpeg_drop(void *decoder); /* of a Scratch; NULL: nothing */
+/* For them: checks what the picture will take at its peak against the limit, and makes room for
+** the pixels. work: bytes that the decoder needs beside them. */
+bool ty_image_room(File *f, const ImageWant *want, i64 width, i64 height, i32 channels, double work,
+                   Image *y);
 
 /* Bytes of a file, growing. */
 typedef struct Bytes {
@@ -68,6 +70,8 @@ bool ty_pnm_write(Bytes *b, const Image *x);
 typedef enum { RESIZE_NEAREST, RESIZE_BOX, RESIZE_BILINEAR, RESIZE_BICUBIC } Resize;
 /* x: planes of h x w elements each (`step` elements apart in a row, 1 for planes); y: of oh x ow.
 ** False: no memory. */
+/* Bytes that it needs beside x and y, at most. */
+double ty_resize_work(double h, double w, double oh, double ow, int bytes);
 bool ty_resize_bytes(const u8 *x, i64 planes, i32 h, i32 w, u8 *y, i32 oh, i32 ow, Resize how);
 bool ty_resize_floats(const float *x, i64 planes, i32 h, i32 w, float *y, i32 oh, i32 ow,
                       Resize how);

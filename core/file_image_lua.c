@@ -35,7 +35,7 @@ static int picture_done(lua_State *L, int i, int y) {
   return y;
 }
 
-/* image_read(path, text, channels, height, width, limit) -> u8 [channels, height, width] */
+/* image_read(path, text, channels, height, width, limit, element) -> u8 [channels, height, width] */
 static int l_image_read(lua_State *L) {
   const Seam *seam = ty_file_enter(L);
   const char *path = luaL_checkstring(L, 1);
@@ -44,8 +44,9 @@ static int l_image_read(lua_State *L) {
   ImageWant want = {.channels = (i32)luaL_checknumber(L, 3),
                     .height = (i32)luaL_checknumber(L, 4),
                     .width = (i32)luaL_checknumber(L, 5),
-                    .limit = (i64)luaL_checknumber(L, 6)};
-  lua_settop(L, 6);
+                    .limit = (i64)luaL_checknumber(L, 6),
+                    .element = (i32)luaL_checknumber(L, 7)};
+  lua_settop(L, 7);
   Picture *p = push_picture(L);
   Image *x = &p->image;
   bool ok =
@@ -55,13 +56,13 @@ static int l_image_read(lua_State *L) {
     Type t = {.dtype = T_U8, .rank = 3, .dims = {x->channels, x->height, x->width}};
     u8 *to = seam->make(L, &t);
     if (to) {
-      ty_image_planes(x, to);
-      return picture_done(L, 7, 1);
+      ty_image_take(x, to);
+      return picture_done(L, 8, 1);
     }
     ty_file_fail_memory(&p->file, 0);
   }
   ty_file_answer(L, p->file.err);
-  return picture_done(L, 7, 2);
+  return picture_done(L, 8, 2);
 }
 
 /* image_encode(format, u8 [channels, height, width], level) -> the file's bytes */
@@ -75,7 +76,7 @@ static int l_image_encode(lua_State *L) {
   const u8 *planes = seam->read(L, "image.save", 2, &t);
   if (t.rank != 3 || t.dtype != T_U8 || t.dims[0] < 1 || t.dims[0] > 4)
     return luaL_error(L, "files: no picture");
-  p->image = (Image){NULL, (i32)t.dims[2], (i32)t.dims[1], (i32)t.dims[0], false};
+  p->image = (Image){NULL, (i32)t.dims[2], (i32)t.dims[1], (i32)t.dims[0], false, false};
   bool ok = ty_image_weave(planes, &p->image);
   if (!ok) strcpy(p->bytes.err, "out of memory");
   ok = ok && (format == 0   ? ty_png_write(&p->bytes, &p->image, level)

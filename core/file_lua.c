@@ -85,7 +85,7 @@ static int l_open(lua_State *L) {
   Archive *a = ty_file_push_owner(L, sizeof *a, ARCHIVE, archive_drop);
   a->file.fd = -1;
   if (!ty_file_open(&a->file, path, mapped)) return archive_fail(L, a);
-  a->limit = limit >= 0 && limit < 0x1p53 ? (i64)limit : a->file.size + FILE_SPARE;
+  a->limit = limit >= 0 && limit < 0x1p53 ? (i64)limit : a->file.size + FILE_LIMIT;
   return format_open[format](a) ? 1 : archive_fail(L, a);
 }
 
@@ -97,7 +97,7 @@ static int l_parse(lua_State *L) {
   const char *text = luaL_checklstring(L, 2, &n);
   Archive *a = ty_file_push_owner(L, sizeof *a, ARCHIVE, archive_drop);
   if (!ty_file_memory(&a->file, "bytes", text, (i64)n)) return archive_fail(L, a);
-  a->limit = (i64)n + FILE_SPARE;
+  a->limit = (i64)n + FILE_LIMIT;
   lua_createtable(L, 1, 0); /* the archive holds the text as its environment does */
   lua_pushvalue(L, 2);
   lua_rawseti(L, -2, 1);
@@ -183,6 +183,23 @@ static int l_read(lua_State *L) {
   }
   lua_pushboolean(L, e->turned);
   return 2;
+}
+
+/* check(archive, list of numbers) -> true: see ty_archive_check. */
+static int l_check(lua_State *L) {
+  ty_file_enter(L);
+  Archive *a = check_archive(L, 1);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  size_t n = lua_objlen(L, 2);
+  const Entry **list = lua_newuserdata(L, (n + 1) * sizeof *list);
+  for (size_t i = 0; i < n; i++) {
+    lua_rawgeti(L, 2, (int)i + 1);
+    list[i] = check_entry(L, a, 4);
+    lua_settop(L, 3);
+  }
+  if (!ty_archive_check(a, list, (i64)n)) return ty_file_answer(L, a->file.err);
+  lua_pushboolean(L, true);
+  return 1;
 }
 
 /* --- metadata */
@@ -479,10 +496,11 @@ static int l_starve(lua_State *L) {
 }
 
 const luaL_Reg ty_file_archives[] = {
-    {"open", l_open},     {"parse", l_parse}, {"names", l_names},       {"info", l_info},
-    {"read", l_read},     {"close", l_close}, {"metadata", l_metadata}, {"write", l_write},
-    {"zip", l_zip},       {"json", l_json},   {"text", l_text},         {"bad_name", l_bad_name},
-    {"starve", l_starve}, {NULL, NULL}};
+    {"open", l_open},         {"parse", l_parse}, {"names", l_names},
+    {"info", l_info},         {"read", l_read},   {"close", l_close},
+    {"metadata", l_metadata}, {"write", l_write}, {"zip", l_zip},
+    {"json", l_json},         {"text", l_text},   {"bad_name", l_bad_name},
+    {"starve", l_starve},     {"check", l_check}, {NULL, NULL}};
 
 /* Lists of the functions of all formats: a new format adds its own here. */
 static const luaL_Reg *const lists[] = {ty_file_archives, ty_file_csv, ty_file_image, ty_file_ring};

@@ -19,7 +19,8 @@ typedef void PngError(Png *, const char *);
 typedef void PngMove(Png *, u8 *, size_t);
 
 enum { GREY, ALPHA = 4, PALETTE = 3, COLOR = 2 }; /* color types of PNG, ALPHA is a bit */
-enum { HAS_TRNS = 0x10, CHUNK_MOST = 1 << 20 };
+enum { HAS_TRNS = 0x10, CHUNK_MOST = 1 << 20, NEVER = 1, ALL_ANCILLARY = -1 };
+enum { ROW_WORK = 20 }; /* bytes a pixel of a row: libpng holds two, of up to 64 bits each */
 
 /* The functions that are used, with their types as png.h declares them. */
 #define PNG_FUNCTIONS(_) \
@@ -36,6 +37,7 @@ enum { HAS_TRNS = 0x10, CHUNK_MOST = 1 << 20 };
   _(void, set_write_fn, (Png *, void *, PngMove *, void (*)(Png *))) \
   _(void, set_user_limits, (Png *, u32, u32)) \
   _(void, set_chunk_malloc_max, (Png *, size_t)) \
+  _(void, set_keep_unknown_chunks, (Png *, int, const u8 *, int)) \
   _(void, read_info, (Png *, PngInfo *)) \
   _(u32, get_image_width, (const Png *, const PngInfo *)) \
   _(u32, get_image_height, (const Png *, const PngInfo *)) \
@@ -136,10 +138,13 @@ static bool read_rows(Job *j) {
   lib.set_read_fn(j->png, j, take);
   lib.set_user_limits(j->png, INT32_MAX, INT32_MAX);
   lib.set_chunk_malloc_max(j->png, CHUNK_MOST);
+  /* Texts and profiles would be unpacked, a thousand of CHUNK_MOST: nothing here reads them. */
+  lib.set_keep_unknown_chunks(j->png, NEVER, NULL, ALL_ANCILLARY);
   lib.read_info(j->png, j->info);
   int channels = ask(j), passes = lib.set_interlace_handling(j->png);
   i64 width = lib.get_image_width(j->png, j->info), height = lib.get_image_height(j->png, j->info);
-  if (!ty_image_room(j->f, j->want, width, height, channels, j->image)) return false;
+  if (!ty_image_room(j->f, j->want, width, height, channels, (double)(width * ROW_WORK), j->image))
+    return false;
   lib.read_update_info(j->png, j->info);
   size_t row = (size_t)(width * channels);
   if (lib.get_rowbytes(j->png, j->info) != row) lib.error(j->png, "rows of a strange length");

@@ -70,7 +70,7 @@ bool ty_pnm_read(File *f, const ImageWant *want, Image *y) {
       have < n - (raw ? 0 : 1))
     return ty_file_fail(f, "%lld bytes of samples are too few for %lld x %lld pixels",
                         (long long)have, (long long)width, (long long)height);
-  if (!ty_image_room(f, want, width, height, channels, y)) return false;
+  if (!ty_image_room(f, want, width, height, channels, 0, y)) return false;
   return raw ? raw_samples(&w, y, most) : plain_samples(&w, y, most);
 }
 

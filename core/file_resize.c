@@ -41,6 +41,16 @@ static void weights_free(Weights *w) {
   ty_file_free(w->fixed);
 }
 
+/* Weights that an output has, at most. */
+static double most_weights(double in, double out, Resize how) {
+  return 2 * ceil(filter_support(how) * (in > out ? in / out : 1)) + 1;
+}
+
+double ty_resize_work(double h, double w, double oh, double ow, int bytes) {
+  double across = ow * (8 + 12 * most_weights(w, ow, RESIZE_BICUBIC));
+  return h * ow * bytes + across + oh * (8 + 12 * most_weights(h, oh, RESIZE_BICUBIC));
+}
+
 static bool weights_make(Weights *w, i32 in, i32 out, Resize how) {
   double scale = (double)in / out, stretch = scale < 1 ? 1 : scale, each = 1 / stretch;
   double support = filter_support(how) * stretch;

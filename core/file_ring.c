@@ -29,7 +29,9 @@ struct Ring {
   RingItem *item; /* owned, `capacity`; their memory is used again */
   RingItem own;   /* of who takes without threads; ready: it is the next */
   bool ready_own;
-  Scratch scratch;
+  Scratch scratch[WORKERS]; /* of each thread; the first is the taker's too, where there are none */
+  int begun;                /* threads that took theirs */
+  Scratch orphan;           /* of a forked child, which leaves those alone */
   pthread_mutex_t lock;
   pthread_cond_t ready, room; /* an item is done; a slot is free, or the ring stops */
   pthread_t thread[WORKERS];
@@ -83,8 +85,8 @@ static bool all_done(const Ring *r) {
 
 static void *work(void *arg) {
   Ring *r = arg;
-  Scratch scratch = {0};
   pthread_mutex_lock(&r->lock);
+  Scratch *scratch = &r->scratch[r->begun++];
   for (;;) {
     while (!r->stopping && r->claimed < r->jobs && r->claimed >= r->taken + r->plan.capacity)
       pthread_cond_wait(&r->room, &r->lock);
@@ -92,13 +94,12 @@ static void *work(void *arg) {
     i64 i = r->claimed++;
     RingItem *y = &r->item[i % r->plan.capacity];
     pthread_mutex_unlock(&r->lock);
-    do_job(r, i, &scratch, y);
+    do_job(r, i, scratch, y);
     pthread_mutex_lock(&r->lock);
     y->done = true;
     if (r->waited && all_done(r)) pthread_cond_signal(&r->ready);
   }
   pthread_mutex_unlock(&r->lock);
-  ty_scratch_free(&scratch);
   return NULL;
 }
 
@@ -116,7 +117,23 @@ static void start(Ring *r) {
 
 static bool has_threads(const Ring *r) { return r->threads > 0 && r->pid == getpid(); }
 
-Ring *ty_ring_new(const RingPlan *plan, RingJob *job, i64 jobs, char *names) {
+/* Whether its threads live in a process that this one was forked from: a slot may be half written,
+** the lock held for ever. */
+static bool orphaned(const Ring *r) { return r->threads > 0 && r->pid != getpid(); }
+
+/* Memory that has been used is cheap, new pages are not. */
+static void take_over(Ring *r, Ring *old) {
+  int n = TY_MIN(r->plan.capacity, old->plan.capacity);
+  for (int i = 0; i < n; i++) {
+    RingItem *from = &old->item[i], *to = &r->item[i];
+    to->memory = from->memory, to->room = from->room;
+    from->memory = NULL;
+  }
+  memcpy(r->scratch, old->scratch, sizeof r->scratch);
+  memset(old->scratch, 0, sizeof old->scratch);
+}
+
+Ring *ty_ring_new(const RingPlan *plan, RingJob *job, i64 jobs, char *names, Ring *old) {
   Ring *r = ty_file_alloc(sizeof *r);
   i64 bytes = (i64)sizeof(RingItem) * plan->capacity;
   RingItem *item = ty_file_alloc(bytes);
@@ -125,6 +142,7 @@ Ring *ty_ring_new(const RingPlan *plan, RingJob *job, i64 jobs, char *names) {
     ty_file_free(item);
     ty_file_free(job);
     ty_file_free(names);
+    ty_ring_close(old);
     return NULL;
   }
   memset(item, 0, (size_t)bytes);
@@ -132,27 +150,37 @@ Ring *ty_ring_new(const RingPlan *plan, RingJob *job, i64 jobs, char *names) {
   pthread_mutex_init(&r->lock, NULL);
   pthread_cond_init(&r->ready, NULL);
   pthread_cond_init(&r->room, NULL);
+  if (old) {
+    ty_ring_stop(old);
+    if (!orphaned(old)) take_over(r, old);
+    ty_ring_close(old);
+  }
   return r;
+}
+
+void ty_ring_stop(Ring *r) {
+  if (!has_threads(r)) return;
+  pthread_mutex_lock(&r->lock);
+  r->stopping = true;
+  pthread_cond_broadcast(&r->room);
+  pthread_mutex_unlock(&r->lock);
+  for (int i = 0; i < r->threads; i++) pthread_join(r->thread[i], NULL);
+  r->threads = 0;
+  for (int i = 0; i < r->plan.capacity; i++) ty_image_free(&r->item[i].image);
 }
 
 void ty_ring_close(Ring *r) {
   if (!r) return;
-  bool ours = has_threads(r), orphaned = r->threads > 0 && !ours;
-  if (ours) {
-    pthread_mutex_lock(&r->lock);
-    r->stopping = true;
-    pthread_cond_broadcast(&r->room);
-    pthread_mutex_unlock(&r->lock);
-    for (int i = 0; i < r->threads; i++) pthread_join(r->thread[i], NULL);
-  }
-  if (!orphaned) { /* in a forked child a slot may be half written, the lock held for ever */
+  ty_ring_stop(r);
+  if (!orphaned(r)) {
     for (int i = 0; i < r->plan.capacity; i++) item_free(&r->item[i]);
+    for (int i = 0; i < WORKERS; i++) ty_scratch_free(&r->scratch[i]);
     pthread_mutex_destroy(&r->lock);
     pthread_cond_destroy(&r->ready);
     pthread_cond_destroy(&r->room);
   }
   item_free(&r->own);
-  ty_scratch_free(&r->scratch);
+  ty_scratch_free(&r->orphan);
   ty_file_free(r->item);
   ty_file_free(r->job);
   ty_file_free(r->names);
@@ -174,10 +202,10 @@ void ty_ring_wait(Ring *r, i64 n) {
   pthread_mutex_unlock(&r->lock);
 }
 
-const RingItem *ty_ring_next(Ring *r) {
+RingItem *ty_ring_next(Ring *r) {
   ty_ring_wait(r, 1);
   if (has_threads(r)) return &r->item[r->taken % r->plan.capacity];
-  if (!r->ready_own) do_job(r, r->taken, &r->scratch, &r->own);
+  if (!r->ready_own) do_job(r, r->taken, orphaned(r) ? &r->orphan : r->scratch, &r->own);
   r->ready_own = true;
   return &r->own;
 }

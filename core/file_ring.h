@@ -32,17 +32,21 @@ typedef struct RingPlan {
   int capacity; /* items that are read and not taken, at most */
 } RingPlan;
 
-/* Takes over job and its text `names` (ty_file_alloc), also when it fails. NULL: no memory. Threads
-** start with the first ty_ring_next, as many as the system gives; none is no error. */
-Ring *ty_ring_new(const RingPlan *plan, RingJob *job, i64 jobs, char *names);
-/* Stops threads when they have done what they are at, and frees everything. */
+/* Takes over job and its text `names` (ty_file_alloc), and `old`, a ring whose memory is used again,
+** or NULL; also when it fails. NULL: no memory. Threads start with the first ty_ring_next, as many
+** as the system gives; none is no error. */
+Ring *ty_ring_new(const RingPlan *plan, RingJob *job, i64 jobs, char *names, Ring *old);
+/* Stops threads when they have done what they are at; nothing may be taken then. */
+void ty_ring_stop(Ring *r);
+/* Stops and frees everything. */
 void ty_ring_close(Ring *r);
 /* Jobs that were not taken. */
 i64 ty_ring_left(const Ring *r);
 /* Waits until the next n results (at most what the capacity holds) are there: optional. */
 void ty_ring_wait(Ring *r, i64 n);
-/* The next result, which the ring keeps until ty_ring_done. There must be one. */
-const RingItem *ty_ring_next(Ring *r);
+/* The next result, which the ring keeps until ty_ring_done; its pixels may be taken. There must be
+** one. */
+RingItem *ty_ring_next(Ring *r);
 void ty_ring_done(Ring *r);
 
 /* The four words of Philox4x32-10 for counter (element, stream) and key seed, as the engine's. */

@@ -14,16 +14,17 @@
 #define RING "tycho.ring"
 
 typedef struct Reader {
-  Ring *ring;
+  Ring *ring, *old; /* old: stopped, for the memory that it has */
   bool records;
   Type type; /* of a record */
 } Reader;
 
 static int reader_drop(lua_State *L) {
   Reader *r = lua_touserdata(L, 1);
-  Ring *ring = r->ring;
-  r->ring = NULL;
+  Ring *ring = r->ring, *old = r->old;
+  r->ring = r->old = NULL;
   ty_ring_close(ring);
+  ty_ring_close(old);
   return 0;
 }
 
@@ -99,33 +100,39 @@ static bool make_jobs(lua_State *L, const i64 *order, i64 jobs, i64 record, i64 
   return false;
 }
 
-/* ring_open(paths, order, options) -> ring. order: i64, from 1. options: {workers, capacity} and for
-** pictures {channels, height, width, limit}, for records of the one path {shape, dtype, offset}. */
+/* ring_open(paths, order, options, old) -> ring. order: i64, from 1. old: nil, or a ring that was
+** closed to be used again. options: {workers, capacity} and for pictures {channels, height, width, limit, element}, for records of the one path {shape, dtype,
+** offset}. */
 static int l_ring_open(lua_State *L) {
   const Seam *seam = ty_file_enter(L);
   luaL_checktype(L, 1, LUA_TTABLE);
   luaL_checktype(L, 3, LUA_TTABLE);
-  lua_settop(L, 3);
+  lua_settop(L, 4);
+  Reader *last = lua_isnil(L, 4) ? NULL : ty_file_check_owner(L, 4, RING);
   Reader *r = ty_file_push_owner(L, sizeof *r, RING, reader_drop);
   RingPlan plan = {.want = {.channels = (i32)field(L, 3, "channels"),
                             .height = (i32)field(L, 3, "height"),
                             .width = (i32)field(L, 3, "width"),
-                            .limit = field(L, 3, "limit")},
+                            .limit = field(L, 3, "limit"),
+                            .element = (i32)field(L, 3, "element")},
                    .workers = (int)field(L, 3, "workers"),
                    .capacity = (int)TY_MAX(field(L, 3, "capacity"), 1)};
   lua_getfield(L, 3, "shape");
   r->records = lua_istable(L, -1);
   if (r->records) plan.bytes = record_type(L, 3, &r->type);
-  lua_settop(L, 4);
+  lua_settop(L, 5);
   Type t;
   RingJob *job;
+  Ring *old = NULL;
   char *names;
   const i64 *order = seam->read(L, "data", 2, &t);
   if (t.dtype != T_I64 || t.rank != 1) return luaL_error(L, "files: the order must be i64 [n]");
-  if (!make_jobs(L, order, t.dims[0], plan.bytes, field(L, 3, "offset"), &job, &names) ||
-      !(r->ring = ty_ring_new(&plan, job, t.dims[0], names)))
+  if (!make_jobs(L, order, t.dims[0], plan.bytes, field(L, 3, "offset"), &job, &names))
     return seam->fail(L, "data: out of memory");
-  lua_settop(L, 4);
+  if (last) old = last->old, last->old = NULL;
+  if (!(r->ring = ty_ring_new(&plan, job, t.dims[0], names, old)))
+    return seam->fail(L, "data: out of memory");
+  lua_settop(L, 5);
   return 1;
 }
 
@@ -136,8 +143,8 @@ static Reader *check_reader(lua_State *L) {
 }
 
 /* The next item, and the type of the tensor that it becomes. */
-static const RingItem *next(Reader *r, Type *t) {
-  const RingItem *x = ty_ring_next(r->ring);
+static RingItem *next(Reader *r, Type *t) {
+  RingItem *x = ty_ring_next(r->ring);
   if (r->records) *t = r->type;
   else
     *t = (Type){
@@ -158,9 +165,9 @@ static i64 item_bytes(const Type *t) {
 }
 
 /* The elements of an item, channel by channel. */
-static void store(const Reader *r, const RingItem *x, i64 bytes, void *to) {
+static void store(const Reader *r, RingItem *x, i64 bytes, void *to) {
   if (r->records) memcpy(to, x->image.data, (size_t)bytes);
-  else ty_image_planes(&x->image, to);
+  else ty_image_take(&x->image, to);
 }
 
 /* ring_next(ring) -> the next item as a tensor. */
@@ -169,7 +176,7 @@ static int l_ring_next(lua_State *L) {
   Reader *r = check_reader(L);
   Type t;
   if (!ty_ring_left(r->ring)) return luaL_error(L, "files: nothing is left");
-  const RingItem *x = next(r, &t);
+  RingItem *x = next(r, &t);
   if (!x->ok) return refuse(L, r, x);
   void *to = seam->make(L, &t);
   if (to) store(r, x, item_bytes(&t), to);
@@ -191,7 +198,7 @@ static int l_ring_batch(lua_State *L) {
   if (n < 1 || n > ty_ring_left(r->ring)) return luaL_error(L, "files: fewer items are left");
   ty_ring_wait(r->ring, n);
   for (i64 i = 0; i < n; i++) {
-    const RingItem *x = next(r, &t);
+    RingItem *x = next(r, &t);
     if (!x->ok) return refuse(L, r, x);
     if (!i) {
       Type all = {.dtype = t.dtype, .rank = (u8)(t.rank + 1), .dims = {n}};
@@ -215,10 +222,16 @@ static int l_ring_batch(lua_State *L) {
   return 1;
 }
 
+/* ring_close(ring, again): again: its memory is kept for the next. */
 static int l_ring_close(lua_State *L) {
-  ty_file_check_owner(L, 1, RING);
+  Reader *r = ty_file_check_owner(L, 1, RING);
+  bool again = lua_toboolean(L, 2);
   lua_settop(L, 1);
-  return reader_drop(L);
+  if (!again || !r->ring) return reader_drop(L);
+  ty_ring_stop(r->ring);
+  r->old = r->ring;
+  r->ring = NULL;
+  return 0;
 }
 
 /* ---- folders ------------------------------------------------------------------------------------ */

@@ -41,7 +41,7 @@ typedef i64 ZipCallback(void *ctx, void *data, u64 n, int command);
 
 enum { C_OPEN, C_READ, C_CLOSE, C_STAT, C_ERROR, C_FREE, C_SEEK, C_TELL, C_SUPPORTS = 14 };
 enum { STAT_NAME = 1, STAT_SIZE = 4, STAT_PACKED = 8, STAT_METHOD = 64, STAT_ENCRYPTION = 128 };
-enum { OPEN_CREATE = 1, OPEN_TRUNCATE = 8, OPEN_READ_ONLY = 16, NAME_UTF8 = 2048 };
+enum { OPEN_CREATE = 1, OPEN_TRUNCATE = 8, OPEN_READ_ONLY = 16, NAME_UTF8 = 2048, NAME_RAW = 64 };
 enum { METHOD_STORE = 0, METHOD_DEFLATE = 8, ERROR_READ = 5, ERROR_INVALID = 18 };
 
 /* --- the library */
@@ -247,8 +247,13 @@ static bool read_member_header(Archive *a, i64 i, const ZipStat *st) {
   if (!e) return false;
   if (!ty_file_memory(&f, st->name, front, n)) return ty_file_fail_memory(&a->file, 0);
   ty_head_open(&h, &f);
-  ok = ty_npy_header(&h, e, size);
-  if (!ok) ty_file_fail(&a->file, "%s", f.err);
+  /* As in NumPy, a member that cannot be read leaves the others readable. */
+  if (!ty_npy_header(&h, e, size)) {
+    ok = !f.memory;
+    const char *why = f.err + TY_MIN(strlen(f.err), strlen(f.path) + 2); /* behind the name */
+    snprintf(e->why, sizeof e->why, "%.*s", (int)sizeof e->why - 1, why);
+    if (!ok) ty_file_fail_memory(&a->file, 0);
+  }
   e->at = h.at;
   ty_head_close(&h);
   ty_file_close(&f);
@@ -263,7 +268,8 @@ static bool read_members(Archive *a) {
                         ENTRIES_MOST);
   for (i64 i = 0; i < count; i++) {
     ZipStat st = {0};
-    if (zip.stat(in->zip, (u64)i, 0, &st)) return ty_file_fail(&a->file, "%s", zip.text(in->zip));
+    if (zip.stat(in->zip, (u64)i, NAME_RAW, &st))
+      return ty_file_fail(&a->file, "%s", zip.text(in->zip));
     if (!(st.valid & STAT_NAME) || !(st.valid & STAT_SIZE)) continue;
     i64 n = (i64)strlen(st.name);
     if (n < 4 || strcmp(st.name + n - 4, ".npy")) continue;
@@ -286,7 +292,7 @@ static bool npz_read(Archive *a, const Entry *e, void *to) {
   Inside *in = a->inside;
   u8 rest[4096];
   ZipStat st = {0};
-  if (zip.stat(in->zip, (u64)e->bytes, 0, &st))
+  if (zip.stat(in->zip, (u64)e->bytes, NAME_RAW, &st))
     return ty_file_fail(&a->file, "%s", zip.text(in->zip));
   Reader r = {a, st.name, zip.member(in->zip, (u64)e->bytes, 0)};
   if (!r.m) return member_fail(a, st.name, zip.text(in->zip));
@@ -397,9 +403,13 @@ bool ty_zip_write(const char *path, const ZipPart *parts, i64 n, bool compress,
     zip.error_free(&e);
     return false;
   }
+  FileCalm calm;
   bool ok = true;
   for (i64 i = 0; i < n && ok; i++) ok = write_part(z, &parts[i], compress);
-  if (ok && zip.close(z) == 0) return true;
+  ty_file_calm(&calm);
+  ok = ok && zip.close(z) == 0;
+  ty_file_calm_end(&calm);
+  if (ok) return true;
   snprintf(err, FILE_ERR, "%.250s: cannot be written: %.200s", path, zip.text(z));
   zip.discard(z);
   return false;

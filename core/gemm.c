@@ -25,9 +25,11 @@
 **   tiles   the rest: a register tile of up to ROWS x 2 vectors runs over one block of k; around
 **           it loops over tiles that reuse panels of b in L1 and blocks of a in L2. Behind the last
 **           block floats become what a list makes of them, f16 or bf16 too, in the registers
-** Operands are packed only where that pays or must be (narrow types, strides): b a panel at a time
-** into L1 when one block of rows is all that reads it, else whole. Small products are
-** done on the caller with scratch on its stack. Larger batches of small products are spread over
+** Operands are packed only where that pays or must be (narrow types, strides). A large row-major b of
+** floats is packed a panel at a time into L1 by the first tile that goes down it, which stores what it
+** reads; any other b too when one block of rows is all that reads it, else whole. While a panel is at
+** work, the next one is called into the cache. Small products are done on the caller with scratch on
+** its stack. Larger batches of small products are spread over
 ** the pool by item, large products by tile.
 */
 #include "gemm.h"
@@ -46,7 +48,8 @@ enum {
   STACK = 16 << 10,       /* bytes of scratch that small products take from the stack */
   PACK_BYTES = 32 << 20,  /* most bytes of b packed at a time */
   B_DIRECT = 256 << 10,   /* bytes of b up to which a row-major b is read where it lies */
-  B_ROWS = 12,            /* or tiles below each other up to which it is */
+  B_NEAR = 512 << 10,     /* the same ... */
+  B_ROWS = 12,            /* for so few tiles below each other */
   A_DIRECT = 256 << 10,   /* bytes of a up to which it is read where it lies */
   TASK_MICROSECONDS = 20, /* work below this is not worth waking a thread for */
   TILES_EACH = 4,         /* tiles a thread, to even out the load */
@@ -75,6 +78,7 @@ typedef struct Job {
   i64 apitch;              /* between rows of a packed from its places; 0: it has none */
   bool side;               /* column: a lies column by column */
   bool now;                /* b is packed a panel at a time, where it is used */
+  bool keeps;              /* and that by the first tile down the rows, as it reads them */
   bool narrow;             /* y needs a conversion */
   bool late;               /* the tail is shown whole items, not tiles */
   const GemmTail *tail;    /* is shown what is done */
@@ -117,6 +121,13 @@ static bool is_stream(const Gemm *d, bool narrow, i64 nr) {
          (d->bcs == 1 || (d->brs == 1 && ty_gemm_kern(d->dtype)->turned)) && d->n >= nr;
 }
 
+/* A row-major b that is read from where it lies too slowly: so large that its panels, rows far
+** apart, leave caches between the tiles below each other. */
+static bool is_far(const Gemm *d, i64 rows, i64 bytes) {
+  const i64 b = d->k * d->n * bytes;
+  return d->m >= rows - 1 && b > (d->m > B_ROWS * rows ? B_DIRECT : B_NEAR);
+}
+
 /* Chooses the way, what is packed, and the cut for `threads` threads. `panels`: b's are there. */
 static void job_plan(Job *J, int threads, bool panels) {
   Gemm *d = &J->d;
@@ -129,7 +140,7 @@ static void job_plan(Job *J, int threads, bool panels) {
   J->nr = 2 * J->kern->vl;
   J->jc = d->n;
   J->apitch = J->asize = J->bsize = J->ysize = J->psize = J->tsize = 0;
-  J->now = false;
+  J->now = J->keeps = false;
   const bool aside = J->tail && J->tail->aside;
   if (d->n == 1) {
     J->way = COLUMN;
@@ -167,8 +178,7 @@ static void job_plan(Job *J, int threads, bool panels) {
   }
   J->way = TILES;
   const i64 rows = J->kern->rows, kc = TY_MIN(d->k, KC);
-  J->bpack =
-      J->narrow || d->bp || d->bcs != 1 || (d->m > B_ROWS * rows && d->k * d->n * J->cs > B_DIRECT);
+  J->bpack = J->narrow || d->bp || d->bcs != 1 || is_far(d, rows, J->cs);
   J->apack = J->narrow || (d->n > 4 * J->nr && d->m * d->k * J->cs > A_DIRECT);
   if (d->ap) J->apack = false, J->apitch = kc + 64 / J->cs; /* as in columns */
   J->mc = round_up(ceil_div(d->m, ceil_div(d->m, MC * 4 / J->cs)), rows);
@@ -178,7 +188,8 @@ static void job_plan(Job *J, int threads, bool panels) {
   nt = TY_MAX(1, TY_MIN(nt, d->n / (4 * J->nr)));
   J->nc = round_up(ceil_div(d->n, nt), J->nr);
   if (J->narrow || aside) J->nc = TY_MIN(J->nc, 512); /* its sums are kept in scratch */
-  J->now = J->bpack && mt == 1 && !panels;
+  J->keeps = J->bpack && !J->narrow && !d->bp && d->bcs == 1 && J->kern->lists && d->m >= rows - 1;
+  J->now = J->bpack && (mt == 1 || J->keeps) && !panels;
   J->bpack |= panels;
   if (J->now) J->psize = kc * J->nr * J->cs;
   else if (J->bpack && !panels) {
@@ -224,9 +235,34 @@ static void pack_b(void *arg, i64 begin, i64 end) {
   }
 }
 
+/* The panel that comes next. While the one at hand goes down the rows, a share of it is called into
+** the cache before each tile: the hardware guesses neither rows so far apart nor where one panel
+** follows another. */
+typedef struct Ahead {
+  const char *at;
+  i64 rows, rs, cs, w; /* left to call; strides in bytes, columns */
+  bool down;           /* cache lines lie along columns; rs is an element */
+} Ahead;
+
+/* A share of what is left, when so many tiles are. GCC takes functions that only prefetch for such
+** as do nothing, and leaves out calls of them: inlined. */
+static inline __attribute__((always_inline)) void call_ahead(Ahead *A, i64 tiles) {
+  i64 rows = ceil_div(A->rows, tiles);
+  if (A->down) rows = TY_MIN(A->rows, round_up(rows, 64 / A->rs));
+  const i64 n = A->down ? A->w : rows, pitch = A->down ? A->cs : A->rs;
+  const i64 bytes = A->down ? rows * A->rs : A->w * A->cs;
+  const char *p = A->at;
+  for (i64 i = 0; i < n; i++, p += pitch) {
+    for (i64 at = 0; at < bytes; at += 64) __builtin_prefetch(p + at);
+    if ((uintptr_t)p % 64) __builtin_prefetch(p + bytes - 1);
+  }
+  A->at += rows * A->rs;
+  A->rows -= rows;
+}
+
 /* Rows [0, m) by w columns, for one block of k, in tiles as high as registers allow. t: of the
-** first of them; it is changed. */
-static void panel(const Kern *K, GemmTile *t, i64 m, i64 w, bool apack) {
+** first of them; it is changed. next: what to call meanwhile. */
+static void panel(const Kern *K, GemmTile *t, i64 m, i64 w, bool apack, Ahead *next) {
   const int nv = w > K->vl ? 2 : 1;
   const i64 arow = (apack ? t->k : t->ars) * K->size;
   const i64 srow = t->srs * K->size, yrow = t->yrs * t->ybytes;
@@ -234,14 +270,20 @@ static void panel(const Kern *K, GemmTile *t, i64 m, i64 w, bool apack) {
   t->last = (int)(w - (nv - 1) * K->vl);
   for (i64 left = m, h; left > 0; left -= h) {
     /* 10 rows go as 6 and 4, not as 8 and 2. Of a packed a whole blocks come first. */
-    h = left <= rows ? left : left >= 2 * rows || apack ? rows : 2 * ((left + 3) / 4);
+    h = left <= rows ? left : left >= 2 * rows || apack || t->keep ? rows : 2 * ((left + 3) / 4);
     t->rows = (int)h;
     /* y has left L1 since the last block of k: called back while the sums are made. */
     for (i64 r = 0; r < h && !t->first; r++) {
       __builtin_prefetch(t->sums + r * srow, 1);
       __builtin_prefetch(t->sums + r * srow + w * K->size - 1, 1);
     }
+    if (next->rows > 0) call_ahead(next, ceil_div(left, rows));
     K->tile[nv - 1][(h - 1) / 2](t);
+    if (t->keep) {
+      t->b = t->keep;
+      t->brs = 2 * K->vl;
+      t->keep = NULL;
+    }
     t->a += h * arow;
     t->y += h * yrow;
     t->sums += h * srow;
@@ -254,6 +296,7 @@ static void bare(const Kern *K, const Gemm *d, const char *a, const char *b, cha
                  const GemmList *list) {
   const i64 nr = 2 * K->vl, cs = K->size, ys = list->store ? 2 : cs;
   GemmTile t = {.ars = d->ars, .acs = d->acs, .brs = d->brs, .srs = d->n, .yrs = d->n};
+  Ahead none = {0};
   t.op = list->op;
   t.ybytes = (int)ys;
   for (i64 k0 = 0; k0 < d->k; k0 += KC) {
@@ -269,8 +312,27 @@ static void bare(const Kern *K, const Gemm *d, const char *a, const char *b, cha
       t.sums = t.y;
       t.row = row;
       t.col = j;
-      panel(K, &t, d->m, TY_MIN(nr, d->n - j), false);
+      panel(K, &t, d->m, TY_MIN(nr, d->n - j), false, &none);
     }
+  }
+}
+
+/* Columns [j, j1) of the block of k at k0, the first panel of them. */
+static void ahead_of(const Job *J, Ahead *A, i64 k0, i64 j, i64 j1) {
+  const Gemm *d = &J->d;
+  A->rows = TY_MIN(KC, d->k - k0);
+  A->w = TY_MIN(J->nr, j1 - j);
+  A->down = false;
+  if (J->bpack && !J->now) {
+    A->at = J->bpacked + (k0 * round_up(J->jn, J->nr) + j * A->rows) * J->cs;
+    A->rs = J->nr * J->cs;
+    A->cs = J->cs;
+  } else {
+    A->at = J->item.b + (k0 * d->brs + (J->j0 + j) * d->bcs) * J->es;
+    A->rs = d->brs * J->es;
+    A->cs = d->bcs * J->es;
+    A->down = d->bcs != 1;
+    if (A->down && d->brs != 1) A->rows = 0; /* every element has a line of its own */
   }
 }
 
@@ -298,6 +360,8 @@ static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
                 .op = J->list.op};
   Seen down, seen;
   down.ni = seen.ni = 0;
+  Ahead next;
+  const bool calls = J->bpack && !d->bp;
   for (i64 k0 = 0; k0 < d->k; k0 += KC) {
     const i64 kc = TY_MIN(KC, d->k - k0);
     t.k = kc;
@@ -323,17 +387,26 @@ static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
     for (i64 i = 0; i < m; i += step)
       for (i64 j = j0, shown = j0; j < j1; j += J->nr) {
         const i64 h = TY_MIN(step, m - i), w = TY_MIN(J->nr, j1 - j);
-        const char *b = J->now     ? packed
-                        : J->bpack ? J->bpacked + (k0 * wide + j * kc) * cs
-                                   : J->item.b + (k0 * d->brs + J->j0 + j) * cs;
-        if (J->now) pack_panel(J, packed, k0, j, &seen);
         t.a = a + i * (J->apack ? kc : ars) * cs;
-        t.b = b;
+        if (J->now && !(J->keeps && w > J->kern->vl && m >= rows - 1)) {
+          pack_panel(J, packed, k0, j, &seen);
+          t.b = packed;
+          t.brs = J->nr;
+        } else if (J->bpack && !J->now) {
+          t.b = J->bpacked + (k0 * wide + j * kc) * cs;
+        } else {
+          t.b = J->item.b + (k0 * d->brs + J->j0 + j) * cs;
+          t.brs = d->brs;
+          t.keep = J->now ? packed : NULL;
+        }
+        next.rows = 0;
+        if (calls && h == m && j + J->nr < j1) ahead_of(J, &next, k0, j + J->nr, j1);
+        else if (calls && h == m && k0 + KC < d->k) ahead_of(J, &next, k0 + KC, j0, j1);
         t.sums = y + (i * yrs + j - j0) * cs;
         t.y = (t.store ? out : y) + (i * t.yrs + j - j0) * t.ybytes;
         t.row = J->item.row + i0 + i;
         t.col = J->j0 + j;
-        panel(J->kern, &t, h, w, J->apack);
+        panel(J->kern, &t, h, w, J->apack, &next);
         if (!last || (j + w < j1 && j + w - shown < show)) continue;
         done(J, y + (i * yrs + shown - j0) * cs, yrs, i0 + i, h, J->j0 + shown, j + w - shown);
         shown = j + w;
@@ -732,7 +805,7 @@ i64 ty_gemm_panels(const Gemm *d) {
   for (int l = 0; l < d->nlead; l++)
     if (d->lead[l] != 1 && d->bbs[l]) return 0; /* not one b */
   panels_plan(&J, d);
-  if (J.way != TILES || !J.bpack || J.d.m > PANEL_ROWS) return 0;
+  if (J.way != TILES || (!J.bpack && d->k * d->n * J.cs <= B_NEAR) || J.d.m > PANEL_ROWS) return 0;
   return J.d.k * round_up(J.d.n, J.nr) * J.cs;
 }
 

@@ -35,7 +35,7 @@ enum {
 typedef struct GemmTile {
   i64 k;
   const char *a, *b, *sums; /* sums: of the blocks before, if there are */
-  char *y;
+  char *y, *keep; /* keep: takes b's rows, one behind the other, as they are read; or NULL */
   i64 ars, acs, brs, srs, yrs;
   int rows, last;   /* last: elements of the last vector */
   bool first;       /* the first block of k: sums are not read */

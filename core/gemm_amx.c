@@ -15,7 +15,8 @@
 **
 ** A product is cut into units of work of up to MC x NC elements, which threads take. b is packed
 ** ahead, in panels of 32 columns; a by each unit, a block of KSTEPS steps of k at a time: a block
-** sits in L2, a panel's block in L1 while it goes down the rows. Sums lie in scratch.
+** sits in L2, a panel's block in L1 while it goes down the rows; meanwhile the next one is called into
+** the cache. Sums lie in scratch.
 **
 ** The processor must have the unit. For AMX the system must save its registers, and a process has to
 ** ask for them once: the kernel then lets it, or not. State is given back after each run over units,
@@ -61,9 +62,10 @@ typedef float Float16 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef struct Unit {
   void (*configure)(void); /* on the thread that is about to use tiles */
   void (*release)(void);
-  /* Adds `steps` of k for rows x cols tiles, of which there are one or two each way. */
+  /* Adds `steps` of k for rows x cols tiles, of which there are one or two each way. Meanwhile the
+  ** lines from `next`, which will be wanted, may be called into the cache. */
   void (*block)(i64 steps, const u16 *a, const u16 *b, float *y, i64 yrs, int rows, int cols,
-                bool first);
+                bool first, const char *next, i64 lines);
   void (*narrow)(u16 *y, const float *x, i64 n);
   void (*pair_rows)(u16 *y, const u16 *row, const u16 *next);
 } Unit;
@@ -131,9 +133,11 @@ dots_rows(i64 steps, const u16 *a, const u16 *b, float *y, i64 yrs, const int co
 }
 
 static DOTS void block_dots(i64 steps, const u16 *a, const u16 *b, float *y, i64 yrs, int rows,
-                            int cols, bool first) {
+                            int cols, bool first, const char *next, i64 lines) {
   for (int r = 0; r < rows * TILE_ROWS; r += DOT_ROWS) {
     const u16 *from = a + r / TILE_ROWS * steps * TILE + r % TILE_ROWS * STEP;
+    for (i64 u = lines / ((rows * TILE_ROWS - r) / DOT_ROWS); u > 0; u--, lines--, next += 64)
+      __builtin_prefetch(next);
     if (cols == 2) dots_rows(steps, from, b, y + r * yrs, yrs, 2, first);
     else dots_rows(steps, from, b, y + r * yrs, yrs, 1, first);
   }
@@ -259,7 +263,8 @@ static float dot_pair(float sum, const u16 *a, const u16 *b) {
 }
 
 static void block_emulated_dots(i64 steps, const u16 *a, const u16 *b, float *y, i64 yrs, int rows,
-                                int cols, bool first) {
+                                int cols, bool first, const char *next, i64 lines) {
+  (void)next, (void)lines;
   for (int r = 0; r < rows * TILE_ROWS; r++)
     for (int c = 0; c < cols * TILE_COLS; c++) {
       const u16 *x = a + r / TILE_ROWS * steps * TILE + r % TILE_ROWS * STEP;
@@ -456,11 +461,20 @@ static void sum(const Job *J, const u16 *a, i64 m, const u16 *b, i64 n, float *y
   for (i64 s = 0; s < J->steps; s += KSTEPS) {
     const i64 steps = TY_MIN(KSTEPS, J->steps - s);
     pack_a(block, a + s * STEP * d->acs, d->ars, d->acs, m, d->k - s * STEP, steps);
-    for (i64 j = 0; j < n; j += PANEL)
-      for (i64 i = 0; i < m; i += 2 * TILE_ROWS)
+    for (i64 j = 0; j < n; j += PANEL) {
+      /* What comes next does not lie behind this: it is called while this goes down the rows. */
+      const bool more = j + PANEL < n;
+      const i64 then = more ? s : s + KSTEPS;
+      const char *next =
+          (const char *)(b + ((more ? j + PANEL : 0) * J->steps + then * PANEL) * STEP);
+      i64 lines = TY_MAX(0, TY_MIN(KSTEPS, J->steps - then) * (PANEL * STEP * 2 / 64)), share;
+      for (i64 i = 0; i < m; i += 2 * TILE_ROWS, lines -= share, next += 64 * share) {
+        share = ceil_div(lines, ceil_div(m - i, 2 * TILE_ROWS));
         J->unit->block(steps, block + i / TILE_ROWS * steps * TILE,
                        b + (j * J->steps + s * PANEL) * STEP, y + i * yrs + j, yrs,
-                       1 + (m - i > TILE_ROWS), 1 + (n - j > TILE_COLS), s == 0);
+                       1 + (m - i > TILE_ROWS), 1 + (n - j > TILE_COLS), s == 0, next, share);
+      }
+    }
   }
 }
 

@@ -224,8 +224,9 @@ bool ty_grad_assign(State *S, const char *who, const Tensor *dst, const Given *x
                     bool (*write)(State *S, const char *who, const Tensor *dst, const Given *x)) {
   Storage *st = dst->st;
   Record *r = NULL, *old = st->tape;
-  bool taped = S->tracks && ty_is_float(st->dtype) && ty_type_numel(&dst->type) > 0 &&
-               !(dst->detached && !(x->kind == O_TENSOR && ty_needs_grad(x->t)));
+  bool tracked = x->kind == O_TENSOR && ty_needs_grad(x->t);
+  bool taped = S->tracks && ty_is_float(st->dtype) &&
+               (tracked || (ty_type_numel(&dst->type) > 0 && !dst->detached));
   if (taped && !write_record(S, who, dst, x, &r)) return false;
   ty_storage_touch(st);
   if (!write(S, who, dst, x)) {
@@ -385,6 +386,8 @@ bool ty_back_seed(Back *b, const Tensor *y, const Tensor *g) {
   Edge e = {.t = *y, .numel = y->st->numel};
   Tensor flat = {0};
   if (!ty_needs_grad(y) || y->st->tape->seq < b->floor) return true;
+  if (y->st->tape->kind != K_LEAF && ty_capture_is_old(b->S, y->st->tape))
+    return ty_capture_refuse(b->S, "the gradient of an operation outside of it is asked for");
   bool mode = b->S->grad_mode;
   ty_grad_set_mode(b->S, b->create);
   bool ok = ty_rule_unview(b->S, &e, g, &flat) && give(b, y->st->tape, &flat);
@@ -449,9 +452,10 @@ static bool step(Back *b) {
     if (!is_asked(b, e)) continue;
     if (r->kind == K_OUT) {
       Pending *p = pending_of(b, e->from);
-      if (!p) return false;
-      if (!p->part[r->dim].st && !ty_rule_see(S, g, &r->t, r->edge[0].numel, &p->part[r->dim]))
-        return false;
+      ok = p && ty_rule_see(S, g, &r->t, r->edge[0].numel, &y) &&
+           ty_rule_join(S, &p->part[r->dim], &y);
+      ty_tensor_release(&y);
+      if (!ok) return false;
       continue;
     }
     Pending *p = pending_find(b, e->from);
@@ -545,6 +549,31 @@ bool ty_grad_beyond(const Tensor *x) {
   bool yes = false;
   for (; x->st->many && !x->detached; x = &x->st->many->t) yes |= ty_needs_grad(&x->st->many->t);
   return yes;
+}
+
+bool ty_back_roots(State *S, const Tensor *const *y, int n, u64 seq, Record ***list, i32 *count) {
+  Back b = {.S = S};
+  i32 cap = 0;
+  bool ok = true;
+  *list = NULL, *count = 0;
+  for (int i = 0; ok && i < n; i++) ok = !ty_needs_grad(y[i]) || pending_of(&b, y[i]->st->tape);
+  while (ok && b.n) {
+    b.at = heap_pop(&b);
+    Record *r = b.at->r;
+    if (r->kind == K_LEAF || r->seq < seq) {
+      if (*count == cap) {
+        void *more = ty_mem_realloc(*list, sizeof **list * (size_t)(cap = cap ? 2 * cap : 16));
+        ok = more || ty_fail_memory(S, "gradient", 0);
+        if (ok) *list = more;
+      }
+      if (ok) (*list)[(*count)++] = ty_record_hold(r);
+    } else
+      for (i32 i = 0; ok && i < r->n; i++) ok = !r->edge[i].from || pending_of(&b, r->edge[i].from);
+    pending_free(b.at);
+    b.at = NULL;
+  }
+  ty_back_free(&b);
+  return ok;
 }
 
 bool ty_back_reaches(State *S, const Tensor *y, u64 seq, bool *yes) {

@@ -120,6 +120,8 @@ void ty_back_pass(Back *b);
 void ty_back_free(Back *b);
 /* Whether y depends on a leaf, or on a watch before seq. What is taped for all examples of a vmap counts. */
 bool ty_back_reaches(State *S, const Tensor *y, u64 seq, bool *yes);
+/* The leaves, and the records before seq, that n tensors were made from: held, in a list that is the caller's. */
+bool ty_back_roots(State *S, const Tensor *const *y, int n, u64 seq, Record ***list, i32 *count);
 
 /* --- grad_rules.c */
 /* Whether the rule for operand i reads operand j; i goes without gradient. */

@@ -2,13 +2,14 @@
 ** grad_attend.c -- attention as it is recorded, and its way back.
 ** In: queries [.., n, d], keys [.., m, d], values [.., m, dv] whose leading dims broadcast, perhaps a mask and a
 ** key for dropout; the gradient of the result. Out: the result [.., n, dv]; the gradient of an operand. Fails for
-** want of memory, where a saved operand was overwritten, and for a gradient of gradients under dropout.
+** want of memory, and where a saved operand was overwritten.
 **
 ** The row ATTEND gives one flat storage: the result, maxima and sums (attend.c). The result is a view of it; a
 ** frozen twin of it is kept for the way back. ATTEND_GRAD gives the gradients of all three operands at once: the
 ** first one that is asked for computes them, and the record's Pending keeps them for the others.
 ** Where gradients are themselves taped, or of one example of a vmap (its result, or as in a Jacobian what is
-** given for it), they are made of products and maps, whose rules are known.
+** given for it), they are made of products and maps, whose rules are known. There the scores are arrays like any
+** other, and dropout's factors one more.
 */
 #include <math.h>
 #include "grad.h"
@@ -176,9 +177,11 @@ enum {
   OF_V = 4,
   BOOLS = 8,
   ADDED = 16,
-  CAUSAL = 32
+  CAUSAL = 32,
+  DROPS = 64,   /* and the gradient is that of queries or keys */
+  DROPS_V = 128 /* or of values */
 };
-enum { XQ = NUMBERS, XK, XV, XMASK, XG };
+enum { XQ = NUMBERS, XK, XV, XMASK, XKEPT, XG };
 typedef struct Code {
   u8 op, y, a, b, c, when; /* when: any of these */
 } Code;
@@ -204,10 +207,12 @@ static const Code codes[] = {
     {OP_NE, B, A, ZERO, 0, ALWAYS},
     {OP_WHERE, A, B, A, ONE, ALWAYS},
     {OP_DIV, P, S0, A, 0, ALWAYS},
+    {OP_MUL, P, P, XKEPT, 0, DROPS_V},
     {TURN, A, P, 0, 0, OF_V},
     {OP_MATMUL, Y, A, XG, 0, OF_V},
     {TURN, A, XV, 0, 0, OF_Q | OF_K},
     {OP_MATMUL, B, XG, A, 0, OF_Q | OF_K},
+    {OP_MUL, B, B, XKEPT, 0, DROPS},
     {OP_MUL, A, P, B, 0, OF_Q | OF_K},
     {OP_SUM, A, A, 0, 0, OF_Q | OF_K},
     {OP_SUB, B, B, A, 0, OF_Q | OF_K},
@@ -218,23 +223,60 @@ static const Code codes[] = {
     {OP_MATMUL, Y, A, XQ, 0, OF_K},
 };
 
+/* What dropout multiplies the weights [.., n, m] by. Scores of 0 weigh the same: of the unit matrix attention gives
+** those of the weights that are kept. So the mask is drawn in one place only (attend.c). */
+static bool factors(State *S, const Tensor *const *x, const Shape *s, const Attention *how,
+                    Tensor *y) {
+  const int r = s->o.rank, dtype = x[Q]->type.dtype;
+  const i32 chance = (i32)(how->drop * 0x1p30), one = 1 << 30;
+  const double factor = chance < one ? 1 / (1 - chance * 0x1p-30) : 0;
+  const Type point = {.dtype = (u8)dtype, .rank = 2, .dims = {1, 1}};
+  const Type down = {.rank = 2, .dims = {s->m, 1}}, across = {.rank = 2, .dims = {1, s->m}};
+  const Arg arg = arg_of(&(Attention){.scale = 1, .drop = how->drop}, dtype);
+  Tensor zero = {0}, i = {0}, j = {0}, off = {0}, unit = {0}, flat = {0}, part = {0}, kept = {0};
+  Tensor own = {0};
+  const Tensor *operands[KEY + 1] = {&zero, &zero, &unit, NULL, x[KEY]};
+  Type as[KEY + 1], all = s->o;
+  memcpy(as, s->as, sizeof as);
+  as[Q].dims[r - 1] = as[K].dims[r - 1] = 1;
+  as[V].dims[r - 1] = all.dims[r - 1] = s->m;
+  if (!ty_type_fits(&all) || !ty_type_fits(&as[V])) return ty_fail_memory(S, "backward", 0);
+  bool ok = ty_record_full(S, &point, 0, &zero) && ty_record_iota(S, &down, &i) &&
+            ty_record_iota(S, &across, &j);
+  Given both[2] = {{.t = &i}, {.t = &j}}, some[2] = {{.t = &part}, {.kind = O_NUMBER}};
+  Given scaled[2] = {{.t = &own}, {.kind = O_NUMBER, .v = factor}};
+  Given diagonal[3] = {{.t = &off}, {.kind = O_NUMBER}, {.kind = O_NUMBER, .v = 1}};
+  ok = ok && ty_record(S, "backward", OP_NE, 2, both, &off) &&
+       ty_record(S, "backward", OP_WHERE, 3, diagonal, &unit) &&
+       ty_record_attend(S, "backward", OP_ATTEND, operands, as, &arg, s->rows * (s->m + 2), &flat);
+  if (ok) part_of(&flat, 0, &all, &part);
+  ok = ok && ty_record(S, "backward", OP_NE, 2, some, &kept) &&
+       ty_record_cast(S, &kept, dtype, &own) && ty_record(S, "backward", OP_MUL, 2, scaled, y);
+  Tensor *const made[] = {&zero, &i, &j, &off, &unit, &flat, &part, &kept, &own};
+  for (int k = 0; k < TY_COUNT(made); k++) ty_tensor_release(made[k]);
+  return ok;
+}
+
 static bool taped(State *S, const Tensor *const *x, const Shape *s, const Attention *how,
                   const Tensor *g, int i, Tensor *y) {
   const i64 n = s->o.dims[s->o.rank - 2];
+  if (!s->m) return ty_record_full(S, &s->as[i], 0, y);
   const double number[] = {how->scale,        -INFINITY, 0, 1, (double)TY_MAX(s->m, 1),
                            (double)(s->m - n)};
-  Tensor r[REGISTERS] = {0};
+  Tensor r[REGISTERS] = {0}, kept = {0};
   const Type all = {.rank = 2, .dims = {n, s->m}};
   int is = 1 << i;
   if (x[MASK]) is |= x[MASK]->type.dtype == T_BOOL ? BOOLS : ADDED;
   if (how->causal) is |= CAUSAL;
-  bool ok = true;
+  if (x[KEY]) is |= i == V ? DROPS_V : DROPS;
+  bool ok = !x[KEY] || factors(S, x, s, how, &kept);
+  const Tensor *const outside[] = {x[Q], x[K], x[V], x[MASK], &kept, g};
   for (const Code *c = codes; ok && c < codes + TY_COUNT(codes); c++) {
     if (c->when && !(c->when & is)) continue;
     const u8 at[] = {c->a, c->b, c->c};
     Given src[3];
     for (int k = 0; k < 3; k++) {
-      const Tensor *t = at[k] == XG ? g : at[k] >= NUMBERS ? x[at[k] - XQ] : &r[at[k] % REGISTERS];
+      const Tensor *t = at[k] >= NUMBERS ? outside[at[k] - XQ] : &r[at[k] % REGISTERS];
       src[k] = (Given){.kind = O_TENSOR, .t = t};
       if (at[k] >= REGISTERS && at[k] < NUMBERS)
         src[k] = (Given){.kind = O_NUMBER, .v = number[at[k] - REGISTERS]};
@@ -252,6 +294,7 @@ static bool taped(State *S, const Tensor *const *x, const Shape *s, const Attent
   }
   if (ok) ty_tensor_alias(y, &r[Y]);
   for (int k = 0; k < REGISTERS; k++) ty_tensor_release(&r[k]);
+  ty_tensor_release(&kept);
   return ok;
 }
 
@@ -270,10 +313,7 @@ static bool rule(State *S, const Record *r, const Tensor *const *x, Pending *p, 
   for (int k = 0; k < MASK; k++) needs |= ty_needs_grad(x[k]);
   const Arg arg = arg_of(&kept->how, x[Q]->type.dtype);
   if (!kept->y.st || many || (S->grad_mode && needs)) {
-    if (x[KEY])
-      ok = ty_fail(S, "backward: attention with dropout has no gradient of %s",
-                   many ? "many examples at once" : "gradients");
-    else ok = taped(S, x, &s, &kept->how, &own, i, y);
+    ok = taped(S, x, &s, &kept->how, &own, i, y);
   } else {
     const i64 nq = s.rows * s.d, nk = s.lead * s.m * s.d, nv = s.lead * s.m * s.dv;
     if (p && p->made.st) ty_tensor_alias(&flat, &p->made);

@@ -318,8 +318,8 @@ bool ty_rule_unview(State *S, const Edge *e, const Tensor *x, Tensor *y) {
   const Tensor *t = &e->t;
   i64 n = ty_type_numel(&t->type);
   if (n == e->numel && !t->offset && ty_tensor_is_contiguous(t)) return ty_rule_join(S, y, x);
-  if (n == 0) return true;
   Type all = {.dtype = x->type.dtype, .rank = 1, .dims = {e->numel}}, once = t->type;
+  if (n == 0) return y->st || ty_record_full(S, &all, 0, y);
   Tensor sum = {0}, whole = {0}, own = {0};
   for (int d = 0; d < once.rank; d++)
     if (t->strides[d] == 0) once.dims[d] = 1;
@@ -796,7 +796,11 @@ bool ty_rule_apply(State *S, const Record *r, const Tensor *given, int i, Tensor
   const Edge *e = &r->edge[i];
   Stack s = {.n = 0};
   Tensor gy = {0};
-  if (!p || ty_type_numel(&e->t.type) == 0) return true;
+  if (!p) return true;
+  if (ty_type_numel(&e->t.type) == 0) { /* what is before it is reached all the same: by zeros */
+    const Type all = {.dtype = e->t.type.dtype, .rank = 1, .dims = {e->numel}};
+    return y->st || ty_record_full(S, &all, 0, y);
+  }
   bool ok = true;
   if (r->kind == K_WATCH || r->kind == OP_PUT) ty_tensor_alias(&gy, given);
   else ok = ty_rule_reshape(S, given, &r->t.type, &gy);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include "grad.h"
 #include "lua_guard.h"
+#include "lua_modes.h"
 
 #define FILE_MAX_SIZE \
   4000 /* slots, numbers, tensors made: they lie on the stacks of Lua and of C */
@@ -26,6 +27,7 @@ static void stop_collector(lua_State *L, struct Compiled *C) {
 static void end_session(lua_State *L, State *S) {
   struct Compiled *C = S->engine->compiled;
   if (!C->capturing) return;
+  ty_lua_modes_cut(L, (Host *)S, ((Host *)S)->captured);
   ty_capture_end(S);
   C->session->open->closed = true;
   ty_lazy_abandon(S, C->session);
@@ -55,6 +57,7 @@ static int capture_begin(lua_State *L) {
     return 2;
   }
   C->capturing = e;
+  ((Host *)S)->captured = ((Host *)S)->mode;
   lua_getfenv(L, 1);
   lua_setfield(L, LUA_REGISTRYINDEX, KEY_ANCHORS);
   stop_collector(L, C);

@@ -29,11 +29,9 @@ static int back_gc(lua_State *L) {
   return 0;
 }
 
-/* mode(on = nil) -> whether it was on */
+/* mode() -> whether operations may be taped; modes.grad sets it */
 static int grad_mode(lua_State *L) {
-  State *S = ty_lua_enter(L);
-  lua_pushboolean(L, S->grad_mode);
-  if (!lua_isnoneornil(L, 1)) ty_grad_set_mode(S, lua_toboolean(L, 1));
+  lua_pushboolean(L, ty_lua_enter(L)->grad_mode);
   return 1;
 }
 
@@ -134,14 +132,45 @@ static bool watch_apart(State *S, const Tensor *x, bool watch, Tensor *y) {
   return ok;
 }
 
-static int push_watch(lua_State *L, bool watch) {
+static int grad_watch(lua_State *L) {
   State *S = ty_lua_enter(L);
   Tensor *x = ty_lua_check(L, "grad", 1), *y = ty_lua_push(L);
-  TY_LUA_MUST(L, S, watch ? watch_apart(S, x, true, y) : ty_grad_watch(S, x, false, y));
+  TY_LUA_MUST(L, S, watch_apart(S, x, true, y));
   return 1;
 }
-static int grad_watch(lua_State *L) { return push_watch(L, true); }
-static int grad_same(lua_State *L) { return push_watch(L, false); }
+
+/* ty_grad_watch without a start. A capture follows writes to what it made itself alone: there it is a copy, which
+** costs nothing until it is written. */
+static bool record_same(State *S, const Tensor *x, Tensor *y) {
+  Tensor all = {.st = x->st}, own = {0};
+  if (!S->capture || ty_needs_grad(x) || x->st->many) return ty_grad_watch(S, x, false, y);
+  all.type = (Type){.dtype = x->st->dtype, .rank = 1, .dims = {x->st->numel}};
+  all.strides[0] = 1;
+  if (!ty_record_copy(S, &all, &own)) return false;
+  ty_tensor_view(y, &own, &x->type, x->offset, x->strides);
+  ty_tensor_release(&own);
+  return true;
+}
+
+/* same(x, made = nil) -> x in a storage of its own, which goes on as x's does; made: what stands for another tensor of
+** x's storage, whose own storage is taken */
+static int grad_same(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Tensor *x = ty_lua_check(L, "grad", 1), *y = ty_lua_push(L);
+  const Tensor *made = lua_isnoneornil(L, 2) ? NULL : ty_lua_test(L, 2);
+  if (made && made->st) {
+    ty_tensor_view(y, made, &x->type, x->offset, x->strides);
+    y->detached = made->detached; /* whether or not gradients are on */
+  } else TY_LUA_MUST(L, S, record_same(S, x, y));
+  return 1;
+}
+
+/* storage(x) -> a number of its storage, another one where x needs a gradient */
+static int grad_storage(lua_State *L) {
+  const Tensor *x = ty_lua_check(L, "grad", 1);
+  lua_pushnumber(L, (lua_Number)(uintptr_t)x->st + (ty_needs_grad(x) ? 0.5 : 0));
+  return 1;
+}
 
 /* seq() -> the number that the next record will have */
 static int grad_seq(lua_State *L) {
@@ -174,24 +203,58 @@ static int grad_live(lua_State *L) {
   return 1;
 }
 
-static bool join_results(State *S, Record *join, const Tensor *const *y, Tensor *const *z, int n) {
-  for (int i = 0; i < n; i++) {
-    if (!watch_apart(S, y[i], false, z[i])) return false;
-    if (!ty_is_float(y[i]->type.dtype)) continue;
-    Record *r = ty_record_new(S, K_OUT, 1, &(Given){.kind = O_TENSOR, .t = z[i]});
-    if (!r) return false;
-    if (r->edge[0].from) ty_record_drop(r->edge[0].from);
-    r->edge[0].from = ty_record_hold(join);
-    r->t = *z[i];
-    r->t.st = NULL;
-    r->dim = i;
-    if (z[i]->st->tape) ty_record_drop(z[i]->st->tape);
-    z[i]->st->tape = r;
+/* z: y, which leads back to the custom function's result i. */
+static bool join_result(State *S, Record *join, const Tensor *y, int i, Tensor *z) {
+  if (!watch_apart(S, y, false, z)) return false;
+  if (!ty_is_float(y->type.dtype)) return true;
+  Record *r = ty_record_new(S, K_OUT, 1, &(Given){.kind = O_TENSOR, .t = z});
+  if (!r) {
+    ty_tensor_release(z);
+    return false;
   }
+  if (r->edge[0].from) ty_record_drop(r->edge[0].from);
+  r->edge[0].from = ty_record_hold(join);
+  r->t = *z;
+  r->t.st = NULL;
+  r->dim = i;
+  if (z->st->tape) ty_record_drop(z->st->tape);
+  z->st->tape = r;
   return true;
 }
 
-/* join(kept, inputs, outputs) -> outputs that lead back to `kept`, which step hands out */
+/* result(back, i, y) -> y, what the function at hand kept of its result i, leading back to it once more: so that a
+** rule that reads it has a gradient of its own */
+static int grad_result(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Back *b = check_back(L);
+  int i = (int)lua_tointeger(L, 2);
+  Tensor *y = ty_lua_check(L, "custom_grad", 3), *z = ty_lua_push(L);
+  TY_LUA_MUST(L, S, join_result(S, b->at->r, y, i - 1, z));
+  return 1;
+}
+
+/* The record of join: behind its inputs it leads to what the outputs were made from before seq, where that is given. */
+static Record *record_join(State *S, int nin, Given *src, int nout, const Tensor *const *y,
+                           u64 seq) {
+  Record **root = NULL, *r = NULL;
+  i32 n = 0;
+  if (!seq || ty_back_roots(S, y, nout, seq, &root, &n)) {
+    Given *all = ty_mem_zalloc(sizeof *all * (size_t)(nin + n + 1));
+    for (int i = 0; all && i < nin; i++) all[i] = src[i];
+    for (int i = 0; all && i < n; i++) all[nin + i].kind = O_NUMBER;
+    r = all ? ty_record_new(S, K_CUSTOM, nin + n, all) : NULL;
+    if (!all) ty_fail_memory(S, "custom_grad", 0);
+    ty_mem_free(all);
+  }
+  for (i32 i = 0; i < n; i++)
+    if (r) r->edge[nin + i].from = root[i];
+    else ty_record_drop(root[i]);
+  ty_mem_free(root);
+  return r;
+}
+
+/* join(kept, inputs, outputs, seq = nil) -> outputs that lead back to `kept`, which step hands out. seq: also to what
+** they were made from before that. */
 static int grad_join(lua_State *L) {
   State *S = ty_lua_enter(L);
   int nin = (int)lua_objlen(L, 2), nout = (int)lua_objlen(L, 3);
@@ -214,19 +277,20 @@ static int grad_join(lua_State *L) {
   lua_pushvalue(L, 1);
   int ref = luaL_ref(L, LUA_REGISTRYINDEX);
   Kept *k = ty_mem_alloc(sizeof *k);
-  Record *r = k ? ty_record_new(S, K_CUSTOM, nin, src) : NULL;
+  if (!k) ty_fail_memory(S, "custom_grad", 0);
+  const Tensor *const *made = (const Tensor *const *)y;
+  Record *r = k ? record_join(S, nin, src, nout, made, (u64)lua_tonumber(L, 4)) : NULL;
   bool ok = r != NULL;
   if (!ok) {
     luaL_unref(L, LUA_REGISTRYINDEX, ref);
     ty_mem_free(k);
-    ty_fail_memory(S, "custom_grad", 0);
   } else {
     k->H = (Host *)S;
     k->ref = ref;
     r->drop = kept_drop;
     r->ctx = k;
     r->dim = nout;
-    ok = join_results(S, r, (const Tensor *const *)y, z, nout);
+    for (int i = 0; ok && i < nout; i++) ok = join_result(S, r, y[i], i, z[i]);
     ty_record_drop(r);
   }
   if (!ok) return ty_lua_fail(L, S);
@@ -364,6 +428,7 @@ static void refuse_outside(lua_State *L, State *S, const Record *r) {
 
 int ty_lua_grad_get(lua_State *L, const Tensor *x) {
   Record *r = ty_grad_leaf(x);
+  ty_lua_follow(L, ty_lua_host(L)); /* views are made as the mode says */
   refuse_outside(L, x->st->S, r);
   if (!r || !r->t.st) lua_pushnil(L);
   else ty_tensor_view(ty_lua_push(L), &r->t, &x->type, x->offset, x->strides);
@@ -399,11 +464,12 @@ void ty_lua_open_grad(lua_State *L, int m, int t) {
       {"detach", l_detach, 'b', "x", "x without its past: no gradient goes through this view"},
       {NULL, NULL, 0, NULL, NULL}};
   static const luaL_Reg fns[] = {
-      {"mode", grad_mode}, {"start", grad_start},     {"seed", grad_seed},
-      {"step", grad_step}, {"give", grad_give},       {"pass", grad_pass},
-      {"got", grad_got},   {"watch", grad_watch},     {"same", grad_same},
-      {"seq", grad_seq},   {"reaches", grad_reaches}, {"join", grad_join},
-      {"live", grad_live}, {"is_back", grad_is_back}, {NULL, NULL}};
+      {"mode", grad_mode},       {"start", grad_start}, {"seed", grad_seed},
+      {"step", grad_step},       {"give", grad_give},   {"pass", grad_pass},
+      {"got", grad_got},         {"watch", grad_watch}, {"same", grad_same},
+      {"storage", grad_storage}, {"seq", grad_seq},     {"reaches", grad_reaches},
+      {"join", grad_join},       {"live", grad_live},   {"is_back", grad_is_back},
+      {"result", grad_result},   {NULL, NULL}};
   ty_lua_define(L, m, t, rows);
   lua_getfield(L, m, "internals");
   lua_newtable(L);

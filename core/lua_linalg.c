@@ -383,20 +383,20 @@ static int l_eigh(lua_State *L) {
 
 void ty_lua_open_linalg(lua_State *L, int m, int t) {
   static const LuaFunction rows[] = {
-      {"solve", l_solve, 'm', "a, b",
+      {"linalg.solve", l_solve, 'm', "a, b",
        "x with a x = b, for square matrices a; b: a vector or columns"},
-      {"inv", l_inv, 'm', "a", "the inverse of square matrices"},
-      {"det", l_det, 'm', "a", "the determinant of square matrices"},
-      {"cholesky", l_cholesky, 'm', "a",
+      {"linalg.inv", l_inv, 'm', "a", "the inverse of square matrices"},
+      {"linalg.det", l_det, 'm', "a", "the determinant of square matrices"},
+      {"linalg.cholesky", l_cholesky, 'm', "a",
        "the lower triangle l with l l^t = a, for positive definite matrices"},
-      {"qr", l_qr, 'm', "a",
+      {"linalg.qr", l_qr, 'm', "a",
        "two results: q with orthonormal columns and an upper triangle r, a = q r"},
-      {"svd", l_svd, 'm', "a",
+      {"linalg.svd", l_svd, 'm', "a",
        "three results: u, the singular values in descending order, v^t; a = u diag(s) v^t"},
-      {"eigh", l_eigh, 'm', "a",
+      {"linalg.eigh", l_eigh, 'm', "a",
        "two results: eigenvalues in ascending order and eigenvectors as columns, symmetric "
        "matrices"},
-      {"lstsq", l_lstsq, 'm', "a, b", "the x of least norm that makes |a x - b| least"},
+      {"linalg.lstsq", l_lstsq, 'm', "a, b", "the x of least norm that makes |a x - b| least"},
       {NULL, NULL, 0, NULL, NULL}};
   lua_createtable(L, 0, TY_COUNT(rows));
   ty_lua_define(L, lua_gettop(L), t, rows);

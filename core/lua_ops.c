@@ -10,6 +10,7 @@
 #include <math.h>
 #include "capture.h"
 #include "lua_view.h"
+#include "vmap.h"
 
 /* Numbers of a closure's upvalues behind the two that all have. */
 #define UP_OP lua_upvalueindex(3)
@@ -145,6 +146,27 @@ static bool flag(lua_State *L, const char *who, int i, const char *name) {
   return on;
 }
 
+/* What is added up or multiplied over a dim, by its type rule: within autocast half floats go on in f32. */
+static bool is_summed(const State *S, int op, const Tensor *x) {
+  const int dtype = x->type.dtype, rule = ty_ops[op].rule;
+  return TY_UNLIKELY(S->cast) && (dtype == T_F16 || dtype == T_BF16) &&
+         (rule == TR_SUM || rule == TR_FLOAT);
+}
+
+/* dims: of a reduction; dim: of a scan. */
+static bool record_over(State *S, const char *who, int op, const Tensor *x, u32 dims, bool keep,
+                        int dim, Tensor *y) {
+  Tensor own = {0};
+  if (is_summed(S, op, x)) {
+    if (!ty_record_cast(S, x, T_F32, &own)) return false;
+    x = &own;
+  }
+  const bool ok = ty_ops[op].class == SCAN ? ty_record_scan(S, who, op, x, dim, y)
+                                           : ty_record_reduce(S, who, op, x, dims, keep, y);
+  ty_tensor_release(&own);
+  return ok;
+}
+
 static int l_reduce(lua_State *L) {
   int op = (int)lua_tointeger(L, UP_OP);
   const char *who = ty_ops[op].lua;
@@ -153,7 +175,7 @@ static int l_reduce(lua_State *L) {
   u32 dims = ty_lua_dims(L, who, 2, x->type.rank);
   bool keep = flag(L, who, 3, "keepdim");
   Tensor *y = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_record_reduce(S, who, op, x, dims, keep, y));
+  TY_LUA_MUST(L, S, record_over(S, who, op, x, dims, keep, 0, y));
   return 1;
 }
 
@@ -192,7 +214,7 @@ static int l_scan(lua_State *L) {
   Tensor *x = ty_lua_check(L, who, 1);
   int dim = ty_lua_dim(L, who, 2, x->type.rank, x->type.rank == 1 ? 0 : -1);
   Tensor *y = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_record_scan(S, who, op, x, dim, y));
+  TY_LUA_MUST(L, S, record_over(S, who, op, x, 0, false, dim, y));
   return 1;
 }
 
@@ -379,6 +401,24 @@ static void open_row(lua_State *L, int m, int t, int op) {
   lua_pop(L, 2);
 }
 
+/* check_index(who, index, size, skip): whether each element is a position among `size` ones, or `skip`; else raises */
+static int check_index(lua_State *L) {
+  const char *who = luaL_checkstring(L, 1);
+  State *S = ty_lua_enter(L);
+  const Tensor *x = ty_lua_check(L, who, 2);
+  const double skip = luaL_checknumber(L, 4);
+  Tensor *all = ty_lua_push(L);
+  ty_tensor_alias(all, x);
+  for (u32 level; (level = ty_vmap_level(all)) != 0;) { /* of all examples */
+    Tensor *outer = ty_lua_push(L);
+    TY_LUA_MUST(L, S, ty_vmap_lift(S, all, level, -1, 0, outer));
+    all = outer;
+  }
+  const i64 size = (i64)luaL_checknumber(L, 3);
+  TY_LUA_MUST(L, S, ty_record_check_index(S, who, all, size, 1, &skip));
+  return 0;
+}
+
 void ty_lua_open_ops(lua_State *L, int m, int t) {
   static const luaL_Reg operators[] = {
       {"__add", op_add}, {"__sub", op_sub}, {"__mul", op_mul},       {"__div", op_div},
@@ -390,9 +430,12 @@ void ty_lua_open_ops(lua_State *L, int m, int t) {
                                            "sums products over the last dims of a and those of b "
                                            "behind the leading ones"},
                                           {NULL, NULL, 0, NULL, NULL}};
+  static const luaL_Reg internals[] = {{"check_index", check_index}, {NULL, NULL}};
   for (int op = 0; op < OP_COUNT; op++) open_row(L, m, t, op);
   ty_lua_define(L, m, t, exchanged);
   lua_pushvalue(L, lua_upvalueindex(2));
   ty_lua_register(L, operators);
-  lua_pop(L, 1);
+  lua_getfield(L, m, "internals");
+  ty_lua_register(L, internals);
+  lua_pop(L, 2);
 }

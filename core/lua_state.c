@@ -143,6 +143,7 @@ State *ty_lua_enter_in(lua_State *L, Host *H) {
   if (TY_UNLIKELY(!H || H->closed)) ty_lua_error(L, "tycho: this Lua state is closing");
   State *S = &H->S;
   if (TY_UNLIKELY(S->interrupted && *S->interrupted)) ty_lua_error(L, "tycho: interrupted");
+  ty_lua_follow(L, H);
   if (S->engine->compiled->lazy) ty_lua_sync(L, S);
   else S->open = NULL;
   return S;
@@ -416,10 +417,11 @@ void ty_lua_describe(lua_State *L, const char *name, const char *args, const cha
 
 void ty_lua_define(lua_State *L, int m, int t, const LuaFunction *fns) {
   for (; fns->name; fns++) {
+    const char *dot = strrchr(fns->name, '.'); /* "linalg.solve" is solve in the table m */
     push_function(L, fns->fn);
     if (fns->where != 't') {
       lua_pushvalue(L, -1);
-      lua_setfield(L, m, fns->name);
+      lua_setfield(L, m, dot ? dot + 1 : fns->name);
     }
     if (fns->where != 'm') {
       lua_pushvalue(L, -1);
@@ -601,6 +603,7 @@ static int open_all(lua_State *L) {
   ty_lua_open_check(L, m);
   ty_lua_open_graph(L, m);
   ty_lua_open_grad(L, m, t);
+  ty_lua_open_modes(L, m);
   ty_lua_open_vmap(L, m);
   ty_lua_open_probe(L, m);
   ty_lua_open_attend(L, m);

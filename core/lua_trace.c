@@ -658,6 +658,8 @@ int ty_trace_list(lua_State *L) {
     lua_setfield(L, -2, "description");
     lua_pushboolean(L, T->dynamic);
     lua_setfield(L, -2, "dynamic");
+    lua_pushboolean(L, T->word == ty_entry_word(e->S));
+    lua_setfield(L, -2, "current"); /* of the settings and modes that hold now */
     lua_pushboolean(L, I->foreign != NULL);
     lua_setfield(L, -2, "backend");
     set_number(L, "hits", T->hits);

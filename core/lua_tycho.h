@@ -29,13 +29,19 @@ typedef struct Scope {
 
 /* The State's userdata: what the binding keeps beside the State. */
 typedef struct Host {
-  State S;      /* first */
-  lua_State *L; /* a thread of our own, for work that begins outside of any call */
-  Scope *scope; /* innermost */
-  i64 handles;  /* tensors' userdata that were not collected */
-  i64 live;     /* bytes of tensors when the last cycle of Lua's collector ended */
-  bool leaf;    /* the options that were read last have requires_grad = true */
-  bool cycling; /* a cycle that was begun for the sake of tensors has not ended */
+  State S;                /* first */
+  lua_State *L;           /* a thread of our own, for work that begins outside of any call */
+  Scope *scope;           /* innermost */
+  struct Mode *mode;      /* modes that were entered, the latest first; see lua_modes.c */
+  struct Mode *dice;      /* whose random numbers the State draws, NULL: of no mode */
+  struct Mode *captured;  /* the latest when the capture in progress began */
+  lua_State *mode_of;     /* for whom the State's words stand */
+  u64 random[2];          /* seed and stream outside of modes, while the State's are a mode's */
+  bool mixed, disordered; /* modes: some are others'; one vmap lies inside of a later one */
+  i64 handles;            /* tensors' userdata that were not collected */
+  i64 live;               /* bytes of tensors when the last cycle of Lua's collector ended */
+  bool leaf;              /* the options that were read last have requires_grad = true */
+  bool cycling;           /* a cycle that was begun for the sake of tensors has not ended */
   bool closing, closed;
   char home[512]; /* how the sources of our own Lua chunks begin */
 } Host;
@@ -47,6 +53,11 @@ State *ty_lua_enter(lua_State *L);
 State *ty_lua_enter_in(lua_State *L, Host *H); /* the same where it is known; NULL: it is gone */
 /* lua_compile.c: the same question where some coroutine records: sets S->open. */
 void ty_lua_sync(lua_State *L, State *S);
+/* lua_modes.c: puts the State's words as they hold for L, where modes are open. */
+void ty_lua_modes(lua_State *L, Host *H);
+static inline void ty_lua_follow(lua_State *L, Host *H) {
+  if (TY_UNLIKELY(H->mode != NULL)) ty_lua_modes(L, H);
+}
 static inline State *ty_lua_state(lua_State *L) {
   return (State *)lua_touserdata(L, lua_upvalueindex(1));
 }
@@ -167,6 +178,7 @@ void ty_lua_open_compile(lua_State *L, int m, int t);  /* compile, explain, grap
 void ty_lua_open_graph(lua_State *L, int m);           /* what graph.lua needs */
 void ty_lua_open_grad(lua_State *L, int m, int t);     /* gradients */
 void ty_lua_open_attend(lua_State *L, int m);          /* attention */
+void ty_lua_open_modes(lua_State *L, int m);           /* modes of a call's extent */
 void ty_lua_open_vmap(lua_State *L, int m);            /* what vmap.lua needs */
 void ty_lua_open_probe(lua_State *L, int m);           /* what proofs need */
 void ty_lua_open_profile(lua_State *L, int m);         /* profiles; clock, terminal */

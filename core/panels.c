@@ -16,12 +16,13 @@ enum {
   SETS = 64,
   SEEN = 3,             /* uses from which contents count as lasting */
   PANEL_CAP = 32 << 20, /* bytes */
-  PANEL_MOST = 8 << 20  /* bytes of one entry: more is read as fast as it lies */
+  PANEL_MOST = 12 << 20 /* bytes of one entry */
 };
 
 typedef struct Entry {
   u64 stamp; /* 0: free */
   u64 used;  /* when it was asked for last */
+  u64 since; /* and first */
   const void *b;
   i64 k, n, brs, bcs;
   void *panels; /* NULL: only counted so far */
@@ -44,15 +45,19 @@ static void entry_free(Engine *E, Entry *e) {
   *e = (Entry){0};
 }
 
-/* Makes room for more bytes: the least recently used entries go. */
-static void make_room(Engine *E, i64 bytes) {
+/* Makes room for e's bytes: the least recently used entries go, but none that was asked for since e
+** was first. Weights that are used in turn and do not all fit would drive each other out for ever:
+** so those that came first stay. */
+static bool make_room(Engine *E, const Entry *e, i64 bytes) {
   while (E->panel_stats.bytes + bytes > PANEL_CAP) {
     Entry *all = E->panels->entry, *oldest = NULL;
     for (i32 i = 0; i < SETS * WAYS; i++)
       if (all[i].panels && (!oldest || all[i].used < oldest->used)) oldest = &all[i];
+    if (!oldest || oldest->used > e->since) return false;
     entry_free(E, oldest);
     E->panel_stats.evictions++;
   }
+  return true;
 }
 
 static bool is_of(const Entry *e, u64 stamp, const Gemm *d, const void *b) {
@@ -93,7 +98,11 @@ const void *ty_panels_find(Engine *E, Buffer *buf, const Gemm *d, const void *b,
   }
   E->panel_stats.misses++;
   if (++e->seen < SEEN) return NULL;
-  make_room(E, bytes);
+  if (!make_room(E, e, bytes)) {
+    e->seen = 0; /* again when others were not asked for in a while */
+    e->since = e->used;
+    return NULL;
+  }
   if (!(e->panels = ty_buf_alloc(bytes))) return NULL;
   e->bytes = bytes;
   E->panel_stats.bytes += bytes;

@@ -114,6 +114,7 @@ struct State {
   i32 batch_nodes;         /* an open batch is cut when it has so many; 0: as many as pay */
   i64 debt;                /* bytes allocated for tensors since the host's collector last stepped */
   bool grad_mode, tracks;  /* operations may be taped; and there is a tape to go on */
+  u8 cast;                 /* autocast's dtype + 1, 0: none */
   i64 records;             /* live ones, of all tapes */
   u64 record_seq;
   Record *dead_records; /* being freed */
@@ -183,7 +184,7 @@ void *ty_tensor_write(State *S, const Tensor *x);
 /* As ty_tensor_write, and the address stays valid and live for ever. */
 void *ty_tensor_expose(State *S, const Tensor *x);
 
-/* --- record.c: the road's entrance. y holds no storage before. Errors start with `who`, the
+/* --- record.c, record_move.c, record_write.c: the road's entrance. y holds no storage before. Errors start with `who`, the
 ** user's name of the function (NULL: the row's lua name). All of them: check, infer, append, then
 ** cut in eager mode.
  */
@@ -207,8 +208,11 @@ bool ty_record_scan(State *S, const char *who, int op, const Tensor *x, int dim,
 bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const Tensor *index,
                       int base, Tensor *y);
 /* The first element that is no position among `size` ones, in row-major order; -1: none. p: its
- * address. */
-i64 ty_record_bad_index(const Tensor *index, const char *p, i64 size, int base);
+ * address. skip, or NULL: what names nothing and is right anywhere. */
+i64 ty_record_bad_index(const Tensor *index, const char *p, i64 size, int base, const double *skip);
+/* Every element of an integer tensor names one of `size` places, or is *skip. As gather asks. */
+bool ty_record_check_index(State *S, const char *who, const Tensor *index, i64 size, int base,
+                           const double *skip);
 bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int dim,
                        const Tensor *index, int base, const Tensor *src, Tensor *y);
 bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, Tensor *y);

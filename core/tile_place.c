@@ -18,6 +18,8 @@
 
 #define FEW_COLUMNS \
   24 /* shorter rows are worked on as a line: a row costs some nanoseconds in native code */
+#define SHORT_ROW 8    /* shorter rows are moved column by column: a call for each costs more */
+#define FEW_ROWS 8     /* a rectangle has more, where another dim has */
 #define SMALL_GRID 512 /* elements of a rectangle, at least */
 
 /* ---- rectangles ----------------------------------------------------------------------------------- */
@@ -102,7 +104,10 @@ static void rect(const TileIsa *isa, Rect q) {
   else if (q.size < 4) copy_each(&q);
   else if (q.yc == 1 && !q.xc && q.xr == 1 && q.yr == q.cols)
     isa->spread[q.size == 8](q.y, q.x, q.rows, q.cols);
-  else if (q.yc == 1)
+  else if (q.cols < SHORT_ROW && q.rows > q.cols) {
+    q = other_way(&q);
+    copy_each(&q);
+  } else if (q.yc == 1)
     for (i64 r = 0; r < q.rows; r++)
       isa->load[q.size == 8 ? T_I64 : T_I32](q.y + r * q.yr * q.size, q.x + r * q.xr * q.size, q.xc,
                                              q.cols);
@@ -116,14 +121,47 @@ static bool is_move(const Place *o, const Step *s) {
   return (s->kind == S_LOAD || s->kind == S_STORE) && (s->raw || o->native);
 }
 
-/* Rows of elements between a tile, where they follow one another, and the operand. */
-static void move_rect(const Frame *f, const Step *s, char *y, i64 offset, i64 between, i64 stride,
-                      i64 rows, i64 cols) {
+/* Rows of elements between a tile, where they begin `apart` elements from each other, and the operand. */
+static void move_rows(const Frame *f, const Step *s, char *y, i64 apart, i64 offset, i64 between,
+                      i64 stride, i64 rows, i64 cols) {
   const Place *o = &f->t->op[s->imm];
   char *x = (char *)((uintptr_t)o->at + (uintptr_t)(offset * o->size));
   bool store = s->kind == S_STORE;
-  rect(f->t->k->isa, store ? (Rect){x, y, between, stride, cols, 1, rows, cols, o->size}
-                           : (Rect){y, x, cols, 1, between, stride, rows, cols, o->size});
+  rect(f->t->k->isa, store ? (Rect){x, y, between, stride, apart, 1, rows, cols, o->size}
+                           : (Rect){y, x, apart, 1, between, stride, rows, cols, o->size});
+}
+
+/* The same where they follow one another. */
+static void move_rect(const Frame *f, const Step *s, char *y, i64 offset, i64 between, i64 stride,
+                      i64 rows, i64 cols) {
+  move_rows(f, s, y, cols, offset, between, stride, rows, cols);
+}
+
+/* `count` steps along dim d, each with all that lies behind it, as rectangles. Their rows go along the last
+** dim but one, or, where these would be few, along the longest. */
+static void move_block(const Frame *f, const Step *s, char *y, i64 offset, int d, i64 count) {
+  const Place *o = &f->t->op[s->imm];
+  const Space *sp = &f->t->space[o->space];
+  int last = sp->nd - 1, rows = last - 1;
+  i64 at[MAX_DIMS] = {0}, extent[MAX_DIMS], apart[MAX_DIMS], n = sp->dims[last];
+  for (int k = last - 1; k >= d; k--) {
+    extent[k] = k == d ? count : sp->dims[k];
+    apart[k] = n, n *= extent[k];
+    if (extent[rows] < FEW_ROWS && extent[k] > extent[rows]) rows = k;
+  }
+  for (;;) {
+    move_rows(f, s, y, apart[rows], offset, o->stride[rows], o->stride[last], extent[rows],
+              sp->dims[last]);
+    int k = last - 1;
+    for (; k >= d; k--) {
+      if (k == rows) continue;
+      y += apart[k] * o->size, offset += o->stride[k];
+      if (++at[k] < extent[k]) break;
+      y -= apart[k] * o->size * extent[k], offset -= o->stride[k] * extent[k];
+      at[k] = 0;
+    }
+    if (k < d) return;
+  }
 }
 
 static bool is_same(const i64 *at, i64 n) {
@@ -182,7 +220,8 @@ static void access_grid(Frame *f, const Step *s, char *y, int size) {
     access_run(f, s, y + r * cols * size, at, stride, cols, r * cols);
 }
 
-/* Elements [i0, i0 + n) of a space: an odometer over its dims. Rows that are whole go together. */
+/* Elements [i0, i0 + n) of a space: an odometer over its dims. Of what is only moved, the steps of a dim that are whole
+** go together. */
 static void access_line(Frame *f, const Step *s, char *y, int size, i64 i0, i64 n) {
   const Place *o = &f->t->op[s->imm];
   const Space *sp = &f->t->space[o->space];
@@ -195,17 +234,19 @@ static void access_line(Frame *f, const Step *s, char *y, int size, i64 i0, i64 
     offset += at[d] * o->stride[d];
   }
   for (i64 done = 0;;) {
-    i64 run = TY_MIN(n - done, sp->dims[last] - at[last]), rows = 1;
-    if (move && last && !at[last])
-      rows = TY_MIN((n - done) / run, sp->dims[last - 1] - at[last - 1]);
-    i64 between = last ? o->stride[last - 1] : 0;
-    if (move) move_rect(f, s, y + done * size, offset, between, o->stride[last], rows, run);
-    else access_run(f, s, y + done * size, offset, o->stride[last], run, done);
-    done += rows * run;
+    int along = last; /* the dim whose steps are whole */
+    i64 each = 1, steps = TY_MIN(n - done, sp->dims[last] - at[last]);
+    while (move && along && !at[along] && n - done >= each * sp->dims[along]) {
+      each *= sp->dims[along--];
+      steps = TY_MIN((n - done) / each, sp->dims[along] - at[along]);
+    }
+    if (along < last) move_block(f, s, y + done * size, offset, along, steps);
+    else if (move) move_rect(f, s, y + done * size, offset, 0, o->stride[last], 1, steps);
+    else access_run(f, s, y + done * size, offset, o->stride[last], steps, done);
+    done += steps * each;
     if (done == n) return;
-    at[last] += run, offset += run * o->stride[last];
-    if (rows > 1) at[last - 1] += rows - 1, offset += (rows - 1) * between;
-    for (int d = last; d > 0 && at[d] == sp->dims[d]; d--) {
+    at[along] += steps, offset += steps * o->stride[along];
+    for (int d = along; d > 0 && at[d] == sp->dims[d]; d--) {
       offset += o->stride[d - 1] - at[d] * o->stride[d];
       at[d] = 0, at[d - 1]++;
     }

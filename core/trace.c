@@ -89,6 +89,8 @@ static bool make_checks(State *S, Instance *I) {
     k->type = from->t.type;
     k->size = from->size;
     k->base = from->base;
+    k->skips = from->skips;
+    k->skip = from->skip;
     memcpy(k->strides, from->t.strides, sizeof k->strides);
   }
   I->ncheck = c->ncheck;
@@ -445,7 +447,7 @@ static bool in_range(const InstanceCheck *k, const Tensor *outside) {
   memcpy(index.strides, k->strides, sizeof index.strides);
   const char *data = (const char *)index.st->buf->data;
   return ty_record_bad_index(&index, data + index.offset * ty_dtypes[k->type.dtype].bytes, k->size,
-                             k->base) < 0;
+                             k->base, k->skips ? &k->skip : NULL) < 0;
 }
 
 Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, const double *number,

@@ -57,6 +57,8 @@ typedef struct InstanceCheck {
   i64 delta, strides[MAX_RANK], size;
   Type type;
   int base;
+  bool skips;
+  double skip;
 } InstanceCheck;
 
 /* What a function that takes the plan's place is given and must give, by position. Target i is its

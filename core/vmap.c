@@ -20,19 +20,8 @@
 
 /* --- levels */
 
-bool ty_vmap_open(State *S, u32 id, i64 count, RandomRule random) {
-  Level *v = ty_mem_alloc(sizeof *v);
-  if (!v) return ty_fail_memory(S, "vmap", 0);
-  *v = (Level){S->level, id ? id : ++S->levels, random, count, S->record_seq};
-  S->level = v;
-  return true;
-}
-
-void ty_vmap_close(State *S) {
-  Level *v = S->level;
-  if (!v) return;
-  S->level = v->outer;
-  ty_mem_free(v);
+Level ty_vmap_begin(State *S, u32 id, i64 count, RandomRule random) {
+  return (Level){NULL, id ? id : ++S->levels, random, count, S->record_seq, id != 0};
 }
 
 static const Level *find(const State *S, u32 id) {
@@ -329,14 +318,30 @@ bool ty_vmap_cat(State *S, const char *who, int n, const Given *src, int dim, co
   return end(S, ok, &x, level, t, y);
 }
 
+/* Whether dst is one for each of so many examples. */
+static bool is_each(const Tensor *dst, u32 level, i64 count) {
+  Given one = {.kind = O_TENSOR, .t = dst};
+  return ty_vmap_level(dst) > level ||
+         (ty_vmap_level(dst) == level && count_of(level, 1, &one) == count);
+}
+
+static bool may_spread(const State *S, const Storage *st, u32 level) {
+  return st->born >= level && ty_vmap_is_open(S, level) && !(st->buf && st->buf->exposed);
+}
+
+bool ty_vmap_may_write(const State *S, const Tensor *dst, const Tensor *x) {
+  Given both[2] = {{.kind = O_TENSOR, .t = dst}, {.kind = O_TENSOR, .t = x}};
+  u32 level = ty_vmap_level(x);
+  return !level || is_each(dst, level, count_of(level, 2, both)) || may_spread(S, dst->st, level);
+}
+
 bool ty_vmap_open_to(State *S, const char *who, const Tensor *dst, const Given *x) {
   Given both[2] = {{.kind = O_TENSOR, .t = dst}, *x};
   u32 level = ty_vmap_level(x->t);
   Storage *st = dst->st;
   i64 count = count_of(level, 2, both);
-  if (ty_vmap_level(dst) > level) return true;
-  if (ty_vmap_level(dst) == level && count_of(level, 1, both) == count) return true;
-  if (st->born < level || !ty_vmap_is_open(S, level) || (st->buf && st->buf->exposed))
+  if (is_each(dst, level, count)) return true;
+  if (!may_spread(S, st, level))
     return ty_fail(S,
                    "%s: different values for each example of a vmap are written to a tensor that "
                    "all share (make it inside, or clone it there)",

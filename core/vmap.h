@@ -16,8 +16,9 @@ struct Level {
   Level *outer;
   u32 id;
   RandomRule random;
-  i64 count; /* of examples */
-  u64 seq;   /* of the State's records when it began */
+  i64 count;  /* of examples */
+  u64 seq;    /* of the State's records when it began */
+  bool again; /* it has ended before: the way back through it runs */
 };
 
 struct Many {
@@ -25,8 +26,7 @@ struct Many {
   Tensor t; /* [count, numel], or [1, numel] while it is the same for all; elements side by side */
 };
 
-bool ty_vmap_open(State *S, u32 id, i64 count, RandomRule random); /* id 0: a new one */
-void ty_vmap_close(State *S);                                      /* the innermost */
+Level ty_vmap_begin(State *S, u32 id, i64 count, RandomRule random); /* id 0: a new one */
 bool ty_vmap_is_open(const State *S, u32 id);
 /* Whether the record with that number was made inside of a vmap that runs. */
 bool ty_vmap_is_inside(const State *S, u32 id, u64 seq);
@@ -67,6 +67,8 @@ bool ty_vmap_contract(State *S, const char *who, const Tensor *a, const Tensor *
                       int summed, const Type *t, Tensor *y);
 bool ty_vmap_cat(State *S, const char *who, int n, const Given *src, int dim, const Type *t,
                  Tensor *y);
+/* Whether x may be written to dst: it is batched no deeper, or dst is of this vmap and can become so. */
+bool ty_vmap_may_write(const State *S, const Tensor *dst, const Tensor *x);
 /* Makes dst ready for x, which is batched: a storage that was the same for all examples is one for each. */
 bool ty_vmap_open_to(State *S, const char *who, const Tensor *dst, const Given *x);
 bool ty_vmap_write(State *S, const char *who, const Tensor *dst, const Given *x);

@@ -12,6 +12,7 @@
 
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { REGION = 4 << 20, GRAIN = 64, UNITS = REGION / GRAIN, WORDS = UNITS / 64 };
@@ -56,10 +57,16 @@ bool ty_x64_guard(void) {
   return done;
 }
 
+/* A limit on the length of files holds here too, and going beyond it is a signal that kills. */
+static bool within_limit(void) {
+  struct rlimit r;
+  return getrlimit(RLIMIT_FSIZE, &r) || r.rlim_cur >= REGION;
+}
+
 static Region *region_new(void) {
   Region *r = ty_mem_zalloc(sizeof *r);
   if (!r) return NULL;
-  int fd = guard() ? memfd_create("tycho", MFD_CLOEXEC) : -1;
+  int fd = guard() && within_limit() ? memfd_create("tycho", MFD_CLOEXEC) : -1;
   void *w = MAP_FAILED, *x = MAP_FAILED;
   if (fd >= 0 && !ftruncate(fd, REGION)) {
     w = mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

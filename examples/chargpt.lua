@@ -1,8 +1,9 @@
 -- A small GPT over the characters of a text: trains, writes as it learns, saves, takes up again.
 --   ./tycho examples/chargpt.lua [file ...] [--steps=1500] [--save=path] [--resume=path] [--sample=400]
 --     [--temperature=0.8] [--top=20] [--prompt=text] [--seed=1] [--width=64] [--heads=4] [--layers=3] [--context=64]
--- Without a file it reads the licences that Debian installs. --steps=0 with --resume only writes. Text is generated
--- with a cache of keys and values: each new character costs one position.
+--     [--batch=16] [--rate=0.002]
+-- Without a file it reads the licences that Debian installs. It saves whenever it writes, and at the end. --steps=0
+-- with --resume only writes. Text is generated with a cache of keys and values: each new character costs one position.
 
 local ty = require "tycho"
 local nn, optim = ty.nn, ty.optim
@@ -14,17 +15,35 @@ local options = {
   steps = 1500, sample = 400, temperature = 0.8, top = 20, seed = 1, width = 64, heads = 4, layers = 3, context = 64,
   batch = 16, rate = 2e-3, prompt = "",
 }
+--- Of the numbers, the least; those that are not listed here may have a fraction.
+local least = { steps = 0, sample = 0, top = 1, seed = 0, width = 1, heads = 1, layers = 1, context = 2, batch = 1 }
+
+--- Ends with a message for the user.
+local function stop(...)
+  io.stderr:write("chargpt: ", string.format(...), "\n")
+  os.exit(1, true)
+end
+
 local files = {}
 for _, word in ipairs(arg) do
   local name, value = word:match("^%-%-([%w_]+)=(.*)$")
   if name then
     local known = options[name] ~= nil or name == "save" or name == "resume"
-    if not known then error("unknown option --" .. name, 0) end
-    if type(options[name]) == "number" then value = tonumber(value) or error("--" .. name .. " must be a number", 0) end
+    if not known then stop("unknown option --%s", name) end
+    if type(options[name]) == "number" then
+      value = tonumber(value) or stop("--%s must be a number", name)
+      local from = least[name]
+      if from and (value % 1 ~= 0 or value < from) then stop("--%s must be whole and at least %d", name, from) end
+    end
     options[name] = value
+  elseif word:sub(1, 1) == "-" then
+    stop("unknown option %s (options are --name=value, see the head of %s)", word, arg[0])
   else
     files[#files + 1] = word
   end
+end
+if options.width % (2 * options.heads) ~= 0 then
+  stop("--width must divide by twice --heads, got %d and %d", options.width, options.heads)
 end
 
 ---------------------------------------------------------------------------------------------------------- text
@@ -33,7 +52,7 @@ local function read_all(path)
   local f = io.open(path, "rb")
   local text = f and f:read "*a"
   if f then f:close() end
-  return text or error("cannot read " .. path, 0)
+  return text or stop("cannot read %s", path)
 end
 
 if #files == 0 then
@@ -45,7 +64,7 @@ if #files == 0 then
       files[#files + 1] = path
     end
   end
-  if #files == 0 then error("no licences are installed here: name a text file", 0) end
+  if #files == 0 then stop("no licences are installed here: name a text file") end
 end
 
 local parts = {}
@@ -93,8 +112,9 @@ end
 
 --- The model of a checkpoint, and all that is in it. Sizes go to o.
 local function load_model(path, o)
-  local saved = assert(ty.load_checkpoint(path))
-  if not saved.chargpt then error(path .. " was not written by this example", 0) end
+  local saved, why = ty.load_checkpoint(path)
+  if not saved then stop("%s", why) end
+  if not saved.chargpt then stop("%s was not written by this example", path) end
   for name, size in pairs(saved.chargpt) do o[name] = size end
   local model = GPT(saved.alphabet, o)
   model:load_state_dict(saved.model)
@@ -146,6 +166,7 @@ if options.resume then
   done = saved.step
   print(("%s: %d steps so far"):format(options.resume, done))
 else
+  if #text == 0 then stop("the text is empty") end
   model = GPT(alphabet_of(text), options)
 end
 
@@ -165,7 +186,7 @@ end
 
 if STEPS > 0 then
   local data = encode(text)
-  if #data < CONTEXT + 2 then error("the text is too short", 0) end
+  if #data < CONTEXT + 1 then stop("the text is too short: %d characters, --context=%d", #data, CONTEXT) end
   local opt = optim.AdamW(model:parameters(), { lr = options.rate, betas = { 0.9, 0.95 }, weight_decay = 0.1 })
   if saved then
     opt:load_state_dict(saved.optimizer)
@@ -182,6 +203,17 @@ if STEPS > 0 then
     return loss:detach()
   end)
 
+  local function save(n)
+    if not options.save then return end
+    local o = options
+    local ok, why = ty.save_checkpoint(o.save, {
+      chargpt = { width = o.width, heads = o.heads, layers = o.layers, context = o.context }, alphabet = model.alphabet,
+      model = model, optimizer = opt, step = done + n,
+    })
+    if not ok then stop("%s", why) end
+  end
+  save(0) -- a path that cannot be written shows now, not after the training
+
   local windows = data:unfold(1, CONTEXT + 1) -- a view: each place begins a window
   local bar = ty.progress(STEPS, { label = "train", unit = "characters", per_step = BATCH * CONTEXT, curve = "loss" })
   local average
@@ -194,18 +226,12 @@ if STEPS > 0 then
     if n % math.max(1, math.floor(STEPS / 4)) == 0 and n < STEPS then
       bar:print(("\nafter %d steps, loss %.3f:\n%s\n"):format(n + done, average,
         generate(model, options.prompt, math.min(options.sample, 160), options.temperature, options.top)))
+      save(n)
     end
   end
-  done = done + STEPS
+  save(STEPS)
   support.tell("the training step", step)
-  if options.save then
-    local o = options
-    assert(ty.save_checkpoint(o.save, {
-      chargpt = { width = o.width, heads = o.heads, layers = o.layers, context = o.context }, alphabet = model.alphabet,
-      model = model, optimizer = opt, step = done,
-    }))
-    print("saved " .. o.save)
-  end
+  if options.save then print("saved " .. options.save) end
 end
 
 if options.sample > 0 then

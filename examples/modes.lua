@@ -1,5 +1,5 @@
--- One module, two modes: with a target it gives its loss, without one what it predicts. It is compiled as a whole; each
--- mode becomes a plan of its own, and fields of the module read and write through.
+-- One module, two modes: in one it gives its loss, and its parameters their gradients, in the other what it predicts.
+-- It is compiled as a whole; each mode becomes a plan of its own, and fields of the module read and write through.
 --   ./tycho examples/modes.lua [steps = 400]
 -- It learns a noisy sine; the curve is drawn beside what it learnt.
 
@@ -15,11 +15,14 @@ function Curve:init(width)
   self.mode = "loss"
 end
 
---- x [n, 1]. In mode "loss" the mean squared error against y [n, 1], in mode "predict" the curve at x.
+--- x [n, 1]. In mode "loss" the mean squared error against y [n, 1], whose gradients go to the parameters: so the way
+--- back is a part of the plan. In mode "predict" the curve at x.
 function Curve:forward(x, y)
   local curve = self.body(x)
-  if self.mode == "loss" then return ty.mse_loss(curve, y) end
-  return curve
+  if self.mode == "predict" then return curve end
+  local loss = ty.mse_loss(curve, y)
+  loss:backward()
+  return loss:detach()
 end
 
 ty.manual_seed(1)
@@ -31,15 +34,16 @@ local compiled = jit.compile(model)
 local opt = optim.Adam(model:parameters(), { lr = 0.01 })
 
 local first, last
+local bar = ty.progress(STEPS, { label = "train", unit = "samples", per_step = #x, curve = "loss" })
 for step = 1, STEPS do
   opt:zero_grad()
   local loss = compiled(x, y)
-  loss:backward()
   opt:step()
+  bar:step { loss = loss }
   if step == 1 or step % math.ceil(STEPS / 5) == 0 or step == STEPS then
     last = loss:item()
     first = first or last
-    print(("step %4d  loss %.4f"):format(step, last))
+    bar:print(("step %4d  loss %.4f"):format(step, last))
   end
 end
 
@@ -66,10 +70,10 @@ end
 print(("loss from %.4f to %.4f, largest distance to the sine %.3f"):format(first, last, worst))
 
 local told = jit.explain(compiled)
-print(("\n%d calls, %d of them without running the module's Lua code, %d traces"):format(told.calls, told.skips,
-  #told.traces))
+print(("\n%d calls, %d of them without running the module's Lua code; plans:"):format(told.calls, told.skips))
 for _, t in ipairs(told.traces) do
   for _, guard in ipairs(t.guards) do
-    if guard:find("mode") then print("  a plan as long as " .. guard:gsub("  %(.*", "")) end
+    local when = guard:match("self%.mode: %S+ %S+")
+    if when then print(("  %d operations in %d steps as long as %s"):format(t.operations, t.steps, when)) end
   end
 end

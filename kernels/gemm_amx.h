@@ -60,7 +60,8 @@ static INLINE ATTR void NAME(block)(i64 steps, const u16 *a, const u16 *b, float
 }
 
 static ATTR void NAME(any_block)(i64 steps, const u16 *a, const u16 *b, float *y, i64 yrs, int rows,
-                                 int cols, bool first) {
+                                 int cols, bool first, const char *next, i64 lines) {
+  for (; lines > 0; lines--, next += 64) __builtin_prefetch(next);
   if (rows == 2 && cols == 2) NAME(block)(steps, a, b, y, yrs, 2, 2, first);
   else if (rows == 2) NAME(block)(steps, a, b, y, yrs, 2, 1, first);
   else if (cols == 2) NAME(block)(steps, a, b, y, yrs, 1, 2, first);

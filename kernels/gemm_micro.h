@@ -107,21 +107,24 @@ static __attribute__((noinline)) ATTR void NAME(shorten)(const int nv, const V s
 }
 #endif
 
-/* One tile of mr rows by nv vectors over one block of k. mr and nv are constants where this is
-** inlined, so that the sums live in registers. Where the last row is missing the one before it is
-** summed twice, and stored once. */
-INLINE void NAME(tile)(const int mr, const int nv, const GemmTile *t) {
-  V sum[ROWS][2];
-  const bool full = t->rows == mr;
-  const i64 ars = t->ars, acs = t->acs, brs = t->brs, yrs = t->yrs, last = ars * (mr - 2 + full);
+/* Sums of mr rows by nv vectors over one block of k. Rows of b are called a little before their turn
+** where they are kept, as then they lie far apart. */
+INLINE void NAME(sums)(const int mr, const int nv, V sum[ROWS][2], const GemmTile *t, T *keep) {
+  const i64 ars = t->ars, acs = t->acs, brs = t->brs, last = ars * (mr - 2 + (t->rows == mr));
   const T *a = (const T *)t->a, *b = (const T *)t->b;
-  T *y = (T *)t->y;
   const __typeof__(MASK(0)) m = MASK(t->last);
   UNROLL
   for (int r = 0; r < mr; r++) sum[r][0] = sum[r][1] = (V){0};
   for (i64 p = t->k; p > 0; p--, a += acs, b += brs) {
     V b0 = nv == 2 ? *(const V *)b : MLOAD(b, m);
     V b1 = nv == 2 ? MLOAD(b + VL, m) : b0;
+    if (keep) {
+      __builtin_prefetch(b + 6 * brs);
+      __builtin_prefetch(b + 6 * brs + VL);
+      *(V *)keep = b0;
+      *(V *)(keep + VL) = b1;
+      keep += 2 * VL;
+    }
     UNROLL
     for (int r = 0; r < mr; r++) {
       V x = NAME(splat)(a[r < mr - 1 ? r * ars : last]);
@@ -129,6 +132,19 @@ INLINE void NAME(tile)(const int mr, const int nv, const GemmTile *t) {
       if (nv == 2) sum[r][1] = FMA(x, b1, sum[r][1]);
     }
   }
+}
+
+/* One tile of mr rows by nv vectors over one block of k. mr and nv are constants where this is
+** inlined, so that the sums live in registers. Where the last row is missing the one before it is
+** summed twice, and stored once. */
+INLINE void NAME(tile)(const int mr, const int nv, const GemmTile *t) {
+  V sum[ROWS][2];
+  const bool full = t->rows == mr;
+  const i64 yrs = t->yrs;
+  T *y = (T *)t->y;
+  const __typeof__(MASK(0)) m = MASK(t->last);
+  if (APPLY && mr == ROWS && nv == 2 && t->keep) NAME(sums)(mr, nv, sum, t, (T *)t->keep);
+  else NAME(sums)(mr, nv, sum, t, NULL);
   if (!t->first) {
     UNROLL
     for (int r = 0; r < mr; r++) {

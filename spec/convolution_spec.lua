@@ -599,7 +599,7 @@ end)
 
 -- Pooling --------------------------------------------------------------------------------------------------------------
 
---- The gradient of max pooling by loops: the first of equal elements of a window has all of it.
+--- The gradient of max pooling by loops: the first of equal elements of a window has all of it, or the first NaN.
 local function pooled_gradient(x, kernel, o, g)
   local n = { x:size(3), x:size(4) }
   local dx, at = ffi.new("double[?]", x:numel()), 0
@@ -613,7 +613,7 @@ local function pooled_gradient(x, kernel, o, g)
             local r, s = p * o.stride[1] + i * o.dilation - o.padding, q * o.stride[2] + j * o.dilation - o.padding
             if r >= 0 and s >= 0 and r < n[1] and s < n[2] then
               local k = (plane * n[1] + r) * n[2] + s
-              if not best or v[k] > best then best, where = v[k], k end
+              if not best or v[k] > best or v[k] ~= v[k] and best == best then best, where = v[k], k end
             end
           end
         end
@@ -625,7 +625,83 @@ local function pooled_gradient(x, kernel, o, g)
   return dx
 end
 
+--- The gradient of average pooling by loops: each place counts g over the places that its window has.
+local function averaged_gradient(dims, kernel, o, g)
+  local dx, at, n = ffi.new("double[?]", dims[1] * dims[2] * dims[3] * dims[4]), 0, { dims[3], dims[4] }
+  local gv = H.doubles(g)
+  for plane = 0, dims[1] * dims[2] - 1 do
+    for p = 0, g:size(3) - 1 do
+      for q = 0, g:size(4) - 1 do
+        local first, last, across = { p * o.stride[1] - o.padding, q * o.stride[2] - o.padding }, {}, 1
+        for d = 1, 2 do
+          last[d] = math.min(first[d] + kernel[d], n[d] + o.padding)
+          across = across * (last[d] - first[d])
+        end
+        for r = math.max(first[1], 0), math.min(last[1], n[1]) - 1 do
+          for s = math.max(first[2], 0), math.min(last[2], n[2]) - 1 do
+            local k = (plane * n[1] + r) * n[2] + s
+            dx[k] = dx[k] + gv[at] / across
+          end
+        end
+        at = at + 1
+      end
+    end
+  end
+  return dx
+end
+
+describe("average pooling", function()
+  for _, s in ipairs { { { 2, 2 }, { 2, 2 } }, { { 3, 2 }, { 3, 4 } }, { { 2, 4 }, { 2, 4 }, 1 }, { { 3, 3 }, { 1, 1 }, 1 },
+    { { 2, 3 }, { 1, 1 } }, { { 3, 3 }, { 2, 2 }, 1 }, { { 5, 5 }, { 5, 5 }, 2 }, { { 1, 1 }, { 2, 2 } } } do
+    local kernel, o = s[1], { stride = s[2], padding = s[3] or 0 }
+    it(("gives each place its part: %dx%d, stride %d, padding %d"):format(kernel[1], kernel[2], o.stride[1], o.padding), function()
+      for _, ceil in ipairs { false, true } do
+        for _, size in ipairs { { 8, 8 }, { 9, 7 }, { 13, 10 } } do
+          local x, u = ty.randn({ 2, 3, unpack(size) }, { dtype = "f64" }), ty.randn({ 2, 3, unpack(size) }, { dtype = "f64" })
+          local function pool(v) return ty.avg_pool2d(v, kernel, { stride = o.stride, padding = o.padding, ceil_mode = ceil }) end
+          local g = ty.randn(pool(x).shape, { dtype = "f64" })
+          local slope = ty.grad(function(v) return (pool(v) * g):sum() end)
+          local want, dx = averaged_gradient(x.shape, kernel, o, g), slope(x)
+          local got = H.doubles(dx)
+          for i = 0, x:numel() - 1 do assert.near(want[i], got[i], 1e-14 * (1 + math.abs(want[i]))) end
+          H.same(dx, ty.compile(slope)(x))
+          assert.near((dx * u):sum():item(), (pool(u) * g):sum():item(), 1e-12) -- it is linear
+          local second = ty.grad(function(v) return (ty.grad(function(w) return (pool(w) ^ 3):sum() end)(v) * u):sum() end)
+          assert.near(6 * (pool(u) * pool(u) * pool(x)):sum():item(), (second(x) * u):sum():item(), 1e-11)
+          H.same(ty.stack { slope(x), slope(u) }, ty.vmap(slope)(ty.stack { x, u }))
+        end
+      end
+    end)
+  end
+end)
+
 describe("max pooling", function()
+  it("of infinities and NaNs gives the gradient to the first NaN, never to padding", function()
+    local r, odd = H.random(7), { -math.huge, -math.huge, -math.huge, 0 / 0, 1, math.huge, -math.huge, -math.huge }
+    for _, s in ipairs { { { 2, 2 }, { 2, 2 }, 1 }, { { 3, 3 }, { 2, 2 }, 1 }, { { 5, 5 }, { 5, 5 }, 2 }, { { 3, 2 }, { 3, 2 } },
+      { { 3, 3 }, { 1, 1 }, 1, 2 }, { { 5, 4 }, { 3, 2 }, 2 }, { { 2, 2 }, { 5, 5 }, 1, 2 } } do
+      local kernel, o = s[1], { stride = s[2], padding = s[3] or 0, dilation = s[4] or 1 }
+      for _, ceil in ipairs { false, true } do
+        for _, most in ipairs { 3, 8 } do -- of -inf alone; of all
+          local list = {}
+          for i = 1, 2 * 13 * 10 do list[i] = odd[r.whole(1, most)] end
+          local x = ty.tensor(list):reshape(1, 2, 13, 10)
+          local function pool(v)
+            return ty.max_pool2d(v, kernel, { stride = o.stride, padding = o.padding, dilation = o.dilation, ceil_mode = ceil })
+          end
+          local g = whole(r, "f32", unpack(pool(x).shape))
+          local leaf = x:clone():requires_grad_()
+          pool(leaf):backward(g)
+          check(pooled_gradient(x, kernel, o, g), x:numel(), leaf.grad, "gradient")
+          local dx = leaf.grad
+          leaf.grad = nil
+          ty.compile(function(v, d) pool(v):backward(d) end)(leaf, g)
+          H.same(dx, leaf.grad, "compiled")
+        end
+      end
+    end
+  end)
+
   for _, s in ipairs { { { 2, 2 }, { 2, 2 } }, { { 3, 3 }, { 2, 2 } }, { { 2, 3 }, { 2, 3 }, 1 }, { { 2, 2 }, { 1, 1 } },
     { { 5, 5 }, { 5, 5 }, 2 }, { { 5, 4 }, { 3, 2 } }, { { 2, 2 }, { 3, 3 }, 0, 2 }, { { 2, 1 }, { 2, 2 } } } do
     local kernel, o = s[1], { stride = s[2], padding = s[3] or 0, dilation = s[4] or 1 }
@@ -644,8 +720,10 @@ describe("max pooling", function()
           check(pooled_gradient(x, kernel, o, g), x:numel(), x.grad, "gradient")
           local dx = x.grad
           x.grad = nil
-          ty.compile(function(v, d) pool(v):backward(d) end)(x, g)
+          local compiled = ty.compile(function(v, d) pool(v):backward(d) end)
+          compiled(x, g)
           H.same(dx, x.grad, "compiled")
+          assert.same({}, ty.explain(compiled).aborts)
         end
       end
     end)

@@ -129,6 +129,51 @@ describe("an epoch", function()
     for _, y, i in loader do assert.same(second[i], y:totable()) end
   end)
 
+  it("stacks the entries of lists, and the columns of a table of csv.load", function()
+    local t = ty.files.csv.parse "x,name\n1.5,a\n2.5,b\n"
+    for batch in ty.data.tensors(t):loader { batch = 2 } do
+      H.same(ty.tensor { 1.5, 2.5 }, batch.x)
+      assert.same({ "a", "b" }, batch.name)
+    end
+    for x, yes, name in ty.data.tensors({ 1, 2 }, { true, false }, { "a", "b" }):loader { batch = 2 } do
+      H.same(ty.tensor { 1, 2 }, x)
+      H.same(ty.tensor { true, false }, yes)
+      assert.same({ "a", "b" }, name)
+    end
+  end)
+
+  it("can be a part of a checkpoint", function()
+    local path = os.tmpname() .. ".safetensors"
+    local loader, whole = counted(10):loader { batch = 3, shuffle = true, seed = 9 }, {}
+    for _, y, i in loader:epoch() do
+      whole[i] = y:totable()
+      if i == 2 then assert(ty.save_checkpoint(path, { loader = loader })) end
+    end
+    local other = counted(10):loader { batch = 3, shuffle = true }
+    assert(ty.load_checkpoint(path, { loader = other }))
+    os.remove(path)
+    local seen = 2
+    for _, y, i in other:epoch() do
+      assert.same(whole[i], y:totable())
+      seen = seen + 1
+    end
+    assert.equal(4, seen)
+  end)
+
+  it("is not walked through by two loops at once", function()
+    local loader = counted(20):loader { batch = 5 }
+    for _, leave in ipairs { true, false } do
+      assert.equal("data.loader: another epoch of this loader has begun", H.raises(function()
+        for _ in loader do
+          for _ in loader do
+            if leave then break end
+          end
+        end
+      end))
+    end
+    assert.equal(4, #numbers(loader))
+  end)
+
   it("can be taken up in its middle by its state", function()
     for shuffled = 0, 1 do
       local opts = { batch = 3, shuffle = shuffled == 1, seed = 9 }

@@ -171,11 +171,41 @@ describe("examples/modes.lua", function()
     local first, last, worst = out:match("loss from ([%d.]+) to ([%d.]+), largest distance to the sine ([%d.]+)")
     assert.truthy(tonumber(last) < 0.03 and tonumber(first) > 0.2, out)
     assert.truthy(tonumber(worst) < 0.3, out)
-    assert.truthy(out:find("a plan as long as [^\n]*mode[^\n]*predict"), out)
+    assert.truthy(out:find("train 100 %%  400/400  loss [%d.]+  %S+ samples/s  in "), out)
+    assert.truthy(out:find("404 calls, 404 of them without running the module's Lua code", 1, true), out)
+    for _, mode in ipairs { "loss", "predict" } do
+      local _, plans = out:gsub(("operations in %%d+ steps as long as self%%.mode: is \"%s\""):format(mode), "")
+      assert.equal(1, plans, out)
+    end
   end)
 end)
 
 describe("examples/chargpt.lua", function()
+  it("tells what is wrong with its arguments in one line", function()
+    local path, empty = os.tmpname(), os.tmpname()
+    local f = assert(io.open(path, "w"))
+    f:write(("abc"):rep(100))
+    f:close()
+    local rows = {
+      ["/nowhere"] = "cannot read /nowhere", ["--steps=x"] = "--steps must be a number", ["--foo=1"] = "unknown option --foo",
+      ["--steps 5"] = "unknown option --steps (options are --name=value", ["--top=0"] = "--top must be whole and at least 1",
+      ["--steps=1.5"] = "--steps must be whole", ["--heads=3"] = "--width must divide by twice --heads, got 64 and 3",
+      ["--resume=/nowhere"] = "/nowhere", ["--context=300"] = "the text is too short: 300 characters, --context=300",
+      ["--save=/nowhere/x"] = "/nowhere/x", [empty] = "the text is empty",
+    }
+    for arguments, want in pairs(rows) do
+      local file = arguments:sub(1, 1) == "/" and "" or "'" .. path .. "'"
+      local pipe = io.popen(("cd '%s' && luajit examples/chargpt.lua %s %s 2>&1 >/dev/null; echo \"status $?\""):format(H.root,
+        file, arguments))
+      local out = pipe:read "*a"
+      pipe:close()
+      assert.truthy(out:match("^chargpt: [^\n]*\nstatus 1\n$"), out)
+      assert.truthy(out:find(want, 1, true), out)
+    end
+    os.remove(path)
+    os.remove(empty)
+  end)
+
   it("learns a text that repeats, saves, takes up again, and writes as it has learnt", function()
     local path, saved = os.tmpname(), os.tmpname()
     local f = assert(io.open(path, "w"))

@@ -6,9 +6,8 @@
 -- A failure is shrunk to the statements that matter and printed with its number: the third argument repeats it.
 
 local ty = require "tycho"
-local gen = dofile((arg[0]:match("^(.*)/[^/]*$") or ".") .. "/fuzz_program.lua")
-
-local N, SEED, ONLY = tonumber(arg[1]) or 20000, tonumber(arg[2]) or 1, tonumber(arg[3])
+local here = arg[0]:match("^(.*)/[^/]*$") or "."
+local frame, gen = dofile(here .. "/fuzz_frame.lua"), dofile(here .. "/fuzz_program.lua")
 
 local function snapshot(vars)
   local out = {}
@@ -62,40 +61,14 @@ local function check(program)
   end
 end
 
-local function without(program, k)
-  local p = { seed = program.seed, inputs = program.inputs }
-  for i, s in ipairs(program) do
-    if i ~= k then p[#p + 1] = s end
-  end
-  return p
-end
-
-local function shrink(program)
-  local again = true
-  while again do
-    again = false
-    for k = #program, 1, -1 do
-      local smaller = without(program, k)
-      if check(smaller) then
-        program, again = smaller, true
-      end
-    end
-  end
-  return program
-end
-
-local function report(number, program, what)
-  print(("\nprogram %d of seed %d: %s"):format(number, SEED, what))
-  local small = shrink(program)
-  print(("shrunk to %d statements: %s"):format(#small, check(small) or "no longer differs"))
-  print(gen.print(small))
-  local _, variable, round = check(small)
-  if variable then
-    local _, _, eager = run(small)
-    local _, _, compiled = run(small, round)
-    print("eager:\n" .. tostring(eager[variable]))
-    print("compiled:\n" .. tostring(compiled[variable]))
-  end
+-- The values that differ.
+local function told(program)
+  local _, variable, round = check(program)
+  if not variable then return end
+  local _, _, eager = run(program)
+  local _, _, compiled = run(program, round)
+  print("eager:\n" .. tostring(eager[variable]))
+  print("compiled:\n" .. tostring(compiled[variable]))
 end
 
 -- What was reached, counted on graphs that some of the programs record.
@@ -130,52 +103,42 @@ end
 local class = {}
 for _, row in ipairs(ty.internals.probe.ops()) do class[row.name] = row.class end
 
-local started, failures, raised, lengths = os.clock(), 0, 0, {}
-local first, last = ONLY or 1, ONLY or N
-for number = first, last do
-  local program, message = gen.make(ty, SEED * 1000003 + number)
-  lengths[#lengths + 1] = gen.size(program)
-  if message then raised = raised + 1 end
-  local ok, what = pcall(check, program)
-  if not ok then what = "the fuzzer itself: " .. tostring(what) end
-  if what then
-    failures = failures + 1
-    report(number, program, what)
-    if failures >= 5 then break end
-  end
-  if number % 8 == 0 then count_program(program, class) end
-  if number % 2000 == 0 and not ONLY then
-    io.write(("fuzz: %d of %d programs, %.0f s\n"):format(number, N, os.clock() - started))
-    io.flush()
-  end
-end
+local raised, lengths = 0, {}
+
+local fuzz = frame.fuzzer("fuzz", 20000, {
+  make = function(seed)
+    local program, message = gen.make(ty, seed)
+    lengths[#lengths + 1] = gen.size(program)
+    if message then raised = raised + 1 end
+    return program
+  end,
+  check = check, show = gen.print, told = told,
+  passed = function(program, number)
+    if number % 8 == 0 then count_program(program, class) end
+  end,
+})
+fuzz:run(2000)
 
 -- The counters that make the run worth something.
-local passed, failed = 0, 0
-local function claim(ok, text)
-  if ok then passed = passed + 1 else failed = failed + 1 end
-  if not ok then print("FAILED: " .. text) end
-end
-
-claim(failures == 0, failures .. " programs differ between eager and compiled")
-if not ONLY and N >= 10000 then
-  claim(median(lengths) >= 15, ("median of %d operations, at least 15"):format(median(lengths)))
-  claim(captured >= 0.2 * N, ("%d of %d programs are captured, at least a fifth"):format(captured, N))
-  claim(raised < 0.2 * N, ("%d of %d programs raise, fewer than a fifth"):format(raised, N))
+fuzz:claim(fuzz.failures == 0, "%d programs differ between eager and compiled", fuzz.failures)
+if fuzz:ran(10000) then
+  local N = fuzz.N
+  fuzz:claim(median(lengths) >= 15, "median of %d operations, at least 15", median(lengths))
+  fuzz:claim(captured >= 0.2 * N, "%d of %d programs are captured, at least a fifth", captured, N)
+  fuzz:claim(raised < 0.2 * N, "%d of %d programs raise, fewer than a fifth", raised, N)
   for _, row in ipairs(ty.internals.probe.ops()) do
     local alone = row.name == "attend_grad" -- of ways back only: fuzz_grad.lua
-    claim(alone or (reached[row.name] or 0) > 0, "row " .. row.name .. " is never reached")
+    fuzz:claim(alone or (reached[row.name] or 0) > 0, "row %s is never reached", row.name)
   end
   local from, to = { "leaf", "map", "view", "reduce", "scan", "dot", "move" },
     { "map", "view", "reduce", "scan", "dot", "move" }
   for _, a in ipairs(from) do
     for _, b in ipairs(to) do
       local key = a .. " -> " .. b
-      claim((pairs_reached[key] or 0) > 0, "no " .. key)
+      fuzz:claim((pairs_reached[key] or 0) > 0, "no %s", key)
     end
   end
 end
 print(("fuzz: %d programs, median %d operations, %d captured, %d raise, seed %d, %.0f s"):format(#lengths,
-  median(lengths), captured, raised, SEED, os.clock() - started))
-print(("%d passed, %d failed"):format(passed, failed))
-os.exit(failed == 0 and 0 or 1)
+  median(lengths), captured, raised, fuzz.seed, fuzz:seconds()))
+fuzz:leave()

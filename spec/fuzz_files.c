@@ -152,7 +152,7 @@ static void run_picture(const u8 *data, size_t size) {
     i64 bytes = (i64)x.width * x.height * x.channels;
     claim(bytes > 0 && bytes <= 1 << 23, "pixels keep to the limit");
     u8 *planes = malloc((size_t)bytes);
-    ty_image_planes(&x, planes);
+    ty_image_take(&x, planes);
     free(planes);
   }
   ty_image_free(&x);

@@ -12,19 +12,9 @@
 
 if jit.off then jit.off(true, true) end -- much code, none of it hot
 
-local M = {}
+local frame = dofile((debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or ".") .. "/fuzz_frame.lua")
 
--- A generator of our own, so that programs do not depend on the host's.
-local function rng(seed)
-  local s = seed % 2147483647
-  if s <= 0 then s = s + 2147483646 end
-  local function next_int(n) -- 1..n
-    s = s * 16807 % 2147483647
-    return math.floor(s / 7) % n + 1
-  end
-  for _ = 1, 8 do next_int(7) end
-  return next_int
-end
+local M = {}
 
 local G = {} -- methods of the generator: r, vars (what is in scope), count (of names), wild, depth of expressions
 G.__index = G
@@ -856,7 +846,7 @@ end
 
 --- A generator for a seed.
 function M.new(seed)
-  return setmetatable({ r = rng(seed), vars = {}, count = 0, depth = 0, calls = 2, size = 10, vararg = false }, G)
+  return setmetatable({ r = frame.random(seed, 7), vars = {}, count = 0, depth = 0, calls = 2, size = 10, vararg = false }, G)
 end
 
 return M

@@ -7,25 +7,14 @@
 -- A failure is shrunk to the statements that matter and printed with its number: the third argument repeats it.
 
 local ty = require "tycho"
-local losses = dofile((arg[0]:match("^(.*)/[^/]*$") or ".") .. "/fuzz_loss.lua")
-local gen = losses.gen
-
-local N, SEED, ONLY = tonumber(arg[1]) or 3000, tonumber(arg[2]) or 1, tonumber(arg[3])
-local FLOATS = { f32 = true, f64 = true, f16 = true, bf16 = true }
+local here = arg[0]:match("^(.*)/[^/]*$") or "."
+local frame, losses = dofile(here .. "/fuzz_frame.lua"), dofile(here .. "/fuzz_loss.lua")
+local gen, FLOATS, floats_of, readable = losses.gen, losses.FLOATS, losses.floats_of, frame.readable
 local capture = ty.internals.capture
 
 -- --- ways to gradients: each gives a function of the inputs that lists the loss and the gradients
 
 local ways = {}
-
--- The numbers of the inputs that have gradients.
-local function floats_of(program)
-  local list = {}
-  for i, spec in ipairs(program.inputs) do
-    if FLOATS[spec.dtype] then list[#list + 1] = i end
-  end
-  return list
-end
 
 local function loss_of(program)
   return function(...) return losses.loss(ty, program, { ... }) end
@@ -142,25 +131,9 @@ local names = { "grad", "backward", "second", "jvp", "grad", "nested", "backward
 
 -- --- the bits
 
--- Inputs like those of the program: values moved along, sizes that are at least 2 each replaced by another one.
-local function inputs_like(program, moved, grown)
-  if moved == 0 and grown == 0 then return program.inputs end
-  local list = {}
-  for i, spec in ipairs(program.inputs) do
-    local shape, n, data = {}, 1, {}
-    for d, size in ipairs(spec.shape) do
-      shape[d] = size >= 2 and size + grown or size
-      n = n * shape[d]
-    end
-    for k = 1, n do data[k] = spec.data[(k - 1 + moved) % math.max(#spec.data, 1) + 1] or 0 end
-    list[i] = { dtype = spec.dtype, shape = shape, data = data, layout = spec.layout }
-  end
-  return list
-end
-
 local calls = { { 0, 0 }, { 0, 0, true }, { 1, 0 }, { 0, 1 }, { 2, 1 }, { 0, 0 } }
 
-local counts = { programs = 0, calls = 0, raised = 0, captured = 0, skips = 0, differences = 0, sharp = 0, skipped = 0,
+local counts = { calls = 0, raised = 0, captured = 0, skips = 0, differences = 0, sharp = 0, skipped = 0,
   endless = 0, flat = 0 }
 
 local function eager(f) return f end
@@ -183,7 +156,7 @@ end
 local function account(program, way, compile)
   local f, out = ways[way](program, compile), {}
   for i, c in ipairs(calls) do
-    local inputs = gen.inputs(ty, { inputs = inputs_like(program, c[1], c[2]) })
+    local inputs = gen.inputs(ty, { inputs = losses.inputs_like(program, c[1], c[2]) })
     ty.manual_seed(program.seed)
     local ok, list = pcall(f, inputs, c[3])
     if ok then
@@ -208,8 +181,6 @@ local function differs(want, got)
     end
   end
 end
-
-local function readable(s) return (tostring(s):gsub("[^%g ]", function(c) return ("\\%d"):format(c:byte()) end):sub(1, 300)) end
 
 local function check_bits(program, way)
   local want = account(program, way, eager)
@@ -302,46 +273,12 @@ local function check_differences(program, way)
   end
 end
 
--- --- shrinking and telling
+-- --- programs
 
 local function check(program)
   local what = check_bits(program, program.way)
   if not what and program.kind == "smooth" then what = check_differences(program, program.way) end
   return what
-end
-
-local function without(program, k)
-  local p = { seed = program.seed, inputs = program.inputs, count = program.count, way = program.way, kind = program.kind }
-  for i, s in ipairs(program) do
-    if i ~= k then p[#p + 1] = s end
-  end
-  return p
-end
-
-local function fails(program)
-  local ok, what = pcall(check, program)
-  return ok and what ~= nil
-end
-
-local function shrink(program)
-  local again = true
-  while again do
-    again = false
-    for k = #program, 1, -1 do
-      local smaller = without(program, k)
-      if fails(smaller) then
-        program, again = smaller, true
-      end
-    end
-  end
-  return program
-end
-
-local function report(number, program, what)
-  print(("\nprogram %d of seed %d: %s"):format(number, SEED, what))
-  local small = shrink(program)
-  local _, now = pcall(check, small)
-  print(("shrunk to %d statements: %s\n%s"):format(#small, tostring(now), gen.print(small)))
 end
 
 -- What is reached by name: rows of the table, functions of the library.
@@ -356,52 +293,36 @@ local function count_names(program)
   end
 end
 
-local started, failures = os.clock(), 0
-local first, last = ONLY or 1, ONLY or N
-for number = first, last do
-  local kind = number % 2 == 0 and "smooth" or "any"
-  local program = losses.make(ty, SEED * 1000003 + number, kind)
-  program.kind, program.way = kind, names[number % #names + 1]
-  if ONLY then print(program.way .. "\n" .. gen.print(program)) end
-  counts.programs = counts.programs + 1
-  count_names(program)
-  local ok, what = pcall(check, program)
-  if not ok then what = "the fuzzer itself: " .. tostring(what) end
-  if what then
-    failures = failures + 1
-    report(number, program, what)
-    if failures >= 5 then break end
-  end
-  if number % 2000 == 0 and not ONLY then
-    io.write(("fuzz_grad: %d of %d programs, %.0f s\n"):format(number, N, os.clock() - started))
-    io.flush()
-  end
-end
+local fuzz = frame.fuzzer("fuzz_grad", 3000, {
+  make = function(seed, number)
+    local kind = number % 2 == 0 and "smooth" or "any"
+    local program = losses.make(ty, seed, kind)
+    program.kind, program.way = kind, names[number % #names + 1]
+    count_names(program)
+    return program
+  end,
+  check = check,
+  show = function(program) return program.way .. "\n" .. gen.print(program) end,
+})
+fuzz:run(2000)
 
 -- The counters that make the run worth something.
-local passed, failed = 0, 0
-local function claim(ok, text)
-  if ok then passed = passed + 1 else failed = failed + 1 end
-  if not ok then print("FAILED: " .. text) end
+fuzz:claim(fuzz.failures == 0, "%d programs have other gradients compiled, or than differences say", fuzz.failures)
+if fuzz:ran(500) then
+  local asked, programs = counts.differences + counts.skipped + counts.endless, fuzz.programs
+  fuzz:claim(counts.raised < 0.25 * counts.calls, "%d of %d calls raise, fewer than a quarter", counts.raised, counts.calls)
+  fuzz:claim(counts.captured >= 0.4 * programs, "%d of %d programs are captured, at least two in five", counts.captured, programs)
+  fuzz:claim(counts.sharp >= 0.6 * asked, "%d of %d directions are told to a thousandth, at least three in five", counts.sharp,
+    asked)
+  fuzz:claim(counts.endless < 0.05 * asked, "%d of %d gradients are not finite, fewer than a twentieth", counts.endless, asked)
 end
-
-claim(failures == 0, failures .. " programs have other gradients compiled, or than differences say")
-if not ONLY and N >= 500 then
-  local asked = counts.differences + counts.skipped + counts.endless
-  claim(counts.raised < 0.25 * counts.calls, ("%d of %d calls raise, fewer than a quarter"):format(counts.raised, counts.calls))
-  claim(counts.captured >= 0.4 * counts.programs, ("%d of %d programs are captured, at least two in five"):format(counts.captured,
-    counts.programs))
-  claim(counts.sharp >= 0.6 * asked, ("%d of %d directions are told to a thousandth, at least three in five"):format(counts.sharp, asked))
-  claim(counts.endless < 0.05 * asked, ("%d of %d gradients are not finite, fewer than a twentieth"):format(counts.endless, asked))
-end
-if not ONLY and N >= 2000 then
+if fuzz:ran(2000) then
   for _, row in ipairs(ty.internals.probe.ops()) do
-    if row.lua and row.gradients > 0 then claim(reached[row.lua], "the gradient of " .. row.lua .. " is never asked for") end
+    if row.lua and row.gradients > 0 then fuzz:claim(reached[row.lua], "the gradient of %s is never asked for", row.lua) end
   end
 end
 print(("fuzz_grad: %d programs, seed %d, %.0f s: %d of %d calls raise; %d programs captured, %d calls answered without Lua")
-  :format(counts.programs, SEED, os.clock() - started, counts.raised, counts.calls, counts.captured, counts.skips))
+  :format(fuzz.programs, fuzz.seed, fuzz:seconds(), counts.raised, counts.calls, counts.captured, counts.skips))
 print(("directions: %d agree, %d of them to a thousandth, %d are flat; %d at kinks and jumps, %d not finite"):format(
   counts.differences, counts.sharp, counts.flat, counts.skipped, counts.endless))
-print(("%d passed, %d failed"):format(passed, failed))
-os.exit(failed == 0 and 0 or 1)
+fuzz:leave()

@@ -8,9 +8,9 @@
 
 local gen = dofile((debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or ".") .. "/fuzz_program.lua")
 
-local M = { gen = gen }
-
 local FLOATS = { f32 = true, f64 = true, f16 = true, bf16 = true }
+
+local M = { gen = gen, FLOATS = FLOATS }
 local Maker = gen.Maker
 
 local function pick(r, list) return list[r(#list)] end
@@ -282,6 +282,31 @@ M.smooth = {
 
 --- The program of a seed and a kind ("any", "smooth").
 function M.make(ty, seed, kind) return gen.make(ty, seed, M[kind]) end
+
+--- The numbers of the inputs that have gradients.
+function M.floats_of(program)
+  local list = {}
+  for i, spec in ipairs(program.inputs) do
+    if FLOATS[spec.dtype] then list[#list + 1] = i end
+  end
+  return list
+end
+
+--- Inputs like those of the program: values moved along, sizes that are at least 2 each larger by `grown`.
+function M.inputs_like(program, moved, grown)
+  if moved == 0 and grown == 0 then return program.inputs end
+  local list = {}
+  for i, spec in ipairs(program.inputs) do
+    local shape, n, data = {}, 1, {}
+    for d, size in ipairs(spec.shape) do
+      shape[d] = size >= 2 and size + grown or size
+      n = n * shape[d]
+    end
+    for k = 1, n do data[k] = spec.data[(k - 1 + moved) % math.max(#spec.data, 1) + 1] or 0 end
+    list[i] = { dtype = spec.dtype, shape = shape, data = data, layout = spec.layout }
+  end
+  return list
+end
 
 -- --- losses
 

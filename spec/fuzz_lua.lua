@@ -8,9 +8,9 @@
 
 local ty = require "tycho"
 local ffi = require "ffi"
-local gen = dofile((arg[0]:match("^(.*)/[^/]*$") or ".") .. "/fuzz_world.lua")
-
-local N, SEED, ONLY = tonumber(arg[1]) or 20000, tonumber(arg[2]) or 1, tonumber(arg[3])
+local here = arg[0]:match("^(.*)/[^/]*$") or "."
+local frame, gen = dofile(here .. "/fuzz_frame.lua"), dofile(here .. "/fuzz_world.lua")
+local readable = frame.readable
 
 -- --- writing down what is seen
 
@@ -176,7 +176,7 @@ local function in_coroutine(f, ...)
   return unpack(results, 1, results.n)
 end
 
-local counts = { programs = 0, calls = 0, raised = 0, wrong_steps = 0, captured = 0, captures = 0, skips = 0, skipping = 0,
+local counts = { calls = 0, raised = 0, wrong_steps = 0, captured = 0, captures = 0, skips = 0, skipping = 0,
   played = 0, aborts = {} }
 
 -- One call after its step. The results, or an error of either.
@@ -285,11 +285,7 @@ local function shrink(tree)
   return tree
 end
 
-local function readable(s) return (s:gsub("[^%g ]", function(c) return ("\\%d"):format(c:byte()) end)) end
-
-local function report(number, tree, what)
-  print(("\nprogram %d of seed %d: %s"):format(number, SEED, what))
-  io.flush()
+local function report(tree)
   local text = gen.render(shrink(tree))
   print(text)
   local ok, now, want, got = pcall(check, text)
@@ -297,7 +293,8 @@ local function report(number, tree, what)
   local at = 1
   while want:sub(at, at) == got:sub(at, at) do at = at + 1 end
   at = math.max(1, at - 60)
-  print(("%s\nplain:    %s\ncompiled: %s"):format(now, readable(want:sub(at, at + 160)), readable(got:sub(at, at + 160))))
+  print(("%s\nplain:    %s\ncompiled: %s"):format(now, readable(want:sub(at, at + 160), 1000),
+    readable(got:sub(at, at + 160), 1000)))
 end
 
 -- --- counting
@@ -318,7 +315,7 @@ local function count(f)
   end
 end
 
-local function print_aborts()
+local function print_aborts(most)
   local reasons = {}
   for reason in pairs(counts.aborts) do reasons[#reasons + 1] = reason end
   table.sort(reasons, function(a, b)
@@ -326,52 +323,30 @@ local function print_aborts()
     if m ~= n then return m > n end
     return a < b
   end)
-  for i = 1, math.min(#reasons, ONLY and 100 or 12) do
+  for i = 1, math.min(#reasons, most) do
     print(("%7d  %s"):format(counts.aborts[reasons[i]], reasons[i]))
   end
 end
 
-local started, failures = os.clock(), 0
-local first, last = ONLY or 1, ONLY or N
-for number = first, last do
-  local tree = gen.make(SEED * 1000003 + number)
-  local text = gen.render(tree)
-  if ONLY then print(text) end
-  local ok, what, f = pcall(check, text)
-  if not ok then what = "the fuzzer itself: " .. tostring(what) end
-  counts.programs = counts.programs + 1
-  if what then
-    failures = failures + 1
-    report(number, tree, what)
-    if failures >= 5 then break end
-  else
-    count(f)
-  end
-  if number % 4000 == 0 and not ONLY then
-    io.write(("fuzz_lua: %d of %d programs, %.0f s\n"):format(number, N, os.clock() - started))
-    io.flush()
-  end
-end
+local fuzz = frame.fuzzer("fuzz_lua", 20000, {
+  make = gen.make, show = gen.render, report = report,
+  check = function(tree) return check(gen.render(tree)) end,
+  passed = function(_, _, f) count(f) end,
+})
+fuzz:run(4000)
 
 -- The counters that make the run worth something.
-local passed, failed = 0, 0
-local function claim(ok, message)
-  if ok then passed = passed + 1 else failed = failed + 1 end
-  if not ok then print("FAILED: " .. message) end
-end
-
-claim(failures == 0, failures .. " programs differ between plain and compiled")
-if not ONLY and N >= 1000 then
-  claim(counts.raised < 0.25 * counts.calls, ("%d of %d calls raise, fewer than a quarter"):format(counts.raised, counts.calls))
-  claim(counts.captured >= 0.5 * counts.programs, ("%d of %d programs were captured, at least half"):format(counts.captured,
-    counts.programs))
-  claim(counts.skips >= 0.5 * counts.calls, ("%d of %d calls skipped Lua, at least half"):format(counts.skips, counts.calls))
-  claim(counts.played >= 0.2 * counts.programs, ("%d sets of sizes were played, one for each five programs"):format(counts.played))
-  claim(counts.wrong_steps < 0.02 * counts.calls, counts.wrong_steps .. " steps between calls raise")
+local programs, calls = fuzz.programs, counts.calls
+fuzz:claim(fuzz.failures == 0, "%d programs differ between plain and compiled", fuzz.failures)
+if fuzz:ran(1000) then
+  fuzz:claim(counts.raised < 0.25 * calls, "%d of %d calls raise, fewer than a quarter", counts.raised, calls)
+  fuzz:claim(counts.captured >= 0.5 * programs, "%d of %d programs were captured, at least half", counts.captured, programs)
+  fuzz:claim(counts.skips >= 0.5 * calls, "%d of %d calls skipped Lua, at least half", counts.skips, calls)
+  fuzz:claim(counts.played >= 0.2 * programs, "%d sets of sizes were played, one for each five programs", counts.played)
+  fuzz:claim(counts.wrong_steps < 0.02 * calls, "%d steps between calls raise", counts.wrong_steps)
 end
 print(("fuzz_lua: %d programs, seed %d: %d compiled calls, %d raise; captures %d, in %d programs; %d sets of sizes played")
-  :format(counts.programs, SEED, counts.calls, counts.raised, counts.captures, counts.captured, counts.played)
-  .. ("; %d calls answered without Lua, in %d programs; %.0f s"):format(counts.skips, counts.skipping, os.clock() - started))
-print_aborts()
-print(("%d passed, %d failed"):format(passed, failed))
-os.exit(failed == 0 and 0 or 1)
+  :format(programs, fuzz.seed, calls, counts.raised, counts.captures, counts.captured, counts.played)
+  .. ("; %d calls answered without Lua, in %d programs; %.0f s"):format(counts.skips, counts.skipping, fuzz:seconds()))
+print_aborts(fuzz.only and 100 or 12)
+fuzz:leave()

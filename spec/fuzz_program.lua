@@ -4,19 +4,9 @@
 
 local ffi = require "ffi"
 
-local M = {}
+local frame = dofile((debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or ".") .. "/fuzz_frame.lua")
 
--- A generator of our own, so that programs do not depend on the host's.
-local function rng(seed)
-  local s = seed % 2147483647
-  if s <= 0 then s = s + 2147483646 end
-  local function next_int(n) -- 1..n
-    s = s * 16807 % 2147483647
-    return s % n + 1
-  end
-  for _ = 1, 8 do next_int(7) end
-  return next_int
-end
+local M = {}
 
 local FLOATS = { f32 = true, f64 = true, f16 = true, bf16 = true }
 local SPECIAL = { 0, -0.0, 1, -1, 0.5, 2, 3, 7, -2.5, 1e-3, 1e30, -1e-40, 1 / 0, -1 / 0, 0 / 0, 100, 1e10 }
@@ -627,7 +617,7 @@ local restless = { read = true, branch = true } -- they look at data, so their p
 --- asks for no data, so that captures come to its end.
 function M.make(ty, seed, how)
   how = how or M.usual
-  local r = rng(seed)
+  local r = frame.random(seed, 1)
   local program = { seed = seed % 65536, inputs = {} }
   for i = 1, 2 + r(3) do program.inputs[i] = random_input(r, how) end
   program.inputs[#program.inputs + 1] = random_input(r, how, program.inputs[1].shape)

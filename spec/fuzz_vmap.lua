@@ -7,14 +7,12 @@
 -- own reasons. A failure is shrunk and printed with its number: the third argument repeats it.
 
 local ty = require "tycho"
-local losses = dofile((arg[0]:match("^(.*)/[^/]*$") or ".") .. "/fuzz_loss.lua")
-local gen = losses.gen
-
-local N, SEED, ONLY = tonumber(arg[1]) or 2000, tonumber(arg[2]) or 1, tonumber(arg[3])
-local FLOATS = { f32 = true, f64 = true, f16 = true, bf16 = true }
+local here = arg[0]:match("^(.*)/[^/]*$") or "."
+local frame, losses = dofile(here .. "/fuzz_frame.lua"), dofile(here .. "/fuzz_loss.lua")
+local gen, floats_of, readable = losses.gen, losses.floats_of, frame.readable
 local SAME = { randomness = "same" }
 
-local counts = { programs = 0, agree = 0, raised = 0, refused = 0, outer = 0, endless = 0, captured = 0 }
+local counts = { agree = 0, raised = 0, refused = 0, outer = 0, endless = 0, captured = 0 }
 
 -- What vmap may refuse though a loop could do it.
 local reasons = { "the values of a batched tensor are read", "has no room for the batch",
@@ -27,22 +25,11 @@ local function is_refusal(text)
   return false
 end
 
---- The program's inputs with values moved along.
-local function moved(program, by)
-  local list = {}
-  for i, spec in ipairs(program.inputs) do
-    local n, data = #spec.data, {}
-    for k = 1, n do data[k] = spec.data[(k - 1 + by) % n + 1] end
-    list[i] = { dtype = spec.dtype, shape = spec.shape, data = data, layout = spec.layout }
-  end
-  return gen.inputs(ty, { inputs = list })
-end
-
 --- Examples: rows[i] are the inputs of example i; all, dims: the same for vmap.
 local function examples(program)
   local seed, count = program.seed, program.seed % 3 + 1
   local rows, all, dims = {}, {}, {}
-  for i = 1, count do rows[i] = moved(program, i - 1) end
+  for i = 1, count do rows[i] = gen.inputs(ty, { inputs = losses.inputs_like(program, i - 1, 0) }) end
   for k, t in ipairs(rows[1]) do
     local choice = math.floor(seed / 3 ^ k) % 4
     if choice == 3 and k > 1 then
@@ -91,14 +78,6 @@ local function loss_of(program)
     for k, t in ipairs(vars) do vars[k] = t:clone() end
     return losses.loss(ty, program, vars)
   end
-end
-
-local function floats_of(program)
-  local list = {}
-  for k, spec in ipairs(program.inputs) do
-    if FLOATS[spec.dtype] then list[#list + 1] = k end
-  end
-  return list
 end
 
 function ways.gradients(program)
@@ -155,8 +134,6 @@ local modes = {
     return compiled
   end },
 }
-
-local function readable(s) return (tostring(s):gsub("[^%g ]", function(c) return ("\\%d"):format(c:byte()) end):sub(1, 300)) end
 
 local function first_difference(want, got)
   for k, v in pairs(want) do
@@ -257,66 +234,35 @@ local function check(program)
   return what
 end
 
-local function without(program, k)
-  local copy = {}
-  for name, v in pairs(program) do copy[name] = v end
-  table.remove(copy, k)
-  return copy
+-- Gradients for each example are rounded otherwise, see vmap.lua.
+local function rounds(statement)
+  local name = statement.name
+  return name and (name == "scaled_dot_product_attention" or name:find("^conv%d?"))
 end
 
-local function fails(program)
-  local ok, what = pcall(check, program)
-  return ok and what ~= nil
-end
-
-local function shrink(program)
-  local again = true
-  while again do
-    again = false
-    for k = #program, 1, -1 do
-      local smaller = without(program, k)
-      if fails(smaller) then program, again = smaller, true end
+local fuzz = frame.fuzzer("fuzz_vmap", 2000, {
+  make = function(seed, number)
+    local kind = number % 2 == 0 and "smooth" or "any"
+    local program = losses.make(ty, seed, kind)
+    program.kind, program.way, program.seed = kind, names[number % #names + 1], program.seed or number
+    for _, s in ipairs(program) do
+      if rounds(s) and program.way == "gradients" then program.way = "values" end
     end
-  end
-  return program
-end
+    return program
+  end,
+  check = check,
+  show = function(program) return program.way .. "\n" .. gen.print(program) end,
+})
+fuzz:run(2000)
 
-local started, failures = os.clock(), 0
-for number = ONLY or 1, ONLY or N do
-  local kind = number % 2 == 0 and "smooth" or "any"
-  local program = losses.make(ty, SEED * 1000003 + number, kind)
-  program.kind, program.way, program.seed = kind, names[number % #names + 1], program.seed or number
-  for _, s in ipairs(program) do -- gradients for each example are rounded otherwise, see vmap.lua
-    local rounds = s.name and (s.name == "scaled_dot_product_attention" or s.name:find("^conv%d?"))
-    if rounds and program.way == "gradients" then program.way = "values" end
-  end
-  if ONLY then print(program.way .. "\n" .. gen.print(program)) end
-  counts.programs = counts.programs + 1
-  local ok, what = pcall(check, program)
-  if not ok then what = "the fuzzer itself: " .. tostring(what) end
-  if what then
-    failures = failures + 1
-    print(("\nprogram %d of seed %d: %s"):format(number, SEED, what))
-    local small = shrink(program)
-    local _, now = pcall(check, small)
-    print(("shrunk to %d statements: %s\n%s"):format(#small, tostring(now), gen.print(small)))
-    if failures >= 5 then break end
-  end
-end
-
-local passed, failed = 0, 0
-local function claim(ok, text)
-  if ok then passed = passed + 1 else failed = failed + 1 end
-  if not ok then print("FAILED: " .. text) end
-end
-claim(failures == 0, failures .. " programs give other values by vmap than by a loop")
-if not ONLY and N >= 300 then
-  claim(counts.agree >= 0.5 * counts.programs, ("%d of %d programs agree, at least half"):format(counts.agree, counts.programs))
-  claim(counts.refused < 0.2 * counts.programs, ("%d of %d are refused, fewer than a fifth"):format(counts.refused, counts.programs))
-  claim(counts.captured >= 0.3 * counts.programs, ("%d are captured, at least three in ten"):format(counts.captured))
+fuzz:claim(fuzz.failures == 0, "%d programs give other values by vmap than by a loop", fuzz.failures)
+if fuzz:ran(300) then
+  local programs = fuzz.programs
+  fuzz:claim(counts.agree >= 0.5 * programs, "%d of %d programs agree, at least half", counts.agree, programs)
+  fuzz:claim(counts.refused < 0.2 * programs, "%d of %d are refused, fewer than a fifth", counts.refused, programs)
+  fuzz:claim(counts.captured >= 0.3 * programs, "%d are captured, at least three in ten", counts.captured)
 end
 print(("fuzz_vmap: %d programs, seed %d, %.0f s: %d agree, %d raise, %d are refused, %d captured; %d gradients from outside, %d not finite")
-  :format(counts.programs, SEED, os.clock() - started, counts.agree, counts.raised, counts.refused, counts.captured, counts.outer,
+  :format(fuzz.programs, fuzz.seed, fuzz:seconds(), counts.agree, counts.raised, counts.refused, counts.captured, counts.outer,
     counts.endless))
-print(("%d passed, %d failed"):format(passed, failed))
-os.exit(failed == 0 and 0 or 1)
+fuzz:leave()

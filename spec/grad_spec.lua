@@ -60,10 +60,26 @@ local layouts = {
     v:copy_(x)
     return v
   end,
+  expanded = true, -- see below
 }
+
+--- The first rows of matrices, and fn of them as matrices of the same sizes again.
+local function of_rows(fn, inputs)
+  local rows, sizes = {}, {}
+  for i, x in ipairs(inputs) do
+    local is_matrix = x.ndim == 2 and x:numel() > 0
+    rows[i], sizes[i] = is_matrix and x:narrow(1, 1, 1) or x, is_matrix and x.shape or nil
+  end
+  return function(...)
+    local list = { ... }
+    for i, shape in pairs(sizes) do list[i] = list[i]:expand(shape) end
+    return fn(unpack(list, 1, #rows))
+  end, rows
+end
 
 --- All inputs are leaves; compares every gradient.
 local function gradcheck(what, fn, inputs, layout, tolerance)
+  if layout == "expanded" then fn, inputs, layout = of_rows(fn, inputs) end
   local function f(...) return weigh(fn(...)) end
   local leaves = {}
   for i, x in ipairs(inputs) do
@@ -169,6 +185,96 @@ describe("every operation of the table", function()
   end)
 end)
 
+describe("tensors without dims or without elements", function()
+  local zero = ty.tensor(0.37, F64)
+  local any, dims = {}, {}
+  for _, row in ipairs(H.ops) do
+    local name = row.lua or row.name
+    if row.class == "map" and row.lua and not constant[name] and row.arity <= 2 and not cases[name] then
+      any[name] = row.arity == 1 and { ty[name] } or { ty[name], ty[name] }
+    end
+  end
+  for _, name in ipairs { "sum", "prod", "max", "min", "mean", "logsumexp", "norm", "softmax", "log_softmax", "gelu", "relu", "silu",
+    "softplus", "elu", "mish", "leaky_relu" } do any[name] = { ty[name] } end
+  for _, name in ipairs { "cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "sort", "flip", "softmax", "log_softmax" } do
+    dims[name] = function(x, d) return (ty[name](x, d)) end
+  end
+  for _, name in ipairs { "sum", "prod", "mean", "logsumexp", "norm", "var", "std" } do
+    dims[name] = function(x, d)
+      if name == "norm" then return x:norm(2, d) end
+      return ty[name](x, d)
+    end
+  end
+
+  it("have gradients without dims", function()
+    for name, f in pairs(any) do
+      local x = name == "acosh" and zero + 1.5 or zero
+      if name:find "softmax" then
+        assert.truthy(H.raises(f[1], x):find "has no dims")
+      elseif not f[2] then
+        gradcheck(name, f[1], { x:clone() })
+      elseif name ~= "floor_divide" then
+        gradcheck(name, f[1], { x:clone(), zero + 0.9 })
+        gradcheck(name .. " beside a matrix", f[1], { x:clone(), Y })
+        gradcheck(name .. " behind a matrix", f[1], { Y, x:clone() })
+      end
+    end
+    gradcheck("view", function(x) return x:unsqueeze(1):expand(3) * 2 end, { zero:clone() })
+    gradcheck("where", function(a, b) return ty.where(ty.tensor(true), a, b) end, { zero:clone(), zero + 1 })
+    gradcheck("write", function(a) local y = ty.zeros(3, F64); y[2] = a; return y end, { zero:clone() })
+    gradcheck("stack", function(a, b) return ty.stack { a, b, a } end, { zero:clone(), zero + 1 })
+    gradcheck("product", function(a, b) return a * b:matmul(b) end, { zero:clone(), rand(3, 4) })
+  end)
+
+  --- f's gradients for empty operands are as empty, and there.
+  local function empty(what, f, ...)
+    local leaves = {}
+    for i, shape in ipairs { ... } do leaves[i] = ty.zeros(shape, F64):requires_grad_() end
+    local y = weigh(f(unpack(leaves)))
+    assert.truthy(y.requires_grad, what .. " has no past")
+    y:backward()
+    for i, x in ipairs(leaves) do
+      assert.truthy(x.grad, what .. ": no gradient of operand " .. i)
+      H.same(ty.zeros(x.shape, F64), x.grad)
+    end
+  end
+
+  it("have gradients without elements", function()
+    local none = { max = true, min = true, floor_divide = true }
+    for name, f in pairs(any) do
+      if not none[name] and not f[2] then
+        empty(name, f[1], { 0 })
+        empty(name, f[1], { 3, 0 })
+        empty(name, f[1], { 0, 3 })
+      elseif not none[name] then
+        empty(name, f[1], { 0, 3 }, { 0, 3 })
+        empty(name, f[1], { 0, 3 }, { 3 })
+        empty(name, f[1], { 3, 1 }, { 0 })
+        empty(name, f[1], { 0 }, {})
+      end
+    end
+    for name, f in pairs(dims) do
+      empty(name, function(x) return f(x, 1) end, { 3, 0 })
+      empty(name, function(x) return f(x, 2) end, { 0, 3 })
+    end
+    empty("matmul", ty.matmul, { 0, 3 }, { 3, 2 })
+    empty("matmul", ty.matmul, { 2, 0 }, { 0, 3 })
+    empty("matmul", ty.matmul, { 2, 3 }, { 3, 0 })
+    empty("matmul", ty.matmul, { 0, 2, 3 }, { 3, 2 })
+    empty("matmul", ty.matmul, { 0, 3 }, { 3 })
+    empty("cat", function(a, b) return ty.cat { a, b } end, { 0, 2 }, { 0, 2 })
+    empty("gather", function(x) return x:index_select(1, ty.zeros(0, { dtype = "i64" })) end, { 3, 2 })
+    empty("masked", function(x) return x:masked_select(ty.zeros(3, { dtype = "bool" })) end, { 3 })
+    empty("view", function(x) return x:t()[{ { 2, 1 } }]:unsqueeze(1) end, { 3, 2 })
+    empty("write", function(x) local y = ty.zeros(0, 3, F64); y[{ {}, { 2 } }] = x; return y end, { 0, 1 })
+    empty("attention", ty.scaled_dot_product_attention, { 0, 4 }, { 3, 4 }, { 3, 2 })
+    empty("convolution", ty.conv2d, { 0, 2, 4, 4 }, { 3, 2, 2, 2 }, { 3 })
+    empty("pooling", function(x) return ty.max_pool2d(x, 2) end, { 0, 2, 4, 4 })
+    empty("norms", ty.layer_norm, { 0, 3 }, { 3 }, { 3 })
+    empty("losses", function(x) return ty.cross_entropy(x, ty.zeros(0, { dtype = "i64" }), { reduction = "sum" }) end, { 0, 4 })
+  end)
+end)
+
 describe("composites", function()
   local labels = ty.tensor({ 1, 4, 2 }, { dtype = "i64" })
   local list = {
@@ -192,7 +298,9 @@ describe("composites", function()
     det = function(x) return ty.linalg.det(x[{ {}, { 1, 3 } }]) end,
   }
   for name, f in pairs(list) do
-    it(name, function() gradcheck(name, f, { X }, nil, 5e-6) end)
+    it(name .. " in each layout", function()
+      for layout in pairs(layouts) do gradcheck(name, f, { X }, layout, 5e-6) end
+    end)
   end
 
   it("take PyTorch's side where a derivative jumps", function()
@@ -338,6 +446,50 @@ describe("leaves", function()
     assert.truthy(H.raises(ty.requires_grad_, ty.ones({ 2 }, { dtype = "i64" })):find("only floats", 1, true))
     assert.falsy(ty.no_grad(function() return x * 2 end).requires_grad)
     assert.truthy(ty.no_grad(function() return ty.enable_grad(function() return x * 2 end) end).requires_grad)
+  end)
+end)
+
+describe("no elements", function()
+  it("give zeros to what they were computed from, and to themselves what is as empty", function()
+    local e, w = ty.zeros(0, 3):requires_grad_(), ty.ones(3, 4):requires_grad_()
+    e:matmul(w):relu():sum():backward()
+    assert.same({ 0, 3 }, e.grad.shape)
+    H.same(ty.zeros(3, 4), w.grad)
+    local m = ty.nn.Sequential(ty.nn.Conv2d(1, 2, 3), ty.nn.ReLU(), ty.nn.Flatten(), ty.nn.Linear(8, 2))
+    m(ty.zeros(0, 1, 4, 4)):sum():backward()
+    for _, p in ipairs(m:parameters()) do H.same(ty.zeros_like(p), p.grad) end
+    local x = ty.ones(3):requires_grad_()
+    x[{ { 2, 1 } }]:exp():sum():backward()
+    H.same(ty.zeros(3), x.grad)
+    ty.cat({ x, x[{ { 2, 1 } }] * 2 }):sum():backward()
+    H.same(ty.ones(3), x.grad)
+  end)
+
+  it("of a view may be where the way back begins, or ends in a rule of the user's", function()
+    local x = ty.ones(3):requires_grad_()
+    local view = (x * 2)[{ { 2, 1 } }]
+    view:backward(ty.zeros(0))
+    H.same(ty.zeros(3), x.grad)
+    x.grad = nil
+    local f = ty.custom_grad(function(v) return v:sum() end, function() return ty.zeros(0) end)
+    f((x * 2)[{ { 2, 1 } }]):backward()
+    H.same(ty.zeros(3), x.grad)
+  end)
+
+  it("are no other case in a compiled step, nor under vmap", function()
+    local w = ty.ones(3, 4):requires_grad_()
+    local step = ty.compile(function(e)
+      w.grad = nil
+      local loss = e:matmul(w):relu():sum()
+      loss:backward()
+      return loss:detach()
+    end)
+    for _, n in ipairs { 2, 0, 1, 0 } do
+      step(ty.ones(n, 3))
+      H.same(ty.full({ 3, 4 }, n), w.grad)
+    end
+    local g = ty.vmap(ty.grad(function(z) return (z * 2)[{ { 2, 1 } }]:exp():sum() end))(ty.ones(2, 3))
+    H.same(ty.zeros(2, 3), g)
   end)
 end)
 
@@ -576,6 +728,223 @@ describe("functions", function()
     assert.same({ 24, 3 }, H.list(g(ty.ones(2))))
     assert.same({ 24, 3 }, H.list(cubes(function(f, v) return f(v) end)(ty.ones(2))))
     assert.same({ 24, 3 }, H.list(ty.compile(g)(ty.ones(2))))
+  end)
+
+  it("of the user's own may save their results, and are differentiated through them", function()
+    local function nth(f, n)
+      if n == 0 then return f end
+      return ty.grad(function(x) return nth(f, n - 1)(x):sum() end)
+    end
+    local exp = ty.custom_grad(function(x)
+      local y = x:exp()
+      return y, y
+    end, function(y, g) return g * y end)
+    local sincos = ty.custom_grad(function(x)
+      local a, b = x:sin(), x:cos()
+      return { a, b }, { both = { a, b, n = 1 }, b }
+    end, function(s, ga, gb) return ga * s[1] - gb * s.both[1] end)
+    local rows = {
+      { function(x) return exp(x) * exp(x) * x end, function(x) return x:exp() * x:exp() * x end },
+      { function(x)
+        local y = exp(x)
+        return y * y * x
+      end, function(x) return x:exp() * x:exp() * x end },
+      { function(x)
+        local a, b = sincos(x)
+        return a * a * b
+      end, function(x) return x:sin() ^ 2 * x:cos() end },
+    }
+    local x = ty.tensor({ 0.3, 1, -2 }, F64)
+    for _, row in ipairs(rows) do
+      for n = 1, 3 do
+        local want, own = nth(row[2], n)(x), nth(row[1], n)
+        close(want, own(x), "order " .. n, 1e-12)
+        local compiled = ty.compile(own)
+        for _ = 1, 3 do H.same(own(x), compiled(x)) end
+        close(ty.stack { want, want }, ty.vmap(own)(ty.stack { x, x }), "vmap, order " .. n, 1e-12)
+      end
+    end
+    local leaf = x:clone():requires_grad_()
+    exp(leaf):sum():backward { create_graph = true }
+    local g = leaf.grad
+    leaf.grad = nil
+    g:sum():backward()
+    close(x:exp(), leaf.grad, "backward", 1e-12)
+  end)
+
+  it("of the user's own that raise on the way back raise there, and nothing is added", function()
+    local x = ty.ones(2):requires_grad_()
+    local f = ty.custom_grad(function(v) return v * 1 end, function() error("mine", 0) end)
+    local ok, why = pcall(function() (f(x) + x):sum():backward() end)
+    assert.same({ false, "mine" }, { ok, why })
+    assert.equal(nil, x.grad);
+    (x * 3):sum():backward()
+    assert.same({ 3, 3 }, x.grad:totable())
+  end)
+
+  it("clip nothing below the bound", function()
+    local x = ty.zeros(2):requires_grad_()
+    x.grad = ty.tensor { 0.3, -0.4 }
+    assert.near(0.5, ty.clip_grad_norm_({ x }, 1):item(), 1e-6)
+    ty.clip_grad_value_({ x }, 0.5)
+    H.same(ty.tensor { 0.3, -0.4 }, x.grad)
+  end)
+
+  it("clip gradients by other norms, and refuse a bound below 0", function()
+    local x, y = ty.zeros(2):requires_grad_(), ty.zeros(1):requires_grad_()
+    local function fill() x.grad, y.grad = ty.tensor { 3, -4 }, ty.tensor { 12 } end
+    for _, row in ipairs { { 1, 19 }, { 2, 13 }, { math.huge, 12 } } do
+      fill()
+      assert.near(row[2], ty.clip_grad_norm_({ x, y }, 1, row[1]):item(), 1e-5)
+      assert.near(12 / row[2], y.grad:item(), 1e-5)
+      assert.near(-4 / row[2], x.grad:get(2), 1e-5)
+    end
+    for _, name in ipairs { "clip_grad_norm_", "clip_grad_value_" } do
+      for _, v in ipairs { -1, 0 / 0 } do
+        assert.truthy(H.raises(ty[name], { x }, v):find(name .. ": argument 2 %(%a+%) must not be negative"))
+      end
+    end
+  end)
+
+  it("may write under checkpoint to tables, to what they close over, and give anything back", function()
+    local function gradient(run, way)
+      local w = ty.tensor({ 2, 3 }, F64):requires_grad_()
+      return ty.grad(function(v) return way(run, v) end)(w), w
+    end
+    local function zeros(n) return ty.zeros({ n }, F64) end
+    local ways = {
+      ["a table's tensors"] = function(run, w)
+        local t = { s = zeros(2), deep = { zeros(2) + 1 } }
+        local y = run(function(to, v)
+          to.s:copy_(v * v)
+          to.deep[1]:mul_(v)
+          return v:sum()
+        end, t, w)
+        return t.s:sum() + t.deep[1]:sum() * 2 + y
+      end,
+      ["a view of one"] = function(run, w)
+        local t = { s = zeros(4) }
+        local v = t.s:narrow(1, 2, 2)
+        local y = run(function(to, x) to.s:narrow(1, 2, 2):copy_(x * x * x) return x:prod() end, t, w)
+        return v:sum() + y
+      end,
+      ["an argument that needs no gradient"] = function(run, w)
+        local s = zeros(2)
+        return run(function(to, v) to:add_(v:exp()) return v:sum() end, s, w) + (s * s):sum()
+      end,
+      ["what is closed over"] = function(run, w)
+        local s = zeros(2)
+        return run(function(v) s:copy_(v * v) return v:sum() end, w) + s:sum()
+      end,
+      ["a new field"] = function(run, w)
+        local t = {}
+        return run(function(to, v) to.h = v * v return v:sum() end, t, w) + t.h:sum()
+      end,
+      ["several results of any kind"] = function(run, w)
+        local none, t, n, y = run(function(v) return nil, { v * v }, 3, v:sum() end, w)
+        assert.is_nil(none)
+        return t[1]:sum() * n + y
+      end,
+    }
+    for name, way in pairs(ways) do
+      local want = gradient(function(f, ...) return f(...) end, way)
+      H.same(want, (gradient(ty.checkpoint, way)))
+      H.same(want, ty.compile(function() return (gradient(ty.checkpoint, way)) end)(), name)
+    end
+    local norm, layer = ty.nn.BatchNorm1d(3), ty.nn.BatchNorm1d(3)
+    for _ = 1, 2 do -- buffers of a module that is given are written once, and keep no past
+      local x = ty.randn(4, 3):requires_grad_()
+      ty.checkpoint(function(m, v) return m(v):sin() end, norm, x):sum():backward()
+      local g = x.grad
+      x.grad = nil
+      layer(x):sin():sum():backward()
+      H.same(x.grad, g)
+      H.same(layer.running_var, norm.running_var)
+      assert.is_false(norm.running_mean.requires_grad)
+    end
+    local runs = 0
+    local y = ty.checkpoint(function(v) runs = runs + 1 return runs == 1 and v * 2 or v:sum() end, ty.ones(3):requires_grad_())
+    assert.truthy(H.raises(y.backward, y:sum()):find("checkpoint: the gradient must be f32[], got f32[3]", 1, true))
+    assert.is_false(ty.checkpoint(function(v) return v + 1 end, ty.ones(2)).requires_grad)
+  end)
+
+  it("see under checkpoint the writes of one argument in others that share its memory", function()
+    local w = ty.tensor({ 1.5, 2, 3, 4 }, F64)
+    local function part(a, b)
+      a:mul_(3)
+      return b * b + a:sum()
+    end
+    for _, cut in ipairs { function(x) return x, x end, function(x) return x, x:narrow(1, 2, 2) end,
+      function(x) return x:narrow(1, 1, 3), x:narrow(1, 2, 3) end, function(x) return x:flip(1), x end } do
+      local function slope(run)
+        return ty.grad(function(v)
+          local x = v * 1
+          local a, b = cut(x)
+          return run(part, a, b):square():sum() + x:sum()
+        end)(w)
+      end
+      local want = slope(function(f, ...) return f(...) end)
+      H.same(want, slope(ty.checkpoint))
+      local compiled = ty.compile(slope)
+      for _ = 1, 2 do H.same(want, compiled(ty.checkpoint)) end
+    end
+    local function free(run) -- of a tensor without a gradient
+      local v, s = w:clone():requires_grad_(), ty.ones({ 6 }, F64)
+      run(function(a, b, x)
+        a:mul_(5)
+        return (b * x):sum()
+      end, s, s:narrow(1, 2, 4), v):backward()
+      return v.grad
+    end
+    assert.same({ 5, 5, 5, 5 }, H.list(free(ty.checkpoint)))
+    assert.same({ 5, 5, 5, 5 }, H.list(ty.compile(free)(ty.checkpoint)))
+  end)
+
+  it("under checkpoint are differentiated in every way as without", function()
+    local x, w = ty.tensor({ 1.5, 2 }, F64), ty.tensor({ 0.5, 0.7 }, F64):requires_grad_()
+    local function sines(u) return (u * u):sin() end
+    local function backward_to_w(y, opts)
+      w.grad = nil
+      y:sum():backward(nil, opts)
+      return w.grad
+    end
+    local function ways(run)
+      local function inner(v) return run(function(u) return (u * w):sin():sum() end, v) end
+      local function outer(u) return run(function(q) return q * w end, u):sin() * w end
+      local a, b, c = run(function(u) return u * w, u:exp(), w end, x * 1)
+      local flags = tostring(b.requires_grad) .. tostring(ty.grad(inner)(x).requires_grad)
+      return {
+        backward_to_w(ty.grad(inner)(x)), backward_to_w(run(outer, x)), backward_to_w(a + b + c),
+        backward_to_w(inner(x), { create_graph = true }), ty.grad(function(v) return ty.grad(inner)(v):square():sum() end)(x),
+        select(2, ty.jvp(function(v) return run(sines, v) end, x, ty.ones({ 2 }, F64))),
+        ty.jacobian(function(v) return run(sines, v) end)(x), ty.hessian(function(v) return run(sines, v):sum() end)(x),
+        ty.vmap(ty.grad(inner))(ty.stack { x, x * 2 }),
+      }, flags
+    end
+    local want, flags = ways(function(f, ...) return f(...) end)
+    local got, other = ways(ty.checkpoint)
+    for i = 1, #want do close(want[i]:detach(), got[i]:detach(), "way " .. i, 1e-15) end
+    assert.equal(flags, other)
+    local slope = ty.grad(function(v) return ty.checkpoint(sines, v):sum() end)
+    local compiled = ty.compile(slope)
+    for _ = 1, 3 do H.same(slope(x), compiled(x)) end
+    assert.same({}, ty.explain(compiled).aborts)
+  end)
+
+  it("hold under checkpoint what one part needs, not all", function()
+    local out, status = H.script [[
+      local ty = require "tycho"
+      local n, w = 200, {}
+      for i = 1, 10 do w[i] = (ty.randn(n, n) * 0.05):requires_grad_() end
+      local y, before = ty.randn(n, n), ty.stats().memory.peak
+      for i = 1, 10 do
+        y = ty.checkpoint(function(x) for _ = 1, 8 do x = x:matmul(w[i]):tanh() end return x end, y)
+      end
+      y:sum():backward()
+      print((ty.stats().memory.peak - before) / (n * n * 4))
+    ]]
+    assert.equal(0, status, out)
+    assert.truthy(tonumber(out) < 100, out) -- 10 results, 10 gradients, a part, garbage; without 160 and more
   end)
 
   it("clip gradients together", function()

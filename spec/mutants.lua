@@ -171,14 +171,14 @@ local M = {
   { file = "core/grad.c", what = "what was saved and is overwritten by itself changes",
     from = "if (tracked && !old_value && !keep_own", to = "if (tracked && old_value && !keep_own" },
   { file = "lua/tycho/grad.lua", what = "what runs again under checkpoint draws other random numbers",
-    from = "random_state(random)\n", to = "\n" },
+    from = "modes.random(random)", to = "modes.random(random_state())" },
   { file = "lua/tycho/grad.lua", what = "the gradient of what a function wrote to is that of the new contents",
-    from = "local back = core.start(false, false, watched, seq) -- now: f may write to what it was given\n    local was = mode(true)\n"
-      .. "    local ok, y = pcall(f, unpack(args, 1, args.n))\n",
-    to = "local was = mode(true)\n    local ok, y = pcall(f, unpack(args, 1, args.n))\n"
+    from = "local back = core.start(false, false, watched, seq) -- now: f may write to what it was given\n"
+      .. "    local y = restore(grad_mode(true), pcall(f, unpack(args, 1, args.n)))\n",
+    to = "local y = restore(grad_mode(true), pcall(f, unpack(args, 1, args.n)))\n"
       .. "    local back = core.start(false, false, watched, seq)\n" },
   { file = "lua/tycho/gradients.lua", what = "gradients of leaves are replaced where they add up",
-    from = "if old ~= nil then\n        local was", to = "if old ~= nil and old ~= o.value then\n        local was" },
+    from = "if old ~= nil then\n        local scope", to = "if old ~= nil and old ~= o.value then\n        local scope" },
   { file = "lua/tycho/gradients.lua", what = "a gradient that is there is not guarded",
     from = 'world:emit({ "no_grad", o.slot }, o.path)', to = "" },
   { file = "core/x64.c", what = "what is the same for a row dies before the sum of it",

@@ -446,6 +446,89 @@ describe("a module", function()
   end)
 end)
 
+describe("the counts of PyTorch's batch norms", function()
+  it("are passed over where the state is PyTorch's, and unexpected elsewhere", function()
+    local m = nn.BatchNorm1d(2)
+    local sd = m:state_dict()
+    sd.num_batches_tracked = ty.tensor(3, { dtype = "i64" })
+    m:load_state_dict(sd, { from = "torch" })
+    assert.truthy(raised(m.load_state_dict, m, sd):find("unexpected: num_batches_tracked", 1, true))
+  end)
+end)
+
+describe("names of parts", function()
+  it("are not given twice", function()
+    local m = nn.Module { a = { b = nn.Parameter(ty.zeros(1)) }, ["a.b"] = nn.Parameter(ty.ones(1)) }
+    assert.truthy(raised(m.state_dict, m):find("state_dict: two parts are named a.b", 1, true))
+    assert.truthy(raised(m.load_state_dict, m, { ["a.b"] = ty.ones(1) }):find("two parts are named a.b", 1, true))
+  end)
+
+  it("of classes come from classes", function()
+    assert.truthy(raised(nn.class, "X", 3):find("class: argument 2 must be a class, got number 3"))
+    assert.truthy(raised(nn.class, "X", {}):find("class: argument 2 must be a class, got table"))
+    assert.equal("Y", nn.class("Y", nn.Linear)(1, 1).class_name)
+  end)
+end)
+
+describe("a compiled module", function()
+  local function net() return nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 1)) end
+
+  it("has the module's parts", function()
+    local m = net()
+    local c = ty.compile(m)
+    assert.equal(6, #c:parameters())
+    assert.equal(2, #c:buffers())
+    assert.equal(4, #c:modules())
+    assert.equal(3, #c:children())
+    assert.equal(tostring(m), tostring(c))
+    assert.truthy(nn.is_module(c))
+    c:eval()
+    assert.equal(false, m[2].training)
+    m:parameters()[1].grad = ty.ones_like(m:parameters()[1])
+    c:zero_grad()
+    assert.equal(nil, m:parameters()[1].grad)
+    local other = net()
+    other:load_state_dict(c:state_dict())
+    assert.truthy(other[1].weight:equal(m[1].weight))
+    c:load_state_dict(net():state_dict())
+    assert.equal(m, c:to("f64") and m)
+    assert.equal("f64", m[1].weight.dtype)
+  end)
+
+  it("is a part of another under the names of its own", function()
+    local inner = net()
+    local outer = nn.Sequential(ty.compile(inner), nn.Linear(1, 1))
+    local plain = nn.Sequential(inner, outer[2])
+    local want, got = {}, {}
+    for name in plain:named_parameters() do want[#want + 1] = name end
+    for name in outer:named_parameters() do got[#got + 1] = name end
+    assert.same(want, got)
+    outer:eval()
+    assert.equal(false, inner.training)
+    local x = ty.randn(4, 2)
+    assert.truthy(outer(x):equal(plain(x)))
+  end)
+
+  it("has gradients where it is an argument, in the structure of the module", function()
+    local m = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+    local x = ty.randn(4, 2)
+    local want = ty.grad(function(n, v) return n(v):sum() end)(m, x)
+    local outer = nn.Sequential(ty.compile(m[1]), m[2])
+    for _, n in ipairs { ty.compile(m), outer } do
+      local f = ty.grad(function(k, v) return k(v):sum() end)
+      for _, g in ipairs { f(n, x), ty.compile(f)(n, x) } do
+        H.same(want[1].weight, g[1].weight)
+        H.same(want[2].bias, g[2].bias)
+      end
+    end
+  end)
+
+  it("is what m.parameters() is not: a module", function()
+    assert.truthy(raised(function() net().parameters() end):find("parameters: argument 1 must be a module, got nil"))
+    assert.truthy(raised(function() net().eval() end):find("train: argument 1 must be a module, got nil"))
+  end)
+end)
+
 describe("a state", function()
   it("goes around: all names, also of what is shared", function()
     local function made()
@@ -655,10 +738,22 @@ describe("attention", function()
       near(whole, ty.cat(parts, 2), 1e-13)
       assert.equal(7, cache.length)
       assert.truthy(raised(m, x, { cache = cache }):find("^MultiHeadAttention: the cache has room for 7 positions"))
+      local one = x:narrow(2, 1, 1)
+      while cache.length < 7 do m(one, { cache = cache }) end
+      assert.truthy(raised(m, one, { cache = cache }):find("room for 7 positions, 7 and 1 more do not fit", 1, true))
+      assert.truthy(raised(m, one, { cache = m:cache(3, 7) }):find(
+        "the cache is for 3 sequences of 2 heads of 4 features, not 2 of 2 of 4", 1, true))
+      assert.truthy(raised(m, one, { cache = {} }):find("option cache must be what cache(batch, positions) gives", 1, true))
     end
   end)
 
   it("turns pairs of features by their positions", function()
+    local a = nn.MultiHeadAttention(4, 1, { rotary = 100 })
+    local b, long = nn.MultiHeadAttention(4, 1, { rotary = true }), ty.randn(1, 9, 4)
+    b:load_state_dict(a:state_dict())
+    assert.falsy(a(long):equal(b(long)))
+    a.rotary = 10000
+    assert.truthy(a(long):equal(b(long)))
     local y = nn.rotary(ty.tensor({ { 1, 2, 3, 4 }, { 1, 2, 3, 4 } }, { dtype = "f64" }), 5, 100):totable()
     for t = 1, 2 do
       for i = 1, 2 do
@@ -687,7 +782,7 @@ describe("ty.nn and ty.optim", function()
 end)
 
 describe("autocast", function()
-  it("computes layers' products in that dtype, and nothing else", function()
+  it("computes layers' products in that dtype", function()
     local m = nn.Linear(4, 4)
     local x = ty.randn(2, 4)
     local y = ty.autocast("bf16", m, x)
@@ -702,17 +797,66 @@ describe("autocast", function()
     assert.equal("f32", m.weight.dtype)
   end)
 
-  it("has losses in f32 where they are modules", function()
+  it("has losses, softmax and norms in f32, as functions and as modules, compiled too", function()
     local m, loss = nn.Linear(4, 4), nn.CrossEntropyLoss()
     local x, y = ty.randn(3, 4), ty.tensor({ 1, 3, 4 }, { dtype = "i64" })
     local function both() return loss(m(x), y), ty.cross_entropy(m(x), y) end
     local a, b = ty.autocast("bf16", both)
-    assert.same({ "f32", "bf16" }, { a.dtype, b.dtype })
+    assert.same({ "f32", "f32" }, { a.dtype, b.dtype })
     H.same(ty.cross_entropy(ty.autocast("bf16", m, x):to("f32"), y), a)
+    H.same(a, b)
     local compiled = ty.compile(function() return both() end)
     assert.equal("f32", compiled().dtype)
     H.same(a:detach(), (ty.autocast("bf16", compiled)):detach())
     assert.equal("bf16", loss(m(x):to("bf16"), y).dtype)
+  end)
+
+  it("gives what is added up in f32, and the rest as it comes", function()
+    local group, batch, layer = nn.GroupNorm(2, 4), nn.BatchNorm1d(4), nn.LayerNorm(4)
+    local targets, shares = ty.tensor({ 1, 3, 4 }, { dtype = "i64" }), ty.rand(3, 4)
+    local whole = {
+      softmax = function(x) return x:softmax() end, log_softmax = function(x) return x:log_softmax(1) end,
+      layer_norm = function(x) return ty.layer_norm(x) end, rms_norm = function(x) return ty.rms_norm(x) end,
+      LayerNorm = function(x) return layer(x) end, GroupNorm = function(x) return group(x) end,
+      mean = function(x) return x:mean(1) end, var = function(x) return x:var() end, std = function(x) return x:std() end,
+      norm = function(x) return x:norm() end, logsumexp = function(x) return x:logsumexp(2) end,
+      sum = function(x) return x:sum(2, true) end, prod = function(x) return ty.prod(x) end,
+      cumsum = function(x) return x:cumsum(1) end, cumprod = function(x) return x:cumprod(2) end,
+      logcumsumexp = function(x) return x:logcumsumexp(2) end,
+      cross_entropy = function(x) return ty.cross_entropy(x, targets) end,
+      ["cross_entropy of shares"] = function(x) return ty.cross_entropy(x, shares:to(x.dtype), { label_smoothing = 0.1 }) end,
+      nll_loss = function(x) return ty.nll_loss(x, targets) end, mse_loss = function(x) return ty.mse_loss(x, 1) end,
+      l1_loss = function(x) return ty.l1_loss(x, shares:to(x.dtype)) end,
+      huber_loss = function(x) return ty.huber_loss(x, 0.5, { reduction = "none" }) end,
+      smooth_l1_loss = function(x) return ty.smooth_l1_loss(x, 0.5) end,
+      bce_with_logits = function(x) return ty.bce_with_logits(x, shares:to(x.dtype)) end,
+      kl_div = function(x) return ty.kl_div(x, shares:to(x.dtype), { reduction = "batchmean" }) end,
+    }
+    local same = {
+      BatchNorm = function(x) return batch(x) end, relu = function(x) return x:relu() end,
+      gelu = function(x) return ty.gelu(x) end, max = function(x) return x:max(1) end,
+      cummax = function(x) return x:cummax(2) end,
+      matmul = function(x) return x:matmul(x:t()) end, exp = function(x) return x:exp() end,
+    }
+    for _, half in ipairs { "f16", "bf16" } do
+      local x = ty.randn(3, 4):to(half)
+      for name, fn in pairs(whole) do
+        local shut = ty.compile(fn)
+        H.same(fn(x), shut(x))
+        assert.equal(half, shut(x).dtype, name)
+        local y = ty.autocast(half, fn, x)
+        assert.equal("f32", y.dtype, name)
+        H.same(y, ty.autocast(half, shut, x))
+        H.same(y, ty.compile(function(v) return ty.autocast(half, fn, v) end)(x))
+        if not name:find "shares" and name ~= "l1_loss" and name ~= "kl_div" and name ~= "bce_with_logits" then
+          H.same(fn(x:to "f32"), y) -- no more is rounded than on the way in
+        end
+        H.same(fn(x), y:to(half)) -- without, that is rounded once
+        assert.equal(half, shut(x).dtype, name)
+        assert.equal("f64", ty.autocast(half, fn, x:to "f64").dtype, name)
+      end
+      for name, fn in pairs(same) do assert.equal(half, ty.autocast(half, fn, x).dtype, name) end
+    end
   end)
 
   it("ends with errors", function()
@@ -721,6 +865,104 @@ describe("autocast", function()
     assert.equal("f32", m(ty.randn(4)).dtype)
     assert.truthy(raised(ty.autocast, "i32", m):find("^autocast: "))
     assert.truthy(raised(ty.autocast, "f16", 5):find("^autocast: "))
+  end)
+end)
+
+describe("a loss as a module", function()
+  local x, y, labels = ty.randn(4, 3), ty.rand(4, 3), ty.tensor({ 1, 3, 2, 3 }, { dtype = "i64" })
+  local rows = {
+    { "CrossEntropyLoss", ty.cross_entropy, labels, { label_smoothing = 0.2, ignore_index = 3, reduction = "sum" } },
+    { "CrossEntropyLoss", ty.cross_entropy, ty.tensor({ 1, 3, 2 }, { dtype = "i64" }), { dim = 1, reduction = "none" } },
+    { "NLLLoss", ty.nll_loss, labels, { ignore_index = 2, reduction = "sum" } },
+    { "BCEWithLogitsLoss", ty.bce_with_logits, y, { weight = ty.rand(3), pos_weight = ty.rand(3), reduction = "sum" } },
+    { "MSELoss", ty.mse_loss, y, { reduction = "none" } }, { "L1Loss", ty.l1_loss, y, { reduction = "sum" } },
+    { "HuberLoss", ty.huber_loss, y, { delta = 0.3, reduction = "sum" } },
+    { "SmoothL1Loss", ty.smooth_l1_loss, y, { beta = 0.3, reduction = "sum" } },
+    { "KLDivLoss", ty.kl_div, y, { log_target = true, reduction = "sum" } },
+  }
+  for _, row in ipairs(rows) do
+    it("is the function with its options: " .. row[1], function()
+      local want = row[2](x, row[3], row[4])
+      H.same(want, nn[row[1]](row[4])(x, row[3]))
+      local fits, plain = pcall(row[2], x, row[3])
+      assert.falsy(fits and want:equal(plain))
+    end)
+  end
+end)
+
+describe("dropout inside of a module", function()
+  --- How many different outputs it gives in training; in eval() one.
+  local function outputs(m, x)
+    local seen, n = {}, 0
+    for _ = 1, 8 do
+      local y = m(x)
+      local key = ("%.9g"):format((y * y):sum():item())
+      if not seen[key] then seen[key], n = true, n + 1 end
+    end
+    return n
+  end
+
+  local x = ty.randn(2, 5, 4)
+  local rows = {
+    ["LSTM, between layers"] = { function() return nn.LSTM(4, 4, { layers = 2, dropout = 0.5 }) end, 8 },
+    ["GRU of one layer, which has nothing between"] = { function() return nn.GRU(4, 4, { dropout = 0.5 }) end, 1 },
+    ["MultiHeadAttention"] = { function() return nn.MultiHeadAttention(4, 2, { dropout = 0.5 }) end, 8 },
+    ["TransformerBlock"] = { function() return nn.TransformerBlock(4, 2, { dropout = 0.5 }) end, 8 },
+    ["TransformerBlock, whose attention drops nothing"] = { function()
+      local m = nn.TransformerBlock(4, 2, { dropout = 0.5 })
+      m.self_attn.dropout = 0
+      return m
+    end, 8 },
+  }
+  for name, row in pairs(rows) do
+    it("is drawn when training alone: " .. name, function()
+      local m = row[1]()
+      assert.equal(row[2], outputs(m, x))
+      assert.equal(1, outputs(m:eval(), x))
+    end)
+  end
+
+  it("of a block drops what attention gives, what is inside and what comes last", function()
+    assert.truthy(nn.TransformerBlock(4, 2, { dropout = 1 })(x):equal(x)) -- all that is added is dropped
+    local m, drawn = nn.TransformerBlock(4, 2, { dropout = 0.5 }), 0
+    local dropout = ty.dropout
+    ty.dropout = function(...)
+      drawn = drawn + 1
+      return dropout(...)
+    end
+    local ok = pcall(m, x)
+    ty.dropout = dropout
+    assert.truthy(ok)
+    assert.equal(3, drawn)
+  end)
+end)
+
+describe("misuse that looks like use", function()
+  it("is told", function()
+    local m = nn.MultiHeadAttention(4, 2)
+    assert.truthy(raised(m, ty.ones(1, 3, 4), 3):find("the options must be a table, got number 3"))
+    assert.truthy(raised(nn.TransformerBlock):find("TransformerBlock: argument 1 %(width%) must be whole"))
+    assert.truthy(raised(nn.Embedding, 3, 2, { padding_idx = 1 }):find("unknown option padding_idx"))
+    assert.truthy(raised(nn.Sequential, nn.ReLU(), nil, nn.ReLU()):find("part 2 must be a module or a function, got nil"))
+    assert.equal(1, #nn.Sequential(nn.ReLU(), nil)) -- a part that is left out at the end
+    assert.truthy(raised(ty.cross_entropy, ty.ones(1, 2), ty.ones(1, { dtype = "i64" }), { label_smoothing = 2 }):find(
+      "label_smoothing must be in 0..1, got 2", 1, true))
+    local w = nn.Parameter(ty.ones(2, 3))
+    for _, name in ipairs { "xavier_uniform_", "xavier_normal_", "trunc_normal_" } do
+      assert.truthy(raised(nn.init[name], w, "relu"):find(name .. ": argument 2 %(%a+%) must be a number"))
+    end
+  end)
+
+  it("is told where a loss would repeat both predictions and targets", function()
+    for _, name in ipairs { "mse_loss", "l1_loss", "huber_loss", "smooth_l1_loss", "bce_with_logits", "kl_div" } do
+      local loss = ty[name]
+      assert.truthy(raised(loss, ty.zeros(3, 1), ty.ones(3)):find(name .. ": f32[3,1] beside f32[3]", 1, true))
+      assert.truthy(raised(ty.compile(loss), ty.zeros(3), ty.ones(3, 1)):find(name .. ": f32[3] beside f32[3,1]", 1, true))
+      for _, pair in ipairs { { { 3, 1 }, { 1 } }, { { 1 }, { 1, 3 } }, { { 2, 3 }, { 3 } }, { { 3 }, { 2, 3 } }, { { 1, 1 }, { 1 } } } do
+        local x, y = ty.zeros(pair[1]), ty.ones(pair[2])
+        assert.same((x + y).shape, loss(x, y, { reduction = "none" }).shape)
+      end
+    end
   end)
 end)
 

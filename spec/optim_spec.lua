@@ -231,7 +231,108 @@ describe("optimisers", function()
   end)
 end)
 
+describe("an optimiser made in another way", function()
+  --- Some steps of a bowl; the parameter after each.
+  local function steps(opt, p, n)
+    local path = {}
+    for i = 1, n do
+      opt:zero_grad()
+      ty.sum(p * p * 0.5):backward()
+      opt:step()
+      path[i] = p:detach():clone():totable()
+    end
+    return path
+  end
+
+  local others = { { "SGD", { lr = 0.1, momentum = 0.9 } }, { "Adam", { lr = 0.1, amsgrad = true } },
+    { "RMSprop", { lr = 0.1, momentum = 0.9, centered = true } } }
+  for _, row in ipairs(others) do
+    it("takes up " .. row[1] .. "'s state, of settings that it has from there", function()
+      local p = nn.Parameter(ty.tensor { 1, 2 })
+      local opt = optim[row[1]]({ p }, row[2])
+      steps(opt, p, 3)
+      local q = nn.Parameter(p:detach():clone())
+      local other = optim[row[1]]({ q })
+      other:load_state_dict(opt:state_dict())
+      assert.same(steps(opt, p, 3), steps(other, q, 3))
+      local plain = optim[row[1]]({ nn.Parameter(ty.zeros(2)) })
+      opt:load_state_dict(plain:state_dict()) -- and lets go of what it needs no more
+      local names, own = {}, {}
+      for k in pairs(plain.groups[1].state[1]) do names[k] = true end
+      for k in pairs(opt.groups[1].state[1]) do own[k] = true end
+      assert.same(names, own)
+    end)
+  end
+
+  it("gives a group that comes later the settings that it was made with", function()
+    local p, q = nn.Parameter(ty.ones(1)), nn.Parameter(ty.ones(1))
+    local opt = optim.SGD({ p }, { lr = 0.5, momentum = 0.3 })
+    opt:add_group { params = { q }, momentum = 0.7 }
+    assert.equal(0.5, opt.groups[2].lr)
+    assert.equal(0.7, opt.groups[2].momentum)
+  end)
+end)
+
 describe("a schedule", function()
+  it("by a function begins at the first rate, also when taken up again", function()
+    local p = nn.Parameter(ty.ones(1))
+    local opt = optim.SGD({ p }, { lr = 1 })
+    local halves = function(n) return 0.5 ^ n end
+    local s = optim.LambdaLR(opt, halves)
+    s:step()
+    local again = optim.SGD({ p }, { lr = 1 })
+    again:load_state_dict(opt:state_dict())
+    local t = optim.LambdaLR(again, halves)
+    t:step()
+    assert.same({ 0.5 }, t:rates())
+    assert.truthy(raised(optim.LambdaLR, opt, function() return "x" end):find("the function must give a number"))
+  end)
+
+  it("of a plateau takes no NaN for the best value", function()
+    local opt = optim.SGD({ nn.Parameter(ty.ones(1)) }, { lr = 1 })
+    local s = optim.ReduceLROnPlateau(opt, { patience = 1 })
+    for _, metric in ipairs { 0 / 0, 1, 0.5, 0.25, 0.125 } do s:step(metric) end
+    assert.same({ 1 }, s:rates())
+    assert.truthy(raised(s.load_state_dict, s):find("must be the state of a schedule, got nil"))
+  end)
+
+  it("stays where it ends", function()
+    local function after(name, opts, n)
+      local s = optim[name](optim.SGD({ nn.Parameter(ty.ones(1)) }, { lr = 1 }), opts)
+      for _ = 1, n do s:step() end
+      return s:rates()[1]
+    end
+    for name, row in pairs { CosineLR = { { steps = 4, least = 0.25 }, 4 }, WarmupLR = { { warmup = 4 }, 4 },
+      WarmupCosineLR = { { warmup = 2, steps = 4, least = 0.25 }, 4 }, OneCycleLR = { { steps = 4, most = 1 }, 3 } } do
+      for n = row[2] + 1, row[2] + 3 do assert.equal(after(name, row[1], row[2]), after(name, row[1], n), name) end
+    end
+    assert.equal(0.25, after("CosineLR", { steps = 4, least = 0.25 }, 9))
+    assert.near(1 / 25 / 1e4, after("OneCycleLR", { steps = 4, most = 1 }, 9), 1e-18)
+  end)
+
+  it("of a plateau sees what is better by less than the threshold as no better, up or down", function()
+    for mode, metrics in pairs { min = { 1, 0.95, 0.91, 0.92 }, max = { 1, 1.05, 1.09, 1.08 } } do
+      local opt = optim.SGD({ nn.Parameter(ty.ones(1)) }, { lr = 1 })
+      local s = optim.ReduceLROnPlateau(opt, { mode = mode, threshold = 0.1, patience = 2, factor = 0.5 })
+      for _, metric in ipairs(metrics) do s:step(metric) end
+      assert.same({ 0.5 }, s:rates(), mode)
+    end
+    for mode, metrics in pairs { min = { 1, 0.8, 0.7, 0.6 }, max = { 1, 1.2, 1.4, 1.6 } } do
+      local opt = optim.SGD({ nn.Parameter(ty.ones(1)) }, { lr = 1 })
+      local s = optim.ReduceLROnPlateau(opt, { mode = mode, threshold = 0.1, patience = 0 })
+      for _, metric in ipairs(metrics) do s:step(metric) end
+      assert.same({ 1 }, s:rates(), mode)
+    end
+  end)
+
+  it("tells options without sense", function()
+    local opt = optim.SGD({ nn.Parameter(ty.ones(1)) }, { lr = 1 })
+    assert.truthy(raised(optim.OneCycleLR, opt, { steps = 4, most = -1 }):find("most must not be negative"))
+    assert.truthy(raised(optim.OneCycleLR, opt, { steps = 4, div = 0 }):find("div must be above 0"))
+    assert.truthy(raised(optim.MultiStepLR, opt, { at = { "a" } }):find("must be a list of steps"))
+    assert.truthy(raised(optim.ReduceLROnPlateau, opt, { factor = -1 }):find("factor must be in 0..1", 1, true))
+  end)
+
   local makes = {
     StepLR = function(opt) return optim.StepLR(opt, { every = 4, gamma = 0.5 }) end,
     MultiStepLR = function(opt) return optim.MultiStepLR(opt, { at = { 3, 9, 10 }, gamma = 0.2 }) end,
@@ -320,5 +421,56 @@ describe("loss scaling", function()
     end
     assert.same({ -3, -4 }, p:detach():totable())
     assert.equal(8, s.factor)
+  end)
+
+  for _, capturable in ipairs { false, true } do
+    it("divides by what the loss was multiplied by, also after another optimiser's step" ..
+      (capturable and ", where no value is read" or ""), function()
+      local p, q = nn.Parameter(ty.zeros(2)), nn.Parameter(ty.zeros(2))
+      local a, b = optim.SGD({ p }, { lr = 1 }), optim.SGD({ q }, { lr = 1 })
+      local s = optim.GradScaler { init_scale = 8, growth_interval = 1, capturable = capturable }
+      for n = 1, 3 do
+        a:zero_grad()
+        b:zero_grad()
+        s:scale((p + q * 2):sum()):backward()
+        if n == 2 then -- both before the first step
+          s:unscale_(a)
+          s:unscale_(b)
+          assert.same({ 2, 2 }, q.grad:totable())
+          assert.truthy(raised(s.unscale_, s, b):find("unscaled already"))
+        end
+        s:step(a)
+        s:step(b)
+        assert.same({ -n, -n }, p:detach():totable())
+        assert.same({ -2 * n, -2 * n }, q:detach():totable())
+      end
+    end)
+  end
+
+  it("tells what is no optimiser", function()
+    assert.truthy(raised(function() optim.GradScaler():step() end):find("step: argument 1 must be an optimiser, got nil"))
+    assert.truthy(raised(function() optim.GradScaler():unscale_(nn.Linear(1, 1)) end):find("must be an optimiser"))
+  end)
+
+  it("is one step for several optimisers: all divide by one factor, which grows if all were good", function()
+    for _, capturable in ipairs { false, true } do
+      local a, b = nn.Parameter(ty.zeros { 2 }), nn.Parameter(ty.zeros { 1 })
+      local first, second = optim.SGD({ a }, { lr = 1 }), optim.SGD({ b }, { lr = 1 })
+      local s = optim.GradScaler { init_scale = 8, growth_interval = 2, capturable = capturable }
+      local function factor() return capturable and s.factor:item() or s.factor end
+      local function step(of_a, of_b)
+        local scale = s:scale(ty.tensor(1)):item()
+        a.grad, b.grad = ty.tensor { of_a * scale, 2 * scale }, ty.tensor { of_b * scale }
+        s:unscale_(second)
+        s:step(first)
+        s:step(second)
+        return { a:detach():get(2), b:detach():get(1), factor() }
+      end
+      assert.same({ 0, -1, 4 }, step(math.huge, 1)) -- the other one's step is made, of its true size
+      assert.same({ -2, -2, 4 }, step(1, 1))
+      assert.same({ -4, -2, 2 }, step(1, math.huge))
+      assert.same({ -6, -3, 2 }, step(1, 1))
+      assert.same({ -8, -4, 4 }, step(1, 1))
+    end
   end)
 end)

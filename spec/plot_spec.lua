@@ -265,6 +265,19 @@ describe("ticks", function()
     assert.equal("0.0 0.2 0.4 0.6 0.8 1.0", texts(0, 1, 6))
     assert.equal("0 20 40 60 80 100", texts(0, 100, 6))
     assert.equal("\226\136\1462 0 2 4 6 8", texts(-3.2, 8.1, 6))
+    assert.equal("1000000000.10 1000000000.15 1000000000.20 1000000000.25", texts(1e9 + 0.1, 1e9 + 0.3, 5))
+  end)
+
+  it("differ, however little their values do", function()
+    for _, at in ipairs { 1e-12, 1e-5, 0.1, 1, 1e5, 1e9, 1e15, 1e20, 1e300 } do
+      for _, share in ipairs { 1e-3, 1e-6, 1e-9, 1e-11 } do
+        local seen = {}
+        for _, t in ipairs((ticks.on_line(at, at * (1 + share), 5))) do
+          assert.is_nil(seen[t.text], t.text)
+          seen[t.text] = true
+        end
+      end
+    end
   end)
 
   it("of a logarithmic axis are powers of ten", function()
@@ -371,6 +384,19 @@ describe("a plot", function()
     end
     assert.equal(3, pieces(ty.plot{}:line(ys, { color = "#123456" })))
     assert.equal(2, pieces(ty.plot{ yscale = "log" }:line({ 1, 2, 0, 3, 4 }, { color = "#123456" })))
+  end)
+
+  it("shows a point without neighbours as a dot", function()
+    for ys, dots in pairs { [{ 3 }] = 1, [{ 1, 2, 0 / 0, 3, 0 / 0, 4 }] = 2, [{ 1, 2 }] = 0 } do
+      assert.equal(dots, #find_all(svg_of(ty.plot{}:line(ys, { color = "#123456" })), "circle"))
+    end
+  end)
+
+  it("cuts texts that are longer than it is wide", function()
+    local long = ("größer "):rep(50)
+    for _, e in ipairs(find_all(svg_of(ty.plot { title = long, xlabel = long, ylabel = long }:line { 1, 2 }), "text")) do
+      assert.truthy(#e.text < #long)
+    end
   end)
 
   it("draws the largest numbers, the smallest, and those that hardly differ", function()
@@ -524,6 +550,11 @@ describe("a picture in PNG", function()
       assert.truthy(font.width(c, 20) ~= 12 or c == "~", c)
       assert.truthy(c == " " or #font.strokes(c, 20) > 0, c)
     end
+    local unknown = font.strokes("中", 20)
+    for c in ("ÄÖÜäöüßéèçñåøŽčłαβγδεθλμρσφψωΔΣΩ→∞≤≥≈∇∂√€₀"):gmatch "[\192-\255][\128-\191]+" do
+      assert.not_same(unknown, font.strokes(c, 20), c)
+    end
+    assert.truthy(#font.strokes("ö", 20) == 1 + 2 and font.width("ö", 20) == font.width("o", 20))
   end)
 end)
 
@@ -559,6 +590,10 @@ describe("wrong use of ty.plot", function()
       ["save: the path must end in .svg or .png, got \"a.gif\""] = function() ty.plot():save "a.gif" end,
       ["hist: option bins must be a whole number"] = function() ty.plot():hist({ 1 }, { bins = 0 }) end,
       ["plot: row 1: element 1 must be a plot, got number 3"] = function() ty.plot { { 3 } } end,
+      ["plot: row 1 must be a list of plots, got number 3 (values are drawn by ty.plot{}:line(values))"] = function()
+        ty.plot { 3, 4 }
+      end,
+      ["got tensor f32[2] (values are drawn by"] = function() ty.plot(ty.ones(2)) end,
       ["plot: option ylim must be {low, high}"] = function() ty.plot { ylim = { -1e308, 1e308 } } end,
       ["plot: there is no method points; there are band bars heat hist "] = function() ty.plot():points { 1 } end,
       ["image: argument 1 is too large to draw"] = function() ty.plot():image(ty.zeros(1):expand(2 ^ 13, 2 ^ 12)) end,
@@ -578,7 +613,7 @@ describe("wrong use of ty.plot", function()
 
   it("writes what it gives as text", function()
     local p, path = ty.plot{}:line { 1, 3, 2 }, os.tmpname()
-    assert.equal(p, p:save(path .. ".svg"))
+    assert.is_true(p:save(path .. ".svg")) -- as all that save
     local f = assert(io.open(path .. ".svg", "rb"))
     assert.equal(p:svg(), f:read "*a")
     f:close()

@@ -129,6 +129,29 @@ describe("a product with an epilogue", function()
     end
   end)
 
+  it("of a large matrix has the bits of each row alone, and of the same matrix that lies in columns", function()
+    local threads = ty.threads()
+    for _, dtype in ipairs { "f32", "f64", "i32" } do
+      for i, n in ipairs { 288, 293, 308 } do -- whole panels; the last one of a vector, of nearly two
+        local b = rough(dtype, { 520, n }, i)
+        local turned = b:t():clone():t()
+        for _, m in ipairs { 5, 7, 8, 9, 15, 20, 129, 243, 490 } do
+          local a = rough(dtype, { m, 520 }, m)
+          local want = a:matmul(turned)
+          for _, count in ipairs { 1, 3 } do
+            ty.threads(count)
+            local y = a:matmul(b)
+            H.same(want, y, ("%s %d x %d, %d threads"):format(dtype, m, n, count))
+            for _, r in ipairs { 1, m % 4 + 1, m - 1, m } do
+              H.same(a[{ { r, r } }]:matmul(b), y[{ { r, r } }], ("%s %d x %d, row %d"):format(dtype, m, n, r))
+            end
+          end
+        end
+      end
+    end
+    ty.threads(threads)
+  end)
+
   it("is one step", function()
     local a, w, b = ty.rand(8, 16), ty.rand(16, 12), ty.rand(12)
     local full, wide = ty.rand(8, 12), ty.rand(2, 8, 12)
@@ -260,6 +283,20 @@ describe("a weight that stays", function()
       p[0] = i
       H.same(a:matmul(w:clone():t()), a:matmul(w:t()))
     end
+  end)
+
+  it("stays while more weights than there is room for are used in turn", function()
+    collectgarbage()
+    collectgarbage()
+    local a, weights = rough("f32", { 8, 1000 }, 1), {}
+    for i = 1, 12 do weights[i] = rough("f32", { 1000, 1000 }, i) end
+    for turn = 1, 9 do
+      local before = ty.stats().panels.hits
+      for i = 1, #weights do a:matmul(weights[i]) end
+      local hits = ty.stats().panels.hits - before
+      if turn > 3 then assert.truthy(hits >= 6, hits) end
+    end
+    assert.truthy(ty.stats().panels.bytes <= 32 * 2 ^ 20)
   end)
 
   it("makes room: many weights stay below the cap", function()

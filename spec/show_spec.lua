@@ -137,6 +137,17 @@ describe("ty.show", function()
     assert.equal(32, #line)
   end)
 
+  it("in sixel leaves greys grey, at most 256 colours", function()
+    local text, n = text_of(ty.arange(256):reshape(16, 16), { mode = "sixel", map = "gray" }), 0
+    for r, g, b in text:gmatch "#%d+;2;(%d+);(%d+);(%d+)" do
+      assert.truthy(r == g and g == b, r .. " " .. g .. " " .. b)
+      n = n + 1
+    end
+    assert.equal(40, n)
+    text = text_of(ty.rand(3, 60, 60), { mode = "sixel" })
+    for i in text:gmatch "#(%d+);2;" do assert.truthy(tonumber(i) <= 255) end
+  end)
+
   it("in sixel says the size, defines each colour once, and paints every pixel once", function()
     local text = text_of({ { 0, 1 }, { 1, 0 } }, { mode = "sixel" })
     local wide, tall, body = text:match '^\27P0;1q"1;1;(%d+);(%d+)(.*)\27\\\n$'

@@ -209,9 +209,9 @@ describe("help", function()
 
   local function public_names()
     local names = {}
-    for _, source in ipairs { ty, internals.methods, ty.linalg or {} } do
-      for name, v in pairs(source) do
-        if type(v) == "function" and not name:find("^_") then names[name] = true end
+    for _, from in ipairs { { "", ty }, { "", internals.methods }, { "linalg.", ty.linalg } } do
+      for name, v in pairs(from[2]) do
+        if type(v) == "function" and not name:find("^_") then names[from[1] .. name] = true end
       end
     end
     return names

@@ -204,6 +204,49 @@ describe("a compiled training step gives the bits of eager", function()
     end)
   end)
 
+  it("of labels that do not count", function()
+    local _, eager = train(function()
+      local m = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 5))
+      local opt = optim.SGD(m:parameters(), { lr = 0.1 })
+      local function batch()
+        return ty.randn(6, 8), ty.where(ty.rand(6):gt(0.4), ty.randint(1, 5, { 6 }), -100)
+      end
+      return learner_of(m, opt, batch, nn.CrossEntropyLoss { ignore_index = -100 })
+    end)
+    local loss = ty.compile(function(x, y) return ty.cross_entropy(x, y, { ignore_index = -100 }) end)
+    local x, y = ty.randn(3, 5), ty.tensor({ 1, -100, -2 }, { dtype = "i64" }) -- -2: the last but one
+    for _ = 1, 2 do assert.near((ty.cross_entropy(x[{ { 1, 3, 2 } }], ty.tensor({ 1, 4 }, { dtype = "i64" }))):item(),
+      loss(x, y):item(), 1e-6) end
+    for _, bad in ipairs { 6, 0, -6, -99 } do
+      y:set(3, bad)
+      assert.equal(("cross_entropy: index %d at (3, 1) is out of range 1..5"):format(bad), H.raises(loss, x, y))
+    end
+    assert.equal(2, ty.explain(loss).skips)
+    assert.truthy(eager.params[1].grad)
+  end)
+
+  it("that walk through the module inside", function()
+    train(function()
+      local m = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Dropout(0.3), nn.Linear(16, 2))
+      local opt = optim.SGD(m:parameters(), { lr = 0.1 })
+      local s = { model = m, params = m:parameters(), opt = opt, batch = numbers }
+      function s.step(x, y)
+        m:zero_grad()
+        local value = mse(m:train()(x), y)
+        for name, p in m:named_parameters() do
+          if name:find "weight" then value = value + p:square():sum() * 0.01 end
+        end
+        value:backward()
+        ty.clip_grad_norm_(m:parameters(), 1)
+        opt:step()
+        local seen = m:eval()(x):detach()
+        for _, b in ipairs(m:buffers()) do seen = seen + b:mean() end
+        return value:detach() / m:num_parameters() + seen:sum() * m:state_dict()["2.running_var"]:sum()
+      end
+      return s
+    end)
+  end)
+
   it("with tied weights", function()
     train(function()
       local a, b = nn.Linear(8, 8), nn.Linear(8, 8)
@@ -632,6 +675,21 @@ describe("a step that cannot be captured runs as it is", function()
       local y = w * w
       return { params = { w }, step = function() return (y * 2):sum():detach() end }
     end, 3, "the gradient of an operation outside of it is tracked")
+  end)
+
+  it("where it goes back through a graph from outside, which is there afterwards", function()
+    local w = ty.ones(2):requires_grad_()
+    local back = ty.compile(function(loss) loss:backward() end)
+    for n = 1, 3 do
+      back((w * w):sum())
+      H.same(ty.full({ 2 }, 2 * n), w.grad)
+    end
+    assert.truthy(ty.explain(back).aborts[1].text:find("the gradient of an operation outside of it is asked for", 1, true))
+    local kept = ty.compile(function(loss, g) loss:backward(g, { retain_graph = true }) end)
+    local y = w * 3
+    for _ = 1, 3 do kept(y, ty.ones(2)) end
+    y:backward(ty.ones(2))
+    H.same(ty.full({ 2 }, 6 + 4 * 3), w.grad)
   end)
 
   it("where an error is raised after backward", function()

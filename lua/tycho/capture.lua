@@ -33,7 +33,7 @@ local bytecode = require "tycho.bytecode"
 local evaluate = require "tycho.evaluate"
 local tape = require "tycho.tape"
 
-local type, rawget, select, pairs, unpack = type, rawget, select, pairs, unpack
+local type, rawget, select, next, pairs, unpack = type, rawget, select, next, pairs, unpack
 local format = string.format
 local clock = os and os.clock or function() return 0 end
 local getinfo = type(debug) == "table" and debug.getinfo
@@ -47,8 +47,8 @@ local M = {}
 --- Evaluated instructions that one capture may take. A function that runs longer is worth little as one trace.
 M.STEPS = 200000
 
+--- The methods of a world; each world has them as its own fields.
 local World = {}
-World.__index = World
 M.World = World
 
 --- "file:line" of the user's code that is evaluated, nil outside of it.
@@ -539,7 +539,7 @@ end
 local function new_world(core, f, options, ...)
   local C = core.internals.capture
   local n = select("#", ...)
-  local w = setmetatable({
+  local w = {
     core = core, C = C, is_tensor = C.is_tensor, narg = n,
     program = {}, about = {}, lines = {}, late = { program = {}, about = {}, lines = {} }, slots = {}, nslots = n + 1,
     tables = {},       -- by table, made inside or from outside: its record, see tables.lua
@@ -561,14 +561,8 @@ local function new_world(core, f, options, ...)
     dynamic = options.dynamic or options.sized or nil,
     deadline = options.deadline or false, clock = options.clock or clock,
     next_look = options.deadline and (options.steps or M.STEPS) or 0, -- see evaluate.lua
-    -- what evaluating calls all the time: found here, not by way of the metatable, which takes ten times as long
-    pin = World.pin, emit = World.emit, where = World.where, slot = World.slot, guard = World.guard,
-    is_ours = World.is_ours, owner = World.owner, cell = World.cell, upvalue = World.upvalue, expose = World.expose,
-    closure_of = World.closure_of, index = World.index, raw_index = World.raw_index, field = World.field,
-    typed = World.typed, typed_later = World.typed_later, table_of = World.table_of, is_inside = World.is_inside,
-    look_at_clock = World.look_at_clock, function_slot = World.function_slot, pin_function = World.pin_function,
-    prefers_native = World.prefers_native, tycho = World.tycho, adopt = World.adopt, arith = World.arith,
-  }, World)
+  }
+  for name, method in next, World do w[name] = method end -- by way of a metatable each call took ten times as long
   w.tape = w.dynamic and not options.custom and tape.new(w) or nil
   local args, shadows = {}, {}
   for i = 1, n do
@@ -609,7 +603,7 @@ end
 local function sized_trace(C, handle, d)
   if not d.dynamic or not C.traces then return nil end
   for i, t in ipairs(C.traces(handle)) do
-    if t.dynamic and M.same(t.description, d) then return i, t.description end
+    if t.dynamic and t.current and M.same(t.description, d) then return i, t.description end
   end
 end
 

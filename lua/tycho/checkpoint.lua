@@ -10,6 +10,8 @@
 
 local type, pairs, ipairs, tostring = type, pairs, ipairs, tostring
 
+local tree = require "tycho.tree"
+
 local TREE, RANDOM = "tycho.tree", "tycho.random"
 local DEEPEST = 50 -- levels of tables; the reader of JSON has 128, and a table may take two
 
@@ -167,13 +169,12 @@ return function(ty, C, check, quoted, save_safetensors)
       local make = special[key]
       return make and make(v[key], tensors)
     end
-    local t = {}
-    for k, part in pairs(v) do
+    for k, part in pairs(v) do -- where it stands: a tree may be large, two of them twice that
       local value = decode(part, tensors)
       if value == nil then return nil end
-      t[k] = value
+      v[k] = value
     end
-    return t
+    return v
   end
 
   local function read(path)
@@ -191,9 +192,31 @@ return function(ty, C, check, quoted, save_safetensors)
     return parts, random
   end
 
+  --- A copy of what a part holds now.
+  local function snapshot(part)
+    return tree.map(part:state_dict(), function(v)
+      if ty.is_tensor(v) then return v:detach():clone() end
+    end, {})
+  end
+
+  --- Gives each part what was saved of it; where one raises, those before it get back what they held.
+  local function take_up(into, parts)
+    local held = {}
+    for name, part in pairs(into) do
+      if next(into, name) ~= nil then held[name] = snapshot(part) end -- nothing comes behind the last
+      local ok, message = pcall(part.load_state_dict, part, parts[name])
+      if not ok then
+        held[name] = nil -- a part that raises has changed nothing
+        for other, state in pairs(held) do into[other]:load_state_dict(state) end
+        error(message, 0)
+      end
+    end
+    for name, part in pairs(into) do parts[name] = part end
+  end
+
   --- Reads a checkpoint. The parts of `into` that have load_state_dict take up what was saved under their names, and
   --- random numbers go on where they stood; the rest is in what it gives. Without `into` states come as tables and the
-  --- random numbers stay as they are. Raises where a part does not fit what was saved.
+  --- random numbers stay as they are. Raises where a part does not fit what was saved; then all are as they were.
   ---@param path string
   ---@param into? table<string, any> such as {model = m, optimizer = opt}
   ---@param opts? {random: boolean?} random = false: random numbers stay as they are
@@ -207,8 +230,8 @@ return function(ty, C, check, quoted, save_safetensors)
       check.fail(LOAD, "argument 2 must be a table of parts by name, got %s", check.show(into))
     end
     for name, part in pairs(into or {}) do
-      if type(part) ~= "table" or type(part.load_state_dict) ~= "function" then
-        check.fail(LOAD, "%s must have load_state_dict, got %s", tostring(name), check.show(part))
+      if not has_state(part) or type(part.load_state_dict) ~= "function" then
+        check.fail(LOAD, "%s must have state_dict and load_state_dict, got %s", tostring(name), check.show(part))
       end
     end
     local parts, random = read(path)
@@ -218,10 +241,7 @@ return function(ty, C, check, quoted, save_safetensors)
         return nil, ("%s: holds no state of %s"):format(path, tostring(name))
       end
     end
-    for name, part in pairs(into or {}) do
-      part:load_state_dict(parts[name])
-      parts[name] = part
-    end
+    take_up(into or {}, parts)
     if into and random and opts.random ~= false then ty.random_state(random) end
     return parts
   end

@@ -61,6 +61,8 @@ local function compile_module(core, m, opts)
     __call = function(_, ...) return forward()(m, ...) end,
     __index = m,
     __newindex = m,
+    __module = m, -- for what looks at fields one by one
+    __tostring = function() return tostring(m) end,
   })
   forward_of[proxy] = forward
   return proxy

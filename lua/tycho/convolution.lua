@@ -13,7 +13,7 @@ return function(ty, check, row)
   local pad, windows, taping = correlation.pad, correlation.windows, ty.internals.grad.mode
   local product = correlation.product
   local tracked = ty.internals.vmap.tracked
-  local where = ty.where
+  local where, eq, ge, ne = ty.where, ty.eq, ty.ge, ty.ne
   local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
   local halves = { f16 = true, bf16 = true }
   local MOST = 2 ^ 31 - 1 -- places of a dim
@@ -311,30 +311,48 @@ return function(ty, check, row)
     end
   end
 
-  --- Which place of its window the largest element has, from 0, as floats; nil: a window has one place.
+  --- Which place of its window the largest element has first, from 0, as floats; nil: a window has one place. Beside a
+  --- NaN nothing is larger, and without one y is none.
   local function first_taps(view, kernel, y)
-    local less, tap = {}, nil
-    each_tap(kernel, function(k, index) less[k] = view[index]:lt(y) end)
-    for k = product(kernel) - 2, 0, -1 do tap = where(less[k], tap or k + 1, k) end
+    local most, tap = {}, nil
+    each_tap(kernel, function(k, index)
+      local e = view[index]
+      most[k] = ge(e, y):bitwise_or(ne(e, e))
+    end)
+    for k = product(kernel) - 2, 0, -1 do tap = where(most[k], k, tap or k + 1) end
     return tap
+  end
+
+  --- The same where windows begin in the padding, of -inf: if that is the largest, all is -inf, and the first place
+  --- inside of x is meant. starts: for each dim how many places of each window lie before x; nil: there is no padding.
+  local function inner_taps(tap, y, kernel, starts)
+    if not starts then return tap end
+    local first
+    for i = 1, #starts do
+      local own = ty.tensor(starts[i], { dtype = tap.dtype })
+      for _ = i + 1, #starts do own = own:unsqueeze(-1) end
+      first = first and first * kernel[i] + own or own
+    end
+    return where(eq(y, -math.huge), first, tap)
   end
 
   --- Windows that share no element: each place of a window gets g, or 0 where an earlier one was the largest. whole: no
   --- element lies outside.
-  local function spread_apart(x, view_of, kernel, y, g, whole)
+  local function spread_apart(x, view_of, kernel, y, g, whole, starts)
     local dx = (whole and ty.empty or ty.zeros)(x.shape, { dtype = g.dtype })
     local from, to = view_of(x), view_of(dx)
     local tap = first_taps(from, kernel, y)
+    tap = tap and inner_taps(tap, y, kernel, starts)
     each_tap(kernel, function(k, index) to[index] = tap and where(tap:eq(k), g, 0) or g end)
     return dx
   end
 
   --- Windows that may share elements: g is added up at the places of the largest.
-  local function spread_together(x, view, n, kernel, stride, dilation, y, g)
+  local function spread_together(x, view, n, kernel, stride, dilation, y, g, starts)
     local sizes, at = x.shape, nil
     local many = product(kernel) > TAPS
     local tap = many and view:flatten(-n, -1):argmax(-1) - 1 or first_taps(view, kernel, y) or ty.zeros_like(y)
-    tap = tap:to("i64")
+    tap = inner_taps(tap, y, kernel, starts):to("i64")
     for i = n, 1, -1 do
       local d, below = x.ndim - n + i, 1
       for k = d + 1, x.ndim do below = below * sizes[k] end
@@ -347,19 +365,25 @@ return function(ty, check, row)
     end
     local lead = x.ndim - n
     local dx = ty.zeros(x.shape, { dtype = g.dtype }):flatten(lead + 1, -1)
-    dx = dx:scatter_add(-1, at:flatten(lead + 1, -1) + 1, g:flatten(lead + 1, -1))
+    at = (at:flatten(lead + 1, -1) + 1):clamp(1, dx:size(-1)) -- it is there anyway: so that captures can see that
+    dx = dx:scatter_add(-1, at, g:flatten(lead + 1, -1))
     return dx:unflatten(-1, { unpack(sizes, lead + 1) })
   end
 
   local max_options = { stride = "any", padding = "any", dilation = "any", ceil_mode = "boolean" }
 
   local function max_pool(who, n, x, kernel, opts)
-    local input, single, _, size, stride, padding, after, dilation =
+    local input, single, _, size, stride, padding, after, dilation, outs =
       pool_arguments(who, n, x, kernel, opts, max_options)
-    local back, behind, apart = {}, {}, product(size) <= TAPS
+    local back, behind, starts, apart = {}, {}, nil, product(size) <= TAPS
     for i = 1, n do
       back[i], behind[i] = -padding[i], -after[i]
+      if padding[i] > 0 then starts = starts or {} end
       apart = apart and stride[i] > (size[i] - 1) * dilation[i]
+    end
+    for i = 1, starts and n or 0 do
+      starts[i] = {}
+      for o = 1, outs[i] do starts[i][o] = max(0, ceil((padding[i] - (o - 1) * stride[i]) / dilation[i])) end
     end
     local function padded(v) return pad(v, n, padding, after, -math.huge) end
     local function view_of(v) return windows(v, n, size, stride, dilation) end
@@ -367,8 +391,8 @@ return function(ty, check, row)
       function(v, best, g)
         v = padded(v)
         local view = view_of(v)
-        local dx = apart and spread_apart(v, view_of, size, best, g, view:numel() == v:numel())
-          or spread_together(v, view, n, size, stride, dilation, best, g)
+        local dx = apart and spread_apart(v, view_of, size, best, g, view:numel() == v:numel(), starts)
+          or spread_together(v, view, n, size, stride, dilation, best, g, starts)
         return pad(dx, n, back, behind, 0)
       end)
     return single and y:squeeze(1) or y
@@ -390,6 +414,33 @@ return function(ty, check, row)
     return counts, same
   end
 
+  --- The sums of windows. Where these share no element, or stand at every place, the gradient is as simple: g at each
+  --- place of its window, or sums of windows over g.
+  local function window_sums(x, n, kernel, stride, padding, after, dilation)
+    local apart, every, few = true, true, product(kernel) <= TAPS and product(kernel) > 1
+    local sizes, back, behind, before, beyond = x.shape, {}, {}, {}, {}
+    for i = 1, n do
+      local d = #sizes - n + i
+      apart, every = apart and stride[i] >= kernel[i], every and stride[i] == 1
+      back[i], behind[i], sizes[d] = -padding[i], -after[i], sizes[d] + padding[i] + after[i]
+      before[i], beyond[i] = kernel[i] - 1 - padding[i], kernel[i] - 1 - after[i]
+    end
+    local function sums(v)
+      return fold(windows(pad(v, n, padding, after, 0), n, kernel, stride, dilation), n, kernel, ty.add, sum_of)
+    end
+    if not (few and (apart or every) and taping() and tracked(x)) then return sums(x) end
+    return ty.custom_grad(sums, function(_, g)
+      if every then
+        return fold(windows(pad(g, n, before, beyond, 0), n, kernel, stride, dilation), n, kernel, ty.add, sum_of)
+      end
+      local whole = g:numel() * product(kernel) == product(sizes)
+      local dx = (whole and ty.empty or ty.zeros)(sizes, { dtype = g.dtype })
+      local to = windows(dx, n, kernel, stride, dilation)
+      each_tap(kernel, function(_, index) to[index] = g end)
+      return pad(dx, n, back, behind, 0)
+    end)(x)
+  end
+
   local function avg_pool(who, n, x, kernel, opts)
     local input, single, stride, padding, after, dilation, outs
     input, single, opts, kernel, stride, padding, after, dilation, outs =
@@ -397,8 +448,7 @@ return function(ty, check, row)
     local half = halves[x.dtype] and x.dtype
     if half then input = input:to("f32") end
     local include = opts.count_include_pad ~= false
-    local view = windows(pad(input, n, padding, after, 0), n, kernel, stride, dilation)
-    local y = fold(view, n, kernel, ty.add, sum_of)
+    local y = window_sums(input, n, kernel, stride, padding, after, dilation)
     local whole = 1
     for i = 1, n do
       local counts, same = window_counts(outs[i], input:size(2 + i), kernel[i], stride[i], padding[i], include)
@@ -415,7 +465,7 @@ return function(ty, check, row)
     return single and y:squeeze(1) or y
   end
 
-  --- The largest element of each window. NaN wins. Where several are equal the first has the gradient.
+  --- The largest element of each window. NaN wins. Of equals, and of NaNs, the first has the gradient; padding never.
   --- Options: stride = kernel, padding = 0 (of -inf), dilation = 1, ceil_mode = false.
   ---@param x tycho.Tensor floats, [batch, channels, length] or [channels, length]
   ---@param kernel integer
@@ -423,7 +473,7 @@ return function(ty, check, row)
   ---@return tycho.Tensor # [batch, channels, windows]
   local function max_pool1d(x, kernel, opts) return max_pool("max_pool1d", 1, x, kernel, opts) end
 
-  --- The largest element of each window. NaN wins. Where several are equal the first has the gradient.
+  --- The largest element of each window. NaN wins. Of equals, and of NaNs, the first has the gradient; padding never.
   --- Options, a number or {rows, columns}: stride = kernel, padding = 0 (of -inf), dilation = 1; ceil_mode = false.
   ---@param x tycho.Tensor floats, [batch, channels, height, width] or [channels, height, width]
   ---@param kernel integer|integer[]

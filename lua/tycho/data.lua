@@ -5,7 +5,7 @@
 --
 -- A dataset has `count` samples; a sample is one or several values (an input, a label). What each kind of dataset adds
 -- is one method, reader(order, opts): an object that walks through the samples in the order of an i64 tensor (nil: as
--- they lie) and answers
+-- they lie; opts: workers, ahead, and spare, a table where one reader leaves its memory to the next) and answers
 --   one()     the values of the next sample, as a list {n = , ...}; nil and a message where a file fails
 --   batch(n)  the next n samples side by side, the same list of stacked values
 -- All else (map, subset, split, loaders) stands on that. The order of an epoch depends on the seed, the epoch's number
@@ -126,7 +126,9 @@ function Dataset:get(i)
     fail("get", "sample %s of %d", type(i) == "number" and ("%.14g"):format(i) or show(i), n)
   end
   if i < 0 then i = n + 1 + i end
-  local values, why = self:reader(ty.tensor({ i }, { dtype = "i64" }), { workers = 0, ahead = 1 }):one()
+  local reader = self:reader(ty.tensor({ i }, { dtype = "i64" }), { workers = 0, ahead = 1 })
+  local values, why = reader:one()
+  if reader.close then reader.close() end -- its memory is more than Lua's collector knows
   if not values then return nil, why end
   return unpack(values, 1, values.n)
 end
@@ -159,7 +161,7 @@ local function rows_of(x, order, at, n)
   end
   local y = {}
   for i = 1, n do y[i] = x[order and order:get(at + i - 1) or at + i - 1] end
-  return y
+  return collate(y)
 end
 
 local function each(self, fn)
@@ -202,11 +204,13 @@ local function field_rows(who, name, x)
   return #x
 end
 
---- The rows of tensors (or lists): tensors(x, y) gives samples of two values, tensors{x = a, y = b} tables.
----@param first tycho.Tensor|table
+--- The rows of tensors or lists: tensors(x, y) gives samples of two values, tensors{x = a, y = b} tables, and so does a
+--- table of csv.load. Entries of lists are put side by side: numbers as f32, strings as a list.
+---@param first tycho.Tensor|table|tycho.csv.Table
 ---@return tycho.data.Dataset
 function M.tensors(first, ...)
   local who = "data.tensors"
+  if getmetatable(first) == files.csv.Table then first = first.columns end
   local fields, named = { first, ... }, nil
   if select("#", ...) == 0 and type(first) == "table" and #first == 0 and next(first) ~= nil then
     fields, named = first, first
@@ -281,7 +285,7 @@ function Files:reader(order, opts)
   plan.workers, plan.capacity = opts.workers, min(opts.ahead, AHEAD)
   order = order or ty.range(1, self.size):to("i64")
   if labels then labels = labels:index_select(1, order) end
-  local at, ring, dtype = 1, nil, self.dtype
+  local at, ring, dtype, spare = 1, nil, self.dtype, opts.spare or {}
   --- The ring opens with the first sample, so that a reader can be set forward before. It copies the paths: where few
   --- are wanted, only those.
   local function open()
@@ -291,13 +295,14 @@ function Files:reader(order, opts)
     if not plan.shape and n < #paths / 2 then
       local few = rest:totable()
       for i, which in ipairs(few) do few[i] = paths[which] end
-      ring = C.ring_open(few, ty.range(1, n):to("i64"), plan)
+      ring = C.ring_open(few, ty.range(1, n):to("i64"), plan, spare.ring)
     else
-      ring = C.ring_open(paths, rest:contiguous(), plan)
+      ring = C.ring_open(paths, rest:contiguous(), plan, spare.ring)
     end
+    spare.ring = nil
     return ring
   end
-  local function finish(x) return dtype and x:to(dtype) / 255 or x end
+  local function finish(x) return files._image_as(x, dtype) end
   return {
     one = function()
       local values, why = file_one(ring or open(), labels, at)
@@ -317,8 +322,9 @@ function Files:reader(order, opts)
       at = at + n
     end,
     close = function()
-      if ring then C.ring_close(ring) end
-      ring = nil
+      if not ring then return end
+      C.ring_close(ring, opts.spare ~= nil)
+      ring, spare.ring = nil, ring
     end,
   }
 end
@@ -336,7 +342,8 @@ local function pictures_in(names)
 end
 
 --- Pictures of a folder: (picture, label) where it has sub-folders, one for each class, whose sorted names the labels
---- count from 1 (ds.classes); else single pictures. Options as of image.load: channels, size, dtype, limit.
+--- count from 1 (ds.classes); else single pictures. Options as of image.load: channels, size, dtype, limit (for each
+--- picture: what is over it is refused when its turn comes).
 ---@param dir string
 ---@param opts? {channels: integer?, size: integer[]?, dtype: string?, limit: integer?}
 ---@return tycho.data.Dataset? ds, string? message
@@ -345,7 +352,7 @@ function M.images(dir, opts)
   check_path(who, "folder", dir)
   opts = check.options(who, opts, { channels = "number", size = "table", dtype = "string", limit = "number" })
   local plan = {}
-  plan.channels, plan.height, plan.width, plan.limit = files._image_wants(who, opts)
+  plan.channels, plan.height, plan.width, plan.limit, plan.element = files._image_wants(who, opts)
   local names, folders = C.folder(dir)
   if not names then return nil, folders end
   local ds = { paths = {}, plan = plan, dtype = opts.dtype ~= "u8" and opts.dtype or nil }
@@ -423,6 +430,9 @@ function M.csv(path, opts)
     return nil, ("%s: there is no column %q"):format(path, tostring(own.target))
   end
   if target and t.types[target] == "text" then -- again, with the classes looked for
+    for _, p in ipairs(t.place) do
+      if p and p.index == 1 then p.matrix:release() end -- not beside the new ones
+    end
     local types = type(rest.types) == "table" and rest.types or {}
     rest.types = {}
     for k, v in pairs(types) do rest.types[k] = v end
@@ -521,6 +531,7 @@ end
 ---@field batch integer
 local Loader = {}
 Loader.__index = Loader
+M.Loader = Loader
 
 local loader_options = {
   batch = "number", shuffle = "boolean", seed = "number", last = "string", transform = "function", workers = "number",
@@ -543,7 +554,7 @@ function M.loader(ds, opts)
   local o = setmetatable({
     dataset = ds, batch = opts.batch or 1, shuffle = opts.shuffle or false, seed = opts.seed or 0,
     last = opts.last or "keep", transform = opts.transform, workers = opts.workers or 1, ahead = opts.ahead or 2,
-    at = { epoch = 1, position = 0 },
+    at = { epoch = 1, position = 0 }, spare = {},
   }, Loader)
   check_count(who, "option batch", o.batch)
   check_count(who, "option ahead", o.ahead)
@@ -555,7 +566,8 @@ function M.loader(ds, opts)
   return o
 end
 
----@param opts? table see data.loader
+--- Its batches, with the options of data.loader.
+---@param opts? table
 ---@return tycho.data.Loader
 function Dataset:loader(opts) return M.loader(self, opts) end
 
@@ -573,6 +585,7 @@ function Loader:state()
   return { epoch = self.at.epoch, position = self.at.position, seed = self.seed }
 end
 
+--- Goes on where a loader stood that gave this state.
 ---@param state {epoch: integer, position: integer, seed: integer}
 function Loader:restore(state)
   if type(state) ~= "table" then fail("restore", "argument 1 must be a loader's state, got %s", show(state)) end
@@ -586,10 +599,19 @@ function Loader:restore(state)
   self.seed, self.at, self.left = seed, { epoch = epoch, position = position }, nil
 end
 
+Loader.state_dict, Loader.load_state_dict = Loader.state, Loader.restore -- so that it can be a part of a checkpoint
+
 --- Ends the reading in the background; the collector does so too. The loader can be used again.
 function Loader:close()
+  self:rest()
+  self.spare = {}
+end
+
+--- Ends an epoch's reading; the memory that it was read into waits for the next.
+---@private
+function Loader:rest()
   local reader = self.reader
-  self.reader, self.running = nil, nil
+  self.reader, self.running, self.given = nil, nil, nil
   if reader and reader.close then reader.close() end
 end
 
@@ -597,7 +619,7 @@ end
 local function reader_at(self, epoch, position)
   local ds = self.dataset
   local order = self.shuffle and C.shuffle(ds:count(), self.seed, epoch) or nil
-  local reader = ds:reader(order, { workers = self.workers, ahead = self.batch * self.ahead })
+  local reader = ds:reader(order, { workers = self.workers, ahead = self.batch * self.ahead, spare = self.spare })
   if position > 0 then reader:skip(position * self.batch) end
   return reader
 end
@@ -605,7 +627,7 @@ end
 --- What a loop gets: the values of the batch, then its number.
 local function answer(self, reader, values, why, number)
   if not values then
-    if self.reader == reader then self:close() end
+    if self.reader == reader then self:rest() end
     fail("data", "%s", why)
   end
   if self.transform then
@@ -620,7 +642,7 @@ end
 --- is called again, unless restore has set where to go on. A loader walks through one epoch at a time.
 ---@return fun(): ...
 function Loader:epoch()
-  self:close()
+  self:rest()
   local count, total = self:count(), self.dataset:count()
   if self.at.position >= count and count > 0 or self.left then
     self.at = { epoch = self.at.epoch + 1, position = 0 }
@@ -632,7 +654,7 @@ function Loader:epoch()
   return function()
     if self.at ~= at then fail("data.loader", "another epoch of this loader has begun") end
     if at.position >= count then
-      if self.reader == reader then self:close() end
+      if self.reader == reader then self:rest() end
       return nil
     end
     self.left = true -- begun: where the loop is left, the next epoch is another
@@ -643,10 +665,17 @@ function Loader:epoch()
   end
 end
 
---- for x, y in loader do: an epoch each time such a loop begins.
+--- for x, y in loader do: an epoch each time such a loop begins. Two loops are told apart by what each was given last.
 function Loader:__call(_, control)
-  if control == nil then self.running = self:epoch() end
-  return self.running()
+  if control == nil then self.running = self:epoch()
+  elseif not self.running or control ~= self.given then
+    fail("data.loader", "another epoch of this loader has begun")
+  end
+  local function give(first, ...)
+    self.given = first
+    return first, ...
+  end
+  return give(self.running())
 end
 
 function Loader:__tostring()

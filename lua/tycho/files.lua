@@ -97,7 +97,8 @@ local function turned(t, reversed)
 end
 
 add("npy", "npy", {
-  --- A tensor of a .npy file. u16 becomes i32, u32 and u64 i64; column-major files give a view with turned strides.
+  --- A tensor of a .npy file. u16 becomes i32, u32 and u64 i64 (so it takes up to twice the file's size); column-major
+  --- files give a view with turned strides.
   ---@param path string
   ---@param opts? {mmap: boolean?} mmap: the elements stay in the file, which must not be cut short meanwhile
   ---@return tycho.Tensor? t, string? message
@@ -131,6 +132,7 @@ add("npy", "npy", {
 ---@field metadata table
 local File = {}
 local file_methods = {}
+M.TensorFile = file_methods
 
 local loaders = { metadata = function(self) return C.metadata(self.handle) end }
 
@@ -192,20 +194,30 @@ local function check_names(who, names)
   return names
 end
 
---- All tensors of a file, or those that names lists; convert(t) may change each.
+--- All tensors of a file, or those that names lists; convert(t) may change each. What can be seen to be wrong is seen
+--- before the first is read.
 local function load_all(who, format, path, opts, convert)
   check_path(who, path)
   local names = opts.names and check_names(who, opts.names)
   local file, why = open_file(format, path, opts)
   if not file then return nil, why end
-  local tensors = {}
-  for _, name in ipairs(names or file.names) do
+  local function refuse(message)
+    file:close()
+    return nil, message
+  end
+  local tensors, places = {}, {}
+  names = names or file.names
+  for i, name in ipairs(names) do
+    places[i] = file.places[name]
+    if not places[i] then return refuse(select(2, file:get(name))) end
+  end
+  local good
+  good, why = C.check(file.handle, places)
+  if not good then return refuse(why) end
+  for _, name in ipairs(names) do
     local t
     t, why = file:get(name)
-    if not t then
-      file:close()
-      return nil, why
-    end
+    if not t then return refuse(why) end
     tensors[name] = convert and convert(t) or t
   end
   local metadata = file.metadata
@@ -219,9 +231,13 @@ local known_options = {
   gguf = { names = "table", mmap = "boolean", dtype = "string" },
 }
 
---- ty.files.npz.open and its relatives: the file, of which tensors are read one by one.
+--- ty.files.npz.open and its relatives.
 local function opener(format)
   local known = { mmap = known_options[format].mmap, limit = known_options[format].limit }
+  --- An open file, of which tensors are read one by one: its names, info(name), get(name). Options as of load.
+  ---@param path string
+  ---@param opts? {mmap: boolean?, limit: number?}
+  ---@return tycho.TensorFile? file, string? message
   return function(path, opts)
     local who = format .. ".open"
     return open_file(format, check_path(who, path), check.options(who, opts, known))
@@ -270,6 +286,7 @@ add("npz", "npz", {
     check_path(who, path)
     opts = check.options(who, opts, { compress = "boolean" })
     local names, fronts, list = names_of(who, tensors), {}, {}
+    if #names == 0 then return C.write(path, { "PK\5\6" .. ("\0"):rep(18) }) end -- libzip writes none without members
     for i, name in ipairs(names) do
       fronts[i], list[i] = npy_header(who, tensors[name]), tensors[name]:detach()
       names[i] = name .. ".npy"
@@ -365,7 +382,8 @@ add("safetensors", "safetensors", {
 ---------------------------------------------------------------------------------------------------------- gguf
 
 add("gguf", "gguf", {
-  --- The tensors of a .gguf file by name, and its metadata. Q8_0 and Q4_0 become f32, other types keep their dtype
+  --- The tensors of a .gguf file by name, and its metadata. Q8_0 and Q4_0 become f32, about 4 and 7 bytes for each of
+  --- the file, so that a model takes up to 7 times its size (names: only these are read); other types keep their dtype
   --- unless `dtype` names one. Whole numbers of the metadata beyond 2^53 are texts.
   ---@param path string
   ---@param opts? {names: string[]?, mmap: boolean?, dtype: string?}
@@ -374,7 +392,11 @@ add("gguf", "gguf", {
     local who = "gguf.load"
     opts = check.options(who, opts, known_options.gguf)
     local dtype = opts.dtype
-    return load_all(who, "gguf", path, opts, dtype and function(t) return t:to(dtype) end)
+    return load_all(who, "gguf", path, opts, dtype and function(t)
+      local y = t:to(dtype)
+      if y ~= t then t:release() end
+      return y
+    end)
   end,
   open = opener "gguf",
 })
@@ -382,6 +404,7 @@ add("gguf", "gguf", {
 ---------------------------------------------------------------------------------------------------------- directories
 
 local INDEX_MOST = 2 ^ 24 -- bytes: JSON of more is not read
+local SHARDS_MOST = 4096 -- files that an index names
 
 local function exists(path)
   local f = io.open(path, "rb")
@@ -403,7 +426,10 @@ local function read_index(path)
     if type(name) ~= "string" or type(file) ~= "string" or file:find("[/\\%z]") or file == "" or file == ".." then
       return nil, ("%s: %q is in no file beside it"):format(path, tostring(name))
     end
-    if not shards[file] then files[#files + 1], shards[file] = file, {} end
+    if not shards[file] then
+      if #files == SHARDS_MOST then return nil, ("%s: names more than %d files"):format(path, SHARDS_MOST) end
+      files[#files + 1], shards[file] = file, {}
+    end
     table.insert(shards[file], name)
   end
   table.sort(files)

@@ -3,6 +3,8 @@
 -- The core keeps the tape and walks back along it (grad.c); where it meets a function of the user's it hands
 -- that out, and it runs here, as ordinary Lua: it may raise, and yield.
 
+local tree = require "tycho.tree"
+
 ---@param ty table the core module
 ---@param define fun(name: string, where: string, args: string, text: string, fn: function)
 return function(ty, define)
@@ -10,7 +12,9 @@ return function(ty, define)
   local fail, show, text = check.fail, check.show, check.text
   local core, is_tensor = ty.internals.grad, ty.is_tensor
   local batch, random_state = ty.internals.vmap, ty.internals.check.random
-  local mode = core.mode
+  local map, recall, remember = tree.map, tree.recall, tree.remember
+  local mode, modes = core.mode, ty.internals.modes
+  local grad_mode, leave_mode = modes.grad, modes.leave
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
 
   --- Functions around functions of the user's, for captures: what they close over is no part of the library.
@@ -33,8 +37,9 @@ return function(ty, define)
 
   ------------------------------------------------------------------------------------------------------------- modes
 
-  local function restore(was, ok, ...)
-    mode(was)
+  --- What follows a call inside of a mode, which its coroutine leaves here: `scope` lies on its stack until then.
+  local function restore(scope, ok, ...)
+    leave_mode(scope)
     if not ok then error((...), 0) end
     return ...
   end
@@ -42,12 +47,12 @@ return function(ty, define)
   --- Calls fn(...) while nothing is taped.
   local function no_grad(fn, ...)
     callable("no_grad", 1, fn)
-    return restore(mode(false), pcall(fn, ...))
+    return restore(grad_mode(false), pcall(fn, ...))
   end
 
   local function enable_grad(fn, ...)
     callable("enable_grad", 1, fn)
-    return restore(mode(true), pcall(fn, ...))
+    return restore(grad_mode(true), pcall(fn, ...))
   end
 
   ----------------------------------------------------------------------------------------------------- the way back
@@ -57,10 +62,7 @@ return function(ty, define)
     while true do
       local kept, gradients = core.step(back)
       if not kept then return end
-      local was = mode(create)
-      local ok, err = pcall(kept.back, back, gradients)
-      mode(was)
-      if not ok then error(err, 0) end
+      restore(grad_mode(create), pcall(kept.back, back, gradients))
       core.pass(back)
     end
   end
@@ -103,28 +105,17 @@ return function(ty, define)
 
   -------------------------------------------------------------------------------------------- functions of functions
 
-  -- What was met already. A capture has its own memory: objects from outside are no keys there.
-  local function recall(seen, v) return seen[v] end
-  local function remember(seen, v, y) seen[v] = y end
-
   --- Replaces the float tensors of v, in nested tables too, by watched ones, which are listed.
   local function watch(v, list, seen)
-    if is_tensor(v) then
-      if not is_float(v) then return v end
-      local w = recall(seen, v)
+    return map(v, function(x)
+      if not (is_tensor(x) and is_float(x)) then return nil end
+      local w = recall(seen, x)
       if w then return w end
-      w = core.watch(v)
+      w = core.watch(x)
       list[#list + 1] = w
-      remember(seen, v, w)
+      remember(seen, x, w)
       return w
-    end
-    if type(v) ~= "table" then return v end
-    local y = recall(seen, v)
-    if y then return y end
-    y = setmetatable({}, getmetatable(v))
-    remember(seen, v, y)
-    for k, field in pairs(v) do rawset(y, k, watch(field, list, seen)) end
-    return y
+    end, seen)
   end
 
   --- The gradients in the structure of v.
@@ -161,10 +152,8 @@ return function(ty, define)
       args[n] = watch(args[n], watched, seen)
     end
     local back = core.start(false, false, watched, seq) -- now: f may write to what it was given
-    local was = mode(true)
-    local ok, y = pcall(f, unpack(args, 1, args.n))
-    mode(was)
-    if not ok then error(y, 0) end
+    local y = restore(grad_mode(true), pcall(f, unpack(args, 1, args.n)))
+    local was = mode()
     if not is_tensor(y) or y:numel() ~= 1 or not is_float(y) then
       fail(who, "the function must give a float tensor of one element, got %s", show(y))
     end
@@ -259,10 +248,8 @@ return function(ty, define)
       args[n] = core.watch(check.float("jacobian", n, args[n]))
       watched[i] = core.same(args[n]) -- f may write to what it was given
     end
-    local was = mode(true)
-    local ok, y = pcall(f, unpack(args, 1, args.n))
-    mode(was)
-    if not ok then error(y, 0) end
+    local y = restore(grad_mode(true), pcall(f, unpack(args, 1, args.n)))
+    local was = mode()
     if not is_tensor(y) or not is_float(y) then
       fail("jacobian", "the function must give a float tensor, got %s", show(y))
     end
@@ -319,19 +306,13 @@ return function(ty, define)
 
   -------------------------------------------------------------------------------------- gradients of the user's own
 
-  --- What is kept for the way back: tensors in storages that nobody writes to, in tables like those they came in.
-  --- seen: what was kept already, since modules know each other.
-  local function keep(v, seen)
+  local function same(v)
     if is_tensor(v) then return core.same(v) end
-    if type(v) ~= "table" then return v end
-    local y = seen and recall(seen, v)
-    if y then return y end
-    seen = seen or {}
-    y = setmetatable({}, getmetatable(v))
-    remember(seen, v, y)
-    for k, field in pairs(v) do rawset(y, k, keep(field, seen)) end
-    return y
+    return nil
   end
+
+  --- What is kept for the way back: tensors in storages that nobody writes to, in tables like those they came in.
+  local function keep(v) return map(v, same, {}) end
 
   --- Makes `back` (of the way back, gradients) what the results lead to, if an argument requires grad.
   local function join(args, results, back)
@@ -355,11 +336,41 @@ return function(ty, define)
     end
     if beyond then results = batch.taped(taped, id, args, results, rule) end
     return join(args, results, function(back, gradients)
-      local given = rule(gradients)
+      local given = rule(gradients, back)
       for i = 1, args.n do
         if given[i] ~= nil then core.give(back, i, given[i]) end
       end
     end)
+  end
+
+  --- Where results stand among what was saved: {what was kept of one, its number} each.
+  local function results_in(saved, kept, results, found, seen)
+    if is_tensor(saved) then
+      for i, y in ipairs(results) do
+        if rawequal(saved, y) then found[#found + 1] = { kept, i } end
+      end
+    elseif type(saved) == "table" and not recall(seen, saved) then
+      remember(seen, saved, true)
+      for k, v in pairs(saved) do results_in(v, kept[k], results, found, seen) end
+    end
+    return found
+  end
+
+  --- What was kept, with results that lead back to the function: a rule that reads them may be differentiated.
+  local function leading_back(kept, found, back, seen)
+    if is_tensor(kept) then
+      for _, r in ipairs(found) do
+        if rawequal(r[1], kept) then return core.result(back, r[2], kept) end
+      end
+      return kept
+    end
+    if type(kept) ~= "table" then return kept end
+    local y = recall(seen, kept)
+    if y then return y end
+    y = setmetatable({}, getmetatable(kept))
+    remember(seen, kept, y)
+    for k, v in pairs(kept) do rawset(y, k, leading_back(v, found, back, seen)) end
+    return y
   end
 
   --- A function whose gradient is the user's: forward(...) gives the result (or a list of them) and what to save;
@@ -379,11 +390,14 @@ return function(ty, define)
       end
       for i = 1, #list do check.tensor("custom_grad", i, list[i]) end
       local kept, like = keep(saved), {}
+      local found = results_in(saved, kept, list, {}, {})
       for i, r in ipairs(list) do like[i] = { r.shape, { dtype = r.dtype } } end
       local n = args.n
-      local results = taped(args, list, function(gradients)
+      local results = taped(args, list, function(gradients, back)
+        local now = kept
+        if back and found[1] and mode() then now = leading_back(kept, found, back, {}) end
         for i = 1, #like do gradients[i] = gradients[i] or ty.zeros(unpack(like[i])) end
-        local given = pack(rule(kept, unpack(gradients, 1, #like)))
+        local given = pack(rule(now, unpack(gradients, 1, #like)))
         for i = 1, n do
           if given[i] ~= nil then check.tensor("custom_grad", i, given[i]) end
         end
@@ -393,46 +407,60 @@ return function(ty, define)
     end)
   end
 
-  --- How often v was written to, if it needs a gradient.
-  local function writes_to(v)
-    if is_float(v) and v.requires_grad then return select(2, batch.written(v)) end
+  --- All arguments as they are now. Those that share memory go on to, so that f's writes to one are seen in the others.
+  local function keep_together(args)
+    local made = {}
+    return map(args, function(v)
+      if not is_live(v) then return nil end
+      local id = core.storage(v)
+      local y = core.same(v, made[id])
+      made[id] = made[id] or y
+      return y
+    end, {})
   end
 
-  --- f(...) that keeps nothing for the way back but its arguments: it runs again there, and draws the same random
-  --- numbers, under the same autocast. What it writes to arguments leads back through it too.
+  --- f's results once more; after: the random state that it must end with.
+  local function repeated(half, f, args, n, after)
+    local results = pack(ty.autocast(half, enable_grad, f, unpack(args, 1, n)))
+    if after and after ~= random_state() then
+      fail("checkpoint", "random numbers were drawn outside while the function was suspended: it would draw others now")
+    end
+    return unpack(results, 1, results.n)
+  end
+
+  --- f(...) that keeps nothing for the way back to its results but its arguments: it runs again there, and draws the
+  --- same random numbers, under the same autocast. It is taped the first time too, as long as it runs: so what it
+  --- writes to other tensors, or puts into tables, has its gradient without running again. The second run gets copies
+  --- of the arguments, in tables too; what f closes over and writes to is written a second time.
   ---@param f fun(...): ...
   local function checkpoint(f, ...)
     callable("checkpoint", 1, f)
     if not mode() or batch.level() > 0 then return f(...) end -- gradients outside of a vmap would not see the way back
     local args, random, half = pack(...), random_state(), ty._half()
-    local inputs = { n = args.n + 1, ty.zeros(1):requires_grad_() } -- so that it is taped for what f closes over
-    local kept, writes = {}, {} -- as they are before f, which may write to them
-    for i = 1, args.n do
-      kept[i], inputs[i + 1], writes[i] = keep(args[i]), args[i], writes_to(args[i])
-    end
-    local results = { no_grad(f, ...) }
-    local n, written = #results, {}
-    for i = 1, n do check.tensor("checkpoint", i, results[i]) end
-    for i = 1, args.n do -- what was written to is one more result
-      if writes_to(args[i]) ~= writes[i] then
-        written[#written + 1], results[#results + 1] = i, args[i]
+    local kept = keep_together(args) -- as they are before f, which may write to them
+    local scope, list, at, seq = grad_mode(true), {}, {}, core.seq()
+    local results = pack(restore(scope, pcall(f, ...)))
+    local after = modes.parted(scope) and random_state() -- others may have drawn random numbers meanwhile
+    for i = 1, results.n do
+      if is_float(results[i]) and results[i].requires_grad then
+        at[#at + 1], list[#list + 1] = i, results[i]
       end
     end
-    results = join(inputs, results, function(back, gradients)
-      local now, given = random_state(), {}
-      random_state(random)
-      for i = 1, args.n do given[i] = keep(kept[i]) end
-      local again = pack(pcall(ty.autocast, half, enable_grad, f, unpack(given, 1, args.n)))
-      random_state(now)
-      if not again[1] then error(again[2], 0) end
-      table.remove(again, 1)
-      for k, i in ipairs(written) do again[n + k] = given[i] end
-      for i = 1, n + #written do
-        if gradients[i] and again[i].requires_grad then core.seed(back, again[i], gradients[i]) end
+    if #list == 0 then return unpack(results, 1, results.n) end
+    local function go_back(back, gradients)
+      local given = keep_together(kept)
+      local again = pack(restore(modes.random(random), pcall(repeated, half, f, given, args.n, after)))
+      for k, i in ipairs(at) do
+        local y, g = again[i], gradients[k]
+        if g and not (is_float(y) and y.requires_grad) then
+          fail("checkpoint", "result %d is %s when the function runs again; it must do the same twice", i, show(y))
+        end
+        if g then core.seed(back, y, first("checkpoint", y, g)) end
       end
-    end)
-    for k, i in ipairs(written) do args[i]:copy_(results[n + k]) end
-    return unpack(results, 1, n)
+    end
+    list = core.join({ back = go_back }, {}, list, seq)
+    for k, i in ipairs(at) do results[i] = list[k] end
+    return unpack(results, 1, results.n)
   end
 
   ------------------------------------------------------------------------------------------------------------ clipping
@@ -445,15 +473,22 @@ return function(ty, define)
     return list
   end
 
-  --- Scales the gradients so that their norm together is at most `max`. Gives the norm before.
-  local function clip_grad_norm(params, max)
+  --- A number that is not below 0.
+  local function bound(who, v, what)
+    check.number(who, 2, v, what)
+    if v < 0 or v ~= v then fail(who, "argument 2 (%s) must not be negative, got %.14g", what, v) end
+  end
+
+  --- Scales the gradients so that their p-norm together is at most `max`. Gives the norm before.
+  local function clip_grad_norm(params, max, p)
     local list = gradients_of("clip_grad_norm_", params)
-    check.number("clip_grad_norm_", 2, max, "max")
+    bound("clip_grad_norm_", max, "max")
+    p = check.number("clip_grad_norm_", 3, p, "p", 2)
     return no_grad(function()
-      local squares = {}
-      for i, g in ipairs(list) do squares[i] = g:norm() end
-      if #squares == 0 then return ty.zeros({}) end
-      local norm = ty.stack(squares):norm()
+      local norms = {}
+      for i, g in ipairs(list) do norms[i] = g:norm(p) end
+      if #norms == 0 then return ty.zeros({}) end
+      local norm = ty.stack(norms):norm(p)
       local scale = (max / (norm + 1e-6)):minimum(1)
       for _, g in ipairs(list) do g:mul_(scale) end
       return norm
@@ -462,14 +497,14 @@ return function(ty, define)
 
   local function clip_grad_value(params, v)
     local list = gradients_of("clip_grad_value_", params)
-    check.number("clip_grad_value_", 2, v, "value")
+    bound("clip_grad_value_", v, "value")
     no_grad(function()
       for _, g in ipairs(list) do g:minimum_(v):maximum_(-v) end
     end)
   end
 
-  local own = { taped = taped, keep = keep, no_grad = no_grad, mark = mark, pack = pack, callable = callable,
-    recall = recall, remember = remember }
+  local own = { restore = restore, taped = taped, keep = keep, no_grad = no_grad, mark = mark, pack = pack,
+    callable = callable }
   local inline = require("tycho.vmap")(ty, define, own)
   if rawget(ty, "linalg") then require("tycho.linalg")(ty, own) end
 
@@ -478,16 +513,19 @@ return function(ty, define)
   core.around, core.inline, core.captured = around, {}, {}
   core.ends = { [core.step] = true } -- with nil
   core.memory = { [recall] = "recall", [remember] = "remember" }
-  for _, f in ipairs { first, run, backward, directions, rows_of, jacobian, hessian, callable, no_grad, enable_grad,
-    restore, watch, gather, differentiate, value_and_grad, grad, jvp, custom_grad, checkpoint, writes_to, taped, join,
-    keep, gradients_of, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
+  for _, f in ipairs { pack, map, tree.said, tree.behind, first, run, backward, directions, rows_of, jacobian,
+    hessian, callable, no_grad, enable_grad, restore, watch, gather, differentiate, value_and_grad, grad, jvp,
+    custom_grad, results_in, leading_back, checkpoint, keep_together, repeated, taped, join, same, keep,
+    gradients_of, bound, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true
   end
   for name, f in pairs(batch) do core.captured[f] = "vmap." .. name end
   for name, f in pairs(core) do
     if type(f) == "function" then core.captured[f] = "grad." .. name end
   end
+  for name, f in pairs(modes) do core.captured[f] = "modes." .. name end
   core.captured[random_state] = "grad.random"
+  core.captured[ty.internals.check_index] = "check_index"
 
   define("backward", "b", "x, g = 1, {retain_graph, create_graph}",
     "adds the gradient of x to grad of every leaf that x was computed from", backward)
@@ -502,7 +540,7 @@ return function(ty, define)
   define("custom_grad", "m", "forward, backward",
     "a function with a gradient of its own: forward gives y and what backward(saved, g) gets", custom_grad)
   define("checkpoint", "m", "f, ...", "f(...), which keeps nothing for its gradient but runs again there", checkpoint)
-  define("clip_grad_norm_", "m", "params, max", "scales gradients to a norm of at most max, gives the norm",
+  define("clip_grad_norm_", "m", "params, max, p = 2", "scales gradients to a p-norm of at most max, gives the norm",
     clip_grad_norm)
   define("clip_grad_value_", "m", "params, value", "cuts gradients to -value .. value", clip_grad_value)
 end

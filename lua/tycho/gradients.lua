@@ -109,7 +109,7 @@ return function(World)
 
   --- What the way back that just ended gave to leaves from outside.
   function World:take_gradients()
-    local C, mode = self.C, self.core.internals.grad.mode
+    local C, modes = self.C, self.core.internals.modes
     local given = self:tycho(C.gradients, "gradients", {}, {}, 0)
     local k = 1
     for slot in given[1]:gmatch("%d+") do
@@ -119,9 +119,9 @@ return function(World)
       local o = place_of(self, self.slots[tonumber(slot)].value)
       local old, s = read(self, o)
       if old ~= nil then
-        local was = self:tycho(mode, "mode", { false }, {}, 1)[1]
+        local scope = self:tycho(modes.grad, "mode", { false }, {}, 1)[1]
         new = self:tensor_arith("add", old, s, new, nil)
-        self:tycho(mode, "mode", { was }, {}, 1)
+        self:tycho(modes.leave, "mode", { scope }, {}, 1)
       end
       write(self, o, new, nil)
     end

@@ -58,10 +58,10 @@ local Node = {}
 
 local function is_node(v) return type(v) == "table" and getmetatable(v) == Node end
 
+--- Whether a value is a graph.
 local function is_graph(v) return type(v) == "table" and getmetatable(v) == Graph end
 
---- Whether a value is a graph.
-M.is_graph = is_graph
+M.is_graph, M.Graph = is_graph, Graph
 
 local function errorf(fmt, ...) return fail(fmt:format(...)) end
 

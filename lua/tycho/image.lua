@@ -12,7 +12,8 @@ return function(M, C, add, check)
   local type, ipairs = type, ipairs
   local fail, show, text = check.fail, check.show, check.text
 
-  local FLOATS = { f32 = true, f64 = true, f16 = true, bf16 = true }
+  local FLOATS = { f32 = 4, f64 = 8, f16 = 2, bf16 = 2 } -- bytes of an element
+  local PART = 2 ^ 17 -- elements that are made floats at a time
   local MODES = { nearest = true, box = true, bilinear = true, bicubic = true }
   local FORMATS = { png = "png", jpg = "jpeg", jpeg = "jpeg", ppm = "pnm", pgm = "pnm", pnm = "pnm" }
 
@@ -30,7 +31,7 @@ return function(M, C, add, check)
 
   local known = { channels = "number", size = "table", dtype = "string", limit = "number" }
 
-  --- The options of load for files.so: channels, height, width, limit; 0 for what was not given.
+  --- The options of load for files.so: channels, height, width, limit, bytes of a float; 0 for what was not given.
   function M._image_wants(who, opts)
     local channels, limit, height, width = opts.channels or 0, opts.limit or 0, 0, 0
     if channels ~= 0 and channels ~= 1 and channels ~= 3 and channels ~= 4 then
@@ -41,20 +42,32 @@ return function(M, C, add, check)
     if opts.dtype and opts.dtype ~= "u8" and not FLOATS[opts.dtype] then
       fail(who, "option dtype must be u8 or a float, got %q", opts.dtype)
     end
-    return channels, height, width, limit
+    return channels, height, width, limit, FLOATS[opts.dtype] or 0
   end
 
-  --- Bytes as the dtype that was asked for: floats from 0 to 1.
-  local function as(x, dtype)
-    if not dtype or dtype == "u8" then return x end
-    return x:to(dtype) / 255
+  --- Bytes as the dtype that was asked for: floats from 0 to 1. Large ones part by part, since each operation makes a
+  --- tensor of its own, and the limit reckons with x and y alone.
+  function M._image_as(x, dtype)
+    if not FLOATS[dtype] then return x end
+    local n = x:numel()
+    if n <= PART then return x:to(dtype) / 255 end
+    local y, flat = ty.zeros(x.shape, { dtype = dtype }), x:reshape(n)
+    local to = y:reshape(n)
+    for i = 1, n, PART do
+      local bytes = flat:narrow(1, i, math.min(PART, n + 1 - i)):to(dtype)
+      local part = bytes / 255
+      to[{ { i, i + part:numel() - 1 } }] = part
+      bytes:release()
+      part:release()
+    end
+    return y
   end
 
   local function read(who, path, bytes, opts)
     opts = check.options(who, opts, known)
     local x, why = C.image_read(path, bytes, M._image_wants(who, opts))
     if not x then return nil, why end
-    return as(x, opts.dtype)
+    return M._image_as(x, opts.dtype)
   end
 
   --- The tensor as bytes [channels, height, width]; floats are taken from 0..1, what lies beyond is cut.
@@ -64,7 +77,9 @@ return function(M, C, add, check)
     if x.ndim == 2 then x = x:reshape(1, x:size(1), x:size(2)) end
     local c = x.ndim == 3 and x:size(1)
     if not c or c < 1 or c > 4 or x:numel() == 0 then
-      fail(who, "argument %d must be a picture, [h,w] or [c,h,w] of 1 to 4 channels, got %s", i, text(x))
+      local turned = x.ndim == 3 and x:numel() > 0 and x:size(3) <= 4
+      fail(who, "argument %d must be a picture, [h,w] or [c,h,w] of 1 to 4 channels, got %s%s", i, text(x),
+        turned and " (x:permute(3, 1, 2) has the channels first)" or "")
     end
     if FLOATS[x.dtype] then return (x:to("f32") * 255 + 0.5):floor():clamp(0, 255):to("u8") end
     if x.dtype == "bool" then return x:to("u8") * 255 end
@@ -130,8 +145,10 @@ return function(M, C, add, check)
 
   add("image", "png jpg jpeg ppm pgm pnm", {
     --- A picture, u8 [channels, height, width]. Options: channels = 1 | 3 | 4, default the file's own; size =
-    --- {height, width}: resized, bilinear; dtype = a float: from 0 to 1; limit = bytes of pixels that are too many,
-    --- default 16 MB and 40 for each byte of the file.
+    --- {height, width}: resized, bilinear; dtype = a float: from 0 to 1; limit = bytes that reading may take beside the
+    --- file's own, at its peak, as the header has it: pixels, the decoder's work, conversions. The default of 58 MB
+    --- keeps every file, also a hostile one, within its size and 64 MB; it holds photographs of 16 megapixels (of 6 as
+    --- progressive JPEG, of 3 as f32), and a limit of 16 bytes a pixel holds any as bytes.
     ---@param path string
     ---@param opts? {channels: integer?, size: integer[]?, dtype: string?, limit: integer?}
     ---@return tycho.Tensor? picture, string? message

@@ -23,7 +23,7 @@ end
 
 local ty = load_core()
 local internals = ty.internals -- for the library itself and its specs
-local methods, help, describe = internals.methods, internals.help, internals.describe
+local methods, describe = internals.methods, internals.describe
 local fail = internals.error
 if internals.complete then return ty end -- package.loaded was cleared: this state has it all
 internals.home()
@@ -91,25 +91,12 @@ define("scope", "m", "fn, ...",
     return scope_close(scope, pcall(fn, ...))
   end)
 
--- Help.
+-- Mixed precision, and composites: functions made of operations.
 
-define("help", "m", "name = nil", "the help of a function as text; without a name all names, sorted",
-  function(name)
-    if name == nil then
-      local names = {}
-      for known in pairs(help) do names[#names + 1] = known end
-      table.sort(names)
-      return names
-    end
-    if type(name) ~= "string" then fail("help: argument 1 must be a name, got " .. type(name)) end
-    local text = help[name]
-    if text then return text end
-    local near = internals.nearest(tostring(name), help)
-    fail(("help: no function %q%s"):format(tostring(name),
-      near and (", did you mean %q?"):format(near) or ""))
-  end)
-
--- Composites: functions made of operations.
+local autocast
+autocast, ty._cast, ty._half = require("tycho.nn.autocast")(ty)
+define("autocast", "m", "dtype, fn, ...",
+  "calls fn(...) with the products of layers in that half float; sums, softmax, norms, losses give f32", autocast)
 
 internals.composites = require("tycho.functions")(ty)
 
@@ -140,13 +127,10 @@ for name, fn in pairs(require("tycho.compile").open(ty)) do
 end
 -- Modules, optimisers: loaded when they are asked for.
 
-local autocast, cast, whole, half = require("tycho.nn.autocast")(ty)
-define("autocast", "m", "dtype, fn, ...", "calls fn(...) with the products of layers in that half float", autocast)
-ty._cast, ty._whole, ty._half = cast, whole, half
-
--- Pictures, progress, profile: loaded when they are called first.
+-- Help, pictures, progress, profile: loaded when they are called first.
 
 for name, about in pairs {
+  help = { "name = nil", "the help of a function, \"nn.Linear\", or a group, \"nn\"; without one all names" },
   plot = { "options = nil", "an empty plot, or rows of plots as one; its methods draw, save writes SVG or PNG" },
   progress = { "n, {label, unit, per_step, total, curve, height}",
     "a progress bar over n steps, a list or an iterator, with rate, values, time left" },

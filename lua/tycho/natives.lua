@@ -105,7 +105,8 @@ return function(World)
       end
       return v, nil
     end
-    if kind == "userdata" and (self.is_tensor(v) or self.core.internals.grad.is_back(v)) then
+    local internals = self.core.internals
+    if kind == "userdata" and (self.is_tensor(v) or internals.grad.is_back(v) or internals.modes.is(v)) then
       return v, self.objects[v]
     end
     if kind == "function" and self.objects[v] then return v, self.objects[v] end

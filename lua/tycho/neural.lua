@@ -1,5 +1,6 @@
 --- neural.lua -- composites of neural networks: activations, softmax, norms, dropout, losses.
--- Activations and norms take floats. f16 and bf16 are computed in f32 and rounded once.
+-- Activations and norms take floats. f16 and bf16 are computed in f32 and rounded once; within ty.autocast losses,
+-- softmax and norms are not rounded (nn/autocast.lua, rule 2).
 
 ---@param ty table the core module
 ---@param check table check.lua
@@ -9,7 +10,8 @@ return function(ty, check, row)
   local where, maximum, minimum, exp, expm1 = ty.where, ty.maximum, ty.minimum, ty.exp, ty.expm1
   local log, log1p, tanh, erf = ty.log, ty.log1p, ty.tanh, ty.erf
   local sigmoid, sqrt, ne, abs = ty.sigmoid, ty.sqrt, ty.ne, ty.abs
-  local halves = { f16 = true, bf16 = true }
+  local check_index = ty.internals.check_index
+  local halves, autocast = { f16 = true, bf16 = true }, ty._half
 
   --- A float tensor, in f32 when it is of half floats; then that dtype follows.
   local function wide(who, i, x)
@@ -17,6 +19,13 @@ return function(ty, check, row)
     local dtype = x.dtype
     if halves[dtype] then return x:to("f32"), dtype end
     return x
+  end
+
+  --- The same for what stays in f32 within ty.autocast.
+  local function whole(who, i, x)
+    local w, half = wide(who, i, x)
+    if half and autocast() then half = nil end
+    return w, half
   end
 
   local function back(y, dtype) return dtype and y:to(dtype) or y end
@@ -120,9 +129,9 @@ return function(ty, check, row)
   ---@param dim? integer the last
   ---@return tycho.Tensor # shape and dtype of x
   local function softmax(x, dim)
-    local w, half = wide("softmax", 1, x)
+    local w, half = whole("softmax", 1, x)
     dim = check.dim("softmax", dim, x.ndim, -1)
-    if x:size(dim) == 0 then return x:clone() end
+    if x:size(dim) == 0 then return back(w:clone(), half) end
     local e = exp(w - w:max(dim, true))
     return back(e / e:sum(dim, true), half)
   end
@@ -138,9 +147,9 @@ return function(ty, check, row)
   ---@param dim? integer the last
   ---@return tycho.Tensor # shape and dtype of x
   local function log_softmax(x, dim)
-    local w, half = wide("log_softmax", 1, x)
+    local w, half = whole("log_softmax", 1, x)
     dim = check.dim("log_softmax", dim, x.ndim, -1)
-    if x:size(dim) == 0 then return x:clone() end
+    if x:size(dim) == 0 then return back(w:clone(), half) end
     return back(log_probabilities(w, dim), half)
   end
 
@@ -152,7 +161,7 @@ return function(ty, check, row)
 
   --- Arguments of a norm: x in f32 or wider, its half dtype, the dims, their count, eps.
   local function norm_arguments(who, x, weight, bias, opts)
-    local w, half = wide(who, 1, x)
+    local w, half = whole(who, 1, x)
     opts = check.options(who, opts, { dims = "any", eps = "number" })
     local dims = check.dims(who, opts.dims == nil and -1 or opts.dims, x.ndim)
     local n = 1
@@ -228,6 +237,8 @@ return function(ty, check, row)
 
   ---------------------------------------------------------------------------------------------------------- losses
 
+  -- Each gives the dtype of its x; within ty.autocast f32 for half floats.
+
   --- The losses as asked for: "mean", "sum" or "none". count: what a mean divides by, if not their number.
   local function reduced(who, loss, reduction, count)
     reduction = reduction or "mean"
@@ -249,10 +260,13 @@ return function(ty, check, row)
     local same = #want == #got
     for d = 1, #want do same = same and want[d] == got[d] end
     if not same then fail(who, "labels %s do not fit %s", check.text(target), check.text(x)) end
-    local labels = target:unsqueeze(dim)
-    if not opts.ignore_index then return labels end
-    local counted = ne(labels, opts.ignore_index)
-    return where(counted, labels, 1), counted
+    local labels, ignored, size = target:unsqueeze(dim), opts.ignore_index, x:size(dim)
+    if not ignored then return labels end
+    -- Checked as they are given, so that a capture leaves that to later calls; then it is seen that they are in range.
+    check_index(who, labels, size, ignored)
+    local counted = ne(labels, ignored)
+    labels = where(counted, labels:to("i64"), 1)
+    return where(labels:lt(0), labels + (size + 1), labels):clamp(1, size), counted
   end
 
   --- The losses of labels under log-probabilities lp, reduced.
@@ -276,7 +290,7 @@ return function(ty, check, row)
   ---@return tycho.Tensor # 0-d, or the sizes of the labels
   local function nll_loss(x, target, opts)
     local who = "nll_loss"
-    local w, half = wide(who, 1, x)
+    local w, half = whole(who, 1, x)
     check.tensor(who, 2, target)
     opts = check.options(who, opts, { reduction = "string", dim = "number", ignore_index = "number" })
     local dim = check.dim(who, opts.dim, x.ndim, -1)
@@ -292,9 +306,13 @@ return function(ty, check, row)
   ---@return tycho.Tensor # 0-d, or the sizes of x without the class dim
   local function cross_entropy(x, target, opts)
     local who = "cross_entropy"
-    local w, half = wide(who, 1, x)
+    local w, half = whole(who, 1, x)
     check.tensor(who, 2, target)
     opts = check.options(who, opts, loss_options)
+    local share = opts.label_smoothing or 0
+    if not (share >= 0 and share <= 1) then
+      fail(who, "option label_smoothing must be in 0..1, got %.14g", share)
+    end
     local dim = check.dim(who, opts.dim, x.ndim, -1)
     if x:size(dim) == 0 then fail(who, "no classes in %s", check.text(x)) end
     local lp = log_probabilities(w, dim)
@@ -302,22 +320,38 @@ return function(ty, check, row)
     if check.text(target):match("%[.*") ~= check.text(x):match("%[.*") then
       fail(who, "probabilities %s do not fit %s", check.text(target), check.text(x))
     end
-    local share = opts.label_smoothing or 0
+    if halves[target.dtype] then target = target:to("f32") end
     if share ~= 0 then target = target * (1 - share) + share / x:size(dim) end
     return back(reduced(who, -(lp * target):sum(dim), opts.reduction), half)
   end
 
-  --- The losses of x beside y under a function of both in f32 or wider, reduced.
-  local function pair_loss(who, x, y, reduction, fn)
-    local w, half = wide(who, 1, x)
+  --- Predictions [n, 1] beside targets [n] would be n x n losses: one of the two must have the shape of all.
+  local function check_pair(who, x, y)
+    if not is_tensor(y) then return end
+    local wider, higher = false, false
+    for d = 1, math.min(x.ndim, y.ndim) do
+      local a, b = x:size(-d), y:size(-d)
+      wider, higher = wider or a < b, higher or b < a
+    end
+    for d = y.ndim + 1, x.ndim do higher = higher or x:size(-d) > 1 end
+    for d = x.ndim + 1, y.ndim do wider = wider or y:size(-d) > 1 end
+    if wider and higher then
+      fail(who, "%s beside %s: each would be repeated to fit the other (reshape one of them)", check.text(x), check.text(y))
+    end
+  end
+
+  --- The losses of x beside y under a function of both in f32 or wider, reduced. count: what a mean divides by.
+  local function pair_loss(who, x, y, reduction, fn, count)
+    local w, half = whole(who, 1, x)
     check.fits(who, 2, x, y)
+    check_pair(who, x, y)
     if is_tensor(y) and halves[y.dtype] then y = y:to("f32") end
-    return back(reduced(who, fn(w, y), reduction), half)
+    return back(reduced(who, fn(w, y), reduction, count), half)
   end
 
   --- The squared differences, reduced.
   ---@param x tycho.Tensor
-  ---@param y tycho.Tensor|number broadcasts with x
+  ---@param y tycho.Tensor|number broadcasts to x, or x to it
   ---@param opts? {reduction: string?} "mean", "sum" or "none"
   ---@return tycho.Tensor # 0-d, or the broadcast shape
   local function mse_loss(x, y, opts)
@@ -330,7 +364,7 @@ return function(ty, check, row)
 
   --- The magnitudes of the differences, reduced.
   ---@param x tycho.Tensor
-  ---@param y tycho.Tensor|number broadcasts with x
+  ---@param y tycho.Tensor|number broadcasts to x, or x to it
   ---@param opts? {reduction: string?} "mean", "sum" or "none"
   ---@return tycho.Tensor # 0-d, or the broadcast shape
   local function l1_loss(x, y, opts)
@@ -346,7 +380,7 @@ return function(ty, check, row)
 
   --- Half the squared difference up to delta, beyond it delta * (|difference| - delta / 2). Huber 1964.
   ---@param x tycho.Tensor
-  ---@param y tycho.Tensor|number broadcasts with x
+  ---@param y tycho.Tensor|number broadcasts to x, or x to it
   ---@param opts? {reduction: string?, delta: number?} delta: 1
   ---@return tycho.Tensor # 0-d, or the broadcast shape
   local function huber_loss(x, y, opts)
@@ -361,7 +395,7 @@ return function(ty, check, row)
   --- Huber's loss divided by beta: half the squared difference over beta, beyond beta the difference less beta / 2.
   --- Girshick 2015, arXiv:1504.08083.
   ---@param x tycho.Tensor
-  ---@param y tycho.Tensor|number broadcasts with x
+  ---@param y tycho.Tensor|number broadcasts to x, or x to it
   ---@param opts? {reduction: string?, beta: number?} beta: 1
   ---@return tycho.Tensor # 0-d, or the broadcast shape
   local function smooth_l1_loss(x, y, opts)
@@ -376,7 +410,7 @@ return function(ty, check, row)
   --- Of logits and chances in 0..1: -(y log sigmoid(x) + (1 - y) log(1 - sigmoid(x))), without overflow.
   --- Options: reduction; weight, which multiplies the losses; pos_weight, which multiplies those of y.
   ---@param x tycho.Tensor logits
-  ---@param y tycho.Tensor|number broadcasts with x
+  ---@param y tycho.Tensor|number broadcasts to x, or x to it
   ---@param opts? {reduction: string?, weight: any, pos_weight: any} tensors or numbers that broadcast with x
   ---@return tycho.Tensor # 0-d, or the broadcast shape
   local function bce_with_logits(x, y, opts)
@@ -401,7 +435,7 @@ return function(ty, check, row)
   --- Options: reduction, also "batchmean": the sum divided by the size of dim 1; log_target = false: target holds
   --- logarithms too. Kullback, Leibler 1951.
   ---@param x tycho.Tensor log-probabilities
-  ---@param target tycho.Tensor broadcasts with x
+  ---@param target tycho.Tensor broadcasts to x, or x to it
   ---@param opts? {reduction: string?, log_target: boolean?}
   ---@return tycho.Tensor # 0-d, or the broadcast shape
   local function kl_div(x, target, opts)
@@ -412,14 +446,13 @@ return function(ty, check, row)
     local reduction, count = opts.reduction, nil
     if reduction == "batchmean" then
       if x.ndim == 0 then fail(who, "\"batchmean\" needs a batch, got %s", check.text(x)) end
-      reduction, count = "sum", x:size(1)
+      reduction, count = "mean", x:size(1)
     end
-    local loss = pair_loss(who, x, target, reduction, function(a, b)
+    return pair_loss(who, x, target, reduction, function(a, b)
       if opts.log_target then return exp(b) * (b - a) end
       local some = b:gt(0)
       return where(some, b * (log(where(some, b, 1)) - a), 0)
-    end)
-    return count and loss / count or loss
+    end, count)
   end
 
   row { "nll_loss", "x, target, {reduction = \"mean\", dim = -1, ignore_index}", nll_loss,

@@ -11,7 +11,7 @@ local check = require("tycho.check")(ty)
 
 local M = {}
 
-local type, ipairs, pairs, setmetatable = type, ipairs, pairs, setmetatable
+local type, ipairs, pairs, rawequal, setmetatable = type, ipairs, pairs, rawequal, setmetatable
 local sqrt, is_tensor = ty.sqrt, ty.is_tensor
 
 --- Counts of steps are numbers, or 0-d tensors where a scaler may leave steps out inside of a compiled function. What
@@ -98,7 +98,7 @@ local function optimizer(name, class)
       opts = opts == nil and {} or opts
       if type(opts) ~= "table" then check.fail(name, "the options must be a table, got %s", check.show(opts)) end
       check_settings(name, opts, self.defaults)
-      local o = setmetatable({ groups = {} }, self)
+      local o = setmetatable({ groups = {}, general = opts }, self)
       local groups = params
       if type(params) == "table" and params[1] ~= nil and is_tensor(params[1]) then groups = { { params = params } } end
       if type(groups) ~= "table" or #groups == 0 then
@@ -115,14 +115,14 @@ local function optimizer(name, class)
   return class
 end
 
---- Adds a group, {params = list, lr = ...}.
+--- Adds a group, {params = list, lr = ...}: its settings over those that the optimiser was made with.
 function Optimizer:add_group(group)
   if type(group) ~= "table" then check.fail(self.class_name, "a group must be a table, got %s", check.show(group)) end
   local seen = {}
   for _, g in ipairs(self.groups) do
     for _, p in ipairs(g.params) do seen[p] = true end
   end
-  self.groups[#self.groups + 1] = make_group(self, group.params, group, {}, seen)
+  self.groups[#self.groups + 1] = make_group(self, group.params, group, self.general, seen)
 end
 
 ---------------------------------------------------------------------------------------------------------- steps
@@ -176,19 +176,37 @@ end
 
 local function copy_into(t, v) t:copy_(v) end
 
+--- The state that a parameter begins with under the settings of a state_dict, which may need more than the own ones.
+local function state_under(self, g, given, p, s)
+  if not self.start then return s end
+  local settings = {}
+  for k, default in pairs(self.defaults) do
+    local v = given[k]
+    if type(v) == type(default) then settings[k] = v else settings[k] = g[k] end
+  end
+  local fresh = self.start(settings, p)
+  for k, v in pairs(s) do
+    if fresh[k] ~= nil then fresh[k] = v end
+  end
+  return fresh
+end
+
 --- Takes settings and state of a state_dict. Nothing is taken unless all fits.
 function Optimizer:load_state_dict(sd)
   local who = "load_state_dict"
   if type(sd) ~= "table" or type(sd.groups) ~= "table" or #sd.groups ~= #self.groups then
     check.fail(who, "argument 1 must be a state of %d group%s", #self.groups, #self.groups == 1 and "" or "s")
   end
+  local states = {}
   for i, g in ipairs(self.groups) do
     local given = sd.groups[i]
-    if type(given.state) ~= "table" or #given.state ~= #g.state then
+    states[i] = {}
+    if type(given) ~= "table" or type(given.state) ~= "table" or #given.state ~= #g.state then
       check.fail(who, "group %d must have the state of %d parameters", i, #g.state)
     end
     for j, s in ipairs(g.state) do
-      if not fits(s, given.state[j]) then
+      states[i][j] = state_under(self, g, given, g.params[j], s)
+      if not fits(states[i][j], given.state[j]) then
         check.fail(who, "the state of parameter %d of group %d does not fit %s", j, i, check.text(g.params[j]))
       end
     end
@@ -200,7 +218,8 @@ function Optimizer:load_state_dict(sd)
       if type(v) == type(default) then g[k] = type(v) == "table" and { v[1], v[2] } or v end
     end
     g.base_lr = given.base_lr
-    for j, s in ipairs(g.state) do
+    for j, s in ipairs(states[i]) do
+      g.state[j] = s
       for k, v in pairs(s) do
         if is_tensor(v) then ty.no_grad(copy_into, v, given.state[j][k]) else s[k] = given.state[j][k] end
       end
@@ -369,6 +388,8 @@ local scaler_defaults = { init_scale = 65536, growth_factor = 2, backoff_factor 
 ---   scaler:scale(loss):backward(); scaler:step(opt)
 --- A step with gradients that are not finite is left out and the factor shrinks; after growth_interval good ones it
 --- grows. Micikevicius and others 2017, arXiv:1710.03740.
+--- The steps of several optimisers behind one scale() are one: all divide by the factor that the loss was multiplied
+--- by, and it grows if all were good.
 --- capturable: no value is read, so that a compiled function captures all of it: factor and counts are 0-d tensors, a
 --- step is made and taken back where it may not be, and step() says nothing.
 ---@param opts? table
@@ -377,17 +398,41 @@ function M.GradScaler(opts)
   opts = opts == nil and {} or opts
   if type(opts) ~= "table" then check.fail("GradScaler", "the options must be a table, got %s", check.show(opts)) end
   check_settings("GradScaler", opts, scaler_defaults)
-  local s = setmetatable({ good = 0 }, Scaler)
+  local s = setmetatable({ good = 0, unscaled = {} }, Scaler)
   for k, v in pairs(scaler_defaults) do s[k] = opts[k] or v end
   s.factor = s.init_scale
-  if s.capturable then s.factor, s.good = ty.tensor(s.factor), ty.tensor(0) end
+  if s.capturable then
+    s.factor, s.good = ty.tensor(s.factor), ty.tensor(0)
+    s.used, s.good_before, s.all = s.factor:clone(), s.good:clone(), ty.tensor(true)
+  end
   return s
+end
+
+local function begin_tensors(s)
+  s.used:copy_(s.factor)
+  s.good_before:copy_(s.good)
+  s.all:fill_(true)
+end
+
+--- What the first scale() behind a step begins: `used` and `good_before`, as factor and good are before any step;
+--- `all`: the steps were good; `stepped`: the optimisers that have stepped.
+local function begin(s)
+  s.stepped = {}
+  if s.capturable then
+    ty.no_grad(begin_tensors, s)
+  else
+    s.used, s.good_before, s.all = s.factor, s.good, true
+  end
 end
 
 --- The loss times the factor.
 ---@param loss tycho.Tensor
 ---@return tycho.Tensor
-function Scaler:scale(loss) return loss * self.factor end
+function Scaler:scale(loss)
+  check.operand("scale", 1, loss)
+  if not self.stepped or #self.stepped > 0 then begin(self) end
+  return loss * self.used
+end
 
 --- Divides the gradients by the factor; whether all are finite, as a tensor, nil where there are none.
 local function unscale(opt, factor)
@@ -406,12 +451,27 @@ local function unscale(opt, factor)
   return finite
 end
 
+local function check_optimizer(who, opt)
+  if type(opt) ~= "table" or type(rawget(opt, "groups")) ~= "table" then
+    check.fail(who, "argument 1 must be an optimiser, got %s", check.show(opt))
+  end
+end
+
+--- The place of opt in a list of {opt = ...}.
+local function place_of(list, opt)
+  for i, u in ipairs(list) do
+    if rawequal(u.opt, opt) then return i end
+  end
+end
+
 --- Makes the gradients their true size, once a step, so that they can be clipped; step() does it else.
 function Scaler:unscale_(opt)
-  if self.unscaled then check.fail("unscale_", "the gradients of this step are unscaled already") end
-  local finite = ty.no_grad(unscale, opt, self.factor)
+  check_optimizer("unscale_", opt)
+  if place_of(self.unscaled, opt) then check.fail("unscale_", "the gradients of this step are unscaled already") end
+  if not self.stepped or place_of(self.stepped, opt) then begin(self) end -- a second step is another one
+  local finite = ty.no_grad(unscale, opt, self.used)
   if not self.capturable then finite = finite == nil or finite:item() end
-  self.unscaled = { finite }
+  self.unscaled[#self.unscaled + 1] = { opt = opt, finite = finite }
 end
 
 --- What a step may change: for each of the optimiser's tensors {where it stands, its key, the tensor, a copy}.
@@ -441,28 +501,36 @@ local function masked_step(self, opt, finite)
     local s, k, v, old = b[1], b[2], b[3], b[4]
     if s and not rawequal(s[k], v) then s[k] = ty.where(finite, s[k], old) else v:copy_(ty.where(finite, v, old)) end
   end
-  local factor, good = self.factor, self.good + 1
+  self.all:logical_and_(finite)
+  local factor, good = self.used, self.good_before + 1
   local grown = good:ge(self.growth_interval)
-  self.good:copy_(ty.where(finite:logical_and(grown:logical_not()), good, 0))
-  factor:copy_(ty.where(finite, ty.where(grown, factor * self.growth_factor, factor), factor * self.backoff_factor))
+  self.good:copy_(ty.where(self.all:logical_and(grown:logical_not()), good, 0))
+  self.factor:copy_(ty.where(self.all, ty.where(grown, factor * self.growth_factor, factor),
+    factor * self.backoff_factor))
 end
 
 --- opt:step(), unless a gradient is not finite; then the factor follows. Whether the step was made.
 ---@param opt tycho.Optimizer
 ---@return boolean? made nil where the scaler is capturable
 function Scaler:step(opt)
-  if not self.unscaled then self:unscale_(opt) end
-  local finite = self.unscaled[1]
-  self.unscaled = nil
-  if self.capturable then return ty.no_grad(masked_step, self, opt, finite) end
-  if not finite then
-    self.factor, self.good = self.factor * self.backoff_factor, 0
-    return false
+  check_optimizer("step", opt)
+  local at = place_of(self.unscaled, opt)
+  if not at then
+    self:unscale_(opt)
+    at = #self.unscaled
   end
-  opt:step()
-  self.good = self.good + 1
-  if self.good >= self.growth_interval then self.factor, self.good = self.factor * self.growth_factor, 0 end
-  return true
+  local finite = table.remove(self.unscaled, at).finite
+  self.stepped[#self.stepped + 1] = { opt = opt }
+  if self.capturable then return ty.no_grad(masked_step, self, opt, finite) end
+  if finite then opt:step() end
+  self.all = self.all and finite
+  if not self.all then
+    self.factor, self.good = self.used * self.backoff_factor, 0
+  else
+    self.factor, self.good = self.used, self.good_before + 1
+    if self.good >= self.growth_interval then self.factor, self.good = self.used * self.growth_factor, 0 end
+  end
+  return finite
 end
 
 --- What must be saved.
@@ -476,11 +544,13 @@ function Scaler:load_state_dict(sd)
   if type(sd) ~= "table" or type(sd.factor) ~= "number" or type(sd.good) ~= "number" then
     check.fail("load_state_dict", "argument 1 must be the state of a GradScaler, got %s", check.show(sd))
   end
+  self.stepped = nil
   if not self.capturable then
     self.factor, self.good = sd.factor, sd.good
     return
   end
   self.factor:fill_(sd.factor)
+  self.used:fill_(sd.factor)
   self.good:fill_(sd.good)
 end
 

@@ -10,7 +10,7 @@ return function(ty, check, row)
   local where, abs, exp, log, sqrt, eq, ne = ty.where, ty.abs, ty.exp, ty.log, ty.sqrt, ty.eq, ty.ne
   local INF = math.huge
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
-  local halves = { f16 = true, bf16 = true }
+  local halves, autocast = { f16 = true, bf16 = true }, ty._half
 
   --- y, constant where it is 0: a root's gradient there is then 0 and not infinite times 0. The same values.
   local function still(y) return where(eq(y, 0), 0, y) end
@@ -41,10 +41,11 @@ return function(ty, check, row)
     return n
   end
 
-  --- x in f32 and its dtype when that is a half float; else x alone.
+  --- x in f32 and its dtype when that is a half float, in which the result is rounded but within ty.autocast; else x
+  --- alone.
   local function wide(x)
     local dtype = x.dtype
-    if halves[dtype] then return x:to("f32"), dtype end
+    if halves[dtype] then return x:to("f32"), not autocast() and dtype or nil end
     return x
   end
 

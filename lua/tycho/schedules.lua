@@ -97,6 +97,12 @@ return function(M, check)
       if n >= at then passed = passed + 1 end
     end
     return base * s.gamma ^ passed
+  end, function(s, name)
+    for i = 1, #s.at do
+      if type(s.at[i]) ~= "number" then
+        check.fail(name, "option at must be a list of steps, got %s in it", check.show(s.at[i]))
+      end
+    end
   end)
 
   --- optim.ExponentialLR(opt, {gamma}): times gamma at each step.
@@ -137,7 +143,13 @@ return function(M, check)
     return cosine(most, most / s.div / s.final_div, (n - top) / (s.steps - 1 - top))
   end, function(s, name)
     whole(name, "steps", s.steps, 2)
-    if s.rise < 0 or s.rise > 1 then check.fail(name, "option rise must be in 0..1, got %.14g", s.rise) end
+    if not (s.rise >= 0 and s.rise <= 1) then check.fail(name, "option rise must be in 0..1, got %.14g", s.rise) end
+    if s.most < 0 or s.most ~= s.most then check.fail(name, "option most must not be negative, got %.14g", s.most) end
+    for _, what in ipairs { "div", "final_div" } do
+      if s[what] <= 0 or s[what] ~= s[what] then
+        check.fail(name, "option %s must be above 0, got %.14g", what, s[what])
+      end
+    end
   end)
 
   --- optim.LambdaLR(opt, fn): the first rate times fn(step).
@@ -145,7 +157,17 @@ return function(M, check)
     if not is_optimizer(opt) then check.fail("LambdaLR", "argument 1 must be an optimiser, got %s", check.show(opt)) end
     if type(fn) ~= "function" then check.fail("LambdaLR", "argument 2 must be a function, got %s", check.show(fn)) end
     local s = setmetatable({ opt = opt, base = {}, last = 0, class_name = "LambdaLR" }, Schedule)
-    s.rate = function(_, base, n) return base * fn(n) end
+    s.rate = function(_, base, n)
+      local factor = fn(n)
+      if type(factor) ~= "number" then
+        check.fail("LambdaLR", "the function must give a number, got %s", check.show(factor))
+      end
+      return base * factor
+    end
+    for i, g in ipairs(opt.groups) do
+      s.base[i] = g.base_lr or g.lr
+      g.base_lr = s.base[i]
+    end
     apply(s)
     return s
   end
@@ -175,14 +197,16 @@ return function(M, check)
     if s.mode ~= "min" and s.mode ~= "max" then
       check.fail(name, "option mode must be \"min\" or \"max\", got %q", s.mode)
     end
-    if s.factor >= 1 then check.fail(name, "option factor must be below 1, got %.14g", s.factor) end
+    if not (s.factor >= 0 and s.factor < 1) then
+      check.fail(name, "option factor must be in 0..1 and below 1, got %.14g", s.factor)
+    end
     return s
   end
 
   ---@param metric number
   function Plateau:step(metric)
     if type(metric) ~= "number" then check.fail("step", "argument 1 must be a number, got %s", check.show(metric)) end
-    local best, better = self.best, true
+    local best, better = self.best, metric == metric -- a NaN is no best one
     if best ~= nil and self.mode == "min" then better = metric < best * (1 - self.threshold)
     elseif best ~= nil then better = metric > best * (1 + self.threshold) end
     if better then self.best, self.bad = metric, 0 else self.bad = self.bad + 1 end
@@ -197,5 +221,10 @@ return function(M, check)
 
   function Plateau:state_dict() return { best = self.best, bad = self.bad, resting = self.resting } end
 
-  function Plateau:load_state_dict(sd) self.best, self.bad, self.resting = sd.best, sd.bad, sd.resting end
+  function Plateau:load_state_dict(sd)
+    if type(sd) ~= "table" or type(sd.bad) ~= "number" or type(sd.resting) ~= "number" then
+      check.fail("load_state_dict", "argument 1 must be the state of a schedule, got %s", check.show(sd))
+    end
+    self.best, self.bad, self.resting = sd.best, sd.bad, sd.resting
+  end
 end

@@ -19,6 +19,7 @@ local SMALL = 16 -- pictures that are less high are magnified
 local CELL_WIDTH, CELL_HEIGHT = 8, 16 -- pixels of a letter, about, where a terminal shows graphics
 local RAMP = " .:-=+*#%@"
 local HALF = "\226\150\128" -- the upper half block
+local NEARLY_GREY = 10 -- of 255, between the channels
 local CHUNK = 4096 -- bytes of a piece of kitty's protocol
 
 ---------------------------------------------------------------------------------------------------------- scaling
@@ -130,17 +131,26 @@ local function kitty(data, wide, tall)
   return table.concat(out) .. "\n"
 end
 
---- Sixel: bands of six rows, in each one pass for each colour; colours are a cube of 6 x 7 x 6.
+--- Sixel: bands of six rows, in each one pass for each colour. Colours are a cube of 6 x 6 x 6 and 40 greys, since a
+--- grey picture would take on the cube's tints.
 local function sixel(data, wide, tall)
   local out = { "\27P0;1q", ('"1;1;%d;%d'):format(wide, tall) }
   local defined = {}
   local function entry(at)
-    local r, g, b = data[at + 1] / 255, data[at + 2] / 255, data[at + 3] / 255
-    r, g, b = floor(r * 5 + 0.5), floor(g * 6 + 0.5), floor(b * 5 + 0.5)
-    local n = (r * 7 + g) * 6 + b
+    local r, g, b = data[at + 1], data[at + 2], data[at + 3]
+    local n
+    if max(r, g, b) - min(r, g, b) <= NEARLY_GREY then
+      local level = floor((r + g + b) / 765 * 39 + 0.5)
+      n, r = 216 + level, floor(level / 39 * 100 + 0.5)
+      g, b = r, r
+    else
+      r, g, b = floor(r / 51 + 0.5), floor(g / 51 + 0.5), floor(b / 51 + 0.5)
+      n = (r * 6 + g) * 6 + b
+      r, g, b = r * 20, g * 20, b * 20
+    end
     if not defined[n] then
       defined[n] = true
-      out[#out + 1] = ("#%d;2;%d;%d;%d"):format(n, r * 20, floor(g * 100 / 6 + 0.5), b * 20)
+      out[#out + 1] = ("#%d;2;%d;%d;%d"):format(n, r, g, b)
     end
     return n
   end

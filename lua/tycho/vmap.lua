@@ -10,10 +10,13 @@
 --    made of products and maps (grad_attend.c): equal but for rounding. So are gradients that are added up where a
 --    result of convolutions is seen by several views: there it is contiguous, and flatten does not copy it.
 -- 2. Every example is contiguous. Arguments are seen in place where they lie so, else in a copy; what the function
---    writes to them is copied back, as a loop over slices would do.
+--    writes to them is copied back, as a loop over slices would do. Where another argument shares that memory so that
+--    a loop would see other values, the write is refused; what is nested in arguments without a dim is not looked at.
 -- 3. Results share no memory with what was there before.
 -- 4. A gradient inside of the function is for each example. A gradient outside goes through the operations on all
 --    examples. A function with a rule of its own (custom_grad, ty.linalg) has both: `taped` below.
+
+local tree = require "tycho.tree"
 
 ---@param ty table the core module
 ---@param define fun(name: string, where: string, args: string, text: string, fn: function)
@@ -23,16 +26,11 @@ return function(ty, define, own)
   local check = require("tycho.check")(ty)
   local fail, show, text = check.fail, check.show, check.text
   local V, is_live, is_tensor = ty.internals.vmap, ty.internals.is_live, ty.is_tensor
-  local pack, recall, remember = own.pack, own.recall, own.remember
+  local pack = own.pack
+  local map, dims_at, recall, remember = tree.map, tree.said, tree.recall, tree.remember
   local randomness = { error = true, different = true, same = true }
 
   --------------------------------------------------------------------------------------------------------------- dims
-
-  --- What dims say about argument, result or field k.
-  local function dims_at(dims, k)
-    if type(dims) == "table" then return dims[k] or false end
-    return dims or false
-  end
 
   local function is_dim(v) return type(v) == "number" and v % 1 == 0 and v ~= 0 end
 
@@ -72,28 +70,55 @@ return function(ty, define, own)
     end
   end
 
-  --- v with batched tensors; copies: those whose writes must be copied back. Where a tensor is given twice, writes to
-  --- the one are seen in the other.
-  local function enter(v, dims, id, copies, seen)
-    if not dims then return v end
-    if is_tensor(v) then
-      local dim = place(v, dims, v.ndim, "in_dims")
-      local of = recall(copies.of, v) or {}
-      if of[dim] then return of[dim]:unsqueeze(1):squeeze(1) end
-      local y, copied = V.wrap(v, dim, id)
-      if copied then
-        copies[#copies + 1], of[dim] = { v, dim, y }, y
-        remember(copies.of, v, of)
+  --- v with batched tensors; given: what was met, {x, y that stands for it, dim, copied} where it is batched, else
+  --- {x, y = x, version}. Where a tensor is given twice, writes to the one are seen in the other.
+  local function enter(v, dims, id, given)
+    return map(v, function(x, at)
+      if not at then
+        if is_live(x) then given[#given + 1] = { x = x, y = x, version = select(2, V.written(x)) } end
+        return x
       end
+      if not is_tensor(x) then return nil end
+      local dim = place(x, at, x.ndim, "in_dims")
+      local of = recall(given.of, x) or {}
+      if of[dim] then return of[dim]:unsqueeze(1):squeeze(1) end
+      local y, copied = V.wrap(x, dim, id)
+      if copied then
+        of[dim] = y
+        remember(given.of, x, of)
+      end
+      given[#given + 1] = { x = x, y = y, dim = dim, copied = copied }
       return y
+    end, {}, dims)
+  end
+
+  --- Whether no example of the one shares an element with another example of the other.
+  local function is_aligned(a, b, count)
+    if a.copied or b.copied or not (a.dim and b.dim) then return false end
+    if a.x:stride(a.dim) ~= b.x:stride(b.dim) then return false end
+    if count < 2 then return true end
+    return not V.overlap(a.x:narrow(a.dim, 1, 1), b.x:narrow(b.dim, 2, count - 1))
+      and not V.overlap(b.x:narrow(b.dim, 1, 1), a.x:narrow(a.dim, 2, count - 1))
+  end
+
+  --- Finds what the function wrote to. Raises where other arguments share its memory so that a loop over the examples
+  --- would show them something else.
+  local function check_writes(given, count)
+    for _, a in ipairs(given) do
+      local touched, version = V.written(a.y)
+      if a.dim then a.written = touched else a.written = version ~= a.version end
+      given.written = given.written or a.written
     end
-    if type(v) ~= "table" then return v end
-    local y = recall(seen, v)
-    if y then return y end
-    y = setmetatable({}, getmetatable(v))
-    remember(seen, v, y)
-    for k, field in pairs(v) do rawset(y, k, enter(field, dims_at(dims, k), id, copies, seen)) end
-    return y
+    for i = 2, given.written and #given or 0 do
+      local a = given[i]
+      for k = 1, i - 1 do
+        local b = given[k]
+        if (a.written or b.written) and (a.dim or b.dim) and V.overlap(a.x, b.x) and not is_aligned(a, b, count) then
+          fail("vmap", "the function writes to an argument, %s, that shares memory with another one, %s (clone one)",
+            text(a.written and a.x or b.x), text(a.written and b.x or a.x))
+        end
+      end
+    end
   end
 
   ------------------------------------------------------------------------------------------------------- the way out
@@ -104,42 +129,31 @@ return function(ty, define, own)
   end
 
   --- v with the results of all examples.
-  local function leave(v, dims, id, count, seen)
-    if is_tensor(v) then
-      local y, shares = V.unwrap(v, id)
-      if not dims then
-        if y then fail("vmap", "out_dims has no dim for %s, which differs from example to example", text(v)) end
-        return v
+  local function leave(v, dims, id, count)
+    return map(v, function(x, at)
+      if not is_tensor(x) then return nil end
+      local y, shares = V.unwrap(x, id)
+      if not at then
+        if y then fail("vmap", "out_dims has no dim for %s, which differs from example to example", text(x)) end
+        return x
       end
-      if type(dims) == "table" then fail("vmap", "out_dims has a table for %s", show(v)) end
-      local dim = place(v, dims, v.ndim + 1, "out_dims")
-      if not y then y = repeated(v, count) elseif shares then y = y:clone() end
+      if type(at) == "table" then fail("vmap", "out_dims has a table for %s", show(x)) end
+      local dim = place(x, at, x.ndim + 1, "out_dims")
+      if not y then y = repeated(x, count) elseif shares then y = y:clone() end
       return dim == 1 and y or y:movedim(1, dim)
-    end
-    if type(v) ~= "table" then return v end
-    local y = recall(seen, v)
-    if y then return y end
-    y = setmetatable({}, getmetatable(v))
-    remember(seen, v, y)
-    for k, field in pairs(v) do rawset(y, k, leave(field, dims_at(dims, k), id, count, seen)) end
-    return y
+    end, {}, dims)
   end
 
   --- The whole way, while the level is open.
   local function through(f, in_dims, out_dims, id, count, args)
-    local copies, inputs = { of = {} }, {}
-    for i = 1, args.n do inputs[i] = enter(args[i], dims_at(in_dims, i), id, copies, {}) end
+    local given, inputs = { of = {} }, {}
+    for i = 1, args.n do inputs[i] = enter(args[i], dims_at(in_dims, i), id, given) end
     local results = pack(f(unpack(inputs, 1, args.n)))
-    for _, c in ipairs(copies) do
-      if V.written(c[3]) then c[1]:movedim(c[2], 1):copy_((V.unwrap(c[3], id))) end
+    check_writes(given, count)
+    for _, a in ipairs(given) do
+      if a.copied and a.written then a.x:movedim(a.dim, 1):copy_((V.unwrap(a.y, id))) end
     end
-    for i = 1, results.n do results[i] = leave(results[i], dims_at(out_dims, i), id, count, {}) end
-    return results
-  end
-
-  local function closed(ok, results)
-    V.close()
-    if not ok then error(results, 0) end
+    for i = 1, results.n do results[i] = leave(results[i], dims_at(out_dims, i), id, count) end
     return results
   end
 
@@ -147,8 +161,8 @@ return function(ty, define, own)
     local args, found = pack(...), {}
     for i = 1, args.n do measure(args[i], dims_at(in_dims, i), found, {}) end
     if not found.count then fail("vmap", "no argument has a dim of examples") end
-    local id = V.open(found.count, rule)
-    local results = closed(pcall(through, f, in_dims, out_dims, id, found.count, args))
+    local scope, id = V.open(found.count, rule)
+    local results = own.restore(scope, pcall(through, f, in_dims, out_dims, id, found.count, args))
     return unpack(results, 1, results.n)
   end
 
@@ -188,8 +202,8 @@ return function(ty, define, own)
   --- A rule for the gradients of one example, applied to those of all: runs in the level of the forward pass once more.
   local function rule_of_all(rule, id, count, args)
     return function(gradients)
-      local given = closed(pcall(function()
-        V.open(count, "error", id)
+      local scope = V.open(count, "error", id)
+      return own.restore(scope, pcall(function()
         for i, g in pairs(gradients) do gradients[i] = (V.wrap(g, 1, id)) end
         local list = rule(gradients)
         for i = 1, args.n do
@@ -197,12 +211,11 @@ return function(ty, define, own)
           if g ~= nil then
             local all = V.unwrap(g, id)
             if args.batched[i] then list[i] = all or repeated(g, count)
-            else list[i] = all and all:sum(1) or g * count end
+            else list[i] = all and all:sum(1):to(all.dtype) or g * count end
           end
         end
         return list
       end))
-      return given
     end
   end
 
@@ -255,6 +268,6 @@ return function(ty, define, own)
   define("vmap", "m", "f, in_dims = 1, out_dims = 1, {randomness = \"error\"}",
     "a function that computes f for all places of a dim at once, as a loop over them would", vmap)
 
-  return { vmap, run, closed, through, leave, enter, measure, place, dims_at, check_dims, is_dim, repeated, V.taped,
-    rule_of_all, all_of }
+  return { vmap, run, through, leave, enter, is_aligned, check_writes, measure, place, check_dims, is_dim, repeated,
+    V.taped, rule_of_all, all_of }
 end

@@ -8,7 +8,7 @@
 ---@param ty table the module tycho
 ---@param nn table what is filled
 return function(ty, nn)
-  local check, class, count, cast = nn.check, nn.class, nn._count, nn._cast
+  local check, class, count, cast = nn._check, nn.class, nn._count, nn._cast
   local is_tensor = ty.is_tensor
   local attend = ty.scaled_dot_product_attention
 
@@ -114,6 +114,21 @@ return function(ty, nn)
     return project(m, q, 1, 1), project(m, k, 2, 1), project(m, v, 3, 1)
   end
 
+  --- Checks that a cache is one for such keys.
+  local function check_cache(cache, k)
+    local room = type(cache) == "table" and cache.k
+    if not is_tensor(room) or room.ndim ~= 4 or not is_tensor(cache.v) or type(cache.length) ~= "number" then
+      check.fail("MultiHeadAttention", "option cache must be what cache(batch, positions) gives, got %s",
+        check.show(cache))
+    end
+    for _, d in ipairs { 1, 2, 4 } do
+      if room:size(d) ~= k:size(d) then
+        check.fail("MultiHeadAttention", "the cache is for %d sequences of %d heads of %d features, not %d of %d of %d",
+          room:size(1), room:size(2), room:size(4), k:size(1), k:size(2), k:size(4))
+      end
+    end
+  end
+
   --- Writes new keys and values behind those in the cache; all of them.
   local function remember(cache, k, v)
     local before, new = cache.length, k:size(3)
@@ -139,6 +154,7 @@ return function(ty, nn)
   function Attention:forward(q, k, v, opts)
     if k ~= nil and not is_tensor(k) then k, opts = nil, k end
     opts = opts == nil and {} or opts
+    if type(opts) ~= "table" then check.options(self.class_name, opts, known) end
     for name in pairs(opts) do
       if not known[name] then check.options(self.class_name, opts, known) end
     end
@@ -149,6 +165,7 @@ return function(ty, nn)
     local hq, hk, hv = project_all(self, queries, keys, values)
     hq, hk, hv = split_heads(self, hq), split_heads(self, hk), split_heads(self, hv)
     local cache, causal = opts.cache, opts.causal
+    if cache ~= nil then check_cache(cache, hk) end
     if causal == nil then causal = self.causal end
     if self.rotary then
       local base, offset = type(self.rotary) == "number" and self.rotary or 10000, cache and cache.length or 0
@@ -186,6 +203,7 @@ return function(ty, nn)
   ---@param opts? table
   function Block:init(width, heads, opts)
     local who = "TransformerBlock"
+    count(who, 1, width, "width")
     opts = check.options(who, opts, block_options)
     local inner, norm = opts.inner or 4 * width, opts.norm or "layer"
     local activation = opts.activation or "gelu"

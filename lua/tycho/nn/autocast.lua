@@ -1,22 +1,26 @@
 --- nn/autocast.lua -- mixed precision: the products of layers in a half float, all else as it is.
--- Within ty.autocast("bf16", fn) linear, convolution, recurrent and attention layers take their operands in bf16;
--- norms, softmax and losses compute in f32 as always, and parameters stay in f32, the master weights: gradients come
--- back to them through the casts. Loss modules give f32, whatever comes to them. What is written out, x:matmul(w) or
--- ty.cross_entropy(x, y), stays as it is.
+-- Within ty.autocast("bf16", fn):
+-- 1. Linear, convolution, recurrent and attention layers take their operands in bf16 and give bf16. Parameters stay in
+--    f32, the master weights: gradients come back to them through the casts.
+-- 2. What is added up or multiplied over a dim gives f32, as a function and as a module: losses, softmax, log_softmax,
+--    layer, group and RMS norms, sum, prod, cumsum, cumprod, mean, var, std, norm, logsumexp, logcumsumexp. Half floats
+--    have few bits to lose; all these compute in f32 as always, and are not rounded.
+-- 3. All else is as it is without: products that are written out (x:matmul(w)), batch norms, pooling, dropout and what
+--    works element by element keep the dtype they get.
 
 ---@param ty table the module tycho
----@return function autocast, function cast what the layers ask, function whole what the losses ask, function half
+---@return function autocast, function cast what the layers ask, function half what rule 2 asks
 return function(ty)
   local check = require("tycho.check")(ty)
   local unpack, select, pcall, error = unpack, select, pcall, error
   local names = { f16 = true, bf16 = true, f32 = true }
 
-  --- What is in force. Compiled functions guard it, as they guard any field that they read.
-  local state = { dtype = nil }
+  --- What is in force, nil where nothing is. It enters the key of every compiled function.
+  local enter, leave_mode, in_force = ty.internals.modes.autocast, ty.internals.modes.leave, ty.internals.modes.half
 
   --- Operands of a product as autocast wants them: f32 and half floats in its dtype, others as they are.
   local function cast(...)
-    local dtype = state.dtype
+    local dtype = in_force()
     if not dtype then return ... end
     local list = { ... }
     for i = 1, select("#", ...) do
@@ -26,14 +30,8 @@ return function(ty)
     return unpack(list, 1, select("#", ...))
   end
 
-  --- A half float in f32, while autocast is in force: a loss has few bits to lose.
-  local function whole(x)
-    local half = state.dtype and ty.is_tensor(x) and (x.dtype == "f16" or x.dtype == "bf16")
-    return half and x:to("f32") or x
-  end
-
-  local function leave(before, ok, ...)
-    state.dtype = before
+  local function leave(scope, ok, ...)
+    leave_mode(scope)
     if not ok then return error(..., 0) end
     return ...
   end
@@ -49,13 +47,11 @@ return function(ty)
     if type(fn) ~= "function" and not (type(meta) == "table" and rawget(meta, "__call")) then
       check.fail("autocast", "argument 2 must be a function, got %s", check.show(fn))
     end
-    local before = state.dtype
-    state.dtype = dtype or nil
-    return leave(before, pcall(fn, ...))
+    return leave(enter(dtype), pcall(fn, ...))
   end
 
-  --- What autocast() was given last, for what runs again later.
-  local function half() return state.dtype or false end
+  --- What autocast() was given last: for rule 2, and for what runs again later.
+  local function half() return in_force() or false end
 
-  return autocast, cast, whole, half
+  return autocast, cast, half
 end

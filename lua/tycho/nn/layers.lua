@@ -4,7 +4,7 @@
 ---@param ty table the module tycho
 ---@param nn table what is filled
 return function(ty, nn)
-  local check, class = nn.check, nn.class
+  local check, class = nn._check, nn.class
   local sqrt, max = math.sqrt, math.max
   local is_tensor, cast = ty.is_tensor, nn._cast
 
@@ -72,7 +72,8 @@ return function(ty, nn)
   --- nn.Embedding(entries, features): a row of the weight for each index, which count from 1.
   ---@param entries integer
   ---@param features integer
-  function Embedding:init(entries, features)
+  function Embedding:init(entries, features, opts)
+    check.options("Embedding", opts, {}) -- there are none: PyTorch's padding_idx is not passed over in silence
     self.entries = count("Embedding", 1, entries, "entries")
     self.features = count("Embedding", 2, features, "features", 0)
     self.weight = nn.Parameter(ty.randn(entries, features))
@@ -135,17 +136,29 @@ return function(ty, nn)
     end
   end
 
+  --- nn.ReLU(): max(x, 0), ty.relu as a module.
   activation("ReLU", ty.relu)
+  --- nn.LeakyReLU(slope = 0.01): see ty.leaky_relu.
   activation("LeakyReLU", ty.leaky_relu, "slope", 0.01)
+  --- nn.ELU(alpha = 1): see ty.elu.
   activation("ELU", ty.elu, "alpha", 1)
+  --- nn.SiLU(): x * sigmoid(x), see ty.silu.
   activation("SiLU", ty.silu)
+  --- nn.Mish(): x * tanh(softplus(x)), see ty.mish.
   activation("Mish", ty.mish)
+  --- nn.Softplus(beta = 1): see ty.softplus.
   activation("Softplus", ty.softplus, "beta", 1)
+  --- nn.Sigmoid(): 1 / (1 + exp(-x)), see ty.sigmoid.
   activation("Sigmoid", ty.sigmoid)
+  --- nn.Tanh(): ty.tanh as a module.
   activation("Tanh", ty.tanh)
+  --- nn.Softmax(dim = -1): see ty.softmax.
   activation("Softmax", ty.softmax, "dim", -1)
+  --- nn.LogSoftmax(dim = -1): see ty.log_softmax.
   activation("LogSoftmax", ty.log_softmax, "dim", -1)
+  --- nn.GELU(approximate = "none"): see ty.gelu.
   activation("GELU", function(x, form) return ty.gelu(x, { approximate = form }) end, "approximate", "none")
+  --- nn.Identity(): gives what it is given.
   activation("Identity", function(x) return x end)
 
   ---@class tycho.nn.Flatten: tycho.Module
@@ -165,9 +178,14 @@ return function(ty, nn)
 
   --- The parts in a list of arguments, or in one plain table.
   local function parts_of(who, ...)
-    local list = { ... }
-    if #list == 1 and type(list[1]) == "table" and getmetatable(list[1]) == nil then list = list[1] end
-    for i, part in ipairs(list) do
+    local n, list = select("#", ...), { ... }
+    if n == 1 and type(list[1]) == "table" and getmetatable(list[1]) == nil then
+      list = list[1]
+      n = #list
+    end
+    while n > 0 and list[n] == nil do n = n - 1 end -- left out at the end
+    for i = 1, n do -- a nil before another part is one that the caller misspelt
+      local part = list[i]
       if not nn.is_module(part) and type(part) ~= "function" then
         check.fail(who, "part %d must be a module%s, got %s", i, who == "Sequential" and " or a function" or "",
           check.show(part))

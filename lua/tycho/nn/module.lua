@@ -13,6 +13,7 @@
 -- 3. A table or tensor that stands in several places is met once, at the first one; only state_dict knows all its
 --    names.
 -- 4. Fields that m._transient = {name = true} lists, and the classes' fields, are no parts.
+-- 5. A compiled module stands for the module: its parts are those, under the same names.
 
 ---@class tycho.Module
 ---@field training boolean true at first; train() and eval() set it
@@ -22,22 +23,34 @@
 ---@param nn table what is filled
 return function(ty, nn)
   local is_tensor = ty.is_tensor
+  local nested = require "tycho.tree"
+  local recall, remember = nested.recall, nested.remember -- what was met is kept so that captures can follow it
   local type, rawget, pairs, ipairs = type, rawget, pairs, ipairs
   local getmetatable, setmetatable = getmetatable, setmetatable
   local floor = math.floor
   local raise = ty.internals.error
   local check = require("tycho.check")(ty)
-  nn.check, nn._cast = check, ty._cast
+  nn._check, nn._cast = check, ty._cast
 
   ---@class tycho.Module
   local Module = { class_name = "Module" }
   Module.__index = Module
   nn.Module = Module
 
-  local function is_module(v)
+  --- Whether a value is a module or a class of modules.
+  local function is_instance(v)
     local class = type(v) == "table" and getmetatable(v)
     return type(class) == "table" and rawget(class, "class_name") ~= nil
   end
+
+  --- The module that a compiled one stands for; all else as it is.
+  local function behind(v)
+    local meta = type(v) == "table" and getmetatable(v)
+    local m = type(meta) == "table" and rawget(meta, "__module")
+    return is_instance(m) and m or v
+  end
+
+  local function is_module(v) return is_instance(behind(v)) end
 
   local function call(self, ...) return self:forward(...) end
 
@@ -49,6 +62,9 @@ return function(ty, nn)
   ---@return table class calling it makes a module
   function nn.class(name, parent)
     if type(name) ~= "string" then raise("class: argument 1 must be a name, got " .. check.show(name)) end
+    if parent ~= nil and (type(parent) ~= "table" or rawget(parent, "class_name") == nil) then
+      raise("class: argument 2 must be a class, got " .. check.show(parent))
+    end
     parent = parent or Module
     local class = { class_name = name, parent = parent, __call = call, __tostring = Module.__tostring }
     class.__index = class
@@ -76,6 +92,7 @@ return function(ty, nn)
     end,
   })
 
+  --- What the module computes: each class has its own. Calling the module calls it.
   function Module:forward()
     return raise(("%s: has no forward (define function %s:forward(x))"):format(self.class_name, self.class_name))
   end
@@ -87,6 +104,7 @@ return function(ty, nn)
     return check.float("Parameter", 1, t):requires_grad_()
   end
 
+  --- nn.is_module(v): whether a value is a module or a class of modules.
   nn.is_module = is_module
 
   ---------------------------------------------------------------------------------------------------------- the walk
@@ -117,21 +135,28 @@ return function(ty, nn)
   end
 
   local function is_plain(v)
-    return type(v) == "table" and (getmetatable(v) == nil or is_module(v))
+    return type(v) == "table" and (getmetatable(v) == nil or is_instance(v))
+  end
+
+  --- The module that a method was called on; m.parameters() has none.
+  local function own(who, m)
+    m = behind(m)
+    if not is_instance(m) then check.fail(who, "argument 1 must be a module, got %s", check.show(m)) end
+    return m
   end
 
   --- Walks the parts of t: visit.tensor(name, tensor, owner, key), visit.module(name, module). seen: tables and
   --- tensors that are met no more.
   local function walk(t, prefix, seen, visit)
-    seen[t] = true
-    if visit.module and is_module(t) then visit.module(prefix, t) end
+    remember(seen, t, true)
+    if visit.module and is_instance(t) then visit.module(prefix, t) end
     for _, k in ipairs(keys_of(t)) do
-      local v = rawget(t, k)
+      local v = behind(rawget(t, k))
       local name = prefix == "" and key_text(k) or prefix .. "." .. key_text(k)
-      if not seen[v] then
+      if not recall(seen, v) then
         if is_tensor(v) then
           if visit.tensor then
-            seen[v] = true
+            remember(seen, v, true)
             visit.tensor(name, v, t, k)
           end
         elseif is_plain(v) then
@@ -145,9 +170,9 @@ return function(ty, nn)
   local function is_parameter(t) return t.requires_grad and t.is_leaf end
 
   --- Lists of the names and tensors that `wanted` holds for.
-  local function tensors(m, wanted)
+  local function tensors(who, m, wanted)
     local names, list = {}, {}
-    walk(m, "", {}, { tensor = function(name, t)
+    walk(own(who, m), "", {}, { tensor = function(name, t)
       if wanted(t) then names[#names + 1], list[#list + 1] = name, t end
     end })
     return names, list
@@ -167,62 +192,68 @@ return function(ty, nn)
   --- The tensors that require gradients, in the order of the walk.
   ---@return tycho.Tensor[]
   function Module:parameters()
-    local _, list = tensors(self, is_parameter)
+    local _, list = tensors("parameters", self, is_parameter)
     return list
   end
 
   --- for name, p in m:named_parameters() do ... end
-  function Module:named_parameters() return each(tensors(self, is_parameter)) end
+  function Module:named_parameters() return each(tensors("named_parameters", self, is_parameter)) end
 
   --- The tensors that are no parameters, such as running means.
   ---@return tycho.Tensor[]
   function Module:buffers()
-    local _, list = tensors(self, not_parameter)
+    local _, list = tensors("buffers", self, not_parameter)
     return list
   end
 
   --- for name, b in m:named_buffers() do ... end
-  function Module:named_buffers() return each(tensors(self, not_parameter)) end
+  function Module:named_buffers() return each(tensors("named_buffers", self, not_parameter)) end
 
-  local function submodules(m)
+  local function submodules(who, m)
     local names, list = {}, {}
-    walk(m, "", {}, { module = function(name, part) names[#names + 1], list[#list + 1] = name, part end })
+    walk(own(who, m), "", {}, { module = function(name, part) names[#names + 1], list[#list + 1] = name, part end })
     return names, list
   end
 
   --- The module itself and all modules in it.
   ---@return tycho.Module[]
   function Module:modules()
-    local _, list = submodules(self)
+    local _, list = submodules("modules", self)
     return list
   end
 
   --- for name, part in m:named_modules() do ... end; the module itself is named "".
-  function Module:named_modules() return each(submodules(self)) end
+  function Module:named_modules() return each(submodules("named_modules", self)) end
 
   --- The modules that are not parts of others in it.
   local function direct(t, prefix, seen, names, list)
     for _, k in ipairs(keys_of(t)) do
-      local v = rawget(t, k)
+      local v = behind(rawget(t, k))
       local name = prefix == "" and key_text(k) or prefix .. "." .. key_text(k)
-      if not seen[v] and is_plain(v) then
-        seen[v] = true
-        if is_module(v) then names[#names + 1], list[#list + 1] = name, v
+      if not recall(seen, v) and is_plain(v) then
+        remember(seen, v, true)
+        if is_instance(v) then names[#names + 1], list[#list + 1] = name, v
         else direct(v, name, seen, names, list) end
       end
     end
     return names, list
   end
 
+  local function direct_of(m)
+    local seen = {}
+    remember(seen, m, true)
+    return direct(m, "", seen, {}, {})
+  end
+
   --- The modules right in it.
   ---@return tycho.Module[]
   function Module:children()
-    local _, list = direct(self, "", { [self] = true }, {}, {})
+    local _, list = direct_of(own("children", self))
     return list
   end
 
   --- for name, part in m:named_children() do ... end
-  function Module:named_children() return each(direct(self, "", { [self] = true }, {}, {})) end
+  function Module:named_children() return each(direct_of(own("named_children", self))) end
 
   --- How many numbers its parameters hold.
   ---@return integer
@@ -239,32 +270,34 @@ return function(ty, nn)
   function Module:train(on)
     if on == nil then on = true end
     if type(on) ~= "boolean" then raise("train: argument 1 must be true or false, got " .. check.show(on)) end
-    for _, part in ipairs(self:modules()) do part.training = on end
+    local _, list = submodules("train", self)
+    for _, part in ipairs(list) do part.training = on end
     return self
   end
 
   --- train(false).
-  function Module:eval() return self:train(false) end
+  function Module:eval() return Module.train(self, false) end
 
   --- Calls fn with each module, inner ones first. Gives the module.
   ---@param fn fun(m: tycho.Module)
   function Module:apply(fn)
     if type(fn) ~= "function" then raise("apply: argument 1 must be a function, got " .. check.show(fn)) end
-    local list = self:modules()
+    local _, list = submodules("apply", self)
     for i = #list, 1, -1 do fn(list[i]) end
     return self
   end
 
   --- Forgets the gradients of its parameters.
   function Module:zero_grad()
-    for _, p in ipairs(self:parameters()) do p.grad = nil end
+    local _, list = tensors("zero_grad", self, is_parameter)
+    for _, p in ipairs(list) do p.grad = nil end
   end
 
   --- Whether its parameters, or what could be some, require gradients. Frozen ones count as buffers. Gives the module.
   ---@param on? boolean true
   function Module:requires_grad_(on)
     if on == nil then on = true end
-    walk(self, "", {}, { tensor = function(_, t, owner, k)
+    walk(own("requires_grad_", self), "", {}, { tensor = function(_, t, owner, k)
       local listed = owner._buffers
       if t.dtype:find("f", 1, true) and not (listed and listed[k]) then t:requires_grad_(on) end
     end })
@@ -294,7 +327,7 @@ return function(ty, nn)
     local function visit(t)
       seen[t] = true
       for _, k in ipairs(keys_of(t)) do
-        local v = rawget(t, k)
+        local v = behind(rawget(t, k))
         if is_tensor(v) then
           t[k] = moved[v] or convert(v)
         elseif is_plain(v) and not seen[v] then
@@ -302,7 +335,7 @@ return function(ty, nn)
         end
       end
     end
-    visit(self)
+    visit(own("to", self))
     return self
   end
 
@@ -313,7 +346,7 @@ return function(ty, nn)
   local function each_state(t, prefix, torch, path, visit)
     path[t] = true
     for _, k in ipairs(keys_of(t)) do
-      local v = rawget(t, k)
+      local v = behind(rawget(t, k))
       local renamed = t.torch_name and type(k) == "string" and t:torch_name(k)
       local other = renamed or key_text(type(k) == "number" and k - 1 or k)
       local name = prefix == "" and key_text(k) or prefix .. "." .. key_text(k)
@@ -329,7 +362,10 @@ return function(ty, nn)
   ---@return table<string, tycho.Tensor>
   function Module:state_dict()
     local sd = {}
-    each_state(self, "", "", {}, function(name, t) sd[name] = t:detach() end)
+    each_state(own("state_dict", self), "", "", {}, function(name, t)
+      if sd[name] then check.fail("state_dict", "two parts are named %s", name) end
+      sd[name] = t:detach()
+    end)
     return sd
   end
 
@@ -361,8 +397,9 @@ return function(ty, nn)
       check.fail(who, "option from must be \"torch\", got %s", check.show(opts.from))
     end
     local missing, unexpected, known, writes, written = {}, {}, {}, {}, {}
-    each_state(self, "", "", {}, function(name, t, owner, k, torch)
+    each_state(own(who, self), "", "", {}, function(name, t, owner, k, torch)
       local key = opts.from and torch or name
+      if known[key] then check.fail(who, "two parts are named %s", key) end
       known[key] = true
       local v = sd[key]
       if v == nil then
@@ -401,7 +438,7 @@ return function(ty, nn)
     local head = ("%s(%s"):format(m.class_name, m:describe())
     if path[m] then return head .. " ...)" end
     path[m] = true
-    local names, list = direct(m, "", { [m] = true }, {}, {})
+    local names, list = direct_of(m)
     local lines = {}
     for i, part in ipairs(list) do
       lines[i] = ("%s  (%s): %s\n"):format(indent, names[i], tree(part, indent .. "  ", path))

@@ -1,12 +1,13 @@
 --- nn/norms.lua -- normalising layers: batch, layer, group, RMS.
--- Half floats are normalised in f32 and rounded once. Weights begin with 1, biases with 0.
+-- Half floats are normalised in f32 and rounded once; within ty.autocast all but batch norms give f32. Weights begin
+-- with 1, biases with 0.
 
 ---@param ty table the module tycho
 ---@param nn table what is filled
 return function(ty, nn)
-  local check, class, count = nn.check, nn.class, nn._count
-  local sqrt = ty.sqrt
-  local halves = { f16 = true, bf16 = true }
+  local check, class, count = nn._check, nn.class, nn._count
+  local sqrt, writable = ty.sqrt, ty.internals.vmap.writable
+  local halves, autocast = { f16 = true, bf16 = true }, ty._half
 
   local function ones(n) return nn.Parameter(ty.ones(n)) end
   local function zeros(n) return nn.Parameter(ty.zeros(n)) end
@@ -19,9 +20,10 @@ return function(ty, nn)
 
   local batch_options = { eps = "number", momentum = "number", affine = "boolean", track = "boolean" }
 
-  --- nn.BatchNorm1d(channels, {eps = 1e-5, momentum = 0.1, affine = true, track = true}), BatchNorm2d likewise:
   --- (x - mean) / sqrt(var + eps) * weight + bias for each channel, over the batch when training, else by the running
   --- means. momentum: the share of a new batch in these. Ioffe, Szegedy 2015, arXiv:1502.03167.
+  --- Inside of ty.vmap each example is normalised over its own batch; running means, of which there is one for all
+  --- examples, cannot follow then, so a module in training needs track = false there.
   ---@param channels integer
   ---@param opts? {eps: number?, momentum: number?, affine: boolean?, track: boolean?}
   function BatchNorm:init(channels, opts)
@@ -54,6 +56,11 @@ return function(ty, nn)
     local d = w - mean:reshape(sizes)
     local var = (d * d):sum(dims) / n
     if m.running_mean then
+      if not (writable(m.running_mean, mean) and writable(m.running_var, var)) then
+        check.fail(m.class_name, "in training inside of ty.vmap every example has moments of its own, but the running "
+          .. "means are one for all (use {track = false}, eval() or nn.GroupNorm, or give the module to vmap as an "
+          .. "argument, with running means for each example)")
+      end
       local share = m.momentum
       m.running_mean:mul_(1 - share):add_(mean:detach() * share)
       m.running_var:mul_(1 - share):add_(var:detach() * (n / (n - 1) * share))
@@ -84,8 +91,13 @@ return function(ty, nn)
     return ("%d, eps = %g, momentum = %g"):format(self.channels, self.eps, self.momentum)
   end
 
+  --- nn.BatchNorm1d(channels, {eps = 1e-5, momentum = 0.1, affine = true, track = true}): each channel of [batch,
+  --- channels] or [batch, channels, length] to mean 0 and variance 1, times weight plus bias: over the batch when
+  --- training, else by the running means, in which momentum is the share of a new batch.
   nn.BatchNorm1d = class("BatchNorm1d", BatchNorm)
   nn.BatchNorm1d.ranks, nn.BatchNorm1d.shape_text = { [2] = true, [3] = true }, "[batch, %d], or that with a length,"
+  --- nn.BatchNorm2d(channels, {eps = 1e-5, momentum = 0.1, affine = true, track = true}): the same of [batch, channels,
+  --- height, width].
   nn.BatchNorm2d = class("BatchNorm2d", BatchNorm)
   nn.BatchNorm2d.ranks, nn.BatchNorm2d.shape_text = { [4] = true }, "[batch, %d, height, width]"
 
@@ -190,6 +202,7 @@ return function(ty, nn)
     end
     local half = halves[x.dtype] and x.dtype
     local w = half and x:to("f32") or x
+    if half and autocast() then half = false end
     local groups = w:unflatten(2, { self.groups, self.channels / self.groups }):flatten(3)
     local y = ty.layer_norm(groups, { eps = self.eps }):reshape(shape)
     if self.weight then

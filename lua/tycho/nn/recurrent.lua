@@ -10,7 +10,7 @@
 ---@param ty table the module tycho
 ---@param nn table what is filled
 return function(ty, nn)
-  local check, class, count, uniform, cast = nn.check, nn.class, nn._count, nn._uniform, nn._cast
+  local check, class, count, uniform, cast = nn._check, nn.class, nn._count, nn._uniform, nn._cast
   local sigmoid, tanh, relu = ty.sigmoid, ty.tanh, ty.relu
   local is_tensor = ty.is_tensor
 
@@ -22,9 +22,7 @@ return function(ty, nn)
     nonlinearity = "string",
   }
 
-  --- nn.LSTM(inputs, hidden, {layers = 1, bias = true, batch_first = true, dropout = 0, bidirectional = false}); RNN
-  --- also takes nonlinearity = "tanh" or "relu". dropout: between layers. Weights begin uniform within
-  --- 1 / sqrt(hidden).
+  --- dropout: between layers. Weights begin uniform within 1 / sqrt(hidden).
   ---@param inputs integer
   ---@param hidden integer
   ---@param opts? table
@@ -140,7 +138,8 @@ return function(ty, nn)
     return y
   end
 
-  --- nn.RNN: h' = tanh(x wi + bi + h wh + bh). Elman 1990.
+  --- nn.RNN(inputs, hidden, {layers = 1, bias = true, batch_first = true, dropout = 0, bidirectional = false,
+  --- nonlinearity = "tanh"}): h' = tanh(x wi + bi + h wh + bh), or relu of it. Elman 1990.
   nn.RNN = class("RNN", Recurrent)
   nn.RNN.gates = 1
   function nn.RNN:step(x, h, _, w, b)
@@ -149,7 +148,8 @@ return function(ty, nn)
     return tanh(y)
   end
 
-  --- nn.GRU: h' = (1 - z) * n + z * h, n = tanh(x + r * (h wh + bh)). Cho and others 2014, arXiv:1406.1078.
+  --- nn.GRU(inputs, hidden, {layers = 1, bias = true, batch_first = true, dropout = 0, bidirectional = false}):
+  --- h' = (1 - z) * n + z * h, n = tanh(x + r * (h wh + bh)). Cho and others 2014, arXiv:1406.1078.
   nn.GRU = class("GRU", Recurrent)
   nn.GRU.gates = 3
   function nn.GRU:step(x, h, _, w, b)
@@ -161,7 +161,8 @@ return function(ty, nn)
     return (1 - z) * new + z * h
   end
 
-  --- nn.LSTM: c' = f * c + i * g, h' = o * tanh(c'). Hochreiter, Schmidhuber 1997.
+  --- nn.LSTM(inputs, hidden, {layers = 1, bias = true, batch_first = true, dropout = 0, bidirectional = false}):
+  --- c' = f * c + i * g, h' = o * tanh(c'). Hochreiter, Schmidhuber 1997.
   nn.LSTM = class("LSTM", Recurrent)
   nn.LSTM.gates, nn.LSTM.cells = 4, true
   function nn.LSTM:step(x, h, c, w, b)

@@ -5,7 +5,7 @@
 ---@param ty table the module tycho
 ---@param nn table what is filled
 return function(ty, nn)
-  local check = nn.check
+  local check = nn._check
   local sqrt = math.sqrt
 
   ---@class tycho.nn.init
@@ -38,7 +38,11 @@ return function(ty, nn)
 
   --- One value in every element.
   function M.constant_(t, v) return written("constant_", t, fill, check.number("constant_", 2, v, "value")) end
+
+  --- 0 in every element.
   function M.zeros_(t) return written("zeros_", t, fill, 0) end
+
+  --- 1 in every element.
   function M.ones_(t) return written("ones_", t, fill, 1) end
 
   --- The identity matrix.
@@ -56,7 +60,8 @@ return function(ty, nn)
   ---@param high? number 2
   function M.trunc_normal_(t, mean, std, low, high)
     check.float("trunc_normal_", 1, t)
-    mean, std, low, high = mean or 0, std or 1, low or -2, high or 2
+    mean, std = check.number("trunc_normal_", 2, mean, "mean", 0), check.number("trunc_normal_", 3, std, "std", 1)
+    low, high = check.number("trunc_normal_", 4, low, "low", -2), check.number("trunc_normal_", 5, high, "high", 2)
     local bounds = ty.erf(ty.tensor({ (low - mean) / std, (high - mean) / std }, { dtype = "f64" }) / sqrt(2))
     local u = ty.uniform(bounds:get(1), bounds:get(2), t.shape, { dtype = "f64" })
     return written("trunc_normal_", t, copy, (u:erfinv() * (std * sqrt(2)) + mean):clamp(low, high))
@@ -91,14 +96,15 @@ return function(ty, nn)
   --- Glorot, Bengio 2010: uniform within gain * sqrt(6 / (in + out)).
   function M.xavier_uniform_(t, gain)
     local fan_in, fan_out = fans("xavier_uniform_", t)
-    local bound = (gain or 1) * sqrt(6 / (fan_in + fan_out))
+    local bound = check.number("xavier_uniform_", 2, gain, "gain", 1) * sqrt(6 / (fan_in + fan_out))
     return written("xavier_uniform_", t, uniform, -bound, bound)
   end
 
   --- Glorot, Bengio 2010: normal of deviation gain * sqrt(2 / (in + out)).
   function M.xavier_normal_(t, gain)
     local fan_in, fan_out = fans("xavier_normal_", t)
-    return written("xavier_normal_", t, normal, 0, (gain or 1) * sqrt(2 / (fan_in + fan_out)))
+    gain = check.number("xavier_normal_", 2, gain, "gain", 1)
+    return written("xavier_normal_", t, normal, 0, gain * sqrt(2 / (fan_in + fan_out)))
   end
 
   local kaiming_options = { a = "number", mode = "string", nonlinearity = "string" }
@@ -131,6 +137,7 @@ return function(ty, nn)
   --- arXiv:1312.6120. Needs OpenBLAS.
   function M.orthogonal_(t, gain)
     check.float("orthogonal_", 1, t)
+    gain = check.number("orthogonal_", 2, gain, "gain", 1)
     if t.ndim < 2 then check.fail("orthogonal_", "argument 1 must have at least 2 dims, got %s", check.text(t)) end
     local n = t:size(1)
     local m = t:numel() / math.max(n, 1)
@@ -138,6 +145,6 @@ return function(ty, nn)
     local q, r = ty.linalg.qr(ty.randn({ math.max(n, m), math.min(n, m) }, { dtype = "f64" }))
     q = q * ty.where(r:diagonal():lt(0), -1, 1) -- so that all of them are equally likely
     if n < m then q = q:t() end
-    return written("orthogonal_", t, copy, q:reshape(t.shape) * (gain or 1))
+    return written("orthogonal_", t, copy, q:reshape(t.shape) * gain)
   end
 end

@@ -5,10 +5,12 @@
 -- Shapes are those that each module's forward gives while the whole model is recorded once. Multiply-adds are counted
 -- on recorded graphs: those of the products, for the whole model and, with inputs of the same shapes, for each module.
 
+local map = require("tycho.tree").map
+
 ---@param ty table the module tycho
 ---@param nn table what is filled
 return function(ty, nn)
-  local check, is_tensor = nn.check, ty.is_tensor
+  local check, is_tensor = nn._check, ty.is_tensor
   local BYTES = {}
   for _, d in ipairs(ty.internals.probe.dtypes()) do BYTES[d.name] = d.bytes end
 
@@ -35,14 +37,13 @@ return function(ty, nn)
     return sum
   end
 
-  --- The same with tensors of ones in place of tensors, also in tables.
-  local function stand_in(v)
+  --- Ones in the place of a tensor; tables with a metatable as they are.
+  local function ones_for(v)
     if is_tensor(v) then return ty.ones(v.shape, { dtype = v.dtype }) end
-    if type(v) ~= "table" or getmetatable(v) ~= nil then return v end
-    local y = {}
-    for k, part in pairs(v) do y[k] = stand_in(part) end
-    return y
+    return type(v) == "table" and getmetatable(v) ~= nil and v or nil
   end
+
+  local function stand_in(v) return map(v, ones_for, {}) end
 
   --- The shapes of what a module gave, and their bytes.
   local function shape_text(values, n)
@@ -208,6 +209,6 @@ return function(ty, nn)
     return setmetatable(sum, Summary)
   end
 
-  --- nn.summary(self, ...).
+  --- What it is made of, and what one call costs: nn.summary(self, inputs ...).
   function nn.Module:summary(...) return nn.summary(self, ...) end
 end

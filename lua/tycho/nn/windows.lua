@@ -4,7 +4,7 @@
 ---@param ty table the module tycho
 ---@param nn table what is filled
 return function(ty, nn)
-  local check, class, count, uniform = nn.check, nn.class, nn._count, nn._uniform
+  local check, class, count, uniform = nn._check, nn.class, nn._count, nn._uniform
   local sqrt, cast = math.sqrt, nn._cast
 
   --- A size for n dims as a list: of a number, or of such a list.
@@ -74,11 +74,14 @@ return function(ty, nn)
   --- nn.Conv1d(inputs, outputs, kernel, {stride = 1, padding = 0, dilation = 1, groups = 1, bias = true}): see
   --- ty.conv1d.
   convolution("Conv1d", 1, ty.conv1d)
-  --- nn.Conv2d: as Conv1d, sizes a number or {rows, columns}: see ty.conv2d.
+  --- nn.Conv2d(inputs, outputs, kernel, {stride = 1, padding = 0, dilation = 1, groups = 1, bias = true}): sizes are a
+  --- number or {rows, columns}; see ty.conv2d.
   convolution("Conv2d", 2, ty.conv2d)
-  --- nn.ConvTranspose1d: as Conv1d, and output_padding = 0: see ty.conv_transpose1d.
+  --- nn.ConvTranspose1d(inputs, outputs, kernel, {stride = 1, padding = 0, output_padding = 0, dilation = 1,
+  --- groups = 1, bias = true}): see ty.conv_transpose1d.
   convolution("ConvTranspose1d", 1, ty.conv_transpose1d, true)
-  --- nn.ConvTranspose2d: as Conv2d, and output_padding = 0: see ty.conv_transpose2d.
+  --- nn.ConvTranspose2d(inputs, outputs, kernel, {stride = 1, padding = 0, output_padding = 0, dilation = 1,
+  --- groups = 1, bias = true}): sizes are a number or {rows, columns}; see ty.conv_transpose2d.
   convolution("ConvTranspose2d", 2, ty.conv_transpose2d, true)
 
   ---------------------------------------------------------------------------------------------------------- pooling
@@ -87,7 +90,7 @@ return function(ty, nn)
     stride = "any", padding = "any", dilation = "any", ceil_mode = "boolean", count_include_pad = "boolean",
   }
 
-  --- nn.MaxPool2d(kernel, {stride = kernel, ...}): the options of the function.
+  --- A class of windows over n dims; its options are those of the function.
   local function pooling(name, n, fn)
     local c = class(name)
     nn[name] = c
@@ -99,12 +102,18 @@ return function(ty, nn)
     function c:describe() return shown(self.kernel) end
   end
 
+  --- nn.MaxPool1d(kernel, {stride = kernel, padding = 0, dilation = 1, ceil_mode = false}): see ty.max_pool1d.
   pooling("MaxPool1d", 1, ty.max_pool1d)
+  --- nn.MaxPool2d(kernel, {stride = kernel, padding = 0, dilation = 1, ceil_mode = false}): see ty.max_pool2d.
   pooling("MaxPool2d", 2, ty.max_pool2d)
+  --- nn.AvgPool1d(kernel, {stride = kernel, padding = 0, ceil_mode = false, count_include_pad = true}): see
+  --- ty.avg_pool1d.
   pooling("AvgPool1d", 1, ty.avg_pool1d)
+  --- nn.AvgPool2d(kernel, {stride = kernel, padding = 0, ceil_mode = false, count_include_pad = true}): see
+  --- ty.avg_pool2d.
   pooling("AvgPool2d", 2, ty.avg_pool2d)
 
-  --- nn.AdaptiveAvgPool2d(size): as many windows as asked for.
+  --- A class of as many windows as asked for.
   local function adaptive(name, n, fn)
     local c = class(name)
     nn[name] = c
@@ -113,9 +122,13 @@ return function(ty, nn)
     function c:describe() return shown(self.size) end
   end
 
+  --- nn.AdaptiveAvgPool1d(size): as many windows as asked for, see ty.adaptive_avg_pool1d.
   adaptive("AdaptiveAvgPool1d", 1, ty.adaptive_avg_pool1d)
+  --- nn.AdaptiveAvgPool2d(size): as many windows as asked for, see ty.adaptive_avg_pool2d.
   adaptive("AdaptiveAvgPool2d", 2, ty.adaptive_avg_pool2d)
+  --- nn.AdaptiveMaxPool1d(size): as many windows as asked for, see ty.adaptive_max_pool1d.
   adaptive("AdaptiveMaxPool1d", 1, ty.adaptive_max_pool1d)
+  --- nn.AdaptiveMaxPool2d(size): as many windows as asked for, see ty.adaptive_max_pool2d.
   adaptive("AdaptiveMaxPool2d", 2, ty.adaptive_max_pool2d)
 
   ---@class tycho.nn.Upsample: tycho.Module

@@ -312,14 +312,14 @@ function paint.line(m, box, px, py)
   local items = {}
   local at = {}
   for i, line in ipairs(lines) do
-    if m.marker then
+    if m.marker or #line == 2 then -- a point without neighbours is no line: it would not be seen
       for k = 1, #line do at[#at + 1] = line[k] end
     end
     lines[i] = thinned(line, box.w)
   end
   items[1] = { kind = "path", lines = lines, stroke = m.color, width = m.width or 2, alpha = m.alpha,
     dash = #m.dash > 0 and m.dash or nil }
-  if m.marker then items[2] = marker_item(m, at, 7) end
+  if #at > 0 then items[2] = marker_item(m, at, m.marker and 7 or 2.5 * (m.width or 2)) end
   return items
 end
 
@@ -687,9 +687,25 @@ local function grid_and_ticks(put, p, box, ax, ay, px, py)
   end
 end
 
+--- A text that stays within so many pixels: smaller, then cut. Gives the text and its size.
+local function fitting(text, size, room)
+  local least = size * 0.7
+  local wide = font.width(text, size) * WIDER
+  if wide <= room then return text, size end
+  size = max(least, size * room / wide)
+  local kept = {}
+  for letter in text:gmatch "[%z\1-\127\192-\255][\128-\191]*" do kept[#kept + 1] = letter end
+  while #kept > 1 and font.width(table.concat(kept), size) * WIDER > room do
+    kept[#kept] = nil
+    kept[#kept] = "\226\128\166"
+  end
+  return table.concat(kept), size
+end
+
 local function labels(put, p, box, x, w, bottom, left, ax, ay)
   if p.title then
-    put { kind = "text", x = x + w / 2, y = box.title, text = p.title, size = TITLE, anchor = "middle", bold = true,
+    local text, size = fitting(p.title, TITLE, w)
+    put { kind = "text", x = x + w / 2, y = box.title, text = text, size = size, anchor = "middle", bold = true,
       color = M.ink }
   end
   local function power(n, at, y, anchor)
@@ -700,11 +716,13 @@ local function labels(put, p, box, x, w, bottom, left, ax, ay)
   power(ay.power, box.x, box.y - 6)
   power(ax.power, box.x + box.w, box.y + box.h + TICK * 2 + 8, "end")
   if p.xlabel then
-    put { kind = "text", x = box.x + box.w / 2, y = bottom - 10, text = p.xlabel, size = LABEL, anchor = "middle",
+    local text, size = fitting(p.xlabel, LABEL, box.w)
+    put { kind = "text", x = box.x + box.w / 2, y = bottom - 10, text = text, size = size, anchor = "middle",
       color = M.ink }
   end
   if p.ylabel then
-    put { kind = "text", x = left + LABEL + 3, y = box.y + box.h / 2, text = p.ylabel, size = LABEL, anchor = "middle",
+    local text, size = fitting(p.ylabel, LABEL, box.h)
+    put { kind = "text", x = left + LABEL + 3, y = box.y + box.h / 2, text = text, size = size, anchor = "middle",
       rotate = -90, color = M.ink }
   end
 end
@@ -713,7 +731,8 @@ end
 local function bare_panel(p, put, x, y, w, h)
   local top = p.title and TITLE + 18 or 8
   if p.title then
-    put { kind = "text", x = x + w / 2, y = y + TITLE + 6, text = p.title, size = TITLE, anchor = "middle", bold = true,
+    local text, size = fitting(p.title, TITLE, w)
+    put { kind = "text", x = x + w / 2, y = y + TITLE + 6, text = text, size = size, anchor = "middle", bold = true,
       color = M.ink }
   end
   for _, m in ipairs(p.marks) do

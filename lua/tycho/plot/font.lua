@@ -9,7 +9,7 @@
 local M = {}
 
 local EM = 20
-local SUPERSCRIPT, RAISE = 0.62, 6.5
+local SUPERSCRIPT, RAISE, LOWER = 0.62, 6.5, -3
 local ARC = 18 -- degrees of an arc for each line
 
 local glyphs = {
@@ -120,6 +120,74 @@ local glyphs = {
   ["\226\128\147"] = { 11.1, "0.6,5.2 10.5,5.2" }, -- en dash
   ["\226\128\166"] = { 20, "@3.4,0.6|@10,0.6|@16.6,0.6" }, -- ellipsis
 }
+
+-- Letters and signs of other languages and of formulas.
+for code, glyph in pairs {
+  ["ß"] = { 11.1, "1.8,0 1.8,11 (1.8,8,8.8,15,180,-60) 6,8 (2.4,0,10,8,85,-130)" },
+  ["ø"] = { 11.1, "(1.1,0,10,10,0,360)|1.4,-0.6 9.7,10.6" },
+  ["Ø"] = { 15.6, "(1.1,0,14.5,14,0,360)|2,-0.6 13.6,14.6" },
+  ["æ"] = { 17, "8.6,10 8.6,4|(1.1,0,8.6,10,0,360)|8.6,5 16,5 (8.6,0,16,10,0,312)" },
+  ["Æ"] = { 19, "0.8,0 7,14 18,14|9.6,14 9.6,0 18,0|9.6,7.4 16.6,7.4|3,4.8 9.6,4.8" },
+  ["ł"] = { 5, "2.5,15 2.5,0|0.6,6 4.4,8.6" }, ["Ł"] = { 11.1, "1.8,14 1.8,0 10.4,0|0.2,5 5.4,8.6" },
+  ["α"] = { 11.6, "(1.1,0,9,10,0,360)|10.4,10 8.8,3.4 10.6,0" },
+  ["β"] = { 11.1, "1.8,-4 1.8,11.5 (1.8,7.6,8.6,15,180,-90) 4.5,7.6 (0.6,0,9.8,7.6,90,-120)" },
+  ["γ"] = { 10, "0.8,10 5,-0.4 5,-4|9.2,10 5,-0.4" },
+  ["δ"] = { 11.1, "(1.3,0,9.7,9.4,0,360)|9,14 4,14 2.8,12.4 7.8,8.6" },
+  ["ε"] = { 9.4, "(1.4,5,8.4,10,40,270) (1,0,8.8,5,90,320)" },
+  ["η"] = { 11.1, "1.8,10 1.8,0|1.8,6 (1.8,2,9.3,10,180,0) 9.3,-4" },
+  ["θ"] = { 11.1, "(1.6,0,9.5,14,0,360)|1.8,7 9.3,7" },
+  ["κ"] = { 10, "1.8,10 1.8,0|8.6,10 1.8,4.4|4.6,6.6 9.2,0" },
+  ["λ"] = { 10, "1.2,14 2.8,14 9,0|5.2,8.6 1.2,0" },
+  ["μ"] = { 11.1, "1.8,10 1.8,-4|1.8,4 (1.8,0,9.3,8,180,360) 9.3,10|9.3,4 9.3,0" },
+  ["ν"] = { 10, "0.8,10 5,0 9.2,10" },
+  ["ρ"] = { 11.1, "1.8,-4 1.8,5|(1.8,0,10.1,10,0,360)" },
+  ["τ"] = { 8.6, "0.8,10 7.8,10|4.3,10 4.3,0" },
+  ["φ"] = { 12, "(1.2,0,10.8,10,0,360)|6,14 6,-4" },
+  ["χ"] = { 10, "1,10 9,-4|9,10 1,-4" },
+  ["ψ"] = { 12, "1.4,10 1.4,5 (1.4,0,10.6,10,180,360) 10.6,10|6,12 6,-4" },
+  ["ω"] = { 14.4, "(1.2,0,7.2,10,120,360) 7.2,7|(7.2,0,13.2,10,180,420)" },
+  ["Γ"] = { 11.1, "1.8,0 1.8,14 10.4,14" }, ["Λ"] = { 13.3, "0.8,0 6.6,14 12.5,0" },
+  ["Θ"] = { 15.6, "(1.1,0,14.5,14,0,360)|4.4,7 11.2,7" },
+  ["Π"] = { 14.4, "1.8,0 1.8,14 12.6,14 12.6,0" }, ["∏"] = { 14.4, "1.8,-3 1.8,14 12.6,14 12.6,-3" },
+  ["Σ"] = { 12.2, "10.8,14 1.4,14 7,7 1.4,0 11,0" }, ["∑"] = { 13, "11.4,15 1.4,15 7.2,6 1.4,-3 11.6,-3" },
+  ["Φ"] = { 15, "(1.4,2.4,13.6,11.6,0,360)|7.5,14 7.5,0" },
+  ["Ψ"] = { 15, "1.4,14 1.4,9 (1.4,4,13.6,14,180,360) 13.6,14|7.5,14 7.5,0" },
+  ["Ω"] = { 15, "1.4,0 5.8,0 5.8,1.4 (1.4,1.2,13.6,14,245,-65) 9.2,0 13.6,0" },
+  ["→"] = { 20, "1.6,5.6 18,5.6|14,9.4 18,5.6 14,1.8" }, ["←"] = { 20, "18.4,5.6 2,5.6|6,9.4 2,5.6 6,1.8" },
+  ["↑"] = { 10, "5,0 5,14|1.6,10.4 5,14 8.4,10.4" }, ["↓"] = { 10, "5,14 5,0|1.6,3.6 5,0 8.4,3.6" },
+  ["≤"] = { 11.7, "10,11 1.8,7 10,3|1.8,0.6 10,0.6" }, ["≥"] = { 11.7, "1.8,11 10,7 1.8,3|1.8,0.6 10,0.6" },
+  ["≈"] = { 11.7, "1.4,6.8 3.6,8.4 8,6.4 10.2,8|1.4,2.8 3.6,4.4 8,2.4 10.2,4" },
+  ["≠"] = { 11.7, "1.4,7.6 10.2,7.6|1.4,3.8 10.2,3.8|8.4,11 3.2,0.4" },
+  ["∞"] = { 15, "(1.4,2.4,7.5,8.8,0,360)|(7.5,2.4,13.6,8.8,0,360)" },
+  ["√"] = { 11, "0.8,6 2.6,7 5.2,0 9.8,15" }, ["∇"] = { 13.3, "0.8,14 12.5,14 6.6,0 0.8,14" },
+  ["∂"] = { 10.4, "(1.1,0,9,8.6,0,360)|9,4.3 8.6,10 6,14 2.4,13.4" },
+  ["€"] = { 11.1, "(2.4,0,11.6,14,50,310)|0.6,8.6 8,8.6|0.6,5.4 7.4,5.4" },
+  ["—"] = { 20, "0.6,5.2 19.4,5.2" }, ["•"] = { 7, "@3.5,5.4" }, ["′"] = { 3.8, "2.6,14 1.4,10" },
+  ["‘"] = { 4.4, "2.8,14.6 1.6,11.6" }, ["’"] = { 4.4, "2.6,14.6 1.8,11.4" },
+  ["“"] = { 6.7, "2.8,14.6 1.6,11.6|5.2,14.6 4,11.6" }, ["”"] = { 6.7, "2.6,14.6 1.8,11.4|5,14.6 4.2,11.4" },
+  ["„"] = { 6.7, "2.6,0.8 1.6,-2.4|5,0.8 4,-2.4" }, ["\194\160"] = { 5.6, "" },
+} do glyphs[code] = glyph end
+
+--- Accents around x = 0, over small letters or below.
+local accents = {
+  ["`"] = "-2.2,14.4 0.8,11.8", ["'"] = "2.2,14.4 -0.8,11.8", ["^"] = "-2.6,11.8 0,14.4 2.6,11.8",
+  ["~"] = "-3,12.2 -1.4,13.6 1.4,12.2 3,13.6", [":"] = "@-2.1,13.2|@2.1,13.2", ["*"] = "(-1.7,11.4,1.7,14.8,0,360)",
+  v = "-2.6,14.4 0,11.8 2.6,14.4", [","] = "0,0 -0.4,-1.6 1.2,-2.4 0.6,-3.8 -1.2,-4",
+}
+local HIGHER = 3.6 -- over capitals
+local dotless = { 4.4, "2.2,0 2.2,10" }
+
+-- Each letter, the one that it is made of, the accent.
+local ACCENTED = [[
+  ÀA` ÁA' ÂA^ ÃA~ ÄA: ÅA* ÇC, ÈE` ÉE' ÊE^ ËE: ÌI` ÍI' ÎI^ ÏI: ÑN~ ÒO` ÓO' ÔO^ ÕO~ ÖO: ÙU` ÚU' ÛU^ ÜU: ÝY' àa` áa'
+  âa^ ãa~ äa: åa* çc, èe` ée' êe^ ëe: ìi` íi' îi^ ïi: ñn~ òo` óo' ôo^ õo~ öo: ùu` úu' ûu^ üu: ýy' ÿy: ŷy^ ĆC' ćc'
+  ČCv čcv ěev ńn' ňnv řrv ŚS' śs' ŠSv šsv şs, ůu* źz' ŽZv žzv ẑz^ ŵw^ ĝg^ ĥh^]]
+for code, letter, accent in ACCENTED:gmatch "([\192-\255][\128-\191]+)(%a)(%S)" do
+  local base = letter == "i" and dotless or glyphs[letter]
+  local rise = letter:find "%u" and accent ~= "," and HIGHER or 0
+  glyphs[code] = { base[1], base[2], accent = accents[accent], rise = rise }
+end
+
 local unknown = { 12, "1.6,0 10.4,0 10.4,14 1.6,14 1.6,0" }
 
 --- Raised characters: those of exponents.
@@ -130,6 +198,10 @@ for digit = 0, 9 do
   local known = digit >= 1 and digit <= 3
   if not known then raised["\226\129" .. string.char(176 + digit)] = tostring(digit) end
 end
+
+--- Lowered ones, as in log with a base.
+local lowered = {}
+for digit = 0, 9 do lowered["\226\130" .. string.char(128 + digit)] = tostring(digit) end
 
 --- The text of a whole number as an exponent.
 ---@param n integer
@@ -150,11 +222,9 @@ local function add_arc(line, x0, y0, x1, y1, from, to)
   end
 end
 
---- The strokes of a glyph as lists {x, y, x, y ...}, made once; a dot is a list of one point.
-local function strokes_of(glyph)
-  if glyph.strokes then return glyph.strokes end
-  local strokes = {}
-  for stroke in glyph[2]:gmatch "[^|]+" do
+--- Adds the strokes of a text, moved by dx and dy.
+local function add_strokes(strokes, text, dx, dy)
+  for stroke in text:gmatch "[^|]+" do
     local line = {}
     for piece in stroke:gmatch "%S+" do
       local v = {}
@@ -166,20 +236,28 @@ local function strokes_of(glyph)
       end
       line.dot = piece:sub(1, 1) == "@"
     end
+    for i = 1, #line, 2 do line[i], line[i + 1] = line[i] + dx, line[i + 1] + dy end
     strokes[#strokes + 1] = line
   end
-  glyph.strokes = strokes
-  return strokes
+end
+
+--- The strokes of a glyph as lists {x, y, x, y ...}, made once; a dot is a list of one point.
+local function strokes_of(glyph)
+  if glyph.strokes then return glyph.strokes end
+  glyph.strokes = {}
+  add_strokes(glyph.strokes, glyph[2], 0, 0)
+  if glyph.accent then add_strokes(glyph.strokes, glyph.accent, glyph[1] / 2, glyph.rise) end
+  return glyph.strokes
 end
 
 --- Calls visit(glyph, x, scale, rise) for each character of the text, from x = 0 on in units; gives the whole advance.
 local function each(text, visit)
   local x = 0
   for code in text:gmatch "[%z\1-\127\192-\255][\128-\191]*" do
-    local plain = raised[code]
+    local plain = raised[code] or lowered[code]
     local glyph = glyphs[plain or code] or unknown
     local scale = plain and SUPERSCRIPT or 1
-    if visit then visit(glyph, x, scale, plain and RAISE or 0) end
+    if visit then visit(glyph, x, scale, plain and (raised[code] and RAISE or LOWER) or 0) end
     x = x + glyph[1] * scale
   end
   return x

@@ -265,7 +265,7 @@ function Plot:image(t, opts)
   return add(self, o)
 end
 
---- A straight line over the whole plot at this y (hline) or x (vline).
+--- A straight line over the whole plot at this y.
 ---@param at number
 ---@param opts? {label: string?, color: any, alpha: number?, width: number?, dash: string?}
 ---@return tycho.Plot
@@ -277,6 +277,7 @@ function Plot:hline(at, opts)
   return add(self, o)
 end
 
+--- A straight line over the whole plot at this x.
 ---@param at number
 ---@param opts? {label: string?, color: any, alpha: number?, width: number?, dash: string?}
 ---@return tycho.Plot
@@ -319,16 +320,14 @@ function Plot:png(scale)
   return require("tycho.plot.png").encode(width, height, 3, sample)
 end
 
---- Writes a file, SVG or PNG by its name. Gives the plot; nil and why when it cannot be written.
+--- Writes a file, SVG or PNG by its name.
 ---@param path string
----@return tycho.Plot?, string?
+---@return true? ok, string? message
 function Plot:save(path)
   if type(path) ~= "string" then fail("save", "argument 1 must be a path, got %s", show(path)) end
   local kind = path:lower():match "%.(%w+)$"
   if kind ~= "svg" and kind ~= "png" then fail("save", "the path must end in .svg or .png, got %q", path) end
-  local ok, why = require("tycho.files")._native.write(path, { kind == "svg" and self:svg() or self:png() })
-  if not ok then return nil, why end
-  return self
+  return require("tycho.files")._native.write(path, { kind == "svg" and self:svg() or self:png() })
 end
 
 function Plot:__tostring()
@@ -359,6 +358,8 @@ local LEGENDS = {
   ["bottom right"] = true,
 }
 
+local HINT = " (values are drawn by ty.plot{}:line(values))"
+
 local function is_plot(v) return getmetatable(v) == Plot end
 
 --- The rows of plots in a table's list part; nil when there are none.
@@ -367,7 +368,9 @@ local function rows_of(opts)
   local rows = {}
   for i, row in ipairs(opts) do
     if is_plot(row) then row = { row } end
-    if type(row) ~= "table" or #row == 0 then fail("plot", "row %d must be a list of plots, got %s", i, show(row)) end
+    if type(row) ~= "table" or #row == 0 then
+      fail("plot", "row %d must be a list of plots, got %s%s", i, show(row), type(row) == "number" and HINT or "")
+    end
     rows[i] = {}
     for k, p in ipairs(row) do
       if not is_plot(p) or p.rows then fail("plot", "row %d: element %d must be a plot, got %s", i, k, show(p)) end
@@ -386,7 +389,7 @@ end
 return function(opts)
   local y = { marks = {}, turn = 0 }
   if opts ~= nil and (type(opts) ~= "table" or is_plot(opts)) then
-    fail("plot", "argument 1 must be a table of options, got %s", show(opts))
+    fail("plot", "argument 1 must be a table of options, got %s%s", show(opts), ty.is_tensor(opts) and HINT or "")
   end
   local named = {}
   if opts then

@@ -87,16 +87,16 @@ function M.linear(lo, hi, wanted)
   return best.first, best.step, best.n
 end
 
---- The fewest decimals that tell numbers which are multiples of step, at most 9.
+--- The fewest decimals that tell numbers which are multiples of step, at most 16.
 local function decimals(first, step)
-  for n = 0, 9 do
-    local scale = 10 ^ n
-    local a, b = first * scale, step * scale
-    if abs(a - floor(a + 0.5)) < 1e-6 * max(1, abs(b)) and abs(b - floor(b + 0.5)) < 1e-6 * max(1, abs(b)) then
+  for n = 0, 16 do
+    local a, b = first * 10 ^ n, step * 10 ^ n
+    local near = 1e-6 * abs(b) + 1e-15 * abs(a)
+    if abs(b) > 0.5 and abs(b - floor(b + 0.5)) < near and abs(a - floor(a + 0.5)) < near then
       return n
     end
   end
-  return 9
+  return 16
 end
 
 local MINUS = "\226\136\146"
@@ -124,8 +124,9 @@ function M.on_line(lo, hi, wanted)
   local most = max(abs(lo), abs(hi))
   local power = 0
   if most >= 1e5 or most < 1e-3 then power = floor(math.log10(most) + EPS) end
+  local places, ticks = decimals(first / 10 ^ power, step / 10 ^ power), {}
+  if places > 5 and most >= 1e5 and most < 1e16 then power, places = 0, decimals(first, step) end -- 1000000000.5
   local unit = 10 ^ power
-  local places, ticks = decimals(first / unit, step / unit), {}
   local slack = (hi - lo) * 1e-9
   for i = 0, n - 1 do
     local v = first + i * step

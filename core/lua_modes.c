@@ -1,0 +1,268 @@
+/*
+** lua_modes.c -- modes that hold for the extent of a function's call: whether operations are taped, autocast, vmap, a
+** random state of its own.
+** In: modes as Lua enters and leaves them, and the coroutine that runs. Out: the State's words (grad_mode, cast, level,
+** seed and stream) as they hold for that coroutine; under `internals.modes` the functions below. Raises for want of
+** memory, and where one vmap would lie inside of a later one.
+**
+** A mode belongs to the coroutine that entered it. For code on a coroutine those modes hold that were entered by the
+** coroutine itself, by the one that resumed it, by the one that resumed that ...: the innermost decides. The modes of
+** coroutines that are suspended, dead or gone do not count; they count again when their coroutine goes on.
+** 1. All open modes are in one list, the latest first. While it is empty nothing is asked.
+** 2. Nobody tells when a coroutine is resumed or yields: each entry of ours asks (ty_lua_modes). The words are those of
+**    `mode_of`. As long as all modes are its own, they are right whenever it asks; else they are found anew each time:
+**    what the coroutine is resumed by may have changed though the same one asks.
+** 3. Who has resumed another one, and waits for it, has status 0 as the running one has, and frames on its stack. Of
+**    several, the innermost is found by their stacks: the argument of coroutine.resume, or the upvalue of what
+**    coroutine.wrap gave. Where a host resumes by functions of its own, the later mode is the inner one.
+** 4. A mode is held by a frame of the function that entered it, and holds its coroutine by its environment. So an
+**    abandoned coroutine is garbage together with its modes, and stays in memory until their finalisers have taken
+**    them off the list: no other coroutine gets its address before.
+** 5. Leaving takes off that very mode, wherever it is in the list, and those that its coroutine entered later, which
+**    an error may have passed by. It never raises: it runs while errors are on their way.
+** 6. The State's seed and stream belong to the innermost random mode that holds (`dice`), or to no mode; those of the
+**    others are kept beside.
+*/
+#include "grad.h"
+#include "lua_modes.h"
+
+#define META_MODE "tycho.mode"
+#define CHAIN_MAX 256 /* resumes inside of each other; C's stack bounds them in LuaJIT and Lua */
+
+/* --- who resumed whom */
+
+/* Whether the coroutine runs, or waits for one that it resumed. */
+static bool is_resuming(lua_State *co) {
+  lua_Debug ar;
+  return lua_status(co) == 0 && lua_getstack(co, 0, &ar);
+}
+
+/* The coroutine that this one has resumed and waits for; NULL: its stack does not tell. */
+static lua_State *resumed_by(lua_State *co) {
+  lua_Debug ar;
+  if (!lua_getstack(co, 0, &ar) || !lua_getinfo(co, "S", &ar) || *ar.what != 'C') return NULL;
+  lua_State *next = lua_tothread(co, 1);
+  return next ? next : lua_tothread(co, lua_upvalueindex(1));
+}
+
+/* Resumes from one coroutine to the other. */
+static int distance(lua_State *from, const lua_State *to) {
+  for (int n = 1; n < CHAIN_MAX && (from = resumed_by(from)); n++)
+    if (from == to) return n;
+  return CHAIN_MAX;
+}
+
+static bool is_waiting(const Mode *m) { return m->holds && !m->taken; }
+
+/* Of the coroutines with modes that hold and were not taken, the nearest one around co; NULL: there is none. */
+static lua_State *around(const Host *H, const lua_State *co) {
+  lua_State *first = NULL, *best = NULL;
+  int least = CHAIN_MAX;
+  bool several = false;
+  for (const Mode *m = H->mode; m; m = m->outer) {
+    if (!is_waiting(m)) continue;
+    if (!first) first = m->owner;
+    several |= m->owner != first;
+  }
+  if (!several) return first;
+  for (const Mode *m = H->mode; m; m = m->outer) {
+    if (!is_waiting(m) || m->owner == best) continue;
+    int d = distance(m->owner, co);
+    if (d < least) least = d, best = m->owner;
+  }
+  return best ? best : first;
+}
+
+/* --- the words */
+
+/* The State's random numbers go on where the mode's stopped; NULL: where those outside of any did. */
+static void roll(Host *H, Mode *m) {
+  State *S = &H->S;
+  if (m == H->dice) return;
+  u64 *was = H->dice ? H->dice->random : H->random, *now = m ? m->random : H->random;
+  was[0] = S->seed, was[1] = S->stream;
+  S->seed = now[0], S->stream = now[1];
+  H->dice = m;
+}
+
+/* Puts the words as they hold for L: from the innermost mode outwards, the first of each kind decides. */
+static void settle(lua_State *L, Host *H) {
+  State *S = &H->S;
+  Mode *first[MODE_RANDOM + 1] = {NULL};
+  Level **end = &S->level;
+  u32 inner = UINT32_MAX;
+  H->mode_of = L;
+  H->mixed = H->disordered = false;
+  for (Mode *m = H->mode; m; m = m->outer) {
+    m->taken = false;
+    m->holds = m->owner == L || is_resuming(m->owner);
+    m->parted |= !m->holds;
+    H->mixed |= m->owner != L;
+  }
+  for (lua_State *co = L; co; co = around(H, co))
+    for (Mode *m = H->mode; m; m = m->outer) {
+      if (m->owner != co || !m->holds) continue;
+      m->taken = true;
+      if (!first[m->kind]) first[m->kind] = m;
+      if (m->kind != MODE_VMAP) continue;
+      *end = &m->level;
+      end = &m->level.outer;
+      if (m->level.again) continue; /* has the id of an earlier one, on purpose */
+      H->disordered |= m->level.id > inner;
+      inner = m->level.id;
+    }
+  *end = NULL;
+  ty_grad_set_mode(S, !first[MODE_GRAD] || first[MODE_GRAD]->on);
+  S->cast = first[MODE_CAST] ? first[MODE_CAST]->cast : 0;
+  roll(H, first[MODE_RANDOM]);
+}
+
+void ty_lua_modes(lua_State *L, Host *H) {
+  if (L != H->mode_of || H->mixed) settle(L, H);
+  /* Levels of batched tensors tell which vmap is the inner one. */
+  if (TY_UNLIKELY(H->disordered))
+    ty_lua_error(L, "vmap: a coroutine that was suspended inside of a vmap is resumed inside of a "
+                    "later one");
+}
+
+/* --- entering and leaving */
+
+Mode *ty_lua_mode_push(lua_State *L, ModeKind kind) {
+  Mode *m = (Mode *)lua_newuserdata(L, sizeof *m);
+  memset(m, 0, sizeof *m);
+  m->kind = (u8)kind;
+  luaL_getmetatable(L, META_MODE);
+  lua_setmetatable(L, -2);
+  lua_createtable(L, 1, 0);
+  lua_pushthread(L);
+  lua_rawseti(L, -2, 1);
+  lua_setfenv(L, -2);
+  return m;
+}
+
+void ty_lua_mode_open(lua_State *L, Mode *m) {
+  Host *H = ty_lua_host(L);
+  m->owner = L;
+  m->outer = H->mode;
+  H->mode = m;
+  settle(L, H);
+}
+
+/* Takes m off the list, and all before it that are of the same coroutine. Whether one of them held. */
+static bool take_off(Host *H, Mode *m) {
+  bool held = false;
+  for (Mode **p = &H->mode, *at = *p; at; at = *p) {
+    const bool last = at == m;
+    if (at->owner != m->owner) {
+      p = &at->outer;
+      continue;
+    }
+    held |= at->holds;
+    *p = at->outer;
+    if (!last) at->owner = NULL;
+    if (last) break;
+  }
+  m->owner = NULL;
+  return held;
+}
+
+void ty_lua_modes_cut(lua_State *L, Host *H, const Mode *to) {
+  if (H->mode == to) return;
+  for (; H->mode && H->mode != to; H->mode = H->mode->outer) H->mode->owner = NULL;
+  settle(L, H);
+}
+
+/* leave(mode) */
+static int modes_leave(lua_State *L) {
+  Mode *m = (Mode *)luaL_checkudata(L, 1, META_MODE);
+  Host *H = ty_lua_host(L);
+  if (!m->owner) return 0;
+  take_off(H, m);
+  settle(L, H);
+  return 0;
+}
+
+/* __gc: its coroutine was abandoned, or an error has passed it by. What others have open stays. */
+static int mode_collect(lua_State *L) {
+  Mode *m = (Mode *)lua_touserdata(L, 1);
+  Host *H = ty_lua_host(L);
+  if (!m->owner) return 0;
+  Mode **p = &H->mode;
+  while (*p != m) p = &(*p)->outer;
+  *p = m->outer;
+  m->owner = NULL;
+  if (m->holds) settle(L, H); /* before m goes: words may lie in it */
+  return 0;
+}
+
+/* grad(on) -> mode */
+static int modes_grad(lua_State *L) {
+  ty_lua_enter(L);
+  Mode *m = ty_lua_mode_push(L, MODE_GRAD);
+  m->on = lua_toboolean(L, 1);
+  ty_lua_mode_open(L, m);
+  return 1;
+}
+
+/* autocast(dtype, or false) -> mode */
+static int modes_autocast(lua_State *L) {
+  ty_lua_enter(L);
+  const int dtype = lua_toboolean(L, 1) ? ty_lua_dtype(L, "autocast", 1) : -1;
+  Mode *m = ty_lua_mode_push(L, MODE_CAST);
+  m->cast = (u8)(dtype + 1);
+  ty_lua_mode_open(L, m);
+  return 1;
+}
+
+/* random(state) -> mode: numbers are drawn from that state on, and outside of it none were */
+static int modes_random(lua_State *L) {
+  ty_lua_enter(L);
+  Mode *m = ty_lua_mode_push(L, MODE_RANDOM);
+  size_t n;
+  const char *state = luaL_checklstring(L, 1, &n);
+  luaL_argcheck(L, n == sizeof m->random, 1, "no random state");
+  memcpy(m->random, state, n);
+  ty_lua_mode_open(L, m);
+  return 1;
+}
+
+/* half() -> the dtype that autocast was given, or nil */
+static int modes_half(lua_State *L) {
+  const State *S = ty_lua_enter(L);
+  if (!S->cast) return 0;
+  lua_pushstring(L, ty_dtypes[S->cast - 1].name);
+  return 1;
+}
+
+/* parted(mode) -> whether others asked for something while its coroutine was suspended inside of it */
+static int modes_parted(lua_State *L) {
+  lua_pushboolean(L, ((const Mode *)luaL_checkudata(L, 1, META_MODE))->parted);
+  return 1;
+}
+
+/* is(v) -> whether it is a mode */
+static int modes_is(lua_State *L) {
+  bool is = lua_type(L, 1) == LUA_TUSERDATA && lua_getmetatable(L, 1);
+  if (is) {
+    luaL_getmetatable(L, META_MODE);
+    is = lua_rawequal(L, -1, -2);
+  }
+  lua_pushboolean(L, is);
+  return 1;
+}
+
+void ty_lua_open_modes(lua_State *L, int m) {
+  static const luaL_Reg gc[] = {{"__gc", mode_collect}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"grad", modes_grad},     {"autocast", modes_autocast},
+                                 {"random", modes_random}, {"leave", modes_leave},
+                                 {"half", modes_half},     {"parted", modes_parted},
+                                 {"is", modes_is},         {NULL, NULL}};
+  luaL_newmetatable(L, META_MODE);
+  ty_lua_register(L, gc);
+  lua_pop(L, 1);
+  lua_getfield(L, m, "internals");
+  lua_newtable(L);
+  ty_lua_register(L, fns);
+  lua_setfield(L, -2, "modes");
+  lua_pop(L, 1);
+}

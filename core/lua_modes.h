@@ -1,0 +1,32 @@
+/*
+** lua_modes.h -- a mode that holds for the extent of a function's call, as a userdata.
+*/
+#ifndef TY_LUA_MODES_H
+#define TY_LUA_MODES_H
+
+#include "lua_tycho.h"
+#include "vmap.h"
+
+typedef enum { MODE_GRAD, MODE_CAST, MODE_VMAP, MODE_RANDOM } ModeKind;
+
+typedef struct Mode {
+  struct Mode *outer; /* the one that was entered before, by whichever coroutine */
+  lua_State *owner;   /* the coroutine that entered it; NULL: it is not open */
+  u8 kind;
+  bool on;       /* GRAD */
+  u8 cast;       /* CAST: as State.cast */
+  bool holds;    /* it counted when the words were found last */
+  bool taken;    /* that search has met it */
+  bool parted;   /* others asked while it did not hold */
+  Level level;   /* VMAP */
+  u64 random[2]; /* RANDOM: seed and stream, while the State's are another's */
+} Mode;
+
+/* Pushes a mode that is not open. Raises for want of memory. */
+Mode *ty_lua_mode_push(lua_State *L, ModeKind kind);
+/* From now on it holds, until it is left. Cannot fail. */
+void ty_lua_mode_open(lua_State *L, Mode *m);
+/* Takes off the modes that were entered after this one, which may be NULL: a capture was given up. */
+void ty_lua_modes_cut(lua_State *L, Host *H, const Mode *to);
+
+#endif

@@ -1,0 +1,171 @@
+--- help.lua -- `ty.help`: what functions are for, from the texts that stand beside them.
+-- In: a name, such as "softmax", "nn.Linear", "data.Loader.epoch", or none. Out: the help as text: the call, then what
+-- it does; of a group ("nn") the calls in it; without a name all names. A name that is not known raises and names one
+-- that is near it.
+--
+-- 1. Functions of the module and methods are described where they are defined (`define`, ops.h).
+-- 2. Those of the groups below have comments, three dashes, which are their help. A comment that begins with the call,
+--    `nn.Linear(inputs, outputs, {bias = true}): ...`, is that name's; any other is the function's under it, and the
+--    call is read off the function's first line. Lines of annotations (`---@`) are left out.
+-- 3. The comments are read from the sources when they are asked for. Where these cannot be read, names are known still.
+-- 4. Names that begin with _ are no help's business.
+
+local ty = require "tycho"
+
+local internals = ty.internals
+local fail, nearest, help = internals.error, internals.nearest, internals.help
+local getinfo = type(debug) == "table" and debug.getinfo
+
+--- What the groups hold: for nn the classes and functions in ty.nn, for plot the methods of plots.
+local groups = {
+  nn = function() return ty.nn end,
+  optim = function() return ty.optim end,
+  data = function() return ty.data end,
+  csv = function() return ty.csv end,
+  image = function() return ty.image end,
+  files = function() return ty.files end,
+  linalg = function() return ty.linalg end,
+  plot = function() return getmetatable(ty.plot {}) end,
+  graph = function() return require "tycho.graph" end,
+}
+
+------------------------------------------------------------------------------------------------------ the comments
+
+local sources = {} -- by path, what its comments say: named[name], above[line] = {arguments, text, is it a method}
+
+--- Notes a comment that ends before a line of code.
+local function note(comments, lines, number, code)
+  local name, rest = lines[1]:match "^(%l+%.[%w_.:]+)([({].*)$"
+  local whole = name and table.concat({ rest, unpack(lines, 2) }, "\n")
+  local call = whole and (whole:match "^%b()" or whole:match "^%b{}")
+  if call then
+    comments.named[name:gsub(":", ".")] = { call:gsub("%s*\n%s*", " "), whole:sub(#call + 1):match "^[.:]?%s*(.*)$" }
+    return
+  end
+  local method = code:find "function [%w_.]+:"
+  comments.above[number] = { code:match "%b()" or "(...)", table.concat(lines, "\n"), method }
+end
+
+--- The comments of a file, nil where it cannot be read.
+local function comments_of(path)
+  if sources[path] then return sources[path] end
+  local file = io and io.open(path, "r")
+  if not file then return nil end
+  local comments, lines, number, annotated = { named = {}, above = {} }, {}, 0, false
+  for line in file:lines() do
+    number = number + 1
+    local text = line:match "^%s*%-%-%- ?([^-].*)$"
+    if not text then
+      if #lines > 0 then note(comments, lines, number, line) end
+      lines, annotated = {}, false
+    elseif annotated or text:sub(1, 1) == "@" then
+      annotated = true -- they come last, and go on in further lines
+    else
+      lines[#lines + 1] = text
+    end
+  end
+  file:close()
+  sources[path] = comments
+  return comments
+end
+
+--- The comments of the file that a function stands in, and its line there.
+local function comments_at(f)
+  local info = type(f) == "function" and getinfo and getinfo(f, "S")
+  local path = info and info.what ~= "C" and info.source:match "^@(.*)$"
+  if path then return comments_of(path), info.linedefined end
+end
+
+---------------------------------------------------------------------------------------------------------- the names
+
+local function is_callable(v) return type(v) == "function" or (getmetatable(v) or {}).__call ~= nil end
+
+--- Puts the functions and classes of a table, and of tables in it, into `found` by name.
+local function collect(prefix, t, found, seen)
+  seen[t] = true
+  for k, v in pairs(t) do
+    local kind = type(v)
+    if type(k) == "string" and k:sub(1, 1) ~= "_" and (kind == "function" or kind == "table") then
+      local name = prefix .. "." .. k
+      if is_callable(v) then found[name] = v end
+      if kind == "table" and k ~= "parent" and not seen[v] and not groups[k] then collect(name, v, found, seen) end
+    end
+  end
+end
+
+--- The functions of a group by name, with their help; false where no source of theirs can be read.
+local function entries(group)
+  local ok, t = pcall(groups[group])
+  local found, named, readable, y = {}, {}, false, {}
+  collect(group, ok and t or {}, found, {})
+  for _, f in pairs(found) do
+    local comments = comments_at(f)
+    for name, entry in pairs(comments and comments.named or {}) do named[name] = entry end
+    readable = readable or comments ~= nil
+  end
+  for name, f in pairs(found) do
+    local comments, line = comments_at(f)
+    local entry = named[name] or comments and comments.above[line]
+    local shown = entry and entry[3] and name:gsub("%.([^.]*)$", ":%1") or name
+    if entry then entry = ("%s%s\n  %s"):format(shown, entry[1], (entry[2]:gsub("\n", "\n  "))) end
+    y[name] = help[name] or entry
+    if y[name] == nil and not readable then y[name] = false end
+  end
+  return y
+end
+
+local function sorted(t)
+  local list = {}
+  for k in pairs(t) do list[#list + 1] = k end
+  table.sort(list)
+  return list
+end
+
+--- A group: its own help if it is a function too, then the calls in it.
+local function overview(group)
+  local of, lines = entries(group), { help[group] }
+  for _, name in ipairs(sorted(of)) do
+    if of[name] then lines[#lines + 1] = of[name]:match "^[^\n]*" end
+  end
+  return table.concat(lines, "\n")
+end
+
+------------------------------------------------------------------------------------------------------ what is asked
+
+local function last_of(name) return name:match "[^.]*$" end
+
+--- Raises for a name that nobody has: which may have been meant.
+local function unknown(name)
+  local all, by_last = {}, {}
+  for known in pairs(help) do all[known] = true end
+  for group in pairs(groups) do
+    all[group] = true
+    for known in pairs(entries(group)) do all[known] = true end
+  end
+  for known in pairs(all) do
+    local last = last_of(known)
+    if not by_last[last] or known < by_last[last] then by_last[last] = known end
+  end
+  local near = by_last[name] or nearest(name, all) or by_last[nearest(last_of(name), by_last)]
+  fail(("help: no function %q%s"):format(name, near and (", did you mean %q?"):format(near) or ""))
+end
+
+--- The help of a function as text; of a group the calls in it; without a name all names, those of groups with `.*`.
+---@param name? string "softmax", "nn.Linear", "nn"
+---@return string|string[]
+return function(name)
+  if name == nil then
+    local list = sorted(help)
+    for group in pairs(groups) do list[#list + 1] = group .. ".*" end
+    table.sort(list)
+    return list
+  end
+  if type(name) ~= "string" then fail("help: argument 1 must be a name, got " .. type(name)) end
+  local key = name:gsub(":", "."):gsub("%.%*$", "")
+  if groups[key] then return overview(key) end
+  if help[key] then return help[key] end
+  local group = key:match "^[^.]*"
+  local text = groups[group] and entries(group)[key]
+  if text == false then return name .. "\n  its help stands in the sources, which cannot be read here" end
+  return text or unknown(name)
+end

@@ -1,0 +1,104 @@
+--- help_spec.lua -- ty.help of what stands in nn, optim, data, csv, image, files, linalg, plot, graph.
+-- Every public function there has a call and a text, which are those of the comments in the sources.
+
+local H = require "spec.helper"
+local ty = H.ty
+
+local groups = {
+  nn = ty.nn, optim = ty.optim, data = ty.data, csv = ty.csv, image = ty.image, files = ty.files, linalg = ty.linalg,
+  plot = getmetatable(ty.plot {}), graph = require "tycho.graph",
+}
+
+--- Classes whose methods users call; of other classes the class alone must be known.
+local classes = { [ty.nn.Module] = true, [ty.optim.Optimizer] = true, [ty.data.Dataset] = true, [ty.data.Loader] = true }
+
+local function is_callable(v) return type(v) == "function" or (getmetatable(v) or {}).__call ~= nil end
+
+--- Calls visit(name) for each public function.
+local function each_public(prefix, t, visit)
+  for k, v in pairs(t) do
+    local kind = type(v)
+    if type(k) == "string" and not k:find "^_" and (kind == "function" or kind == "table") then
+      local name = prefix .. "." .. k
+      if is_callable(v) then visit(name) end
+      local of_files = prefix == "files" and groups[k]
+      if kind == "table" and not of_files and (classes[v] or not is_callable(v)) then each_public(name, v, visit) end
+    end
+  end
+end
+
+describe("help of a group", function()
+  it("knows every public function: the call, and what it does", function()
+    local count = 0
+    for group, t in pairs(groups) do
+      each_public(group, t, function(name)
+        count = count + 1
+        local text = ty.help(name)
+        local head, about = text:match "^([^\n]*)\n  (.*)$"
+        assert.truthy(head, name .. ": " .. text)
+        assert.truthy(head:gsub(":", "."):find("^" .. name:gsub("%p", "%%%0") .. "[({]"), text)
+        assert.truthy(head:find "[)}]$", text)
+        assert.truthy(#about >= 10, text)
+        assert.falsy(about:find "%-%-%-" or about:find "@param", text)
+      end)
+    end
+    assert.truthy(count > 150, tostring(count))
+  end)
+
+  it("is the comment in the source, to the letter", function()
+    local source = H.read "lua/tycho/nn/layers.lua"
+    local head, about = ty.help("nn.Linear"):match "^(.-)\n  (.*)$"
+    assert.truthy(source:find("--- " .. head .. ": " .. about .. "\n", 1, true))
+    about = ty.help("data.images"):match "\n  (.*)$"
+    assert.truthy(H.read("lua/tycho/data.lua"):find("--- " .. about:gsub("\n  ", "\n--- ") .. "\n", 1, true))
+  end)
+
+  it("gives calls as they are written", function()
+    assert.truthy(ty.help("nn.Linear"):find("^nn%.Linear%(inputs, outputs, {bias = true}%)\n"))
+    assert.truthy(ty.help("optim.AdamW"):find("^optim%.AdamW%(params, {lr = 1e%-3, "))
+    assert.truthy(ty.help("linalg.solve"):find("^linalg%.solve%(a, b%)\n  x with a x = b"))
+    assert.truthy(ty.help("plot.line"):find("^plot:line%(x, y, opts%)\n"))
+    assert.equal(ty.help "plot.line", ty.help "plot:line")
+    assert.truthy(ty.help("nn.ConvTranspose1d"):find("^nn%.ConvTranspose1d%([^\n]* groups = 1, bias = true}%)\n"))
+  end)
+
+  it("says what stands in it, and is named among all names", function()
+    local names = {}
+    for _, name in ipairs(ty.help()) do names[name] = true end
+    for group, t in pairs(groups) do
+      assert.truthy(names[group .. ".*"], group)
+      local text = "\n" .. ty.help(group) .. "\n"
+      assert.equal(ty.help(group), ty.help(group .. ".*"))
+      each_public(group, t, function(name)
+        assert.truthy(text:gsub(":", "."):find("\n" .. name:gsub("%p", "%%%0") .. "[({]"), name)
+      end)
+    end
+    assert.truthy(ty.help("plot"):find("^plot%(options"))
+  end)
+
+  it("names what may have been meant", function()
+    local meant = { Linear = "nn.Linear", ["nn.Linaer"] = "nn.Linear", solve = "linalg.solve", ["csv.lod"] = "csv.load",
+      AdamW = "optim.AdamW", epoch = "data.Loader.epoch", sofmax = "softmax" }
+    for name, want in pairs(meant) do
+      local text = H.raises(ty.help, name)
+      assert.truthy(text:find(("did you mean %q?"):format(want), 1, true), text)
+    end
+    assert.truthy(H.raises(ty.help, "nn.init"):find "no function")
+    assert.truthy(H.raises(ty.help, "no such thing at all"):find "no function")
+    assert.truthy(H.raises(ty.help, 3):find "must be a name")
+  end)
+
+  it("knows a name where the sources cannot be read", function()
+    local text = H.script [[
+      local open = io.open
+      io.open = function(path, ...) if not path:find("%.lua$") then return open(path, ...) end end
+      local ty = require "tycho"
+      print((ty.help "nn.Linear":gsub("\n", " ")))
+      print((ty.help "softmax":gsub("\n", " ")))
+      print(#ty.help() > 200, pcall(ty.help, "nn.Linaer"))
+    ]]
+    assert.truthy(text:find "nn.Linear[^\n]*cannot be read", text)
+    assert.truthy(text:find "softmax%(x, dim", text)
+    assert.truthy(text:find 'did you mean "nn.Linear"', text)
+  end)
+end)
