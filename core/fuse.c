@@ -553,10 +553,12 @@ static i32 base_of(Fuse *F, i32 n) {
   return F->g->node[n].op == OP_EMPTY ? -1 : contiguous(F, n, true);
 }
 
-/* Most ways in which rows of an operand may meet the border of a picture, and fewest rows of each, for a
-** product to read through a pad: else the padded copy is the cheaper one. */
+/* Most ways in which rows of an operand may meet the border of a picture, fewest rows of each, and
+** fewest sums that an element is read for, for a product to read through a pad: else the padded copy
+** is the cheaper one. */
 #define BORDER_KINDS 32
 #define BORDER_ROWS 16
+#define BORDER_SUMS 24
 #define FACTOR_SMALL 4096 /* elements up to which an operand is better copied than read at places */
 
 /* An operand that serves many products of a batch is better copied once, if it must be. */
@@ -643,13 +645,13 @@ static bool borders_few(const Factor *y, int lead, i64 rows) {
 }
 
 /* The factor of operand type t whose elements are those of node n at `map`; or, where n is the pad of a
-** picture whose windows they are, those of the picture. */
-static Factor factor_of(Fuse *F, Domain *D, const Type *t, i32 n, i32 map) {
+** picture whose windows they are, those of the picture; sums: for which each is read. */
+static Factor factor_of(Fuse *F, Domain *D, const Type *t, i32 n, i32 map, i64 sums) {
   Maps *M = &F->F->maps;
   i64 before[MAX_RANK];
   i32 border[BORDERS];
   Factor y = {.node = n};
-  if (D->nd > t->rank && is_pad(F, n, before)) {
+  if (D->nd > t->rank && sums >= BORDER_SUMS && is_pad(F, n, before)) {
     i32 inner = map, x = through_pad(F, D, n, before, &inner, border, &y);
     if (M->failed) return y;
     y.domain = *D;
@@ -669,6 +671,8 @@ static Factor factor_of(Fuse *F, Domain *D, const Type *t, i32 n, i32 map) {
 static bool factor(Fuse *F, Nest *G, int i, i32 n, bool whole) {
   Maps *M = &F->F->maps;
   const Type *t = &F->g->node[n].type;
+  const Type *result = whole ? t : &F->g->node[G->product].type;
+  const i64 sums = whole ? 0 : result->dims[result->rank - (i ? 2 : 1)];
   Domain D;
   ty_domain_init(&D, K_MAP);
   D.fixed = whole, D.nd = t->rank;
@@ -683,7 +687,7 @@ static bool factor(Fuse *F, Nest *G, int i, i32 n, bool whole) {
     map = next, n = N->src[0];
   }
   if (map < 0 || M->failed) return true;
-  Factor y = factor_of(F, &D, t, n, map);
+  Factor y = factor_of(F, &D, t, n, map, sums);
   if (M->failed) return true;
   const Node *N = &F->g->node[n = y.node];
   bool stored = F->role[n] != R_INPUT;

@@ -41,23 +41,31 @@ static i64 round_up(i64 n, i64 to) { return ceil_div(n, to) * to; }
 /* The places of [begin, begin + *n) as pieces: neighbours along the last dim; *n becomes less when there
 ** are more than CHUNK. at: counted from begin. index: of the first of each towards `borders` of them. */
 static i64 cut(const Path *w, i32 borders, i64 begin, i64 *n, Piece *y, Index *index) {
-  i64 at[PATH_DIMS], rest = begin, count = 0, done = 0;
+  i64 at[PATH_DIMS], rest = begin, count = 0, done = 0, off = 0;
   const int last = w->n - 1;
-  for (int d = last; d > 0; d--) at[d] = rest % w->dims[d], rest /= w->dims[d];
+  for (int d = last; d > 0; d--) {
+    at[d] = rest % w->dims[d], rest /= w->dims[d];
+    off += at[d] * w->strides[d];
+  }
   at[0] = rest;
-  for (; done < *n && count < CHUNK; count++) {
+  off += rest * w->strides[0];
+  while (done < *n && count < CHUNK) {
     const i64 len = TY_MIN(w->dims[last] - at[last], *n - done);
-    Piece p = {0, done, len};
-    Index x = {{0}};
-    for (int d = 0; d <= last; d++) {
-      p.off += at[d] * w->strides[d];
-      for (int b = 0; b < borders; b++) x.at[b] += at[d] * w->steps[b][d];
+    for (int b = 0; b < borders; b++) {
+      i64 sum = 0;
+      for (int d = 0; d <= last; d++) sum += at[d] * w->steps[b][d];
+      index[count].at[b] = sum;
     }
-    y[count] = p;
-    if (borders) index[count] = x;
+    y[count++] = (Piece){off, done, len};
     done += len;
+    off -= at[last] * w->strides[last];
     at[last] = 0;
-    for (int d = last - 1; d >= 0 && ++at[d] == w->dims[d] && d; d--) at[d] = 0;
+    for (int d = last - 1; d >= 0; d--) {
+      off += w->strides[d];
+      if (++at[d] < w->dims[d] || !d) break;
+      off -= at[d] * w->strides[d];
+      at[d] = 0;
+    }
   }
   *n = done;
   return count;

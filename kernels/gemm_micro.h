@@ -447,11 +447,12 @@ static ATTR void NAME(dot)(i64 nr, i64 n, const void *A, i64 ars, const void *B,
 
 #if APPLY
 /* Rows put together from pieces, zero between them and up to `pad`. A vector of the row is the sum, by
-** OR, of the pieces that reach into it, each loaded so that its elements meet their lanes; pieces that
-** go on where one before them ended are one load. Of a step of 2 two vectors are loaded, and the even
-** elements taken. No element beyond a piece's ends is read. */
+** OR, of the pieces that reach into it, each loaded so that its elements meet their lanes. Of a step of
+** 2 two vectors are loaded, and the even elements taken. No element beyond a piece's ends is read. What
+** some vectors are made of is found out once for all rows, each of which is then written in one go. */
 static ATTR void NAME(lay)(void *dst, i64 ds, const i64 *to, const void *src, const i64 *off,
                            i64 ni, const Piece *piece, i64 n, i64 step, i64 pad) {
+  enum { GROUP = 16 }; /* vectors */
   typedef __typeof__(MASK(0)) Mask;
   typedef u64 Bits __attribute__((vector_size(VBYTES)));
 #if TBYTES == 4
@@ -462,41 +463,63 @@ static ATTR void NAME(lay)(void *dst, i64 ds, const i64 *to, const void *src, co
 #define EVEN(c, h) (2 * (c))
 #define LANE_MASK(from, to) (MASK(TY_MAX(0, TY_MIN(VL, to))) ^ MASK(TY_MAX(0, TY_MIN(VL, from))))
 #define LAID(u) \
-  ((Bits)(step == 1 ? MLOAD(from[u] + off[i], low[u]) \
-                    : __builtin_shuffle(MLOAD(from[u] + off[i], low[u]), \
-                                        MLOAD(from[u] + off[i] + VL, high[u]), even)))
+  ((Bits)(step == 1 ? MLOAD(from[u] + at, low[u]) \
+                    : __builtin_shuffle(MLOAD(from[u] + at, low[u]), \
+                                        MLOAD(from[u] + at + VL, high[u]), even)))
   const Index even = {EACH(EVEN, 0)};
   const Piece *end = piece + n;
-  for (i64 c = 0; c < pad; c += VL) {
-    const T *from[VL] = {src, src};
-    Mask low[VL], high[VL];
-    int count = 0;
-    low[0] = low[1] = high[0] = high[1] = MASK(0); /* so are zeros, where no piece is */
-    for (; piece < end && piece->at < c + VL; piece++) {
-      const int a = (int)TY_MAX(piece->at - c, 0);
-      const int z = (int)TY_MIN(piece->at + piece->n - c, VL);
-      const T *x = (const T *)src + piece->off + step * (c - piece->at);
-      if (!count || x != from[count - 1])
-        from[count] = x, low[count] = high[count] = MASK(0), count++;
-      low[count - 1] |= step == 1 ? MASK(z) ^ MASK(a) : LANE_MASK(2 * a, 2 * z - 1);
-      if (step > 1) high[count - 1] |= LANE_MASK(2 * a - VL, 2 * z - 1 - VL);
-      if (piece->at + piece->n > c + VL) break;
+  const T *from[GROUP * VL];
+  Mask low[GROUP * VL], high[GROUP * VL];
+  for (i64 c0 = 0; c0 < pad; c0 += GROUP * VL) {
+    const int vectors = (int)TY_MIN(GROUP, (pad - c0 + VL - 1) / VL);
+    const Mask last = MASK((int)TY_MIN(VL, pad - c0 - (vectors - 1) * VL));
+    int first[GROUP + 1], u = 0; /* parts of each vector */
+    for (int v = 0; v < vectors; v++) {
+      const i64 c = c0 + v * VL;
+      first[v] = u;
+      for (; piece < end && piece->at < c + VL; piece++) {
+        const int a = (int)TY_MAX(piece->at - c, 0);
+        const int z = (int)TY_MIN(piece->at + piece->n - c, VL);
+        const T *x = (const T *)src + piece->off + step * (c - piece->at);
+        if (u == first[v] || x != from[u - 1]) /* else one load does for both */
+          from[u] = x, low[u] = high[u] = MASK(0), u++;
+        low[u - 1] |= step == 1 ? MASK(z) ^ MASK(a) : LANE_MASK(2 * a, 2 * z - 1);
+        if (step > 1) high[u - 1] |= LANE_MASK(2 * a - VL, 2 * z - 1 - VL);
+        if (piece->at + piece->n > c + VL) break;
+      }
+      if (u == first[v]) from[u] = src, low[u] = high[u] = MASK(0), u++; /* zeros */
     }
-    const Mask all = MASK((int)TY_MIN(VL, pad - c));
-    T *y = (T *)dst + c;
-    if (step == 1 && count <= 1 && c + VL <= pad)
+    first[vectors] = u;
+    for (int v = 0; v < vectors && vectors <= 2; v++) { /* a panel: of neighbours, in its columns */
+      const int one = first[v], stop = first[v + 1];
+      const Mask all = v + 1 < vectors ? MASK(VL) : last;
       for (i64 i = 0; i < ni; i++) {
-        __builtin_prefetch(from[0] + off[i] + 2 * VL);
-        *(V *)(y + to[i] * ds) = MLOAD(from[0] + off[i], low[0]);
+        const i64 at = off[i];
+        __builtin_prefetch(from[one] + at + 2 * VL * step);
+        Bits x = LAID(one);
+        for (int w = one + 1; w < stop; w++) x |= LAID(w);
+        MSTORE((T *)dst + to[i] * ds + c0 + v * VL, all, x);
       }
-    else
-      for (i64 i = 0; i < ni; i++) {
-        __builtin_prefetch(from[0] + off[i] + 2 * VL * step);
-        Bits v = LAID(0);
-        if (count > 1) v |= LAID(1);
-        for (int u = 2; u < count; u++) v |= LAID(u);
-        MSTORE(y + to[i] * ds, all, v);
-      }
+    }
+    for (i64 i = 0; vectors > 2 && i < ni; i++) { /* rows of pictures, each in one go */
+      const i64 at = off[i], far = off[TY_MIN(i + 2, ni - 1)];
+      T *y = (T *)dst + to[i] * ds + c0;
+      if (step == 1 && u == vectors)
+        for (int v = 0; v < vectors - 1; v++) {
+          __builtin_prefetch(from[v] + far);
+          *(V *)(y + v * VL) = (V)MLOAD(from[v] + at, low[v]);
+        }
+      else
+        for (int v = 0; v < vectors - 1; v++) {
+          Bits x = LAID(first[v]);
+          for (int w = first[v] + 1; w < first[v + 1]; w++) x |= LAID(w);
+          *(V *)(y + v * VL) = (V)x;
+        }
+      Bits x = LAID(first[vectors - 1]);
+      for (int w = first[vectors - 1] + 1; w < u; w++) x |= LAID(w);
+      MSTORE(y + (vectors - 1) * VL, last, x);
+      __builtin_prefetch(from[u - 1] + at + VL * step);
+    }
   }
 #undef EVEN
 #undef LANE_MASK
