@@ -577,7 +577,6 @@ static ATTR void NAME(near)(i64 m, i64 k, const void *A, i64 ars, i64 acs, const
     NEARBY(1, 2)
   }
   NEARBY(ROWS, 1)
-  NEARBY(2, 1)
   NEARBY(1, 1)
 #undef NEARBY
 }
