@@ -5,6 +5,7 @@
 --
 -- A tape is a list of entries over registers, which hold tensors, sizes and iterators:
 --     outside   a tensor that slot k reads
+--     bound     a number that slot k reads, and that is a size like those of tensors
 --     call      a function of Tycho's, its arguments, what its results were
 --     compute   arithmetic on sizes
 --     claim     what a comparison of sizes came to, the very bits of one that was looked at
@@ -78,6 +79,13 @@ end
 --- A tensor from outside that slot k reads; several slots may.
 function Tape:outside(t, slot)
   append(self, { "outside", slot, not self.at[t] and register(self, t) or nil })
+end
+
+--- A number from outside that slot k reads: its register.
+function Tape:bound(slot)
+  local r = register(self)
+  append(self, { "bound", slot, r })
+  return r
 end
 
 --- The shadow of a size whose value is v now; path: as the user would write it.
@@ -223,7 +231,7 @@ local function instructions(d, late)
     if read[name] then
       slot = slot + 1
       readers[slot] = i
-    elseif name == "number" or name == "const" or name == "call" or name == "size" or
+    elseif name == "number" or name == "bound" or name == "const" or name == "call" or name == "size" or
         operations[name] and i[4] == nil and name ~= "bits" then
       number = number + 1
       expressions[number] = i
@@ -246,7 +254,7 @@ end
 function Player:number(id)
   local i = self.d.expressions[id]
   local name = i[1]
-  if name == "number" then return self:slot(i[2]) end
+  if name == "number" or name == "bound" then return self:slot(i[2]) end
   if name == "const" then return i[2] end
   if name == "size" then return self.values[self.tape.sizes[i[2]]] end
   if name == "call" then
@@ -302,6 +310,12 @@ function play.outside(p, e)
   return true
 end
 
+function play.bound(p, e)
+  local v = p:slot(e[2])
+  p.values[e[3]] = v
+  return type(v) == "number"
+end
+
 function play.compute(p, e)
   local a, b = p:value(e[3]), e[4]
   if b then a = e[2](a, p:value(b)) else a = e[2](a) end -- math.log is not to be given a nil
@@ -333,11 +347,22 @@ function play.call(p, e)
   return true
 end
 
---- Plays a tape in the open session: a description of what differs, or nil and what came out otherwise.
-local function record(C, d, tape, f, ...)
+local function player(C, d, tape, f, ...)
   instructions(d, C.LATE)
   local p = setmetatable({ C = C, d = d, tape = tape, slots = { ... }, values = {}, met = {} }, Player)
   p.slots[d.narg + 1] = f
+  return p
+end
+
+--- What slot k reads in f(...), nil where nothing can be read.
+function M.look(C, d, k, f, ...)
+  local ok, v = pcall(Player.slot, player(C, d, nil, f, ...), k)
+  return ok and v or nil
+end
+
+--- Plays a tape in the open session: a description of what differs, or nil and what came out otherwise.
+local function record(C, d, tape, f, ...)
+  local p = player(C, d, tape, f, ...)
   for _, e in ipairs(tape.entries) do
     if not play[e[1]](p, e) then return nil, e.text or "what an operation gives" end
   end
