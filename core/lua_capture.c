@@ -764,7 +764,7 @@ static bool is_like(const Trace *T, const Instance *I) {
 }
 
 /* An evaluation for each set of sizes pays where they come again; one for sizes that come once does
-** not. */
+** not, and neither does playing for each number of many. */
 static void count_wasted(Trace *T) {
   T->wasted = T->hits - T->used < 2 ? TY_MIN(T->wasted + 1, WASTED_FREE + 12) : 0;
   T->used = T->hits;
@@ -789,10 +789,10 @@ static int extend(lua_State *L, State *S, Entry *e, Trace *T) {
   T->ninstance++;
   place_scalars(T, I);
   lua_getfield(L, 1, "program");
-  if (!lua_isnil(L, -1)) {
-    e->captures++;
-    count_wasted(T);
-  }
+  bool captured = !lua_isnil(L, -1);
+  e->captures += captured;
+  if (captured || T->nbounds)
+    count_wasted(T); /* numbers count on and never come back, sizes seldom do so */
   end_session(L, S);
   lua_pushboolean(L, true);
   return 1;
