@@ -323,13 +323,13 @@ local function bounded(sh, ways)
   also(sh, function(g)
     local x = g:place "T:mn" or "u_x"
     local i = row(g, x)
-    return (g:pick(ways):gsub("X", function() return x end):gsub("I", function() return i end))
+    return (g:pick(ways):gsub("[XI]", { X = x, I = i }))
   end)
 end
 bounded("mn", { "X:roll(I, 1)", "ty.cat({ X, X }):narrow(1, I, #X)", "(X + X[{ { I, I } }])", "(X * X:narrow(1, 1, I):sum(1))",
-  "ty.cat({ X[{ { I, -1 } }], X[{ { 1, I - 1 } }] })", "(X - ty.ones(I, 1):sum())", "ty.nn.rotary(ty.cat({ X, X }, 2), I)[{ {}, { 1, N } }]",
-  "ty.full(X.shape, I)" })
-bounded("n", { "X[I]", "X[-I]", "X[{ { 1, I } }]:sum(1)", "X:narrow(1, I, 1)[1]", "X:tile(I, 1)[-1]" })
+  "ty.cat({ X[{ { I, -1 } }], X[{ { 1, I - 1 } }] })", "(X - ty.ones(I, 1):sum())",
+  "ty.nn.rotary(ty.cat({ X, X }, 2), I)[{ {}, { 1, N } }]", "ty.full(X.shape, I)" })
+bounded("n", { "X[I]", "X[-(I)]", "X[{ { 1, I } }]:sum(1)", "X:narrow(1, I, 1)[1]", "X:tile(I, 1)[-1]" })
 bounded("s", { "X:narrow(1, 1, I):sum()", "ty.arange(I):sum()", "ty.zeros(I, 2):add(I):sum()", "X[I]:sum()", "X[{ { I, -1 } }]:mean()",
   "X:split(I)[1]:sum()", "ty.rand(I):sum()" })
 also("mn", function(g, d)
@@ -457,9 +457,7 @@ function make.in_place(g, d)
   if choice == 7 then return { ("%s:copy_(%s)"):format(x, g:T("mn", d)) } end
   if choice == 8 then
     local how = g:pick { "X[I] = E", "X[{ { I, -1 } }]:add_(E)", "X:narrow(1, 1, I):mul_(E)", "X[{ { 1, I } }] = E" }
-    local i, e = M.row(g, x), g:N(d)
-    how = how:gsub("X", function() return x end):gsub("I", function() return i end)
-    return { (how:gsub("E", function() return e end)) }
+    return { (how:gsub("[XIE]", { X = x, I = M.row(g, x), E = g:N(d) })) }
   end
   if choice == 9 then return { ("%s[#%s] = %s"):format(x, x, g:N(d)) } end
   if choice == 10 then return { ("%s[{ { math.ceil(#%s / 2), #%s } }]:add_(#%s)"):format(x, x, x, x) } end

@@ -680,6 +680,26 @@ describe("numbers of the call become sizes:", function()
     assert.truthy(e.captures <= 2 and e.skips >= 119, ("%d captures, %d skips"):format(e.captures, e.skips))
   end)
 
+  it("without a line of the function", function()
+    local pair = pair_of(function() return function(x, n) return x:narrow(1, n, 2) * n, x[n], n / 2 end end, beside)
+    for n = 1, 3 do call(pair, n) end
+    for n = 4, 9 do
+      local result, lines = pair:witness(pair.compiled, beside(n))
+      assert.truthy(result[1])
+      assert.equal(0, lines)
+    end
+    assert.equal(2, ty.explain(pair.compiled).captures)
+  end)
+
+  it("with explain telling so", function()
+    local f = ty.compile(function(x, n) return n > 0 and x:narrow(1, n, 1) end)
+    for n = 1, 4 do f(ty.arange(10), n) end
+    local text = tostring(ty.explain(f))
+    assert.truthy(text:find("guard n: a number, each of which is one more size", 1, true), text)
+    assert.truthy(text:find("sizes 0 < n: true", 1, true), text)
+    assert.truthy(text:find("miss: n: was number 1, is number 2", 1, true), text)
+  end)
+
   it("until they never come back", function()
     local pair = pair_of(function() return function(x, n) return x:narrow(1, n, 2) * n end end, function(n)
       return ty.arange(2000), n
@@ -1118,6 +1138,32 @@ describe("while sizes are played", function()
   end
 
   it("numbers may change", function() world(function(set) set(3) end) end)
+  it("bounds may change", function()
+    local at = 1
+    local function body(x)
+      local y = x:narrow(1, at, 2) * at
+      at = at + 1
+      return y, at
+    end
+    local f = ty.compile(body)
+    local function check(n, now)
+      at = n
+      local a, b = f(ty.arange(20))
+      H.same(ty.arange(20):narrow(1, now, 2) * now, a)
+      assert.equal(now + 1, b)
+      assert.equal(now + 1, at)
+    end
+    for n = 1, 4 do check(n, n) end
+    for _, now in ipairs { 7, 2, 5, 6 } do
+      before = function() at = now end
+      check(now + 10, now)
+      check(now + 10, now + 10)
+      check(now, now)
+    end
+    before = function() jit.reset(f) end
+    check(9, 9)
+    for n = 1, 10 do check(n, n) end
+  end)
   it("dtypes may change", function() world(function(set) set(2, ty.ones({ 3 }, { dtype = "f64" })) end) end)
   it("sizes and ranks may change", function()
     world(function(set) set(2, ty.ones(7, 3)) end)

@@ -130,8 +130,8 @@ local function capture_call(core, h, otherwise, ...)
   local dynamic = h.dynamic ~= false and (due.sizes or h.dynamic ~= nil or has_bounds(h))
   h.closures = h.closures or due.closures
   local done, why = capture.run_with(core, h.handle, { closures = h.closures, dynamic = dynamic, sized = due.sized,
-    bounds = h.bounds, custom = h.custom, clock = now, deadline = h.in_time and budget < math.huge and started + budget / 1e3 or nil },
-    h.fn, ...)
+    bounds = h.bounds, custom = h.custom, clock = now,
+    deadline = h.in_time and budget < math.huge and started + budget / 1e3 or nil }, h.fn, ...)
   local cost = (now() - started) * 1e3
   if span then span() end
   core._tried(h.handle, done or why.raised ~= nil, not done and why.late or false)
