@@ -349,8 +349,10 @@ if fuzz:ran(1000) then
   fuzz:claim(counts.bounded >= 0.02 * programs, "%d traces have numbers as sizes, one for each fifty programs", counts.bounded)
   fuzz:claim(counts.wrong_steps < 0.02 * calls, "%d steps between calls raise", counts.wrong_steps)
 end
-print(("fuzz_lua: %d programs, seed %d: %d compiled calls, %d raise; captures %d, in %d programs; %d sets of sizes played")
-  :format(programs, fuzz.seed, calls, counts.raised, counts.captures, counts.captured, counts.played)
+print(("fuzz_lua: %d programs, seed %d: %d compiled calls, %d raise; captures %d, in %d programs; %d sets of sizes played, "
+  .. "%d traces with numbers as sizes")
+  :format(programs, fuzz.seed, calls, counts.raised, counts.captures, counts.captured, counts.played,
+    counts.bounded)
   .. ("; %d calls answered without Lua, in %d programs; %.0f s"):format(counts.skips, counts.skipping, fuzz:seconds()))
 print_aborts(fuzz.only and 100 or 12)
 fuzz:leave()
