@@ -541,6 +541,14 @@ describe("numbers of the call become sizes:", function()
         return y:sum(n), y:softmax(n), y:narrow(n, 1, 1), y:size(n), y:unsqueeze(n):flip(n), ty.cat({ y, y }, n)
       end
     end, args = beside, sizes = { 1, 2, 3, 4, 2, 3, 1, 4 } },
+    { "with numbers that stay", 3, function(W)
+      W.scale = { by = 2, off = 0.5 }
+      return function(x, n) return x:narrow(1, n * W.scale.by, 1), x[{ { 1, math.ceil(n * W.scale.off) } }] * 2 end
+    end, args = beside, sizes = { 1, 2, 3, 4, 5, 2, 3, 1, 4 } },
+    { "with sizes", 3, function()
+      return function(x, k) return x:narrow(1, 1, k * #x) + 1 end
+    end, args = function(n, k) return matrix(n), k end,
+      sizes = { { 4, 0.5 }, { 6, 0.5 }, { 8, 0.5 }, { 8, 0.25 }, { 10, 0.5 }, { 6, 1 }, { 4, 0.5 }, { 16, 0.25 } } },
     { "options of the user's functions", 2, function()
       local function cut(x, opts) return x:narrow(1, opts.start or 1, opts.count), opts end
       return function(x, opts) return cut(x, opts), (cut(x, { count = opts.count })) * 2 end

@@ -135,16 +135,17 @@ function World:bound(s)
   self:emit({ "bound", s.slot, self:size_id(s) }, s.path)
 end
 
---- Notes the numbers of the call that one hangs on, whose value a function of the library has asked for.
+--- Notes the numbers of the call that one hangs on, whose value a function of the library has asked for; false stands
+--- for those that go with a size there: each of its values asks for another capture, even if the number stays as it is.
 function World:specialise(s)
-  local queue, seen = { s }, {}
+  local queue, seen, late = { s }, {}, self:is_late(s.number)
   for _, e in ipairs(queue) do
     local instr = e.instr
     local slot = not e.size and e.slot or instr and instr[1] == "number" and instr[2]
     if seen[e] then instr = nil end
     seen[e] = true
     if slot then
-      self.specialised[slot] = self.slots[slot].value
+      self.specialised[slot] = not late and self.specialised[slot] ~= false and self.slots[slot].value
     elseif instr then
       for i = instr[1] == "call" and 3 or 2, 4 do queue[#queue + 1] = self.numbers[instr[i]] end
     end
@@ -760,16 +761,26 @@ end
 ---@return string? otherwise what these sizes decide otherwise
 function M.resize(core, handle, f, ...) return tape.play(core.internals.capture, handle, f, ...) end
 
---- Adds to bounds, by path, those numbers that a trace was specialised for and that are others in f(...).
----@param d table the trace's description
----@param bounds table<string, boolean>
-function M.find_bounds(core, d, bounds, f, ...)
+local function add_bounds(C, d, bounds, f, ...)
   for slot, was in pairs(d.specialised) do
     local path = d.paths[slot]
     if path and bounds[path] == nil then
-      local v = tape.look(core.internals.capture, d, slot, f, ...)
+      local v = tape.look(C, d, slot, f, ...)
       if type(v) == "number" and not same_value(v, was) then bounds[path] = true end
     end
+  end
+end
+
+--- Adds to bounds, by path, those numbers that traces were specialised for and that are others in f(...).
+---@param failed? table description of the trace one of whose guards failed; those that lack sizes are asked, too
+---@param bounds table<string, boolean>
+function M.find_bounds(core, handle, failed, bounds, f, ...)
+  local C = core.internals.capture
+  if failed then add_bounds(C, failed, bounds, f, ...) end
+  local position, d = C.sized(handle)
+  while position do
+    add_bounds(C, d, bounds, f, ...)
+    position, d = C.sized(handle, position + 1)
   end
 end
 

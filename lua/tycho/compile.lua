@@ -110,7 +110,7 @@ end
 local function capture_call(core, h, otherwise, ...)
   local due = core._due(h.handle)
   local captured = h.captures
-  if due.description then capture.find_bounds(core, due.description, h.bounds, h.fn, ...) end
+  capture.find_bounds(core, h.handle, due.description, h.bounds, h.fn, ...)
   due.description = nil -- it holds what the user may let go of
   if due.guard then
     local sizes = due.sized and not due.now and "sizes of tensors that no call before had"

@@ -252,7 +252,15 @@ end
 
 --- The number that later calls know by id, as it is in this one.
 function Player:number(id)
-  local i = self.d.expressions[id]
+  local v = self.numbers[id]
+  if v == nil then
+    v = self:compute(self.d.expressions[id])
+    self.numbers[id] = v
+  end
+  return v
+end
+
+function Player:compute(i)
   local name = i[1]
   if name == "number" or name == "bound" then return self:slot(i[2]) end
   if name == "const" then return i[2] end
@@ -297,6 +305,17 @@ function Player:accept(x, v)
   if x[3] ~= "number" then self.met[v] = true end
   self.values[x[2]] = v
   return true
+end
+
+--- Whether a guard that needs sizes holds; what is none does.
+function Player:holds(i)
+  local name = i[1]
+  if name == "whole" then
+    local v = self:number(i[2])
+    return (v % 1 == 0) == i[3] -- what is not finite is not whole: its remainder is no number
+  end
+  if i[4] == nil or name == "call" then return true end
+  return operations[name](self:number(i[2]), self:number(i[3])) == i[4]
 end
 
 local play = {}
@@ -349,7 +368,8 @@ end
 
 local function player(C, d, tape, f, ...)
   instructions(d, C.LATE)
-  local p = setmetatable({ C = C, d = d, tape = tape, slots = { ... }, values = {}, met = {} }, Player)
+  local p = setmetatable({ C = C, d = d, tape = tape, slots = { ... }, values = {}, numbers = {}, met = {} },
+    Player)
   p.slots[d.narg + 1] = f
   return p
 end
@@ -365,6 +385,9 @@ local function record(C, d, tape, f, ...)
   local p = player(C, d, tape, f, ...)
   for _, e in ipairs(tape.entries) do
     if not play[e[1]](p, e) then return nil, e.text or "what an operation gives" end
+  end
+  for k = d.early + 1, #d.program do
+    if not p:holds(d.program[k]) then return nil, d.about[k] or "a number" end
   end
   local out = { tensors = {}, sizes = {} }
   for i, r in ipairs(tape.made) do out.tensors[i] = p.values[r] end
