@@ -1275,4 +1275,36 @@ describe("while sizes are played", function()
     for m = 300, 320 do f(matrix(m)) end
     assert.equal(captures, ty.explain(f).captures)
   end)
+
+  it("memory may run out while bounds count on", function()
+    local probe = ty.internals.probe
+    local memory = { n = 0, x = ty.zeros(300) }
+    local f = ty.compile(function(x)
+      local n = memory.n + 1
+      memory.x:narrow(1, n, 2):copy_(x * n)
+      memory.n = n
+      return memory.x[{ { 1, n } }]:sum()
+    end)
+    local x, kept, finished = ty.ones(2), ty.zeros(300), 0
+    local function step() return f(x) end
+    for after = -4, 110 do
+      local n = memory.n + 1
+      kept:narrow(1, n, 2):fill_(n)
+      if after >= 0 then probe.fail(after % 55, after < 55 and 1 or -1) end
+      local ok, y = pcall(step)
+      probe.fail(-1)
+      if ok then
+        finished = finished + 1
+      else
+        assert.truthy(tostring(y):find "memory", tostring(y))
+        assert.equal(n - 1, memory.n)
+        y = step()
+      end
+      assert.equal(n, memory.n)
+      H.same(kept[{ { 1, n } }]:sum(), y)
+      H.same(kept, memory.x)
+    end
+    assert.truthy(finished > 10 and finished < 115, finished .. " calls finished")
+    assert.truthy(ty.explain(f).captures <= 4)
+  end)
 end)
