@@ -26,8 +26,7 @@
 #include "grad.h"
 #include "lua_modes.h"
 
-#define META_MODE "tycho.mode"
-#define CHAIN_MAX 256 /* resumes inside of each other; C's stack bounds them in LuaJIT and Lua */
+#define CHAIN_MAX 10000 /* resumes inside of each other; the C stack allows fewer */
 
 /* --- who resumed whom */
 
@@ -45,32 +44,21 @@ static lua_State *resumed_by(lua_State *co) {
   return next ? next : lua_tothread(co, lua_upvalueindex(1));
 }
 
-/* Resumes from one coroutine to the other. */
-static int distance(lua_State *from, const lua_State *to) {
-  for (int n = 1; n < CHAIN_MAX && (from = resumed_by(from)); n++)
-    if (from == to) return n;
-  return CHAIN_MAX;
+/* How far out the coroutine is, seen from L: the resumes between. Where its chain breaks off before, it is further out
+** than all others, by the resumes to there. */
+static int distance(lua_State *co, const lua_State *L) {
+  int n = 0;
+  for (; n < CHAIN_MAX && (co = resumed_by(co)); n++)
+    if (co == L) return n;
+  return CHAIN_MAX + n;
 }
 
-static bool is_waiting(const Mode *m) { return m->holds && !m->taken; }
-
-/* Of the coroutines with modes that hold and were not taken, the nearest one around co; NULL: there is none. */
-static lua_State *around(const Host *H, const lua_State *co) {
-  lua_State *first = NULL, *best = NULL;
-  int least = CHAIN_MAX;
-  bool several = false;
-  for (const Mode *m = H->mode; m; m = m->outer) {
-    if (!is_waiting(m)) continue;
-    if (!first) first = m->owner;
-    several |= m->owner != first;
-  }
-  if (!several) return first;
-  for (const Mode *m = H->mode; m; m = m->outer) {
-    if (!is_waiting(m) || m->owner == best) continue;
-    int d = distance(m->owner, co);
-    if (d < least) least = d, best = m->owner;
-  }
-  return best ? best : first;
+/* Of the modes that hold and were not taken, one of the innermost coroutine; the latest where it cannot be told. */
+static const Mode *next_out(const Host *H) {
+  const Mode *best = NULL;
+  for (const Mode *m = H->mode; m; m = m->outer)
+    if (m->holds && !m->taken && (!best || m->far < best->far)) best = m;
+  return best;
 }
 
 /* --- the words */
@@ -85,23 +73,38 @@ static void roll(Host *H, Mode *m) {
   H->dice = m;
 }
 
+/* Marks the modes that hold for L, its own as the nearest. Whether several other coroutines have such modes. */
+static bool mark(lua_State *L, Host *H) {
+  const lua_State *other = NULL;
+  bool several = false;
+  H->mode_of = L;
+  H->mixed = H->disordered = false;
+  for (Mode *m = H->mode; m; m = m->outer) {
+    const bool own = m->owner == L;
+    m->taken = false;
+    m->holds = own || is_resuming(m->owner);
+    m->parted |= !m->holds;
+    m->far = own ? -1 : 0;
+    H->mixed |= !own;
+    if (own || !m->holds) continue;
+    several |= other && other != m->owner;
+    other = m->owner;
+  }
+  return several;
+}
+
 /* Puts the words as they hold for L: from the innermost mode outwards, the first of each kind decides. */
 static void settle(lua_State *L, Host *H) {
   State *S = &H->S;
   Mode *first[MODE_RANDOM + 1] = {NULL};
   Level **end = &S->level;
   u32 inner = UINT32_MAX;
-  H->mode_of = L;
-  H->mixed = H->disordered = false;
-  for (Mode *m = H->mode; m; m = m->outer) {
-    m->taken = false;
-    m->holds = m->owner == L || is_resuming(m->owner);
-    m->parted |= !m->holds;
-    H->mixed |= m->owner != L;
-  }
-  for (lua_State *co = L; co; co = around(H, co))
+  const bool several = mark(L, H);
+  for (Mode *m = H->mode; several && m; m = m->outer)
+    if (m->holds && m->owner != L) m->far = distance(m->owner, L);
+  for (const Mode *at = next_out(H); at; at = next_out(H))
     for (Mode *m = H->mode; m; m = m->outer) {
-      if (m->owner != co || !m->holds) continue;
+      if (m->owner != at->owner) continue;
       m->taken = true;
       if (!first[m->kind]) first[m->kind] = m;
       if (m->kind != MODE_VMAP) continue;
@@ -131,12 +134,33 @@ Mode *ty_lua_mode_push(lua_State *L, ModeKind kind) {
   Mode *m = (Mode *)lua_newuserdata(L, sizeof *m);
   memset(m, 0, sizeof *m);
   m->kind = (u8)kind;
-  luaL_getmetatable(L, META_MODE);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, ty_lua_host(L)->mode_meta);
   lua_setmetatable(L, -2);
+  if (lua_pushthread(L)) { /* the main one stays anyway */
+    lua_pop(L, 1);
+    return m;
+  }
   lua_createtable(L, 1, 0);
-  lua_pushthread(L);
+  lua_insert(L, -2);
   lua_rawseti(L, -2, 1);
   lua_setfenv(L, -2);
+  return m;
+}
+
+/* Pushes whether the value at index 1 is a mode; gives it, or NULL. */
+static Mode *push_is_mode(lua_State *L) {
+  bool is = lua_type(L, 1) == LUA_TUSERDATA && lua_getmetatable(L, 1);
+  if (is) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, ty_lua_host(L)->mode_meta);
+    is = lua_rawequal(L, -1, -2);
+  }
+  lua_pushboolean(L, is);
+  return is ? (Mode *)lua_touserdata(L, 1) : NULL;
+}
+
+static Mode *check_mode(lua_State *L) {
+  Mode *m = push_is_mode(L);
+  if (!m) luaL_argerror(L, 1, "a mode expected");
   return m;
 }
 
@@ -174,7 +198,7 @@ void ty_lua_modes_cut(lua_State *L, Host *H, const Mode *to) {
 
 /* leave(mode) */
 static int modes_leave(lua_State *L) {
-  Mode *m = (Mode *)luaL_checkudata(L, 1, META_MODE);
+  Mode *m = check_mode(L);
   Host *H = ty_lua_host(L);
   if (!m->owner) return 0;
   take_off(H, m);
@@ -236,18 +260,13 @@ static int modes_half(lua_State *L) {
 
 /* parted(mode) -> whether others asked for something while its coroutine was suspended inside of it */
 static int modes_parted(lua_State *L) {
-  lua_pushboolean(L, ((const Mode *)luaL_checkudata(L, 1, META_MODE))->parted);
+  lua_pushboolean(L, check_mode(L)->parted);
   return 1;
 }
 
 /* is(v) -> whether it is a mode */
 static int modes_is(lua_State *L) {
-  bool is = lua_type(L, 1) == LUA_TUSERDATA && lua_getmetatable(L, 1);
-  if (is) {
-    luaL_getmetatable(L, META_MODE);
-    is = lua_rawequal(L, -1, -2);
-  }
-  lua_pushboolean(L, is);
+  push_is_mode(L);
   return 1;
 }
 
@@ -257,9 +276,12 @@ void ty_lua_open_modes(lua_State *L, int m) {
                                  {"random", modes_random}, {"leave", modes_leave},
                                  {"half", modes_half},     {"parted", modes_parted},
                                  {"is", modes_is},         {NULL, NULL}};
-  luaL_newmetatable(L, META_MODE);
-  ty_lua_register(L, gc);
-  lua_pop(L, 1);
+  Host *H = ty_lua_host(L);
+  if (!H->mode_meta) { /* the module may be opened again */
+    lua_newtable(L);
+    ty_lua_register(L, gc);
+    H->mode_meta = luaL_ref(L, LUA_REGISTRYINDEX);
+  }
   lua_getfield(L, m, "internals");
   lua_newtable(L);
   ty_lua_register(L, fns);

@@ -17,6 +17,7 @@ typedef struct Mode {
   u8 cast;       /* CAST: as State.cast */
   bool holds;    /* it counted when the words were found last */
   bool taken;    /* that search has met it */
+  int far;       /* resumes between its coroutine and the one that asked last */
   bool parted;   /* others asked while it did not hold */
   Level level;   /* VMAP */
   u64 random[2]; /* RANDOM: seed and stream, while the State's are another's */

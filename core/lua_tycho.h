@@ -37,6 +37,7 @@ typedef struct Host {
   struct Mode *captured;  /* the latest when the capture in progress began */
   lua_State *mode_of;     /* for whom the State's words stand */
   u64 random[2];          /* seed and stream outside of modes, while the State's are a mode's */
+  int mode_meta;          /* modes' metatable, in the registry */
   bool mixed, disordered; /* modes: some are others'; one vmap lies inside of a later one */
   i64 handles;            /* tensors' userdata that were not collected */
   i64 live;               /* bytes of tensors when the last cycle of Lua's collector ended */

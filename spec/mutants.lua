@@ -4,7 +4,7 @@
 local M = {
   -- of these, what exists, in this order
   specs = { "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "compile", "capture", "custom", "grad", "training", "steps",
-    "orders" },
+    "orders", "scopes", "convolution" },
 
   { file = "core/fold.c", what = "x + 0 is taken for x: -0 stays",
     from = "if (is_const(g, n, 0, is_float ? -0.0 : 0.0)) return n->src[1];",
@@ -185,6 +185,18 @@ local M = {
     from = "code->slot[s->a].last = TY_MAX(code->slot[s->a].last, code->slot[s->y].last);", to = "" },
   { file = "core/layout.c", what = "a temporary lies in an output that is written while it lives",
     from = "h->first > g->last", to = "h->first >= g->last" },
+  { file = "core/gemm_place.c", what = "a product reads before the border of a padded picture",
+    from = "if (at < 0) lo = TY_MAX(lo, by == 1 ? -at : ceil_div(-at, by));", to = "" },
+  { file = "core/lua_modes.c", what = "modes of suspended coroutines hold for everybody",
+    from = "lua_status(co) == 0 &&", to = "lua_status(co) <= LUA_YIELD &&" },
+  { file = "core/lua_modes.c", what = "of two coroutines that wait, the one that entered a mode later is the inner one",
+    from = "(!best || m->far < best->far)", to = "!best" },
+  { file = "core/lua_modes.c", what = "leaving a mode takes off whichever was entered last",
+    from = "take_off(H, m);\n  settle", to = "take_off(H, H->mode);\n  settle" },
+  { file = "core/lua_modes.c", what = "what a coroutine asks is answered as last time, whoever resumes it",
+    from = "if (L != H->mode_of || H->mixed) settle", to = "if (L != H->mode_of) settle" },
+  { file = "lua/tycho/capture.lua", what = "a trace of other settings gets the sizes of these",
+    from = "if t.dynamic and t.current and M.same", to = "if t.dynamic and M.same" },
 }
 
 return M

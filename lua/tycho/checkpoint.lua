@@ -10,7 +10,7 @@
 
 local type, pairs, ipairs, tostring = type, pairs, ipairs, tostring
 
-local tree = require "tycho.tree"
+local map = require("tycho.tree").map
 
 local TREE, RANDOM = "tycho.tree", "tycho.random"
 local DEEPEST = 50 -- levels of tables; the reader of JSON has 128, and a table may take two
@@ -194,7 +194,7 @@ return function(ty, C, check, quoted, save_safetensors)
 
   --- A copy of what a part holds now.
   local function snapshot(part)
-    return tree.map(part:state_dict(), function(v)
+    return map(part:state_dict(), function(v)
       if ty.is_tensor(v) then return v:detach():clone() end
     end, {})
   end

@@ -336,7 +336,8 @@ return function(ty, check, row)
     for d = y.ndim + 1, x.ndim do higher = higher or x:size(-d) > 1 end
     for d = x.ndim + 1, y.ndim do wider = wider or y:size(-d) > 1 end
     if wider and higher then
-      fail(who, "%s beside %s: each would be repeated to fit the other (reshape one of them)", check.text(x), check.text(y))
+      fail(who, "%s beside %s: each would be repeated to fit the other (reshape one of them)", check.text(x),
+        check.text(y))
     end
   end
 
