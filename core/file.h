@@ -268,9 +268,10 @@ typedef struct FileCalm {
 void ty_file_calm(FileCalm *c);
 void ty_file_calm_end(const FileCalm *c);
 
-/* A file under another name in the same folder, which becomes `path` at the end. */
+/* A file in the same folder without a name, or under another, which becomes `path` at the end. */
 typedef struct Draft {
-  char *path, *name; /* of the file to be; where it is written */
+  char *given, *path; /* as the user gave it: begins messages; of the file to be, links followed */
+  char *name;         /* where it is written; NULL: it has no name yet */
   int fd;
   bool direct; /* path is a device or a pipe: written to as it is */
   char err[FILE_ERR];

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -270,10 +271,13 @@ void ty_file_calm_end(const FileCalm *c) {
   errno = err;
 }
 
-/* --- drafts */
+/* --- drafts
+** Where the system can, a draft has no name while it is written: what is killed meanwhile leaves
+** nothing behind. It gets one beside `path` for the moment between link and rename, since a link
+** cannot replace a file. Elsewhere it has that name from the beginning. */
 
-static bool draft_fail(Draft *d, const char *path, const char *what) {
-  snprintf(d->err, FILE_ERR, "%.250s: %s: %s", path, what, strerror(errno));
+static bool draft_fail(Draft *d, const char *what) {
+  snprintf(d->err, FILE_ERR, "%.250s: %s: %s", d->given, what, strerror(errno));
   return false;
 }
 
@@ -282,30 +286,90 @@ static bool draft_memory(Draft *d, const char *path) {
   return false;
 }
 
-/* A file beside `path` that no one else has. */
-static bool draft_create(Draft *d) {
+static int create_exclusive(Draft *d) {
+  return d->fd = open(d->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+}
+
+/* Makes a file beside `path` that no one else has, by `make`, which answers < 0 and errno. */
+static bool draft_name(Draft *d, int (*make)(Draft *d)) {
   static _Atomic unsigned count;
   size_t room = strlen(d->path) + 48;
-  if (!(d->name = ty_file_alloc((i64)room))) return draft_memory(d, d->path);
+  if (!(d->name = ty_file_alloc((i64)room))) return draft_memory(d, d->given);
   for (int tries = 0; tries < 100; tries++) {
     snprintf(d->name, room, "%s.%ld-%u.new", d->path, (long)getpid(), atomic_fetch_add(&count, 1));
-    d->fd = open(d->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (d->fd >= 0 || errno != EEXIST) break;
+    if (make(d) >= 0) return true;
+    if (errno != EEXIST) break;
   }
-  if (d->fd >= 0) return true;
-  draft_fail(d, d->path, "cannot be written");
+  draft_fail(d, "cannot be written");
   ty_file_free(d->name);
   d->name = NULL; /* nothing to remove */
   return false;
+}
+
+/* The folder that a path lies in. false: it is too long. */
+static bool folder_of(const char *path, char folder[PATH_MAX]) {
+  const char *end = strrchr(path, '/');
+  size_t n = end ? (size_t)(end - path) + 1 : 1;
+  if (n >= PATH_MAX) return false;
+  memcpy(folder, end ? path : ".", n);
+  folder[n] = 0;
+  return true;
+}
+
+enum { PROC_ROOM = 40 };
+static const char *proc_path(int fd, char text[PROC_ROOM]) {
+  snprintf(text, PROC_ROOM, "/proc/self/fd/%d", fd);
+  return text;
+}
+
+/* Opens a file without a name in the folder of `path`; false: there are none here. */
+static bool draft_nameless(Draft *d) {
+#ifdef O_TMPFILE
+  char folder[PATH_MAX], proc[PROC_ROOM];
+  if (!folder_of(d->path, folder)) return false;
+  d->fd = open(folder, O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
+  if (d->fd < 0) return false;
+  if (access(proc_path(d->fd, proc), F_OK) == 0) return true;
+  close(d->fd); /* it could not be named */
+  d->fd = -1;
+#endif
+  return false;
+}
+
+static int link_nameless(Draft *d) {
+  char proc[PROC_ROOM];
+  return linkat(AT_FDCWD, proc_path(d->fd, proc), AT_FDCWD, d->name, AT_SYMLINK_FOLLOW);
+}
+
+/* Gives a draft its name; where links are forbidden, to a copy. */
+static bool draft_land(Draft *d, bool durable) {
+  struct stat st;
+  if (d->name || d->direct || draft_name(d, link_nameless)) return true;
+  int from = d->fd;
+  off_t at = 0;
+  ssize_t n = 1;
+  bool ok = fstat(from, &st) == 0 && draft_name(d, create_exclusive);
+  if (!ok) d->fd = -1;
+  while (ok && n > 0) {
+    FileCalm calm;
+    ty_file_calm(&calm);
+    n = sendfile(d->fd, from, &at, IO_MOST);
+    ty_file_calm_end(&calm);
+  }
+  if (ok && (n < 0 || fchmod(d->fd, st.st_mode & 07777) || (durable && fsync(d->fd))))
+    ok = draft_fail(d, "cannot be written");
+  close(from);
+  return ok;
 }
 
 bool ty_draft_open(Draft *d, const char *path) {
   struct stat st;
   *d = (Draft){.fd = -1};
   bool there = stat(path, &st) == 0;
+  if (!(d->given = copy_text(path))) return draft_memory(d, path);
   if (there && S_ISDIR(st.st_mode)) {
     errno = EISDIR;
-    return draft_fail(d, path, "cannot be written");
+    return draft_fail(d, "cannot be written");
   }
   char *real = there ? realpath(path, NULL) : NULL; /* a link goes on leading there */
   d->path = copy_text(real ? real : path);
@@ -314,11 +378,10 @@ bool ty_draft_open(Draft *d, const char *path) {
   if (there && !S_ISREG(st.st_mode)) {
     d->direct = true;
     d->fd = open(d->path, O_WRONLY | O_CLOEXEC);
-    return d->fd >= 0 || draft_fail(d, d->path, "cannot be written");
+    return d->fd >= 0 || draft_fail(d, "cannot be written");
   }
-  if (!draft_create(d)) return false;
-  if (there && fchmod(d->fd, st.st_mode & 07777))
-    return draft_fail(d, d->path, "cannot be written");
+  if (!draft_nameless(d) && !draft_name(d, create_exclusive)) return false;
+  if (there && fchmod(d->fd, st.st_mode & 07777)) return draft_fail(d, "cannot be written");
   return true;
 }
 
@@ -329,7 +392,7 @@ bool ty_draft_write(Draft *d, const void *data, i64 n) {
     ssize_t put = write(d->fd, (const char *)data + done, (size_t)TY_MIN(n - done, IO_MOST));
     ty_file_calm_end(&calm);
     if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return draft_fail(d, d->path, "cannot be written");
+    if (put < 0) return draft_fail(d, "cannot be written");
     done += put;
   }
   return true;
@@ -338,11 +401,7 @@ bool ty_draft_write(Draft *d, const void *data, i64 n) {
 /* The folder's own entry goes to the disk too. Systems that cannot do that are not asked twice. */
 static void sync_folder(const char *path) {
   char folder[PATH_MAX];
-  const char *end = strrchr(path, '/');
-  size_t n = end ? (size_t)(end - path) + 1 : 1;
-  if (n >= sizeof folder) return;
-  memcpy(folder, end ? path : ".", n);
-  folder[n] = 0;
+  if (!folder_of(path, folder)) return;
   int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return;
   (void)fsync(fd);
@@ -350,12 +409,13 @@ static void sync_folder(const char *path) {
 }
 
 bool ty_draft_close(Draft *d, bool durable) {
-  if (durable && !d->direct && fsync(d->fd)) return draft_fail(d, d->path, "cannot be written");
+  if (durable && !d->direct && fsync(d->fd)) return draft_fail(d, "cannot be written");
+  if (!draft_land(d, durable)) return false;
   int fd = d->fd;
   d->fd = -1;
-  if (close(fd)) return draft_fail(d, d->path, "cannot be written");
+  if (close(fd)) return draft_fail(d, "cannot be written");
   if (!d->direct) {
-    if (rename(d->name, d->path)) return draft_fail(d, d->path, "cannot be replaced");
+    if (rename(d->name, d->path)) return draft_fail(d, "cannot be replaced");
     if (durable) sync_folder(d->path);
     ty_file_free(d->name);
     d->name = NULL;
@@ -368,6 +428,7 @@ void ty_draft_drop(Draft *d) {
   if (d->name) unlink(d->name);
   ty_file_free(d->name);
   ty_file_free(d->path);
+  ty_file_free(d->given);
   d->fd = -1;
-  d->name = d->path = NULL;
+  d->name = d->path = d->given = NULL;
 }

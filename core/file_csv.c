@@ -11,7 +11,9 @@
 **    of their field first: that is what makes it fast. What does not end at a delimiter there is
 **    read again as a field (spaces, quotes, missing values, text).
 ** 3. A guessed column widens, I64 to F32 to F64 to TEXT, while the pass goes on to its end; the
-**    second pass then knows kinds that hold for all rows. There is no third.
+**    second pass then knows kinds that hold for all rows. There is no third. It begins as BOOL, and
+**    is that as long as there are true, false and gaps alone; what the gaps need (NaN is no bool)
+**    is settled when all rows have been looked at. True and false among numbers are text.
 ** 4. Nothing is rounded silently where it was guessed: a whole number that F32 cannot hold, or a
 **    number beyond its range, makes the column F64.
 ** 5. What is refused has taken little beside the text: CSV_STORED bytes are stored, and as many as
@@ -162,6 +164,18 @@ static bool is_word(const CsvField *x, double *y) {
   return false;
 }
 
+/* True and false, spelled as Python, C and spreadsheets do. */
+static bool is_truth(const CsvField *x, double *y) {
+  static const char *const words[] = {"false", "true", "False", "True", "FALSE", "TRUE"};
+  if (x->n != 4 && x->n != 5) return false;
+  for (int i = 0; i < TY_COUNT(words); i++) {
+    if ((i64)strlen(words[i]) != x->n || memcmp(words[i], x->p, (size_t)x->n)) continue;
+    *y = i & 1;
+    return true;
+  }
+  return false;
+}
+
 /* A number that fills the field; spaces around it do not count. */
 static bool field_number(const Csv *c, CsvField *x, Decimal *d) {
   const char *end = x->n ? ty_number_scan(x->p, c->o.point, d) : NULL;
@@ -204,11 +218,60 @@ static inline int store_number(const Csv *c, const CsvColumn *k, i64 row, char *
 
 static void store_value(const CsvColumn *k, i64 row, double v) {
   float f = (float)v;
-  if (k->kind == CSV_F32) store(k, row, &f, 4);
-  else store(k, row, &v, 8);
+  i64 i = k->kind == CSV_I64 ? (i64)v : 0;
+  u8 b = v != 0;
+  if (k->kind == CSV_BOOL) store(k, row, &b, 1);
+  else if (k->kind == CSV_I64) store(k, row, &i, 8);
+  else if (k->kind == CSV_F32) store(k, row, &f, 4);
+  else if (k->kind == CSV_F64) store(k, row, &v, 8);
 }
 
-/* A field of a numeric column that is no plain number. Widens the column. */
+/* The kind that holds what stands for a missing value, which is stored if it is the column's. */
+static int missing_value(const Csv *c, CsvColumn *k, i64 row) {
+  double v = c->o.fill;
+  bool whole = v >= -0x1p53 && v <= 0x1p53 && v == (double)(i64)v;
+  int least = v == 0 || v == 1 ? CSV_BOOL : whole ? CSV_I64 : c->o.floats;
+  if (k->kind > CSV_I64) least = k->kind;
+  if (least <= k->kind) store_value(k, row, v);
+  else if (k->kind == CSV_BOOL && !k->fixed) {
+    k->least = (u8)TY_MAX(k->least, least); /* see settle */
+    return CSV_BOOL;
+  }
+  return least;
+}
+
+/* The same of true or false: a column of them is of numbers where its gaps want that. */
+static int truth_value(CsvColumn *k, i64 row, double v) {
+  if (k->kind != CSV_BOOL && !k->words) return CSV_TEXT;
+  k->words = true;
+  store_value(k, row, v);
+  return k->kind;
+}
+
+/* The same of the number d in the field x. CSV_SKIP: there is no memory. */
+static int number_value(const Csv *c, CsvColumn *k, i64 row, const CsvField *x, const Decimal *d) {
+  if (k->kind != CSV_BOOL) return store_number(c, k, row, x->p, x->p + x->n, d);
+  i64 i;
+  if (k->fixed) {
+    if (!ty_number_integer(d, &i) || (i != 0 && i != 1)) return CSV_TEXT;
+    store_value(k, row, (double)i);
+    return CSV_BOOL;
+  }
+  if (k->words) return CSV_TEXT;
+  CsvColumn wider = {.kind = c->o.plain ? c->o.floats : CSV_I64};
+  int need = store_number(c, &wider, row, x->p, x->p + x->n, d);
+  return TY_MAX(need, k->least);
+}
+
+/* The same of inf and nan. */
+static int word_value(const Csv *c, const CsvColumn *k, i64 row, double v) {
+  if (k->kind == CSV_BOOL && (k->words || k->fixed)) return CSV_TEXT;
+  if (k->kind <= CSV_I64) return c->o.floats;
+  store_value(k, row, v);
+  return k->kind;
+}
+
+/* A field that is no plain number of a numeric column. Widens the column. */
 static bool odd_field(Csv *c, CsvColumn *k, i64 row, i64 line, CsvField x) {
   int j = (int)(k - c->column), need = CSV_TEXT;
   CsvField whole = x;
@@ -216,28 +279,27 @@ static bool odd_field(Csv *c, CsvColumn *k, i64 row, i64 line, CsvField x) {
   double v;
   trim(&x);
   if (is_missing(c, &x)) {
-    if (c->o.strict) return ty_csv_fail(c, line, j, &whole, "where a number is needed");
-    v = c->o.fill;
-    i64 i = v >= -0x1p53 && v <= 0x1p53 ? (i64)v : 0;
-    if (k->kind == CSV_I64 && v == (double)i) {
-      store(k, row, &i, 8);
-      return true;
-    }
-    need = k->kind == CSV_I64 ? c->o.floats : k->kind;
-    if (need == k->kind) store_value(k, row, v);
+    if (c->o.strict)
+      return ty_csv_fail(c, line, j, &whole,
+                         k->kind == CSV_BOOL && (k->words || k->fixed)
+                             ? "where true or false is needed"
+                             : "where a number is needed");
+    need = missing_value(c, k, row);
+  } else if (is_truth(&x, &v)) {
+    need = truth_value(k, row, v);
   } else if (!x.doubled && field_number(c, &x, &d)) {
-    need = store_number(c, k, row, x.p, x.p + x.n, &d);
+    need = number_value(c, k, row, &x, &d);
     if (need == CSV_SKIP) return ty_file_fail_memory(c->f, 0);
   } else if (is_word(&x, &v)) {
-    need = k->kind == CSV_I64 ? c->o.floats : k->kind;
-    if (need == k->kind) store_value(k, row, v);
+    need = word_value(c, k, row, v);
   }
   if (need <= k->kind) return true;
-  if (k->fixed || (c->o.plain && need == CSV_F64))
+  if (k->fixed || (c->o.plain && need == CSV_F64 && c->o.floats == CSV_F32))
     return ty_csv_fail(c, line, j, &whole,
-                       k->kind == CSV_I64 ? "is no whole number of an i64"
-                       : need == CSV_F64  ? "is too large for an f32"
-                                          : "is no number");
+                       k->fixed && k->kind == CSV_BOOL ? "is neither true nor false"
+                       : k->kind == CSV_I64            ? "is no whole number of an i64"
+                       : need == CSV_F64               ? "is too large for an f32"
+                                                       : "is no number");
   k->kind = (u8)need;
   k->to = NULL; /* from now on only looked at */
   return true;
@@ -308,7 +370,7 @@ static bool parse_row(Csv *c, CsvCursor *at, CsvResult *result) {
     if (j == c->columns) return ragged(c, begin);
     CsvColumn *k = &c->column[j];
     char *p = at->p;
-    if (TY_LIKELY(k->kind <= CSV_F64)) { /* rule 2 */
+    if (TY_LIKELY(k->kind >= CSV_I64 && k->kind <= CSV_F64)) { /* rule 2 */
       Decimal d;
       char *end = quick_number(c, k, row, p);
       if (TY_LIKELY(end != NULL)) {
@@ -351,10 +413,26 @@ bool ty_csv_texts_fit(const Csv *c) {
 
 /* What a row takes where it is stored. */
 static i64 row_bytes(const Csv *c) {
+  static const u8 bytes[] = {
+      [CSV_BOOL] = 1, [CSV_I64] = 8, [CSV_F32] = 4, [CSV_F64] = 8, [CSV_SKIP] = 0};
   i64 n = 0;
-  for (int j = 0; j < c->columns; j++)
-    n += c->column[j].kind == CSV_F32 ? 4 : 8 * (c->column[j].kind < CSV_TEXT);
+  for (int j = 0; j < c->columns; j++) n += bytes[c->column[j].kind];
   return TY_MAX(n, 1);
+}
+
+/* All rows have been looked at: guessed columns of bools become what their gaps need, those of gaps
+** alone what numbers would be. */
+static CsvResult settle(Csv *c, CsvResult result) {
+  for (int j = 0; j < c->columns; j++) {
+    CsvColumn *k = &c->column[j];
+    if (k->kind != CSV_BOOL || k->fixed) continue;
+    int kind = TY_MAX(k->least, k->words ? CSV_BOOL : CSV_I64);
+    if (kind == CSV_I64 && c->o.plain) kind = c->o.floats;
+    if (kind == CSV_BOOL) continue;
+    k->kind = (u8)kind;
+    result = CSV_AGAIN;
+  }
+  return result;
 }
 
 /* Stores rows as long as CSV_STORED bytes beside the text hold them. Of numbers alone the text is
@@ -398,6 +476,7 @@ CsvResult ty_csv_parse(Csv *c) {
     }
     if (!parse_rows(c, &at, c->rows, &result) || !check_end(c, &at)) return CSV_FAILED;
     if (!ty_csv_texts_fit(c)) return CSV_FAILED;
+    result = settle(c, result);
     c->known = true;
     if (result == CSV_AGAIN) return result;
     for (int j = 0; j < c->columns; j++) c->column[j].to = c->column[j].kept;
@@ -437,11 +516,11 @@ bool ty_csv_guess(Csv *c) {
   CsvCursor at = c->body;
   CsvResult result = CSV_DONE;
   for (int j = 0; j < c->columns; j++)
-    if (c->column[j].kind == CSV_AUTO) c->column[j].kind = c->o.plain ? c->o.floats : CSV_I64;
+    if (c->column[j].kind == CSV_AUTO) c->column[j].kind = CSV_BOOL;
   for (at.row = 0; at.row < SAMPLE && ty_csv_next(c, &at); at.row++)
     if (!parse_row(c, &at, &result)) return false;
   for (int j = 0; j < c->columns && !at.row; j++)
-    if (c->column[j].kind == CSV_I64 && !c->column[j].fixed) c->column[j].kind = c->o.floats;
+    if (c->column[j].kind == CSV_BOOL && !c->column[j].fixed) c->column[j].kind = c->o.floats;
   return true;
 }
 
@@ -479,23 +558,41 @@ static char sniff(Csv *c) {
   return best;
 }
 
-/* Columns from the first row; whether it is a header: none of its fields is a number. */
-static bool look_at_header(Csv *c) {
-  CsvCursor at = c->head;
+/* Whether the row at `at` holds numbers; words: nothing but true and false (and gaps). -1: f->err. */
+static int look_at_row(Csv *c, CsvCursor *at, bool *words, i64 *fields) {
   CsvField x;
   Decimal d;
   double v;
   int more = 1;
-  bool numbers = false;
-  if (!ty_csv_next(c, &at)) return ty_file_fail(c->f, "holds no rows");
-  for (; more > 0; c->columns++) {
-    if (c->columns == CSV_COLUMNS)
-      return ty_file_fail(c->f, "has more than %d columns", CSV_COLUMNS);
-    if ((more = ty_csv_field(c, &at, &x)) < 0) return false;
+  bool numbers = false, others = false, truths = false;
+  for (*fields = 0; more > 0; ++*fields) {
+    if ((more = ty_csv_field(c, at, &x)) < 0) return -1;
     trim(&x);
+    bool truth = is_truth(&x, &v);
+    truths |= truth;
+    others |= !truth && !is_missing(c, &x);
     numbers |= !x.doubled && (field_number(c, &x, &d) || (x.n && is_word(&x, &v)));
   }
-  if (c->o.header < 0) c->o.header = !numbers;
+  *words = truths && !others;
+  return numbers;
+}
+
+/* Columns from the first row; whether it is a header: none of its fields is a number, and they are
+** not all true or false as those of the next row are. */
+static bool look_at_header(Csv *c) {
+  CsvCursor at = c->head;
+  i64 fields, ignored;
+  bool words;
+  if (!ty_csv_next(c, &at)) return ty_file_fail(c->f, "holds no rows");
+  int numbers = look_at_row(c, &at, &words, &fields);
+  if (numbers < 0) return false;
+  if (fields > CSV_COLUMNS) return ty_file_fail(c->f, "has more than %d columns", CSV_COLUMNS);
+  c->columns = (int)fields;
+  CsvCursor next = at;
+  if (words && c->o.header < 0 && ty_csv_next(c, &next) &&
+      look_at_row(c, &next, &words, &ignored) < 0)
+    return false;
+  if (c->o.header < 0) c->o.header = !numbers && !words;
   c->body = c->o.header ? at : c->head;
   return true;
 }

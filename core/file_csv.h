@@ -13,10 +13,12 @@
 #include "file.h"
 
 /* What a column becomes. Kinds that were guessed move to the right when a field does not fit. */
-typedef enum { CSV_AUTO, CSV_I64, CSV_F32, CSV_F64, CSV_TEXT, CSV_SKIP } CsvKind;
+typedef enum { CSV_AUTO, CSV_BOOL, CSV_I64, CSV_F32, CSV_F64, CSV_TEXT, CSV_SKIP } CsvKind;
 
 typedef struct CsvColumn {
   u8 kind;    /* CsvKind */
+  u8 least;   /* the first kind that holds what stands for its missing values */
+  bool words; /* a true or false was seen: numbers make it text */
   bool fixed; /* the user said so: what does not fit is an error */
   char *to;   /* the element of row 1; NULL: only looked at */
   char *kept; /* `to`, while rows are only looked at */

@@ -134,15 +134,16 @@ static int l_csv_names(lua_State *L) {
   return 2;
 }
 
-static const char *const kind_names[] = {"auto", "i64", "f32", "f64", "text", "skip", NULL};
-static const u8 kind_dtypes[] = {[CSV_I64] = T_I64, [CSV_F32] = T_F32, [CSV_F64] = T_F64};
+static const char *const kind_names[] = {"auto", "bool", "i64", "f32", "f64", "text", "skip", NULL};
+static const u8 kind_dtypes[] = {
+    [CSV_BOOL] = T_BOOL, [CSV_I64] = T_I64, [CSV_F32] = T_F32, [CSV_F64] = T_F64};
 
-/* One matrix for each dtype of numbers: pushes {i64 =, f32 =, f64 =} and tells columns where they
+/* One matrix for each dtype: pushes {bool =, i64 =, f32 =, f64 =} and tells columns where they
 ** are. False: no memory, nothing pushed. */
 static bool push_matrices(lua_State *L, const Seam *seam, Csv *c) {
   int top = lua_gettop(L);
   lua_newtable(L);
-  for (int kind = CSV_I64; kind <= CSV_F64; kind++) {
+  for (int kind = CSV_BOOL; kind <= CSV_F64; kind++) {
     Type t = {.dtype = kind_dtypes[kind], .rank = 2, .dims = {c->rows, 0}};
     for (int j = 0; j < c->columns; j++) t.dims[1] += c->column[j].kind == kind;
     if (!t.dims[1]) continue;
@@ -152,7 +153,7 @@ static bool push_matrices(lua_State *L, const Seam *seam, Csv *c) {
       ty_file_fail_memory(c->f, c->rows * t.dims[1] * 8);
       return false;
     }
-    i64 bytes = kind == CSV_F32 ? 4 : 8;
+    i64 bytes = kind == CSV_BOOL ? 1 : kind == CSV_F32 ? 4 : 8;
     for (int j = 0; j < c->columns; j++) {
       if (c->column[j].kind != kind) continue;
       c->column[j].to = to;
@@ -166,7 +167,7 @@ static bool push_matrices(lua_State *L, const Seam *seam, Csv *c) {
 
 /* Gives the memory of the matrices in the table at index i back at once: they are of no use. */
 static void release_matrices(lua_State *L, int i) {
-  for (int kind = CSV_I64; kind <= CSV_F64; kind++) {
+  for (int kind = CSV_BOOL; kind <= CSV_F64; kind++) {
     lua_getfield(L, i, kind_names[kind]);
     if (lua_isuserdata(L, -1)) {
       lua_getfield(L, -1, "release");
@@ -403,9 +404,9 @@ static bool put_number(Writer *w, const Part *p, i64 i) {
   char text[40];
   int n = 0;
   switch (p->dtype) {
+  case T_BOOL: return p->data[i] ? put(w, "true", 4) : put(w, "false", 5);
 #define INTEGER(T, type) \
   case T: n = snprintf(text, sizeof text, "%lld", (long long)((const type *)p->data)[i]); break;
-    INTEGER(T_BOOL, u8)
     INTEGER(T_U8, u8)
     INTEGER(T_I8, i8)
     INTEGER(T_I16, i16)

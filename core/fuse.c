@@ -37,9 +37,10 @@
 ** with an epilogue, which is applied to tiles of the product as they are finished. Its domain stays
 ** a MAP with rows and columns apart; values go on being pulled into it. Operands of MATMUL are
 ** stored nodes, read through views as strides, or at places where rows or columns fall into several
-** dims: a convolution is a product with windows, which are never copied. A PUT's domain is that of what is put; it writes
-** through its view into the buffer that holds the base. So cat, which is recorded as a chain of
-** PUTs into EMPTY, costs one kernel a piece.
+** dims: a convolution is a product with windows, which are never copied. Nor is a pad with zeros around
+** their picture, where that pays: the product knows its borders. A PUT's domain is that of what is
+** put; it writes through its view into the buffer that holds the base. So cat, which is recorded as a
+** chain of PUTs into EMPTY, costs one kernel a piece.
 **
 ** Rules
 **
@@ -552,6 +553,12 @@ static i32 base_of(Fuse *F, i32 n) {
   return F->g->node[n].op == OP_EMPTY ? -1 : contiguous(F, n, true);
 }
 
+/* Most ways in which rows of an operand may meet the border of a picture, fewest rows of each, and
+** fewest sums that an element is read for, for a product to read through a pad: else the padded copy
+** is the cheaper one. */
+#define BORDER_KINDS 32
+#define BORDER_ROWS 16
+#define BORDER_SUMS 24
 #define FACTOR_SMALL 4096 /* elements up to which an operand is better copied than read at places */
 
 /* An operand that serves many products of a batch is better copied once, if it must be. */
@@ -575,12 +582,97 @@ static bool walkable(const Domain *D, const Type *t) {
   return ty_type_numel(t) > FACTOR_SMALL;
 }
 
+/* Whether node n is x with zeros around it, and no buffer that is there anyhow; before: of each dim. */
+static bool is_pad(const Fuse *F, i32 n, i64 *before) {
+  const Node *N = &F->g->node[n];
+  i64 strides[MAX_RANK], rest = N->arg.offset;
+  if (F->role[n] != R_PUT || F->must[n] || F->want[n]) return false;
+  const Node *Z = &F->g->node[N->src[0]];
+  const Type *t = &N->type, *x = &F->g->node[N->src[1]].type;
+  if (Z->op != OP_CONST || Z->arg.bits || x->rank != t->rank || !F->numel[N->src[1]]) return false;
+  ty_type_strides(t, strides);
+  for (int d = 0; d < t->rank; d++) {
+    before[d] = rest / strides[d], rest %= strides[d];
+    if (before[d] + x->dims[d] > t->dims[d]) return false;
+    if (x->dims[d] != 1 && N->arg.strides[d] != strides[d]) return false;
+  }
+  return true;
+}
+
+/* Goes on through pad n, whose elements are at *map, to what it surrounds: *map becomes positions among
+** the elements of the node that is returned, perhaps beyond them; border: maps to indices of which
+** each is to be in y->extent. -1: they are not affine. */
+static i32 through_pad(Fuse *F, Domain *D, i32 n, const i64 *before, i32 *map, i32 *border,
+                       Factor *y) {
+  Maps *M = &F->F->maps;
+  const Type *t = &F->g->node[n].type;
+  i32 x = F->g->node[n].src[1];
+  const Node *X = &F->g->node[x];
+  i64 strides[MAX_RANK], at = 0;
+  ty_type_strides(&X->type, strides);
+  for (int d = 0; d < t->rank; d++) {
+    if (X->type.dims[d] == t->dims[d]) continue;
+    i64 one[MAX_RANK] = {0};
+    one[d] = 1;
+    if (y->borders == BORDERS) return -1;
+    border[y->borders] = ty_map_through(M, D, *map, t->rank, t->dims, one, -before[d]);
+    if (border[y->borders] < 0) return -1;
+    y->extent[y->borders++] = X->type.dims[d];
+  }
+  if (F->role[x] == R_VIEW) {
+    memcpy(strides, X->arg.strides, sizeof strides);
+    at = X->arg.offset, x = X->src[0];
+    if (F->role[x] == R_VIEW || F->role[x] == R_ALIAS) return -1;
+  }
+  for (int d = 0; d < t->rank; d++) at -= before[d] * strides[d];
+  *map = ty_map_through(M, D, *map, t->rank, t->dims, strides, at);
+  return *map < 0 ? -1 : x;
+}
+
+/* Whether borders are such that a product keeps up: no leading dim moves towards them, and its rows, of
+** this extent, meet them in few ways. */
+static bool borders_few(const Factor *y, int lead, i64 rows) {
+  const Domain *D = &y->domain;
+  i64 kinds = 1, n = 1;
+  for (int d = 0; d < D->nd && (d < lead || n < rows); d++) {
+    bool moves = false;
+    for (int b = 0; b < y->borders; b++) moves |= y->border[b].coef[d] != 0;
+    if (d < lead && moves) return false;
+    if (moves) kinds *= D->dims[d];
+    if (d >= lead) n *= D->dims[d];
+  }
+  return kinds <= BORDER_KINDS && rows >= kinds * BORDER_ROWS;
+}
+
+/* The factor of operand type t whose elements are those of node n at `map`; or, where n is the pad of a
+** picture whose windows they are, those of the picture; sums: for which each is read. */
+static Factor factor_of(Fuse *F, Domain *D, const Type *t, i32 n, i32 map, i64 sums) {
+  Maps *M = &F->F->maps;
+  i64 before[MAX_RANK];
+  i32 border[BORDERS];
+  Factor y = {.node = n};
+  if (D->nd > t->rank && sums >= BORDER_SUMS && is_pad(F, n, before)) {
+    i32 inner = map, x = through_pad(F, D, n, before, &inner, border, &y);
+    if (M->failed) return y;
+    y.domain = *D;
+    for (int b = 0; b < y.borders && x >= 0; b++) y.border[b] = M->at[border[b]];
+    if (x >= 0 && borders_few(&y, t->rank - 2, t->dims[t->rank - 2])) y.node = x, map = inner;
+    else y.borders = 0;
+  }
+  y.domain = *D, y.map = M->at[map];
+  y.domain.maps = -1;
+  return y;
+}
+
 /* Operand i of a product or of attention, node n: where its elements lie in the buffer of a node, through views as far as
-** they are affine. Rows and columns may fall into several dims, unless they are to be `whole`.
+** they are affine, and through the pad of a picture whose windows they are. Rows and columns may fall
+** into several dims, unless they are to be `whole`.
 ** False: they did, and the product cannot walk them. */
 static bool factor(Fuse *F, Nest *G, int i, i32 n, bool whole) {
   Maps *M = &F->F->maps;
   const Type *t = &F->g->node[n].type;
+  const Type *result = whole ? t : &F->g->node[G->product].type;
+  const i64 sums = whole ? 0 : result->dims[result->rank - (i ? 2 : 1)];
   Domain D;
   ty_domain_init(&D, K_MAP);
   D.fixed = whole, D.nd = t->rank;
@@ -595,13 +687,15 @@ static bool factor(Fuse *F, Nest *G, int i, i32 n, bool whole) {
     map = next, n = N->src[0];
   }
   if (map < 0 || M->failed) return true;
-  const Node *N = &F->g->node[n];
-  Factor y = {.node = n, .domain = D, .map = M->at[map]};
-  y.domain.maps = -1;
+  Factor y = factor_of(F, &D, t, n, map, sums);
+  if (M->failed) return true;
+  const Node *N = &F->g->node[n = y.node];
   bool stored = F->role[n] != R_INPUT;
   /* A view of an input that its layout does not let through: the input is copied. */
-  if (!stored && !ty_fuse_contiguous(N))
-    stored = ty_map_through(M, &D, map, N->type.rank, N->type.dims, N->arg.strides, 0) < 0;
+  if (!stored && !ty_fuse_contiguous(N)) {
+    i32 at = y.borders ? -1 : ty_map_intern(M, &D, &y.map);
+    stored = at < 0 || ty_map_through(M, &D, at, N->type.rank, N->type.dims, N->arg.strides, 0) < 0;
+  }
   if (!whole && (!walkable(&D, t) || !walkable(&y.domain, t))) return false;
   if (D.nd > t->rank && serves_many(t, &F->g->node[G->product].type)) return false;
   F->must[n] |= stored;

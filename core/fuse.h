@@ -53,11 +53,15 @@ typedef struct Fusion {
 } Fusion;
 
 /* An operand of a product or of attention: a domain over its dims, some of them split, and the positions of its
-** elements among those of a node. */
+** elements among those of a node; and indices of which each must be in [0, extent), else the element is
+** one of a border: it is zero, and its position is none. */
 typedef struct Factor {
   i32 node;
   Domain domain;
   Map map;
+  i32 borders;
+  Map border[BORDERS];
+  i64 extent[BORDERS];
 } Factor;
 
 /* What the values of one node would add to a group. */

@@ -18,9 +18,10 @@
 ** 4. K = 0 gives +0.
 ** Nothing else may show in the bits; where M and N are cut is free.
 **
-** Three ways through, by shape:
+** Four ways through, by shape:
 **   column  N = 1: dot products of rows of a with b; sums of columns when a lies that way
 **   stream  few rows: b is read once, in the order in which it lies, rows or columns
+**   near    windows over a picture, read where they lie or from a copy without gaps (gemm_place.c)
 **   tiles   the rest: a register tile of up to ROWS x 2 vectors runs over one block of k; around
 **           it loops over tiles that reuse panels of b in L1 and blocks of a in L2. Behind the last
 **           block floats become what a list makes of them, f16 or bf16 too, in the registers
@@ -40,8 +41,6 @@ enum {
   TURN_ROWS = 16, /* the same when a is column-major: a cache line of each column */
   TAIL_BYTES = 256 << 10, /* of the product that a tail is shown at a time, about */
   SMALL = 4096,           /* elements of a, b and y up to which a product is not planned */
-  NEAR_ROWS = 4,          /* the same where b is read at places ... */
-  NEAR_PACK = 10,         /* packing whose panels costs as much as so many rows more */
   STREAM_SHORT = 1 << 17, /* elements of b up to which a stream is not */
   DEEP = 8,               /* blocks of k from which threads may share a product by them */
   DEEP_BYTES = 1 << 20,   /* of sums of blocks at a time */
@@ -58,13 +57,14 @@ enum {
 
 /* ---- What is to be done, and how ------------------------------------------------------------ */
 
-typedef enum { COLUMN, STREAM, TILES } Way;
+typedef enum { COLUMN, STREAM, NEAR, TILES } Way;
 
 typedef struct Item { /* one product of the batch */
   const char *a, *b;
   char *y;
-  i64 row; /* its first row, counted through the batch */
-  i64 k0;  /* where its places begin along k */
+  i64 row;          /* its first row, counted through the batch */
+  i64 k0;           /* where its places begin along k */
+  const char *laid; /* near: it is laid out already; or NULL */
 } Item;
 
 typedef struct Job {
@@ -91,6 +91,7 @@ typedef struct Job {
   i64 units;               /* of work, for these columns */
   i64 group;               /* column: rows done together */
   i64 depth;               /* column: levels of the tree of blocks */
+  Near near;               /* near: units, and what they read */
   i64 asize, bsize, ysize; /* bytes of scratch: a block, packed b, sums of a narrow y */
   i64 psize, tsize;        /* and a panel of b, a tile that y cannot hold */
   const char *bpacked;
@@ -115,19 +116,8 @@ void ty_gemm_merge(Gemm *d) {
   }
 }
 
-/* Windows whose columns lie side by side are read without packing, a row of places at a time, where
-** the lanes beyond its end cost less than packing would. */
-static bool is_near(const Gemm *d) {
-  const Kern *K = ty_gemm_kern(d->dtype);
-  const Path *col = &d->bp->col;
-  if (d->ap || !K->near || col->strides[col->n - 1] != 1) return false;
-  const i64 len = col->dims[col->n - 1], lanes = round_up(len, K->vl);
-  return d->m <= NEAR_ROWS || (lanes - len) * (d->m + NEAR_PACK) < lanes * NEAR_PACK;
-}
-
 static bool is_stream(const Gemm *d, bool narrow, i64 nr) {
-  if (d->bp) return !narrow && is_near(d);
-  return d->m <= STREAM_ROWS && !narrow && !d->ap &&
+  return d->m <= STREAM_ROWS && !narrow && !d->ap && !d->bp &&
          (d->bcs == 1 || (d->brs == 1 && ty_gemm_kern(d->dtype)->turned)) && d->n >= nr;
 }
 
@@ -177,6 +167,15 @@ static void job_plan(Job *J, int threads, bool panels) {
     J->tsize = aside ? round_up(d->m * J->nc * J->es, 64) : 0;
     return;
   }
+  if (d->bp && ty_gemm_near_plan(d, threads, &J->near)) {
+    J->way = NEAR;
+    J->apack = J->bpack = false;
+    J->nc = TY_MIN(J->near.chunk, J->near.steps) * J->near.line;
+    J->units = ty_gemm_near_units(&J->near);
+    J->psize = J->near.items * J->near.bytes;
+    J->tsize = aside ? round_up(d->m * J->nc * J->es, 64) : 0;
+    return;
+  }
   J->way = TILES;
   const i64 rows = J->kern->rows, kc = TY_MIN(d->k, KC);
   J->bpack = J->narrow || d->bp || d->bcs != 1 || is_far(d, rows, J->cs);
@@ -216,8 +215,8 @@ static void pack_panel(const Job *J, char *to, i64 k0, i64 j, Seen *seen) {
   const Gemm *d = &J->d;
   const i64 kc = TY_MIN(KC, d->k - k0), w = TY_MIN(J->nr, J->jn - j);
   if (d->bp)
-    ty_gemm_place(d->dtype, to, J->nr, J->item.b, &d->bp->row, J->item.k0 + k0, kc, &d->bp->col,
-                  J->j0 + j, w, J->nr, seen);
+    ty_gemm_place(d->dtype, to, J->nr, J->item.b, d->bp, J->item.k0 + k0, kc, J->j0 + j, w, J->nr,
+                  seen);
   else
     J->pack(to, J->nr, J->item.b + (k0 * d->brs + (J->j0 + j) * d->bcs) * J->es, d->brs, d->bcs, kc,
             w, J->nr);
@@ -378,8 +377,8 @@ static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
                 TY_MIN(rows, m - i), rows);
       a = scratch;
     } else if (J->apitch) {
-      ty_gemm_place(d->dtype, scratch, ars, J->item.a, &d->ap->row, i0, m, &d->ap->col,
-                    J->item.k0 + k0, kc, kc, &down);
+      ty_gemm_place(d->dtype, scratch, ars, J->item.a, d->ap, i0, m, J->item.k0 + k0, kc, kc,
+                    &down);
       a = scratch;
     }
     /* Down a panel of b while it sits in L1. When k is short, y is what costs: along its rows. */
@@ -438,9 +437,7 @@ static void column(const Job *J, i64 i0, i64 i1, const char *b, char *out, char 
       if (J->apack) {
         /* Packed as the transpose, so that a column-major a is turned in squares. */
         ars = n + 64 / cs; /* a line more, or rows a power of two apart share a set of L1 */
-        if (d->ap)
-          ty_gemm_place(d->dtype, packed, ars, J->item.a, &d->ap->row, i, nr, &d->ap->col, k0, n, n,
-                        &seen);
+        if (d->ap) ty_gemm_place(d->dtype, packed, ars, J->item.a, d->ap, i, nr, k0, n, n, &seen);
         else J->pack(packed, ars, a, d->ars, d->acs, nr, n, n);
         a = packed;
       }
@@ -504,11 +501,14 @@ static void run_units(Job *J, i64 begin, i64 end, char *scratch) {
       const i64 j = u * J->nc, n = TY_MIN(J->nc, d->n - j), yrs = J->tsize ? J->nc : d->n;
       char *y = J->tsize ? scratch : J->item.y + j * J->es;
       const bool turned = d->bcs != 1;
-      if (d->bp) ty_gemm_near(d, J->item.a, J->item.b, j, n, y, yrs);
-      else
-        (turned ? J->kern->turned : J->kern->stream)(d->m, n, d->k, J->item.a, d->ars, d->acs,
-                                                     J->item.b + j * d->bcs * J->es,
-                                                     turned ? d->bcs : d->brs, y, yrs);
+      (turned ? J->kern->turned : J->kern->stream)(d->m, n, d->k, J->item.a, d->ars, d->acs,
+                                                   J->item.b + j * d->bcs * J->es,
+                                                   turned ? d->bcs : d->brs, y, yrs);
+      if (tail) done(J, y, yrs, 0, d->m, j, n);
+    } else if (J->way == NEAR) {
+      i64 n, j = ty_gemm_near_columns(&J->near, u, &n), yrs = J->tsize ? J->nc : d->n;
+      char *y = J->tsize ? scratch : J->item.y + j * J->es;
+      ty_gemm_near(d, &J->near, J->item.a, J->item.b, J->item.laid, u, y, yrs, scratch + J->tsize);
       if (tail) done(J, y, yrs, 0, d->m, j, n);
     } else {
       const i64 i = u / across * J->mc, j = u % across * J->nc;
@@ -532,9 +532,11 @@ static void run_item(Job *J, Slot *alone) {
     if (J->way == TILES) J->units = ceil_div(d->m, J->mc) * ceil_div(J->jn, J->nc);
     if (J->bsize && J->way == COLUMN && d->bp) {
       Seen seen;
+      Places turned = *d->bp;
+      turned.row = d->bp->col, turned.col = d->bp->row;
       seen.ni = 0;
-      ty_gemm_place(d->dtype, (char *)(uintptr_t)J->bpacked, d->k, J->item.b, &d->bp->col, 0, 1,
-                    &d->bp->row, 0, d->k, d->k, &seen);
+      ty_gemm_place(d->dtype, (char *)(uintptr_t)J->bpacked, d->k, J->item.b, &turned, 0, 1, 0,
+                    d->k, d->k, &seen);
     } else if (J->bsize && J->way == COLUMN) {
       J->pack((char *)(uintptr_t)J->bpacked, d->k, J->item.b, 0, d->brs, 1, d->k, d->k);
     } else if (J->bsize) {
@@ -557,8 +559,12 @@ static Item item_at(const Job *J, const Item *base, i64 i) {
     a += x * d->abs[l];
     b += x * d->bbs[l];
   }
-  return (Item){base->a + a * J->es, base->b + b * J->es, base->y + i * d->m * d->n * J->ys,
-                i * d->m, d->k0 + i * d->kstep};
+  return (Item){base->a + a * J->es,
+                base->b + b * J->es,
+                base->y + i * d->m * d->n * J->ys,
+                i * d->m,
+                d->k0 + i * d->kstep,
+                NULL};
 }
 
 /* Bytes of a thread's scratch before a packed b. */
@@ -579,9 +585,16 @@ static void run_items(Job *shared, i64 begin, i64 end, Slot *s) {
   Job J = *shared;
   const i64 rows = J.d.m, bytes = rows * J.d.n * J.es;
   const bool is_bare = reads_bare(&J);
+  const i64 together = J.way == NEAR ? J.near.items : 1;
   if (J.bsize) J.bpacked = s->mem + front(&J);
   for (i64 i = begin, shown = begin; i < end; i++) {
     J.item = item_at(&J, &shared->item, i);
+    if (together > 1) {
+      char *laid = s->mem + J.tsize;
+      const i64 at = (i - begin) % together;
+      if (!at) ty_gemm_lay(&J.d, &J.near, J.item.b, TY_MIN(together, end - i), laid);
+      J.item.laid = laid + at * J.near.bytes;
+    }
     if (is_bare) bare(J.kern, &J.d, J.item.a, J.item.b, J.item.y, J.item.row, &J.list);
     else run_item(&J, s);
     if (!J.late || (i + 1 < end && (i + 2 - shown) * bytes <= TAIL_BYTES)) continue;
@@ -733,7 +746,7 @@ static __attribute__((noinline)) bool run_planned(const Gemm *d, const void *a, 
   _Atomic bool failed;
   atomic_init(&failed, false);
   J.d = *d;
-  J.item = (Item){a, b, y, 0, 0};
+  J.item = (Item){a, b, y, 0, 0, NULL};
   J.tail = tail;
   J.list = (GemmList){0};
   J.failed = &failed;

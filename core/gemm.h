@@ -82,10 +82,11 @@ typedef struct Kern {
                  void *y, i64 yrs); /* the same for columns of b without gaps; of floats */
   void (*dot)(i64 nr, i64 n, const void *a, i64 ars, const void *b, void *lanes, i64 lrs);
   void (*side)(i64 nr, i64 n, const void *a, i64 acs, const void *b, void *lanes);
-  /* For operands at places, of floats; NULL: not for this type. Row i of dst is put together from
-  ** pieces at src[off[i]] whose elements are `step` apart, 1 or 2; zero from the last to `pad`. */
-  void (*lay)(void *dst, i64 ds, const void *src, const i64 *off, i64 ni, const Piece *piece, i64 n,
-              i64 step, i64 pad);
+  /* For operands at places, of floats; NULL: not for this type. Row to[i] of dst is put together from
+  ** pieces at src[off[i]] whose elements are `step` apart, 1 or 2; zero between them and up to
+  ** `pad`. */
+  void (*lay)(void *dst, i64 ds, const i64 *to, const void *src, const i64 *off, i64 ni,
+              const Piece *piece, i64 n, i64 step, i64 pad);
   /* n pieces, 1 or 2, of at most a vector, from each row of a product over one block of k, where row p
   ** of b lies at off[p]; of f32. */
   void (*near)(i64 m, i64 k, const void *a, i64 ars, i64 acs, const void *b, const i64 *off,
@@ -106,17 +107,42 @@ PackFn *ty_gemm_packer(int dtype);
 void ty_gemm_narrow(int dtype, void *y, i64 yrs, const void *sum, i64 srs, i64 m, i64 n);
 
 /* gemm_place.c: as PackFn, for rows [i0, i0 + ni) and columns [j0, j0 + nj) of an operand at places. The
-** places of the rows are left in `seen` for the next call; it begins as zero. */
+** places of the rows are left in `seen` for the next call; it begins with ni = 0. */
+typedef struct Index { /* a part of the index of each border */
+  i64 at[BORDERS];
+} Index;
 typedef struct Seen {
-  i64 i0, ni, n; /* n pieces */
-  Piece piece[KC];
-  i64 off[KC]; /* one by one */
+  i64 i0, ni, n;       /* n kinds of rows, which meet the borders alike */
+  i64 first[KC + 1];   /* of each kind, among ... */
+  i64 off[KC], to[KC]; /* the places, and the number of the row counted from i0 */
+  Index index[KC];     /* of each kind */
 } Seen;
-void ty_gemm_place(int dtype, void *dst, i64 ds, const void *src, const Path *row, i64 i0, i64 ni,
-                   const Path *col, i64 j0, i64 nj, i64 pad, Seen *seen);
+void ty_gemm_place(int dtype, void *dst, i64 ds, const void *src, const Places *p, i64 i0, i64 ni,
+                   i64 j0, i64 nj, i64 pad, Seen *seen);
 
-/* A few rows of y by columns [j0, j0 + n): b is read where it lies, its columns are side by side. */
-void ty_gemm_near(const Gemm *d, const char *a, const char *b, i64 j0, i64 n, char *y, i64 yrs);
+/* A product whose b is read at places, without panels. Columns are `runs` of `steps` of `line`
+** elements; a unit of work takes `chunk` of the steps. */
+typedef struct Near {
+  i64 runs, steps, line, chunk;
+  bool laid;        /* what a unit reads is laid out first: */
+  Places p;         /* rows without dims that slide along the columns, which are longer */
+  i64 longer, wide; /* by so many steps; elements of a step then */
+  i64 group, inner; /* of so many rows of b come so many laid out */
+  i64 depth, rows;  /* rows of b that are laid out together: all, or KC; as rows laid out */
+  i64 items;        /* of a batch that are laid out together, each its own b */
+  i64 pitch, bytes; /* between rows laid out; of an item's, all together */
+  Path row, col;    /* where the product finds its rows, and a unit's columns, in them */
+} Near;
+/* Whether that is the better way, for `threads` threads. */
+bool ty_gemm_near_plan(const Gemm *d, int threads, Near *y);
+i64 ty_gemm_near_units(const Near *w);
+/* The columns of a unit; and the unit. */
+i64 ty_gemm_near_columns(const Near *w, i64 unit, i64 *n);
+/* Lays out the first `n` items from b on, n <= w->items, where that is more than 1. */
+void ty_gemm_lay(const Gemm *d, const Near *w, const char *b, i64 n, char *scratch);
+/* laid: what was laid out for this item; or NULL: the unit is laid out in scratch, if it must be. */
+void ty_gemm_near(const Gemm *d, const Near *w, const char *a, const char *b, const char *laid,
+                  i64 unit, char *y, i64 yrs, char *scratch);
 
 /* Leading dims whose rows of a simply go on, with one b, become rows of one larger product. */
 void ty_gemm_merge(Gemm *d);

@@ -420,14 +420,20 @@ static bool lower_kernel(Arena *A, Lower *L) {
  * ------------------------------------------------------------------- */
 
 /* Dims of D from *j on whose extents make up `extent`, as a walk; dims that walk as one are one. */
-static Path walk(const Domain *D, const Map *m, int *j, i64 extent) {
-  Path w = {1, {D->dims[*j]}, {m->coef[*j]}};
-  for (i64 n = D->dims[(*j)++]; n < extent; n *= D->dims[(*j)++]) {
-    bool merge = w.strides[w.n - 1] == m->coef[*j] * D->dims[*j];
+static Path walk(const Domain *D, const Map *m, const Factor *f, int *j, i64 extent) {
+  Path w = {0};
+  i64 n = 1;
+  do {
+    const int k = (*j)++;
+    bool merge = w.n && w.strides[w.n - 1] == m->coef[k] * D->dims[k];
+    for (int b = 0; b < f->borders && merge; b++)
+      merge = w.steps[b][w.n - 1] == f->border[b].coef[k] * D->dims[k];
     if (!merge) w.dims[w.n++] = 1;
-    w.dims[w.n - 1] *= D->dims[*j];
-    w.strides[w.n - 1] = m->coef[*j];
-  }
+    w.dims[w.n - 1] *= D->dims[k];
+    w.strides[w.n - 1] = m->coef[k];
+    for (int b = 0; b < f->borders; b++) w.steps[b][w.n - 1] = f->border[b].coef[k];
+    n *= D->dims[k];
+  } while (n < extent);
   return w;
 }
 
@@ -454,11 +460,14 @@ static bool lower_factor(Arena *A, const Lower *L, int i, const Type *t) {
   if (!factor_map(A, L, i, &D, &m)) return false;
   int missing = y->nlead + 2 - t->rank, j = t->rank - 2;
   for (int d = 0; d < j; d++) (i ? y->bbs : y->abs)[missing + d] = t->dims[d] == 1 ? 0 : m.coef[d];
-  Places p = {walk(&D, &m, &j, t->dims[t->rank - 2]), {0}};
-  p.col = walk(&D, &m, &j, t->dims[t->rank - 1]);
-  L->w->factor[i] = L->G->factor[i].node;
+  const Factor *f = &L->G->factor[i];
+  Places p = {.borders = f->borders};
+  p.row = walk(&D, &m, f, &j, t->dims[t->rank - 2]);
+  p.col = walk(&D, &m, f, &j, t->dims[t->rank - 1]);
+  for (int b = 0; b < f->borders; b++) p.start[b] = f->border[b].start, p.extent[b] = f->extent[b];
+  L->w->factor[i] = f->node;
   L->w->start[i] = m.start;
-  if (p.row.n == 1 && p.col.n == 1) {
+  if (p.row.n == 1 && p.col.n == 1 && !p.borders) {
     *(i ? &y->brs : &y->ars) = p.row.strides[0];
     *(i ? &y->bcs : &y->acs) = p.col.strides[0];
     return true;

@@ -379,16 +379,16 @@ static const GuardName names[] = {{"upvalue", G_UPVALUE, 'i'}, {"env", G_ENV, 's
                                   {"same", G_SAME, 'p'},       {"distinct", G_DISTINCT, 'p'},
                                   {"length", G_LENGTH, 'l'},   {"keys", G_KEYS, 'k'},
                                   {"tensor", G_TENSOR, 'T'},   {"closure", G_CLOSURE, 'c'},
-                                  {"number", G_NUMBER, 'n'},   {"const", G_CONST, 'v'},
-                                  {"size", G_SIZE, 'S'},       {"add", G_ADD, '2'},
-                                  {"sub", G_SUB, '2'},         {"mul", G_MUL, '2'},
-                                  {"div", G_DIV, '2'},         {"unm", G_UNM, '1'},
-                                  {"abs", G_ABS, '1'},         {"floor", G_FLOOR, '1'},
-                                  {"ceil", G_CEIL, '1'},       {"sqrt", G_SQRT, '1'},
-                                  {"call", G_CALL, 'C'},       {"lt", G_LT, 'o'},
-                                  {"le", G_LE, 'o'},           {"eq", G_EQ, 'o'},
-                                  {"whole", G_WHOLE, 'w'},     {"grad", G_GRAD, 's'},
-                                  {"no_grad", G_NO_GRAD, 's'}};
+                                  {"number", G_NUMBER, 'n'},   {"bound", G_BOUND, 'b'},
+                                  {"const", G_CONST, 'v'},     {"size", G_SIZE, 'S'},
+                                  {"add", G_ADD, '2'},         {"sub", G_SUB, '2'},
+                                  {"mul", G_MUL, '2'},         {"div", G_DIV, '2'},
+                                  {"unm", G_UNM, '1'},         {"abs", G_ABS, '1'},
+                                  {"floor", G_FLOOR, '1'},     {"ceil", G_CEIL, '1'},
+                                  {"sqrt", G_SQRT, '1'},       {"call", G_CALL, 'C'},
+                                  {"lt", G_LT, 'o'},           {"le", G_LE, 'o'},
+                                  {"eq", G_EQ, 'o'},           {"whole", G_WHOLE, 'w'},
+                                  {"grad", G_GRAD, 's'},       {"no_grad", G_NO_GRAD, 's'}};
 
 static bool item_true(Reader *r, int i) {
   lua_rawgeti(r->L, -1, i);
@@ -430,6 +430,20 @@ static i32 known_number(Reader *r, int i) {
   return k;
 }
 
+static i32 known_size(Reader *r, int i) {
+  i32 k = item(r, i);
+  if (k < 1 || k > r->T->nsizes) luaL_error(r->L, "a guard speaks of size %d", (int)k);
+  return k - 1;
+}
+
+/* The number that the instruction on top of the stack makes is one that instances are for. */
+static void add_bound(Reader *r, i32 size) {
+  Trace *T = r->T;
+  if (!T->bound) T->bound = array(r, (size_t)T->nsizes, sizeof *T->bound);
+  if (T->nbounds == T->nsizes) luaL_error(r->L, "a guard speaks of a size again");
+  T->bound[T->nbounds++] = (Bound){T->nnumbers + 1, size};
+}
+
 /* The instruction on top of the stack. */
 static void read_guard(Reader *r, Guard *g) {
   lua_State *L = r->L;
@@ -441,8 +455,8 @@ static void read_guard(Reader *r, Guard *g) {
   lua_pop(L, 1);
   if (!row) luaL_error(L, "unknown guard %s", name ? name : "?");
   *g = (Guard){.op = row->op};
-  if (strchr("isftepnlkTc", row->form)) {
-    g->a = strchr("teTnl", row->form) ? asked_slot(r, 2) : known_slot(r, 2);
+  if (strchr("isftepnblkTc", row->form)) {
+    g->a = strchr("teTnbl", row->form) ? asked_slot(r, 2) : known_slot(r, 2);
     g->doubt = !r->is_table[item(r, 2)];
   }
   switch (row->form) {
@@ -466,10 +480,8 @@ static void read_guard(Reader *r, Guard *g) {
     g->v = lua_tonumber(L, -1);
     lua_pop(L, 1);
     break;
-  case 'S':
-    g->a = item(r, 2) - 1;
-    if (g->a < 0 || g->a >= r->T->nsizes) luaL_error(L, "a guard speaks of size %d", (int)g->a + 1);
-    break;
+  case 'b': add_bound(r, known_size(r, 3)); break;
+  case 'S': g->a = known_size(r, 2); break;
   case '2': g->b = known_number(r, 3); /* fallthrough */
   case '1': g->a = known_number(r, 2); break;
   case 'C':
@@ -752,7 +764,7 @@ static bool is_like(const Trace *T, const Instance *I) {
 }
 
 /* An evaluation for each set of sizes pays where they come again; one for sizes that come once does
-** not. */
+** not, and neither does playing for each number of many. */
 static void count_wasted(Trace *T) {
   T->wasted = T->hits - T->used < 2 ? TY_MIN(T->wasted + 1, WASTED_FREE + 12) : 0;
   T->used = T->hits;
@@ -773,14 +785,14 @@ static int extend(lua_State *L, State *S, Entry *e, Trace *T) {
   memmove(T->instance + 1, T->instance, sizeof *T->instance * (size_t)T->ninstance);
   memmove(T->hash + 1, T->hash, sizeof *T->hash * (size_t)T->ninstance);
   T->instance[0] = I;
-  T->hash[0] = ty_instance_hash_own(I);
+  T->hash[0] = ty_trace_hash(T, I);
   T->ninstance++;
   place_scalars(T, I);
   lua_getfield(L, 1, "program");
-  if (!lua_isnil(L, -1)) {
-    e->captures++;
-    count_wasted(T);
-  }
+  bool captured = !lua_isnil(L, -1);
+  e->captures += captured;
+  if (captured || T->nbounds)
+    count_wasted(T); /* numbers count on and never come back, sizes seldom do so */
   end_session(L, S);
   lua_pushboolean(L, true);
   return 1;
@@ -819,7 +831,6 @@ static int capture_finish(lua_State *L) {
   T->instance = array(&r, most, sizeof *T->instance);
   T->hash = array(&r, most, sizeof *T->hash);
   if (!(T->instance[0] = read_instance(L, S, 1, e))) return refused(L, S);
-  T->hash[0] = ty_instance_hash_own(T->instance[0]);
   T->ninstance = 1;
   lua_getfield(L, 1, "sizes");
   T->nsizes = (i32)lua_objlen(L, -1);
@@ -831,6 +842,7 @@ static int capture_finish(lua_State *L) {
     T->backend = anchor(&r);
   }
   read_program(&r);
+  T->hash[0] = ty_trace_hash(T, T->instance[0]);
   place_scalars(T, T->instance[0]);
   read_tables(&r);
   read_effects(&r);

@@ -33,6 +33,7 @@ typedef enum {
   G_CLOSURE,
   /* numbers: each makes one */
   G_NUMBER,
+  G_BOUND, /* a number that every instance has a value of its own for */
   G_CONST,
   G_SIZE, /* of an instance */
   G_ADD,
@@ -92,6 +93,11 @@ typedef struct Pair {
   Recipe key, value;
 } Pair;
 
+/* A number of the trace that must be what the instance's number `size` is. */
+typedef struct Bound {
+  i32 number, size;
+} Bound;
+
 struct Trace {
   i32 refs; /* the entry's, and one for each call that is running it */
   u32 word;
@@ -99,13 +105,14 @@ struct Trace {
   i32 lead; /* handles and tables that are made before the guards: all if there are effects or gradients
                are read, else none */
   i32 ngrads;                 /* handles for gradients that are read, behind the others */
-  i32 nsizes;                 /* numbers that each instance brings */
+  i32 nsizes, nbounds;        /* numbers that each instance brings; those of them that it is for */
   i32 nearly, nearly_numbers; /* guards and numbers that need no sizes; the others stand behind */
   i32 key, nkeys; /* anchors of keys that several fields have: they lie behind the anchors */
   Guard *guard;
   i32 nresults, npairs, neffects, ntables;
   Recipe *result, *meta; /* meta: per table; R_SLOT 0 when it has none */
   Pair *pair, *effect;
+  Bound *bound;
   bool *
       hidden; /* per tensor that is made: it is a leaf's gradient and nothing else, so that no handle is
                           made for it */
@@ -123,6 +130,9 @@ struct Trace {
   i32 anchor, nanchors; /* where the entry's table has its own of so many; 1 is the description */
   i64 hits;
 };
+
+/* Of the values of bounds and the tensors' sizes that instance I is for. */
+u64 ty_trace_hash(const Trace *T, const Instance *I);
 
 /* Where a run has the trace's table of anchors on the stack: behind arguments, what leads, and the function. */
 #define ANCHORS_AT(T) ((T)->narg + (T)->lead + 2)

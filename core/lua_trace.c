@@ -192,6 +192,7 @@ static i32 check_range(lua_State *L, const Host *H, const Trace *T, i32 from, i3
     case G_TENSOR: NEED(is_tensor(L, H, g->a, g, outside)); break;
     case G_CLOSURE: NEED(same_bytecode(L, g->a, g->dump)); break;
     case G_NUMBER:
+    case G_BOUND:
       NEED_TYPE(LUA_TNUMBER);
       *y++ = lua_tonumber(L, g->a);
       break;
@@ -342,11 +343,30 @@ static Instance *to_front(const Trace *T, i32 i) {
   return I;
 }
 
-static Instance *find_instance(const Trace *T, const Tensor *const *outside) {
-  if (!T->dynamic || ty_instance_fits(T->instance[0], outside)) return T->instance[0];
+static u64 hash_number(double v, u64 seed) {
+  if (v != v) v = 0; /* NaNs are one */
+  return ty_hash(&v, sizeof v, seed);
+}
+
+u64 ty_trace_hash(const Trace *T, const Instance *I) {
+  u64 hash = ty_instance_hash_own(I);
+  for (i32 i = 0; i < T->nbounds; i++) hash = hash_number(I->size[T->bound[i].size], hash);
+  return hash;
+}
+
+static bool fits(const Trace *T, const Instance *I, const double *number,
+                 const Tensor *const *outside) {
+  for (i32 i = 0; i < T->nbounds; i++)
+    if (!same_bits(number[T->bound[i].number], I->size[T->bound[i].size])) return false;
+  return ty_instance_fits(I, outside);
+}
+
+static Instance *find_instance(const Trace *T, const double *number, const Tensor *const *outside) {
+  if (!T->dynamic || fits(T, T->instance[0], number, outside)) return T->instance[0];
   u64 hash = ty_instance_hash(outside, T->noutside);
+  for (i32 i = 0; i < T->nbounds; i++) hash = hash_number(number[T->bound[i].number], hash);
   for (i32 i = 1; i < T->ninstance; i++)
-    if (T->hash[i] == hash && ty_instance_fits(T->instance[i], outside)) return to_front(T, i);
+    if (T->hash[i] == hash && fits(T, T->instance[i], number, outside)) return to_front(T, i);
   return NULL;
 }
 
@@ -412,7 +432,7 @@ static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, i32 *failed, cons
   lua_pushvalue(L, UP_FUNCTION);
   *failed = check_guards(L, (Host *)S, T, number, outside);
   if (*failed < T->nearly || T->gone) return TRACE_MISS;
-  Instance *I = find_instance(T, outside);
+  Instance *I = find_instance(T, number, outside);
   if (!I) {
     if (T->rest > 0) {
       T->rest--;
@@ -486,6 +506,7 @@ static void trace_free(Trace *T) {
   ty_mem_free(T->array);
   ty_mem_free(T->instance);
   ty_mem_free(T->hash);
+  ty_mem_free(T->bound);
   ty_mem_free(T);
 }
 
@@ -536,7 +557,7 @@ static void push_shown(lua_State *L, int i) {
   else ty_lua_show(L, i);
 }
 
-/* The guard's row of the description: {guard =, path =, was =}. own: the trace's anchors. */
+/* The guard's row of the description: {guard =, path =, was =, description =}. own: the trace's anchors. */
 static void push_failed(lua_State *L, const struct Failed *f, int own) {
   lua_createtable(L, 0, 4);
   int y = lua_gettop(L);
@@ -550,6 +571,8 @@ static void push_failed(lua_State *L, const struct Failed *f, int own) {
   lua_rawgeti(L, -1, f->guard + 1);
   lua_rawgeti(L, -1, 1);
   lua_setfield(L, y, "guard");
+  lua_pushvalue(L, y + 1);
+  lua_setfield(L, y, "description");
   lua_getfield(L, y + 1, "about");
   lua_rawgeti(L, -1, f->guard + 1);
   lua_setfield(L, y, "path");
@@ -571,7 +594,7 @@ static void push_failed(lua_State *L, const struct Failed *f, int own) {
   lua_settop(L, y);
 }
 
-/* Pushes {guard =, path =, was =, now =} of the guard that failed last; the stack holds the arguments
+/* Pushes {guard =, path =, was =, description =} of the guard that failed last; the stack holds the arguments
 ** and nothing else. */
 bool ty_trace_push_miss(lua_State *L, Entry *e, int anchors) {
   struct Failed f = e->failed;
@@ -611,7 +634,7 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
   }
   lua_pushvalue(L, UP_FUNCTION);
   failed = check_guards(L, (Host *)S, T, number, outside);
-  const Instance *I = failed < T->nearly ? NULL : find_instance(T, outside);
+  const Instance *I = failed < T->nearly ? NULL : find_instance(T, number, outside);
   if (I) failed = check_late(L, (Host *)S, T, I, number, outside);
   if (failed < T->nguards) {
     const Guard *g = &T->guard[failed];

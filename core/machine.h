@@ -44,15 +44,20 @@ const char *ty_x64_listing(const Kernel *k); /* bytes and instructions; NULL wit
 ** applies an epilogue. Panels are b in the layout that kernels read, packed ahead by
 ** ty_gemm_pack for a b that serves many products. Neither shows in the bits of the product.
 */
-enum { PATH_DIMS = 5 };
-/* How an index of an operand moves: its dims, the last one fastest, each by a stride. */
+enum { PATH_DIMS = 5, BORDERS = 3 };
+/* How an index of an operand moves: its dims, the last one fastest, each by a stride; and by how much
+** each of them moves towards a border. */
 typedef struct Path {
   i32 n;
-  i64 dims[PATH_DIMS], strides[PATH_DIMS];
+  i64 dims[PATH_DIMS], strides[PATH_DIMS], steps[BORDERS][PATH_DIMS];
 } Path;
-/* Rows and columns of an operand that are no two strides: windows over an image are not. */
+/* Rows and columns of an operand that are no two strides: windows over an image are not. What lies
+** beyond a border is zero, and is not read: an element is there where every border's index, which is
+** start + what its row and its column step, is in [0, extent). */
 typedef struct Places {
   Path row, col;
+  i32 borders;
+  i64 start[BORDERS], extent[BORDERS];
 } Places;
 
 typedef struct Gemm {

@@ -446,11 +446,13 @@ static ATTR void NAME(dot)(i64 nr, i64 n, const void *A, i64 ars, const void *B,
 }
 
 #if APPLY
-/* Rows put together from pieces, zero from the last to `pad`. A vector of the row is the sum, by OR, of
-** the pieces that reach into it, each loaded so that its elements meet their lanes. Of a step of 2
-** two vectors are loaded, and the even elements taken. No element beyond a piece's ends is read. */
-static ATTR void NAME(lay)(void *dst, i64 ds, const void *src, const i64 *off, i64 ni,
-                           const Piece *piece, i64 n, i64 step, i64 pad) {
+/* Rows put together from pieces, zero between them and up to `pad`. A vector of the row is the sum, by
+** OR, of the pieces that reach into it, each loaded so that its elements meet their lanes. Of a step of
+** 2 two vectors are loaded, and the even elements taken. No element beyond a piece's ends is read. What
+** some vectors are made of is found out once for all rows, each of which is then written in one go. */
+static ATTR void NAME(lay)(void *dst, i64 ds, const i64 *to, const void *src, const i64 *off,
+                           i64 ni, const Piece *piece, i64 n, i64 step, i64 pad) {
+  enum { GROUP = 16 }; /* vectors */
   typedef __typeof__(MASK(0)) Mask;
   typedef u64 Bits __attribute__((vector_size(VBYTES)));
 #if TBYTES == 4
@@ -459,36 +461,64 @@ static ATTR void NAME(lay)(void *dst, i64 ds, const void *src, const i64 *off, i
   typedef i64 Index __attribute__((vector_size(VBYTES)));
 #endif
 #define EVEN(c, h) (2 * (c))
-#define LANE_MASK(from, to) \
-  (MASK((int)TY_MAX(0, TY_MIN(VL, to))) ^ MASK((int)TY_MAX(0, TY_MIN(VL, from))))
+#define LANE_MASK(from, to) (MASK(TY_MAX(0, TY_MIN(VL, to))) ^ MASK(TY_MAX(0, TY_MIN(VL, from))))
 #define LAID(u) \
-  ((Bits)(step == 1 ? MLOAD(from[u] + off[i], lanes[u][0]) \
-                    : __builtin_shuffle(MLOAD(from[u] + off[i], lanes[u][0]), \
-                                        MLOAD(from[u] + off[i] + VL, lanes[u][1]), even)))
+  ((Bits)(step == 1 ? MLOAD(from[u] + at, low[u]) \
+                    : __builtin_shuffle(MLOAD(from[u] + at, low[u]), \
+                                        MLOAD(from[u] + at + VL, high[u]), even)))
   const Index even = {EACH(EVEN, 0)};
   const Piece *end = piece + n;
-  for (i64 c = 0; c < pad; c += VL) {
-    const T *from[VL] = {src, src};
-    Mask lanes[VL][2];
-    int count = 0;
-    lanes[0][0] = lanes[0][1] = lanes[1][0] = lanes[1][1] =
-        MASK(0); /* so are zeros, where none is */
-    for (; piece < end && piece->at < c + VL; piece++) {
-      const i64 lo = step * TY_MAX(piece->at - c, 0), hi = step * (piece->at + piece->n - c);
-      const i64 top = TY_MIN(hi, step * VL) - step + 1;
-      from[count] = (const T *)src + piece->off + step * (c - piece->at);
-      lanes[count][0] = LANE_MASK(lo, top);
-      lanes[count++][1] = LANE_MASK(lo - VL, top - VL);
-      if (piece->at + piece->n > c + VL) break;
+  const T *from[GROUP * VL];
+  Mask low[GROUP * VL], high[GROUP * VL];
+  for (i64 c0 = 0; c0 < pad; c0 += GROUP * VL) {
+    const int vectors = (int)TY_MIN(GROUP, (pad - c0 + VL - 1) / VL);
+    const Mask last = MASK((int)TY_MIN(VL, pad - c0 - (vectors - 1) * VL));
+    int first[GROUP + 1], u = 0; /* parts of each vector */
+    for (int v = 0; v < vectors; v++) {
+      const i64 c = c0 + v * VL;
+      first[v] = u;
+      for (; piece < end && piece->at < c + VL; piece++) {
+        const int a = (int)TY_MAX(piece->at - c, 0);
+        const int z = (int)TY_MIN(piece->at + piece->n - c, VL);
+        const T *x = (const T *)src + piece->off + step * (c - piece->at);
+        if (u == first[v] || x != from[u - 1]) /* else one load does for both */
+          from[u] = x, low[u] = high[u] = MASK(0), u++;
+        low[u - 1] |= step == 1 ? MASK(z) ^ MASK(a) : LANE_MASK(2 * a, 2 * z - 1);
+        if (step > 1) high[u - 1] |= LANE_MASK(2 * a - VL, 2 * z - 1 - VL);
+        if (piece->at + piece->n > c + VL) break;
+      }
+      if (u == first[v]) from[u] = src, low[u] = high[u] = MASK(0), u++; /* zeros */
     }
-    const Mask all = MASK((int)TY_MIN(VL, pad - c));
-    T *y = (T *)dst + c;
-    for (i64 i = 0; i < ni; i++, y += ds) {
-      __builtin_prefetch(from[0] + off[i] + 2 * VL * step);
-      Bits v = LAID(0);
-      if (count > 1) v |= LAID(1);
-      for (int u = 2; u < count; u++) v |= LAID(u);
-      MSTORE(y, all, v);
+    first[vectors] = u;
+    for (int v = 0; v < vectors && vectors <= 2; v++) { /* a panel: of neighbours, in its columns */
+      const int one = first[v], stop = first[v + 1];
+      const Mask all = v + 1 < vectors ? MASK(VL) : last;
+      for (i64 i = 0; i < ni; i++) {
+        const i64 at = off[i];
+        __builtin_prefetch(from[one] + at + 2 * VL * step);
+        Bits x = LAID(one);
+        for (int w = one + 1; w < stop; w++) x |= LAID(w);
+        MSTORE((T *)dst + to[i] * ds + c0 + v * VL, all, x);
+      }
+    }
+    for (i64 i = 0; vectors > 2 && i < ni; i++) { /* rows of pictures, each in one go */
+      const i64 at = off[i], far = off[TY_MIN(i + 2, ni - 1)];
+      T *y = (T *)dst + to[i] * ds + c0;
+      if (step == 1 && u == vectors)
+        for (int v = 0; v < vectors - 1; v++) {
+          __builtin_prefetch(from[v] + far);
+          *(V *)(y + v * VL) = (V)MLOAD(from[v] + at, low[v]);
+        }
+      else
+        for (int v = 0; v < vectors - 1; v++) {
+          Bits x = LAID(first[v]);
+          for (int w = first[v] + 1; w < first[v + 1]; w++) x |= LAID(w);
+          *(V *)(y + v * VL) = (V)x;
+        }
+      Bits x = LAID(first[vectors - 1]);
+      for (int w = first[vectors - 1] + 1; w < u; w++) x |= LAID(w);
+      MSTORE(y + (vectors - 1) * VL, last, x);
+      __builtin_prefetch(from[u - 1] + at + VL * step);
     }
   }
 #undef EVEN
@@ -498,32 +528,35 @@ static ATTR void NAME(lay)(void *dst, i64 ds, const void *src, const i64 *off, i
 #endif
 
 #if APPLY && TBYTES == 4
-/* mr rows by two pieces of at most a vector, over one block of k: row p of b begins at off[p]. What lies
+/* mr rows by nv pieces of at most a vector, over one block of k: row p of b begins at off[p]. What lies
 ** `ahead` of it will be wanted next. */
-INLINE void NAME(nearby)(const int mr, i64 k, const T *a, i64 ars, i64 acs, const T *b,
-                         const i64 *off, i64 ahead, i64 gap, const __typeof__(MASK(0)) m0,
-                         const __typeof__(MASK(0)) m1, T *y, i64 ygap, i64 yrs, bool first) {
+INLINE void NAME(nearby)(const int mr, const int nv, i64 k, const T *a, i64 ars, i64 acs,
+                         const T *b, const i64 *off, i64 ahead, i64 gap,
+                         const __typeof__(MASK(0)) m0, const __typeof__(MASK(0)) m1, T *y, i64 ygap,
+                         i64 yrs, bool first) {
   V s[ROWS][2];
   UNROLL
   for (int r = 0; r < mr; r++) s[r][0] = s[r][1] = (V){0};
   for (i64 p = 0; p < k; p++, a += acs) {
     const T *x = b + off[p];
-    if (mr == ROWS) { /* lines are too far apart for the hardware to guess */
+    if (mr == ROWS && nv == 2) { /* lines are too far apart for the hardware to guess */
       __builtin_prefetch(x + ahead);
       __builtin_prefetch(x + ahead + gap);
     }
-    const V b0 = MLOAD(x, m0), b1 = MLOAD(x + gap, m1);
+    const V b0 = MLOAD(x, m0), b1 = nv == 2 ? MLOAD(x + gap, m1) : b0;
     UNROLL
     for (int r = 0; r < mr; r++) {
       const V z = NAME(splat)(a[r * ars]);
       s[r][0] = FMA(z, b0, s[r][0]);
-      s[r][1] = FMA(z, b1, s[r][1]);
+      if (nv == 2) s[r][1] = FMA(z, b1, s[r][1]);
     }
   }
   UNROLL
   for (int r = 0; r < mr; r++, y += yrs) {
-    if (!first) s[r][0] = MLOAD(y, m0) + s[r][0], s[r][1] = MLOAD(y + ygap, m1) + s[r][1];
+    if (!first) s[r][0] = MLOAD(y, m0) + s[r][0];
     MSTORE(y, m0, s[r][0]);
+    if (nv < 2) continue;
+    if (!first) s[r][1] = MLOAD(y + ygap, m1) + s[r][1];
     MSTORE(y + ygap, m1, s[r][1]);
   }
 }
@@ -535,12 +568,16 @@ static ATTR void NAME(near)(i64 m, i64 k, const void *A, i64 ars, i64 acs, const
   T *y = (T *)Y + p->at;
   const i64 gap = n > 1 ? p[1].off - p->off : 0, ygap = n > 1 ? p[1].at - p->at : 0;
   const __typeof__(MASK(0)) m0 = MASK((int)p->n), m1 = MASK(n > 1 ? (int)p[1].n : 0);
-#define NEARBY(mr) \
+#define NEARBY(mr, nv) \
   for (; m >= mr; m -= mr, a += mr * ars, y += mr * yrs) \
-    NAME(nearby)(mr, k, a, ars, acs, b, off, ahead, gap, m0, m1, y, ygap, yrs, first);
-  NEARBY(ROWS)
-  NEARBY(2)
-  NEARBY(1)
+    NAME(nearby)(mr, nv, k, a, ars, acs, b, off, ahead, gap, m0, m1, y, ygap, yrs, first);
+  if (n > 1) {
+    NEARBY(ROWS, 2)
+    NEARBY(2, 2)
+    NEARBY(1, 2)
+  }
+  NEARBY(ROWS, 1)
+  NEARBY(1, 1)
 #undef NEARBY
 }
 #endif

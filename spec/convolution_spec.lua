@@ -266,7 +266,8 @@ describe("windows that are read where they lie", function()
     for i, s in ipairs { -- batch, channels, outputs, size, kernel, padding, stride, dilation
       { 3, 5, 7, 33, 3, 1, 1, 1 }, { 1, 32, 40, 28, 3, 1, 1, 1 }, { 9, 32, 16, 14, 3, 1, 1, 1 }, { 2, 70, 9, 17, 5, 2, 1, 1 },
       { 1, 3, 33, 40, 7, 3, 2, 1 }, { 4, 17, 3, 17, 1, 0, 1, 1 }, { 2, 64, 1, 12, 3, 1, 1, 1 }, { 5, 40, 12, 19, 3, 2, 1, 2 },
-      { 2, 300, 250, 6, 3, 0, 1, 1 }, { 1, 1, 5, 90, 9, 4, 1, 1 }, { 3, 90, 20, 3, 3, 0, 1, 1 }, { 17, 8, 8, 8, 2, 0, 2, 1 },
+      { 2, 300, 250, 6, 3, 0, 1, 1 }, { 1, 1, 5, 90, 9, 4, 1, 1 }, { 1, 16, 24, 300, 3, 1, 1, 1 },
+      { 2, 32, 3, 32, 5, 2, 1, 1 }, { 3, 90, 20, 3, 3, 0, 1, 1 }, { 17, 8, 8, 8, 2, 0, 2, 1 },
     } do
       for _, dtype in ipairs { "f32", "f64", "bf16" } do
         ty.manual_seed(i)
@@ -331,22 +332,116 @@ describe("windows that are read where they lie", function()
     ty.threads(threads)
   end)
 
+  it("are read through a pad without a copy, whatever the kernel, its steps and the padding", function()
+    local r = H.random(77)
+    for i, s in ipairs { -- batch, channels, outputs, groups; size, kernel, stride, before, after, dilation
+      { 2, 16, 25, 1, { 13, 9 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+      { 1, 34, 48, 2, { 11, 15 }, { 3, 2 }, { 1, 1 }, { 2, 1 }, { 2, 1 }, { 1, 2 } },
+      { 1, 20, 33, 1, { 17, 23 }, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+      { 1, 17, 26, 1, { 12, 19 }, { 2, 3 }, { 3, 1 }, { 4, 5 }, { 4, 5 }, { 2, 3 } },
+      { 1, 16, 31, 1, { 5, 40 }, { 5, 3 }, { 1, 1 }, { 7, 4 }, { 7, 4 }, { 1, 1 } }, -- padding larger than the kernel
+      { 1, 16, 24, 1, { 1, 30 }, { 3, 3 }, { 1, 1 }, { 3, 1 }, { 3, 1 }, { 1, 1 } }, -- most windows see only zeros
+      { 2, 300, 24, 1, { 6, 5 }, { 1, 1 }, { 1, 1 }, { 1, 2 }, { 1, 2 }, { 1, 1 } },
+      { 2, 90, 28, 1, { 70 }, { 5 }, { 1 }, { 3 }, { 3 }, { 1 } },
+      { 1, 48, 40, 1, { 301 }, { 3 }, { 2 }, { 2 }, { 2 }, { 2 } },
+    } do
+      local c = { n = #s[5], batch = s[1], channels = s[2], outputs = s[3], groups = s[4], size = s[5], kernel = s[6],
+        stride = s[7], before = s[8], after = s[9], dilation = s[10] }
+      local outs, fn = places(c), c.n == 1 and ty.conv1d or ty.conv2d
+      for _, dtype in ipairs { "f32", "f64", "bf16", "i32" } do
+        local what = ("case %d, %s"):format(i, say(c, dtype, "padded"))
+        local how = HOW[r.whole(1, #HOW)]
+        local x = laid(whole(r, dtype, sizes(c.batch, c.channels, c.size)), how)
+        local w = whole(r, dtype, sizes(c.outputs, c.channels / c.groups, c.kernel))
+        local f = ty.compile(function(a, b) return fn(a, b, options(c)) end)
+        local y = f(x, w)
+        check(expected(c, outs, "y", y:numel(), H.doubles(x), H.doubles(w)), y:numel(), y, what)
+        if how == "plain" and c.groups == 1 and i < 7 then
+          local t = ty.explain(f).traces[1]
+          assert.same({ 0, 1 }, { t.kernels, t.steps }, what)
+        end
+        if dtype ~= "i32" then
+          local u, v = x:detach():requires_grad_(), w:detach():requires_grad_()
+          local g = whole(r, dtype, sizes(c.batch, c.outputs, outs))
+          ty.compile(function(a, b, d) fn(a, b, options(c)):backward(d) end)(u, v, g)
+          local gv = H.doubles(g)
+          check(expected(c, outs, "x", x:numel(), gv, H.doubles(w)), x:numel(), u.grad, "by input, " .. what)
+          check(expected(c, outs, "w", w:numel(), gv, H.doubles(x)), w:numel(), v.grad, "by weight, " .. what)
+        end
+      end
+    end
+  end)
+
+  it("multiply the zeros of a border as any other element: infinite weights give NaN there", function()
+    ty.manual_seed(4)
+    local x, w = ty.randn(2, 16, 12, 13), ty.randn(25, 16, 3, 3)
+    w:set(2, 3, 1, 1, math.huge)
+    w:set(4, 16, 2, 3, 0 / 0)
+    local y = ty.compile(function(a, b) return ty.conv2d(a, b, { padding = 1 }) end)(x, w)
+    H.same(copied(x, w, 1, 1, 1), y)
+    local v = y:get(1, 2, 1, 5)
+    assert.is_true(v ~= v)
+  end)
+
+  it("are copied with their pad where it is wanted besides, or has many kinds of borders", function()
+    ty.manual_seed(9)
+    local x, w = ty.randn(2, 16, 12, 13), ty.randn(25, 16, 3, 3)
+    local f = ty.compile(function(a, b)
+      local padded = a:pad { { 0, 0 }, { 0, 0 }, { 1, 1 }, { 1, 1 } }
+      return padded, ty.conv2d(padded, b), ty.conv2d(a:pad({ { 0, 0 }, { 0, 0 }, { 1, 1 }, { 1, 1 } }, 1), b)
+    end)
+    local p, y, z = f(x, w)
+    H.same(x:pad { { 0, 0 }, { 0, 0 }, { 1, 1 }, { 1, 1 } }, p)
+    H.same(copied(x, w, 1, 1, 1), y)
+    H.same(copied(x:pad({ { 0, 0 }, { 0, 0 }, { 1, 1 }, { 1, 1 } }, 1), w, 0, 1, 1), z)
+    local u, v = ty.randn(1, 16, 30, 31), ty.randn(24, 16, 8, 7)
+    H.same(copied(u, v:narrow(3, 1, 7):clone(), 4, 1, 1),
+      ty.compile(function(a, b) return ty.conv2d(a, b:narrow(3, 1, 7), { padding = 4 }) end)(u, v))
+  end)
+
+  it("may lie in a padded operand of any product", function()
+    ty.manual_seed(3)
+    local x, w = ty.randn(6, 32, 40), ty.randn(24, 32 * 6)
+    local function f(a, b) -- windows of 6, from the last to the first
+      local padded = a:pad { { 0, 0 }, { 0, 0 }, { 5, 2 } }:flip { 3 }
+      return b:reshape(24, 6, 32):permute({ 1, 3, 2 }), padded:unfold(3, 6, 1):permute { 1, 2, 4, 3 }
+    end
+    local b, windows = f(x, w)
+    local want = b:clone():reshape(24, 192):matmul(windows:clone():reshape(6, 192, 42))
+    local got = ty.compile(function(a, c)
+      local u, v = f(a, c)
+      return ty.contract(u:unsqueeze(1), v, 1, 2)
+    end)(x, w)
+    H.same(want, got)
+    -- A product for each window: the batch moves towards the border.
+    local z, c = ty.randn(32, 2, 40), ty.randn(2, 25, 32 * 3)
+    local function g(a) return a:pad({ { 0, 0 }, { 1, 1 } }):unfold(2, 3, 1):permute { 2, 1, 4, 3 } end
+    H.same(c:matmul(g(z):clone():reshape(2, 96, 40)),
+      ty.compile(function(a, v) return ty.contract(v:reshape(2, 25, 32, 3), g(a), 1, 2) end)(z, c))
+  end)
+
   it("are never read beyond an edge of the image", function()
     ffi.cdef [[void *mmap(void *, size_t, int, int, int, long); int mprotect(void *, size_t, int); int munmap(void *, size_t);]]
     local PAGE = 4096
     for _, front in ipairs { true, false } do
       for _, size in ipairs { 5, 16, 17, 31, 33, 47 } do
-        local bytes = 4 * 3 * size * size
+        local many = size < 20 and 16 or 3 -- so many channels are read through a pad
+        local bytes = 4 * many * size * size
         local inner = math.ceil(bytes / PAGE) * PAGE
         local base = ffi.cast("uint8_t *", ffi.C.mmap(nil, inner + 2 * PAGE, 0, 0x22, -1, 0))
         assert.equal(0, ffi.C.mprotect(base + PAGE, inner, 3))
         local p = ffi.cast("float *", base + PAGE + (front and 0 or inner - bytes))
-        for i = 0, 3 * size * size - 1 do p[i] = i % 7 - 3 end
-        local x = ty.from_ptr(p, { 1, 3, size, size }, "f32")
+        for i = 0, many * size * size - 1 do p[i] = i % 7 - 3 end
+        local x = ty.from_ptr(p, { 1, many, size, size }, "f32")
         for _, k in ipairs { 1, 2, 3, 5 } do
-          for _, o in ipairs { 1, 5, 20 } do
-            local w = ty.randn(o, 3, k, k)
+          for _, o in ipairs { 1, 5, 25 } do
+            local w = ty.randn(o, many, k, k)
             H.same(copied(x, w, 0, 1, 1), ty.conv2d(x, w))
+            for padding = 1, 2 do
+              local function f(a, b) return ty.conv2d(a, b, { padding = padding }) end
+              H.same(copied(x, w, padding, 1, 1), ty.compile(f)(x, w))
+              ty.compile(ty.grad(function(b) return f(x, b):sum() end))(w)
+            end
             H.same(copied(x, w, 0, 2, 1), ty.conv2d(x, w, { stride = 2 }))
             local leaf = w:clone():requires_grad_()
             ty.conv2d(x, leaf):sum():backward()

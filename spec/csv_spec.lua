@@ -147,6 +147,102 @@ describe("the header", function()
   end)
 end)
 
+describe("true and false", function()
+  --- Type and values of the first column.
+  local function first(text, opts)
+    local t = assert(csv.parse(text, opts))
+    local column = t:column(1)
+    return t.types[t.names[1]], ty.is_tensor(column) and column:totable() or column
+  end
+
+  it("make a column of bools, spelled as pandas takes them", function()
+    for _, pair in ipairs { { "true", "false" }, { "True", "False" }, { "TRUE", "FALSE" }, { " true", '"False"' } } do
+      local kind, values = first(("a,b\n%s,1\n%s,2\n"):format(pair[1], pair[2]))
+      assert.equal("bool", kind)
+      assert.same({ true, false }, values)
+    end
+    for _, word in ipairs { "tRue", "yes", "T", "t", "truefalse" } do
+      assert.equal("text", (first("a,b\ntrue,1\n" .. word .. ",2\n")), word)
+    end
+  end)
+
+  it("are text among numbers, in whatever row the first of them stands", function()
+    for _, row in ipairs { 1, 2, 99, 100, 101, 250 } do
+      for _, pair in ipairs { { "true", "1" }, { "1", "true" }, { "2.5", "false" }, { "false", "inf" } } do
+        local lines = { "a,b" }
+        for i = 1, 250 do lines[i + 1] = (i == row and pair[1] or pair[2]) .. ",1" end
+        local kind, values = first(table.concat(lines, "\n"))
+        assert.equal("text", kind, row)
+        assert.equal(pair[1], values[row])
+      end
+    end
+  end)
+
+  it("become numbers where a gap does not fit in, be it the first row or the last", function()
+    for _, row in ipairs { 1, 50, 101, 250 } do
+      local lines = { "a,b" }
+      for i = 1, 250 do lines[i + 1] = (i == row and "" or i % 3 == 0 and "true" or "false") .. ",1" end
+      for fill, want in pairs { [0] = "bool", [1] = "bool", [-1] = "i64", [0.5] = "f32", none = "f32" } do
+        local kind, values = first(table.concat(lines, "\n"), { fill = fill ~= "none" and fill or nil })
+        assert.equal(want, kind)
+        for i, v in ipairs(values) do
+          local expected = i % 3 == 0 and 1 or 0
+          if i == row then expected = fill end
+          if v == true then v = 1 elseif v == false then v = 0 end
+          assert.truthy(v == expected or fill == "none" and i == row and v ~= v, i)
+        end
+      end
+    end
+    assert.same({ "bool", { true } }, { first("a,b\ntrue,1\n", { fill = "error" }) })
+    refused('text:3: column 1 %("a"%): an empty field where true or false is needed', "a,b\ntrue,1\n,2\n",
+      { fill = "error" })
+  end)
+
+  it("may begin behind a hundred rows of gaps, and gaps alone are floats", function()
+    local gaps = (",1\n"):rep(150)
+    assert.equal("f32", (first("a,b\n" .. gaps)))
+    assert.equal("bool", (first("a,b\n" .. gaps .. "true,1\n", { fill = 0 })))
+    assert.equal("i64", (first("a,b\n" .. gaps .. "7,1\n", { fill = 0 })))
+    assert.equal("f64", (first("a,b\n" .. gaps .. "1e300,1\n", { fill = 0 })))
+    assert.equal("f32", (first("a,b\n" .. gaps .. "true,1\n")))
+    assert.equal("text", (first("a,b\n" .. gaps .. "true,1\n3,1\n")))
+  end)
+
+  it("can be asked for, of 0 and 1 too", function()
+    assert.same({ "bool", { true, false, true } }, { first("a\n1\n0\ntrue\n", { types = "bool" }) })
+    refused('text:3: column 1 %("a"%): "2" is neither true nor false', "a\n1\n2\n", { types = "bool" })
+    refused('text:3: column 1 %("a"%): "NA" is neither true nor false', "a\n1\nNA\n", { types = { a = "bool" } })
+    refused('text:2: column 1 %("a"%): "true" is no number', "a,b\ntrue,1\n", { types = "f64" })
+    assert.same({ "text", { "true" } }, { first("a,b\ntrue,1\n", { types = "text" }) })
+  end)
+
+  it("are no header, unless the line below has something else", function()
+    assert.equal(2, csv.parse("true\nfalse\n").rows)
+    assert.equal(1, csv.parse("True,FALSE\n").rows)
+    assert.same({ "true", "false" }, csv.parse("true,false\n1,2\n").names)
+    assert.same({ "true", "predicted" }, csv.parse("true,predicted\ntrue,false\n").names)
+  end)
+
+  it("come back from a file as the bools they were", function()
+    for _, x in ipairs { ty.tensor { true, false, true }, ty.tensor { { true, false }, { false, true } } } do
+      assert(csv.save(path, x))
+      local y = csv.load(path):tensor()
+      assert.equal("bool", y.dtype)
+      assert.same(x:flatten():totable(), y:flatten():totable())
+    end
+    assert(csv.save(path, { a = ty.tensor { true, false }, b = { false, true }, c = ty.tensor { 1, 2 } }))
+    assert.equal("a,b,c\ntrue,false,1\nfalse,true,2\n", slurp())
+    assert.equal("bool", csv.load(path).columns.b.dtype)
+  end)
+
+  it("are 1 and 0 beside numbers", function()
+    local t = csv.parse("a,b,c\ntrue,1,2.5\nfalse,2,3\n")
+    assert.same({ { 1, 1, 2.5 }, { 0, 2, 3 } }, t:tensor():totable())
+    assert.same({ "i64", { { 1, 1 }, { 2, 0 } } }, { t:tensor({ "b", "a" }).dtype, t:tensor({ "b", "a" }):totable() })
+    assert.equal("bool", t:tensor({ "a" }).dtype)
+  end)
+end)
+
 describe("a column", function()
   it("widens from whole numbers to floats to text, wherever it must", function()
     for _, row in ipairs { 1, 50, 99, 100, 101, 150, 299, 300 } do

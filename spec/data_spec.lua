@@ -315,6 +315,17 @@ describe("a dataset", function()
     assert.is_nil((data.csv("/nowhere.csv")))
   end)
 
+  it("of a CSV file with true and false: inputs of 1 and 0, a target of two classes, or bool where that is asked for",
+  function()
+    local path = write("u.csv", "sick,smokes,age\nFALSE,true,30\nTRUE,false,50\n")
+    local ds = assert(data.csv(path, { target = "sick" }))
+    assert.same({ "FALSE", "TRUE" }, ds.classes)
+    local x, y = ds:get(2)
+    assert.same({ { 0, 50 }, 2 }, { x:totable(), y:item() })
+    ds = assert(data.csv(path, { target = "sick", types = { sick = "bool" } }))
+    assert.equal("bool", select(2, ds:get(1)).dtype)
+  end)
+
   it("of records, as they lie in the file", function()
     local bytes = {}
     for i = 0, 99 do bytes[i + 1] = string.char(i) end

@@ -160,11 +160,34 @@ describe("a file of ours", function()
     H.same(ty.range(3), ty.load(path, { names = { "a" } }).a)
     local value, message = ty.load(path)
     assert.is_nil(value)
-    assert.equal(path .. ": \"o\" holds Python objects, which are not read: save numbers", message)
+    assert.equal(path .. ": \"o\" holds Python objects, which are not read: save numbers"
+      .. " (option names = {...} reads the others)", message)
     local file = assert(files.npz.open(path))
     assert.truthy(select(3, file:info "o"):find "^holds Python objects")
     assert.is_nil(select(3, file:info "a"))
     file:close()
+  end)
+
+  it("in safetensors is read although another has nine dims or a dtype that we have not", function()
+    local path = folder .. "/nine.safetensors"
+    for entry, why in pairs {
+      ['"dtype":"F32","shape":[1,1,1,1,1,1,1,1,2]'] = "has 9 dims, at most 8 are read",
+      ['"dtype":"F8_E4M3","shape":[8]'] = "is of the dtype F8_E4M3, which is not read",
+    } do
+      local header = '{"odd":{' .. entry .. ',"data_offsets":[0,8]},"x":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}}'
+      write("nine.safetensors", string.char(#header, 0, 0, 0, 0, 0, 0, 0) .. header .. ("\0"):rep(16))
+      local value, message = ty.load(path)
+      assert.is_nil(value)
+      assert.equal(path .. ': "odd" ' .. why .. " (option names = {...} reads the others)", message)
+      assert.same({ 0, 0 }, ty.load(path, { names = { "x" } }).x:totable())
+      value, message = ty.load(path, { names = { "x", "odd" } })
+      assert.is_nil(value)
+      assert.equal(path .. ': "odd" ' .. why, message)
+      local weights
+      weights, message = ty.load_weights(path)
+      assert.is_nil(weights)
+      assert.truthy(message:find(why, 1, true))
+    end
   end)
 
   it("may hold nothing", function()
@@ -288,6 +311,82 @@ describe("the world", function()
     local list = io.popen(("ls -a '%s'"):format(folder))
     assert.falsy(list:read("*a"):find "%.new")
     list:close()
+  end)
+
+  it("names the file as it was given, where a link leads to another", function()
+    local path, link = folder .. "/named.npy", folder .. "/other.npy"
+    assert(ty.save(path, ty.ones(5)))
+    ffi.C.symlink(path, link)
+    local f = io.popen(("cd '%s'; ulimit -f 8; luajit -e \"print(require'tycho'.save('./other.npy',"
+      .. " require'tycho'.ones(1000000)))\" 2>&1"):format(folder))
+    local out = f:read "*a"
+    f:close()
+    assert.truthy(out:find "^nil\t%./other%.npy: cannot be written: File too large\n", out)
+  end)
+
+  it("works and leaves nothing beside the file, whatever the system can do and when the process is killed", function()
+    if H.sanitized then return pending "the sanitizer is loaded first" end
+    local source, object = write("worse.c", [[
+      #define _GNU_SOURCE
+      #include <dlfcn.h>
+      #include <errno.h>
+      #include <fcntl.h>
+      #include <signal.h>
+      #include <stdarg.h>
+      #include <stdlib.h>
+      #include <unistd.h>
+      static int refuse(const char *what) { return getenv(what) != 0; }
+      static int real_open(const char *name, const char *path, int flags, int mode) {
+        int (*real)(const char *, int, ...) = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, name);
+        if (refuse("NO_TMPFILE") && (flags & O_TMPFILE) == O_TMPFILE) return errno = EOPNOTSUPP, -1;
+        return real(path, flags, mode);
+      }
+      #define OPEN(name) int name(const char *path, int flags, ...) { \
+        va_list ap; va_start(ap, flags); int mode = va_arg(ap, int); va_end(ap); \
+        return real_open(#name, path, flags, mode); }
+      OPEN(open)
+      OPEN(open64)
+      int linkat(int a, const char *from, int b, const char *to, int flags) {
+        static int (*real)(int, const char *, int, const char *, int);
+        if (!real) real = (int (*)(int, const char *, int, const char *, int))dlsym(RTLD_NEXT, "linkat");
+        return refuse("NO_LINK") ? (errno = EPERM, -1) : real(a, from, b, to, flags);
+      }
+      ssize_t write(int fd, const void *p, size_t n) {
+        static ssize_t (*real)(int, const void *, size_t);
+        if (!real) real = (ssize_t (*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
+        if (n < 100000 || !refuse("KILL")) return real(fd, p, n);
+        real(fd, p, n / 2);
+        raise(SIGKILL);
+        return 0;
+      }]]), folder .. "/worse.so"
+    assert(H.shell(("gcc -shared -fPIC -o '%s' '%s' -ldl"):format(object, source)))
+    local nameless = H.shell(("luajit -e \"local f = require'ffi'; f.cdef'int open(const char *p, int f, int m);'"
+      .. " os.exit(f.C.open('%s', 0x410002, 384) < 0 and 1 or 0)\""):format(folder)) -- O_RDWR | O_TMPFILE
+    local inside = folder .. "/worse"
+    assert(H.shell("mkdir '" .. inside .. "'"))
+    local function entries()
+      local list = io.popen("ls -A '" .. inside .. "'")
+      local text = list:read "*a"
+      list:close()
+      return text
+    end
+    local path = inside .. "/x.npy"
+    local script = ("local ty = require 'tycho' print(ty.save(%q, ty.full({ 100000 }, tonumber(arg[1] or 0))))"):format(path)
+    for i, env in ipairs { {}, { NO_LINK = 1 }, { NO_TMPFILE = 1 } } do
+      env.LD_PRELOAD = object
+      local out, status = H.script((script:gsub("arg%[1%] or 0", i)), env)
+      assert.same({ 0, "true\n" }, { status, out })
+      assert.same({ i, 100000 }, { ty.load(path):max():item(), ty.load(path):numel() })
+      assert.equal("x.npy\n", entries())
+      ffi.C.chmod(path, 0x100 + 0x80)
+    end
+    local stat = io.popen("stat -c %a '" .. path .. "'")
+    assert.equal("600\n", stat:read "*a")
+    stat:close()
+    local out, status = H.script((script:gsub("arg%[1%] or 0", "9")), { LD_PRELOAD = object, KILL = 1 })
+    assert.truthy(status ~= 0 and not out:find "true", out)
+    assert.equal(3, ty.load(path):max():item())
+    if nameless then assert.equal("x.npy\n", entries()) end
   end)
 
   it("keeps links, and the rights of the file that is replaced", function()

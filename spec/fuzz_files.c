@@ -5,6 +5,7 @@
 ** lie within it; a parser takes no more memory than the file's size and 64 MB (checked by the limit
 ** that the fuzzer runs under).
 */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -96,6 +97,7 @@ static void run_csv(const u8 *data, size_t size) {
   CsvOptions o = {.header = (i8)(size % 3) - 1, .missing = "NA\0nan\0", .floats = CSV_F32};
   if (size % 5 == 0) o.comment = '#', o.point = ',', o.delimiter = ';';
   if (size % 7 == 0) o.plain = true, o.floats = CSV_F64;
+  o.fill = size % 4 == 0 ? 1 : size % 4 == 1 ? -1 : NAN;
   Csv c;
   if (!ty_file_memory(&f, "fuzz", data, (i64)size)) return;
   bool ok = ty_csv_open(&c, &f, &o) && ty_csv_rows(&c);
@@ -103,6 +105,7 @@ static void run_csv(const u8 *data, size_t size) {
   if (ok) {
     claim(c.rows * c.columns <= (i64)size + c.rows + 1, "each field takes a byte");
     to = malloc((size_t)(c.rows * c.columns * 8) + 1);
+    if (size % 6 == 0) c.column[0].kind = CSV_BOOL, c.column[0].fixed = true;
     ok = ty_csv_guess(&c);
   }
   CsvResult result = CSV_AGAIN;
@@ -126,6 +129,9 @@ static void run_csv(const u8 *data, size_t size) {
         claim(x.p >= c.text && x.p + x.n <= c.end, "fields lie in the text");
       }
     claim(rows == c.rows, "rows were counted");
+    for (int j = 0; j < c.columns; j++)
+      for (i64 i = 0; i < rows && c.column[j].kind == CSV_BOOL; i++)
+        claim((u8)c.column[j].to[i * c.column[j].stride] < 2, "true and false are 1 and 0");
   }
   claim(ok || f.err[0], "a refusal says why");
   free(to);

@@ -307,6 +307,31 @@ also("mn", function(g, d)
       "%s:tile(2, 1)[{ { #%s + 1, -1 } }]",
     ("(%%s * (%s / #%%s))"):format((g:N(d):gsub("%%", "%%%%"))) }:format(x, x)
 end)
+
+--- A number that is a position or a bound of a tensor's rows; mostly one that fits.
+local function row(g, x)
+  local i = g:chance(70) and g:expression("I", 1) or g:N(1)
+  if g:chance(12) then return i end
+  if g:chance(30) then return ("math.max(1, math.min(%s, #%s))"):format(i, x) end
+  return ("(math.floor(%s) %% #%s + 1)"):format(i, x)
+end
+
+M.row = row
+
+--- Ways in which numbers are positions, bounds and sizes.
+local function bounded(sh, ways)
+  also(sh, function(g)
+    local x = g:place "T:mn" or "u_x"
+    local i = row(g, x)
+    return (g:pick(ways):gsub("[XI]", { X = x, I = i }))
+  end)
+end
+bounded("mn", { "X:roll(I, 1)", "ty.cat({ X, X }):narrow(1, I, #X)", "(X + X[{ { I, I } }])", "(X * X:narrow(1, 1, I):sum(1))",
+  "ty.cat({ X[{ { I, -1 } }], X[{ { 1, I - 1 } }] })", "(X - ty.ones(I, 1):sum())",
+  "ty.nn.rotary(ty.cat({ X, X }, 2), I)[{ {}, { 1, N } }]", "ty.full(X.shape, I)" })
+bounded("n", { "X[I]", "X[-(I)]", "X[{ { 1, I } }]:sum(1)", "X:narrow(1, I, 1)[1]", "X:tile(I, 1)[-1]" })
+bounded("s", { "X:narrow(1, 1, I):sum()", "ty.arange(I):sum()", "ty.zeros(I, 2):add(I):sum()", "X[I]:sum()", "X[{ { I, -1 } }]:mean()",
+  "X:split(I)[1]:sum()", "ty.rand(I):sum()" })
 also("mn", function(g, d)
   local k = g:place "K" or "W.k"
   return ("(%s[%s] or %s)"):format(k, g:expression("I", d), g:T("mn", 0))
@@ -430,6 +455,10 @@ function make.in_place(g, d)
       "neg_()" }) }
   end
   if choice == 7 then return { ("%s:copy_(%s)"):format(x, g:T("mn", d)) } end
+  if choice == 8 then
+    local how = g:pick { "X[I] = E", "X[{ { I, -1 } }]:add_(E)", "X:narrow(1, 1, I):mul_(E)", "X[{ { 1, I } }] = E" }
+    return { (how:gsub("[XIE]", { X = x, I = M.row(g, x), E = g:N(d) })) }
+  end
   if choice == 9 then return { ("%s[#%s] = %s"):format(x, x, g:N(d)) } end
   if choice == 10 then return { ("%s[{ { math.ceil(#%s / 2), #%s } }]:add_(#%s)"):format(x, x, x, x) } end
   return { ("%s:fill_(%s)"):format(x, g:N(d)) }

@@ -177,7 +177,7 @@ local function in_coroutine(f, ...)
 end
 
 local counts = { calls = 0, raised = 0, wrong_steps = 0, captured = 0, captures = 0, skips = 0, skipping = 0,
-  played = 0, aborts = {} }
+  played = 0, bounded = 0, aborts = {} }
 
 -- One call after its step. The results, or an error of either.
 local function one_call(f, step, prev, mode, compiled)
@@ -305,7 +305,10 @@ local function count(f)
   counts.captures = counts.captures + (e.captures or 0)
   counts.skips = counts.skips + (e.skips or 0)
   local instances = 0
-  for _, t in ipairs(e.traces) do instances = instances + t.instances end
+  for _, t in ipairs(e.traces) do
+    instances = instances + t.instances
+    if t.instances > 1 and table.concat(t.guards, "\n"):find("is one more size", 1, true) then counts.bounded = counts.bounded + 1 end
+  end
   counts.played = counts.played + math.max(0, instances - e.captures) -- all others were evaluated
   if (e.captures or 0) > 0 then counts.captured = counts.captured + 1 end
   if (e.skips or 0) > 0 then counts.skipping = counts.skipping + 1 end
@@ -343,10 +346,13 @@ if fuzz:ran(1000) then
   fuzz:claim(counts.captured >= 0.5 * programs, "%d of %d programs were captured, at least half", counts.captured, programs)
   fuzz:claim(counts.skips >= 0.5 * calls, "%d of %d calls skipped Lua, at least half", counts.skips, calls)
   fuzz:claim(counts.played >= 0.2 * programs, "%d sets of sizes were played, one for each five programs", counts.played)
+  fuzz:claim(counts.bounded >= 0.02 * programs, "%d traces have numbers as sizes, one for each fifty programs", counts.bounded)
   fuzz:claim(counts.wrong_steps < 0.02 * calls, "%d steps between calls raise", counts.wrong_steps)
 end
-print(("fuzz_lua: %d programs, seed %d: %d compiled calls, %d raise; captures %d, in %d programs; %d sets of sizes played")
-  :format(programs, fuzz.seed, calls, counts.raised, counts.captures, counts.captured, counts.played)
+print(("fuzz_lua: %d programs, seed %d: %d compiled calls, %d raise; captures %d, in %d programs; %d sets of sizes played, "
+  .. "%d traces with numbers as sizes")
+  :format(programs, fuzz.seed, calls, counts.raised, counts.captures, counts.captured, counts.played,
+    counts.bounded)
   .. ("; %d calls answered without Lua, in %d programs; %.0f s"):format(counts.skips, counts.skipping, fuzz:seconds()))
 print_aborts(fuzz.only and 100 or 12)
 fuzz:leave()

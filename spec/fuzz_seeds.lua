@@ -23,6 +23,7 @@ write("json", "index", fixtures.model.index)
 
 -- Tables and pictures.
 local data = dofile(here .. "/fixtures/data.lua")
+write("csv", "truths", "a,b,c\nTrue,,1\n,true,0\nFALSE,1,NA\n") -- bools, with gaps and numbers among them
 for i, f in ipairs(data.fields) do write("csv", ("field%03d"):format(i), f.text) end
 for i, t in ipairs(data.tables) do write("csv", ("table%03d"):format(i), t.text) end
 for i, p in ipairs(data.pictures) do write(p.format, ("seed%03d"):format(i), p.bytes) end

@@ -4,7 +4,8 @@
 -- A program is one chunk that holds everything: an outside world (tables, lists, tensors, metatables, globals, upvalues),
 -- helpers, `main`, which is the function under test, and `steps`: functions that change the world and return the
 -- arguments of the next call. Two loads of one text are two equal worlds. Half of the steps change nothing, so that what
--- was captured is met again. In two programs of five nearly every step gives most tensors another number of rows instead.
+-- was captured is met again. In two programs of five nearly every step gives most tensors another number of rows instead,
+-- in every third one nearly every step changes small whole numbers, which are positions and bounds.
 -- Each eighth program learns: it asks for gradients, of arguments and of leaves.
 
 local F = dofile((debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or ".") .. "/fuzz_function.lua")
@@ -213,7 +214,7 @@ local function steps(g, takes, rest, out)
     for i = 1, g.r(4) - 1 do extra[i] = g:N(0) end
   end
   local r = g.r
-  local calls = (g.sizes and 8 or 4) + r(4)
+  local calls = ((g.sizes or g.bounds) and 8 or 4) + r(4)
   for k = 1, calls do
     local body = {}
     g.list = g:pick { "u_k", "W.k", "W.o.k" }
@@ -221,12 +222,15 @@ local function steps(g, takes, rest, out)
       local rows = r(9) - (g:chance(12) and 1 or 0)
       body[1] = g:pick { "resize(%d)", "resize(%d)", "resize(%d)", "M = %d build()", "-- as it was, not %d" }:format(rows)
     end
-    if k > 1 and g:chance(g.sizes and 15 or 50) then
+    if k > 1 and g.bounds and g:chance(80) then
+      body[#body + 1] = ("%s = %d"):format(g:pick { "u_i", "W.o.i", "W.p.i", "u_o.i", "u_n", "W.o.n", "W.p.m", "W.o.l[1]" }, r(6))
+    end
+    if k > 1 and g:chance(g.sizes and 15 or g.bounds and 25 or 50) then
       for _ = 1, g.r(2) do body[#body + 1] = change(g) end
     end
     if k > 1 and g.learns and g:chance(30) then body[#body + 1] = change_leaf(g) end
     for i, t in ipairs(takes) do
-      if g:chance(t == "N" and 60 or 14) then args[i] = argument(g, t) end
+      if g:chance((t == "N" or t == "I" and g.bounds) and 60 or 14) then args[i] = argument(g, t) end
     end
     if rest and g:chance(15) then
       extra = {}
@@ -248,6 +252,7 @@ function M.make(seed)
   local g = F.new(seed)
   local r = g.r
   g.m, g.n, g.wild, g.sizes = r(4), r(4), r(100) <= 22, r(100) <= 40
+  g.bounds = r(100) <= 33
   g.learns = seed % 8 == 0
   local out = outside(g)
   for _, node in ipairs(classes(g)) do out[#out + 1] = node end

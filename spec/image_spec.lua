@@ -204,6 +204,13 @@ describe("a picture that is written", function()
     end
   end)
 
+  it("as PPM is red, green and blue alike where it is grey", function()
+    local x = ty.randint(0, 255, { 1, 5, 6 }):to("u8")
+    assert.truthy(ty.equal(ty.cat({ x, x, x }, 1), image.decode(image.encode(x, "ppm"))))
+    assert.truthy(ty.equal(ty.cat({ x, x, x }, 1), image.decode(image.encode(x[1], "ppm"))))
+    assert.truthy(image.encode(x, "ppm"):find "^P6\n6 5\n255\n")
+  end)
+
   it("has every pixel in its place, whatever its size", function()
     for w = 1, 64 do
       local x = ty.randint(0, 255, { 3, 1 + w % 3, w }):to("u8")
@@ -256,6 +263,11 @@ describe("a picture that is written", function()
         image.save("x.png", ty.zeros({ 2, 2 }, { dtype = "i64" }))
       end,
       ["image.save: jpg has 1 or 3 channels"] = function() image.save("x.jpg", ty.zeros(4, 2, 2)) end,
+      ["image.save: jpg has 1 or 3 channels, got u8[2,2,2]"] = function() image.save("x.jpg", ty.zeros(2, 2, 2)) end,
+      ["image.save: ppm has 1 or 3 channels, got u8[4,2,2] (.png keeps the fourth)"] = function()
+        image.save("x.ppm", ty.zeros(4, 2, 2))
+      end,
+      ["image.save: pgm has 1 channel, got u8[3,2,2] (.ppm has 3)"] = function() image.save("x.pgm", ty.zeros(3, 2, 2)) end,
       ["image.save: \"gif\" is no format"] = function() image.save("x.gif", ty.zeros(2, 2)) end,
       ["image.load: option channels must be 1, 3 or 4, got 2"] = function() image.load("x.png", { channels = 2 }) end,
       ["image.resize: size must be {height, width}"] = function() image.resize(ty.zeros(2, 2), { 3 }) end,

@@ -4,7 +4,7 @@
 local M = {
   -- of these, what exists, in this order
   specs = { "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "compile", "capture", "custom", "grad", "training", "steps",
-    "orders", "scopes" },
+    "orders", "scopes", "convolution" },
 
   { file = "core/fold.c", what = "x + 0 is taken for x: -0 stays",
     from = "if (is_const(g, n, 0, is_float ? -0.0 : 0.0)) return n->src[1];",
@@ -185,6 +185,8 @@ local M = {
     from = "code->slot[s->a].last = TY_MAX(code->slot[s->a].last, code->slot[s->y].last);", to = "" },
   { file = "core/layout.c", what = "a temporary lies in an output that is written while it lives",
     from = "h->first > g->last", to = "h->first >= g->last" },
+  { file = "core/gemm_place.c", what = "a product reads before the border of a padded picture",
+    from = "if (at < 0) lo = TY_MAX(lo, by == 1 ? -at : ceil_div(-at, by));", to = "" },
   { file = "core/lua_modes.c", what = "modes of suspended coroutines hold for everybody",
     from = "lua_status(co) == 0 &&", to = "lua_status(co) <= LUA_YIELD &&" },
   { file = "core/lua_modes.c", what = "of two coroutines that wait, the one that entered a mode later is the inner one",

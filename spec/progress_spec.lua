@@ -112,6 +112,36 @@ describe("a progress bar", function()
     end
   end)
 
+  it("gives up the bar first where the terminal is narrow, then what can be done without; the time left last", function()
+    local parts = {
+      { "bar", "\226\150" }, { "share", "25 %" }, { "spent", " s, " }, { "label", "train" }, { "accuracy", "accuracy 0.91" },
+      { "count", "50/200" }, { "rate", "320 samples/s" }, { "loss", "loss 0.25" },
+      { "time left", " left" },
+    }
+    local gone, order = {}, {}
+    for width = 130, 12, -2 do
+      columns, written = width, ""
+      local bar = ty.progress(200, { label = "train", unit = "samples", per_step = 32 })
+      for _ = 1, 50 do
+        now = now + 0.1
+        bar:step { loss = 0.25, accuracy = 0.91 }
+      end
+      local line = screen()[1]
+      bar:done()
+      for _, p in ipairs(parts) do
+        local there = line:find(p[2], 1, true) ~= nil
+        assert.truthy(not (gone[p[1]] and there), p[1] .. " came back: " .. line)
+        if not there and not gone[p[1]] then
+          gone[p[1]], order[#order + 1] = true, p[1]
+        end
+      end
+    end
+    local want = {}
+    for i = 1, #order do want[i] = parts[i][1] end
+    assert.same(want, order)
+    assert.equal(#parts - 1, #order) -- twelve columns hold the time left
+  end)
+
   it("uses letters of ASCII alone where nothing else is known", function()
     environment.LANG = "C"
     local bar = ty.progress(4, { curve = "loss" })
@@ -244,6 +274,10 @@ describe("a progress bar", function()
       ["progress: argument 1 must be a count, a list or an iterator, got string \"x\""] = function() ty.progress "x" end,
       ["progress: argument 1 must be a whole number of steps, got number 1.5"] = function() ty.progress(1.5) end,
       ["progress: unknown option lable, did you mean label?"] = function() ty.progress(1, { lable = "x" }) end,
+      ["progress: a bar has no update; it has bar:step(), bar:step(n, {loss = 0.3}), bar:set{"] = function()
+        ty.progress(3):update(1, { loss = 1 })
+      end,
+      ["progress: a bar has no close; it has"] = function() ty.progress(3):close() end,
       ["progress: step takes a count, got string \"x\""] = function() ty.progress(1):step "x" end,
       ["progress: value loss must be a number"] = function() ty.progress(3):step { loss = {} } end,
       ["progress: value loss must be a number, a tensor of one element"] = function()

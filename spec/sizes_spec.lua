@@ -502,6 +502,224 @@ describe("sizes meet numbers of the call:", function()
   }
 end)
 
+--- A tensor of ten and a number, or what else there is.
+local function beside(...) return ty.arange(10) / 4, ... end
+
+local COUNTS = { 3, 4, 5, 6, 7, 5, 2, 3, 9, 8, 1, 10, 4, 2, 6, 3 }
+local MISFITS = { 3, 4, 5, 2.5, 6, 11, -1, -3, 0, 1e300, 0 / 0, 1 / 0, -1 / 0, 7, 2 ^ 53, -0.0, 0.5, 8, 2, 3, 5 }
+
+local function pairs_of(list)
+  local out = {}
+  for i, n in ipairs(list) do out[i] = { n, list[(i * 7) % #list + 1] } end
+  return out
+end
+
+describe("numbers of the call become sizes:", function()
+  cases {
+    { "bounds of narrow", 2, function()
+      return function(x, n) return x:narrow(1, 1, n) * 2, x:narrow(1, n, 1), n + 1 end
+    end, args = beside, sizes = COUNTS },
+    { "bounds of slices", 2, function()
+      return function(x, n) return x[{ { 1, n } }] + 1, x[{ { -n, -1 } }], x[n], x[-n] * n end
+    end, args = beside, sizes = COUNTS },
+    { "sizes of new tensors", 2, function()
+      return function(x, n)
+        return ty.zeros(n), ty.ones({ n, 2 }), ty.arange(n) + x[1], ty.full({ 2, n }, n), ty.rand(n), ty.range(n, n + 4)
+      end
+    end, args = beside, sizes = COUNTS },
+    { "options, lists of sizes, shifts", 2, function()
+      return function(x, n)
+        return x:pad({ { n, 1 } }, n), x:roll(n, 1), x:reshape(5, 2):tile(n, 1), x:cumsum(1)[n], x:unfold(1, n)
+      end
+    end, args = beside, sizes = COUNTS },
+    { "offsets of rotary positions", 2, function()
+      return function(x, n) return ty.nn.rotary(x:reshape(5, 2), n), x:narrow(1, n, 1) end
+    end, args = beside, sizes = COUNTS },
+    { "dims", 2, function()
+      return function(x, n)
+        local y = x:reshape(1, 2, 5, 1)
+        return y:sum(n), y:softmax(n), y:narrow(n, 1, 1), y:size(n), y:unsqueeze(n):flip(n), ty.cat({ y, y }, n)
+      end
+    end, args = beside, sizes = { 1, 2, 3, 4, 2, 3, 1, 4 } },
+    { "with numbers that stay", 3, function(W)
+      W.scale = { by = 2, off = 0.5 }
+      return function(x, n) return x:narrow(1, n * W.scale.by, 1), x[{ { 1, math.ceil(n * W.scale.off) } }] * 2 end
+    end, args = beside, sizes = { 1, 2, 3, 4, 5, 2, 3, 1, 4 } },
+    { "with sizes", 3, function()
+      return function(x, k) return x:narrow(1, 1, k * #x) + 1 end
+    end, args = function(n, k) return matrix(n), k end,
+      sizes = { { 4, 0.5 }, { 6, 0.5 }, { 8, 0.5 }, { 8, 0.25 }, { 10, 0.5 }, { 6, 1 }, { 4, 0.5 }, { 16, 0.25 } } },
+    { "options of the user's functions", 2, function()
+      local function cut(x, opts) return x:narrow(1, opts.start or 1, opts.count), opts end
+      return function(x, opts) return cut(x, opts), (cut(x, { count = opts.count })) * 2 end
+    end, args = function(n) return ty.arange(20), { start = n, count = n + 1 } end, sizes = COUNTS },
+    { "what is computed from them", 2, function()
+      return function(x, n)
+        local half, back = math.floor(n / 2) + 1, #x - n + 1
+        return x:narrow(1, half, 1), x:narrow(1, back, 1), x[{ { half, -1 } }]:sum() * half, n % 3, half
+      end
+    end, args = beside, sizes = COUNTS },
+    { "fields that are written, in place beside them", 3, function(W)
+      local memory = { n = 0, x = ty.zeros(40) }
+      W.state = function() return memory, memory.n, memory.x end
+      return function(x, n)
+        local before = memory.n
+        memory.x:narrow(1, before + 1, n):copy_(x:narrow(1, 1, n))
+        memory.n = (before + n) % 20
+        return memory.x:narrow(1, 1, before + n), before
+      end
+    end, args = beside, sizes = { 1, 1, 1, 1, 1, 2, 2, 3, 3, 4, 1, 2, 2, 5, 4, 4, 4, 10, 1, 1, 8, 2 } },
+    { "upvalues that count", 3, function(W)
+      local at = 0
+      W.state = function() return at end
+      return function(x)
+        at = at + 1
+        if at > #x then at = 1 end
+        return x[at] * 2
+      end
+    end, args = beside, sizes = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 }, ran = 0 },
+    { "two that change together", 2, function()
+      return function(x, n, m) return x:narrow(1, n, m), x:narrow(1, m, n), ty.zeros(n, m) end
+    end, args = beside, sizes = { { 1, 2 }, { 2, 3 }, { 3, 3 }, { 4, 5 }, { 5, 5 }, { 1, 9 }, { 2, 3 }, { 4, 1 } } },
+    { "two that are compared", 4, function()
+      return function(x, n, m)
+        if n < m then return x:narrow(1, n, m - n) end
+        return x:narrow(1, m, n - m + 1) * -1
+      end
+    end, args = beside, sizes = { { 1, 2 }, { 2, 4 }, { 3, 3 }, { 4, 5 }, { 5, 5 }, { 1, 9 }, { 9, 3 }, { 4, 1 }, { 4, 4 } } },
+    { "sizes of tensors beside them", 3, function()
+      return function(x, n)
+        if n > #x then return x * 2 end
+        return x:narrow(1, 1, n) * #x
+      end
+    end, args = function(n, m) return vector(n), m end,
+      sizes = { { 4, 2 }, { 5, 3 }, { 6, 3 }, { 6, 4 }, { 5, 9 }, { 5, 8 }, { 7, 7 }, { 33, 20 }, { 4, 6 } } },
+    { "a branch that turns with them", 4, function()
+      return function(x, n)
+        if n > 4 then return x:narrow(1, 1, n) end
+        return x:narrow(1, n, 2) * 2, n
+      end
+    end, args = beside, sizes = COUNTS },
+    { "decreasing, and the same again", 2, function()
+      return function(x, n) return x:narrow(1, n, 1), n end
+    end, args = beside, sizes = { 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 10, 9, 1 } },
+    { "tensors of numbers that are given to operations, too", 2, function()
+      return function(x, n)
+        local y = x:narrow(1, 1, n) * n - n / 3
+        y:add_(n)
+        return y, x:gt(n), (n + 0.5) * 2, -n
+      end
+    end, args = beside, sizes = COUNTS },
+  }
+
+  cases {
+    { "misfits raise as they do without", 12, function()
+      return function(x, n) return x:narrow(1, 1, n), n end
+    end, args = beside, sizes = MISFITS, ran = 16 },
+    { "misfits that are no errors everywhere", 12, function()
+      return function(x, n) return x + n, x[{ { 1, n } }], 1 / n end
+    end, args = beside, sizes = MISFITS, ran = 16 },
+    { "misfits where pcall sees them", 30, function()
+      return function(x, n)
+        local ok, y = pcall(function() return x:narrow(1, 1, n) end)
+        return ok, ok and y * 2 or 0
+      end
+    end, args = beside, sizes = MISFITS, ran = 30 },
+    { "misfits as sizes of new tensors", 12, function()
+      return function(x, n) return ty.zeros(n, 1) + x:sum(), n end
+    end, args = beside, sizes = { 3, 4, 5, 2.5, 6, -1, -3, 0, 0 / 0, 7, -0.0, 0.5, 8, 2, 3, 5, 1e300 }, ran = 14 },
+    { "a loop's bound stays what it was", 20, function()
+      return function(x, n)
+        local y = x:narrow(1, 1, n)
+        for i = 1, n do y = y + i end
+        return y
+      end
+    end, args = beside, sizes = COUNTS, ran = 6 },
+    { "a table's key stays what it was", 20, function()
+      local names = { "a", "b", "c", "d", "e" }
+      return function(x, n) return x:narrow(1, 1, n) * 2, names[n], { [n] = x } end
+    end, args = beside, sizes = COUNTS, ran = 6 },
+    { "text stays what it was", 20, function()
+      return function(x, n) return x:narrow(1, 1, n) * 2, "n" .. n end
+    end, args = beside, sizes = COUNTS, ran = 6 },
+    { "what is no number any more", 8, function()
+      return function(x, n) return n and x:narrow(1, 1, tonumber(n)) * 2, n end
+    end, args = beside, sizes = { 3, 4, 5, "6", 7, "8", 6, 4, "6", 2 }, ran = 3 },
+    { "with {dynamic = false} never", 16, function()
+      return function(x, n) return x:narrow(1, 1, n) * 2 end
+    end, args = beside, sizes = { 3, 4, 5, 6, 3, 4, 5, 6 }, options = { dynamic = false } },
+  }
+
+  it("pairs of any two", function()
+    local pair = pair_of(function()
+      return function(x, n, m)
+        local k = n + m
+        return k > 8 and x:narrow(1, 1, m) or x:narrow(1, n, m), k * 2, ty.zeros(n, k)
+      end
+    end, beside)
+    for _, list in ipairs { pairs_of(COUNTS), pairs_of(MISFITS), pairs_of(COUNTS) } do
+      for _, nm in ipairs(list) do call(pair, unpack(nm)) end
+    end
+  end)
+
+  it("a model with a cache of 40 positions is captured twice", function()
+    ty.manual_seed(3)
+    local layers = {}
+    for i = 1, 3 do layers[i] = ty.nn.TransformerBlock(8, 2, { causal = true, rotary = true }):eval() end
+    local function forward(x, caches)
+      for i, layer in ipairs(layers) do x = layer(x, { cache = caches[i] }) end
+      return x
+    end
+    local function caches_of() return { layers[1]:cache(2, 40), layers[2]:cache(2, 40), layers[3]:cache(2, 40) } end
+    local f = ty.compile(forward)
+    ty.no_grad(function()
+      for _ = 1, 3 do
+        local a, b = caches_of(), caches_of()
+        for i = 1, 40 do
+          local x = ty.randn(2, 1, 8)
+          assert.equal(T.text({ forward(x, a), a[3] }, 4), T.text({ f(x, b), b[3] }, 4))
+          assert.equal(i, b[2].length)
+        end
+        assert.has_error(function() f(ty.randn(2, 1, 8), b) end)
+        assert.equal(40, b[1].length)
+      end
+    end)
+    local e = ty.explain(f)
+    assert.truthy(e.captures <= 2 and e.skips >= 119, ("%d captures, %d skips"):format(e.captures, e.skips))
+  end)
+
+  it("without a line of the function", function()
+    local pair = pair_of(function() return function(x, n) return x:narrow(1, n, 2) * n, x[n], n / 2 end end, beside)
+    for n = 1, 3 do call(pair, n) end
+    for n = 4, 9 do
+      local result, lines = pair:witness(pair.compiled, beside(n))
+      assert.truthy(result[1])
+      assert.equal(0, lines)
+    end
+    assert.equal(2, ty.explain(pair.compiled).captures)
+  end)
+
+  it("with explain telling so", function()
+    local f = ty.compile(function(x, n) return n > 0 and x:narrow(1, n, 1) end)
+    for n = 1, 4 do f(ty.arange(10), n) end
+    local text = tostring(ty.explain(f))
+    assert.truthy(text:find("guard n: a number, each of which is one more size", 1, true), text)
+    assert.truthy(text:find("sizes 0 < n: true", 1, true), text)
+    assert.truthy(text:find("miss: n: was number 1, is number 2", 1, true), text)
+  end)
+
+  it("until they never come back", function()
+    local pair = pair_of(function() return function(x, n) return x:narrow(1, n, 2) * n end end, function(n)
+      return ty.arange(2000), n
+    end)
+    for n = 1, 600 do call(pair, n) end
+    local skips = ty.explain(pair.compiled).skips
+    assert.truthy(skips < 400, tostring(skips))
+    for n = 1, 200 do call(pair, n) end
+    assert.truthy(ty.explain(pair.compiled).skips >= skips + 200)
+  end)
+end)
+
 describe("errors at some sizes:", function()
   cases {
     { "raised by the library", 2, function(W)
@@ -928,6 +1146,32 @@ describe("while sizes are played", function()
   end
 
   it("numbers may change", function() world(function(set) set(3) end) end)
+  it("bounds may change", function()
+    local at = 1
+    local function body(x)
+      local y = x:narrow(1, at, 2) * at
+      at = at + 1
+      return y, at
+    end
+    local f = ty.compile(body)
+    local function check(n, now)
+      at = n
+      local a, b = f(ty.arange(20))
+      H.same(ty.arange(20):narrow(1, now, 2) * now, a)
+      assert.equal(now + 1, b)
+      assert.equal(now + 1, at)
+    end
+    for n = 1, 4 do check(n, n) end
+    for _, now in ipairs { 7, 2, 5, 6 } do
+      before = function() at = now end
+      check(now + 10, now)
+      check(now + 10, now + 10)
+      check(now, now)
+    end
+    before = function() jit.reset(f) end
+    check(9, 9)
+    for n = 1, 10 do check(n, n) end
+  end)
   it("dtypes may change", function() world(function(set) set(2, ty.ones({ 3 }, { dtype = "f64" })) end) end)
   it("sizes and ranks may change", function()
     world(function(set) set(2, ty.ones(7, 3)) end)
@@ -1030,5 +1274,37 @@ describe("while sizes are played", function()
     local captures = ty.explain(f).captures
     for m = 300, 320 do f(matrix(m)) end
     assert.equal(captures, ty.explain(f).captures)
+  end)
+
+  it("memory may run out while bounds count on", function()
+    local probe = ty.internals.probe
+    local memory = { n = 0, x = ty.zeros(300) }
+    local f = ty.compile(function(x)
+      local n = memory.n + 1
+      memory.x:narrow(1, n, 2):copy_(x * n)
+      memory.n = n
+      return memory.x[{ { 1, n } }]:sum()
+    end)
+    local x, kept, finished = ty.ones(2), ty.zeros(300), 0
+    local function step() return f(x) end
+    for after = -4, 110 do
+      local n = memory.n + 1
+      kept:narrow(1, n, 2):fill_(n)
+      if after >= 0 then probe.fail(after % 55, after < 55 and 1 or -1) end
+      local ok, y = pcall(step)
+      probe.fail(-1)
+      if ok then
+        finished = finished + 1
+      else
+        assert.truthy(tostring(y):find "memory", tostring(y))
+        assert.equal(n - 1, memory.n)
+        y = step()
+      end
+      assert.equal(n, memory.n)
+      H.same(kept[{ { 1, n } }]:sum(), y)
+      H.same(kept, memory.x)
+    end
+    assert.truthy(finished > 10 and finished < 115, finished .. " calls finished")
+    assert.truthy(ty.explain(f).captures <= 4)
   end)
 end)

@@ -348,7 +348,7 @@ describe("effects on what is read again:", function()
     W.state = function() return s end
   end)
 
-  world("a ring of rows", 12, 4, function(W)
+  world("a ring of rows", 12, 2, function(W)
     local s = { rows = ty.zeros(4, 3), i = 0 }
     W.f = function(x)
       s.i = s.i % 4 + 1

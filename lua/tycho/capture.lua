@@ -9,7 +9,7 @@
 --     nil             known: a constant, made inside, or determined by guards that stand already
 --     {slot = k}      read from outside by the k-th reading instruction of the description's program
 --     {number = id}   a number that later calls compute again: expression id
---     {size = r}      a size, or what was computed from sizes alone: register r of the tape
+--     {size = r}      a size, a bound, or what was computed from these alone: register r of the tape
 -- Reads append instructions to the program, decisions append guards, writes to what is outside go to overlays. At the
 -- end program, overlays and results are the description that C compiles to a trace.
 --
@@ -87,6 +87,12 @@ function World:abort(reason, hint, anew)
   return error(ABORT, 0)
 end
 
+--- Gives the capture up since a bound decides about more than sizes: it is to be specialised.
+function World:abort_bound(s)
+  if not self.failure then self.failure = { reason = "a bound is looked at", bound = s.path } end
+  return error(ABORT, 0)
+end
+
 -- Slots and guards ----------------------------------------------------------------------------------------------------
 
 --- Gives up when the host's time for a capture is over.
@@ -116,7 +122,34 @@ function World:slot(v, instr, path)
   self.nslots = k
   local s = { slot = k, path = path, value = v, typed = false, pinned = false, type_guard = nil }
   self.slots[k] = s
+  if type(v) == "number" then self:bound(s) end
   return s
+end
+
+--- Numbers of calls that were known to be specialised for the sake of a size, and have changed since, are bounds: they
+--- are sizes as those of tensors are. Each value has a plan of its own, and what is decided about it is the tape's.
+function World:bound(s)
+  if not (self.bounds and self.bounds[s.path]) then return end
+  s.size, s.typed, s.is_bound = self.tape:bound(s.slot), true, true
+  self.nnumbers = self.nnumbers + 1
+  self:emit({ "bound", s.slot, self:size_id(s) }, s.path)
+end
+
+--- Notes the numbers of the call that one hangs on, whose value a function of the library has asked for; false stands
+--- for those that go with a size there: each of its values asks for another capture, even if the number stays as it is.
+function World:specialise(s)
+  local queue, seen, late = { s }, {}, self:is_late(s.number)
+  for _, e in ipairs(queue) do
+    local instr = e.instr
+    local slot = not e.size and e.slot or instr and instr[1] == "number" and instr[2]
+    if seen[e] then instr = nil end
+    seen[e] = true
+    if slot then
+      self.specialised[slot] = not late and self.specialised[slot] ~= false and self.slots[slot].value
+    elseif instr then
+      for i = instr[1] == "call" and 3 or 2, 4 do queue[#queue + 1] = self.numbers[instr[i]] end
+    end
+  end
 end
 
 --- A guard that says more about a slot than its type does: in place of the guard of its type if there is one.
@@ -148,6 +181,7 @@ end
 --- Makes a value known: its bits for plain values, identity for functions, kind for tables and tensors.
 function World:pin(v, s)
   if s == nil or s.pinned then return v end
+  if type(v) == "number" and (self.asking or self:in_ours()) then self:specialise(s) end
   if s.number or s.size then
     self:pin_number(v, s)
     return v
@@ -456,7 +490,7 @@ end
 function World:describe(results, shadows, n)
   for _, s in ipairs(self.untyped) do self:typed(s.value, s) end
   local d = { narg = self.narg, program = self.program, about = self.about, lines = self.lines, results = {},
-    nresults = n, paths = {}, dynamic = self.dynamic, gradients = self.ngradients }
+    nresults = n, paths = {}, dynamic = self.dynamic, gradients = self.ngradients, specialised = self.specialised }
   for i = 1, n do d.results[i] = recipe(self, results[i], shadows[i]) end
   d.effects = effect_recipes(self)
   d.tables = table_recipes(self)
@@ -551,6 +585,7 @@ local function new_world(core, f, options, ...)
     closures = {}, iterators = {},
     numbers = {}, nnumbers = 0, nlate = C.LATE, number_at = {}, said = {},
     sizes = {},        -- that the program speaks of: shadows
+    specialised = {},  -- by slot: numbers whose value a function of the library has asked for
     effects = {}, untyped = {},
     gradients = {}, gradient_places = {}, ngradients = 0, memories = {}, sharing = {}, -- see gradients.lua
     around = core.internals.grad.around,
@@ -564,12 +599,14 @@ local function new_world(core, f, options, ...)
   }
   for name, method in next, World do w[name] = method end -- by way of a metatable each call took ten times as long
   w.tape = w.dynamic and not options.custom and tape.new(w) or nil
+  w.bounds = w.tape and options.bounds
   local args, shadows = {}, {}
   for i = 1, n do
     local v = (select(i, ...))
     local name = getlocal and getlocal(f, i) or ("argument " .. i)
     args[i], shadows[i] = v, { slot = i, path = name, value = v }
     w.slots[i] = shadows[i]
+    if type(v) == "number" then w:bound(shadows[i]) end
   end
   -- the function itself: a trace belongs to it
   local fs = { slot = n + 1, path = "function", value = f, pinned = true, typed = true }
@@ -680,6 +717,7 @@ end
 ---   closures  true: Lua functions are guarded by their bytecode instead of their identity, where that is possible
 ---   dynamic   true: the trace takes tensors of other sizes too, each set of which is captured once
 ---   sized     true: a dynamic trace lacks the sizes of this call
+---   bounds    by path: numbers that are sizes in a dynamic trace; set to false where one turns out to decide more
 ---   deadline  what the clock shows when the capture must have ended
 ---   clock     in place of os.clock
 ---   steps     how many instructions may be evaluated
@@ -693,7 +731,9 @@ function M.run_with(core, handle, options, f, ...)
   for name, v in pairs(options) do own[name] = v end
   own.asked = {}
   if own.custom and own.custom.backend then own.dynamic, own.sized = nil, nil end -- its function is for these sizes
-  for _ = 1, 3 do
+  local tries = 3
+  while tries > 0 do
+    tries = tries - 1
     done, why = capture(core, handle, own, f, ...)
     if done then break end
     if why.customize then
@@ -703,6 +743,8 @@ function M.run_with(core, handle, options, f, ...)
       asked.answer, asked.inputs = answer, nil
     elseif why.anew and own.closures then -- by identity, then
       own.closures, own.asked = nil, {}
+    elseif why.bound and own.bounds[why.bound] then -- one less each time
+      own.bounds[why.bound], own.asked, tries = false, {}, tries + 1
     else
       break
     end
@@ -718,6 +760,29 @@ end
 ---@return boolean done
 ---@return string? otherwise what these sizes decide otherwise
 function M.resize(core, handle, f, ...) return tape.play(core.internals.capture, handle, f, ...) end
+
+local function add_bounds(C, d, bounds, f, ...)
+  for slot, was in pairs(d.specialised) do
+    local path = d.paths[slot]
+    if path and bounds[path] == nil then
+      local v = tape.look(C, d, slot, f, ...)
+      if type(v) == "number" and not same_value(v, was) then bounds[path] = true end
+    end
+  end
+end
+
+--- Adds to bounds, by path, those numbers that traces were specialised for and that are others in f(...).
+---@param failed? table description of the trace one of whose guards failed; those that lack sizes are asked, too
+---@param bounds table<string, boolean>
+function M.find_bounds(core, handle, failed, bounds, f, ...)
+  local C = core.internals.capture
+  if failed then add_bounds(C, failed, bounds, f, ...) end
+  local position, d = C.sized(handle)
+  while position do
+    add_bounds(C, d, bounds, f, ...)
+    position, d = C.sized(handle, position + 1)
+  end
+end
 
 --- Captures f(...) and installs the trace at the handle's entry.
 ---@return boolean? done

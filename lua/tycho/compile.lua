@@ -90,6 +90,14 @@ local function miss_text(m)
   return ("%s: was %s, is %s"):format(m.path, m.was or "otherwise", m.now or "otherwise")
 end
 
+--- Whether numbers of the calls are known to be sizes, see capture.lua.
+local function has_bounds(h)
+  for _, is in pairs(h.bounds) do
+    if is then return true end
+  end
+  return false
+end
+
 local function abort_text(why)
   local at = why.file and (why.line and ("%s:%s: "):format(why.file, why.line) or why.file .. ": ") or ""
   return at .. why.reason .. (why.hint and " (" .. why.hint .. ")" or "")
@@ -102,8 +110,11 @@ end
 local function capture_call(core, h, otherwise, ...)
   local due = core._due(h.handle)
   local captured = h.captures
+  capture.find_bounds(core, h.handle, due.description, h.bounds, h.fn, ...)
+  due.description = nil -- it holds what the user may let go of
   if due.guard then
     local sizes = due.sized and not due.now and "sizes of tensors that no call before had"
+    if sizes and has_bounds(h) then sizes = "sizes or bounds that no call before had" end
     due.text = not sizes and miss_text(due) or otherwise and ("%s, which decide otherwise: %s"):format(sizes, otherwise)
       or sizes
     keep(h.misses, due, MISSES_KEPT)
@@ -116,11 +127,11 @@ local function capture_call(core, h, otherwise, ...)
   local now = core.internals.capture.clock or clock -- specs bring their own
   local started = now()
   local span = core.internals.span and core.internals.span("capture " .. h.place) -- a profile listens
-  local dynamic = h.dynamic ~= false and (due.sizes or h.dynamic ~= nil)
+  local dynamic = h.dynamic ~= false and (due.sizes or h.dynamic ~= nil or has_bounds(h))
   h.closures = h.closures or due.closures
   local done, why = capture.run_with(core, h.handle, { closures = h.closures, dynamic = dynamic, sized = due.sized,
-    custom = h.custom, clock = now, deadline = h.in_time and budget < math.huge and started + budget / 1e3 or nil },
-    h.fn, ...)
+    bounds = h.bounds, custom = h.custom, clock = now,
+    deadline = h.in_time and budget < math.huge and started + budget / 1e3 or nil }, h.fn, ...)
   local cost = (now() - started) * 1e3
   if span then span() end
   core._tried(h.handle, done or why.raised ~= nil, not done and why.late or false)
@@ -161,7 +172,7 @@ function M.compile_function(core, f, opts)
   local h = {
     handle = handle, fn = f, place = place(f), fast = opts.fast, fullgraph = opts.fullgraph,
     dynamic = opts.dynamic, custom = opts.custom, captures = 0, misses = {}, aborts = {},
-    in_time = true,
+    in_time = true, bounds = {},
   }
   handle_of[compiled] = h
   -- Runs in the wrapper's place, by a tail call, and leaves it in the same way. It must not hold the wrapper: the
@@ -257,6 +268,7 @@ local guard_texts = {
   keys = function(_, g) return ("has %d keys, in this order"):format(#g[3]) end,
   closure = function() return "has the same code" end,
   number = function() return "a number, read in each call" end,
+  bound = function() return "a number, each of which is one more size" end,
   whole = function(_, g) return g[3] and "is a whole number" or "is no whole number" end,
   lt = function(_, g) return tostring(g[4]) end,
   le = function(_, g) return tostring(g[4]) end,
@@ -299,7 +311,7 @@ end
 local function key_lines(core, d)
   local parts = {}
   for i = 1, d.narg do parts[i] = (d.paths[i] or "argument " .. i) .. ": anything" end
-  local told = { tensor = true, equal = true, type = true, number = true }
+  local told = { tensor = true, equal = true, type = true, number = true, bound = true }
   for _, g in ipairs(d.program) do
     local i = g[2]
     if told[g[1]] and type(i) == "number" and i <= d.narg then

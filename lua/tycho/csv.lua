@@ -2,8 +2,11 @@
 -- In: a path or a text. Out: a table of columns (csv.Table): tensors of numbers, lists of strings, categories as codes
 -- that count from 1. Trouble with the file gives nil and a message with path, line and column; misuse raises.
 --
--- Columns of whole numbers are i64; other numbers f32, or f64 where f32 would lose whole numbers or range. What is
--- missing (an empty field, NA, nan ...) is NaN. Everything else is text.
+-- Columns of whole numbers are i64; other numbers f32, or f64 where f32 would lose whole numbers or range. Columns of
+-- true and false (True, TRUE) are bool. What is missing (an empty field, NA, nan ...) is NaN, which makes f32 of a
+-- column of whole numbers, and of true and false (1 and 0), but where option fill says what it is. Everything else is
+-- text, true beside numbers too. The first line is a header unless it holds a number, or nothing but true and false
+-- and the next line does too.
 --
 -- Memory: a file that is refused takes at most its size and 64 MB. A field that is taken is a number of 4 or 8 bytes,
 -- and may be one byte of the file (an empty one), so numbers take at most 9 times the file's size and 64 MB, its text
@@ -28,7 +31,7 @@ return function(C, add, check)
   ---@field rows integer
   ---@field names string[] of the columns, in their order
   ---@field columns table<string, tycho.Tensor|string[]> by name; also :column(i)
-  ---@field types table<string, string> "i64" "f32" "f64" "text" "category"
+  ---@field types table<string, string> "bool" "i64" "f32" "f64" "text" "category"
   ---@field classes table<string, string[]> of categories: the names that the codes stand for
   local Table = {}
   Table.__index = Table
@@ -53,20 +56,22 @@ return function(C, add, check)
   ---@return tycho.Tensor|string[]
   function Table:column(key) return self.columns[self.names[position("column", self, key)]] end
 
-  --- The narrowest dtype that the columns have in common: floats win over i64.
+  local WIDTH = { bool = 1, i64 = 2, f32 = 3, f64 = 4 }
+
+  --- The narrowest dtype that the columns have in common: floats win over i64, all over bool.
   local function common(self, chosen)
-    local dtype = "i64"
+    local dtype = "bool"
     for _, i in ipairs(chosen) do
       local own = self.columns[self.names[i]].dtype
-      if own == "f64" or dtype == "i64" then dtype = own end
+      if WIDTH[own] > WIDTH[dtype] then dtype = own end
     end
     return dtype
   end
 
-  --- Columns side by side, [rows, number of columns]: those of the list, or all that hold numbers. A view where they
-  --- lie together already. Raises when one of them is text.
+  --- Columns side by side, [rows, number of columns]: those of the list, or all that hold numbers or bools. A view
+  --- where they lie together already. Raises when one of them is text.
   ---@param keys? (string|integer)[]
-  ---@param dtype? string default: the floats' where there are floats, else i64
+  ---@param dtype? string default: the floats' where there are floats, else i64, bool of bools alone
   ---@return tycho.Tensor
   function Table:tensor(keys, dtype)
     local chosen = {}
@@ -130,7 +135,7 @@ return function(C, add, check)
     header = "any", delimiter = "string", decimal = "string", comment = "string", skip = "number", columns = "table",
     names = "table", types = "any", dtype = "string", missing = "table", fill = "any", classes = "table",
   }
-  local kinds = { auto = true, i64 = true, f32 = true, f64 = true, text = true, category = true }
+  local kinds = { auto = true, bool = true, i64 = true, f32 = true, f64 = true, text = true, category = true }
 
   local function check_path(who, path)
     if type(path) ~= "string" or path == "" or path:find("\0", 1, true) then
@@ -234,7 +239,7 @@ return function(C, add, check)
     end
     for i, kind in ipairs(types) do
       if not kinds[kind] then
-        fail(who, "option types must name i64, f32, f64, text, category or auto, got %s", show(kind))
+        fail(who, "option types must name bool, i64, f32, f64, text, category or auto, got %s", show(kind))
       end
       if kind == "category" then
         classes[i] = classes[i] or true
@@ -321,10 +326,10 @@ return function(C, add, check)
       else
         parts[i] = {}
         for k, v in ipairs(column) do
-          if type(v) ~= "string" and type(v) ~= "number" then
-            fail(who, "column %q, row %d must be a string or a number, got %s", name, k, show(v))
+          if type(v) ~= "string" and type(v) ~= "number" and type(v) ~= "boolean" then
+            fail(who, "column %q, row %d must be a string, a number or a boolean, got %s", name, k, show(v))
           end
-          parts[i][k] = v
+          parts[i][k] = type(v) == "boolean" and tostring(v) or v
         end
       end
       local n = ty.is_tensor(column) and column:size(1) or #parts[i]
@@ -350,8 +355,8 @@ return function(C, add, check)
   end
 
   --- Writes a table of csv.load, columns by name ({x = tensor, label = {"a", "b"}}), or a tensor [rows] or
-  --- [rows, columns]. Numbers read back as they are. Options: names = the columns' names and order; header = false;
-  --- delimiter; missing = how NaN is written, by default as an empty field.
+  --- [rows, columns]. Numbers and bools read back as they are. Options: names = the columns' names and order; header =
+  --- false; delimiter; missing = how NaN is written, by default as an empty field.
   ---@param path string
   ---@param value tycho.csv.Table|tycho.Tensor|table<string, tycho.Tensor|string[]>
   ---@param opts? table
@@ -394,9 +399,10 @@ return function(C, add, check)
     Table = Table,
     --- A table of a text file. Options: header = "auto" | true | false; delimiter = "auto" | a character; decimal =
     --- "."; comment = a character that begins lines to be passed over; skip = lines before the header; columns = which
-    --- are read, by name or number, in this order; names = instead of the header's; types = {name = "i64" | "f32" |
-    --- "f64" | "text" | "category"}, or one for all; dtype = "f32" | "f64" for all numbers; missing = spellings; fill =
-    --- what missing numbers become, or "error"; classes = {name = list}: names whose positions are the codes.
+    --- are read, by name or number, in this order; names = instead of the header's; types = {name = "bool" |
+    --- "i64" | "f32" | "f64" | "text" | "category"}, or one for all (bool takes 0 and 1 too); dtype = "f32" | "f64" for
+    --- all numbers; missing = spellings; fill = what missing numbers become, or "error"; classes = {name = list}: names
+    --- whose positions are the codes.
     ---@param path string
     ---@param opts? table
     ---@return tycho.csv.Table? t, string? message

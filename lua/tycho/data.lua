@@ -100,6 +100,7 @@ end
 --------------------------------------------------------------------------------------------------------- datasets
 
 ---@class tycho.data.Dataset
+---@field size integer how many samples there are, as count() says; Lua's # sees no metamethod of a table
 ---@field classes string[]? names of the labels, where the dataset knows them
 local Dataset = {}
 Dataset.__index = Dataset
@@ -111,10 +112,11 @@ local function kind_of_dataset()
   local kind = setmetatable({}, { __index = Dataset })
   kind.__index = kind
   kind.__tostring = function(self) return ("dataset of %d samples"):format(self.size) end
+  kind.__len = Dataset.count -- where Lua was built for it; elsewhere # of a table is of its list
   return kind
 end
 
---- How many samples there are.
+--- How many samples there are, as the field `size` says; # of a dataset is 0, as Lua counts a table without a list.
 ---@return integer
 function Dataset:count() return self.size end
 
@@ -409,8 +411,9 @@ end
 -- CSV.
 
 --- Rows of a CSV file: (inputs, target), or inputs alone. Options: inputs = names or numbers of columns, default all
---- that hold numbers but the target; target = a column, text counts as categories (ds.classes); dtype of the inputs,
---- default f32; all else as csv.load takes it. ds.table is the table.
+--- that hold numbers but the target; target = a column: text counts as categories (ds.classes), true and
+--- false too but where types say "bool"; dtype of the inputs, default f32; all else as csv.load takes it. ds.table is
+--- the table.
 ---@param path string
 ---@param opts? table
 ---@return tycho.data.Dataset? ds, string? message
@@ -429,7 +432,9 @@ function M.csv(path, opts)
   if own.target ~= nil and (target == nil or not t.columns[target]) then
     return nil, ("%s: there is no column %q"):format(path, tostring(own.target))
   end
-  if target and t.types[target] == "text" then -- again, with the classes looked for
+  local kind = target and t.types[target]
+  local asked = type(rest.types) == "table" and (rest.types[target] or rest.types[own.target]) or rest.types
+  if kind == "text" or kind == "bool" and asked ~= "bool" then -- again, with the classes looked for
     for _, p in ipairs(t.place) do
       if p and p.index == 1 then p.matrix:release() end -- not beside the new ones
     end
@@ -444,8 +449,8 @@ function M.csv(path, opts)
   if not inputs then
     inputs = {}
     for _, name in ipairs(t.names) do
-      local kind = t.types[name]
-      if name ~= target and kind ~= "text" and kind ~= "category" then inputs[#inputs + 1] = name end
+      local own_kind = t.types[name]
+      if name ~= target and own_kind ~= "text" and own_kind ~= "category" then inputs[#inputs + 1] = name end
     end
   end
   local ds = M.tensors(t:tensor(inputs, own.dtype or "f32"), target and t:column(target))

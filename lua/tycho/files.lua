@@ -213,7 +213,11 @@ local function load_all(who, format, path, opts, convert)
   end
   local good
   good, why = C.check(file.handle, places)
-  if not good then return refuse(why) end
+  if not good then
+    local unread -- what can be no tensor of ours: who names the others gets them
+    for _, name in ipairs(opts.names and {} or names) do unread = unread or select(3, file:info(name)) end
+    return refuse(unread and #names > 1 and why .. " (option names = {...} reads the others)" or why)
+  end
   for _, name in ipairs(names) do
     local t
     t, why = file:get(name)

@@ -96,9 +96,11 @@ return function(M, C, add, check)
     if level < 0 or level > 9 or level % 1 ~= 0 then fail(who, "option level must be from 0 to 9") end
     x = bytes_of(who, i, x)
     local c = x:size(1)
-    if kind ~= "png" and c ~= 1 and c ~= 3 then fail(who, "%s has 1 or 3 channels, got %s", format, text(x)) end
-    if format == "pgm" and c ~= 1 or format == "ppm" and c ~= 3 then
-      fail(who, "%s has %d channel%s, got %s", format, c == 1 and 3 or 1, c == 1 and "s" or "", text(x))
+    if c == 1 and format == "ppm" then x = ty.cat({ x, x, x }, 1) end -- a grey that is red, green and blue alike
+    local most = kind == "png" and 4 or format == "pgm" and 1 or 3
+    if c > most or most == 3 and c == 2 then
+      fail(who, "%s has %s, got %s%s", format, most == 1 and "1 channel" or "1 or 3 channels", text(x),
+        most == 1 and c == 3 and " (.ppm has 3)" or c == 4 and " (.png keeps the fourth)" or "")
     end
     return C.image_encode(kind, x, kind == "jpeg" and quality or level)
   end

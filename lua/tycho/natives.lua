@@ -145,10 +145,12 @@ return function(World)
   --- After a call with symbols: those that the core did not take are looked at. Tells what it took.
   local function pin_untaken(world, symbols, count, args, shadows)
     local taken = world.C.taken()
+    world.asking = true
     for k = 1, count, 2 do
       local i = symbols[k]
       if floor(taken / 2 ^ (i - 1)) % 2 == 0 then world:pin(args[i], shadows[i]) end
     end
+    world.asking = false
     return taken
   end
 
@@ -157,6 +159,7 @@ return function(World)
     self:look_at_clock()
     local C, tape, symbols, count = self.C, self.tape, nil, 0
     local keeps = f == self.core.internals.grad.join -- its first argument comes back, and is not looked into
+    self.asking = true
     for i = 1, n do
       local v, s = args[i], shadows[i]
       if type(v) == "number" and not known(s) and not s.size then
@@ -167,6 +170,7 @@ return function(World)
         self:expose(v, s, name)
       end
     end
+    self.asking = false
     if tape then tape:call(f, args, shadows, n, symbols) end
     if symbols then C.symbols(n, unpack(symbols, 1, count)) end
     local results, nresults = pack(f(unpack(args, 1, n)))

@@ -63,7 +63,7 @@ return function(World)
     world:emit(instr, path, late)
     local counter = late and "nlate" or "nnumbers"
     world[counter] = world[counter] + 1
-    s = { number = world[counter], value = v, path = path }
+    s = { number = world[counter], value = v, path = path, instr = instr }
     world.numbers[s.number], world.number_at[at] = s, s
     return s
   end
@@ -78,14 +78,21 @@ return function(World)
     return s.number
   end
 
+  --- Which of the numbers that come with a set of sizes a size is.
+  function World:size_id(s)
+    if not s.place then
+      self.sizes[#self.sizes + 1] = s
+      s.place = #self.sizes
+    end
+    return s.place
+  end
+
   --- The expression of a number.
   function World:number_id(v, s)
     if s == nil or s.pinned then return constant_id(self, v) end
     if s.number then return s.number end
     if s.size then
-      local at = "size " .. s.size
-      if not self.number_at[at] then self.sizes[#self.sizes + 1] = s end
-      return expression(self, { "size", #self.sizes }, v, at, s.path, true).number
+      return expression(self, { "size", self:size_id(s) }, v, "size " .. s.size, s.path, true).number
     end
     if not s.id then
       s.id = expression(self, { "number", s.slot }, v, "slot " .. s.slot, s.path).number
@@ -135,6 +142,7 @@ return function(World)
   --- Makes a number known by its bits.
   function World:pin_number(v, s)
     if s.pinned then return end
+    if s.is_bound then self:abort_bound(s) end
     if s.size then
       self.tape:claim("bits", v, s, v, nil, true, ("%s == %.14g"):format(s.path or "a size", v))
       s.pinned = true

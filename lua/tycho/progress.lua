@@ -25,7 +25,18 @@ local ERRORS = 2
 
 ---@class tycho.Progress
 local Progress = {}
-Progress.__index = Progress
+
+local LACKING = { -- what a bar may be without
+  label = true, total = true, next = true, list = true, finished = true, begun = true, control = true, rate = true,
+}
+
+--- A method by its name; a name that bars have not raises, and says what there is.
+function Progress.__index(_, name)
+  local method = Progress[name]
+  if method ~= nil or LACKING[name] then return method end
+  return fail("progress", "a bar has no %s; it has bar:step(), bar:step(n, {loss = 0.3}), bar:set{loss = 0.3}, "
+    .. "bar:print(text), bar:done()", type(name) == "string" and name or show(name))
+end
 
 local current -- the bar whose line the cursor is on
 
@@ -83,26 +94,67 @@ end
 
 local function share_of(bar) return bar.total > 0 and bar.count / bar.total or 1 end
 
---- The line, at most `width` columns: parts that have no room are left out, the last first; the bar takes what is left,
---- unless the line is bare.
-local function line_of(bar, now, width, bare)
+-- What each part of the line is worth: where there is no room, that of least worth goes first, after the bar itself.
+local WORTH = { share = 1, spent = 2, label = 3, value = 4, count = 5, rate = 6, main = 7, left = 8 }
+
+--- The parts of the line, from left to right: {text, worth}. A part with a third field becomes that one, of the worth
+--- in the fourth, before it goes.
+local function parts_of(bar, now)
   local spent = max(now - bar.started, 1e-9)
   local rate = bar.finished and bar.count / spent or bar.rate or bar.count / spent
   local parts = {}
+  local function add(...) parts[#parts + 1] = { ... } end
+  if bar.label then add(bar.label, WORTH.label) end
   if bar.total then
-    parts[#parts + 1] = ("%3.0f %%"):format(100 * share_of(bar))
-    parts[#parts + 1] = ("%d/%d"):format(bar.count, bar.total)
+    add(("%3.0f %%"):format(100 * share_of(bar)), WORTH.share)
+    add(("%d/%d"):format(bar.count, bar.total), WORTH.count)
   else
-    parts[#parts + 1] = ("%d"):format(bar.count)
+    add(("%d"):format(bar.count), WORTH.count)
   end
-  for _, text in ipairs(value_texts(bar)) do parts[#parts + 1] = text end
-  parts[#parts + 1] = ("%s %s/s"):format(count_text(rate * bar.per_step), bar.unit)
+  local main = bar.curves[1] or "loss"
+  if bar.values[main] == nil then main = bar.names[1] end
+  for i, text in ipairs(value_texts(bar)) do
+    add(text, bar.names[i] == main and WORTH.main or WORTH.value - i / 1000)
+  end
+  add(("%s %s/s"):format(count_text(rate * bar.per_step), bar.unit), WORTH.rate)
   local left = bar.total and not bar.finished and rate > 0 and (bar.total - bar.count) / rate
-  parts[#parts + 1] = bar.finished and "in " .. clock_text(spent)
-    or left and ("%s, %s left"):format(clock_text(spent), clock_text(left)) or clock_text(spent)
-  local head = bar.label and bar.label .. " " or ""
-  while #parts > 1 and terminal.columns(head .. table.concat(parts, "  ")) > width do table.remove(parts) end
-  local text = table.concat(parts, "  ")
+  if left then
+    local text = clock_text(left) .. " left"
+    add(clock_text(spent) .. ", " .. text, WORTH.spent, text, WORTH.left)
+  else
+    add(bar.finished and "in " .. clock_text(spent) or clock_text(spent), bar.finished and WORTH.left or WORTH.spent)
+  end
+  return parts
+end
+
+local function joined(parts, from)
+  local texts = {}
+  for i = from, #parts do texts[#texts + 1] = parts[i][1] end
+  return table.concat(texts, "  ")
+end
+
+--- Takes away what is of least worth.
+local function shorten(parts)
+  local least = 1
+  for i, p in ipairs(parts) do
+    if p[2] < parts[least][2] then least = i end
+  end
+  local p = parts[least]
+  if p[3] then parts[least] = { p[3], p[4] }
+  else table.remove(parts, least) end
+end
+
+--- The line, at most `width` columns. The bar takes what the parts leave, unless the line is bare.
+local function line_of(bar, now, width, bare)
+  local parts = parts_of(bar, now)
+  local whole = #parts
+  while #parts > 1 and terminal.columns(joined(parts, 1)) > width do
+    shorten(parts)
+    bare = true
+  end
+  local first = bar.label and #parts == whole and 2 or 1 -- the bar stands behind the label
+  local head = first == 2 and bar.label .. " " or ""
+  local text = joined(parts, first)
   local room = width - terminal.columns(head .. text) - 4
   if bar.total and room >= 5 and not bare then
     text = bar_text(share_of(bar), min(room, 30), terminal.has_unicode()) .. " " .. text

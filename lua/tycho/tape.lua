@@ -5,6 +5,7 @@
 --
 -- A tape is a list of entries over registers, which hold tensors, sizes and iterators:
 --     outside   a tensor that slot k reads
+--     bound     a number that slot k reads, and that is a size like those of tensors
 --     call      a function of Tycho's, its arguments, what its results were
 --     compute   arithmetic on sizes
 --     claim     what a comparison of sizes came to, the very bits of one that was looked at
@@ -78,6 +79,13 @@ end
 --- A tensor from outside that slot k reads; several slots may.
 function Tape:outside(t, slot)
   append(self, { "outside", slot, not self.at[t] and register(self, t) or nil })
+end
+
+--- A number from outside that slot k reads: its register.
+function Tape:bound(slot)
+  local r = register(self)
+  append(self, { "bound", slot, r })
+  return r
 end
 
 --- The shadow of a size whose value is v now; path: as the user would write it.
@@ -223,7 +231,7 @@ local function instructions(d, late)
     if read[name] then
       slot = slot + 1
       readers[slot] = i
-    elseif name == "number" or name == "const" or name == "call" or name == "size" or
+    elseif name == "number" or name == "bound" or name == "const" or name == "call" or name == "size" or
         operations[name] and i[4] == nil and name ~= "bits" then
       number = number + 1
       expressions[number] = i
@@ -244,9 +252,17 @@ end
 
 --- The number that later calls know by id, as it is in this one.
 function Player:number(id)
-  local i = self.d.expressions[id]
+  local v = self.numbers[id]
+  if v == nil then
+    v = self:compute(self.d.expressions[id])
+    self.numbers[id] = v
+  end
+  return v
+end
+
+function Player:compute(i)
   local name = i[1]
-  if name == "number" then return self:slot(i[2]) end
+  if name == "number" or name == "bound" then return self:slot(i[2]) end
   if name == "const" then return i[2] end
   if name == "size" then return self.values[self.tape.sizes[i[2]]] end
   if name == "call" then
@@ -291,6 +307,17 @@ function Player:accept(x, v)
   return true
 end
 
+--- Whether a guard that needs sizes holds; what is none does.
+function Player:holds(i)
+  local name = i[1]
+  if name == "whole" then
+    local v = self:number(i[2])
+    return (v % 1 == 0) == i[3] -- what is not finite is not whole: its remainder is no number
+  end
+  if i[4] == nil or name == "call" then return true end
+  return operations[name](self:number(i[2]), self:number(i[3])) == i[4]
+end
+
 local play = {}
 
 function play.outside(p, e)
@@ -300,6 +327,12 @@ function play.outside(p, e)
     p.values[e[3]], p.met[t] = t, true
   end
   return true
+end
+
+function play.bound(p, e)
+  local v = p:slot(e[2])
+  p.values[e[3]] = v
+  return type(v) == "number"
 end
 
 function play.compute(p, e)
@@ -333,13 +366,28 @@ function play.call(p, e)
   return true
 end
 
+local function player(C, d, tape, f, ...)
+  instructions(d, C.LATE)
+  local p = setmetatable({ C = C, d = d, tape = tape, slots = { ... }, values = {}, numbers = {}, met = {} },
+    Player)
+  p.slots[d.narg + 1] = f
+  return p
+end
+
+--- What slot k reads in f(...), nil where nothing can be read.
+function M.look(C, d, k, f, ...)
+  local ok, v = pcall(Player.slot, player(C, d, nil, f, ...), k)
+  return ok and v or nil
+end
+
 --- Plays a tape in the open session: a description of what differs, or nil and what came out otherwise.
 local function record(C, d, tape, f, ...)
-  instructions(d, C.LATE)
-  local p = setmetatable({ C = C, d = d, tape = tape, slots = { ... }, values = {}, met = {} }, Player)
-  p.slots[d.narg + 1] = f
+  local p = player(C, d, tape, f, ...)
   for _, e in ipairs(tape.entries) do
     if not play[e[1]](p, e) then return nil, e.text or "what an operation gives" end
+  end
+  for k = d.early + 1, #d.program do
+    if not p:holds(d.program[k]) then return nil, d.about[k] or "a number" end
   end
   local out = { tensors = {}, sizes = {} }
   for i, r in ipairs(tape.made) do out.tensors[i] = p.values[r] end
