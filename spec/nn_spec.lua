@@ -495,6 +495,15 @@ describe("a compiled module", function()
     assert.equal("f64", m[1].weight.dtype)
   end)
 
+  it("that was a plain table has its parts where it is a part, as the table has", function()
+    local n = nn.Sequential()
+    local part = { w = nn.Parameter(ty.ones(3)), forward = function(self, x) return x * self.w end }
+    n.part = ty.compile(part)
+    assert.equal(1, #n:parameters())
+    assert(rawequal(part.w, n:parameters()[1]))
+    assert.truthy(n:state_dict()["part.w"])
+  end)
+
   it("is a part of another under the names of its own", function()
     local inner = net()
     local outer = nn.Sequential(ty.compile(inner), nn.Linear(1, 1))

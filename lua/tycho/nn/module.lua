@@ -24,6 +24,7 @@
 return function(ty, nn)
   local is_tensor = ty.is_tensor
   local nested = require "tycho.tree"
+  local behind = nested.behind
   local recall, remember = nested.recall, nested.remember -- what was met is kept so that captures can follow it
   local type, rawget, pairs, ipairs = type, rawget, pairs, ipairs
   local getmetatable, setmetatable = getmetatable, setmetatable
@@ -41,13 +42,6 @@ return function(ty, nn)
   local function is_instance(v)
     local class = type(v) == "table" and getmetatable(v)
     return type(class) == "table" and rawget(class, "class_name") ~= nil
-  end
-
-  --- The module that a compiled one stands for; all else as it is.
-  local function behind(v)
-    local meta = type(v) == "table" and getmetatable(v)
-    local m = type(meta) == "table" and rawget(meta, "__module")
-    return is_instance(m) and m or v
   end
 
   local function is_module(v) return is_instance(behind(v)) end
