@@ -1305,6 +1305,6 @@ describe("while sizes are played", function()
       H.same(kept, memory.x)
     end
     assert.truthy(finished > 10 and finished < 115, finished .. " calls finished")
-    assert.truthy(ty.explain(f).captures <= 4)
+    assert.truthy(ty.explain(f).captures <= 8, tostring(ty.explain(f))) -- those that memory ended are made again
   end)
 end)
