@@ -30,6 +30,7 @@ bool ty_capture_begin(State *S, Batch *b) {
   c->stream = S->stream;
   c->stamp = S->stamps;
   c->seq = S->record_seq;
+  c->origins = S->origins;
   S->capture = c;
   return true;
 }
@@ -60,6 +61,7 @@ void ty_capture_end(State *S) {
   if (!c) return;
   S->capture = NULL;
   S->stream = c->stream;
+  S->origins = c->origins + (u32)c->noutside;
   put_back(c);
   put_back_twins(c);
   Batch *b = c->batch; /* handles that wait for it are garbage: they pin nothing any more */
@@ -137,13 +139,22 @@ bool ty_capture_scalar(State *S, i32 slot, ScalarFrom from) {
 
 /* --- tensors */
 
-bool ty_capture_outside(State *S, const Tensor *t, i32 slot) {
+static const Outside *outside_with(const Capture *c, const Storage *st) {
+  for (i32 i = 0; i < c->noutside; i++)
+    if (c->outside[i].t.st == st) return &c->outside[i];
+  return NULL;
+}
+
+bool ty_capture_outside(State *S, Tensor *t, i32 slot) {
   Capture *c = S->capture;
   if (t->st->many) return ty_capture_refuse(S, "uses a tensor of a vmap that has ended");
   if (!grow(&c->outside, c->noutside, &c->outside_cap, sizeof *c->outside)) return refuse_memory(S);
-  bool first = !ty_capture_holds(S, t->st);
+  const Outside *same = outside_with(c, t->st);
+  bool first = !same, lone = same && same->lone;
+  bool known = ty_capture_from(c, t) >= 0; /* by another slot */
   Outside *o = &c->outside[c->noutside++];
-  *o = (Outside){.slot = slot, .first = first};
+  *o = (Outside){.slot = slot, .first = first, .lone = lone};
+  if (!known) t->origin = c->origins + (u32)c->noutside;
   if (first) {
     o->twin = t->st->twin;
     t->st->twin = NULL;
@@ -159,16 +170,20 @@ bool ty_capture_is_old(const State *S, const Record *r) {
 }
 
 bool ty_capture_holds(const State *S, const Storage *st) {
-  const Capture *c = S->capture;
-  for (i32 i = 0; i < c->noutside; i++)
-    if (c->outside[i].t.st == st) return true;
-  return false;
+  return outside_with(S->capture, st) != NULL;
 }
 
 void ty_capture_lone(State *S, const Storage *st) {
   Capture *c = S->capture;
   for (i32 i = 0; i < c->noutside; i++)
     if (c->outside[i].t.st == st) c->outside[i].lone = true;
+}
+
+i32 ty_capture_shares(const Capture *c, i32 i) {
+  const Storage *st = c->outside[i].t.st;
+  bool lone = c->outside[i].lone;
+  for (i32 k = 0; k < c->nwritten && !lone; k++) lone = c->written[k].st == st;
+  return lone ? (i32)(outside_with(c, st) - c->outside) : -1;
 }
 
 bool ty_capture_leaf(State *S, const Record *r, Tensor *g) {
@@ -196,7 +211,7 @@ bool ty_capture_check(State *S, const Tensor *index, i64 size, int base, const d
       if (c->outside[i].t.st->buf == st->buf) st = c->outside[i].t.st;
   for (i32 i = 0; i < c->ncheck; i++) {
     const IndexCheck *k = &c->check[i];
-    bool same = k->t.st == st && k->size == size && k->base == base && k->skips == !!skip &&
+    bool same = k->t.st == st && k->t.origin == index->origin && k->size == size && k->base == base && k->skips == !!skip &&
                 (!skip || k->skip == *skip) && k->t.offset == index->offset &&
                 ty_type_equal(&k->t.type, &index->type) &&
                 !memcmp(k->t.strides, index->strides, sizeof *index->strides * index->type.rank);
@@ -223,7 +238,7 @@ bool ty_capture_copied(const State *S, const Tensor *x, Tensor *y) {
   for (i32 i = 0; i < c->noutside; i++) {
     Storage *st = c->outside[i].t.st;
     if (st->batch || st->buf != in->buf) continue;
-    *y = (Tensor){.st = st, .type = n->type, .offset = in->offset};
+    *y = (Tensor){.st = st, .type = n->type, .offset = in->offset, .origin = in->origin};
     memcpy(y->strides, n->arg.strides, sizeof y->strides);
     return true;
   }

@@ -55,6 +55,7 @@ struct Capture {
   bool refused;
   char why[ERR_MAX];
   u64 stream, stamp, seq; /* of the State when it began; seq: of records */
+  u32 origins;            /* likewise: tensor i from outside is origin `origins` + i + 1 */
   ScalarFrom *scalar;
   Outside *outside;
   IndexCheck *check;
@@ -86,11 +87,22 @@ bool ty_capture_check(State *S, const Tensor *index, i64 size, int base, const d
 /* y: elements of a tensor from outside, of whose copy x is a view; false: it is none. */
 bool ty_capture_copied(const State *S, const Tensor *x, Tensor *y);
 bool ty_capture_write(State *S, Storage *st); /* st is about to be written */
-bool ty_capture_outside(State *S, const Tensor *t, i32 slot);
+bool ty_capture_outside(State *S, Tensor *t, i32 slot);
+/* Which tensor from outside t is, or was made of by views alone; -1: not known. */
+static inline i32 ty_capture_from(const Capture *c, const Tensor *t) {
+  u32 i = t->origin - c->origins - 1;
+  return i < (u32)c->noutside ? (i32)i : -1;
+}
+/* The same as a number that is right while the capture lasts; 0: not known. */
+static inline u32 ty_capture_origin(const State *S, const Tensor *t) {
+  return ty_capture_from(S->capture, t) >= 0 ? t->origin : 0;
+}
 /* Whether a record is from before the capture: then only a leaf may be led to. */
 bool ty_capture_is_old(const State *S, const Record *r);
 bool ty_capture_holds(const State *S, const Storage *st); /* of a tensor from outside */
 void ty_capture_lone(State *S, const Storage *st);
+/* The first tensor from outside with the storage of number i, which is written or lone; -1: it is neither. */
+i32 ty_capture_shares(const Capture *c, i32 i);
 /* A leaf from outside would get g, which is taken over. */
 bool ty_capture_leaf(State *S, const Record *r, Tensor *g);
 

@@ -92,6 +92,44 @@ static int capture_outside(lua_State *L) {
   return 0;
 }
 
+/* another(tensor) -> the same in a handle of its own, of unknown origin */
+static int capture_another(lua_State *L) {
+  const Tensor *t = ty_lua_check(L, "capture", 1);
+  Tensor *y = ty_lua_push(L);
+  ty_tensor_alias(y, t);
+  y->origin = 0;
+  return 1;
+}
+
+/* viewed(tensor) -> the slot of the tensor from outside that it is a view of, whether that one is detached; nothing:
+** it is none */
+static int capture_viewed(lua_State *L) {
+  const Capture *c = ty_lua_state(L)->capture;
+  const Tensor *t = ty_lua_check(L, "capture", 1);
+  i32 i = c ? ty_capture_from(c, t) : -1;
+  if (i < 0 || c->outside[i].t.st != t->st) return 0;
+  lua_pushinteger(L, c->outside[i].slot);
+  lua_pushboolean(L, c->outside[i].t.detached);
+  return 2;
+}
+
+/* sharing() -> a text that tells which tensors from outside that are written or have gradients share memory with which */
+static int capture_sharing(lua_State *L) {
+  State *S = ty_lua_state(L);
+  luaL_Buffer b;
+  luaL_buffinit(L, &b);
+  for (i32 i = 0; S->capture && i < S->capture->noutside; i++) {
+    char text[48];
+    i32 with = ty_capture_shares(S->capture, i);
+    if (with < 0) continue;
+    snprintf(text, sizeof text, "%d=%d ", (int)S->capture->outside[i].slot,
+             (int)S->capture->outside[with].slot);
+    luaL_addstring(&b, text);
+  }
+  luaL_pushresult(&b);
+  return 1;
+}
+
 /* symbols(n, i1, id1, i2, id2 ...): of the next call */
 static int capture_symbols(lua_State *L) {
   Capture *c = ty_lua_state(L)->capture;
@@ -339,6 +377,10 @@ static void read_tensor(Reader *r, Guard *g) {
   g->tensor->rank = t->type.rank;
   g->tensor->needs = ty_needs(t);
   g->tensor->loose = r->T->dynamic;
+  g->tensor->detached = DETACHED_ANY;
+  lua_rawgeti(L, -1, 4);
+  if (!lua_isnil(L, -1)) g->tensor->detached = lua_toboolean(L, -1) ? DETACHED_YES : DETACHED_NO;
+  lua_pop(L, 1);
   for (int d = 0; d < t->type.rank; d++) {
     g->tensor->dim[d].size = t->type.dims[d];
     g->tensor->dim[d].stride = t->strides[d];
@@ -878,11 +920,14 @@ void ty_lua_open_trace(lua_State *L, int m) {
                                  {"is_tensor", capture_is_tensor},
                                  {"is_native", capture_is_native},
                                  {"sized", capture_sized},
+                                 {"another", capture_another},
+                                 {"viewed", capture_viewed},
+                                 {"sharing", capture_sharing},
                                  {"gradient", ty_lua_leaf_gradient},
                                  {"gradients", ty_lua_leaf_gradients},
                                  {"lone", ty_lua_leaf_lone},
                                  {"whole", ty_lua_leaf_whole},
-                                 {"alias", ty_lua_leaf_alias},
+                                 {"seen", ty_lua_leaf_seen},
                                  {"traces", ty_trace_list},
                                  {NULL, NULL}};
   lua_getfield(L, m, "internals");

@@ -1,12 +1,13 @@
 /*
-** lua_check.c -- what jit.check needs of the core: contents of tensors kept and put back, the random
-** state rewound, the first element in which two tensors differ.
+** lua_check.c -- what jit.check needs of the core: contents of tensors, their tapes and gradients kept and put
+** back, the random state rewound, the first element in which two tensors differ.
 ** In: tensors. Out: under `internals.check` the functions below. Fails for want of memory.
 **
 ** What a tensor holds is kept by holding its buffer, which costs nothing until somebody writes. A
 ** buffer whose address left is copied, and gets its bytes back in place.
 */
 #include <stdio.h>
+#include "grad.h"
 #include "lua_tycho.h"
 
 static bool is_fixed(const Buffer *b) { return b->exposed || b->foreign; }
@@ -77,6 +78,77 @@ static int check_changed(lua_State *L) {
   }
   lua_pushboolean(L, changed);
   return 1;
+}
+
+/* --- what is differentiated */
+
+#define META_PAST "tycho.past"
+
+/* What a handle was: a storage, gradients that go through or not, where the contents came from. */
+typedef struct Past {
+  Tensor t;
+  Record *tape; /* held, as is t's storage */
+} Past;
+
+static int past_gc(lua_State *L) {
+  Past *p = lua_touserdata(L, 1);
+  if (p->t.st) ty_tensor_release(&p->t);
+  if (p->tape) ty_record_drop(p->tape);
+  p->tape = NULL;
+  return 0;
+}
+
+/* past(tensor) -> what its handle is now */
+static int check_past(lua_State *L) {
+  ty_lua_enter(L);
+  const Tensor *t = ty_lua_check(L, "check", 1);
+  Past *p = lua_newuserdata(L, sizeof *p);
+  memset(p, 0, sizeof *p);
+  if (luaL_newmetatable(L, META_PAST)) {
+    lua_pushcfunction(L, past_gc);
+    lua_setfield(L, -2, "__gc");
+  }
+  lua_setmetatable(L, -2);
+  ty_tensor_alias(&p->t, t);
+  if (t->st->tape) p->tape = ty_record_hold(t->st->tape);
+  return 1;
+}
+
+/* restore(tensor, past) */
+static int check_restore(lua_State *L) {
+  ty_lua_enter(L);
+  Tensor *t = ty_lua_check(L, "check", 1);
+  const Past *p = luaL_checkudata(L, 2, META_PAST);
+  Storage *st = p->t.st, *now = t->st;
+  Record *tape = st->tape;
+  st->tape = p->tape ? ty_record_hold(p->tape) : NULL;
+  if (tape) ty_record_drop(tape);
+  ty_tensor_alias(t, &p->t);
+  ty_storage_drop(now);
+  return 0;
+}
+
+/* gradient(tensor) -> that of all that its storage holds, nil where there is none */
+static int check_gradient(lua_State *L) {
+  ty_lua_enter(L);
+  const Tensor *t = ty_lua_check(L, "check", 1);
+  const Record *r = ty_grad_leaf(t);
+  if (!r || !r->t.st) return 0;
+  ty_tensor_alias(ty_lua_push(L), &r->t);
+  return 1;
+}
+
+/* set_gradient(tensor, gradient = nil), as gradient() gave it */
+static int check_set_gradient(lua_State *L) {
+  ty_lua_enter(L);
+  const Tensor *t = ty_lua_check(L, "check", 1);
+  Record *r = ty_grad_leaf(t);
+  if (!r) return 0;
+  Tensor was = r->t;
+  r->t = (Tensor){0};
+  if (!lua_isnoneornil(L, 2)) ty_tensor_alias(&r->t, ty_lua_check(L, "check", 2));
+  if (was.st) ty_tensor_release(&was);
+  return 0;
 }
 
 /* random() -> the random state; random(state) sets it */
@@ -163,6 +235,8 @@ void ty_lua_open_check(lua_State *L, int m) {
   static const luaL_Reg fns[] = {{"still", check_still},       {"put_back", check_put_back},
                                  {"changed", check_changed},   {"random", check_random},
                                  {"differ", check_differ},     {"set_upvalue", check_set_upvalue},
+                                 {"past", check_past},         {"restore", check_restore},
+                                 {"gradient", check_gradient}, {"set_gradient", check_set_gradient},
                                  {"upvalues", check_upvalues}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_newtable(L);

@@ -297,19 +297,18 @@ static int grad_join(lua_State *L) {
   return 1;
 }
 
-/* --- leaves, as captures see them */
+/* --- leaves, as captures see them: the gradient of a leaf is that of all its storage, in one dim */
 
-static bool is_whole(const Tensor *t) {
-  return !t->offset && ty_tensor_is_contiguous(t) && t->st->numel == ty_type_numel(&t->type);
+static void push_flat(lua_State *L, const Tensor *g) {
+  Type t = {.dtype = g->type.dtype, .rank = 1, .dims = {g->st->numel}};
+  ty_tensor_view(ty_lua_push(L), g, &t, 0, &(i64){1});
 }
 
-/* y lies as x's storage does: g under x, elsewhere what the storage of base holds, or zeros. */
-static bool record_whole(State *S, const Tensor *x, const Tensor *g, const Tensor *base,
-                         Tensor *y) {
-  Tensor view = {0}, all = {.type = {.dtype = x->type.dtype, .rank = 1, .dims = {x->st->numel}}};
-  all.st = base ? base->st : NULL;
-  all.strides[0] = 1;
-  if (!(base ? ty_record_copy(S, &all, y) : ty_record_full(S, &all.type, 0, y))) return false;
+/* y lies as x's storage does: g under x, zeros elsewhere. */
+static bool record_whole(State *S, const Tensor *x, const Tensor *g, Tensor *y) {
+  Tensor view = {0};
+  Type all = {.dtype = x->type.dtype, .rank = 1, .dims = {x->st->numel}};
+  if (!ty_record_full(S, &all, 0, y)) return false;
   ty_tensor_view(&view, y, &x->type, x->offset, x->strides);
   bool ok = ty_record_assign(S, "grad", &view, &(Given){.kind = O_TENSOR, .t = g});
   ty_tensor_release(&view);
@@ -317,7 +316,7 @@ static bool record_whole(State *S, const Tensor *x, const Tensor *g, const Tenso
   return ok;
 }
 
-/* gradient(leaf) -> what names its place, its gradient or nil; nothing: it is no leaf */
+/* gradient(leaf) -> what names its storage, the gradient or nil; nothing: it is no leaf */
 int ty_lua_leaf_gradient(lua_State *L) {
   State *S = ty_lua_state(L);
   const Tensor *t = ty_lua_check(L, "capture", 1);
@@ -325,12 +324,12 @@ int ty_lua_leaf_gradient(lua_State *L) {
   if (!r) return 0;
   if (!S->capture) return 0;
   lua_pushfstring(L, "%p", (const void *)r);
-  if (r->t.st) ty_tensor_view(ty_lua_push(L), &r->t, &t->type, t->offset, t->strides);
+  if (r->t.st) push_flat(L, &r->t);
   else lua_pushnil(L);
   return 2;
 }
 
-/* gradients() -> "slot slot ...", a tensor for each: what leaves from outside would have been given */
+/* gradients() -> "slot slot ...", a gradient for each: what leaves from outside would have been given */
 int ty_lua_leaf_gradients(lua_State *L) {
   State *S = ty_lua_state(L);
   Capture *c = S->capture;
@@ -339,14 +338,11 @@ int ty_lua_leaf_gradients(lua_State *L) {
   int n = c->nleaf, text = lua_gettop(L);
   luaL_checkstack(L, n + 4, "gradients");
   for (int i = 0; i < n; i++) {
-    const Tensor *g = &c->leaf[i].g, *t = NULL;
-    for (i32 k = 0; k < c->noutside && !t; k++)
-      if (c->outside[k].slot == c->leaf[i].slot) t = &c->outside[k].t;
     lua_pushvalue(L, text);
     lua_pushfstring(L, i ? " %d" : "%d", (int)c->leaf[i].slot);
     lua_concat(L, 2);
     lua_replace(L, text);
-    ty_tensor_view(ty_lua_push(L), g, &t->type, t->offset, t->strides);
+    push_flat(L, &c->leaf[i].g);
   }
   for (int i = 0; i < n; i++) ty_tensor_release(&c->leaf[i].g);
   c->nleaf = 0;
@@ -362,19 +358,18 @@ int ty_lua_leaf_lone(lua_State *L) {
   return 0;
 }
 
-/* whole(leaf, g, before = nil) -> g as the gradient of all that the leaf's storage holds */
+/* whole(leaf, g) -> g, in the dims of the leaf, as the gradient of all its storage: zeros elsewhere */
 int ty_lua_leaf_whole(lua_State *L) {
   State *S = ty_lua_state(L);
   const Tensor *x = ty_lua_check(L, "capture", 1), *g = ty_lua_check(L, "capture", 2);
-  const Tensor *base = lua_isnoneornil(L, 3) ? NULL : ty_lua_check(L, "capture", 3);
-  lua_settop(L, 2);
-  if (!is_whole(x)) TY_LUA_MUST(L, S, record_whole(S, x, g, base, ty_lua_push(L)));
+  TY_LUA_MUST(L, S, record_whole(S, x, g, ty_lua_push(L)));
   return 1;
 }
 
-int ty_lua_leaf_alias(lua_State *L) {
-  const Tensor *t = ty_lua_check(L, "capture", 1);
-  ty_tensor_alias(ty_lua_push(L), t);
+/* seen(leaf, g) -> of the gradient of all its storage that of the leaf */
+int ty_lua_leaf_seen(lua_State *L) {
+  const Tensor *x = ty_lua_check(L, "capture", 1), *g = ty_lua_check(L, "capture", 2);
+  ty_tensor_view(ty_lua_push(L), g, &x->type, g->offset + x->offset, x->strides);
   return 1;
 }
 
@@ -451,7 +446,7 @@ int ty_lua_grad_set(lua_State *L, const Tensor *x) {
     return ty_lua_error(L, "grad: must be %s, got %s", ty_lua_view_text(L, &x->type), got);
   }
   Tensor *whole = ty_lua_push(L);
-  TY_LUA_MUST(L, S, record_whole(S, x, g, NULL, whole));
+  TY_LUA_MUST(L, S, record_whole(S, x, g, whole));
   ty_tensor_release(&r->t);
   ty_tensor_alias(&r->t, whole);
   return 0;

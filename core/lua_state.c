@@ -237,6 +237,7 @@ Tensor *ty_lua_push_in(lua_State *L, Host *H) {
   Handle *h = (Handle *)lua_newuserdata(L, sizeof *h);
   h->t.st = NULL;
   h->t.detached = false;
+  h->t.origin = 0;
   h->mark = ty_lua_mark(H);
   h->scope = NULL;
   H->handles++;

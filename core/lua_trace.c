@@ -71,6 +71,7 @@ static bool same_keys(lua_State *L, const Guard *g, int anchors) {
 static inline bool same_tensor(const Tensor *t, const TensorGuard *g) {
   if (!t->st || t->type.dtype != g->dtype || t->type.rank != g->rank) return false;
   if (TY_UNLIKELY(ty_needs(t) != g->needs)) return false;
+  if (TY_UNLIKELY(g->detached != DETACHED_ANY) && t->detached != g->detached) return false;
   if (TY_UNLIKELY(g->loose)) return true;
   for (int d = 0; d < g->rank; d++) {
     if (t->type.dims[d] != g->dim[d].size) return false;
@@ -93,12 +94,14 @@ static inline bool is_asked(lua_State *L, const Host *H, const Guard *g, const T
   return g->op == G_TENSOR ? is_tensor(L, H, -1, g, outside) : lua_type(L, -1) == g->b;
 }
 
-/* Pushes the gradient of the leaf at index i, in the handle that waits for it; false: there is none. */
+/* Pushes the gradient of all that the storage of the leaf at index i holds, in the handle that waits for it; false:
+** there is none. */
 static bool push_gradient(lua_State *L, const Host *H, int i, int handle) {
   const Tensor *t = ty_lua_test_in(L, H, i);
   const Record *r = t && t->st ? ty_grad_leaf(t) : NULL;
   if (!r || !r->t.st) return false;
-  ty_tensor_view(lua_touserdata(L, handle), &r->t, &t->type, t->offset, t->strides);
+  Type all = {.dtype = r->t.type.dtype, .rank = 1, .dims = {r->t.st->numel}};
+  ty_tensor_view(lua_touserdata(L, handle), &r->t, &all, 0, &(i64){1});
   lua_pushvalue(L, handle);
   return true;
 }

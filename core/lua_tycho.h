@@ -156,7 +156,7 @@ int ty_lua_leaf_gradient(lua_State *L);
 int ty_lua_leaf_gradients(lua_State *L);
 int ty_lua_leaf_lone(lua_State *L);
 int ty_lua_leaf_whole(lua_State *L);
-int ty_lua_leaf_alias(lua_State *L);
+int ty_lua_leaf_seen(lua_State *L);
 
 /* lua_tensor.c: pushes a tensor of the nested tables, number or boolean at index i. dtype < 0: by what they hold.
 ** Ragged and mixed data raise with the path. */

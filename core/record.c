@@ -90,17 +90,21 @@ static Node node_view(i32 src, const Type *t, i64 offset, const i64 *strides) {
   return n;
 }
 
-/* The INPUT node of a concrete tensor: one for each (buffer, offset, layout). */
-static i32 input_node(Batch *b, Buffer *buf, const Type *t, i64 offset, const i64 *strides) {
+/* The INPUT node of a concrete tensor: one for each (buffer, offset, layout), and in a capture for each tensor from
+** outside that it was reached through: they need not share memory in later calls. */
+static i32 input_node(State *S, Batch *b, const Tensor *x) {
+  const Type *t = &x->type;
+  Buffer *buf = x->st->buf;
+  u32 origin = TY_UNLIKELY(S->capture != NULL) ? ty_capture_origin(S, x) : 0;
   Node n = ty_node_new(OP_INPUT, t, -1, -1, -1);
-  for (int d = 0; d < t->rank; d++) n.arg.strides[d] = t->dims[d] == 1 ? 0 : strides[d];
+  for (int d = 0; d < t->rank; d++) n.arg.strides[d] = t->dims[d] == 1 ? 0 : x->strides[d];
   n.arg.k = b->ninput;
   for (i32 i = b->ninput - 1; i >= 0; i--) {
     struct BatchInput *in = &b->input[i];
     if (in->buf != buf) continue;
     const Node *old = &b->g.node[in->node];
     n.arg.k = old->arg.k;
-    if (in->offset == offset && ty_type_equal(&old->type, t) &&
+    if (in->offset == x->offset && in->origin == origin && ty_type_equal(&old->type, t) &&
         !memcmp(old->arg.strides, n.arg.strides, sizeof n.arg.strides))
       return in->node;
   }
@@ -114,15 +118,14 @@ static i32 input_node(Batch *b, Buffer *buf, const Type *t, i64 offset, const i6
   }
   i32 id = ty_graph_append(&b->g, &n);
   if (id < 0) return -1;
-  b->input[b->ninput++] = (struct BatchInput){id, ty_buffer_hold(buf), offset};
+  b->input[b->ninput++] = (struct BatchInput){id, ty_buffer_hold(buf), x->offset, origin};
   b->pinned += buf->bytes;
   return id;
 }
 
 i32 ty_record_node(State *S, Batch *b, const Tensor *x) {
-  (void)S;
   Storage *st = x->st;
-  if (!st->batch) return input_node(b, st->buf, &x->type, x->offset, x->strides);
+  if (!st->batch) return input_node(S, b, x);
   i32 base = st->node;
   if (x->offset == 0 && ty_type_same_dims(&b->g.node[base].type, &x->type) &&
       ty_tensor_is_contiguous(x))

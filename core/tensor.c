@@ -221,6 +221,7 @@ static void tensor_init(Tensor *y, Storage *st, const Type *t) {
   y->type = *t;
   y->offset = 0;
   y->detached = false;
+  y->origin = 0;
   memset(y->strides, 0, sizeof y->strides);
   ty_type_strides(t, y->strides);
 }
@@ -284,7 +285,7 @@ bool ty_tensor_is_contiguous(const Tensor *t) {
 
 void ty_tensor_view(Tensor *y, const Tensor *x, const Type *t, i64 offset, const i64 *strides) {
   Storage *st = ty_storage_hold(x->st);
-  Tensor v = {.st = st, .type = *t, .offset = offset};
+  Tensor v = {.st = st, .type = *t, .offset = offset, .origin = x->origin};
   v.detached = x->detached || (TY_UNLIKELY(st->tape != NULL) && !st->S->grad_mode);
   if (t->rank) memcpy(v.strides, strides, sizeof(i64) * t->rank);
   *y = v;

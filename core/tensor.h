@@ -62,6 +62,7 @@ typedef struct Tensor {
   i64 offset;
   i64 strides[MAX_RANK]; /* in elements */
   bool detached;         /* no gradient goes through this view */
+  u32 origin; /* a capture's number of the tensor from outside that it is, or is a view of */
 } Tensor;
 
 struct Batch {
@@ -75,6 +76,7 @@ struct Batch {
     i32 node;
     Buffer *buf; /* pinned */
     i64 offset;  /* in elements */
+    u32 origin;  /* of the tensor that was read; 0 outside of captures */
   } * input;
   Storage *waiting;   /* storages pending on this batch */
   i64 pinned;         /* bytes of inputs */
@@ -110,6 +112,7 @@ struct State {
   u64 seed, stream;        /* Philox key; next stream number */
   u64 nops, nviews, nlazy; /* counters */
   u64 stamps;              /* given to buffers so far */
+  u32 origins;             /* given to tensors by captures that have ended */
   u64 walks;               /* over buffers, which mark what they have seen */
   i32 batch_nodes;         /* an open batch is cut when it has so many; 0: as many as pay */
   i64 debt;                /* bytes allocated for tensors since the host's collector last stepped */

@@ -51,6 +51,7 @@ static bool make_outside(State *S, Instance *I) {
     memcpy(o->strides, from->t.strides, sizeof o->strides);
     I->strict |= o->lone;
     o->delta = o->offset - c->outside[o->first].t.offset;
+    I->outside[o->first].bound |= o->lone;
     if (I->writes && held(c, st)->exposed)
       return ty_capture_refuse(S, "writes tensors while it uses memory that others see");
     for (i32 k = 0; k < i; k++)
@@ -61,14 +62,25 @@ static bool make_outside(State *S, Instance *I) {
   return true;
 }
 
+/* The tensor from outside through which t, which lies in its storage st, is found. Where it is not known which one
+** that is, it may be any of the storage as long as they share it as they do now. -1: st is not from outside. */
+static i32 make_origin(const Capture *c, Instance *I, const Tensor *t, const Storage *st) {
+  i32 from = ty_capture_from(c, t);
+  if (from >= 0 && c->outside[from].t.st == st) return from;
+  from = outside_of_storage(c, st);
+  if (from >= 0) I->outside[from].bound = true;
+  return from;
+}
+
 static bool make_inputs(State *S, Instance *I, const Batch *b) {
   const Capture *c = S->capture;
   for (i32 i = 0; i < b->ninput; i++) {
     Buffer *buf = b->input[i].buf;
     InstanceInput *in = &I->input[i];
-    in->outside = -1;
-    for (i32 k = 0; k < c->noutside && in->outside < 0; k++)
-      if (held(c, c->outside[k].t.st) == buf) in->outside = k;
+    const Storage *st = NULL;
+    for (i32 k = 0; k < c->noutside && !st; k++)
+      if (held(c, c->outside[k].t.st) == buf) st = c->outside[k].t.st;
+    in->outside = st ? make_origin(c, I, &(Tensor){.origin = b->input[i].origin}, st) : -1;
     if (in->outside >= 0) in->delta = b->input[i].offset - c->outside[in->outside].t.offset;
     else if (buf->stamp <= c->stamp)
       return ty_capture_refuse(S, "reads a tensor of unknown origin");
@@ -83,7 +95,7 @@ static bool make_checks(State *S, Instance *I) {
   for (i32 i = 0; i < c->ncheck; i++) {
     const IndexCheck *from = &c->check[i];
     InstanceCheck *k = &I->check[i];
-    k->outside = outside_of_storage(c, from->t.st);
+    k->outside = make_origin(c, I, &from->t, from->t.st);
     if (k->outside < 0) return ty_capture_refuse(S, "an index of unknown origin");
     k->delta = from->t.offset - c->outside[k->outside].t.offset;
     k->type = from->t.type;
@@ -97,36 +109,11 @@ static bool make_checks(State *S, Instance *I) {
   return true;
 }
 
-/* The one tensor of those that share b->input[i]'s buffer which the input is, or -1. */
-static i32 exactly_one(const Capture *c, const Batch *b, i32 i) {
-  const Node *n = &b->g.node[b->input[i].node];
-  i32 found = -1;
-  for (i32 k = 0; k < c->noutside; k++) {
-    const Tensor *t = &c->outside[k].t;
-    if (held(c, t->st) != b->input[i].buf || t->offset != b->input[i].offset) continue;
-    if (!ty_tensor_has_layout(t, &n->type, n->arg.strides)) continue;
-    if (found >= 0) return -1;
-    found = k;
-  }
-  return found;
-}
-
-/* Tensors that share a storage need not share it in later calls if nothing is written there and each
-** input is just one of them. */
-static void free_readers(const Capture *c, Instance *I, const Batch *b) {
-  for (i32 first = 0; first < I->noutside; first++) {
-    const Buffer *buf = held(c, c->outside[first].t.st);
-    bool loose = I->outside[first].first == first && !I->outside[first].lone;
-    for (i32 i = 0; loose && i < I->ninput; i++)
-      loose = b->input[i].buf != buf || exactly_one(c, b, i) >= 0;
-    for (i32 i = 0; loose && i < I->nmade; i++)
-      loose = !I->made[i].alias || I->made[i].from != first;
-    for (i32 i = 0; loose && i < I->ncheck; i++) loose = I->check[i].outside != first;
-    if (!loose) continue;
-    for (i32 k = first; k < I->noutside; k++)
-      if (I->outside[k].first == first) I->outside[k].first = k, I->outside[k].delta = 0;
-    for (i32 i = 0; i < I->ninput; i++)
-      if (b->input[i].buf == buf) I->input[i] = (InstanceInput){.outside = exactly_one(c, b, i)};
+/* Tensors that share a storage need not share it in later calls where nothing is bound to how they do. */
+static void free_readers(Instance *I) {
+  for (i32 i = 0; i < I->noutside; i++) {
+    InstanceOutside *o = &I->outside[i];
+    if (!I->outside[o->first].bound) o->first = i, o->delta = 0;
   }
 }
 
@@ -186,6 +173,8 @@ static bool make_made(State *S, Instance *I, const Tensor *const *made, i32 nmad
     if (from < 0 && ty_needs_grad(t))
       return ty_capture_refuse(S, "a result that needs a gradient is given back (detach it)");
     if (from >= 0) {
+      if ((from = ty_capture_from(c, t)) < 0 || c->outside[from].t.st != st)
+        return ty_capture_refuse(S, "gives back a tensor of unknown origin");
       m->alias = true;
       m->detached = t->detached;
       m->from = from;
@@ -312,7 +301,7 @@ static bool fill(State *S, Instance *I, const Tensor *const *made, i32 nmade, Wa
   if (!make_wanted(S, I, made, nmade, w, &n) || !make_outside(S, I) ||
       !make_inputs(S, I, c->batch) || !make_checks(S, I) || !make_scalars(S, I, &c->batch->g))
     return false;
-  free_readers(c, I, c->batch);
+  free_readers(I);
   list_shared(I);
   if (!by) return make_plan(S, I, c->batch, w, n, out, place);
   return by->g ? plan_replacement(S, I, by, w, n, out, place) : make_foreign(S, I, w, n);
@@ -530,7 +519,8 @@ static void settle(State *S, Instance *I, const Tensor *const *outside, Tensor *
     made[i]->type = m->type;
     made[i]->offset = m->offset + (of ? of->offset : 0);
     memcpy(made[i]->strides, m->strides, sizeof m->strides);
-    made[i]->detached = of && (of->detached || m->detached);
+    made[i]->detached = m->detached;
+    made[i]->origin = 0;
     made[i]->st = ty_storage_hold(of ? of->st : I->fresh[m->from]);
   }
   for (i32 k = 0; k < I->ntarget; k++)

@@ -17,7 +17,8 @@ typedef struct InstanceOutside {
   i64 offset; /* written storages: its own offset and the storage's size must be these */
   i64 numel;
   bool written;
-  bool lone; /* nothing else may share its memory if the instance is strict */
+  bool lone;  /* nothing else may share its memory if the instance is strict */
+  bool bound; /* of a first one: those with its storage must lie in it as they did */
   Type type; /* which the instance is for, with the strides */
   i64 strides[MAX_RANK];
 } InstanceOutside;
@@ -46,7 +47,7 @@ typedef struct InstanceTarget {
 typedef struct InstanceMade {
   bool
       alias; /* a view of tensor `from` from outside, offset beyond its own; else of target `from` */
-  bool detached;
+  bool detached; /* as it was: a guard holds that `from` is, or is not */
   i32 from;
   Type type;
   i64 offset, strides[MAX_RANK];

@@ -163,6 +163,8 @@ return function(core, plain)
         for _, name in ipairs(names or {}) do look(env, name, r) end
       else
         r.still, r.version = K.still(v)
+        r.past, r.gradient = K.past(v), K.gradient(v)
+        if r.gradient then r.gradient_still, r.gradient_version = K.still(r.gradient) end
         notes.tensors[#notes.tensors + 1] = r
       end
     end
@@ -198,8 +200,15 @@ return function(core, plain)
     return changed
   end
 
+  --- A copy of the gradient where it is another one than before; NIL where there is none any more.
+  local function gradient_change(r)
+    local g = core.internals.is_live(r.value) and K.gradient(r.value) or nil
+    if g and r.gradient and not K.changed(g, r.gradient_still) or not g and not r.gradient then return false end
+    return g and K.still(g) or NIL
+  end
+
   local function changes_since(notes)
-    local y = { tables = {}, metas = {}, cells = {}, tensors = {} }
+    local y = { tables = {}, metas = {}, cells = {}, tensors = {}, gradients = {} }
     for i, r in ipairs(notes.tables) do
       y.tables[i] = table_changes(r) or false
       local meta = getmetatable(r.value)
@@ -213,6 +222,7 @@ return function(core, plain)
       if not K.changed(r.value, r.still) then y.tensors[i] = false
       elseif not core.internals.is_live(r.value) then y.tensors[i] = "released"
       else y.tensors[i] = K.still(r.value) end
+      y.gradients[i] = gradient_change(r)
     end
     return y
   end
@@ -230,6 +240,9 @@ return function(core, plain)
     for i, changed in ipairs(changes.tensors) do
       local r = notes.tensors[i]
       if changed then K.put_back(r.value, r.still, r.version) end
+      K.restore(r.value, r.past)
+      K.set_gradient(r.value, r.gradient)
+      if changes.gradients[i] and r.gradient then K.put_back(r.gradient, r.gradient_still, r.gradient_version) end
     end
   end
 
@@ -240,7 +253,10 @@ return function(core, plain)
       return v == 0 and 1 / v < 0 and "-0" or ("%.9g"):format(v)
     end
     if type(v) == "string" then return ("%q"):format(#v > 60 and v:sub(1, 60) .. "..." or v) end
-    if is_tensor(v) then return ("a tensor %s[%s]"):format(v.dtype, table.concat(v.shape, ",")) end
+    if is_tensor(v) then
+      local needs = v.requires_grad and (v.is_leaf and ", a leaf" or ", taped") or ""
+      return ("a tensor %s[%s]%s"):format(v.dtype, table.concat(v.shape, ","), needs)
+    end
     return type(v) == "nil" and "nil" or type(v) == "boolean" and tostring(v) or "a " .. type(v)
   end
 
@@ -310,6 +326,17 @@ return function(core, plain)
     end
   end
 
+  local function compare_gradients(path, r, a, b)
+    if not a and not b then return end
+    if not a then a = r.gradient_still or NIL end
+    if not b then b = r.gradient_still or NIL end
+    if a == NIL or b == NIL then
+      if a ~= b then differs(path, a == NIL and "nil" or show(a), b == NIL and "nil" or show(b)) end
+    else
+      compare_tensors(path, a, b)
+    end
+  end
+
   local function compare_changes(notes, partner, eager, now)
     for i, r in ipairs(notes.tables) do
       local a, b = eager.tables[i] or {}, now.tables[i] or {}
@@ -344,6 +371,7 @@ return function(core, plain)
           compare_tensors(path_of(r), a or r.still, b or r.still)
         end
       end
+      compare_gradients(path_of(r) .. ".grad", r, eager.gradients[i], now.gradients[i])
     end
   end
 

@@ -211,7 +211,13 @@ function World:pin_tensor(v, s)
   end
   self.C.outside(v, s.slot)
   if self.tape then self.tape:outside(v, s.slot) end
-  self:guard(s, "tensor", v)
+  s.tensor = self:guard(s, "tensor", v)
+end
+
+--- A view of a tensor from outside is given back: whether gradients go through it is a matter of that tensor, too.
+function World:pin_viewed(v)
+  local slot, detached = self.C.viewed(v)
+  if slot then self.slots[slot].tensor[4] = detached end
 end
 
 function World:pin_function(f, s)
@@ -408,6 +414,7 @@ end
 local function tensor_position(world, v)
   local list, at = world.made_tensors, world.tensor_at
   if not at[v] then
+    world:pin_viewed(v)
     list[#list + 1] = v
     at[v] = #list
   end
@@ -473,7 +480,7 @@ local function effect_recipes(world)
   for _, e in ipairs(world.effects) do
     local cell, o, g = e.cell, e.table, e.gradient
     if g then
-      list[#list + 1] = world.gradient_effect(g, recipe(world, world:whole_gradient(g)))
+      list[#list + 1] = world.gradient_effect(g, recipe(world, g.value, g.shadow))
     elseif cell then
       list[#list + 1] = { "upvalue", cell.fslot, cell.index, recipe(world, cell.value, cell.shadow),
         path = upvalue_name(world.slots[cell.fslot].value, cell.index) }
@@ -505,6 +512,7 @@ function World:describe(results, shadows, n)
   end
   d.sizes = {}
   for i, s in ipairs(self.sizes) do d.sizes[i] = s.value end
+  d.sharing = self.C.sharing()
   d.tapes = { self.tape and self.tape:finish(self.made_tensors, self.sizes) }
   return d
 end
@@ -533,7 +541,7 @@ local function same_instruction(a, b)
   if a[1] ~= b[1] or a[2] ~= b[2] and not same_value(a[2], b[2]) then return false end
   if a[1] == "keys" then return same_values(a[3], b[3]) end
   if a[1] == "tensor" then -- it may have other sizes
-    return a[3].dtype == b[3].dtype and a[3].ndim == b[3].ndim and needs(a[3]) == needs(b[3])
+    return a[3].dtype == b[3].dtype and a[3].ndim == b[3].ndim and needs(a[3]) == needs(b[3]) and a[4] == b[4]
   end
   return same_value(a[3], b[3]) and same_value(a[4], b[4])
 end
@@ -564,6 +572,7 @@ end
 --- Whether two descriptions are one trace but for the sizes of tensors: the same reads, guards, results and effects.
 function M.same(a, b)
   return a.narg == b.narg and a.nresults == b.nresults and #a.tensors == #b.tensors and a.early == b.early
+    and a.sharing == b.sharing
     and same_lists(same_instruction, a.program, b.program) and same_lists(same_recipe, a.results, b.results)
     and same_lists(same_effect, a.effects, b.effects) and same_lists(same_table, a.tables, b.tables)
 end
@@ -587,7 +596,7 @@ local function new_world(core, f, options, ...)
     sizes = {},        -- that the program speaks of: shadows
     specialised = {},  -- by slot: numbers whose value a function of the library has asked for
     effects = {}, untyped = {},
-    gradients = {}, gradient_places = {}, ngradients = 0, memories = {}, sharing = {}, -- see gradients.lua
+    gradients = {}, ngradients = 0, memories = {}, sharing = {}, -- see gradients.lua
     around = core.internals.grad.around,
     made_tables = {}, made_tensors = {}, tensor_at = {},
     catching = 0,     -- pcalls that are being evaluated

@@ -7,28 +7,26 @@
 --    or finds that there is none; after that, or after a write, the record kept here answers. It ends as an effect.
 -- 2. What backward would have added to a leaf the core hands out (C.gradients), by their slots. It is added here:
 --    old + new, as the core does it, untaped.
--- 3. Reading gives another view of the gradient each time, as it does outside; they share its memory.
--- 4. A leaf may be a view: what it has is seen by its own dims, and ends as the gradient of all that its storage holds.
--- 5. Leaves that have a gradient are alone: a later call in which two of them share memory is none of the trace's.
+-- 3. Leaves may be views of one storage, which has one gradient: the place is the storage's, and so is what it holds,
+--    in one dim. A leaf sees its part; each reading gives another view, as it does outside.
+-- 4. Leaves that have a gradient share memory in later calls as they do now, and with nobody else.
 
 local type, tonumber, ipairs, rawequal = type, tonumber, ipairs, rawequal
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
 
 return function(World)
-  --- The record of the place where a leaf from outside has its gradient: {slot, found, known, value, shadow, written};
-  --- nil for other tensors.
+  --- The record of the place where the storage of a leaf from outside has its gradient: {slot, path, found, known, value,
+  --- shadow, written}; nil for other tensors.
   local function place_of(world, t)
-    local o = world.gradients[t]
-    if o then return o end
-    local C, s = world.C, world.objects[t]
-    local id, g = C.gradient(t)
+    local s = world.objects[t]
+    local id, g = world.C.gradient(t)
     if not id then return nil end
-    if world.gradient_places[id] then world:abort("a leaf is known by two tensors, and its gradient is used") end
-    world.gradient_places[id] = true
-    world:tycho(C.lone, "lone", { t }, { s }, 1)
+    local o = world.gradients[id]
+    if o then return o end
+    world:tycho(world.C.lone, "lone", { t }, { s }, 1)
     o = { slot = s.slot, path = (s.path or "?") .. ".grad", found = g }
-    world.gradients[t] = o
+    world.gradients[id] = o
     return o
   end
 
@@ -44,7 +42,6 @@ return function(World)
       o.shadow = world:slot(g, { "grad", o.slot }, o.path)
       world.ngradients = world.ngradients + 1
       world:pin(g, o.shadow)
-      o.base, o.base_shadow = g, o.shadow
     end
     return g, o.shadow
   end
@@ -54,16 +51,6 @@ return function(World)
     if o.written then return end
     o.written = true
     world.effects[#world.effects + 1] = { gradient = o }
-  end
-
-  --- What the leaf is to hold, as its storage lies, and its shadow.
-  function World:whole_gradient(o)
-    if o.value == nil then return nil, o.shadow end
-    local leaf = self.slots[o.slot]
-    local whole, shadows = self:tycho(self.C.whole, "grad", { leaf.value, o.value, o.base },
-      { leaf, o.shadow, o.base and o.base_shadow }, 3)
-    if rawequal(whole[1], o.value) then return o.value, o.shadow end
-    return whole[1], shadows[1]
   end
 
   --- The effect of a place; nil: it is as it was.
@@ -78,12 +65,8 @@ return function(World)
     if not o then return nil, nil end
     local v, s = read(self, o)
     if v == nil then return nil, nil end
-    if o.handed ~= v then
-      o.handed = v
-      return v, s
-    end
-    local views, shadows = self:tycho(self.C.alias, "grad", { v }, { s }, 1)
-    return views[1], shadows[1]
+    local seen, shadows = self:tycho(self.C.seen, "grad", { t, v }, { self.objects[t], s }, 2)
+    return seen[1], shadows[1]
   end
 
   local function same_kind(a, b)
@@ -99,12 +82,11 @@ return function(World)
   function World:set_gradient(t, v, s)
     self:pin(v, s)
     local o = place_of(self, t)
-    if o then o.base = nil end
     if v == nil then return o and write(self, o, nil, nil) end
     if not o or not self.is_tensor(v) or not same_kind(t, v) then self:abort("a gradient is set that does not fit") end
-    local copy = self:tycho(self.core.internals.methods.clone, "clone", { v }, { s }, 1)[1]
-    if copy.requires_grad then self:abort("a gradient that needs a gradient is set") end
-    return write(self, o, copy, nil)
+    local whole = self:tycho(self.C.whole, "grad", { t, v }, { self.objects[t], s }, 2)[1]
+    if whole.requires_grad then self:abort("a gradient that needs a gradient is set") end
+    return write(self, o, whole, nil)
   end
 
   --- What the way back that just ended gave to leaves from outside.

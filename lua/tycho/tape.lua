@@ -320,8 +320,10 @@ end
 
 local play = {}
 
+--- Two tensors may be one in this call, which no guard holds for others: each is found through its own slot.
 function play.outside(p, e)
   local t = p:slot(e[2])
+  if e[3] and p.met[t] then t = p.C.another(t) end
   p.C.outside(t, e[2])
   if e[3] then
     p.values[e[3]], p.met[t] = t, true
@@ -389,6 +391,7 @@ local function record(C, d, tape, f, ...)
   for k = d.early + 1, #d.program do
     if not p:holds(d.program[k]) then return nil, d.about[k] or "a number" end
   end
+  if C.sharing() ~= d.sharing then return nil, "which tensors share memory" end
   local out = { tensors = {}, sizes = {} }
   for i, r in ipairs(tape.made) do out.tensors[i] = p.values[r] end
   for i, r in ipairs(tape.sizes) do out.sizes[i] = p.values[r] end
