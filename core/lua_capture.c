@@ -430,7 +430,9 @@ static const GuardName names[] = {{"upvalue", G_UPVALUE, 'i'}, {"env", G_ENV, 's
                                   {"sqrt", G_SQRT, '1'},       {"call", G_CALL, 'C'},
                                   {"lt", G_LT, 'o'},           {"le", G_LE, 'o'},
                                   {"eq", G_EQ, 'o'},           {"whole", G_WHOLE, 'w'},
-                                  {"grad", G_GRAD, 's'},       {"no_grad", G_NO_GRAD, 's'}};
+                                  {"grad", G_GRAD, 's'},       {"no_grad", G_NO_GRAD, 's'},
+                                  {"string_metatable", G_STRING_METATABLE, '-'},
+                                  {"cell_same", G_CELL, 'u'},  {"cell_distinct", G_CELL, 'U'}};
 
 static bool item_true(Reader *r, int i) {
   lua_rawgeti(r->L, -1, i);
@@ -513,6 +515,14 @@ static void read_guard(Reader *r, Guard *g) {
     break;
   case 'e': read_equal(r, g); break;
   case 'p': g->b = known_slot(r, 3); break;
+  case 'u':
+  case 'U':
+    g->a = known_slot(r, 2);
+    g->b = known_slot(r, 3);
+    g->n = item(r, 4);
+    g->upvalue = item(r, 5);
+    g->want = row->form == 'u';
+    break;
   case 'l': g->n = item(r, 3); break;
   case 'k': read_keys(r, g); break;
   case 'T': read_tensor(r, g); break;

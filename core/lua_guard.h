@@ -16,6 +16,7 @@ typedef enum {
   G_KEYED,   /* a field whose key lies on the stack already */
   G_ELEMENT, /* a field with a small whole number as its key */
   G_GRAD,    /* what a leaf's gradient is: not nil */
+  G_STRING_METATABLE, /* of all strings */
   G_METATABLE,
   /* checking */
   G_TYPE,
@@ -31,6 +32,7 @@ typedef enum {
   G_TENSOR,
   G_NO_GRAD, /* the tensor has no gradient now */
   G_CLOSURE,
+  G_CELL, /* whether upvalues n of slot a and `upvalue` of slot b are one cell */
   /* numbers: each makes one */
   G_NUMBER,
   G_BOUND, /* a number that every instance has a value of its own for */
@@ -79,6 +81,7 @@ typedef struct Guard {
   union {
     double v;
     const void *p;
+    i32 upvalue;
     TensorGuard *tensor;
     Dump *dump;
   };

@@ -164,6 +164,11 @@ static i32 check_range(lua_State *L, const Host *H, const Trace *T, i32 from, i3
       break;
     case G_GRAD: NEED(push_gradient(L, H, g->a, g->b)); break;
     case G_NO_GRAD: NEED(has_no_gradient(L, H, g->a)); break;
+    case G_STRING_METATABLE:
+      lua_pushliteral(L, "");
+      if (!lua_getmetatable(L, -1)) lua_pushnil(L);
+      lua_remove(L, -2);
+      break;
     case G_METATABLE:
       if (!lua_getmetatable(L, g->a)) lua_pushnil(L);
       break;
@@ -194,6 +199,9 @@ static i32 check_range(lua_State *L, const Host *H, const Trace *T, i32 from, i3
     case G_KEYS: NEED(same_keys(L, g, anchors)); break;
     case G_TENSOR: NEED(is_tensor(L, H, g->a, g, outside)); break;
     case G_CLOSURE: NEED(same_bytecode(L, g->a, g->dump)); break;
+    case G_CELL:
+      NEED((lua_upvalueid(L, g->a, g->n) == lua_upvalueid(L, g->b, g->upvalue)) == g->want);
+      break;
     case G_NUMBER:
     case G_BOUND:
       NEED_TYPE(LUA_TNUMBER);
@@ -560,6 +568,8 @@ static void push_shown(lua_State *L, int i) {
   else ty_lua_show(L, i);
 }
 
+static const char *shared_text(bool shared) { return shared ? "shared" : "not shared"; }
+
 /* The guard's row of the description: {guard =, path =, was =, description =}. own: the trace's anchors. */
 static void push_failed(lua_State *L, const struct Failed *f, int own) {
   lua_createtable(L, 0, 4);
@@ -585,6 +595,8 @@ static void push_failed(lua_State *L, const struct Failed *f, int own) {
   char type[64];
   if (g->op >= G_LT) {
     lua_pushstring(L, g->want ? "true" : "false");
+  } else if (g->op == G_CELL) {
+    lua_pushstring(L, shared_text(g->want));
   } else if (g->op >= G_NUMBER || g->op < G_TYPE || g->op == G_KEYS) {
     lua_pushnil(L);
   } else if (g->op == G_TENSOR) {
@@ -648,7 +660,8 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
                          lua_type(L, g->a) == LUA_TFUNCTION && !lua_iscfunction(L, g->a);
     if (g->op <= G_METATABLE) lua_pushnil(L);
     else lua_pushvalue(L, g->a);
-    if (g->op < G_NUMBER) push_shown(L, lua_gettop(L));
+    if (g->op == G_CELL) lua_pushstring(L, shared_text(!g->want));
+    else if (g->op < G_NUMBER) push_shown(L, lua_gettop(L));
     else lua_pushstring(L, g->want ? "false" : "true");
     snprintf(e->now, sizeof e->now, "%s", lua_tostring(L, -1));
   }

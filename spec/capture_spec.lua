@@ -575,13 +575,31 @@ describe("a capture", function()
     assert.is_nil((D.run(C.description, f, 2, make(2), 3)))
   end)
 
-  it("goes back to identity where a closure that is made anew writes its upvalue", function()
+  it("follows a closure that is made anew for each call and writes its upvalue", function()
     local function make(n) return function() n = n + 1 return n end end
     local function f(g) return g() end
-    local g = make(2)
-    assert.is_true(capture.run_with(core, {}, { closures = true }, f, g))
-    assert.is_nil((D.run(C.description, f, 1, make(2))))
-    assert.equal(3, D.run(C.description, f, 1, g)[1])
+    assert.is_true(capture.run_with(core, {}, { closures = true }, f, make(2)))
+    local g = make(7)
+    local results, effects = D.run(C.description, f, 1, g)
+    assert.equal(8, results[1])
+    effects()
+    assert.equal(9, g())
+  end)
+
+  it("asks whether upvalues are one variable where functions are known by their code", function()
+    local function make(n)
+      return { add = function(k) n = n + k end, get = function() return n end }
+    end
+    local function f(add, get) add(1) return get() end
+    local one, other = make(2), make(7)
+    assert.is_true(capture.run_with(core, {}, { closures = true }, f, one.add, one.get))
+    D.lint(C.description)
+    assert.equal(8, D.run(C.description, f, 2, other.add, other.get)[1])
+    assert.is_nil((D.run(C.description, f, 2, one.add, other.get)))
+    assert.is_true(capture.run_with(core, {}, { closures = true }, f, one.add, other.get))
+    D.lint(C.description)
+    assert.is_nil((D.run(C.description, f, 2, one.add, one.get)))
+    assert.equal(2, D.run(C.description, f, 2, other.add, one.get)[1])
   end)
 
   it("evaluates what is inside compiled functions and compiled modules", function()

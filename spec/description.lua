@@ -78,8 +78,9 @@ local numeric = {
 
 -- Operands: s slot, t slot of a table or function, n number expression, v any value, b boolean, i whole number, f function
 local shapes = {
-  upvalue = "+ti", env = "+t", field = "+tv", metatable = "+t", grad = "+s", no_grad = "s",
+  upvalue = "+ti", env = "+t", field = "+tv", metatable = "+t", string_metatable = "+", grad = "+s", no_grad = "s",
   type = "sv", equal = "sv", same = "ss", distinct = "ss",
+  cell_same = "ssii", cell_distinct = "ssii",
   length = "ti", keys = "tv", tensor = "sv", closure = "sf", number = "#s", const = "#v", size = "#i", add = "#nn", sub = "#nn",
   mul = "#nn", div = "#nn", unm = "#n", abs = "#n", floor = "#n", ceil = "#n", sqrt = "#n", call = "#fnN", lt = "nnb",
   le = "nnb", eq = "nnb", whole = "nb",
@@ -173,6 +174,7 @@ local read = {
   env = function(s, f) return debug.getfenv(s[f]) end,
   field = function(s, t, k) return rawget(s[t], k) end,
   metatable = function(s, t) return debug.getmetatable(s[t]) end,
+  string_metatable = function() return debug.getmetatable("") end,
   grad = function(s, t) return s[t].grad end,
 }
 
@@ -181,6 +183,8 @@ local guards = {
   equal = function(s, _, k, v) return same(s[k], v) end,
   same = function(s, _, a, b) return rawequal(s[a], s[b]) end,
   distinct = function(s, _, a, b) return not rawequal(s[a], s[b]) end,
+  cell_same = function(s, _, a, b, i, k) return debug.upvalueid(s[a], i) == debug.upvalueid(s[b], k) end,
+  cell_distinct = function(s, _, a, b, i, k) return debug.upvalueid(s[a], i) ~= debug.upvalueid(s[b], k) end,
   length = function(s, _, t, n) return #s[t] == n end,
   keys = function(s, _, t, list) return keys_are(s[t], list) end,
   tensor = function(s, _, k, x) return type(s[k]) == "userdata" and same_layout(s[k], x) end,
@@ -209,7 +213,7 @@ function M.check(d, f, n, ...)
     elseif numeric[name] then
       numbers = next_number(d, i, numbers)
       x[numbers] = numeric[name](x, instr[2], instr[3], instr[4])
-    elseif not guards[name](s, x, instr[2], instr[3], instr[4]) then
+    elseif not guards[name](s, x, instr[2], instr[3], instr[4], instr[5]) then
       return false, instr
     end
   end

@@ -78,10 +78,9 @@ end
 --- Gives the capture up. Never returns.
 ---@param reason string what the function does, such as "calls print"
 ---@param hint? string what the user could do instead
----@param anew? boolean functions known by their bytecode alone are the reason
-function World:abort(reason, hint, anew)
+function World:abort(reason, hint)
   if not self.failure then
-    self.failure = { reason = reason, hint = hint, anew = anew }
+    self.failure = { reason = reason, hint = hint }
     self:locate(self.failure)
   end
   return error(ABORT, 0)
@@ -315,8 +314,9 @@ local function upvalue_name(f, i)
   return name and name ~= "" and name or ("upvalue " .. i)
 end
 
---- The cell behind an upvalue. Several closures share cells: the cell is known by its identity, which is fixed as long
---- as the functions are the same; where only their bytecode is known, by the function's slot and the upvalue's number.
+--- The cell behind an upvalue, which several closures may share. Functions known by identity share it in later calls as
+--- they do now. Where one is known by its bytecode alone, guards hold that: here that two upvalues are one cell, and in
+--- guard_cells that two are not, where it matters.
 function World:cell(f, fs, i)
   local C = self.C
   if self:is_ours(f) then
@@ -330,32 +330,34 @@ function World:cell(f, fs, i)
   end
   fs = self:function_slot(f, fs)
   local id = C.upvalue_id(f, i)
-  if fs.bytecode_only then
-    local own = self.own_cells[fs.slot]
-    if not own then
-      own = {}
-      self.own_cells[fs.slot] = own
-    end
-    local other = self.cell_owner[id]
-    if other and other ~= fs.slot then
-      self:abort("two functions that are made anew for each call share an upvalue", nil, true)
-    end
-    self.cell_owner[id] = fs.slot
-    id = own[i] or id
-    own[i] = id
-  elseif self.cell_owner[id] then
-    self:abort("a function that is made anew for each call shares an upvalue with another", nil, true)
-  end
+  local slot, anew = fs.slot, fs.bytecode_only
   local cell = self.cells[id]
   if not cell then
     local v = C.upvalue(f, i)
-    local s = self:slot(v, { "upvalue", fs.slot, i }, upvalue_name(f, i))
+    local s = self:slot(v, { "upvalue", slot, i }, upvalue_name(f, i))
     -- what a compiled function asks for the function to run
     s.pick = type(v) == "function" and C.is_native(v) and not self:owner(v) and self.is_wrapper(f)
-    cell = { value = v, shadow = s, fslot = fs.slot, index = i, anew = fs.bytecode_only }
+    cell = { value = v, shadow = s, path = s.path, fslot = slot, index = i, anew = anew, seen = { [slot] = true } }
     self.cells[id] = cell
+    self.outside_cells[#self.outside_cells + 1] = cell
+  elseif not cell.seen[slot] then
+    cell.seen[slot] = true
+    if anew or cell.anew then self:emit({ "cell_same", cell.fslot, slot, cell.index, i }, upvalue_name(f, i)) end
   end
   return cell
+end
+
+--- A cell that is written is none of the others that were read or written, also in later calls.
+function World:guard_cells()
+  local list = self.outside_cells
+  for i, a in ipairs(list) do
+    for k, b in ipairs(list) do
+      local asked = k < i and b.written -- of two written ones the first asks
+      if a.written and k ~= i and not asked and (a.anew or b.anew) then
+        self:emit({ "cell_distinct", a.fslot, b.fslot, a.index, b.index }, a.path)
+      end
+    end
+  end
 end
 
 --- Upvalue i of a real Lua function.
@@ -367,8 +369,6 @@ end
 function World:set_upvalue(f, fs, i, v, vs)
   local cell = self:cell(f, fs, i)
   if cell.fslot and not cell.written then
-    -- other closures of later calls might share the cell, which no guard sees
-    if cell.anew then self:abort("writes an upvalue of a function that is made anew for each call", nil, true) end
     cell.written = true
     self.effects[#self.effects + 1] = { cell = cell }
   end
@@ -503,6 +503,7 @@ function World:describe(results, shadows, n)
   d.tables = table_recipes(self)
   d.tensors = self.made_tensors
   self:guard_aliases()
+  self:guard_cells()
   for k, s in pairs(self.slots) do d.paths[k] = s.path end
   d.early = #self.program
   local late = self.late
@@ -543,7 +544,7 @@ local function same_instruction(a, b)
   if a[1] == "tensor" then -- it may have other sizes
     return a[3].dtype == b[3].dtype and a[3].ndim == b[3].ndim and needs(a[3]) == needs(b[3]) and a[4] == b[4]
   end
-  return same_value(a[3], b[3]) and same_value(a[4], b[4])
+  return same_value(a[3], b[3]) and same_value(a[4], b[4]) and a[5] == b[5]
 end
 
 local function same_recipe(a, b)
@@ -589,7 +590,7 @@ local function new_world(core, f, options, ...)
     constants = {},    -- by table of the library: a record
     objects = {},      -- by tensor or function from outside: the shadow of its first path
     cells = {},        -- by identity of upvalue
-    own_cells = {}, cell_owner = {},
+    outside_cells = {}, -- as they were found
     environments = {}, -- by slot of function: shadow
     closures = {}, iterators = {},
     numbers = {}, nnumbers = 0, nlate = C.LATE, number_at = {}, said = {},
@@ -750,8 +751,6 @@ function M.run_with(core, handle, options, f, ...)
       local ok, answer = pcall(require("tycho.graph").customize, own.custom, asked, asked.inputs)
       if not ok then return nil, { reason = "its passes or backend raise an error", raised = { answer } } end
       asked.answer, asked.inputs = answer, nil
-    elseif why.anew and own.closures then -- by identity, then
-      own.closures, own.asked = nil, {}
     elseif why.bound and own.bounds[why.bound] then -- one less each time
       own.bounds[why.bound], own.asked, tries = false, {}, tries + 1
     else

@@ -224,11 +224,14 @@ models[getmetatable] = function(world, args, shadows, n)
   local v, s = args[1], shadows[1]
   if n == 0 then world:abort("getmetatable is given nothing") end
   if type(v) == "userdata" then return one(getmetatable(world:pin(v, s))) end
-  if type(v) ~= "table" then
+  local mt, ms
+  if type(v) == "table" then
+    mt, ms = world:metatable(world:table_of(v, s))
+  else
     world:typed(v, s)
-    return one(world:constant(getmetatable(v)))
+    if type(v) ~= "string" then return one(world:constant(getmetatable(v))) end
+    mt, ms = world:string_metatable()
   end
-  local mt, ms = world:metatable(world:table_of(v, s))
   if mt == nil then return one(nil) end
   local shown, ss = world:raw_index(mt, ms, "__metatable")
   world:typed(shown, ss)

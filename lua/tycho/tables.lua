@@ -197,19 +197,35 @@ return function(World)
     return h, hs
   end
 
+  --- The metatable that all strings have, a table from outside like others; nil is guarded.
+  local function string_metatable(world)
+    local s = world.strings
+    if not s then
+      local mt = metatable_of(world, "")
+      if world:in_ours() then return world:constant(mt), nil end
+      s = world:slot(mt, { "string_metatable" }, "metatable(string)")
+      world.strings = s
+      world:pin(mt, s)
+    end
+    return s.value, s
+  end
+
+  World.string_metatable = string_metatable
+
   --- The handler of an event for any value.
   function World:metamethod(v, s, event)
     local kind = type(v)
     if kind == "table" then return self:event_of(self:table_of(v, s), event) end
-    if kind == "string" then
-      local mt = metatable_of(self, "")
-      return mt and rawget(mt, event), nil
-    end
     if kind == "userdata" or kind == "cdata" then
       self:abort(("a %s is used that is no tensor"):format(kind))
     end
     self:typed(v, s)
-    return nil
+    if kind ~= "string" then return nil end
+    local mt, ms = string_metatable(self)
+    if mt == nil then return nil end
+    local h, hs = self:raw_index(mt, ms, event)
+    self:typed(h, hs)
+    return h, hs
   end
 
   -- t[k] --------------------------------------------------------------------------------------------------------------
@@ -220,38 +236,26 @@ return function(World)
     return world:identify(k, ks)
   end
 
-  local function index_string(world, t, ts, k, ks)
-    world:typed(t, ts)
-    local mt = metatable_of(world, "")
-    local methods = mt and rawget(mt, "__index")
-    if type(methods) ~= "table" then world:abort("strings are indexed by a function") end
-    local v = rawget(methods, key(world, k, ks))
-    if type(v) == "function" and not world.models[v] and not world.C.is_native(v) then
-      world:abort("a method of strings is written in Lua")
-    end
-    if type(v) == "table" then world:abort("a table is found by indexing a string") end
-    return v, nil
-  end
-
   function World:index(t, ts, k, ks)
     for _ = 1, CHAIN_MAX do
       local kind = type(t)
       if kind == "userdata" and self.is_tensor(t) then return self:tensor_index(t, ts, k, ks) end
-      if kind == "string" then return index_string(self, t, ts, k, ks) end
-      if kind ~= "table" then
-        self:typed(t, ts)
-        self:abort(("attempt to index a %s value"):format(kind))
-      end
       k, ks = key(self, k, ks), nil
-      local v, s, o = self:raw_index(t, ts, k)
-      if v ~= nil then
-        if not (o.fresh and o.meta == nil) then self:typed_later(s) end
-        return v, s
+      local h, hs
+      if kind == "table" then
+        local v, s, o = self:raw_index(t, ts, k)
+        if v ~= nil then
+          if not (o.fresh and o.meta == nil) then self:typed_later(s) end
+          return v, s
+        end
+        if o.fresh and o.meta == nil then return nil, s end
+        self:typed(v, s)
+        h, hs = self:event_of(o, "__index")
+        if h == nil then return nil, nil end
+      else
+        h, hs = self:metamethod(t, ts, "__index")
+        if h == nil then self:abort(("attempt to index a %s value"):format(kind)) end
       end
-      if o.fresh and o.meta == nil then return nil, s end
-      self:typed(v, s)
-      local h, hs = self:event_of(o, "__index")
-      if h == nil then return nil, nil end
       if type(h) == "function" then
         local results, shadows, n = self.apply(h, hs, { t, k }, { ts, ks }, 2)
         if n == 0 then return nil, nil end
