@@ -1,7 +1,7 @@
 # Tycho. Each target works as the first command after a clone; it installs and builds what is missing.
 #
 #   make demo     trains a classifier of hand-written digits      make bench    speed, each row beside its floor
-#   make test     all specs and the fuzzers                       make fuzz     the fuzzers alone: N=20000 SEED=1
+#   make test     all specs and the fuzzers                       make fuzz     the fuzzers alone: N=10000 SEED=1
 #   make build    build/                                          make lint     warnings, clang-format, luacheck
 #   make deps     the system's packages that are missing          make asan     the same under AddressSanitizer
 #   make mutate   plants faults, tells which the tests catch      make fuzz-files  file formats: SECONDS=30
@@ -11,8 +11,10 @@ CC      := gcc
 endif
 PREFIX  ?= /usr/local
 DESTDIR ?=
-N       ?= 20000
-SEED    ?= 1
+# Random programs: N of a seed that every commit changes, and FIXED of one that stays.
+N       ?= 10000
+FIXED   ?= 5000
+SEED    ?= $(shell printf '%d' 0x$$(git rev-parse --short=7 HEAD 2>/dev/null || echo 1))
 
 B       := build
 LUAJIT  := luajit
@@ -85,7 +87,7 @@ $(B)/obj/%.o: core/%.c Makefile | $(B)/obj
 LOOPS   := vmap attend grad grad_attend grad_rules plan cache fold tile tile_prims tile_place tile_reduce tile_run tile_strand gemm gemm_kern gemm_amx epilogue list layout panels \
            host lower map fuse graph program type x64 x64_asm x64_body x64_ops x64_code profile
 SMALL   := vmap lua_vmap attend grad grad_attend lua_attend grad_rules lua_grad lua_args lua_view x64 x64_body x64_ops tile program lower dump blas capture lua_capture lua_compile lua_custom \
-           lua_check lua_graph lua_index lua_linalg lua_print lua_modes lua_probe lua_random lua_select lua_settings lua_tensor range replace list layout \
+           lua_check lua_graph lua_index lua_linalg lua_print lua_modes lua_account lua_probe lua_random lua_select lua_settings lua_tensor range replace list layout \
             profile lua_profile record_move record_write
 $(LOOPS:%=$(B)/obj/%.o): override CFLAGS += -fno-asynchronous-unwind-tables
 $(SMALL:%=$(B)/obj/%.o): override CFLAGS += -Os
@@ -123,44 +125,58 @@ install: build
 demo: build
 	@./tycho examples/digits_mlp.lua
 
+# The fuzzers, each for a share of $(1) programs of seed $(2).
+FUZZ     = $(RUN) $(LUAJIT) spec/
+define fuzz_all
+	$(FUZZ)fuzz.lua $(1) $(2) || failed=1; \
+	$(FUZZ)fuzz_lua.lua $(1) $(2) || failed=1; \
+	$(FUZZ)fuzz_alias.lua $$(($(1) / 4)) $(2) || failed=1; \
+	$(FUZZ)fuzz_cells.lua $$(($(1) / 2)) $(2) || failed=1; \
+	$(FUZZ)fuzz_grad.lua $$(($(1) / 80)) $(2) || failed=1; \
+	$(FUZZ)fuzz_vmap.lua $$(($(1) / 80)) $(2) || failed=1;
+endef
+# With a capture beside each hit: what differs lacks a guard.
+define fuzz_captures
+	TYCHO_CHECK=capture $(FUZZ)fuzz_lua.lua $$(($(1) / 20)) $(2) || failed=1; \
+	TYCHO_CHECK=capture $(FUZZ)fuzz_alias.lua $$(($(1) / 20)) $(2) || failed=1; \
+	TYCHO_CHECK=capture $(FUZZ)fuzz_cells.lua $$(($(1) / 10)) $(2) || failed=1; \
+	TYCHO_CHECK=capture $(FUZZ)fuzz_grad.lua $$(($(1) / 200)) $(2) || failed=1;
+endef
+
 # The fuzzers run beside the specs, on the other core; what they print comes behind.
 test: build
 	@status=0; log=$(B)/fuzz.log; \
-	( fuzzed=0; \
-	  $(RUN) $(LUAJIT) spec/fuzz.lua $(N) $(SEED) || fuzzed=1; \
-	  $(RUN) $(LUAJIT) spec/fuzz_lua.lua $(N) $(SEED) || fuzzed=1; \
-	  $(RUN) $(LUAJIT) spec/fuzz_grad.lua $$(($(N) / 80)) $(SEED) || fuzzed=1; \
-	  $(RUN) $(LUAJIT) spec/fuzz_vmap.lua $$(($(N) / 80)) $(SEED) || fuzzed=1; \
-	  TYCHO_ISA=avx2 TYCHO_CHECK=1 $(RUN) $(LUAJIT) spec/fuzz.lua 4000 5 || fuzzed=1; \
-	  exit $$fuzzed ) >$$log 2>&1 & fuzzers=$$!; \
+	( failed=0; \
+	  $(call fuzz_all,$(FIXED),1) \
+	  $(call fuzz_all,$(N),$(SEED)) \
+	  $(call fuzz_captures,$(N),$(SEED)) \
+	  TYCHO_ISA=avx2 TYCHO_CHECK=1 $(FUZZ)fuzz.lua 4000 5 || failed=1; \
+	  exit $$failed ) >$$log 2>&1 & fuzzers=$$!; \
 	$(RUN) $(BUSTED) -o spec/report.lua --lpath="./?.lua" spec || status=1; \
 	wait $$fuzzers || status=1; \
 	cat $$log; exit $$status
 
 fuzz: build
-	@$(RUN) $(LUAJIT) spec/fuzz.lua $(N) $(SEED)
-	@$(RUN) $(LUAJIT) spec/fuzz_lua.lua $(N) $(SEED)
-	@$(RUN) $(LUAJIT) spec/fuzz_grad.lua $$(($(N) / 10)) $(SEED)
-	@$(RUN) $(LUAJIT) spec/fuzz_vmap.lua $$(($(N) / 10)) $(SEED)
+	@failed=0; $(call fuzz_all,$(N),$(SEED)) $(call fuzz_captures,$(N),$(SEED)) exit $$failed
 
 # The file formats under libFuzzer and the sanitizers, each for so many seconds: SECONDS=60 FORMATS="npy gguf" RUNS=100000
 SECONDS ?= 30
 RUNS    ?= -1
 FORMATS ?= npy npz safetensors gguf json csv pnm png jpeg
 PARSERS := $(filter-out %_lua.c,$(wildcard core/file_*.c))
-FUZZ    := $(B)/fuzz
+FUZZED  := $(B)/fuzz
 fuzz-files: deps
 	@command -v clang >/dev/null || { sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; $$sudo apt-get update -qq >/dev/null; \
 	  $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends clang libclang-rt-dev >/dev/null; }
-	@$(LUAJIT) spec/fuzz_seeds.lua $(FUZZ)/seeds
+	@$(LUAJIT) spec/fuzz_seeds.lua $(FUZZED)/seeds
 	@status=0; for f in $(FORMATS); do \
-	  F=$$(echo $$f | tr a-z A-Z); mkdir -p $(FUZZ)/$$f; \
+	  F=$$(echo $$f | tr a-z A-Z); mkdir -p $(FUZZED)/$$f; \
 	  clang -std=c11 -O1 -g -D_GNU_SOURCE -DFORMAT=$$F -DCSV_STORED=256 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
-	    spec/fuzz_files.c $(PARSERS) -ldl -lpthread -lm -o $(FUZZ)/fuzz_$$f || exit 1; \
-	  $(FUZZ)/fuzz_$$f -max_total_time=$(SECONDS) -runs=$(RUNS) -seed=$(SEED) -rss_limit_mb=1024 -timeout=10 -print_final_stats=1 \
-	    -artifact_prefix=$(FUZZ)/ $(FUZZ)/$$f $(FUZZ)/seeds/$$f >$(FUZZ)/$$f.log 2>&1 || status=1; \
-	  echo "fuzz-files: $$f: $$(sed -n 's/^stat::number_of_executed_units: */runs /p' $(FUZZ)/$$f.log)" \
-	    "$$(grep -m1 -E 'ERROR|SUMMARY|does not hold|runtime error' $(FUZZ)/$$f.log)"; \
+	    spec/fuzz_files.c $(PARSERS) -ldl -lpthread -lm -o $(FUZZED)/fuzz_$$f || exit 1; \
+	  $(FUZZED)/fuzz_$$f -max_total_time=$(SECONDS) -runs=$(RUNS) -seed=$(SEED) -rss_limit_mb=1024 -timeout=10 -print_final_stats=1 \
+	    -artifact_prefix=$(FUZZED)/ $(FUZZED)/$$f $(FUZZED)/seeds/$$f >$(FUZZED)/$$f.log 2>&1 || status=1; \
+	  echo "fuzz-files: $$f: $$(sed -n 's/^stat::number_of_executed_units: */runs /p' $(FUZZED)/$$f.log)" \
+	    "$$(grep -m1 -E 'ERROR|SUMMARY|does not hold|runtime error' $(FUZZED)/$$f.log)"; \
 	done; exit $$status
 
 # Faults planted one by one in a copy of the tree: which of them do the tests catch?

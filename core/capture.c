@@ -180,10 +180,8 @@ void ty_capture_lone(State *S, const Storage *st) {
 }
 
 i32 ty_capture_shares(const Capture *c, i32 i) {
-  const Storage *st = c->outside[i].t.st;
-  bool lone = c->outside[i].lone;
-  for (i32 k = 0; k < c->nwritten && !lone; k++) lone = c->written[k].st == st;
-  return lone ? (i32)(outside_with(c, st) - c->outside) : -1;
+  const Outside *o = &c->outside[i];
+  return o->lone ? (i32)(outside_with(c, o->t.st) - c->outside) : -1;
 }
 
 bool ty_capture_leaf(State *S, const Record *r, Tensor *g) {
@@ -211,9 +209,9 @@ bool ty_capture_check(State *S, const Tensor *index, i64 size, int base, const d
       if (c->outside[i].t.st->buf == st->buf) st = c->outside[i].t.st;
   for (i32 i = 0; i < c->ncheck; i++) {
     const IndexCheck *k = &c->check[i];
-    bool same = k->t.st == st && k->t.origin == index->origin && k->size == size && k->base == base && k->skips == !!skip &&
-                (!skip || k->skip == *skip) && k->t.offset == index->offset &&
-                ty_type_equal(&k->t.type, &index->type) &&
+    bool same = k->t.st == st && k->t.origin == index->origin && k->size == size &&
+                k->base == base && k->skips == !!skip && (!skip || k->skip == *skip) &&
+                k->t.offset == index->offset && ty_type_equal(&k->t.type, &index->type) &&
                 !memcmp(k->t.strides, index->strides, sizeof *index->strides * index->type.rank);
     if (same) return true;
   }

@@ -101,7 +101,7 @@ static inline u32 ty_capture_origin(const State *S, const Tensor *t) {
 bool ty_capture_is_old(const State *S, const Record *r);
 bool ty_capture_holds(const State *S, const Storage *st); /* of a tensor from outside */
 void ty_capture_lone(State *S, const Storage *st);
-/* The first tensor from outside with the storage of number i, which is written or lone; -1: it is neither. */
+/* The first tensor from outside with the storage of number i; -1: it is not lone. */
 i32 ty_capture_shares(const Capture *c, i32 i);
 /* A leaf from outside would get g, which is taken over. */
 bool ty_capture_leaf(State *S, const Record *r, Tensor *g);

@@ -54,6 +54,9 @@ struct Failed {
 #define MISSES_MAX 8
 typedef enum { STANCE_DEFAULT, STANCE_EAGER, STANCE_NO_RECOMPILE } Stance;
 
+/* TYCHO_CHECK=capture: the next call asks Lua to recapture it, tells what a trace would do, or runs. */
+typedef enum { RECHECK_OFF, RECHECK_ASK, RECHECK_TELL, RECHECK_RUN } Recheck;
+
 typedef struct Entry {
   State *S;
   Signature *sig[SIGNATURES_MAX]; /* most recent first */
@@ -70,11 +73,12 @@ typedef struct Entry {
   bool captures_on, settling;         /* settling: the call in progress was captured just now */
   i64 check_every, check_left;        /* every so many calls one is checked; 0: none */
   bool checking;                      /* the call in progress is */
-  i32 unproductive;                   /* failed captures in a row */
-  i32 barren;                         /* captures in a row whose traces were not hit again */
-  const Trace *newest;                /* the last one captured; compared only, it may be gone */
-  i64 rest;                           /* calls until the next capture may be tried */
-  char miss[MISSES_MAX][160];         /* what differed at miss number 2, 3 ...: a ring */
+  u8 recheck;
+  i32 unproductive;           /* failed captures in a row */
+  i32 barren;                 /* captures in a row whose traces were not hit again */
+  const Trace *newest;        /* the last one captured; compared only, it may be gone */
+  i64 rest;                   /* calls until the next capture may be tried */
+  char miss[MISSES_MAX][160]; /* what differed at miss number 2, 3 ...: a ring */
 } Entry;
 
 /* A call of a compiled function that has not returned, as far as its coroutine's stack tells.

@@ -14,7 +14,6 @@
 
 #define FILE_MAX_SIZE \
   4000 /* slots, numbers, tensors made: they lie on the stacks of Lua and of C */
-#define LATE_NUMBERS 65536          /* numbers that need sizes are counted from here on */
 #define KEY_ANCHORS "tycho.anchors" /* in the registry: the table of the capture in progress */
 /* --- the session */
 
@@ -113,7 +112,7 @@ static int capture_viewed(lua_State *L) {
   return 2;
 }
 
-/* sharing() -> a text that tells which tensors from outside that are written or have gradients share memory with which */
+/* sharing() -> a text that tells which leaves from outside whose gradients are asked for share memory with which */
 static int capture_sharing(lua_State *L) {
   State *S = ty_lua_state(L);
   luaL_Buffer b;
@@ -415,24 +414,41 @@ typedef struct GuardName {
   char form; /* s: slot, i: slot and index, ss: two slots ... */
 } GuardName;
 
-static const GuardName names[] = {{"upvalue", G_UPVALUE, 'i'}, {"env", G_ENV, 's'},
-                                  {"field", G_FIELD, 'f'},     {"metatable", G_METATABLE, 's'},
-                                  {"type", G_TYPE, 't'},       {"equal", G_OBJECT, 'e'},
-                                  {"same", G_SAME, 'p'},       {"distinct", G_DISTINCT, 'p'},
-                                  {"length", G_LENGTH, 'l'},   {"keys", G_KEYS, 'k'},
-                                  {"tensor", G_TENSOR, 'T'},   {"closure", G_CLOSURE, 'c'},
-                                  {"number", G_NUMBER, 'n'},   {"bound", G_BOUND, 'b'},
-                                  {"const", G_CONST, 'v'},     {"size", G_SIZE, 'S'},
-                                  {"add", G_ADD, '2'},         {"sub", G_SUB, '2'},
-                                  {"mul", G_MUL, '2'},         {"div", G_DIV, '2'},
-                                  {"unm", G_UNM, '1'},         {"abs", G_ABS, '1'},
-                                  {"floor", G_FLOOR, '1'},     {"ceil", G_CEIL, '1'},
-                                  {"sqrt", G_SQRT, '1'},       {"call", G_CALL, 'C'},
-                                  {"lt", G_LT, 'o'},           {"le", G_LE, 'o'},
-                                  {"eq", G_EQ, 'o'},           {"whole", G_WHOLE, 'w'},
-                                  {"grad", G_GRAD, 's'},       {"no_grad", G_NO_GRAD, 's'},
+static const GuardName names[] = {{"upvalue", G_UPVALUE, 'i'},
+                                  {"env", G_ENV, 's'},
+                                  {"field", G_FIELD, 'f'},
+                                  {"metatable", G_METATABLE, 's'},
+                                  {"type", G_TYPE, 't'},
+                                  {"equal", G_OBJECT, 'e'},
+                                  {"same", G_SAME, 'p'},
+                                  {"distinct", G_DISTINCT, 'p'},
+                                  {"length", G_LENGTH, 'l'},
+                                  {"keys", G_KEYS, 'k'},
+                                  {"tensor", G_TENSOR, 'T'},
+                                  {"closure", G_CLOSURE, 'c'},
+                                  {"number", G_NUMBER, 'n'},
+                                  {"bound", G_BOUND, 'b'},
+                                  {"const", G_CONST, 'v'},
+                                  {"size", G_SIZE, 'S'},
+                                  {"add", G_ADD, '2'},
+                                  {"sub", G_SUB, '2'},
+                                  {"mul", G_MUL, '2'},
+                                  {"div", G_DIV, '2'},
+                                  {"unm", G_UNM, '1'},
+                                  {"abs", G_ABS, '1'},
+                                  {"floor", G_FLOOR, '1'},
+                                  {"ceil", G_CEIL, '1'},
+                                  {"sqrt", G_SQRT, '1'},
+                                  {"call", G_CALL, 'C'},
+                                  {"lt", G_LT, 'o'},
+                                  {"le", G_LE, 'o'},
+                                  {"eq", G_EQ, 'o'},
+                                  {"whole", G_WHOLE, 'w'},
+                                  {"grad", G_GRAD, 's'},
+                                  {"no_grad", G_NO_GRAD, 's'},
                                   {"string_metatable", G_STRING_METATABLE, '-'},
-                                  {"cell_same", G_CELL, 'u'},  {"cell_distinct", G_CELL, 'U'}};
+                                  {"cell_same", G_CELL, 'u'},
+                                  {"cell_distinct", G_CELL, 'U'}};
 
 static bool item_true(Reader *r, int i) {
   lua_rawgeti(r->L, -1, i);
@@ -441,14 +457,7 @@ static bool item_true(Reader *r, int i) {
   return v;
 }
 
-/* Where a slot lies on the stack: what leads comes between the arguments and the function, anchors
-** and keys between the function and what is read. */
-static i32 place_of(const Reader *r, i32 slot) {
-  const Trace *T = r->T;
-  return slot <= T->narg       ? slot
-         : slot == T->narg + 1 ? slot + T->lead
-                               : slot + T->lead + 1 + T->nkeys;
-}
+static i32 place_of(const Reader *r, i32 slot) { return ty_trace_place(r->T, slot); }
 
 /* Operands must have been made before: a slot, a number. */
 static i32 known_slot(Reader *r, int i) {
@@ -939,6 +948,7 @@ void ty_lua_open_trace(lua_State *L, int m) {
                                  {"whole", ty_lua_leaf_whole},
                                  {"seen", ty_lua_leaf_seen},
                                  {"traces", ty_trace_list},
+                                 {"account", ty_account_session},
                                  {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_newtable(L);

@@ -143,6 +143,17 @@ static int compile_pick(lua_State *L) {
     lua_rawgeti(L, lua_upvalueindex(5), 0);
     return 1;
   }
+  if (TY_UNLIKELY(e->recheck != RECHECK_OFF)) {
+    if (e->recheck == RECHECK_ASK) {
+      lua_rawgeti(L, lua_upvalueindex(5), -1);
+      return 1;
+    }
+    if (e->recheck == RECHECK_TELL) {
+      int told = 0;
+      return ty_trace_call(L, S, e, &told) == TRACE_HIT ? told : 0;
+    }
+    e->recheck = RECHECK_ASK;
+  }
   bool settling = e->settling; /* finalisers may call the same function meanwhile */
   int answers;
   TraceAnswer y = ty_trace_call(L, S, e, &answers);
@@ -302,6 +313,22 @@ static int compile_check(lua_State *L) {
   lua_getfenv(L, 1);
   lua_pushvalue(L, 3);
   lua_rawseti(L, -2, 0);
+  return 0;
+}
+
+/* recheck(handle, fn): fn answers each call. recheck(handle, "tell" or "run"): what the next call does. */
+static int compile_recheck(lua_State *L) {
+  static const char *const names[] = {"off", "ask", "tell", "run", NULL};
+  ty_lua_enter(L);
+  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  if (lua_type(L, 2) == LUA_TSTRING) {
+    e->recheck = (u8)luaL_checkoption(L, 2, NULL, names);
+    return 0;
+  }
+  lua_getfenv(L, 1);
+  lua_pushvalue(L, 2);
+  lua_rawseti(L, -2, -1);
+  e->recheck = RECHECK_ASK;
   return 0;
 }
 
@@ -601,11 +628,19 @@ static void say(void *ctx, const char *s, size_t n) {
 }
 
 void ty_lua_open_compile(lua_State *L, int m, int t) {
-  static const luaL_Reg fns[] = {
-      {"_entry", compile_entry}, {"_info", compile_info},         {"_reset", compile_reset},
-      {"_graph", compile_graph}, {"_captures", compile_captures}, {"_due", compile_due},
-      {"_tried", compile_tried}, {"_stance", compile_stance},     {"_unsettle", compile_unsettle},
-      {"_wake", compile_wake},   {"_check", compile_check},       {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"_entry", compile_entry},
+                                 {"_info", compile_info},
+                                 {"_reset", compile_reset},
+                                 {"_graph", compile_graph},
+                                 {"_captures", compile_captures},
+                                 {"_due", compile_due},
+                                 {"_tried", compile_tried},
+                                 {"_stance", compile_stance},
+                                 {"_unsettle", compile_unsettle},
+                                 {"_wake", compile_wake},
+                                 {"_check", compile_check},
+                                 {"_recheck", compile_recheck},
+                                 {NULL, NULL}};
   (void)t;
   ty_lua_state(L)->engine->say = say;
   lua_pushvalue(L, m);

@@ -13,9 +13,9 @@ typedef enum {
   G_UPVALUE,
   G_ENV,
   G_FIELD,
-  G_KEYED,   /* a field whose key lies on the stack already */
-  G_ELEMENT, /* a field with a small whole number as its key */
-  G_GRAD,    /* what a leaf's gradient is: not nil */
+  G_KEYED,            /* a field whose key lies on the stack already */
+  G_ELEMENT,          /* a field with a small whole number as its key */
+  G_GRAD,             /* what a leaf's gradient is: not nil */
   G_STRING_METATABLE, /* of all strings */
   G_METATABLE,
   /* checking */
@@ -140,8 +140,23 @@ struct Trace {
 /* Of the values of bounds and the tensors' sizes that instance I is for. */
 u64 ty_trace_hash(const Trace *T, const Instance *I);
 
+#define LATE_NUMBERS 65536 /* a description counts numbers that need sizes from here on */
+
 /* Where a run has the trace's table of anchors on the stack: behind arguments, what leads, and the function. */
 #define ANCHORS_AT(T) ((T)->narg + (T)->lead + 2)
+
+/* Where a slot of the description lies on the stack: what leads comes between the arguments and the function, anchors
+** and keys between the function and what is read. */
+static inline i32 ty_trace_place(const Trace *T, i32 slot) {
+  return slot <= T->narg       ? slot
+         : slot == T->narg + 1 ? slot + T->lead
+                               : slot + T->lead + 1 + T->nkeys;
+}
+
+/* --- lua_account.c: pushes what the trace, whose guards hold, is about to do. */
+void ty_account_push_trace(lua_State *L, State *S, const Trace *T, Instance *I,
+                           const Tensor *const *outside, const double *number);
+int ty_account_session(lua_State *L);
 
 /* One use less; the last one frees. */
 void ty_trace_drop(Trace *T);

@@ -365,19 +365,21 @@ u64 ty_trace_hash(const Trace *T, const Instance *I) {
   return hash;
 }
 
-static bool fits(const Trace *T, const Instance *I, const double *number,
+static bool fits(State *S, const Trace *T, const Instance *I, const double *number,
                  const Tensor *const *outside) {
   for (i32 i = 0; i < T->nbounds; i++)
     if (!same_bits(number[T->bound[i].number], I->size[T->bound[i].size])) return false;
-  return ty_instance_fits(I, outside);
+  /* the only one says itself why it cannot run */
+  return ty_instance_fits(I, outside) && (T->ninstance == 1 || ty_instance_shares(S, I, outside));
 }
 
-static Instance *find_instance(const Trace *T, const double *number, const Tensor *const *outside) {
-  if (!T->dynamic || fits(T, T->instance[0], number, outside)) return T->instance[0];
+static Instance *find_instance(State *S, const Trace *T, const double *number,
+                               const Tensor *const *outside) {
+  if (!T->dynamic || fits(S, T, T->instance[0], number, outside)) return T->instance[0];
   u64 hash = ty_instance_hash(outside, T->noutside);
   for (i32 i = 0; i < T->nbounds; i++) hash = hash_number(number[T->bound[i].number], hash);
   for (i32 i = 1; i < T->ninstance; i++)
-    if (T->hash[i] == hash && fits(T, T->instance[i], number, outside)) return to_front(T, i);
+    if (T->hash[i] == hash && fits(S, T, T->instance[i], number, outside)) return to_front(T, i);
   return NULL;
 }
 
@@ -433,8 +435,20 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
   return TRACE_HIT;
 }
 
-static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, i32 *failed, const char **why,
-                             int *answers) {
+/* What the trace would do, in place of doing it. */
+static TraceAnswer tell_trace(lua_State *L, State *S, const Trace *T, Instance *I,
+                              const Tensor *const *outside, const double *number, const char **why,
+                              int *answers) {
+  Ready ready = ty_instance_ready(S, I, outside, number, why);
+  if (ready != READY_YES) return ready == READY_NO ? TRACE_MISS : TRACE_FAILED;
+  lua_pushnil(L);
+  ty_account_push_trace(L, S, T, I, outside, number);
+  *answers = 2;
+  return TRACE_HIT;
+}
+
+static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, bool tell, i32 *failed,
+                             const char **why, int *answers) {
   double number[T->nnumbers + 1];
   const Tensor *outside[T->noutside + 1];
   *failed = 0;
@@ -443,7 +457,7 @@ static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, i32 *failed, cons
   lua_pushvalue(L, UP_FUNCTION);
   *failed = check_guards(L, (Host *)S, T, number, outside);
   if (*failed < T->nearly || T->gone) return TRACE_MISS;
-  Instance *I = find_instance(T, number, outside);
+  Instance *I = find_instance(S, T, number, outside);
   if (!I) {
     if (T->rest > 0) {
       T->rest--;
@@ -454,6 +468,7 @@ static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, i32 *failed, cons
   }
   *failed = check_late(L, (Host *)S, T, I, number, outside);
   if (*failed < T->nguards || T->gone) return TRACE_MISS;
+  if (TY_UNLIKELY(tell)) return tell_trace(L, S, T, I, outside, number, why, answers);
   TraceAnswer y = run_trace(L, S, T, I, outside, number, why, answers);
   if (y == TRACE_HIT) T->hits++;
   return y;
@@ -464,6 +479,7 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, int *answers) {
   u32 word = ty_entry_word(S);
   i32 failed;
   const char *why = NULL;
+  bool tell = e->recheck == RECHECK_TELL;
   TraceAnswer answer = TRACE_MISS;
   bool first = true; /* the one that hit last: explain is told of that one */
   for (i32 i = 0; i < e->ntrace; i++) {
@@ -473,10 +489,10 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, int *answers) {
     i32 room = T->nslots + T->instance[0]->nmade + T->ntables + T->ngrads + T->nresults + 256;
     if (TY_UNLIKELY(!lua_checkstack(L, room))) continue;
     T->refs++;
-    TraceAnswer y = try_trace(L, S, T, &failed, &why, answers);
+    TraceAnswer y = try_trace(L, S, T, tell, &failed, &why, answers);
     ty_trace_drop(T);
     if (y == TRACE_HIT) {
-      e->skips++;
+      e->skips += !tell;
       if (i && i < e->ntrace && e->trace[i] == T) { /* still there */
         memmove(e->trace + 1, e->trace, sizeof *e->trace * (size_t)i);
         e->trace[0] = T;
@@ -649,7 +665,7 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
   }
   lua_pushvalue(L, UP_FUNCTION);
   failed = check_guards(L, (Host *)S, T, number, outside);
-  const Instance *I = failed < T->nearly ? NULL : find_instance(T, number, outside);
+  const Instance *I = failed < T->nearly ? NULL : find_instance(S, T, number, outside);
   if (I) failed = check_late(L, (Host *)S, T, I, number, outside);
   if (failed < T->nguards) {
     const Guard *g = &T->guard[failed];

@@ -398,17 +398,26 @@ bool ty_instance_fits(const Instance *I, const Tensor *const *outside) {
 
 const char ty_instance_moved[] =
     "a tensor that is written, or a leaf, lies elsewhere in its memory";
-static const char shared_otherwise[] = "tensors that shared memory do not share it as they did";
 
-/* Rule 3 for a run that writes: storages that were different hold different buffers where one of them
-** is written. Buffers are marked by what was seen in them; a mark of this walk is above all others. */
+/* Tensors share storages as they did. */
+static bool shares(const Instance *I, const Tensor *const *outside) {
+  for (i32 i = 0; i < I->nshared; i++) {
+    const InstanceShared *s = &I->shared[i];
+    const Tensor *t = outside[s->outside], *first = outside[s->first];
+    if (t->st != first->st || t->offset - first->offset != s->delta) return false;
+  }
+  return true;
+}
+
+/* Rule 3: storages that were different hold different buffers where one of them is written. Buffers are marked by what
+** was seen in them; a mark of this walk is above all others. */
 static const char *sharing_if_strict(State *S, const Instance *I, const Tensor *const *outside) {
   u64 walk = S->walks += 2; /* + 1: it is lone */
   for (i32 i = 0; i < I->noutside; i++) {
     const InstanceOutside *o = &I->outside[i];
-    const Tensor *t = outside[i], *first = outside[o->first];
+    const Tensor *t = outside[i];
     Buffer *buf = t->st->buf;
-    if (t->st != first->st || t->offset - first->offset != o->delta) return shared_otherwise;
+    if (!buf) continue; /* it is to be computed, into one of its own */
     if (buf->exposed && I->writes)
       return "memory that others see is used beside tensors that are written";
     if (o->lone && (t->offset != o->offset || t->st->numel != o->numel)) return ty_instance_moved;
@@ -420,15 +429,13 @@ static const char *sharing_if_strict(State *S, const Instance *I, const Tensor *
   return NULL;
 }
 
-/* Rule 3. */
 static const char *sharing(State *S, const Instance *I, const Tensor *const *outside) {
-  if (I->strict) return sharing_if_strict(S, I, outside);
-  for (i32 i = 0; i < I->nshared; i++) {
-    const InstanceShared *s = &I->shared[i];
-    const Tensor *t = outside[s->outside], *first = outside[s->first];
-    if (t->st != first->st || t->offset - first->offset != s->delta) return shared_otherwise;
-  }
-  return NULL;
+  if (!shares(I, outside)) return "tensors that shared memory do not share it as they did";
+  return I->strict ? sharing_if_strict(S, I, outside) : NULL;
+}
+
+bool ty_instance_shares(State *S, const Instance *I, const Tensor *const *outside) {
+  return sharing(S, I, outside) == NULL;
 }
 
 static bool in_range(const InstanceCheck *k, const Tensor *outside) {
@@ -467,7 +474,7 @@ Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, con
 /* --- running */
 
 /* Inputs are lent: tensors from outside and constants hold them, and nobody else runs meanwhile. */
-static void bind(State *S, Instance *I, const Tensor *const *outside, const double *number) {
+void ty_instance_bind(State *S, Instance *I, const Tensor *const *outside, const double *number) {
   Batch *b = &I->batch;
   struct BatchInput *y = b->input;
   b->lent = true;
@@ -531,7 +538,7 @@ static void settle(State *S, Instance *I, const Tensor *const *outside, Tensor *
 bool ty_instance_run(State *S, Instance *I, const Tensor *const *outside, const double *number,
                      Tensor *const *made) {
   if (!make_storages(S, I, outside)) return false;
-  bind(S, I, outside, number);
+  ty_instance_bind(S, I, outside, number);
   bool ok = !I->plan || ty_exec_run(S, I->plan, &I->batch, I->result);
   I->batch.ninput = 0;
   if (ok) {

@@ -19,7 +19,7 @@ typedef struct InstanceOutside {
   bool written;
   bool lone;  /* nothing else may share its memory if the instance is strict */
   bool bound; /* of a first one: those with its storage must lie in it as they did */
-  Type type; /* which the instance is for, with the strides */
+  Type type;  /* which the instance is for, with the strides */
   i64 strides[MAX_RANK];
 } InstanceOutside;
 
@@ -112,6 +112,9 @@ u64 ty_instance_hash_own(const Instance *I);
 /* Whether the tensors have the sizes and strides of the instance. */
 bool ty_instance_fits(const Instance *I, const Tensor *const *outside);
 
+/* Whether they share memory as it needs it. */
+bool ty_instance_shares(State *S, const Instance *I, const Tensor *const *outside);
+
 bool ty_tensor_has_layout(const Tensor *t, const Type *type, const i64 *strides);
 
 typedef enum { READY_YES, READY_NO, READY_FAILED } Ready;
@@ -127,6 +130,8 @@ const char *ty_replace_fault(const Batch *b, const i32 *wanted, i32 n, const Rep
 Foreign *ty_foreign_new(const Batch *b, const i32 *wanted, i32 n); /* NULL: no memory */
 void ty_foreign_free(Foreign *f);                                  /* NULL is nothing */
 
+/* Fills the inputs and scalars of I->batch, which are lent: whoever asks sets batch.ninput to 0 afterwards. */
+void ty_instance_bind(State *S, Instance *I, const Tensor *const *outside, const double *number);
 /* Runs, writes, and fills the handles. False: S->err, and nothing has changed. */
 bool ty_instance_run(State *S, Instance *I, const Tensor *const *outside, const double *number,
                      Tensor *const *made);

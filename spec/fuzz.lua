@@ -1,5 +1,5 @@
 -- Random programs, eager against compiled, bit for bit.
---   luajit spec/fuzz.lua [programs = 20000] [seed = 1] [only this program]
+--   luajit spec/fuzz.lua [programs = 20000] [seed = another each time] [only this program]
 -- A program is a list of statements over variables that hold tensors; it is made while it runs eagerly, so that
 -- most of what it does is meant to work, then run twice compiled: captured where that is possible, and recorded.
 -- Everything that is alive at the end must agree, also the text of an error and what was alive when it came.

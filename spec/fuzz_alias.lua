@@ -1,5 +1,5 @@
 -- Random functions of tensors that share memory: plain against compiled, bit for bit, while who is who changes.
---   luajit spec/fuzz_alias.lua [programs = 20000] [seed = 1] [only this program]
+--   luajit spec/fuzz_alias.lua [programs = 20000] [seed = another each time] [only this program]
 -- A world has storages and views of them: the same place by two views, halves, a matrix and its transpose, expansions,
 -- leaves, leaves that are views of one storage, detached ones, copies that share until they are written. A program is a
 -- function of two tensors and three fields, and a list of calls, between which arguments and fields are made other ones of

@@ -1,5 +1,5 @@
 -- Random functions that share variables with others: plain against compiled, while callers change which ones they share with.
---   luajit spec/fuzz_cells.lua [programs = 20000] [seed = 1] [only this program]
+--   luajit spec/fuzz_cells.lua [programs = 20000] [seed = another each time] [only this program]
 -- A program makes three objects by one function: closures over the same local variables, some of which read, write or rebind
 -- them. One object's `main` is called with closures of its own object and of others; in between all may be
 -- made anew, or their variables joined to those of others. After each call results, errors and all variables are written

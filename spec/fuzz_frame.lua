@@ -68,8 +68,8 @@ Fuzzer.__index = Fuzzer
 ---@param programs integer how many, unless the command line says so
 function M.fuzzer(name, programs, of)
   local given = { tonumber(arg[1]), tonumber(arg[2]), tonumber(arg[3]) }
-  return setmetatable({ name = name, of = of, N = given[1] or programs, seed = given[2] or 1, only = given[3], programs = 0,
-    failures = 0, claims = { passed = 0, failed = 0 }, started = os.clock() }, Fuzzer)
+  return setmetatable({ name = name, of = of, N = given[1] or programs, seed = given[2] or os.time() % 1000000,
+    only = given[3], programs = 0, failures = 0, claims = { passed = 0, failed = 0 }, started = os.clock() }, Fuzzer)
 end
 
 function Fuzzer:seconds() return os.clock() - self.started end

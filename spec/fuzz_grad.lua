@@ -1,5 +1,5 @@
 -- Gradients of random losses: eager against compiled, bit for bit; in f64 against differences.
---   luajit spec/fuzz_grad.lua [programs = 3000] [seed = 1] [only this program]
+--   luajit spec/fuzz_grad.lua [programs = 3000] [seed = another each time] [only this program]
 -- A program (fuzz_loss.lua) is differentiated in one of several ways (ty.grad, nested tables, backward, a compiled forward,
 -- checkpoints, gradients of gradients, ty.jvp), eagerly, captured, and recorded. Each is called several times: again with
 -- the same inputs, with other values, with other sizes. All losses and gradients must have the same bits, all errors the same text.

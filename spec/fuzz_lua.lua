@@ -1,5 +1,5 @@
 -- Random Lua functions, plain against compiled: results, effects, errors, order of prints, over several calls.
---   luajit spec/fuzz_lua.lua [programs = 20000] [seed = 1] [only this program]
+--   luajit spec/fuzz_lua.lua [programs = 20000] [seed = another each time] [only this program]
 -- A program (fuzz_world.lua) is source text. It is loaded twice, which gives two equal worlds; in one its `main` is
 -- called as it is, in the other through jit.compile, several times, with the same changes of the world in between.
 -- After each call everything is written down: results, bits of tensors, which tables and tensors are the same object, error

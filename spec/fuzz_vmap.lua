@@ -1,5 +1,5 @@
 -- Random functions of one example by ty.vmap, against a loop over the examples: bit for bit.
---   luajit spec/fuzz_vmap.lua [programs = 2000] [seed = 1] [only this program]
+--   luajit spec/fuzz_vmap.lua [programs = 2000] [seed = another each time] [only this program]
 -- A program (fuzz_loss.lua) sees its inputs as examples, stacked along any dim, or the same for all. Its values, and the
 -- gradients of its loss for each example, must be those of the loop, eagerly and compiled; gradients that come from outside
 -- those of the loop but for rounding (smooth programs). Where the loop raises vmap must raise, but for values that a

@@ -137,7 +137,8 @@ describe("leaves", function()
         return ty.ones(1 + k)
       end
     end, texts)
-    for _, second in ipairs { function(z) return z end, function(z) return z:view(6) end, function(z) return z:detach():requires_grad_() end } do
+    for _, second in ipairs { function(z) return z end, function(z) return z:view(6) end,
+      function(z) return z:detach():requires_grad_() end } do
       beside(function()
         return function(v, u)
           (u * u):sum():backward()
@@ -286,9 +287,10 @@ end)
 
 describe("methods of strings", function()
   local function fresh() return ty.compile(function(s, x) return s:upper(), s.extra, x * 2 end) end
+  local library = string -- another name, under which it may be changed
   local upper, index = string.upper, getmetatable("").__index
   after_each(function()
-    string.upper, string.extra = upper, nil
+    library.upper, library.extra = upper, nil
     getmetatable("").__index = index
   end)
 
@@ -296,11 +298,11 @@ describe("methods of strings", function()
     local f = fresh()
     assert.same({ "AB", nil, 4 }, { f("ab", 2) })
     f("ab", 2)
-    string.upper = function(s) return "up " .. s end
+    library.upper = function(s) return "up " .. s end
     assert.same({ "up ab", nil, 4 }, { f("ab", 2) })
-    string.upper, string.extra = upper, 7
+    library.upper, library.extra = upper, 7
     assert.same({ "AB", 7, 4 }, { f("ab", 2) })
-    string.extra = nil
+    library.extra = nil
     getmetatable("").__index = function(_, k)
       if k == "upper" then return function() return "found" end end
       return index[k]

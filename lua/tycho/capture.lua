@@ -340,7 +340,7 @@ function World:cell(f, fs, i)
     cell = { value = v, shadow = s, path = s.path, fslot = slot, index = i, anew = anew, seen = { [slot] = true } }
     self.cells[id] = cell
     self.outside_cells[#self.outside_cells + 1] = cell
-  elseif not cell.seen[slot] then
+  elseif cell.seen and not cell.seen[slot] then -- else it is the library's
     cell.seen[slot] = true
     if anew or cell.anew then self:emit({ "cell_same", cell.fslot, slot, cell.index, i }, upvalue_name(f, i)) end
   end
@@ -496,8 +496,9 @@ end
 --- Everything that a trace is made of, as plain tables.
 function World:describe(results, shadows, n)
   for _, s in ipairs(self.untyped) do self:typed(s.value, s) end
-  local d = { narg = self.narg, program = self.program, about = self.about, lines = self.lines, results = {},
-    nresults = n, paths = {}, dynamic = self.dynamic, gradients = self.ngradients, specialised = self.specialised }
+  local d = { narg = self.narg, program = self.program, about = self.about, lines = self.lines, results = {}, nresults = n,
+    paths = {}, dynamic = self.dynamic, closures = self.closures_differ, bounds = {}, gradients = self.ngradients,
+    specialised = self.specialised }
   for i = 1, n do d.results[i] = recipe(self, results[i], shadows[i]) end
   d.effects = effect_recipes(self)
   d.tables = table_recipes(self)
@@ -505,6 +506,7 @@ function World:describe(results, shadows, n)
   self:guard_aliases()
   self:guard_cells()
   for k, s in pairs(self.slots) do d.paths[k] = s.path end
+  for path, is in pairs(self.bounds or {}) do d.bounds[path] = is end
   d.early = #self.program
   local late = self.late
   for i, instr in ipairs(late.program) do
@@ -695,7 +697,7 @@ local function capture(core, handle, options, f, ...)
   local C = core.internals.capture
   local begun, refused = C.begin(handle, ...)
   if not begun then return nil, { reason = refused or "a capture is not possible here" } end
-  local w
+  local w, seen
   local function attempt(...)
     local args, shadows, fs
     w, args, shadows, fs = new_world(core, f, options, ...)
@@ -703,6 +705,10 @@ local function capture(core, handle, options, f, ...)
     local d = w:describe(results, rs, n)
     refused = C.reason()
     if refused then w:abort(refused) end
+    if options.dry then
+      seen = options.dry(w, d)
+      return "dry"
+    end
     w:look_at_clock()
     if not put_in_place(w, options, d) then return "customize" end
     local position, sized = sized_trace(C, handle, d)
@@ -716,6 +722,7 @@ local function capture(core, handle, options, f, ...)
   if ok and err == true then return true end
   if ok then
     C.abort()
+    if err == "dry" then return true, seen end
     return nil, { customize = true }
   end
   local found, reason = pcall(failure, w or {}, C, err)
@@ -761,6 +768,14 @@ function M.run_with(core, handle, options, f, ...)
   pcall(dump, core, format("capture: aborted at %s:%s: %s%s\n", tostring(why.file or "?"), tostring(why.line or "?"),
     why.reason, why.internal and " [" .. why.internal .. "]" or ""))
   return nil, why
+end
+
+--- Captures f(...) and gives what dry(world, description) says while the session is open; nothing is installed.
+---@return boolean? done
+---@return any said of dry; why where it is not done
+function M.dry(core, handle, options, dry, f, ...)
+  options.dry = dry
+  return capture(core, handle, options, f, ...)
 end
 
 --- Adds the sizes of f(...) to the trace that lacks them, by what was asked of Tycho's functions when it was captured:

@@ -23,6 +23,7 @@ local forward_of = setmetatable({}, { __mode = "kv" }) -- of compiled modules: w
 local compiled_by = {}
 local disabled = setmetatable({}, { __mode = "k" })
 local budget = math.huge -- milliseconds that one capture may take
+local recaptures = os and os.getenv and os.getenv "TYCHO_CHECK" == "capture" -- see oracle.lua
 
 local function place(f)
   local info = debug and debug.getinfo(f, "S")
@@ -185,6 +186,9 @@ function M.compile_function(core, f, opts)
     if run then return run(...) end
     return y
   end, not core.internals.capture.off)
+  if recaptures then
+    core._recheck(handle, function(...) return require("tycho.oracle").call(core, capture, h, pick, ...) end)
+  end
   cache[f] = compiled
   return compiled
 end

@@ -16,8 +16,8 @@ local type, tonumber, ipairs, rawequal = type, tonumber, ipairs, rawequal
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
 
 return function(World)
-  --- The record of the place where the storage of a leaf from outside has its gradient: {slot, path, found, known, value,
-  --- shadow, written}; nil for other tensors.
+  --- The record of the place where the storage of a leaf from outside has its gradient: {slot, path, found, known,
+  --- value, shadow, written}; nil for other tensors.
   local function place_of(world, t)
     local s = world.objects[t]
     local id, g = world.C.gradient(t)

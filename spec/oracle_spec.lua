@@ -1,0 +1,114 @@
+--- TYCHO_CHECK=capture: calls that a trace answers are captured anew beside it, and a missing guard raises.
+
+local H = require "spec.helper"
+
+--- Runs code in a process that checks captures; its output.
+local function checked(code)
+  local out, status = H.script('local ty = require "tycho"\n' .. code, { TYCHO_CHECK = "capture" })
+  assert.equal(0, status, out)
+  return out
+end
+
+-- What takes a kind of guards out of programs.
+local without = [[
+local evaluate, World = require "tycho.evaluate", require("tycho.capture").World
+local function without(name)
+  local emit = World.emit
+  World.emit = function(self, instr, ...)
+    if instr[1] ~= name then return emit(self, instr, ...) end
+    return emit(self, { "type", self.narg + 1, "function" }, ...) -- holds always
+  end
+end
+]]
+
+describe("a call that is captured beside its trace", function()
+  it("gives what the trace gives, over results, effects, sizes and numbers", function()
+    assert.equal("fine\n", checked [[
+      local W = { n = 0, k = {}, x = ty.ones(3) }
+      local opt
+      local f = ty.compile(function(x, s, name)
+        W.n = W.n + s
+        W.k[name] = x * W.n
+        W.x:add_(1)
+        return { x:sum(), list = { x, W.x, s * 2 } }, x:t(), name .. "!", ty.rand(2)
+      end)
+      for i = 1, 12 do f(ty.ones(2 + i % 3, 2), i / 2, i % 2 == 0 and "a" or "b") end
+      local model = ty.nn.Sequential(ty.nn.Linear(3, 4), ty.nn.Tanh(), ty.nn.Linear(4, 1))
+      opt = ty.optim.AdamW(model:parameters(), { lr = 0.02 })
+      local step = ty.compile(function(x, y)
+        opt:zero_grad()
+        local loss = ty.mse_loss(model(x), y)
+        loss:backward()
+        opt:step()
+        return loss:detach()
+      end)
+      for i = 1, 6 do step(ty.rand(5, 3), ty.rand(5, 1)) end
+      assert(ty.explain(f).skips > 8 and ty.explain(step).skips > 4)
+      print "fine"
+    ]])
+  end)
+
+  it("does so for every call that a trace answers, and for no other", function()
+    assert.equal("4\n", checked [[
+      local capture, n = require "tycho.capture", 0
+      local dry = capture.dry
+      function capture.dry(...)
+        n = n + 1
+        return dry(...)
+      end
+      local f = ty.compile(function(x) return x + 1 end)
+      local g = ty.compile(function(x) return x:item() end)
+      for _ = 1, 4 do
+        local y = f(ty.ones(1))
+        g(y)
+      end
+      print(n)
+    ]])
+  end)
+
+  for name, case in pairs {
+    field = { "length", "local t = { 1, 2 } local function f(x) return x * #t end", "t[3] = 3" },
+    value = { "equal", "local t = { k = 'a' } local function f(x) return x, t.k == 'a' and 1 or 2 end", "t.k = 'b'" },
+    same = { "same", "local t = { a = ty.ones(2) } t.b = t.a local function f(x) return t.a + t.b + x end",
+      "t.b = ty.ones(2)" },
+    order = { "keys", "local t = { a = 1, b = 2 } local function f(x) local s = '' for k in pairs(t) do s = s .. k end return x, s end",
+      "t.c = 3" },
+    outcome = { "lt", "local n = 1 local function f(x) if n > 0 then return x + 1 end return x + 2 end", "n = -1" },
+    cell = { "cell_distinct", [[
+      local function mk(v) return { function(x, get) v = v + 1 return x + get() end, function() return v end } end
+      local a, b, d = mk(1), mk(2), mk(3)
+      local get = b[2]
+      local function f(x) return a[1](x, get) end]], "get = a[2]", "get = d[2]" },
+  } do
+    it("finds a missing guard: " .. name, function()
+      local code = ([[
+        %s
+        %s
+        without %q
+        local c = ty.compile(f)
+        local x = ty.ones(2)
+        c(x)
+        %s
+        c(x)
+        c(x)
+        %s
+        print((select(2, pcall(c, x))))
+      ]]):format(without, case[2], case[1], case[4] or "", case[3])
+      local out = checked(code)
+      assert.match("a trace would do something else than the function", out)
+    end)
+  end
+
+  it("finds one even where the values agree", function()
+    assert.match("result 1: a tensor that is computed in another way", checked(without .. [[
+      local t = { a = ty.ones(2) }
+      t.b = t.a
+      local c = ty.compile(function(x) return t.a + t.b * x end)
+      without "same"
+      c(ty.ones(2))
+      c(ty.ones(2))
+      t.b = ty.ones(2) -- the same elements
+      print((select(2, pcall(c, ty.ones(2)))))
+    ]]))
+  end)
+end)
