@@ -287,7 +287,7 @@ end)
 
 describe("methods of strings", function()
   local function fresh() return ty.compile(function(s, x) return s:upper(), s.extra, x * 2 end) end
-  local library = string -- another name, under which it may be changed
+  local library = getmetatable("").__index -- string, by a name under which it may be changed
   local upper, index = string.upper, getmetatable("").__index
   after_each(function()
     library.upper, library.extra = upper, nil
