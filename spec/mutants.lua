@@ -4,7 +4,7 @@
 local M = {
   -- of these, what exists, in this order
   specs = { "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "compile", "capture", "custom", "grad", "training", "steps",
-    "orders", "scopes", "convolution" },
+    "orders", "scopes", "convolution", "sharing", "oracle" },
 
   { file = "core/fold.c", what = "x + 0 is taken for x: -0 stays",
     from = "if (is_const(g, n, 0, is_float ? -0.0 : 0.0)) return n->src[1];",
@@ -197,6 +197,31 @@ local M = {
     from = "if (L != H->mode_of || H->mixed) settle", to = "if (L != H->mode_of) settle" },
   { file = "lua/tycho/capture.lua", what = "a trace of other settings gets the sizes of these",
     from = "if t.dynamic and t.current and M.same", to = "if t.dynamic and M.same" },
+  { file = "core/record.c", what = "two ways to one place in memory are one input",
+    from = "in->offset == x->offset && in->origin == origin &&", to = "in->offset == x->offset &&" },
+  { file = "core/trace.c", what = "an input is found through any tensor that shares its memory",
+    from = "if (from >= 0 && c->outside[from].t.st == st) return from;\n  from", to = "from" },
+  { file = "core/trace.c", what = "who shares memory with a tensor that is written does not matter",
+    from = "I->outside[o->first].bound |= o->lone;", to = "" },
+  { file = "lua/tycho/capture.lua", what = "a view that is given back is detached as it was, whatever it is a view of",
+    from = "if slot then self.slots[slot].tensor[4] = detached end", to = "return slot, detached" },
+  { file = "lua/tycho/tape.lua", what = "leaves become one while sizes are replayed",
+    from = 'if C.sharing() ~= d.sharing then return nil, "which tensors share memory" end', to = "" },
+  { file = "lua/tycho/tape.lua", what = "two tensors that are one in the call that is replayed are one ever after",
+    from = "if e[3] and p.met[t] then t = p.C.another(t) end", to = "" },
+  { file = "core/lua_grad.c", what = "a leaf that is a view gets the gradient of its whole storage",
+    from = "ty_tensor_view(ty_lua_push(L), g, &x->type, g->offset + x->offset, x->strides);",
+    to = "ty_tensor_view(ty_lua_push(L), g, &x->type, g->offset, x->strides);" },
+  { file = "lua/tycho/beside.lua", what = "jit.check leaves the gradients of the plain run where they are",
+    from = "K.set_gradient(r.value, r.gradient)\n", to = "" },
+  { file = "lua/tycho/capture.lua", what = "variables that functions share are not asked whether they are one",
+    from = 'if anew or cell.anew then self:emit({ "cell_same"', to = 'if anew and false then self:emit({ "cell_same"' },
+  { file = "lua/tycho/capture.lua", what = "variables that are written are not asked whether they are two",
+    from = "if a.written and k ~= i and not asked and (a.anew or b.anew) then", to = "if a.written and k == nil and asked then" },
+  { file = "lua/tycho/tables.lua", what = "methods of strings are not guarded",
+    from = 'if world:in_ours() then return world:constant(mt), nil end', to = 'do return world:constant(mt), nil end' },
+  { file = "lua/tycho/oracle.lua", what = "captures that are made anew are not compared",
+    from = "if a.made[x] == b.made[y] then return nil end", to = "do return nil end" },
 }
 
 return M

@@ -1,5 +1,5 @@
 -- Plants faults one by one and tells which of them the tests catch: `make mutate`, or
---   luajit spec/mutate.lua [only mutants whose file or number fits this]
+--   luajit spec/mutate.lua [only mutants whose file or number fits this, or numbers from-to]
 -- In: the table of mutants (mutants.lua), each an exact substitution. Out: a table of what caught each; fails when fewer
 -- than nine in ten are caught, when a substitution no longer fits its file, when a mutant does not build, and when the
 -- tests fail without any fault. All happens in a copy of the tree under build/mutate.
@@ -10,7 +10,8 @@ local ROOT, MARK = "build/mutate", 0.9
 
 -- What is run, quickest first; the first that fails has caught the fault. A fault may hang: hence the limits of time.
 local BUSTED = "busted --lua=/usr/bin/luajit -o spec/report.lua --lpath='./?.lua' "
-local tests = { { "fuzz_lua", "luajit spec/fuzz_lua.lua 400 1" }, { "fuzz_grad", "luajit spec/fuzz_grad.lua 150 1" } }
+local tests = { { "fuzz_cells", "luajit spec/fuzz_cells.lua 300 1" }, { "fuzz_alias", "luajit spec/fuzz_alias.lua 300 1" },
+  { "fuzz_lua", "luajit spec/fuzz_lua.lua 400 1" }, { "fuzz_grad", "luajit spec/fuzz_grad.lua 150 1" } }
 
 local function add_specs()
   local pipe = io.popen "ls spec"
@@ -118,10 +119,17 @@ if before then
   error(("without any fault, %s fails"):format(before))
 end
 
+--- Whether a mutant is asked for.
+local function asked(i, m)
+  local from, to = (only or ""):match "^(%d+)%-(%d+)$"
+  if from then return i >= tonumber(from) and i <= tonumber(to) end
+  return not only or m.file:find(only, 1, true) or tonumber(only) == i
+end
+
 local started, caught, tried, missed = os.time(), 0, 0, {}
 print(("%-4s %-26s %-16s %s"):format("", "file", "caught by", "fault"))
 for i, m in ipairs(mutants) do
-  if not only or m.file:find(only, 1, true) or tonumber(only) == i then
+  if asked(i, m) then
     local by = try(m)
     tried = tried + 1
     if by then caught = caught + 1 else missed[#missed + 1] = i end

@@ -496,8 +496,8 @@ end
 --- Everything that a trace is made of, as plain tables.
 function World:describe(results, shadows, n)
   for _, s in ipairs(self.untyped) do self:typed(s.value, s) end
-  local d = { narg = self.narg, program = self.program, about = self.about, lines = self.lines, results = {},
-    nresults = n, paths = {}, dynamic = self.dynamic, closures = self.closures_differ, bounds = {}, gradients = self.ngradients,
+  local d = { narg = self.narg, program = self.program, about = self.about, lines = self.lines, paths = {}, bounds = {},
+    results = {}, nresults = n, dynamic = self.dynamic, closures = self.closures_differ, gradients = self.ngradients,
     specialised = self.specialised }
   for i = 1, n do d.results[i] = recipe(self, results[i], shadows[i]) end
   d.effects = effect_recipes(self)
