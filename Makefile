@@ -132,6 +132,7 @@ define fuzz_all
 	$(FUZZ)fuzz_lua.lua $(1) $(2) || failed=1; \
 	$(FUZZ)fuzz_alias.lua $$(($(1) / 4)) $(2) || failed=1; \
 	$(FUZZ)fuzz_cells.lua $$(($(1) / 2)) $(2) || failed=1; \
+	$(FUZZ)fuzz_library.lua $$(($(1) / 2)) $(2) || failed=1; \
 	$(FUZZ)fuzz_grad.lua $$(($(1) / 80)) $(2) || failed=1; \
 	$(FUZZ)fuzz_vmap.lua $$(($(1) / 80)) $(2) || failed=1;
 endef
@@ -140,6 +141,7 @@ define fuzz_captures
 	TYCHO_CHECK=capture $(FUZZ)fuzz_lua.lua $$(($(1) / 20)) $(2) || failed=1; \
 	TYCHO_CHECK=capture $(FUZZ)fuzz_alias.lua $$(($(1) / 20)) $(2) || failed=1; \
 	TYCHO_CHECK=capture $(FUZZ)fuzz_cells.lua $$(($(1) / 10)) $(2) || failed=1; \
+	TYCHO_CHECK=capture $(FUZZ)fuzz_library.lua $$(($(1) / 10)) $(2) || failed=1; \
 	TYCHO_CHECK=capture $(FUZZ)fuzz_grad.lua $$(($(1) / 200)) $(2) || failed=1;
 endef
 

@@ -62,7 +62,7 @@ local M = {
   { file = "lua/tycho/tables.lua", what = "a metatable that is set later is not seen",
     from = "o.metatable = s\n      self:pin(mt, s)", to = "o.metatable = s" },
   { file = "lua/tycho/tables.lua", what = "a missing field that is set later is not seen",
-    from = 'self:typed(v, s)\n      local h, hs = self:event_of(o, "__index")', to = 'local h, hs = self:event_of(o, "__index")' },
+    from = 'self:typed(v, s)\n        h, hs = self:event_of(o, "__index")', to = 'h, hs = self:event_of(o, "__index")' },
   { file = "lua/tycho/tables.lua", what = "one table on two paths that become two is not seen",
     from = 'self:emit({ "same", o.slot, s.slot }, s.path)', to = "" },
 
@@ -138,7 +138,7 @@ local M = {
     from = "if (T->meta[i].kind == R_SLOT && !T->meta[i].k) continue;", to = "if (T->meta[i].kind == R_SLOT) continue;" },
 
   { file = "core/trace.c", what = "views of one storage may lie elsewhere than they did",
-    from = "if (t->st != first->st || t->offset - first->offset != o->delta)", to = "if (t->st != first->st)" },
+    from = "if (t->st != first->st || t->offset - first->offset != s->delta)", to = "if (t->st != first->st)" },
   { file = "core/trace.c", what = "a tensor that is read may begin to share memory with one that is written",
     from = "if (buf->seen >= walk && (o->lone || buf->seen > walk))", to = "if (buf->seen > walk && o->lone)" },
   { file = "core/trace.c", what = "random numbers do not advance",
@@ -149,7 +149,7 @@ local M = {
     from = "if (from->kind != SC_NUMBER || ty_elem_fits(from->dtype, number[from->id])) continue;",
     to = "if (from->kind != SC_NUMBER || number) continue;" },
   { file = "core/capture.c", what = "a capture advances the random numbers",
-    from = "S->stream = c->stream;\n  put_back(c);", to = "put_back(c);" },
+    from = "S->stream = c->stream;\n  S->origins", to = "S->origins" },
 
   { file = "core/ops.h", what = "the gradient of tanh lacks a square",
     from = "D1(MUL(g, SUB(ONE, SQUARE(TANH(a)))))", to = "D1(MUL(g, SUB(ONE, TANH(a))))" },
