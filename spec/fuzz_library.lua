@@ -1,0 +1,168 @@
+-- Random functions over Lua's library and Tycho's: plain against compiled, while functions of the library are replaced.
+--   luajit spec/fuzz_library.lua [programs = 10000] [seed = another each time] [only this program]
+-- A program calls functions by global names, by locals, as methods of strings, through an environment of its own. Between
+-- calls some of them are replaced by others, taken away, added, or put back: in string, math, table, the globals, the table
+-- that strings find their methods in, Tycho's module. The accounts of the plain and of the compiled function must be equal.
+
+local ty = require "tycho"
+local here = arg[0]:match("^(.*)/[^/]*$") or "."
+local frame = dofile(here .. "/fuzz_frame.lua")
+
+-- --- what programs call: text of an expression over a number x, a string s, a table t, a tensor v
+
+local CALLS = {
+  "math.floor(x)", "math.max(x, 2)", "floor(x)", "math.extra", "x + (math.extra or 0)",
+  "s:upper()", "s:rep(2)", "s:sub(2)", "string.upper(s)", "string.format('%s!', s)", "('%d'):format(7)", "upper(s)", "s:extra()",
+  "s.extra", "#s:lower()", "getmetatable(s).__index.rep(s, 3)", "string.extra", "(s:gsub('a', 'b'))",
+  "table.concat(t, ',')", "concat(t)", "select('#', x, s)", "tostring(x)", "tonumber('12')", "type(s)", "#t", "unpack(t)", "next(t) ~= nil",
+  "rawget(t, 1)", "global(x)", "global", "ty.relu(v)", "ty.ones(2)", "v:sum()", "ty.softmax(v, 1)", "ty.extra", "pcall(s.rep, s, 2)",
+  "setmetatable({ x }, { __index = t })[2]", "ipairs(t)", "v + 1", "-v", "ty.gelu(v)",
+}
+
+-- --- what is changed: tables by name, and what may stand there
+
+local TABLES = { "string", "math", "table", "G", "methods", "ty" }
+local KEYS = {
+  string = { "upper", "rep", "sub", "format", "extra", "lower", "gsub" },
+  math = { "floor", "max", "extra" },
+  table = { "concat" },
+  G = { "global", "floor", "tostring", "tonumber", "type", "select", "unpack", "rawget", "next" },
+  methods = { "__index" },
+  ty = { "relu", "softmax", "extra", "ones" },
+}
+
+-- What Tycho's own Lua code calls keeps its meaning, or nothing works.
+local KEPT = { format = true, sub = true, gsub = true, concat = true, floor = true, max = true, rep = true }
+
+-- Texts of values, with the function that stood there as `was`.
+local VALUES = {
+  "function(...) return was(...) end", "function() return 7 end", "function(a) return a end", "nil", "5", "math.ceil", "'text'", "was",
+}
+local INDEXES = {
+  "function(t, k) if k == 'upper' then return function(v) return v .. '?' end end return library[k] end",
+  "setmetatable({ lower = function(v) return v .. '-' end }, { __index = library })", "library",
+}
+
+local function make(seed)
+  local int = frame.random(seed, 3)
+  local program = { changes = {} }
+  for k = 1, 1 + int(4) do
+    local call = CALLS[int(#CALLS)]
+    program[k] = int(4) == 1 and ("if x > %d then r[#r + 1] = %s end"):format(int(3), call) or ("r[#r + 1] = %s"):format(call)
+  end
+  for c = 1, 8 do
+    local change
+    if c > 2 and int(3) > 1 then
+      local name = TABLES[int(#TABLES)]
+      local key = KEYS[name][int(#KEYS[name])]
+      local value = VALUES[int(#VALUES)]
+      if int(3) == 1 then value = "original" elseif name ~= "G" and KEPT[key] then value = VALUES[1] end
+      change = { name, key, name == "methods" and INDEXES[int(#INDEXES)] or value }
+    end
+    program.changes[c] = change or false
+  end
+  return program
+end
+
+local function source(program)
+  local lines = {}
+  for k, s in ipairs(program) do lines[k] = "  " .. s end
+  return "local ty = ...\nlocal upper, concat = string.upper, table.concat\nreturn function(x, s, t, v)\n  local r = {}\n"
+    .. table.concat(lines, "\n") .. "\n  return r\nend"
+end
+
+local function show(program)
+  local lines = { source(program) }
+  for c, change in ipairs(program.changes) do
+    lines[#lines + 1] = ("-- call %d%s"):format(c, change and (", after %s.%s = %s"):format(change[1], change[2], change[3]) or "")
+  end
+  return table.concat(lines, "\n")
+end
+
+-- --- accounts
+
+local text_of, write, pairs, ipairs, kind_of = tostring, table.concat, pairs, ipairs, type
+local protected, capture_all, is_tensor, format = pcall, function(...) return { n = select("#", ...), ... } end, ty.is_tensor, string.format
+local gsub, load = string.gsub, loadstring
+
+local function text(v)
+  if is_tensor(v) then return "tensor " .. text_of(v) end
+  if kind_of(v) == "number" then return format("%.17g", v) end
+  if kind_of(v) == "function" then return "function" end
+  if kind_of(v) ~= "table" then return (gsub(gsub(text_of(v), "^.-:%d+: ", ""), "0x%x+", "")) end
+  local list = {}
+  for i = 1, 12 do list[i] = v[i] == nil and "nil" or kind_of(v[i]) == "table" and "table" or text(v[i]) end
+  return write(list, ", ")
+end
+
+local counts = { calls = 0, raised = 0, skips = 0, captured = 0 }
+
+--- The tables that are changed. Globals are those of an environment of its own.
+local function places(env)
+  return { string = string, math = math, table = table, G = env, methods = getmetatable "", ty = ty }
+end
+
+local function run(program, compile)
+  local env = setmetatable({ global = function(x) return x * 2 end, floor = math.floor }, { __index = _G })
+  local tables, saved = places(env), {}
+  for name, keys in pairs(KEYS) do
+    for _, key in ipairs(keys) do saved[#saved + 1] = { tables[name], key, rawget(tables[name], key) } end
+  end
+  local originals = {}
+  for _, entry in ipairs(saved) do
+    originals[entry[1]] = originals[entry[1]] or {}
+    originals[entry[1]][entry[2]] = entry[3]
+  end
+  local body = setfenv(assert(load(source(program), "=program")), env)(ty)
+  local f = compile(body)
+  local v = ty.range(3) - 2
+  local accounts, makers, library = {}, {}, string
+  for c, change in ipairs(program.changes) do
+    makers[c] = change and change[3] ~= "original"
+      and setfenv(assert(load("local was, library = ... return " .. change[3], "=change")), _G)
+  end
+  for c, change in ipairs(program.changes) do
+    if change then
+      local t, key = tables[change[1]], change[2]
+      local value
+      if makers[c] then value = makers[c](rawget(t, key), library) else value = originals[t][key] end
+      rawset(t, key, value)
+    end
+    accounts[c] = capture_all(protected(f, c % 4, "abc", { 1, 2, "x" }, v))
+  end
+  for _, entry in ipairs(saved) do rawset(entry[1], entry[2], entry[3]) end
+  for c, results in ipairs(accounts) do accounts[c] = text_of(results[1]) .. " " .. text(results[2]) end
+  counts.calls = counts.calls + #accounts
+  for _, a in ipairs(accounts) do
+    if a:sub(1, 4) ~= "true" then counts.raised = counts.raised + 1 end
+  end
+  return accounts, f
+end
+
+local function check(program)
+  local plain = run(program, function(f) return f end)
+  local compiled, f = run(program, function(f) return ty.compile(f) end)
+  for c = 1, #plain do
+    if plain[c] ~= compiled[c] then return ("call %d differs\nplain    %s\ncompiled %s"):format(c, plain[c], compiled[c]) end
+  end
+  return nil, f
+end
+
+local function passed(_, _, f)
+  local e = ty.explain(f)
+  counts.skips = counts.skips + e.skips
+  if e.captures > 0 then counts.captured = counts.captured + 1 end
+end
+
+local fuzz = frame.fuzzer("fuzz_library", 10000, { make = make, check = check, show = show, passed = passed })
+fuzz:run(5000)
+
+fuzz:claim(fuzz.failures == 0, "%d programs differ between plain and compiled", fuzz.failures)
+if fuzz:ran(1000) then
+  fuzz:claim(counts.raised < 0.5 * counts.calls, "%d of %d calls raise, fewer than half", counts.raised, counts.calls)
+  fuzz:claim(counts.captured >= 0.5 * fuzz.programs, "%d of %d programs are captured, at least half", counts.captured, fuzz.programs)
+  fuzz:claim(counts.skips >= 0.2 * counts.calls, "%d of %d calls skipped Lua, one in five", counts.skips, counts.calls)
+end
+print(("fuzz_library: %d programs, seed %d, %.0f s: %d calls, plain and compiled, %d raise, %d answered without Lua; %d programs "
+  .. "captured"):format(fuzz.programs, fuzz.seed, fuzz:seconds(), counts.calls, counts.raised, counts.skips, counts.captured))
+fuzz:leave()
