@@ -65,6 +65,9 @@ if jit and jit.off then jit.off(true, true) end -- seldom run: its traces would 
 ---@field variables? tycho.Variable[] its local variables, in the order in which they begin
 ---@field refused? string why it cannot be evaluated
 ---@field library? boolean refused because the host's library wrote it
+---@field header table what is common to a dump, and the dump
+---@field first_byte integer where it lies in the dump
+---@field last_byte integer
 ---@field fr2 integer 1 where calls leave a slot between function and arguments, else 0
 
 -- Opcodes in the order of every LuaJIT, with their operands: two (A D) or three (A B C).
@@ -330,13 +333,17 @@ local function read_dump(source)
   if version ~= 1 and version ~= 2 then error("bytecode of version " .. version, 0) end
   local flags = read_uleb()
   check_flags(flags)
-  local header = { stripped = floor(flags / 2) % 2 == 1, fr2 = floor(flags / 8) % 2 }
+  local header = { dump = source, stripped = floor(flags / 2) % 2 == 1, fr2 = floor(flags / 8) % 2 }
   if not header.stripped then header.source = read_bytes(read_uleb()) end
+  header.stop = at - 1
   header.short = short_source(header.source or "=?")
   local children = {}
+  local first = at
   while read_uleb() > 0 do
     local proto = read_prototype(header, children) -- takes its own children off the list
+    proto.header, proto.first_byte, proto.last_byte = header, first, at - 1
     children[#children + 1] = proto
+    first = at
   end
   if #children ~= 1 then error("bytecode of several functions", 0) end
   text = nil
@@ -344,6 +351,16 @@ local function read_dump(source)
 end
 
 -- Decoding ---------------------------------------------------------------------------------------------------------
+
+--- The dump of a function of this prototype, which may have been found inside of another one's.
+---@param proto tycho.Prototype
+---@return string
+function M.dump(proto)
+  local first = proto
+  while first.children[1] do first = first.children[1] end
+  local source = proto.header.dump
+  return sub(source, 1, proto.header.stop) .. sub(source, first.first_byte, proto.last_byte) .. "\0"
+end
 
 local primitives = { [0] = nil, [1] = false, [2] = true }
 

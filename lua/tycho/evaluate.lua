@@ -1,7 +1,7 @@
 --- evaluate.lua -- runs Lua functions instruction by instruction, with a shadow beside each value.
 -- In: a world (what reading, writing, arithmetic and calls mean), a function, its arguments and their shadows.
--- Out: results and shadows. Fails by world:abort, which raises; errors that Lua itself would raise abort too, since the
--- native run that follows raises them with their natural text.
+-- Out: results and shadows. Fails by world:abort, which raises. What Lua itself would raise is the world's to say: one that
+-- captures aborts, since the native run that follows raises the natural text; one that stands for Lua raises that text.
 --
 -- A frame holds registers twice: R the values, S the shadows; both from 1, as bytecode.lua counts. A shadow of nil says
 -- that the value is known. Everything else about shadows is the world's; here they only travel with their values.
@@ -10,7 +10,8 @@
 -- 1. What an instruction does is the LuaJIT interpreter's doing: its order of evaluation, its unordered comparisons
 --    (ISGE is "not less", ISGT "not less or equal"), its numeric loops.
 -- 2. A handler takes (instruction, R, S, frame, world). It returns nothing to go on, or the position to go on at;
---    LEAVE ends the frame, SWITCH says that a tail call has put another function into it.
+--    LEAVE ends the frame, SWITCH says that a tail call has put another function into it, ENTER that the frame above it
+--    is to run. So calls take none of the host's stack, unless a native function or a metamethod stands between.
 -- 3. Roads that do not ask the world (numbers, strings and truth of known values) give what the world would give.
 -- 4. Frames lie in a stack and are used again. Results stay in the callee's registers until the caller has copied
 --    them. A frame whose locals are still shared with closures when it is used again gets new registers.
@@ -27,7 +28,7 @@ local type, next = type, next
 
 if jit and jit.off then jit.off(true, true) end
 
-local LEAVE, SWITCH = 0, -1
+local LEAVE, SWITCH, ENTER = 0, -1, -2
 local MAX_DEPTH = 190
 
 ---@class tycho.Cell an upvalue of a virtual closure: a register, or an upvalue of an outside function
@@ -97,7 +98,7 @@ local function next_frame(world)
   local depth = stack.depth + 1
   local frame = stack[depth]
   if not frame then
-    if depth > (world.max_depth or MAX_DEPTH) then world:abort("calls are nested deeper than a capture may follow") end
+    if depth > (world.max_depth or MAX_DEPTH) then world:too_deep() end
     frame = { R = {}, S = {}, depth = depth }
     stack[depth] = frame
   elseif frame.open then
@@ -109,12 +110,10 @@ end
 
 --- What is called when f is: a function, and the number of arguments in R. f itself becomes the first one where a
 --- metamethod is called.
-local function callee(world, R, S, f, fs, n)
+local function callee(world, R, S, f, fs, n, caller)
   if type(f) ~= "function" then
     local h, hs = world:metamethod(f, fs, "__call")
-    if type(h) ~= "function" then
-      world:abort("error in captured code: attempt to call a " .. type(f) .. " value")
-    end
+    if type(h) ~= "function" then world:cannot_call(f, caller) end
     for k = n, 1, -1 do R[k + 1], S[k + 1] = R[k], S[k] end
     R[1], S[1] = f, fs
     f, fs, n = h, hs, n + 1
@@ -160,16 +159,53 @@ local function start(world, frame, f, fs, n, proto, closure)
   spend(world, #proto.code)
 end
 
---- Runs the function in a frame. Its results are then in frame.out and frame.out_shadows, frame.count from frame.first.
+--- Hands results on to registers from `a`: `wanted` of them, or all when wanted is negative.
+local function take_results(from, R, S, a, wanted, frame)
+  local out, out_shadows, count = from.out, from.out_shadows, from.count
+  local shift = from.first - a
+  if wanted < 0 then
+    wanted = count
+    frame.multi = count
+  end
+  local last = a + (wanted < count and wanted or count) - 1
+  for k = a, last do R[k], S[k] = out[k + shift], out_shadows[k + shift] end
+  for k = last + 1, a + wanted - 1 do R[k], S[k] = nil, nil end
+end
+
+--- Drops what a frame holds that has been left. A world that is exact wants so: what is dead can be collected.
+local function clear(frame)
+  local R, S = frame.R, frame.S
+  for k in next, R do R[k], S[k] = nil, nil end
+  frame.fn, frame.fs, frame.cells, frame.env, frame.envs, frame.extra, frame.extra_shadows = nil, nil, nil, nil, nil, nil, nil
+  frame.out, frame.out_shadows = nil, nil
+end
+
+--- Runs the function in a frame, and those that it calls. Its results are then in frame.out and frame.out_shadows,
+--- frame.count from frame.first.
 local function execute(world, frame)
-  repeat
-    local code, R, S, at = frame.code, frame.R, frame.S, 1
+  local stack, base, exact = world.stack, frame, world.exact
+  local code, R, S, at = frame.code, frame.R, frame.S, 1
+  while true do
     repeat
       local i = code[at]
       frame.at = at
       at = i.run(i, R, S, frame, world) or at + 1
     until at <= LEAVE
-  until at == LEAVE
+    if at == LEAVE then
+      if frame == base then return end
+      local depth, left = frame.depth - 1, frame
+      frame = stack[depth]
+      stack.depth = depth
+      code, R, S, at = frame.code, frame.R, frame.S, frame.at
+      local i = code[at]
+      take_results(left, R, S, i.a, i.b - 1, frame) -- all instructions that call have these operands
+      if exact then clear(left) end
+      at = at + 1
+    else
+      if at == ENTER then frame = stack[stack.depth] end
+      code, R, S, at = frame.code, frame.R, frame.S, 1
+    end
+  end
 end
 
 --- Calls a native function with the n values in R; its results become those of `frame`.
@@ -184,10 +220,10 @@ local function native(world, frame, R, S, f, fs, n, caller, site)
   frame.out, frame.out_shadows, frame.first, frame.count = results, result_shadows, 1, count
 end
 
---- Calls f with the n values in the registers of `frame`, which lies above the caller's.
+--- Calls f for the world with the n values in the registers of `frame`, which lies above the caller's; runs it to its end.
 local function invoke(world, frame, f, fs, n, caller)
   local stack, R, S, depth = world.stack, frame.R, frame.S, frame.depth
-  f, fs, n = callee(world, R, S, f, fs, n)
+  f, fs, n = callee(world, R, S, f, fs, n, caller)
   local proto, closure = prototype_of(world, R, S, f, n)
   if proto then
     stack.depth = depth
@@ -200,26 +236,25 @@ local function invoke(world, frame, f, fs, n, caller)
   stack.depth = depth - 1
 end
 
---- An instruction calls R[fn] with n arguments from R[first]; the callee's frame comes back, with the results.
-local function call(R, S, world, fn, first, n)
-  local frame = next_frame(world)
-  local to, to_shadows = frame.R, frame.S
+--- An instruction calls R[fn] with n arguments from R[first]: the frame above takes them.
+local function call(i, R, S, frame, world, fn, first, n)
+  local above = next_frame(world)
+  local to, to_shadows = above.R, above.S
   for k = 1, n do to[k], to_shadows[k] = R[first + k - 1], S[first + k - 1] end
-  invoke(world, frame, R[fn], S[fn], n, "lua")
-  return frame
-end
-
---- Hands results on to registers from `a`: `wanted` of them, or all when wanted is negative.
-local function take_results(from, R, S, a, wanted, frame)
-  local out, out_shadows, count = from.out, from.out_shadows, from.count
-  local shift = from.first - a
-  if wanted < 0 then
-    wanted = count
-    frame.multi = count
+  local f, fs = R[fn], S[fn]
+  f, fs, n = callee(world, to, to_shadows, f, fs, n, "lua")
+  local proto, closure = prototype_of(world, to, to_shadows, f, n)
+  local stack, depth = world.stack, above.depth
+  if proto then
+    stack.depth = depth
+    above.caller = "lua"
+    start(world, above, f, fs, n, proto, closure)
+    return ENTER
   end
-  local last = a + (wanted < count and wanted or count) - 1
-  for k = a, last do R[k], S[k] = out[k + shift], out_shadows[k + shift] end
-  for k = last + 1, a + wanted - 1 do R[k], S[k] = nil, nil end
+  native(world, above, to, to_shadows, f, fs, n, "lua", frame)
+  stack.depth = depth - 1
+  take_results(above, R, S, i.a, i.b - 1, frame)
+  if world.exact then clear(above) end
 end
 
 --- A call takes the frame of the function that makes it. n arguments begin after i.args.
@@ -227,7 +262,7 @@ local function tail_call(i, R, S, frame, world, n)
   local f, fs = R[i.a], S[i.a]
   local shift = i.args
   for k = 1, n do R[k], S[k] = R[k + shift], S[k + shift] end -- downward, and all cells are closed
-  f, fs, n = callee(world, R, S, f, fs, n)
+  f, fs, n = callee(world, R, S, f, fs, n, "lua")
   local proto, closure = prototype_of(world, R, S, f, n)
   if proto then
     start(world, frame, f, fs, n, proto, closure)
@@ -238,14 +273,10 @@ local function tail_call(i, R, S, frame, world, n)
   return LEAVE
 end
 
-function handlers.CALL(i, R, S, frame, world)
-  local a = i.a
-  take_results(call(R, S, world, a, i.args + 1, i.c - 1), R, S, a, i.b - 1, frame)
-end
+function handlers.CALL(i, R, S, frame, world) return call(i, R, S, frame, world, i.a, i.args + 1, i.c - 1) end
 
 function handlers.CALLM(i, R, S, frame, world)
-  local a = i.a
-  take_results(call(R, S, world, a, i.args + 1, i.c + frame.multi), R, S, a, i.b - 1, frame)
+  return call(i, R, S, frame, world, i.a, i.args + 1, i.c + frame.multi)
 end
 
 function handlers.CALLT(i, R, S, frame, world) return tail_call(i, R, S, frame, world, i.d - 1) end
@@ -253,10 +284,7 @@ function handlers.CALLT(i, R, S, frame, world) return tail_call(i, R, S, frame, 
 function handlers.CALLMT(i, R, S, frame, world) return tail_call(i, R, S, frame, world, i.d + frame.multi) end
 
 --- The generic for: the three registers before a are the iterator, its state and the control variable.
-function handlers.ITERC(i, R, S, frame, world)
-  local a = i.a
-  take_results(call(R, S, world, a - 3, a - 2, 2), R, S, a, i.b - 1, frame)
-end
+function handlers.ITERC(i, R, S, frame, world) return call(i, R, S, frame, world, i.a - 3, i.a - 2, 2) end
 
 handlers.ITERN = handlers.ITERC -- natively quicker where the iterator is next
 
@@ -297,6 +325,11 @@ function handlers.KSTR(i, R, S)
 end
 
 handlers.KSHORT, handlers.KNUM, handlers.KPRI = handlers.KSTR, handlers.KSTR, handlers.KSTR
+
+function handlers.KCDATA(i, R, S, _, world)
+  local a = i.a
+  R[a], S[a] = world:cdata(i.k), nil
+end
 
 function handlers.KNIL(i, R, S)
   for k = i.a, i.d do R[k], S[k] = nil, nil end
@@ -381,7 +414,7 @@ function handlers.FNEW(i, R, S, frame, world)
     end
   end
   local env, envs
-  if proto.globals then env, envs = environment(frame, world) end -- else nobody asks for it
+  if proto.globals or world.exact then env, envs = environment(frame, world) end -- else nobody asks for it
   local a = i.a
   R[a], S[a] = world:closure(proto, cells, env, envs), nil
 end
@@ -453,6 +486,15 @@ function handlers.UNM(i, R, S, _, world)
     R[a], S[a] = -x, nil
   else
     R[a], S[a] = world:arith("unm", x, xs, x, xs)
+  end
+end
+
+for name in pairs(bytecode.bit_operators) do
+  handlers[name] = function(i, R, S, _, world)
+    local a, b, c = i.a, i.b or i.d, i.c
+    local y, ys = nil, nil
+    if c then y, ys = R[c], S[c] end
+    R[a], S[a] = world:bits(name, R[b], S[b], y, ys)
   end
 end
 
@@ -661,30 +703,28 @@ function handlers.JMP(i) return i.target end
 
 function handlers.LOOP(i, _, _, _, world) spend(world, i.cost) end
 
-local function for_operand(R, S, k, world)
+local function for_operand(R, S, k, world, what)
   local v, s = R[k], S[k]
-  if s ~= nil or type(v) ~= "number" then v = world:tonumber_for(v, s) end
+  if s ~= nil or type(v) ~= "number" then v = world:tonumber_for(v, s, what) end
   R[k], S[k] = v, nil
   return v
 end
 
---- Whether a loop at this index has another turn.
-local function goes_on(index, limit, step)
-  if step >= 0 then return index <= limit end
-  return index >= limit
+--- Whether a loop at this index has another turn. With a step of 0, -0 or NaN that depends on its sign.
+local function goes_on(index, limit, step, world)
+  if step > 0 then return index <= limit end
+  if step < 0 then return index >= limit end
+  return world:goes_on(index, limit, step)
 end
 
 --- Registers from a: index, limit, step, and the variable that the body sees.
 function handlers.FORI(i, R, S, _, world)
   local a = i.a
-  local index = for_operand(R, S, a, world)
-  local limit = for_operand(R, S, a + 1, world)
-  local step = for_operand(R, S, a + 2, world)
-  if step ~= step or step == 0 and 1 / step < 0 then -- the interpreter looks at the sign bit
-    world:abort("a numeric for has the step " .. (step == 0 and "-0" or "NaN"))
-  end
+  local index = for_operand(R, S, a, world, "initial value")
+  local limit = for_operand(R, S, a + 1, world, "limit")
+  local step = for_operand(R, S, a + 2, world, "step")
   R[a + 3], S[a + 3] = index, nil
-  if not goes_on(index, limit, step) then return i.target end
+  if not goes_on(index, limit, step, world) then return i.target end
 end
 
 function handlers.FORL(i, R, S, _, world)
@@ -692,7 +732,7 @@ function handlers.FORL(i, R, S, _, world)
   local limit, step = R[a + 1], R[a + 2]
   local index = R[a] + step
   R[a] = index
-  if not goes_on(index, limit, step) then return end
+  if not goes_on(index, limit, step, world) then return end
   R[a + 3], S[a + 3] = index, nil
   spend(world, i.cost)
   return i.target
@@ -744,18 +784,55 @@ function M.where(world)
   end
 end
 
---- What `error(message, level)` puts before its message, for the native function that the world is just calling. Nil
---- when it cannot be told: a metamethod called it.
+--- The evaluated function at a level of the native function that the world is just calling, 1 what has called it. Nil: a
+--- native one is there, or none.
 ---@param world table
----@param level? integer 1 or 2
----@return string|nil
-function M.position(world, level)
+---@param level integer
+---@return table|nil frame
+function M.level(world, level)
   local stack = world.stack
-  local caller, site = stack.caller, stack.site
-  if level == 2 and caller == "lua" then caller, site = site.caller, stack[site.depth - 1] end
-  if caller == "native" then return "" end
-  if caller == "lua" and site then return ("%s:%d: "):format(site.proto.short, line_of(site) or 0) end
-  return nil
+  local caller, site = stack.caller, stack.site -- what has called, and the evaluated function next to it
+  for _ = 2, level do
+    if caller == "native" then
+      caller = "lua"
+    else
+      caller, site = site and site.caller, site and stack[site.depth - 1]
+    end
+  end
+  return caller ~= "native" and site or nil
+end
+
+--- What `error(message, level)` puts before its message, for the native function that the world is just calling.
+---@param world table
+---@param level? integer
+---@return string
+function M.position(world, level)
+  local site = M.level(world, level or 1)
+  return site and ("%s:%d: "):format(site.proto.short, line_of(site) or 0) or ""
+end
+
+--- Drops what no instruction can ask for any more: frames that have been left, and in the others the registers from the
+--- running call on.
+---@param world table
+function M.forget(world)
+  local stack = world.stack
+  for depth, frame in ipairs(stack) do
+    local R, S = frame.R, frame.S
+    if depth <= stack.depth then
+      local i = frame.code[frame.at]
+      if i.name:find("^CALL") then
+        for k in next, R do
+          if k >= i.a then R[k], S[k] = nil, nil end
+        end
+      end
+    else
+      for register, cell in next, frame.open or {} do -- an error has left it
+        cell.values, cell.shadows, cell.index = { R[register] }, { S[register] }, 1
+      end
+      frame.open = nil
+      clear(frame)
+    end
+  end
 end
 
 --- Evaluates a call of fn. args and shadows: n of each. Returns results, their shadows, and how many they are.
@@ -789,7 +866,9 @@ function M.run(world, fn, fs, args, shadows, n)
     local stack = world.stack
     local frame = load_arguments(values, value_shadows, count)
     invoke(world, frame, f, f_shadow, count, stack.native == stack.depth and "native" or "metamethod")
-    return collect(frame)
+    local results, result_shadows, n_results = collect(frame)
+    if world.exact then clear(frame) end
+    return results, result_shadows, n_results
   end
 
   local proto, reason = bytecode.prototype(fn)
