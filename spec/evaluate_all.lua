@@ -38,7 +38,7 @@ package.path = package.path:gsub("[^;]*", function(path) return path == root .. 
 -- What runs natively ---------------------------------------------------------------------------------------------------
 
 --- Names of functions in debug that tell of the stack, or of functions what is not true of those that stand for them.
-local telling = { "getinfo", "getlocal", "setlocal", "sethook", "gethook", "getupvalue", "setupvalue", "upvalueid", "upvaluejoin" }
+local telling = { "sethook", "gethook" }
 
 local function mentions(text, words)
   for _, word in ipairs(words) do
@@ -106,7 +106,8 @@ local function world_of(thread)
     function world.native(self, f, fs, args, shadows, n)
       for k = 1, calls[f] and n or 0 do
         local v = args[k]
-        if type(v) == "function" and not find_closure(nil, v) and bytecode.prototype(v) and not is_shy(v) then
+        local lua = type(v) == "function" and not find_closure(nil, v) and bytecode.prototype(v) and not is_shy(v)
+        if lua or v == debug.traceback then
           args[k] = function(...) return call(v, ...) end
         end
       end

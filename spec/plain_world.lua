@@ -8,10 +8,12 @@
 
 local bytecode = require "tycho.bytecode"
 local evaluate = require "tycho.evaluate"
+local plain_debug = require "spec.plain_debug"
 local slot_name = require "spec.slot_name"
 
 local getmetatable, getupvalue = debug.getmetatable, debug.getupvalue
-local type, rawget, pcall, select, unpack = type, rawget, pcall, select, unpack
+local type, rawget, pcall, select, unpack, tonumber, error = type, rawget, pcall, select, unpack, tonumber, error
+local getfenv, setfenv, module = getfenv, setfenv, module
 
 local HERE = debug.getinfo(1, "S").short_src .. ":"
 
@@ -325,12 +327,10 @@ if module then
     local env, write = environment_of(world, 1)
     local function between(...)
       module(...)
-      return getfenv(1)
+      local changed = getfenv(1)
+      return changed
     end
-    setfenv(between, setmetatable({}, { __index = env }))
-    local ok, result = pcall(setfenv(between, env), unpack(args, 1, n))
-    if not ok then error(result, 0) end
-    write(result)
+    write(setfenv(between, env)(unpack(args, 1, n)))
     return { n = 0 }
   end
 end
@@ -344,6 +344,7 @@ function World:native(f, _, args, shadows, n)
   self:seen(unpack(shadows, 1, n))
   local stack = self.stack
   local caller, site = stack.caller, stack.site
+  stack[-stack.depth - 1] = f -- for those who ask for the native function above a frame
   local own, ok, results = special[f], nil, nil
   if own then
     ok, results = pcall(own, self, args, n)
@@ -357,6 +358,8 @@ end
 function World:abort(reason)
   error({ abort = reason, where = evaluate.where(self) }, 0)
 end
+
+plain_debug(special, placeholders, called_as, pack)
 
 --- A fresh world. natives: a set of Lua functions that it wants to run natively.
 return function(natives)

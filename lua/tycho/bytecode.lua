@@ -61,6 +61,7 @@ if jit and jit.off then jit.off(true, true) end -- seldom run: its traces would 
 ---@field source? string chunk name as Lua keeps it ("@file.lua")
 ---@field short string the chunk's name as messages show it
 ---@field first_line? integer
+---@field n_lines integer how many it has, besides the first
 ---@field lines? integer[] line of each instruction
 ---@field variables? tycho.Variable[] its local variables, in the order in which they begin
 ---@field refused? string why it cannot be evaluated
@@ -292,6 +293,7 @@ local function read_prototype(header, children)
     debug_size = read_uleb()
     if debug_size > 0 then proto.first_line, n_lines = read_uleb(), read_uleb() end
   end
+  proto.n_lines = n_lines
   proto.bytes = read_bytes(4 * n_code)
   proto.upvalues = read_upvalues(n_upvalues)
   local objects, numbers = { n = n_objects }, {}

@@ -784,11 +784,12 @@ function M.where(world)
   end
 end
 
---- The evaluated function at a level of the native function that the world is just calling, 1 what has called it. Nil: a
---- native one is there, or none.
+--- The evaluated function at a level of the native function that the world is just calling, 1 what has called it. Nil
+--- where a native one is there, or none, and the frame below a native one.
 ---@param world table
 ---@param level integer
 ---@return table|nil frame
+---@return table|nil below
 function M.level(world, level)
   local stack = world.stack
   local caller, site = stack.caller, stack.site -- what has called, and the evaluated function next to it
@@ -799,7 +800,8 @@ function M.level(world, level)
       caller, site = site and site.caller, site and stack[site.depth - 1]
     end
   end
-  return caller ~= "native" and site or nil
+  if caller == "native" then return nil, site end
+  return site, nil
 end
 
 --- What `error(message, level)` puts before its message, for the native function that the world is just calling.
