@@ -107,7 +107,8 @@ local function world_of(thread)
       for k = 1, calls[f] and n or 0 do
         local v = args[k]
         local lua = type(v) == "function" and not find_closure(nil, v) and bytecode.prototype(v) and not is_shy(v)
-        if lua or v == debug.traceback then
+        local called = k == 1 and type(v) == "table" and (f == pcall or f == xpcall) and self:metamethod(v, nil, "__call")
+        if lua or called or v == debug.traceback then
           args[k] = function(...) return call(v, ...) end
         end
       end
@@ -181,6 +182,7 @@ end
 local function text_of(e)
   if type(e) == "table" and e.abort then return ("the evaluator gave up: %s at %s"):format(e.abort, tostring(e.where)) end
   local meta = debug.getmetatable(e)
+  if e == nil then return nil end
   if type(e) == "string" or type(e) == "number" or meta and meta.__tostring then return tostring(e) end
   return ("(error object is a %s value)"):format(type(e))
 end
@@ -203,6 +205,6 @@ _G.arg = given -- luacheck: ignore
 local ok, err = xpcall(function() return call(chunk, unpack(given)) end, text_of)
 report()
 if not ok then
-  io.stderr:write("luajit: ", err, "\n")
+  if err then io.stderr:write("luajit: ", err, "\n") end
   exit(1)
 end

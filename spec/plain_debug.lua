@@ -5,10 +5,24 @@
 
 local evaluate = require "tycho.evaluate"
 
-local debug, type, unpack = debug, type, unpack
+local debug, type, select, unpack = debug, type, select, unpack
 
-return function(special, placeholders, called_as, pack)
+local function pack(...) return { n = select("#", ...), ... } end
+
+---@param special table by native function
+---@param placeholders table functions that stand for closures
+---@param called_as fun(frame: table): string?, string? kind and name by which a frame calls
+---@param bad_argument fun(k: integer, why: string) raises
+return function(special, placeholders, called_as, bad_argument)
   local function native(f, args, n) return pack(f(unpack(args, 1, n))) end
+
+  local events = {} -- by the instruction that calls a metamethod
+  for event, names in pairs { index = "GGET TGETV TGETS TGETB", newindex = "GSET TSETV TSETS TSETB", lt = "ISLT ISGE",
+    le = "ISLE ISGT", eq = "ISEQV ISNEV ISEQS ISNES ISEQN ISNEN ISEQP ISNEP", concat = "CAT", unm = "UNM", len = "LEN",
+    add = "ADDVN ADDNV ADDVV", sub = "SUBVN SUBNV SUBVV", mul = "MULVN MULNV MULVV", div = "DIVVN DIVNV DIVVV",
+    mod = "MODVN MODNV MODVV", pow = "POW" } do
+    for name in names:gmatch("%S+") do events[name] = "__" .. event end
+  end
 
   --- What is at a level: an evaluated frame; or false and the frame below a native function; or nil.
   local function at_level(world, level)
@@ -26,6 +40,8 @@ return function(special, placeholders, called_as, pack)
   local function name_of(world, frame)
     local below = frame_below(world, frame)
     if frame.caller == "native" or not below then return nil end
+    local event = events[below.code[below.at].name]
+    if event then return "metamethod", event end
     local kind, name = called_as(below)
     return kind, name
   end
@@ -82,6 +98,8 @@ return function(special, placeholders, called_as, pack)
 
   special[debug.getinfo] = function(world, args, n)
     local f, what = args[1], args[2] or "nSluf"
+    if type(what) ~= "string" then return native(debug.getinfo, args, n) end
+    if what:find("[^nSlufL]") then bad_argument(2, "invalid option") end
     local closure = type(f) == "function" and world:closure_of(f)
     if closure then return pack(choose(describe(closure.proto, f), what)) end
     if type(f) ~= "number" or f < 0 then return native(debug.getinfo, args, n) end
@@ -135,8 +153,10 @@ return function(special, placeholders, called_as, pack)
       local v = closure.proto.variables and closure.proto.variables[slot]
       return pack(slot <= closure.proto.params and v and v.name or nil)
     end
-    local frame = type(f) == "number" and f >= 1 and at_level(world, f)
-    if not frame then return native(debug.getlocal, args, n) end
+    if type(f) ~= "number" or f < 1 then return native(debug.getlocal, args, n) end
+    local frame = at_level(world, f)
+    if frame == nil then bad_argument(1, "level out of range") end
+    if not frame then return pack(nil) end
     if slot < 0 then
       if -slot > (frame.proto.vararg and frame.n_extra or 0) then return pack(nil) end
       return pack("(*vararg)", frame.extra[-slot])
@@ -147,9 +167,10 @@ return function(special, placeholders, called_as, pack)
   end
 
   special[debug.setlocal] = function(world, args, n)
-    local frame = type(args[1]) == "number" and args[1] >= 1 and at_level(world, args[1])
-    if not frame then return native(debug.setlocal, args, n) end
-    local name = variable(frame, args[2])
+    if type(args[1]) ~= "number" or args[1] < 1 then return native(debug.setlocal, args, n) end
+    local frame = at_level(world, args[1])
+    if frame == nil then bad_argument(1, "level out of range") end
+    local name = frame and variable(frame, args[2])
     if name then frame.R[args[2]] = args[3] end
     return pack(name)
   end
@@ -188,7 +209,7 @@ return function(special, placeholders, called_as, pack)
     special[debug.upvalueid] = function(world, args, n)
       local closure, cell = cell_of(world, args[1], args[2])
       if not closure then return native(debug.upvalueid, args, n) end
-      if not cell then error("bad argument #2 to 'upvalueid' (invalid upvalue index)", 0) end
+      if not cell then bad_argument(2, "invalid upvalue index") end
       if cell.fn then return pack(debug.upvalueid(cell.fn, cell.index)) end
       ids[cell] = ids[cell] or newproxy()
       return pack(ids[cell])

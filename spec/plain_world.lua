@@ -274,10 +274,23 @@ local special = {}
 
 special[error] = function(world, args, n)
   local level = n < 2 and 1 or tonumber(args[2])
-  if type(args[1]) == "string" and level and level >= 1 then
+  local kind = type(args[1])
+  if (kind == "string" or kind == "number") and level and level >= 1 then
     error(evaluate.position(world, level) .. args[1], 0)
   end
   error(args[1], 0)
+end
+
+--- A native function that pcall calls has no evaluated function for its caller.
+special[pcall] = function(world, args, n)
+  local f = args[1]
+  if type(f) ~= "function" or bytecode.prototype(f) then return call_native(pcall, unpack(args, 1, n)) end
+  local stack = world.stack
+  stack.caller = "native"
+  local rest = { unpack(args, 2, n) }
+  local outcome = pack(pcall(world.native, world, f, nil, rest, {}, n - 1))
+  if not outcome[1] then return outcome end
+  return pack(true, unpack(outcome[2], 1, outcome[4]))
 end
 
 special[string.dump] = function(world, args, n)
@@ -359,11 +372,13 @@ function World:abort(reason)
   error({ abort = reason, where = evaluate.where(self) }, 0)
 end
 
-plain_debug(special, placeholders, called_as, pack)
+plain_debug(special, placeholders, called_as, function(k, why)
+  error(("%s0: bad argument #%d to 'callee' (%s)"):format(HERE, k, why), 0)
+end)
 
 --- A fresh world. natives: a set of Lua functions that it wants to run natively.
 return function(natives)
-  local world = setmetatable({ steps_left = 1e6, strange = 0, tables = 0, natives = natives or {} }, World)
+  local world = setmetatable({ exact = true, steps_left = 1e6, strange = 0, tables = 0, natives = natives or {} }, World)
   function world.enter(placeholder, _, ...)
     local results, _, count = world.apply(placeholder, nil, { ... }, {}, select("#", ...))
     return unpack(results, 1, count)

@@ -24,7 +24,7 @@ local bytecode = require "tycho.bytecode"
 
 local M = {}
 
-local type, next = type, next
+local type, next, concat = type, next, table.concat
 
 if jit and jit.off then jit.off(true, true) end
 
@@ -172,12 +172,24 @@ local function take_results(from, R, S, a, wanted, frame)
   for k = last + 1, a + wanted - 1 do R[k], S[k] = nil, nil end
 end
 
+--- Gives the cells of registers from `first` on a place of their own.
+local function close_cells(frame, first)
+  local open, R, S = frame.open, frame.R, frame.S
+  for register, cell in next, open do
+    if register >= first then
+      cell.values, cell.shadows, cell.index = { R[register] }, { S[register] }, 1
+      open[register] = nil
+    end
+  end
+end
+
 --- Drops what a frame holds that has been left. A world that is exact wants so: what is dead can be collected.
 local function clear(frame)
   local R, S = frame.R, frame.S
+  if frame.open then close_cells(frame, 1) end -- an error has left it
   for k in next, R do R[k], S[k] = nil, nil end
-  frame.fn, frame.fs, frame.cells, frame.env, frame.envs, frame.extra, frame.extra_shadows = nil, nil, nil, nil, nil, nil, nil
-  frame.out, frame.out_shadows = nil, nil
+  frame.open, frame.fn, frame.fs, frame.cells, frame.env, frame.envs = nil, nil, nil, nil, nil, nil
+  frame.extra, frame.extra_shadows, frame.out, frame.out_shadows = nil, nil, nil, nil
 end
 
 --- Runs the function in a frame, and those that it calls. Its results are then in frame.out and frame.out_shadows,
@@ -268,8 +280,10 @@ local function tail_call(i, R, S, frame, world, n)
     start(world, frame, f, fs, n, proto, closure)
     return SWITCH
   end
-  native(world, frame, R, S, f, fs, n, frame.caller, world.stack[frame.depth - 1])
-  world.stack.depth = frame.depth
+  local stack, depth = world.stack, frame.depth
+  if world.exact then stack.depth = depth - 1 end -- else where() is to tell the place of the call
+  native(world, frame, R, S, f, fs, n, frame.caller, stack[depth - 1])
+  stack.depth = depth
   return LEAVE
 end
 
@@ -381,16 +395,8 @@ local function open_cell(frame, register)
   return cell
 end
 
-function handlers.UCLO(i, R, S, frame)
-  local open = frame.open
-  if open then
-    for register, cell in next, open do
-      if register >= i.a then
-        cell.values, cell.shadows, cell.index = { R[register] }, { S[register] }, 1
-        open[register] = nil
-      end
-    end
-  end
+function handlers.UCLO(i, _, _, frame)
+  if frame.open then close_cells(frame, i.a) end
   return i.target
 end
 
@@ -515,9 +521,7 @@ function handlers.CAT(i, R, S, _, world)
     plain = plain and S[k] == nil and (t == "string" or t == "number")
   end
   if plain then
-    local text = R[last]
-    for k = last - 1, first, -1 do text = R[k] .. text end
-    R[a], S[a] = text, nil
+    R[a], S[a] = last == first + 1 and R[first] .. R[last] or concat(R, "", first, last), nil
     return
   end
   local n, values, shadows = last - first + 1, {}, {}
@@ -828,10 +832,6 @@ function M.forget(world)
         end
       end
     else
-      for register, cell in next, frame.open or {} do -- an error has left it
-        cell.values, cell.shadows, cell.index = { R[register] }, { S[register] }, 1
-      end
-      frame.open = nil
       clear(frame)
     end
   end
