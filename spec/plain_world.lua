@@ -177,8 +177,12 @@ end
 
 --- Hosts look at the sign bit of a step that is 0, -0 or NaN.
 function World.goes_on(_, index, limit, step)
-  for _ = index, limit, step do return true end
-  return false
+  local turns = false
+  for _ = index, limit, step do -- luacheck: ignore
+    turns = true
+    break
+  end
+  return turns
 end
 
 if jit then jit.off(World.goes_on) end -- their trace compilers do not
@@ -358,7 +362,8 @@ function World:native(f, _, args, shadows, n)
   local stack = self.stack
   local caller, site = stack.caller, stack.site
   stack[-stack.depth - 1] = f -- for those who ask for the native function above a frame
-  local own, ok, results = special[f], nil, nil
+  local own = special[f]
+  local ok, results
   if own then
     ok, results = pcall(own, self, args, n)
   else

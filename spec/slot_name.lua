@@ -40,7 +40,7 @@ local function slot_name(proto, position, slot)
     elseif not reads[i.name] and i.a == slot then
       if i.name == "MOV" then return slot_name(proto, at, i.d) end
       if i.name == "GGET" then return "global", i.k end
-      if i.name == "UGET" then return "upvalue", proto.upvalues[i.d].name or "?" end
+      if i.name == "UGET" then return "upvalue", proto.upvalues[i.d].name or "" end
       if i.name ~= "TGETS" then return nil end
       local before = code[at - 1]
       if before and before.name == "MOV" and before.a == slot + 1 + proto.fr2 and before.d == i.b then

@@ -73,21 +73,22 @@ if jit and jit.off then jit.off(true, true) end -- seldom run: its traces would 
 
 -- Opcodes in the order of every LuaJIT, with their operands: two (A D) or three (A B C).
 -- r register, u upvalue, x plain number, j jump, . unused; constants: s string, n number, i small integer,
--- p nil, false or true, t table, f function, c cdata. Behind a ?: some hosts lack it.
+-- p nil, false or true, t table, f function, c cdata. Behind it a ? where some hosts lack the opcode.
 local rows = {
   "ISLT rr", "ISGE rr", "ISLE rr", "ISGT rr", "ISEQV rr", "ISNEV rr", "ISEQS rs", "ISNES rs", "ISEQN rn", "ISNEN rn",
   "ISEQP rp", "ISNEP rp", "ISTC rr", "ISFC rr", "IST .r", "ISF .r", "MOV rr", "NOT rr", "UNM rr", "LEN rr",
   "ADDVN rrn", "SUBVN rrn", "MULVN rrn", "DIVVN rrn", "MODVN rrn", "ADDNV rrn", "SUBNV rrn", "MULNV rrn", "DIVNV rrn",
   "MODNV rrn", "ADDVV rrr", "SUBVV rrr", "MULVV rrr", "DIVVV rrr", "MODVV rrr", "POW rrr", "CAT rrr", "KSTR rs",
-  "KCDATA rc ?", "KSHORT ri", "KNUM rn", "KPRI rp", "KNIL rr", "UGET ru", "USETV ur", "USETS us", "USETN un", "USETP up",
+  "KCDATA rc ?",
+  "KSHORT ri", "KNUM rn", "KPRI rp", "KNIL rr", "UGET ru", "USETV ur", "USETS us", "USETN un", "USETP up",
   "UCLO rj", "FNEW rf", "TNEW rx", "TDUP rt", "GGET rs", "GSET rs", "TGETV rrr", "TGETS rrs", "TGETB rrx", "TSETV rrr",
   "TSETS rrs", "TSETB rrx", "TSETM rn", "CALLM rxx", "CALL rxx", "CALLMT rx", "CALLT rx", "ITERC rxx", "ITERN rxx",
   "VARG rxx", "ISNEXT rj", "RETM rx", "RET rx", "RET0 rx", "RET1 rx", "FORI rj", "FORL rj", "ITERL rj", "LOOP rj",
   "JMP rj", "BNOT rr ?", "BAND rrr ?", "BOR rrr ?", "BXOR rrr ?", "BSHL rrr ?", "BSHR rrr ?", "BSAR rrr ?",
 }
 
--- Texts and what they compile to. `local a, b, c = ...` comes first and RET0 last, in each of them. Behind a ?: texts that
--- some hosts do not take.
+-- Texts and what they compile to. `local a, b, c = ...` comes first and RET0 last, in each of them. Last a ? where some
+-- hosts refuse the text.
 local probes = {
   { "if a < b then end if not (a < b) then end if a <= b then end if not (a <= b) then end",
     "ISGE JMP ISLT JMP ISGT JMP ISLE JMP" },
@@ -116,7 +117,8 @@ local probes = {
   { "if a then return b, c end", "ISF JMP MOV MOV RET" },
   { "if a then return b end", "ISF JMP RET1" },
   { "c = 1LL c = 2ULL c = 3i", "KCDATA KCDATA KCDATA", "?" },
-  { "c = ~a c = a & b c = a | b c = a ~ b c = a << b c = a >> b c = a ~>> b", "BNOT BAND BOR BXOR BSHL BSHR BSAR", "?" },
+  { "c = ~a c = a & b c = a | b c = a ~ b c = a << b c = a >> b c = a ~>> b",
+    "BNOT BAND BOR BXOR BSHL BSHR BSAR", "?" },
 }
 local inner_probe = { -- the child of a chunk
   "local a, b return function() b = a a = b a = 's' a = 7 a = nil end",
@@ -607,15 +609,14 @@ end
 -- Constants and tables as the host makes them -----------------------------------------------------------------------------------
 
 --- A 64-bit integer or complex number from what an instruction has as its constant. Raises on hosts without ffi.
----@param constant table
+---@param words table
 ---@return any cdata
-function M.cdata(constant)
-  if constant.value == nil then
+function M.cdata(words)
+  if words.value == nil then
     local ffi = require "ffi"
-    local n = #constant
-    constant.value = ffi.cast(constant.type .. "*", ffi.new("uint32_t[?]", n, constant))[0]
+    words.value = ffi.cast(words.type .. "*", ffi.new("uint32_t[?]", #words, words))[0]
   end
-  return constant.value
+  return words.value
 end
 
 --- Functions that apply the host's bit operators, by the instruction's name; empty where it has none.

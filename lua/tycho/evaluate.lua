@@ -1,7 +1,7 @@
 --- evaluate.lua -- runs Lua functions instruction by instruction, with a shadow beside each value.
 -- In: a world (what reading, writing, arithmetic and calls mean), a function, its arguments and their shadows.
--- Out: results and shadows. Fails by world:abort, which raises. What Lua itself would raise is the world's to say: one that
--- captures aborts, since the native run that follows raises the natural text; one that stands for Lua raises that text.
+-- Out: results and shadows. Fails by world:abort, which raises. What Lua itself would raise is the world's to say: one
+-- that captures aborts, since the native run that follows raises the natural text; one that stands for Lua raises it.
 --
 -- A frame holds registers twice: R the values, S the shadows; both from 1, as bytecode.lua counts. A shadow of nil says
 -- that the value is known. Everything else about shadows is the world's; here they only travel with their values.
@@ -13,23 +13,27 @@
 --    LEAVE ends the frame, SWITCH says that a tail call has put another function into it, ENTER that the frame above it
 --    is to run. So calls take none of the host's stack, unless a native function or a metamethod stands between.
 -- 3. Roads that do not ask the world (numbers, strings and truth of known values) give what the world would give.
--- 4. Frames lie in a stack and are used again. Results stay in the callee's registers until the caller has copied
---    them. A frame whose locals are still shared with closures when it is used again gets new registers.
+-- 4. Frames lie in a stack and are used again (frames.lua). Results stay in the callee's registers until the caller has
+--    copied them.
 -- 5. A closure made here is virtual: the world gives a placeholder for it. Its upvalues are cells. An open cell points
 --    at a frame's registers, UCLO gives it a place of its own: as in Lua, so each turn of a loop has its variables.
 -- 6. The depth of the stack is set right by whoever runs after a call, so errors that the world catches need no care.
 -- 7. No handler may be compiled by the trace compiler: captures are short, and their traces would push out the user's.
 
 local bytecode = require "tycho.bytecode"
+local frames = require "tycho.frames"
 
-local M = {}
+local M = {
+  where = frames.where, level = frames.level, position = frames.position, forget = frames.forget,
+}
 
-local type, next, concat = type, next, table.concat
+local next_frame, take_results, clear, close_cells = frames.next, frames.take_results, frames.clear, frames.close_cells
+
+local type, concat = type, table.concat
 
 if jit and jit.off then jit.off(true, true) end
 
 local LEAVE, SWITCH, ENTER = 0, -1, -2
-local MAX_DEPTH = 190
 
 ---@class tycho.Cell an upvalue of a virtual closure: a register, or an upvalue of an outside function
 ---@field values? table
@@ -61,16 +65,6 @@ for name in ("ISLT ISGE ISLE ISGT ISEQV ISNEV ISEQS ISNES ISEQN ISNEN ISEQP ISNE
   comparison[name] = true
 end
 
-local home -- where Tycho's own chunks come from
-
-local function is_own(proto)
-  if home == nil then
-    local own = bytecode.prototype(spend)
-    home = own and own.source and own.source:match("^(@.*[/\\])evaluate%.lua$") or false
-  end
-  return home and proto.source and proto.source:sub(1, #home) == home or false
-end
-
 --- Gives each instruction its handler and what the handler would otherwise compute each time.
 local function link(proto)
   local code = proto.code
@@ -88,24 +82,8 @@ local function link(proto)
     end
     i.args = i.a and i.a + proto.fr2 -- where arguments of a call begin, less one
   end
-  proto.own = is_own(proto)
+  proto.own = frames.is_own(proto)
   proto.linked = true
-end
-
---- The frame above the running one. Its registers take the arguments.
-local function next_frame(world)
-  local stack = world.stack
-  local depth = stack.depth + 1
-  local frame = stack[depth]
-  if not frame then
-    if depth > (world.max_depth or MAX_DEPTH) then world:too_deep() end
-    frame = { R = {}, S = {}, depth = depth }
-    stack[depth] = frame
-  elseif frame.open then
-    if next(frame.open) then frame.R, frame.S = {}, {} end -- an error has left it
-    frame.open = nil
-  end
-  return frame
 end
 
 --- What is called when f is: a function, and the number of arguments in R. f itself becomes the first one where a
@@ -159,39 +137,6 @@ local function start(world, frame, f, fs, n, proto, closure)
   spend(world, #proto.code)
 end
 
---- Hands results on to registers from `a`: `wanted` of them, or all when wanted is negative.
-local function take_results(from, R, S, a, wanted, frame)
-  local out, out_shadows, count = from.out, from.out_shadows, from.count
-  local shift = from.first - a
-  if wanted < 0 then
-    wanted = count
-    frame.multi = count
-  end
-  local last = a + (wanted < count and wanted or count) - 1
-  for k = a, last do R[k], S[k] = out[k + shift], out_shadows[k + shift] end
-  for k = last + 1, a + wanted - 1 do R[k], S[k] = nil, nil end
-end
-
---- Gives the cells of registers from `first` on a place of their own.
-local function close_cells(frame, first)
-  local open, R, S = frame.open, frame.R, frame.S
-  for register, cell in next, open do
-    if register >= first then
-      cell.values, cell.shadows, cell.index = { R[register] }, { S[register] }, 1
-      open[register] = nil
-    end
-  end
-end
-
---- Drops what a frame holds that has been left. A world that is exact wants so: what is dead can be collected.
-local function clear(frame)
-  local R, S = frame.R, frame.S
-  if frame.open then close_cells(frame, 1) end -- an error has left it
-  for k in next, R do R[k], S[k] = nil, nil end
-  frame.open, frame.fn, frame.fs, frame.cells, frame.env, frame.envs = nil, nil, nil, nil, nil, nil
-  frame.extra, frame.extra_shadows, frame.out, frame.out_shadows = nil, nil, nil, nil
-end
-
 --- Runs the function in a frame, and those that it calls. Its results are then in frame.out and frame.out_shadows,
 --- frame.count from frame.first.
 local function execute(world, frame)
@@ -232,7 +177,7 @@ local function native(world, frame, R, S, f, fs, n, caller, site)
   frame.out, frame.out_shadows, frame.first, frame.count = results, result_shadows, 1, count
 end
 
---- Calls f for the world with the n values in the registers of `frame`, which lies above the caller's; runs it to its end.
+--- Calls f for the world with the n values in the registers of `frame`, which lies above the caller's, to its end.
 local function invoke(world, frame, f, fs, n, caller)
   local stack, R, S, depth = world.stack, frame.R, frame.S, frame.depth
   f, fs, n = callee(world, R, S, f, fs, n, caller)
@@ -752,90 +697,6 @@ function handlers.ITERL(i, R, S, _, world)
 end
 
 -- The world's side -------------------------------------------------------------------------------------------------
-
-local function line_of(frame)
-  local lines = frame.proto.lines
-  return lines and lines[frame.at]
-end
-
---- "file:line" of a frame, made once for each line.
-local function place_of(frame)
-  local proto, line = frame.proto, line_of(frame)
-  if not line then return proto.short end
-  local places = proto.places
-  if not places then
-    places = {}
-    proto.places = places
-  end
-  local place = places[line]
-  if not place then
-    place = proto.short .. ":" .. line
-    places[line] = place
-  end
-  return place
-end
-
---- Where the user's code is: "file:line" of the innermost frame that is not Tycho's own. Nil outside of any.
----@param world table
----@return string|nil
-function M.where(world)
-  local stack = world.stack
-  for depth = stack and stack.depth or 0, 1, -1 do
-    local frame = stack[depth]
-    if not frame.proto.own then
-      return place_of(frame)
-    end
-  end
-end
-
---- The evaluated function at a level of the native function that the world is just calling, 1 what has called it. Nil
---- where a native one is there, or none, and the frame below a native one.
----@param world table
----@param level integer
----@return table|nil frame
----@return table|nil below
-function M.level(world, level)
-  local stack = world.stack
-  local caller, site = stack.caller, stack.site -- what has called, and the evaluated function next to it
-  for _ = 2, level do
-    if caller == "native" then
-      caller = "lua"
-    else
-      caller, site = site and site.caller, site and stack[site.depth - 1]
-    end
-  end
-  if caller == "native" then return nil, site end
-  return site, nil
-end
-
---- What `error(message, level)` puts before its message, for the native function that the world is just calling.
----@param world table
----@param level? integer
----@return string
-function M.position(world, level)
-  local site = M.level(world, level or 1)
-  return site and ("%s:%d: "):format(site.proto.short, line_of(site) or 0) or ""
-end
-
---- Drops what no instruction can ask for any more: frames that have been left, and in the others the registers from the
---- running call on.
----@param world table
-function M.forget(world)
-  local stack = world.stack
-  for depth, frame in ipairs(stack) do
-    local R, S = frame.R, frame.S
-    if depth <= stack.depth then
-      local i = frame.code[frame.at]
-      if i.name:find("^CALL") then
-        for k in next, R do
-          if k >= i.a then R[k], S[k] = nil, nil end
-        end
-      end
-    else
-      clear(frame)
-    end
-  end
-end
 
 --- Evaluates a call of fn. args and shadows: n of each. Returns results, their shadows, and how many they are.
 --- While it runs, world.apply(f, fs, args, shadows, n) calls any value in the same way.
