@@ -168,7 +168,8 @@ local function read_name() -- up to a zero
   return name
 end
 
-local function signed(u) return u >= 2147483648 and u - 4294967296 or u end
+--- Hosts that tell integers from doubles get an integer from floor, as the constant is one: there, 0 * -1 is 0.
+local function signed(u) return floor(u >= 2147483648 and u - 4294967296 or u) end
 
 --- A double from its halves. No power below 2^-1022 is raised: some hosts give 0 for it.
 local function double_of(low, high)

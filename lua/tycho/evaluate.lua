@@ -29,7 +29,7 @@ local M = {
 
 local next_frame, take_results, clear, close_cells = frames.next, frames.take_results, frames.clear, frames.close_cells
 
-local type, concat = type, table.concat
+local type, floor, concat = type, math.floor, table.concat
 
 if jit and jit.off then jit.off(true, true) end
 
@@ -666,12 +666,30 @@ local function goes_on(index, limit, step, world)
   return world:goes_on(index, limit, step)
 end
 
+--- Some hosts tell integers from doubles: there, 0 * -1 is 0. What a loop counts in hangs on all three numbers.
+local zero, minus = 0, -1
+local HAS_INTEGERS = 1 / (zero * minus) > 0
+
+--- The index as the host would count, and the step.
+local function as_counted(index, limit, step)
+  local first = index
+  for i = index, limit, step do -- luacheck: ignore
+    first = i
+    break
+  end
+  return first, step ~= 0 and floor(step) == step and floor(step) or step
+end
+
 --- Registers from a: index, limit, step, and the variable that the body sees.
 function handlers.FORI(i, R, S, _, world)
   local a = i.a
   local index = for_operand(R, S, a, world, "initial value")
   local limit = for_operand(R, S, a + 1, world, "limit")
   local step = for_operand(R, S, a + 2, world, "step")
+  if HAS_INTEGERS then
+    index, step = as_counted(index, limit, step)
+    R[a], R[a + 2] = index, step
+  end
   R[a + 3], S[a + 3] = index, nil
   if not goes_on(index, limit, step, world) then return i.target end
 end
