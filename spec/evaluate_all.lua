@@ -184,7 +184,7 @@ local function text_of(e)
   local meta = debug.getmetatable(e)
   if e == nil then return nil end
   if type(e) == "string" or type(e) == "number" or meta and meta.__tostring then return tostring(e) end
-  return ("(error object is a %s value)"):format(type(e))
+  return "(error object is not a string)"
 end
 
 local script = arg[1]

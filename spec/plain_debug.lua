@@ -7,6 +7,12 @@ local evaluate = require "tycho.evaluate"
 
 local debug, type, select, unpack = debug, type, select, unpack
 
+--- Below the first function of a program there is C, below that of a coroutine nothing. Some hosts give the main thread.
+local function in_main()
+  local thread, main = coroutine.running()
+  return thread == nil or main == true
+end
+
 local function pack(...) return { n = select("#", ...), ... } end
 
 ---@param special table by native function
@@ -28,7 +34,7 @@ return function(special, placeholders, called_as, bad_argument)
   local function at_level(world, level)
     local frame, below = evaluate.level(world, level)
     if frame then return frame end
-    if below or frame == nil and level > 1 and evaluate.level(world, level - 1) and not coroutine.running() then
+    if below or frame == nil and level > 1 and evaluate.level(world, level - 1) and in_main() then
       return false, below
     end
     return nil

@@ -290,6 +290,7 @@ special[pcall] = function(world, args, n)
   local f = args[1]
   if type(f) ~= "function" or bytecode.prototype(f) then return call_native(pcall, unpack(args, 1, n)) end
   local stack = world.stack
+  if stack.caller == "native" then stack.site = nil end -- then another native one is the next
   stack.caller = "native"
   local rest = { unpack(args, 2, n) }
   local outcome = pack(pcall(world.native, world, f, nil, rest, {}, n - 1))
@@ -354,6 +355,10 @@ end
 
 special[collectgarbage] = function(world, args, n)
   evaluate.forget(world)
+  local stack = world.stack
+  for place in pairs(stack) do
+    if type(place) == "number" and place < -stack.depth - 1 then stack[place] = nil end -- they have raised
+  end
   return call_native(collectgarbage, unpack(args, 1, n))
 end
 
@@ -361,7 +366,8 @@ function World:native(f, _, args, shadows, n)
   self:seen(unpack(shadows, 1, n))
   local stack = self.stack
   local caller, site = stack.caller, stack.site
-  stack[-stack.depth - 1] = f -- for those who ask for the native function above a frame
+  local place = -stack.depth - 1
+  stack[place] = f -- for those who ask for the native function above a frame
   local own = special[f]
   local ok, results
   if own then
@@ -370,6 +376,7 @@ function World:native(f, _, args, shadows, n)
     ok, results = pcall(call_native, f, unpack(args, 1, n))
   end
   if not ok then raise_of_native(results, caller, site) end
+  stack[place] = nil
   return results, {}, results.n
 end
 
