@@ -237,7 +237,7 @@ describe("bytecode", function()
     local make = compile "return function(a, ...) return a, ... end"
     for _ = 1, 20 do
       local proto, reason = bytecode.prototype(make())
-      assert.equal("0001 MOV 3 1\n0002 VARG 4 0 1\n0003 RETM 3 1", proto and bytecode.listing(proto), reason)
+      assert.equal("0001 MOV 2 1\n0002 VARG 3 0 1\n0003 RETM 2 1", proto and bytecode.listing(proto), reason)
     end
   end)
 

@@ -6,11 +6,14 @@ local H = require "spec.helper"
 local hosts = {}
 for path in (os.getenv "TYCHO_LUAJITS" or ""):gmatch "%S+" do hosts[#hosts + 1] = path end
 
+--- Where modules are found: in the middle the host's own path, and nothing that belongs to this LuaJIT.
+local PATH = ("./build/?.lua;./build/?/init.lua;;;%s"):format((package.path:gsub("[^;]*/luajit%-[^;]*;?", "")))
+
 --- Runs a command of the shell in which `luajit` is the host; gives its output and its status.
 local function on(host, command)
   local folder = H.root .. "build/spec/hosts"
   local pipe = io.popen(([[cd '%s.' && mkdir -p '%s' && ln -sf "$(command -v '%s')" '%s/luajit' && PATH="$PWD/build/spec/hosts:$PATH" ]]
-    .. [[LUA_PATH='%s' LUA_CPATH='%s' %s 2>&1; echo "status $?"]]):format(H.root, folder, host, folder, package.path, package.cpath, command))
+    .. [[LUA_PATH='%s' LUA_CPATH='%s' %s 2>&1; echo "status $?"]]):format(H.root, folder, host, folder, PATH, package.cpath, command))
   local out = pipe:read "*a"
   pipe:close()
   return out, out:match "status (%d+)\n$"
