@@ -371,6 +371,22 @@ M.chunks = {
   { "bytes in constants", "return 'a\\0b\\255\\n\"', #'\\0', ({['k\\0'] = 1})['k\\0']" },
 }
 
+table.insert(M.chunks, { "closures that an error leaves behind", [[
+    local get, set
+    local function f(x)
+      local a = 'xuxu'
+      get, set = function() return a, x end, function(y) a = a .. x .. y end
+      if x ~= 1 then error() end
+    end
+    local out = {}
+    for _, x in ipairs { 1, 2, 3 } do
+      pcall(f, x)
+      out[#out + 1] = get() set('!') out[#out + 1] = get()
+      local function noise(p, q) local r, s = q, p return r, s end noise(7, 8)
+      out[#out + 1], out[#out + 2] = get()
+    end
+    return out]] })
+
 if pcall(require, "ffi") then
   table.insert(M.chunks, { "64-bit and complex constants", [[
     local a, b, c = 1LL, 0x8000000000000001ULL, 2.5i local t = {} for i = 1, 3 do t[i] = 7LL end

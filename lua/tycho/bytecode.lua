@@ -607,7 +607,7 @@ function M.prototype(fn)
   return proto
 end
 
--- Constants and tables as the host makes them -----------------------------------------------------------------------------------
+-- Constants and tables as the host makes them -----------------------------------------------------------------------
 
 --- A 64-bit integer or complex number from what an instruction has as its constant. Raises on hosts without ffi.
 ---@param words table

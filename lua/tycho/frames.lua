@@ -1,10 +1,11 @@
 --- frames.lua -- the stack of functions that are being evaluated.
 -- In: a world, whose stack it is. Out: frames: registers, and what became of the function in them; where they stand.
 --
--- world.stack holds frames from 1 on and is `depth` high; what lies above has been left and is used again. A frame holds
--- registers twice: R the values, S the shadows. Its caller is "lua" (an instruction of the frame below), "native" (a
--- native function that the frame below has called) or "metamethod". A frame whose locals are still shared with closures
--- when it is used again gets new registers. While a native function runs, stack.caller and stack.site say who called it.
+-- world.stack holds frames from 1 on and is `depth` high; what lies above has been left and is used again. A frame
+-- holds registers twice: R the values, S the shadows. Its caller is "lua" (an instruction of the frame below), "native"
+-- (a native function that the frame below has called) or "metamethod". A frame whose locals are still shared with
+-- closures when it is used again gets new registers. While a native function runs, stack.caller and stack.site say who
+-- called it.
 
 local bytecode = require "tycho.bytecode"
 
