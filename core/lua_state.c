@@ -294,7 +294,7 @@ static bool inside_ours(lua_State *L, const Host *H) {
   /* Lua's collector does not run in finalisers, and counts as stopped there, unless one restarts it. */
   bool may_be_finaliser = lua_gc(L, LUA_GCISRUNNING, 0) != 1;
   for (int level = 1; level < FRAMES_MAX; level++) {
-    if (!lua_getstack(L, level, &ar)) return false;
+    if (!lua_getstack(L, level, &ar)) return L == H->aside; /* what it interrupts is not seen */
     lua_getinfo(L, "f", &ar);
     lua_CFunction fn = lua_tocfunction(L, -1);
     bool ours = fn && lua_getupvalue(L, -1, 1) && lua_touserdata(L, -1) == H;
@@ -630,6 +630,39 @@ static int open_all(lua_State *L) {
   return 1;
 }
 
+static int note_aside(lua_State *L) {
+  ((Host *)lua_touserdata(L, lua_upvalueindex(1)))->aside = L;
+  return 0;
+}
+
+/* Calls jit.attach(note_aside, event), or without an event to take it back. */
+static void attach(lua_State *L, const char *event) {
+  lua_pushvalue(L, -2);
+  lua_pushvalue(L, -2);
+  if (event) lua_pushstring(L, event);
+  if (lua_pcall(L, event ? 2 : 1, 0, 0)) lua_pop(L, 1);
+}
+
+/* Current LuaJITs run finalisers, and events of theirs, in a thread of its own. Which it is the event tells that a text
+** is compiled. Elsewhere that runs in this thread. */
+static void find_aside(lua_State *L, Host *H) {
+  int top = lua_gettop(L);
+  lua_pushliteral(L, "jit");
+  lua_rawget(L, LUA_GLOBALSINDEX);
+  if (lua_istable(L, -1)) {
+    lua_pushliteral(L, "attach");
+    lua_rawget(L, -2);
+    lua_pushlightuserdata(L, H);
+    lua_pushcclosure(L, note_aside, 1);
+    attach(L, "bc");
+    luaL_loadstring(L, "return");
+    lua_pop(L, 1);
+    attach(L, NULL);
+  }
+  lua_settop(L, top);
+  if (H->aside == L) H->aside = NULL;
+}
+
 /* Pushes the State's userdata, which is made when the universe has none yet. */
 static void push_state(lua_State *L) {
   lua_getfield(L, LUA_REGISTRYINDEX, KEY_STATE);
@@ -651,6 +684,7 @@ static void push_state(lua_State *L) {
   lua_setmetatable(L, -2);
   if (!ty_engine_open(&H->S)) luaL_error(L, "tycho: %s", H->S.err);
   H->closed = false;
+  find_aside(L, H);
   lua_pushvalue(L, -1);
   lua_setfield(L, LUA_REGISTRYINDEX, KEY_STATE);
 }

@@ -31,6 +31,7 @@ typedef struct Scope {
 typedef struct Host {
   State S;                /* first */
   lua_State *L;           /* a thread of our own, for work that begins outside of any call */
+  lua_State *aside;       /* the thread that runs finalisers, where the host has one for them */
   Scope *scope;           /* innermost */
   struct Mode *mode;      /* modes that were entered, the latest first; see lua_modes.c */
   struct Mode *dice;      /* whose random numbers the State draws, NULL: of no mode */

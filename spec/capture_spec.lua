@@ -15,6 +15,9 @@ local function captured(f, ...)
   return C.description
 end
 
+local BITS = loadstring "return ~1" and [[return function(x, y) return x & 7, x | y, ~x, x << 2, 1 << y, x ~ y, y >> 1, x ~>> 1,
+    (x & 1) + 0.5 end]] or "return function(x) return x end" -- operators of current hosts
+
 -- Worlds --------------------------------------------------------------------------------------------------------------
 
 -- Functions by name: text of a chunk that is given objects to close over and returns the function. Each runs in an
@@ -24,8 +27,19 @@ local programs = {
   constant = "return function() return 1, nil, 'a', nil end",
   passing = "return function(x, y, t, ...) return t, ..., x end",
   branch = "return function(x, y) if x > y then return x elseif x == y then return 'same' else return y - x end end",
+  raised_in_metamethods = [[local m = setmetatable({}, { __index = function(_, k) error('no ' .. k) end,
+    __add = function() local function f() return error('add') end
+      f() end, __unm = function() return error('tail') end })
+    return function(x)
+      local _, a = pcall(function() return m.z end)
+      local _, b = pcall(function() return m + x end)
+      local _, c = pcall(function()
+        return -m end)
+      return a, b, c, x
+    end]],
   zeros = "return function(x, y) local z = x * 1 return tostring(z), 1 / z, tostring(-z) end",
   flags = "return function(x, y, t, u) local a if t.flag then a = 1 end return a, not u.flag, t.flag == u.flag end",
+  bits = BITS,
   counting = "return function(x, y, t) local r = { x, t.a } local n = #r r[n + 1] = t.b return n, #r, next({ t.c }) end",
   truth = "return function(x, y, t) local r = x and y or t.a if not r then r = 0 end return r, not x, x == nil end",
   maths = [[return function(x, y) return math.min(x, y, 2), math.max(x, 3), math.floor(x / 2), math.abs(x),
@@ -643,6 +657,14 @@ describe("a capture", function()
     assert.is_string(why.hint)
   end)
 
+  it("captures functions whose 64-bit constants it does not come by", function()
+    assert.is_table((captured(loadstring "return function(x, y) if x > y then return 5LL end return x + 1 end"(), 1, 2)))
+  end)
+
+  it("captures loops whose step is 0 and that have no turn", function()
+    assert.is_table((captured(loadstring "return function(x) for i = 2, 1, 0 do x = x + i end return x end"(), 1)))
+  end)
+
   for name, text in pairs {
     ["reads data"] = "return function(x) return x:item() end",
     ["changes or shows"] = "return function(x) ty.manual_seed(1) end",
@@ -655,6 +677,11 @@ describe("a capture", function()
     ["no field"] = "return function(x) return x.nothing end",
     ["attempt to index a nil"] = "return function(x) local y return y.z end",
     ["more steps"] = "return function() local i = 0 while true do i = i + 1 end end",
+    ["attempt to call a nil value"] = "return function() local f f() end",
+    ["attempt to call a table value"] = "local t = setmetatable({}, { __call = {} }) return function() t() end",
+    ["step NaN"] = "return function() for i = 1, 2, 0 / 0 do end end",
+    ["the step %-0"] = "local z = 0 return function() for i = 1, 2, -z do end end",
+    ["64%-bit or complex"] = "return function(x) local k = 5LL return x end",
     ["nested deeper"] = "local function f(n) return 1 + f(n + 1) end return function() return f(1) end",
     ["metatable of a table from outside"] = "local t = {} return function() setmetatable(t, {}) end",
     ["with a metatable"] = "return function() return ty.cat(setmetatable({}, {})) end",

@@ -354,6 +354,15 @@ end
 
 local by_hand = {}
 
+--- Whether an error of a finaliser reaches what it interrupts. Current hosts print it.
+local function reaches()
+  local proxy = newproxy(true)
+  getmetatable(proxy).__gc = function() error("a finaliser raises", 0) end
+  proxy = nil -- luacheck: ignore
+  local ok = pcall(collectgarbage)
+  return not ok
+end
+
 --- Finalisers raise, so allocations do: a call that a trace answers is then either done or not begun.
 function by_hand.raise()
   local box, x = { n = 0, w = ty.ones(3, 3) / 4 }, ty.zeros(2, 3)
@@ -376,7 +385,7 @@ function by_hand.raise()
       raised = raised + 1
     end
   end
-  assert(raised > 50 and raised < 250, raised)
+  if reaches() then assert(raised > 50 and raised < 250, raised) else assert(raised == 0, raised) end
   assert(ty.explain(f).skips - before == 300 - raised)
   local g = ty.compile(function(v) return v + 1, v:t() end, { dynamic = true })
   for i = 1, 60 do around(g, ty.ones(i % 12 + 1, 2)) end

@@ -3,10 +3,19 @@
 -- calls), aborted, skipped. Fails as the script fails, and where the evaluator gives up.
 --
 -- The world is plain_world.lua's, in which everything means what it means in Lua. Each coroutine has a world of its own,
--- since a world has one stack. Chunks are evaluated however they are loaded. A chunk that looks at the stack (debug,
--- getfenv, setfenv, module) would see the evaluator's: it runs natively with all that it defines, and is counted as
--- skipped, as are Tycho's own functions. Compiled functions are evaluated, too, and record what they do: their captures
--- are turned off, since what would be captured is this file.
+-- since a world has one stack. Functions are evaluated wherever they come from: chunks however they are loaded, and Lua
+-- functions that are given to pcall, coroutine.wrap and their kin. Tycho's own run natively, and are counted as skipped.
+-- Compiled functions are evaluated, too, and record what they do: their captures are turned off, since what would be
+-- captured is this file. compare_programs.lua compares programs that are run both ways.
+--
+-- What differs from a native run, and why:
+-- 1. Hooks would be called for the evaluator's lines: a chunk that names sethook runs natively with all that it defines.
+-- 2. Time, memory as collectgarbage "count" tells it, addresses, and how deep pcall and metamethods may nest (the
+--    evaluator's own calls lie between them; other calls nest as natively) are the evaluator's.
+-- 3. Where a native function calls another one, the stack as debug and error levels above 2 tell it lacks the one.
+-- 4. What the jit library tells or sets is about the functions that stand for closures: jit.off(f) does nothing.
+-- 5. A concatenation that grows beyond what a string can hold is out of memory before.
+-- 6. A weak table loses keys later where a coroutine that is suspended for good holds itself.
 
 local evaluate = require "tycho.evaluate"
 local bytecode = require "tycho.bytecode"
@@ -15,7 +24,7 @@ local ty = require "tycho"
 
 ty.internals.capture.off = true
 
-local unpack, select, loadfile, loadstring, xpcall = unpack, select, loadfile, loadstring, xpcall
+local unpack, select, loadfile, loadstring, xpcall, type = unpack, select, loadfile, loadstring, xpcall, type
 
 local counts = { calls = 0, aborted = 0, evaluated = 0, skipped = 0 }
 local counted = setmetatable({}, { __mode = "k" }) -- by prototype or function
@@ -30,6 +39,11 @@ local function source_of(f) return debug.getinfo(f, "S").source end
 
 local home = source_of(evaluate.run):match("^(@.*[/\\])")
 local own = source_of(function() end)
+local root = own:match("^@(.*)spec[/\\]") or ""
+package.path = package.path:gsub("[^;]*", function(path) return path == root .. "?.lua" and "" or nil end):gsub(";;+", ";")
+  :gsub(";$", "")
+
+-- What runs natively ---------------------------------------------------------------------------------------------------
 
 local shy = setmetatable({}, { __mode = "k" })
 
@@ -39,16 +53,10 @@ local function is_shy(f)
     local source = source_of(f)
     local of_ours = source:sub(1, #home) == home or source:sub(1, 8) == "=(tycho)" or source == own
     local ok, text = pcall(string.dump, f)
-    shy[f] = of_ours or not ok or text:find("debug", 1, true) ~= nil or text:find("[gs]etfenv") ~= nil
-      or text:find("module", 1, true) ~= nil
+    shy[f] = of_ours or not ok or text:find("sethook", 1, true) ~= nil
   end
   return shy[f]
 end
-
-local worlds, closures = setmetatable({}, { __mode = "k" }), setmetatable({}, { __mode = "k" })
-local main = {}
-
-local call -- calls any value in the world of the running coroutine
 
 local function prefers_native(_, f)
   if is_shy(f) then
@@ -61,8 +69,14 @@ local function prefers_native(_, f)
   return false
 end
 
+-- Worlds ---------------------------------------------------------------------------------------------------------------
+
+local worlds = setmetatable({}, { __mode = "k" })
+local main = {}
+local find_closure = plain_world().closure_of
+
 local function closure_of(_, f)
-  local closure = closures[f]
+  local closure = find_closure(nil, f)
   if closure then
     count("evaluated", closure.proto)
     counts.calls = counts.calls + 1
@@ -70,23 +84,33 @@ local function closure_of(_, f)
   return closure
 end
 
-local function closure(_, proto, cells, env, envs)
-  local placeholder
-  placeholder = function(...) return call(placeholder, ...) end
-  closures[placeholder] = { proto = proto, cells = cells, env = env, envs = envs }
-  return placeholder
-end
+local call -- calls any value in the world of the running coroutine
 
 local function world_of(thread)
   local world = worlds[thread]
   if not world then
     world = plain_world()
-    local abort = world.abort
-    world.steps_left, world.max_depth, world.closures = math.huge, 1500, closures
-    world.prefers_native, world.closure, world.closure_of = prefers_native, closure, closure_of
+    local abort, native = world.abort, world.native
+    world.steps_left, world.max_depth = math.huge, 1e5
+    world.prefers_native, world.closure_of = prefers_native, closure_of
+    function world.enter(placeholder, _, ...) return call(placeholder, ...) end
     function world.abort(self, reason)
       counts.aborted = counts.aborted + 1
       return abort(self, reason)
+    end
+    --- Functions that call what they are given, and do not show it: Lua functions among these are evaluated, too.
+    local calls = { [pcall] = true, [xpcall] = true, [coroutine.create] = true, [coroutine.wrap] = true, [table.sort] = true,
+      [string.gsub] = true, [table.foreach or 1] = true, [table.foreachi or 1] = true }
+    function world.native(self, f, fs, args, shadows, n)
+      for k = 1, calls[f] and n or 0 do
+        local v = args[k]
+        local lua = type(v) == "function" and not find_closure(nil, v) and bytecode.prototype(v) and not is_shy(v)
+        local called = k == 1 and type(v) == "table" and (f == pcall or f == xpcall) and self:metamethod(v, nil, "__call")
+        if lua or called or v == debug.traceback then
+          args[k] = function(...) return call(v, ...) end
+        end
+      end
+      return native(self, f, fs, args, shadows, n)
     end
     worlds[thread] = world
   end
@@ -116,7 +140,9 @@ local function searcher(name)
     if f then
       f:close()
       local chunk, err = loadfile(file)
-      if not chunk then error(err, 0) end
+      if not chunk then
+        error(("error loading module '%s' from file '%s':\n\t%s"):format(name, file, err), 0)
+      end
       if is_shy(chunk) then
         if source_of(chunk):sub(1, #home) ~= home then count("skipped", chunk) end
         return chunk
@@ -153,7 +179,10 @@ end
 
 local function text_of(e)
   if type(e) == "table" and e.abort then return ("the evaluator gave up: %s at %s"):format(e.abort, tostring(e.where)) end
-  return tostring(e)
+  local meta = debug.getmetatable(e)
+  if e == nil then return nil end
+  if type(e) == "string" or type(e) == "number" or meta and meta.__tostring then return tostring(e) end
+  return "(error object is not a string)"
 end
 
 local script = arg[1]
@@ -164,15 +193,16 @@ else
   chunk, wrong = loadfile(script)
 end
 if not chunk then
-  io.stderr:write(wrong, "\n")
+  io.stderr:write("luajit: ", wrong, "\n")
   exit(1)
 end
 local given = {}
-for i = 1, #arg do given[i - 1] = arg[i] end
+for i, v in pairs(arg) do given[i < 0 and i or i - 1] = v end
+given[-1] = arg[-1]
 _G.arg = given -- luacheck: ignore
 local ok, err = xpcall(function() return call(chunk, unpack(given)) end, text_of)
 report()
 if not ok then
-  io.stderr:write("luajit: ", err, "\n")
+  if err then io.stderr:write("luajit: ", err, "\n") end
   exit(1)
 end

@@ -173,7 +173,14 @@ end
 function number.optional(g) return ("(%s.opt or 0)"):format(g:place "O" or "W.o") end
 function number.raw(g) return ('(rawget(%s, "n") or 0)'):format(g:place "O" or "W.o") end
 function number.lazy(g) return ("W.z.%s"):format(g:pick { "a", "bb", "ccc" }) end
-function number.bits(g, d) return ("bit.band(%s, 7)"):format(g:expression("I", d)) end
+local has_bits = loadstring "return ~1" ~= nil -- the operators, which current hosts have
+
+function number.bits(g, d)
+  local x = g:expression("I", d)
+  if not has_bits then return ("bit.band(%s, 7)"):format(x) end
+  return g:pick({ "bit.band(%s, 7)", "(%s & 7)", "(7 & ~%s)", "(%s << 1 & 7)", "((%s >> 1 | 1) & 7)", "(%s ~ 5 & 7)" }):format(x)
+end
+
 function number.wild(g)
   if not g.wild then return "0.25" end
   local x = g:place "T:mn" or "u_x"

@@ -371,6 +371,66 @@ M.chunks = {
   { "bytes in constants", "return 'a\\0b\\255\\n\"', #'\\0', ({['k\\0'] = 1})['k\\0']" },
 }
 
+table.insert(M.chunks, { "closures that an error leaves behind", [[
+    local get, set
+    local function f(x)
+      local a = 'xuxu'
+      get, set = function() return a, x end, function(y) a = a .. x .. y end
+      if x ~= 1 then error() end
+    end
+    local out = {}
+    for _, x in ipairs { 1, 2, 3 } do
+      pcall(f, x)
+      out[#out + 1] = get() set('!') out[#out + 1] = get()
+      local function noise(p, q) local r, s = q, p return r, s end noise(7, 8)
+      out[#out + 1], out[#out + 2] = get()
+    end
+    return out]] })
+
+if pcall(require, "ffi") then
+  table.insert(M.chunks, { "64-bit and complex constants", [[
+    local a, b, c = 1LL, 0x8000000000000001ULL, 2.5i local t = {} for i = 1, 3 do t[i] = 7LL end
+    return a + 2, b, c, -a, a == 1LL, a < 2, 5LL / 2, 5ULL % 3, tostring(b), rawequal(t[1], t[2]), type(c), 2LL ^ 5]] })
+end
+
+--- Whether this host has operators for bits.
+M.has_bit_operators = loadstring "return ~1" ~= nil
+
+if M.has_bit_operators then
+  table.insert(M.chunks, { "operators for bits", [[
+    local a, b, out = 0x12345678, -7, {}
+    for _, x in ipairs { a, b, 0, 2 ^ 31, -1, 3.7, 2 ^ 40 + 5 } do
+      out[#out + 1] = ~x out[#out + 1] = x & 0xff out[#out + 1] = x | a out[#out + 1] = a ~ x
+      out[#out + 1] = x << 3 out[#out + 1] = x >> 3 out[#out + 1] = x ~>> 3 out[#out + 1] = 1 << x
+    end
+    return out, 5LL & 4, ~1ULL, pcall(function(v) return v & 1 end, {}), pcall(function(v) return ~v end, "1")]] })
+end
+
+--- Texts that fail, each in another way, for the messages.
+M.failing = { "local a a.b = 1", "local t = {} t.x.y = 1", "x.y.z = 1", "local a = {} a.b:c()", "local a = nil a()", "f()",
+  "local t = {} t.f()", "local t = {} t:f()", "return 1 + nil", "local a = {} return a + 1", "return 'a' + 1",
+  "return {} .. 'x'", "local a, b = 1 return a .. b", "local a, b = {}, 'x' return b .. a .. b", "return #5",
+  "local a return #a", "return -{}", "local a = {} return 2 - a", "return {} < {}", "return 1 < '2'", "return nil <= 1",
+  "for i = 1, 'x' do end", "for i = 'y', 1 do end", "for i = 1, 2, {} do end", "for x in 5 do end", "for x in nil do end",
+  "for k in next, nil do end", "local t = {} t[nil] = 1", "local t = {} t[0 / 0] = 1", "string.rep()", "('x'):rep({})",
+  "local s = string s.rep('x', {})", "setmetatable(1, 2)", "return math.floor('a')", "error()", "error('m')", "error('m', 0)",
+  "error('m', 2)", "error(7)", "error({ 1 })", "assert(false)", "assert(nil, 'msg')", "local up; (function() up.x = 1 end)()",
+  "local up; return (function() return up() end)()", "return tostring()", "return next({}, 1)", "return select(-5)",
+  "return ('x').y.z", "return table.concat({ {} })", "table.insert({}, 1, 2, 3)", "return ('x'):gsub('(', '')",
+  "return coroutine.wrap(function() error('in') end)()", "return unpack({}, 1, 1e8)", "return string.char(-1)",
+  "local t = setmetatable({}, { __index = function(t, k) error('no ' .. k) end }) return t.z",
+  "local t = setmetatable({}, { __index = function(t, k) error('no ' .. k, 2) end })\n return t.z",
+  "local t = setmetatable({}, { __index = function(t, k) return error('no ' .. k) end })\n return t.z",
+  "local t = setmetatable({}, { __newindex = function(t, k) error('ro', 2) end })\n t.z = 1",
+  "local t = setmetatable({}, { __index = 5 }) return t.z", "local t = setmetatable({}, { __call = 5 }) t()",
+  "local t = setmetatable({}, { __add = 5 }) return t + 1", "local t = setmetatable({}, { __call = error }) t()",
+  "local function g() error('deep', 3) end\n local function h() g() end\n h()", "return 2 ^ {}", "return {} % 2", "return 5 / {}",
+  "pcall(error)\n return pcall(error, 'x', 2)", "return pcall(string.rep)",
+  "local _, m = pcall(error, 'x', 2)\n error(m, 0)", "local _, m = pcall(function() error('x', 3) end)\n error(m, 0)", "local f = string.rep return f()",
+  "local a = { b = {} } a.b.c.d = 1", "local i, t = 1, {} t[i]()", "return ({})[1][2]", "return (nil)[1]",
+  "local t = setmetatable({}, { __lt = function() error('less') end }) return t < t", "return debug.getlocal(50, 1)",
+  "string.dump(print)", "setfenv(1, nil)" }
+
 --- Chunks that return the function: it and those it calls are closures with upvalues of their own.
 M.makers = {
   { "reads and writes upvalues of an outside function", [[

@@ -1,6 +1,7 @@
 --- random_program.lua -- a random Lua program of numbers, tables and closures, from a seed.
 -- It ends: each loop turn and each call takes from a budget, and raises "budget" when none is left. Its functions
--- return numbers; `log` collects what it does. Other errors than the budget's occur inside of pcall alone.
+-- return numbers; `log` collects what it does. Other errors than the budget's occur inside of pcall alone; their messages
+-- are logged. Where the host has 64-bit constants and operators for bits, so has the program.
 
 local Maker = {}
 Maker.__index = Maker
@@ -38,6 +39,8 @@ function Maker:block(body)
   for k = #self.scope, mark + 1, -1 do self.scope[k] = nil end
 end
 
+local has_bits, has_wide = loadstring "return ~1" ~= nil, loadstring "return 1LL" ~= nil
+
 function Maker:constant()
   return self:one_of("0", "1", "2", "-1", "0.5", "7", "1e10", "255", "256", "-3.25", "0 / 0", "('4' * 1)", "-0", "1 / 0")
 end
@@ -66,6 +69,10 @@ function Maker:number(level)
     return f and ("(%s(%s) or 0)"):format(f, self:arguments(level + 1)) or x
   end
   if kind == 14 then return ("(%s or %s)"):format(self:one_of("nil", "false", x), y) end
+  if has_bits and self:random(2) == 1 then
+    if self:random(4) == 1 then return ("(~%s)"):format(x) end
+    return ("(%s %s %s)"):format(x, self:one_of("&", "|", "~", "<<", ">>", "~>>"), y)
+  end
   return ("#(%s .. '' .. %s)"):format(x, y)
 end
 
@@ -247,17 +254,36 @@ end
 
 function statements:protected()
   local name, outer = self:fresh("n"), self.vararg
-  self:emit(("local %s = pcall(function(...)"):format(name))
+  local message = self:fresh("message")
+  self:emit(("local %s, %s = pcall(function(...)"):format(name, message))
   self.vararg = true
   self:block(function()
     self:emit("spend()")
     self:body(2)
-    local fault = self:one_of("error('x')", "error({})", "error('y', 0)", "do return 1 end", "local z = nil; z = z.x", "z = {} + 1")
-    self:emit(fault)
+    self:emit(self:fault())
   end)
   self.vararg = outer
-  self:emit(("end, %s) and 1 or 0"):format(self:number()))
+  self:emit(("end, %s)"):format(self:number()))
+  self:emit(("log[#log + 1], %s = type(%s) == 'table' or tostring(%s), %s and 1 or 0"):format(name, message, message, name))
   self:declare(name)
+end
+
+--- A statement that fails, mostly.
+function Maker:fault()
+  local n, t, f = self:pick("n") or "log", self:pick("t") or "log", self:pick("f") or "count"
+  local texts = { "error('x')", "error({})", "error('y', 0)", "error('up', 2)", "do return 1 end", "local z = nil; z = z.x",
+    "z = {} + 1", "undefined()", t .. ".a.b = 1", t .. ".none(1)", t .. ":none(1)", n .. "()", n .. ".x.y = 1",
+    "log.z = " .. t .. " .. 1", "log.z = 2 - " .. t, "log.z = -" .. t .. ".none", "log.z = #" .. n, "log.z = " .. t .. " < " .. n,
+    "for i = 1, " .. t .. " do end", "for x in " .. n .. " do end", t .. "[nil] = 1", "string.rep()", "log.z = ('x'):rep(" .. t .. ")",
+    "setmetatable(1, " .. t .. ")", "return string.format('%d', 'x')", "return " .. f .. " + 1", "assert(false, 'no')",
+    "assert(nil)", "return (object.none.x)", "return setmetatable({}, object) + object.none.x" }
+  return texts[self:random(#texts)]
+end
+
+function statements:wide()
+  if not has_wide then return self:note() end
+  self:emit(("log[#log + 1] = tostring(%s %s %s)"):format(self:one_of("5LL", "-1LL", "7ULL", "0x7fffffffffffffffLL"),
+    self:one_of("+", "-", "*"), self:one_of("3", "2LL", "9ULL", "-4")))
 end
 
 function statements:object()
@@ -269,7 +295,7 @@ function statements:object()
 end
 
 local kinds = { "local_numbers", "local_numbers", "assign", "assign", "note", "note", "table", "store", "choose", "choose",
-  "numeric_for", "generic_for", "while_loop", "repeat_loop", "func", "func", "call", "call", "protected", "object" }
+  "numeric_for", "generic_for", "while_loop", "repeat_loop", "func", "func", "call", "call", "protected", "protected", "object", "wide" }
 
 function Maker:body(n)
   for _ = 1, self:random(n) do
@@ -304,7 +330,6 @@ return function(seed)
   end)
   maker:emit("end")
   maker:emit("local results = { pcall(main, 1, nil, 3) }")
-  maker:emit("if not results[1] then results[2] = results[2] == 'budget' or 'error' end") -- other texts have places
   maker:emit("return results, log, budget")
   return table.concat(maker.out, "\n")
 end

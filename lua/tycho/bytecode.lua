@@ -13,8 +13,12 @@
 --    wrote in bytecode (table.remove and the like). Such a function counts as native.
 -- 4. Registers and positions are counted from 1. Constants stand in the instructions themselves.
 -- 5. A prototype is shared by all closures of it; it holds no function, so the caches can be weak.
+-- 6. A flag in a dump's header may change how the rest is to be read. Known are those named below, and those that
+--    probes carry which decode as they should: hosts set new flags for new instructions, and by accident too (where the
+--    flag of a prototype lies among the bits that count its closures).
 --
--- The dump:  ESC 'L' 'J' version, flags, [chunk name], prototypes (children before their parent), 0
+-- The dump:  ESC 'L' 'J' version, flags (1 big-endian, 2 stripped, 4 with cdata constants, 8 frames of two slots),
+--            [chunk name], prototypes (children before their parent), 0
 -- prototype: length, flags, params, framesize, #upvalues, #objects, #numbers, #code, [size of debug info, [first line,
 --            #lines]], code (4 bytes each), upvalues (2 bytes each), objects, numbers, debug info
 -- Numbers in it are ULEB128: 7 bits a byte, low ones first, the top bit says that more follow.
@@ -41,6 +45,11 @@ if jit and jit.off then jit.off(true, true) end -- seldom run: its traces would 
 ---@field index integer register or upvalue of the enclosing function
 ---@field name? string
 
+---@class tycho.Variable
+---@field name string
+---@field first integer position of the first instruction for which it is there
+---@field last integer
+
 ---@class tycho.Prototype
 ---@field params integer
 ---@field vararg boolean
@@ -52,28 +61,34 @@ if jit and jit.off then jit.off(true, true) end -- seldom run: its traces would 
 ---@field source? string chunk name as Lua keeps it ("@file.lua")
 ---@field short string the chunk's name as messages show it
 ---@field first_line? integer
+---@field n_lines integer how many it has, besides the first
 ---@field lines? integer[] line of each instruction
----@field names? string[] of the parameters
+---@field variables? tycho.Variable[] its local variables, in the order in which they begin
 ---@field refused? string why it cannot be evaluated
 ---@field library? boolean refused because the host's library wrote it
+---@field header table what is common to a dump, and the dump
+---@field first_byte integer where it lies in the dump
+---@field last_byte integer
 ---@field fr2 integer 1 where calls leave a slot between function and arguments, else 0
 
 -- Opcodes in the order of every LuaJIT, with their operands: two (A D) or three (A B C).
 -- r register, u upvalue, x plain number, j jump, . unused; constants: s string, n number, i small integer,
--- p nil, false or true, t table, f function. (KCDATA is left out: a function with cdata constants is refused.)
+-- p nil, false or true, t table, f function, c cdata. Behind it a ? where some hosts lack the opcode.
 local rows = {
   "ISLT rr", "ISGE rr", "ISLE rr", "ISGT rr", "ISEQV rr", "ISNEV rr", "ISEQS rs", "ISNES rs", "ISEQN rn", "ISNEN rn",
   "ISEQP rp", "ISNEP rp", "ISTC rr", "ISFC rr", "IST .r", "ISF .r", "MOV rr", "NOT rr", "UNM rr", "LEN rr",
   "ADDVN rrn", "SUBVN rrn", "MULVN rrn", "DIVVN rrn", "MODVN rrn", "ADDNV rrn", "SUBNV rrn", "MULNV rrn", "DIVNV rrn",
   "MODNV rrn", "ADDVV rrr", "SUBVV rrr", "MULVV rrr", "DIVVV rrr", "MODVV rrr", "POW rrr", "CAT rrr", "KSTR rs",
+  "KCDATA rc ?",
   "KSHORT ri", "KNUM rn", "KPRI rp", "KNIL rr", "UGET ru", "USETV ur", "USETS us", "USETN un", "USETP up",
   "UCLO rj", "FNEW rf", "TNEW rx", "TDUP rt", "GGET rs", "GSET rs", "TGETV rrr", "TGETS rrs", "TGETB rrx", "TSETV rrr",
   "TSETS rrs", "TSETB rrx", "TSETM rn", "CALLM rxx", "CALL rxx", "CALLMT rx", "CALLT rx", "ITERC rxx", "ITERN rxx",
   "VARG rxx", "ISNEXT rj", "RETM rx", "RET rx", "RET0 rx", "RET1 rx", "FORI rj", "FORL rj", "ITERL rj", "LOOP rj",
-  "JMP rj",
+  "JMP rj", "BNOT rr ?", "BAND rrr ?", "BOR rrr ?", "BXOR rrr ?", "BSHL rrr ?", "BSHR rrr ?", "BSAR rrr ?",
 }
 
--- Texts and what they compile to. `local a, b, c = ...` comes first and RET0 last, in each of them.
+-- Texts and what they compile to. `local a, b, c = ...` comes first and RET0 last, in each of them. Last a ? where some
+-- hosts refuse the text.
 local probes = {
   { "if a < b then end if not (a < b) then end if a <= b then end if not (a <= b) then end",
     "ISGE JMP ISLT JMP ISGT JMP ISLE JMP" },
@@ -101,16 +116,21 @@ local probes = {
   { "if a then return b, ... end", "ISF JMP MOV VARG RETM" },
   { "if a then return b, c end", "ISF JMP MOV MOV RET" },
   { "if a then return b end", "ISF JMP RET1" },
+  { "c = 1LL c = 2ULL c = 3i", "KCDATA KCDATA KCDATA", "?" },
+  { "c = ~a c = a & b c = a | b c = a ~ b c = a << b c = a >> b c = a ~>> b",
+    "BNOT BAND BOR BXOR BSHL BSHR BSAR", "?" },
 }
 local inner_probe = { -- the child of a chunk
   "local a, b return function() b = a a = b a = 's' a = 7 a = nil end",
   "UGET USETV UGET USETV USETS USETN USETP RET0",
 }
 
-local forms = {}
+local counted_probe = { "return function(...) return ... end", "VARG RETM" } -- the child: many closures are made of it
+
+local forms, optional = {}, {}
 for _, row in ipairs(rows) do
-  local name, form = row:match("^(%S+) (%S+)$")
-  forms[name] = form
+  local name, form, may_lack = row:match("^(%S+) (%S+) ?(%??)$")
+  forms[name], optional[name] = form, may_lack == "?"
 end
 
 --- The host's own functions, kept before anyone can replace them.
@@ -120,6 +140,7 @@ local compile = loadstring or load
 -- Reading ----------------------------------------------------------------------------------------------------------
 
 local text, at -- what is being read, and how far it has been
+local opcode_names -- by number, once learnt
 
 local function read_byte()
   at = at + 1
@@ -147,7 +168,8 @@ local function read_name() -- up to a zero
   return name
 end
 
-local function signed(u) return u >= 2147483648 and u - 4294967296 or u end
+--- Hosts that tell integers from doubles get an integer from floor, as the constant is one: there, 0 * -1 is 0.
+local function signed(u) return floor(u >= 2147483648 and u - 4294967296 or u) end
 
 --- A double from its halves. No power below 2^-1022 is raised: some hosts give 0 for it.
 local function double_of(low, high)
@@ -193,6 +215,8 @@ local function read_template()
   return template
 end
 
+local cdata_types = { [2] = "int64_t", [3] = "uint64_t", [4] = "complex" }
+
 local function read_object(proto, children)
   local kind = read_uleb()
   if kind >= 5 then return read_bytes(kind - 5) end
@@ -202,8 +226,9 @@ local function read_object(proto, children)
     table.insert(proto.children, 1, child)
     return child
   end
-  for _ = 1, kind == 4 and 4 or 2 do read_uleb() end
-  proto.refused = "it has a 64-bit or complex constant"
+  local words = { type = cdata_types[kind] }
+  for i = 1, kind == 4 and 4 or 2 do words[i] = read_uleb() end
+  return words
 end
 
 --- The name of a chunk as messages show it.
@@ -229,16 +254,22 @@ local function read_lines(proto, n, n_lines)
   proto.lines = lines
 end
 
+--- Variables that the compiler makes, by what stands in place of their names.
+local made_variables = { "(for index)", "(for limit)", "(for step)", "(for generator)", "(for state)", "(for control)" }
+
 local function read_names(proto)
   for _, upvalue in ipairs(proto.upvalues) do upvalue.name = read_name() end
-  proto.names = {} -- parameters are the first local variables
-  for i = 1, proto.params do
-    local kind = byte(text, at)
-    if kind < 7 then break end -- the end, or a variable that the compiler made
-    proto.names[i] = read_name()
-    read_uleb()
-    read_uleb()
+  local variables, n, first = {}, 0, 0
+  local kind = byte(text, at)
+  while kind > 0 do
+    local name = made_variables[kind]
+    if name then at = at + 1 else name = read_name() end
+    first = first + read_uleb()
+    n = n + 1
+    variables[n] = { name = name, first = first, last = first + read_uleb() - 1 }
+    kind = byte(text, at)
   end
+  proto.variables = variables
 end
 
 local function read_upvalues(n)
@@ -265,6 +296,7 @@ local function read_prototype(header, children)
     debug_size = read_uleb()
     if debug_size > 0 then proto.first_line, n_lines = read_uleb(), read_uleb() end
   end
+  proto.n_lines = n_lines
   proto.bytes = read_bytes(4 * n_code)
   proto.upvalues = read_upvalues(n_upvalues)
   local objects, numbers = { n = n_objects }, {}
@@ -280,31 +312,60 @@ local function read_prototype(header, children)
   return proto
 end
 
---- The main prototype of a dump.
+local harmless = {} -- flags, by value, that probes have carried
+
+--- Refuses flags that may change how the rest is to be read; while probes are decoded, they are to show that.
+local function check_flags(flags)
+  if flags % 2 == 1 then error("bytecode of a big-endian machine", 0) end
+  local flag = 16
+  while flag <= flags and opcode_names do
+    if floor(flags / flag) % 2 == 1 and not harmless[flag] then error("bytecode with unknown flags", 0) end
+    flag = flag * 2
+  end
+end
+
+local function note_harmless(flags)
+  for i = 4, 31 do
+    if floor(flags / 2 ^ i) % 2 == 1 then harmless[2 ^ i] = true end
+  end
+end
+
+--- The main prototype of a dump, and the dump's flags.
 local function read_dump(source)
   text, at = source, 5
   if sub(source, 1, 3) ~= "\27LJ" then error("no LuaJIT bytecode", 0) end
   local version = byte(source, 4)
   if version ~= 1 and version ~= 2 then error("bytecode of version " .. version, 0) end
   local flags = read_uleb()
-  if flags % 2 == 1 then error("bytecode of a big-endian machine", 0) end
-  if floor(flags / 16) % 134217728 ~= 0 then error("bytecode with unknown flags", 0) end
-  local header = { stripped = floor(flags / 2) % 2 == 1, fr2 = floor(flags / 8) % 2 }
+  check_flags(flags)
+  local header = { dump = source, stripped = floor(flags / 2) % 2 == 1, fr2 = floor(flags / 8) % 2 }
   if not header.stripped then header.source = read_bytes(read_uleb()) end
+  header.stop = at - 1
   header.short = short_source(header.source or "=?")
   local children = {}
+  local first = at
   while read_uleb() > 0 do
     local proto = read_prototype(header, children) -- takes its own children off the list
+    proto.header, proto.first_byte, proto.last_byte = header, first, at - 1
     children[#children + 1] = proto
+    first = at
   end
   if #children ~= 1 then error("bytecode of several functions", 0) end
   text = nil
-  return children[1]
+  return children[1], flags
 end
 
 -- Decoding ---------------------------------------------------------------------------------------------------------
 
-local opcode_names -- by number, once learnt
+--- The dump of a function of this prototype, which may have been found inside of another one's.
+---@param proto tycho.Prototype
+---@return string
+function M.dump(proto)
+  local first = proto
+  while first.children[1] do first = first.children[1] end
+  local source = proto.header.dump
+  return sub(source, 1, proto.header.stop) .. sub(source, first.first_byte, proto.last_byte) .. "\0"
+end
 
 local primitives = { [0] = nil, [1] = false, [2] = true }
 
@@ -360,7 +421,7 @@ end
 
 local function describe(v)
   if type(v) == "table" then
-    return v.code and "function" or ("table %d+%d"):format(v.n_array, v.n_hash)
+    return v.code and "function" or v.type or ("table %d+%d"):format(v.n_array, v.n_hash)
   end
   return type(v) == "string" and ("%q"):format(v) or tostring(v)
 end
@@ -376,7 +437,7 @@ function M.listing(proto)
     for field = #line, 1, -1 do
       if line[field] == false then table.remove(line, field) end
     end
-    if form:find("[snipt]") then line[#line + 1] = "= " .. describe(ins.k) end
+    if form:find("[sniptc]") then line[#line + 1] = "= " .. describe(ins.k) end
     if ins.target then line[#line + 1] = ("-> %04d"):format(ins.target) end
     out[i] = table.concat(line, " ")
   end
@@ -385,7 +446,8 @@ end
 
 -- Learning the opcodes ---------------------------------------------------------------------------------------------
 
-local function learn(numbers, proto, expected)
+--- Takes over what a probe tells, whose prototype is that of its dump, or the only child of it.
+local function learn(numbers, proto, flags, expected)
   local position = 0
   for name in expected:gmatch("%S+") do
     position = position + 1
@@ -395,20 +457,36 @@ local function learn(numbers, proto, expected)
     numbers[name] = op
   end
   if 4 * position ~= #proto.bytes then error("a probe is longer than known: " .. expected, 0) end
+  note_harmless(flags)
 end
 
 local function learn_opcodes()
   local numbers, names, last = {}, {}, -1
   for _, probe in ipairs(probes) do
-    learn(numbers, read_dump(dump(compile("local a, b, c = ... " .. probe[1]))), "VARG " .. probe[2] .. " RET0")
+    local chunk = compile("local a, b, c = ... " .. probe[1])
+    if chunk then
+      local proto, flags = read_dump(dump(chunk))
+      learn(numbers, proto, flags, "VARG " .. probe[2] .. " RET0")
+    elseif not probe[3] then
+      error("a probe does not compile: " .. probe[1], 0)
+    end
   end
-  learn(numbers, read_dump(dump(compile(inner_probe[1]))).children[1], inner_probe[2])
+  local proto, flags = read_dump(dump(compile(inner_probe[1])))
+  learn(numbers, proto.children[1], flags, inner_probe[2])
+  local make = compile(counted_probe[1])
+  for _ = 1, 8 do
+    proto, flags = read_dump(dump(make()))
+    learn(numbers, proto, flags, counted_probe[2])
+  end
   for _, row in ipairs(rows) do
     local name = row:match("^%S+")
     local op = numbers[name]
-    if not op then error("no probe has brought forth opcode " .. name, 0) end
-    if op <= last then error("opcode " .. name .. " is out of order", 0) end
-    names[op], last = name, op
+    if op then
+      if op <= last then error("opcode " .. name .. " is out of order", 0) end
+      names[op], last = name, op
+    elseif not optional[name] then
+      error("no probe has brought forth opcode " .. name, 0)
+    end
   end
   return names
 end
@@ -529,7 +607,26 @@ function M.prototype(fn)
   return proto
 end
 
--- Tables as the host makes them -----------------------------------------------------------------------------------
+-- Constants and tables as the host makes them -----------------------------------------------------------------------
+
+--- A 64-bit integer or complex number from what an instruction has as its constant. Raises on hosts without ffi.
+---@param words table
+---@return any cdata
+function M.cdata(words)
+  if words.value == nil then
+    local ffi = require "ffi"
+    words.value = ffi.cast(words.type .. "*", ffi.new("uint32_t[?]", #words, words))[0]
+  end
+  return words.value
+end
+
+--- Functions that apply the host's bit operators, by the instruction's name; empty where it has none.
+M.bit_operators = {}
+for name, operator in pairs { BAND = "&", BOR = "|", BXOR = "~", BSHL = "<<", BSHR = ">>", BSAR = "~>>" } do
+  local chunk = compile and compile(("return function(a, b) return a %s b end"):format(operator))
+  M.bit_operators[name] = chunk and chunk()
+end
+if M.bit_operators.BXOR then M.bit_operators.BNOT = compile("return function(a) return ~a end")() end
 
 local makers = {} -- by operand of TNEW
 

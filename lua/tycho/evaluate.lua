@@ -1,7 +1,7 @@
 --- evaluate.lua -- runs Lua functions instruction by instruction, with a shadow beside each value.
 -- In: a world (what reading, writing, arithmetic and calls mean), a function, its arguments and their shadows.
--- Out: results and shadows. Fails by world:abort, which raises; errors that Lua itself would raise abort too, since the
--- native run that follows raises them with their natural text.
+-- Out: results and shadows. Fails by world:abort, which raises. What Lua itself would raise is the world's to say: one
+-- that captures aborts, since the native run that follows raises the natural text; one that stands for Lua raises it.
 --
 -- A frame holds registers twice: R the values, S the shadows; both from 1, as bytecode.lua counts. A shadow of nil says
 -- that the value is known. Everything else about shadows is the world's; here they only travel with their values.
@@ -10,25 +10,30 @@
 -- 1. What an instruction does is the LuaJIT interpreter's doing: its order of evaluation, its unordered comparisons
 --    (ISGE is "not less", ISGT "not less or equal"), its numeric loops.
 -- 2. A handler takes (instruction, R, S, frame, world). It returns nothing to go on, or the position to go on at;
---    LEAVE ends the frame, SWITCH says that a tail call has put another function into it.
+--    LEAVE ends the frame, SWITCH says that a tail call has put another function into it, ENTER that the frame above it
+--    is to run. So calls take none of the host's stack, unless a native function or a metamethod stands between.
 -- 3. Roads that do not ask the world (numbers, strings and truth of known values) give what the world would give.
--- 4. Frames lie in a stack and are used again. Results stay in the callee's registers until the caller has copied
---    them. A frame whose locals are still shared with closures when it is used again gets new registers.
+-- 4. Frames lie in a stack and are used again (frames.lua). Results stay in the callee's registers until the caller has
+--    copied them.
 -- 5. A closure made here is virtual: the world gives a placeholder for it. Its upvalues are cells. An open cell points
 --    at a frame's registers, UCLO gives it a place of its own: as in Lua, so each turn of a loop has its variables.
 -- 6. The depth of the stack is set right by whoever runs after a call, so errors that the world catches need no care.
 -- 7. No handler may be compiled by the trace compiler: captures are short, and their traces would push out the user's.
 
 local bytecode = require "tycho.bytecode"
+local frames = require "tycho.frames"
 
-local M = {}
+local M = {
+  where = frames.where, level = frames.level, position = frames.position, forget = frames.forget,
+}
 
-local type, next = type, next
+local next_frame, take_results, clear, close_cells = frames.next, frames.take_results, frames.clear, frames.close_cells
+
+local type, floor, concat = type, math.floor, table.concat
 
 if jit and jit.off then jit.off(true, true) end
 
-local LEAVE, SWITCH = 0, -1
-local MAX_DEPTH = 190
+local LEAVE, SWITCH, ENTER = 0, -1, -2
 
 ---@class tycho.Cell an upvalue of a virtual closure: a register, or an upvalue of an outside function
 ---@field values? table
@@ -60,16 +65,6 @@ for name in ("ISLT ISGE ISLE ISGT ISEQV ISNEV ISEQS ISNES ISEQN ISNEN ISEQP ISNE
   comparison[name] = true
 end
 
-local home -- where Tycho's own chunks come from
-
-local function is_own(proto)
-  if home == nil then
-    local own = bytecode.prototype(spend)
-    home = own and own.source and own.source:match("^(@.*[/\\])evaluate%.lua$") or false
-  end
-  return home and proto.source and proto.source:sub(1, #home) == home or false
-end
-
 --- Gives each instruction its handler and what the handler would otherwise compute each time.
 local function link(proto)
   local code = proto.code
@@ -87,34 +82,16 @@ local function link(proto)
     end
     i.args = i.a and i.a + proto.fr2 -- where arguments of a call begin, less one
   end
-  proto.own = is_own(proto)
+  proto.own = frames.is_own(proto)
   proto.linked = true
-end
-
---- The frame above the running one. Its registers take the arguments.
-local function next_frame(world)
-  local stack = world.stack
-  local depth = stack.depth + 1
-  local frame = stack[depth]
-  if not frame then
-    if depth > (world.max_depth or MAX_DEPTH) then world:abort("calls are nested deeper than a capture may follow") end
-    frame = { R = {}, S = {}, depth = depth }
-    stack[depth] = frame
-  elseif frame.open then
-    if next(frame.open) then frame.R, frame.S = {}, {} end -- an error has left it
-    frame.open = nil
-  end
-  return frame
 end
 
 --- What is called when f is: a function, and the number of arguments in R. f itself becomes the first one where a
 --- metamethod is called.
-local function callee(world, R, S, f, fs, n)
+local function callee(world, R, S, f, fs, n, caller)
   if type(f) ~= "function" then
     local h, hs = world:metamethod(f, fs, "__call")
-    if type(h) ~= "function" then
-      world:abort("error in captured code: attempt to call a " .. type(f) .. " value")
-    end
+    if type(h) ~= "function" then world:cannot_call(f, caller) end
     for k = n, 1, -1 do R[k + 1], S[k + 1] = R[k], S[k] end
     R[1], S[1] = f, fs
     f, fs, n = h, hs, n + 1
@@ -160,16 +137,32 @@ local function start(world, frame, f, fs, n, proto, closure)
   spend(world, #proto.code)
 end
 
---- Runs the function in a frame. Its results are then in frame.out and frame.out_shadows, frame.count from frame.first.
+--- Runs the function in a frame, and those that it calls. Its results are then in frame.out and frame.out_shadows,
+--- frame.count from frame.first.
 local function execute(world, frame)
-  repeat
-    local code, R, S, at = frame.code, frame.R, frame.S, 1
+  local stack, base, exact = world.stack, frame, world.exact
+  local code, R, S, at = frame.code, frame.R, frame.S, 1
+  while true do
     repeat
       local i = code[at]
       frame.at = at
       at = i.run(i, R, S, frame, world) or at + 1
     until at <= LEAVE
-  until at == LEAVE
+    if at == LEAVE then
+      if frame == base then return end
+      local depth, left = frame.depth - 1, frame
+      frame = stack[depth]
+      stack.depth = depth
+      code, R, S, at = frame.code, frame.R, frame.S, frame.at
+      local i = code[at]
+      take_results(left, R, S, i.a, i.b - 1, frame) -- all instructions that call have these operands
+      if exact then clear(left) end
+      at = at + 1
+    else
+      if at == ENTER then frame = stack[stack.depth] end
+      code, R, S, at = frame.code, frame.R, frame.S, 1
+    end
+  end
 end
 
 --- Calls a native function with the n values in R; its results become those of `frame`.
@@ -184,10 +177,10 @@ local function native(world, frame, R, S, f, fs, n, caller, site)
   frame.out, frame.out_shadows, frame.first, frame.count = results, result_shadows, 1, count
 end
 
---- Calls f with the n values in the registers of `frame`, which lies above the caller's.
+--- Calls f for the world with the n values in the registers of `frame`, which lies above the caller's, to its end.
 local function invoke(world, frame, f, fs, n, caller)
   local stack, R, S, depth = world.stack, frame.R, frame.S, frame.depth
-  f, fs, n = callee(world, R, S, f, fs, n)
+  f, fs, n = callee(world, R, S, f, fs, n, caller)
   local proto, closure = prototype_of(world, R, S, f, n)
   if proto then
     stack.depth = depth
@@ -200,26 +193,25 @@ local function invoke(world, frame, f, fs, n, caller)
   stack.depth = depth - 1
 end
 
---- An instruction calls R[fn] with n arguments from R[first]; the callee's frame comes back, with the results.
-local function call(R, S, world, fn, first, n)
-  local frame = next_frame(world)
-  local to, to_shadows = frame.R, frame.S
+--- An instruction calls R[fn] with n arguments from R[first]: the frame above takes them.
+local function call(i, R, S, frame, world, fn, first, n)
+  local above = next_frame(world)
+  local to, to_shadows = above.R, above.S
   for k = 1, n do to[k], to_shadows[k] = R[first + k - 1], S[first + k - 1] end
-  invoke(world, frame, R[fn], S[fn], n, "lua")
-  return frame
-end
-
---- Hands results on to registers from `a`: `wanted` of them, or all when wanted is negative.
-local function take_results(from, R, S, a, wanted, frame)
-  local out, out_shadows, count = from.out, from.out_shadows, from.count
-  local shift = from.first - a
-  if wanted < 0 then
-    wanted = count
-    frame.multi = count
+  local f, fs = R[fn], S[fn]
+  f, fs, n = callee(world, to, to_shadows, f, fs, n, "lua")
+  local proto, closure = prototype_of(world, to, to_shadows, f, n)
+  local stack, depth = world.stack, above.depth
+  if proto then
+    stack.depth = depth
+    above.caller = "lua"
+    start(world, above, f, fs, n, proto, closure)
+    return ENTER
   end
-  local last = a + (wanted < count and wanted or count) - 1
-  for k = a, last do R[k], S[k] = out[k + shift], out_shadows[k + shift] end
-  for k = last + 1, a + wanted - 1 do R[k], S[k] = nil, nil end
+  native(world, above, to, to_shadows, f, fs, n, "lua", frame)
+  stack.depth = depth - 1
+  take_results(above, R, S, i.a, i.b - 1, frame)
+  if world.exact then clear(above) end
 end
 
 --- A call takes the frame of the function that makes it. n arguments begin after i.args.
@@ -227,25 +219,23 @@ local function tail_call(i, R, S, frame, world, n)
   local f, fs = R[i.a], S[i.a]
   local shift = i.args
   for k = 1, n do R[k], S[k] = R[k + shift], S[k + shift] end -- downward, and all cells are closed
-  f, fs, n = callee(world, R, S, f, fs, n)
+  f, fs, n = callee(world, R, S, f, fs, n, "lua")
   local proto, closure = prototype_of(world, R, S, f, n)
   if proto then
     start(world, frame, f, fs, n, proto, closure)
     return SWITCH
   end
-  native(world, frame, R, S, f, fs, n, frame.caller, world.stack[frame.depth - 1])
-  world.stack.depth = frame.depth
+  local stack, depth = world.stack, frame.depth
+  if world.exact then stack.depth = depth - 1 end -- else where() is to tell the place of the call
+  native(world, frame, R, S, f, fs, n, frame.caller, stack[depth - 1])
+  stack.depth = depth
   return LEAVE
 end
 
-function handlers.CALL(i, R, S, frame, world)
-  local a = i.a
-  take_results(call(R, S, world, a, i.args + 1, i.c - 1), R, S, a, i.b - 1, frame)
-end
+function handlers.CALL(i, R, S, frame, world) return call(i, R, S, frame, world, i.a, i.args + 1, i.c - 1) end
 
 function handlers.CALLM(i, R, S, frame, world)
-  local a = i.a
-  take_results(call(R, S, world, a, i.args + 1, i.c + frame.multi), R, S, a, i.b - 1, frame)
+  return call(i, R, S, frame, world, i.a, i.args + 1, i.c + frame.multi)
 end
 
 function handlers.CALLT(i, R, S, frame, world) return tail_call(i, R, S, frame, world, i.d - 1) end
@@ -253,10 +243,7 @@ function handlers.CALLT(i, R, S, frame, world) return tail_call(i, R, S, frame, 
 function handlers.CALLMT(i, R, S, frame, world) return tail_call(i, R, S, frame, world, i.d + frame.multi) end
 
 --- The generic for: the three registers before a are the iterator, its state and the control variable.
-function handlers.ITERC(i, R, S, frame, world)
-  local a = i.a
-  take_results(call(R, S, world, a - 3, a - 2, 2), R, S, a, i.b - 1, frame)
-end
+function handlers.ITERC(i, R, S, frame, world) return call(i, R, S, frame, world, i.a - 3, i.a - 2, 2) end
 
 handlers.ITERN = handlers.ITERC -- natively quicker where the iterator is next
 
@@ -297,6 +284,11 @@ function handlers.KSTR(i, R, S)
 end
 
 handlers.KSHORT, handlers.KNUM, handlers.KPRI = handlers.KSTR, handlers.KSTR, handlers.KSTR
+
+function handlers.KCDATA(i, R, S, _, world)
+  local a = i.a
+  R[a], S[a] = world:cdata(i.k), nil
+end
 
 function handlers.KNIL(i, R, S)
   for k = i.a, i.d do R[k], S[k] = nil, nil end
@@ -348,16 +340,8 @@ local function open_cell(frame, register)
   return cell
 end
 
-function handlers.UCLO(i, R, S, frame)
-  local open = frame.open
-  if open then
-    for register, cell in next, open do
-      if register >= i.a then
-        cell.values, cell.shadows, cell.index = { R[register] }, { S[register] }, 1
-        open[register] = nil
-      end
-    end
-  end
+function handlers.UCLO(i, _, _, frame)
+  if frame.open then close_cells(frame, i.a) end
   return i.target
 end
 
@@ -381,7 +365,7 @@ function handlers.FNEW(i, R, S, frame, world)
     end
   end
   local env, envs
-  if proto.globals then env, envs = environment(frame, world) end -- else nobody asks for it
+  if proto.globals or world.exact then env, envs = environment(frame, world) end -- else nobody asks for it
   local a = i.a
   R[a], S[a] = world:closure(proto, cells, env, envs), nil
 end
@@ -456,6 +440,15 @@ function handlers.UNM(i, R, S, _, world)
   end
 end
 
+for name in pairs(bytecode.bit_operators) do
+  handlers[name] = function(i, R, S, _, world)
+    local a, b, c = i.a, i.b or i.d, i.c
+    local y, ys = nil, nil
+    if c then y, ys = R[c], S[c] end
+    R[a], S[a] = world:bits(name, R[b], S[b], y, ys)
+  end
+end
+
 function handlers.LEN(i, R, S, _, world)
   local a, x, xs = i.a, R[i.d], S[i.d]
   if xs == nil and type(x) == "string" then
@@ -473,9 +466,7 @@ function handlers.CAT(i, R, S, _, world)
     plain = plain and S[k] == nil and (t == "string" or t == "number")
   end
   if plain then
-    local text = R[last]
-    for k = last - 1, first, -1 do text = R[k] .. text end
-    R[a], S[a] = text, nil
+    R[a], S[a] = last == first + 1 and R[first] .. R[last] or concat(R, "", first, last), nil
     return
   end
   local n, values, shadows = last - first + 1, {}, {}
@@ -661,30 +652,46 @@ function handlers.JMP(i) return i.target end
 
 function handlers.LOOP(i, _, _, _, world) spend(world, i.cost) end
 
-local function for_operand(R, S, k, world)
+local function for_operand(R, S, k, world, what)
   local v, s = R[k], S[k]
-  if s ~= nil or type(v) ~= "number" then v = world:tonumber_for(v, s) end
+  if s ~= nil or type(v) ~= "number" then v = world:tonumber_for(v, s, what) end
   R[k], S[k] = v, nil
   return v
 end
 
---- Whether a loop at this index has another turn.
-local function goes_on(index, limit, step)
-  if step >= 0 then return index <= limit end
-  return index >= limit
+--- Whether a loop at this index has another turn. With a step of 0, -0 or NaN that depends on its sign.
+local function goes_on(index, limit, step, world)
+  if step > 0 then return index <= limit end
+  if step < 0 then return index >= limit end
+  return world:goes_on(index, limit, step)
+end
+
+--- Some hosts tell integers from doubles: there, 0 * -1 is 0. What a loop counts in hangs on all three numbers.
+local zero, minus = 0, -1
+local HAS_INTEGERS = 1 / (zero * minus) > 0
+
+--- The index as the host would count, and the step.
+local function as_counted(index, limit, step)
+  local first = index
+  for i = index, limit, step do -- luacheck: ignore
+    first = i
+    break
+  end
+  return first, step ~= 0 and floor(step) == step and floor(step) or step
 end
 
 --- Registers from a: index, limit, step, and the variable that the body sees.
 function handlers.FORI(i, R, S, _, world)
   local a = i.a
-  local index = for_operand(R, S, a, world)
-  local limit = for_operand(R, S, a + 1, world)
-  local step = for_operand(R, S, a + 2, world)
-  if step ~= step or step == 0 and 1 / step < 0 then -- the interpreter looks at the sign bit
-    world:abort("a numeric for has the step " .. (step == 0 and "-0" or "NaN"))
+  local index = for_operand(R, S, a, world, "initial value")
+  local limit = for_operand(R, S, a + 1, world, "limit")
+  local step = for_operand(R, S, a + 2, world, "step")
+  if HAS_INTEGERS then
+    index, step = as_counted(index, limit, step)
+    R[a], R[a + 2] = index, step
   end
   R[a + 3], S[a + 3] = index, nil
-  if not goes_on(index, limit, step) then return i.target end
+  if not goes_on(index, limit, step, world) then return i.target end
 end
 
 function handlers.FORL(i, R, S, _, world)
@@ -692,7 +699,7 @@ function handlers.FORL(i, R, S, _, world)
   local limit, step = R[a + 1], R[a + 2]
   local index = R[a] + step
   R[a] = index
-  if not goes_on(index, limit, step) then return end
+  if not goes_on(index, limit, step, world) then return end
   R[a + 3], S[a + 3] = index, nil
   spend(world, i.cost)
   return i.target
@@ -708,55 +715,6 @@ function handlers.ITERL(i, R, S, _, world)
 end
 
 -- The world's side -------------------------------------------------------------------------------------------------
-
-local function line_of(frame)
-  local lines = frame.proto.lines
-  return lines and lines[frame.at]
-end
-
---- "file:line" of a frame, made once for each line.
-local function place_of(frame)
-  local proto, line = frame.proto, line_of(frame)
-  if not line then return proto.short end
-  local places = proto.places
-  if not places then
-    places = {}
-    proto.places = places
-  end
-  local place = places[line]
-  if not place then
-    place = proto.short .. ":" .. line
-    places[line] = place
-  end
-  return place
-end
-
---- Where the user's code is: "file:line" of the innermost frame that is not Tycho's own. Nil outside of any.
----@param world table
----@return string|nil
-function M.where(world)
-  local stack = world.stack
-  for depth = stack and stack.depth or 0, 1, -1 do
-    local frame = stack[depth]
-    if not frame.proto.own then
-      return place_of(frame)
-    end
-  end
-end
-
---- What `error(message, level)` puts before its message, for the native function that the world is just calling. Nil
---- when it cannot be told: a metamethod called it.
----@param world table
----@param level? integer 1 or 2
----@return string|nil
-function M.position(world, level)
-  local stack = world.stack
-  local caller, site = stack.caller, stack.site
-  if level == 2 and caller == "lua" then caller, site = site.caller, stack[site.depth - 1] end
-  if caller == "native" then return "" end
-  if caller == "lua" and site then return ("%s:%d: "):format(site.proto.short, line_of(site) or 0) end
-  return nil
-end
 
 --- Evaluates a call of fn. args and shadows: n of each. Returns results, their shadows, and how many they are.
 --- While it runs, world.apply(f, fs, args, shadows, n) calls any value in the same way.
@@ -789,7 +747,9 @@ function M.run(world, fn, fs, args, shadows, n)
     local stack = world.stack
     local frame = load_arguments(values, value_shadows, count)
     invoke(world, frame, f, f_shadow, count, stack.native == stack.depth and "native" or "metamethod")
-    return collect(frame)
+    local results, result_shadows, n_results = collect(frame)
+    if world.exact then clear(frame) end
+    return results, result_shadows, n_results
   end
 
   local proto, reason = bytecode.prototype(fn)

@@ -411,9 +411,7 @@ models[error] = function(world, args, shadows, n)
   if level ~= 0 and (type(v) == "string" or type(v) == "number") then
     world:pin(v, s)
     if level ~= 1 then world:abort("error is given a level") end
-    local position = world:position()
-    if not position then world:abort("an error's position cannot be told") end
-    v, s = position .. v, nil
+    v, s = world:position() .. v, nil
   end
   return raise(world, v, s)
 end

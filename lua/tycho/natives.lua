@@ -261,6 +261,12 @@ return function(World)
     return world:abort("a compiled function cannot be looked into")
   end
 
+  function World:cannot_call(v)
+    self:abort("error in captured code: attempt to call a " .. type(v) .. " value")
+  end
+
+  function World:too_deep() self:abort("calls are nested deeper than a capture may follow") end
+
   --- Calls a function written in C, or one that prefers_native chose.
   function World:native(f, fs, args, shadows, n)
     local model = models[f]

@@ -10,6 +10,8 @@
 --    "late": it is known when the plan for these sizes was found, and its instructions stand behind all others.
 -- 5. Operators on tensors go to natives.lua; tables and strings find their metamethods as in Lua.
 
+local bit_operators = require("tycho.bytecode").bit_operators
+
 local type, tonumber, tostring, floor = type, tonumber, tostring, math.floor
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
@@ -210,6 +212,21 @@ return function(World)
     return self:abort(("attempt to perform arithmetic on a %s value"):format(ta == "number" and tb or ta))
   end
 
+  --- The operators of hosts that have them for bits: no metamethod, no string that is a number.
+  function World:bits(name, a, as, b, bs)
+    local ta, tb = type(a), name == "BNOT" and "number" or type(b)
+    if ta ~= "number" or tb ~= "number" then
+      self:abort(("attempt to perform arithmetic on a %s value"):format(ta == "number" and tb or ta))
+    end
+    local compute_bits = bit_operators[name]
+    local v = compute_bits(a, b)
+    if known(as) and known(bs) then return v, nil end
+    return self:numeric_call(compute_bits, v, a, as, b, bs)
+  end
+
+  --- 64-bit and complex constants are objects, one for each function and constant.
+  function World:cdata() return self:abort("it has a 64-bit or complex constant") end
+
   local function is_text(v) return type(v) == "string" or type(v) == "number" end
 
   function World:concat(vs, ss, n)
@@ -233,6 +250,12 @@ return function(World)
     local x = tonumber(v)
     if not x then self:abort("the bounds of a for loop are no numbers") end
     return x, nil
+  end
+
+  --- Whether a loop whose step is 0, -0 or NaN goes on: hosts look at the sign bit, their trace compilers do not.
+  function World:goes_on(index, limit, step)
+    if step == 0 and 1 / step > 0 then return index <= limit end
+    return self:abort("a numeric for has the step " .. (step == 0 and "-0" or "NaN"))
   end
 
   -- Comparisons -------------------------------------------------------------------------------------------------------
