@@ -3,6 +3,7 @@
 -- metatables, to pcall, to string.gsub. Shadows are nil throughout; `strange` counts those that were not.
 
 local evaluate = require "tycho.evaluate"
+local new_table = require("tycho").internals.capture.table
 
 local function pack(...) return { n = select("#", ...), ... } end
 
@@ -99,10 +100,20 @@ function World.metamethod(_, v, _, name)
   return meta and meta[name], nil
 end
 
-function World:table(t)
+function World:new_table(n_array, n_hash)
   self.tables = self.tables + 1
+  return new_table(n_array, n_hash)
+end
+
+function World:duplicate(template)
+  self.tables = self.tables + 1
+  local t = {}
+  for k = 1, template.n_array do t[k - 1] = template.array[k] end
+  for k = 1, template.n_hash do t[template.keys[k]] = template.values[k] end
   return t
 end
+
+function World.make_room(_, t) return t end
 
 function World:closure(proto, cells, env, envs)
   local placeholder

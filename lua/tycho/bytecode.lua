@@ -54,6 +54,7 @@ if jit and jit.off then jit.off(true, true) end -- seldom run: its traces would 
 ---@field first_line? integer
 ---@field lines? integer[] line of each instruction
 ---@field names? string[] of the parameters
+---@field locals? table[] local variables: {name, register, start, stop}, from one instruction to before another
 ---@field refused? string why it cannot be evaluated
 ---@field library? boolean refused because the host's library wrote it
 ---@field fr2 integer 1 where calls leave a slot between function and arguments, else 0
@@ -229,16 +230,27 @@ local function read_lines(proto, n, n_lines)
   proto.lines = lines
 end
 
+--- The local variables, in the order in which they come to life. Each takes the register above those that live then.
+local function read_locals()
+  local list, start = {}, 0
+  while byte(text, at) ~= 0 do
+    local v = { register = 1 }
+    if byte(text, at) < 7 then at = at + 1 else v.name = read_name() end -- else a variable that the compiler made
+    start = start + read_uleb()
+    v.start, v.stop = start, start + read_uleb()
+    for _, other in ipairs(list) do
+      if other.stop > start then v.register = v.register + 1 end
+    end
+    list[#list + 1] = v
+  end
+  return list
+end
+
 local function read_names(proto)
   for _, upvalue in ipairs(proto.upvalues) do upvalue.name = read_name() end
+  proto.locals = read_locals()
   proto.names = {} -- parameters are the first local variables
-  for i = 1, proto.params do
-    local kind = byte(text, at)
-    if kind < 7 then break end -- the end, or a variable that the compiler made
-    proto.names[i] = read_name()
-    read_uleb()
-    read_uleb()
-  end
+  for i = 1, proto.params do proto.names[i] = (proto.locals[i] or {}).name end
 end
 
 local function read_upvalues(n)
@@ -529,32 +541,20 @@ function M.prototype(fn)
   return proto
 end
 
--- Tables as the host makes them -----------------------------------------------------------------------------------
+-- Constants themselves -----------------------------------------------------------------------------------------------
 
-local makers = {} -- by operand of TNEW
+local found, util = pcall(require, "jit.util")
+local constant_of = found and type(util) == "table" and util.funck
 
-local function maker(operand)
-  local number
-  for op, name in pairs(opcode_names) do
-    if name == "TNEW" then number = op end
-  end
-  local source = dump(compile("return {}"), true)
-  local code = find(source, string.char(number, 0, 0, 0), 6, true)
-  local patched = sub(source, 1, code + 1) .. string.char(operand % 256, floor(operand / 256)) .. sub(source, code + 4)
-  return compile(patched)
-end
-
---- An empty table with the sizes that a TNEW with this operand gives it: later, `next` walks it in the native order.
---- Nil on hosts that load no bytecode.
+--- The very object that an operand means, such as the template that a TDUP copies: in a dump its layout is lost.
+--- Nil on hosts without jit.util.
+---@param owner function|userdata|nil a function; what this function gives for a prototype inside it
 ---@param operand integer
----@return table|nil
-function M.new_table(operand)
-  if operand == 0 then return {} end
-  if makers[operand] == nil then
-    local ok, result = pcall(maker, operand)
-    makers[operand] = ok and result or false
-  end
-  return makers[operand] and makers[operand]() or nil
+---@return any
+function M.constant(owner, operand)
+  if owner == nil or not constant_of then return nil end
+  local ok, v = pcall(constant_of, owner, -operand - 1)
+  return ok and v or nil
 end
 
 M.short_source = short_source

@@ -23,7 +23,7 @@ local bytecode = require "tycho.bytecode"
 
 local M = {}
 
-local type, next = type, next
+local type, next, floor = type, next, math.floor
 
 if jit and jit.off then jit.off(true, true) end
 
@@ -70,6 +70,46 @@ local function is_own(proto)
   return home and proto.source and proto.source:sub(1, #home) == home or false
 end
 
+--- The position behind a constructor that puts its table into a register: where a variable begins to live there. Where
+--- none does, the table is on its way to elsewhere.
+local function constructor_end(proto, position, register)
+  local stop = #proto.code + 1
+  for _, v in ipairs(proto.locals or {}) do
+    if v.register == register and v.start > position and v.start < stop then stop = v.start end
+  end
+  return stop
+end
+
+--- Notes what a constructor's template does not tell, the fields that are stored behind it in their order: by name, by
+--- position, or by a computed key (false). last: the position from which several values go on.
+local function read_constructor(proto, position, i)
+  local template, register = i.k, i.a
+  local stores = {}
+  template.stores, template.names = stores, proto.strings
+  for k = position + 1, constructor_end(proto, position, register) - 1 do
+    local store = proto.code[k]
+    local name = store.name
+    if store.a == register and (name == "TNEW" or name == "TDUP") then break end
+    local own = store.b == register
+    if own and name == "TSETS" then stores[#stores + 1] = store.k end
+    if own and name == "TSETB" then stores[#stores + 1] = store.c end
+    if own and name == "TSETV" then stores[#stores + 1] = false end
+    if name == "TSETM" and store.a == register + 1 then
+      template.last = store.k - 2 ^ 52
+      stores[#stores + 1] = template.last
+    end
+  end
+end
+
+--- The strings that a function names: a field that is nil in a template stands in no instruction but where it is used.
+local function strings_of(code)
+  local list, listed = {}, {}
+  for _, i in ipairs(code) do
+    if type(i.k) == "string" and not listed[i.k] then list[#list + 1], listed[i.k] = i.k, true end
+  end
+  return list
+end
+
 --- Gives each instruction its handler and what the handler would otherwise compute each time.
 local function link(proto)
   local code = proto.code
@@ -84,6 +124,13 @@ local function link(proto)
       i.cost = position - i.target + 1
     elseif name == "TSETM" then
       i.first = i.k - 2 ^ 52
+    elseif name == "TNEW" then -- slots of the array part from 0 on, as many as fit into 11 bits; bits of the hash part
+      local slots, bits = i.d % 2048, floor(i.d / 2048)
+      if slots == 2047 then slots = 2049 end
+      i.n_array, i.n_hash = slots > 0 and slots - 1 or 0, bits > 0 and 2 ^ bits or 0
+    elseif name == "TDUP" then
+      proto.strings = proto.strings or strings_of(code)
+      read_constructor(proto, position, i)
     end
     i.args = i.a and i.a + proto.fr2 -- where arguments of a call begin, less one
   end
@@ -147,9 +194,9 @@ local function start(world, frame, f, fs, n, proto, closure)
   local R, S, params = frame.R, frame.S, proto.params
   frame.proto, frame.code, frame.fn, frame.fs = proto, proto.code, f, fs
   if closure then
-    frame.cells, frame.env, frame.envs = closure.cells, closure.env, closure.envs
+    frame.cells, frame.env, frame.envs, frame.owner = closure.cells, closure.env, closure.envs, closure.owner
   else
-    frame.cells, frame.env, frame.envs = nil, nil, nil
+    frame.cells, frame.env, frame.envs, frame.owner = nil, nil, nil, f
   end
   for k = n + 1, params do R[k], S[k] = nil, nil end
   if proto.vararg then
@@ -383,7 +430,7 @@ function handlers.FNEW(i, R, S, frame, world)
   local env, envs
   if proto.globals then env, envs = environment(frame, world) end -- else nobody asks for it
   local a = i.a
-  R[a], S[a] = world:closure(proto, cells, env, envs), nil
+  R[a], S[a] = world:closure(proto, cells, env, envs, bytecode.constant(frame.owner, i.d)), nil
 end
 
 -- Arithmetic and strings -------------------------------------------------------------------------------------------
@@ -637,22 +684,21 @@ end
 
 --- The end of a constructor: several values from a on go to the table before them.
 function handlers.TSETM(i, R, S, frame, world)
-  local a, first = i.a, i.first
-  local t, ts = R[a - 1], S[a - 1]
-  for k = 0, frame.multi - 1 do world:newindex(t, ts, first + k, nil, R[a + k], S[a + k]) end
+  local a, first, n = i.a, i.first, frame.multi
+  if n == 0 then return end
+  local t = world:make_room(R[a - 1], first + n)
+  R[a - 1] = t
+  for k = 0, n - 1 do world:newindex(t, nil, first + k, nil, R[a + k], S[a + k]) end
 end
 
 function handlers.TNEW(i, R, S, _, world)
-  local a, t = i.a, bytecode.new_table(i.d)
-  R[a], S[a] = world:table(t or {}, t == nil), nil
+  local a = i.a
+  R[a], S[a] = world:new_table(i.n_array, i.n_hash), nil
 end
 
---- Where a template has keys besides an array, the order in which next walks it natively is not known.
-function handlers.TDUP(i, R, S, _, world)
-  local a, template, t = i.a, i.k, {}
-  for k = 1, template.n_array do t[k - 1] = template.array[k] end
-  for k = 1, template.n_hash do t[template.keys[k]] = template.values[k] end
-  R[a], S[a] = world:table(t, template.n_hash > 0), nil
+function handlers.TDUP(i, R, S, frame, world)
+  local a = i.a
+  R[a], S[a] = world:duplicate(i.k, bytecode.constant(frame.owner, i.d)), nil
 end
 
 -- Loops ------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,240 @@
+--- constructors.lua -- what LuaJIT's parser makes of a table constructor: the size of a template's hash part.
+-- In: a template and what its function's bytecode tells of the constructor. Out: the number of nodes, and whether it is
+-- sure; nil where no constructor leads to a template like that. Cannot fail.
+--
+-- The parser fills the template while it reads the fields: with constants, and with a placeholder for each name whose
+-- value comes later. Until its end the template grows as any table does, so that its nodes depend on the order of the
+-- fields. The template shows its constants, the bytecode the other fields in their order; how constants stood among
+-- these is not written anywhere. So whatever could have been written is tried, from a model of the parser's table.
+--
+-- Rules of the parser.
+-- 1. The template is made at the first field that is a constant or has a name: with slots for the positions up to there,
+--    and as many nodes as fields with keys need up to there. Position 0 always needs slots.
+-- 2. A key that finds no free node makes the table anew: slots for as many positions as fill more than half of them,
+--    nodes for all other keys that have values.
+-- 3. At the end there are slots for all positions.
+-- Keys that are whole numbers and constants are taken for positions where they may be.
+
+local type, next, ipairs, rawget, rawequal = type, next, ipairs, rawget, rawequal
+local max = math.max
+
+if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
+
+local M = {}
+
+--- Nodes of a hash part that is made for n keys.
+---@param n integer
+---@return integer
+function M.nodes_for(n)
+  if n == 0 then return 0 end
+  local nodes = 2
+  while nodes < n do nodes = nodes * 2 end
+  return nodes
+end
+
+local nodes_for = M.nodes_for
+
+local function is_position(k) return type(k) == "number" and k >= 0 and k < 2 ^ 24 and k % 1 == 0 end
+
+-- The parser's table --------------------------------------------------------------------------------------------------
+
+-- slots, nodes; used: nodes that have a key; names: keys that are no positions, whichever; array, hash: of positions,
+-- whether a value stands there. Which node a key has does not matter.
+local Model = {}
+Model.__index = Model
+
+local function new_model(slots, nodes)
+  return setmetatable({ slots = slots, nodes = nodes, used = 0, names = 0, array = {}, hash = {} }, Model)
+end
+
+--- Slots for an array part that is to hold positions with values, and how many of these lie in it.
+local function best_slots(positions)
+  local bins, n, slots, sum, inside = {}, #positions, 0, 0, 0
+  for _, k in ipairs(positions) do
+    local bin, limit = 0, 2
+    while k > limit do bin, limit = bin + 1, limit * 2 end
+    bins[bin] = (bins[bin] or 0) + 1
+  end
+  local bin, size = 0, 1
+  while 2 * n > size and sum ~= n do
+    if bins[bin] then
+      sum = sum + bins[bin]
+      if 2 * sum > size then slots, inside = 2 * size + 1, sum end
+    end
+    bin, size = bin + 1, size * 2
+  end
+  return slots, inside
+end
+
+--- Gives the table other sizes; keys without a value are lost.
+function Model:resize(slots, nodes)
+  local array, hash = self.array, self.hash
+  self.slots, self.nodes, self.array, self.hash, self.used = slots, nodes, {}, {}, self.names
+  for _, from in ipairs { array, hash } do
+    for k, full in next, from do
+      if full then self:set(k, true) end
+    end
+  end
+end
+
+--- Makes room for one more key: position k, or any other.
+function Model:grow(k)
+  local positions = { k }
+  for _, from in ipairs { self.array, self.hash } do
+    for i, full in next, from do
+      if full then positions[#positions + 1] = i end
+    end
+  end
+  local slots, inside = best_slots(positions)
+  self:resize(slots, nodes_for(#positions - inside + self.names + (k and 0 or 1)))
+end
+
+--- Writes position k, or without it any other key that is not there.
+function Model:set(k, full)
+  if self.used == self.nodes and not (k and (k < self.slots or self.hash[k] ~= nil)) then self:grow(k) end
+  if k and k < self.slots then
+    self.array[k] = full
+    return
+  end
+  if not (k and self.hash[k] ~= nil) then self.used = self.used + 1 end
+  if k then self.hash[k] = full else self.names = self.names + 1 end
+end
+
+--- Whether its nodes are those of a list of keys alone.
+function Model:holds(keys)
+  for _, k in ipairs(keys) do
+    if is_position(k) and not self.hash[k] then return false end
+  end
+  return self.used == #keys
+end
+
+--- A copy, and a text that is equal for tables that go on alike.
+function Model:copy()
+  local m = setmetatable({}, Model)
+  for name, v in next, self do m[name] = v end
+  m.array, m.hash = {}, {}
+  for k, full in next, self.array do m.array[k] = full end
+  for k, full in next, self.hash do m.hash[k] = full end
+  return m
+end
+
+function Model:text()
+  local out = {}
+  for k, full in next, self.hash do out[#out + 1] = k + (full and 0.5 or 0) end
+  table.sort(out)
+  return ("%d %d %d %s"):format(self.slots, self.nodes, self.used, table.concat(out, " "))
+end
+
+-- Constructors --------------------------------------------------------------------------------------------------------
+
+--- What the template and the bytecode tell: full[k] and stored[k]: position k is a constant but nil, another value; last:
+--- the last such position; computed: fields with computed keys that may stand before the first one of the template, and
+--- only_names: they surely do if that one has a name.
+local function read_fields(template, object, slots, array, hash)
+  local f = { full = {}, stored = {}, last = -1, computed = 0, only_names = #hash > 0 }
+  local names = {}
+  for _, k in ipairs(hash) do
+    local v = rawget(object, k)
+    names[k], f.only_names = true, f.only_names and (v == nil or rawequal(v, object))
+  end
+  for _, k in ipairs(array) do f.full[k], f.last = true, max(f.last, k) end
+  local open = true
+  for _, k in ipairs(template.stores) do
+    if type(k) == "number" and k < slots and not f.full[k] then
+      f.stored[k], f.last = true, max(f.last, k)
+    elseif type(k) ~= "string" then
+      f.computed = f.computed + (open and 1 or 0)
+    elseif names[k] then
+      open = false
+    end
+  end
+  return f
+end
+
+--- All models of constructors that have so many positions of constants and so many other keys, in any order of the
+--- former among the latter: row[i][j] are those with i positions and j keys, by their text.
+local function each_order(positions, keys, full, first, try)
+  local rows = {}
+  local function reach(i, j, m)
+    rows[i] = rows[i] or {}
+    rows[i][j] = rows[i][j] or {}
+    rows[i][j][m:text()] = m
+  end
+  local function step(i, j, m)
+    local k, key = positions[i + 1], keys[j + 1]
+    if k then
+      local next_one = m and m:copy() or new_model(k + 1, first.nodes)
+      next_one:set(k, full[k] or false)
+      reach(i + 1, j, next_one)
+    end
+    if key then
+      for _, slots in ipairs(m and { 0 } or first.slots) do
+        local next_one = m and m:copy() or new_model(slots, first.nodes_for_key)
+        next_one:set(is_position(key) and key or nil, true)
+        reach(i, j + 1, next_one)
+      end
+    end
+  end
+  step(0, 0, nil)
+  for i = 0, #positions do
+    for j = 0, #keys do
+      for _, m in next, rows[i] and rows[i][j] or {} do
+        if i == #positions and j == #keys then try(m) else step(i, j, m) end
+      end
+    end
+  end
+end
+
+local MOST = 2000 -- products of positions and keys; beyond, the table is not looked into
+
+--- Tries the constructors whose last position is a given one: try(model).
+local function each_constructor(f, last, array, hash, try)
+  local positions, names, other = {}, {}, {}
+  for k = f.full[0] and 0 or 1, last do
+    if not f.stored[k] then positions[#positions + 1] = k end
+  end
+  for _, list in ipairs { array, hash } do
+    for _, k in ipairs(list) do
+      local to = list == array and k <= last and {} or is_position(k) and other or names
+      to[#to + 1] = k
+    end
+  end
+  local orders = { { other, names } }
+  if #other > 0 and #names > 0 then orders[2] = { names, other } end
+  if (#positions + 1) * (#names + #other + 1) > MOST then return end
+  local slots = { 0 }
+  if f.stored[1] then slots[2] = positions[1] or last + 1 end -- others stand before the first constant
+  for _, order in ipairs(orders) do
+    local keys = {}
+    for _, list in ipairs(order) do
+      for _, k in ipairs(list) do keys[#keys + 1] = k end
+    end
+    for computed = f.only_names and #positions == 0 and f.computed or 0, f.computed do
+      each_order(positions, keys, f.full,
+        { nodes = nodes_for(computed), nodes_for_key = nodes_for(computed + 1), slots = slots }, try)
+    end
+  end
+end
+
+--- The nodes of a template. object: the template itself; slots: of its array part, which holds the positions `array`;
+--- hash: the keys of its hash part.
+---@return integer|nil nodes the smallest number, if there are several
+---@return boolean? sure
+function M.nodes(template, object, slots, array, hash)
+  local f = read_fields(template, object, slots, array, hash)
+  local nodes, sure = nil, true
+  local from, to = f.last, max(slots - 1, f.last)
+  if template.last then from, to = template.last, template.last end
+  for last = from, to do
+    each_constructor(f, last, array, hash, function(m)
+      if last >= 0 and m.slots <= last then m:resize(last + 1, m.nodes) end
+      if m.slots ~= slots or not m:holds(hash) then return end
+      sure = sure and (nodes == nil or nodes == m.nodes)
+      nodes = nodes and nodes < m.nodes and nodes or m.nodes
+    end)
+    if nodes and last > from + 8 then break end -- nils at the end
+  end
+  return nodes, nodes and sure
+end
+
+return M
