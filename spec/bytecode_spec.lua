@@ -68,7 +68,9 @@ describe("bytecode", function()
     local proto, info = bytecode.prototype(f), debug.getinfo(f, "SL")
     assert.equal(2, proto.params)
     assert.is_true(proto.vararg)
-    assert.same({ "first", "second" }, proto.names)
+    local names = {}
+    for i, v in ipairs(proto.variables) do names[i] = v.name end
+    assert.same({ "first", "second", "third" }, names)
     assert.equal("outer", proto.upvalues[1].name)
     assert.equal(info.source, proto.source)
     assert.equal(info.short_src, proto.short)
@@ -230,10 +232,10 @@ describe("bytecode", function()
     assert.is_nil(bytecode.constant(print, 0))
   end)
 
-  it("knows when local variables live, and in which registers", function()
+  it("knows the local variables and where they live", function()
     local proto = bytecode.prototype(compile "local a = ... do local b for i = 1, a do b = i end end local c = a return c")
     local found = {}
-    for i, v in ipairs(proto.locals) do found[i] = ("%s %d %d-%d"):format(v.name or "?", v.register, v.start, v.stop) end
-    assert.same({ "a 1 2-11", "b 2 3-9", "? 3 6-9", "? 4 6-9", "? 5 6-9", "i 6 7-8", "c 2 10-11" }, found)
+    for i, v in ipairs(proto.variables) do found[i] = ("%s %d-%d"):format(v.name, v.first, v.last) end
+    assert.same({ "a 2-10", "b 3-8", "(for index) 6-8", "(for limit) 6-8", "(for step) 6-8", "i 7-7", "c 10-10" }, found)
   end)
 end)

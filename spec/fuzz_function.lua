@@ -497,8 +497,8 @@ end
 
 -- --- tables whose layout shows: nils among the elements, names, writes that thin and fill
 
--- What a constructor of such a table holds: positions and names, constants and others, nils. Names are different ones,
--- and a position that is written as a key is far away: what else the parser would make of it nobody can know.
+-- What a constructor of such a table holds: positions and names, constants and others, nils. Names are different ones
+-- and have values, a position that is written as a key is far away: else nobody can know what the parser made of it.
 local function parts_of(g, d)
   local parts, names = {}, { "a", "b", "c", "d", "e", "n", "x" }
   for i = 1, g.r(6) do
@@ -507,19 +507,19 @@ local function parts_of(g, d)
     elseif choice <= 6 then parts[i] = n
     elseif choice == 7 then parts[i] = tostring(g.r(9))
     elseif choice <= 10 then parts[i] = ("%s = %s"):format(table.remove(names, g.r(#names)), g:pick { n, n, n, "7", "'x'" })
-    else parts[i] = ("[%s] = %s"):format(g:pick { "0", "9", "u_s", g:expression("I", 1) }, g:pick { n, n, "1" }) end
+    else parts[i] = ("[%s] = %s"):format(g:pick { "0", "9", "u_s", "u_i + 2", "#W.l" }, g:pick { n, n, "1" }) end
   end
-  if g:chance(25) then parts[#parts + 1] = g.vararg and g:pick { "...", "select(2, ...)" } or ("unpack({ nil, %s }, 1, %d)"):format(g:N(0), g.r(3)) end
+  if g:chance(25) then
+    local several = ("unpack({ nil, %s }, 1, %d)"):format(g:N(0), g.r(3))
+    parts[#parts + 1] = g.vararg and g:pick { "...", "select(2, ...)" } or several
+  end
   if g.vararg and g:chance(15) then return { "n = select('#', ...)", "..." } end
   return parts
 end
 
 function make.holes(g, d)
   local name = g:name "h"
-  local parts = parts_of(g, d)
-  if g:chance(20) then table.insert(parts, 1, "f = nil") end
-  local out = { ("local %s = { %s }"):format(name, table.concat(parts, ", ")) }
-  if parts[1] == "f = nil" then out[2] = ("if %s.f then log(1) end"):format(name) end -- it must be named, see templates.lua
+  local out = { ("local %s = { %s }"):format(name, table.concat(parts_of(g, d), ", ")) }
   g:declare(name, "H")
   return out
 end

@@ -187,9 +187,9 @@ local function change(g)
   if choice == 32 and g:chance(30) then return "setfenv(main, setmetatable({ G_n = 9 }, { __index = getfenv(main) }))" end
   if choice == 34 then return "collectgarbage()" end
   if choice >= 35 then
-    return g:pick { "%s[%s] = nil", "%s[%s] = 4", "%s[%s] = nil", "for i = 1, 9 do %s[i] = i end for i = 2, 7 do %s[i] = nil end",
-      "%s, %s = { 3, nil, 5 }, { a = 1, b = 2, c = 3 }" }
-      :gsub("%%s", function() return g:pick { "u_h", "W.h" } end, 1):gsub("%%s", "u_h"):gsub("%[u_h%]", "[" .. g:pick { "1", "2", "4", "6", "'a'", "'b'", "'q'" } .. "]")
+    local key = g:pick { "1", "2", "4", "6", "'a'", "'b'", "'q'" }
+    return (g:pick { "H[K] = nil", "H[K] = 4", "H[K] = nil", "for i = 1, 9 do H[i] = i end for i = 2, 7 do H[i] = nil end",
+      "u_h, W.h = { 3, nil, 5 }, { a = 1, b = 2, c = 3 }" }:gsub("[HK]", { H = g:pick { "u_h", "W.h" }, K = key }))
   end
   if choice == 33 then return "if prev and ty.is_tensor(prev[2]) then prev[2]:fill_(1) end" end
   return nil

@@ -41,6 +41,11 @@ if jit and jit.off then jit.off(true, true) end -- seldom run: its traces would 
 ---@field index integer register or upvalue of the enclosing function
 ---@field name? string
 
+---@class tycho.Variable
+---@field name string
+---@field first integer position of the first instruction for which it is there
+---@field last integer
+
 ---@class tycho.Prototype
 ---@field params integer
 ---@field vararg boolean
@@ -53,8 +58,7 @@ if jit and jit.off then jit.off(true, true) end -- seldom run: its traces would 
 ---@field short string the chunk's name as messages show it
 ---@field first_line? integer
 ---@field lines? integer[] line of each instruction
----@field names? string[] of the parameters
----@field locals? table[] local variables: {name, register, start, stop}, from one instruction to before another
+---@field variables? tycho.Variable[] its local variables, in the order in which they begin
 ---@field refused? string why it cannot be evaluated
 ---@field library? boolean refused because the host's library wrote it
 ---@field fr2 integer 1 where calls leave a slot between function and arguments, else 0
@@ -230,27 +234,22 @@ local function read_lines(proto, n, n_lines)
   proto.lines = lines
 end
 
---- The local variables, in the order in which they come to life. Each takes the register above those that live then.
-local function read_locals()
-  local list, start = {}, 0
-  while byte(text, at) ~= 0 do
-    local v = { register = 1 }
-    if byte(text, at) < 7 then at = at + 1 else v.name = read_name() end -- else a variable that the compiler made
-    start = start + read_uleb()
-    v.start, v.stop = start, start + read_uleb()
-    for _, other in ipairs(list) do
-      if other.stop > start then v.register = v.register + 1 end
-    end
-    list[#list + 1] = v
-  end
-  return list
-end
+--- Variables that the compiler makes, by what stands in place of their names.
+local made_variables = { "(for index)", "(for limit)", "(for step)", "(for generator)", "(for state)", "(for control)" }
 
 local function read_names(proto)
   for _, upvalue in ipairs(proto.upvalues) do upvalue.name = read_name() end
-  proto.locals = read_locals()
-  proto.names = {} -- parameters are the first local variables
-  for i = 1, proto.params do proto.names[i] = (proto.locals[i] or {}).name end
+  local variables, n, first = {}, 0, 0
+  local kind = byte(text, at)
+  while kind > 0 do
+    local name = made_variables[kind]
+    if name then at = at + 1 else name = read_name() end
+    first = first + read_uleb()
+    n = n + 1
+    variables[n] = { name = name, first = first, last = first + read_uleb() - 1 }
+    kind = byte(text, at)
+  end
+  proto.variables = variables
 end
 
 local function read_upvalues(n)

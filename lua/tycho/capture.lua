@@ -461,7 +461,7 @@ local function table_recipes(world)
     local o = list[i]
     world:settle(o) -- a nil among the elements decides what the table is
     local writes = world:writes(o)
-    if o.inexact then world:abort("a table is kept whose constructor leaves open in which order its fields are walked") end
+    if o.inexact then world:abort("a table is kept whose constructor leaves open how the host laid it out") end
     local r = { n_array = o.n_array, n_hash = o.n_hash }
     if o.meta ~= nil then r.meta = recipe(world, o.meta, o.meta_shadow) end
     for k, w in ipairs(writes) do

@@ -1,22 +1,24 @@
---- constructors.lua -- what LuaJIT's parser makes of a table constructor: the size of a template's hash part.
--- In: a template and what its function's bytecode tells of the constructor. Out: the number of nodes, and whether it is
--- sure; nil where no constructor leads to a template like that. Cannot fail.
+--- constructors.lua -- what LuaJIT's parser makes of a table constructor: sizes of tables and of templates.
+-- In: prototypes; a template. Out: what the evaluator must know of a constructor, in its instruction; the numbers of
+-- nodes that the template's hash part may have. Cannot fail.
 --
--- The parser fills the template while it reads the fields: with constants, and with a placeholder for each name whose
--- value comes later. Until its end the template grows as any table does, so that its nodes depend on the order of the
--- fields. The template shows its constants, the bytecode the other fields in their order; how constants stood among
--- these is not written anywhere. So whatever could have been written is tried, from a model of the parser's table.
+-- A constructor without constants makes its table of sizes that stand in its instruction. Others copy a template, which
+-- the parser fills while it reads the fields: with constants, and with a placeholder for each name whose value comes
+-- later. Until its end the template grows as any table does, so that its nodes depend on the order of the fields. The
+-- template shows its constants, the bytecode the other fields in their order; how constants stood among these is
+-- written nowhere. So whatever could have been written is tried, on a model of the parser's table.
 --
 -- Rules of the parser.
--- 1. The template is made at the first field that is a constant or has a name: with slots for the positions up to there,
---    and as many nodes as fields with keys need up to there. Position 0 always needs slots.
+-- 1. The template is made at the first field that is a constant or has a name: with slots for the positions up to
+--    there, and as many nodes as fields with keys need up to there. Position 0 always needs slots.
 -- 2. A key that finds no free node makes the table anew: slots for as many positions as fill more than half of them,
 --    nodes for all other keys that have values.
 -- 3. At the end there are slots for all positions.
--- Keys that are whole numbers and constants are taken for positions where they may be.
+-- Keys that are whole numbers and constants are taken for positions where they may be. Names with the constant nil
+-- leave no trace in the templates of some LuaJITs: they are taken not to be there.
 
 local type, next, ipairs, rawget, rawequal = type, next, ipairs, rawget, rawequal
-local max = math.max
+local max, floor = math.max, math.floor
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
 
@@ -35,6 +37,59 @@ end
 local nodes_for = M.nodes_for
 
 local function is_position(k) return type(k) == "number" and k >= 0 and k < 2 ^ 24 and k % 1 == 0 end
+
+-- Instructions --------------------------------------------------------------------------------------------------------
+
+--- The position behind a constructor whose table goes to a register: where a variable begins there. Where none does,
+--- the table is on its way to elsewhere.
+local function end_of(proto, position, register)
+  local variables = proto.variables or {}
+  for i, v in ipairs(variables) do
+    if v.first > position then
+      local above = 1 -- a variable takes the register above those that live
+      for k = 1, i - 1 do
+        if variables[k].last >= v.first then above = above + 1 end
+      end
+      if above == register then return v.first end
+    end
+  end
+  return #proto.code + 1
+end
+
+--- Notes what a template does not tell: in `stores` the fields that are stored behind it in their order, by name, by
+--- position, or by a computed key (false); in `last` the position from which several values go on.
+local function read_stores(proto, position, i)
+  local template, register, stores = i.k, i.a, {}
+  template.stores = stores
+  for k = position + 1, end_of(proto, position, register) - 1 do
+    local store = proto.code[k]
+    local name = store.name
+    if store.a == register and (name == "TNEW" or name == "TDUP") then break end
+    if name == "TSETM" and store.a == register + 1 then
+      template.last = store.k - 2 ^ 52
+      stores[#stores + 1] = template.last
+    elseif store.b == register then
+      if name == "TSETS" then stores[#stores + 1] = store.k end
+      if name == "TSETB" then stores[#stores + 1] = store.c end
+      if name == "TSETV" then stores[#stores + 1] = false end
+    end
+  end
+end
+
+--- Notes in a prototype's instructions what its constructors make: n_array and n_hash of new tables, as lua_createtable
+--- takes them; in templates what stands behind them.
+---@param proto tycho.Prototype
+function M.link(proto)
+  for position, i in ipairs(proto.code) do
+    if i.name == "TNEW" then -- slots of the array part from 0 on, as many as fit into 11 bits; bits of the hash part
+      local slots, bits = i.d % 2048, floor(i.d / 2048)
+      if slots == 2047 then slots = 2049 end
+      i.n_array, i.n_hash = max(slots - 1, 0), bits > 0 and 2 ^ bits or 0
+    elseif i.name == "TDUP" then
+      read_stores(proto, position, i)
+    end
+  end
+end
 
 -- The parser's table --------------------------------------------------------------------------------------------------
 
@@ -127,9 +182,9 @@ end
 
 -- Constructors --------------------------------------------------------------------------------------------------------
 
---- What the template and the bytecode tell: full[k] and stored[k]: position k is a constant but nil, another value; last:
---- the last such position; computed: fields with computed keys that may stand before the first one of the template, and
---- only_names: they surely do if that one has a name.
+--- What the template and the bytecode tell: full[k] and stored[k]: position k is a constant but nil, another value;
+--- last: the last such position; computed: fields with computed keys that may stand before the first one of the
+--- template, and only_names: they surely do if that one has a name.
 local function read_fields(template, object, slots, array, hash)
   local f = { full = {}, stored = {}, last = -1, computed = 0, only_names = #hash > 0 }
   local names = {}
@@ -152,40 +207,38 @@ local function read_fields(template, object, slots, array, hash)
 end
 
 --- All models of constructors that have so many positions of constants and so many other keys, in any order of the
---- former among the latter: row[i][j] are those with i positions and j keys, by their text.
+--- former among the latter: rows[i][j] are those with i positions and j keys, by their text.
 local function each_order(positions, keys, full, first, try)
   local rows = {}
-  local function reach(i, j, m)
-    rows[i] = rows[i] or {}
-    rows[i][j] = rows[i][j] or {}
-    rows[i][j][m:text()] = m
+  for i = 0, #positions do
+    rows[i] = {}
+    for j = 0, #keys do rows[i][j] = {} end
   end
-  local function step(i, j, m)
-    local k, key = positions[i + 1], keys[j + 1]
-    if k then
-      local next_one = m and m:copy() or new_model(k + 1, first.nodes)
-      next_one:set(k, full[k] or false)
-      reach(i + 1, j, next_one)
-    end
-    if key then
-      for _, slots in ipairs(m and { 0 } or first.slots) do
-        local next_one = m and m:copy() or new_model(slots, first.nodes_for_key)
-        next_one:set(is_position(key) and key or nil, true)
-        reach(i, j + 1, next_one)
-      end
-    end
+  local function add_position(i, j, m)
+    local k = positions[i + 1]
+    m = m or new_model(k + 1, first.nodes)
+    m:set(k, full[k] or false)
+    rows[i + 1][j][m:text()] = m
   end
-  step(0, 0, nil)
+  local function add_key(i, j, m)
+    local k = keys[j + 1]
+    m:set(is_position(k) and k or nil, true)
+    rows[i][j + 1][m:text()] = m
+  end
+  if #positions > 0 then add_position(0, 0, nil) end
+  for _, slots in ipairs(#keys > 0 and first.slots or {}) do add_key(0, 0, new_model(slots, first.nodes_for_key)) end
   for i = 0, #positions do
     for j = 0, #keys do
-      for _, m in next, rows[i] and rows[i][j] or {} do
-        if i == #positions and j == #keys then try(m) else step(i, j, m) end
+      for _, m in next, rows[i][j] do
+        if i == #positions and j == #keys then try(m) end
+        if j < #keys then add_key(i, j, i < #positions and m:copy() or m) end
+        if i < #positions then add_position(i, j, m) end
       end
     end
   end
 end
 
-local MOST = 2000 -- products of positions and keys; beyond, the table is not looked into
+local MOST = 1000 -- products of positions and keys, beyond which nothing is tried
 
 --- Tries the constructors whose last position is a given one: try(model).
 local function each_constructor(f, last, array, hash, try)
@@ -201,7 +254,7 @@ local function each_constructor(f, last, array, hash, try)
   end
   local orders = { { other, names } }
   if #other > 0 and #names > 0 then orders[2] = { names, other } end
-  if (#positions + 1) * (#names + #other + 1) > MOST then return end
+  if #positions * (#names + #other) > MOST then return end
   local slots = { 0 }
   if f.stored[1] then slots[2] = positions[1] or last + 1 end -- others stand before the first constant
   for _, order in ipairs(orders) do
@@ -216,25 +269,21 @@ local function each_constructor(f, last, array, hash, try)
   end
 end
 
---- The nodes of a template. object: the template itself; slots: of its array part, which holds the positions `array`;
---- hash: the keys of its hash part.
----@return integer|nil nodes the smallest number, if there are several
----@return boolean? sure
-function M.nodes(template, object, slots, array, hash)
-  local f = read_fields(template, object, slots, array, hash)
-  local nodes, sure = nil, true
+--- The sizes that the hash part of a template may have: a set of numbers of nodes. object: the template itself; slots:
+--- of its array part, which holds the positions `array`; hash: the keys of its hash part.
+---@return table<integer, boolean>
+function M.sizes(template, object, slots, array, hash)
+  local f, sizes = read_fields(template, object, slots, array, hash), {}
   local from, to = f.last, max(slots - 1, f.last)
   if template.last then from, to = template.last, template.last end
   for last = from, to do
     each_constructor(f, last, array, hash, function(m)
       if last >= 0 and m.slots <= last then m:resize(last + 1, m.nodes) end
-      if m.slots ~= slots or not m:holds(hash) then return end
-      sure = sure and (nodes == nil or nodes == m.nodes)
-      nodes = nodes and nodes < m.nodes and nodes or m.nodes
+      if m.slots == slots and m:holds(hash) then sizes[m.nodes] = true end
     end)
-    if nodes and last > from + 8 then break end -- nils at the end
+    if next(sizes) and last > from + 8 then break end -- nils at the end
   end
-  return nodes, nodes and sure
+  return sizes
 end
 
 return M

@@ -20,10 +20,11 @@
 -- 7. No handler may be compiled by the trace compiler: captures are short, and their traces would push out the user's.
 
 local bytecode = require "tycho.bytecode"
+local constructors = require "tycho.constructors"
 
 local M = {}
 
-local type, next, floor = type, next, math.floor
+local type, next = type, next
 
 if jit and jit.off then jit.off(true, true) end
 
@@ -70,49 +71,10 @@ local function is_own(proto)
   return home and proto.source and proto.source:sub(1, #home) == home or false
 end
 
---- The position behind a constructor that puts its table into a register: where a variable begins to live there. Where
---- none does, the table is on its way to elsewhere.
-local function constructor_end(proto, position, register)
-  local stop = #proto.code + 1
-  for _, v in ipairs(proto.locals or {}) do
-    if v.register == register and v.start > position and v.start < stop then stop = v.start end
-  end
-  return stop
-end
-
---- Notes what a constructor's template does not tell, the fields that are stored behind it in their order: by name, by
---- position, or by a computed key (false). last: the position from which several values go on.
-local function read_constructor(proto, position, i)
-  local template, register = i.k, i.a
-  local stores = {}
-  template.stores, template.names = stores, proto.strings
-  for k = position + 1, constructor_end(proto, position, register) - 1 do
-    local store = proto.code[k]
-    local name = store.name
-    if store.a == register and (name == "TNEW" or name == "TDUP") then break end
-    local own = store.b == register
-    if own and name == "TSETS" then stores[#stores + 1] = store.k end
-    if own and name == "TSETB" then stores[#stores + 1] = store.c end
-    if own and name == "TSETV" then stores[#stores + 1] = false end
-    if name == "TSETM" and store.a == register + 1 then
-      template.last = store.k - 2 ^ 52
-      stores[#stores + 1] = template.last
-    end
-  end
-end
-
---- The strings that a function names: a field that is nil in a template stands in no instruction but where it is used.
-local function strings_of(code)
-  local list, listed = {}, {}
-  for _, i in ipairs(code) do
-    if type(i.k) == "string" and not listed[i.k] then list[#list + 1], listed[i.k] = i.k, true end
-  end
-  return list
-end
-
 --- Gives each instruction its handler and what the handler would otherwise compute each time.
 local function link(proto)
   local code = proto.code
+  constructors.link(proto)
   for position, i in ipairs(code) do
     local name = i.name
     i.run = handlers[name]
@@ -124,13 +86,6 @@ local function link(proto)
       i.cost = position - i.target + 1
     elseif name == "TSETM" then
       i.first = i.k - 2 ^ 52
-    elseif name == "TNEW" then -- slots of the array part from 0 on, as many as fit into 11 bits; bits of the hash part
-      local slots, bits = i.d % 2048, floor(i.d / 2048)
-      if slots == 2047 then slots = 2049 end
-      i.n_array, i.n_hash = slots > 0 and slots - 1 or 0, bits > 0 and 2 ^ bits or 0
-    elseif name == "TDUP" then
-      proto.strings = proto.strings or strings_of(code)
-      read_constructor(proto, position, i)
     end
     i.args = i.a and i.a + proto.fr2 -- where arguments of a call begin, less one
   end

@@ -12,11 +12,11 @@
 -- 1. A write to a key that has a slot leaves the layout alone. A key whose value became nil keeps its slot until the
 --    host needs it or lays the table out anew.
 -- 2. Whether a value is nil counts when the layout is made anew. So an earlier write of the key takes the new value
---    only if no key got a slot since, or if the one is nil as the other is. Nothing else of what was overwritten counts.
+--    only if no key got a slot since, or if the one is nil as the other is. Nothing else of what is overwritten counts.
 -- 3. What decides whether a value is nil is guarded before the table is described or looked at (settle).
--- 4. Where a layout is not known (templates.lua) the table is `unordered`: neither is it walked nor, where it has holes,
---    asked for its length. Later calls make it from what is known on hosts where templates are out of reach, elsewhere
---    (`inexact`) they do not make it.
+-- 4. Where a layout is not known (templates.lua) the table is `unordered`: neither is it walked nor, where it has
+--    holes, asked for its length. Later calls make it from what is known on hosts where templates are out of reach,
+--    elsewhere (`inexact`) they do not make it.
 
 local templates = require "tycho.templates"
 

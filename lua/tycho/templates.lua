@@ -9,8 +9,8 @@
 -- 2. In a hash part of known size keys lie where their hash says, or else in the highest nodes that were free. So which
 --    nodes are occupied does not depend on the order of insertion, and whatever order leads to the same walk of `next`
 --    leads to the same layout.
--- 3. Nothing tells the size of a hash part. That of a template follows from what the parser did (constructors.lua); where
---    this is open and the size hangs on it, the layout is not `exact`. Of other tables the smallest size is taken.
+-- 3. Nothing tells the size of a hash part. That of a template follows from what the parser did (constructors.lua);
+--    where this is open and the size hangs on it, the layout is not `exact`. Of other tables the smallest size is taken.
 
 local constructors = require "tycho.constructors"
 
@@ -42,11 +42,12 @@ local function copy_keys(t, list)
   for k in next, t do list[#list + 1] = k end
 end
 
---- The keys in the order in which next would walk them if all slots were filled. names: keys whose slots may be empty.
-local function walk(t, names)
+--- The keys in the order in which next would walk them if all slots were filled. stores: what of it may be empty, among
+--- other things.
+local function walk(t, stores)
   local empty, list = {}, {}
-  for _, k in ipairs(names) do
-    if rawget(t, k) == nil and has_slot(t, k) then empty[#empty + 1] = k end
+  for _, k in ipairs(stores) do
+    if type(k) == "string" and rawget(t, k) == nil and has_slot(t, k) then empty[#empty + 1] = k end
   end
   for _, k in ipairs(empty) do rawset(t, k, true) end -- nobody else looks meanwhile, and nothing moves
   local ok, why = pcall(copy_keys, t, list)
@@ -74,23 +75,16 @@ function Walk:fits(list)
   return true
 end
 
---- Whether two keys belong into the same node: then the one that comes first has it.
-function Walk:collide(a, b)
-  local x, y = self:of { a, b }, self:of { b, a }
-  return not rawequal(x[1], y[1])
+--- Whether a key lies in the node where it belongs, as the i-th one: there it lies if it is inserted before all others.
+function Walk:is_home(key, i)
+  local list = { key }
+  for _, k in ipairs(self.keys) do
+    if not rawequal(k, key) then list[#list + 1] = k end
+  end
+  return rawequal(self:of(list)[i], key)
 end
 
---- By key: the first one of those that belong into the same node.
-function Walk:firsts()
-  local first, keys = {}, self.keys
-  for i, k in ipairs(keys) do
-    first[k] = k
-    for j = i - 1, 1, -1 do
-      if first[keys[j]] == keys[j] and self:collide(keys[j], k) then first[k] = keys[j] end
-    end
-  end
-  return first
-end
+local MOST = 300 -- keys whose order is looked for
 
 --- An order of insertion with which the keys are walked as they are; nil if there is none. First come those that lie in
 --- the nodes where they belong, then the others from the last node down, which is how free nodes are given away.
@@ -99,14 +93,13 @@ function Walk:insertion()
   for i = #keys, 1, -1 do down[#down + 1] = keys[i] end
   if self:fits(down) then return down end
   if self:fits(keys) then return keys end
-  if #keys > 100 then return nil end
-  local first, list, listed = self:firsts(), {}, {}
-  for i, k in ipairs(self:of(keys)) do -- what was inserted first lies where it belongs, and so does what lies there now
-    if first[k] == k then list[#list + 1], listed[keys[i]] = keys[i], true end
+  if #keys > MOST then return nil end
+  local list, others = {}, {}
+  for i = #keys, 1, -1 do
+    local to = self:is_home(keys[i], i) and list or others
+    to[#to + 1] = keys[i]
   end
-  for _, k in ipairs(down) do
-    if not listed[k] then list[#list + 1] = k end
-  end
+  for _, k in ipairs(others) do list[#list + 1] = k end
   return self:fits(list) and list or nil
 end
 
@@ -121,18 +114,24 @@ local function split(keys, slots)
   return array, hash
 end
 
---- The layout of a table whose slots next walks in the order of keys. size(slots, array, hash): how many nodes the hash
---- part has, nil where that cannot be, and whether it is sure. Nil where no order of insertion gives that of the walk.
-local function find_layout(new, t, keys, size)
+--- The layout of a table whose slots next walks in the order of keys. sizes(slots, array, hash): a set of numbers of
+--- nodes that the hash part may have. Nil where no order of insertion gives that of the walk, with any of these numbers.
+local function find_layout(new, t, keys, sizes)
   local slots = array_slots(t)
   while true do
     local array, hash = split(keys, slots)
     local n_array = slots > 0 and max(slots - 1, 1) or 0 -- one slot alone cannot be asked for
-    local nodes, exact = size(slots, array, hash)
-    local list = nodes and setmetatable({ new = new, n_array = n_array, keys = hash, nodes = nodes }, Walk):insertion()
-    if list then
-      for _, k in ipairs(list) do array[#array + 1] = k end
-      return { n_array = n_array, n_hash = nodes, keys = array, exact = exact and slots ~= 1 }
+    local found
+    for nodes in next, sizes(slots, array, hash) do
+      local list = setmetatable({ new = new, n_array = n_array, keys = hash, nodes = nodes }, Walk):insertion()
+      if list then
+        found = { n_array = n_array, n_hash = nodes, keys = list, exact = found == nil and slots ~= 1 }
+      end
+    end
+    if found then
+      for _, k in ipairs(found.keys) do array[#array + 1] = k end
+      found.keys = array
+      return found
     end
     slots = slots - 1
     if rawget(t, slots) == nil then return nil end -- else it may be a key of the hash part
@@ -155,7 +154,7 @@ local function is_template(object, template)
 end
 
 --- The smallest hash part for its keys, which is a guess.
-local function smallest(_, _, hash) return constructors.nodes_for(#hash), false end
+local function smallest(_, _, hash) return { [constructors.nodes_for(#hash)] = true } end
 
 local layouts = setmetatable({}, { __mode = "k" }) -- by template: its layout, false where none was found
 
@@ -166,9 +165,12 @@ function M.layout(new, template, object)
   if not is_template(object, template) then return nil end
   local layout = layouts[object]
   if layout == nil then
-    local keys = walk(object, template.names)
-    layout = find_layout(new, object, keys, function(...) return constructors.nodes(template, object, ...) end)
-      or find_layout(new, object, keys, smallest) or false
+    local keys = walk(object, template.stores)
+    layout = find_layout(new, object, keys, function(...) return constructors.sizes(template, object, ...) end)
+    if not layout then
+      layout = find_layout(new, object, keys, smallest) or false
+      if layout then layout.exact = false end
+    end
     layouts[object] = layout
   end
   return layout
