@@ -12,8 +12,11 @@
 -- 1. The template is made at the first field that is a constant or has a name: with slots for the positions up to
 --    there, and as many nodes as fields with keys need up to there. Position 0 always needs slots.
 -- 2. A key that finds no free node makes the table anew: slots for as many positions as fill more than half of them,
---    nodes for all other keys that have values.
+--    nodes for all other keys that have values. Where a key without a value has the node that it belongs into, it takes
+--    that one; which keys belong into one node is up to their hashes.
 -- 3. At the end there are slots for all positions.
+-- A function that is loaded from a dump has templates of the sizes that the dump tells instead. It is taken for one if
+-- it was stripped, or if no constructor leads to the template.
 -- Keys that are whole numbers and constants are taken for positions where they may be. Names with the constant nil
 -- leave no trace in the templates of some LuaJITs: they are taken not to be there.
 
@@ -60,7 +63,7 @@ end
 --- position, or by a computed key (false); in `last` the position from which several values go on.
 local function read_stores(proto, position, i)
   local template, register, stores = i.k, i.a, {}
-  template.stores = stores
+  template.stores, template.stripped = stores, proto.variables == nil
   for k = position + 1, end_of(proto, position, register) - 1 do
     local store = proto.code[k]
     local name = store.name
@@ -155,6 +158,22 @@ function Model:set(k, full)
   if k then self.hash[k] = full else self.names = self.names + 1 end
 end
 
+--- Calls visit(model) for all that may come of writing one more key, as set does. This model is used up.
+function Model:each_set(k, full, visit)
+  if not (k and (k < self.slots or self.hash[k] ~= nil)) then
+    for other, has in next, self.hash do
+      if not has then
+        local m = self:copy()
+        m.hash[other], m.used = nil, m.used - 1
+        m:set(k, full)
+        visit(m)
+      end
+    end
+  end
+  self:set(k, full)
+  visit(self)
+end
+
 --- Whether its nodes are those of a list of keys alone.
 function Model:holds(keys)
   for _, k in ipairs(keys) do
@@ -193,21 +212,21 @@ local function read_fields(template, object, slots, array, hash)
     names[k], f.only_names = true, f.only_names and (v == nil or rawequal(v, object))
   end
   for _, k in ipairs(array) do f.full[k], f.last = true, max(f.last, k) end
-  local open = true
   for _, k in ipairs(template.stores) do
-    if type(k) == "number" and k < slots and not f.full[k] then
-      f.stored[k], f.last = true, max(f.last, k)
-    elseif type(k) ~= "string" then
-      f.computed = f.computed + (open and 1 or 0)
-    elseif names[k] then
-      open = false
-    end
+    if type(k) == "number" and k < slots and not f.full[k] then f.stored[k], f.last = true, max(f.last, k) end
+  end
+  local constant = 1 -- the first position that is one, if any is
+  while f.stored[constant] do constant = constant + 1 end
+  for _, k in ipairs(template.stores) do
+    if names[k] or f.stored[k] and k > constant then break end
+    if type(k) ~= "string" and not f.stored[k] then f.computed = f.computed + 1 end
   end
   return f
 end
 
---- All models of constructors that have so many positions of constants and so many other keys, in any order of the
---- former among the latter: rows[i][j] are those with i positions and j keys, by their text.
+--- All models of constructors that have these positions of constants and these other keys, in any order of the former
+--- among the latter: rows[i][j] are those with i positions and j keys, by their text. first: the computed fields before
+--- the template's first one, and the slots that it may be made with if that is a key.
 local function each_order(positions, keys, full, first, try)
   local rows = {}
   for i = 0, #positions do
@@ -216,17 +235,18 @@ local function each_order(positions, keys, full, first, try)
   end
   local function add_position(i, j, m)
     local k = positions[i + 1]
-    m = m or new_model(k + 1, first.nodes)
-    m:set(k, full[k] or false)
-    rows[i + 1][j][m:text()] = m
+    m = m or new_model(k + 1, nodes_for(first.computed))
+    m:each_set(k, full[k] or false, function(y) rows[i + 1][j][y:text()] = y end)
   end
   local function add_key(i, j, m)
     local k = keys[j + 1]
-    m:set(is_position(k) and k or nil, true)
-    rows[i][j + 1][m:text()] = m
+    m:each_set(is_position(k) and k or nil, true, function(y) rows[i][j + 1][y:text()] = y end)
   end
   if #positions > 0 then add_position(0, 0, nil) end
-  for _, slots in ipairs(#keys > 0 and first.slots or {}) do add_key(0, 0, new_model(slots, first.nodes_for_key)) end
+  for _, slots in ipairs(#keys > 0 and first.slots or {}) do
+    local zero = keys[1] == 0
+    add_key(0, 0, new_model(zero and max(slots, 1) or slots, nodes_for(first.computed + (zero and 0 or 1))))
+  end
   for i = 0, #positions do
     for j = 0, #keys do
       for _, m in next, rows[i][j] do
@@ -240,31 +260,39 @@ end
 
 local MOST = 1000 -- products of positions and keys, beyond which nothing is tried
 
+--- The keys in all orders that matter: which of the names stand before the positions that are written as keys does not.
+local function orders_of(positions, names)
+  local orders = {}
+  for before = 0, #positions > 0 and #names or 0 do
+    local keys = {}
+    for i = 1, before do keys[i] = names[i] end
+    for _, k in ipairs(positions) do keys[#keys + 1] = k end
+    for i = before + 1, #names do keys[#keys + 1] = names[i] end
+    orders[before + 1] = keys
+  end
+  return orders
+end
+
 --- Tries the constructors whose last position is a given one: try(model).
 local function each_constructor(f, last, array, hash, try)
-  local positions, names, other = {}, {}, {}
-  for k = f.full[0] and 0 or 1, last do
+  local positions, written, names = {}, {}, {} -- written: as keys
+  for k = 1, last do
     if not f.stored[k] then positions[#positions + 1] = k end
   end
-  for _, list in ipairs { array, hash } do
-    for _, k in ipairs(list) do
-      local to = list == array and k <= last and {} or is_position(k) and other or names
-      to[#to + 1] = k
-    end
+  for _, k in ipairs(array) do
+    if k == 0 or k > last then written[#written + 1] = k end
   end
-  local orders = { { other, names } }
-  if #other > 0 and #names > 0 then orders[2] = { names, other } end
-  if #positions * (#names + #other) > MOST then return end
-  local slots = { 0 }
-  if f.stored[1] then slots[2] = positions[1] or last + 1 end -- others stand before the first constant
-  for _, order in ipairs(orders) do
-    local keys = {}
-    for _, list in ipairs(order) do
-      for _, k in ipairs(list) do keys[#keys + 1] = k end
-    end
+  for _, k in ipairs(hash) do
+    local to = is_position(k) and written or names
+    to[#to + 1] = k
+  end
+  if #positions * (#names + #written) > MOST then return end
+  local first = { slots = { 0 } }
+  if f.stored[1] then first.slots[2] = positions[1] or last + 1 end -- others stand before the first constant
+  for _, keys in ipairs(orders_of(written, names)) do
     for computed = f.only_names and #positions == 0 and f.computed or 0, f.computed do
-      each_order(positions, keys, f.full,
-        { nodes = nodes_for(computed), nodes_for_key = nodes_for(computed + 1), slots = slots }, try)
+      first.computed = computed
+      each_order(positions, keys, f.full, first, try)
     end
   end
 end
@@ -274,6 +302,8 @@ end
 ---@return table<integer, boolean>
 function M.sizes(template, object, slots, array, hash)
   local f, sizes = read_fields(template, object, slots, array, hash), {}
+  local may_be_loaded = slots == template.n_array and #hash == template.n_hash
+  if may_be_loaded and template.stripped then return { [nodes_for(#hash)] = true } end
   local from, to = f.last, max(slots - 1, f.last)
   if template.last then from, to = template.last, template.last end
   for last = from, to do
@@ -283,6 +313,7 @@ function M.sizes(template, object, slots, array, hash)
     end)
     if next(sizes) and last > from + 8 then break end -- nils at the end
   end
+  if may_be_loaded and not next(sizes) then sizes[nodes_for(#hash)] = true end
   return sizes
 end
 

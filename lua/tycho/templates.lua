@@ -10,7 +10,7 @@
 --    nodes are occupied does not depend on the order of insertion, and whatever order leads to the same walk of `next`
 --    leads to the same layout.
 -- 3. Nothing tells the size of a hash part. That of a template follows from what the parser did (constructors.lua);
---    where this is open and the size hangs on it, the layout is not `exact`. Of other tables the smallest size is taken.
+--    where this is open and the size hangs on it, the layout is not `exact`. Other tables are taken for the smallest.
 
 local constructors = require "tycho.constructors"
 
@@ -114,8 +114,8 @@ local function split(keys, slots)
   return array, hash
 end
 
---- The layout of a table whose slots next walks in the order of keys. sizes(slots, array, hash): a set of numbers of
---- nodes that the hash part may have. Nil where no order of insertion gives that of the walk, with any of these numbers.
+--- The layout of a table whose slots next walks in the order of keys. sizes(slots, array, hash): a set of the numbers of
+--- nodes that the hash part may have. Nil where no order of insertion gives the order of keys with any of these.
 local function find_layout(new, t, keys, sizes)
   local slots = array_slots(t)
   while true do
