@@ -420,14 +420,11 @@ return function(World)
     return self:table_length(o), nil
   end
 
-  --- Whether a table has two keys one of which is no position.
-  local function has_names(t)
-    local first = next(t)
-    if first == nil or next(t, first) == nil then return false end
-    for k in next, t do
-      if not is_position(k) then return true end
-    end
-    return false
+  --- Whether next might walk a table of unknown layout in another order: not one key, nor a list that is out of reach.
+  local function is_open(o)
+    local t, n, list = o.value, 0, not o.inexact
+    for k in next, t do n, list = n + 1, list and is_position(k) end
+    return n > 1 and not list
   end
 
   --- next(t, k): the key behind k, its value and the value's shadow.
@@ -435,7 +432,7 @@ return function(World)
     local o = self:table_of(t, ts)
     if o.fresh then
       self:settle(o)
-      if o.unordered and has_names(t) and not self:in_ours() then
+      if o.unordered and is_open(o) and not self:in_ours() then
         self:abort("a table that was made with several named fields is iterated", "iterate over a list of names")
       end
       local nk, v = next(t, k)
