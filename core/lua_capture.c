@@ -191,6 +191,12 @@ static int capture_is_native(lua_State *L) {
   return 1;
 }
 
+/* table(n_array, n_hash): an empty table of these sizes, such as a trace makes. */
+static int capture_table(lua_State *L) {
+  lua_createtable(L, (int)luaL_checkinteger(L, 1), (int)luaL_checkinteger(L, 2));
+  return 1;
+}
+
 /* sized(handle, i = 1) -> position, description of the first trace from i on that lacks the sizes of
 ** the last call; nothing if there is none */
 static int capture_sized(lua_State *L) {
@@ -653,15 +659,16 @@ static void read_tables(Reader *r) {
     lua_pop(L, 1);
   }
   T->meta = array(r, (size_t)T->ntables, sizeof *T->meta);
-  T->array = array(r, (size_t)T->ntables, sizeof *T->array);
+  T->size = array(r, (size_t)T->ntables, sizeof *T->size);
   T->pair = array(r, npairs, sizeof *T->pair);
   for (i32 i = 1; i <= T->ntables; i++) {
     lua_rawgeti(L, -1, i);
     lua_getfield(L, -1, "meta");
     T->meta[i - 1] = read_recipe(r);
     lua_getfield(L, -1, "n_array");
-    T->array[i - 1] = (i32)lua_tointeger(L, -1);
-    lua_pop(L, 1);
+    lua_getfield(L, -2, "n_hash");
+    T->size[i - 1] = (TableSize){(i32)lua_tointeger(L, -2), (i32)lua_tointeger(L, -1)};
+    lua_pop(L, 2);
     i32 n = (i32)lua_objlen(L, -1);
     for (i32 k = 1; k <= n; k++) {
       lua_rawgeti(L, -1, k);
@@ -936,6 +943,7 @@ void ty_lua_open_trace(lua_State *L, int m) {
                                  {"upvalue", capture_upvalue},
                                  {"upvalue_id", capture_upvalue_id},
                                  {"environment", capture_environment},
+                                 {"table", capture_table},
                                  {"is_tensor", capture_is_tensor},
                                  {"is_native", capture_is_native},
                                  {"sized", capture_sized},

@@ -93,11 +93,17 @@ typedef struct Recipe {
   i32 k;
 } Recipe;
 
+/* A write. A key may have several: that of a table may have left its slot in between. */
 typedef struct Pair {
   i32 owner; /* a table's number; of an effect: the slot of a table, or of a function */
   i32 index; /* of an effect on an upvalue: its number; -1: on a tensor's gradient; else 0 */
   Recipe key, value;
 } Pair;
+
+/* What lua_createtable is asked for: with it and the order of writes a table has its native layout. */
+typedef struct TableSize {
+  i32 array, hash;
+} TableSize;
 
 /* A number of the trace that must be what the instance's number `size` is. */
 typedef struct Bound {
@@ -122,7 +128,7 @@ struct Trace {
   bool *
       hidden; /* per tensor that is made: it is a leaf's gradient and nothing else, so that no handle is
                           made for it */
-  i32 *array;          /* per table: elements from 1 on */
+  TableSize *size;     /* per table */
   Instance **instance; /* most recently used first */
   u64 *hash;           /* per instance: of the sizes that it is for */
   i32 ninstance;

@@ -417,7 +417,7 @@ static void push_made(lua_State *L, Host *H, const Trace *T) {
   for (i32 i = 0, n = T->instance[0]->nmade; i < n; i++)
     if (T->hidden[i]) lua_pushnil(L);
     else ty_lua_push_in(L, H);
-  for (i32 i = 0; i < T->ntables; i++) lua_createtable(L, T->array[i], 0);
+  for (i32 i = 0; i < T->ntables; i++) lua_createtable(L, T->size[i].array, T->size[i].hash);
   for (i32 i = 0; i < T->ngrads; i++) ty_lua_push_in(L, H);
 }
 
@@ -553,7 +553,7 @@ static void trace_free(Trace *T) {
   ty_mem_free(T->pair);
   ty_mem_free(T->effect);
   ty_mem_free(T->hidden);
-  ty_mem_free(T->array);
+  ty_mem_free(T->size);
   ty_mem_free(T->instance);
   ty_mem_free(T->hash);
   ty_mem_free(T->bound);

@@ -307,25 +307,23 @@ describe("bytecode", function()
     assert.is_nil(next(weak))
   end)
 
-  it("makes tables whose keys next walks as in a table that the host made", function()
-    for _, source in ipairs { "return {}", "local x = 1 return { x, x, x }", "local x = 1 return { a = x, b = x, c = x }",
-      "local x = 1 return { x, a = x, [x] = x, b = x }" } do
-      local proto = bytecode.prototype(compile(source))
-      for _, ins in ipairs(proto.code) do
-        if ins.name == "TNEW" then
-          local native, ours = compile(source)(), bytecode.new_table(ins.d)
-          for k in pairs(native) do native[k] = nil end -- sizes stay
-          for n = 1, 12 do
-            native["k" .. n], ours["k" .. n] = n, n
-            native[n * 2], ours[n * 2] = n, n
-          end
-          local k1, k2
-          repeat
-            k1, k2 = next(native, k1), next(ours, k2)
-            assert.equal(k1, k2)
-          until k1 == nil
-        end
-      end
-    end
+  it("gives constants themselves, of functions inside too, and nothing for what is none", function()
+    local f = compile "return { 1, 2, x = 3 }, function() return { y = 4 } end"
+    local code = bytecode.prototype(f).code
+    local template = bytecode.constant(f, code[1].d)
+    assert.same({ 1, 2, x = 3 }, template)
+    assert.equal(template, bytecode.constant(f, code[1].d))
+    local inner = bytecode.constant(f, code[2].d)
+    assert.same({ y = 4 }, bytecode.constant(inner, code[2].k.code[1].d))
+    assert.is_nil(bytecode.constant(nil, 0))
+    assert.is_nil(bytecode.constant(f, 9))
+    assert.is_nil(bytecode.constant(print, 0))
+  end)
+
+  it("knows the local variables and where they live", function()
+    local proto = bytecode.prototype(compile "local a = ... do local b for i = 1, a do b = i end end local c = a return c")
+    local found = {}
+    for i, v in ipairs(proto.variables) do found[i] = ("%s %d-%d"):format(v.name, v.first, v.last) end
+    assert.same({ "a 2-10", "b 3-8", "(for index) 6-8", "(for limit) 6-8", "(for step) 6-8", "i 7-7", "c 10-10" }, found)
   end)
 end)

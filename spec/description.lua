@@ -3,6 +3,8 @@
 -- lint(d): whether a description is well formed. run(d, f, n, ...): checks its guards against the world as it is now
 -- and, when they hold, makes results and effects by the description alone. Slow and obvious on purpose.
 
+local new_table = require("tycho").internals.capture.table
+
 local M = {}
 
 local LATE = 65536 -- numbers that hang on sizes are counted from here on, and come behind all others
@@ -29,7 +31,7 @@ function M.core(ty)
   end
   function C.upvalue(f, i) return (select(2, debug.getupvalue(f, i))) end
   C.upvalue_id = debug.upvalueid
-  C.environment = debug.getfenv
+  C.environment, C.table = debug.getfenv, ty.internals.capture.table
   C.is_tensor = ty.is_tensor
   function C.viewed() end
   function C.sharing() return "" end
@@ -225,7 +227,7 @@ function M.run(d, f, n, ...)
   local ok, s, x = M.check(d, f, n, ...)
   if not ok then return nil, s end
   local made = {}
-  for i = 1, #d.tables do made[i] = {} end
+  for i, t in ipairs(d.tables) do made[i] = new_table(t.n_array, t.n_hash) end
   local function value(r)
     if r[1] == "slot" then return s[r[2]] end
     if r[1] == "number" then return x[r[2]] end

@@ -4,7 +4,8 @@
 -- program remains.
 --
 -- Rules that a change must keep
---  1. Nothing depends on addresses or on the order in which `next` walks hash parts: sums over pairs are of whole numbers.
+--  1. Nothing depends on addresses, and so not on the order in which `next` walks a table that has objects as keys: sums
+--     over pairs are of whole numbers. Tables "H" have none: their order may be told.
 --  2. Every loop ends after a few rounds, whatever the values are; lists and strings have caps.
 --  3. Expressions have a type, and tensors a shape class (mn, n, nn, s: sizes M x N, N, N x N, none), so that most calls
 --     succeed; what the steps of a program do to the world may still break every assumption.
@@ -31,7 +32,8 @@ end
 -- --- what is in scope
 
 -- A variable: {name =, t = "N" number, "I" small whole number, "S" string, "B" truth, "T:mn" tensor, "L" list of
--- numbers, "K" list of tensors mn, "O" object, "Q" instance of Num, "F" function}, fixed = not assigned to. Objects have
+-- numbers, "K" list of tensors mn, "H" table of numbers with holes and names, "O" object, "Q" instance of Num,
+-- "F" function}, fixed = not assigned to. Objects have
 -- fields = {name -> type}; functions have takes = {types}, gives = {types}.
 function G:declare(name, t, more)
   local v = more or {}
@@ -136,6 +138,12 @@ function number.element(g, d)
   if not l then return "1" end
   return ("(%s[%s] or %s)"):format(l, g:expression("I", d), g:pick { "0", "1.5" })
 end
+function number.hole(g, d)
+  local h = g:place "H" or "u_h"
+  return g:pick { "#" .. h, ("(%s[%s] or %s)"):format(h, g:expression("I", d), g:leaf "N"), ("(%s.a or 2)"):format(h),
+    ("select('#', unpack(%s))"):format(h), ("select('#', unpack(%s, 1, 4))"):format(h), ("(next(%s) == 'a' and 1 or 2)"):format(h),
+    ("(select(2, unpack(%s)) or 3)"):format(h), ("table.getn(%s)"):format(h) }
+end
 function number.count(g) return g.vararg and 'select("#", ...)' or "2" end
 function number.rest(g) return g.vararg and "((...) or 1)" or "3" end
 function number.chosen_rest(g)
@@ -190,7 +198,7 @@ end
 local number_ways = { number.constant, number.constant, number.arith, number.arith, number.arith, number.power,
   number.negated, number.maths, number.extreme, number.length, number.element, number.count, number.rest, number.chosen_rest, number.string,
   number.choice, number.size, number.call, number.call, number.method, number.instance, number.optional, number.raw, number.lazy,
-  number.bits, number.seen, number.wild }
+  number.bits, number.seen, number.wild, number.hole }
 
 local whole = {} -- ways to a small whole number
 
@@ -355,7 +363,7 @@ also("n", function(g, d) return ("%s:matmul(%s)"):format(g:atom("T:n", d), g:T("
 also("s", function(g, d) return ("%s:%s()"):format(g:atom("T:" .. g:pick { "mn", "n" }, d), g:pick { "sum", "mean", "max" }) end)
 also("nn", function(g, d) return ("%s:t()"):format(g:atom("T:nn", d)) end)
 
-local leaf_of = { N = "u_n", I = "2", S = "u_s", B = "u_b", L = "u_l", K = "u_k", O = "u_o", ["T:mn"] = "u_x",
+local leaf_of = { N = "u_n", I = "2", S = "u_s", B = "u_b", L = "u_l", K = "u_k", H = "u_h", O = "u_o", ["T:mn"] = "u_x",
   ["T:n"] = "u_v", ["T:nn"] = "u_w", ["T:s"] = "u_x:sum()", Q = "u_q" }
 
 function G:leaf(t)
@@ -492,6 +500,57 @@ function make.list(g, d)
   local e = g.vararg and g:chance(40) and "{ ... }" or ("{ %s, %s, %s }"):format(g:N(d), g:N(0), g:N(0))
   g:declare(name, "L", { fixed = true })
   return { ("local %s = %s"):format(name, e) }
+end
+
+-- --- tables whose layout shows: nils among the elements, names, writes that thin and fill
+
+-- What a constructor of such a table holds: positions and names, constants and others, nils. Names are different ones
+-- and have values, a position that is written as a key is far away: else nobody can know what the parser made of it.
+local function parts_of(g, d)
+  local parts, names = {}, { "a", "b", "c", "d", "e", "n", "x" }
+  for i = 1, g.r(6) do
+    local choice, n = g.r(11), g:N(d)
+    if choice <= 3 then parts[i] = "nil"
+    elseif choice <= 6 then parts[i] = n
+    elseif choice == 7 then parts[i] = tostring(g.r(9))
+    elseif choice <= 10 then parts[i] = ("%s = %s"):format(table.remove(names, g.r(#names)), g:pick { n, n, n, "7", "'x'" })
+    else parts[i] = ("[%s] = %s"):format(g:pick { "0", "9", "u_s", "u_i + 2", "#W.l" }, g:pick { n, n, "1" }) end
+  end
+  if g:chance(25) then
+    local several = ("unpack({ nil, %s }, 1, %d)"):format(g:N(0), g.r(3))
+    parts[#parts + 1] = g.vararg and g:pick { "...", "select(2, ...)" } or several
+  end
+  if g.vararg and g:chance(15) then return { "n = select('#', ...)", "..." } end
+  return parts
+end
+
+function make.holes(g, d)
+  local name = g:name "h"
+  local out = { ("local %s = { %s }"):format(name, table.concat(parts_of(g, d), ", ")) }
+  g:declare(name, "H")
+  return out
+end
+
+local function key_of(g) return g:pick { "1", "2", "3", "4", "6", '"a"', '"b"', '"d"', '"q"', "u_s", g:expression("I", 1) } end
+
+function make.thin(g, d)
+  local h = g:place "H" or "u_h"
+  local choice, i, j = g.r(10), g.r(4), g.r(5)
+  if choice <= 3 then return { ("%s[%s] = nil"):format(h, key_of(g)) } end
+  if choice <= 5 then return { ("%s[%s] = %s"):format(h, key_of(g), g:N(d)) } end
+  if choice == 6 then return { ("for i = %d, %d do %s[i] = %s end"):format(i, i + j, h, g:pick { "nil", "i", "i * 2" }) } end
+  if choice == 7 then return { ("for i = 1, %d do %s[i] = i end for i = %d, %d do %s[i] = nil end"):format(j + 2, h, i, j, h) } end
+  if choice == 8 then return { ("%s.a, %s.b = %s.b, %s"):format(h, h, h, g:pick { "nil", g:N(d), h .. "[1]" }) } end
+  local l = h
+  if choice == 9 then return { ("if #%s < 8 then table.insert(%s, %s%s) end"):format(l, l, g:pick { "", "", "1, " }, g:N(d)) } end
+  return { g:pick { "table.remove(%s)", "table.remove(%s, 1)", "%s[#%s + 1] = 3", "%s[#%s] = nil" }:format(h, h) }
+end
+
+function make.look(g)
+  local h = g:place "H" or "u_h"
+  return { g:pick { "log(#%s, (next(%s)))", "for k, v in pairs(%s) do log(k, v) end", "log(unpack(%s))", "log(unpack(%s, 1, 5))",
+    "for i, v in ipairs(%s) do log(i, v) end", "log(next(%s))", "for k in next, %s do log(k) end", "log({ n = #%s, unpack(%s) })" }
+    :format(h, h) }
 end
 
 -- All results of a call in a table, among them those behind the first.
@@ -789,7 +848,7 @@ function make.learn(g, d)
   return { node }
 end
 
-local weights = { local_value = 22, collect = 3, closures = 2, sort = 1,
+local weights = { local_value = 22, collect = 3, holes = 5, thin = 9, look = 4, closures = 2, sort = 1,
   several = 3, assign = 20, swap = 3, field = 4, append = 6, in_place = 7, record = 5, list = 4,
   instance = 3, instance_write = 2, say = 5, call = 8, branch = 10, numeric_for = 4, ipairs_loop = 5, pairs_loop = 3,
   iterator_loop = 2, while_loop = 3, goto_block = 2, closure = 3, protected = 3, fail = 2, leave = 2, wild = 3 }
@@ -826,20 +885,23 @@ end
 function G:results()
   local out = {}
   local function value(d)
-    local choice = self.r(d > 0 and 14 or 9)
+    local choice = self.r(d > 0 and 16 or 9)
     if choice <= 3 then return self:T(self:pick { "mn", "n", "s" }, 2) end
     if choice <= 5 then return self:N(2) end
     if choice == 6 then return self:S(1) end
     if choice == 7 then return self:B(1) end
     if choice == 8 then return self:pick { "nil", "x", "u_x", "W.o.x", "u_o", self:place "O" or "nil" } end
-    if choice == 9 then return self:place(self:pick { "T:mn", "T:n", "L", "K", "Q", "O" }) or "false" end
+    if choice == 9 then return self:place(self:pick { "T:mn", "T:n", "L", "K", "Q", "O", "H", "H" }) or "false" end
     if choice <= 11 then return ("{ a = %s, %s, b = %s }"):format(value(d - 1), value(d - 1), value(d - 1)) end
     if choice == 12 then return ("{ %s, %s, { %s } }"):format(value(d - 1), value(d - 1), value(d - 1)) end
+    if choice == 14 then return ("{ %s }"):format(table.concat(parts_of(self, 1), ", ")) end
+    if choice == 15 then return ("{ %s, nil, %s }"):format(value(d - 1), value(d - 1)) end
     if choice == 13 then return ("setmetatable({ v = %s }, Num)"):format(self:N(1)) end
     return (self:place "T:mn" or "u_x") .. self:pick { "[1]", ":t()", ":reshape(-1)", "[{ {}, { 1 } }]" }
   end
   for i = 1, self.r(4) - (self:chance(5) and 1 or 0) do out[i] = value(2) end
   if self.vararg and self:chance(15) then out[#out + 1] = "..." end
+  if self:chance(8) then out[#out + 1] = ("unpack(%s)"):format(self:place "H" or "u_h") end
   return table.concat(out, ", ")
 end
 

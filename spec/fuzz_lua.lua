@@ -71,16 +71,19 @@ end
 local Account = {} -- what is known about one moment: out = pieces of text, seen = object -> its number
 Account.__index = Account
 
--- Keys in an order that does not depend on the table: numbers, strings, what else there is.
-local function sorted_keys(t)
-  local numbers, names, others = {}, {}, {}
+-- Keys in the table's own order: equal strings have equal hashes in both worlds. Where objects are keys their addresses
+-- decide: then in an order that does not depend on the table.
+local function keys_of(t)
+  local own, numbers, names, others = {}, {}, {}, {}
   for k in pairs(t) do
     local list = type(k) == "number" and numbers or type(k) == "string" and names or others
-    list[#list + 1] = k
+    list[#list + 1], own[#own + 1] = k, k
+    if type(k) ~= "number" and type(k) ~= "string" and type(k) ~= "boolean" then own.addresses = true end
   end
+  if not own.addresses then return own end
   table.sort(numbers)
   table.sort(names)
-  if #others > 1 then table.sort(others, function(a, b) return tostring(a) < tostring(b) end) end
+  table.sort(others, function(a, b) return tostring(a) < tostring(b) end)
   for _, k in ipairs(names) do numbers[#numbers + 1] = k end
   for _, k in ipairs(others) do numbers[#numbers + 1] = k end
   return numbers
@@ -89,8 +92,8 @@ end
 function Account:add(text) self.out[#self.out + 1] = text end
 
 function Account:table(v)
-  self:add "{"
-  for _, k in ipairs(sorted_keys(v)) do
+  self:add("{" .. #v .. ":")
+  for _, k in ipairs(keys_of(v)) do
     self:value(k)
     self:add "="
     self:value(v[k])

@@ -24,7 +24,7 @@ local function outside(g)
     "local LOG = {}",
     { "local function log(...)", { "LOG[#LOG + 1] = { select('#', ...), ... }" }, "end" },
     ("local u_n, u_i, u_s, u_b = %s, %d, %s, %s"):format(g:pick(NUMBERS), g.r(3), g:pick(STRINGS), g:pick { "true", "false" }),
-    "local u_x, u_v, u_w, u_o, u_l, u_k, u_q" .. (g.learns and ", u_p, u_c" or ""),
+    "local u_x, u_v, u_w, u_o, u_l, u_k, u_q, u_h" .. (g.learns and ", u_p, u_c" or ""),
     "local Class, Num, Lazy = {}, {}, {}",
     "local W = { flat = { 1, 2, a = 3 } }",
     { "local function object(seed)", { "return { n = seed / 4, m = 2, i = seed % 3 + 1, s = 'o' .. seed, flag = seed % 2 == 0,",
@@ -37,6 +37,7 @@ local function outside(g)
       "W.l, W.k, W.x = { 3, 1, 2 }, { fresh(5, M, N), fresh(6, M, N) }, fresh(7, M, N)",
       "u_x, u_v, u_w, u_o = fresh(8, M, N), fresh(9, N), fresh(10, N, N), W.p",
       "u_l, u_k = { 4, 5 }, { fresh(11, M, N) }",
+      "u_h, W.h = { nil, 2, a = 1 }, { 1, 2, 3, 4, 5, b = 2, d = 3 }",
       g.learns and "u_p, u_c = fresh(13, N, N):requires_grad_(), fresh(14, N):requires_grad_()" or "" }, "end" },
     "build()",
     { "local function resize(m)", { "M = m",
@@ -101,6 +102,8 @@ local function declare_outside(g)
   g:declare("u_w", "T:nn")
   g:declare("u_l", "L")
   g:declare("u_k", "K", { fixed = true })
+  g:declare("u_h", "H", { fixed = true })
+  g:declare("W.h", "H", { fixed = true })
   g:declare("u_o", "O", { fields = OBJECT, class = true })
   g:declare("W.o", "O", { fields = OBJECT, class = true })
   g:declare("W.p", "O", { fields = OBJECT, class = true, fixed = true })
@@ -143,7 +146,7 @@ local function change(g)
   local o = g:pick { "W.o", "W.o", "W.p", "u_o" }
   local tensor_place = g:pick { "u_x", o .. ".x", o .. ".w", o .. ".b", "u_v", "u_w", "G_x", "W.x", o .. ".k[1]", o .. ".sub.b" }
   local number_place = g:pick { "u_n", o .. ".n", o .. ".m", "G_n", o .. ".sub.n", o .. ".l[1]", "u_l[2]", o .. ".opt" }
-  local c, choice = g:pick(NUMBERS), r(34)
+  local c, choice = g:pick(NUMBERS), r(37)
   if choice <= 5 then return ("%s = %s"):format(number_place, c) end
   if choice <= 7 then return ("%s = %s:clone() * 2"):format(tensor_place, tensor_place) end
   if choice <= 9 then return ("%s:%s"):format(tensor_place, g:pick { "mul_(0.5)", "add_(1)", "fill_(2)", "neg_()" }) end
@@ -183,6 +186,11 @@ local function change(g)
   end
   if choice == 32 and g:chance(30) then return "setfenv(main, setmetatable({ G_n = 9 }, { __index = getfenv(main) }))" end
   if choice == 34 then return "collectgarbage()" end
+  if choice >= 35 then
+    local key = g:pick { "1", "2", "4", "6", "'a'", "'b'", "'q'" }
+    return (g:pick { "H[K] = nil", "H[K] = 4", "H[K] = nil", "for i = 1, 9 do H[i] = i end for i = 2, 7 do H[i] = nil end",
+      "u_h, W.h = { 3, nil, 5 }, { a = 1, b = 2, c = 3 }" }:gsub("[HK]", { H = g:pick { "u_h", "W.h" }, K = key }))
+  end
   if choice == 33 then return "if prev and ty.is_tensor(prev[2]) then prev[2]:fill_(1) end" end
   return nil
 end
@@ -211,7 +219,7 @@ local function steps(g, takes, rest, out)
   local args, extra = {}, {}
   for i, t in ipairs(takes) do args[i] = argument(g, t) end
   if rest then
-    for i = 1, g.r(4) - 1 do extra[i] = g:N(0) end
+    for i = 1, g.r(4) - 1 do extra[i] = g:chance(20) and "nil" or g:N(0) end
   end
   local r = g.r
   local calls = ((g.sizes or g.bounds) and 8 or 4) + r(4)
@@ -234,7 +242,7 @@ local function steps(g, takes, rest, out)
     end
     if rest and g:chance(15) then
       extra = {}
-      for i = 1, g.r(4) - 1 do extra[i] = g:pick(NUMBERS) end
+      for i = 1, g.r(4) - 1 do extra[i] = g:chance(20) and "nil" or g:pick(NUMBERS) end
     end
     local all = {}
     for i, a in ipairs(args) do all[i] = a end
@@ -286,7 +294,7 @@ function M.make(seed)
     "return other" }, "end" }
   out[#out + 1] = "local steps = {}"
   steps(g, takes, rest, out)
-  local seen = "return W, u_n, u_i, u_s, u_b, u_x, u_v, u_w, u_o, u_l, u_k, u_q, G_n, G_s, G_x, LOG"
+  local seen = "return W, u_n, u_i, u_s, u_b, u_x, u_v, u_w, u_o, u_l, u_k, u_q, u_h, G_n, G_s, G_x, LOG"
   out[#out + 1] = { "local function roots()", { seen .. (g.learns and ", u_p, u_c" or "") }, "end" }
   out[#out + 1] = "return main, steps, roots, LOG"
   return out

@@ -16,6 +16,7 @@ local type, rawget, pcall, select, unpack, tonumber, error = type, rawget, pcall
 local getfenv, setfenv, module = getfenv, setfenv, module
 
 local HERE = debug.getinfo(1, "S").short_src .. ":"
+local new_table = require("tycho").internals.capture.table
 
 local function pack(...) return { n = select("#", ...), ... } end
 
@@ -208,14 +209,23 @@ function World.metamethod(_, v, _, name)
   return meta and rawget(meta, name), nil
 end
 
-function World:table(t)
+function World:new_table(n_array, n_hash)
   self.tables = self.tables + 1
+  return new_table(n_array, n_hash)
+end
+
+function World:duplicate(template)
+  self.tables = self.tables + 1
+  local t = {}
+  for k = 1, template.n_array do t[k - 1] = template.array[k] end
+  for k = 1, template.n_hash do t[template.keys[k]] = template.values[k] end
   return t
 end
 
 --- Functions that stand for closures. What they stand for is their upvalue: in the table, it would keep them alive.
 local placeholders = setmetatable({}, { __mode = "k" })
 local RECORD = 3
+function World.make_room(_, t) return t end
 
 function World:closure(proto, cells, env, envs)
   local record = { proto = proto, cells = cells, env = env, envs = envs }

@@ -607,7 +607,7 @@ function M.prototype(fn)
   return proto
 end
 
--- Constants and tables as the host makes them -----------------------------------------------------------------------
+-- Constants and operators as the host has them -----------------------------------------------------------------------
 
 --- A 64-bit integer or complex number from what an instruction has as its constant. Raises on hosts without ffi.
 ---@param words table
@@ -628,30 +628,18 @@ for name, operator in pairs { BAND = "&", BOR = "|", BXOR = "~", BSHL = "<<", BS
 end
 if M.bit_operators.BXOR then M.bit_operators.BNOT = compile("return function(a) return ~a end")() end
 
-local makers = {} -- by operand of TNEW
+local found, util = pcall(require, "jit.util")
+local constant_of = found and type(util) == "table" and util.funck
 
-local function maker(operand)
-  local number
-  for op, name in pairs(opcode_names) do
-    if name == "TNEW" then number = op end
-  end
-  local source = dump(compile("return {}"), true)
-  local code = find(source, string.char(number, 0, 0, 0), 6, true)
-  local patched = sub(source, 1, code + 1) .. string.char(operand % 256, floor(operand / 256)) .. sub(source, code + 4)
-  return compile(patched)
-end
-
---- An empty table with the sizes that a TNEW with this operand gives it: later, `next` walks it in the native order.
---- Nil on hosts that load no bytecode.
+--- The very object that an operand means, such as the template that a TDUP copies: in a dump its layout is lost.
+--- Nil on hosts without jit.util.
+---@param owner function|userdata|nil a function; what this function gives for a prototype inside it
 ---@param operand integer
----@return table|nil
-function M.new_table(operand)
-  if operand == 0 then return {} end
-  if makers[operand] == nil then
-    local ok, result = pcall(maker, operand)
-    makers[operand] = ok and result or false
-  end
-  return makers[operand] and makers[operand]() or nil
+---@return any
+function M.constant(owner, operand)
+  if owner == nil or not constant_of then return nil end
+  local ok, v = pcall(constant_of, owner, -operand - 1)
+  return ok and v or nil
 end
 
 M.short_source = short_source

@@ -26,8 +26,8 @@
 -- 7. Whatever is not understood aborts. A wrong "known" is a wrong result; a needless pin is one capture more.
 --
 -- The methods are spread over: this file (slots, guards, functions, the description), tables.lua (tables, metatables,
--- overlays), numbers.lua (arithmetic and comparison), natives.lua (C functions, Tycho's), library.lua (Lua's own),
--- gradients.lua. A trace that is to serve any sizes has a tape beside (tape.lua).
+-- overlays), layout.lua (tables made inside), numbers.lua (arithmetic and comparison), natives.lua (C functions,
+-- Tycho's), library.lua (Lua's own), gradients.lua. A trace that is to serve any sizes has a tape beside (tape.lua).
 
 local bytecode = require "tycho.bytecode"
 local evaluate = require "tycho.evaluate"
@@ -57,6 +57,7 @@ World.where = evaluate.where
 World.position = evaluate.position
 
 require("tycho.tables")(World)
+require("tycho.layout")(World)
 require("tycho.numbers")(World)
 require("tycho.natives")(World)
 require("tycho.gradients")(World)
@@ -389,9 +390,9 @@ function World:environment(f, fs)
 end
 
 --- A closure made inside: it has no code of its own, evaluate.lua runs it. As a value it is a function like no other.
-function World:closure(proto, cells, env, envs)
+function World:closure(proto, cells, env, envs, owner)
   local function placeholder() return error("a closure made inside ran outside", 0) end
-  self.closures[placeholder] = { proto = proto, cells = cells, env = env, envs = envs }
+  self.closures[placeholder] = { proto = proto, cells = cells, env = env, envs = envs, owner = owner }
   return placeholder
 end
 
@@ -455,20 +456,25 @@ function recipe(world, v, s)
   return object_recipe(world, v)
 end
 
+local NOTHING, ANYTHING = { "value", nil }, { "value", true }
+
+--- What an overwritten write writes: all that counts is whether a value stood there.
+local function overwritten(full) return full and ANYTHING or NOTHING end
+
 --- Fresh tables that are mentioned: each once, those found meanwhile appended behind.
 local function table_recipes(world)
   local list, recipes, i = world.made_tables, {}, 1
   while list[i] do
     local o = list[i]
     world:settle(o) -- a nil among the elements decides what the table is
-    local r = { n_array = 0 }
+    local writes = world:writes(o)
+    if o.inexact then world:abort("a table is kept whose constructor leaves open how the host laid it out") end
+    local r = { n_array = o.n_array, n_hash = o.n_hash }
     if o.meta ~= nil then r.meta = recipe(world, o.meta, o.meta_shadow) end
-    local function add(k)
-      local v = rawget(o.value, k)
-      if v ~= nil then r[#r + 1] = { recipe(world, k), recipe(world, v, o.shadow[k]) } end
+    for k, w in ipairs(writes) do
+      r[k] = { recipe(world, w.key), w.last and recipe(world, rawget(o.value, w.key), o.shadow[w.key])
+        or overwritten(w.full) }
     end
-    for _, k in ipairs(world.order(o)) do add(k) end
-    while rawget(o.value, r.n_array + 1) ~= nil do r.n_array = r.n_array + 1 end
     recipes[i] = r
     i = i + 1
   end
@@ -486,7 +492,8 @@ local function effect_recipes(world)
         path = upvalue_name(world.slots[cell.fslot].value, cell.index) }
     else
       local entry = o.overlay[e.key]
-      list[#list + 1] = { "set", o.slot, recipe(world, e.key), recipe(world, entry.value, entry.shadow),
+      list[#list + 1] = { "set", o.slot, recipe(world, e.key),
+        entry.effect == e and recipe(world, entry.value, entry.shadow) or overwritten(e.full),
         path = world.path_of(o.shadow.path, e.key) }
     end
   end
@@ -569,7 +576,8 @@ end
 
 local function same_table(a, b)
   local function same_pair(p, q) return same_recipe(p[1], q[1]) and same_recipe(p[2], q[2]) end
-  return same_recipe(a.meta, b.meta) and same_lists(same_pair, a, b)
+  return a.n_array == b.n_array and a.n_hash == b.n_hash and same_recipe(a.meta, b.meta)
+    and same_lists(same_pair, a, b)
 end
 
 --- Whether two descriptions are one trace but for the sizes of tensors: the same reads, guards, results and effects.

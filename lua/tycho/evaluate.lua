@@ -22,6 +22,7 @@
 
 local bytecode = require "tycho.bytecode"
 local frames = require "tycho.frames"
+local constructors = require "tycho.constructors"
 
 local M = {
   where = frames.where, level = frames.level, position = frames.position, forget = frames.forget,
@@ -68,6 +69,7 @@ end
 --- Gives each instruction its handler and what the handler would otherwise compute each time.
 local function link(proto)
   local code = proto.code
+  constructors.link(proto)
   for position, i in ipairs(code) do
     local name = i.name
     i.run = handlers[name]
@@ -124,9 +126,9 @@ local function start(world, frame, f, fs, n, proto, closure)
   local R, S, params = frame.R, frame.S, proto.params
   frame.proto, frame.code, frame.fn, frame.fs = proto, proto.code, f, fs
   if closure then
-    frame.cells, frame.env, frame.envs = closure.cells, closure.env, closure.envs
+    frame.cells, frame.env, frame.envs, frame.owner = closure.cells, closure.env, closure.envs, closure.owner
   else
-    frame.cells, frame.env, frame.envs = nil, nil, nil
+    frame.cells, frame.env, frame.envs, frame.owner = nil, nil, nil, f
   end
   for k = n + 1, params do R[k], S[k] = nil, nil end
   if proto.vararg then
@@ -367,7 +369,7 @@ function handlers.FNEW(i, R, S, frame, world)
   local env, envs
   if proto.globals or world.exact then env, envs = environment(frame, world) end -- else nobody asks for it
   local a = i.a
-  R[a], S[a] = world:closure(proto, cells, env, envs), nil
+  R[a], S[a] = world:closure(proto, cells, env, envs, bytecode.constant(frame.owner, i.d)), nil
 end
 
 -- Arithmetic and strings -------------------------------------------------------------------------------------------
@@ -628,22 +630,21 @@ end
 
 --- The end of a constructor: several values from a on go to the table before them.
 function handlers.TSETM(i, R, S, frame, world)
-  local a, first = i.a, i.first
-  local t, ts = R[a - 1], S[a - 1]
-  for k = 0, frame.multi - 1 do world:newindex(t, ts, first + k, nil, R[a + k], S[a + k]) end
+  local a, first, n = i.a, i.first, frame.multi
+  if n == 0 then return end
+  local t = world:make_room(R[a - 1], first + n)
+  R[a - 1] = t
+  for k = 0, n - 1 do world:newindex(t, nil, first + k, nil, R[a + k], S[a + k]) end
 end
 
 function handlers.TNEW(i, R, S, _, world)
-  local a, t = i.a, bytecode.new_table(i.d)
-  R[a], S[a] = world:table(t or {}, t == nil), nil
+  local a = i.a
+  R[a], S[a] = world:new_table(i.n_array, i.n_hash), nil
 end
 
---- Where a template has keys besides an array, the order in which next walks it natively is not known.
-function handlers.TDUP(i, R, S, _, world)
-  local a, template, t = i.a, i.k, {}
-  for k = 1, template.n_array do t[k - 1] = template.array[k] end
-  for k = 1, template.n_hash do t[template.keys[k]] = template.values[k] end
-  R[a], S[a] = world:table(t, template.n_hash > 0), nil
+function handlers.TDUP(i, R, S, frame, world)
+  local a = i.a
+  R[a], S[a] = world:duplicate(i.k, bytecode.constant(frame.owner, i.d)), nil
 end
 
 -- Loops ------------------------------------------------------------------------------------------------------------

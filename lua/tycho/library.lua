@@ -373,6 +373,7 @@ models[table.sort] = function(world, args, shadows, n, f)
   local values, value_shadows, positions = {}, {}, {}
   for i = 1, length do
     values[i], value_shadows[i] = world:raw_index(t, ts, i)
+    if values[i] == nil then world:abort("table.sort meets a nil") end -- where it is put, and when, may matter
     positions[i] = i
   end
   local before, bs = n >= 2 and args[2] or nil, shadows[2]
@@ -390,8 +391,8 @@ end
 local has_new, new_table = pcall(require, "table.new")
 if has_new then
   models[new_table] = function(world, args, shadows, n, f)
-    local results = pure(world, args, shadows, n, f)
-    return { world:table(results[1]) }, NONE, 1
+    pure(world, args, shadows, n, f) -- raises what it raises
+    return one(world:new_table(args[1], args[2]))
   end
 end
 

@@ -4,20 +4,22 @@
 --
 -- A table has a record:
 --     made inside   {value, fresh, shadow = {by key}, meta, meta_shadow, ...}; the real table holds the real values
+--                   and is laid out as the native run's (layout.lua)
 --     from outside  {value, slot, shadow, fields = {by key: shadow}, overlay = {by key: {value, shadow}} | nil, ...}
 --     constant      {value, constant}; what is written there is dropped with the capture
 -- Rules:
--- 1. Outside tables are never changed: writes go to the overlay, the effects keep the order of the first write of each
---    key, and every read asks the overlay first.
+-- 1. Outside tables are never changed: writes go to the overlay, and every read asks the overlay first. The effects
+--    repeat the writes in their order, since a key that comes or goes changes how the table is laid out; a later write
+--    takes the place of an earlier one only where that makes no difference, whatever the table is like.
 -- 2. A field that is there hides the metatable, so its presence is guarded; one that is missing is pinned, and so is
 --    every table that is asked on the way.
 -- 3. The length of an outside table is one guard while no key was added or removed. After that only its whole sequence
---    of keys tells, and it must be a plain sequence, as it must be for tables made inside: elsewhere Lua may answer any
---    border.
+--    of keys tells, and it must be a plain sequence: elsewhere Lua may answer any border. So it is with tables made
+--    inside whose layout is not known.
 -- 4. Tables that are written, and those that are read or written at the same keys, must be different tables in later
 --    calls as they are now (guard_aliases). Where keys do not meet it does not matter.
 
-local type, rawget, rawset, next, pairs, ipairs = type, rawget, rawset, next, pairs, ipairs
+local type, rawget, next, pairs, ipairs = type, rawget, next, pairs, ipairs
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
 
 local raw_metatable = type(debug) == "table" and debug.getmetatable
@@ -54,17 +56,9 @@ return function(World)
 
   -- Records -----------------------------------------------------------------------------------------------------------
 
-  --- Registers a table made inside; what it holds now is constant. unordered: next might walk its keys in another
-  --- order than it walks those of the table that the native run makes.
-  function World:table(t, unordered)
-    local o = { value = t, fresh = true, shadow = {}, count = 0, max = 0, unordered = unordered or false }
-    self.tables[t] = o
-    for k in next, t do
-      if is_position(k) then
-        o.count = o.count + 1
-        if k > o.max then o.max = k end
-      end
-    end
+  --- Registers a table made inside; what it holds now is constant.
+  function World:table(t)
+    self.tables[t] = { value = t, fresh = true, shadow = {} }
     return t
   end
 
@@ -100,29 +94,6 @@ return function(World)
     if s == nil or s.typed or s.number then return end
     o.loose = o.loose or {}
     o.loose[#o.loose + 1] = s
-  end
-
-  --- Keys in the order in which they were inserted.
-  function World.order(o)
-    local list = {}
-    if not o.order then
-      for k in next, o.value do list[#list + 1] = k end
-      return list
-    end
-    for i = 1, #o.order do list[i] = o.order[i] end
-    return list
-  end
-
-  local function note_key(o, k)
-    if not o.order then
-      o.order, o.ordered = {}, {}
-      for known in next, o.value do
-        o.order[#o.order + 1], o.ordered[known] = known, true
-      end
-    end
-    if not o.ordered[k] then
-      o.order[#o.order + 1], o.ordered[k] = k, true
-    end
   end
 
   --- Keeps count (of keys 1, 2 ...) and max (the greatest, nil when unknown) of a table whose value at k changes.
@@ -268,11 +239,9 @@ return function(World)
 
   -- t[k] = v ----------------------------------------------------------------------------------------------------------
 
-  local function write_fresh(o, k, v, vs)
-    local was = rawget(o.value, k)
-    note_key(o, k)
-    tally(o, k, was, v)
-    rawset(o.value, k, v)
+  local function write_fresh(world, o, k, v, vs)
+    tally(o, k, rawget(o.value, k), v)
+    world:write(o, k, v)
     o.shadow[k] = vs
     note_loose(o, vs)
   end
@@ -284,6 +253,21 @@ return function(World)
     return s.value ~= nil
   end
 
+  --- Notes a write as an effect: in place of the key's last one where no other key was written since, or where a value
+  --- stands before and after, so that the key keeps its slot.
+  local function note_effect(world, o, k, entry, v, vs)
+    local e = entry.effect
+    if e == nil or e ~= o.last_effect then
+      if e then
+        world:typed_later(entry.shadow)
+        if entry.value ~= nil and v ~= nil then return world:typed_later(vs) end
+        e.full = entry.value ~= nil
+      end
+      e = { table = o, key = k }
+      world.effects[#world.effects + 1], o.last_effect, entry.effect = e, e, e
+    end
+  end
+
   local function write_overlay(world, o, k, v, vs)
     local overlay = o.overlay
     if not overlay then
@@ -292,35 +276,26 @@ return function(World)
     end
     local entry = overlay[k]
     if not entry then
-      entry = {}
+      entry = { value = rawget(o.value, k) }
       overlay[k] = entry
-      if not o.constant then world.effects[#world.effects + 1] = { table = o, key = k } end
-    end
-    if o.constant then
-      entry.value, entry.shadow = v, vs
-      return
-    end
-    local was = entry.value
-    if entry.written == nil then
-      entry.written = true
-      was = rawget(o.value, k)
-      if stands(o, k) then
-        world:typed_later(o.fields[k])
-      else
-        o.grown = true
+      if not o.constant then
+        if stands(o, k) then world:typed_later(o.fields[k]) else o.grown = true end
       end
     end
-    if v == nil then o.shrunk = true end
-    tally(o, k, was, v)
+    if not o.constant then
+      note_effect(world, o, k, entry, v, vs)
+      if v == nil then o.shrunk = true end
+      tally(o, k, entry.value, v)
+      note_loose(o, vs)
+    end
     entry.value, entry.shadow = v, vs
-    note_loose(o, vs)
   end
 
   --- t[k] = v without metamethods; k is known.
   function World:raw_newindex(t, ts, k, v, vs)
     if k == nil or k ~= k then self:abort("the key of an assignment is nil or NaN") end
     local o = self:table_of(t, ts)
-    if o.fresh then write_fresh(o, k, v, vs) else write_overlay(self, o, k, v, vs) end
+    if o.fresh then write_fresh(self, o, k, v, vs) else write_overlay(self, o, k, v, vs) end
   end
 
   function World:newindex(t, ts, k, ks, v, vs)
@@ -368,16 +343,14 @@ return function(World)
     return list
   end
 
-  --- Counts the positions of an outside table that got new keys, once.
-  local function count_keys(world, o)
-    if o.count then return end
+  --- Counts the positions of a table of which its list of keys is known.
+  local function count_keys(o, list)
     o.count, o.max = 0, 0
-    for _, k in ipairs(world:keys(o)) do
+    for _, k in ipairs(list) do
       if is_position(k) then
         o.count, o.max = o.count + 1, k > o.max and k or o.max
       end
     end
-    for k, entry in pairs(o.overlay) do tally(o, k, rawget(o.value, k), entry.value) end
   end
 
   --- The length of a table whose keys are counted: exactly 1 to count.
@@ -406,6 +379,12 @@ return function(World)
     end
     self:settle(o)
     if o.fresh then
+      if not o.unordered then return #o.value end
+      if not o.count then
+        local list = {}
+        for k in next, o.value do list[#list + 1] = k end
+        count_keys(o, list)
+      end
       return sequence_length(self, o, function(i) return rawget(o.value, i) end)
     end
     if not (o.grown or o.shrunk) then
@@ -415,7 +394,10 @@ return function(World)
       end
       return o.length
     end
-    count_keys(self, o)
+    if not o.count then -- of an outside table that got new keys, once
+      count_keys(o, self:keys(o))
+      for k, entry in pairs(o.overlay) do tally(o, k, rawget(o.value, k), entry.value) end
+    end
     return sequence_length(self, o, function(i)
       local entry = o.overlay[i]
       if entry then return entry.value end
@@ -442,12 +424,19 @@ return function(World)
     return self:table_length(o), nil
   end
 
+  --- Whether next might walk a table of unknown layout in another order: not one key, nor a list that is out of reach.
+  local function is_open(o)
+    local t, n, list = o.value, 0, not o.inexact
+    for k in next, t do n, list = n + 1, list and is_position(k) end
+    return n > 1 and not list
+  end
+
   --- next(t, k): the key behind k, its value and the value's shadow.
   function World:next(t, ts, k)
     local o = self:table_of(t, ts)
     if o.fresh then
       self:settle(o)
-      if o.unordered and next(t, (next(t))) ~= nil and not self:in_ours() then
+      if o.unordered and is_open(o) and not self:in_ours() then
         self:abort("a table that was made with several named fields is iterated", "iterate over a list of names")
       end
       local nk, v = next(t, k)

@@ -10,7 +10,8 @@
 --     compute   arithmetic on sizes
 --     claim     what a comparison of sizes came to, the very bits of one that was looked at
 -- What stands in arguments and results is told by operands:
---     {VALUE, v}  {REGISTER, r}  {NUMBER, id}  {TABLE, {[k] = operand}}  {NEW, r, dtype, rank}
+--     {VALUE, v}  {REGISTER, r}  {NUMBER, id}  {SLOT, k}  {TABLE, {[k] = operand}, sizes and writes}
+--     {NEW, r, dtype, rank}
 --
 -- Rules:
 -- 1. All that evaluated code can learn from a size is a register or a claim. So where the claims hold, the same code
@@ -20,7 +21,8 @@
 -- 3. Numbers that later calls read are told to the core as they were in the capture, and must be taken in the same way.
 -- 4. A tape that cannot tell where something came from, or in which a call raised, is no tape. The trace does without.
 
-local type, pairs, rawget, rawequal, pcall, select = type, pairs, rawget, rawequal, pcall, select
+local type, pairs, ipairs, pcall, select = type, pairs, ipairs, pcall, select
+local rawget, rawset, rawequal = rawget, rawset, rawequal
 local unpack = unpack
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
@@ -30,7 +32,7 @@ local M = {}
 --- Tapes that one trace keeps: as many ways through the function as sizes may decide about.
 M.MOST = 4
 
-local VALUE, REGISTER, NUMBER, TABLE, NEW = "value", "register", "number", "table", "new"
+local VALUE, REGISTER, NUMBER, SLOT, TABLE, NEW = "value", "register", "number", "slot", "table", "new"
 
 local metatable_of = type(debug) == "table" and debug.getmetatable or getmetatable
 
@@ -126,16 +128,13 @@ local function operand(tape, v, s)
   if kind == "table" then
     local o = world:table_of(v, s)
     if o.constant then return { VALUE, v } end
+    if not o.fresh then return { SLOT, o.slot } end -- the code has not written to it
     local fields = {}
     tape.broken = tape.broken or tape.inside[v] -- it holds itself
     tape.inside[v] = true
-    for k, e in pairs(tape.broken and {} or v) do
-      local es
-      if o.fresh then es = o.shadow[k] else e, es = world:field(o, k) end
-      fields[k] = operand(tape, e, es)
-    end
+    for k, e in pairs(tape.broken and {} or v) do fields[k] = operand(tape, e, o.shadow[k]) end
     tape.inside[v] = nil
-    return { TABLE, fields }
+    return { TABLE, fields, { writes = world:writes(o), n_array = o.n_array, n_hash = o.n_hash } }
   end
   if kind ~= "function" or s and s.bytecode_only then tape.broken = true end
   return { VALUE, v }
@@ -278,8 +277,14 @@ function Player:value(x)
   if kind == VALUE then return x[2] end
   if kind == REGISTER then return self.values[x[2]] end
   if kind == NUMBER then return self:number(x[2]) end
-  local t = {}
-  for k, e in pairs(x[2]) do t[k] = self:value(e) end
+  if kind == SLOT then return self:slot(x[2]) end
+  local fields, how = x[2], x[3]
+  local t = self.C.table(how.n_array, how.n_hash)
+  for _, w in ipairs(how.writes) do
+    local v = w.full or nil
+    if w.last and fields[w.key] then v = self:value(fields[w.key]) end
+    rawset(t, w.key, v)
+  end
   return t
 end
 
