@@ -91,7 +91,7 @@ local function world_of(thread)
   if not world then
     world = plain_world()
     local abort, native = world.abort, world.native
-    world.steps_left, world.max_depth = math.huge, 1e5
+    world.steps_left, world.max_depth = math.huge, math.huge
     world.prefers_native, world.closure_of = prefers_native, closure_of
     function world.enter(placeholder, _, ...) return call(placeholder, ...) end
     function world.abort(self, reason)
