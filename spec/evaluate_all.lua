@@ -10,8 +10,9 @@
 --
 -- What differs from a native run, and why:
 -- 1. Hooks would be called for the evaluator's lines: a chunk that names sethook runs natively with all that it defines.
--- 2. Time, memory as collectgarbage "count" tells it, addresses, and how deep pcall and metamethods may nest (the
---    evaluator's own calls lie between them; other calls nest as natively) are the evaluator's.
+-- 2. Time, memory and the steps of the collector, addresses, numbers of anonymous structs, and how deep pcall and
+--    metamethods may nest (the evaluator's own calls lie between them; other calls nest as natively) are the evaluator's;
+--    Tycho and ffi are loaded. Whether "stack overflow" has a place differs between hosts, and with traces: here it has.
 -- 3. Where a native function calls another one, the stack as debug and error levels above 2 tell it lacks the one.
 -- 4. What the jit library tells or sets is about the functions that stand for closures: jit.off(f) does nothing.
 -- 5. A concatenation that grows beyond what a string can hold is out of memory before.
