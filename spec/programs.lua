@@ -426,7 +426,8 @@ M.failing = { "local a a.b = 1", "local t = {} t.x.y = 1", "x.y.z = 1", "local a
   "local t = setmetatable({}, { __add = 5 }) return t + 1", "local t = setmetatable({}, { __call = error }) t()",
   "local function g() error('deep', 3) end\n local function h() g() end\n h()", "return 2 ^ {}", "return {} % 2", "return 5 / {}",
   "pcall(error)\n return pcall(error, 'x', 2)", "return pcall(string.rep)",
-  "local _, m = pcall(error, 'x', 2)\n error(m, 0)", "local _, m = pcall(function() error('x', 3) end)\n error(m, 0)", "local f = string.rep return f()",
+  "local _, m = pcall(error, 'x', 2)\n error(m, 0)", "local _, m = pcall(function() error('x', 3) end)\n error(m, 0)",
+  "local f = string.rep return f()",
   "local a = { b = {} } a.b.c.d = 1", "local i, t = 1, {} t[i]()", "return ({})[1][2]", "return (nil)[1]",
   "local t = setmetatable({}, { __lt = function() error('less') end }) return t < t", "return debug.getlocal(50, 1)",
   "string.dump(print)", "setfenv(1, nil)" }

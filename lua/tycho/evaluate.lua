@@ -35,6 +35,7 @@ local type, floor, concat = type, math.floor, table.concat
 if jit and jit.off then jit.off(true, true) end
 
 local LEAVE, SWITCH, ENTER = 0, -1, -2
+local STACK = 65500 -- slots that a native stack has at most
 
 ---@class tycho.Cell an upvalue of a virtual closure: a register, or an upvalue of an outside function
 ---@field values? table
@@ -136,6 +137,11 @@ local function start(world, frame, f, fs, n, proto, closure)
     for k = 1, n - params do extra[k], extra_shadows[k] = R[params + k], S[params + k] end
     frame.extra, frame.extra_shadows, frame.n_extra = extra, extra_shadows, n > params and n - params or 0
   end
+  if world.exact then -- as much stack as natively
+    local below = world.stack[frame.depth - 1]
+    frame.top = (below and below.top or 0) + proto.framesize + (proto.vararg and n + 2 or 2)
+    if frame.top > STACK then world:too_deep() end
+  end
   spend(world, #proto.code)
 end
 
@@ -185,9 +191,9 @@ local function invoke(world, frame, f, fs, n, caller)
   f, fs, n = callee(world, R, S, f, fs, n, caller)
   local proto, closure = prototype_of(world, R, S, f, n)
   if proto then
+    start(world, frame, f, fs, n, proto, closure)
     stack.depth = depth
     frame.caller = caller
-    start(world, frame, f, fs, n, proto, closure)
     execute(world, frame)
   else
     native(world, frame, R, S, f, fs, n, caller, stack[depth - 1])
@@ -205,9 +211,9 @@ local function call(i, R, S, frame, world, fn, first, n)
   local proto, closure = prototype_of(world, to, to_shadows, f, n)
   local stack, depth = world.stack, above.depth
   if proto then
+    start(world, above, f, fs, n, proto, closure)
     stack.depth = depth
     above.caller = "lua"
-    start(world, above, f, fs, n, proto, closure)
     return ENTER
   end
   native(world, above, to, to_shadows, f, fs, n, "lua", frame)
