@@ -6,7 +6,8 @@
 ** owner finds in `refused` and `why`.
 **
 ** Storages that the function writes to wait for nodes of the batch like those that it makes; at the
-** end they get back the buffer and the version that they had.
+** end they get back the buffer and the version that they had. All that is put back or looked at again
+** is held meanwhile: finalisers may let go of anything, also while a capture records.
 */
 #include <stdio.h>
 #include "capture.h"
@@ -52,6 +53,7 @@ static void put_back_twins(Capture *c) {
     if (!o->first) continue;
     ty_storage_touch(o->t.st);
     o->t.st->twin = o->twin;
+    ty_storage_drop(o->twin); /* the last one that knew it takes itself away */
   }
 }
 
@@ -145,7 +147,7 @@ bool ty_capture_outside(State *S, const Tensor *t, i32 slot) {
   Outside *o = &c->outside[c->noutside++];
   *o = (Outside){.slot = slot, .first = first};
   if (first) {
-    o->twin = t->st->twin;
+    o->twin = t->st->twin ? ty_storage_hold(t->st->twin) : NULL;
     t->st->twin = NULL;
   }
   ty_tensor_alias(&o->t, t);
@@ -171,12 +173,37 @@ void ty_capture_lone(State *S, const Storage *st) {
     if (c->outside[i].t.st == st) c->outside[i].lone = true;
 }
 
+static bool sees_all(const Tensor *t) {
+  return !t->offset && t->st->numel == ty_type_numel(&t->type) && ty_tensor_is_contiguous(t);
+}
+
+static bool sees_same(const Tensor *a, const Tensor *b) {
+  return a->offset == b->offset && ty_type_equal(&a->type, &b->type) &&
+         !memcmp(a->strides, b->strides, sizeof *a->strides * a->type.rank);
+}
+
+/* The tensor by whose dims the gradient of a leaf is known; it must see all that the others see. NULL:
+** refused. */
+static const Outside *leaf_outside(State *S, const Record *r) {
+  const Capture *c = S->capture;
+  const Outside *y = NULL;
+  bool same = true;
+  for (i32 i = 0; i < c->noutside; i++) {
+    const Outside *o = &c->outside[i];
+    if (o->t.st->tape != r || o->t.detached) continue;
+    same &= !y || sees_same(&y->t, &o->t);
+    if (!y || (sees_all(&o->t) && !sees_all(&y->t))) y = o;
+  }
+  if (y && (same || sees_all(&y->t))) return y;
+  ty_capture_refuse(S, y ? "a leaf is known by two tensors, and its gradient is used"
+                         : "a gradient goes to a tensor of unknown origin");
+  return NULL;
+}
+
 bool ty_capture_leaf(State *S, const Record *r, Tensor *g) {
   Capture *c = S->capture;
-  const Outside *o = NULL;
-  for (i32 i = 0; i < c->noutside && !o; i++)
-    if (c->outside[i].t.st->tape == r && !c->outside[i].t.detached) o = &c->outside[i];
-  if (!o) return ty_capture_refuse(S, "a gradient goes to a tensor of unknown origin");
+  const Outside *o = leaf_outside(S, r);
+  if (!o) return false;
   if (!grow(&c->leaf, c->nleaf, &c->leaf_cap, sizeof *c->leaf)) return refuse_memory(S);
   i32 k = c->nleaf++; /* by slots: the order of records may be another one in later calls */
   for (; k > 0 && c->leaf[k - 1].slot > o->slot; k--) c->leaf[k] = c->leaf[k - 1];

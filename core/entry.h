@@ -111,6 +111,8 @@ struct Compiled {
   struct Entry *capturing; /* whose capture is in progress */
   Lazy *session;
   bool collects; /* Lua's collector ran before */
+  int pause;     /* its pause then */
+  bool broken;   /* the session was ended from outside, which its owner has not heard yet */
   u8 stance;
   struct Stash { /* results that wait to be handed out */
     i32 base, n;

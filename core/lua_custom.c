@@ -40,7 +40,7 @@ static bool push_text(lua_State *L, const Graph *g) {
 /* graph(tensors) -> text, list of node numbers, list of examples of the inputs; nil, reason */
 static int capture_graph(lua_State *L) {
   State *S = ty_lua_state(L);
-  if (!S->capture) return luaL_error(L, "no capture is open");
+  if (!ty_lua_capture(L)) return luaL_error(L, "no capture is open");
   i32 nmade = (i32)lua_objlen(L, 1), n = 0;
   luaL_checkstack(L, 8, "graph");
   const Tensor **made =

@@ -319,11 +319,9 @@ static bool record_whole(State *S, const Tensor *x, const Tensor *g, const Tenso
 
 /* gradient(leaf) -> what names its place, its gradient or nil; nothing: it is no leaf */
 int ty_lua_leaf_gradient(lua_State *L) {
-  State *S = ty_lua_state(L);
   const Tensor *t = ty_lua_check(L, "capture", 1);
   const Record *r = ty_grad_leaf(t);
-  if (!r) return 0;
-  if (!S->capture) return 0;
+  if (!r || !ty_lua_capture(L)) return 0;
   lua_pushfstring(L, "%p", (const void *)r);
   if (r->t.st) ty_tensor_view(ty_lua_push(L), &r->t, &t->type, t->offset, t->strides);
   else lua_pushnil(L);
@@ -332,8 +330,7 @@ int ty_lua_leaf_gradient(lua_State *L) {
 
 /* gradients() -> "slot slot ...", a tensor for each: what leaves from outside would have been given */
 int ty_lua_leaf_gradients(lua_State *L) {
-  State *S = ty_lua_state(L);
-  Capture *c = S->capture;
+  Capture *c = ty_lua_capture(L);
   lua_pushliteral(L, "");
   if (!c) return 1;
   int n = c->nleaf, text = lua_gettop(L);
@@ -355,16 +352,14 @@ int ty_lua_leaf_gradients(lua_State *L) {
 
 /* lone(leaf): nothing shares its memory */
 int ty_lua_leaf_lone(lua_State *L) {
-  State *S = ty_lua_state(L);
   const Tensor *t = ty_lua_check(L, "capture", 1);
-  if (!S->capture) return 0;
-  ty_capture_lone(S, t->st);
+  if (ty_lua_capture(L)) ty_capture_lone(ty_lua_state(L), t->st);
   return 0;
 }
 
 /* whole(leaf, g, before = nil) -> g as the gradient of all that the leaf's storage holds */
 int ty_lua_leaf_whole(lua_State *L) {
-  State *S = ty_lua_state(L);
+  State *S = ty_lua_enter(L);
   const Tensor *x = ty_lua_check(L, "capture", 1), *g = ty_lua_check(L, "capture", 2);
   const Tensor *base = lua_isnoneornil(L, 3) ? NULL : ty_lua_check(L, "capture", 3);
   lua_settop(L, 2);
@@ -373,6 +368,7 @@ int ty_lua_leaf_whole(lua_State *L) {
 }
 
 int ty_lua_leaf_alias(lua_State *L) {
+  ty_lua_enter(L);
   const Tensor *t = ty_lua_check(L, "capture", 1);
   ty_tensor_alias(ty_lua_push(L), t);
   return 1;
