@@ -12,7 +12,7 @@
 typedef i32 Val;
 
 typedef struct Build {
-  Instr body[MAX_BODY];
+  Instr *body; /* the caller's, room for MAX_BODY */
   i32 n;
   bool failed;
 } Build;

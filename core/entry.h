@@ -95,6 +95,7 @@ typedef struct Lazy {
 } Lazy;
 
 #define STASH_MAX 64
+#define ROOMS 16
 #define LEARN_SLOTS 1024
 #define LEARN_NODES 128
 #define QUICK_PATTERNS 4 /* which of two operands are numbers */
@@ -118,6 +119,13 @@ struct Compiled {
     i32 base, n;
   } stash[STASH_MAX];
   i32 stashed;
+  struct
+      Room { /* memory of a call for its trace; calls that finalisers make meanwhile have the next */
+    void *p;
+    size_t n;
+    uintptr_t frame; /* where the call stands on the stack of C */
+  } room[ROOMS];
+  i32 nroom; /* of calls in progress, or that errors have ended */
   Quick *quick[OP_COUNT][T_COUNT][QUICK_PATTERNS]; /* made when first used */
 };
 

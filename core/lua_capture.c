@@ -743,14 +743,13 @@ static void find_hidden(Reader *r) {
 static Instance *read_instance(lua_State *L, State *S, int d, const Entry *e) {
   lua_getfield(L, d, "tensors");
   i32 n = (i32)lua_objlen(L, -1);
-  const Tensor *made[n + 1];
+  const Tensor **made = lua_newuserdata(L, sizeof *made * (size_t)(n + 1));
   for (i32 i = 0; i < n; i++) {
-    lua_rawgeti(L, -1, i + 1);
+    lua_rawgeti(L, -2, i + 1);
     made[i] = ty_lua_test(L, -1);
     lua_pop(L, 1);
     if (!made[i] || !made[i]->st) luaL_error(L, "a result is a tensor that was released");
   }
-  lua_pop(L, 1);
   lua_getfield(L, d, "custom");
   bool custom = !lua_isnil(L, -1);
   lua_pop(L, 1);
@@ -764,7 +763,7 @@ static Instance *read_instance(lua_State *L, State *S, int d, const Entry *e) {
   Instance *I = fault ? NULL : ty_instance_make(S, made, n, custom ? &by : NULL);
   S->fast = fast;
   ty_graph_free(&g);
-  lua_settop(L, top);
+  lua_settop(L, top - 2);
   return I;
 }
 
