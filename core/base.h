@@ -53,6 +53,7 @@ bool ty_mem_guard(void);
 /* Buffers: tensor bytes, 64-byte aligned, cached by size class, huge pages from 2 MB. Thread-safe.
 ** ty_buf_free takes the size that was asked for. Contents of a fresh buffer are undefined. */
 void *ty_buf_alloc(i64 bytes);
+void *ty_buf_alloc_data(i64 bytes); /* the same for elements; see guard.c */
 void ty_buf_free(void *p, i64 bytes);
 void ty_buf_trim(i64 keep); /* give cached buffers back until at most `keep` bytes are cached */
 
@@ -77,6 +78,7 @@ typedef struct GuardStats {
       crowded; /* had so far; of these, without such a page: the system has no more of them */
 } GuardStats;
 void *ty_guard_alloc(size_t n, size_t align);
+size_t ty_guard_align(size_t n, size_t align); /* what a tensor of n bytes is promised */
 void *ty_guard_pieces(size_t n, size_t each, size_t align, size_t *step);
 void ty_guard_free(
     void *p); /* ends the process where bytes around p were written, or p is no block */

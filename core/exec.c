@@ -109,7 +109,7 @@ static bool bind_apart(const Bound *B) {
   for (i32 i = 0; i < B->p->nslots; i++)
     if (s[i].kind == SLOT_TEMP) B->addr[i] = NULL;
   for (i32 i = 0; i < B->p->nslots; i++)
-    if (s[i].kind == SLOT_TEMP && !(B->addr[i] = ty_buf_alloc(s[i].bytes)))
+    if (s[i].kind == SLOT_TEMP && !(B->addr[i] = ty_buf_alloc_data(s[i].bytes)))
       return ty_fail_memory(B->S, "run", s[i].bytes);
   return true;
 }

@@ -1,16 +1,20 @@
 /*
-** guard.c -- memory that is checked: TYCHO_CHECK=memory, or memory-before.
+** guard.c -- memory that is checked: TYCHO_CHECK=memory, memory-exact or memory-before.
 ** In:  sizes.  Out: blocks of pages of their own, which end (memory-before: begin) where access does, so that
 ** the processor itself finds what reads or writes outside of them: C, generated code, other libraries. What is
 ** freed stays without access. Fails when the system has no memory. What is found wrong ends the process, with
 ** a line that says what and of which block: this is for tests.
 **
+** Alignment comes first: a block of 12 bytes that is promised to lie at a multiple of 64 ends 52 bytes before
+** the page does. memory-exact promises tensors no more than views have anyway, a multiple of their elements'
+** size, and so they all end with a page. Nobody may read behind a tensor's end, not even what is thrown away:
+** vectors of what is left are loaded under masks, and a lane that is masked out cannot fault.
+**
 ** One range of addresses without access is cut into chunks, and a chunk, from front to back, into blocks:
 **   pages of the block | a page without access | pages of the next one ...
 ** A block is freed once its chunk has come round again, all others of which are free, too: until then its
 ** addresses are nobody's. Bytes between the block and the ends of its pages have a pattern, which is looked at
-** when it is freed: alignment comes first, and what is written between is found then. Fresh blocks hold large
-** numbers.
+** when it is freed. Fresh blocks hold large numbers.
 **
 ** The system bounds the number of mappings, of which a block is two. Beyond, blocks have pages of their own in
 ** an open chunk, where nothing but the pattern is checked; `crowded` counts them.
@@ -32,7 +36,7 @@
 
 enum { PAGE = 4096, CHUNKS = 4096, CHUNKS_LEAST = 16, FRESH = 0xf7, MAPPINGS_FREE = 8192 };
 
-typedef enum { GUARD_OFF, GUARD_AFTER, GUARD_BEFORE } GuardMode;
+typedef enum { GUARD_OFF, GUARD_AFTER, GUARD_EXACT, GUARD_BEFORE } GuardMode;
 
 /* What is known of a block, by its first page. */
 typedef struct Known {
@@ -49,9 +53,12 @@ typedef struct Big {
 static struct {
   GuardMode mode;
   u8 *base;
-  size_t nchunks, chunk, at; /* at: pages of the chunk at hand that are taken */
-  i64 live[CHUNKS];          /* blocks of each chunk */
-  bool open[CHUNKS];         /* all of it has access */
+  size_t nchunks, last; /* last: the chunk that was begun last */
+  struct Cursor {
+    size_t chunk, at; /* pages of it that are taken */
+  } cursor[2];        /* at hand; [1]: the open one */
+  i64 live[CHUNKS];   /* blocks of each chunk */
+  bool open[CHUNKS];  /* all of it has access */
   Known *known;
   Big *big;
   size_t kept;
@@ -155,15 +162,16 @@ static void *map(void *at, size_t bytes, int access) {
   return p == MAP_FAILED ? NULL : p;
 }
 
-/* Goes on to a chunk of which nothing lives, as the first of its kind or again. Needs the lock. */
+/* Begins a chunk of which nothing lives, for the first time or again. Needs the lock. */
 static bool chunk_next(bool open) {
   for (size_t i = 1; i <= G.nchunks; i++) {
-    size_t c = (G.chunk + i) % G.nchunks;
-    if (G.live[c]) continue;
+    size_t c = (G.last + i) % G.nchunks;
+    if (G.live[c] || c == G.cursor[!open].chunk) continue;
     if (!map(G.base + c * CHUNK, CHUNK, open ? PROT_READ | PROT_WRITE : PROT_NONE)) return false;
     if (!map(G.known + c * PAGES, PAGES * sizeof *G.known, PROT_READ | PROT_WRITE)) return false;
     G.open[c] = open;
-    G.chunk = c, G.at = 0;
+    G.last = c;
+    G.cursor[open] = (struct Cursor){c, 0};
     return true;
   }
   return false;
@@ -174,10 +182,11 @@ static u8 *take(size_t pages, size_t n, size_t offset) {
   u8 *y = NULL;
   ty_guard_lock();
   bool open = G.guarded >= G.most;
-  if ((G.open[G.chunk] == open && G.at + pages + 2 <= PAGES) || chunk_next(open)) {
-    size_t page = G.chunk * PAGES + G.at + 1;
-    G.at += pages + 1;
-    G.live[G.chunk]++;
+  struct Cursor *at = &G.cursor[open];
+  if (at->at + pages + 2 <= PAGES || chunk_next(open)) {
+    size_t page = at->chunk * PAGES + at->at + 1;
+    at->at += pages + 1;
+    G.live[at->chunk]++;
     G.guarded += !open;
     G.stats.blocks++;
     G.stats.crowded += open;
@@ -240,6 +249,11 @@ static void big_free(void *p) {
   ty_guard_unlock();
   if (!keep || !map(b->map, b->bytes + 2 * PAGE, PROT_NONE)) munmap(b->map, b->bytes + 2 * PAGE);
   ty_guard_free(b);
+}
+
+size_t ty_guard_align(size_t n, size_t align) {
+  const size_t own = n & -n; /* the largest power of two of which it is a multiple */
+  return G.mode == GUARD_EXACT && own && own < align ? own : align;
 }
 
 void *ty_guard_alloc(size_t n, size_t align) {
@@ -314,6 +328,7 @@ __attribute__((constructor)) static void guard_open(void) {
   struct sigaction act = {.sa_sigaction = fault, .sa_flags = SA_SIGINFO | SA_NODEFER};
   GuardMode mode = !check                            ? GUARD_OFF
                    : !strcmp(check, "memory")        ? GUARD_AFTER
+                   : !strcmp(check, "memory-exact")  ? GUARD_EXACT
                    : !strcmp(check, "memory-before") ? GUARD_BEFORE
                                                      : GUARD_OFF;
   if (mode == GUARD_OFF) return;
@@ -325,7 +340,8 @@ __attribute__((constructor)) static void guard_open(void) {
     return;
   }
   G.most = (mappings() - MAPPINGS_FREE) / 2;
-  G.chunk = G.nchunks - 1, G.at = PAGES; /* the first is next */
+  G.last = G.nchunks - 1;
+  for (int i = 0; i < 2; i++) G.cursor[i] = (struct Cursor){G.nchunks, PAGES}; /* none yet */
   G.mode = mode;
   ty_guarded = true;
   sigaction(SIGSEGV, &act, &before);

@@ -648,6 +648,12 @@ void *ty_buf_alloc(i64 bytes) {
   return class < SLAB_CLASSES ? slab_alloc(class, bytes) : large_alloc(class, bytes);
 }
 
+void *ty_buf_alloc_data(i64 bytes) {
+  if (TY_LIKELY(!ty_guarded) || bytes < 0 || bytes > BUF_MAX) return ty_buf_alloc(bytes);
+  if (hook_fails()) return NULL;
+  return checked_alloc(ty_guard_alloc((size_t)bytes, ty_guard_align((size_t)bytes, LINE)), bytes);
+}
+
 void ty_buf_free(void *p, i64 bytes) {
   if (!p) return;
   if (TY_UNLIKELY(ty_guarded)) {

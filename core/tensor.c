@@ -64,7 +64,7 @@ void ty_buffer_changed(Buffer *b) {
 
 Buffer *ty_buffer_new(State *S, i64 bytes) {
   Buffer *b = block_new(S);
-  void *data = b ? ty_buf_alloc(bytes) : NULL;
+  void *data = b ? ty_buf_alloc_data(bytes) : NULL;
   if (TY_UNLIKELY(!data)) {
     if (b) block_drop(S, b);
     ty_fail_memory(S, "tensor", bytes);
