@@ -156,10 +156,13 @@ static size_t place(size_t n, size_t align, size_t bytes) {
   return G.mode == GUARD_BEFORE ? 0 : bytes - round_up(TY_MAX(n, 1), align);
 }
 
-static void *map(void *at, size_t bytes, int access) {
-  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED : 0);
-  void *p = mmap(at, bytes, access, flags, -1, 0);
+static void *map_as(void *at, size_t bytes, int access, int flags) {
+  void *p = mmap(at, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
   return p == MAP_FAILED ? NULL : p;
+}
+
+static void *map(void *at, size_t bytes, int access) {
+  return map_as(at, bytes, access, MAP_NORESERVE | (at ? MAP_FIXED : 0));
 }
 
 /* Begins a chunk of which nothing lives, for the first time or again. Needs the lock. */
@@ -209,7 +212,7 @@ static void give(size_t page) {
 static void *big_alloc(size_t n, size_t align) {
   size_t bytes = round_up(TY_MAX(n, 1), PAGE);
   Big *b = ty_guard_alloc(sizeof *b, 16);
-  u8 *p = b ? map(NULL, bytes + 2 * PAGE, PROT_NONE) : NULL;
+  u8 *p = b ? map_as(NULL, bytes + 2 * PAGE, PROT_NONE, 0) : NULL; /* it must be there */
   if (!p || mprotect(p + PAGE, bytes, PROT_READ | PROT_WRITE)) {
     if (p) munmap(p, bytes + 2 * PAGE);
     ty_guard_free(b);

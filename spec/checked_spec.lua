@@ -51,7 +51,7 @@ describe("where memory is checked", function()
         for _ = 1, 1000 do ty.ones(16):release() end
         print(p[0])]], "access after it was freed, block .* of 64 bytes")
       ends(mode, [[
-        local x = ty.ones(2 ^ 26)
+        local x = ty.ones(2 ^ 25)
         local p = x:data()
         x:release()
         print(p[0])]], "")
@@ -90,9 +90,9 @@ end)
 local sizes = [[
 local dtypes = { "f32", "f64", "f16", "bf16", "i64", "i32", "u8", "bool" }
 local f = jit.compile(function(x) return x + x, x:sum(), x:max() end, { dynamic = true })
-for n = 1, 67 do
+for _, n in ipairs { 1, 2, 3, 4, 5, 7, 8, 9, 11, 15, 16, 17, 20, 31, 32, 33, 47, 63, 64, 65 } do
   for k, dtype in ipairs(dtypes) do
-    if (n + k) % 3 == 0 then
+    if (n + k) % 2 == 0 then
       local x = ty.ones({ n }, { dtype = dtype })
       f(x)
       x:cumsum()
@@ -120,7 +120,7 @@ for n = 1, 67 do
     ones(33, n):t():matmul(ones(33))
   end
 end
-for n = 5, 24 do
+for n = 5, 21, 4 do
   local x, k = ty.rand(2, 3, n, n + 2), ty.rand(4, 3, 3, 3)
   ty.conv2d(x, k, { padding = 1 })
   ty.conv2d(x, k, { stride = 2 })
@@ -202,13 +202,15 @@ describe("nothing is read or written outside of blocks, or after they were freed
     end)
   end
 
-  claim("by finalisers while a function is captured", function()
-    for _, mode in ipairs(MODES) do
-      local pipe = io.popen(("cd '%s.' && LUA_PATH=\"./?.lua;$LUA_PATH\" TYCHO_CHECK=%s luajit spec/collected.lua waiting nothing 2>&1")
-        :format(H.root, mode))
-      local out = pipe:read "*a"
-      pipe:close()
-      assert.truthy((tonumber(out:match "(%d+) cycles") or 0) >= 100, out)
-    end
-  end)
+  for _, word in ipairs { "nothing", "counts" } do
+    claim("by finalisers while a function is captured: " .. word, function()
+      for _, mode in ipairs { "memory", "0" } do -- without the mode cycles end elsewhere
+        local pipe = io.popen(("cd '%s.' && LUA_PATH=\"./?.lua;$LUA_PATH\" TYCHO_CHECK=%s luajit spec/collected.lua waiting %s 2>&1")
+          :format(H.root, mode, word))
+        local out = pipe:read "*a"
+        pipe:close()
+        assert.truthy((tonumber(out:match "(%d+) cycles") or 0) >= 100, out)
+      end
+    end)
+  end
 end)

@@ -636,7 +636,7 @@ describe("damage", function()
       end
       cost("index", 16e6, function() return ty.load_weights "]] .. folder .. [[" end)]])
     assert.equal(0, status, out)
-    assert.falsy(out:find "TOO MUCH", out)
+    assert.truthy(H.sanitized or not out:find "TOO MUCH", out)
     if os.getenv "TYCHO_SAY" then print(out) end
     assert.truthy(out:find "bomb.npz\t%d+\t%d+\t[^\n]*unpack", out)
     local all = assert(ty.load(folder .. "/bomb.npz", { limit = 2 ^ 30 }))

@@ -692,6 +692,47 @@ describe("a step that cannot be captured runs as it is", function()
     H.same(ty.full({ 2 }, 6 + 4 * 3), w.grad)
   end)
 
+  --- Two leaves in one buffer, and the buffer.
+  local function parts()
+    local all = ty.randn(10)
+    return all:narrow(1, 1, 6):reshape(2, 3):requires_grad_(), all:narrow(1, 7, 4):requires_grad_(), all
+  end
+
+  it("where two leaves are parts of one buffer: each gets its gradient, and the buffer that of both", function()
+    both(function()
+      local a, b, all = parts()
+      return { params = { a, b, all }, step = function(i)
+        local y = ((a * i):sum(2):tanh():sum() * b:square()):sum()
+        y:backward()
+        return y:detach()
+      end }
+    end, 4, "a leaf is known by two tensors, and its gradient is used")
+  end)
+
+  it("but not where one of them sees all, or one alone takes part", function()
+    for _, whole in ipairs { true, false } do
+      ty.manual_seed(7)
+      local a, _, all = parts()
+      ty.manual_seed(7)
+      local a2, _, all2 = parts()
+      local function make(p, q)
+        return function(i)
+          local y = whole and ((p * i):sum() * q:square()):sum() or (p * i):square():sum()
+          y:backward()
+          return y:detach()
+        end
+      end
+      local step, compiled = make(a, all), ty.compile(make(a2, all2))
+      for i = 1, 4 do
+        H.same(step(i), compiled(i))
+        H.same(all.grad, all2.grad)
+        H.same(a.grad, a2.grad)
+      end
+      assert.same({}, ty.explain(compiled).aborts)
+      assert.truthy(ty.explain(compiled).skips >= 3)
+    end
+  end)
+
   it("where an error is raised after backward", function()
     both(small(function(w, i)
       (w * w):sum():backward()
