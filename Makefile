@@ -85,8 +85,8 @@ $(B)/obj/%.o: core/%.c Makefile | $(B)/obj
 
 # Loops that nothing unwinds through: no tables for it. What is seldom in a hurry: small.
 LOOPS   := vmap attend grad grad_attend grad_rules plan cache fold tile tile_prims tile_place tile_reduce tile_run tile_strand gemm gemm_kern gemm_amx epilogue list layout panels \
-           host lower map fuse graph program type x64 x64_asm x64_body x64_ops x64_code profile
-SMALL   := vmap lua_vmap attend grad grad_attend lua_attend grad_rules lua_grad lua_args lua_view x64 x64_body x64_ops tile program lower dump blas capture lua_capture lua_compile lua_custom \
+           host guard mem blas pool range lower map fuse graph program type x64 x64_asm x64_body x64_ops x64_code profile
+SMALL   := guard vmap lua_vmap attend grad grad_attend lua_attend grad_rules lua_grad lua_args lua_view x64 x64_body x64_ops tile program lower dump blas capture lua_capture lua_compile lua_custom \
            lua_check lua_graph lua_index lua_linalg lua_print lua_modes lua_probe lua_random lua_select lua_settings lua_tensor range replace list layout \
             profile lua_profile record_move record_write
 $(LOOPS:%=$(B)/obj/%.o): override CFLAGS += -fno-asynchronous-unwind-tables

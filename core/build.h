@@ -11,8 +11,9 @@
 
 typedef i32 Val;
 
+/* Too large for small stacks. */
 typedef struct Build {
-  Instr *body; /* the caller's, room for MAX_BODY */
+  Instr body[MAX_BODY];
   i32 n;
   bool failed;
 } Build;

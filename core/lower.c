@@ -123,18 +123,19 @@ int ty_lower_cost(const Graph *g, i32 n) {
   u16 *cost = &known[N->op][from][to];
   int y = __atomic_load_n(cost, __ATOMIC_RELAXED);
   if (y) return y;
-  Build B = {.body = ty_mem_alloc(sizeof *B.body * MAX_BODY)};
-  if (!B.body) return 1;
+  Build *B = ty_mem_alloc(sizeof *B);
+  if (!B) return 1;
+  B->n = 0, B->failed = false;
   Val v[3] = {-1, -1, -1};
   int arity = ty_ops[N->op].arity;
   for (int i = 0; i < arity; i++) {
     int ctype = ty_dtypes[g->node[N->src[i]].type.dtype].ctype;
-    v[i] = ty_emit_leaf(&B, P_LOAD, ctype, L_ELEM, -1, (u64)i);
+    v[i] = ty_emit_leaf(B, P_LOAD, ctype, L_ELEM, -1, (u64)i);
   }
-  if (class == MAP) emit_map(&B, g, n, v);
-  else narrow(&B, to, emit_scan(&B, N->op, v[0]));
-  y = TY_MAX(B.n - arity, 1);
-  ty_mem_free(B.body);
+  if (class == MAP) emit_map(B, g, n, v);
+  else narrow(B, to, emit_scan(B, N->op, v[0]));
+  y = TY_MAX(B->n - arity, 1);
+  ty_mem_free(B);
   __atomic_store_n(cost, (u16)y, __ATOMIC_RELAXED);
   return y;
 }
@@ -144,7 +145,7 @@ int ty_lower_cost(const Graph *g, i32 n) {
 
 /* Of one kernel at a time; too large for small stacks. */
 struct LowerRoom {
-  Instr body[MAX_BODY], before[MAX_BODY]; /* before: the body that contract reads */
+  Build now, before; /* before: what contract reads */
   i16 uses[MAX_BODY], product[MAX_BODY], at[MAX_BODY];
   bool gone[MAX_BODY];
   bool sum[MAX_BODY]; /* fast: sums and differences that are operations themselves */
@@ -298,10 +299,11 @@ static void count_uses(const Build *B, i16 *uses) {
 ** as they must be rounded. A difference needs a negation, which costs less than it saves in time. */
 static void contract(const Lower *L, Build *B) {
   LowerRoom *room = L->room;
-  const Build copy = {.body = room->before, .n = B->n}, *from = &copy;
+  const Build *from = &room->before;
   i16 *uses = room->uses, *product = room->product, *at = room->at;
   bool *gone = room->gone;
-  memcpy(room->before, B->body, sizeof *B->body * (size_t)B->n);
+  memcpy(room->before.body, B->body, sizeof *B->body * (size_t)B->n);
+  room->before.n = B->n;
   memset(gone, 0, (size_t)B->n);
   count_uses(from, uses);
   for (i32 i = 0; i < from->n; i++) {
@@ -410,19 +412,19 @@ static void donations(Lower *L) {
 }
 
 static bool lower_kernel(Arena *A, Lower *L) {
-  Build B = {.body = L->room->body};
-  L->B = &B;
+  Build *B = L->B = &L->room->now;
+  B->n = 0, B->failed = false;
   memset(L->room->sum, 0, sizeof L->room->sum);
   if (!emit_values(L)) return false;
-  if (L->G->fast) contract(L, &B);
-  else drop_dead(L, &B);
-  size_t bytes = sizeof(Instr) * (size_t)B.n;
+  if (L->G->fast) contract(L, B);
+  else drop_dead(L, B);
+  size_t bytes = sizeof(Instr) * (size_t)B->n;
   Program *p = ty_arena_alloc(A, sizeof *p + bytes);
   if (!p) return false;
   p->kind = L->G->domain.kind, p->fast = L->G->fast;
-  p->noperands = (u8)L->n, p->nbody = (u16)B.n;
+  p->noperands = (u8)L->n, p->nbody = (u16)B->n;
   memcpy(p->operand, L->operand, sizeof *p->operand * (size_t)L->n);
-  memcpy(p->body, B.body, bytes);
+  memcpy(p->body, B->body, bytes);
   L->w->program = p;
   launch(L);
   donations(L);

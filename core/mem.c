@@ -131,8 +131,10 @@ static void *general_return(Head *h, size_t n) {
   return h + 1;
 }
 
+#define COLD __attribute__((cold, noinline)) /* small, and out of the way */
+
 /* Where memory is checked, nothing stands before a block. */
-static void *checked_return(void *p, size_t n) {
+static COLD void *checked_return(void *p, size_t n) {
   if (p) atomic_fetch_add_explicit(&general, (i64)n, memory_order_relaxed);
   return p;
 }
@@ -153,7 +155,7 @@ void *ty_mem_zalloc(size_t n) {
 }
 
 /* Always another place: who kept the old one is found. */
-static void *checked_realloc(void *p, size_t n) {
+static COLD void *checked_realloc(void *p, size_t n) {
   size_t old = ty_guard_size(p);
   void *y = ty_guard_alloc(n, ALIGN);
   if (!y) return NULL;
@@ -623,7 +625,7 @@ static void large_free(void *p, int class) {
 /* What memory that is checked takes: pages. */
 static i64 in_pages(i64 bytes) { return (bytes + 2 * 4096 - 1) & ~(i64)4095; }
 
-static void *checked_alloc(void *p, i64 bytes) {
+static COLD void *checked_alloc(void *p, i64 bytes) {
   if (!p) return NULL;
   pool_lock();
   pool_use(in_pages(bytes));
@@ -632,7 +634,7 @@ static void *checked_alloc(void *p, i64 bytes) {
   return p;
 }
 
-static void checked_free(void *p) {
+static COLD void checked_free(void *p) {
   i64 bytes = (i64)ty_guard_size(p);
   ty_guard_free(p);
   pool_lock();
