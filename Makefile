@@ -25,6 +25,8 @@ PACKAGES := libc6-dev luajit libluajit-5.1-dev lua-busted lua-check clang-format
 LIBRARIES := libzip4/libzip5/libzip4t64 libpng16-16/libpng16-16t64 libturbojpeg0/libturbojpeg
 
 WARN    := -Wall -Wextra -Werror
+# Hosts call from threads whose stacks are small. A sanitizer makes frames larger.
+FRAMES  := -Wframe-larger-than=4096 -Wvla
 CFLAGS  ?= -O2 -g1
 override CFLAGS += -std=c11 $(WARN) -ffp-contract=off -fno-math-errno -fvisibility=hidden -fPIC \
            -D_GNU_SOURCE $(LUAINC)
@@ -81,12 +83,12 @@ library: $(B)/tycho/core.so $(B)/tycho/files.so $(LUA)
 
 $(B)/obj/%.o: core/%.c Makefile | $(B)/obj
 	@echo "cc  $<"
-	@$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
+	@$(CC) $(CFLAGS) $(FRAMES) -MMD -MP -c $< -o $@
 
 # Loops that nothing unwinds through: no tables for it. What is seldom in a hurry: small.
 LOOPS   := vmap attend grad grad_attend grad_rules plan cache fold tile tile_prims tile_place tile_reduce tile_run tile_strand gemm gemm_kern gemm_amx epilogue list layout panels \
-           host lower map fuse graph program type x64 x64_asm x64_body x64_ops x64_code profile
-SMALL   := vmap lua_vmap attend grad grad_attend lua_attend grad_rules lua_grad lua_args lua_view x64 x64_body x64_ops tile program lower dump blas capture lua_capture lua_compile lua_custom \
+           host guard mem blas pool range lower map fuse graph program type x64 x64_asm x64_body x64_ops x64_code profile
+SMALL   := guard vmap lua_vmap attend grad grad_attend lua_attend grad_rules lua_grad lua_args lua_view x64 x64_body x64_ops tile program lower dump blas capture lua_capture lua_compile lua_custom \
            lua_check lua_graph lua_index lua_linalg lua_print lua_modes lua_account lua_probe lua_random lua_select lua_settings lua_tensor range replace list layout \
             profile lua_profile record_move record_write
 $(LOOPS:%=$(B)/obj/%.o): override CFLAGS += -fno-asynchronous-unwind-tables
@@ -101,9 +103,9 @@ $(B)/tycho/core.so: $(OBJ) | $(B)/tycho
 	@$(CC) $(OBJ) $(LDFLAGS) $(LIBS) -o $@
 
 # File formats: a shared object of its own, which is loaded when it is first used.
-$(B)/tycho/files.so: $(FILES) | $(B)/tycho
+$(B)/tycho/files.so: $(FILES) $(B)/obj/guard.o | $(B)/tycho
 	@echo "ld  $@"
-	@$(CC) $(FILES) $(LDFLAGS) $(LIBS) -o $@
+	@$(CC) $(FILES) $(B)/obj/guard.o $(LDFLAGS) $(LIBS) -o $@
 
 $(B)/tycho/%.lua: lua/tycho/%.lua | $(B)/tycho/nn $(B)/tycho/plot
 	@cp $< $@
@@ -165,7 +167,7 @@ fuzz: build
 SECONDS ?= 30
 RUNS    ?= -1
 FORMATS ?= npy npz safetensors gguf json csv pnm png jpeg
-PARSERS := $(filter-out %_lua.c,$(wildcard core/file_*.c))
+PARSERS := core/guard.c $(filter-out %_lua.c,$(wildcard core/file_*.c))
 FUZZED  := $(B)/fuzz
 fuzz-files: deps
 	@command -v clang >/dev/null || { sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; $$sudo apt-get update -qq >/dev/null; \
@@ -209,7 +211,7 @@ lint: build
 SAN     := -fsanitize=address,undefined
 SANLIBS  = $(foreach l,libasan.so libubsan.so,$(shell $(CC) -print-file-name=$(l)))
 asan: deps
-	@$(MAKE) --no-print-directory $(JOBS) library B=$(B)/asan LDFLAGS="$(LDFLAGS) $(SAN)" \
+	@$(MAKE) --no-print-directory $(JOBS) library B=$(B)/asan FRAMES= LDFLAGS="$(LDFLAGS) $(SAN)" \
 	  CFLAGS="-O1 -g $(SAN) -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
 	@$(MAKE) --no-print-directory sanitized B=$(B)/asan
 sanitized:

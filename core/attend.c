@@ -40,7 +40,6 @@ enum {
   KEYS = 64,              /* not more */
   TASK_MICROSECONDS = 20, /* as in gemm.c */
   EACH = 4,               /* units a thread, to even out the load */
-  MOST_SLOTS = 256,
 };
 
 /* Scratch of a thread: lines of a number for each query, then blocks as wide as features or keys. */
@@ -387,7 +386,7 @@ static void run(Job *J, double cost) {
 bool ty_attend(const Attend *d, const void *const *x, void *y) {
   const Kern *K = ty_gemm_kern(d->dtype);
   Job J = {.d = d, .kern = K, .pack = ty_gemm_packer(d->dtype), .y = y, .es = K->size};
-  Slot slot[MOST_SLOTS];
+  Slot slot[POOL_MOST + 1];
   J.heads = d->nlead ? d->lead[d->nlead - 1] : 1;
   J.ahead = d->m - d->n;
   J.blocks = ceil_div(d->n, QUERIES);
@@ -398,12 +397,13 @@ bool ty_attend(const Attend *d, const void *const *x, void *y) {
   const double cost = pairs * (double)(d->d + d->dv + 16) * (d->grad ? 3 : 1) / K->speed;
   const int threads = cost * (double)d->batch < 2 * TASK_MICROSECONDS ? 1 : ty_pool_threads(0);
   const i64 each = LINES * QUERIES * 8 + (d->grad ? BLOCKS : FORWARD) * J.part;
-  J.nslots = threads == 1 ? 1 : TY_MIN(threads + 1, MOST_SLOTS);
-  char *mem = ty_buf_alloc(each * J.nslots);
+  J.nslots = threads == 1 ? 1 : TY_MIN(threads, POOL_MOST) + 1;
+  i64 apart;
+  char *mem = ty_buf_pieces(J.nslots, each, &apart);
   if (!mem) return false;
   for (int i = 0; i < J.nslots; i++) {
     atomic_init(&slot[i].busy, 0);
-    char *own = slot[i].mem = mem + i * each;
+    char *own = slot[i].mem = mem + i * apart;
     memset(own + MAX * QUERIES * 8, 0, QUERIES * sizeof(u32)); /* unseen: all -inf */
     K->attend->veil(own + NONE * QUERIES * 8, (u32 *)(own + MAX * QUERIES * 8), QUERIES);
   }

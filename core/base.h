@@ -53,6 +53,7 @@ bool ty_mem_guard(void);
 /* Buffers: tensor bytes, 64-byte aligned, cached by size class, huge pages from 2 MB. Thread-safe.
 ** ty_buf_free takes the size that was asked for. Contents of a fresh buffer are undefined. */
 void *ty_buf_alloc(i64 bytes);
+void *ty_buf_alloc_data(i64 bytes); /* the same for elements; see guard.c */
 void ty_buf_free(void *p, i64 bytes);
 void ty_buf_trim(i64 keep); /* give cached buffers back until at most `keep` bytes are cached */
 
@@ -61,6 +62,30 @@ typedef struct MemStats {
   i64 general;                        /* bytes of general memory */
 } MemStats;
 MemStats ty_mem_stats(void);
+
+/* n blocks of `each` bytes one behind the other, *step apart, by one allocation: ty_buf_free(p, n * each). */
+void *ty_buf_pieces(i64 n, i64 each, i64 *step);
+
+/* Whether memory is checked, by guard.c or a sanitizer: then nothing is kept for another use, and what
+** has a life of its own has a block of its own. */
+bool ty_mem_checked(void);
+
+/* --- guard.c: the allocator where TYCHO_CHECK=memory or memory-before asks for it; fixed before the first
+** allocation. Blocks lie beside a page without access. */
+extern bool ty_guarded;
+typedef struct GuardStats {
+  i64 blocks,
+      crowded; /* had so far; of these, without such a page: the system has no more of them */
+} GuardStats;
+void *ty_guard_alloc(size_t n, size_t align);
+size_t ty_guard_align(size_t n, size_t align); /* what a tensor of n bytes is promised */
+void *ty_guard_pieces(size_t n, size_t each, size_t align, size_t *step);
+void ty_guard_free(
+    void *p); /* ends the process where bytes around p were written, or p is no block */
+size_t ty_guard_size(const void *p);
+GuardStats ty_guard_stats(void);
+void ty_guard_lock(void); /* around a fork */
+void ty_guard_unlock(void);
 
 /* Arena: scratch of one compilation; dropped whole. Alloc returns NULL on failure, 16-byte aligned,
 ** zeroed. */
@@ -77,7 +102,8 @@ void ty_arena_free(Arena *A);
 ** Nested calls run on the caller. Results may not depend on how the range was cut. */
 typedef void PoolFn(void *arg, i64 begin, i64 end);
 void ty_pool_run(i64 n, i64 grain, PoolFn *fn, void *arg);
-int ty_pool_threads(int n); /* n > 0 sets; returns the number in force */
+int ty_pool_threads(int n); /* n > 0 sets; returns the number in force, at most ... */
+enum { POOL_MOST = 64 };
 
 /* The floating-point environment of kernels: round to nearest, no flush to zero. */
 u32 ty_fp_enter(void);

@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 }; /* of cblas.h */
@@ -67,6 +68,62 @@ void *ty_blas_symbol(const char *name) {
   return ty_blas_load(NULL) ? dlsym(blas.handle, name) : NULL;
 }
 
+/* Its routines take several times half a megabyte of stack: LU decomposition at each of its levels, for one.
+** Where the caller's has less they run on a thread of their own, with the signals of none. */
+enum { STACK_WANTED = 3 << 20, STACK_OWN = 16 << 20 };
+
+/* Where the calling thread's stack ends; NULL: nobody knows. */
+static const char *stack_end(void) {
+  static _Thread_local const char *end;
+  static _Thread_local bool known;
+#ifdef __linux__
+  pthread_attr_t attr;
+  if (!known && !pthread_getattr_np(pthread_self(), &attr)) {
+    void *low;
+    size_t size;
+    if (!pthread_attr_getstack(&attr, &low, &size)) end = low;
+    pthread_attr_destroy(&attr);
+  }
+#endif
+  known = true;
+  return end;
+}
+
+typedef struct Errand {
+  void (*fn)(void *);
+  void *arg;
+} Errand;
+
+static void *run_errand(void *arg) {
+  const Errand *e = arg;
+  ty_fp_enter();
+  e->fn(e->arg);
+  return NULL;
+}
+
+bool ty_blas_call(void (*fn)(void *), void *arg) {
+  const char *end = stack_end(), *here = __builtin_frame_address(0);
+  if (!end || here - end >= STACK_WANTED) {
+    fn(arg);
+    return true;
+  }
+  Errand e = {fn, arg};
+  pthread_attr_t attr;
+  pthread_t id;
+  sigset_t all, old;
+  if (pthread_attr_init(&attr)) return false;
+  sigfillset(&all);
+  bool ok =
+      !pthread_attr_setstacksize(&attr, STACK_OWN) && !pthread_sigmask(SIG_SETMASK, &all, &old);
+  if (ok) {
+    ok = !pthread_create(&id, &attr, run_errand, &e);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+  }
+  pthread_attr_destroy(&attr);
+  if (ok) pthread_join(id, NULL);
+  return ok;
+}
+
 /* OpenBLAS follows the pool's number of threads; setting it is not free, so only when it changed.
  */
 static void follow_threads(void) {
@@ -103,29 +160,17 @@ static void dense(int size, void *dst, const void *src, i64 rows, i64 cols, i64 
         }
 }
 
-bool ty_gemm_blas(const Gemm *d, const void *a, const void *b, void *y, const char **err) {
-  const int size = d->dtype == T_F64 ? 8 : 4;
-  if (!ty_blas_load(err)) return false;
-  if (!d->batch || !d->m || !d->n) return true;
-  if (!d->k) {
-    memset(y, 0, (size_t)(d->batch * d->m * d->n * size));
-    return true;
-  }
-  if (d->m > INT_MAX || d->n > INT_MAX || d->k > INT_MAX) {
-    *err = "a dim is too long for OpenBLAS (at most 2^31 - 1); switch ty.blas off";
-    return false;
-  }
-  int ta = NO_TRANS, tb = NO_TRANS, lda = (int)d->k, ldb = (int)d->n;
-  const bool copy_a = !layout(d->m, d->k, d->ars, d->acs, &ta, &lda);
-  const bool copy_b = !layout(d->k, d->n, d->brs, d->bcs, &tb, &ldb);
-  const i64 na = copy_a ? d->m * d->k * size : 0, nb = copy_b ? d->k * d->n * size : 0;
-  char *copies = na + nb ? ty_buf_alloc(na + nb) : NULL;
-  if (na + nb && !copies) {
-    *err = "out of memory";
-    return false;
-  }
-  follow_threads();
-  const int m = (int)d->m, n = (int)d->n, k = (int)d->k;
+typedef struct Products {
+  const Gemm *d;
+  const char *a, *b;
+  char *y, *own_a, *own_b; /* own: a dense copy of one item's, or NULL */
+  int ta, tb, lda, ldb, size;
+} Products;
+
+static void run_products(void *arg) {
+  const Products *p = arg;
+  const Gemm *d = p->d;
+  const int m = (int)d->m, n = (int)d->n, k = (int)d->k, ta = p->ta, tb = p->tb;
   const void *copied = NULL; /* the b that the copy holds: often one for the whole batch */
   for (i64 i = 0; i < d->batch; i++) {
     i64 ao = 0, bo = 0, rest = i;
@@ -133,17 +178,41 @@ bool ty_gemm_blas(const Gemm *d, const void *a, const void *b, void *y, const ch
       ao += rest % d->lead[l] * d->abs[l];
       bo += rest % d->lead[l] * d->bbs[l];
     }
-    const void *pa = (const char *)a + ao * size, *pb = (const char *)b + bo * size;
-    char *py = (char *)y + i * d->m * d->n * size;
-    if (copy_a) dense(size, copies, pa, d->m, d->k, d->ars, d->acs);
-    if (copy_b && pb != copied) dense(size, copies + na, pb, d->k, d->n, d->brs, d->bcs);
+    const void *pa = p->a + ao * p->size, *pb = p->b + bo * p->size;
+    char *py = p->y + i * d->m * d->n * p->size;
+    if (p->own_a) dense(p->size, p->own_a, pa, d->m, d->k, d->ars, d->acs);
+    if (p->own_b && pb != copied) dense(p->size, p->own_b, pb, d->k, d->n, d->brs, d->bcs);
     copied = pb;
-    if (copy_a) pa = copies;
-    if (copy_b) pb = copies + na;
-    if (size == 4)
-      blas.sgemm(ROW_MAJOR, ta, tb, m, n, k, 1.0f, pa, lda, pb, ldb, 0.0f, (float *)py, n);
-    else blas.dgemm(ROW_MAJOR, ta, tb, m, n, k, 1.0, pa, lda, pb, ldb, 0.0, (double *)py, n);
+    if (p->own_a) pa = p->own_a;
+    if (p->own_b) pb = p->own_b;
+    if (p->size == 4)
+      blas.sgemm(ROW_MAJOR, ta, tb, m, n, k, 1.0f, pa, p->lda, pb, p->ldb, 0.0f, (float *)py, n);
+    else blas.dgemm(ROW_MAJOR, ta, tb, m, n, k, 1.0, pa, p->lda, pb, p->ldb, 0.0, (double *)py, n);
   }
-  if (copies) ty_buf_free(copies, na + nb);
-  return true;
+}
+
+bool ty_gemm_blas(const Gemm *d, const void *a, const void *b, void *y, const char **err) {
+  Products p = {.d = d, .a = a, .b = b, .y = y, .size = d->dtype == T_F64 ? 8 : 4};
+  if (!ty_blas_load(err)) return false;
+  if (!d->batch || !d->m || !d->n) return true;
+  if (!d->k) {
+    memset(y, 0, (size_t)(d->batch * d->m * d->n * p.size));
+    return true;
+  }
+  if (d->m > INT_MAX || d->n > INT_MAX || d->k > INT_MAX) {
+    *err = "a dim is too long for OpenBLAS (at most 2^31 - 1); switch ty.blas off";
+    return false;
+  }
+  p.ta = p.tb = NO_TRANS, p.lda = (int)d->k, p.ldb = (int)d->n;
+  const bool copy_a = !layout(d->m, d->k, d->ars, d->acs, &p.ta, &p.lda);
+  const bool copy_b = !layout(d->k, d->n, d->brs, d->bcs, &p.tb, &p.ldb);
+  const i64 na = d->m * d->k * p.size, nb = d->k * d->n * p.size;
+  if (copy_a) p.own_a = ty_buf_alloc(na);
+  if (copy_b) p.own_b = ty_buf_alloc(nb);
+  follow_threads();
+  bool ok = (p.own_a || !copy_a) && (p.own_b || !copy_b) && ty_blas_call(run_products, &p);
+  if (!ok) *err = "out of memory";
+  ty_buf_free(p.own_a, na);
+  ty_buf_free(p.own_b, nb);
+  return ok;
 }

@@ -11,6 +11,7 @@
 
 typedef i32 Val;
 
+/* Too large for small stacks. */
 typedef struct Build {
   Instr body[MAX_BODY];
   i32 n;

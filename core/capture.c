@@ -6,7 +6,8 @@
 ** owner finds in `refused` and `why`.
 **
 ** Storages that the function writes to wait for nodes of the batch like those that it makes; at the
-** end they get back the buffer and the version that they had.
+** end they get back the buffer and the version that they had. All that is put back or looked at again
+** is held meanwhile: finalisers may let go of anything, also while a capture records.
 */
 #include <stdio.h>
 #include "capture.h"
@@ -53,6 +54,7 @@ static void put_back_twins(Capture *c) {
     if (!o->first) continue;
     ty_storage_touch(o->t.st);
     o->t.st->twin = o->twin;
+    ty_storage_drop(o->twin); /* the last one that knew it takes itself away */
   }
 }
 
@@ -156,7 +158,7 @@ bool ty_capture_outside(State *S, Tensor *t, i32 slot) {
   *o = (Outside){.slot = slot, .first = first, .lone = lone};
   if (!known) t->origin = c->origins + (u32)c->noutside;
   if (first) {
-    o->twin = t->st->twin;
+    o->twin = t->st->twin ? ty_storage_hold(t->st->twin) : NULL;
     t->st->twin = NULL;
   }
   ty_tensor_alias(&o->t, t);

@@ -237,6 +237,7 @@ bool ty_engine_open(State *S) {
     if (*dump >= 'a' && *dump <= 'z') E->dump |= 1u << (*dump - 'a');
   if (ty_dumps(E, 'r')) S->recorded = say_recorded;
   E->check = check && *check == '1';
+  ty_tensor_open(S);
   S->engine = E;
   S->cut = engine_cut;
   S->quick = ty_quick;
@@ -264,6 +265,8 @@ void ty_engine_close(State *S) {
   ty_cache_clear(S);
   ty_panels_clear(E);
   ty_arena_free(&E->scratch);
+  ty_mem_free(E->room);
+  for (int i = 0; i < ROOMS; i++) ty_mem_free(E->compiled->room[i].p);
   ty_mem_free(E->compiled->key);
   ty_mem_free(E->compiled);
   ty_mem_free(E);

@@ -64,6 +64,7 @@ typedef struct Engine {
   const Machine *machine; /* tile stands in where it refuses a program */
   PlanCache plans;
   Arena scratch;                                   /* of the compilation in progress */
+  LowerRoom *room;                                 /* of the kernel that is lowered */
   u32 dump;                                        /* letters of TYCHO_DUMP: bit 0 is 'a' */
   bool check;                                      /* TYCHO_CHECK: verify after each pass */
   void (*say)(void *ctx, const char *s, size_t n); /* where dumps go; NULL: nowhere */

@@ -99,6 +99,7 @@ typedef struct Lazy {
 } Lazy;
 
 #define STASH_MAX 64
+#define ROOMS 16
 #define LEARN_SLOTS 1024
 #define LEARN_NODES 128
 #define QUICK_PATTERNS 4 /* which of two operands are numbers */
@@ -115,11 +116,20 @@ struct Compiled {
   struct Entry *capturing; /* whose capture is in progress */
   Lazy *session;
   bool collects; /* Lua's collector ran before */
+  int pause;     /* its pause then */
+  bool broken;   /* the session was ended from outside, which its owner has not heard yet */
   u8 stance;
   struct Stash { /* results that wait to be handed out */
     i32 base, n;
   } stash[STASH_MAX];
   i32 stashed;
+  struct
+      Room { /* memory of a call for its trace; calls that finalisers make meanwhile have the next */
+    void *p;
+    size_t n;
+    uintptr_t frame; /* where the call stands on the stack of C */
+  } room[ROOMS];
+  i32 nroom; /* of calls in progress, or that errors have ended */
   Quick *quick[OP_COUNT][T_COUNT][QUICK_PATTERNS]; /* made when first used */
 };
 

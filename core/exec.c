@@ -103,6 +103,23 @@ static void bind_slots(Bound *B) {
   }
 }
 
+/* Where memory is checked each temporary has a block of its own. What fails here is let go of with the rest. */
+static bool bind_apart(const Bound *B) {
+  const Slot *s = B->p->slot;
+  for (i32 i = 0; i < B->p->nslots; i++)
+    if (s[i].kind == SLOT_TEMP) B->addr[i] = NULL;
+  for (i32 i = 0; i < B->p->nslots; i++)
+    if (s[i].kind == SLOT_TEMP && !(B->addr[i] = ty_buf_alloc_data(s[i].bytes)))
+      return ty_fail_memory(B->S, "run", s[i].bytes);
+  return true;
+}
+
+static void free_apart(const Bound *B) {
+  const Slot *s = B->p->slot;
+  for (i32 i = 0; i < B->p->nslots; i++)
+    if (s[i].kind == SLOT_TEMP) ty_buf_free(B->addr[i], s[i].bytes);
+}
+
 /* Kernels behind the first write in place: plan.c has made sure that their machines can promise. */
 static bool reserve(const Bound *B) {
   for (i32 i = B->careful + 1; i < B->p->nsteps; i++) {
@@ -281,7 +298,8 @@ bool ty_exec_run(State *S, Plan *p, Batch *b, Buffer **outbuf) {
   bool ok = bind_outputs(&B, outbuf) && reserve(&B);
   if (ok) {
     bind_slots(&B);
-    ok = run_steps(&B);
+    if (TY_UNLIKELY(ty_guarded)) ok = bind_apart(&B) && run_steps(&B), free_apart(&B);
+    else ok = run_steps(&B);
   }
   for (i32 k = 0; k < B.nmade; k++) {
     ty_buffer_changed(B.made[k]); /* it may have been there, and others know it */

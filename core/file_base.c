@@ -35,11 +35,29 @@ static bool starved(void) {
   return false;
 }
 
-void *ty_file_alloc(i64 n) { return n < 0 || starved() ? NULL : malloc(n ? (size_t)n : 1); }
-void *ty_file_grow(void *p, i64 n) {
-  return n < 0 || starved() ? NULL : realloc(p, n ? (size_t)n : 1);
+void *ty_file_alloc(i64 n) {
+  if (n < 0 || starved()) return NULL;
+  return TY_UNLIKELY(ty_guarded) ? ty_guard_alloc((size_t)n, 16) : malloc(n ? (size_t)n : 1);
 }
-void ty_file_free(void *p) { free(p); }
+
+static void *checked_grow(void *p, size_t n) {
+  void *y = ty_guard_alloc(n, 16);
+  size_t old = y && p ? ty_guard_size(p) : 0;
+  if (!y) return NULL;
+  if (p) memcpy(y, p, TY_MIN(n, old));
+  ty_guard_free(p);
+  return y;
+}
+
+void *ty_file_grow(void *p, i64 n) {
+  if (n < 0 || starved()) return NULL;
+  return TY_UNLIKELY(ty_guarded) ? checked_grow(p, (size_t)n) : realloc(p, n ? (size_t)n : 1);
+}
+
+void ty_file_free(void *p) {
+  if (TY_UNLIKELY(ty_guarded)) ty_guard_free(p);
+  else free(p);
+}
 
 const void *ty_file_discard(const void *from, const void *end) {
   enum { SMALL_PAGE = 4096 };
@@ -306,14 +324,15 @@ static bool draft_name(Draft *d, int (*make)(Draft *d)) {
   return false;
 }
 
-/* The folder that a path lies in. false: it is too long. */
-static bool folder_of(const char *path, char folder[PATH_MAX]) {
+/* The folder that a path lies in, to be freed; NULL: no memory. */
+static char *folder_of(const char *path) {
   const char *end = strrchr(path, '/');
   size_t n = end ? (size_t)(end - path) + 1 : 1;
-  if (n >= PATH_MAX) return false;
+  char *folder = ty_file_alloc((i64)n + 1);
+  if (!folder) return NULL;
   memcpy(folder, end ? path : ".", n);
   folder[n] = 0;
-  return true;
+  return folder;
 }
 
 enum { PROC_ROOM = 40 };
@@ -325,9 +344,9 @@ static const char *proc_path(int fd, char text[PROC_ROOM]) {
 /* Opens a file without a name in the folder of `path`; false: there are none here. */
 static bool draft_nameless(Draft *d) {
 #ifdef O_TMPFILE
-  char folder[PATH_MAX], proc[PROC_ROOM];
-  if (!folder_of(d->path, folder)) return false;
-  d->fd = open(folder, O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
+  char proc[PROC_ROOM], *folder = folder_of(d->path);
+  d->fd = folder ? open(folder, O_RDWR | O_TMPFILE | O_CLOEXEC, 0666) : -1;
+  ty_file_free(folder);
   if (d->fd < 0) return false;
   if (access(proc_path(d->fd, proc), F_OK) == 0) return true;
   close(d->fd); /* it could not be named */
@@ -400,9 +419,9 @@ bool ty_draft_write(Draft *d, const void *data, i64 n) {
 
 /* The folder's own entry goes to the disk too. Systems that cannot do that are not asked twice. */
 static void sync_folder(const char *path) {
-  char folder[PATH_MAX];
-  if (!folder_of(path, folder)) return;
-  int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  char *folder = folder_of(path);
+  int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+  ty_file_free(folder);
   if (fd < 0) return;
   (void)fsync(fd);
   close(fd);

@@ -100,13 +100,14 @@ static void push_field(lua_State *L, const CsvField *x) {
     lua_pushlstring(L, x->p, (size_t)x->n);
     return;
   }
-  luaL_Buffer b;
-  luaL_buffinit(L, &b);
+  char *text = lua_newuserdata(L, (size_t)x->n);
+  size_t n = 0;
   for (i64 k = 0; k < x->n; k++) {
-    luaL_addchar(&b, x->p[k]);
+    text[n++] = x->p[k];
     k += x->p[k] == '"';
   }
-  luaL_pushresult(&b);
+  lua_pushlstring(L, text, n);
+  lua_remove(L, -2);
 }
 
 /* csv_names(table) -> count, names; names is nil without a header. */

@@ -230,12 +230,12 @@ static bool reader_next(void *ctx, void *to, i64 n) {
   return true;
 }
 
-/* The header of member i, as an entry. */
-static bool read_member_header(Archive *a, i64 i, const ZipStat *st) {
+enum { FRONT = NPY_HEADER_MOST + 12 };
+
+/* The header of member i, as an entry. Its first bytes are read to `front`, which has room for FRONT. */
+static bool read_member_header(Archive *a, i64 i, const ZipStat *st, u8 *front) {
   Inside *in = a->inside;
-  i64 length = (i64)strlen(st->name), size = (i64)st->size;
-  u8 front[NPY_HEADER_MOST + 12];
-  i64 n = TY_MIN(size, (i64)sizeof front);
+  i64 length = (i64)strlen(st->name), size = (i64)st->size, n = TY_MIN(size, FRONT);
   Reader r = {a, st->name, zip.member(in->zip, (u64)i, 0)};
   if (!r.m) return member_fail(a, st->name, zip.text(in->zip));
   bool ok = reader_next(&r, front, n);
@@ -260,7 +260,7 @@ static bool read_member_header(Archive *a, i64 i, const ZipStat *st) {
   return ok;
 }
 
-static bool read_members(Archive *a) {
+static bool read_members(Archive *a, u8 *front) {
   Inside *in = a->inside;
   i64 count = zip.count(in->zip, 0), total = 0;
   if (count > ENTRIES_MOST)
@@ -281,7 +281,7 @@ static bool read_members(Archive *a) {
       return ty_file_fail(&a->file,
                           "would unpack to more than %lld bytes (allow that by {limit = bytes})",
                           (long long)a->limit);
-    if (!read_member_header(a, i, &st)) return false;
+    if (!read_member_header(a, i, &st, front)) return false;
     a->entry[a->count - 1].bytes = i; /* which member it is */
   }
   return ty_archive_unique(a);
@@ -290,7 +290,7 @@ static bool read_members(Archive *a) {
 /* The elements, then what is left of the member: at its end libzip compares the checksum. */
 static bool npz_read(Archive *a, const Entry *e, void *to) {
   Inside *in = a->inside;
-  u8 rest[4096];
+  u8 rest[2048];
   ZipStat st = {0};
   if (zip.stat(in->zip, (u64)e->bytes, NAME_RAW, &st))
     return ty_file_fail(&a->file, "%s", zip.text(in->zip));
@@ -328,7 +328,10 @@ bool ty_npz_open(Archive *a) {
     zip.source_free(s);
     return false;
   }
-  return read_members(a);
+  u8 *front = ty_file_alloc(FRONT);
+  bool ok = front ? read_members(a, front) : ty_file_fail_memory(&a->file, FRONT);
+  ty_file_free(front);
+  return ok;
 }
 
 /* --- writing */

@@ -28,9 +28,8 @@
 ** Operands are packed only where that pays or must be (narrow types, strides). A large row-major b of
 ** floats is packed a panel at a time into L1 by the first tile that goes down it, which stores what it
 ** reads; any other b too when one block of rows is all that reads it, else whole. While a panel is at
-** work, the next one is called into the cache. Small products are done on the caller with scratch on
-** its stack. Larger batches of small products are spread over
-** the pool by item, large products by tile.
+** work, the next one is called into the cache. Small products are done on the caller. Larger batches of
+** small products are spread over the pool by item, large products by tile.
 */
 #include "gemm.h"
 
@@ -45,7 +44,6 @@ enum {
   DEEP = 8,               /* blocks of k from which threads may share a product by them */
   DEEP_BYTES = 1 << 20,   /* of sums of blocks at a time */
   PANEL_ROWS = 128,       /* rows up to which packing b is a noticeable share of the work */
-  STACK = 16 << 10,       /* bytes of scratch that small products take from the stack */
   PACK_BYTES = 32 << 20,  /* most bytes of b packed at a time */
   B_DIRECT = 256 << 10,   /* bytes of b up to which a row-major b is read where it lies */
   B_NEAR = 512 << 10,     /* the same ... */
@@ -94,6 +92,7 @@ typedef struct Job {
   Near near;               /* near: units, and what they read */
   i64 asize, bsize, ysize; /* bytes of scratch: a block, packed b, sums of a narrow y */
   i64 psize, tsize;        /* and a panel of b, a tile that y cannot hold */
+  i64 fsize;               /* and a Finder, where an operand lies at places */
   const char *bpacked;
   Slot *slot;
   int nslots;
@@ -141,6 +140,7 @@ static void job_plan(Job *J, int threads, bool panels) {
   J->jc = d->n;
   J->apitch = J->asize = J->bsize = J->ysize = J->psize = J->tsize = 0;
   J->now = J->keeps = false;
+  J->fsize = d->ap || d->bp ? round_up(sizeof(Finder), 64) : 0;
   const bool aside = J->tail && J->tail->aside;
   if (d->n == 1) {
     J->way = COLUMN;
@@ -202,6 +202,16 @@ static void job_plan(Job *J, int threads, bool panels) {
   J->tsize = J->narrow && aside ? round_up(J->mc * J->nc * J->es, 64) : 0;
 }
 
+/* Bytes of a thread's scratch before a packed b. The finder comes last of them. */
+static i64 front(const Job *J) {
+  return round_up(J->asize, 64) + round_up(J->ysize, 64) + J->tsize + round_up(J->psize, 64) +
+         J->fsize;
+}
+
+static Finder *finder(const Job *J, char *scratch) {
+  return J->fsize ? (Finder *)(scratch + front(J) - J->fsize) : NULL;
+}
+
 /* A tile of the item at hand is done. */
 static void done(const Job *J, void *y, i64 stride, i64 i, i64 rows, i64 j, i64 cols) {
   if (!J->tail->tile(J->tail, y, stride, J->item.row + i, rows, j, cols))
@@ -211,12 +221,12 @@ static void done(const Job *J, void *y, i64 stride, i64 i, i64 rows, i64 j, i64 
 /* ---- Tiles ---------------------------------------------------------------------------------- */
 
 /* A panel of nr columns, counted from J->j0, for one block of k. */
-static void pack_panel(const Job *J, char *to, i64 k0, i64 j, Seen *seen) {
+static void pack_panel(const Job *J, char *to, i64 k0, i64 j, Finder *F) {
   const Gemm *d = &J->d;
   const i64 kc = TY_MIN(KC, d->k - k0), w = TY_MIN(J->nr, J->jn - j);
   if (d->bp)
     ty_gemm_place(d->dtype, to, J->nr, J->item.b, d->bp, J->item.k0 + k0, kc, J->j0 + j, w, J->nr,
-                  seen);
+                  &F->b, F);
   else
     J->pack(to, J->nr, J->item.b + (k0 * d->brs + (J->j0 + j) * d->bcs) * J->es, d->brs, d->bcs, kc,
             w, J->nr);
@@ -224,15 +234,21 @@ static void pack_panel(const Job *J, char *to, i64 k0, i64 j, Seen *seen) {
 
 /* Packs panels [begin, end) of b. Blocks of k follow each other, in each the panels, in each its
 ** rows. */
-static void pack_b(void *arg, i64 begin, i64 end) {
-  Job *J = arg;
+static void pack_b(const Job *J, i64 begin, i64 end, char *scratch) {
   const i64 panels = ceil_div(J->jn, J->nr), wide = panels * J->nr;
-  Seen seen;
-  seen.ni = 0;
+  Finder *F = J->d.bp ? finder(J, scratch) : NULL;
+  if (F) F->b.ni = 0;
   for (i64 u = begin; u < end; u++) {
     const i64 k0 = u / panels * KC, j = u % panels * J->nr, kc = TY_MIN(KC, J->d.k - k0);
-    pack_panel(J, (char *)(uintptr_t)J->bpacked + (k0 * wide + j * kc) * J->cs, k0, j, &seen);
+    pack_panel(J, (char *)(uintptr_t)J->bpacked + (k0 * wide + j * kc) * J->cs, k0, j, F);
   }
+}
+
+static void pool_pack(void *arg, i64 begin, i64 end) {
+  const Job *J = arg;
+  Slot *s = ty_slot_take(J->slot, J->nslots);
+  pack_b(J, begin, end, s->mem);
+  ty_slot_leave(s);
 }
 
 /* The panel that comes next. While the one at hand goes down the rows, a share of it is called into
@@ -358,8 +374,8 @@ static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
                 .brs = J->bpack ? J->nr : d->brs,
                 .srs = yrs,
                 .op = J->list.op};
-  Seen down, seen;
-  down.ni = seen.ni = 0;
+  Finder *F = finder(J, scratch);
+  if (F) F->a.ni = F->b.ni = 0;
   Ahead next;
   const bool calls = J->bpack && !d->bp;
   for (i64 k0 = 0; k0 < d->k; k0 += KC) {
@@ -377,8 +393,8 @@ static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
                 TY_MIN(rows, m - i), rows);
       a = scratch;
     } else if (J->apitch) {
-      ty_gemm_place(d->dtype, scratch, ars, J->item.a, d->ap, i0, m, J->item.k0 + k0, kc, kc,
-                    &down);
+      ty_gemm_place(d->dtype, scratch, ars, J->item.a, d->ap, i0, m, J->item.k0 + k0, kc, kc, &F->a,
+                    F);
       a = scratch;
     }
     /* Down a panel of b while it sits in L1. When k is short, y is what costs: along its rows. */
@@ -389,7 +405,7 @@ static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
         const i64 h = TY_MIN(step, m - i), w = TY_MIN(J->nr, j1 - j);
         t.a = a + i * (J->apack ? kc : ars) * cs;
         if (J->now && !(J->keeps && w > J->kern->vl && m >= rows - 1)) {
-          pack_panel(J, packed, k0, j, &seen);
+          pack_panel(J, packed, k0, j, F);
           t.b = packed;
           t.brs = J->nr;
         } else if (J->bpack && !J->now) {
@@ -425,8 +441,8 @@ static void column(const Job *J, i64 i0, i64 i1, const char *b, char *out, char 
   const Kern *K = J->kern;
   const i64 cs = J->cs, lrs = J->depth * (256 / cs); /* a row's stack of lanes, 256 bytes a level */
   char *lanes = scratch, *packed = scratch + J->group * J->depth * 256;
-  Seen seen;
-  seen.ni = 0;
+  Finder *F = finder(J, scratch);
+  if (F) F->a.ni = 0;
   for (i64 i = i0; i < i1; i += J->group) {
     const i64 nr = TY_MIN(J->group, i1 - i);
     i64 top = 0, block = 0;
@@ -437,7 +453,8 @@ static void column(const Job *J, i64 i0, i64 i1, const char *b, char *out, char 
       if (J->apack) {
         /* Packed as the transpose, so that a column-major a is turned in squares. */
         ars = n + 64 / cs; /* a line more, or rows a power of two apart share a set of L1 */
-        if (d->ap) ty_gemm_place(d->dtype, packed, ars, J->item.a, d->ap, i, nr, k0, n, n, &seen);
+        if (d->ap)
+          ty_gemm_place(d->dtype, packed, ars, J->item.a, d->ap, i, nr, k0, n, n, &F->a, F);
         else J->pack(packed, ars, a, d->ars, d->acs, nr, n, n);
         a = packed;
       }
@@ -508,7 +525,8 @@ static void run_units(Job *J, i64 begin, i64 end, char *scratch) {
     } else if (J->way == NEAR) {
       i64 n, j = ty_gemm_near_columns(&J->near, u, &n), yrs = J->tsize ? J->nc : d->n;
       char *y = J->tsize ? scratch : J->item.y + j * J->es;
-      ty_gemm_near(d, &J->near, J->item.a, J->item.b, J->item.laid, u, y, yrs, scratch + J->tsize);
+      ty_gemm_near(d, &J->near, J->item.a, J->item.b, J->item.laid, u, y, yrs, scratch + J->tsize,
+                   finder(J, scratch));
       if (tail) done(J, y, yrs, 0, d->m, j, n);
     } else {
       const i64 i = u / across * J->mc, j = u % across * J->nc;
@@ -524,6 +542,17 @@ static void pool_units(void *arg, i64 begin, i64 end) {
   ty_slot_leave(s);
 }
 
+/* A column at places: as a row. */
+static void pack_column(const Job *J, char *scratch) {
+  const Gemm *d = &J->d;
+  Finder *F = finder(J, scratch);
+  Places turned = *d->bp;
+  turned.row = d->bp->col, turned.col = d->bp->row;
+  F->b.ni = 0;
+  ty_gemm_place(d->dtype, (char *)(uintptr_t)J->bpacked, d->k, J->item.b, &turned, 0, 1, 0, d->k,
+                d->k, &F->b, F);
+}
+
 /* One item; over the pool, or on this thread with the scratch of `alone`. */
 static void run_item(Job *J, Slot *alone) {
   const Gemm *d = &J->d;
@@ -531,18 +560,15 @@ static void run_item(Job *J, Slot *alone) {
     J->jn = TY_MIN(J->jc, d->n - J->j0);
     if (J->way == TILES) J->units = ceil_div(d->m, J->mc) * ceil_div(J->jn, J->nc);
     if (J->bsize && J->way == COLUMN && d->bp) {
-      Seen seen;
-      Places turned = *d->bp;
-      turned.row = d->bp->col, turned.col = d->bp->row;
-      seen.ni = 0;
-      ty_gemm_place(d->dtype, (char *)(uintptr_t)J->bpacked, d->k, J->item.b, &turned, 0, 1, 0,
-                    d->k, d->k, &seen);
+      Slot *own = alone ? alone : ty_slot_take(J->slot, J->nslots);
+      pack_column(J, own->mem);
+      if (!alone) ty_slot_leave(own);
     } else if (J->bsize && J->way == COLUMN) {
       J->pack((char *)(uintptr_t)J->bpacked, d->k, J->item.b, 0, d->brs, 1, d->k, d->k);
     } else if (J->bsize) {
       const i64 n = ceil_div(J->jn, J->nr) * ceil_div(d->k, KC);
-      if (alone) pack_b(J, 0, n);
-      else ty_pool_run(n, TY_MAX(1, (64 << 10) / (J->nr * KC)), pack_b, J);
+      if (alone) pack_b(J, 0, n, alone->mem);
+      else ty_pool_run(n, TY_MAX(1, (64 << 10) / (J->nr * KC)), pool_pack, J);
     }
     if (alone) run_units(J, 0, J->units, alone->mem);
     else ty_pool_run(J->units, 1, pool_units, J);
@@ -567,11 +593,6 @@ static Item item_at(const Job *J, const Item *base, i64 i) {
                 NULL};
 }
 
-/* Bytes of a thread's scratch before a packed b. */
-static i64 front(const Job *J) {
-  return round_up(J->asize, 64) + round_up(J->ysize, 64) + J->tsize + round_up(J->psize, 64);
-}
-
 /* An item that is one unit and is read as it lies: tiles without the questions. */
 static bool reads_bare(const Job *J) {
   if (J->list.store && J->d.k > KC) return false; /* y cannot hold sums */
@@ -592,7 +613,8 @@ static void run_items(Job *shared, i64 begin, i64 end, Slot *s) {
     if (together > 1) {
       char *laid = s->mem + J.tsize;
       const i64 at = (i - begin) % together;
-      if (!at) ty_gemm_lay(&J.d, &J.near, J.item.b, TY_MIN(together, end - i), laid);
+      if (!at)
+        ty_gemm_lay(&J.d, &J.near, J.item.b, TY_MIN(together, end - i), laid, finder(&J, s->mem));
       J.item.laid = laid + at * J.near.bytes;
     }
     if (is_bare) bare(J.kern, &J.d, J.item.a, J.item.b, J.item.y, J.item.row, &J.list);
@@ -611,33 +633,35 @@ static void pool_items(void *arg, i64 begin, i64 end) {
   ty_slot_leave(s);
 }
 
-/* Everything on the caller: scratch from the stack if it does. */
+/* Everything on the caller. */
 static bool run_alone(Job *J) {
-  _Alignas(64) char stack[STACK];
   const i64 need = front(J) + J->bsize;
-  Slot s = {.mem = need <= STACK ? stack : ty_buf_alloc(need)};
-  if (!s.mem) return false;
+  Slot s = {.mem = need ? ty_buf_alloc(need) : NULL};
+  if (need && !s.mem) return false;
   run_items(J, 0, J->d.batch, &s);
-  if (s.mem != stack) ty_buf_free(s.mem, need);
+  ty_buf_free(s.mem, need);
   return true;
 }
 
 /* Over the pool: by items, or inside each item. */
 static bool run_pool(Job *J, int threads, bool by_items, i64 grain) {
-  enum { MOST = 256 };
-  Slot slot[MOST];
-  const int n = TY_MIN(threads + 1, MOST);
+  Slot slot[POOL_MOST + 1];
+  const int n = TY_MIN(threads, POOL_MOST) + 1;
   const i64 each = round_up(front(J) + (by_items ? J->bsize : 0), 64);
-  const i64 need = n * each + (by_items ? 0 : J->bsize);
-  char *mem = need ? ty_buf_alloc(need) : NULL;
-  if (need && !mem) return false;
+  const i64 shared = by_items ? 0 : J->bsize;
+  i64 apart;
+  char *mem = ty_buf_pieces(n, each, &apart), *packed = shared ? ty_buf_alloc(shared) : NULL;
+  if (!mem || (shared && !packed)) {
+    ty_buf_free(mem, n * each);
+    return false;
+  }
   for (int i = 0; i < n; i++) {
     atomic_init(&slot[i].busy, 0);
-    slot[i].mem = mem + i * each;
+    slot[i].mem = mem + i * apart;
   }
   J->slot = slot;
   J->nslots = n;
-  if (J->bsize) J->bpacked = mem + n * each;
+  if (J->bsize) J->bpacked = packed;
   if (by_items) {
     ty_pool_run(J->d.batch, grain, pool_items, J);
   } else {
@@ -647,7 +671,8 @@ static bool run_pool(Job *J, int threads, bool by_items, i64 grain) {
       run_item(J, NULL);
     }
   }
-  if (mem) ty_buf_free(mem, need);
+  ty_buf_free(mem, n * each);
+  ty_buf_free(packed, shared);
   return true;
 }
 
@@ -818,5 +843,5 @@ void ty_gemm_pack(const Gemm *d, const void *b, void *panels) {
   panels_plan(&J, d);
   J.item.b = b;
   J.bpacked = panels;
-  pack_b(&J, 0, ceil_div(J.d.n, J.nr) * ceil_div(J.d.k, KC));
+  pack_b(&J, 0, ceil_div(J.d.n, J.nr) * ceil_div(J.d.k, KC), NULL); /* b lies at no places */
 }

@@ -28,6 +28,7 @@ enum {
   KC = 256,         /* the canonical block of k */
   STREAM_ROWS = 4,  /* most rows of a stream */
   SIDE_BYTES = 512, /* of a column of a that a column product reads at a time */
+  LAY_BYTES = 9216, /* of what laying rows out of pieces works in */
 };
 
 /* A tile for a kernel: rows by one or two vectors of y, over one block of k. Strides are in
@@ -84,9 +85,9 @@ typedef struct Kern {
   void (*side)(i64 nr, i64 n, const void *a, i64 acs, const void *b, void *lanes);
   /* For operands at places, of floats; NULL: not for this type. Row to[i] of dst is put together from
   ** pieces at src[off[i]] whose elements are `step` apart, 1 or 2; zero between them and up to
-  ** `pad`. */
+  ** `pad`. scratch: LAY_BYTES, at a multiple of 64. */
   void (*lay)(void *dst, i64 ds, const i64 *to, const void *src, const i64 *off, i64 ni,
-              const Piece *piece, i64 n, i64 step, i64 pad);
+              const Piece *piece, i64 n, i64 step, i64 pad, void *scratch);
   /* n pieces, 1 or 2, of at most a vector, from each row of a product over one block of k, where row p
   ** of b lies at off[p]; of f32. */
   void (*near)(i64 m, i64 k, const void *a, i64 ars, i64 acs, const void *b, const i64 *off,
@@ -107,7 +108,8 @@ PackFn *ty_gemm_packer(int dtype);
 void ty_gemm_narrow(int dtype, void *y, i64 yrs, const void *sum, i64 srs, i64 m, i64 n);
 
 /* gemm_place.c: as PackFn, for rows [i0, i0 + ni) and columns [j0, j0 + nj) of an operand at places. The
-** places of the rows are left in `seen` for the next call; it begins with ni = 0. */
+** places of the rows are left in `seen` for the next call; it begins with ni = 0. All that is looked up
+** lies in a Finder, which a thread has in its scratch: too large for small stacks. */
 typedef struct Index { /* a part of the index of each border */
   i64 at[BORDERS];
 } Index;
@@ -117,8 +119,15 @@ typedef struct Seen {
   i64 off[KC], to[KC]; /* the places, and the number of the row counted from i0 */
   Index index[KC];     /* of each kind */
 } Seen;
+typedef struct Finder {
+  _Alignas(64) char lay[LAY_BYTES]; /* of Kern.lay */
+  Seen a, b;                        /* for who calls */
+  Piece across[KC], part[KC], down[KC];
+  Index index[KC], row[KC];
+  i64 off[KC], kind[KC];
+} Finder;
 void ty_gemm_place(int dtype, void *dst, i64 ds, const void *src, const Places *p, i64 i0, i64 ni,
-                   i64 j0, i64 nj, i64 pad, Seen *seen);
+                   i64 j0, i64 nj, i64 pad, Seen *seen, Finder *F);
 
 /* A product whose b is read at places, without panels. Columns are `runs` of `steps` of `line`
 ** elements; a unit of work takes `chunk` of the steps. */
@@ -139,10 +148,10 @@ i64 ty_gemm_near_units(const Near *w);
 /* The columns of a unit; and the unit. */
 i64 ty_gemm_near_columns(const Near *w, i64 unit, i64 *n);
 /* Lays out the first `n` items from b on, n <= w->items, where that is more than 1. */
-void ty_gemm_lay(const Gemm *d, const Near *w, const char *b, i64 n, char *scratch);
+void ty_gemm_lay(const Gemm *d, const Near *w, const char *b, i64 n, char *scratch, Finder *F);
 /* laid: what was laid out for this item; or NULL: the unit is laid out in scratch, if it must be. */
 void ty_gemm_near(const Gemm *d, const Near *w, const char *a, const char *b, const char *laid,
-                  i64 unit, char *y, i64 yrs, char *scratch);
+                  i64 unit, char *y, i64 yrs, char *scratch, Finder *F);
 
 /* Leading dims whose rows of a simply go on, with one b, become rows of one larger product. */
 void ty_gemm_merge(Gemm *d);

@@ -181,8 +181,10 @@ PACKING(plain, )
 #define NARROW narrow_plain
 #define PAIR_ROWS pair_rows_plain
 
+/* Where a tile is loaded from and stored to; the sums of one are made there. */
 typedef struct Tile {
-  u32 row[TILE_ROWS][TILE_COLS];
+  char *p;
+  i64 stride;
 } Tile;
 
 /* Denormals are zero, with their sign. */
@@ -194,51 +196,57 @@ static inline float flushed(float x) {
   return x;
 }
 
-static void tile_load(Tile *t, const void *p, i64 stride) {
-  for (int r = 0; r < TILE_ROWS; r++) memcpy(t->row[r], (const char *)p + r * stride, 64);
-}
+static inline float bf16_at(const u16 *p) { return flushed(ty_bf16_to_f32(*p)); }
 
-static void tile_store(const Tile *t, void *p, i64 stride) {
-  for (int r = 0; r < TILE_ROWS; r++) memcpy((char *)p + r * stride, t->row[r], 64);
+/* Row r as u16: pairs of k for each column. */
+static const u16 *tile_row(const Tile *t, int r) { return (const u16 *)(t->p + r * t->stride); }
+
+static void tile_zero(const Tile *t) {
+  for (int r = 0; r < TILE_ROWS; r++) memset(t->p + r * t->stride, 0, TILE_COLS * 4);
 }
 
 /* The elements at even and at odd k, flushed. */
-static void tile_split(const Tile *t, double even[][TILE_COLS], double odd[][TILE_COLS]) {
+static void tile_split(const Tile *t, float even[][TILE_COLS], float odd[][TILE_COLS]) {
   for (int r = 0; r < TILE_ROWS; r++)
     for (int c = 0; c < TILE_COLS; c++) {
-      even[r][c] = flushed(ty_bf16_to_f32((u16)t->row[r][c]));
-      odd[r][c] = flushed(ty_bf16_to_f32((u16)(t->row[r][c] >> 16)));
+      even[r][c] = bf16_at(tile_row(t, r) + 2 * c);
+      odd[r][c] = bf16_at(tile_row(t, r) + 2 * c + 1);
     }
 }
 
 /* Doubles stand for fma: they hold the product of two bf16, and its sum with an f32 but for bits so
 ** far below that they cannot make or break a tie of f32. */
-static void tile_dot(Tile *c, const Tile *a, const Tile *b) {
-  double a0[TILE_ROWS][TILE_COLS], a1[TILE_ROWS][TILE_COLS];
-  double b0[TILE_ROWS][TILE_COLS], b1[TILE_ROWS][TILE_COLS];
-  tile_split(a, a0, a1);
+static void tile_dot(const Tile *c, const Tile *a, const Tile *b) {
+  float b0[TILE_ROWS][TILE_COLS], b1[TILE_ROWS][TILE_COLS];
   tile_split(b, b0, b1);
   for (int m = 0; m < TILE_ROWS; m++) {
     float even[TILE_COLS] = {0}, odd[TILE_COLS] = {0}, sum[TILE_COLS];
-    for (int k = 0; k < STEP / 2; k++)
+    for (int k = 0; k < STEP / 2; k++) {
+      const double a0 = bf16_at(tile_row(a, m) + 2 * k), a1 = bf16_at(tile_row(a, m) + 2 * k + 1);
       for (int n = 0; n < TILE_COLS; n++) {
-        even[n] = flushed((float)(a0[m][k] * b0[k][n] + (double)even[n]));
-        odd[n] = flushed((float)(a1[m][k] * b1[k][n] + (double)odd[n]));
+        even[n] = flushed((float)(a0 * (double)b0[k][n] + (double)even[n]));
+        odd[n] = flushed((float)(a1 * (double)b1[k][n] + (double)odd[n]));
       }
-    memcpy(sum, c->row[m], sizeof sum);
+    }
+    memcpy(sum, c->p + m * c->stride, sizeof sum);
     for (int n = 0; n < TILE_COLS; n++)
       sum[n] = flushed(flushed(sum[n]) + flushed(even[n] + odd[n]));
-    memcpy(c->row[m], sum, sizeof sum);
+    memcpy(c->p + m * c->stride, sum, sizeof sum);
   }
 }
 
 #define UNIT emulated
 #define INLINE __attribute__((noinline))
 #define ATTR
-#define TILES Tile tile[8]
-#define ZERO(t) memset(&tile[t], 0, sizeof(Tile))
-#define LOAD(t, p, stride) tile_load(&tile[t], p, stride)
-#define STORE(t, p, stride) tile_store(&tile[t], p, stride)
+#define TILES \
+  Tile tile[8] = {{(char *)y, stride}, \
+                  {(char *)(y + TILE_COLS), stride}, \
+                  {(char *)y1, stride}, \
+                  {(char *)(y1 + TILE_COLS), stride}}
+#define ZERO(t) tile_zero(&tile[t])
+#define LOAD(t, p, stride) \
+  tile[t] = (Tile) { (char *)(uintptr_t)(p), stride }
+#define STORE(t, p, stride) (void)0
 #define DOT(c, a, b) tile_dot(&tile[c], &tile[a], &tile[b])
 #define CONFIGURE (void)0
 #define RELEASE (void)0
@@ -553,8 +561,7 @@ static bool one_b(const Gemm *d) {
 
 bool ty_amx_gemm(const Gemm *d, const void *a, const void *b, const void *panels, void *y,
                  const GemmTail *tail) {
-  enum { MOST = 256 };
-  Slot slot[MOST];
+  Slot slot[POOL_MOST + 1];
   Job J = {.d = *d, .a = a, .b = b, .y = y, .tail = tail, .slot = slot};
   if (!(J.unit = the_unit())) return false;
   atomic_init(&J.failed, false);
@@ -572,18 +579,23 @@ bool ty_amx_gemm(const Gemm *d, const void *a, const void *b, const void *panels
   J.bsize = round_up(columns, PANEL) * J.steps * STEP;
   const i64 items = J.shared ? d->batch : TY_MAX(1, TY_MIN(d->batch, PACK_BYTES / 2 / J.bsize));
   const i64 each = round_up(J.asize + J.ysize + J.tsize, 64);
-  J.nslots = threads > 1 ? TY_MIN(threads + 1, MOST) : 1;
-  const i64 packed = made ? 0 : (J.shared ? 1 : items) * J.bsize * 2,
-            need = packed + J.nslots * each;
-  char *mem = ty_buf_alloc(need);
-  if (!mem) return false;
-  J.packed = made ? (u16 *)(uintptr_t)panels : (u16 *)mem;
+  J.nslots = threads > 1 ? TY_MIN(threads, POOL_MOST) + 1 : 1;
+  const i64 packed = made ? 0 : (J.shared ? 1 : items) * J.bsize * 2;
+  i64 apart;
+  char *mem = ty_buf_pieces(J.nslots, each, &apart), *own = made ? NULL : ty_buf_alloc(packed);
+  if (!mem || (!made && !own)) {
+    ty_buf_free(mem, J.nslots * each);
+    ty_buf_free(own, packed);
+    return false;
+  }
+  J.packed = made ? (u16 *)(uintptr_t)panels : (u16 *)own;
   for (int i = 0; i < J.nslots; i++) {
     atomic_init(&slot[i].busy, 0);
-    slot[i].mem = mem + packed + i * each;
+    slot[i].mem = mem + i * apart;
   }
   run_all(&J, threads, items, columns, made);
-  ty_buf_free(mem, need);
+  ty_buf_free(mem, J.nslots * each);
+  ty_buf_free(own, packed);
   return !atomic_load(&J.failed);
 }
 

@@ -97,13 +97,13 @@ static void sort_kinds(Seen *y, const i64 *kind, const i64 *off) {
 }
 
 /* The places of rows [i0, i0 + ni), kind by kind, unless they are there. */
-static void look(const Places *p, i64 i0, i64 ni, Seen *y) {
+static void look(const Places *p, i64 i0, i64 ni, Seen *y, Finder *F) {
   if (y->ni == ni && y->i0 == i0) return;
   const Path *w = &p->row;
   const int last = w->n - 1;
-  Piece piece[KC];
-  Index index[KC];
-  i64 off[KC], kind[KC], k = 0, *at = p->borders ? off : y->off;
+  Piece *piece = F->down;
+  Index *index = F->row;
+  i64 *off = F->off, *kind = F->kind, k = 0, *at = p->borders ? off : y->off;
   y->i0 = i0, y->ni = ni, y->n = 0;
   const i64 n = cut(w, p->borders, i0, &ni, piece, index);
   for (const Piece *q = piece; q < piece + n; q++)
@@ -165,26 +165,27 @@ static void pack_kind(PackFn *pack, char *dst, i64 ds, i64 cs, const char *src, 
 }
 
 void ty_gemm_place(int dtype, void *dst, i64 ds, const void *src, const Places *p, i64 i0, i64 ni,
-                   i64 j0, i64 nj, i64 pad, Seen *seen) {
+                   i64 j0, i64 nj, i64 pad, Seen *seen, Finder *F) {
   const Kern *K = ty_gemm_kern(dtype);
   PackFn *pack = ty_gemm_packer(dtype);
   const i64 es = ty_dtypes[dtype].bytes, cs = K->size, st = p->col.strides[p->col.n - 1];
   const bool lay = (st == 1 || st == 2) && K->lay && es == cs;
-  Piece across[CHUNK], part[CHUNK];
-  Index index[CHUNK];
+  Piece *across = F->across, *part = F->part;
+  Index *index = F->index;
   for (i64 j = 0, w; j < nj; j += w) {
     w = nj - j;
     const i64 all = cut(&p->col, p->borders, j0 + j, &w, across, index);
     const i64 end = j + w < nj ? w : pad - j;
     for (i64 i = 0; i < ni; i += CHUNK) {
-      look(p, i0 + i, TY_MIN(CHUNK, ni - i), seen);
+      look(p, i0 + i, TY_MIN(CHUNK, ni - i), seen, F);
       char *to = (char *)dst + (i * ds + j) * cs;
       for (i64 k = 0; k < seen->n; k++) {
         const i64 first = seen->first[k], n = seen->first[k + 1] - first;
         const Piece *a = across;
         i64 pieces = all;
         if (p->borders) pieces = clip(p, &seen->index[k], across, index, all, part), a = part;
-        if (lay) K->lay(to, ds, seen->to + first, src, seen->off + first, n, a, pieces, st, end);
+        if (lay)
+          K->lay(to, ds, seen->to + first, src, seen->off + first, n, a, pieces, st, end, F->lay);
         else
           pack_kind(pack, to, ds, cs, src, es, seen->to + first, seen->off + first, n, a, pieces,
                     st, end);
@@ -334,15 +335,15 @@ i64 ty_gemm_near_columns(const Near *w, i64 unit, i64 *n) {
 }
 
 /* Lays out what a unit reads of w->depth rows of b from k0 on. Returns the first row laid out. */
-static i64 lay_out(const Gemm *d, const Near *w, i64 k0, i64 unit, const char *b, char *to) {
+static i64 lay_out(const Gemm *d, const Near *w, i64 k0, i64 unit, const char *b, char *to,
+                   Finder *F) {
   const i64 end = ceil_div(TY_MIN(k0 + w->depth, d->k), w->group) * w->inner;
   const i64 first = k0 / w->group * w->inner;
   const i64 each = ceil_div(w->steps, w->chunk), at = unit % each * w->chunk;
   const i64 j0 = (unit / each * (w->steps + w->longer) + at) * w->wide;
   const i64 n = (TY_MIN(w->chunk, w->steps - at) + w->longer) * w->wide;
-  Seen seen;
-  seen.ni = 0;
-  ty_gemm_place(d->dtype, to, w->pitch, b, &w->p, first, end - first, j0, n, n, &seen);
+  F->b.ni = 0;
+  ty_gemm_place(d->dtype, to, w->pitch, b, &w->p, first, end - first, j0, n, n, &F->b, F);
   return first;
 }
 
@@ -355,33 +356,31 @@ static i64 shred(const Piece *p, i64 n, i64 most, Piece *y) {
   return count;
 }
 
-void ty_gemm_lay(const Gemm *d, const Near *w, const char *b, i64 n, char *scratch) {
+void ty_gemm_lay(const Gemm *d, const Near *w, const char *b, i64 n, char *scratch, Finder *F) {
   const i64 all = (w->steps + w->longer) * w->wide;
-  Seen seen;
-  seen.ni = 0;
-  ty_gemm_place(d->dtype, scratch, w->pitch, b, &w->p, 0, n * w->rows, 0, all, all, &seen);
+  F->b.ni = 0;
+  ty_gemm_place(d->dtype, scratch, w->pitch, b, &w->p, 0, n * w->rows, 0, all, all, &F->b, F);
 }
 
 void ty_gemm_near(const Gemm *d, const Near *u, const char *a, const char *b, const char *laid,
-                  i64 unit, char *y, i64 yrs, char *scratch) {
+                  i64 unit, char *y, i64 yrs, char *scratch, Finder *F) {
   const Kern *K = ty_gemm_kern(d->dtype);
   const Places found = {.row = u->row}; /* no borders here */
   const char *from = laid ? laid : u->laid ? scratch : b;
-  Piece across[CHUNK], part[CHUNK];
-  Seen seen;
+  Piece *across = F->across, *part = F->part;
   i64 n, first = 0, j0 = ty_gemm_near_columns(u, unit, &n);
   if (u->laid) j0 = 0;
-  seen.ni = 0;
+  F->a.ni = 0;
   for (i64 k0 = 0; k0 < d->k; k0 += KC) {
     const i64 kc = TY_MIN(KC, d->k - k0);
-    if (u->laid && !laid && k0 % u->depth == 0) first = lay_out(d, u, k0, unit, b, scratch);
-    look(&found, k0, kc, &seen);
+    if (u->laid && !laid && k0 % u->depth == 0) first = lay_out(d, u, k0, unit, b, scratch, F);
+    look(&found, k0, kc, &F->a, F);
     for (i64 j = 0, w; j < n; j += w) {
       w = TY_MIN(CHUNK, n - j);
       const i64 count = shred(across, cut(&u->col, 0, j0 + j, &w, across, NULL), K->vl, part);
       for (i64 i = 0; i < count; i += 2) /* two at a time keep the multiplier busy */
         K->near(d->m, kc, a + k0 * d->acs * K->size, d->ars, d->acs,
-                from - first * u->pitch * K->size, seen.off, part + i, TY_MIN(2, count - i),
+                from - first * u->pitch * K->size, F->a.off, part + i, TY_MIN(2, count - i),
                 i + 2 < count ? part[i + 2].off - part[i].off : 0, y + j * K->size, yrs, k0 == 0);
     }
   }

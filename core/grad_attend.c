@@ -225,8 +225,8 @@ static const Code codes[] = {
 
 /* What dropout multiplies the weights [.., n, m] by. Scores of 0 weigh the same: of the unit matrix attention gives
 ** those of the weights that are kept. So the mask is drawn in one place only (attend.c). */
-static bool factors(State *S, const Tensor *const *x, const Shape *s, const Attention *how,
-                    Tensor *y) {
+static __attribute__((noinline)) bool factors(State *S, const Tensor *const *x, const Shape *s,
+                                              const Attention *how, Tensor *y) {
   const int r = s->o.rank, dtype = x[Q]->type.dtype;
   const i32 chance = (i32)(how->drop * 0x1p30), one = 1 << 30;
   const double factor = chance < one ? 1 / (1 - chance * 0x1p-30) : 0;
@@ -257,8 +257,9 @@ static bool factors(State *S, const Tensor *const *x, const Shape *s, const Atte
   return ok;
 }
 
-static bool taped(State *S, const Tensor *const *x, const Shape *s, const Attention *how,
-                  const Tensor *g, int i, Tensor *y) {
+static __attribute__((noinline)) bool taped(State *S, const Tensor *const *x, const Shape *s,
+                                            const Attention *how, const Tensor *g, int i,
+                                            Tensor *y) {
   const i64 n = s->o.dims[s->o.rank - 2];
   if (!s->m) return ty_record_full(S, &s->as[i], 0, y);
   const double number[] = {how->scale,        -INFINITY, 0, 1, (double)TY_MAX(s->m, 1),

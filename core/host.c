@@ -12,10 +12,11 @@
 #include "machine.h"
 
 enum {
-  SHORT = 32,               /* rows up to this are sorted by insertion */
-  SORT_GRAIN = 4096,        /* elements sorted below which no thread is woken */
-  SEARCH_GRAIN = 2048,      /* the same for values searched */
-  SCRATCH = 3 * sizeof(u64) /* bytes an element being sorted: its key and two places */
+  SHORT = 32,                /* rows up to this are sorted by insertion */
+  SORT_GRAIN = 4096,         /* elements sorted below which no thread is woken */
+  SEARCH_GRAIN = 2048,       /* the same for values searched */
+  SCRATCH = 3 * sizeof(u64), /* bytes an element being sorted: its key and two places */
+  COUNTS = 4 * 256 * sizeof(u32)
 };
 
 /* ---- Keys ----------------------------------------------------------------------------------- */
@@ -92,17 +93,17 @@ static KeysFn *const keys_of[T_COUNT] = {
 typedef struct Sort {
   const char *x;
   i64 *y, rows, n, inner, parts;
-  u64 *scratch; /* 3 n words for each part */
-  int size;     /* bytes of an element */
-  u64 flip;     /* turns ascending into descending */
+  char *scratch; /* for each part: */
+  i64 part;      /* so many bytes: 3 n words, and counts for long rows */
+  int size;      /* bytes of an element */
+  u64 flip;      /* turns ascending into descending */
   KeysFn *keys;
 } Sort;
 
 /* Sorts `from` by its upper four bytes, stably, a byte at a time from the lowest; a byte that all
 ** elements share costs nothing. Returns where the result lies: in `from` or in `to`. */
-static u64 *radix(u64 *from, u64 *to, i64 n) {
-  u32 count[4][256];
-  memset(count, 0, sizeof count);
+static u64 *radix(u64 *from, u64 *to, i64 n, u32 count[4][256]) {
+  memset(count, 0, 4 * sizeof *count);
   for (i64 i = 0; i < n; i++) {
     const u64 e = from[i];
     count[0][e >> 32 & 255]++;
@@ -137,15 +138,15 @@ static void sort_short(const u64 *key, u64 *order, i64 n) {
 
 /* Long rows: half a key above a position makes a word; 64-bit keys go in two rounds, lower half
 ** first, which is right because each is stable. Returns words whose lower halves are positions. */
-static u64 *sort_long(const u64 *key, u64 *order, u64 *other, i64 n, bool wide) {
+static u64 *sort_long(const u64 *key, u64 *order, u64 *other, i64 n, bool wide, u32 count[4][256]) {
   for (i64 i = 0; i < n; i++) order[i] = key[i] << 32 | (u64)i;
-  u64 *y = radix(order, other, n);
+  u64 *y = radix(order, other, n, count);
   if (!wide) return y;
   for (i64 i = 0; i < n; i++) {
     const u64 at = y[i] & 0xffffffffu;
     y[i] = key[at] >> 32 << 32 | at;
   }
-  return radix(y, y == order ? other : order, n);
+  return radix(y, y == order ? other : order, n, count);
 }
 
 /* Parts [begin, end): each has its share of the rows, and scratch of its own. */
@@ -153,7 +154,7 @@ static void sort_parts(void *arg, i64 begin, i64 end) {
   const Sort *s = arg;
   const i64 n = s->n, inner = s->inner;
   for (i64 p = begin; p < end; p++) {
-    u64 *key = s->scratch + p * 3 * n, *order = key + n;
+    u64 *key = (u64 *)(void *)(s->scratch + p * s->part), *order = key + n;
     const i64 each = s->rows / s->parts, more = s->rows % s->parts;
     const i64 r0 = p * each + TY_MIN(p, more), r1 = r0 + each + (p < more);
     for (i64 r = r0; r < r1; r++) {
@@ -165,7 +166,7 @@ static void sort_parts(void *arg, i64 begin, i64 end) {
       }
       const u64 *sorted = order;
       if (n <= SHORT) sort_short(key, order, n);
-      else sorted = sort_long(key, order, order + n, n, s->size == 8);
+      else sorted = sort_long(key, order, order + n, n, s->size == 8, (void *)(order + 2 * n));
       for (i64 i = 0; i < n; i++) y[i * inner] = (i64)(sorted[i] & 0xffffffffu);
     }
   }
@@ -184,11 +185,13 @@ bool ty_host_argsort(int dtype, const void *x, i64 *y, i64 outer, i64 n, i64 inn
   const i64 threads = s.rows * n < 2 * SORT_GRAIN ? 1 : ty_pool_threads(0);
   s.parts = TY_MIN(s.rows, threads);
   u64 few[3 * SHORT];
-  const i64 bytes = s.parts * n * SCRATCH;
-  s.scratch = bytes <= (i64)sizeof few ? few : ty_buf_alloc(bytes);
+  s.part = n * SCRATCH + (n > SHORT ? COUNTS : 0);
+  const i64 bytes = s.parts * s.part;
+  const bool is_few = bytes <= (i64)sizeof few;
+  s.scratch = is_few ? (char *)few : ty_buf_pieces(s.parts, s.part, &s.part);
   if (!s.scratch) return false;
   ty_pool_run(s.parts, 1, sort_parts, &s);
-  if (s.scratch != few) ty_buf_free(s.scratch, bytes);
+  if (!is_few) ty_buf_free(s.scratch, bytes);
   return true;
 }
 

@@ -110,7 +110,7 @@ static Val emit_reduce(Build *B, int op, Val x) {
 }
 
 /* Counted by writing the value once for each pair of dtypes; threads that count at the same time
- * agree. */
+** agree. Without memory an operation counts little. */
 int ty_lower_cost(const Graph *g, i32 n) {
   static u16 known[OP_COUNT][T_COUNT][T_COUNT];
   const Node *N = &g->node[n];
@@ -123,22 +123,33 @@ int ty_lower_cost(const Graph *g, i32 n) {
   u16 *cost = &known[N->op][from][to];
   int y = __atomic_load_n(cost, __ATOMIC_RELAXED);
   if (y) return y;
-  Build B = {.n = 0};
+  Build *B = ty_mem_alloc(sizeof *B);
+  if (!B) return 1;
+  B->n = 0, B->failed = false;
   Val v[3] = {-1, -1, -1};
   int arity = ty_ops[N->op].arity;
   for (int i = 0; i < arity; i++) {
     int ctype = ty_dtypes[g->node[N->src[i]].type.dtype].ctype;
-    v[i] = ty_emit_leaf(&B, P_LOAD, ctype, L_ELEM, -1, (u64)i);
+    v[i] = ty_emit_leaf(B, P_LOAD, ctype, L_ELEM, -1, (u64)i);
   }
-  if (class == MAP) emit_map(&B, g, n, v);
-  else narrow(&B, to, emit_scan(&B, N->op, v[0]));
-  y = TY_MAX(B.n - arity, 1);
+  if (class == MAP) emit_map(B, g, n, v);
+  else narrow(B, to, emit_scan(B, N->op, v[0]));
+  y = TY_MAX(B->n - arity, 1);
+  ty_mem_free(B);
   __atomic_store_n(cost, (u16)y, __ATOMIC_RELAXED);
   return y;
 }
 
 /* ---- a kernel
  * ------------------------------------------------------------------------------------- */
+
+/* Of one kernel at a time; too large for small stacks. */
+struct LowerRoom {
+  Build now, before; /* before: what contract reads */
+  i16 uses[MAX_BODY], product[MAX_BODY], at[MAX_BODY];
+  bool gone[MAX_BODY];
+  bool sum[MAX_BODY]; /* fast: sums and differences that are operations themselves */
+};
 
 typedef struct Lower {
   const Graph *g;
@@ -149,7 +160,7 @@ typedef struct Lower {
   Operand operand[MAX_OPERANDS];
   i32 map[MAX_OPERANDS];
   int n;
-  bool sum[MAX_BODY]; /* fast: sums and differences that are operations themselves */
+  LowerRoom *room;
 } Lower;
 
 static int level_of(const Lower *L, i32 map) {
@@ -257,7 +268,7 @@ static bool emit_values(Lower *L) {
     for (int i = 0; i < 3; i++)
       if (value[v].src[i] >= 0) src[i] = value[value[v].src[i]].val;
     value[v].val = emit_value(L, &value[v], src);
-    if (value[v].role == R_MAP && (op == OP_ADD || op == OP_SUB)) L->sum[value[v].val] = true;
+    if (value[v].role == R_MAP && (op == OP_ADD || op == OP_SUB)) L->room->sum[value[v].val] = true;
   }
   for (int i = 0; i < L->G->nout; i++) {
     const Type *t = &L->g->node[L->G->out[i].node].type;
@@ -287,14 +298,18 @@ static void count_uses(const Build *B, i16 *uses) {
 ** sums that are operations themselves: those inside an expansion (exp, remainder ...) are written
 ** as they must be rounded. A difference needs a negation, which costs less than it saves in time. */
 static void contract(const Lower *L, Build *B) {
-  const Build copy = *B, *from = &copy;
-  i16 uses[MAX_BODY], product[MAX_BODY], at[MAX_BODY];
-  bool gone[MAX_BODY] = {false};
+  LowerRoom *room = L->room;
+  const Build *from = &room->before;
+  i16 *uses = room->uses, *product = room->product, *at = room->at;
+  bool *gone = room->gone;
+  memcpy(room->before.body, B->body, sizeof *B->body * (size_t)B->n);
+  room->before.n = B->n;
+  memset(gone, 0, (size_t)B->n);
   count_uses(from, uses);
   for (i32 i = 0; i < from->n; i++) {
     const Instr *in = &from->body[i];
     product[i] = -1;
-    if (!L->sum[i] || !uses[i] || in->type < C_F32 || (in->op != P_ADD && in->op != P_SUB))
+    if (!room->sum[i] || !uses[i] || in->type < C_F32 || (in->op != P_ADD && in->op != P_SUB))
       continue;
     for (int k = 0; k < 2 && product[i] < 0; k++) {
       i16 x = k ? in->b : in->a;
@@ -322,8 +337,8 @@ static void contract(const Lower *L, Build *B) {
 }
 
 /* Expansions leave instructions that nobody reads. */
-static void drop_dead(Build *B) {
-  i16 uses[MAX_BODY], at[MAX_BODY];
+static void drop_dead(const Lower *L, Build *B) {
+  i16 *uses = L->room->uses, *at = L->room->at;
   i32 n = 0;
   count_uses(B, uses);
   for (i32 i = 0; i < B->n; i++) {
@@ -397,19 +412,19 @@ static void donations(Lower *L) {
 }
 
 static bool lower_kernel(Arena *A, Lower *L) {
-  Build B;
-  B.n = 0, B.failed = false;
-  L->B = &B;
+  Build *B = L->B = &L->room->now;
+  B->n = 0, B->failed = false;
+  memset(L->room->sum, 0, sizeof L->room->sum);
   if (!emit_values(L)) return false;
-  if (L->G->fast) contract(L, &B);
-  else drop_dead(&B);
-  size_t bytes = sizeof(Instr) * (size_t)B.n;
+  if (L->G->fast) contract(L, B);
+  else drop_dead(L, B);
+  size_t bytes = sizeof(Instr) * (size_t)B->n;
   Program *p = ty_arena_alloc(A, sizeof *p + bytes);
   if (!p) return false;
   p->kind = L->G->domain.kind, p->fast = L->G->fast;
-  p->noperands = (u8)L->n, p->nbody = (u16)B.n;
+  p->noperands = (u8)L->n, p->nbody = (u16)B->n;
   memcpy(p->operand, L->operand, sizeof *p->operand * (size_t)L->n);
-  memcpy(p->body, B.body, bytes);
+  memcpy(p->body, B->body, bytes);
   L->w->program = p;
   launch(L);
   donations(L);
@@ -522,9 +537,10 @@ static bool lower_attend(Arena *A, Lower *L) {
   return true;
 }
 
-bool ty_lower(Arena *A, const Graph *g, const Groups *gs, i32 group, Work *y) {
+bool ty_lower(Arena *A, LowerRoom **room, const Graph *g, const Groups *gs, i32 group, Work *y) {
   Nest *G = gs->group[group].detail;
-  Lower L = {.g = g, .gs = gs, .G = G, .w = y};
+  if (!*room && !(*room = ty_mem_alloc(sizeof **room))) return false;
+  Lower L = {.g = g, .gs = gs, .G = G, .w = y, .room = *room};
   memset(y, 0, sizeof *y);
   G->F->maps.A = A;
   if (G->kind == G_GEMM) return lower_gemm(A, &L);

@@ -270,7 +270,7 @@ static Print print_storage(const Capture *c, const Storage *st, const Print *p) 
 /* account(tensors) of the open session */
 int ty_account_session(lua_State *L) {
   State *S = ty_lua_state(L);
-  const Capture *c = S->capture;
+  const Capture *c = ty_lua_capture(L);
   luaL_checktype(L, 1, LUA_TTABLE);
   if (!c) return luaL_error(L, "no capture is open");
   lua_settop(L, 1);

@@ -4,7 +4,12 @@
 ** instructions, recipes and effects, read here column by column. Out: a trace at the front of its
 ** entry. Fails by Lua errors, which capture.lua catches; then it aborts, and all is as it was.
 **
-** Lua's collector stands still meanwhile: a finaliser would record into the capture.
+** Finalisers are no part of the captured call. Lua's collector stands still meanwhile, but LuaJIT drives
+** it on whenever it leaves compiled Lua code while finalisers wait, even if it is stopped. Then:
+** 1. Finalisers of ours let go of things. What a session goes back to, it holds.
+** 2. The first one of the user's that asks for an operation ends the session: it meets everything as it
+**    was before the call. The session's owner gets errors from then on, until it says abort.
+** 3. No function of ours is in the middle of anything then: each hushes the collector as it begins.
 */
 #include <math.h>
 #include <stdio.h>
@@ -13,28 +18,68 @@
 #include "lua_modes.h"
 
 #define FILE_MAX_SIZE \
-  4000 /* slots, numbers, tensors made: they lie on the stacks of Lua and of C */
+  4000                  /* slots, numbers, tensors made: they lie on the stacks of Lua and of C */
+#define STEPS_MOST 1000 /* of the collector, to the end of a cycle; 20 finalisers each */
 #define KEY_ANCHORS "tycho.anchors" /* in the registry: the table of the capture in progress */
+
 /* --- the session */
 
-/* Stops Lua's collector: finalisers would record into the capture. */
-static void stop_collector(lua_State *L, struct Compiled *C) {
-  C->collects = lua_gc(L, LUA_GCISRUNNING, 0) != 0;
-  if (C->collects) lua_gc(L, LUA_GCSTOP, 0);
+/* Lua's collector waits until the heap has grown by as much as no capture takes. Were it stopped, nobody
+** could tell finalisers from the call: in them it counts as stopped. Gives the pause that was set. */
+static int hush_collector(lua_State *L) {
+  const i64 far = (i64)1 << 30, percent = (i64)lua_gc(L, LUA_GCCOUNT, 0) * 1024 / 100 + 1;
+  int pause = lua_gc(L, LUA_GCSETPAUSE, (int)TY_MAX(far / percent, 140));
+  lua_gc(L, LUA_GCRESTART, -1); /* that pause begins now */
+  return pause;
+}
+
+static void wake_collector(lua_State *L, const struct Compiled *C) {
+  lua_gc(L, LUA_GCSETPAUSE, C->pause);
+  lua_gc(L, C->collects ? LUA_GCRESTART : LUA_GCSTOP, 0);
+}
+
+/* All is as it was before the call. */
+static void leave_session(lua_State *L, State *S) {
+  ty_lua_modes_cut(L, (Host *)S, ((Host *)S)->captured);
+  ty_capture_end(S);
+  S->engine->compiled->session->open->closed = true;
 }
 
 static void end_session(lua_State *L, State *S) {
   struct Compiled *C = S->engine->compiled;
+  bool broken = C->broken;
   if (!C->capturing) return;
-  ty_lua_modes_cut(L, (Host *)S, ((Host *)S)->captured);
-  ty_capture_end(S);
-  C->session->open->closed = true;
+  if (!broken) leave_session(L, S);
   ty_lazy_abandon(S, C->session);
   C->session = NULL;
   C->capturing = NULL;
-  if (C->collects) lua_gc(L, LUA_GCRESTART, 0);
+  C->broken = false;
+  wake_collector(L, C);
+  /* The finalisers that wait would break the next session, too. */
+  for (int n = 0; broken && C->collects && n < STEPS_MOST && !lua_gc(L, LUA_GCSTEP, 0);) n++;
   lua_pushnil(L);
   lua_setfield(L, LUA_REGISTRYINDEX, KEY_ANCHORS);
+}
+
+static const char interrupted[] = "a finaliser uses tensors meanwhile";
+
+void ty_lua_session(lua_State *L, State *S) {
+  struct Compiled *C = S->engine->compiled;
+  bool finaliser = lua_gc(L, LUA_GCISRUNNING, 0) == 0;
+  if (finaliser && !C->broken) {
+    leave_session(L, S);
+    C->session->thread = NULL; /* what is recorded now is nobody's */
+    C->broken = true;
+  } else if (!finaliser) {
+    if (C->broken) ty_lua_error(L, "capture: %s", interrupted);
+    hush_collector(L);
+  }
+}
+
+Capture *ty_lua_capture(lua_State *L) {
+  State *S = ty_lua_state(L);
+  if (S->capture) hush_collector(L);
+  return S->capture;
 }
 
 /* begin(handle, ...) -> true | nil, reason */
@@ -59,7 +104,8 @@ static int capture_begin(lua_State *L) {
   ((Host *)S)->captured = ((Host *)S)->mode;
   lua_getfenv(L, 1);
   lua_setfield(L, LUA_REGISTRYINDEX, KEY_ANCHORS);
-  stop_collector(L, C);
+  C->collects = lua_gc(L, LUA_GCISRUNNING, 0) != 0;
+  C->pause = hush_collector(L);
   lua_pushboolean(L, true);
   return 1;
 }
@@ -70,11 +116,15 @@ static int capture_abort(lua_State *L) {
   return 0;
 }
 
+/* reason() -> why the session is over, whether it is worth another one at once; nothing: it goes on */
 static int capture_reason(lua_State *L) {
-  State *S = ty_lua_state(L);
-  if (!S->capture || !S->capture->refused) return 0;
-  lua_pushstring(L, S->capture->why);
-  return 1;
+  const Capture *c = ty_lua_capture(L);
+  const struct Engine *E = ty_lua_state(L)->engine;
+  bool broken = E && E->compiled->broken;
+  if (!broken && (!c || !c->refused)) return 0;
+  lua_pushstring(L, broken ? interrupted : c->why);
+  lua_pushboolean(L, broken);
+  return 2;
 }
 
 /* outside(tensor, slot) */
@@ -82,7 +132,7 @@ static int capture_outside(lua_State *L) {
   State *S = ty_lua_state(L);
   Tensor *t = ty_lua_check(L, "capture", 1);
   i32 slot = (i32)luaL_checkinteger(L, 2);
-  if (!S->capture) return luaL_error(L, "no capture");
+  if (!ty_lua_capture(L)) return luaL_error(L, "no capture");
   for (i32 i = 0; i < S->capture->noutside; i++)
     if (S->capture->outside[i].slot == slot) return 0;
   if (t->st->batch && t->st->batch != S->capture->batch && !S->cut(S, t->st->batch, t->st))
@@ -93,6 +143,7 @@ static int capture_outside(lua_State *L) {
 
 /* another(tensor) -> the same in a handle of its own, of unknown origin */
 static int capture_another(lua_State *L) {
+  ty_lua_enter(L);
   const Tensor *t = ty_lua_check(L, "capture", 1);
   Tensor *y = ty_lua_push(L);
   ty_tensor_alias(y, t);
@@ -103,7 +154,7 @@ static int capture_another(lua_State *L) {
 /* viewed(tensor) -> the slot of the tensor from outside that it is a view of, whether that one is detached; nothing:
 ** it is none */
 static int capture_viewed(lua_State *L) {
-  const Capture *c = ty_lua_state(L)->capture;
+  const Capture *c = ty_lua_capture(L);
   const Tensor *t = ty_lua_check(L, "capture", 1);
   i32 i = c ? ty_capture_from(c, t) : -1;
   if (i < 0 || c->outside[i].t.st != t->st) return 0;
@@ -114,24 +165,20 @@ static int capture_viewed(lua_State *L) {
 
 /* sharing() -> a text that tells which leaves from outside whose gradients are asked for share memory with which */
 static int capture_sharing(lua_State *L) {
-  State *S = ty_lua_state(L);
-  luaL_Buffer b;
-  luaL_buffinit(L, &b);
-  for (i32 i = 0; S->capture && i < S->capture->noutside; i++) {
-    char text[48];
-    i32 with = ty_capture_shares(S->capture, i);
+  const Capture *c = ty_lua_capture(L);
+  lua_pushliteral(L, "");
+  for (i32 i = 0; c && i < c->noutside; i++) {
+    i32 with = ty_capture_shares(c, i);
     if (with < 0) continue;
-    snprintf(text, sizeof text, "%d=%d ", (int)S->capture->outside[i].slot,
-             (int)S->capture->outside[with].slot);
-    luaL_addstring(&b, text);
+    lua_pushfstring(L, "%d=%d ", (int)c->outside[i].slot, (int)c->outside[with].slot);
+    lua_concat(L, 2);
   }
-  luaL_pushresult(&b);
   return 1;
 }
 
 /* symbols(n, i1, id1, i2, id2 ...): of the next call */
 static int capture_symbols(lua_State *L) {
-  Capture *c = ty_lua_state(L)->capture;
+  Capture *c = ty_lua_capture(L);
   if (!c) return 0;
   memset(c->symbol, 0, sizeof c->symbol);
   c->taken = 0;
@@ -143,7 +190,7 @@ static int capture_symbols(lua_State *L) {
 }
 
 static int capture_taken(lua_State *L) {
-  Capture *c = ty_lua_state(L)->capture;
+  Capture *c = ty_lua_capture(L);
   lua_pushnumber(L, c ? c->taken : 0);
   if (!c) return 1;
   memset(c->symbol, 0, sizeof c->symbol);
@@ -152,7 +199,7 @@ static int capture_taken(lua_State *L) {
 }
 
 static int capture_wholeness(lua_State *L) {
-  Capture *c = ty_lua_state(L)->capture;
+  Capture *c = ty_lua_capture(L);
   int n = c ? c->nwhole : 0;
   for (int i = 0; i < n; i++) {
     lua_pushinteger(L, c->whole[i] < 0 ? -c->whole[i] : c->whole[i]);
@@ -761,14 +808,13 @@ static void find_hidden(Reader *r) {
 static Instance *read_instance(lua_State *L, State *S, int d, const Entry *e) {
   lua_getfield(L, d, "tensors");
   i32 n = (i32)lua_objlen(L, -1);
-  const Tensor *made[n + 1];
+  const Tensor **made = lua_newuserdata(L, sizeof *made * (size_t)(n + 1));
   for (i32 i = 0; i < n; i++) {
-    lua_rawgeti(L, -1, i + 1);
+    lua_rawgeti(L, -2, i + 1);
     made[i] = ty_lua_test(L, -1);
     lua_pop(L, 1);
     if (!made[i] || !made[i]->st) luaL_error(L, "a result is a tensor that was released");
   }
-  lua_pop(L, 1);
   lua_getfield(L, d, "custom");
   bool custom = !lua_isnil(L, -1);
   lua_pop(L, 1);
@@ -782,7 +828,7 @@ static Instance *read_instance(lua_State *L, State *S, int d, const Entry *e) {
   Instance *I = fault ? NULL : ty_instance_make(S, made, n, custom ? &by : NULL);
   S->fast = fast;
   ty_graph_free(&g);
-  lua_settop(L, top);
+  lua_settop(L, top - 2);
   return I;
 }
 
@@ -875,7 +921,7 @@ static int capture_finish(lua_State *L) {
   struct Compiled *C = S->engine->compiled;
   Entry *e = C->capturing;
   luaL_checktype(L, 1, LUA_TTABLE);
-  if (!e || !S->capture) return luaL_error(L, "no capture is open");
+  if (!e || !ty_lua_capture(L)) return luaL_error(L, "no capture is open");
   int position = (int)lua_tointeger(L, 2);
   if (S->capture->nleaf) return luaL_error(L, "a gradient was given that nobody has taken");
   if (position >= 1 && position <= e->ntrace) return extend(L, S, e, e->trace[position - 1]);

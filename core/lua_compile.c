@@ -57,6 +57,7 @@ static bool still_inside(lua_State *L, Lazy *z) {
 }
 
 void ty_lua_sync(lua_State *L, State *S) {
+  if (TY_UNLIKELY(S->engine->compiled->session != NULL)) ty_lua_session(L, S);
   Lazy *z = ty_lazy_find(S, L);
   if (z && !still_inside(L, z)) {
     ty_lazy_close(S, z);

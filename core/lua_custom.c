@@ -40,7 +40,7 @@ static bool push_text(lua_State *L, const Graph *g) {
 /* graph(tensors) -> text, list of node numbers, list of examples of the inputs; nil, reason */
 static int capture_graph(lua_State *L) {
   State *S = ty_lua_state(L);
-  if (!S->capture) return luaL_error(L, "no capture is open");
+  if (!ty_lua_capture(L)) return luaL_error(L, "no capture is open");
   i32 nmade = (i32)lua_objlen(L, 1), n = 0;
   luaL_checkstack(L, 8, "graph");
   const Tensor **made =
@@ -146,10 +146,9 @@ static bool still_there(State *S, Instance *I, const Tensor *const *outside, con
          ty_instance_ready(S, I, outside, number, &why) == READY_YES;
 }
 
-/* The results lie from `first` on. False: S->err; nothing was written. */
+/* The results lie from `first` on, and `result` has room for them. False: S->err; nothing was written. */
 static bool give(lua_State *L, State *S, Instance *I, const Tensor *const *outside,
-                 const double *number, Tensor *const *made, int first) {
-  Buffer *result[I->ntarget + 1];
+                 const double *number, Tensor *const *made, int first, Buffer **result) {
   i32 n = 0;
   bool ok = lua_gettop(L) - first + 1 == I->ntarget;
   for (; ok && n < I->ntarget; n++) {
@@ -174,6 +173,8 @@ static bool give(lua_State *L, State *S, Instance *I, const Tensor *const *outsi
 /* The function is on top of the stack. False: what it raised is there in its place. */
 bool ty_custom_run(lua_State *L, State *S, Instance *I, const Tensor *const *outside,
                    const double *number, Tensor *const *made) {
+  Buffer **result = lua_newuserdata(L, sizeof *result * (size_t)(I->ntarget + 1));
+  lua_insert(L, -2);
   int f = lua_gettop(L);
   u64 seed = S->seed, stream = S->stream;
   luaL_checkstack(L, I->ninput + I->nscalar + I->ntarget + 16, "backend");
@@ -183,10 +184,11 @@ bool ty_custom_run(lua_State *L, State *S, Instance *I, const Tensor *const *out
     S->open = NULL; /* whatever it left open: results are wanted now */
     S->seed = seed;
     S->stream = stream;
-    ok = give(L, S, I, outside, number, made, f);
+    ok = give(L, S, I, outside, number, made, f, result);
     lua_settop(L, f - 1);
     if (!ok) lua_pushstring(L, S->err);
   }
+  lua_remove(L, f - 1); /* the room for results */
   return ok;
 }
 

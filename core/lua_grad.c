@@ -318,11 +318,9 @@ static bool record_whole(State *S, const Tensor *x, const Tensor *g, Tensor *y) 
 
 /* gradient(leaf) -> what names its storage, the gradient or nil; nothing: it is no leaf */
 int ty_lua_leaf_gradient(lua_State *L) {
-  State *S = ty_lua_state(L);
   const Tensor *t = ty_lua_check(L, "capture", 1);
   const Record *r = ty_grad_leaf(t);
-  if (!r) return 0;
-  if (!S->capture) return 0;
+  if (!r || !ty_lua_capture(L)) return 0;
   lua_pushfstring(L, "%p", (const void *)r);
   if (r->t.st) push_flat(L, &r->t);
   else lua_pushnil(L);
@@ -331,8 +329,7 @@ int ty_lua_leaf_gradient(lua_State *L) {
 
 /* gradients() -> "slot slot ...", a gradient for each: what leaves from outside would have been given */
 int ty_lua_leaf_gradients(lua_State *L) {
-  State *S = ty_lua_state(L);
-  Capture *c = S->capture;
+  Capture *c = ty_lua_capture(L);
   lua_pushliteral(L, "");
   if (!c) return 1;
   int n = c->nleaf, text = lua_gettop(L);
@@ -351,16 +348,14 @@ int ty_lua_leaf_gradients(lua_State *L) {
 
 /* lone(leaf): nothing shares its memory */
 int ty_lua_leaf_lone(lua_State *L) {
-  State *S = ty_lua_state(L);
   const Tensor *t = ty_lua_check(L, "capture", 1);
-  if (!S->capture) return 0;
-  ty_capture_lone(S, t->st);
+  if (ty_lua_capture(L)) ty_capture_lone(ty_lua_state(L), t->st);
   return 0;
 }
 
 /* whole(leaf, g) -> g, in the dims of the leaf, as the gradient of all its storage: zeros elsewhere */
 int ty_lua_leaf_whole(lua_State *L) {
-  State *S = ty_lua_state(L);
+  State *S = ty_lua_enter(L);
   const Tensor *x = ty_lua_check(L, "capture", 1), *g = ty_lua_check(L, "capture", 2);
   TY_LUA_MUST(L, S, record_whole(S, x, g, ty_lua_push(L)));
   return 1;
@@ -368,6 +363,7 @@ int ty_lua_leaf_whole(lua_State *L) {
 
 /* seen(leaf, g) -> of the gradient of all its storage that of the leaf */
 int ty_lua_leaf_seen(lua_State *L) {
+  ty_lua_enter(L);
   const Tensor *x = ty_lua_check(L, "capture", 1), *g = ty_lua_check(L, "capture", 2);
   ty_tensor_view(ty_lua_push(L), g, &x->type, g->offset + x->offset, x->strides);
   return 1;

@@ -184,17 +184,40 @@ static void *scratch(lua_State *L, i64 n, size_t bytes) {
 /* The length that a workspace query left in its first element. */
 static int asked(const Stack *s, const void *work) { return (int)ty_elem_load(s->dtype, work) + 1; }
 
+/* --- calls */
+
+/* What a routine works on, for all matrices. */
+typedef struct Call {
+  void *fn, *then; /* LAPACK's */
+  const Stack *a, *x, *y, *z;
+  void *work, *tau, *values;
+  int length, *ints, ilength, k, info;
+} Call;
+
+/* Runs it; gives the info that was left. */
+static int call(lua_State *L, const char *who, void (*run)(void *), Call *c) {
+  u32 fp = ty_fp_enter();
+  bool ok = ty_blas_call(run, c);
+  ty_fp_leave(fp);
+  if (!ok) ty_lua_error(L, "%s: out of memory", who);
+  return c->info;
+}
+
 /* --- systems of equations */
+
+static void run_gesv(void *arg) {
+  Call *c = arg;
+  const Stack *a = c->a, *b = c->x;
+  for (i64 i = 0; i < a->count && !c->info; i++)
+    ((Gesv *)c->fn)(&a->n, &b->n, matrix(a, i), &a->n, c->ints, matrix(b, i), &a->n, &c->info);
+}
 
 /* a's matrices are factored, b's become the solutions. */
 static void solve(lua_State *L, const char *who, const Stack *a, const Stack *b) {
-  Gesv *gesv = (Gesv *)routine(L, who, a->dtype, "gesv");
-  int info = 0, *pivots = scratch(L, a->n, sizeof(int));
+  Call c = {.fn = routine(L, who, a->dtype, "gesv"), .a = a, .x = b};
+  c.ints = scratch(L, a->n, sizeof(int));
   if (a->n == 0 || b->n == 0) return;
-  u32 fp = ty_fp_enter();
-  for (i64 i = 0; i < a->count && !info; i++)
-    gesv(&a->n, &b->n, matrix(a, i), &a->n, pivots, matrix(b, i), &a->n, &info);
-  ty_fp_leave(fp);
+  int info = call(L, who, run_gesv, &c);
   if (info > 0) ty_lua_error(L, "%s: matrix is singular (pivot %d)", who, info);
 }
 
@@ -220,25 +243,40 @@ static int l_inv(lua_State *L) {
 }
 
 /* The product of the pivots of an LU decomposition, with the sign of its row exchanges. */
+static void run_getrf(void *arg) {
+  Call *c = arg;
+  const Stack *a = c->a;
+  for (i64 i = 0; i < a->count; i++) {
+    double det = 1;
+    if (a->n > 0) ((Getrf *)c->fn)(&a->n, &a->n, matrix(a, i), &a->n, c->ints, &c->info);
+    for (int d = 0; d < a->n; d++) {
+      det *= at(a, i, (i64)d * a->n + d);
+      if (c->ints[d] != d + 1) det = -det;
+    }
+    set(c->x, i, 0, det);
+  }
+}
+
 static int l_det(lua_State *L) {
   State *S;
   Stack a = matrices(L, &S, "det", true);
   Stack y = stack_new(L, "det", &a.lead, a.dtype, 1, 1);
-  Getrf *getrf = (Getrf *)routine(L, "det", a.dtype, "getrf");
-  int info, *pivots = scratch(L, a.n, sizeof(int));
-  u32 fp = ty_fp_enter();
-  for (i64 i = 0; i < a.count; i++) {
-    double det = 1;
-    if (a.n > 0) getrf(&a.n, &a.n, matrix(&a, i), &a.n, pivots, &info);
-    for (int d = 0; d < a.n; d++) {
-      det *= at(&a, i, (i64)d * a.n + d);
-      if (pivots[d] != d + 1) det = -det;
-    }
-    set(&y, i, 0, det);
-  }
-  ty_fp_leave(fp);
+  Call c = {.fn = routine(L, "det", a.dtype, "getrf"), .a = &a, .x = &y};
+  c.ints = scratch(L, a.n, sizeof(int));
+  call(L, "det", run_getrf, &c);
   stack_push(L, S, &y, 1, 1, 0);
   return 1;
+}
+
+static void run_gelsd(void *arg) {
+  Call *c = arg;
+  const Stack *a = c->a, *x = c->x;
+  int found;
+  u64 rcond = 0;
+  ty_elem_store(a->dtype, &rcond, -1); /* the machine's precision */
+  for (i64 i = 0; i < a->count && !c->info; i++)
+    ((Gelsd *)c->fn)(&a->m, &a->n, &x->n, matrix(a, i), &a->m, matrix(x, i), &x->m, c->values,
+                     &rcond, &found, c->work, &c->length, c->ints, &c->info);
 }
 
 /* Least squares of minimal norm by the singular values. */
@@ -260,17 +298,13 @@ static int l_lstsq(lua_State *L) {
   if (a.m > 0 && a.n > 0 && b.n > 0 && a.count > 0) {
     u64 first = 0, rcond = 0;
     void *values = scratch(L, TY_MIN(a.m, a.n), a.bytes);
-    ty_elem_store(a.dtype, &rcond, -1); /* the machine's precision */
+    ty_elem_store(a.dtype, &rcond, -1);
     gelsd(&a.m, &a.n, &b.n, a.data, &a.m, x.data, &x.m, values, &rcond, &found, &first, &query,
           &ask, &info);
-    int length = asked(&a, &first);
-    void *work = scratch(L, length, a.bytes);
-    int *iwork = scratch(L, ask, sizeof(int));
-    u32 fp = ty_fp_enter();
-    for (i64 i = 0; i < a.count && !info; i++)
-      gelsd(&a.m, &a.n, &b.n, matrix(&a, i), &a.m, matrix(&x, i), &x.m, values, &rcond, &found,
-            work, &length, iwork, &info);
-    ty_fp_leave(fp);
+    Call c = {.fn = (void *)gelsd, .a = &a, .x = &x, .values = values, .length = asked(&a, &first)};
+    c.work = scratch(L, c.length, a.bytes);
+    c.ints = scratch(L, ask, sizeof(int));
+    info = call(L, "lstsq", run_gelsd, &c);
   }
   if (info) return ty_lua_error(L, "lstsq: the singular values did not converge");
   stack_push(L, S, &x, a.n, b.n, rank);
@@ -279,22 +313,37 @@ static int l_lstsq(lua_State *L) {
 
 /* --- decompositions */
 
+static void run_potrf(void *arg) {
+  Call *c = arg;
+  const Stack *a = c->a;
+  for (i64 i = 0; i < a->count && !c->info && a->n > 0; i++) {
+    ((Potrf *)c->fn)("L", &a->n, matrix(a, i), &a->n, &c->info, 1);
+    for (i64 j = 1; j < a->n; j++) /* LAPACK leaves the other half as it was */
+      for (i64 r = 0; r < j; r++) set(a, i, j * a->n + r, 0);
+  }
+}
+
 static int l_cholesky(lua_State *L) {
   State *S;
   Stack a = matrices(L, &S, "cholesky", true);
-  Potrf *potrf = (Potrf *)routine(L, "cholesky", a.dtype, "potrf");
-  int info = 0;
-  u32 fp = ty_fp_enter();
-  for (i64 i = 0; i < a.count && !info && a.n > 0; i++) {
-    potrf("L", &a.n, matrix(&a, i), &a.n, &info, 1);
-    for (i64 c = 1; c < a.n; c++) /* LAPACK leaves the other half as it was */
-      for (i64 r = 0; r < c; r++) set(&a, i, c * a.n + r, 0);
-  }
-  ty_fp_leave(fp);
+  Call c = {.fn = routine(L, "cholesky", a.dtype, "potrf"), .a = &a};
+  int info = call(L, "cholesky", run_potrf, &c);
   if (info > 0)
     return ty_lua_error(L, "cholesky: matrix is not positive definite (minor %d)", info);
   stack_push(L, S, &a, a.m, a.n, 2);
   return 1;
+}
+
+static void run_geqrf(void *arg) {
+  Call *c = arg;
+  const Stack *a = c->a, *r = c->x;
+  const int k = c->k;
+  for (i64 i = 0; i < a->count; i++) {
+    ((Geqrf *)c->fn)(&a->m, &a->n, matrix(a, i), &a->m, c->tau, c->work, &c->length, &c->info);
+    for (i64 j = 0; j < a->n; j++)
+      for (i64 d = 0; d <= j && d < k; d++) set(r, i, j * k + d, at(a, i, j * a->m + d));
+    ((Orgqr *)c->then)(&a->m, &k, &k, matrix(a, i), &a->m, c->tau, c->work, &c->length, &c->info);
+  }
 }
 
 static int l_qr(lua_State *L) {
@@ -302,27 +351,29 @@ static int l_qr(lua_State *L) {
   Stack a = matrices(L, &S, "qr", false);
   Geqrf *geqrf = (Geqrf *)routine(L, "qr", a.dtype, "geqrf");
   Orgqr *orgqr = (Orgqr *)routine(L, "qr", a.dtype, "orgqr");
-  int k = TY_MIN(a.m, a.n), info = 0, query = -1, length = 1;
+  int k = TY_MIN(a.m, a.n), info = 0, query = -1;
   Stack r = stack_new(L, "qr", &a.lead, a.dtype, TY_MAX(k, 1), a.n);
   if (k > 0 && a.count > 0) {
     u64 one = 0, two = 0;
     void *tau = scratch(L, k, a.bytes);
     geqrf(&a.m, &a.n, a.data, &a.m, tau, &one, &query, &info);
     orgqr(&a.m, &k, &k, a.data, &a.m, tau, &two, &query, &info);
-    length = TY_MAX(asked(&a, &one), asked(&a, &two));
-    void *work = scratch(L, length, a.bytes);
-    u32 fp = ty_fp_enter();
-    for (i64 i = 0; i < a.count; i++) {
-      geqrf(&a.m, &a.n, matrix(&a, i), &a.m, tau, work, &length, &info);
-      for (i64 c = 0; c < a.n; c++)
-        for (i64 d = 0; d <= c && d < k; d++) set(&r, i, c * k + d, at(&a, i, c * a.m + d));
-      orgqr(&a.m, &k, &k, matrix(&a, i), &a.m, tau, work, &length, &info);
-    }
-    ty_fp_leave(fp);
+    Call c = {.fn = (void *)geqrf, .then = (void *)orgqr, .a = &a, .x = &r, .tau = tau, .k = k};
+    c.length = TY_MAX(asked(&a, &one), asked(&a, &two));
+    c.work = scratch(L, c.length, a.bytes);
+    call(L, "qr", run_geqrf, &c);
   }
   stack_push(L, S, &a, a.m, k, 2);
   stack_push(L, S, &r, k, a.n, 2);
   return 2;
+}
+
+static void run_gesdd(void *arg) {
+  Call *c = arg;
+  const Stack *a = c->a, *u = c->x, *v = c->z;
+  for (i64 i = 0; i < a->count && !c->info; i++)
+    ((Gesdd *)c->fn)("S", &a->m, &a->n, matrix(a, i), &a->m, matrix(c->y, i), matrix(u, i), &a->m,
+                     matrix(v, i), &v->m, c->work, &c->length, c->ints, &c->info, 1);
 }
 
 static int l_svd(lua_State *L) {
@@ -340,19 +391,24 @@ static int l_svd(lua_State *L) {
     int *iwork = scratch(L, 8 * (i64)k, sizeof(int));
     gesdd("S", &a.m, &a.n, a.data, &a.m, s.data, u.data, &a.m, v.data, &ldv, &first, &query, iwork,
           &info, 1);
-    int length = asked(&a, &first);
-    void *work = scratch(L, length, a.bytes);
-    u32 fp = ty_fp_enter();
-    for (i64 i = 0; i < a.count && !info; i++)
-      gesdd("S", &a.m, &a.n, matrix(&a, i), &a.m, matrix(&s, i), matrix(&u, i), &a.m, matrix(&v, i),
-            &ldv, work, &length, iwork, &info, 1);
-    ty_fp_leave(fp);
+    Call c = {.fn = (void *)gesdd, .a = &a, .x = &u, .y = &s, .z = &v, .ints = iwork};
+    c.length = asked(&a, &first);
+    c.work = scratch(L, c.length, a.bytes);
+    info = call(L, "svd", run_gesdd, &c);
   }
   if (info) return ty_lua_error(L, "svd: the singular values did not converge");
   stack_push(L, S, &u, a.m, k, 2);
   stack_push(L, S, &s, k, 1, 1);
   stack_push(L, S, &v, k, a.n, 2);
   return 3;
+}
+
+static void run_syevd(void *arg) {
+  Call *c = arg;
+  const Stack *a = c->a;
+  for (i64 i = 0; i < a->count && !c->info; i++)
+    ((Syevd *)c->fn)("V", "L", &a->n, matrix(a, i), &a->n, matrix(c->x, i), c->work, &c->length,
+                     c->ints, &c->ilength, &c->info, 1, 1);
 }
 
 /* Eigenvalues, ascending, and eigenvectors as columns; the lower half of each matrix is read. */
@@ -366,14 +422,11 @@ static int l_eigh(lua_State *L) {
   if (a.n > 0 && a.count > 0) {
     u64 first = 0;
     syevd("V", "L", &a.n, a.data, &a.n, w.data, &first, &query, &ilength, &query, &info, 1, 1);
-    int length = asked(&a, &first);
-    void *work = scratch(L, length, a.bytes);
-    int *iwork = scratch(L, ilength, sizeof(int));
-    u32 fp = ty_fp_enter();
-    for (i64 i = 0; i < a.count && !info; i++)
-      syevd("V", "L", &a.n, matrix(&a, i), &a.n, matrix(&w, i), work, &length, iwork, &ilength,
-            &info, 1, 1);
-    ty_fp_leave(fp);
+    Call c = {.fn = (void *)syevd, .a = &a, .x = &w, .ilength = ilength};
+    c.length = asked(&a, &first);
+    c.work = scratch(L, c.length, a.bytes);
+    c.ints = scratch(L, ilength, sizeof(int));
+    info = call(L, "eigh", run_syevd, &c);
   }
   if (info) return ty_lua_error(L, "eigh: the eigenvalues did not converge");
   stack_push(L, S, &w, a.n, 1, 1);

@@ -218,6 +218,7 @@ static int mode_collect(lua_State *L) {
   Mode *m = (Mode *)lua_touserdata(L, 1);
   Host *H = ty_lua_host(L);
   if (!m->owner) return 0;
+  if (H->captured == m) H->captured = m->outer;
   Mode **p = &H->mode;
   while (*p != m) p = &(*p)->outer;
   *p = m->outer;

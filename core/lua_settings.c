@@ -107,6 +107,15 @@ static void put_amx(lua_State *L, const State *S) {
   lua_setfield(L, -2, refusal ? "no_amx" : "amx");
 }
 
+/* memory.checked: blocks that lie beside pages without access, and those for which there are no more. */
+static void put_guard(lua_State *L) {
+  GuardStats g = ty_guard_stats();
+  lua_newtable(L);
+  put(L, "blocks", (double)(g.blocks - g.crowded));
+  put(L, "crowded", (double)g.crowded);
+  lua_setfield(L, -2, "checked");
+}
+
 /* stats() */
 static int l_stats(lua_State *L) {
   State *S = ty_lua_enter(L);
@@ -120,6 +129,7 @@ static int l_stats(lua_State *L) {
   put(L, "peak", (double)mem.buf_peak);
   put(L, "general", (double)mem.general);
   put(L, "tensors", (double)H->handles);
+  if (ty_guarded) put_guard(L);
   lua_setfield(L, -2, "memory");
   put_cache(L, "kernels", &kernels);
   put(L, "operations", (double)S->nops);

@@ -186,6 +186,7 @@ static void pay_debt(lua_State *L, Host *H) {
   i64 heap = (i64)lua_gc(L, LUA_GCCOUNT, 0) * 1024;
   i64 growth = TY_MIN(TY_MAX(LIVE_GROWTH, heap * HEAP_SHARE), LIVE_GROWTH_MAX);
   H->S.debt = 0;
+  if (H->S.capture) return; /* no finaliser is to run; see lua_capture.c */
   if (!H->cycling && used - H->live < TY_MAX(growth, H->live / 4)) {
     H->live = TY_MIN(H->live, used);
     return;
@@ -199,7 +200,7 @@ static void pay_debt(lua_State *L, Host *H) {
 
 bool ty_lua_reclaim(lua_State *L, State *S) {
   Host *H = (Host *)S;
-  if (!S->memory || lua_gc(L, LUA_GCISRUNNING, 0) == 0) return false;
+  if (!S->memory || S->capture || lua_gc(L, LUA_GCISRUNNING, 0) == 0) return false;
   S->memory = false;
   lua_gc(L, LUA_GCCOLLECT, 0);
   ty_buf_trim(0);

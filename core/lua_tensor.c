@@ -24,13 +24,10 @@ typedef struct Nest {
 
 /* The path to an entry at depth d, as in [2][1]. */
 static const char *path_text(lua_State *L, const Nest *n, int d) {
-  luaL_Buffer b;
-  luaL_buffinit(L, &b);
-  for (int i = 0; i <= d; i++) {
-    lua_pushfstring(L, "[%f]", (lua_Number)n->path[i]);
-    luaL_addvalue(&b);
-  }
-  luaL_pushresult(&b);
+  char text[MAX_RANK * 24] = "";
+  for (int i = 0, at = 0; i <= d; i++)
+    at += snprintf(text + at, sizeof text - (size_t)at, "[%lld]", (long long)n->path[i]);
+  lua_pushstring(L, text);
   return lua_tostring(L, -1);
 }
 

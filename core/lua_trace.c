@@ -421,13 +421,50 @@ static void push_made(lua_State *L, Host *H, const Trace *T) {
   for (i32 i = 0; i < T->ngrads; i++) ty_lua_push_in(L, H);
 }
 
+/* What a call needs beside the stack of Lua. */
+typedef struct Call {
+  double *number; /* from 1 */
+  const Tensor **outside;
+  Tensor **made, *hidden; /* hidden: those for which no handle is made */
+  i32 room;
+} Call;
+
+/* The memory for it, of which a trace may want more than the stack of a thread has. An error of Lua's may end a
+** call without leave_room: calls in progress stand higher on the stack of C than this one, those that have
+** ended do not. False: out of memory, or calls inside of calls inside of calls. */
+static __attribute__((noinline)) bool take_room(struct Compiled *C, const Trace *T, Call *y) {
+  const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+  const size_t numbers = sizeof *y->number * (size_t)(T->nnumbers + 1),
+               made = T->instance[0]->nmade;
+  const size_t outside = sizeof *y->outside * (size_t)(T->noutside + 1);
+  const size_t n = numbers + outside + (sizeof *y->made + sizeof *y->hidden) * made;
+  while (C->nroom && C->room[C->nroom - 1].frame <= here) C->nroom--;
+  if (C->nroom == ROOMS) return false;
+  struct Room *r = &C->room[C->nroom];
+  if (TY_UNLIKELY(r->n < n || ty_mem_checked())) {
+    ty_mem_free(r->p);
+    r->p = ty_mem_alloc(n), r->n = r->p ? n : 0;
+    if (!r->p) return false;
+  }
+  r->frame = here;
+  y->room = C->nroom++;
+  y->number = r->p;
+  y->outside = (const Tensor **)((char *)r->p + numbers);
+  y->made = (Tensor **)((char *)y->outside + outside);
+  y->hidden = (Tensor *)(y->made + made);
+  return true;
+}
+
+static void leave_room(struct Compiled *C, const Call *c) { C->nroom = c->room; }
+
 /* The trace's guards hold: what remains. TRACE_MISS leaves the stack as it may be. */
-static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I,
-                             const Tensor *const *outside, const double *number, const char **why,
-                             int *answers) {
+static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I, const Call *c,
+                             const char **why, int *answers) {
+  const double *number = c->number;
+  const Tensor *const *outside = c->outside;
+  Tensor **made = c->made, *hidden = c->hidden;
   int first = T->lead ? T->narg : lua_gettop(L);
   Made m = {ANCHORS_AT(T), first, first + I->nmade, number};
-  Tensor *made[I->nmade + 1], hidden[I->nmade + 1];
   if (!T->lead) push_made(L, (Host *)S, T);
   for (i32 i = 0; i < I->nmade; i++) {
     if (T->hidden[i] &&
@@ -459,21 +496,20 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
 }
 
 /* What the trace would do, in place of doing it. */
-static TraceAnswer tell_trace(lua_State *L, State *S, const Trace *T, Instance *I,
-                              const Tensor *const *outside, const double *number, const char **why,
-                              int *answers) {
-  Ready ready = ty_instance_ready(S, I, outside, number, why);
+static TraceAnswer tell_trace(lua_State *L, State *S, const Trace *T, Instance *I, const Call *c,
+                              const char **why, int *answers) {
+  Ready ready = ty_instance_ready(S, I, c->outside, c->number, why);
   if (ready != READY_YES) return ready == READY_NO ? TRACE_MISS : TRACE_FAILED;
   lua_pushnil(L);
-  ty_account_push_trace(L, S, T, I, outside, number);
+  ty_account_push_trace(L, S, T, I, c->outside, c->number);
   *answers = 2;
   return TRACE_HIT;
 }
 
-static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, bool tell, i32 *failed,
-                             const char **why, int *answers) {
-  double number[T->nnumbers + 1];
-  const Tensor *outside[T->noutside + 1];
+static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, bool tell, const Call *c,
+                             i32 *failed, const char **why, int *answers) {
+  double *number = c->number;
+  const Tensor **outside = c->outside;
   *failed = 0;
   if (T->lead) push_made(L, (Host *)S, T);
   if (TY_UNLIKELY(T->gone)) return TRACE_MISS;
@@ -491,8 +527,8 @@ static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, bool tell, i32 *f
   }
   *failed = check_late(L, (Host *)S, T, I, number, outside);
   if (*failed < T->nguards || T->gone) return TRACE_MISS;
-  if (TY_UNLIKELY(tell)) return tell_trace(L, S, T, I, outside, number, why, answers);
-  TraceAnswer y = run_trace(L, S, T, I, outside, number, why, answers);
+  if (TY_UNLIKELY(tell)) return tell_trace(L, S, T, I, c, why, answers);
+  TraceAnswer y = run_trace(L, S, T, I, c, why, answers);
   if (y == TRACE_HIT) T->hits++;
   return y;
 }
@@ -511,8 +547,11 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, int *answers) {
     if (T->narg != narg || T->word != word) continue;
     i32 room = T->nslots + T->instance[0]->nmade + T->ntables + T->ngrads + T->nresults + 256;
     if (TY_UNLIKELY(!lua_checkstack(L, room))) continue;
+    Call c;
+    if (TY_UNLIKELY(!take_room(S->engine->compiled, T, &c))) continue;
     T->refs++;
-    TraceAnswer y = try_trace(L, S, T, tell, &failed, &why, answers);
+    TraceAnswer y = try_trace(L, S, T, tell, &c, &failed, &why, answers);
+    leave_room(S->engine->compiled, &c);
     ty_trace_drop(T);
     if (y == TRACE_HIT) {
       e->skips += !tell;
@@ -667,43 +706,42 @@ static bool other_sizes(const Tensor *t, const TensorGuard *g) {
   return false;
 }
 
+/* The same of the guard that failed for the present call, and its value now. */
+static void note_failed(lua_State *L, Entry *e, const Guard *g) {
+  const Tensor *t = g->op == G_TENSOR ? ty_lua_test(L, g->a) : NULL;
+  e->sizes_differ = t && t->st && t->type.dtype == g->tensor->dtype &&
+                    t->type.rank == g->tensor->rank && other_sizes(t, g->tensor);
+  e->closures_differ = (g->op == G_OBJECT || g->op == G_CLOSURE) &&
+                       lua_type(L, g->a) == LUA_TFUNCTION && !lua_iscfunction(L, g->a);
+  if (g->op <= G_METATABLE) lua_pushnil(L);
+  else lua_pushvalue(L, g->a);
+  if (g->op == G_CELL) lua_pushstring(L, shared_text(!g->want));
+  else if (g->op < G_NUMBER) push_shown(L, lua_gettop(L));
+  else lua_pushstring(L, g->want ? "false" : "true");
+  snprintf(e->now, sizeof e->now, "%s", lua_tostring(L, -1));
+}
+
 /* What a new capture should allow for: sizes that differ, closures that are made anew. */
 void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
   Trace *T = e->failed.trace;
-  i32 failed;
   e->sizes_differ = e->failed.why == ty_instance_moved;
   e->closures_differ = false;
   if (!T || e->failed.why || T->narg != narg) return;
   if (!lua_checkstack(L, T->nslots + 64)) return; /* what leads is among them */
-  double number[T->nnumbers + 1];
-  const Tensor *outside[T->noutside + 1];
+  Call c;
+  if (!take_room(S->engine->compiled, T, &c)) return;
   T->refs++;
   lua_settop(L, narg);
   if (T->ngrads) push_made(L, (Host *)S, T);
   else lua_settop(L, narg + T->lead);
-  if (T->gone) { /* by a finaliser */
-    lua_settop(L, narg);
-    ty_trace_drop(T);
-    return;
+  if (!T->gone) { /* by a finaliser */
+    lua_pushvalue(L, UP_FUNCTION);
+    i32 failed = check_guards(L, (Host *)S, T, c.number, c.outside);
+    const Instance *I = failed < T->nearly ? NULL : find_instance(S, T, c.number, c.outside);
+    if (I) failed = check_late(L, (Host *)S, T, I, c.number, c.outside);
+    if (failed < T->nguards) note_failed(L, e, &T->guard[failed]);
   }
-  lua_pushvalue(L, UP_FUNCTION);
-  failed = check_guards(L, (Host *)S, T, number, outside);
-  const Instance *I = failed < T->nearly ? NULL : find_instance(S, T, number, outside);
-  if (I) failed = check_late(L, (Host *)S, T, I, number, outside);
-  if (failed < T->nguards) {
-    const Guard *g = &T->guard[failed];
-    const Tensor *t = g->op == G_TENSOR ? ty_lua_test(L, g->a) : NULL;
-    e->sizes_differ = t && t->st && t->type.dtype == g->tensor->dtype &&
-                      t->type.rank == g->tensor->rank && other_sizes(t, g->tensor);
-    e->closures_differ = (g->op == G_OBJECT || g->op == G_CLOSURE) &&
-                         lua_type(L, g->a) == LUA_TFUNCTION && !lua_iscfunction(L, g->a);
-    if (g->op <= G_METATABLE) lua_pushnil(L);
-    else lua_pushvalue(L, g->a);
-    if (g->op == G_CELL) lua_pushstring(L, shared_text(!g->want));
-    else if (g->op < G_NUMBER) push_shown(L, lua_gettop(L));
-    else lua_pushstring(L, g->want ? "false" : "true");
-    snprintf(e->now, sizeof e->now, "%s", lua_tostring(L, -1));
-  }
+  leave_room(S->engine->compiled, &c);
   lua_settop(L, narg);
   ty_trace_drop(T);
 }

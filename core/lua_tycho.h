@@ -55,6 +55,10 @@ State *ty_lua_enter(lua_State *L);
 State *ty_lua_enter_in(lua_State *L, Host *H); /* the same where it is known; NULL: it is gone */
 /* lua_compile.c: the same question where some coroutine records: sets S->open. */
 void ty_lua_sync(lua_State *L, State *S);
+/* lua_capture.c: the same where a capture is in progress: a finaliser ends it; raises where one has. */
+void ty_lua_session(lua_State *L, State *S);
+/* The capture in progress, or NULL. No finaliser runs until the C function that asks returns. */
+Capture *ty_lua_capture(lua_State *L);
 /* lua_modes.c: puts the State's words as they hold for L, where modes are open. */
 void ty_lua_modes(lua_State *L, Host *H);
 static inline void ty_lua_follow(lua_State *L, Host *H) {

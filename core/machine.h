@@ -113,6 +113,9 @@ bool ty_bf16_emulated(void);      /* as TYCHO_AMX wants it */
 bool ty_gemm_blas(const Gemm *d, const void *a, const void *b, void *y, const char **err);
 bool ty_blas_load(const char **err);    /* dlopen, once */
 void *ty_blas_symbol(const char *name); /* cblas_*, LAPACK's dgesv_ ...; NULL when absent */
+/* Runs fn, which calls them, where the stack has room for what they have there: on the caller's or on a
+** thread's of its own. False: there is none. */
+bool ty_blas_call(void (*fn)(void *), void *arg);
 
 /* Attention (attend.c). Operands by number, in the order of the rows ATTEND and ATTEND_GRAD; strides over
 ** the leading dims and the last two. */

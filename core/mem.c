@@ -108,6 +108,16 @@ static bool general_fails(void) {
   return hook_fails();
 }
 
+enum { ALIGN = 16 }; /* malloc's */
+
+bool ty_mem_checked(void) {
+#if defined(__SANITIZE_ADDRESS__)
+  return true;
+#else
+  return ty_guarded;
+#endif
+}
+
 /* Before every block of general memory stands its size; 16 bytes keep malloc's alignment. */
 typedef union Head {
   size_t n;
@@ -121,20 +131,45 @@ static void *general_return(Head *h, size_t n) {
   return h + 1;
 }
 
+#define COLD __attribute__((cold, noinline)) /* small, and out of the way */
+
+/* Where memory is checked, nothing stands before a block. */
+static COLD void *checked_return(void *p, size_t n) {
+  if (p) atomic_fetch_add_explicit(&general, (i64)n, memory_order_relaxed);
+  return p;
+}
+
 void *ty_mem_alloc(size_t n) {
   if (general_fails() || n > PTRDIFF_MAX - sizeof(Head)) return NULL;
+  if (TY_UNLIKELY(ty_guarded)) return checked_return(ty_guard_alloc(n, ALIGN), n);
   return general_return(malloc(sizeof(Head) + n), n);
 }
 
 void *ty_mem_zalloc(size_t n) {
   if (general_fails() || n > PTRDIFF_MAX - sizeof(Head)) return NULL;
+  if (TY_UNLIKELY(ty_guarded)) {
+    void *p = ty_guard_alloc(n, ALIGN);
+    return checked_return(p ? memset(p, 0, n) : NULL, n);
+  }
   return general_return(calloc(1, sizeof(Head) + n), n);
+}
+
+/* Always another place: who kept the old one is found. */
+static COLD void *checked_realloc(void *p, size_t n) {
+  size_t old = ty_guard_size(p);
+  void *y = ty_guard_alloc(n, ALIGN);
+  if (!y) return NULL;
+  memcpy(y, p, TY_MIN(n, old));
+  atomic_fetch_sub_explicit(&general, (i64)old, memory_order_relaxed);
+  ty_guard_free(p);
+  return checked_return(y, n);
 }
 
 /* On failure the old block stays as it was. */
 void *ty_mem_realloc(void *p, size_t n) {
   if (!p) return ty_mem_alloc(n);
   if (general_fails() || n > PTRDIFF_MAX - sizeof(Head)) return NULL;
+  if (TY_UNLIKELY(ty_guarded)) return checked_realloc(p, n);
   size_t old = ((Head *)p - 1)->n;
   Head *h = realloc((Head *)p - 1, sizeof(Head) + n);
   if (h) atomic_fetch_sub_explicit(&general, (i64)old, memory_order_relaxed);
@@ -143,6 +178,11 @@ void *ty_mem_realloc(void *p, size_t n) {
 
 void ty_mem_free(void *p) {
   if (!p) return;
+  if (TY_UNLIKELY(ty_guarded)) {
+    atomic_fetch_sub_explicit(&general, (i64)ty_guard_size(p), memory_order_relaxed);
+    ty_guard_free(p);
+    return;
+  }
   Head *h = (Head *)p - 1;
   atomic_fetch_sub_explicit(&general, (i64)h->n, memory_order_relaxed);
   free(h);
@@ -169,7 +209,12 @@ void *ty_arena_alloc(Arena *A, size_t n) {
   if (n > PTRDIFF_MAX / 2) return NULL;
   size_t room = (n + 15) & ~(size_t)15;
   ArenaChunk *c = A->chunk;
-  if (!c || c->size - c->used < room) {
+  if (TY_UNLIKELY(ty_mem_checked())) { /* each piece ends where its memory does */
+    if (!(c = chunk_new(n))) return NULL;
+    c->next = A->chunk;
+    A->chunk = c;
+    room = n;
+  } else if (!c || c->size - c->used < room) {
     size_t size = c ? 2 * (c->size + sizeof *c) : CHUNK_MIN;
     size = TY_MIN(size, CHUNK_MAX) - sizeof *c;
     ArenaChunk *fresh = chunk_new(TY_MAX(size, room));
@@ -192,7 +237,7 @@ void *ty_arena_alloc(Arena *A, size_t n) {
 void ty_arena_reset(Arena *A) {
   ArenaChunk *keep = A->chunk;
   if (!keep) return;
-  if (keep->size > CHUNK_MAX) { /* an outsize one would be hoarded */
+  if (keep->size > CHUNK_MAX || ty_mem_checked()) { /* an outsize one would be hoarded */
     ty_arena_free(A);
     return;
   }
@@ -308,9 +353,19 @@ static inline void pool_unlock(void) {
   atomic_store_explicit(&pool.lock, false, memory_order_release);
 }
 
+static void fork_begin(void) {
+  pool_lock();
+  ty_guard_lock();
+}
+
+static void fork_end(void) {
+  ty_guard_unlock();
+  pool_unlock();
+}
+
 bool ty_mem_guard(void) {
   static bool done;
-  if (!done) done = !pthread_atfork(pool_lock, pool_unlock, pool_unlock);
+  if (!done) done = !pthread_atfork(fork_begin, fork_end, fork_end);
   return done;
 }
 
@@ -567,17 +622,60 @@ static void large_free(void *p, int class) {
   gone_unmap(gone);
 }
 
+/* What memory that is checked takes: pages. */
+static i64 in_pages(i64 bytes) { return (bytes + 2 * 4096 - 1) & ~(i64)4095; }
+
+static COLD void *checked_alloc(void *p, i64 bytes) {
+  if (!p) return NULL;
+  pool_lock();
+  pool_use(in_pages(bytes));
+  pool.held = pool.used;
+  pool_unlock();
+  return p;
+}
+
+static COLD void checked_free(void *p) {
+  i64 bytes = (i64)ty_guard_size(p);
+  ty_guard_free(p);
+  pool_lock();
+  pool.used -= in_pages(bytes);
+  pool.held = pool.used;
+  pool_unlock();
+}
+
 void *ty_buf_alloc(i64 bytes) {
   if (TY_UNLIKELY(bytes < 0 || bytes > BUF_MAX) || hook_fails()) return NULL;
+  if (TY_UNLIKELY(ty_guarded)) return checked_alloc(ty_guard_alloc((size_t)bytes, LINE), bytes);
   int class = class_of(bytes);
   return class < SLAB_CLASSES ? slab_alloc(class, bytes) : large_alloc(class, bytes);
 }
 
+void *ty_buf_alloc_data(i64 bytes) {
+  if (TY_LIKELY(!ty_guarded) || bytes < 0 || bytes > BUF_MAX) return ty_buf_alloc(bytes);
+  if (hook_fails()) return NULL;
+  return checked_alloc(ty_guard_alloc((size_t)bytes, ty_guard_align((size_t)bytes, LINE)), bytes);
+}
+
 void ty_buf_free(void *p, i64 bytes) {
   if (!p) return;
+  if (TY_UNLIKELY(ty_guarded)) {
+    checked_free(p);
+    return;
+  }
   int class = class_of(bytes);
   if (class < SLAB_CLASSES) slab_free(p, class);
   else large_free(p, class);
+}
+
+void *ty_buf_pieces(i64 n, i64 each, i64 *step) {
+  i64 all;
+  *step = each;
+  if (TY_LIKELY(!ty_guarded)) return ty_mul(n, each, &all) ? ty_buf_alloc(all) : NULL;
+  if (hook_fails()) return NULL;
+  size_t apart;
+  void *p = ty_guard_pieces((size_t)n, (size_t)each, LINE, &apart);
+  *step = (i64)apart;
+  return checked_alloc(p, p ? (i64)ty_guard_size(p) : 0);
 }
 
 void ty_buf_trim(i64 keep) {

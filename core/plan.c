@@ -122,7 +122,7 @@ static bool plan_lower(Make *M) {
   M->work = scratch(M, M->gs.n, sizeof(Work));
   if (!M->work) return false;
   for (i32 i = 0; i < M->gs.n; i++)
-    if (!ty_lower(M->A, M->g, &M->gs, i, &M->work[i])) return false;
+    if (!ty_lower(M->A, &M->S->engine->room, M->g, &M->gs, i, &M->work[i])) return false;
   return true;
 }
 

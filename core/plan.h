@@ -80,7 +80,9 @@ typedef struct Work {
                         those of ATTEND* as `attend` says; -1: none */
   Attend attend;
 } Work;
-bool ty_lower(Arena *A, const Graph *g, const Groups *gs, i32 group, Work *y);
+/* room: what it works in, made when first used and for any number of calls; the caller's to free. */
+typedef struct LowerRoom LowerRoom;
+bool ty_lower(Arena *A, LowerRoom **room, const Graph *g, const Groups *gs, i32 group, Work *y);
 /* list.c: fills list, nlist, store, listed. */
 void ty_list_find(Work *w);
 

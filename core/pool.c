@@ -34,7 +34,6 @@
 #define RELAX() ((void)0)
 #endif
 
-#define MAX_THREADS 64
 #define SPIN 30000      /* nanoseconds an idle worker watches before it sleeps */
 #define CHUNKS_A_HEAD 4 /* chunks for each thread: late threads find some left */
 
@@ -154,11 +153,11 @@ static int default_threads(void) {
   if (n <= 0 && !sched_getaffinity(0, sizeof set, &set)) n = CPU_COUNT(&set);
 #endif
   if (n <= 0) n = (int)sysconf(_SC_NPROCESSORS_ONLN);
-  return TY_MIN(TY_MAX(n, 1), MAX_THREADS);
+  return TY_MIN(TY_MAX(n, 1), POOL_MOST);
 }
 
 int ty_pool_threads(int n) {
-  if (n > 0) atomic_store(&pool.threads, TY_MIN(n, MAX_THREADS));
+  if (n > 0) atomic_store(&pool.threads, TY_MIN(n, POOL_MOST));
   else if (!atomic_load_explicit(&pool.threads, memory_order_relaxed)) {
     int none = 0;
     atomic_compare_exchange_strong(&pool.threads, &none, default_threads());

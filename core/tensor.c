@@ -10,11 +10,7 @@
 #include "grad.h"
 #include "vmap.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-enum { SPARE_MAX = 0, SPARE_BLOCKS_MAX = 0 }; /* what is used too late must be seen */
-#else
 enum { SPARE_MAX = 32, SPARE_BLOCKS_MAX = 4096 }; /* dropped batches that are kept; other blocks */
-#endif
 
 /* --- errors */
 
@@ -68,7 +64,7 @@ void ty_buffer_changed(Buffer *b) {
 
 Buffer *ty_buffer_new(State *S, i64 bytes) {
   Buffer *b = block_new(S);
-  void *data = b ? ty_buf_alloc(bytes) : NULL;
+  void *data = b ? ty_buf_alloc_data(bytes) : NULL;
   if (TY_UNLIKELY(!data)) {
     if (b) block_drop(S, b);
     ty_fail_memory(S, "tensor", bytes);
@@ -128,6 +124,12 @@ bool ty_batch_exposed(const Batch *b) {
   for (i32 i = 0; i < b->ninput; i++)
     if (b->input[i].buf->exposed) return true;
   return false;
+}
+
+void ty_tensor_open(State *S) {
+  if (!ty_mem_checked()) return;
+  S->nspare = SPARE_MAX; /* there is no room: what is used too late is seen */
+  S->nspare_block = SPARE_BLOCKS_MAX;
 }
 
 void ty_tensor_close(State *S) {

@@ -165,6 +165,7 @@ void ty_storage_touch(Storage *st); /* its contents change: lets go of the twin 
 void ty_batch_drop(State *S, Batch *b);
 /* Reads an exposed buffer, which may change at any time: what is recorded must be computed now. */
 bool ty_batch_exposed(const Batch *b);
+void ty_tensor_open(State *S);
 void ty_tensor_close(State *S); /* gives the spares back; tensors may outlive the engine */
 Batch *ty_batch_new(State *S);  /* refs 1: the opener's; NULL without memory, said in S->err */
 

@@ -19,7 +19,7 @@
 ** end.
 **
 ** Memory: a frame holds all registers of one thread. All frames of a run are taken together, before
-** anything is written, from scratch that the calling thread keeps; a small run uses its stack.
+** anything is written, from scratch that the calling thread keeps: its stack may be small.
 */
 #include "tile_run.h"
 
@@ -29,7 +29,6 @@
 #define STRIP_TURNED 64      /* the same where they are apart */
 #define BATCH 64             /* rows whose values are worked on together */
 #define TOGETHER 5           /* 2 to this: most blocks of a long row that go together */
-#define STACK 16384          /* bytes of frame that a small run takes from the stack */
 #define SPREAD_BELOW 128     /* shorter rows share a tile */
 #define SPREAD_NATIVE 64     /* the same where a row is native */
 #define ALONE 30000.0        /* nanoseconds of work that wake nobody */
@@ -44,8 +43,8 @@ i64 ty_tile_past = 32 << 20; /* measured: below it the caches do better, also fo
 /* Scratch grows to what the largest run of this thread wanted (some megabytes at most, since tiles
 ** are small), so that what was once reserved stays. It goes with the thread. */
 static _Thread_local struct {
-  void *p;
-  size_t n;
+  char *p;
+  size_t n; /* of the first frame on: it begins at a multiple of 64 */
 } scratch;
 static pthread_key_t scratch_key;
 static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
@@ -55,8 +54,11 @@ static void scratch_make_key(void) {
   scratch_keyed = !pthread_key_create(&scratch_key, ty_mem_free);
 }
 
+static size_t align64(size_t n) { return (n + 63) & ~(size_t)63; }
+static char *align64p(char *p) { return p + (-(uintptr_t)p & 63); }
+
 static char *scratch_take(size_t n) {
-  if (n <= scratch.n) return scratch.p;
+  if (TY_LIKELY(n <= scratch.n)) return align64p(scratch.p);
   pthread_once(&scratch_once, scratch_make_key);
   n = (n + 65535) & ~(size_t)65535;
   void *p = scratch_keyed ? ty_mem_alloc(n + 64) : NULL;
@@ -67,10 +69,8 @@ static char *scratch_take(size_t n) {
   }
   ty_mem_free(scratch.p);
   scratch.p = p, scratch.n = n;
-  return p;
+  return align64p(p);
 }
-
-static size_t align64(size_t n) { return (n + 63) & ~(size_t)63; }
 
 /* ---- geometry ------------------------------------------------------------------------------- */
 
@@ -172,8 +172,7 @@ static void shape_frame(Task *t, bool parallel) {
   t->at_micro = at, at += align64((size_t)code->longest * sizeof(Micro));
   t->frame_bytes = at;
   t->nframes = parallel ? ty_pool_threads(0) : 1;
-  t->total = at * (size_t)t->nframes;
-  if (t->group) t->total += (size_t)(t->units * t->groups * code->nreduce) * t->node;
+  t->partial_bytes = t->group ? (size_t)(t->units * t->groups * code->nreduce) * t->node : 0;
 }
 
 /* How the launch is cut among `threads`; false when there is nothing to do. */
@@ -705,7 +704,7 @@ static void chunk(void *arg, i64 begin, i64 end) {
   while (!free || !atomic_compare_exchange_weak(&t->free, &free, free & (free - 1)))
     if (!free) free = atomic_load(&t->free);
   Frame f;
-  frame_begin(&f, t, t->frames + (size_t)__builtin_ctzll(free) * t->frame_bytes);
+  frame_begin(&f, t, t->frames + __builtin_ctzll(free) * t->apart);
   for (i64 i = begin; i < end; i++) t->unit(&f, i);
   if (t->past) settle();
   atomic_fetch_or(&t->free, free & -free);
@@ -743,10 +742,35 @@ static void go(Task *t) {
   over(t, unit_gather, t->units, 1000);
 }
 
+/* Frames, and behind them what groups of blocks come to. */
+static bool take_memory(Task *t) {
+  const size_t frames = (size_t)t->nframes * t->frame_bytes;
+  t->own = false, t->apart = (i64)t->frame_bytes;
+  t->frames = scratch_take(frames + t->partial_bytes);
+  t->partial = t->frames + frames;
+  return t->frames != NULL;
+}
+
+/* The same where memory is checked: each frame for itself. What was reserved is the last resort. */
+static bool take_apart(Task *t) {
+  t->frames = ty_buf_pieces(t->nframes, (i64)t->frame_bytes, &t->apart);
+  t->partial = ty_buf_alloc((i64)t->partial_bytes);
+  t->own = t->frames && t->partial;
+  if (t->own) return true;
+  ty_buf_free(t->frames, t->nframes * (i64)t->frame_bytes);
+  ty_buf_free(t->partial, (i64)t->partial_bytes);
+  return take_memory(t);
+}
+
+static void leave_apart(const Task *t) {
+  if (!t->own) return;
+  ty_buf_free(t->frames, t->nframes * (i64)t->frame_bytes);
+  ty_buf_free(t->partial, (i64)t->partial_bytes);
+}
+
 bool ty_tile_reserve(const Kernel *k, const Launch *l) {
   Task t;
-  if (!shape(&t, k, l, ty_pool_threads(0))) return true;
-  return t.total <= STACK || scratch_take(t.total);
+  return !shape(&t, k, l, ty_pool_threads(0)) || take_memory(&t);
 }
 
 /* The short way; false where the run is not for it. */
@@ -774,21 +798,16 @@ bool ty_tile_run(const Kernel *k, const Run *r) {
   const Kernel *one = k->plain ? k->plain : k;
   if (one->single.fn && run_single(one, r)) return true;
   Task t;
-  _Alignas(64) char stack[STACK];
   if (!shape(&t, k, r->launch, ty_pool_threads(0))) return true;
-  t.frames = stack;
-  if (t.total > STACK) t.frames = scratch_take(t.total);
-  if (!t.frames) {
+  if (!(TY_UNLIKELY(ty_guarded) ? take_apart(&t) : take_memory(&t))) {
     /* Alone it takes less; the threads may have become more since memory was reserved. */
     shape(&t, k, r->launch, 1);
-    t.frames = t.total <= STACK ? stack : scratch_take(t.total);
-    if (!t.frames) return false;
+    if (!take_memory(&t)) return false;
   }
-  t.frames = (char *)align64((size_t)(uintptr_t)t.frames);
-  t.partial = t.frames + (size_t)t.nframes * t.frame_bytes;
   u32 fp = ty_fp_enter();
   ty_tile_bind(&t, r);
   go(&t);
   ty_fp_leave(fp);
+  if (TY_UNLIKELY(t.own)) leave_apart(&t);
   return true;
 }

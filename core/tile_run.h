@@ -54,9 +54,11 @@ struct Task {
   i64 block_rows, block_cols,
       few; /* of a rectangle; few: rows of a batch that tiles have room for */
   size_t node, frame_bytes, at_uniform, at_tile, at_wide, at_row, at_acc, at_scan, at_micro;
-  size_t tile_bytes, wide_bytes, row_bytes, total;
+  size_t tile_bytes, wide_bytes, row_bytes, partial_bytes;
   i32 nframes;
+  i64 apart; /* bytes from frame to frame */
   char *frames, *partial;
+  bool own; /* both are of this run alone */
   Unit *unit;
   _Atomic u64 free; /* frames that nobody has, as bits */
   u32 direct;       /* stores that are left out, as bits */

@@ -234,26 +234,34 @@ static bool make_plan(State *S, Instance *I, const Batch *b, WantedOutput *w, i3
 static bool plan_replacement(State *S, Instance *I, const Replacement *by, WantedOutput *w, i32 n,
                              Output *out, i32 *place) {
   const Batch *b = S->capture->batch;
-  struct BatchInput input[b->ninput + 1];
-  i32 node[b->ninput + 1], wanted[n + 1];
-  for (i32 i = 0; i < n; i++) wanted[i] = w[i].out.node;
-  const char *fault = ty_replace_fault(b, wanted, n, by, node);
-  if (fault) return ty_capture_refuse(S, fault);
-  for (i32 i = 0; i < b->ninput; i++) input[i] = (struct BatchInput){.node = node[i]};
-  Batch changed = {.g = *by->g, .S = S, .ninput = b->ninput, .input = input};
-  for (i32 i = 0; i < n; i++) w[i].out.node = by->output[i];
-  return make_plan(S, I, &changed, w, n, out, place);
+  const size_t ninput = (size_t)b->ninput;
+  struct BatchInput *input = ty_mem_zalloc(sizeof *input * (ninput + 1));
+  i32 *node = ty_mem_alloc(sizeof *node * (ninput + (size_t)n + 1)), *wanted = node + ninput;
+  bool ok = (input && node) || ty_fail_memory(S, "capture", 0);
+  for (i32 i = 0; ok && i < n; i++) wanted[i] = w[i].out.node;
+  const char *fault = ok ? ty_replace_fault(b, wanted, n, by, node) : NULL;
+  if (fault) ok = ty_capture_refuse(S, fault);
+  if (ok) {
+    for (i32 i = 0; i < b->ninput; i++) input[i].node = node[i];
+    Batch changed = {.g = *by->g, .S = S, .ninput = b->ninput, .input = input};
+    for (i32 i = 0; i < n; i++) w[i].out.node = by->output[i];
+    ok = make_plan(S, I, &changed, w, n, out, place);
+  }
+  ty_mem_free(input);
+  ty_mem_free(node);
+  return ok;
 }
 
 /* Results of a function, in the order in which they were wanted. */
 static bool make_foreign(State *S, Instance *I, const WantedOutput *w, i32 n) {
-  i32 wanted[n + 1];
-  for (i32 i = 0; i < n; i++) {
+  i32 *wanted = ty_mem_alloc(sizeof *wanted * (size_t)(n + 1));
+  for (i32 i = 0; wanted && i < n; i++) {
     wanted[i] = w[i].out.node;
     I->target[i] = w[i].target;
   }
   I->ntarget = n;
-  I->foreign = ty_foreign_new(S->capture->batch, wanted, n);
+  if (wanted) I->foreign = ty_foreign_new(S->capture->batch, wanted, n);
+  ty_mem_free(wanted);
   return I->foreign || ty_fail_memory(S, "capture", 0);
 }
 

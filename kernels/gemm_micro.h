@@ -222,11 +222,13 @@ INLINE void NAME(thin)(const int nv, int w, i64 k, const T *a, i64 acs, const T 
 #endif
 
 /* y[n] = row a[k] times b[k, n], one chunk of columns at a time: eight rows of b are read side by
-** side and in full, which is what memory likes best. Up to STREAM_ROWS rows of a share the pass. */
+** side and in full, which is what memory likes best. Up to STREAM_ROWS rows of a share the pass, and
+** the room for sums, which is on the stack: small. */
 static ATTR void NAME(stream)(i64 m, i64 n, i64 k, const void *A, i64 ars, i64 acs, const void *B,
                               i64 brs, void *Y, i64 yrs) {
-  enum { CHUNK = 2048 / TBYTES };
-  T sum[STREAM_ROWS][CHUNK];
+  enum { CHUNK = 2048 / TBYTES, SUMS = 3328 / TBYTES };
+  T sums[SUMS];
+  const i64 chunk = m == 1 ? CHUNK : SUMS / m / VL * VL;
 #if TBYTES == 4 && APPLY
   if (n <= 4 * VL) {
     for (i64 r = 0; r < m; r++) {
@@ -241,46 +243,49 @@ static ATTR void NAME(stream)(i64 m, i64 n, i64 k, const void *A, i64 ars, i64 a
     return;
   }
 #endif
-  for (i64 j0 = 0; j0 < n; j0 += CHUNK) {
-    int nc = (int)TY_MIN(CHUNK, n - j0), w = (nc - 1) % VL + 1, last = nc - w;
+  for (i64 j0 = 0; j0 < n; j0 += chunk) {
+    int nc = (int)TY_MIN(chunk, n - j0), w = (nc - 1) % VL + 1, last = nc - w;
     __typeof__(MASK(w)) mask = MASK(w);
     for (i64 p = 0; p < k;) {
       const bool first = p == 0;
       const i64 end = TY_MIN(p + KC, k);
-      for (i64 r = 0; r < m; r++) memset(sum[r], 0, (size_t)(last + VL) * TBYTES);
+      for (i64 r = 0; r < m; r++) memset(sums + r * chunk, 0, (size_t)(last + VL) * TBYTES);
       for (; p + 8 <= end; p += 8)
         for (i64 r = 0; r < m; r++) {
           const T *a = (const T *)A + r * ars + p * acs, *b = (const T *)B + p * brs + j0;
+          T *sum = sums + r * chunk;
           V x[8];
           UNROLL
           for (int u = 0; u < 8; u++) x[u] = NAME(splat)(a[u * acs]);
           for (int j = 0; j < last; j += VL) {
-            V s = *(V *)&sum[r][j];
+            V s = *(V *)(sum + j);
             UNROLL
             for (int u = 0; u < 8; u++) s = FMA(x[u], *(const V *)(b + u * brs + j), s);
-            *(V *)&sum[r][j] = s;
+            *(V *)(sum + j) = s;
           }
-          V s = *(V *)&sum[r][last];
+          V s = *(V *)(sum + last);
           UNROLL
           for (int u = 0; u < 8; u++) s = FMA(x[u], MLOAD(b + u * brs + last, mask), s);
-          *(V *)&sum[r][last] = s;
+          *(V *)(sum + last) = s;
         }
       for (; p < end; p++)
         for (i64 r = 0; r < m; r++) {
           const T *b = (const T *)B + p * brs + j0;
+          T *sum = sums + r * chunk;
           V x = NAME(splat)(((const T *)A)[r * ars + p * acs]);
           for (int j = 0; j < last; j += VL)
-            *(V *)&sum[r][j] = FMA(x, *(const V *)(b + j), *(V *)&sum[r][j]);
-          *(V *)&sum[r][last] = FMA(x, MLOAD(b + last, mask), *(V *)&sum[r][last]);
+            *(V *)(sum + j) = FMA(x, *(const V *)(b + j), *(V *)(sum + j));
+          *(V *)(sum + last) = FMA(x, MLOAD(b + last, mask), *(V *)(sum + last));
         }
       for (i64 r = 0; r < m; r++) {
         T *y = (T *)Y + r * yrs + j0;
+        const T *sum = sums + r * chunk;
         for (int j = 0; j < last; j += VL) {
-          V s = *(V *)&sum[r][j];
+          V s = *(const V *)(sum + j);
           if (!first) s = *(V *)(y + j) + s;
           *(V *)(y + j) = s;
         }
-        V s = *(V *)&sum[r][last];
+        V s = *(const V *)(sum + last);
         if (!first) s = MLOAD(y + last, mask) + s;
         MSTORE(y + last, mask, s);
       }
@@ -451,7 +456,7 @@ static ATTR void NAME(dot)(i64 nr, i64 n, const void *A, i64 ars, const void *B,
 ** 2 two vectors are loaded, and the even elements taken. No element beyond a piece's ends is read. What
 ** some vectors are made of is found out once for all rows, each of which is then written in one go. */
 static ATTR void NAME(lay)(void *dst, i64 ds, const i64 *to, const void *src, const i64 *off,
-                           i64 ni, const Piece *piece, i64 n, i64 step, i64 pad) {
+                           i64 ni, const Piece *piece, i64 n, i64 step, i64 pad, void *scratch) {
   enum { GROUP = 16 }; /* vectors */
   typedef __typeof__(MASK(0)) Mask;
   typedef u64 Bits __attribute__((vector_size(VBYTES)));
@@ -468,8 +473,9 @@ static ATTR void NAME(lay)(void *dst, i64 ds, const i64 *to, const void *src, co
                                         MLOAD(from[u] + at + VL, high[u]), even)))
   const Index even = {EACH(EVEN, 0)};
   const Piece *end = piece + n;
-  const T *from[GROUP * VL];
-  Mask low[GROUP * VL], high[GROUP * VL];
+  Mask *low = scratch, *high = low + GROUP * VL; /* parts, at most so many */
+  const T **from = (const T **)(high + GROUP * VL);
+  _Static_assert(GROUP * VL * (2 * sizeof(Mask) + sizeof *from) <= LAY_BYTES, "scratch");
   for (i64 c0 = 0; c0 < pad; c0 += GROUP * VL) {
     const int vectors = (int)TY_MIN(GROUP, (pad - c0 + VL - 1) / VL);
     const Mask last = MASK((int)TY_MIN(VL, pad - c0 - (vectors - 1) * VL));

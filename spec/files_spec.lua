@@ -325,7 +325,7 @@ describe("the world", function()
   end)
 
   it("works and leaves nothing beside the file, whatever the system can do and when the process is killed", function()
-    if H.sanitized then return pending "the sanitizer is loaded first" end
+    if H.asan then return pending "the sanitizer is loaded first" end
     local source, object = write("worse.c", [[
       #define _GNU_SOURCE
       #include <dlfcn.h>
@@ -405,7 +405,7 @@ end)
 
 describe("npz without libzip", function()
   it("says what to install; other formats do not ask for it", function()
-    if H.sanitized then return pending "the sanitizer is loaded first" end
+    if H.asan then return pending "the sanitizer is loaded first" end
     local source, object = write("nozip.c", [[
       #define _GNU_SOURCE
       #include <dlfcn.h>
@@ -636,7 +636,7 @@ describe("damage", function()
       end
       cost("index", 16e6, function() return ty.load_weights "]] .. folder .. [[" end)]])
     assert.equal(0, status, out)
-    assert.falsy(out:find "TOO MUCH", out)
+    assert.truthy(H.sanitized or not out:find "TOO MUCH", out)
     if os.getenv "TYCHO_SAY" then print(out) end
     assert.truthy(out:find "bomb.npz\t%d+\t%d+\t[^\n]*unpack", out)
     local all = assert(ty.load(folder .. "/bomb.npz", { limit = 2 ^ 30 }))

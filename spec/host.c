@@ -2,7 +2,8 @@
 ** host.c -- a program with many Lua states, as games and servers have them.
 ** In:  what to do, a script and a count. "states": that many threads, each with a state of its own, run the
 ** script at the same time; "forks": one thread runs it again and again while another forks that many
-** children, each of which runs it in a new state. The script returns a text.
+** children, each of which runs it in a new state; "stack": one thread whose stack has that many KB. The
+** script returns a text.
 ** Out: the text of a run with nothing beside it, and how many others gave it; exit code 1 when any
 ** gave another or did not end.
 */
@@ -113,10 +114,25 @@ static int forks(int n) {
   return same < n || wrong;
 }
 
+/* Nothing runs before in another thread, where what is made once could be made on a larger stack. */
+static int stack(int kb) {
+  static char text[LONGEST];
+  pthread_attr_t attr;
+  pthread_t id;
+  pthread_barrier_init(&gate, NULL, 1);
+  if (pthread_attr_init(&attr) || pthread_attr_setstacksize(&attr, (size_t)kb << 10) ||
+      pthread_create(&id, &attr, state, text))
+    return 1;
+  pthread_join(id, NULL);
+  printf("%s\n", text);
+  return !strncmp(text, "error", 5);
+}
+
 int main(int argc, char **argv) {
   int n = argc > 3 ? atoi(argv[3]) : 0;
   if (n < 1 || n > MOST) return 2;
   script = argv[2];
+  if (!strcmp(argv[1], "stack")) return stack(n);
   run(want);
   printf("%s\n", want);
   if (!strncmp(want, "error", 5)) return 1;

@@ -4,7 +4,8 @@
 local M = {
   -- of these, what exists, in this order
   specs = { "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "bytecode", "compile", "capture", "custom", "grad",
-    "training", "steps", "orders", "scopes", "convolution", "sharing", "oracle" },
+    "training", "steps", "orders", "scopes", "convolution", "sharing", "oracle",
+    "threads", "checked" },
 
   { file = "core/fold.c", what = "x + 0 is taken for x: -0 stays",
     from = "if (is_const(g, n, 0, is_float ? -0.0 : 0.0)) return n->src[1];",
@@ -239,6 +240,30 @@ local M = {
     from = 'if world:in_ours() then return world:constant(mt), nil end', to = 'do return world:constant(mt), nil end' },
   { file = "lua/tycho/oracle.lua", what = "captures that are made anew are not compared",
     from = "if a.made[x] == b.made[y] then return nil end", to = "do return nil end" },
+
+  { file = "core/capture.c", what = "what a capture puts back may die meanwhile",
+    from = "ty_storage_hold(t->st->twin) : NULL", to = "t->st->twin : NULL" },
+  { file = "core/capture.c", what = "of a leaf that two tensors are parts of, one loses its gradient",
+    from = "if (y && (same || sees_all(&y->t))) return y;", to = "if (y) return y;" },
+  { file = "core/lua_capture.c", what = "what finalisers do while a function is captured is part of it",
+    from = "if (finaliser && !C->broken) {", to = "if (finaliser && C->broken) {" },
+  { file = "core/lua_modes.c", what = "the mode that a capture goes back to may be gone, and others with it",
+    from = "if (H->captured == m) H->captured = m->outer;", to = "" },
+  { file = "core/lua_trace.c", what = "a call's memory has no room for hidden gradients",
+    from = "(sizeof *y->made + sizeof *y->hidden) * made", to = "sizeof *y->made * made" },
+  { file = "core/blas.c", what = "LAPACK runs on whatever stack there is",
+    from = "here - end >= STACK_WANTED", to = "here - end >= 0" },
+  { file = "core/x64_ops.c", what = "what is left of a row is loaded as a whole vector",
+    from = "if (!E->tail) op2(E, ins, vl, dst, m);", to = "if (!E->tail || (E->wide && bytes >= 4)) op2(E, ins, vl, dst, m);" },
+  { file = "core/tile_place.c", what = "rows are copied by sixteen bytes, whatever they have",
+    from = "for (size_t i = 0; i + 16 <= n; i += 16) memcpy(y + i, x + i, 16);",
+    to = "for (size_t i = 0; i < n; i += 16) memcpy(y + i, x + i, 16);" },
+  { file = "kernels/gemm_micro.h", what = "a product of one row reads behind b's last column",
+    from = "MLOAD(b + (nv - 1) * VL, mask)", to = "*(const V *)(b + (nv - 1) * VL)" },
+  { file = "core/guard.c", what = "what was written behind a block is not looked at when it is freed",
+    from = "if (damaged(p + n, end)) stop", to = "if (damaged(p + n, end) && p == first) stop" },
+  { file = "core/guard.c", what = "what was freed can still be read",
+    from = "else if (!map(first, bytes, PROT_NONE))", to = "else if (page == G.nchunks && !map(first, bytes, PROT_NONE))" },
 }
 
 return M

@@ -2,7 +2,8 @@
 -- In: a seed. Out: a learner: what it is made of, as text; its tensors; a step, to be run eagerly or compiled; what
 -- changes between steps. The same seed makes the same learner: eager and compiled twins are made of one.
 --
--- Models nest modules in lists, tables and classes, share modules and weights, freeze parts, keep buffers of their own.
+-- Models nest modules in lists, tables and classes, share modules and weights, freeze parts, keep buffers of their own,
+-- have all their parameters in one buffer.
 -- Steps gather gradients, clip, scale, go through several optimisers, schedules, autocast, checkpoints, custom
 -- gradients. Between steps modes, rates, sizes, frozen parts and plain numbers change.
 
@@ -340,6 +341,30 @@ local changes = {
   end,
 }
 
+--- Puts all parameters of a model side by side into one buffer: they are one leaf, seen through many tensors.
+local function flatten(model)
+  local of, n, seen = {}, 0, {}
+  for _, p in ipairs(model:parameters()) do
+    of[p] = { n + 1, p:numel(), p.shape }
+    n = n + p:numel()
+  end
+  local all = ty.zeros(n)
+  for p, at in pairs(of) do all:narrow(1, at[1], at[2]):copy_(p:detach():reshape(-1)) end
+  for p, at in pairs(of) do
+    of[p] = all:narrow(1, at[1], at[2]):reshape(at[3]):requires_grad_()
+  end
+  local function replace(t)
+    if seen[t] then return end
+    seen[t] = true
+    for k, v in pairs(t) do
+      if ty.is_tensor(v) and of[v] then t[k] = of[v]
+      elseif type(v) == "table" then replace(v) end
+    end
+  end
+  replace(model)
+  return all
+end
+
 --- The learner of a seed. learner.step(batches...) steps; learner.change(n) comes before step n; learner.text.
 function M.make(seed)
   local c, text = chooser(seed), {}
@@ -355,6 +380,10 @@ function M.make(seed)
   if c.chance(0.2) and nn.is_module(list[1]) then -- frozen
     list[1]:requires_grad_(false)
     text[#text + 1] = " frozen"
+  end
+  if chooser(seed + 7919).chance(0.12) then -- by choices of its own: those of the others stay
+    L.flat = flatten(L.model)
+    text[#text + 1] = " flat"
   end
   L.params = L.model:parameters()
   local how = way_of(c, text)
@@ -388,7 +417,7 @@ end
 
 --- All that a step may change, by name.
 function M.state_of(L)
-  local state = { count = L.count }
+  local state = { count = L.count, ["flat gradient"] = L.flat and L.flat.grad }
   for i, p in ipairs(L.params) do
     state["parameter " .. i] = p:detach()
     state["gradient " .. i] = p.grad or "none"

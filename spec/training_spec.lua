@@ -632,6 +632,59 @@ describe("a trace with gradients", function()
   end)
 end)
 
+describe("leaves that are parts of one buffer", function()
+  --- Two leaves in one buffer, and the buffer.
+  local function parts()
+    local all = ty.randn(10)
+    return all:narrow(1, 1, 6):reshape(2, 3):requires_grad_(), all:narrow(1, 7, 4):requires_grad_(), all
+  end
+
+  --- Calls step(make(p, q), i) plain and compiled: the same results and gradients, from one capture.
+  local function same_gradients(choose, make)
+    ty.manual_seed(7)
+    local a, b, all = parts()
+    ty.manual_seed(7)
+    local a2, b2, all2 = parts()
+    local step, compiled = make(choose(a, b, all)), ty.compile(make(choose(a2, b2, all2)))
+    for i = 1, 4 do
+      H.same(step(i), compiled(i))
+      for n, pair in ipairs { { a, a2 }, { b, b2 }, { all, all2 } } do
+        local plain, replayed = pair[1].grad, pair[2].grad
+        assert.equal(plain ~= nil, replayed ~= nil, n)
+        if plain then H.same(plain, replayed) end
+      end
+    end
+    assert.same({}, ty.explain(compiled).aborts)
+    assert.truthy(ty.explain(compiled).skips >= 3)
+  end
+
+  local function step(p, q)
+    return function(i)
+      local y = ((p * i):square():sum() * q:square()):sum()
+      y:backward()
+      return y:detach()
+    end
+  end
+
+  it("get their gradients, and the buffer that of both", function()
+    same_gradients(function(a, b) return a, b end, step)
+  end)
+
+  it("get theirs where one of them sees all", function()
+    same_gradients(function(a, _, all) return a, all end, step)
+  end)
+
+  it("get theirs where one alone takes part", function()
+    same_gradients(function(a) return a end, function(p)
+      return function(i)
+        local y = (p * i):square():sum()
+        y:backward()
+        return y:detach()
+      end
+    end)
+  end)
+end)
+
 describe("a step that cannot be captured runs as it is", function()
   local function both(make, n, reason)
     ty.manual_seed(3)

@@ -27,7 +27,7 @@ local function built(name)
   return true
 end
 
-local machine = jit.arch == "x64" and not H.sanitized and built "x64_check"
+local machine = jit.arch == "x64" and not H.asan and built "x64_check"
   and built "loops_check" and select(2, run(check .. " can")) == 0
 
 describe("the native machine", function()

@@ -645,8 +645,9 @@ end
 --- Why a capture failed: what the world said, else what the core refused, else the error itself.
 local function failure(w, C, err)
   local why = w.failure or {}
+  local refused, again = C.reason()
+  if again then return { reason = refused, again = true } end
   if err ~= ABORT or not why.reason then
-    local refused = C.reason()
     local text = type(err) == "table" and getmetatable(err) == w.Raised and "an error is raised" or tostring(err)
     local plain = text:gsub("^.-%.lua:%d+: ", "")
     why = { reason = refused or ("an error is raised: " .. plain), internal = text }
@@ -768,6 +769,8 @@ function M.run_with(core, handle, options, f, ...)
       asked.answer, asked.inputs = answer, nil
     elseif why.bound and own.bounds[why.bound] then -- one less each time
       own.bounds[why.bound], own.asked, tries = false, {}, tries + 1
+    elseif why.again then
+      own.asked = {}
     else
       break
     end
