@@ -180,16 +180,19 @@ describe("a table that captured code makes", function()
   end)
 
   it("is another trace where sizes of tensors give it another layout", function()
+    local new = require "table.new"
+    local function plain(n)
+      local t = new(n, 0)
+      t[1], t[3] = 1, 2
+      return t
+    end
     local f = ty.compile(function(x)
-      local t = require "table.new"(#x, 0)
+      local t = new(#x, 0)
       t[1], t[3] = 1, 2
       return t, x + 1
     end)
-    for _, n in ipairs { 2, 3, 8, 2, 3, 8, 4, 4 } do
-      local t = require "table.new"(n, 0)
-      t[1], t[3] = 1, 2
-      assert.equal(look(t), look((f(ty.ones(n)))))
-    end
+    for _, n in ipairs { 2, 3, 8, 2, 3, 8, 4, 4 } do assert.equal(look(plain(n)), look((f(ty.ones(n))))) end
+    assert.truthy((captured(f)))
   end)
 
   it("is given to Tycho's functions as it is when what was asked of them is asked again for other sizes", function()
@@ -200,13 +203,14 @@ describe("a table that captured code makes", function()
 end)
 
 describe("constructors", function()
-  --- A random constructor: positions and names with constants and others, nils among them, several values at the end.
-  local function random_constructor(r)
+  --- A random constructor: positions and names with constants and others, nils among them (so many of 16 fields), several
+  --- values at the end.
+  local function random_constructor(r, nils)
     local names, parts = {}, {}
     for i = 1, 12 do names[i] = "n" .. r.whole(1, 400) .. "_" .. i end
     for i = 1, r.whole(0, 9) do
       local kind, v = r.whole(1, 16), r.whole(1, 2) == 1 and "x" or tostring(i)
-      if kind <= 2 then v = "nil" end
+      if kind <= (nils or 2) then v = "nil" end
       parts[i] = kind <= 9 and v or kind <= 15 and ("%s = %s"):format(names[i], v) or ("[x + %d] = %s"):format(r.whole(0, 20), v)
     end
     if r.whole(1, 5) == 1 then parts[#parts + 1] = "..." end
@@ -220,6 +224,13 @@ describe("constructors", function()
       if not captured(f) then refused = refused + 1 end
     end
     assert.truthy(refused < 0.1 * n, ("%d of %d are refused"):format(refused, n))
+  end)
+
+  it("with many nils make what they make in plain Lua, or are not captured", function()
+    local r = H.random(42)
+    for _ = 1, 2000 do
+      agree(("return function(x, ...) return %s end"):format(random_constructor(r, 8)), 3, nil, 4)
+    end
   end)
 
   it("are known in functions that were made inside, and in those whose dumps are equal", function()
