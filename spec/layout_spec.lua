@@ -202,6 +202,20 @@ describe("a table that captured code makes", function()
   end)
 end)
 
+describe("a table that a function of Tycho's makes", function()
+  it("has the layout that it has in plain Lua, and gets the one that it gets there", function()
+    local calls = { "x.shape", "x:size()", "x:stride()", "x:split(2)", "x:chunk(3)", "x:unbind()", "ty.meshgrid(x[1], x[2])",
+      "ty.grad(function(p) return (p.a * p.b * p.c[1]):sum() end)({ b = x, a = x + 1, c = { x * 2 } })" }
+    for _, call in ipairs(calls) do
+      for _, writes in ipairs { "", "t[2] = nil", "t[#t + 1] = 1 t[#t + 1] = 2 t.n = 3", "t[1] = nil t[9] = 1 t.a = nil t[4] = 1" } do
+        local f = agree(([[local ty = ... return function(k) local x = ty.ones(5, 2) * k local t = %s %s
+          return #t, t, ty.is_tensor(t.c) end]]):format(call, writes), 2)
+        assert.truthy(captured(f), call .. writes)
+      end
+    end
+  end)
+end)
+
 describe("constructors", function()
   --- A random constructor: positions and names with constants and others, nils among them (so many of 16 fields), several
   --- values at the end.
