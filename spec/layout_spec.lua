@@ -54,6 +54,28 @@ local function agree(text, ...)
   return compiled
 end
 
+--- The keys of a table in their order, and its length.
+local function keys_of(t)
+  local out = { #t }
+  for k in pairs(t) do out[#out + 1] = tostring(k) end
+  return table.concat(out, " ")
+end
+
+--- Calls a function that writes what it is given, of which some is nil in some calls, plain and compiled. Upper-case names
+--- are other ones each time.
+local function agree_on_nils(text)
+  for n = 1, 20 do
+    local plain, f = worlds((text:gsub("%u", function(name) return name:lower() .. n end)))
+    for i = 0, 11 do
+      local t, u, a, b = {}, {}, i % 4 < 3 and i or nil, i % 3 < 2 and i or nil
+      assert.equal(keys_of(plain(t, a, b)), keys_of(f(u, a, b)), text)
+      assert.equal(keys_of(t), keys_of(u), text)
+    end
+    local e = ty.explain(f)
+    assert.truthy(e.captures > 0 and e.skips > 0)
+  end
+end
+
 local function captured(f)
   local e = ty.explain(f)
   return e.captures > 0 and e.skips > 0, e.aborts[1] and e.aborts[1].reason
@@ -138,6 +160,12 @@ describe("a table that captured code makes", function()
     end
   end)
 
+  it("guards whether values are nil that were overwritten", function()
+    agree_on_nils [[return function(_, a, b)
+      local t = {} t.P = a t.Q = a t[2] = a t.R = b t.S = 1 t.P = b t.Q = b t.U = a t[3] = b return t end]]
+    agree_on_nils "return function(_, a, b) local t = { P = a, Q = b } t.R = a t.P = b t.S = b t.Q = 1 t.U = a return t end"
+  end)
+
   it("may be empty between, and a name may come and go", function()
     gives("return function(x) local t = { a = x, b = 2 } t.a = nil t.c = x t.a = x t.b = nil t.d = 1 return next(t), t end", 1)
     gives("return function(x) local t = { a = 1, b = x, c = 2 } for k in pairs(t) do t[k] = nil end t.z = x t.b = x return t end", 1)
@@ -152,16 +180,19 @@ describe("a table that captured code makes", function()
   end)
 
   it("is another trace where sizes of tensors give it another layout", function()
+    local new = require "table.new"
+    local function plain(n)
+      local t = new(n, 0)
+      t[1], t[3] = 1, 2
+      return t
+    end
     local f = ty.compile(function(x)
-      local t = require "table.new"(#x, 0)
+      local t = new(#x, 0)
       t[1], t[3] = 1, 2
       return t, x + 1
     end)
-    for _, n in ipairs { 2, 3, 8, 2, 3, 8, 4, 4 } do
-      local t = require "table.new"(n, 0)
-      t[1], t[3] = 1, 2
-      assert.equal(look(t), look((f(ty.ones(n)))))
-    end
+    for _, n in ipairs { 2, 3, 8, 2, 3, 8, 4, 4 } do assert.equal(look(plain(n)), look((f(ty.ones(n))))) end
+    assert.truthy((captured(f)))
   end)
 
   it("is given to Tycho's functions as it is when what was asked of them is asked again for other sizes", function()
@@ -171,14 +202,29 @@ describe("a table that captured code makes", function()
   end)
 end)
 
+describe("a table that a function of Tycho's makes", function()
+  it("has the layout that it has in plain Lua, and gets the one that it gets there", function()
+    local calls = { "x.shape", "x:size()", "x:stride()", "x:split(2)", "x:chunk(3)", "x:unbind()", "ty.meshgrid(x[1], x[2])",
+      "ty.grad(function(p) return (p.a * p.b * p.c[1]):sum() end)({ b = x, a = x + 1, c = { x * 2 } })" }
+    for _, call in ipairs(calls) do
+      for _, writes in ipairs { "", "t[2] = nil", "t[#t + 1] = 1 t[#t + 1] = 2 t.n = 3", "t[1] = nil t[9] = 1 t.a = nil t[4] = 1" } do
+        local f = agree(([[local ty = ... return function(k) local x = ty.ones(5, 2) * k local t = %s %s
+          return #t, t, ty.is_tensor(t.c) end]]):format(call, writes), 2)
+        assert.truthy(captured(f), call .. writes)
+      end
+    end
+  end)
+end)
+
 describe("constructors", function()
-  --- A random constructor: positions and names with constants and others, nils among them, several values at the end.
-  local function random_constructor(r)
+  --- A random constructor: positions and names with constants and others, nils among them (so many of 16 fields), several
+  --- values at the end.
+  local function random_constructor(r, nils)
     local names, parts = {}, {}
     for i = 1, 12 do names[i] = "n" .. r.whole(1, 400) .. "_" .. i end
     for i = 1, r.whole(0, 9) do
       local kind, v = r.whole(1, 16), r.whole(1, 2) == 1 and "x" or tostring(i)
-      if kind <= 2 then v = "nil" end
+      if kind <= (nils or 2) then v = "nil" end
       parts[i] = kind <= 9 and v or kind <= 15 and ("%s = %s"):format(names[i], v) or ("[x + %d] = %s"):format(r.whole(0, 20), v)
     end
     if r.whole(1, 5) == 1 then parts[#parts + 1] = "..." end
@@ -192,6 +238,13 @@ describe("constructors", function()
       if not captured(f) then refused = refused + 1 end
     end
     assert.truthy(refused < 0.1 * n, ("%d of %d are refused"):format(refused, n))
+  end)
+
+  it("with many nils make what they make in plain Lua, or are not captured", function()
+    local r = H.random(42)
+    for _ = 1, 2000 do
+      agree(("return function(x, ...) return %s end"):format(random_constructor(r, 8)), 3, nil, 4)
+    end
   end)
 
   it("are known in functions that were made inside, and in those whose dumps are equal", function()
@@ -275,15 +328,14 @@ describe("a table from outside that captured code writes", function()
     check("{ 1, 2, 3 }", "table.insert(t, x) table.remove(t, 1) t[#t + 1] = x t[#t] = nil")
   end)
 
+  it("is told of once for each field", function()
+    local _, f = worlds "local t = {} return function(x) t.a = x t.b = x t.a = nil t.c = x t.a = x return x end"
+    f(1)
+    f(2)
+    assert.same({ "writes t.a", "writes t.b", "writes t.c" }, ty.explain(f).traces[1].effects)
+  end)
+
   it("sees values that turn nil", function()
-    local text = "local t = { 1, 2 } return function(a, b) t.p = a t.q = b t.r = a t.p = b t.s = 1 t[3] = a return t end"
-    local plain, f = worlds(text)
-    for i = 0, 15 do
-      local a, b = i % 2 == 0 and i or nil, i % 4 < 2 and i or nil
-      local want, got = {}, {}
-      for k in pairs(plain(a, b)) do want[#want + 1] = tostring(k) end
-      for k in pairs(f(a, b)) do got[#got + 1] = tostring(k) end
-      assert.same(want, got, "call " .. i)
-    end
+    agree_on_nils "return function(t, a, b) t.P = a t.Q = a t[2] = a t.R = b t.S = 1 t.P = b t.Q = b t.U = a t[3] = b return t end"
   end)
 end)

@@ -330,8 +330,11 @@ end
 
 --- Fields and upvalues that are set, tensors that are written in place, random numbers that are drawn.
 local function effect_lines(d, t)
-  local list = {}
-  for _, e in ipairs(d.effects) do list[#list + 1] = ("writes %s"):format(e.path or d.paths[e[2]] or "a field") end
+  local list, told = {}, {}
+  for _, e in ipairs(d.effects) do -- a field that goes and comes again is written more than once
+    local line = ("writes %s"):format(e.path or d.paths[e[2]] or "a field")
+    if not told[line] then list[#list + 1], told[line] = line, true end
+  end
   for _, slot in ipairs(t.written) do list[#list + 1] = ("writes %s in place"):format(d.paths[slot] or "a tensor") end
   if t.streams > 0 then list[#list + 1] = "draws random numbers: " .. plural(t.streams, "stream") end
   return list

@@ -114,8 +114,8 @@ local function split(keys, slots)
   return array, hash
 end
 
---- The layout of a table whose slots next walks in the order of keys. sizes(slots, array, hash): a set of the numbers of
---- nodes that the hash part may have. Nil where no order of insertion gives the order of keys with any of these.
+--- The layout of a table whose slots next walks in the order of keys. sizes(slots, array, hash): a set of the numbers
+--- of nodes that the hash part may have. Nil where no order of insertion gives the order of keys with any of these.
 local function find_layout(new, t, keys, sizes)
   local slots = array_slots(t)
   while true do
@@ -125,7 +125,9 @@ local function find_layout(new, t, keys, sizes)
     for nodes in next, sizes(slots, array, hash) do
       local list = setmetatable({ new = new, n_array = n_array, keys = hash, nodes = nodes }, Walk):insertion()
       if list then
-        found = { n_array = n_array, n_hash = nodes, keys = list, exact = found == nil and slots ~= 1 }
+        local exact = found == nil and slots ~= 1
+        if not found or nodes < found.n_hash then found = { n_array = n_array, n_hash = nodes, keys = list } end
+        found.exact = exact
       end
     end
     if found then
@@ -153,8 +155,11 @@ local function is_template(object, template)
   return true
 end
 
---- The smallest hash part for its keys, which is a guess.
-local function smallest(_, _, hash) return { [constructors.nodes_for(#hash)] = true } end
+--- The smallest hash part for its keys that gives their order, which is a guess.
+local function smallest(_, _, hash)
+  local least = constructors.nodes_for(#hash)
+  return { [least] = true, [2 * least] = true, [4 * least] = true }
+end
 
 local layouts = setmetatable({}, { __mode = "k" }) -- by template: its layout, false where none was found
 
