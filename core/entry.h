@@ -85,7 +85,7 @@ typedef struct Lazy {
   int caller, wrapper; /* caller: -1 at the bottom of a coroutine */
   int line;            /* the caller's line, -1 when it has none */
   int slot;            /* of the function's frame, once it was found; 0 before */
-  bool pinned;         /* holds until the binding ends it */
+  const void *pinned;  /* the binding's call that ends it (a Protect); NULL: as the stack tells */
   Batch *open;
   Entry *entry; /* NULL once it was collected */
   Signature *sig;
@@ -108,9 +108,6 @@ struct Compiled {
     u64 bits[LEARN_NODES / 64];
   } learn[LEARN_SLOTS];
   i64 cuts, relearned;
-  struct Entry *capturing; /* whose capture is in progress */
-  Lazy *session;
-  bool collects; /* Lua's collector ran before */
   u8 stance;
   struct Stash { /* results that wait to be handed out */
     i32 base, n;

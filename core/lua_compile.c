@@ -13,10 +13,10 @@
 */
 #include <lua.h>
 #include <stdio.h>
+#include "lua_protect.h"
 #include "lua_trace.h"
 
 #define WALK_MAX 12 /* frames looked at; deeper calls are taken to be inside */
-#define SLOT(ar) ((ar)->i_ci & 0xffff)
 
 /* --- is the call still there? */
 
@@ -58,6 +58,7 @@ static bool still_inside(lua_State *L, Lazy *z) {
 
 void ty_lua_sync(lua_State *L, State *S) {
   Lazy *z = ty_lazy_find(S, L);
+  if (z && z->pinned && ((const Protect *)z->pinned)->by->in_hook) z = NULL;
   if (z && !still_inside(L, z)) {
     ty_lazy_close(S, z);
     z = NULL;
@@ -567,10 +568,14 @@ static int compile_graph(lua_State *L) {
   lua_pushcfunction(L, heard_gc);
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, 1);
-  Lazy like = {.thread = L, .pinned = true, .on_cut = hear, .ctx = h};
+  Protect p;
+  bool hooked, collects = lua_gc(L, LUA_GCISRUNNING, 0) != 0;
+  Lazy like = {.thread = L, .pinned = &p, .on_cut = hear, .ctx = h};
   Lazy *z = ty_lazy_open(S, &like);
   if (!z) return ty_lua_error(L, "graph: out of memory");
-  int status = lua_pcall(L, lua_gettop(L) - 2, 0, 0);
+  if (collects) lua_gc(L, LUA_GCSTOP, 0); /* what finalisers write would be put back */
+  int status = ty_lua_protect(L, (Host *)S, &p, lua_gettop(L) - 2, 0, &hooked);
+  if (collects) lua_gc(L, LUA_GCRESTART, 0);
   hear(h, z->open);
   z->on_cut = NULL;
   for (i32 i = 0; i < h->nsaved;

@@ -18,9 +18,12 @@
 ** 4. A mode is held by a frame of the function that entered it, and holds its coroutine by its environment. So an
 **    abandoned coroutine is garbage together with its modes, and stays in memory until their finalisers have taken
 **    them off the list: no other coroutine gets its address before.
-** 5. Leaving takes off that very mode, wherever it is in the list, and those that its coroutine entered later, which
-**    an error may have passed by. It never raises: it runs while errors are on their way.
-** 6. The State's seed and stream belong to the innermost random mode that holds (`dice`), or to no mode; those of the
+** 5. Leaving takes off that very mode, wherever it is in the list, and those that its coroutine entered later. It never
+**    raises: it runs while errors are on their way.
+** 6. An error may pass by whoever would leave a mode: a debug hook raises between any two instructions. So a mode holds
+**    as long as the call is in progress that entered it, which each entry asks; a call has one mode at a time. What a
+**    capture's evaluator enters has no such frame, and ends with the session.
+** 7. The State's seed and stream belong to the innermost random mode that holds (`dice`), or to no mode; those of the
 **    others are kept beside.
 */
 #include "grad.h"
@@ -67,10 +70,34 @@ static void roll(Host *H, Mode *m) {
   H->dice = m;
 }
 
+/* Whether the call that entered the mode has ended, without leaving it. */
+static bool is_left(lua_State *L, Mode *m) {
+  return (m->owner == L || is_resuming(m->owner)) && !ty_lua_frame_lives(m->owner, &m->frame);
+}
+
+static void drop(Mode **at) {
+  Mode *m = *at;
+  *at = m->outer;
+  m->owner = NULL;
+}
+
+/* Takes modes off that no one is in any more. Those around one that is in progress, on the same stack, are so too. */
+static void drop_left(lua_State *L, Host *H) {
+  const lua_State *inside = NULL;
+  for (Mode **p = &H->mode, *m = *p; m; m = *p)
+    if (m->owner != inside && is_left(L, m)) {
+      drop(p);
+    } else {
+      inside = m->owner;
+      p = &m->outer;
+    }
+}
+
 /* Marks the modes that hold for L, its own as the nearest. Whether several other coroutines have such modes. */
 static bool mark(lua_State *L, Host *H) {
   const lua_State *other = NULL;
   bool several = false;
+  drop_left(L, H);
   H->mode_of = L;
   H->mixed = H->disordered = false;
   for (Mode *m = H->mode; m; m = m->outer) {
@@ -128,7 +155,7 @@ static void settle(lua_State *L, Host *H) {
 }
 
 void ty_lua_modes(lua_State *L, Host *H) {
-  if (L != H->mode_of || H->mixed) settle(L, H);
+  if (L != H->mode_of || H->mixed || is_left(L, H->mode)) settle(L, H);
   /* Levels of batched tensors tell which vmap is the inner one. */
   if (TY_UNLIKELY(H->disordered))
     ty_lua_error(L, "vmap: a coroutine that was suspended inside of a vmap is resumed inside of a "
@@ -173,7 +200,12 @@ static Mode *check_mode(lua_State *L) {
 
 void ty_lua_mode_open(lua_State *L, Mode *m) {
   Host *H = ty_lua_host(L);
+  if (!H->S.capture) m->frame = ty_lua_frame(L, 1);
+  for (Mode **p = &H->mode, *at = *p; at; at = *p) /* what lay there has ended */
+    if (at->owner == L && m->frame.slot && at->frame.slot >= m->frame.slot) drop(p);
+    else p = &at->outer;
   m->owner = L;
+  m->number = ++H->entered;
   m->outer = H->mode;
   H->mode = m;
   settle(L, H);
@@ -189,17 +221,17 @@ static bool take_off(Host *H, Mode *m) {
       continue;
     }
     held |= at->holds;
-    *p = at->outer;
-    if (!last) at->owner = NULL;
+    drop(p);
     if (last) break;
   }
-  m->owner = NULL;
   return held;
 }
 
-void ty_lua_modes_cut(lua_State *L, Host *H, const Mode *to) {
-  if (H->mode == to) return;
-  for (; H->mode && H->mode != to; H->mode = H->mode->outer) H->mode->owner = NULL;
+void ty_lua_modes_cut(lua_State *L, Host *H, u64 entered) {
+  if (H->entered == entered) return;
+  for (Mode **p = &H->mode, *m = *p; m; m = *p)
+    if (m->number > entered) drop(p);
+    else p = &m->outer;
   settle(L, H);
 }
 
@@ -207,6 +239,7 @@ void ty_lua_modes_cut(lua_State *L, Host *H, const Mode *to) {
 static int modes_leave(lua_State *L) {
   Mode *m = check_mode(L);
   Host *H = ty_lua_host(L);
+  ty_lua_apart(L, H);
   if (!m->owner) return 0;
   take_off(H, m);
   settle(L, H);
@@ -217,11 +250,11 @@ static int modes_leave(lua_State *L) {
 static int mode_collect(lua_State *L) {
   Mode *m = (Mode *)lua_touserdata(L, 1);
   Host *H = ty_lua_host(L);
+  ty_lua_apart(L, H);
   if (!m->owner) return 0;
   Mode **p = &H->mode;
   while (*p != m) p = &(*p)->outer;
-  *p = m->outer;
-  m->owner = NULL;
+  drop(p);
   if (m->holds) settle(L, H); /* before m goes: words may lie in it */
   return 0;
 }

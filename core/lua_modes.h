@@ -4,6 +4,7 @@
 #ifndef TY_LUA_MODES_H
 #define TY_LUA_MODES_H
 
+#include "lua_frame.h"
 #include "lua_tycho.h"
 #include "vmap.h"
 
@@ -14,6 +15,8 @@ typedef struct Mode {
   struct Mode
       *inside_of;   /* the next one outwards of those that held when the words were found last */
   lua_State *owner; /* the coroutine that entered it; NULL: it is not open */
+  Frame frame;      /* of the function that entered it */
+  u64 number;       /* so many were entered before it, and itself */
   u8 kind;
   bool on;       /* GRAD */
   u8 cast;       /* CAST: as State.cast */
@@ -28,7 +31,7 @@ typedef struct Mode {
 Mode *ty_lua_mode_push(lua_State *L, ModeKind kind);
 /* From now on it holds, until it is left. Cannot fail. */
 void ty_lua_mode_open(lua_State *L, Mode *m);
-/* Takes off the modes that were entered after this one, which may be NULL: a capture was given up. */
-void ty_lua_modes_cut(lua_State *L, Host *H, const Mode *to);
+/* Takes off the modes that were entered since H->entered was this: a capture has ended. */
+void ty_lua_modes_cut(lua_State *L, Host *H, u64 entered);
 
 #endif

@@ -22,7 +22,8 @@
 local M = {}
 
 local byte, sub, find = string.byte, string.sub, string.find
-local floor, pcall = math.floor, pcall
+local floor = math.floor
+local protect = require("tycho").internals.protect -- what a hook raises is no reason to refuse a function for good
 
 if jit and jit.off then jit.off(true, true) end -- seldom run: its traces would push out the user's
 
@@ -476,10 +477,10 @@ function M.ready()
     if not dump or not compile then
       readiness = "the host has no string.dump or no loadstring"
     else
-      local ok, result = pcall(learn_opcodes)
+      local ok, result = protect(learn_opcodes)
       if ok then
         opcode_names = result
-        ok, result = pcall(check_decoding)
+        ok, result = protect(check_decoding)
       end
       readiness = ok or tostring(result)
     end
@@ -504,7 +505,7 @@ local by_dump = setmetatable({}, { __mode = "v" }) -- closures of one prototype 
 local function of_dump(source)
   local proto = by_dump[source]
   if proto then return proto end
-  local ok, result = pcall(function() return decode(read_dump(source)) end)
+  local ok, result = protect(function() return decode(read_dump(source)) end)
   proto = ok and result or { refused = tostring(result) }
   by_dump[source] = proto
   return proto
@@ -521,7 +522,7 @@ function M.prototype(fn)
   if not proto then
     local ready, reason = M.ready()
     if not ready then return nil, reason end
-    local ok, source = pcall(dump, fn)
+    local ok, source = protect(dump, fn)
     proto = ok and of_dump(source) or { refused = "it is written in C", library = true }
     by_function[fn] = proto
   end
@@ -551,7 +552,7 @@ end
 function M.new_table(operand)
   if operand == 0 then return {} end
   if makers[operand] == nil then
-    local ok, result = pcall(maker, operand)
+    local ok, result = protect(maker, operand)
     makers[operand] = ok and result or false
   end
   return makers[operand] and makers[operand]() or nil
