@@ -67,14 +67,13 @@ typedef struct Entry {
   struct Failed failed;
   char now[120];                      /* the value that failed */
   bool sizes_differ, closures_differ; /* what the next capture should allow for */
-  bool captures_on, settling;         /* settling: the call in progress was captured just now */
-  i64 check_every, check_left;        /* every so many calls one is checked; 0: none */
-  bool checking;                      /* the call in progress is */
-  i32 unproductive;                   /* failed captures in a row */
-  i32 barren;                         /* captures in a row whose traces were not hit again */
-  const Trace *newest;                /* the last one captured; compared only, it may be gone */
-  i64 rest;                           /* calls until the next capture may be tried */
-  char miss[MISSES_MAX][160];         /* what differed at miss number 2, 3 ...: a ring */
+  bool captures_on;
+  i64 check_every, check_left; /* every so many calls one is checked; 0: none */
+  i32 unproductive;            /* failed captures in a row */
+  i32 barren;                  /* captures in a row whose traces were not hit again */
+  const Trace *newest;         /* the last one captured; compared only, it may be gone */
+  i64 rest;                    /* calls until the next capture may be tried */
+  char miss[MISSES_MAX][160];  /* what differed at miss number 2, 3 ...: a ring */
 } Entry;
 
 /* A call of a compiled function that has not returned, as far as its coroutine's stack tells.
@@ -109,8 +108,10 @@ struct Compiled {
   } learn[LEARN_SLOTS];
   i64 cuts, relearned;
   u8 stance;
-  struct Stash { /* results that wait to be handed out */
-    i32 base, n;
+  bool plain;    /* whatever the stance is, for now they run eagerly */
+  struct Stash { /* results that wait to be handed out, on the thread that made them */
+    const void *thread;
+    i32 base, n, slot; /* slot: of the frame that is to hand them out */
   } stash[STASH_MAX];
   i32 stashed;
   Quick *quick[OP_COUNT][T_COUNT][QUICK_PATTERNS]; /* made when first used */

@@ -7,7 +7,7 @@
 ** buffer whose address left is copied, and gets its bytes back in place.
 */
 #include <stdio.h>
-#include "lua_tycho.h"
+#include "lua_protect.h"
 
 static bool is_fixed(const Buffer *b) { return b->exposed || b->foreign; }
 
@@ -150,6 +150,26 @@ static int check_set_upvalue(lua_State *L) {
   return 0;
 }
 
+/* alone(fn, ...) -> true and fn's results, or false and what it raised, from a coroutine of its own; nothing where it
+** yields, which nobody resumes. What debug hooks raise goes on. */
+static int check_alone(lua_State *L) {
+  Protect p;
+  int n = lua_gettop(L);
+  lua_State *co = lua_newthread(L);
+  if (!lua_checkstack(co, n)) return luaL_error(L, "too many arguments");
+  lua_insert(L, 1); /* who asks what was resumed finds it here */
+  lua_xmove(L, co, n);
+  ty_lua_protect_begin(L, ty_lua_host(L), &p);
+  int status = lua_resume(co, n - 1);
+  bool hooked = ty_lua_protect_end(L, ty_lua_host(L), &p, status > LUA_YIELD);
+  if (status == LUA_YIELD) return 0;
+  n = status ? 1 : lua_gettop(co);
+  luaL_checkstack(L, n + 1, "too many results");
+  lua_pushboolean(L, !status);
+  lua_xmove(co, L, n);
+  return hooked ? lua_error(L) : n + 1;
+}
+
 /* upvalues(fn) -> how many there are */
 static int check_upvalues(lua_State *L) {
   int n = 0;
@@ -160,10 +180,15 @@ static int check_upvalues(lua_State *L) {
 }
 
 void ty_lua_open_check(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"still", check_still},       {"put_back", check_put_back},
-                                 {"changed", check_changed},   {"random", check_random},
-                                 {"differ", check_differ},     {"set_upvalue", check_set_upvalue},
-                                 {"upvalues", check_upvalues}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"still", check_still},
+                                 {"put_back", check_put_back},
+                                 {"changed", check_changed},
+                                 {"random", check_random},
+                                 {"differ", check_differ},
+                                 {"set_upvalue", check_set_upvalue},
+                                 {"upvalues", check_upvalues},
+                                 {"alone", check_alone},
+                                 {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_newtable(L);
   ty_lua_register(L, fns);

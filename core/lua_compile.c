@@ -13,6 +13,7 @@
 */
 #include <lua.h>
 #include <stdio.h>
+#include "lua_modes.h"
 #include "lua_protect.h"
 #include "lua_trace.h"
 
@@ -129,39 +130,41 @@ static bool is_due(lua_State *L, State *S, Entry *e, int narg) {
 }
 
 /* Upvalues: state, tensors' metatable, entry, the function, anchors, stash, hand_out. Anchor 1 is the
-** Lua function that captures a call, anchor 0 the one that checks it. */
-static int compile_pick(lua_State *L) {
+** Lua function that captures a call, anchor 0 the one that checks it. again: the call was captured just now. */
+static int pick(lua_State *L, bool again) {
   Entry *e = lua_touserdata(L, lua_upvalueindex(3));
   State *S = ty_lua_enter_in(L, (Host *)e->S);
-  int stance = S->engine->compiled->stance, narg = lua_gettop(L);
-  if (S->open || S->level || stance == STANCE_EAGER || TY_UNLIKELY(e->ended)) {
+  const struct Compiled *C = S->engine->compiled;
+  int narg = lua_gettop(L);
+  if (S->open || S->level || C->stance == STANCE_EAGER || C->plain || TY_UNLIKELY(e->ended)) {
     e->nested += S->open != NULL;
     lua_pushvalue(L, lua_upvalueindex(4));
     return 1;
   }
-  if (TY_UNLIKELY(e->check_every > 0) && !e->checking && --e->check_left <= 0) {
+  if (TY_UNLIKELY(e->check_every > 0) && !again && !ty_lua_mode_of(L, (Host *)S, MODE_CHECK, e) &&
+      --e->check_left <= 0) {
     e->check_left = e->check_every;
     lua_rawgeti(L, lua_upvalueindex(5), 0);
     return 1;
   }
-  bool settling = e->settling; /* finalisers may call the same function meanwhile */
   int answers;
   TraceAnswer y = ty_trace_call(L, S, e, &answers);
   if (TY_LIKELY(y == TRACE_HIT)) {
     e->calls++;
-    e->settling = false;
     return answers;
   }
-  if (!settling && (y == TRACE_SIZES || (y == TRACE_MISS && is_due(L, S, e, narg)))) {
-    e->settling = true;
+  if (!again && (y == TRACE_SIZES || (y == TRACE_MISS && is_due(L, S, e, narg)))) {
     lua_rawgeti(L, lua_upvalueindex(5), 1);
     return 1;
   }
-  e->settling = false;
   start(L, S, e, lua_topointer(L, lua_upvalueindex(4)));
   lua_pushvalue(L, lua_upvalueindex(4));
   return 1;
 }
+
+static int compile_pick(lua_State *L) { return pick(L, false); }
+
+static int compile_pick_again(lua_State *L) { return pick(L, true); }
 
 static int entry_gc(lua_State *L) {
   Entry *e = lua_touserdata(L, 1);
@@ -187,7 +190,17 @@ static void push_stash(lua_State *L) {
   lua_rawgeti(L, -1, 0);
 }
 
-/* entry(f, fast) -> pick, handle */
+static void push_pick(lua_State *L, lua_CFunction fn, int handle) {
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_pushvalue(L, handle);
+  lua_pushvalue(L, 1);
+  lua_getfenv(L, handle);
+  push_stash(L);
+  lua_pushcclosure(L, fn, 7);
+}
+
+/* entry(f, fast) -> pick, handle, pick for a call that was captured just now */
 static int compile_entry(lua_State *L) {
   State *S = ty_lua_enter(L);
   luaL_checktype(L, 1, LUA_TFUNCTION);
@@ -202,17 +215,12 @@ static int compile_entry(lua_State *L) {
   }
   lua_setmetatable(L, -2);
   int handle = lua_gettop(L);
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_pushvalue(L, lua_upvalueindex(2));
-  lua_pushvalue(L, handle);
-  lua_pushvalue(L, 1);
   lua_newtable(L);
-  lua_pushvalue(L, -1);
   lua_setfenv(L, handle);
-  push_stash(L);
-  lua_pushcclosure(L, compile_pick, 7);
+  push_pick(L, compile_pick, handle);
   lua_pushvalue(L, handle);
-  return 2;
+  push_pick(L, compile_pick_again, handle);
+  return 3;
 }
 
 /* captures(handle, fn, on): fn(...) is what captures calls when there is cause; on: there may be. The
@@ -271,7 +279,6 @@ static int compile_tried(lua_State *L) {
   if (lua_toboolean(L, 3)) e->rest = INT64_MAX;
   e->failed.trace = NULL;
   e->now[0] = 0;
-  e->settling = true; /* the call goes on now; a finaliser may have ended another one meanwhile */
   return 0;
 }
 
@@ -283,22 +290,17 @@ static int compile_wake(lua_State *L) {
   return 0;
 }
 
-/* unsettle(handle): the call in progress raises. */
-static int compile_unsettle(lua_State *L) {
-  ty_lua_enter(L);
-  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
-  e->settling = false;
-  return 0;
+/* within_warmup(handle) -> whether its call is a warmup */
+static int compile_within_warmup(lua_State *L) {
+  Host *H = (Host *)ty_lua_enter(L);
+  lua_pushboolean(L, ty_lua_mode_of(L, H, MODE_WARMUP, luaL_checkudata(L, 1, ENTRY_META)));
+  return 1;
 }
 
-/* check(handle, n, fn): fn answers every n-th call. Without fn, n says whether it does so now. */
+/* check(handle, n, fn): fn answers every n-th call. */
 static int compile_check(lua_State *L) {
   ty_lua_enter(L);
   Entry *e = luaL_checkudata(L, 1, ENTRY_META);
-  if (lua_gettop(L) < 3) {
-    e->checking = lua_toboolean(L, 2);
-    return 0;
-  }
   e->check_every = e->check_left = (i64)luaL_checknumber(L, 2);
   lua_getfenv(L, 1);
   lua_pushvalue(L, 3);
@@ -597,7 +599,9 @@ static int compile_graph(lua_State *L) {
 }
 
 /* Functions of the user's run under these, which hold no tensor of theirs meanwhile, or ask for it again. */
-bool ty_lua_is_caller(lua_CFunction fn) { return fn == compile_graph || fn == compile_pick; }
+bool ty_lua_is_caller(lua_CFunction fn) {
+  return fn == compile_graph || fn == compile_pick || fn == compile_pick_again;
+}
 
 /* Where dumps go; stdout is the script's. */
 static void say(void *ctx, const char *s, size_t n) {
@@ -606,11 +610,18 @@ static void say(void *ctx, const char *s, size_t n) {
 }
 
 void ty_lua_open_compile(lua_State *L, int m, int t) {
-  static const luaL_Reg fns[] = {
-      {"_entry", compile_entry}, {"_info", compile_info},         {"_reset", compile_reset},
-      {"_graph", compile_graph}, {"_captures", compile_captures}, {"_due", compile_due},
-      {"_tried", compile_tried}, {"_stance", compile_stance},     {"_unsettle", compile_unsettle},
-      {"_wake", compile_wake},   {"_check", compile_check},       {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"_entry", compile_entry},
+                                 {"_info", compile_info},
+                                 {"_reset", compile_reset},
+                                 {"_graph", compile_graph},
+                                 {"_captures", compile_captures},
+                                 {"_due", compile_due},
+                                 {"_tried", compile_tried},
+                                 {"_stance", compile_stance},
+                                 {"_within_warmup", compile_within_warmup},
+                                 {"_wake", compile_wake},
+                                 {"_check", compile_check},
+                                 {NULL, NULL}};
   (void)t;
   ty_lua_state(L)->engine->say = say;
   lua_pushvalue(L, m);

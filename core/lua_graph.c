@@ -148,8 +148,7 @@ static int graph_record(lua_State *L) {
   int status = ty_lua_protect(L, (Host *)S, &p, lua_gettop(L) - 2, LUA_MULTRET, &hooked);
   S->batch_nodes = 0;
   /* Whatever raises, raises under pcall: the batch is closed in any case. */
-  if (!status && !r.cut)
-    status = ty_lua_protect(L, (Host *)S, &p, lua_gettop(L) - 1, 3, &hooked);
+  if (!status && !r.cut) status = ty_lua_protect(L, (Host *)S, &p, lua_gettop(L) - 1, 3, &hooked);
   r.z->on_cut = NULL;
   ty_lazy_close(S, r.z);
   if (status) return lua_error(L);

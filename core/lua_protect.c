@@ -102,17 +102,26 @@ bool ty_lua_in_hook(lua_State *L, const Protect *p) {
   return p->by->in_hook || (!is_ours(L, p->by) && calls_users(L, p->by));
 }
 
-int ty_lua_protect(lua_State *L, Host *H, Protect *p, int nargs, int nresults, bool *hooked) {
+void ty_lua_protect_begin(lua_State *L, Host *H, Protect *p) {
   Protect *outer = H->protect;
   lua_Debug ar;
-  *p = (Protect){.by = outer && !outer->by->in_hook ? outer->by : p};
+  *p = (Protect){.outer = outer, .by = outer && !outer->by->in_hook ? outer->by : p};
   if (p->by == p && lua_getstack(L, 0, &ar)) p->slot = SLOT(&ar);
   if (p->by == p) stand_in(L, p);
   H->protect = p;
-  int status = lua_pcall(L, nargs, nresults, 0);
-  H->protect = outer;
-  *hooked = status && has_raised(L, p->by);
+}
+
+bool ty_lua_protect_end(lua_State *L, Host *H, const Protect *p, bool raised) {
+  bool hooked = raised && has_raised(L, p->by);
+  H->protect = p->outer;
   if (p->by == p) step_back(L, p);
+  return hooked;
+}
+
+int ty_lua_protect(lua_State *L, Host *H, Protect *p, int nargs, int nresults, bool *hooked) {
+  ty_lua_protect_begin(L, H, p);
+  int status = lua_pcall(L, nargs, nresults, 0);
+  *hooked = ty_lua_protect_end(L, H, p, status != 0);
   return status;
 }
 

@@ -8,13 +8,19 @@
 
 /* A protected call in progress, on the C stack of the function that makes it. */
 typedef struct Protect {
-  struct Protect *by; /* the one that stands in for the host's hook: itself, or the one that it is a part of */
+  struct Protect *outer;
+  struct Protect
+      *by; /* the one that stands in for the host's hook: itself, or the one that it is a part of */
   lua_Hook hook; /* the host's, which stands behind ours; NULL: there is none */
   int mask, count;
   int slot;     /* where the caller's frame lies */
   bool in_hook; /* it runs, or an error has left it */
 } Protect;
 
+/* Around a call that cannot be left otherwise. end: whether the error with which it ended is a hook's, for the caller to
+** raise again. */
+void ty_lua_protect_begin(lua_State *L, Host *H, Protect *p);
+bool ty_lua_protect_end(lua_State *L, Host *H, const Protect *p, bool raised);
 /* As lua_pcall(L, nargs, nresults, 0), with `p` for its extent. *hooked: the error is a hook's, for the caller to
 ** raise again. */
 int ty_lua_protect(lua_State *L, Host *H, Protect *p, int nargs, int nresults, bool *hooked);

@@ -31,23 +31,23 @@ typedef struct Scope {
 
 /* The State's userdata: what the binding keeps beside the State. */
 typedef struct Host {
-  State S;                /* first */
-  lua_State *L;           /* a thread of our own, for work that begins outside of any call */
-  Scope *scope;           /* innermost */
+  State S;                 /* first */
+  lua_State *L;            /* a thread of our own, for work that begins outside of any call */
+  Scope *scope;            /* innermost */
   struct Protect *protect; /* the latest protected call in progress; see lua_protect.c */
   struct Session *session; /* of the capture in progress; see lua_session.c */
   i64 counted;             /* instructions in protected calls, of which no count hook was told */
-  struct Mode *mode;      /* modes that were entered, the latest first; see lua_modes.c */
-  u64 entered;            /* so many modes so far */
-  struct Mode *dice;      /* whose random numbers the State draws, NULL: of no mode */
-  lua_State *mode_of;     /* for whom the State's words stand */
-  u64 random[2];          /* seed and stream outside of modes, while the State's are a mode's */
-  int mode_meta;          /* modes' metatable, in the registry */
-  bool mixed, disordered; /* modes: some are others'; one vmap lies inside of a later one */
-  i64 handles;            /* tensors' userdata that were not collected */
-  i64 live;               /* bytes of tensors when the last cycle of Lua's collector ended */
-  bool leaf;              /* the options that were read last have requires_grad = true */
-  bool cycling;           /* a cycle that was begun for the sake of tensors has not ended */
+  struct Mode *mode;       /* modes that were entered, the latest first; see lua_modes.c */
+  u64 entered;             /* so many modes so far */
+  struct Mode *dice;       /* whose random numbers the State draws, NULL: of no mode */
+  lua_State *mode_of;      /* for whom the State's words stand */
+  u64 random[2];           /* seed and stream outside of modes, while the State's are a mode's */
+  int mode_meta;           /* modes' metatable, in the registry */
+  bool mixed, disordered;  /* modes: some are others'; one vmap lies inside of a later one */
+  i64 handles;             /* tensors' userdata that were not collected */
+  i64 live;                /* bytes of tensors when the last cycle of Lua's collector ended */
+  bool leaf;               /* the options that were read last have requires_grad = true */
+  bool cycling;            /* a cycle that was begun for the sake of tensors has not ended */
   bool closing, closed;
   char home[512]; /* how the sources of our own Lua chunks begin */
 } Host;

@@ -733,7 +733,7 @@ function M.run_with(core, handle, options, f, ...)
     if done then break end
     if why.customize then
       local asked = own.asked
-      local ok, answer = pcall(require("tycho.graph").customize, own.custom, asked, asked.inputs)
+      local ok, answer = pcall(core.internals.load("tycho.graph").customize, own.custom, asked, asked.inputs)
       if not ok then return nil, { reason = "its passes or backend raise an error", raised = { answer } } end
       asked.answer, asked.inputs = answer, nil
     elseif why.anew and own.closures then -- by identity, then
@@ -745,8 +745,8 @@ function M.run_with(core, handle, options, f, ...)
     end
   end
   if done then return true end
-  core.internals.protect(dump, core, format("capture: aborted at %s:%s: %s%s\n", tostring(why.file or "?"), tostring(why.line or "?"),
-    why.reason, why.internal and " [" .. why.internal .. "]" or ""))
+  core.internals.protect(dump, core, format("capture: aborted at %s:%s: %s%s\n", tostring(why.file or "?"),
+    tostring(why.line or "?"), why.reason, why.internal and " [" .. why.internal .. "]" or ""))
   return nil, why
 end
 
