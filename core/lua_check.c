@@ -82,6 +82,7 @@ static int check_changed(lua_State *L) {
 /* random() -> the random state; random(state) sets it */
 static int check_random(lua_State *L) {
   State *S = ty_lua_state(L);
+  ty_lua_apart(L, ty_lua_host(L));
   ty_lua_follow(L, ty_lua_host(L));
   u64 state[2] = {S->seed, S->stream};
   if (lua_type(L, 1) == LUA_TSTRING && lua_objlen(L, 1) == sizeof state) {

@@ -15,6 +15,8 @@
 **    goes on for ever by protected calls, ours counts in small steps and adds them up over all calls. Where a hook is
 **    called for other events too, which sets the count anew, the steps are of one instruction.
 ** 4. Signals wait while we look at a hook and set another one: theirs would be lost.
+** 5. A hook of C's may yield, as those of schedulers do. It cannot where calls are protected, which raises: that is no
+**    error of the hook's. From then on such a hook waits until the call is over.
 ** Hooks do not run inside of hooks, so one protected call stands in for all that it makes; what a hook calls may make
 ** others of its own.
 */
@@ -63,10 +65,14 @@ static void step_back(lua_State *L, const Protect *p) {
   pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-/* Whether the error that ended the call came out of a hook. One of a signal's that still stands there has not run, or
-** it raises again. */
-static bool has_raised(lua_State *L, const Protect *p) {
-  return p->in_hook || !(is_ours(L, p) || lua_gethook(L));
+/* Whether the error that ended the call, on top of the stack, came out of a hook. One of a signal's that still stands
+** there has not run, or it raises again. */
+static bool has_raised(lua_State *L, Host *H, const Protect *p) {
+  const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+  if (!p->in_hook) return !is_ours(L, p) && !lua_gethook(L);
+  if (!strstr(text, "attempt to yield across C-call boundary")) return true;
+  H->yielder = p->hook;
+  return false;
 }
 
 static void watch(lua_State *L, lua_Debug *ar) {
@@ -74,11 +80,9 @@ static void watch(lua_State *L, lua_Debug *ar) {
   Host *H = (Host *)lua_touserdata(L, -1);
   Protect *p = H->protect->by;
   lua_pop(L, 1);
-  if (ar->event == LUA_HOOKCOUNT) {
-    H->counted += step_of(p);
-    if (H->counted < p->count) return;
-    H->counted = 0;
-  }
+  if (ar->event == LUA_HOOKCOUNT) H->counted += step_of(p);
+  if (p->waits || (ar->event == LUA_HOOKCOUNT && H->counted < p->count)) return;
+  if (ar->event == LUA_HOOKCOUNT) H->counted = 0;
   step_back(L, p);
   p->in_hook = true;
   p->hook(L, ar); /* may raise */
@@ -108,11 +112,12 @@ void ty_lua_protect_begin(lua_State *L, Host *H, Protect *p) {
   *p = (Protect){.outer = outer, .by = outer && !outer->by->in_hook ? outer->by : p};
   if (p->by == p && lua_getstack(L, 0, &ar)) p->slot = SLOT(&ar);
   if (p->by == p) stand_in(L, p);
+  p->waits = p->hook && p->hook == H->yielder;
   H->protect = p;
 }
 
 bool ty_lua_protect_end(lua_State *L, Host *H, const Protect *p, bool raised) {
-  bool hooked = raised && has_raised(L, p->by);
+  bool hooked = raised && has_raised(L, H, p->by);
   H->protect = p->outer;
   if (p->by == p) step_back(L, p);
   return hooked;
@@ -125,20 +130,38 @@ int ty_lua_protect(lua_State *L, Host *H, Protect *p, int nargs, int nresults, b
   return status;
 }
 
-/* protect(fn, ...) -> true and fn's results, or false and what it raised */
-static int protect(lua_State *L) {
-  Protect p;
-  bool hooked;
-  int n = lua_gettop(L) - 1;
-  int status = ty_lua_protect(L, ty_lua_host(L), &p, n, LUA_MULTRET, &hooked);
+static int answer(lua_State *L, int status, bool hooked) {
   if (hooked || status == LUA_ERRMEM) return lua_error(L);
   lua_pushboolean(L, !status);
   lua_insert(L, 1);
   return lua_gettop(L);
 }
 
+/* protect(fn, ...) -> true and fn's results, or false and what it raised. What hooks raise, and a lack of memory, goes
+** on. */
+static int protect(lua_State *L) {
+  Protect p;
+  bool hooked;
+  int n = lua_gettop(L) - 1;
+  int status = ty_lua_protect(L, ty_lua_host(L), &p, n, LUA_MULTRET, &hooked);
+  return answer(L, status, hooked);
+}
+
+/* undisturbed(fn, ...): the same while the host's hook waits; for what is short and keeps what it finds */
+static int protect_undisturbed(lua_State *L) {
+  Protect p;
+  Host *H = ty_lua_host(L);
+  ty_lua_protect_begin(L, H, &p);
+  bool waited = p.by->waits;
+  p.by->waits = true;
+  int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
+  p.by->waits = waited;
+  return answer(L, status, ty_lua_protect_end(L, H, &p, status != 0));
+}
+
 void ty_lua_open_protect(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"protect", protect}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {
+      {"protect", protect}, {"undisturbed", protect_undisturbed}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
   ty_lua_register(L, fns);
   lua_pop(L, 1);

@@ -14,6 +14,7 @@ typedef struct Protect {
   lua_Hook hook; /* the host's, which stands behind ours; NULL: there is none */
   int mask, count;
   int slot;     /* where the caller's frame lies */
+  bool waits;   /* nothing is to come between now */
   bool in_hook; /* it runs, or an error has left it */
 } Protect;
 

@@ -321,6 +321,7 @@ static int l_release(lua_State *L) {
   Tensor *t = ty_lua_test(L, 1);
   if (!t) ty_lua_check(L, "release", 1);
   lua_settop(L, 1);
+  ty_lua_apart(L, ty_lua_host(L));
   if (inside_ours(L, ty_lua_host(L))) return 0;
   scope_forget((Handle *)t);
   ty_tensor_release(t);
@@ -516,6 +517,7 @@ static int tensor_index(lua_State *L) {
   const char *name = lua_tostring(L, 2);
   for (int i = 0; i < TY_COUNT(properties); i++) {
     if (strcmp(name, properties[i].name)) continue;
+    ty_lua_apart(L, ty_lua_host(L));
     return properties[i].get(L, ty_lua_state(L), ty_lua_check(L, name, 1));
   }
   return unknown_field(L, name, lua_upvalueindex(3));

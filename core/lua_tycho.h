@@ -37,6 +37,7 @@ typedef struct Host {
   struct Protect *protect; /* the latest protected call in progress; see lua_protect.c */
   struct Session *session; /* of the capture in progress; see lua_session.c */
   i64 counted;             /* instructions in protected calls, of which no count hook was told */
+  lua_Hook yielder;        /* a host's hook that has tried to yield in a protected call */
   struct Mode *mode;       /* modes that were entered, the latest first; see lua_modes.c */
   u64 entered;             /* so many modes so far */
   struct Mode *dice;       /* whose random numbers the State draws, NULL: of no mode */

@@ -705,7 +705,8 @@ local function capture(core, handle, options, f, ...)
   if ok and err == true then return true end
   if ok then return nil, { customize = true } end
   if ok == nil then return nil, { reason = err } end
-  return nil, failure(w or {}, err, refused)
+  local known, why = core.internals.protect(failure, w or {}, err, refused)
+  return nil, known and why or { reason = tostring(err) }
 end
 
 --- Captures f(...) with options:

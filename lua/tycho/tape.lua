@@ -377,7 +377,7 @@ end
 
 --- What slot k reads in f(...), nil where nothing can be read.
 function M.look(core, d, k, f, ...)
-  local ok, v = core.internals.protect(Player.slot, player(core.internals.capture, d, nil, f, ...), k)
+  local ok, v = core.internals.undisturbed(Player.slot, player(core.internals.capture, d, nil, f, ...), k)
   return ok and v or nil
 end
 
