@@ -25,9 +25,12 @@ return function(ty, nn)
     if x.ndim < 2 or x:size(-1) % 2 ~= 0 then
       check.fail("rotary", "argument 1 must be [..., time, features], features even, got %s", check.text(x))
     end
+    if not is_tensor(offset) then offset = check.number("rotary", 2, offset, "offset", 0) end
+    base = check.number("rotary", 3, base, "base", 10000)
+    if not (base > 0) then check.fail("rotary", "argument 3 (base) must be positive, got %s", check.show(base)) end
     local half = x:size(-1) / 2
-    local rates = ty.exp(ty.arange(half) * (-math.log(base or 10000) / half))
-    local angles = (ty.arange(x:size(-2)) + (offset or 0)):unsqueeze(2) * rates
+    local rates = ty.exp(ty.arange(half) * (-math.log(base) / half))
+    local angles = (ty.arange(x:size(-2)) + offset):unsqueeze(2) * rates
     local c, s = ty.cos(angles), ty.sin(angles)
     local w = (x.dtype == "f16" or x.dtype == "bf16") and x:to("f32") or x
     local a, b = w:narrow(-1, 1, half), w:narrow(-1, half + 1, half)
@@ -52,6 +55,10 @@ return function(ty, nn)
     self.width, self.heads = count(who, 1, width, "width"), count(who, 2, heads, "heads")
     if width % heads ~= 0 then check.fail(who, "a width of %d does not divide into %d heads", width, heads) end
     opts = check.options(who, opts, { bias = "boolean", dropout = "number", causal = "boolean", rotary = "any" })
+    if type(opts.rotary) == "number" and not (opts.rotary > 0)
+      or opts.rotary and opts.rotary ~= true and type(opts.rotary) ~= "number" then
+      check.fail(who, "option rotary must be a boolean or a positive base, got %s", check.show(opts.rotary))
+    end
     if opts.rotary and width / heads % 2 ~= 0 then
       check.fail(who, "rotary positions need an even number of features a head, got %d", width / heads)
     end
