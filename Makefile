@@ -131,6 +131,7 @@ test: build
 	  $(RUN) $(LUAJIT) spec/fuzz_lua.lua $(N) $(SEED) || fuzzed=1; \
 	  $(RUN) $(LUAJIT) spec/fuzz_grad.lua $$(($(N) / 80)) $(SEED) || fuzzed=1; \
 	  $(RUN) $(LUAJIT) spec/fuzz_vmap.lua $$(($(N) / 80)) $(SEED) || fuzzed=1; \
+	  $(RUN) $(LUAJIT) spec/fuzz_hooks.lua $$(($(N) / 20)) $(SEED) || fuzzed=1; \
 	  TYCHO_ISA=avx2 TYCHO_CHECK=1 $(RUN) $(LUAJIT) spec/fuzz.lua 4000 5 || fuzzed=1; \
 	  exit $$fuzzed ) >$$log 2>&1 & fuzzers=$$!; \
 	$(RUN) $(BUSTED) -o spec/report.lua --lpath="./?.lua" spec || status=1; \
@@ -142,6 +143,7 @@ fuzz: build
 	@$(RUN) $(LUAJIT) spec/fuzz_lua.lua $(N) $(SEED)
 	@$(RUN) $(LUAJIT) spec/fuzz_grad.lua $$(($(N) / 10)) $(SEED)
 	@$(RUN) $(LUAJIT) spec/fuzz_vmap.lua $$(($(N) / 10)) $(SEED)
+	@$(RUN) $(LUAJIT) spec/fuzz_hooks.lua $$(($(N) / 4)) $(SEED)
 
 # The file formats under libFuzzer and the sanitizers, each for so many seconds: SECONDS=60 FORMATS="npy gguf" RUNS=100000
 SECONDS ?= 30
@@ -200,6 +202,7 @@ sanitized:
 	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/fuzz_lua.lua 500 $(SEED)
 	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/fuzz_grad.lua 100 $(SEED)
 	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/fuzz_vmap.lua 100 $(SEED)
+	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/fuzz_hooks.lua 200 $(SEED)
 
 clean:
 	rm -rf $(B)

@@ -484,8 +484,12 @@ static bool hear_graph(Heard *h, const Batch *b) {
 static void hear(void *ctx, Batch *b) {
   Heard *h = ctx;
   if (!hear_graph(h, b)) h->failed = true;
-  for (Storage *st = b->waiting; st; st = st->next)
-    if (st->buf && !save(h, st)) h->failed = true;
+  for (Storage *st = b->waiting, *next; st; st = next) {
+    next = st->next;
+    if (!st->buf || save(h, st)) continue;
+    h->failed = true;
+    ty_storage_settle(st, ty_buffer_hold(st->buf)); /* what cannot be put back is not written */
+  }
 }
 
 /* What was written is as it was before the call. */

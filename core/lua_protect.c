@@ -130,6 +130,17 @@ int ty_lua_protect(lua_State *L, Host *H, Protect *p, int nargs, int nresults, b
   return status;
 }
 
+int ty_lua_undisturbed(lua_State *L, Host *H, int nargs, int nresults, bool *hooked) {
+  Protect p;
+  ty_lua_protect_begin(L, H, &p);
+  bool waited = p.by->waits;
+  p.by->waits = true;
+  int status = lua_pcall(L, nargs, nresults, 0);
+  p.by->waits = waited;
+  *hooked = ty_lua_protect_end(L, H, &p, status != 0);
+  return status;
+}
+
 static int answer(lua_State *L, int status, bool hooked) {
   if (hooked || status == LUA_ERRMEM) return lua_error(L);
   lua_pushboolean(L, !status);
@@ -149,14 +160,10 @@ static int protect(lua_State *L) {
 
 /* undisturbed(fn, ...): the same while the host's hook waits; for what is short and keeps what it finds */
 static int protect_undisturbed(lua_State *L) {
-  Protect p;
-  Host *H = ty_lua_host(L);
-  ty_lua_protect_begin(L, H, &p);
-  bool waited = p.by->waits;
-  p.by->waits = true;
-  int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
-  p.by->waits = waited;
-  return answer(L, status, ty_lua_protect_end(L, H, &p, status != 0));
+  bool hooked;
+  int n = lua_gettop(L) - 1;
+  int status = ty_lua_undisturbed(L, ty_lua_host(L), n, LUA_MULTRET, &hooked);
+  return answer(L, status, hooked);
 }
 
 void ty_lua_open_protect(lua_State *L, int m) {

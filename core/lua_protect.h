@@ -25,6 +25,8 @@ bool ty_lua_protect_end(lua_State *L, Host *H, const Protect *p, bool raised);
 /* As lua_pcall(L, nargs, nresults, 0), with `p` for its extent. *hooked: the error is a hook's, for the caller to
 ** raise again. */
 int ty_lua_protect(lua_State *L, Host *H, Protect *p, int nargs, int nresults, bool *hooked);
+/* The same while the host's hook waits. */
+int ty_lua_undisturbed(lua_State *L, Host *H, int nargs, int nresults, bool *hooked);
 /* Whether what runs is a hook, or called by one, and not the protected call's own code. */
 bool ty_lua_in_hook(lua_State *L, const Protect *p);
 

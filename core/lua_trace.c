@@ -25,6 +25,7 @@
 #include <stdio.h>
 #include "grad.h"
 #include "lua_guard.h"
+#include "lua_protect.h"
 
 /* Upvalues of pick. */
 #define UP_ENTRY lua_upvalueindex(3)
@@ -118,7 +119,10 @@ static double call_number(lua_State *L, const Guard *g, const double *number, in
   lua_rawgeti(L, anchors, g->n);
   lua_pushnumber(L, number[g->a]);
   if (g->b) lua_pushnumber(L, number[g->b]);
-  lua_call(L, g->b ? 2 : 1, 1);
+  int n = g->b ? 2 : 1;
+  bool hooked;
+  if (TY_LIKELY(!lua_gethook(L))) lua_call(L, n, 1);
+  else if (ty_lua_undisturbed(L, ty_lua_host(L), n, 1, &hooked)) lua_error(L); /* a hook might yield */
   double y = lua_tonumber(L, -1);
   lua_pop(L, 1);
   return y;

@@ -11,7 +11,7 @@
 
 #define KEY "spec.hooks"
 
-/* Pushes what hook() was given last: a value to be raised, or a function to be called. */
+/* Pushes what hook() was given last: a value to be raised, a function to be called, a coroutine that is to yield. */
 static void push_given(lua_State *L) { lua_getfield(L, LUA_REGISTRYINDEX, KEY); }
 
 /* Raises as the interpreter's own Ctrl-C does: without a frame, after it has taken itself away. */
@@ -34,12 +34,13 @@ static void call(lua_State *L, lua_Debug *ar) {
   lua_call(L, 1, 0);
 }
 
-/* As schedulers do; the main thread has nobody to yield to. */
+/* As schedulers do: the coroutine that was given, while it runs itself. */
 static void yield(lua_State *L, lua_Debug *ar) {
-  bool main = lua_pushthread(L);
   (void)ar;
+  push_given(L);
+  bool scheduled = lua_tothread(L, -1) == L;
   lua_pop(L, 1);
-  if (!main) lua_yield(L, 0);
+  if (scheduled) lua_yield(L, 0);
 }
 
 static const struct {

@@ -38,8 +38,9 @@ end
 --- A part of the library that is loaded when it is first needed. Lua marks a module while it is loaded, and refuses one
 --- that is marked: where an error has ended its loading, a debug hook's or a lack of memory, the mark goes.
 function internals.load(name)
-  for key, mark in pairs(package.loaded) do
-    if type(mark) == "userdata" and type(key) == "string" and key:find "^tycho%." then package.loaded[key] = nil end
+  for key, value in pairs(package.loaded) do
+    local kind = type(key) == "string" and key:find "^tycho%." and type(value) or "table"
+    if kind ~= "table" and kind ~= "function" and kind ~= "boolean" then package.loaded[key] = nil end
   end
   return require(name)
 end
