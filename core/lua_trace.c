@@ -122,7 +122,8 @@ static double call_number(lua_State *L, const Guard *g, const double *number, in
   int n = g->b ? 2 : 1;
   bool hooked;
   if (TY_LIKELY(!lua_gethook(L))) lua_call(L, n, 1);
-  else if (ty_lua_undisturbed(L, ty_lua_host(L), n, 1, &hooked)) lua_error(L); /* a hook might yield */
+  else if (ty_lua_undisturbed(L, ty_lua_host(L), n, 1, &hooked))
+    lua_error(L); /* a hook might yield */
   double y = lua_tonumber(L, -1);
   lua_pop(L, 1);
   return y;
