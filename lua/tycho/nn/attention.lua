@@ -27,7 +27,7 @@ return function(ty, nn)
     end
     if not is_tensor(offset) then offset = check.number("rotary", 2, offset, "offset", 0) end
     base = check.number("rotary", 3, base, "base", 10000)
-    if not (base > 0) then check.fail("rotary", "argument 3 (base) must be positive, got %s", check.show(base)) end
+    if base <= 0 or base ~= base then check.fail("rotary", "argument 3 (base) must be positive, got %s", check.show(base)) end
     local half = x:size(-1) / 2
     local rates = ty.exp(ty.arange(half) * (-math.log(base) / half))
     local angles = (ty.arange(x:size(-2)) + offset):unsqueeze(2) * rates
@@ -55,14 +55,14 @@ return function(ty, nn)
     self.width, self.heads = count(who, 1, width, "width"), count(who, 2, heads, "heads")
     if width % heads ~= 0 then check.fail(who, "a width of %d does not divide into %d heads", width, heads) end
     opts = check.options(who, opts, { bias = "boolean", dropout = "number", causal = "boolean", rotary = "any" })
-    if type(opts.rotary) == "number" and not (opts.rotary > 0)
-      or opts.rotary and opts.rotary ~= true and type(opts.rotary) ~= "number" then
-      check.fail(who, "option rotary must be a boolean or a positive base, got %s", check.show(opts.rotary))
+    local rotary = opts.rotary
+    if rotary and rotary ~= true and (type(rotary) ~= "number" or rotary <= 0 or rotary ~= rotary) then
+      check.fail(who, "option rotary must be a boolean or a positive base, got %s", check.show(rotary))
     end
-    if opts.rotary and width / heads % 2 ~= 0 then
+    if rotary and width / heads % 2 ~= 0 then
       check.fail(who, "rotary positions need an even number of features a head, got %d", width / heads)
     end
-    self.dropout, self.causal, self.rotary = opts.dropout or 0, opts.causal or false, opts.rotary or false
+    self.dropout, self.causal, self.rotary = opts.dropout or 0, opts.causal or false, rotary or false
     self.in_proj_weight = nn.init.xavier_uniform_(nn.Parameter(ty.empty(width, 3 * width)))
     self.out_proj = nn.Linear(width, width, { bias = opts.bias })
     if opts.bias ~= false then
