@@ -136,7 +136,8 @@ define fuzz_all
 	$(FUZZ)fuzz_cells.lua $$(($(1) / 2)) $(2) || failed=1; \
 	$(FUZZ)fuzz_library.lua $$(($(1) / 2)) $(2) || failed=1; \
 	$(FUZZ)fuzz_grad.lua $$(($(1) / 80)) $(2) || failed=1; \
-	$(FUZZ)fuzz_vmap.lua $$(($(1) / 80)) $(2) || failed=1;
+	$(FUZZ)fuzz_vmap.lua $$(($(1) / 80)) $(2) || failed=1; \
+	$(FUZZ)fuzz_hooks.lua $$(($(1) / 20)) $(2) || failed=1;
 endef
 # With a capture beside each hit: what differs lacks a guard.
 define fuzz_captures
@@ -220,6 +221,7 @@ sanitized:
 	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/fuzz_lua.lua 500 $(SEED)
 	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/fuzz_grad.lua 100 $(SEED)
 	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/fuzz_vmap.lua 100 $(SEED)
+	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/fuzz_hooks.lua 200 $(SEED)
 
 clean:
 	rm -rf $(B)

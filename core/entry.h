@@ -70,9 +70,8 @@ typedef struct Entry {
   struct Failed failed;
   char now[120];                      /* the value that failed */
   bool sizes_differ, closures_differ; /* what the next capture should allow for */
-  bool captures_on, settling;         /* settling: the call in progress was captured just now */
-  i64 check_every, check_left;        /* every so many calls one is checked; 0: none */
-  bool checking;                      /* the call in progress is */
+  bool captures_on;
+  i64 check_every, check_left; /* every so many calls one is checked; 0: none */
   u8 recheck;
   i32 unproductive;           /* failed captures in a row */
   i32 barren;                 /* captures in a row whose traces were not hit again */
@@ -89,7 +88,7 @@ typedef struct Lazy {
   int caller, wrapper; /* caller: -1 at the bottom of a coroutine */
   int line;            /* the caller's line, -1 when it has none */
   int slot;            /* of the function's frame, once it was found; 0 before */
-  bool pinned;         /* holds until the binding ends it */
+  const void *pinned;  /* the binding's call that ends it (a Protect); NULL: as the stack tells */
   Batch *open;
   Entry *entry; /* NULL once it was collected */
   Signature *sig;
@@ -113,14 +112,11 @@ struct Compiled {
     u64 bits[LEARN_NODES / 64];
   } learn[LEARN_SLOTS];
   i64 cuts, relearned;
-  struct Entry *capturing; /* whose capture is in progress */
-  Lazy *session;
-  bool collects; /* Lua's collector ran before */
-  int pause;     /* its pause then */
-  bool broken;   /* the session was ended from outside, which its owner has not heard yet */
   u8 stance;
-  struct Stash { /* results that wait to be handed out */
-    i32 base, n;
+  bool plain;    /* whatever the stance is, for now they run eagerly */
+  struct Stash { /* results that wait to be handed out, on the thread that made them */
+    const void *thread;
+    i32 base, n, slot; /* slot: of the frame that is to hand them out */
   } stash[STASH_MAX];
   i32 stashed;
   struct

@@ -1,242 +1,18 @@
 /*
-** lua_capture.c -- the session of a capture as capture.lua leads it, and its end: a trace.
-** In: what the evaluator tells while it runs a call, at last the description of that call: a table of
-** instructions, recipes and effects, read here column by column. Out: a trace at the front of its
-** entry. Fails by Lua errors, which capture.lua catches; then it aborts, and all is as it was.
-**
-** Finalisers are no part of the captured call. Lua's collector stands still meanwhile, but LuaJIT drives
-** it on whenever it leaves compiled Lua code while finalisers wait, even if it is stopped. Then:
-** 1. Finalisers of ours let go of things. What a session goes back to, it holds.
-** 2. The first one of the user's that asks for an operation ends the session: it meets everything as it
-**    was before the call. The session's owner gets errors from then on, until it says abort.
-** 3. No function of ours is in the middle of anything then: each hushes the collector as it begins.
+** lua_capture.c -- the end of a capture: its description becomes a trace.
+** In: the session (lua_session.c), and what the evaluator tells at last: a table of instructions, recipes and effects,
+** read here column by column. Out: a trace at the front of its entry. Fails by Lua errors, which end the session; then
+** all is as it was.
 */
 #include <math.h>
 #include <stdio.h>
 #include "grad.h"
 #include "lua_guard.h"
-#include "lua_modes.h"
+#include "lua_session.h"
 
 #define FILE_MAX_SIZE \
-  4000                  /* slots, numbers, tensors made: they lie on the stacks of Lua and of C */
-#define STEPS_MOST 1000 /* of the collector, to the end of a cycle; 20 finalisers each */
-#define KEY_ANCHORS "tycho.anchors" /* in the registry: the table of the capture in progress */
-
-/* --- the session */
-
-/* Lua's collector waits until the heap has grown by as much as no capture takes. Were it stopped, nobody
-** could tell finalisers from the call: in them it counts as stopped. Gives the pause that was set. */
-static int hush_collector(lua_State *L) {
-  const i64 far = (i64)1 << 30, percent = (i64)lua_gc(L, LUA_GCCOUNT, 0) * 1024 / 100 + 1;
-  int pause = lua_gc(L, LUA_GCSETPAUSE, (int)TY_MAX(far / percent, 140));
-  lua_gc(L, LUA_GCRESTART, -1); /* that pause begins now */
-  return pause;
-}
-
-static void wake_collector(lua_State *L, const struct Compiled *C) {
-  lua_gc(L, LUA_GCSETPAUSE, C->pause);
-  lua_gc(L, C->collects ? LUA_GCRESTART : LUA_GCSTOP, 0);
-}
-
-/* All is as it was before the call. */
-static void leave_session(lua_State *L, State *S) {
-  ty_lua_modes_cut(L, (Host *)S, ((Host *)S)->captured);
-  ty_capture_end(S);
-  S->engine->compiled->session->open->closed = true;
-}
-
-static void end_session(lua_State *L, State *S) {
-  struct Compiled *C = S->engine->compiled;
-  bool broken = C->broken;
-  if (!C->capturing) return;
-  if (!broken) leave_session(L, S);
-  ty_lazy_abandon(S, C->session);
-  C->session = NULL;
-  C->capturing = NULL;
-  C->broken = false;
-  wake_collector(L, C);
-  /* The finalisers that wait would break the next session, too. */
-  for (int n = 0; broken && C->collects && n < STEPS_MOST && !lua_gc(L, LUA_GCSTEP, 0);) n++;
-  lua_pushnil(L);
-  lua_setfield(L, LUA_REGISTRYINDEX, KEY_ANCHORS);
-}
-
-static const char interrupted[] = "a finaliser uses tensors meanwhile";
-
-void ty_lua_session(lua_State *L, State *S) {
-  struct Compiled *C = S->engine->compiled;
-  bool finaliser = lua_gc(L, LUA_GCISRUNNING, 0) == 0;
-  if (finaliser && !C->broken) {
-    leave_session(L, S);
-    C->session->thread = NULL; /* what is recorded now is nobody's */
-    C->broken = true;
-  } else if (!finaliser) {
-    if (C->broken) ty_lua_error(L, "capture: %s", interrupted);
-    hush_collector(L);
-  }
-}
-
-Capture *ty_lua_capture(lua_State *L) {
-  State *S = ty_lua_state(L);
-  if (S->capture) hush_collector(L);
-  return S->capture;
-}
-
-/* begin(handle, ...) -> true | nil, reason */
-static int capture_begin(lua_State *L) {
-  State *S = ty_lua_enter(L);
-  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
-  struct Compiled *C = S->engine->compiled;
-  if (S->open || C->capturing) {
-    lua_pushnil(L);
-    lua_pushliteral(L, "another function is being recorded");
-    return 2;
-  }
-  Lazy like = {.thread = L, .pinned = true};
-  C->session = ty_lazy_open(S, &like);
-  if (!C->session || !ty_capture_begin(S, C->session->open)) {
-    if (C->session) ty_lazy_abandon(S, C->session);
-    lua_pushnil(L);
-    lua_pushliteral(L, "out of memory");
-    return 2;
-  }
-  C->capturing = e;
-  ((Host *)S)->captured = ((Host *)S)->mode;
-  lua_getfenv(L, 1);
-  lua_setfield(L, LUA_REGISTRYINDEX, KEY_ANCHORS);
-  C->collects = lua_gc(L, LUA_GCISRUNNING, 0) != 0;
-  C->pause = hush_collector(L);
-  lua_pushboolean(L, true);
-  return 1;
-}
-
-static int capture_abort(lua_State *L) {
-  State *S = ty_lua_state(L);
-  if (S->engine) end_session(L, S);
-  return 0;
-}
-
-/* reason() -> why the session is over, whether it is worth another one at once; nothing: it goes on */
-static int capture_reason(lua_State *L) {
-  const Capture *c = ty_lua_capture(L);
-  const struct Engine *E = ty_lua_state(L)->engine;
-  bool broken = E && E->compiled->broken;
-  if (!broken && (!c || !c->refused)) return 0;
-  lua_pushstring(L, broken ? interrupted : c->why);
-  lua_pushboolean(L, broken);
-  return 2;
-}
-
-/* outside(tensor, slot) */
-static int capture_outside(lua_State *L) {
-  State *S = ty_lua_state(L);
-  Tensor *t = ty_lua_check(L, "capture", 1);
-  i32 slot = (i32)luaL_checkinteger(L, 2);
-  if (!ty_lua_capture(L)) return luaL_error(L, "no capture");
-  for (i32 i = 0; i < S->capture->noutside; i++)
-    if (S->capture->outside[i].slot == slot) return 0;
-  if (t->st->batch && t->st->batch != S->capture->batch && !S->cut(S, t->st->batch, t->st))
-    return ty_lua_fail(L, S);
-  if (!ty_capture_outside(S, t, slot)) return ty_lua_fail(L, S);
-  return 0;
-}
-
-/* another(tensor) -> the same in a handle of its own, of unknown origin */
-static int capture_another(lua_State *L) {
-  ty_lua_enter(L);
-  const Tensor *t = ty_lua_check(L, "capture", 1);
-  Tensor *y = ty_lua_push(L);
-  ty_tensor_alias(y, t);
-  y->origin = 0;
-  return 1;
-}
-
-/* viewed(tensor) -> the slot of the tensor from outside that it is a view of, whether that one is detached; nothing:
-** it is none */
-static int capture_viewed(lua_State *L) {
-  const Capture *c = ty_lua_capture(L);
-  const Tensor *t = ty_lua_check(L, "capture", 1);
-  i32 i = c ? ty_capture_from(c, t) : -1;
-  if (i < 0 || c->outside[i].t.st != t->st) return 0;
-  lua_pushinteger(L, c->outside[i].slot);
-  lua_pushboolean(L, c->outside[i].t.detached);
-  return 2;
-}
-
-/* sharing() -> a text that tells which leaves from outside whose gradients are asked for share memory with which */
-static int capture_sharing(lua_State *L) {
-  const Capture *c = ty_lua_capture(L);
-  lua_pushliteral(L, "");
-  for (i32 i = 0; c && i < c->noutside; i++) {
-    i32 with = ty_capture_shares(c, i);
-    if (with < 0) continue;
-    lua_pushfstring(L, "%d=%d ", (int)c->outside[i].slot, (int)c->outside[with].slot);
-    lua_concat(L, 2);
-  }
-  return 1;
-}
-
-/* symbols(n, i1, id1, i2, id2 ...): of the next call */
-static int capture_symbols(lua_State *L) {
-  Capture *c = ty_lua_capture(L);
-  if (!c) return 0;
-  memset(c->symbol, 0, sizeof c->symbol);
-  c->taken = 0;
-  for (int i = 2, top = lua_gettop(L); i + 1 <= top; i += 2) {
-    int at = (int)lua_tointeger(L, i);
-    if (at >= 1 && at <= SYMBOLS_MAX) c->symbol[at - 1] = (i32)lua_tointeger(L, i + 1);
-  }
-  return 0;
-}
-
-static int capture_taken(lua_State *L) {
-  Capture *c = ty_lua_capture(L);
-  lua_pushnumber(L, c ? c->taken : 0);
-  if (!c) return 1;
-  memset(c->symbol, 0, sizeof c->symbol);
-  c->taken = 0;
-  return 1;
-}
-
-static int capture_wholeness(lua_State *L) {
-  Capture *c = ty_lua_capture(L);
-  int n = c ? c->nwhole : 0;
-  for (int i = 0; i < n; i++) {
-    lua_pushinteger(L, c->whole[i] < 0 ? -c->whole[i] : c->whole[i]);
-    lua_pushboolean(L, c->whole[i] > 0);
-  }
-  if (c) c->nwhole = 0;
-  return 2 * n;
-}
-
-static int capture_upvalue(lua_State *L) {
-  luaL_checktype(L, 1, LUA_TFUNCTION);
-  if (!lua_getupvalue(L, 1, (int)luaL_checkinteger(L, 2))) lua_pushnil(L);
-  return 1;
-}
-
-static int capture_upvalue_id(lua_State *L) {
-  luaL_checktype(L, 1, LUA_TFUNCTION);
-  char id[32]; /* a light userdata could be too wide */
-  snprintf(id, sizeof id, "%p", lua_upvalueid(L, 1, (int)luaL_checkinteger(L, 2)));
-  lua_pushstring(L, id);
-  return 1;
-}
-
-static int capture_environment(lua_State *L) {
-  lua_getfenv(L, 1);
-  return 1;
-}
-
-static int capture_is_tensor(lua_State *L) {
-  lua_pushboolean(L, lua_type(L, 1) == LUA_TUSERDATA && ty_lua_test(L, 1));
-  return 1;
-}
-
-static int capture_is_native(lua_State *L) {
-  lua_pushboolean(L, lua_iscfunction(L, 1));
-  return 1;
-}
+  4000 /* slots, numbers, tensors made: they lie on the stacks of Lua and of C */
+#define LATE_NUMBERS 65536 /* numbers that need sizes are counted from here on */
 
 /* table(n_array, n_hash): an empty table of these sizes, such as a trace makes. */
 static int capture_table(lua_State *L) {
@@ -907,26 +683,25 @@ static int extend(lua_State *L, State *S, Entry *e, Trace *T) {
   e->captures += captured;
   if (captured || T->nbounds)
     count_wasted(T); /* numbers count on and never come back, sizes seldom do so */
-  end_session(L, S);
+  ty_lua_session_done(L, (Host *)S);
   lua_pushboolean(L, true);
   return 1;
 }
 
-/* finish(description, position = nil) -> true | nil, reason. position: of the trace in the list that
+/* finish(description, position or nil, handle) -> true | nil, reason. position: of the trace in the list that
 ** traces() gives that is to serve these sizes too; then tensors and sizes are all that is looked at,
-** and whether there is a program: a capture is counted. What raises in here is caught by the caller, which
-** then aborts. */
+** and whether there is a program: a capture is counted. */
 static int capture_finish(lua_State *L) {
   State *S = ty_lua_state(L);
-  struct Compiled *C = S->engine->compiled;
-  Entry *e = C->capturing;
+  Entry *e = luaL_checkudata(L, 3, ENTRY_META);
   luaL_checktype(L, 1, LUA_TTABLE);
-  if (!e || !ty_lua_capture(L)) return luaL_error(L, "no capture is open");
+  if (!ty_lua_capture(L)) return luaL_error(L, "no capture is open");
   int position = (int)lua_tointeger(L, 2);
   if (S->capture->nleaf) return luaL_error(L, "a gradient was given that nobody has taken");
   if (position >= 1 && position <= e->ntrace) return extend(L, S, e, e->trace[position - 1]);
-  lua_settop(L, 1);
-  lua_getfield(L, LUA_REGISTRYINDEX, KEY_ANCHORS);
+  lua_getfenv(L, 3);
+  lua_replace(L, 2);
+  lua_settop(L, 2);
   if (e->building) ty_trace_drop(e->building);
   Trace *T = e->building = ty_mem_zalloc(sizeof *T);
   Reader r = {.L = L, .S = S, .T = T, .d = 1, .anchors = 3};
@@ -973,42 +748,19 @@ static int capture_finish(lua_State *L) {
   e->ntrace++;
   e->captures++;
   e->building = NULL;
-  end_session(L, S);
+  ty_lua_session_done(L, (Host *)S);
   lua_pushboolean(L, true);
   return 1;
 }
+
 void ty_lua_open_trace(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"begin", capture_begin},
-                                 {"abort", capture_abort},
-                                 {"reason", capture_reason},
-                                 {"outside", capture_outside},
-                                 {"symbols", capture_symbols},
-                                 {"taken", capture_taken},
-                                 {"wholeness", capture_wholeness},
-                                 {"finish", capture_finish},
-                                 {"upvalue", capture_upvalue},
-                                 {"upvalue_id", capture_upvalue_id},
-                                 {"environment", capture_environment},
-                                 {"table", capture_table},
-                                 {"is_tensor", capture_is_tensor},
-                                 {"is_native", capture_is_native},
-                                 {"sized", capture_sized},
-                                 {"another", capture_another},
-                                 {"viewed", capture_viewed},
-                                 {"sharing", capture_sharing},
-                                 {"gradient", ty_lua_leaf_gradient},
-                                 {"gradients", ty_lua_leaf_gradients},
-                                 {"lone", ty_lua_leaf_lone},
-                                 {"whole", ty_lua_leaf_whole},
-                                 {"seen", ty_lua_leaf_seen},
-                                 {"traces", ty_trace_list},
-                                 {"account", ty_account_session},
-                                 {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"finish", capture_finish},      {"table", capture_table},
+                                 {"sized", capture_sized},        {"traces", ty_trace_list},
+                                 {"account", ty_account_session}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
-  lua_newtable(L);
+  lua_getfield(L, -1, "capture");
   ty_lua_register(L, fns);
   lua_pushinteger(L, LATE_NUMBERS);
   lua_setfield(L, -2, "LATE");
-  lua_setfield(L, -2, "capture");
-  lua_pop(L, 1);
+  lua_pop(L, 2);
 }

@@ -8,7 +8,7 @@
 */
 #include <stdio.h>
 #include "grad.h"
-#include "lua_tycho.h"
+#include "lua_protect.h"
 
 static bool is_fixed(const Buffer *b) { return b->exposed || b->foreign; }
 
@@ -154,6 +154,7 @@ static int check_set_gradient(lua_State *L) {
 /* random() -> the random state; random(state) sets it */
 static int check_random(lua_State *L) {
   State *S = ty_lua_state(L);
+  ty_lua_apart(L, ty_lua_host(L));
   ty_lua_follow(L, ty_lua_host(L));
   u64 state[2] = {S->seed, S->stream};
   if (lua_type(L, 1) == LUA_TSTRING && lua_objlen(L, 1) == sizeof state) {
@@ -222,6 +223,26 @@ static int check_set_upvalue(lua_State *L) {
   return 0;
 }
 
+/* alone(fn, ...) -> true and fn's results, or false and what it raised, from a coroutine of its own; nothing where it
+** yields, which nobody resumes. What debug hooks raise goes on. */
+static int check_alone(lua_State *L) {
+  Protect p;
+  int n = lua_gettop(L);
+  lua_State *co = lua_newthread(L);
+  if (!lua_checkstack(co, n)) return luaL_error(L, "too many arguments");
+  lua_insert(L, 1); /* who asks what was resumed finds it here */
+  lua_xmove(L, co, n);
+  ty_lua_protect_begin(L, ty_lua_host(L), &p);
+  int status = lua_resume(co, n - 1);
+  bool hooked = ty_lua_protect_end(L, ty_lua_host(L), &p, status > LUA_YIELD);
+  if (status == LUA_YIELD) return 0;
+  n = status ? 1 : lua_gettop(co);
+  luaL_checkstack(L, n + 1, "too many results");
+  lua_pushboolean(L, !status);
+  lua_xmove(co, L, n);
+  return hooked ? lua_error(L) : n + 1;
+}
+
 /* upvalues(fn) -> how many there are */
 static int check_upvalues(lua_State *L) {
   int n = 0;
@@ -232,12 +253,19 @@ static int check_upvalues(lua_State *L) {
 }
 
 void ty_lua_open_check(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"still", check_still},       {"put_back", check_put_back},
-                                 {"changed", check_changed},   {"random", check_random},
-                                 {"differ", check_differ},     {"set_upvalue", check_set_upvalue},
-                                 {"past", check_past},         {"restore", check_restore},
-                                 {"gradient", check_gradient}, {"set_gradient", check_set_gradient},
-                                 {"upvalues", check_upvalues}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"still", check_still},
+                                 {"put_back", check_put_back},
+                                 {"changed", check_changed},
+                                 {"random", check_random},
+                                 {"differ", check_differ},
+                                 {"set_upvalue", check_set_upvalue},
+                                 {"past", check_past},
+                                 {"restore", check_restore},
+                                 {"gradient", check_gradient},
+                                 {"set_gradient", check_set_gradient},
+                                 {"upvalues", check_upvalues},
+                                 {"alone", check_alone},
+                                 {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_newtable(L);
   ty_lua_register(L, fns);

@@ -13,10 +13,11 @@
 */
 #include <lua.h>
 #include <stdio.h>
+#include "lua_modes.h"
+#include "lua_protect.h"
 #include "lua_trace.h"
 
 #define WALK_MAX 12 /* frames looked at; deeper calls are taken to be inside */
-#define SLOT(ar) ((ar)->i_ci & 0xffff)
 
 /* --- is the call still there? */
 
@@ -57,8 +58,8 @@ static bool still_inside(lua_State *L, Lazy *z) {
 }
 
 void ty_lua_sync(lua_State *L, State *S) {
-  if (TY_UNLIKELY(S->engine->compiled->session != NULL)) ty_lua_session(L, S);
   Lazy *z = ty_lazy_find(S, L);
+  if (z && z->pinned && ((const Protect *)z->pinned)->by->in_hook) z = NULL;
   if (z && !still_inside(L, z)) {
     ty_lazy_close(S, z);
     z = NULL;
@@ -129,17 +130,19 @@ static bool is_due(lua_State *L, State *S, Entry *e, int narg) {
 }
 
 /* Upvalues: state, tensors' metatable, entry, the function, anchors, stash, hand_out. Anchor 1 is the
-** Lua function that captures a call, anchor 0 the one that checks it. */
-static int compile_pick(lua_State *L) {
+** Lua function that captures a call, anchor 0 the one that checks it. again: the call was captured just now. */
+static int pick(lua_State *L, bool again) {
   Entry *e = lua_touserdata(L, lua_upvalueindex(3));
   State *S = ty_lua_enter_in(L, (Host *)e->S);
-  int stance = S->engine->compiled->stance, narg = lua_gettop(L);
-  if (S->open || S->level || stance == STANCE_EAGER || TY_UNLIKELY(e->ended)) {
+  const struct Compiled *C = S->engine->compiled;
+  int narg = lua_gettop(L);
+  if (S->open || S->level || C->stance == STANCE_EAGER || C->plain || TY_UNLIKELY(e->ended)) {
     e->nested += S->open != NULL;
     lua_pushvalue(L, lua_upvalueindex(4));
     return 1;
   }
-  if (TY_UNLIKELY(e->check_every > 0) && !e->checking && --e->check_left <= 0) {
+  if (TY_UNLIKELY(e->check_every > 0) && !again && !ty_lua_mode_of(L, (Host *)S, MODE_CHECK, e) &&
+      --e->check_left <= 0) {
     e->check_left = e->check_every;
     lua_rawgeti(L, lua_upvalueindex(5), 0);
     return 1;
@@ -155,24 +158,24 @@ static int compile_pick(lua_State *L) {
     }
     e->recheck = RECHECK_ASK;
   }
-  bool settling = e->settling; /* finalisers may call the same function meanwhile */
   int answers;
   TraceAnswer y = ty_trace_call(L, S, e, &answers);
   if (TY_LIKELY(y == TRACE_HIT)) {
     e->calls++;
-    e->settling = false;
     return answers;
   }
-  if (!settling && (y == TRACE_SIZES || (y == TRACE_MISS && is_due(L, S, e, narg)))) {
-    e->settling = true;
+  if (!again && (y == TRACE_SIZES || (y == TRACE_MISS && is_due(L, S, e, narg)))) {
     lua_rawgeti(L, lua_upvalueindex(5), 1);
     return 1;
   }
-  e->settling = false;
   start(L, S, e, lua_topointer(L, lua_upvalueindex(4)));
   lua_pushvalue(L, lua_upvalueindex(4));
   return 1;
 }
+
+static int compile_pick(lua_State *L) { return pick(L, false); }
+
+static int compile_pick_again(lua_State *L) { return pick(L, true); }
 
 static int entry_gc(lua_State *L) {
   Entry *e = lua_touserdata(L, 1);
@@ -198,7 +201,17 @@ static void push_stash(lua_State *L) {
   lua_rawgeti(L, -1, 0);
 }
 
-/* entry(f, fast) -> pick, handle */
+static void push_pick(lua_State *L, lua_CFunction fn, int handle) {
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_pushvalue(L, handle);
+  lua_pushvalue(L, 1);
+  lua_getfenv(L, handle);
+  push_stash(L);
+  lua_pushcclosure(L, fn, 7);
+}
+
+/* entry(f, fast) -> pick, handle, pick for a call that was captured just now */
 static int compile_entry(lua_State *L) {
   State *S = ty_lua_enter(L);
   luaL_checktype(L, 1, LUA_TFUNCTION);
@@ -213,17 +226,12 @@ static int compile_entry(lua_State *L) {
   }
   lua_setmetatable(L, -2);
   int handle = lua_gettop(L);
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_pushvalue(L, lua_upvalueindex(2));
-  lua_pushvalue(L, handle);
-  lua_pushvalue(L, 1);
   lua_newtable(L);
-  lua_pushvalue(L, -1);
   lua_setfenv(L, handle);
-  push_stash(L);
-  lua_pushcclosure(L, compile_pick, 7);
+  push_pick(L, compile_pick, handle);
   lua_pushvalue(L, handle);
-  return 2;
+  push_pick(L, compile_pick_again, handle);
+  return 3;
 }
 
 /* captures(handle, fn, on): fn(...) is what captures calls when there is cause; on: there may be. The
@@ -282,7 +290,6 @@ static int compile_tried(lua_State *L) {
   if (lua_toboolean(L, 3)) e->rest = INT64_MAX;
   e->failed.trace = NULL;
   e->now[0] = 0;
-  e->settling = true; /* the call goes on now; a finaliser may have ended another one meanwhile */
   return 0;
 }
 
@@ -294,22 +301,17 @@ static int compile_wake(lua_State *L) {
   return 0;
 }
 
-/* unsettle(handle): the call in progress raises. */
-static int compile_unsettle(lua_State *L) {
-  ty_lua_enter(L);
-  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
-  e->settling = false;
-  return 0;
+/* within_warmup(handle) -> whether its call is a warmup */
+static int compile_within_warmup(lua_State *L) {
+  Host *H = (Host *)ty_lua_enter(L);
+  lua_pushboolean(L, ty_lua_mode_of(L, H, MODE_WARMUP, luaL_checkudata(L, 1, ENTRY_META)));
+  return 1;
 }
 
-/* check(handle, n, fn): fn answers every n-th call. Without fn, n says whether it does so now. */
+/* check(handle, n, fn): fn answers every n-th call. */
 static int compile_check(lua_State *L) {
   ty_lua_enter(L);
   Entry *e = luaL_checkudata(L, 1, ENTRY_META);
-  if (lua_gettop(L) < 3) {
-    e->checking = lua_toboolean(L, 2);
-    return 0;
-  }
   e->check_every = e->check_left = (i64)luaL_checknumber(L, 2);
   lua_getfenv(L, 1);
   lua_pushvalue(L, 3);
@@ -509,8 +511,12 @@ static bool hear_graph(Heard *h, const Batch *b) {
 static void hear(void *ctx, Batch *b) {
   Heard *h = ctx;
   if (!hear_graph(h, b)) h->failed = true;
-  for (Storage *st = b->waiting; st; st = st->next)
-    if (st->buf && !save(h, st)) h->failed = true;
+  for (Storage *st = b->waiting, *next; st; st = next) {
+    next = st->next;
+    if (!st->buf || save(h, st)) continue;
+    h->failed = true;
+    ty_storage_settle(st, ty_buffer_hold(st->buf)); /* what cannot be put back is not written */
+  }
 }
 
 /* What was written is as it was before the call. */
@@ -595,10 +601,14 @@ static int compile_graph(lua_State *L) {
   lua_pushcfunction(L, heard_gc);
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, 1);
-  Lazy like = {.thread = L, .pinned = true, .on_cut = hear, .ctx = h};
+  Protect p;
+  bool hooked, collects = lua_gc(L, LUA_GCISRUNNING, 0) != 0;
+  Lazy like = {.thread = L, .pinned = &p, .on_cut = hear, .ctx = h};
   Lazy *z = ty_lazy_open(S, &like);
   if (!z) return ty_lua_error(L, "graph: out of memory");
-  int status = lua_pcall(L, lua_gettop(L) - 2, 0, 0);
+  if (collects) lua_gc(L, LUA_GCSTOP, 0); /* what finalisers write would be put back */
+  int status = ty_lua_protect(L, (Host *)S, &p, lua_gettop(L) - 2, 0, &hooked);
+  if (collects) lua_gc(L, LUA_GCRESTART, 0);
   hear(h, z->open);
   z->on_cut = NULL;
   for (i32 i = 0; i < h->nsaved;
@@ -620,7 +630,9 @@ static int compile_graph(lua_State *L) {
 }
 
 /* Functions of the user's run under these, which hold no tensor of theirs meanwhile, or ask for it again. */
-bool ty_lua_is_caller(lua_CFunction fn) { return fn == compile_graph || fn == compile_pick; }
+bool ty_lua_is_caller(lua_CFunction fn) {
+  return fn == compile_graph || fn == compile_pick || fn == compile_pick_again;
+}
 
 /* Where dumps go; stdout is the script's. */
 static void say(void *ctx, const char *s, size_t n) {
@@ -637,7 +649,7 @@ void ty_lua_open_compile(lua_State *L, int m, int t) {
                                  {"_due", compile_due},
                                  {"_tried", compile_tried},
                                  {"_stance", compile_stance},
-                                 {"_unsettle", compile_unsettle},
+                                 {"_within_warmup", compile_within_warmup},
                                  {"_wake", compile_wake},
                                  {"_check", compile_check},
                                  {"_recheck", compile_recheck},

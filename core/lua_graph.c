@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "entry.h"
-#include "lua_tycho.h"
+#include "lua_protect.h"
 
 /* --- text */
 
@@ -135,7 +135,9 @@ static int graph_record(lua_State *L) {
   luaL_checktype(L, 1, LUA_TFUNCTION);
   if (S->open) return ty_lua_error(L, "record: cannot be called inside a compiled function");
   Recording r = {.S = S};
-  Lazy like = {.thread = L, .pinned = true, .on_cut = hear_cut, .ctx = &r};
+  Protect p;
+  bool hooked;
+  Lazy like = {.thread = L, .pinned = &p, .on_cut = hear_cut, .ctx = &r};
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_pushvalue(L, lua_upvalueindex(2));
   lua_pushlightuserdata(L, &r);
@@ -143,10 +145,10 @@ static int graph_record(lua_State *L) {
   lua_insert(L, 1);
   if (!(r.z = ty_lazy_open(S, &like))) return ty_lua_error(L, "record: out of memory");
   S->batch_nodes = RECORD_NODES;
-  int status = lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 0);
+  int status = ty_lua_protect(L, (Host *)S, &p, lua_gettop(L) - 2, LUA_MULTRET, &hooked);
   S->batch_nodes = 0;
   /* Whatever raises, raises under pcall: the batch is closed in any case. */
-  if (!status && !r.cut) status = lua_pcall(L, lua_gettop(L) - 1, 3, 0);
+  if (!status && !r.cut) status = ty_lua_protect(L, (Host *)S, &p, lua_gettop(L) - 1, 3, &hooked);
   r.z->on_cut = NULL;
   ty_lazy_close(S, r.z);
   if (status) return lua_error(L);

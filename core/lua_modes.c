@@ -1,8 +1,8 @@
 /*
 ** lua_modes.c -- modes that hold for the extent of a function's call: whether operations are taped, autocast, vmap, a
-** random state of its own.
+** random state of its own, a profile, how compiled functions are run.
 ** In: modes as Lua enters and leaves them, and the coroutine that runs. Out: the State's words (grad_mode, cast, level,
-** seed and stream) as they hold for that coroutine; under `internals.modes` the functions below. Raises for want of
+** seed and stream, and whether compiled functions run plainly) as they hold for that coroutine; under `internals.modes` the functions below. Raises for want of
 ** memory, and where one vmap would lie inside of a later one.
 **
 ** A mode belongs to the coroutine that entered it. For code on a coroutine those modes hold that were entered by the
@@ -18,13 +18,17 @@
 ** 4. A mode is held by a frame of the function that entered it, and holds its coroutine by its environment. So an
 **    abandoned coroutine is garbage together with its modes, and stays in memory until their finalisers have taken
 **    them off the list: no other coroutine gets its address before.
-** 5. Leaving takes off that very mode, wherever it is in the list, and those that its coroutine entered later, which
-**    an error may have passed by. It never raises: it runs while errors are on their way.
-** 6. The State's seed and stream belong to the innermost random mode that holds (`dice`), or to no mode; those of the
+** 5. Leaving takes off that very mode, wherever it is in the list, and those that its coroutine entered later. It never
+**    raises: it runs while errors are on their way.
+** 6. An error may pass by whoever would leave a mode: a debug hook raises between any two instructions. So a mode holds
+**    as long as the call is in progress that entered it, which each entry asks; a call has one mode at a time. What a
+**    capture's evaluator enters has no such frame, and ends with the session.
+** 7. The State's seed and stream belong to the innermost random mode that holds (`dice`), or to no mode; those of the
 **    others are kept beside.
 */
 #include "grad.h"
 #include "lua_modes.h"
+#include "lua_trace.h"
 
 #define CHAIN_MAX 10000 /* resumes inside of each other; the C stack allows fewer */
 
@@ -67,10 +71,40 @@ static void roll(Host *H, Mode *m) {
   H->dice = m;
 }
 
+/* Whether the call that entered the mode has ended, without leaving it. */
+static bool is_left(lua_State *L, Mode *m) {
+  return (m->owner == L || is_resuming(m->owner)) && !ty_lua_frame_lives(m->owner, &m->frame);
+}
+
+static void unlink_mode(Mode **at) {
+  Mode *m = *at;
+  *at = m->outer;
+  m->owner = NULL;
+}
+
+/* Takes a mode off that nobody leaves. */
+static void drop(Host *H, Mode **at) {
+  if ((*at)->kind == MODE_PROFILE) ty_profile_close(&H->S);
+  unlink_mode(at);
+}
+
+/* Takes modes off that no one is in any more. Those around one that is in progress, on the same stack, are so too. */
+static void drop_left(lua_State *L, Host *H) {
+  const lua_State *inside = NULL;
+  for (Mode **p = &H->mode, *m = *p; m; m = *p)
+    if (m->owner != inside && is_left(L, m)) {
+      drop(H, p);
+    } else {
+      inside = m->owner;
+      p = &m->outer;
+    }
+}
+
 /* Marks the modes that hold for L, its own as the nearest. Whether several other coroutines have such modes. */
 static bool mark(lua_State *L, Host *H) {
   const lua_State *other = NULL;
   bool several = false;
+  drop_left(L, H);
   H->mode_of = L;
   H->mixed = H->disordered = false;
   for (Mode *m = H->mode; m; m = m->outer) {
@@ -109,7 +143,7 @@ static Mode *sorted(lua_State *L, Host *H) {
 /* Puts the words as they hold for L: from the innermost mode outwards, the first of each kind decides. */
 static void settle(lua_State *L, Host *H) {
   State *S = &H->S;
-  Mode *first[MODE_RANDOM + 1] = {NULL};
+  Mode *first[MODE_KINDS] = {NULL};
   Level **end = &S->level;
   u32 inner = UINT32_MAX;
   for (Mode *m = sorted(L, H); m; m = m->inside_of) {
@@ -125,10 +159,11 @@ static void settle(lua_State *L, Host *H) {
   ty_grad_set_mode(S, !first[MODE_GRAD] || first[MODE_GRAD]->on);
   S->cast = first[MODE_CAST] ? first[MODE_CAST]->cast : 0;
   roll(H, first[MODE_RANDOM]);
+  S->engine->compiled->plain = first[MODE_PLAIN] != NULL;
 }
 
 void ty_lua_modes(lua_State *L, Host *H) {
-  if (L != H->mode_of || H->mixed) settle(L, H);
+  if (L != H->mode_of || H->mixed || is_left(L, H->mode)) settle(L, H);
   /* Levels of batched tensors tell which vmap is the inner one. */
   if (TY_UNLIKELY(H->disordered))
     ty_lua_error(L, "vmap: a coroutine that was suspended inside of a vmap is resumed inside of a "
@@ -173,7 +208,12 @@ static Mode *check_mode(lua_State *L) {
 
 void ty_lua_mode_open(lua_State *L, Mode *m) {
   Host *H = ty_lua_host(L);
+  if (!H->S.capture) m->frame = ty_lua_frame(L, 1);
+  for (Mode **p = &H->mode, *at = *p; at; at = *p) /* what lay there has ended */
+    if (at->owner == L && m->frame.slot && at->frame.slot >= m->frame.slot) drop(H, p);
+    else p = &at->outer;
   m->owner = L;
+  m->number = ++H->entered;
   m->outer = H->mode;
   H->mode = m;
   settle(L, H);
@@ -189,17 +229,20 @@ static bool take_off(Host *H, Mode *m) {
       continue;
     }
     held |= at->holds;
-    *p = at->outer;
-    if (!last) at->owner = NULL;
-    if (last) break;
+    if (!last) drop(H, p);
+    else {
+      unlink_mode(p);
+      break;
+    }
   }
-  m->owner = NULL;
   return held;
 }
 
-void ty_lua_modes_cut(lua_State *L, Host *H, const Mode *to) {
-  if (H->mode == to) return;
-  for (; H->mode && H->mode != to; H->mode = H->mode->outer) H->mode->owner = NULL;
+void ty_lua_modes_cut(lua_State *L, Host *H, u64 entered) {
+  if (H->entered == entered) return;
+  for (Mode **p = &H->mode, *m = *p; m; m = *p)
+    if (m->number > entered) drop(H, p);
+    else p = &m->outer;
   settle(L, H);
 }
 
@@ -207,6 +250,7 @@ void ty_lua_modes_cut(lua_State *L, Host *H, const Mode *to) {
 static int modes_leave(lua_State *L) {
   Mode *m = check_mode(L);
   Host *H = ty_lua_host(L);
+  ty_lua_apart(L, H);
   if (!m->owner) return 0;
   take_off(H, m);
   settle(L, H);
@@ -218,11 +262,9 @@ static int mode_collect(lua_State *L) {
   Mode *m = (Mode *)lua_touserdata(L, 1);
   Host *H = ty_lua_host(L);
   if (!m->owner) return 0;
-  if (H->captured == m) H->captured = m->outer;
   Mode **p = &H->mode;
   while (*p != m) p = &(*p)->outer;
-  *p = m->outer;
-  m->owner = NULL;
+  drop(H, p);
   if (m->holds) settle(L, H); /* before m goes: words may lie in it */
   return 0;
 }
@@ -258,6 +300,32 @@ static int modes_random(lua_State *L) {
   return 1;
 }
 
+/* plain() -> mode: compiled functions run as if they were not */
+static int modes_plain(lua_State *L) {
+  ty_lua_enter(L);
+  ty_lua_mode_open(L, ty_lua_mode_push(L, MODE_PLAIN));
+  return 1;
+}
+
+/* about(handle, "check" or "warmup") -> mode of a compiled function */
+static int modes_about(lua_State *L) {
+  static const char *const names[] = {"check", "warmup", NULL};
+  ty_lua_enter(L);
+  const void *entry = luaL_checkudata(L, 1, ENTRY_META);
+  const ModeKind kind = luaL_checkoption(L, 2, NULL, names) ? MODE_WARMUP : MODE_CHECK;
+  Mode *m = ty_lua_mode_push(L, kind);
+  m->of = entry;
+  ty_lua_mode_open(L, m);
+  return 1;
+}
+
+bool ty_lua_mode_of(lua_State *L, Host *H, ModeKind kind, const void *entry) {
+  ty_lua_follow(L, H);
+  for (const Mode *m = H->mode; m; m = m->outer)
+    if (m->holds && m->kind == kind && m->of == entry) return true;
+  return false;
+}
+
 /* half() -> the dtype that autocast was given, or nil */
 static int modes_half(lua_State *L) {
   const State *S = ty_lua_enter(L);
@@ -282,6 +350,7 @@ void ty_lua_open_modes(lua_State *L, int m) {
   static const luaL_Reg gc[] = {{"__gc", mode_collect}, {NULL, NULL}};
   static const luaL_Reg fns[] = {{"grad", modes_grad},     {"autocast", modes_autocast},
                                  {"random", modes_random}, {"leave", modes_leave},
+                                 {"plain", modes_plain},   {"about", modes_about},
                                  {"half", modes_half},     {"parted", modes_parted},
                                  {"is", modes_is},         {NULL, NULL}};
   Host *H = ty_lua_host(L);

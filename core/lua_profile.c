@@ -4,6 +4,7 @@
 ** In: nothing but a file's number. Out: flat lists of numbers, tables. Fails where another profile
 ** runs: nil and why.
 */
+#include "lua_modes.h"
 #include "lua_trace.h"
 #include "profile.h"
 
@@ -16,9 +17,14 @@ static void put(lua_State *L, const char *name, double v) {
   lua_setfield(L, -2, name);
 }
 
+/* start() -> mode, which whoever stops leaves; nil and why it cannot be */
 static int profile_start(lua_State *L) {
   State *S = ty_lua_enter(L);
-  if (ty_profile_start(S)) return lua_pushboolean(L, 1), 1;
+  Mode *m = ty_lua_mode_push(L, MODE_PROFILE);
+  if (ty_profile_start(S)) {
+    ty_lua_mode_open(L, m);
+    return 1;
+  }
   lua_pushnil(L);
   lua_pushliteral(L, "another profile is running");
   return 2;
@@ -152,6 +158,13 @@ static int profile_stop(lua_State *L) {
   return 3;
 }
 
+/* runs() -> whether a profile of this State runs */
+static int profile_runs(lua_State *L) {
+  const State *S = ty_lua_enter(L);
+  lua_pushboolean(L, (S->engine->dump & DUMP_PROFILE) != 0);
+  return 1;
+}
+
 /* clock() -> seconds of a clock that only goes forward, with the nanoseconds */
 static int wall_clock(lua_State *L) {
   lua_pushnumber(L, (double)ty_profile_now() * 1e-9);
@@ -170,11 +183,9 @@ static int terminal(lua_State *L) {
 }
 
 void ty_lua_open_profile(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"profile_start", profile_start},
-                                 {"profile_stop", profile_stop},
-                                 {"clock", wall_clock},
-                                 {"terminal", terminal},
-                                 {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"profile_start", profile_start}, {"profile_stop", profile_stop},
+                                 {"profile_runs", profile_runs},   {"clock", wall_clock},
+                                 {"terminal", terminal},           {NULL, NULL}};
   lua_getfield(L, m, "internals");
   ty_lua_register(L, fns);
   lua_pop(L, 1);

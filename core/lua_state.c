@@ -42,7 +42,7 @@
 
 /* Whether a chunk is one of ours (also generated ones, named "=(tycho)"): its errors are reported
 ** where the user called it. */
-static bool chunk_is_ours(const Host *H, const char *source) {
+bool ty_lua_is_ours(const Host *H, const char *source) {
   return (H->home[0] && !strncmp(source, H->home, strlen(H->home))) ||
          !strncmp(source, "=(tycho)", 8);
 }
@@ -52,7 +52,7 @@ static void push_where(lua_State *L, const Host *H) {
   lua_Debug ar;
   for (int level = 0; lua_getstack(L, level, &ar); level++) {
     lua_getinfo(L, "Sl", &ar);
-    if (*ar.what == 'C' || chunk_is_ours(H, ar.source)) continue;
+    if (*ar.what == 'C' || ty_lua_is_ours(H, ar.source)) continue;
     if (ar.currentline <= 0) break; /* stripped: it has no lines */
     lua_pushfstring(L, "%s:%d: ", ar.short_src, ar.currentline);
     return;
@@ -143,6 +143,7 @@ State *ty_lua_enter_in(lua_State *L, Host *H) {
   if (TY_UNLIKELY(!H || H->closed)) ty_lua_error(L, "tycho: this Lua state is closing");
   State *S = &H->S;
   if (TY_UNLIKELY(S->interrupted && *S->interrupted)) ty_lua_error(L, "tycho: interrupted");
+  ty_lua_apart(L, H);
   ty_lua_follow(L, H);
   if (S->engine->compiled->lazy) ty_lua_sync(L, S);
   else S->open = NULL;
@@ -209,9 +210,29 @@ bool ty_lua_reclaim(lua_State *L, State *S) {
   return true;
 }
 
-/* The innermost scope of a coroutine, from s outwards. */
-static Scope *scope_of(const lua_State *L, Scope *s) {
-  while (s && s->L != L) s = s->outer;
+static void scope_forget(Handle *h) {
+  if (!h->scope) return;
+  *h->prev = h->next;
+  if (h->next) h->next->prev = h->prev;
+  h->scope = NULL;
+}
+
+/* The scope is over, and its tensors live on as others do. */
+static void scope_drop(Host *H, Scope *s) {
+  while (s->made) scope_forget(s->made);
+  Scope **p = &H->scope;
+  while (*p && *p != s) p = &(*p)->outer;
+  if (*p) *p = s->outer;
+}
+
+/* The innermost scope of the coroutine, from s outwards. One whose call an error has ended is over. */
+static Scope *scope_of(lua_State *L, Host *H, Scope *s) {
+  for (Scope *outer; s; s = outer) {
+    outer = s->outer;
+    if (s->L != L) continue;
+    if (ty_lua_frame_lives(L, &s->frame)) break;
+    scope_drop(H, s);
+  }
   return s;
 }
 
@@ -222,13 +243,6 @@ static void scope_add(Scope *s, Handle *h) {
   h->prev = &s->made;
   if (s->made) s->made->prev = &h->next;
   s->made = h;
-}
-
-static void scope_forget(Handle *h) {
-  if (!h->scope) return;
-  *h->prev = h->next;
-  if (h->next) h->next->prev = h->prev;
-  h->scope = NULL;
 }
 
 Tensor *ty_lua_push(lua_State *L) { return ty_lua_push_in(L, ty_lua_host(L)); }
@@ -244,7 +258,7 @@ Tensor *ty_lua_push_in(lua_State *L, Host *H) {
   H->handles++;
   lua_pushvalue(L, lua_upvalueindex(2));
   lua_setmetatable(L, -2);
-  if (TY_UNLIKELY(H->scope)) scope_add(scope_of(L, H->scope), h);
+  if (TY_UNLIKELY(H->scope)) scope_add(scope_of(L, H, H->scope), h);
   return &h->t;
 }
 
@@ -309,23 +323,16 @@ static int l_release(lua_State *L) {
   Tensor *t = ty_lua_test(L, 1);
   if (!t) ty_lua_check(L, "release", 1);
   lua_settop(L, 1);
+  ty_lua_apart(L, ty_lua_host(L));
   if (inside_ours(L, ty_lua_host(L))) return 0;
   scope_forget((Handle *)t);
   ty_tensor_release(t);
   return 0;
 }
 
-static void scope_end(Host *H, Scope *s) {
-  Scope **p = &H->scope;
-  while (*p && *p != s) p = &(*p)->outer;
-  if (*p) *p = s->outer;
-}
-
-/* The tensors of a scope that was given up (its coroutine died) live on as others do. */
+/* It was given up: its coroutine died. */
 static int scope_collect(lua_State *L) {
-  Scope *s = (Scope *)lua_touserdata(L, 1);
-  while (s->made) scope_forget(s->made);
-  scope_end(ty_lua_host(L), s);
+  scope_drop(ty_lua_host(L), (Scope *)lua_touserdata(L, 1));
   return 0;
 }
 
@@ -338,6 +345,11 @@ static int scope_open(lua_State *L) {
   push_function(L, scope_collect);
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, -2);
+  s->frame = ty_lua_frame(L, 1);
+  for (Scope *at = H->scope, *outer; at; at = outer) { /* what lay there has ended */
+    outer = at->outer;
+    if (at->L == L && at->frame.slot >= s->frame.slot) scope_drop(H, at);
+  }
   s->outer = H->scope;
   H->scope = s;
   return 1;
@@ -349,7 +361,7 @@ static void scope_keep(lua_State *L, Scope *s, int seen) {
   Handle *h = (Handle *)ty_lua_test(L, -1);
   if (h && h->scope == s) {
     scope_forget(h);
-    scope_add(scope_of(L, s->outer), h);
+    scope_add(scope_of(L, ty_lua_host(L), s->outer), h);
   }
   if (!lua_istable(L, -1)) return;
   lua_pushvalue(L, -1);
@@ -394,7 +406,7 @@ static int scope_close(lua_State *L) {
     scope_forget(h);
     ty_tensor_release(&h->t);
   }
-  scope_end(H, s);
+  scope_drop(H, s);
   lua_settop(L, top);
   if (lua_toboolean(L, 2)) return top - 2;
   lua_settop(L, 3);
@@ -507,6 +519,7 @@ static int tensor_index(lua_State *L) {
   const char *name = lua_tostring(L, 2);
   for (int i = 0; i < TY_COUNT(properties); i++) {
     if (strcmp(name, properties[i].name)) continue;
+    ty_lua_apart(L, ty_lua_host(L));
     return properties[i].get(L, ty_lua_state(L), ty_lua_check(L, name, 1));
   }
   return unknown_field(L, name, lua_upvalueindex(3));
@@ -600,6 +613,8 @@ static int open_all(lua_State *L) {
   ty_lua_open_linalg(L, m, t);
   ty_lua_open_settings(L, m, t);
   ty_lua_open_compile(L, m, t);
+  ty_lua_open_protect(L, m);
+  ty_lua_open_session(L, m);
   ty_lua_open_trace(L, m);
   ty_lua_open_custom(L, m);
   ty_lua_open_check(L, m);

@@ -25,6 +25,7 @@
 #include <stdio.h>
 #include "grad.h"
 #include "lua_guard.h"
+#include "lua_protect.h"
 
 /* Upvalues of pick. */
 #define UP_ENTRY lua_upvalueindex(3)
@@ -144,7 +145,11 @@ static double call_number(lua_State *L, const Guard *g, const double *number, in
   lua_rawgeti(L, anchors, g->n);
   lua_pushnumber(L, number[g->a]);
   if (g->b) lua_pushnumber(L, number[g->b]);
-  lua_call(L, g->b ? 2 : 1, 1);
+  int n = g->b ? 2 : 1;
+  bool hooked;
+  if (TY_LIKELY(!lua_gethook(L))) lua_call(L, n, 1);
+  else if (ty_lua_undisturbed(L, ty_lua_host(L), n, 1, &hooked))
+    lua_error(L); /* a hook might yield */
   double y = lua_tonumber(L, -1);
   lua_pop(L, 1);
   return y;
@@ -331,10 +336,21 @@ static void apply_effects(lua_State *L, const Trace *T, const Made *m) {
   }
 }
 
+/* Whether no call will ask for them: on their thread one runs at the same place of the stack, or further out. */
+static bool is_forsaken(const struct Stash *s, const struct Stash *now) {
+  return !s->thread || (s->thread == now->thread && s->slot >= now->slot);
+}
+
+/* An error may come between pick's answer and the call that hands out; another coroutine may, where hooks yield. */
 static void stash_results(lua_State *L, struct Compiled *C, const Trace *T, const Made *m) {
-  if (C->stashed == STASH_MAX) C->stashed = 0; /* calls that were never finished */
-  i32 base = C->stashed ? C->stash[C->stashed - 1].base + C->stash[C->stashed - 1].n : 0;
-  C->stash[C->stashed++] = (struct Stash){base, T->nresults};
+  lua_Debug ar;
+  struct Stash now = {
+      .thread = L, .n = T->nresults, .slot = lua_getstack(L, 1, &ar) ? SLOT(&ar) : 0};
+  while (C->stashed && is_forsaken(&C->stash[C->stashed - 1], &now)) C->stashed--;
+  if (C->stashed == STASH_MAX) C->stashed = 0;
+  const i32 base = C->stashed ? C->stash[C->stashed - 1].base + C->stash[C->stashed - 1].n : 0;
+  now.base = base;
+  C->stash[C->stashed++] = now;
   for (i32 i = 0; i < T->nresults; i++) {
     push_value(L, T->result[i], m);
     lua_rawseti(L, UP_STASH, base + i + 1);
@@ -344,7 +360,12 @@ static void stash_results(lua_State *L, struct Compiled *C, const Trace *T, cons
 /* What pick answers with for results in the stash. Upvalue 3: the stash. */
 static int hand_out(lua_State *L) {
   struct Compiled *C = ty_lua_state(L)->engine->compiled;
-  struct Stash s = C->stash[--C->stashed];
+  i32 at = C->stashed - 1;
+  while (at >= 0 && C->stash[at].thread != L) at--;
+  if (at < 0) return luaL_error(L, "too many calls of compiled functions were suspended");
+  struct Stash s = C->stash[at];
+  C->stash[at].thread = NULL;
+  if (at == C->stashed - 1) C->stashed--;
   if (s.n > 4) luaL_checkstack(L, s.n + 1, "too many results");
   for (i32 i = 1; i <= s.n; i++) {
     lua_rawgeti(L, lua_upvalueindex(3), s.base + i);

@@ -10,6 +10,7 @@
 #include <lua.h>
 #include <lauxlib.h>
 #include "engine.h"
+#include "lua_frame.h"
 #include "tensor.h"
 
 /* A tensor's userdata. `mark` tells it from foreign userdata of the same size; see ty_lua_test. */
@@ -24,26 +25,31 @@ typedef struct Handle {
 typedef struct Scope {
   struct Scope *outer;
   lua_State *L;
+  Frame frame; /* of the function that opened it */
   Handle *made;
 } Scope;
 
 /* The State's userdata: what the binding keeps beside the State. */
 typedef struct Host {
-  State S;                /* first */
-  lua_State *L;           /* a thread of our own, for work that begins outside of any call */
-  lua_State *aside;       /* the thread that runs finalisers, where the host has one for them */
-  Scope *scope;           /* innermost */
-  struct Mode *mode;      /* modes that were entered, the latest first; see lua_modes.c */
-  struct Mode *dice;      /* whose random numbers the State draws, NULL: of no mode */
-  struct Mode *captured;  /* the latest when the capture in progress began */
-  lua_State *mode_of;     /* for whom the State's words stand */
-  u64 random[2];          /* seed and stream outside of modes, while the State's are a mode's */
-  int mode_meta;          /* modes' metatable, in the registry */
-  bool mixed, disordered; /* modes: some are others'; one vmap lies inside of a later one */
-  i64 handles;            /* tensors' userdata that were not collected */
-  i64 live;               /* bytes of tensors when the last cycle of Lua's collector ended */
-  bool leaf;              /* the options that were read last have requires_grad = true */
-  bool cycling;           /* a cycle that was begun for the sake of tensors has not ended */
+  State S;                 /* first */
+  lua_State *L;            /* a thread of our own, for work that begins outside of any call */
+  lua_State *aside;        /* the thread that runs finalisers, where the host has one for them */
+  Scope *scope;            /* innermost */
+  struct Protect *protect; /* the latest protected call in progress; see lua_protect.c */
+  struct Session *session; /* of the capture in progress; see lua_session.c */
+  i64 counted;             /* instructions in protected calls, of which no count hook was told */
+  lua_Hook yielder;        /* a host's hook that has tried to yield in a protected call */
+  struct Mode *mode;       /* modes that were entered, the latest first; see lua_modes.c */
+  u64 entered;             /* so many modes so far */
+  struct Mode *dice;       /* whose random numbers the State draws, NULL: of no mode */
+  lua_State *mode_of;      /* for whom the State's words stand */
+  u64 random[2];           /* seed and stream outside of modes, while the State's are a mode's */
+  int mode_meta;           /* modes' metatable, in the registry */
+  bool mixed, disordered;  /* modes: some are others'; one vmap lies inside of a later one */
+  i64 handles;             /* tensors' userdata that were not collected */
+  i64 live;                /* bytes of tensors when the last cycle of Lua's collector ended */
+  bool leaf;               /* the options that were read last have requires_grad = true */
+  bool cycling;            /* a cycle that was begun for the sake of tensors has not ended */
   bool closing, closed;
   char home[512]; /* how the sources of our own Lua chunks begin */
 } Host;
@@ -55,15 +61,20 @@ State *ty_lua_enter(lua_State *L);
 State *ty_lua_enter_in(lua_State *L, Host *H); /* the same where it is known; NULL: it is gone */
 /* lua_compile.c: the same question where some coroutine records: sets S->open. */
 void ty_lua_sync(lua_State *L, State *S);
-/* lua_capture.c: the same where a capture is in progress: a finaliser ends it; raises where one has. */
-void ty_lua_session(lua_State *L, State *S);
-/* The capture in progress, or NULL. No finaliser runs until the C function that asks returns. */
-Capture *ty_lua_capture(lua_State *L);
 /* lua_modes.c: puts the State's words as they hold for L, where modes are open. */
 void ty_lua_modes(lua_State *L, Host *H);
 static inline void ty_lua_follow(lua_State *L, Host *H) {
   if (TY_UNLIKELY(H->mode != NULL)) ty_lua_modes(L, H);
 }
+/* lua_session.c: the same question while a capture is in progress; the first call where state is read or changed. */
+void ty_lua_session_enter(lua_State *L, Host *H);
+static inline void ty_lua_apart(lua_State *L, Host *H) {
+  if (TY_UNLIKELY(H->session != NULL)) ty_lua_session_enter(L, H);
+}
+/* The capture in progress, or NULL. No finaliser runs until the C function that asks returns. */
+Capture *ty_lua_capture(lua_State *L);
+/* A debug hook has run inside of a protected call. */
+void ty_lua_hook_ran(lua_State *L, Host *H);
 static inline State *ty_lua_state(lua_State *L) {
   return (State *)lua_touserdata(L, lua_upvalueindex(1));
 }
@@ -100,6 +111,8 @@ bool ty_lua_reclaim(lua_State *L, State *S);
 ** "matmul: inner sizes differ, f32[2,3] x f32[4,5]". Position: the nearest Lua function that is not Tycho's own. */
 int ty_lua_fail(lua_State *L, State *S);
 int ty_lua_error(lua_State *L, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Whether a chunk is one of the library's. */
+bool ty_lua_is_ours(const Host *H, const char *source);
 
 /* What an argument is, for error texts: tensor f32[2,3], number 2.5, string "abc", nil. Pushes the text. */
 const char *ty_lua_show(lua_State *L, int i);
@@ -177,7 +190,9 @@ void ty_lua_open_select(lua_State *L, int m, int t);   /* shapes that depend on 
 void ty_lua_open_random(lua_State *L, int m, int t);   /* random numbers */
 void ty_lua_open_linalg(lua_State *L, int m, int t);   /* ty.linalg by LAPACK */
 void ty_lua_open_settings(lua_State *L, int m, int t); /* threads, precision, stats ... */
-void ty_lua_open_trace(lua_State *L, int m);           /* sessions of captures, traces */
+void ty_lua_open_protect(lua_State *L, int m);         /* protected calls */
+void ty_lua_open_session(lua_State *L, int m);         /* sessions of captures */
+void ty_lua_open_trace(lua_State *L, int m);           /* their ends: traces */
 void ty_lua_open_custom(lua_State *L, int m);          /* passes and backends over captures */
 void ty_lua_open_check(lua_State *L, int m);           /* what jit.check needs */
 void ty_lua_open_compile(lua_State *L, int m, int t);  /* compile, explain, graph */

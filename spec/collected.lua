@@ -478,9 +478,9 @@ end
 function by_hand.waiting()
   local counts = arg[2] == "counts"
   local C, within, inside, gone, log = ty.internals.capture, false, 0, 0, ty.zeros(3)
-  local begin, abort, finish = C.begin, C.abort, C.finish
-  C.begin = function(...) within = true return begin(...) end
-  C.abort = function(...) within = false return abort(...) end
+  local session, finish = C.session, C.finish
+  local function leave(...) within = false return ... end
+  C.session = function(...) within = true return leave(session(...)) end
   C.finish = function(...)
     local done, why = finish(...)
     within = within and not done

@@ -15,11 +15,14 @@ local LATE = 65536 -- numbers that hang on sizes are counted from here on, and c
 --- to them. Numbers are never taken as run-time scalars.
 function M.core(ty)
   local C = { open = false, description = nil, outside_of = {}, LATE = LATE }
-  function C.begin()
+  function C.session(_, fn, ...)
     C.open, C.description, C.outside_of, C.pending = true, nil, {}, nil
-    return true
+    local function close(...)
+      C.open = false
+      return ...
+    end
+    return close(pcall(fn, ...))
   end
-  function C.abort() C.open = false end
   function C.reason() return nil end
   function C.outside(tensor, slot) C.outside_of[tensor] = slot end
   function C.symbols() end

@@ -345,6 +345,12 @@ describe("README.md", function()
     end)
   end
 
+  it("shows no unit of time that a slower machine would not print", function()
+    for _, block in ipairs(blocks) do
+      assert.falsy((block.shown or ""):match "%.%.%. [num]?s[%s,;]", block.line)
+    end
+  end)
+
   it("names files that exist", function()
     for _, folder in ipairs { "core", "kernels", "lua", "spec", "examples", "bench" } do
       for path in text:gmatch("`(" .. folder .. "/[%w_/.]*%.%w+)`") do

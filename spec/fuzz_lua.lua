@@ -7,170 +7,15 @@
 -- A failure is shrunk and printed with its number: the third argument repeats it.
 
 local ty = require "tycho"
-local ffi = require "ffi"
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 local frame, gen = dofile(here .. "/fuzz_frame.lua"), dofile(here .. "/fuzz_world.lua")
+local moment = dofile(here .. "/account.lua")(ty)
+local account, image = moment.new, moment.image
 local readable = frame.readable
-
--- --- writing down what is seen
-
-local buffer = ffi.new("uint8_t[65536]")
-local bytes_of = { bool = 1, u8 = 1, i8 = 1, i16 = 2, i32 = 4, i64 = 8, f16 = 2, bf16 = 2, f32 = 4, f64 = 8 }
-local bits_of = { [2] = ffi.typeof "uint16_t *", [4] = ffi.typeof "uint32_t *", [8] = ffi.typeof "uint64_t *" }
-local sign_of = { f16 = 0x8000, bf16 = 0x8000, f32 = 0x80000000, f64 = 0x8000000000000000ULL }
-local nan_above = { f16 = 0x7c00, bf16 = 0x7f80, f32 = 0x7f800000, f64 = 0x7ff0000000000000ULL }
-
-local address = ty.internals.address
-
--- Bits of a tensor as a Lua string, every NaN the same. Reads a copy: an address that left would change what is tested.
-local function image(t, dtype)
-  local c = (t.requires_grad and t:detach() or t):clone()
-  local size = bytes_of[dtype]
-  local bytes = c:numel() * size
-  if bytes == 0 or bytes > 65536 then return tostring(bytes) end
-  ffi.copy(buffer, ffi.cast("void *", (address(c))), bytes)
-  c:release()
-  local sign, limit = sign_of[dtype], nan_above[dtype]
-  if limit then
-    local p = ffi.cast(bits_of[size], buffer)
-    for i = 0, bytes / size - 1 do
-      local v = p[i]
-      if v >= sign then v = v - sign end
-      if v > limit then p[i] = limit + 1 end
-    end
-  end
-  return ffi.string(buffer, bytes)
-end
-
--- What never changes about a tensor.
-local kinds = setmetatable({}, { __mode = "k" })
-
-local function kind_of(t)
-  local kind = kinds[t]
-  if not kind then
-    kind = { t.dtype, t.dtype .. " " .. table.concat(t.shape, "x") .. " " }
-    kinds[t] = kind
-  end
-  return kind
-end
-
-local number_text, texts = {}, 0
-
-local function plain_number(v)
-  if v ~= v then return "nan" end
-  if v == 0 then return 1 / v > 0 and "0" or "-0" end
-  local text = number_text[v]
-  if not text then
-    text = ("%.17g"):format(v)
-    if texts > 4000 then number_text, texts = {}, 0 end
-    number_text[v], texts = text, texts + 1
-  end
-  return text
-end
-
-local Account = {} -- what is known about one moment: out = pieces of text, seen = object -> its number
-Account.__index = Account
-
--- Keys in the table's own order: equal strings have equal hashes in both worlds. Where objects are keys their addresses
--- decide: then in an order that does not depend on the table.
-local function keys_of(t)
-  local own, numbers, names, others = {}, {}, {}, {}
-  for k in pairs(t) do
-    local list = type(k) == "number" and numbers or type(k) == "string" and names or others
-    list[#list + 1], own[#own + 1] = k, k
-    if type(k) ~= "number" and type(k) ~= "string" and type(k) ~= "boolean" then own.addresses = true end
-  end
-  if not own.addresses then return own end
-  table.sort(numbers)
-  table.sort(names)
-  table.sort(others, function(a, b) return tostring(a) < tostring(b) end)
-  for _, k in ipairs(names) do numbers[#numbers + 1] = k end
-  for _, k in ipairs(others) do numbers[#numbers + 1] = k end
-  return numbers
-end
-
-function Account:add(text) self.out[#self.out + 1] = text end
-
-function Account:table(v)
-  self:add("{" .. #v .. ":")
-  for _, k in ipairs(keys_of(v)) do
-    self:value(k)
-    self:add "="
-    self:value(v[k])
-  end
-  self:add "|"
-  self:value(getmetatable(v))
-  self:add "}"
-end
-
---- Writes a value down; objects by number, so that two mentions of one are told from two equal ones.
-function Account:value(v)
-  local kind = type(v)
-  if kind == "number" then return self:add(plain_number(v)) end
-  if kind == "string" then return self:add((("%q"):format(v):gsub("-nan", "nan"):gsub("0x%x+", "0x"))) end
-  if kind == "nil" or kind == "boolean" then return self:add(tostring(v)) end
-  local id = self.seen[v]
-  if id then return self:add("#" .. id) end
-  self.count = self.count + 1
-  self.seen[v] = self.count
-  if kind == "table" then return self:table(v) end
-  if ty.is_tensor(v) then
-    local known = kind_of(v)
-    self:add(known[2])
-    self:add(image(v, known[1]))
-    if not v.requires_grad then return end
-    self:add(v.is_leaf and " leaf, " or " with a past")
-    if v.is_leaf then self:value(v.grad) end
-    return
-  end
-  self:add(kind)
-end
-
-function Account:list(...)
-  for i = 1, select("#", ...) do
-    self:value((select(i, ...)))
-    self:add ", "
-  end
-end
-
-local function account() return setmetatable({ out = {}, seen = {}, count = 0 }, Account) end
 
 -- --- running
 
 local function pack(...) return { n = select("#", ...), ... } end
-
---- A small tensor of quarters that depends on the seed alone.
-local function fresh(seed, ...)
-  local n = 1
-  for i = 1, select("#", ...) do n = n * select(i, ...) end
-  local data = {}
-  for i = 1, n do data[i] = ((seed * 37 + i * 53) % 29 - 14) / 4 end
-  return ty.tensor(data):reshape(...)
-end
-
-local libraries = { "math", "string", "table", "bit", "coroutine", "debug", "type", "tostring", "tonumber", "pairs", "ipairs",
-  "next", "select", "pcall", "error", "rawget", "rawset", "rawequal", "setmetatable", "getmetatable", "unpack", "assert",
-  "collectgarbage", "loadstring", "getfenv", "setfenv" }
-
-local function environment()
-  local env = { ty = ty }
-  for _, name in ipairs(libraries) do env[name] = _G[name] end
-  return env
-end
-
-local function itself(f) return f end
-
--- A C function that nothing knows: what it is given goes to a list.
-local function recorder(list)
-  local say = coroutine.wrap(function(...)
-    local v = ...
-    while true do
-      list[#list + 1] = plain_number(tonumber(v) or 0) .. tostring(v)
-      v = coroutine.yield()
-    end
-  end)
-  return say
-end
 
 local function in_coroutine(f, ...)
   local co = coroutine.create(f)
@@ -201,13 +46,8 @@ end
 
 --- Runs a program over a fresh world. Returns the accounts of its calls, and the compiled function.
 local function run(text, compiled)
-  local chunk = assert(loadstring(text, "=program"))
-  setfenv(chunk, environment())
-  if jit.off then jit.off(chunk, true) end -- LuaJIT 2.1.0-beta3 miscompiles `(...)` in some traces
-  local said, mode, accounts = {}, {}, {}
-  ty.manual_seed(7)
-  local main, steps, roots, log = chunk(ty, compiled and ty.compile or itself, recorder(said), mode, fresh)
-  assert(type(main) == "function", "no program: what is left after shrinking has no main")
+  local accounts = {}
+  local main, steps, roots, log, said, mode = gen.load(ty, text, compiled)
   local f = compiled and ty.compile(main) or main
   local prev, older
   for i, step in ipairs(steps) do
@@ -220,7 +60,7 @@ local function run(text, compiled)
     if prev then a:list(unpack(prev, 1, prev.n)) end
     if older then a:list(unpack(older, 1, older.n)) end
     a:add(table.concat(said, ";"))
-    accounts[i] = table.concat(a.out)
+    accounts[i] = a:text()
     prev, older = results, prev
   end
   accounts[#accounts + 1] = image(ty.rand(2), "f32") -- the stream of random numbers stands where it must

@@ -336,4 +336,41 @@ function M.places(tree)
   return places
 end
 
+-- --- a program is loaded
+
+local libraries = { "math", "string", "table", "bit", "coroutine", "debug", "type", "tostring", "tonumber", "pairs", "ipairs",
+  "next", "select", "pcall", "error", "rawget", "rawset", "rawequal", "setmetatable", "getmetatable", "unpack", "assert",
+  "collectgarbage", "loadstring", "getfenv", "setfenv" }
+
+-- A C function that nothing knows: what it is given goes to a list.
+local function recorder(list)
+  return coroutine.wrap(function(...)
+    local v = ...
+    while true do
+      list[#list + 1] = v ~= v and "nan" or ("%.17g %s"):format(tonumber(v) or 0, tostring(v))
+      v = coroutine.yield()
+    end
+  end)
+end
+
+--- Loads a program over a world of its own: what its chunk gives, what `say` heard, and the table whose field `thread`
+--- asks for a coroutine. The random state is that of each load.
+function M.load(ty, text, compiled)
+  local chunk, env, said, mode = assert(loadstring(text, "=program")), { ty = ty }, {}, {}
+  for _, name in ipairs(libraries) do env[name] = _G[name] end
+  setfenv(chunk, env)
+  if jit.off then jit.off(chunk, true) end -- LuaJIT 2.1.0-beta3 miscompiles `(...)` in some traces
+  --- A small tensor of quarters that depends on the seed alone.
+  local function fresh(seed, ...)
+    local n, data = 1, {}
+    for i = 1, select("#", ...) do n = n * select(i, ...) end
+    for i = 1, n do data[i] = ((seed * 37 + i * 53) % 29 - 14) / 4 end
+    return ty.tensor(data):reshape(...)
+  end
+  ty.manual_seed(7)
+  local main, calls, roots, log = chunk(ty, compiled and ty.compile or function(f) return f end, recorder(said), mode, fresh)
+  assert(type(main) == "function", "no program: what is left after shrinking has no main")
+  return main, calls, roots, log, said, mode
+end
+
 return M

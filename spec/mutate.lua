@@ -11,7 +11,8 @@ local ROOT, MARK = "build/mutate", 0.9
 -- What is run, quickest first; the first that fails has caught the fault. A fault may hang: hence the limits of time.
 local BUSTED = "busted --lua=/usr/bin/luajit -o spec/report.lua --lpath='./?.lua' "
 local tests = { { "fuzz_cells", "luajit spec/fuzz_cells.lua 300 1" }, { "fuzz_alias", "luajit spec/fuzz_alias.lua 300 1" },
-  { "fuzz_lua", "luajit spec/fuzz_lua.lua 400 1" }, { "fuzz_grad", "luajit spec/fuzz_grad.lua 150 1" } }
+  { "fuzz_lua", "luajit spec/fuzz_lua.lua 400 1" }, { "fuzz_grad", "luajit spec/fuzz_grad.lua 150 1" },
+  { "fuzz_hooks", "luajit spec/fuzz_hooks.lua 300 1" } }
 
 local function add_specs()
   local pipe = io.popen "ls spec"

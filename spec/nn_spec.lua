@@ -1026,6 +1026,17 @@ describe("misuse of layers is told in the user's terms:", function()
     says("MultiHeadAttention: a width of 6 does not divide into 4 heads", nn.MultiHeadAttention, 6, 4)
     says("MultiHeadAttention: the input must be [batch, time, 4], got tensor f32[2,3]", nn.MultiHeadAttention(4, 2), ty.zeros(2, 3))
     says("rotary positions need an even number", nn.MultiHeadAttention, 6, 2, { rotary = true })
+    for _, base in ipairs { "100", {}, true } do
+      says("rotary: argument 3 (base) must be a number, got ", nn.rotary, q, 0, base)
+    end
+    for _, base in ipairs { 0, -1, 0 / 0 } do
+      says("rotary: argument 3 (base) must be positive, got number ", nn.rotary, q, 0, base)
+    end
+    says("rotary: argument 2 (offset) must be a number, got string", nn.rotary, q, "1")
+    says("MultiHeadAttention: option rotary must be a boolean or a positive base, got string", nn.MultiHeadAttention, 4, 2,
+      { rotary = "100" })
+    says("MultiHeadAttention: option rotary must be a boolean or a positive base, got number 0", nn.MultiHeadAttention, 4, 2,
+      { rotary = 0 })
   end)
 
   it("others", function()

@@ -449,23 +449,46 @@ describe("modes of several coroutines", function()
     end
   end)
 
-  it("that were passed by and never left end with the one around them, or when they are collected", function()
-    local outer = modes.grad(true)
-    local inner = modes.grad(false)
-    assert.falsy((weight * 2).requires_grad)
-    local co = create(function() return ty.no_grad(yield) end)
-    go(co)
-    modes.leave(outer)
-    assert.truthy((weight * 2).requires_grad)
-    modes.leave(inner)
-    modes.leave(outer)
-    assert.truthy((weight * 2).requires_grad)
-    go(co)
-    local function forget() modes.grad(false) end
+  it("that were passed by and never left end with the call that entered them, those inside of them before", function()
+    local outer, inner
+    local function within()
+      inner = modes.grad(true)
+      assert.truthy((weight * 2).requires_grad)
+      modes.leave(outer)
+      assert.truthy((weight * 2).requires_grad) -- as outside of both
+      modes.leave(inner)
+      modes.leave(outer)
+    end
+    local function enter()
+      outer = modes.grad(false)
+      assert.falsy((weight * 2).requires_grad)
+      local co = create(function() return ty.no_grad(yield) end)
+      go(co)
+      within()
+      assert.truthy((weight * 2).requires_grad)
+      go(co)
+    end
+    enter()
+    local function forget()
+      modes.grad(false)
+      assert.falsy((weight * 2).requires_grad)
+    end
     forget()
-    assert.falsy((weight * 2).requires_grad)
-    collect()
     assert.truthy((weight * 2).requires_grad)
+    local function deep(n) -- the same function, other calls
+      if n > 0 then return (deep(n - 1)) end
+      assert.truthy((weight * 2).requires_grad)
+      forget()
+      assert.truthy((weight * 2).requires_grad)
+    end
+    for n = 0, 40 do
+      deep(n)
+      pcall(function()
+        modes.grad(false)
+        error "passes by"
+      end)
+      assert.truthy((weight * 2).requires_grad)
+    end
   end)
 
   it("close with their state, suspended or collected, in any order", function()

@@ -1105,18 +1105,18 @@ end)
 
 describe("while sizes are played", function()
   local C = ty.internals.capture
-  local begin, before = C.begin, nil
+  local session, before = C.session, nil
 
   -- What a finaliser may do between the guards and the session: then the collector rests.
   before_each(function()
-    C.begin = function(...)
+    C.session = function(...)
       local change = before
       before = nil
       if change then change() end
-      return begin(...)
+      return session(...)
     end
   end)
-  after_each(function() C.begin, before = begin, nil end)
+  after_each(function() C.session, before = session, nil end)
 
   local function world(change)
     local k, w, v = 2, ty.ones(3), ty.zeros(3)

@@ -379,25 +379,18 @@ return function(core, plain)
 
   local function pack(...) return { n = select("#", ...), ... } end
 
-  --- The plain function's outcome, {ok, results ...}; nil where it yields.
+  --- The plain function's outcome, {ok, results ...}; {} where it yields.
   local function run_plainly(f, ...)
-    local stance = core._stance("eager")
-    local outcome, yields
-    if coroutine then
-      local co = coroutine.create(f)
-      outcome = pack(coroutine.resume(co, ...))
-      yields = coroutine.status(co) == "suspended"
-    else
-      outcome = pack(pcall(f, ...))
-    end
-    core._stance(stance)
-    return not yields and outcome or nil
+    local mode = core.internals.modes.plain()
+    local outcome = pack(K.alone(f, ...))
+    core.internals.modes.leave(mode)
+    return outcome
   end
 
   --- Text of an error that does not tell how deep it was raised.
   local function error_text(e) return type(e) == "string" and e or show(e) end
 
-  --- One checked call. run: the compiled function. Returns {ok, results ...} of it.
+  --- One checked call. run: the compiled function. Returns what it does; what a debug hook raises goes on.
   ---@param h table the compiled function's record
   ---@param run function
   function M.call(h, run, ...)
@@ -407,8 +400,8 @@ return function(core, plain)
     local random_after = K.random()
     put_back(notes, changed)
     K.random(random)
-    if not eager then return pack(pcall(run, ...)) end
-    local y = pack(pcall(run, ...))
+    if eager.n == 0 then return run(...) end
+    local y = pack(core.internals.protect(run, ...))
     if eager[1] ~= y[1] then
       differs("the outcome", eager[1] and "returns" or "raises " .. error_text(eager[2]),
         y[1] and "returns" or "raises " .. error_text(y[2]))
@@ -417,14 +410,14 @@ return function(core, plain)
       if type(eager[2]) == "string" and eager[2] ~= y[2] then
         differs("the error", error_text(eager[2]), error_text(y[2]))
       end
-      return y
+      return error(y[2], 0)
     end
     if eager.n ~= y.n then differs("the number of results", eager.n - 1, y.n - 1) end
     local partner = {}
     for i = 2, y.n do compare(notes, partner, "result " .. i - 1, eager[i], y[i]) end
     compare_changes(notes, partner, changed, changes_since(notes))
     if K.random() ~= random_after then differs("the random state", "one", "another") end
-    return y
+    return unpack(y, 2, y.n)
   end
 
   M.unpack = unpack

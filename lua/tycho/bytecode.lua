@@ -26,7 +26,10 @@
 local M = {}
 
 local byte, sub, find = string.byte, string.sub, string.find
-local floor, pcall = math.floor, pcall
+local floor = math.floor
+local internals = require("tycho").internals
+local undisturbed = internals.undisturbed -- what a hook raises is no reason to refuse a function for good
+local is_native = internals.capture.is_native
 
 if jit and jit.off then jit.off(true, true) end -- seldom run: its traces would push out the user's
 
@@ -554,10 +557,10 @@ function M.ready()
     if not dump or not compile then
       readiness = "the host has no string.dump or no loadstring"
     else
-      local ok, result = pcall(learn_opcodes)
+      local ok, result = undisturbed(learn_opcodes)
       if ok then
         opcode_names = result
-        ok, result = pcall(check_decoding)
+        ok, result = undisturbed(check_decoding)
       end
       readiness = ok or tostring(result)
     end
@@ -582,7 +585,7 @@ local by_dump = setmetatable({}, { __mode = "v" }) -- closures of one prototype 
 local function of_dump(source)
   local proto = by_dump[source]
   if proto then return proto end
-  local ok, result = pcall(function() return decode(read_dump(source)) end)
+  local ok, result = undisturbed(function() return decode(read_dump(source)) end)
   proto = ok and result or { refused = tostring(result) }
   by_dump[source] = proto
   return proto
@@ -599,8 +602,13 @@ function M.prototype(fn)
   if not proto then
     local ready, reason = M.ready()
     if not ready then return nil, reason end
-    local ok, source = pcall(dump, fn)
-    proto = ok and of_dump(source) or { refused = "it is written in C", library = true }
+    if is_native(fn) then
+      proto = { refused = "it is written in C", library = true }
+    else
+      local ok, source = undisturbed(dump, fn)
+      if not ok then error("not enough memory", 0) end -- all other functions have a dump
+      proto = of_dump(source)
+    end
     by_function[fn] = proto
   end
   if proto.refused then return nil, proto.refused, proto.library or false end

@@ -1,7 +1,8 @@
 --- capture.lua -- one call of a function, evaluated and described, so that later calls need not run it.
 -- In: the core, the handle of a compiled function, the function and its arguments. Out: true when a trace was
 -- installed; nil and {reason, hint, file, line} when the function does something that a trace cannot repeat. Nothing
--- outside has changed then, and nothing raises: an error of the function, of a library or of this file is an abort too.
+-- outside has changed then: an error of the function, of a library or of this file is an abort too. What a debug hook
+-- raises meanwhile goes on to the caller, with nothing changed outside either.
 --
 -- How it works. The function's bytecode is evaluated (evaluate.lua) with the real arguments. This file is the world
 -- that the bytecode sees: whatever is read, written, computed or called goes through a method of World. Beside each
@@ -24,6 +25,7 @@
 -- 6. Real tables made inside hold real values; metatables that the code gave them are kept beside, never set, so that
 --    no library function can run a metamethod behind our back.
 -- 7. Whatever is not understood aborts. A wrong "known" is a wrong result; a needless pin is one capture more.
+-- 8. A pcall that a capture runs raises again what is not its own: it may be a hook's.
 --
 -- The methods are spread over: this file (slots, guards, functions, the description), tables.lua (tables, metatables,
 -- overlays), layout.lua (tables made inside), numbers.lua (arithmetic and comparison), natives.lua (C functions,
@@ -643,12 +645,10 @@ local function dump(core, text)
 end
 
 --- Why a capture failed: what the world said, else what the core refused, else the error itself.
-local function failure(w, C, err)
+local function failure(w, err, refused)
   local why = w.failure or {}
-  local refused, again = C.reason()
-  if again then return { reason = refused, again = true } end
   if err ~= ABORT or not why.reason then
-    local text = type(err) == "table" and getmetatable(err) == w.Raised and "an error is raised" or tostring(err)
+    local text = type(err) == "string" and err or "an error is raised"
     local plain = text:gsub("^.-%.lua:%d+: ", "")
     why = { reason = refused or ("an error is raised: " .. plain), internal = text }
     if w.stack then w:locate(why) end
@@ -701,18 +701,16 @@ local function put_in_place(w, options, d)
   return nil
 end
 
---- One attempt. Nothing raises.
+--- One attempt.
 local function capture(core, handle, options, f, ...)
   local C = core.internals.capture
-  local begun, refused = C.begin(handle, ...)
-  if not begun then return nil, { reason = refused or "a capture is not possible here" } end
   local w, seen
   local function attempt(...)
     local args, shadows, fs
     w, args, shadows, fs = new_world(core, f, options, ...)
     local results, rs, n = evaluate.run(w, f, fs, args, shadows, w.narg)
     local d = w:describe(results, rs, n)
-    refused = C.reason()
+    local refused = C.reason()
     if refused then w:abort(refused) end
     if options.dry then
       seen = options.dry(w, d)
@@ -721,22 +719,21 @@ local function capture(core, handle, options, f, ...)
     w:look_at_clock()
     if not put_in_place(w, options, d) then return "customize" end
     local position, sized = sized_trace(C, handle, d)
-    local done, text = C.finish(d, position)
+    local done, text = C.finish(d, position, handle)
     if not done then w:abort(text or "the core could not compile the trace") end
     if sized then keep_tape(sized, d) end
     let_go_of_tensors(d)
     return true
   end
-  local ok, err = pcall(attempt, ...)
+  local ok, err, refused, again = C.session(handle, attempt, ...)
   if ok and err == true then return true end
-  if ok then
-    C.abort()
-    if err == "dry" then return true, seen end
-    return nil, { customize = true }
-  end
-  local found, reason = pcall(failure, w or {}, C, err)
-  C.abort()
-  return nil, found and reason or { reason = "out of memory" }
+  if ok and err == "dry" then return true, seen end
+  if ok then return nil, { customize = true } end
+  if ok == nil then return nil, { reason = err } end
+  local known, why = core.internals.protect(failure, w or {}, err, refused)
+  if not known then why = { reason = tostring(err) } end
+  why.again = again
+  return nil, why
 end
 
 --- Captures f(...) with options:
@@ -764,7 +761,7 @@ function M.run_with(core, handle, options, f, ...)
     if done then break end
     if why.customize then
       local asked = own.asked
-      local ok, answer = pcall(require("tycho.graph").customize, own.custom, asked, asked.inputs)
+      local ok, answer = pcall(core.internals.load("tycho.graph").customize, own.custom, asked, asked.inputs)
       if not ok then return nil, { reason = "its passes or backend raise an error", raised = { answer } } end
       asked.answer, asked.inputs = answer, nil
     elseif why.bound and own.bounds[why.bound] then -- one less each time
@@ -776,8 +773,8 @@ function M.run_with(core, handle, options, f, ...)
     end
   end
   if done then return true end
-  pcall(dump, core, format("capture: aborted at %s:%s: %s%s\n", tostring(why.file or "?"), tostring(why.line or "?"),
-    why.reason, why.internal and " [" .. why.internal .. "]" or ""))
+  core.internals.protect(dump, core, format("capture: aborted at %s:%s: %s%s\n", tostring(why.file or "?"),
+    tostring(why.line or "?"), why.reason, why.internal and " [" .. why.internal .. "]" or ""))
   return nil, why
 end
 
@@ -795,11 +792,11 @@ end
 ---@return string? otherwise what these sizes decide otherwise
 function M.resize(core, handle, f, ...) return tape.play(core.internals.capture, handle, f, ...) end
 
-local function add_bounds(C, d, bounds, f, ...)
+local function add_bounds(core, d, bounds, f, ...)
   for slot, was in pairs(d.specialised) do
     local path = d.paths[slot]
     if path and bounds[path] == nil then
-      local v = tape.look(C, d, slot, f, ...)
+      local v = tape.look(core, d, slot, f, ...)
       if type(v) == "number" and not same_value(v, was) then bounds[path] = true end
     end
   end
@@ -810,10 +807,10 @@ end
 ---@param bounds table<string, boolean>
 function M.find_bounds(core, handle, failed, bounds, f, ...)
   local C = core.internals.capture
-  if failed then add_bounds(C, failed, bounds, f, ...) end
+  if failed then add_bounds(core, failed, bounds, f, ...) end
   local position, d = C.sized(handle)
   while position do
-    add_bounds(C, d, bounds, f, ...)
+    add_bounds(core, d, bounds, f, ...)
     position, d = C.sized(handle, position + 1)
   end
 end

@@ -178,7 +178,7 @@ return function(ty, C, check, quoted, save_safetensors)
   end
 
   local function read(path)
-    local tensors, metadata = require("tycho.files").safetensors.load(path)
+    local tensors, metadata = ty.internals.load("tycho.files").safetensors.load(path)
     if not tensors then return nil, metadata end
     if not metadata[TREE] then return nil, ("%s: is no checkpoint (use ty.load)"):format(path) end
     local tree, why = C.json(metadata[TREE])

@@ -121,7 +121,6 @@ local function capture_call(core, h, otherwise, ...)
     keep(h.misses, due, MISSES_KEPT)
   end
   if captured > 0 and core._stance() == "no_recompile" then
-    core._unsettle(h.handle)
     fail(("compile: the stance is no_recompile, and %s would be captured again: %s"):format(h.place,
       due.text or "it was called in another way"))
   end
@@ -130,9 +129,10 @@ local function capture_call(core, h, otherwise, ...)
   local span = core.internals.span and core.internals.span("capture " .. h.place) -- a profile listens
   local dynamic = h.dynamic ~= false and (due.sizes or h.dynamic ~= nil or has_bounds(h))
   h.closures = h.closures or due.closures
+  local in_time = budget < math.huge and not core._within_warmup(h.handle)
   local done, why = capture.run_with(core, h.handle, { closures = h.closures, dynamic = dynamic, sized = due.sized,
     bounds = h.bounds, custom = h.custom, clock = now,
-    deadline = h.in_time and budget < math.huge and started + budget / 1e3 or nil }, h.fn, ...)
+    deadline = in_time and started + budget / 1e3 or nil }, h.fn, ...)
   local cost = (now() - started) * 1e3
   if span then span() end
   core._tried(h.handle, done or why.raised ~= nil, not done and why.late or false)
@@ -140,16 +140,12 @@ local function capture_call(core, h, otherwise, ...)
     h.captures = captured + 1
     return
   end
-  if why.raised then -- the next call asks again
-    core._unsettle(h.handle)
-    return error(why.raised[1], 0)
-  end
+  if why.raised then return error(why.raised[1], 0) end -- the next call asks again
   if h.custom then why.hint = why.hint and why.hint .. "; " .. NOT_APPLIED or NOT_APPLIED end
   why.cost = cost
   why.text = abort_text(why)
   keep(h.aborts, why, ABORTS_KEPT)
   if h.fullgraph then
-    core._unsettle(h.handle)
     fail(("compile: fullgraph was asked for, but the function cannot be captured: %s"):format(why.text))
   end
 end
@@ -163,8 +159,8 @@ function M.compile_function(core, f, opts)
     compiled_by[key] = cache
   end
   if cache[f] then return cache[f] end
-  capture = capture or require "tycho.capture"
-  local pick, handle = core._entry(f, opts.fast or false)
+  capture = capture or core.internals.load "tycho.capture"
+  local pick, handle, pick_again = core._entry(f, opts.fast or false)
   local function compiled(...)
     local run, y = pick(...)
     if run then return run(...) end
@@ -173,7 +169,7 @@ function M.compile_function(core, f, opts)
   local h = {
     handle = handle, fn = f, place = place(f), fast = opts.fast, fullgraph = opts.fullgraph,
     dynamic = opts.dynamic, custom = opts.custom, captures = 0, misses = {}, aborts = {},
-    in_time = true, bounds = {},
+    bounds = {},
   }
   handle_of[compiled] = h
   -- Runs in the wrapper's place, by a tail call, and leaves it in the same way. It must not hold the wrapper: the
@@ -182,7 +178,7 @@ function M.compile_function(core, f, opts)
     local done, otherwise = nil, nil
     if not h.custom then done, otherwise = capture.resize(core, handle, f, ...) end
     if not done then capture_call(core, h, otherwise, ...) end
-    local run, y = pick(...)
+    local run, y = pick_again(...)
     if run then return run(...) end
     return y
   end, not core.internals.capture.off)
@@ -374,7 +370,7 @@ function M.open(core)
     if opts.passes or opts.backend then
       local copy = {}
       for k, v in pairs(opts) do copy[k] = v end
-      copy.custom = require("tycho.graph").options(opts)
+      copy.custom = core.internals.load("tycho.graph").options(opts)
       opts = copy
     end
     if type(f) == "function" then return M.compile_function(core, f, opts) end
@@ -383,6 +379,15 @@ function M.open(core)
       if type(f.forward) == "function" then return compile_module(core, f, opts) end
     end
     fail(("compile: argument 1 must be a function or a module with `forward`, got %s"):format(show(f)))
+  end
+
+  local modes = core.internals.modes
+
+  --- What follows a call inside of a mode.
+  local function leave(mode, ok, ...)
+    modes.leave(mode)
+    if not ok then return error(..., 0) end
+    return ...
   end
 
   local function handle(who, f)
@@ -449,13 +454,7 @@ function M.open(core)
   function api.warmup(f, ...)
     local h = handle("warmup", f)
     core._wake(h.handle)
-    h.in_time = false
-    local function restore(ok, ...)
-      h.in_time = true
-      if not ok then return error(..., 0) end
-      return ...
-    end
-    return restore(pcall(f, ...))
+    return leave(modes.about(h.handle, "warmup"), pcall(f, ...))
   end
 
   --- How compiled functions are run: "default"; "eager": as if they were not compiled; "no_recompile": a call that
@@ -497,28 +496,17 @@ function M.open(core)
       fail("check: argument 2 must be a whole number of calls, got " .. show(n))
     end
     if h.fast then fail("check: the function was compiled with {fast = true}: its bits may differ") end
-    beside = beside or require("tycho.beside")(core, function(fn)
+    beside = beside or core.internals.load("tycho.beside")(core, function(fn)
       local other = handle_of[fn]
       return other and other.fn
     end)
     local compiled = forward_of[f] and forward_of[f]() or f
-    local function leave(y)
-      core._check(h.handle, false)
-      if not y[1] then return error(y[2], 0) end
-      return unpack(y, 2, y.n)
-    end
-    local function answer(ok, y)
-      core._check(h.handle, false)
-      if not ok then return error(y, 0) end
-      return leave(y)
-    end
     core._check(h.handle, n, n > 0 and function(...)
-      core._check(h.handle, true)
-      return answer(pcall(beside.call, h, compiled, ...))
+      return leave(modes.about(h.handle, "check"), pcall(beside.call, h, compiled, ...))
     end)
   end
 
-  function api.pass(name, fn) return require("tycho.graph").pass(name, fn) end
+  function api.pass(name, fn) return core.internals.load("tycho.graph").pass(name, fn) end
 
   --- The graph that f(...) records: a table of nodes {op, dtype, shape, src, live} with `text` and
   --- `dot`, printed as text. Where f demands a value there are several graphs, and a list of them is

@@ -109,10 +109,8 @@ end
 function M.where(world)
   local stack = world.stack
   for depth = stack and stack.depth or 0, 1, -1 do
-    local frame = stack[depth]
-    if not frame.proto.own then
-      return place_of(frame)
-    end
+    local proto = stack[depth] and stack[depth].proto -- where memory has run out a frame is not whole
+    if proto and not proto.own then return place_of(stack[depth]) end
   end
 end
 

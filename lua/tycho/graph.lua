@@ -106,7 +106,7 @@ local function operands_text(n)
 end
 
 function Node.__tostring(n)
-  local ok, text = pcall(function()
+  local ok, text = internals.protect(function()
     return ("%s = %s(%s)%s : %s"):format(n.name, n.op, operands_text(n), arguments_text(n),
       ops.type_text(n.dtype, n.shape))
   end)
@@ -810,7 +810,7 @@ function Graph:__tostring()
     end
   end
   for i = 1, #self do
-    local ok, row = pcall(row_of, self, self[i], counts)
+    local ok, row = internals.protect(row_of, self, self[i], counts)
     rows[i + 1] = ok and row or { tostring(self[i].name), "?", "?", "?", "?" }
   end
   local width, lines = { 0, 0, 0, 0 }, {}

@@ -204,7 +204,7 @@ return function(ty)
   function M.line(n, number_of)
     if not M.row[n.op] then return nil, ("there is no operation %q"):format(tostring(n.op)) end
     if type(n.dtype) ~= "string" then return nil, "dtype must be a name" end
-    local ok, text = pcall(write_line, n, number_of)
+    local ok, text = internals.protect(write_line, n, number_of)
     if ok then return text end
     return nil, type(text) == "table" and text[1] or tostring(text)
   end

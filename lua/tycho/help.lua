@@ -26,7 +26,7 @@ local groups = {
   files = function() return ty.files end,
   linalg = function() return ty.linalg end,
   plot = function() return getmetatable(ty.plot {}) end,
-  graph = function() return require "tycho.graph" end,
+  graph = function() return ty.internals.load "tycho.graph" end,
 }
 
 ------------------------------------------------------------------------------------------------------ the comments
@@ -95,7 +95,7 @@ end
 
 --- The functions of a group by name, with their help; false where no source of theirs can be read.
 local function entries(group)
-  local ok, t = pcall(groups[group])
+  local ok, t = ty.internals.protect(groups[group])
   local found, named, readable, y = {}, {}, false, {}
   collect(group, ok and t or {}, found, {})
   for _, f in pairs(found) do

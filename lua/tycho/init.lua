@@ -35,6 +35,16 @@ local function define(name, where, args, text, fn)
   describe(name, args, text)
 end
 
+--- A part of the library that is loaded when it is first needed. Lua marks a module while it is loaded, and refuses one
+--- that is marked: where an error has ended its loading, a debug hook's or a lack of memory, the mark goes.
+function internals.load(name)
+  for key, value in pairs(package.loaded) do
+    local kind = type(key) == "string" and key:find "^tycho%." and type(value) or "table"
+    if kind ~= "table" and kind ~= "function" and kind ~= "boolean" then package.loaded[key] = nil end
+  end
+  return require(name)
+end
+
 -- Memory that others see.
 
 local has_ffi, ffi = pcall(require, "ffi")
@@ -139,7 +149,7 @@ for name, about in pairs {
 } do
   local fn
   define(name, "m", about[1], about[2], function(...)
-    fn = fn or require("tycho." .. name)
+    fn = fn or internals.load("tycho." .. name)
     return fn(...)
   end)
 end
@@ -155,7 +165,7 @@ for name, about in pairs {
   load_checkpoint = { "path, into = nil, opts = nil",
     "what save_checkpoint wrote, taken up by the parts of `into`; nil and a message" },
 } do
-  define(name, "m", about[1], about[2], function(...) return require("tycho.files")[name](...) end)
+  define(name, "m", about[1], about[2], function(...) return internals.load("tycho.files")[name](...) end)
 end
 
 local parts = { nn = true, optim = true, files = true, csv = true, image = true, data = true }
@@ -163,7 +173,7 @@ local formats = { csv = true, image = true } -- fields of ty.files
 setmetatable(ty, {
   __index = function(t, name)
     if not parts[name] then return nil end
-    t[name] = formats[name] and require("tycho.files")[name] or require("tycho." .. name)
+    t[name] = formats[name] and internals.load("tycho.files")[name] or internals.load("tycho." .. name)
     return rawget(t, name)
   end,
 })

@@ -56,7 +56,7 @@ return function(ty, grad)
   --- differentiated again it is made of the inverse, if there is one, since singular values may be equal.
   local function cofactors(det, a)
     if mode() then
-      local ok, inverse = pcall(inverse_of_transpose, a)
+      local ok, inverse = ty.internals.protect(inverse_of_transpose, a)
       if ok then return inverse * det:unsqueeze(-1):unsqueeze(-1) end
       if not tostring(inverse):find("singular", 1, true) then error(inverse, 0) end
     end

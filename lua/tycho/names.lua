@@ -26,10 +26,10 @@ function M.of(core)
   local names = by_core[core]
   if not names then
     names = {}
-    by_core[core] = names
     add(names, core.linalg, "")
     add(names, core, "")
     add(names, core.internals.methods, "")
+    by_core[core] = names -- when it is whole
   end
   return names
 end

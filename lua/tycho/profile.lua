@@ -292,9 +292,16 @@ end
 
 -------------------------------------------------------------------------------------------------------- what users call
 
---- Spans that Lua code of the library tells: a function that begins one and gives the function that ends it.
+local function pack(...) return { n = select("#", ...), ... } end
+
+--- Spans that Lua code of the library tells: a function that begins one and gives the function that ends it. Nil once
+--- an error has ended the profile.
 local function listen(list)
   return function(name)
+    if not internals.profile_runs() then
+      internals.span = nil
+      return nil
+    end
     local e = { name = name, kind = "capture", thread = 0, begin = internals.clock() }
     list[#list + 1] = e
     return function() e.stop = internals.clock() end
@@ -323,7 +330,7 @@ local function finish(spans, begin, path)
   local rows, busy = summarize(list)
   local y = { seconds = stop - begin, busy = busy, kernels = rows, machine = machine(), lost = lost }
   if path then
-    local ok, why = require("tycho.files")._native.write(path, { trace_text(list) })
+    local ok, why = internals.load("tycho.files")._native.write(path, { trace_text(list) })
     if not ok then return nil, why end
   end
   return setmetatable(y, Profile)
@@ -339,16 +346,15 @@ return function(fn, path)
   if type(fn) ~= "function" then fail("profile", "argument 1 must be a function, got %s", show(fn)) end
   if path ~= nil and type(path) ~= "string" then fail("profile", "argument 2 must be a path, got %s", show(path)) end
   machine()
-  local ok, why = internals.profile_start()
-  if not ok then fail("profile", "%s", why) end
+  local mode, why = internals.profile_start()
+  if not mode then fail("profile", "%s", why) end
   local spans = {}
   internals.span = listen(spans)
   local begin = internals.clock()
-  local function done(fine, ...)
-    local y, problem = finish(spans, begin, path)
-    if not fine then return error(..., 0) end
-    if not y then return nil, problem end
-    return y, ...
-  end
-  return done(pcall(fn))
+  local results = pack(pcall(fn))
+  local y, problem = finish(spans, begin, path)
+  internals.modes.leave(mode)
+  if not results[1] then error(results[2], 0) end
+  if not y then return nil, problem end
+  return y, unpack(results, 2, results.n)
 end

@@ -121,7 +121,7 @@ end
 
 --- kitty's protocol: a PNG in base64, in pieces.
 local function kitty(data, wide, tall)
-  local text = require("tycho.plot.svg").base64(png.encode(wide, tall, 3, function(i) return data[i + 1] end))
+  local text = ty.internals.load("tycho.plot.svg").base64(png.encode(wide, tall, 3, function(i) return data[i + 1] end))
   local out = {}
   for from = 1, #text, CHUNK do
     local more = from + CHUNK <= #text and 1 or 0
@@ -206,8 +206,8 @@ local function target(mode, wide, tall, columns, rows)
 end
 
 local function picture(x, o)
-  local sheet = require("tycho.plot"){}:image(x, { lim = o.lim, map = o.map, columns = o.columns }).marks[1]
-  local data, wide, tall = require("tycho.plot.axes").picture(sheet)
+  local sheet = ty.internals.load("tycho.plot"){}:image(x, { lim = o.lim, map = o.map, columns = o.columns }).marks[1]
+  local data, wide, tall = ty.internals.load("tycho.plot.axes").picture(sheet)
   local mode = o.mode or best_mode()
   local columns, rows = terminal.size(1)
   columns = floor(o.width or columns or 80)

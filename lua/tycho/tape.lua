@@ -21,7 +21,7 @@
 -- 3. Numbers that later calls read are told to the core as they were in the capture, and must be taken in the same way.
 -- 4. A tape that cannot tell where something came from, or in which a call raised, is no tape. The trace does without.
 
-local type, pairs, ipairs, pcall, select = type, pairs, ipairs, pcall, select
+local type, pairs, ipairs, select = type, pairs, ipairs, select
 local rawget, rawset, rawequal = rawget, rawset, rawequal
 local unpack = unpack
 
@@ -237,7 +237,8 @@ local function instructions(d, late)
       expressions[number] = i
     end
   end
-  d.readers, d.expressions = readers, expressions
+  d.expressions = expressions
+  d.readers = readers -- last: with these it counts as done
 end
 
 function Player:slot(k)
@@ -383,8 +384,8 @@ local function player(C, d, tape, f, ...)
 end
 
 --- What slot k reads in f(...), nil where nothing can be read.
-function M.look(C, d, k, f, ...)
-  local ok, v = pcall(Player.slot, player(C, d, nil, f, ...), k)
+function M.look(core, d, k, f, ...)
+  local ok, v = core.internals.undisturbed(Player.slot, player(core.internals.capture, d, nil, f, ...), k)
   return ok and v or nil
 end
 
@@ -408,7 +409,7 @@ local function attempt(C, handle, position, wanted, tape, f, ...)
   local at, d = C.sized(handle, position)
   if at ~= position or d ~= wanted then return false end -- a finaliser has moved the traces
   local out, otherwise = record(C, d, tape, f, ...)
-  return out ~= nil and C.finish(out, position) == true, otherwise
+  return out ~= nil and C.finish(out, position, handle) == true, otherwise
 end
 
 --- Adds the sizes of this call to a trace that lacks them. True when that was done; else nothing has changed.
@@ -419,10 +420,9 @@ function M.play(C, handle, f, ...)
   local otherwise
   while position do
     for k = 1, #d.tapes do
-      if not C.begin(handle, ...) then return false end
-      local ok, done, why = pcall(attempt, C, handle, position, d, d.tapes[k], f, ...)
+      local ok, done, why = C.session(handle, attempt, C, handle, position, d, d.tapes[k], f, ...)
+      if ok == nil then return false end
       if ok and done then return true end
-      C.abort()
       otherwise = otherwise or ok and why or nil
     end
     position, d = C.sized(handle, position + 1)

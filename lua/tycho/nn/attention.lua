@@ -25,9 +25,14 @@ return function(ty, nn)
     if x.ndim < 2 or x:size(-1) % 2 ~= 0 then
       check.fail("rotary", "argument 1 must be [..., time, features], features even, got %s", check.text(x))
     end
+    if not is_tensor(offset) then offset = check.number("rotary", 2, offset, "offset", 0) end
+    base = check.number("rotary", 3, base, "base", 10000)
+    if base <= 0 or base ~= base then
+      check.fail("rotary", "argument 3 (base) must be positive, got %s", check.show(base))
+    end
     local half = x:size(-1) / 2
-    local rates = ty.exp(ty.arange(half) * (-math.log(base or 10000) / half))
-    local angles = (ty.arange(x:size(-2)) + (offset or 0)):unsqueeze(2) * rates
+    local rates = ty.exp(ty.arange(half) * (-math.log(base) / half))
+    local angles = (ty.arange(x:size(-2)) + offset):unsqueeze(2) * rates
     local c, s = ty.cos(angles), ty.sin(angles)
     local w = (x.dtype == "f16" or x.dtype == "bf16") and x:to("f32") or x
     local a, b = w:narrow(-1, 1, half), w:narrow(-1, half + 1, half)
@@ -52,10 +57,14 @@ return function(ty, nn)
     self.width, self.heads = count(who, 1, width, "width"), count(who, 2, heads, "heads")
     if width % heads ~= 0 then check.fail(who, "a width of %d does not divide into %d heads", width, heads) end
     opts = check.options(who, opts, { bias = "boolean", dropout = "number", causal = "boolean", rotary = "any" })
-    if opts.rotary and width / heads % 2 ~= 0 then
+    local rotary = opts.rotary
+    if rotary and rotary ~= true and (type(rotary) ~= "number" or rotary <= 0 or rotary ~= rotary) then
+      check.fail(who, "option rotary must be a boolean or a positive base, got %s", check.show(rotary))
+    end
+    if rotary and width / heads % 2 ~= 0 then
       check.fail(who, "rotary positions need an even number of features a head, got %d", width / heads)
     end
-    self.dropout, self.causal, self.rotary = opts.dropout or 0, opts.causal or false, opts.rotary or false
+    self.dropout, self.causal, self.rotary = opts.dropout or 0, opts.causal or false, rotary or false
     self.in_proj_weight = nn.init.xavier_uniform_(nn.Parameter(ty.empty(width, 3 * width)))
     self.out_proj = nn.Linear(width, width, { bias = opts.bias })
     if opts.bias ~= false then

@@ -199,7 +199,7 @@ return function(ty, nn)
       local at = seen[modules[i]]
       if i == 1 then row.multiply_adds = sum.multiply_adds
       elseif at then
-        local fine, part = pcall(ty.graph, modules[i].forward, unpack(at.inputs, 1, at.n))
+        local fine, part = ty.internals.protect(ty.graph, modules[i].forward, unpack(at.inputs, 1, at.n))
         row.multiply_adds = fine and multiply_adds(part) * at.calls or nil
       else
         row.multiply_adds = 0

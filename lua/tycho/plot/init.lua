@@ -308,7 +308,7 @@ end
 
 --- The plot as SVG.
 ---@return string
-function Plot:svg() return require("tycho.plot.svg").text(axes.scene(self)) end
+function Plot:svg() return ty.internals.load("tycho.plot.svg").text(axes.scene(self)) end
 
 --- The plot as the bytes of a PNG, `scale` pixels for each unit of its size: 2, unless told otherwise.
 ---@param scale? number
@@ -316,8 +316,8 @@ function Plot:svg() return require("tycho.plot.svg").text(axes.scene(self)) end
 function Plot:png(scale)
   scale = check.number("png", 1, scale, "scale", 2)
   if not (scale > 0 and scale <= 16) then fail("png", "argument 1 (scale) must be in 0..16, got %g", scale) end
-  local width, height, sample = require("tycho.plot.raster").draw(axes.scene(self), scale)
-  return require("tycho.plot.png").encode(width, height, 3, sample)
+  local width, height, sample = ty.internals.load("tycho.plot.raster").draw(axes.scene(self), scale)
+  return ty.internals.load("tycho.plot.png").encode(width, height, 3, sample)
 end
 
 --- Writes a file, SVG or PNG by its name.
@@ -327,7 +327,7 @@ function Plot:save(path)
   if type(path) ~= "string" then fail("save", "argument 1 must be a path, got %s", show(path)) end
   local kind = path:lower():match "%.(%w+)$"
   if kind ~= "svg" and kind ~= "png" then fail("save", "the path must end in .svg or .png, got %q", path) end
-  return require("tycho.files")._native.write(path, { kind == "svg" and self:svg() or self:png() })
+  return ty.internals.load("tycho.files")._native.write(path, { kind == "svg" and self:svg() or self:png() })
 end
 
 function Plot:__tostring()
