@@ -149,7 +149,7 @@ static int pick(lua_State *L, bool again) {
   }
   if (TY_UNLIKELY(e->recheck != RECHECK_OFF)) {
     if (e->recheck == RECHECK_ASK) {
-      lua_rawgeti(L, lua_upvalueindex(5), -1);
+      lua_rawgeti(L, lua_upvalueindex(5), again ? -2 : -1);
       return 1;
     }
     if (e->recheck == RECHECK_TELL) {
@@ -319,7 +319,7 @@ static int compile_check(lua_State *L) {
   return 0;
 }
 
-/* recheck(handle, fn): fn answers each call. recheck(handle, "tell" or "run"): what the next call does. */
+/* recheck(handle, fn, again): fn answers each call, `again` those that were captured just now. recheck(handle, "tell" or "run"): what the next call does. */
 static int compile_recheck(lua_State *L) {
   static const char *const names[] = {"off", "ask", "tell", "run", NULL};
   ty_lua_enter(L);
@@ -331,6 +331,8 @@ static int compile_recheck(lua_State *L) {
   lua_getfenv(L, 1);
   lua_pushvalue(L, 2);
   lua_rawseti(L, -2, -1);
+  lua_pushvalue(L, 3);
+  lua_rawseti(L, -2, -2);
   e->recheck = RECHECK_ASK;
   return 0;
 }

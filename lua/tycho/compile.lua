@@ -183,7 +183,8 @@ function M.compile_function(core, f, opts)
     return y
   end, not core.internals.capture.off)
   if recaptures then
-    core._recheck(handle, function(...) return require("tycho.oracle").call(core, capture, h, pick, ...) end)
+    local function recapture(...) return require("tycho.oracle").call(core, capture, h, ...) end
+    core._recheck(handle, function(...) return recapture(pick, ...) end, function(...) return recapture(pick_again, ...) end)
   end
   cache[f] = compiled
   return compiled
