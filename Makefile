@@ -29,15 +29,18 @@ WARN    := -Wall -Wextra -Werror
 FRAMES  := -Wframe-larger-than=4096 -Wvla
 CFLAGS  ?= -O2 -g1
 override CFLAGS += -std=c11 $(WARN) -ffp-contract=off -fno-math-errno -fvisibility=hidden -fPIC \
-           -D_GNU_SOURCE $(LUAINC)
+           -D_GNU_SOURCE -Icore -I. $(LUAINC)
 # Relative relocations as bits, 30 KB less: needs ld 2.38 (older ones leave it out) and a C library that reads them.
 LDFLAGS += -shared -Wl,-z,nodelete -Wl,-z,noseparate-code -Wl,-z,pack-relative-relocs
 LIBS    := -lm -ldl -lpthread
 JOBS     = $(if $(findstring j,$(MAKEFLAGS)),,-j2) # a -j from the command line holds
 
-FILES   := $(patsubst core/%.c,$(B)/obj/%.o,$(wildcard core/file_*.c))
-OBJ     := $(filter-out $(FILES),$(patsubst core/%.c,$(B)/obj/%.o,$(wildcard core/*.c)))
-LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua lua/tycho/nn/*.lua lua/tycho/plot/*.lua))
+# One folder a level (core/README), in the order in which a call flows.
+SOURCES := $(wildcard core/*/*.c core/*/*/*.c)
+OBJECTS := $(SOURCES:core/%.c=$(B)/obj/%.o)
+FILES   := $(filter $(B)/obj/file/%,$(OBJECTS)) $(B)/obj/base/mem_guard.o
+OBJ     := $(filter-out $(B)/obj/file/%,$(OBJECTS))
+LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua lua/tycho/*/*.lua))
 RUN     := LUA_PATH="$(CURDIR)/$(B)/?.lua;$(CURDIR)/$(B)/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(B)/?.so;;"
 
 all: build
@@ -81,46 +84,40 @@ build: deps
 library: $(B)/tycho/core.so $(B)/tycho/files.so $(LUA)
 	@:
 
-$(B)/obj/%.o: core/%.c Makefile | $(B)/obj
+$(B)/obj/%.o: core/%.c Makefile
+	@mkdir -p $(@D)
 	@echo "cc  $<"
 	@$(CC) $(CFLAGS) $(FRAMES) -MMD -MP -c $< -o $@
 
-# Loops that nothing unwinds through: no tables for it. What is seldom in a hurry: small.
-LOOPS   := vmap attend grad grad_attend grad_rules plan cache fold tile tile_prims tile_place tile_reduce tile_run tile_strand gemm gemm_kern gemm_amx epilogue list layout panels \
-           host guard mem blas pool range lower map fuse graph program type x64 x64_asm x64_body x64_ops x64_code profile
-SMALL   := guard vmap lua_vmap attend grad grad_attend lua_attend grad_rules lua_grad lua_args lua_view x64 x64_body x64_ops tile program lower dump blas capture lua_capture lua_compile lua_custom \
-           lua_check lua_graph lua_index lua_linalg lua_print lua_modes lua_account lua_probe lua_random lua_select lua_settings lua_tensor range replace list layout \
-            profile lua_profile record_move record_write
-$(LOOPS:%=$(B)/obj/%.o): override CFLAGS += -fno-asynchronous-unwind-tables
-$(SMALL:%=$(B)/obj/%.o): override CFLAGS += -Os
-# A row at a time is copied faster by libc than by the shortest instructions.
-$(B)/obj/attend.o: override CFLAGS += -fno-builtin
-# Guards are calls of Lua's API: straight to it.
-$(B)/obj/lua_trace.o $(B)/obj/lua_state.o: override CFLAGS += -fno-plt
+# Nothing unwinds through what knows no Lua: no tables for it. Guards are calls of Lua's API: straight to it.
+$(filter-out $(B)/obj/lua/% $(B)/obj/file/%,$(OBJECTS)): override CFLAGS += -fno-asynchronous-unwind-tables
+$(filter $(B)/obj/lua/%,$(OBJECTS)): override CFLAGS += -fno-plt
+# See the head of attend.c.
+$(B)/obj/device/cpu/attend.o: override CFLAGS += -fno-builtin
 
 $(B)/tycho/core.so: $(OBJ) | $(B)/tycho
 	@echo "ld  $@"
 	@$(CC) $(OBJ) $(LDFLAGS) $(LIBS) -o $@
 
 # File formats: a shared object of its own, which is loaded when it is first used.
-$(B)/tycho/files.so: $(FILES) $(B)/obj/guard.o | $(B)/tycho
+$(B)/tycho/files.so: $(FILES) | $(B)/tycho
 	@echo "ld  $@"
-	@$(CC) $(FILES) $(B)/obj/guard.o $(LDFLAGS) $(LIBS) -o $@
+	@$(CC) $(FILES) $(LDFLAGS) $(LIBS) -o $@
 
-$(B)/tycho/%.lua: lua/tycho/%.lua | $(B)/tycho/nn $(B)/tycho/plot
+$(B)/tycho/%.lua: lua/tycho/%.lua
+	@mkdir -p $(@D)
 	@cp $< $@
 
-$(B)/obj $(B)/tycho $(B)/tycho/nn $(B)/tycho/plot:
+$(B)/tycho:
 	@mkdir -p $@
 
--include $(OBJ:.o=.d) $(FILES:.o=.d)
+-include $(OBJECTS:.o=.d)
 
+SHARE   := $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho
 install: build
-	install -d $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/nn $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/plot
+	install -d $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho $(SHARE)
 	install -s -m 755 $(B)/tycho/core.so $(B)/tycho/files.so $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho/
-	install -m 644 lua/tycho/*.lua $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/
-	install -m 644 lua/tycho/nn/*.lua $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/nn/
-	install -m 644 lua/tycho/plot/*.lua $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/plot/
+	for d in . capture nn plot; do install -d $(SHARE)/$$d && install -m 644 lua/tycho/$$d/*.lua $(SHARE)/$$d/ || exit 1; done
 
 # --- use and proof
 
@@ -168,7 +165,7 @@ fuzz: build
 SECONDS ?= 30
 RUNS    ?= -1
 FORMATS ?= npy npz safetensors gguf json csv pnm png jpeg
-PARSERS := core/guard.c $(filter-out %_lua.c,$(wildcard core/file_*.c))
+PARSERS := core/base/mem_guard.c $(filter-out %_lua.c,$(wildcard core/file/file_*.c))
 FUZZED  := $(B)/fuzz
 fuzz-files: deps
 	@command -v clang >/dev/null || { sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; $$sudo apt-get update -qq >/dev/null; \
@@ -176,7 +173,7 @@ fuzz-files: deps
 	@$(LUAJIT) spec/fuzz_seeds.lua $(FUZZED)/seeds
 	@status=0; for f in $(FORMATS); do \
 	  F=$$(echo $$f | tr a-z A-Z); mkdir -p $(FUZZED)/$$f; \
-	  clang -std=c11 -O1 -g -D_GNU_SOURCE -DFORMAT=$$F -DCSV_STORED=256 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
+	  clang -std=c11 -O1 -g -D_GNU_SOURCE -Icore -I. -DFORMAT=$$F -DCSV_STORED=256 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
 	    spec/fuzz_files.c $(PARSERS) -ldl -lpthread -lm -o $(FUZZED)/fuzz_$$f || exit 1; \
 	  $(FUZZED)/fuzz_$$f -max_total_time=$(SECONDS) -runs=$(RUNS) -seed=$(SEED) -rss_limit_mb=1024 -timeout=10 -print_final_stats=1 \
 	    -artifact_prefix=$(FUZZED)/ $(FUZZED)/$$f $(FUZZED)/seeds/$$f >$(FUZZED)/$$f.log 2>&1 || status=1; \
@@ -203,7 +200,7 @@ $(B)/bench/inside.so: bench/inside.c $(OBJ) Makefile
 	@$(CC) $(CFLAGS) $(LDFLAGS) $< $(OBJ) $(LIBS) -o $@
 
 lint: build
-	@clang-format --dry-run -Werror core/*.[ch] kernels/*.h bench/*.c spec/*.c
+	@clang-format --dry-run -Werror core/*/*.[ch] core/*/*/*.[ch] kernels/*.h bench/*.c spec/*.c
 	@luacheck -q lua spec examples bench
 	@sh -n tycho && bash -n .ci/run
 	@echo "lint: clean"

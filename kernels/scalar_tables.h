@@ -5,7 +5,7 @@
 #ifndef TY_SCALAR_TABLES_H
 #define TY_SCALAR_TABLES_H
 
-#include "../core/program.h"
+#include "ir/program.h"
 
 /* clang-format off */
 /* 1 / pi for x of exponent field 4i .. 4i + 3: without the part that gives whole turns */

@@ -1,6 +1,6 @@
 --- bytecode_spec.lua -- prototypes decoded from dumps: against what the debug library and running the code tell.
 
-local bytecode = require "tycho.bytecode"
+local bytecode = require "tycho.capture.bytecode"
 local programs = require "spec.programs"
 
 local function compile(source, name) return assert(loadstring(source, name or "=text")) end
@@ -243,13 +243,13 @@ describe("bytecode", function()
 
   --- This library's decoder, as it would be on a host that sets other flags: flags_of gives those for a dump.
   local function decoder_with(flags_of)
-    local path = assert(package.searchpath("tycho.bytecode", package.path))
+    local path = assert(package.searchpath("tycho.capture.bytecode", package.path))
     local host = setmetatable({ string = setmetatable({}, { __index = string }) }, { __index = _G })
     function host.string.dump(f, strip)
       local dump = string.dump(f, strip)
       return dump:sub(1, 4) .. string.char(dump:byte(5) + flags_of(f, dump)) .. dump:sub(6)
     end
-    return setfenv(assert(loadfile(path)), host)("tycho.bytecode")
+    return setfenv(assert(loadfile(path)), host)("tycho.capture.bytecode")
   end
 
   it("takes flags for harmless that its probes carry", function()

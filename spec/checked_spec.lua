@@ -1,4 +1,4 @@
---- checked_spec.lua -- memory that is checked (core/guard.c): what is written and read outside of blocks, and what is used
+--- checked_spec.lua -- memory that is checked (core/base/mem_guard.c): what is written and read outside of blocks, and what is used
 -- after it was freed, ends the process; programs of all kinds do neither, on every machine.
 -- Whatever runs in this mode runs in processes of its own: the mode is chosen as the library is loaded.
 

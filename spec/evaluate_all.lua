@@ -18,8 +18,8 @@
 -- 5. A concatenation that grows beyond what a string can hold is out of memory before.
 -- 6. A weak table loses keys later where a coroutine that is suspended for good holds itself.
 
-local evaluate = require "tycho.evaluate"
-local bytecode = require "tycho.bytecode"
+local evaluate = require "tycho.capture.evaluate"
+local bytecode = require "tycho.capture.bytecode"
 local plain_world = require "spec.plain_world"
 local ty = require "tycho"
 

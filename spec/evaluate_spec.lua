@@ -2,8 +2,8 @@
 -- Each program runs natively with and without the trace compiler, and evaluated: as it is, from a stripped dump, and
 -- after its native run has become hot. Handlers are counted, so nothing passes by not being evaluated.
 
-local bytecode = require "tycho.bytecode"
-local evaluate = require "tycho.evaluate"
+local bytecode = require "tycho.capture.bytecode"
+local evaluate = require "tycho.capture.evaluate"
 local plain_world = require "spec.plain_world"
 local programs = require "spec.programs"
 local random_program = require "spec.random_program"

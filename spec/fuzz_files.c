@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../core/file.h"
-#include "../core/file_csv.h"
-#include "../core/file_image.h"
+#include "file/file.h"
+#include "file/file_csv.h"
+#include "file/file_image.h"
 
 enum { NPY, NPZ, SAFETENSORS, GGUF, JSON, CSV, PNM, PNG, JPEG };
 

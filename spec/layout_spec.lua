@@ -267,7 +267,7 @@ describe("constructors", function()
 end)
 
 describe("where templates are out of reach", function()
-  local bytecode = require "tycho.bytecode"
+  local bytecode = require "tycho.capture.bytecode"
   local constant = bytecode.constant
   before_each(function() bytecode.constant = function() end end)
   after_each(function() bytecode.constant = constant end)

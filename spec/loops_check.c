@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../core/x64.h"
+#include "device/cpu/x64.h"
 
 static u64 seed = 1;
 static u64 next(void) {

@@ -11,7 +11,7 @@ end
 
 -- What takes a kind of guards out of programs.
 local without = [[
-local evaluate, World = require "tycho.evaluate", require("tycho.capture").World
+local evaluate, World = require "tycho.capture.evaluate", require("tycho.capture").World
 local function without(name)
   local emit = World.emit
   World.emit = function(self, instr, ...)

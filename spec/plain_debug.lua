@@ -3,7 +3,7 @@
 -- number), and return packed results. What they are not asked about an evaluated function is the host's own answer.
 -- Hooks are left out: the host would call them for the evaluator's lines.
 
-local evaluate = require "tycho.evaluate"
+local evaluate = require "tycho.capture.evaluate"
 
 local debug, type, select, unpack = debug, type, select, unpack
 

@@ -6,8 +6,8 @@
 -- and b, and a native function by `call_native`, which calls it callee: so the host's message tells what was wrong with
 -- which operand. The place and the name in it are put right by the evaluated frame.
 
-local bytecode = require "tycho.bytecode"
-local evaluate = require "tycho.evaluate"
+local bytecode = require "tycho.capture.bytecode"
+local evaluate = require "tycho.capture.evaluate"
 local plain_debug = require "spec.plain_debug"
 local slot_name = require "spec.slot_name"
 

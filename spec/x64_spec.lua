@@ -21,8 +21,8 @@ local function built(name)
     source, program, H.root))
   if fresh == 0 then return true end
   local text, status = run(("mkdir -p '%sbuild/spec' && gcc -std=c11 -O1 -Wall -Wextra -Werror -ffp-contract=off "
-    .. "-D_GNU_SOURCE -o '%s' '%s' $(ls '%s'build/obj/*.o | grep -v -e /lua_ -e /file_) -lm -ldl -lpthread"):format(H.root, program,
-    source, H.root))
+    .. "-D_GNU_SOURCE -I'%score' -I'%s.' -o '%s' '%s' $(find '%sbuild/obj' -name '*.o' | grep -v -e /lua/ -e /file/) -lm -ldl -lpthread")
+    :format(H.root, H.root, H.root, program, source, H.root))
   assert(status == 0, text)
   return true
 end

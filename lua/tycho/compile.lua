@@ -2,7 +2,7 @@
 -- The wrapper below must call the user's function by a tail call: it then runs in the wrapper's place, so that error
 -- levels, yields and depth are those of plain Lua.
 
-local function_names = require "tycho.names"
+local function_names = require "tycho.capture.names"
 
 local M = {}
 
@@ -183,7 +183,7 @@ function M.compile_function(core, f, opts)
     return y
   end, not core.internals.capture.off)
   if recaptures then
-    local function recapture(...) return require("tycho.oracle").call(core, capture, h, ...) end
+    local function recapture(...) return require("tycho.capture.oracle").call(core, capture, h, ...) end
     core._recheck(handle, function(...) return recapture(pick, ...) end, function(...) return recapture(pick_again, ...) end)
   end
   cache[f] = compiled
@@ -356,7 +356,7 @@ function M.open(core)
   local api = {}
   fail = core.internals.error
   core.internals.disabled = disabled
-  local show = require("tycho.check")(core).show
+  local show = require("tycho.arguments")(core).show
 
   --- A function that runs f's tensor operations in fused kernels, with the results of f to the bit.
   --- f: a function, or a module (a table with `forward`), which gives a callable table whose fields
@@ -497,7 +497,7 @@ function M.open(core)
       fail("check: argument 2 must be a whole number of calls, got " .. show(n))
     end
     if h.fast then fail("check: the function was compiled with {fast = true}: its bits may differ") end
-    beside = beside or core.internals.load("tycho.beside")(core, function(fn)
+    beside = beside or core.internals.load("tycho.jit_check")(core, function(fn)
       local other = handle_of[fn]
       return other and other.fn
     end)

@@ -12,7 +12,7 @@
 -- and the number of samples alone, so an epoch can be taken up in its middle.
 
 local ty = require "tycho"
-local check = require("tycho.check")(ty)
+local check = require("tycho.arguments")(ty)
 local files = require("tycho.files")
 
 local C = files._native

@@ -6,7 +6,7 @@
 -- which files it is for. The work is done in files.so, which is loaded with this file.
 
 local ty = require "tycho"
-local check = require("tycho.check")(ty)
+local check = require("tycho.arguments")(ty)
 
 local type, ipairs = type, ipairs
 

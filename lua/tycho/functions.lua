@@ -28,7 +28,7 @@
 ---@param ty table the core module
 ---@return tycho.Composite[]
 return function(ty)
-  local check = require("tycho.check")(ty)
+  local check = require("tycho.arguments")(ty)
   local methods, describe = ty.internals.methods, ty.internals.describe
   local rows = {}
 

@@ -8,7 +8,7 @@ local tree = require "tycho.tree"
 ---@param ty table the core module
 ---@param define fun(name: string, where: string, args: string, text: string, fn: function)
 return function(ty, define)
-  local check = require("tycho.check")(ty)
+  local check = require("tycho.arguments")(ty)
   local fail, show, text = check.fail, check.show, check.text
   local core, is_tensor = ty.internals.grad, ty.is_tensor
   local batch, random_state = ty.internals.vmap, ty.internals.check.random

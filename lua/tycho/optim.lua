@@ -7,7 +7,7 @@
 -- the same order of operations. State tensors begin as zeros when the optimiser is made, so each step records the same.
 
 local ty = require "tycho"
-local check = require("tycho.check")(ty)
+local check = require("tycho.arguments")(ty)
 
 local M = {}
 

@@ -10,7 +10,7 @@
 
 local ty = require "tycho"
 
-local check = require("tycho.check")(ty)
+local check = require("tycho.arguments")(ty)
 local fail, show = check.fail, check.show
 local internals = ty.internals
 

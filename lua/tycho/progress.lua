@@ -12,7 +12,7 @@
 local ty = require "tycho"
 local terminal = require "tycho.terminal"
 
-local check = require("tycho.check")(ty)
+local check = require("tycho.arguments")(ty)
 local fail, show = check.fail, check.show
 
 local floor, min, max = math.floor, math.min, math.max

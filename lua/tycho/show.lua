@@ -10,7 +10,7 @@ local terminal = require "tycho.terminal"
 local color = require "tycho.plot.color"
 local png = require "tycho.plot.png"
 
-local check = require("tycho.check")(ty)
+local check = require("tycho.arguments")(ty)
 local fail, show = check.fail, check.show
 
 local floor, min, max = math.floor, math.min, math.max

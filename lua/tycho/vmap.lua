@@ -23,7 +23,7 @@ local tree = require "tycho.tree"
 ---@param own table of grad.lua
 ---@return function[] inline what captures evaluate
 return function(ty, define, own)
-  local check = require("tycho.check")(ty)
+  local check = require("tycho.arguments")(ty)
   local fail, show, text = check.fail, check.show, check.text
   local V, is_live, is_tensor = ty.internals.vmap, ty.internals.is_live, ty.is_tensor
   local pack = own.pack

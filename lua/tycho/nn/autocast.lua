@@ -11,7 +11,7 @@
 ---@param ty table the module tycho
 ---@return function autocast, function cast what the layers ask, function half what rule 2 asks
 return function(ty)
-  local check = require("tycho.check")(ty)
+  local check = require("tycho.arguments")(ty)
   local unpack, select, pcall, error = unpack, select, pcall, error
   local names = { f16 = true, bf16 = true, f32 = true }
 

@@ -30,7 +30,7 @@ return function(ty, nn)
   local getmetatable, setmetatable = getmetatable, setmetatable
   local floor = math.floor
   local raise = ty.internals.error
-  local check = require("tycho.check")(ty)
+  local check = require("tycho.arguments")(ty)
   nn._check, nn._cast = check, ty._cast
 
   ---@class tycho.Module

@@ -13,7 +13,7 @@ local ty = require "tycho"
 local axes = require "tycho.plot.axes"
 local color = require "tycho.plot.color"
 
-local check = require("tycho.check")(ty)
+local check = require("tycho.arguments")(ty)
 local fail, show = check.fail, check.show
 
 ---@class tycho.Plot

@@ -1,0 +1,250 @@
+/*
+** pool.c -- the worker pool, and the floating-point environment of kernels.
+** In:  a range and a function over parts of it.  Out: the function ran over the whole range.
+** Cannot fail: where threads cannot be had the caller does all the work.
+**
+** One job runs at a time. A caller that finds the pool taken (another lua_State, or a job that asks
+** for a job) runs its work alone instead of waiting. The caller takes chunks too and waits only for
+** chunks that a worker has begun, so a worker that the system has put aside costs one chunk at
+** most.
+**
+** How a chunk is taken without a lock: `ticket` holds the job's number and the count of chunks
+** left; a worker takes one by lowering the count under the number it has seen. A job with a chunk
+** in hand cannot end, so its fields are read after the ticket was won and never before.
+**
+** Idle workers watch the ticket for SPIN nanoseconds (a wake-up through the system costs 5 to 8
+** microseconds, a watched word less than one), then sleep on a condition variable.
+*/
+#include "base/profile.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <immintrin.h>
+#define RELAX() _mm_pause()
+#elif defined(__aarch64__)
+#define RELAX() __asm__ volatile("yield")
+#else
+#define RELAX() ((void)0)
+#endif
+
+#define SPIN 30000      /* nanoseconds an idle worker watches before it sleeps */
+#define CHUNKS_A_HEAD 4 /* chunks for each thread: late threads find some left */
+
+static struct {
+  _Alignas(64) _Atomic u64 ticket; /* number of the job << 32 | chunks left */
+  _Alignas(64) _Atomic i64 done;   /* chunks finished */
+  PoolFn *fn;
+  void *arg;
+  i64 n, chunk, nchunks;
+  _Alignas(64) atomic_flag busy;
+  _Atomic int sleepers, waiting;
+  _Atomic int threads; /* in force, the caller included; 0: not yet asked */
+  int workers;         /* started; guarded by busy */
+  pthread_mutex_t lock;
+  pthread_cond_t wake, finished;
+} pool = {.busy = ATOMIC_FLAG_INIT,
+          .lock = PTHREAD_MUTEX_INITIALIZER,
+          .wake = PTHREAD_COND_INITIALIZER,
+          .finished = PTHREAD_COND_INITIALIZER};
+
+static i64 now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (i64)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Takes and runs chunks of job `number` until none is left. */
+static void work(u32 number) {
+  u64 t = atomic_load_explicit(&pool.ticket, memory_order_acquire);
+  for (;;) {
+    if ((u32)(t >> 32) != number || !(u32)t) return;
+    if (!atomic_compare_exchange_weak_explicit(&pool.ticket, &t, t - 1, memory_order_acq_rel,
+                                               memory_order_acquire))
+      continue;
+    i64 left = (u32)t, nchunks = pool.nchunks;
+    i64 begin = (nchunks - left) * pool.chunk, end = TY_MIN(begin + pool.chunk, pool.n);
+    pool.fn(pool.arg, begin, end);
+    if (atomic_fetch_add(&pool.done, 1) + 1 == nchunks && atomic_load(&pool.waiting)) {
+      pthread_mutex_lock(&pool.lock);
+      pthread_cond_signal(&pool.finished);
+      pthread_mutex_unlock(&pool.lock);
+    }
+    t = atomic_load_explicit(&pool.ticket, memory_order_acquire);
+  }
+}
+
+/* Waits until the job is no longer `seen`; returns its number. */
+static u32 await_job(u32 seen) {
+  u64 t;
+  i64 until = now() + SPIN;
+  do {
+    for (int i = 0; i < 64; i++) {
+      t = atomic_load_explicit(&pool.ticket, memory_order_acquire);
+      if ((u32)(t >> 32) != seen) return (u32)(t >> 32);
+      RELAX();
+    }
+  } while (now() < until);
+  pthread_mutex_lock(&pool.lock);
+  atomic_fetch_add(&pool.sleepers, 1);
+  while ((u32)((t = atomic_load(&pool.ticket)) >> 32) == seen)
+    pthread_cond_wait(&pool.wake, &pool.lock);
+  atomic_fetch_sub(&pool.sleepers, 1);
+  pthread_mutex_unlock(&pool.lock);
+  return (u32)(t >> 32);
+}
+
+static void *worker(void *arg) {
+  int head = (int)(intptr_t)arg; /* 1 .. : the caller is head 0 */
+  ty_fp_enter();
+  for (u32 seen = 0;;) {
+    seen = await_job(seen);
+    if (head < atomic_load_explicit(&pool.threads, memory_order_relaxed)) work(seen);
+  }
+  return NULL;
+}
+
+/* A forked child has no workers; its parent's job, if any, is not its own. */
+static void forget(void) {
+  pool.workers = 0;
+  atomic_store(&pool.sleepers, 0);
+  atomic_store(&pool.waiting, 0);
+  atomic_store(&pool.ticket, 0);
+  pthread_mutex_init(&pool.lock, NULL);
+  pthread_cond_init(&pool.wake, NULL);
+  pthread_cond_init(&pool.finished, NULL);
+  atomic_flag_clear(&pool.busy);
+}
+
+/* Starts what is missing up to `heads` threads. Signals belong to the host's threads: all are
+** blocked while a worker inherits the mask. */
+static void start(int heads) {
+  static bool registered;
+  if (!registered) registered = !pthread_atfork(NULL, NULL, forget);
+  if (!registered) return; /* without it a fork would wait for threads that do not exist */
+  sigset_t all, old;
+  sigfillset(&all);
+  if (pthread_sigmask(SIG_SETMASK, &all, &old)) return;
+  pthread_attr_t attr;
+  if (!pthread_attr_init(&attr)) {
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attr, 1 << 20);
+    while (pool.workers < heads - 1) {
+      pthread_t id;
+      if (pthread_create(&id, &attr, worker, (void *)(intptr_t)(pool.workers + 1))) break;
+      pool.workers++;
+    }
+    pthread_attr_destroy(&attr);
+  }
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+static int default_threads(void) {
+  const char *env = getenv("TYCHO_THREADS");
+  int n = env ? atoi(env) : 0;
+#ifdef __linux__
+  cpu_set_t set;
+  if (n <= 0 && !sched_getaffinity(0, sizeof set, &set)) n = CPU_COUNT(&set);
+#endif
+  if (n <= 0) n = (int)sysconf(_SC_NPROCESSORS_ONLN);
+  return TY_MIN(TY_MAX(n, 1), POOL_MOST);
+}
+
+int ty_pool_threads(int n) {
+  if (n > 0) atomic_store(&pool.threads, TY_MIN(n, POOL_MOST));
+  else if (!atomic_load_explicit(&pool.threads, memory_order_relaxed)) {
+    int none = 0;
+    atomic_compare_exchange_strong(&pool.threads, &none, default_threads());
+  }
+  return atomic_load_explicit(&pool.threads, memory_order_relaxed);
+}
+
+/* Waits for the chunks that workers still hold: a moment awake, then asleep. */
+static void await_end(i64 nchunks) {
+  for (int i = 0; i < 1000; i++) {
+    if (atomic_load_explicit(&pool.done, memory_order_acquire) == nchunks) return;
+    RELAX();
+  }
+  pthread_mutex_lock(&pool.lock);
+  atomic_store(&pool.waiting, 1);
+  while (atomic_load(&pool.done) != nchunks) pthread_cond_wait(&pool.finished, &pool.lock);
+  atomic_store(&pool.waiting, 0);
+  pthread_mutex_unlock(&pool.lock);
+}
+
+/* A job whose chunks a profile hears of. */
+typedef struct Noted {
+  PoolFn *fn;
+  void *arg;
+} Noted;
+
+static void noted(void *arg, i64 begin, i64 end) {
+  const Noted *job = arg;
+  i64 start = ty_profile_now();
+  job->fn(job->arg, begin, end);
+  ty_profile_note(EV_CHUNK, start, -1, 0, end - begin);
+}
+
+void ty_pool_run(i64 n, i64 grain, PoolFn *fn, void *arg) {
+  Noted job = {fn, arg};
+  if (n <= 0) return;
+  if (grain < 1) grain = 1;
+  if (TY_UNLIKELY(ty_profile_on())) fn = noted, arg = &job;
+  int heads = n > grain ? ty_pool_threads(0) : 1;
+  if (heads == 1 || atomic_flag_test_and_set_explicit(&pool.busy, memory_order_acquire)) {
+    fn(arg, 0, n);
+    return;
+  }
+  if (pool.workers < heads - 1) start(heads);
+  i64 share = heads * (i64)CHUNKS_A_HEAD;
+  pool.fn = fn, pool.arg = arg, pool.n = n;
+  pool.chunk = TY_MAX(grain, n / share + (n % share != 0));
+  pool.nchunks = n / pool.chunk + (n % pool.chunk != 0);
+  i64 nchunks = pool.nchunks;
+  atomic_store(&pool.done, 0);
+  u32 number = (u32)(atomic_load(&pool.ticket) >> 32) + 1;
+  number += !number; /* 0 is what a fresh worker has seen */
+  atomic_store(&pool.ticket, (u64)number << 32 | (u64)nchunks);
+  if (atomic_load(&pool.sleepers)) {
+    pthread_mutex_lock(&pool.lock);
+    pthread_cond_broadcast(&pool.wake);
+    pthread_mutex_unlock(&pool.lock);
+  }
+  work(number);
+  await_end(nchunks);
+  atomic_flag_clear_explicit(&pool.busy, memory_order_release);
+}
+
+/* The host may have set flush-to-zero or another rounding; kernels never see it. The mask bits are
+** kept set, so that no kernel traps. */
+u32 ty_fp_enter(void) {
+#if defined(__x86_64__) || defined(__SSE2__)
+  u32 saved = _mm_getcsr(), plain = 0x1f80;
+  if ((saved & ~0x3fu) != plain) _mm_setcsr(plain);
+  return saved;
+#elif defined(__aarch64__)
+  u64 saved, plain = 0;
+  __asm__ volatile("mrs %0, fpcr" : "=r"(saved));
+  if (saved) __asm__ volatile("msr fpcr, %0" : : "r"(plain));
+  return (u32)saved;
+#else
+  return 0; /* no such modes are known here */
+#endif
+}
+
+void ty_fp_leave(u32 saved) {
+#if defined(__x86_64__) || defined(__SSE2__)
+  if ((saved & ~0x3fu) != 0x1f80) _mm_setcsr(saved);
+#elif defined(__aarch64__)
+  u64 full = saved;
+  if (saved) __asm__ volatile("msr fpcr, %0" : : "r"(full));
+#else
+  (void)saved;
+#endif
+}

@@ -1,0 +1,193 @@
+/*
+** plan.h -- from a graph to a plan: groups (fuse.c), loop programs (lower.c), steps (plan.c).
+** All three take a verified graph and cannot fail but for memory.
+*/
+#ifndef TY_PLAN_H
+#define TY_PLAN_H
+
+#include "ir/graph.h"
+#include "device/machine.h"
+
+/*
+** Groups. Every node that must exist as a buffer ("stored") belongs to exactly one group, which
+** computes it: by a kernel, a product, or a host routine. Other nodes are recomputed inside the
+** groups that read them. Groups stand in an order in which they can run.
+*/
+typedef enum { G_KERNEL, G_GEMM, G_HOST } GroupKind;
+
+typedef struct Group {
+  u8 kind;
+  i32 root;    /* the stored node with the highest number */
+  i32 product; /* G_GEMM: the product; another node than the root when an epilogue follows, a chain of
+                  maps that reads it element by element. -1: none */
+  i32 nout;
+  i32 *out; /* all stored nodes, root first; always one for G_HOST, PUT, a product alone */
+  i32 nin;
+  i32 *in;    /* stored nodes and INPUTs it reads, each once, ascending */
+  i32 base;   /* PUT, SCATTER*: the node (stored, or an INPUT of any layout) whose contents the
+                 output's buffer must hold first; it is in `in` only if it is read besides. -1:
+                 none (EMPTY, or all of it is overwritten) */
+  i32 nnodes; /* nodes of the graph it computes, for explain and dumps */
+  i32 *nodes;
+  void *detail; /* fuse's and lower's own */
+} Group;
+
+typedef struct Groups {
+  Group *group;
+  i32 n;
+  u8 *stored; /* per node: it has a buffer (INPUTs: 1) */
+  i32 *of;    /* per node: its group when stored by one, else -1. An INPUT with a group has a
+                 contiguous copy: that group reads the input's buffer and writes the copy, every
+                 other reads the copy */
+} Groups;
+
+/* want[i]: node i must be stored (an output of the graph; may be a leaf, a view, an INPUT: then
+** a group copies it). fast: contraction allowed. False: out of memory. Everything lives in A. */
+bool ty_fuse(Arena *A, const Graph *g, const u8 *want, bool fast, Groups *y);
+
+/* An operation of an epilogue that is a list (GemmOp), its operand still by number. */
+typedef struct ListOp {
+  u8 kind; /* GemmOpKind; MAX stands for RELU too */
+  i8 cs;
+  i16 operand, scalar; /* of the program; both -1: the constant imm */
+  i64 rs, start;       /* start: in bytes */
+  u64 imm;
+} ListOp;
+enum { LIST_MOST = 8 };
+
+/* Work: what one group does. Operand i of the program is the buffer of node operand[i] (-1:
+** none, for IOTA and the product before an epilogue). A stored node's buffer is contiguous and row-major in the node's dims (PUT and
+** SCATTER*: in dims of operand 0); an INPUT's buffer has the layout of its Arg, the run adding
+** the input's own offset. */
+typedef struct Work {
+  Program *program; /* G_KERNEL; G_GEMM: the epilogue, or NULL */
+  Launch launch;
+  i32 operand[MAX_OPERANDS];
+  bool donate[MAX_OPERANDS]; /* reads it element by element just as the first output is written, and
+                                only so: the output may take its memory */
+  i32 scalar[MAX_OPERANDS * 2], nscalar; /* SCALAR imm n of the program is graph slot scalar[n] */
+  Gemm gemm; /* G_GEMM: a and b are the buffers of nodes factor[0] and [1] from start[0], [1] */
+  i32 factor[2];
+  i64 start[2];
+  i32 product; /* epilogue: the operand that is the product, laid out row-major in the launch */
+  i32 nrows;   /* epilogue: so many dims of the launch are rows of the product, the rest columns */
+  ListOp list[LIST_MOST]; /* epilogue: the program again, where it is such a list */
+  i32 nlist, store;       /* store: as in GemmList */
+  bool listed;
+  i32 host
+      [MAX_SRC]; /* G_HOST: the buffers of its node's operands, whose elements lie there row-major
+                        without gaps from the buffer's start (host[0] of SCATTER* is Group.base); but
+                        those of ATTEND* as `attend` says; -1: none */
+  Attend attend;
+} Work;
+/* room: what it works in, made when first used and for any number of calls; the caller's to free. */
+typedef struct LowerRoom LowerRoom;
+bool ty_lower(Arena *A, LowerRoom **room, const Graph *g, const Groups *gs, i32 group, Work *y);
+/* list.c: fills list, nlist, store, listed. */
+void ty_list_find(Work *w);
+
+/* layout.c: pieces of memory by their lifetimes. */
+typedef enum { PIECE_NONE, PIECE_GUEST, PIECE_HOST } PieceKind;
+typedef struct Piece {
+  u8 kind;         /* GUEST: needs a place. HOST: memory of its own, free before `first` */
+  i32 first, last; /* positions: first write, last use */
+  i32 host;        /* out: the piece that a guest lies in, or -1: the arena */
+  i64 bytes, offset;
+} Piece;
+/* Fills host and offset of guests, and the bytes of the arena; false for lack of memory. */
+bool ty_layout(Arena *A, Piece *piece, i32 n, i64 *total);
+
+/*
+** Plan: steps over slots. Slots are input buffers, outputs, and pieces of one arena or of outputs
+** that come later; slot 0 is none. A plan is one block of memory beside the kernels that it holds in the cache.
+*/
+typedef enum { SLOT_NONE, SLOT_INPUT, SLOT_OUTPUT, SLOT_TEMP } SlotKind;
+
+typedef struct Slot {
+  u8 kind;
+  u8 esize;   /* INPUT: bytes of an element, by which the input's offset counts */
+  i32 k;      /* INPUT: number of the batch input; OUTPUT: number of the output; TEMP: that of the
+                 output, not yet written, whose memory it lies in, or -1: the arena's */
+  i64 offset; /* TEMP: byte offset there */
+  i64 bytes;
+} Slot;
+
+typedef enum { STEP_KERNEL, STEP_GEMM, STEP_HOST, STEP_COPY } StepKind;
+
+typedef struct KernelEntry KernelEntry; /* of the kernel cache */
+
+typedef struct Step {
+  u8 kind;
+  u8 noperands;
+  u16 op;                 /* of the root, for dumps */
+  i32 node;               /* root */
+  u32 writes;             /* operands that are written, as bits */
+  i32 slot[MAX_OPERANDS]; /* KERNEL: operands; GEMM: a b y, then those of the epilogue's kernel, y
+                             among them; HOST: operands then y; COPY: from, to */
+  /* KERNEL; GEMM: the epilogue, kernel NULL when there is none */
+  const Machine *machine;
+  KernelEntry *entry; /* holds the kernel */
+  const Kernel *kernel;
+  Launch *launch;
+  i32 *scalar; /* SCALAR n of the program is slot scalar[n] of the graph's scalars */
+  i32 nscalar;
+  /* GEMM */
+  bool blas;
+  Gemm *gemm;
+  i64 start[2];       /* in bytes */
+  i32 product, nrows; /* of the epilogue, as in Work */
+  ListOp *list;       /* the epilogue as a list, as in Work */
+  i32 nlist, store;
+  bool listed;
+  bool aside; /* y's elements are not as wide as the product's */
+  i64 panels; /* bytes of b's panels, when b is an input that is worth packing ahead; or 0 */
+  /* HOST: the node and its operands' types; COPY: an INPUT whose elements do not lie in order,
+  ** or NULL */
+  const Node *host;
+  const Type *host_type;
+  Attend *attend; /* ATTEND*: in place of these */
+} Step;
+
+/* An output of a plan: one for each storage that gets a value. Two of the same node are computed
+** once and copied. */
+typedef struct Output {
+  i32 node;
+  i32 write; /* -1: a fresh buffer. Else: the number of the batch input that is the written
+                storage's buffer, or -2 when the graph does not read that storage: its own buffer
+                may be taken */
+  i64 bytes;
+  /* Filled by plan.c. */
+  bool inplace; /* every reader of the buffer is done before, or reads as it is written, and no step
+                   that can fail follows: where nobody else holds the buffer, it may be the output
+                   itself. With write = -1 that is the buffer of input `donor`, when it dies here */
+  i32 donor;    /* the batch input that is read as it is overwritten, or -1 ... */
+  i64 at;    /* ... which is in place only where the input begins at this element of its buffer */
+  i32 pins;  /* references that the batch's inputs hold to the buffer */
+  i32 first; /* step that writes it first; a copy that is skipped in place does not count */
+} Output;
+
+/* What a plan was made from, one block that can be copied: enough to make the text of its passes when
+** somebody asks for it. */
+typedef struct Source {
+  size_t bytes;
+  i32 n, nscalar, nout;
+  bool fast;
+  Node node[]; /* behind them: the scalars, as they were then; the outputs' nodes */
+} Source;
+
+typedef struct Plan {
+  i32 refs;
+  i32 nsteps, nslots, noutputs, ninputs, nscalars;
+  Step *step;
+  Slot *slot;
+  Output *output;
+  i64 arena;       /* bytes of temporaries that lie in no output */
+  i32 nkernels;    /* kernel steps */
+  i64 bytes_moved; /* read and written by the steps */
+  i64 bytes_saved; /* by unfused operations beyond that */
+  i64 nops;        /* operations the user wrote, as nodes */
+  i64 bytes;       /* of the plan itself */
+  Source *source;
+} Plan;
+
+#endif

@@ -1,0 +1,126 @@
+/*
+** packed_weights.c -- weights that stay are packed once.
+** In:  the right operand of a product, by buffer and place.  Out: its panels as ty_gemm_pack made
+** them, when the buffer has served SEEN products with its contents unchanged; else NULL, and the
+** product packs for itself. Without memory nothing is kept. Cannot fail.
+**
+** Contents are known by the buffer's stamp, which no other contents ever have (tensor.h): an entry
+** is right or is never found again. Panels go with the contents, and the least recently used go
+** when their place or their bytes are wanted. Exposed and foreign buffers may change unseen: they
+** are never kept.
+*/
+#include "engine/engine.h"
+
+enum {
+  WAYS = 4, /* places for one hash */
+  SETS = 64,
+  SEEN = 3,             /* uses from which contents count as lasting */
+  PANEL_CAP = 32 << 20, /* bytes */
+  PANEL_MOST = 12 << 20 /* bytes of one entry */
+};
+
+typedef struct Entry {
+  u64 stamp; /* 0: free */
+  u64 used;  /* when it was asked for last */
+  u64 since; /* and first */
+  const void *b;
+  i64 k, n, brs, bcs;
+  void *panels; /* NULL: only counted so far */
+  i64 bytes;
+  i32 dtype, seen;
+  bool amx; /* laid out for the matrix unit */
+} Entry;
+
+struct Panels {
+  Entry entry[SETS * WAYS]; /* sets one behind the other */
+  u64 clock;
+};
+
+static void entry_free(Engine *E, Entry *e) {
+  if (e->panels) {
+    ty_buf_free(e->panels, e->bytes);
+    E->panel_stats.bytes -= e->bytes;
+    E->panel_stats.entries--;
+  }
+  *e = (Entry){0};
+}
+
+/* Makes room for e's bytes: the least recently used entries go, but none that was asked for since e
+** was first. Weights that are used in turn and do not all fit would drive each other out for ever:
+** so those that came first stay. */
+static bool make_room(Engine *E, const Entry *e, i64 bytes) {
+  while (E->panel_stats.bytes + bytes > PANEL_CAP) {
+    Entry *all = E->panels->entry, *oldest = NULL;
+    for (i32 i = 0; i < SETS * WAYS; i++)
+      if (all[i].panels && (!oldest || all[i].used < oldest->used)) oldest = &all[i];
+    if (!oldest || oldest->used > e->since) return false;
+    entry_free(E, oldest);
+    E->panel_stats.evictions++;
+  }
+  return true;
+}
+
+static bool is_of(const Entry *e, u64 stamp, const Gemm *d, const void *b) {
+  return e->stamp == stamp && e->b == b && e->dtype == d->dtype && e->amx == d->amx &&
+         e->k == d->k && e->n == d->n && e->brs == d->brs && e->bcs == d->bcs;
+}
+
+/* The entry, or a new one in the place that was least used; NULL without memory. */
+static Entry *find(Engine *E, u64 stamp, const Gemm *d, const void *b) {
+  u64 key[2] = {stamp, (u64)(uintptr_t)b};
+  if (!E->panels && !(E->panels = ty_mem_zalloc(sizeof *E->panels))) return NULL;
+  Entry *set = &E->panels->entry[ty_hash(key, sizeof key, 0) % SETS * WAYS], *e = set;
+  for (i32 i = 0; i < WAYS; i++) {
+    if (is_of(&set[i], stamp, d, b)) return &set[i];
+    if (set[i].used < e->used) e = &set[i];
+  }
+  E->panel_stats.evictions += e->panels != NULL;
+  entry_free(E, e);
+  *e = (Entry){.stamp = stamp,
+               .since = E->panels->clock + 1,
+               .b = b,
+               .k = d->k,
+               .n = d->n,
+               .brs = d->brs,
+               .bcs = d->bcs,
+               .dtype = d->dtype,
+               .amx = d->amx};
+  return e;
+}
+
+const void *ty_panels_find(Engine *E, Buffer *buf, const Gemm *d, const void *b, i64 bytes) {
+  if (buf->foreign || buf->exposed || bytes > PANEL_MOST) return NULL;
+  Entry *e = find(E, buf->stamp, d, b);
+  if (!e) return NULL;
+  e->used = ++E->panels->clock;
+  if (e->panels) {
+    E->panel_stats.hits++;
+    return e->panels;
+  }
+  E->panel_stats.misses++;
+  if (++e->seen < SEEN) return NULL;
+  if (!make_room(E, e, bytes)) {
+    e->seen = 0; /* again when others were not asked for in a while */
+    e->since = e->used;
+    return NULL;
+  }
+  if (!(e->panels = ty_buf_alloc(bytes))) return NULL;
+  e->bytes = bytes;
+  E->panel_stats.bytes += bytes;
+  E->panel_stats.entries++;
+  ty_gemm_pack(d, b, e->panels);
+  buf->kept = true;
+  return e->panels;
+}
+
+void ty_panels_forget(State *S, Buffer *buf) {
+  Engine *E = S->engine;
+  for (i32 i = 0; E && E->panels && i < SETS * WAYS; i++)
+    if (E->panels->entry[i].stamp == buf->stamp) entry_free(E, &E->panels->entry[i]);
+}
+
+void ty_panels_clear(Engine *E) {
+  for (i32 i = 0; E->panels && i < SETS * WAYS; i++) entry_free(E, &E->panels->entry[i]);
+  ty_mem_free(E->panels);
+  E->panels = NULL;
+}

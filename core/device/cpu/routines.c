@@ -1,0 +1,302 @@
+/*
+** routines.c -- routines that are no loop programs: argsort, searchsorted, scatter.
+** In:  contiguous operands; positions count from 0 and are checked already.
+** Out: y, whatever the number of threads. Only argsort can fail: for want of scratch memory, with
+** y not written.
+**
+** One total order serves both sorting and searching: every element maps to an unsigned key whose
+** order is that of the values, -0 equal to +0, all NaNs equal to each other and above the rest.
+** So ascending puts NaNs last and descending puts them first. Both are stable: equal elements stay
+** in the order in which they came.
+*/
+#include "device/machine.h"
+
+enum {
+  SHORT = 32,                /* rows up to this are sorted by insertion */
+  SORT_GRAIN = 4096,         /* elements sorted below which no thread is woken */
+  SEARCH_GRAIN = 2048,       /* the same for values searched */
+  SCRATCH = 3 * sizeof(u64), /* bytes an element being sorted: its key and two places */
+  COUNTS = 4 * 256 * sizeof(u32)
+};
+
+/* ---- Keys ----------------------------------------------------------------------------------- */
+
+/* A float's bits, as wide as given: negatives turned over, positives above them. */
+#define FLOAT_KEY(type, bits, infinity) \
+  const type sign = (type)((type)1 << (bits - 1)), mag = (type)(u & (type)~sign); \
+  if (mag > infinity) return (type) ~(type)0; \
+  if (!mag) return sign; \
+  return u & sign ? (type)~u : (type)(u | sign)
+
+static inline u64 key_bool(const u8 *p) { return *p != 0; }
+static inline u64 key_u8(const u8 *p) { return *p; }
+static inline u64 key_i8(const i8 *p) { return (u8)(*p ^ 0x80); }
+static inline u64 key_i16(const i16 *p) { return (u16)(*p ^ 0x8000); }
+static inline u64 key_i32(const i32 *p) { return (u32)*p ^ 0x80000000u; }
+static inline u64 key_i64(const i64 *p) { return (u64)*p ^ 0x8000000000000000u; }
+static inline u64 key_f16(const u16 *p) {
+  const u16 u = *p;
+  FLOAT_KEY(u16, 16, 0x7c00);
+}
+static inline u64 key_bf16(const u16 *p) {
+  const u16 u = *p;
+  FLOAT_KEY(u16, 16, 0x7f80);
+}
+static inline u64 key_f32(const float *p) {
+  u32 u;
+  memcpy(&u, p, 4);
+  FLOAT_KEY(u32, 32, 0x7f800000u);
+}
+static inline u64 key_f64(const double *p) {
+  u64 u;
+  memcpy(&u, p, 8);
+  FLOAT_KEY(u64, 64, 0x7ff0000000000000u);
+}
+
+/* What is done for every dtype: its name here, and how an element is stored. */
+#define STORED(_) \
+  _(BOOL, bool, u8) \
+  _(U8, u8, u8) \
+  _(I8, i8, i8) \
+  _(I16, i16, i16) \
+  _(I32, i32, i32) \
+  _(I64, i64, i64) \
+  _(F16, f16, u16) \
+  _(BF16, bf16, u16) \
+  _(F32, f32, float) \
+  _(F64, f64, double)
+
+/* Keys of n elements a stride apart; exchanged by `flip`. False when they ascend already. */
+#define _(NAME, name, S) \
+  static bool keys_##name(u64 *key, const void *x, i64 n, i64 stride, u64 flip) { \
+    bool moved = false; \
+    u64 last = 0; \
+    for (i64 i = 0; i < n; i++) { \
+      const u64 k = key_##name((const S *)x + i * stride) ^ flip; \
+      moved |= k < last; \
+      key[i] = last = k; \
+    } \
+    return moved; \
+  }
+STORED(_)
+#undef _
+
+typedef bool KeysFn(u64 *key, const void *x, i64 n, i64 stride, u64 flip);
+static KeysFn *const keys_of[T_COUNT] = {
+#define _(NAME, name, S) [T_##NAME] = keys_##name,
+    STORED(_)
+#undef _
+};
+
+/* ---- argsort -------------------------------------------------------------------------------- */
+
+typedef struct Sort {
+  const char *x;
+  i64 *y, rows, n, inner, parts;
+  char *scratch; /* for each part: */
+  i64 part;      /* so many bytes: 3 n words, and counts for long rows */
+  int size;      /* bytes of an element */
+  u64 flip;      /* turns ascending into descending */
+  KeysFn *keys;
+} Sort;
+
+/* Sorts `from` by its upper four bytes, stably, a byte at a time from the lowest; a byte that all
+** elements share costs nothing. Returns where the result lies: in `from` or in `to`. */
+static u64 *radix(u64 *from, u64 *to, i64 n, u32 count[4][256]) {
+  memset(count, 0, 4 * sizeof *count);
+  for (i64 i = 0; i < n; i++) {
+    const u64 e = from[i];
+    count[0][e >> 32 & 255]++;
+    count[1][e >> 40 & 255]++;
+    count[2][e >> 48 & 255]++;
+    count[3][e >> 56]++;
+  }
+  for (int b = 0; b < 4; b++) {
+    const int shift = 32 + 8 * b;
+    if (count[b][from[0] >> shift & 255] == n) continue;
+    u32 at[256], sum = 0;
+    for (int v = 0; v < 256; v++) {
+      at[v] = sum;
+      sum += count[b][v];
+    }
+    for (i64 i = 0; i < n; i++) to[at[from[i] >> shift & 255]++] = from[i];
+    u64 *t = from;
+    from = to;
+    to = t;
+  }
+  return from;
+}
+
+/* Short rows: positions go where they belong one after another. */
+static void sort_short(const u64 *key, u64 *order, i64 n) {
+  for (i64 i = 0; i < n; i++) {
+    i64 j = i;
+    for (; j > 0 && key[order[j - 1]] > key[i]; j--) order[j] = order[j - 1];
+    order[j] = (u64)i;
+  }
+}
+
+/* Long rows: half a key above a position makes a word; 64-bit keys go in two rounds, lower half
+** first, which is right because each is stable. Returns words whose lower halves are positions. */
+static u64 *sort_long(const u64 *key, u64 *order, u64 *other, i64 n, bool wide, u32 count[4][256]) {
+  for (i64 i = 0; i < n; i++) order[i] = key[i] << 32 | (u64)i;
+  u64 *y = radix(order, other, n, count);
+  if (!wide) return y;
+  for (i64 i = 0; i < n; i++) {
+    const u64 at = y[i] & 0xffffffffu;
+    y[i] = key[at] >> 32 << 32 | at;
+  }
+  return radix(y, y == order ? other : order, n, count);
+}
+
+/* Parts [begin, end): each has its share of the rows, and scratch of its own. */
+static void sort_parts(void *arg, i64 begin, i64 end) {
+  const Sort *s = arg;
+  const i64 n = s->n, inner = s->inner;
+  for (i64 p = begin; p < end; p++) {
+    u64 *key = (u64 *)(void *)(s->scratch + p * s->part), *order = key + n;
+    const i64 each = s->rows / s->parts, more = s->rows % s->parts;
+    const i64 r0 = p * each + TY_MIN(p, more), r1 = r0 + each + (p < more);
+    for (i64 r = r0; r < r1; r++) {
+      const i64 start = r / inner * n * inner + r % inner;
+      i64 *y = s->y + start;
+      if (!s->keys(key, s->x + start * s->size, n, inner, s->flip)) {
+        for (i64 i = 0; i < n; i++) y[i * inner] = i;
+        continue;
+      }
+      const u64 *sorted = order;
+      if (n <= SHORT) sort_short(key, order, n);
+      else sorted = sort_long(key, order, order + n, n, s->size == 8, (void *)(order + 2 * n));
+      for (i64 i = 0; i < n; i++) y[i * inner] = (i64)(sorted[i] & 0xffffffffu);
+    }
+  }
+}
+
+bool ty_host_argsort(int dtype, const void *x, i64 *y, i64 outer, i64 n, i64 inner,
+                     bool descending) {
+  Sort s = {.x = x, .y = y, .rows = outer * inner, .n = n, .inner = inner};
+  if (!s.rows || !n) return true;
+  /* Positions are held in 32 bits. A longer row would want over 100 GB of scratch and result. */
+  if (n > UINT32_MAX) return false;
+  s.size = ty_dtypes[dtype].bytes;
+  s.keys = keys_of[dtype];
+  s.flip = descending ? ~(u64)0 : 0;
+  if (descending && s.size < 8) s.flip >>= 64 - 8 * s.size;
+  const i64 threads = s.rows * n < 2 * SORT_GRAIN ? 1 : ty_pool_threads(0);
+  s.parts = TY_MIN(s.rows, threads);
+  u64 few[3 * SHORT];
+  s.part = n * SCRATCH + (n > SHORT ? COUNTS : 0);
+  const i64 bytes = s.parts * s.part;
+  const bool is_few = bytes <= (i64)sizeof few;
+  s.scratch = is_few ? (char *)few : ty_buf_pieces(s.parts, s.part, &s.part);
+  if (!s.scratch) return false;
+  ty_pool_run(s.parts, 1, sort_parts, &s);
+  if (!is_few) ty_buf_free(s.scratch, bytes);
+  return true;
+}
+
+/* ---- searchsorted --------------------------------------------------------------------------- */
+
+typedef struct Search {
+  const void *sorted, *v;
+  i64 *y, n, m;
+  bool right;
+} Search;
+
+/* How many elements of a row lie below each value (right: below or at it). No branch depends on the
+** data, as none could be foretold. */
+#define _(NAME, name, S) \
+  static void search_##name(void *arg, i64 begin, i64 end) { \
+    const Search *s = arg; \
+    for (i64 i = begin; i < end; i++) { \
+      const S *row = (const S *)s->sorted + i / s->m * s->n; \
+      const u64 key = key_##name((const S *)s->v + i); \
+      i64 low = 0; \
+      for (i64 n = s->n; n > 0;) { \
+        const i64 half = n / 2; \
+        const u64 k = key_##name(row + low + half); \
+        const bool above = s->right ? k <= key : k < key; \
+        low = above ? low + half + 1 : low; \
+        n = above ? n - half - 1 : half; \
+      } \
+      s->y[i] = low; \
+    } \
+  }
+STORED(_)
+#undef _
+
+void ty_host_searchsorted(int dtype, const void *sorted, const void *v, i64 *y, i64 rows, i64 n,
+                          i64 m, bool right) {
+  static PoolFn *const search[T_COUNT] = {
+#define _(NAME, name, S) [T_##NAME] = search_##name,
+      STORED(_)
+#undef _
+  };
+  Search s = {sorted, v, y, n, m, right};
+  if (rows && m) ty_pool_run(rows * m, SEARCH_GRAIN, search[dtype], &s);
+}
+
+/* ---- scatter -------------------------------------------------------------------------------- */
+
+/* One line of src, along its last dim: element j goes to y[index[j] * step + j * along]. */
+typedef void LineFn(void *y, const i64 *index, const void *src, i64 n, i64 step, i64 along);
+
+#define LINE(line, S, expression) \
+  static void line(void *dst, const i64 *index, const void *src, i64 n, i64 step, i64 along) { \
+    const S *x = src; \
+    for (i64 j = 0; j < n; j++) { \
+      S *y = (S *)dst + index[j] * step + j * along; \
+      *y = (S)(expression); \
+    } \
+  }
+
+LINE(set1, u8, x[j])
+LINE(set2, u16, x[j])
+LINE(set4, u32, x[j])
+LINE(set8, u64, x[j])
+
+/* Integers wrap, a bool is true when either was, halves round after each addition. */
+LINE(add_bool, u8, *y || x[j])
+LINE(add_u8, u8, *y + x[j])
+LINE(add_i8, u8, *y + x[j])
+LINE(add_i16, u16, *y + x[j])
+LINE(add_i32, u32, *y + x[j])
+LINE(add_i64, u64, *y + x[j])
+LINE(add_f16, u16, ty_f32_to_f16(ty_f16_to_f32(*y) + ty_f16_to_f32(x[j])))
+LINE(add_bf16, u16, ty_f32_to_bf16(ty_bf16_to_f32(*y) + ty_bf16_to_f32(x[j])))
+LINE(add_f32, float, *y + x[j])
+LINE(add_f64, double, *y + x[j])
+
+/* src is gone through in row-major order on one thread: with equal positions the last wins, and
+** sums are added in that order, always the same. */
+void ty_host_scatter(int dtype, void *y, const Type *ydims, const i64 *index, const void *src,
+                     const Type *sdims, int dim, bool add) {
+  static LineFn *const adds[T_COUNT] = {
+#define _(NAME, name, S) [T_##NAME] = add_##name,
+      STORED(_)
+#undef _
+  };
+  const int size = ty_dtypes[dtype].bytes, last = sdims->rank - 1;
+  LineFn *const set = size == 1 ? set1 : size == 2 ? set2 : size == 4 ? set4 : set8;
+  LineFn *const line = add ? adds[dtype] : set;
+  i64 stride[MAX_RANK], at[MAX_RANK] = {0}, rows = 1, offset = 0;
+  if (last < 0) { /* 0-d: one element */
+    line(y, index, src, 1, 1, 0);
+    return;
+  }
+  ty_type_strides(ydims, stride);
+  const i64 n = sdims->dims[last], step = stride[dim], along = dim == last ? 0 : stride[last];
+  for (int d = 0; d < last; d++) rows *= sdims->dims[d];
+  if (!n) return;
+  for (i64 r = 0; r < rows; r++) {
+    line((char *)y + offset * size, index + r * n, (const char *)src + r * n * size, n, step,
+         along);
+    for (int d = last - 1; d >= 0; d--) { /* the next line; the scattered dim does not step */
+      const i64 s = d == dim ? 0 : stride[d];
+      offset += s;
+      if (++at[d] < sdims->dims[d]) break;
+      offset -= s * at[d];
+      at[d] = 0;
+    }
+  }
+}

@@ -1,0 +1,567 @@
+/*
+** trace.c -- plans bound to the world: made from a capture, checked and run by later calls.
+** In: the notes of a capture (capture.h); then, call by call, the tensors and numbers that guards have
+** read. Out: storages settled, handles filled. Fails for want of memory: then nothing has changed.
+**
+** Rules.
+** 1. Inputs are found through the tensor from outside that shares their buffer, so weights that moved
+**    or changed are seen. What the function made out of constants is kept.
+** 2. All that can fail comes before the first write: inputs are computed, sharing and indices
+**    checked, storages made; then ty_exec_run, which has this property of its own.
+** 3. A run that writes is only as the capture was if the tensors share storages exactly as they did.
+**    One that only reads may see more sharing, not less.
+*/
+#include "engine/entry.h"
+#include "record/grad.h"
+#include "engine/trace.h"
+
+/* --- making */
+
+static i32 outside_of_storage(const Capture *c, const Storage *st) {
+  for (i32 i = 0; i < c->noutside; i++)
+    if (c->outside[i].t.st == st) return i;
+  return -1;
+}
+
+static const Written *written_of(const Capture *c, const Storage *st) {
+  for (i32 i = 0; i < c->nwritten; i++)
+    if (c->written[i].st == st) return &c->written[i];
+  return NULL;
+}
+
+/* What a storage from outside held before the function ran. */
+static const Buffer *held(const Capture *c, const Storage *st) {
+  const Written *w = written_of(c, st);
+  return w ? w->buf : st->buf;
+}
+
+static bool make_outside(State *S, Instance *I) {
+  const Capture *c = S->capture;
+  for (i32 i = 0; i < c->noutside; i++) {
+    const Outside *from = &c->outside[i];
+    InstanceOutside *o = &I->outside[i];
+    const Storage *st = from->t.st;
+    *o = (InstanceOutside){.slot = from->slot,
+                           .first = outside_of_storage(c, st),
+                           .offset = from->t.offset,
+                           .numel = st->numel,
+                           .written = written_of(c, st) != NULL,
+                           .lone = from->lone || written_of(c, st) != NULL,
+                           .type = from->t.type};
+    memcpy(o->strides, from->t.strides, sizeof o->strides);
+    I->strict |= o->lone;
+    o->delta = o->offset - c->outside[o->first].t.offset;
+    I->outside[o->first].bound |= o->lone;
+    if (I->writes && held(c, st)->exposed)
+      return ty_capture_refuse(S, "writes tensors while it uses memory that others see");
+    for (i32 k = 0; k < i; k++)
+      if (c->outside[k].t.st != st && held(c, c->outside[k].t.st) == held(c, st))
+        return ty_capture_refuse(S, "uses two tensors that hold one buffer");
+  }
+  I->noutside = c->noutside;
+  return true;
+}
+
+/* The tensor from outside through which t, which lies in its storage st, is found. Where it is not known which one
+** that is, it may be any of the storage as long as they share it as they do now. -1: st is not from outside. */
+static i32 make_origin(const Capture *c, Instance *I, const Tensor *t, const Storage *st) {
+  i32 from = ty_capture_from(c, t);
+  if (from >= 0 && c->outside[from].t.st == st) return from;
+  from = outside_of_storage(c, st);
+  if (from >= 0) I->outside[from].bound = true;
+  return from;
+}
+
+static bool make_inputs(State *S, Instance *I, const Batch *b) {
+  const Capture *c = S->capture;
+  for (i32 i = 0; i < b->ninput; i++) {
+    Buffer *buf = b->input[i].buf;
+    InstanceInput *in = &I->input[i];
+    const Storage *st = NULL;
+    for (i32 k = 0; k < c->noutside && !st; k++)
+      if (held(c, c->outside[k].t.st) == buf) st = c->outside[k].t.st;
+    in->outside = st ? make_origin(c, I, &(Tensor){.origin = b->input[i].origin}, st) : -1;
+    if (in->outside >= 0) in->delta = b->input[i].offset - c->outside[in->outside].t.offset;
+    else if (buf->stamp <= c->stamp)
+      return ty_capture_refuse(S, "reads a tensor of unknown origin");
+    else in->constant = ty_buffer_hold(buf), in->delta = b->input[i].offset;
+    I->ninput++;
+  }
+  return true;
+}
+
+static bool make_checks(State *S, Instance *I) {
+  const Capture *c = S->capture;
+  for (i32 i = 0; i < c->ncheck; i++) {
+    const IndexCheck *from = &c->check[i];
+    InstanceCheck *k = &I->check[i];
+    k->outside = make_origin(c, I, &from->t, from->t.st);
+    if (k->outside < 0) return ty_capture_refuse(S, "an index of unknown origin");
+    k->delta = from->t.offset - c->outside[k->outside].t.offset;
+    k->type = from->t.type;
+    k->size = from->size;
+    k->base = from->base;
+    k->skips = from->skips;
+    k->skip = from->skip;
+    memcpy(k->strides, from->t.strides, sizeof k->strides);
+  }
+  I->ncheck = c->ncheck;
+  return true;
+}
+
+/* Tensors that share a storage need not share it in later calls where nothing is bound to how they do. */
+static void free_readers(Instance *I) {
+  for (i32 i = 0; i < I->noutside; i++) {
+    InstanceOutside *o = &I->outside[i];
+    if (!I->outside[o->first].bound) o->first = i, o->delta = 0;
+  }
+}
+
+static void list_shared(Instance *I) {
+  for (i32 i = 0; i < I->noutside; i++) {
+    const InstanceOutside *o = &I->outside[i];
+    if (o->first != i) I->shared[I->nshared++] = (InstanceShared){i, o->first, o->delta};
+  }
+}
+
+/* An output under construction, with what makes it unique: the storage that it is for. */
+typedef struct WantedOutput {
+  const Storage *st;
+  Output out;
+  InstanceTarget target;
+} WantedOutput;
+
+static i32 want(WantedOutput *w, i32 *n, const Storage *st, i32 node, i32 write, i32 outside,
+                u32 writes) {
+  for (i32 i = 0; i < *n; i++)
+    if (w[i].st == st) return i;
+  WantedOutput *y = &w[(*n)++];
+  memset(y, 0, sizeof *y);
+  y->st = st;
+  y->out.node = node;
+  y->out.write = write;
+  y->out.bytes = st->numel * ty_dtypes[st->dtype].bytes;
+  y->target = (InstanceTarget){outside, st->dtype, st->numel, writes};
+  return *n - 1;
+}
+
+/* Which input of the batch is the buffer that a written storage held; see Output.write. */
+static i32 written_input(const Batch *b, const Buffer *buf) {
+  for (i32 i = 0; i < b->ninput; i++)
+    if (b->input[i].buf == buf) return i;
+  return -2;
+}
+
+/* A tensor that was made out of constants alone is computed by a copy. */
+static i32 constant_node(State *S, Batch *b, Storage *st) {
+  Tensor whole = {.st = st, .type = {.dtype = st->dtype, .rank = 1, .dims = {st->numel}}};
+  whole.strides[0] = 1;
+  return ty_record_node(S, b, &whole);
+}
+
+static bool make_made(State *S, Instance *I, const Tensor *const *made, i32 nmade, WantedOutput *w,
+                      i32 *n) {
+  const Capture *c = S->capture;
+  for (i32 i = 0; i < nmade; i++) {
+    const Tensor *t = made[i];
+    Storage *st = t->st;
+    InstanceMade *m = &I->made[i];
+    *m = (InstanceMade){.type = t->type, .offset = t->offset};
+    memcpy(m->strides, t->strides, sizeof m->strides);
+    I->nmade++;
+    i32 from = outside_of_storage(c, st);
+    if (from < 0 && ty_needs_grad(t))
+      return ty_capture_refuse(S, "a result that needs a gradient is given back (detach it)");
+    if (from >= 0) {
+      if ((from = ty_capture_from(c, t)) < 0 || c->outside[from].t.st != st)
+        return ty_capture_refuse(S, "gives back a tensor of unknown origin");
+      m->alias = true;
+      m->detached = t->detached;
+      m->from = from;
+      m->offset -= c->outside[from].t.offset;
+      continue;
+    }
+    bool pending = st->batch == c->batch;
+    if (st->many) return ty_capture_refuse(S, "gives back a tensor of a vmap that has ended");
+    if (!pending && !ty_capture_is_fresh(S, st))
+      return ty_capture_refuse(S, "gives back a tensor of unknown origin");
+    i32 node = pending ? st->node : constant_node(S, c->batch, st);
+    if (node < 0) return ty_fail_memory(S, "capture", 0);
+    m->from = want(w, n, st, node, -1, -1, 0);
+  }
+  return true;
+}
+
+/* Outputs in the order of their nodes, as a key of plans needs them. place[i]: where i went. */
+static void sort_wanted(WantedOutput *w, i32 n, i32 *place) {
+  for (i32 i = 0; i < n; i++) place[i] = 0;
+  for (i32 i = 0; i < n; i++)
+    for (i32 k = 0; k < n; k++)
+      if (k != i) {
+        const Output *a = &w[i].out, *b = &w[k].out;
+        bool after = a->node != b->node     ? a->node > b->node
+                     : a->write != b->write ? a->write > b->write
+                                            : i > k;
+        place[i] += after;
+      }
+}
+
+static bool make_scalars(State *S, Instance *I, const Graph *g) {
+  Capture *c = S->capture;
+  for (i32 i = 0; i < g->nscalar; i++) {
+    ScalarFrom *y = &I->scalar[i];
+    if (i < c->nscalar) *y = c->scalar[i];
+    if (y->kind == SC_CONST) y->bits = g->scalar[i];
+  }
+  I->nscalar = g->nscalar;
+  return true;
+}
+
+static bool make_plan(State *S, Instance *I, const Batch *b, WantedOutput *w, i32 n, Output *out,
+                      i32 *place) {
+  sort_wanted(w, n, place);
+  for (i32 i = 0; i < n; i++) {
+    out[place[i]] = w[i].out;
+    I->target[place[i]] = w[i].target;
+  }
+  for (i32 i = 0; i < I->nmade; i++)
+    if (!I->made[i].alias) I->made[i].from = place[I->made[i].from];
+  I->ntarget = n;
+  return !n || (I->plan = ty_engine_plan(S, b, out, n)) != NULL;
+}
+
+/* The plan of a graph that passes left; its inputs are those of the batch. */
+static bool plan_replacement(State *S, Instance *I, const Replacement *by, WantedOutput *w, i32 n,
+                             Output *out, i32 *place) {
+  const Batch *b = S->capture->batch;
+  const size_t ninput = (size_t)b->ninput;
+  struct BatchInput *input = ty_mem_zalloc(sizeof *input * (ninput + 1));
+  i32 *node = ty_mem_alloc(sizeof *node * (ninput + (size_t)n + 1)), *wanted = node + ninput;
+  bool ok = (input && node) || ty_fail_memory(S, "capture", 0);
+  for (i32 i = 0; ok && i < n; i++) wanted[i] = w[i].out.node;
+  const char *fault = ok ? ty_replace_fault(b, wanted, n, by, node) : NULL;
+  if (fault) ok = ty_capture_refuse(S, fault);
+  if (ok) {
+    for (i32 i = 0; i < b->ninput; i++) input[i].node = node[i];
+    Batch changed = {.g = *by->g, .S = S, .ninput = b->ninput, .input = input};
+    for (i32 i = 0; i < n; i++) w[i].out.node = by->output[i];
+    ok = make_plan(S, I, &changed, w, n, out, place);
+  }
+  ty_mem_free(input);
+  ty_mem_free(node);
+  return ok;
+}
+
+/* Results of a function, in the order in which they were wanted. */
+static bool make_foreign(State *S, Instance *I, const WantedOutput *w, i32 n) {
+  i32 *wanted = ty_mem_alloc(sizeof *wanted * (size_t)(n + 1));
+  for (i32 i = 0; wanted && i < n; i++) {
+    wanted[i] = w[i].out.node;
+    I->target[i] = w[i].target;
+  }
+  I->ntarget = n;
+  if (wanted) I->foreign = ty_foreign_new(S->capture->batch, wanted, n);
+  ty_mem_free(wanted);
+  return I->foreign || ty_fail_memory(S, "capture", 0);
+}
+
+/* Arrays of n elements each, or false. */
+static bool allocate(Instance *I, const Capture *c, i32 nmade, i32 ntarget) {
+  size_t ninput = (size_t)c->batch->ninput + (size_t)nmade; /* constants that are copied may add */
+  return (I->outside = ty_mem_zalloc(sizeof *I->outside * (size_t)(c->noutside + 1))) &&
+         (I->shared = ty_mem_zalloc(sizeof *I->shared * (size_t)(c->noutside + 1))) &&
+         (I->input = ty_mem_zalloc(sizeof *I->input * (ninput + 1))) &&
+         (I->batch.input = ty_mem_zalloc(sizeof *I->batch.input * (ninput + 1))) &&
+         (I->scalar = ty_mem_zalloc(sizeof *I->scalar * (size_t)(c->batch->g.nscalar + 1))) &&
+         (I->batch.g.scalar = ty_mem_zalloc(sizeof(u64) * (size_t)(c->batch->g.nscalar + 1))) &&
+         (I->target = ty_mem_zalloc(sizeof *I->target * (size_t)(ntarget + 1))) &&
+         (I->fresh = ty_mem_zalloc(sizeof(void *) * (size_t)(ntarget + 1))) &&
+         (I->result = ty_mem_zalloc(sizeof(void *) * (size_t)(ntarget + 1))) &&
+         (I->made = ty_mem_zalloc(sizeof *I->made * (size_t)(nmade + 1))) &&
+         (I->check = ty_mem_zalloc(sizeof *I->check * (size_t)(c->ncheck + 1)));
+}
+
+/* What must be computed: storages that were written, then those of tensors that were made. */
+static bool make_wanted(State *S, Instance *I, const Tensor *const *made, i32 nmade,
+                        WantedOutput *w, i32 *n) {
+  const Capture *c = S->capture;
+  *n = 0;
+  for (i32 i = 0; i < c->nwritten; i++) {
+    const Written *e = &c->written[i];
+    i32 from = outside_of_storage(c, e->st);
+    if (from < 0) return ty_capture_refuse(S, "writes a tensor of unknown origin");
+    if (e->st->batch != c->batch) return ty_capture_refuse(S, "writes outside of the capture");
+    if (e->st->tape != e->tape)
+      return ty_capture_refuse(S,
+                               "a value that needs a gradient is written to a tensor from outside");
+    want(w, n, e->st, e->st->node, written_input(c->batch, e->buf), from,
+         e->st->version - e->version);
+  }
+  return make_made(S, I, made, nmade, w, n);
+}
+
+static bool fill(State *S, Instance *I, const Tensor *const *made, i32 nmade, WantedOutput *w,
+                 Output *out, i32 *place, const Replacement *by) {
+  const Capture *c = S->capture;
+  i32 n;
+  I->writes = c->nwritten > 0;
+  I->streams = S->stream - c->stream;
+  if (!make_wanted(S, I, made, nmade, w, &n) || !make_outside(S, I) ||
+      !make_inputs(S, I, c->batch) || !make_checks(S, I) || !make_scalars(S, I, &c->batch->g))
+    return false;
+  free_readers(I);
+  list_shared(I);
+  if (!by) return make_plan(S, I, c->batch, w, n, out, place);
+  return by->g ? plan_replacement(S, I, by, w, n, out, place) : make_foreign(S, I, w, n);
+}
+
+bool ty_instance_outputs(State *S, const Tensor *const *made, i32 nmade, i32 *node, i32 *n) {
+  const Capture *c = S->capture;
+  i32 most = c->nwritten + nmade;
+  Instance *I = ty_mem_zalloc(sizeof *I);
+  WantedOutput *w = ty_mem_alloc(sizeof *w * (size_t)(most + 1));
+  bool ok = I && w && allocate(I, c, nmade, most);
+  if (!ok) ty_fail_memory(S, "capture", 0);
+  ok = ok && make_wanted(S, I, made, nmade, w, n);
+  for (i32 i = 0; ok && i < *n; i++) node[i] = w[i].out.node;
+  ty_mem_free(w);
+  if (I) ty_instance_free(I);
+  return ok;
+}
+
+Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade, const Replacement *by) {
+  const Capture *c = S->capture;
+  i32 most = c->nwritten + nmade;
+  Instance *I = ty_mem_zalloc(sizeof *I);
+  WantedOutput *w = ty_mem_alloc(sizeof *w * (size_t)(most + 1));
+  Output *out = ty_mem_zalloc(sizeof *out * (size_t)(most + 1));
+  i32 *place = ty_mem_alloc(sizeof *place * (size_t)(most + 1));
+  bool ok = I && w && out && place && allocate(I, c, nmade, most);
+  if (!ok) ty_fail_memory(S, "capture", 0);
+  ok = ok && fill(S, I, made, nmade, w, out, place, by);
+  if (ok && !I->plan) ty_dump_graph(&I->graph, &c->batch->g);
+  ty_mem_free(w);
+  ty_mem_free(out);
+  ty_mem_free(place);
+  if (ok) return I;
+  if (I) ty_instance_free(I);
+  return NULL;
+}
+
+void ty_instance_free(Instance *I) {
+  for (i32 i = 0; i < I->ninput; i++)
+    if (I->input[i].constant) ty_buffer_drop(I->input[i].constant);
+  if (I->plan) ty_plan_drop(I->plan);
+  ty_mem_free(I->outside);
+  ty_mem_free(I->shared);
+  ty_mem_free(I->input);
+  ty_mem_free(I->batch.input);
+  ty_mem_free(I->batch.g.scalar);
+  ty_mem_free(I->scalar);
+  ty_mem_free(I->target);
+  ty_mem_free(I->fresh);
+  ty_mem_free(I->result);
+  ty_mem_free(I->made);
+  ty_mem_free(I->check);
+  ty_mem_free(I->size);
+  ty_text_free(&I->graph);
+  ty_foreign_free(I->foreign);
+  ty_mem_free(I);
+}
+
+/* --- checking */
+
+bool ty_tensor_has_layout(const Tensor *t, const Type *type, const i64 *strides) {
+  if (!ty_type_equal(&t->type, type)) return false;
+  for (int d = 0; d < type->rank; d++)
+    if (t->strides[d] != strides[d] && type->dims[d] != 1) return false;
+  return true;
+}
+
+static u64 hash_type(const Type *t, u64 seed) {
+  return ty_hash(t->dims, sizeof *t->dims * (size_t)t->rank, seed);
+}
+
+u64 ty_instance_hash(const Tensor *const *outside, i32 n) {
+  u64 hash = 0;
+  for (i32 i = 0; i < n; i++) hash = hash_type(&outside[i]->type, hash);
+  return hash;
+}
+
+u64 ty_instance_hash_own(const Instance *I) {
+  u64 hash = 0;
+  for (i32 i = 0; i < I->noutside; i++) hash = hash_type(&I->outside[i].type, hash);
+  return hash;
+}
+
+bool ty_instance_fits(const Instance *I, const Tensor *const *outside) {
+  for (i32 i = 0; i < I->noutside; i++) {
+    const InstanceOutside *o = &I->outside[i];
+    const Tensor *t = outside[i];
+    if (!ty_tensor_has_layout(t, &o->type, o->strides)) return false;
+    if (o->written && (t->offset != o->offset || t->st->numel != o->numel)) return false;
+  }
+  return true;
+}
+
+const char ty_instance_moved[] =
+    "a tensor that is written, or a leaf, lies elsewhere in its memory";
+
+/* Tensors share storages as they did. */
+static bool shares(const Instance *I, const Tensor *const *outside) {
+  for (i32 i = 0; i < I->nshared; i++) {
+    const InstanceShared *s = &I->shared[i];
+    const Tensor *t = outside[s->outside], *first = outside[s->first];
+    if (t->st != first->st || t->offset - first->offset != s->delta) return false;
+  }
+  return true;
+}
+
+/* Rule 3: storages that were different hold different buffers where one of them is written. Buffers are marked by what
+** was seen in them; a mark of this walk is above all others. */
+static const char *sharing_if_strict(State *S, const Instance *I, const Tensor *const *outside) {
+  u64 walk = S->walks += 2; /* + 1: it is lone */
+  for (i32 i = 0; i < I->noutside; i++) {
+    const InstanceOutside *o = &I->outside[i];
+    const Tensor *t = outside[i];
+    Buffer *buf = t->st->buf;
+    if (!buf) continue; /* it is to be computed, into one of its own */
+    if (buf->exposed && I->writes)
+      return "memory that others see is used beside tensors that are written";
+    if (o->lone && (t->offset != o->offset || t->st->numel != o->numel)) return ty_instance_moved;
+    if (o->first != i) continue;
+    if (buf->seen >= walk && (o->lone || buf->seen > walk))
+      return "a tensor that is written shares memory with another";
+    buf->seen = walk + o->lone;
+  }
+  return NULL;
+}
+
+static const char *sharing(State *S, const Instance *I, const Tensor *const *outside) {
+  if (!shares(I, outside)) return "tensors that shared memory do not share it as they did";
+  return I->strict ? sharing_if_strict(S, I, outside) : NULL;
+}
+
+bool ty_instance_shares(State *S, const Instance *I, const Tensor *const *outside) {
+  return sharing(S, I, outside) == NULL;
+}
+
+static bool in_range(const InstanceCheck *k, const Tensor *outside) {
+  Tensor index = {.st = outside->st, .type = k->type, .offset = outside->offset + k->delta};
+  memcpy(index.strides, k->strides, sizeof index.strides);
+  const char *data = (const char *)index.st->buf->data;
+  return ty_record_bad_index(&index, data + index.offset * ty_dtypes[k->type.dtype].bytes, k->size,
+                             k->base, k->skips ? &k->skip : NULL) < 0;
+}
+
+Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, const double *number,
+                        const char **why) {
+  for (const Tensor *const *t = outside, *const *end = t + I->noutside; t < end; t++) {
+    Storage *st = (*t)->st;
+    if (TY_UNLIKELY(!st || st->many)) {
+      *why = "a tensor was released, or belongs to a vmap";
+      return READY_NO;
+    }
+    if (TY_UNLIKELY(st->batch != NULL) && !S->cut(S, st->batch, st)) return READY_FAILED;
+  }
+  if ((*why = sharing(S, I, outside)) != NULL) return READY_NO;
+  for (i32 i = 0; i < I->nscalar; i++) {
+    const ScalarFrom *from = &I->scalar[i];
+    if (from->kind != SC_NUMBER || ty_elem_fits(from->dtype, number[from->id])) continue;
+    *why = "a number does not fit the integers that it meets";
+    return READY_NO;
+  }
+  for (i32 i = 0; i < I->ncheck; i++) {
+    if (in_range(&I->check[i], outside[I->check[i].outside])) continue;
+    *why = "an index is out of range";
+    return READY_NO;
+  }
+  return READY_YES;
+}
+
+/* --- running */
+
+/* Inputs are lent: tensors from outside and constants hold them, and nobody else runs meanwhile. */
+void ty_instance_bind(State *S, Instance *I, const Tensor *const *outside, const double *number) {
+  Batch *b = &I->batch;
+  struct BatchInput *y = b->input;
+  b->lent = true;
+  b->ninput = I->ninput;
+  for (const InstanceInput *in = I->input, *end = in + I->ninput; in < end; in++, y++) {
+    const Tensor *t = TY_LIKELY(in->outside >= 0) ? outside[in->outside] : NULL;
+    y->buf = t ? t->st->buf : in->constant;
+    y->offset = t ? in->delta + t->offset : in->delta;
+  }
+  for (i32 i = 0; i < I->nscalar; i++) {
+    const ScalarFrom *from = &I->scalar[i];
+    u64 bits = from->bits;
+    if (from->kind == SC_NUMBER) bits = ty_elem_scalar(from->dtype, number[from->id]);
+    else if (from->kind == SC_STREAM) bits += S->stream;
+    else if (from->kind == SC_SEED) bits = S->seed;
+    b->g.scalar[i] = bits;
+  }
+}
+
+static bool make_storages(State *S, Instance *I, const Tensor *const *outside) {
+  for (i32 k = 0; k < I->ntarget; k++) {
+    const InstanceTarget *t = &I->target[k];
+    I->fresh[k] = NULL;
+    I->result[k] = NULL;
+    if (t->outside >= 0) {
+      I->fresh[k] = outside[t->outside]->st;
+      I->result[k] = I->fresh[k]->buf;
+    } else if (!(I->fresh[k] = ty_storage_new(S, t->dtype, t->numel))) {
+      for (i32 j = 0; j < k; j++)
+        if (I->target[j].outside < 0) ty_storage_drop(I->fresh[j]);
+      return false;
+    }
+  }
+  return true;
+}
+
+/* Nothing here can fail. The references of new storages end: handles hold them. */
+static void settle(State *S, Instance *I, const Tensor *const *outside, Tensor *const *made) {
+  for (i32 k = 0; k < I->ntarget; k++) {
+    ty_storage_settle(I->fresh[k], I->result[k]);
+    if (I->target[k].outside >= 0) {
+      ty_storage_touch(I->fresh[k]);
+      I->fresh[k]->version += I->target[k].writes;
+    }
+  }
+  for (i32 i = 0; i < I->nmade; i++) {
+    const InstanceMade *m = &I->made[i];
+    const Tensor *of = m->alias ? outside[m->from] : NULL;
+    made[i]->type = m->type;
+    made[i]->offset = m->offset + (of ? of->offset : 0);
+    memcpy(made[i]->strides, m->strides, sizeof m->strides);
+    made[i]->detached = m->detached;
+    made[i]->origin = 0;
+    made[i]->st = ty_storage_hold(of ? of->st : I->fresh[m->from]);
+  }
+  for (i32 k = 0; k < I->ntarget; k++)
+    if (I->target[k].outside < 0) ty_storage_drop(I->fresh[k]);
+  S->stream += I->streams;
+}
+
+bool ty_instance_run(State *S, Instance *I, const Tensor *const *outside, const double *number,
+                     Tensor *const *made) {
+  if (!make_storages(S, I, outside)) return false;
+  ty_instance_bind(S, I, outside, number);
+  bool ok = !I->plan || ty_exec_run(S, I->plan, &I->batch, I->result);
+  I->batch.ninput = 0;
+  if (ok) {
+    settle(S, I, outside, made);
+    return true;
+  }
+  for (i32 k = 0; k < I->ntarget; k++)
+    if (I->target[k].outside < 0) ty_storage_drop(I->fresh[k]);
+  return false;
+}
+
+bool ty_instance_give(State *S, Instance *I, const Tensor *const *outside, Tensor *const *made,
+                      Buffer *const *result) {
+  if (!make_storages(S, I, outside)) return false;
+  for (i32 k = 0; k < I->ntarget; k++) I->result[k] = result[k];
+  settle(S, I, outside, made);
+  return true;
+}

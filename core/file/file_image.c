@@ -1,0 +1,279 @@
+/*
+** file_image.c -- pictures in files: which format, how many channels, planes.
+** In: a file. Out: pixels as they are wanted, or false with the message in f->err.
+** What a picture takes at its peak is reckoned from its header and checked against a limit before
+** anything is allocated for it (ImageWant.limit): pixels, the decoder's own work, the conversions.
+** Grey of a colour is ITU-R 601-2 in 16 bits, as in Pillow; alpha is dropped, not blended.
+*/
+#include "file/file_image.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#if defined(__x86_64__)
+#include <tmmintrin.h>
+#endif
+
+bool ty_image_library(const char *const *names, const Symbol *symbols) {
+  void *lib = NULL;
+  for (; *names && !lib; names++) lib = dlopen(*names, RTLD_NOW | RTLD_LOCAL);
+  if (!lib) return false;
+  for (; symbols->name; symbols++)
+    if (!(*symbols->to = dlsym(lib, symbols->name))) {
+      dlclose(lib);
+      return false;
+    }
+  return true;
+}
+
+/* ---- the peak ------------------------------------------------------------------------------------ */
+
+/* Pictures from here on return their pages as they are turned into planes, in bands; what is there
+** twice at most: a band, the planes' huge pages that are begun, a huge page that is half returned. */
+#define RETURN_FROM ((i64)8 << 20)
+#define RETURN_BAND ((i64)1 << 20)
+
+/* A picture of so many bytes and its planes, while one becomes the other. */
+static double both(double bytes, i32 channels) {
+  if (bytes < (double)RETURN_FROM) return 2 * bytes;
+  return bytes + (double)(channels * FILE_PAGE + FILE_PAGE + RETURN_BAND);
+}
+
+/* Bytes beside the file's at the worst moment: decoding, other channels, another size, planes,
+** floats. The file's own are counted as there all the time. */
+static double peak_bytes(const ImageWant *want, double width, double height, i32 channels,
+                         double work) {
+  i32 become = want->channels ? want->channels : channels == 2 ? 4 : channels;
+  double n = width * height, y = n * become, peak = n * channels + work;
+  if (become > channels) peak = TY_MAX(peak, n * channels + y);
+  if (want->height && (width != want->width || height != want->height)) {
+    double to = (double)want->height * want->width * become;
+    work = ty_resize_work(height, width, want->height, want->width, 1);
+    peak = TY_MAX(peak, both(y, become) + to + work);
+    y = to;
+  }
+  peak = TY_MAX(peak, both(y, become));
+  if (!want->element) return peak;
+  return TY_MAX(peak,
+                y * (1 + want->element) + (double)(y < (double)RETURN_FROM ? 0 : 2 * FILE_PAGE));
+}
+
+bool ty_image_room(File *f, const ImageWant *want, i64 width, i64 height, i32 channels, double work,
+                   Image *y) {
+  i64 limit = want->limit > 0 ? want->limit : FILE_LIMIT;
+  if (width < 1 || height < 1)
+    return ty_file_fail(f, "a picture of %lld x %lld pixels", (long long)width, (long long)height);
+  double need = peak_bytes(want, (double)width, (double)height, channels, work);
+  if (width > INT32_MAX || height > INT32_MAX || need > (double)limit)
+    return ty_file_fail(f,
+                        "%lld x %lld pixels of %d channel%s: to read them takes %.0f bytes beside "
+                        "the file, over the limit of %lld (raise it by the option limit = bytes)",
+                        (long long)width, (long long)height, channels, channels == 1 ? "" : "s",
+                        need, (long long)limit);
+  i64 bytes = width * height * channels; /* less than `need` */
+  Scratch *k = want->scratch;
+  *y = (Image){NULL, (i32)width, (i32)height, channels, k != NULL, false};
+  if (!k) y->data = ty_file_alloc(bytes);
+  else if (ty_scratch_room(&k->pixels, &k->pixels_room, bytes)) y->data = k->pixels;
+  return y->data || ty_file_fail_memory(f, bytes);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------- */
+
+void ty_image_free(Image *x) {
+  if (!x->lent) ty_file_free(x->data);
+  *x = (Image){0};
+}
+
+bool ty_scratch_room(u8 **p, i64 *room, i64 n) {
+  if (n <= *room && *p) return true;
+  ty_file_free(*p);
+  *room = 0;
+  if (!(*p = ty_file_alloc(n))) return false;
+  *room = n;
+  return true;
+}
+
+void ty_scratch_free(Scratch *s) {
+  ty_file_free(s->bytes);
+  ty_file_free(s->pixels);
+  ty_jpeg_drop(s->jpeg);
+  *s = (Scratch){0};
+}
+
+/* ---- channels ----------------------------------------------------------------------------------- */
+
+static inline u8 grey(const u8 *p) {
+  return (u8)((p[0] * 19595u + p[1] * 38470u + p[2] * 7471u + 0x8000u) >> 16);
+}
+
+/* x with so many channels; into a new block, or where it lies when it becomes smaller. */
+static bool to_channels(File *f, Image *x, i32 channels) {
+  i64 n = (i64)x->width * x->height;
+  i32 have = x->channels;
+  u8 *to = x->data;
+  if (have == channels) return true;
+  if (channels > have && !(to = ty_file_alloc(n * channels)))
+    return ty_file_fail_memory(f, n * channels);
+  for (i64 i = 0; i < n; i++) {
+    const u8 *p = x->data + i * have;
+    u8 *q = to + i * channels;
+    u8 alpha = have == 2 ? p[1] : have == 4 ? p[3] : 255, r = p[0], g = p[0], b = p[0];
+    if (channels == 1) {
+      *q = have < 3 ? *p : grey(p);
+      continue;
+    }
+    if (have >= 3) g = p[1], b = p[2];
+    q[0] = r, q[1] = g, q[2] = b;
+    if (channels == 4) q[3] = alpha;
+  }
+  if (to != x->data) {
+    if (!x->lent) ty_file_free(x->data);
+    x->data = to;
+    x->lent = false;
+  }
+  x->channels = channels;
+  return true;
+}
+
+#if defined(__x86_64__)
+/* Sixteen pixels at a time: a byte of output i comes from byte 3 i + c of 48, which lie in three
+** vectors; each is shuffled, bytes of the others to zero, and the three are joined. Planes lie n
+** bytes apart. Returns how many of the `count` pixels were done. */
+__attribute__((target("ssse3"))) static i64 planes_of_three(const u8 *p, i64 count, u8 *to, i64 n) {
+  __m128i pick[3][3];
+  for (int c = 0; c < 3; c++)
+    for (int v = 0; v < 3; v++) {
+      i8 from[16];
+      for (int i = 0; i < 16; i++) {
+        int at = 3 * i + c - 16 * v;
+        from[i] = (i8)(at >= 0 && at < 16 ? at : -1);
+      }
+      pick[c][v] = _mm_loadu_si128((const __m128i *)(const void *)from);
+    }
+  i64 i = 0;
+  for (; i + 16 <= count; i += 16, p += 48) {
+    __m128i x[3];
+    for (int v = 0; v < 3; v++) x[v] = _mm_loadu_si128((const __m128i *)(const void *)(p + 16 * v));
+    for (int c = 0; c < 3; c++) {
+      __m128i y =
+          _mm_or_si128(_mm_shuffle_epi8(x[0], pick[c][0]), _mm_shuffle_epi8(x[1], pick[c][1]));
+      y = _mm_or_si128(y, _mm_shuffle_epi8(x[2], pick[c][2]));
+      _mm_storeu_si128((__m128i *)(void *)(to + c * n + i), y);
+    }
+  }
+  return i;
+}
+static bool has_shuffle(void) { return __builtin_cpu_supports("ssse3"); }
+#else
+static i64 planes_of_three(const u8 *p, i64 count, u8 *to, i64 n) {
+  return (void)p, (void)count, (void)to, (void)n, 0;
+}
+static bool has_shuffle(void) { return false; }
+#endif
+
+/* `count` pixels at p, side by side, to planes that lie n bytes apart. */
+static void planes_of(const u8 *p, i64 count, i32 channels, u8 *to, i64 n) {
+  i64 i = channels == 3 && has_shuffle() ? planes_of_three(p, count, to, n) : 0;
+  for (i32 c = 0; c < channels; c++)
+    for (i64 k = i; k < count; k++) to[c * n + k] = p[k * channels + c];
+}
+
+void ty_image_take(Image *x, u8 *to) {
+  i64 n = (i64)x->width * x->height, c = x->channels, bytes = n * c;
+  bool copied = x->planar || c == 1, large = bytes >= RETURN_FROM;
+  i64 step = large ? RETURN_BAND / (copied ? 1 : c) : bytes, all = copied ? bytes : n;
+  const u8 *kept = x->data;
+  for (i64 i = 0; i < all; i += step) {
+    i64 now = TY_MIN(step, all - i);
+    if (copied) memcpy(to + i, x->data + i, (size_t)now);
+    else planes_of(x->data + i * c, now, x->channels, to + i, n);
+    if (large) kept = ty_file_discard(kept, x->data + (i + now) * (copied ? 1 : c));
+  }
+}
+
+bool ty_image_weave(const u8 *planes, Image *y) {
+  i64 n = (i64)y->width * y->height;
+  if (!(y->data = ty_file_alloc(n * y->channels))) return false;
+  for (i32 c = 0; c < y->channels; c++)
+    for (i64 i = 0; i < n; i++) y->data[i * y->channels + c] = planes[c * n + i];
+  return true;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------ */
+
+typedef bool ImageReader(File *f, const ImageWant *want, Image *y);
+
+/* By the first bytes, of which there are as many as in the file, or 8; NULL: no format that is
+** known, said. */
+static ImageReader *reader_of(File *f, const u8 *p) {
+  if (f->size >= 8 && !memcmp(p, "\x89PNG\r\n\x1a\n", 8)) return ty_png_read;
+  if (f->size >= 3 && p[0] == 0xff && p[1] == 0xd8 && p[2] == 0xff) return ty_jpeg_read;
+  if (f->size >= 3 && p[0] == 'P' && p[1] >= '1' && p[1] <= '6') return ty_pnm_read;
+  ty_file_fail(f, "is no PNG, JPEG, PPM or PGM (its first bytes differ)");
+  return NULL;
+}
+
+/* Pixels to planes, since resizing goes plane by plane, and so they stay. */
+static bool resize(File *f, Image *x, i32 height, i32 width) {
+  Image y = {.width = width, .height = height, .channels = x->channels, .planar = true};
+  i64 have = (i64)x->width * x->height * x->channels, need;
+  if (x->width == width && x->height == height) return true;
+  if (!ty_mul((i64)width * height, x->channels, &need)) return ty_file_fail_memory(f, 0);
+  u8 *from = ty_file_alloc(have);
+  if (!from) return ty_file_fail_memory(f, have);
+  ty_image_take(x, from);
+  if (!x->lent) ty_file_free(x->data); /* before there are more */
+  x->data = NULL;
+  y.data = ty_file_alloc(need);
+  bool ok = y.data && ty_resize_bytes(from, x->channels, x->height, x->width, y.data, height, width,
+                                      RESIZE_BILINEAR);
+  ty_file_free(from);
+  *x = y;
+  return ok || ty_file_fail_memory(f, need);
+}
+
+/* All bytes of the file, in memory that is `owned` or a scratch's. */
+static bool read_bytes(File *f, Scratch *k, u8 **owned) {
+  u8 *to = NULL;
+  if (!k) to = *owned = ty_file_alloc(f->size);
+  else if (ty_scratch_room(&k->bytes, &k->bytes_room, f->size)) to = k->bytes;
+  if (!to) return ty_file_fail_memory(f, f->size);
+  if (!ty_file_read(f, 0, to, f->size)) return false;
+  f->data = to;
+  return true;
+}
+
+bool ty_image_read(File *f, const ImageWant *want, Image *y) {
+  enum { PEEK_FROM = 1 << 20 };
+  u8 *owned = NULL, first[8];
+  bool read = !f->data, ok = true;
+  *y = (Image){0};
+  if (read && f->size > PEEK_FROM) /* what is no picture should not cost its size */
+    ok = ty_file_read(f, 0, first, sizeof first) && reader_of(f, first);
+  ok = ok && (!read || read_bytes(f, want->scratch, &owned));
+  ImageReader *decode = ok ? reader_of(f, f->data) : NULL;
+  ok = decode && decode(f, want, y);
+  if (read) f->data = NULL;
+  ty_file_free(owned); /* before the conversion: the peak counts */
+  i32 channels = want->channels ? want->channels : y->channels == 2 ? 4 : y->channels;
+  ok = ok && to_channels(f, y, channels);
+  ok = ok && (!want->height || resize(f, y, want->height, want->width));
+  if (!ok) ty_image_free(y);
+  return ok;
+}
+
+bool ty_bytes_add(Bytes *b, const void *p, i64 n) {
+  if (b->n + n > b->room) {
+    i64 room = TY_MAX(b->room * 2, b->n + n + 4096);
+    u8 *data = ty_file_grow(b->data, room);
+    if (!data) {
+      snprintf(b->err, FILE_ERR, "out of memory (%lld bytes)", (long long)room);
+      return false;
+    }
+    b->data = data;
+    b->room = room;
+  }
+  memcpy(b->data + b->n, p, (size_t)n);
+  b->n += n;
+  return true;
+}

@@ -1,0 +1,102 @@
+/*
+** graph.h -- Node and Graph: what a run of recorded operations is.
+** A graph is an array of nodes in the order of recording; operands are lower indices. Appending
+** hash-conses, so equal work is one node. Nodes are plain bytes: the prefix of a graph is its key.
+*/
+#ifndef TY_GRAPH_H
+#define TY_GRAPH_H
+
+#include "ir/ops.h"
+#include "ir/type.h"
+
+#define GRAPH_MAX 4096 /* nodes; record cuts far earlier */
+#define MAX_SRC 7      /* operands of a node; maps have 3 at most */
+
+/* What a node needs beyond operands and type. Unused bytes are zero. All dims here are 0-based.
+**   INPUT         strides of the layout in elements (any sign); offset = 0; k = number of the
+**                 buffer: inputs that share a buffer share k; k2 = number of the input: the same
+**                 layout at two offsets is two inputs
+**   CONST         bits: the element, stored by ty_elem_store
+**   SCALAR        k = slot in the graph's scalars
+**   RANDOM        k = slot of the stream number (seed in the slot behind it); k2 = word 0-3
+**   VIEW, PUT     offset and strides, in elements of the operand laid out contiguously (row-major);
+**                 VIEW: the dims of the node; PUT: the dims of operand 1
+**   REDUCE        the run of adjacent dims k..k2 of the operand, which the result lacks
+**   ARGMAX ARGMIN the same
+**   SCAN          k = dim
+**   MATMUL        k2 = 1: by OpenBLAS; k2 = 2: bf16 on the matrix unit of the processor
+**   GATHER        k = dim. Operand 1 is i64, 0-based and checked; dims of the result = its dims;
+**                 in other dims it is not larger than operand 0
+**   SCATTER*      k = dim. Operands: a, index (i64, 0-based, checked), src (dims of the index)
+**   ARGSORT       k = dim; k2 = 1: descending. Result 0-based
+**   SEARCHSORTED  operands: sorted [.., n], values [.., m], leading dims equal; k = 1: right.
+**                 0-based
+**   ATTEND*       k = 1: causal; k2 = the chance that a weight is dropped, in 2^-30; bits: scale, as an
+**                 element. Operands: q [.., n, d], k [.., m, d], v [.., m, dv], all with the same
+**                 leading dims; mask, of bools or floats [.., n, m], or a bool without dims: none;
+**                 key, i32 [2], or such a bool: no dropout. Flat results are laid out by attend.c.
+**                 ATTEND_GRAD: then the result of ATTEND, and the gradient [.., n, dv]
+*/
+typedef struct Arg {
+  i32 k, k2;
+  union {
+    i64 offset;
+    u64 bits;
+  };
+  i64 strides[MAX_RANK];
+} Arg;
+
+typedef struct Node {
+  u16 op;
+  u16 pad;
+  i32 src[MAX_SRC]; /* -1 when absent */
+  Type type;
+  Arg arg;
+} Node;
+
+/*
+** Rules a verified graph keeps:
+** MAP    operands have the operation's dtype (comparisons: equal dtypes; WHERE: bool, then the
+**        result's); their dims broadcast, right-aligned, to exactly the node's dims
+** REDUCE 0 <= k <= k2 < rank of operand; one run only (record splits several runs, last first)
+** SCAN   SCAN and ARGSORT and GATHER dims within rank
+** MATMUL operands of the result's dtype, rank >= 2, [.., M, K] x [.., K, N]; leading dims
+**        broadcast right-aligned
+** VIEW   its elements lie inside the operand; strides may be 0 or negative
+** PUT    operand 1 has the dtype of operand 0; arg's view over dims of operand 1 lies inside, and
+**        its elements do not overlap each other
+** ATTEND floats of the result's dtype, f32 or f64
+*/
+typedef struct Graph {
+  Node *node;
+  i32 n, cap;
+  i32 *index; /* hash-consing: open addressing over node numbers + 1 */
+  i32 index_cap;
+  i32 *uses;   /* readers of each node, and operations on it that were folded away */
+  u64 hash;    /* of all nodes so far */
+  u64 *scalar; /* run-time values: bits of the compute type of the SCALAR's dtype; RANDOM's raw u64
+                */
+  i32 nscalar, scalar_cap;
+} Graph;
+
+/* Number of the node equal to `n` (appended when new); -1 when out of memory or full. */
+i32 ty_graph_append(Graph *g, const Node *n);
+i32 ty_graph_scalar(Graph *g,
+                    u64 bits); /* slot, or -1; never merged: equal slots would freeze equality */
+void ty_graph_clear(Graph *g);
+void ty_graph_free(Graph *g);
+
+/* NULL when the graph keeps the rules, else what is wrong (static text). */
+const char *ty_graph_verify(const Graph *g);
+
+/* Text: one node a line, `%3 = add %1 %2 : f32[2,3]`; arguments in braces. Parse reads it back into
+** an empty graph and returns NULL or what is wrong. Print returns the length it wanted. */
+size_t ty_graph_print(const Graph *g, char *buf, size_t n);
+const char *ty_graph_parse(Graph *g, const char *text);
+
+/* No two elements of a view of dims `t` share a place. Errs to no for odd windows. */
+bool ty_view_distinct(const Type *t, const i64 *strides);
+/* The elements that a view of dims `t` reads, as lowest and highest offset; false when empty. */
+bool ty_view_span(const Type *t, i64 offset, const i64 *strides, i64 *lo, i64 *hi);
+
+#endif

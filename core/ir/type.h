@@ -1,0 +1,83 @@
+/*
+** type.h -- dtypes, promotion, shapes, broadcasting.
+** A Type is plain data: two types are equal when their bytes are (unused dims are zero).
+*/
+#ifndef TY_TYPE_H
+#define TY_TYPE_H
+
+#include "base/base.h"
+
+#define MAX_RANK 8
+
+/*  name   bytes kind   computed in; kinds: 'b' bool, 'u' unsigned, 'i' signed, 'f' floating */
+#define TY_DTYPES(_) \
+  _(BOOL, "bool", 1, 'b', C_I32) \
+  _(U8, "u8", 1, 'u', C_I32) \
+  _(I8, "i8", 1, 'i', C_I32) \
+  _(I16, "i16", 2, 'i', C_I32) \
+  _(I32, "i32", 4, 'i', C_I32) \
+  _(I64, "i64", 8, 'i', C_I64) \
+  _(F16, "f16", 2, 'f', C_F32) \
+  _(BF16, "bf16", 2, 'f', C_F32) \
+  _(F32, "f32", 4, 'f', C_F32) \
+  _(F64, "f64", 8, 'f', C_F64)
+
+/* Compute types: what a value is while a kernel holds it. A bool is an i32 that is 0 or 1. Narrow
+** integers are wrapped, half floats rounded, after every operation. */
+typedef enum { C_I32, C_I64, C_F32, C_F64 } CType;
+
+typedef enum {
+#define _(NAME, name, bytes, kind, ctype) T_##NAME,
+  TY_DTYPES(_)
+#undef _
+      T_COUNT
+} DType;
+
+typedef struct DTypeInfo {
+  const char *name;
+  u8 bytes;
+  char kind;
+  u8 ctype;
+} DTypeInfo;
+extern const DTypeInfo ty_dtypes[T_COUNT];
+
+typedef struct Type {
+  u8 dtype, rank;
+  u8 pad[6]; /* zero */
+  i64 dims[MAX_RANK];
+} Type;
+
+static inline bool ty_is_float(int d) { return ty_dtypes[d].kind == 'f'; }
+static inline bool ty_is_int(int d) { return ty_dtypes[d].kind == 'i' || ty_dtypes[d].kind == 'u'; }
+
+int ty_dtype_find(const char *name); /* -1 when unknown */
+int ty_dtype_promote(int a,
+                     int b); /* the JAX lattice: u8+i8 = i16, int+f16 = f16, f16+bf16 = f32 */
+bool ty_type_equal(const Type *a, const Type *b);
+bool ty_type_same_dims(const Type *a, const Type *b);
+i64 ty_type_numel(const Type *t); /* at most 2^48: checked where types are made */
+bool ty_type_fits(const Type *t); /* dims >= 0 and the product of dims and bytes fits 2^47 */
+void ty_type_strides(const Type *t, i64 *strides); /* row-major, in elements */
+bool ty_type_broadcast(Type *y, const Type *a); /* y becomes the broadcast of y and a; dtype kept */
+int ty_type_print(const Type *t, char *buf, size_t n); /* f32[2,3]; returns the length */
+
+/* Half floats, exactly rounded to nearest even; NaN becomes 0x7e00 / 0x7fc0. */
+float ty_f16_to_f32(u16 h);
+u16 ty_f32_to_f16(float f);
+static inline float ty_bf16_to_f32(u16 h) {
+  u32 u = (u32)h << 16;
+  float f;
+  memcpy(&f, &u, 4);
+  return f;
+}
+u16 ty_f32_to_bf16(float f);
+
+/* Lua's numbers to bits of an element, and back. v is rounded (floats) or saturated (integers, NaN
+ * 0). */
+void ty_elem_store(int dtype, void *p, double v);
+double ty_elem_load(int dtype, const void *p);
+bool ty_elem_fits(int dtype, double v); /* keeps its value; floats may round */
+/* A number rounded as an element would be, as bits of the dtype's compute type. */
+u64 ty_elem_scalar(int dtype, double v);
+
+#endif

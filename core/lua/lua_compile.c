@@ -1,0 +1,664 @@
+/*
+** lua_compile.c -- jit.compile's entry, what explain tells, jit.graph.
+** In: Lua functions. Out: for compile a C function `pick` that lua/tycho/compile.lua wraps as
+**   function(...) local run, y = pick(...) if run then return run(...) end return y end
+** It answers with nil and the one result, or with a function to run: the user's own, which then runs
+** by a tail call in the wrapper's place, so that error levels, yields, tracebacks and depth are those
+** of plain Lua; or one that hands out as many results as there are.
+**
+** Nobody tells when that function returns: any hook would be a frame of ours under the user's.
+** Instead every entry of Tycho asks Lua's stack (ty_lua_sync): frames are numbered by stack slots
+** (lua_Debug.i_ci), so the frame right above the caller is found and compared. A wrong answer costs
+** fusion, never a result: recording longer or shorter gives the same values.
+*/
+#include <lua.h>
+#include <stdio.h>
+#include "lua/lua_modes.h"
+#include "lua/lua_protect.h"
+#include "lua/lua_trace.h"
+
+#define WALK_MAX 12 /* frames looked at; deeper calls are taken to be inside */
+
+/* --- is the call still there? */
+
+static const void *function_of(lua_State *L, lua_Debug *ar) {
+  lua_getinfo(L, "f", ar);
+  const void *f = lua_topointer(L, -1);
+  lua_pop(L, 1);
+  return f;
+}
+
+/* The frame right above the caller's is the function, or what it became by a tail call: then the
+** caller still stands on the line of the call. */
+static bool still_inside(lua_State *L, Lazy *z) {
+  lua_Debug ar, above;
+  bool any = false;
+  if (z->pinned) return true;
+  /* Most often the function itself asks, from where it was found before. */
+  if (z->slot && lua_getstack(L, 1, &ar) && SLOT(&ar) == z->slot && function_of(L, &ar) == z->fn)
+    return true;
+  for (int level = 0; level <= WALK_MAX; level++) {
+    bool bottom = !lua_getstack(L, level, &ar);
+    if (!bottom && SLOT(&ar) > z->caller) {
+      above = ar;
+      any = true;
+      continue;
+    }
+    if (!any || (bottom ? z->caller != -1 : SLOT(&ar) != z->caller)) return false;
+    if (function_of(L, &above) == z->fn) {
+      z->slot = SLOT(&above);
+      return true;
+    }
+    if (SLOT(&above) >= z->wrapper) return false;
+    if (bottom) return true;
+    lua_getinfo(L, "l", &ar);
+    return ar.currentline == z->line;
+  }
+  return true;
+}
+
+void ty_lua_sync(lua_State *L, State *S) {
+  Lazy *z = ty_lazy_find(S, L);
+  if (z && z->pinned && ((const Protect *)z->pinned)->by->in_hook) z = NULL;
+  if (z && !still_inside(L, z)) {
+    ty_lazy_close(S, z);
+    z = NULL;
+  }
+  S->open = z ? z->open : NULL;
+}
+
+/* --- pick */
+
+static void read_part(lua_State *L, int i, SigPart *p) {
+  static const u8 kinds[] = {
+      [LUA_TNIL] = A_NIL,           [LUA_TBOOLEAN] = A_BOOL,   [LUA_TLIGHTUSERDATA] = A_OTHER,
+      [LUA_TNUMBER] = A_NUMBER,     [LUA_TSTRING] = A_STRING,  [LUA_TTABLE] = A_TABLE,
+      [LUA_TFUNCTION] = A_FUNCTION, [LUA_TUSERDATA] = A_OTHER, [LUA_TTHREAD] = A_OTHER};
+  int type = lua_type(L, i);
+  memset(p, 0, sizeof *p);
+  p->kind = type < TY_COUNT(kinds) ? kinds[type] : A_OTHER; /* cdata has a type of its own */
+  const Tensor *t = type == LUA_TUSERDATA ? ty_lua_test(L, i) : NULL;
+  if (!t || !t->st) return;
+  p->kind = A_TENSOR;
+  p->contiguous = ty_tensor_is_contiguous(t);
+  p->type = t->type;
+}
+
+#define PARTS_FEW 12
+
+static void start(lua_State *L, State *S, Entry *e, const void *fn) {
+  SigPart few[PARTS_FEW], *part = few;
+  lua_Debug ar;
+  int n = lua_gettop(L);
+  if (n > PARTS_FEW) part = lua_newuserdata(L, sizeof *part * (size_t)n);
+  for (int i = 0; i < n; i++) read_part(L, i + 1, &part[i]);
+  Lazy like = {.thread = L, .fn = fn, .caller = -1, .line = -1, .entry = e};
+  like.sig = ty_entry_signature(e, part, n, ty_entry_word(S));
+  if (like.sig && !ty_entry_records(like.sig)) return;
+  if (lua_getstack(L, 1, &ar)) like.wrapper = SLOT(&ar);
+  if (lua_getstack(L, 2, &ar)) {
+    like.caller = SLOT(&ar);
+    lua_getinfo(L, "l", &ar);
+    like.line = ar.currentline;
+  }
+  ty_lazy_open(S, &like);
+}
+
+/* Whether the trace that was made last was hit again after the call that it was made for. */
+static bool newest_is_used(const Entry *e) {
+  for (i32 i = 0; i < e->ntrace; i++)
+    if (e->trace[i] == e->newest) return ty_trace_hits(e->newest) >= 2;
+  return false;
+}
+
+/* Whether this call is to be captured, now that no trace answers it. A capture is tried at once; after
+** k that came to nothing, 2^k calls run without. */
+static bool is_due(lua_State *L, State *S, Entry *e, int narg) {
+  if (!e->captures_on) return false;
+  if (e->captures && S->engine->compiled->stance == STANCE_NO_RECOMPILE)
+    e->rest = 0; /* it raises */
+  if (e->barren && newest_is_used(e)) {
+    e->barren = 0;
+    if (!e->unproductive) e->rest = 0;
+  }
+  if (e->rest > 0) {
+    e->rest--;
+    return false;
+  }
+  ty_trace_diagnose(L, S, e, narg);
+  return true;
+}
+
+/* Upvalues: state, tensors' metatable, entry, the function, anchors, stash, hand_out. Anchor 1 is the
+** Lua function that captures a call, anchor 0 the one that checks it. again: the call was captured just now. */
+static int pick(lua_State *L, bool again) {
+  Entry *e = lua_touserdata(L, lua_upvalueindex(3));
+  State *S = ty_lua_enter_in(L, (Host *)e->S);
+  const struct Compiled *C = S->engine->compiled;
+  int narg = lua_gettop(L);
+  if (S->open || S->level || C->stance == STANCE_EAGER || C->plain || TY_UNLIKELY(e->ended)) {
+    e->nested += S->open != NULL;
+    lua_pushvalue(L, lua_upvalueindex(4));
+    return 1;
+  }
+  if (TY_UNLIKELY(e->check_every > 0) && !again && !ty_lua_mode_of(L, (Host *)S, MODE_CHECK, e) &&
+      --e->check_left <= 0) {
+    e->check_left = e->check_every;
+    lua_rawgeti(L, lua_upvalueindex(5), 0);
+    return 1;
+  }
+  if (TY_UNLIKELY(e->recheck != RECHECK_OFF)) {
+    if (e->recheck == RECHECK_ASK) {
+      lua_rawgeti(L, lua_upvalueindex(5), again ? -2 : -1);
+      return 1;
+    }
+    if (e->recheck == RECHECK_TELL) {
+      int told = 0;
+      return ty_trace_call(L, S, e, &told) == TRACE_HIT ? told : 0;
+    }
+    e->recheck = RECHECK_ASK;
+  }
+  int answers;
+  TraceAnswer y = ty_trace_call(L, S, e, &answers);
+  if (TY_LIKELY(y == TRACE_HIT)) {
+    e->calls++;
+    return answers;
+  }
+  if (!again && (y == TRACE_SIZES || (y == TRACE_MISS && is_due(L, S, e, narg)))) {
+    lua_rawgeti(L, lua_upvalueindex(5), 1);
+    return 1;
+  }
+  start(L, S, e, lua_topointer(L, lua_upvalueindex(4)));
+  lua_pushvalue(L, lua_upvalueindex(4));
+  return 1;
+}
+
+static int compile_pick(lua_State *L) { return pick(L, false); }
+
+static int compile_pick_again(lua_State *L) { return pick(L, true); }
+
+static int entry_gc(lua_State *L) {
+  Entry *e = lua_touserdata(L, 1);
+  ty_trace_free_all(e);
+  if (!e->ended && e->S->engine) ty_entry_free(e);
+  e->ended = true;
+  return 0;
+}
+
+#define KEY_STASH "tycho.stash"
+
+/* Pushes the stash and the function that hands results out of it; made once. */
+static void push_stash(lua_State *L) {
+  lua_getfield(L, LUA_REGISTRYINDEX, KEY_STASH);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    lua_newtable(L);
+    ty_trace_push_hand_out(L);
+    lua_rawseti(L, -2, 0);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, LUA_REGISTRYINDEX, KEY_STASH);
+  }
+  lua_rawgeti(L, -1, 0);
+}
+
+static void push_pick(lua_State *L, lua_CFunction fn, int handle) {
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_pushvalue(L, handle);
+  lua_pushvalue(L, 1);
+  lua_getfenv(L, handle);
+  push_stash(L);
+  lua_pushcclosure(L, fn, 7);
+}
+
+/* entry(f, fast) -> pick, handle, pick for a call that was captured just now */
+static int compile_entry(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  Entry *e = lua_newuserdata(L, sizeof *e);
+  memset(e, 0, sizeof *e);
+  e->S = S;
+  e->next_anchor = 2;
+  e->fast = lua_toboolean(L, 2);
+  if (luaL_newmetatable(L, ENTRY_META)) {
+    lua_pushcfunction(L, entry_gc);
+    lua_setfield(L, -2, "__gc");
+  }
+  lua_setmetatable(L, -2);
+  int handle = lua_gettop(L);
+  lua_newtable(L);
+  lua_setfenv(L, handle);
+  push_pick(L, compile_pick, handle);
+  lua_pushvalue(L, handle);
+  push_pick(L, compile_pick_again, handle);
+  return 3;
+}
+
+/* captures(handle, fn, on): fn(...) is what captures calls when there is cause; on: there may be. The
+** handle keeps fn, and all that fn holds. */
+static int compile_captures(lua_State *L) {
+  ty_lua_enter(L);
+  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  e->captures_on = lua_toboolean(L, 3);
+  lua_settop(L, 2);
+  lua_getfenv(L, 1);
+  lua_pushvalue(L, 2);
+  lua_rawseti(L, -2, 1);
+  return 0;
+}
+
+/* due(handle) -> {sizes, closures, now, guard, path, was}: what the last miss was about; the stack of
+** the present call is not looked at. */
+static int compile_due(lua_State *L) {
+  ty_lua_enter(L);
+  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  lua_settop(L, 1);
+  lua_getfenv(L, 1);
+  if (!ty_trace_push_miss(L, e, 2)) lua_newtable(L);
+  lua_pushboolean(L, e->sizes_differ);
+  lua_setfield(L, -2, "sizes");
+  lua_pushboolean(L, e->closures_differ);
+  lua_setfield(L, -2, "closures");
+  if (*e->now) {
+    lua_pushstring(L, e->now);
+    lua_setfield(L, -2, "now");
+  }
+  lua_pushboolean(L, ty_trace_lacking(e, 0) < e->ntrace);
+  lua_setfield(L, -2, "sized");
+  return 1;
+}
+
+/* Counts captures in a row that came to nothing. */
+static void count_barren(Entry *e) {
+  const Trace *T = e->ntrace ? e->trace[0] : NULL;
+  if (T == e->newest) return; /* another size of the same trace */
+  if (e->newest) e->barren = newest_is_used(e) ? 0 : TY_MIN(e->barren + 1, 20);
+  e->newest = T;
+}
+
+#define BARREN_FREE 4
+/* tried(handle, productive, late): after a capture. Failed ones make pauses that double, and so do those
+** that nobody had use of. late: it was given up for want of time, and waits to be asked for. */
+static int compile_tried(lua_State *L) {
+  ty_lua_enter(L);
+  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  bool productive = lua_toboolean(L, 2);
+  e->unproductive = productive ? 0 : TY_MIN(e->unproductive + 1, 30);
+  if (productive) count_barren(e);
+  i32 k = TY_MAX(e->unproductive, e->barren - BARREN_FREE + 1);
+  e->rest = k > 0 ? (i64)1 << k : 0;
+  if (lua_toboolean(L, 3)) e->rest = INT64_MAX;
+  e->failed.trace = NULL;
+  e->now[0] = 0;
+  return 0;
+}
+
+/* wake(handle): the next call may be captured. */
+static int compile_wake(lua_State *L) {
+  ty_lua_enter(L);
+  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  e->rest = e->unproductive = 0;
+  return 0;
+}
+
+/* within_warmup(handle) -> whether its call is a warmup */
+static int compile_within_warmup(lua_State *L) {
+  Host *H = (Host *)ty_lua_enter(L);
+  lua_pushboolean(L, ty_lua_mode_of(L, H, MODE_WARMUP, luaL_checkudata(L, 1, ENTRY_META)));
+  return 1;
+}
+
+/* check(handle, n, fn): fn answers every n-th call. */
+static int compile_check(lua_State *L) {
+  ty_lua_enter(L);
+  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  e->check_every = e->check_left = (i64)luaL_checknumber(L, 2);
+  lua_getfenv(L, 1);
+  lua_pushvalue(L, 3);
+  lua_rawseti(L, -2, 0);
+  return 0;
+}
+
+/* recheck(handle, fn, again): fn answers each call, `again` those that were captured just now. recheck(handle, "tell" or "run"): what the next call does. */
+static int compile_recheck(lua_State *L) {
+  static const char *const names[] = {"off", "ask", "tell", "run", NULL};
+  ty_lua_enter(L);
+  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  if (lua_type(L, 2) == LUA_TSTRING) {
+    e->recheck = (u8)luaL_checkoption(L, 2, NULL, names);
+    return 0;
+  }
+  lua_getfenv(L, 1);
+  lua_pushvalue(L, 2);
+  lua_rawseti(L, -2, -1);
+  lua_pushvalue(L, 3);
+  lua_rawseti(L, -2, -2);
+  e->recheck = RECHECK_ASK;
+  return 0;
+}
+
+/* stance(name) */
+static int compile_stance(lua_State *L) {
+  static const char *const names[] = {"default", "eager", "no_recompile", NULL};
+  State *S = ty_lua_enter(L);
+  struct Compiled *C = S->engine->compiled;
+  const char *was = names[C->stance];
+  if (!lua_isnoneornil(L, 1)) C->stance = (u8)luaL_checkoption(L, 1, NULL, names);
+  lua_pushstring(L, was);
+  return 1;
+}
+
+/* --- explain */
+
+static void set_number(lua_State *L, const char *key, double v) {
+  lua_pushnumber(L, v);
+  lua_setfield(L, -2, key);
+}
+
+static void set_string(lua_State *L, const char *key, const char *s) {
+  if (!s || !*s) return;
+  lua_pushstring(L, s);
+  lua_setfield(L, -2, key);
+}
+
+void ty_lua_plan_text(lua_State *L, const Source *from) {
+  Text t = {0};
+  ty_plan_text(ty_lua_state(L), from, &t);
+  lua_pushlstring(L, ty_text_str(&t), t.n);
+  ty_text_free(&t);
+}
+
+static void push_seen(lua_State *L, const Seen *s) {
+  lua_createtable(L, 0, 8);
+  set_number(L, "runs", (double)s->runs);
+  set_number(L, "kernels", s->nkernels);
+  set_number(L, "steps", s->nsteps);
+  set_number(L, "operations", (double)s->nops);
+  set_number(L, "operations_saved", (double)TY_MAX(s->nops - s->nsteps, 0));
+  set_number(L, "bytes_moved", (double)s->bytes_moved);
+  set_number(L, "bytes_saved", (double)s->bytes_saved);
+  if (!s->source) return;
+  ty_lua_plan_text(L, s->source);
+  lua_setfield(L, -2, "text");
+}
+
+static void push_signature(lua_State *L, const Signature *t) {
+  char text[160];
+  lua_createtable(L, t->nparts, 0);
+  for (i32 i = 0; i < t->nparts; i++) {
+    ty_entry_part(&t->part[i], text, sizeof text);
+    lua_pushstring(L, text);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+static void push_trace(lua_State *L, const Signature *t) {
+  lua_createtable(L, 0, 4);
+  set_number(L, "hits", (double)t->hits);
+  set_number(L, "unseen", (double)t->unseen);
+  lua_pushboolean(L, t->rest > 0);
+  lua_setfield(L, -2, "rests");
+  push_signature(L, t);
+  lua_setfield(L, -2, "signature");
+  lua_createtable(L, t->nseen, 0);
+  for (i32 i = 0; i < t->nseen; i++) {
+    push_seen(L, &t->seen[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_setfield(L, -2, "graphs");
+}
+
+/* info(handle) -> table: counters and traces, most recent first */
+static int compile_info(lua_State *L) {
+  ty_lua_enter(L);
+  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  lua_createtable(L, 0, 8);
+  set_number(L, "calls", (double)e->calls);
+  set_number(L, "nested", (double)e->nested);
+  set_number(L, "hits", (double)e->hits);
+  set_number(L, "misses", (double)e->misses);
+  set_number(L, "evicted", (double)e->evicted);
+  set_number(L, "skips", (double)e->skips);
+  set_number(L, "captures", (double)e->captures);
+  set_number(L, "evicted_traces", (double)e->evicted_traces);
+  lua_createtable(L, MISSES_MAX, 0);
+  for (i64 i = TY_MAX(e->misses - MISSES_MAX, 1), k = 1; i < e->misses; i++, k++) {
+    lua_pushstring(L, e->miss[i % MISSES_MAX]);
+    lua_rawseti(L, -2, (int)k);
+  }
+  lua_setfield(L, -2, "differences");
+  lua_createtable(L, e->nsig, 0);
+  for (i32 i = 0; i < e->nsig; i++) {
+    push_trace(L, e->sig[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_setfield(L, -2, "signatures");
+  return 1;
+}
+
+/* reset(handle): forgets traces and counters */
+static int compile_reset(lua_State *L) {
+  ty_lua_enter(L);
+  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  lua_settop(L, 1);
+  lua_getfenv(L, 1);
+  ty_entry_reset(e);
+  ty_trace_forget(L, e, 2);
+  e->skips = e->captures = e->evicted_traces = e->rest = 0;
+  e->unproductive = e->barren = 0;
+  e->newest = NULL;
+  return 0;
+}
+
+/* --- graph */
+
+/* What jit.graph heard: copies of the graphs, and the buffers of storages that were written, to put
+ * back. */
+typedef struct Heard {
+  State *S;
+  bool failed;
+  i32 ngraph, graph_cap, nsaved, saved_cap;
+  struct HeardGraph {
+    Graph g;   /* nodes and scalars only */
+    u8 *shown; /* per node: a tensor waits for it */
+  } * graph;
+  struct Saved {
+    Storage *st;
+    Buffer *buf;
+  } * saved;
+} Heard;
+
+static bool grow(void *list, i32 n, i32 *cap, size_t size) {
+  void *p, **at = list;
+  if (n < *cap) return true;
+  i32 more = *cap ? *cap * 2 : 8;
+  if (!(p = ty_mem_realloc(*at, size * (size_t)more))) return false;
+  *at = p;
+  *cap = more;
+  return true;
+}
+
+static bool save(Heard *h, Storage *st) {
+  for (i32 i = 0; i < h->nsaved; i++)
+    if (h->saved[i].st == st) return true;
+  if (!grow(&h->saved, h->nsaved, &h->saved_cap, sizeof *h->saved)) return false;
+  h->saved[h->nsaved++] = (struct Saved){ty_storage_hold(st), ty_buffer_hold(st->buf)};
+  return true;
+}
+
+static bool hear_graph(Heard *h, const Batch *b) {
+  if (b->g.n == 0) return true;
+  if (!grow(&h->graph, h->ngraph, &h->graph_cap, sizeof *h->graph)) return false;
+  struct HeardGraph *y = &h->graph[h->ngraph];
+  memset(y, 0, sizeof *y);
+  size_t bytes = sizeof(Node) * (size_t)b->g.n, scalars = sizeof(u64) * (size_t)b->g.nscalar;
+  y->g.node = ty_mem_alloc(bytes);
+  y->g.scalar = ty_mem_alloc(scalars + 1);
+  y->shown = ty_mem_zalloc((size_t)b->g.n);
+  if (!y->g.node || !y->g.scalar || !y->shown) {
+    ty_mem_free(y->g.node);
+    ty_mem_free(y->g.scalar);
+    ty_mem_free(y->shown);
+    return false;
+  }
+  memcpy(y->g.node, b->g.node, bytes);
+  if (scalars) memcpy(y->g.scalar, b->g.scalar, scalars);
+  y->g.n = b->g.n;
+  y->g.nscalar = b->g.nscalar;
+  for (const Storage *st = b->waiting; st; st = st->next) y->shown[st->node] = 1;
+  h->ngraph++;
+  return true;
+}
+
+static void hear(void *ctx, Batch *b) {
+  Heard *h = ctx;
+  if (!hear_graph(h, b)) h->failed = true;
+  for (Storage *st = b->waiting, *next; st; st = next) {
+    next = st->next;
+    if (!st->buf || save(h, st)) continue;
+    h->failed = true;
+    ty_storage_settle(st, ty_buffer_hold(st->buf)); /* what cannot be put back is not written */
+  }
+}
+
+/* What was written is as it was before the call. */
+static void put_back(Heard *h) {
+  for (i32 i = 0; i < h->nsaved; i++) {
+    Storage *st = h->saved[i].st;
+    ty_storage_settle(st, h->saved[i].buf);
+    ty_storage_drop(st);
+  }
+  h->nsaved = 0;
+}
+
+static int heard_gc(lua_State *L) {
+  Heard *h = lua_touserdata(L, 1);
+  put_back(h);
+  for (i32 i = 0; i < h->ngraph; i++) {
+    ty_mem_free(h->graph[i].g.node);
+    ty_mem_free(h->graph[i].g.scalar);
+    ty_mem_free(h->graph[i].shown);
+  }
+  ty_mem_free(h->graph);
+  ty_mem_free(h->saved);
+  memset(h, 0, sizeof *h);
+  return 0;
+}
+
+static void push_shape(lua_State *L, const Type *t) {
+  lua_createtable(L, t->rank, 0);
+  for (int d = 0; d < t->rank; d++) {
+    lua_pushnumber(L, (double)t->dims[d]);
+    lua_rawseti(L, -2, d + 1);
+  }
+}
+
+static void push_node(lua_State *L, const Node *n, bool shown) {
+  lua_createtable(L, 0, 5);
+  set_string(L, "op", ty_ops[n->op].name);
+  set_string(L, "dtype", ty_dtypes[n->type.dtype].name);
+  push_shape(L, &n->type);
+  lua_setfield(L, -2, "shape");
+  lua_createtable(L, 3, 0);
+  for (int i = 0; i < MAX_SRC && n->src[i] >= 0; i++) {
+    lua_pushnumber(L, n->src[i] + 1);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_setfield(L, -2, "src");
+  lua_pushboolean(L, shown);
+  lua_setfield(L, -2, "live");
+}
+
+static void push_text(lua_State *L, const Graph *g,
+                      size_t (*print)(const Graph *, char *, size_t)) {
+  size_t n = print(g, NULL, 0) + 1;
+  char *buf = lua_newuserdata(L, n);
+  print(g, buf, n);
+  lua_pushstring(L, buf);
+  lua_remove(L, -2);
+}
+
+static void push_graph(lua_State *L, const struct HeardGraph *h) {
+  lua_createtable(L, h->g.n, 2);
+  for (i32 i = 0; i < h->g.n; i++) {
+    push_node(L, &h->g.node[i], h->shown[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  push_text(L, &h->g, ty_graph_print);
+  lua_setfield(L, -2, "text");
+  push_text(L, &h->g, ty_dump_dot);
+  lua_setfield(L, -2, "dot");
+}
+
+/* graph(f, ...) -> list of {nodes..., text, dot} */
+static int compile_graph(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  if (S->open) return ty_lua_error(L, "graph: cannot be called inside a compiled function");
+  Heard *h = lua_newuserdata(L, sizeof *h);
+  memset(h, 0, sizeof *h);
+  h->S = S;
+  lua_insert(L, 1);
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, heard_gc);
+  lua_setfield(L, -2, "__gc");
+  lua_setmetatable(L, 1);
+  Protect p;
+  bool hooked, collects = lua_gc(L, LUA_GCISRUNNING, 0) != 0;
+  Lazy like = {.thread = L, .pinned = &p, .on_cut = hear, .ctx = h};
+  Lazy *z = ty_lazy_open(S, &like);
+  if (!z) return ty_lua_error(L, "graph: out of memory");
+  if (collects) lua_gc(L, LUA_GCSTOP, 0); /* what finalisers write would be put back */
+  int status = ty_lua_protect(L, (Host *)S, &p, lua_gettop(L) - 2, 0, &hooked);
+  if (collects) lua_gc(L, LUA_GCRESTART, 0);
+  hear(h, z->open);
+  z->on_cut = NULL;
+  for (i32 i = 0; i < h->nsaved;
+       i++) { /* writes that still wait are dropped, nothing is run for them */
+    Storage *st = h->saved[i].st;
+    if (st->batch == z->open) ty_storage_settle(st, ty_buffer_hold(st->buf));
+  }
+  z->open->closed = true;
+  ty_lazy_abandon(S, z);
+  put_back(h); /* now, not when the collector comes */
+  if (status) return lua_error(L);
+  if (h->failed) return ty_lua_error(L, "graph: out of memory");
+  lua_createtable(L, h->ngraph, 0);
+  for (i32 i = 0; i < h->ngraph; i++) {
+    push_graph(L, &h->graph[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+/* Functions of the user's run under these, which hold no tensor of theirs meanwhile, or ask for it again. */
+bool ty_lua_is_caller(lua_CFunction fn) {
+  return fn == compile_graph || fn == compile_pick || fn == compile_pick_again;
+}
+
+/* Where dumps go; stdout is the script's. */
+static void say(void *ctx, const char *s, size_t n) {
+  (void)ctx;
+  fwrite(s, 1, n, stderr);
+}
+
+void ty_lua_open_compile(lua_State *L, int m, int t) {
+  static const luaL_Reg fns[] = {{"_entry", compile_entry},
+                                 {"_info", compile_info},
+                                 {"_reset", compile_reset},
+                                 {"_graph", compile_graph},
+                                 {"_captures", compile_captures},
+                                 {"_due", compile_due},
+                                 {"_tried", compile_tried},
+                                 {"_stance", compile_stance},
+                                 {"_within_warmup", compile_within_warmup},
+                                 {"_wake", compile_wake},
+                                 {"_check", compile_check},
+                                 {"_recheck", compile_recheck},
+                                 {NULL, NULL}};
+  (void)t;
+  ty_lua_state(L)->engine->say = say;
+  lua_pushvalue(L, m);
+  ty_lua_register(L, fns);
+  lua_pop(L, 1);
+}

@@ -1,0 +1,470 @@
+/*
+** lua_grad.c -- gradients as Lua sees them: properties of tensors, and what lua/tycho/grad.lua walks with.
+** In: tensors. Out: gradients, leaves, and ways back as userdata. Raises what grad.c has to say.
+** A way back stops at a function of the user's (custom_grad, checkpoint) and hands it out, so that Lua code
+** never runs under C: it may raise and yield.
+*/
+#include "record/capture.h"
+#include "record/grad.h"
+#include "lua/lua_view.h"
+
+#define META_BACK "tycho.back"
+
+/* What a custom record keeps in the registry; the State's own thread lets go of it. */
+typedef struct Kept {
+  Host *H;
+  int ref;
+} Kept;
+
+static void kept_drop(void *ctx) {
+  Kept *k = ctx;
+  luaL_unref(k->H->L, LUA_REGISTRYINDEX, k->ref);
+  ty_mem_free(k);
+}
+
+static Back *check_back(lua_State *L) { return luaL_checkudata(L, 1, META_BACK); }
+
+static int back_gc(lua_State *L) {
+  ty_back_free(check_back(L));
+  return 0;
+}
+
+/* mode() -> whether operations may be taped; modes.grad sets it */
+static int grad_mode(lua_State *L) {
+  lua_pushboolean(L, ty_lua_enter(L)->grad_mode);
+  return 1;
+}
+
+/* start(retain, create, wanted = nil, floor) -> a way back; wanted: watched tensors */
+static int grad_start(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Back *b = lua_newuserdata(L, sizeof *b);
+  *b = (Back){.S = S, .retain = lua_toboolean(L, 1), .create = lua_toboolean(L, 2)};
+  if (luaL_newmetatable(L, META_BACK)) {
+    lua_pushcfunction(L, back_gc);
+    lua_setfield(L, -2, "__gc");
+  }
+  lua_setmetatable(L, -2);
+  if (!lua_istable(L, 3)) return 1;
+  int n = (int)lua_objlen(L, 3);
+  if (!(b->wanted = ty_mem_zalloc(sizeof *b->wanted * (size_t)(n + 1))))
+    return ty_lua_error(L, "grad: out of memory");
+  b->floor = (u64)lua_tonumber(L, 4);
+  for (; b->nwanted < n; b->nwanted++) {
+    lua_rawgeti(L, 3, b->nwanted + 1);
+    Tensor *x = ty_lua_check(L, "grad", -1);
+    if (x->st->tape) b->wanted[b->nwanted].r = ty_record_hold(x->st->tape);
+    lua_pop(L, 1);
+  }
+  return 1;
+}
+
+/* seed(back, y, g, outer = as it was started): outer: the way is kept, and what it computes is taped */
+static int grad_seed(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Back *b = check_back(L);
+  if (!lua_isnoneornil(L, 4)) b->retain = b->create = lua_toboolean(L, 4);
+  Tensor *y = ty_lua_check(L, "backward", 2), *g = ty_lua_check(L, "backward", 3);
+  TY_LUA_MUST(L, S, ty_back_seed(b, y, g));
+  return 0;
+}
+
+/* step(back) -> nil at the end, or what a custom function kept, and the gradients of its results */
+static int grad_step(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Back *b = check_back(L);
+  BackState y = ty_back_step(b);
+  for (int again = 0; y == BACK_FAILED && again < 8 && ty_lua_reclaim(L, S); again++)
+    y = ty_back_step(b);
+  if (y == BACK_FAILED) return ty_lua_fail(L, S);
+  if (y == BACK_DONE) return 0;
+  const Record *r = b->at->r;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, ((Kept *)r->ctx)->ref);
+  lua_createtable(L, r->dim, 0);
+  for (int i = 0; i < r->dim; i++) {
+    if (!b->at->part[i].st) continue;
+    ty_tensor_alias(ty_lua_push(L), &b->at->part[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 2;
+}
+
+/* give(back, i, g): the gradient of the custom function's input i, in its dims */
+static int grad_give(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Back *b = check_back(L);
+  int i = (int)lua_tointeger(L, 2);
+  Tensor *g = ty_lua_check(L, "custom_grad", 3);
+  const Type *t = &b->at->r->edge[i - 1].t.type;
+  if (!ty_type_same_dims(&g->type, t) || g->type.dtype != t->dtype) {
+    const char *got = ty_lua_view_text(L, &g->type);
+    return ty_lua_error(L, "custom_grad: the gradient of input %d must be %s, got %s", i,
+                        ty_lua_view_text(L, t), got);
+  }
+  TY_LUA_MUST(L, S, ty_back_give(b, i - 1, g));
+  return 0;
+}
+
+static int grad_pass(lua_State *L) {
+  ty_back_pass(check_back(L));
+  return 0;
+}
+
+/* got(back, k) -> the gradient of watched tensor k, in the dims of x; nil: none came */
+static int grad_got(lua_State *L) {
+  ty_lua_enter(L);
+  Back *b = check_back(L);
+  Tensor *g = &b->wanted[(int)lua_tointeger(L, 2) - 1].g;
+  const Tensor *x = ty_lua_check(L, "grad", 3);
+  State *S = ty_lua_state(L);
+  if (!g->st) return 0;
+  TY_LUA_MUST(L, S, ty_rule_see(S, g, x, x->st->numel, ty_lua_push(L)));
+  return 1;
+}
+
+/* ty_grad_watch of x, or of a copy where places of x are one: each element has a gradient of its own. */
+static bool watch_apart(State *S, const Tensor *x, bool watch, Tensor *y) {
+  Tensor own = {0};
+  if (ty_view_distinct(&x->type, x->strides)) return ty_grad_watch(S, x, watch, y);
+  if (!ty_record_copy(S, x, &own)) return false;
+  const bool ok = ty_grad_watch(S, &own, watch, y);
+  ty_tensor_release(&own);
+  return ok;
+}
+
+static int grad_watch(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Tensor *x = ty_lua_check(L, "grad", 1), *y = ty_lua_push(L);
+  TY_LUA_MUST(L, S, watch_apart(S, x, true, y));
+  return 1;
+}
+
+/* ty_grad_watch without a start. A capture follows writes to what it made itself alone: there it is a copy, which
+** costs nothing until it is written. */
+static bool record_same(State *S, const Tensor *x, Tensor *y) {
+  Tensor all = {.st = x->st}, own = {0};
+  if (!S->capture || x->st->tape || x->st->many) return ty_grad_watch(S, x, false, y);
+  all.type = (Type){.dtype = x->st->dtype, .rank = 1, .dims = {x->st->numel}};
+  all.strides[0] = 1;
+  if (!ty_record_copy(S, &all, &own)) return false;
+  ty_tensor_view(y, &own, &x->type, x->offset, x->strides);
+  ty_tensor_release(&own);
+  return true;
+}
+
+/* same(x, made = nil) -> x in a storage of its own, which goes on as x's does, also for others of x's that are less
+** detached; made: what stands for another tensor of x's storage, whose own storage is taken */
+static int grad_same(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Tensor *x = ty_lua_check(L, "grad", 1), *y = ty_lua_push(L);
+  const Tensor *made = lua_isnoneornil(L, 2) ? NULL : ty_lua_test(L, 2);
+  Tensor attached = *x;
+  attached.detached = false;
+  if (made && made->st) ty_tensor_view(y, made, &x->type, x->offset, x->strides);
+  else TY_LUA_MUST(L, S, record_same(S, &attached, y));
+  y->detached = x->detached; /* whether or not gradients are on */
+  return 1;
+}
+
+/* storage(x) -> a number of its storage */
+static int grad_storage(lua_State *L) {
+  lua_pushnumber(L, (lua_Number)(uintptr_t)ty_lua_check(L, "grad", 1)->st);
+  return 1;
+}
+
+/* seq() -> the number that the next record will have */
+static int grad_seq(lua_State *L) {
+  lua_pushnumber(L, (lua_Number)(ty_lua_state(L)->record_seq + 1));
+  return 1;
+}
+
+/* reaches(y, seq) -> whether y depends on a leaf, or on a record before seq */
+static int grad_reaches(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  bool yes = false;
+  const Tensor *y = ty_lua_check(L, "grad", 1);
+  TY_LUA_MUST(L, S, ty_back_reaches(S, y, (u64)lua_tonumber(L, 2), &yes));
+  lua_pushboolean(L, yes);
+  return 1;
+}
+
+static int grad_is_back(lua_State *L) {
+  bool is = lua_type(L, 1) == LUA_TUSERDATA && lua_getmetatable(L, 1);
+  if (is) {
+    luaL_getmetatable(L, META_BACK);
+    is = lua_rawequal(L, -1, -2);
+  }
+  lua_pushboolean(L, is);
+  return 1;
+}
+
+static int grad_live(lua_State *L) {
+  lua_pushnumber(L, (lua_Number)ty_lua_state(L)->records);
+  return 1;
+}
+
+/* z: y, which leads back to the custom function's result i. */
+static bool join_result(State *S, Record *join, const Tensor *y, int i, Tensor *z) {
+  if (!watch_apart(S, y, false, z)) return false;
+  if (!ty_is_float(y->type.dtype)) return true;
+  Record *r = ty_record_new(S, K_OUT, 1, &(Given){.kind = O_TENSOR, .t = z});
+  if (!r) {
+    ty_tensor_release(z);
+    return false;
+  }
+  if (r->edge[0].from) ty_record_drop(r->edge[0].from);
+  r->edge[0].from = ty_record_hold(join);
+  r->t = *z;
+  r->t.st = NULL;
+  r->dim = i;
+  if (z->st->tape) ty_record_drop(z->st->tape);
+  z->st->tape = r;
+  return true;
+}
+
+/* result(back, i, y) -> y, what the function at hand kept of its result i, leading back to it once more: so that a
+** rule that reads it has a gradient of its own */
+static int grad_result(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Back *b = check_back(L);
+  int i = (int)lua_tointeger(L, 2);
+  Tensor *y = ty_lua_check(L, "custom_grad", 3), *z = ty_lua_push(L);
+  TY_LUA_MUST(L, S, join_result(S, b->at->r, y, i - 1, z));
+  return 1;
+}
+
+/* The record of join: behind its inputs it leads to what the outputs were made from before seq, where that is given. */
+static Record *record_join(State *S, int nin, Given *src, int nout, const Tensor *const *y,
+                           u64 seq) {
+  Record **root = NULL, *r = NULL;
+  i32 n = 0;
+  if (!seq || ty_back_roots(S, y, nout, seq, &root, &n)) {
+    Given *all = ty_mem_zalloc(sizeof *all * (size_t)(nin + n + 1));
+    for (int i = 0; all && i < nin; i++) all[i] = src[i];
+    for (int i = 0; all && i < n; i++) all[nin + i].kind = O_NUMBER;
+    r = all ? ty_record_new(S, K_CUSTOM, nin + n, all) : NULL;
+    if (!all) ty_fail_memory(S, "custom_grad", 0);
+    ty_mem_free(all);
+  }
+  for (i32 i = 0; i < n; i++)
+    if (r) r->edge[nin + i].from = root[i];
+    else ty_record_drop(root[i]);
+  ty_mem_free(root);
+  return r;
+}
+
+/* join(kept, inputs, outputs, seq = nil) -> outputs that lead back to `kept`, which step hands out. seq: also to what
+** they were made from before that. */
+static int grad_join(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  int nin = (int)lua_objlen(L, 2), nout = (int)lua_objlen(L, 3);
+  Given *src = lua_newuserdata(L, sizeof *src * (size_t)(nin + 1));
+  Tensor **y = lua_newuserdata(L, sizeof *y * 2 * (size_t)(nout + 1)), **z = y + nout;
+  luaL_checkstack(L, nin + 2 * nout + 8, "custom_grad");
+  for (int i = 0; i < nin; i++) {
+    lua_rawgeti(L, 2, i + 1);
+    src[i] = ty_lua_given(L, "custom_grad", lua_gettop(L));
+  }
+  for (int i = 0; i < nout; i++) {
+    lua_rawgeti(L, 3, i + 1);
+    y[i] = ty_lua_check(L, "custom_grad", lua_gettop(L));
+  }
+  lua_createtable(L, nout, 0);
+  for (int i = 0; i < nout; i++) {
+    z[i] = ty_lua_push(L);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_pushvalue(L, 1);
+  int ref = luaL_ref(L, LUA_REGISTRYINDEX);
+  Kept *k = ty_mem_alloc(sizeof *k);
+  if (!k) ty_fail_memory(S, "custom_grad", 0);
+  const Tensor *const *made = (const Tensor *const *)y;
+  Record *r = k ? record_join(S, nin, src, nout, made, (u64)lua_tonumber(L, 4)) : NULL;
+  bool ok = r != NULL;
+  if (!ok) {
+    luaL_unref(L, LUA_REGISTRYINDEX, ref);
+    ty_mem_free(k);
+  } else {
+    k->H = (Host *)S;
+    k->ref = ref;
+    r->drop = kept_drop;
+    r->ctx = k;
+    r->dim = nout;
+    for (int i = 0; ok && i < nout; i++) ok = join_result(S, r, y[i], i, z[i]);
+    ty_record_drop(r);
+  }
+  if (!ok) return ty_lua_fail(L, S);
+  return 1;
+}
+
+/* --- leaves, as captures see them: the gradient of a leaf is that of all its storage, in one dim */
+
+static void push_flat(lua_State *L, const Tensor *g) {
+  Type t = {.dtype = g->type.dtype, .rank = 1, .dims = {g->st->numel}};
+  ty_tensor_view(ty_lua_push(L), g, &t, 0, &(i64){1});
+}
+
+/* y lies as x's storage does: g under x, zeros elsewhere. */
+static bool record_whole(State *S, const Tensor *x, const Tensor *g, Tensor *y) {
+  Tensor view = {0};
+  Type all = {.dtype = x->type.dtype, .rank = 1, .dims = {x->st->numel}};
+  if (!ty_record_full(S, &all, 0, y)) return false;
+  ty_tensor_view(&view, y, &x->type, x->offset, x->strides);
+  bool ok = ty_record_assign(S, "grad", &view, &(Given){.kind = O_TENSOR, .t = g});
+  ty_tensor_release(&view);
+  if (!ok) ty_tensor_release(y);
+  return ok;
+}
+
+/* gradient(leaf) -> what names its storage, the gradient or nil; nothing: it is no leaf */
+int ty_lua_leaf_gradient(lua_State *L) {
+  const Tensor *t = ty_lua_check(L, "capture", 1);
+  const Record *r = ty_grad_leaf(t);
+  if (!r || !ty_lua_capture(L)) return 0;
+  lua_pushfstring(L, "%p", (const void *)r);
+  if (r->t.st) push_flat(L, &r->t);
+  else lua_pushnil(L);
+  return 2;
+}
+
+/* gradients() -> "slot slot ...", a gradient for each: what leaves from outside would have been given */
+int ty_lua_leaf_gradients(lua_State *L) {
+  Capture *c = ty_lua_capture(L);
+  lua_pushliteral(L, "");
+  if (!c) return 1;
+  int n = c->nleaf, text = lua_gettop(L);
+  luaL_checkstack(L, n + 4, "gradients");
+  for (int i = 0; i < n; i++) {
+    lua_pushvalue(L, text);
+    lua_pushfstring(L, i ? " %d" : "%d", (int)c->leaf[i].slot);
+    lua_concat(L, 2);
+    lua_replace(L, text);
+    push_flat(L, &c->leaf[i].g);
+  }
+  for (int i = 0; i < n; i++) ty_tensor_release(&c->leaf[i].g);
+  c->nleaf = 0;
+  return n + 1;
+}
+
+/* lone(leaf): nothing shares its memory */
+int ty_lua_leaf_lone(lua_State *L) {
+  const Tensor *t = ty_lua_check(L, "capture", 1);
+  if (ty_lua_capture(L)) ty_capture_lone(ty_lua_state(L), t->st);
+  return 0;
+}
+
+/* whole(leaf, g) -> g, in the dims of the leaf, as the gradient of all its storage: zeros elsewhere */
+int ty_lua_leaf_whole(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  const Tensor *x = ty_lua_check(L, "capture", 1), *g = ty_lua_check(L, "capture", 2);
+  TY_LUA_MUST(L, S, record_whole(S, x, g, ty_lua_push(L)));
+  return 1;
+}
+
+/* seen(leaf, g) -> of the gradient of all its storage that of the leaf */
+int ty_lua_leaf_seen(lua_State *L) {
+  ty_lua_enter(L);
+  const Tensor *x = ty_lua_check(L, "capture", 1), *g = ty_lua_check(L, "capture", 2);
+  ty_tensor_view(ty_lua_push(L), g, &x->type, g->offset + x->offset, x->strides);
+  return 1;
+}
+
+/* --- public */
+
+int ty_lua_created(lua_State *L, const char *who) {
+  Host *H = ty_lua_host(L);
+  if (TY_LIKELY(!H->leaf)) return 1;
+  Tensor *y = ty_lua_test(L, -1);
+  H->leaf = false;
+  if (!ty_is_float(y->type.dtype))
+    return ty_lua_error(L, "%s: only floats have gradients, got %s", who,
+                        ty_lua_view_text(L, &y->type));
+  TY_LUA_MUST(L, &H->S, ty_grad_require(&H->S, y, true));
+  return 1;
+}
+
+static int l_requires_grad(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Tensor *x = ty_lua_check(L, "requires_grad_", 1);
+  bool on = lua_isnoneornil(L, 2) || lua_toboolean(L, 2);
+  TY_LUA_MUST(L, S, ty_grad_require(S, x, on));
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int l_detach(lua_State *L) {
+  ty_lua_enter(L);
+  Tensor *x = ty_lua_check(L, "detach", 1), *y = ty_lua_push(L);
+  ty_tensor_alias(y, x);
+  y->detached = true;
+  return 1;
+}
+
+int ty_lua_grad_required(lua_State *L, const Tensor *x) {
+  lua_pushboolean(L, ty_needs_grad(x));
+  return 1;
+}
+
+int ty_lua_grad_is_leaf(lua_State *L, const Tensor *x) {
+  lua_pushboolean(L, !ty_needs_grad(x) || x->st->tape->kind == K_LEAF);
+  return 1;
+}
+
+/* A capture keeps the gradients of leaves from outside elsewhere; see gradients.lua. */
+static void refuse_outside(lua_State *L, State *S, const Record *r) {
+  if (!r || !ty_capture_is_old(S, r)) return;
+  ty_capture_refuse(S, "a gradient is read or set in a way that cannot be followed");
+  ty_lua_fail(L, S);
+}
+
+int ty_lua_grad_get(lua_State *L, const Tensor *x) {
+  Record *r = ty_grad_leaf(x);
+  ty_lua_follow(L, ty_lua_host(L)); /* views are made as the mode says */
+  refuse_outside(L, x->st->S, r);
+  if (!r || !r->t.st) lua_pushnil(L);
+  else ty_tensor_view(ty_lua_push(L), &r->t, &x->type, x->offset, x->strides);
+  return 1;
+}
+
+/* x.grad = nil, or a tensor of x's dims and dtype, at index 3 */
+int ty_lua_grad_set(lua_State *L, const Tensor *x) {
+  State *S = ty_lua_enter(L);
+  Record *r = ty_grad_leaf(x);
+  refuse_outside(L, S, r);
+  if (lua_isnil(L, 3)) {
+    if (r) ty_tensor_release(&r->t);
+    return 0;
+  }
+  Tensor *g = ty_lua_check(L, "grad", 3);
+  if (!r) return ty_lua_error(L, "grad: only a leaf that requires grad has one that can be set");
+  if (!ty_type_same_dims(&g->type, &x->type) || g->type.dtype != x->type.dtype) {
+    const char *got = ty_lua_view_text(L, &g->type);
+    return ty_lua_error(L, "grad: must be %s, got %s", ty_lua_view_text(L, &x->type), got);
+  }
+  Tensor *whole = ty_lua_push(L);
+  TY_LUA_MUST(L, S, record_whole(S, x, g, whole));
+  ty_tensor_release(&r->t);
+  ty_tensor_alias(&r->t, whole);
+  return 0;
+}
+
+void ty_lua_open_grad(lua_State *L, int m, int t) {
+  static const LuaFunction rows[] = {
+      {"requires_grad_", l_requires_grad, 'b', "x, on = true",
+       "makes x a leaf: operations on it are taped, and backward fills x.grad"},
+      {"detach", l_detach, 'b', "x", "x without its past: no gradient goes through this view"},
+      {NULL, NULL, 0, NULL, NULL}};
+  static const luaL_Reg fns[] = {
+      {"mode", grad_mode},       {"start", grad_start}, {"seed", grad_seed},
+      {"step", grad_step},       {"give", grad_give},   {"pass", grad_pass},
+      {"got", grad_got},         {"watch", grad_watch}, {"same", grad_same},
+      {"storage", grad_storage}, {"seq", grad_seq},     {"reaches", grad_reaches},
+      {"join", grad_join},       {"live", grad_live},   {"is_back", grad_is_back},
+      {"result", grad_result},   {NULL, NULL}};
+  ty_lua_define(L, m, t, rows);
+  lua_getfield(L, m, "internals");
+  lua_newtable(L);
+  ty_lua_register(L, fns);
+  lua_setfield(L, -2, "grad");
+  lua_pop(L, 1);
+}

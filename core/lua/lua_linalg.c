@@ -1,0 +1,457 @@
+/*
+** lua_linalg.c -- ty.linalg: solve, inv, det, cholesky, qr, svd, eigh, lstsq, by OpenBLAS's LAPACK.
+** In: matrices in the last two dims, batched over the dims before. Out: new tensors of f32, or f64
+** where an operand is f64. Values are computed on the host and copied column by column, as LAPACK
+** wants them; results depend on OpenBLAS, its kernels and threads, alike in eager and compiled
+** functions. Raises on shapes, on singular matrices and on what does not converge, and says what to
+** install where the library is missing.
+*/
+#include <math.h>
+#include <stdio.h>
+#include "lua/lua_view.h"
+
+#define UPPER_LIMIT 46340 /* rows and columns: their product fits LAPACK's 32-bit integers */
+
+/* LAPACK's Fortran symbols. Each char argument has a hidden length behind all others. */
+typedef void Gesv(const int *n, const int *nrhs, void *a, const int *lda, int *ipiv, void *b,
+                  const int *ldb, int *info);
+typedef void Getrf(const int *m, const int *n, void *a, const int *lda, int *ipiv, int *info);
+typedef void Potrf(const char *uplo, const int *n, void *a, const int *lda, int *info, size_t);
+typedef void Geqrf(const int *m, const int *n, void *a, const int *lda, void *tau, void *work,
+                   const int *lwork, int *info);
+typedef void Orgqr(const int *m, const int *n, const int *k, void *a, const int *lda,
+                   const void *tau, void *work, const int *lwork, int *info);
+typedef void Gesdd(const char *job, const int *m, const int *n, void *a, const int *lda, void *s,
+                   void *u, const int *ldu, void *vt, const int *ldvt, void *work, const int *lwork,
+                   int *iwork, int *info, size_t);
+typedef void Syevd(const char *job, const char *uplo, const int *n, void *a, const int *lda,
+                   void *w, void *work, const int *lwork, int *iwork, const int *liwork, int *info,
+                   size_t, size_t);
+typedef void Gelsd(const int *m, const int *n, const int *nrhs, void *a, const int *lda, void *b,
+                   const int *ldb, void *s, const void *rcond, int *rank, void *work,
+                   const int *lwork, int *iwork, int *info);
+
+/* The routine of that name for the dtype; raises where there is no library. */
+static void *routine(lua_State *L, const char *who, int dtype, const char *name) {
+  const char *err = NULL;
+  char symbol[16];
+  snprintf(symbol, sizeof symbol, "%c%s_", dtype == T_F64 ? 'd' : 's', name);
+  void *fn = ty_blas_load(&err) ? ty_blas_symbol(symbol) : NULL;
+  if (fn) return fn;
+  ty_lua_error(L, "%s: needs LAPACK of OpenBLAS: %s; install it with `apt install libopenblas0`",
+               who, err ? err : "the library lacks it");
+  return NULL;
+}
+
+/* --- matrices in and out */
+
+/* A stack of matrices, column by column: matrix i begins at data + i * m * n elements. */
+typedef struct Stack {
+  Type lead; /* dims before the matrices */
+  int dtype, m, n;
+  i64 count;    /* of matrices */
+  size_t bytes; /* of an element */
+  char *data;   /* a userdata on the Lua stack */
+} Stack;
+
+static double at(const Stack *s, i64 matrix, i64 elem) {
+  const char *p = s->data + (size_t)(matrix * s->m * s->n + elem) * s->bytes;
+  return ty_elem_load(s->dtype, p);
+}
+
+static void *matrix(const Stack *s, i64 i) {
+  return s->data + (size_t)(i * s->m * s->n) * s->bytes;
+}
+
+static void set(const Stack *s, i64 matrix, i64 elem, double v) {
+  ty_elem_store(s->dtype, s->data + (size_t)(matrix * s->m * s->n + elem) * s->bytes, v);
+}
+
+/* Room for as many m x n matrices as the lead counts, all zero. */
+static Stack stack_new(lua_State *L, const char *who, const Type *lead, int dtype, int m, int n) {
+  Stack s = {.lead = *lead, .dtype = dtype, .m = m, .n = n, .bytes = ty_dtypes[dtype].bytes};
+  Type t = *lead;
+  t.dtype = (u8)dtype;
+  s.lead = t;
+  s.count = ty_type_numel(&t);
+  i64 size;
+  if (!ty_mul(s.count, (i64)m * n, &size) || size > (i64)1 << 44)
+    ty_lua_error(L, "%s: the matrices are too large", who);
+  size = (size + 1) * (i64)s.bytes;
+  s.data = lua_newuserdata(L, (size_t)size);
+  memset(s.data, 0, (size_t)size);
+  return s;
+}
+
+/* x's matrices, repeated over `lead` where it has more. A vector is a matrix of one column. */
+static Stack stack_read(lua_State *L, State *S, const char *who, const Tensor *x, const Type *lead,
+                        int dtype) {
+  Tensor *cast = ty_lua_push(L);
+  if (S->tracks && x->st->tape && !x->detached)
+    ty_lua_error(L, "%s: has no gradient (use detach)", who);
+  TY_LUA_MUST(L, S, ty_record_cast(S, x, dtype, cast));
+  bool vector = x->type.rank == 1;
+  int rank = vector ? 0 : x->type.rank - 2;
+  i64 m = x->type.dims[rank], n = vector ? 1 : x->type.dims[rank + 1];
+  if (m > UPPER_LIMIT || n > UPPER_LIMIT)
+    ty_lua_error(L, "%s: %s is too large", who, ty_lua_view_text(L, &x->type));
+  Stack s = stack_new(L, who, lead, dtype, (int)m, (int)n);
+  const char *p = ty_tensor_read(S, cast);
+  if (!p) ty_lua_fail(L, S);
+  i64 steps[MAX_RANK] = {0}, down = cast->strides[rank],
+      across = vector ? 0 : cast->strides[rank + 1];
+  for (int d = 0; d < rank; d++)
+    if (x->type.dims[d] != 1) steps[lead->rank - rank + d] = cast->strides[d];
+  Walk w = {0};
+  char *y = s.data;
+  for (i64 i = 0; i < s.count; i++, ty_walk_next(&w, lead, steps))
+    for (i64 c = 0; c < n; c++)
+      for (i64 r = 0; r < m; r++, y += s.bytes)
+        memcpy(y, p + (w.offset + r * down + c * across) * (i64)s.bytes, s.bytes);
+  return s;
+}
+
+/* Pushes the top left m x n corners as a tensor [lead, m, n]; vector: [lead, m]; scalar: [lead]. */
+static void stack_push(lua_State *L, State *S, const Stack *s, int m, int n, int rank) {
+  Type t = s->lead;
+  if (rank > 0) t.dims[t.rank++] = m;
+  if (rank > 1) t.dims[t.rank++] = n;
+  char *rows = lua_newuserdata(L, (size_t)(s->count * m * n + 1) * s->bytes), *y = rows;
+  for (i64 i = 0; i < s->count; i++)
+    for (i64 r = 0; r < m; r++)
+      for (i64 c = 0; c < n; c++, y += s->bytes)
+        memcpy(y, (char *)matrix(s, i) + (size_t)(c * s->m + r) * s->bytes, s->bytes);
+  Tensor *x = ty_lua_push(L);
+  TY_LUA_MUST(L, S, ty_tensor_from(S, x, &t, rows));
+  lua_replace(L, -2); /* results stand side by side */
+}
+
+/* --- arguments */
+
+static int float_of(State *S, int dtype) {
+  if (!ty_is_float(dtype)) dtype = S->default_dtype;
+  return dtype == T_F64 ? T_F64 : T_F32;
+}
+
+static Type lead_of(const Tensor *x) {
+  Type t = x->type;
+  for (int i = 0; i < 2 && t.rank > 0; i++) t.dims[--t.rank] = 0;
+  return t;
+}
+
+/* Argument 1 as matrices; square: they must be. */
+static Stack matrices(lua_State *L, State **S, const char *who, bool square) {
+  *S = ty_lua_enter(L);
+  const Tensor *x = ty_lua_check(L, who, 1);
+  int r = x->type.rank;
+  if (r < 2) ty_lua_error(L, "%s: needs a matrix, got %s", who, ty_lua_view_text(L, &x->type));
+  if (square && x->type.dims[r - 1] != x->type.dims[r - 2])
+    ty_lua_error(L, "%s: needs square matrices, got %s", who, ty_lua_view_text(L, &x->type));
+  Type lead = lead_of(x);
+  return stack_read(L, *S, who, x, &lead, float_of(*S, x->type.dtype));
+}
+
+/* Arguments 1 and 2 as matrices a and right sides b with equally many rows. */
+static void system_of(lua_State *L, State **S, const char *who, bool square, Stack *a, Stack *b) {
+  *S = ty_lua_enter(L);
+  const Tensor *x = ty_lua_check(L, who, 1), *y = ty_lua_check(L, who, 2);
+  int rx = x->type.rank, ry = y->type.rank;
+  const char *sx = ty_lua_view_text(L, &x->type), *sy = ty_lua_view_text(L, &y->type);
+  if (rx < 2 || ry < 1) ty_lua_error(L, "%s: needs matrices, got %s and %s", who, sx, sy);
+  if (square && x->type.dims[rx - 1] != x->type.dims[rx - 2])
+    ty_lua_error(L, "%s: needs square matrices, got %s", who, sx);
+  if (x->type.dims[rx - 2] != y->type.dims[ry == 1 ? 0 : ry - 2])
+    ty_lua_error(L, "%s: rows differ, %s and %s", who, sx, sy);
+  Type lead = lead_of(x), other = lead_of(y);
+  if (!ty_type_broadcast(&lead, &other))
+    ty_lua_error(L, "%s: leading sizes do not broadcast, %s and %s", who, sx, sy);
+  int dtype = float_of(*S, ty_dtype_promote(x->type.dtype, y->type.dtype));
+  *a = stack_read(L, *S, who, x, &lead, dtype);
+  *b = stack_read(L, *S, who, y, &lead, dtype);
+}
+
+/* Iterations may not end on values that are not finite. */
+static void must_be_finite(lua_State *L, const char *who, const Stack *s) {
+  i64 n = s->count * s->m * s->n;
+  for (i64 i = 0; i < n; i++)
+    if (!isfinite(at(s, 0, i))) ty_lua_error(L, "%s: the matrix holds NaN or infinity", who);
+}
+
+static void *scratch(lua_State *L, i64 n, size_t bytes) {
+  return lua_newuserdata(L, (size_t)TY_MAX(n, 1) * bytes);
+}
+
+/* The length that a workspace query left in its first element. */
+static int asked(const Stack *s, const void *work) { return (int)ty_elem_load(s->dtype, work) + 1; }
+
+/* --- calls */
+
+/* What a routine works on, for all matrices. */
+typedef struct Call {
+  void *fn, *then; /* LAPACK's */
+  const Stack *a, *x, *y, *z;
+  void *work, *tau, *values;
+  int length, *ints, ilength, k, info;
+} Call;
+
+/* Runs it; gives the info that was left. */
+static int call(lua_State *L, const char *who, void (*run)(void *), Call *c) {
+  u32 fp = ty_fp_enter();
+  bool ok = ty_blas_call(run, c);
+  ty_fp_leave(fp);
+  if (!ok) ty_lua_error(L, "%s: out of memory", who);
+  return c->info;
+}
+
+/* --- systems of equations */
+
+static void run_gesv(void *arg) {
+  Call *c = arg;
+  const Stack *a = c->a, *b = c->x;
+  for (i64 i = 0; i < a->count && !c->info; i++)
+    ((Gesv *)c->fn)(&a->n, &b->n, matrix(a, i), &a->n, c->ints, matrix(b, i), &a->n, &c->info);
+}
+
+/* a's matrices are factored, b's become the solutions. */
+static void solve(lua_State *L, const char *who, const Stack *a, const Stack *b) {
+  Call c = {.fn = routine(L, who, a->dtype, "gesv"), .a = a, .x = b};
+  c.ints = scratch(L, a->n, sizeof(int));
+  if (a->n == 0 || b->n == 0) return;
+  int info = call(L, who, run_gesv, &c);
+  if (info > 0) ty_lua_error(L, "%s: matrix is singular (pivot %d)", who, info);
+}
+
+static int l_solve(lua_State *L) {
+  State *S;
+  Stack a, b;
+  system_of(L, &S, "solve", true, &a, &b);
+  int rank = ty_lua_test(L, 2)->type.rank == 1 ? 1 : 2;
+  solve(L, "solve", &a, &b);
+  stack_push(L, S, &b, b.m, b.n, rank);
+  return 1;
+}
+
+static int l_inv(lua_State *L) {
+  State *S;
+  Stack a = matrices(L, &S, "inv", true);
+  Stack b = stack_new(L, "inv", &a.lead, a.dtype, a.m, a.n);
+  for (i64 i = 0; i < b.count; i++)
+    for (int d = 0; d < b.n; d++) set(&b, i, (i64)d * b.n + d, 1);
+  solve(L, "inv", &a, &b);
+  stack_push(L, S, &b, b.m, b.n, 2);
+  return 1;
+}
+
+/* The product of the pivots of an LU decomposition, with the sign of its row exchanges. */
+static void run_getrf(void *arg) {
+  Call *c = arg;
+  const Stack *a = c->a;
+  for (i64 i = 0; i < a->count; i++) {
+    double det = 1;
+    if (a->n > 0) ((Getrf *)c->fn)(&a->n, &a->n, matrix(a, i), &a->n, c->ints, &c->info);
+    for (int d = 0; d < a->n; d++) {
+      det *= at(a, i, (i64)d * a->n + d);
+      if (c->ints[d] != d + 1) det = -det;
+    }
+    set(c->x, i, 0, det);
+  }
+}
+
+static int l_det(lua_State *L) {
+  State *S;
+  Stack a = matrices(L, &S, "det", true);
+  Stack y = stack_new(L, "det", &a.lead, a.dtype, 1, 1);
+  Call c = {.fn = routine(L, "det", a.dtype, "getrf"), .a = &a, .x = &y};
+  c.ints = scratch(L, a.n, sizeof(int));
+  call(L, "det", run_getrf, &c);
+  stack_push(L, S, &y, 1, 1, 0);
+  return 1;
+}
+
+static void run_gelsd(void *arg) {
+  Call *c = arg;
+  const Stack *a = c->a, *x = c->x;
+  int found;
+  u64 rcond = 0;
+  ty_elem_store(a->dtype, &rcond, -1); /* the machine's precision */
+  for (i64 i = 0; i < a->count && !c->info; i++)
+    ((Gelsd *)c->fn)(&a->m, &a->n, &x->n, matrix(a, i), &a->m, matrix(x, i), &x->m, c->values,
+                     &rcond, &found, c->work, &c->length, c->ints, &c->info);
+}
+
+/* Least squares of minimal norm by the singular values. */
+static int l_lstsq(lua_State *L) {
+  State *S;
+  Stack a, b;
+  system_of(L, &S, "lstsq", false, &a, &b);
+  int rank = ty_lua_test(L, 2)->type.rank == 1 ? 1 : 2;
+  must_be_finite(L, "lstsq", &a);
+  must_be_finite(L, "lstsq", &b);
+  Gelsd *gelsd = (Gelsd *)routine(L, "lstsq", a.dtype, "gelsd");
+  int rows = TY_MAX(a.m, a.n), info = 0, found, query = -1, ask = 0;
+  Stack x =
+      stack_new(L, "lstsq", &b.lead, b.dtype, TY_MAX(rows, 1), b.n); /* room for either side */
+  for (i64 i = 0; i < b.count; i++)
+    for (int c = 0; c < b.n; c++)
+      memcpy((char *)matrix(&x, i) + (size_t)c * (size_t)x.m * x.bytes,
+             (char *)matrix(&b, i) + (size_t)c * (size_t)b.m * b.bytes, (size_t)b.m * b.bytes);
+  if (a.m > 0 && a.n > 0 && b.n > 0 && a.count > 0) {
+    u64 first = 0, rcond = 0;
+    void *values = scratch(L, TY_MIN(a.m, a.n), a.bytes);
+    ty_elem_store(a.dtype, &rcond, -1);
+    gelsd(&a.m, &a.n, &b.n, a.data, &a.m, x.data, &x.m, values, &rcond, &found, &first, &query,
+          &ask, &info);
+    Call c = {.fn = (void *)gelsd, .a = &a, .x = &x, .values = values, .length = asked(&a, &first)};
+    c.work = scratch(L, c.length, a.bytes);
+    c.ints = scratch(L, ask, sizeof(int));
+    info = call(L, "lstsq", run_gelsd, &c);
+  }
+  if (info) return ty_lua_error(L, "lstsq: the singular values did not converge");
+  stack_push(L, S, &x, a.n, b.n, rank);
+  return 1;
+}
+
+/* --- decompositions */
+
+static void run_potrf(void *arg) {
+  Call *c = arg;
+  const Stack *a = c->a;
+  for (i64 i = 0; i < a->count && !c->info && a->n > 0; i++) {
+    ((Potrf *)c->fn)("L", &a->n, matrix(a, i), &a->n, &c->info, 1);
+    for (i64 j = 1; j < a->n; j++) /* LAPACK leaves the other half as it was */
+      for (i64 r = 0; r < j; r++) set(a, i, j * a->n + r, 0);
+  }
+}
+
+static int l_cholesky(lua_State *L) {
+  State *S;
+  Stack a = matrices(L, &S, "cholesky", true);
+  Call c = {.fn = routine(L, "cholesky", a.dtype, "potrf"), .a = &a};
+  int info = call(L, "cholesky", run_potrf, &c);
+  if (info > 0)
+    return ty_lua_error(L, "cholesky: matrix is not positive definite (minor %d)", info);
+  stack_push(L, S, &a, a.m, a.n, 2);
+  return 1;
+}
+
+static void run_geqrf(void *arg) {
+  Call *c = arg;
+  const Stack *a = c->a, *r = c->x;
+  const int k = c->k;
+  for (i64 i = 0; i < a->count; i++) {
+    ((Geqrf *)c->fn)(&a->m, &a->n, matrix(a, i), &a->m, c->tau, c->work, &c->length, &c->info);
+    for (i64 j = 0; j < a->n; j++)
+      for (i64 d = 0; d <= j && d < k; d++) set(r, i, j * k + d, at(a, i, j * a->m + d));
+    ((Orgqr *)c->then)(&a->m, &k, &k, matrix(a, i), &a->m, c->tau, c->work, &c->length, &c->info);
+  }
+}
+
+static int l_qr(lua_State *L) {
+  State *S;
+  Stack a = matrices(L, &S, "qr", false);
+  Geqrf *geqrf = (Geqrf *)routine(L, "qr", a.dtype, "geqrf");
+  Orgqr *orgqr = (Orgqr *)routine(L, "qr", a.dtype, "orgqr");
+  int k = TY_MIN(a.m, a.n), info = 0, query = -1;
+  Stack r = stack_new(L, "qr", &a.lead, a.dtype, TY_MAX(k, 1), a.n);
+  if (k > 0 && a.count > 0) {
+    u64 one = 0, two = 0;
+    void *tau = scratch(L, k, a.bytes);
+    geqrf(&a.m, &a.n, a.data, &a.m, tau, &one, &query, &info);
+    orgqr(&a.m, &k, &k, a.data, &a.m, tau, &two, &query, &info);
+    Call c = {.fn = (void *)geqrf, .then = (void *)orgqr, .a = &a, .x = &r, .tau = tau, .k = k};
+    c.length = TY_MAX(asked(&a, &one), asked(&a, &two));
+    c.work = scratch(L, c.length, a.bytes);
+    call(L, "qr", run_geqrf, &c);
+  }
+  stack_push(L, S, &a, a.m, k, 2);
+  stack_push(L, S, &r, k, a.n, 2);
+  return 2;
+}
+
+static void run_gesdd(void *arg) {
+  Call *c = arg;
+  const Stack *a = c->a, *u = c->x, *v = c->z;
+  for (i64 i = 0; i < a->count && !c->info; i++)
+    ((Gesdd *)c->fn)("S", &a->m, &a->n, matrix(a, i), &a->m, matrix(c->y, i), matrix(u, i), &a->m,
+                     matrix(v, i), &v->m, c->work, &c->length, c->ints, &c->info, 1);
+}
+
+static int l_svd(lua_State *L) {
+  State *S;
+  Stack a = matrices(L, &S, "svd", false);
+  must_be_finite(L, "svd", &a);
+  Gesdd *gesdd = (Gesdd *)routine(L, "svd", a.dtype, "gesdd");
+  int k = TY_MIN(a.m, a.n), info = 0, query = -1;
+  int ldv = TY_MAX(k, 1);
+  Stack u = stack_new(L, "svd", &a.lead, a.dtype, a.m, k);
+  Stack s = stack_new(L, "svd", &a.lead, a.dtype, k, 1);
+  Stack v = stack_new(L, "svd", &a.lead, a.dtype, ldv, a.n);
+  if (k > 0 && a.count > 0) {
+    u64 first = 0;
+    int *iwork = scratch(L, 8 * (i64)k, sizeof(int));
+    gesdd("S", &a.m, &a.n, a.data, &a.m, s.data, u.data, &a.m, v.data, &ldv, &first, &query, iwork,
+          &info, 1);
+    Call c = {.fn = (void *)gesdd, .a = &a, .x = &u, .y = &s, .z = &v, .ints = iwork};
+    c.length = asked(&a, &first);
+    c.work = scratch(L, c.length, a.bytes);
+    info = call(L, "svd", run_gesdd, &c);
+  }
+  if (info) return ty_lua_error(L, "svd: the singular values did not converge");
+  stack_push(L, S, &u, a.m, k, 2);
+  stack_push(L, S, &s, k, 1, 1);
+  stack_push(L, S, &v, k, a.n, 2);
+  return 3;
+}
+
+static void run_syevd(void *arg) {
+  Call *c = arg;
+  const Stack *a = c->a;
+  for (i64 i = 0; i < a->count && !c->info; i++)
+    ((Syevd *)c->fn)("V", "L", &a->n, matrix(a, i), &a->n, matrix(c->x, i), c->work, &c->length,
+                     c->ints, &c->ilength, &c->info, 1, 1);
+}
+
+/* Eigenvalues, ascending, and eigenvectors as columns; the lower half of each matrix is read. */
+static int l_eigh(lua_State *L) {
+  State *S;
+  Stack a = matrices(L, &S, "eigh", true);
+  must_be_finite(L, "eigh", &a);
+  Syevd *syevd = (Syevd *)routine(L, "eigh", a.dtype, "syevd");
+  Stack w = stack_new(L, "eigh", &a.lead, a.dtype, a.n, 1);
+  int info = 0, query = -1, ilength = 0;
+  if (a.n > 0 && a.count > 0) {
+    u64 first = 0;
+    syevd("V", "L", &a.n, a.data, &a.n, w.data, &first, &query, &ilength, &query, &info, 1, 1);
+    Call c = {.fn = (void *)syevd, .a = &a, .x = &w, .ilength = ilength};
+    c.length = asked(&a, &first);
+    c.work = scratch(L, c.length, a.bytes);
+    c.ints = scratch(L, ilength, sizeof(int));
+    info = call(L, "eigh", run_syevd, &c);
+  }
+  if (info) return ty_lua_error(L, "eigh: the eigenvalues did not converge");
+  stack_push(L, S, &w, a.n, 1, 1);
+  stack_push(L, S, &a, a.m, a.n, 2);
+  return 2;
+}
+
+void ty_lua_open_linalg(lua_State *L, int m, int t) {
+  static const LuaFunction rows[] = {
+      {"linalg.solve", l_solve, 'm', "a, b",
+       "x with a x = b, for square matrices a; b: a vector or columns"},
+      {"linalg.inv", l_inv, 'm', "a", "the inverse of square matrices"},
+      {"linalg.det", l_det, 'm', "a", "the determinant of square matrices"},
+      {"linalg.cholesky", l_cholesky, 'm', "a",
+       "the lower triangle l with l l^t = a, for positive definite matrices"},
+      {"linalg.qr", l_qr, 'm', "a",
+       "two results: q with orthonormal columns and an upper triangle r, a = q r"},
+      {"linalg.svd", l_svd, 'm', "a",
+       "three results: u, the singular values in descending order, v^t; a = u diag(s) v^t"},
+      {"linalg.eigh", l_eigh, 'm', "a",
+       "two results: eigenvalues in ascending order and eigenvectors as columns, symmetric "
+       "matrices"},
+      {"linalg.lstsq", l_lstsq, 'm', "a, b", "the x of least norm that makes |a x - b| least"},
+      {NULL, NULL, 0, NULL, NULL}};
+  lua_createtable(L, 0, TY_COUNT(rows));
+  ty_lua_define(L, lua_gettop(L), t, rows);
+  lua_setfield(L, m, "linalg");
+}

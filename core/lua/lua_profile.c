@@ -1,0 +1,192 @@
+/*
+** lua_profile.c -- profiles for profile.lua, and what Lua's library does not tell: the wall clock, the
+** size of a terminal.
+** In: nothing but a file's number. Out: flat lists of numbers, tables. Fails where another profile
+** runs: nil and why.
+*/
+#include "lua/lua_modes.h"
+#include "lua/lua_trace.h"
+#include "base/profile.h"
+
+#include <math.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static void put(lua_State *L, const char *name, double v) {
+  lua_pushnumber(L, v);
+  lua_setfield(L, -2, name);
+}
+
+/* start() -> mode, which whoever stops leaves; nil and why it cannot be */
+static int profile_start(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Mode *m = ty_lua_mode_push(L, MODE_PROFILE);
+  if (ty_profile_start(S)) {
+    ty_lua_mode_open(L, m);
+    return 1;
+  }
+  lua_pushnil(L);
+  lua_pushliteral(L, "another profile is running");
+  return 2;
+}
+
+/* Bytes of the elements that operand i of a launch touches, each once. */
+static double touched(const Launch *l, const Program *p, int i) {
+  double n = ty_dtypes[p->operand[i].dtype].bytes;
+  for (int d = 0; d < l->no + l->nr + l->ni; d++)
+    if (l->strides[i][d]) n *= (double)l->dims[d];
+  return n;
+}
+
+static double extent(const Launch *l, int from, int n) {
+  double y = 1;
+  while (n--) y *= (double)l->dims[from++];
+  return y;
+}
+
+static double reach(i64 n, i64 stride) { return (double)(n - 1) * fabs((double)stride); }
+
+static double path_reach(const Path *p) {
+  double y = 0;
+  for (i32 i = 0; i < p->n; i++) y += reach(p->dims[i], p->strides[i]);
+  return y;
+}
+
+/* Elements of a factor that a product reads: what the batch's items share counts once, and so does where
+** windows overlap: there are no more than lie between the first and the last. */
+static double factor_elements(const Gemm *g, const i64 *lead, i64 rows, i64 cols, i64 rs, i64 cs,
+                              const Places *p) {
+  double n = (double)rows * (double)cols, span = 1 + reach(rows, rs) + reach(cols, cs);
+  if (p) span += path_reach(&p->row) + path_reach(&p->col);
+  for (int d = 0; d < g->nlead; d++) {
+    if (lead[d]) n *= (double)g->lead[d];
+    span += reach(g->lead[d], lead[d]);
+  }
+  return TY_MIN(n, span);
+}
+
+static double factor_bytes(const Gemm *g) {
+  return ty_dtypes[g->dtype].bytes *
+         (factor_elements(g, g->abs, g->m, g->k, g->ars, g->acs, g->ap) +
+          factor_elements(g, g->bbs, g->k, g->n, g->brs, g->bcs, g->bp));
+}
+
+/* Adds a kernel, or the epilogue of a product: bytes, how often its body runs. */
+static void put_kernel(lua_State *L, const Step *s) {
+  const Program *p = ty_kernel_program(s->entry);
+  const Launch *l = s->launch;
+  const int epilogue = s->kind == STEP_GEMM ? 3 : 0; /* where its operands begin */
+  double bytes = epilogue ? factor_bytes(s->gemm) : 0;
+  for (int i = 0; i < p->noperands; i++)
+    if (s->slot[epilogue + i] && !(epilogue && i == s->product)) bytes += touched(l, p, i);
+  double rows = extent(l, 0, l->no) * extent(l, l->no + l->nr, l->ni);
+  put(L, "rows", rows);
+  put(L, "elements", rows * extent(l, l->no, l->nr));
+  put(L, "bytes", bytes);
+}
+
+static double slots_bytes(const Plan *p, const Step *s) {
+  double bytes = 0;
+  for (int j = 0; j < s->noperands; j++) bytes += (double)p->slot[s->slot[j]].bytes;
+  return bytes;
+}
+
+static void put_step(lua_State *L, const Plan *p, const Step *s) {
+  static const char *const kinds[] = {"kernel", "product", "host", "copy"};
+  lua_newtable(L);
+  lua_pushstring(L, kinds[s->kind]);
+  lua_setfield(L, -2, "kind");
+  lua_pushstring(L, s->op == OP_INPUT ? "copy" : ty_ops[s->op].name);
+  lua_setfield(L, -2, "op");
+  put(L, "bytes", slots_bytes(p, s));
+  put(L, "node", s->node);
+  if (s->kind == STEP_KERNEL || (s->kind == STEP_GEMM && s->kernel)) put_kernel(L, s);
+  if (s->kind != STEP_GEMM) return;
+  if (!s->kernel) {
+    double sums = (double)s->gemm->batch * (double)s->gemm->m * (double)s->gemm->n;
+    put(L, "bytes", factor_bytes(s->gemm) + sums * ty_dtypes[s->gemm->dtype].bytes);
+  }
+  put(L, "m", (double)s->gemm->m), put(L, "n", (double)s->gemm->n);
+  put(L, "k", (double)s->gemm->k), put(L, "batch", (double)s->gemm->batch);
+  lua_pushstring(L, ty_dtypes[s->gemm->dtype].name);
+  lua_setfield(L, -2, "dtype");
+}
+
+/* The plan's steps as a list; beside it the text of its passes, where the programs of kernels stand. */
+static void put_plan(lua_State *L, const Plan *p) {
+  lua_newtable(L);
+  if (p->source) {
+    ty_lua_plan_text(L, p->source);
+    lua_setfield(L, -2, "text");
+  }
+  put(L, "operations", (double)p->nops);
+  for (i32 k = 0; k < p->nsteps; k++) {
+    put_step(L, p, &p->step[k]);
+    lua_rawseti(L, -2, k + 1);
+  }
+}
+
+/* stop() -> list of numbers, eight for each event: kind, thread, begin, end (seconds), plan, step, n,
+** 0; list of plans; how many events were lost. Nothing where no profile runs. */
+static int profile_stop(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  const Event *e;
+  int at = 0;
+  double lost = 0;
+  if (!ty_profile_stop(S)) return 0;
+  lua_newtable(L);
+  for (i32 ring = 0; ring < TY_PROFILE_RINGS; ring++) {
+    i64 gone = 0;
+    for (i64 i = 0; (e = ty_profile_event(ring, i, &gone)); i++) {
+      double v[8] = {
+          e->kind,     e->thread,   (double)e->begin * 1e-9, (double)e->end * 1e-9, e->plan + 1,
+          e->step + 1, (double)e->n};
+      for (int k = 0; k < 8; k++) {
+        lua_pushnumber(L, v[k]);
+        lua_rawseti(L, -2, ++at);
+      }
+    }
+    lost += (double)gone;
+  }
+  lua_newtable(L);
+  for (i32 i = 0; ty_profile_held(i); i++) {
+    put_plan(L, ty_profile_held(i));
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_pushnumber(L, lost);
+  ty_profile_leave();
+  return 3;
+}
+
+/* runs() -> whether a profile of this State runs */
+static int profile_runs(lua_State *L) {
+  const State *S = ty_lua_enter(L);
+  lua_pushboolean(L, (S->engine->dump & DUMP_PROFILE) != 0);
+  return 1;
+}
+
+/* clock() -> seconds of a clock that only goes forward, with the nanoseconds */
+static int wall_clock(lua_State *L) {
+  lua_pushnumber(L, (double)ty_profile_now() * 1e-9);
+  return 1;
+}
+
+/* terminal(fd) -> columns, rows (0 where unknown) of the terminal that the file is; nothing: it is none */
+static int terminal(lua_State *L) {
+  struct winsize w = {0};
+  int fd = (int)luaL_checkinteger(L, 1);
+  if (!isatty(fd)) return 0;
+  ioctl(fd, TIOCGWINSZ, &w);
+  lua_pushinteger(L, w.ws_col);
+  lua_pushinteger(L, w.ws_row);
+  return 2;
+}
+
+void ty_lua_open_profile(lua_State *L, int m) {
+  static const luaL_Reg fns[] = {{"profile_start", profile_start}, {"profile_stop", profile_stop},
+                                 {"profile_runs", profile_runs},   {"clock", wall_clock},
+                                 {"terminal", terminal},           {NULL, NULL}};
+  lua_getfield(L, m, "internals");
+  ty_lua_register(L, fns);
+  lua_pop(L, 1);
+}

@@ -1,0 +1,64 @@
+/*
+** lua_seam.c -- puts the Seam (lua_seam.h) into the registry.
+** In: calls of other shared objects from closures over the State and the metatable. Out: tensors
+** and addresses of their elements. Raises or answers NULL as the header says.
+*/
+#include "lua/lua_seam.h"
+#include "lua/lua_view.h"
+
+static void seam_enter(lua_State *L) { ty_lua_enter(L); }
+
+static int seam_fail(lua_State *L, const char *text) { return ty_lua_error(L, "%s", text); }
+
+static bool seam_is_tensor(lua_State *L, int i) { return ty_lua_test(L, i) != NULL; }
+
+static void *seam_make(lua_State *L, const Type *t) {
+  State *S = ty_lua_state(L);
+  if (!ty_type_fits(t)) return NULL;
+  Tensor *y = ty_lua_push(L);
+  if (TY_LUA_TRY(L, S, ty_tensor_from(S, y, t, NULL))) return y->st->buf->data;
+  lua_pop(L, 1);
+  return NULL;
+}
+
+static bool seam_foreign(lua_State *L, const Type *t, void *data, void (*drop)(void *), void *ctx) {
+  State *S = ty_lua_state(L);
+  if (!ty_type_fits(t)) return false;
+  Tensor *y = ty_lua_push(L);
+  if (TY_LUA_TRY(L, S, ty_tensor_foreign(S, y, t, data, drop, ctx))) return true;
+  lua_pop(L, 1);
+  return false;
+}
+
+static const void *seam_read(lua_State *L, const char *who, int i, Type *t) {
+  State *S = ty_lua_state(L);
+  Tensor *x = ty_lua_check(L, who, i);
+  if (!ty_tensor_is_contiguous(x)) {
+    Tensor *y = ty_lua_push(L);
+    TY_LUA_MUST(L, S, ty_record_copy(S, x, y));
+    lua_replace(L, i);
+    x = y;
+  }
+  *t = x->type;
+  const void *p = ty_tensor_read(S, x);
+  if (!p) ty_lua_fail(L, S);
+  return p;
+}
+
+static void *seam_write(lua_State *L, const char *who, int i, Type *t) {
+  State *S = ty_lua_state(L);
+  Tensor *x = ty_lua_check(L, who, i);
+  if (!ty_tensor_is_contiguous(x))
+    ty_lua_error(L, "%s: argument %d must lie in memory row by row (use :contiguous())", who, i);
+  *t = x->type;
+  void *p = ty_tensor_write(S, x);
+  if (!p) ty_lua_fail(L, S);
+  return p;
+}
+
+void ty_lua_open_seam(lua_State *L) {
+  Seam *seam = (Seam *)lua_newuserdata(L, sizeof *seam);
+  *seam = (Seam){SEAM_MAGIC, sizeof *seam, seam_enter, seam_fail, seam_is_tensor,
+                 seam_make,  seam_foreign, seam_read,  seam_write};
+  lua_setfield(L, LUA_REGISTRYINDEX, SEAM_KEY);
+}

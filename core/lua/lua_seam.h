@@ -1,0 +1,40 @@
+/*
+** lua_seam.h -- what core.so lends to the other shared objects of ours, which are not linked to it.
+** A Seam is a table of functions that lies in a userdata under SEAM_KEY in the registry; who takes it
+** checks magic and size first. Functions of such an object are closures over the State's userdata
+** and the tensors' metatable, as those of core.so are (SEAM_STATE, SEAM_META in the registry): all
+** functions below may be called from such closures alone.
+*/
+#ifndef TY_LUA_SEAM_H
+#define TY_LUA_SEAM_H
+
+#include <lua.h>
+#include "ir/type.h"
+
+#define SEAM_KEY "tycho.seam"
+#define SEAM_STATE "tycho.state"
+#define SEAM_META "tycho.tensor"
+#define SEAM_MAGIC 0x7963686f01u
+
+typedef struct Seam {
+  u64 magic, size;
+  /* The first call of each function: Ctrl-C, and which of Lua's coroutines records. Raises. */
+  void (*enter)(lua_State *L);
+  /* Raises a text at the user's file:line. */
+  int (*fail)(lua_State *L, const char *text);
+  bool (*is_tensor)(lua_State *L, int i);
+  /* Pushes a contiguous tensor whose elements are undefined; where they go. NULL: there is no
+  ** memory, nothing was pushed. */
+  void *(*make)(lua_State *L, const Type *t);
+  /* Pushes a tensor over memory of others, of which `drop(ctx)` is told when it is no longer used.
+  ** false: there is no memory, nothing was pushed. */
+  bool (*foreign)(lua_State *L, const Type *t, void *data, void (*drop)(void *), void *ctx);
+  /* The elements of the tensor at index i (not counted from the top), row by row; what stands there
+  ** is replaced by a copy where they do not lie so. Raises when it is no tensor or without memory.
+  ** The address holds until Lua code runs. */
+  const void *(*read)(lua_State *L, const char *who, int i, Type *t);
+  /* The same to be written, and counted as one write. Raises where they do not lie row by row. */
+  void *(*write)(lua_State *L, const char *who, int i, Type *t);
+} Seam;
+
+#endif

@@ -1,0 +1,28 @@
+/*
+** lua_session.h -- the session of a capture.
+*/
+#ifndef TY_LUA_SESSION_H
+#define TY_LUA_SESSION_H
+
+#include "record/capture.h"
+#include "lua/lua_protect.h"
+#include "lua/lua_trace.h"
+
+typedef enum { OPEN, ENDED, ENDED_BY_HOOK, ENDED_BY_FINALISER } SessionEnd;
+
+/* On the C stack of the function that leads it. */
+typedef struct Session {
+  Protect protect;
+  lua_State *L;
+  Lazy *lazy;    /* where operations are appended */
+  u64 entered;   /* modes before it */
+  bool collects; /* Lua's collector ran before */
+  int pause;     /* its pause then */
+  int hushed;    /* its pause now */
+  u8 ended;      /* SessionEnd: all is put back, by whom */
+} Session;
+
+/* The capture has become a trace: what comes now is recorded no more. */
+void ty_lua_session_done(lua_State *L, Host *H);
+
+#endif

@@ -1,0 +1,172 @@
+/*
+** lua_settings.c -- settings of a State, and what it has counted.
+** In: new values; nothing asks for the current one. Out: the value in force, or tables of numbers.
+** Raises on values of the wrong kind. What the machine does not offer gives nil and a message.
+*/
+#include "engine/entry.h"
+#include "lua/lua_tycho.h"
+
+#define VERSION "0.1.0"
+
+/* threads(n) */
+static int l_threads(lua_State *L) {
+  ty_lua_enter(L);
+  i64 n = lua_isnoneornil(L, 1) ? 0 : ty_lua_int(L, "threads", 1, "count");
+  if (!lua_isnoneornil(L, 1) && (n < 1 || n > 1024))
+    return ty_lua_error(L, "threads: the count must be from 1 to 1024, got %lld", (long long)n);
+  lua_pushinteger(L, ty_pool_threads((int)n));
+  return 1;
+}
+
+/* Argument 1 as a switch that may be left out. */
+static void read_switch(lua_State *L, const char *who, u8 *value) {
+  if (lua_isnoneornil(L, 1)) return;
+  if (!lua_isboolean(L, 1))
+    ty_lua_error(L, "%s: argument 1 must be a boolean, got %s", who, ty_lua_show(L, 1));
+  *value = (u8)lua_toboolean(L, 1);
+}
+
+/* blas(on) */
+static int l_blas(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  const char *err = NULL;
+  u8 on = S->blas;
+  read_switch(L, "blas", &on);
+  if (on && !S->blas && !ty_blas_load(&err)) {
+    lua_pushnil(L);
+    lua_pushfstring(L, "blas: %s", err ? err : "OpenBLAS is not available");
+    return 2;
+  }
+  S->blas = on;
+  lua_pushboolean(L, on);
+  return 1;
+}
+
+/* precision(name) */
+static int l_precision(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  if (!lua_isnoneornil(L, 1)) {
+    const char *name = lua_type(L, 1) == LUA_TSTRING ? lua_tostring(L, 1) : "";
+    bool fast = !strcmp(name, "fast");
+    if (!fast && strcmp(name, "exact"))
+      return ty_lua_error(L, "precision: argument 1 must be \"exact\" or \"fast\", got %s",
+                          ty_lua_show(L, 1));
+    S->fast = fast;
+    S->amx = fast && ty_bf16_unit();
+  }
+  lua_pushstring(L, S->fast ? "fast" : "exact");
+  return 1;
+}
+
+/* deterministic(on) */
+static int l_deterministic(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  read_switch(L, "deterministic", &S->deterministic);
+  lua_pushboolean(L, S->deterministic);
+  return 1;
+}
+
+/* default_dtype(name) */
+static int l_default_dtype(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  if (!lua_isnoneornil(L, 1)) {
+    int dtype = ty_lua_dtype(L, "default_dtype", 1);
+    if (!ty_is_float(dtype))
+      return ty_lua_error(L, "default_dtype: must be a float, got %s", ty_dtypes[dtype].name);
+    S->default_dtype = (u8)dtype;
+  }
+  lua_pushstring(L, ty_dtypes[S->default_dtype].name);
+  return 1;
+}
+
+/* --- stats */
+
+static void put(lua_State *L, const char *name, double v) {
+  lua_pushnumber(L, v);
+  lua_setfield(L, -2, name);
+}
+
+static void put_cache(lua_State *L, const char *name, const CacheStats *c) {
+  lua_newtable(L);
+  put(L, "entries", (double)c->entries);
+  put(L, "bytes", (double)c->bytes);
+  put(L, "hits", (double)c->hits);
+  put(L, "misses", (double)c->misses);
+  put(L, "evictions", (double)c->evictions);
+  lua_setfield(L, -2, name);
+}
+
+/* Which code runs products of bf16: `bf16_unit` names it, where it is not that of the others; `amx` true,
+** or "emulated"; else `no_amx` says why not. */
+static void put_amx(lua_State *L, const State *S) {
+  const char *refusal = S->fast ? ty_amx_refusal() : "precision is exact";
+  if (S->amx) lua_pushstring(L, ty_bf16_unit()), lua_setfield(L, -2, "bf16_unit");
+  if (refusal) lua_pushstring(L, refusal);
+  else if (ty_bf16_emulated()) lua_pushliteral(L, "emulated");
+  else lua_pushboolean(L, 1);
+  lua_setfield(L, -2, refusal ? "no_amx" : "amx");
+}
+
+/* memory.checked: blocks that lie beside pages without access, and those for which there are no more. */
+static void put_guard(lua_State *L) {
+  GuardStats g = ty_guard_stats();
+  lua_newtable(L);
+  put(L, "blocks", (double)(g.blocks - g.crowded));
+  put(L, "crowded", (double)g.crowded);
+  lua_setfield(L, -2, "checked");
+}
+
+/* stats() */
+static int l_stats(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Host *H = ty_lua_host(L);
+  MemStats mem = ty_mem_stats();
+  CacheStats kernels = ty_kernel_stats();
+  lua_newtable(L);
+  lua_newtable(L);
+  put(L, "used", (double)mem.buf_used);
+  put(L, "cached", (double)mem.buf_cached);
+  put(L, "peak", (double)mem.buf_peak);
+  put(L, "general", (double)mem.general);
+  put(L, "tensors", (double)H->handles);
+  if (ty_guarded) put_guard(L);
+  lua_setfield(L, -2, "memory");
+  put_cache(L, "kernels", &kernels);
+  put(L, "operations", (double)S->nops);
+  put(L, "views", (double)S->nviews);
+  put(L, "lazy", (double)S->nlazy);
+  put(L, "threads", ty_pool_threads(0));
+  if (!S->engine) return 1; /* closing */
+  put_cache(L, "plans", &S->engine->plans.stats);
+  put_cache(L, "panels", &S->engine->panel_stats);
+  put(L, "cuts", (double)S->engine->compiled->cuts);
+  put(L, "relearned", (double)S->engine->compiled->relearned);
+  lua_pushstring(L, S->engine->machine->name);
+  lua_setfield(L, -2, "machine");
+  lua_pushstring(L, ty_x64_refusal()); /* nil where it works */
+  lua_setfield(L, -2, "no_native");
+  put_amx(L, S);
+  return 1;
+}
+
+void ty_lua_open_settings(lua_State *L, int m, int t) {
+  static const LuaFunction fns[] = {
+      {"threads", l_threads, 'm', "n = nil", "sets the number of threads; gives it"},
+      {"blas", l_blas, 'm', "on = nil",
+       "whether OpenBLAS computes large f32 and f64 products, whose last bits may then differ from "
+       "machine to machine; nil and a message when it is not there"},
+      {"precision", l_precision, 'm', "name = nil",
+       "\"exact\", the default: every operation rounds once; \"fast\": products of bf16 may run "
+       "on the processor's matrix unit (AMX) or by its dot products (AVX512-BF16), which flush "
+       "denormals; compiled equals eager in both"},
+      {"deterministic", l_deterministic, 'm', "on = nil",
+       "whether only operations whose results repeat exactly are used; they all do on the CPU"},
+      {"default_dtype", l_default_dtype, 'm', "name = nil",
+       "the float dtype of numbers, and of integers that become floats"},
+      {"stats", l_stats, 'm', "",
+       "a table: memory in bytes, caches of kernels, plans and packed weights, operations counted"},
+      {NULL, NULL, 0, NULL, NULL}};
+  ty_lua_define(L, m, t, fns);
+  lua_pushliteral(L, VERSION);
+  lua_setfield(L, m, "version");
+}

@@ -1,0 +1,43 @@
+/*
+** lua_trace.h -- traces of compiled functions, as lua_compile.c asks for them.
+*/
+#ifndef TY_LUA_TRACE_H
+#define TY_LUA_TRACE_H
+
+#include <lua.h>
+#include "engine/entry.h"
+#include "lua/lua_tycho.h"
+#include "engine/trace.h"
+
+#define ENTRY_META "tycho.entry"
+
+/* SIZES: the guards of some trace hold, but it has no plan for these sizes; REST: nor is one worth it. */
+typedef enum {
+  TRACE_HIT,
+  TRACE_MISS,
+  TRACE_SIZES,
+  TRACE_REST,
+  TRACE_FAILED,
+  TRACE_RAISED
+} TraceAnswer;
+
+/* Called by pick, whose upvalues it uses, with the arguments alone on the stack, which a miss leaves
+** there. HIT: what pick answers is on top, so many values. */
+TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, int *answers);
+void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg);
+bool ty_trace_push_miss(lua_State *L, Entry *e, int anchors);
+/* lua_compile.c: pushes the text of a plan; "" without memory. */
+void ty_lua_plan_text(lua_State *L, const Source *from);
+i64 ty_trace_hits(const Trace *T);
+/* The position of the first trace from i on that lacks the sizes of the last call, or ntrace. */
+i32 ty_trace_lacking(const Entry *e, i32 i);
+void ty_trace_free_all(Entry *e);
+void ty_trace_forget(lua_State *L, Entry *e, int anchors); /* the same, and what they anchor */
+void ty_trace_push_hand_out(lua_State *L);
+
+/* --- lua_custom.c */
+bool ty_custom_read(lua_State *L, int d, Graph *g, Replacement *by, const char **fault);
+bool ty_custom_run(lua_State *L, State *S, Instance *I, const Tensor *const *outside,
+                   const double *number, Tensor *const *made);
+
+#endif

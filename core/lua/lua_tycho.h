@@ -1,0 +1,208 @@
+/*
+** lua_tycho.h -- what the files of the Lua binding share.
+** Lua 5.1's C API only. Rules: core functions answer false and leave a message in S->err; the binding
+** raises it with ty_lua_fail when nothing is held or half built. A tensor userdata is pushed (with a NULL
+** storage) before the core fills it, so that errors leak nothing.
+*/
+#ifndef TY_LUA_TYCHO_H
+#define TY_LUA_TYCHO_H
+
+#include <lua.h>
+#include <lauxlib.h>
+#include "engine/engine.h"
+#include "lua/lua_frame.h"
+#include "record/tensor.h"
+
+/* A tensor's userdata. `mark` tells it from foreign userdata of the same size; see ty_lua_test. */
+typedef struct Handle {
+  Tensor t; /* first: a handle's address is its tensor's */
+  u64 mark;
+  struct Scope *scope; /* in which it was made, NULL: in none */
+  struct Handle *next, **prev;
+} Handle;
+
+/* One running ty.scope: the tensors that its coroutine makes. A userdata of its own. */
+typedef struct Scope {
+  struct Scope *outer;
+  lua_State *L;
+  Frame frame; /* of the function that opened it */
+  Handle *made;
+} Scope;
+
+/* The State's userdata: what the binding keeps beside the State. */
+typedef struct Host {
+  State S;                 /* first */
+  lua_State *L;            /* a thread of our own, for work that begins outside of any call */
+  lua_State *aside;        /* the thread that runs finalisers, where the host has one for them */
+  Scope *scope;            /* innermost */
+  struct Protect *protect; /* the latest protected call in progress; see lua_protect.c */
+  struct Session *session; /* of the capture in progress; see lua_session.c */
+  i64 counted;             /* instructions in protected calls, of which no count hook was told */
+  lua_Hook yielder;        /* a host's hook that has tried to yield in a protected call */
+  struct Mode *mode;       /* modes that were entered, the latest first; see lua_modes.c */
+  u64 entered;             /* so many modes so far */
+  struct Mode *dice;       /* whose random numbers the State draws, NULL: of no mode */
+  lua_State *mode_of;      /* for whom the State's words stand */
+  u64 random[2];           /* seed and stream outside of modes, while the State's are a mode's */
+  int mode_meta;           /* modes' metatable, in the registry */
+  bool mixed, disordered;  /* modes: some are others'; one vmap lies inside of a later one */
+  i64 handles;             /* tensors' userdata that were not collected */
+  i64 live;                /* bytes of tensors when the last cycle of Lua's collector ended */
+  bool leaf;               /* the options that were read last have requires_grad = true */
+  bool cycling;            /* a cycle that was begun for the sake of tensors has not ended */
+  bool closing, closed;
+  char home[512]; /* how the sources of our own Lua chunks begin */
+} Host;
+
+/* Every C function of ours is a closure whose upvalue 1 is the State's userdata and upvalue 2 the tensors'
+** metatable. ty_lua_enter polls Ctrl-C and says whether the lazy mode of this coroutine still holds (entry.c):
+** the first call of every C function that records, demands or asks. */
+State *ty_lua_enter(lua_State *L);
+State *ty_lua_enter_in(lua_State *L, Host *H); /* the same where it is known; NULL: it is gone */
+/* lua_compile.c: the same question where some coroutine records: sets S->open. */
+void ty_lua_sync(lua_State *L, State *S);
+/* lua_modes.c: puts the State's words as they hold for L, where modes are open. */
+void ty_lua_modes(lua_State *L, Host *H);
+static inline void ty_lua_follow(lua_State *L, Host *H) {
+  if (TY_UNLIKELY(H->mode != NULL)) ty_lua_modes(L, H);
+}
+/* lua_session.c: the same question while a capture is in progress; the first call where state is read or changed. */
+void ty_lua_session_enter(lua_State *L, Host *H);
+static inline void ty_lua_apart(lua_State *L, Host *H) {
+  if (TY_UNLIKELY(H->session != NULL)) ty_lua_session_enter(L, H);
+}
+/* The capture in progress, or NULL. No finaliser runs until the C function that asks returns. */
+Capture *ty_lua_capture(lua_State *L);
+/* A debug hook has run inside of a protected call. */
+void ty_lua_hook_ran(lua_State *L, Host *H);
+static inline State *ty_lua_state(lua_State *L) {
+  return (State *)lua_touserdata(L, lua_upvalueindex(1));
+}
+
+static inline Host *ty_lua_host(lua_State *L) {
+  return (Host *)lua_touserdata(L, lua_upvalueindex(1));
+}
+
+/* Registers functions {name, fn} as such closures in the table on top of the stack. */
+void ty_lua_register(lua_State *L, const luaL_Reg *fns);
+
+/* A function with its documentation: ty.help and the reference page are made from these rows.
+** where: 'm' in the module, 't' a method, 'b' both. args: what stands in the parentheses, such as
+** "x, dim = 1". help: one line. The list ends with a row whose name is NULL. */
+typedef struct LuaFunction {
+  const char *name;
+  lua_CFunction fn;
+  char where;
+  const char *args, *help;
+} LuaFunction;
+void ty_lua_define(lua_State *L, int m, int t, const LuaFunction *fns);
+void ty_lua_describe(lua_State *L, const char *name, const char *args, const char *help);
+
+/* lua_view.c: x[k] and x[k] = v with (x, k) and (x, k, v) on the stack, for keys that are not strings. */
+int ty_lua_index(lua_State *L);
+int ty_lua_newindex(lua_State *L);
+
+/* After a call of the core that failed for want of memory: collects what Lua no longer holds and says whether it is
+** worth trying again. Not while the host has stopped the collector. TY_LUA_TRY does both. */
+bool ty_lua_reclaim(lua_State *L, State *S);
+#define TY_LUA_TRY(L, S, call) ((call) || (ty_lua_reclaim(L, S) && (call)))
+
+/* Raises S->err (or the text) at the user's file:line. The text starts with the function's name, as in
+** "matmul: inner sizes differ, f32[2,3] x f32[4,5]". Position: the nearest Lua function that is not Tycho's own. */
+int ty_lua_fail(lua_State *L, State *S);
+int ty_lua_error(lua_State *L, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Whether a chunk is one of the library's. */
+bool ty_lua_is_ours(const Host *H, const char *source);
+
+/* What an argument is, for error texts: tensor f32[2,3], number 2.5, string "abc", nil. Pushes the text. */
+const char *ty_lua_show(lua_State *L, int i);
+/* The known name that is nearest to `name`, from the string keys of the table at index t; NULL when none is near. */
+const char *ty_lua_nearest(lua_State *L, const char *name, int t);
+
+/* Whether the function calls others of the user's, which may release what they like. */
+bool ty_lua_is_caller(lua_CFunction fn);
+
+/* Tensors on the stack. push: a new userdata with __gc and no storage yet; also lets the host's collector work off
+** the debt of bytes. test: NULL when not a tensor. check: raises "who: argument i must be a tensor, got string"
+** or "who: tensor was released". */
+Tensor *ty_lua_push(lua_State *L);
+Tensor *ty_lua_push_in(lua_State *L, Host *H);
+static inline u64 ty_lua_mark(const Host *H) { return (u64)(uintptr_t)H ^ (u64)0x74796368 << 32; }
+static inline Tensor *ty_lua_test_in(lua_State *L, const Host *H, int i) {
+  Handle *h = (Handle *)lua_touserdata(L, i);
+  /* A light userdata has length 0; foreign userdata of this size does not hold the mark, since a
+  ** handle loses it before its memory is given back. */
+  if (!h || lua_objlen(L, i) != sizeof(Handle)) return NULL;
+  return h->mark == ty_lua_mark(H) ? &h->t : NULL;
+}
+Tensor *ty_lua_test(lua_State *L, int i);
+Tensor *ty_lua_check(lua_State *L, const char *who, int i);
+/* A tensor, number or boolean as operand. */
+Given ty_lua_given(lua_State *L, const char *who, int i);
+/* The same for a number that only kernels will look at: in a capture it may differ in later calls. */
+Given ty_lua_operand(lua_State *L, const char *who, int i);
+
+/* Arguments. All raise with the function's name, the argument, and what was given. */
+i64 ty_lua_int(lua_State *L, const char *who, int i, const char *what); /* a whole number */
+double ty_lua_number(lua_State *L, const char *who, int i, const char *what);
+int ty_lua_dtype(lua_State *L, const char *who, int i); /* a dtype's name */
+/* A dim, 1-based or negative from the end, to 0-based. nil gives def (0-based) unless def < 0, then it raises. */
+int ty_lua_dim(lua_State *L, const char *who, int i, int rank, int def);
+/* nil or none: 0. A number or a table of dims, each once: bit set of 0-based dims. An empty table raises. */
+u32 ty_lua_dims(lua_State *L, const char *who, int i, int rank);
+/* Sizes by position or as one table, from argument i on; an options table (any string key) may follow. Returns the
+** index of the options table or 0. */
+int ty_lua_sizes(lua_State *L, const char *who, int i, Type *t);
+/* One argument: a size or a table of sizes. */
+void ty_lua_shape(lua_State *L, const char *who, int i, Type *t);
+/* A table with a string key. */
+bool ty_lua_is_options(lua_State *L, int i);
+/* Options: {dtype =, device =, requires_grad =} of the table at index opts (0: none). dtype stays when absent.
+** Unknown keys raise with the known ones listed in `known` ("dtype device"). */
+void ty_lua_options(lua_State *L, const char *who, int opts, Type *t, const char *known);
+#define TY_LUA_CREATION "dtype device requires_grad"
+/* Ends a function that makes the tensor on top of the stack, with such options: 1. A leaf, if they asked for one. */
+int ty_lua_created(lua_State *L, const char *who);
+
+/* lua_grad.c: properties of x; each pushes one value. set: x.grad = the value at index 3. */
+int ty_lua_grad_required(lua_State *L, const Tensor *x);
+int ty_lua_grad_is_leaf(lua_State *L, const Tensor *x);
+int ty_lua_grad_get(lua_State *L, const Tensor *x);
+int ty_lua_grad_set(lua_State *L, const Tensor *x);
+/* For captures; see gradients.lua. */
+int ty_lua_leaf_gradient(lua_State *L);
+int ty_lua_leaf_gradients(lua_State *L);
+int ty_lua_leaf_lone(lua_State *L);
+int ty_lua_leaf_whole(lua_State *L);
+int ty_lua_leaf_seen(lua_State *L);
+
+/* lua_tensor.c: pushes a tensor of the nested tables, number or boolean at index i. dtype < 0: by what they hold.
+** Ragged and mixed data raise with the path. */
+Tensor *ty_lua_nested(lua_State *L, State *S, const char *who, int i, int dtype);
+
+/* Groups of functions, each in a file of its own: fills the module table (m) and the methods table (t), both given as
+** absolute stack indices. */
+void ty_lua_open_ops(lua_State *L, int m, int t);      /* rows of the table, operators */
+void ty_lua_open_tensor(lua_State *L, int m, int t);   /* creation, leaving, copies */
+void ty_lua_open_view(lua_State *L, int m, int t);     /* views, indexing, assignment */
+void ty_lua_open_print(lua_State *L, int m, int t);    /* tostring */
+void ty_lua_open_select(lua_State *L, int m, int t);   /* shapes that depend on data; sorting */
+void ty_lua_open_random(lua_State *L, int m, int t);   /* random numbers */
+void ty_lua_open_linalg(lua_State *L, int m, int t);   /* ty.linalg by LAPACK */
+void ty_lua_open_settings(lua_State *L, int m, int t); /* threads, precision, stats ... */
+void ty_lua_open_protect(lua_State *L, int m);         /* protected calls */
+void ty_lua_open_session(lua_State *L, int m);         /* sessions of captures */
+void ty_lua_open_trace(lua_State *L, int m);           /* their ends: traces */
+void ty_lua_open_custom(lua_State *L, int m);          /* passes and backends over captures */
+void ty_lua_open_check(lua_State *L, int m);           /* what jit.check needs */
+void ty_lua_open_compile(lua_State *L, int m, int t);  /* compile, explain, graph */
+void ty_lua_open_graph(lua_State *L, int m);           /* what graph.lua needs */
+void ty_lua_open_grad(lua_State *L, int m, int t);     /* gradients */
+void ty_lua_open_attend(lua_State *L, int m);          /* attention */
+void ty_lua_open_modes(lua_State *L, int m);           /* modes of a call's extent */
+void ty_lua_open_vmap(lua_State *L, int m);            /* what vmap.lua needs */
+void ty_lua_open_probe(lua_State *L, int m);           /* what proofs need */
+void ty_lua_open_profile(lua_State *L, int m);         /* profiles; clock, terminal */
+void ty_lua_open_seam(lua_State *L);                   /* what other shared objects of ours need */
+
+#endif

@@ -1,0 +1,258 @@
+/*
+** capture.c -- notes of a capture.
+** In: what record.c and the binding tell while operations are appended to the capture's batch. Out:
+** the tables of capture.h, from which trace.c makes what later calls run. Fails for want of memory,
+** and where something is asked that only a run could answer: then the capture is refused, which its
+** owner finds in `refused` and `why`.
+**
+** Storages that the function writes to wait for nodes of the batch like those that it makes; at the
+** end they get back the buffer and the version that they had. All that is put back or looked at again
+** is held meanwhile: finalisers may let go of anything, also while a capture records.
+*/
+#include <stdio.h>
+#include "record/capture.h"
+#include "record/grad.h"
+#include "record/vmap.h"
+
+static bool grow(void *list, i32 n, i32 *cap, size_t size) {
+  void *p, **at = list;
+  if (n < *cap) return true;
+  i32 more = *cap ? *cap * 2 : 16;
+  if (!(p = ty_mem_realloc(*at, size * (size_t)more))) return false;
+  *at = p;
+  *cap = more;
+  return true;
+}
+
+bool ty_capture_begin(State *S, Batch *b) {
+  Capture *c = ty_mem_zalloc(sizeof *c);
+  if (!c) return ty_fail_memory(S, "capture", 0);
+  c->batch = b;
+  c->stream = S->stream;
+  c->stamp = S->stamps;
+  c->seq = S->record_seq;
+  c->origins = S->origins;
+  S->capture = c;
+  return true;
+}
+
+static void put_back(Capture *c) {
+  for (i32 i = 0; i < c->nwritten; i++) {
+    Written *w = &c->written[i];
+    ty_storage_settle(w->st, w->buf);
+    w->st->version = w->version;
+    if (w->st->tape) ty_record_drop(w->st->tape);
+    w->st->tape = w->tape;
+    ty_storage_drop(w->st);
+  }
+}
+
+/* Twins that the capture made let go of what they hold; those from before come back. */
+static void put_back_twins(Capture *c) {
+  for (i32 i = 0; i < c->noutside; i++) {
+    Outside *o = &c->outside[i];
+    if (!o->first) continue;
+    ty_storage_touch(o->t.st);
+    o->t.st->twin = o->twin;
+    ty_storage_drop(o->twin); /* the last one that knew it takes itself away */
+  }
+}
+
+void ty_capture_end(State *S) {
+  Capture *c = S->capture;
+  if (!c) return;
+  S->capture = NULL;
+  S->stream = c->stream;
+  S->origins = c->origins + (u32)c->noutside;
+  put_back(c);
+  put_back_twins(c);
+  Batch *b = c->batch; /* handles that wait for it are garbage: they pin nothing any more */
+  b->dead = true;
+  for (i32 i = 0; i < b->ninput; i++) ty_buffer_drop(b->input[i].buf);
+  b->ninput = 0;
+  for (i32 i = 0; i < c->noutside; i++) ty_tensor_release(&c->outside[i].t);
+  for (i32 i = 0; i < c->ncheck; i++) ty_tensor_release(&c->check[i].t);
+  for (i32 i = 0; i < c->nleaf; i++) ty_tensor_release(&c->leaf[i].g);
+  ty_mem_free(c->leaf);
+  ty_mem_free(c->scalar);
+  ty_mem_free(c->outside);
+  ty_mem_free(c->check);
+  ty_mem_free(c->written);
+  ty_mem_free(c);
+}
+
+bool ty_capture_refuse(State *S, const char *why) {
+  Capture *c = S->capture;
+  if (!c->refused) snprintf(c->why, sizeof c->why, "%s", why);
+  c->refused = true;
+  return ty_fail(S, "capture: %s", why);
+}
+
+static bool refuse_memory(State *S) {
+  ty_capture_refuse(S, "out of memory");
+  return ty_fail_memory(S, "capture", 0);
+}
+
+/* A tensor from outside that was pending is computed while the capture runs: its buffer is new, too. */
+bool ty_capture_is_fresh(const State *S, const Storage *st) {
+  const Capture *c = S->capture;
+  if (st->frozen && st->twin) st = st->twin;
+  if (!st->buf) return st->batch == c->batch;
+  for (i32 i = 0; i < c->noutside; i++)
+    if (c->outside[i].t.st == st) return false;
+  return st->buf->stamp > c->stamp;
+}
+
+/* --- numbers */
+
+i32 ty_capture_take(State *S, int i) {
+  Capture *c = S->capture;
+  if (i < 1 || i > SYMBOLS_MAX || !c->symbol[i - 1]) return 0;
+  c->taken |= 1u << (i - 1);
+  return c->symbol[i - 1];
+}
+
+void ty_capture_untake(State *S, i32 id) {
+  Capture *c = S->capture;
+  for (int i = 0; i < SYMBOLS_MAX; i++)
+    if (c->symbol[i] == id) c->taken &= ~(1u << i);
+}
+
+bool ty_capture_whole(State *S, i32 id, bool whole) {
+  Capture *c = S->capture;
+  i32 entry = whole ? id : -id;
+  for (i32 i = 0; i < c->nwhole; i++)
+    if (c->whole[i] == entry) return true;
+  if (c->nwhole == SYMBOLS_MAX) return ty_capture_refuse(S, "too many numbers in one call");
+  c->whole[c->nwhole++] = entry;
+  return true;
+}
+
+/* Slots that nobody tells about are constants; they are filled in when the trace is made. */
+bool ty_capture_scalar(State *S, i32 slot, ScalarFrom from) {
+  Capture *c = S->capture;
+  while (c->nscalar <= slot) {
+    if (!grow(&c->scalar, c->nscalar, &c->scalar_cap, sizeof *c->scalar)) return refuse_memory(S);
+    c->scalar[c->nscalar++] = (ScalarFrom){.kind = SC_CONST};
+  }
+  c->scalar[slot] = from;
+  return true;
+}
+
+/* --- tensors */
+
+static const Outside *outside_with(const Capture *c, const Storage *st) {
+  for (i32 i = 0; i < c->noutside; i++)
+    if (c->outside[i].t.st == st) return &c->outside[i];
+  return NULL;
+}
+
+bool ty_capture_outside(State *S, Tensor *t, i32 slot) {
+  Capture *c = S->capture;
+  if (t->st->many) return ty_capture_refuse(S, "uses a tensor of a vmap that has ended");
+  if (!grow(&c->outside, c->noutside, &c->outside_cap, sizeof *c->outside)) return refuse_memory(S);
+  const Outside *same = outside_with(c, t->st);
+  bool first = !same, lone = same && same->lone;
+  bool known = ty_capture_from(c, t) >= 0; /* by another slot */
+  Outside *o = &c->outside[c->noutside++];
+  *o = (Outside){.slot = slot, .first = first, .lone = lone};
+  if (!known) t->origin = c->origins + (u32)c->noutside;
+  if (first) {
+    o->twin = t->st->twin ? ty_storage_hold(t->st->twin) : NULL;
+    t->st->twin = NULL;
+  }
+  ty_tensor_alias(&o->t, t);
+  return true;
+}
+
+/* --- gradients */
+
+bool ty_capture_is_old(const State *S, const Record *r) {
+  return S->capture && r->seq <= S->capture->seq;
+}
+
+bool ty_capture_holds(const State *S, const Storage *st) {
+  return outside_with(S->capture, st) != NULL;
+}
+
+void ty_capture_lone(State *S, const Storage *st) {
+  Capture *c = S->capture;
+  for (i32 i = 0; i < c->noutside; i++)
+    if (c->outside[i].t.st == st) c->outside[i].lone = true;
+}
+
+i32 ty_capture_shares(const Capture *c, i32 i) {
+  const Outside *o = &c->outside[i];
+  return o->lone ? (i32)(outside_with(c, o->t.st) - c->outside) : -1;
+}
+
+bool ty_capture_leaf(State *S, const Record *r, Tensor *g) {
+  Capture *c = S->capture;
+  const Outside *o = NULL;
+  for (i32 i = 0; i < c->noutside && !o; i++)
+    if (c->outside[i].t.st->tape == r && !c->outside[i].t.detached) o = &c->outside[i];
+  if (!o) return ty_capture_refuse(S, "a gradient goes to a tensor of unknown origin");
+  if (!grow(&c->leaf, c->nleaf, &c->leaf_cap, sizeof *c->leaf)) return refuse_memory(S);
+  i32 k = c->nleaf++; /* by slots: the order of records may be another one in later calls */
+  for (; k > 0 && c->leaf[k - 1].slot > o->slot; k--) c->leaf[k] = c->leaf[k - 1];
+  c->leaf[k] = (LeafGradient){o->slot, *g};
+  *g = (Tensor){0};
+  ty_capture_lone(S, o->t.st);
+  return true;
+}
+
+/* A frozen index is asked by the storage whose twin it is, which is known; one that shares what a tensor from
+** outside held, by that. */
+bool ty_capture_check(State *S, const Tensor *index, i64 size, int base, const double *skip) {
+  Capture *c = S->capture;
+  Storage *st = index->st->frozen && index->st->twin ? index->st->twin : index->st;
+  if (!ty_capture_holds(S, st))
+    for (i32 i = 0; i < c->noutside; i++)
+      if (c->outside[i].t.st->buf == st->buf) st = c->outside[i].t.st;
+  for (i32 i = 0; i < c->ncheck; i++) {
+    const IndexCheck *k = &c->check[i];
+    bool same = k->t.st == st && k->t.origin == index->origin && k->size == size &&
+                k->base == base && k->skips == !!skip && (!skip || k->skip == *skip) &&
+                k->t.offset == index->offset && ty_type_equal(&k->t.type, &index->type) &&
+                !memcmp(k->t.strides, index->strides, sizeof *index->strides * index->type.rank);
+    if (same) return true;
+  }
+  if (!grow(&c->check, c->ncheck, &c->check_cap, sizeof *c->check)) return refuse_memory(S);
+  IndexCheck *k = &c->check[c->ncheck++];
+  k->size = size;
+  k->base = base;
+  k->skips = skip != NULL;
+  k->skip = skip ? *skip : 0;
+  k->t = *index;
+  k->t.st = ty_storage_hold(st);
+  return true;
+}
+
+bool ty_capture_copied(const State *S, const Tensor *x, Tensor *y) {
+  const Batch *b = x->st->batch;
+  const Capture *c = S->capture;
+  if (!c || !b || b != c->batch) return false;
+  const Node *n = &b->g.node[x->st->node];
+  if (n->op != OP_INPUT || n->type.dtype != x->type.dtype) return false;
+  const struct BatchInput *in = &b->input[n->arg.k2];
+  for (i32 i = 0; i < c->noutside; i++) {
+    Storage *st = c->outside[i].t.st;
+    if (st->batch || st->buf != in->buf) continue;
+    *y = (Tensor){.st = st, .type = n->type, .offset = in->offset, .origin = in->origin};
+    memcpy(y->strides, n->arg.strides, sizeof y->strides);
+    return true;
+  }
+  return false;
+}
+
+bool ty_capture_write(State *S, Storage *st) {
+  Capture *c = S->capture;
+  if (ty_capture_is_fresh(S, st)) return true;
+  for (i32 i = 0; i < c->nwritten; i++)
+    if (c->written[i].st == st) return true;
+  if (!st->buf) return ty_capture_refuse(S, "writes to a tensor that is not computed yet");
+  if (!grow(&c->written, c->nwritten, &c->written_cap, sizeof *c->written)) return refuse_memory(S);
+  c->written[c->nwritten++] = (Written){ty_storage_hold(st), ty_buffer_hold(st->buf), st->version,
+                                        st->tape ? ty_record_hold(st->tape) : NULL};
+  return true;
+}

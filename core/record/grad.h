@@ -1,0 +1,144 @@
+/*
+** grad.h -- reverse mode: the tape, and the way back along it.
+** What is tracked is the value of a Storage, not a handle: `tape` of a storage tells where its present
+** contents came from. A Record is one operation of the user's; its operands are Edges, which lead to the
+** records of the storages that were read. Records hold earlier ones, never their own result: no cycles.
+*/
+#ifndef TY_GRAD_H
+#define TY_GRAD_H
+
+#include "record/tensor.h"
+
+/* Kinds beyond the operations. WATCH is the start of a ty.grad, whose gradient is asked for by name. */
+enum { K_LEAF = OP_COUNT, K_WATCH, K_CAT, K_CUSTOM, K_OUT, K_NONE };
+
+typedef struct Edge {
+  Record *from;   /* held; NULL: no gradient goes there */
+  Storage *saved; /* held and frozen: the operand's value, where the rule reads it */
+  Tensor t;       /* dims and layout of the operand; no storage */
+  i64 numel;      /* of its storage */
+  bool is_number;
+  i32 symbol; /* a capture's name for the number */
+  double number;
+} Edge;
+
+/* A gradient on its way to a record. A record has one for each Back that has reached it. */
+typedef struct Pending {
+  struct Pending *next;
+  struct Back *back;
+  Record *r;
+  Tensor g;     /* empty, or in any dims that hold the storage's elements in order */
+  Tensor *part; /* CUSTOM: of each result */
+  Tensor made;  /* ATTEND: the gradients of all operands */
+} Pending;
+
+struct Record {
+  State *S;
+  i32 refs;
+  u16 kind;
+  bool freed; /* a way back has used it up */
+  i32 n;      /* edges */
+  u64 seq;    /* ascends in the order of recording */
+  Record *next_dead;
+  Pending *pending;
+  Tensor
+      t; /* dims of the result; PUT: the view that was written; OUT: the result; LEAF: the gradient,
+               with its storage */
+  u32 dims;      /* REDUCE: bit set */
+  i32 dim, base; /* dim of SCAN and MOVE and cat; CUSTOM: results; OUT: which; base of its index */
+  void (*drop)(void *ctx); /* CUSTOM: told when it dies */
+  void *ctx;
+  Edge edge[];
+};
+
+typedef enum { NEEDS_NOT, NEEDS_LEAF, NEEDS_TAPED } Needs;
+static inline Needs ty_needs(const Tensor *t) {
+  if (TY_LIKELY(!t->st->tape) || t->detached) return NEEDS_NOT;
+  return t->st->tape->kind == K_LEAF ? NEEDS_LEAF : NEEDS_TAPED;
+}
+/* The record that holds x's gradient; NULL: x is no leaf. */
+static inline Record *ty_grad_leaf(const Tensor *x) {
+  return ty_needs(x) == NEEDS_LEAF ? x->st->tape : NULL;
+}
+static inline bool ty_needs_grad(const Tensor *t) { return t->st->tape && !t->detached; }
+/* Whether x is taped for all examples of a vmap, seen from outside of it. */
+bool ty_grad_beyond(const Tensor *x);
+void ty_record_drop(Record *r);
+static inline Record *ty_record_hold(Record *r) {
+  r->refs++;
+  return r;
+}
+void ty_grad_set_mode(State *S, bool on);
+
+/* An operation that was recorded. */
+typedef struct Noted {
+  int kind;
+  i32 n;
+  const Given *src;
+  u32 dims;
+  i32 dim, base;
+} Noted;
+/* Called with the result where S->tracks: tapes it if an operand needs a gradient. False: y is let go of. */
+bool ty_grad_note(State *S, const Noted *k, Tensor *y);
+/* A write of x to dst by `write`, and its tape. */
+bool ty_grad_assign(State *S, const char *who, const Tensor *dst, const Given *x,
+                    bool (*write)(State *S, const char *who, const Tensor *dst, const Given *x));
+/* y: the contents of x in a storage of its own that starts (watch), or goes on as x's does. */
+bool ty_grad_watch(State *S, const Tensor *x, bool watch, Tensor *y);
+bool ty_grad_require(State *S, Tensor *x, bool on);
+Record *ty_record_new(State *S, int kind, i32 n,
+                      const Given *src); /* seq given; edges filled, nothing saved */
+
+/* A frozen storage with st's contents, refs 1: later writes to st do not reach it. */
+Storage *ty_grad_freeze(State *S, Storage *st);
+
+/* One way back. */
+typedef struct Back {
+  State *S;
+  Pending **heap; /* by seq, the latest first */
+  i32 n, cap;
+  Pending *at; /* in work */
+  i32 i;       /* its next edge */
+  bool retain, create;
+  u64 floor; /* records before this one are not asked for */
+  i32 nwanted;
+  struct Wanted {
+    Record *r; /* held */
+    Tensor g;
+  } * wanted; /* not NULL: leaves are left alone */
+  i32 nleaf, leaf_cap;
+  struct Wanted *leaf; /* gradients to be given when all is done */
+} Back;
+
+bool ty_back_seed(Back *b, const Tensor *y, const Tensor *g); /* g in y's dims */
+typedef enum { BACK_DONE, BACK_CUSTOM, BACK_FAILED } BackState;
+/* Goes on; may be called again after a failure for want of memory. CUSTOM: b->at waits for ty_back_give, and
+** then ty_back_pass. */
+BackState ty_back_step(Back *b);
+bool ty_back_give(Back *b, i32 edge, const Tensor *g);
+void ty_back_pass(Back *b);
+void ty_back_free(Back *b);
+/* Whether y depends on a leaf, or on a watch before seq. What is taped for all examples of a vmap counts. */
+bool ty_back_reaches(State *S, const Tensor *y, u64 seq, bool *yes);
+/* The leaves, and the records before seq, that n tensors were made from: held, in a list that is the caller's. */
+bool ty_back_roots(State *S, const Tensor *const *y, int n, u64 seq, Record ***list, i32 *count);
+
+/* --- grad_rules.c */
+/* Whether the rule for operand i reads operand j; i goes without gradient. */
+bool ty_rule_reads(int op, int i, int j);
+bool ty_rule_none(int op, int i);
+/* Adds the gradient of edge i to y, in the dims of its storage's elements. y may be empty, and stays so for a
+** gradient of zero. */
+bool ty_rule_apply(State *S, const Record *r, const Tensor *g, int i, Tensor *y);
+/* The value of operand j, in that dtype (bool and indices: as they are). */
+bool ty_rule_operand(State *S, const Record *r, int j, int dtype, Tensor *y);
+/* grad_attend.c: the gradient of operand i of ATTEND; g: flat, as its result. */
+bool ty_attend_rule(State *S, const Record *r, const Tensor *given, const Tensor *g, int i,
+                    Tensor *y);
+bool ty_rule_join(State *S, Tensor *sum, const Tensor *g); /* sum = sum + g */
+/* Adds g, the gradient of a view, to y, that of its storage, which may be empty. */
+bool ty_rule_unview(State *S, const Edge *e, const Tensor *g, Tensor *y);
+bool ty_rule_reshape(State *S, const Tensor *x, const Type *t, Tensor *y);
+/* Of g, the gradient of a storage with so many elements, what belongs to the view x of it. */
+bool ty_rule_see(State *S, const Tensor *g, const Tensor *x, i64 numel, Tensor *y);
+#endif

@@ -1,0 +1,228 @@
+/*
+** record_move.c -- what goes by index: gather, scatter; and sorting, which makes one.
+** In: tensors; an index of integers that counts from a base, or from the end. Out: as of record.c.
+** Fails where an index names no place, with the first one that does not.
+**
+** An index is checked before anything is recorded, which demands its value; unless range.c knows
+** that its elements are places, or a capture leaves the check to later runs.
+*/
+#include <stdio.h>
+#include "record/record.h"
+#include "record/capture.h"
+#include "record/grad.h"
+#include "record/vmap.h"
+
+/* --- indices */
+
+static void index_text(const Type *t, i64 at, char *buf) {
+  int n = snprintf(buf, SHOWN, "(");
+  i64 strides[MAX_RANK] = {0};
+  ty_type_strides(t, strides);
+  for (int d = 0; d < t->rank && n < SHOWN - 24; d++) {
+    n += snprintf(buf + n, (size_t)(SHOWN - n), d ? ", %lld" : "%lld",
+                  (long long)(at / strides[d] % t->dims[d] + 1));
+  }
+  snprintf(buf + n, (size_t)(SHOWN - n), ")");
+}
+
+i64 ty_record_bad_index(const Tensor *index, const char *p, i64 size, int base,
+                        const double *skip) {
+  i64 n = ty_type_numel(&index->type), at[MAX_RANK] = {0};
+  int d = index->type.dtype, bytes = ty_dtypes[d].bytes;
+  for (i64 i = 0; i < n; i++) {
+    double v = ty_elem_load(d, p);
+    bool in = v >= 0 ? v >= base && v - base < (double)size : -v <= (double)size;
+    if (!in && !(skip && v == *skip)) return i;
+    for (int k = index->type.rank - 1; k >= 0; k--) { /* next element, by its strides */
+      p += index->strides[k] * bytes;
+      if (++at[k] < index->type.dims[k]) break;
+      p -= index->strides[k] * bytes * at[k];
+      at[k] = 0;
+    }
+  }
+  return -1;
+}
+
+/* The element at that position in row-major order. */
+static double element(const Tensor *x, const char *p, i64 at) {
+  int bytes = ty_dtypes[x->type.dtype].bytes;
+  for (int d = x->type.rank - 1; d >= 0; d--) {
+    p += at % x->type.dims[d] * x->strides[d] * bytes;
+    at /= x->type.dims[d];
+  }
+  return ty_elem_load(x->type.dtype, p);
+}
+
+/* An index that the open batch computes from nothing but positions: no run can give one that is not
+ * among the places. */
+static bool is_in_range(const State *S, const Tensor *index, i64 size, int base) {
+  if (!ty_type_numel(&index->type)) return true;
+  if (!S->open || index->st->batch != S->open) return false;
+  Range r = ty_range_of(S->open, index->st->node);
+  bool gap = base > 0 && r.lo <= 0 && r.hi >= 0; /* 0 names nothing */
+  return r.lo >= -size && r.hi < size + base && !gap;
+}
+
+/* Every index names one of `size` places, counted from `base` or, negative, from the end. Demands
+ * its value where that is not known; a capture leaves it to later runs. */
+bool ty_record_check_index(State *S, const char *who, const Tensor *index, i64 size, int base,
+                           const double *skip) {
+  char where[SHOWN];
+  int d = index->type.dtype;
+  if (!ty_is_int(d))
+    return ty_fail(S, "%s: the index must be of integers, got %s%s", who, ty_dtypes[d].name,
+                   ty_is_float(d) ? " (use :to(\"i64\"))" : "");
+  if (S->capture && !index->st->batch && !ty_capture_is_fresh(S, index->st))
+    return ty_capture_check(S, index, size, base, skip);
+  Tensor from;
+  if (ty_capture_copied(S, index, &from)) return ty_capture_check(S, &from, size, base, skip);
+  if (is_in_range(S, index, size, base)) return true;
+  const char *p = ty_tensor_read(S, index);
+  if (!p) return false;
+  i64 bad = ty_record_bad_index(index, p, size, base, skip);
+  if (bad < 0) return true;
+  index_text(&index->type, bad, where);
+  return ty_fail(S, "%s: index %.17g at %s is out of range %d..%lld", who, element(index, p, bad),
+                 where, base, (long long)(size + base - 1));
+}
+
+static bool check_index(State *S, const char *who, const Tensor *index, i64 size, int base) {
+  return ty_record_check_index(S, who, index, size, base, NULL);
+}
+
+/* 0-based positions of a checked index: i - base, or i + size where it is negative. */
+static i32 index_node(State *S, Batch *b, const Tensor *index, i64 size, int base) {
+  i32 i = ty_node_cast(b, ty_record_node(S, b, index), T_I64);
+  if (i < 0) return -1;
+  Type t = b->g.node[i].type, cond = t;
+  cond.dtype = T_BOOL;
+  i32 zero = ty_node_scalar(b, T_I64, 0), n = ty_node_scalar(b, T_I64, (double)size);
+  i32 first = ty_node_scalar(b, T_I64, base);
+  if (zero < 0 || n < 0 || first < 0) return -1;
+  Node below = ty_node_new(OP_LT, &cond, i, zero, -1);
+  Node wrapped = ty_node_new(OP_ADD, &t, i, n, -1), plain = ty_node_new(OP_SUB, &t, i, first, -1);
+  i32 lt = ty_node_append(b, &below), w = ty_node_append(b, &wrapped),
+      p = ty_node_append(b, &plain);
+  if (lt < 0 || w < 0 || p < 0) return -1;
+  Node pick = ty_node_new(OP_WHERE, &t, lt, w, p);
+  return ty_node_append(b, &pick);
+}
+
+/* The index fits x: same rank, and outside dim not larger. */
+static bool check_index_shape(State *S, const char *who, const Type *x, const Type *index,
+                              int dim) {
+  char sx[SHOWN], si[SHOWN];
+  bool ok = x->rank == index->rank;
+  for (int d = 0; ok && d < x->rank; d++) ok = d == dim || index->dims[d] <= x->dims[d];
+  return ok || ty_fail(S, "%s: an index %s does not fit %s along dim %d", who,
+                       ty_record_show(index, si), ty_record_show(x, sx), dim + 1);
+}
+
+/* --- moves */
+
+bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const Tensor *index,
+                      int base, Tensor *y) {
+  Batch *b;
+  who = ty_record_name(who, OP_GATHER);
+  if (!check_index_shape(S, who, &x->type, &index->type, dim)) return false;
+  Given src[2] = {{.kind = O_TENSOR, .t = x}, {.kind = O_TENSOR, .t = index}};
+  if (TY_UNLIKELY(ty_vmap_level_of(2, src))) {
+    VmapArg arg = {.dim = dim, .base = base};
+    if (!ty_vmap_record(S, who, OP_GATHER, 2, src, arg, &index->type, y)) return false;
+  } else {
+    if (!check_index(S, who, index, x->type.dims[dim], base) || !ty_record_settle(S, x))
+      return false;
+    i32 a = ty_record_start(S, who, x, x->type.dtype, &b);
+    if (a < 0) return false;
+    if (!ty_record_settle(S, index)) return ty_record_cancel(S, b);
+    i32 i = index_node(S, b, index, x->type.dims[dim], base);
+    if (i < 0) return ty_record_cancel_memory(S, b, who);
+    Type t = index->type;
+    t.dtype = x->type.dtype;
+    Node n = ty_node_new(OP_GATHER, &t, a, i, -1);
+    n.arg.k = dim;
+    if (!ty_record_finish(S, b, ty_node_append(b, &n), y, who)) return false;
+  }
+  if (TY_LIKELY(!S->tracks)) return true;
+  return ty_grad_note(S, &(Noted){.kind = OP_GATHER, .n = 2, .src = src, .dim = dim, .base = base},
+                      y);
+}
+
+bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int dim,
+                       const Tensor *index, int base, const Tensor *src, Tensor *y) {
+  char si[SHOWN], ss[SHOWN];
+  Batch *b;
+  who = ty_record_name(who, op);
+  if (!check_index_shape(S, who, &x->type, &index->type, dim)) return false;
+  if (!ty_type_same_dims(&index->type, &src->type))
+    return ty_fail(S, "%s: index and source differ in shape, %s and %s", who,
+                   ty_record_show(&index->type, si), ty_record_show(&src->type, ss));
+  Given given[3] = {{.t = x}, {.t = index}, {.t = src}};
+  if (TY_UNLIKELY(ty_vmap_level_of(3, given))) {
+    VmapArg arg = {.dim = dim, .base = base};
+    if (!ty_vmap_record(S, who, op, 3, given, arg, &x->type, y)) return false;
+  } else {
+    if (!check_index(S, who, index, x->type.dims[dim], base) || !ty_record_settle(S, x) ||
+        !ty_record_settle(S, src))
+      return false;
+    i32 a = ty_record_start(S, who, x, x->type.dtype, &b);
+    if (a < 0) return false;
+    if (!ty_record_settle(S, index) || !ty_record_settle(S, src)) return ty_record_cancel(S, b);
+    i32 i = index_node(S, b, index, x->type.dims[dim], base);
+    i32 v = ty_node_cast(b, ty_record_node(S, b, src), x->type.dtype);
+    if (i < 0 || v < 0) return ty_record_cancel_memory(S, b, who);
+    Node n = ty_node_new(op, &b->g.node[a].type, a, i, v);
+    n.arg.k = dim;
+    if (!ty_record_finish(S, b, ty_node_append(b, &n), y, who)) return false;
+  }
+  if (TY_LIKELY(!S->tracks)) return true;
+  return ty_grad_note(S, &(Noted){.kind = op, .n = 3, .src = given, .dim = dim, .base = base}, y);
+}
+
+bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, Tensor *y) {
+  const char *who = "argsort";
+  Batch *b;
+  Given src = {.t = x};
+  if (TY_UNLIKELY(x->st->many != NULL))
+    return ty_vmap_record(S, who, OP_ARGSORT, 1, &src, (VmapArg){.dim = dim, .base = descending},
+                          &x->type, y);
+  i32 a = ty_record_start(S, who, x, x->type.dtype, &b);
+  if (a < 0) return false;
+  Type t = x->type;
+  if (t.rank == 0) a = ty_node_reshape(b, a, &(Type){.dtype = t.dtype, .rank = 1, .dims = {1}});
+  if (a < 0) return ty_record_cancel_memory(S, b, who);
+  Type yt = b->g.node[a].type;
+  yt.dtype = t.dtype = T_I64;
+  Node n = ty_node_new(OP_ARGSORT, &yt, a, -1, -1);
+  n.arg.k = dim;
+  n.arg.k2 = descending;
+  return ty_record_finish_as(S, b, ty_node_append(b, &n), &t, y, who);
+}
+
+bool ty_record_searchsorted(State *S, const Tensor *sorted, const Tensor *v, bool right,
+                            Tensor *y) {
+  const char *who = "searchsorted";
+  char ss[SHOWN], sv[SHOWN];
+  Batch *b;
+  const Type *a = &sorted->type, *q = &v->type;
+  bool ok = a->rank >= 1 && a->rank == q->rank;
+  for (int d = 0; ok && d < a->rank - 1; d++) ok = a->dims[d] == q->dims[d];
+  if (!ok)
+    return ty_fail(S, "%s: leading sizes differ, %s and %s", who, ty_record_show(a, ss),
+                   ty_record_show(q, sv));
+  int dtype = ty_dtype_promote(a->dtype, q->dtype);
+  Given src[2] = {{.t = sorted}, {.t = v}};
+  if (TY_UNLIKELY(ty_vmap_level_of(2, src)))
+    return ty_vmap_record(S, who, OP_SEARCHSORTED, 2, src, (VmapArg){.base = right}, q, y);
+  if (!ty_record_settle(S, v)) return false;
+  i32 s = ty_record_start(S, who, sorted, dtype, &b);
+  if (s < 0) return false;
+  if (!ty_record_settle(S, v)) return ty_record_cancel(S, b);
+  i32 w = ty_node_cast(b, ty_record_node(S, b, v), dtype);
+  if (w < 0) return ty_record_cancel_memory(S, b, who);
+  Type t = *q;
+  t.dtype = T_I64;
+  Node n = ty_node_new(OP_SEARCHSORTED, &t, s, w, -1);
+  n.arg.k = right;
+  return ty_record_finish(S, b, ty_node_append(b, &n), y, who);
+}

@@ -1,0 +1,377 @@
+/*
+** tensor.c -- lifetimes of buffers, storages, batches; views of tensors.
+** In: a State that holds the error text. Out: tensors whose storages are counted. What can fail:
+** memory, and the computation of a pending value when it is read.
+** Nothing here records: a view is arithmetic on offset and strides.
+*/
+#include <stdarg.h>
+#include <stdio.h>
+#include "record/capture.h"
+#include "record/grad.h"
+#include "record/vmap.h"
+
+enum { SPARE_MAX = 32, SPARE_BLOCKS_MAX = 4096 }; /* dropped batches that are kept; other blocks */
+
+/* --- errors */
+
+bool ty_fail(State *S, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(S->err, ERR_MAX, fmt, ap);
+  va_end(ap);
+  S->memory = false;
+  return false;
+}
+
+bool ty_fail_memory(State *S, const char *who, i64 bytes) {
+  if (bytes > 0) ty_fail(S, "%s: out of memory (%lld bytes)", who, (long long)bytes);
+  else ty_fail(S, "%s: out of memory", who);
+  S->memory = true;
+  return false;
+}
+
+/* --- blocks: storages and buffers come and go with every operation */
+
+static void *block_new(State *S) {
+  void *p = S->spare_block;
+  if (TY_UNLIKELY(!p)) return ty_mem_alloc(BLOCK_BYTES);
+  memcpy(&S->spare_block, p, sizeof(void *));
+  S->nspare_block--;
+  return p;
+}
+
+static void block_drop(State *S, void *p) {
+  if (S->closed || S->nspare_block >= SPARE_BLOCKS_MAX) {
+    ty_mem_free(p);
+    return;
+  }
+  memcpy(p, &S->spare_block, sizeof(void *));
+  S->spare_block = p;
+  S->nspare_block++;
+}
+
+/* --- buffers */
+
+static void buffer_forget(Buffer *b) {
+  if (TY_UNLIKELY(b->kept)) b->S->forget(b->S, b);
+  b->kept = false;
+}
+
+void ty_buffer_changed(Buffer *b) {
+  buffer_forget(b);
+  b->stamp = ++b->S->stamps;
+}
+
+Buffer *ty_buffer_new(State *S, i64 bytes) {
+  Buffer *b = block_new(S);
+  void *data = b ? ty_buf_alloc_data(bytes) : NULL;
+  if (TY_UNLIKELY(!data)) {
+    if (b) block_drop(S, b);
+    ty_fail_memory(S, "tensor", bytes);
+    return NULL;
+  }
+  *b = (Buffer){.S = S, .refs = 1, .bytes = bytes, .data = data};
+  b->stamp = ++S->stamps;
+  S->debt += bytes;
+  return b;
+}
+
+void ty_buffer_drop(Buffer *b) {
+  if (!b || --b->refs) return;
+  buffer_forget(b);
+  if (!b->foreign) ty_buf_free(b->data, b->bytes);
+  else if (b->drop) b->drop(b->ctx);
+  block_drop(b->S, b);
+}
+
+/* --- batches */
+
+Batch *ty_batch_new(State *S) {
+  Batch *b = S->spare;
+  if (b) {
+    S->spare = b->next;
+    S->nspare--;
+    b->next = NULL;
+  } else if (!(b = ty_mem_zalloc(sizeof *b))) {
+    ty_fail_memory(S, "record", 0);
+    return NULL;
+  }
+  b->S = S;
+  b->refs = 1;
+  b->closed = b->dead = b->lent = false;
+  b->learn = NULL;
+  b->pinned = 0;
+  return b;
+}
+
+void ty_batch_drop(State *S, Batch *b) {
+  if (--b->refs) return;
+  for (i32 i = 0; i < b->ninput; i++) ty_buffer_drop(b->input[i].buf);
+  b->ninput = 0;
+  if (S->nspare < SPARE_MAX) {
+    ty_graph_clear(&b->g);
+    b->next = S->spare;
+    S->spare = b;
+    S->nspare++;
+  } else {
+    ty_graph_free(&b->g);
+    ty_mem_free(b->input);
+    ty_mem_free(b);
+  }
+}
+
+bool ty_batch_exposed(const Batch *b) {
+  for (i32 i = 0; i < b->ninput; i++)
+    if (b->input[i].buf->exposed) return true;
+  return false;
+}
+
+void ty_tensor_open(State *S) {
+  if (!ty_mem_checked()) return;
+  S->nspare = SPARE_MAX; /* there is no room: what is used too late is seen */
+  S->nspare_block = SPARE_BLOCKS_MAX;
+}
+
+void ty_tensor_close(State *S) {
+  S->closed = true;
+  S->nspare = SPARE_MAX;
+  while (S->spare) {
+    Batch *b = S->spare;
+    S->spare = b->next;
+    ty_graph_free(&b->g);
+    ty_mem_free(b->input);
+    ty_mem_free(b);
+  }
+  while (S->spare_block) {
+    void *p = S->spare_block;
+    memcpy(&S->spare_block, p, sizeof(void *));
+    ty_mem_free(p);
+  }
+}
+
+/* --- storages */
+
+Storage *ty_storage_new(State *S, int dtype, i64 numel) {
+  Storage *st = block_new(S);
+  if (TY_UNLIKELY(!st)) {
+    ty_fail_memory(S, "tensor", 0);
+    return NULL;
+  }
+  *st = (Storage){.S = S, .refs = 1, .dtype = (u8)dtype, .numel = numel};
+  if (TY_UNLIKELY(S->level != NULL)) st->born = S->level->id;
+  return st;
+}
+
+/* Takes st out of the list of those that wait for its batch; the caller drops the batch. */
+static void storage_unlink(Storage *st) {
+  *st->prev = st->next;
+  if (st->next) st->next->prev = st->prev;
+  st->next = NULL;
+  st->prev = NULL;
+  st->batch = NULL;
+}
+
+void ty_storage_wait(Storage *st, Batch *b, i32 node) {
+  Batch *old = st->batch;
+  st->node = node;
+  if (old == b) return;
+  b->refs++;
+  if (old) storage_unlink(st);
+  st->batch = b;
+  st->next = b->waiting;
+  st->prev = &b->waiting;
+  if (b->waiting) b->waiting->prev = &st->next;
+  b->waiting = st;
+  if (old) ty_batch_drop(old->S, old);
+}
+
+void ty_storage_settle(Storage *st, Buffer *buf) {
+  Batch *b = st->batch;
+  if (buf != st->buf) ty_buffer_drop(st->buf);
+  else if (buf) ty_buffer_drop(buf); /* the caller's reference: the storage's own remains */
+  st->buf = buf;
+  if (!b) return;
+  storage_unlink(st);
+  ty_batch_drop(b->S, b);
+}
+
+void ty_storage_drop(Storage *st) {
+  if (!st || --st->refs) return;
+  Batch *b = st->batch;
+  if (b) storage_unlink(st);
+  if (TY_UNLIKELY(st->twin != NULL)) st->twin->twin = NULL;
+  if (TY_UNLIKELY(st->tape != NULL)) ty_record_drop(st->tape);
+  if (TY_UNLIKELY(st->many != NULL)) ty_many_drop(st);
+  ty_buffer_drop(st->buf);
+  block_drop(st->S, st);
+  if (b) ty_batch_drop(b->S, b);
+}
+
+void ty_storage_touch(Storage *st) {
+  Storage *twin = st->twin;
+  if (TY_LIKELY(!twin) || st->frozen) return;
+  st->twin = twin->twin = NULL;
+  twin->stale = true;
+  ty_storage_settle(twin, NULL);
+  if (TY_UNLIKELY(twin->many != NULL)) ty_many_drop(twin);
+}
+
+/* --- tensors */
+
+static void tensor_init(Tensor *y, Storage *st, const Type *t) {
+  y->st = st;
+  y->type = *t;
+  y->offset = 0;
+  y->detached = false;
+  y->origin = 0;
+  memset(y->strides, 0, sizeof y->strides);
+  ty_type_strides(t, y->strides);
+}
+
+bool ty_tensor_from(State *S, Tensor *y, const Type *t, const void *bytes) {
+  i64 n = ty_type_numel(t), size = n * ty_dtypes[t->dtype].bytes;
+  Storage *st = ty_storage_new(S, t->dtype, n);
+  if (!st) return false;
+  if (!(st->buf = ty_buffer_new(S, size))) {
+    ty_storage_drop(st);
+    return false;
+  }
+  if (bytes && size) memcpy(st->buf->data, bytes, (size_t)size);
+  tensor_init(y, st, t);
+  return true;
+}
+
+bool ty_tensor_foreign(State *S, Tensor *y, const Type *t, void *data, void (*drop)(void *),
+                       void *ctx) {
+  i64 n = ty_type_numel(t);
+  Storage *st = ty_storage_new(S, t->dtype, n);
+  Buffer *b = st ? block_new(S) : NULL;
+  if (!b) {
+    ty_storage_drop(st);
+    return ty_fail_memory(S, "from_ptr", 0);
+  }
+  *b = (Buffer){.S = S,
+                .refs = 1,
+                .foreign = true,
+                .exposed = true,
+                .bytes = n * ty_dtypes[t->dtype].bytes,
+                .data = data,
+                .drop = drop,
+                .ctx = ctx};
+  st->buf = b;
+  tensor_init(y, st, t);
+  return true;
+}
+
+void ty_tensor_alias(Tensor *y, const Tensor *x) {
+  *y = *x;
+  ty_storage_hold(y->st);
+}
+
+void ty_tensor_release(Tensor *t) {
+  Storage *st = t->st;
+  t->st = NULL;
+  ty_storage_drop(st);
+}
+
+bool ty_tensor_is_contiguous(const Tensor *t) {
+  i64 want = 1;
+  for (int d = t->type.rank - 1; d >= 0; d--) {
+    i64 n = t->type.dims[d];
+    if (n == 0) return true;
+    if (n != 1 && t->strides[d] != want) return false;
+    want *= n;
+  }
+  return true;
+}
+
+void ty_tensor_view(Tensor *y, const Tensor *x, const Type *t, i64 offset, const i64 *strides) {
+  Storage *st = ty_storage_hold(x->st);
+  Tensor v = {.st = st, .type = *t, .offset = offset, .origin = x->origin};
+  v.detached = x->detached || (TY_UNLIKELY(st->tape != NULL) && !st->S->grad_mode);
+  if (t->rank) memcpy(v.strides, strides, sizeof(i64) * t->rank);
+  *y = v;
+}
+
+/* Dims of x without those of size 1 are cut into chunks that step evenly; each chunk of x must be a
+** product of adjacent dims of t. */
+bool ty_tensor_reshape(const Tensor *x, const Type *t, i64 *strides) {
+  i64 dims[MAX_RANK], steps[MAX_RANK];
+  int n = 0, k = 0;
+  if (ty_type_numel(t) == 0) {
+    ty_type_strides(t, strides);
+    return true;
+  }
+  for (int d = 0; d < x->type.rank; d++) {
+    i64 size = x->type.dims[d], step = x->strides[d];
+    if (size == 1) continue;
+    if (n && steps[n - 1] == step * size) {
+      dims[n - 1] *= size;
+      steps[n - 1] = step;
+    } else {
+      dims[n] = size;
+      steps[n++] = step;
+    }
+  }
+  i64 rest = n ? dims[0] : 1; /* what the current chunk still has to give */
+  for (int d = 0; d < t->rank; d++) {
+    i64 size = t->dims[d];
+    if (size == 1) {
+      strides[d] = 0;
+      continue;
+    }
+    if (rest == 1 && k + 1 < n) rest = dims[++k];
+    if (rest % size) return false;
+    rest /= size;
+    strides[d] = steps[k] * rest;
+  }
+  return true;
+}
+
+/* --- addresses */
+
+static void *tensor_address(const Tensor *x) {
+  return (char *)x->st->buf->data + x->offset * ty_dtypes[x->type.dtype].bytes;
+}
+
+const void *ty_tensor_read(State *S, const Tensor *x) {
+  Storage *st = x->st;
+  if (TY_UNLIKELY(st->many != NULL)) return ty_vmap_refuse(S);
+  if (TY_UNLIKELY(S->capture != NULL) && (st->batch || !ty_capture_is_fresh(S, st))) {
+    ty_capture_refuse(S, "reads the elements of a tensor");
+    return NULL;
+  }
+  if (st->batch && !S->cut(S, st->batch, st)) return NULL;
+  return tensor_address(x);
+}
+
+void *ty_tensor_write(State *S, const Tensor *x) {
+  Storage *st = x->st;
+  if (TY_UNLIKELY(st->many != NULL)) return ty_vmap_refuse(S);
+  if (TY_UNLIKELY(S->capture != NULL) && (st->batch || !ty_capture_is_fresh(S, st))) {
+    ty_capture_refuse(S, "writes the elements of a tensor one by one");
+    return NULL;
+  }
+  if (st->batch && !S->cut(S, st->batch, st)) return NULL;
+  ty_storage_touch(st);
+  if (st->buf->refs > 1 && !st->buf->exposed) {
+    Buffer *own = ty_buffer_new(S, st->buf->bytes);
+    if (!own) return NULL;
+    memcpy(own->data, st->buf->data, (size_t)own->bytes);
+    ty_buffer_drop(st->buf);
+    st->buf = own;
+  }
+  ty_buffer_changed(st->buf);
+  st->version++;
+  return tensor_address(x);
+}
+
+void *ty_tensor_expose(State *S, const Tensor *x) {
+  if (S->capture) {
+    ty_capture_refuse(S, "takes the address of a tensor");
+    return NULL;
+  }
+  void *p = ty_tensor_write(S, x);
+  if (p) x->st->buf->exposed = true;
+  return p;
+}

@@ -1,0 +1,264 @@
+/*
+** tensor.h -- Buffer, Storage, Tensor; the State; recording.
+**
+** A Buffer is bytes. A Storage is what tensors share: it points to a buffer, or is pending: a node
+** of a batch of recorded operations gives its contents. A Tensor is an affine view of a storage.
+** Writing to a storage never disturbs who pinned its buffer: the storage moves on to another buffer
+** unless it is the only owner (copy on write). Only an exposed storage keeps its address.
+**
+** A Batch is a graph and what belongs to it: pinned input buffers and the storages that wait for
+** its nodes. In eager mode a batch holds one operation and is cut (compiled and run) at once. In
+** lazy mode it is open until a value is demanded. After the cut it is closed: storages that were
+** not computed stay pending on it and are computed, with what they need, if they are demanded
+** later.
+*/
+#ifndef TY_TENSOR_H
+#define TY_TENSOR_H
+
+#include "ir/graph.h"
+
+typedef struct Batch Batch;
+typedef struct State State;
+typedef struct Capture Capture; /* capture.h */
+typedef struct Record Record;   /* grad.h */
+typedef struct Many Many;       /* vmap.h */
+typedef struct Level Level;
+
+typedef struct Buffer {
+  State *S;
+  i32 refs;
+  bool foreign; /* not ours: never freed, `drop` is told */
+  bool exposed; /* its address left: contents may change or be read at any time */
+  bool kept;    /* the engine keeps something made from the contents */
+  u64 stamp;    /* of its contents: no others of the State's buffers ever have it */
+  u64 seen;     /* a walk's own: see trace.c */
+  i64 bytes;
+  void *data;
+  void (*drop)(void *ctx);
+  void *ctx;
+} Buffer;
+
+typedef struct Storage {
+  State *S;
+  i32 refs;
+  u8 dtype;
+  bool frozen; /* holds what another storage held, for gradients: nobody writes to it */
+  bool stale;  /* frozen, and let go of when that other storage was written */
+  u32 version; /* counts writes */
+  u32 born;    /* the vmap in which it was made, 0: in none */
+  i64 numel;
+  Buffer *buf;  /* NULL: never computed yet */
+  Batch *batch; /* not NULL: pending; the contents are node `node` of this batch */
+  i32 node;
+  struct Storage *next, **prev; /* the others that wait for the same batch */
+  Record *tape;         /* where the contents came from, held; NULL: nothing to differentiate */
+  struct Storage *twin; /* the frozen one of these contents, or of a frozen one the other */
+  Many *many; /* not NULL: one such storage for each example of a vmap; no buf, no batch */
+} Storage;
+
+typedef struct Tensor {
+  Storage *st; /* NULL after release */
+  Type type;
+  i64 offset;
+  i64 strides[MAX_RANK]; /* in elements */
+  bool detached;         /* no gradient goes through this view */
+  u32 origin; /* a capture's number of the tensor from outside that it is, or is a view of */
+} Tensor;
+
+struct Batch {
+  Graph g;
+  struct State *S;
+  i32 refs; /* storages pending on it, plus one while it is open */
+  bool closed;
+  bool dead; /* nothing of it can be computed any more */
+  i32 ninput, input_cap;
+  struct BatchInput { /* by INPUT node, in order of appearance */
+    i32 node;
+    Buffer *buf; /* pinned */
+    i64 offset;  /* in elements */
+    u32 origin;  /* of the tensor that was read; 0 outside of captures */
+  } * input;
+  Storage *waiting;   /* storages pending on this batch */
+  i64 pinned;         /* bytes of inputs */
+  bool lent;          /* inputs are held by others, as long as it runs: not pinned */
+  void *learn;        /* engine: what its cut learned to store */
+  struct Batch *next; /* in the list of spares */
+};
+
+/* An operand as the user gave it. */
+typedef enum { O_TENSOR, O_NUMBER, O_BOOL } OperandKind;
+typedef struct Given {
+  OperandKind kind;
+  const Tensor *t;
+  double v;
+  i32 symbol; /* a capture's name for the number, 0: it is a constant */
+} Given;
+
+#define ERR_MAX 512
+
+struct State {
+  char err[ERR_MAX]; /* what the last call that answered false has to say; no position */
+  bool memory;       /* it failed for want of memory: collecting garbage may help */
+  Batch *open;       /* lazy mode: where operations are appended; NULL: eager */
+  Batch *spare;      /* dropped batches for reuse */
+  i32 nspare;
+  void *spare_block; /* dropped storages and buffers, linked by their first word */
+  i32 nspare_block;
+  bool closed; /* the engine is gone: what is dropped now is freed at once */
+  /* settings; `word` of them enters every key */
+  u8 default_dtype; /* of numbers and of integers that become floats: f32 */
+  u8 blas, fast, deterministic;
+  u8 amx;                  /* precision is fast and the processor has a unit for bf16 */
+  u64 seed, stream;        /* Philox key; next stream number */
+  u64 nops, nviews, nlazy; /* counters */
+  u64 stamps;              /* given to buffers so far */
+  u32 origins;             /* given to tensors by captures that have ended */
+  u64 walks;               /* over buffers, which mark what they have seen */
+  i32 batch_nodes;         /* an open batch is cut when it has so many; 0: as many as pay */
+  i64 debt;                /* bytes allocated for tensors since the host's collector last stepped */
+  bool grad_mode, tracks;  /* operations may be taped; and there is a tape to go on */
+  u8 cast;                 /* autocast's dtype + 1, 0: none */
+  i64 records;             /* live ones, of all tapes */
+  u64 record_seq;
+  Record *dead_records; /* being freed */
+  Capture *capture;     /* not NULL: operations are recorded for later calls, nothing is computed */
+  Level *level;         /* the innermost vmap that runs */
+  u32 levels;           /* so many were opened */
+  /* engine.c fills these in: level 2 calls upward through them */
+  bool (*cut)(State *S, Batch *b, Storage *demanded); /* computes; the batch is closed then */
+  /* Told of every operation as its result is recorded; NULL: no one listens. */
+  void (*recorded)(State *S, const Batch *b, i32 node);
+  /* An eager map or product that needs no graph: true with the result in y; false: take the road. */
+  bool (*quick)(State *S, int op, int n, const Given *src, Tensor *y);
+  /* The contents of a buffer of which something is kept are no more. */
+  void (*forget)(State *S, Buffer *b);
+  const volatile int *interrupted;
+  struct Engine *engine;
+};
+
+/* Says what went wrong in S->err; always false, so `return ty_fail(...)`. */
+bool ty_fail(State *S, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+bool ty_fail_memory(State *S, const char *who, i64 bytes);
+
+#define BLOCK_BYTES 104 /* room for a Storage or a Buffer */
+_Static_assert(sizeof(Storage) <= BLOCK_BYTES && sizeof(Buffer) <= BLOCK_BYTES, "block");
+
+/* --- tensor.c: lifetimes and views. Functions that make a tensor fill *y, which holds no storage
+ * before. */
+Buffer *ty_buffer_new(State *S, i64 bytes);
+void ty_buffer_drop(Buffer *b);
+static inline Buffer *ty_buffer_hold(Buffer *b) {
+  b->refs++;
+  return b;
+}
+void ty_buffer_changed(Buffer *b); /* its contents are no longer what they were */
+Storage *ty_storage_new(State *S, int dtype, i64 numel); /* refs 1, no buffer, not pending */
+void ty_storage_drop(Storage *st);
+void ty_storage_wait(Storage *st, Batch *b,
+                     i32 node);                   /* becomes pending there (leaves its old batch) */
+void ty_storage_settle(Storage *st, Buffer *buf); /* pending no more: takes over the reference */
+static inline Storage *ty_storage_hold(Storage *st) {
+  st->refs++;
+  return st;
+}
+void ty_storage_touch(Storage *st); /* its contents change: lets go of the twin */
+void ty_batch_drop(State *S, Batch *b);
+/* Reads an exposed buffer, which may change at any time: what is recorded must be computed now. */
+bool ty_batch_exposed(const Batch *b);
+void ty_tensor_open(State *S);
+void ty_tensor_close(State *S); /* gives the spares back; tensors may outlive the engine */
+Batch *ty_batch_new(State *S);  /* refs 1: the opener's; NULL without memory, said in S->err */
+
+bool ty_tensor_from(State *S, Tensor *y, const Type *t,
+                    const void *bytes); /* contiguous; NULL: undefined */
+bool ty_tensor_foreign(State *S, Tensor *y, const Type *t, void *data, void (*drop)(void *),
+                       void *ctx);
+void ty_tensor_alias(Tensor *y, const Tensor *x); /* the same storage and view */
+void ty_tensor_release(Tensor *t);
+bool ty_tensor_is_contiguous(const Tensor *t); /* row-major without gaps, any offset */
+/* A view of x; the caller vouches that it lies inside. */
+void ty_tensor_view(Tensor *y, const Tensor *x, const Type *t, i64 offset, const i64 *strides);
+/* Strides under which x can be seen with dims t without a copy; false when there are none. */
+bool ty_tensor_reshape(const Tensor *x, const Type *t, i64 *strides);
+/* Computes x if it is pending, and gives the address of its first element (its view's offset
+ * added). */
+const void *ty_tensor_read(State *S, const Tensor *x);
+/* The same for writing outside the engine: the storage owns its buffer alone afterwards. */
+void *ty_tensor_write(State *S, const Tensor *x);
+/* As ty_tensor_write, and the address stays valid and live for ever. */
+void *ty_tensor_expose(State *S, const Tensor *x);
+
+/* --- record.c, record_move.c, record_write.c: the road's entrance. y holds no storage before. Errors start with `who`, the
+** user's name of the function (NULL: the row's lua name). All of them: check, infer, append, then
+** cut in eager mode.
+ */
+bool ty_record(State *S, const char *who, int op, int n, const Given *src,
+               Tensor *y); /* MAP and MATMUL */
+/* Products of a [lead.., M.., K..] and b [lead.., K.., N..], summed over the K dims: [lead.., M.., N..].
+** lead, summed: how many dims there are of the first and of K. Leading dims broadcast. */
+bool ty_record_contract(State *S, const char *who, const Tensor *a, const Tensor *b, int lead,
+                        int summed, Tensor *y);
+bool ty_record_cast(State *S, const Tensor *x, int dtype,
+                    Tensor *y); /* same tensor when nothing changes */
+bool ty_record_bitcast(State *S, const Tensor *x, int dtype, Tensor *y);
+/* REDUCE over the dims in the bit set; none: over all. keep: reduced dims stay as 1. ARGMAX and
+** ARGMIN take all dims or one. Results of ARG* are 0-based. */
+bool ty_record_reduce(State *S, const char *who, int op, const Tensor *x, u32 dims, bool keep,
+                      Tensor *y);
+bool ty_record_scan(State *S, const char *who, int op, const Tensor *x, int dim, Tensor *y);
+/* index: any integer dtype; base: what the first position is called (1 for users); negative counts
+** from the end. Checks every index, which demands its value, unless range.c knows that all are in
+** range. */
+bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const Tensor *index,
+                      int base, Tensor *y);
+/* The first element that is no position among `size` ones, in row-major order; -1: none. p: its
+ * address. skip, or NULL: what names nothing and is right anywhere. */
+i64 ty_record_bad_index(const Tensor *index, const char *p, i64 size, int base, const double *skip);
+/* Every element of an integer tensor names one of `size` places, or is *skip. As gather asks. */
+bool ty_record_check_index(State *S, const char *who, const Tensor *index, i64 size, int base,
+                           const double *skip);
+bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int dim,
+                       const Tensor *index, int base, const Tensor *src, Tensor *y);
+bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, Tensor *y);
+bool ty_record_searchsorted(State *S, const Tensor *sorted, const Tensor *v, bool right, Tensor *y);
+/* ATTEND and ATTEND_GRAD of operands cast and broadcast to the types; NULL: there is none. */
+bool ty_record_attend(State *S, const char *who, int op, const Tensor *const *x, const Type *as,
+                      const Arg *arg, i64 numel, Tensor *y);
+/* grad_attend.c: attention of queries, keys, values under a mask with dropout by a key, which may be NULL; taped. x: of
+** f32 or f64, at least 2 dims, sizes that go together. */
+typedef struct Attention {
+  bool causal;
+  double scale, drop; /* drop: the chance that a weight is dropped */
+} Attention;
+bool ty_attention(State *S, const char *who, const Tensor *const *x, const Attention *how,
+                  Tensor *y);
+/* Leaves. v is stored exactly as ty_elem_store does; i gives integers exactly. */
+bool ty_record_full(State *S, const Type *t, double v, Tensor *y);
+bool ty_record_iota(State *S, const Type *dims, Tensor *y); /* i64 */
+bool ty_record_empty(State *S, const Type *t, Tensor *y);
+/* 32 random bits an element, i32, word 0-3 of stream `stream`; ty_stream_next takes a stream
+ * number. */
+bool ty_record_random(State *S, const Type *dims, u64 stream, int word, Tensor *y);
+u64 ty_stream_next(State *S);
+/* A contiguous copy with a storage of its own. */
+bool ty_record_copy(State *S, const Tensor *x, Tensor *y);
+/* Writes x, cast and broadcast to dst's dims, to the elements of dst, seen through every alias. The
+** right thing happens when x and dst overlap. */
+bool ty_record_assign(State *S, const char *who, const Tensor *dst, const Given *x);
+/* Copies of the list one behind the other along dim: the fused form of cat. All of one dtype and
+ * rank. */
+bool ty_record_cat(State *S, const char *who, int n, const Tensor *const *x, int dim, Tensor *y);
+/* The node of x in the open batch (INPUT, a pending node, or a VIEW of one), or -1. */
+i32 ty_record_node(State *S, Batch *b, const Tensor *x);
+
+/* --- range.c: between what the elements of an integer node of an open batch lie, both included. */
+typedef struct Range {
+  i64 lo, hi;
+} Range;
+Range ty_range_of(const Batch *b, i32 node);
+
+/* --- fold.c: algebra while appending. The number of a node that equals n, or appends it. -1: no
+ * memory. */
+i32 ty_fold_append(Graph *g, const Node *n);
+
+#endif

@@ -1,0 +1,76 @@
+/*
+** vmap.h -- batched tensors: one Storage that stands for one storage of each example of a vmap.
+** A batched storage has no buffer and waits for nothing. Its Many tells the tensor that holds the values of
+** all examples: dims [examples, elements of the storage], so that a view of the batched storage is a view of
+** that tensor with one more dim in front. That tensor may be batched itself, by an outer vmap.
+*/
+#ifndef TY_VMAP_H
+#define TY_VMAP_H
+
+#include "record/tensor.h"
+
+typedef enum { RANDOM_ERROR, RANDOM_DIFFERENT, RANDOM_SAME } RandomRule;
+
+/* A vmap that runs. Ids ascend: an inner vmap has a higher one. */
+struct Level {
+  Level *outer;
+  u32 id;
+  RandomRule random;
+  i64 count;  /* of examples */
+  u64 seq;    /* of the State's records when it began */
+  bool again; /* it has ended before: the way back through it runs */
+};
+
+struct Many {
+  u32 level;
+  Tensor t; /* [count, numel], or [1, numel] while it is the same for all; elements side by side */
+};
+
+Level ty_vmap_begin(State *S, u32 id, i64 count, RandomRule random); /* id 0: a new one */
+bool ty_vmap_is_open(const State *S, u32 id);
+/* Whether the record with that number was made inside of a vmap that runs. */
+bool ty_vmap_is_inside(const State *S, u32 id, u64 seq);
+/* Values of all examples are asked for as if they were one. Always NULL. */
+void *ty_vmap_refuse(State *S);
+
+static inline u32 ty_vmap_level(const Tensor *x) { return x->st->many ? x->st->many->level : 0; }
+/* The highest level of the operands; 0: no one is batched. */
+u32 ty_vmap_level_of(int n, const Given *src);
+
+void ty_many_drop(Storage *st); /* st is batched no more */
+/* A storage of the innermost vmap that is the same for all its examples as f, which is taken over: what tapes
+** know of it they know for one example. */
+Storage *ty_vmap_above(State *S, Storage *f, bool detached);
+i64 ty_vmap_count(const State *S, u32 id); /* examples of a vmap that runs, else -1 */
+/* A storage as `like`, which is batched, with its values in `all`, which is taken over; NULL is passed on. */
+Storage *ty_many_over(State *S, const Storage *like, Storage *all);
+
+/* y, of dims t, stands for the examples of x [count, elements of t]. x is let go of. */
+bool ty_vmap_wrap(State *S, Tensor *x, u32 level, const Type *t, Tensor *y);
+/* y: x for all examples, with their dim in front. Where x is the same for all it is repeated count times; for
+** count -1 the dim is 1, or not there where x is not batched at that level. rank > 0: dims of 1 make the rest so
+** many. */
+bool ty_vmap_lift(State *S, const Tensor *x, u32 level, i64 count, int rank, Tensor *y);
+
+/* What an operation needs beside its operands. */
+typedef struct VmapArg {
+  u32 dims; /* REDUCE */
+  i32 dim;  /* SCAN, ARGSORT, GATHER, SCATTER: dim; CAST: the dtype, -1 for a copy */
+  i32 base; /* GATHER, SCATTER: of the index; ARGSORT: descending; SEARCHSORTED: right */
+} VmapArg;
+
+/* What record.c does where an operand is batched: by its own functions, for all examples at once. t: dims of the
+** result for one example. Errors of the user's have been found before. */
+bool ty_vmap_record(State *S, const char *who, int op, int n, const Given *src, VmapArg arg,
+                    const Type *t, Tensor *y);
+bool ty_vmap_contract(State *S, const char *who, const Tensor *a, const Tensor *b, int lead,
+                      int summed, const Type *t, Tensor *y);
+bool ty_vmap_cat(State *S, const char *who, int n, const Given *src, int dim, const Type *t,
+                 Tensor *y);
+/* Whether x may be written to dst: it is batched no deeper, or dst is of this vmap and can become so. */
+bool ty_vmap_may_write(const State *S, const Tensor *dst, const Tensor *x);
+/* Makes dst ready for x, which is batched: a storage that was the same for all examples is one for each. */
+bool ty_vmap_open_to(State *S, const char *who, const Tensor *dst, const Given *x);
+bool ty_vmap_write(State *S, const char *who, const Tensor *dst, const Given *x);
+bool ty_vmap_random(State *S, const Level *at, const Type *dims, u64 stream, int word, Tensor *y);
+#endif

@@ -1,0 +1,211 @@
+--- arguments.lua -- arguments of the functions written in Lua.
+-- In: the name of the function, the argument's number, the value. Out: the value, or its default.
+-- Everything raises at the user's file:line with a text that begins with the function's name, before anything is
+-- recorded.
+
+---@param ty table the core module
+return function(ty)
+  local M = {}
+
+  local is_tensor, is_live = ty.is_tensor, ty.internals.is_live
+  local raise, nearest = ty.internals.error, ty.internals.nearest
+  local HUGE = 2 ^ 53
+
+  --- The form with a trailing _ that runs a function now: its errors carry that name.
+  local renamed = { base = nil, name = nil }
+
+  --- Raises `who: text`.
+  ---@param who string
+  ---@param fmt string
+  function M.fail(who, fmt, ...)
+    if renamed.base == who then who = renamed.name end
+    renamed.base = nil
+    return raise(who .. ": " .. fmt:format(...))
+  end
+
+  local fail = M.fail
+
+  --- Errors of `base` are those of `name` until `name` is nil.
+  function M.rename(base, name)
+    renamed.base, renamed.name = name and base, name
+  end
+
+  --- The text f32[2,3] of a tensor.
+  function M.text(x) return ("%s[%s]"):format(x.dtype, table.concat(x.shape, ",")) end
+
+  --- What a value is, for error texts.
+  function M.show(v)
+    if is_live(v) then return "tensor " .. M.text(v) end
+    if is_tensor(v) then return "released tensor" end
+    if type(v) == "number" then return ("number %.14g"):format(v) end
+    if type(v) == "string" then return ("string %q"):format(v:sub(1, 40)) end
+    return v == nil and "nil" or type(v) == "boolean" and tostring(v) or type(v)
+  end
+
+  local show = M.show
+
+  function M.tensor(who, i, x)
+    if is_live(x) then return x end
+    if is_tensor(x) then fail(who, "tensor was released") end
+    return fail(who, "argument %d must be a tensor, got %s", i, show(x))
+  end
+
+  --- A tensor of floats; other dtypes raise with a hint.
+  function M.float(who, i, x)
+    M.tensor(who, i, x)
+    local dtype = x.dtype
+    if dtype == "f32" or dtype == "f64" or dtype == "f16" or dtype == "bf16" then return x end
+    return fail(who, "argument %d must be of floats, got %s (use :to(\"f32\"))", i, M.text(x))
+  end
+
+  --- A tensor, number or boolean.
+  function M.operand(who, i, x)
+    if is_live(x) or type(x) == "number" or type(x) == "boolean" then return x end
+    if is_tensor(x) then fail(who, "tensor was released") end
+    return fail(who, "argument %d must be a tensor or a number, got %s", i, show(x))
+  end
+
+  --- Whether the shapes broadcast to each other.
+  local function broadcasts(a, b)
+    local sa, sb = a.shape, b.shape
+    for i = 0, math.min(#sa, #sb) - 1 do
+      local p, q = sa[#sa - i], sb[#sb - i]
+      if p ~= q and p ~= 1 and q ~= 1 then return false end
+    end
+    return true
+  end
+
+  --- Two operands, at least one a tensor, whose shapes broadcast.
+  function M.pair(who, a, b)
+    M.operand(who, 1, a)
+    M.operand(who, 2, b)
+    local ta, tb = is_tensor(a), is_tensor(b)
+    if not (ta or tb) then fail(who, "one argument must be a tensor, got %s and %s", show(a), show(b)) end
+    if ta and tb and not broadcasts(a, b) then
+      fail(who, "sizes do not broadcast, %s and %s", M.text(a), M.text(b))
+    end
+  end
+
+  --- As pair, without booleans.
+  function M.numbers(who, a, b)
+    for i, v in pairs { a, b } do
+      if type(v) == "boolean" then fail(who, "argument %d must be a tensor or a number, got %s", i, show(v)) end
+    end
+    return M.pair(who, a, b)
+  end
+
+  --- Argument i broadcasts with the tensor x.
+  function M.fits(who, i, x, v)
+    M.operand(who, i, v)
+    if is_tensor(v) and not broadcasts(x, v) then
+      fail(who, "sizes do not broadcast, %s and %s", M.text(x), M.text(v))
+    end
+    return v
+  end
+
+  --- Arguments whose shapes broadcast all together; what is not a tensor does.
+  function M.together(who, ...)
+    local joint, first = {}, nil -- sizes from the last dim on
+    for i = 1, select("#", ...) do
+      local v = select(i, ...)
+      if is_tensor(v) then
+        first = first or v
+        local own = v.shape
+        for k = 1, #own do
+          local size = own[#own - k + 1]
+          if joint[k] == nil or joint[k] == 1 then joint[k] = size
+          elseif size ~= 1 and size ~= joint[k] then
+            fail(who, "sizes do not broadcast, %s and %s", M.text(first), M.text(v))
+          end
+        end
+      end
+    end
+  end
+
+  function M.number(who, i, v, what, default)
+    if v == nil then v = default end
+    if type(v) == "number" then return v end
+    return fail(who, "argument %d (%s) must be a number, got %s", i, what, show(v))
+  end
+
+  function M.whole(who, i, v, what, default)
+    v = M.number(who, i, v, what, default)
+    if v % 1 == 0 and v > -HUGE and v < HUGE then return v end
+    return fail(who, "argument %d (%s) must be a whole number, got %s", i, what, show(v))
+  end
+
+  function M.boolean(who, i, v, what, default)
+    if v == nil then return default end
+    if type(v) == "boolean" then return v end
+    return fail(who, "argument %d (%s) must be true or false, got %s", i, what, show(v))
+  end
+
+  --- A dim, 1-based or negative, to 1-based.
+  function M.dim(who, d, rank, default)
+    if d == nil then d = default end
+    if type(d) ~= "number" or d % 1 ~= 0 then fail(who, "a dim must be a whole number, got %s", show(d)) end
+    if d >= 1 and d <= rank then return d end
+    if d <= -1 and d >= -rank then return d + rank + 1 end
+    if rank == 0 then return fail(who, "dim %g is out of range, the tensor has no dims", d) end
+    return fail(who, "dim %g is out of range 1..%d, or -%d..-1 from the end", d, rank, rank)
+  end
+
+  --- A dim or a list of dims, each once, as an ascending list; nil gives nil: all dims.
+  function M.dims(who, dims, rank)
+    if dims == nil then return nil end
+    if type(dims) ~= "table" then return { M.dim(who, dims, rank) } end
+    local list, seen = {}, {}
+    for i = 1, #dims do
+      local d = M.dim(who, dims[i], rank)
+      if seen[d] then fail(who, "dim %d is given twice", d) end
+      seen[d], list[i] = true, d
+    end
+    if #list == 0 then fail(who, "an empty list of dims (leave it out for all)") end
+    table.sort(list)
+    return list
+  end
+
+  --- A table with a string key.
+  function M.is_options(v)
+    if type(v) ~= "table" then return false end
+    for k in pairs(v) do
+      if type(k) == "string" then return true end
+    end
+    return false
+  end
+
+  --- Options: each key must stand in `known` (name to type), each value be of that type.
+  function M.options(who, opts, known)
+    if opts == nil then return {} end
+    if type(opts) ~= "table" then fail(who, "the options must be a table, got %s", show(opts)) end
+    for k, v in pairs(opts) do
+      local want = known[k]
+      if not want then
+        local near = type(k) == "string" and nearest(k, known)
+        local names = {}
+        for name in pairs(known) do names[#names + 1] = name end
+        table.sort(names)
+        fail(who, "unknown option %s%s; %s", tostring(k), near and (", did you mean %s?"):format(near) or "",
+          #names > 0 and "known: " .. table.concat(names, " ") or "there are none")
+      end
+      if want ~= "any" and type(v) ~= want then fail(who, "option %s must be a %s, got %s", k, want, show(v)) end
+    end
+    return opts
+  end
+
+  --- Calls fn, whose errors begin with `inner`, and raises them under the name `who`: for checks of data, which only
+  --- the inner function can do.
+  function M.named(who, inner, fn, ...)
+    local ok, y = pcall(fn, ...)
+    if ok then return y end
+    if renamed.base == who then who = renamed.name end
+    renamed.base = nil
+    if type(y) == "string" then
+      local from, to = y:find(inner .. ": ", 1, true)
+      if from then y = y:sub(1, from - 1) .. who .. ": " .. y:sub(to + 1) end
+    end
+    return error(y, 0)
+  end
+
+  return M
+end

@@ -1,0 +1,827 @@
+--- capture/init.lua -- one call of a function, evaluated and described, so that later calls need not run it.
+-- In: the core, the handle of a compiled function, the function and its arguments. Out: true when a trace was
+-- installed; nil and {reason, hint, file, line} when the function does something that a trace cannot repeat. Nothing
+-- outside has changed then: an error of the function, of a library or of this file is an abort too. What a debug hook
+-- raises meanwhile goes on to the caller, with nothing changed outside either.
+--
+-- How it works. The function's bytecode is evaluated (evaluate.lua) with the real arguments. This file is the world
+-- that the bytecode sees: whatever is read, written, computed or called goes through a method of World. Beside each
+-- value travels a shadow that says where it came from:
+--     nil             known: a constant, made inside, or determined by guards that stand already
+--     {slot = k}      read from outside by the k-th reading instruction of the description's program
+--     {number = id}   a number that later calls compute again: expression id
+--     {size = r}      a size, a bound, or what was computed from these alone: register r of the tape
+-- Reads append instructions to the program, decisions append guards, writes to what is outside go to overlays. At the
+-- end program, overlays and results are the description that C compiles to a trace.
+--
+-- Rules that a change must keep:
+-- 1. A value may be moved, stored and returned without a guard; whatever looks at it pins it first: typed() for its
+--    type and presence, pin() for its value.
+-- 2. One object has one record (self.tables, self.objects), however many paths lead to it. A second path emits "same".
+-- 3. One place is read once: fields by record and key, upvalues by cell, environments by function. After a write the
+--    overlay answers.
+-- 4. A table is known by its path, a function by identity. Only tables that are identified (as keys) are "equal".
+-- 5. What Tycho itself is made of (its chunks, its constants) is not guarded.
+-- 6. Real tables made inside hold real values; metatables that the code gave them are kept beside, never set, so that
+--    no library function can run a metamethod behind our back.
+-- 7. Whatever is not understood aborts. A wrong "known" is a wrong result; a needless pin is one capture more.
+-- 8. A pcall that a capture runs raises again what is not its own: it may be a hook's.
+--
+-- The methods are spread over: this file (slots, guards, functions, the description), tables.lua (tables, metatables,
+-- overlays), layout.lua (tables made inside), numbers.lua (arithmetic and comparison), natives.lua (C functions,
+-- Tycho's), library.lua (Lua's own), gradients.lua. A trace that is to serve any sizes has a tape beside (tape.lua).
+
+local bytecode = require "tycho.capture.bytecode"
+local evaluate = require "tycho.capture.evaluate"
+local tape = require "tycho.capture.tape"
+
+local type, rawget, select, next, pairs, unpack = type, rawget, select, next, pairs, unpack
+local format = string.format
+local clock = os and os.clock or function() return 0 end
+local getinfo = type(debug) == "table" and debug.getinfo
+local getlocal = type(debug) == "table" and debug.getlocal
+local getupvalue = type(debug) == "table" and debug.getupvalue
+
+if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
+
+local M = {}
+
+--- Evaluated instructions that one capture may take. A function that runs longer is worth little as one trace.
+M.STEPS = 200000
+
+--- The methods of a world; each world has them as its own fields.
+local World = {}
+M.World = World
+
+--- "file:line" of the user's code that is evaluated, nil outside of it.
+World.where = evaluate.where
+--- What error() puts before its message.
+World.position = evaluate.position
+
+require("tycho.capture.tables")(World)
+require("tycho.capture.table_layout")(World)
+require("tycho.capture.numbers")(World)
+require("tycho.capture.natives")(World)
+require("tycho.capture.gradients")(World)
+
+-- Ends of a capture ---------------------------------------------------------------------------------------------------
+
+--- What abort raises. evaluate.lua lets it pass.
+local ABORT = setmetatable({}, { __tostring = function() return "capture aborted" end })
+M.ABORT = ABORT
+
+--- Adds the user's file and line to what is told about a failure.
+function World:locate(why)
+  local where = self:where()
+  if not where then return end
+  why.file, why.line = where:match("^(.*):(%d+)$")
+  why.file, why.line = why.file or where, tonumber(why.line)
+end
+
+--- Gives the capture up. Never returns.
+---@param reason string what the function does, such as "calls print"
+---@param hint? string what the user could do instead
+function World:abort(reason, hint)
+  if not self.failure then
+    self.failure = { reason = reason, hint = hint }
+    self:locate(self.failure)
+  end
+  return error(ABORT, 0)
+end
+
+--- Gives the capture up since a bound decides about more than sizes: it is to be specialised.
+function World:abort_bound(s)
+  if not self.failure then self.failure = { reason = "a bound is looked at", bound = s.path } end
+  return error(ABORT, 0)
+end
+
+-- Slots and guards ----------------------------------------------------------------------------------------------------
+
+--- Gives up when the host's time for a capture is over.
+function World:look_at_clock()
+  if self.deadline and self.clock() >= self.deadline then
+    self.overdue = true
+    self:abort("it takes longer than jit.budget allows", "capture it by jit.warmup")
+  end
+end
+
+--- Appends an instruction; path: what it is about, as the user would write it; late: it needs a size. Path and line lie
+--- beside the program: as fields of the instruction they would make its table grow.
+function World:emit(instr, path, late)
+  local list = late and self.late or self
+  local program = list.program
+  local n = #program + 1
+  if n % 16 == 0 then self:look_at_clock() end
+  program[n] = instr
+  list.about[n], list.lines[n] = path, self:where()
+  return instr
+end
+
+--- Appends a reading instruction whose value is v now; returns the shadow.
+function World:slot(v, instr, path)
+  self:emit(instr, path)
+  local k = self.nslots + 1
+  self.nslots = k
+  local s = { slot = k, path = path, value = v, typed = false, pinned = false, type_guard = nil }
+  self.slots[k] = s
+  if type(v) == "number" then self:bound(s) end
+  return s
+end
+
+--- Numbers of calls that were known to be specialised for the sake of a size, and have changed since, are bounds: they
+--- are sizes as those of tensors are. Each value has a plan of its own, and what is decided about it is the tape's.
+function World:bound(s)
+  if not (self.bounds and self.bounds[s.path]) then return end
+  s.size, s.typed, s.is_bound = self.tape:bound(s.slot), true, true
+  self.nnumbers = self.nnumbers + 1
+  self:emit({ "bound", s.slot, self:size_id(s) }, s.path)
+end
+
+--- Notes the numbers of the call that one hangs on, whose value a function of the library has asked for; false stands
+--- for those that go with a size there: each of its values asks for another capture, even if the number stays as it is.
+function World:specialise(s)
+  local queue, seen, late = { s }, {}, self:is_late(s.number)
+  for _, e in ipairs(queue) do
+    local instr = e.instr
+    local slot = not e.size and e.slot or instr and instr[1] == "number" and instr[2]
+    if seen[e] then instr = nil end
+    seen[e] = true
+    if slot then
+      self.specialised[slot] = not late and self.specialised[slot] ~= false and self.slots[slot].value
+    elseif instr then
+      for i = instr[1] == "call" and 3 or 2, 4 do queue[#queue + 1] = self.numbers[instr[i]] end
+    end
+  end
+end
+
+--- A guard that says more about a slot than its type does: in place of the guard of its type if there is one.
+function World:guard(s, name, v)
+  local instr = s.type_guard
+  if not instr then return self:emit({ name, s.slot, v }, s.path) end
+  instr[1], instr[3], s.type_guard = name, v, nil
+  return instr
+end
+
+--- Makes the type of a value known, and so whether it is nil.
+function World:typed(v, s)
+  if s == nil or s.typed or s.number then return v end
+  s.typed = true
+  if v == nil then
+    s.pinned = true
+    self:emit({ "equal", s.slot, nil }, s.path)
+  else
+    s.type_guard = self:emit({ "type", s.slot, type(v) }, s.path)
+  end
+  return v
+end
+
+--- For values that were seen but not used so far: their type is guarded at the end, unless a use guards more.
+function World:typed_later(s)
+  if s and not s.typed and not s.number then self.untyped[#self.untyped + 1] = s end
+end
+
+--- Makes a value known: its bits for plain values, identity for functions, kind for tables and tensors.
+function World:pin(v, s)
+  if s == nil or s.pinned then return v end
+  if type(v) == "number" and (self.asking or self:in_ours()) then self:specialise(s) end
+  if s.number or s.size then
+    self:pin_number(v, s)
+    return v
+  end
+  local kind = type(v)
+  if kind == "table" then
+    self:table_of(v, s)
+  elseif kind == "userdata" and self.is_tensor(v) then
+    self:pin_tensor(v, s)
+  elseif kind == "function" then
+    self:pin_function(v, s)
+  else
+    self:guard(s, "equal", v)
+    s.pinned, s.typed = true, true
+  end
+  return v
+end
+
+--- Objects that are reached by two paths must be one object in later calls too.
+function World:pin_tensor(v, s)
+  s.pinned, s.typed = true, true
+  local first = self.objects[v]
+  if first then
+    self:emit({ "same", first.slot, s.slot }, s.path)
+  else
+    self.objects[v] = s
+  end
+  self.C.outside(v, s.slot)
+  if self.tape then self.tape:outside(v, s.slot) end
+  s.tensor = self:guard(s, "tensor", v)
+end
+
+--- A view of a tensor from outside is given back: whether gradients go through it is a matter of that tensor, too.
+function World:pin_viewed(v)
+  local slot, detached = self.C.viewed(v)
+  if slot then self.slots[slot].tensor[4] = detached end
+end
+
+function World:pin_function(f, s)
+  s.pinned, s.typed = true, true
+  if not self.objects[f] then self.objects[f] = s end
+  if self.closures_differ and not self.C.is_native(f) and not self:is_ours(f) then
+    s.bytecode_only = true
+    self:guard(s, "closure", f)
+  else
+    self:guard(s, "equal", f)
+  end
+end
+
+--- Makes known which object a value is, as far as later calls can be asked.
+function World:identify(v, s)
+  if s == nil or s.identified or s.number or s.size then return self:pin(v, s) end
+  local kind = type(v)
+  if kind == "userdata" and self.is_tensor(v) then
+    self:abort("a tensor from outside is used as a key of a table", "use its name or position as the key")
+  end
+  self:pin(v, s)
+  if kind == "table" or s.bytecode_only then self:emit({ "equal", s.slot, v }, s.path) end
+  s.identified = true
+  return v
+end
+
+--- Whether a conditional takes v as true.
+function World:truth(v, s)
+  if s and not s.typed and not s.number then
+    if type(v) == "boolean" then self:pin(v, s) else self:typed(v, s) end
+  elseif s and type(v) == "boolean" then
+    self:pin(v, s)
+  end
+  return v ~= nil and v ~= false
+end
+
+-- Functions: what closes over what ------------------------------------------------------------------------------------
+
+local function chunk_of(f)
+  if getinfo then return getinfo(f, "S").source end
+  local proto = bytecode.prototype(f)
+  return proto and proto.source or "?"
+end
+
+--- How the chunks of this library begin; compile.lua's functions close over what belongs to users.
+local HOME = chunk_of(function() end):match("^(@.*[/\\])capture[/\\]") or "@?"
+local WRAPPERS = HOME .. "compile.lua"
+--- Modules and optimisers are models like those of users: what they close over and hold is guarded.
+local MODELS = { [HOME .. "optim.lua"] = true, [HOME .. "schedules.lua"] = true }
+local MODULES = HOME .. "nn/"
+
+local ours = setmetatable({}, { __mode = "k" })
+
+--- Whether a Lua function is part of Tycho: what it closes over is constant.
+local function is_ours(f)
+  local known = ours[f]
+  if known == nil then
+    local chunk = chunk_of(f)
+    known = (chunk:sub(1, #HOME) == HOME or chunk:sub(1, 8) == "=(tycho)") and chunk ~= WRAPPERS
+      and not MODELS[chunk] and chunk:sub(1, #MODULES) ~= MODULES
+    ours[f] = known
+  end
+  return known
+end
+
+--- Functions of ours that were made around functions of users', such as those that ty.grad gives, are not.
+function World:is_ours(f) return not self.closures[f] and not self.around[f] and is_ours(f) end
+
+--- Whether code of the library is being evaluated: it does not mind the order of keys.
+function World:in_ours()
+  local stack = self.stack
+  local frame = stack and stack[stack.depth]
+  return frame ~= nil and frame.proto.own
+end
+
+--- Whether a Lua function belongs to the compiler's front: the wrappers of compiled functions do.
+function World.is_wrapper(f) return chunk_of(f) == WRAPPERS end
+
+--- A constant of the library: tables among them need no guards, unless users reach them too.
+function World:constant(v)
+  if type(v) == "table" and not self.constants[v] then self.constants[v] = { value = v, constant = true } end
+  return v
+end
+
+--- The shadow of a function from outside; the place where it was found first will do.
+function World:function_slot(f, fs)
+  if fs == nil or not fs.slot then fs = self.objects[f] end
+  if not fs then self:abort("a function of unknown origin is called") end
+  self:pin(f, fs)
+  return fs
+end
+
+local function upvalue_name(f, i)
+  local name = getupvalue and getupvalue(f, i)
+  return name and name ~= "" and name or ("upvalue " .. i)
+end
+
+--- The cell behind an upvalue, which several closures may share. Functions known by identity share it in later calls as
+--- they do now. Where one is known by its bytecode alone, guards hold that: here that two upvalues are one cell, and in
+--- guard_cells that two are not, where it matters.
+function World:cell(f, fs, i)
+  local C = self.C
+  if self:is_ours(f) then
+    local id = C.upvalue_id(f, i)
+    local cell = self.cells[id]
+    if not cell then
+      cell = { value = self:constant(C.upvalue(f, i)) }
+      self.cells[id] = cell
+    end
+    return cell
+  end
+  fs = self:function_slot(f, fs)
+  local id = C.upvalue_id(f, i)
+  local slot, anew = fs.slot, fs.bytecode_only
+  local cell = self.cells[id]
+  if not cell then
+    local v = C.upvalue(f, i)
+    local s = self:slot(v, { "upvalue", slot, i }, upvalue_name(f, i))
+    -- what a compiled function asks for the function to run
+    s.pick = type(v) == "function" and C.is_native(v) and not self:owner(v) and self.is_wrapper(f)
+    cell = { value = v, shadow = s, path = s.path, fslot = slot, index = i, anew = anew, seen = { [slot] = true } }
+    self.cells[id] = cell
+    self.outside_cells[#self.outside_cells + 1] = cell
+  elseif cell.seen and not cell.seen[slot] then -- else it is the library's
+    cell.seen[slot] = true
+    if anew or cell.anew then self:emit({ "cell_same", cell.fslot, slot, cell.index, i }, upvalue_name(f, i)) end
+  end
+  return cell
+end
+
+--- A cell that is written is none of the others that were read or written, also in later calls.
+function World:guard_cells()
+  local list = self.outside_cells
+  for i, a in ipairs(list) do
+    for k, b in ipairs(list) do
+      local asked = k < i and b.written -- of two written ones the first asks
+      if a.written and k ~= i and not asked and (a.anew or b.anew) then
+        self:emit({ "cell_distinct", a.fslot, b.fslot, a.index, b.index }, a.path)
+      end
+    end
+  end
+end
+
+--- Upvalue i of a real Lua function.
+function World:upvalue(f, fs, i)
+  local cell = self:cell(f, fs, i)
+  return cell.value, cell.shadow
+end
+
+function World:set_upvalue(f, fs, i, v, vs)
+  local cell = self:cell(f, fs, i)
+  if cell.fslot and not cell.written then
+    cell.written = true
+    self.effects[#self.effects + 1] = { cell = cell }
+  end
+  cell.value, cell.shadow = v, vs
+end
+
+--- The table of a function's globals.
+function World:environment(f, fs)
+  local t = self.C.environment(f)
+  if self:is_ours(f) then return self:constant(t), nil end -- what is read there is the standard library
+  fs = self:function_slot(f, fs)
+  local s = self.environments[fs.slot]
+  if not s then
+    s = self:slot(t, { "env", fs.slot }, "_G")
+    self.environments[fs.slot] = s
+  end
+  return t, s
+end
+
+--- A closure made inside: it has no code of its own, evaluate.lua runs it. As a value it is a function like no other.
+function World:closure(proto, cells, env, envs, owner)
+  local function placeholder() return error("a closure made inside ran outside", 0) end
+  self.closures[placeholder] = { proto = proto, cells = cells, env = env, envs = envs, owner = owner }
+  return placeholder
+end
+
+function World:closure_of(f) return self.closures[f] end
+
+-- Results, effects, the description -----------------------------------------------------------------------------------
+
+local recipe
+
+--- The position of a fresh table in the description; its content is filled in later, since tables may hold themselves.
+local function table_position(world, o)
+  local list = world.made_tables
+  if not o.position then
+    list[#list + 1] = o
+    o.position = #list
+  end
+  return o.position
+end
+
+local function tensor_position(world, v)
+  local list, at = world.made_tensors, world.tensor_at
+  if not at[v] then
+    world:pin_viewed(v)
+    list[#list + 1] = v
+    at[v] = #list
+  end
+  return at[v]
+end
+
+local function object_recipe(world, v)
+  local kind = type(v)
+  if kind == "table" then
+    local o = world.tables[v]
+    if o then return o.fresh and { "table", table_position(world, o) } or { "slot", o.slot } end
+    if world.constants[v] then return { "value", v } end
+  end
+  local s = world.objects[v]
+  if s and not s.bytecode_only then return { "slot", s.slot } end
+  if kind == "userdata" and world.is_tensor(v) then return { "tensor", tensor_position(world, v) } end
+  if kind == "function" then
+    if world.closures[v] then
+      world:abort("a function made inside is returned or stored", "make it outside of the compiled function")
+    end
+    if not world.iterators[v] and (world.C.is_native(v) or world:is_ours(v)) then return { "value", v } end
+  end
+  return world:abort(("a %s of unknown origin is returned or stored"):format(kind))
+end
+
+--- How a value is found or made again in later calls.
+function recipe(world, v, s)
+  if s and (s.number or s.size) then
+    if s.pinned then return { "value", v } end
+    return { "number", (world:number_id(v, s)) }
+  end
+  local kind = type(v)
+  if s then
+    if s.pinned and kind ~= "table" and kind ~= "userdata" and kind ~= "function" then return { "value", v } end
+    return { "slot", s.slot }
+  end
+  if v == nil or kind == "number" or kind == "string" or kind == "boolean" then return { "value", v } end
+  return object_recipe(world, v)
+end
+
+local NOTHING, ANYTHING = { "value", nil }, { "value", true }
+
+--- What an overwritten write writes: all that counts is whether a value stood there.
+local function overwritten(full) return full and ANYTHING or NOTHING end
+
+--- Fresh tables that are mentioned: each once, those found meanwhile appended behind.
+local function table_recipes(world)
+  local list, recipes, i = world.made_tables, {}, 1
+  while list[i] do
+    local o = list[i]
+    world:settle(o) -- a nil among the elements decides what the table is
+    local writes = world:writes(o)
+    if o.inexact then world:abort("a table is kept whose constructor leaves open how the host laid it out") end
+    local r = { n_array = o.n_array, n_hash = o.n_hash }
+    if o.meta ~= nil then r.meta = recipe(world, o.meta, o.meta_shadow) end
+    for k, w in ipairs(writes) do
+      r[k] = { recipe(world, w.key), w.last and recipe(world, rawget(o.value, w.key), o.shadow[w.key])
+        or overwritten(w.full) }
+    end
+    recipes[i] = r
+    i = i + 1
+  end
+  return recipes
+end
+
+local function effect_recipes(world)
+  local list = {}
+  for _, e in ipairs(world.effects) do
+    local cell, o, g = e.cell, e.table, e.gradient
+    if g then
+      list[#list + 1] = world.gradient_effect(g, recipe(world, g.value, g.shadow))
+    elseif cell then
+      list[#list + 1] = { "upvalue", cell.fslot, cell.index, recipe(world, cell.value, cell.shadow),
+        path = upvalue_name(world.slots[cell.fslot].value, cell.index) }
+    else
+      local entry = o.overlay[e.key]
+      list[#list + 1] = { "set", o.slot, recipe(world, e.key),
+        entry.effect == e and recipe(world, entry.value, entry.shadow) or overwritten(e.full),
+        path = world.path_of(o.shadow.path, e.key) }
+    end
+  end
+  return list
+end
+
+--- Everything that a trace is made of, as plain tables.
+function World:describe(results, shadows, n)
+  for _, s in ipairs(self.untyped) do self:typed(s.value, s) end
+  local d = { narg = self.narg, program = self.program, about = self.about, lines = self.lines, paths = {}, bounds = {},
+    results = {}, nresults = n, dynamic = self.dynamic, closures = self.closures_differ, gradients = self.ngradients,
+    specialised = self.specialised }
+  for i = 1, n do d.results[i] = recipe(self, results[i], shadows[i]) end
+  d.effects = effect_recipes(self)
+  d.tables = table_recipes(self)
+  d.tensors = self.made_tensors
+  self:guard_aliases()
+  self:guard_cells()
+  for k, s in pairs(self.slots) do d.paths[k] = s.path end
+  for path, is in pairs(self.bounds or {}) do d.bounds[path] = is end
+  d.early = #self.program
+  local late = self.late
+  for i, instr in ipairs(late.program) do
+    local k = d.early + i
+    d.program[k], d.about[k], d.lines[k] = instr, late.about[i], late.lines[i]
+  end
+  d.sizes = {}
+  for i, s in ipairs(self.sizes) do d.sizes[i] = s.value end
+  d.sharing = self.C.sharing()
+  d.tapes = { self.tape and self.tape:finish(self.made_tensors, self.sizes) }
+  return d
+end
+
+-- Sizes ---------------------------------------------------------------------------------------------------------------
+
+local function same_value(a, b)
+  if type(a) == "number" and type(b) == "number" then
+    return a == b and 1 / a == 1 / b or a ~= a and b ~= b
+  end
+  return rawequal(a, b)
+end
+
+local function same_values(a, b)
+  if #a ~= #b then return false end
+  for i = 1, #a do
+    if not same_value(a[i], b[i]) then return false end
+  end
+  return true
+end
+
+--- Whether a tensor needs a gradient, as its guard asks.
+local function needs(t) return t.requires_grad and (t.is_leaf and "leaf" or "taped") or "not" end
+
+local function same_instruction(a, b)
+  if a[1] ~= b[1] or a[2] ~= b[2] and not same_value(a[2], b[2]) then return false end
+  if a[1] == "keys" then return same_values(a[3], b[3]) end
+  if a[1] == "tensor" then -- it may have other sizes
+    return a[3].dtype == b[3].dtype and a[3].ndim == b[3].ndim and needs(a[3]) == needs(b[3]) and a[4] == b[4]
+  end
+  return same_value(a[3], b[3]) and same_value(a[4], b[4]) and a[5] == b[5]
+end
+
+local function same_recipe(a, b)
+  if a == nil or b == nil then return a == b end
+  return a[1] == b[1] and same_value(a[2], b[2])
+end
+
+local function same_effect(a, b)
+  return a[1] == b[1] and a[2] == b[2] and same_recipe(a[4], b[4])
+    and (a[1] == "set" and same_recipe(a[3], b[3]) or a[1] ~= "set" and a[3] == b[3])
+end
+
+local function same_lists(same, a, b)
+  if #a ~= #b then return false end
+  for i = 1, #a do
+    if not same(a[i], b[i]) then return false end
+  end
+  return true
+end
+
+local function same_table(a, b)
+  local function same_pair(p, q) return same_recipe(p[1], q[1]) and same_recipe(p[2], q[2]) end
+  return a.n_array == b.n_array and a.n_hash == b.n_hash and same_recipe(a.meta, b.meta)
+    and same_lists(same_pair, a, b)
+end
+
+--- Whether two descriptions are one trace but for the sizes of tensors: the same reads, guards, results and effects.
+function M.same(a, b)
+  return a.narg == b.narg and a.nresults == b.nresults and #a.tensors == #b.tensors and a.early == b.early
+    and a.sharing == b.sharing
+    and same_lists(same_instruction, a.program, b.program) and same_lists(same_recipe, a.results, b.results)
+    and same_lists(same_effect, a.effects, b.effects) and same_lists(same_table, a.tables, b.tables)
+end
+
+-- Entry ---------------------------------------------------------------------------------------------------------------
+
+local function new_world(core, f, options, ...)
+  local C = core.internals.capture
+  local n = select("#", ...)
+  local w = {
+    core = core, C = C, is_tensor = C.is_tensor, narg = n,
+    program = {}, about = {}, lines = {}, late = { program = {}, about = {}, lines = {} }, slots = {}, nslots = n + 1,
+    tables = {},       -- by table, made inside or from outside: its record, see tables.lua
+    constants = {},    -- by table of the library: a record
+    objects = {},      -- by tensor or function from outside: the shadow of its first path
+    cells = {},        -- by identity of upvalue
+    outside_cells = {}, -- as they were found
+    environments = {}, -- by slot of function: shadow
+    closures = {}, iterators = {},
+    numbers = {}, nnumbers = 0, nlate = C.LATE, number_at = {}, said = {},
+    sizes = {},        -- that the program speaks of: shadows
+    specialised = {},  -- by slot: numbers whose value a function of the library has asked for
+    effects = {}, untyped = {},
+    gradients = {}, ngradients = 0, memories = {}, sharing = {}, -- see gradients.lua
+    around = core.internals.grad.around,
+    made_tables = {}, made_tensors = {}, tensor_at = {},
+    catching = 0,     -- pcalls that are being evaluated
+    steps_left = options.steps or M.STEPS,
+    closures_differ = options.closures or false,
+    dynamic = options.dynamic or options.sized or nil,
+    deadline = options.deadline or false, clock = options.clock or clock,
+    next_look = options.deadline and (options.steps or M.STEPS) or 0, -- see evaluate.lua
+  }
+  for name, method in next, World do w[name] = method end -- by way of a metatable each call took ten times as long
+  w.tape = w.dynamic and not options.custom and tape.new(w) or nil
+  w.bounds = w.tape and options.bounds
+  local args, shadows = {}, {}
+  for i = 1, n do
+    local v = (select(i, ...))
+    local name = getlocal and getlocal(f, i) or ("argument " .. i)
+    args[i], shadows[i] = v, { slot = i, path = name, value = v }
+    w.slots[i] = shadows[i]
+    if type(v) == "number" then w:bound(shadows[i]) end
+  end
+  -- the function itself: a trace belongs to it
+  local fs = { slot = n + 1, path = "function", value = f, pinned = true, typed = true }
+  w.slots[n + 1], w.objects[f] = fs, fs
+  return w, args, shadows, fs
+end
+
+local function dump(core, text)
+  local letters = os.getenv "TYCHO_DUMP"
+  if not letters or not letters:find("c", 1, true) then return end
+  local say = core.internals.say
+  if say then return say(text) end
+  io.stderr:write(text)
+end
+
+--- Why a capture failed: what the world said, else what the core refused, else the error itself.
+local function failure(w, err, refused)
+  local why = w.failure or {}
+  if err ~= ABORT or not why.reason then
+    local text = type(err) == "string" and err or "an error is raised"
+    local plain = text:gsub("^.-%.lua:%d+: ", "")
+    why = { reason = refused or ("an error is raised: " .. plain), internal = text }
+    if w.stack then w:locate(why) end
+  end
+  why.late = w.overdue
+  return why
+end
+
+--- The installed trace that the description fits but for sizes: its position and its description.
+local function sized_trace(C, handle, d)
+  if not d.dynamic or not C.traces then return nil end
+  for i, t in ipairs(C.traces(handle)) do
+    if t.dynamic and t.current and M.same(t.description, d) then return i, t.description end
+  end
+end
+
+--- A trace that got other sizes by evaluation plays that way through the function, too, most recent first.
+local function keep_tape(d, new)
+  table.insert(d.tapes, 1, new.tapes[1])
+  d.tapes[tape.MOST + 1] = nil
+end
+
+--- A trace outlives the tensors that it was made with, and holds no memory of theirs: what they were is kept.
+local function let_go_of_tensors(d)
+  for _, g in ipairs(d.program) do
+    local t = g[3]
+    if g[1] == "tensor" then
+      g[3] = { dtype = t.dtype, ndim = t.ndim, shape = t.shape, requires_grad = t.requires_grad, is_leaf = t.is_leaf }
+    end
+  end
+  for i = 1, #d.tensors do d.tensors[i] = true end
+end
+
+--- Passes and backends of the user's get the graph when the session is over, since they may compute anything. What they
+--- make of it takes its place in a second session, whose graph must be the same.
+---@return boolean? settled nil: the graph is to be customized first
+local function put_in_place(w, options, d)
+  local custom = options.custom
+  if not custom then return true end
+  local text, outputs, inputs = w.C.graph(d.tensors)
+  if not text then w:abort(outputs) end
+  local asked = options.asked
+  if asked.text then
+    if asked.text ~= text then w:abort("the function records another graph after passes and backend have seen it") end
+    d.custom = asked.answer
+    return true
+  end
+  if #outputs == 0 then return true end -- nothing is computed
+  asked.text, asked.outputs, asked.inputs = text, outputs, inputs
+  return nil
+end
+
+--- One attempt.
+local function capture(core, handle, options, f, ...)
+  local C = core.internals.capture
+  local w, seen
+  local function attempt(...)
+    local args, shadows, fs
+    w, args, shadows, fs = new_world(core, f, options, ...)
+    local results, rs, n = evaluate.run(w, f, fs, args, shadows, w.narg)
+    local d = w:describe(results, rs, n)
+    local refused = C.reason()
+    if refused then w:abort(refused) end
+    if options.dry then
+      seen = options.dry(w, d)
+      return "dry"
+    end
+    w:look_at_clock()
+    if not put_in_place(w, options, d) then return "customize" end
+    local position, sized = sized_trace(C, handle, d)
+    local done, text = C.finish(d, position, handle)
+    if not done then w:abort(text or "the core could not compile the trace") end
+    if sized then keep_tape(sized, d) end
+    let_go_of_tensors(d)
+    return true
+  end
+  local ok, err, refused, again = C.session(handle, attempt, ...)
+  if ok and err == true then return true end
+  if ok and err == "dry" then return true, seen end
+  if ok then return nil, { customize = true } end
+  if ok == nil then return nil, { reason = err } end
+  local known, why = core.internals.protect(failure, w or {}, err, refused)
+  if not known then why = { reason = tostring(err) } end
+  why.again = again
+  return nil, why
+end
+
+--- Captures f(...) with options:
+---   closures  true: Lua functions are guarded by their bytecode instead of their identity, where that is possible
+---   dynamic   true: the trace takes tensors of other sizes too, each set of which is captured once
+---   sized     true: a dynamic trace lacks the sizes of this call
+---   bounds    by path: numbers that are sizes in a dynamic trace; set to false where one turns out to decide more
+---   deadline  what the clock shows when the capture must have ended
+---   clock     in place of os.clock
+---   steps     how many instructions may be evaluated
+---   custom    passes and a backend, as graph.options gives them. What they raise is in why.raised
+---@return boolean? done
+---@return table? why {reason =, hint =, file =, line =}
+function M.run_with(core, handle, options, f, ...)
+  local ready, why = bytecode.ready()
+  if not ready then return nil, { reason = why } end
+  local done, own = nil, {}
+  for name, v in pairs(options) do own[name] = v end
+  own.asked = {}
+  if own.custom and own.custom.backend then own.dynamic, own.sized = nil, nil end -- its function is for these sizes
+  local tries = 3
+  while tries > 0 do
+    tries = tries - 1
+    done, why = capture(core, handle, own, f, ...)
+    if done then break end
+    if why.customize then
+      local asked = own.asked
+      local ok, answer = pcall(core.internals.load("tycho.graph").customize, own.custom, asked, asked.inputs)
+      if not ok then return nil, { reason = "its passes or backend raise an error", raised = { answer } } end
+      asked.answer, asked.inputs = answer, nil
+    elseif why.bound and own.bounds[why.bound] then -- one less each time
+      own.bounds[why.bound], own.asked, tries = false, {}, tries + 1
+    elseif why.again then
+      own.asked = {}
+    else
+      break
+    end
+  end
+  if done then return true end
+  core.internals.protect(dump, core, format("capture: aborted at %s:%s: %s%s\n", tostring(why.file or "?"),
+    tostring(why.line or "?"), why.reason, why.internal and " [" .. why.internal .. "]" or ""))
+  return nil, why
+end
+
+--- Captures f(...) and gives what dry(world, description) says while the session is open; nothing is installed.
+---@return boolean? done
+---@return any said of dry; why where it is not done
+function M.dry(core, handle, options, dry, f, ...)
+  options.dry = dry
+  return capture(core, handle, options, f, ...)
+end
+
+--- Adds the sizes of f(...) to the trace that lacks them, by what was asked of Tycho's functions when it was captured:
+--- f is not evaluated. True when that was done.
+---@return boolean done
+---@return string? otherwise what these sizes decide otherwise
+function M.resize(core, handle, f, ...) return tape.play(core.internals.capture, handle, f, ...) end
+
+local function add_bounds(core, d, bounds, f, ...)
+  for slot, was in pairs(d.specialised) do
+    local path = d.paths[slot]
+    if path and bounds[path] == nil then
+      local v = tape.look(core, d, slot, f, ...)
+      if type(v) == "number" and not same_value(v, was) then bounds[path] = true end
+    end
+  end
+end
+
+--- Adds to bounds, by path, those numbers that traces were specialised for and that are others in f(...).
+---@param failed? table description of the trace one of whose guards failed; those that lack sizes are asked, too
+---@param bounds table<string, boolean>
+function M.find_bounds(core, handle, failed, bounds, f, ...)
+  local C = core.internals.capture
+  if failed then add_bounds(core, failed, bounds, f, ...) end
+  local position, d = C.sized(handle)
+  while position do
+    add_bounds(core, d, bounds, f, ...)
+    position, d = C.sized(handle, position + 1)
+  end
+end
+
+--- Captures f(...) and installs the trace at the handle's entry.
+---@return boolean? done
+---@return table? why {reason =, hint =, file =, line =}
+function M.run(core, handle, f, ...) return M.run_with(core, handle, {}, f, ...) end
+
+M.unpack = unpack
+
+bytecode.ready() -- finds out what the host's bytecode is as it is loaded, not in the first call
+
+return M

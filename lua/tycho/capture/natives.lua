@@ -1,0 +1,300 @@
+--- natives.lua -- what functions written in C mean to captured code: Lua's libraries and Tycho's own.
+-- In: a function, arguments with shadows. Out: results with shadows, or an abort that names the function.
+--
+-- Rules:
+-- 1. A function of Lua is modelled (library.lua), Tycho's is called inside the open session, which records; any other
+--    one aborts. There is no default.
+-- 2. Tycho's C functions are told which arguments are numbers of later calls (C.symbols) and say which of them became
+--    inputs of the plan (C.taken); the others are pinned. What else they are given is pinned to the bottom.
+-- 3. A function that keeps state outside of what is guarded must not be called, even when it would give the same now.
+-- 4. What a function hands out is known, or found among the objects that are.
+
+local names = require "tycho.capture.names"
+
+local type, tostring, rawget, next, ipairs = type, tostring, rawget, next, ipairs
+local select, unpack, floor = select, unpack, math.floor
+
+if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
+
+local function pack(...) return { ... }, select("#", ...) end
+
+local function known(s) return s == nil or s.pinned end
+
+local function names_of(list)
+  local set = {}
+  for name in list:gmatch("%S+") do set[name] = true end
+  return set
+end
+
+-- Tycho's functions that a trace cannot repeat.
+local reads = names_of [[item get totable data nonzero masked_select unique allclose equal
+  solve inv det cholesky qr svd eigh lstsq __tostring]]
+local states = names_of [[set from_ptr release scope manual_seed random_state load_weights save_checkpoint
+  load_checkpoint threads blas precision deterministic default_dtype
+  set_print stats save load help compile explain graph reset warmup disable stance budget check pass lint]]
+local settings = names_of "blas deterministic default_dtype" -- without arguments they are part of the key
+
+local hints = {
+  item = "keep the value as a tensor, or read it outside of the compiled function",
+  print = "print outside of the compiled function",
+  ["math.random"] = "use ty.rand, or pass the number as an argument",
+  unknown = "call it outside of the compiled function",
+}
+
+local index_of = {
+  get = function(t, k) return t[k] end,
+  set = function(t, k, v) t[k] = v end,
+  length = function(t) return #t end,
+}
+
+return function(World)
+  local models = require("tycho.capture.library")(World)
+  World.models = models
+
+  --- The name of a function of Tycho's, nil of any other. Users may put functions of their own beside them.
+  function World:owner(f)
+    local name = names.of(self.core)[f]
+    return name and (self.C.is_native(f) or self:is_ours(f) or self.is_wrapper(f)) and name or nil
+  end
+
+  -- What goes to native code and comes back ---------------------------------------------------------------------------
+
+  --- Pins a value and all that can be reached from it.
+  function World:expose(v, s, name)
+    local kind = type(v)
+    if kind == "function" and (self.closures[v] or self.iterators[v]) then
+      self:abort(("a function made inside is given to %s"):format(name))
+    end
+    if s and s.size then return v end -- the tape knows what it is
+    if kind ~= "table" then return self:pin(v, s) end
+    local o = self:table_of(v, s)
+    if o.exposing then return v end
+    if (o.fresh and o.meta ~= nil) or (not o.fresh and not o.constant and self:metatable(o) ~= nil) then
+      self:abort(("a table with a metatable is given to %s"):format(name))
+    end
+    if o.overlay then self:abort(("a table from outside that was changed is given to %s"):format(name)) end
+    o.exposing = true
+    if o.fresh then
+      self:settle(o)
+      for k, e in next, v do self:expose(e, o.shadow[k], name) end
+    elseif not o.constant and not o.exposed then
+      o.exposed = true
+      for _, k in ipairs(self:keys(o)) do
+        local e, es = self:field(o, k)
+        self:expose(e, es, name)
+      end
+    end
+    o.exposing = nil
+    return v
+  end
+
+  --- The shadow of what native code handed out. fresh: collects the tables that are new.
+  function World:adopt(v, name, fresh)
+    local kind = type(v)
+    if kind == "nil" or kind == "number" or kind == "string" or kind == "boolean" then return v, nil end
+    if kind == "table" then
+      local o = self.tables[v]
+      if o then return v, o.shadow and o.slot and o.shadow or nil end
+      if self.constants[v] then return v, nil end
+      if getmetatable(v) ~= nil then self:abort(("%s returns a table with a metatable"):format(name)) end
+      self:table(v)
+      fresh[v] = true
+      for k, e in next, v do
+        local _, es = self:adopt(e, name, fresh)
+        self.tables[v].shadow[k] = es
+      end
+      return v, nil
+    end
+    local internals = self.core.internals
+    if kind == "userdata" and (self.is_tensor(v) or internals.grad.is_back(v) or internals.modes.is(v)) then
+      return v, self.objects[v]
+    end
+    if kind == "function" and self.objects[v] then return v, self.objects[v] end
+    if kind == "function" and name == "grad.step" and self:is_ours(v) then return v, nil end -- a rule of the library
+    return self:abort(("%s returns a %s"):format(name, kind))
+  end
+
+  local function adopt_all(world, results, n, name)
+    local shadows, fresh = {}, {}
+    for i = 1, n do
+      local v = results[i]
+      if name == "rows" and type(v) == "function" then world.iterators[v] = "rows" end
+      if not world.iterators[v] then
+        local _, s = world:adopt(v, name, fresh)
+        shadows[i] = s
+      end
+    end
+    if world.tape then world.tape:returned(results, shadows, n, fresh, name) end
+    return results, shadows, n
+  end
+
+  -- Tycho's functions -------------------------------------------------------------------------------------------------
+
+  local function note_wholeness(world, ...)
+    for i = 1, select("#", ...), 2 do
+      local id, whole = select(i, ...)
+      local at = "whole " .. id
+      if not world.said[at] then
+        world.said[at] = true
+        local s = world.numbers[id]
+        if not (s and s.pinned) then world:emit({ "whole", id, whole }, s and s.path, world:is_late(id)) end
+      end
+    end
+  end
+
+  --- After a call with symbols: those that the core did not take are looked at. Tells what it took.
+  local function pin_untaken(world, symbols, count, args, shadows)
+    local taken = world.C.taken()
+    world.asking = true
+    for k = 1, count, 2 do
+      local i = symbols[k]
+      if floor(taken / 2 ^ (i - 1)) % 2 == 0 then world:pin(args[i], shadows[i]) end
+    end
+    world.asking = false
+    return taken
+  end
+
+  --- Calls a function of the library in the open session.
+  function World:tycho(f, name, args, shadows, n)
+    self:look_at_clock()
+    local C, tape, symbols, count = self.C, self.tape, nil, 0
+    local keeps = f == self.core.internals.grad.join -- its first argument comes back, and is not looked into
+    self.asking = true
+    for i = 1, n do
+      local v, s = args[i], shadows[i]
+      if type(v) == "number" and not known(s) and not s.size then
+        symbols = symbols or {}
+        symbols[count + 1], symbols[count + 2] = i, self:number_id(v, s)
+        count = count + 2
+      elseif not keeps or i > 1 then
+        self:expose(v, s, name)
+      end
+    end
+    self.asking = false
+    if tape then tape:call(f, args, shadows, n, symbols) end
+    if symbols then C.symbols(n, unpack(symbols, 1, count)) end
+    local results, nresults = pack(f(unpack(args, 1, n)))
+    local refused = C.reason()
+    if refused then self:abort(refused, hints[name]) end
+    local taken = symbols and pin_untaken(self, symbols, count, args, shadows)
+    local whole, nwhole = pack(C.wholeness())
+    note_wholeness(self, unpack(whole, 1, nwhole))
+    if tape then tape:took(taken, unpack(whole, 1, nwhole)) end
+    return adopt_all(self, results, nresults, name)
+  end
+
+  function World:tensor_arith(op, a, as, b, bs)
+    local results, shadows = self:tycho(self.compute[op], "__" .. op, { a, b }, { as, bs }, 2)
+    return results[1], shadows[1]
+  end
+
+  --- Fields of tensors: methods are constant, properties are part of what is guarded.
+  function World:tensor_index(t, ts, k, ks)
+    self:pin(t, ts)
+    if type(k) == "string" then
+      self:pin(k, ks)
+      local method = rawget(self.core.internals.methods, k)
+      if method ~= nil then return method, nil end
+      if k == "grad" and self.objects[t] then return self:gradient(t) end
+    end
+    local results, shadows = self:tycho(index_of.get, type(k) == "string" and k or "__index", { t, k }, { ts, ks }, 2)
+    return results[1], shadows[1]
+  end
+
+  function World:tensor_newindex(t, ts, k, ks, v, vs)
+    self:pin(t, ts)
+    if k == "grad" and self.objects[t] then
+      self:pin(k, ks)
+      return self:set_gradient(t, v, vs)
+    end
+    self:tycho(index_of.set, "__newindex", { t, k, v }, { ts, ks, vs }, 3)
+  end
+
+  function World:tensor_length(t, ts)
+    local results, shadows = self:tycho(index_of.length, "length", { t }, { ts }, 1)
+    return results[1], shadows[1]
+  end
+
+  --- The reason why a function of the library must not be called, and a hint.
+  local function refusal(name, n)
+    if not name then return nil end
+    if name:sub(1, 1) == "_" and name:sub(2, 2) ~= "_" then return "calls the compiler", hints.unknown end
+    if settings[name] and n == 0 then return nil end
+    if reads[name] then return ("%s reads data"):format(name), hints.item end
+    if states[name] then return ("%s changes or shows what is no part of a trace"):format(name), hints.unknown end
+    return nil
+  end
+
+  --- Functions that jit.disable marked.
+  local function is_disabled(world, f)
+    local disabled = world.core.internals.disabled
+    return disabled and disabled[f]
+  end
+
+  --- Whether a Lua function is better run than evaluated: models, and Tycho's own when nothing symbolic is given.
+  function World:prefers_native(f, args, shadows, n)
+    local grad = self.core.internals.grad
+    if models[f] or grad.memory[f] or is_disabled(self, f) then return true end
+    if self.closures[f] or self.C.is_native(f) or grad.inline[f] then return false end
+    if refusal(self:owner(f), n) then return true end
+    if not self:is_ours(f) then return false end
+    for i = 1, n do
+      local v, s = args[i], shadows[i]
+      local kind = type(v)
+      if kind == "number" and not known(s) and not s.size then return false end
+      if kind == "function" and not (self.C.is_native(v) or self:is_ours(v)) then return false end
+      local o = kind == "table" and self.tables[v]
+      if o and (o.overlay or o.meta ~= nil) then return false end
+    end
+    return true
+  end
+
+  --- The function inside a compiled one: pick closes over it.
+  local function inside_of(world, pick, ps)
+    local C = world.C
+    for i = 1, 8 do
+      local v = C.upvalue(pick, i)
+      if type(v) == "function" and not C.is_native(v) and not world.is_wrapper(v) then
+        return v, world:slot(v, { "upvalue", ps.slot, i }, "compiled function")
+      end
+    end
+    return world:abort("a compiled function cannot be looked into")
+  end
+
+  function World:cannot_call(v)
+    self:abort("error in captured code: attempt to call a " .. type(v) .. " value")
+  end
+
+  function World:too_deep() self:abort("calls are nested deeper than a capture may follow") end
+
+  --- Calls a function written in C, or one that prefers_native chose.
+  function World:native(f, fs, args, shadows, n)
+    local model = models[f]
+    self:pin(f, fs)
+    if model then return model(self, args, shadows, n, f) end
+    if is_disabled(self, f) then self:abort("calls a function that jit.disable marked") end
+    local core = self.core
+    local grad = core.internals.grad
+    if grad.memory[f] then return self:memory(grad.memory[f], args, shadows) end
+    if self.iterators[f] then return self:tycho(f, self.iterators[f], {}, {}, 0) end
+    if f == core.is_tensor or f == core.internals.is_live then
+      if type(args[1]) == "userdata" then self:pin(args[1], shadows[1]) else self:typed(args[1], shadows[1]) end
+      return { f(args[1]) }, {}, 1
+    end
+    if f == core.internals.error then self:abort("an error is raised: " .. tostring(args[1])) end
+    local name = self:owner(f) or grad.captured[f]
+    if fs and fs.pick then
+      local inner, is = inside_of(self, f, fs)
+      return { inner }, { is }, 1
+    end
+    if name or not self.C.is_native(f) and self:is_ours(f) then
+      local reason, hint = refusal(name, n)
+      if reason then self:abort(reason, hint) end
+      local results, all, count = self:tycho(f, name or "a function of the library", args, shadows, n)
+      if grad.ends[f] and results[1] == nil then self:take_gradients() end
+      return results, all, count
+    end
+    name = names.library[f]
+    return self:abort(("calls %s"):format(name or "an unknown C function"), hints[name] or hints.unknown)
+  end
+end
