@@ -152,7 +152,7 @@ end)
 describe("the levels of core", function()
   -- A file includes headers of its own level or lower.
   local levels = {
-    { "base", "mem", "pool", "profile" }, -- the pool serves all levels and knows none
+    { "base", "mem", "guard", "pool", "profile" }, -- the pool serves all levels and knows none
     { "ops", "type", "graph", "program", "build", "file" },
     { "tensor", "capture", "fold", "range", "record", "grad", "vmap" },
     { "fuse", "lower", "list", "map", "layout", "plan" },
