@@ -134,7 +134,8 @@ if C then
   end
   kinds[#kinds + 1] = function(state, r)
     state.memory = true
-    jit.off() -- LuaJIT itself crashes where its trace compiler gets no memory
+    jit.off() -- LuaJIT itself crashes where its trace compiler gets no memory, and where a trace allocates
+    jit.flush()
     C.starve(places(r, 600), r(3) == 1 and r(3) or 1)
     return function()
       C.starve()

@@ -741,8 +741,8 @@ static bool run_op(State *S, const Record *r, Stack *s, int op, int dtype) {
 }
 
 /* Apart from its caller, whose frame is large. */
-__attribute__((noinline)) static bool run_word(State *S, const Record *r, const Tensor *gy, Stack *s,
-                                               int word) {
+__attribute__((noinline)) static bool run_word(State *S, const Record *r, const Tensor *gy,
+                                               Stack *s, int word) {
   int dtype = gy->type.dtype;
   Tensor y = {0}, *top = s->n ? &s->t[s->n - 1] : NULL;
   bool ok = true;
