@@ -15,7 +15,7 @@
 ** Idle workers watch the ticket for SPIN nanoseconds (a wake-up through the system costs 5 to 8
 ** microseconds, a watched word less than one), then sleep on a condition variable.
 */
-#include "base/profile.h"
+#include "base/events.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -186,16 +186,16 @@ typedef struct Noted {
 
 static void noted(void *arg, i64 begin, i64 end) {
   const Noted *job = arg;
-  i64 start = ty_profile_now();
+  i64 start = ty_event_now();
   job->fn(job->arg, begin, end);
-  ty_profile_note(EV_CHUNK, start, -1, 0, end - begin);
+  ty_event_note(EV_CHUNK, start, -1, 0, end - begin);
 }
 
 void ty_pool_run(i64 n, i64 grain, PoolFn *fn, void *arg) {
   Noted job = {fn, arg};
   if (n <= 0) return;
   if (grain < 1) grain = 1;
-  if (TY_UNLIKELY(ty_profile_on())) fn = noted, arg = &job;
+  if (TY_UNLIKELY(ty_event_on())) fn = noted, arg = &job;
   int heads = n > grain ? ty_pool_threads(0) : 1;
   if (heads == 1 || atomic_flag_test_and_set_explicit(&pool.busy, memory_order_acquire)) {
     fn(arg, 0, n);

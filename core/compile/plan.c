@@ -1,7 +1,7 @@
 /*
 ** plan.c -- from a graph to a plan: groups and loop programs, their order, whose memory is whose.
-** In:  a verified graph and the nodes that are wanted.  Out: a plan, one block of memory, which
-** holds its kernels in the cache.  Fails for lack of memory only: then nothing is left behind.
+** In:  a verified graph and the nodes that are wanted.  Out: a plan, one block of memory, whose steps name
+** programs.  Fails when memory is exhausted only: then nothing is left behind.
 **
 ** Memory is planned in *homes*. A home holds one stored node after another: a node moves into
 ** the home of an operand that dies as it is read element by element, or of the base that it is
@@ -22,12 +22,8 @@
 **      compares `at`.
 ** The order serves rules 1 and 2: a group that overwrites waits for the readers of what it
 ** overwrites, and for products if it overwrites a tensor, unless they depend on it.
-**
-** It stands with the compiler but takes kernels from the engine's cache, so that a program met before
-** costs nothing: the one place where a file of this level looks upward.
 */
-#include "engine/engine.h"
-#include "base/profile.h"
+#include "compile/plan.h"
 
 typedef struct Home {
   i32 first, last; /* positions: first write, last use */
@@ -39,25 +35,23 @@ typedef struct Home {
 } Home;
 
 typedef struct Make {
-  State *S;
   Arena *A; /* scratch: all below */
+  const Task *task;
   const Graph *g;
   Output *out;
   i32 nout, nin;
   const i32 *input_node;
   Groups gs;
   Work *work;
-  KernelEntry **entry;     /* per group; held */
-  const Machine **machine; /* per group */
-  u8 *want;                /* per node */
-  i32 *input;              /* per node: the batch input it is, or -1 */
-  i32 *primary;            /* per node: the output that its home becomes, or -1 */
-  i32 *last;               /* per node: position of its last reader; for outputs the end */
-  i32 *home;               /* per node: home, or -1 */
-  i32 *buffer;             /* per input: the lowest input that shares its buffer */
-  i32 *last_input;         /* per input that stands for a buffer: the last position that reads it */
-  i32 *order;              /* groups as they run */
-  bool *copies;            /* per group: the base is copied first */
+  u8 *want;        /* per node */
+  i32 *input;      /* per node: the batch input it is, or -1 */
+  i32 *primary;    /* per node: the output that its home becomes, or -1 */
+  i32 *last;       /* per node: position of its last reader; for outputs the end */
+  i32 *home;       /* per node: home, or -1 */
+  i32 *buffer;     /* per input: the lowest input that shares its buffer */
+  i32 *last_input; /* per input that stands for a buffer: the last position that reads it */
+  i32 *order;      /* groups as they run */
+  bool *copies;    /* per group: the base is copied first */
   Home *homes;
   i32 nhomes;
 } Make;
@@ -91,7 +85,7 @@ static bool in_order(const Node *n) {
   return true;
 }
 
-/* --- groups, programs, kernels */
+/* --- groups and programs */
 
 static bool plan_begin(Make *M) {
   const Graph *g = M->g;
@@ -118,29 +112,16 @@ static bool plan_begin(Make *M) {
   return true;
 }
 
-static bool plan_lower(Make *M) {
-  M->work = scratch(M, M->gs.n, sizeof(Work));
-  if (!M->work) return false;
-  for (i32 i = 0; i < M->gs.n; i++)
-    if (!ty_lower(M->A, &M->S->engine->room, M->g, &M->gs, i, &M->work[i])) return false;
-  return true;
-}
-
-static bool plan_kernels(Make *M) {
-  const Machine *machine = M->S->engine->machine;
-  M->machine = scratch(M, M->gs.n, sizeof *M->machine);
-  KernelEntry **entry = scratch(M, M->gs.n, sizeof *M->entry);
-  if (!M->machine || !(M->entry = entry)) return false;
-  for (i32 i = 0; i < M->gs.n; i++) {
-    if (!M->work[i].program) continue;
-    M->machine[i] = machine;
-    entry[i] = ty_kernel_get(machine, M->work[i].program);
-    if (!entry[i] && machine != &ty_machine_tile) {
-      M->machine[i] = &ty_machine_tile;
-      entry[i] = ty_kernel_get(&ty_machine_tile, M->work[i].program);
-    }
-    if (!entry[i]) return false;
-  }
+bool ty_plan_passes(Arena *A, LowerRoom **room, const Task *task, Passes *y) {
+  const Graph *g = task->g;
+  u8 *want = ty_arena_alloc(A, (size_t)TY_MAX(g->n, 1));
+  if (!want) return false;
+  for (i32 k = 0; k < task->nout; k++) want[task->out[k].node] = 1;
+  if (!ty_fuse(A, g, want, task->fast, &y->gs)) return false;
+  y->work = ty_arena_alloc(A, (size_t)TY_MAX(y->gs.n, 1) * sizeof(Work));
+  if (!y->work) return false;
+  for (i32 i = 0; i < y->gs.n; i++)
+    if (!ty_lower(A, room, g, &y->gs, i, &y->work[i])) return false;
   return true;
 }
 
@@ -175,7 +156,7 @@ static i32 group_reads(const Make *M, i32 gi, i32 list[MAX_OPERANDS]) {
 /* May the step fail although it was reserved? Products, attention and sorts take memory as they go. */
 static bool group_fails(const Make *M, i32 gi) {
   const Group *gr = &M->gs.group[gi];
-  if (gr->kind == G_KERNEL) return !M->machine[gi]->reserve;
+  if (gr->kind == G_KERNEL) return !M->task->reserves;
   const int op = M->g->node[gr->root].op;
   return gr->kind == G_GEMM || op == OP_ARGSORT || M->work[gi].attend.batch;
 }
@@ -582,9 +563,7 @@ static void step_program(const Make *M, Pack *P, i32 gi, Step *s) {
                           : slot_read(M, P, gi, node),
                  write);
   }
-  s->machine = M->machine[gi];
-  s->entry = M->entry[gi];
-  s->kernel = ty_kernel_code(s->entry);
+  s->program = w->program;
   s->launch = &w->launch;
   s->scalar = w->scalar;
   s->nscalar = w->nscalar;
@@ -602,7 +581,7 @@ static void step_gemm(const Make *M, Pack *P, i32 gi) {
   step_operand(s, slot_home(M, P, gr->root), true);
   s->blas = M->g->node[gr->product].arg.k2 == 1;
   s->gemm = &w->gemm;
-  if (is_input(M, gi, w->factor[1]) && !s->blas) s->panels = ty_gemm_panels(s->gemm);
+  if (is_input(M, gi, w->factor[1]) && !s->blas) s->packs = true;
   P->extra += padded(sizeof(Gemm)) +
               padded(sizeof(Places)) * ((s->gemm->ap != NULL) + (s->gemm->bp != NULL));
   if (!w->program) return;
@@ -640,11 +619,7 @@ static void steps_of(Make *M, Pack *P, i32 gi) {
   const Group *gr = &M->gs.group[gi];
   i64 bytes = 0;
   for (i32 j = 0; j < gr->nout; j++) bytes += node_bytes(M->g, gr->out[j]);
-  if (!bytes) { /* nothing to compute: its kernel is let go */
-    ty_kernel_drop(M->entry[gi]);
-    M->entry[gi] = NULL;
-    return;
-  }
+  if (!bytes) return; /* nothing to compute */
   i32 first = P->nsteps;
   if (M->copies[gi]) {
     step_copy(M, P, gr->base, slot_read(M, P, gi, gr->base), slot_home(M, P, gr->root));
@@ -743,7 +718,7 @@ static size_t source_bytes(const Make *M) {
 
 static void source_pack(const Make *M, Source *s) {
   const Graph *g = M->g;
-  *s = (Source){source_bytes(M), g->n, g->nscalar, M->nout, M->S->fast};
+  *s = (Source){source_bytes(M), g->n, g->nscalar, M->nout, M->task->fast};
   memcpy(s->node, g->node, (size_t)g->n * sizeof(Node));
   u64 *scalar = (u64 *)(s->node + g->n);
   if (g->nscalar) memcpy(scalar, g->scalar, (size_t)g->nscalar * sizeof(u64));
@@ -793,89 +768,25 @@ static Plan *plan_pack(Make *M, Pack *P, const Plan *head) {
   return p;
 }
 
-/* --- looking at it */
-
-static void dump_passes(Make *M, Text *t, bool graph, bool groups, bool loops) {
-  if (graph) ty_dump_graph(t, M->g);
-  if (groups) ty_dump_groups(t, M->g, &M->gs);
-  for (i32 i = 0; loops && i < M->gs.n; i++) {
-    if (!M->work[i].program) continue;
-    ty_text_printf(t, "program of group %d\n", i);
-    ty_dump_program(t, M->work[i].program);
-  }
-}
-
-static void plan_show(Make *M, Plan *p) {
-  Engine *E = M->S->engine;
-  Text t = {0};
-  bool graph = ty_dumps(E, 'g'), groups = ty_dumps(E, 'f'), loops = ty_dumps(E, 'l');
-  if (graph || groups || loops) {
-    dump_passes(M, &t, graph, groups, loops);
-    ty_dump_say(M->S, "compile", &t);
-  }
-  if (ty_dumps(E, 'p')) {
-    ty_dump_plan(&t, p);
-    ty_dump_say(M->S, "plan", &t);
-  }
-  for (i32 i = 0; ty_dumps(E, 'a') && i < p->nsteps; i++) {
-    const Step *s = &p->step[i];
-    if (s->kind != STEP_KERNEL || s->machine != &ty_machine_x64) continue;
-    ty_text_printf(&t, "kernel of step %d\n%s", i, ty_x64_listing(s->kernel));
-    ty_dump_say(M->S, "code", &t);
-  }
-}
-
-void ty_plan_text(State *S, const Source *from, Text *t) {
-  Arena A = {0};                   /* a compilation may be in progress */
-  Node *node = (Node *)from->node; /* passes only read the graph */
-  u64 *scalar = (u64 *)(node + from->n);
-  const i32 *out = (i32 *)(scalar + from->nscalar);
-  Graph g = {.node = node, .n = from->n, .scalar = scalar, .nscalar = from->nscalar};
-  Make M = {.S = S, .A = &A, .g = &g};
-  if ((M.want = scratch(&M, g.n, 1))) {
-    for (i32 i = 0; i < from->nout; i++) M.want[out[i]] = 1;
-    if (ty_fuse(&A, &g, M.want, from->fast, &M.gs) && plan_lower(&M))
-      dump_passes(&M, t, true, true, true);
-  }
-  ty_arena_free(&A);
-}
-
-/* What TYCHO_CHECK finds wrong with the passes before, or NULL. */
-static const char *passes_check(Make *M) {
-  const char *err = ty_graph_verify(M->g);
-  for (i32 i = 0; i < M->gs.n && !err; i++)
-    if (M->work[i].program) err = ty_program_verify(M->work[i].program);
-  return err;
-}
-
 /* The page of calls. */
-Plan *ty_plan_make(State *S, const Graph *g, const Output *out, i32 nout, i32 ninputs,
-                   const i32 *input_node) {
-  Engine *E = S->engine;
-  Make M = {
-      .S = S, .A = &E->scratch, .g = g, .nout = nout, .nin = ninputs, .input_node = input_node};
+Plan *ty_plan_make(Arena *A, const Task *task, const Passes *passes) {
+  Make M = {.A = A,
+            .task = task,
+            .g = task->g,
+            .nout = task->nout,
+            .nin = task->nin,
+            .input_node = task->input_node,
+            .gs = passes->gs,
+            .work = passes->work};
   Pack P = {0};
-  Plan head = {0}, *p = NULL;
-  const char *err = NULL;
-  i64 begin = E->dump & DUMP_PROFILE ? ty_profile_now() : 0;
-  bool ok = (M.out = scratch(&M, nout, sizeof(Output))) != NULL;
-  if (ok && nout) memcpy(M.out, out, (size_t)nout * sizeof(Output));
-  ok = ok && plan_begin(&M) && ty_fuse(M.A, g, M.want, S->fast, &M.gs) && plan_lower(&M);
-  if (ok && E->check && (err = passes_check(&M))) ok = false;
-  ok = ok && plan_kernels(&M) && plan_order(&M) && plan_lifetimes(&M) && plan_homes(&M) &&
-       plan_outputs(&M) && plan_arena(&M, &P.arena) && plan_steps(&M, &P) && plan_count(&M, &head);
-  if (ok) p = plan_pack(&M, &P, &head);
-  for (i32 i = 0; !p && M.entry && i < M.gs.n; i++) ty_kernel_drop(M.entry[i]);
-  if (p && E->check && (err = ty_plan_check(p))) {
-    ty_plan_drop(p);
-    p = NULL;
-  }
-  if (begin && p) ty_profile_note(EV_MAKE, begin, ty_profile_plan(p), 0, 0);
-  if (p) plan_show(&M, p);
-  else if (err) ty_fail(S, "compile: %s", err);
-  else ty_fail_memory(S, "compile", 0);
-  ty_arena_reset(M.A);
-  return p;
+  Plan head = {0};
+  M.out = scratch(&M, M.nout, sizeof(Output));
+  if (!M.out) return NULL;
+  if (M.nout) memcpy(M.out, task->out, (size_t)M.nout * sizeof(Output));
+  bool ok = plan_begin(&M) && plan_order(&M) && plan_lifetimes(&M) && plan_homes(&M) &&
+            plan_outputs(&M) && plan_arena(&M, &P.arena) && plan_steps(&M, &P) &&
+            plan_count(&M, &head);
+  return ok ? plan_pack(&M, &P, &head) : NULL;
 }
 
 /* --- checking */

@@ -1,12 +1,14 @@
 /*
 ** plan.h -- from a graph to a plan: groups (fuse.c), loop programs (lower.c), steps (plan.c).
-** All three take a verified graph and cannot fail but for memory.
+** All three take a verified graph and cannot fail but for memory. They know no kernels and no device: who asks for a
+** plan makes its programs run (engine/compile.c).
 */
 #ifndef TY_PLAN_H
 #define TY_PLAN_H
 
 #include "ir/graph.h"
-#include "device/machine.h"
+#include "ir/product.h"
+#include "ir/program.h"
 
 /*
 ** Groups. Every node that must exist as a buffer ("stored") belongs to exactly one group, which
@@ -124,7 +126,9 @@ typedef struct Step {
   u32 writes;             /* operands that are written, as bits */
   i32 slot[MAX_OPERANDS]; /* KERNEL: operands; GEMM: a b y, then those of the epilogue's kernel, y
                              among them; HOST: operands then y; COPY: from, to */
-  /* KERNEL; GEMM: the epilogue, kernel NULL when there is none */
+  /* KERNEL; GEMM: the epilogue, or NULL when there is none. What runs it is attached by the engine, after which
+  ** `program` is no more: it lies in the arena of the compilation. */
+  const Program *program;
   const Machine *machine;
   KernelEntry *entry; /* holds the kernel */
   const Kernel *kernel;
@@ -140,7 +144,8 @@ typedef struct Step {
   i32 nlist, store;
   bool listed;
   bool aside; /* y's elements are not as wide as the product's */
-  i64 panels; /* bytes of b's panels, when b is an input that is worth packing ahead; or 0 */
+  bool packs; /* b is an input, which may serve many runs: it may be packed ahead */
+  i64 panels; /* attached: bytes of b's panels, where that is worth it; or 0 */
   /* HOST: the node and its operands' types; COPY: an INPUT whose elements do not lie in order,
   ** or NULL */
   const Node *host;
@@ -189,5 +194,28 @@ typedef struct Plan {
   i64 bytes;       /* of the plan itself */
   Source *source;
 } Plan;
+
+/* What is to be planned. Input k is the k-th INPUT, input_node[k] its node. */
+typedef struct Task {
+  const Graph *g;
+  const Output *out; /* node and write of each, one for every storage that gets a value */
+  i32 nout, nin;
+  const i32 *input_node;
+  bool fast;     /* contraction allowed */
+  bool reserves; /* kernels cannot fail once their launches are reserved */
+} Task;
+
+/* What the passes before the plan made of it. */
+typedef struct Passes {
+  Groups gs;
+  Work *work; /* per group */
+} Passes;
+
+/* fuse, then lower every group. All lies in A. room: see ty_lower. */
+bool ty_plan_passes(Arena *A, LowerRoom **room, const Task *task, Passes *y);
+/* The plan, refs 1, whose programs lie in A; or NULL. */
+Plan *ty_plan_make(Arena *A, const Task *task, const Passes *passes);
+/* NULL when no two live temporaries overlap and every read follows a write, else what is wrong. */
+const char *ty_plan_check(const Plan *p);
 
 #endif

@@ -118,7 +118,7 @@ static Plan *plan_of(State *S, const Batch *b, Output *out, i32 n, u64 *hash) {
     return NULL;
   }
   for (i32 i = 0; i < b->ninput; i++) input[i] = b->input[i].node;
-  p = ty_plan_make(S, &b->g, out, n, b->ninput, input);
+  p = ty_compile_graph(S, &b->g, out, n, b->ninput, input);
   ty_mem_free(input);
   if (p) ty_cache_put(S, C->key, len, *hash, p);
   return p;

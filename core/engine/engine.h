@@ -7,19 +7,10 @@
 #ifndef TY_ENGINE_H
 #define TY_ENGINE_H
 
+#include "base/text.h"
 #include "compile/plan.h"
+#include "device/machine.h"
 #include "record/tensor.h"
-
-/* --- dump.c: a string that grows. After a failed allocation it is empty and stays so. */
-typedef struct Text {
-  char *s;
-  size_t n, cap;
-  bool failed;
-} Text;
-void ty_text_add(Text *t, const char *s, size_t n);
-void ty_text_printf(Text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-const char *ty_text_str(const Text *t); /* never NULL */
-void ty_text_free(Text *t);
 
 /* --- cache.c: kernels by program, for the whole process; plans by key, for one State. */
 typedef struct CacheStats {
@@ -84,21 +75,17 @@ void ty_profile_leave(void);
 void ty_profile_close(State *S); /* what is left of one of this State */
 i32 ty_profile_plan(Plan *p);    /* the number under which it is held; -1: too many */
 const Plan *ty_profile_held(i32 i);
-/* The events of one thread from the oldest on; NULL: no more. lost: so many gave way to newer ones. */
-const struct Event *ty_profile_event(i32 ring, i64 i, i64 *lost);
 
-/* --- plan.c */
+/* --- compile.c */
 
-/* A plan that computes the outputs' nodes from the graph, refs 1. Nodes that no output needs do
+/* A plan that computes the outputs' nodes from the graph, refs 1, with its kernels. Nodes that no output needs do
 ** not count. out: node and write of each; one for every storage that gets a value. Input k is the
 ** k-th INPUT of the batch, input_node[k] its node; all inputs of the batch are given, also those
 ** that nobody reads. NULL: S->err. */
-Plan *ty_plan_make(State *S, const Graph *g, const Output *out, i32 nout, i32 ninputs,
-                   const i32 *input_node);
+Plan *ty_compile_graph(State *S, const Graph *g, const Output *out, i32 nout, i32 ninputs,
+                       const i32 *input_node);
 /* Adds the graph, its groups and their programs, by the passes that made the plan. */
-void ty_plan_text(State *S, const Source *from, Text *t);
-/* NULL when no two live temporaries overlap and every read follows a write, else what is wrong. */
-const char *ty_plan_check(const Plan *p);
+void ty_compile_text(State *S, const Source *from, Text *t);
 
 /* --- engine.c: the plan of these outputs of the batch, held: found, or made and kept. NULL: S->err.
  */
@@ -110,12 +97,6 @@ Plan *ty_engine_plan(State *S, const Batch *b, Output *out, i32 n);
 const void *ty_panels_find(Engine *E, Buffer *buf, const Gemm *d, const void *b, i64 bytes);
 void ty_panels_forget(State *S, Buffer *buf); /* as State.forget */
 void ty_panels_clear(Engine *E);
-
-/* --- epilogue.c */
-
-/* Runs a product's step with its epilogue, if it has one. buf: the epilogue's operands. */
-bool ty_epilogue_gemm(const Step *s, const void *a, const void *b, const void *panels,
-                      void *const *buf, const u64 *scalar, void *y);
 
 /* --- exec.c */
 

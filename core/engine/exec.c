@@ -9,8 +9,9 @@
 ** else can fail. Steps do not know whether an output is a fresh buffer or the written tensor's
 ** own: that is decided by binding the output's slot; the copy of a base into itself is skipped.
 */
+#include "device/cpu/epilogue.h"
 #include "engine/engine.h"
-#include "base/profile.h"
+#include "base/events.h"
 
 enum { FEW = 96 }; /* slots and outputs for which the stack has room */
 
@@ -258,18 +259,18 @@ static bool run_timed(const Bound *B, const char **err) {
   const Engine *E = B->S->engine;
   bool noted = E->dump & DUMP_PROFILE, said = ty_dumps(E, 't'), ok = true;
   i32 plan = noted ? ty_profile_plan(B->p) : -1;
-  i64 begin = ty_profile_now();
+  i64 begin = ty_event_now();
   Text t = {0};
   for (i32 i = 0; i < B->p->nsteps && ok; i++) {
     const Step *s = &B->p->step[i];
-    i64 start = ty_profile_now();
+    i64 start = ty_event_now();
     ok = run_step(B, s, err);
-    if (noted) ty_profile_note(EV_STEP, start, plan, i, 0);
+    if (noted) ty_event_note(EV_STEP, start, plan, i, 0);
     if (said)
       ty_text_printf(&t, "  step %-3d %-6s %%%d %s  %.1f us\n", i, kinds[s->kind], s->node,
-                     ty_ops[s->op].name, (double)(ty_profile_now() - start) * 1e-3);
+                     ty_ops[s->op].name, (double)(ty_event_now() - start) * 1e-3);
   }
-  if (noted) ty_profile_note(EV_RUN, begin, plan, 0, 0);
+  if (noted) ty_event_note(EV_RUN, begin, plan, 0, 0);
   ty_dump_say(B->S, "time", &t);
   return ok;
 }

@@ -10,7 +10,7 @@
 ** matrices is described and run: it has one order of sums, whichever way it comes.
 */
 #include "engine/entry.h"
-#include "base/profile.h"
+#include "base/events.h"
 
 enum { SIZE = 7 }; /* extent that kernels are made with */
 
@@ -58,7 +58,7 @@ static Plan *plan_new(State *S, int op, int dtype, unsigned pattern) {
   i32 y = ty_graph_append(&g, &n);
   if (y >= 0) {
     Output out = {.node = y, .write = -1, .bytes = SIZE * ty_dtypes[n.type.dtype].bytes};
-    p = ty_plan_make(S, &g, &out, 1, ninput, input);
+    p = ty_compile_graph(S, &g, &out, 1, ninput, input);
   }
 done:
   ty_graph_free(&g);
@@ -123,9 +123,9 @@ static bool run(State *S, Quick *q, const Type *t, const void **at, const u64 *s
   for (int i = 0; i < s->noperands; i++) buf[i] = (void *)(uintptr_t)at[q->operand[i]];
   q->launch.dims[0] = y->st->numel;
   Run r = {.launch = &q->launch, .buf = buf, .scalar = scalar};
-  i64 begin = profiled(S) ? ty_profile_now() : 0;
+  i64 begin = profiled(S) ? ty_event_now() : 0;
   if (s->machine->run(s->kernel, &r)) {
-    if (begin) ty_profile_note(EV_MAP, begin, ty_profile_plan(q->plan), 0, y->st->numel);
+    if (begin) ty_event_note(EV_MAP, begin, ty_profile_plan(q->plan), 0, y->st->numel);
     return true;
   }
   ty_tensor_release(y);
@@ -151,11 +151,11 @@ static bool run_product(State *S, const Tensor *a, const Tensor *b, Tensor *y) {
   Gemm g = {.dtype = d, .m = m, .n = n, .k = k, .batch = 1};
   g.ars = a->strides[0], g.acs = a->strides[1];
   g.brs = b->strides[0], g.bcs = b->strides[1];
-  i64 begin = profiled(S) ? ty_profile_now() : 0;
+  i64 begin = profiled(S) ? ty_event_now() : 0;
   u32 fp = ty_fp_enter();
   bool ok = ty_gemm(&g, address(a), address(b), NULL, y->st->buf->data, NULL);
   ty_fp_leave(fp);
-  if (begin) ty_profile_note(EV_PRODUCT, begin, -1, d, m | n << 20 | k << 40);
+  if (begin) ty_event_note(EV_PRODUCT, begin, -1, d, m | n << 20 | k << 40);
   if (!ok) ty_tensor_release(y);
   return ok;
 }

@@ -11,7 +11,7 @@
 **  4. A run-time scalar is never looked at; only CONST is known.
 **  5. Constant time: a fold looks at its operands and theirs, no further.
 */
-#include "record/tensor.h"
+#include "ir/graph.h"
 
 static const Node *src(const Graph *g, const Node *n, int i) { return &g->node[n->src[i]]; }
 

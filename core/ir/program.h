@@ -133,7 +133,7 @@ typedef struct Run {
   const u64 *scalar;
 } Run;
 
-/* Constant tables for LUT, made in kernels/scalar.def. */
+/* Constant tables for LUT, of kernels/scalar_tables.def. */
 typedef struct Lut {
   const void *data;
   i32 n;
@@ -146,5 +146,9 @@ size_t ty_program_bytes(const Program *p);
 const char *ty_program_verify(const Program *p); /* NULL or what is wrong */
 size_t ty_program_print(const Program *p, char *buf, size_t n);
 Program *ty_program_parse(const char *text, const char **err); /* ty_mem_free it */
+
+/* What executes programs (device/machine.h), and a program made ready for it. */
+typedef struct Machine Machine;
+typedef struct Kernel Kernel;
 
 #endif

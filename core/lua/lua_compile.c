@@ -363,7 +363,7 @@ static void set_string(lua_State *L, const char *key, const char *s) {
 
 void ty_lua_plan_text(lua_State *L, const Source *from) {
   Text t = {0};
-  ty_plan_text(ty_lua_state(L), from, &t);
+  ty_compile_text(ty_lua_state(L), from, &t);
   lua_pushlstring(L, ty_text_str(&t), t.n);
   ty_text_free(&t);
 }

@@ -6,7 +6,7 @@
 */
 #include "lua/lua_modes.h"
 #include "lua/lua_trace.h"
-#include "base/profile.h"
+#include "base/events.h"
 
 #include <math.h>
 #include <sys/ioctl.h>
@@ -135,9 +135,9 @@ static int profile_stop(lua_State *L) {
   double lost = 0;
   if (!ty_profile_stop(S)) return 0;
   lua_newtable(L);
-  for (i32 ring = 0; ring < TY_PROFILE_RINGS; ring++) {
+  for (i32 ring = 0; ring < TY_EVENT_RINGS; ring++) {
     i64 gone = 0;
-    for (i64 i = 0; (e = ty_profile_event(ring, i, &gone)); i++) {
+    for (i64 i = 0; (e = ty_event_read(ring, i, &gone)); i++) {
       double v[8] = {
           e->kind,     e->thread,   (double)e->begin * 1e-9, (double)e->end * 1e-9, e->plan + 1,
           e->step + 1, (double)e->n};
@@ -167,7 +167,7 @@ static int profile_runs(lua_State *L) {
 
 /* clock() -> seconds of a clock that only goes forward, with the nanoseconds */
 static int wall_clock(lua_State *L) {
-  lua_pushnumber(L, (double)ty_profile_now() * 1e-9);
+  lua_pushnumber(L, (double)ty_event_now() * 1e-9);
   return 1;
 }
 

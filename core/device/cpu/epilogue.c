@@ -16,7 +16,7 @@
 ** A product whose elements are as wide as those of y is summed in y itself, and the kernel reads
 ** what it overwrites; else its tiles lie in scratch.
 */
-#include "engine/engine.h"
+#include "device/cpu/epilogue.h"
 
 typedef struct Epilogue {
   GemmTail tail;

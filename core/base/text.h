@@ -1,0 +1,22 @@
+/*
+** text.h -- a string that grows. Without memory it is empty and stays so: only who must know looks at `failed`.
+*/
+#ifndef TY_TEXT_H
+#define TY_TEXT_H
+
+#include "base/base.h"
+
+typedef struct Text {
+  char *s;
+  size_t n, cap;
+  bool failed;
+} Text;
+
+void ty_text_add(Text *t, const char *s, size_t n);
+void ty_text_printf(Text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+char *ty_text_room(Text *t,
+                   size_t n); /* room for n more bytes and a zero, or NULL; n is not counted yet */
+const char *ty_text_str(const Text *t); /* never NULL */
+void ty_text_free(Text *t);
+
+#endif

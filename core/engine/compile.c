@@ -1,0 +1,123 @@
+/*
+** compile.c -- from a graph to a plan that runs: the page of calls.
+** In: a verified graph, the outputs that are wanted.  Out: a plan that holds its kernels in the cache.
+** Fails when memory is exhausted only (S->err): then nothing is left behind. With TYCHO_CHECK what each pass
+** made is verified; with TYCHO_DUMP it is shown.
+*/
+#include "base/events.h"
+#include "engine/engine.h"
+
+/* --- kernels */
+
+static bool attach_kernel(Step *s, const Machine *machine) {
+  s->machine = machine;
+  s->entry = ty_kernel_get(machine, s->program);
+  if (!s->entry && machine != &ty_machine_tile) {
+    s->machine = &ty_machine_tile;
+    s->entry = ty_kernel_get(&ty_machine_tile, s->program);
+  }
+  if (!s->entry) return false;
+  s->kernel = ty_kernel_code(s->entry);
+  return true;
+}
+
+/* Kernels of the programs; what products run on here, since a graph may come from another machine. */
+static bool attach(Plan *p, const Machine *machine) {
+  for (i32 i = 0; i < p->nsteps; i++) {
+    Step *s = &p->step[i];
+    if (s->program && !attach_kernel(s, machine)) return false;
+    s->program = NULL;
+    if (s->kind != STEP_GEMM) continue;
+    s->gemm->amx = s->gemm->amx && ty_bf16_unit();
+    if (s->packs) s->panels = ty_gemm_panels(s->gemm);
+  }
+  return true;
+}
+
+/* --- looking at it */
+
+static void dump_passes(const Task *task, const Passes *passes, Text *t, bool graph, bool groups,
+                        bool loops) {
+  if (graph) ty_dump_graph(t, task->g);
+  if (groups) ty_dump_groups(t, task->g, &passes->gs);
+  for (i32 i = 0; loops && i < passes->gs.n; i++) {
+    if (!passes->work[i].program) continue;
+    ty_text_printf(t, "program of group %d\n", i);
+    ty_dump_program(t, passes->work[i].program);
+  }
+}
+
+static void show(State *S, const Task *task, const Passes *passes, const Plan *p) {
+  Engine *E = S->engine;
+  Text t = {0};
+  bool graph = ty_dumps(E, 'g'), groups = ty_dumps(E, 'f'), loops = ty_dumps(E, 'l');
+  if (graph || groups || loops) {
+    dump_passes(task, passes, &t, graph, groups, loops);
+    ty_dump_say(S, "compile", &t);
+  }
+  if (ty_dumps(E, 'p')) {
+    ty_dump_plan(&t, p);
+    ty_dump_say(S, "plan", &t);
+  }
+  for (i32 i = 0; ty_dumps(E, 'a') && i < p->nsteps; i++) {
+    const Step *s = &p->step[i];
+    if (s->kind != STEP_KERNEL || s->machine != &ty_machine_x64) continue;
+    ty_text_printf(&t, "kernel of step %d\n%s", i, ty_x64_listing(s->kernel));
+    ty_dump_say(S, "code", &t);
+  }
+}
+
+void ty_compile_text(State *S, const Source *from, Text *t) {
+  Arena A = {0};                   /* a compilation may be in progress */
+  Node *node = (Node *)from->node; /* passes only read the graph */
+  u64 *scalar = (u64 *)(node + from->n);
+  const i32 *wanted = (i32 *)(scalar + from->nscalar);
+  Graph g = {.node = node, .n = from->n, .scalar = scalar, .nscalar = from->nscalar};
+  Output *out = ty_arena_alloc(&A, (size_t)TY_MAX(from->nout, 1) * sizeof *out);
+  Task task = {.g = &g, .out = out, .nout = from->nout, .fast = from->fast};
+  Passes passes;
+  for (i32 i = 0; out && i < from->nout; i++) out[i] = (Output){.node = wanted[i]};
+  if (out && ty_plan_passes(&A, &S->engine->room, &task, &passes))
+    dump_passes(&task, &passes, t, true, true, true);
+  ty_arena_free(&A);
+}
+
+/* What TYCHO_CHECK finds wrong with the passes before the plan, or NULL. */
+static const char *check_passes(const Task *task, const Passes *passes) {
+  const char *err = ty_graph_verify(task->g);
+  for (i32 i = 0; i < passes->gs.n && !err; i++)
+    if (passes->work[i].program) err = ty_program_verify(passes->work[i].program);
+  return err;
+}
+
+/* --- the page of calls */
+
+Plan *ty_compile_graph(State *S, const Graph *g, const Output *out, i32 nout, i32 ninputs,
+                       const i32 *input_node) {
+  Engine *E = S->engine;
+  const Task task = {.g = g,
+                     .out = out,
+                     .nout = nout,
+                     .nin = ninputs,
+                     .input_node = input_node,
+                     .fast = S->fast,
+                     .reserves = E->machine->reserve != NULL};
+  Passes passes;
+  Plan *p = NULL;
+  const char *err = NULL;
+  i64 begin = E->dump & DUMP_PROFILE ? ty_event_now() : 0;
+  bool ok = ty_plan_passes(&E->scratch, &E->room, &task, &passes);
+  if (ok && E->check) err = check_passes(&task, &passes);
+  if (ok && !err) p = ty_plan_make(&E->scratch, &task, &passes);
+  if (p && E->check) err = ty_plan_check(p);
+  if (p && (err || !attach(p, E->machine))) {
+    ty_plan_drop(p);
+    p = NULL;
+  }
+  if (begin && p) ty_event_note(EV_MAKE, begin, ty_profile_plan(p), 0, 0);
+  if (p) show(S, &task, &passes, p);
+  else if (err) ty_fail(S, "compile: %s", err);
+  else ty_fail_memory(S, "compile", 0);
+  ty_arena_reset(&E->scratch);
+  return p;
+}
