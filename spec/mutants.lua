@@ -227,7 +227,7 @@ local M = {
     from = "ty_tensor_view(&own, &whole, &once, t->offset, t->strides);", to = "ty_tensor_view(&own, &whole, &once, 0, t->strides);" },
   { file = "core/record/grad_rules.c", what = "a second gradient of a view is added where the storage begins",
     from = "ty_tensor_view(&view, &whole, dims, t->offset, t->strides);", to = "ty_tensor_view(&view, &whole, dims, 0, t->strides);" },
-  { file = "core/record/grad.c", what = "what was saved and is overwritten by itself changes",
+  { file = "core/record/tape.c", what = "what was saved and is overwritten by itself changes",
     from = "if (tracked && !old_value && !keep_own", to = "if (tracked && old_value && !keep_own" },
   { file = "lua/tycho/grad.lua", what = "what runs again under checkpoint draws other random numbers",
     from = "modes.random(random)", to = "modes.random(random_state())" },

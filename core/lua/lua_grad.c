@@ -1,6 +1,6 @@
 /*
 ** lua_grad.c -- gradients as Lua sees them: properties of tensors, and what lua/tycho/grad.lua walks with.
-** In: tensors. Out: gradients, leaves, and ways back as userdata. Raises what grad.c has to say.
+** In: tensors. Out: gradients, leaves, and backward passes as userdata. Raises what tape.c and backward.c have to say.
 ** A way back stops at a function of the user's (custom_grad, checkpoint) and hands it out, so that Lua code
 ** never runs under C: it may raise and yield.
 */

@@ -64,6 +64,7 @@ static inline bool ty_needs_grad(const Tensor *t) { return t->st->tape && !t->de
 /* Whether x is taped for all examples of a vmap, seen from outside of it. */
 bool ty_grad_beyond(const Tensor *x);
 void ty_record_drop(Record *r);
+void ty_record_forget(Record *r); /* lets go of what it leads to and keeps */
 static inline Record *ty_record_hold(Record *r) {
   r->refs++;
   return r;

@@ -1,6 +1,6 @@
 --- grad.lua -- gradients: backward, ty.grad and its relatives, functions with a gradient of their own.
 -- In: tensors and functions of tensors. Out: gradients, in `grad` of leaves or as results.
--- The core keeps the tape and walks back along it (grad.c); where it meets a function of the user's it hands
+-- The core keeps the tape and walks back along it (backward.c); where it meets a function of the user's it hands
 -- that out, and it runs here, as ordinary Lua: it may raise, and yield.
 
 local tree = require "tycho.tree"

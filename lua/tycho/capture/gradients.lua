@@ -2,7 +2,7 @@
 -- In: leaves, what a way back gave them. Out: values with shadows, effects. Aborts where two tensors are one leaf.
 --
 -- Operations on leaves are taped in the session as they always are. The way back runs there too, by the same code
--- (grad.lua, grad.c), and records what it computes. But a leaf from outside stays as it is:
+-- (grad.lua, backward.c), and records what it computes. But a leaf from outside stays as it is:
 -- 1. Its gradient is a place, like a field of a table: read once, by an instruction of the program that pushes it
 --    or finds that there is none; after that, or after a write, the record kept here answers. It ends as an effect.
 -- 2. What backward would have added to a leaf the core hands out (C.gradients), by their slots. It is added here:

@@ -1,0 +1,296 @@
+/*
+** backward.c -- the backward pass over the tape.
+** In: tensors and the gradients that they begin with. Out: gradients in the LEAF records, or of the records that were
+** asked for. Fails where something is asked that has no gradient, where a saved value was overwritten, and out of
+** memory; leaves change only at the end.
+**
+** 1. Records are taken from a heap, the latest first: all that a record's result went into is later than itself, so
+**    its gradient is complete when it is taken. Sums are old + new in that order.
+** 2. Nothing recurses: neither the backward pass nor the end of a chain of records.
+*/
+#include "record/capture.h"
+#include "record/grad.h"
+#include "record/vmap.h"
+
+static bool later(const Pending *p, const Pending *q) { return p->r->seq > q->r->seq; }
+
+static bool heap_push(Back *b, Pending *p) {
+  if (b->n == b->cap) {
+    i32 cap = b->cap ? b->cap * 2 : 32;
+    void *more = ty_mem_realloc(b->heap, sizeof *b->heap * (size_t)cap);
+    if (!more) return ty_fail_memory(b->S, "backward", 0);
+    b->heap = more;
+    b->cap = cap;
+  }
+  i32 i = b->n++;
+  for (; i > 0 && later(p, b->heap[(i - 1) / 2]); i = (i - 1) / 2)
+    b->heap[i] = b->heap[(i - 1) / 2];
+  b->heap[i] = p;
+  return true;
+}
+
+static Pending *heap_pop(Back *b) {
+  Pending *top = b->heap[0], *p = b->heap[--b->n];
+  i32 i = 0;
+  for (i32 k = 1; k < b->n; i = k, k = 2 * k + 1) {
+    if (k + 1 < b->n && later(b->heap[k + 1], b->heap[k])) k++;
+    if (!later(b->heap[k], p)) break;
+    b->heap[i] = b->heap[k];
+  }
+  b->heap[i] = p;
+  return top;
+}
+
+static void pending_free(Pending *p) {
+  Pending **at = &p->r->pending;
+  while (*at != p) at = &(*at)->next;
+  *at = p->next;
+  ty_tensor_release(&p->g);
+  ty_tensor_release(&p->made);
+  if (p->part)
+    for (i32 i = 0; i < p->r->dim; i++) ty_tensor_release(&p->part[i]);
+  ty_mem_free(p->part);
+  ty_record_drop(p->r);
+  ty_mem_free(p);
+}
+
+static Pending *pending_find(const Back *b, const Record *r) {
+  Pending *p = r->pending;
+  while (p && p->back != b) p = p->next;
+  return p;
+}
+
+static Pending *pending_of(Back *b, Record *r) {
+  Pending *p = pending_find(b, r);
+  if (p) return p;
+  if (!(p = ty_mem_zalloc(sizeof *p))) {
+    ty_fail_memory(b->S, "backward", 0);
+    return NULL;
+  }
+  *p = (Pending){.next = r->pending, .back = b, .r = ty_record_hold(r)};
+  r->pending = p;
+  if (r->kind == K_CUSTOM) p->part = ty_mem_zalloc(sizeof *p->part * (size_t)r->dim);
+  bool ok = r->kind != K_CUSTOM || p->part ? heap_push(b, p) : ty_fail_memory(b->S, "backward", 0);
+  if (ok) return p;
+  pending_free(p);
+  return NULL;
+}
+
+/* Adds g, which lies as the storage of r does, to what is on its way there. */
+static bool give(Back *b, Record *r, const Tensor *g) {
+  Pending *p = pending_of(b, r);
+  return p && ty_rule_join(b->S, &p->g, g);
+}
+
+static bool is_asked(const Back *b, const Edge *e) { return e->from && e->from->seq >= b->floor; }
+
+bool ty_back_seed(Back *b, const Tensor *y, const Tensor *g) {
+  Edge e = {.t = *y, .numel = y->st->numel};
+  Tensor flat = {0};
+  if (!ty_needs_grad(y) || y->st->tape->seq < b->floor) return true;
+  if (y->st->tape->kind != K_LEAF && ty_capture_is_old(b->S, y->st->tape))
+    return ty_capture_refuse(b->S, "the gradient of an operation outside of it is asked for");
+  bool mode = b->S->grad_mode;
+  ty_grad_set_mode(b->S, b->create);
+  bool ok = ty_rule_unview(b->S, &e, g, &flat) && give(b, y->st->tape, &flat);
+  ty_grad_set_mode(b->S, mode);
+  ty_tensor_release(&flat);
+  return ok;
+}
+
+/* Notes the gradient that a leaf will get: a tensor that nobody else holds. */
+static bool leaf_note(Back *b, Record *r, Tensor *g) {
+  State *S = b->S;
+  Tensor sum = {0};
+  bool outside = ty_capture_is_old(S, r);
+  if (g->st->many && !ty_vmap_is_inside(S, g->st->many->level, r->seq))
+    return ty_fail(S, "backward: a leaf from outside of a vmap would get a gradient for each "
+                      "example (use ty.grad "
+                      "inside, or go back outside)");
+  if (b->nleaf == b->leaf_cap) {
+    i32 cap = b->leaf_cap ? b->leaf_cap * 2 : 16;
+    void *p = ty_mem_realloc(b->leaf, sizeof *b->leaf * (size_t)cap);
+    if (!p) return ty_fail_memory(S, "backward", 0);
+    b->leaf = p;
+    b->leaf_cap = cap;
+  }
+  if (r->t.st && !outside && (!ty_rule_join(S, &sum, &r->t) || !ty_rule_join(S, &sum, g))) {
+    ty_tensor_release(&sum);
+    return false;
+  }
+  if (!r->t.st || outside) {
+    bool own = g->st->refs == 1 && !g->offset && ty_tensor_is_contiguous(g) && !g->st->frozen &&
+               g->st->numel == ty_type_numel(&g->type);
+    if (own) ty_tensor_alias(&sum, g);
+    else if (!ty_record_copy(S, g, &sum)) return false;
+  }
+  b->leaf[b->nleaf++] = (struct Wanted){ty_record_hold(r), sum};
+  return true;
+}
+
+static bool fail_pending(Back *b) {
+  Record *r = b->at->r;
+  if (r->freed)
+    return ty_fail(b->S, "backward: the graph was freed by an earlier backward; keep it by "
+                         "{retain_graph = true}");
+  if (r->kind == K_NONE)
+    return ty_fail(b->S, "backward: view_as has no gradient, it reads bits (use :to for values)");
+  return true;
+}
+
+/* All of the record at hand; false: again from b->i on, once there is memory. */
+static bool step(Back *b) {
+  State *S = b->S;
+  Record *r = b->at->r;
+  Tensor *g = &b->at->g;
+  if (!fail_pending(b)) return false;
+  for (i32 k = 0; k < b->nwanted; k++)
+    if (b->wanted[k].r == r && !b->wanted[k].g.st) ty_tensor_alias(&b->wanted[k].g, g);
+  if (r->kind == K_LEAF) return b->wanted || leaf_note(b, r, g);
+  for (; b->i < r->n; b->i++) {
+    const Edge *e = &r->edge[b->i];
+    Tensor y = {0};
+    bool ok = true;
+    if (!is_asked(b, e)) continue;
+    if (r->kind == K_OUT) {
+      Pending *p = pending_of(b, e->from);
+      ok = p && ty_rule_see(S, g, &r->t, r->edge[0].numel, &y) &&
+           ty_rule_join(S, &p->part[r->dim], &y);
+      ty_tensor_release(&y);
+      if (!ok) return false;
+      continue;
+    }
+    Pending *p = pending_find(b, e->from);
+    if (p && p->g.st) ty_tensor_alias(&y, &p->g);
+    ok = ty_rule_apply(S, r, g, b->i, &y) && (!y.st || (p = pending_of(b, e->from)));
+    if (!ok) ty_tensor_release(&y);
+    if (!ok) return false;
+    if (!y.st) continue;
+    ty_tensor_release(&p->g);
+    p->g = y;
+  }
+  return true;
+}
+
+/* False: a capture cannot take them; the rest is let go of with b. */
+static bool commit(Back *b) {
+  for (; b->nleaf > 0; b->nleaf--) {
+    struct Wanted *w = &b->leaf[b->nleaf - 1];
+    if (ty_capture_is_old(b->S, w->r)) {
+      if (!ty_capture_leaf(b->S, w->r, &w->g)) return false;
+    } else {
+      ty_tensor_release(&w->r->t);
+      w->r->t = w->g;
+    }
+    ty_record_drop(w->r);
+  }
+  return true;
+}
+
+void ty_back_pass(Back *b) {
+  Record *r = b->at->r;
+  if (!b->retain && r->kind != K_LEAF && r->kind != K_WATCH) {
+    ty_record_forget(r);
+    r->freed = true;
+  }
+  pending_free(b->at);
+  b->at = NULL;
+}
+
+BackState ty_back_step(Back *b) {
+  State *S = b->S;
+  bool mode = S->grad_mode;
+  BackState y = BACK_DONE;
+  ty_grad_set_mode(S, b->create);
+  for (; y == BACK_DONE;) {
+    if (!b->at) {
+      if (!b->n) break;
+      b->at = heap_pop(b);
+      b->i = 0;
+    }
+    if (b->at->r->kind == K_CUSTOM && !b->at->r->freed) y = BACK_CUSTOM;
+    else if (step(b)) ty_back_pass(b);
+    else y = BACK_FAILED;
+  }
+  if (y == BACK_DONE && !commit(b)) y = BACK_FAILED;
+  ty_grad_set_mode(S, mode);
+  return y;
+}
+
+bool ty_back_give(Back *b, i32 i, const Tensor *g) {
+  Record *r = b->at->r;
+  Edge *e = &r->edge[i];
+  Tensor y = {0};
+  if (!is_asked(b, e)) return true;
+  bool mode = b->S->grad_mode;
+  ty_grad_set_mode(b->S, b->create);
+  bool ok = ty_rule_unview(b->S, e, g, &y) && give(b, e->from, &y);
+  ty_grad_set_mode(b->S, mode);
+  ty_tensor_release(&y);
+  return ok;
+}
+
+void ty_back_free(Back *b) {
+  if (b->at) pending_free(b->at);
+  while (b->n) pending_free(b->heap[--b->n]);
+  for (i32 i = 0; i < b->nleaf; i++) {
+    ty_tensor_release(&b->leaf[i].g);
+    ty_record_drop(b->leaf[i].r);
+  }
+  for (i32 i = 0; i < b->nwanted; i++) {
+    ty_tensor_release(&b->wanted[i].g);
+    if (b->wanted[i].r) ty_record_drop(b->wanted[i].r);
+  }
+  ty_mem_free(b->heap);
+  ty_mem_free(b->leaf);
+  ty_mem_free(b->wanted);
+  memset(b, 0, sizeof *b);
+}
+
+bool ty_grad_beyond(const Tensor *x) {
+  bool yes = false;
+  for (; x->st->many && !x->detached; x = &x->st->many->t) yes |= ty_needs_grad(&x->st->many->t);
+  return yes;
+}
+
+bool ty_back_roots(State *S, const Tensor *const *y, int n, u64 seq, Record ***list, i32 *count) {
+  Back b = {.S = S};
+  i32 cap = 0;
+  bool ok = true;
+  *list = NULL, *count = 0;
+  for (int i = 0; ok && i < n; i++) ok = !ty_needs_grad(y[i]) || pending_of(&b, y[i]->st->tape);
+  while (ok && b.n) {
+    b.at = heap_pop(&b);
+    Record *r = b.at->r;
+    if (r->kind == K_LEAF || r->seq < seq) {
+      if (*count == cap) {
+        void *more = ty_mem_realloc(*list, sizeof **list * (size_t)(cap = cap ? 2 * cap : 16));
+        ok = more || ty_fail_memory(S, "gradient", 0);
+        if (ok) *list = more;
+      }
+      if (ok) (*list)[(*count)++] = ty_record_hold(r);
+    } else
+      for (i32 i = 0; ok && i < r->n; i++) ok = !r->edge[i].from || pending_of(&b, r->edge[i].from);
+    pending_free(b.at);
+    b.at = NULL;
+  }
+  ty_back_free(&b);
+  return ok;
+}
+
+bool ty_back_reaches(State *S, const Tensor *y, u64 seq, bool *yes) {
+  Back b = {.S = S}; /* its heap makes every record come once */
+  bool ok = !ty_needs_grad(y) || pending_of(&b, y->st->tape);
+  *yes = ty_grad_beyond(y);
+  while (ok && b.n && !*yes) {
+    b.at = heap_pop(&b);
+    Record *r = b.at->r;
+    *yes = r->kind == K_LEAF || r->seq < seq;
+    for (i32 i = 0; ok && i < r->n && !*yes; i++)
+      ok = !r->edge[i].from || pending_of(&b, r->edge[i].from);
+    pending_free(b.at);
+    b.at = NULL;
+  }
+  ty_back_free(&b);
+  return ok;
+}
