@@ -150,7 +150,8 @@ local function count(f)
   local instances = 0
   for _, t in ipairs(e.traces) do
     instances = instances + t.instances
-    if t.instances > 1 and table.concat(t.guards, "\n"):find("is one more size", 1, true) then counts.bounded = counts.bounded + 1 end
+    local bounded = table.concat(t.guards, "\n"):find("with a plan for each value", 1, true)
+    if t.instances > 1 and bounded then counts.bounded = counts.bounded + 1 end
   end
   counts.played = counts.played + math.max(0, instances - e.captures) -- all others were evaluated
   if (e.captures or 0) > 0 then counts.captured = counts.captured + 1 end

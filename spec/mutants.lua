@@ -3,7 +3,7 @@
 
 local M = {
   -- of these, what exists, in this order
-  specs = { "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "bytecode", "compile", "capture", "custom", "grad",
+  specs = { "guards", "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "bytecode", "compile", "capture", "custom", "grad",
     "training", "steps", "orders", "scopes", "convolution", "sharing", "oracle", "layout", "threads",
     "checked", "hooks" },
 
@@ -115,7 +115,7 @@ local M = {
     from = "if above == register then return v.first end", to = "if above < 0 then return v.first end" },
 
   { file = "lua/tycho/capture/numbers.lua", what = "the outcome of a comparison is not guarded",
-    from = "self:emit({ name, ia, ib, outcome }, text_of(name, a, as, b, bs), self:is_late(ia) or self:is_late(ib))", to = "" },
+    from = "self:emit({ name, ia, ib, outcome }, text, self:is_late(ia) or self:is_late(ib))", to = "" },
   { file = "lua/tycho/capture/numbers.lua", what = "a number whose value was used is not guarded",
     from = 'claim("eq", id, constant_id(self, v), true)', to = "" },
   { file = "lua/tycho/capture/numbers.lua", what = "0 and -0 are one where the value was used",
@@ -193,6 +193,12 @@ local M = {
     from = "NEED((number[g->a] < number[g->b]) == g->want);", to = "NEED((number[g->a] <= number[g->b]) == g->want);" },
   { file = "core/lua/lua_trace.c", what = "guards on bits take 0 for -0",
     from = "return memcmp(&a, &b, sizeof a) == 0;", to = "return a == b;" },
+  { file = "core/lua/lua_guard.h", what = "the second operand of a division is not read",
+    from = '_(DIV,              "div",              NUMBER,  0, O2(NUMBER, NUMBER), ',
+    to = '_(DIV,              "div",              NUMBER,  0, O1(NUMBER), ' },
+  { file = "core/lua/lua_guard.h", what = "a field that is read is taken for a check",
+    from = '_(FIELD,            "field",            READ,    1, O2(SLOT, KEY), ',
+    to = '_(FIELD,            "field",            CHECK,   1, O2(SLOT, KEY), ' },
   { file = "core/lua/lua_trace.c", what = "metatables that were read from outside are not given to results",
     from = "if (T->meta[i].kind == R_SLOT && !T->meta[i].k) continue;", to = "if (T->meta[i].kind == R_SLOT) continue;" },
 

@@ -703,7 +703,7 @@ describe("numbers of the call become sizes:", function()
     local f = ty.compile(function(x, n) return n > 0 and x:narrow(1, n, 1) end)
     for n = 1, 4 do f(ty.arange(10), n) end
     local text = tostring(ty.explain(f))
-    assert.truthy(text:find("guard n: a number, each of which is one more size", 1, true), text)
+    assert.truthy(text:find("guard n: a number, with a plan for each value", 1, true), text)
     assert.truthy(text:find("sizes 0 < n: true", 1, true), text)
     assert.truthy(text:find("miss: n: was number 1, is number 2", 1, true), text)
   end)

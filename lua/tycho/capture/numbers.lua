@@ -153,7 +153,9 @@ return function(World)
     s.pinned = true
     local id, path = s.number, s.path
     local late = self:is_late(id)
-    local function claim(name, a, b, outcome) self:emit({ name, a, b, outcome }, path, late) end
+    local function claim(name, a, b, outcome)
+      self:emit({ name, a, b, outcome }, path or ("a %s b"):format(signs[name]), late)
+    end
     if v ~= v then return claim("eq", id, id, false) end
     claim("eq", id, constant_id(self, v), true)
     if v ~= 0 then return nil end
@@ -272,7 +274,8 @@ return function(World)
     local at = name .. " " .. ia .. " " .. ib
     if not self.said[at] then
       self.said[at] = true
-      self:emit({ name, ia, ib, outcome }, text_of(name, a, as, b, bs), self:is_late(ia) or self:is_late(ib))
+      local text = text_of(name, a, as, b, bs) or ("a %s b"):format(signs[name])
+      self:emit({ name, ia, ib, outcome }, text, self:is_late(ia) or self:is_late(ib))
     end
     return outcome
   end

@@ -1,4 +1,4 @@
---- capture/table_layout.lua -- tables made inside, laid out as the host lays them out, and how later calls make the same.
+--- capture/table_layout.lua -- tables made inside, laid out as LuaJIT lays them out, and how later calls make the same.
 -- In: constructors, writes to tables made inside, tables that native functions made. Out: real tables whose `#` and
 -- `next` are those of the native run's, and for each of them the sizes and the list of writes that make one like it.
 -- Aborts where a table is of unknown layout and that would show at once.

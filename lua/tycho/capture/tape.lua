@@ -222,17 +222,16 @@ local read = {
 }
 
 --- Finds the instruction of each slot and number.
-local function instructions(d, late)
+local function instructions(d, C)
   if d.readers then return end
   local readers, expressions, slot, number = {}, {}, d.narg + 1, 0
   for k, i in ipairs(d.program) do
-    local name = i[1]
-    if k == d.early + 1 then number = late end
-    if read[name] then
+    local kind = C.guards[i[1]].kind
+    if k == d.early + 1 then number = C.LATE end
+    if kind == "read" then
       slot = slot + 1
       readers[slot] = i
-    elseif name == "number" or name == "bound" or name == "const" or name == "call" or name == "size" or
-        operations[name] and i[4] == nil and name ~= "bits" then
+    elseif kind == "number" then
       number = number + 1
       expressions[number] = i
     end
@@ -261,15 +260,27 @@ function Player:number(id)
   return v
 end
 
+--- What makes numbers, by instruction of the description's program; the others are operations on two numbers or one.
+local make = {
+  number = function(p, i) return p:slot(i[2]) end,
+  const = function(_, i) return i[2] end,
+  size = function(p, i) return p.values[p.tape.sizes[i[2]]] end,
+  call = function(p, i)
+    if i[4] then return (i[2](p:number(i[3]), p:number(i[4]))) end
+    return (i[2](p:number(i[3])))
+  end,
+}
+make.bound = make.number
+
+--- Whether a tape can replay an instruction of that kind and name; a spec asks for each row of the table of guards.
+function M.replays(kind, name)
+  if kind == "read" then return read[name] ~= nil end
+  return kind == "check" or make[name] ~= nil or operations[name] ~= nil or name == "whole"
+end
+
 function Player:compute(i)
   local name = i[1]
-  if name == "number" or name == "bound" then return self:slot(i[2]) end
-  if name == "const" then return i[2] end
-  if name == "size" then return self.values[self.tape.sizes[i[2]]] end
-  if name == "call" then
-    if i[4] then return (i[2](self:number(i[3]), self:number(i[4]))) end
-    return (i[2](self:number(i[3])))
-  end
+  if make[name] then return make[name](self, i) end
   return operations[name](self:number(i[2]), i[3] and self:number(i[3]))
 end
 
@@ -321,7 +332,7 @@ function Player:holds(i)
     local v = self:number(i[2])
     return (v % 1 == 0) == i[3] -- what is not finite is not whole: its remainder is no number
   end
-  if i[4] == nil or name == "call" then return true end
+  if self.C.guards[name].kind ~= "outcome" then return true end
   return operations[name](self:number(i[2]), self:number(i[3])) == i[4]
 end
 
@@ -376,7 +387,7 @@ function play.call(p, e)
 end
 
 local function player(C, d, tape, f, ...)
-  instructions(d, C.LATE)
+  instructions(d, C)
   local p = setmetatable({ C = C, d = d, tape = tape, slots = { ... }, values = {}, numbers = {}, met = {} },
     Player)
   p.slots[d.narg + 1] = f
