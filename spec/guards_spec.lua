@@ -93,3 +93,46 @@ describe("the table of guard instructions", function()
     end
   end)
 end)
+
+describe("the table of native functions", function()
+  local natives = require "tycho.capture.native_table"
+  local names = require "tycho.capture.names"
+
+  it("has a row for each function of Lua's own libraries that computes", function()
+    for f, name in pairs(names.library) do
+      local lib = name:match "^(%w+)%."
+      local computes = not lib or lib == "string" or lib == "table" or lib == "math" or lib == "bit"
+      local own = debug.getinfo(f, "S").what == "C" -- specs' runners add functions of theirs
+      if computes and own then assert.truthy(natives.library[name], name) end
+    end
+  end)
+
+  it("names functions that are there, and what they do to a capture", function()
+    local purities = { pure = true, reads = true, writes = true, state = true }
+    local captures = { call = true, unary = true, binary = true, fold = true, model = true, setting = true, abort = true }
+    local there = {}
+    for _, name in pairs(names.of(ty)) do there[name] = true end
+    for name in pairs(natives.tycho) do assert.truthy(there[name] or rawget(ty.jit or jit, name), name) end
+    for _, list in pairs { natives.library, natives.tycho } do
+      for name, row in pairs(list) do assert.truthy(purities[row.purity] and captures[row.capture], name) end
+    end
+  end)
+
+  it("decides whether a capture calls, computes or gives up", function()
+    local function why(f)
+      local c = ty.compile(f)
+      c(2.25)
+      local e = ty.explain(c)
+      return e.aborts[1] and e.aborts[1].text:match ": (.*)" or "captured"
+    end
+    assert.equal("captured", why(function(x) return string.upper "a", x end))
+    assert.equal("captured", why(function(x) return math.fmod(x, 2) + math.max(x, 1, 3) end))
+    assert.equal("calls math.random (use ty.rand, or pass the number as an argument)",
+      why(function(x) return x + math.random() end))
+    assert.equal("calls string.dump (call it outside of the compiled function)",
+      why(function(x) return #string.dump(why) + x end))
+    assert.equal("captured", why(function(x) return x, ty.default_dtype() end))
+    assert.equal("default_dtype changes or shows what is no part of a trace (call it outside of the compiled function)",
+      why(function(x) return x, ty.default_dtype "f32" end))
+  end)
+end)
