@@ -279,7 +279,7 @@ static i32 reach_run(Fuse *F, Domain *D, i32 map, Along a) {
 }
 
 /* Finds the maps at which value vi, if it were computed, would read its operands, and leaves them
-** in its src for `take`. False: one is not affine. */
+** in its `at` for `take`. False: one is not affine. */
 static bool reach(Fuse *F, i32 vi) {
   Maps *M = &F->F->maps;
   i32 n = F->F->value[vi].node, map = F->F->value[vi].map, m[3] = {-1, -1, -1}, load = -1;
@@ -301,7 +301,7 @@ static bool reach(Fuse *F, i32 vi) {
     else m[i] = F->numel[s] == F->numel[n] ? map : reach_broadcast(F, D, map, &N->type, t);
     if (m[i] < 0) return false;
   }
-  memcpy(F->F->value[vi].src, m, sizeof m);
+  memcpy(F->F->value[vi].at, m, sizeof m);
   F->F->value[vi].load = load;
   return true;
 }
@@ -316,7 +316,7 @@ static void take(Fuse *F, i32 vi) {
   bool elem = v.elem || role == R_REDUCE || (D->nr && ty_map_touches_rows(&F->F->maps, D, v.map));
   for (int i = 0; i < 3; i++) {
     bool read = i < ty_ops[N->op].arity && !(role == R_GATHER && i == 0);
-    i32 s = read ? demand(F, G, N->src[i], v.src[i], elem, v.scanned || role == R_SCAN) : -1;
+    i32 s = read ? demand(F, G, N->src[i], v.at[i], elem, v.scanned || role == R_SCAN) : -1;
     if (F->failed) return;
     F->F->value[vi].src[i] = s;
   }
@@ -328,17 +328,17 @@ static void take(Fuse *F, i32 vi) {
 /* ---- limits -------------------------------------------------------------------------------------
  */
 
-/* Whether the group has room for value vi and what it newly demands, beside the other values of its
-** node that were asked about before. */
-static bool fits(const Fuse *F, i32 vi) {
+/* Reserves room in the group for value vi, which `reach` prepared, and what it newly demands, beside
+** the other values of its node for which room is reserved. False: there is too little. */
+static bool reserve(const Fuse *F, i32 vi) {
   const Value *v = &F->F->value[vi];
   const Node *N = &F->g->node[v->node];
   Nest *G = F->nest[v->group];
   Role role = F->role[v->node];
   if (G->need.node != v->node) G->need = (Need){.node = v->node};
   for (int i = role == R_GATHER; i < ty_ops[N->op].arity; i++) {
-    if (*value_slot(F, N->src[i], G->id, v->src[i])) continue;
-    if (i && N->src[i] == N->src[i - 1] && v->src[i] == v->src[i - 1]) continue;
+    if (*value_slot(F, N->src[i], G->id, v->at[i])) continue;
+    if (i && N->src[i] == N->src[i - 1] && v->at[i] == v->at[i - 1]) continue;
     G->need.operands += F->role[N->src[i]] > R_UNIFORM;
     G->need.scalars += F->role[N->src[i]] == R_SCALAR;
     G->need.cost++;
@@ -404,9 +404,9 @@ static bool add_rows(Fuse *F, Nest *G, i32 map, Along a) {
   return true;
 }
 
-/* Whether a REDUCE can be computed in the group of its value, which is given R where it has none.
- */
-static bool reduce_joins(Fuse *F, i32 vi) {
+/* Tries to bring the group of a REDUCE's value into a form in which it computes the REDUCE: a group
+** without R is given one. */
+static bool join_reduce(Fuse *F, i32 vi) {
   const Value *v = &F->F->value[vi];
   Nest *G = F->nest[v->group];
   Domain *D = &G->domain;
@@ -424,9 +424,10 @@ static bool reduce_joins(Fuse *F, i32 vi) {
   return !v->elem || (D->kind == K_ROW && a.run <= ROW_MAX);
 }
 
-/* Whether a SCAN can be computed in the group of its value: R must walk the whole of the scan's
-** dim, in order, and nothing else. The dims of a MAP group are put in that order. */
-static bool scan_joins(Fuse *F, i32 vi) {
+/* Tries to bring the group of a SCAN's value into a form in which it computes the SCAN: R must walk
+** the whole of the scan's dim, in order, and nothing else. The dims of a MAP group are put in that
+** order. */
+static bool join_scan(Fuse *F, i32 vi) {
   Maps *M = &F->F->maps;
   Value v = F->F->value[vi];
   Nest *G = F->nest[v.group];
@@ -466,26 +467,37 @@ static void add_output(Nest *G, i32 node, i32 value, i32 map) {
   G->nout++, G->noperands++, G->cost++;
 }
 
-/* Whether values of n may be computed as often as the groups that demand them would. Charges what
- * is repeated. */
-static bool worth(Fuse *F, i32 n, bool one_group, i32 count) {
-  i32 cost = price(F, n);
+/* Elements that the groups which demand values of n compute beyond n's own. Groups that walk a run of
+** n's are given rows first. */
+static i64 repeat_in_rows(Fuse *F, i32 n) {
   i64 work = -F->numel[n];
   for (i32 v = F->first[n]; v >= 0; v = F->F->value[v].same) {
     const Value *V = &F->F->value[v];
     if (F->run[n]) make_rows(F, F->nest[V->group], V->map, F->run[n], F->numel[n]);
     work += points(F, V);
   }
+  return work;
+}
+
+/* Whether values of n may be computed as often as the groups that demand them would: `work` elements
+** more. `charge`: instructions that a group repeats, 0 where it is little work. */
+static bool is_worth(const Fuse *F, i32 n, bool one_group, i32 count, i64 work, i32 *charge) {
+  i32 cost = price(F, n);
+  *charge = 0;
   if (one_group && (work <= 0 || work * cost <= SMALL_WORK)) return true;
   if (one_group ? cost > CHEAP : !cheap(F, n, cost)) return false;
-  i32 charge = one_group ? cost * count : cost;
+  *charge = one_group ? cost * count : cost;
   for (i32 v = F->first[n]; v >= 0; v = F->F->value[v].same)
-    if (F->nest[F->F->value[v].group]->spare + charge > SPARE) return false;
+    if (F->nest[F->F->value[v].group]->spare + *charge > SPARE) return false;
+  return true;
+}
+
+/* Charges the groups that demand values of n. */
+static void charge_groups(Fuse *F, i32 n, bool one_group, i32 charge) {
   for (i32 v = F->first[n]; v >= 0; v = F->F->value[v].same) {
     F->nest[F->F->value[v].group]->spare += charge;
     if (one_group) break;
   }
-  return true;
 }
 
 /* Tries to compute node n inside the groups that demand values of it. A wanted node may become an
@@ -501,13 +513,17 @@ static bool pull(Fuse *F, i32 n) {
   bool rows = role == R_REDUCE || role == R_SCAN;
   if ((rows || F->want[n]) && count > 1) return false;
   if (!one_group && rows) return false;
-  if (!rows && !worth(F, n, one_group, count)) return false;
-  if (rows && !fits(F, v0)) return false;
+  if (!rows) {
+    i32 charge;
+    if (!is_worth(F, n, one_group, count, repeat_in_rows(F, n), &charge)) return false;
+    charge_groups(F, n, one_group, charge);
+  }
+  if (rows && !reserve(F, v0)) return false;
   G->need.node = -1;
-  if (role == R_REDUCE && !reduce_joins(F, v0)) return false;
-  if (role == R_SCAN && !scan_joins(F, v0)) return false;
+  if (role == R_REDUCE && !join_reduce(F, v0)) return false;
+  if (role == R_SCAN && !join_scan(F, v0)) return false;
   for (i32 v = v0; v >= 0; v = F->F->value[v].same)
-    if (!reach(F, v) || !fits(F, v)) return false;
+    if (!reach(F, v) || !reserve(F, v)) return false;
   if (F->want[n]) {
     const Domain *D = &G->domain;
     i32 map = F->F->value[v0].map;
@@ -838,7 +854,8 @@ static bool join(Fuse *F, i32 n) {
     if (map < 0) continue;
     i32 v = demand(F, G, n, map, false, false);
     G->need.node = -1;
-    if (v < 0 || !reach(F, v) || !fits(F, v)) return false; /* it stays a load that costs little */
+    if (v < 0 || !reach(F, v) || !reserve(F, v))
+      return false; /* it stays a load that costs little */
     add_output(G, n, v, map);
     F->of[n] = G->id;
     take(F, v);
@@ -900,7 +917,7 @@ static void visit(Fuse *F, i32 n) {
   } else if (role == R_VIEW || role == R_ALIAS) {
     for (i32 v = F->first[n]; v >= 0 && !F->failed; v = F->F->value[v].same) {
       F->nest[F->F->value[v].group]->need.node = -1;
-      if (reach(F, v) && fits(F, v)) {
+      if (reach(F, v) && reserve(F, v)) {
         take(F, v);
       } else {
         F->F->value[v].load = -1;

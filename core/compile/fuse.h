@@ -36,7 +36,10 @@ typedef enum {
 /* A node's value at one map of one group. Same node, group and map: same value. */
 typedef struct Value {
   i32 node, group, map; /* map: -1 for what is uniform */
-  i32 src[3];           /* values of the operands; -1: none */
+  union {
+    i32 at[3];  /* maps at which the operands would be read: what `reach` prepares for `take` */
+    i32 src[3]; /* taken: values of the operands; -1: none */
+  };
   i32 load; /* LOAD: the map into the buffer; GATHER: the part that does not depend on the index */
   i32 same; /* next value of this node */
   i32 next; /* next value of this group, by ascending node */
