@@ -722,7 +722,7 @@ static bool factor(Fuse *F, Nest *G, int i, i32 n, bool whole) {
 /* G computes product n, and does nothing else or an epilogue behind it. */
 static void be_product(Fuse *F, Nest *G, i32 n) {
   G->kind = G_GEMM, G->product = n;
-  bool whole = F->g->node[n].arg.k2 != 0; /* other libraries and units know two strides */
+  bool whole = F->g->node[n].arg.k2 != PRODUCT_OWN; /* other libraries and units know two strides */
   for (int i = 0; i < 2; i++) {
     i32 x = F->g->node[n].src[i];
     if (!factor(F, G, i, x, whole)) factor(F, G, i, x, true);
@@ -749,7 +749,8 @@ static void root_host(Fuse *F, Nest *G) {
 static bool epilogue(Fuse *F, i32 n) {
   const Node *N = &F->g->node[n];
   i32 v = F->first[n];
-  if (v < 0 || F->F->value[v].same >= 0 || F->must[n] || F->want[n] || N->arg.k2 == 1) return false;
+  if (v < 0 || F->F->value[v].same >= 0 || F->must[n] || F->want[n] || N->arg.k2 == PRODUCT_BLAS)
+    return false;
   Nest *G = F->nest[F->F->value[v].group];
   i64 cols = N->type.dims[N->type.rank - 1], rows = F->numel[n] / cols;
   if (G->kind != G_KERNEL || G->domain.kind != K_MAP || F->role[G->root] == R_PUT) return false;

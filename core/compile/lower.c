@@ -499,7 +499,7 @@ static bool lower_gemm(Arena *A, Lower *L) {
   Gemm *y = &L->w->gemm;
   int rank = N->type.rank;
   y->dtype = N->type.dtype;
-  y->amx = N->arg.k2 == 2 && ty_bf16_unit(); /* a graph may come from another machine */
+  y->amx = N->arg.k2 == PRODUCT_BF16 && ty_bf16_unit(); /* a graph may come from another machine */
   y->m = N->type.dims[rank - 2], y->n = N->type.dims[rank - 1], y->k = t[0]->dims[t[0]->rank - 1];
   y->nlead = rank - 2, y->batch = 1;
   for (int d = 0; d < y->nlead; d++) y->lead[d] = N->type.dims[d], y->batch *= y->lead[d];

@@ -600,7 +600,7 @@ static void step_gemm(const Make *M, Pack *P, i32 gi) {
     s->start[i] = w->start[i] * ty_dtypes[M->g->node[w->factor[i]].type.dtype].bytes;
   }
   step_operand(s, slot_home(M, P, gr->root), true);
-  s->blas = M->g->node[gr->product].arg.k2 == 1;
+  s->blas = M->g->node[gr->product].arg.k2 == PRODUCT_BLAS;
   s->gemm = &w->gemm;
   if (is_input(M, gi, w->factor[1]) && !s->blas) s->panels = ty_gemm_panels(s->gemm);
   P->extra += padded(sizeof(Gemm)) +

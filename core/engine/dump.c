@@ -122,8 +122,8 @@ static void node_list(Text *t, const i32 *list, i32 n) {
 
 /* Which code runs a product, where it is not ours. */
 static const char *by_whom(const Node *n) {
-  if (n->arg.k2 == 1) return " by OpenBLAS";
-  if (n->arg.k2 != 2 || !ty_bf16_unit()) return "";
+  if (n->arg.k2 == PRODUCT_BLAS) return " by OpenBLAS";
+  if (n->arg.k2 != PRODUCT_BF16 || !ty_bf16_unit()) return "";
   return ty_amx_refusal() ? " by AVX512-BF16" : " by AMX";
 }
 

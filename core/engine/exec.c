@@ -216,11 +216,11 @@ static bool run_host(const Bound *B, const Step *s) {
     for (int d = 0; d < n->arg.k; d++) rows *= t->dims[d];
     for (int d = n->arg.k + 1; d < t->rank; d++) inner *= t->dims[d];
     len = t->dims[n->arg.k];
-    return ty_host_argsort(t->dtype, a, y, rows, len, inner, n->arg.k2 == 1);
+    return ty_host_argsort(t->dtype, a, y, rows, len, inner, n->arg.k2 == SORT_DESCENDING);
   case OP_SEARCHSORTED:
     for (int d = 0; d < t[0].rank - 1; d++) rows *= t[0].dims[d];
     ty_host_searchsorted(t->dtype, a, b, y, rows, t[0].dims[t[0].rank - 1],
-                         t[1].dims[t[1].rank - 1], n->arg.k == 1);
+                         t[1].dims[t[1].rank - 1], n->arg.k == SIDE_RIGHT);
     return true;
   default: /* SCATTER, SCATTER_ADD: their base is in y already */
     ty_host_scatter(t->dtype, y, &t[0], a, b, &t[2], n->arg.k, n->op == OP_SCATTER_ADD);

@@ -84,7 +84,7 @@ static Arg arg_of(const Attention *how, int dtype) {
   Arg a;
   memset(&a, 0, sizeof a);
   a.k = how->causal;
-  a.k2 = (i32)(how->drop * 0x1p30);
+  a.k2 = (i32)(how->drop * DROP_ONE);
   ty_elem_store(dtype, &a.bits, how->scale);
   return a;
 }
@@ -228,7 +228,7 @@ static const Code codes[] = {
 static __attribute__((noinline)) bool factors(State *S, const Tensor *const *x, const Shape *s,
                                               const Attention *how, Tensor *y) {
   const int r = s->o.rank, dtype = x[Q]->type.dtype;
-  const i32 chance = (i32)(how->drop * 0x1p30), one = 1 << 30;
+  const i32 chance = (i32)(how->drop * DROP_ONE), one = DROP_ONE;
   const double factor = chance < one ? 1 / (1 - chance * 0x1p-30) : 0;
   const Type point = {.dtype = (u8)dtype, .rank = 2, .dims = {1, 1}};
   const Type down = {.rank = 2, .dims = {s->m, 1}}, across = {.rank = 2, .dims = {1, s->m}};

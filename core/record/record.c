@@ -330,8 +330,8 @@ static bool append_product(State *S, const char *who, const Given *src, const Ty
   Node node = ty_node_new(OP_MATMUL, &r, id[0], id[1], -1);
   double work = (double)t[0].dims[t[0].rank - 1];
   for (int d = 0; d < r.rank; d++) work *= (double)r.dims[d];
-  if (S->amx && in == T_BF16 && work >= AMX_WORK) node.arg.k2 = 2;
-  if (S->blas && (in == T_F32 || in == T_F64) && work >= BLAS_WORK) node.arg.k2 = 1;
+  if (S->amx && in == T_BF16 && work >= AMX_WORK) node.arg.k2 = PRODUCT_BF16;
+  if (S->blas && (in == T_F32 || in == T_F64) && work >= BLAS_WORK) node.arg.k2 = PRODUCT_BLAS;
   return ty_record_finish_as(S, b, ty_node_append(b, &node), &shown, y, who);
 }
 

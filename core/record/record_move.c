@@ -195,7 +195,7 @@ bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, Tens
   yt.dtype = t.dtype = T_I64;
   Node n = ty_node_new(OP_ARGSORT, &yt, a, -1, -1);
   n.arg.k = dim;
-  n.arg.k2 = descending;
+  n.arg.k2 = descending ? SORT_DESCENDING : SORT_ASCENDING;
   return ty_record_finish_as(S, b, ty_node_append(b, &n), &t, y, who);
 }
 
@@ -223,6 +223,6 @@ bool ty_record_searchsorted(State *S, const Tensor *sorted, const Tensor *v, boo
   Type t = *q;
   t.dtype = T_I64;
   Node n = ty_node_new(OP_SEARCHSORTED, &t, s, w, -1);
-  n.arg.k = right;
+  n.arg.k = right ? SIDE_RIGHT : SIDE_LEFT;
   return ty_record_finish(S, b, ty_node_append(b, &n), y, who);
 }
