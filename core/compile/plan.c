@@ -1,7 +1,7 @@
 /*
 ** plan.c -- from a graph to a plan: groups and loop programs, their order, whose memory is whose.
 ** In:  a verified graph and the nodes that are wanted.  Out: a plan, one block of memory, which
-** holds its kernels in the cache.  Fails for lack of memory only: then nothing is left behind.
+** holds its kernels in the cache.  Fails only when out of memory: then nothing is left behind.
 **
 ** Memory is planned in *homes*. A home holds one stored node after another: a node moves into
 ** the home of an operand that dies as it is read element by element, or of the base that it is

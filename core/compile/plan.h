@@ -94,7 +94,7 @@ typedef struct Piece {
   i32 host;        /* out: the piece that a guest lies in, or -1: the arena */
   i64 bytes, offset;
 } Piece;
-/* Fills host and offset of guests, and the bytes of the arena; false for lack of memory. */
+/* Fills host and offset of guests, and the bytes of the arena; false when out of memory. */
 bool ty_layout(Arena *A, Piece *piece, i32 n, i64 *total);
 
 /*

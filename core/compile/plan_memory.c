@@ -1,7 +1,7 @@
 /*
 ** plan_memory.c -- where the temporaries of a plan lie: pieces of one arena, or of outputs not yet written.
 ** In:  pieces with their lifetimes.  Out: host and offset of each guest, the bytes of the arena.
-** Fails for lack of memory, or where bytes are beyond counting.
+** Fails when out of memory, or where bytes are beyond counting.
 **
 ** Two guests share bytes if they do not live together. A host is the buffer of a fresh output: before
 ** its first write it is memory like any other (in a training step gradients are large and come late).

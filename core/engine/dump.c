@@ -1,7 +1,7 @@
 /*
 ** dump.c -- text of all that can be looked at: graphs (also as dot), groups, loop programs, plans.
 ** In:  what a pass has made.  Out: text in a string that grows; TYCHO_DUMP and explain show the
-** same.  Cannot fail: without memory a text is empty.
+** same.  Cannot fail: when out of memory a text is empty.
 */
 #include "engine/engine.h"
 

@@ -2,7 +2,7 @@
 ** engine.c -- the State's engine: settings, and the cut: from a batch of recorded operations to
 ** computed storages.
 ** In: a batch and the storage whose value is demanded (NULL: no one in particular). Out: storages
-** settled, the batch closed. Fails for want of memory: then nothing has changed and the batch can
+** settled, the batch closed. Fails when out of memory: then nothing has changed and the batch can
 ** be cut again.
 **
 ** What a cut computes. Lua collects late, so a live handle does not mean that its value matters.
@@ -81,7 +81,7 @@ static i32 collect(State *S, const Batch *b, const Storage *demanded, Storage **
   return n;
 }
 
-/* Key of a plan: settings, outputs, nodes. Returns its length, 0 without memory. */
+/* Key of a plan: settings, outputs, nodes. Returns its length, 0 when out of memory. */
 static size_t make_key(State *S, const Batch *b, const Output *out, i32 n) {
   struct Compiled *C = S->engine->compiled;
   size_t nodes = sizeof(Node) * (size_t)b->g.n, need = 16 + 8 * (size_t)n + nodes;

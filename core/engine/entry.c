@@ -1,7 +1,7 @@
 /*
 ** entry.c -- the function-entry path: signatures, traces, the lazy mode of a call.
 ** In: what the binding read off Lua's stack. Out: the trace of a signature, open batches of
-** coroutines. Fails for want of memory only, and then the call runs eagerly with the same results.
+** coroutines. Fails only when out of memory, and then the call runs eagerly with the same results.
 **
 ** Every call runs in lazy mode: the Lua function itself runs, its operations are recorded, values
 ** are computed when demanded and at its end, by plans found by the hash of what was recorded. A

@@ -1,7 +1,7 @@
 /*
 ** exec.c -- runs a plan.
 ** In:  a plan, a batch with its inputs and scalars, the buffers of the storages that are
-** written.  Out: a buffer for each output.  Fails for lack of memory (and where OpenBLAS was
+** written.  Out: a buffer for each output.  Fails when out of memory (and where OpenBLAS was
 ** asked for and is not there); then nothing that anybody knows has changed.
 **
 ** All memory is had before the first step: outputs, the arena, and what kernels take as they run

@@ -3,7 +3,7 @@
 ** backend made.
 ** In: the batch of a capture, the nodes that are wanted of it, a graph that Lua made. Out: what is
 ** wrong with the graph, or where it has the batch's inputs; for a function what it is given. Fails
-** for want of memory.
+** when out of memory.
 **
 ** A parsed graph keeps the rules of graphs, so its kernels read and write inside of what they are
 ** given. What only the world can tell is checked here:

@@ -1,7 +1,7 @@
 /*
 ** trace.c -- plans bound to the world: made from a capture, checked and run by later calls.
 ** In: the notes of a capture (capture.h); then, call by call, the tensors and numbers that guards have
-** read. Out: storages settled, handles filled. Fails for want of memory: then nothing has changed.
+** read. Out: storages settled, handles filled. Fails when out of memory: then nothing has changed.
 **
 ** Rules.
 ** 1. Inputs are found through the tensor from outside that shares their buffer, so weights that moved

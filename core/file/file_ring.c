@@ -1,7 +1,7 @@
 /*
 ** file_ring.c -- files read ahead of who takes them, by threads that know nothing of Lua.
 ** In: jobs. Out: results in the order of the jobs, the same whatever the number of threads.
-** A job that fails has its message in its result; nothing else fails but for want of memory, and
+** A job that fails has its message in its result; nothing else fails except when out of memory, and
 ** without threads the taker reads.
 **
 ** Item i lies in slot i mod capacity from the time a thread claims it until it is taken; a thread

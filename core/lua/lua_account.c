@@ -6,7 +6,7 @@
 **              memory, numbers, random streams and constants, and lies in the same way
 **     written  by storage: the same of what is written to it, and how often
 **     streams, checks    random streams taken; a sum over the indices whose range is checked
-** and of a trace slots and numbers, by the numbers that its description has for them. Fails for want of memory.
+** and of a trace slots and numbers, by the numbers that its description has for them. Fails when out of memory.
 **
 ** Memory is told by address, so both must be told before anything runs. Inputs and scalars have other numbers in
 ** another capture, and what is equal may be one node or two: so graphs are folded anew over one leaf for each place,

@@ -1,7 +1,7 @@
 /*
 ** lua_check.c -- what jit.check needs of the core: contents of tensors, their tapes and gradients kept and put
 ** back, the random state rewound, the first element in which two tensors differ.
-** In: tensors. Out: under `internals.check` the functions below. Fails for want of memory.
+** In: tensors. Out: under `internals.check` the functions below. Fails when out of memory.
 **
 ** What a tensor holds is kept by holding its buffer, which costs nothing until somebody writes. A
 ** buffer whose address left is copied, and gets its bytes back in place.

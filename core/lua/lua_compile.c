@@ -279,7 +279,7 @@ static void count_barren(Entry *e) {
 
 #define BARREN_FREE 4
 /* tried(handle, productive, late): after a capture. Failed ones make pauses that double, and so do those
-** that nobody had use of. late: it was given up for want of time, and waits to be asked for. */
+** that nobody had use of. late: it was given up when out of time, and waits to be asked for. */
 static int compile_tried(lua_State *L) {
   ty_lua_enter(L);
   Entry *e = luaL_checkudata(L, 1, ENTRY_META);

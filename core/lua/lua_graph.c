@@ -14,7 +14,7 @@
 
 /* --- text */
 
-/* Pushes the text of g, or nothing and false without memory. */
+/* Pushes the text of g, or nothing and false when out of memory. */
 static bool push_text(lua_State *L, const Graph *g) {
   size_t n = ty_graph_print(g, NULL, 0);
   char *buf = ty_mem_alloc(n + 1);

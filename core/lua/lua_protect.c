@@ -148,7 +148,7 @@ static int answer(lua_State *L, int status, bool hooked) {
   return lua_gettop(L);
 }
 
-/* protect(fn, ...) -> true and fn's results, or false and what it raised. What hooks raise, and a lack of memory, goes
+/* protect(fn, ...) -> true and fn's results, or false and what it raised. What hooks raise, and an error of memory, goes
 ** on. */
 static int protect(lua_State *L) {
   Protect p;

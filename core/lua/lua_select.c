@@ -46,7 +46,7 @@ static int l_nonzero(lua_State *L) {
 }
 
 /* Pushes the elements of x, seen with dims t by those steps, at row-major positions: so a gradient finds its
-** way back. */
+** backward pass. */
 static int gather_at(lua_State *L, State *S, const char *who, const Tensor *x, const Type *t,
                      const i64 *steps, const i64 *at, i64 count) {
   Type line = {.dtype = T_I64, .rank = 1, .dims = {count}};

@@ -2,7 +2,7 @@
 ** lua_tensor.c -- tensors from Lua values and back; creation, copies, sizes.
 ** In: numbers, nested tables, sizes, foreign memory. Out: tensors; or numbers, booleans and tables.
 ** Raises on ragged or mixed data (with the path), on values that their dtype cannot hold, on
-** indices out of range, on want of memory.
+** indices out of range, when out of memory.
 ** Ranges and the like are recorded as operations, not filled in here, so that compiled functions
 ** make them anew.
 */

@@ -1,11 +1,11 @@
 /*
 ** lua_trace.c -- captured calls: guards, results, effects, and what explain tells of them.
 ** In: the arguments of a call, traces that lua_capture.c made. Out: whether one of them answers the
-** call, and its results. A run fails for want of memory alone.
+** call, and its results. A run fails only when out of memory.
 **
 ** A trace is a guard program over slots. Slots are stack positions: the arguments, the function, then
 ** one for each value that the program reads. Numbers have a file of their own, counted from 1.
-** Numbers that hang on sizes are late: they, and guards on them, come when the plan for the tensors'
+** Numbers that depend on sizes are late: they, and guards on them, come when the plan for the tensors'
 ** sizes was found, which brings the sizes.
 ** The program is run by one loop, check_guards; each instruction is one call or two of Lua's API.
 ** What it compares with by identity lies in the trace's table of anchors, so addresses stay taken.
@@ -429,7 +429,7 @@ static Instance *find_instance(State *S, const Trace *T, const double *number,
   return NULL;
 }
 
-/* After a run that failed for want of memory: whether another try may go better. Collecting garbage
+/* After a run that failed as memory ran out: whether another try may go better. Collecting garbage
 ** runs finalisers: what was ready is asked again. */
 static bool may_try_again(lua_State *L, State *S, Instance *I, const Tensor *const *outside,
                           const double *number, const char **why) {

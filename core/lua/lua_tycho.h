@@ -102,7 +102,7 @@ void ty_lua_describe(lua_State *L, const char *name, const char *args, const cha
 int ty_lua_index(lua_State *L);
 int ty_lua_newindex(lua_State *L);
 
-/* After a call of the core that failed for want of memory: collects what Lua no longer holds and says whether it is
+/* After a call of the core that failed as memory ran out: collects what Lua no longer holds and says whether it is
 ** worth trying again. Not while the host has stopped the collector. TY_LUA_TRY does both. */
 bool ty_lua_reclaim(lua_State *L, State *S);
 #define TY_LUA_TRY(L, S, call) ((call) || (ty_lua_reclaim(L, S) && (call)))

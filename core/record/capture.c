@@ -1,7 +1,7 @@
 /*
 ** capture.c -- notes of a capture.
 ** In: what record.c and the binding tell while operations are appended to the capture's batch. Out:
-** the tables of capture.h, from which trace.c makes what later calls run. Fails for want of memory,
+** the tables of capture.h, from which trace.c makes what later calls run. Fails when out of memory,
 ** and where something is asked that only a run could answer: then the capture is refused, which its
 ** owner finds in `refused` and `why`.
 **

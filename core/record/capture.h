@@ -43,7 +43,7 @@ typedef struct Written {
   Record *tape; /* held */
 } Written;
 
-/* What a way back gave to a leaf from outside, which stays as it is. */
+/* What a backward pass gave to a leaf from outside, which stays as it is. */
 typedef struct LeafGradient {
   i32 slot;
   Tensor g; /* as the leaf's storage lies */

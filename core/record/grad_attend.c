@@ -1,11 +1,11 @@
 /*
-** grad_attend.c -- attention as it is recorded, and its way back.
+** grad_attend.c -- attention as it is recorded, and its backward pass.
 ** In: queries [.., n, d], keys [.., m, d], values [.., m, dv] whose leading dims broadcast, perhaps a mask and a
 ** key for dropout; the gradient of the result. Out: the result [.., n, dv]; the gradient of an operand. Fails for
-** want of memory, and where a saved operand was overwritten.
+** running out of memory, and where a saved operand was overwritten.
 **
 ** The row ATTEND gives one flat storage: the result, maxima and sums (attend.c). The result is a view of it; a
-** frozen twin of it is kept for the way back. ATTEND_GRAD gives the gradients of all three operands at once: the
+** frozen twin of it is kept for the backward pass. ATTEND_GRAD gives the gradients of all three operands at once: the
 ** first one that is asked for computes them, and the record's Pending keeps them for the others.
 ** Where gradients are themselves taped, or of one example of a vmap (its result, or as in a Jacobian what is
 ** given for it), they are made of products and maps, whose rules are known. There the scores are arrays like any
@@ -157,7 +157,7 @@ bool ty_attention(State *S, const char *who, const Tensor *const *x, const Atten
   return ok;
 }
 
-/* --- the way back */
+/* --- the backward pass */
 
 static void turn(const Tensor *x, Tensor *y) {
   const int i = x->type.rank - 2, j = i + 1;

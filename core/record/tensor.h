@@ -98,7 +98,7 @@ typedef struct Given {
 
 struct State {
   char err[ERR_MAX]; /* what the last call that answered false has to say; no position */
-  bool memory;       /* it failed for want of memory: collecting garbage may help */
+  bool memory;       /* it failed since memory ran out: collecting garbage may help */
   Batch *open;       /* lazy mode: where operations are appended; NULL: eager */
   Batch *spare;      /* dropped batches for reuse */
   i32 nspare;
@@ -167,7 +167,7 @@ void ty_batch_drop(State *S, Batch *b);
 bool ty_batch_exposed(const Batch *b);
 void ty_tensor_open(State *S);
 void ty_tensor_close(State *S); /* gives the spares back; tensors may outlive the engine */
-Batch *ty_batch_new(State *S);  /* refs 1: the opener's; NULL without memory, said in S->err */
+Batch *ty_batch_new(State *S);  /* refs 1: the opener's; NULL when out of memory, said in S->err */
 
 bool ty_tensor_from(State *S, Tensor *y, const Type *t,
                     const void *bytes); /* contiguous; NULL: undefined */

@@ -1,7 +1,7 @@
 /*
 ** vmap.c -- operations on batched tensors, for all examples at once.
 ** In: operands of which one at least is batched (vmap.h), as record.c got them. Out: a batched result, whose
-** values the same functions of record.c recorded. Fails for want of memory, where a tensor would get too many
+** values the same functions of record.c recorded. Fails when out of memory, where a tensor would get too many
 ** dims, and where examples write different values to a tensor that they share.
 **
 ** 1. All classes of operations reduce to one idea: the examples are a dim in front. Dims of an operation move

@@ -36,7 +36,7 @@ local function define(name, where, args, text, fn)
 end
 
 --- A part of the library that is loaded when it is first needed. Lua marks a module while it is loaded, and refuses one
---- that is marked: where an error has ended its loading, a debug hook's or a lack of memory, the mark goes.
+--- that is marked: where an error has ended its loading, a debug hook's or one of memory, the mark goes.
 function internals.load(name)
   for key, value in pairs(package.loaded) do
     local kind = type(key) == "string" and key:find "^tycho%." and type(value) or "table"

@@ -673,7 +673,7 @@ local function goes_on(index, limit, step, world)
   return world:goes_on(index, limit, step)
 end
 
---- Some hosts tell integers from doubles: there, 0 * -1 is 0. What a loop counts in hangs on all three numbers.
+--- Some hosts tell integers from doubles: there, 0 * -1 is 0. What a loop counts in depends on all three numbers.
 local zero, minus = 0, -1
 local HAS_INTEGERS = 1 / (zero * minus) > 0
 

@@ -137,7 +137,7 @@ function World:bound(s)
   self:emit({ "bound", s.slot, self:size_id(s) }, s.path)
 end
 
---- Notes the numbers of the call that one hangs on, whose value a function of the library has asked for; false stands
+--- Notes the numbers of the call that one depends on, whose value a function of the library has asked for; false stands
 --- for those that go with a size there: each of its values asks for another capture, even if the number stays as it is.
 function World:specialise(s)
   local queue, seen, late = { s }, {}, self:is_late(s.number)

@@ -70,7 +70,7 @@ return function(World)
     return s
   end
 
-  --- Whether an expression hangs on sizes.
+  --- Whether an expression depends on sizes.
   function World:is_late(id) return id ~= nil and id > self.C.LATE end
 
   local function constant_id(world, v)
