@@ -38,7 +38,7 @@
 ** a MAP with rows and columns apart; values go on being pulled into it. Operands of MATMUL are
 ** stored nodes, read through views as strides, or at places where rows or columns fall into several
 ** dims: a convolution is a product with windows, which are never copied. Nor is a pad with zeros around
-** their picture, where that pays: the product knows its borders. A PUT's domain is that of what is
+** their image, where that pays: the product knows its borders. A PUT's domain is that of what is
 ** put; it writes through its view into the buffer that holds the base. So cat, which is recorded as a
 ** chain of PUTs into EMPTY, costs one kernel a piece.
 **
@@ -569,7 +569,7 @@ static i32 base_of(Fuse *F, i32 n) {
   return F->g->node[n].op == OP_EMPTY ? -1 : contiguous(F, n, true);
 }
 
-/* Most ways in which rows of an operand may meet the border of a picture, fewest rows of each, and
+/* Most ways in which rows of an operand may meet the border of an image, fewest rows of each, and
 ** fewest sums that an element is read for, for a product to read through a pad: else the padded copy
 ** is the cheaper one. */
 #define BORDER_KINDS 32
@@ -661,7 +661,7 @@ static bool borders_few(const Factor *y, int lead, i64 rows) {
 }
 
 /* The factor of operand type t whose elements are those of node n at `map`; or, where n is the pad of a
-** picture whose windows they are, those of the picture; sums: for which each is read. */
+** image whose windows they are, those of the image; sums: for which each is read. */
 static Factor factor_of(Fuse *F, Domain *D, const Type *t, i32 n, i32 map, i64 sums) {
   Maps *M = &F->F->maps;
   i64 before[MAX_RANK];
@@ -681,7 +681,7 @@ static Factor factor_of(Fuse *F, Domain *D, const Type *t, i32 n, i32 map, i64 s
 }
 
 /* Operand i of a product or of attention, node n: where its elements lie in the buffer of a node, through views as far as
-** they are affine, and through the pad of a picture whose windows they are. Rows and columns may fall
+** they are affine, and through the pad of an image whose windows they are. Rows and columns may fall
 ** into several dims, unless they are to be `whole`.
 ** False: they did, and the product cannot walk them. */
 static bool factor(Fuse *F, Nest *G, int i, i32 n, bool whole) {

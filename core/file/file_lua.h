@@ -15,7 +15,7 @@
 
 extern const luaL_Reg ty_file_archives[]; /* file_lua.c: npy, npz, safetensors, gguf, writing */
 extern const luaL_Reg ty_file_csv[];      /* file_csv_lua.c: tables in text */
-extern const luaL_Reg ty_file_image[];    /* file_image_lua.c: pictures */
+extern const luaL_Reg ty_file_image[];    /* file_image_lua.c: images */
 extern const luaL_Reg ty_file_ring[];     /* file_ring_lua.c: reading in the background */
 
 /* What core.so lends. */

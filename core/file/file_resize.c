@@ -1,5 +1,5 @@
 /*
-** file_resize.c -- pictures of another size, by filters whose support grows when they shrink.
+** file_resize.c -- images of another size, by filters whose support grows when they shrink.
 ** In: planes of bytes or floats. Out: planes of the new size. Fails only when out of memory.
 **
 ** The definition is Pillow's (Resample.c), which antialiases: an output pixel's centre is mapped to

@@ -10,7 +10,7 @@
 --    evaluated too are modelled errors, which that pcall catches.
 
 local type, tostring, tonumber, select, unpack, pcall = type, tostring, tonumber, select, unpack, pcall
-local next, pairs, ipairs, rawget = next, pairs, ipairs, rawget
+local next, pairs, ipairs = next, pairs, ipairs
 
 local names = require "tycho.capture.names"
 local rows = require("tycho.capture.native_table").library
