@@ -7,7 +7,7 @@ local new_table = require("tycho").internals.capture.table
 
 local M = {}
 
-local LATE = 65536 -- numbers that hang on sizes are counted from here on, and come behind all others
+local LATE = 65536 -- numbers that depend on sizes are counted from here on, and come behind all others
 
 -- The stand-in --------------------------------------------------------------------------------------------------------
 

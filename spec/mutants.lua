@@ -130,7 +130,7 @@ local M = {
     from = 'expression(self, { "call", f, ia, ib }, v, tostring(f) .. " " .. ia',
     to = 'expression(self, { "call", f, ia, ib }, v, "call " .. ia' },
 
-  { file = "lua/tycho/capture/tape.lua", what = "what sizes decided is not asked again when a tape is played",
+  { file = "lua/tycho/capture/tape.lua", what = "what sizes decided is not checked again when a tape is replayed",
     from = "p:value(e[4])) == e[5] end", to = "p:value(e[4])) ~= nil end" },
   { file = "lua/tycho/capture/tape.lua", what = "two sizes share a register",
     from = "tape.count = tape.count + 1", to = "tape.count = tape.count + (object ~= nil and 1 or 0)" },
@@ -182,7 +182,7 @@ local M = {
     from = "lua_createtable(L, T->size[i].array,", to = "lua_createtable(L, 0 * T->size[i].array," },
   { file = "core/lua/lua_trace.c", what = "false and true are one flag",
     from = "NEED((bool)lua_toboolean(L, g->a) == g->want);", to = "" },
-  { file = "core/lua/lua_trace.c", what = "numbers that hang on sizes take the places of others",
+  { file = "core/lua/lua_trace.c", what = "numbers that depend on sizes take the places of others",
     from = "I->size, number, T->nearly_numbers", to = "I->size, number, T->nearly_numbers ? T->nearly_numbers - 1 : 0" },
   { file = "core/lua/lua_trace.c", what = "all strings are one",
     from = "NEED(lua_tostring(L, g->a) == g->p);", to = "" },

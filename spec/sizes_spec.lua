@@ -1,4 +1,4 @@
---- sizes_spec.lua -- compiled functions whose tensors change their sizes: what a tape plays is what the function does.
+--- sizes_spec.lua -- compiled functions whose tensors change their sizes: what a tape replays is what the function does.
 -- Each case is a function that makes a world and gives the function under test; two worlds are made, plain and compiled.
 -- Both are called with the same sizes in mixed order. Results to the bit, their strides and what they share with
 -- arguments, error texts, fields, upvalues, tensors written in place and the random state must be equal in each call.
@@ -983,7 +983,7 @@ end)
 
 -- What tapes are beside --------------------------------------------------------------------------------------------------
 
-describe("sizes are played", function()
+describe("sizes are replayed", function()
   before_each(function() jit.stance "default" end)
   after_each(function() jit.stance "default" end)
 
@@ -1103,7 +1103,7 @@ describe("sizes are played", function()
   end)
 end)
 
-describe("while sizes are played", function()
+describe("while sizes are replayed", function()
   local C = ty.internals.capture
   local session, before = C.session, nil
 

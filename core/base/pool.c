@@ -122,7 +122,7 @@ static void forget(void) {
   atomic_flag_clear(&pool.busy);
 }
 
-/* Starts what is missing up to `heads` threads. Signals belong to the host's threads: all are
+/* Starts what is missing up to `heads` threads. Signals belong to the embedder's threads: all are
 ** blocked while a worker inherits the mask. */
 static void start(int heads) {
   static bool registered;
@@ -221,7 +221,7 @@ void ty_pool_run(i64 n, i64 grain, PoolFn *fn, void *arg) {
   atomic_flag_clear_explicit(&pool.busy, memory_order_release);
 }
 
-/* The host may have set flush-to-zero or another rounding; kernels never see it. The mask bits are
+/* The embedder may have set flush-to-zero or another rounding; kernels never see it. The mask bits are
 ** kept set, so that no kernel traps. */
 u32 ty_fp_enter(void) {
 #if defined(__x86_64__) || defined(__SSE2__)

@@ -103,7 +103,7 @@ static void *work(void *arg) {
   return NULL;
 }
 
-/* Signals are for the host's threads. */
+/* Signals are for the embedder's threads. */
 static void start(Ring *r) {
   sigset_t all, before;
   r->started = true;

@@ -483,7 +483,7 @@ static void out_value(Out *o, int dtype, u64 bits) {
     if (back == bits) break;
   }
   for (char *s = text; *s; s++)
-    if (*s == ',') *s = '.'; /* the host's locale */
+    if (*s == ',') *s = '.'; /* the process's locale */
   out(o, ", value=%s", text);
 }
 

@@ -611,7 +611,7 @@ static bool is_like(const Trace *T, const Instance *I) {
 }
 
 /* An evaluation for each set of sizes pays where they come again; one for sizes that come once does
-** not, and neither does playing for each number of many. */
+** not, and neither does a replay for each of many numbers. */
 static void count_wasted(Trace *T) {
   T->wasted = T->hits - T->used < 2 ? TY_MIN(T->wasted + 1, WASTED_FREE + 12) : 0;
   T->used = T->hits;
@@ -619,7 +619,7 @@ static void count_wasted(Trace *T) {
 }
 
 /* The session's graph becomes one more instance of a trace: the function was evaluated and its
-** description is the same but for sizes, or a tape was played. Instances know tensors by the same
+** description is the same but for sizes, or a tape was replayed. Instances know tensors by the same
 ** numbers. */
 static int extend(lua_State *L, State *S, Entry *e, Trace *T) {
   Instance *I = read_instance(L, S, 1, e);

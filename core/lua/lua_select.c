@@ -1,7 +1,7 @@
 /*
 ** lua_select.c -- results whose shape depends on data: nonzero, masked_select, unique; and sorting.
 ** In: tensors. Out: new tensors; positions are i64 and 1-based. sort, topk and unique give two.
-** The first three read their operands on the host, so pending values are computed; sort and topk
+** The first three read their operands on the CPU, so pending values are computed; sort and topk
 ** are recorded. Raises on dtypes and dims that do not fit, and on memory.
 */
 #include <stdlib.h>

@@ -26,7 +26,7 @@
 static void hush_collector(lua_State *L, Session *s) {
   const i64 far = (i64)1 << 30, percent = (i64)lua_gc(L, LUA_GCCOUNT, 0) * 1024 / 100 + 1;
   const int hushed = (int)TY_MAX(far / percent, 140), pause = lua_gc(L, LUA_GCSETPAUSE, hushed);
-  if (pause != s->hushed) s->pause = pause; /* the host's, or a hook's of late */
+  if (pause != s->hushed) s->pause = pause; /* the script's, or a hook's lately */
   s->hushed = hushed;
   lua_gc(L, LUA_GCRESTART, -1); /* that pause begins now */
 }

@@ -62,7 +62,7 @@ static void nest_leaf(lua_State *L, Nest *n, bool booleans, int d) {
                  booleans ? "boolean" : "number");
   }
   double v = booleans ? lua_toboolean(L, -1) : lua_tonumber(L, -1);
-  float f = (float)v; /* exact, so the host's rounding and flushing left it alone */
+  float f = (float)v; /* exact, so the thread's rounding and flushing left it alone */
   if (dtype == T_F32 && (double)f == v && fabs(v) >= 0x1p-126) {
     memcpy(n->to, &f, 4);
   } else {

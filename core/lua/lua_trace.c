@@ -36,7 +36,7 @@
 
 /* --- guards */
 
-/* Flags in dumps for bit operators. Hosts set them, too, from a prototype's fourth closure on: the
+/* Flags in dumps for bit operators. Some builds of LuaJIT set them, too, from a prototype's fourth closure on: the
 ** flag of a prototype lies among the bits that count. */
 #define BITS_OF_DUMP 0x10
 #define BITS_OF_PROTO 0x80
@@ -338,7 +338,7 @@ static void apply_effects(lua_State *L, const Trace *T, const Made *m) {
   }
 }
 
-/* Whether no call will ask for them: on their thread one runs at the same place of the stack, or further out. */
+/* Whether no call will want them: on their thread one runs at the same place of the stack, or further out. */
 static bool is_forsaken(const struct Stash *s, const struct Stash *now) {
   return !s->thread || (s->thread == now->thread && s->slot >= now->slot);
 }

@@ -115,7 +115,7 @@ struct State {
   u32 origins;             /* given to tensors by captures that have ended */
   u64 walks;               /* over buffers, which mark what they have seen */
   i32 batch_nodes;         /* an open batch is cut when it has so many; 0: as many as pay */
-  i64 debt;                /* bytes allocated for tensors since the host's collector last stepped */
+  i64 debt;                /* bytes allocated for tensors since Lua's collector last stepped */
   bool grad_mode, tracks;  /* operations may be taped; and there is a tape to go on */
   u8 cast;                 /* autocast's dtype + 1, 0: none */
   i64 records;             /* live ones, of all tapes */

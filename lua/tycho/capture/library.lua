@@ -33,7 +33,7 @@ local function is_whole(v) return type(v) == "number" and v % 1 == 0 end
 
 --- What remove gives for an empty table: nothing, or nil.
 local EMPTY_REMOVE = select("#", table.remove {})
---- Hosts may be built so that pairs asks a metamethod.
+--- LuaJIT may be built so that pairs asks a metamethod.
 local PAIRS_EVENT = select(3, pairs(setmetatable({}, { __pairs = function() return next, {}, 7 end }))) == 7
 
 --- Models by name, of those functions whose rows say so.

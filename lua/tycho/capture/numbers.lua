@@ -214,7 +214,7 @@ return function(World)
     return self:abort(("attempt to perform arithmetic on a %s value"):format(ta == "number" and tb or ta))
   end
 
-  --- The operators of hosts that have them for bits: no metamethod, no string that is a number.
+  --- The operators of builds of LuaJIT that have them for bits: no metamethod, no string that is a number.
   function World:bits(name, a, as, b, bs)
     local ta, tb = type(a), name == "BNOT" and "number" or type(b)
     if ta ~= "number" or tb ~= "number" then
@@ -254,7 +254,7 @@ return function(World)
     return x, nil
   end
 
-  --- Whether a loop whose step is 0, -0 or NaN goes on: hosts look at the sign bit, their trace compilers do not.
+  --- Whether a loop whose step is 0, -0 or NaN goes on: LuaJIT's interpreter looks at the sign, its compiler does not.
   function World:goes_on(index, limit, step)
     if step == 0 and 1 / step > 0 then return index <= limit end
     return self:abort("a numeric for has the step " .. (step == 0 and "-0" or "NaN"))

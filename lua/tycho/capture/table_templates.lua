@@ -4,7 +4,7 @@
 -- these sizes into which they are written has the layout. Raises nothing except when out of memory.
 --
 -- Rules.
--- 1. The host's structures are never looked into: next(t, k) raises if, and only if, t has no slot for k, whether or
+-- 1. LuaJIT's structures are never looked into: next(t, k) raises if, and only if, t has no slot for k, whether or
 --    not a value stands there.
 -- 2. In a hash part of known size keys lie where their hash says, or else in the highest nodes that were free. So which
 --    nodes are occupied does not depend on the order of insertion, and whatever order leads to the same walk of `next`
