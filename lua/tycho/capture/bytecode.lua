@@ -4,7 +4,7 @@
 -- nil and a reason.
 --
 -- Rules.
--- 1. Only string.dump is asked: it shows a function as it was compiled, also when LuaJIT's trace compiler has patched it.
+-- 1. Only string.dump is asked: it shows a function as it was compiled, also when LuaJIT has patched it for a trace.
 -- 2. The numbers of opcodes differ between builds of LuaJIT that write the same dump version. So they are learnt:
 --    small texts are compiled whose instructions are known by name, and the dump tells their numbers. Nothing is
 --    taken over unless all probes agree, the numbers ascend in the order in which every LuaJIT lists the names, and
@@ -14,7 +14,7 @@
 -- 4. Registers and positions are counted from 1. Constants stand in the instructions themselves.
 -- 5. A prototype is shared by all closures of it; it holds no function, so the caches can be weak.
 -- 6. A flag in a dump's header may change how the rest is to be read. Known are those named below, and those that
---    probes carry which decode as they should: builds set new flags for new instructions, and by accident too (where the
+--    probes carry which decode as they should: builds set flags for new instructions, and by accident too (where the
 --    flag of a prototype lies among the bits that count its closures).
 --
 -- The dump:  ESC 'L' 'J' version, flags (1 big-endian, 2 stripped, 4 with cdata constants, 8 frames of two slots),

@@ -673,7 +673,7 @@ local function goes_on(index, limit, step, world)
   return world:goes_on(index, limit, step)
 end
 
---- Some builds of LuaJIT tell integers from doubles: there, 0 * -1 is 0. What a loop counts in depends on all three numbers.
+--- Some builds of LuaJIT tell integers from doubles: 0 * -1 is 0 there. What a loop counts in depends on all three.
 local zero, minus = 0, -1
 local HAS_INTEGERS = 1 / (zero * minus) > 0
 
