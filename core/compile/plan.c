@@ -50,7 +50,7 @@ typedef struct Make {
   KernelEntry **entry;     /* per group; held */
   const Machine **machine; /* per group */
   u8 *want;                /* per node */
-  i32 *input;              /* per node: the batch input it is, or -1 */
+  i32 *input;              /* per node: the recording's input it is, or -1 */
   i32 *primary;            /* per node: the output that its home becomes, or -1 */
   i32 *last;               /* per node: position of its last reader; for outputs the end */
   i32 *home;               /* per node: home, or -1 */

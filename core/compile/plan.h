@@ -105,8 +105,8 @@ typedef enum { SLOT_NONE, SLOT_INPUT, SLOT_OUTPUT, SLOT_TEMP } SlotKind;
 
 typedef struct Slot {
   u8 kind;
-  u8 esize;   /* INPUT: bytes of an element, by which the input's offset counts */
-  i32 k;      /* INPUT: number of the batch input; OUTPUT: number of the output; TEMP: that of the
+  u8 esize; /* INPUT: bytes of an element, by which the input's offset counts */
+  i32 k; /* INPUT: number of the recording's input; OUTPUT: number of the output; TEMP: that of the
                  output, not yet written, whose memory it lies in, or -1: the arena's */
   i64 offset; /* TEMP: byte offset there */
   i64 bytes;
@@ -152,7 +152,7 @@ typedef struct Step {
 ** once and copied. */
 typedef struct Output {
   i32 node;
-  i32 write; /* -1: a fresh buffer. Else: the number of the batch input that is the written
+  i32 write; /* -1: a fresh buffer. Else: the number of the recording's input that is the written
                 storage's buffer, or -2 when the graph does not read that storage: its own buffer
                 may be taken */
   i64 bytes;
@@ -160,7 +160,7 @@ typedef struct Output {
   bool inplace; /* every reader of the buffer is done before, or reads as it is written, and no step
                    that can fail follows: where nobody else holds the buffer, it may be the output
                    itself. With write = -1 that is the buffer of input `donor`, when it dies here */
-  i32 donor;    /* the batch input that is read as it is overwritten, or -1 ... */
+  i32 donor;    /* the recording's input that is read as it is overwritten, or -1 ... */
   i64 at;    /* ... which is in place only where the input begins at this element of its buffer */
   i32 pins;  /* references that the batch's inputs hold to the buffer */
   i32 first; /* step that writes it first; a copy that is skipped in place does not count */

@@ -38,7 +38,7 @@ const char *ty_x64_listing(const Kernel *k); /* bytes and instructions; NULL wit
 ** Products: y[b, m, n] = sum over k of a[b, m, k] * b[b, k, n] in the canonical order. Strides in
 ** elements.
 ** dtype is that of a, b and y: i32 i64 f16 bf16 f32 f64 (narrow integers: u8 i8 i16 too, wrapping).
-** y is row-major and contiguous in its last two dims (row stride `n`). Batch strides may be 0.
+** y is row-major and contiguous in its last two dims (row stride `n`). Recording strides may be 0.
 **
 ** A tail is told of every tile of the product when its last sum is in, while it lies in a cache: it
 ** applies an epilogue. Panels are b in the layout that kernels read, packed ahead by

@@ -14,7 +14,7 @@ static bool is_fixed(const Buffer *b) { return b->exposed || b->foreign; }
 
 static void compute(lua_State *L, State *S, const Tensor *t) {
   if (t->st->many) ty_lua_error(L, "check: a tensor belongs to a vmap that has ended");
-  if (t->st->batch && !S->cut(S, t->st->batch, t->st)) ty_lua_fail(L, S);
+  if (t->st->recording && !S->cut(S, t->st->recording, t->st)) ty_lua_fail(L, S);
 }
 
 /* still(tensor) -> another tensor, which keeps what the storage holds now; its version */

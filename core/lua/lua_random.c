@@ -87,7 +87,7 @@ static bool record_draw_nodes(State *S, const Draw *d, const Type *t, u64 stream
 }
 
 static bool record_draw(State *S, const Draw *d, const Type *t, u64 stream, Tensor *y) {
-  Batch *b = ty_calc_open(S);
+  Recording *b = ty_calc_open(S);
   return ty_calc_close(S, b, record_draw_nodes(S, d, t, stream, y), y);
 }
 

@@ -43,7 +43,7 @@ static bool save(Heard *h, Storage *st) {
   return true;
 }
 
-static bool hear_graph(Heard *h, const Batch *b) {
+static bool hear_graph(Heard *h, const Recording *b) {
   if (b->g.n == 0) return true;
   if (!grow(&h->graph, h->ngraph, &h->graph_cap, sizeof *h->graph)) return false;
   struct HeardGraph *y = &h->graph[h->ngraph];
@@ -67,7 +67,7 @@ static bool hear_graph(Heard *h, const Batch *b) {
   return true;
 }
 
-static void hear(void *ctx, Batch *b) {
+static void hear(void *ctx, Recording *b) {
   Heard *h = ctx;
   if (!hear_graph(h, b)) h->failed = true;
   for (Storage *st = b->waiting, *next; st; st = next) {
@@ -175,7 +175,7 @@ int ty_recorded_list(lua_State *L) {
   for (i32 i = 0; i < h->nsaved;
        i++) { /* writes that still wait are dropped, nothing is run for them */
     Storage *st = h->saved[i].st;
-    if (st->batch == z->open) ty_storage_settle(st, ty_buffer_hold(st->buf));
+    if (st->recording == z->open) ty_storage_settle(st, ty_buffer_hold(st->buf));
   }
   z->open->closed = true;
   ty_lazy_abandon(S, z);

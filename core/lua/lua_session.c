@@ -143,7 +143,8 @@ static int capture_outside(lua_State *L) {
   if (!ty_lua_capture(L)) return luaL_error(L, "no capture");
   for (i32 i = 0; i < S->capture->noutside; i++)
     if (S->capture->outside[i].slot == slot) return 0;
-  if (t->st->batch && t->st->batch != S->capture->batch && !S->cut(S, t->st->batch, t->st))
+  if (t->st->recording && t->st->recording != S->capture->recording &&
+      !S->cut(S, t->st->recording, t->st))
     return ty_lua_fail(L, S);
   if (!ty_capture_outside(S, t, slot)) return ty_lua_fail(L, S);
   return 0;

@@ -314,7 +314,7 @@ static int l_copy_in_place(lua_State *L) {
 static bool record_series(State *S, const char *who, const Type *t, double start, double step,
                           Tensor *y) {
   int dtype = ty_is_float(t->dtype) ? T_F64 : T_I64;
-  Batch *b = ty_calc_open(S);
+  Recording *b = ty_calc_open(S);
   bool ok = ty_record_iota(S, t, y) && ty_calc_cast(S, y, dtype) &&
             (step == 1 || ty_calc_number(S, who, OP_MUL, y, step)) &&
             (start == 0 || ty_calc_number(S, who, OP_ADD, y, start)) &&
@@ -366,7 +366,7 @@ static bool record_linspace(State *S, const Type *t, double a, double b, Tensor 
   i64 n = t->dims[0];
   double step = n > 1 ? (b - a) / (double)(n - 1) : 0;
   Tensor up = {0}, down = {0}, low = {0};
-  Batch *batch = ty_calc_open(S);
+  Recording *recording = ty_calc_open(S);
   bool ok = ty_record_iota(S, t, &up) && ty_record_iota(S, t, &down) && ty_record_iota(S, t, &low);
   ok = ok && ty_calc_number(S, who, OP_LT, &low, (double)((n + 1) / 2));
   ok = ok && ty_calc_cast(S, &up, T_F64) && ty_calc_number(S, who, OP_MUL, &up, step) &&
@@ -379,7 +379,7 @@ static bool record_linspace(State *S, const Type *t, double a, double b, Tensor 
   ty_tensor_release(&up);
   ty_tensor_release(&down);
   ty_tensor_release(&low);
-  return ty_calc_close(S, batch, ok, y);
+  return ty_calc_close(S, recording, ok, y);
 }
 
 /* linspace(a, b, n) */
@@ -402,7 +402,7 @@ static int l_linspace(lua_State *L) {
 static bool record_eye(State *S, const Type *t, Tensor *y) {
   Type rows = {.rank = 2, .dims = {t->dims[0], 1}}, columns = {.rank = 2, .dims = {1, t->dims[1]}};
   Tensor column = {0};
-  Batch *b = ty_calc_open(S);
+  Recording *b = ty_calc_open(S);
   bool ok = ty_record_iota(S, &rows, y) && ty_record_iota(S, &columns, &column) &&
             ty_calc_tensor(S, "eye", OP_EQ, y, &column) && ty_calc_cast(S, y, t->dtype);
   ty_tensor_release(&column);

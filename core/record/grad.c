@@ -109,7 +109,7 @@ static Storage *freeze(State *S, Storage *st) {
   }
   Storage *f = ty_storage_new(S, st->dtype, st->numel);
   if (!f) return NULL;
-  if (st->batch) ty_storage_wait(f, st->batch, st->node);
+  if (st->recording) ty_storage_wait(f, st->recording, st->node);
   else if (st->buf) f->buf = ty_buffer_hold(st->buf);
   return f;
 }

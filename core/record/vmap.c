@@ -169,7 +169,7 @@ static bool spread(State *S, Storage *st, u32 level, i64 count) {
     x.offset = was->t.offset;
     x.detached = was->t.detached;
   } else {
-    if (st->batch) ty_storage_wait(f, st->batch, st->node);
+    if (st->recording) ty_storage_wait(f, st->recording, st->node);
     else if (st->buf) f->buf = ty_buffer_hold(st->buf);
     if (st->tape) f->tape = ty_record_hold(st->tape);
     f->many = was;
