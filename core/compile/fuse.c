@@ -77,7 +77,7 @@ typedef struct Fuse {
   const Graph *g;
   const u8 *want;
   Fusion *F;
-  Nest **nest;
+  LoopNest **nest;
   i32 nnests;
   bool fast, failed;
   i32 *table; /* values by node, group and map: number + 1; open addressing */
@@ -207,7 +207,7 @@ static bool values_grow(Fuse *F) {
 
 /* The value of `node` at `map` in G, which is demanded now if it was not before: it counts as a
  * load. */
-static i32 demand(Fuse *F, Nest *G, i32 node, i32 map, bool elem, bool scanned) {
+static i32 demand(Fuse *F, LoopNest *G, i32 node, i32 map, bool elem, bool scanned) {
   Fusion *U = F->F;
   if (U->nvalue == U->value_cap && !values_grow(F)) return -1;
   i32 *slot = value_slot(F, node, G->id, map);
@@ -228,7 +228,7 @@ static i32 demand(Fuse *F, Nest *G, i32 node, i32 map, bool elem, bool scanned) 
 /* The value's place in its group's list; `role` says how it is made. */
 static void settle(Fuse *F, i32 vi, Role role) {
   Value *v = &F->F->value[vi];
-  Nest *G = F->nest[v->group];
+  LoopNest *G = F->nest[v->group];
   v->role = (u8)role;
   v->next = G->values, G->values = vi;
   if (role == R_LOAD && v->load < 0) v->load = v->map;
@@ -310,7 +310,7 @@ static bool reach(Fuse *F, i32 vi) {
 static void take(Fuse *F, i32 vi) {
   Value v = F->F->value[vi];
   const Node *N = &F->g->node[v.node];
-  Nest *G = F->nest[v.group];
+  LoopNest *G = F->nest[v.group];
   Role role = F->role[v.node];
   const Domain *D = &G->domain;
   bool elem = v.elem || role == R_REDUCE || (D->nr && ty_map_touches_rows(&F->F->maps, D, v.map));
@@ -333,7 +333,7 @@ static void take(Fuse *F, i32 vi) {
 static bool reserve(const Fuse *F, i32 vi) {
   const Value *v = &F->F->value[vi];
   const Node *N = &F->g->node[v->node];
-  Nest *G = F->nest[v->group];
+  LoopNest *G = F->nest[v->group];
   Role role = F->role[v->node];
   if (G->need.node != v->node) G->need = (Need){.node = v->node};
   for (int i = role == R_GATHER; i < ty_ops[N->op].arity; i++) {
@@ -377,7 +377,7 @@ static i32 price(const Fuse *F, i32 n) {
 
 /* Makes R of the trailing dims of a MAP group, on which a node of numel elements does not depend.
  */
-static bool make_rows(Fuse *F, Nest *G, i32 map, i64 run, i64 numel) {
+static bool make_rows(Fuse *F, LoopNest *G, i32 map, i64 run, i64 numel) {
   Domain *D = &G->domain;
   const Map *m = &F->F->maps.at[map];
   i64 n = 1;
@@ -391,7 +391,7 @@ static bool make_rows(Fuse *F, Nest *G, i32 map, i64 run, i64 numel) {
 
 /* Gives a MAP group, each point of which reads one element of the result, the run as R. Dims of I
 ** are those behind which none steps over a whole run of inner elements. */
-static bool add_rows(Fuse *F, Nest *G, i32 map, Along a) {
+static bool add_rows(Fuse *F, LoopNest *G, i32 map, Along a) {
   Domain *D = &G->domain;
   const Map *m = &F->F->maps.at[map];
   int p = D->nd;
@@ -408,7 +408,7 @@ static bool add_rows(Fuse *F, Nest *G, i32 map, Along a) {
 ** without R is given one. */
 static bool join_reduce(Fuse *F, i32 vi) {
   const Value *v = &F->F->value[vi];
-  Nest *G = F->nest[v->group];
+  LoopNest *G = F->nest[v->group];
   Domain *D = &G->domain;
   i64 numel = F->numel[v->node];
   Along a = along(F->g, v->node);
@@ -430,7 +430,7 @@ static bool join_reduce(Fuse *F, i32 vi) {
 static bool join_scan(Fuse *F, i32 vi) {
   Maps *M = &F->F->maps;
   Value v = F->F->value[vi];
-  Nest *G = F->nest[v.group];
+  LoopNest *G = F->nest[v.group];
   Domain *D = &G->domain;
   Along a = along(F->g, v.node);
   i64 dims[3] = {a.outer, a.run, a.inner};
@@ -462,7 +462,7 @@ static bool join_scan(Fuse *F, i32 vi) {
 /* ---- pulling ------------------------------------------------------------------------------------
  */
 
-static void add_output(Nest *G, i32 node, i32 value, i32 map) {
+static void add_output(LoopNest *G, i32 node, i32 value, i32 map) {
   G->out[G->nout].node = node, G->out[G->nout].value = value, G->out[G->nout].map = map;
   G->nout++, G->noperands++, G->cost++;
 }
@@ -506,7 +506,7 @@ static bool pull(Fuse *F, i32 n) {
   i32 v0 = F->first[n], count = 0;
   Role role = F->role[n];
   if (v0 < 0 || F->must[n] || role >= R_PUT) return false;
-  Nest *G = F->nest[F->F->value[v0].group];
+  LoopNest *G = F->nest[F->F->value[v0].group];
   bool one_group = true;
   for (i32 v = v0; v >= 0; v = F->F->value[v].same, count++)
     one_group &= F->F->value[v].group == G->id;
@@ -539,8 +539,8 @@ static bool pull(Fuse *F, i32 n) {
 /* ---- groups -------------------------------------------------------------------------------------
  */
 
-static Nest *nest_new(Fuse *F, i32 root) {
-  Nest *G = ty_arena_alloc(F->A, sizeof *G);
+static LoopNest *nest_new(Fuse *F, i32 root) {
+  LoopNest *G = ty_arena_alloc(F->A, sizeof *G);
   if (!G) {
     F->failed = true;
     return NULL;
@@ -684,7 +684,7 @@ static Factor factor_of(Fuse *F, Domain *D, const Type *t, i32 n, i32 map, i64 s
 ** they are affine, and through the pad of an image whose windows they are. Rows and columns may fall
 ** into several dims, unless they are to be `whole`.
 ** False: they did, and the product cannot walk them. */
-static bool factor(Fuse *F, Nest *G, int i, i32 n, bool whole) {
+static bool factor(Fuse *F, LoopNest *G, int i, i32 n, bool whole) {
   Maps *M = &F->F->maps;
   const Type *t = &F->g->node[n].type;
   const Type *result = whole ? t : &F->g->node[G->product].type;
@@ -720,7 +720,7 @@ static bool factor(Fuse *F, Nest *G, int i, i32 n, bool whole) {
 }
 
 /* G computes product n, and does nothing else or an epilogue behind it. */
-static void be_product(Fuse *F, Nest *G, i32 n) {
+static void be_product(Fuse *F, LoopNest *G, i32 n) {
   G->kind = G_GEMM, G->product = n;
   bool whole = F->g->node[n].arg.k2 != PRODUCT_OWN; /* other libraries and units know two strides */
   for (int i = 0; i < 2; i++) {
@@ -729,7 +729,7 @@ static void be_product(Fuse *F, Nest *G, i32 n) {
   }
 }
 
-static void root_host(Fuse *F, Nest *G) {
+static void root_host(Fuse *F, LoopNest *G) {
   const Node *N = &F->g->node[G->root];
   bool scatter = N->op == OP_SCATTER || N->op == OP_SCATTER_ADD;
   bool attend = N->op == OP_ATTEND || N->op == OP_ATTEND_GRAD;
@@ -751,7 +751,7 @@ static bool epilogue(Fuse *F, i32 n) {
   i32 v = F->first[n];
   if (v < 0 || F->F->value[v].same >= 0 || F->must[n] || F->want[n] || N->arg.k2 == PRODUCT_BLAS)
     return false;
-  Nest *G = F->nest[F->F->value[v].group];
+  LoopNest *G = F->nest[F->F->value[v].group];
   i64 cols = N->type.dims[N->type.rank - 1], rows = F->numel[n] / cols;
   if (G->kind != G_KERNEL || G->domain.kind != K_MAP || F->role[G->root] == R_PUT) return false;
   if (ty_domain_numel(&G->domain, false) != F->numel[n]) return false;
@@ -764,7 +764,7 @@ static bool epilogue(Fuse *F, i32 n) {
   return true;
 }
 
-static void root_put(Fuse *F, Nest *G) {
+static void root_put(Fuse *F, LoopNest *G) {
   const Node *N = &F->g->node[G->root];
   const Type *t = &F->g->node[N->src[1]].type;
   i64 numel = F->numel[N->src[1]];
@@ -782,7 +782,7 @@ static void root_put(Fuse *F, Nest *G) {
 }
 
 /* The domain of a group that computes its root, and the root's map. */
-static i32 root_domain(Fuse *F, Nest *G) {
+static i32 root_domain(Fuse *F, LoopNest *G) {
   Domain *D = &G->domain;
   Role role = F->role[G->root];
   Map m = {0};
@@ -805,7 +805,7 @@ static i32 root_domain(Fuse *F, Nest *G) {
 
 /* A kernel that computes its root, which is no PUT. The root's own value is not among those that
 ** other groups demand of it. */
-static void root_kernel(Fuse *F, Nest *G) {
+static void root_kernel(Fuse *F, LoopNest *G) {
   i32 n = G->root, map = root_domain(F, G), first = F->first[n], v = -1;
   const Node *N = &F->g->node[n];
   Role role = F->role[n];
@@ -829,7 +829,7 @@ static void root_kernel(Fuse *F, Nest *G) {
 
 /* The map at which a node that nobody reads would be computed in a group, or -1: over the same points as
 ** the group's root, and from an operand that the group reads there too. */
-static i32 beside(Fuse *F, Nest *G, i32 n) {
+static i32 beside(Fuse *F, LoopNest *G, i32 n) {
   const Node *N = &F->g->node[n], *R = &F->g->node[G->root];
   Role role = F->role[n];
   i64 full = ty_domain_numel(&G->domain, false);
@@ -850,7 +850,7 @@ static bool join(Fuse *F, i32 n) {
   Role role = F->role[n];
   if (F->first[n] >= 0 || F->must[n] || (role != R_MAP && role != R_REDUCE)) return false;
   for (i32 i = F->nnests - 1; i >= 0 && i >= F->nnests - NEAR; i--) {
-    Nest *G = F->nest[i];
+    LoopNest *G = F->nest[i];
     i32 map = beside(F, G, n);
     if (map < 0) continue;
     i32 v = demand(F, G, n, map, false, false);
@@ -867,7 +867,7 @@ static bool join(Fuse *F, i32 n) {
 
 /* A group that stores node n. */
 static void root(Fuse *F, i32 n) {
-  Nest *G = nest_new(F, n);
+  LoopNest *G = nest_new(F, n);
   if (!G) return;
   F->of[n] = G->id;
   if (F->role[n] == R_HOST) {
@@ -944,7 +944,7 @@ static i32 *add_in(i32 *in, i32 *n, i32 node) {
   return in;
 }
 
-static bool describe(Fuse *F, const Nest *G, Group *y) {
+static bool describe(Fuse *F, const LoopNest *G, Group *y) {
   i32 nvalues = 0, in[FUSE_OPERANDS + MAX_SRC];
   const Value *value = F->F->value;
   for (i32 v = G->values; v >= 0; v = value[v].next) nvalues++;

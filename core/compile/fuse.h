@@ -72,7 +72,7 @@ typedef struct Need {
   i32 node, operands, scalars, cost;
 } Need;
 
-typedef struct Nest {
+typedef struct LoopNest {
   Fusion *F;
   Domain domain;
   u8 kind;    /* GroupKind */
@@ -89,7 +89,7 @@ typedef struct Nest {
   } out[FUSE_OPERANDS];
   i32 operand[MAX_SRC];   /* GEMM, HOST: nodes */
   Factor factor[MAX_SRC]; /* GEMM, ATTEND* */
-} Nest;
+} LoopNest;
 
 /* GATHER: the node whose buffer is read, when src is read through at most one view of a contiguous
 ** buffer; sets the strides of src's dims in it and the offset. */

@@ -154,7 +154,7 @@ struct LowerRoom {
 typedef struct Lower {
   const Graph *g;
   const Groups *gs;
-  Nest *G;
+  LoopNest *G;
   Work *w;
   Build *B;
   Operand operand[MAX_OPERANDS];
@@ -538,7 +538,7 @@ static bool lower_attend(Arena *A, Lower *L) {
 }
 
 bool ty_lower(Arena *A, LowerRoom **room, const Graph *g, const Groups *gs, i32 group, Work *y) {
-  Nest *G = gs->group[group].detail;
+  LoopNest *G = gs->group[group].detail;
   if (!*room && !(*room = ty_mem_alloc(sizeof **room))) return false;
   Lower L = {.g = g, .gs = gs, .G = G, .w = y, .room = *room};
   memset(y, 0, sizeof *y);

@@ -15,15 +15,15 @@
 /* --- from tables */
 
 /* Nested tables on their way into a tensor. */
-typedef struct Nest {
+typedef struct NestedData {
   const char *who;
   Type t;
   char *to;           /* the next element */
   i64 path[MAX_RANK]; /* where the walk stands, 1-based */
-} Nest;
+} NestedData;
 
 /* The path to an entry at depth d, as in [2][1]. */
-static const char *path_text(lua_State *L, const Nest *n, int d) {
+static const char *path_text(lua_State *L, const NestedData *n, int d) {
   char text[MAX_RANK * 24] = "";
   for (int i = 0, at = 0; i <= d; i++)
     at += snprintf(text + at, sizeof text - (size_t)at, "[%lld]", (long long)n->path[i]);
@@ -33,7 +33,7 @@ static const char *path_text(lua_State *L, const Nest *n, int d) {
 
 /* Sizes from the first entries of the value on top of the stack; dtype by its first number or
  * boolean. */
-static void nest_measure(lua_State *L, Nest *n, int default_dtype) {
+static void nest_measure(lua_State *L, NestedData *n, int default_dtype) {
   int top = lua_gettop(L);
   while (lua_istable(L, -1)) {
     if (n->t.rank == MAX_RANK) ty_lua_error(L, "%s: at most %d dims", n->who, MAX_RANK);
@@ -50,7 +50,7 @@ static void nest_measure(lua_State *L, Nest *n, int default_dtype) {
 }
 
 /* Stores the leaf on top of the stack, which lies at depth d - 1. */
-static void nest_leaf(lua_State *L, Nest *n, bool booleans, int d) {
+static void nest_leaf(lua_State *L, NestedData *n, bool booleans, int d) {
   int type = lua_type(L, -1), dtype = n->t.dtype;
   if (type != (booleans ? LUA_TBOOLEAN : LUA_TNUMBER)) {
     const char *path = d ? path_text(L, n, d - 1) : "data";
@@ -76,7 +76,7 @@ static void nest_leaf(lua_State *L, Nest *n, bool booleans, int d) {
 
 /* Stores the value on top of the stack, which stands for dims d and on. Allocates nothing: the
 ** address to write to stays good. */
-static void nest_fill(lua_State *L, Nest *n, bool booleans, int d) {
+static void nest_fill(lua_State *L, NestedData *n, bool booleans, int d) {
   if (d == n->t.rank) {
     nest_leaf(L, n, booleans, d);
     return;
@@ -108,7 +108,7 @@ static bool nest_has_booleans(lua_State *L) {
 }
 
 Tensor *ty_lua_nested(lua_State *L, State *S, const char *who, int i, int dtype) {
-  Nest n = {.who = who, .t = {.dtype = (u8)(dtype < 0 ? T_COUNT : dtype)}};
+  NestedData n = {.who = who, .t = {.dtype = (u8)(dtype < 0 ? T_COUNT : dtype)}};
   lua_pushvalue(L, i);
   nest_measure(L, &n, S->default_dtype);
   bool booleans = nest_has_booleans(L);
