@@ -179,20 +179,20 @@ static void await_end(i64 nchunks) {
 }
 
 /* A job whose chunks a profile hears of. */
-typedef struct Noted {
+typedef struct TapeEntry {
   PoolFn *fn;
   void *arg;
-} Noted;
+} TapeEntry;
 
 static void noted(void *arg, i64 begin, i64 end) {
-  const Noted *job = arg;
+  const TapeEntry *job = arg;
   i64 start = ty_profile_now();
   job->fn(job->arg, begin, end);
   ty_profile_note(EV_CHUNK, start, -1, 0, end - begin);
 }
 
 void ty_pool_run(i64 n, i64 grain, PoolFn *fn, void *arg) {
-  Noted job = {fn, arg};
+  TapeEntry job = {fn, arg};
   if (n <= 0) return;
   if (grain < 1) grain = 1;
   if (TY_UNLIKELY(ty_profile_on())) fn = noted, arg = &job;

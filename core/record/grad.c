@@ -160,7 +160,7 @@ static bool any_needs(int kind, i32 n, const Given *src) {
   return false;
 }
 
-bool ty_grad_note(State *S, const Noted *k, Tensor *y) {
+bool ty_grad_note(State *S, const TapeEntry *k, Tensor *y) {
   if (!ty_is_float(y->type.dtype) || !any_needs(k->kind, k->n, k->src)) return true;
   Record *r = ty_record_new(S, k->kind, k->n, k->src);
   bool ok = r != NULL;

@@ -71,15 +71,15 @@ static inline Record *ty_record_hold(Record *r) {
 void ty_grad_set_mode(State *S, bool on);
 
 /* An operation that was recorded. */
-typedef struct Noted {
+typedef struct TapeEntry {
   int kind;
   i32 n;
   const Given *src;
   u32 dims;
   i32 dim, base;
-} Noted;
+} TapeEntry;
 /* Called with the result where S->tracks: tapes it if an operand needs a gradient. False: y is let go of. */
-bool ty_grad_note(State *S, const Noted *k, Tensor *y);
+bool ty_grad_note(State *S, const TapeEntry *k, Tensor *y);
 /* A write of x to dst by `write`, and its tape. */
 bool ty_grad_assign(State *S, const char *who, const Tensor *dst, const Given *x,
                     bool (*write)(State *S, const char *who, const Tensor *dst, const Given *x));

@@ -98,7 +98,7 @@ static void kept_drop(void *ctx) {
 /* Tapes it; y is the result as a view of `flat`, or of one example. */
 static bool note(State *S, const Given *src, const Attention *how, const Tensor *flat, Tensor *y) {
   if (!S->tracks) return true;
-  if (!ty_grad_note(S, &(Noted){.kind = OP_ATTEND, .n = KEY + 1, .src = src}, y)) return false;
+  if (!ty_grad_note(S, &(TapeEntry){.kind = OP_ATTEND, .n = KEY + 1, .src = src}, y)) return false;
   Record *r = y->st->tape;
   if (!r) return true;
   Kept *k = ty_mem_zalloc(sizeof *k);

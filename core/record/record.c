@@ -403,14 +403,16 @@ bool ty_record_contract(State *S, const char *who, const Tensor *a, const Tensor
                   : append_product(S, who, src, t, r, shown, y);
   if (!done || TY_LIKELY(!S->tracks)) return done;
   return ty_grad_note(
-      S, &(Noted){.kind = OP_MATMUL, .n = 2, .src = src, .dims = 1u + (u32)lead, .dim = summed}, y);
+      S, &(TapeEntry){.kind = OP_MATMUL, .n = 2, .src = src, .dims = 1u + (u32)lead, .dim = summed},
+      y);
 }
 
 /* Tapes what was recorded from one tensor, where it must be. */
 static bool note(State *S, int kind, const Tensor *x, u32 dims, int dim, Tensor *y) {
   Given src = {.kind = O_TENSOR, .t = x};
   if (TY_LIKELY(!S->tracks)) return true;
-  return ty_grad_note(S, &(Noted){.kind = kind, .n = 1, .src = &src, .dims = dims, .dim = dim}, y);
+  return ty_grad_note(S, &(TapeEntry){.kind = kind, .n = 1, .src = &src, .dims = dims, .dim = dim},
+                      y);
 }
 
 static bool record(State *S, const char *who, int op, int n, const Given *src, Tensor *y) {
@@ -423,7 +425,7 @@ bool ty_record(State *S, const char *who, int op, int n, const Given *src, Tenso
   S->nops++;
   if (TY_LIKELY(!S->tracks)) return record(S, who, op, n, src, y);
   return record(S, who, op, n, src, y) &&
-         ty_grad_note(S, &(Noted){.kind = op, .n = n, .src = src}, y);
+         ty_grad_note(S, &(TapeEntry){.kind = op, .n = n, .src = src}, y);
 }
 
 /* What one batched operand gives. */

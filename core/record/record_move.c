@@ -144,8 +144,8 @@ bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const
     if (!ty_record_finish(S, b, ty_node_append(b, &n), y, who)) return false;
   }
   if (TY_LIKELY(!S->tracks)) return true;
-  return ty_grad_note(S, &(Noted){.kind = OP_GATHER, .n = 2, .src = src, .dim = dim, .base = base},
-                      y);
+  return ty_grad_note(
+      S, &(TapeEntry){.kind = OP_GATHER, .n = 2, .src = src, .dim = dim, .base = base}, y);
 }
 
 bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int dim,
@@ -176,7 +176,8 @@ bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int d
     if (!ty_record_finish(S, b, ty_node_append(b, &n), y, who)) return false;
   }
   if (TY_LIKELY(!S->tracks)) return true;
-  return ty_grad_note(S, &(Noted){.kind = op, .n = 3, .src = given, .dim = dim, .base = base}, y);
+  return ty_grad_note(S, &(TapeEntry){.kind = op, .n = 3, .src = given, .dim = dim, .base = base},
+                      y);
 }
 
 bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, Tensor *y) {

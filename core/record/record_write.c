@@ -142,7 +142,7 @@ static bool cat_taped(State *S, const char *who, int n, const Tensor *const *x, 
   for (int i = 0; i < n; i++) src[i] = (Given){.kind = O_TENSOR, .t = x[i]};
   bool ok = cat_few(S, who, n, x, dim, src, t, y);
   if (ok && S->tracks)
-    ok = ty_grad_note(S, &(Noted){.kind = K_CAT, .n = n, .src = src, .dim = dim}, y);
+    ok = ty_grad_note(S, &(TapeEntry){.kind = K_CAT, .n = n, .src = src, .dim = dim}, y);
   ty_mem_free(src);
   return ok;
 }
