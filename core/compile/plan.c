@@ -491,7 +491,7 @@ static bool plan_arena(Make *M, i64 *total) {
     const Home *h = &M->homes[i];
     bool fresh = h->output >= 0 && !M->out[h->output].inplace;
     piece[i] = (Piece){.kind = h->output < 0 ? PIECE_GUEST
-                               : fresh       ? PIECE_HOST
+                               : fresh       ? PIECE_OWNER
                                              : PIECE_NONE,
                        .first = h->first,
                        .last = h->last,

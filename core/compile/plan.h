@@ -87,7 +87,7 @@ bool ty_lower(Arena *A, LowerRoom **room, const Graph *g, const Groups *gs, i32 
 void ty_list_find(Work *w);
 
 /* layout.c: pieces of memory by their lifetimes. */
-typedef enum { PIECE_NONE, PIECE_GUEST, PIECE_HOST } PieceKind;
+typedef enum { PIECE_NONE, PIECE_GUEST, PIECE_OWNER } PieceKind;
 typedef struct Piece {
   u8 kind;         /* GUEST: needs a place. HOST: memory of its own, free before `first` */
   i32 first, last; /* positions: first write, last use */
