@@ -1,8 +1,8 @@
--- Which digit is on a picture? A network that learnt hand-written digits reads a PNG, JPEG or PPM.
+-- Which digit is on an image? A network that learnt hand-written digits reads a PNG, JPEG or PPM.
 --   ./tycho examples/classify.lua [image.png] [drawing = classify.png] [model = digits.safetensors]
 -- The first run trains the model, half a second, and saves it; later ones load it. Without an image a digit that was
 -- never trained on is drawn to digit.png first. Ink may be dark on bright or bright on dark; the digit should fill a
--- good part of the picture, upright and alone.
+-- good part of the image, upright and alone.
 
 local ty = require "tycho"
 local nn = ty.nn
@@ -38,10 +38,10 @@ local function extent(v)
   return at:min():item(), at:max():item()
 end
 
---- The ink of a picture u8 [h, w] as the training data have it, [8, 8] in 0..1: cut to what is drawn, as high and wide
+--- The ink of an image u8 [h, w] as the training data have it, [8, 8] in 0..1: cut to what is drawn, as high and wide
 --- as its longer side, each of 64 cells the mean of its part.
-local function as_trained(picture)
-  local ink = picture:to("f32")
+local function as_trained(image)
+  local ink = image:to("f32")
   local low, high = ink:min(), ink:max()
   if (high - low):item() < 16 then return nil, "one colour only: there is no digit to be seen" end
   ink = (ink - low) / (high - low)
@@ -70,16 +70,16 @@ if not IMAGE then
   print("a digit that was never trained on is drawn to " .. IMAGE)
 end
 
-local picture, why = ty.image.load(IMAGE, { channels = 1 })
+local image, why = ty.image.load(IMAGE, { channels = 1 })
 local seen
-if picture then seen, why = as_trained(picture[1]) end
+if image then seen, why = as_trained(image[1]) end
 if not seen then
-  io.stderr:write(picture and (IMAGE .. ": " .. why) or why, "\n")
+  io.stderr:write(image and (IMAGE .. ": " .. why) or why, "\n")
   os.exit(1)
 end
 
 local share = ty.no_grad(function() return model(seen:reshape(1, 64)):softmax(2)[1] end)
-print(("\n%s, %d x %d pixels, as the network sees it:"):format(IMAGE, picture:size(3), picture:size(2)))
+print(("\n%s, %d x %d pixels, as the network sees it:"):format(IMAGE, image:size(3), image:size(2)))
 ty.show(seen, { lim = { 0, 1 } })
 local names = {}
 for digit = 0, 9 do
@@ -90,7 +90,7 @@ end
 print(("it is a %d"):format(share:argmax():item() - 1))
 
 assert(ty.plot {
-  { ty.plot { title = IMAGE:match("[^/]*$"), width = 240 }:image(picture[1]),
+  { ty.plot { title = IMAGE:match("[^/]*$"), width = 240 }:image(image[1]),
     ty.plot { title = "what the network sees", width = 240 }:image(seen, { lim = { 0, 1 }, map = "ink" }),
     ty.plot { title = "which digit it is", ylabel = "probability", ylim = { 0, 1 }, width = 400 }:bars(names, share) },
 }:save(DRAWING))

@@ -81,7 +81,7 @@ local function confusion(guess, truth)
   end
 end
 
-local function pictures(x, guess, truth, first, n)
+local function images(x, guess, truth, first, n)
   local shades = { " ", "░", "▒", "▓", "█" }
   print("\nsome of them")
   for row = 0, 7 do
@@ -114,7 +114,7 @@ end
 print(("\nmean held-out accuracy of %d seeds: %.2f %%"):format(SEEDS, 100 * sum / SEEDS))
 
 confusion(guess, truth)
-pictures(x, guess, truth, 1, 4)
+images(x, guess, truth, 1, 4)
 
 print("\nwhat the compiler did with the training step")
 local told = jit.explain(step)

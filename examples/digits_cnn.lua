@@ -1,6 +1,6 @@
 -- Hand-written digits by a small convolutional network: batch norm, dropout, one compiled training step.
 --   ./tycho examples/digits_cnn.lua [epochs = 15] [seeds = 3]
--- 1,437 samples train, 360 that are never trained on measure. At the end: those that are misread, as pictures.
+-- 1,437 samples train, 360 that are never trained on measure. At the end: those that are misread, as images.
 
 local ty = require "tycho"
 local nn = ty.nn
@@ -26,8 +26,8 @@ function Net:forward(x)
   return self.out(self.drop(x))
 end
 
---- Digits as pictures of blocks, up to six in a row.
-local function pictures(x, guess, truth, wrong)
+--- Digits as images of blocks, up to six in a row.
+local function images(x, guess, truth, wrong)
   local shades = { " ", "░", "▒", "▓", "█" }
   local n = math.min(#wrong, 6)
   for row = 0, 7 do
@@ -52,5 +52,5 @@ for i, right in ipairs(guess:eq(truth):totable()) do
   if not right then wrong[#wrong + 1] = i end
 end
 print(("\nmisread: %d of %d"):format(#wrong, #guess))
-if #wrong > 0 then pictures(x, guess, truth, wrong) end
+if #wrong > 0 then images(x, guess, truth, wrong) end
 support.tell("the training step", step)

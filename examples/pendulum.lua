@@ -1,5 +1,5 @@
 -- A pendulum learns to stand on its head while a game runs: reinforcement learning inside the frames of its loop.
---   ./tycho examples/pendulum.lua [episodes = 40] [picture = pendulum.svg] [seed = 1]
+--   ./tycho examples/pendulum.lua [episodes = 40] [image = pendulum.svg] [seed = 1]
 -- Each frame of 1/20 s moves sixteen pendulums, of which the player knows nothing but what it sees, and takes two steps
 -- of training from what was seen so far: twin delayed deep deterministic policy gradients (Fujimoto and others, 2018).
 -- The motor is too weak to lift a pendulum at once: it has to swing. All that is compiled is captured while the game
@@ -8,7 +8,7 @@
 local ty = require "tycho"
 local nn, optim = ty.nn, ty.optim
 
-local EPISODES, PICTURE, SEED = tonumber(arg[1]) or 40, arg[2] or "pendulum.svg", tonumber(arg[3]) or 1
+local EPISODES, DRAWING, SEED = tonumber(arg[1]) or 40, arg[2] or "pendulum.svg", tonumber(arg[3]) or 1
 local COUNT, FRAMES, DT = 16, 200, 0.05 -- pendulums, frames of an episode, seconds of a frame
 local FRAME_MS, CAPTURE_MS = 1000 / 60, 4 -- what a frame may take, and a capture in it
 local MEMORY, BATCH, UPDATES = 40000, 128, 2 -- what is remembered, seen in a step of training; such steps a frame
@@ -196,5 +196,5 @@ curve:line(returns, { marker = "disc" })
 local swings = ty.plot { title = "From hanging to standing", xlabel = "time (s)", ylabel = "angle (degrees)" }
 for k = 1, math.min(5, COUNT) do swings:line(time, paths[k], { width = 1.6 }) end
 for turn = 0, 1 do swings:hline(turn * 360, turn == 0 and { label = "upright" } or nil) end
-assert(ty.plot { { curve, swings }, width = 960, height = 380 }:save(PICTURE))
-print("drawn to " .. PICTURE)
+assert(ty.plot { { curve, swings }, width = 960, height = 380 }:save(DRAWING))
+print("drawn to " .. DRAWING)

@@ -1,5 +1,5 @@
 -- How far a car goes on a gallon, from a table of 398 cars: a CSV in, predictions and a plot out.
---   ./tycho examples/regression.lua [table.csv] [picture = regression.png] [epochs = 200] [seed = 1]
+--   ./tycho examples/regression.lua [table.csv] [image = regression.png] [epochs = 200] [seed = 1]
 -- The table has gaps and a column of names for the origin, as real tables do. A straight line is fitted by least
 -- squares, and a network learns what the line leaves over. A fifth of the cars is never trained on.
 
@@ -7,7 +7,7 @@ local ty = require "tycho"
 local nn, optim = ty.nn, ty.optim
 
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
-local TABLE, PICTURE = arg[1] or here .. "/data/cars.csv", arg[2] or "regression.png"
+local TABLE, DRAWING = arg[1] or here .. "/data/cars.csv", arg[2] or "regression.png"
 local EPOCHS, SEED = tonumber(arg[3]) or 200, tonumber(arg[4]) or 1
 local NUMBERS = { "cylinders", "displacement", "horsepower", "weight", "acceleration", "year" }
 local BATCH, RATE = 32, 3e-3
@@ -100,5 +100,5 @@ local cloud = ty.plot { title = "cars it never saw", xlabel = "miles a gallon", 
   :scatter(truth, guess, { label = "line and network", alpha = 0.8 })
 local curves = ty.plot { title = "root mean square error", xlabel = "epoch", ylabel = "miles a gallon" }
   :line(learnt, { label = "trained on" }):line(unseen, { label = "held out" })
-assert(ty.plot { { cloud, curves } }:save(PICTURE))
-print("\ndrawn to " .. PICTURE)
+assert(ty.plot { { cloud, curves } }:save(DRAWING))
+print("\ndrawn to " .. DRAWING)

@@ -1,13 +1,13 @@
 -- A variational autoencoder of hand-written digits: learns to write digits that nobody wrote.
---   ./tycho examples/vae.lua [epochs = 60] [picture = vae.png] [seed = 1]
--- The encoder gives a normal distribution over ten numbers for each digit, the decoder a picture for ten numbers; both
+--   ./tycho examples/vae.lua [epochs = 60] [image = vae.png] [seed = 1]
+-- The encoder gives a normal distribution over ten numbers for each digit, the decoder an image for ten numbers; both
 -- learn from the bound of Kingma and Welling (2014): how well a digit comes back, and how far the distributions are
--- from the standard normal. The picture shows digits that were never trained on above what comes back, and samples.
+-- from the standard normal. The image shows digits that were never trained on above what comes back, and samples.
 
 local ty = require "tycho"
 local nn, optim = ty.nn, ty.optim
 
-local EPOCHS, PICTURE, SEED = tonumber(arg[1]) or 60, arg[2] or "vae.png", tonumber(arg[3]) or 1
+local EPOCHS, DRAWING, SEED = tonumber(arg[1]) or 60, arg[2] or "vae.png", tonumber(arg[3]) or 1
 local TRAIN, BATCH, RATE, LATENT, HIDDEN, NOISE = 1437, 32, 2e-3, 10, 192, 0.14
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 local support = dofile(here .. "/support.lua")
@@ -66,9 +66,9 @@ local miss, distance = ty.no_grad(terms, model, held_out)
 print(("held out: %.2f nats a digit, %.2f to write it again and %.2f to tell which"):format((miss + distance):item(),
   miss:item(), distance:item()))
 
--- The picture.
+-- The image.
 
-local function pictures(x) return x:reshape(#x, 8, 8) end
+local function images(x) return x:reshape(#x, 8, 8) end
 local shown = held_out[{ { 1, 16 } }]
 local again, samples = ty.no_grad(function()
   return model.decoder((model:encode(shown))):sigmoid(), model.decoder(ty.randn(96, LATENT)):sigmoid()
@@ -76,13 +76,13 @@ end)
 local ink = { map = "ink", lim = { 0, 1 }, columns = 16 }
 local sheet = ty.plot {
   { ty.plot { title = "digits it never saw, and what comes back", height = 120 }:image(
-    pictures(ty.cat { shown, again }), ink) },
-  { ty.plot { title = "samples", height = 290 }:image(pictures(samples), ink) },
+    images(ty.cat { shown, again }), ink) },
+  { ty.plot { title = "samples", height = 290 }:image(images(samples), ink) },
   width = 640, height = 410,
 }
-assert(sheet:save(PICTURE))
-ty.show(pictures(samples[{ { 1, 16 } }]), { columns = 8, lim = { 0, 1 } })
-print("drawn to " .. PICTURE)
+assert(sheet:save(DRAWING))
+ty.show(images(samples[{ { 1, 16 } }]), { columns = 8, lim = { 0, 1 } })
+print("drawn to " .. DRAWING)
 
 --- How far samples are from the nearest digit, and from the nearest of other samples, as mean squares of pixels: the
 --- first is small if they look like digits, the second is small if they all look the same.

@@ -507,7 +507,7 @@ static ATTR void NAME(lay)(void *dst, i64 ds, const i64 *to, const void *src, co
         MSTORE((T *)dst + to[i] * ds + c0 + v * VL, all, x);
       }
     }
-    for (i64 i = 0; vectors > 2 && i < ni; i++) { /* rows of pictures, each in one go */
+    for (i64 i = 0; vectors > 2 && i < ni; i++) { /* rows of images, each in one go */
       const i64 at = off[i], far = off[TY_MIN(i + 2, ni - 1)];
       T *y = (T *)dst + to[i] * ds + c0;
       if (step == 1 && u == vectors)

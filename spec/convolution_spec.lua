@@ -496,7 +496,7 @@ describe("a convolution's step", function()
     end
   end)
 
-  it("is played again for other sizes", function()
+  it("is replayed for other sizes", function()
     local f = ty.compile(function(x, w)
       local y = ty.max_pool2d(ty.conv2d(x, w, { padding = 1 }), 2)
       y:sum():backward()

@@ -468,14 +468,14 @@ describe("a folder of pictures", function()
     local loader = data.images(folder .. "/sizes"):loader { batch = 2 }
     local ok, why = pcall(loader:epoch())
     assert.is_false(ok)
-    assert.truthy(why:find("pictures of 3 x 2 x 2 and 3 x 2 x 3 in one batch (give channels and size)", 1, true), why)
+    assert.truthy(why:find("images of 3 x 2 x 2 and 3 x 2 x 3 in one batch (give channels and size)", 1, true), why)
     local count = 0
     for x in data.images(folder .. "/sizes"):loader {} do count = count + x:numel() end
     assert.equal(30, count)
   end)
 
   it("that is none is answered with nil and a message", function()
-    for name, text in pairs { ["/nowhere"] = "No such file", ["/set/c"] = "holds no pictures" } do
+    for name, text in pairs { ["/nowhere"] = "No such file", ["/set/c"] = "holds no images" } do
       local ds, why = data.images(folder .. name)
       assert.is_nil(ds)
       assert.truthy(why:find(text, 1, true), why)

@@ -7,7 +7,7 @@ local new_table = require("tycho").internals.capture.table
 
 local M = {}
 
-local LATE = 65536 -- numbers that hang on sizes are counted from here on, and come behind all others
+local LATE = 65536 -- numbers that depend on sizes are counted from here on, and come behind all others
 
 -- The stand-in --------------------------------------------------------------------------------------------------------
 
@@ -86,10 +86,13 @@ local shapes = {
   upvalue = "+ti", env = "+t", field = "+tv", metatable = "+t", string_metatable = "+", grad = "+s", no_grad = "s",
   type = "sv", equal = "sv", same = "ss", distinct = "ss",
   cell_same = "ssii", cell_distinct = "ssii",
-  length = "ti", keys = "tv", tensor = "sv", closure = "sf", number = "#s", const = "#v", size = "#i", add = "#nn", sub = "#nn",
+  length = "ti", keys = "tv", tensor = "sv", closure = "sf", number = "#s", bound = "#si",
+  const = "#v", size = "#i", add = "#nn", sub = "#nn",
   mul = "#nn", div = "#nn", unm = "#n", abs = "#n", floor = "#n", ceil = "#n", sqrt = "#n", call = "#fnN", lt = "nnb",
   le = "nnb", eq = "nnb", whole = "nb",
 }
+
+M.shapes = shapes
 
 --- Where the next number goes: the instruction behind the early ones is the first late one.
 local function next_number(d, i, number) return (i > d.early and number < LATE and LATE or number) + 1 end
@@ -211,8 +214,9 @@ function M.check(d, f, n, ...)
     if read[name] then
       slots = slots + 1
       s[slots] = read[name](s, instr[2], instr[3])
-    elseif name == "number" then
+    elseif name == "number" or name == "bound" then
       if type(s[instr[2]]) ~= "number" then return false, instr end
+      if name == "bound" and not same(s[instr[2]], d.sizes[instr[3]]) then return false, instr end
       numbers = next_number(d, i, numbers)
       x[numbers] = s[instr[2]]
     elseif numeric[name] then

@@ -778,7 +778,7 @@ function make.gradient(g, d)
   return { out }
 end
 
---- A step of learning on the leaves u_p and u_c: what is forgotten before, the loss, the way back, what is done then.
+--- A step of learning on the leaves u_p and u_c: what is forgotten before, the loss, the backward pass, what is done then.
 function make.learn(g, d)
   local node = { "do" }
   local body = {}

@@ -465,7 +465,7 @@ describe("no elements", function()
     H.same(ty.ones(3), x.grad)
   end)
 
-  it("of a view may be where the way back begins, or ends in a rule of the user's", function()
+  it("of a view may be where the backward pass begins, or ends in a rule of the user's", function()
     local x = ty.ones(3):requires_grad_()
     local view = (x * 2)[{ { 2, 1 } }]
     view:backward(ty.zeros(0))
@@ -772,7 +772,7 @@ describe("functions", function()
     close(x:exp(), leaf.grad, "backward", 1e-12)
   end)
 
-  it("of the user's own that raise on the way back raise there, and nothing is added", function()
+  it("of the user's own that raise in the backward pass raise there, and nothing is added", function()
     local x = ty.ones(2):requires_grad_()
     local f = ty.custom_grad(function(v) return v * 1 end, function() error("mine", 0) end)
     local ok, why = pcall(function() (f(x) + x):sum():backward() end)

@@ -114,7 +114,7 @@ return function(ty, root)
       for _ = 1, 3 do same("2 2 2 2", M.values(f(x)), "the gradient") end
     end
   end)
-  program("sizes that are played", function()
+  program("sizes that are replayed", function()
     local f = ty.compile(function(v) return (v * 2):sum() + #v, v:narrow(1, 1, #v - 1) end)
     for n = 3, 5 do f(ty.ones(n)) end
     return function()

@@ -94,7 +94,7 @@ describe("a file of a picture", function()
       for n = 0, last, p.format == "jpeg" and 7 or 1 do
         local x, why = image.decode(p.bytes:sub(1, n))
         if x then error(("%s %s cut at %d of %d was read"):format(p.format, p.name, n, #p.bytes)) end
-        assert.truthy(why:find "^picture: ", why)
+        assert.truthy(why:find "^image: ", why)
       end
     end
   end)
@@ -104,7 +104,7 @@ describe("a file of a picture", function()
     local at = assert(all:find("\255\192", 1, true)) -- where the frame begins
     local x, why = image.decode(all:sub(1, at - 1) .. "\255\217")
     assert.is_nil(x)
-    assert.equal("picture: damaged JPEG: holds no picture", why)
+    assert.equal("image: damaged JPEG: holds no image", why)
   end)
 
   it("with any bit turned is read or refused, and a PNG's pixels are never others", function()
@@ -114,7 +114,7 @@ describe("a file of a picture", function()
         for b = 0, 7 do
           local byte = string.char(bit.bxor(p.bytes:byte(i), bit.lshift(1, b)))
           local x, why = image.decode(p.bytes:sub(1, i - 1) .. byte .. p.bytes:sub(i + 1))
-          assert.truthy(x or why:find "^picture: ")
+          assert.truthy(x or why:find "^image: ")
           if x and p == rgb then assert.equal(p.planes, bytes(x)) end
         end
       end
@@ -251,9 +251,9 @@ describe("a picture that is written", function()
       :narrow(3, 1, 11).shape)
   end)
 
-  it("must be a picture", function()
+  it("must be an image", function()
     for text, fn in pairs {
-      ["image.save: argument 2 must be a picture, [h,w] or [c,h,w] of 1 to 4 channels, got f32[5,2,6]"] = function()
+      ["image.save: argument 2 must be an image, [h,w] or [c,h,w] of 1 to 4 channels, got f32[5,2,6]"] = function()
         image.save("x.png", ty.zeros(5, 2, 6))
       end,
       ["got u8[5,7,3] (x:permute(3, 1, 2) has the channels first)"] = function()

@@ -3,7 +3,7 @@
 
 local M = {
   -- of these, what exists, in this order
-  specs = { "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "bytecode", "compile", "capture", "custom", "grad",
+  specs = { "guards", "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "bytecode", "compile", "capture", "custom", "grad",
     "training", "steps", "orders", "scopes", "convolution", "sharing", "oracle", "layout", "threads",
     "checked", "hooks" },
 
@@ -115,7 +115,7 @@ local M = {
     from = "if above == register then return v.first end", to = "if above < 0 then return v.first end" },
 
   { file = "lua/tycho/capture/numbers.lua", what = "the outcome of a comparison is not guarded",
-    from = "self:emit({ name, ia, ib, outcome }, text_of(name, a, as, b, bs), self:is_late(ia) or self:is_late(ib))", to = "" },
+    from = "self:emit({ name, ia, ib, outcome }, text, self:is_late(ia) or self:is_late(ib))", to = "" },
   { file = "lua/tycho/capture/numbers.lua", what = "a number whose value was used is not guarded",
     from = 'claim("eq", id, constant_id(self, v), true)', to = "" },
   { file = "lua/tycho/capture/numbers.lua", what = "0 and -0 are one where the value was used",
@@ -130,7 +130,7 @@ local M = {
     from = 'expression(self, { "call", f, ia, ib }, v, tostring(f) .. " " .. ia',
     to = 'expression(self, { "call", f, ia, ib }, v, "call " .. ia' },
 
-  { file = "lua/tycho/capture/tape.lua", what = "what sizes decided is not asked again when a tape is played",
+  { file = "lua/tycho/capture/tape.lua", what = "what sizes decided is not checked again when a tape is replayed",
     from = "p:value(e[4])) == e[5] end", to = "p:value(e[4])) ~= nil end" },
   { file = "lua/tycho/capture/tape.lua", what = "two sizes share a register",
     from = "tape.count = tape.count + 1", to = "tape.count = tape.count + (object ~= nil and 1 or 0)" },
@@ -147,6 +147,9 @@ local M = {
     from = "if not (s and s.pinned) then world:emit", to = "if s and s.pinned then world:emit" },
   { file = "lua/tycho/capture/natives.lua", what = "what stands in a table given to a C function is not pinned",
     from = "for k, e in next, v do self:expose(e, o.shadow[k], name) end", to = "" },
+
+  { file = "lua/tycho/capture/native_table.lua", what = "random numbers of Lua are frozen",
+    from = '{ "math.random",      "state",  "abort",', to = '{ "math.random",      "state",  "call",' },
 
   { file = "lua/tycho/capture/library.lua", what = "the end of a list under ipairs is not guarded",
     from = "world:typed(v, s)\n  if v == nil then return {}, NONE, 0 end", to = "if v == nil then return {}, NONE, 0 end" },
@@ -179,7 +182,7 @@ local M = {
     from = "lua_createtable(L, T->size[i].array,", to = "lua_createtable(L, 0 * T->size[i].array," },
   { file = "core/lua/lua_trace.c", what = "false and true are one flag",
     from = "NEED((bool)lua_toboolean(L, g->a) == g->want);", to = "" },
-  { file = "core/lua/lua_trace.c", what = "numbers that hang on sizes take the places of others",
+  { file = "core/lua/lua_trace.c", what = "numbers that depend on sizes take the places of others",
     from = "I->size, number, T->nearly_numbers", to = "I->size, number, T->nearly_numbers ? T->nearly_numbers - 1 : 0" },
   { file = "core/lua/lua_trace.c", what = "all strings are one",
     from = "NEED(lua_tostring(L, g->a) == g->p);", to = "" },
@@ -193,6 +196,12 @@ local M = {
     from = "NEED((number[g->a] < number[g->b]) == g->want);", to = "NEED((number[g->a] <= number[g->b]) == g->want);" },
   { file = "core/lua/lua_trace.c", what = "guards on bits take 0 for -0",
     from = "return memcmp(&a, &b, sizeof a) == 0;", to = "return a == b;" },
+  { file = "core/lua/lua_guard.h", what = "the second operand of a division is not read",
+    from = '_(DIV,              "div",              NUMBER,  0, O2(NUMBER, NUMBER), ',
+    to = '_(DIV,              "div",              NUMBER,  0, O1(NUMBER), ' },
+  { file = "core/lua/lua_guard.h", what = "a field that is read is taken for a check",
+    from = '_(FIELD,            "field",            READ,    1, O2(SLOT, KEY), ',
+    to = '_(FIELD,            "field",            CHECK,   1, O2(SLOT, KEY), ' },
   { file = "core/lua/lua_trace.c", what = "metatables that were read from outside are not given to results",
     from = "if (T->meta[i].kind == R_SLOT && !T->meta[i].k) continue;", to = "if (T->meta[i].kind == R_SLOT) continue;" },
 

@@ -262,7 +262,7 @@ local function way_of(c, text)
   return how
 end
 
---- What the way back begins with: the loss, penalised and scaled.
+--- What the backward pass begins with: the loss, penalised and scaled.
 local function total(L, how, x, t)
   local function forward()
     local y = L.model(x)

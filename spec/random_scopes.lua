@@ -18,7 +18,7 @@ local function go(co)
   return y
 end
 
---- Calls fn() with random numbers of its own, as checkpoint does on the way back.
+--- Calls fn() with random numbers of its own, as checkpoint does in the backward pass.
 local function with_random(seed, fn)
   local scope = modes.random(ffi.string(ffi.new("uint64_t[2]", seed, 0), 16))
   local ok, e = pcall(fn)

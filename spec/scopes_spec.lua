@@ -27,7 +27,7 @@ end
 
 local function bytes_of(seed, stream) return ffi.string(ffi.new("uint64_t[2]", seed, stream), 16) end
 
---- Calls fn() with random numbers of its own, as checkpoint does on the way back.
+--- Calls fn() with random numbers of its own, as checkpoint does in the backward pass.
 local function with_random(seed, fn)
   local scope = modes.random(bytes_of(seed, 0))
   local ok, e = pcall(fn)
@@ -83,7 +83,7 @@ local kinds = {
     end,
     inside = function() return not pcall(ty.rand, 1) end, -- it has no rule for random numbers
   },
-  ["a way back through ty.checkpoint"] = {
+  ["a backward pass through ty.checkpoint"] = {
     enter = function(fn) with_random(77, fn) end,
     inside = function() return ty.random_state():sub(1, 16) == ("%016x"):format(77) end,
   },
@@ -664,7 +664,7 @@ describe("ty.checkpoint of a function that yields", function()
     while status(co) == "suspended" do go(co) end
   end
 
-  it("draws the same numbers on the way back, whatever is drawn outside meanwhile", function()
+  it("draws the same numbers in the backward pass, whatever is drawn outside meanwhile", function()
     local x, own = ty.ones(4):requires_grad_(), nil
     local co = create(function()
       local y = ty.checkpoint(noisy, x)
@@ -677,7 +677,7 @@ describe("ty.checkpoint of a function that yields", function()
     go(co)
     assert.truthy(own.requires_grad)
     local before = ty.rand(3)
-    go(co) -- suspended on the way back
+    go(co) -- suspended in the backward pass
     local between = ty.rand(3)
     finish(co)
     local after = ty.rand(3)

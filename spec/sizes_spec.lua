@@ -1,4 +1,4 @@
---- sizes_spec.lua -- compiled functions whose tensors change their sizes: what a tape plays is what the function does.
+--- sizes_spec.lua -- compiled functions whose tensors change their sizes: what a tape replays is what the function does.
 -- Each case is a function that makes a world and gives the function under test; two worlds are made, plain and compiled.
 -- Both are called with the same sizes in mixed order. Results to the bit, their strides and what they share with
 -- arguments, error texts, fields, upvalues, tensors written in place and the random state must be equal in each call.
@@ -703,7 +703,7 @@ describe("numbers of the call become sizes:", function()
     local f = ty.compile(function(x, n) return n > 0 and x:narrow(1, n, 1) end)
     for n = 1, 4 do f(ty.arange(10), n) end
     local text = tostring(ty.explain(f))
-    assert.truthy(text:find("guard n: a number, each of which is one more size", 1, true), text)
+    assert.truthy(text:find("guard n: a number, with a plan for each value", 1, true), text)
     assert.truthy(text:find("sizes 0 < n: true", 1, true), text)
     assert.truthy(text:find("miss: n: was number 1, is number 2", 1, true), text)
   end)
@@ -983,7 +983,7 @@ end)
 
 -- What tapes are beside --------------------------------------------------------------------------------------------------
 
-describe("sizes are played", function()
+describe("sizes are replayed", function()
   before_each(function() jit.stance "default" end)
   after_each(function() jit.stance "default" end)
 
@@ -1103,7 +1103,7 @@ describe("sizes are played", function()
   end)
 end)
 
-describe("while sizes are played", function()
+describe("while sizes are replayed", function()
   local C = ty.internals.capture
   local session, before = C.session, nil
 

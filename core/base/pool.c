@@ -122,7 +122,7 @@ static void forget(void) {
   atomic_flag_clear(&pool.busy);
 }
 
-/* Starts what is missing up to `heads` threads. Signals belong to the host's threads: all are
+/* Starts what is missing up to `heads` threads. Signals belong to the embedder's threads: all are
 ** blocked while a worker inherits the mask. */
 static void start(int heads) {
   static bool registered;
@@ -179,23 +179,23 @@ static void await_end(i64 nchunks) {
 }
 
 /* A job whose chunks a profile hears of. */
-typedef struct Noted {
+typedef struct ProfiledJob {
   PoolFn *fn;
   void *arg;
-} Noted;
+} ProfiledJob;
 
-static void noted(void *arg, i64 begin, i64 end) {
-  const Noted *job = arg;
+static void profiled(void *arg, i64 begin, i64 end) {
+  const ProfiledJob *job = arg;
   i64 start = ty_event_now();
   job->fn(job->arg, begin, end);
   ty_event_note(EV_CHUNK, start, -1, 0, end - begin);
 }
 
 void ty_pool_run(i64 n, i64 grain, PoolFn *fn, void *arg) {
-  Noted job = {fn, arg};
+  ProfiledJob job = {fn, arg};
   if (n <= 0) return;
   if (grain < 1) grain = 1;
-  if (TY_UNLIKELY(ty_event_on())) fn = noted, arg = &job;
+  if (TY_UNLIKELY(ty_event_on())) fn = profiled, arg = &job;
   int heads = n > grain ? ty_pool_threads(0) : 1;
   if (heads == 1 || atomic_flag_test_and_set_explicit(&pool.busy, memory_order_acquire)) {
     fn(arg, 0, n);
@@ -221,7 +221,7 @@ void ty_pool_run(i64 n, i64 grain, PoolFn *fn, void *arg) {
   atomic_flag_clear_explicit(&pool.busy, memory_order_release);
 }
 
-/* The host may have set flush-to-zero or another rounding; kernels never see it. The mask bits are
+/* The embedder may have set flush-to-zero or another rounding; kernels never see it. The mask bits are
 ** kept set, so that no kernel traps. */
 u32 ty_fp_enter(void) {
 #if defined(__x86_64__) || defined(__SSE2__)

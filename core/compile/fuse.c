@@ -38,7 +38,7 @@
 ** a MAP with rows and columns apart; values go on being pulled into it. Operands of MATMUL are
 ** stored nodes, read through views as strides, or at places where rows or columns fall into several
 ** dims: a convolution is a product with windows, which are never copied. Nor is a pad with zeros around
-** their picture, where that pays: the product knows its borders. A PUT's domain is that of what is
+** their image, where that pays: the product knows its borders. A PUT's domain is that of what is
 ** put; it writes through its view into the buffer that holds the base. So cat, which is recorded as a
 ** chain of PUTs into EMPTY, costs one kernel a piece.
 **
@@ -77,7 +77,7 @@ typedef struct Fuse {
   const Graph *g;
   const u8 *want;
   Fusion *F;
-  Nest **nest;
+  LoopNest **nest;
   i32 nnests;
   bool fast, failed;
   i32 *table; /* values by node, group and map: number + 1; open addressing */
@@ -207,7 +207,7 @@ static bool values_grow(Fuse *F) {
 
 /* The value of `node` at `map` in G, which is demanded now if it was not before: it counts as a
  * load. */
-static i32 demand(Fuse *F, Nest *G, i32 node, i32 map, bool elem, bool scanned) {
+static i32 demand(Fuse *F, LoopNest *G, i32 node, i32 map, bool elem, bool scanned) {
   Fusion *U = F->F;
   if (U->nvalue == U->value_cap && !values_grow(F)) return -1;
   i32 *slot = value_slot(F, node, G->id, map);
@@ -228,7 +228,7 @@ static i32 demand(Fuse *F, Nest *G, i32 node, i32 map, bool elem, bool scanned) 
 /* The value's place in its group's list; `role` says how it is made. */
 static void settle(Fuse *F, i32 vi, Role role) {
   Value *v = &F->F->value[vi];
-  Nest *G = F->nest[v->group];
+  LoopNest *G = F->nest[v->group];
   v->role = (u8)role;
   v->next = G->values, G->values = vi;
   if (role == R_LOAD && v->load < 0) v->load = v->map;
@@ -279,7 +279,7 @@ static i32 reach_run(Fuse *F, Domain *D, i32 map, Along a) {
 }
 
 /* Finds the maps at which value vi, if it were computed, would read its operands, and leaves them
-** in its src for `take`. False: one is not affine. */
+** in its `at` for `take`. False: one is not affine. */
 static bool reach(Fuse *F, i32 vi) {
   Maps *M = &F->F->maps;
   i32 n = F->F->value[vi].node, map = F->F->value[vi].map, m[3] = {-1, -1, -1}, load = -1;
@@ -301,7 +301,7 @@ static bool reach(Fuse *F, i32 vi) {
     else m[i] = F->numel[s] == F->numel[n] ? map : reach_broadcast(F, D, map, &N->type, t);
     if (m[i] < 0) return false;
   }
-  memcpy(F->F->value[vi].src, m, sizeof m);
+  memcpy(F->F->value[vi].at, m, sizeof m);
   F->F->value[vi].load = load;
   return true;
 }
@@ -310,13 +310,13 @@ static bool reach(Fuse *F, i32 vi) {
 static void take(Fuse *F, i32 vi) {
   Value v = F->F->value[vi];
   const Node *N = &F->g->node[v.node];
-  Nest *G = F->nest[v.group];
+  LoopNest *G = F->nest[v.group];
   Role role = F->role[v.node];
   const Domain *D = &G->domain;
   bool elem = v.elem || role == R_REDUCE || (D->nr && ty_map_touches_rows(&F->F->maps, D, v.map));
   for (int i = 0; i < 3; i++) {
     bool read = i < ty_ops[N->op].arity && !(role == R_GATHER && i == 0);
-    i32 s = read ? demand(F, G, N->src[i], v.src[i], elem, v.scanned || role == R_SCAN) : -1;
+    i32 s = read ? demand(F, G, N->src[i], v.at[i], elem, v.scanned || role == R_SCAN) : -1;
     if (F->failed) return;
     F->F->value[vi].src[i] = s;
   }
@@ -328,17 +328,17 @@ static void take(Fuse *F, i32 vi) {
 /* ---- limits -------------------------------------------------------------------------------------
  */
 
-/* Whether the group has room for value vi and what it newly demands, beside the other values of its
-** node that were asked about before. */
-static bool fits(const Fuse *F, i32 vi) {
+/* Reserves room in the group for value vi, which `reach` prepared, and what it newly demands, beside
+** the other values of its node for which room is reserved. False: there is too little. */
+static bool reserve(const Fuse *F, i32 vi) {
   const Value *v = &F->F->value[vi];
   const Node *N = &F->g->node[v->node];
-  Nest *G = F->nest[v->group];
+  LoopNest *G = F->nest[v->group];
   Role role = F->role[v->node];
   if (G->need.node != v->node) G->need = (Need){.node = v->node};
   for (int i = role == R_GATHER; i < ty_ops[N->op].arity; i++) {
-    if (*value_slot(F, N->src[i], G->id, v->src[i])) continue;
-    if (i && N->src[i] == N->src[i - 1] && v->src[i] == v->src[i - 1]) continue;
+    if (*value_slot(F, N->src[i], G->id, v->at[i])) continue;
+    if (i && N->src[i] == N->src[i - 1] && v->at[i] == v->at[i - 1]) continue;
     G->need.operands += F->role[N->src[i]] > R_UNIFORM;
     G->need.scalars += F->role[N->src[i]] == R_SCALAR;
     G->need.cost++;
@@ -377,7 +377,7 @@ static i32 price(const Fuse *F, i32 n) {
 
 /* Makes R of the trailing dims of a MAP group, on which a node of numel elements does not depend.
  */
-static bool make_rows(Fuse *F, Nest *G, i32 map, i64 run, i64 numel) {
+static bool make_rows(Fuse *F, LoopNest *G, i32 map, i64 run, i64 numel) {
   Domain *D = &G->domain;
   const Map *m = &F->F->maps.at[map];
   i64 n = 1;
@@ -391,7 +391,7 @@ static bool make_rows(Fuse *F, Nest *G, i32 map, i64 run, i64 numel) {
 
 /* Gives a MAP group, each point of which reads one element of the result, the run as R. Dims of I
 ** are those behind which none steps over a whole run of inner elements. */
-static bool add_rows(Fuse *F, Nest *G, i32 map, Along a) {
+static bool add_rows(Fuse *F, LoopNest *G, i32 map, Along a) {
   Domain *D = &G->domain;
   const Map *m = &F->F->maps.at[map];
   int p = D->nd;
@@ -404,11 +404,11 @@ static bool add_rows(Fuse *F, Nest *G, i32 map, Along a) {
   return true;
 }
 
-/* Whether a REDUCE can be computed in the group of its value, which is given R where it has none.
- */
-static bool reduce_joins(Fuse *F, i32 vi) {
+/* Tries to bring the group of a REDUCE's value into a form in which it computes the REDUCE: a group
+** without R is given one. */
+static bool join_reduce(Fuse *F, i32 vi) {
   const Value *v = &F->F->value[vi];
-  Nest *G = F->nest[v->group];
+  LoopNest *G = F->nest[v->group];
   Domain *D = &G->domain;
   i64 numel = F->numel[v->node];
   Along a = along(F->g, v->node);
@@ -424,12 +424,13 @@ static bool reduce_joins(Fuse *F, i32 vi) {
   return !v->elem || (D->kind == K_ROW && a.run <= ROW_MAX);
 }
 
-/* Whether a SCAN can be computed in the group of its value: R must walk the whole of the scan's
-** dim, in order, and nothing else. The dims of a MAP group are put in that order. */
-static bool scan_joins(Fuse *F, i32 vi) {
+/* Tries to bring the group of a SCAN's value into a form in which it computes the SCAN: R must walk
+** the whole of the scan's dim, in order, and nothing else. The dims of a MAP group are put in that
+** order. */
+static bool join_scan(Fuse *F, i32 vi) {
   Maps *M = &F->F->maps;
   Value v = F->F->value[vi];
-  Nest *G = F->nest[v.group];
+  LoopNest *G = F->nest[v.group];
   Domain *D = &G->domain;
   Along a = along(F->g, v.node);
   i64 dims[3] = {a.outer, a.run, a.inner};
@@ -461,31 +462,42 @@ static bool scan_joins(Fuse *F, i32 vi) {
 /* ---- pulling ------------------------------------------------------------------------------------
  */
 
-static void add_output(Nest *G, i32 node, i32 value, i32 map) {
+static void add_output(LoopNest *G, i32 node, i32 value, i32 map) {
   G->out[G->nout].node = node, G->out[G->nout].value = value, G->out[G->nout].map = map;
   G->nout++, G->noperands++, G->cost++;
 }
 
-/* Whether values of n may be computed as often as the groups that demand them would. Charges what
- * is repeated. */
-static bool worth(Fuse *F, i32 n, bool one_group, i32 count) {
-  i32 cost = price(F, n);
+/* Elements that the groups which demand values of n compute beyond n's own. Groups that walk a run of
+** n's are given rows first. */
+static i64 repeat_in_rows(Fuse *F, i32 n) {
   i64 work = -F->numel[n];
   for (i32 v = F->first[n]; v >= 0; v = F->F->value[v].same) {
     const Value *V = &F->F->value[v];
     if (F->run[n]) make_rows(F, F->nest[V->group], V->map, F->run[n], F->numel[n]);
     work += points(F, V);
   }
+  return work;
+}
+
+/* Whether values of n may be computed as often as the groups that demand them would: `work` elements
+** more. `charge`: instructions that a group repeats, 0 where it is little work. */
+static bool is_worth(const Fuse *F, i32 n, bool one_group, i32 count, i64 work, i32 *charge) {
+  i32 cost = price(F, n);
+  *charge = 0;
   if (one_group && (work <= 0 || work * cost <= SMALL_WORK)) return true;
   if (one_group ? cost > CHEAP : !cheap(F, n, cost)) return false;
-  i32 charge = one_group ? cost * count : cost;
+  *charge = one_group ? cost * count : cost;
   for (i32 v = F->first[n]; v >= 0; v = F->F->value[v].same)
-    if (F->nest[F->F->value[v].group]->spare + charge > SPARE) return false;
+    if (F->nest[F->F->value[v].group]->spare + *charge > SPARE) return false;
+  return true;
+}
+
+/* Charges the groups that demand values of n. */
+static void charge_groups(Fuse *F, i32 n, bool one_group, i32 charge) {
   for (i32 v = F->first[n]; v >= 0; v = F->F->value[v].same) {
     F->nest[F->F->value[v].group]->spare += charge;
     if (one_group) break;
   }
-  return true;
 }
 
 /* Tries to compute node n inside the groups that demand values of it. A wanted node may become an
@@ -494,20 +506,24 @@ static bool pull(Fuse *F, i32 n) {
   i32 v0 = F->first[n], count = 0;
   Role role = F->role[n];
   if (v0 < 0 || F->must[n] || role >= R_PUT) return false;
-  Nest *G = F->nest[F->F->value[v0].group];
+  LoopNest *G = F->nest[F->F->value[v0].group];
   bool one_group = true;
   for (i32 v = v0; v >= 0; v = F->F->value[v].same, count++)
     one_group &= F->F->value[v].group == G->id;
   bool rows = role == R_REDUCE || role == R_SCAN;
   if ((rows || F->want[n]) && count > 1) return false;
   if (!one_group && rows) return false;
-  if (!rows && !worth(F, n, one_group, count)) return false;
-  if (rows && !fits(F, v0)) return false;
+  if (!rows) {
+    i32 charge;
+    if (!is_worth(F, n, one_group, count, repeat_in_rows(F, n), &charge)) return false;
+    charge_groups(F, n, one_group, charge);
+  }
+  if (rows && !reserve(F, v0)) return false;
   G->need.node = -1;
-  if (role == R_REDUCE && !reduce_joins(F, v0)) return false;
-  if (role == R_SCAN && !scan_joins(F, v0)) return false;
+  if (role == R_REDUCE && !join_reduce(F, v0)) return false;
+  if (role == R_SCAN && !join_scan(F, v0)) return false;
   for (i32 v = v0; v >= 0; v = F->F->value[v].same)
-    if (!reach(F, v) || !fits(F, v)) return false;
+    if (!reach(F, v) || !reserve(F, v)) return false;
   if (F->want[n]) {
     const Domain *D = &G->domain;
     i32 map = F->F->value[v0].map;
@@ -523,8 +539,8 @@ static bool pull(Fuse *F, i32 n) {
 /* ---- groups -------------------------------------------------------------------------------------
  */
 
-static Nest *nest_new(Fuse *F, i32 root) {
-  Nest *G = ty_arena_alloc(F->A, sizeof *G);
+static LoopNest *nest_new(Fuse *F, i32 root) {
+  LoopNest *G = ty_arena_alloc(F->A, sizeof *G);
   if (!G) {
     F->failed = true;
     return NULL;
@@ -553,7 +569,7 @@ static i32 base_of(Fuse *F, i32 n) {
   return F->g->node[n].op == OP_EMPTY ? -1 : contiguous(F, n, true);
 }
 
-/* Most ways in which rows of an operand may meet the border of a picture, fewest rows of each, and
+/* Most ways in which rows of an operand may meet the border of an image, fewest rows of each, and
 ** fewest sums that an element is read for, for a product to read through a pad: else the padded copy
 ** is the cheaper one. */
 #define BORDER_KINDS 32
@@ -645,7 +661,7 @@ static bool borders_few(const Factor *y, int lead, i64 rows) {
 }
 
 /* The factor of operand type t whose elements are those of node n at `map`; or, where n is the pad of a
-** picture whose windows they are, those of the picture; sums: for which each is read. */
+** image whose windows they are, those of the image; sums: for which each is read. */
 static Factor factor_of(Fuse *F, Domain *D, const Type *t, i32 n, i32 map, i64 sums) {
   Maps *M = &F->F->maps;
   i64 before[MAX_RANK];
@@ -665,10 +681,10 @@ static Factor factor_of(Fuse *F, Domain *D, const Type *t, i32 n, i32 map, i64 s
 }
 
 /* Operand i of a product or of attention, node n: where its elements lie in the buffer of a node, through views as far as
-** they are affine, and through the pad of a picture whose windows they are. Rows and columns may fall
+** they are affine, and through the pad of an image whose windows they are. Rows and columns may fall
 ** into several dims, unless they are to be `whole`.
 ** False: they did, and the product cannot walk them. */
-static bool factor(Fuse *F, Nest *G, int i, i32 n, bool whole) {
+static bool factor(Fuse *F, LoopNest *G, int i, i32 n, bool whole) {
   Maps *M = &F->F->maps;
   const Type *t = &F->g->node[n].type;
   const Type *result = whole ? t : &F->g->node[G->product].type;
@@ -704,16 +720,16 @@ static bool factor(Fuse *F, Nest *G, int i, i32 n, bool whole) {
 }
 
 /* G computes product n, and does nothing else or an epilogue behind it. */
-static void be_product(Fuse *F, Nest *G, i32 n) {
+static void be_product(Fuse *F, LoopNest *G, i32 n) {
   G->kind = G_GEMM, G->product = n;
-  bool whole = F->g->node[n].arg.k2 != 0; /* other libraries and units know two strides */
+  bool whole = F->g->node[n].arg.k2 != PRODUCT_OWN; /* other libraries and units know two strides */
   for (int i = 0; i < 2; i++) {
     i32 x = F->g->node[n].src[i];
     if (!factor(F, G, i, x, whole)) factor(F, G, i, x, true);
   }
 }
 
-static void root_host(Fuse *F, Nest *G) {
+static void root_host(Fuse *F, LoopNest *G) {
   const Node *N = &F->g->node[G->root];
   bool scatter = N->op == OP_SCATTER || N->op == OP_SCATTER_ADD;
   bool attend = N->op == OP_ATTEND || N->op == OP_ATTEND_GRAD;
@@ -733,8 +749,9 @@ static void root_host(Fuse *F, Nest *G) {
 static bool epilogue(Fuse *F, i32 n) {
   const Node *N = &F->g->node[n];
   i32 v = F->first[n];
-  if (v < 0 || F->F->value[v].same >= 0 || F->must[n] || F->want[n] || N->arg.k2 == 1) return false;
-  Nest *G = F->nest[F->F->value[v].group];
+  if (v < 0 || F->F->value[v].same >= 0 || F->must[n] || F->want[n] || N->arg.k2 == PRODUCT_BLAS)
+    return false;
+  LoopNest *G = F->nest[F->F->value[v].group];
   i64 cols = N->type.dims[N->type.rank - 1], rows = F->numel[n] / cols;
   if (G->kind != G_KERNEL || G->domain.kind != K_MAP || F->role[G->root] == R_PUT) return false;
   if (ty_domain_numel(&G->domain, false) != F->numel[n]) return false;
@@ -747,7 +764,7 @@ static bool epilogue(Fuse *F, i32 n) {
   return true;
 }
 
-static void root_put(Fuse *F, Nest *G) {
+static void root_put(Fuse *F, LoopNest *G) {
   const Node *N = &F->g->node[G->root];
   const Type *t = &F->g->node[N->src[1]].type;
   i64 numel = F->numel[N->src[1]];
@@ -765,7 +782,7 @@ static void root_put(Fuse *F, Nest *G) {
 }
 
 /* The domain of a group that computes its root, and the root's map. */
-static i32 root_domain(Fuse *F, Nest *G) {
+static i32 root_domain(Fuse *F, LoopNest *G) {
   Domain *D = &G->domain;
   Role role = F->role[G->root];
   Map m = {0};
@@ -788,7 +805,7 @@ static i32 root_domain(Fuse *F, Nest *G) {
 
 /* A kernel that computes its root, which is no PUT. The root's own value is not among those that
 ** other groups demand of it. */
-static void root_kernel(Fuse *F, Nest *G) {
+static void root_kernel(Fuse *F, LoopNest *G) {
   i32 n = G->root, map = root_domain(F, G), first = F->first[n], v = -1;
   const Node *N = &F->g->node[n];
   Role role = F->role[n];
@@ -812,7 +829,7 @@ static void root_kernel(Fuse *F, Nest *G) {
 
 /* The map at which a node that nobody reads would be computed in a group, or -1: over the same points as
 ** the group's root, and from an operand that the group reads there too. */
-static i32 beside(Fuse *F, Nest *G, i32 n) {
+static i32 beside(Fuse *F, LoopNest *G, i32 n) {
   const Node *N = &F->g->node[n], *R = &F->g->node[G->root];
   Role role = F->role[n];
   i64 full = ty_domain_numel(&G->domain, false);
@@ -833,12 +850,13 @@ static bool join(Fuse *F, i32 n) {
   Role role = F->role[n];
   if (F->first[n] >= 0 || F->must[n] || (role != R_MAP && role != R_REDUCE)) return false;
   for (i32 i = F->nnests - 1; i >= 0 && i >= F->nnests - NEAR; i--) {
-    Nest *G = F->nest[i];
+    LoopNest *G = F->nest[i];
     i32 map = beside(F, G, n);
     if (map < 0) continue;
     i32 v = demand(F, G, n, map, false, false);
     G->need.node = -1;
-    if (v < 0 || !reach(F, v) || !fits(F, v)) return false; /* it stays a load that costs little */
+    if (v < 0 || !reach(F, v) || !reserve(F, v))
+      return false; /* it stays a load that costs little */
     add_output(G, n, v, map);
     F->of[n] = G->id;
     take(F, v);
@@ -849,7 +867,7 @@ static bool join(Fuse *F, i32 n) {
 
 /* A group that stores node n. */
 static void root(Fuse *F, i32 n) {
-  Nest *G = nest_new(F, n);
+  LoopNest *G = nest_new(F, n);
   if (!G) return;
   F->of[n] = G->id;
   if (F->role[n] == R_HOST) {
@@ -900,7 +918,7 @@ static void visit(Fuse *F, i32 n) {
   } else if (role == R_VIEW || role == R_ALIAS) {
     for (i32 v = F->first[n]; v >= 0 && !F->failed; v = F->F->value[v].same) {
       F->nest[F->F->value[v].group]->need.node = -1;
-      if (reach(F, v) && fits(F, v)) {
+      if (reach(F, v) && reserve(F, v)) {
         take(F, v);
       } else {
         F->F->value[v].load = -1;
@@ -926,7 +944,7 @@ static i32 *add_in(i32 *in, i32 *n, i32 node) {
   return in;
 }
 
-static bool describe(Fuse *F, const Nest *G, Group *y) {
+static bool describe(Fuse *F, const LoopNest *G, Group *y) {
   i32 nvalues = 0, in[FUSE_OPERANDS + MAX_SRC];
   const Value *value = F->F->value;
   for (i32 v = G->values; v >= 0; v = value[v].next) nvalues++;

@@ -36,7 +36,10 @@ typedef enum {
 /* A node's value at one map of one group. Same node, group and map: same value. */
 typedef struct Value {
   i32 node, group, map; /* map: -1 for what is uniform */
-  i32 src[3];           /* values of the operands; -1: none */
+  union {
+    i32 at[3];  /* maps at which the operands would be read: what `reach` prepares for `take` */
+    i32 src[3]; /* taken: values of the operands; -1: none */
+  };
   i32 load; /* LOAD: the map into the buffer; GATHER: the part that does not depend on the index */
   i32 same; /* next value of this node */
   i32 next; /* next value of this group, by ascending node */
@@ -69,7 +72,7 @@ typedef struct Need {
   i32 node, operands, scalars, cost;
 } Need;
 
-typedef struct Nest {
+typedef struct LoopNest {
   Fusion *F;
   Domain domain;
   u8 kind;    /* GroupKind */
@@ -86,7 +89,7 @@ typedef struct Nest {
   } out[FUSE_OPERANDS];
   i32 operand[MAX_SRC];   /* GEMM, HOST: nodes */
   Factor factor[MAX_SRC]; /* GEMM, ATTEND* */
-} Nest;
+} LoopNest;
 
 /* GATHER: the node whose buffer is read, when src is read through at most one view of a contiguous
 ** buffer; sets the strides of src's dims in it and the offset. */

@@ -154,7 +154,7 @@ struct LowerRoom {
 typedef struct Lower {
   const Graph *g;
   const Groups *gs;
-  Nest *G;
+  LoopNest *G;
   Work *w;
   Build *B;
   Operand operand[MAX_OPERANDS];
@@ -499,7 +499,7 @@ static bool lower_gemm(Arena *A, Lower *L) {
   Gemm *y = &L->w->gemm;
   int rank = N->type.rank;
   y->dtype = N->type.dtype;
-  y->amx = N->arg.k2 == 2;
+  y->amx = N->arg.k2 == PRODUCT_BF16;
   y->m = N->type.dims[rank - 2], y->n = N->type.dims[rank - 1], y->k = t[0]->dims[t[0]->rank - 1];
   y->nlead = rank - 2, y->batch = 1;
   for (int d = 0; d < y->nlead; d++) y->lead[d] = N->type.dims[d], y->batch *= y->lead[d];
@@ -538,7 +538,7 @@ static bool lower_attend(Arena *A, Lower *L) {
 }
 
 bool ty_lower(Arena *A, LowerRoom **room, const Graph *g, const Groups *gs, i32 group, Work *y) {
-  Nest *G = gs->group[group].detail;
+  LoopNest *G = gs->group[group].detail;
   if (!*room && !(*room = ty_mem_alloc(sizeof **room))) return false;
   Lower L = {.g = g, .gs = gs, .G = G, .w = y, .room = *room};
   memset(y, 0, sizeof *y);

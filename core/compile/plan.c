@@ -1,7 +1,7 @@
 /*
 ** plan.c -- from a graph to a plan: groups and loop programs, their order, whose memory is whose.
 ** In:  a verified graph and the nodes that are wanted.  Out: a plan, one block of memory, whose steps name
-** programs.  Fails when memory is exhausted only: then nothing is left behind.
+** programs.  Fails only when out of memory: then nothing is left behind.
 **
 ** Memory is planned in *homes*. A home holds one stored node after another: a node moves into
 ** the home of an operand that dies as it is read element by element, or of the base that it is
@@ -44,7 +44,7 @@ typedef struct Make {
   Groups gs;
   Work *work;
   u8 *want;        /* per node */
-  i32 *input;      /* per node: the batch input it is, or -1 */
+  i32 *input;      /* per node: the recording's input it is, or -1 */
   i32 *primary;    /* per node: the output that its home becomes, or -1 */
   i32 *last;       /* per node: position of its last reader; for outputs the end */
   i32 *home;       /* per node: home, or -1 */
@@ -472,7 +472,7 @@ static bool plan_arena(Make *M, i64 *total) {
     const Home *h = &M->homes[i];
     bool fresh = h->output >= 0 && !M->out[h->output].inplace;
     piece[i] = (Piece){.kind = h->output < 0 ? PIECE_GUEST
-                               : fresh       ? PIECE_HOST
+                               : fresh       ? PIECE_OWNER
                                              : PIECE_NONE,
                        .first = h->first,
                        .last = h->last,
@@ -579,7 +579,7 @@ static void step_gemm(const Make *M, Pack *P, i32 gi) {
     s->start[i] = w->start[i] * ty_dtypes[M->g->node[w->factor[i]].type.dtype].bytes;
   }
   step_operand(s, slot_home(M, P, gr->root), true);
-  s->blas = M->g->node[gr->product].arg.k2 == 1;
+  s->blas = M->g->node[gr->product].arg.k2 == PRODUCT_BLAS;
   s->gemm = &w->gemm;
   if (is_input(M, gi, w->factor[1]) && !s->blas) s->packs = true;
   P->extra += padded(sizeof(Gemm)) +

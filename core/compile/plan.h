@@ -89,14 +89,14 @@ bool ty_lower(Arena *A, LowerRoom **room, const Graph *g, const Groups *gs, i32 
 void ty_list_find(Work *w);
 
 /* layout.c: pieces of memory by their lifetimes. */
-typedef enum { PIECE_NONE, PIECE_GUEST, PIECE_HOST } PieceKind;
+typedef enum { PIECE_NONE, PIECE_GUEST, PIECE_OWNER } PieceKind;
 typedef struct Piece {
   u8 kind;         /* GUEST: needs a place. HOST: memory of its own, free before `first` */
   i32 first, last; /* positions: first write, last use */
   i32 host;        /* out: the piece that a guest lies in, or -1: the arena */
   i64 bytes, offset;
 } Piece;
-/* Fills host and offset of guests, and the bytes of the arena; false for lack of memory. */
+/* Fills host and offset of guests, and the bytes of the arena; false when out of memory. */
 bool ty_layout(Arena *A, Piece *piece, i32 n, i64 *total);
 
 /*
@@ -107,8 +107,8 @@ typedef enum { SLOT_NONE, SLOT_INPUT, SLOT_OUTPUT, SLOT_TEMP } SlotKind;
 
 typedef struct Slot {
   u8 kind;
-  u8 esize;   /* INPUT: bytes of an element, by which the input's offset counts */
-  i32 k;      /* INPUT: number of the batch input; OUTPUT: number of the output; TEMP: that of the
+  u8 esize; /* INPUT: bytes of an element, by which the input's offset counts */
+  i32 k; /* INPUT: number of the recording's input; OUTPUT: number of the output; TEMP: that of the
                  output, not yet written, whose memory it lies in, or -1: the arena's */
   i64 offset; /* TEMP: byte offset there */
   i64 bytes;
@@ -157,7 +157,7 @@ typedef struct Step {
 ** once and copied. */
 typedef struct Output {
   i32 node;
-  i32 write; /* -1: a fresh buffer. Else: the number of the batch input that is the written
+  i32 write; /* -1: a fresh buffer. Else: the number of the recording's input that is the written
                 storage's buffer, or -2 when the graph does not read that storage: its own buffer
                 may be taken */
   i64 bytes;
@@ -165,7 +165,7 @@ typedef struct Output {
   bool inplace; /* every reader of the buffer is done before, or reads as it is written, and no step
                    that can fail follows: where nobody else holds the buffer, it may be the output
                    itself. With write = -1 that is the buffer of input `donor`, when it dies here */
-  i32 donor;    /* the batch input that is read as it is overwritten, or -1 ... */
+  i32 donor;    /* the recording's input that is read as it is overwritten, or -1 ... */
   i64 at;    /* ... which is in place only where the input begins at this element of its buffer */
   i32 pins;  /* references that the batch's inputs hold to the buffer */
   i32 first; /* step that writes it first; a copy that is skipped in place does not count */

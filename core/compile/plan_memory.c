@@ -1,7 +1,7 @@
 /*
 ** plan_memory.c -- where the temporaries of a plan lie: pieces of one arena, or of outputs not yet written.
 ** In:  pieces with their lifetimes.  Out: host and offset of each guest, the bytes of the arena.
-** Fails for lack of memory, or where bytes are beyond counting.
+** Fails when out of memory, or where bytes are beyond counting.
 **
 ** Two guests share bytes if they do not live together. A host is the buffer of a fresh output: before
 ** its first write it is memory like any other (in a training step gradients are large and come late).
@@ -101,7 +101,7 @@ bool ty_layout(Arena *A, Piece *piece, i32 n, i64 *total) {
   for (i32 k = 0; k < n; k++) {
     piece[k].host = -1;
     if (piece[k].kind == PIECE_GUEST) Y.order[Y.n++] = k;
-    if (piece[k].kind != PIECE_HOST || piece[k].bytes < HOST_MIN) continue;
+    if (piece[k].kind != PIECE_OWNER || piece[k].bytes < HOST_MIN) continue;
     i32 i = Y.nhosts++;
     for (; i > 0 && piece[Y.host[i - 1]].bytes > piece[k].bytes; i--) Y.host[i] = Y.host[i - 1];
     Y.host[i] = k;

@@ -90,7 +90,7 @@ static void kernels_evict(i64 cap) {
   }
 }
 
-/* Doubles the buckets when they are as many as the entries; without memory the chains grow
+/* Doubles the buckets when they are as many as the entries; when out of memory the chains grow
 ** instead. False only when there are none at all. */
 static bool kernels_grow(void) {
   if (kernels.stats.entries < kernels.nbuckets) return true;

@@ -1,7 +1,7 @@
 /*
 ** dump.c -- text of all that can be looked at: graphs (also as dot), groups, loop programs, plans.
 ** In:  what a pass has made.  Out: text in a string that grows; TYCHO_DUMP and explain show the
-** same.  Cannot fail: without memory a text is empty.
+** same.  Cannot fail: when out of memory a text is empty.
 */
 #include "engine/engine.h"
 
@@ -74,8 +74,8 @@ static void node_list(Text *t, const i32 *list, i32 n) {
 
 /* Which code runs a product, where it is not ours. */
 static const char *by_whom(const Node *n) {
-  if (n->arg.k2 == 1) return " by OpenBLAS";
-  if (n->arg.k2 != 2 || !ty_bf16_unit()) return "";
+  if (n->arg.k2 == PRODUCT_BLAS) return " by OpenBLAS";
+  if (n->arg.k2 != PRODUCT_BF16 || !ty_bf16_unit()) return "";
   return ty_amx_refusal() ? " by AVX512-BF16" : " by AMX";
 }
 

@@ -1,14 +1,14 @@
 /*
-** engine.c -- the State's engine: settings, and the cut: from a batch of recorded operations to
+** engine.c -- the State's engine: settings, and the cut: from a recording to
 ** computed storages.
-** In: a batch and the storage whose value is demanded (NULL: no one in particular). Out: storages
-** settled, the batch closed. Fails for want of memory: then nothing has changed and the batch can
+** In: a recording and the storage whose value is demanded (NULL: no one in particular). Out: storages
+** settled, the recording closed. Fails when out of memory: then nothing has changed and the recording can
 ** be cut again.
 **
 ** What a cut computes. Lua collects late, so a live handle does not mean that its value matters.
 ** Computed are: the demanded node; sinks, which no recorded operation reads; values written to
 ** storages that existed before; nodes that were needed after an earlier cut of the same graph
-** (learned); and everything if an input is exposed. The rest stays pending on the closed batch with
+** (learned); and everything if an input is exposed. The rest stays pending on the closed recording with
 ** its inputs pinned. If such a value is asked for later, it is computed from those inputs and the
 ** graph's entry learns to store it, so that loops do not recompute.
 */
@@ -41,15 +41,15 @@ static void learn(State *S, u64 hash, i32 node) {
 
 /* --- the cut */
 
-static bool is_wanted(State *S, const Batch *b, const Storage *st, const Storage *demanded,
+static bool is_wanted(State *S, const Recording *b, const Storage *st, const Storage *demanded,
                       bool all) {
   if (all || st == demanded || (demanded && st->node == demanded->node)) return true;
   if (b->closed) return false;
   return b->g.uses[st->node] == 0 || st->buf || learned(S, b->g.hash, st->node);
 }
 
-/* Which input of the batch is the buffer that st would be written to; see Output.write. */
-static i32 written_input(const Batch *b, const Storage *st) {
+/* Which input of the recording is the buffer that st would be written to; see Output.write. */
+static i32 written_input(const Recording *b, const Storage *st) {
   if (!st->buf) return -1;
   for (i32 i = 0; i < b->ninput; i++)
     if (b->input[i].buf == st->buf) return i;
@@ -58,9 +58,9 @@ static i32 written_input(const Batch *b, const Storage *st) {
 
 /* The outputs of a cut and the storages that get them, by node: the order of the waiting list
 ** depends on when handles were made, a key may not. */
-static i32 collect(State *S, const Batch *b, const Storage *demanded, Storage **target,
+static i32 collect(State *S, const Recording *b, const Storage *demanded, Storage **target,
                    Output *out) {
-  bool all = ty_batch_exposed(b);
+  bool all = ty_recording_exposed(b);
   i32 n = 0;
   for (Storage *st = b->waiting; st; st = st->next) {
     if (!is_wanted(S, b, st, demanded, all)) continue;
@@ -81,8 +81,8 @@ static i32 collect(State *S, const Batch *b, const Storage *demanded, Storage **
   return n;
 }
 
-/* Key of a plan: settings, outputs, nodes. Returns its length, 0 without memory. */
-static size_t make_key(State *S, const Batch *b, const Output *out, i32 n) {
+/* Key of a plan: settings, outputs, nodes. Returns its length, 0 when out of memory. */
+static size_t make_key(State *S, const Recording *b, const Output *out, i32 n) {
   struct Compiled *C = S->engine->compiled;
   size_t nodes = sizeof(Node) * (size_t)b->g.n, need = 16 + 8 * (size_t)n + nodes;
   if (need > C->key_cap) {
@@ -102,7 +102,7 @@ static size_t make_key(State *S, const Batch *b, const Output *out, i32 n) {
 }
 
 /* The plan of the cut, held: found, or made and kept. NULL: S->err. */
-static Plan *plan_of(State *S, const Batch *b, Output *out, i32 n, u64 *hash) {
+static Plan *plan_of(State *S, const Recording *b, Output *out, i32 n, u64 *hash) {
   struct Compiled *C = S->engine->compiled;
   size_t len = make_key(S, b, out, n);
   if (!len) {
@@ -141,12 +141,12 @@ static void settle(Storage **target, Buffer **result, i32 n) {
 /* Outputs of a cut that need no memory of their own. */
 #define FEW 8
 
-Plan *ty_engine_plan(State *S, const Batch *b, Output *out, i32 n) {
+Plan *ty_engine_plan(State *S, const Recording *b, Output *out, i32 n) {
   u64 hash;
   return plan_of(S, b, out, n, &hash);
 }
 
-static bool run(State *S, Batch *b, const Storage *demanded, Lazy *z, i32 room) {
+static bool run(State *S, Recording *b, const Storage *demanded, Lazy *z, i32 room) {
   Storage *target_few[FEW];
   Output out_few[FEW];
   Buffer *result_few[FEW];
@@ -173,22 +173,22 @@ static bool run(State *S, Batch *b, const Storage *demanded, Lazy *z, i32 room) 
   return ok;
 }
 
-static Lazy *lazy_of(State *S, const Batch *b) {
+static Lazy *lazy_of(State *S, const Recording *b) {
   Lazy *z = S->engine->compiled->lazy;
   while (z && z->open != b) z = z->next;
   return z;
 }
 
-static bool engine_cut(State *S, Batch *b, Storage *demanded) {
+static bool engine_cut(State *S, Recording *b, Storage *demanded) {
   if (TY_UNLIKELY(b->dead)) return ty_fail(S, "run: the tensor belongs to a capture that is over");
-  if (TY_UNLIKELY(S->capture != NULL) && S->capture->batch == b)
+  if (TY_UNLIKELY(S->capture != NULL) && S->capture->recording == b)
     return ty_capture_refuse(S, "needs the value of a tensor while it runs");
   Lazy *z = b->closed ? NULL : lazy_of(S, b);
-  Batch *fresh = NULL;
+  Recording *fresh = NULL;
   i32 waiting = 0;
   for (const Storage *st = b->waiting; st; st = st->next) waiting++;
   if (b->closed && demanded) learn(S, b->g.hash, demanded->node);
-  if (z && !(fresh = ty_batch_new(S))) return false;
+  if (z && !(fresh = ty_recording_new(S))) return false;
   if (z && z->on_cut) z->on_cut(z->ctx, b);
   u8 fast = S->fast;
   S->fast = z && z->entry && z->entry->fast;
@@ -200,16 +200,16 @@ static bool engine_cut(State *S, Batch *b, Storage *demanded) {
   if (z && ok) {
     if (S->open == b) S->open = fresh;
     z->open = fresh;
-    ty_batch_drop(S, b); /* the opener's */
+    ty_recording_drop(S, b); /* the opener's */
   } else if (fresh) {
-    ty_batch_drop(S, fresh);
+    ty_recording_drop(S, fresh);
   }
-  ty_batch_drop(S, b);
+  ty_recording_drop(S, b);
   return ok;
 }
 
 /* TYCHO_DUMP=r: a line for each result as it is recorded. */
-static void say_recorded(State *S, const Batch *b, i32 node) {
+static void say_recorded(State *S, const Recording *b, i32 node) {
   const Node *n = &b->g.node[node];
   char type[160];
   Text t = {0};
@@ -255,7 +255,7 @@ void ty_engine_close(State *S) {
     Lazy *z = E->compiled->lazy;
     z->open->closed = true; /* nobody will ask any more */
     E->compiled->lazy = z->next;
-    ty_batch_drop(S, z->open);
+    ty_recording_drop(S, z->open);
     ty_mem_free(z);
   }
   S->open = NULL;

@@ -80,16 +80,16 @@ const Plan *ty_profile_held(i32 i);
 
 /* A plan that computes the outputs' nodes from the graph, refs 1, with its kernels. Nodes that no output needs do
 ** not count. out: node and write of each; one for every storage that gets a value. Input k is the
-** k-th INPUT of the batch, input_node[k] its node; all inputs of the batch are given, also those
+** k-th INPUT of the recording, input_node[k] its node; all inputs of the recording are given, also those
 ** that nobody reads. NULL: S->err. */
 Plan *ty_compile_graph(State *S, const Graph *g, const Output *out, i32 nout, i32 ninputs,
                        const i32 *input_node);
 /* Adds the graph, its groups and their programs, by the passes that made the plan. */
 void ty_compile_text(State *S, const Source *from, Text *t);
 
-/* --- engine.c: the plan of these outputs of the batch, held: found, or made and kept. NULL: S->err.
+/* --- engine.c: the plan of these outputs of the recording, held: found, or made and kept. NULL: S->err.
  */
-Plan *ty_engine_plan(State *S, const Batch *b, Output *out, i32 n);
+Plan *ty_engine_plan(State *S, const Recording *b, Output *out, i32 n);
 
 /* --- panels.c */
 
@@ -100,14 +100,14 @@ void ty_panels_clear(Engine *E);
 
 /* --- exec.c */
 
-/* Runs the plan on the batch's inputs and scalars. outbuf[k]: on entry the current
+/* Runs the plan on the recording's inputs and scalars. outbuf[k]: on entry the current
 ** buffer of the storage that output k is written to (borrowed), or NULL; on success the buffer
 ** with the result, one reference passed on: the same buffer where it could be written in place.
-** In place needs that nobody but the storage and this batch's inputs (each holds one reference)
+** In place needs that nobody but the storage and this recording's inputs (each holds one reference)
 ** has the buffer, that it is neither foreign nor exposed, and that no storage waiting for other
-** nodes of the batch still needs its contents. Each storage that waits for an output's node must
+** nodes of the recording still needs its contents. Each storage that waits for an output's node must
 ** have an output of its own. False: S->err is set, and no buffer that anybody knows has changed. */
-bool ty_exec_run(State *S, Plan *p, Batch *b, Buffer **outbuf);
+bool ty_exec_run(State *S, Plan *p, Recording *b, Buffer **outbuf);
 
 /* --- dump.c: text of everything. */
 size_t ty_dump_dot(const Graph *g, char *buf, size_t n); /* returns the length it wanted */

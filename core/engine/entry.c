@@ -1,7 +1,7 @@
 /*
 ** entry.c -- the function-entry path: signatures, traces, the lazy mode of a call.
-** In: what the binding read off Lua's stack. Out: the trace of a signature, open batches of
-** coroutines. Fails for want of memory only, and then the call runs eagerly with the same results.
+** In: what the binding read off Lua's stack. Out: the trace of a signature, open recordings of
+** coroutines. Fails only when out of memory, and then the call runs eagerly with the same results.
 **
 ** Every call runs in lazy mode: the Lua function itself runs, its operations are recorded, values
 ** are computed when demanded and at its end, by plans found by the hash of what was recorded. A
@@ -194,7 +194,7 @@ Lazy *ty_lazy_open(State *S, const Lazy *like) {
   Lazy *z = ty_mem_alloc(sizeof *z);
   if (!z) return NULL;
   *z = *like;
-  if (!(z->open = ty_batch_new(S))) {
+  if (!(z->open = ty_recording_new(S))) {
     ty_mem_free(z);
     return NULL;
   }
@@ -208,13 +208,13 @@ void ty_lazy_abandon(State *S, Lazy *z) {
   Lazy **p = &S->engine->compiled->lazy;
   if (S->open == z->open) S->open = NULL;
   z->open->closed = true;
-  ty_batch_drop(S, z->open);
+  ty_recording_drop(S, z->open);
   while (*p != z) p = &(*p)->next;
   *p = z->next;
   ty_mem_free(z);
 }
 
 void ty_lazy_close(State *S, Lazy *z) {
-  if (z->open->waiting) S->cut(S, z->open, NULL); /* opens another batch, unless it failed */
+  if (z->open->waiting) S->cut(S, z->open, NULL); /* opens another recording, unless it failed */
   ty_lazy_abandon(S, z);
 }

@@ -89,10 +89,10 @@ typedef struct Lazy {
   int line;            /* the caller's line, -1 when it has none */
   int slot;            /* of the function's frame, once it was found; 0 before */
   const void *pinned;  /* the binding's call that ends it (a Protect); NULL: as the stack tells */
-  Batch *open;
+  Recording *open;
   Entry *entry; /* NULL once it was collected */
   Signature *sig;
-  void (*on_cut)(void *ctx, Batch *b); /* jit.graph listens: before each cut */
+  void (*on_cut)(void *ctx, Recording *b); /* jit.graph listens: before each cut */
   void *ctx;
   struct Lazy *next;
 } Lazy;

@@ -1,7 +1,7 @@
 /*
 ** exec.c -- runs a plan.
-** In:  a plan, a batch with its inputs and scalars, the buffers of the storages that are
-** written.  Out: a buffer for each output.  Fails for lack of memory (and where OpenBLAS was
+** In:  a plan, a recording with its inputs and scalars, the buffers of the storages that are
+** written.  Out: a buffer for each output.  Fails when out of memory (and where OpenBLAS was
 ** asked for and is not there); then nothing that anybody knows has changed.
 **
 ** All memory is had before the first step: outputs, the arena, and what kernels take as they run
@@ -18,7 +18,7 @@ enum { FEW = 96 }; /* slots and outputs for which the stack has room */
 typedef struct Bound {
   State *S;
   Plan *p;
-  Batch *b;
+  Recording *b;
   void **addr;   /* per slot */
   Buffer **made; /* per output: the buffer that it is, held; so many */
   i32 nmade;
@@ -32,9 +32,9 @@ typedef struct Bound {
 static void mark(u64 *set, i32 i) { set[i / 64] |= 1ull << (i % 64); }
 static bool marked(const u64 *set, i32 i) { return set[i / 64] >> (i % 64) & 1; }
 
-/* Is the input's buffer wanted by storages of the batch that this run does not compute? They
+/* Is the input's buffer wanted by storages of the recording that this run does not compute? They
 ** stay pending, and are computed from the inputs when they are demanded. */
-static bool wanted_later(const Plan *p, const Batch *b, i32 input) {
+static bool wanted_later(const Plan *p, const Recording *b, i32 input) {
   if (!b->waiting) return false;
   u64 out[GRAPH_MAX / 64 + 1] = {0}, live[GRAPH_MAX / 64 + 1] = {0};
   i32 here = 0, top = -1;
@@ -56,13 +56,13 @@ static bool wanted_later(const Plan *p, const Batch *b, i32 input) {
 
 /* The buffer that output k may take over, or NULL: `now` is that of the storage it is written
 ** to. */
-static Buffer *own_buffer(const Plan *p, const Batch *b, i32 k, Buffer *now) {
+static Buffer *own_buffer(const Plan *p, const Recording *b, i32 k, Buffer *now) {
   const Output *o = &p->output[k];
   if (!o->inplace) return NULL;
   i32 input = o->write == -1 ? o->donor : o->write;
   Buffer *y = o->write == -1 ? b->input[input].buf : now;
   if (!y || y->foreign || y->exposed || y->bytes != o->bytes) return NULL;
-  if (b->lent) { /* what lives only in the batch cannot be told: only what is written itself */
+  if (b->lent) { /* what lives only in the recording cannot be told: only what is written itself */
     if (o->write == -1 || y->refs != 1) return NULL;
   } else if (y->refs != o->pins + (o->write != -1)) {
     return NULL;
@@ -93,7 +93,7 @@ static bool bind_outputs(Bound *B, Buffer *const *now) {
 /* Most slots are inputs. */
 static void bind_slots(Bound *B) {
   const Slot *s = B->p->slot, *end = s + B->p->nslots;
-  const struct BatchInput *input = B->b->input;
+  const struct RecordingInput *input = B->b->input;
   for (void **addr = B->addr; s < end; s++, addr++) {
     if (s->kind == SLOT_INPUT)
       *addr = (char *)input[s->k].buf->data + input[s->k].offset * s->esize;
@@ -217,11 +217,11 @@ static bool run_host(const Bound *B, const Step *s) {
     for (int d = 0; d < n->arg.k; d++) rows *= t->dims[d];
     for (int d = n->arg.k + 1; d < t->rank; d++) inner *= t->dims[d];
     len = t->dims[n->arg.k];
-    return ty_host_argsort(t->dtype, a, y, rows, len, inner, n->arg.k2 == 1);
+    return ty_host_argsort(t->dtype, a, y, rows, len, inner, n->arg.k2 == SORT_DESCENDING);
   case OP_SEARCHSORTED:
     for (int d = 0; d < t[0].rank - 1; d++) rows *= t[0].dims[d];
     ty_host_searchsorted(t->dtype, a, b, y, rows, t[0].dims[t[0].rank - 1],
-                         t[1].dims[t[1].rank - 1], n->arg.k == 1);
+                         t[1].dims[t[1].rank - 1], n->arg.k == SIDE_RIGHT);
     return true;
   default: /* SCATTER, SCATTER_ADD: their base is in y already */
     ty_host_scatter(t->dtype, y, &t[0], a, b, &t[2], n->arg.k, n->op == OP_SCATTER_ADD);
@@ -286,7 +286,7 @@ static bool run_steps(const Bound *B) {
 }
 
 /* The page of calls. */
-bool ty_exec_run(State *S, Plan *p, Batch *b, Buffer **outbuf) {
+bool ty_exec_run(State *S, Plan *p, Recording *b, Buffer **outbuf) {
   void *few[FEW];
   Bound B = {.S = S, .p = p, .b = b};
   i64 table = p->nslots + p->noutputs, room = table <= FEW ? 0 : table * (i64)sizeof(void *);

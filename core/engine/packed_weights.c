@@ -65,7 +65,7 @@ static bool is_of(const Entry *e, u64 stamp, const Gemm *d, const void *b) {
          e->k == d->k && e->n == d->n && e->brs == d->brs && e->bcs == d->bcs;
 }
 
-/* The entry, or a new one in the place that was least used; NULL without memory. */
+/* The entry, or a new one in the place that was least used; NULL when out of memory. */
 static Entry *find(Engine *E, u64 stamp, const Gemm *d, const void *b) {
   u64 key[2] = {stamp, (u64)(uintptr_t)b};
   if (!E->panels && !(E->panels = ty_mem_zalloc(sizeof *E->panels))) return NULL;

@@ -1,14 +1,14 @@
 /*
 ** replace_graph.c -- what takes the place of a captured graph: a graph that passes left, a function that a
 ** backend made.
-** In: the batch of a capture, the nodes that are wanted of it, a graph that Lua made. Out: what is
-** wrong with the graph, or where it has the batch's inputs; for a function what it is given. Fails
-** for want of memory.
+** In: the recording of a capture, the nodes that are wanted of it, a graph that Lua made. Out: what is
+** wrong with the graph, or where it has the recording's inputs; for a function what it is given. Fails
+** when out of memory.
 **
 ** A parsed graph keeps the rules of graphs, so its kernels read and write inside of what they are
 ** given. What only the world can tell is checked here:
-** 1. Inputs are those of the batch, with the layouts that guards have seen.
-** 2. Scalar slots have the bits that the batch has there.
+** 1. Inputs are those of the recording, with the layouts that guards have seen.
+** 2. Scalar slots have the bits that the recording has there.
 ** 3. Positions are checked before a run (trace.c), as the captured graph needs them. So whoever
 **    gathers or scatters does it by an index that was captured, along a dim that is as long at least.
 */
@@ -54,7 +54,8 @@ static bool same_slot(const Graph *old, const Node *n) {
   return false;
 }
 
-static const char *node_fault(const Batch *b, const Graph *g, i32 at, const i32 *of, i32 *input) {
+static const char *node_fault(const Recording *b, const Graph *g, i32 at, const i32 *of,
+                              i32 *input) {
   const Node *n = &g->node[at];
   if (n->op == OP_INPUT) {
     for (i32 i = 0; i < b->ninput; i++)
@@ -71,14 +72,14 @@ static const char *node_fault(const Batch *b, const Graph *g, i32 at, const i32 
   return NULL;
 }
 
-/* input: per input of the batch its node in the graph, filled in. */
-const char *ty_replace_fault(const Batch *b, const i32 *wanted, i32 n, const Replacement *by,
+/* input: per input of the recording its node in the graph, filled in. */
+const char *ty_replace_fault(const Recording *b, const i32 *wanted, i32 n, const Replacement *by,
                              i32 *input) {
   const Graph *g = by->g;
   if (by->n != n) return "it has not the outputs of the function";
   if (g->nscalar != b->g.nscalar) return "it has not the scalars of the function";
   i32 *of =
-      ty_mem_alloc(sizeof *of * (size_t)(g->n + 1)); /* the batch's node with the same value */
+      ty_mem_alloc(sizeof *of * (size_t)(g->n + 1)); /* the recording's node with the same value */
   if (!of) return "out of memory";
   const char *fault = NULL;
   for (i32 i = 0; i < b->ninput; i++) input[i] = -1;
@@ -96,7 +97,7 @@ const char *ty_replace_fault(const Batch *b, const i32 *wanted, i32 n, const Rep
   return fault;
 }
 
-Foreign *ty_foreign_new(const Batch *b, const i32 *wanted, i32 n) {
+Foreign *ty_foreign_new(const Recording *b, const i32 *wanted, i32 n) {
   const Graph *g = &b->g;
   Foreign *f = ty_mem_zalloc(sizeof *f);
   if (!f) return NULL;

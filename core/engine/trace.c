@@ -1,7 +1,7 @@
 /*
 ** trace.c -- plans bound to the world: made from a capture, checked and run by later calls.
 ** In: the notes of a capture (capture.h); then, call by call, the tensors and numbers that guards have
-** read. Out: storages settled, handles filled. Fails for want of memory: then nothing has changed.
+** read. Out: storages settled, handles filled. Fails when out of memory: then nothing has changed.
 **
 ** Rules.
 ** 1. Inputs are found through the tensor from outside that shares their buffer, so weights that moved
@@ -72,7 +72,7 @@ static i32 make_origin(const Capture *c, Instance *I, const Tensor *t, const Sto
   return from;
 }
 
-static bool make_inputs(State *S, Instance *I, const Batch *b) {
+static bool make_inputs(State *S, Instance *I, const Recording *b) {
   const Capture *c = S->capture;
   for (i32 i = 0; i < b->ninput; i++) {
     Buffer *buf = b->input[i].buf;
@@ -145,15 +145,15 @@ static i32 want(WantedOutput *w, i32 *n, const Storage *st, i32 node, i32 write,
   return *n - 1;
 }
 
-/* Which input of the batch is the buffer that a written storage held; see Output.write. */
-static i32 written_input(const Batch *b, const Buffer *buf) {
+/* Which input of the recording is the buffer that a written storage held; see Output.write. */
+static i32 written_input(const Recording *b, const Buffer *buf) {
   for (i32 i = 0; i < b->ninput; i++)
     if (b->input[i].buf == buf) return i;
   return -2;
 }
 
 /* A tensor that was made out of constants alone is computed by a copy. */
-static i32 constant_node(State *S, Batch *b, Storage *st) {
+static i32 constant_node(State *S, Recording *b, Storage *st) {
   Tensor whole = {.st = st, .type = {.dtype = st->dtype, .rank = 1, .dims = {st->numel}}};
   whole.strides[0] = 1;
   return ty_record_node(S, b, &whole);
@@ -181,11 +181,11 @@ static bool make_made(State *S, Instance *I, const Tensor *const *made, i32 nmad
       m->offset -= c->outside[from].t.offset;
       continue;
     }
-    bool pending = st->batch == c->batch;
+    bool pending = st->recording == c->recording;
     if (st->many) return ty_capture_refuse(S, "gives back a tensor of a vmap that has ended");
     if (!pending && !ty_capture_is_fresh(S, st))
       return ty_capture_refuse(S, "gives back a tensor of unknown origin");
-    i32 node = pending ? st->node : constant_node(S, c->batch, st);
+    i32 node = pending ? st->node : constant_node(S, c->recording, st);
     if (node < 0) return ty_fail_memory(S, "capture", 0);
     m->from = want(w, n, st, node, -1, -1, 0);
   }
@@ -217,8 +217,8 @@ static bool make_scalars(State *S, Instance *I, const Graph *g) {
   return true;
 }
 
-static bool make_plan(State *S, Instance *I, const Batch *b, WantedOutput *w, i32 n, Output *out,
-                      i32 *place) {
+static bool make_plan(State *S, Instance *I, const Recording *b, WantedOutput *w, i32 n,
+                      Output *out, i32 *place) {
   sort_wanted(w, n, place);
   for (i32 i = 0; i < n; i++) {
     out[place[i]] = w[i].out;
@@ -230,12 +230,12 @@ static bool make_plan(State *S, Instance *I, const Batch *b, WantedOutput *w, i3
   return !n || (I->plan = ty_engine_plan(S, b, out, n)) != NULL;
 }
 
-/* The plan of a graph that passes left; its inputs are those of the batch. */
+/* The plan of a graph that passes left; its inputs are those of the recording. */
 static bool plan_replacement(State *S, Instance *I, const Replacement *by, WantedOutput *w, i32 n,
                              Output *out, i32 *place) {
-  const Batch *b = S->capture->batch;
+  const Recording *b = S->capture->recording;
   const size_t ninput = (size_t)b->ninput;
-  struct BatchInput *input = ty_mem_zalloc(sizeof *input * (ninput + 1));
+  struct RecordingInput *input = ty_mem_zalloc(sizeof *input * (ninput + 1));
   i32 *node = ty_mem_alloc(sizeof *node * (ninput + (size_t)n + 1)), *wanted = node + ninput;
   bool ok = (input && node) || ty_fail_memory(S, "capture", 0);
   for (i32 i = 0; ok && i < n; i++) wanted[i] = w[i].out.node;
@@ -243,7 +243,7 @@ static bool plan_replacement(State *S, Instance *I, const Replacement *by, Wante
   if (fault) ok = ty_capture_refuse(S, fault);
   if (ok) {
     for (i32 i = 0; i < b->ninput; i++) input[i].node = node[i];
-    Batch changed = {.g = *by->g, .S = S, .ninput = b->ninput, .input = input};
+    Recording changed = {.g = *by->g, .S = S, .ninput = b->ninput, .input = input};
     for (i32 i = 0; i < n; i++) w[i].out.node = by->output[i];
     ok = make_plan(S, I, &changed, w, n, out, place);
   }
@@ -260,20 +260,22 @@ static bool make_foreign(State *S, Instance *I, const WantedOutput *w, i32 n) {
     I->target[i] = w[i].target;
   }
   I->ntarget = n;
-  if (wanted) I->foreign = ty_foreign_new(S->capture->batch, wanted, n);
+  if (wanted) I->foreign = ty_foreign_new(S->capture->recording, wanted, n);
   ty_mem_free(wanted);
   return I->foreign || ty_fail_memory(S, "capture", 0);
 }
 
 /* Arrays of n elements each, or false. */
 static bool allocate(Instance *I, const Capture *c, i32 nmade, i32 ntarget) {
-  size_t ninput = (size_t)c->batch->ninput + (size_t)nmade; /* constants that are copied may add */
+  size_t ninput =
+      (size_t)c->recording->ninput + (size_t)nmade; /* constants that are copied may add */
   return (I->outside = ty_mem_zalloc(sizeof *I->outside * (size_t)(c->noutside + 1))) &&
          (I->shared = ty_mem_zalloc(sizeof *I->shared * (size_t)(c->noutside + 1))) &&
          (I->input = ty_mem_zalloc(sizeof *I->input * (ninput + 1))) &&
-         (I->batch.input = ty_mem_zalloc(sizeof *I->batch.input * (ninput + 1))) &&
-         (I->scalar = ty_mem_zalloc(sizeof *I->scalar * (size_t)(c->batch->g.nscalar + 1))) &&
-         (I->batch.g.scalar = ty_mem_zalloc(sizeof(u64) * (size_t)(c->batch->g.nscalar + 1))) &&
+         (I->recording.input = ty_mem_zalloc(sizeof *I->recording.input * (ninput + 1))) &&
+         (I->scalar = ty_mem_zalloc(sizeof *I->scalar * (size_t)(c->recording->g.nscalar + 1))) &&
+         (I->recording.g.scalar =
+              ty_mem_zalloc(sizeof(u64) * (size_t)(c->recording->g.nscalar + 1))) &&
          (I->target = ty_mem_zalloc(sizeof *I->target * (size_t)(ntarget + 1))) &&
          (I->fresh = ty_mem_zalloc(sizeof(void *) * (size_t)(ntarget + 1))) &&
          (I->result = ty_mem_zalloc(sizeof(void *) * (size_t)(ntarget + 1))) &&
@@ -290,11 +292,12 @@ static bool make_wanted(State *S, Instance *I, const Tensor *const *made, i32 nm
     const Written *e = &c->written[i];
     i32 from = outside_of_storage(c, e->st);
     if (from < 0) return ty_capture_refuse(S, "writes a tensor of unknown origin");
-    if (e->st->batch != c->batch) return ty_capture_refuse(S, "writes outside of the capture");
+    if (e->st->recording != c->recording)
+      return ty_capture_refuse(S, "writes outside of the capture");
     if (e->st->tape != e->tape)
       return ty_capture_refuse(S,
                                "a value that needs a gradient is written to a tensor from outside");
-    want(w, n, e->st, e->st->node, written_input(c->batch, e->buf), from,
+    want(w, n, e->st, e->st->node, written_input(c->recording, e->buf), from,
          e->st->version - e->version);
   }
   return make_made(S, I, made, nmade, w, n);
@@ -307,11 +310,12 @@ static bool fill(State *S, Instance *I, const Tensor *const *made, i32 nmade, Wa
   I->writes = c->nwritten > 0;
   I->streams = S->stream - c->stream;
   if (!make_wanted(S, I, made, nmade, w, &n) || !make_outside(S, I) ||
-      !make_inputs(S, I, c->batch) || !make_checks(S, I) || !make_scalars(S, I, &c->batch->g))
+      !make_inputs(S, I, c->recording) || !make_checks(S, I) ||
+      !make_scalars(S, I, &c->recording->g))
     return false;
   free_readers(I);
   list_shared(I);
-  if (!by) return make_plan(S, I, c->batch, w, n, out, place);
+  if (!by) return make_plan(S, I, c->recording, w, n, out, place);
   return by->g ? plan_replacement(S, I, by, w, n, out, place) : make_foreign(S, I, w, n);
 }
 
@@ -339,7 +343,7 @@ Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade, const
   bool ok = I && w && out && place && allocate(I, c, nmade, most);
   if (!ok) ty_fail_memory(S, "capture", 0);
   ok = ok && fill(S, I, made, nmade, w, out, place, by);
-  if (ok && !I->plan) ty_dump_graph(&I->graph, &c->batch->g);
+  if (ok && !I->plan) ty_dump_graph(&I->graph, &c->recording->g);
   ty_mem_free(w);
   ty_mem_free(out);
   ty_mem_free(place);
@@ -355,8 +359,8 @@ void ty_instance_free(Instance *I) {
   ty_mem_free(I->outside);
   ty_mem_free(I->shared);
   ty_mem_free(I->input);
-  ty_mem_free(I->batch.input);
-  ty_mem_free(I->batch.g.scalar);
+  ty_mem_free(I->recording.input);
+  ty_mem_free(I->recording.g.scalar);
   ty_mem_free(I->scalar);
   ty_mem_free(I->target);
   ty_mem_free(I->fresh);
@@ -462,7 +466,7 @@ Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, con
       *why = "a tensor was released, or belongs to a vmap";
       return READY_NO;
     }
-    if (TY_UNLIKELY(st->batch != NULL) && !S->cut(S, st->batch, st)) return READY_FAILED;
+    if (TY_UNLIKELY(st->recording != NULL) && !S->cut(S, st->recording, st)) return READY_FAILED;
   }
   if ((*why = sharing(S, I, outside)) != NULL) return READY_NO;
   for (i32 i = 0; i < I->nscalar; i++) {
@@ -483,8 +487,8 @@ Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, con
 
 /* Inputs are lent: tensors from outside and constants hold them, and nobody else runs meanwhile. */
 void ty_instance_bind(State *S, Instance *I, const Tensor *const *outside, const double *number) {
-  Batch *b = &I->batch;
-  struct BatchInput *y = b->input;
+  Recording *b = &I->recording;
+  struct RecordingInput *y = b->input;
   b->lent = true;
   b->ninput = I->ninput;
   for (const InstanceInput *in = I->input, *end = in + I->ninput; in < end; in++, y++) {
@@ -547,8 +551,8 @@ bool ty_instance_run(State *S, Instance *I, const Tensor *const *outside, const 
                      Tensor *const *made) {
   if (!make_storages(S, I, outside)) return false;
   ty_instance_bind(S, I, outside, number);
-  bool ok = !I->plan || ty_exec_run(S, I->plan, &I->batch, I->result);
-  I->batch.ninput = 0;
+  bool ok = !I->plan || ty_exec_run(S, I->plan, &I->recording, I->result);
+  I->recording.ninput = 0;
   if (ok) {
     settle(S, I, outside, made);
     return true;

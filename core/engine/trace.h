@@ -78,8 +78,8 @@ typedef struct Replacement {
 } Replacement;
 
 typedef struct Instance {
-  Plan *plan;  /* NULL: nothing to compute */
-  Batch batch; /* inputs and scalars of a run; no graph */
+  Plan *plan;          /* NULL: nothing to compute */
+  Recording recording; /* inputs and scalars of a run; no graph */
   bool writes;
   bool strict; /* tensors share memory in runs just as they did */
   u64 streams; /* random streams that a run takes */
@@ -125,12 +125,12 @@ Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, con
 extern const char ty_instance_moved[]; /* the reason that another instance would mend */
 
 /* --- replace.c */
-const char *ty_replace_fault(const Batch *b, const i32 *wanted, i32 n, const Replacement *by,
+const char *ty_replace_fault(const Recording *b, const i32 *wanted, i32 n, const Replacement *by,
                              i32 *input);
-Foreign *ty_foreign_new(const Batch *b, const i32 *wanted, i32 n); /* NULL: no memory */
-void ty_foreign_free(Foreign *f);                                  /* NULL is nothing */
+Foreign *ty_foreign_new(const Recording *b, const i32 *wanted, i32 n); /* NULL: no memory */
+void ty_foreign_free(Foreign *f);                                      /* NULL is nothing */
 
-/* Fills the inputs and scalars of I->batch, which are lent: whoever asks sets batch.ninput to 0 afterwards. */
+/* Fills the inputs and scalars of I->recording, which are lent: whoever asks sets recording.ninput to 0 afterwards. */
 void ty_instance_bind(State *S, Instance *I, const Tensor *const *outside, const double *number);
 /* Runs, writes, and fills the handles. False: S->err, and nothing has changed. */
 bool ty_instance_run(State *S, Instance *I, const Tensor *const *outside, const double *number,

@@ -49,7 +49,7 @@ typedef struct File {
   const u8 *data; /* all bytes where they lie in memory, else NULL */
   FileMap *map;   /* data is this map's */
   i64 size;
-  bool memory; /* it failed for want of memory */
+  bool memory; /* it failed since memory ran out */
   char err[FILE_ERR];
 } File;
 

@@ -1,7 +1,7 @@
 /*
 ** file_archive.c -- files of named tensors, whatever their format: entries, sizes, elements.
 ** In: an Archive that a format has filled. Out: elements as our dtypes have them.
-** Fails when the file ends early, when a number has no place in our dtype, and without memory.
+** Fails when the file ends early, when a number has no place in our dtype, and when out of memory.
 */
 #include "file/file.h"
 

@@ -1,7 +1,7 @@
 /*
 ** file_base.c -- reading files within bounds, messages, drafts that become files at the end.
 ** In: paths, memory. Out: bytes, or false with a text in err that begins with the path.
-** Fails when the system does, when a file is shorter than it says, and for want of memory.
+** Fails when the system does, when a file is shorter than it says, and when out of memory.
 */
 #include "file/file.h"
 

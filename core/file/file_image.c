@@ -1,7 +1,7 @@
 /*
-** file_image.c -- pictures in files: which format, how many channels, planes.
+** file_image.c -- images in files: which format, how many channels, planes.
 ** In: a file. Out: pixels as they are wanted, or false with the message in f->err.
-** What a picture takes at its peak is reckoned from its header and checked against a limit before
+** What an image takes at its peak is reckoned from its header and checked against a limit before
 ** anything is allocated for it (ImageWant.limit): pixels, the decoder's own work, the conversions.
 ** Grey of a colour is ITU-R 601-2 in 16 bits, as in Pillow; alpha is dropped, not blended.
 */
@@ -27,12 +27,12 @@ bool ty_image_library(const char *const *names, const Symbol *symbols) {
 
 /* ---- the peak ------------------------------------------------------------------------------------ */
 
-/* Pictures from here on return their pages as they are turned into planes, in bands; what is there
+/* Images from here on return their pages as they are turned into planes, in bands; what is there
 ** twice at most: a band, the planes' huge pages that are begun, a huge page that is half returned. */
 #define RETURN_FROM ((i64)8 << 20)
 #define RETURN_BAND ((i64)1 << 20)
 
-/* A picture of so many bytes and its planes, while one becomes the other. */
+/* An image of so many bytes and its planes, while one becomes the other. */
 static double both(double bytes, i32 channels) {
   if (bytes < (double)RETURN_FROM) return 2 * bytes;
   return bytes + (double)(channels * FILE_PAGE + FILE_PAGE + RETURN_BAND);
@@ -61,7 +61,7 @@ bool ty_image_room(File *f, const ImageWant *want, i64 width, i64 height, i32 ch
                    Image *y) {
   i64 limit = want->limit > 0 ? want->limit : FILE_LIMIT;
   if (width < 1 || height < 1)
-    return ty_file_fail(f, "a picture of %lld x %lld pixels", (long long)width, (long long)height);
+    return ty_file_fail(f, "an image of %lld x %lld pixels", (long long)width, (long long)height);
   double need = peak_bytes(want, (double)width, (double)height, channels, work);
   if (width > INT32_MAX || height > INT32_MAX || need > (double)limit)
     return ty_file_fail(f,
@@ -248,7 +248,7 @@ bool ty_image_read(File *f, const ImageWant *want, Image *y) {
   u8 *owned = NULL, first[8];
   bool read = !f->data, ok = true;
   *y = (Image){0};
-  if (read && f->size > PEEK_FROM) /* what is no picture should not cost its size */
+  if (read && f->size > PEEK_FROM) /* what is no image should not cost its size */
     ok = ty_file_read(f, 0, first, sizeof first) && reader_of(f, first);
   ok = ok && (!read || read_bytes(f, want->scratch, &owned));
   ImageReader *decode = ok ? reader_of(f, f->data) : NULL;

@@ -1,7 +1,7 @@
 /*
-** file_image.h -- pictures in files: PNG and JPEG by libraries, PPM and PGM here.
+** file_image.h -- images in files: PNG and JPEG by libraries, PPM and PGM here.
 ** In: a file. Out: rows of pixels of 8 bits a channel; or the file's bytes from pixels.
-** libpng and libturbojpeg are loaded when the first such picture comes; without them all else works.
+** libpng and libturbojpeg are loaded when the first such image comes; without them all else works.
 */
 #ifndef TY_FILE_IMAGE_H
 #define TY_FILE_IMAGE_H
@@ -23,7 +23,7 @@ typedef struct Scratch {
   void *jpeg; /* owned: a decoder, which takes longer to make than a row to decode */
 } Scratch;
 
-/* What is wanted of a picture. */
+/* What is wanted of an image. */
 typedef struct ImageWant {
   i32 channels;      /* 1, 3, 4; 0: the file's own, alpha with grey as 4 */
   i32 height, width; /* 0: the file's own */
@@ -39,7 +39,7 @@ void ty_scratch_free(Scratch *s);
 /* At least n bytes at *p, of which *room are there; what they held is lost. False: no memory. */
 bool ty_scratch_room(u8 **p, i64 *room, i64 n);
 /* Channel by channel, as tensors have them: channels x height x width bytes. The pixels are gone
-** then: pages of large pictures return to the system as they are read, for the sake of the peak. */
+** then: pages of large images return to the system as they are read, for the sake of the peak. */
 void ty_image_take(Image *x, u8 *to);
 /* The reverse: pixels of planes. False: no memory. */
 bool ty_image_weave(const u8 *planes, Image *y);
@@ -49,7 +49,7 @@ bool ty_png_read(File *f, const ImageWant *want, Image *y);
 bool ty_jpeg_read(File *f, const ImageWant *want, Image *y);
 bool ty_pnm_read(File *f, const ImageWant *want, Image *y);
 void ty_jpeg_drop(void *decoder); /* of a Scratch; NULL: nothing */
-/* For them: checks what the picture will take at its peak against the limit, and makes room for
+/* For them: checks what the image will take at its peak against the limit, and makes room for
 ** the pixels. work: bytes that the decoder needs beside them. */
 bool ty_image_room(File *f, const ImageWant *want, i64 width, i64 height, i32 channels, double work,
                    Image *y);

@@ -1,35 +1,35 @@
 /*
-** file_image_lua.c -- pictures to tensors and back.
+** file_image_lua.c -- images to tensors and back.
 ** In: a path or a file's bytes; tensors u8 [channels, height, width]. Out: the same. Trouble with the
 ** file: nil and a message. Lua's side, lua/tycho/image.lua, has checked the arguments.
 */
 #include "file/file_lua.h"
 #include "file/file_image.h"
 
-typedef struct Picture {
+typedef struct OwnedImage {
   File file;
   Image image;
   Bytes bytes;
-} Picture;
+} OwnedImage;
 
-static int picture_drop(lua_State *L) {
-  Picture *p = lua_touserdata(L, 1);
+static int owned_image_drop(lua_State *L) {
+  OwnedImage *p = lua_touserdata(L, 1);
   ty_file_close(&p->file);
   ty_image_free(&p->image);
   ty_file_free(p->bytes.data);
-  *p = (Picture){.file.fd = -1};
+  *p = (OwnedImage){.file.fd = -1};
   return 0;
 }
 
-static Picture *push_picture(lua_State *L) {
-  Picture *p = ty_file_push_owner(L, sizeof *p, "tycho.picture", picture_drop);
+static OwnedImage *push_owned_image(lua_State *L) {
+  OwnedImage *p = ty_file_push_owner(L, sizeof *p, "tycho.image", owned_image_drop);
   p->file.fd = -1;
   return p;
 }
 
 /* Frees at once what the owner at index i holds; y results lie on top. */
-static int picture_done(lua_State *L, int i, int y) {
-  lua_pushcfunction(L, picture_drop);
+static int image_done(lua_State *L, int i, int y) {
+  lua_pushcfunction(L, owned_image_drop);
   lua_pushvalue(L, i);
   lua_call(L, 1, 0);
   return y;
@@ -47,7 +47,7 @@ static int l_image_read(lua_State *L) {
                     .limit = (i64)luaL_checknumber(L, 6),
                     .element = (i32)luaL_checknumber(L, 7)};
   lua_settop(L, 7);
-  Picture *p = push_picture(L);
+  OwnedImage *p = push_owned_image(L);
   Image *x = &p->image;
   bool ok =
       text ? ty_file_memory(&p->file, path, text, (i64)n) : ty_file_open(&p->file, path, false);
@@ -57,12 +57,12 @@ static int l_image_read(lua_State *L) {
     u8 *to = seam->make(L, &t);
     if (to) {
       ty_image_take(x, to);
-      return picture_done(L, 8, 1);
+      return image_done(L, 8, 1);
     }
     ty_file_fail_memory(&p->file, 0);
   }
   ty_file_answer(L, p->file.err);
-  return picture_done(L, 8, 2);
+  return image_done(L, 8, 2);
 }
 
 /* image_encode(format, u8 [channels, height, width], level) -> the file's bytes */
@@ -72,10 +72,10 @@ static int l_image_encode(lua_State *L) {
   int format = luaL_checkoption(L, 1, NULL, formats), level = (int)luaL_checknumber(L, 3);
   Type t;
   lua_settop(L, 3);
-  Picture *p = push_picture(L);
+  OwnedImage *p = push_owned_image(L);
   const u8 *planes = seam->read(L, "image.save", 2, &t);
   if (t.rank != 3 || t.dtype != T_U8 || t.dims[0] < 1 || t.dims[0] > 4)
-    return luaL_error(L, "files: no picture");
+    return luaL_error(L, "files: no image");
   p->image = (Image){NULL, (i32)t.dims[2], (i32)t.dims[1], (i32)t.dims[0], false, false};
   bool ok = ty_image_weave(planes, &p->image);
   if (!ok) strcpy(p->bytes.err, "out of memory");
@@ -84,10 +84,10 @@ static int l_image_encode(lua_State *L) {
                             : ty_pnm_write(&p->bytes, &p->image));
   if (!ok) {
     ty_file_answer(L, p->bytes.err);
-    return picture_done(L, 4, 2);
+    return image_done(L, 4, 2);
   }
   lua_pushlstring(L, (const char *)p->bytes.data, (size_t)p->bytes.n);
-  return picture_done(L, 4, 1);
+  return image_done(L, 4, 1);
 }
 
 /* image_resize(u8 or f32 [planes, height, width], height, width, mode) -> the same with those sizes */

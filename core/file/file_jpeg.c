@@ -114,7 +114,7 @@ static bool find_scan(Frame *y, const u8 *p, i64 n) {
 
 static bool has_scans(const Frame *x) { return x->progressive || x->scanned < x->components; }
 
-/* Pictures that come in several scans are kept as coefficients, 2 bytes for each sample, until all
+/* Images that come in several scans are kept as coefficients, 2 bytes for each sample, until all
 ** are there; of others some rows are. */
 static double decoder_work(const Frame *x, double width, double height) {
   int h = 1, v = 1;
@@ -134,7 +134,7 @@ static bool read_with(void *tj, File *f, const ImageWant *want, Image *y) {
   if (plain) space = x.components == 1 ? SPACE_GREY : SPACE_YCC;
   else if (lib.DecompressHeader3(tj, f->data, size, &x.width, &x.height, &sampling, &space))
     return ty_file_fail(f, "damaged JPEG: %s", lib.GetErrorStr2(tj));
-  if (x.width < 1 || x.height < 1) return ty_file_fail(f, "damaged JPEG: holds no picture");
+  if (x.width < 1 || x.height < 1) return ty_file_fail(f, "damaged JPEG: holds no image");
   int width = x.width, height = x.height;
   if (!known) /* what cannot be made out counts as the worst */
     x = (Frame){width, height, FRAME_COMPONENTS, 0, {4, 4, 4, 4}, {4, 4, 4, 4}, true};

@@ -15,7 +15,7 @@
 
 extern const luaL_Reg ty_file_archives[]; /* file_lua.c: npy, npz, safetensors, gguf, writing */
 extern const luaL_Reg ty_file_csv[];      /* file_csv_lua.c: tables in text */
-extern const luaL_Reg ty_file_image[];    /* file_image_lua.c: pictures */
+extern const luaL_Reg ty_file_image[];    /* file_image_lua.c: images */
 extern const luaL_Reg ty_file_ring[];     /* file_ring_lua.c: reading in the background */
 
 /* What core.so lends. */
@@ -29,7 +29,7 @@ static inline const Seam *ty_file_enter(lua_State *L) {
 int ty_file_answer(lua_State *L, const char *message);
 /* Pushes a function as the closure that every function of ours is. */
 void ty_file_push_function(lua_State *L, lua_CFunction fn);
-/* A userdata of that size, zeroed, whose __gc is `drop`. Raises without memory. */
+/* A userdata of that size, zeroed, whose __gc is `drop`. Raises when out of memory. */
 void *ty_file_push_owner(lua_State *L, size_t size, const char *kind, lua_CFunction drop);
 /* The one at index i, or raises. */
 void *ty_file_check_owner(lua_State *L, int i, const char *kind);

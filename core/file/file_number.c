@@ -1,7 +1,7 @@
 /*
 ** file_number.c -- decimal numbers in text, to the nearest double or float, and back.
-** In: text. Out: values rounded once, half to even, on every host and in every locale.
-** What fails: newlocale for want of memory, once, before the first number that needs it.
+** In: text. Out: values rounded once, half to even, on every system and in every locale.
+** What fails: newlocale when out of memory, once, before the first number that needs it.
 **
 ** Three roads, each taken when the one before cannot be sure:
 ** 1. w below 2^53 and a power of ten that a double holds: one exact operation (Clinger 1990).

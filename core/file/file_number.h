@@ -1,7 +1,7 @@
 /*
 ** file_number.h -- decimal numbers in text, to the nearest double or float, and back.
 ** In: text that ends with a NUL or with a character that no number holds. Out: values, rounded once
-** and half to even, whatever the host's locale. Nothing fails but for want of memory for the locale
+** and half to even, whatever the process's locale. Nothing fails except when out of memory, for the locale
 ** that the rarest numbers need.
 */
 #ifndef TY_FILE_NUMBER_H

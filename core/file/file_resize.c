@@ -1,6 +1,6 @@
 /*
-** file_resize.c -- pictures of another size, by filters whose support grows when they shrink.
-** In: planes of bytes or floats. Out: planes of the new size. Fails for want of memory alone.
+** file_resize.c -- images of another size, by filters whose support grows when they shrink.
+** In: planes of bytes or floats. Out: planes of the new size. Fails only when out of memory.
 **
 ** The definition is Pillow's (Resample.c), which antialiases: an output pixel's centre is mapped to
 ** the input, the filter is stretched by the scale when that is above 1, its weights are taken at

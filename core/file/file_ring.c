@@ -1,13 +1,13 @@
 /*
 ** file_ring.c -- files read ahead of who takes them, by threads that know nothing of Lua.
 ** In: jobs. Out: results in the order of the jobs, the same whatever the number of threads.
-** A job that fails has its message in its result; nothing else fails but for want of memory, and
+** A job that fails has its message in its result; nothing else fails except when out of memory, and
 ** without threads the taker reads.
 **
 ** Item i lies in slot i mod capacity from the time a thread claims it until it is taken; a thread
 ** claims item i when i < taken + capacity. So at most `capacity` results wait, whatever their size.
 ** The taker sleeps once for as many items as it needs together, and sleeping readers wake when half
-** of the slots are free: switches between threads cost as much as small pictures.
+** of the slots are free: switches between threads cost as much as small images.
 ** One lock guards the counters and the flags; files are read outside of it.
 ** A fork copies the ring without its threads, and the lock in any state: the child (pid differs)
 ** touches neither and reads what it takes itself. What had been read is lost to it, not shared.
@@ -50,9 +50,9 @@ static bool read_record(const Ring *r, File *f, i64 at, RingItem *y) {
   return ty_file_read(f, at, y->memory, bytes);
 }
 
-/* A picture, decoded into the item's own memory: the taker turns pixels into planes where it puts
+/* An image, decoded into the item's own memory: the taker turns pixels into planes where it puts
 ** them anyway. The bytes of the file are the reader's. */
-static bool read_picture(const Ring *r, File *f, Scratch *scratch, RingItem *y) {
+static bool read_image(const Ring *r, File *f, Scratch *scratch, RingItem *y) {
   ImageWant want = r->plan.want;
   scratch->pixels = y->memory, scratch->pixels_room = y->room;
   want.scratch = scratch;
@@ -67,7 +67,7 @@ static void do_job(const Ring *r, i64 i, Scratch *scratch, RingItem *y) {
   File f = {.fd = -1};
   y->image = (Image){0};
   y->ok = ty_file_open(&f, r->job[i].path, false) &&
-          (r->plan.bytes ? read_record(r, &f, r->job[i].at, y) : read_picture(r, &f, scratch, y));
+          (r->plan.bytes ? read_record(r, &f, r->job[i].at, y) : read_image(r, &f, scratch, y));
   if (!y->ok) memcpy(y->err, f.err, FILE_ERR);
   ty_file_close(&f);
 }
@@ -103,7 +103,7 @@ static void *work(void *arg) {
   return NULL;
 }
 
-/* Signals are for the host's threads. */
+/* Signals are for the embedder's threads. */
 static void start(Ring *r) {
   sigset_t all, before;
   r->started = true;

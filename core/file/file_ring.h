@@ -1,5 +1,5 @@
 /*
-** file_ring.h -- pictures and records read from files ahead of who takes them, by threads that know
+** file_ring.h -- images and records read from files ahead of who takes them, by threads that know
 ** nothing of Lua.
 ** In: a list of jobs. Out: their results, in the order of the jobs, one by one.
 */
@@ -8,7 +8,7 @@
 
 #include "file/file_image.h"
 
-/* A job: a picture file, or `bytes` of a file from `at`. */
+/* A job: an image file, or `bytes` of a file from `at`. */
 typedef struct RingJob {
   const char *path; /* the ring's */
   i64 at;
@@ -27,7 +27,7 @@ typedef struct Ring Ring;
 /* What all jobs have in common. */
 typedef struct RingPlan {
   ImageWant want;
-  i64 bytes;    /* of a record; 0: pictures */
+  i64 bytes;    /* of a record; 0: images */
   int workers;  /* 0: ty_ring_next reads itself */
   int capacity; /* items that are read and not taken, at most */
 } RingPlan;

@@ -101,7 +101,7 @@ static bool make_jobs(lua_State *L, const i64 *order, i64 jobs, i64 record, i64 
 }
 
 /* ring_open(paths, order, options, old) -> ring. order: i64, from 1. old: nil, or a ring that was
-** closed to be used again. options: {workers, capacity} and for pictures {channels, height, width, limit, element}, for records of the one path {shape, dtype,
+** closed to be used again. options: {workers, capacity} and for images {channels, height, width, limit, element}, for records of the one path {shape, dtype,
 ** offset}. */
 static int l_ring_open(lua_State *L) {
   const Seam *seam = ty_file_enter(L);
@@ -213,10 +213,10 @@ static int l_ring_batch(lua_State *L) {
     if (!to) return ty_file_answer(L, "out of memory");
     if (same) continue;
     lua_pushnil(L);
-    lua_pushfstring(
-        L, "pictures of %d x %d x %d and %d x %d x %d in one batch (give channels and size)",
-        (int)first.dims[0], (int)first.dims[1], (int)first.dims[2], (int)t.dims[0], (int)t.dims[1],
-        (int)t.dims[2]);
+    lua_pushfstring(L,
+                    "images of %d x %d x %d and %d x %d x %d in one batch (give channels and size)",
+                    (int)first.dims[0], (int)first.dims[1], (int)first.dims[2], (int)t.dims[0],
+                    (int)t.dims[1], (int)t.dims[2]);
     return 2;
   }
   return 1;

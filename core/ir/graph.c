@@ -279,7 +279,7 @@ static const char *verify_leaf(const Graph *g, const Node *n) {
   case OP_RANDOM:
     if (d != T_I32) return "random: dtype must be i32";
     if (n->arg.k < 0 || n->arg.k >= g->nscalar - 1) return "random: no such slots";
-    if (n->arg.k2 < 0 || n->arg.k2 > 3) return "random: the word is not 0-3";
+    if (n->arg.k2 < 0 || n->arg.k2 >= RANDOM_WORDS) return "random: the word is not 0-3";
     break;
   default: break;
   }
@@ -365,7 +365,7 @@ static __attribute__((cold)) const char *verify_attend(const Graph *g, const Nod
         (!line && memcmp(t[i]->dims, t[0]->dims, (size_t)(last - 1) * sizeof(i64))))
       return "attend: operands do not go together";
   }
-  if (n->arg.k & ~1 || n->arg.k2 < 0 || n->arg.k2 > 1 << 30) return "attend: no such argument";
+  if (n->arg.k & ~1 || n->arg.k2 < 0 || n->arg.k2 > DROP_ONE) return "attend: no such argument";
   if (dtype == T_F32 && n->arg.bits >> 32) return "attend: bits beyond the dtype";
   const i64 all = grad ? lead * (rows * d + m * (d + dv)) : flat;
   return y->rank == 1 && y->dims[0] == all ? NULL : "attend: wrong dims";
@@ -395,11 +395,11 @@ static const char *verify_move(const Graph *g, const Node *n) {
   }
   case OP_ARGSORT:
     if (n->arg.k < 0 || n->arg.k >= a->rank) return "argsort: dim not within the rank";
-    if (n->arg.k2 & ~1) return "argsort: the order is not 0 or 1";
+    if (n->arg.k2 & ~SORT_DESCENDING) return "argsort: the order is not 0 or 1";
     return ty_type_same_dims(a, y) ? NULL : "argsort: wrong dims";
   case OP_SEARCHSORTED:
     if (a->dtype != b->dtype) return "searchsorted: dtypes differ";
-    if (n->arg.k & ~1) return "searchsorted: the side is not 0 or 1";
+    if (n->arg.k & ~SIDE_RIGHT) return "searchsorted: the side is not 0 or 1";
     if (a->rank != b->rank || a->rank < 1) return "searchsorted: ranks differ or are 0";
     if (memcmp(a->dims, b->dims, (size_t)(a->rank - 1) * sizeof(i64)))
       return "searchsorted: leading dims differ";
@@ -430,10 +430,11 @@ static const char *verify_node(const Graph *g, const Node *n, i32 self) {
     if (n->arg.k < 0 || n->arg.k >= a->rank) return "scan: dim not within the rank";
     return ty_type_same_dims(a, &n->type) ? NULL : "scan: wrong dims";
   case DOT:
-    if (n->arg.k2 < 0 || n->arg.k2 > 2) return "matmul: no such code";
-    if (n->arg.k2 == 1 && n->type.dtype != T_F32 && n->type.dtype != T_F64)
+    if (n->arg.k2 < 0 || n->arg.k2 > PRODUCT_BF16) return "matmul: no such code";
+    if (n->arg.k2 == PRODUCT_BLAS && n->type.dtype != T_F32 && n->type.dtype != T_F64)
       return "matmul: OpenBLAS is for f32 and f64";
-    if (n->arg.k2 == 2 && n->type.dtype != T_BF16) return "matmul: the matrix unit is for bf16";
+    if (n->arg.k2 == PRODUCT_BF16 && n->type.dtype != T_BF16)
+      return "matmul: the matrix unit is for bf16";
     return verify_matmul(a, &g->node[n->src[1]].type, &n->type);
   case MOVE: return verify_move(g, n);
   }
@@ -482,7 +483,7 @@ static void out_value(Out *o, int dtype, u64 bits) {
     if (back == bits) break;
   }
   for (char *s = text; *s; s++)
-    if (*s == ',') *s = '.'; /* the host's locale */
+    if (*s == ',') *s = '.'; /* the process's locale */
   out(o, ", value=%s", text);
 }
 

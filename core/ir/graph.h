@@ -18,25 +18,30 @@
 **                 layout at two offsets is two inputs
 **   CONST         bits: the element, stored by ty_elem_store
 **   SCALAR        k = slot in the graph's scalars
-**   RANDOM        k = slot of the stream number (seed in the slot behind it); k2 = word 0-3
+**   RANDOM        k = slot of the stream number (seed in the slot behind it); k2 = word of RANDOM_WORDS
 **   VIEW, PUT     offset and strides, in elements of the operand laid out contiguously (row-major);
 **                 VIEW: the dims of the node; PUT: the dims of operand 1
 **   REDUCE        the run of adjacent dims k..k2 of the operand, which the result lacks
 **   ARGMAX ARGMIN the same
 **   SCAN          k = dim
-**   MATMUL        k2 = 1: by OpenBLAS; k2 = 2: bf16 on the matrix unit of the processor
+**   MATMUL        k2 = PRODUCT_*: who computes it
 **   GATHER        k = dim. Operand 1 is i64, 0-based and checked; dims of the result = its dims;
 **                 in other dims it is not larger than operand 0
 **   SCATTER*      k = dim. Operands: a, index (i64, 0-based, checked), src (dims of the index)
-**   ARGSORT       k = dim; k2 = 1: descending. Result 0-based
-**   SEARCHSORTED  operands: sorted [.., n], values [.., m], leading dims equal; k = 1: right.
+**   ARGSORT       k = dim; k2 = SORT_*. Result 0-based
+**   SEARCHSORTED  operands: sorted [.., n], values [.., m], leading dims equal; k = SIDE_*.
 **                 0-based
-**   ATTEND*       k = 1: causal; k2 = the chance that a weight is dropped, in 2^-30; bits: scale, as an
+**   ATTEND*       k = 1: causal; k2 = the chance that a weight is dropped, of DROP_ONE; bits: scale, as an
 **                 element. Operands: q [.., n, d], k [.., m, d], v [.., m, dv], all with the same
 **                 leading dims; mask, of bools or floats [.., n, m], or a bool without dims: none;
 **                 key, i32 [2], or such a bool: no dropout. Flat results are laid out by attend.c.
 **                 ATTEND_GRAD: then the result of ATTEND, and the gradient [.., n, dv]
 */
+enum { PRODUCT_OWN, PRODUCT_BLAS, PRODUCT_BF16 }; /* BF16: on the matrix unit of the processor */
+enum { SORT_ASCENDING, SORT_DESCENDING };
+enum { SIDE_LEFT, SIDE_RIGHT };
+enum { RANDOM_WORDS = 4, DROP_ONE = 1 << 30 };
+
 typedef struct Arg {
   i32 k, k2;
   union {

@@ -187,7 +187,7 @@ static const char *check_operand(const Program *p, const Instr *in) {
 }
 
 /* Levels: rows hold what every element of the row sees, so a row value never reads an element;
-** `tainted` are the elements of a COL program that hang on a reduction, which it may not have. */
+** `tainted` are the elements of a COL program that depend on a reduction, which it may not have. */
 static const char *check_level(const Program *p, int i, bool *tainted) {
   const Instr *in = &p->body[i];
   int sort = prims[in->op].sort;

@@ -1,7 +1,7 @@
 /*
 ** type.c -- dtypes, promotion, shapes, broadcasting; elements to numbers and back.
 ** In: types whose dims were checked by ty_type_fits.  Out: types, strides, text, bits.
-** Only what says so can fail. Conversions of floats are done on bits: the host may have set
+** Only what says so can fail. Conversions of floats are done on bits: the embedder may have set
 ** flush-to-zero or another rounding, and neither may reach an element.
 */
 #include "ir/type.h"
@@ -171,7 +171,7 @@ static u32 narrow(double v, int e, int m) {
   return sign | (u32)y;
 }
 
-/* f32 to double, exactly: the instruction would take a denormal for 0 under the host's flags. */
+/* f32 to double, exactly: the instruction would take a denormal for 0 under the thread's flags. */
 static double widen(float f) {
   u32 u = bits32(f), m = u & 0x7fffff;
   if (u >> 23 & 255 || !m) return (double)f;

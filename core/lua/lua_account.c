@@ -6,7 +6,7 @@
 **              memory, numbers, random streams and constants, and lies in the same way
 **     written  by storage: the same of what is written to it, and how often
 **     streams, checks    random streams taken; a sum over the indices whose range is checked
-** and of a trace slots and numbers, by the numbers that its description has for them. Fails for want of memory.
+** and of a trace slots and numbers, by the numbers that its description has for them. Fails when out of memory.
 **
 ** Memory is told by address, so both must be told before anything runs. Inputs and scalars have other numbers in
 ** another capture, and what is equal may be one node or two: so graphs are folded anew over one leaf for each place,
@@ -41,14 +41,14 @@ static void mix_layout(Print *p, const Type *t, const i64 *strides) {
 typedef struct BoundGraph {
   const Node *node;
   i32 n;
-  const struct BatchInput *input;
+  const struct RecordingInput *input;
   const u8 *constant; /* per input: it was made by the function, its bytes tell what it is */
   const u64 *scalar;
 } BoundGraph;
 
 static void print_leaf(const BoundGraph *g, const Node *n, Print *p) {
   if (n->op == OP_INPUT) {
-    const struct BatchInput *in = &g->input[n->arg.k2];
+    const struct RecordingInput *in = &g->input[n->arg.k2];
     if (g->constant[n->arg.k2]) mix(p, in->buf->data, (size_t)in->buf->bytes);
     else mix(p, &in->buf, sizeof in->buf);
     mix(p, &in->offset, sizeof in->offset);
@@ -191,8 +191,8 @@ static void add_instance(lua_State *L, State *S, Instance *I, const Tensor *cons
   u8 *constant = scratch(L, I->ninput, 1);
   for (i32 i = 0; i < I->ninput; i++) constant[i] = I->input[i].outside < 0;
   ty_instance_bind(S, I, outside, number);
-  I->batch.ninput = 0;
-  BoundGraph g = {from->node, from->n, I->batch.input, constant, I->batch.g.scalar};
+  I->recording.ninput = 0;
+  BoundGraph g = {from->node, from->n, I->recording.input, constant, I->recording.g.scalar};
   const Print *p = push_prints(L, &g);
   i32 *first = scratch(L, I->ntarget, sizeof *first);
   for (i32 i = I->nmade - 1; i >= 0; i--)
@@ -259,7 +259,7 @@ static Print print_storage(const Capture *c, const Storage *st, const Print *p) 
   Type t = {.dtype = st->dtype, .rank = 1, .dims = {st->numel}};
   Print y = {OP_INPUT, OP_INPUT};
   i64 offset = 0, strides[MAX_RANK] = {1};
-  if (st->batch == c->batch) return p[st->node];
+  if (st->recording == c->recording) return p[st->node];
   mix_type(&y, &t);
   mix(&y, st->buf->data, (size_t)st->buf->bytes);
   mix(&y, &offset, sizeof offset);
@@ -277,7 +277,7 @@ int ty_account_session(lua_State *L) {
   lua_createtable(L, 0, 4);
   lua_newtable(L);
   lua_newtable(L);
-  const Batch *b = c->batch;
+  const Recording *b = c->recording;
   u8 *constant = scratch(L, b->ninput, 1);
   for (i32 i = 0; i < b->ninput; i++) constant[i] = !is_outside(c, b->input[i].buf);
   const Print *p =

@@ -52,13 +52,15 @@ static inline bool ty_calc_cast(State *S, Tensor *x, int dtype) {
 /* Outside of lazy mode a calculation without tensor operands may be one kernel: open, record,
 ** close. open gives NULL when there is nothing to close. Fewer than 60 nodes. close computes y;
 ** after a failure of either y is empty. */
-static inline Batch *ty_calc_open(State *S) { return S->open ? NULL : (S->open = ty_batch_new(S)); }
+static inline Recording *ty_calc_open(State *S) {
+  return S->open ? NULL : (S->open = ty_recording_new(S));
+}
 
-static inline bool ty_calc_close(State *S, Batch *b, bool ok, Tensor *y) {
+static inline bool ty_calc_close(State *S, Recording *b, bool ok, Tensor *y) {
   if (b) {
     S->open = NULL;
     ok = ok && S->cut(S, b, y->st);
-    ty_batch_drop(S, b);
+    ty_recording_drop(S, b);
   }
   if (!ok) ty_tensor_release(y);
   return ok;

@@ -12,7 +12,6 @@
 
 #define FILE_MAX_SIZE \
   4000 /* slots, numbers, tensors made: they lie on the stacks of Lua and of C */
-#define LATE_NUMBERS 65536 /* numbers that need sizes are counted from here on */
 
 /* table(n_array, n_hash): an empty table of these sizes, such as a trace makes. */
 static int capture_table(lua_State *L) {
@@ -151,7 +150,7 @@ static void find_keys(Reader *r, i32 n) {
   for (i32 i = 1; i <= n; i++) {
     lua_rawgeti(L, r->keys - 1, i);
     lua_rawgeti(L, -1, 1);
-    bool field = lua_isstring(L, -1) && !strcmp(lua_tostring(L, -1), "field");
+    bool field = lua_isstring(L, -1) && !strcmp(lua_tostring(L, -1), ty_guards[G_FIELD].name);
     lua_rawgeti(L, -2, 3);
     if (field && lua_type(L, -1) == LUA_TSTRING) {
       lua_pushvalue(L, -1);
@@ -176,7 +175,6 @@ static void find_keys(Reader *r, i32 n) {
 
 static void read_keys(Reader *r, Guard *g) {
   lua_State *L = r->L;
-  g->op = G_KEYS;
   lua_rawgeti(L, -1, 3);
   g->n = (i32)lua_objlen(L, -1);
   g->b = r->T->nanchors + 1;
@@ -199,7 +197,6 @@ static void read_tensor(Reader *r, Guard *g) {
   const Tensor *t = ty_lua_test(L, -1);
   lua_pop(L, 1);
   if (!t || !t->st) luaL_error(L, "the guard's tensor is gone");
-  g->op = G_TENSOR;
   g->tensor = array(r, 1, sizeof *g->tensor + t->type.rank * sizeof *g->tensor->dim);
   g->tensor->dtype = t->type.dtype;
   g->tensor->rank = t->type.rank;
@@ -218,7 +215,6 @@ static void read_tensor(Reader *r, Guard *g) {
 
 static void read_closure(Reader *r, Guard *g) {
   lua_State *L = r->L;
-  g->op = G_CLOSURE;
   g->dump = array(r, 1, sizeof *g->dump);
   lua_rawgeti(L, -1, 3);
   int status = lua_dump(L, keep_dump, g->dump);
@@ -227,7 +223,6 @@ static void read_closure(Reader *r, Guard *g) {
 }
 
 static void read_type(Reader *r, Guard *g) {
-  g->op = G_TYPE;
   lua_rawgeti(r->L, -1, 3);
   const char *name = lua_tostring(r->L, -1);
   g->b = LUA_TNONE;
@@ -236,48 +231,6 @@ static void read_type(Reader *r, Guard *g) {
   lua_pop(r->L, 1);
   if (g->b == LUA_TNONE) luaL_error(r->L, "unknown type in a guard");
 }
-
-typedef struct GuardName {
-  const char *name;
-  u8 op;
-  char form; /* s: slot, i: slot and index, ss: two slots ... */
-} GuardName;
-
-static const GuardName names[] = {{"upvalue", G_UPVALUE, 'i'},
-                                  {"env", G_ENV, 's'},
-                                  {"field", G_FIELD, 'f'},
-                                  {"metatable", G_METATABLE, 's'},
-                                  {"type", G_TYPE, 't'},
-                                  {"equal", G_OBJECT, 'e'},
-                                  {"same", G_SAME, 'p'},
-                                  {"distinct", G_DISTINCT, 'p'},
-                                  {"length", G_LENGTH, 'l'},
-                                  {"keys", G_KEYS, 'k'},
-                                  {"tensor", G_TENSOR, 'T'},
-                                  {"closure", G_CLOSURE, 'c'},
-                                  {"number", G_NUMBER, 'n'},
-                                  {"bound", G_BOUND, 'b'},
-                                  {"const", G_CONST, 'v'},
-                                  {"size", G_SIZE, 'S'},
-                                  {"add", G_ADD, '2'},
-                                  {"sub", G_SUB, '2'},
-                                  {"mul", G_MUL, '2'},
-                                  {"div", G_DIV, '2'},
-                                  {"unm", G_UNM, '1'},
-                                  {"abs", G_ABS, '1'},
-                                  {"floor", G_FLOOR, '1'},
-                                  {"ceil", G_CEIL, '1'},
-                                  {"sqrt", G_SQRT, '1'},
-                                  {"call", G_CALL, 'C'},
-                                  {"lt", G_LT, 'o'},
-                                  {"le", G_LE, 'o'},
-                                  {"eq", G_EQ, 'o'},
-                                  {"whole", G_WHOLE, 'w'},
-                                  {"grad", G_GRAD, 's'},
-                                  {"no_grad", G_NO_GRAD, 's'},
-                                  {"string_metatable", G_STRING_METATABLE, '-'},
-                                  {"cell_same", G_CELL, 'u'},
-                                  {"cell_distinct", G_CELL, 'U'}};
 
 static bool item_true(Reader *r, int i) {
   lua_rawgeti(r->L, -1, i);
@@ -326,73 +279,77 @@ static void add_bound(Reader *r, i32 size) {
   T->bound[T->nbounds++] = (Bound){T->nnumbers + 1, size};
 }
 
-/* The instruction on top of the stack. */
-static void read_guard(Reader *r, Guard *g) {
+/* How many operands of these kinds an instruction has had so far. */
+typedef struct Operands {
+  int places, indices;
+} Operands;
+
+/* A slot, number or size: the first is a, the second b. */
+static void set_place(Guard *g, Operands *had, i32 place) {
+  *(had->places++ ? &g->b : &g->a) = place;
+}
+
+/* The operand in column i of the instruction on top of the stack. */
+static void read_operand(Reader *r, Guard *g, GuardOperand operand, int i, Operands *had) {
   lua_State *L = r->L;
-  lua_rawgeti(L, -1, 1);
-  const char *name = lua_tostring(L, -1);
-  const GuardName *row = NULL;
-  for (int i = 0; i < TY_COUNT(names) && name && !row; i++)
-    if (names[i].name[0] == name[0] && !strcmp(names[i].name, name)) row = &names[i];
-  lua_pop(L, 1);
-  if (!row) luaL_error(L, "unknown guard %s", name ? name : "?");
-  *g = (Guard){.op = row->op};
-  if (strchr("isftepnblkTc", row->form)) {
-    g->a = strchr("teTnbl", row->form) ? asked_slot(r, 2) : known_slot(r, 2);
-    g->doubt = !r->is_table[item(r, 2)];
-  }
-  switch (row->form) {
-  case 's':
-    if (g->op == G_GRAD) g->b = r->T->narg + r->T->lead - r->T->ngrads + ++r->grads;
+  switch (operand) {
+  case ON_NONE: break;
+  case ON_LAST:
+  case ON_SLOT:
+    set_place(g, had, operand == ON_LAST ? asked_slot(r, i) : known_slot(r, i));
+    if (had->places == 1) g->doubt = !r->is_table[item(r, i)];
     break;
-  case 'i': g->b = item(r, 3); break;
-  case 'f': read_field(r, g); break;
-  case 't':
-    read_type(r, g);
-    r->is_table[item(r, 2)] |= g->b == LUA_TTABLE;
+  case ON_INDEX: *(had->indices++ ? &g->upvalue : &g->n) = item(r, i); break;
+  case ON_KEY: read_field(r, g); break;
+  case ON_VALUE: read_equal(r, g); break;
+  case ON_TYPE: read_type(r, g); break;
+  case ON_KEYS: read_keys(r, g); break;
+  case ON_TENSOR: read_tensor(r, g); break;
+  case ON_CODE: read_closure(r, g); break;
+  case ON_MAYBE:
+    if ((int)lua_objlen(L, -1) >= i) set_place(g, had, known_number(r, i));
     break;
-  case 'e': read_equal(r, g); break;
-  case 'p': g->b = known_slot(r, 3); break;
-  case 'u':
-  case 'U':
-    g->a = known_slot(r, 2);
-    g->b = known_slot(r, 3);
-    g->n = item(r, 4);
-    g->upvalue = item(r, 5);
-    g->want = row->form == 'u';
-    break;
-  case 'l': g->n = item(r, 3); break;
-  case 'k': read_keys(r, g); break;
-  case 'T': read_tensor(r, g); break;
-  case 'c': read_closure(r, g); break;
-  case 'v':
-    lua_rawgeti(L, -1, 2);
+  case ON_NUMBER: set_place(g, had, known_number(r, i)); break;
+  case ON_CONST:
+    lua_rawgeti(L, -1, i);
     g->v = lua_tonumber(L, -1);
     lua_pop(L, 1);
     break;
-  case 'b': add_bound(r, known_size(r, 3)); break;
-  case 'S': g->a = known_size(r, 2); break;
-  case '2': g->b = known_number(r, 3); /* fallthrough */
-  case '1': g->a = known_number(r, 2); break;
-  case 'C':
-    g->n = anchor_item(r, 2);
-    g->a = known_number(r, 3);
-    g->b = lua_objlen(L, -1) > 3 ? known_number(r, 4) : 0;
-    break;
-  case 'o':
-    g->a = known_number(r, 2);
-    g->b = known_number(r, 3);
-    g->want = item_true(r, 4);
-    break;
-  case 'w':
-    g->a = known_number(r, 2);
-    g->want = item_true(r, 3);
-    break;
-  default: break;
+  case ON_SIZE: set_place(g, had, known_size(r, i)); break;
+  case ON_BOUND: add_bound(r, known_size(r, i)); break;
+  case ON_FUNCTION: g->n = anchor_item(r, i); break;
+  case ON_OUTCOME: g->want = item_true(r, i); break;
   }
-  if (strchr("flk", row->form)) r->is_table[item(r, 2)] = 1;
-  if (g->op <= G_METATABLE) r->slot++;
-  if (g->op >= G_NUMBER && g->op <= G_CALL) r->T->nnumbers++;
+}
+
+/* The opcode of the instruction on top of the stack. */
+static GuardOp read_op(Reader *r) {
+  lua_State *L = r->L;
+  lua_rawgeti(L, -1, 1);
+  const char *name = lua_tostring(L, -1);
+  for (int op = 0; op < G_COUNT && name; op++) {
+    const char *is = ty_guards[op].name;
+    if (!is || is[0] != name[0] || strcmp(is, name) != 0) continue;
+    lua_pop(L, 1);
+    return (GuardOp)op;
+  }
+  luaL_error(L, "unknown guard %s", name ? name : "?");
+  return G_COUNT;
+}
+
+/* The instruction on top of the stack. */
+static void read_guard(Reader *r, Guard *g) {
+  GuardOp op = read_op(r);
+  const GuardRow *row = &ty_guards[op];
+  Operands had = {0, 0};
+  *g = (Guard){.op = (u8)op};
+  for (int i = 0; i < GUARD_OPERANDS; i++)
+    read_operand(r, g, (GuardOperand)row->operand[i], i + 2, &had);
+  if (g->op == G_GRAD) g->b = r->T->narg + r->T->lead - r->T->ngrads + ++r->grads;
+  if (g->op == G_CELL_SAME) g->want = true;
+  if (row->table || (g->op == G_TYPE && g->b == LUA_TTABLE)) r->is_table[item(r, 2)] = 1;
+  if (row->kind == GUARD_READ) r->slot++;
+  if (row->kind == GUARD_NUMBER) r->T->nnumbers++;
 }
 
 static i32 count_of(const Reader *r, const char *list) {
@@ -654,7 +611,7 @@ static bool is_like(const Trace *T, const Instance *I) {
 }
 
 /* An evaluation for each set of sizes pays where they come again; one for sizes that come once does
-** not, and neither does playing for each number of many. */
+** not, and neither does a replay for each of many numbers. */
 static void count_wasted(Trace *T) {
   T->wasted = T->hits - T->used < 2 ? TY_MIN(T->wasted + 1, WASTED_FREE + 12) : 0;
   T->used = T->hits;
@@ -662,7 +619,7 @@ static void count_wasted(Trace *T) {
 }
 
 /* The session's graph becomes one more instance of a trace: the function was evaluated and its
-** description is the same but for sizes, or a tape was played. Instances know tensors by the same
+** description is the same but for sizes, or a tape was replayed. Instances know tensors by the same
 ** numbers. */
 static int extend(lua_State *L, State *S, Entry *e, Trace *T) {
   Instance *I = read_instance(L, S, 1, e);
@@ -762,5 +719,7 @@ void ty_lua_open_trace(lua_State *L, int m) {
   ty_lua_register(L, fns);
   lua_pushinteger(L, LATE_NUMBERS);
   lua_setfield(L, -2, "LATE");
+  ty_guard_push_rows(L);
+  lua_setfield(L, -2, "guards");
   lua_pop(L, 2);
 }

@@ -1,7 +1,7 @@
 /*
 ** lua_check.c -- what jit.check needs of the core: contents of tensors, their tapes and gradients kept and put
 ** back, the random state rewound, the first element in which two tensors differ.
-** In: tensors. Out: under `internals.check` the functions below. Fails for want of memory.
+** In: tensors. Out: under `internals.check` the functions below. Fails when out of memory.
 **
 ** What a tensor holds is kept by holding its buffer, which costs nothing until somebody writes. A
 ** buffer whose address left is copied, and gets its bytes back in place.
@@ -14,7 +14,7 @@ static bool is_fixed(const Buffer *b) { return b->exposed || b->foreign; }
 
 static void compute(lua_State *L, State *S, const Tensor *t) {
   if (t->st->many) ty_lua_error(L, "check: a tensor belongs to a vmap that has ended");
-  if (t->st->batch && !S->cut(S, t->st->batch, t->st)) ty_lua_fail(L, S);
+  if (t->st->recording && !S->cut(S, t->st->recording, t->st)) ty_lua_fail(L, S);
 }
 
 /* still(tensor) -> another tensor, which keeps what the storage holds now; its version */

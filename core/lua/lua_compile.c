@@ -1,18 +1,19 @@
 /*
-** lua_compile.c -- jit.compile's entry, what explain tells, jit.graph.
-** In: Lua functions. Out: for compile a C function `pick` that lua/tycho/compile.lua wraps as
+** lua_compile.c -- jit.compile's entry: whether a trace answers a call, it is captured, or it runs and is recorded.
+** In: Lua functions. Out: a C function `pick` that lua/tycho/compile.lua wraps as
 **   function(...) local run, y = pick(...) if run then return run(...) end return y end
 ** It answers with nil and the one result, or with a function to run: the user's own, which then runs
 ** by a tail call in the wrapper's place, so that error levels, yields, tracebacks and depth are those
 ** of plain Lua; or one that hands out as many results as there are.
 **
-** Nobody tells when that function returns: any hook would be a frame of ours under the user's.
+** Lua has no hook for the return of that function that would not be a frame of ours under the user's.
 ** Instead every entry of Tycho asks Lua's stack (ty_lua_sync): frames are numbered by stack slots
 ** (lua_Debug.i_ci), so the frame right above the caller is found and compared. A wrong answer costs
 ** fusion, never a result: recording longer or shorter gives the same values.
 */
 #include <lua.h>
 #include <stdio.h>
+#include "lua/lua_compile.h"
 #include "lua/lua_modes.h"
 #include "lua/lua_protect.h"
 #include "lua/lua_trace.h"
@@ -278,7 +279,7 @@ static void count_barren(Entry *e) {
 
 #define BARREN_FREE 4
 /* tried(handle, productive, late): after a capture. Failed ones make pauses that double, and so do those
-** that nobody had use of. late: it was given up for want of time, and waits to be asked for. */
+** that nobody had use of. late: it was given up when out of time, and waits to be asked for. */
 static int compile_tried(lua_State *L) {
   ty_lua_enter(L);
   Entry *e = luaL_checkudata(L, 1, ENTRY_META);
@@ -348,94 +349,6 @@ static int compile_stance(lua_State *L) {
   return 1;
 }
 
-/* --- explain */
-
-static void set_number(lua_State *L, const char *key, double v) {
-  lua_pushnumber(L, v);
-  lua_setfield(L, -2, key);
-}
-
-static void set_string(lua_State *L, const char *key, const char *s) {
-  if (!s || !*s) return;
-  lua_pushstring(L, s);
-  lua_setfield(L, -2, key);
-}
-
-void ty_lua_plan_text(lua_State *L, const Source *from) {
-  Text t = {0};
-  ty_compile_text(ty_lua_state(L), from, &t);
-  lua_pushlstring(L, ty_text_str(&t), t.n);
-  ty_text_free(&t);
-}
-
-static void push_seen(lua_State *L, const Seen *s) {
-  lua_createtable(L, 0, 8);
-  set_number(L, "runs", (double)s->runs);
-  set_number(L, "kernels", s->nkernels);
-  set_number(L, "steps", s->nsteps);
-  set_number(L, "operations", (double)s->nops);
-  set_number(L, "operations_saved", (double)TY_MAX(s->nops - s->nsteps, 0));
-  set_number(L, "bytes_moved", (double)s->bytes_moved);
-  set_number(L, "bytes_saved", (double)s->bytes_saved);
-  if (!s->source) return;
-  ty_lua_plan_text(L, s->source);
-  lua_setfield(L, -2, "text");
-}
-
-static void push_signature(lua_State *L, const Signature *t) {
-  char text[160];
-  lua_createtable(L, t->nparts, 0);
-  for (i32 i = 0; i < t->nparts; i++) {
-    ty_entry_part(&t->part[i], text, sizeof text);
-    lua_pushstring(L, text);
-    lua_rawseti(L, -2, i + 1);
-  }
-}
-
-static void push_trace(lua_State *L, const Signature *t) {
-  lua_createtable(L, 0, 4);
-  set_number(L, "hits", (double)t->hits);
-  set_number(L, "unseen", (double)t->unseen);
-  lua_pushboolean(L, t->rest > 0);
-  lua_setfield(L, -2, "rests");
-  push_signature(L, t);
-  lua_setfield(L, -2, "signature");
-  lua_createtable(L, t->nseen, 0);
-  for (i32 i = 0; i < t->nseen; i++) {
-    push_seen(L, &t->seen[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
-  lua_setfield(L, -2, "graphs");
-}
-
-/* info(handle) -> table: counters and traces, most recent first */
-static int compile_info(lua_State *L) {
-  ty_lua_enter(L);
-  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
-  lua_createtable(L, 0, 8);
-  set_number(L, "calls", (double)e->calls);
-  set_number(L, "nested", (double)e->nested);
-  set_number(L, "hits", (double)e->hits);
-  set_number(L, "misses", (double)e->misses);
-  set_number(L, "evicted", (double)e->evicted);
-  set_number(L, "skips", (double)e->skips);
-  set_number(L, "captures", (double)e->captures);
-  set_number(L, "evicted_traces", (double)e->evicted_traces);
-  lua_createtable(L, MISSES_MAX, 0);
-  for (i64 i = TY_MAX(e->misses - MISSES_MAX, 1), k = 1; i < e->misses; i++, k++) {
-    lua_pushstring(L, e->miss[i % MISSES_MAX]);
-    lua_rawseti(L, -2, (int)k);
-  }
-  lua_setfield(L, -2, "differences");
-  lua_createtable(L, e->nsig, 0);
-  for (i32 i = 0; i < e->nsig; i++) {
-    push_trace(L, e->sig[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
-  lua_setfield(L, -2, "signatures");
-  return 1;
-}
-
 /* reset(handle): forgets traces and counters */
 static int compile_reset(lua_State *L) {
   ty_lua_enter(L);
@@ -450,190 +363,9 @@ static int compile_reset(lua_State *L) {
   return 0;
 }
 
-/* --- graph */
-
-/* What jit.graph heard: copies of the graphs, and the buffers of storages that were written, to put
- * back. */
-typedef struct Heard {
-  State *S;
-  bool failed;
-  i32 ngraph, graph_cap, nsaved, saved_cap;
-  struct HeardGraph {
-    Graph g;   /* nodes and scalars only */
-    u8 *shown; /* per node: a tensor waits for it */
-  } * graph;
-  struct Saved {
-    Storage *st;
-    Buffer *buf;
-  } * saved;
-} Heard;
-
-static bool grow(void *list, i32 n, i32 *cap, size_t size) {
-  void *p, **at = list;
-  if (n < *cap) return true;
-  i32 more = *cap ? *cap * 2 : 8;
-  if (!(p = ty_mem_realloc(*at, size * (size_t)more))) return false;
-  *at = p;
-  *cap = more;
-  return true;
-}
-
-static bool save(Heard *h, Storage *st) {
-  for (i32 i = 0; i < h->nsaved; i++)
-    if (h->saved[i].st == st) return true;
-  if (!grow(&h->saved, h->nsaved, &h->saved_cap, sizeof *h->saved)) return false;
-  h->saved[h->nsaved++] = (struct Saved){ty_storage_hold(st), ty_buffer_hold(st->buf)};
-  return true;
-}
-
-static bool hear_graph(Heard *h, const Batch *b) {
-  if (b->g.n == 0) return true;
-  if (!grow(&h->graph, h->ngraph, &h->graph_cap, sizeof *h->graph)) return false;
-  struct HeardGraph *y = &h->graph[h->ngraph];
-  memset(y, 0, sizeof *y);
-  size_t bytes = sizeof(Node) * (size_t)b->g.n, scalars = sizeof(u64) * (size_t)b->g.nscalar;
-  y->g.node = ty_mem_alloc(bytes);
-  y->g.scalar = ty_mem_alloc(scalars + 1);
-  y->shown = ty_mem_zalloc((size_t)b->g.n);
-  if (!y->g.node || !y->g.scalar || !y->shown) {
-    ty_mem_free(y->g.node);
-    ty_mem_free(y->g.scalar);
-    ty_mem_free(y->shown);
-    return false;
-  }
-  memcpy(y->g.node, b->g.node, bytes);
-  if (scalars) memcpy(y->g.scalar, b->g.scalar, scalars);
-  y->g.n = b->g.n;
-  y->g.nscalar = b->g.nscalar;
-  for (const Storage *st = b->waiting; st; st = st->next) y->shown[st->node] = 1;
-  h->ngraph++;
-  return true;
-}
-
-static void hear(void *ctx, Batch *b) {
-  Heard *h = ctx;
-  if (!hear_graph(h, b)) h->failed = true;
-  for (Storage *st = b->waiting, *next; st; st = next) {
-    next = st->next;
-    if (!st->buf || save(h, st)) continue;
-    h->failed = true;
-    ty_storage_settle(st, ty_buffer_hold(st->buf)); /* what cannot be put back is not written */
-  }
-}
-
-/* What was written is as it was before the call. */
-static void put_back(Heard *h) {
-  for (i32 i = 0; i < h->nsaved; i++) {
-    Storage *st = h->saved[i].st;
-    ty_storage_settle(st, h->saved[i].buf);
-    ty_storage_drop(st);
-  }
-  h->nsaved = 0;
-}
-
-static int heard_gc(lua_State *L) {
-  Heard *h = lua_touserdata(L, 1);
-  put_back(h);
-  for (i32 i = 0; i < h->ngraph; i++) {
-    ty_mem_free(h->graph[i].g.node);
-    ty_mem_free(h->graph[i].g.scalar);
-    ty_mem_free(h->graph[i].shown);
-  }
-  ty_mem_free(h->graph);
-  ty_mem_free(h->saved);
-  memset(h, 0, sizeof *h);
-  return 0;
-}
-
-static void push_shape(lua_State *L, const Type *t) {
-  lua_createtable(L, t->rank, 0);
-  for (int d = 0; d < t->rank; d++) {
-    lua_pushnumber(L, (double)t->dims[d]);
-    lua_rawseti(L, -2, d + 1);
-  }
-}
-
-static void push_node(lua_State *L, const Node *n, bool shown) {
-  lua_createtable(L, 0, 5);
-  set_string(L, "op", ty_ops[n->op].name);
-  set_string(L, "dtype", ty_dtypes[n->type.dtype].name);
-  push_shape(L, &n->type);
-  lua_setfield(L, -2, "shape");
-  lua_createtable(L, 3, 0);
-  for (int i = 0; i < MAX_SRC && n->src[i] >= 0; i++) {
-    lua_pushnumber(L, n->src[i] + 1);
-    lua_rawseti(L, -2, i + 1);
-  }
-  lua_setfield(L, -2, "src");
-  lua_pushboolean(L, shown);
-  lua_setfield(L, -2, "live");
-}
-
-static void push_text(lua_State *L, const Graph *g,
-                      size_t (*print)(const Graph *, char *, size_t)) {
-  size_t n = print(g, NULL, 0) + 1;
-  char *buf = lua_newuserdata(L, n);
-  print(g, buf, n);
-  lua_pushstring(L, buf);
-  lua_remove(L, -2);
-}
-
-static void push_graph(lua_State *L, const struct HeardGraph *h) {
-  lua_createtable(L, h->g.n, 2);
-  for (i32 i = 0; i < h->g.n; i++) {
-    push_node(L, &h->g.node[i], h->shown[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
-  push_text(L, &h->g, ty_graph_print);
-  lua_setfield(L, -2, "text");
-  push_text(L, &h->g, ty_dump_dot);
-  lua_setfield(L, -2, "dot");
-}
-
-/* graph(f, ...) -> list of {nodes..., text, dot} */
-static int compile_graph(lua_State *L) {
-  State *S = ty_lua_enter(L);
-  luaL_checktype(L, 1, LUA_TFUNCTION);
-  if (S->open) return ty_lua_error(L, "graph: cannot be called inside a compiled function");
-  Heard *h = lua_newuserdata(L, sizeof *h);
-  memset(h, 0, sizeof *h);
-  h->S = S;
-  lua_insert(L, 1);
-  lua_createtable(L, 0, 1);
-  lua_pushcfunction(L, heard_gc);
-  lua_setfield(L, -2, "__gc");
-  lua_setmetatable(L, 1);
-  Protect p;
-  bool hooked, collects = lua_gc(L, LUA_GCISRUNNING, 0) != 0;
-  Lazy like = {.thread = L, .pinned = &p, .on_cut = hear, .ctx = h};
-  Lazy *z = ty_lazy_open(S, &like);
-  if (!z) return ty_lua_error(L, "graph: out of memory");
-  if (collects) lua_gc(L, LUA_GCSTOP, 0); /* what finalisers write would be put back */
-  int status = ty_lua_protect(L, (Host *)S, &p, lua_gettop(L) - 2, 0, &hooked);
-  if (collects) lua_gc(L, LUA_GCRESTART, 0);
-  hear(h, z->open);
-  z->on_cut = NULL;
-  for (i32 i = 0; i < h->nsaved;
-       i++) { /* writes that still wait are dropped, nothing is run for them */
-    Storage *st = h->saved[i].st;
-    if (st->batch == z->open) ty_storage_settle(st, ty_buffer_hold(st->buf));
-  }
-  z->open->closed = true;
-  ty_lazy_abandon(S, z);
-  put_back(h); /* now, not when the collector comes */
-  if (status) return lua_error(L);
-  if (h->failed) return ty_lua_error(L, "graph: out of memory");
-  lua_createtable(L, h->ngraph, 0);
-  for (i32 i = 0; i < h->ngraph; i++) {
-    push_graph(L, &h->graph[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
-  return 1;
-}
-
 /* Functions of the user's run under these, which hold no tensor of theirs meanwhile, or ask for it again. */
 bool ty_lua_is_caller(lua_CFunction fn) {
-  return fn == compile_graph || fn == compile_pick || fn == compile_pick_again;
+  return fn == ty_recorded_list || fn == compile_pick || fn == compile_pick_again;
 }
 
 /* Where dumps go; stdout is the script's. */
@@ -644,9 +376,9 @@ static void say(void *ctx, const char *s, size_t n) {
 
 void ty_lua_open_compile(lua_State *L, int m, int t) {
   static const luaL_Reg fns[] = {{"_entry", compile_entry},
-                                 {"_info", compile_info},
+                                 {"_info", ty_explain_info},
                                  {"_reset", compile_reset},
-                                 {"_graph", compile_graph},
+                                 {"_graph", ty_recorded_list},
                                  {"_captures", compile_captures},
                                  {"_due", compile_due},
                                  {"_tried", compile_tried},

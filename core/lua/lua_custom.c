@@ -52,7 +52,7 @@ static int capture_graph(lua_State *L) {
     lua_pop(L, 1);
     if (!made[i] || !made[i]->st) return luaL_error(L, "a result is a tensor that was released");
   }
-  const Batch *b = S->capture->batch;
+  const Recording *b = S->capture->recording;
   if (!ty_instance_outputs(S, made, nmade, node, &n) || !push_text(L, &b->g)) {
     lua_pushnil(L);
     lua_pushstring(L, S->capture->refused ? S->capture->why : "out of memory");

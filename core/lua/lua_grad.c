@@ -1,7 +1,7 @@
 /*
 ** lua_grad.c -- gradients as Lua sees them: properties of tensors, and what lua/tycho/grad.lua walks with.
 ** In: tensors. Out: gradients, leaves, and backward passes as userdata. Raises what tape.c and backward.c have to say.
-** A way back stops at a function of the user's (custom_grad, checkpoint) and hands it out, so that Lua code
+** A backward pass stops at a function of the user's (custom_grad, checkpoint) and hands it out, so that Lua code
 ** never runs under C: it may raise and yield.
 */
 #include "record/capture.h"
@@ -35,7 +35,7 @@ static int grad_mode(lua_State *L) {
   return 1;
 }
 
-/* start(retain, create, wanted = nil, floor) -> a way back; wanted: watched tensors */
+/* start(retain, create, wanted = nil, floor) -> a backward pass; wanted: watched tensors */
 static int grad_start(lua_State *L) {
   State *S = ty_lua_enter(L);
   Back *b = lua_newuserdata(L, sizeof *b);

@@ -14,7 +14,7 @@
 
 /* --- text */
 
-/* Pushes the text of g, or nothing and false without memory. */
+/* Pushes the text of g, or nothing and false when out of memory. */
 static bool push_text(lua_State *L, const Graph *g) {
   size_t n = ty_graph_print(g, NULL, 0);
   char *buf = ty_mem_alloc(n + 1);
@@ -75,21 +75,21 @@ static int graph_value(lua_State *L) {
 
 #define RECORD_NODES 1000 /* one more operation, cat of a list, takes at most three times as many */
 
-typedef struct Recording {
+typedef struct RecordedCall {
   State *S;
   Lazy *z;
   bool cut;
-} Recording;
+} RecordedCall;
 
-static void hear_cut(void *ctx, Batch *b) {
-  Recording *r = ctx;
+static void hear_cut(void *ctx, Recording *b) {
+  RecordedCall *r = ctx;
   if (b->g.n) r->cut = true;
 }
 
 /* Pushes a tensor that sees the input's buffer as its node does. */
-static void push_input(lua_State *L, State *S, const Batch *b, i32 k) {
-  Tensor *y = ty_lua_push(L); /* may collect garbage: pointers into the batch come after it */
-  const struct BatchInput *in = &b->input[k];
+static void push_input(lua_State *L, State *S, const Recording *b, i32 k) {
+  Tensor *y = ty_lua_push(L); /* may collect garbage: pointers into the recording come after it */
+  const struct RecordingInput *in = &b->input[k];
   const Node *n = &b->g.node[in->node];
   Storage *st = ty_storage_new(S, n->type.dtype, in->buf->bytes / ty_dtypes[n->type.dtype].bytes);
   if (!st) ty_lua_fail(L, S);
@@ -100,17 +100,17 @@ static void push_input(lua_State *L, State *S, const Batch *b, i32 k) {
   y->st = st;
 }
 
-/* (results...) -> text, node numbers of the results, inputs. Upvalue 3: the Recording. */
+/* (results...) -> text, node numbers of the results, inputs. Upvalue 3: the RecordedCall. */
 static int recorded(lua_State *L) {
-  Recording *r = lua_touserdata(L, lua_upvalueindex(3));
-  Batch *b = r->z->open;
+  RecordedCall *r = lua_touserdata(L, lua_upvalueindex(3));
+  Recording *b = r->z->open;
   int n = lua_gettop(L);
   lua_createtable(L, n, 0);
   for (int i = 1; i <= n; i++) {
     const Tensor *t = ty_lua_test(L, i);
     if (!t || !t->st)
       return ty_lua_error(L, "record: result %d must be a tensor, got %s", i, ty_lua_show(L, i));
-    if (t->st->batch && t->st->batch != b)
+    if (t->st->recording && t->st->recording != b)
       return ty_lua_error(L, "record: result %d is pending elsewhere", i);
     i32 node = ty_record_node(r->S, b, t);
     if (node < 0) return ty_lua_error(L, "record: out of memory");
@@ -134,7 +134,7 @@ static int graph_record(lua_State *L) {
   State *S = ty_lua_enter(L);
   luaL_checktype(L, 1, LUA_TFUNCTION);
   if (S->open) return ty_lua_error(L, "record: cannot be called inside a compiled function");
-  Recording r = {.S = S};
+  RecordedCall r = {.S = S};
   Protect p;
   bool hooked;
   Lazy like = {.thread = L, .pinned = &p, .on_cut = hear_cut, .ctx = &r};
@@ -144,10 +144,10 @@ static int graph_record(lua_State *L) {
   lua_pushcclosure(L, recorded, 3);
   lua_insert(L, 1);
   if (!(r.z = ty_lazy_open(S, &like))) return ty_lua_error(L, "record: out of memory");
-  S->batch_nodes = RECORD_NODES;
+  S->recording_nodes = RECORD_NODES;
   int status = ty_lua_protect(L, (Host *)S, &p, lua_gettop(L) - 2, LUA_MULTRET, &hooked);
-  S->batch_nodes = 0;
-  /* Whatever raises, raises under pcall: the batch is closed in any case. */
+  S->recording_nodes = 0;
+  /* Whatever raises, raises under pcall: the recording is closed in any case. */
   if (!status && !r.cut) status = ty_lua_protect(L, (Host *)S, &p, lua_gettop(L) - 1, 3, &hooked);
   r.z->on_cut = NULL;
   ty_lazy_close(S, r.z);

@@ -1,59 +1,117 @@
 /*
 ** lua_guard.h -- what a trace consists of: guards over slots and numbers, recipes of values. Made by
-** lua_capture.c, run by lua_trace.c, known to no other file.
+** lua_capture.c, run by lua_trace.c, told by lua_account.c, known to no other file.
 */
 #ifndef TY_LUA_GUARD_H
 #define TY_LUA_GUARD_H
 
 #include "lua/lua_trace.h"
 
-/* Columns: what stands in a description, operands that are slots or numbers. */
+/* What an instruction does. */
 typedef enum {
-  /* reading: each pushes a slot */
-  G_UPVALUE,
-  G_ENV,
-  G_FIELD,
-  G_KEYED,            /* a field whose key lies on the stack already */
-  G_ELEMENT,          /* a field with a small whole number as its key */
-  G_GRAD,             /* what a leaf's gradient is: not nil */
-  G_STRING_METATABLE, /* of all strings */
-  G_METATABLE,
-  /* checking */
-  G_TYPE,
-  G_NIL,
-  G_BOOLEAN,
-  G_BITS,
-  G_STRING,
-  G_OBJECT,
-  G_SAME,
-  G_DISTINCT,
-  G_LENGTH,
-  G_KEYS,
-  G_TENSOR,
-  G_NO_GRAD, /* the tensor has no gradient now */
-  G_CLOSURE,
-  G_CELL, /* whether upvalues n of slot a and `upvalue` of slot b are one cell */
-  /* numbers: each makes one */
-  G_NUMBER,
-  G_BOUND, /* a number that every instance has a value of its own for */
-  G_CONST,
-  G_SIZE, /* of an instance */
-  G_ADD,
-  G_SUB,
-  G_MUL,
-  G_DIV,
-  G_UNM,
-  G_ABS,
-  G_FLOOR,
-  G_CEIL,
-  G_SQRT,
-  G_CALL,
-  /* outcomes */
-  G_LT,
-  G_LE,
-  G_EQ,
-  G_WHOLE
-} GuardOp;
+  GUARD_READ,   /* pushes a slot */
+  GUARD_CHECK,  /* of a slot */
+  GUARD_NUMBER, /* makes a number */
+  GUARD_OUTCOME /* of numbers */
+} GuardKind;
+
+/* Operands, as they stand in a description behind the name. Slots and numbers fill a and b of a Guard, indices n and
+** upvalue; the others have places of their own. */
+typedef enum {
+  ON_NONE,
+  ON_SLOT,
+  ON_LAST, /* a slot; the top of the stack where it was read by the instruction before */
+  ON_INDEX,
+  ON_KEY,    /* of a field; the reader chooses FIELD, KEYED or ELEMENT by it */
+  ON_VALUE,  /* to be equal to; the reader chooses NIL to OBJECT by it */
+  ON_TYPE,   /* name of a Lua type */
+  ON_KEYS,   /* list */
+  ON_TENSOR, /* example; a 4th column tells whether it must be detached */
+  ON_CODE,   /* Lua function */
+  ON_NUMBER,
+  ON_MAYBE, /* a number or none */
+  ON_CONST, /* value of a number */
+  ON_SIZE,  /* of an instance */
+  ON_BOUND, /* size that the number is, where an instance is for one value of it */
+  ON_FUNCTION,
+  ON_OUTCOME /* true or false */
+} GuardOperand;
+
+#define GUARD_OPERANDS 4
+
+/* clang-format off */
+/* The one table of instructions. Enum, reader, checks of kinds, names in Lua and explain's lines are generated from it;
+** switches over GuardOp and GuardOperand have no default, so that a row without its case does not compile.
+**
+**   op        G_op
+**   name      in descriptions. 0: a variant that the reader chooses for a row with a name
+**   kind      GUARD_kind
+**   table     1: behind it slot a is known to be a table
+**   operands  ON_operand
+**   text      line of jit.explain; $2 to $5: operands as they stand in the description, x|y: true|false. 0: no line
+*/
+#define TY_GUARDS(_) \
+/* op               name                kind    table operands                  text */ \
+_(UPVALUE,          "upvalue",          READ,    0, O2(SLOT, INDEX),               0) \
+_(ENV,              "env",              READ,    0, O1(SLOT),                      0) \
+_(FIELD,            "field",            READ,    1, O2(SLOT, KEY),                 0) \
+_(KEYED,            0,                  READ,    1, O2(SLOT, KEY),                 0) /* the key lies on the stack already */ \
+_(ELEMENT,          0,                  READ,    1, O2(SLOT, KEY),                 0) /* the key is a small whole number */ \
+_(GRAD,             "grad",             READ,    0, O1(SLOT),                      0) /* gradient of a leaf: not nil */ \
+_(STRING_METATABLE, "string_metatable", READ,    0, O0,                            0) /* of all strings */ \
+_(METATABLE,        "metatable",        READ,    0, O1(SLOT),                      0) \
+_(TYPE,             "type",             CHECK,   0, O2(LAST, TYPE),                "is a $3") \
+_(NIL,              0,                  CHECK,   0, O2(LAST, VALUE),               0) \
+_(BOOLEAN,          0,                  CHECK,   0, O2(LAST, VALUE),               0) \
+_(BITS,             0,                  CHECK,   0, O2(LAST, VALUE),               0) \
+_(STRING,           0,                  CHECK,   0, O2(LAST, VALUE),               0) \
+_(OBJECT,           "equal",            CHECK,   0, O2(LAST, VALUE),               "is $3") \
+_(SAME,             "same",             CHECK,   0, O2(SLOT, SLOT),                "is the same as $3") \
+_(DISTINCT,         "distinct",         CHECK,   0, O2(SLOT, SLOT),                "is not $3") \
+_(LENGTH,           "length",           CHECK,   1, O2(LAST, INDEX),               "has length $3") \
+_(KEYS,             "keys",             CHECK,   1, O2(SLOT, KEYS),                "has $3 keys, in this order") \
+_(TENSOR,           "tensor",           CHECK,   0, O2(LAST, TENSOR),              "$3") \
+_(NO_GRAD,          "no_grad",          CHECK,   0, O1(SLOT),                      "is nil") /* the tensor's gradient */ \
+_(CLOSURE,          "closure",          CHECK,   0, O2(SLOT, CODE),                "has the same code") \
+_(CELL_SAME,        "cell_same",        CHECK,   0, O4(SLOT, SLOT, INDEX, INDEX),  "is one variable of two functions") \
+_(CELL_DISTINCT,    "cell_distinct",    CHECK,   0, O4(SLOT, SLOT, INDEX, INDEX),  "is no variable of $3") \
+_(NUMBER,           "number",           NUMBER,  0, O1(LAST),                      "a number, read in each call") \
+_(BOUND,            "bound",            NUMBER,  0, O2(LAST, BOUND),               "a number, with a plan for each value") \
+_(CONST,            "const",            NUMBER,  0, O1(CONST),                     0) \
+_(SIZE,             "size",             NUMBER,  0, O1(SIZE),                      0) \
+_(ADD,              "add",              NUMBER,  0, O2(NUMBER, NUMBER),            0) \
+_(SUB,              "sub",              NUMBER,  0, O2(NUMBER, NUMBER),            0) \
+_(MUL,              "mul",              NUMBER,  0, O2(NUMBER, NUMBER),            0) \
+_(DIV,              "div",              NUMBER,  0, O2(NUMBER, NUMBER),            0) \
+_(UNM,              "unm",              NUMBER,  0, O1(NUMBER),                    0) \
+_(ABS,              "abs",              NUMBER,  0, O1(NUMBER),                    0) \
+_(FLOOR,            "floor",            NUMBER,  0, O1(NUMBER),                    0) \
+_(CEIL,             "ceil",             NUMBER,  0, O1(NUMBER),                    0) \
+_(SQRT,             "sqrt",             NUMBER,  0, O1(NUMBER),                    0) \
+_(CALL,             "call",             NUMBER,  0, O3(FUNCTION, NUMBER, MAYBE),   0) \
+_(LT,               "lt",               OUTCOME, 0, O3(NUMBER, NUMBER, OUTCOME),   "true|false") \
+_(LE,               "le",               OUTCOME, 0, O3(NUMBER, NUMBER, OUTCOME),   "true|false") \
+_(EQ,               "eq",               OUTCOME, 0, O3(NUMBER, NUMBER, OUTCOME),   "true|false") \
+_(WHOLE,            "whole",            OUTCOME, 0, O2(NUMBER, OUTCOME),           "is a whole number|is no whole number")
+/* clang-format on */
+
+#define GUARD_ENUM(op, name, kind, table, operands, text) G_##op,
+typedef enum { TY_GUARDS(GUARD_ENUM) G_COUNT } GuardOp;
+#undef GUARD_ENUM
+
+typedef struct GuardRow {
+  const char *name, *text;
+  u8 kind;
+  bool table;
+  u8 operand[GUARD_OPERANDS];
+} GuardRow;
+
+extern const GuardRow ty_guards[G_COUNT];
+
+static inline GuardKind ty_guard_kind(int op) { return (GuardKind)ty_guards[op].kind; }
+
+/* Pushes the rows as Lua knows them: {name = {kind =, operands = {...}, text =}}. */
+void ty_guard_push_rows(lua_State *L);
 
 enum { DETACHED_NO, DETACHED_YES, DETACHED_ANY };
 
@@ -73,7 +131,7 @@ typedef struct Dump {
 
 typedef struct Guard {
   u8 op;
-  bool want;  /* of an outcome */
+  bool want;  /* of an outcome, of cells: one or not */
   bool doubt; /* of a read: no guard before it has seen that slot a is a table */
   bool asked; /* of a field's read: the next guard, of a tensor or a type, is about what it reads */
   i32 a, b;   /* slots (-1: the one that was read last), numbers, anchors */

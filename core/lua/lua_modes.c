@@ -14,7 +14,7 @@
 **    what the coroutine is resumed by may have changed though the same one asks.
 ** 3. Who has resumed another one, and waits for it, has status 0 as the running one has, and frames on its stack. Of
 **    several, the innermost is found by their stacks: the argument of coroutine.resume, or the upvalue of what
-**    coroutine.wrap gave. Where a host resumes by functions of its own, the later mode is the inner one.
+**    coroutine.wrap gave. Where an embedder resumes by functions of its own, the later mode is the inner one.
 ** 4. A mode is held by a frame of the function that entered it, and holds its coroutine by its environment. So an
 **    abandoned coroutine is garbage together with its modes, and stays in memory until their finalisers have taken
 **    them off the list: no other coroutine gets its address before.

@@ -38,7 +38,7 @@ typedef struct Mode {
   const void *of; /* CHECK, WARMUP: the Entry */
 } Mode;
 
-/* Pushes a mode that is not open. Raises for want of memory. */
+/* Pushes a mode that is not open. Raises when out of memory. */
 Mode *ty_lua_mode_push(lua_State *L, ModeKind kind);
 /* Whether L is in such a mode, of that entry. */
 bool ty_lua_mode_of(lua_State *L, Host *H, ModeKind kind, const void *entry);

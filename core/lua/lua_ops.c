@@ -1,7 +1,7 @@
 /*
 ** lua_ops.c -- methods, functions and operators that are rows of the table of operations.
 ** In: arguments on Lua's stack. Out: one new tensor, or the first argument for names that end in _.
-** Raises what record.c has to say: dtypes and shapes that do not go together, and want of memory.
+** Raises what record.c has to say: dtypes and shapes that do not go together, and running out of memory.
 ** Positions and dims are 1-based here and 0-based below.
 **
 ** Maps need no code of their own: a closure with the number of its row stands for each. An in-place

@@ -4,14 +4,14 @@
 ** function `protect`.
 **
 ** A debug hook may raise at any instruction: a watchdog's "time is up", the interpreter's Ctrl-C. Such an error is not
-** one of the code that was called: who catches it to go on in another way takes it from the host.
-** 1. While the call lasts, `watch` stands in for the host's hook. It puts the hook into its place, calls it, and sees
+** one of the code that was called: who catches it to go on in another way takes it from the user's program.
+** 1. While the call lasts, `watch` stands in for the user's hook. It puts the hook into its place, calls it, and sees
 **    afterwards what stands there. So the hook finds itself (debug.gethook), may take itself away or set another one, and
 **    an error that came out of it finds a hook that is not ours.
 ** 2. Where no hook is set there is nothing to call. But a signal may set one (Ctrl-C does), which fires at the next
 **    instruction, may take itself away and raise. That it was there shows in the count, which is ours until then: Lua
 **    keeps the count of no hook, too.
-** 3. A new hook counts instructions from the start, and what is left of the host's count is not told. So that no program
+** 3. A new hook counts instructions from the start, and what is left of the user's count is not told. So that no program
 **    goes on for ever by protected calls, ours counts in small steps and adds them up over all calls. Where a hook is
 **    called for other events too, which sets the count anew, the steps are of one instruction.
 ** 4. Signals wait while we look at a hook and set another one: theirs would be lost.
@@ -148,7 +148,7 @@ static int answer(lua_State *L, int status, bool hooked) {
   return lua_gettop(L);
 }
 
-/* protect(fn, ...) -> true and fn's results, or false and what it raised. What hooks raise, and a lack of memory, goes
+/* protect(fn, ...) -> true and fn's results, or false and what it raised. What hooks raise, and an error of memory, goes
 ** on. */
 static int protect(lua_State *L) {
   Protect p;
@@ -158,7 +158,7 @@ static int protect(lua_State *L) {
   return answer(L, status, hooked);
 }
 
-/* undisturbed(fn, ...): the same while the host's hook waits; for what is short and keeps what it finds */
+/* undisturbed(fn, ...): the same while the user's hook waits; for what is short and keeps what it finds */
 static int protect_undisturbed(lua_State *L) {
   bool hooked;
   int n = lua_gettop(L) - 1;

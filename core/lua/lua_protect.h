@@ -10,8 +10,8 @@
 typedef struct Protect {
   struct Protect *outer;
   struct Protect
-      *by; /* the one that stands in for the host's hook: itself, or the one that it is a part of */
-  lua_Hook hook; /* the host's, which stands behind ours; NULL: there is none */
+      *by; /* the one that stands in for the user's hook: itself, or the one that it is a part of */
+  lua_Hook hook; /* the user's, which stands behind ours; NULL: there is none */
   int mask, count;
   int slot;     /* where the caller's frame lies */
   bool waits;   /* nothing is to come between now */
@@ -25,7 +25,7 @@ bool ty_lua_protect_end(lua_State *L, Host *H, const Protect *p, bool raised);
 /* As lua_pcall(L, nargs, nresults, 0), with `p` for its extent. *hooked: the error is a hook's, for the caller to
 ** raise again. */
 int ty_lua_protect(lua_State *L, Host *H, Protect *p, int nargs, int nresults, bool *hooked);
-/* The same while the host's hook waits. */
+/* The same while the user's hook waits. */
 int ty_lua_undisturbed(lua_State *L, Host *H, int nargs, int nresults, bool *hooked);
 /* Whether what runs is a hook, or called by one, and not the protected call's own code. */
 bool ty_lua_in_hook(lua_State *L, const Protect *p);

@@ -2,7 +2,7 @@
 ** lua_random.c -- random tensors from Philox4x32-10.
 ** In: sizes and parameters. Out: tensors whose bits depend on the seed, the number of the call
 ** since it was set, and an element's position; on nothing else, in every mode.
-** Raises on parameters that make no distribution and on want of memory.
+** Raises on parameters that make no distribution and when out of memory.
 **
 ** A call takes one stream number; words 0-3 of that stream give up to 128 bits an element. A
 ** uniform number is made of as many top bits as the dtype has in its mantissa, times a power of
@@ -87,7 +87,7 @@ static bool record_draw_nodes(State *S, const Draw *d, const Type *t, u64 stream
 }
 
 static bool record_draw(State *S, const Draw *d, const Type *t, u64 stream, Tensor *y) {
-  Batch *b = ty_calc_open(S);
+  Recording *b = ty_calc_open(S);
   return ty_calc_close(S, b, record_draw_nodes(S, d, t, stream, y), y);
 }
 

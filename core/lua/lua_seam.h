@@ -30,7 +30,7 @@ typedef struct Seam {
   ** false: there is no memory, nothing was pushed. */
   bool (*foreign)(lua_State *L, const Type *t, void *data, void (*drop)(void *), void *ctx);
   /* The elements of the tensor at index i (not counted from the top), row by row; what stands there
-  ** is replaced by a copy where they do not lie so. Raises when it is no tensor or without memory.
+  ** is replaced by a copy where they do not lie so. Raises when it is no tensor or when out of memory.
   ** The address holds until Lua code runs. */
   const void *(*read)(lua_State *L, const char *who, int i, Type *t);
   /* The same to be written, and counted as one write. Raises where they do not lie row by row. */

@@ -1,7 +1,7 @@
 /*
 ** lua_select.c -- results whose shape depends on data: nonzero, masked_select, unique; and sorting.
 ** In: tensors. Out: new tensors; positions are i64 and 1-based. sort, topk and unique give two.
-** The first three read their operands on the host, so pending values are computed; sort and topk
+** The first three read their operands on the CPU, so pending values are computed; sort and topk
 ** are recorded. Raises on dtypes and dims that do not fit, and on memory.
 */
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static int l_nonzero(lua_State *L) {
 }
 
 /* Pushes the elements of x, seen with dims t by those steps, at row-major positions: so a gradient finds its
-** way back. */
+** backward pass. */
 static int gather_at(lua_State *L, State *S, const char *who, const Tensor *x, const Type *t,
                      const i64 *steps, const i64 *at, i64 count) {
   Type line = {.dtype = T_I64, .rank = 1, .dims = {count}};

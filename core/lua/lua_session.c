@@ -26,7 +26,7 @@
 static void hush_collector(lua_State *L, Session *s) {
   const i64 far = (i64)1 << 30, percent = (i64)lua_gc(L, LUA_GCCOUNT, 0) * 1024 / 100 + 1;
   const int hushed = (int)TY_MAX(far / percent, 140), pause = lua_gc(L, LUA_GCSETPAUSE, hushed);
-  if (pause != s->hushed) s->pause = pause; /* the host's, or a hook's of late */
+  if (pause != s->hushed) s->pause = pause; /* the script's, or a hook's lately */
   s->hushed = hushed;
   lua_gc(L, LUA_GCRESTART, -1); /* that pause begins now */
 }
@@ -143,7 +143,8 @@ static int capture_outside(lua_State *L) {
   if (!ty_lua_capture(L)) return luaL_error(L, "no capture");
   for (i32 i = 0; i < S->capture->noutside; i++)
     if (S->capture->outside[i].slot == slot) return 0;
-  if (t->st->batch && t->st->batch != S->capture->batch && !S->cut(S, t->st->batch, t->st))
+  if (t->st->recording && t->st->recording != S->capture->recording &&
+      !S->cut(S, t->st->recording, t->st))
     return ty_lua_fail(L, S);
   if (!ty_capture_outside(S, t, slot)) return ty_lua_fail(L, S);
   return 0;

@@ -2,7 +2,7 @@
 ** lua_tensor.c -- tensors from Lua values and back; creation, copies, sizes.
 ** In: numbers, nested tables, sizes, foreign memory. Out: tensors; or numbers, booleans and tables.
 ** Raises on ragged or mixed data (with the path), on values that their dtype cannot hold, on
-** indices out of range, on want of memory.
+** indices out of range, when out of memory.
 ** Ranges and the like are recorded as operations, not filled in here, so that compiled functions
 ** make them anew.
 */
@@ -15,15 +15,15 @@
 /* --- from tables */
 
 /* Nested tables on their way into a tensor. */
-typedef struct Nest {
+typedef struct NestedData {
   const char *who;
   Type t;
   char *to;           /* the next element */
   i64 path[MAX_RANK]; /* where the walk stands, 1-based */
-} Nest;
+} NestedData;
 
 /* The path to an entry at depth d, as in [2][1]. */
-static const char *path_text(lua_State *L, const Nest *n, int d) {
+static const char *path_text(lua_State *L, const NestedData *n, int d) {
   char text[MAX_RANK * 24] = "";
   for (int i = 0, at = 0; i <= d; i++)
     at += snprintf(text + at, sizeof text - (size_t)at, "[%lld]", (long long)n->path[i]);
@@ -33,7 +33,7 @@ static const char *path_text(lua_State *L, const Nest *n, int d) {
 
 /* Sizes from the first entries of the value on top of the stack; dtype by its first number or
  * boolean. */
-static void nest_measure(lua_State *L, Nest *n, int default_dtype) {
+static void nest_measure(lua_State *L, NestedData *n, int default_dtype) {
   int top = lua_gettop(L);
   while (lua_istable(L, -1)) {
     if (n->t.rank == MAX_RANK) ty_lua_error(L, "%s: at most %d dims", n->who, MAX_RANK);
@@ -50,7 +50,7 @@ static void nest_measure(lua_State *L, Nest *n, int default_dtype) {
 }
 
 /* Stores the leaf on top of the stack, which lies at depth d - 1. */
-static void nest_leaf(lua_State *L, Nest *n, bool booleans, int d) {
+static void nest_leaf(lua_State *L, NestedData *n, bool booleans, int d) {
   int type = lua_type(L, -1), dtype = n->t.dtype;
   if (type != (booleans ? LUA_TBOOLEAN : LUA_TNUMBER)) {
     const char *path = d ? path_text(L, n, d - 1) : "data";
@@ -62,7 +62,7 @@ static void nest_leaf(lua_State *L, Nest *n, bool booleans, int d) {
                  booleans ? "boolean" : "number");
   }
   double v = booleans ? lua_toboolean(L, -1) : lua_tonumber(L, -1);
-  float f = (float)v; /* exact, so the host's rounding and flushing left it alone */
+  float f = (float)v; /* exact, so the thread's rounding and flushing left it alone */
   if (dtype == T_F32 && (double)f == v && fabs(v) >= 0x1p-126) {
     memcpy(n->to, &f, 4);
   } else {
@@ -76,7 +76,7 @@ static void nest_leaf(lua_State *L, Nest *n, bool booleans, int d) {
 
 /* Stores the value on top of the stack, which stands for dims d and on. Allocates nothing: the
 ** address to write to stays good. */
-static void nest_fill(lua_State *L, Nest *n, bool booleans, int d) {
+static void nest_fill(lua_State *L, NestedData *n, bool booleans, int d) {
   if (d == n->t.rank) {
     nest_leaf(L, n, booleans, d);
     return;
@@ -108,7 +108,7 @@ static bool nest_has_booleans(lua_State *L) {
 }
 
 Tensor *ty_lua_nested(lua_State *L, State *S, const char *who, int i, int dtype) {
-  Nest n = {.who = who, .t = {.dtype = (u8)(dtype < 0 ? T_COUNT : dtype)}};
+  NestedData n = {.who = who, .t = {.dtype = (u8)(dtype < 0 ? T_COUNT : dtype)}};
   lua_pushvalue(L, i);
   nest_measure(L, &n, S->default_dtype);
   bool booleans = nest_has_booleans(L);
@@ -314,7 +314,7 @@ static int l_copy_in_place(lua_State *L) {
 static bool record_series(State *S, const char *who, const Type *t, double start, double step,
                           Tensor *y) {
   int dtype = ty_is_float(t->dtype) ? T_F64 : T_I64;
-  Batch *b = ty_calc_open(S);
+  Recording *b = ty_calc_open(S);
   bool ok = ty_record_iota(S, t, y) && ty_calc_cast(S, y, dtype) &&
             (step == 1 || ty_calc_number(S, who, OP_MUL, y, step)) &&
             (start == 0 || ty_calc_number(S, who, OP_ADD, y, start)) &&
@@ -366,7 +366,7 @@ static bool record_linspace(State *S, const Type *t, double a, double b, Tensor 
   i64 n = t->dims[0];
   double step = n > 1 ? (b - a) / (double)(n - 1) : 0;
   Tensor up = {0}, down = {0}, low = {0};
-  Batch *batch = ty_calc_open(S);
+  Recording *recording = ty_calc_open(S);
   bool ok = ty_record_iota(S, t, &up) && ty_record_iota(S, t, &down) && ty_record_iota(S, t, &low);
   ok = ok && ty_calc_number(S, who, OP_LT, &low, (double)((n + 1) / 2));
   ok = ok && ty_calc_cast(S, &up, T_F64) && ty_calc_number(S, who, OP_MUL, &up, step) &&
@@ -379,7 +379,7 @@ static bool record_linspace(State *S, const Type *t, double a, double b, Tensor 
   ty_tensor_release(&up);
   ty_tensor_release(&down);
   ty_tensor_release(&low);
-  return ty_calc_close(S, batch, ok, y);
+  return ty_calc_close(S, recording, ok, y);
 }
 
 /* linspace(a, b, n) */
@@ -402,7 +402,7 @@ static int l_linspace(lua_State *L) {
 static bool record_eye(State *S, const Type *t, Tensor *y) {
   Type rows = {.rank = 2, .dims = {t->dims[0], 1}}, columns = {.rank = 2, .dims = {1, t->dims[1]}};
   Tensor column = {0};
-  Batch *b = ty_calc_open(S);
+  Recording *b = ty_calc_open(S);
   bool ok = ty_record_iota(S, &rows, y) && ty_record_iota(S, &columns, &column) &&
             ty_calc_tensor(S, "eye", OP_EQ, y, &column) && ty_calc_cast(S, y, t->dtype);
   ty_tensor_release(&column);

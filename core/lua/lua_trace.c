@@ -1,11 +1,11 @@
 /*
 ** lua_trace.c -- captured calls: guards, results, effects, and what explain tells of them.
 ** In: the arguments of a call, traces that lua_capture.c made. Out: whether one of them answers the
-** call, and its results. A run fails for want of memory alone.
+** call, and its results. A run fails only when out of memory.
 **
 ** A trace is a guard program over slots. Slots are stack positions: the arguments, the function, then
 ** one for each value that the program reads. Numbers have a file of their own, counted from 1.
-** Numbers that hang on sizes are late: they, and guards on them, come when the plan for the tensors'
+** Numbers that depend on sizes are late: they, and guards on them, come when the plan for the tensors'
 ** sizes was found, which brings the sizes.
 ** The program is run by one loop, check_guards; each instruction is one call or two of Lua's API.
 ** What it compares with by identity lies in the trace's table of anchors, so addresses stay taken.
@@ -36,7 +36,7 @@
 
 /* --- guards */
 
-/* Flags in dumps for bit operators. Hosts set them, too, from a prototype's fourth closure on: the
+/* Flags in dumps for bit operators. Some builds of LuaJIT set them, too, from a prototype's fourth closure on: the
 ** flag of a prototype lies among the bits that count. */
 #define BITS_OF_DUMP 0x10
 #define BITS_OF_PROTO 0x80
@@ -169,9 +169,9 @@ static i32 check_range(lua_State *L, const Host *H, const Trace *T, i32 from, i3
   int anchors = ANCHORS_AT(T);
   double *y = number + 1 + made;
   for (const Guard *g = T->guard + from, *end = T->guard + to; g < end; g++) {
-    if (g->op > G_WHOLE) __builtin_unreachable();
+    if (g->op >= G_COUNT) __builtin_unreachable();
     switch ((GuardOp)g->op) {
-    case G_UPVALUE: NEED(lua_getupvalue(L, g->a, g->b) != NULL); break;
+    case G_UPVALUE: NEED(lua_getupvalue(L, g->a, g->n) != NULL); break;
     case G_ENV: lua_getfenv(L, g->a); break;
     case G_FIELD:
       if (g->doubt) NEED_TYPE(LUA_TTABLE);
@@ -227,7 +227,8 @@ static i32 check_range(lua_State *L, const Host *H, const Trace *T, i32 from, i3
     case G_KEYS: NEED(same_keys(L, g, anchors)); break;
     case G_TENSOR: NEED(is_tensor(L, H, g->a, g, outside)); break;
     case G_CLOSURE: NEED(same_bytecode(L, g->a, g->dump)); break;
-    case G_CELL:
+    case G_CELL_SAME:
+    case G_CELL_DISTINCT:
       NEED((lua_upvalueid(L, g->a, g->n) == lua_upvalueid(L, g->b, g->upvalue)) == g->want);
       break;
     case G_NUMBER:
@@ -251,6 +252,7 @@ static i32 check_range(lua_State *L, const Host *H, const Trace *T, i32 from, i3
     case G_LE: NEED((number[g->a] <= number[g->b]) == g->want); break;
     case G_EQ: NEED((number[g->a] == number[g->b]) == g->want); break;
     case G_WHOLE: NEED(is_whole(number[g->a]) == g->want); break;
+    case G_COUNT: break;
     }
   }
   return to;
@@ -336,7 +338,7 @@ static void apply_effects(lua_State *L, const Trace *T, const Made *m) {
   }
 }
 
-/* Whether no call will ask for them: on their thread one runs at the same place of the stack, or further out. */
+/* Whether no call will want them: on their thread one runs at the same place of the stack, or further out. */
 static bool is_forsaken(const struct Stash *s, const struct Stash *now) {
   return !s->thread || (s->thread == now->thread && s->slot >= now->slot);
 }
@@ -427,7 +429,7 @@ static Instance *find_instance(State *S, const Trace *T, const double *number,
   return NULL;
 }
 
-/* After a run that failed for want of memory: whether another try may go better. Collecting garbage
+/* After a run that failed as memory ran out: whether another try may go better. Collecting garbage
 ** runs finalisers: what was ready is asked again. */
 static bool may_try_again(lua_State *L, State *S, Instance *I, const Tensor *const *outside,
                           const double *number, const char **why) {
@@ -667,6 +669,8 @@ static void push_shown(lua_State *L, int i) {
   else ty_lua_show(L, i);
 }
 
+static bool is_of_cells(const Guard *g) { return g->op == G_CELL_SAME || g->op == G_CELL_DISTINCT; }
+
 static const char *shared_text(bool shared) { return shared ? "shared" : "not shared"; }
 
 /* The guard's row of the description: {guard =, path =, was =, description =}. own: the trace's anchors. */
@@ -691,12 +695,13 @@ static void push_failed(lua_State *L, const struct Failed *f, int own) {
   lua_pop(L, 1);
   lua_rawgeti(L, -1, 3);
   const Guard *g = &f->trace->guard[f->guard];
+  const GuardKind kind = ty_guard_kind(g->op);
   char type[64];
-  if (g->op >= G_LT) {
+  if (kind == GUARD_OUTCOME) {
     lua_pushstring(L, g->want ? "true" : "false");
-  } else if (g->op == G_CELL) {
+  } else if (is_of_cells(g)) {
     lua_pushstring(L, shared_text(g->want));
-  } else if (g->op >= G_NUMBER || g->op < G_TYPE || g->op == G_KEYS) {
+  } else if (kind != GUARD_CHECK || g->op == G_KEYS) {
     lua_pushnil(L);
   } else if (g->op == G_TENSOR) {
     Type was = {.dtype = g->tensor->dtype, .rank = g->tensor->rank};
@@ -734,10 +739,11 @@ static void note_failed(lua_State *L, Entry *e, const Guard *g) {
                     t->type.rank == g->tensor->rank && other_sizes(t, g->tensor);
   e->closures_differ = (g->op == G_OBJECT || g->op == G_CLOSURE) &&
                        lua_type(L, g->a) == LUA_TFUNCTION && !lua_iscfunction(L, g->a);
-  if (g->op <= G_METATABLE) lua_pushnil(L);
+  const GuardKind kind = ty_guard_kind(g->op);
+  if (kind == GUARD_READ) lua_pushnil(L);
   else lua_pushvalue(L, g->a);
-  if (g->op == G_CELL) lua_pushstring(L, shared_text(!g->want));
-  else if (g->op < G_NUMBER) push_shown(L, lua_gettop(L));
+  if (is_of_cells(g)) lua_pushstring(L, shared_text(!g->want));
+  else if (kind == GUARD_READ || kind == GUARD_CHECK) push_shown(L, lua_gettop(L));
   else lua_pushstring(L, g->want ? "false" : "true");
   snprintf(e->now, sizeof e->now, "%s", lua_tostring(L, -1));
 }

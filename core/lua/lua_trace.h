@@ -26,7 +26,7 @@ typedef enum {
 TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, int *answers);
 void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg);
 bool ty_trace_push_miss(lua_State *L, Entry *e, int anchors);
-/* lua_compile.c: pushes the text of a plan; "" without memory. */
+/* lua_explain.c: pushes the text of a plan; "" when out of memory. */
 void ty_lua_plan_text(lua_State *L, const Source *from);
 i64 ty_trace_hits(const Trace *T);
 /* The position of the first trace from i on that lacks the sizes of the last call, or ntrace. */

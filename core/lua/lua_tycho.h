@@ -31,14 +31,14 @@ typedef struct Scope {
 
 /* The State's userdata: what the binding keeps beside the State. */
 typedef struct Host {
-  State S;                 /* first */
-  lua_State *L;            /* a thread of our own, for work that begins outside of any call */
-  lua_State *aside;        /* the thread that runs finalisers, where the host has one for them */
-  Scope *scope;            /* innermost */
+  State S;          /* first */
+  lua_State *L;     /* a thread of our own, for work that begins outside of any call */
+  lua_State *aside; /* the thread that runs finalisers, where the embedder has one for them */
+  Scope *scope;     /* innermost */
   struct Protect *protect; /* the latest protected call in progress; see lua_protect.c */
   struct Session *session; /* of the capture in progress; see lua_session.c */
   i64 counted;             /* instructions in protected calls, of which no count hook was told */
-  lua_Hook yielder;        /* a host's hook that has tried to yield in a protected call */
+  lua_Hook yielder;        /* a user's hook that has tried to yield in a protected call */
   struct Mode *mode;       /* modes that were entered, the latest first; see lua_modes.c */
   u64 entered;             /* so many modes so far */
   struct Mode *dice;       /* whose random numbers the State draws, NULL: of no mode */
@@ -102,8 +102,8 @@ void ty_lua_describe(lua_State *L, const char *name, const char *args, const cha
 int ty_lua_index(lua_State *L);
 int ty_lua_newindex(lua_State *L);
 
-/* After a call of the core that failed for want of memory: collects what Lua no longer holds and says whether it is
-** worth trying again. Not while the host has stopped the collector. TY_LUA_TRY does both. */
+/* After a call of the core that failed as memory ran out: collects what Lua no longer holds and says whether it is
+** worth trying again. Not while the script has stopped the collector. TY_LUA_TRY does both. */
 bool ty_lua_reclaim(lua_State *L, State *S);
 #define TY_LUA_TRY(L, S, call) ((call) || (ty_lua_reclaim(L, S) && (call)))
 
@@ -122,7 +122,7 @@ const char *ty_lua_nearest(lua_State *L, const char *name, int t);
 /* Whether the function calls others of the user's, which may release what they like. */
 bool ty_lua_is_caller(lua_CFunction fn);
 
-/* Tensors on the stack. push: a new userdata with __gc and no storage yet; also lets the host's collector work off
+/* Tensors on the stack. push: a new userdata with __gc and no storage yet; also lets Lua's collector work off
 ** the debt of bytes. test: NULL when not a tensor. check: raises "who: argument i must be a tensor, got string"
 ** or "who: tensor was released". */
 Tensor *ty_lua_push(lua_State *L);

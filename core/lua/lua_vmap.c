@@ -1,6 +1,6 @@
 /*
 ** lua_vmap.c -- batched tensors as lua/tycho/vmap.lua makes and undoes them.
-** In: tensors, dims. Out: under `internals.vmap` the functions below. Raises for want of memory and of dims.
+** In: tensors, dims. Out: under `internals.vmap` the functions below. Raises when out of memory and where a tensor has too many dims.
 */
 #include "record/grad.h"
 #include "lua/lua_modes.h"

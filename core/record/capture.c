@@ -1,11 +1,11 @@
 /*
 ** capture.c -- notes of a capture.
-** In: what record.c and the binding tell while operations are appended to the capture's batch. Out:
-** the tables of capture.h, from which trace.c makes what later calls run. Fails for want of memory,
+** In: what record.c and the binding tell while operations are appended to the capture's recording. Out:
+** the tables of capture.h, from which trace.c makes what later calls run. Fails when out of memory,
 ** and where something is asked that only a run could answer: then the capture is refused, which its
 ** owner finds in `refused` and `why`.
 **
-** Storages that the function writes to wait for nodes of the batch like those that it makes; at the
+** Storages that the function writes to wait for nodes of the recording like those that it makes; at the
 ** end they get back the buffer and the version that they had. All that is put back or looked at again
 ** is held meanwhile: finalisers may let go of anything, also while a capture records.
 */
@@ -24,10 +24,10 @@ static bool grow(void *list, i32 n, i32 *cap, size_t size) {
   return true;
 }
 
-bool ty_capture_begin(State *S, Batch *b) {
+bool ty_capture_begin(State *S, Recording *b) {
   Capture *c = ty_mem_zalloc(sizeof *c);
   if (!c) return ty_fail_memory(S, "capture", 0);
-  c->batch = b;
+  c->recording = b;
   c->stream = S->stream;
   c->stamp = S->stamps;
   c->seq = S->record_seq;
@@ -66,7 +66,7 @@ void ty_capture_end(State *S) {
   S->origins = c->origins + (u32)c->noutside;
   put_back(c);
   put_back_twins(c);
-  Batch *b = c->batch; /* handles that wait for it are garbage: they pin nothing any more */
+  Recording *b = c->recording; /* handles that wait for it are garbage: they pin nothing any more */
   b->dead = true;
   for (i32 i = 0; i < b->ninput; i++) ty_buffer_drop(b->input[i].buf);
   b->ninput = 0;
@@ -97,7 +97,7 @@ static bool refuse_memory(State *S) {
 bool ty_capture_is_fresh(const State *S, const Storage *st) {
   const Capture *c = S->capture;
   if (st->frozen && st->twin) st = st->twin;
-  if (!st->buf) return st->batch == c->batch;
+  if (!st->buf) return st->recording == c->recording;
   for (i32 i = 0; i < c->noutside; i++)
     if (c->outside[i].t.st == st) return false;
   return st->buf->stamp > c->stamp;
@@ -229,15 +229,15 @@ bool ty_capture_check(State *S, const Tensor *index, i64 size, int base, const d
 }
 
 bool ty_capture_copied(const State *S, const Tensor *x, Tensor *y) {
-  const Batch *b = x->st->batch;
+  const Recording *b = x->st->recording;
   const Capture *c = S->capture;
-  if (!c || !b || b != c->batch) return false;
+  if (!c || !b || b != c->recording) return false;
   const Node *n = &b->g.node[x->st->node];
   if (n->op != OP_INPUT || n->type.dtype != x->type.dtype) return false;
-  const struct BatchInput *in = &b->input[n->arg.k2];
+  const struct RecordingInput *in = &b->input[n->arg.k2];
   for (i32 i = 0; i < c->noutside; i++) {
     Storage *st = c->outside[i].t.st;
-    if (st->batch || st->buf != in->buf) continue;
+    if (st->recording || st->buf != in->buf) continue;
     *y = (Tensor){.st = st, .type = n->type, .offset = in->offset, .origin = in->origin};
     memcpy(y->strides, n->arg.strides, sizeof y->strides);
     return true;

@@ -43,7 +43,7 @@ typedef struct Written {
   Record *tape; /* held */
 } Written;
 
-/* What a way back gave to a leaf from outside, which stays as it is. */
+/* What a backward pass gave to a leaf from outside, which stays as it is. */
 typedef struct LeafGradient {
   i32 slot;
   Tensor g; /* as the leaf's storage lies */
@@ -51,7 +51,7 @@ typedef struct LeafGradient {
 
 #define SYMBOLS_MAX 8
 struct Capture {
-  Batch *batch;
+  Recording *recording;
   bool refused;
   char why[ERR_MAX];
   u64 stream, stamp, seq; /* of the State when it began; seq: of records */
@@ -70,8 +70,8 @@ struct Capture {
   i32 nwhole;
 };
 
-bool ty_capture_begin(State *S, Batch *b);
-/* Puts back all that was written, and lets go of everything. The batch keeps no tensor alive. */
+bool ty_capture_begin(State *S, Recording *b);
+/* Puts back all that was written, and lets go of everything. The recording keeps no tensor alive. */
 void ty_capture_end(State *S);
 /* A value is needed now, or something would change: the capture is over. Always false. */
 bool ty_capture_refuse(State *S, const char *why);

@@ -1,5 +1,5 @@
 /*
-** grad.h -- reverse mode: the tape, and the way back along it.
+** grad.h -- reverse mode: the tape, and the backward pass along it.
 ** What is tracked is the value of a Storage, not a handle: `tape` of a storage tells where its present
 ** contents came from. A Record is one operation of the user's; its operands are Edges, which lead to the
 ** records of the storages that were read. Records hold earlier ones, never their own result: no cycles.
@@ -36,7 +36,7 @@ struct Record {
   State *S;
   i32 refs;
   u16 kind;
-  bool freed; /* a way back has used it up */
+  bool freed; /* a backward pass has used it up */
   i32 n;      /* edges */
   u64 seq;    /* ascends in the order of recording */
   Record *next_dead;
@@ -72,15 +72,15 @@ static inline Record *ty_record_hold(Record *r) {
 void ty_grad_set_mode(State *S, bool on);
 
 /* An operation that was recorded. */
-typedef struct Noted {
+typedef struct TapeEntry {
   int kind;
   i32 n;
   const Given *src;
   u32 dims;
   i32 dim, base;
-} Noted;
+} TapeEntry;
 /* Called with the result where S->tracks: tapes it if an operand needs a gradient. False: y is let go of. */
-bool ty_grad_note(State *S, const Noted *k, Tensor *y);
+bool ty_grad_note(State *S, const TapeEntry *k, Tensor *y);
 /* A write of x to dst by `write`, and its tape. */
 bool ty_grad_assign(State *S, const char *who, const Tensor *dst, const Given *x,
                     bool (*write)(State *S, const char *who, const Tensor *dst, const Given *x));
@@ -93,7 +93,7 @@ Record *ty_record_new(State *S, int kind, i32 n,
 /* A frozen storage with st's contents, refs 1: later writes to st do not reach it. */
 Storage *ty_grad_freeze(State *S, Storage *st);
 
-/* One way back. */
+/* One backward pass. */
 typedef struct Back {
   State *S;
   Pending **heap; /* by seq, the latest first */
@@ -113,7 +113,7 @@ typedef struct Back {
 
 bool ty_back_seed(Back *b, const Tensor *y, const Tensor *g); /* g in y's dims */
 typedef enum { BACK_DONE, BACK_CUSTOM, BACK_FAILED } BackState;
-/* Goes on; may be called again after a failure for want of memory. CUSTOM: b->at waits for ty_back_give, and
+/* Goes on; may be called again after running out of memory. CUSTOM: b->at waits for ty_back_give, and
 ** then ty_back_pass. */
 BackState ty_back_step(Back *b);
 bool ty_back_give(Back *b, i32 edge, const Tensor *g);

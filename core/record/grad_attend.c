@@ -1,11 +1,11 @@
 /*
-** grad_attend.c -- attention as it is recorded, and its way back.
+** grad_attend.c -- attention as it is recorded, and its backward pass.
 ** In: queries [.., n, d], keys [.., m, d], values [.., m, dv] whose leading dims broadcast, perhaps a mask and a
 ** key for dropout; the gradient of the result. Out: the result [.., n, dv]; the gradient of an operand. Fails for
-** want of memory, and where a saved operand was overwritten.
+** running out of memory, and where a saved operand was overwritten.
 **
 ** The row ATTEND gives one flat storage: the result, maxima and sums (attend.c). The result is a view of it; a
-** frozen twin of it is kept for the way back. ATTEND_GRAD gives the gradients of all three operands at once: the
+** frozen twin of it is kept for the backward pass. ATTEND_GRAD gives the gradients of all three operands at once: the
 ** first one that is asked for computes them, and the record's Pending keeps them for the others.
 ** Where gradients are themselves taped, or of one example of a vmap (its result, or as in a Jacobian what is
 ** given for it), they are made of products and maps, whose rules are known. There the scores are arrays like any
@@ -84,7 +84,7 @@ static Arg arg_of(const Attention *how, int dtype) {
   Arg a;
   memset(&a, 0, sizeof a);
   a.k = how->causal;
-  a.k2 = (i32)(how->drop * 0x1p30);
+  a.k2 = (i32)(how->drop * DROP_ONE);
   ty_elem_store(dtype, &a.bits, how->scale);
   return a;
 }
@@ -98,7 +98,7 @@ static void kept_drop(void *ctx) {
 /* Tapes it; y is the result as a view of `flat`, or of one example. */
 static bool note(State *S, const Given *src, const Attention *how, const Tensor *flat, Tensor *y) {
   if (!S->tracks) return true;
-  if (!ty_grad_note(S, &(Noted){.kind = OP_ATTEND, .n = KEY + 1, .src = src}, y)) return false;
+  if (!ty_grad_note(S, &(TapeEntry){.kind = OP_ATTEND, .n = KEY + 1, .src = src}, y)) return false;
   Record *r = y->st->tape;
   if (!r) return true;
   Kept *k = ty_mem_zalloc(sizeof *k);
@@ -157,7 +157,7 @@ bool ty_attention(State *S, const char *who, const Tensor *const *x, const Atten
   return ok;
 }
 
-/* --- the way back */
+/* --- the backward pass */
 
 static void turn(const Tensor *x, Tensor *y) {
   const int i = x->type.rank - 2, j = i + 1;
@@ -228,7 +228,7 @@ static const Code codes[] = {
 static __attribute__((noinline)) bool factors(State *S, const Tensor *const *x, const Shape *s,
                                               const Attention *how, Tensor *y) {
   const int r = s->o.rank, dtype = x[Q]->type.dtype;
-  const i32 chance = (i32)(how->drop * 0x1p30), one = 1 << 30;
+  const i32 chance = (i32)(how->drop * DROP_ONE), one = DROP_ONE;
   const double factor = chance < one ? 1 / (1 - chance * 0x1p-30) : 0;
   const Type point = {.dtype = (u8)dtype, .rank = 2, .dims = {1, 1}};
   const Type down = {.rank = 2, .dims = {s->m, 1}}, across = {.rank = 2, .dims = {1, s->m}};

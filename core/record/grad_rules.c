@@ -1,7 +1,7 @@
 /*
 ** grad_rules.c -- the gradient of every operation: words of the table's last column, and who runs them.
 ** In: a record, the gradient of its result, the number of an operand. Out: the operand's gradient, in the
-** dims of its storage. Fails where a saved value was overwritten, and for want of memory.
+** dims of its storage. Fails where a saved value was overwritten, and when out of memory.
 **
 ** A rule is postfix code over a small stack: operands, numbers, operations of the table (which go the road
 ** as everything does: they run, are recorded, or are taped themselves), and a few words for what takes

@@ -1,15 +1,15 @@
 /*
 ** record.c -- the road's entrance: check what the user gave, infer types, append nodes, then cut
 ** (eager) or wait (lazy).
-** In: tensors, numbers, dims. Out: a tensor whose storage waits for a node of a batch; in eager
-** mode that batch is cut at once, so the storage is settled. Fails on what the user did (the text
+** In: tensors, numbers, dims. Out: a tensor whose storage waits for a node of a recording; in eager
+** mode that recording is cut at once, so the storage is settled. Fails on what the user did (the text
 ** names function and shapes) and on memory; nothing of the user's has changed then.
 ** Here: the words that all records are made of (record.h), maps, products, reductions, scans, leaves.
 ** What goes by index is in record_move.c, what writes in record_write.c.
 **
 ** Order inside each function: everything that can demand a value comes first (an operand that waits
-** for another batch, an index to be checked), then the batch is chosen, then nodes are appended. A
-** demand may close the open batch, so no node number is held across one.
+** for another recording, an index to be checked), then the recording is chosen, then nodes are appended. A
+** demand may close the open recording, so no node number is held across one.
 */
 #include <math.h>
 #include "record/record.h"
@@ -17,7 +17,7 @@
 #include "record/grad.h"
 #include "record/vmap.h"
 
-#define LAZY_NODES 64           /* an open batch is cut when it has so many nodes ... */
+#define LAZY_NODES 64           /* an open recording is cut when it has so many nodes ... */
 #define LAZY_PINNED (256 << 20) /* ... or pins so many bytes */
 
 const char *ty_record_show(const Type *t, char *buf) {
@@ -25,36 +25,36 @@ const char *ty_record_show(const Type *t, char *buf) {
   return buf;
 }
 
-/* --- batches */
+/* --- recordings */
 
-Batch *ty_record_begin(State *S) {
-  Batch *b = S->open;
-  if (!b) return ty_batch_new(S);
+Recording *ty_record_begin(State *S) {
+  Recording *b = S->open;
+  if (!b) return ty_recording_new(S);
   if (S->capture) return b;
-  i32 most = S->batch_nodes ? S->batch_nodes : LAZY_NODES;
+  i32 most = S->recording_nodes ? S->recording_nodes : LAZY_NODES;
   if (b->g.n < most && b->pinned < LAZY_PINNED) return b;
   return S->cut(S, b, NULL) ? S->open : NULL;
 }
 
-bool ty_record_cancel(State *S, Batch *b) {
-  if (b && b != S->open) ty_batch_drop(S, b);
+bool ty_record_cancel(State *S, Recording *b) {
+  if (b && b != S->open) ty_recording_drop(S, b);
   return false;
 }
 
-bool ty_record_cancel_memory(State *S, Batch *b, const char *who) {
+bool ty_record_cancel_memory(State *S, Recording *b, const char *who) {
   ty_record_cancel(S, b);
   return ty_fail_memory(S, who, 0);
 }
 
-bool ty_record_commit(State *S, Batch *b) {
+bool ty_record_commit(State *S, Recording *b) {
   if (S->capture) return true; /* runs read exposed memory when they are called */
-  if (b == S->open) return ty_batch_exposed(b) ? S->cut(S, b, NULL) : true;
+  if (b == S->open) return ty_recording_exposed(b) ? S->cut(S, b, NULL) : true;
   bool ok = S->cut(S, b, NULL);
-  ty_batch_drop(S, b);
+  ty_recording_drop(S, b);
   return ok;
 }
 
-bool ty_record_finish_as(State *S, Batch *b, i32 node, const Type *shown, Tensor *y,
+bool ty_record_finish_as(State *S, Recording *b, i32 node, const Type *shown, Tensor *y,
                          const char *who) {
   if (node < 0) return ty_record_cancel_memory(S, b, who);
   if (TY_UNLIKELY(S->recorded != NULL)) S->recorded(S, b, node);
@@ -71,7 +71,7 @@ bool ty_record_finish_as(State *S, Batch *b, i32 node, const Type *shown, Tensor
   return true;
 }
 
-bool ty_record_finish(State *S, Batch *b, i32 node, Tensor *y, const char *who) {
+bool ty_record_finish(State *S, Recording *b, i32 node, Tensor *y, const char *who) {
   return ty_record_finish_as(S, b, node, NULL, y, who);
 }
 
@@ -80,7 +80,7 @@ bool ty_record_finish(State *S, Batch *b, i32 node, Tensor *y, const char *who) 
 bool ty_record_settle(State *S, const Tensor *x) {
   Storage *st = x->st;
   if (TY_UNLIKELY(st->many != NULL)) return ty_vmap_refuse(S) != NULL;
-  return !st->batch || st->batch == S->open || S->cut(S, st->batch, st);
+  return !st->recording || st->recording == S->open || S->cut(S, st->recording, st);
 }
 
 static Node node_view(i32 src, const Type *t, i64 offset, const i64 *strides) {
@@ -92,7 +92,7 @@ static Node node_view(i32 src, const Type *t, i64 offset, const i64 *strides) {
 
 /* The INPUT node of a concrete tensor: one for each (buffer, offset, layout), and in a capture for each tensor from
 ** outside that it was reached through: they need not share memory in later calls. */
-static i32 input_node(State *S, Batch *b, const Tensor *x) {
+static i32 input_node(State *S, Recording *b, const Tensor *x) {
   const Type *t = &x->type;
   Buffer *buf = x->st->buf;
   u32 origin = TY_UNLIKELY(S->capture != NULL) ? ty_capture_origin(S, x) : 0;
@@ -100,7 +100,7 @@ static i32 input_node(State *S, Batch *b, const Tensor *x) {
   for (int d = 0; d < t->rank; d++) n.arg.strides[d] = t->dims[d] == 1 ? 0 : x->strides[d];
   n.arg.k = b->ninput;
   for (i32 i = b->ninput - 1; i >= 0; i--) {
-    struct BatchInput *in = &b->input[i];
+    struct RecordingInput *in = &b->input[i];
     if (in->buf != buf) continue;
     const Node *old = &b->g.node[in->node];
     n.arg.k = old->arg.k;
@@ -118,14 +118,14 @@ static i32 input_node(State *S, Batch *b, const Tensor *x) {
   }
   i32 id = ty_graph_append(&b->g, &n);
   if (id < 0) return -1;
-  b->input[b->ninput++] = (struct BatchInput){id, ty_buffer_hold(buf), x->offset, origin};
+  b->input[b->ninput++] = (struct RecordingInput){id, ty_buffer_hold(buf), x->offset, origin};
   b->pinned += buf->bytes;
   return id;
 }
 
-i32 ty_record_node(State *S, Batch *b, const Tensor *x) {
+i32 ty_record_node(State *S, Recording *b, const Tensor *x) {
   Storage *st = x->st;
-  if (!st->batch) return input_node(S, b, x);
+  if (!st->recording) return input_node(S, b, x);
   i32 base = st->node;
   if (x->offset == 0 && ty_type_same_dims(&b->g.node[base].type, &x->type) &&
       ty_tensor_is_contiguous(x))
@@ -134,7 +134,7 @@ i32 ty_record_node(State *S, Batch *b, const Tensor *x) {
   return ty_node_append(b, &v);
 }
 
-i32 ty_node_cast(Batch *b, i32 a, int dtype) {
+i32 ty_node_cast(Recording *b, i32 a, int dtype) {
   if (a < 0) return -1;
   Type t = b->g.node[a].type;
   if (t.dtype == dtype) return a;
@@ -143,7 +143,7 @@ i32 ty_node_cast(Batch *b, i32 a, int dtype) {
   return ty_node_append(b, &n);
 }
 
-i32 ty_node_symbol(Batch *b, int dtype, double v, i32 symbol) {
+i32 ty_node_symbol(Recording *b, int dtype, double v, i32 symbol) {
   i32 slot = ty_graph_scalar(&b->g, ty_elem_scalar(dtype, v));
   if (slot < 0) return -1;
   ScalarFrom from = {.kind = SC_NUMBER, .dtype = (u8)dtype, .id = symbol};
@@ -154,7 +154,7 @@ i32 ty_node_symbol(Batch *b, int dtype, double v, i32 symbol) {
   return ty_graph_append(&b->g, &n);
 }
 
-i32 ty_node_reshape(Batch *b, i32 a, const Type *t) {
+i32 ty_node_reshape(Recording *b, i32 a, const Type *t) {
   if (a < 0 || ty_type_same_dims(&b->g.node[a].type, t)) return a;
   i64 strides[MAX_RANK] = {0};
   Type to = *t;
@@ -164,7 +164,7 @@ i32 ty_node_reshape(Batch *b, i32 a, const Type *t) {
   return ty_node_append(b, &n);
 }
 
-i32 ty_node_expand(Batch *b, i32 a, const Type *t) {
+i32 ty_node_expand(Recording *b, i32 a, const Type *t) {
   if (a < 0 || ty_type_same_dims(&b->g.node[a].type, t)) return a;
   Type from = b->g.node[a].type, to = *t;
   i64 own[MAX_RANK] = {0}, strides[MAX_RANK] = {0};
@@ -260,7 +260,7 @@ static bool broadcast(State *S, const char *who, int n, const Given *src, Type *
   return ty_type_fits(t) || ty_fail(S, "%s: the result %s is too large", who, ty_record_show(t, a));
 }
 
-/* Settles tensor operands; afterwards the batch may be chosen and node numbers held. */
+/* Settles tensor operands; afterwards the recording may be chosen and node numbers held. */
 bool ty_record_settle_all(State *S, int n, const Given *src) {
   for (int i = 0; i < n; i++)
     if (src[i].kind == O_TENSOR && !ty_record_settle(S, src[i].t)) return false;
@@ -275,7 +275,7 @@ static bool record_map(State *S, const char *who, int op, int n, const Given *sr
   if (TY_UNLIKELY(ty_vmap_level_of(n, src)))
     return ty_vmap_record(S, who, op, n, src, (VmapArg){0}, &t, y);
   if (!ty_record_settle_all(S, n, src)) return false;
-  Batch *b = ty_record_begin(S);
+  Recording *b = ty_record_begin(S);
   if (!b || !ty_record_settle_all(S, n, src)) return ty_record_cancel(S, b);
   i32 id[3] = {-1, -1, -1};
   for (int i = 0; i < n; i++) {
@@ -319,7 +319,7 @@ static bool append_product(State *S, const char *who, const Given *src, const Ty
   int in, out;
   if (!infer_dtype(S, who, OP_MATMUL, 2, src, &in, &out) || !ty_record_settle_all(S, 2, src))
     return false;
-  Batch *b = ty_record_begin(S);
+  Recording *b = ty_record_begin(S);
   if (!b || !ty_record_settle_all(S, 2, src)) return ty_record_cancel(S, b);
   i32 id[2];
   for (int i = 0; i < 2; i++) {
@@ -330,8 +330,8 @@ static bool append_product(State *S, const char *who, const Given *src, const Ty
   Node node = ty_node_new(OP_MATMUL, &r, id[0], id[1], -1);
   double work = (double)t[0].dims[t[0].rank - 1];
   for (int d = 0; d < r.rank; d++) work *= (double)r.dims[d];
-  if (S->amx && in == T_BF16 && work >= AMX_WORK) node.arg.k2 = 2;
-  if (S->blas && (in == T_F32 || in == T_F64) && work >= BLAS_WORK) node.arg.k2 = 1;
+  if (S->amx && in == T_BF16 && work >= AMX_WORK) node.arg.k2 = PRODUCT_BF16;
+  if (S->blas && (in == T_F32 || in == T_F64) && work >= BLAS_WORK) node.arg.k2 = PRODUCT_BLAS;
   return ty_record_finish_as(S, b, ty_node_append(b, &node), &shown, y, who);
 }
 
@@ -403,14 +403,16 @@ bool ty_record_contract(State *S, const char *who, const Tensor *a, const Tensor
                   : append_product(S, who, src, t, r, shown, y);
   if (!done || TY_LIKELY(!S->tracks)) return done;
   return ty_grad_note(
-      S, &(Noted){.kind = OP_MATMUL, .n = 2, .src = src, .dims = 1u + (u32)lead, .dim = summed}, y);
+      S, &(TapeEntry){.kind = OP_MATMUL, .n = 2, .src = src, .dims = 1u + (u32)lead, .dim = summed},
+      y);
 }
 
 /* Tapes what was recorded from one tensor, where it must be. */
 static bool note(State *S, int kind, const Tensor *x, u32 dims, int dim, Tensor *y) {
   Given src = {.kind = O_TENSOR, .t = x};
   if (TY_LIKELY(!S->tracks)) return true;
-  return ty_grad_note(S, &(Noted){.kind = kind, .n = 1, .src = &src, .dims = dims, .dim = dim}, y);
+  return ty_grad_note(S, &(TapeEntry){.kind = kind, .n = 1, .src = &src, .dims = dims, .dim = dim},
+                      y);
 }
 
 static bool record(State *S, const char *who, int op, int n, const Given *src, Tensor *y) {
@@ -423,7 +425,7 @@ bool ty_record(State *S, const char *who, int op, int n, const Given *src, Tenso
   S->nops++;
   if (TY_LIKELY(!S->tracks)) return record(S, who, op, n, src, y);
   return record(S, who, op, n, src, y) &&
-         ty_grad_note(S, &(Noted){.kind = op, .n = n, .src = src}, y);
+         ty_grad_note(S, &(TapeEntry){.kind = op, .n = n, .src = src}, y);
 }
 
 /* What one batched operand gives. */
@@ -435,7 +437,7 @@ __attribute__((noinline, cold)) static bool batched(State *S, const char *who, i
          note(S, op == OP_BITCAST ? K_NONE : op, x, dims, dim, y);
 }
 
-i32 ty_record_start(State *S, const char *who, const Tensor *x, int dtype, Batch **b) {
+i32 ty_record_start(State *S, const char *who, const Tensor *x, int dtype, Recording **b) {
   S->nops++;
   *b = NULL;
   if (!ty_record_settle(S, x) || !(*b = ty_record_begin(S))) return -1;
@@ -449,7 +451,7 @@ i32 ty_record_start(State *S, const char *who, const Tensor *x, int dtype, Batch
 }
 
 bool ty_record_cast(State *S, const Tensor *x, int dtype, Tensor *y) {
-  Batch *b;
+  Recording *b;
   if (x->type.dtype == dtype) {
     ty_tensor_alias(y, x);
     return true;
@@ -461,7 +463,7 @@ bool ty_record_cast(State *S, const Tensor *x, int dtype, Tensor *y) {
 
 bool ty_record_bitcast(State *S, const Tensor *x, int dtype, Tensor *y) {
   const char *who = "view_as";
-  Batch *b;
+  Recording *b;
   int from = x->type.dtype;
   if (from == dtype) return ty_record_copy(S, x, y); /* a tensor of its own, as with any dtype */
   if (ty_dtypes[from].bytes != ty_dtypes[dtype].bytes)
@@ -478,7 +480,7 @@ bool ty_record_bitcast(State *S, const Tensor *x, int dtype, Tensor *y) {
 }
 
 bool ty_record_copy(State *S, const Tensor *x, Tensor *y) {
-  Batch *b;
+  Recording *b;
   if (TY_UNLIKELY(x->st->many != NULL)) return batched(S, "clone", OP_CAST, x, 0, -1, &x->type, y);
   i32 a = ty_record_start(S, "clone", x, x->type.dtype, &b);
   return a >= 0 && ty_record_finish(S, b, a, y, "clone") && note(S, OP_CAST, x, 0, 0, y);
@@ -490,7 +492,7 @@ static bool no_identity(int op) {
   return op == OP_AMAX || op == OP_AMIN || op == OP_ARGMAX || op == OP_ARGMIN;
 }
 
-static i32 reduce_run(Batch *b, int op, i32 a, int dtype, int lo, int hi) {
+static i32 reduce_run(Recording *b, int op, i32 a, int dtype, int lo, int hi) {
   if (a < 0) return -1;
   const Type *from = &b->g.node[a].type;
   Type t = {.dtype = (u8)dtype};
@@ -505,7 +507,7 @@ static i32 reduce_run(Batch *b, int op, i32 a, int dtype, int lo, int hi) {
 bool ty_record_reduce(State *S, const char *who, int op, const Tensor *x, u32 dims, bool keep,
                       Tensor *y) {
   char sx[SHOWN];
-  Batch *b;
+  Recording *b;
   int rank = x->type.rank, own = x->type.dtype, acc = own, out = own;
   who = ty_record_name(who, op);
   if (!dims) dims = (1u << rank) - 1;
@@ -547,7 +549,7 @@ bool ty_record_reduce(State *S, const char *who, int op, const Tensor *x, u32 di
 }
 
 bool ty_record_scan(State *S, const char *who, int op, const Tensor *x, int dim, Tensor *y) {
-  Batch *b;
+  Recording *b;
   int d = x->type.dtype, rule = ty_ops[op].rule;
   who = ty_record_name(who, op);
   if (rule == TR_SUM && !ty_is_float(d)) d = T_I64;
@@ -572,7 +574,7 @@ bool ty_record_attend(State *S, const char *who, int op, const Tensor *const *x,
   S->nops++;
   for (int i = 0; i < arity; i++)
     if (x[i] && !ty_record_settle(S, x[i])) return false;
-  Batch *b = ty_record_begin(S);
+  Recording *b = ty_record_begin(S);
   for (int i = 0; i < arity; i++)
     if (!b || (x[i] && !ty_record_settle(S, x[i]))) return ty_record_cancel(S, b);
   Node n = ty_node_new(op, &flat, -1, -1, -1), none = ty_node_new(OP_CONST, &absent, -1, -1, -1);
@@ -590,7 +592,7 @@ bool ty_record_attend(State *S, const char *who, int op, const Tensor *const *x,
 
 /* --- leaves */
 
-Batch *ty_record_start_leaf(State *S, const char *who, const Type *t) {
+Recording *ty_record_start_leaf(State *S, const char *who, const Type *t) {
   char st[SHOWN];
   S->nops++;
   if (!ty_type_fits(t)) {
@@ -602,7 +604,7 @@ Batch *ty_record_start_leaf(State *S, const char *who, const Type *t) {
 
 bool ty_record_full(State *S, const Type *t, double v, Tensor *y) {
   const char *who = "full";
-  Batch *b = ty_record_start_leaf(S, who, t);
+  Recording *b = ty_record_start_leaf(S, who, t);
   if (!b) return false;
   if (v == 0 || v == 1) { /* known to fold; other values stay out of the key */
     Node n = ty_node_new(OP_CONST, t, -1, -1, -1);
@@ -613,7 +615,7 @@ bool ty_record_full(State *S, const Type *t, double v, Tensor *y) {
 }
 
 static bool record_leaf(State *S, const char *who, int op, const Type *t, Tensor *y) {
-  Batch *b = ty_record_start_leaf(S, who, t);
+  Recording *b = ty_record_start_leaf(S, who, t);
   if (!b) return false;
   Node n = ty_node_new(op, t, -1, -1, -1);
   return ty_record_finish(S, b, ty_node_append(b, &n), y, who);
@@ -636,7 +638,7 @@ bool ty_record_random(State *S, const Type *dims, u64 stream, int word, Tensor *
   Type t = *dims;
   t.dtype = T_I32;
   if (TY_UNLIKELY(S->level != NULL)) return ty_vmap_random(S, S->level, dims, stream, word, y);
-  Batch *b = ty_record_start_leaf(S, who, &t);
+  Recording *b = ty_record_start_leaf(S, who, &t);
   if (!b) return false;
   i32 slot = ty_graph_scalar(&b->g, stream);
   if (slot < 0 || ty_graph_scalar(&b->g, S->seed) < 0) return ty_record_cancel_memory(S, b, who);

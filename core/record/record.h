@@ -1,8 +1,8 @@
 /*
-** record.h -- the words of record.c, record_move.c and record_write.c: batches, nodes of operands.
+** record.h -- the words of record.c, record_move.c and record_write.c: recordings, nodes of operands.
 **
-** A record demands what it must (ty_record_settle), chooses a batch (ty_record_begin), appends nodes
-** and ends (ty_record_finish). A demand may close the open batch: what was settled before
+** A record demands what it must (ty_record_settle), chooses a recording (ty_record_begin), appends nodes
+** and ends (ty_record_finish). A demand may close the open recording: what was settled before
 ** ty_record_begin is settled again behind it, and no node number is held across one. A node number
 ** may be -1, no memory: the words pass it on, and ty_record_finish says so.
 */
@@ -20,33 +20,33 @@ static inline const char *ty_record_name(const char *who, int op) {
 /* A type as text, of SHOWN bytes. */
 const char *ty_record_show(const Type *t, char *buf);
 
-/* --- batches */
+/* --- recordings */
 
-/* The batch that the next nodes go to: the open one, or a new one for a single operation. */
-Batch *ty_record_begin(State *S);
+/* The recording that the next nodes go to: the open one, or a new one for a single operation. */
+Recording *ty_record_begin(State *S);
 /* The same of a leaf, whose type must fit. */
-Batch *ty_record_start_leaf(State *S, const char *who, const Type *t);
+Recording *ty_record_start_leaf(State *S, const char *who, const Type *t);
 /* The same of a record with one operand, whose node is cast to dtype: its number, -1 after a failure
 ** that has been said. */
-i32 ty_record_start(State *S, const char *who, const Tensor *x, int dtype, Batch **b);
-/* Drops a batch of ty_record_begin after a failure, which is said or one of memory. Always false. */
-bool ty_record_cancel(State *S, Batch *b);
-bool ty_record_cancel_memory(State *S, Batch *b, const char *who);
-/* Ends a record: eager batches are cut. */
-bool ty_record_commit(State *S, Batch *b);
+i32 ty_record_start(State *S, const char *who, const Tensor *x, int dtype, Recording **b);
+/* Drops a recording of ty_record_begin after a failure, which is said or one of memory. Always false. */
+bool ty_record_cancel(State *S, Recording *b);
+bool ty_record_cancel_memory(State *S, Recording *b, const char *who);
+/* Ends a record: eager recordings are cut. */
+bool ty_record_commit(State *S, Recording *b);
 /* The same with a new tensor y that waits for the node, of the node's type or one with other dims. y
 ** is empty again after a failure. */
-bool ty_record_finish(State *S, Batch *b, i32 node, Tensor *y, const char *who);
-bool ty_record_finish_as(State *S, Batch *b, i32 node, const Type *shown, Tensor *y,
+bool ty_record_finish(State *S, Recording *b, i32 node, Tensor *y, const char *who);
+bool ty_record_finish_as(State *S, Recording *b, i32 node, const Type *shown, Tensor *y,
                          const char *who);
 
 /* --- operands */
 
-/* Computes x when it waits for a batch that is not the open one. */
+/* Computes x when it waits for a recording that is not the open one. */
 bool ty_record_settle(State *S, const Tensor *x);
 bool ty_record_settle_all(State *S, int n, const Given *src);
 
-static inline i32 ty_node_append(Batch *b, const Node *n) { return ty_fold_append(&b->g, n); }
+static inline i32 ty_node_append(Recording *b, const Node *n) { return ty_fold_append(&b->g, n); }
 
 static inline Node ty_node_new(int op, const Type *t, i32 a0, i32 a1, i32 a2) {
   Node n;
@@ -60,15 +60,15 @@ static inline Node ty_node_new(int op, const Type *t, i32 a0, i32 a1, i32 a2) {
   return n;
 }
 
-i32 ty_node_cast(Batch *b, i32 a, int dtype);
+i32 ty_node_cast(Recording *b, i32 a, int dtype);
 /* A number as an operand of that dtype: a run-time scalar. symbol: a capture's name for it, or 0. */
-i32 ty_node_symbol(Batch *b, int dtype, double v, i32 symbol);
-static inline i32 ty_node_scalar(Batch *b, int dtype, double v) {
+i32 ty_node_symbol(Recording *b, int dtype, double v, i32 symbol);
+static inline i32 ty_node_scalar(Recording *b, int dtype, double v) {
   return ty_node_symbol(b, dtype, v, 0);
 }
 /* Node a seen with the dims of t, which has as many elements. */
-i32 ty_node_reshape(Batch *b, i32 a, const Type *t);
+i32 ty_node_reshape(Recording *b, i32 a, const Type *t);
 /* Node a seen with the dims of t, to which it broadcasts. */
-i32 ty_node_expand(Batch *b, i32 a, const Type *t);
+i32 ty_node_expand(Recording *b, i32 a, const Type *t);
 
 #endif

@@ -53,11 +53,11 @@ static double element(const Tensor *x, const char *p, i64 at) {
   return ty_elem_load(x->type.dtype, p);
 }
 
-/* An index that the open batch computes from nothing but positions: no run can give one that is not
+/* An index that the open recording computes from nothing but positions: no run can give one that is not
  * among the places. */
 static bool is_in_range(const State *S, const Tensor *index, i64 size, int base) {
   if (!ty_type_numel(&index->type)) return true;
-  if (!S->open || index->st->batch != S->open) return false;
+  if (!S->open || index->st->recording != S->open) return false;
   Range r = ty_range_of(S->open, index->st->node);
   bool gap = base > 0 && r.lo <= 0 && r.hi >= 0; /* 0 names nothing */
   return r.lo >= -size && r.hi < size + base && !gap;
@@ -72,7 +72,7 @@ bool ty_record_check_index(State *S, const char *who, const Tensor *index, i64 s
   if (!ty_is_int(d))
     return ty_fail(S, "%s: the index must be of integers, got %s%s", who, ty_dtypes[d].name,
                    ty_is_float(d) ? " (use :to(\"i64\"))" : "");
-  if (S->capture && !index->st->batch && !ty_capture_is_fresh(S, index->st))
+  if (S->capture && !index->st->recording && !ty_capture_is_fresh(S, index->st))
     return ty_capture_check(S, index, size, base, skip);
   Tensor from;
   if (ty_capture_copied(S, index, &from)) return ty_capture_check(S, &from, size, base, skip);
@@ -91,7 +91,7 @@ static bool check_index(State *S, const char *who, const Tensor *index, i64 size
 }
 
 /* 0-based positions of a checked index: i - base, or i + size where it is negative. */
-static i32 index_node(State *S, Batch *b, const Tensor *index, i64 size, int base) {
+static i32 index_node(State *S, Recording *b, const Tensor *index, i64 size, int base) {
   i32 i = ty_node_cast(b, ty_record_node(S, b, index), T_I64);
   if (i < 0) return -1;
   Type t = b->g.node[i].type, cond = t;
@@ -122,7 +122,7 @@ static bool check_index_shape(State *S, const char *who, const Type *x, const Ty
 
 bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const Tensor *index,
                       int base, Tensor *y) {
-  Batch *b;
+  Recording *b;
   who = ty_record_name(who, OP_GATHER);
   if (!check_index_shape(S, who, &x->type, &index->type, dim)) return false;
   Given src[2] = {{.kind = O_TENSOR, .t = x}, {.kind = O_TENSOR, .t = index}};
@@ -144,14 +144,14 @@ bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const
     if (!ty_record_finish(S, b, ty_node_append(b, &n), y, who)) return false;
   }
   if (TY_LIKELY(!S->tracks)) return true;
-  return ty_grad_note(S, &(Noted){.kind = OP_GATHER, .n = 2, .src = src, .dim = dim, .base = base},
-                      y);
+  return ty_grad_note(
+      S, &(TapeEntry){.kind = OP_GATHER, .n = 2, .src = src, .dim = dim, .base = base}, y);
 }
 
 bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int dim,
                        const Tensor *index, int base, const Tensor *src, Tensor *y) {
   char si[SHOWN], ss[SHOWN];
-  Batch *b;
+  Recording *b;
   who = ty_record_name(who, op);
   if (!check_index_shape(S, who, &x->type, &index->type, dim)) return false;
   if (!ty_type_same_dims(&index->type, &src->type))
@@ -176,12 +176,13 @@ bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int d
     if (!ty_record_finish(S, b, ty_node_append(b, &n), y, who)) return false;
   }
   if (TY_LIKELY(!S->tracks)) return true;
-  return ty_grad_note(S, &(Noted){.kind = op, .n = 3, .src = given, .dim = dim, .base = base}, y);
+  return ty_grad_note(S, &(TapeEntry){.kind = op, .n = 3, .src = given, .dim = dim, .base = base},
+                      y);
 }
 
 bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, Tensor *y) {
   const char *who = "argsort";
-  Batch *b;
+  Recording *b;
   Given src = {.t = x};
   if (TY_UNLIKELY(x->st->many != NULL))
     return ty_vmap_record(S, who, OP_ARGSORT, 1, &src, (VmapArg){.dim = dim, .base = descending},
@@ -195,7 +196,7 @@ bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, Tens
   yt.dtype = t.dtype = T_I64;
   Node n = ty_node_new(OP_ARGSORT, &yt, a, -1, -1);
   n.arg.k = dim;
-  n.arg.k2 = descending;
+  n.arg.k2 = descending ? SORT_DESCENDING : SORT_ASCENDING;
   return ty_record_finish_as(S, b, ty_node_append(b, &n), &t, y, who);
 }
 
@@ -203,7 +204,7 @@ bool ty_record_searchsorted(State *S, const Tensor *sorted, const Tensor *v, boo
                             Tensor *y) {
   const char *who = "searchsorted";
   char ss[SHOWN], sv[SHOWN];
-  Batch *b;
+  Recording *b;
   const Type *a = &sorted->type, *q = &v->type;
   bool ok = a->rank >= 1 && a->rank == q->rank;
   for (int d = 0; ok && d < a->rank - 1; d++) ok = a->dims[d] == q->dims[d];
@@ -223,6 +224,6 @@ bool ty_record_searchsorted(State *S, const Tensor *sorted, const Tensor *v, boo
   Type t = *q;
   t.dtype = T_I64;
   Node n = ty_node_new(OP_SEARCHSORTED, &t, s, w, -1);
-  n.arg.k = right;
+  n.arg.k = right ? SIDE_RIGHT : SIDE_LEFT;
   return ty_record_finish(S, b, ty_node_append(b, &n), y, who);
 }

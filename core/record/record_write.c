@@ -12,18 +12,18 @@
 /* --- assignment */
 
 /* The value that dst's elements get. */
-static i32 value_node(State *S, Batch *b, const Given *x, const Type *t) {
+static i32 value_node(State *S, Recording *b, const Given *x, const Type *t) {
   i32 v = x->kind == O_TENSOR ? ty_node_cast(b, ty_record_node(S, b, x->t), t->dtype)
                               : ty_node_symbol(b, t->dtype, x->v, x->symbol);
   return ty_node_expand(b, v, t);
 }
 
 /* The contents of dst's storage once v is written through dst. */
-static i32 put_node(State *S, Batch *b, const Tensor *dst, i32 v) {
+static i32 put_node(State *S, Recording *b, const Tensor *dst, i32 v) {
   Storage *st = dst->st;
   Tensor whole = {.st = st, .type = {.dtype = st->dtype, .rank = 1, .dims = {st->numel}}};
   whole.strides[0] = 1;
-  i32 base = st->batch ? st->node : ty_record_node(S, b, &whole);
+  i32 base = st->recording ? st->node : ty_record_node(S, b, &whole);
   if (base < 0) return -1;
   Node n = ty_node_new(OP_PUT, &b->g.node[base].type, base, v, -1);
   n.arg.offset = dst->offset;
@@ -57,7 +57,7 @@ static bool write(State *S, const char *who, const Tensor *dst, const Given *x) 
   S->nops++;
   if (!ty_record_settle(S, dst) || (x->kind == O_TENSOR && !ty_record_settle(S, x->t)))
     return false;
-  Batch *b = ty_record_begin(S);
+  Recording *b = ty_record_begin(S);
   if (!b || !ty_record_settle(S, dst) || (x->kind == O_TENSOR && !ty_record_settle(S, x->t)))
     return ty_record_cancel(S, b);
   i32 v = value_node(S, b, x, t);
@@ -67,15 +67,15 @@ static bool write(State *S, const char *who, const Tensor *dst, const Given *x) 
   if (v < 0) return ty_record_cancel_memory(S, b, who);
   if (TY_UNLIKELY(S->recorded != NULL)) S->recorded(S, b, v);
   if (S->capture && !ty_capture_write(S, st)) return ty_record_cancel(S, b);
-  Batch *before = st->batch;
+  Recording *before = st->recording;
   i32 node_before = st->node;
   if (before) before->refs++; /* so that a failed eager cut can be undone */
   ty_storage_wait(st, b, v);
   bool exposed = st->buf && st->buf->exposed;
   bool ok = b == S->open && exposed && !S->capture ? S->cut(S, b, NULL) : ty_record_commit(S, b);
-  if (!ok && st->batch && before && !before->closed) ty_storage_wait(st, before, node_before);
-  else if (!ok && st->batch && st->buf) ty_storage_settle(st, ty_buffer_hold(st->buf));
-  if (before) ty_batch_drop(S, before);
+  if (!ok && st->recording && before && !before->closed) ty_storage_wait(st, before, node_before);
+  else if (!ok && st->recording && st->buf) ty_storage_settle(st, ty_buffer_hold(st->buf));
+  if (before) ty_recording_drop(S, before);
   if (ok) st->version++;
   return ok;
 }
@@ -111,7 +111,7 @@ static bool cat_few(State *S, const char *who, int n, const Tensor *const *x, in
                     const Given *src, Type t, Tensor *y) {
   if (TY_UNLIKELY(ty_vmap_level_of(n, src))) return ty_vmap_cat(S, who, n, src, dim, &t, y);
   if (!ty_record_settle_all(S, n, src)) return false;
-  Batch *b = ty_record_start_leaf(S, who, &t);
+  Recording *b = ty_record_start_leaf(S, who, &t);
   if (!b || !ty_record_settle_all(S, n, src)) return ty_record_cancel(S, b);
   Node empty = ty_node_new(OP_EMPTY, &t, -1, -1, -1);
   i64 strides[MAX_RANK] = {0}, at = 0;
@@ -142,7 +142,7 @@ static bool cat_taped(State *S, const char *who, int n, const Tensor *const *x, 
   for (int i = 0; i < n; i++) src[i] = (Given){.kind = O_TENSOR, .t = x[i]};
   bool ok = cat_few(S, who, n, x, dim, src, t, y);
   if (ok && S->tracks)
-    ok = ty_grad_note(S, &(Noted){.kind = K_CAT, .n = n, .src = src, .dim = dim}, y);
+    ok = ty_grad_note(S, &(TapeEntry){.kind = K_CAT, .n = n, .src = src, .dim = dim}, y);
   ty_mem_free(src);
   return ok;
 }

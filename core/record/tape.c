@@ -104,7 +104,7 @@ static Storage *freeze(State *S, Storage *st) {
   }
   Storage *f = ty_storage_new(S, st->dtype, st->numel);
   if (!f) return NULL;
-  if (st->batch) ty_storage_wait(f, st->batch, st->node);
+  if (st->recording) ty_storage_wait(f, st->recording, st->node);
   else if (st->buf) f->buf = ty_buffer_hold(st->buf);
   return f;
 }
@@ -155,7 +155,7 @@ static bool any_needs(int kind, i32 n, const Given *src) {
   return false;
 }
 
-bool ty_grad_note(State *S, const Noted *k, Tensor *y) {
+bool ty_grad_note(State *S, const TapeEntry *k, Tensor *y) {
   if (!ty_is_float(y->type.dtype) || !any_needs(k->kind, k->n, k->src)) return true;
   Record *r = ty_record_new(S, k->kind, k->n, k->src);
   bool ok = r != NULL;

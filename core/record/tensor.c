@@ -1,5 +1,5 @@
 /*
-** tensor.c -- lifetimes of buffers, storages, batches; views of tensors.
+** tensor.c -- lifetimes of buffers, storages, recordings; views of tensors.
 ** In: a State that holds the error text. Out: tensors whose storages are counted. What can fail:
 ** memory, and the computation of a pending value when it is read.
 ** Nothing here records: a view is arithmetic on offset and strides.
@@ -10,7 +10,10 @@
 #include "record/grad.h"
 #include "record/vmap.h"
 
-enum { SPARE_MAX = 32, SPARE_BLOCKS_MAX = 4096 }; /* dropped batches that are kept; other blocks */
+enum {
+  SPARE_MAX = 32,
+  SPARE_BLOCKS_MAX = 4096
+}; /* dropped recordings that are kept; other blocks */
 
 /* --- errors */
 
@@ -84,10 +87,10 @@ void ty_buffer_drop(Buffer *b) {
   block_drop(b->S, b);
 }
 
-/* --- batches */
+/* --- recordings */
 
-Batch *ty_batch_new(State *S) {
-  Batch *b = S->spare;
+Recording *ty_recording_new(State *S) {
+  Recording *b = S->spare;
   if (b) {
     S->spare = b->next;
     S->nspare--;
@@ -104,7 +107,7 @@ Batch *ty_batch_new(State *S) {
   return b;
 }
 
-void ty_batch_drop(State *S, Batch *b) {
+void ty_recording_drop(State *S, Recording *b) {
   if (--b->refs) return;
   for (i32 i = 0; i < b->ninput; i++) ty_buffer_drop(b->input[i].buf);
   b->ninput = 0;
@@ -120,7 +123,7 @@ void ty_batch_drop(State *S, Batch *b) {
   }
 }
 
-bool ty_batch_exposed(const Batch *b) {
+bool ty_recording_exposed(const Recording *b) {
   for (i32 i = 0; i < b->ninput; i++)
     if (b->input[i].buf->exposed) return true;
   return false;
@@ -136,7 +139,7 @@ void ty_tensor_close(State *S) {
   S->closed = true;
   S->nspare = SPARE_MAX;
   while (S->spare) {
-    Batch *b = S->spare;
+    Recording *b = S->spare;
     S->spare = b->next;
     ty_graph_free(&b->g);
     ty_mem_free(b->input);
@@ -162,49 +165,49 @@ Storage *ty_storage_new(State *S, int dtype, i64 numel) {
   return st;
 }
 
-/* Takes st out of the list of those that wait for its batch; the caller drops the batch. */
+/* Takes st out of the list of those that wait for its recording; the caller drops the recording. */
 static void storage_unlink(Storage *st) {
   *st->prev = st->next;
   if (st->next) st->next->prev = st->prev;
   st->next = NULL;
   st->prev = NULL;
-  st->batch = NULL;
+  st->recording = NULL;
 }
 
-void ty_storage_wait(Storage *st, Batch *b, i32 node) {
-  Batch *old = st->batch;
+void ty_storage_wait(Storage *st, Recording *b, i32 node) {
+  Recording *old = st->recording;
   st->node = node;
   if (old == b) return;
   b->refs++;
   if (old) storage_unlink(st);
-  st->batch = b;
+  st->recording = b;
   st->next = b->waiting;
   st->prev = &b->waiting;
   if (b->waiting) b->waiting->prev = &st->next;
   b->waiting = st;
-  if (old) ty_batch_drop(old->S, old);
+  if (old) ty_recording_drop(old->S, old);
 }
 
 void ty_storage_settle(Storage *st, Buffer *buf) {
-  Batch *b = st->batch;
+  Recording *b = st->recording;
   if (buf != st->buf) ty_buffer_drop(st->buf);
   else if (buf) ty_buffer_drop(buf); /* the caller's reference: the storage's own remains */
   st->buf = buf;
   if (!b) return;
   storage_unlink(st);
-  ty_batch_drop(b->S, b);
+  ty_recording_drop(b->S, b);
 }
 
 void ty_storage_drop(Storage *st) {
   if (!st || --st->refs) return;
-  Batch *b = st->batch;
+  Recording *b = st->recording;
   if (b) storage_unlink(st);
   if (TY_UNLIKELY(st->twin != NULL)) st->twin->twin = NULL;
   if (TY_UNLIKELY(st->tape != NULL)) ty_record_drop(st->tape);
   if (TY_UNLIKELY(st->many != NULL)) ty_many_drop(st);
   ty_buffer_drop(st->buf);
   block_drop(st->S, st);
-  if (b) ty_batch_drop(b->S, b);
+  if (b) ty_recording_drop(b->S, b);
 }
 
 void ty_storage_touch(Storage *st) {
@@ -337,22 +340,22 @@ static void *tensor_address(const Tensor *x) {
 const void *ty_tensor_read(State *S, const Tensor *x) {
   Storage *st = x->st;
   if (TY_UNLIKELY(st->many != NULL)) return ty_vmap_refuse(S);
-  if (TY_UNLIKELY(S->capture != NULL) && (st->batch || !ty_capture_is_fresh(S, st))) {
+  if (TY_UNLIKELY(S->capture != NULL) && (st->recording || !ty_capture_is_fresh(S, st))) {
     ty_capture_refuse(S, "reads the elements of a tensor");
     return NULL;
   }
-  if (st->batch && !S->cut(S, st->batch, st)) return NULL;
+  if (st->recording && !S->cut(S, st->recording, st)) return NULL;
   return tensor_address(x);
 }
 
 void *ty_tensor_write(State *S, const Tensor *x) {
   Storage *st = x->st;
   if (TY_UNLIKELY(st->many != NULL)) return ty_vmap_refuse(S);
-  if (TY_UNLIKELY(S->capture != NULL) && (st->batch || !ty_capture_is_fresh(S, st))) {
+  if (TY_UNLIKELY(S->capture != NULL) && (st->recording || !ty_capture_is_fresh(S, st))) {
     ty_capture_refuse(S, "writes the elements of a tensor one by one");
     return NULL;
   }
-  if (st->batch && !S->cut(S, st->batch, st)) return NULL;
+  if (st->recording && !S->cut(S, st->recording, st)) return NULL;
   ty_storage_touch(st);
   if (st->buf->refs > 1 && !st->buf->exposed) {
     Buffer *own = ty_buffer_new(S, st->buf->bytes);

@@ -2,12 +2,12 @@
 ** tensor.h -- Buffer, Storage, Tensor; the State; recording.
 **
 ** A Buffer is bytes. A Storage is what tensors share: it points to a buffer, or is pending: a node
-** of a batch of recorded operations gives its contents. A Tensor is an affine view of a storage.
+** of a recording gives its contents. A Tensor is an affine view of a storage.
 ** Writing to a storage never disturbs who pinned its buffer: the storage moves on to another buffer
 ** unless it is the only owner (copy on write). Only an exposed storage keeps its address.
 **
-** A Batch is a graph and what belongs to it: pinned input buffers and the storages that wait for
-** its nodes. In eager mode a batch holds one operation and is cut (compiled and run) at once. In
+** A Recording is a graph and what belongs to it: pinned input buffers and the storages that wait for
+** its nodes. In eager mode a recording holds one operation and is cut (compiled and run) at once. In
 ** lazy mode it is open until a value is demanded. After the cut it is closed: storages that were
 ** not computed stay pending on it and are computed, with what they need, if they are demanded
 ** later.
@@ -17,7 +17,7 @@
 
 #include "ir/graph.h"
 
-typedef struct Batch Batch;
+typedef struct Recording Recording;
 typedef struct State State;
 typedef struct Capture Capture; /* capture.h */
 typedef struct Record Record;   /* grad.h */
@@ -47,13 +47,13 @@ typedef struct Storage {
   u32 version; /* counts writes */
   u32 born;    /* the vmap in which it was made, 0: in none */
   i64 numel;
-  Buffer *buf;  /* NULL: never computed yet */
-  Batch *batch; /* not NULL: pending; the contents are node `node` of this batch */
+  Buffer *buf;          /* NULL: never computed yet */
+  Recording *recording; /* not NULL: pending; the contents are node `node` of this recording */
   i32 node;
-  struct Storage *next, **prev; /* the others that wait for the same batch */
+  struct Storage *next, **prev; /* the others that wait for the same recording */
   Record *tape;         /* where the contents came from, held; NULL: nothing to differentiate */
   struct Storage *twin; /* the frozen one of these contents, or of a frozen one the other */
-  Many *many; /* not NULL: one such storage for each example of a vmap; no buf, no batch */
+  Many *many; /* not NULL: one such storage for each example of a vmap; no buf, no recording */
 } Storage;
 
 typedef struct Tensor {
@@ -65,24 +65,24 @@ typedef struct Tensor {
   u32 origin; /* a capture's number of the tensor from outside that it is, or is a view of */
 } Tensor;
 
-struct Batch {
+struct Recording {
   Graph g;
   struct State *S;
   i32 refs; /* storages pending on it, plus one while it is open */
   bool closed;
   bool dead; /* nothing of it can be computed any more */
   i32 ninput, input_cap;
-  struct BatchInput { /* by INPUT node, in order of appearance */
+  struct RecordingInput { /* by INPUT node, in order of appearance */
     i32 node;
     Buffer *buf; /* pinned */
     i64 offset;  /* in elements */
     u32 origin;  /* of the tensor that was read; 0 outside of captures */
   } * input;
-  Storage *waiting;   /* storages pending on this batch */
-  i64 pinned;         /* bytes of inputs */
-  bool lent;          /* inputs are held by others, as long as it runs: not pinned */
-  void *learn;        /* engine: what its cut learned to store */
-  struct Batch *next; /* in the list of spares */
+  Storage *waiting;       /* storages pending on this recording */
+  i64 pinned;             /* bytes of inputs */
+  bool lent;              /* inputs are held by others, as long as it runs: not pinned */
+  void *learn;            /* engine: what its cut learned to store */
+  struct Recording *next; /* in the list of spares */
 };
 
 /* An operand as the user gave it. */
@@ -98,9 +98,9 @@ typedef struct Given {
 
 struct State {
   char err[ERR_MAX]; /* what the last call that answered false has to say; no position */
-  bool memory;       /* it failed for want of memory: collecting garbage may help */
-  Batch *open;       /* lazy mode: where operations are appended; NULL: eager */
-  Batch *spare;      /* dropped batches for reuse */
+  bool memory;       /* it failed since memory ran out: collecting garbage may help */
+  Recording *open;   /* lazy mode: where operations are appended; NULL: eager */
+  Recording *spare;  /* dropped recordings for reuse */
   i32 nspare;
   void *spare_block; /* dropped storages and buffers, linked by their first word */
   i32 nspare_block;
@@ -114,8 +114,8 @@ struct State {
   u64 stamps;              /* given to buffers so far */
   u32 origins;             /* given to tensors by captures that have ended */
   u64 walks;               /* over buffers, which mark what they have seen */
-  i32 batch_nodes;         /* an open batch is cut when it has so many; 0: as many as pay */
-  i64 debt;                /* bytes allocated for tensors since the host's collector last stepped */
+  i32 recording_nodes;     /* an open recording is cut when it has so many; 0: as many as pay */
+  i64 debt;                /* bytes allocated for tensors since Lua's collector last stepped */
   bool grad_mode, tracks;  /* operations may be taped; and there is a tape to go on */
   u8 cast;                 /* autocast's dtype + 1, 0: none */
   i64 records;             /* live ones, of all tapes */
@@ -125,9 +125,10 @@ struct State {
   Level *level;         /* the innermost vmap that runs */
   u32 levels;           /* so many were opened */
   /* engine.c fills these in: level 2 calls upward through them */
-  bool (*cut)(State *S, Batch *b, Storage *demanded); /* computes; the batch is closed then */
+  bool (*cut)(State *S, Recording *b,
+              Storage *demanded); /* computes; the recording is closed then */
   /* Told of every operation as its result is recorded; NULL: no one listens. */
-  void (*recorded)(State *S, const Batch *b, i32 node);
+  void (*recorded)(State *S, const Recording *b, i32 node);
   /* An eager map or product that needs no graph: true with the result in y; false: take the road. */
   bool (*quick)(State *S, int op, int n, const Given *src, Tensor *y);
   /* The contents of a buffer of which something is kept are no more. */
@@ -154,20 +155,21 @@ static inline Buffer *ty_buffer_hold(Buffer *b) {
 void ty_buffer_changed(Buffer *b); /* its contents are no longer what they were */
 Storage *ty_storage_new(State *S, int dtype, i64 numel); /* refs 1, no buffer, not pending */
 void ty_storage_drop(Storage *st);
-void ty_storage_wait(Storage *st, Batch *b,
-                     i32 node);                   /* becomes pending there (leaves its old batch) */
+void ty_storage_wait(Storage *st, Recording *b,
+                     i32 node); /* becomes pending there (leaves its old recording) */
 void ty_storage_settle(Storage *st, Buffer *buf); /* pending no more: takes over the reference */
 static inline Storage *ty_storage_hold(Storage *st) {
   st->refs++;
   return st;
 }
 void ty_storage_touch(Storage *st); /* its contents change: lets go of the twin */
-void ty_batch_drop(State *S, Batch *b);
+void ty_recording_drop(State *S, Recording *b);
 /* Reads an exposed buffer, which may change at any time: what is recorded must be computed now. */
-bool ty_batch_exposed(const Batch *b);
+bool ty_recording_exposed(const Recording *b);
 void ty_tensor_open(State *S);
 void ty_tensor_close(State *S); /* gives the spares back; tensors may outlive the engine */
-Batch *ty_batch_new(State *S);  /* refs 1: the opener's; NULL without memory, said in S->err */
+Recording *
+ty_recording_new(State *S); /* refs 1: the opener's; NULL when out of memory, said in S->err */
 
 bool ty_tensor_from(State *S, Tensor *y, const Type *t,
                     const void *bytes); /* contiguous; NULL: undefined */
@@ -248,14 +250,14 @@ bool ty_record_assign(State *S, const char *who, const Tensor *dst, const Given 
 /* Copies of the list one behind the other along dim: the fused form of cat. All of one dtype and
  * rank. */
 bool ty_record_cat(State *S, const char *who, int n, const Tensor *const *x, int dim, Tensor *y);
-/* The node of x in the open batch (INPUT, a pending node, or a VIEW of one), or -1. */
-i32 ty_record_node(State *S, Batch *b, const Tensor *x);
+/* The node of x in the open recording (INPUT, a pending node, or a VIEW of one), or -1. */
+i32 ty_record_node(State *S, Recording *b, const Tensor *x);
 
-/* --- range.c: between what the elements of an integer node of an open batch lie, both included. */
+/* --- range.c: between what the elements of an integer node of an open recording lie, both included. */
 typedef struct Range {
   i64 lo, hi;
 } Range;
-Range ty_range_of(const Batch *b, i32 node);
+Range ty_range_of(const Recording *b, i32 node);
 
 /* --- fold.c: algebra while appending. The number of a node that equals n, or appends it. -1: no
  * memory. */

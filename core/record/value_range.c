@@ -1,6 +1,6 @@
 /*
 ** value_range.c -- what the elements of an integer node can be, known without running it.
-** In: a node of an open batch. Out: the interval that holds all of them. Cannot fail: what is not
+** In: a node of an open recording. Out: the interval that holds all of them. Cannot fail: what is not
 ** known gives all values of the dtype.
 **
 ** Positions that a function computes itself (argmax, argsort, topk, arange, clamped ones) need no
@@ -37,7 +37,7 @@ static Range within(int dtype, i64 lo, i64 hi) {
 static Range up_to(i64 n) { return (Range){0, TY_MAX(n - 1, 0)}; }
 
 /* A number of the graph, unless later calls bring another. */
-static Range of_scalar(const Batch *b, const Node *n) {
+static Range of_scalar(const Recording *b, const Node *n) {
   const Capture *c = b->S->capture;
   i32 slot = n->arg.k;
   int dtype = n->type.dtype;
@@ -75,7 +75,7 @@ static Range remainder_of(int dtype, Range b) {
   return b.lo < 0 ? all_of(dtype) : (Range){0, TY_MAX(b.hi - 1, 0)};
 }
 
-static Range range(const Batch *b, i32 node, int depth) {
+static Range range(const Recording *b, i32 node, int depth) {
   const Node *n = &b->g.node[node];
   int dtype = n->type.dtype;
   if (ty_is_float(dtype) || !depth) return all_of(dtype);
@@ -128,4 +128,4 @@ static Range range(const Batch *b, i32 node, int depth) {
 #undef OPERAND
 }
 
-Range ty_range_of(const Batch *b, i32 node) { return range(b, node, DEPTH); }
+Range ty_range_of(const Recording *b, i32 node) { return range(b, node, DEPTH); }

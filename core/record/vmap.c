@@ -1,7 +1,7 @@
 /*
 ** vmap.c -- operations on batched tensors, for all examples at once.
 ** In: operands of which one at least is batched (vmap.h), as record.c got them. Out: a batched result, whose
-** values the same functions of record.c recorded. Fails for want of memory, where a tensor would get too many
+** values the same functions of record.c recorded. Fails when out of memory, where a tensor would get too many
 ** dims, and where examples write different values to a tensor that they share.
 **
 ** 1. All classes of operations reduce to one idea: the examples are a dim in front. Dims of an operation move
@@ -169,7 +169,7 @@ static bool spread(State *S, Storage *st, u32 level, i64 count) {
     x.offset = was->t.offset;
     x.detached = was->t.detached;
   } else {
-    if (st->batch) ty_storage_wait(f, st->batch, st->node);
+    if (st->recording) ty_storage_wait(f, st->recording, st->node);
     else if (st->buf) f->buf = ty_buffer_hold(st->buf);
     if (st->tape) f->tape = ty_record_hold(st->tape);
     f->many = was;

@@ -18,7 +18,7 @@ struct Level {
   RandomRule random;
   i64 count;  /* of examples */
   u64 seq;    /* of the State's records when it began */
-  bool again; /* it has ended before: the way back through it runs */
+  bool again; /* it has ended before: the backward pass through it runs */
 };
 
 struct Many {

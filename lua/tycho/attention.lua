@@ -10,7 +10,7 @@
 -- 2. Half floats: the operation sees f32, its result is rounded once.
 -- 3. A mask that needs a gradient makes the scores an array like any other, and so does dropout under ty.vmap, where
 --    examples may differ or must not. So do gradients of gradients (grad_attend.c). Only memory differs.
--- 4. Weights are dropped by their positions and two random words, so that the way back drops the same.
+-- 4. Weights are dropped by their positions and two random words, so that the backward pass drops the same.
 
 ---@param ty table the core module
 ---@param check table check.lua

@@ -184,7 +184,8 @@ function M.compile_function(core, f, opts)
   end, not core.internals.capture.off)
   if recaptures then
     local function recapture(...) return require("tycho.capture.oracle").call(core, capture, h, ...) end
-    core._recheck(handle, function(...) return recapture(pick, ...) end, function(...) return recapture(pick_again, ...) end)
+    core._recheck(handle, function(...) return recapture(pick, ...) end,
+      function(...) return recapture(pick_again, ...) end)
   end
   cache[f] = compiled
   return compiled
@@ -253,41 +254,39 @@ local function shown(core, v)
   return tostring(v):gsub("0x%x+", "...")
 end
 
+local function tensor_text(t, dynamic)
+  local leaf = t.requires_grad and (t.is_leaf and ", a leaf" or ", taped") or ""
+  if dynamic then return ("%s of rank %d, of any sizes%s"):format(t.dtype, t.ndim, leaf) end
+  return ("%s[%s]%s"):format(t.dtype, table.concat(t.shape, ","), leaf)
+end
+
+--- What a guard says about its first operand; nil of instructions that only read or compute. Rows and their texts:
+--- core/lua/lua_guard.h.
+local function guard_text(core, g, d)
+  local row = core.internals.capture.guards[g[1]]
+  if not row.text then return nil end
+  local function operand(column)
+    column = tonumber(column)
+    local kind, v = row.operands[column - 1], g[column]
+    if kind == "slot" then return d.paths[v] or "value " .. v end
+    if kind == "tensor" then return tensor_text(v, d.dynamic) end
+    if kind == "keys" then return tostring(#v) end
+    if kind == "value" then return (shown(core, v)) end
+    return tostring(v)
+  end
+  local yes, no = row.text:match("^(.*)|(.*)$")
+  if yes then return g[#row.operands + 1] and yes or no end
+  return (row.text:gsub("%$(%d)", operand))
+end
+
 --- Guards of a description, as lines.
-local guard_texts = {
-  equal = function(core, g) return ("is %s"):format((shown(core, g[3]))) end,
-  type = function(_, g) return ("is a %s"):format(g[3]) end,
-  tensor = function(_, g, _, dynamic)
-    local leaf = g[3].requires_grad and (g[3].is_leaf and ", a leaf" or ", taped") or ""
-    if dynamic then return ("%s of rank %d, of any sizes%s"):format(g[3].dtype, g[3].ndim, leaf) end
-    return ("%s[%s]%s"):format(g[3].dtype, table.concat(g[3].shape, ","), leaf)
-  end,
-  no_grad = function() return "is nil" end,
-  same = function(_, _, names) return "is the same as " .. names(3) end,
-  distinct = function(_, _, names) return "is not " .. names(3) end,
-  cell_same = function() return "is one variable of two functions" end,
-  cell_distinct = function(_, _, names) return "is no variable of " .. names(3) end,
-  length = function(_, g) return ("has length %d"):format(g[3]) end,
-  keys = function(_, g) return ("has %d keys, in this order"):format(#g[3]) end,
-  closure = function() return "has the same code" end,
-  number = function() return "a number, read in each call" end,
-  bound = function() return "a number, each of which is one more size" end,
-  whole = function(_, g) return g[3] and "is a whole number" or "is no whole number" end,
-  lt = function(_, g) return tostring(g[4]) end,
-  le = function(_, g) return tostring(g[4]) end,
-  eq = function(_, g) return tostring(g[4]) end,
-}
-
-local comparisons = { lt = "a < b", le = "a <= b", eq = "a == b" } -- whose operands have no names
-
 local function guard_lines(core, d)
-  local list = {}
+  local rows, list = core.internals.capture.guards, {}
   for at, g in ipairs(d.program) do
-    local text = guard_texts[g[1]]
+    local text = guard_text(core, g, d)
     if text then
-      local function names(i) return d.paths[g[i]] or ("value " .. g[i]) end
-      local path = d.about[at] or comparisons[g[1]] or d.paths[g[2]] or "a number"
-      local line = ("%s: %s"):format(path, text(core, g, names, d.dynamic))
+      local path = d.about[at] or rows[g[1]].operands[1] == "slot" and d.paths[g[2]] or "a number"
+      local line = ("%s: %s"):format(path, text)
       list[#list + 1] = d.lines[at] and ("%s  (%s)"):format(line, d.lines[at]) or line
     end
   end
@@ -318,7 +317,7 @@ local function key_lines(core, d)
   for _, g in ipairs(d.program) do
     local i = g[2]
     if told[g[1]] and type(i) == "number" and i <= d.narg then
-      local text = guard_texts[g[1]](core, g, nil, d.dynamic):gsub("^is ", ""):gsub(", read in each call$", "")
+      local text = guard_text(core, g, d):gsub("^is ", ""):gsub(", read in each call$", "")
       parts[i] = ("%s: %s"):format(d.paths[i] or "argument " .. i, text)
     end
   end

@@ -1,5 +1,5 @@
 --- data.lua -- datasets and loaders: `ty.data`.
--- In: tensors, tables, CSV files, folders of pictures, files of records. Out: batches of tensors, in an order that a
+-- In: tensors, tables, CSV files, folders of images, files of records. Out: batches of tensors, in an order that a
 -- seed gives, with the files of the next batches read in the background. Misuse raises; files that cannot be opened
 -- give nil and a message where a dataset is made, and raise inside of a loop, which nil would end.
 --
@@ -331,21 +331,21 @@ function Files:reader(order, opts)
   }
 end
 
-local PICTURES = { png = true, jpg = true, jpeg = true, ppm = true, pgm = true, pnm = true }
+local IMAGES = { png = true, jpg = true, jpeg = true, ppm = true, pgm = true, pnm = true }
 
---- Names of pictures in a folder, sorted.
-local function pictures_in(names)
+--- Names of images in a folder, sorted.
+local function images_in(names)
   local list = {}
   for _, name in ipairs(names) do
-    if PICTURES[(name:match("%.([%w]+)$") or ""):lower()] then list[#list + 1] = name end
+    if IMAGES[(name:match("%.([%w]+)$") or ""):lower()] then list[#list + 1] = name end
   end
   table.sort(list)
   return list
 end
 
---- Pictures of a folder: (picture, label) where it has sub-folders, one for each class, whose sorted names the labels
---- count from 1 (ds.classes); else single pictures. Options as of image.load: channels, size, dtype, limit (for each
---- picture: what is over it is refused when its turn comes).
+--- Images of a folder: (image, label) where it has sub-folders, one for each class, whose sorted names the labels
+--- count from 1 (ds.classes); else single images. Options as of image.load: channels, size, dtype, limit (for each
+--- image: what is over it is refused when its turn comes).
 ---@param dir string
 ---@param opts? {channels: integer?, size: integer[]?, dtype: string?, limit: integer?}
 ---@return tycho.data.Dataset? ds, string? message
@@ -363,7 +363,7 @@ function M.images(dir, opts)
   for class, folder in ipairs(folders) do
     local inside, why = C.folder(dir .. "/" .. folder)
     if not inside then return nil, why end
-    for _, name in ipairs(pictures_in(inside)) do
+    for _, name in ipairs(images_in(inside)) do
       ds.paths[#ds.paths + 1] = dir .. "/" .. folder .. "/" .. name
       labels[#labels + 1] = class
     end
@@ -371,10 +371,10 @@ function M.images(dir, opts)
   if #folders > 0 and #labels > 0 then
     ds.classes, ds.labels = folders, ty.tensor(labels, { dtype = "i64" })
   else
-    for _, name in ipairs(pictures_in(names)) do ds.paths[#ds.paths + 1] = dir .. "/" .. name end
+    for _, name in ipairs(images_in(names)) do ds.paths[#ds.paths + 1] = dir .. "/" .. name end
   end
   ds.size = #ds.paths
-  if ds.size == 0 then return nil, dir .. ": holds no pictures (png jpg jpeg ppm pgm pnm)" end
+  if ds.size == 0 then return nil, dir .. ": holds no images (png jpg jpeg ppm pgm pnm)" end
   return dataset(Files, ds)
 end
 

@@ -56,7 +56,7 @@ return function(ty, define)
     return restore(grad_mode(true), pcall(fn, ...))
   end
 
-  ----------------------------------------------------------------------------------------------------- the way back
+  ------------------------------------------------------------------------------------------------- the backward pass
 
   --- Goes the whole way; `create`: what it computes is taped too.
   local function run(back, create)
@@ -312,10 +312,10 @@ return function(ty, define)
     return nil
   end
 
-  --- What is kept for the way back: tensors in storages that nobody writes to, in tables like those they came in.
+  --- What is kept for the backward pass: tensors in storages that nobody writes to, in tables like those they came in.
   local function keep(v) return map(v, same, {}) end
 
-  --- Makes `back` (of the way back, gradients) what the results lead to, if an argument requires grad.
+  --- Makes `back` (of the backward pass, gradients) what the results lead to, if an argument requires grad.
   local function join(args, results, back)
     local inputs, any = {}, false
     for i = 1, args.n do
@@ -429,14 +429,15 @@ return function(ty, define)
     return unpack(results, 1, results.n)
   end
 
-  --- f(...) that keeps nothing for the way back to its results but its arguments: it runs again there, and draws the
+  --- f(...) that keeps nothing for the backward pass but its arguments: it runs again there, and draws the
   --- same random numbers, under the same autocast. It is taped the first time too, as long as it runs: so what it
   --- writes to other tensors, or puts into tables, has its gradient without running again. The second run gets copies
   --- of the arguments, in tables too; what f closes over and writes to is written a second time.
   ---@param f fun(...): ...
   local function checkpoint(f, ...)
     callable("checkpoint", 1, f)
-    if not mode() or batch.level() > 0 then return f(...) end -- gradients outside of a vmap would not see the way back
+    -- gradients outside of a vmap would not see the backward pass
+    if not mode() or batch.level() > 0 then return f(...) end
     local args, random, half = pack(...), random_state(), ty._half()
     local kept = keep_together(args) -- as they are before f, which may write to them
     local scope, list, at, seq = grad_mode(true), {}, {}, core.seq()
@@ -510,7 +511,7 @@ return function(ty, define)
   if rawget(ty, "linalg") then require("tycho.linalg")(ty, own) end
 
   -- What captures need to know, see gradients.lua: what is evaluated although it is ours, since it calls functions of
-  -- users or uses gradients; functions of the core that may be called; those that end a way back.
+  -- users or uses gradients; functions of the core that may be called; those that end a backward pass.
   core.around, core.inline, core.captured = around, {}, {}
   core.ends = { [core.step] = true } -- with nil
   core.memory = { [recall] = "recall", [remember] = "remember" }

@@ -1,4 +1,4 @@
---- image.lua -- pictures: `ty.image`, and .png .jpg .jpeg .ppm .pgm of `ty.load` and `ty.save`.
+--- image.lua -- images: `ty.image`, and .png .jpg .jpeg .ppm .pgm of `ty.load` and `ty.save`.
 -- In: paths, bytes, tensors. Out: tensors u8 [channels, height, width] (1 grey, 3 RGB, 4 RGBA), or floats from 0 to 1.
 -- What the world does wrong (no such file, a damaged file, a library that is not there) gives nil and a message that
 -- begins with the path; misuse raises. PNG needs libpng, JPEG libturbojpeg; they are loaded when first used.
@@ -78,7 +78,7 @@ return function(M, C, add, check)
     local c = x.ndim == 3 and x:size(1)
     if not c or c < 1 or c > 4 or x:numel() == 0 then
       local turned = x.ndim == 3 and x:numel() > 0 and x:size(3) <= 4
-      fail(who, "argument %d must be a picture, [h,w] or [c,h,w] of 1 to 4 channels, got %s%s", i, text(x),
+      fail(who, "argument %d must be an image, [h,w] or [c,h,w] of 1 to 4 channels, got %s%s", i, text(x),
         turned and " (x:permute(3, 1, 2) has the channels first)" or "")
     end
     if FLOATS[x.dtype] then return (x:to("f32") * 255 + 0.5):floor():clamp(0, 255):to("u8") end
@@ -111,7 +111,7 @@ return function(M, C, add, check)
     end
   end
 
-  --- Pictures of one size side by side, for a sheet of samples. `list` is [n,c,h,w], [n,h,w] or a list of pictures.
+  --- Images of one size side by side, for a sheet of samples. `list` is [n,c,h,w], [n,h,w] or a list of images.
   local function grid(list, opts)
     local who = "image.grid"
     opts = check.options(who, opts, { columns = "number", padding = "number", value = "number" })
@@ -125,7 +125,7 @@ return function(M, C, add, check)
       list = #list > 0 and ty.stack(list, 1) or list
     end
     if not ty.is_tensor(list) or (list.ndim ~= 3 and list.ndim ~= 4) or list:numel() == 0 then
-      fail(who, "argument 1 must be [n,c,h,w], [n,h,w] or a list of pictures, got %s", show(list))
+      fail(who, "argument 1 must be [n,c,h,w], [n,h,w] or a list of images, got %s", show(list))
     end
     local x = list:detach()
     if x.ndim == 3 then x = x:reshape(x:size(1), 1, x:size(2), x:size(3)) end
@@ -146,14 +146,14 @@ return function(M, C, add, check)
   end
 
   add("image", "png jpg jpeg ppm pgm pnm", {
-    --- A picture, u8 [channels, height, width]. Options: channels = 1 | 3 | 4, default the file's own; size =
+    --- An image, u8 [channels, height, width]. Options: channels = 1 | 3 | 4, default the file's own; size =
     --- {height, width}: resized, bilinear; dtype = a float: from 0 to 1; limit = bytes that reading may take beside the
     --- file's own, at its peak, as the header has it: pixels, the decoder's work, conversions. The default of 58 MB
     --- keeps every file, also a hostile one, within its size and 64 MB; it holds photographs of 16 megapixels (of 6 as
     --- progressive JPEG, of 3 as f32), and a limit of 16 bytes a pixel holds any as bytes.
     ---@param path string
     ---@param opts? {channels: integer?, size: integer[]?, dtype: string?, limit: integer?}
-    ---@return tycho.Tensor? picture, string? message
+    ---@return tycho.Tensor? image, string? message
     load = function(path, opts)
       check_path("image.load", path)
       return read("image.load", path, nil, opts)
@@ -161,12 +161,12 @@ return function(M, C, add, check)
     --- The same of a file's bytes.
     ---@param bytes string
     ---@param opts? table
-    ---@return tycho.Tensor? picture, string? message
+    ---@return tycho.Tensor? image, string? message
     decode = function(bytes, opts)
       if type(bytes) ~= "string" then fail("image.decode", "argument 1 must be a string, got %s", show(bytes)) end
-      return read("image.decode", "picture", bytes, opts)
+      return read("image.decode", "image", bytes, opts)
     end,
-    --- Writes a picture by the path's ending: u8, or floats from 0 to 1, or bool; [h,w] or [c,h,w]. Options: quality of
+    --- Writes an image by the path's ending: u8, or floats from 0 to 1, or bool; [h,w] or [c,h,w]. Options: quality of
     --- JPEG, 1 to 100, 90; level of PNG's compression, 0 to 9, 6.
     ---@param path string
     ---@param x tycho.Tensor
@@ -184,7 +184,7 @@ return function(M, C, add, check)
     ---@param opts? table
     ---@return string? bytes, string? message
     encode = function(x, format, opts) return encode("image.encode", 1, x, format, opts) end,
-    --- Pictures of another size, u8 or f32 [..., height, width], as Pillow's resize with antialiasing (for bytes the
+    --- Images of another size, u8 or f32 [..., height, width], as Pillow's resize with antialiasing (for bytes the
     --- same bits). Without gradients: see ty.interpolate.
     ---@param x tycho.Tensor
     ---@param size integer[] {height, width}
@@ -206,7 +206,7 @@ return function(M, C, add, check)
       shape[n - 1], shape[n] = h, w
       return y:reshape(shape)
     end,
-    --- One sheet of many pictures. Options: columns (about as many as rows), padding (2 pixels), value (0) between.
+    --- One sheet of many images. Options: columns (about as many as rows), padding (2 pixels), value (0) between.
     ---@param list tycho.Tensor|tycho.Tensor[] [n,c,h,w], [n,h,w] or a list of [c,h,w] or [h,w]
     ---@param opts? {columns: integer?, padding: integer?, value: number?}
     ---@return tycho.Tensor [c, height, width]

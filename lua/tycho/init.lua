@@ -36,7 +36,7 @@ local function define(name, where, args, text, fn)
 end
 
 --- A part of the library that is loaded when it is first needed. Lua marks a module while it is loaded, and refuses one
---- that is marked: where an error has ended its loading, a debug hook's or a lack of memory, the mark goes.
+--- that is marked: where an error has ended its loading, a debug hook's or one of memory, the mark goes.
 function internals.load(name)
   for key, value in pairs(package.loaded) do
     local kind = type(key) == "string" and key:find "^tycho%." and type(value) or "table"
@@ -137,14 +137,14 @@ for name, fn in pairs(require("tycho.compile").open(ty)) do
 end
 -- Modules, optimisers: loaded when they are asked for.
 
--- Help, pictures, progress, profile: loaded when they are called first.
+-- Help, images, progress, profile: loaded when they are called first.
 
 for name, about in pairs {
   help = { "name = nil", "the help of a function, \"nn.Linear\", or a group, \"nn\"; without one all names" },
   plot = { "options = nil", "an empty plot, or rows of plots as one; its methods draw, save writes SVG or PNG" },
   progress = { "n, {label, unit, per_step, total, curve, height}",
     "a progress bar over n steps, a list or an iterator, with rate, values, time left" },
-  show = { "x, {mode, width, map, lim, columns, text}", "shows a vector, a matrix or a picture in the terminal" },
+  show = { "x, {mode, width, map, lim, columns, text}", "shows a vector, a matrix or an image in the terminal" },
   profile = { "fn, path = nil", "runs fn(): a table of its hottest kernels; a trace for chrome://tracing in a file" },
 } do
   local fn
@@ -156,7 +156,7 @@ end
 
 --- Files: what is behind these names is loaded when one of them is first called.
 for name, about in pairs {
-  load = { "path, opts = nil", "what a file holds, by its ending: tensors, tables, pictures; nil and a message" },
+  load = { "path, opts = nil", "what a file holds, by its ending: tensors, tables, images; nil and a message" },
   save = { "path, value, opts = nil", "writes a file whole or not at all, by its ending; true, or nil and a message" },
   load_weights = { "path, opts = nil",
     "the tensors of a directory of safetensors, of its index, or of one file, by name" },

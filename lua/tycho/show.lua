@@ -1,8 +1,8 @@
---- show.lua -- `ty.show`: a picture, a matrix or a vector in the terminal.
+--- show.lua -- `ty.show`: an image, a matrix or a vector in the terminal.
 -- In: a tensor or nested tables. Out: text, written, or given with {text = true}. Wrong use raises at the user's line.
 --
 -- What the terminal has decides: graphics of kitty or sixel; half blocks, two pixels a letter, in 24-bit or 256
--- colours; letters of more or less ink where there is no colour or no terminal. Pictures that are larger than the
+-- colours; letters of more or less ink where there is no colour or no terminal. Images that are larger than the
 -- terminal are scaled down, each pixel the mean of the area that it covers. Vectors are a line of small bars.
 
 local ty = require "tycho"
@@ -15,7 +15,7 @@ local fail, show = check.fail, check.show
 
 local floor, min, max = math.floor, math.min, math.max
 
-local SMALL = 16 -- pictures that are less high are magnified
+local SMALL = 16 -- images that are less high are magnified
 local CELL_WIDTH, CELL_HEIGHT = 8, 16 -- pixels of a letter, about, where a terminal shows graphics
 local RAMP = " .:-=+*#%@"
 local HALF = "\226\150\128" -- the upper half block
@@ -37,7 +37,7 @@ local function shares(n, m)
   return out
 end
 
---- Another size of a picture (RGB samples): means of areas; larger: repeated.
+--- Another size of an image (RGB samples): means of areas; larger: repeated.
 ---@param data number[]
 ---@return number[]
 local function resized(data, columns, rows, wide, tall)
@@ -132,7 +132,7 @@ local function kitty(data, wide, tall)
 end
 
 --- Sixel: bands of six rows, in each one pass for each colour. Colours are a cube of 6 x 6 x 6 and 40 greys, since a
---- grey picture would take on the cube's tints.
+--- grey image would take on the cube's tints.
 local function sixel(data, wide, tall)
   local out = { "\27P0;1q", ('"1;1;%d;%d'):format(wide, tall) }
   local defined = {}
@@ -190,9 +190,9 @@ local function best_mode()
   return terminal.graphics() or terminal.has_unicode() and terminal.colors() or "plain"
 end
 
----------------------------------------------------------------------------------------------------------- pictures
+---------------------------------------------------------------------------------------------------------- images
 
---- The size in pixels at which a picture is shown in so many columns and rows of letters.
+--- The size in pixels at which an image is shown in so many columns and rows of letters.
 local function target(mode, wide, tall, columns, rows)
   local graphics = mode == "kitty" or mode == "sixel"
   local most_wide, most_tall = columns, rows * 2
@@ -205,9 +205,9 @@ local function target(mode, wide, tall, columns, rows)
   return max(1, floor(wide * scale + 0.5)), max(1, floor(tall * scale + 0.5))
 end
 
-local function picture(x, o)
+local function image(x, o)
   local sheet = ty.internals.load("tycho.plot"){}:image(x, { lim = o.lim, map = o.map, columns = o.columns }).marks[1]
-  local data, wide, tall = ty.internals.load("tycho.plot.axes").picture(sheet)
+  local data, wide, tall = ty.internals.load("tycho.plot.axes").image(sheet)
   local mode = o.mode or best_mode()
   local columns, rows = terminal.size(1)
   columns = floor(o.width or columns or 80)
@@ -231,7 +231,7 @@ local function vector(values, o)
   return terminal.sparkline(values, max(columns - #tail - 1, 8)) .. tail .. "\n"
 end
 
---- Shows a vector as small bars; a matrix, a picture [3, h, w] or a sheet of pictures [n, h, w], [n, c, h, w] in
+--- Shows a vector as small bars; a matrix, an image [3, h, w] or a sheet of images [n, h, w], [n, c, h, w] in
 --- colours. Options: mode = "kitty", "sixel", "24bit", "256" or "plain", instead of what the terminal has; width in
 --- columns; map and lim as in plots; columns, of a sheet; text = true gives the text and writes nothing.
 ---@param x tycho.Tensor|number[]|number[][]
@@ -253,7 +253,7 @@ return function(x, opts)
   local text
   if x.ndim == 0 then text = tostring(x:item()) .. "\n"
   elseif x.ndim == 1 then text = vector(x:to("f64"):totable(), o)
-  else text = check.named("show", "image", picture, x, o) end
+  else text = check.named("show", "image", image, x, o) end
   if o.text then return text end
   terminal.world.write(1, text)
 end

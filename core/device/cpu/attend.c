@@ -1,5 +1,5 @@
 /*
-** attend.c -- attention in blocks, whose scores are never in memory together; and the way back.
+** attend.c -- attention in blocks, whose scores are never in memory together; and the backward pass.
 ** In:  an Attend (shapes, strides, f32 or f64) and the addresses of its operands; y shares no memory
 **      with them. Out: y, the same bits for any instruction set, number of threads, strides. Fails
 **      for want of scratch memory, before anything is written. The caller has entered the
@@ -368,7 +368,7 @@ static void run_units(Job *J, double cost) {
   ty_pool_run(n, J->nslots == 1 ? n : grain, pool_units, J);
 }
 
-/* The way back: heads side by side where there are enough of them, else first the gradients of
+/* The backward pass: heads side by side where there are enough of them, else first the gradients of
 ** queries, by blocks of them, then those of keys and values, by ranges of them. */
 static void run(Job *J, double cost) {
   const i64 want = EACH * J->nslots, batch = J->d->batch;

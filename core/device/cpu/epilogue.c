@@ -1,7 +1,7 @@
 /*
 ** epilogue.c -- a product with a chain of maps behind it, and products of weights that stay.
 ** In:  a product's step and addresses of its operands.  Out: the step's outputs are written.
-** Fails for want of memory; the outputs are then undefined.
+** Fails when out of memory; the outputs are then undefined.
 **
 ** The maps are one kernel, from the same machine as any other, and run on a tile of the product as
 ** soon as ty_gemm has summed it, by the thread that did: the tile is still in its cache. The launch

@@ -21,7 +21,7 @@
 ** Four ways through, by shape:
 **   column  N = 1: dot products of rows of a with b; sums of columns when a lies that way
 **   stream  few rows: b is read once, in the order in which it lies, rows or columns
-**   near    windows over a picture, read where they lie or from a copy without gaps (gemm_place.c)
+**   near    windows over an image, read where they lie or from a copy without gaps (gemm_place.c)
 **   tiles   the rest: a register tile of up to ROWS x 2 vectors runs over one block of k; around
 **           it loops over tiles that reuse panels of b in L1 and blocks of a in L2. Behind the last
 **           block floats become what a list makes of them, f16 or bf16 too, in the registers

@@ -9,18 +9,18 @@
 **
 ** 1. Along the last dim of a walk the places go on evenly: columns fall into pieces, which kernels know
 **    how to read.
-** 2. A picture that was padded has borders: an index of the picture, which row and column make
+** 2. An image that was padded has borders: an index of the image, which row and column make
 **    together just as they make the place, must be inside. Rows that add the same to all indices are
 **    of one kind, for which pieces are clipped once; what is between pieces becomes zero, and is
 **    multiplied like any other element. Nobody else needs to know of borders.
-** 3. Windows slide: where a dim of the rows steps over the picture as the columns do, some steps at a
+** 3. Windows slide: where a dim of the rows steps over the image as the columns do, some steps at a
 **    time, its rows are the same row read a little later. So rows without that dim, their columns a
 **    little longer, hold all of them. They are laid out in scratch that stays in L2, a third of what 3
 **    by 3 windows read, and every row of the product is found there by where it begins.
-** 4. If the dim slides along the lines of the picture, what is laid out has no gaps between lines:
+** 4. If the dim slides along the lines of the image, what is laid out has no gaps between lines:
 **    kernels read full vectors across their ends. If another one slides along a line as well, less is
 **    copied, but vectors end with a line. Which is better depends on how many rows read it; or on none
-**    at all, and the picture is read where it lies, or panels are packed. plan_laid knows the costs, in
+**    at all, and the image is read where it lies, or panels are packed. plan_laid knows the costs, in
 **    rows of a product that would take as long.
 */
 #include "device/cpu/gemm.h"
@@ -239,7 +239,7 @@ static i64 laid_rows(const Near *w, i64 k, i64 some) {
 }
 
 /* What is laid out when columns go on along dim c of their walk, in `units` units or more; full: their
-** last dim slides as well, so that columns keep the gaps between lines of the picture. Returns what it
+** last dim slides as well, so that columns keep the gaps between lines of the image. Returns what it
 ** costs, as rows of a product that would take as long as this one. */
 static double plan_laid(const Gemm *d, const Kern *K, int c, bool full, i64 units, Near *y) {
   const Places *b = d->bp;

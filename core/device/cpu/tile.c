@@ -7,7 +7,7 @@
 ** loop of tile_prims.c, or one of a few that look at memory and rows. What it is run over is
 ** decided in tile_run.c. The rules:
 **
-**  1 Every value is UNIFORM (hangs on constants and scalars alone: computed once a frame, read as a
+**  1 Every value is UNIFORM (depends on constants and scalars alone: computed once a frame, read as a
 **    scalar), ROW (one a row or column) or ELEM (one an element).
 **  2 Reductions cut the element values into phases: a value is in phase p when p reductions stand
 **    one behind another before it. A phase goes over a row tile by tile, its reductions are then
@@ -570,7 +570,7 @@ static void find_single(Kernel *k) {
   k->single = one;
 }
 
-/* A map of loads, one call and a store; NULL for others and without memory. */
+/* A map of loads, one call and a store; NULL for others and when out of memory. */
 static Kernel *plain_twin(const Program *p) {
   Kernel *k = ty_tile_make(p, NULL);
   if (!k || k->single.fn) return k;

@@ -1,6 +1,6 @@
 /*
 ** x64.c -- the native machine: loop programs as x86-64 machine code.
-** In:  a loop program.  Out: a kernel. Fails without memory, where the system lets no code be made, and
+** In:  a loop program.  Out: a kernel. Fails when out of memory, where the system lets no code be made, and
 ** for programs of which nothing can be native: the caller then takes the portable machine.
 **
 ** The portable machine (tile.c) already decides what runs over what: rows, columns, tiles, threads,

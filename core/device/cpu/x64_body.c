@@ -2,7 +2,7 @@
 ** x64_body.c -- machine code for one stretch of steps.
 ** In:  steps [first, end) of a tile kernel's code, all of them native.  Out: a function
 ** fn(p, begin, end, rows, choice) over elements of rows (tile.h), p[slot] being the address of each slot;
-** bytes and constants go to the buffer. Fails without memory, or where a table is full.
+** bytes and constants go to the buffer. Fails when out of memory, or where a table is full.
 **
 ** How it works. An element group is as many elements as make one vector of the widest value: 16 of 4
 ** bytes or 8 where any value has 8 bytes (AVX2: half of it). A value of either width is then one

@@ -1,7 +1,7 @@
 /*
 ** x64_code.c -- memory for machine code.
 ** In:  bytes.  Out: where they can be executed; pieces are given back one by one. Fails when the
-** system lets no code be made, or without memory: the caller has another machine.
+** system lets no code be made, or when out of memory: the caller has another machine.
 **
 ** A region is one file in memory mapped twice, once to be written and once to be executed, so that no
 ** page is ever both. Its pages are shared by the processes of a fork, which must not write over each

@@ -4,17 +4,17 @@
 -- nil and a reason.
 --
 -- Rules.
--- 1. Only string.dump is asked: it shows a function as it was compiled, also when the trace compiler has patched it.
+-- 1. Only string.dump is asked: it shows a function as it was compiled, also when LuaJIT has patched it for a trace.
 -- 2. The numbers of opcodes differ between builds of LuaJIT that write the same dump version. So they are learnt:
 --    small texts are compiled whose instructions are known by name, and the dump tells their numbers. Nothing is
 --    taken over unless all probes agree, the numbers ascend in the order in which every LuaJIT lists the names, and
 --    a listing of a function that uses every kind of operand comes out as it is known to be.
--- 3. An opcode that no probe brings forth is not made from Lua text: it occurs in library functions that the host
+-- 3. An opcode that no probe brings forth is not made from Lua text: it occurs in library functions that LuaJIT
 --    wrote in bytecode (table.remove and the like). Such a function counts as native.
 -- 4. Registers and positions are counted from 1. Constants stand in the instructions themselves.
 -- 5. A prototype is shared by all closures of it; it holds no function, so the caches can be weak.
 -- 6. A flag in a dump's header may change how the rest is to be read. Known are those named below, and those that
---    probes carry which decode as they should: hosts set new flags for new instructions, and by accident too (where the
+--    probes carry which decode as they should: builds set flags for new instructions, and by accident too (where the
 --    flag of a prototype lies among the bits that count its closures).
 --
 -- The dump:  ESC 'L' 'J' version, flags (1 big-endian, 2 stripped, 4 with cdata constants, 8 frames of two slots),
@@ -31,7 +31,7 @@ local internals = require("tycho").internals
 local undisturbed = internals.undisturbed -- what a hook raises is no reason to refuse a function for good
 local is_native = internals.capture.is_native
 
-if jit and jit.off then jit.off(true, true) end -- seldom run: its traces would push out the user's
+if jit and jit.off then jit.off(true, true) end -- seldom run: its LuaJIT traces would push out the user's
 
 ---@class tycho.Instruction
 ---@field name string the opcode's name
@@ -68,7 +68,7 @@ if jit and jit.off then jit.off(true, true) end -- seldom run: its traces would 
 ---@field lines? integer[] line of each instruction
 ---@field variables? tycho.Variable[] its local variables, in the order in which they begin
 ---@field refused? string why it cannot be evaluated
----@field library? boolean refused because the host's library wrote it
+---@field library? boolean refused because LuaJIT's library wrote it
 ---@field header table what is common to a dump, and the dump
 ---@field first_byte integer where it lies in the dump
 ---@field last_byte integer
@@ -76,7 +76,7 @@ if jit and jit.off then jit.off(true, true) end -- seldom run: its traces would 
 
 -- Opcodes in the order of every LuaJIT, with their operands: two (A D) or three (A B C).
 -- r register, u upvalue, x plain number, j jump, . unused; constants: s string, n number, i small integer,
--- p nil, false or true, t table, f function, c cdata. Behind it a ? where some hosts lack the opcode.
+-- p nil, false or true, t table, f function, c cdata. Behind it a ? where some builds of LuaJIT lack the opcode.
 local rows = {
   "ISLT rr", "ISGE rr", "ISLE rr", "ISGT rr", "ISEQV rr", "ISNEV rr", "ISEQS rs", "ISNES rs", "ISEQN rn", "ISNEN rn",
   "ISEQP rp", "ISNEP rp", "ISTC rr", "ISFC rr", "IST .r", "ISF .r", "MOV rr", "NOT rr", "UNM rr", "LEN rr",
@@ -91,7 +91,7 @@ local rows = {
 }
 
 -- Texts and what they compile to. `local a, b, c = ...` comes first and RET0 last, in each of them. Last a ? where some
--- hosts refuse the text.
+-- builds of LuaJIT refuse the text.
 local probes = {
   { "if a < b then end if not (a < b) then end if a <= b then end if not (a <= b) then end",
     "ISGE JMP ISLT JMP ISGT JMP ISLE JMP" },
@@ -135,7 +135,7 @@ for _, row in ipairs(rows) do
   forms[name], optional[name] = form, may_lack == "?"
 end
 
---- The host's own functions, kept before anyone can replace them.
+--- LuaJIT's own functions, kept before anyone can replace them.
 local dump = string.dump
 local compile = loadstring or load
 
@@ -173,7 +173,7 @@ end
 --- Hosts that tell integers from doubles get an integer from floor, as the constant is one: there, 0 * -1 is 0.
 local function signed(u) return floor(u >= 2147483648 and u - 4294967296 or u) end
 
---- A double from its halves. No power below 2^-1022 is raised: some hosts give 0 for it.
+--- A double from its halves. No power below 2^-1022 is raised: some builds of LuaJIT give 0 for it.
 local function double_of(low, high)
   local sign = high >= 2147483648 and -1 or 1
   local exponent = floor(high / 1048576) % 2048
@@ -549,13 +549,13 @@ end
 
 local readiness -- true, or why not
 
---- Whether this host's bytecode is understood. The first call finds out.
+--- Whether this LuaJIT's bytecode is understood. The first call finds out.
 ---@return boolean|nil ready
 ---@return string? reason
 function M.ready()
   if readiness == nil then
     if not dump or not compile then
-      readiness = "the host has no string.dump or no loadstring"
+      readiness = "LuaJIT has no string.dump or no loadstring"
     else
       local ok, result = undisturbed(learn_opcodes)
       if ok then
@@ -592,7 +592,7 @@ local function of_dump(source)
 end
 
 --- The prototype of a function; or nil, why not, and whether the function is native: written in C, or in bytecode by
---- the host's library.
+--- LuaJIT's library.
 ---@param fn function
 ---@return tycho.Prototype|nil
 ---@return string? reason
@@ -615,9 +615,9 @@ function M.prototype(fn)
   return proto
 end
 
--- Constants and operators as the host has them -----------------------------------------------------------------------
+-- Constants and operators as LuaJIT has them -----------------------------------------------------------------------
 
---- A 64-bit integer or complex number from what an instruction has as its constant. Raises on hosts without ffi.
+--- A 64-bit integer or complex number from what an instruction has as its constant. Raises on builds without ffi.
 ---@param words table
 ---@return any cdata
 function M.cdata(words)
@@ -628,7 +628,7 @@ function M.cdata(words)
   return words.value
 end
 
---- Functions that apply the host's bit operators, by the instruction's name; empty where it has none.
+--- Functions that apply LuaJIT's bit operators, by the instruction's name; empty where it has none.
 M.bit_operators = {}
 if compile and compile("return ~1") then
   M.bit_operators.BNOT = compile("return function(a) return ~a end")()
@@ -641,7 +641,7 @@ local found, util = pcall(require, "jit.util")
 local constant_of = found and type(util) == "table" and util.funck
 
 --- The very object that an operand means, such as the template that a TDUP copies: in a dump its layout is lost.
---- Nil on hosts without jit.util.
+--- Nil on builds without jit.util.
 ---@param owner function|userdata|nil a function; what this function gives for a prototype inside it
 ---@param operand integer
 ---@return any

@@ -11,14 +11,14 @@
 --    (ISGE is "not less", ISGT "not less or equal"), its numeric loops.
 -- 2. A handler takes (instruction, R, S, frame, world). It returns nothing to go on, or the position to go on at;
 --    LEAVE ends the frame, SWITCH says that a tail call has put another function into it, ENTER that the frame above it
---    is to run. So calls take none of the host's stack, unless a native function or a metamethod stands between.
+--    is to run. So calls take none of LuaJIT's stack, unless a native function or a metamethod stands between.
 -- 3. Roads that do not ask the world (numbers, strings and truth of known values) give what the world would give.
 -- 4. Frames lie in a stack and are used again (frames.lua). Results stay in the callee's registers until the caller has
 --    copied them.
 -- 5. A closure made here is virtual: the world gives a placeholder for it. Its upvalues are cells. An open cell points
 --    at a frame's registers, UCLO gives it a place of its own: as in Lua, so each turn of a loop has its variables.
 -- 6. The depth of the stack is set right by whoever runs after a call, so errors that the world catches need no care.
--- 7. No handler may be compiled by the trace compiler: captures are short, and their traces would push out the user's.
+-- 7. LuaJIT must not compile handlers: captures are short, and their LuaJIT traces would push out the user's.
 
 local bytecode = require "tycho.capture.bytecode"
 local frames = require "tycho.capture.frames"
@@ -673,11 +673,11 @@ local function goes_on(index, limit, step, world)
   return world:goes_on(index, limit, step)
 end
 
---- Some hosts tell integers from doubles: there, 0 * -1 is 0. What a loop counts in hangs on all three numbers.
+--- Some builds of LuaJIT tell integers from doubles: 0 * -1 is 0 there. What a loop counts in depends on all three.
 local zero, minus = 0, -1
 local HAS_INTEGERS = 1 / (zero * minus) > 0
 
---- The index as the host would count, and the step.
+--- The index as LuaJIT would count, and the step.
 local function as_counted(index, limit, step)
   local first = index
   for i = index, limit, step do -- luacheck: ignore

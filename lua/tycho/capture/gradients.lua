@@ -1,7 +1,7 @@
 --- gradients.lua -- gradients as captured code sees them: `grad` of leaves from outside, backward, ty.grad.
--- In: leaves, what a way back gave them. Out: values with shadows, effects. Aborts where two tensors are one leaf.
+-- In: leaves, what a backward pass gave them. Out: values with shadows, effects. Aborts where two tensors are one leaf.
 --
--- Operations on leaves are taped in the session as they always are. The way back runs there too, by the same code
+-- Operations on leaves are taped in the session as they always are. The backward pass runs there too, by the same code
 -- (grad.lua, backward.c), and records what it computes. But a leaf from outside stays as it is:
 -- 1. Its gradient is a place, like a field of a table: read once, by an instruction of the program that pushes it
 --    or finds that there is none; after that, or after a write, the record kept here answers. It ends as an effect.
@@ -89,7 +89,7 @@ return function(World)
     return write(self, o, whole, nil)
   end
 
-  --- What the way back that just ended gave to leaves from outside.
+  --- What the backward pass that just ended gave to leaves from outside.
   function World:take_gradients()
     local C, modes = self.C, self.core.internals.modes
     local given = self:tycho(C.gradients, "gradients", {}, {}, 0)

@@ -97,7 +97,7 @@ end
 
 -- Slots and guards ----------------------------------------------------------------------------------------------------
 
---- Gives up when the host's time for a capture is over.
+--- Gives up when the time that jit.budget allows for a capture is over.
 function World:look_at_clock()
   if self.deadline and self.clock() >= self.deadline then
     self.overdue = true
@@ -137,7 +137,7 @@ function World:bound(s)
   self:emit({ "bound", s.slot, self:size_id(s) }, s.path)
 end
 
---- Notes the numbers of the call that one hangs on, whose value a function of the library has asked for; false stands
+--- Notes the numbers of the call that one depends on, whose value a function of the library has asked for; false stands
 --- for those that go with a size there: each of its values asks for another capture, even if the number stays as it is.
 function World:specialise(s)
   local queue, seen, late = { s }, {}, self:is_late(s.number)
@@ -470,7 +470,7 @@ local function table_recipes(world)
     local o = list[i]
     world:settle(o) -- a nil among the elements decides what the table is
     local writes = world:writes(o)
-    if o.inexact then world:abort("a table is kept whose constructor leaves open how the host laid it out") end
+    if o.inexact then world:abort("a table is kept whose constructor leaves open how LuaJIT laid it out") end
     local r = { n_array = o.n_array, n_hash = o.n_hash }
     if o.meta ~= nil then r.meta = recipe(world, o.meta, o.meta_shadow) end
     for k, w in ipairs(writes) do
@@ -665,7 +665,7 @@ local function sized_trace(C, handle, d)
   end
 end
 
---- A trace that got other sizes by evaluation plays that way through the function, too, most recent first.
+--- A trace that got other sizes by evaluation replays that way through the function, too, most recent first.
 local function keep_tape(d, new)
   table.insert(d.tapes, 1, new.tapes[1])
   d.tapes[tape.MOST + 1] = nil
@@ -790,7 +790,7 @@ end
 --- f is not evaluated. True when that was done.
 ---@return boolean done
 ---@return string? otherwise what these sizes decide otherwise
-function M.resize(core, handle, f, ...) return tape.play(core.internals.capture, handle, f, ...) end
+function M.resize(core, handle, f, ...) return tape.replay(core.internals.capture, handle, f, ...) end
 
 local function add_bounds(core, d, bounds, f, ...)
   for slot, was in pairs(d.specialised) do
@@ -822,6 +822,6 @@ function M.run(core, handle, f, ...) return M.run_with(core, handle, {}, f, ...)
 
 M.unpack = unpack
 
-bytecode.ready() -- finds out what the host's bytecode is as it is loaded, not in the first call
+bytecode.ready() -- finds out what LuaJIT's bytecode is as it is loaded, not in the first call
 
 return M

@@ -1,6 +1,6 @@
 --- library.lua -- Lua's own library functions as captured code sees them.
--- In: arguments with shadows. Out: results with shadows. A function that is not in the table aborts (natives.lua): so
--- do print, io, os, coroutine, debug, collectgarbage, load and its relatives, random numbers.
+-- In: arguments with shadows. Out: results with shadows. native_table.lua tells which functions are called, computed or
+-- modelled here, and which abort (print, io, os, coroutine, debug, load and its relatives, random numbers).
 --
 -- A model is function(world, args, shadows, n, f) -> results, shadows, count. Rules:
 -- 1. It does what LuaJIT's function does, raw where that is raw, in the same order where captured code runs inside.
@@ -10,7 +10,10 @@
 --    evaluated too are modelled errors, which that pcall catches.
 
 local type, tostring, tonumber, select, unpack, pcall = type, tostring, tonumber, select, unpack, pcall
-local next, pairs, ipairs, rawget = next, pairs, ipairs, rawget
+local next, pairs, ipairs = next, pairs, ipairs
+
+local names = require "tycho.capture.names"
+local rows = require("tycho.capture.native_table").library
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
 
@@ -30,9 +33,12 @@ local function is_whole(v) return type(v) == "number" and v % 1 == 0 end
 
 --- What remove gives for an empty table: nothing, or nil.
 local EMPTY_REMOVE = select("#", table.remove {})
---- Hosts may be built so that pairs asks a metamethod.
+--- LuaJIT may be built so that pairs asks a metamethod.
 local PAIRS_EVENT = select(3, pairs(setmetatable({}, { __pairs = function() return next, {}, 7 end }))) == 7
 
+--- Models by name, of those functions whose rows say so.
+local model = {}
+--- What runs in place of a function, by function.
 local models = {}
 
 -- Pure functions ------------------------------------------------------------------------------------------------------
@@ -50,18 +56,8 @@ local function pure(world, args, shadows, n, f)
   return results, NONE, count
 end
 
-local function add_pure(lib, names)
-  for name in names:gmatch("%S+") do
-    local f = type(lib) == "table" and rawget(lib, name)
-    if f then models[f] = pure end
-  end
-end
-
-add_pure(string, "byte char find format len lower match rep reverse sub upper gsub")
-add_pure(rawget(_G, "bit"), "tobit tohex bnot band bor bxor lshift rshift arshift rol ror bswap")
-
 --- The iterator lives and dies with the capture, so its state is no matter.
-models[string.gmatch] = function(world, args, shadows, n, f)
+model["string.gmatch"] = function(world, args, shadows, n, f)
   local results, _, count = pure(world, args, shadows, n, f)
   world.iterators[results[1]] = "gmatch"
   return results, NONE, count
@@ -121,9 +117,9 @@ local function fold(world, args, shadows, n, f)
 end
 
 local second = {} -- the second results of modf and frexp, as functions of their own
-for _, f in ipairs { math.modf, math.frexp } do
+for name, f in pairs { modf = math.modf, frexp = math.frexp } do
   second[f] = function(x) return (select(2, f(x))) end
-  models[f] = function(world, args, shadows, n)
+  model["math." .. name] = function(world, args, shadows, n)
     if n ~= 1 or not symbolic(args, shadows, 1) then return pure(world, args, shadows, n, f) end
     local a, as = args[1], shadows[1]
     local x, y = f(a)
@@ -133,23 +129,15 @@ for _, f in ipairs { math.modf, math.frexp } do
   end
 end
 
-for name in ("abs acos asin atan ceil cos cosh deg exp floor log log10 rad sin sinh sqrt tan tanh"):gmatch("%S+") do
-  if math[name] then models[math[name]] = unary end
-end
-for name in ("atan2 fmod ldexp pow"):gmatch("%S+") do
-  if math[name] then models[math[name]] = binary end
-end
-models[math.min], models[math.max] = fold, fold
-
 -- Types and conversion ------------------------------------------------------------------------------------------------
 
-models[type] = function(world, args, shadows, n)
+model.type = function(world, args, shadows, n)
   if n == 0 then world:abort("type is given nothing") end
   world:typed(args[1], shadows[1])
   return one(type(args[1]))
 end
 
-models[tonumber] = function(world, args, shadows, n)
+model.tonumber = function(world, args, shadows, n)
   local v, s = args[1], shadows[1]
   if n >= 2 and args[2] ~= nil then return pure(world, args, shadows, n, tonumber) end
   if n >= 2 then world:typed(args[2], shadows[2]) end
@@ -160,7 +148,7 @@ models[tonumber] = function(world, args, shadows, n)
   return one(nil)
 end
 
-models[tostring] = function(world, args, shadows, n)
+model.tostring = function(world, args, shadows, n)
   local v, s = args[1], shadows[1]
   if type(v) == "string" then
     world:typed(v, s)
@@ -173,7 +161,7 @@ models[tostring] = function(world, args, shadows, n)
   return one(tostring(world:pin(v, s)))
 end
 
-models[select] = function(world, args, shadows, n)
+model.select = function(world, args, shadows, n)
   local k = world:pin(args[1], shadows[1])
   if k == "#" then return one(n - 1) end
   k = tonumber(k)
@@ -188,7 +176,7 @@ models[select] = function(world, args, shadows, n)
   return results, out, count
 end
 
-models[rawequal] = function(world, args, shadows, n)
+model.rawequal = function(world, args, shadows, n)
   if n < 2 then world:abort("rawequal is given too little") end
   local a, as, b, bs = args[1], shadows[1], args[2], shadows[2]
   local kind = type(a)
@@ -206,21 +194,21 @@ local function check_table(world, args, shadows, name)
   return world:abort(("%s is given a %s"):format(name, type(args[1])))
 end
 
-models[rawget] = function(world, args, shadows)
+model.rawget = function(world, args, shadows)
   check_table(world, args, shadows, "rawget")
   local k = world:identify(args[2], shadows[2])
   local v, s = world:raw_index(args[1], shadows[1], k)
   return one(v, s)
 end
 
-models[rawset] = function(world, args, shadows)
+model.rawset = function(world, args, shadows)
   check_table(world, args, shadows, "rawset")
   local k = world:identify(args[2], shadows[2])
   world:raw_newindex(args[1], shadows[1], k, args[3], shadows[3])
   return one(args[1], shadows[1])
 end
 
-models[getmetatable] = function(world, args, shadows, n)
+model.getmetatable = function(world, args, shadows, n)
   local v, s = args[1], shadows[1]
   if n == 0 then world:abort("getmetatable is given nothing") end
   if type(v) == "userdata" then return one(getmetatable(world:pin(v, s))) end
@@ -239,7 +227,7 @@ models[getmetatable] = function(world, args, shadows, n)
   return one(mt, ms)
 end
 
-models[setmetatable] = function(world, args, shadows, n)
+model.setmetatable = function(world, args, shadows, n)
   local o = check_table(world, args, shadows, "setmetatable")
   local mt, ms = args[2], shadows[2]
   if not o.fresh then world:abort("sets the metatable of a table from outside") end
@@ -254,14 +242,14 @@ models[setmetatable] = function(world, args, shadows, n)
   return one(args[1], shadows[1])
 end
 
-models[next] = function(world, args, shadows)
+model.next = function(world, args, shadows)
   check_table(world, args, shadows, "next")
   local k, v, s = world:next(args[1], shadows[1], world:pin(args[2], shadows[2]))
   if k == nil then return one(nil) end
   return { k, v }, { nil, s }, 2
 end
 
-models[pairs] = function(world, args, shadows)
+model.pairs = function(world, args, shadows)
   local o = check_table(world, args, shadows, "pairs")
   if PAIRS_EVENT and world:event_of(o, "__pairs") ~= nil then world:abort("pairs of a table with __pairs") end
   return { next, args[1], nil }, { nil, shadows[1], nil }, 3
@@ -278,13 +266,13 @@ models[next_position] = function(world, args, shadows)
   return { i, v }, { nil, s }, 2
 end
 
-models[ipairs] = function(world, args, shadows)
+model.ipairs = function(world, args, shadows)
   local o = check_table(world, args, shadows, "ipairs")
   if PAIRS_EVENT and world:event_of(o, "__ipairs") ~= nil then world:abort("ipairs of a table with __ipairs") end
   return { next_position, args[1], 0 }, { nil, shadows[1], nil }, 3
 end
 
-models[unpack] = function(world, args, shadows)
+model.unpack = function(world, args, shadows)
   local o = check_table(world, args, shadows, "unpack")
   local first, last = world:pin(args[2], shadows[2]), world:pin(args[3], shadows[3])
   first = first == nil and 1 or tonumber(first)
@@ -299,17 +287,13 @@ models[unpack] = function(world, args, shadows)
   end
   return results, out, count
 end
-local table_unpack = rawget(table, "unpack")
-if table_unpack then models[table_unpack] = models[unpack] end
+model["table.unpack"] = model.unpack
 
-local getn = rawget(table, "getn")
-if getn then
-  models[getn] = function(world, args, shadows)
-    return one(world:table_length(check_table(world, args, shadows, "table.getn")))
-  end
+model["table.getn"] = function(world, args, shadows)
+  return one(world:table_length(check_table(world, args, shadows, "table.getn")))
 end
 
-models[table.insert] = function(world, args, shadows, n)
+model["table.insert"] = function(world, args, shadows, n)
   local o = check_table(world, args, shadows, "table.insert")
   if n ~= 2 and n ~= 3 then world:abort("table.insert is given a wrong number of arguments") end
   local t, ts = args[1], shadows[1]
@@ -327,7 +311,7 @@ models[table.insert] = function(world, args, shadows, n)
   return {}, NONE, 0
 end
 
-models[table.remove] = function(world, args, shadows, n)
+model["table.remove"] = function(world, args, shadows, n)
   local o = check_table(world, args, shadows, "table.remove")
   local t, ts = args[1], shadows[1]
   local length = world:table_length(o)
@@ -348,7 +332,7 @@ models[table.remove] = function(world, args, shadows, n)
   return one(old, os)
 end
 
-models[table.concat] = function(world, args, shadows, n, f)
+model["table.concat"] = function(world, args, shadows, n, f)
   local o = check_table(world, args, shadows, "table.concat")
   local separator = n >= 2 and world:pin(args[2], shadows[2]) or nil
   local first = n >= 3 and world:pin(args[3], shadows[3]) or nil
@@ -366,7 +350,7 @@ models[table.concat] = function(world, args, shadows, n, f)
 end
 
 --- The comparisons alone decide where elements go: positions are sorted in place of them.
-models[table.sort] = function(world, args, shadows, n, f)
+model["table.sort"] = function(world, args, shadows, n, f)
   local o = check_table(world, args, shadows, "table.sort")
   local t, ts = args[1], shadows[1]
   local length = world:table_length(o)
@@ -388,12 +372,9 @@ models[table.sort] = function(world, args, shadows, n, f)
   return {}, NONE, 0
 end
 
-local has_new, new_table = pcall(require, "table.new")
-if has_new then
-  models[new_table] = function(world, args, shadows, n, f)
-    pure(world, args, shadows, n, f) -- raises what it raises
-    return one(world:new_table(args[1], args[2]))
-  end
+model["table.new"] = function(world, args, shadows, n, f)
+  pure(world, args, shadows, n, f) -- raises what it raises
+  return one(world:new_table(args[1], args[2]))
 end
 
 -- Errors --------------------------------------------------------------------------------------------------------------
@@ -405,7 +386,7 @@ local function raise(world, v, s)
   return error(setmetatable({ value = v, shadow = s }, Raised), 0)
 end
 
-models[error] = function(world, args, shadows, n)
+model.error = function(world, args, shadows, n)
   local v, s = args[1], shadows[1]
   local level = n >= 2 and world:pin(args[2], shadows[2]) or nil
   level = level or 1
@@ -417,7 +398,7 @@ models[error] = function(world, args, shadows, n)
   return raise(world, v, s)
 end
 
-models[assert] = function(world, args, shadows, n)
+model.assert = function(world, args, shadows, n)
   if n == 0 then world:abort("assert is given nothing") end
   if world:truth(args[1], shadows[1]) then return args, shadows, n end
   if n >= 2 then
@@ -427,7 +408,7 @@ models[assert] = function(world, args, shadows, n)
   return raise(world, "assertion failed!", nil)
 end
 
-models[pcall] = function(world, args, shadows, n)
+model.pcall = function(world, args, shadows, n)
   if n == 0 then world:abort("pcall is given nothing") end
   local values, value_shadows = {}, {}
   for i = 2, n do values[i - 1], value_shadows[i - 1] = args[i], shadows[i] end
@@ -441,6 +422,18 @@ models[pcall] = function(world, args, shadows, n)
   end
   if getmetatable(results) ~= Raised then error(results, 0) end
   return { false, results.value }, { nil, results.shadow }, 2
+end
+
+-- Rows ----------------------------------------------------------------------------------------------------------------
+
+local kinds = { call = pure, unary = unary, binary = binary, fold = fold }
+local has_new, new_table = pcall(require, "table.new")
+
+for name, row in pairs(rows) do
+  local f = name == "table.new" and has_new and new_table or names.find(name)
+  local run = kinds[row.capture] or model[name]
+  if row.capture == "model" and not run then error("no model of " .. name) end
+  if f and row.capture ~= "abort" then models[f] = run end
 end
 
 return function(World)

@@ -18,6 +18,15 @@ for _, name in ipairs { "string", "table", "math", "bit", "os", "io", "coroutine
 end
 add(M.library, _G, "")
 
+--- The function of Lua's libraries that has that name, or nil.
+function M.find(name)
+  local lib, field = name:match "^(%w+)%.(%w+)$"
+  local from = _G
+  if lib then from = rawget(_G, lib) end
+  local f = type(from) == "table" and rawget(from, field or name)
+  return type(f) == "function" and f or nil
+end
+
 local by_core = setmetatable({}, { __mode = "k" })
 
 --- Names of Tycho's functions: of the module, methods, linear algebra. Users may have put functions of their own among

@@ -2,14 +2,16 @@
 -- In: a function, arguments with shadows. Out: results with shadows, or an abort that names the function.
 --
 -- Rules:
--- 1. A function of Lua is modelled (library.lua), Tycho's is called inside the open session, which records; any other
---    one aborts. There is no default.
+-- 1. What a function does to a capture stands in its row (native_table.lua). Lua's are modelled (library.lua), Tycho's
+--    are called inside the open session, which records; any other one aborts.
 -- 2. Tycho's C functions are told which arguments are numbers of later calls (C.symbols) and say which of them became
 --    inputs of the plan (C.taken); the others are pinned. What else they are given is pinned to the bottom.
 -- 3. A function that keeps state outside of what is guarded must not be called, even when it would give the same now.
 -- 4. What a function hands out is known, or found among the objects that are.
 
 local names = require "tycho.capture.names"
+local native_table = require "tycho.capture.native_table"
+local rows, OUTSIDE = native_table.tycho, native_table.OUTSIDE
 
 local type, tostring, rawget, next, ipairs = type, tostring, rawget, next, ipairs
 local select, unpack, floor = select, unpack, math.floor
@@ -19,27 +21,6 @@ if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures 
 local function pack(...) return { ... }, select("#", ...) end
 
 local function known(s) return s == nil or s.pinned end
-
-local function names_of(list)
-  local set = {}
-  for name in list:gmatch("%S+") do set[name] = true end
-  return set
-end
-
--- Tycho's functions that a trace cannot repeat.
-local reads = names_of [[item get totable data nonzero masked_select unique allclose equal
-  solve inv det cholesky qr svd eigh lstsq __tostring]]
-local states = names_of [[set from_ptr release scope manual_seed random_state load_weights save_checkpoint
-  load_checkpoint threads blas precision deterministic default_dtype
-  set_print stats save load help compile explain graph reset warmup disable stance budget check pass lint]]
-local settings = names_of "blas deterministic default_dtype" -- without arguments they are part of the key
-
-local hints = {
-  item = "keep the value as a tensor, or read it outside of the compiled function",
-  print = "print outside of the compiled function",
-  ["math.random"] = "use ty.rand, or pass the number as an argument",
-  unknown = "call it outside of the compiled function",
-}
 
 local index_of = {
   get = function(t, k) return t[k] end,
@@ -175,7 +156,7 @@ return function(World)
     if symbols then C.symbols(n, unpack(symbols, 1, count)) end
     local results, nresults = pack(f(unpack(args, 1, n)))
     local refused = C.reason()
-    if refused then self:abort(refused, hints[name]) end
+    if refused then self:abort(refused, rows[name] and rows[name].hint) end
     local taken = symbols and pin_untaken(self, symbols, count, args, shadows)
     local whole, nwhole = pack(C.wholeness())
     note_wholeness(self, unpack(whole, 1, nwhole))
@@ -215,14 +196,14 @@ return function(World)
     return results[1], shadows[1]
   end
 
-  --- The reason why a function of the library must not be called, and a hint.
+  --- The reason why a function of the library must not be called with n arguments, and a hint.
   local function refusal(name, n)
     if not name then return nil end
-    if name:sub(1, 1) == "_" and name:sub(2, 2) ~= "_" then return "calls the compiler", hints.unknown end
-    if settings[name] and n == 0 then return nil end
-    if reads[name] then return ("%s reads data"):format(name), hints.item end
-    if states[name] then return ("%s changes or shows what is no part of a trace"):format(name), hints.unknown end
-    return nil
+    if name:sub(1, 1) == "_" and name:sub(2, 2) ~= "_" then return "calls the compiler", OUTSIDE end
+    local row = rows[name]
+    if not row or row.capture == "setting" and n == 0 then return nil end
+    local what = row.purity == "reads" and "reads data" or "changes or shows what is no part of a trace"
+    return ("%s %s"):format(name, what), row.hint
   end
 
   --- Functions that jit.disable marked.
@@ -295,6 +276,7 @@ return function(World)
       return results, all, count
     end
     name = names.library[f]
-    return self:abort(("calls %s"):format(name or "an unknown C function"), hints[name] or hints.unknown)
+    local row = native_table.library[name]
+    return self:abort(("calls %s"):format(name or "an unknown C function"), row and row.hint or OUTSIDE)
   end
 end

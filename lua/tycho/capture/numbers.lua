@@ -70,7 +70,7 @@ return function(World)
     return s
   end
 
-  --- Whether an expression hangs on sizes.
+  --- Whether an expression depends on sizes.
   function World:is_late(id) return id ~= nil and id > self.C.LATE end
 
   local function constant_id(world, v)
@@ -153,7 +153,9 @@ return function(World)
     s.pinned = true
     local id, path = s.number, s.path
     local late = self:is_late(id)
-    local function claim(name, a, b, outcome) self:emit({ name, a, b, outcome }, path, late) end
+    local function claim(name, a, b, outcome)
+      self:emit({ name, a, b, outcome }, path or ("a %s b"):format(signs[name]), late)
+    end
     if v ~= v then return claim("eq", id, id, false) end
     claim("eq", id, constant_id(self, v), true)
     if v ~= 0 then return nil end
@@ -212,7 +214,7 @@ return function(World)
     return self:abort(("attempt to perform arithmetic on a %s value"):format(ta == "number" and tb or ta))
   end
 
-  --- The operators of hosts that have them for bits: no metamethod, no string that is a number.
+  --- The operators of builds of LuaJIT that have them for bits: no metamethod, no string that is a number.
   function World:bits(name, a, as, b, bs)
     local ta, tb = type(a), name == "BNOT" and "number" or type(b)
     if ta ~= "number" or tb ~= "number" then
@@ -252,7 +254,7 @@ return function(World)
     return x, nil
   end
 
-  --- Whether a loop whose step is 0, -0 or NaN goes on: hosts look at the sign bit, their trace compilers do not.
+  --- Whether a loop whose step is 0, -0 or NaN goes on: LuaJIT's interpreter looks at the sign, its compiler does not.
   function World:goes_on(index, limit, step)
     if step == 0 and 1 / step > 0 then return index <= limit end
     return self:abort("a numeric for has the step " .. (step == 0 and "-0" or "NaN"))
@@ -272,7 +274,8 @@ return function(World)
     local at = name .. " " .. ia .. " " .. ib
     if not self.said[at] then
       self.said[at] = true
-      self:emit({ name, ia, ib, outcome }, text_of(name, a, as, b, bs), self:is_late(ia) or self:is_late(ib))
+      local text = text_of(name, a, as, b, bs) or ("a %s b"):format(signs[name])
+      self:emit({ name, ia, ib, outcome }, text, self:is_late(ia) or self:is_late(ib))
     end
     return outcome
   end

@@ -1,11 +1,11 @@
---- capture/table_layout.lua -- tables made inside, laid out as the host lays them out, and how later calls make the same.
+--- capture/table_layout.lua -- tables made inside, laid out as LuaJIT lays them out, and how later calls make the same.
 -- In: constructors, writes to tables made inside, tables that native functions made. Out: real tables whose `#` and
 -- `next` are those of the native run's, and for each of them the sizes and the list of writes that make one like it.
 -- Aborts where a table is of unknown layout and that would show at once.
 --
 -- A table's layout is the size of its array part, the number of nodes in its hash part, and which key has which slot.
 -- It decides where `#` finds the end of a table with holes, in which order `next` walks, and when a later write makes
--- the host lay the table out anew. It follows from the sizes that the table was made with and from the writes to keys
+-- LuaJIT lay the table out anew. It follows from the sizes that the table was made with and from the writes to keys
 -- without a slot, in their order; so these are what a trace repeats.
 --
 -- Rules.
@@ -15,7 +15,7 @@
 --    only if no key got a slot since, or if the one is nil as the other is. Nothing else of what is overwritten counts.
 -- 3. What decides whether a value is nil is guarded before the table is described or looked at (settle).
 -- 4. Where a layout is not known (templates.lua) the table is `unordered`: neither is it walked nor, where it has
---    holes, asked for its length. Later calls make it from what is known on hosts where templates are out of reach,
+--    holes, asked for its length. Later calls make it from what is known on builds where templates are out of reach,
 --    elsewhere (`inexact`) they do not make it.
 
 local templates = require "tycho.capture.table_templates"
@@ -63,7 +63,7 @@ return function(World)
     return t
   end
 
-  --- Makes room for positions before n as the host does where several values end a constructor: the array part gets one
+  --- Makes room for positions before n as LuaJIT does where several values end a constructor: the array part gets one
   --- slot more, and the hash part is filled anew. Gives the table to go on with, since nobody has seen this one yet.
   function World:make_room(t, n)
     local o = self.tables[t]

@@ -1,16 +1,16 @@
 --- capture/table_templates.lua -- the layout of a table that is there: how to make one that is laid out alike.
 -- In: a constructor's template, with what its function's bytecode tells; a table that a native function made.
 -- Out: {n_array, n_hash, keys, exact}: sizes as lua_createtable takes them, and keys in an order such that a table of
--- these sizes into which they are written has the layout. Raises nothing but for want of memory.
+-- these sizes into which they are written has the layout. Raises nothing except when out of memory.
 --
 -- Rules.
--- 1. The host's structures are never looked into: next(t, k) raises if, and only if, t has no slot for k, whether or
+-- 1. LuaJIT's structures are never looked into: next(t, k) raises if, and only if, t has no slot for k, whether or
 --    not a value stands there.
 -- 2. In a hash part of known size keys lie where their hash says, or else in the highest nodes that were free. So which
 --    nodes are occupied does not depend on the order of insertion, and whatever order leads to the same walk of `next`
 --    leads to the same layout.
 -- 3. Nothing tells the size of a hash part. That of a template follows from what the parser did (constructors.lua);
---    where this is open and the size hangs on it, the layout is not `exact`. Other tables are taken for the smallest.
+--    where this is open and the size depends on it, the layout is not `exact`. Other tables are taken for the smallest.
 
 local constructors = require "tycho.capture.constructors"
 

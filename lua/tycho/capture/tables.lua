@@ -24,7 +24,7 @@ if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures 
 
 local raw_metatable = type(debug) == "table" and debug.getmetatable
 
---- Hosts may be built so that __len and __pairs work on tables.
+--- LuaJIT may be built so that __len and __pairs work on tables.
 local LENGTH_EVENT = #setmetatable({}, { __len = function() return 7 end }) == 7
 
 local CHAIN_MAX = 100 -- tables behind each other by __index, as in Lua
@@ -38,7 +38,7 @@ local function metatable_of(world, t)
   if raw_metatable then return raw_metatable(t) end
   local mt = getmetatable(t)
   if mt ~= nil and (type(mt) ~= "table" or rawget(mt, "__metatable") ~= nil) then
-    world:abort("a metatable is hidden from a host without debug")
+    world:abort("a metatable is hidden from a LuaJIT without debug")
   end
   return mt
 end

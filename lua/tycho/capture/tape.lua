@@ -1,4 +1,4 @@
---- tape.lua -- what one capture asked of Tycho's functions, played again for tensors of other sizes.
+--- tape.lua -- the calls of Tycho's functions in one capture, replayed for tensors of other sizes.
 -- In: the calls of a dynamic capture, in order, as natives.lua makes them; the numbers that they gave, which are sizes,
 -- and what was computed and decided from these alone. Out: one more plan for the same trace, without the user's code
 -- being evaluated; nil where a decision falls otherwise at these sizes, and then the function is evaluated again.
@@ -180,7 +180,7 @@ function Tape:returned(results, shadows, n, fresh, path)
 end
 
 --- What the core said of the numbers in the call that is open: which it took, which had to be whole. The others are
---- guarded by now: what they were stands in the plan, and finalisers may run between the guards and the playing.
+--- guarded by now: what they were stands in the plan, and finalisers may run between the guards and the replay.
 function Tape:took(taken, ...)
   local entry = self.open
   local operands, symbols = entry[3], entry[5]
@@ -206,10 +206,10 @@ function Tape:finish(made, sizes)
   return out
 end
 
--- Playing -------------------------------------------------------------------------------------------------------------
+-- Replay --------------------------------------------------------------------------------------------------------------
 
-local Player = {}
-Player.__index = Player
+local Replay = {}
+Replay.__index = Replay
 
 --- What reads slots, by instruction of the description's program.
 local read = {
@@ -222,17 +222,16 @@ local read = {
 }
 
 --- Finds the instruction of each slot and number.
-local function instructions(d, late)
+local function instructions(d, C)
   if d.readers then return end
   local readers, expressions, slot, number = {}, {}, d.narg + 1, 0
   for k, i in ipairs(d.program) do
-    local name = i[1]
-    if k == d.early + 1 then number = late end
-    if read[name] then
+    local kind = C.guards[i[1]].kind
+    if k == d.early + 1 then number = C.LATE end
+    if kind == "read" then
       slot = slot + 1
       readers[slot] = i
-    elseif name == "number" or name == "bound" or name == "const" or name == "call" or name == "size" or
-        operations[name] and i[4] == nil and name ~= "bits" then
+    elseif kind == "number" then
       number = number + 1
       expressions[number] = i
     end
@@ -241,7 +240,7 @@ local function instructions(d, late)
   d.readers = readers -- last: with these it counts as done
 end
 
-function Player:slot(k)
+function Replay:slot(k)
   local v = self.slots[k]
   if v == nil and self.d.readers[k] then
     local i = self.d.readers[k]
@@ -252,7 +251,7 @@ function Player:slot(k)
 end
 
 --- The number that later calls know by id, as it is in this one.
-function Player:number(id)
+function Replay:number(id)
   local v = self.numbers[id]
   if v == nil then
     v = self:compute(self.d.expressions[id])
@@ -261,19 +260,31 @@ function Player:number(id)
   return v
 end
 
-function Player:compute(i)
+--- What makes numbers, by instruction of the description's program; the others are operations on two numbers or one.
+local make = {
+  number = function(p, i) return p:slot(i[2]) end,
+  const = function(_, i) return i[2] end,
+  size = function(p, i) return p.values[p.tape.sizes[i[2]]] end,
+  call = function(p, i)
+    if i[4] then return (i[2](p:number(i[3]), p:number(i[4]))) end
+    return (i[2](p:number(i[3])))
+  end,
+}
+make.bound = make.number
+
+--- Whether a tape can replay an instruction of that kind and name; a spec asks for each row of the table of guards.
+function M.replays(kind, name)
+  if kind == "read" then return read[name] ~= nil end
+  return kind == "check" or make[name] ~= nil or operations[name] ~= nil or name == "whole"
+end
+
+function Replay:compute(i)
   local name = i[1]
-  if name == "number" or name == "bound" then return self:slot(i[2]) end
-  if name == "const" then return i[2] end
-  if name == "size" then return self.values[self.tape.sizes[i[2]]] end
-  if name == "call" then
-    if i[4] then return (i[2](self:number(i[3]), self:number(i[4]))) end
-    return (i[2](self:number(i[3])))
-  end
+  if make[name] then return make[name](self, i) end
   return operations[name](self:number(i[2]), i[3] and self:number(i[3]))
 end
 
-function Player:value(x)
+function Replay:value(x)
   local kind = x[1]
   if kind == VALUE then return x[2] end
   if kind == REGISTER then return self.values[x[2]] end
@@ -290,7 +301,7 @@ function Player:value(x)
 end
 
 --- Whether a result is what it was but for sizes; then it is kept.
-function Player:accept(x, v)
+function Replay:accept(x, v)
   local kind = x[1]
   if kind == VALUE then return same_value(x[2], v) end
   if kind == REGISTER then return rawequal(self.values[x[2]], v) end
@@ -315,20 +326,20 @@ function Player:accept(x, v)
 end
 
 --- Whether a guard that needs sizes holds; what is none does.
-function Player:holds(i)
+function Replay:holds(i)
   local name = i[1]
   if name == "whole" then
     local v = self:number(i[2])
     return (v % 1 == 0) == i[3] -- what is not finite is not whole: its remainder is no number
   end
-  if i[4] == nil or name == "call" then return true end
+  if self.C.guards[name].kind ~= "outcome" then return true end
   return operations[name](self:number(i[2]), self:number(i[3])) == i[4]
 end
 
-local play = {}
+local replay = {}
 
 --- Two tensors may be one in this call, which no guard holds for others: each is found through its own slot.
-function play.outside(p, e)
+function replay.outside(p, e)
   local t = p:slot(e[2])
   if e[3] and p.met[t] then t = p.C.another(t) end
   p.C.outside(t, e[2])
@@ -338,20 +349,20 @@ function play.outside(p, e)
   return true
 end
 
-function play.bound(p, e)
+function replay.bound(p, e)
   local v = p:slot(e[2])
   p.values[e[3]] = v
   return type(v) == "number"
 end
 
-function play.compute(p, e)
+function replay.compute(p, e)
   local a, b = p:value(e[3]), e[4]
   if b then a = e[2](a, p:value(b)) else a = e[2](a) end -- math.log is not to be given a nil
   p.values[e[5]] = a
   return true
 end
 
-function play.claim(p, e) return e[2](p:value(e[3]), p:value(e[4])) == e[5] end
+function replay.claim(p, e) return e[2](p:value(e[3]), p:value(e[4])) == e[5] end
 
 local function same_list(list, ...)
   if select("#", ...) ~= #list then return false end
@@ -361,7 +372,7 @@ local function same_list(list, ...)
   return true
 end
 
-function play.call(p, e)
+function replay.call(p, e)
   local C, args, n, symbols = p.C, {}, e[4], e[5]
   for i = 1, n do args[i] = p:value(e[3][i]) end
   if symbols then C.symbols(n, unpack(symbols)) end
@@ -375,25 +386,25 @@ function play.call(p, e)
   return true
 end
 
-local function player(C, d, tape, f, ...)
-  instructions(d, C.LATE)
+local function replayer(C, d, tape, f, ...)
+  instructions(d, C)
   local p = setmetatable({ C = C, d = d, tape = tape, slots = { ... }, values = {}, numbers = {}, met = {} },
-    Player)
+    Replay)
   p.slots[d.narg + 1] = f
   return p
 end
 
 --- What slot k reads in f(...), nil where nothing can be read.
 function M.look(core, d, k, f, ...)
-  local ok, v = core.internals.undisturbed(Player.slot, player(core.internals.capture, d, nil, f, ...), k)
+  local ok, v = core.internals.undisturbed(Replay.slot, replayer(core.internals.capture, d, nil, f, ...), k)
   return ok and v or nil
 end
 
 --- Plays a tape in the open session: a description of what differs, or nil and what came out otherwise.
 local function record(C, d, tape, f, ...)
-  local p = player(C, d, tape, f, ...)
+  local p = replayer(C, d, tape, f, ...)
   for _, e in ipairs(tape.entries) do
-    if not play[e[1]](p, e) then return nil, e.text or "what an operation gives" end
+    if not replay[e[1]](p, e) then return nil, e.text or "what an operation gives" end
   end
   for k = d.early + 1, #d.program do
     if not p:holds(d.program[k]) then return nil, d.about[k] or "a number" end
@@ -415,7 +426,7 @@ end
 --- Adds the sizes of this call to a trace that lacks them. True when that was done; else nothing has changed.
 ---@return boolean done
 ---@return string? otherwise what these sizes decide otherwise, in the way through the function that was tried first
-function M.play(C, handle, f, ...)
+function M.replay(C, handle, f, ...)
   local position, d = C.sized(handle)
   local otherwise
   while position do

@@ -439,11 +439,11 @@ function paint.heat(m, _, px, py)
     data = data } }
 end
 
----------------------------------------------------------------------------------------------------------- pictures
+---------------------------------------------------------------------------------------------------------- images
 
---- Samples of a sheet of pictures, with gaps in the colour of the paper.
+--- Samples of a sheet of images, with gaps in the colour of the paper.
 local function sheet(m, paper)
-  local n, h, w = #m.pictures, #m.pictures[1][1], #m.pictures[1][1][1]
+  local n, h, w = #m.images, #m.images[1][1], #m.images[1][1][1]
   local columns = min(m.columns or math.ceil(math.sqrt(n * h / w)), n)
   local rows, gap = math.ceil(n / columns), n > 1 and (m.gap or max(1, floor(min(w, h) / 12))) or 0
   local wide, tall = columns * (w + gap) - gap, rows * (h + gap) - gap
@@ -453,14 +453,14 @@ local function sheet(m, paper)
   local lo, hi = m.from, m.to
   local map = m.map and color.maps[m.map]
   local function share(v) return v == v and min(1, max(0, (v - lo) / (hi - lo))) or 0.5 end
-  for i, picture in ipairs(m.pictures) do
+  for i, image in ipairs(m.images) do
     local top, left = floor((i - 1) / columns) * (h + gap), (i - 1) % columns * (w + gap)
     for y = 1, h do
       for x = 1, w do
         local at = ((top + y - 1) * wide + left + x - 1) * 3
-        for k = 1, 3 do data[at + k] = floor(share((picture[k] or picture[1])[y][x]) * 255 + 0.5) end
+        for k = 1, 3 do data[at + k] = floor(share((image[k] or image[1])[y][x]) * 255 + 0.5) end
         if map then
-          local cr, cg, cb = map(share(picture[1][y][x]))
+          local cr, cg, cb = map(share(image[1][y][x]))
           data[at + 1], data[at + 2], data[at + 3] = floor(cr * 255 + 0.5), floor(cg * 255 + 0.5), floor(cb * 255 + 0.5)
         end
       end
@@ -593,11 +593,11 @@ local function turned(x, width)
   return false
 end
 
---- The range of values of pictures.
-local function picture_range(m)
+--- The range of values of images.
+local function image_range(m)
   local all = {}
-  for _, picture in ipairs(m.lim and {} or m.pictures) do
-    for _, channel in ipairs(picture) do
+  for _, image in ipairs(m.lim and {} or m.images) do
+    for _, channel in ipairs(image) do
       for _, v in ipairs(flatten(channel)) do all[#all + 1] = v end
     end
   end
@@ -605,8 +605,8 @@ local function picture_range(m)
 end
 
 --- The samples of an image mark as they are, for who shows them elsewhere: RGB, columns, rows.
-function M.picture(m)
-  m.from, m.to = picture_range(m)
+function M.image(m)
+  m.from, m.to = image_range(m)
   return sheet(m, "#000000")
 end
 
@@ -622,7 +622,7 @@ local function ranges(p)
     if extents[m.kind] then extents[m.kind](m, x, y) end
     if m.kind == "heat" then m.from, m.to = value_range(flatten(m.cells), m.lim)
     elseif m.kind == "scatter" and m.values then m.from, m.to = value_range(m.values, m.lim)
-    elseif m.kind == "image" then m.from, m.to = picture_range(m)
+    elseif m.kind == "image" then m.from, m.to = image_range(m)
     end
   end
   for _, m in ipairs(p.marks) do
@@ -727,7 +727,7 @@ local function labels(put, p, box, x, w, bottom, left, ax, ay)
   end
 end
 
---- A panel that is pictures alone: no axes.
+--- A panel that is images alone: no axes.
 local function bare_panel(p, put, x, y, w, h)
   local top = p.title and TITLE + 18 or 8
   if p.title then

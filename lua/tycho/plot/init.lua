@@ -1,4 +1,4 @@
---- plot/init.lua -- `ty.plot`: pictures of numbers, to SVG or PNG; no display and no library is needed.
+--- plot/init.lua -- `ty.plot`: images of numbers, to SVG or PNG; no display and no library is needed.
 --
 --   ty.plot{ title = "Training", xlabel = "step", ylabel = "loss", yscale = "log" }
 --     :line(train, { label = "train" }):line(steps, held_out, { label = "held out" })
@@ -235,9 +235,9 @@ function Plot:heat(matrix, opts)
   return add(self, o)
 end
 
---- Pictures without axes: [h, w], [3, h, w] in colour, [n, h, w] or [n, c, h, w] as a sheet. Values go from black at
+--- Images without axes: [h, w], [3, h, w] in colour, [n, h, w] or [n, c, h, w] as a sheet. Values go from black at
 --- lim[1] to white at lim[2], or through a map; by default u8 from 0 to 255, others from the least to the greatest.
---- columns: of the sheet. sheet = true: [3, h, w] is three pictures.
+--- columns: of the sheet. sheet = true: [3, h, w] is three images.
 ---@param t tycho.Tensor|number[][]
 ---@param opts? {columns: integer?, gap: integer?, lim: number[]?, map: string?, sheet: boolean?}
 ---@return tycho.Plot
@@ -261,7 +261,7 @@ function Plot:image(t, opts)
   end
   one_of("image", "map", o.map, color.maps)
   o.lim = pair("image", "lim", o.lim) or bytes and { 0, 255 } or nil
-  o.kind, o.pictures, o.plain = "image", x:totable(), true
+  o.kind, o.images, o.plain = "image", x:totable(), true
   return add(self, o)
 end
 

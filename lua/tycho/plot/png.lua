@@ -1,9 +1,9 @@
 --- png.lua -- pixels to a PNG file's bytes, without a library.
 -- In: rows of 8-bit samples. Out: a string. Cannot fail.
 --
--- Rows are filtered by the one above (pictures of curves are mostly equal rows), then packed in one block of deflate's
+-- Rows are filtered by the one above (images of curves are mostly equal rows), then packed in one block of deflate's
 -- fixed code. Matches are looked for at one place alone, the last one with the same four bytes: that is a page of code,
--- fast enough for pictures, and within a small factor of what zlib makes of them.
+-- fast enough for images, and within a small factor of what zlib makes of them.
 
 local bit = require "bit"
 local band, bxor, rshift, lshift = bit.band, bit.bxor, bit.rshift, bit.lshift

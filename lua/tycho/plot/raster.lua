@@ -259,7 +259,7 @@ function draw.text(c, item, s)
   paint(c, item.color, 1)
 end
 
---- Each pixel of the picture takes the sample under its centre: nothing is blurred.
+--- Each pixel of the image takes the sample under its centre: nothing is blurred.
 function draw.image(c, item, s)
   local x0, y0, w, h = item.x * s, item.y * s, item.w * s, item.h * s
   local data, columns, rows = item.data, item.columns, item.rows

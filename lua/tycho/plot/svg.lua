@@ -1,5 +1,5 @@
 --- svg.lua -- a scene as SVG.
--- In: a scene. Out: text: one file that needs nothing else; pictures in it are PNG. Cannot fail.
+-- In: a scene. Out: text: one file that needs nothing else; images in it are PNG. Cannot fail.
 
 local png = require "tycho.plot.png"
 
@@ -94,7 +94,7 @@ function write.text(put, item)
     anchor, item.bold and ' font-weight="600"' or "", turn, escape(item.text))
 end
 
---- Not all readers know "pixelated": samples are repeated until the picture is larger than it is shown.
+--- Not all readers know "pixelated": samples are repeated until the image is larger than it is shown.
 function write.image(put, item)
   local data, columns = item.data, item.columns
   local kx = math.max(1, math.ceil(2 * item.w / columns))

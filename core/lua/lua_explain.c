@@ -1,0 +1,88 @@
+/*
+** lua_explain.c -- what jit.explain tells of an entry, beside its traces (lua_trace.c): counters, and what was recorded
+** while the function ran.
+** In: a handle. Out: a Lua table. Fails when out of memory.
+*/
+#include <lua.h>
+#include "lua/lua_compile.h"
+#include "lua/lua_trace.h"
+
+static void set_number(lua_State *L, const char *key, double v) {
+  lua_pushnumber(L, v);
+  lua_setfield(L, -2, key);
+}
+
+void ty_lua_plan_text(lua_State *L, const Source *from) {
+  Text t = {0};
+  ty_compile_text(ty_lua_state(L), from, &t);
+  lua_pushlstring(L, ty_text_str(&t), t.n);
+  ty_text_free(&t);
+}
+
+static void push_seen(lua_State *L, const Seen *s) {
+  lua_createtable(L, 0, 8);
+  set_number(L, "runs", (double)s->runs);
+  set_number(L, "kernels", s->nkernels);
+  set_number(L, "steps", s->nsteps);
+  set_number(L, "operations", (double)s->nops);
+  set_number(L, "operations_saved", (double)TY_MAX(s->nops - s->nsteps, 0));
+  set_number(L, "bytes_moved", (double)s->bytes_moved);
+  set_number(L, "bytes_saved", (double)s->bytes_saved);
+  if (!s->source) return;
+  ty_lua_plan_text(L, s->source);
+  lua_setfield(L, -2, "text");
+}
+
+static void push_signature(lua_State *L, const Signature *t) {
+  char text[160];
+  lua_createtable(L, t->nparts, 0);
+  for (i32 i = 0; i < t->nparts; i++) {
+    ty_entry_part(&t->part[i], text, sizeof text);
+    lua_pushstring(L, text);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+static void push_recorded(lua_State *L, const Signature *t) {
+  lua_createtable(L, 0, 4);
+  set_number(L, "hits", (double)t->hits);
+  set_number(L, "unseen", (double)t->unseen);
+  lua_pushboolean(L, t->rest > 0);
+  lua_setfield(L, -2, "rests");
+  push_signature(L, t);
+  lua_setfield(L, -2, "signature");
+  lua_createtable(L, t->nseen, 0);
+  for (i32 i = 0; i < t->nseen; i++) {
+    push_seen(L, &t->seen[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_setfield(L, -2, "graphs");
+}
+
+/* info(handle) -> table: counters and signatures, most recent first */
+int ty_explain_info(lua_State *L) {
+  ty_lua_enter(L);
+  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  lua_createtable(L, 0, 8);
+  set_number(L, "calls", (double)e->calls);
+  set_number(L, "nested", (double)e->nested);
+  set_number(L, "hits", (double)e->hits);
+  set_number(L, "misses", (double)e->misses);
+  set_number(L, "evicted", (double)e->evicted);
+  set_number(L, "skips", (double)e->skips);
+  set_number(L, "captures", (double)e->captures);
+  set_number(L, "evicted_traces", (double)e->evicted_traces);
+  lua_createtable(L, MISSES_MAX, 0);
+  for (i64 i = TY_MAX(e->misses - MISSES_MAX, 1), k = 1; i < e->misses; i++, k++) {
+    lua_pushstring(L, e->miss[i % MISSES_MAX]);
+    lua_rawseti(L, -2, (int)k);
+  }
+  lua_setfield(L, -2, "differences");
+  lua_createtable(L, e->nsig, 0);
+  for (i32 i = 0; i < e->nsig; i++) {
+    push_recorded(L, e->sig[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_setfield(L, -2, "signatures");
+  return 1;
+}
