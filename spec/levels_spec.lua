@@ -82,6 +82,58 @@ describe("the levels of core", function()
     assert.truthy(seen > 1000, seen)
   end)
 
+  --- What differs between systems: headers, and calls beyond those of C.
+  local SYSTEM = { ["base/system.h"] = true, ["base/system.c"] = true, ["file/file_system.c"] = true }
+  local SYSTEM_HEADERS = {
+    "sys/", "linux/", "pthread.h", "sched.h", "semaphore.h", "dlfcn.h", "time.h", "unistd.h", "signal.h", "fcntl.h",
+    "dirent.h", "poll.h", "ucontext.h", "cpuid.h", "windows.h", "mach/",
+  }
+  local SYSTEM_CALLS = {
+    "mmap", "munmap", "mprotect", "madvise", "mremap", "memfd_create", "ftruncate", "sysconf", "syscall", "dlopen",
+    "dlsym", "dlclose", "dlerror", "dladdr", "clock_gettime", "gettimeofday", "nanosleep", "usleep", "getpid",
+    "signal", "raise", "kill", "sigaction", "sigprocmask", "isatty", "ioctl", "getrlimit", "setrlimit", "fstat", "stat",
+    "lstat", "fstatat", "sendfile", "pread", "pwrite", "fsync", "linkat", "unlink", "realpath", "opendir", "readdir",
+    "getauxval", "fork", "__cpuid", "__cpuid_count", "__get_cpuid", "__get_cpuid_count", "__builtin_cpu_init",
+    "__builtin_cpu_supports", "__builtin_cpu_is",
+  }
+  local SYSTEM_PREFIXES = { "pthread_", "PTHREAD_", "sched_", "sem_", "MAP_", "PROT_", "MADV_", "RTLD_", "CLOCK_" }
+
+  --- The first thing in a text of C that asks the operating system.
+  local function asks(text)
+    text = text:gsub("/%*.-%*/", " "):gsub('"[^"\n]*"', '""')
+    for header in text:gmatch "#include <([%w_/.]+)>" do
+      for _, name in ipairs(SYSTEM_HEADERS) do
+        if header:sub(1, #name) == name then return header end
+      end
+    end
+    local names = {}
+    for before, name in text:gmatch "([%w_.>]?)([%a_][%w_]*)%s*%f[(]%(" do
+      if before == "" then names[name] = true end
+    end
+    for _, name in ipairs(SYSTEM_CALLS) do
+      if names[name] then return name end
+    end
+    for name in text:gmatch "%f[%w_][%a_][%w_]*" do
+      for _, prefix in ipairs(SYSTEM_PREFIXES) do
+        if name:sub(1, #prefix) == prefix then return name end
+      end
+    end
+  end
+
+  it("asks the operating system in one place", function()
+    local seen = 0
+    for _, path in ipairs(lines_of "find core -name '*.[ch]'") do
+      local what = asks(H.read(path))
+      if SYSTEM[path:match "^core/(.*)$"] then
+        seen = seen + 1
+        assert.truthy(what, path .. " asks nothing")
+      else
+        assert.falsy(what, ("%s asks the system: %s"):format(path, tostring(what)))
+      end
+    end
+    assert.equal(3, seen)
+  end)
+
   it("call upwards by few pointers, each for a reason", function()
     local found = {}
     for _, path in ipairs(lines_of "ls core/*/*.h") do

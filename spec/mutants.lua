@@ -303,7 +303,7 @@ local M = {
   { file = "core/base/mem_guard.c", what = "what was written behind a block is not looked at when it is freed",
     from = "if (damaged(p + n, end)) stop", to = "if (damaged(p + n, end) && p == first) stop" },
   { file = "core/base/mem_guard.c", what = "what was freed can still be read",
-    from = "else if (!map(first, bytes, PROT_NONE))", to = "else if (page == G.nchunks && !map(first, bytes, PROT_NONE))" },
+    from = "else if (!ty_system_renew(first, bytes, ACCESS_NONE))", to = "else if (page == G.nchunks && !ty_system_renew(first, bytes, ACCESS_NONE))" },
 }
 
 return M

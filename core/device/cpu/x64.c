@@ -27,6 +27,7 @@
 **    scans      f32 0.13, f64 and i64 0.16, extremes 0.15-0.21: four steps and a carry each 16 elements
 **    positions  f32 0.19: the extremes of rows, then one look for each
 */
+#include "base/system.h"
 #include "device/cpu/x64.h"
 
 #include <stdlib.h>
@@ -40,10 +41,8 @@ typedef struct Hook {
 static int level(void) {
 #ifdef __x86_64__
   const char *want = getenv("TYCHO_ISA");
-  bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-              __builtin_cpu_supports("bmi2"); /* F16C comes with them */
-  bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+  bool avx2 = ty_cpu_has(CPU_AVX2 | CPU_BMI2); /* F16C comes with them */
+  bool wide = ty_cpu_has(CPU_AVX512 | CPU_AVX512_DQ);
   if (!avx2 || (want && !strcmp(want, "base"))) return 0;
   return wide && !(want && !strcmp(want, "avx2")) ? 2 : 1;
 #else
