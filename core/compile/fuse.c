@@ -62,6 +62,7 @@
 **    nothing.
 */
 #include "compile/fuse.h"
+#include "compile/lower_value.h"
 
 /* Instructions that may be repeated in another group instead of a store and loads; the same for
 ** what is computed from no memory at all; repeated instructions in one group; and instructions

@@ -35,8 +35,6 @@
 #define TURNED 16384         /* elements of rows that are turned together */
 #define GROUP_ELEMENTS 65536 /* elements of a group of blocks, at least */
 
-i64 ty_tile_past = 32 << 20; /* measured: below it the caches do better, also for who reads next */
-
 /* ---- memory --------------------------------------------------------------------------------- */
 
 /* Scratch grows to what the largest run of this thread wanted (some megabytes at most, since tiles
