@@ -230,15 +230,9 @@ static void drop_dead(const Lower *L, Build *B) {
 }
 
 static bool is_flat(const Launch *y, int noperands) {
-  bool flat = true;
-  for (int i = 0; i < noperands && flat; i++) {
-    i64 want = 1;
-    for (int d = y->no + y->nr + y->ni - 1; d >= 0; d--) {
-      flat &= y->strides[i][d] == want || y->dims[d] == 1;
-      want *= y->dims[d];
-    }
-  }
-  return flat;
+  for (int i = 0; i < noperands; i++)
+    if (!ty_is_contiguous(y->no + y->nr + y->ni, y->dims, y->strides[i])) return false;
+  return true;
 }
 
 /* Domain and maps as a launch; dims that all operands walk as one with the dim behind them are

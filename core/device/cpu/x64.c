@@ -214,16 +214,6 @@ static void find_flat(Kernel *k) {
   k->bytes += bytes;
 }
 
-/* Whether elements of operand i lie one behind another. */
-static bool is_flat(const Launch *L, int i) {
-  i64 want = 1;
-  for (int d = L->ni - 1; d >= 0; d--) {
-    if (L->strides[i][d] != want && L->dims[d] != 1) return false;
-    want *= L->dims[d];
-  }
-  return true;
-}
-
 /* The short way; false where the run is not for it. */
 static bool run_flat(const Kernel *k, const Run *r) {
   const Launch *L = r->launch;
@@ -233,7 +223,7 @@ static bool run_flat(const Kernel *k, const Run *r) {
   for (int d = 0; d < L->ni; d++) n *= L->dims[d];
   if (n > k->tile || !n) return false;
   for (int i = 0; i < k->p->noperands && !L->flat; i++)
-    if (!is_flat(L, i)) return false;
+    if (!ty_is_contiguous(L->ni, L->dims, L->strides[i])) return false;
   const struct FlatSlot *s = flat->from, *fixed = s + flat->nfixed, *end = s + flat->nfrom;
   void **apart = p + flat->nslot;
   for (; s < fixed; s++) {
