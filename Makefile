@@ -38,7 +38,7 @@ JOBS     = $(if $(findstring j,$(MAKEFLAGS)),,-j2) # a -j from the command line 
 # One folder a level (core/README), in the order in which a call flows.
 SOURCES := $(wildcard core/*/*.c core/*/*/*.c)
 OBJECTS := $(SOURCES:core/%.c=$(B)/obj/%.o)
-FILES   := $(filter $(B)/obj/file/%,$(OBJECTS)) $(B)/obj/base/mem_guard.o
+FILES   := $(filter $(B)/obj/file/%,$(OBJECTS)) $(B)/obj/base/mem_guard.o $(B)/obj/base/system.o
 OBJ     := $(filter-out $(B)/obj/file/%,$(OBJECTS))
 LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua lua/tycho/*/*.lua))
 RUN     := LUA_PATH="$(CURDIR)/$(B)/?.lua;$(CURDIR)/$(B)/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(B)/?.so;;"
@@ -165,7 +165,7 @@ fuzz: build
 SECONDS ?= 30
 RUNS    ?= -1
 FORMATS ?= npy npz safetensors gguf json csv pnm png jpeg
-PARSERS := core/base/mem_guard.c $(filter-out %_lua.c,$(wildcard core/file/file_*.c))
+PARSERS := core/base/mem_guard.c core/base/system.c $(filter-out %_lua.c,$(wildcard core/file/file_*.c))
 FUZZED  := $(B)/fuzz
 fuzz-files: deps
 	@command -v clang >/dev/null || { sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; $$sudo apt-get update -qq >/dev/null; \

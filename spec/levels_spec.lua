@@ -82,6 +82,120 @@ describe("the levels of core", function()
     assert.truthy(seen > 1000, seen)
   end)
 
+  --- What differs between systems: headers, and calls beyond those of C.
+  local SYSTEM = { ["base/system.h"] = true, ["base/system.c"] = true, ["file/file_system.c"] = true }
+  local SYSTEM_HEADERS = {
+    "sys/", "linux/", "pthread.h", "sched.h", "semaphore.h", "dlfcn.h", "time.h", "unistd.h", "signal.h", "fcntl.h",
+    "dirent.h", "poll.h", "ucontext.h", "cpuid.h", "windows.h", "mach/",
+  }
+  local SYSTEM_CALLS = {
+    "mmap", "munmap", "mprotect", "madvise", "mremap", "memfd_create", "ftruncate", "sysconf", "syscall", "dlopen",
+    "dlsym", "dlclose", "dlerror", "dladdr", "clock_gettime", "gettimeofday", "nanosleep", "usleep", "getpid",
+    "signal", "raise", "kill", "sigaction", "sigprocmask", "isatty", "ioctl", "getrlimit", "setrlimit", "fstat", "stat",
+    "lstat", "fstatat", "sendfile", "pread", "pwrite", "fsync", "linkat", "unlink", "realpath", "opendir", "readdir",
+    "getauxval", "fork", "__cpuid", "__cpuid_count", "__get_cpuid", "__get_cpuid_count", "__builtin_cpu_init",
+    "__builtin_cpu_supports", "__builtin_cpu_is",
+  }
+  local SYSTEM_PREFIXES = { "pthread_", "PTHREAD_", "sched_", "sem_", "MAP_", "PROT_", "MADV_", "RTLD_", "CLOCK_" }
+
+  --- The first thing in a text of C that asks the operating system.
+  local function asks(text)
+    text = text:gsub("/%*.-%*/", " "):gsub('"[^"\n]*"', '""')
+    for header in text:gmatch "#include <([%w_/.]+)>" do
+      for _, name in ipairs(SYSTEM_HEADERS) do
+        if header:sub(1, #name) == name then return header end
+      end
+    end
+    local names = {}
+    for before, name in text:gmatch "([%w_.>]?)([%a_][%w_]*)%s*%f[(]%(" do
+      if before == "" then names[name] = true end
+    end
+    for _, name in ipairs(SYSTEM_CALLS) do
+      if names[name] then return name end
+    end
+    for name in text:gmatch "%f[%w_][%a_][%w_]*" do
+      for _, prefix in ipairs(SYSTEM_PREFIXES) do
+        if name:sub(1, #prefix) == prefix then return name end
+      end
+    end
+  end
+
+  it("asks the operating system in one place", function()
+    local seen = 0
+    for _, path in ipairs(lines_of "find core -name '*.[ch]'") do
+      local what = asks(H.read(path))
+      if SYSTEM[path:match "^core/(.*)$"] then
+        seen = seen + 1
+        assert.truthy(what, path .. " asks nothing")
+      else
+        assert.falsy(what, ("%s asks the system: %s"):format(path, tostring(what)))
+      end
+    end
+    assert.equal(3, seen)
+  end)
+
+  --- Files of a folder that call each other in circles: so many, and never more. Elsewhere there are none.
+  local CIRCLES = {
+    record = 9, -- recording, gradients and vmap record by each other
+    device = 2, -- x64_body, x64_ops: an operation asks for registers, which may write others out
+    lua = 27, -- all enter and raise by lua_state
+    file = 8, -- a format's list of functions, and what it needs of file_lua; image formats
+  }
+
+  --- Groups of nodes that reach each other, of more than one (Tarjan). edges: node -> set of nodes.
+  local function circles_of(edges)
+    local number, low, stack, on, count, found = {}, {}, {}, {}, 0, {}
+    local function visit(v)
+      count = count + 1
+      number[v], low[v] = count, count
+      stack[#stack + 1], on[v] = v, true
+      for w in pairs(edges[v] or {}) do
+        if not number[w] then visit(w) end
+        if on[w] then low[v] = math.min(low[v], low[w]) end
+      end
+      if low[v] ~= number[v] then return end
+      local group = {}
+      repeat
+        local w = table.remove(stack)
+        on[w], group[#group + 1] = nil, w
+      until w == v
+      if #group > 1 then
+        table.sort(group)
+        found[#found + 1] = group
+      end
+    end
+    for v in pairs(edges) do
+      if not number[v] then visit(v) end
+    end
+    return found
+  end
+
+  it("have no circles of files but where they are known", function()
+    local chain = circles_of { a = { b = true }, b = { c = true }, c = { b = true }, d = { a = true } }
+    assert.same({ { "b", "c" } }, chain)
+    local defined, needed = symbols()
+    local edges, size, names = {}, {}, {}
+    for _, pair in ipairs(needed) do
+      local from = defined[pair[2]]
+      if from and from ~= pair[1] then
+        edges[pair[1]] = edges[pair[1]] or {}
+        edges[pair[1]][from] = true
+      end
+    end
+    for _, group in ipairs(circles_of(edges)) do
+      local folder = group[1]:match "^[%w_]+"
+      size[folder] = (size[folder] or 0) + #group
+      names[folder] = (names[folder] or "") .. table.concat(group, " ") .. "; "
+    end
+    for folder, n in pairs(size) do
+      local most = CIRCLES[folder] or 0
+      assert.truthy(n <= most, ("%s: %d files in circles, at most %d: %s"):format(folder, n, most, names[folder]))
+    end
+    for folder, most in pairs(CIRCLES) do
+      assert.equal(most, size[folder] or 0, folder .. " has fewer files in circles: lower its bound")
+    end
+  end)
+
   it("call upwards by few pointers, each for a reason", function()
     local found = {}
     for _, path in ipairs(lines_of "ls core/*/*.h") do

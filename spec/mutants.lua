@@ -21,8 +21,8 @@ local M = {
     from = "is_const(g, n, 0, 1)) return n->src[1];\n    return is_const(g, n, 0, 0)",
     to = "is_const(g, n, 0, 1)) return n->src[2];\n    return is_const(g, n, 0, 0)" },
   { file = "core/ir/fold.c", what = "a transposed view is taken for a reshape",
-    from = "if (n->type.dims[d] != 1 && n->arg.strides[d] != want[d]) return false;",
-    to = "if (n->type.dims[d] != 1 && n->arg.strides[d] < 0) return false;" },
+    from = "return n->arg.offset == 0 && ty_is_contiguous(n->type.rank, n->type.dims, n->arg.strides);",
+    to = "return n->arg.offset == 0;" },
   { file = "core/ir/fold.c", what = "abs of a negation is the negation",
     from = "case OP_ABS: return a->op == OP_ABS ? n->src[0] : -1;",
     to = "case OP_ABS: return a->op == OP_NEG ? n->src[0] : -1;" },
@@ -312,7 +312,7 @@ local M = {
   { file = "core/base/mem_guard.c", what = "what was written behind a block is not looked at when it is freed",
     from = "if (damaged(p + n, end)) stop", to = "if (damaged(p + n, end) && p == first) stop" },
   { file = "core/base/mem_guard.c", what = "what was freed can still be read",
-    from = "else if (!map(first, bytes, PROT_NONE))", to = "else if (page == G.nchunks && !map(first, bytes, PROT_NONE))" },
+    from = "else if (!ty_system_renew(first, bytes, ACCESS_NONE))", to = "else if (page == G.nchunks && !ty_system_renew(first, bytes, ACCESS_NONE))" },
 }
 
 return M

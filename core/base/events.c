@@ -9,9 +9,9 @@
 **    reads whole events.
 */
 #include "base/events.h"
+#include "base/system.h"
 
 #include <stdatomic.h>
-#include <time.h>
 
 enum { EVENTS = 1 << 15, RINGS = TY_EVENT_RINGS }; /* a ring has 1.5 MB */
 
@@ -29,11 +29,7 @@ static struct {
 
 static _Thread_local Ring *mine;
 
-i64 ty_event_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (i64)t.tv_sec * 1000000000 + t.tv_nsec;
-}
+i64 ty_event_now(void) { return ty_system_now(); }
 
 bool ty_event_on(void) { return atomic_load_explicit(&events.on, memory_order_relaxed); }
 

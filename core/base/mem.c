@@ -16,14 +16,10 @@
 ** One spin lock guards all of it and is held for a few instructions; system calls are made
 ** outside of it. A pair of alloc and free in a slab costs about as much as its two exchanges.
 */
-#include "base/base.h"
+#include "base/system.h"
 
-#include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 /* Under AddressSanitizer freed slots and the bytes behind a buffer's end are out of bounds. */
 #if defined(__SANITIZE_ADDRESS__)
@@ -341,10 +337,8 @@ static inline void pool_lock(void) {
   int spins = 0;
   while (TY_UNLIKELY(atomic_exchange_explicit(&pool.lock, true, memory_order_acquire))) {
     while (atomic_load_explicit(&pool.lock, memory_order_relaxed)) {
-      if (++spins > 100) sched_yield();
-#if defined(__x86_64__)
-      else __builtin_ia32_pause();
-#endif
+      if (++spins > 100) ty_thread_yield();
+      else ty_relax();
     }
   }
 }
@@ -365,7 +359,7 @@ static void fork_end(void) {
 
 bool ty_mem_guard(void) {
   static bool done;
-  if (!done) done = !pthread_atfork(fork_begin, fork_end, fork_end);
+  if (!done) done = ty_system_at_fork(fork_begin, fork_end, fork_end);
   return done;
 }
 
@@ -375,9 +369,8 @@ static void pool_start(void) {
   link_init(&pool.empty[0]);
   link_init(&pool.empty[1]);
   link_init(&pool.lru);
-  i64 pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-  i64 memory = pages > 0 && page > 0 ? pages * page : 4096 * MB;
-  pool.cap = TY_MIN(memory / 4, 1024 * MB);
+  i64 memory = ty_system_memory();
+  pool.cap = TY_MIN((memory ? memory : 4096 * MB) / 4, 1024 * MB);
   pool.ready = true;
 }
 
@@ -393,23 +386,20 @@ static inline void pool_use(i64 bytes) {
 static void unmap(void *p, i64 bytes) {
   UNPOISON(p, (size_t)bytes);
   /* Unmapping a middle can run out of map entries: then the pages go, and addresses are lost. */
-  if (munmap(p, (size_t)bytes)) madvise(p, (size_t)bytes, MADV_DONTNEED);
+  if (!ty_system_unmap(p, (size_t)bytes)) ty_system_discard(p, (size_t)bytes);
 }
 
-static void *map_plain(i64 bytes) {
-  void *p = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return p == MAP_FAILED ? NULL : p;
-}
+static void *map_plain(i64 bytes) { return ty_system_map((size_t)bytes, ACCESS_WRITE); }
 
 /* Neighbours of aligned mappings usually are aligned themselves; else map more and cut. */
 static void *map_aligned(i64 bytes, i64 align) {
   u8 *p = map_plain(bytes);
   if (!p || !((uintptr_t)p & (uintptr_t)(align - 1))) return p;
-  munmap(p, (size_t)bytes);
+  ty_system_unmap(p, (size_t)bytes);
   if (!(p = map_plain(bytes + align))) return NULL;
   i64 before = -(i64)(uintptr_t)p & (align - 1);
-  if (before) munmap(p, (size_t)before);
-  if (align > before) munmap(p + before + bytes, (size_t)(align - before));
+  if (before) ty_system_unmap(p, (size_t)before);
+  if (align > before) ty_system_unmap(p + before + bytes, (size_t)(align - before));
   return p + before;
 }
 
@@ -592,9 +582,7 @@ static void *large_alloc(int class, i64 bytes) {
   pool_unlock();
   if (!s) {
     if (!(s = map_memory(size, size >= HUGE ? HUGE : 0))) return NULL;
-#ifdef MADV_HUGEPAGE
-    if (size >= HUGE) madvise(s, (size_t)size, MADV_HUGEPAGE);
-#endif
+    if (size >= HUGE) ty_system_huge(s, (size_t)size);
     pool_lock();
     pool.held += size;
     pool_use(size);

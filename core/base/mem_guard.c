@@ -19,14 +19,10 @@
 ** The system bounds the number of mappings, of which a block is two. Beyond, blocks have pages of their own in
 ** an open chunk, where nothing but the pattern is checked; `crowded` counts them.
 */
-#include "base/base.h"
+#include "base/system.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #define CHUNK ((size_t)1 << 30)
 #define PAGES (CHUNK / PAGE)
@@ -64,13 +60,13 @@ static struct {
   size_t kept;
   i64 guarded, most; /* blocks with pages without access, and how many there may be */
   GuardStats stats;
-  pthread_mutex_t lock;
-} G = {.lock = PTHREAD_MUTEX_INITIALIZER};
+  Lock lock;
+} G = {.lock = LOCK_INIT};
 
 bool ty_guarded;
 
-void ty_guard_lock(void) { pthread_mutex_lock(&G.lock); }
-void ty_guard_unlock(void) { pthread_mutex_unlock(&G.lock); }
+void ty_guard_lock(void) { ty_lock(&G.lock); }
+void ty_guard_unlock(void) { ty_unlock(&G.lock); }
 
 /* ---- what is wrong ----------------------------------------------------------------------------- */
 
@@ -78,13 +74,12 @@ void ty_guard_unlock(void) { pthread_mutex_unlock(&G.lock); }
 static void say(const char *what, const void *p, size_t n) {
   char text[200];
   int k = snprintf(text, sizeof text, "tycho: memory: %s, block %p of %zu bytes\n", what, p, n);
-  if (write(STDERR_FILENO, text, (size_t)k) < 0) return;
+  ty_system_say(text, (size_t)k);
 }
 
 static void stop(const char *what, const void *p, size_t n) {
   say(what, p, n);
-  signal(SIGABRT, SIG_DFL);
-  raise(SIGABRT);
+  ty_system_stop();
 }
 
 /* The page of the block that an address is in, or next to; NULL: of none. */
@@ -98,11 +93,9 @@ static const Known *near(const u8 *p) {
   return NULL;
 }
 
-static struct sigaction before;
-
-/* Says which block it was, then lets the signal have its way. */
-static void fault(int number, siginfo_t *info, void *context) {
-  const u8 *at = info->si_addr;
+/* Says which block it was. */
+static void fault(const void *address) {
+  const u8 *at = address;
   const Known *k = near(at), *next = k && (at - G.base) / PAGE + 1 < (i64)(G.nchunks * PAGES)
                                          ? &G.known[(at - G.base) / PAGE + 1]
                                          : NULL;
@@ -113,8 +106,6 @@ static void fault(int number, siginfo_t *info, void *context) {
       say("access before it", G.base + (size_t)(k - G.known) * PAGE + k->offset, k->n);
     } else say(k->live ? "access behind it" : "access after it was freed", p, k->n);
   }
-  (void)number, (void)context;
-  sigaction(SIGSEGV, &before, NULL); /* the instruction runs again */
 }
 
 /* ---- patterns ---------------------------------------------------------------------------------- */
@@ -156,22 +147,14 @@ static size_t place(size_t n, size_t align, size_t bytes) {
   return G.mode == GUARD_BEFORE ? 0 : bytes - round_up(TY_MAX(n, 1), align);
 }
 
-static void *map_as(void *at, size_t bytes, int access, int flags) {
-  void *p = mmap(at, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
-  return p == MAP_FAILED ? NULL : p;
-}
-
-static void *map(void *at, size_t bytes, int access) {
-  return map_as(at, bytes, access, MAP_NORESERVE | (at ? MAP_FIXED : 0));
-}
-
 /* Begins a chunk of which nothing lives, for the first time or again. Needs the lock. */
 static bool chunk_next(bool open) {
   for (size_t i = 1; i <= G.nchunks; i++) {
     size_t c = (G.last + i) % G.nchunks;
     if (G.live[c] || c == G.cursor[!open].chunk) continue;
-    if (!map(G.base + c * CHUNK, CHUNK, open ? PROT_READ | PROT_WRITE : PROT_NONE)) return false;
-    if (!map(G.known + c * PAGES, PAGES * sizeof *G.known, PROT_READ | PROT_WRITE)) return false;
+    if (!ty_system_renew(G.base + c * CHUNK, CHUNK, open ? ACCESS_WRITE : ACCESS_NONE))
+      return false;
+    if (!ty_system_renew(G.known + c * PAGES, PAGES * sizeof *G.known, ACCESS_WRITE)) return false;
     G.open[c] = open;
     G.last = c;
     G.cursor[open] = (struct Cursor){c, 0};
@@ -212,9 +195,9 @@ static void give(size_t page) {
 static void *big_alloc(size_t n, size_t align) {
   size_t bytes = round_up(TY_MAX(n, 1), PAGE);
   Big *b = ty_guard_alloc(sizeof *b, 16);
-  u8 *p = b ? map_as(NULL, bytes + 2 * PAGE, PROT_NONE, 0) : NULL; /* it must be there */
-  if (!p || mprotect(p + PAGE, bytes, PROT_READ | PROT_WRITE)) {
-    if (p) munmap(p, bytes + 2 * PAGE);
+  u8 *p = b ? ty_system_map(bytes + 2 * PAGE, ACCESS_NONE) : NULL;
+  if (!p || !ty_system_protect(p + PAGE, bytes, ACCESS_WRITE)) {
+    if (p) ty_system_unmap(p, bytes + 2 * PAGE);
     ty_guard_free(b);
     return NULL;
   }
@@ -250,7 +233,8 @@ static void big_free(void *p) {
   bool keep = G.kept + b->bytes <= LARGE_KEPT;
   if (keep) G.kept += b->bytes;
   ty_guard_unlock();
-  if (!keep || !map(b->map, b->bytes + 2 * PAGE, PROT_NONE)) munmap(b->map, b->bytes + 2 * PAGE);
+  if (!keep || !ty_system_renew(b->map, b->bytes + 2 * PAGE, ACCESS_NONE))
+    ty_system_unmap(b->map, b->bytes + 2 * PAGE);
   ty_guard_free(b);
 }
 
@@ -266,7 +250,7 @@ void *ty_guard_alloc(size_t n, size_t align) {
   u8 *first = take(bytes / PAGE, n, offset);
   if (!first) return NULL;
   size_t page = (size_t)(first - G.base) / PAGE;
-  if (!G.open[page / PAGES] && mprotect(first, bytes, PROT_READ | PROT_WRITE)) {
+  if (!G.open[page / PAGES] && !ty_system_protect(first, bytes, ACCESS_WRITE)) {
     give(page);
     return NULL;
   }
@@ -288,7 +272,8 @@ void *ty_guard_pieces(size_t n, size_t each, size_t align, size_t *step) {
   const Known *k = p ? known(p) : NULL;
   *step = apart;
   for (size_t i = 1; p && i < n && !(k && G.open[(k - G.known) / (i64)PAGES]); i++)
-    mprotect(p + i * apart - (G.mode == GUARD_BEFORE ? PAGE : apart - room), PAGE, PROT_NONE);
+    ty_system_protect(p + i * apart - (G.mode == GUARD_BEFORE ? PAGE : apart - room), PAGE,
+                      ACCESS_NONE);
   return p;
 }
 
@@ -308,8 +293,9 @@ void ty_guard_free(void *p) {
   size_t page = (size_t)(k - G.known), bytes = round_up(TY_MAX(k->n, 1), PAGE);
   u8 *first = G.base + page * PAGE;
   look_around(first, p, k->n, first + bytes);
-  if (G.open[page / PAGES]) madvise(first, bytes, MADV_DONTNEED);
-  else if (!map(first, bytes, PROT_NONE)) mprotect(first, bytes, PROT_NONE);
+  if (G.open[page / PAGES]) ty_system_discard(first, bytes);
+  else if (!ty_system_renew(first, bytes, ACCESS_NONE))
+    ty_system_protect(first, bytes, ACCESS_NONE);
   give(page);
 }
 
@@ -318,17 +304,13 @@ GuardStats ty_guard_stats(void) { return G.stats; }
 /* ---- the beginning ----------------------------------------------------------------------------- */
 
 static i64 mappings(void) {
-  long n = 0;
-  FILE *f = fopen("/proc/sys/vm/max_map_count", "r");
-  if (f && fscanf(f, "%ld", &n) != 1) n = 0;
-  if (f) fclose(f);
+  i64 n = ty_system_mappings();
   return n > 2 * MAPPINGS_FREE ? n : 2 * MAPPINGS_FREE;
 }
 
 /* Before the first allocation: blocks of both kinds cannot be told apart. */
 __attribute__((constructor)) static void guard_open(void) {
   const char *check = getenv("TYCHO_CHECK");
-  struct sigaction act = {.sa_sigaction = fault, .sa_flags = SA_SIGINFO | SA_NODEFER};
   GuardMode mode = !check                            ? GUARD_OFF
                    : !strcmp(check, "memory")        ? GUARD_AFTER
                    : !strcmp(check, "memory-exact")  ? GUARD_EXACT
@@ -336,8 +318,8 @@ __attribute__((constructor)) static void guard_open(void) {
                                                      : GUARD_OFF;
   if (mode == GUARD_OFF) return;
   for (G.nchunks = CHUNKS; G.nchunks >= CHUNKS_LEAST && !G.base; G.nchunks /= 2)
-    if ((G.base = map(NULL, G.nchunks * CHUNK, PROT_NONE))) break;
-  G.known = G.base ? map(NULL, G.nchunks * PAGES * sizeof *G.known, PROT_READ | PROT_WRITE) : NULL;
+    if ((G.base = ty_system_reserve(G.nchunks * CHUNK, ACCESS_NONE))) break;
+  G.known = G.base ? ty_system_reserve(G.nchunks * PAGES * sizeof *G.known, ACCESS_WRITE) : NULL;
   if (!G.known) {
     stop("no addresses to check it", NULL, 0);
     return;
@@ -347,5 +329,5 @@ __attribute__((constructor)) static void guard_open(void) {
   for (int i = 0; i < 2; i++) G.cursor[i] = (struct Cursor){G.nchunks, PAGES}; /* none yet */
   G.mode = mode;
   ty_guarded = true;
-  sigaction(SIGSEGV, &act, &before);
+  ty_system_on_fault(fault);
 }

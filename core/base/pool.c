@@ -16,25 +16,16 @@
 ** microseconds, a watched word less than one), then sleep on a condition variable.
 */
 #include "base/events.h"
+#include "base/system.h"
 
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
-
 #if defined(__x86_64__) || defined(__i386__)
 #include <immintrin.h>
-#define RELAX() _mm_pause()
-#elif defined(__aarch64__)
-#define RELAX() __asm__ volatile("yield")
-#else
-#define RELAX() ((void)0)
 #endif
 
-#define SPIN 30000      /* nanoseconds an idle worker watches before it sleeps */
+#define SPIN 30000 /* nanoseconds an idle worker watches before it sleeps */
+#define STACK (1 << 20)
 #define CHUNKS_A_HEAD 4 /* chunks for each thread: late threads find some left */
 
 static struct {
@@ -47,18 +38,12 @@ static struct {
   _Atomic int sleepers, waiting;
   _Atomic int threads; /* in force, the caller included; 0: not yet asked */
   int workers;         /* started; guarded by busy */
-  pthread_mutex_t lock;
-  pthread_cond_t wake, finished;
+  Lock lock;
+  Condition wake, finished;
 } pool = {.busy = ATOMIC_FLAG_INIT,
-          .lock = PTHREAD_MUTEX_INITIALIZER,
-          .wake = PTHREAD_COND_INITIALIZER,
-          .finished = PTHREAD_COND_INITIALIZER};
-
-static i64 now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (i64)t.tv_sec * 1000000000 + t.tv_nsec;
-}
+          .lock = LOCK_INIT,
+          .wake = CONDITION_INIT,
+          .finished = CONDITION_INIT};
 
 /* Takes and runs chunks of job `number` until none is left. */
 static void work(u32 number) {
@@ -72,9 +57,9 @@ static void work(u32 number) {
     i64 begin = (nchunks - left) * pool.chunk, end = TY_MIN(begin + pool.chunk, pool.n);
     pool.fn(pool.arg, begin, end);
     if (atomic_fetch_add(&pool.done, 1) + 1 == nchunks && atomic_load(&pool.waiting)) {
-      pthread_mutex_lock(&pool.lock);
-      pthread_cond_signal(&pool.finished);
-      pthread_mutex_unlock(&pool.lock);
+      ty_lock(&pool.lock);
+      ty_condition_signal(&pool.finished);
+      ty_unlock(&pool.lock);
     }
     t = atomic_load_explicit(&pool.ticket, memory_order_acquire);
   }
@@ -83,20 +68,20 @@ static void work(u32 number) {
 /* Waits until the job is no longer `seen`; returns its number. */
 static u32 await_job(u32 seen) {
   u64 t;
-  i64 until = now() + SPIN;
+  i64 until = ty_system_now() + SPIN;
   do {
     for (int i = 0; i < 64; i++) {
       t = atomic_load_explicit(&pool.ticket, memory_order_acquire);
       if ((u32)(t >> 32) != seen) return (u32)(t >> 32);
-      RELAX();
+      ty_relax();
     }
-  } while (now() < until);
-  pthread_mutex_lock(&pool.lock);
+  } while (ty_system_now() < until);
+  ty_lock(&pool.lock);
   atomic_fetch_add(&pool.sleepers, 1);
   while ((u32)((t = atomic_load(&pool.ticket)) >> 32) == seen)
-    pthread_cond_wait(&pool.wake, &pool.lock);
+    ty_condition_wait(&pool.wake, &pool.lock);
   atomic_fetch_sub(&pool.sleepers, 1);
-  pthread_mutex_unlock(&pool.lock);
+  ty_unlock(&pool.lock);
   return (u32)(t >> 32);
 }
 
@@ -116,43 +101,26 @@ static void forget(void) {
   atomic_store(&pool.sleepers, 0);
   atomic_store(&pool.waiting, 0);
   atomic_store(&pool.ticket, 0);
-  pthread_mutex_init(&pool.lock, NULL);
-  pthread_cond_init(&pool.wake, NULL);
-  pthread_cond_init(&pool.finished, NULL);
+  ty_lock_init(&pool.lock);
+  ty_condition_init(&pool.wake);
+  ty_condition_init(&pool.finished);
   atomic_flag_clear(&pool.busy);
 }
 
-/* Starts what is missing up to `heads` threads. Signals belong to the embedder's threads: all are
-** blocked while a worker inherits the mask. */
+/* Starts what is missing up to `heads` threads. */
 static void start(int heads) {
   static bool registered;
-  if (!registered) registered = !pthread_atfork(NULL, NULL, forget);
+  if (!registered) registered = ty_system_at_fork(NULL, NULL, forget);
   if (!registered) return; /* without it a fork would wait for threads that do not exist */
-  sigset_t all, old;
-  sigfillset(&all);
-  if (pthread_sigmask(SIG_SETMASK, &all, &old)) return;
-  pthread_attr_t attr;
-  if (!pthread_attr_init(&attr)) {
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attr, 1 << 20);
-    while (pool.workers < heads - 1) {
-      pthread_t id;
-      if (pthread_create(&id, &attr, worker, (void *)(intptr_t)(pool.workers + 1))) break;
-      pool.workers++;
-    }
-    pthread_attr_destroy(&attr);
-  }
-  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  while (pool.workers < heads - 1 &&
+         ty_thread_start(NULL, STACK, worker, (void *)(intptr_t)(pool.workers + 1)))
+    pool.workers++;
 }
 
 static int default_threads(void) {
   const char *env = getenv("TYCHO_THREADS");
   int n = env ? atoi(env) : 0;
-#ifdef __linux__
-  cpu_set_t set;
-  if (n <= 0 && !sched_getaffinity(0, sizeof set, &set)) n = CPU_COUNT(&set);
-#endif
-  if (n <= 0) n = (int)sysconf(_SC_NPROCESSORS_ONLN);
+  if (n <= 0) n = ty_system_processors();
   return TY_MIN(TY_MAX(n, 1), POOL_MOST);
 }
 
@@ -169,13 +137,13 @@ int ty_pool_threads(int n) {
 static void await_end(i64 nchunks) {
   for (int i = 0; i < 1000; i++) {
     if (atomic_load_explicit(&pool.done, memory_order_acquire) == nchunks) return;
-    RELAX();
+    ty_relax();
   }
-  pthread_mutex_lock(&pool.lock);
+  ty_lock(&pool.lock);
   atomic_store(&pool.waiting, 1);
-  while (atomic_load(&pool.done) != nchunks) pthread_cond_wait(&pool.finished, &pool.lock);
+  while (atomic_load(&pool.done) != nchunks) ty_condition_wait(&pool.finished, &pool.lock);
   atomic_store(&pool.waiting, 0);
-  pthread_mutex_unlock(&pool.lock);
+  ty_unlock(&pool.lock);
 }
 
 /* A job whose chunks a profile hears of. */
@@ -212,9 +180,9 @@ void ty_pool_run(i64 n, i64 grain, PoolFn *fn, void *arg) {
   number += !number; /* 0 is what a fresh worker has seen */
   atomic_store(&pool.ticket, (u64)number << 32 | (u64)nchunks);
   if (atomic_load(&pool.sleepers)) {
-    pthread_mutex_lock(&pool.lock);
-    pthread_cond_broadcast(&pool.wake);
-    pthread_mutex_unlock(&pool.lock);
+    ty_lock(&pool.lock);
+    ty_condition_broadcast(&pool.wake);
+    ty_unlock(&pool.lock);
   }
   work(number);
   await_end(nchunks);

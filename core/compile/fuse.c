@@ -62,6 +62,7 @@
 **    nothing.
 */
 #include "compile/fuse.h"
+#include "compile/lower_value.h"
 
 /* Instructions that may be repeated in another group instead of a store and loads; the same for
 ** what is computed from no memory at all; repeated instructions in one group; and instructions
@@ -115,12 +116,7 @@ static Along along(const Graph *g, i32 n) {
 }
 
 bool ty_fuse_contiguous(const Node *n) {
-  i64 step = 1;
-  for (int d = n->type.rank - 1; d >= 0; d--) {
-    if (n->type.dims[d] != 1 && n->arg.strides[d] != step) return !ty_type_numel(&n->type);
-    step *= n->type.dims[d];
-  }
-  return true;
+  return ty_is_contiguous(n->type.rank, n->type.dims, n->arg.strides) || !ty_type_numel(&n->type);
 }
 
 static Role role_of(const Fuse *F, i32 n) {
@@ -259,11 +255,9 @@ i32 ty_fuse_gathered(const Graph *g, i32 src, i64 *strides, i64 *offset) {
 
 /* The map of a MAP's operand, whose dims broadcast to those of the node. */
 static i32 reach_broadcast(Fuse *F, Domain *D, i32 map, const Type *t, const Type *s) {
-  i64 strides[MAX_RANK] = {0}, step = 1;
-  for (int d = s->rank - 1, e = t->rank - 1; d >= 0; d--, e--) {
-    strides[e] = s->dims[d] == 1 ? 0 : step;
-    step *= s->dims[d];
-  }
+  i64 own[MAX_RANK], strides[MAX_RANK];
+  ty_type_strides(s, own);
+  ty_type_expand(t, s, own, strides);
   return ty_map_through(&F->F->maps, D, map, t->rank, t->dims, strides, 0);
 }
 

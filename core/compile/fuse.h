@@ -96,7 +96,5 @@ typedef struct LoopNest {
 i32 ty_fuse_gathered(const Graph *g, i32 src, i64 *strides, i64 *offset);
 /* An INPUT without gaps and in order. */
 bool ty_fuse_contiguous(const Node *n);
-/* Instructions that node n adds to a body, at most. */
-int ty_lower_cost(const Graph *g, i32 n);
 
 #endif

@@ -3,12 +3,9 @@
 ** descriptions. In:  a group as fuse left it.  Out: Work.  Fails when memory runs out.
 **
 ** The values of a group stand by ascending node, so operands come before their readers, and one
-** pass over them writes the body. What a MAP row computes is its `value` column, read here as code.
-** The rules:
+** pass over them writes the body, what operations compute as lower_value.c has it. The rules:
 **
-** 1. Every value is narrowed to its node's dtype as if it had been stored and loaded again; what
-**    provably is so already (a choice among narrowed values) is left alone. CAST and BITCAST narrow
-**    themselves.
+** 1. Every value is narrowed to its node's dtype as if it had been stored and loaded again.
 ** 2. Stores come last, so a map may write where it read.
 ** 3. A leaf is L_ROW exactly when its map does not depend on R; for the rest the levels follow.
 ** 4. Where contraction is allowed, a product that one sum reads becomes part of it (contract). It is
@@ -18,127 +15,7 @@
 */
 #include "ir/build.h"
 #include "compile/fuse.h"
-
-#include <math.h>
-
-#include "kernels/scalar.def"
-
-/* ---- values of maps
- * ------------------------------------------------------------------------------- */
-
-/* The result of a MAP in primitives. n: dtype of the first operand. */
-static Val emit_row(Build *B, int op, int n, Val a, Val b, Val c) {
-  (void)n, (void)b, (void)c;
-  switch (op) {
-#define _(NAME, lua, class, arity, type, flags, value, bound, help, grad) \
-  case OP_##NAME: return value;
-    TY_OPS(_)
-#undef _
-  default: return 0;
-  }
-}
-
-/* Primitives whose result on narrowed operands is narrow: of floats, and of integers. */
-static bool keeps_narrow(int prim, bool is_float) {
-  switch (prim) {
-  case P_SEL:
-  case P_MIN:
-  case P_MAX: return true;
-  case P_NEG:
-  case P_ABS:
-  case P_FLOOR:
-  case P_CEIL:
-  case P_TRUNC:
-  case P_RINT: return is_float;
-  case P_AND:
-  case P_OR:
-  case P_XOR: return !is_float;
-  default: return false;
-  }
-}
-
-/* Whether x is one of the narrowed operands, or such a primitive applied to them. */
-static bool is_narrow(const Build *B, Val x, const Val v[3]) {
-  const Instr *in = &B->body[x];
-  i16 src[3] = {in->a, in->b, in->c};
-  for (int i = 0; i < 3; i++)
-    if (x == v[i]) return true;
-  bool keeps = keeps_narrow(in->op, in->type >= C_F32);
-  for (int i = in->op == P_SEL; i < 3 && keeps; i++)
-    keeps = src[i] < 0 || src[i] == v[0] || src[i] == v[1] || src[i] == v[2];
-  return keeps;
-}
-
-static Val narrow(Build *B, int dtype, Val x) {
-  if (ty_dtypes[dtype].bytes >= 4 || dtype == T_BOOL) return x;
-  return ty_emit(B, P_NARROW, VT(x), x, -1, -1, (u64)dtype);
-}
-
-static Val emit_map(Build *B, const Graph *g, i32 n, const Val v[3]) {
-  const Node *N = &g->node[n];
-  int from = g->node[N->src[0]].type.dtype, to = N->type.dtype;
-  if (N->op == OP_CAST) return s_cast(B, v[0], from, to);
-  if (N->op == OP_BITCAST) return s_bitcast(B, v[0], from, to);
-  Val x = emit_row(B, N->op, from, v[0], v[1], v[2]);
-  return B->failed || is_narrow(B, x, v) ? x : narrow(B, to, x);
-}
-
-/* The running logarithm of a sum of exponentials: relative to the running maximum, where that is
- * finite. */
-static Val emit_logcumsumexp(Build *B, Val x) {
-  Val m = ty_emit(B, P_SMAX, VT(x), x, -1, -1, 0),
-      before = ty_emit(B, P_SMAXX, VT(x), x, -1, -1, 0);
-  Val k = SEL(LT(ABS(m), KL(m, INFINITY)), m, KL(m, 0));
-  Val y = ty_emit(B, P_SLIN, VT(x), s_exp(B, SUB(before, k)), s_exp(B, SUB(x, k)), -1, 0);
-  return ADD(k, s_log(B, y));
-}
-
-static Val emit_scan(Build *B, int op, Val x) {
-  int prim = op == OP_CUMSUM    ? P_SSUM
-             : op == OP_CUMPROD ? P_SPROD
-             : op == OP_CUMMAX  ? P_SMAX
-                                : P_SMIN;
-  return op == OP_LOGCUMSUMEXP ? emit_logcumsumexp(B, x) : ty_emit(B, prim, VT(x), x, -1, -1, 0);
-}
-
-static Val emit_reduce(Build *B, int op, Val x) {
-  static const u8 prim[OP_COUNT] = {
-      [OP_SUM] = P_RSUM,  [OP_PROD] = P_RPROD,     [OP_AMAX] = P_RMAX,
-      [OP_AMIN] = P_RMIN, [OP_ARGMAX] = P_RARGMAX, [OP_ARGMIN] = P_RARGMIN};
-  bool position = op == OP_ARGMAX || op == OP_ARGMIN;
-  return ty_emit(B, prim[op], position ? C_I64 : VT(x), x, -1, -1, 0);
-}
-
-/* Counted by writing the value once for each pair of dtypes; threads that count at the same time
-** agree. Without memory an operation counts little. */
-int ty_lower_cost(const Graph *g, i32 n) {
-  static u16 known[OP_COUNT][T_COUNT][T_COUNT];
-  const Node *N = &g->node[n];
-  OpClass class = ty_ops[N->op].class;
-  if (class == LEAF) return N->op == OP_RANDOM ? 4 : 0;
-  if (class == REDUCE || class == MOVE) return 2;
-  if (class != MAP && class != SCAN) return 0;
-  int from = g->node[N->src[0]].type.dtype, to = N->type.dtype;
-  if (N->op == OP_WHERE) from = to;
-  u16 *cost = &known[N->op][from][to];
-  int y = __atomic_load_n(cost, __ATOMIC_RELAXED);
-  if (y) return y;
-  Build *B = ty_mem_alloc(sizeof *B);
-  if (!B) return 1;
-  B->n = 0, B->failed = false;
-  Val v[3] = {-1, -1, -1};
-  int arity = ty_ops[N->op].arity;
-  for (int i = 0; i < arity; i++) {
-    int ctype = ty_dtypes[g->node[N->src[i]].type.dtype].ctype;
-    v[i] = ty_emit_leaf(B, P_LOAD, ctype, L_ELEM, -1, (u64)i);
-  }
-  if (class == MAP) emit_map(B, g, n, v);
-  else narrow(B, to, emit_scan(B, N->op, v[0]));
-  y = TY_MAX(B->n - arity, 1);
-  ty_mem_free(B);
-  __atomic_store_n(cost, (u16)y, __ATOMIC_RELAXED);
-  return y;
-}
+#include "compile/lower_value.h"
 
 /* ---- a kernel
  * ------------------------------------------------------------------------------------- */
@@ -249,9 +126,9 @@ static Val emit_value(Lower *L, const Value *v, const Val src[3]) {
     return ty_emit_leaf(B, P_LOAD, ctype, level, -1, (u64)i);
   case R_ALIAS:
   case R_VIEW: return src[0];
-  case R_MAP: return emit_map(B, L->g, v->node, src);
-  case R_REDUCE: return narrow(B, dtype, emit_reduce(B, N->op, src[0]));
-  case R_SCAN: return narrow(B, dtype, emit_scan(B, N->op, src[0]));
+  case R_MAP: return ty_lower_map(B, L->g, v->node, src);
+  case R_REDUCE:
+  case R_SCAN: return ty_lower_along(B, N, src[0]);
   case R_GATHER: return emit_gather(L, v, src[1]);
   case R_GEMM:
     i = L->w->product = add_operand(L, -1, dtype, v->map, L_ELEM, false);
@@ -353,15 +230,9 @@ static void drop_dead(const Lower *L, Build *B) {
 }
 
 static bool is_flat(const Launch *y, int noperands) {
-  bool flat = true;
-  for (int i = 0; i < noperands && flat; i++) {
-    i64 want = 1;
-    for (int d = y->no + y->nr + y->ni - 1; d >= 0; d--) {
-      flat &= y->strides[i][d] == want || y->dims[d] == 1;
-      want *= y->dims[d];
-    }
-  }
-  return flat;
+  for (int i = 0; i < noperands; i++)
+    if (!ty_is_contiguous(y->no + y->nr + y->ni, y->dims, y->strides[i])) return false;
+  return true;
 }
 
 /* Domain and maps as a launch; dims that all operands walk as one with the dim behind them are

@@ -76,13 +76,8 @@ static i32 buffer_of(const Make *M, i32 gi, i32 node) {
   return is_input(M, gi, node) ? M->buffer[M->input[node]] : -1;
 }
 
-/* Row-major without gaps? Strides of dims of one element say nothing. */
 static bool in_order(const Node *n) {
-  i64 strides[MAX_RANK];
-  ty_type_strides(&n->type, strides);
-  for (int d = 0; d < n->type.rank; d++)
-    if (n->type.dims[d] != 1 && n->arg.strides[d] != strides[d]) return false;
-  return true;
+  return ty_is_contiguous(n->type.rank, n->type.dims, n->arg.strides);
 }
 
 /* --- groups and programs */

@@ -10,8 +10,7 @@
 ** eviction. Equality is that of bytes, hashes only find.
 */
 #include "engine/engine.h"
-
-#include <pthread.h>
+#include "base/system.h"
 
 enum {
   KERNEL_CAP = 16 << 20, /* bytes */
@@ -35,24 +34,25 @@ struct KernelEntry {
 };
 
 static struct {
-  pthread_mutex_t lock;
+  Lock lock;
   KernelEntry **bucket;
   i32 nbuckets;
   KernelEntry *newest, *oldest; /* idle ones */
   CacheStats stats;
-} kernels = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} kernels = {.lock = LOCK_INIT};
 
-static void before_fork(void) { pthread_mutex_lock(&kernels.lock); }
-static void after_fork(void) { pthread_mutex_unlock(&kernels.lock); }
+static void before_fork(void) { ty_lock(&kernels.lock); }
+static void after_fork(void) { ty_unlock(&kernels.lock); }
 
 /* A fork takes the locks in the order of their use, which is against that of registration: this one,
 ** that of code memory, the allocator's. */
 bool ty_kernel_guard(void) {
   static bool done;
-  pthread_mutex_lock(&kernels.lock);
+  ty_lock(&kernels.lock);
   if (!done)
-    done = ty_mem_guard() && ty_x64_guard() && !pthread_atfork(before_fork, after_fork, after_fork);
-  pthread_mutex_unlock(&kernels.lock);
+    done =
+        ty_mem_guard() && ty_x64_guard() && ty_system_at_fork(before_fork, after_fork, after_fork);
+  ty_unlock(&kernels.lock);
   return done;
 }
 
@@ -142,7 +142,7 @@ static KernelEntry *kernel_make(const Machine *m, const Program *p, size_t n, u6
 KernelEntry *ty_kernel_get(const Machine *m, const Program *p) {
   size_t n = ty_program_bytes(p);
   u64 hash = ty_hash(p, n, (u64)(uintptr_t)m);
-  pthread_mutex_lock(&kernels.lock);
+  ty_lock(&kernels.lock);
   KernelEntry *e = kernel_find(m, p, n, hash);
   if (e) {
     kernels.stats.hits++;
@@ -153,7 +153,7 @@ KernelEntry *ty_kernel_get(const Machine *m, const Program *p) {
   }
   if (e) e->refs++;
   kernels_evict(KERNEL_CAP);
-  pthread_mutex_unlock(&kernels.lock);
+  ty_unlock(&kernels.lock);
   return e;
 }
 
@@ -162,29 +162,29 @@ const Program *ty_kernel_program(const KernelEntry *e) { return (const Program *
 
 void ty_kernel_drop(KernelEntry *e) {
   if (!e) return;
-  pthread_mutex_lock(&kernels.lock);
+  ty_lock(&kernels.lock);
   if (!--e->refs) {
     idle_link(e);
     kernels_evict(KERNEL_CAP);
   }
-  pthread_mutex_unlock(&kernels.lock);
+  ty_unlock(&kernels.lock);
 }
 
 void ty_kernel_trim(i64 keep) {
-  pthread_mutex_lock(&kernels.lock);
+  ty_lock(&kernels.lock);
   kernels_evict(keep);
   if (!kernels.stats.entries) { /* as at the start */
     ty_mem_free(kernels.bucket);
     kernels.bucket = NULL;
     kernels.nbuckets = 0;
   }
-  pthread_mutex_unlock(&kernels.lock);
+  ty_unlock(&kernels.lock);
 }
 
 CacheStats ty_kernel_stats(void) {
-  pthread_mutex_lock(&kernels.lock);
+  ty_lock(&kernels.lock);
   CacheStats s = kernels.stats;
-  pthread_mutex_unlock(&kernels.lock);
+  ty_unlock(&kernels.lock);
   return s;
 }
 

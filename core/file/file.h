@@ -16,9 +16,8 @@
 #ifndef TY_FILE_H
 #define TY_FILE_H
 
+#include "base/system.h"
 #include "ir/type.h"
-
-#include <signal.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "formats are written as they lie here");
 
@@ -71,6 +70,12 @@ const char *ty_file_quote(const char *s, i64 n);
 const char *ty_file_bad_name(const char *s, i64 n);
 /* The length of the well-formed UTF-8 sequence at s, of which n bytes are there; 0: it is none. */
 int ty_file_utf8(const u8 *s, i64 n);
+
+/* The files and folders in a folder, in no order, without those whose names begin with a point. NULL: errno
+** says why; it is over. A name holds until the next call. */
+void *ty_folder_open(const char *path);
+const char *ty_folder_next(void *folder, bool *is_folder);
+void ty_folder_close(void *folder);
 
 /* The front of a file, read as far as it was asked for. */
 typedef struct Head {
@@ -263,7 +268,7 @@ bool ty_gguf_value(Head *h, u32 type, GgufValue *v);
 /* A file that reaches the limit of its length, and a pipe without a reader, send the writer a signal
 ** that ends the process. Between these two calls the thread does not get them: writes just fail. */
 typedef struct FileCalm {
-  sigset_t before, held;
+  Signals before, held;
 } FileCalm;
 void ty_file_calm(FileCalm *c);
 void ty_file_calm_end(const FileCalm *c);

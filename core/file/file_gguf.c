@@ -60,13 +60,13 @@ static const u8 value_bytes[GGUF_TYPES] = {
     [GGUF_U8] = 1,  [GGUF_I8] = 1,   [GGUF_U16] = 2, [GGUF_I16] = 2, [GGUF_U32] = 4, [GGUF_I32] = 4,
     [GGUF_F32] = 4, [GGUF_BOOL] = 1, [GGUF_U64] = 8, [GGUF_I64] = 8, [GGUF_F64] = 8};
 
-typedef struct Walk {
+typedef struct GgufWalk {
   File *f;
   Head *h;
   i64 cost;  /* bytes that metadata will take as Lua's values, about */
   u32 align; /* as found on the way */
   i64 budget;
-} Walk;
+} GgufWalk;
 
 /* A length and so many bytes; the length must be in the file before anything is done about it. */
 static const u8 *take_string(Head *h, i64 *n, const char *what) {
@@ -98,14 +98,14 @@ bool ty_gguf_value(Head *h, u32 type, GgufValue *v) {
 
 #define ARRAY_MOST ((i64)1 << 26) /* elements of a Lua table */
 
-static bool spend(Walk *w, i64 bytes) {
+static bool spend(GgufWalk *w, i64 bytes) {
   w->cost += bytes;
   if (w->cost <= w->budget + w->f->size && bytes <= 8 * ARRAY_MOST) return true;
   return ty_file_fail(w->f, "its metadata take too much memory");
 }
 
 /* Passes over a value; arrays in arrays by a stack of what is left of each. */
-static bool pass_value(Walk *w, u32 type) {
+static bool pass_value(GgufWalk *w, u32 type) {
   struct {
     u32 element;
     i64 left;
@@ -132,7 +132,7 @@ static bool pass_value(Walk *w, u32 type) {
 
 /* --- metadata: entries stand in for the keys, so that they are compared by the same words */
 
-static bool pass_pair(Walk *w, Archive *keys) {
+static bool pass_pair(GgufWalk *w, Archive *keys) {
   i64 n;
   u32 type;
   const char *name = (const char *)take_string(w->h, &n, "a key of the metadata");
@@ -160,7 +160,7 @@ static void name_entries(Archive *a, const Head *h) {
   for (i64 i = 0; i < a->count; i++) a->entry[i].name = (const char *)h->data + a->entry[i].at;
 }
 
-static bool read_metadata(Walk *w, Archive *a, u64 count) {
+static bool read_metadata(GgufWalk *w, Archive *a, u64 count) {
   Archive keys = {.file = {.path = a->file.path, .fd = -1}};
   bool ok = true;
   a->meta_at = w->h->at;
@@ -284,7 +284,7 @@ bool ty_gguf_open(Archive *a) {
   if (tensors > (u64)f->size / 24 || pairs > (u64)f->size / 13)
     return ty_file_fail(f, "%llu tensors and %llu metadata, more than the file has room for",
                         (unsigned long long)tensors, (unsigned long long)pairs);
-  Walk w = {.f = f, .h = h, .align = 32, .budget = FILE_SPARE / 8 * 7};
+  GgufWalk w = {.f = f, .h = h, .align = 32, .budget = FILE_SPARE / 8 * 7};
   if (!read_metadata(&w, a, pairs)) return false;
   i64 expected = 0;
   for (u64 i = 0; i < tensors; i++)

@@ -7,19 +7,17 @@
 */
 #include "file/file_image.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #if defined(__x86_64__)
 #include <tmmintrin.h>
 #endif
 
 bool ty_image_library(const char *const *names, const Symbol *symbols) {
-  void *lib = NULL;
-  for (; *names && !lib; names++) lib = dlopen(*names, RTLD_NOW | RTLD_LOCAL);
+  void *lib = ty_library_open(names);
   if (!lib) return false;
   for (; symbols->name; symbols++)
-    if (!(*symbols->to = dlsym(lib, symbols->name))) {
-      dlclose(lib);
+    if (!(*symbols->to = ty_library_symbol(lib, symbols->name))) {
+      ty_library_close(lib);
       return false;
     }
   return true;
@@ -163,7 +161,7 @@ __attribute__((target("ssse3"))) static i64 planes_of_three(const u8 *p, i64 cou
   }
   return i;
 }
-static bool has_shuffle(void) { return __builtin_cpu_supports("ssse3"); }
+static bool has_shuffle(void) { return ty_cpu_has(CPU_SSSE3); }
 #else
 static i64 planes_of_three(const u8 *p, i64 count, u8 *to, i64 n) {
   return (void)p, (void)count, (void)to, (void)n, 0;

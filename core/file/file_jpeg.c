@@ -6,7 +6,6 @@
 #include "file/file_image.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 
 /* As turbojpeg.h has them, since version 1.4 (the last three flags since 2.0). */
@@ -32,7 +31,7 @@ static struct {
 #undef _
 } lib;
 static bool loaded;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static Once once = ONCE_INIT;
 
 static void load(void) {
   static const char *const names[] = {"libturbojpeg.so.0", "libturbojpeg.so", "libturbojpeg.dylib",
@@ -46,7 +45,7 @@ static void load(void) {
 }
 
 static bool have_library(char *err, i64 room) {
-  pthread_once(&once, load);
+  ty_once(&once, load);
   if (!loaded)
     snprintf(err, (size_t)room, "jpeg needs libturbojpeg: apt-get install libturbojpeg0");
   return loaded;

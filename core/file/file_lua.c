@@ -5,7 +5,6 @@
 */
 #include "file/file_lua.h"
 
-#include <pthread.h>
 #include <stdio.h>
 
 #define ARCHIVE "tycho.archive"
@@ -13,7 +12,7 @@
 /* --- the seam */
 
 static Seam lent;
-static pthread_mutex_t lent_lock = PTHREAD_MUTEX_INITIALIZER;
+static Lock lent_lock = LOCK_INIT;
 
 const Seam *ty_file_seam(void) { return &lent; }
 
@@ -512,9 +511,9 @@ int luaopen_tycho_files(lua_State *L) {
   if (!seam || lua_objlen(L, -1) != sizeof *seam || seam->magic != SEAM_MAGIC ||
       seam->size != sizeof *seam)
     return luaL_error(L, "tycho: files.so does not belong to this core.so");
-  pthread_mutex_lock(&lent_lock);
+  ty_lock(&lent_lock);
   lent = *seam;
-  pthread_mutex_unlock(&lent_lock);
+  ty_unlock(&lent_lock);
   lua_newtable(L);
   for (int i = 0; i < TY_COUNT(lists); i++)
     for (const luaL_Reg *f = lists[i]; f->name; f++) {

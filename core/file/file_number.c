@@ -13,9 +13,9 @@
 ** two floats and is not the number itself, or among subnormal floats: there strtof_l decides.
 */
 #include "file/file_number.h"
+#include "base/system.h"
 
 #include <locale.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -23,7 +23,7 @@ enum { POWER_MIN = -342, POWER_MAX = 308, POWERS = POWER_MAX - POWER_MIN + 1 };
 
 static u64 powers[POWERS][2]; /* of five: high and low word, the highest bit set */
 static locale_t c_locale;     /* 0: no memory for it */
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static Once once = ONCE_INIT;
 
 /* ---- the table ---------------------------------------------------------------------------------- */
 
@@ -192,7 +192,7 @@ bool ty_number_double(char *p, const char *end, char point, const Decimal *d, do
     *y = d->negative ? -v : v;
     return true;
   }
-  pthread_once(&once, once_make);
+  ty_once(&once, once_make);
   if (!d->rest && product_double(d->w, d->e, d->negative, y)) return true;
   return text_value(p, end, point, y, NULL);
 }
@@ -206,7 +206,7 @@ bool ty_number_float(char *p, const char *end, char point, const Decimal *d, flo
   bool midpoint = (bits & 0x1fffffff) == 0x10000000, exact = v == 0 && !d->w;
   bool tiny = (bits & ~((u64)1 << 63)) < 0x3810000000000000u; /* below 2^-126 */
   if (TY_LIKELY(!midpoint && (!tiny || exact))) return true;
-  pthread_once(&once, once_make);
+  ty_once(&once, once_make);
   return text_value(p, end, point, NULL, y);
 }
 

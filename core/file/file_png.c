@@ -9,7 +9,6 @@
 */
 #include "file/file_image.h"
 
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdio.h>
 
@@ -65,7 +64,7 @@ static struct {
 #undef _
 } lib;
 static bool loaded;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static Once once = ONCE_INIT;
 
 static void load(void) {
   static const char *const names[] = {"libpng16.so.16", "libpng16.so", "libpng16.16.dylib", NULL};
@@ -78,7 +77,7 @@ static void load(void) {
 }
 
 static bool have_library(char *err, i64 room) {
-  pthread_once(&once, load);
+  ty_once(&once, load);
   if (!loaded) snprintf(err, (size_t)room, "png needs libpng: apt-get install libpng16-16");
   return loaded;
 }

@@ -9,14 +9,10 @@
 ** The taker sleeps once for as many items as it needs together, and sleeping readers wake when half
 ** of the slots are free: switches between threads cost as much as small images.
 ** One lock guards the counters and the flags; files are read outside of it.
-** A fork copies the ring without its threads, and the lock in any state: the child (pid differs)
+** A fork copies the ring without its threads, and the lock in any state: the child (its process differs)
 ** touches neither and reads what it takes itself. What had been read is lost to it, not shared.
 */
 #include "file/file_ring.h"
-
-#include <pthread.h>
-#include <signal.h>
-#include <unistd.h>
 
 enum { WORKERS = 16 };
 
@@ -32,12 +28,12 @@ struct Ring {
   Scratch scratch[WORKERS]; /* of each thread; the first is the taker's too, where there are none */
   int begun;                /* threads that took theirs */
   Scratch orphan;           /* of a forked child, which leaves those alone */
-  pthread_mutex_t lock;
-  pthread_cond_t ready, room; /* an item is done; a slot is free, or the ring stops */
-  pthread_t thread[WORKERS];
+  Lock lock;
+  Condition ready, room; /* an item is done; a slot is free, or the ring stops */
+  Thread thread[WORKERS];
   int threads;
   bool started, stopping;
-  pid_t pid; /* of the process whose threads these are */
+  i64 process; /* whose threads these are */
 };
 
 static bool read_record(const Ring *r, File *f, i64 at, RingItem *y) {
@@ -85,41 +81,38 @@ static bool all_done(const Ring *r) {
 
 static void *work(void *arg) {
   Ring *r = arg;
-  pthread_mutex_lock(&r->lock);
+  ty_lock(&r->lock);
   Scratch *scratch = &r->scratch[r->begun++];
   for (;;) {
     while (!r->stopping && r->claimed < r->jobs && r->claimed >= r->taken + r->plan.capacity)
-      pthread_cond_wait(&r->room, &r->lock);
+      ty_condition_wait(&r->room, &r->lock);
     if (r->stopping || r->claimed == r->jobs) break;
     i64 i = r->claimed++;
     RingItem *y = &r->item[i % r->plan.capacity];
-    pthread_mutex_unlock(&r->lock);
+    ty_unlock(&r->lock);
     do_job(r, i, scratch, y);
-    pthread_mutex_lock(&r->lock);
+    ty_lock(&r->lock);
     y->done = true;
-    if (r->waited && all_done(r)) pthread_cond_signal(&r->ready);
+    if (r->waited && all_done(r)) ty_condition_signal(&r->ready);
   }
-  pthread_mutex_unlock(&r->lock);
+  ty_unlock(&r->lock);
   return NULL;
 }
 
-/* Signals are for the embedder's threads. */
 static void start(Ring *r) {
-  sigset_t all, before;
   r->started = true;
-  r->pid = getpid();
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  r->process = ty_system_process();
   for (int n = TY_MIN(r->plan.workers, WORKERS); r->threads < n; r->threads++)
-    if (pthread_create(&r->thread[r->threads], NULL, work, r)) break;
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!ty_thread_start(&r->thread[r->threads], 0, work, r)) break;
 }
 
-static bool has_threads(const Ring *r) { return r->threads > 0 && r->pid == getpid(); }
+static bool has_threads(const Ring *r) {
+  return r->threads > 0 && r->process == ty_system_process();
+}
 
 /* Whether its threads live in a process that this one was forked from: a slot may be half written,
 ** the lock held for ever. */
-static bool orphaned(const Ring *r) { return r->threads > 0 && r->pid != getpid(); }
+static bool orphaned(const Ring *r) { return r->threads > 0 && r->process != ty_system_process(); }
 
 /* Memory that has been used is cheap, new pages are not. */
 static void take_over(Ring *r, Ring *old) {
@@ -147,9 +140,9 @@ Ring *ty_ring_new(const RingPlan *plan, RingJob *job, i64 jobs, char *names, Rin
   }
   memset(item, 0, (size_t)bytes);
   *r = (Ring){.plan = *plan, .job = job, .jobs = jobs, .names = names, .item = item};
-  pthread_mutex_init(&r->lock, NULL);
-  pthread_cond_init(&r->ready, NULL);
-  pthread_cond_init(&r->room, NULL);
+  ty_lock_init(&r->lock);
+  ty_condition_init(&r->ready);
+  ty_condition_init(&r->room);
   if (old) {
     ty_ring_stop(old);
     if (!orphaned(old)) take_over(r, old);
@@ -160,11 +153,11 @@ Ring *ty_ring_new(const RingPlan *plan, RingJob *job, i64 jobs, char *names, Rin
 
 void ty_ring_stop(Ring *r) {
   if (!has_threads(r)) return;
-  pthread_mutex_lock(&r->lock);
+  ty_lock(&r->lock);
   r->stopping = true;
-  pthread_cond_broadcast(&r->room);
-  pthread_mutex_unlock(&r->lock);
-  for (int i = 0; i < r->threads; i++) pthread_join(r->thread[i], NULL);
+  ty_condition_broadcast(&r->room);
+  ty_unlock(&r->lock);
+  for (int i = 0; i < r->threads; i++) ty_thread_join(r->thread[i]);
   r->threads = 0;
   for (int i = 0; i < r->plan.capacity; i++) ty_image_free(&r->item[i].image);
 }
@@ -175,9 +168,9 @@ void ty_ring_close(Ring *r) {
   if (!orphaned(r)) {
     for (int i = 0; i < r->plan.capacity; i++) item_free(&r->item[i]);
     for (int i = 0; i < WORKERS; i++) ty_scratch_free(&r->scratch[i]);
-    pthread_mutex_destroy(&r->lock);
-    pthread_cond_destroy(&r->ready);
-    pthread_cond_destroy(&r->room);
+    ty_lock_free(&r->lock);
+    ty_condition_free(&r->ready);
+    ty_condition_free(&r->room);
   }
   item_free(&r->own);
   ty_scratch_free(&r->orphan);
@@ -192,14 +185,14 @@ i64 ty_ring_left(const Ring *r) { return r->jobs - r->taken; }
 void ty_ring_wait(Ring *r, i64 n) {
   if (!r->started && r->plan.workers > 0) start(r);
   if (!has_threads(r)) return;
-  pthread_mutex_lock(&r->lock);
+  ty_lock(&r->lock);
   r->waited = TY_MIN(TY_MIN(n, r->jobs - r->taken), r->plan.capacity);
   while (!all_done(r)) {
-    pthread_cond_broadcast(&r->room); /* see ty_ring_done */
-    pthread_cond_wait(&r->ready, &r->lock);
+    ty_condition_broadcast(&r->room); /* see ty_ring_done */
+    ty_condition_wait(&r->ready, &r->lock);
   }
   r->waited = 0;
-  pthread_mutex_unlock(&r->lock);
+  ty_unlock(&r->lock);
 }
 
 RingItem *ty_ring_next(Ring *r) {
@@ -219,12 +212,12 @@ void ty_ring_done(Ring *r) {
   }
   RingItem *slot = &r->item[r->taken % r->plan.capacity];
   ty_image_free(&slot->image);
-  pthread_mutex_lock(&r->lock);
+  ty_lock(&r->lock);
   slot->done = false;
   r->taken++;
   /* readers wake when half of the slots are free; who waits for items wakes them before */
-  if (2 * (r->claimed - r->taken) <= r->plan.capacity) pthread_cond_broadcast(&r->room);
-  pthread_mutex_unlock(&r->lock);
+  if (2 * (r->claimed - r->taken) <= r->plan.capacity) ty_condition_broadcast(&r->room);
+  ty_unlock(&r->lock);
 }
 
 void ty_ring_philox(u64 element, u64 stream, u64 seed, u32 *word) {

@@ -6,10 +6,8 @@
 #include "file/file_lua.h"
 #include "file/file_ring.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
-#include <sys/stat.h>
 
 #define RING "tycho.ring"
 
@@ -237,13 +235,13 @@ static int l_ring_close(lua_State *L) {
 /* ---- folders ------------------------------------------------------------------------------------ */
 
 typedef struct Folder {
-  DIR *dir;
+  void *open;
 } Folder;
 
 static int folder_drop(lua_State *L) {
   Folder *d = lua_touserdata(L, 1);
-  if (d->dir) closedir(d->dir);
-  d->dir = NULL;
+  ty_folder_close(d->open);
+  d->open = NULL;
   return 0;
 }
 
@@ -253,23 +251,21 @@ static int l_folder(lua_State *L) {
   ty_file_enter(L);
   const char *path = luaL_checkstring(L, 1);
   Folder *d = ty_file_push_owner(L, sizeof *d, "tycho.folder", folder_drop);
-  if (!(d->dir = opendir(path))) {
+  if (!(d->open = ty_folder_open(path))) {
     lua_pushnil(L);
     lua_pushfstring(L, "%s: %s", path, strerror(errno));
     return 2;
   }
   lua_newtable(L);
   lua_newtable(L);
-  for (struct dirent *e; (e = readdir(d->dir));) {
-    struct stat st;
-    if (e->d_name[0] == '.' || fstatat(dirfd(d->dir), e->d_name, &st, 0)) continue;
-    int list = S_ISDIR(st.st_mode) ? -1 : S_ISREG(st.st_mode) ? -2 : 0;
-    if (!list) continue;
-    lua_pushstring(L, e->d_name);
+  bool is_folder;
+  for (const char *name; (name = ty_folder_next(d->open, &is_folder));) {
+    int list = is_folder ? -1 : -2;
+    lua_pushstring(L, name);
     lua_rawseti(L, list - 1, (int)lua_objlen(L, list - 1) + 1);
   }
-  closedir(d->dir);
-  d->dir = NULL;
+  ty_folder_close(d->open);
+  d->open = NULL;
   return 2;
 }
 

@@ -10,8 +10,6 @@
 */
 #include "file/file.h"
 
-#include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -47,7 +45,7 @@ enum { METHOD_STORE = 0, METHOD_DEFLATE = 8, ERROR_READ = 5, ERROR_INVALID = 18 
 /* --- the library */
 
 static struct {
-  pthread_once_t once;
+  Once once;
   void *handle;
   const char *err;
   Source *(*source_new)(ZipCallback *, void *, ZipError *);
@@ -70,18 +68,17 @@ static struct {
   const char *(*error_text)(ZipError *);
   void (*error_free)(ZipError *);
   void (*error_code)(ZipError *, int);
-} zip = {.once = PTHREAD_ONCE_INIT};
+} zip = {.once = ONCE_INIT};
 
 static bool symbol(void *field, const char *name) {
-  void *p = dlsym(zip.handle, name);
-  memcpy(field, &p, sizeof p); /* POSIX promises that it can be called */
+  void *p = ty_library_symbol(zip.handle, name);
+  memcpy(field, &p, sizeof p); /* the system promises that it can be called */
   return p != NULL;
 }
 
 static void load(void) {
-  static const char *const names[] = {"libzip.so.4", "libzip.so.5", "libzip.so"};
-  for (int i = 0; i < TY_COUNT(names) && !zip.handle; i++)
-    zip.handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+  static const char *const names[] = {"libzip.so.4", "libzip.so.5", "libzip.so", NULL};
+  zip.handle = ty_library_open(names);
   zip.err = "npz needs libzip: apt-get install libzip4";
   if (!zip.handle) return;
   const struct {
@@ -113,12 +110,12 @@ static void load(void) {
   for (int i = 0; i < TY_COUNT(wanted); i++) all = symbol(wanted[i].field, wanted[i].name) && all;
   if (all) return;
   zip.err = "the libzip found is older than 1.0: apt-get install libzip4";
-  dlclose(zip.handle);
+  ty_library_close(zip.handle);
   zip.handle = NULL;
 }
 
 static bool loaded(void) {
-  pthread_once(&zip.once, load);
+  ty_once(&zip.once, load);
   return zip.handle != NULL;
 }
 

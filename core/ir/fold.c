@@ -42,11 +42,7 @@ static bool widens(int a, int b) {
 }
 
 static bool is_contiguous(const Node *n) {
-  i64 want[MAX_RANK] = {0};
-  ty_type_strides(&n->type, want);
-  for (int d = 0; d < n->type.rank; d++)
-    if (n->type.dims[d] != 1 && n->arg.strides[d] != want[d]) return false;
-  return n->arg.offset == 0;
+  return n->arg.offset == 0 && ty_is_contiguous(n->type.rank, n->type.dims, n->arg.strides);
 }
 
 /* A view that keeps all elements in their order. */

@@ -65,6 +65,21 @@ void ty_type_strides(const Type *t, i64 *strides) {
   }
 }
 
+void ty_type_expand(const Type *t, const Type *x, const i64 *strides, i64 *y) {
+  int gap = t->rank - x->rank;
+  for (int d = 0; d < t->rank; d++)
+    y[d] = d >= gap && x->dims[d - gap] == t->dims[d] ? strides[d - gap] : 0;
+}
+
+i64 ty_type_offset(const Type *t, const i64 *strides, i64 position) {
+  i64 at = 0;
+  for (int d = t->rank - 1; d >= 0; d--) {
+    at += position % t->dims[d] * strides[d];
+    position /= t->dims[d];
+  }
+  return at;
+}
+
 /* False when the dims do not go together or the result does not fit; y is then as it was. */
 bool ty_type_broadcast(Type *y, const Type *a) {
   Type t = *y;

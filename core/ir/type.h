@@ -57,9 +57,40 @@ bool ty_type_equal(const Type *a, const Type *b);
 bool ty_type_same_dims(const Type *a, const Type *b);
 i64 ty_type_numel(const Type *t); /* at most 2^48: checked where types are made */
 bool ty_type_fits(const Type *t); /* dims >= 0 and the product of dims and bytes fits 2^47 */
-void ty_type_strides(const Type *t, i64 *strides); /* row-major, in elements */
 bool ty_type_broadcast(Type *y, const Type *a); /* y becomes the broadcast of y and a; dtype kept */
 int ty_type_print(const Type *t, char *buf, size_t n); /* f32[2,3]; returns the length */
+
+/* Strides, in elements: how far the next one lies along each dim. Those of dims of one element say nothing. */
+void ty_type_strides(const Type *t, i64 *strides); /* row-major */
+/* Those by which x's elements are read as t's, to whose dims x's broadcast: 0 where x repeats. */
+void ty_type_expand(const Type *t, const Type *x, const i64 *strides, i64 *y);
+/* Where the element at a position in row-major order lies. */
+i64 ty_type_offset(const Type *t, const i64 *strides, i64 position);
+
+/* Whether n dims lie in row-major order without gaps. */
+static inline bool ty_is_contiguous(int n, const i64 *dims, const i64 *strides) {
+  i64 want = 1;
+  for (int d = n - 1; d >= 0; d--) {
+    if (dims[d] == 0) return true;
+    if (strides[d] != want && dims[d] != 1) return false;
+    want *= dims[d];
+  }
+  return true;
+}
+
+/* Walks the elements of a strided tensor in row-major order: where the element lies, from the first. */
+typedef struct Walk {
+  i64 at[MAX_RANK], offset;
+} Walk;
+
+static inline void ty_walk_next(Walk *w, const Type *t, const i64 *strides) {
+  for (int d = t->rank - 1; d >= 0; d--) {
+    w->offset += strides[d];
+    if (++w->at[d] < t->dims[d]) return;
+    w->offset -= strides[d] * t->dims[d];
+    w->at[d] = 0;
+  }
+}
 
 /* Half floats, exactly rounded to nearest even; NaN becomes 0x7e00 / 0x7fc0. */
 float ty_f16_to_f32(u16 h);

@@ -170,12 +170,7 @@ static int check_random(lua_State *L) {
 /* --- bits */
 
 static const char *element(const Tensor *t, const char *data, i64 i) {
-  i64 at = 0;
-  for (int d = t->type.rank - 1; d >= 0; d--) {
-    at += i % t->type.dims[d] * t->strides[d];
-    i /= t->type.dims[d];
-  }
-  return data + at * ty_dtypes[t->type.dtype].bytes;
+  return data + ty_type_offset(&t->type, t->strides, i) * ty_dtypes[t->type.dtype].bytes;
 }
 
 static u64 bits_of(const Tensor *t, const char *data, i64 i, double *v) {

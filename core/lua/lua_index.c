@@ -419,9 +419,8 @@ static void add_positions(lua_State *L, State *S, const Key *k, const Adv *a, co
   }
   const Type *t = &a->t->type;
   i64 size = k->v.t.dims[a->dim], steps[MAX_RANK] = {0};
-  int bytes = ty_dtypes[t->dtype].bytes, gap = g->b.rank - t->rank;
-  for (int d = gap; d < g->b.rank; d++)
-    steps[d] = t->dims[d - gap] == 1 ? 0 : a->t->strides[d - gap];
+  int bytes = ty_dtypes[t->dtype].bytes;
+  ty_type_expand(&g->b, t, a->t->strides, steps);
   const char *p = ty_tensor_read(S, a->t);
   if (!p) ty_lua_fail(L, S);
   Walk w = {0};
@@ -570,9 +569,7 @@ static const Tensor *push_source(lua_State *L, State *S, const Tensor *x, const 
     ty_lua_error(L, WRITE ": %s does not broadcast to %s", from, ty_lua_view_text(L, &g->result));
   }
   View w = {.t = g->result, .offset = y->offset};
-  int gap = w.t.rank - y->type.rank;
-  for (int d = gap; d < w.t.rank; d++)
-    w.strides[d] = y->type.dims[d - gap] == w.t.dims[d] ? y->strides[d - gap] : 0;
+  ty_type_expand(&w.t, &y->type, y->strides, w.strides);
   return ty_lua_view_reshape(L, S, ty_lua_view_push(L, y, &w), &g->line);
 }
 

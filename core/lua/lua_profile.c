@@ -7,10 +7,9 @@
 #include "lua/lua_modes.h"
 #include "lua/lua_trace.h"
 #include "base/events.h"
+#include "base/system.h"
 
 #include <math.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 static void put(lua_State *L, const char *name, double v) {
   lua_pushnumber(L, v);
@@ -173,12 +172,10 @@ static int wall_clock(lua_State *L) {
 
 /* terminal(fd) -> columns, rows (0 where unknown) of the terminal that the file is; nothing: it is none */
 static int terminal(lua_State *L) {
-  struct winsize w = {0};
-  int fd = (int)luaL_checkinteger(L, 1);
-  if (!isatty(fd)) return 0;
-  ioctl(fd, TIOCGWINSZ, &w);
-  lua_pushinteger(L, w.ws_col);
-  lua_pushinteger(L, w.ws_row);
+  int columns, rows;
+  if (!ty_system_terminal((int)luaL_checkinteger(L, 1), &columns, &rows)) return 0;
+  lua_pushinteger(L, columns);
+  lua_pushinteger(L, rows);
   return 2;
 }
 

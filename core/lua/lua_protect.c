@@ -23,8 +23,7 @@
 #include "lua/lua_protect.h"
 #include "lua/lua_frame.h"
 #include "lua/lua_seam.h"
-
-#include <signal.h>
+#include "base/system.h"
 
 enum {
   COUNT_NONE = 0x7479, /* of no hook while a call is protected */
@@ -45,24 +44,20 @@ static int step_of(const Protect *p) {
 
 /* Takes the place of the hook that is set. */
 static void stand_in(lua_State *L, Protect *p) {
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
+  Signals before = ty_signals_hold();
   p->hook = lua_gethook(L);
   p->mask = lua_gethookmask(L);
   p->count = lua_gethookcount(L);
   if (p->hook) lua_sethook(L, watch, p->mask, step_of(p));
   else lua_sethook(L, NULL, 0, COUNT_NONE);
-  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  ty_signals_restore(&before);
 }
 
 /* Gives the place back, unless another one has taken it. */
 static void step_back(lua_State *L, const Protect *p) {
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
+  Signals before = ty_signals_hold();
   if (is_ours(L, p)) lua_sethook(L, p->hook, p->mask, p->count);
-  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  ty_signals_restore(&before);
 }
 
 /* Whether the error that ended the call, on top of the stack, came out of a hook. One of a signal's that still stands

@@ -94,11 +94,7 @@ static int l_masked_select(lua_State *L) {
   }
   const Tensor *both[2] = {x, mask};
   i64 steps[2][MAX_RANK] = {{0}};
-  for (int k = 0; k < 2; k++) {
-    int gap = t.rank - both[k]->type.rank;
-    for (int d = gap; d < t.rank; d++)
-      steps[k][d] = both[k]->type.dims[d - gap] == t.dims[d] ? both[k]->strides[d - gap] : 0;
-  }
+  for (int k = 0; k < 2; k++) ty_type_expand(&t, &both[k]->type, both[k]->strides, steps[k]);
   i64 n = ty_type_numel(&t), count = 0;
   size_t bytes = ty_dtypes[t.dtype].bytes;
   const u8 *m = ty_tensor_read(S, mask);

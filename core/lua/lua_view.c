@@ -341,8 +341,8 @@ static int l_expand(lua_State *L) {
     i64 own = i >= gap ? x->type.dims[i - gap] : 1, size = d[i] == -1 && i >= gap ? own : d[i];
     ok = size >= 0 && (own == size || own == 1);
     v.t.dims[i] = size;
-    v.strides[i] = i >= gap && own == size ? x->strides[i - gap] : 0;
   }
+  if (ok) ty_type_expand(&v.t, &x->type, x->strides, v.strides);
   if (!ok || !ty_type_fits(&v.t)) {
     Type to = {.dtype = x->type.dtype, .rank = (u8)n};
     memcpy(to.dims, d, sizeof(i64) * (size_t)n);

@@ -40,20 +40,6 @@ const char *ty_lua_view_text(lua_State *L, const Type *t);
     if (TY_UNLIKELY(!TY_LUA_TRY(L, S, call))) ty_lua_fail(L, S); \
   } while (0)
 
-/* Walks the elements of a strided tensor in row-major order: where the element lies, in elements from the first. */
-typedef struct Walk {
-  i64 at[MAX_RANK], offset;
-} Walk;
-
-static inline void ty_walk_next(Walk *w, const Type *t, const i64 *strides) {
-  for (int d = t->rank - 1; d >= 0; d--) {
-    w->offset += strides[d];
-    if (++w->at[d] < t->dims[d]) return;
-    w->offset -= strides[d] * t->dims[d];
-    w->at[d] = 0;
-  }
-}
-
 /* Whether the element is not zero; NaN is not zero. */
 static inline bool ty_elem_true(int dtype, const void *p) {
   return ty_dtypes[dtype].bytes == 1 ? *(const u8 *)p != 0 : ty_elem_load(dtype, p) != 0;

@@ -210,11 +210,9 @@ bool ty_rule_see(State *S, const Tensor *g, const Tensor *x, i64 numel, Tensor *
 /* A view of x with dims t; strides: 0 where x repeats. */
 static void expand(const Tensor *x, const Type *t, Tensor *y) {
   i64 strides[MAX_RANK] = {0};
-  int gap = t->rank - x->type.rank;
   Type to = *t;
   to.dtype = x->type.dtype;
-  for (int d = TY_MAX(gap, 0); d < t->rank; d++)
-    strides[d] = x->type.dims[d - gap] == t->dims[d] ? x->strides[d - gap] : 0;
+  ty_type_expand(t, &x->type, x->strides, strides);
   ty_tensor_view(y, x, &to, x->offset, strides);
 }
 

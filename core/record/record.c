@@ -168,11 +168,9 @@ i32 ty_node_expand(Recording *b, i32 a, const Type *t) {
   if (a < 0 || ty_type_same_dims(&b->g.node[a].type, t)) return a;
   Type from = b->g.node[a].type, to = *t;
   i64 own[MAX_RANK] = {0}, strides[MAX_RANK] = {0};
-  int gap = t->rank - from.rank;
   to.dtype = from.dtype;
   ty_type_strides(&from, own);
-  for (int d = gap; d < t->rank; d++)
-    strides[d] = from.dims[d - gap] == 1 && t->dims[d] != 1 ? 0 : own[d - gap];
+  ty_type_expand(t, &from, own, strides);
   Node n = node_view(a, &to, 0, strides);
   return ty_node_append(b, &n);
 }

@@ -27,30 +27,21 @@ static void index_text(const Type *t, i64 at, char *buf) {
 
 i64 ty_record_bad_index(const Tensor *index, const char *p, i64 size, int base,
                         const double *skip) {
-  i64 n = ty_type_numel(&index->type), at[MAX_RANK] = {0};
+  i64 n = ty_type_numel(&index->type);
   int d = index->type.dtype, bytes = ty_dtypes[d].bytes;
-  for (i64 i = 0; i < n; i++) {
-    double v = ty_elem_load(d, p);
+  Walk w = {0};
+  for (i64 i = 0; i < n; i++, ty_walk_next(&w, &index->type, index->strides)) {
+    double v = ty_elem_load(d, p + w.offset * bytes);
     bool in = v >= 0 ? v >= base && v - base < (double)size : -v <= (double)size;
     if (!in && !(skip && v == *skip)) return i;
-    for (int k = index->type.rank - 1; k >= 0; k--) { /* next element, by its strides */
-      p += index->strides[k] * bytes;
-      if (++at[k] < index->type.dims[k]) break;
-      p -= index->strides[k] * bytes * at[k];
-      at[k] = 0;
-    }
   }
   return -1;
 }
 
 /* The element at that position in row-major order. */
 static double element(const Tensor *x, const char *p, i64 at) {
-  int bytes = ty_dtypes[x->type.dtype].bytes;
-  for (int d = x->type.rank - 1; d >= 0; d--) {
-    p += at % x->type.dims[d] * x->strides[d] * bytes;
-    at /= x->type.dims[d];
-  }
-  return ty_elem_load(x->type.dtype, p);
+  i64 offset = ty_type_offset(&x->type, x->strides, at);
+  return ty_elem_load(x->type.dtype, p + offset * ty_dtypes[x->type.dtype].bytes);
 }
 
 /* An index that the open recording computes from nothing but positions: no run can give one that is not

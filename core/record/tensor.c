@@ -278,14 +278,7 @@ void ty_tensor_release(Tensor *t) {
 }
 
 bool ty_tensor_is_contiguous(const Tensor *t) {
-  i64 want = 1;
-  for (int d = t->type.rank - 1; d >= 0; d--) {
-    i64 n = t->type.dims[d];
-    if (n == 0) return true;
-    if (n != 1 && t->strides[d] != want) return false;
-    want *= n;
-  }
-  return true;
+  return ty_is_contiguous(t->type.rank, t->type.dims, t->strides);
 }
 
 void ty_tensor_view(Tensor *y, const Tensor *x, const Type *t, i64 offset, const i64 *strides) {

@@ -6,12 +6,10 @@
 ** what to do, and y is not written. Nothing here is linked: a machine without OpenBLAS loses
 ** only what asks for it by name.
 */
+#include "base/system.h"
 #include "device/machine.h"
 
-#include <dlfcn.h>
 #include <limits.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 }; /* of cblas.h */
@@ -22,27 +20,26 @@ typedef void Dgemm(int order, int ta, int tb, int m, int n, int k, double alpha,
                    int lda, const double *b, int ldb, double beta, double *y, int ldy);
 
 static struct {
-  pthread_once_t once;
+  Once once;
   void *handle; /* NULL: err says why */
   const char *err;
   Sgemm *sgemm;
   Dgemm *dgemm;
   void (*set_threads)(int);
   _Atomic int threads; /* as last set */
-} blas = {.once = PTHREAD_ONCE_INIT};
+} blas = {.once = ONCE_INIT};
 
-/* dlsym gives a data pointer; POSIX promises that it can be called. */
+/* A symbol is a data pointer, which the system promises can be called. */
 #define SYMBOL(field, name) \
   do { \
-    void *p_ = dlsym(blas.handle, name); \
+    void *p_ = ty_library_symbol(blas.handle, name); \
     memcpy(&blas.field, &p_, sizeof p_); \
   } while (0)
 
 static void load(void) {
   static const char *const names[] = {"libopenblas.so.0", "libopenblas.so", "libopenblasp.so.0",
-                                      "libopenblaso.so.0"};
-  for (int i = 0; i < TY_COUNT(names) && !blas.handle; i++)
-    blas.handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+                                      "libopenblaso.so.0", NULL};
+  blas.handle = ty_library_open(names);
   if (!blas.handle) {
     blas.err = "OpenBLAS is not installed: libopenblas.so.0 was not found "
                "(Debian, Ubuntu: apt-get install libopenblas0-pthread)";
@@ -54,40 +51,23 @@ static void load(void) {
   if (blas.sgemm && blas.dgemm) return;
   blas.err = "the OpenBLAS found has no cblas_sgemm "
              "(Debian, Ubuntu: apt-get install libopenblas0-pthread)";
-  dlclose(blas.handle);
+  ty_library_close(blas.handle);
   blas.handle = NULL;
 }
 
 bool ty_blas_load(const char **err) {
-  pthread_once(&blas.once, load);
+  ty_once(&blas.once, load);
   if (!blas.handle && err) *err = blas.err;
   return blas.handle != NULL;
 }
 
 void *ty_blas_symbol(const char *name) {
-  return ty_blas_load(NULL) ? dlsym(blas.handle, name) : NULL;
+  return ty_blas_load(NULL) ? ty_library_symbol(blas.handle, name) : NULL;
 }
 
 /* Its routines take several times half a megabyte of stack: LU decomposition at each of its levels, for one.
-** Where the caller's has less they run on a thread of their own, with the signals of none. */
+** Where the caller's has less they run on a thread of their own. */
 enum { STACK_WANTED = 3 << 20, STACK_OWN = 16 << 20 };
-
-/* Where the calling thread's stack ends; NULL: nobody knows. */
-static const char *stack_end(void) {
-  static _Thread_local const char *end;
-  static _Thread_local bool known;
-#ifdef __linux__
-  pthread_attr_t attr;
-  if (!known && !pthread_getattr_np(pthread_self(), &attr)) {
-    void *low;
-    size_t size;
-    if (!pthread_attr_getstack(&attr, &low, &size)) end = low;
-    pthread_attr_destroy(&attr);
-  }
-#endif
-  known = true;
-  return end;
-}
 
 typedef struct Errand {
   void (*fn)(void *);
@@ -102,26 +82,16 @@ static void *run_errand(void *arg) {
 }
 
 bool ty_blas_call(void (*fn)(void *), void *arg) {
-  const char *end = stack_end(), *here = __builtin_frame_address(0);
+  const char *end = ty_thread_stack_end(), *here = __builtin_frame_address(0);
   if (!end || here - end >= STACK_WANTED) {
     fn(arg);
     return true;
   }
   Errand e = {fn, arg};
-  pthread_attr_t attr;
-  pthread_t id;
-  sigset_t all, old;
-  if (pthread_attr_init(&attr)) return false;
-  sigfillset(&all);
-  bool ok =
-      !pthread_attr_setstacksize(&attr, STACK_OWN) && !pthread_sigmask(SIG_SETMASK, &all, &old);
-  if (ok) {
-    ok = !pthread_create(&id, &attr, run_errand, &e);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-  }
-  pthread_attr_destroy(&attr);
-  if (ok) pthread_join(id, NULL);
-  return ok;
+  Thread thread;
+  if (!ty_thread_start(&thread, STACK_OWN, run_errand, &e)) return false;
+  ty_thread_join(thread);
+  return true;
 }
 
 /* OpenBLAS follows the pool's number of threads; setting it is not free, so only when it changed.

@@ -101,20 +101,6 @@ typedef struct Job {
 static i64 round_up(i64 n, i64 to) { return (n + to - 1) / to * to; }
 static i64 ceil_div(i64 n, i64 by) { return (n + by - 1) / by; }
 
-void ty_gemm_merge(Gemm *d) {
-  while (d->nlead > 0) {
-    const int i = d->nlead - 1;
-    if (d->lead[i] != 1) {
-      if (d->ap) break;
-      if (d->bbs[i] != 0 || (d->m != 1 && d->abs[i] != d->m * d->ars)) break;
-      if (d->m == 1) d->ars = d->abs[i];
-      d->m *= d->lead[i];
-      d->batch /= d->lead[i];
-    }
-    d->nlead--;
-  }
-}
-
 static bool is_stream(const Gemm *d, bool narrow, i64 nr) {
   return d->m <= STREAM_ROWS && !narrow && !d->ap && !d->bp &&
          (d->bcs == 1 || (d->brs == 1 && ty_gemm_kern(d->dtype)->turned)) && d->n >= nr;

@@ -24,6 +24,21 @@ static inline void ty_slot_leave(Slot *s) {
   atomic_store_explicit(&s->busy, 0, memory_order_release);
 }
 
+/* Leading dims whose rows of a simply go on, with one b, become rows of one larger product. */
+static inline void ty_gemm_merge(Gemm *d) {
+  while (d->nlead > 0) {
+    const int i = d->nlead - 1;
+    if (d->lead[i] != 1) {
+      if (d->ap) break;
+      if (d->bbs[i] != 0 || (d->m != 1 && d->abs[i] != d->m * d->ars)) break;
+      if (d->m == 1) d->ars = d->abs[i];
+      d->m *= d->lead[i];
+      d->batch /= d->lead[i];
+    }
+    d->nlead--;
+  }
+}
+
 enum {
   KC = 256,         /* the canonical block of k */
   STREAM_ROWS = 4,  /* most rows of a stream */
@@ -152,9 +167,6 @@ void ty_gemm_lay(const Gemm *d, const Near *w, const char *b, i64 n, char *scrat
 /* laid: what was laid out for this item; or NULL: the unit is laid out in scratch, if it must be. */
 void ty_gemm_near(const Gemm *d, const Near *w, const char *a, const char *b, const char *laid,
                   i64 unit, char *y, i64 yrs, char *scratch, Finder *F);
-
-/* Leading dims whose rows of a simply go on, with one b, become rows of one larger product. */
-void ty_gemm_merge(Gemm *d);
 
 /* gemm_amx.c: as ty_gemm, ty_gemm_panels and ty_gemm_pack, for d->amx. K > 0, y has elements. */
 bool ty_amx_gemm(const Gemm *d, const void *a, const void *b, const void *panels, void *y,

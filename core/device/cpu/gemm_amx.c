@@ -25,17 +25,14 @@
 ** without either.
 */
 #include "device/cpu/gemm.h"
+#include "base/system.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 
-#if defined(__x86_64__) && defined(__linux__) && (__GNUC__ >= 11 || __clang_major__ >= 12)
+#if defined(__x86_64__) && (__GNUC__ >= 11 || __clang_major__ >= 12)
 #define HAS_UNIT
-#include <cpuid.h>
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #endif
 
 enum {
@@ -291,46 +288,24 @@ static const Unit unit_emulated_dots = {configure_emulated, release_emulated, bl
 /* ---- Which unit is there? --------------------------------------------------------------------- */
 
 static struct {
-  pthread_once_t once;
+  Once once;
   const Unit *unit;    /* NULL: there is none */
   const char *refusal; /* why it is not AMX; static text */
-} known = {.once = PTHREAD_ONCE_INIT};
+} known = {.once = ONCE_INIT};
 
-#if defined(HAS_UNIT)
 static const char *ask(void) {
-  enum { TILE_DATA = 18, REQUEST = 0x1023, TILE_STATE = 3 << 17 };
-  u32 a, b, c, d;
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 24 & 1) || !(d >> 22 & 1))
-    return "the processor has no AMX for bf16";
-  __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512vl") ||
-      !__builtin_cpu_supports("avx512bw"))
-    return "the processor or the system has no AVX-512 beside AMX";
-  if (!__get_cpuid_count(1, 0, &a, &b, &c, &d) || !(c >> 27 & 1))
-    return "the system does not save the registers of AMX";
-  u32 low, high;
-  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  if ((low & TILE_STATE) != TILE_STATE) return "the system does not save the registers of AMX";
-  /* Palette 1: eight tiles of 16 rows of 64 bytes. */
-  if (!__get_cpuid_count(0x1d, 1, &a, &b, &c, &d) || (b & 0xffff) < 64 || b >> 16 < 8 ||
-      (c & 0xffff) < 16)
-    return "the tiles of this processor have another form";
-  if (syscall(SYS_arch_prctl, REQUEST, TILE_DATA)) return "the kernel does not permit AMX";
-  return NULL;
-}
+#if defined(HAS_UNIT)
+  return ty_cpu_amx();
 #else
-static const char *ask(void) { return "the library was built without AMX"; }
+  return "the library was built without AMX";
 #endif
+}
 
 /* Whether the processor has dot products of bf16, and nobody asked for less. */
 static bool has_dots(void) {
 #if defined(HAS_UNIT)
   const char *isa = getenv("TYCHO_ISA");
-  u32 a, b, c, d;
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-         __builtin_cpu_supports("avx512bw") && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
-         (a >> 5 & 1) && !(isa && strcmp(isa, "avx512"));
+  return ty_cpu_has(CPU_AVX512 | CPU_AVX512_BF16) && !(isa && strcmp(isa, "avx512"));
 #else
   return false;
 #endif
@@ -353,7 +328,7 @@ static void find_unit(void) {
 }
 
 static const Unit *the_unit(void) {
-  pthread_once(&known.once, find_unit);
+  ty_once(&known.once, find_unit);
   return known.unit;
 }
 

@@ -5,6 +5,7 @@
 ** Which kernel runs over what is gemm.c's business. Each keeps the order of sums (gemm_micro.h), so
 ** that it is the same whichever was chosen.
 */
+#include "base/system.h"
 #include "device/cpu/gemm.h"
 
 #include <stdlib.h>
@@ -64,11 +65,8 @@ static Isa isa(void) {
   Isa best = GENERIC;
 #if defined(__x86_64__)
   const char *s = getenv("TYCHO_ISA");
-  __builtin_cpu_init();
-  bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-              __builtin_cpu_supports("f16c");
-  bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+  bool avx2 = ty_cpu_has(CPU_AVX2 | CPU_F16C);
+  bool avx512 = avx2 && ty_cpu_has(CPU_AVX512 | CPU_AVX512_DQ);
   best = avx512 ? AVX512 : avx2 ? AVX2 : GENERIC;
   if (s && !strcmp(s, "avx2")) best = TY_MIN(best, AVX2);
   if (s && (!strcmp(s, "generic") || !strcmp(s, "base"))) best = GENERIC;

@@ -22,6 +22,8 @@
 #define FEW_ROWS 8     /* a rectangle has more, where another dim has */
 #define SMALL_GRID 512 /* elements of a rectangle, at least */
 
+i64 ty_tile_past = 32 << 20; /* measured: below it the caches do better, also for who reads next */
+
 /* ---- rectangles ----------------------------------------------------------------------------------- */
 
 /* y[r * yr + c * yc] = x[r * xr + c * xc], strides in elements. */

@@ -4,9 +4,9 @@
 ** On x86-64 the same source is built three times: for any processor, for AVX2 with FMA and F16C,
 ** for AVX-512. Where FMA is no instruction it is libm's, which is exact too but slow.
 */
+#include "base/system.h"
 #include "device/cpu/tile.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
@@ -88,10 +88,8 @@ static TileIsa chosen;
 static void choose(void) {
 #ifdef MANY_ISAS
   const char *want = getenv("TYCHO_ISA");
-  bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
-  bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-              __builtin_cpu_supports("bmi2");
+  bool wide = ty_cpu_has(CPU_AVX512 | CPU_AVX512_DQ);
+  bool avx2 = ty_cpu_has(CPU_AVX2 | CPU_BMI2);
   if (avx2 && !(want && !strcmp(want, "base"))) {
     if (wide && !(want && !strcmp(want, "avx2"))) isa_avx512(&chosen);
     else isa_avx2(&chosen);
@@ -102,7 +100,7 @@ static void choose(void) {
 }
 
 const TileIsa *ty_tile_isa(void) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, choose);
+  static Once once = ONCE_INIT;
+  ty_once(&once, choose);
   return &chosen;
 }

@@ -22,8 +22,7 @@
 ** anything is written, from scratch that the calling thread keeps: its stack may be small.
 */
 #include "device/cpu/tile_run.h"
-
-#include <pthread.h>
+#include "base/system.h"
 
 #define STRIP 1024           /* columns worked on side by side; their states stay near */
 #define STRIP_TURNED 64      /* the same where they are apart */
@@ -36,8 +35,6 @@
 #define TURNED 16384         /* elements of rows that are turned together */
 #define GROUP_ELEMENTS 65536 /* elements of a group of blocks, at least */
 
-i64 ty_tile_past = 32 << 20; /* measured: below it the caches do better, also for who reads next */
-
 /* ---- memory --------------------------------------------------------------------------------- */
 
 /* Scratch grows to what the largest run of this thread wanted (some megabytes at most, since tiles
@@ -46,24 +43,22 @@ static _Thread_local struct {
   char *p;
   size_t n; /* of the first frame on: it begins at a multiple of 64 */
 } scratch;
-static pthread_key_t scratch_key;
-static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
+static ThreadKey scratch_key;
+static Once scratch_once = ONCE_INIT;
 static bool scratch_keyed;
 
-static void scratch_make_key(void) {
-  scratch_keyed = !pthread_key_create(&scratch_key, ty_mem_free);
-}
+static void scratch_make_key(void) { scratch_keyed = ty_thread_key(&scratch_key, ty_mem_free); }
 
 static size_t align64(size_t n) { return (n + 63) & ~(size_t)63; }
 static char *align64p(char *p) { return p + (-(uintptr_t)p & 63); }
 
 static char *scratch_take(size_t n) {
   if (TY_LIKELY(n <= scratch.n)) return align64p(scratch.p);
-  pthread_once(&scratch_once, scratch_make_key);
+  ty_once(&scratch_once, scratch_make_key);
   n = (n + 65535) & ~(size_t)65535;
   void *p = scratch_keyed ? ty_mem_alloc(n + 64) : NULL;
   if (!p) return NULL;
-  if (pthread_setspecific(scratch_key, p)) {
+  if (!ty_thread_keep(scratch_key, p)) {
     ty_mem_free(p);
     return NULL;
   }

@@ -9,9 +9,8 @@
 ** next step's running value needs it. That is decided when the next step is seen, before anything
 ** else is linked.
 */
+#include "base/system.h"
 #include "device/cpu/tile.h"
-
-#include <pthread.h>
 
 typedef struct Plan {
   MicroFn *fn;
@@ -53,7 +52,7 @@ static bool commutes(int op) {
 
 /* Where the row of (op, type, form) stands among the rows, plus 1. */
 static u8 row_of[P_COUNT][4][F_COUNT];
-static pthread_once_t index_once = PTHREAD_ONCE_INIT;
+static Once index_once = ONCE_INIT;
 
 static void index_rows(void) {
   const StrandIsa *isa = ty_tile_isa()->strands;
@@ -158,7 +157,7 @@ static void link_strand(Code *code, const StrandIsa *isa, i32 first, i32 n) {
 
 bool ty_tile_strands(Code *code, const StrandIsa *isa) {
   if (!isa) return true;
-  pthread_once(&index_once, index_rows);
+  ty_once(&index_once, index_rows);
   /* A step takes three links at most: the last value stored, a load, itself. */
   code->link = ty_mem_alloc((size_t)(4 * code->nstep + 2) * sizeof(Link));
   code->strand = ty_mem_alloc((size_t)(code->nstep / 2 + 1) * sizeof(Strand));

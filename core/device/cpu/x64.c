@@ -27,6 +27,7 @@
 **    scans      f32 0.13, f64 and i64 0.16, extremes 0.15-0.21: four steps and a carry each 16 elements
 **    positions  f32 0.19: the extremes of rows, then one look for each
 */
+#include "base/system.h"
 #include "device/cpu/x64.h"
 
 #include <stdlib.h>
@@ -40,10 +41,8 @@ typedef struct Hook {
 static int level(void) {
 #ifdef __x86_64__
   const char *want = getenv("TYCHO_ISA");
-  bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-              __builtin_cpu_supports("bmi2"); /* F16C comes with them */
-  bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+  bool avx2 = ty_cpu_has(CPU_AVX2 | CPU_BMI2); /* F16C comes with them */
+  bool wide = ty_cpu_has(CPU_AVX512 | CPU_AVX512_DQ);
   if (!avx2 || (want && !strcmp(want, "base"))) return 0;
   return wide && !(want && !strcmp(want, "avx2")) ? 2 : 1;
 #else
@@ -215,16 +214,6 @@ static void find_flat(Kernel *k) {
   k->bytes += bytes;
 }
 
-/* Whether elements of operand i lie one behind another. */
-static bool is_flat(const Launch *L, int i) {
-  i64 want = 1;
-  for (int d = L->ni - 1; d >= 0; d--) {
-    if (L->strides[i][d] != want && L->dims[d] != 1) return false;
-    want *= L->dims[d];
-  }
-  return true;
-}
-
 /* The short way; false where the run is not for it. */
 static bool run_flat(const Kernel *k, const Run *r) {
   const Launch *L = r->launch;
@@ -234,7 +223,7 @@ static bool run_flat(const Kernel *k, const Run *r) {
   for (int d = 0; d < L->ni; d++) n *= L->dims[d];
   if (n > k->tile || !n) return false;
   for (int i = 0; i < k->p->noperands && !L->flat; i++)
-    if (!is_flat(L, i)) return false;
+    if (!ty_is_contiguous(L->ni, L->dims, L->strides[i])) return false;
   const struct FlatSlot *s = flat->from, *fixed = s + flat->nfixed, *end = s + flat->nfrom;
   void **apart = p + flat->nslot;
   for (; s < fixed; s++) {
