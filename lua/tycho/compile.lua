@@ -184,7 +184,8 @@ function M.compile_function(core, f, opts)
   end, not core.internals.capture.off)
   if recaptures then
     local function recapture(...) return require("tycho.oracle").call(core, capture, h, ...) end
-    core._recheck(handle, function(...) return recapture(pick, ...) end, function(...) return recapture(pick_again, ...) end)
+    core._recheck(handle, function(...) return recapture(pick, ...) end,
+      function(...) return recapture(pick_again, ...) end)
   end
   cache[f] = compiled
   return compiled
