@@ -11,7 +11,8 @@
 
 local names = require "tycho.names"
 
-local type, tostring, rawget, next, ipairs = type, tostring, rawget, next, ipairs
+local format, sub, gmatch = string.format, string.sub, string.gmatch
+local type, tostring, rawget, next, ipairs, getmetatable = type, tostring, rawget, next, ipairs, getmetatable
 local select, unpack, floor = select, unpack, math.floor
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
@@ -22,7 +23,7 @@ local function known(s) return s == nil or s.pinned end
 
 local function names_of(list)
   local set = {}
-  for name in list:gmatch("%S+") do set[name] = true end
+  for name in gmatch(list, "%S+") do set[name] = true end
   return set
 end
 
@@ -63,16 +64,16 @@ return function(World)
   function World:expose(v, s, name)
     local kind = type(v)
     if kind == "function" and (self.closures[v] or self.iterators[v]) then
-      self:abort(("a function made inside is given to %s"):format(name))
+      self:abort(format("a function made inside is given to %s", name))
     end
     if s and s.size then return v end -- the tape knows what it is
     if kind ~= "table" then return self:pin(v, s) end
     local o = self:table_of(v, s)
     if o.exposing then return v end
     if (o.fresh and o.meta ~= nil) or (not o.fresh and not o.constant and self:metatable(o) ~= nil) then
-      self:abort(("a table with a metatable is given to %s"):format(name))
+      self:abort(format("a table with a metatable is given to %s", name))
     end
-    if o.overlay then self:abort(("a table from outside that was changed is given to %s"):format(name)) end
+    if o.overlay then self:abort(format("a table from outside that was changed is given to %s", name)) end
     o.exposing = true
     if o.fresh then
       self:settle(o)
@@ -96,7 +97,7 @@ return function(World)
       local o = self.tables[v]
       if o then return v, o.shadow and o.slot and o.shadow or nil end
       if self.constants[v] then return v, nil end
-      if getmetatable(v) ~= nil then self:abort(("%s returns a table with a metatable"):format(name)) end
+      if getmetatable(v) ~= nil then self:abort(format("%s returns a table with a metatable", name)) end
       self:table(v)
       fresh[v] = true
       for k, e in next, v do
@@ -111,7 +112,7 @@ return function(World)
     end
     if kind == "function" and self.objects[v] then return v, self.objects[v] end
     if kind == "function" and name == "grad.step" and self:is_ours(v) then return v, nil end -- a rule of the library
-    return self:abort(("%s returns a %s"):format(name, kind))
+    return self:abort(format("%s returns a %s", name, kind))
   end
 
   local function adopt_all(world, results, n, name)
@@ -218,10 +219,10 @@ return function(World)
   --- The reason why a function of the library must not be called, and a hint.
   local function refusal(name, n)
     if not name then return nil end
-    if name:sub(1, 1) == "_" and name:sub(2, 2) ~= "_" then return "calls the compiler", hints.unknown end
+    if sub(name, 1, 1) == "_" and sub(name, 2, 2) ~= "_" then return "calls the compiler", hints.unknown end
     if settings[name] and n == 0 then return nil end
-    if reads[name] then return ("%s reads data"):format(name), hints.item end
-    if states[name] then return ("%s changes or shows what is no part of a trace"):format(name), hints.unknown end
+    if reads[name] then return format("%s reads data", name), hints.item end
+    if states[name] then return format("%s changes or shows what is no part of a trace", name), hints.unknown end
     return nil
   end
 
@@ -295,6 +296,6 @@ return function(World)
       return results, all, count
     end
     name = names.library[f]
-    return self:abort(("calls %s"):format(name or "an unknown C function"), hints[name] or hints.unknown)
+    return self:abort(format("calls %s", name or "an unknown C function"), hints[name] or hints.unknown)
   end
 end
