@@ -542,7 +542,8 @@ function make.sort(g)
   if g:chance(40) then
     return { (g:pick { "table.sort(L)", "table.sort(L, function(p, q) return p > q end)", "table.sort(L, nil)" }:gsub("L", l)) }
   end
-  local n, m = g:name "n", g:name "m"
+  local n, m, vararg = g:name "n", g:name "m", g.vararg
+  g.vararg = false
   local what = g:pick {
     "log(L[1], L[#L])", "log(next(L))", "log(rawget(L, 2), #L)", "W.n = (L[2] or 0) + N", "L[1] = N", "L[#L] = nil",
     "L[2] = L[1]", "L[3] = nil", "L.seen = n", "rawset(L, 2, p)", "if #L < 8 then L[#L + 1] = q end", "log(p)", "table.remove(L)",
@@ -552,6 +553,7 @@ function make.sort(g)
     .. " then " .. what .. " end return p " .. g:pick { "<", ">", "<=" } .. " q end)"
   sorting = sorting:gsub("%f[%w]L%f[%W]", l):gsub("N1", n):gsub("%f[%w]n%f[%W]", n):gsub("OK, M", g:name "ok" .. ", " .. m)
   sorting = sorting:gsub("RAISE", function() return raise(g) end):gsub("%f[%w]N%f[%W]", function() return g:N(0) end)
+  g.vararg = vararg
   local cleared = "for N = 9, 1, -1 do if type(L[N]) ~= 'number' then L[N] = nil end end"
   return { sorting, ("log(type(%s) == 'table' and %s.code or %s, %s)"):format(m, m, m, n),
     ("for %s = 1, 9 do log(%s[%s]) end"):format(n, l, n),
