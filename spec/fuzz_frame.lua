@@ -88,13 +88,13 @@ function Fuzzer:try(number)
   local program = of.make(self.seed * 1000003 + number, number)
   if self.only then print(of.show(program)) end
   self.programs = self.programs + 1
-  local ok, what, known = pcall(of.check, program)
+  local ok, what, known, other = pcall(of.check, program)
   if not ok then what = "the fuzzer itself: " .. tostring(what) end
   if what then
     self.failures = self.failures + 1
     print(("\nprogram %d of seed %d: %s"):format(number, self.seed, what))
     io.flush()
-    if of.report then of.report(program) else self:report(program) end
+    if of.report then of.report(program, known, other) else self:report(program) end
   elseif of.passed then
     of.passed(program, number, known)
   end

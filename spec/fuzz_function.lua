@@ -527,9 +527,37 @@ function make.closures(g, d)
   return { node }
 end
 
+local function raise(g)
+  return (g:pick {
+    "error(S)", "error(S)", "error({ code = S })", "error(S, 0)", "local nothing; nothing.x = S", "assert(false)", "assert(nil, S)",
+    "assert(false, nil)", "assert(false, S, S)", "assert(false, { code = S })", "error({ code = S }, S)", "error(true, {})", "error(N)",
+    "error(S, '0')", "error()",
+  }:gsub("[SN]", function(t) return t == "S" and g:S(1) or g:N(1) end))
+end
+
+-- Comparisons that look at what is sorted, change it, or raise.
 function make.sort(g)
   local l = g:place "L"
-  return l and { g:pick { "table.sort(%s)", "table.sort(%s, function(p, q) return p > q end)" }:format(l) }
+  if not l then return nil end
+  if g:chance(40) then
+    return { (g:pick { "table.sort(L)", "table.sort(L, function(p, q) return p > q end)", "table.sort(L, nil)" }:gsub("L", l)) }
+  end
+  local n, m, vararg = g:name "n", g:name "m", g.vararg
+  g.vararg = false
+  local what = g:pick {
+    "log(L[1], L[#L])", "log(next(L))", "log(rawget(L, 2), #L)", "W.n = (L[2] or 0) + N", "L[1] = N", "L[#L] = nil",
+    "L[2] = L[1]", "L[3] = nil", "L.seen = n", "rawset(L, 2, p)", "if #L < 8 then L[#L + 1] = q end", "log(p)", "table.remove(L)",
+    "RAISE", "RAISE", "RAISE", "do return n end",
+  }
+  local sorting = "local N1 = 0 local OK, M = pcall(table.sort, L, function(p, q) N1 = N1 + 1 if N1 == " .. g.r(7)
+    .. " then " .. what .. " end return p " .. g:pick { "<", ">", "<=" } .. " q end)"
+  sorting = sorting:gsub("%f[%w]L%f[%W]", l):gsub("N1", n):gsub("%f[%w]n%f[%W]", n):gsub("OK, M", g:name "ok" .. ", " .. m)
+  sorting = sorting:gsub("RAISE", function() return raise(g) end):gsub("%f[%w]N%f[%W]", function() return g:N(0) end)
+  g.vararg = vararg
+  local cleared = "for N = 9, 1, -1 do if type(L[N]) ~= 'number' then L[N] = nil end end"
+  return { sorting, ("log(type(%s) == 'table' and %s.code or %s, %s)"):format(m, m, m, n),
+    ("for %s = 1, 9 do log(%s[%s]) end"):format(n, l, n),
+    (cleared:gsub("[NL]%f[%W]", { N = n, L = l })) }
 end
 
 function make.instance(g, d)
@@ -690,10 +718,6 @@ function make.closure(g, d)
   return { ("local %s = %s"):format(c, start), a, b }
 end
 
-local function raise(g)
-  return g:pick { "error(%s)", "error(%s)", "error({ code = %s })", "error(%s, 0)", "local nothing; nothing.x = %s" }:format(g:S(1))
-end
-
 function make.protected(g, d)
   local ok, r, v = g:name "ok", g:name "r", g:name "v"
   local argument = g:N(1)
@@ -801,7 +825,7 @@ function make.learn(g, d)
   return { node }
 end
 
-local weights = { local_value = 22, collect = 3, holes = 5, thin = 9, look = 4, closures = 2, sort = 1,
+local weights = { local_value = 22, collect = 3, holes = 5, thin = 9, look = 4, closures = 2, sort = 3,
   several = 3, assign = 20, swap = 3, field = 4, append = 6, in_place = 7, record = 5, list = 4,
   instance = 3, instance_write = 2, say = 5, call = 8, branch = 10, numeric_for = 4, ipairs_loop = 5, pairs_loop = 3,
   iterator_loop = 2, while_loop = 3, goto_block = 2, closure = 3, protected = 3, fail = 2, leave = 2, wild = 3 }

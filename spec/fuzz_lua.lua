@@ -44,6 +44,8 @@ local function one_call(f, step, prev, mode, compiled)
   return results
 end
 
+local kept = {} -- what the plain run saw: where its strings were collected, the compiled run's would lie elsewhere in tables
+
 --- Runs a program over a fresh world. Returns the accounts of its calls, and the compiled function.
 local function run(text, compiled)
   local accounts = {}
@@ -53,6 +55,7 @@ local function run(text, compiled)
   for i, step in ipairs(steps) do
     for k = #log, 1, -1 do log[k] = nil end
     local results = one_call(f, step, prev, mode, compiled)
+    if not compiled then kept[#kept + 1] = { results, { unpack(log) }, { unpack(said) } } end
     local a = account()
     a:list(unpack(results, 1, results.n))
     a:list(log)
@@ -69,6 +72,7 @@ end
 
 --- What differs between both runs: text, or nil.
 local function check(text)
+  kept = {}
   local want = run(text, false)
   local got, f = run(text, true)
   for i = 1, math.max(#want, #got) do
@@ -128,15 +132,18 @@ local function shrink(tree)
   return tree
 end
 
-local function report(tree)
+--- want and got: the accounts that differed at first, for programs that do so once only.
+local function report(tree, want, got)
   local text = gen.render(shrink(tree))
   print(text)
-  local ok, now, want, got = pcall(check, text)
-  if not ok or not now then return print(ok and "it no longer differs" or now) end
+  local ok, now, plain, compiled = pcall(check, text)
+  if not ok then return print(now) end
+  if now then want, got = plain, compiled else print "it no longer differs; at first:" end
+  if not want or not got then return end
   local at = 1
   while want:sub(at, at) == got:sub(at, at) do at = at + 1 end
   at = math.max(1, at - 60)
-  print(("%s\nplain:    %s\ncompiled: %s"):format(now, readable(want:sub(at, at + 160), 1000),
+  print(("%s\nplain:    %s\ncompiled: %s"):format(now or "", readable(want:sub(at, at + 160), 1000),
     readable(got:sub(at, at + 160), 1000)))
 end
 

@@ -91,6 +91,36 @@ return function(ty, root)
   end
 
   program("a capture with effects", effects)
+  local TABLES = [[
+    local t = ...
+    return function(v, k)
+      local list = { v, nil, k, name = "list", [k] = 1 }
+      local function less(a, b) return a < b end
+      local _, why = pcall(function() return assert(nil, k) end)
+      table.sort(t, less)
+      t.n = t.n + #list
+      local keys = ""
+      for key in pairs(list) do keys = keys .. tostring(key) end
+      return v * t[1] + t[3], keys, why
+    end]]
+
+  program("a capture of tables, closures and errors", function()
+    local t, x = { 3, 1, 2, n = 0 }, ty.arange(2)
+    local f = ty.compile(loadstring(TABLES)(t)) -- what is known of it was not known before
+    local function state() return table.concat(t, " ") .. " " .. t.n end
+    return function() f(x, 5) end, function()
+      for k = 5, 7 do
+        local n = t.n
+        local y, keys, why = f(x, k)
+        local want = ""
+        for key in pairs { x, nil, k, name = "list", [k] = 1 } do want = want .. tostring(key) end
+        same("3 4", M.values(y), "the result")
+        same(want, keys, "the order of keys")
+        assert(tostring(why):find(k .. "$"), why)
+        same(n + 3, t.n, "the counter")
+      end
+    end, state
+  end)
   program("a capture of a learning step", function()
     local w, x = ty.ones(3):requires_grad_(), ty.arange(3)
     local f = ty.compile(function(v)

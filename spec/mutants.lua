@@ -312,7 +312,23 @@ local M = {
   { file = "core/base/mem_guard.c", what = "what was written behind a block is not looked at when it is freed",
     from = "if (damaged(p + n, end)) stop", to = "if (damaged(p + n, end) && p == first) stop" },
   { file = "core/base/mem_guard.c", what = "what was freed can still be read",
-    from = "else if (!ty_system_renew(first, bytes, ACCESS_NONE))", to = "else if (page == G.nchunks && !ty_system_renew(first, bytes, ACCESS_NONE))" },
+    from = "else if (!ty_system_renew(first, bytes, ACCESS_NONE))",
+    to = "else if (page == G.nchunks && !ty_system_renew(first, bytes, ACCESS_NONE))" },
+
+  { file = "lua/tycho/capture/library.lua", what = "a failed assertion does not say where it stands",
+    from = 'if PLACE ~= "" and sub(text', to = 'if PLACE == "" and sub(text' },
+  { file = "lua/tycho/capture/library.lua", what = "an error's level may be anything",
+    from = 'if level == nil or type(args[2]) == "cdata" then', to = "if level == false then" },
+  { file = "lua/tycho/capture/library.lua", what = "what is sorted is written when all is compared",
+    from = "local function set(i, v, s) world:raw_newindex(t, ts, i, v, s) end",
+    to = "local late = {} local function get(i) if late[i] then return late[i][1], late[i][2] end return world:raw_index(t, ts, i) end"
+      .. " local function set(i, v, s) late[i] = { v, s } if i == length then world:raw_newindex(t, ts, i, v, s) end end" },
+  { file = "lua/tycho/compile.lua", what = "the library calls methods of strings",
+    from = 'return format("%s: was %s, is %s", m.path,', to = 'return ("%s: was %s, is %s"):format(m.path,' },
+  { file = "lua/tycho/capture/table_templates.lua", what = "a hook's error is taken for a slot that is not there",
+    from = "return (undisturbed(next, t, k))", to = "return (_G.pcall(next, t, k))" },
+  { file = "lua/tycho/capture/bytecode.lua", what = "a hook's error is taken for a constant that is not there",
+    from = "local ok, v = undisturbed(constant_of, owner", to = "local ok, v = pcall(constant_of, owner" },
 }
 
 return M

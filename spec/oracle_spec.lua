@@ -66,6 +66,29 @@ describe("a call that is captured beside its trace", function()
     ]])
   end)
 
+  it("is over where a debug hook has ended a call in the middle of it", function()
+    assert.equal("fine\n", checked [[
+      local x, n = ty.ones(2), 0
+      for k = 1, 700 do
+        local f = ty.compile(function(v) n = n + 1 return v * 2 + n end)
+        if k % 2 == 0 then f(x) end
+        pcall(function()
+          debug.sethook(function()
+            debug.sethook()
+            error("stop", 0)
+          end, "", k)
+          f(x)
+          debug.sethook()
+        end)
+        for _ = 1, 3 do
+          local y = f(x)
+          assert(y and y[1]:item() == 2 + n, k)
+        end
+      end
+      print "fine"
+    ]])
+  end)
+
   for name, case in pairs {
     field = { "length", "local t = { 1, 2 } local function f(x) return x * #t end", "t[3] = 3" },
     value = { "equal", "local t = { k = 'a' } local function f(x) return x, t.k == 'a' and 1 or 2 end", "t.k = 'b'" },

@@ -74,6 +74,20 @@ describe("two ways to one place in memory", function()
     assert.is_true(e.captures <= 2) -- layouts of the third call are others
   end)
 
+  it("are two where one tensor stood for both while new sizes were replayed", function()
+    local e = beside(function()
+      local z, w = ty.range(5), ty.range(5) * 7
+      return function(a, b) return a * 2 - b end, function(k)
+        if k <= 2 then return ty.range(k + 2), ty.ones(k + 2) end
+        if k == 3 then return z, z end -- the sizes that the replay finds
+        if k == 4 then return z, w end
+        if k == 5 then return w, z end
+        return nil
+      end
+    end, texts)
+    assert.is_true(e.captures <= 2, e.captures)
+  end)
+
   it("are one where one of them is written: who shares with whom is guarded", function()
     beside(function()
       local base = ty.range(12)

@@ -418,3 +418,124 @@ describe("effects on what is read again:", function()
     W.state = function() return o end
   end)
 end)
+
+-- Lua's library where captured code runs inside of it, and where it raises -------------------------------------------
+
+describe("table.sort sees and says what the host's does:", function()
+  local LISTS = {
+    { 3, 1, 2, 5, 4, 9 }, { 2, 1 }, { 5, 4, 9, 2, 1, 7, 3, 8 }, { 1 }, {}, { 3, 3, 3, 3, 3 }, { 2, 9, 4 }, { 8, 7, 6, 5, 4, 3, 2, 1, 0 },
+  }
+  -- of a list t: `n` counts, say(...) keeps
+  local orders = {
+    ["looking at what has been moved"] = "function(a, b) say(t[1], t[2], t[3], #t) return a < b end",
+    ["looking in other ways"] = "function(a, b) say(rawget(t, 2), next(t)) for _, v in ipairs(t) do say(v) end return a > b end",
+    ["raising in the middle"] = "function(a, b) n = n + 1 if n == 4 then error('stop') end return a < b end",
+    ["raising an object"] = "function(a, b) n = n + 1 if n == 6 then error({ code = n }) end return a < b end",
+    ["raising by assert"] = "function(a, b) n = n + 1 assert(n ~= 5) return a < b end",
+    ["writing"] = "function(a, b) n = n + 1 if n == 3 then t[2] = 100 end return a < b end",
+    ["taking away"] = "function(a, b) t[1] = nil return a < b end",
+    ["growing"] = "function(a, b) if #t < 12 then t[#t + 1] = 0 end return a < b end",
+    ["shrinking"] = "function(a, b) if #t > 5 then t[#t] = nil end return a > b end",
+    ["adding fields"] = "function(a, b) t.seen = (t.seen or '') .. tostring(t[3]) return a < b end",
+    ["that is none"] = "function(a, b) return true end",
+    ["that is none by equality"] = "function(a, b) return a <= b end",
+    ["that gives nothing"] = "function(a, b) say(a, b) end",
+    ["that sorts too"] = "function(a, b) local u = { b, a, 3 } table.sort(u) return u[1] == a and a ~= b end",
+    ["of no function"] = "setmetatable({}, { __call = function(_, a, b) return a < b end })",
+    ["of the host"] = "rawequal",
+    ["by default"] = "nil",
+    ["in a metamethod that counts and raises"] = [[(function()
+      local mt = {}
+      mt.__lt = function(a, b) n = n + 1 if n == 7 then error('lt') end say(a[1], t[1][1]) return a[1] < b[1] end
+      for i = 1, #t do t[i] = setmetatable({ t[i] }, mt) end
+    end)()]],
+    ["of values of other types"] = "(function() t[2] = 'text' end)()",
+  }
+  for name, order in pairs(orders) do
+    world("an order " .. name, 4 * #LISTS, nil, function(W)
+      local said, t = {}, nil
+      W.f = assert(loadstring(([[local said = ...
+        return function(x, t, wild)
+          local n = 0
+          local function say(...) for i = 1, select("#", ...) do said[#said + 1] = tostring((select(i, ...))) end end
+          local before = %s
+          if wild then table.sort(t, before) return x * 2, n end
+          local ok, why = pcall(table.sort, t, before)
+          return x * 2, ok, why, n
+        end]]):format(order), "=world"))(said)
+      W.args = function()
+        for i = #said, 1, -1 do said[i] = nil end
+        t = { unpack(LISTS[(W.i - 1) % #LISTS + 1]) }
+        return two(), t, W.i > 3 * #LISTS
+      end
+      W.state = function() return said, t end
+    end)
+  end
+end)
+
+describe("what error and assert raise, caught inside:", function()
+  local raising = {}
+  for text in ([[error("t"); error("t", 0); error("t", 1); error("t", "0"); error("t", 0.5); error("t", {}); error("t", "z"); error();
+    error(nil); error(5); error(o); error(o, "z"); error(o, {}); error(o, 1); error(o, x); error(true, "0x1"); error(nil, true); error(x);
+    error(x, x); error(5, nil); assert(false); assert(nil); assert(false, nil); assert(nil, nil, 3); assert(false, "t"); assert(false, 5);
+    assert(false, o); assert(false, x); assert(false, "t", o); assert(nil, o, x); assert(false, 0.1); assert(); assert(o.none);
+    assert(o.none, o.text); assert(o.none, o.number); return assert(false, "t"); return assert(o.none); return error("t");
+    local ok = pcall(error, o) assert(not ok, "u"); local _, why = pcall(assert, false, "t") error(why); (assert)(o.none)]] .. ";")
+    :gmatch "%s*(.-);" do raising[#raising + 1] = text end
+  for _, text in ipairs(raising) do
+    world(text, 5, nil, function(W)
+      local o = { text = "text", number = 7 }
+      W.f = assert(loadstring(([[local o = ...
+        return function(x)
+          local ok, why = pcall(function()
+            %s
+          end)
+          return x * 2, ok, why
+        end]]):format(text), "=world"))(o)
+      W.args = function()
+        o.number, o.text = W.i % 2, "text " .. W.i % 2
+        return two()
+      end
+    end)
+  end
+end)
+
+describe("a table of strings' methods that is not the host's:", function()
+  local methods = getmetatable ""
+  for name, other in pairs { ["none at all"] = false, ["another one"] = { len = function() return 5 end } } do
+    it(name .. ": captures, later calls, misses and what is told of them are as before", function()
+      local index = methods.__index
+      local function body(x, t, k)
+        local list = { x, nil, k, name = "n" .. k }
+        table.sort(t)
+        if t.mode == "add" then return x + t[1] + #list.name end
+        return x * t[1], tostring(k), (pcall(error, "t")), string.rep("r", 2)
+      end
+      local compiled, texts = ty.compile(body), {}
+      local function run(f, into)
+        methods.__index = other or nil
+        local ok, why = pcall(function()
+          for k = 1, 8 do into[k] = { f(ty.ones(k % 3 + 1), { 2, 1, mode = k > 5 and "add" or nil }, k % 2) } end
+        end)
+        methods.__index = index
+        assert(ok, why)
+        for k, list in ipairs(into) do into[k] = T.text(list, 4) end
+      end
+      local plain, got = {}, {}
+      run(body, plain)
+      run(compiled, got)
+      assert.same(plain, got)
+      methods.__index = other or nil
+      local ok, why = pcall(function()
+        texts[1] = tostring(ty.explain(compiled))
+        ty.stance "no_recompile"
+        texts[2] = select(2, pcall(compiled, ty.ones(2), { "text" }, 1))
+      end)
+      methods.__index = index
+      ty.stance "default"
+      assert(ok, why)
+      assert.truthy(texts[1]:find "captures", texts[1])
+      assert.truthy(texts[2]:find "no_recompile", texts[2])
+    end)
+  end
+end)

@@ -54,9 +54,6 @@ struct Failed {
 #define MISSES_MAX 8
 typedef enum { STANCE_DEFAULT, STANCE_EAGER, STANCE_NO_RECOMPILE } Stance;
 
-/* TYCHO_CHECK=capture: the next call asks Lua to recapture it, tells what a trace would do, or runs. */
-typedef enum { RECHECK_OFF, RECHECK_ASK, RECHECK_TELL, RECHECK_RUN } Recheck;
-
 typedef struct Entry {
   State *S;
   Signature *sig[SIGNATURES_MAX]; /* most recent first */
@@ -72,7 +69,7 @@ typedef struct Entry {
   bool sizes_differ, closures_differ; /* what the next capture should allow for */
   bool captures_on;
   i64 check_every, check_left; /* every so many calls one is checked; 0: none */
-  u8 recheck;
+  bool recheck; /* TYCHO_CHECK=capture: each call is captured anew */
   i32 unproductive;           /* failed captures in a row */
   i32 barren;                 /* captures in a row whose traces were not hit again */
   const Trace *newest;        /* the last one captured; compared only, it may be gone */

@@ -131,8 +131,9 @@ static bool is_due(lua_State *L, State *S, Entry *e, int narg) {
 }
 
 /* Upvalues: state, tensors' metatable, entry, the function, anchors, stash, hand_out. Anchor 1 is the
-** Lua function that captures a call, anchor 0 the one that checks it. again: the call was captured just now. */
-static int pick(lua_State *L, bool again) {
+** Lua function that captures a call, anchor 0 the one that checks it. again: the call was captured just now;
+** asks: functions that capture each call anew are asked, if there are. */
+static int pick(lua_State *L, bool again, bool asks) {
   Entry *e = lua_touserdata(L, lua_upvalueindex(3));
   State *S = ty_lua_enter_in(L, (Host *)e->S);
   const struct Compiled *C = S->engine->compiled;
@@ -148,19 +149,12 @@ static int pick(lua_State *L, bool again) {
     lua_rawgeti(L, lua_upvalueindex(5), 0);
     return 1;
   }
-  if (TY_UNLIKELY(e->recheck != RECHECK_OFF)) {
-    if (e->recheck == RECHECK_ASK) {
-      lua_rawgeti(L, lua_upvalueindex(5), again ? -2 : -1);
-      return 1;
-    }
-    if (e->recheck == RECHECK_TELL) {
-      int told = 0;
-      return ty_trace_call(L, S, e, &told) == TRACE_HIT ? told : 0;
-    }
-    e->recheck = RECHECK_ASK;
+  if (TY_UNLIKELY(e->recheck) && asks) {
+    lua_rawgeti(L, lua_upvalueindex(5), again ? -2 : -1);
+    return 1;
   }
   int answers;
-  TraceAnswer y = ty_trace_call(L, S, e, &answers);
+  TraceAnswer y = ty_trace_call(L, S, e, false, &answers);
   if (TY_LIKELY(y == TRACE_HIT)) {
     e->calls++;
     return answers;
@@ -174,9 +168,21 @@ static int pick(lua_State *L, bool again) {
   return 1;
 }
 
-static int compile_pick(lua_State *L) { return pick(L, false); }
+static int compile_pick(lua_State *L) { return pick(L, false, true); }
 
-static int compile_pick_again(lua_State *L) { return pick(L, true); }
+static int compile_pick_again(lua_State *L) { return pick(L, true, true); }
+
+static int compile_run(lua_State *L) { return pick(L, false, false); }
+
+static int compile_run_again(lua_State *L) { return pick(L, true, false); }
+
+/* tell(...) -> nothing, or nil and what the trace that answers the call would do */
+static int compile_tell(lua_State *L) {
+  Entry *e = lua_touserdata(L, lua_upvalueindex(3));
+  State *S = ty_lua_enter_in(L, (Host *)e->S);
+  int told;
+  return !S->open && ty_trace_call(L, S, e, true, &told) == TRACE_HIT ? told : 0;
+}
 
 static int entry_gc(lua_State *L) {
   Entry *e = lua_touserdata(L, 1);
@@ -212,7 +218,8 @@ static void push_pick(lua_State *L, lua_CFunction fn, int handle) {
   lua_pushcclosure(L, fn, 7);
 }
 
-/* entry(f, fast) -> pick, handle, pick for a call that was captured just now */
+/* entry(f, fast, rechecked) -> pick, handle, pick for a call that was captured just now; where rechecked these two
+** again, for calls that were captured anew, and tell */
 static int compile_entry(lua_State *L) {
   State *S = ty_lua_enter(L);
   luaL_checktype(L, 1, LUA_TFUNCTION);
@@ -232,7 +239,12 @@ static int compile_entry(lua_State *L) {
   push_pick(L, compile_pick, handle);
   lua_pushvalue(L, handle);
   push_pick(L, compile_pick_again, handle);
-  return 3;
+  e->recheck = lua_toboolean(L, 3);
+  if (!e->recheck) return 3;
+  push_pick(L, compile_run, handle);
+  push_pick(L, compile_run_again, handle);
+  push_pick(L, compile_tell, handle);
+  return 6;
 }
 
 /* captures(handle, fn, on): fn(...) is what captures calls when there is cause; on: there may be. The
@@ -320,21 +332,15 @@ static int compile_check(lua_State *L) {
   return 0;
 }
 
-/* recheck(handle, fn, again): fn answers each call, `again` those that were captured just now. recheck(handle, "tell" or "run"): what the next call does. */
+/* recheck(handle, fn, again): fn answers each call, `again` those that were captured just now. */
 static int compile_recheck(lua_State *L) {
-  static const char *const names[] = {"off", "ask", "tell", "run", NULL};
   ty_lua_enter(L);
-  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
-  if (lua_type(L, 2) == LUA_TSTRING) {
-    e->recheck = (u8)luaL_checkoption(L, 2, NULL, names);
-    return 0;
-  }
+  luaL_checkudata(L, 1, ENTRY_META);
   lua_getfenv(L, 1);
   lua_pushvalue(L, 2);
   lua_rawseti(L, -2, -1);
   lua_pushvalue(L, 3);
   lua_rawseti(L, -2, -2);
-  e->recheck = RECHECK_ASK;
   return 0;
 }
 
@@ -365,7 +371,8 @@ static int compile_reset(lua_State *L) {
 
 /* Functions of the user's run under these, which hold no tensor of theirs meanwhile, or ask for it again. */
 bool ty_lua_is_caller(lua_CFunction fn) {
-  return fn == ty_recorded_list || fn == compile_pick || fn == compile_pick_again;
+  return fn == ty_recorded_list || fn == compile_pick || fn == compile_pick_again ||
+         fn == compile_run || fn == compile_run_again;
 }
 
 /* Where dumps go; stdout is the script's. */

@@ -556,12 +556,11 @@ static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, bool tell, const 
   return y;
 }
 
-TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, int *answers) {
+TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, bool tell, int *answers) {
   int narg = lua_gettop(L);
   u32 word = ty_entry_word(S);
   i32 failed;
   const char *why = NULL;
-  bool tell = e->recheck == RECHECK_TELL;
   TraceAnswer answer = TRACE_MISS;
   bool first = true; /* the one that hit last: explain is told of that one */
   for (i32 i = 0; i < e->ntrace; i++) {

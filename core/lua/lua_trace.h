@@ -22,8 +22,8 @@ typedef enum {
 } TraceAnswer;
 
 /* Called by pick, whose upvalues it uses, with the arguments alone on the stack, which a miss leaves
-** there. HIT: what pick answers is on top, so many values. */
-TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, int *answers);
+** there. HIT: what pick answers is on top, so many values. tell: what the trace would do, nothing is run. */
+TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, bool tell, int *answers);
 void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg);
 bool ty_trace_push_miss(lua_State *L, Entry *e, int anchors);
 /* lua_explain.c: pushes the text of a plan; "" when out of memory. */

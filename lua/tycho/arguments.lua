@@ -3,6 +3,10 @@
 -- Everything raises at the user's file:line with a text that begins with the function's name, before anything is
 -- recorded.
 
+local type, tostring, select, pcall, error, pairs = type, tostring, select, pcall, error, pairs
+local format, find, sub = string.format, string.find, string.sub
+local concat, sort, min = table.concat, table.sort, math.min
+
 ---@param ty table the core module
 return function(ty)
   local M = {}
@@ -20,7 +24,7 @@ return function(ty)
   function M.fail(who, fmt, ...)
     if renamed.base == who then who = renamed.name end
     renamed.base = nil
-    return raise(who .. ": " .. fmt:format(...))
+    return raise(who .. ": " .. format(fmt, ...))
   end
 
   local fail = M.fail
@@ -31,14 +35,14 @@ return function(ty)
   end
 
   --- The text f32[2,3] of a tensor.
-  function M.text(x) return ("%s[%s]"):format(x.dtype, table.concat(x.shape, ",")) end
+  function M.text(x) return format("%s[%s]", x.dtype, concat(x.shape, ",")) end
 
   --- What a value is, for error texts.
   function M.show(v)
     if is_live(v) then return "tensor " .. M.text(v) end
     if is_tensor(v) then return "released tensor" end
-    if type(v) == "number" then return ("number %.14g"):format(v) end
-    if type(v) == "string" then return ("string %q"):format(v:sub(1, 40)) end
+    if type(v) == "number" then return format("number %.14g", v) end
+    if type(v) == "string" then return format("string %q", sub(v, 1, 40)) end
     return v == nil and "nil" or type(v) == "boolean" and tostring(v) or type(v)
   end
 
@@ -68,7 +72,7 @@ return function(ty)
   --- Whether the shapes broadcast to each other.
   local function broadcasts(a, b)
     local sa, sb = a.shape, b.shape
-    for i = 0, math.min(#sa, #sb) - 1 do
+    for i = 0, min(#sa, #sb) - 1 do
       local p, q = sa[#sa - i], sb[#sb - i]
       if p ~= q and p ~= 1 and q ~= 1 then return false end
     end
@@ -161,7 +165,7 @@ return function(ty)
       seen[d], list[i] = true, d
     end
     if #list == 0 then fail(who, "an empty list of dims (leave it out for all)") end
-    table.sort(list)
+    sort(list)
     return list
   end
 
@@ -184,9 +188,9 @@ return function(ty)
         local near = type(k) == "string" and nearest(k, known)
         local names = {}
         for name in pairs(known) do names[#names + 1] = name end
-        table.sort(names)
-        fail(who, "unknown option %s%s; %s", tostring(k), near and (", did you mean %s?"):format(near) or "",
-          #names > 0 and "known: " .. table.concat(names, " ") or "there are none")
+        sort(names)
+        fail(who, "unknown option %s%s; %s", tostring(k), near and format(", did you mean %s?", near) or "",
+          #names > 0 and "known: " .. concat(names, " ") or "there are none")
       end
       if want ~= "any" and type(v) ~= want then fail(who, "option %s must be a %s, got %s", k, want, show(v)) end
     end
@@ -201,8 +205,8 @@ return function(ty)
     if renamed.base == who then who = renamed.name end
     renamed.base = nil
     if type(y) == "string" then
-      local from, to = y:find(inner .. ": ", 1, true)
-      if from then y = y:sub(1, from - 1) .. who .. ": " .. y:sub(to + 1) end
+      local from, to = find(y, inner .. ": ", 1, true)
+      if from then y = sub(y, 1, from - 1) .. who .. ": " .. sub(y, to + 1) end
     end
     return error(y, 0)
   end

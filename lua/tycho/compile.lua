@@ -2,6 +2,11 @@
 -- The wrapper below must call the user's function by a tail call: it then runs in the wrapper's place, so that error
 -- levels, yields and depth are those of plain Lua.
 
+local type, tostring, pcall, error, tonumber = type, tostring, pcall, error, tonumber
+local pairs, ipairs, setmetatable = pairs, ipairs, setmetatable
+local format, gsub, match = string.format, string.gsub, string.match
+local concat, remove, huge = table.concat, table.remove, math.huge
+
 local function_names = require "tycho.capture.names"
 
 local M = {}
@@ -22,13 +27,13 @@ local forward_of = setmetatable({}, { __mode = "kv" }) -- of compiled modules: w
 --- Compiled by the text of the options and by function. Both weak: a compiled function holds its function.
 local compiled_by = {}
 local disabled = setmetatable({}, { __mode = "k" })
-local budget = math.huge -- milliseconds that one capture may take
+local budget = huge -- milliseconds that one capture may take
 local recaptures = os and os.getenv and os.getenv "TYCHO_CHECK" == "capture" -- see oracle.lua
 
 local function place(f)
   local info = debug and debug.getinfo(f, "S")
   if not info or info.what == "C" then return "a C function" end
-  return ("%s:%d"):format(info.short_src, info.linedefined)
+  return format("%s:%d", info.short_src, info.linedefined)
 end
 
 local function check_options(opts)
@@ -38,9 +43,9 @@ local function check_options(opts)
   end
   for k, v in pairs(opts) do
     local want = known_options[k]
-    if not want then fail(("compile: unknown option %s (known: %s)"):format(tostring(k), known_names)) end
+    if not want then fail(format("compile: unknown option %s (known: %s)", tostring(k), known_names)) end
     if want ~= "any" and type(v) ~= want then
-      fail(("compile: option %s must be a %s, got %s"):format(k, want, type(v)))
+      fail(format("compile: option %s must be a %s, got %s", k, want, type(v)))
     end
   end
   return opts
@@ -72,7 +77,7 @@ end
 --- Options that make another function of it, as text.
 local function key_of(opts)
   local custom = opts.custom and opts.custom.key or ""
-  return table.concat({ tostring(opts.fast or false), tostring(opts.fullgraph or false), tostring(opts.dynamic),
+  return concat({ tostring(opts.fast or false), tostring(opts.fullgraph or false), tostring(opts.dynamic),
     custom }, " ")
 end
 
@@ -81,14 +86,14 @@ local NOT_APPLIED = "passes and backend are not applied"
 
 local function keep(list, v, most)
   list[#list + 1] = v
-  if #list > most then table.remove(list, 1) end
+  if #list > most then remove(list, 1) end
 end
 
 --- One miss as a line: what differed.
 local function miss_text(m)
   if not m.guard then return nil end
   if not m.path then return m.guard end
-  return ("%s: was %s, is %s"):format(m.path, m.was or "otherwise", m.now or "otherwise")
+  return format("%s: was %s, is %s", m.path, m.was or "otherwise", m.now or "otherwise")
 end
 
 --- Whether numbers of the calls are known to be sizes, see capture.lua.
@@ -100,7 +105,7 @@ local function has_bounds(h)
 end
 
 local function abort_text(why)
-  local at = why.file and (why.line and ("%s:%s: "):format(why.file, why.line) or why.file .. ": ") or ""
+  local at = why.file and (why.line and format("%s:%s: ", why.file, why.line) or why.file .. ": ") or ""
   return at .. why.reason .. (why.hint and " (" .. why.hint .. ")" or "")
 end
 
@@ -116,12 +121,12 @@ local function capture_call(core, h, otherwise, ...)
   if due.guard then
     local sizes = due.sized and not due.now and "sizes of tensors that no call before had"
     if sizes and has_bounds(h) then sizes = "sizes or bounds that no call before had" end
-    due.text = not sizes and miss_text(due) or otherwise and ("%s, which decide otherwise: %s"):format(sizes, otherwise)
+    due.text = not sizes and miss_text(due) or otherwise and format("%s, which decide otherwise: %s", sizes, otherwise)
       or sizes
     keep(h.misses, due, MISSES_KEPT)
   end
   if captured > 0 and core._stance() == "no_recompile" then
-    fail(("compile: the stance is no_recompile, and %s would be captured again: %s"):format(h.place,
+    fail(format("compile: the stance is no_recompile, and %s would be captured again: %s", h.place,
       due.text or "it was called in another way"))
   end
   local now = core.internals.capture.clock or clock -- specs bring their own
@@ -129,7 +134,7 @@ local function capture_call(core, h, otherwise, ...)
   local span = core.internals.span and core.internals.span("capture " .. h.place) -- a profile listens
   local dynamic = h.dynamic ~= false and (due.sizes or h.dynamic ~= nil or has_bounds(h))
   h.closures = h.closures or due.closures
-  local in_time = budget < math.huge and not core._within_warmup(h.handle)
+  local in_time = budget < huge and not core._within_warmup(h.handle)
   local done, why = capture.run_with(core, h.handle, { closures = h.closures, dynamic = dynamic, sized = due.sized,
     bounds = h.bounds, custom = h.custom, clock = now,
     deadline = in_time and started + budget / 1e3 or nil }, h.fn, ...)
@@ -146,7 +151,7 @@ local function capture_call(core, h, otherwise, ...)
   why.text = abort_text(why)
   keep(h.aborts, why, ABORTS_KEPT)
   if h.fullgraph then
-    fail(("compile: fullgraph was asked for, but the function cannot be captured: %s"):format(why.text))
+    fail(format("compile: fullgraph was asked for, but the function cannot be captured: %s", why.text))
   end
 end
 
@@ -160,7 +165,7 @@ function M.compile_function(core, f, opts)
   end
   if cache[f] then return cache[f] end
   capture = capture or core.internals.load "tycho.capture"
-  local pick, handle, pick_again = core._entry(f, opts.fast or false)
+  local pick, handle, pick_again, checked, checked_again, tell = core._entry(f, opts.fast or false, recaptures)
   local function compiled(...)
     local run, y = pick(...)
     if run then return run(...) end
@@ -184,26 +189,26 @@ function M.compile_function(core, f, opts)
   end, not core.internals.capture.off)
   if recaptures then
     local function recapture(...) return require("tycho.capture.oracle").call(core, capture, h, ...) end
-    core._recheck(handle, function(...) return recapture(pick, ...) end,
-      function(...) return recapture(pick_again, ...) end)
+    core._recheck(handle, function(...) return recapture(tell, checked, ...) end,
+      function(...) return recapture(tell, checked_again, ...) end)
   end
   cache[f] = compiled
   return compiled
 end
 
 local function megabytes(n)
-  if n < 1e3 then return ("%d B"):format(n) end
-  if n < 1e6 then return ("%.1f KB"):format(n / 1e3) end
-  return ("%.1f MB"):format(n / 1e6)
+  if n < 1e3 then return format("%d B", n) end
+  if n < 1e6 then return format("%.1f KB", n / 1e3) end
+  return format("%.1f MB", n / 1e6)
 end
 
-local function plural(n, word) return ("%d %s%s"):format(n, word, n == 1 and "" or "s") end
+local function plural(n, word) return format("%d %s%s", n, word, n == 1 and "" or "s") end
 
-local function indent(text, by) return (by .. text:gsub("\n(.)", "\n" .. by .. "%1")) end
+local function indent(text, by) return (by .. gsub(text, "\n(.)", "\n" .. by .. "%1")) end
 
 --- What a plan does, of a trace or a graph.
 local function work_text(p)
-  return ("%s in %s and %s; %s moved; fusion saved %s and %s"):format(plural(p.operations, "operation"),
+  return format("%s in %s and %s; %s moved; fusion saved %s and %s", plural(p.operations, "operation"),
     plural(p.kernels, "kernel"), plural(p.steps - p.kernels, "other step"), megabytes(p.bytes_moved),
     plural(p.operations_saved, "operation"), megabytes(p.bytes_saved))
 end
@@ -212,7 +217,7 @@ local explanation = {}
 
 function explanation.__tostring(e)
   local out = {}
-  local function add(...) out[#out + 1] = (...):format(select(2, ...)) end
+  local function add(...) out[#out + 1] = format(...) end
   add("compiled function at %s%s", e.place, e.fast and " (fast: bits may differ from eager)" or "")
   add("%s, %d inside other compiled functions; %s answered without running it; %s", plural(e.calls, "call"), e.nested,
     e.skips, plural(e.captures, "capture"))
@@ -224,7 +229,7 @@ function explanation.__tostring(e)
     for _, g in ipairs(t.sizes) do add("  sizes %s", g) end
     for _, g in ipairs(t.effects) do add("  effect %s", g) end
     if t.backend then add("  computed by the backend's function") end
-    if #t.graph > 0 then add("%s", indent((t.graph:gsub("\n$", "")), "    ")) end
+    if #t.graph > 0 then add("%s", indent((gsub(t.graph, "\n$", "")), "    ")) end
   end
   for _, m in ipairs(e.misses) do add("miss: %s", m.text) end
   for _, why in ipairs(e.aborts) do add("abort: %s [%.2f ms]", why.text, why.cost) end
@@ -234,7 +239,7 @@ function explanation.__tostring(e)
   end
   for _, miss in ipairs(e.differences) do add("miss: %s", miss) end
   for i, t in ipairs(e.signatures) do
-    add("signature %d: (%s), %s", i, table.concat(t.signature, ", "), plural(t.hits, "hit"))
+    add("signature %d: (%s), %s", i, concat(t.signature, ", "), plural(t.hits, "hit"))
     if t.rests then add("  runs eagerly for now: there is too little to fuse for recording to pay") end
     for k, g in ipairs(t.graphs) do
       add("  graph %d, run %s: %s", k, g.runs == 1 and "once" or g.runs .. " times", work_text(g))
@@ -242,22 +247,22 @@ function explanation.__tostring(e)
     end
     if t.unseen > 0 then add("  and %s more that are not kept", plural(t.unseen, "cut")) end
   end
-  return table.concat(out, "\n")
+  return concat(out, "\n")
 end
 
 local function shown(core, v)
-  if type(v) == "string" then return ("%q"):format(v) end
+  if type(v) == "string" then return format("%q", v) end
   if type(v) == "function" then
     local name = function_names.library[v] or function_names.of(core)[v]
     return name and "the function " .. name or "the function at " .. place(v)
   end
-  return tostring(v):gsub("0x%x+", "...")
+  return gsub(tostring(v), "0x%x+", "...")
 end
 
 local function tensor_text(t, dynamic)
   local leaf = t.requires_grad and (t.is_leaf and ", a leaf" or ", taped") or ""
-  if dynamic then return ("%s of rank %d, of any sizes%s"):format(t.dtype, t.ndim, leaf) end
-  return ("%s[%s]%s"):format(t.dtype, table.concat(t.shape, ","), leaf)
+  if dynamic then return format("%s of rank %d, of any sizes%s", t.dtype, t.ndim, leaf) end
+  return format("%s[%s]%s", t.dtype, concat(t.shape, ","), leaf)
 end
 
 --- What a guard says about its first operand; nil of instructions that only read or compute. Rows and their texts:
@@ -274,9 +279,9 @@ local function guard_text(core, g, d)
     if kind == "value" then return (shown(core, v)) end
     return tostring(v)
   end
-  local yes, no = row.text:match("^(.*)|(.*)$")
+  local yes, no = match(row.text, "^(.*)|(.*)$")
   if yes then return g[#row.operands + 1] and yes or no end
-  return (row.text:gsub("%$(%d)", operand))
+  return (gsub(row.text, "%$(%d)", operand))
 end
 
 --- Guards of a description, as lines.
@@ -286,8 +291,8 @@ local function guard_lines(core, d)
     local text = guard_text(core, g, d)
     if text then
       local path = d.about[at] or rows[g[1]].operands[1] == "slot" and d.paths[g[2]] or "a number"
-      local line = ("%s: %s"):format(path, text)
-      list[#list + 1] = d.lines[at] and ("%s  (%s)"):format(line, d.lines[at]) or line
+      local line = format("%s: %s", path, text)
+      list[#list + 1] = d.lines[at] and format("%s  (%s)", line, d.lines[at]) or line
     end
   end
   return list
@@ -300,11 +305,11 @@ local function size_lines(d)
     local claims = {}
     for _, e in ipairs(tape.entries) do
       if e[1] == "claim" then
-        local line = ("%s: %s"):format(e.text or "a size", tostring(e[5]))
-        claims[#claims + 1] = e.line and ("%s  (%s)"):format(line, e.line) or line
+        local line = format("%s: %s", e.text or "a size", tostring(e[5]))
+        claims[#claims + 1] = e.line and format("%s  (%s)", line, e.line) or line
       end
     end
-    if #claims > 0 then list[#list + 1] = table.concat(claims, "; ") end
+    if #claims > 0 then list[#list + 1] = concat(claims, "; ") end
   end
   return list
 end
@@ -317,21 +322,21 @@ local function key_lines(core, d)
   for _, g in ipairs(d.program) do
     local i = g[2]
     if told[g[1]] and type(i) == "number" and i <= d.narg then
-      local text = guard_text(core, g, d):gsub("^is ", ""):gsub(", read in each call$", "")
-      parts[i] = ("%s: %s"):format(d.paths[i] or "argument " .. i, text)
+      local text = gsub(gsub(guard_text(core, g, d), "^is ", ""), ", read in each call$", "")
+      parts[i] = format("%s: %s", d.paths[i] or "argument " .. i, text)
     end
   end
-  return "(" .. table.concat(parts, ", ") .. ")"
+  return "(" .. concat(parts, ", ") .. ")"
 end
 
 --- Fields and upvalues that are set, tensors that are written in place, random numbers that are drawn.
 local function effect_lines(d, t)
   local list, told = {}, {}
   for _, e in ipairs(d.effects) do -- a field that goes and comes again is written more than once
-    local line = ("writes %s"):format(e.path or d.paths[e[2]] or "a field")
+    local line = format("writes %s", e.path or d.paths[e[2]] or "a field")
     if not told[line] then list[#list + 1], told[line] = line, true end
   end
-  for _, slot in ipairs(t.written) do list[#list + 1] = ("writes %s in place"):format(d.paths[slot] or "a tensor") end
+  for _, slot in ipairs(t.written) do list[#list + 1] = format("writes %s in place", d.paths[slot] or "a tensor") end
   if t.streams > 0 then list[#list + 1] = "draws random numbers: " .. plural(t.streams, "stream") end
   return list
 end
@@ -345,9 +350,9 @@ local graphs_meta = {}
 function graphs_meta.__tostring(list)
   local out = {}
   for i, g in ipairs(list) do
-    out[i] = (#list > 1 and ("-- graph %d\n"):format(i) or "") .. g.text
+    out[i] = (#list > 1 and format("-- graph %d\n", i) or "") .. g.text
   end
-  return table.concat(out, "\n")
+  return concat(out, "\n")
 end
 
 --- The functions of this file over the C module.
@@ -378,7 +383,7 @@ function M.open(core)
       if forward_of[f] then return f end
       if type(f.forward) == "function" then return compile_module(core, f, opts) end
     end
-    fail(("compile: argument 1 must be a function or a module with `forward`, got %s"):format(show(f)))
+    fail(format("compile: argument 1 must be a function or a module with `forward`, got %s", show(f)))
   end
 
   local modes = core.internals.modes
@@ -393,7 +398,7 @@ function M.open(core)
   local function handle(who, f)
     local h = handle_of[forward_of[f] and forward_of[f]() or f]
     if not h then
-      fail(("%s: argument 1 must be a compiled function, got %s"):format(who,
+      fail(format("%s: argument 1 must be a compiled function, got %s", who,
         type(f) == "function" and "a function that is not compiled (use jit.compile)" or show(f)))
     end
     return h
@@ -463,7 +468,7 @@ function M.open(core)
   ---@return string
   function api.stance(name)
     if name ~= nil and name ~= "default" and name ~= "eager" and name ~= "no_recompile" then
-      fail(("stance: argument 1 must be \"default\", \"eager\" or \"no_recompile\", got %s"):format(show(name)))
+      fail(format("stance: argument 1 must be \"default\", \"eager\" or \"no_recompile\", got %s", show(name)))
     end
     return core._stance(name)
   end

@@ -27,6 +27,7 @@
 
 ---@param ty table the core module
 ---@return tycho.Composite[]
+local assert, ipairs = assert, ipairs
 return function(ty)
   local check = require("tycho.arguments")(ty)
   local methods, describe = ty.internals.methods, ty.internals.describe

@@ -3,6 +3,11 @@
 -- The core keeps the tape and walks back along it (backward.c); where it meets a function of the user's it hands
 -- that out, and it runs here, as ordinary Lua: it may raise, and yield.
 
+local type, select, unpack, pcall, error, next, pairs = type, select, unpack, pcall, error, next, pairs
+local ipairs, rawget, rawset = ipairs, rawget, rawset
+local rawequal, getmetatable, setmetatable = rawequal, getmetatable, setmetatable
+local max = math.max
+
 local tree = require "tycho.tree"
 
 ---@param ty table the core module
@@ -330,7 +335,7 @@ return function(ty, define)
   --- all examples, whose past only a gradient outside of the vmap follows.
   local function taped(args, results, rule)
     local id = 0
-    for i = 1, args.n do id = math.max(id, batch.level(args[i])) end
+    for i = 1, args.n do id = max(id, batch.level(args[i])) end
     local beyond = false
     for i = 1, id > 0 and mode() and args.n or 0 do
       beyond = beyond or (is_float(args[i]) and batch.tracked(args[i]))
@@ -481,17 +486,17 @@ return function(ty, define)
     if v < 0 or v ~= v then fail(who, "argument 2 (%s) must not be negative, got %.14g", what, v) end
   end
 
-  --- Scales the gradients so that their p-norm together is at most `max`. Gives the norm before.
-  local function clip_grad_norm(params, max, p)
+  --- Scales the gradients so that their p-norm together is at most `limit`. Gives the norm before.
+  local function clip_grad_norm(params, limit, p)
     local list = gradients_of("clip_grad_norm_", params)
-    bound("clip_grad_norm_", max, "max")
+    bound("clip_grad_norm_", limit, "max")
     p = check.number("clip_grad_norm_", 3, p, "p", 2)
     return no_grad(function()
       local norms = {}
       for i, g in ipairs(list) do norms[i] = g:norm(p) end
       if #norms == 0 then return ty.zeros({}) end
       local norm = ty.stack(norms):norm(p)
-      local scale = (max / (norm + 1e-6)):minimum(1)
+      local scale = (limit / (norm + 1e-6)):minimum(1)
       for _, g in ipairs(list) do g:mul_(scale) end
       return norm
     end)

@@ -18,7 +18,10 @@
 
 local bytecode = require "tycho.capture.bytecode"
 
-local ipairs, type, next, rawget, rawset, rawequal, select = ipairs, type, next, rawget, rawset, rawequal, select
+local format, match, find, sub = string.format, string.match, string.find, string.sub
+local concat = table.concat
+local ipairs, type, next, rawget, rawset = ipairs, type, next, rawget, rawset
+local rawequal, select, tostring, error = rawequal, select, tostring, error
 
 if jit and jit.off then jit.off(true, true) end
 
@@ -34,11 +37,11 @@ local function source_of(f)
   return proto and proto.source or "?"
 end
 
-local HOME = source_of(function() end):match("^(@.*[/\\])") or "@?"
+local HOME = match(source_of(function() end), "^(@.*[/\\])") or "@?"
 
 local function is_library(f)
   local source = source_of(f)
-  return source:sub(1, #HOME) == HOME or source:sub(1, 8) == "=(tycho)"
+  return sub(source, 1, #HOME) == HOME or sub(source, 1, 8) == "=(tycho)"
 end
 
 --- Globals by which others can be had.
@@ -84,14 +87,14 @@ return function(core, plain)
     if not record.from then return record.key end
     local base, k = path_of(record.from), record.key
     if record.from.kind == "function" then return k end
-    if type(k) == "string" and k:find("^[%a_][%w_]*$") then return base .. "." .. k end
-    return ("%s[%s]"):format(base, type(k) == "string" and ("%q"):format(k) or tostring(k))
+    if type(k) == "string" and find(k, "^[%a_][%w_]*$") then return base .. "." .. k end
+    return format("%s[%s]", base, type(k) == "string" and format("%q", k) or tostring(k))
   end
 
   local function take_notes(f, ...)
     local notes = { by = {}, tables = {}, cells = {}, tensors = {} }
     local seen, cells, queue, last = notes.by, {}, {}, 0
-    local function find(v, from, key)
+    local function note(v, from, key)
       local kind = type(v)
       if kind == "table" and seen[v] and seen[v].names then -- some of it was noted: now all is
         seen[v].names = nil
@@ -112,7 +115,7 @@ return function(core, plain)
     --- What a function finds as a global: in its environment, or behind it.
     local function look(t, name, from)
       for _ = 1, 100 do
-        if type(t) ~= "table" then return find(t, from, "_G") end
+        if type(t) ~= "table" then return note(t, from, "_G") end
         local r = seen[t]
         if not r then
           r = { kind = "table", value = t, from = from, key = "_G", names = {}, content = {}, meta = getmetatable(t) }
@@ -122,17 +125,17 @@ return function(core, plain)
         if not r.names then return end
         if not r.names[name] then
           r.names[name], r.content[name] = true, rawget(t, name)
-          find(r.content[name], r, name)
+          note(r.content[name], r, name)
         end
         local meta = type(r.meta) == "table" and r.meta or {}
         local behind = rawget(meta, "__newindex")
-        if behind ~= nil and behind ~= rawget(meta, "__index") then find(behind, r, "__newindex") end
+        if behind ~= nil and behind ~= rawget(meta, "__index") then note(behind, r, "__newindex") end
         t = rawget(meta, "__index")
         if t == nil then return end
       end
     end
-    find(f, nil, "function")
-    for i = 1, select("#", ...) do find((select(i, ...)), nil, "argument " .. i) end
+    note(f, nil, "function")
+    for i = 1, select("#", ...) do note((select(i, ...)), nil, "argument " .. i) end
     local at = 0
     while at < last do
       at = at + 1
@@ -143,10 +146,10 @@ return function(core, plain)
         r.content, r.meta = {}, getmetatable(v)
         for k, e in next, v do
           r.content[k] = e
-          find(k, r, "a key")
-          find(e, r, k)
+          note(k, r, "a key")
+          note(e, r, k)
         end
-        find(r.meta, r, "metatable")
+        note(r.meta, r, "metatable")
       elseif r.kind == "function" then
         for i = 1, K.upvalues(v) do
           local id = C.upvalue_id(v, i)
@@ -155,11 +158,11 @@ return function(core, plain)
             local name = getupvalue and getupvalue(v, i) or ("upvalue " .. i)
             local e = C.upvalue(v, i)
             notes.cells[#notes.cells + 1] = { fn = v, index = i, value = e, name = name }
-            find(e, r, name)
+            note(e, r, name)
           end
         end
         local env, names = C.environment(v), global_names(v)
-        if not names then find(env, r, "_G") end
+        if not names then note(env, r, "_G") end
         for _, name in ipairs(names or {}) do look(env, name, r) end
       else
         r.still, r.version = K.still(v)
@@ -250,23 +253,23 @@ return function(core, plain)
 
   local function show(v)
     if type(v) == "number" then
-      return v == 0 and 1 / v < 0 and "-0" or ("%.9g"):format(v)
+      return v == 0 and 1 / v < 0 and "-0" or format("%.9g", v)
     end
-    if type(v) == "string" then return ("%q"):format(#v > 60 and v:sub(1, 60) .. "..." or v) end
+    if type(v) == "string" then return format("%q", #v > 60 and sub(v, 1, 60) .. "..." or v) end
     if is_tensor(v) then
       local needs = v.requires_grad and (v.is_leaf and ", a leaf" or ", taped") or ""
-      return ("a tensor %s[%s]%s"):format(v.dtype, table.concat(v.shape, ","), needs)
+      return format("a tensor %s[%s]%s", v.dtype, concat(v.shape, ","), needs)
     end
     return type(v) == "nil" and "nil" or type(v) == "boolean" and tostring(v) or "a " .. type(v)
   end
 
   local function differs(path, a, b)
-    fail(("check: %s differs: eager %s, compiled %s"):format(path, a, b))
+    fail(format("check: %s differs: eager %s, compiled %s", path, a, b))
   end
 
   local function field(path, k)
-    if type(k) == "string" and k:find("^[%a_][%w_]*$") then return path .. "." .. k end
-    return ("%s[%s]"):format(path, type(k) == "string" and ("%q"):format(k) or tostring(k))
+    if type(k) == "string" and find(k, "^[%a_][%w_]*$") then return path .. "." .. k end
+    return format("%s[%s]", path, type(k) == "string" and format("%q", k) or tostring(k))
   end
 
   local function element(path, t, n)
@@ -276,7 +279,7 @@ return function(core, plain)
       at[d] = n % shape[d] + 1
       n = (n - n % shape[d]) / shape[d]
     end
-    return #at > 0 and ("%s[%s]"):format(path, table.concat(at, ",")) or path
+    return #at > 0 and format("%s[%s]", path, concat(at, ",")) or path
   end
 
   local function compare_tensors(path, a, b)
@@ -285,7 +288,7 @@ return function(core, plain)
     local n, v, w, x, y = K.differ(a, b)
     if not n then return end
     v, w = show(v), show(w)
-    if v == w then v, w = ("%s (%s)"):format(v, x), ("%s (%s)"):format(w, y) end
+    if v == w then v, w = format("%s (%s)", v, x), format("%s (%s)", w, y) end
     differs(element(path, a, n), v, w)
   end
 
@@ -300,7 +303,7 @@ return function(core, plain)
     if kind == "number" then
       if a ~= a and b ~= b then return end
       local v, w = show(a), show(b)
-      if v == w then v, w = ("%.17g"):format(a), ("%.17g"):format(b) end
+      if v == w then v, w = format("%.17g", a), format("%.17g", b) end
       differs(path, v, w)
     elseif kind == "string" or kind == "boolean" then
       differs(path, show(a), show(b))

@@ -16,6 +16,9 @@
 -- 4. A gradient inside of the function is for each example. A gradient outside goes through the operations on all
 --    examples. A function with a rule of its own (custom_grad, ty.linalg) has both: `taped` below.
 
+local type, select, unpack, pcall, pairs, ipairs = type, select, unpack, pcall, pairs, ipairs
+local max = math.max
+
 local tree = require "tycho.tree"
 
 ---@param ty table the core module
@@ -248,7 +251,7 @@ return function(ty, define, own)
 
   --- fn, known as ty.linalg[name], on matrices for one example; on those of all if one is batched.
   function own.all_examples(name, fn, a, b, ...)
-    local id = math.max(V.level(a), V.level(b))
+    local id = max(V.level(a), V.level(b))
     if id == 0 then return fn(a, b, ...) end
     local again = ty.linalg[name]
     if b == nil then
@@ -259,7 +262,7 @@ return function(ty, define, own)
     check.tensor(name, 1, a)
     local column = check.tensor(name, 2, b).ndim == 1
     if column then b = b:unsqueeze(-1) end
-    local rank = math.max(a.ndim, b.ndim) - 2
+    local rank = max(a.ndim, b.ndim) - 2
     local x = again(all_of(with_lead(a, rank), id), all_of(with_lead(b, rank), id))
     x = V.wrap(x, 1, id)
     return column and x:squeeze(-1) or x

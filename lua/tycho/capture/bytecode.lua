@@ -23,6 +23,9 @@
 --            #lines]], code (4 bytes each), upvalues (2 bytes each), objects, numbers, debug info
 -- Numbers in it are ULEB128: 7 bits a byte, low ones first, the top bit says that more follow.
 
+local type, tostring, error, pairs, ipairs = type, tostring, error, pairs, ipairs
+local format, match, gmatch = string.format, string.match, string.gmatch
+local concat, insert, remove = table.concat, table.insert, table.remove
 local M = {}
 
 local byte, sub, find = string.byte, string.sub, string.find
@@ -131,7 +134,7 @@ local counted_probe = { "return function(...) return ... end", "VARG RETM" } -- 
 
 local forms, optional = {}, {}
 for _, row in ipairs(rows) do
-  local name, form, may_lack = row:match("^(%S+) (%S+) ?(%??)$")
+  local name, form, may_lack = match(row, "^(%S+) (%S+) ?(%??)$")
   forms[name], optional[name] = form, may_lack == "?"
 end
 
@@ -224,8 +227,8 @@ local function read_object(proto, children)
   if kind >= 5 then return read_bytes(kind - 5) end
   if kind == 1 then return read_template() end
   if kind == 0 then
-    local child = table.remove(children)
-    table.insert(proto.children, 1, child)
+    local child = remove(children)
+    insert(proto.children, 1, child)
     return child
   end
   local words = { type = cdata_types[kind] }
@@ -241,7 +244,7 @@ local function short_source(source)
     if #source - 1 < 60 then return sub(source, 2) end
     return "..." .. sub(source, -56)
   end
-  local line = source:match("^[^%z\1-\31]*")
+  local line = match(source, "^[^%z\1-\31]*")
   if #line > 48 or #line < #source then return '[string "' .. sub(line, 1, 45) .. '..."]' end
   return '[string "' .. line .. '"]'
 end
@@ -423,9 +426,9 @@ end
 
 local function describe(v)
   if type(v) == "table" then
-    return v.code and "function" or v.type or ("table %d+%d"):format(v.n_array, v.n_hash)
+    return v.code and "function" or v.type or format("table %d+%d", v.n_array, v.n_hash)
   end
-  return type(v) == "string" and ("%q"):format(v) or tostring(v)
+  return type(v) == "string" and format("%q", v) or tostring(v)
 end
 
 --- A prototype's instructions as text, one a line: position, name, operands, constant, jump.
@@ -435,15 +438,15 @@ function M.listing(proto)
   local out = {}
   for i, ins in ipairs(proto.code) do
     local form = forms[ins.name]
-    local line = { ("%04d %s"):format(i, ins.name), ins.a or ".", ins.b or false, ins.c or false, ins.d or false }
+    local line = { format("%04d %s", i, ins.name), ins.a or ".", ins.b or false, ins.c or false, ins.d or false }
     for field = #line, 1, -1 do
-      if line[field] == false then table.remove(line, field) end
+      if line[field] == false then remove(line, field) end
     end
-    if form:find("[sniptc]") then line[#line + 1] = "= " .. describe(ins.k) end
-    if ins.target then line[#line + 1] = ("-> %04d"):format(ins.target) end
-    out[i] = table.concat(line, " ")
+    if find(form, "[sniptc]") then line[#line + 1] = "= " .. describe(ins.k) end
+    if ins.target then line[#line + 1] = format("-> %04d", ins.target) end
+    out[i] = concat(line, " ")
   end
-  return table.concat(out, "\n")
+  return concat(out, "\n")
 end
 
 -- Learning the opcodes ---------------------------------------------------------------------------------------------
@@ -451,7 +454,7 @@ end
 --- Takes over what a probe tells, whose prototype is that of its dump, or the only child of it.
 local function learn(numbers, proto, flags, expected)
   local position = 0
-  for name in expected:gmatch("%S+") do
+  for name in gmatch(expected, "%S+") do
     position = position + 1
     local op = byte(proto.bytes, 4 * position - 3)
     if not op then error("a probe is shorter than known: " .. expected, 0) end
@@ -482,7 +485,7 @@ local function learn_opcodes()
   end
   if numbers.KSHORT == numbers.KSTR + 2 then numbers.KCDATA = numbers.KSTR + 1 end -- a probe would load ffi
   for _, row in ipairs(rows) do
-    local name = row:match("^%S+")
+    local name = match(row, "^%S+")
     local op = numbers[name]
     if op then
       if op <= last then error("opcode " .. name .. " is out of order", 0) end
@@ -633,7 +636,7 @@ M.bit_operators = {}
 if compile and compile("return ~1") then
   M.bit_operators.BNOT = compile("return function(a) return ~a end")()
   for name, operator in pairs { BAND = "&", BOR = "|", BXOR = "~", BSHL = "<<", BSHR = ">>", BSAR = "~>>" } do
-    M.bit_operators[name] = compile(("return function(a, b) return a %s b end"):format(operator))()
+    M.bit_operators[name] = compile(format("return function(a, b) return a %s b end", operator))()
   end
 end
 
@@ -647,7 +650,7 @@ local constant_of = found and type(util) == "table" and util.funck
 ---@return any
 function M.constant(owner, operand)
   if owner == nil or not constant_of then return nil end
-  local ok, v = pcall(constant_of, owner, -operand - 1)
+  local ok, v = undisturbed(constant_of, owner, -operand - 1)
   return ok and v or nil
 end
 

@@ -20,7 +20,8 @@
 -- Keys that are whole numbers and constants are taken for positions where they may be. Names with the constant nil
 -- leave no trace in the templates of some LuaJITs: they are taken not to be there.
 
-local type, next, ipairs, rawget, rawequal = type, next, ipairs, rawget, rawequal
+local format, concat, sort = string.format, table.concat, table.sort
+local type, next, ipairs, rawget, rawequal, setmetatable = type, next, ipairs, rawget, rawequal, setmetatable
 local max, floor = math.max, math.floor
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
@@ -195,8 +196,8 @@ end
 function Model:text()
   local out = {}
   for k, full in next, self.hash do out[#out + 1] = k + (full and 0.5 or 0) end
-  table.sort(out)
-  return ("%d %d %d %s"):format(self.slots, self.nodes, self.used, table.concat(out, " "))
+  sort(out)
+  return format("%d %d %d %s", self.slots, self.nodes, self.used, concat(out, " "))
 end
 
 -- Constructors --------------------------------------------------------------------------------------------------------

@@ -30,7 +30,8 @@ local M = {
 
 local next_frame, take_results, clear, close_cells = frames.next, frames.take_results, frames.clear, frames.close_cells
 
-local type, floor, concat = type, math.floor, table.concat
+local gmatch, upper = string.gmatch, string.upper
+local type, floor, concat, ipairs = type, math.floor, table.concat, ipairs
 
 if jit and jit.off then jit.off(true, true) end
 
@@ -63,7 +64,7 @@ end
 -- Frames and calls -------------------------------------------------------------------------------------------------
 
 local comparison = {}
-for name in ("ISLT ISGE ISLE ISGT ISEQV ISNEV ISEQS ISNES ISEQN ISNEN ISEQP ISNEP ISTC ISFC IST ISF"):gmatch("%S+") do
+for name in gmatch("ISLT ISGE ISLE ISGT ISEQV ISNEV ISEQS ISNES ISEQN ISNEN ISEQP ISNEP ISTC ISFC IST ISF", "%S+") do
   comparison[name] = true
 end
 
@@ -429,7 +430,7 @@ local function arith_nv(op, compute)
 end
 
 for op, compute in pairs(operators) do
-  local name = op:upper()
+  local name = upper(op)
   if op == "pow" then
     handlers.POW = arith_vv(op, compute)
   else

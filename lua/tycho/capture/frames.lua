@@ -11,7 +11,8 @@ local bytecode = require "tycho.capture.bytecode"
 
 local M = {}
 
-local next = next
+local format, match, find, sub = string.format, string.match, string.find, string.sub
+local next, ipairs = next, ipairs
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua
 
@@ -76,9 +77,9 @@ local home -- where Tycho's own chunks come from
 function M.is_own(proto)
   if home == nil then
     local own = bytecode.prototype(M.next)
-    home = own and own.source and own.source:match("^(@.*[/\\])capture[/\\]frames%.lua$") or false
+    home = own and own.source and match(own.source, "^(@.*[/\\])capture[/\\]frames%.lua$") or false
   end
-  return home and proto.source and proto.source:sub(1, #home) == home or false
+  return home and proto.source and sub(proto.source, 1, #home) == home or false
 end
 
 local function line_of(frame)
@@ -140,7 +141,7 @@ end
 ---@return string
 function M.position(world, level)
   local site = M.level(world, level or 1)
-  return site and ("%s:%d: "):format(site.proto.short, line_of(site) or 0) or ""
+  return site and format("%s:%d: ", site.proto.short, line_of(site) or 0) or ""
 end
 
 --- Drops what no instruction can ask for any more: frames that have been left, and in the others the registers from the
@@ -152,7 +153,7 @@ function M.forget(world)
     local R, S = frame.R, frame.S
     if depth <= stack.depth then
       local i = frame.code[frame.at]
-      if i.name:find("^CALL") then
+      if find(i.name, "^CALL") then
         for k in next, R do
           if k >= i.a then R[k], S[k] = nil, nil end
         end

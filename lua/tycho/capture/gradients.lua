@@ -11,6 +11,7 @@
 --    in one dim. A leaf sees its part; each reading gives another view, as it does outside.
 -- 4. Leaves that have a gradient share memory in later calls as they do now, and with nobody else.
 
+local gmatch = string.gmatch
 local type, tonumber, ipairs, rawequal = type, tonumber, ipairs, rawequal
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
@@ -94,7 +95,7 @@ return function(World)
     local C, modes = self.C, self.core.internals.modes
     local given = self:tycho(C.gradients, "gradients", {}, {}, 0)
     local k = 1
-    for slot in given[1]:gmatch("%d+") do
+    for slot in gmatch(given[1], "%d+") do
       k = k + 1
       local new = given[k]
       if new.requires_grad then self:abort("backward with create_graph") end

@@ -36,7 +36,9 @@ local evaluate = require "tycho.capture.evaluate"
 local tape = require "tycho.capture.tape"
 
 local type, rawget, select, next, pairs, unpack = type, rawget, select, next, pairs, unpack
-local format = string.format
+local tostring, tonumber, pcall, error, ipairs, rawequal = tostring, tonumber, pcall, error, ipairs, rawequal
+local format, gsub, match, find, sub = string.format, string.gsub, string.match, string.find, string.sub
+local insert = table.insert
 local clock = os and os.clock or function() return 0 end
 local getinfo = type(debug) == "table" and debug.getinfo
 local getlocal = type(debug) == "table" and debug.getlocal
@@ -74,7 +76,7 @@ M.ABORT = ABORT
 function World:locate(why)
   local where = self:where()
   if not where then return end
-  why.file, why.line = where:match("^(.*):(%d+)$")
+  why.file, why.line = match(where, "^(.*):(%d+)$")
   why.file, why.line = why.file or where, tonumber(why.line)
 end
 
@@ -265,7 +267,7 @@ local function chunk_of(f)
 end
 
 --- How the chunks of this library begin; compile.lua's functions close over what belongs to users.
-local HOME = chunk_of(function() end):match("^(@.*[/\\])capture[/\\]") or "@?"
+local HOME = match(chunk_of(function() end), "^(@.*[/\\])capture[/\\]") or "@?"
 local WRAPPERS = HOME .. "compile.lua"
 --- Modules and optimisers are models like those of users: what they close over and hold is guarded.
 local MODELS = { [HOME .. "optim.lua"] = true, [HOME .. "schedules.lua"] = true }
@@ -278,8 +280,8 @@ local function is_ours(f)
   local known = ours[f]
   if known == nil then
     local chunk = chunk_of(f)
-    known = (chunk:sub(1, #HOME) == HOME or chunk:sub(1, 8) == "=(tycho)") and chunk ~= WRAPPERS
-      and not MODELS[chunk] and chunk:sub(1, #MODULES) ~= MODULES
+    known = (sub(chunk, 1, #HOME) == HOME or sub(chunk, 1, 8) == "=(tycho)") and chunk ~= WRAPPERS
+      and not MODELS[chunk] and sub(chunk, 1, #MODULES) ~= MODULES
     ours[f] = known
   end
   return known
@@ -440,7 +442,7 @@ local function object_recipe(world, v)
     end
     if not world.iterators[v] and (world.C.is_native(v) or world:is_ours(v)) then return { "value", v } end
   end
-  return world:abort(("a %s of unknown origin is returned or stored"):format(kind))
+  return world:abort(format("a %s of unknown origin is returned or stored", kind))
 end
 
 --- How a value is found or made again in later calls.
@@ -638,7 +640,7 @@ end
 
 local function dump(core, text)
   local letters = os.getenv "TYCHO_DUMP"
-  if not letters or not letters:find("c", 1, true) then return end
+  if not letters or not find(letters, "c", 1, true) then return end
   local say = core.internals.say
   if say then return say(text) end
   io.stderr:write(text)
@@ -649,7 +651,7 @@ local function failure(w, err, refused)
   local why = w.failure or {}
   if err ~= ABORT or not why.reason then
     local text = type(err) == "string" and err or "an error is raised"
-    local plain = text:gsub("^.-%.lua:%d+: ", "")
+    local plain = gsub(text, "^.-%.lua:%d+: ", "")
     why = { reason = refused or ("an error is raised: " .. plain), internal = text }
     if w.stack then w:locate(why) end
   end
@@ -667,7 +669,7 @@ end
 
 --- A trace that got other sizes by evaluation replays that way through the function, too, most recent first.
 local function keep_tape(d, new)
-  table.insert(d.tapes, 1, new.tapes[1])
+  insert(d.tapes, 1, new.tapes[1])
   d.tapes[tape.MOST + 1] = nil
 end
 

@@ -9,11 +9,15 @@
 -- 4. What would raise natively aborts: the native run raises it then. Only error() and assert() under a pcall that is
 --    evaluated too are modelled errors, which that pcall catches.
 
-local type, tostring, tonumber, select, unpack, pcall = type, tostring, tonumber, select, unpack, pcall
+local format, match, sub = string.format, string.match, string.sub
+local floor, native_sort = math.floor, table.sort
+local type, tostring, tonumber, select, unpack = type, tostring, tonumber, select, unpack
+local pcall, error, assert, getmetatable, setmetatable = pcall, error, assert, getmetatable, setmetatable
 local next, pairs, ipairs = next, pairs, ipairs
 
 local names = require "tycho.capture.names"
 local rows = require("tycho.capture.native_table").library
+local undisturbed = require("tycho").internals.undisturbed -- what a hook raises is no answer of the host's
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
 
@@ -48,7 +52,7 @@ local function pure(world, args, shadows, n, f)
   for i = 1, n do
     local kind = type(args[i])
     if kind ~= "number" and kind ~= "string" and kind ~= "boolean" and kind ~= "nil" then
-      world:abort(("a library function is given a %s"):format(kind))
+      world:abort(format("a library function is given a %s", kind))
     end
     world:pin(args[i], shadows[i])
   end
@@ -156,7 +160,7 @@ model.tostring = function(world, args, shadows, n)
   end
   if n == 0 then world:abort("tostring is given nothing") end
   if type(v) ~= "number" and type(v) ~= "boolean" and v ~= nil then
-    world:abort(("tostring of a %s"):format(type(v)))
+    world:abort(format("tostring of a %s", type(v)))
   end
   return one(tostring(world:pin(v, s)))
 end
@@ -191,7 +195,7 @@ end
 local function check_table(world, args, shadows, name)
   if type(args[1]) == "table" then return world:table_of(args[1], shadows[1]) end
   world:typed(args[1], shadows[1])
-  return world:abort(("%s is given a %s"):format(name, type(args[1])))
+  return world:abort(format("%s is given a %s", name, type(args[1])))
 end
 
 model.rawget = function(world, args, shadows)
@@ -349,26 +353,122 @@ model["table.concat"] = function(world, args, shadows, n, f)
   return one(f(list, separator))
 end
 
---- The comparisons alone decide where elements go: positions are sorted in place of them.
-model["table.sort"] = function(world, args, shadows, n, f)
+-- table.sort, as the host does it: comparisons see what has been moved so far, and may move and raise themselves.
+
+--- Sorts positions low to high. get(i) -> value, shadow; set(i, value, shadow); less(a, as, b, bs) -> boolean. False
+--- where the order that less gives is none.
+local function sort(get, set, less, low, high)
+  while low < high do
+    local a, as = get(low)
+    local b, bs = get(high)
+    if less(b, bs, a, as) then
+      set(low, b, bs)
+      set(high, a, as)
+    end
+    if high - low == 1 then break end
+    local middle = floor((low + high) / 2)
+    local p, ps = get(middle)
+    a, as = get(low)
+    if less(p, ps, a, as) then
+      set(middle, a, as)
+      set(low, p, ps)
+    else
+      b, bs = get(high)
+      if less(b, bs, p, ps) then
+        set(middle, b, bs)
+        set(high, p, ps)
+      end
+    end
+    if high - low == 2 then break end
+    p, ps = get(middle)
+    a, as = get(high - 1)
+    set(middle, a, as)
+    set(high - 1, p, ps)
+    local i, j = low, high - 1
+    while true do
+      i = i + 1
+      a, as = get(i)
+      while less(a, as, p, ps) do
+        if i >= high then return false end
+        i = i + 1
+        a, as = get(i)
+      end
+      j = j - 1
+      b, bs = get(j)
+      while less(p, ps, b, bs) do
+        if j <= low then return false end
+        j = j - 1
+        b, bs = get(j)
+      end
+      if j < i then break end
+      set(i, b, bs)
+      set(j, a, as)
+    end
+    a, as = get(high - 1)
+    b, bs = get(i)
+    set(high - 1, b, bs)
+    set(i, a, as)
+    local from, to = low, i - 1 -- the smaller part, which is sorted first
+    if i - low < high - i then
+      low = i + 1
+    else
+      from, to, high = i + 1, high, i - 1
+    end
+    if not sort(get, set, less, from, to) then return false end
+  end
+  return true
+end
+
+--- Whether the host compares and moves as sort does: it is tried with lists that take every branch.
+local function is_hosts_sort()
+  local seed = 1
+  for length = 0, 40 do
+    local ours, theirs, log, logged = {}, {}, {}, 0
+    for i = 1, length do
+      seed = seed * 16807 % 2147483647
+      ours[i] = seed % length
+      theirs[i] = ours[i]
+    end
+    sort(function(i) return ours[i] end, function(i, v) ours[i] = v end, function(a, _, b)
+      log[#log + 1] = a * 64 + b
+      return a < b
+    end, 1, length)
+    local same = true
+    native_sort(theirs, function(a, b)
+      logged = logged + 1
+      same = same and log[logged] == a * 64 + b
+      return a < b
+    end)
+    for i = 1, length do same = same and ours[i] == theirs[i] end
+    if not same or logged ~= #log then return false end
+  end
+  return true
+end
+
+local sorts_alike -- unknown until a capture sorts
+
+model["table.sort"] = function(world, args, shadows, n)
+  if sorts_alike == nil then
+    local ok, alike = undisturbed(is_hosts_sort)
+    sorts_alike = ok and alike
+  end
+  if not sorts_alike then world:abort("the host's table.sort is of another kind") end
   local o = check_table(world, args, shadows, "table.sort")
   local t, ts = args[1], shadows[1]
+  local before, bs = args[2], shadows[2]
   local length = world:table_length(o)
-  local values, value_shadows, positions = {}, {}, {}
-  for i = 1, length do
-    values[i], value_shadows[i] = world:raw_index(t, ts, i)
-    if values[i] == nil then world:abort("table.sort meets a nil") end -- where it is put, and when, may matter
-    positions[i] = i
+  if n >= 2 then
+    world:typed(before, bs)
+    if before ~= nil and type(before) ~= "function" then world:abort("table.sort is given no function") end
   end
-  local before, bs = n >= 2 and args[2] or nil, shadows[2]
-  if n >= 2 then world:typed(args[2], bs) end
-  f(positions, function(i, j)
-    local a, as, b, bbs = values[i], value_shadows[i], values[j], value_shadows[j]
+  local function less(a, as, b, bbs)
     if before == nil then return world:less(a, as, b, bbs) end
     local results, out, count = world.apply(before, bs, { a, b }, { as, bbs }, 2)
     return count > 0 and world:truth(results[1], out[1])
-  end)
-  for i = 1, length do world:raw_newindex(t, ts, i, values[positions[i]], value_shadows[positions[i]]) end
+  end
+  local function get(i) return world:raw_index(t, ts, i) end
+  local function set(i, v, s) world:raw_newindex(t, ts, i, v, s) end
+  if not sort(get, set, less, 1, length) then world:abort("invalid order function for sorting") end
   return {}, NONE, 0
 end
 
@@ -388,8 +488,14 @@ end
 
 model.error = function(world, args, shadows, n)
   local v, s = args[1], shadows[1]
-  local level = n >= 2 and world:pin(args[2], shadows[2]) or nil
-  level = level or 1
+  local level = 1
+  if n >= 2 then
+    world:typed(args[2], shadows[2])
+    if args[2] ~= nil then
+      level = tonumber(world:pin(args[2], shadows[2]))
+      if level == nil or type(args[2]) == "cdata" then world:abort("error is given a level that is no number") end
+    end
+  end
   if level ~= 0 and (type(v) == "string" or type(v) == "number") then
     world:pin(v, s)
     if level ~= 1 then world:abort("error is given a level") end
@@ -398,14 +504,34 @@ model.error = function(world, args, shadows, n)
   return raise(world, v, s)
 end
 
+--- What the host's assert raises, called by a Lua function.
+local function assert_raises(...)
+  local _, v = undisturbed(function(...)
+    local _ = assert(...)
+  end, ...)
+  return v
+end
+
+local PLACE = match(assert_raises(false), "^(.*)assertion failed!$") -- of the call above
+--- Hosts differ in whether a message that is no text is passed on: the last argument is.
+local PASSES_ON = assert_raises(false, nil, PLACE) == PLACE
+
 model.assert = function(world, args, shadows, n)
   if n == 0 then world:abort("assert is given nothing") end
   if world:truth(args[1], shadows[1]) then return args, shadows, n end
-  if n >= 2 then
-    world:typed(args[2], shadows[2])
-    if args[2] ~= nil then return raise(world, args[2], shadows[2]) end
+  if n >= 2 then world:typed(args[2], shadows[2]) end
+  local text
+  if n >= 2 and (type(args[2]) == "string" or type(args[2]) == "number") then
+    text = assert_raises(false, world:pin(args[2], shadows[2]))
+  elseif n == 1 or (args[2] == nil and not PASSES_ON) then
+    text = assert_raises(false)
+  elseif PASSES_ON then
+    return raise(world, args[n], shadows[n])
+  else
+    world:abort("assert is given a message that is no text")
   end
-  return raise(world, "assertion failed!", nil)
+  if PLACE ~= "" and sub(text, 1, #PLACE) == PLACE then text = world:position() .. sub(text, #PLACE + 1) end
+  return raise(world, text, nil)
 end
 
 model.pcall = function(world, args, shadows, n)

@@ -1,6 +1,7 @@
 --- names.lua -- what functions of Lua's libraries and of Tycho are called, for reasons and explanations.
 -- In: a function. Out: its name as a user would write it, without the module of ours that it is in; nil of any other.
 
+local match = string.match
 local type, pairs, rawget = type, pairs, rawget
 
 local M = {}
@@ -20,7 +21,7 @@ add(M.library, _G, "")
 
 --- The function of Lua's libraries that has that name, or nil.
 function M.find(name)
-  local lib, field = name:match "^(%w+)%.(%w+)$"
+  local lib, field = match(name, "^(%w+)%.(%w+)$")
   local from = _G
   if lib then from = rawget(_G, lib) end
   local f = type(from) == "table" and rawget(from, field or name)

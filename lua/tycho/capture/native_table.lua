@@ -15,6 +15,7 @@
 --            abort   the capture ends
 --   hint     what the user could do instead
 
+local ipairs = ipairs
 local OUTSIDE = "call it outside of the compiled function"
 local KEEP = "keep the value as a tensor, or read it outside of the compiled function"
 

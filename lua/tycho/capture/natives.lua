@@ -13,7 +13,8 @@ local names = require "tycho.capture.names"
 local native_table = require "tycho.capture.native_table"
 local rows, OUTSIDE = native_table.tycho, native_table.OUTSIDE
 
-local type, tostring, rawget, next, ipairs = type, tostring, rawget, next, ipairs
+local format, sub = string.format, string.sub
+local type, tostring, rawget, next, ipairs, getmetatable = type, tostring, rawget, next, ipairs, getmetatable
 local select, unpack, floor = select, unpack, math.floor
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
@@ -44,16 +45,16 @@ return function(World)
   function World:expose(v, s, name)
     local kind = type(v)
     if kind == "function" and (self.closures[v] or self.iterators[v]) then
-      self:abort(("a function made inside is given to %s"):format(name))
+      self:abort(format("a function made inside is given to %s", name))
     end
     if s and s.size then return v end -- the tape knows what it is
     if kind ~= "table" then return self:pin(v, s) end
     local o = self:table_of(v, s)
     if o.exposing then return v end
     if (o.fresh and o.meta ~= nil) or (not o.fresh and not o.constant and self:metatable(o) ~= nil) then
-      self:abort(("a table with a metatable is given to %s"):format(name))
+      self:abort(format("a table with a metatable is given to %s", name))
     end
-    if o.overlay then self:abort(("a table from outside that was changed is given to %s"):format(name)) end
+    if o.overlay then self:abort(format("a table from outside that was changed is given to %s", name)) end
     o.exposing = true
     if o.fresh then
       self:settle(o)
@@ -77,7 +78,7 @@ return function(World)
       local o = self.tables[v]
       if o then return v, o.shadow and o.slot and o.shadow or nil end
       if self.constants[v] then return v, nil end
-      if getmetatable(v) ~= nil then self:abort(("%s returns a table with a metatable"):format(name)) end
+      if getmetatable(v) ~= nil then self:abort(format("%s returns a table with a metatable", name)) end
       self:table(v)
       fresh[v] = true
       for k, e in next, v do
@@ -92,7 +93,7 @@ return function(World)
     end
     if kind == "function" and self.objects[v] then return v, self.objects[v] end
     if kind == "function" and name == "grad.step" and self:is_ours(v) then return v, nil end -- a rule of the library
-    return self:abort(("%s returns a %s"):format(name, kind))
+    return self:abort(format("%s returns a %s", name, kind))
   end
 
   local function adopt_all(world, results, n, name)
@@ -199,11 +200,11 @@ return function(World)
   --- The reason why a function of the library must not be called with n arguments, and a hint.
   local function refusal(name, n)
     if not name then return nil end
-    if name:sub(1, 1) == "_" and name:sub(2, 2) ~= "_" then return "calls the compiler", OUTSIDE end
+    if sub(name, 1, 1) == "_" and sub(name, 2, 2) ~= "_" then return "calls the compiler", OUTSIDE end
     local row = rows[name]
     if not row or row.capture == "setting" and n == 0 then return nil end
     local what = row.purity == "reads" and "reads data" or "changes or shows what is no part of a trace"
-    return ("%s %s"):format(name, what), row.hint
+    return format("%s %s", name, what), row.hint
   end
 
   --- Functions that jit.disable marked.
@@ -277,6 +278,6 @@ return function(World)
     end
     name = names.library[f]
     local row = native_table.library[name]
-    return self:abort(("calls %s"):format(name or "an unknown C function"), row and row.hint or OUTSIDE)
+    return self:abort(format("calls %s", name or "an unknown C function"), row and row.hint or OUTSIDE)
   end
 end

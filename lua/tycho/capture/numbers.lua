@@ -12,7 +12,8 @@
 
 local bit_operators = require("tycho.capture.bytecode").bit_operators
 
-local type, tonumber, tostring, floor = type, tonumber, tostring, math.floor
+local format, min, max = string.format, math.min, math.max
+local type, tonumber, tostring, floor, ipairs, rawequal = type, tonumber, tostring, math.floor, ipairs, rawequal
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
 
@@ -74,7 +75,7 @@ return function(World)
   function World:is_late(id) return id ~= nil and id > self.C.LATE end
 
   local function constant_id(world, v)
-    local at = v ~= v and "nan" or v == 0 and (1 / v > 0 and "0" or "-0") or ("%.17g"):format(v)
+    local at = v ~= v and "nan" or v == 0 and (1 / v > 0 and "0" or "-0") or format("%.17g", v)
     local s = expression(world, { "const", v }, v, "const " .. at)
     s.pinned = true
     return s.number
@@ -109,9 +110,9 @@ return function(World)
   local function text_of(name, a, as, b, bs)
     local function part(v, s)
       if s and not s.pinned then return s.path or "..." end
-      return ("%.14g"):format(v)
+      return format("%.14g", v)
     end
-    local text = ("%s %s %s"):format(part(a, as), signs[name], part(b, bs))
+    local text = format("%s %s %s", part(a, as), signs[name], part(b, bs))
     return #text <= 60 and text or nil
   end
 
@@ -146,7 +147,7 @@ return function(World)
     if s.pinned then return end
     if s.is_bound then self:abort_bound(s) end
     if s.size then
-      self.tape:claim("bits", v, s, v, nil, true, ("%s == %.14g"):format(s.path or "a size", v))
+      self.tape:claim("bits", v, s, v, nil, true, format("%s == %.14g", s.path or "a size", v))
       s.pinned = true
       return
     end
@@ -154,7 +155,7 @@ return function(World)
     local id, path = s.number, s.path
     local late = self:is_late(id)
     local function claim(name, a, b, outcome)
-      self:emit({ name, a, b, outcome }, path or ("a %s b"):format(signs[name]), late)
+      self:emit({ name, a, b, outcome }, path or format("a %s b", signs[name]), late)
     end
     if v ~= v then return claim("eq", id, id, false) end
     claim("eq", id, constant_id(self, v), true)
@@ -211,14 +212,14 @@ return function(World)
       if h ~= nil then return first_result(self, h, hs, a, as, b, bs) end
     end
     if tensor then return self:tensor_arith(op, a, as, b, bs) end
-    return self:abort(("attempt to perform arithmetic on a %s value"):format(ta == "number" and tb or ta))
+    return self:abort(format("attempt to perform arithmetic on a %s value", ta == "number" and tb or ta))
   end
 
   --- The operators of builds of LuaJIT that have them for bits: no metamethod, no string that is a number.
   function World:bits(name, a, as, b, bs)
     local ta, tb = type(a), name == "BNOT" and "number" or type(b)
     if ta ~= "number" or tb ~= "number" then
-      self:abort(("attempt to perform arithmetic on a %s value"):format(ta == "number" and tb or ta))
+      self:abort(format("attempt to perform arithmetic on a %s value", ta == "number" and tb or ta))
     end
     local compute_bits = bit_operators[name]
     local v = compute_bits(a, b)
@@ -239,7 +240,7 @@ return function(World)
         v, s = self:pin(a, as) .. self:pin(v, s), nil
       else
         local h, hs = binary_handler(self, "__concat", a, as, v, s)
-        if h == nil then self:abort(("attempt to concatenate a %s value"):format(is_text(a) and type(v) or type(a))) end
+        if h == nil then self:abort(format("attempt to concatenate a %s value", is_text(a) and type(v) or type(a))) end
         v, s = first_result(self, h, hs, a, as, v, s)
       end
     end
@@ -274,7 +275,7 @@ return function(World)
     local at = name .. " " .. ia .. " " .. ib
     if not self.said[at] then
       self.said[at] = true
-      local text = text_of(name, a, as, b, bs) or ("a %s b"):format(signs[name])
+      local text = text_of(name, a, as, b, bs) or format("a %s b", signs[name])
       self:emit({ name, ia, ib, outcome }, text, self:is_late(ia) or self:is_late(ib))
     end
     return outcome
@@ -301,7 +302,7 @@ return function(World)
     if ka and kb then
       if ka == kb then return same end
       if same and type(a) == "table" then return true end -- one record: guarded already
-      local at = (same and "same " or "distinct ") .. math.min(ka, kb) .. " " .. math.max(ka, kb)
+      local at = (same and "same " or "distinct ") .. min(ka, kb) .. " " .. max(ka, kb)
       if not self.said[at] then
         self.said[at] = true
         self:typed(a, as)
@@ -347,7 +348,7 @@ return function(World)
     if is_tensor(world, a) or is_tensor(world, b) then
       world:abort("tensors are ordered by < or <=", "use the methods lt, le, gt, ge")
     end
-    if ta ~= "table" or tb ~= "table" then world:abort(("attempt to compare %s with %s"):format(ta, tb)) end
+    if ta ~= "table" or tb ~= "table" then world:abort(format("attempt to compare %s with %s", ta, tb)) end
     local h, hs = shared_handler(world, event, a, as, b, bs)
     if h ~= nil then return world:truth(first_result(world, h, hs, a, as, b, bs)) end
     if event == "__le" then return not order(world, "lt", "__lt", b, bs, a, as) end

@@ -8,6 +8,7 @@
 --
 -- Guards are not compared: a trace may allow for more than this call shows.
 
+local format, concat = string.format, table.concat
 local type, rawequal, pairs, tostring = type, rawequal, pairs, tostring
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
@@ -35,8 +36,8 @@ local function difference(core, a, da, b, db)
   local function same_tensor(x, y)
     if rawequal(x, y) then return true end
     if not (core.internals.is_live(x) and core.internals.is_live(y)) then return false end
-    return storage(x) == storage(y) and x.dtype == y.dtype and table.concat(x.shape, ",") == table.concat(y.shape, ",")
-      and table.concat(x:stride(), ",") == table.concat(y:stride(), ",")
+    return storage(x) == storage(y) and x.dtype == y.dtype and concat(x.shape, ",") == concat(y.shape, ",")
+      and concat(x:stride(), ",") == concat(y:stride(), ",")
   end
 
   local function same_value(x, y)
@@ -62,11 +63,11 @@ local function difference(core, a, da, b, db)
     end
     pairs_seen[i] = k
     local x, y = da.tables[i], db.tables[k]
-    if #x ~= #y then return ("%s: %d entries, captured anew %d"):format(where, #x, #y) end
+    if #x ~= #y then return format("%s: %d entries, captured anew %d", where, #x, #y) end
     local what = compare(where .. " (metatable)", x.meta, y.meta)
     for n = 1, #x do
-      what = what or compare(("%s, key %d"):format(where, n), x[n][1], y[n][1])
-        or compare(("%s, entry %d"):format(where, n), x[n][2], y[n][2])
+      what = what or compare(format("%s, key %d", where, n), x[n][1], y[n][1])
+        or compare(format("%s, entry %d", where, n), x[n][2], y[n][2])
     end
     return what
   end
@@ -74,14 +75,14 @@ local function difference(core, a, da, b, db)
   function compare(where, r, s)
     local kind, x = resolve(a, r)
     local other, y = resolve(b, s)
-    if kind ~= other then return ("%s: a %s, captured anew a %s"):format(where, kind, other) end
+    if kind ~= other then return format("%s: a %s, captured anew a %s", where, kind, other) end
     if kind == "table" then return compare_tables(where, x, y) end
     if kind == "tensor" then
       if a.made[x] == b.made[y] then return nil end
       return where .. ": a tensor that is computed in another way"
     end
     if same_value(x, y) then return nil end
-    return ("%s: %s, captured anew %s"):format(where, tostring(x), tostring(y))
+    return format("%s: %s, captured anew %s", where, tostring(x), tostring(y))
   end
 
   local function owner(told, e)
@@ -94,17 +95,17 @@ local function difference(core, a, da, b, db)
     local e, g = da.effects[k], db.effects[k]
     local where = "effect " .. (e.path or k)
     if e[1] ~= g[1] or not same_value(owner(a, e), owner(b, g)) then
-      return ("%s: captured anew %s %s"):format(where, g[1], g.path or "?")
+      return format("%s: captured anew %s %s", where, g[1], g.path or "?")
     end
     return e[1] == "set" and compare(where .. " (key)", e[3], g[3]) or compare(where, e[4], g[4])
   end
 
-  if da.nresults ~= db.nresults then return ("%d results, captured anew %d"):format(da.nresults, db.nresults) end
+  if da.nresults ~= db.nresults then return format("%d results, captured anew %d", da.nresults, db.nresults) end
   for i = 1, da.nresults do
     local what = compare("result " .. i, da.results[i], db.results[i])
     if what then return what end
   end
-  if #da.effects ~= #db.effects then return ("%d effects, captured anew %d"):format(#da.effects, #db.effects) end
+  if #da.effects ~= #db.effects then return format("%d effects, captured anew %d", #da.effects, #db.effects) end
   for k = 1, #da.effects do
     local what = compare_effects(k)
     if what then return what end
@@ -115,7 +116,7 @@ local function difference(core, a, da, b, db)
   for key in pairs(b.written) do
     if not a.written[key] then return "a tensor is written that the trace does not write" end
   end
-  if a.streams ~= b.streams then return ("%d random streams, captured anew %d"):format(a.streams, b.streams) end
+  if a.streams ~= b.streams then return format("%d random streams, captured anew %d", a.streams, b.streams) end
   if a.checks ~= b.checks then return "other indices are checked" end
   return nil
 end
@@ -133,18 +134,16 @@ local function examine(core, capture, h, told, ...)
   return "captured anew it aborts: " .. tostring(why.reason)
 end
 
---- One checked call. pick: the function-entry path.
+--- One checked call. tell: gives what a trace would do, pick: the function-entry path.
 ---@param h table the compiled function's record
-function M.call(core, capture, h, pick, ...)
+function M.call(core, capture, h, tell, pick, ...)
   if not h.custom then -- passes and backends make of the graph what they will
-    core._recheck(h.handle, "tell")
-    local _, told = pick(...)
+    local _, told = tell(...)
     local wrong = told and examine(core, capture, h, told, ...)
     if wrong then
-      core.internals.error(("check: %s: a trace would do something else than the function: %s"):format(h.place, wrong))
+      core.internals.error(format("check: %s: a trace would do something else than the function: %s", h.place, wrong))
     end
   end
-  core._recheck(h.handle, "run")
   local run, y = pick(...)
   if run then return run(...) end
   return y

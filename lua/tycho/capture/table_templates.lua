@@ -14,10 +14,12 @@
 
 local constructors = require "tycho.capture.constructors"
 
-local type, next, ipairs, pcall, error = type, next, ipairs, pcall, error
+local type, next, ipairs, error, setmetatable = type, next, ipairs, error, setmetatable
 local rawget, rawset, rawequal, max = rawget, rawset, rawequal, math.max
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
+
+local undisturbed = require("tycho").internals.undisturbed -- what a hook raises says nothing of slots
 
 local M = {}
 
@@ -25,7 +27,7 @@ local M = {}
 ---@param t table
 ---@param k any neither nil nor NaN
 ---@return boolean
-function M.has_slot(t, k) return (pcall(next, t, k)) end
+function M.has_slot(t, k) return (undisturbed(next, t, k)) end
 
 local has_slot = M.has_slot
 
@@ -42,6 +44,14 @@ local function copy_keys(t, list)
   for k in next, t do list[#list + 1] = k end
 end
 
+--- Copies the keys while the empty ones hold something: nobody else looks meanwhile, and nothing moves.
+local function copy_filled(t, empty, list)
+  for _, k in ipairs(empty) do rawset(t, k, true) end
+  local ok, why = undisturbed(copy_keys, t, list)
+  for _, k in ipairs(empty) do rawset(t, k, nil) end
+  if not ok then error(why, 0) end
+end
+
 --- The keys in the order in which next would walk them if all slots were filled. stores: what of it may be empty, among
 --- other things.
 local function walk(t, stores)
@@ -49,9 +59,7 @@ local function walk(t, stores)
   for _, k in ipairs(stores) do
     if type(k) == "string" and rawget(t, k) == nil and has_slot(t, k) then empty[#empty + 1] = k end
   end
-  for _, k in ipairs(empty) do rawset(t, k, true) end -- nobody else looks meanwhile, and nothing moves
-  local ok, why = pcall(copy_keys, t, list)
-  for _, k in ipairs(empty) do rawset(t, k, nil) end
+  local ok, why = undisturbed(copy_filled, t, empty, list)
   if not ok then error(why, 0) end
   return list
 end

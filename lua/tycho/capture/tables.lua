@@ -19,7 +19,9 @@
 -- 4. Tables that are written, and those that are read or written at the same keys, must be different tables in later
 --    calls as they are now (guard_aliases). Where keys do not meet it does not matter.
 
-local type, rawget, next, pairs, ipairs = type, rawget, next, pairs, ipairs
+local format, find, sort = string.format, string.find, table.sort
+local type, rawget, next, pairs = type, rawget, next, pairs
+local ipairs, tostring, getmetatable = ipairs, tostring, getmetatable
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
 
 local raw_metatable = type(debug) == "table" and debug.getmetatable
@@ -29,7 +31,7 @@ local LENGTH_EVENT = #setmetatable({}, { __len = function() return 7 end }) == 7
 
 local CHAIN_MAX = 100 -- tables behind each other by __index, as in Lua
 
-local function is_identifier(k) return type(k) == "string" and k:find("^[%a_][%w_]*$") ~= nil end
+local function is_identifier(k) return type(k) == "string" and find(k, "^[%a_][%w_]*$") ~= nil end
 
 local function is_position(k) return type(k) == "number" and k >= 1 and k % 1 == 0 end
 
@@ -49,8 +51,8 @@ return function(World)
     if base == "_G" and is_identifier(k) then return k end
     base = base or "?"
     if is_identifier(k) then return base .. "." .. k end
-    if type(k) == "string" then return ("%s[%q]"):format(base, k) end
-    if type(k) == "number" or type(k) == "boolean" then return ("%s[%s]"):format(base, tostring(k)) end
+    if type(k) == "string" then return format("%s[%q]", base, k) end
+    if type(k) == "number" or type(k) == "boolean" then return format("%s[%s]", base, tostring(k)) end
     return base .. "[" .. type(k) .. "]"
   end
 
@@ -152,7 +154,7 @@ return function(World)
     local s = o.metatable
     if not s then
       local mt = metatable_of(self, o.value)
-      s = self:slot(mt, { "metatable", o.slot }, ("metatable(%s)"):format(o.shadow.path or "?"))
+      s = self:slot(mt, { "metatable", o.slot }, format("metatable(%s)", o.shadow.path or "?"))
       o.metatable = s
       self:pin(mt, s)
     end
@@ -188,7 +190,7 @@ return function(World)
     local kind = type(v)
     if kind == "table" then return self:event_of(self:table_of(v, s), event) end
     if kind == "userdata" or kind == "cdata" then
-      self:abort(("a %s is used that is no tensor"):format(kind))
+      self:abort(format("a %s is used that is no tensor", kind))
     end
     self:typed(v, s)
     if kind ~= "string" then return nil end
@@ -225,7 +227,7 @@ return function(World)
         if h == nil then return nil, nil end
       else
         h, hs = self:metamethod(t, ts, "__index")
-        if h == nil then self:abort(("attempt to index a %s value"):format(kind)) end
+        if h == nil then self:abort(format("attempt to index a %s value", kind)) end
       end
       if type(h) == "function" then
         local results, shadows, n = self.apply(h, hs, { t, k }, { ts, ks }, 2)
@@ -303,7 +305,7 @@ return function(World)
       if type(t) == "userdata" and self.is_tensor(t) then return self:tensor_newindex(t, ts, k, ks, v, vs) end
       if type(t) ~= "table" then
         self:typed(t, ts)
-        self:abort(("attempt to assign to a field of a %s value"):format(type(t)))
+        self:abort(format("attempt to assign to a field of a %s value", type(t)))
       end
       k, ks = key(self, k, ks), nil
       local o = self:table_of(t, ts)
@@ -334,7 +336,7 @@ return function(World)
     for k in next, o.value do
       local kind = type(k)
       if kind ~= "string" and kind ~= "number" and kind ~= "boolean" then
-        self:abort(("a table that has a %s as a key is iterated"):format(kind), "use names or positions as keys")
+        self:abort(format("a table that has a %s as a key is iterated", kind), "use names or positions as keys")
       end
       list[#list + 1] = k
     end
@@ -411,7 +413,7 @@ return function(World)
     if kind == "userdata" and self.is_tensor(v) then return self:tensor_length(v, s) end
     if kind ~= "table" then
       self:typed(v, s)
-      self:abort(("attempt to get length of a %s value"):format(kind))
+      self:abort(format("attempt to get length of a %s value", kind))
     end
     local o = self:table_of(v, s)
     if LENGTH_EVENT then
@@ -479,8 +481,8 @@ return function(World)
       end
     end
     local function by_slot(a, b) return a.slot < b.slot end
-    table.sort(written, by_slot)
-    table.sort(outside, by_slot)
+    sort(written, by_slot)
+    sort(outside, by_slot)
     for _, a in ipairs(written) do
       for _, b in ipairs(outside) do
         -- of two written tables the earlier one asks

@@ -21,7 +21,8 @@
 -- 3. Numbers that later calls read are told to the core as they were in the capture, and must be taken in the same way.
 -- 4. A tape that cannot tell where something came from, or in which a call raised, is no tape. The trace does without.
 
-local type, pairs, ipairs, select = type, pairs, ipairs, select
+local format, floor = string.format, math.floor
+local type, pairs, ipairs, select, tostring, setmetatable = type, pairs, ipairs, select, tostring, setmetatable
 local rawget, rawset, rawequal = rawget, rawset, rawequal
 local unpack = unpack
 
@@ -109,7 +110,7 @@ end
 --- What a decision about sizes came to; text: as the user would write it.
 function Tape:claim(operation, a, as, b, bs, outcome, text)
   local x, y = size_operand(a, as), size_operand(b, bs)
-  local at = ("%s %s %s %.17g %s %.17g"):format(operation, x[1], y[1], x[2], tostring(outcome), y[2])
+  local at = format("%s %s %s %.17g %s %.17g", operation, x[1], y[1], x[2], tostring(outcome), y[2])
   if self.said[at] then return end
   self.said[at] = true
   append(self, { "claim", operations[operation], x, y, outcome, text = text, line = self.world:where() })
@@ -187,7 +188,7 @@ function Tape:took(taken, ...)
   entry.taken, entry.whole = taken, { ... }
   for k = 1, symbols and #symbols or 0, 2 do
     local i = symbols[k]
-    if math.floor(taken / 2 ^ (i - 1)) % 2 == 0 then operands[i] = { VALUE, self.given[i] } end
+    if floor(taken / 2 ^ (i - 1)) % 2 == 0 then operands[i] = { VALUE, self.given[i] } end
   end
 end
 
