@@ -50,3 +50,28 @@ void ty_text_free(Text *t) {
   ty_mem_free(t->s);
   *t = (Text){0};
 }
+
+int ty_text_distance(const char *a, const char *b, int most) {
+  int row[3][34], n = (int)strlen(a), m = (int)strlen(b);
+  if (n > 32 || m > 32 || n - m > most || m - n > most) return most + 1;
+  for (int j = 0; j <= m; j++) row[0][j] = j;
+  for (int i = 1; i <= n; i++) {
+    int *up2 = row[(i + 1) % 3], *up = row[(i + 2) % 3], *at = row[i % 3];
+    at[0] = i;
+    for (int j = 1; j <= m; j++) {
+      int best = up[j - 1] + (a[i - 1] != b[j - 1]);
+      best = TY_MIN(best, TY_MIN(up[j], at[j - 1]) + 1);
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        best = TY_MIN(best, up2[j - 2] + 1);
+      at[j] = best;
+    }
+  }
+  return row[n % 3][m];
+}
+
+void ty_text_nearer(const char *name, const char *candidate, int *best, const char **found) {
+  int d = ty_text_distance(name, candidate, *best);
+  if (d > *best || (d == *best && *found && strcmp(candidate, *found) > 0)) return;
+  *best = d;
+  *found = candidate;
+}

@@ -19,4 +19,12 @@ char *ty_text_room(Text *t,
 const char *ty_text_str(const Text *t); /* never NULL */
 void ty_text_free(Text *t);
 
+/* Edits (insert, drop, change, swap of neighbours) from a to b, at most `most` + 1. */
+int ty_text_distance(const char *a, const char *b, int most);
+/* Keeps the candidate where it is nearer to a name than *found, at most *best edits; equal ones by the alphabet. */
+void ty_text_nearer(const char *name, const char *candidate, int *best, const char **found);
+static inline int ty_text_edits(const char *name) {
+  return strlen(name) < 4 ? 1 : 2;
+} /* of slips of the pen */
+
 #endif

@@ -83,6 +83,9 @@ static inline Host *ty_lua_host(lua_State *L) {
   return (Host *)lua_touserdata(L, lua_upvalueindex(1));
 }
 
+/* Pushes fn as such a closure. */
+void ty_lua_push_function(lua_State *L, lua_CFunction fn);
+
 /* Registers functions {name, fn} as such closures in the table on top of the stack. */
 void ty_lua_register(lua_State *L, const luaL_Reg *fns);
 
@@ -95,6 +98,7 @@ typedef struct LuaFunction {
   char where;
   const char *args, *help;
 } LuaFunction;
+#define LUA_HELP "tycho.help" /* in the registry: texts by name */
 void ty_lua_define(lua_State *L, int m, int t, const LuaFunction *fns);
 void ty_lua_describe(lua_State *L, const char *name, const char *args, const char *help);
 
@@ -121,6 +125,10 @@ const char *ty_lua_nearest(lua_State *L, const char *name, int t);
 
 /* Whether the function calls others of the user's, which may release what they like. */
 bool ty_lua_is_caller(lua_CFunction fn);
+
+/* lua_scope.c: a new tensor belongs to the innermost scope; one that is released to none. */
+void ty_lua_scope_add(lua_State *L, Host *H, Handle *h);
+void ty_lua_scope_forget(Handle *h);
 
 /* Tensors on the stack. push: a new userdata with __gc and no storage yet; also lets Lua's collector work off
 ** the debt of bytes. test: NULL when not a tensor. check: raises "who: argument i must be a tensor, got string"
@@ -182,6 +190,7 @@ Tensor *ty_lua_nested(lua_State *L, State *S, const char *who, int i, int dtype)
 
 /* Groups of functions, each in a file of its own: fills the module table (m) and the methods table (t), both given as
 ** absolute stack indices. */
+void ty_lua_open_scope(lua_State *L, int m, int t);    /* scopes, release */
 void ty_lua_open_ops(lua_State *L, int m, int t);      /* rows of the table, operators */
 void ty_lua_open_tensor(lua_State *L, int m, int t);   /* creation, leaving, copies */
 void ty_lua_open_view(lua_State *L, int m, int t);     /* views, indexing, assignment */
