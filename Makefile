@@ -124,42 +124,13 @@ install: build
 demo: build
 	@./tycho examples/digits_mlp.lua
 
-# The fuzzers, each for a share of $(1) programs of seed $(2).
-FUZZ     = $(RUN) $(LUAJIT) spec/
-define fuzz_all
-	$(FUZZ)fuzz.lua $(1) $(2) || failed=1; \
-	$(FUZZ)fuzz_lua.lua $(1) $(2) || failed=1; \
-	$(FUZZ)fuzz_alias.lua $$(($(1) / 4)) $(2) || failed=1; \
-	$(FUZZ)fuzz_cells.lua $$(($(1) / 2)) $(2) || failed=1; \
-	$(FUZZ)fuzz_library.lua $$(($(1) / 2)) $(2) || failed=1; \
-	$(FUZZ)fuzz_grad.lua $$(($(1) / 80)) $(2) || failed=1; \
-	$(FUZZ)fuzz_vmap.lua $$(($(1) / 80)) $(2) || failed=1; \
-	$(FUZZ)fuzz_hooks.lua $$(($(1) / 20)) $(2) || failed=1;
-endef
-# With a capture beside each hit: what differs lacks a guard.
-define fuzz_captures
-	TYCHO_CHECK=capture $(FUZZ)fuzz_lua.lua $$(($(1) / 20)) $(2) || failed=1; \
-	TYCHO_CHECK=capture $(FUZZ)fuzz_alias.lua $$(($(1) / 20)) $(2) || failed=1; \
-	TYCHO_CHECK=capture $(FUZZ)fuzz_cells.lua $$(($(1) / 10)) $(2) || failed=1; \
-	TYCHO_CHECK=capture $(FUZZ)fuzz_library.lua $$(($(1) / 10)) $(2) || failed=1; \
-	TYCHO_CHECK=capture $(FUZZ)fuzz_grad.lua $$(($(1) / 200)) $(2) || failed=1;
-endef
-
-# The fuzzers run beside the specs, on the other core; what they print comes behind.
+# All specs and fuzzers (run.lua), or some: SPECS="grad nn fuzz_lua". Their output is kept in build/test.
 test: build
-	@status=0; log=$(B)/fuzz.log; \
-	( failed=0; \
-	  $(call fuzz_all,$(FIXED),1) \
-	  $(call fuzz_all,$(N),$(SEED)) \
-	  $(call fuzz_captures,$(N),$(SEED)) \
-	  TYCHO_ISA=avx2 TYCHO_CHECK=1 $(FUZZ)fuzz.lua 4000 5 || failed=1; \
-	  exit $$failed ) >$$log 2>&1 & fuzzers=$$!; \
-	$(RUN) $(BUSTED) -o spec/report.lua --lpath="./?.lua" spec || status=1; \
-	wait $$fuzzers || status=1; \
-	cat $$log; exit $$status
+	@$(RUN) $(LUAJIT) spec/run.lua $(FIXED) $(N) $(SEED) $(SPECS)
 
+FUZZERS := fuzz fuzz_lua fuzz_cells fuzz_library fuzz_alias fuzz_hooks fuzz_vmap fuzz_grad
 fuzz: build
-	@failed=0; $(call fuzz_all,$(N),$(SEED)) $(call fuzz_captures,$(N),$(SEED)) exit $$failed
+	@$(RUN) $(LUAJIT) spec/run.lua $(FIXED) $(N) $(SEED) $(FUZZERS)
 
 # The file formats under libFuzzer and the sanitizers, each for so many seconds: SECONDS=60 FORMATS="npy gguf" RUNS=100000
 SECONDS ?= 30
