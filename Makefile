@@ -81,8 +81,11 @@ deps:
 build: deps
 	@$(MAKE) --no-print-directory $(JOBS) library
 
+# A module that has moved would go on being loaded from its old place.
+STALE   := $(filter-out $(LUA),$(wildcard $(B)/tycho/*.lua $(B)/tycho/*/*.lua))
+
 library: $(B)/tycho/core.so $(B)/tycho/files.so $(LUA)
-	@:
+	@$(if $(STALE),rm -f $(STALE),:)
 
 $(B)/obj/%.o: core/%.c Makefile
 	@mkdir -p $(@D)
