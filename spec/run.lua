@@ -14,15 +14,16 @@ local LOGS, LIMIT = "build/test", 900 -- where output goes; seconds after which 
 
 --- Fuzzers by their shares of the programs. With `capture` each hit is compared with a capture: what differs lacks a guard.
 local fuzzers = {
-  { "fuzz", 0.40 }, { "fuzz_lua", 0.25 }, { "fuzz_cells", 0.09 }, { "fuzz_library", 0.08 }, { "fuzz_alias", 0.05 },
+  { "fuzz", 0.40 }, { "fuzz_lua", 0.20 }, { "fuzz_cells", 0.12 }, { "fuzz_library", 0.10 }, { "fuzz_alias", 0.05 },
   { "fuzz_hooks", 0.025 }, { "fuzz_vmap", 0.02 }, { "fuzz_grad", 0.015 },
   { "fuzz_lua", 0.02, capture = true }, { "fuzz_alias", 0.02, capture = true }, { "fuzz_cells", 0.015, capture = true },
   { "fuzz_library", 0.01, capture = true }, { "fuzz_grad", 0.005, capture = true },
 }
 
 --- What takes longest, roughly; the order of all else matters little.
-local longest = { "fuzz_lua", "fuzz", "checked", "worlds", "amx", "collect", "fuzz_grad", "bits", "hooks", "sizes", "scopes",
-  "x64", "files_memory", "product", "steps", "pool", "pages", "road", "scalars", "convolution", "fuzz_hooks" }
+local longest = { "fuzz_lua", "fuzz", "collect", "checked", "memory", "ops", "hooks", "x64", "files_memory", "bits", "fuzz_grad",
+  "convolution", "amx", "capture", "matrix", "pages", "scalars", "files", "pool", "threads", "examples", "fuzz_hooks", "compile",
+  "fuzz_alias", "layout", "scopes", "product", "sizes" }
 
 -- --- processes
 
