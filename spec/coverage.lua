@@ -134,10 +134,7 @@ local function report()
   end
 end
 
-for object in lines_of(("find '%s/obj' -name '*.gcda' | sort"):format(BUILD)) do read_gcov(object) end
-for object in lines_of(("find '%s/obj' -name '*.gcno' | sort"):format(BUILD)) do
-  local counted = io.open((object:gsub("gcno$", "gcda")))
-  if counted then counted:close() else io.stderr:write("never loaded: ", object, "\n") end
-end
+-- Objects that nothing loaded have notes alone, of which gcov says that no line ran.
+for object in lines_of(("find '%s/obj' -name '*.gcno' | sort"):format(BUILD)) do read_gcov(object) end
 read_lua()
 report()
