@@ -136,7 +136,7 @@ local claims = {
     end]] },
   { "is the same compiled and eager, with epilogues, in batches, on any number of threads", [[
     local cases = {}
-    for i, s in ipairs { { 33, 65, 47 }, { 270, 300, 40 }, { 2, 700, 100 }, { 50, 70, 1031 } } do
+    for i, s in ipairs { { 33, 65, 47 }, { 270, 300, 40 }, { 2, 700, 100 }, { 20, 70, 1031 } } do
       local m, n, k = s[1], s[2], s[3]
       local a, b, bias, full = rough(m, k), rough(k, n), rough(n), rough(m, n)
       cases[#cases + 1] = function() return a:matmul(b) end
@@ -144,11 +144,11 @@ local claims = {
       cases[#cases + 1] = function() return full - a:matmul(b) * 0.5 end
       cases[#cases + 1] = function() return (a:matmul(b) + bias):to "f32" end
       cases[#cases + 1] = function() return a:matmul(b):gt(full) end
-      local h, u, heads = rough(5, m, k), rough(5, k, n), rough(3, 1, k, n)
+      local h, u, heads = rough(3, m, k), rough(3, k, n), rough(2, 1, k, n)
       cases[#cases + 1] = function() return (h:matmul(b) + bias):tanh() end
       cases[#cases + 1] = function() return h:matmul(u) * 0.25 end
       cases[#cases + 1] = function() return h:matmul(heads):exp() end
-      H.same(a:matmul(b), h:clone():copy_(a):matmul(b)[5])
+      H.same(a:matmul(b), h:clone():copy_(a):matmul(b)[3])
     end
     for i, f in ipairs(cases) do
       ty.threads(1)
@@ -156,8 +156,8 @@ local claims = {
       want:numel()
       for threads = 1, 3 do
         ty.threads(threads)
-        for _ = 1, 4 do H.same(want, compiled(), ("case %d, %d threads"):format(i, threads)) end
-        H.same(want, f(), ("case %d eager, %d threads"):format(i, threads))
+        for _ = 1, threads == 1 and 2 or 1 do H.same(want, compiled(), ("case %d, %d threads"):format(i, threads)) end
+        if threads > 1 then H.same(want, f(), ("case %d eager, %d threads"):format(i, threads)) end
       end
     end]] },
   { "keeps the panels of weights that stay, apart from those of the canonical order", [[

@@ -1,4 +1,5 @@
---- bits.lua -- a fixed set of results, and a hash of it: one line "group hash" for each group, the machine's name first.
+--- bits.lua -- a fixed set of results, and a hash of it: the machine's name, then on 2 threads and on 1, or on as many as
+-- the first argument says, a line "group hash" for each group.
 -- The hash is FNV-1a, 64 bits, over dtype, sizes and elements of every result, where every NaN counts as one value.
 -- All data come from the generator of helper.lua, so a hash changes only with what the library computes.
 
@@ -8,9 +9,9 @@ local ty, ffi = H.ty, H.ffi
 -- The hash ---------------------------------------------------------------------------------------------------------
 
 local PRIME = 0x100000001b3ULL
-local hash
+local hash = ffi.new "uint64_t[1]" -- in memory: a number of its own would be an object for every byte
 
-local function add_byte(b) hash = bit.bxor(hash, b) * PRIME end
+local function add_byte(b) hash[0] = bit.bxor(hash[0], b) * PRIME end
 
 local function add_text(s)
   for i = 1, #s do add_byte(s:byte(i)) end
@@ -25,18 +26,17 @@ local nans = {
 local words = { [1] = "const uint8_t *", [2] = "const uint16_t *", [4] = "const uint32_t *", [8] = "const uint64_t *" }
 
 local function add_elements(dtype, bytes, n)
-  local size, h = H.dtype[dtype].bytes, hash
+  local size = H.dtype[dtype].bytes
   local word = ffi.cast(words[size], bytes)
   local magnitude, infinity, nan = unpack(nans[dtype] or { 0ULL, 0ULL, 0ULL })
   for i = 0, n - 1 do
     local v = ffi.cast("uint64_t", word[i])
     if bit.band(v, magnitude) > infinity then v = nan end
     for _ = 1, size do
-      h = bit.bxor(h, bit.band(v, 0xffULL)) * PRIME
+      hash[0] = bit.bxor(hash[0], bit.band(v, 0xffULL)) * PRIME
       v = bit.rshift(v, 8)
     end
   end
-  hash = h
 end
 
 local function add(...)
@@ -60,18 +60,18 @@ local function group(name, fn)
   groups[name], order[#order + 1] = fn, name
 end
 
-local cached = {}
+local cached = {} -- what is drawn, for the next count of threads, too: results are of copies that nobody has packed
 --- Mixed values, special ones among them.
 local function mixed(dtype, shape, seed)
   local key = dtype .. ":" .. table.concat(shape, ",") .. ":" .. seed
   cached[key] = cached[key] or H.mixed(dtype, shape, seed)
-  return cached[key]
+  return cached[key]:clone()
 end
 
 --- Values of everyday size, drawn once from a small set: quick for large shapes.
 local function plain(dtype, shape, seed)
   local key = "plain " .. dtype .. ":" .. table.concat(shape, ",") .. ":" .. seed
-  if cached[key] then return cached[key] end
+  if cached[key] then return cached[key]:clone() end
   local n, r = 1, H.random(seed)
   for _, s in ipairs(shape) do n = n * s end
   local v = ffi.new("double[?]", n)
@@ -83,7 +83,7 @@ local function plain(dtype, shape, seed)
     v = w
   end
   cached[key] = H.tensor(dtype, H.store(dtype, v, n), shape)
-  return cached[key]
+  return cached[key]:clone()
 end
 
 local FLOATS = { "f16", "bf16", "f32", "f64" }
@@ -230,8 +230,13 @@ group("random", function()
 end)
 
 print("machine " .. ty.stats().machine)
-for _, name in ipairs(order) do
-  hash = 0xcbf29ce484222325ULL
-  groups[name]()
-  print(("%s %s"):format(name, bit.tohex(hash)))
+local only = tonumber(arg[1])
+for threads = only or 2, only or 1, -1 do
+  ty.threads(threads)
+  print(threads == 1 and "1 thread" or threads .. " threads")
+  for _, name in ipairs(order) do
+    hash[0] = 0xcbf29ce484222325ULL
+    groups[name]()
+    print(("%s %s"):format(name, bit.tohex(hash[0])))
+  end
 end

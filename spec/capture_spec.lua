@@ -385,7 +385,12 @@ local function generator(seed)
   end
 end
 
---- Changes the world `rounds` times; captures anew when nothing holds. Returns counts of captures, hits and aborts.
+--- Programs that meet what no capture follows, such as tables whose order of keys is unknown; all others never do.
+local aborting = { append = true, clear = true, pairs = true, pop = true, protected = true, raised_in_metamethods = true,
+  strings = true, types = true }
+
+--- Changes the world `rounds` times; captures anew when nothing holds. Returns counts of captures, hits, and aborts of
+--- calls that plain Lua ends without an error.
 local function explore(name, text, seed, rounds)
   local w = new_world(text, generator(seed))
   local list, captures, hits, aborts = {}, 0, 0, 0
@@ -429,7 +434,8 @@ local function explore(name, text, seed, rounds)
           seed, round, want, got, D.text(d)), 0)
       end
       else
-        aborts = aborts + 1
+        if plain_run(w, state) ~= "error" then aborts = aborts + 1 end
+        put_back(state)
       end
     end
     if w.random(1, 4) == 1 then -- else ruins are all that is left
@@ -447,11 +453,12 @@ describe("a description", function()
   teardown(function() jit.on() end)
   for name, text in pairs(programs) do
     it("equals plain Lua wherever its guards hold: " .. name, function()
-      local captures, hits = 0, 0
+      local captures, hits, aborts = 0, 0, 0
       for seed = 1, 2 do
-        local c, h = explore(name, text, seed * 7919 + #text, 150)
-        captures, hits = captures + c, hits + h
+        local c, h, a = explore(name, text, seed * 7919 + #text, 150)
+        captures, hits, aborts = captures + c, hits + h, aborts + a
       end
+      if not aborting[name] then assert.equal(0, aborts) end
       assert.is_true(captures > 0, name .. " was never captured")
       assert.is_true(hits > 8, name .. " hit " .. hits .. " times only")
     end)

@@ -38,7 +38,7 @@ end
 
 local function source_of(f) return debug.getinfo(f, "S").source end
 
-local home = source_of(evaluate.run):match("^(@.*[/\\])")
+local home = source_of(evaluate.run):match("^(@.*[/\\])capture[/\\]") -- the library's
 local own = source_of(function() end)
 local root = own:match("^@(.*)spec[/\\]") or ""
 package.path = package.path:gsub("[^;]*", function(path) return path == root .. "?.lua" and "" or nil end):gsub(";;+", ";")

@@ -119,23 +119,26 @@ fuzz:run(2000)
 
 -- The counters that make the run worth something.
 fuzz:claim(fuzz.failures == 0, "%d programs differ between eager and compiled", fuzz.failures)
-if fuzz:ran(10000) then
+if fuzz:ran(1000) then
   local N = fuzz.N
   fuzz:claim(median(lengths) >= 15, "median of %d operations, at least 15", median(lengths))
   fuzz:claim(captured >= 0.2 * N, "%d of %d programs are captured, at least a fifth", captured, N)
   fuzz:claim(raised < 0.2 * N, "%d of %d programs raise, fewer than a fifth", raised, N)
+end
+if fuzz:ran(4000) then
   for _, row in ipairs(ty.internals.probe.ops()) do
-    local alone = row.name == "attend_grad" -- of ways back only: fuzz_grad.lua
+    local alone = row.name == "attend_grad" -- of backward passes only: fuzz_grad.lua
     fuzz:claim(alone or (reached[row.name] or 0) > 0, "row %s is never reached", row.name)
   end
-  local from, to = { "leaf", "map", "view", "reduce", "scan", "dot", "move" },
-    { "map", "view", "reduce", "scan", "dot", "move" }
-  for _, a in ipairs(from) do
-    for _, b in ipairs(to) do
+  -- The rarest pair is met by one program in six hundred: chance may leave it out of 4,000, but no other one besides.
+  local missing, allowed = {}, fuzz:ran(10000) and 0 or 1
+  for _, a in ipairs { "leaf", "map", "view", "reduce", "scan", "dot", "move" } do
+    for _, b in ipairs { "map", "view", "reduce", "scan", "dot", "move" } do
       local key = a .. " -> " .. b
-      fuzz:claim((pairs_reached[key] or 0) > 0, "no %s", key)
+      if not pairs_reached[key] then missing[#missing + 1] = key end
     end
   end
+  fuzz:claim(#missing <= allowed, "no %s", table.concat(missing, ", no "))
 end
 print(("fuzz: %d programs, median %d operations, %d captured, %d raise, seed %d, %.0f s"):format(#lengths,
   median(lengths), captured, raised, fuzz.seed, fuzz:seconds()))

@@ -205,7 +205,7 @@ local fuzz = frame.fuzzer("fuzz_alias", 20000, { make = make, check = check, sho
 fuzz:run(5000)
 
 fuzz:claim(fuzz.failures == 0, "%d programs differ between plain and compiled", fuzz.failures)
-if fuzz:ran(1000) then
+if fuzz:ran(400) then
   fuzz:claim(counts.raised < 0.4 * counts.calls, "%d of %d calls raise, fewer than two in five", counts.raised, counts.calls)
   fuzz:claim(counts.captured >= 0.5 * fuzz.programs, "%d of %d programs are captured, at least half", counts.captured, fuzz.programs)
   fuzz:claim(counts.skips >= 0.3 * counts.calls, "%d of %d calls skipped Lua, three in ten", counts.skips, counts.calls)

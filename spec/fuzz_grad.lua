@@ -308,7 +308,7 @@ fuzz:run(2000)
 
 -- The counters that make the run worth something.
 fuzz:claim(fuzz.failures == 0, "%d programs have other gradients compiled, or than differences say", fuzz.failures)
-if fuzz:ran(500) then
+if fuzz:ran(150) then
   local asked, programs = counts.differences + counts.skipped + counts.endless, fuzz.programs
   fuzz:claim(counts.raised < 0.25 * counts.calls, "%d of %d calls raise, fewer than a quarter", counts.raised, counts.calls)
   fuzz:claim(counts.captured >= 0.4 * programs, "%d of %d programs are captured, at least two in five", counts.captured, programs)

@@ -307,7 +307,7 @@ local fuzz = frame.fuzzer("fuzz_hooks", 2000, {
 fuzz:run(1000)
 
 fuzz:claim(fuzz.failures == 0, "%d programs show something wrong", fuzz.failures)
-if fuzz:ran(500) then
+if fuzz:ran(200) then
   fuzz:claim(counts.inside >= 0.1 * fuzz.programs, "%d hooks raised in captures, one for each ten programs", counts.inside)
   fuzz:claim(counts.ended >= 0.2 * fuzz.programs, "%d hooks used tensors in captures, one for each five programs", counts.ended)
   fuzz:claim(counts.captures >= 0.3 * fuzz.programs, "%d captures, one for each three programs", counts.captures)

@@ -168,7 +168,7 @@ local fuzz = frame.fuzzer("fuzz_library", 10000, { make = make, check = check, s
 fuzz:run(5000)
 
 fuzz:claim(fuzz.failures == 0, "%d programs differ between plain and compiled", fuzz.failures)
-if fuzz:ran(1000) then
+if fuzz:ran(400) then
   fuzz:claim(counts.raised < 0.5 * counts.calls, "%d of %d calls raise, fewer than half", counts.raised, counts.calls)
   fuzz:claim(counts.captured >= 0.5 * fuzz.programs, "%d of %d programs are captured, at least half", counts.captured, fuzz.programs)
   fuzz:claim(counts.skips >= 0.2 * counts.calls, "%d of %d calls skipped Lua, one in five", counts.skips, counts.calls)

@@ -256,7 +256,7 @@ local fuzz = frame.fuzzer("fuzz_vmap", 2000, {
 fuzz:run(2000)
 
 fuzz:claim(fuzz.failures == 0, "%d programs give other values by vmap than by a loop", fuzz.failures)
-if fuzz:ran(300) then
+if fuzz:ran(200) then
   local programs = fuzz.programs
   fuzz:claim(counts.agree >= 0.5 * programs, "%d of %d programs agree, at least half", counts.agree, programs)
   fuzz:claim(counts.refused < 0.2 * programs, "%d of %d are refused, fewer than a fifth", counts.refused, programs)

@@ -378,8 +378,8 @@ return function(ty, root)
     return wrong, beyond
   end
 
-  --- Interrupts a program at its places 1, 2, 3 ...: each of the first `all`, then one in `step` or so, by chance, until
-  --- its end. Nil, or what is wrong and where; how often it was interrupted.
+  --- Interrupts a program at its places 1, 2, 3 ...: each of the first `all`, then one in `step` or so, by chance, and ever
+  --- fewer, a hundredth each time, until its end. Nil, or what is wrong and where; how often it was interrupted.
   ---@return string?, integer
   function M.interrupt_everywhere(p, way, all, step, random)
     local k, tries = 0, 0
@@ -387,7 +387,8 @@ return function(ty, root)
     run()
     p.done = state and state()
     while true do
-      k = k + (k < all and 1 or random(2 * step - 1))
+      k = k + (k < all and 1 or random(math.floor(2 * step) - 1))
+      if k > all then step = step * 1.01 end
       tries = tries + 1
       local wrong, beyond = M.interrupt(p, way, k)
       if wrong then return ("%s, at place %d: %s"):format(p.name, k, wrong), tries end

@@ -107,7 +107,7 @@ describe("a file of a picture", function()
     assert.equal("image: damaged JPEG: holds no image", why)
   end)
 
-  it("with any bit turned is read or refused, and a PNG's pixels are never others", function()
+  it("with any bit turned is read or refused, and a PNG is refused", function()
     for _, p in ipairs { rgb, picture("palette", "png"), picture("4:4:4", "jpeg"), picture("progressive", "jpeg"),
       picture("RGB", "pnm"), picture("plain grey of 16 steps", "pnm") } do
       for i = 1, #p.bytes, p.format == "jpeg" and 3 or 1 do
@@ -115,7 +115,7 @@ describe("a file of a picture", function()
           local byte = string.char(bit.bxor(p.bytes:byte(i), bit.lshift(1, b)))
           local x, why = image.decode(p.bytes:sub(1, i - 1) .. byte .. p.bytes:sub(i + 1))
           assert.truthy(x or why:find "^image: ")
-          if x and p == rgb then assert.equal(p.planes, bytes(x)) end
+          if p.format == "png" then assert.is_nil(x) end -- every byte has a sum that it is part of
         end
       end
     end

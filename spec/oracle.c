@@ -120,13 +120,31 @@ static void put(const Format *f, void *p, int64_t i, q v) {
   set_bits(f, p, i, (uint64_t)(int64_t)t);
 }
 
+/* Stores a double that IEEE's own conversion takes to the format: what is normal there, and 0. */
+static int put_normal(const Format *f, void *p, int64_t i, double x) {
+  int normal = x == 0 || (fabs(x) >= 0x1p-126 && fabs(x) <= 0x1.fffffep127);
+  if (!normal || f->kind != 'f' || f->bytes < 4) return 0;
+  if (f->bytes == 8) {
+    memcpy((char *)p + i * 8, &x, 8);
+  } else {
+    float y = (float)x;
+    memcpy((char *)p + i * 4, &y, 4);
+  }
+  return 1;
+}
+
 /* n doubles to elements, and back. */
 EXPORT void oracle_store(const char *dtype, const double *x, int64_t n, void *y) {
-  for (int64_t i = 0; i < n; i++) put(format_of(dtype), y, i, x[i]);
+  const Format *f = format_of(dtype);
+  for (int64_t i = 0; i < n; i++)
+    if (!put_normal(f, y, i, x[i])) put(f, y, i, x[i]);
 }
 
 EXPORT void oracle_load(const char *dtype, const void *x, int64_t n, double *y) {
-  for (int64_t i = 0; i < n; i++) y[i] = (double)get(format_of(dtype), x, i);
+  const Format *f = format_of(dtype);
+  if (f->kind == 'f' && f->bytes == 8) memcpy(y, x, (size_t)n * 8);
+  else
+    for (int64_t i = 0; i < n; i++) y[i] = (double)get(f, x, i);
 }
 
 /* n integers to elements, wrapped. */

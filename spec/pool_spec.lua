@@ -105,8 +105,8 @@ describe("where the system gives no memory for code", function()
   it("the portable machine runs, with the same bits, and the statistics say so in one line", function()
     local bits = ("dofile '%sspec/bits.lua'\n"):format(H.root)
     local say = "\nprint(require('tycho').stats().no_native)"
-    local open = H.script(bits .. say)
-    local shut, status = H.script("local ffi = require 'ffi'\n" .. refuse .. "refuse()\n" .. bits .. say)
+    local open = H.script(bits .. say, {}, 2)
+    local shut, status = H.script("local ffi = require 'ffi'\n" .. refuse .. "refuse()\n" .. bits .. say, {}, 2)
     assert.equal(0, status, shut)
     local machine, hashes, why = shut:match "^machine (%w+)\n(.-)([^\n]*)\n$"
     assert.equal("tile", machine)

@@ -106,16 +106,20 @@ describe("ty.profile", function()
     end, path)
     local spans, names = trace()
     assert.truthy(#spans > 20)
-    local open = {}
+    local open, nested = {}, 0
     for _, e in ipairs(spans) do
       assert.truthy(e.ts >= 0 and e.dur >= 0)
       assert.truthy(names[e.tid])
       local stack = open[e.tid] or {}
       open[e.tid] = stack
       while #stack > 0 and stack[#stack] <= e.ts + 1e-3 do stack[#stack] = nil end
-      if #stack > 0 then assert.truthy(e.ts + e.dur <= stack[#stack] + 2e-3, e.name) end
+      if #stack > 0 then
+        assert.truthy(e.ts + e.dur <= stack[#stack] + 2e-3, e.name)
+        nested = nested + 1
+      end
       stack[#stack + 1] = e.ts + e.dur
     end
+    assert.truthy(nested > 5, nested)
     assert.equal(1, #of_kind(spans, "capture"))
     assert.truthy(of_kind(spans, "capture")[1].name:find "profile_spec.lua")
     assert.truthy(#of_kind(spans, "run") >= 5)

@@ -92,8 +92,7 @@ describe("fusion", function()
       local s = a + b
       return s * 2, s:exp()
     end, x, y)
-    assert.truthy(g.kernels <= 2)
-    assert.equal(0, g.steps - g.kernels)
+    assert.same({ 1, 1 }, { g.kernels, g.steps })
   end)
 
   it("stores in every element what is the same for a whole column", function()
@@ -606,9 +605,8 @@ describe("lazy mode", function()
     local function operations_of(n)
       f(n)
       local before = ty.stats().relearned
-      local clock = os.clock()
       f(n)
-      return ty.stats().relearned - before, os.clock() - clock
+      return ty.stats().relearned - before
     end
     operations_of(50)
     local relearned = operations_of(400)
