@@ -491,7 +491,8 @@ static bool plan_arena(Make *M, i64 *total) {
 typedef struct Pack {
   Step *step;
   Slot *slot;
-  i32 nsteps, nslots;
+  Job *job; /* of steps that have one */
+  i32 nsteps, nslots, njobs;
   i32 *of_input, *of_output; /* their slots */
   i64 arena;
   size_t extra; /* bytes of what steps point to */
@@ -534,6 +535,10 @@ static Step *step_new(const Make *M, Pack *P, int kind, i32 node) {
   s->kind = (u8)kind;
   s->node = node;
   s->op = M->g->node[node].op;
+  if (kind == STEP_KERNEL) return s;
+  s->job = &P->job[P->njobs++];
+  memset(s->job, 0, sizeof *s->job);
+  P->extra += padded(sizeof *s->job);
   return s;
 }
 
@@ -546,8 +551,10 @@ static void step_copy(const Make *M, Pack *P, i32 node, i32 from, i32 to) {
   Step *s = step_new(M, P, STEP_COPY, node);
   step_operand(s, from, false);
   step_operand(s, to, true);
+  s->job->kind = JOB_COPY;
+  s->job->bytes = P->slot[to].bytes;
   if (P->slot[from].kind != SLOT_INPUT || in_order(&M->g->node[node])) return;
-  s->host = &M->g->node[node];
+  s->job->node = &M->g->node[node];
   P->extra += padded(sizeof(Node));
 }
 
@@ -576,25 +583,27 @@ static void step_gemm(const Make *M, Pack *P, i32 gi) {
   Step *s = step_new(M, P, STEP_GEMM, gr->root);
   for (i32 i = 0; i < 2; i++) {
     step_operand(s, slot_read(M, P, gi, w->factor[i]), false);
-    s->start[i] = w->start[i] * ty_dtypes[M->g->node[w->factor[i]].type.dtype].bytes;
+    s->job->start[i] = w->start[i] * ty_dtypes[M->g->node[w->factor[i]].type.dtype].bytes;
   }
   step_operand(s, slot_home(M, P, gr->root), true);
-  s->blas = M->g->node[gr->product].arg.k2 == 1;
-  s->gemm = &w->gemm;
-  if (is_input(M, gi, w->factor[1]) && !s->blas) s->packs = true;
-  P->extra += padded(sizeof(Gemm)) +
-              padded(sizeof(Places)) * ((s->gemm->ap != NULL) + (s->gemm->bp != NULL));
+  s->job->blas = M->g->node[gr->product].arg.k2 == 1;
+  s->job->kind = JOB_PRODUCT;
+  s->job->gemm = &w->gemm;
+  if (is_input(M, gi, w->factor[1]) && !s->job->blas) s->packs = true;
+  P->extra +=
+      padded(sizeof(Gemm)) + padded(sizeof(Places)) * ((w->gemm.ap != NULL) + (w->gemm.bp != NULL));
   if (!w->program) return;
   step_program(M, P, gi, s);
-  s->product = w->product;
+  s->job->product = w->product;
   ty_list_find(w);
-  s->list = w->list;
-  s->nlist = w->nlist;
-  s->store = w->store;
-  s->listed = w->listed;
+  s->job->list = w->list;
+  s->job->nlist = w->nlist;
+  s->job->store = w->store;
+  s->job->listed = w->listed;
   P->extra += padded((size_t)w->nlist * sizeof(ListOp));
-  s->nrows = w->nrows;
-  s->aside = ty_dtypes[w->gemm.dtype].bytes != ty_dtypes[M->g->node[gr->root].type.dtype].bytes;
+  s->job->nrows = w->nrows;
+  s->job->aside =
+      ty_dtypes[w->gemm.dtype].bytes != ty_dtypes[M->g->node[gr->root].type.dtype].bytes;
 }
 
 static void step_host(const Make *M, Pack *P, i32 gi) {
@@ -606,11 +615,15 @@ static void step_host(const Make *M, Pack *P, i32 gi) {
     step_operand(s, w->host[i] < 0 ? 0 : slot_read(M, P, gi, w->host[i]), false);
   step_operand(s, slot_home(M, P, gr->root), true);
   if (w->attend.batch) {
-    s->attend = &M->work[gi].attend;
+    s->job->kind = JOB_ATTEND;
+    s->job->attend = &M->work[gi].attend;
     P->extra += padded(sizeof(Attend));
     return;
   }
-  s->host = root;
+  s->job->kind = root->op == OP_ARGSORT        ? JOB_SORT
+                 : root->op == OP_SEARCHSORTED ? JOB_SEARCH
+                                               : JOB_SCATTER;
+  s->job->node = root;
   P->extra += padded(sizeof(Node)) + padded(3 * sizeof(Type));
 }
 
@@ -645,10 +658,11 @@ static void steps_of(Make *M, Pack *P, i32 gi) {
 static bool plan_steps(Make *M, Pack *P) {
   i32 most = 2 * M->gs.n + M->nout;
   P->step = scratch(M, most, sizeof(Step));
+  P->job = scratch(M, most, sizeof(Job));
   P->slot = scratch(M, 1 + M->nin + M->nout + M->nhomes, sizeof(Slot));
   P->of_input = scratch(M, M->nin, sizeof(i32));
   P->of_output = scratch(M, M->nout, sizeof(i32));
-  if (!P->step || !P->slot || !P->of_input || !P->of_output) return false;
+  if (!P->step || !P->job || !P->slot || !P->of_input || !P->of_output) return false;
   slot_new(P, (Slot){SLOT_NONE, 0, -1, 0, 0});
   for (i32 k = 0; k < M->nout; k++) M->out[k].first = -1;
   for (i32 t = 0; t < M->gs.n; t++) steps_of(M, P, M->order[t]);
@@ -751,19 +765,24 @@ static Plan *plan_pack(Make *M, Pack *P, const Plan *head) {
     Step *s = &p->step[i];
     if (s->launch) s->launch = carve(&at, s->launch, sizeof(Launch));
     if (s->nscalar) s->scalar = carve(&at, s->scalar, (size_t)s->nscalar * sizeof(i32));
-    if (s->nlist) s->list = carve(&at, s->list, (size_t)s->nlist * sizeof(ListOp));
-    if (s->gemm) {
-      s->gemm = carve(&at, s->gemm, sizeof(Gemm));
-      if (s->gemm->ap) s->gemm->ap = carve(&at, s->gemm->ap, sizeof(Places));
-      if (s->gemm->bp) s->gemm->bp = carve(&at, s->gemm->bp, sizeof(Places));
+    if (!s->job) continue;
+    Job *j = s->job = carve(&at, s->job, sizeof(Job));
+    j->noperands = s->noperands;
+    j->nscalar = (u8)s->nscalar;
+    j->launch = s->launch;
+    if (j->nlist) j->list = carve(&at, j->list, (size_t)j->nlist * sizeof(ListOp));
+    if (j->gemm) {
+      j->gemm = carve(&at, j->gemm, sizeof(Gemm));
+      if (j->gemm->ap) j->gemm->ap = carve(&at, j->gemm->ap, sizeof(Places));
+      if (j->gemm->bp) j->gemm->bp = carve(&at, j->gemm->bp, sizeof(Places));
     }
-    if (s->host) s->host = carve(&at, s->host, sizeof(Node));
-    if (s->attend) s->attend = carve(&at, s->attend, sizeof(Attend));
-    if (s->kind != STEP_HOST || s->attend) continue;
+    if (j->node) j->node = carve(&at, j->node, sizeof(Node));
+    if (j->attend) j->attend = carve(&at, j->attend, sizeof(Attend));
+    if (s->kind != STEP_HOST || j->attend) continue;
     Type types[3];
     memset(types, 0, sizeof types);
-    for (int j = 0; j < ty_ops[s->op].arity; j++) types[j] = M->g->node[s->host->src[j]].type;
-    s->host_type = carve(&at, types, sizeof types);
+    for (int k = 0; k < ty_ops[s->op].arity; k++) types[k] = M->g->node[j->node->src[k]].type;
+    j->type = carve(&at, types, sizeof types);
   }
   return p;
 }

@@ -6,9 +6,7 @@
 #ifndef TY_PLAN_H
 #define TY_PLAN_H
 
-#include "ir/graph.h"
-#include "ir/product.h"
-#include "ir/program.h"
+#include "ir/job.h"
 
 /*
 ** Groups. Every node that must exist as a buffer ("stored") belongs to exactly one group, which
@@ -46,16 +44,6 @@ typedef struct Groups {
 /* want[i]: node i must be stored (an output of the graph; may be a leaf, a view, an INPUT: then
 ** a group copies it). fast: contraction allowed. False: out of memory. Everything lives in A. */
 bool ty_fuse(Arena *A, const Graph *g, const u8 *want, bool fast, Groups *y);
-
-/* An operation of an epilogue that is a list (GemmOp), its operand still by number. */
-typedef struct ListOp {
-  u8 kind; /* GemmOpKind; MAX stands for RELU too */
-  i8 cs;
-  i16 operand, scalar; /* of the program; both -1: the constant imm */
-  i64 rs, start;       /* start: in bytes */
-  u64 imm;
-} ListOp;
-enum { LIST_MOST = 8 };
 
 /* Work: what one group does. Operand i of the program is the buffer of node operand[i] (-1:
 ** none, for IOTA and the product before an epilogue). A stored node's buffer is contiguous and row-major in the node's dims (PUT and
@@ -124,8 +112,7 @@ typedef struct Step {
   u16 op;                 /* of the root, for dumps */
   i32 node;               /* root */
   u32 writes;             /* operands that are written, as bits */
-  i32 slot[MAX_OPERANDS]; /* KERNEL: operands; GEMM: a b y, then those of the epilogue's kernel, y
-                             among them; HOST: operands then y; COPY: from, to */
+  i32 slot[MAX_OPERANDS]; /* KERNEL: operands; others: those of the job */
   /* KERNEL; GEMM: the epilogue, or NULL when there is none. What runs it is attached by the engine, after which
   ** `program` is no more: it lies in the arena of the compilation. */
   const Program *program;
@@ -135,22 +122,9 @@ typedef struct Step {
   Launch *launch;
   i32 *scalar; /* SCALAR n of the program is slot scalar[n] of the graph's scalars */
   i32 nscalar;
-  /* GEMM */
-  bool blas;
-  Gemm *gemm;
-  i64 start[2];       /* in bytes */
-  i32 product, nrows; /* of the epilogue, as in Work */
-  ListOp *list;       /* the epilogue as a list, as in Work */
-  i32 nlist, store;
-  bool listed;
-  bool aside; /* y's elements are not as wide as the product's */
-  bool packs; /* b is an input, which may serve many runs: it may be packed ahead */
+  Job *job;   /* of what is no KERNEL */
+  bool packs; /* GEMM: b is an input, which may serve many runs: it may be packed ahead */
   i64 panels; /* attached: bytes of b's panels, where that is worth it; or 0 */
-  /* HOST: the node and its operands' types; COPY: an INPUT whose elements do not lie in order,
-  ** or NULL */
-  const Node *host;
-  const Type *host_type;
-  Attend *attend; /* ATTEND*: in place of these */
 } Step;
 
 /* An output of a plan: one for each storage that gets a value. Two of the same node are computed

@@ -111,8 +111,8 @@ static bool rule_holds(int rule, int dtype) {
 
 static bool profiled(const State *S) { return TY_UNLIKELY(S->engine->dump & DUMP_PROFILE); }
 
-static const void *address(const Tensor *x) {
-  return (const char *)x->st->buf->data + x->offset * ty_dtypes[x->type.dtype].bytes;
+static void *address(const Tensor *x) {
+  return (char *)x->st->buf->data + x->offset * ty_dtypes[x->type.dtype].bytes;
 }
 
 static bool run(State *S, Quick *q, const Type *t, const void **at, const u64 *scalar, Tensor *y) {
@@ -152,9 +152,10 @@ static bool run_product(State *S, const Tensor *a, const Tensor *b, Tensor *y) {
   g.ars = a->strides[0], g.acs = a->strides[1];
   g.brs = b->strides[0], g.bcs = b->strides[1];
   i64 begin = profiled(S) ? ty_event_now() : 0;
-  u32 fp = ty_fp_enter();
-  bool ok = ty_gemm(&g, address(a), address(b), NULL, y->st->buf->data, NULL);
-  ty_fp_leave(fp);
+  const Job job = {.kind = JOB_PRODUCT, .noperands = 3, .gemm = &g};
+  void *buf[] = {address(a), address(b), y->st->buf->data};
+  const char *err = NULL;
+  bool ok = S->engine->device->perform(&job, buf, NULL, NULL, &err);
   if (begin) ty_event_note(EV_PRODUCT, begin, -1, d, m | n << 20 | k << 40);
   if (!ok) ty_tensor_release(y);
   return ok;

@@ -8,6 +8,7 @@
 */
 #include <math.h>
 #include <stdio.h>
+#include "device/cpu/cpu.h"
 #include "lua/lua_view.h"
 
 #define UPPER_LIMIT 46340 /* rows and columns: their product fits LAPACK's 32-bit integers */

@@ -3,6 +3,7 @@
 ** In: new values; nothing asks for the current one. Out: the value in force, or tables of numbers.
 ** Raises on values of the wrong kind. What the machine does not offer gives nil and a message.
 */
+#include "device/cpu/cpu.h"
 #include "engine/entry.h"
 #include "lua/lua_tycho.h"
 
@@ -141,7 +142,7 @@ static int l_stats(lua_State *L) {
   put_cache(L, "panels", &S->engine->panel_stats);
   put(L, "cuts", (double)S->engine->compiled->cuts);
   put(L, "relearned", (double)S->engine->compiled->relearned);
-  lua_pushstring(L, S->engine->machine->name);
+  lua_pushstring(L, S->engine->device->machine->name);
   lua_setfield(L, -2, "machine");
   lua_pushstring(L, ty_x64_refusal()); /* nil where it works */
   lua_setfield(L, -2, "no_native");

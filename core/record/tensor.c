@@ -62,15 +62,15 @@ void ty_buffer_changed(Buffer *b) {
   b->stamp = ++b->S->stamps;
 }
 
-Buffer *ty_buffer_new(State *S, i64 bytes) {
+Buffer *ty_buffer_new(State *S, const Device *d, i64 bytes) {
   Buffer *b = block_new(S);
-  void *data = b ? ty_buf_alloc_data(bytes) : NULL;
+  void *data = b ? d->allocate(bytes) : NULL;
   if (TY_UNLIKELY(!data)) {
     if (b) block_drop(S, b);
     ty_fail_memory(S, "tensor", bytes);
     return NULL;
   }
-  *b = (Buffer){.S = S, .refs = 1, .bytes = bytes, .data = data};
+  *b = (Buffer){.S = S, .refs = 1, .bytes = bytes, .device = d, .data = data};
   b->stamp = ++S->stamps;
   S->debt += bytes;
   return b;
@@ -79,7 +79,7 @@ Buffer *ty_buffer_new(State *S, i64 bytes) {
 void ty_buffer_drop(Buffer *b) {
   if (!b || --b->refs) return;
   buffer_forget(b);
-  if (!b->foreign) ty_buf_free(b->data, b->bytes);
+  if (!b->foreign) b->device->free(b->data, b->bytes);
   else if (b->drop) b->drop(b->ctx);
   block_drop(b->S, b);
 }
@@ -232,7 +232,7 @@ bool ty_tensor_from(State *S, Tensor *y, const Type *t, const void *bytes) {
   i64 n = ty_type_numel(t), size = n * ty_dtypes[t->dtype].bytes;
   Storage *st = ty_storage_new(S, t->dtype, n);
   if (!st) return false;
-  if (!(st->buf = ty_buffer_new(S, size))) {
+  if (!(st->buf = ty_buffer_new(S, ty_cpu, size))) {
     ty_storage_drop(st);
     return false;
   }
@@ -255,6 +255,7 @@ bool ty_tensor_foreign(State *S, Tensor *y, const Type *t, void *data, void (*dr
                 .foreign = true,
                 .exposed = true,
                 .bytes = n * ty_dtypes[t->dtype].bytes,
+                .device = ty_cpu,
                 .data = data,
                 .drop = drop,
                 .ctx = ctx};
@@ -355,7 +356,7 @@ void *ty_tensor_write(State *S, const Tensor *x) {
   if (st->batch && !S->cut(S, st->batch, st)) return NULL;
   ty_storage_touch(st);
   if (st->buf->refs > 1 && !st->buf->exposed) {
-    Buffer *own = ty_buffer_new(S, st->buf->bytes);
+    Buffer *own = ty_buffer_new(S, st->buf->device, st->buf->bytes);
     if (!own) return NULL;
     memcpy(own->data, st->buf->data, (size_t)own->bytes);
     ty_buffer_drop(st->buf);

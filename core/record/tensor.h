@@ -15,6 +15,7 @@
 #ifndef TY_TENSOR_H
 #define TY_TENSOR_H
 
+#include "device/device.h"
 #include "ir/graph.h"
 
 typedef struct Batch Batch;
@@ -33,7 +34,8 @@ typedef struct Buffer {
   u64 stamp;    /* of its contents: no others of the State's buffers ever have it */
   u64 seen;     /* a walk's own: see trace.c */
   i64 bytes;
-  void *data;
+  const Device *device;
+  void *data; /* the device's */
   void (*drop)(void *ctx);
   void *ctx;
 } Buffer;
@@ -145,7 +147,7 @@ _Static_assert(sizeof(Storage) <= BLOCK_BYTES && sizeof(Buffer) <= BLOCK_BYTES, 
 
 /* --- tensor.c: lifetimes and views. Functions that make a tensor fill *y, which holds no storage
  * before. */
-Buffer *ty_buffer_new(State *S, i64 bytes);
+Buffer *ty_buffer_new(State *S, const Device *d, i64 bytes);
 void ty_buffer_drop(Buffer *b);
 static inline Buffer *ty_buffer_hold(Buffer *b) {
   b->refs++;

@@ -6,7 +6,7 @@
 ** what to do, and y is not written. Nothing here is linked: a machine without OpenBLAS loses
 ** only what asks for it by name.
 */
-#include "device/machine.h"
+#include "device/cpu/cpu.h"
 
 #include <dlfcn.h>
 #include <limits.h>
