@@ -95,9 +95,11 @@ typedef enum { SLOT_NONE, SLOT_INPUT, SLOT_OUTPUT, SLOT_TEMP } SlotKind;
 
 typedef struct Slot {
   u8 kind;
-  u8 esize;   /* INPUT: bytes of an element, by which the input's offset counts */
-  i32 k;      /* INPUT: number of the batch input; OUTPUT: number of the output; TEMP: that of the
-                 output, not yet written, whose memory it lies in, or -1: the arena's */
+  u8 esize; /* INPUT: bytes of an element, by which the input's offset counts */
+  i32 k;    /* INPUT: number of the batch input; OUTPUT: number of the output; TEMP: that of the
+                 output, not yet written, whose memory it lies in; -1: the arena's; -2: none's,
+                 a block of its own */
+  u8 device;
   i64 offset; /* TEMP: byte offset there */
   i64 bytes;
 } Slot;
@@ -109,6 +111,8 @@ typedef struct KernelEntry KernelEntry; /* of the kernel cache */
 typedef struct Step {
   u8 kind;
   u8 noperands;
+  u8 device;              /* where it is done */
+  bool away;              /* attached: the device refuses it, the CPU does it with copies */
   u16 op;                 /* of the root, for dumps */
   i32 node;               /* root */
   u32 writes;             /* operands that are written, as bits */
@@ -135,6 +139,7 @@ typedef struct Output {
                 storage's buffer, or -2 when the graph does not read that storage: its own buffer
                 may be taken */
   i64 bytes;
+  u8 device;
   /* Filled by plan.c. */
   bool inplace; /* every reader of the buffer is done before, or reads as it is written, and no step
                    that can fail follows: where nobody else holds the buffer, it may be the output
@@ -160,6 +165,8 @@ typedef struct Plan {
   Step *step;
   Slot *slot;
   Output *output;
+  u8 device;       /* the arena's: other devices' temporaries are blocks of their own */
+  bool apart;      /* there are such */
   i64 arena;       /* bytes of temporaries that lie in no output */
   i32 nkernels;    /* kernel steps */
   i64 bytes_moved; /* read and written by the steps */

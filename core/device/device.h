@@ -59,9 +59,17 @@ typedef struct Device {
   void (*pack)(const Gemm *d, const void *b, void *panels);
 } Device;
 
-#define DEVICES_MAX 16
 extern const Device *ty_devices[DEVICES_MAX]; /* by number */
 #define ty_cpu (ty_devices[0])
+
+/* Adds a device, which stays for ever. This is how other shared objects bring theirs: the function's address is in
+** Lua's registry under DEVICE_KEY, as a light userdata. version: what this header said when they were compiled. Gives
+** the CPU's device, for what they leave to it; NULL: not added, *err says why. A name that is there is not added
+** again: its device goes on. */
+#define DEVICE_VERSION 1
+#define DEVICE_KEY "tycho.device"
+typedef const Device *DeviceRegister(u32 version, const Device *d, const char **err);
+DeviceRegister ty_device_register;
 
 /* The CPU's device, ready. */
 void ty_cpu_open(void);

@@ -75,6 +75,7 @@ static i32 collect(State *S, const Batch *b, const Storage *demanded, Storage **
     memset(&out[i], 0, sizeof out[i]);
     out[i].node = st->node;
     out[i].write = write;
+    out[i].device = st->device;
     out[i].bytes = st->numel * ty_dtypes[st->dtype].bytes;
     target[i] = st;
   }

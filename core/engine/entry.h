@@ -103,6 +103,9 @@ typedef struct Lazy {
 #define LEARN_NODES 128
 #define QUICK_PATTERNS 4 /* which of two operands are numbers */
 typedef struct Quick Quick;
+typedef struct QuickTable {
+  Quick *of[OP_COUNT][T_COUNT][QUICK_PATTERNS]; /* made when first used */
+} QuickTable;
 struct Compiled {
   Lazy *lazy;
   u8 *key; /* scratch for keys */
@@ -125,8 +128,8 @@ struct Compiled {
     size_t n;
     uintptr_t frame; /* where the call stands on the stack of C */
   } room[ROOMS];
-  i32 nroom; /* of calls in progress, or that errors have ended */
-  Quick *quick[OP_COUNT][T_COUNT][QUICK_PATTERNS]; /* made when first used */
+  i32 nroom;                      /* of calls in progress, or that errors have ended */
+  QuickTable *quick[DEVICES_MAX]; /* made when first used */
 };
 
 /* --- engine.c */

@@ -18,9 +18,9 @@ typedef struct Bound {
   State *S;
   Plan *p;
   Batch *b;
-  const Device *device;
-  void **addr;   /* per slot */
-  Buffer **made; /* per output: the buffer that it is, held; so many */
+  const Device *device; /* the arena's */
+  void **addr;          /* per slot */
+  Buffer **made;        /* per output: the buffer that it is, held; so many */
   i32 nmade;
   void *arena;
   i32 careful; /* steps behind this one may not fail: the first write in place */
@@ -88,7 +88,7 @@ static bool bind_outputs(Bound *B, Buffer *const *now) {
     if (y) {
       ty_buffer_hold(y);
       B->careful = TY_MIN(B->careful, p->output[k].first);
-    } else if (!(y = ty_buffer_new(B->S, B->device, p->output[k].bytes))) {
+    } else if (!(y = ty_buffer_new(B->S, ty_devices[p->output[k].device], p->output[k].bytes))) {
       return false;
     }
     B->made[B->nmade++] = y;
@@ -96,7 +96,7 @@ static bool bind_outputs(Bound *B, Buffer *const *now) {
   return true;
 }
 
-/* Most slots are inputs. */
+/* Most slots are inputs. Blocks of their own come later. */
 static void bind_slots(Bound *B) {
   const Slot *s = B->p->slot, *end = s + B->p->nslots;
   const struct BatchInput *input = B->b->input;
@@ -104,19 +104,22 @@ static void bind_slots(Bound *B) {
     if (s->kind == SLOT_INPUT)
       *addr = (char *)input[s->k].buf->data + input[s->k].offset * s->esize;
     else if (s->kind == SLOT_OUTPUT) *addr = B->made[s->k]->data;
-    else if (s->kind == SLOT_TEMP)
+    else if (s->kind == SLOT_TEMP && s->k != -2)
       *addr = (char *)(s->k < 0 ? B->arena : B->made[s->k]->data) + s->offset;
     else *addr = NULL;
   }
 }
 
-/* What fails here is let go of with the rest. */
+/* Temporaries with a block of their own: of other devices than the arena's, and all where memory is checked. What
+** fails here is let go of with the rest. */
+static bool is_apart(const Slot *s) { return s->kind == SLOT_TEMP && (ty_guarded || s->k == -2); }
+
 static bool bind_apart(const Bound *B) {
   const Slot *s = B->p->slot;
   for (i32 i = 0; i < B->p->nslots; i++)
-    if (s[i].kind == SLOT_TEMP) B->addr[i] = NULL;
+    if (is_apart(&s[i])) B->addr[i] = NULL;
   for (i32 i = 0; i < B->p->nslots; i++)
-    if (s[i].kind == SLOT_TEMP && !(B->addr[i] = B->device->allocate(s[i].bytes)))
+    if (is_apart(&s[i]) && !(B->addr[i] = ty_devices[s[i].device]->allocate(s[i].bytes)))
       return ty_fail_memory(B->S, "run", s[i].bytes);
   return true;
 }
@@ -124,14 +127,15 @@ static bool bind_apart(const Bound *B) {
 static void free_apart(const Bound *B) {
   const Slot *s = B->p->slot;
   for (i32 i = 0; i < B->p->nslots; i++)
-    if (s[i].kind == SLOT_TEMP) B->device->free(B->addr[i], s[i].bytes);
+    if (is_apart(&s[i]) && B->addr[i]) ty_devices[s[i].device]->free(B->addr[i], s[i].bytes);
 }
 
 /* Kernels behind the first write in place: plan.c has made sure that their machines can promise. */
 static bool reserve(const Bound *B) {
   for (i32 i = B->careful + 1; i < B->p->nsteps; i++) {
     const Step *s = &B->p->step[i];
-    if (s->kind == STEP_KERNEL && !s->machine->reserve(s->kernel, s->launch))
+    if (s->kind == STEP_KERNEL && !s->away && s->machine->reserve &&
+        !s->machine->reserve(s->kernel, s->launch))
       return ty_fail_memory(B->S, "run", 0);
   }
   return true;
@@ -164,12 +168,77 @@ static bool run_job(const Bound *B, const Step *s, const char **err) {
     const char *b = (char *)buf[1] + s->job->start[1];
     panels = ty_panels_find(B->S->engine, in, s->job->gemm, b, s->panels);
   }
-  return B->device->perform(s->job, buf, scalar, panels, err);
+  return ty_devices[s->device]->perform(s->job, buf, scalar, panels, err);
+}
+
+/* From one device to another. */
+static bool run_to(const Bound *B, const Step *s, const char **err) {
+  const Device *from = ty_devices[B->p->slot[s->slot[0]].device], *to = ty_devices[s->device];
+  const void *x = B->addr[s->slot[0]];
+  void *y = B->addr[s->slot[1]];
+  const i64 bytes = s->job->bytes;
+  if (from == ty_cpu) return to->in(y, x, bytes, err);
+  if (to == ty_cpu) return from->out(y, x, bytes, err);
+  void *stage = ty_buf_alloc(bytes);
+  bool ok = stage && from->out(stage, x, bytes, err) && to->in(y, stage, bytes, err);
+  ty_buf_free(stage, bytes);
+  return ok;
+}
+
+/* What a step that its device refuses works on: the whole buffers of its operands, as copies. */
+typedef struct Away {
+  void *copy[MAX_OPERANDS]; /* per operand; NULL: none, or that of an operand before it */
+  char *base[MAX_OPERANDS]; /* where the original begins on the device */
+  i64 bytes[MAX_OPERANDS];
+} Away;
+
+static void away_operand(const Bound *B, const Step *s, int i, Away *y) {
+  const Slot *slot = &B->p->slot[s->slot[i]];
+  y->base[i] = B->addr[s->slot[i]];
+  y->bytes[i] = slot->bytes;
+  if (slot->kind != SLOT_INPUT) return;
+  const Buffer *b = B->b->input[slot->k].buf;
+  y->base[i] = b->data;
+  y->bytes[i] = b->bytes;
+}
+
+static bool run_away(const Bound *B, const Step *s, const char **err) {
+  const Device *d = ty_devices[s->device];
+  void *buf[MAX_OPERANDS] = {NULL};
+  u64 scalar[MAX_OPERANDS * 2];
+  Away y = {{NULL}, {NULL}, {0}};
+  bool ok = true;
+  gather(B, s, buf, scalar);
+  for (int i = 0; i < s->noperands && ok; i++) {
+    if (!buf[i]) continue;
+    away_operand(B, s, i, &y);
+    int same = 0; /* an operand may be there twice, and what is written once */
+    while (y.base[same] != y.base[i]) same++;
+    if (same == i) {
+      ok = (y.copy[i] = ty_buf_alloc(y.bytes[i])) && d->out(y.copy[i], y.base[i], y.bytes[i], err);
+    }
+    if (ok) buf[i] = (char *)y.copy[same] + ((char *)buf[i] - y.base[i]);
+  }
+  Run r = {.launch = s->launch, .buf = buf, .scalar = scalar};
+  if (ok)
+    ok = s->job ? ty_cpu->perform(s->job, buf, scalar, NULL, err) : s->machine->run(s->kernel, &r);
+  for (int i = 0; i < s->noperands; i++)
+    if (ok && s->writes >> i & 1 && B->addr[s->slot[i]]) {
+      const i64 bytes = B->p->slot[s->slot[i]].bytes;
+      ok = d->in(B->addr[s->slot[i]], buf[i], bytes, err);
+    }
+  for (int i = 0; i < s->noperands; i++) ty_buf_free(y.copy[i], y.bytes[i]);
+  return ok;
+}
+
+static bool run_other(const Bound *B, const Step *s, const char **err) {
+  if (s->away) return run_away(B, s, err);
+  return s->job->kind == JOB_TO ? run_to(B, s, err) : run_job(B, s, err);
 }
 
 static inline bool run_step(const Bound *B, const Step *s, const char **err) {
-  if (TY_LIKELY(s->kind == STEP_KERNEL)) return run_kernel(B, s);
-  return run_job(B, s, err);
+  if (TY_LIKELY(s->kind == STEP_KERNEL && !s->away)) return run_kernel(B, s);
+  return run_other(B, s, err);
 }
 
 /* The same with a line of time for each step, or noted for a profile. */
@@ -207,7 +276,7 @@ static bool run_steps(const Bound *B) {
 /* The page of calls. */
 bool ty_exec_run(State *S, Plan *p, Batch *b, Buffer **outbuf) {
   void *few[FEW];
-  Bound B = {.S = S, .p = p, .b = b, .device = S->engine->device};
+  Bound B = {.S = S, .p = p, .b = b, .device = ty_devices[p->device]};
   const i64 table = p->nslots + p->noutputs, room = table * (i64)sizeof(void *);
   B.addr = TY_LIKELY(table <= FEW) ? few : ty_buf_alloc(room);
   if (!B.addr) return ty_fail_memory(S, "run", room);
@@ -216,7 +285,7 @@ bool ty_exec_run(State *S, Plan *p, Batch *b, Buffer **outbuf) {
   bool ok = bind_arena(&B) && bind_outputs(&B, outbuf) && reserve(&B);
   if (ok) {
     bind_slots(&B);
-    if (TY_UNLIKELY(ty_guarded)) ok = bind_apart(&B) && run_steps(&B), free_apart(&B);
+    if (TY_UNLIKELY(ty_guarded || p->apart)) ok = bind_apart(&B) && run_steps(&B), free_apart(&B);
     else ok = run_steps(&B);
   }
   for (i32 k = 0; k < B.nmade; k++) {

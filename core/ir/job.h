@@ -16,6 +16,7 @@ typedef enum {
   JOB_SEARCH,  /* sorted values y */
   JOB_SCATTER, /* index src y, which holds the base already */
   JOB_COPY,    /* from to */
+  JOB_TO,      /* the same, from one device to another: the engine's own */
   JOB_COUNT
 } JobKind;
 
@@ -51,7 +52,7 @@ typedef struct Job {
   const Node *
       node; /* SORT, SEARCH, SCATTER: the node; COPY: an INPUT whose elements do not lie in order, or NULL */
   const Type *type; /* types of the node's operands */
-  i64 bytes;        /* COPY, in order */
+  i64 bytes;        /* COPY and TO, in order */
 } Job;
 
 #endif

@@ -67,6 +67,23 @@ static int l_deterministic(lua_State *L) {
   return 1;
 }
 
+/* device(name): of what is made without one */
+static int l_device(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  if (!lua_isnoneornil(L, 1)) {
+    const char *name = luaL_checkstring(L, 1);
+    const int d = ty_device_find(name);
+    if (d < 0) {
+      lua_pushnil(L);
+      lua_pushfstring(L, "device: device \"%s\" is not available", name);
+      return 2;
+    }
+    S->default_device = (u8)d;
+  }
+  lua_pushstring(L, ty_device_names[S->default_device]);
+  return 1;
+}
+
 /* default_dtype(name) */
 static int l_default_dtype(lua_State *L) {
   State *S = ty_lua_enter(L);
@@ -164,6 +181,8 @@ void ty_lua_open_settings(lua_State *L, int m, int t) {
        "whether only operations whose results repeat exactly are used; they all do on the CPU"},
       {"default_dtype", l_default_dtype, 'm', "name = nil",
        "the float dtype of numbers, and of integers that become floats"},
+      {"device", l_device, 'm', "name = nil",
+       "the device of tensors that are made without one; nil and a message when it is not there"},
       {"stats", l_stats, 'm', "",
        "a table: memory in bytes, caches of kernels, plans and packed weights, operations counted"},
       {NULL, NULL, 0, NULL, NULL}};
