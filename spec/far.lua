@@ -1,5 +1,5 @@
 -- far.lua -- builds and registers the device "far" (far.c).
--- Out: true; nil and why where LuaJIT's headers or the device's memory are not there. FAR_DEFAULT=1 in the environment
+-- Out: {loaded, why, touch}: touch() reads its memory from elsewhere; loaded is false where LuaJIT's headers or the device's memory are not there. FAR_DEFAULT=1 in the environment
 -- makes it the device of all that is made without one: the specs then run on it.
 local ty = require "tycho"
 
@@ -25,6 +25,7 @@ local function load()
   return nil, "LuaJIT's headers are not there"
 end
 
-local ok, why = load()
+local touch, why = load()
+local ok = touch ~= nil
 if ok and os.getenv "FAR_DEFAULT" then assert(ty.device "far") end
-return { loaded = ok, why = why }
+return { loaded = ok, why = why, touch = touch }

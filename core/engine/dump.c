@@ -136,8 +136,11 @@ static void plan_step(Text *t, const Plan *p, i32 i) {
            : s->kind == STEP_GEMM && s->kernel         ? ", epilogue"
                                                        : "");
   for (i32 j = 0; j < s->noperands; j++) bytes += p->slot[s->slot[j]].bytes;
-  ty_text_printf(t, "  %-4d %-6s  %-18s %-24s -> %-14s %12" PRId64 "\n", i, step_kinds[s->kind],
-                 node, reads, writes, bytes);
+  ty_text_printf(t, "  %-4d %-6s  %-18s %-24s -> %-14s %12" PRId64, i, step_kinds[s->kind], node,
+                 reads, writes, bytes);
+  if (s->device) ty_text_printf(t, "  %s", ty_device_names[s->device]);
+  if (s->away) ty_text_printf(t, " refuses it: on the cpu, with copies");
+  ty_text_add(t, "\n", 1);
 }
 
 static void plan_output(Text *t, const Plan *p, i32 k) {
