@@ -71,7 +71,10 @@ static int l_deterministic(lua_State *L) {
 static int l_device(lua_State *L) {
   State *S = ty_lua_enter(L);
   if (!lua_isnoneornil(L, 1)) {
-    const char *name = luaL_checkstring(L, 1);
+    if (lua_type(L, 1) != LUA_TSTRING)
+      return ty_lua_error(L, "device: argument 1 must be a name such as \"cpu\", got %s",
+                          ty_lua_show(L, 1));
+    const char *name = lua_tostring(L, 1);
     const int d = ty_device_find(name);
     if (d < 0) {
       lua_pushnil(L);

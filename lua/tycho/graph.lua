@@ -804,8 +804,8 @@ local function row_of(g, n, counts)
     if y == n then marks[#marks + 1] = "output " .. i end
   end
   local args = arguments_text(n)
-  return { n.name, n.op .. (args ~= "" and " " .. args or ""), operands_text(n), ops.type_text(n.dtype, n.shape, n.device),
-    table.concat({ tostring(counts[n] or 0), unpack(marks) }, ", ") }
+  return { n.name, n.op .. (args ~= "" and " " .. args or ""), operands_text(n),
+    ops.type_text(n.dtype, n.shape, n.device), table.concat({ tostring(counts[n] or 0), unpack(marks) }, ", ") }
 end
 
 --- A table: name, operation with its arguments, operands, type, number of users and whether it is an output.
