@@ -6,7 +6,8 @@
 #   make deps     the system's packages that are missing          make asan     the same under AddressSanitizer
 #   make mutate   plants faults, tells which the tests catch      make fuzz-files  file formats: SECONDS=30
 #   make coverage what they never run, by folder                  make size     bytes of core.so, by folder
-#   make install  PREFIX=/usr/local                               make clean
+#   make test-far specs on a second device                        make install  PREFIX=/usr/local
+#   make clean
 ifeq ($(origin CC),default)
 CC      := gcc
 endif
@@ -136,6 +137,14 @@ FUZZERS := fuzz fuzz_lua fuzz_cells fuzz_library fuzz_alias fuzz_hooks fuzz_vmap
 fuzz: build
 	@$(RUN) $(LUAJIT) spec/run.lua $(FIXED) $(N) $(SEED) $(FUZZERS)
 
+# The specs of operations, sorts of programs and training on the device that spec/far.c makes, where nothing but a
+# device's own functions can touch its memory: the bits are those of the CPU. FAR_SEED=7 is another order of its work.
+FAR     ?= far ops index matrix grad vmap nn optim training convolution attention
+test-far: build
+	@status=0; for s in $(FAR); do \
+	  FAR_DEFAULT=1 $(RUN) $(BUSTED) --helper=spec/far.lua -o spec/report.lua --lpath="./?.lua" spec/$${s}_spec.lua || status=1; \
+	done; exit $$status
+
 # The file formats under libFuzzer and the sanitizers, each for so many seconds: SECONDS=60 FORMATS="npy gguf" RUNS=100000
 SECONDS ?= 30
 RUNS    ?= -1
@@ -219,4 +228,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build library install demo test fuzz fuzz-files mutate bench lint asan sanitized coverage covered size clean
+.PHONY: all deps build library install demo test test-far fuzz fuzz-files mutate bench lint asan sanitized coverage \
+        covered size clean

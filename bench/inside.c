@@ -5,7 +5,7 @@
 ** Linked with the library's own objects. What is timed is what a step of a plan calls: from the
 ** description of the product, with its epilogue as a list, to the last store.
 */
-#include "device/machine.h"
+#include "device/cpu/cpu.h"
 
 #include <time.h>
 

@@ -559,7 +559,7 @@ function by_hand.hostile()
     function() collectgarbage "restart" at:copy_(at:flip()) x:copy_(x:t()) mask:copy_(x:lt(5)) end,
   }
   local skip = {}
-  for name in ([[release save load help print set_print threads blas precision from_ptr manual_seed default_dtype budget
+  for name in ([[release save load help print set_print threads blas precision from_ptr manual_seed default_dtype device budget
     stance compile disable pass check lint stats deterministic]]):gmatch "%S+" do skip[name] = true end
   local functions = { index = function(a, k) return a[k] end, write = function(a, k, v) a[k] = v or 1 end }
   for _, list in ipairs { ty, ty.internals.methods, ty.linalg or {}, ty.internals.metatable or {} } do

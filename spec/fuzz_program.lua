@@ -19,7 +19,7 @@ local bytes_of = { bool = 1, u8 = 1, i8 = 1, i16 = 2, i32 = 4, i64 = 8, f16 = 2,
 local nan_above = { f16 = 0x7c00, bf16 = 0x7f80, f32 = 0x7f800000, f64 = 0x7ff0000000000000ULL }
 
 local function image(t)
-  local c = t:clone()
+  local c = t:clone():to("cpu")
   local n, size = c:numel(), bytes_of[c.dtype]
   if n == 0 then return "" end
   local p = ffi.cast(bits_of[size] .. "*", c:data())

@@ -144,10 +144,11 @@ local cases = {
   scatter_add = { { function(x, s) return x:scatter_add(2, index, s) end, X, rand(17, 3, 2) } },
 }
 
---- Operations whose results are no floats, or whose gradient is 0 almost everywhere by definition.
+--- Operations whose results are no floats, or whose gradient is 0 almost everywhere by definition; `to` needs a second
+--- device (far_spec).
 local constant = {}
 for name in ("input const scalar iota empty random bitcast bitwise_not lshift rshift bitwise_and bitwise_or bitwise_xor eq ne lt le " ..
-  "argmax argmin argsort searchsorted attend_grad"):gmatch("%S+") do constant[name] = true end
+  "argmax argmin argsort searchsorted attend_grad to"):gmatch("%S+") do constant[name] = true end
 
 describe("every operation of the table", function()
   for _, row in ipairs(H.ops) do

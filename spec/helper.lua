@@ -200,10 +200,10 @@ end
 
 --- A tensor of those bytes that shares nothing with them.
 function M.tensor(dtype, bytes, shape)
-  local t = ty.empty(shape, { dtype = dtype })
-  local n = t:numel()
+  local t = ty.empty(shape, { dtype = dtype, device = "cpu" })
+  local n, device = t:numel(), ty.device()
   if n > 0 then ffi.copy(t:data(), bytes, n * M.dtype[dtype].bytes) end
-  return t:clone()
+  return device == "cpu" and t:clone() or t:to(device)
 end
 
 --- A tensor of n (or of those sizes) mixed values.
@@ -216,7 +216,7 @@ end
 
 --- The bytes of a tensor's elements in order, and their count.
 function M.bytes(t)
-  local c = t:clone()
+  local c = t:clone():to("cpu")
   local n, size = c:numel(), M.dtype[c.dtype].bytes
   local to = M.buffer(c.dtype, n)
   if n > 0 then ffi.copy(to, c:data(), n * size) end

@@ -5,8 +5,16 @@ local M = {
   -- of these, what exists, in this order
   specs = { "guards", "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "bytecode", "compile", "capture", "custom", "grad",
     "training", "steps", "orders", "scopes", "convolution", "sharing", "oracle", "layout", "threads",
-    "checked", "hooks" },
+    "checked", "hooks", "far" },
 
+  { file = "core/lua/lua_trace.c", what = "a guard does not ask where a tensor lies",
+    from = " || t->type.device != g->device)", to = ")" },
+  { file = "core/record/tensor.c", what = "a window onto another device's memory is not of these contents",
+    from = "w->data && w->stamp == b->stamp && w->from <= from", to = "w->data && w->from <= from" },
+  { file = "core/engine/exec.c", what = "what the CPU did for a device is not brought back",
+    from = "if (ok && s->writes >> i & 1 && B->addr[s->slot[i]]) {", to = "if (ok && s->writes >> i & 1 && !s->away) {" },
+  { file = "core/record/record.c", what = "operands of several devices mix",
+    from = "if (!x || (t && t->type.device == x->type.device)) continue;", to = "if (!x || t) continue;" },
   { file = "core/ir/fold.c", what = "x + 0 is taken for x: -0 stays",
     from = "if (is_const(g, n, 0, is_float ? -0.0 : 0.0)) return n->src[1];",
     to = "if (is_const(g, n, 0, 0.0)) return n->src[1];" },

@@ -672,7 +672,7 @@ describe("wrong use of every public function", function()
   local functions = public_functions()
   -- these take anything, or nothing
   local anything = { is_tensor = true, manual_seed = true, stats = true, help = true, threads = true, blas = true,
-    precision = true, deterministic = true, default_dtype = true, scope = true, compile = true, explain = true, graph = true,
+    precision = true, deterministic = true, default_dtype = true, device = true, scope = true, compile = true, explain = true, graph = true,
     reset = true, stance = true, budget = true, zeros = true, ones = true, empty = true, rand = true, randn = true,
     uniform = true, normal = true, release = true, plot = true, progress = true, random_state = true }
 

@@ -31,6 +31,7 @@ typedef struct Home {
   i32 output;      /* its number, or -1: a piece of the arena or of an output */
   i32 host;        /* that output, or -1 */
   i32 slot;
+  u8 device;
   i64 bytes, offset;
 } Home;
 
@@ -54,6 +55,7 @@ typedef struct Make {
   bool *copies;    /* per group: the base is copied first */
   Home *homes;
   i32 nhomes;
+  u8 device; /* of the arena: that of the last group */
 } Make;
 
 static void *scratch(Make *M, i64 n, size_t size) {
@@ -103,6 +105,7 @@ static bool plan_begin(Make *M) {
     if (*p < 0 || (M->out[*p].write == -1 && M->out[k].write != -1)) *p = k;
     M->want[M->out[k].node] = 1;
     M->out[k].bytes = node_bytes(g, M->out[k].node);
+    M->out[k].device = g->node[M->out[k].node].type.device;
   }
   return true;
 }
@@ -151,9 +154,9 @@ static i32 group_reads(const Make *M, i32 gi, i32 list[MAX_OPERANDS]) {
 /* May the step fail although it was reserved? Products, attention and sorts take memory as they go. */
 static bool group_fails(const Make *M, i32 gi) {
   const Group *gr = &M->gs.group[gi];
-  if (gr->kind == G_KERNEL) return !M->task->reserves;
+  if (gr->kind == G_KERNEL || !M->task->reserves) return !M->task->reserves;
   const int op = M->g->node[gr->root].op;
-  return gr->kind == G_GEMM || op == OP_ARGSORT || M->work[gi].attend.batch;
+  return gr->kind == G_GEMM || op == OP_ARGSORT || op == OP_TO || M->work[gi].attend.batch;
 }
 
 /* --- order */
@@ -303,6 +306,7 @@ static bool can_move(const Make *M, i32 gi, i32 t, i32 x, i32 y) {
   if (is_input(M, gi, x) || M->home[x] < 0 || M->last[x] != t) return false;
   const Home *h = &M->homes[M->home[x]];
   if (h->node != x || node_bytes(M->g, x) != node_bytes(M->g, y)) return false;
+  if (M->g->node[x].type.device != M->g->node[y].type.device) return false;
   i32 list[MAX_OPERANDS], n = group_reads(M, gi, list), reads = 0;
   for (i32 i = 0; i < n; i++) reads += list[i] == x;
   if (!reads) return true; /* a base that is nothing else */
@@ -320,6 +324,7 @@ static bool can_move(const Make *M, i32 gi, i32 t, i32 x, i32 y) {
 static i32 home_new(Make *M, i32 t, i32 node) {
   M->homes[M->nhomes] =
       (Home){.first = t, .last = t, .output = -1, .bytes = node_bytes(M->g, node)};
+  M->homes[M->nhomes].device = M->g->node[node].type.device;
   return M->nhomes++;
 }
 
@@ -463,19 +468,23 @@ static bool plan_outputs(Make *M) {
 static bool plan_arena(Make *M, i64 *total) {
   Piece *piece = scratch(M, M->nhomes, sizeof *piece);
   if (!piece) return false;
+  if (M->gs.n) M->device = M->g->node[M->gs.group[M->order[M->gs.n - 1]].root].type.device;
   for (i32 i = 0; i < M->nhomes; i++) {
     const Home *h = &M->homes[i];
     bool fresh = h->output >= 0 && !M->out[h->output].inplace;
-    piece[i] = (Piece){.kind = h->output < 0 ? PIECE_GUEST
-                               : fresh       ? PIECE_OWNER
-                                             : PIECE_NONE,
+    piece[i] = (Piece){.kind = h->device != M->device ? PIECE_NONE
+                               : h->output < 0        ? PIECE_GUEST
+                               : fresh                ? PIECE_OWNER
+                                                      : PIECE_NONE,
                        .first = h->first,
                        .last = h->last,
                        .bytes = h->bytes};
   }
   if (!ty_layout(M->A, piece, M->nhomes, total)) return false;
   for (i32 i = 0; i < M->nhomes; i++) {
-    M->homes[i].host = piece[i].host < 0 ? -1 : M->homes[piece[i].host].output;
+    M->homes[i].host = M->homes[i].device != M->device ? -2
+                       : piece[i].host < 0             ? -1
+                                                       : M->homes[piece[i].host].output;
     M->homes[i].offset = piece[i].offset;
   }
   return true;
@@ -486,7 +495,8 @@ static bool plan_arena(Make *M, i64 *total) {
 typedef struct Pack {
   Step *step;
   Slot *slot;
-  i32 nsteps, nslots;
+  Job *job; /* of steps that have one */
+  i32 nsteps, nslots, njobs;
   i32 *of_input, *of_output; /* their slots */
   i64 arena;
   size_t extra; /* bytes of what steps point to */
@@ -502,20 +512,23 @@ static i32 slot_new(Pack *P, Slot s) {
 static i32 slot_input(const Make *M, Pack *P, i32 node) {
   i32 k = M->input[node], *s = &P->of_input[k];
   u8 esize = ty_dtypes[M->g->node[node].type.dtype].bytes;
-  if (!*s) *s = slot_new(P, (Slot){SLOT_INPUT, esize, k, 0, node_bytes(M->g, node)});
+  if (!*s)
+    *s = slot_new(
+        P, (Slot){SLOT_INPUT, esize, k, M->g->node[node].type.device, 0, node_bytes(M->g, node)});
   return *s;
 }
 
 static i32 slot_output(const Make *M, Pack *P, i32 k) {
   i32 *s = &P->of_output[k];
-  if (!*s) *s = slot_new(P, (Slot){SLOT_OUTPUT, 0, k, 0, M->out[k].bytes});
+  if (!*s) *s = slot_new(P, (Slot){SLOT_OUTPUT, 0, k, M->out[k].device, 0, M->out[k].bytes});
   return *s;
 }
 
 static i32 slot_home(const Make *M, Pack *P, i32 node) {
   Home *h = &M->homes[M->home[node]];
   if (h->output >= 0) return slot_output(M, P, h->output);
-  if (!h->slot) h->slot = slot_new(P, (Slot){SLOT_TEMP, 0, h->host, h->offset, h->bytes});
+  if (!h->slot)
+    h->slot = slot_new(P, (Slot){SLOT_TEMP, 0, h->host, h->device, h->offset, h->bytes});
   return h->slot;
 }
 
@@ -529,6 +542,11 @@ static Step *step_new(const Make *M, Pack *P, int kind, i32 node) {
   s->kind = (u8)kind;
   s->node = node;
   s->op = M->g->node[node].op;
+  s->device = M->g->node[node].type.device;
+  if (kind == STEP_KERNEL) return s;
+  s->job = &P->job[P->njobs++];
+  memset(s->job, 0, sizeof *s->job);
+  P->extra += padded(sizeof *s->job);
   return s;
 }
 
@@ -541,8 +559,10 @@ static void step_copy(const Make *M, Pack *P, i32 node, i32 from, i32 to) {
   Step *s = step_new(M, P, STEP_COPY, node);
   step_operand(s, from, false);
   step_operand(s, to, true);
+  s->job->kind = JOB_COPY;
+  s->job->bytes = P->slot[to].bytes;
   if (P->slot[from].kind != SLOT_INPUT || in_order(&M->g->node[node])) return;
-  s->host = &M->g->node[node];
+  s->job->node = &M->g->node[node];
   P->extra += padded(sizeof(Node));
 }
 
@@ -571,25 +591,27 @@ static void step_gemm(const Make *M, Pack *P, i32 gi) {
   Step *s = step_new(M, P, STEP_GEMM, gr->root);
   for (i32 i = 0; i < 2; i++) {
     step_operand(s, slot_read(M, P, gi, w->factor[i]), false);
-    s->start[i] = w->start[i] * ty_dtypes[M->g->node[w->factor[i]].type.dtype].bytes;
+    s->job->start[i] = w->start[i] * ty_dtypes[M->g->node[w->factor[i]].type.dtype].bytes;
   }
   step_operand(s, slot_home(M, P, gr->root), true);
-  s->blas = M->g->node[gr->product].arg.k2 == PRODUCT_BLAS;
-  s->gemm = &w->gemm;
-  if (is_input(M, gi, w->factor[1]) && !s->blas) s->packs = true;
-  P->extra += padded(sizeof(Gemm)) +
-              padded(sizeof(Places)) * ((s->gemm->ap != NULL) + (s->gemm->bp != NULL));
+  s->job->blas = M->g->node[gr->product].arg.k2 == PRODUCT_BLAS;
+  s->job->kind = JOB_PRODUCT;
+  s->job->gemm = &w->gemm;
+  if (is_input(M, gi, w->factor[1]) && !s->job->blas) s->packs = true;
+  P->extra +=
+      padded(sizeof(Gemm)) + padded(sizeof(Places)) * ((w->gemm.ap != NULL) + (w->gemm.bp != NULL));
   if (!w->program) return;
   step_program(M, P, gi, s);
-  s->product = w->product;
+  s->job->product = w->product;
   ty_list_find(w);
-  s->list = w->list;
-  s->nlist = w->nlist;
-  s->store = w->store;
-  s->listed = w->listed;
+  s->job->list = w->list;
+  s->job->nlist = w->nlist;
+  s->job->store = w->store;
+  s->job->listed = w->listed;
   P->extra += padded((size_t)w->nlist * sizeof(ListOp));
-  s->nrows = w->nrows;
-  s->aside = ty_dtypes[w->gemm.dtype].bytes != ty_dtypes[M->g->node[gr->root].type.dtype].bytes;
+  s->job->nrows = w->nrows;
+  s->job->aside =
+      ty_dtypes[w->gemm.dtype].bytes != ty_dtypes[M->g->node[gr->root].type.dtype].bytes;
 }
 
 static void step_host(const Make *M, Pack *P, i32 gi) {
@@ -601,11 +623,17 @@ static void step_host(const Make *M, Pack *P, i32 gi) {
     step_operand(s, w->host[i] < 0 ? 0 : slot_read(M, P, gi, w->host[i]), false);
   step_operand(s, slot_home(M, P, gr->root), true);
   if (w->attend.batch) {
-    s->attend = &M->work[gi].attend;
+    s->job->kind = JOB_ATTEND;
+    s->job->attend = &M->work[gi].attend;
     P->extra += padded(sizeof(Attend));
     return;
   }
-  s->host = root;
+  s->job->kind = root->op == OP_ARGSORT        ? JOB_SORT
+                 : root->op == OP_SEARCHSORTED ? JOB_SEARCH
+                 : root->op == OP_TO           ? JOB_TO
+                                               : JOB_SCATTER;
+  s->job->node = root;
+  s->job->bytes = node_bytes(M->g, gr->root);
   P->extra += padded(sizeof(Node)) + padded(3 * sizeof(Type));
 }
 
@@ -640,11 +668,12 @@ static void steps_of(Make *M, Pack *P, i32 gi) {
 static bool plan_steps(Make *M, Pack *P) {
   i32 most = 2 * M->gs.n + M->nout;
   P->step = scratch(M, most, sizeof(Step));
+  P->job = scratch(M, most, sizeof(Job));
   P->slot = scratch(M, 1 + M->nin + M->nout + M->nhomes, sizeof(Slot));
   P->of_input = scratch(M, M->nin, sizeof(i32));
   P->of_output = scratch(M, M->nout, sizeof(i32));
-  if (!P->step || !P->slot || !P->of_input || !P->of_output) return false;
-  slot_new(P, (Slot){SLOT_NONE, 0, -1, 0, 0});
+  if (!P->step || !P->job || !P->slot || !P->of_input || !P->of_output) return false;
+  slot_new(P, (Slot){.k = -1});
   for (i32 k = 0; k < M->nout; k++) M->out[k].first = -1;
   for (i32 t = 0; t < M->gs.n; t++) steps_of(M, P, M->order[t]);
   for (i32 k = 0; k < M->nout; k++) {
@@ -741,24 +770,32 @@ static Plan *plan_pack(Make *M, Pack *P, const Plan *head) {
   p->ninputs = M->nin;
   p->nscalars = M->g->nscalar;
   p->arena = P->arena;
+  p->device = M->device;
+  for (i32 i = 0; i < p->nslots; i++)
+    p->apart |= p->slot[i].kind == SLOT_TEMP && p->slot[i].k == -2;
   p->bytes = (i64)bytes;
   for (i32 i = 0; i < p->nsteps; i++) {
     Step *s = &p->step[i];
     if (s->launch) s->launch = carve(&at, s->launch, sizeof(Launch));
     if (s->nscalar) s->scalar = carve(&at, s->scalar, (size_t)s->nscalar * sizeof(i32));
-    if (s->nlist) s->list = carve(&at, s->list, (size_t)s->nlist * sizeof(ListOp));
-    if (s->gemm) {
-      s->gemm = carve(&at, s->gemm, sizeof(Gemm));
-      if (s->gemm->ap) s->gemm->ap = carve(&at, s->gemm->ap, sizeof(Places));
-      if (s->gemm->bp) s->gemm->bp = carve(&at, s->gemm->bp, sizeof(Places));
+    if (!s->job) continue;
+    Job *j = s->job = carve(&at, s->job, sizeof(Job));
+    j->noperands = s->noperands;
+    j->nscalar = (u8)s->nscalar;
+    j->launch = s->launch;
+    if (j->nlist) j->list = carve(&at, j->list, (size_t)j->nlist * sizeof(ListOp));
+    if (j->gemm) {
+      j->gemm = carve(&at, j->gemm, sizeof(Gemm));
+      if (j->gemm->ap) j->gemm->ap = carve(&at, j->gemm->ap, sizeof(Places));
+      if (j->gemm->bp) j->gemm->bp = carve(&at, j->gemm->bp, sizeof(Places));
     }
-    if (s->host) s->host = carve(&at, s->host, sizeof(Node));
-    if (s->attend) s->attend = carve(&at, s->attend, sizeof(Attend));
-    if (s->kind != STEP_HOST || s->attend) continue;
+    if (j->node) j->node = carve(&at, j->node, sizeof(Node));
+    if (j->attend) j->attend = carve(&at, j->attend, sizeof(Attend));
+    if (s->kind != STEP_HOST || j->attend) continue;
     Type types[3];
     memset(types, 0, sizeof types);
-    for (int j = 0; j < ty_ops[s->op].arity; j++) types[j] = M->g->node[s->host->src[j]].type;
-    s->host_type = carve(&at, types, sizeof types);
+    for (int k = 0; k < ty_ops[s->op].arity; k++) types[k] = M->g->node[j->node->src[k]].type;
+    j->type = carve(&at, types, sizeof types);
   }
   return p;
 }
@@ -808,6 +845,7 @@ const char *ty_plan_check(const Plan *p) {
     }
     if (a->kind == SLOT_OUTPUT && a->bytes && first < 0) return "an output is not written";
     if (a->kind != SLOT_TEMP) continue;
+    if (a->k == -2) continue;
     i64 room = a->k < 0 ? p->arena : p->output[a->k].bytes;
     if (a->offset < 0 || a->offset % 64 || a->offset + a->bytes > room)
       return "a slot lies outside";

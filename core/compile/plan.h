@@ -6,9 +6,7 @@
 #ifndef TY_PLAN_H
 #define TY_PLAN_H
 
-#include "ir/graph.h"
-#include "ir/product.h"
-#include "ir/program.h"
+#include "ir/job.h"
 
 /*
 ** Groups. Every node that must exist as a buffer ("stored") belongs to exactly one group, which
@@ -46,16 +44,6 @@ typedef struct Groups {
 /* want[i]: node i must be stored (an output of the graph; may be a leaf, a view, an INPUT: then
 ** a group copies it). fast: contraction allowed. False: out of memory. Everything lives in A. */
 bool ty_fuse(Arena *A, const Graph *g, const u8 *want, bool fast, Groups *y);
-
-/* An operation of an epilogue that is a list (GemmOp), its operand still by number. */
-typedef struct ListOp {
-  u8 kind; /* GemmOpKind; MAX stands for RELU too */
-  i8 cs;
-  i16 operand, scalar; /* of the program; both -1: the constant imm */
-  i64 rs, start;       /* start: in bytes */
-  u64 imm;
-} ListOp;
-enum { LIST_MOST = 8 };
 
 /* Work: what one group does. Operand i of the program is the buffer of node operand[i] (-1:
 ** none, for IOTA and the product before an epilogue). A stored node's buffer is contiguous and row-major in the node's dims (PUT and
@@ -108,8 +96,10 @@ typedef enum { SLOT_NONE, SLOT_INPUT, SLOT_OUTPUT, SLOT_TEMP } SlotKind;
 typedef struct Slot {
   u8 kind;
   u8 esize; /* INPUT: bytes of an element, by which the input's offset counts */
-  i32 k; /* INPUT: number of the recording's input; OUTPUT: number of the output; TEMP: that of the
-                 output, not yet written, whose memory it lies in, or -1: the arena's */
+  i32 k;    /* INPUT: number of the recording's input; OUTPUT: number of the output; TEMP: that of
+               the output, not yet written, whose memory it lies in; -1: the arena's; -2: none's,
+               a block of its own */
+  u8 device;
   i64 offset; /* TEMP: byte offset there */
   i64 bytes;
 } Slot;
@@ -121,11 +111,12 @@ typedef struct KernelEntry KernelEntry; /* of the kernel cache */
 typedef struct Step {
   u8 kind;
   u8 noperands;
+  u8 device;              /* where it is done */
+  bool away;              /* attached: the device refuses it, the CPU does it with copies */
   u16 op;                 /* of the root, for dumps */
   i32 node;               /* root */
   u32 writes;             /* operands that are written, as bits */
-  i32 slot[MAX_OPERANDS]; /* KERNEL: operands; GEMM: a b y, then those of the epilogue's kernel, y
-                             among them; HOST: operands then y; COPY: from, to */
+  i32 slot[MAX_OPERANDS]; /* KERNEL: operands; others: those of the job */
   /* KERNEL; GEMM: the epilogue, or NULL when there is none. What runs it is attached by the engine, after which
   ** `program` is no more: it lies in the arena of the compilation. */
   const Program *program;
@@ -135,22 +126,9 @@ typedef struct Step {
   Launch *launch;
   i32 *scalar; /* SCALAR n of the program is slot scalar[n] of the graph's scalars */
   i32 nscalar;
-  /* GEMM */
-  bool blas;
-  Gemm *gemm;
-  i64 start[2];       /* in bytes */
-  i32 product, nrows; /* of the epilogue, as in Work */
-  ListOp *list;       /* the epilogue as a list, as in Work */
-  i32 nlist, store;
-  bool listed;
-  bool aside; /* y's elements are not as wide as the product's */
-  bool packs; /* b is an input, which may serve many runs: it may be packed ahead */
+  Job *job;   /* of what is no KERNEL */
+  bool packs; /* GEMM: b is an input, which may serve many runs: it may be packed ahead */
   i64 panels; /* attached: bytes of b's panels, where that is worth it; or 0 */
-  /* HOST: the node and its operands' types; COPY: an INPUT whose elements do not lie in order,
-  ** or NULL */
-  const Node *host;
-  const Type *host_type;
-  Attend *attend; /* ATTEND*: in place of these */
 } Step;
 
 /* An output of a plan: one for each storage that gets a value. Two of the same node are computed
@@ -161,13 +139,14 @@ typedef struct Output {
                 storage's buffer, or -2 when the graph does not read that storage: its own buffer
                 may be taken */
   i64 bytes;
+  u8 device;
   /* Filled by plan.c. */
   bool inplace; /* every reader of the buffer is done before, or reads as it is written, and no step
                    that can fail follows: where nobody else holds the buffer, it may be the output
                    itself. With write = -1 that is the buffer of input `donor`, when it dies here */
   i32 donor;    /* the recording's input that is read as it is overwritten, or -1 ... */
   i64 at;    /* ... which is in place only where the input begins at this element of its buffer */
-  i32 pins;  /* references that the batch's inputs hold to the buffer */
+  i32 pins;  /* references that the recording's inputs hold to the buffer */
   i32 first; /* step that writes it first; a copy that is skipped in place does not count */
 } Output;
 
@@ -186,6 +165,8 @@ typedef struct Plan {
   Step *step;
   Slot *slot;
   Output *output;
+  u8 device;       /* the arena's: other devices' temporaries are blocks of their own */
+  bool apart;      /* there are such */
   i64 arena;       /* bytes of temporaries that lie in no output */
   i32 nkernels;    /* kernel steps */
   i64 bytes_moved; /* read and written by the steps */

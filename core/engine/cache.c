@@ -9,6 +9,7 @@
 ** is made: that takes microseconds. Plans are counted too, so one that runs outlives its
 ** eviction. Equality is that of bytes, hashes only find.
 */
+#include "device/cpu/cpu.h"
 #include "engine/engine.h"
 #include "base/system.h"
 

@@ -5,32 +5,53 @@
 ** made is verified; with TYCHO_DUMP it is shown.
 */
 #include "base/events.h"
+#include "device/cpu/cpu.h"
 #include "engine/engine.h"
 
 /* --- kernels */
 
-static bool attach_kernel(Step *s, const Machine *machine) {
-  s->machine = machine;
-  s->entry = ty_kernel_get(machine, s->program);
-  if (!s->entry && machine != &ty_machine_tile) {
-    s->machine = &ty_machine_tile;
-    s->entry = ty_kernel_get(&ty_machine_tile, s->program);
+static bool kernel_on(Step *s, const Device *d) {
+  s->machine = d->machine;
+  s->entry = ty_kernel_get(d->machine, s->program);
+  if (!s->entry && d->portable && d->portable != d->machine) {
+    s->machine = d->portable;
+    s->entry = ty_kernel_get(d->portable, s->program);
   }
   if (!s->entry) return false;
   s->kernel = ty_kernel_code(s->entry);
+  if (s->job) s->job->machine = s->machine, s->job->kernel = s->kernel;
   return true;
 }
 
-/* Kernels of the programs; what products run on here, since a graph may come from another machine. */
-static bool attach(Plan *p, const Machine *machine) {
+/* Who does the step: its device, or where that refuses the CPU. */
+static bool attach_step(Step *s) {
+  const Device *d = ty_devices[s->device];
+  s->away = d != ty_cpu && s->job && s->job->kind != JOB_TO && !d->takes(s->job);
+  if (s->program && (s->away || !kernel_on(s, d))) {
+    s->away = d != ty_cpu;
+    if (!s->away || !kernel_on(s, ty_cpu)) return false;
+  }
+  s->program = NULL;
+  return true;
+}
+
+/* Also what products run on here, since a graph may come from another machine. */
+static bool attach(Plan *p) {
   for (i32 i = 0; i < p->nsteps; i++) {
     Step *s = &p->step[i];
-    if (s->program && !attach_kernel(s, machine)) return false;
-    s->program = NULL;
+    if (!attach_step(s)) return false;
     if (s->kind != STEP_GEMM) continue;
-    s->gemm->amx = s->gemm->amx && ty_bf16_unit();
-    if (s->packs) s->panels = ty_gemm_panels(s->gemm);
+    s->job->gemm->amx = s->job->gemm->amx && ty_bf16_unit();
+    i64 (*panels)(const Gemm *) = s->away ? NULL : ty_devices[s->device]->panels;
+    if (s->packs && panels) s->panels = panels(s->job->gemm);
   }
+  return true;
+}
+
+/* Whether all devices of the graph promise that kernels run once they were reserved. */
+static bool reserves(const Graph *g) {
+  for (i32 i = 0; i < g->n; i++)
+    if (!ty_devices[g->node[i].type.device]->machine->reserve) return false;
   return true;
 }
 
@@ -101,7 +122,7 @@ Plan *ty_compile_graph(State *S, const Graph *g, const Output *out, i32 nout, i3
                      .nin = ninputs,
                      .input_node = input_node,
                      .fast = S->fast,
-                     .reserves = E->machine->reserve != NULL};
+                     .reserves = reserves(g)};
   Passes passes;
   Plan *p = NULL;
   const char *err = NULL;
@@ -110,7 +131,7 @@ Plan *ty_compile_graph(State *S, const Graph *g, const Output *out, i32 nout, i3
   if (ok && E->check) err = check_passes(&task, &passes);
   if (ok && !err) p = ty_plan_make(&E->scratch, &task, &passes);
   if (p && E->check) err = ty_plan_check(p);
-  if (p && (err || !attach(p, E->machine))) {
+  if (p && (err || !attach(p))) {
     ty_plan_drop(p);
     p = NULL;
   }

@@ -3,6 +3,7 @@
 ** In:  what a pass has made.  Out: text in a string that grows; TYCHO_DUMP and explain show the
 ** same.  Cannot fail: when out of memory a text is empty.
 */
+#include "device/cpu/cpu.h"
 #include "engine/engine.h"
 
 #include <inttypes.h>
@@ -130,13 +131,16 @@ static void plan_step(Text *t, const Plan *p, i32 i) {
   slot_names(p, s, false, reads, sizeof reads);
   slot_names(p, s, true, writes, sizeof writes);
   snprintf(node, sizeof node, "%%%d %s%s", s->node, s->op == OP_INPUT ? "copy" : ty_ops[s->op].name,
-           s->blas                                ? " (blas)"
-           : s->kind == STEP_GEMM && s->gemm->amx ? s->kernel ? " (bf16), epilogue" : " (bf16)"
-           : s->kind == STEP_GEMM && s->kernel    ? ", epilogue"
-                                                  : "");
+           s->kind == STEP_GEMM && s->job->blas        ? " (blas)"
+           : s->kind == STEP_GEMM && s->job->gemm->amx ? s->kernel ? " (bf16), epilogue" : " (bf16)"
+           : s->kind == STEP_GEMM && s->kernel         ? ", epilogue"
+                                                       : "");
   for (i32 j = 0; j < s->noperands; j++) bytes += p->slot[s->slot[j]].bytes;
-  ty_text_printf(t, "  %-4d %-6s  %-18s %-24s -> %-14s %12" PRId64 "\n", i, step_kinds[s->kind],
-                 node, reads, writes, bytes);
+  ty_text_printf(t, "  %-4d %-6s  %-18s %-24s -> %-14s %12" PRId64, i, step_kinds[s->kind], node,
+                 reads, writes, bytes);
+  if (s->device) ty_text_printf(t, "  %s", ty_device_names[s->device]);
+  if (s->away) ty_text_printf(t, " refuses it: on the cpu, with copies");
+  ty_text_add(t, "\n", 1);
 }
 
 static void plan_output(Text *t, const Plan *p, i32 k) {

@@ -75,6 +75,7 @@ static i32 collect(State *S, const Recording *b, const Storage *demanded, Storag
     memset(&out[i], 0, sizeof out[i]);
     out[i].node = st->node;
     out[i].write = write;
+    out[i].device = st->device;
     out[i].bytes = st->numel * ty_dtypes[st->dtype].bytes;
     target[i] = st;
   }
@@ -230,9 +231,8 @@ bool ty_engine_open(State *S) {
     ty_mem_free(E);
     return ty_fail_memory(S, "tycho", 0);
   }
-  const char *machine = getenv("TYCHO_MACHINE");
-  bool native = !(machine && !strcmp(machine, "tile")) && !ty_x64_refusal();
-  E->machine = native ? &ty_machine_x64 : &ty_machine_tile;
+  ty_cpu_open();
+  E->device = ty_cpu;
   for (; dump && *dump; dump++)
     if (*dump >= 'a' && *dump <= 'z') E->dump |= 1u << (*dump - 'a');
   if (ty_dumps(E, 'r')) S->recorded = say_recorded;

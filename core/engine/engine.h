@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 #include "compile/plan.h"
-#include "device/machine.h"
+#include "device/device.h"
 #include "record/tensor.h"
 
 /* --- cache.c: kernels by program, for the whole process; plans by key, for one State. */
@@ -50,9 +50,9 @@ static inline Plan *ty_plan_hold(Plan *p) {
 }
 void ty_plan_drop(Plan *p);
 
-/* --- the State's engine; engine.c makes it, zeroed but for the machine. */
+/* --- the State's engine; engine.c makes it, zeroed but for the device. */
 typedef struct Engine {
-  const Machine *machine; /* tile stands in where it refuses a program */
+  const Device *device; /* the CPU */
   PlanCache plans;
   Arena scratch;                                   /* of the compilation in progress */
   LowerRoom *room;                                 /* of the kernel that is lowered */

@@ -16,7 +16,7 @@
 u32 ty_entry_word(const State *S) {
   return (u32)S->default_dtype | (u32)S->blas << 8 | (u32)S->fast << 9 |
          (u32)S->deterministic << 10 | (u32)S->amx << 11 | (u32)S->grad_mode << 12 |
-         (u32)S->cast << 13;
+         (u32)S->cast << 13 | (u32)S->default_device << 20;
 }
 
 static const char *const kind_names[] = {

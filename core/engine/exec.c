@@ -9,7 +9,6 @@
 ** else can fail. Steps do not know whether an output is a fresh buffer or the written tensor's
 ** own: that is decided by binding the output's slot; the copy of a base into itself is skipped.
 */
-#include "device/cpu/epilogue.h"
 #include "engine/engine.h"
 #include "base/events.h"
 
@@ -19,11 +18,11 @@ typedef struct Bound {
   State *S;
   Plan *p;
   Recording *b;
-  void **addr;   /* per slot */
-  Buffer **made; /* per output: the buffer that it is, held; so many */
+  const Device *device; /* the arena's */
+  void **addr;          /* per slot */
+  Buffer **made;        /* per output: the buffer that it is, held; so many */
   i32 nmade;
   void *arena;
-  i64 arena_bytes;
   i32 careful; /* steps behind this one may not fail: the first write in place */
 } Bound;
 
@@ -74,6 +73,13 @@ static Buffer *own_buffer(const Plan *p, const Recording *b, i32 k, Buffer *now)
 
 /* --- binding */
 
+/* Where memory is checked each temporary has a block of its own: bind_apart. */
+static bool bind_arena(Bound *B) {
+  const i64 bytes = B->p->arena;
+  if (!bytes || TY_UNLIKELY(ty_guarded)) return true;
+  return (B->arena = B->device->allocate(bytes)) || ty_fail_memory(B->S, "run", bytes);
+}
+
 static bool bind_outputs(Bound *B, Buffer *const *now) {
   const Plan *p = B->p;
   B->careful = p->nsteps;
@@ -82,7 +88,7 @@ static bool bind_outputs(Bound *B, Buffer *const *now) {
     if (y) {
       ty_buffer_hold(y);
       B->careful = TY_MIN(B->careful, p->output[k].first);
-    } else if (!(y = ty_buffer_new(B->S, p->output[k].bytes))) {
+    } else if (!(y = ty_buffer_new(B->S, ty_devices[p->output[k].device], p->output[k].bytes))) {
       return false;
     }
     B->made[B->nmade++] = y;
@@ -90,7 +96,7 @@ static bool bind_outputs(Bound *B, Buffer *const *now) {
   return true;
 }
 
-/* Most slots are inputs. */
+/* Most slots are inputs. Blocks of their own come later. */
 static void bind_slots(Bound *B) {
   const Slot *s = B->p->slot, *end = s + B->p->nslots;
   const struct RecordingInput *input = B->b->input;
@@ -98,19 +104,22 @@ static void bind_slots(Bound *B) {
     if (s->kind == SLOT_INPUT)
       *addr = (char *)input[s->k].buf->data + input[s->k].offset * s->esize;
     else if (s->kind == SLOT_OUTPUT) *addr = B->made[s->k]->data;
-    else if (s->kind == SLOT_TEMP)
+    else if (s->kind == SLOT_TEMP && s->k != -2)
       *addr = (char *)(s->k < 0 ? B->arena : B->made[s->k]->data) + s->offset;
     else *addr = NULL;
   }
 }
 
-/* Where memory is checked each temporary has a block of its own. What fails here is let go of with the rest. */
+/* Temporaries with a block of their own: of other devices than the arena's, and all where memory is checked. What
+** fails here is let go of with the rest. */
+static bool is_apart(const Slot *s) { return s->kind == SLOT_TEMP && (ty_guarded || s->k == -2); }
+
 static bool bind_apart(const Bound *B) {
   const Slot *s = B->p->slot;
   for (i32 i = 0; i < B->p->nslots; i++)
-    if (s[i].kind == SLOT_TEMP) B->addr[i] = NULL;
+    if (is_apart(&s[i])) B->addr[i] = NULL;
   for (i32 i = 0; i < B->p->nslots; i++)
-    if (s[i].kind == SLOT_TEMP && !(B->addr[i] = ty_buf_alloc_data(s[i].bytes)))
+    if (is_apart(&s[i]) && !(B->addr[i] = ty_devices[s[i].device]->allocate(s[i].bytes)))
       return ty_fail_memory(B->S, "run", s[i].bytes);
   return true;
 }
@@ -118,53 +127,18 @@ static bool bind_apart(const Bound *B) {
 static void free_apart(const Bound *B) {
   const Slot *s = B->p->slot;
   for (i32 i = 0; i < B->p->nslots; i++)
-    if (s[i].kind == SLOT_TEMP) ty_buf_free(B->addr[i], s[i].bytes);
+    if (is_apart(&s[i]) && B->addr[i]) ty_devices[s[i].device]->free(B->addr[i], s[i].bytes);
 }
 
 /* Kernels behind the first write in place: plan.c has made sure that their machines can promise. */
 static bool reserve(const Bound *B) {
   for (i32 i = B->careful + 1; i < B->p->nsteps; i++) {
     const Step *s = &B->p->step[i];
-    if (s->kind == STEP_KERNEL && !s->machine->reserve(s->kernel, s->launch))
+    if (s->kind == STEP_KERNEL && !s->away && s->machine->reserve &&
+        !s->machine->reserve(s->kernel, s->launch))
       return ty_fail_memory(B->S, "run", 0);
   }
   return true;
-}
-
-/* --- copies */
-
-typedef struct Copy {
-  char *to;
-  const char *from;
-} Copy;
-
-static void copy_piece(void *arg, i64 begin, i64 end) {
-  const Copy *c = arg;
-  memcpy(c->to + begin, c->from + begin, (size_t)(end - begin));
-}
-
-static void copy_bytes(void *to, const void *from, i64 bytes) {
-  enum { GRAIN = 256 << 10 };
-  Copy c = {to, from};
-  if (bytes <= GRAIN) memcpy(to, from, (size_t)bytes);
-  else ty_pool_run(bytes, GRAIN, copy_piece, &c);
-}
-
-/* The elements of a layout in row-major order. */
-static void copy_layout(char *to, const char *from, const Node *n) {
-  i64 esize = ty_dtypes[n->type.dtype].bytes, at[MAX_RANK] = {0}, left = ty_type_numel(&n->type);
-  int last = n->type.rank - 1;
-  i64 run = last < 0 ? 1 : n->type.dims[last], step = last < 0 ? 0 : n->arg.strides[last] * esize;
-  while (left > 0) {
-    for (i64 i = 0; i < run; i++, to += esize) memcpy(to, from + i * step, (size_t)esize);
-    left -= run;
-    for (int d = last - 1; d >= 0; d--) {
-      from += n->arg.strides[d] * esize;
-      if (++at[d] < n->type.dims[d]) break;
-      from -= at[d] * n->arg.strides[d] * esize;
-      at[d] = 0;
-    }
-  }
 }
 
 /* --- steps */
@@ -184,73 +158,87 @@ static bool run_kernel(const Bound *B, const Step *s) {
   return s->machine->run(s->kernel, &r);
 }
 
-static bool run_gemm(const Bound *B, const Step *s, const char **err) {
+static bool run_job(const Bound *B, const Step *s, const char **err) {
   void *buf[MAX_OPERANDS];
   u64 scalar[MAX_OPERANDS * 2];
-  gather(B, s, buf, scalar);
-  const char *a = (char *)buf[0] + s->start[0], *b = (char *)buf[1] + s->start[1];
-  if (s->blas) return ty_gemm_blas(s->gemm, a, b, buf[2], err);
   const void *panels = NULL;
+  gather(B, s, buf, scalar);
   if (s->panels) {
     Buffer *in = B->b->input[B->p->slot[s->slot[1]].k].buf;
-    panels = ty_panels_find(B->S->engine, in, s->gemm, b, s->panels);
+    const char *b = (char *)buf[1] + s->job->start[1];
+    panels = ty_panels_find(B->S->engine, in, s->job->gemm, b, s->panels);
   }
-  return ty_epilogue_gemm(s, a, b, panels, buf + 3, scalar, buf[2]);
+  return ty_devices[s->device]->perform(s->job, buf, scalar, panels, err);
 }
 
-static bool run_attend(const Bound *B, const Step *s) {
-  const void *x[AT_OPERANDS] = {NULL};
-  const int n = s->noperands - 1;
-  for (int i = 0; i < n; i++) x[i] = B->addr[s->slot[i]];
-  return ty_attend(s->attend, x, B->addr[s->slot[n]]);
+/* From one device to another. */
+static bool run_to(const Bound *B, const Step *s, const char **err) {
+  const Device *from = ty_devices[B->p->slot[s->slot[0]].device], *to = ty_devices[s->device];
+  const void *x = B->addr[s->slot[0]];
+  void *y = B->addr[s->slot[1]];
+  const i64 bytes = s->job->bytes;
+  if (from == ty_cpu) return to->in(y, x, bytes, err);
+  if (to == ty_cpu) return from->out(y, x, bytes, err);
+  void *stage = ty_buf_alloc(bytes);
+  bool ok = stage && from->out(stage, x, bytes, err) && to->in(y, stage, bytes, err);
+  ty_buf_free(stage, bytes);
+  return ok;
 }
 
-static bool run_host(const Bound *B, const Step *s) {
-  if (s->attend) return run_attend(B, s);
-  const Node *n = s->host;
-  const Type *t = s->host_type;
-  const void *a = B->addr[s->slot[0]], *b = B->addr[s->slot[1]];
-  void *y = B->addr[s->slot[s->noperands - 1]];
-  i64 rows = 1, inner = 1, len;
-  switch (n->op) {
-  case OP_ARGSORT:
-    for (int d = 0; d < n->arg.k; d++) rows *= t->dims[d];
-    for (int d = n->arg.k + 1; d < t->rank; d++) inner *= t->dims[d];
-    len = t->dims[n->arg.k];
-    return ty_host_argsort(t->dtype, a, y, rows, len, inner, n->arg.k2 == SORT_DESCENDING);
-  case OP_SEARCHSORTED:
-    for (int d = 0; d < t[0].rank - 1; d++) rows *= t[0].dims[d];
-    ty_host_searchsorted(t->dtype, a, b, y, rows, t[0].dims[t[0].rank - 1],
-                         t[1].dims[t[1].rank - 1], n->arg.k == SIDE_RIGHT);
-    return true;
-  default: /* SCATTER, SCATTER_ADD: their base is in y already */
-    ty_host_scatter(t->dtype, y, &t[0], a, b, &t[2], n->arg.k, n->op == OP_SCATTER_ADD);
-    return true;
+/* What a step that its device refuses works on: the whole buffers of its operands, as copies. */
+typedef struct Away {
+  void *copy[MAX_OPERANDS]; /* per operand; NULL: none, or that of an operand before it */
+  char *base[MAX_OPERANDS]; /* where the original begins on the device */
+  i64 bytes[MAX_OPERANDS];
+} Away;
+
+static void away_operand(const Bound *B, const Step *s, int i, Away *y) {
+  const Slot *slot = &B->p->slot[s->slot[i]];
+  y->base[i] = B->addr[s->slot[i]];
+  y->bytes[i] = slot->bytes;
+  if (slot->kind != SLOT_INPUT) return;
+  const Buffer *b = B->b->input[slot->k].buf;
+  y->base[i] = b->data;
+  y->bytes[i] = b->bytes;
+}
+
+static bool run_away(const Bound *B, const Step *s, const char **err) {
+  const Device *d = ty_devices[s->device];
+  void *buf[MAX_OPERANDS] = {NULL};
+  u64 scalar[MAX_OPERANDS * 2];
+  Away y = {{NULL}, {NULL}, {0}};
+  bool ok = true;
+  gather(B, s, buf, scalar);
+  for (int i = 0; i < s->noperands && ok; i++) {
+    if (!buf[i]) continue;
+    away_operand(B, s, i, &y);
+    int same = 0; /* an operand may be there twice, and what is written once */
+    while (y.base[same] != y.base[i]) same++;
+    if (same == i) {
+      ok = (y.copy[i] = ty_buf_alloc(y.bytes[i])) && d->out(y.copy[i], y.base[i], y.bytes[i], err);
+    }
+    if (ok) buf[i] = (char *)y.copy[same] + ((char *)buf[i] - y.base[i]);
   }
+  Run r = {.launch = s->launch, .buf = buf, .scalar = scalar};
+  if (ok)
+    ok = s->job ? ty_cpu->perform(s->job, buf, scalar, NULL, err) : s->machine->run(s->kernel, &r);
+  for (int i = 0; i < s->noperands; i++)
+    if (ok && s->writes >> i & 1 && B->addr[s->slot[i]]) {
+      const i64 bytes = B->p->slot[s->slot[i]].bytes;
+      ok = d->in(B->addr[s->slot[i]], buf[i], bytes, err);
+    }
+  for (int i = 0; i < s->noperands; i++) ty_buf_free(y.copy[i], y.bytes[i]);
+  return ok;
 }
 
 static bool run_other(const Bound *B, const Step *s, const char **err) {
-  void *from, *to;
-  switch (s->kind) {
-  case STEP_GEMM: return run_gemm(B, s, err);
-  case STEP_HOST: return run_host(B, s);
-  default:
-    from = B->addr[s->slot[0]];
-    to = B->addr[s->slot[1]];
-    if (from == to) return true; /* the base of what is written in place */
-    if (s->host) copy_layout(to, from, s->host);
-    else copy_bytes(to, from, B->p->slot[s->slot[1]].bytes);
-    return true;
-  }
+  if (s->away) return run_away(B, s, err);
+  return s->job->kind == JOB_TO ? run_to(B, s, err) : run_job(B, s, err);
 }
 
-/* Machines enter the floating-point environment of kernels by themselves. */
 static inline bool run_step(const Bound *B, const Step *s, const char **err) {
-  if (TY_LIKELY(s->kind == STEP_KERNEL)) return run_kernel(B, s);
-  u32 saved = ty_fp_enter();
-  bool ok = run_other(B, s, err);
-  ty_fp_leave(saved);
-  return ok;
+  if (TY_LIKELY(s->kind == STEP_KERNEL && !s->away)) return run_kernel(B, s);
+  return run_other(B, s, err);
 }
 
 /* The same with a line of time for each step, or noted for a profile. */
@@ -288,18 +276,16 @@ static bool run_steps(const Bound *B) {
 /* The page of calls. */
 bool ty_exec_run(State *S, Plan *p, Recording *b, Buffer **outbuf) {
   void *few[FEW];
-  Bound B = {.S = S, .p = p, .b = b};
-  i64 table = p->nslots + p->noutputs, room = table <= FEW ? 0 : table * (i64)sizeof(void *);
-  B.arena_bytes = p->arena + room;
-  if (B.arena_bytes && !(B.arena = ty_buf_alloc(B.arena_bytes)))
-    return ty_fail_memory(S, "run", B.arena_bytes);
-  B.addr = room ? (void **)((char *)B.arena + p->arena) : few;
+  Bound B = {.S = S, .p = p, .b = b, .device = ty_devices[p->device]};
+  const i64 table = p->nslots + p->noutputs, room = table * (i64)sizeof(void *);
+  B.addr = TY_LIKELY(table <= FEW) ? few : ty_buf_alloc(room);
+  if (!B.addr) return ty_fail_memory(S, "run", room);
   B.made = (Buffer **)(B.addr + p->nslots);
   ty_plan_hold(p);
-  bool ok = bind_outputs(&B, outbuf) && reserve(&B);
+  bool ok = bind_arena(&B) && bind_outputs(&B, outbuf) && reserve(&B);
   if (ok) {
     bind_slots(&B);
-    if (TY_UNLIKELY(ty_guarded)) ok = bind_apart(&B) && run_steps(&B), free_apart(&B);
+    if (TY_UNLIKELY(ty_guarded || p->apart)) ok = bind_apart(&B) && run_steps(&B), free_apart(&B);
     else ok = run_steps(&B);
   }
   for (i32 k = 0; k < B.nmade; k++) {
@@ -307,7 +293,8 @@ bool ty_exec_run(State *S, Plan *p, Recording *b, Buffer **outbuf) {
     if (ok) outbuf[k] = B.made[k];
     else ty_buffer_drop(B.made[k]);
   }
-  if (B.arena_bytes) ty_buf_free(B.arena, B.arena_bytes);
+  if (B.arena) B.device->free(B.arena, p->arena);
+  if (TY_UNLIKELY(B.addr != few)) ty_buf_free(B.addr, room);
   ty_plan_drop(p);
   return ok;
 }

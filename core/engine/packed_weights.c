@@ -25,6 +25,7 @@ typedef struct Entry {
   u64 since; /* and first */
   const void *b;
   i64 k, n, brs, bcs;
+  const Device *device;
   void *panels; /* NULL: only counted so far */
   i64 bytes;
   i32 dtype, seen;
@@ -38,7 +39,7 @@ struct Panels {
 
 static void entry_free(Engine *E, Entry *e) {
   if (e->panels) {
-    ty_buf_free(e->panels, e->bytes);
+    e->device->free(e->panels, e->bytes);
     E->panel_stats.bytes -= e->bytes;
     E->panel_stats.entries--;
   }
@@ -104,11 +105,12 @@ const void *ty_panels_find(Engine *E, Buffer *buf, const Gemm *d, const void *b,
     e->since = e->used;
     return NULL;
   }
-  if (!(e->panels = ty_buf_alloc(bytes))) return NULL;
+  e->device = buf->device;
+  if (!(e->panels = e->device->allocate(bytes))) return NULL;
   e->bytes = bytes;
   E->panel_stats.bytes += bytes;
   E->panel_stats.entries++;
-  ty_gemm_pack(d, b, e->panels);
+  e->device->pack(d, b, e->panels);
   buf->kept = true;
   return e->panels;
 }

@@ -28,6 +28,7 @@ static i32 leaf(Graph *g, int dtype, bool number, i32 k) {
   n.op = number ? OP_SCALAR : OP_INPUT;
   memset(n.src, -1, sizeof n.src);
   n.type.dtype = (u8)dtype;
+  n.type.device = g->device;
   if (number) {
     n.arg.k = ty_graph_scalar(g, 0);
     return n.arg.k < 0 ? -1 : ty_graph_append(g, &n);
@@ -39,15 +40,15 @@ static i32 leaf(Graph *g, int dtype, bool number, i32 k) {
   return ty_graph_append(g, &n);
 }
 
-static Plan *plan_new(State *S, int op, int dtype, unsigned pattern) {
-  Graph g = {0};
+static Plan *plan_new(State *S, int op, int dtype, int device, unsigned pattern) {
+  Graph g = {.device = (u8)device};
   i32 input[2], ninput = 0;
   Node n;
   Plan *p = NULL;
   memset(&n, 0, sizeof n);
   n.op = (u16)op;
   memset(n.src, -1, sizeof n.src);
-  n.type = (Type){.dtype = (u8)dtype, .rank = 1, .dims = {SIZE}};
+  n.type = (Type){.dtype = (u8)dtype, .rank = 1, .device = (u8)device, .dims = {SIZE}};
   if (ty_ops[op].rule == TR_CMP) n.type.dtype = T_BOOL;
   for (int i = 0; i < ty_ops[op].arity; i++) {
     bool number = pattern >> i & 1;
@@ -57,7 +58,10 @@ static Plan *plan_new(State *S, int op, int dtype, unsigned pattern) {
   }
   i32 y = ty_graph_append(&g, &n);
   if (y >= 0) {
-    Output out = {.node = y, .write = -1, .bytes = SIZE * ty_dtypes[n.type.dtype].bytes};
+    Output out = {.node = y,
+                  .write = -1,
+                  .bytes = SIZE * ty_dtypes[n.type.dtype].bytes,
+                  .device = (u8)device};
     p = ty_compile_graph(S, &g, &out, 1, ninput, input);
   }
 done:
@@ -68,7 +72,7 @@ done:
 /* Whether the plan is what run() below knows: one kernel over one dim, every operand in order. */
 static bool is_plain(const Plan *p) {
   const Step *s = p->step;
-  if (p->nsteps != 1 || s->kind != STEP_KERNEL || p->arena) return false;
+  if (p->nsteps != 1 || s->kind != STEP_KERNEL || s->away || p->arena) return false;
   const Launch *l = s->launch;
   if (l->no + l->nr + l->ni != 1 || l->dims[0] != SIZE) return false;
   for (int i = 0; i < s->noperands; i++) {
@@ -79,8 +83,8 @@ static bool is_plain(const Plan *p) {
   return true;
 }
 
-static Quick *quick_new(State *S, int op, int dtype, unsigned pattern) {
-  Plan *p = plan_new(S, op, dtype, pattern);
+static Quick *quick_new(State *S, int op, int dtype, int device, unsigned pattern) {
+  Plan *p = plan_new(S, op, dtype, device, pattern);
   Quick *q = p && is_plain(p) ? ty_mem_zalloc(sizeof *q) : NULL;
   if (!q) {
     if (p) ty_plan_drop(p);
@@ -111,8 +115,8 @@ static bool rule_holds(int rule, int dtype) {
 
 static bool profiled(const State *S) { return TY_UNLIKELY(S->engine->dump & DUMP_PROFILE); }
 
-static const void *address(const Tensor *x) {
-  return (const char *)x->st->buf->data + x->offset * ty_dtypes[x->type.dtype].bytes;
+static void *address(const Tensor *x) {
+  return (char *)x->st->buf->data + x->offset * ty_dtypes[x->type.dtype].bytes;
 }
 
 static bool run(State *S, Quick *q, const Type *t, const void **at, const u64 *scalar, Tensor *y) {
@@ -136,7 +140,9 @@ static bool run(State *S, Quick *q, const Type *t, const void **at, const u64 *s
 ** decide it. */
 static bool run_product(State *S, const Tensor *a, const Tensor *b, Tensor *y) {
   enum { SMALL = 4096 }; /* elements of a, b and y */
-  if (a->type.rank != 2 || b->type.rank != 2 || a->type.dtype != b->type.dtype) return false;
+  if (a->type.rank != 2 || b->type.rank != 2 || a->type.dtype != b->type.dtype ||
+      a->type.device != b->type.device)
+    return false;
   const i64 m = a->type.dims[0], k = a->type.dims[1], n = b->type.dims[1];
   const int d = a->type.dtype;
   if (a->st->recording || b->st->recording || a->st->many || b->st->many || k != b->type.dims[0] ||
@@ -146,15 +152,18 @@ static bool run_product(State *S, const Tensor *a, const Tensor *b, Tensor *y) {
     return false;
   if (!m || !n || !k) return false;
   if (S->blas || (d != T_F32 && d != T_F64)) return false;
-  Type t = {.dtype = (u8)d, .rank = 2, .dims = {m, n}};
-  if (!ty_tensor_from(S, y, &t, NULL)) return false;
+  Type t = {.dtype = (u8)d, .rank = 2, .device = a->type.device, .dims = {m, n}};
+  const Device *device = ty_devices[t.device];
   Gemm g = {.dtype = d, .m = m, .n = n, .k = k, .batch = 1};
   g.ars = a->strides[0], g.acs = a->strides[1];
   g.brs = b->strides[0], g.bcs = b->strides[1];
+  const Job job = {.kind = JOB_PRODUCT, .noperands = 3, .gemm = &g};
+  if (t.device && !device->takes(&job)) return false;
+  if (!ty_tensor_from(S, y, &t, NULL)) return false;
   i64 begin = profiled(S) ? ty_event_now() : 0;
-  u32 fp = ty_fp_enter();
-  bool ok = ty_gemm(&g, address(a), address(b), NULL, y->st->buf->data, NULL);
-  ty_fp_leave(fp);
+  void *buf[] = {address(a), address(b), y->st->buf->data};
+  const char *err = NULL;
+  bool ok = device->perform(&job, buf, NULL, NULL, &err);
   if (begin) ty_event_note(EV_PRODUCT, begin, -1, d, m | n << 20 | k << 40);
   if (!ok) ty_tensor_release(y);
   return ok;
@@ -191,8 +200,10 @@ bool ty_quick(State *S, int op, int n, const Given *src, Tensor *y) {
   if (!t || t->st->numel == 0) return false;
   int d = t->type.dtype;
   if (!rule_holds(row->rule, d) || (pattern && !ty_is_float(d))) return false;
-  Quick **slot = &C->quick[op][d][pattern];
-  if (!*slot && !(*slot = quick_new(S, op, d, pattern))) return false;
+  QuickTable **table = &C->quick[t->type.device];
+  if (TY_UNLIKELY(!*table) && !(*table = ty_mem_zalloc(sizeof **table))) return false;
+  Quick **slot = &(*table)->of[op][d][pattern];
+  if (!*slot && !(*slot = quick_new(S, op, d, t->type.device, pattern))) return false;
   Type yt = t->type;
   if (row->rule == TR_CMP) yt.dtype = T_BOOL;
   if (pattern) scalar = ty_elem_scalar(d, number);
@@ -201,11 +212,13 @@ bool ty_quick(State *S, int op, int n, const Given *src, Tensor *y) {
 
 void ty_quick_clear(State *S) {
   struct Compiled *C = S->engine->compiled;
-  Quick **q = &C->quick[0][0][0];
-  for (i32 i = 0; i < OP_COUNT * T_COUNT * QUICK_PATTERNS; i++) {
-    if (!q[i]) continue;
-    ty_plan_drop(q[i]->plan);
-    ty_mem_free(q[i]);
-    q[i] = NULL;
+  for (int d = 0; d < DEVICES_MAX; d++) {
+    Quick **q = C->quick[d] ? &C->quick[d]->of[0][0][0] : NULL;
+    for (i32 i = 0; q && i < OP_COUNT * T_COUNT * QUICK_PATTERNS; i++) {
+      if (q[i]) ty_plan_drop(q[i]->plan);
+      ty_mem_free(q[i]);
+    }
+    ty_mem_free(C->quick[d]);
+    C->quick[d] = NULL;
   }
 }

@@ -140,8 +140,9 @@ static i32 want(WantedOutput *w, i32 *n, const Storage *st, i32 node, i32 write,
   y->st = st;
   y->out.node = node;
   y->out.write = write;
+  y->out.device = st->device;
   y->out.bytes = st->numel * ty_dtypes[st->dtype].bytes;
-  y->target = (InstanceTarget){outside, st->dtype, st->numel, writes};
+  y->target = (InstanceTarget){outside, st->dtype, st->device, st->numel, writes};
   return *n - 1;
 }
 
@@ -154,7 +155,8 @@ static i32 written_input(const Recording *b, const Buffer *buf) {
 
 /* A tensor that was made out of constants alone is computed by a copy. */
 static i32 constant_node(State *S, Recording *b, Storage *st) {
-  Tensor whole = {.st = st, .type = {.dtype = st->dtype, .rank = 1, .dims = {st->numel}}};
+  Tensor whole = {
+      .st = st, .type = {.dtype = st->dtype, .device = st->device, .rank = 1, .dims = {st->numel}}};
   whole.strides[0] = 1;
   return ty_record_node(S, b, &whole);
 }
@@ -450,12 +452,11 @@ bool ty_instance_shares(State *S, const Instance *I, const Tensor *const *outsid
   return sharing(S, I, outside) == NULL;
 }
 
-static bool in_range(const InstanceCheck *k, const Tensor *outside) {
+static bool in_range(State *S, const InstanceCheck *k, const Tensor *outside) {
   Tensor index = {.st = outside->st, .type = k->type, .offset = outside->offset + k->delta};
   memcpy(index.strides, k->strides, sizeof index.strides);
-  const char *data = (const char *)index.st->buf->data;
-  return ty_record_bad_index(&index, data + index.offset * ty_dtypes[k->type.dtype].bytes, k->size,
-                             k->base, k->skips ? &k->skip : NULL) < 0;
+  const char *p = ty_tensor_read(S, &index);
+  return p && ty_record_bad_index(&index, p, k->size, k->base, k->skips ? &k->skip : NULL) < 0;
 }
 
 Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, const double *number,
@@ -476,7 +477,7 @@ Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, con
     return READY_NO;
   }
   for (i32 i = 0; i < I->ncheck; i++) {
-    if (in_range(&I->check[i], outside[I->check[i].outside])) continue;
+    if (in_range(S, &I->check[i], outside[I->check[i].outside])) continue;
     *why = "an index is out of range";
     return READY_NO;
   }
@@ -514,7 +515,7 @@ static bool make_storages(State *S, Instance *I, const Tensor *const *outside) {
     if (t->outside >= 0) {
       I->fresh[k] = outside[t->outside]->st;
       I->result[k] = I->fresh[k]->buf;
-    } else if (!(I->fresh[k] = ty_storage_new(S, t->dtype, t->numel))) {
+    } else if (!(I->fresh[k] = ty_storage_new(S, t->dtype, t->device, t->numel))) {
       for (i32 j = 0; j < k; j++)
         if (I->target[j].outside < 0) ty_storage_drop(I->fresh[j]);
       return false;

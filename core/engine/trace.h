@@ -38,7 +38,7 @@ typedef struct InstanceInput {
 /* What a plan's output is given to. */
 typedef struct InstanceTarget {
   i32 outside; /* the tensor whose storage is written; -1: a new storage */
-  u8 dtype;
+  u8 dtype, device;
   i64 numel;
   u32 writes; /* how often the function wrote */
 } InstanceTarget;

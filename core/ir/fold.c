@@ -135,9 +135,17 @@ static i32 fold_map(const Graph *g, const Node *n) {
   }
 }
 
+/* A node lies where its operands do, a leaf where the graph says. */
+static void place(const Graph *g, Node *n) {
+  if (n->op == OP_TO) return;
+  if (ty_ops[n->op].class == LEAF && n->op != OP_INPUT) n->type.device |= g->device;
+  for (int i = 0; i < ty_ops[n->op].arity; i++) n->type.device = src(g, n, i)->type.device;
+}
+
 static i32 fold(Graph *g, const Node *n) {
   const OpInfo *op = &ty_ops[n->op];
   Node m = *n;
+  place(g, &m);
   if ((op->flags & F_COMM) && m.src[0] > m.src[1]) { /* so that a + b and b + a are one node */
     m.src[0] = n->src[1];
     m.src[1] = n->src[0];

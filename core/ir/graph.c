@@ -162,6 +162,7 @@ void ty_graph_clear(Graph *g) {
     }
   }
   g->n = g->nscalar = 0;
+  g->device = 0;
   g->hash = 0;
 }
 
@@ -404,6 +405,7 @@ static const char *verify_move(const Graph *g, const Node *n) {
     if (memcmp(a->dims, b->dims, (size_t)(a->rank - 1) * sizeof(i64)))
       return "searchsorted: leading dims differ";
     return ty_type_same_dims(b, y) ? NULL : "searchsorted: wrong dims";
+  case OP_TO: return ty_type_same_dims(a, y) ? NULL : "to: wrong dims";
   case OP_ATTEND:
   case OP_ATTEND_GRAD: return verify_attend(g, n);
   default: return NULL;
@@ -415,6 +417,9 @@ static const char *verify_node(const Graph *g, const Node *n, i32 self) {
   if (e) return e;
   const OpInfo *op = &ty_ops[n->op];
   const Type *a = op->arity ? &g->node[n->src[0]].type : NULL;
+  for (int i = 0; i < op->arity && n->op != OP_TO; i++)
+    if (g->node[n->src[i]].type.device != n->type.device)
+      return "an operand lies on another device";
   if (!rule_allows(op->rule, n->type.dtype)) return "the operation cannot give this dtype";
   switch ((OpClass)op->class) {
   case LEAF: return verify_leaf(g, n);
@@ -616,6 +621,12 @@ static bool read_type(In *in, Type *t) {
   if (rank < 0) return false;
   t->dtype = (u8)dtype;
   t->rank = (u8)rank;
+  if (have(in, '@')) {
+    read_word(in, word, sizeof word);
+    int device = ty_device_find(word);
+    if (device < 0) return fail(in, "unknown device");
+    t->device = (u8)device;
+  }
   return ty_type_fits(t) || fail(in, "dims are too large");
 }
 

@@ -31,6 +31,7 @@
 **   ARGSORT       k = dim; k2 = SORT_*. Result 0-based
 **   SEARCHSORTED  operands: sorted [.., n], values [.., m], leading dims equal; k = SIDE_*.
 **                 0-based
+**   TO            the type's device is where to
 **   ATTEND*       k = 1: causal; k2 = the chance that a weight is dropped, of DROP_ONE; bits: scale, as an
 **                 element. Operands: q [.., n, d], k [.., m, d], v [.., m, dv], all with the same
 **                 leading dims; mask, of bools or floats [.., n, m], or a bool without dims: none;
@@ -82,6 +83,7 @@ typedef struct Graph {
   u64 *scalar; /* run-time values: bits of the compute type of the SCALAR's dtype; RANDOM's raw u64
                 */
   i32 nscalar, scalar_cap;
+  u8 device; /* where leaves lie that are appended now */
 } Graph;
 
 /* Number of the node equal to `n` (appended when new); -1 when out of memory or full. */

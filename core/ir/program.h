@@ -147,7 +147,7 @@ const char *ty_program_verify(const Program *p); /* NULL or what is wrong */
 size_t ty_program_print(const Program *p, char *buf, size_t n);
 Program *ty_program_parse(const char *text, const char **err); /* ty_mem_free it */
 
-/* What executes programs (device/machine.h), and a program made ready for it. */
+/* What executes programs (device/device.h), and a program made ready for it. */
 typedef struct Machine Machine;
 typedef struct Kernel Kernel;
 

@@ -21,6 +21,14 @@ int ty_dtype_find(const char *name) {
   return -1;
 }
 
+const char *ty_device_names[DEVICES_MAX] = {"cpu"};
+
+int ty_device_find(const char *name) {
+  for (int d = 0; d < DEVICES_MAX && ty_device_names[d]; d++)
+    if (!strcmp(ty_device_names[d], name)) return d;
+  return -1;
+}
+
 /* The enum is in ascending order within a kind, so a maximum joins all but two pairs. */
 _Static_assert(T_BOOL < T_U8 && T_U8 < T_I8 && T_I8 < T_I16 && T_I16 < T_I32 && T_I32 < T_I64 &&
                    T_I64 < T_F16 && T_F16 < T_BF16 && T_BF16 < T_F32 && T_F32 < T_F64,
@@ -110,7 +118,7 @@ int ty_type_print(const Type *t, char *buf, size_t n) {
   int at = put(buf, n, 0, "%s[", ty_dtypes[t->dtype].name);
   for (int i = 0; i < t->rank; i++)
     at = put(buf, n, at, i ? ",%lld" : "%lld", (long long)t->dims[i]);
-  return put(buf, n, at, "]");
+  return put(buf, n, at, t->device ? "]@%s" : "]", ty_device_names[t->device]);
 }
 
 /* ---- floats by their bits -------------------------------------------------------------------- */

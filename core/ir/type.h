@@ -41,9 +41,14 @@ typedef struct DTypeInfo {
 } DTypeInfo;
 extern const DTypeInfo ty_dtypes[T_COUNT];
 
+#define DEVICES_MAX 16
+extern const char *ty_device_names[DEVICES_MAX]; /* by number; NULL: there is none. See device.h */
+int ty_device_find(const char *name);            /* -1 when unknown */
+
 typedef struct Type {
   u8 dtype, rank;
-  u8 pad[6]; /* zero */
+  u8 device; /* its number: 0 the CPU */
+  u8 pad[5]; /* zero */
   i64 dims[MAX_RANK];
 } Type;
 
@@ -58,7 +63,8 @@ bool ty_type_same_dims(const Type *a, const Type *b);
 i64 ty_type_numel(const Type *t); /* at most 2^48: checked where types are made */
 bool ty_type_fits(const Type *t); /* dims >= 0 and the product of dims and bytes fits 2^47 */
 bool ty_type_broadcast(Type *y, const Type *a); /* y becomes the broadcast of y and a; dtype kept */
-int ty_type_print(const Type *t, char *buf, size_t n); /* f32[2,3]; returns the length */
+int ty_type_print(const Type *t, char *buf,
+                  size_t n); /* f32[2,3], f32[2,3]@far; returns the length */
 
 /* Strides, in elements: how far the next one lies along each dim. Those of dims of one element say nothing. */
 void ty_type_strides(const Type *t, i64 *strides); /* row-major */

@@ -37,6 +37,13 @@ static void mix_layout(Print *p, const Type *t, const i64 *strides) {
     if (t->dims[d] > 1) mix(p, &strides[d], sizeof strides[d]);
 }
 
+/* The contents; without memory for a copy from another device the buffer itself. */
+static void mix_buffer(Print *p, const Buffer *b) {
+  const void *data = ty_buffer_read(b->S, b, 0, b->bytes);
+  if (data) mix(p, data, (size_t)b->bytes);
+  else mix(p, &b, sizeof b);
+}
+
 /* What a graph is bound to. */
 typedef struct BoundGraph {
   const Node *node;
@@ -49,7 +56,7 @@ typedef struct BoundGraph {
 static void print_leaf(const BoundGraph *g, const Node *n, Print *p) {
   if (n->op == OP_INPUT) {
     const struct RecordingInput *in = &g->input[n->arg.k2];
-    if (g->constant[n->arg.k2]) mix(p, in->buf->data, (size_t)in->buf->bytes);
+    if (g->constant[n->arg.k2]) mix_buffer(p, in->buf);
     else mix(p, &in->buf, sizeof in->buf);
     mix(p, &in->offset, sizeof in->offset);
     mix_layout(p, &n->type, n->arg.strides);
@@ -256,12 +263,12 @@ static bool is_outside(const Capture *c, const Buffer *buf) {
 
 /* The value of a storage that the function made: of its node, or as it is. */
 static Print print_storage(const Capture *c, const Storage *st, const Print *p) {
-  Type t = {.dtype = st->dtype, .rank = 1, .dims = {st->numel}};
+  Type t = {.dtype = st->dtype, .device = st->device, .rank = 1, .dims = {st->numel}};
   Print y = {OP_INPUT, OP_INPUT};
   i64 offset = 0, strides[MAX_RANK] = {1};
   if (st->recording == c->recording) return p[st->node];
   mix_type(&y, &t);
-  mix(&y, st->buf->data, (size_t)st->buf->bytes);
+  mix_buffer(&y, st->buf);
   mix(&y, &offset, sizeof offset);
   mix_layout(&y, &t, strides);
   return y;

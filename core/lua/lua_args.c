@@ -175,11 +175,12 @@ static bool is_word(const char *words, const char *name) {
 }
 
 /* The value on top of the stack as a device; there is one. */
-static void check_device(lua_State *L, const char *who) {
+static u8 check_device(lua_State *L, const char *who) {
   if (lua_type(L, -1) != LUA_TSTRING)
     ty_lua_error(L, "%s: device must be a name such as \"cpu\", got %s", who, ty_lua_show(L, -1));
-  if (strcmp(lua_tostring(L, -1), "cpu"))
-    ty_lua_error(L, "%s: device \"%.40s\" is not available", who, lua_tostring(L, -1));
+  const int d = ty_device_find(lua_tostring(L, -1));
+  if (d < 0) ty_lua_error(L, "%s: device \"%.40s\" is not available", who, lua_tostring(L, -1));
+  return (u8)d;
 }
 
 void ty_lua_options(lua_State *L, const char *who, int opts, Type *t, const char *known) {
@@ -194,7 +195,7 @@ void ty_lua_options(lua_State *L, const char *who, int opts, Type *t, const char
     if (!name || !is_word(known, name))
       ty_lua_error(L, "%s: unknown option %s; known: %s", who, ty_lua_show(L, -2), known);
     if (!strcmp(name, "dtype")) t->dtype = (u8)ty_lua_dtype(L, who, lua_gettop(L));
-    else if (!strcmp(name, "device")) check_device(L, who);
+    else if (!strcmp(name, "device")) t->device = check_device(L, who);
     else if (lua_isboolean(L, -1)) H->leaf = lua_toboolean(L, -1);
     else
       ty_lua_error(L, "%s: requires_grad must be true or false, got %s", who, ty_lua_show(L, -1));

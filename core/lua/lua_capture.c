@@ -200,6 +200,7 @@ static void read_tensor(Reader *r, Guard *g) {
   g->tensor = array(r, 1, sizeof *g->tensor + t->type.rank * sizeof *g->tensor->dim);
   g->tensor->dtype = t->type.dtype;
   g->tensor->rank = t->type.rank;
+  g->tensor->device = t->type.device;
   g->tensor->needs = ty_needs(t);
   g->tensor->loose = r->T->dynamic;
   g->tensor->detached = DETACHED_ANY;

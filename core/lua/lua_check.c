@@ -23,10 +23,10 @@ static int check_still(lua_State *L) {
   Tensor *t = ty_lua_check(L, "check", 1);
   compute(L, S, t);
   Tensor *y = ty_lua_push(L);
-  Storage *st = ty_storage_new(S, t->st->dtype, t->st->numel);
+  Storage *st = ty_storage_new(S, t->st->dtype, t->st->device, t->st->numel);
   if (!st) ty_lua_fail(L, S);
   Buffer *from = t->st->buf, *buf = from;
-  if (is_fixed(from) && (buf = ty_buffer_new(S, from->bytes))) {
+  if (is_fixed(from) && (buf = ty_buffer_new(S, from->device, from->bytes))) {
     if (from->bytes) memcpy(buf->data, from->data, (size_t)from->bytes);
   } else if (buf) {
     ty_buffer_hold(buf);

@@ -16,7 +16,8 @@
 /* Pushes a tensor that sees the buffer as the input's node does. */
 static void push_view(lua_State *L, State *S, const Node *n, Buffer *buf, i64 offset) {
   Tensor *y = ty_lua_push(L);
-  Storage *st = ty_storage_new(S, n->type.dtype, buf->bytes / ty_dtypes[n->type.dtype].bytes);
+  Storage *st =
+      ty_storage_new(S, n->type.dtype, n->type.device, buf->bytes / ty_dtypes[n->type.dtype].bytes);
   if (!st) ty_lua_fail(L, S);
   ty_storage_settle(st, ty_buffer_hold(buf));
   y->type = n->type;

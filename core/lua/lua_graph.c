@@ -91,7 +91,8 @@ static void push_input(lua_State *L, State *S, const Recording *b, i32 k) {
   Tensor *y = ty_lua_push(L); /* may collect garbage: pointers into the recording come after it */
   const struct RecordingInput *in = &b->input[k];
   const Node *n = &b->g.node[in->node];
-  Storage *st = ty_storage_new(S, n->type.dtype, in->buf->bytes / ty_dtypes[n->type.dtype].bytes);
+  Storage *st = ty_storage_new(S, n->type.dtype, n->type.device,
+                               in->buf->bytes / ty_dtypes[n->type.dtype].bytes);
   if (!st) ty_lua_fail(L, S);
   ty_storage_settle(st, ty_buffer_hold(in->buf));
   y->type = n->type;

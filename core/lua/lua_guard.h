@@ -116,9 +116,9 @@ void ty_guard_push_rows(lua_State *L);
 enum { DETACHED_NO, DETACHED_YES, DETACHED_ANY };
 
 typedef struct TensorGuard {
-  u8 dtype, rank, needs; /* grad */
-  bool loose;            /* any sizes of that rank */
-  u8 detached;           /* whether it must be: DETACHED_ANY where no result is a view of it */
+  u8 dtype, rank, device, needs; /* grad */
+  bool loose;                    /* any sizes of that rank */
+  u8 detached; /* whether it must be: DETACHED_ANY where no result is a view of it */
   struct {
     i64 size, stride;
   } dim[];

@@ -43,8 +43,8 @@ static char *table_fill(lua_State *L, const char *who, const Type *t, int d, cha
   return p;
 }
 
-Tensor *ty_lua_view_table(lua_State *L, State *S, const char *who, int i, int dtype) {
-  Type t = {.dtype = (u8)dtype};
+Tensor *ty_lua_view_table(lua_State *L, State *S, const char *who, int i, int dtype, int device) {
+  Type t = {.dtype = (u8)dtype, .device = (u8)device};
   int top = lua_gettop(L);
   luaL_checkstack(L, 2 * MAX_RANK + 8, who);
   lua_pushvalue(L, i);
@@ -66,14 +66,14 @@ Tensor *ty_lua_view_table(lua_State *L, State *S, const char *who, int i, int dt
   return y;
 }
 
-const Tensor *ty_lua_view_indices(lua_State *L, State *S, const char *who, int i) {
+const Tensor *ty_lua_view_indices(lua_State *L, State *S, const char *who, int i, int device) {
   const Tensor *x = ty_lua_test(L, i);
   if (!x) {
     int type = lua_type(L, i);
     if (type != LUA_TNUMBER && type != LUA_TTABLE)
       ty_lua_error(L, "%s: the index must be an integer tensor, a number or a table, got %s", who,
                    ty_lua_show(L, i));
-    return ty_lua_view_table(L, S, who, i, T_I64);
+    return ty_lua_view_table(L, S, who, i, T_I64, device);
   }
   x = ty_lua_check(L, who, i);
   if (!ty_is_int(x->type.dtype))
@@ -228,7 +228,7 @@ static EntryKind entry_kind(lua_State *L, State *S, const Key *k, int number) {
     if (lua_objlen(L, top) != 1)
       ty_lua_error(L, "%s: entry %d of the key: a list of places is {{i, j, ...}}", k->who, number);
     lua_rawgeti(L, top, 1);
-    ty_lua_view_table(L, S, k->who, top + 1, T_I64);
+    ty_lua_view_table(L, S, k->who, top + 1, T_I64, k->v.t.device);
     lua_replace(L, top);
     lua_settop(L, top);
     return E_TENSOR;
@@ -393,6 +393,7 @@ static void gathering_dims(lua_State *L, State *S, Key *k, const Tensor *x, Gath
   for (int i = 0; i < 3; i++) {
     Type *t = all[i];
     t->dtype = x->type.dtype;
+    t->device = x->type.device;
     for (int d = 0; d < rest[0].rank; d++) t->dims[t->rank++] = rest[0].dims[d];
     if (i < 2) t->dims[t->rank++] = i == 0 ? places : count;
     else
@@ -437,7 +438,7 @@ static void add_positions(lua_State *L, State *S, const Key *k, const Adv *a, co
 static const Tensor *push_positions(lua_State *L, State *S, const Key *k, const Gathering *g,
                                     int *base) {
   const Adv *a = &k->adv[0];
-  Type flat = {.dtype = T_I64, .rank = 1, .dims = {ty_type_numel(&g->b)}};
+  Type flat = {.dtype = T_I64, .device = g->line.device, .rank = 1, .dims = {ty_type_numel(&g->b)}};
   const Tensor *line;
   *base = k->nadv == 1 && !a->at && a->user == g->at;
   if (*base) {
@@ -507,9 +508,9 @@ int ty_lua_view_slice(lua_State *L) {
 /* --- assignment */
 
 /* The value at stack index 3, as an operand for an x of that dtype: tables become tensors of it. */
-static Given value(lua_State *L, State *S, int dtype) {
+static Given value(lua_State *L, State *S, int dtype, int device) {
   if (lua_type(L, 3) == LUA_TTABLE)
-    return (Given){.kind = O_TENSOR, .t = ty_lua_view_table(L, S, WRITE, 3, dtype)};
+    return (Given){.kind = O_TENSOR, .t = ty_lua_view_table(L, S, WRITE, 3, dtype, device)};
   Given v = ty_lua_operand(L, WRITE, 3);
   if (v.kind == O_NUMBER && !ty_is_float(dtype)) {
     u64 raw = 0;
@@ -601,7 +602,7 @@ int ty_lua_newindex(lua_State *L) {
   } else {
     key_read(L, S, x, &k, WRITE);
   }
-  Given v = value(L, S, x->type.dtype);
+  Given v = value(L, S, x->type.dtype, x->type.device);
   if (k.nadv == 1 && k.adv[0].t->type.dtype == T_BOOL && !k.apart && assign_masked(L, S, x, &k, &v))
     return 0;
   if (k.nadv) return scatter(L, S, x, &k, &v);

@@ -8,6 +8,7 @@
 */
 #include <math.h>
 #include <stdio.h>
+#include "device/cpu/cpu.h"
 #include "lua/lua_view.h"
 
 #define UPPER_LIMIT 46340 /* rows and columns: their product fits LAPACK's 32-bit integers */
@@ -96,6 +97,7 @@ static Stack stack_read(lua_State *L, State *S, const char *who, const Tensor *x
   if (m > UPPER_LIMIT || n > UPPER_LIMIT)
     ty_lua_error(L, "%s: %s is too large", who, ty_lua_view_text(L, &x->type));
   Stack s = stack_new(L, who, lead, dtype, (int)m, (int)n);
+  s.lead.device = x->type.device;
   const char *p = ty_tensor_read(S, cast);
   if (!p) ty_lua_fail(L, S);
   i64 steps[MAX_RANK] = {0}, down = cast->strides[rank],

@@ -64,8 +64,8 @@ static int get_dtype(lua_State *L, State *S, const Tensor *t) {
 }
 
 static int get_device(lua_State *L, State *S, const Tensor *t) {
-  (void)S, (void)t;
-  lua_pushliteral(L, "cpu");
+  (void)S;
+  lua_pushstring(L, ty_device_names[t->type.device]);
   return 1;
 }
 

@@ -237,7 +237,7 @@ static int l_gather(lua_State *L) {
   State *S = ty_lua_enter(L);
   Tensor *x = ty_lua_check(L, "gather", 1);
   int dim = ty_lua_dim(L, "gather", 2, x->type.rank, -1);
-  const Tensor *index = ty_lua_view_indices(L, S, "gather", 3);
+  const Tensor *index = ty_lua_view_indices(L, S, "gather", 3, x->type.device);
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_record_gather(S, "gather", x, dim, index, 1, y));
   return 1;
@@ -272,7 +272,7 @@ static int scatter(lua_State *L, const char *who, int op, bool in_place) {
   Tensor *x = ty_lua_check(L, who, 1);
   lua_settop(L, 4);
   int dim = ty_lua_dim(L, who, 2, x->type.rank, -1);
-  const Tensor *index = ty_lua_view_indices(L, S, who, 3);
+  const Tensor *index = ty_lua_view_indices(L, S, who, 3, x->type.device);
   const Tensor *src = scatter_source(L, S, who, x, index);
   if (in_place) {
     TY_LUA_MUST(L, S, record_scatter_in_place(S, who, op, x, dim, index, src));
@@ -331,7 +331,7 @@ static int l_searchsorted(lua_State *L) {
   bool right = flag(L, who, 3, "right");
   if (given.kind != O_TENSOR) {
     bool whole = given.v == floor(given.v);
-    Type t = {.dtype = whole ? sorted->type.dtype : (u8)T_F64};
+    Type t = {.dtype = whole ? sorted->type.dtype : (u8)T_F64, .device = sorted->type.device};
     Tensor *number = ty_lua_push(L);
     TY_LUA_MUST(L, S, ty_record_full(S, &t, given.v, number));
     v = number;
@@ -339,7 +339,8 @@ static int l_searchsorted(lua_State *L) {
   Type shape = v->type;
   bool flatten = sorted->type.rank == 1 && shape.rank != 1;
   if (flatten) {
-    Type flat = {.dtype = shape.dtype, .rank = 1, .dims = {ty_type_numel(&shape)}};
+    Type flat = {
+        .dtype = shape.dtype, .device = shape.device, .rank = 1, .dims = {ty_type_numel(&shape)}};
     v = ty_lua_view_reshape(L, S, v, &flat);
   }
   Tensor *y = ty_lua_push(L);

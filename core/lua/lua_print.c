@@ -167,7 +167,7 @@ static void print_footer(Print *p) {
   ty_text_printf(&p->text, "[%s", ty_dtypes[t->dtype].name);
   for (int d = 0; d < t->rank; d++)
     ty_text_printf(&p->text, d ? "x%lld" : " %lld", (long long)t->dims[d]);
-  ty_text_add(&p->text, " cpu]", 5);
+  ty_text_printf(&p->text, " %s]", ty_device_names[t->device]);
 }
 
 static void print_all(Print *p, int precision) {

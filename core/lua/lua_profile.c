@@ -75,9 +75,9 @@ static void put_kernel(lua_State *L, const Step *s) {
   const Program *p = ty_kernel_program(s->entry);
   const Launch *l = s->launch;
   const int epilogue = s->kind == STEP_GEMM ? 3 : 0; /* where its operands begin */
-  double bytes = epilogue ? factor_bytes(s->gemm) : 0;
+  double bytes = epilogue ? factor_bytes(s->job->gemm) : 0;
   for (int i = 0; i < p->noperands; i++)
-    if (s->slot[epilogue + i] && !(epilogue && i == s->product)) bytes += touched(l, p, i);
+    if (s->slot[epilogue + i] && !(epilogue && i == s->job->product)) bytes += touched(l, p, i);
   double rows = extent(l, 0, l->no) * extent(l, l->no + l->nr, l->ni);
   put(L, "rows", rows);
   put(L, "elements", rows * extent(l, l->no, l->nr));
@@ -102,12 +102,12 @@ static void put_step(lua_State *L, const Plan *p, const Step *s) {
   if (s->kind == STEP_KERNEL || (s->kind == STEP_GEMM && s->kernel)) put_kernel(L, s);
   if (s->kind != STEP_GEMM) return;
   if (!s->kernel) {
-    double sums = (double)s->gemm->batch * (double)s->gemm->m * (double)s->gemm->n;
-    put(L, "bytes", factor_bytes(s->gemm) + sums * ty_dtypes[s->gemm->dtype].bytes);
+    double sums = (double)s->job->gemm->batch * (double)s->job->gemm->m * (double)s->job->gemm->n;
+    put(L, "bytes", factor_bytes(s->job->gemm) + sums * ty_dtypes[s->job->gemm->dtype].bytes);
   }
-  put(L, "m", (double)s->gemm->m), put(L, "n", (double)s->gemm->n);
-  put(L, "k", (double)s->gemm->k), put(L, "batch", (double)s->gemm->batch);
-  lua_pushstring(L, ty_dtypes[s->gemm->dtype].name);
+  put(L, "m", (double)s->job->gemm->m), put(L, "n", (double)s->job->gemm->n);
+  put(L, "k", (double)s->job->gemm->k), put(L, "batch", (double)s->job->gemm->batch);
+  lua_pushstring(L, ty_dtypes[s->job->gemm->dtype].name);
   lua_setfield(L, -2, "dtype");
 }
 

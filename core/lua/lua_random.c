@@ -131,7 +131,7 @@ static int draw_in_place(lua_State *L, const char *who, const Draw *d) {
 /* Sizes and options from the first argument on. */
 static int draw_sizes(lua_State *L, const char *who, const Draw *d) {
   State *S = ty_lua_enter(L);
-  Type t = {.dtype = S->default_dtype};
+  Type t = {.dtype = S->default_dtype, .device = S->default_device};
   ty_lua_options(L, who, ty_lua_sizes(L, who, 1, &t), &t, TY_LUA_CREATION);
   return push_draw(L, S, who, d, &t);
 }
@@ -146,7 +146,7 @@ static int draw_like(lua_State *L, const char *who, const Draw *d) {
 /* Two parameters, sizes as one argument (none: no dims), options. */
 static int draw_parameters(lua_State *L, const char *who, const Draw *d, int dtype) {
   State *S = ty_lua_enter(L);
-  Type t = {.dtype = dtype < 0 ? S->default_dtype : (u8)dtype};
+  Type t = {.dtype = dtype < 0 ? S->default_dtype : (u8)dtype, .device = S->default_device};
   int opts = 4;
   if (ty_lua_is_options(L, 3)) opts = 3;
   else if (!lua_isnoneornil(L, 3)) ty_lua_shape(L, who, 3, &t);
@@ -226,7 +226,7 @@ static int l_bernoulli(lua_State *L) {
   const char *who = "bernoulli";
   State *S = ty_lua_enter(L);
   Given p = ty_lua_given(L, who, 1);
-  Type t = {.dtype = S->default_dtype};
+  Type t = {.dtype = S->default_dtype, .device = S->default_device};
   int opts = 2;
   if (p.kind == O_TENSOR) {
     t = p.t->type;
@@ -249,7 +249,7 @@ static int l_bernoulli(lua_State *L) {
 /* 1..n in random order: what sorts n random numbers of 62 bits. */
 static bool record_randperm(State *S, const Type *t, u64 stream, Tensor *y) {
   const char *who = "randperm";
-  Type key = {.dtype = T_I64, .rank = 1, .dims = {t->dims[0]}};
+  Type key = {.dtype = T_I64, .device = t->device, .rank = 1, .dims = {t->dims[0]}};
   Tensor high = {0}, low = {0}, order = {0};
   bool ok = record_bits(S, &key, stream, 0, 31, &high) && ty_calc_cast(S, &high, T_I64) &&
             ty_calc_number(S, who, OP_LSHIFT, &high, 31) &&
@@ -268,7 +268,7 @@ static int l_randperm(lua_State *L) {
   const char *who = "randperm";
   State *S = ty_lua_enter(L);
   i64 n = ty_lua_int(L, who, 1, "count");
-  Type t = {.dtype = T_I64, .rank = 1, .dims = {n}};
+  Type t = {.dtype = T_I64, .device = S->default_device, .rank = 1, .dims = {n}};
   if (n < 0) return ty_lua_error(L, "%s: the count is %.17g", who, (double)n);
   ty_lua_options(L, who, 2, &t, "dtype device");
   Tensor *y = ty_lua_push(L);

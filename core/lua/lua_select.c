@@ -39,7 +39,7 @@ static int l_nonzero(lua_State *L) {
   int rank = x->type.rank;
   i64 *at = (i64 *)ty_lua_select_nonzero(L, S, x, &count);
   for (i64 i = 0; i < count * rank; i++) at[i]++; /* users count from 1 */
-  Type t = {.dtype = T_I64, .rank = 2, .dims = {count, rank}};
+  Type t = {.dtype = T_I64, .device = x->type.device, .rank = 2, .dims = {count, rank}};
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_tensor_from(S, y, &t, at));
   return 1;
@@ -49,8 +49,9 @@ static int l_nonzero(lua_State *L) {
 ** backward pass. */
 static int gather_at(lua_State *L, State *S, const char *who, const Tensor *x, const Type *t,
                      const i64 *steps, const i64 *at, i64 count) {
-  Type line = {.dtype = T_I64, .rank = 1, .dims = {count}};
-  Type flat = {.dtype = x->type.dtype, .rank = 1, .dims = {ty_type_numel(t)}};
+  Type line = {.dtype = T_I64, .device = x->type.device, .rank = 1, .dims = {count}};
+  Type flat = {
+      .dtype = x->type.dtype, .device = x->type.device, .rank = 1, .dims = {ty_type_numel(t)}};
   Tensor *index = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_tensor_from(S, index, &line, at));
   View v = {.t = *t, .offset = x->offset};
@@ -114,7 +115,7 @@ static int l_masked_select(lua_State *L) {
     ty_walk_next(&wm, &t, steps[1]);
     ty_walk_next(&wx, &t, steps[0]);
   }
-  Type line = {.dtype = t.dtype, .rank = 1, .dims = {count}};
+  Type line = {.dtype = t.dtype, .device = t.device, .rank = 1, .dims = {count}};
   Tensor *r = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_tensor_from(S, r, &line, out));
   return 1;
@@ -178,7 +179,7 @@ static int l_unique(lua_State *L) {
     }
     inverse[place[i].at] = count;
   }
-  Type vt = {.dtype = t->dtype, .rank = 1, .dims = {count}}, it = *t;
+  Type vt = {.dtype = t->dtype, .device = t->device, .rank = 1, .dims = {count}}, it = *t;
   it.dtype = T_I64;
   if (needs_gradient(S, x)) gather_at(L, S, "unique", x, t, x->strides, first, count);
   else TY_LUA_MUST(L, S, ty_tensor_from(S, ty_lua_push(L), &vt, values));

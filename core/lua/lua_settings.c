@@ -3,6 +3,7 @@
 ** In: new values; nothing asks for the current one. Out: the value in force, or tables of numbers.
 ** Raises on values of the wrong kind. What the machine does not offer gives nil and a message.
 */
+#include "device/cpu/cpu.h"
 #include "engine/entry.h"
 #include "lua/lua_tycho.h"
 
@@ -63,6 +64,26 @@ static int l_deterministic(lua_State *L) {
   State *S = ty_lua_enter(L);
   read_switch(L, "deterministic", &S->deterministic);
   lua_pushboolean(L, S->deterministic);
+  return 1;
+}
+
+/* device(name): of what is made without one */
+static int l_device(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  if (!lua_isnoneornil(L, 1)) {
+    if (lua_type(L, 1) != LUA_TSTRING)
+      return ty_lua_error(L, "device: argument 1 must be a name such as \"cpu\", got %s",
+                          ty_lua_show(L, 1));
+    const char *name = lua_tostring(L, 1);
+    const int d = ty_device_find(name);
+    if (d < 0) {
+      lua_pushnil(L);
+      lua_pushfstring(L, "device: device \"%s\" is not available", name);
+      return 2;
+    }
+    S->default_device = (u8)d;
+  }
+  lua_pushstring(L, ty_device_names[S->default_device]);
   return 1;
 }
 
@@ -141,7 +162,7 @@ static int l_stats(lua_State *L) {
   put_cache(L, "panels", &S->engine->panel_stats);
   put(L, "cuts", (double)S->engine->compiled->cuts);
   put(L, "relearned", (double)S->engine->compiled->relearned);
-  lua_pushstring(L, S->engine->machine->name);
+  lua_pushstring(L, S->engine->device->machine->name);
   lua_setfield(L, -2, "machine");
   lua_pushstring(L, ty_x64_refusal()); /* nil where it works */
   lua_setfield(L, -2, "no_native");
@@ -163,6 +184,8 @@ void ty_lua_open_settings(lua_State *L, int m, int t) {
        "whether only operations whose results repeat exactly are used; they all do on the CPU"},
       {"default_dtype", l_default_dtype, 'm', "name = nil",
        "the float dtype of numbers, and of integers that become floats"},
+      {"device", l_device, 'm', "name = nil",
+       "the device of tensors that are made without one; nil and a message when it is not there"},
       {"stats", l_stats, 'm', "",
        "a table: memory in bytes, caches of kernels, plans and packed weights, operations counted"},
       {NULL, NULL, 0, NULL, NULL}};

@@ -127,7 +127,8 @@ static int l_tensor(lua_State *L) {
   const char *who = "tensor";
   State *S = ty_lua_enter(L);
   int type = lua_type(L, 1);
-  Type t = {.dtype = T_COUNT};
+  const Tensor *from = ty_lua_test(L, 1);
+  Type t = {.dtype = T_COUNT, .device = from ? from->type.device : S->default_device};
   ty_lua_host(L)->leaf = false;
   if (!lua_isnoneornil(L, 2)) {
     t.dtype = T_BOOL; /* stays when the options name no dtype: no dtype, then */
@@ -138,14 +139,20 @@ static int l_tensor(lua_State *L) {
   int dtype = t.dtype == T_COUNT ? -1 : t.dtype;
   if (ty_lua_test(L, 1)) {
     Tensor *x = ty_lua_check(L, who, 1), *y = ty_lua_push(L);
-    if (dtype < 0 || dtype == x->type.dtype) TY_LUA_MUST(L, S, ty_record_copy(S, x, y));
+    if (t.device != x->type.device) {
+      Tensor *cast = y;
+      TY_LUA_MUST(L, S, ty_record_cast(S, x, dtype < 0 ? x->type.dtype : dtype, cast));
+      y = ty_lua_push(L);
+      TY_LUA_MUST(L, S, ty_record_to(S, cast, t.device, y));
+    } else if (dtype < 0 || dtype == x->type.dtype) TY_LUA_MUST(L, S, ty_record_copy(S, x, y));
     else TY_LUA_MUST(L, S, ty_record_cast(S, x, dtype, y));
     return ty_lua_created(L, who);
   }
   if (type != LUA_TTABLE && type != LUA_TNUMBER && type != LUA_TBOOLEAN)
     return ty_lua_error(L, "%s: data must be a table, a number or a boolean, got %s", who,
                         ty_lua_show(L, 1));
-  ty_lua_nested(L, S, who, 1, dtype);
+  const Tensor *y = ty_lua_nested(L, S, who, 1, dtype);
+  if (t.device) TY_LUA_MUST(L, S, ty_record_to(S, y, t.device, ty_lua_push(L)));
   return ty_lua_created(L, who);
 }
 
@@ -167,7 +174,7 @@ static int l_from_address(lua_State *L) {
   const char *who = "from_ptr";
   State *S = ty_lua_enter(L);
   void *p = lua_touserdata(L, 1);
-  Type t = {.dtype = S->default_dtype};
+  Type t = {.dtype = S->default_dtype, .device = S->default_device};
   if (lua_type(L, 1) == LUA_TNUMBER) p = (void *)(uintptr_t)lua_tonumber(L, 1);
   else if (!lua_islightuserdata(L, 1))
     return ty_lua_error(L, "%s: argument 1 must be a pointer, got %s", who, ty_lua_show(L, 1));
@@ -209,7 +216,7 @@ static int l_address(lua_State *L) {
 
 static int filled(lua_State *L, const char *who, double v) {
   State *S = ty_lua_enter(L);
-  Type t = {.dtype = S->default_dtype};
+  Type t = {.dtype = S->default_dtype, .device = S->default_device};
   ty_lua_options(L, who, ty_lua_sizes(L, who, 1, &t), &t, TY_LUA_CREATION);
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_record_full(S, &t, v, y));
@@ -221,7 +228,7 @@ static int l_ones(lua_State *L) { return filled(L, "ones", 1); }
 
 static int l_empty(lua_State *L) {
   State *S = ty_lua_enter(L);
-  Type t = {.dtype = S->default_dtype};
+  Type t = {.dtype = S->default_dtype, .device = S->default_device};
   ty_lua_options(L, "empty", ty_lua_sizes(L, "empty", 1, &t), &t, TY_LUA_CREATION);
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_record_empty(S, &t, y));
@@ -244,7 +251,7 @@ static int push_full(lua_State *L, State *S, const char *who, const Type *t, dou
 
 static int l_full(lua_State *L) {
   State *S = ty_lua_enter(L);
-  Type t = {.dtype = lua_isboolean(L, 2) ? T_BOOL : S->default_dtype};
+  Type t = {.dtype = lua_isboolean(L, 2) ? T_BOOL : S->default_dtype, .device = S->default_device};
   ty_lua_shape(L, "full", 1, &t);
   double v = fill_value(L, "full", 2);
   ty_lua_options(L, "full", 3, &t, TY_LUA_CREATION);
@@ -341,7 +348,7 @@ static int series_arguments(lua_State *L, const char *who, double *v, Type *t) {
 /* arange(stop), arange(start, stop, step): half-open; range: the same with the stop and from 1. */
 static int series(lua_State *L, const char *who, bool inclusive) {
   State *S = ty_lua_enter(L);
-  Type t = {.dtype = S->default_dtype, .rank = 1};
+  Type t = {.dtype = S->default_dtype, .device = S->default_device, .rank = 1};
   double v[3];
   int n = series_arguments(L, who, v, &t);
   double start = n == 1 ? inclusive : v[0], stop = n == 1 ? v[0] : v[1], step = n == 3 ? v[2] : 1;
@@ -386,7 +393,7 @@ static bool record_linspace(State *S, const Type *t, double a, double b, Tensor 
 static int l_linspace(lua_State *L) {
   const char *who = "linspace";
   State *S = ty_lua_enter(L);
-  Type t = {.dtype = S->default_dtype, .rank = 1};
+  Type t = {.dtype = S->default_dtype, .device = S->default_device, .rank = 1};
   double a = ty_lua_number(L, who, 1, "start"), b = ty_lua_number(L, who, 2, "stop");
   t.dims[0] = ty_lua_int(L, who, 3, "count");
   if (t.dims[0] < 0) return ty_lua_error(L, "%s: the count is negative", who);
@@ -400,7 +407,8 @@ static int l_linspace(lua_State *L) {
 }
 
 static bool record_eye(State *S, const Type *t, Tensor *y) {
-  Type rows = {.rank = 2, .dims = {t->dims[0], 1}}, columns = {.rank = 2, .dims = {1, t->dims[1]}};
+  Type rows = {.rank = 2, .device = t->device, .dims = {t->dims[0], 1}}, columns = rows;
+  columns.dims[0] = 1, columns.dims[1] = t->dims[1];
   Tensor column = {0};
   Recording *b = ty_calc_open(S);
   bool ok = ty_record_iota(S, &rows, y) && ty_record_iota(S, &columns, &column) &&
@@ -412,7 +420,7 @@ static bool record_eye(State *S, const Type *t, Tensor *y) {
 /* eye(n, m = n) */
 static int l_eye(lua_State *L) {
   State *S = ty_lua_enter(L);
-  Type t = {.dtype = S->default_dtype};
+  Type t = {.dtype = S->default_dtype, .device = S->default_device};
   ty_lua_options(L, "eye", ty_lua_sizes(L, "eye", 1, &t), &t, TY_LUA_CREATION);
   if (t.rank == 1) t.dims[t.rank++] = t.dims[0];
   if (t.rank != 2) return ty_lua_error(L, "eye: one or two sizes, got %d", t.rank);
@@ -521,9 +529,10 @@ static int l_set(lua_State *L) {
   double v = fill_value(L, "set", top);
   if (!ty_elem_fits(dtype, v))
     return ty_lua_error(L, "set: %.17g does not fit %s", v, ty_dtypes[dtype].name);
-  if (TY_UNLIKELY(x->st->tape != NULL)) { /* a write as others, for the tape's sake */
+  if (TY_UNLIKELY(x->st->tape != NULL ||
+                  x->type.device)) { /* a write as others, for the tape's or the device's sake */
     Tensor *at = ty_lua_push(L);
-    Type one = {.dtype = (u8)dtype};
+    Type one = {.dtype = (u8)dtype, .device = x->type.device};
     ty_tensor_view(at, x, &one, x->offset + offset, NULL);
     TY_LUA_MUST(L, S, ty_record_assign(S, "set", at, &(Given){.kind = O_NUMBER, .v = v}));
     lua_settop(L, 1);
@@ -582,14 +591,14 @@ static int l_contiguous(lua_State *L) {
   return 1;
 }
 
-/* The device that a name stands for: 0 the CPU, 1 one that this machine lacks, -1 no device's name.
- */
+/* The device that a name stands for; DEVICES_MAX one that this machine lacks, -1 no device's name. */
 static int device_of(const char *name) {
-  if (!strcmp(name, "cpu")) return 0;
-  return !strcmp(name, "cuda") || !strncmp(name, "cuda:", 5) ? 1 : -1;
+  const int d = ty_device_find(name);
+  if (d >= 0) return d;
+  return !strcmp(name, "cuda") || !strncmp(name, "cuda:", 5) ? DEVICES_MAX : -1;
 }
 
-/* to(x, ...): each argument a dtype, a device, a tensor whose dtype is meant, or {dtype =, device
+/* to(x, ...): each argument a dtype, a device, a tensor whose dtype and device are meant, or {dtype =, device
  * =}. */
 static int l_to(lua_State *L) {
   State *S = ty_lua_enter(L);
@@ -599,11 +608,15 @@ static int l_to(lua_State *L) {
   if (top < 2) return ty_lua_error(L, "to: needs a dtype or a device");
   for (int i = 2; i <= top; i++) {
     if (ty_lua_test(L, i)) {
-      t.dtype = ty_lua_check(L, "to", i)->type.dtype;
+      const Type *like = &ty_lua_check(L, "to", i)->type;
+      t.dtype = like->dtype, t.device = like->device;
     } else if (lua_istable(L, i)) {
       ty_lua_options(L, "to", i, &t, "dtype device");
     } else if (lua_type(L, i) == LUA_TSTRING && device_of(lua_tostring(L, i)) >= 0) {
-      if (device_of(lua_tostring(L, i)) == 0) continue;
+      if (device_of(lua_tostring(L, i)) < DEVICES_MAX) {
+        t.device = (u8)device_of(lua_tostring(L, i));
+        continue;
+      }
       lua_pushnil(L); /* trouble with the world, not with the call */
       lua_pushfstring(L, "to: device \"%s\" is not available", lua_tostring(L, i));
       return 2;
@@ -612,9 +625,12 @@ static int l_to(lua_State *L) {
     }
   }
   lua_settop(L, 1);
-  if (t.dtype == x->type.dtype) return 1;
-  Tensor *y = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_record_cast(S, x, t.dtype, y));
+  if (t.dtype == x->type.dtype && t.device == x->type.device) return 1;
+  Tensor *y = ty_lua_push(L), *cast = y;
+  TY_LUA_MUST(L, S, ty_record_cast(S, x, t.dtype, cast));
+  if (t.device == x->type.device) return 1;
+  y = ty_lua_push(L);
+  TY_LUA_MUST(L, S, ty_record_to(S, cast, t.device, y));
   return 1;
 }
 

@@ -93,7 +93,8 @@ static bool same_keys(lua_State *L, const Guard *g, int anchors) {
 }
 
 static inline bool same_tensor(const Tensor *t, const TensorGuard *g) {
-  if (!t->st || t->type.dtype != g->dtype || t->type.rank != g->rank) return false;
+  if (!t->st || t->type.dtype != g->dtype || t->type.rank != g->rank || t->type.device != g->device)
+    return false;
   if (TY_UNLIKELY(ty_needs(t) != g->needs)) return false;
   if (TY_UNLIKELY(g->detached != DETACHED_ANY) && t->detached != g->detached) return false;
   if (TY_UNLIKELY(g->loose)) return true;
@@ -124,7 +125,8 @@ static bool push_gradient(lua_State *L, const Host *H, int i, int handle) {
   const Tensor *t = ty_lua_test_in(L, H, i);
   const Record *r = t && t->st ? ty_grad_leaf(t) : NULL;
   if (!r || !r->t.st) return false;
-  Type all = {.dtype = r->t.type.dtype, .rank = 1, .dims = {r->t.st->numel}};
+  Type all = {
+      .dtype = r->t.type.dtype, .device = r->t.type.device, .rank = 1, .dims = {r->t.st->numel}};
   ty_tensor_view(lua_touserdata(L, handle), &r->t, &all, 0, &(i64){1});
   lua_pushvalue(L, handle);
   return true;
@@ -313,7 +315,10 @@ static void set_gradient(lua_State *L, int leaf, Recipe value, Tensor *const *ma
   if (!r) return; /* a backend's function has seen to it */
   ty_tensor_release(&r->t);
   if (!g) return;
-  Tensor flat = {.st = g->st, .type = {.dtype = g->type.dtype, .rank = 1, .dims = {g->st->numel}}};
+  Tensor flat = {
+      .st = g->st,
+      .type = {
+          .dtype = g->type.dtype, .device = g->type.device, .rank = 1, .dims = {g->st->numel}}};
   flat.strides[0] = 1;
   ty_tensor_alias(&r->t, &flat);
 }
@@ -703,7 +708,7 @@ static void push_failed(lua_State *L, const struct Failed *f, int own) {
   } else if (kind != GUARD_CHECK || g->op == G_KEYS) {
     lua_pushnil(L);
   } else if (g->op == G_TENSOR) {
-    Type was = {.dtype = g->tensor->dtype, .rank = g->tensor->rank};
+    Type was = {.dtype = g->tensor->dtype, .device = g->tensor->device, .rank = g->tensor->rank};
     for (int d = 0; d < was.rank; d++) was.dims[d] = g->tensor->dim[d].size;
     ty_type_print(&was, type, sizeof type);
     lua_pushfstring(L, "tensor %s", type);
@@ -735,7 +740,8 @@ static bool other_sizes(const Tensor *t, const TensorGuard *g) {
 static void note_failed(lua_State *L, Entry *e, const Guard *g) {
   const Tensor *t = g->op == G_TENSOR ? ty_lua_test(L, g->a) : NULL;
   e->sizes_differ = t && t->st && t->type.dtype == g->tensor->dtype &&
-                    t->type.rank == g->tensor->rank && other_sizes(t, g->tensor);
+                    t->type.device == g->tensor->device && t->type.rank == g->tensor->rank &&
+                    other_sizes(t, g->tensor);
   e->closures_differ = (g->op == G_OBJECT || g->op == G_CLOSURE) &&
                        lua_type(L, g->a) == LUA_TFUNCTION && !lua_iscfunction(L, g->a);
   const GuardKind kind = ty_guard_kind(g->op);

@@ -115,7 +115,7 @@ static const Tensor *argument(lua_State *L, const char *who, State **S) {
 
 /* Sizes to a type for x's elements; one -1 stands for what is left. */
 static Type sizes_for(lua_State *L, const char *who, const Tensor *x, const i64 *d, int n) {
-  Type t = {.dtype = x->type.dtype, .rank = (u8)n};
+  Type t = {.dtype = x->type.dtype, .device = x->type.device, .rank = (u8)n};
   i64 rest = ty_type_numel(&x->type), known = 1;
   int open = -1;
   bool ok = true;
@@ -178,7 +178,7 @@ static int l_flatten(lua_State *L) {
   State *S;
   const Tensor *x = argument(L, "flatten", &S);
   int rank = x->type.rank;
-  Type t = {.dtype = x->type.dtype};
+  Type t = {.dtype = x->type.dtype, .device = x->type.device};
   if (rank == 0) {
     t.dims[t.rank++] = 1;
   } else {
@@ -203,7 +203,10 @@ static int l_unflatten(lua_State *L) {
   if (n == 0) return ty_lua_error(L, "unflatten: no sizes given");
   if (x->type.rank - 1 + n > MAX_RANK)
     return ty_lua_error(L, "unflatten: %d dims are more than %d", x->type.rank - 1 + n, MAX_RANK);
-  Tensor one = {.type = {.dtype = x->type.dtype, .rank = 1, .dims = {x->type.dims[dim]}}};
+  Tensor one = {.type = {.dtype = x->type.dtype,
+                         .device = x->type.device,
+                         .rank = 1,
+                         .dims = {x->type.dims[dim]}}};
   Type part = sizes_for(L, "unflatten", &one, size, n);
   View v = ty_lua_view_of(x);
   i64 step = v.strides[dim];
@@ -335,7 +338,8 @@ static int l_expand(lua_State *L) {
   const Tensor *x = argument(L, "expand", &S);
   i64 d[MAX_RANK];
   int n = list(L, "expand", 2, "size", d, MAX_RANK), gap = n - x->type.rank;
-  View v = {.t = {.dtype = x->type.dtype, .rank = (u8)n}, .offset = x->offset};
+  View v = {.t = {.dtype = x->type.dtype, .device = x->type.device, .rank = (u8)n},
+            .offset = x->offset};
   bool ok = gap >= 0;
   for (int i = 0; ok && i < n; i++) {
     i64 own = i >= gap ? x->type.dims[i - gap] : 1, size = d[i] == -1 && i >= gap ? own : d[i];
@@ -344,7 +348,7 @@ static int l_expand(lua_State *L) {
   }
   if (ok) ty_type_expand(&v.t, &x->type, x->strides, v.strides);
   if (!ok || !ty_type_fits(&v.t)) {
-    Type to = {.dtype = x->type.dtype, .rank = (u8)n};
+    Type to = {.dtype = x->type.dtype, .device = x->type.device, .rank = (u8)n};
     memcpy(to.dims, d, sizeof(i64) * (size_t)n);
     const char *from = ty_lua_view_text(L, &x->type);
     return ty_lua_error(L, "expand: %s does not expand to %s", from, ty_lua_view_text(L, &to));
@@ -359,7 +363,8 @@ static int l_expand(lua_State *L) {
  * size. */
 static Tensor *push_repeated(lua_State *L, State *S, const char *who, const Tensor *x, int d, i64 n,
                              bool each) {
-  Type t = {.dtype = x->type.dtype, .rank = 2, .dims = {1, 1}}, y = x->type;
+  Type t = {.dtype = x->type.dtype, .device = x->type.device, .rank = 2, .dims = {1, 1}},
+       y = x->type;
   for (int i = 0; i < x->type.rank; i++) t.dims[each ? i > d : i >= d] *= x->type.dims[i];
   if (!ty_mul(y.dims[d], n, &y.dims[d]) || !ty_type_fits(&y))
     ty_lua_error(L, "%s: %s repeated %lld times is too large", who, ty_lua_view_text(L, &x->type),
@@ -399,7 +404,10 @@ static int l_repeat_interleave(lua_State *L) {
   const Tensor *x = argument(L, who, &S);
   lua_settop(L, 3);
   if (lua_isnil(L, 3)) {
-    Type flat = {.dtype = x->type.dtype, .rank = 1, .dims = {ty_type_numel(&x->type)}};
+    Type flat = {.dtype = x->type.dtype,
+                 .device = x->type.device,
+                 .rank = 1,
+                 .dims = {ty_type_numel(&x->type)}};
     x = ty_lua_view_reshape(L, S, x, &flat);
   }
   int dim = lua_isnil(L, 3) ? 0 : ty_lua_dim(L, who, 3, x->type.rank, -1);
@@ -409,7 +417,7 @@ static int l_repeat_interleave(lua_State *L) {
     push_repeated(L, S, who, x, dim, n, true);
     return 1;
   }
-  const Tensor *counts = ty_lua_view_indices(L, S, who, 2);
+  const Tensor *counts = ty_lua_view_indices(L, S, who, 2, x->type.device);
   i64 size = x->type.dims[dim], total = 0;
   if (counts->type.rank != 1 || counts->type.dims[0] != size)
     return ty_lua_error(L, "%s: needs %lld counts for dim %d, got %s", who, (long long)size,
@@ -428,7 +436,7 @@ static int l_repeat_interleave(lua_State *L) {
   v.t.dtype = T_I64;
   v.t.dims[dim] = total;
   v.strides[dim] = 1; /* the same index in all other dims */
-  Type flat = {.dtype = T_I64, .rank = 1, .dims = {total}};
+  Type flat = {.dtype = T_I64, .device = x->type.device, .rank = 1, .dims = {total}};
   i64 *at = lua_newuserdata(L, sizeof(i64) * (size_t)(total + 1)), k = 0;
   for (i64 i = 0; i < size; i++)
     for (i64 j = 0; j < n[i]; j++) at[k++] = i;
@@ -658,7 +666,10 @@ static int l_roll(lua_State *L) {
   else shift[0] = whole(L, "roll", 2, "shift");
   if (lua_isnil(L, 3)) {
     if (n != 1) return ty_lua_error(L, "roll: %d shifts without dims", n);
-    Type flat = {.dtype = x->type.dtype, .rank = 1, .dims = {ty_type_numel(&x->type)}};
+    Type flat = {.dtype = x->type.dtype,
+                 .device = x->type.device,
+                 .rank = 1,
+                 .dims = {ty_type_numel(&x->type)}};
     x = ty_lua_view_reshape(L, S, x, &flat);
   } else {
     int m = dim_list(L, "roll", 3, x->type.rank, d);
@@ -739,7 +750,7 @@ static int push_taken(lua_State *L, State *S, const char *who, const Tensor *x, 
   const Type *it = &index->type;
   int rank = x->type.rank - 1 + it->rank;
   if (rank > MAX_RANK) return ty_lua_error(L, "%s: %d dims are more than %d", who, rank, MAX_RANK);
-  Type flat = {.dtype = it->dtype, .rank = 1, .dims = {ty_type_numel(it)}};
+  Type flat = {.dtype = it->dtype, .device = it->device, .rank = 1, .dims = {ty_type_numel(it)}};
   const Tensor *line = ty_lua_view_reshape(L, S, index, &flat);
   View v = {.t = x->type, .offset = line->offset};
   v.t.dtype = it->dtype;
@@ -749,7 +760,7 @@ static int push_taken(lua_State *L, State *S, const char *who, const Tensor *x, 
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_record_gather(S, who, x, d, line, 1, y));
   if (it->rank == 1) return 1;
-  Type t = {.dtype = x->type.dtype, .rank = (u8)rank};
+  Type t = {.dtype = x->type.dtype, .device = x->type.device, .rank = (u8)rank};
   for (int i = 0; i < rank; i++)
     t.dims[i] = i < d              ? x->type.dims[i]
                 : i < d + it->rank ? it->dims[i - d]
@@ -762,12 +773,12 @@ static int l_index_select(lua_State *L) {
   State *S;
   const Tensor *x = argument(L, "index_select", &S);
   int d = ty_lua_dim(L, "index_select", 2, x->type.rank, -1);
-  const Tensor *index = ty_lua_view_indices(L, S, "index_select", 3);
+  const Tensor *index = ty_lua_view_indices(L, S, "index_select", 3, x->type.device);
   if (index->type.rank > 1)
     return ty_lua_error(L, "index_select: the index must have one dim, got %s",
                         ty_lua_view_text(L, &index->type));
   if (index->type.rank == 0) {
-    Type one = {.dtype = index->type.dtype, .rank = 1, .dims = {1}};
+    Type one = {.dtype = index->type.dtype, .device = index->type.device, .rank = 1, .dims = {1}};
     index = ty_lua_view_reshape(L, S, index, &one);
   }
   return push_taken(L, S, "index_select", x, d, index);
@@ -778,10 +789,13 @@ static int l_take(lua_State *L) {
   State *S;
   const Tensor *x = argument(L, "take", &S);
   lua_settop(L, 3);
-  const Tensor *index = ty_lua_view_indices(L, S, "take", 2);
+  const Tensor *index = ty_lua_view_indices(L, S, "take", 2, x->type.device);
   if (!lua_isnoneornil(L, 3))
     return push_taken(L, S, "take", x, ty_lua_dim(L, "take", 3, x->type.rank, -1), index);
-  Type flat = {.dtype = x->type.dtype, .rank = 1, .dims = {ty_type_numel(&x->type)}};
+  Type flat = {.dtype = x->type.dtype,
+               .device = x->type.device,
+               .rank = 1,
+               .dims = {ty_type_numel(&x->type)}};
   return push_taken(L, S, "take", ty_lua_view_reshape(L, S, x, &flat), 0, index);
 }
 

@@ -25,11 +25,11 @@ Tensor *ty_lua_view_reshape(lua_State *L, State *S, const Tensor *x, const Type 
 
 /* Argument i as index tensor: an integer tensor as it is; numbers and tables of numbers become i64 (pushed).
 ** Anything else raises with a hint. */
-const Tensor *ty_lua_view_indices(lua_State *L, State *S, const char *who, int i);
+const Tensor *ty_lua_view_indices(lua_State *L, State *S, const char *who, int i, int device);
 
 /* Pushes a tensor of the dtype from nested tables of numbers or booleans at index i; ragged tables and fractions
 ** in integers raise. */
-Tensor *ty_lua_view_table(lua_State *L, State *S, const char *who, int i, int dtype);
+Tensor *ty_lua_view_table(lua_State *L, State *S, const char *who, int i, int dtype, int device);
 
 /* The text f32[2,3] of x, on the Lua stack. */
 const char *ty_lua_view_text(lua_State *L, const Type *t);

@@ -42,6 +42,7 @@ static bool shape_of(const Tensor *const *x, Shape *s) {
   const int r = lead.rank;
   memset(s, 0, sizeof *s);
   lead.dtype = q->dtype;
+  lead.device = q->device;
   for (int i = 0; i < KEY; i++) s->as[i] = lead;
   const i64 n = q->dims[q->rank - 2];
   s->d = q->dims[q->rank - 1];
@@ -60,7 +61,7 @@ static bool shape_of(const Tensor *const *x, Shape *s) {
   s->lead = ty_type_numel(&lead);
   s->rows = s->lead * n;
   s->flat = s->rows * (s->dv + 2);
-  s->as[R] = (Type){.dtype = q->dtype, .rank = 1, .dims = {s->flat}};
+  s->as[R] = (Type){.dtype = q->dtype, .device = q->device, .rank = 1, .dims = {s->flat}};
   s->as[G] = s->o;
   return true;
 }
@@ -230,8 +231,9 @@ static __attribute__((noinline)) bool factors(State *S, const Tensor *const *x, 
   const int r = s->o.rank, dtype = x[Q]->type.dtype;
   const i32 chance = (i32)(how->drop * DROP_ONE), one = DROP_ONE;
   const double factor = chance < one ? 1 / (1 - chance * 0x1p-30) : 0;
-  const Type point = {.dtype = (u8)dtype, .rank = 2, .dims = {1, 1}};
-  const Type down = {.rank = 2, .dims = {s->m, 1}}, across = {.rank = 2, .dims = {1, s->m}};
+  const Type point = {.dtype = (u8)dtype, .rank = 2, .device = x[Q]->type.device, .dims = {1, 1}};
+  Type down = point, across = point;
+  down.dims[0] = across.dims[1] = s->m;
   const Arg arg = arg_of(&(Attention){.scale = 1, .drop = how->drop}, dtype);
   Tensor zero = {0}, i = {0}, j = {0}, off = {0}, unit = {0}, flat = {0}, part = {0}, kept = {0};
   Tensor own = {0};
@@ -265,7 +267,7 @@ static __attribute__((noinline)) bool taped(State *S, const Tensor *const *x, co
   const double number[] = {how->scale,        -INFINITY, 0, 1, (double)TY_MAX(s->m, 1),
                            (double)(s->m - n)};
   Tensor r[REGISTERS] = {0}, kept = {0};
-  const Type all = {.rank = 2, .dims = {n, s->m}};
+  const Type all = {.rank = 2, .device = g->type.device, .dims = {n, s->m}};
   int is = 1 << i;
   if (x[MASK]) is |= x[MASK]->type.dtype == T_BOOL ? BOOLS : ADDED;
   if (how->causal) is |= CAUSAL;

@@ -265,7 +265,7 @@ static bool fit(State *S, Tensor *x, const Type *t) {
     y = (Tensor){0};
   }
   if (gap > 0) {
-    Type cut = {.dtype = x->type.dtype, .rank = t->rank};
+    Type cut = {.dtype = x->type.dtype, .device = x->type.device, .rank = t->rank};
     memcpy(cut.dims, x->type.dims + gap, sizeof(i64) * t->rank);
     ty_tensor_view(&y, x, &cut, x->offset, x->strides + gap);
     put(x, &y);
@@ -276,13 +276,18 @@ static bool fit(State *S, Tensor *x, const Type *t) {
     put(x, &y);
     y = (Tensor){0};
   }
-  if (x->type.dtype == t->dtype) return true;
-  return ty_record_cast(S, x, t->dtype, &y) && put(x, &y);
+  if (x->type.dtype != t->dtype) {
+    if (!ty_record_cast(S, x, t->dtype, &y)) return false;
+    put(x, &y);
+    y = (Tensor){0};
+  }
+  return x->type.device == t->device || (ty_record_to(S, x, t->device, &y) && put(x, &y));
 }
 
 /* Adds up at places of a flat storage: views whose elements overlap. */
 static bool add_up(State *S, const Edge *e, const Tensor *x, const Tensor *zeros, Tensor *y) {
-  Type all = {.rank = 1, .dims = {e->numel}}, flat = {.rank = 1, .dims = {ty_type_numel(&x->type)}};
+  Type all = {.rank = 1, .device = x->type.device, .dims = {e->numel}},
+       flat = {.rank = 1, .dims = {ty_type_numel(&x->type)}};
   Type shape = e->t.type;
   Tensor i = {0}, seen = {0}, at = {0}, v = {0};
   shape.dtype = T_I64;
@@ -299,7 +304,10 @@ static bool add_up(State *S, const Edge *e, const Tensor *x, const Tensor *zeros
 
 /* Adds x to the elements of *y, all of a storage, that t shows: in a storage of its own. */
 static bool add_under(State *S, const Tensor *t, const Type *dims, const Tensor *x, Tensor *y) {
-  Type all = {.dtype = y->type.dtype, .rank = 1, .dims = {ty_type_numel(&y->type)}};
+  Type all = {.dtype = y->type.dtype,
+              .device = y->type.device,
+              .rank = 1,
+              .dims = {ty_type_numel(&y->type)}};
   Tensor flat = {0}, whole = {0}, view = {0}, more = {0};
   bool ok = ty_rule_reshape(S, y, &all, &flat) && ty_record_copy(S, &flat, &whole);
   if (ok) ty_tensor_view(&view, &whole, dims, t->offset, t->strides);
@@ -316,7 +324,8 @@ bool ty_rule_unview(State *S, const Edge *e, const Tensor *x, Tensor *y) {
   const Tensor *t = &e->t;
   i64 n = ty_type_numel(&t->type);
   if (n == e->numel && !t->offset && ty_tensor_is_contiguous(t)) return ty_rule_join(S, y, x);
-  Type all = {.dtype = x->type.dtype, .rank = 1, .dims = {e->numel}}, once = t->type;
+  Type all = {.dtype = x->type.dtype, .device = x->type.device, .rank = 1, .dims = {e->numel}},
+       once = t->type;
   if (n == 0) return y->st || ty_record_full(S, &all, 0, y);
   Tensor sum = {0}, whole = {0}, own = {0};
   for (int d = 0; d < once.rank; d++)
@@ -396,7 +405,8 @@ static bool others(State *S, const Record *r, Tensor *y) {
   kept = k;
   for (int d = 0; d < rank; d++)
     if (dims >> d & 1) order[k++] = d;
-  Type t = x.type, flat = {.dtype = x.type.dtype, .rank = 2, .dims = {1, 1}};
+  Type t = x.type,
+       flat = {.dtype = x.type.dtype, .device = x.type.device, .rank = 2, .dims = {1, 1}};
   i64 strides[MAX_RANK] = {0};
   for (int d = 0; d < rank; d++) {
     t.dims[d] = x.type.dims[order[d]];
@@ -498,7 +508,7 @@ static void insert_dim(Tensor *x, int at) {
 static bool flatten(State *S, Tensor *x) {
   Tensor y = {0};
   i64 last = x->type.dims[x->type.rank - 1];
-  Type t = {.dtype = x->type.dtype, .rank = 2, .dims = {1, last}};
+  Type t = {.dtype = x->type.dtype, .device = x->type.device, .rank = 2, .dims = {1, last}};
   for (int d = 0; d < x->type.rank - 1; d++) t.dims[0] *= x->type.dims[d];
   return ty_rule_reshape(S, x, &t, &y) && put(x, &y);
 }
@@ -612,7 +622,7 @@ static bool spread(State *S, const Record *r, const Tensor *index, const Tensor 
 
 /* Places along the dim, counted from 0, in a's dims. */
 static bool place(State *S, const Record *r, Tensor *y) {
-  Type t = r->edge[0].t.type, line = {.dtype = T_I64, .rank = 1, .dims = {1}};
+  Type t = r->edge[0].t.type, line = {.dtype = T_I64, .rank = 1, .device = t.device, .dims = {1}};
   i64 strides[MAX_RANK] = {0};
   Tensor i = {0};
   t.dtype = T_I64;
@@ -628,7 +638,10 @@ static bool place(State *S, const Record *r, Tensor *y) {
 
 /* Of PUT, for what was not written: g, 0 under the view. */
 static bool rest(State *S, const Record *r, const Tensor *gy, Tensor *y) {
-  Type all = {.dtype = gy->type.dtype, .rank = 1, .dims = {ty_type_numel(&gy->type)}};
+  Type all = {.dtype = gy->type.dtype,
+              .device = gy->type.device,
+              .rank = 1,
+              .dims = {ty_type_numel(&gy->type)}};
   Tensor flat = {0}, v = {0};
   bool ok = ty_rule_reshape(S, gy, &all, &flat) && ty_record_copy(S, &flat, y);
   ty_tensor_release(&flat);
@@ -641,7 +654,10 @@ static bool rest(State *S, const Record *r, const Tensor *gy, Tensor *y) {
 }
 
 static bool under(State *S, const Record *r, const Tensor *gy, Tensor *y) {
-  Type all = {.dtype = gy->type.dtype, .rank = 1, .dims = {ty_type_numel(&gy->type)}};
+  Type all = {.dtype = gy->type.dtype,
+              .device = gy->type.device,
+              .rank = 1,
+              .dims = {ty_type_numel(&gy->type)}};
   Tensor flat = {0};
   if (!ty_rule_reshape(S, gy, &all, &flat)) return false;
   i64 strides[MAX_RANK] = {0}; /* flat may have a step of its own */
@@ -701,8 +717,8 @@ static Given number_at(const Stack *s, int i) {
 }
 
 /* The number at i as a tensor without dims. */
-static bool push_full(State *S, const Stack *s, int i, int dtype, Tensor *y) {
-  Type t = {.dtype = (u8)dtype};
+static bool push_full(State *S, const Stack *s, int i, const Type *like, Tensor *y) {
+  Type t = {.dtype = like->dtype, .device = like->device};
   Given x = number_at(s, i);
   return ty_record_full(S, &t, x.v, y) && (!x.symbol || ty_record_assign(S, WHO, y, &x));
 }
@@ -719,13 +735,13 @@ static bool push_g(State *S, const Record *r, const Tensor *gy, Tensor *y) {
   return ty_rule_reshape(S, gy, &t, y);
 }
 
-static bool run_op(State *S, const Record *r, Stack *s, int op, int dtype) {
+static bool run_op(State *S, const Record *r, Stack *s, int op, const Type *like) {
   int n = ty_ops[op].arity;
   Tensor y = {0}, *x = &s->t[s->n - n];
   Given src[3];
   bool ok = true, any = false;
   for (int i = 0; i < n; i++) any |= x[i].st != NULL;
-  if (!any) ok = push_full(S, s, s->n - n, dtype, &x[0]); /* numbers alone: in the gradient's */
+  if (!any) ok = push_full(S, s, s->n - n, like, &x[0]); /* numbers alone: in the gradient's */
   for (int i = 0; i < n; i++) src[i] = x[i].st ? tensor(&x[i]) : number_at(s, s->n - n + i);
   if (ok && ty_ops[op].class == MAP) ok = ty_record(S, WHO, op, n, src, &y);
   else if (ok && ty_ops[op].class == REDUCE)
@@ -798,7 +814,8 @@ bool ty_rule_apply(State *S, const Record *r, const Tensor *given, int i, Tensor
   Tensor gy = {0};
   if (!p) return true;
   if (ty_type_numel(&e->t.type) == 0) { /* what is before it is reached all the same: by zeros */
-    const Type all = {.dtype = e->t.type.dtype, .rank = 1, .dims = {e->numel}};
+    const Type all = {
+        .dtype = e->t.type.dtype, .device = e->t.type.device, .rank = 1, .dims = {e->numel}};
     return y->st || ty_record_full(S, &all, 0, y);
   }
   bool ok = true;
@@ -810,9 +827,9 @@ bool ty_rule_apply(State *S, const Record *r, const Tensor *given, int i, Tensor
     ok = ty_attend_rule(S, r, given, &gy, i, &s.t[s.n++]);
   } else {
     for (; ok && *p != I_END; p++)
-      ok = *p < OP_COUNT ? run_op(S, r, &s, *p, gy.type.dtype) : run_word(S, r, &gy, &s, *p);
+      ok = *p < OP_COUNT ? run_op(S, r, &s, *p, &gy.type) : run_word(S, r, &gy, &s, *p);
   }
-  if (ok && !s.t[0].st) ok = push_full(S, &s, 0, gy.type.dtype, &s.t[0]);
+  if (ok && !s.t[0].st) ok = push_full(S, &s, 0, &gy.type, &s.t[0]);
   if (ok && (r->kind == OP_PUT || r->kind == K_WATCH) && i == 0) ok = ty_rule_join(S, y, &s.t[0]);
   else ok = ok && fit(S, &s.t[0], &e->t.type) && ty_rule_unview(S, e, &s.t[0], y);
   for (int k = 0; k < s.n; k++) ty_tensor_release(&s.t[k]);

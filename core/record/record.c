@@ -27,13 +27,39 @@ const char *ty_record_show(const Type *t, char *buf) {
 
 /* --- recordings */
 
-Recording *ty_record_begin(State *S) {
+static Recording *begin(State *S) {
   Recording *b = S->open;
   if (!b) return ty_recording_new(S);
   if (S->capture) return b;
   i32 most = S->recording_nodes ? S->recording_nodes : LAZY_NODES;
   if (b->g.n < most && b->pinned < LAZY_PINNED) return b;
   return S->cut(S, b, NULL) ? S->open : NULL;
+}
+
+Recording *ty_record_begin(State *S, int device) {
+  Recording *b = begin(S);
+  if (b) b->g.device = (u8)device;
+  return b;
+}
+
+bool ty_record_same_device(State *S, const char *who, int n, const Given *src) {
+  const Tensor *t = NULL;
+  for (int i = 0; i < n; i++) {
+    const Tensor *x = src[i].kind == O_TENSOR ? src[i].t : NULL;
+    if (!x || (t && t->type.device == x->type.device)) continue;
+    if (t)
+      return ty_fail(S, "%s: operands lie on \"%s\" and \"%s\" (move one with :to)", who,
+                     ty_device_names[t->type.device], ty_device_names[x->type.device]);
+    t = x;
+  }
+  return true;
+}
+
+/* Of operands, which lie on one. */
+static int device_of(int n, const Given *src) {
+  for (int i = 0; i < n; i++)
+    if (src[i].kind == O_TENSOR) return src[i].t->type.device;
+  return 0;
 }
 
 bool ty_record_cancel(State *S, Recording *b) {
@@ -60,8 +86,10 @@ bool ty_record_finish_as(State *S, Recording *b, i32 node, const Type *shown, Te
   if (TY_UNLIKELY(S->recorded != NULL)) S->recorded(S, b, node);
   const Type *t = shown ? shown : &b->g.node[node].type;
   Tensor r = {.type = *t};
+  r.type.device = b->g.node[node].type.device;
   ty_type_strides(t, r.strides);
-  if (!(r.st = ty_storage_new(S, t->dtype, ty_type_numel(t)))) return ty_record_cancel(S, b);
+  if (!(r.st = ty_storage_new(S, t->dtype, r.type.device, ty_type_numel(t))))
+    return ty_record_cancel(S, b);
   ty_storage_wait(r.st, b, node);
   if (!ty_record_commit(S, b)) {
     ty_tensor_release(&r);
@@ -148,7 +176,7 @@ i32 ty_node_symbol(Recording *b, int dtype, double v, i32 symbol) {
   if (slot < 0) return -1;
   ScalarFrom from = {.kind = SC_NUMBER, .dtype = (u8)dtype, .id = symbol};
   if (TY_UNLIKELY(symbol) && !ty_capture_scalar(b->S, slot, from)) return -1;
-  Type t = {.dtype = (u8)dtype};
+  Type t = {.dtype = (u8)dtype, .device = b->g.device};
   Node n = ty_node_new(OP_SCALAR, &t, -1, -1, -1);
   n.arg.k = slot;
   return ty_graph_append(&b->g, &n);
@@ -268,12 +296,15 @@ bool ty_record_settle_all(State *S, int n, const Given *src) {
 static bool record_map(State *S, const char *who, int op, int n, const Given *src, Tensor *y) {
   Type t = {0};
   int in, out;
-  if (!infer_dtype(S, who, op, n, src, &in, &out) || !broadcast(S, who, n, src, &t)) return false;
+  if (!ty_record_same_device(S, who, n, src) || !infer_dtype(S, who, op, n, src, &in, &out) ||
+      !broadcast(S, who, n, src, &t))
+    return false;
+  if (n && !t.device) t.device = (u8)device_of(n, src);
   t.dtype = (u8)out;
   if (TY_UNLIKELY(ty_vmap_level_of(n, src)))
     return ty_vmap_record(S, who, op, n, src, (VmapArg){0}, &t, y);
   if (!ty_record_settle_all(S, n, src)) return false;
-  Recording *b = ty_record_begin(S);
+  Recording *b = ty_record_begin(S, t.device);
   if (!b || !ty_record_settle_all(S, n, src)) return ty_record_cancel(S, b);
   i32 id[3] = {-1, -1, -1};
   for (int i = 0; i < n; i++) {
@@ -317,7 +348,7 @@ static bool append_product(State *S, const char *who, const Given *src, const Ty
   int in, out;
   if (!infer_dtype(S, who, OP_MATMUL, 2, src, &in, &out) || !ty_record_settle_all(S, 2, src))
     return false;
-  Recording *b = ty_record_begin(S);
+  Recording *b = ty_record_begin(S, src->t->type.device);
   if (!b || !ty_record_settle_all(S, 2, src)) return ty_record_cancel(S, b);
   i32 id[2];
   for (int i = 0; i < 2; i++) {
@@ -339,6 +370,7 @@ static bool record_product(State *S, const char *who, const Given *src, Tensor *
   for (int i = 0; i < 2; i++)
     if (src[i].kind != O_TENSOR)
       return ty_fail(S, "%s: argument %d must be a tensor, got a number", who, i + 1);
+  if (!ty_record_same_device(S, who, 2, src)) return false;
   for (int i = 0; i < 2; i++) {
     t[i] = src[i].t->type;
     if (t[i].rank) continue;
@@ -346,8 +378,10 @@ static bool record_product(State *S, const char *who, const Given *src, Tensor *
                    ty_record_show(&src[0].t->type, sa), ty_record_show(&src[1].t->type, sb));
   }
   bool row = t[0].rank == 1, column = t[1].rank == 1;
-  if (row) t[0] = (Type){.dtype = t[0].dtype, .rank = 2, .dims = {1, t[0].dims[0]}};
-  if (column) t[1] = (Type){.dtype = t[1].dtype, .rank = 2, .dims = {t[1].dims[0], 1}};
+  if (row)
+    t[0] = (Type){.dtype = t[0].dtype, .device = t[0].device, .rank = 2, .dims = {1, t[0].dims[0]}};
+  if (column)
+    t[1] = (Type){.dtype = t[1].dtype, .device = t[1].device, .rank = 2, .dims = {t[1].dims[0], 1}};
   if (!product_type(S, who, &t[0], &t[1], src, &r)) return false;
   Type shown = r;
   if (column) shown.dims[--shown.rank] = 0;
@@ -373,7 +407,9 @@ bool ty_record_contract(State *S, const char *who, const Tensor *a, const Tensor
                         int summed, Tensor *y) {
   Given src[2] = {{.kind = O_TENSOR, .t = a}, {.kind = O_TENSOR, .t = b}};
   const Type *x = &a->type, *z = &b->type;
-  Type t[2] = {{.dtype = x->dtype, .rank = (u8)lead}, {.dtype = z->dtype, .rank = (u8)lead}}, r;
+  Type t[2] = {{.dtype = x->dtype, .device = x->device, .rank = (u8)lead},
+               {.dtype = z->dtype, .device = z->device, .rank = (u8)lead}},
+       r;
   char sa[SHOWN], sb[SHOWN];
   const int rows = x->rank - summed, most = TY_MIN(x->rank, z->rank);
   bool ok = lead >= 0 && summed >= 0 && lead <= MAX_RANK - 2 && lead + summed <= most;
@@ -438,7 +474,7 @@ __attribute__((noinline, cold)) static bool batched(State *S, const char *who, i
 i32 ty_record_start(State *S, const char *who, const Tensor *x, int dtype, Recording **b) {
   S->nops++;
   *b = NULL;
-  if (!ty_record_settle(S, x) || !(*b = ty_record_begin(S))) return -1;
+  if (!ty_record_settle(S, x) || !(*b = ty_record_begin(S, x->type.device))) return -1;
   if (!ty_record_settle(S, x)) {
     ty_record_cancel(S, *b);
     return -1;
@@ -457,6 +493,21 @@ bool ty_record_cast(State *S, const Tensor *x, int dtype, Tensor *y) {
   if (TY_UNLIKELY(x->st->many != NULL)) return batched(S, "to", OP_CAST, x, 0, dtype, &x->type, y);
   i32 a = ty_record_start(S, "to", x, dtype, &b);
   return a >= 0 && ty_record_finish(S, b, a, y, "to") && note(S, OP_CAST, x, 0, 0, y);
+}
+
+bool ty_record_to(State *S, const Tensor *x, int device, Tensor *y) {
+  Recording *b;
+  if (x->type.device == device) {
+    ty_tensor_alias(y, x);
+    return true;
+  }
+  if (TY_UNLIKELY(x->st->many != NULL)) return batched(S, "to", OP_TO, x, 0, device, &x->type, y);
+  i32 a = ty_record_start(S, "to", x, x->type.dtype, &b);
+  if (a < 0) return false;
+  Type t = b->g.node[a].type;
+  t.device = (u8)device;
+  Node n = ty_node_new(OP_TO, &t, a, -1, -1);
+  return ty_record_finish(S, b, ty_node_append(b, &n), y, "to") && note(S, OP_TO, x, 0, 0, y);
 }
 
 bool ty_record_bitcast(State *S, const Tensor *x, int dtype, Tensor *y) {
@@ -568,11 +619,16 @@ bool ty_record_scan(State *S, const char *who, int op, const Tensor *x, int dim,
 bool ty_record_attend(State *S, const char *who, int op, const Tensor *const *x, const Type *as,
                       const Arg *arg, i64 numel, Tensor *y) {
   const int arity = ty_ops[op].arity;
-  const Type absent = {.dtype = T_BOOL}, flat = {.dtype = as[0].dtype, .rank = 1, .dims = {numel}};
+  const Type absent = {.dtype = T_BOOL},
+             flat = {.dtype = as[0].dtype, .device = as[0].device, .rank = 1, .dims = {numel}};
   S->nops++;
   for (int i = 0; i < arity; i++)
     if (x[i] && !ty_record_settle(S, x[i])) return false;
-  Recording *b = ty_record_begin(S);
+  for (int i = 1; i < arity; i++) {
+    Given pair[2] = {{.t = x[0]}, {.t = x[i]}};
+    if (x[i] && !ty_record_same_device(S, who, 2, pair)) return false;
+  }
+  Recording *b = ty_record_begin(S, x[0]->type.device);
   for (int i = 0; i < arity; i++)
     if (!b || (x[i] && !ty_record_settle(S, x[i]))) return ty_record_cancel(S, b);
   Node n = ty_node_new(op, &flat, -1, -1, -1), none = ty_node_new(OP_CONST, &absent, -1, -1, -1);
@@ -597,7 +653,7 @@ Recording *ty_record_start_leaf(State *S, const char *who, const Type *t) {
     ty_fail(S, "%s: %s is too large", who, ty_record_show(t, st));
     return NULL;
   }
-  return ty_record_begin(S);
+  return ty_record_begin(S, t->device);
 }
 
 bool ty_record_full(State *S, const Type *t, double v, Tensor *y) {

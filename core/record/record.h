@@ -22,8 +22,10 @@ const char *ty_record_show(const Type *t, char *buf);
 
 /* --- recordings */
 
-/* The recording that the next nodes go to: the open one, or a new one for a single operation. */
-Recording *ty_record_begin(State *S);
+/* The recording that the next nodes go to, whose leaves lie on the device: the open one, or a new one for a single operation. */
+Recording *ty_record_begin(State *S, int device);
+/* All tensors lie on one device. */
+bool ty_record_same_device(State *S, const char *who, int n, const Given *src);
 /* The same of a leaf, whose type must fit. */
 Recording *ty_record_start_leaf(State *S, const char *who, const Type *t);
 /* The same of a record with one operand, whose node is cast to dtype: its number, -1 after a failure

@@ -117,6 +117,7 @@ bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const
   who = ty_record_name(who, OP_GATHER);
   if (!check_index_shape(S, who, &x->type, &index->type, dim)) return false;
   Given src[2] = {{.kind = O_TENSOR, .t = x}, {.kind = O_TENSOR, .t = index}};
+  if (!ty_record_same_device(S, who, 2, src)) return false;
   if (TY_UNLIKELY(ty_vmap_level_of(2, src))) {
     VmapArg arg = {.dim = dim, .base = base};
     if (!ty_vmap_record(S, who, OP_GATHER, 2, src, arg, &index->type, y)) return false;
@@ -149,6 +150,7 @@ bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int d
     return ty_fail(S, "%s: index and source differ in shape, %s and %s", who,
                    ty_record_show(&index->type, si), ty_record_show(&src->type, ss));
   Given given[3] = {{.t = x}, {.t = index}, {.t = src}};
+  if (!ty_record_same_device(S, who, 3, given)) return false;
   if (TY_UNLIKELY(ty_vmap_level_of(3, given))) {
     VmapArg arg = {.dim = dim, .base = base};
     if (!ty_vmap_record(S, who, op, 3, given, arg, &x->type, y)) return false;
@@ -181,7 +183,9 @@ bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, Tens
   i32 a = ty_record_start(S, who, x, x->type.dtype, &b);
   if (a < 0) return false;
   Type t = x->type;
-  if (t.rank == 0) a = ty_node_reshape(b, a, &(Type){.dtype = t.dtype, .rank = 1, .dims = {1}});
+  if (t.rank == 0)
+    a = ty_node_reshape(b, a,
+                        &(Type){.dtype = t.dtype, .device = t.device, .rank = 1, .dims = {1}});
   if (a < 0) return ty_record_cancel_memory(S, b, who);
   Type yt = b->g.node[a].type;
   yt.dtype = t.dtype = T_I64;
@@ -204,6 +208,7 @@ bool ty_record_searchsorted(State *S, const Tensor *sorted, const Tensor *v, boo
                    ty_record_show(q, sv));
   int dtype = ty_dtype_promote(a->dtype, q->dtype);
   Given src[2] = {{.t = sorted}, {.t = v}};
+  if (!ty_record_same_device(S, who, 2, src)) return false;
   if (TY_UNLIKELY(ty_vmap_level_of(2, src)))
     return ty_vmap_record(S, who, OP_SEARCHSORTED, 2, src, (VmapArg){.base = right}, q, y);
   if (!ty_record_settle(S, v)) return false;

@@ -21,7 +21,8 @@ static i32 value_node(State *S, Recording *b, const Given *x, const Type *t) {
 /* The contents of dst's storage once v is written through dst. */
 static i32 put_node(State *S, Recording *b, const Tensor *dst, i32 v) {
   Storage *st = dst->st;
-  Tensor whole = {.st = st, .type = {.dtype = st->dtype, .rank = 1, .dims = {st->numel}}};
+  Tensor whole = {
+      .st = st, .type = {.dtype = st->dtype, .device = st->device, .rank = 1, .dims = {st->numel}}};
   whole.strides[0] = 1;
   i32 base = st->recording ? st->node : ty_record_node(S, b, &whole);
   if (base < 0) return -1;
@@ -37,6 +38,8 @@ static bool write(State *S, const char *who, const Tensor *dst, const Given *x) 
   Storage *st = dst->st;
   const Type *t = &dst->type;
   Type joint = *t;
+  Given both[2] = {{.t = dst}, *x};
+  if (!ty_record_same_device(S, who, 2, both)) return false;
   if (x->kind == O_TENSOR) {
     if (!ty_type_broadcast(&joint, &x->t->type) || !ty_type_same_dims(&joint, t))
       return ty_fail(S, "%s: %s does not broadcast to %s", who, ty_record_show(&x->t->type, sx),
@@ -57,7 +60,7 @@ static bool write(State *S, const char *who, const Tensor *dst, const Given *x) 
   S->nops++;
   if (!ty_record_settle(S, dst) || (x->kind == O_TENSOR && !ty_record_settle(S, x->t)))
     return false;
-  Recording *b = ty_record_begin(S);
+  Recording *b = ty_record_begin(S, t->device);
   if (!b || !ty_record_settle(S, dst) || (x->kind == O_TENSOR && !ty_record_settle(S, x->t)))
     return ty_record_cancel(S, b);
   i32 v = value_node(S, b, x, t);
@@ -109,6 +112,7 @@ static bool cat_type(State *S, const char *who, int n, const Tensor *const *x, i
 /* So many tensors as one graph has room for. */
 static bool cat_few(State *S, const char *who, int n, const Tensor *const *x, int dim,
                     const Given *src, Type t, Tensor *y) {
+  if (!ty_record_same_device(S, who, n, src)) return false;
   if (TY_UNLIKELY(ty_vmap_level_of(n, src))) return ty_vmap_cat(S, who, n, src, dim, &t, y);
   if (!ty_record_settle_all(S, n, src)) return false;
   Recording *b = ty_record_start_leaf(S, who, &t);

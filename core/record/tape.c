@@ -95,14 +95,16 @@ static Storage *freeze(State *S, Storage *st) {
     return ty_many_over(S, st, all);
   }
   if (st->buf && st->buf->exposed) {
-    Tensor y = {0}, x = {.st = st, .type = {.dtype = st->dtype, .rank = 1, .dims = {st->numel}}};
+    Tensor y = {0},
+           x = {.st = st,
+                .type = {.dtype = st->dtype, .device = st->device, .rank = 1, .dims = {st->numel}}};
     x.strides[0] = 1;
     x.detached = true;
     if (!ty_record_copy(S, &x, &y)) return NULL;
     y.st->frozen = true;
     return y.st;
   }
-  Storage *f = ty_storage_new(S, st->dtype, st->numel);
+  Storage *f = ty_storage_new(S, st->dtype, st->device, st->numel);
   if (!f) return NULL;
   if (st->recording) ty_storage_wait(f, st->recording, st->node);
   else if (st->buf) f->buf = ty_buffer_hold(st->buf);
@@ -203,7 +205,8 @@ static bool write_record(State *S, const char *who, const Tensor *dst, const Giv
   bool whole =
       dst->offset == 0 && ty_type_numel(&dst->type) == st->numel && ty_tensor_is_contiguous(dst);
   if (!tracked && (whole || !st->tape)) return true;
-  Tensor old = {.st = st, .type = {.dtype = st->dtype, .rank = 1, .dims = {st->numel}}};
+  Tensor old = {.st = st,
+                .type = {.dtype = st->dtype, .device = st->device, .rank = 1, .dims = {st->numel}}};
   old.strides[0] = 1;
   old.detached = whole;
   Given src[2] = {{.kind = O_TENSOR, .t = &old}, *x};
@@ -253,7 +256,7 @@ bool ty_grad_watch(State *S, const Tensor *x, bool watch, Tensor *y) {
       return false;
     }
     r = w;
-    r->t.type = (Type){.dtype = st->dtype, .rank = 1, .dims = {st->numel}};
+    r->t.type = (Type){.dtype = st->dtype, .device = st->device, .rank = 1, .dims = {st->numel}};
     r->edge[0].t.type = r->t.type; /* all of the storage */
     r->edge[0].t.offset = 0;
     r->edge[0].t.strides[0] = 1;

@@ -65,24 +65,33 @@ void ty_buffer_changed(Buffer *b) {
   b->stamp = ++b->S->stamps;
 }
 
-Buffer *ty_buffer_new(State *S, i64 bytes) {
+Buffer *ty_buffer_new(State *S, const Device *d, i64 bytes) {
   Buffer *b = block_new(S);
-  void *data = b ? ty_buf_alloc_data(bytes) : NULL;
+  void *data = b ? d->allocate(bytes) : NULL;
   if (TY_UNLIKELY(!data)) {
     if (b) block_drop(S, b);
     ty_fail_memory(S, "tensor", bytes);
     return NULL;
   }
-  *b = (Buffer){.S = S, .refs = 1, .bytes = bytes, .data = data};
+  *b = (Buffer){.S = S, .refs = 1, .bytes = bytes, .device = d, .data = data};
   b->stamp = ++S->stamps;
   S->debt += bytes;
   return b;
 }
 
+Buffer *ty_buffer_copy(State *S, const Buffer *b) {
+  const char *err = NULL;
+  Buffer *y = ty_buffer_new(S, b->device, b->bytes);
+  if (!y || !b->bytes || b->device->across(y->data, b->data, b->bytes, &err)) return y;
+  ty_fail(S, "%s: %s", b->device->name, err);
+  ty_buffer_drop(y);
+  return NULL;
+}
+
 void ty_buffer_drop(Buffer *b) {
   if (!b || --b->refs) return;
   buffer_forget(b);
-  if (!b->foreign) ty_buf_free(b->data, b->bytes);
+  if (!b->foreign) b->device->free(b->data, b->bytes);
   else if (b->drop) b->drop(b->ctx);
   block_drop(b->S, b);
 }
@@ -135,7 +144,13 @@ void ty_tensor_open(State *S) {
   S->nspare_block = SPARE_BLOCKS_MAX;
 }
 
+static void window_close(Window *w) {
+  if (w->data) ty_mem_free(w->data);
+  *w = (Window){0};
+}
+
 void ty_tensor_close(State *S) {
+  for (int i = 0; i < WINDOWS; i++) window_close(&S->window[i]);
   S->closed = true;
   S->nspare = SPARE_MAX;
   while (S->spare) {
@@ -154,13 +169,13 @@ void ty_tensor_close(State *S) {
 
 /* --- storages */
 
-Storage *ty_storage_new(State *S, int dtype, i64 numel) {
+Storage *ty_storage_new(State *S, int dtype, int device, i64 numel) {
   Storage *st = block_new(S);
   if (TY_UNLIKELY(!st)) {
     ty_fail_memory(S, "tensor", 0);
     return NULL;
   }
-  *st = (Storage){.S = S, .refs = 1, .dtype = (u8)dtype, .numel = numel};
+  *st = (Storage){.S = S, .refs = 1, .dtype = (u8)dtype, .device = (u8)device, .numel = numel};
   if (TY_UNLIKELY(S->level != NULL)) st->born = S->level->id;
   return st;
 }
@@ -233,13 +248,17 @@ static void tensor_init(Tensor *y, Storage *st, const Type *t) {
 
 bool ty_tensor_from(State *S, Tensor *y, const Type *t, const void *bytes) {
   i64 n = ty_type_numel(t), size = n * ty_dtypes[t->dtype].bytes;
-  Storage *st = ty_storage_new(S, t->dtype, n);
+  Storage *st = ty_storage_new(S, t->dtype, t->device, n);
   if (!st) return false;
-  if (!(st->buf = ty_buffer_new(S, size))) {
+  const Device *d = ty_devices[t->device];
+  const char *err = NULL;
+  bool ok = (st->buf = ty_buffer_new(S, d, size)) != NULL;
+  if (ok && bytes && size && !d->in(st->buf->data, bytes, size, &err))
+    ok = ty_fail(S, "%s: %s", d->name, err);
+  if (!ok) {
     ty_storage_drop(st);
     return false;
   }
-  if (bytes && size) memcpy(st->buf->data, bytes, (size_t)size);
   tensor_init(y, st, t);
   return true;
 }
@@ -247,7 +266,7 @@ bool ty_tensor_from(State *S, Tensor *y, const Type *t, const void *bytes) {
 bool ty_tensor_foreign(State *S, Tensor *y, const Type *t, void *data, void (*drop)(void *),
                        void *ctx) {
   i64 n = ty_type_numel(t);
-  Storage *st = ty_storage_new(S, t->dtype, n);
+  Storage *st = ty_storage_new(S, t->dtype, t->device, n);
   Buffer *b = st ? block_new(S) : NULL;
   if (!b) {
     ty_storage_drop(st);
@@ -258,6 +277,7 @@ bool ty_tensor_foreign(State *S, Tensor *y, const Type *t, void *data, void (*dr
                 .foreign = true,
                 .exposed = true,
                 .bytes = n * ty_dtypes[t->dtype].bytes,
+                .device = ty_cpu,
                 .data = data,
                 .drop = drop,
                 .ctx = ctx};
@@ -284,6 +304,7 @@ bool ty_tensor_is_contiguous(const Tensor *t) {
 void ty_tensor_view(Tensor *y, const Tensor *x, const Type *t, i64 offset, const i64 *strides) {
   Storage *st = ty_storage_hold(x->st);
   Tensor v = {.st = st, .type = *t, .offset = offset, .origin = x->origin};
+  v.type.device = st->device;
   v.detached = x->detached || (TY_UNLIKELY(st->tape != NULL) && !st->S->grad_mode);
   if (t->rank) memcpy(v.strides, strides, sizeof(i64) * t->rank);
   *y = v;
@@ -330,6 +351,43 @@ static void *tensor_address(const Tensor *x) {
   return (char *)x->st->buf->data + x->offset * ty_dtypes[x->type.dtype].bytes;
 }
 
+/* Small buffers are read whole: who reads one element will want others. */
+const void *ty_buffer_read(State *S, const Buffer *b, i64 from, i64 bytes) {
+  enum { WHOLE = 64 << 10 };
+  if (TY_LIKELY(b->device == ty_cpu)) return (const char *)b->data + from;
+  for (int i = 0; i < WINDOWS; i++) {
+    const Window *w = &S->window[i];
+    if (w->data && w->stamp == b->stamp && w->from <= from && from + bytes <= w->from + w->bytes)
+      return (const char *)w->data + (from - w->from);
+  }
+  Window *w = &S->window[S->windows++ % WINDOWS], y = {b->stamp, from, bytes, NULL};
+  const char *err = NULL;
+  if (b->bytes <= WHOLE) y.from = 0, y.bytes = b->bytes;
+  window_close(w);
+  if (!(y.data = ty_mem_alloc((size_t)TY_MAX(y.bytes, 1)))) {
+    ty_fail_memory(S, "read", y.bytes);
+    return NULL;
+  }
+  if (!b->device->out(y.data, (const char *)b->data + y.from, y.bytes, &err)) {
+    ty_mem_free(y.data);
+    ty_fail(S, "%s: %s", b->device->name, err);
+    return NULL;
+  }
+  *w = y;
+  return (const char *)y.data + (from - y.from);
+}
+
+/* The address of x's first element, for the CPU to read all of them. */
+static const void *tensor_window(State *S, const Tensor *x) {
+  const i64 esize = ty_dtypes[x->type.dtype].bytes;
+  i64 lo = 0, hi = 0;
+  if (TY_LIKELY(x->st->buf->device == ty_cpu)) return tensor_address(x);
+  if (!ty_view_span(&x->type, x->offset, x->strides, &lo, &hi)) lo = hi = 0;
+  const char *p = ty_buffer_read(S, x->st->buf, lo * esize,
+                                 TY_MIN((hi - lo + 1) * esize, x->st->buf->bytes - lo * esize));
+  return p ? p + (x->offset - lo) * esize : NULL;
+}
+
 const void *ty_tensor_read(State *S, const Tensor *x) {
   Storage *st = x->st;
   if (TY_UNLIKELY(st->many != NULL)) return ty_vmap_refuse(S);
@@ -338,7 +396,7 @@ const void *ty_tensor_read(State *S, const Tensor *x) {
     return NULL;
   }
   if (st->recording && !S->cut(S, st->recording, st)) return NULL;
-  return tensor_address(x);
+  return tensor_window(S, x);
 }
 
 void *ty_tensor_write(State *S, const Tensor *x) {
@@ -348,12 +406,18 @@ void *ty_tensor_write(State *S, const Tensor *x) {
     ty_capture_refuse(S, "writes the elements of a tensor one by one");
     return NULL;
   }
+  if (st->device) {
+    ty_fail(S,
+            "the elements lie on \"%s\", where they cannot be written one by one (move them with "
+            ":to(\"cpu\"))",
+            ty_device_names[st->device]);
+    return NULL;
+  }
   if (st->recording && !S->cut(S, st->recording, st)) return NULL;
   ty_storage_touch(st);
   if (st->buf->refs > 1 && !st->buf->exposed) {
-    Buffer *own = ty_buffer_new(S, st->buf->bytes);
+    Buffer *own = ty_buffer_copy(S, st->buf);
     if (!own) return NULL;
-    memcpy(own->data, st->buf->data, (size_t)own->bytes);
     ty_buffer_drop(st->buf);
     st->buf = own;
   }

@@ -15,6 +15,7 @@
 #ifndef TY_TENSOR_H
 #define TY_TENSOR_H
 
+#include "device/device.h"
 #include "ir/graph.h"
 
 typedef struct Recording Recording;
@@ -33,7 +34,8 @@ typedef struct Buffer {
   u64 stamp;    /* of its contents: no others of the State's buffers ever have it */
   u64 seen;     /* a walk's own: see trace.c */
   i64 bytes;
-  void *data;
+  const Device *device;
+  void *data; /* the device's */
   void (*drop)(void *ctx);
   void *ctx;
 } Buffer;
@@ -41,7 +43,7 @@ typedef struct Buffer {
 typedef struct Storage {
   State *S;
   i32 refs;
-  u8 dtype;
+  u8 dtype, device;
   bool frozen; /* holds what another storage held, for gradients: nobody writes to it */
   bool stale;  /* frozen, and let go of when that other storage was written */
   u32 version; /* counts writes */
@@ -96,6 +98,14 @@ typedef struct Given {
 
 #define ERR_MAX 512
 
+/* Bytes of a buffer of another device, copied to be read here. The stamp tells their contents. */
+#define WINDOWS 8
+typedef struct Window {
+  u64 stamp;
+  i64 from, bytes;
+  void *data;
+} Window;
+
 struct State {
   char err[ERR_MAX]; /* what the last call that answered false has to say; no position */
   bool memory;       /* it failed since memory ran out: collecting garbage may help */
@@ -106,7 +116,8 @@ struct State {
   i32 nspare_block;
   bool closed; /* the engine is gone: what is dropped now is freed at once */
   /* settings; `word` of them enters every key */
-  u8 default_dtype; /* of numbers and of integers that become floats: f32 */
+  u8 default_device; /* of leaves that are asked for without one */
+  u8 default_dtype;  /* of numbers and of integers that become floats: f32 */
   u8 blas, fast, deterministic;
   u8 amx;                  /* precision is fast and the processor has a unit for bf16 */
   u64 seed, stream;        /* Philox key; next stream number */
@@ -122,8 +133,10 @@ struct State {
   u64 record_seq;
   Record *dead_records; /* being freed */
   Capture *capture;     /* not NULL: operations are recorded for later calls, nothing is computed */
-  Level *level;         /* the innermost vmap that runs */
-  u32 levels;           /* so many were opened */
+  Window window[WINDOWS];
+  u32 windows;  /* opened so far */
+  Level *level; /* the innermost vmap that runs */
+  u32 levels;   /* so many were opened */
   /* engine.c fills these in: level 2 calls upward through them */
   bool (*cut)(State *S, Recording *b,
               Storage *demanded); /* computes; the recording is closed then */
@@ -146,14 +159,19 @@ _Static_assert(sizeof(Storage) <= BLOCK_BYTES && sizeof(Buffer) <= BLOCK_BYTES, 
 
 /* --- tensor.c: lifetimes and views. Functions that make a tensor fill *y, which holds no storage
  * before. */
-Buffer *ty_buffer_new(State *S, i64 bytes);
+Buffer *ty_buffer_new(State *S, const Device *d, i64 bytes);
+Buffer *ty_buffer_copy(State *S, const Buffer *b); /* the same contents; NULL: S->err */
+/* Those bytes of the contents where the CPU reads them: good until WINDOWS other reads, or until they change. NULL:
+** S->err. */
+const void *ty_buffer_read(State *S, const Buffer *b, i64 from, i64 bytes);
 void ty_buffer_drop(Buffer *b);
 static inline Buffer *ty_buffer_hold(Buffer *b) {
   b->refs++;
   return b;
 }
 void ty_buffer_changed(Buffer *b); /* its contents are no longer what they were */
-Storage *ty_storage_new(State *S, int dtype, i64 numel); /* refs 1, no buffer, not pending */
+Storage *ty_storage_new(State *S, int dtype, int device,
+                        i64 numel); /* refs 1, no buffer, not pending */
 void ty_storage_drop(Storage *st);
 void ty_storage_wait(Storage *st, Recording *b,
                      i32 node); /* becomes pending there (leaves its old recording) */
@@ -202,6 +220,8 @@ bool ty_record_contract(State *S, const char *who, const Tensor *a, const Tensor
                         int summed, Tensor *y);
 bool ty_record_cast(State *S, const Tensor *x, int dtype,
                     Tensor *y); /* same tensor when nothing changes */
+bool ty_record_to(State *S, const Tensor *x, int device,
+                  Tensor *y); /* the same tensor when it lies there */
 bool ty_record_bitcast(State *S, const Tensor *x, int dtype, Tensor *y);
 /* REDUCE over the dims in the bit set; none: over all. keep: reduced dims stay as 1. ARGMAX and
 ** ARGMIN take all dims or one. Results of ARG* are 0-based. */

@@ -78,8 +78,9 @@ static bool many_set(State *S, Storage *st, u32 level, const Tensor *t) {
 }
 
 Storage *ty_vmap_above(State *S, Storage *f, bool detached) {
-  Storage *st = ty_storage_new(S, f->dtype, f->numel);
-  Tensor t = {.st = f, .type = {.dtype = f->dtype, .rank = 2, .dims = {1, f->numel}}};
+  Storage *st = ty_storage_new(S, f->dtype, f->device, f->numel);
+  Tensor t = {.st = f,
+              .type = {.dtype = f->dtype, .device = f->device, .rank = 2, .dims = {1, f->numel}}};
   t.strides[1] = 1;
   t.detached = detached;
   if (st && many_set(S, st, S->level->id, &t)) return st;
@@ -89,7 +90,7 @@ Storage *ty_vmap_above(State *S, Storage *f, bool detached) {
 }
 
 Storage *ty_many_over(State *S, const Storage *like, Storage *all) {
-  Storage *st = all ? ty_storage_new(S, like->dtype, like->numel) : NULL;
+  Storage *st = all ? ty_storage_new(S, like->dtype, like->device, like->numel) : NULL;
   Tensor t = like->many->t;
   t.st = all;
   if (st && many_set(S, st, like->many->level, &t)) return st;
@@ -101,6 +102,7 @@ Storage *ty_many_over(State *S, const Storage *like, Storage *all) {
 bool ty_vmap_wrap(State *S, Tensor *x, u32 level, const Type *t, Tensor *y) {
   Tensor r = {.type = *t}, all = *x, one = *x, own = {0};
   r.type.dtype = x->type.dtype;
+  r.type.device = x->type.device;
   ty_type_strides(t, r.strides);
   for (int d = 1; d < one.type.rank; d++) {
     one.type.dims[d - 1] = one.type.dims[d];
@@ -115,11 +117,12 @@ bool ty_vmap_wrap(State *S, Tensor *x, u32 level, const Type *t, Tensor *y) {
   x->st = NULL;
   i64 n = ty_type_numel(t), count = all.type.dims[0];
   i64 step = count == 1 ? n : all.strides[0];
-  all.type = (Type){.dtype = r.type.dtype, .rank = 2, .dims = {count, n}};
+  all.type = (Type){.dtype = r.type.dtype, .device = r.type.device, .rank = 2, .dims = {count, n}};
   memset(all.strides, 0, sizeof all.strides);
   all.strides[0] = step;
   all.strides[1] = 1;
-  ok = ok && (r.st = ty_storage_new(S, r.type.dtype, n)) && many_set(S, r.st, level, &all);
+  ok = ok && (r.st = ty_storage_new(S, r.type.dtype, r.type.device, n)) &&
+       many_set(S, r.st, level, &all);
   if (ok) {
     *y = r;
     return true;
@@ -132,7 +135,7 @@ bool ty_vmap_wrap(State *S, Tensor *x, u32 level, const Type *t, Tensor *y) {
 bool ty_vmap_lift(State *S, const Tensor *x, u32 level, i64 count, int rank, Tensor *y) {
   bool batched = ty_vmap_level(x) == level;
   const Tensor *all = batched ? &x->st->many->t : x;
-  Type t = {.dtype = x->type.dtype};
+  Type t = {.dtype = x->type.dtype, .device = x->type.device};
   i64 strides[MAX_RANK] = {0};
   if (!batched && count < 0) {
     ty_tensor_alias(y, x);
@@ -160,8 +163,13 @@ bool ty_vmap_lift(State *S, const Tensor *x, u32 level, i64 count, int rank, Ten
 static bool spread(State *S, Storage *st, u32 level, i64 count) {
   Many *was = st->many;
   bool own = was && was->level == level;
-  Storage *f = own ? ty_storage_hold(was->t.st) : ty_storage_new(S, st->dtype, st->numel);
-  Tensor x = {.st = f, .type = {.dtype = st->dtype, .rank = 2, .dims = {count, st->numel}}},
+  Storage *f =
+      own ? ty_storage_hold(was->t.st) : ty_storage_new(S, st->dtype, st->device, st->numel);
+  Tensor x = {.st = f,
+              .type = {.dtype = st->dtype,
+                       .device = st->device,
+                       .rank = 2,
+                       .dims = {count, st->numel}}},
          all = {0};
   if (!f) return false;
   x.strides[1] = 1;
@@ -271,6 +279,7 @@ bool ty_vmap_record(State *S, const char *who, int op, int n, const Given *src, 
     case OP_CAST:
       ok = arg.dim < 0 ? ty_record_copy(S, p, &x) : ty_record_cast(S, p, arg.dim, &x);
       break;
+    case OP_TO: ok = ty_record_to(S, p, arg.dim, &x); break;
     case OP_BITCAST: ok = ty_record_bitcast(S, p, arg.dim, &x); break;
     case OP_ARGSORT: ok = ty_record_argsort(S, p, d, arg.base, &x); break;
     case OP_GATHER: ok = ty_record_gather(S, who, p, d, p + 1, arg.base, &x); break;

@@ -225,6 +225,9 @@ function explanation.__tostring(e)
     add("trace %d: %s, %s, %s%s", i, plural(t.hits, "hit"), plural(#t.guards, "guard"), plural(#t.effects, "effect"),
       t.dynamic and ", any sizes: " .. plural(t.instances, "set") .. " so far" or "")
     add("  %s", work_text(t))
+    for line in (t.plan or ""):gmatch "[^\n]*refuses it[^\n]*" do
+      add("  step %s", (line:gsub("^ +", "")))
+    end
     for _, g in ipairs(t.guards) do add("  guard %s", g) end
     for _, g in ipairs(t.sizes) do add("  sizes %s", g) end
     for _, g in ipairs(t.effects) do add("  effect %s", g) end

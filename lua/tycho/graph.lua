@@ -45,6 +45,7 @@ local M = {}
 ---@class tycho.GraphNode
 ---@field op string
 ---@field dtype string
+---@field device? string nil: the CPU
 ---@field shape integer[]
 ---@field inputs tycho.GraphNode[]
 ---@field name string unique when the graph made it
@@ -108,7 +109,7 @@ end
 function Node.__tostring(n)
   local ok, text = internals.protect(function()
     return ("%s = %s(%s)%s : %s"):format(n.name, n.op, operands_text(n), arguments_text(n),
-      ops.type_text(n.dtype, n.shape))
+      ops.type_text(n.dtype, n.shape, n.device))
   end)
   return ok and text or "node " .. tostring(n.name)
 end
@@ -322,7 +323,7 @@ end
 local making = { scalar = { value = true }, random = { stream = true, seed = true } }
 
 local function set_fields(n, args)
-  local known = { dtype = true, shape = true, name = true }
+  local known = { dtype = true, shape = true, name = true, device = true }
   for _, kind in ipairs(ops.arguments(n.op)) do known[kind.field] = true end
   for field in pairs(making[n.op] or {}) do known[field] = true end
   for field, v in pairs(args) do
@@ -351,8 +352,15 @@ local function place_of(g, where)
   errorf("insert: argument 1 must be a node, {before = node}, {after = node} or nil, got %s", show(where))
 end
 
+-- Where a node lies that is not told: with its operands, a leaf with the graph's inputs. nil: on the CPU.
+local function device_of(g, inputs)
+  local from = inputs and inputs[1] or g:inputs()[1]
+  return from and from.device
+end
+
 local function constant(g, value, dtype, at)
-  local n = setmetatable({ op = "const", inputs = {}, dtype = dtype, shape = {}, value = value, graph = g }, Node)
+  local n = setmetatable({ op = "const", inputs = {}, dtype = dtype, shape = {}, value = value, graph = g,
+    device = device_of(g) }, Node)
   if not ops.floats[dtype] then
     local back = internals.graph_value(dtype, internals.graph_element(dtype, value))
     if back ~= value then errorf("insert: %s does not fit %s", source.number_text(value), dtype) end
@@ -403,7 +411,7 @@ end
 
 local function types_of(inputs)
   local out = {}
-  for i, a in ipairs(inputs) do out[i] = ops.type_text(a.dtype, a.shape) end
+  for i, a in ipairs(inputs) do out[i] = ops.type_text(a.dtype, a.shape, a.device) end
   return table.concat(out, ", ")
 end
 
@@ -431,6 +439,8 @@ function Graph:insert(where, op, inputs, args)
   if ops.row[op].class == "leaf" and n.dtype == nil and op ~= "iota" and op ~= "random" then
     errorf("insert: %s needs a dtype", op)
   end
+  n.device = n.device or device_of(self, n.inputs)
+  if n.device == "cpu" then n.device = nil end
   fill_leaf(self, n, args or {})
   ops.infer(n)
   local wrong = ops.wrong(n) or slot_missing(self, n)
@@ -461,7 +471,8 @@ end
 
 -- What replace does, but for the order of nodes.
 local function rewire(g, node, with)
-  local is, was = ops.type_text(with.dtype, with.shape), ops.type_text(node.dtype, node.shape)
+  local is = ops.type_text(with.dtype, with.shape, with.device)
+  local was = ops.type_text(node.dtype, node.shape, node.device)
   if is ~= was then errorf("replace: %s is %s, but %s is %s", node.name, was, with.name, is) end
   if node == with then return end
   local keep = makers(with)
@@ -793,8 +804,8 @@ local function row_of(g, n, counts)
     if y == n then marks[#marks + 1] = "output " .. i end
   end
   local args = arguments_text(n)
-  return { n.name, n.op .. (args ~= "" and " " .. args or ""), operands_text(n), ops.type_text(n.dtype, n.shape),
-    table.concat({ tostring(counts[n] or 0), unpack(marks) }, ", ") }
+  return { n.name, n.op .. (args ~= "" and " " .. args or ""), operands_text(n),
+    ops.type_text(n.dtype, n.shape, n.device), table.concat({ tostring(counts[n] or 0), unpack(marks) }, ", ") }
 end
 
 --- A table: name, operation with its arguments, operands, type, number of users and whether it is an output.

@@ -48,7 +48,9 @@ return function(ty)
     return concat(out, ",")
   end
 
-  function M.type_text(dtype, shape) return ("%s[%s]"):format(dtype, M.list_text(shape)) end
+  function M.type_text(dtype, shape, device)
+    return ("%s[%s]%s"):format(dtype, M.list_text(shape), device and device ~= "cpu" and "@" .. device or "")
+  end
 
   --- Strides of a contiguous tensor, in elements.
   function M.row_major(shape)
@@ -196,7 +198,7 @@ return function(ty)
     for i, kind in ipairs(M.arguments(n.op)) do parts[i] = kind.write(n) end
     if #parts > 0 then words[#words + 1] = "{" .. concat(parts, ", ") .. "}" end
     check_list(n.shape, "shape")
-    words[#words + 1] = ": " .. M.type_text(n.dtype, n.shape)
+    words[#words + 1] = ": " .. M.type_text(n.dtype, n.shape, n.device)
     return concat(words, " ")
   end
 
@@ -212,8 +214,9 @@ return function(ty)
   --- The fields of a node from the text behind its number, which the core wrote: op, dtype, shape, arguments; and the
   --- numbers of its operands.
   function M.read(text)
-    local head, dtype, sizes = text:match("^(.*) : (%w+)%[(.*)%]$")
+    local head, dtype, sizes, device = text:match("^(.*) : (%w+)%[([^%]]*)%](.*)$")
     local n, given, operands = { op = head:match("^[%w_]+"), dtype = dtype, shape = {} }, {}, {}
+    n.device = device:match "^@(.+)$" -- nil: the CPU
     for v in sizes:gmatch("%d+") do n.shape[#n.shape + 1] = tonumber(v) end
     local words, args = head:match("^([^{]*){(.*)}$")
     for v in (words or head):gmatch("%%(%d+)") do operands[#operands + 1] = tonumber(v) end
@@ -233,7 +236,7 @@ return function(ty)
       if not number_of[a] then
         number_of[a] = #lines
         lines[#lines + 1] = ("%%%d = input {k=%d, k2=%d, strides=[%s]} : %s"):format(#lines, #lines, #lines,
-          M.list_text(M.row_major(a.shape)), M.type_text(a.dtype, a.shape))
+          M.list_text(M.row_major(a.shape)), M.type_text(a.dtype, a.shape, a.device))
       end
     end
     if n.op == "input" and #n.inputs > 0 then return "an input has no operands" end

@@ -77,10 +77,10 @@ return function(graph, ops, internals, show)
   -- What a graph must keep: its outputs' types, and no inputs or slots but those that it came with.
   local function promise_of(g)
     local outputs, inputs = {}, {}
-    for i, n in ipairs(g._outputs) do outputs[i] = ops.type_text(n.dtype, n.shape) end
+    for i, n in ipairs(g._outputs) do outputs[i] = ops.type_text(n.dtype, n.shape, n.device) end
     for _, n in ipairs(g:inputs()) do
       inputs[n.number] = ("buffer %s, strides [%s], %s"):format(n.buffer, ops.list_text(n.strides),
-        ops.type_text(n.dtype, n.shape))
+        ops.type_text(n.dtype, n.shape, n.device))
     end
     return { outputs = outputs, inputs = inputs, slots = #g._slots }
   end
@@ -125,9 +125,9 @@ return function(graph, ops, internals, show)
   local function guarded(run, outputs)
     local function checked(...)
       for i, n in ipairs(outputs) do
-        local y, want = (select(i, ...)), ops.type_text(n.dtype, n.shape)
+        local y, want = (select(i, ...)), ops.type_text(n.dtype, n.shape, n.device)
         if not internals.is_live(y) then errorf("backend: result %d must be a tensor %s, got %s", i, want, show(y)) end
-        local is = ops.type_text(y.dtype, y.shape)
+        local is = ops.type_text(y.dtype, y.shape, y.device)
         if is ~= want then errorf("backend: result %d must be a tensor %s, got %s", i, want, is) end
       end
       if select("#", ...) ~= #outputs then errorf("backend: %d results instead of %d", select("#", ...), #outputs) end

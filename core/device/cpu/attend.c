@@ -48,7 +48,7 @@ enum { QT, SCORES, B, Y, MASK, KEPT, FORWARD, GT = FORWARD, QR, GR, DP, BLOCKS }
 #define LINE(i) (mem + (i)*QUERIES * 8)
 #define PART(i) (mem + LINES * QUERIES * 8 + (i)*J->part)
 
-typedef struct Job {
+typedef struct Portion {
   const Attend *d;
   const Kern *kern;
   PackFn *pack;
@@ -60,7 +60,7 @@ typedef struct Job {
   bool queries, keys;   /* back: whose gradients */
   Slot *slot;
   int nslots;
-} Job;
+} Portion;
 
 /* A head: addresses of its first elements, row and column strides. */
 typedef struct Head {
@@ -75,7 +75,7 @@ typedef struct Rows {
 
 static i64 ceil_div(i64 n, i64 by) { return (n + by - 1) / by; }
 
-static Head head_at(const Job *J, i64 index) {
+static Head head_at(const Portion *J, i64 index) {
   const Attend *d = J->d;
   Head h = {.index = index};
   for (int x = 0; x < AT_OPERANDS; x++) {
@@ -123,16 +123,16 @@ static __attribute__((noinline)) void product(const Kern *K, i64 m, i64 n, i64 k
 
 /* ---- what both ways do ----------------------------------------------------------------------- */
 
-static __attribute__((noinline)) void store(const Job *J, void *p, i64 i, double v) {
+static __attribute__((noinline)) void store(const Portion *J, void *p, i64 i, double v) {
   if (J->es == 4) ((float *)p)[i] = (float)v;
   else ((double *)p)[i] = v;
 }
 
-static __attribute__((noinline)) double load(const Job *J, const void *p, i64 i) {
+static __attribute__((noinline)) double load(const Portion *J, const void *p, i64 i) {
   return J->es == 4 ? (double)((const float *)p)[i] : ((const double *)p)[i];
 }
 
-static Rows rows_at(const Job *J, i64 block) {
+static Rows rows_at(const Portion *J, i64 block) {
   const Attend *d = J->d;
   Rows r = {.i = block * QUERIES};
   r.n = TY_MIN(QUERIES, d->n - r.i);
@@ -141,18 +141,18 @@ static Rows rows_at(const Job *J, i64 block) {
   return r;
 }
 
-static const char *row(const Job *J, const Head *h, int x, i64 i) {
+static const char *row(const Portion *J, const Head *h, int x, i64 i) {
   return h->x[x] + i * h->rs[x] * J->es;
 }
 
-static void scale_all(const Job *J, char *x, i64 n) {
+static void scale_all(const Portion *J, char *x, i64 n) {
   double by;
   store(J, &by, 0, J->d->scale);
   J->kern->attend->scale(x, 0, x, 0, 1, n, &by, 0);
 }
 
 /* 1 / x, but 0 of 0. */
-static void invert(const Job *J, char *y, const char *x, i64 n) {
+static void invert(const Portion *J, char *y, const char *x, i64 n) {
   for (i64 i = 0; i < n; i++) {
     const double v = load(J, x, i);
     store(J, y, i, v == 0 ? 0 : J->es == 4 ? (double)(1 / (float)v) : 1 / v);
@@ -160,7 +160,8 @@ static void invert(const Job *J, char *y, const char *x, i64 n) {
 }
 
 /* Rows of operand x as rows without gaps: where they lie, or packed. */
-static const char *dense(const Job *J, const Head *h, int x, i64 at, i64 n, i64 cols, char *mem) {
+static const char *dense(const Portion *J, const Head *h, int x, i64 at, i64 n, i64 cols,
+                         char *mem) {
   const char *from = row(J, h, x, at);
   if (h->cs[x] == 1 && h->rs[x] == cols) return from;
   J->pack(mem, cols, from, h->rs[x], h->cs[x], n, cols, cols);
@@ -168,14 +169,14 @@ static const char *dense(const Job *J, const Head *h, int x, i64 at, i64 n, i64 
 }
 
 /* The queries of a block, scaled, features by queries. */
-static void turn_queries(const Job *J, const Head *h, const Rows *r, char *qt) {
+static void turn_queries(const Portion *J, const Head *h, const Rows *r, char *qt) {
   const i64 d = J->d->d;
   J->pack(qt, r->width, row(J, h, AT_Q, r->i), h->cs[AT_Q], h->rs[AT_Q], d, r->n, r->width);
   scale_all(J, qt, d * r->width);
 }
 
 /* Scores of keys [j, j + nk), masked. */
-static void scores(const Job *J, const Head *h, const Rows *r, i64 j, i64 nk, char *mem) {
+static void scores(const Portion *J, const Head *h, const Rows *r, i64 j, i64 nk, char *mem) {
   const Attend *d = J->d;
   char *s = PART(SCORES), *mask = PART(MASK);
   product(J->kern, nk, r->width, d->d, row(J, h, AT_K, j), h->rs[AT_K], h->cs[AT_K], PART(QT),
@@ -205,7 +206,7 @@ static void dice(u32 c[4], u32 k0, u32 k1) {
 }
 
 /* The factors of the weights of keys [j, j + nk); NULL: there is no dropout. */
-static const char *keep(const Job *J, const Head *h, const Rows *r, i64 j, i64 nk, char *mem) {
+static const char *keep(const Portion *J, const Head *h, const Rows *r, i64 j, i64 nk, char *mem) {
   const Attend *d = J->d;
   if (!d->key) return NULL;
   char *z = PART(KEPT);
@@ -221,13 +222,13 @@ static const char *keep(const Job *J, const Head *h, const Rows *r, i64 j, i64 n
   return z;
 }
 
-static void drop(const Job *J, char *x, const char *kept, i64 n) {
+static void drop(const Portion *J, char *x, const char *kept, i64 n) {
   for (i64 i = 0; kept && i < n; i++) store(J, x, i, load(J, x, i) * load(J, kept, i));
 }
 
 /* ---- forward ---------------------------------------------------------------------------------- */
 
-static void forward(const Job *J, const Head *h, i64 block, char *mem) {
+static void forward(const Portion *J, const Head *h, i64 block, char *mem) {
   const Attend *d = J->d;
   const Kern *K = J->kern;
   const Rows r = rows_at(J, block);
@@ -260,7 +261,7 @@ static void forward(const Job *J, const Head *h, i64 block, char *mem) {
                    r.n, d->dv, sum, 1);
 }
 
-static void forward_units(const Job *J, i64 begin, i64 end, char *mem) {
+static void forward_units(const Portion *J, i64 begin, i64 end, char *mem) {
   Head h = {.index = -1};
   for (i64 u = begin; u < end; u++) {
     if (h.index != u / J->blocks) h = head_at(J, u / J->blocks);
@@ -271,7 +272,7 @@ static void forward_units(const Job *J, i64 begin, i64 end, char *mem) {
 /* ---- backward --------------------------------------------------------------------------------- */
 
 /* What a block of queries brings: g' by rows and turned, mean, maxima; scaled queries by rows. */
-static void gather_rows(const Job *J, const Head *h, const Rows *r, char *mem) {
+static void gather_rows(const Portion *J, const Head *h, const Rows *r, char *mem) {
   const Attend *d = J->d;
   const Kern *K = J->kern;
   char *g = PART(GR), *q = PART(QR);
@@ -296,7 +297,7 @@ static void gather_rows(const Job *J, const Head *h, const Rows *r, char *mem) {
 }
 
 /* Blocks of queries [b0, b1) with keys [j0, j1). */
-static void backward(const Job *J, const Head *h, i64 b0, i64 b1, i64 j0, i64 j1, char *mem) {
+static void backward(const Portion *J, const Head *h, i64 b0, i64 b1, i64 j0, i64 j1, char *mem) {
   const Attend *d = J->d;
   const Kern *K = J->kern;
   const i64 kplace = h->index / J->heads * J->heads * d->m + h->index % J->heads;
@@ -340,7 +341,7 @@ static void backward(const Job *J, const Head *h, i64 b0, i64 b1, i64 j0, i64 j1
   }
 }
 
-static void backward_units(const Job *J, i64 begin, i64 end, char *mem) {
+static void backward_units(const Portion *J, i64 begin, i64 end, char *mem) {
   const i64 m = J->d->m, blocks = ceil_div(J->d->n, QUERIES);
   const i64 step = ceil_div(ceil_div(m, KEYS), J->ranges) * KEYS, each = J->blocks * J->ranges;
   for (i64 u = begin; u < end; u++) {
@@ -355,14 +356,14 @@ static void backward_units(const Job *J, i64 begin, i64 end, char *mem) {
 /* ---- running ---------------------------------------------------------------------------------- */
 
 static void pool_units(void *arg, i64 begin, i64 end) {
-  const Job *J = arg;
+  const Portion *J = arg;
   Slot *s = ty_slot_take(J->slot, J->nslots);
   (J->d->grad ? backward_units : forward_units)(J, begin, end, s->mem);
   ty_slot_leave(s);
 }
 
 /* Units over the pool. cost: microseconds of a head. */
-static void run_units(Job *J, double cost) {
+static void run_units(Portion *J, double cost) {
   const i64 each = J->blocks * J->ranges, n = J->d->batch * each;
   const i64 grain = (i64)TY_MIN(TASK_MICROSECONDS * (double)each / (cost + 0.01), 1e9) + 1;
   ty_pool_run(n, J->nslots == 1 ? n : grain, pool_units, J);
@@ -370,7 +371,7 @@ static void run_units(Job *J, double cost) {
 
 /* The backward pass: heads side by side where there are enough of them, else first the gradients of
 ** queries, by blocks of them, then those of keys and values, by ranges of them. */
-static void run(Job *J, double cost) {
+static void run(Portion *J, double cost) {
   const i64 want = EACH * J->nslots, batch = J->d->batch;
   J->queries = J->keys = true;
   if (J->d->grad && J->nslots > 1 && batch < want) {
@@ -385,7 +386,7 @@ static void run(Job *J, double cost) {
 
 bool ty_attend(const Attend *d, const void *const *x, void *y) {
   const Kern *K = ty_gemm_kern(d->dtype);
-  Job J = {.d = d, .kern = K, .pack = ty_gemm_packer(d->dtype), .y = y, .es = K->size};
+  Portion J = {.d = d, .kern = K, .pack = ty_gemm_packer(d->dtype), .y = y, .es = K->size};
   Slot slot[POOL_MOST + 1];
   J.heads = d->nlead ? d->lead[d->nlead - 1] : 1;
   J.ahead = d->m - d->n;

@@ -7,7 +7,7 @@
 ** only what asks for it by name.
 */
 #include "base/system.h"
-#include "device/machine.h"
+#include "device/cpu/cpu.h"
 
 #include <limits.h>
 #include <stdatomic.h>

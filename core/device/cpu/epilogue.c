@@ -1,6 +1,6 @@
 /*
 ** epilogue.c -- a product with a chain of maps behind it, and products of weights that stay.
-** In:  a product's step and addresses of its operands.  Out: the step's outputs are written.
+** In:  a product and the addresses of its operands.  Out: its outputs are written.
 ** Fails when out of memory; the outputs are then undefined.
 **
 ** The maps are one kernel, from the same machine as any other, and run on a tile of the product as
@@ -20,7 +20,7 @@
 
 typedef struct Epilogue {
   GemmTail tail;
-  const Step *s;
+  const Job *j;
   void *const *buf; /* of the kernel's operands; that of the product is put in for each tile */
   const u64 *scalar;
   i64 rows, cols; /* of the product and its batch */
@@ -82,7 +82,7 @@ static void launch_box(Launch *y, const Launch *l, int noperands, int from, int 
 static bool epilogue_tile(const GemmTail *t, void *tile, i64 stride, i64 row, i64 rows, i64 col,
                           i64 cols) {
   const Epilogue *E = (const Epilogue *)t;
-  const Step *s = E->s;
+  const Job *s = E->j;
   const Launch *l = s->launch;
   const int noperands = s->noperands - 3, nd = l->ni, nrows = s->nrows, p = s->product;
   const i64 esize = ty_dtypes[s->gemm->dtype].bytes;
@@ -116,7 +116,7 @@ static bool epilogue_tile(const GemmTail *t, void *tile, i64 stride, i64 row, i6
 }
 
 /* The list with addresses; false where a number is none that extremes can have. */
-static bool bind_list(const Step *s, void *const *buf, const u64 *scalar, GemmOp *y) {
+static bool bind_list(const Job *s, void *const *buf, const u64 *scalar, GemmOp *y) {
   for (i32 i = 0; i < s->nlist; i++, y++) {
     const ListOp *op = &s->list[i];
     *y = (GemmOp){.kind = op->kind, .cs = op->cs, .rs = op->rs};
@@ -133,13 +133,13 @@ static bool bind_list(const Step *s, void *const *buf, const u64 *scalar, GemmOp
   return true;
 }
 
-bool ty_epilogue_gemm(const Step *s, const void *a, const void *b, const void *panels,
+bool ty_epilogue_gemm(const Job *s, const void *a, const void *b, const void *panels,
                       void *const *buf, const u64 *scalar, void *y) {
   if (!s->kernel) return ty_gemm(s->gemm, a, b, panels, y, NULL);
   GemmOp op[LIST_MOST];
   const GemmList list = {op, s->nlist, s->store};
   Epilogue E = {.tail = {epilogue_tile, s->aside, NULL},
-                .s = s,
+                .j = s,
                 .buf = buf,
                 .scalar = scalar,
                 .rows = s->gemm->batch * s->gemm->m,

@@ -65,7 +65,7 @@ typedef struct Item { /* one product of the batch */
   const char *laid; /* near: it is laid out already; or NULL */
 } Item;
 
-typedef struct Job {
+typedef struct Portion {
   Gemm d;
   Item item; /* the item at hand, or the first */
   const Kern *kern;
@@ -96,7 +96,7 @@ typedef struct Job {
   const char *bpacked;
   Slot *slot;
   int nslots;
-} Job;
+} Portion;
 
 static i64 round_up(i64 n, i64 to) { return (n + to - 1) / to * to; }
 static i64 ceil_div(i64 n, i64 by) { return (n + by - 1) / by; }
@@ -114,7 +114,7 @@ static bool is_far(const Gemm *d, i64 rows, i64 bytes) {
 }
 
 /* Chooses the way, what is packed, and the cut for `threads` threads. `panels`: b's are there. */
-static void job_plan(Job *J, int threads, bool panels) {
+static void job_plan(Portion *J, int threads, bool panels) {
   Gemm *d = &J->d;
   J->kern = ty_gemm_kern(d->dtype);
   J->pack = ty_gemm_packer(d->dtype);
@@ -189,17 +189,17 @@ static void job_plan(Job *J, int threads, bool panels) {
 }
 
 /* Bytes of a thread's scratch before a packed b. The finder comes last of them. */
-static i64 front(const Job *J) {
+static i64 front(const Portion *J) {
   return round_up(J->asize, 64) + round_up(J->ysize, 64) + J->tsize + round_up(J->psize, 64) +
          J->fsize;
 }
 
-static Finder *finder(const Job *J, char *scratch) {
+static Finder *finder(const Portion *J, char *scratch) {
   return J->fsize ? (Finder *)(scratch + front(J) - J->fsize) : NULL;
 }
 
 /* A tile of the item at hand is done. */
-static void done(const Job *J, void *y, i64 stride, i64 i, i64 rows, i64 j, i64 cols) {
+static void done(const Portion *J, void *y, i64 stride, i64 i, i64 rows, i64 j, i64 cols) {
   if (!J->tail->tile(J->tail, y, stride, J->item.row + i, rows, j, cols))
     atomic_store_explicit(J->failed, true, memory_order_relaxed);
 }
@@ -207,7 +207,7 @@ static void done(const Job *J, void *y, i64 stride, i64 i, i64 rows, i64 j, i64 
 /* ---- Tiles ---------------------------------------------------------------------------------- */
 
 /* A panel of nr columns, counted from J->j0, for one block of k. */
-static void pack_panel(const Job *J, char *to, i64 k0, i64 j, Finder *F) {
+static void pack_panel(const Portion *J, char *to, i64 k0, i64 j, Finder *F) {
   const Gemm *d = &J->d;
   const i64 kc = TY_MIN(KC, d->k - k0), w = TY_MIN(J->nr, J->jn - j);
   if (d->bp)
@@ -220,7 +220,7 @@ static void pack_panel(const Job *J, char *to, i64 k0, i64 j, Finder *F) {
 
 /* Packs panels [begin, end) of b. Blocks of k follow each other, in each the panels, in each its
 ** rows. */
-static void pack_b(const Job *J, i64 begin, i64 end, char *scratch) {
+static void pack_b(const Portion *J, i64 begin, i64 end, char *scratch) {
   const i64 panels = ceil_div(J->jn, J->nr), wide = panels * J->nr;
   Finder *F = J->d.bp ? finder(J, scratch) : NULL;
   if (F) F->b.ni = 0;
@@ -231,7 +231,7 @@ static void pack_b(const Job *J, i64 begin, i64 end, char *scratch) {
 }
 
 static void pool_pack(void *arg, i64 begin, i64 end) {
-  const Job *J = arg;
+  const Portion *J = arg;
   Slot *s = ty_slot_take(J->slot, J->nslots);
   pack_b(J, begin, end, s->mem);
   ty_slot_leave(s);
@@ -320,7 +320,7 @@ static void bare(const Kern *K, const Gemm *d, const char *a, const char *b, cha
 }
 
 /* Columns [j, j1) of the block of k at k0, the first panel of them. */
-static void ahead_of(const Job *J, Ahead *A, i64 k0, i64 j, i64 j1) {
+static void ahead_of(const Portion *J, Ahead *A, i64 k0, i64 j, i64 j1) {
   const Gemm *d = &J->d;
   A->rows = TY_MIN(KC, d->k - k0);
   A->w = TY_MIN(J->nr, j1 - j);
@@ -339,7 +339,7 @@ static void ahead_of(const Job *J, Ahead *A, i64 k0, i64 j, i64 j1) {
 }
 
 /* Rows [i0, i1) by columns [j0, j1), counted from J->j0, over all of k. */
-static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
+static void tile(const Portion *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
   const Gemm *d = &J->d;
   const i64 m = i1 - i0, cs = J->cs, rows = J->kern->rows, wide = round_up(J->jn, J->nr);
   const bool tail = J->tail && !J->late, aside = tail && J->tail->aside;
@@ -422,7 +422,7 @@ static void tile(const Job *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
 /* ---- Columns -------------------------------------------------------------------------------- */
 
 /* Rows [i0, i1) of a column product to out; b is contiguous in the compute type. */
-static void column(const Job *J, i64 i0, i64 i1, const char *b, char *out, char *scratch) {
+static void column(const Portion *J, i64 i0, i64 i1, const char *b, char *out, char *scratch) {
   const Gemm *d = &J->d;
   const Kern *K = J->kern;
   const i64 cs = J->cs, lrs = J->depth * (256 / cs); /* a row's stack of lanes, 256 bytes a level */
@@ -469,7 +469,7 @@ static void column(const Job *J, i64 i0, i64 i1, const char *b, char *out, char 
 
 /* The same where a lies column by column: lanes are as many elements as rows are done together, and
 ** nothing is turned. */
-static void column_side(const Job *J, i64 i0, i64 i1, const char *b, char *out, char *scratch) {
+static void column_side(const Portion *J, i64 i0, i64 i1, const char *b, char *out, char *scratch) {
   const Gemm *d = &J->d;
   const Kern *K = J->kern;
   const i64 cs = J->cs, lanes = 256 / cs, level = lanes * SIDE_BYTES;
@@ -490,7 +490,7 @@ static void column_side(const Job *J, i64 i0, i64 i1, const char *b, char *out, 
 
 /* ---- Running -------------------------------------------------------------------------------- */
 
-static void run_units(Job *J, i64 begin, i64 end, char *scratch) {
+static void run_units(Portion *J, i64 begin, i64 end, char *scratch) {
   const Gemm *d = &J->d;
   const i64 across = J->way == TILES ? ceil_div(J->jn, J->nc) : 1;
   const bool tail = J->tail && !J->late;
@@ -522,14 +522,14 @@ static void run_units(Job *J, i64 begin, i64 end, char *scratch) {
 }
 
 static void pool_units(void *arg, i64 begin, i64 end) {
-  const Job *J = arg;
+  const Portion *J = arg;
   Slot *s = ty_slot_take(J->slot, J->nslots);
   run_units(arg, begin, end, s->mem);
   ty_slot_leave(s);
 }
 
 /* A column at places: as a row. */
-static void pack_column(const Job *J, char *scratch) {
+static void pack_column(const Portion *J, char *scratch) {
   const Gemm *d = &J->d;
   Finder *F = finder(J, scratch);
   Places turned = *d->bp;
@@ -540,7 +540,7 @@ static void pack_column(const Job *J, char *scratch) {
 }
 
 /* One item; over the pool, or on this thread with the scratch of `alone`. */
-static void run_item(Job *J, Slot *alone) {
+static void run_item(Portion *J, Slot *alone) {
   const Gemm *d = &J->d;
   for (J->j0 = 0; J->j0 < d->n; J->j0 += J->jc) {
     J->jn = TY_MIN(J->jc, d->n - J->j0);
@@ -562,7 +562,7 @@ static void run_item(Job *J, Slot *alone) {
 }
 
 /* The item at batch index i. */
-static Item item_at(const Job *J, const Item *base, i64 i) {
+static Item item_at(const Portion *J, const Item *base, i64 i) {
   const Gemm *d = &J->d;
   i64 a = 0, b = 0, rest = i;
   for (int l = d->nlead; l-- > 0;) {
@@ -580,7 +580,7 @@ static Item item_at(const Job *J, const Item *base, i64 i) {
 }
 
 /* An item that is one unit and is read as it lies: tiles without the questions. */
-static bool reads_bare(const Job *J) {
+static bool reads_bare(const Portion *J) {
   if (J->list.store && J->d.k > KC) return false; /* y cannot hold sums */
   return J->way == TILES && !J->apack && !J->apitch && !J->bpack && !J->narrow &&
          (!J->tail || J->late) && J->mc >= J->d.m && J->nc >= J->d.n;
@@ -588,8 +588,8 @@ static bool reads_bare(const Job *J) {
 
 /* Items [begin, end) of the batch, each on this thread alone. A slot's scratch then holds the
 ** packed b as well, behind the rest. */
-static void run_items(Job *shared, i64 begin, i64 end, Slot *s) {
-  Job J = *shared;
+static void run_items(Portion *shared, i64 begin, i64 end, Slot *s) {
+  Portion J = *shared;
   const i64 rows = J.d.m, bytes = rows * J.d.n * J.es;
   const bool is_bare = reads_bare(&J);
   const i64 together = J.way == NEAR ? J.near.items : 1;
@@ -613,14 +613,14 @@ static void run_items(Job *shared, i64 begin, i64 end, Slot *s) {
 }
 
 static void pool_items(void *arg, i64 begin, i64 end) {
-  const Job *J = arg;
+  const Portion *J = arg;
   Slot *s = ty_slot_take(J->slot, J->nslots);
   run_items(arg, begin, end, s);
   ty_slot_leave(s);
 }
 
 /* Everything on the caller. */
-static bool run_alone(Job *J) {
+static bool run_alone(Portion *J) {
   const i64 need = front(J) + J->bsize;
   Slot s = {.mem = need ? ty_buf_alloc(need) : NULL};
   if (need && !s.mem) return false;
@@ -630,7 +630,7 @@ static bool run_alone(Job *J) {
 }
 
 /* Over the pool: by items, or inside each item. */
-static bool run_pool(Job *J, int threads, bool by_items, i64 grain) {
+static bool run_pool(Portion *J, int threads, bool by_items, i64 grain) {
   Slot slot[POOL_MOST + 1];
   const int n = TY_MIN(threads, POOL_MOST) + 1;
   const i64 each = round_up(front(J) + (by_items ? J->bsize : 0), 64);
@@ -714,13 +714,13 @@ static void add_blocks(void *arg, i64 begin, i64 end) {
   }
 }
 
-static bool is_deep(const Job *J) {
+static bool is_deep(const Portion *J) {
   return J->way == TILES && J->d.batch == 1 && !J->narrow && J->d.k >= DEEP * KC &&
          J->mc >= J->d.m && J->nc >= J->d.n && !(J->tail && J->tail->aside);
 }
 
 /* Blocks of k are the items of a batch, a chunk of them at a time. */
-static bool run_deep(Job *J) {
+static bool run_deep(Portion *J) {
   const Gemm *d = &J->d;
   const i64 bytes = d->m * d->n * J->cs, all = ceil_div(d->k, KC);
   const i64 chunk = TY_MIN(all, TY_MAX(DEEP, DEEP_BYTES / bytes));
@@ -751,7 +751,7 @@ static bool run_deep(Job *J) {
 static __attribute__((noinline)) bool run_planned(const Gemm *d, const void *a, const void *b,
                                                   const void *panels, void *y,
                                                   const GemmTail *tail) {
-  Job J;
+  Portion J;
   double item;
   bool ok;
   _Atomic bool failed;
@@ -800,7 +800,7 @@ bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, vo
 /* ---- Panels made ahead ----------------------------------------------------------------------- */
 
 /* As job_plan lays them out when b is packed whole. */
-static void panels_plan(Job *J, const Gemm *d) {
+static void panels_plan(Portion *J, const Gemm *d) {
   J->d = *d;
   J->tail = NULL;
   ty_gemm_merge(&J->d);
@@ -811,7 +811,7 @@ static void panels_plan(Job *J, const Gemm *d) {
 
 i64 ty_gemm_panels(const Gemm *d) {
   if (d->amx) return ty_amx_panels(d);
-  Job J;
+  Portion J;
   if (!d->batch || !d->m || !d->n || !d->k || d->bp) return 0;
   for (int l = 0; l < d->nlead; l++)
     if (d->lead[l] != 1 && d->bbs[l]) return 0; /* not one b */
@@ -825,7 +825,7 @@ void ty_gemm_pack(const Gemm *d, const void *b, void *panels) {
     ty_amx_pack(d, b, panels);
     return;
   }
-  Job J;
+  Portion J;
   panels_plan(&J, d);
   J.item.b = b;
   J.bpacked = panels;

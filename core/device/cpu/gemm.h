@@ -4,7 +4,7 @@
 #ifndef TY_GEMM_H
 #define TY_GEMM_H
 
-#include "device/machine.h"
+#include "device/cpu/cpu.h"
 
 #include <stdatomic.h>
 

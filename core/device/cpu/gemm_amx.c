@@ -394,7 +394,7 @@ static void pack_panel(const Unit *U, u16 *y, const u16 *b, i64 rs, i64 cs, i64 
 
 /* ---- Running ---------------------------------------------------------------------------------- */
 
-typedef struct Job {
+typedef struct Portion {
   Gemm d;
   const Unit *unit;
   const u16 *a, *b;
@@ -411,7 +411,7 @@ typedef struct Job {
   i64 asize, ysize, tsize; /* bytes of scratch: a block of a, sums, a tile that y cannot hold */
   Slot *slot;
   int nslots;
-} Job;
+} Portion;
 
 /* Where item i of the batch begins in a and b. */
 static void item_at(const Gemm *d, i64 i, i64 *a, i64 *b) {
@@ -422,11 +422,11 @@ static void item_at(const Gemm *d, i64 i, i64 *a, i64 *b) {
   }
 }
 
-static i64 panels_of(const Job *J) { return ceil_div(J->jn, PANEL); }
+static i64 panels_of(const Portion *J) { return ceil_div(J->jn, PANEL); }
 
 /* Panels [begin, end) of the items at hand. */
 static void pack_panels(void *arg, i64 begin, i64 end) {
-  const Job *J = arg;
+  const Portion *J = arg;
   const Gemm *d = &J->d;
   const i64 panels = panels_of(J);
   for (i64 u = begin; u < end; u++) {
@@ -438,7 +438,7 @@ static void pack_panels(void *arg, i64 begin, i64 end) {
 }
 
 /* Sums of m rows from a and of n columns whose panels begin at b. */
-static void sum(const Job *J, const u16 *a, i64 m, const u16 *b, i64 n, float *y, u16 *block) {
+static void sum(const Portion *J, const u16 *a, i64 m, const u16 *b, i64 n, float *y, u16 *block) {
   const Gemm *d = &J->d;
   const i64 yrs = J->nc + TILE_COLS; /* rows a power of two apart would share a set of L1 */
   for (i64 s = 0; s < J->steps; s += KSTEPS) {
@@ -461,7 +461,7 @@ static void sum(const Job *J, const u16 *a, i64 m, const u16 *b, i64 n, float *y
   }
 }
 
-static void run_units(Job *J, i64 begin, i64 end, char *scratch) {
+static void run_units(Portion *J, i64 begin, i64 end, char *scratch) {
   const Gemm *d = &J->d;
   const i64 down = ceil_div(d->m, J->mc), across = ceil_div(J->jn, J->nc);
   const bool aside = J->tsize > 0;
@@ -486,14 +486,14 @@ static void run_units(Job *J, i64 begin, i64 end, char *scratch) {
 }
 
 static void pool_units(void *arg, i64 begin, i64 end) {
-  Job *J = arg;
+  Portion *J = arg;
   Slot *s = ty_slot_take(J->slot, J->nslots);
   run_units(J, begin, end, s->mem);
   ty_slot_leave(s);
 }
 
 /* Units, cut smaller where threads would have none. */
-static void job_cut(Job *J, int threads) {
+static void job_cut(Portion *J, int threads) {
   const Gemm *d = &J->d;
   J->mc = round_up(ceil_div(d->m, ceil_div(d->m, MC)), 2 * TILE_ROWS);
   J->nc = round_up(ceil_div(d->n, ceil_div(d->n, NC)), PANEL);
@@ -510,7 +510,7 @@ static void job_cut(Job *J, int threads) {
 }
 
 /* The batch, as many items and columns at a time as panels are packed. */
-static void run_all(Job *J, int threads, i64 items, i64 columns, bool made) {
+static void run_all(Portion *J, int threads, i64 items, i64 columns, bool made) {
   const Gemm *d = &J->d;
   for (J->first = 0; J->first < d->batch; J->first += items)
     for (J->j0 = 0; J->j0 < d->n; J->j0 += columns) {
@@ -537,7 +537,7 @@ static bool one_b(const Gemm *d) {
 bool ty_amx_gemm(const Gemm *d, const void *a, const void *b, const void *panels, void *y,
                  const GemmTail *tail) {
   Slot slot[POOL_MOST + 1];
-  Job J = {.d = *d, .a = a, .b = b, .y = y, .tail = tail, .slot = slot};
+  Portion J = {.d = *d, .a = a, .b = b, .y = y, .tail = tail, .slot = slot};
   if (!(J.unit = the_unit())) return false;
   atomic_init(&J.failed, false);
   ty_gemm_merge(&J.d);
@@ -586,7 +586,7 @@ i64 ty_amx_panels(const Gemm *d) {
 
 void ty_amx_pack(const Gemm *d, const void *b, void *panels) {
   if (!the_unit()) return;
-  Job J = {.d = *d, .unit = the_unit(), .b = b, .jn = d->n, .packed = panels};
+  Portion J = {.d = *d, .unit = the_unit(), .b = b, .jn = d->n, .packed = panels};
   J.steps = ceil_div(d->k, STEP);
   pack_panels(&J, 0, panels_of(&J));
 }

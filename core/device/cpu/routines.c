@@ -9,7 +9,7 @@
 ** So ascending puts NaNs last and descending puts them first. Both are stable: equal elements stay
 ** in the order in which they came.
 */
-#include "device/machine.h"
+#include "device/cpu/cpu.h"
 
 enum {
   SHORT = 32,                /* rows up to this are sorted by insertion */

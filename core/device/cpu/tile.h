@@ -6,7 +6,7 @@
 #ifndef TY_TILE_H
 #define TY_TILE_H
 
-#include "device/machine.h"
+#include "device/cpu/cpu.h"
 
 /* Elements of a tile: divides BLOCK, a multiple of the lanes and of COL_LANES. */
 #define TILE_MIN 256

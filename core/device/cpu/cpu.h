@@ -1,31 +1,10 @@
 /*
-** machine.h -- what a machine is: a struct of a few functions over loop programs; and the two
-** things beside it that execute steps of a plan: matrix products and host routines.
+** cpu.h -- the CPU as a device: its two machines, products, attention, host routines.
 */
-#ifndef TY_MACHINE_H
-#define TY_MACHINE_H
+#ifndef TY_CPU_H
+#define TY_CPU_H
 
-#include "ir/product.h"
-#include "ir/program.h"
-
-struct Machine {
-  const char *name;
-  /* A kernel for the program, which is copied. NULL: out of memory, or not a program for this
-  ** machine. */
-  Kernel *(*make)(const Program *p);
-  /* Runs the whole domain, splitting it over the pool. False: out of memory, and nothing was
-  ** written. Operands that are written may share memory with operands that are read only when
-  ** both are accessed by the same strides and start and have the same element size (an element
-  ** is read before it is written). */
-  bool (*run)(const Kernel *k, const Run *r);
-  /* Gets hold of the memory that a run of k with this launch will want from the calling thread,
-  ** and keeps it: later runs then cannot fail. Reservations do not shrink: all steps of a plan
-  ** are reserved before the first one overwrites a tensor in place. False: out of memory. NULL:
-  ** no such promise is given, and plans write in place only where nothing that can fail follows. */
-  bool (*reserve)(const Kernel *k, const Launch *l);
-  void (*drop)(Kernel *k);
-  size_t (*bytes)(const Kernel *k);
-};
+#include "device/device.h"
 
 extern const Machine ty_machine_tile;
 extern const Machine ty_machine_x64;         /* x86-64 with AVX2 or AVX-512 */

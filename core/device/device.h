@@ -1,0 +1,77 @@
+/*
+** device.h -- a device: memory, what runs loop programs on it, and what carries out jobs.
+**
+** Devices have numbers, which types carry (type.h): 0 is the CPU. An address that a device gives out means
+** something to that device alone: whoever reads elements elsewhere asks for a copy (ty_tensor_read).
+** A device may work later than its functions return. It keeps the order of calls as far as memory tells it: a call
+** finds what earlier ones wrote, and what is freed stays as it is until those before are done with it. What a call
+** was given, but for memory of the device and kernels, is the caller's again when it returns.
+*/
+#ifndef TY_DEVICE_H
+#define TY_DEVICE_H
+
+#include "ir/job.h"
+
+/* What runs loop programs. */
+struct Machine {
+  const char *name;
+  /* A kernel for the program, which is copied. NULL: out of memory, or not a program for this
+  ** machine. */
+  Kernel *(*make)(const Program *p);
+  /* Runs the whole domain, splitting it over the pool. False: out of memory, and nothing was
+  ** written. Operands that are written may share memory with operands that are read only when
+  ** both are accessed by the same strides and start and have the same element size (an element
+  ** is read before it is written). */
+  bool (*run)(const Kernel *k, const Run *r);
+  /* Gets hold of the memory that a run of k with this launch will want from the calling thread,
+  ** and keeps it: later runs then cannot fail. Reservations do not shrink: all steps of a plan
+  ** are reserved before the first one overwrites a tensor in place. False: out of memory. NULL:
+  ** no such promise is given, and plans write in place only where nothing that can fail follows. */
+  bool (*reserve)(const Kernel *k, const Launch *l);
+  void (*drop)(Kernel *k);
+  size_t (*bytes)(const Kernel *k);
+};
+
+typedef struct Device {
+  const char *name;
+  const Machine *machine;
+  const Machine *portable; /* stands in where that one refuses a program; or NULL */
+  /* Memory. NULL: there is none left. */
+  void *(*allocate)(i64 bytes);
+  void (*free)(void *p, i64 bytes);
+  /* Copies from the CPU's memory; to it, where the bytes have arrived on return; and within the device. False: the
+  ** device has failed, as *err says. */
+  bool (*in)(void *to, const void *from, i64 bytes, const char **err);
+  bool (*out)(void *to, const void *from, i64 bytes, const char **err);
+  bool (*across)(void *to, const void *from, i64 bytes, const char **err);
+  /* All that was asked for is done. */
+  bool (*wait)(const char **err);
+  /* Whether it carries out such jobs. What it refuses, and programs that no machine of its takes, the CPU does
+  ** with copies of the operands. */
+  bool (*takes)(const Job *j);
+  /* buf: an address for each operand, NULL for one that is not there. panels: of b, or NULL. False: out of memory,
+  ** and outputs are undefined; or *err says what else. */
+  bool (*perform)(const Job *j, void *const *buf, const u64 *scalar, const void *panels,
+                  const char **err);
+  /* b of a product in the layout that kernels read, packed ahead for one that serves many products: its bytes, 0
+  ** where that would not save a noticeable share. NULL: not here. */
+  i64 (*panels)(const Gemm *d);
+  void (*pack)(const Gemm *d, const void *b, void *panels);
+} Device;
+
+extern const Device *ty_devices[DEVICES_MAX]; /* by number */
+#define ty_cpu (ty_devices[0])
+
+/* Adds a device, which stays for ever. This is how other shared objects bring theirs: the function's address is in
+** Lua's registry under DEVICE_KEY, as a light userdata. version: what this header said when they were compiled. Gives
+** the CPU's device, for what they leave to it; NULL: not added, *err says why. A name that is there is not added
+** again: its device goes on. */
+#define DEVICE_VERSION 1
+#define DEVICE_KEY "tycho.device"
+typedef const Device *DeviceRegister(u32 version, const Device *d, const char **err);
+DeviceRegister ty_device_register;
+
+/* The CPU's device, ready. */
+void ty_cpu_open(void);
+
+#endif

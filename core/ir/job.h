@@ -1,0 +1,58 @@
+/*
+** job.h -- jobs: what steps of a plan do that are no loop programs. Products, attention, sorts, searches, scatters
+** and copies as data: a device is given the addresses of a job's operands and carries it out (device/device.h).
+*/
+#ifndef TY_JOB_H
+#define TY_JOB_H
+
+#include "ir/graph.h"
+#include "ir/product.h"
+#include "ir/program.h"
+
+typedef enum {
+  JOB_PRODUCT, /* a b y, then the operands of the epilogue's kernel, y among them */
+  JOB_ATTEND,  /* those of ATTEND or ATTEND_GRAD, then y */
+  JOB_SORT,    /* a y */
+  JOB_SEARCH,  /* sorted values y */
+  JOB_SCATTER, /* index src y, which holds the base already */
+  JOB_COPY,    /* from to */
+  JOB_TO,      /* the same, from one device to another: the engine's own */
+  JOB_COUNT
+} JobKind;
+
+/* An operation of an epilogue that is a list (GemmOp), its operand still by number. */
+typedef struct ListOp {
+  u8 kind; /* GemmOpKind; MAX stands for RELU too */
+  i8 cs;
+  i16 operand, scalar; /* of the program; both -1: the constant imm */
+  i64 rs, start;       /* start: in bytes */
+  u64 imm;
+} ListOp;
+enum { LIST_MOST = 8 };
+
+typedef struct Job {
+  u8 kind;
+  u8 noperands;
+  u8 nscalar; /* numbers that it is given, as the epilogue's kernel counts them */
+  /* PRODUCT */
+  bool blas;
+  bool listed;
+  bool aside; /* y's elements are not as wide as the product's */
+  Gemm *gemm;
+  i64 start[2]; /* of a and b, in bytes */
+  /* ... and what follows: the maps as a kernel over the launch, NULL where there are none; `machine` runs it. */
+  const Machine *machine;
+  const Kernel *kernel;
+  const Launch *launch;
+  i32 product;      /* the operand that is the product, laid out row-major in the launch */
+  i32 nrows;        /* so many dims of the launch are rows of the product, the rest columns */
+  ListOp *list;     /* the same as a list, where it is `listed` */
+  i32 nlist, store; /* store: as in GemmList */
+  Attend *attend;   /* ATTEND */
+  const Node *
+      node; /* SORT, SEARCH, SCATTER: the node; COPY: an INPUT whose elements do not lie in order, or NULL */
+  const Type *type; /* types of the node's operands */
+  i64 bytes;        /* COPY and TO, in order */
+} Job;
+
+#endif
