@@ -435,7 +435,7 @@ describe("windows that are read where they lie", function()
         local x = ty.from_ptr(p, { 1, many, size, size }, "f32")
         for _, k in ipairs { 1, 2, 3, 5 } do
           for _, o in ipairs { 1, 5, 25 } do
-            local w = ty.randn(o, many, k, k)
+            local w = ty.randn(o, many, k, k, { device = x.device })
             H.same(copied(x, w, 0, 1, 1), ty.conv2d(x, w))
             for padding = 1, 2 do
               local function f(a, b) return ty.conv2d(a, b, { padding = padding }) end

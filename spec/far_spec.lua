@@ -4,6 +4,7 @@ local far = require "spec.far"
 local ty = H.ty
 
 local probe = far.loaded and it or pending
+ty.device "cpu" -- also where FAR_DEFAULT says otherwise: here both are asked for by name
 
 --- A process of its own on far: what it prints.
 local function run(environment, program)
@@ -11,7 +12,7 @@ local function run(environment, program)
   local f = assert(io.open(file, "w"))
   f:write(program)
   f:close()
-  local p = assert(io.popen(("cd '%s.' && %s luajit -e 'package.path = \"./?.lua;\" .. package.path' '%s' 2>&1")
+  local p = assert(io.popen(("cd '%s.' && %s env -u FAR_DEFAULT luajit -e 'package.path = \"./?.lua;\" .. package.path' '%s' 2>&1")
     :format(H.root, environment, file)))
   local text = p:read "*a"
   p:close()

@@ -309,7 +309,7 @@ function M.raises(fn, ...)
   local ok, message = pcall(fn, ...)
   if ok then error("no error was raised", 2) end
   if type(message) ~= "string" then error("an error that is no text: " .. tostring(message), 2) end
-  return (message:gsub("^[^\n]-:%d+: ", ""))
+  return (message:gsub("^[^\n]-:%d+: ", ""):gsub("@" .. ty.device(), "")) -- types name another device than the CPU
 end
 
 -- Modes ------------------------------------------------------------------------------------------------------------

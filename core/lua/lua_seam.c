@@ -15,8 +15,10 @@ static bool seam_is_tensor(lua_State *L, int i) { return ty_lua_test(L, i) != NU
 static void *seam_make(lua_State *L, const Type *t) {
   State *S = ty_lua_state(L);
   if (!ty_type_fits(t)) return NULL;
+  Type here = *t;
+  here.device = 0; /* it is written through its address */
   Tensor *y = ty_lua_push(L);
-  if (TY_LUA_TRY(L, S, ty_tensor_from(S, y, t, NULL))) return y->st->buf->data;
+  if (TY_LUA_TRY(L, S, ty_tensor_from(S, y, &here, NULL))) return y->st->buf->data;
   lua_pop(L, 1);
   return NULL;
 }

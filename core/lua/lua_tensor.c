@@ -152,7 +152,12 @@ static int l_tensor(lua_State *L) {
     return ty_lua_error(L, "%s: data must be a table, a number or a boolean, got %s", who,
                         ty_lua_show(L, 1));
   const Tensor *y = ty_lua_nested(L, S, who, 1, dtype);
-  if (t.device) TY_LUA_MUST(L, S, ty_record_to(S, y, t.device, ty_lua_push(L)));
+  if (t.device) { /* the elements lie there from the beginning: no plan moves them */
+    Type there = y->type;
+    there.device = t.device;
+    Tensor *own = ty_lua_push(L);
+    TY_LUA_MUST(L, S, ty_tensor_from(S, own, &there, ty_tensor_read(S, y)));
+  }
   return ty_lua_created(L, who);
 }
 
@@ -174,7 +179,7 @@ static int l_from_address(lua_State *L) {
   const char *who = "from_ptr";
   State *S = ty_lua_enter(L);
   void *p = lua_touserdata(L, 1);
-  Type t = {.dtype = S->default_dtype, .device = S->default_device};
+  Type t = {.dtype = S->default_dtype}; /* memory with an address is the CPU's */
   if (lua_type(L, 1) == LUA_TNUMBER) p = (void *)(uintptr_t)lua_tonumber(L, 1);
   else if (!lua_islightuserdata(L, 1))
     return ty_lua_error(L, "%s: argument 1 must be a pointer, got %s", who, ty_lua_show(L, 1));

@@ -184,6 +184,7 @@ bool ty_rule_reshape(State *S, const Tensor *x, const Type *t, Tensor *y) {
   i64 strides[MAX_RANK] = {0};
   Type to = *t;
   to.dtype = x->type.dtype;
+  to.device = x->type.device;
   if (ty_tensor_reshape(x, &to, strides)) {
     ty_tensor_view(y, x, &to, x->offset, strides);
     return true;

@@ -29,7 +29,8 @@ return function(ty, check, row)
     if mask then s = mask.dtype == "bool" and where(mask, s, -INF) or s + mask end
     local n, m = q:size(-2), k:size(-2)
     if o.causal then -- query i sees the keys up to i + m - n
-      local rows, columns = ty.arange(n, { dtype = "i64" }), ty.arange(m, { dtype = "i64" })
+      local whole = { dtype = "i64", device = q.device }
+      local rows, columns = ty.arange(n, whole), ty.arange(m, whole)
       s = where((rows + (m - n)):unsqueeze(2):ge(columns), s, -INF)
     end
     local top = s:detach():max(-1, true)
@@ -134,7 +135,7 @@ return function(ty, check, row)
     local dtype, causal = q.dtype, opts.causal or false
     local scale = opts.scale or 1 / math.sqrt(max(q:size(-1), 1))
     if halves[dtype] then q, k, v = q:to("f32"), k:to("f32"), v:to("f32") end
-    local key = dropout > 0 and ty.randint(-2 ^ 31, 2 ^ 31 - 1, { 2 }, { dtype = "i32" }) or nil
+    local key = dropout > 0 and ty.randint(-2 ^ 31, 2 ^ 31 - 1, { 2 }, { dtype = "i32", device = q.device }) or nil
     local y
     if mask and mask.requires_grad or key and level(q) + level(k) + level(v) + level(key) > 0 then
       y = attend_whole(q, k, v, { mask = mask, causal = causal, scale = scale, dropout = dropout })

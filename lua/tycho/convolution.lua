@@ -329,7 +329,7 @@ return function(ty, check, row)
     if not starts then return tap end
     local first
     for i = 1, #starts do
-      local own = ty.tensor(starts[i], { dtype = tap.dtype })
+      local own = ty.tensor(starts[i], { dtype = tap.dtype, device = tap.device })
       for _ = i + 1, #starts do own = own:unsqueeze(-1) end
       first = first and first * kernel[i] + own or own
     end
@@ -339,7 +339,7 @@ return function(ty, check, row)
   --- Windows that share no element: each place of a window gets g, or 0 where an earlier one was the largest. whole: no
   --- element lies outside.
   local function spread_apart(x, view_of, kernel, y, g, whole, starts)
-    local dx = (whole and ty.empty or ty.zeros)(x.shape, { dtype = g.dtype })
+    local dx = (whole and ty.empty or ty.zeros)(x.shape, { dtype = g.dtype, device = g.device })
     local from, to = view_of(x), view_of(dx)
     local tap = first_taps(from, kernel, y)
     tap = tap and inner_taps(tap, y, kernel, starts)
@@ -358,13 +358,13 @@ return function(ty, check, row)
       for k = d + 1, x.ndim do below = below * sizes[k] end
       local within = i == 1 and tap or tap % kernel[i]
       if i > 1 then tap = (tap - within) / kernel[i] tap = tap:to("i64") end
-      local first = ty.arange(y:size(d), { dtype = "i64" }) * stride[i]
+      local first = ty.arange(y:size(d), { dtype = "i64", device = y.device }) * stride[i]
       for _ = i + 1, n do first = first:unsqueeze(-1) end
       local here = (within * dilation[i] + first) * below
       at = at and at + here or here
     end
     local lead = x.ndim - n
-    local dx = ty.zeros(x.shape, { dtype = g.dtype }):flatten(lead + 1, -1)
+    local dx = ty.zeros(x.shape, { dtype = g.dtype, device = g.device }):flatten(lead + 1, -1)
     at = (at:flatten(lead + 1, -1) + 1):clamp(1, dx:size(-1)) -- it is there anyway: so that captures can see that
     dx = dx:scatter_add(-1, at, g:flatten(lead + 1, -1))
     return dx:unflatten(-1, { unpack(sizes, lead + 1) })
@@ -434,7 +434,7 @@ return function(ty, check, row)
         return fold(windows(pad(g, n, before, beyond, 0), n, kernel, stride, dilation), n, kernel, ty.add, sum_of)
       end
       local whole = g:numel() * product(kernel) == product(sizes)
-      local dx = (whole and ty.empty or ty.zeros)(sizes, { dtype = g.dtype })
+      local dx = (whole and ty.empty or ty.zeros)(sizes, { dtype = g.dtype, device = g.device })
       local to = windows(dx, n, kernel, stride, dilation)
       each_tap(kernel, function(_, index) to[index] = g end)
       return pad(dx, n, back, behind, 0)
@@ -457,7 +457,7 @@ return function(ty, check, row)
       else
         local sizes = { outs[i] }
         for k = i + 1, n do sizes[k - i + 1] = 1 end
-        y = y / ty.tensor(counts, { dtype = y.dtype }):reshape(sizes)
+        y = y / ty.tensor(counts, { dtype = y.dtype, device = y.device }):reshape(sizes)
       end
     end
     if whole ~= 1 then y = y / whole end
@@ -515,7 +515,7 @@ return function(ty, check, row)
   local function first_max(x, d, keep)
     return ruled(function(v) return v:max(d, keep) end, x, function(v, _, g)
       if not keep then g = g:unsqueeze(d) end
-      return ty.zeros(v.shape, { dtype = g.dtype }):scatter(d, v:argmax(d, true), g)
+      return ty.zeros(v.shape, { dtype = g.dtype, device = g.device }):scatter(d, v:argmax(d, true), g)
     end)
   end
 
@@ -580,7 +580,7 @@ return function(ty, check, row)
   local function places(x, d, list)
     local index = {}
     for i = 1, #list do index[i] = list[i] + 1 end
-    return x:index_select(d, ty.tensor(index, { dtype = "i64" }))
+    return x:index_select(d, ty.tensor(index, { dtype = "i64", device = x.device }))
   end
 
   --- The nearest place below each output's.
@@ -610,7 +610,7 @@ return function(ty, check, row)
     local sizes = { out }
     for _ = d + 1, x.ndim do sizes[#sizes + 1] = 1 end
     local a, b = places(x, d, low), places(x, d, high)
-    return a + (b - a) * ty.tensor(share, { dtype = x.dtype }):reshape(sizes)
+    return a + (b - a) * ty.tensor(share, { dtype = x.dtype, device = x.device }):reshape(sizes)
   end
 
   --- Another number of places in each dim behind batch and channels.

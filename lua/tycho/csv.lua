@@ -101,7 +101,7 @@ return function(C, add, check)
       local whole = first.index == 1 and first.matrix:size(2) == #chosen
       return (whole and first.matrix or first.matrix:narrow(2, first.index, #chosen)):to(dtype)
     end
-    local y, k = ty.zeros({ self.rows, #chosen }, { dtype = dtype }), 1
+    local y, k = ty.zeros({ self.rows, #chosen }, { dtype = dtype, device = "cpu" }), 1
     while k <= #chosen do -- columns that lie together are converted together, and nothing is held twice
       local p, last = self.place[chosen[k]], k
       while p and last < #chosen do
@@ -261,7 +261,7 @@ return function(C, add, check)
     for i, name in ipairs(names) do rank[name] = i end
     for i, name in ipairs(entry.names) do map[i] = rank[name] end
     if #names == 0 then return entry.codes, names end
-    return ty.tensor(map, { dtype = "i64" }):index_select(1, entry.codes), names
+    return ty.tensor(map, { dtype = "i64", device = entry.codes.device }):index_select(1, entry.codes), names
   end
 
   local function read(who, path, text, opts)

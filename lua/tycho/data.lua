@@ -128,7 +128,7 @@ function Dataset:get(i)
     fail("get", "sample %s of %d", type(i) == "number" and ("%.14g"):format(i) or show(i), n)
   end
   if i < 0 then i = n + 1 + i end
-  local reader = self:reader(ty.tensor({ i }, { dtype = "i64" }), { workers = 0, ahead = 1 })
+  local reader = self:reader(ty.tensor({ i }, { dtype = "i64", device = "cpu" }), { workers = 0, ahead = 1 })
   local values, why = reader:one()
   if reader.close then reader.close() end -- its memory is more than Lua's collector knows
   if not values then return nil, why end
@@ -138,12 +138,12 @@ end
 --- An index list of the user's as an i64 tensor that lies within 1..n.
 local function indices_of(who, list, n)
   if type(list) == "table" and not is_tensor(list) then
-    list = check.named(who, "tensor", ty.tensor, list, { dtype = "i64" })
+    list = check.named(who, "tensor", ty.tensor, list, { dtype = "i64", device = "cpu" })
   end
   if not is_tensor(list) or list.ndim ~= 1 or not list.dtype:find("^[iu]%d") then
     fail(who, "argument 1 must be a list of sample numbers, got %s", show(list))
   end
-  list = list:to("i64")
+  list = list:to("i64"):to("cpu")
   if list:numel() > 0 and (list:min():item() < 1 or list:max():item() > n) then
     fail(who, "sample numbers go from 1 to %d, got %.14g to %.14g", n, list:min():item(), list:max():item())
   end
@@ -158,8 +158,8 @@ local Memory = kind_of_dataset()
 local function rows_of(x, order, at, n)
   if is_tensor(x) then
     if not order then return x:narrow(1, at, n) end
-    if x:is_contiguous() and not x.requires_grad then return C.rows(x, order, at, n) end
-    return x:index_select(1, order:narrow(1, at, n))
+    if x:is_contiguous() and not x.requires_grad and x.device == "cpu" then return C.rows(x, order, at, n) end
+    return x:index_select(1, order:narrow(1, at, n):to(x.device))
   end
   local y = {}
   for i = 1, n do y[i] = x[order and order:get(at + i - 1) or at + i - 1] end
@@ -285,7 +285,7 @@ function Files:reader(order, opts)
   local labels, paths, plan, first = self.labels, self.paths, {}, 1
   for k, v in pairs(self.plan) do plan[k] = v end
   plan.workers, plan.capacity = opts.workers, min(opts.ahead, AHEAD)
-  order = order or ty.range(1, self.size):to("i64")
+  order = order or ty.range(1, self.size, 1, { dtype = "i64", device = "cpu" })
   if labels then labels = labels:index_select(1, order) end
   local at, ring, dtype, spare = 1, nil, self.dtype, opts.spare or {}
   --- The ring opens with the first sample, so that a reader can be set forward before. It copies the paths: where few
@@ -369,7 +369,7 @@ function M.images(dir, opts)
     end
   end
   if #folders > 0 and #labels > 0 then
-    ds.classes, ds.labels = folders, ty.tensor(labels, { dtype = "i64" })
+    ds.classes, ds.labels = folders, ty.tensor(labels, { dtype = "i64", device = "cpu" })
   else
     for _, name in ipairs(images_in(names)) do ds.paths[#ds.paths + 1] = dir .. "/" .. name end
   end
@@ -392,7 +392,7 @@ function M.records(path, opts)
   local offset, dtype = opts.offset or 0, opts.dtype or "u8"
   if offset < 0 or offset % 1 ~= 0 then fail(who, "option offset must be a number of bytes, got %.14g", offset) end
   local bytes = (tonumber(dtype:match("%d+$")) or 8) / 8
-  check.named(who, "zeros", ty.zeros, { 0 }, { dtype = dtype }) -- knows the names of dtypes
+  check.named(who, "zeros", ty.zeros, { 0 }, { dtype = dtype, device = "cpu" }) -- knows the names of dtypes
   for _, n in ipairs(opts.shape) do bytes = bytes * n end
   if bytes > 2 ^ 40 then fail(who, "a record of %.14g bytes", bytes) end
   local size, why = C.file_size(path)
@@ -514,7 +514,7 @@ function Dataset:split(fractions, seed)
   if seed ~= nil and (type(seed) ~= "number" or seed % 1 ~= 0) then
     fail("split", "the seed must be a whole number, got %s", show(seed))
   end
-  local order = seed and C.shuffle(self.size, seed, 0) or ty.range(1, self.size):to("i64")
+  local order = seed and C.shuffle(self.size, seed, 0) or ty.range(1, self.size, 1, { dtype = "i64", device = "cpu" })
   local parts, sum, from = {}, 0, 0
   for i, share in ipairs(fractions) do
     if type(share) ~= "number" or share < 0 or share ~= share then

@@ -270,7 +270,7 @@ return function(ty, define)
       for k, w in ipairs(watched) do given[k] = core.got(back, k, w) or ty.zeros_like(w) end
       return unpack(given, 1, #watched)
     end)
-    local rows = { each(ty.eye(count, { dtype = y.dtype }):reshape(count, unpack(shape))) }
+    local rows = { each(ty.eye(count, { dtype = y.dtype, device = y.device }):reshape(count, unpack(shape))) }
     for k, w in ipairs(watched) do
       local dims = { unpack(shape) }
       for _, size in ipairs(w.shape) do dims[#dims + 1] = size end
@@ -397,7 +397,7 @@ return function(ty, define)
       for i = 1, #list do check.tensor("custom_grad", i, list[i]) end
       local kept, like = keep(saved), {}
       local found = results_in(saved, kept, list, {}, {})
-      for i, r in ipairs(list) do like[i] = { r.shape, { dtype = r.dtype } } end
+      for i, r in ipairs(list) do like[i] = { r.shape, { dtype = r.dtype, device = r.device } } end
       local n = args.n
       local results = taped(args, list, function(gradients, back)
         local now = kept

@@ -51,7 +51,7 @@ return function(M, C, add, check)
     if not FLOATS[dtype] then return x end
     local n = x:numel()
     if n <= PART then return x:to(dtype) / 255 end
-    local y, flat = ty.zeros(x.shape, { dtype = dtype }), x:reshape(n)
+    local y, flat = ty.zeros(x.shape, { dtype = dtype, device = x.device }), x:reshape(n)
     local to = y:reshape(n)
     for i = 1, n, PART do
       local bytes = flat:narrow(1, i, math.min(PART, n + 1 - i)):to(dtype)
@@ -136,7 +136,7 @@ return function(M, C, add, check)
     if pad < 0 or pad % 1 ~= 0 then fail(who, "option padding must be a whole number from 0") end
     local rows = math.ceil(n / columns)
     local height, width = rows * (h + pad) + pad, columns * (w + pad) + pad
-    local sheet = ty.full({ c, height, width }, opts.value or 0, { dtype = x.dtype })
+    local sheet = ty.full({ c, height, width }, opts.value or 0, { dtype = x.dtype, device = x.device })
     for i = 1, n do
       local top = math.floor((i - 1) / columns) * (h + pad) + pad
       local left = (i - 1) % columns * (w + pad) + pad

@@ -24,7 +24,7 @@ return function(ty, grad)
   local function t(x) return x:transpose(-2, -1) end
   local function sum(a, b) return a and b and a + b or a or b end
   local function half_symmetric(x) return (x + t(x)) * 0.5 end
-  local function eye(n, like) return ty.eye(n, { dtype = like.dtype }) end
+  local function eye(n, like) return ty.eye(n, { dtype = like.dtype, device = like.device }) end
 
   --- The strictly lower triangle, and half of the diagonal.
   local function half_lower(x) return (x:tril() + x:tril(-1)) * 0.5 end

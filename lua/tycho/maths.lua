@@ -389,7 +389,7 @@ return function(ty, check, row)
     if classes < 0 then fail(who, "argument 2 (classes) must not be negative, got %g", classes) end
     local sizes = index.shape
     sizes[#sizes + 1] = classes
-    local zeros = check.named(who, "zeros", ty.zeros, sizes, { dtype = "i64" })
+    local zeros = check.named(who, "zeros", ty.zeros, sizes, { dtype = "i64", device = index.device })
     return check.named(who, "scatter", ty.scatter, zeros, -1, index:unsqueeze(-1), 1)
   end
 

@@ -238,7 +238,7 @@ end
 
 ---------------------------------------------------------------------------------------------------------- SGD
 
-local function zeros(p) return ty.zeros(p.shape, { dtype = p.dtype }) end
+local function zeros(p) return ty.zeros(p.shape, { dtype = p.dtype, device = p.device }) end
 
 --- The gradient with weight decay as a part of it.
 local function decayed(g, p, grad)
@@ -357,7 +357,7 @@ optimizer("RMSprop", {
 optimizer("Adagrad", {
   defaults = { lr = 0.01, lr_decay = 0, eps = 1e-10, weight_decay = 0, initial_accumulator = 0 },
   start = function(g, p)
-    return { step = 0, sum = ty.full(p.shape, g.initial_accumulator, { dtype = p.dtype }) }
+    return { step = 0, sum = ty.full(p.shape, g.initial_accumulator, { dtype = p.dtype, device = p.device }) }
   end,
   update = function(g, p, grad, s)
     grad = decayed(g, p, grad)
@@ -491,7 +491,7 @@ local function snapshot(opt)
       if p.grad ~= nil then
         list[#list + 1] = { false, false, p, p:clone() }
         local s = g.state[i]
-        if type(s.step) == "number" then s.step = ty.tensor(s.step, { dtype = "f64" }) end
+        if type(s.step) == "number" then s.step = ty.tensor(s.step, { dtype = "f64", device = p.device }) end
         for k, v in pairs(s) do
           if is_tensor(v) then list[#list + 1] = { s, k, v, v:clone() } end
         end

@@ -31,8 +31,9 @@ return function(ty, nn)
       check.fail("rotary", "argument 3 (base) must be positive, got %s", check.show(base))
     end
     local half = x:size(-1) / 2
-    local rates = ty.exp(ty.arange(half) * (-math.log(base) / half))
-    local angles = (ty.arange(x:size(-2)) + offset):unsqueeze(2) * rates
+    local there = { device = x.device }
+    local rates = ty.exp(ty.arange(half, there) * (-math.log(base) / half))
+    local angles = (ty.arange(x:size(-2), there) + offset):unsqueeze(2) * rates
     local c, s = ty.cos(angles), ty.sin(angles)
     local w = (x.dtype == "f16" or x.dtype == "bf16") and x:to("f32") or x
     local a, b = w:narrow(-1, 1, half), w:narrow(-1, half + 1, half)
@@ -85,7 +86,7 @@ return function(ty, nn)
   function Attention:cache(batch, positions)
     local sizes = { count("cache", 1, batch, "batch"), self.heads, count("cache", 2, positions, "positions"),
       self.width / self.heads }
-    local opts = { dtype = self.in_proj_weight.dtype }
+    local opts = { dtype = self.in_proj_weight.dtype, device = self.in_proj_weight.device }
     return { k = ty.zeros(sizes, opts), v = ty.zeros(sizes, opts), length = 0 }
   end
 

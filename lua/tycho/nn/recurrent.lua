@@ -75,7 +75,7 @@ return function(ty, nn)
   --- Checks a state given, or makes one of zeros.
   local function state_of(m, who, x, s, batch)
     local n = m.layers * m.directions
-    if s == nil then return ty.zeros({ n, batch, m.hidden }, { dtype = x.dtype }) end
+    if s == nil then return ty.zeros({ n, batch, m.hidden }, { dtype = x.dtype, device = x.device }) end
     if not is_tensor(s) or s.ndim ~= 3 or s:size(1) ~= n or s:size(2) ~= batch or s:size(3) ~= m.hidden then
       check.fail(m.class_name, "%s must be [%d, %d, %d], got %s", who, n, batch, m.hidden, check.show(s))
     end

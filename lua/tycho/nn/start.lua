@@ -49,7 +49,7 @@ return function(ty, nn)
   function M.eye_(t)
     check.float("eye_", 1, t)
     if t.ndim ~= 2 then check.fail("eye_", "argument 1 must have 2 dims, got %s", check.text(t)) end
-    return written("eye_", t, copy, ty.eye(t:size(1), t:size(2)))
+    return written("eye_", t, copy, ty.eye(t:size(1), t:size(2), { device = t.device }))
   end
 
   --- Normal numbers, those outside of low..high drawn anew. By the inverse of the distribution function.
@@ -62,8 +62,9 @@ return function(ty, nn)
     check.float("trunc_normal_", 1, t)
     mean, std = check.number("trunc_normal_", 2, mean, "mean", 0), check.number("trunc_normal_", 3, std, "std", 1)
     low, high = check.number("trunc_normal_", 4, low, "low", -2), check.number("trunc_normal_", 5, high, "high", 2)
-    local bounds = ty.erf(ty.tensor({ (low - mean) / std, (high - mean) / std }, { dtype = "f64" }) / sqrt(2))
-    local u = ty.uniform(bounds:get(1), bounds:get(2), t.shape, { dtype = "f64" })
+    local ends = ty.tensor({ (low - mean) / std, (high - mean) / std }, { dtype = "f64", device = "cpu" })
+    local bounds = ty.erf(ends / sqrt(2))
+    local u = ty.uniform(bounds:get(1), bounds:get(2), t.shape, { dtype = "f64", device = t.device })
     return written("trunc_normal_", t, copy, (u:erfinv() * (std * sqrt(2)) + mean):clamp(low, high))
   end
 
@@ -142,7 +143,7 @@ return function(ty, nn)
     local n = t:size(1)
     local m = t:numel() / math.max(n, 1)
     if n == 0 or m == 0 then return t end
-    local q, r = ty.linalg.qr(ty.randn({ math.max(n, m), math.min(n, m) }, { dtype = "f64" }))
+    local q, r = ty.linalg.qr(ty.randn({ math.max(n, m), math.min(n, m) }, { dtype = "f64", device = t.device }))
     q = q * ty.where(r:diagonal():lt(0), -1, 1) -- so that all of them are equally likely
     if n < m then q = q:t() end
     return written("orthogonal_", t, copy, q:reshape(t.shape) * gain)

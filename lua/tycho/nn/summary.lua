@@ -39,7 +39,7 @@ return function(ty, nn)
 
   --- Ones in the place of a tensor; tables with a metatable as they are.
   local function ones_for(v)
-    if is_tensor(v) then return ty.ones(v.shape, { dtype = v.dtype }) end
+    if is_tensor(v) then return ty.ones(v.shape, { dtype = v.dtype, device = v.device }) end
     return type(v) == "table" and getmetatable(v) ~= nil and v or nil
   end
 
