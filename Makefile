@@ -138,11 +138,17 @@ fuzz: build
 	@$(RUN) $(LUAJIT) spec/run.lua $(FIXED) $(N) $(SEED) $(FUZZERS)
 
 # The specs of operations, sorts of programs and training on the device that spec/far.c makes, where nothing but a
-# device's own functions can touch its memory: the bits are those of the CPU. FAR_SEED=7 is another order of its work.
+# device's own functions can touch its memory, and the fuzzers on both: the bits are those of the CPU. FAR_SEED=7 is
+# another order of its work.
 FAR     ?= far ops index matrix grad vmap nn optim training convolution attention
+FAR_N   ?= 2000
 test-far: build
 	@status=0; for s in $(FAR); do \
 	  FAR_DEFAULT=1 $(RUN) $(BUSTED) --helper=spec/far.lua -o spec/report.lua --lpath="./?.lua" spec/$${s}_spec.lua || status=1; \
+	done; \
+	for f in fuzz fuzz_lua fuzz_grad; do \
+	  n=$(FAR_N); [ $$f = fuzz_grad ] && n=$$(($(FAR_N) / 20)); \
+	  FUZZ_DEVICE=far $(RUN) $(LUAJIT) spec/$$f.lua $$n $(SEED) || status=1; \
 	done; exit $$status
 
 # The file formats under libFuzzer and the sanitizers, each for so many seconds: SECONDS=60 FORMATS="npy gguf" RUNS=100000

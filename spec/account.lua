@@ -15,7 +15,7 @@ return function(ty)
 
   -- Bits of a tensor as a Lua string, every NaN the same. Reads a copy: an address that left would change what is tested.
   local function image(t, dtype)
-    local c = (t.requires_grad and t:detach() or t):clone()
+    local c = (t.requires_grad and t:detach() or t):clone():to "cpu"
     local size = bytes_of[dtype]
     local bytes = c:numel() * size
     if bytes == 0 or bytes > 65536 then return tostring(bytes) end

@@ -2,6 +2,7 @@
 --   luajit spec/fuzz.lua [programs = 20000] [seed = another each time] [only this program]
 -- A program is a list of statements over variables that hold tensors; it is made while it runs eagerly, so that
 -- most of what it does is meant to work, then run twice compiled: captured where that is possible, and recorded.
+-- With FUZZ_DEVICE=far all of that happens on a second device besides.
 -- Everything that is alive at the end must agree, also the text of an error and what was alive when it came.
 -- A failure is shrunk to the statements that matter and printed with its number: the third argument repeats it.
 
@@ -36,7 +37,7 @@ end
 
 -- Runs the statements over fresh inputs, compiled where a round is given. Returns what is alive and the error's text, if
 -- any.
-local function run(program, round)
+local function run_here(program, round)
   local vars = gen.inputs(ty, program)
   ty.manual_seed(program.seed)
   local function body()
@@ -44,29 +45,36 @@ local function run(program, round)
   end
   local f = round and compiled_for(round, body) or body
   local ok, message = pcall(f)
-  if round == 1 then captured = captured + jit.explain(f).captures end
-  return snapshot(vars), not ok and message or nil, vars
+  if round == 1 and ty.device() == "cpu" then captured = captured + jit.explain(f).captures end
+  return snapshot(vars), not ok and frame.anywhere(message) or nil, vars
 end
+
+local devices = frame.devices()
+
+local function run(program, round, device) return frame.on(ty, device or "cpu", run_here, program, round) end
 
 -- Text of what differs between eager and compiled runs of the program, or nil.
 local function check(program)
   local want, want_error = run(program)
-  for round = 1, 2 do
-    local got, got_error = run(program, round)
-    if want_error ~= got_error then
-      return ("run %d: error %s, eagerly %s"):format(round, tostring(got_error), tostring(want_error))
+  for _, device in ipairs(devices) do
+    for round = device == "cpu" and 1 or 0, 2 do
+      local got, got_error = run(program, round > 0 and round or nil, device)
+      local name = ("run %d on %s"):format(round, device)
+      if want_error ~= got_error then
+        return ("%s: error %s, eagerly %s"):format(name, tostring(got_error), tostring(want_error))
+      end
+      local i = difference(want, got)
+      if i then return ("%s: variable %s differs"):format(name, tostring(i)), i, round, device end
     end
-    local i = difference(want, got)
-    if i then return ("run %d: variable %s differs"):format(round, tostring(i)), i, round end
   end
 end
 
 -- The values that differ.
 local function told(program)
-  local _, variable, round = check(program)
+  local _, variable, round, device = check(program)
   if not variable then return end
   local _, _, eager = run(program)
-  local _, _, compiled = run(program, round)
+  local _, _, compiled = run(program, round > 0 and round or nil, device)
   print("eager:\n" .. tostring(eager[variable]))
   print("compiled:\n" .. tostring(compiled[variable]))
 end
@@ -113,7 +121,7 @@ local fuzz = frame.fuzzer("fuzz", 20000, {
     return program
   end,
   check = check, show = gen.print, told = told,
-  passed = function(program) count_program(program, class) end,
+  passed = function(program) frame.on(ty, devices[#devices], count_program, program, class) end,
 })
 fuzz:run(2000)
 
@@ -127,7 +135,7 @@ if fuzz:ran(1000) then
 end
 if fuzz:ran(4000) then
   for _, row in ipairs(ty.internals.probe.ops()) do
-    local alone = row.name == "attend_grad" -- of backward passes only: fuzz_grad.lua
+    local alone = row.name == "attend_grad" or row.name == "to" and #devices == 1 -- fuzz_grad.lua; a second device
     fuzz:claim(alone or (reached[row.name] or 0) > 0, "row %s is never reached", row.name)
   end
   -- The rarest pair is met by one program in six hundred: chance may leave it out of 4,000, but no other one besides.

@@ -27,6 +27,33 @@ function M.readable(s, most)
   return (tostring(s):gsub("[^%g ]", function(c) return ("\\%d"):format(c:byte()) end):sub(1, most or 300))
 end
 
+-- --- devices
+
+--- Where programs run: on the CPU, and with FUZZ_DEVICE=far in the environment on the second device (far.c) too, where
+--- all bits and errors must be the same.
+function M.devices()
+  local other = os.getenv "FUZZ_DEVICE"
+  if not other then return { "cpu" } end
+  local far = dofile((debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or ".") .. "/far.lua")
+  assert(other == "far" and far.loaded, far.why or "FUZZ_DEVICE: there is no such device")
+  return { "cpu", other }
+end
+
+--- Calls fn(...) where tensors are made on the device.
+function M.on(ty, device, fn, ...)
+  local was = ty.device()
+  ty.device(device)
+  local results = { pcall(fn, ...) }
+  ty.device(was)
+  if not results[1] then error(results[2], 0) end
+  return unpack(results, 2, table.maxn(results))
+end
+
+--- A text in which types and printed tensors do not name a device.
+function M.anywhere(text)
+  return text and (tostring(text):gsub("@far%f[%W]", ""):gsub("(%[%w+ [%dx]*) far%]", "%1 cpu]"))
+end
+
 -- --- shrinking
 
 local function without(program, k)

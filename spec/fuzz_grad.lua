@@ -152,8 +152,10 @@ local function recorded(f)
   return f
 end
 
+local devices = frame.devices()
+
 --- What the calls give: lists of texts, an error's text alone.
-local function account(program, way, compile)
+local function account_here(program, way, compile)
   local f, out = ways[way](program, compile), {}
   for i, c in ipairs(calls) do
     local inputs = gen.inputs(ty, { inputs = losses.inputs_like(program, c[1], c[2]) })
@@ -162,17 +164,19 @@ local function account(program, way, compile)
     if ok then
       for k, v in ipairs(list) do list[k] = gen.describe(ty, v) end
     else
-      list = { "error " .. tostring(list) }
+      list = { "error " .. frame.anywhere(list) }
     end
     list[#list + 1] = gen.describe(ty, ty.rand(2)) -- the stream of random numbers stands where it must
     out[i] = list
-    if compile == eager then
+    if compile == eager and ty.device() == "cpu" then
       counts.calls = counts.calls + 1
       counts.raised = counts.raised + (ok and 0 or 1)
     end
   end
   return out
 end
+
+local function account(program, way, compile, device) return frame.on(ty, device, account_here, program, way, compile) end
 
 local function differs(want, got)
   for i, list in ipairs(want) do
@@ -183,13 +187,15 @@ local function differs(want, got)
 end
 
 local function check_bits(program, way)
-  local want = account(program, way, eager)
-  for _, mode in ipairs { "captured", "recorded" } do
-    local got = account(program, way, mode == "captured" and captured or recorded)
-    local call, k, a, b = differs(want, got)
-    if call then
-      return ("%s, %s: call %d, result %d differs\neager:    %s\ncompiled: %s"):format(way, mode, call, k, readable(a),
-        readable(b))
+  local want = account(program, way, eager, "cpu")
+  for _, device in ipairs(devices) do
+    for _, mode in ipairs(device == "cpu" and { "captured", "recorded" } or { "eager", "recorded", "captured" }) do
+      local got = account(program, way, mode == "captured" and captured or mode == "recorded" and recorded or eager, device)
+      local call, k, a, b = differs(want, got)
+      if call then
+        return ("%s, %s on %s: call %d, result %d differs\neager:    %s\ncompiled: %s"):format(way, mode, device, call, k,
+          readable(a), readable(b))
+      end
     end
   end
   local told = ty.explain(compiled)

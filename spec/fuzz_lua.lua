@@ -37,17 +37,19 @@ local function one_call(f, step, prev, mode, compiled)
   end
   local call = mode.thread and in_coroutine or pcall
   local results = pack(call(f, unpack(args, 2, args.n)))
-  if compiled then
+  if compiled and ty.device() == "cpu" then
     counts.calls = counts.calls + 1
     if not results[1] then counts.raised = counts.raised + 1 end
   end
   return results
 end
 
+local devices = frame.devices() -- on a second one too, where the environment names it (fuzz_frame.lua)
+
 local kept = {} -- what the plain run saw: where its strings were collected, the compiled run's would lie elsewhere in tables
 
 --- Runs a program over a fresh world. Returns the accounts of its calls, and the compiled function.
-local function run(text, compiled)
+local function run_here(text, compiled)
   local accounts = {}
   local main, steps, roots, log, said, mode = gen.load(ty, text, compiled)
   local f = compiled and ty.compile(main) or main
@@ -63,24 +65,29 @@ local function run(text, compiled)
     if prev then a:list(unpack(prev, 1, prev.n)) end
     if older then a:list(unpack(older, 1, older.n)) end
     a:add(table.concat(said, ";"))
-    accounts[i] = a:text()
+    accounts[i] = devices[2] and frame.anywhere(a:text()) or a:text()
     prev, older = results, prev
   end
   accounts[#accounts + 1] = image(ty.rand(2), "f32") -- the stream of random numbers stands where it must
   return accounts, f
 end
 
---- What differs between both runs: text, or nil.
+local function run(text, compiled, device) return frame.on(ty, device, run_here, text, compiled) end
+
+--- What differs between the plain run and the compiled one on each device: text, or nil.
 local function check(text)
   kept = {}
-  local want = run(text, false)
-  local got, f = run(text, true)
-  for i = 1, math.max(#want, #got) do
-    if want[i] ~= got[i] then
-      return ("call %d differs"):format(i), want[i] or "nothing", got[i] or "nothing"
+  local want, compiled = run(text, false, "cpu"), nil
+  for _, device in ipairs(devices) do
+    local got, f = run(text, true, device)
+    for i = 1, math.max(#want, #got) do
+      if want[i] ~= got[i] then
+        return ("call %d on %s differs"):format(i, device), want[i] or "nothing", got[i] or "nothing"
+      end
     end
+    compiled = compiled or f
   end
-  return nil, f
+  return nil, compiled
 end
 
 -- --- shrinking

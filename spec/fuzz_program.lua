@@ -113,6 +113,10 @@ function run.read(_, v, s) -- a number leaves and comes back
   if v[s.x] and v[s.z] then v[s.y] = v[s.z] * v[s.x]:sum():item() end
 end
 
+function run.journey(_, v, s) -- a copy by way of the CPU
+  if v[s.x] then v[s.y] = v[s.x]:to("cpu"):clone():to(v[s.x].device) end
+end
+
 function run.branch(ty, v, s) -- control flow on a value
   if not v[s.x] then return end
   local taken = v[s.x]:to("f64"):sum():item() > s.limit and s.yes or s.no
@@ -175,6 +179,7 @@ local function lines(program, indent, out)
     elseif s.kind == "index_by" then line = ("v%s = v%s[v%s]"):format(s.y, s.x, s.i)
     elseif s.kind == "assign" then line = ("v%s[%s] = %s"):format(s.x, show(s.key), show(s.value))
     elseif s.kind == "read" then line = ("v%s = v%s * v%s:sum():item()"):format(s.y, s.z, s.x)
+    elseif s.kind == "journey" then line = ('v%s = v%s:to("cpu"):clone():to(v%s.device)'):format(s.y, s.x, s.x)
     elseif s.kind == "drop" then line = ("v%s = nil%s"):format(s.x, s.collect and "; collectgarbage()" or "")
     elseif s.kind == "branch" then line = ("if v%s:to'f64':sum():item() > %s"):format(s.x, s.limit)
     elseif s.kind == "loop" then line = ("for %d rounds, until v%s:to'f64':mean():item() > %s"):format(s.n, s.x,
@@ -521,6 +526,11 @@ function make.read(self)
   return a and { kind = "read", y = self:new_var(), x = a, z = z }
 end
 
+function make.journey(self)
+  local a = self:any()
+  return a and { kind = "journey", y = self:new_var(), x = a }
+end
+
 function make.branch(self)
   local a = self:any()
   if not a then return nil end
@@ -553,7 +563,8 @@ end
 
 -- Statements of every sort, by weight.
 local weights = { map = 30, inplace = 6, cast = 4, bitcast = 2, reduce = 8, scan = 3, product = 4, view = 14,
-  assign = 6, move = 8, leaf = 4, composite = 5, read = 2, branch = 2, loop = 2, drop = 2 }
+  assign = 6, move = 8, leaf = 4, composite = 5, read = 2, branch = 2, loop = 2, drop = 2,
+  journey = 2 }
 
 --- The sorts of statements by weight, in an order that is always the same.
 function M.by_weight(list)

@@ -13,12 +13,17 @@ assert(FIXED and N and SEED, "spec/run.lua: FIXED N SEED [names]")
 local LOGS, LIMIT = "build/test", 900 -- where output goes; seconds after which a job hangs
 
 --- Fuzzers by their shares of the programs. With `capture` each hit is compared with a capture: what differs lacks a guard.
+--- With `far` programs run on a second device besides (far.c).
 local fuzzers = {
   { "fuzz", 0.40 }, { "fuzz_lua", 0.20 }, { "fuzz_cells", 0.12 }, { "fuzz_library", 0.10 }, { "fuzz_alias", 0.05 },
   { "fuzz_hooks", 0.025 }, { "fuzz_vmap", 0.02 }, { "fuzz_grad", 0.015 },
   { "fuzz_lua", 0.02, capture = true }, { "fuzz_alias", 0.02, capture = true }, { "fuzz_cells", 0.015, capture = true },
   { "fuzz_library", 0.01, capture = true }, { "fuzz_grad", 0.005, capture = true },
+  { "fuzz", 0.05, far = true }, { "fuzz_lua", 0.03, far = true }, { "fuzz_grad", 0.003, far = true },
 }
+
+--- Specs that run a second time with the second device as that of all tensors; `make test-far` runs more.
+local far_specs = { "index", "vmap", "optim" }
 
 --- What takes longest, roughly; the order of all else matters little.
 local longest = { "fuzz_lua", "fuzz", "collect", "checked", "memory", "ops", "hooks", "x64", "files_memory", "bits", "fuzz_grad",
@@ -83,8 +88,10 @@ end
 
 local function add_fuzzer(jobs, f, total, seed)
   local programs = math.floor(total * f[2] + 0.5)
-  jobs[#jobs + 1] = { family = f[1], name = ("%s %d %d%s"):format(f[1], programs, seed, f.capture and " capture" or ""),
-    command = ("%sluajit spec/%s.lua %d %d"):format(f.capture and "env TYCHO_CHECK=capture " or "", f[1], programs, seed) }
+  local how = f.capture and " capture" or f.far and " far" or ""
+  local environment = f.capture and "env TYCHO_CHECK=capture " or f.far and ("env FUZZ_DEVICE=far FAR_SEED=%d "):format(seed) or ""
+  jobs[#jobs + 1] = { family = f[1], name = ("%s %d %d%s"):format(f[1], programs, seed, how),
+    command = ("%sluajit spec/%s.lua %d %d"):format(environment, f[1], programs, seed) }
 end
 
 local function all_jobs()
@@ -92,6 +99,10 @@ local function all_jobs()
   for _, file in ipairs(lines_of "ls spec/*_spec.lua") do
     local name = file:match "([^/]*)_spec%.lua$"
     jobs[#jobs + 1] = { family = name, name = name .. "_spec.lua", command = command .. " " .. file }
+  end
+  for _, name in ipairs(far_specs) do
+    jobs[#jobs + 1] = { family = name, name = name .. "_spec.lua far",
+      command = ("env FAR_DEFAULT=1 FAR_SEED=%d %s --helper=spec/far.lua spec/%s_spec.lua"):format(SEED, command, name) }
   end
   for _, f in ipairs(fuzzers) do
     add_fuzzer(jobs, f, N, SEED)
