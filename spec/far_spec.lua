@@ -28,7 +28,14 @@ end
 
 local function same(want, got)
   assert.equal("far", got.device)
-  assert.same(H.list(want), H.list(got))
+  H.same(want, got)
+end
+
+--- Finite numbers of either sign.
+local function numbers(dtype, ...)
+  local n = 1
+  for _, size in ipairs { ... } do n = n * size end
+  return ((ty.arange(n, { dtype = "f64" }) * 1.7 + 0.3):sin() * 2):to(dtype):reshape { ... }
 end
 
 describe("a tensor on another device", function()
@@ -127,6 +134,194 @@ describe("a compiled function", function()
     (z:exp() * 3):sum():backward()
     assert.equal("cpu", x.grad.device)
     assert.same(H.list(z.grad), H.list(x.grad))
+  end)
+end)
+
+--- Parameters of both that are the same: of a module on the CPU and one on far.
+local function copied(make)
+  ty.manual_seed(4)
+  local here = make()
+  ty.manual_seed(4)
+  return here, make():to "far"
+end
+
+local function loss_of(y) return (type(y) == "table" and y[1] or y):to("f32"):sin():sum() end
+
+--- Two modules, an input each: results and gradients of all parameters are the same.
+local function same_module(make, x, call)
+  local here, there = copied(make)
+  for _ = 1, 3 do
+    for _, m in ipairs { here, there } do
+      for _, p in ipairs(m:parameters()) do p.grad = nil end
+    end
+    ty.manual_seed(9)
+    local a = call(here, x)
+    loss_of(a):backward()
+    ty.manual_seed(9)
+    local b = call(there, x:to "far")
+    loss_of(b):backward()
+    same(a, b)
+    local q = there:parameters()
+    for i, p in ipairs(here:parameters()) do
+      if p.grad then same(p.grad, q[i].grad) end
+    end
+  end
+end
+
+describe("a model on another device", function()
+  local nn = ty.nn
+  local image, series = numbers("f32", 2, 4, 6, 6), numbers("f32", 3, 5, 8)
+  local rows = {
+    convolution = { function()
+      return nn.Sequential(nn.Conv2d(4, 6, 3, { padding = 1 }), nn.BatchNorm2d(6), nn.GELU(), nn.MaxPool2d(3, { padding = 1, stride = 2 }),
+        nn.Flatten(), nn.Linear(54, 3), nn.Dropout(0.3))
+    end, image },
+    transposed = { function() return nn.Sequential(nn.ConvTranspose2d(4, 3, 3, { stride = 2 }), nn.GroupNorm(3, 3)) end, image },
+    pools = { function()
+      return nn.Sequential(nn.Conv2d(4, 4, 1), nn.AvgPool2d(3, { padding = 1, stride = 2, ceil_mode = true, count_include_pad = false }),
+        nn.Upsample { size = { 7, 5 }, mode = "bilinear" },
+        nn.Upsample { size = { 9, 4 } }, nn.AdaptiveMaxPool2d(3), nn.AdaptiveAvgPool2d(2))
+    end, image },
+    transformer = { function() return nn.TransformerBlock(8, 2, { causal = true, rotary = true, dropout = 0.1 }) end, series },
+    lstm = { function() return nn.LSTM(8, 4, { layers = 2 }) end, series },
+    gru = { function() return nn.GRU(8, 4) end, series },
+    norms = { function() return nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8), nn.RMSNorm(8)) end, series },
+  }
+  for name, row in pairs(rows) do
+    probe("gives the results and gradients of one on the CPU: " .. name, function()
+      same_module(row[1], row[2], function(m, x) return (m(x)) end)
+      local compiled = {}
+      same_module(row[1], row[2], function(m, x)
+        compiled[m] = compiled[m] or ty.compile(function(v) return (m(v)) end)
+        return compiled[m](x)
+      end)
+    end)
+  end
+
+  probe("learns what one on the CPU learns, by each optimiser", function()
+    local x, want = numbers("f32", 6, 3), numbers("f32", 6, 2)
+    for _, name in ipairs { "SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Lion" } do
+      local function train(device)
+        ty.manual_seed(3)
+        local m = ty.nn.Sequential(ty.nn.Linear(3, 4), ty.nn.Tanh(), ty.nn.Linear(4, 2)):to(device)
+        local opt = ty.optim[name](m:parameters(), { lr = 0.01, weight_decay = 0.1 })
+        local u, v, losses = x:to(device), want:to(device), {}
+        local step = ty.compile(function(a, b)
+          opt:zero_grad()
+          local loss = (m(a) - b):pow(2):mean()
+          loss:backward()
+          opt:step()
+          return loss:detach()
+        end)
+        for i = 1, 4 do losses[i] = step(u, v):item() end
+        assert.truthy(ty.explain(step).skips > 0, name)
+        return losses, m
+      end
+      local a, m = train "cpu"
+      local b, n = train "far"
+      assert.same(a, b, name)
+      for i, p in ipairs(m:parameters()) do same(p, n:parameters()[i]) end
+    end
+  end)
+
+  probe("trains with a scaler inside of a compiled step", function()
+    local function train(device)
+      ty.manual_seed(3)
+      local m = ty.nn.Linear(3, 2):to(device)
+      local opt, scaler = ty.optim.Adam(m:parameters(), { lr = 0.1 }), ty.optim.GradScaler { capturable = true }
+      local step = ty.compile(function(x)
+        opt:zero_grad()
+        scaler:scale(m(x):pow(2):sum()):backward()
+        scaler:step(opt)
+      end)
+      for i = 1, 4 do step((numbers("f32", 4, 3) / (i == 2 and 0 or 1)):to(device)) end
+      return m.weight, scaler
+    end
+    local a, here = train "cpu"
+    local b, there = train "far"
+    same(a, b)
+    assert.same(here:state_dict(), there:state_dict())
+  end)
+
+  probe("is saved with its optimiser, and loaded on either device", function()
+    local function learner(device, seed)
+      ty.manual_seed(seed)
+      local m = ty.nn.Linear(3, 2):to(device)
+      local opt = ty.optim.Adam(m:parameters(), { lr = 0.1 })
+      local function step()
+        opt:zero_grad()
+        m(numbers("f32", 4, 3):to(device)):pow(2):sum():backward()
+        opt:step()
+      end
+      step()
+      return m, opt, step
+    end
+    local path = os.tmpname() .. ".safetensors"
+    local m, opt, step = learner("far", 1)
+    assert(ty.save_checkpoint(path, { model = m, optimizer = opt }))
+    step()
+    for _, device in ipairs { "cpu", "far" } do
+      local other, its, again = learner(device, 2)
+      assert(ty.load_checkpoint(path, { model = other, optimizer = its }))
+      assert.equal(device, other.weight.device)
+      again()
+      H.same(m.weight, other.weight)
+    end
+    os.remove(path)
+  end)
+
+  probe("is fed by loaders: batches lie where the data do", function()
+    local x, y = numbers("f32", 10, 3), ty.arange(10)
+    local function batches(device)
+      local list = {}
+      local ds = ty.data.tensors(x:to(device), y:to(device))
+      for a, b in ty.data.loader(ds, { batch = 4, shuffle = true, seed = 5 }) do
+        assert.equal(device, a.device)
+        assert.equal(device, b.device)
+        list[#list + 1] = { H.list(a), H.list(b) }
+      end
+      return list
+    end
+    assert.same(batches "cpu", batches "far")
+  end)
+end)
+
+describe("transformations on another device", function()
+  local x = numbers("f64", 4, 3)
+  local function rows(f)
+    probe("give what they give on the CPU: " .. debug.getinfo(f).linedefined, function()
+      local a, b = { f(x) }, { f(x:to "far") }
+      for i = 1, #a do same(a[i], b[i]) end
+    end)
+  end
+  local function g(v) return (v * v:sum()):sin() end
+  rows(function(v) return ty.vmap(g)(v) end)
+  rows(function(v) return ty.jacobian(g)(v[1]), ty.hessian(function(u) return g(u):sum() end)(v[1]) end)
+  rows(function(v) return ty.jvp(g, v[1], v[2]) end)
+  rows(function(v) return ty.vmap(ty.grad(function(u) return g(u):sum() end))(v) end)
+  rows(function(v) return ty.grad(function(u) return ty.checkpoint(g, u):sum() end)(v) end)
+  rows(function(v)
+    local a = v:t():matmul(v) + ty.eye(3, { dtype = "f64", device = v.device })
+    return ty.linalg.inv(a), ty.linalg.cholesky(a), ty.linalg.solve(a, v:t()), (ty.linalg.qr(v)), ty.linalg.det(a)
+  end)
+  rows(function(v)
+    return ty.grad(function(u) return ty.linalg.det(u:t():matmul(u)) + (select(2, ty.linalg.svd(u))):sum() end)(v)
+  end)
+  rows(function(v)
+    return ty.one_hot(v:abs():to("i64") + 1, 4), v:abs():mul(2):to("i64"):unique(), (v:topk(2, 1)), v:roll(1, 2), v:tril()
+  end)
+end)
+
+describe("memory that others made", function()
+  probe("is the CPU's, whatever the device of what is made", function()
+    local room = H.ffi.new("float[4]", 1, 2, 3, 4)
+    ty.device "far"
+    local t = ty.from_ptr(room, { 4 }, "f32")
+    local index = ty.data.tensors(ty.arange(5)):subset { 2, 3 }
+    ty.device "cpu"
+    assert.equal("cpu", t.device)
+    assert.same({ 1, 2, 3, 4 }, H.list(t))
+    assert.equal(2, index:count())
   end)
 end)
 

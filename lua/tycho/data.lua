@@ -297,7 +297,7 @@ function Files:reader(order, opts)
     if not plan.shape and n < #paths / 2 then
       local few = rest:totable()
       for i, which in ipairs(few) do few[i] = paths[which] end
-      ring = C.ring_open(few, ty.range(1, n):to("i64"), plan, spare.ring)
+      ring = C.ring_open(few, ty.range(1, n, 1, { dtype = "i64", device = "cpu" }), plan, spare.ring)
     else
       ring = C.ring_open(paths, rest:contiguous(), plan, spare.ring)
     end

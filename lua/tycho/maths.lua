@@ -402,9 +402,9 @@ return function(ty, check, row)
 
   ---------------------------------------------------------------------------------------------------------- positions
 
-  --- bool [n, m]: column - row <= k.
-  local function lower(n, m, k)
-    local options = { dtype = "i64" }
+  --- bool [n, m] on the device: column - row <= k.
+  local function lower(n, m, k, device)
+    local options = { dtype = "i64", device = device }
     local rows, columns = ty.range(n, options):unsqueeze(2), ty.range(m, options)
     return columns:le(rows + k)
   end
@@ -413,15 +413,15 @@ return function(ty, check, row)
   ---@param n integer rows
   ---@param m? integer columns, n
   ---@param k? integer the diagonal, 0; above zero: higher
-  ---@param opts? {dtype: string?}
+  ---@param opts? {dtype: string?, device: string?}
   ---@return tycho.Tensor # [n, m], f32
   local function tri(n, m, k, opts)
     n = check.whole("tri", 1, n, "rows")
     m = check.whole("tri", 2, m, "columns", n)
     k = check.whole("tri", 3, k, "diagonal", 0)
-    opts = check.options("tri", opts, { dtype = "string" })
+    opts = check.options("tri", opts, { dtype = "string", device = "string" })
     if n < 0 or m < 0 then fail("tri", "sizes must not be negative, got %g and %g", n, m) end
-    return lower(n, m, k):to(opts.dtype or "f32")
+    return lower(n, m, k, opts.device):to(opts.dtype or "f32")
   end
 
   local function triangle(who, x, k, keep_lower)
@@ -430,8 +430,8 @@ return function(ty, check, row)
     if x.ndim < 2 then fail(who, "needs at least 2 dims, got %s", check.text(x)) end
     local zero
     if x.dtype == "bool" then zero = false else zero = 0 end
-    if keep_lower then return where(lower(x:size(-2), x:size(-1), k), x, zero) end
-    return where(lower(x:size(-2), x:size(-1), k - 1), zero, x)
+    if keep_lower then return where(lower(x:size(-2), x:size(-1), k, x.device), x, zero) end
+    return where(lower(x:size(-2), x:size(-1), k - 1, x.device), zero, x)
   end
 
   --- The matrices in the last two dims, with zeros above the k-th diagonal.
@@ -477,7 +477,7 @@ return function(ty, check, row)
     return grid
   end
 
-  row { "tri", "n, m = n, k = 0, {dtype}", tri, "ones on and below the k-th diagonal", shape = "[n, m]", dtype = "f32",
+  row { "tri", "n, m = n, k = 0, {dtype, device}", tri, "ones on and below the k-th diagonal", shape = "[n, m]", dtype = "f32",
     only = "module" }
   row { "tril", "x, k = 0", tril, "zeros above the k-th diagonal of the last two dims", shape = "x", inplace = true }
   row { "triu", "x, k = 0", triu, "zeros below the k-th diagonal of the last two dims", shape = "x", inplace = true }

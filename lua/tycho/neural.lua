@@ -317,7 +317,7 @@ return function(ty, check, row)
     if x:size(dim) == 0 then fail(who, "no classes in %s", check.text(x)) end
     local lp = log_probabilities(w, dim)
     if not target.dtype:find("f", 1, true) then return back(label_loss(who, lp, x, target, dim, opts), half) end
-    if check.text(target):match("%[.*") ~= check.text(x):match("%[.*") then
+    if check.text(target):match "%b[]" ~= check.text(x):match "%b[]" then
       fail(who, "probabilities %s do not fit %s", check.text(target), check.text(x))
     end
     if halves[target.dtype] then target = target:to("f32") end

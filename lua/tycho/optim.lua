@@ -17,7 +17,7 @@ local sqrt, is_tensor = ty.sqrt, ty.is_tensor
 --- Counts of steps are numbers, or 0-d tensors where a scaler may leave steps out inside of a compiled function. What
 --- is computed from them: its root, and the factor that it is for p.
 local function root(v) return is_tensor(v) and sqrt(v) or math.sqrt(v) end
-local function factor_of(v, p) return is_tensor(v) and v:to(p.dtype) or v end
+local function factor_of(v, p) return is_tensor(v) and v:to(p) or v end
 
 ---@class tycho.Optimizer
 ---@field groups table[] each {params, state, settings...}
@@ -169,12 +169,12 @@ local function fits(own, given)
   for k, v in pairs(own) do
     local w = given[k]
     if type(w) ~= type(v) then return false end
-    if is_tensor(v) and check.text(v):match("%[.*") ~= check.text(w):match("%[.*") then return false end
+    if is_tensor(v) and check.text(v):match "%b[]" ~= check.text(w):match "%b[]" then return false end
   end
   return true
 end
 
-local function copy_into(t, v) t:copy_(v) end
+local function copy_into(t, v) t:copy_(v:to(t.device)) end
 
 --- A group's settings with those of a state_dict over them. Raises where an optimiser is not made with such.
 local function settings_under(who, self, g, given)
@@ -440,7 +440,7 @@ end
 function Scaler:scale(loss)
   check.operand("scale", 1, loss)
   if not self.stepped or #self.stepped > 0 then begin(self) end
-  return loss * self.used
+  return loss * (self.capturable and self.used:to(loss.device) or self.used)
 end
 
 --- Divides the gradients by the factor; whether all are finite, as a tensor, nil where there are none.
@@ -510,7 +510,7 @@ local function masked_step(self, opt, finite)
     local s, k, v, old = b[1], b[2], b[3], b[4]
     if s and not rawequal(s[k], v) then s[k] = ty.where(finite, s[k], old) else v:copy_(ty.where(finite, v, old)) end
   end
-  self.all:logical_and_(finite)
+  self.all:logical_and_(finite:to(self.all.device))
   local factor, good = self.used, self.good_before + 1
   local grown = good:ge(self.growth_interval)
   self.good:copy_(ty.where(self.all:logical_and(grown:logical_not()), good, 0))

@@ -363,7 +363,7 @@ return function(ty, nn)
     return sd
   end
 
-  local function copy_into(t, v) t:copy_(v) end
+  local function copy_into(t, v) t:copy_(v:to(t.device)) end
 
   --- v, as PyTorch has it, in the layout of the own tensor at owner[k].
   local function from_torch(owner, k, v)
@@ -402,7 +402,7 @@ return function(ty, nn)
       end
       if not is_tensor(v) then check.fail(who, "%s must be a tensor, got %s", key, check.show(v)) end
       if opts.from then v = from_torch(owner, k, v) end
-      local a, b = check.text(t):match("%[.*"), check.text(v):match("%[.*")
+      local a, b = check.text(t):match "%b[]", check.text(v):match "%b[]"
       if a ~= b then check.fail(who, "%s is %s, the module has %s", key, check.text(v), check.text(t)) end
       if not written[t] then
         written[t] = true
