@@ -69,12 +69,12 @@ typedef struct Entry {
   bool sizes_differ, closures_differ; /* what the next capture should allow for */
   bool captures_on;
   i64 check_every, check_left; /* every so many calls one is checked; 0: none */
-  bool recheck; /* TYCHO_CHECK=capture: each call is captured anew */
-  i32 unproductive;           /* failed captures in a row */
-  i32 barren;                 /* captures in a row whose traces were not hit again */
-  const Trace *newest;        /* the last one captured; compared only, it may be gone */
-  i64 rest;                   /* calls until the next capture may be tried */
-  char miss[MISSES_MAX][160]; /* what differed at miss number 2, 3 ...: a ring */
+  bool recheck;                /* TYCHO_CHECK=capture: each call is captured anew */
+  i32 unproductive;            /* failed captures in a row */
+  i32 barren;                  /* captures in a row whose traces were not hit again */
+  const Trace *newest;         /* the last one captured; compared only, it may be gone */
+  i64 rest;                    /* calls until the next capture may be tried */
+  char miss[MISSES_MAX][160];  /* what differed at miss number 2, 3 ...: a ring */
 } Entry;
 
 /* A call of a compiled function that has not returned, as far as its coroutine's stack tells.
