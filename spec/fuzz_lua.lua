@@ -44,8 +44,6 @@ local function one_call(f, step, prev, mode, compiled)
   return results
 end
 
-local kept = {} -- what the plain run saw: where its strings were collected, the compiled run's would lie elsewhere in tables
-
 --- Runs a program over a fresh world. Returns the accounts of its calls, and the compiled function.
 local function run(text, compiled)
   local accounts = {}
@@ -55,7 +53,7 @@ local function run(text, compiled)
   for i, step in ipairs(steps) do
     for k = #log, 1, -1 do log[k] = nil end
     local results = one_call(f, step, prev, mode, compiled)
-    if not compiled then kept[#kept + 1] = { results, { unpack(log) }, { unpack(said) } } end
+    if not compiled then gen.keep(results, { unpack(log) }) end
     local a = account()
     a:list(unpack(results, 1, results.n))
     a:list(log)
@@ -72,7 +70,6 @@ end
 
 --- What differs between both runs: text, or nil.
 local function check(text)
-  kept = {}
   local want = run(text, false)
   local got, f = run(text, true)
   for i = 1, math.max(#want, #got) do
