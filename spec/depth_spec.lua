@@ -80,4 +80,32 @@ describe("a function of many operations", function()
     local other = model:parameters()
     for i, p in ipairs(plain:parameters()) do assert.equal(bits(p), bits(other[i])) end
   end)
+
+  it("that reads more than a trace may is told how much that is", function()
+    local list = {}
+    for i = 1, 9000 do list[i] = ty.ones(1) end
+    local c = ty.compile(function(x)
+      for i = 1, #list do x = x + list[i] end
+      return x
+    end)
+    for _ = 1, 2 do assert.equal(9001, c(ty.ones(1)):item()) end
+    assert.match("it reads and makes 9%d%d%d values, and a trace may 8000", ty.explain(c).aborts[1].reason)
+  end)
+
+  it("may take any number of steps in a warmup", function()
+    local function body(x)
+      local n = 0
+      for i = 1, 150000 do n = n + i % 3 end
+      return x * n
+    end
+    local c = ty.compile(body)
+    c(ty.ones(2))
+    local why = ty.explain(c).aborts[1]
+    assert.match("more steps than a capture may", why.reason)
+    assert.match("warmup", why.hint)
+    c = ty.compile(body)
+    ty.warmup(c, ty.ones(2))
+    assert.equal(bits(body(ty.ones(2))), bits(c(ty.ones(2))))
+    assert.truthy(ty.explain(c).skips >= 1)
+  end)
 end)

@@ -10,7 +10,7 @@
 #include "ir/type.h"
 
 #define GRAPH_MAX (1 << 27) /* nodes: memory ends before */
-#define MAX_SRC 7      /* operands of a node; maps have 3 at most */
+#define MAX_SRC 7           /* operands of a node; maps have 3 at most */
 
 /* What a node needs beyond operands and type. Unused bytes are zero. All dims here are 0-based.
 **   INPUT         strides of the layout in elements (any sign); offset = 0; k = number of the
