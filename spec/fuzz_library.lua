@@ -161,17 +161,20 @@ local function run(program, compile)
     makers[c] = change and change[3] ~= "original"
       and setfenv(assert(load("local was, library = ... return " .. change[3], "=change")), GLOBALS)
   end
-  for c, change in ipairs(program.changes) do
-    if change then
-      local t, key = tables[change[1]], change[2]
-      local value
-      if makers[c] then value = makers[c](rawget(t, key), library) else value = originals[t][key] end
-      rawset(t, key, value)
+  local fine, why = protected(function()
+    for c, change in ipairs(program.changes) do
+      if change then
+        local t, key = tables[change[1]], change[2]
+        local value
+        if makers[c] then value = makers[c](rawget(t, key), library) else value = originals[t][key] end
+        rawset(t, key, value)
+      end
+      if c == program.compiled then f = compile(body) end
+      accounts[c] = capture_all(protected(f, c % 4, "abc", { 1, 2, "x" }, v))
     end
-    if c == program.compiled then f = compile(body) end
-    accounts[c] = capture_all(protected(f, c % 4, "abc", { 1, 2, "x" }, v))
-  end
+  end)
   for _, entry in ipairs(saved) do rawset(entry[1], entry[2], entry[3]) end
+  if not fine then error(why, 0) end
   for c, results in ipairs(accounts) do accounts[c] = text_of(results[1]) .. " " .. text(results[2]) end
   counts.calls = counts.calls + #accounts
   for _, a in ipairs(accounts) do
