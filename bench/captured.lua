@@ -46,8 +46,8 @@ return function(row, native, latency)
     return function() return jit.compile(function(v) return body(v) end)(x) end
   end
   for _, n in ipairs { 10000, 100000 } do
-    row { name = ("first call of %d operations"):format(n), peer = "none", what = "first calls of 1000 each", unit = "ms",
-      mark = n * 5e-6, make_floor = true, setup = function() return capture(n) end,
+    row { name = ("first call of %d operations"):format(n), peer = "none", what = "first calls of 1000 each",
+      unit = "ms", mark = n * 5e-6, make_floor = true, setup = function() return capture(n) end,
       floor = function()
         local part = capture(1000)
         return function()
