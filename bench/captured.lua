@@ -36,6 +36,26 @@ return function(row, native, latency)
         return function() return x:matmul(w):matmul(w):matmul(w) end
       end, make_floor = true, unit = "us", mark = r[2] }
   end
+  -- Time and memory of a capture are linear in operations: so many at once, beside as many in parts of a thousand.
+  local function capture(n)
+    local x = ty.ones(4)
+    local function body(v)
+      for _ = 1, n / 2 do v = v * 0.99 + 0.1 end
+      return v
+    end
+    return function() return jit.compile(function(v) return body(v) end)(x) end
+  end
+  for _, n in ipairs { 10000, 100000 } do
+    row { name = ("first call of %d operations"):format(n), peer = "none", what = "first calls of 1000 each",
+      unit = "ms", mark = n * 5e-6, make_floor = true, setup = function() return capture(n) end,
+      floor = function()
+        local part = capture(1000)
+        return function()
+          for _ = 2, n / 1000 do part() end
+          return part()
+        end
+      end }
+  end
   for _, r in ipairs { { "784-128-10", { 784, 128, 10 }, 64, 0.33e-3 }, { "8-32-2", { 8, 32, 2 }, 16, 6e-6 } } do
     row { name = ("training step, MLP %s, batch %d, SGD"):format(r[1], r[3]), peer = "step" .. r[2][1],
       what = "eager", unit = "us", mark = r[4], make_floor = true,

@@ -385,8 +385,9 @@ local function generator(seed)
   end
 end
 
---- Programs that meet what no capture follows, such as tables whose order of keys is unknown; all others never do.
-local aborting = { append = true, clear = true, pairs = true, pop = true, protected = true, raised_in_metamethods = true,
+--- Programs that meet what no capture follows, such as the text of a table or an order of keys that is unknown; all others
+--- never do.
+local aborting = { append = true, clear = true, matching = true, pairs = true, pop = true, protected = true, raised_in_metamethods = true,
   strings = true, types = true }
 
 --- Changes the world `rounds` times; captures anew when nothing holds. Returns counts of captures, hits, and aborts of

@@ -199,6 +199,7 @@ local function plain(text)
     mode.thread = false
     local results = pack(pcall(step, prev))
     if results[1] then results = called(main, results, mode) end
+    gen.keep(results, { unpack(log) })
     moments[i] = { results = results_text(results, log), world = picture(roots, said) }
     prev = results
   end

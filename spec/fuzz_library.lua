@@ -20,6 +20,24 @@ local CALLS = {
   "ty.no_grad(ty.neg, v)", "pcall(ty.relu, s)", "pcall(ty.no_grad, s)",
 }
 
+-- Calls of functions with arguments of all kinds.
+
+local FUNCTIONS = { -- table.insert moves 2^31 elements where its position is odd enough
+  "table.remove", "table.concat", "rawset", "rawget", "rawequal", "select", "unpack", "next", "iterate", "tonumber",
+  "tostring", "type", "string.sub", "string.format", "string.byte", "math.max", "math.floor", "setmetatable", "getmetatable", "ipairs",
+  "error", "assert", "pcall",
+}
+local ARGUMENTS = {
+  "t", "t", "t", "s", "x", "1", "2", "0", "-1", "0.5", "2 ^ 31", "2 ^ 32 + 1", "1e300", "0 / 0", "false", "true", "nil", "'2'", "'a'",
+  "{}", "v", "LL", "NULL", "P", "'#'", "nulls", "{ 3, 1 }",
+}
+
+local function odd_call(int)
+  local args = {}
+  for i = 1, int(5) - 1 do args[i] = i == 1 and int(2) == 1 and "t" or ARGUMENTS[int(#ARGUMENTS)] end
+  return ("plainly(pcall(function() return %s(%s) end))"):format(FUNCTIONS[int(#FUNCTIONS)], table.concat(args, ", "))
+end
+
 -- --- what is changed: tables by name, and what may stand there
 
 local TABLES = { "string", "math", "table", "G", "methods", "ty", "globals" }
@@ -47,7 +65,7 @@ local function make(seed)
   local int = frame.random(seed, 3)
   local program = { changes = {}, compiled = int(4) } -- before which call
   for k = 1, 1 + int(4) do
-    local call = CALLS[int(#CALLS)]
+    local call = int(8) == 1 and odd_call(int) or CALLS[int(#CALLS)]
     program[k] = int(4) == 1 and ("if x > %d then r[#r + 1] = %s end"):format(int(3), call) or ("r[#r + 1] = %s"):format(call)
   end
   for c = 1, 8 do
@@ -106,8 +124,25 @@ local function places(env)
   return { string = string, math = math, table = table, G = env, methods = getmetatable "", ty = ty, globals = _G }
 end
 
+local has_ffi, ffi = pcall(require, "ffi")
+local LL, NULL = has_ffi and ffi.new("int64_t", 1) or 1, has_ffi and ffi.new "void *" or 1
+
+--- What a protected call gave, as text; objects by their type alone.
+local function plainly(...)
+  local given, list = { ... }, {}
+  for i = 1, 4 do
+    local v = given[i]
+    local kind = kind_of(v)
+    list[i] = (kind == "number" or kind == "string" or kind == "boolean") and text(v) or kind
+  end
+  return write(list, " ")
+end
+
 local function run(program, compile)
-  local env = setmetatable({ global = function(x) return x * 2 end, floor = math.floor }, { __index = _G })
+  local P = newproxy(true)
+  getmetatable(P).__eq = function() return true end
+  local env = setmetatable({ P = P, LL = LL, NULL = NULL, nulls = { NULL, 1, a = NULL }, iterate = ipairs {}, plainly = plainly,
+    global = function(x) return x * 2 end, floor = math.floor }, { __index = _G })
   local tables, saved = places(env), {}
   for name, keys in pairs(KEYS) do
     for _, key in ipairs(keys) do saved[#saved + 1] = { tables[name], key, rawget(tables[name], key) } end
@@ -118,6 +153,7 @@ local function run(program, compile)
     originals[entry[1]][entry[2]] = entry[3]
   end
   local body = setfenv(assert(load(source(program), "=program")), env)(ty)
+  if jit.off then jit.off(body, true) end -- LuaJIT 2.1.0-beta3 compiles math.floor() without an argument to a number
   local f = body
   local v = ty.range(3) - 2
   local accounts, makers, library = {}, {}, string
@@ -125,17 +161,20 @@ local function run(program, compile)
     makers[c] = change and change[3] ~= "original"
       and setfenv(assert(load("local was, library = ... return " .. change[3], "=change")), GLOBALS)
   end
-  for c, change in ipairs(program.changes) do
-    if change then
-      local t, key = tables[change[1]], change[2]
-      local value
-      if makers[c] then value = makers[c](rawget(t, key), library) else value = originals[t][key] end
-      rawset(t, key, value)
+  local fine, why = protected(function()
+    for c, change in ipairs(program.changes) do
+      if change then
+        local t, key = tables[change[1]], change[2]
+        local value
+        if makers[c] then value = makers[c](rawget(t, key), library) else value = originals[t][key] end
+        rawset(t, key, value)
+      end
+      if c == program.compiled then f = compile(body) end
+      accounts[c] = capture_all(protected(f, c % 4, "abc", { 1, 2, "x" }, v))
     end
-    if c == program.compiled then f = compile(body) end
-    accounts[c] = capture_all(protected(f, c % 4, "abc", { 1, 2, "x" }, v))
-  end
+  end)
   for _, entry in ipairs(saved) do rawset(entry[1], entry[2], entry[3]) end
+  if not fine then error(why, 0) end
   for c, results in ipairs(accounts) do accounts[c] = text_of(results[1]) .. " " .. text(results[2]) end
   counts.calls = counts.calls + #accounts
   for _, a in ipairs(accounts) do

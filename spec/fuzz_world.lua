@@ -353,6 +353,12 @@ local function recorder(list)
   end)
 end
 
+-- Current LuaJITs place strings in tables by the order in which the strings were made. What a plain run holds and gives
+-- is kept until the next one: where its strings were collected, the compiled run's tables would lie otherwise.
+local kept = {}
+
+function M.keep(...) kept[#kept + 1] = { ... } end
+
 --- Loads a program over a world of its own: what its chunk gives, what `say` heard, and the table whose field `thread`
 --- asks for a coroutine. The random state is that of each load.
 function M.load(ty, text, compiled)
@@ -370,6 +376,10 @@ function M.load(ty, text, compiled)
   ty.manual_seed(7)
   local main, calls, roots, log = chunk(ty, compiled and ty.compile or function(f) return f end, recorder(said), mode, fresh)
   assert(type(main) == "function", "no program: what is left after shrinking has no main")
+  if not compiled then
+    kept = {}
+    M.keep(main, calls, roots, said)
+  end
   return main, calls, roots, log, said, mode
 end
 

@@ -539,3 +539,52 @@ describe("a table of strings' methods that is not the host's:", function()
     end)
   end
 end)
+
+describe("functions of Lua's library do with odd arguments what the host's do:", function()
+  local ok, ffi = pcall(require, "ffi")
+  local calls = {}
+  for text in ([[p == q; p ~= q; p == p; pcall(function() return p * x end); p .. "a"; pcall(function() return d + x end); "a" + x;
+    pairs_of(nulls);
+    next(nulls); nulls[1] == nil; not nulls[1]; #nulls; rawget(nulls, 1) and 1; own == nil; type(own); table.remove(t, false);
+    table.remove(t, nil); table.remove(t, 1.5); table.remove(t, "2"); table.remove(t, one); table.remove(t, 2 ^ 32 + 1);
+    table.concat(t, false);
+    table.concat(t, nil); table.concat(t, 5); table.concat(t, ",", false); table.concat(t, ",", 1, false); table.concat(t, ",", "2");
+    table.concat(t, ",", 2 ^ 32 + 1, 2 ^ 32); rawset(t, 1); rawset(t); rawget(t); setmetatable({}, { __index = rawset }).a;
+    setmetatable({}, { __call = rawget })(); iterate(t, 0.5); iterate(t, x); iterate(t, "1"); iterate(t); iterate(t, 2 ^ 31);
+    select(one, "a", "b"); select("2", "a", "b"); select(1.5, "a", "b"); select(2 ^ 31, "a"); select(2 ^ 32 + 1, "a");
+    select(0 / 0, "a"); select(false, 1);
+    unpack(t, one); unpack(t, false); unpack(t, "2"); unpack(t, 2 ^ 31, 3); unpack(t, 2 ^ 32 + 1, 2 ^ 32 + 2); unpack(t, nil, 2);
+    table.insert(t, one, 5); table.insert(t, false, 5); table.insert(t, "1", 5); table.insert(t, 1.5, 5); tonumber(one);
+    tonumber(false, 10);
+    tostring(nulls[1]); setmetatable(t, false); next(t, false); rawequal(nulls[1], nil);
+    ipairs(nulls)(nulls, 0)]] .. ";"):gmatch "%s*(.-);" do
+    calls[#calls + 1] = text
+  end
+  for _, text in ipairs(ok and calls or {}) do
+    world(text, 4, nil, function(W)
+      local env = { n = 0, one = ffi.new("int64_t", 1), iterate = ipairs {}, d = ffi.new("uint8_t[1]") }
+      setmetatable(env, { __index = _G })
+      env.p = newproxy(true)
+      env.q = newproxy(env.p)
+      local events = getmetatable(env.p)
+      events.__eq = function() env.n = env.n + 1 return true end
+      events.__mul = function() env.n = env.n + 1 return env.n end
+      events.__concat = events.__mul
+      env.nulls = { ffi.new "void *", 2, a = ffi.new "void *" }
+      env.pairs_of = function(t) local n = 0 for _ in pairs(t) do n = n + 1 end return n end
+      env.x = two()
+      W.f = setfenv(assert(loadstring(([[return function(x)
+          local results = { pcall(function() return %s end) }
+          for i = 2, 3 do
+            if type(results[i]) == "cdata" or type(results[i]) == "userdata" then results[i] = type(results[i]) end
+          end
+          return x * 2, n, unpack(results, 1, 3)
+        end]]):format(text), "=world")), env)()
+      W.args = function()
+        env.t = { 1, 2, 3 }
+        return two()
+      end
+      W.state = function() return env.n, env.t end
+    end)
+  end
+end)

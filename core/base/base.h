@@ -84,8 +84,6 @@ void ty_guard_free(
     void *p); /* ends the process where bytes around p were written, or p is no block */
 size_t ty_guard_size(const void *p);
 GuardStats ty_guard_stats(void);
-void ty_guard_lock(void); /* around a fork */
-void ty_guard_unlock(void);
 
 /* Arena: scratch of one compilation; dropped whole. Alloc returns NULL on failure, 16-byte aligned,
 ** zeroed. */

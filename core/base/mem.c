@@ -347,19 +347,9 @@ static inline void pool_unlock(void) {
   atomic_store_explicit(&pool.lock, false, memory_order_release);
 }
 
-static void fork_begin(void) {
-  pool_lock();
-  ty_guard_lock();
-}
-
-static void fork_end(void) {
-  ty_guard_unlock();
-  pool_unlock();
-}
-
 bool ty_mem_guard(void) {
   static bool done;
-  if (!done) done = ty_system_at_fork(fork_begin, fork_end, fork_end);
+  if (!done) done = ty_system_at_fork(pool_lock, pool_unlock, pool_unlock);
   return done;
 }
 

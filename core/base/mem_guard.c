@@ -65,8 +65,9 @@ static struct {
 
 bool ty_guarded;
 
-void ty_guard_lock(void) { ty_lock(&G.lock); }
-void ty_guard_unlock(void) { ty_unlock(&G.lock); }
+/* Around a fork, too, of which each shared object that has this file hears: threads of the parent may hold the lock. */
+static void lock(void) { ty_lock(&G.lock); }
+static void unlock(void) { ty_unlock(&G.lock); }
 
 /* ---- what is wrong ----------------------------------------------------------------------------- */
 
@@ -166,7 +167,7 @@ static bool chunk_next(bool open) {
 /* Pages for a block, behind a page that is nobody's; NULL: there are none. */
 static u8 *take(size_t pages, size_t n, size_t offset) {
   u8 *y = NULL;
-  ty_guard_lock();
+  lock();
   bool open = G.guarded >= G.most;
   struct Cursor *at = &G.cursor[open];
   if (at->at + pages + 2 <= PAGES || chunk_next(open)) {
@@ -179,17 +180,17 @@ static u8 *take(size_t pages, size_t n, size_t offset) {
     G.known[page] = (Known){.n = n, .offset = offset, .live = 1};
     y = G.base + page * PAGE;
   }
-  ty_guard_unlock();
+  unlock();
   return y;
 }
 
 static void give(size_t page) {
   size_t c = page / PAGES;
-  ty_guard_lock();
+  lock();
   G.known[page].live = 0, G.known[page].was = 1;
   G.live[c]--;
   G.guarded -= !G.open[c];
-  ty_guard_unlock();
+  unlock();
 }
 
 static void *big_alloc(size_t n, size_t align) {
@@ -204,21 +205,21 @@ static void *big_alloc(size_t n, size_t align) {
   *b = (Big){.map = p, .bytes = bytes, .n = n, .p = p + PAGE + place(n, align, bytes)};
   paint_around(p + PAGE, b->p, n, p + PAGE + bytes);
   fill(b->p, n);
-  ty_guard_lock();
+  lock();
   b->next = G.big;
   G.big = b;
-  ty_guard_unlock();
+  unlock();
   return b->p;
 }
 
 /* Takes the block at p off the list, or, with a size wanted, finds it. */
 static Big *big_find(const void *p, bool take_off) {
-  ty_guard_lock();
+  lock();
   Big **at = &G.big;
   while (*at && (*at)->p != p) at = &(*at)->next;
   Big *b = *at;
   if (b && take_off) *at = b->next;
-  ty_guard_unlock();
+  unlock();
   return b;
 }
 
@@ -229,10 +230,10 @@ static void big_free(void *p) {
     return;
   }
   look_around(b->map + PAGE, b->p, b->n, b->map + PAGE + b->bytes);
-  ty_guard_lock();
+  lock();
   bool keep = G.kept + b->bytes <= LARGE_KEPT;
   if (keep) G.kept += b->bytes;
-  ty_guard_unlock();
+  unlock();
   if (!keep || !ty_system_renew(b->map, b->bytes + 2 * PAGE, ACCESS_NONE))
     ty_system_unmap(b->map, b->bytes + 2 * PAGE);
   ty_guard_free(b);
@@ -327,6 +328,7 @@ __attribute__((constructor)) static void guard_open(void) {
   G.most = (mappings() - MAPPINGS_FREE) / 2;
   G.last = G.nchunks - 1;
   for (int i = 0; i < 2; i++) G.cursor[i] = (struct Cursor){G.nchunks, PAGES}; /* none yet */
+  if (!ty_system_at_fork(lock, unlock, unlock)) return;
   G.mode = mode;
   ty_guarded = true;
   ty_system_on_fault(fault);

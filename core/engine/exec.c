@@ -23,39 +23,46 @@ typedef struct Bound {
   Buffer **made;        /* per output: the buffer that it is, held; so many */
   i32 nmade;
   void *arena;
+<<<<<<< HEAD
+=======
+  i64 arena_bytes;
+  u8 *wanted; /* per buffer of inputs; see wanted_later */
+>>>>>>> main
   i32 careful; /* steps behind this one may not fail: the first write in place */
 } Bound;
 
 /* --- may an output take a buffer that is there? */
 
-static void mark(u64 *set, i32 i) { set[i / 64] |= 1ull << (i % 64); }
-static bool marked(const u64 *set, i32 i) { return set[i / 64] >> (i % 64) & 1; }
-
-/* Is the input's buffer wanted by storages of the recording that this run does not compute? They
-** stay pending, and are computed from the inputs when they are demanded. */
-static bool wanted_later(const Plan *p, const Recording *b, i32 input) {
-  if (!b->waiting) return false;
-  u64 out[GRAPH_MAX / 64 + 1] = {0}, live[GRAPH_MAX / 64 + 1] = {0};
+/* Marks the inputs that storages of the recording want which this run does not compute: they stay pending, and are
+** computed from the inputs when they are demanded. NULL: out of memory. */
+static u8 *wanted_later(const Plan *p, const Recording *b) {
+  enum { OUT = 1, LIVE = 2 };
+  u8 *mark = ty_mem_zalloc((size_t)(b->g.n + b->ninput));
+  if (!mark) return NULL;
   i32 here = 0, top = -1;
-  for (i32 k = 0; k < p->noutputs; k++) mark(out, p->output[k].node);
+  for (i32 k = 0; k < p->noutputs; k++) mark[p->output[k].node] |= OUT;
   for (const Storage *st = b->waiting; st; st = st->next) {
-    if (marked(out, st->node)) here++;
-    else mark(live, st->node), top = TY_MAX(top, st->node);
+    if (mark[st->node] & OUT) here++;
+    else mark[st->node] |= LIVE, top = TY_MAX(top, st->node);
   }
-  if (here > p->noutputs) return true; /* one that waits for an output's node gets none */
   const Node *node = b->g.node;
-  i32 k = node[b->input[input].node].arg.k;
+  u8 *wanted = mark + b->g.n;
   for (i32 i = top; i >= 0; i--) {
-    if (!marked(live, i)) continue;
-    if (node[i].op == OP_INPUT && node[i].arg.k == k) return true;
-    for (int j = 0; j < ty_ops[node[i].op].arity; j++) mark(live, node[i].src[j]);
+    if (!(mark[i] & LIVE)) continue;
+    if (node[i].op == OP_INPUT) wanted[node[i].arg.k] = 1;
+    for (int j = 0; j < ty_ops[node[i].op].arity; j++) mark[node[i].src[j]] |= LIVE;
   }
-  return false;
+  /* one that waits for an output's node gets none */
+  if (here > p->noutputs) memset(wanted, 1, (size_t)b->ninput);
+  memmove(mark, wanted, (size_t)b->ninput);
+  return mark;
 }
 
 /* The buffer that output k may take over, or NULL: `now` is that of the storage it is written
 ** to. */
-static Buffer *own_buffer(const Plan *p, const Recording *b, i32 k, Buffer *now) {
+static Buffer *own_buffer(Bound *B, i32 k, Buffer *now) {
+  const Plan *p = B->p;
+  const Recording *b = B->b;
   const Output *o = &p->output[k];
   if (!o->inplace) return NULL;
   i32 input = o->write == -1 ? o->donor : o->write;
@@ -68,7 +75,9 @@ static Buffer *own_buffer(const Plan *p, const Recording *b, i32 k, Buffer *now)
   }
   if (o->write >= 0 && y != b->input[input].buf) return NULL;
   if (o->donor >= 0 && b->input[o->donor].offset != o->at) return NULL;
-  return input >= 0 && wanted_later(p, b, input) ? NULL : y;
+  if (input < 0 || !b->waiting) return y;
+  if (!B->wanted && !(B->wanted = wanted_later(p, b))) return NULL;
+  return B->wanted[b->g.node[b->input[input].node].arg.k] ? NULL : y;
 }
 
 /* --- binding */
@@ -84,7 +93,7 @@ static bool bind_outputs(Bound *B, Buffer *const *now) {
   const Plan *p = B->p;
   B->careful = p->nsteps;
   for (i32 k = 0; k < p->noutputs; k++) {
-    Buffer *y = own_buffer(p, B->b, k, now[k]);
+    Buffer *y = own_buffer(B, k, now[k]);
     if (y) {
       ty_buffer_hold(y);
       B->careful = TY_MIN(B->careful, p->output[k].first);
@@ -293,8 +302,14 @@ bool ty_exec_run(State *S, Plan *p, Recording *b, Buffer **outbuf) {
     if (ok) outbuf[k] = B.made[k];
     else ty_buffer_drop(B.made[k]);
   }
+<<<<<<< HEAD
+  if (B.wanted) ty_mem_free(B.wanted);
   if (B.arena) B.device->free(B.arena, p->arena);
   if (TY_UNLIKELY(B.addr != few)) ty_buf_free(B.addr, room);
+=======
+  if (B.wanted) ty_mem_free(B.wanted);
+  if (B.arena_bytes) ty_buf_free(B.arena, B.arena_bytes);
+>>>>>>> main
   ty_plan_drop(p);
   return ok;
 }

@@ -11,52 +11,86 @@
 ** 3. A run that writes is only as the capture was if the tensors share storages exactly as they did.
 **    One that only reads may see more sharing, not less.
 */
+#include <stdlib.h>
+#include "base/pointer_map.h"
 #include "engine/entry.h"
 #include "record/grad.h"
 #include "engine/trace.h"
 
 /* --- making */
 
-static i32 outside_of_storage(const Capture *c, const Storage *st) {
-  for (i32 i = 0; i < c->noutside; i++)
-    if (c->outside[i].t.st == st) return i;
-  return -1;
-}
+/* An instance under construction: what the capture noted, by address. */
+typedef struct Making {
+  State *S;
+  const Capture *c;
+  PointerMap outside; /* storage -> first tensor from outside that lies in it */
+  PointerMap held;    /* buffer that such a storage held before the function ran -> that tensor */
+  PointerMap written; /* storage -> its number among those written */
+  PointerMap input;   /* buffer -> first input of the recording */
+  PointerMap wanted;  /* storage -> output */
+} Making;
 
-static const Written *written_of(const Capture *c, const Storage *st) {
-  for (i32 i = 0; i < c->nwritten; i++)
-    if (c->written[i].st == st) return &c->written[i];
-  return NULL;
+static i32 outside_of_storage(const Making *M, const Storage *st) {
+  return ty_pointer_map_get(&M->outside, st);
 }
 
 /* What a storage from outside held before the function ran. */
-static const Buffer *held(const Capture *c, const Storage *st) {
-  const Written *w = written_of(c, st);
-  return w ? w->buf : st->buf;
+static const Buffer *held(const Making *M, const Storage *st) {
+  i32 i = ty_pointer_map_get(&M->written, st);
+  return i < 0 ? st->buf : M->c->written[i].buf;
 }
 
-static bool make_outside(State *S, Instance *I) {
+static void making_close(Making *M) {
+  ty_pointer_map_close(&M->outside);
+  ty_pointer_map_close(&M->held);
+  ty_pointer_map_close(&M->written);
+  ty_pointer_map_close(&M->input);
+  ty_pointer_map_close(&M->wanted);
+}
+
+static bool making_open(Making *M, State *S, i32 nmade) {
   const Capture *c = S->capture;
+  *M = (Making){.S = S, .c = c};
+  if (!ty_pointer_map_open(&M->outside, c->noutside) ||
+      !ty_pointer_map_open(&M->held, c->noutside) ||
+      !ty_pointer_map_open(&M->written, c->nwritten) ||
+      !ty_pointer_map_open(&M->input, c->recording->ninput) ||
+      !ty_pointer_map_open(&M->wanted, c->nwritten + nmade))
+    return ty_fail_memory(S, "capture", 0);
+  for (i32 i = 0; i < c->nwritten; i++) ty_pointer_map_add(&M->written, c->written[i].st, i);
+  for (i32 i = 0; i < c->recording->ninput; i++)
+    ty_pointer_map_add(&M->input, c->recording->input[i].buf, i);
+  for (i32 i = 0; i < c->noutside; i++) {
+    const Storage *st = c->outside[i].t.st;
+    ty_pointer_map_add(&M->outside, st, i);
+    if (held(M, st)) ty_pointer_map_add(&M->held, held(M, st), i);
+  }
+  return true;
+}
+
+static bool make_outside(const Making *M, Instance *I) {
+  const Capture *c = M->c;
   for (i32 i = 0; i < c->noutside; i++) {
     const Outside *from = &c->outside[i];
     InstanceOutside *o = &I->outside[i];
     const Storage *st = from->t.st;
+    bool written = ty_pointer_map_get(&M->written, st) >= 0;
     *o = (InstanceOutside){.slot = from->slot,
-                           .first = outside_of_storage(c, st),
+                           .first = outside_of_storage(M, st),
                            .offset = from->t.offset,
                            .numel = st->numel,
-                           .written = written_of(c, st) != NULL,
-                           .lone = from->lone || written_of(c, st) != NULL,
+                           .written = written,
+                           .lone = from->lone || written,
                            .type = from->t.type};
     memcpy(o->strides, from->t.strides, sizeof o->strides);
     I->strict |= o->lone;
     o->delta = o->offset - c->outside[o->first].t.offset;
     I->outside[o->first].bound |= o->lone;
-    if (I->writes && held(c, st)->exposed)
-      return ty_capture_refuse(S, "writes tensors while it uses memory that others see");
-    for (i32 k = 0; k < i; k++)
-      if (c->outside[k].t.st != st && held(c, c->outside[k].t.st) == held(c, st))
-        return ty_capture_refuse(S, "uses two tensors that hold one buffer");
+    if (I->writes && held(M, st)->exposed)
+      return ty_capture_refuse(M->S, "writes tensors while it uses memory that others see");
+    i32 k = held(M, st) ? ty_pointer_map_get(&M->held, held(M, st)) : i;
+    if (c->outside[k].t.st != st)
+      return ty_capture_refuse(M->S, "uses two tensors that hold one buffer");
   }
   I->noutside = c->noutside;
   return true;
@@ -64,39 +98,39 @@ static bool make_outside(State *S, Instance *I) {
 
 /* The tensor from outside through which t, which lies in its storage st, is found. Where it is not known which one
 ** that is, it may be any of the storage as long as they share it as they do now. -1: st is not from outside. */
-static i32 make_origin(const Capture *c, Instance *I, const Tensor *t, const Storage *st) {
-  i32 from = ty_capture_from(c, t);
-  if (from >= 0 && c->outside[from].t.st == st) return from;
-  from = outside_of_storage(c, st);
+static i32 make_origin(const Making *M, Instance *I, const Tensor *t, const Storage *st) {
+  i32 from = ty_capture_from(M->c, t);
+  if (from >= 0 && M->c->outside[from].t.st == st) return from;
+  from = outside_of_storage(M, st);
   if (from >= 0) I->outside[from].bound = true;
   return from;
 }
 
-static bool make_inputs(State *S, Instance *I, const Recording *b) {
-  const Capture *c = S->capture;
+static bool make_inputs(const Making *M, Instance *I, const Recording *b) {
+  const Capture *c = M->c;
   for (i32 i = 0; i < b->ninput; i++) {
     Buffer *buf = b->input[i].buf;
     InstanceInput *in = &I->input[i];
-    const Storage *st = NULL;
-    for (i32 k = 0; k < c->noutside && !st; k++)
-      if (held(c, c->outside[k].t.st) == buf) st = c->outside[k].t.st;
-    in->outside = st ? make_origin(c, I, &(Tensor){.origin = b->input[i].origin}, st) : -1;
+    i32 k = ty_pointer_map_get(&M->held, buf);
+    in->outside =
+        k >= 0 ? make_origin(M, I, &(Tensor){.origin = b->input[i].origin}, c->outside[k].t.st)
+               : -1;
     if (in->outside >= 0) in->delta = b->input[i].offset - c->outside[in->outside].t.offset;
     else if (buf->stamp <= c->stamp)
-      return ty_capture_refuse(S, "reads a tensor of unknown origin");
+      return ty_capture_refuse(M->S, "reads a tensor of unknown origin");
     else in->constant = ty_buffer_hold(buf), in->delta = b->input[i].offset;
     I->ninput++;
   }
   return true;
 }
 
-static bool make_checks(State *S, Instance *I) {
-  const Capture *c = S->capture;
+static bool make_checks(const Making *M, Instance *I) {
+  const Capture *c = M->c;
   for (i32 i = 0; i < c->ncheck; i++) {
     const IndexCheck *from = &c->check[i];
     InstanceCheck *k = &I->check[i];
-    k->outside = make_origin(c, I, &from->t, from->t.st);
-    if (k->outside < 0) return ty_capture_refuse(S, "an index of unknown origin");
+    k->outside = make_origin(M, I, &from->t, from->t.st);
+    if (k->outside < 0) return ty_capture_refuse(M->S, "an index of unknown origin");
     k->delta = from->t.offset - c->outside[k->outside].t.offset;
     k->type = from->t.type;
     k->size = from->size;
@@ -131,10 +165,11 @@ typedef struct WantedOutput {
   InstanceTarget target;
 } WantedOutput;
 
-static i32 want(WantedOutput *w, i32 *n, const Storage *st, i32 node, i32 write, i32 outside,
-                u32 writes) {
-  for (i32 i = 0; i < *n; i++)
-    if (w[i].st == st) return i;
+static i32 want(Making *M, WantedOutput *w, i32 *n, const Storage *st, i32 node, i32 write,
+                i32 outside, u32 writes) {
+  i32 known = ty_pointer_map_get(&M->wanted, st);
+  if (known >= 0) return known;
+  ty_pointer_map_add(&M->wanted, st, *n);
   WantedOutput *y = &w[(*n)++];
   memset(y, 0, sizeof *y);
   y->st = st;
@@ -146,13 +181,6 @@ static i32 want(WantedOutput *w, i32 *n, const Storage *st, i32 node, i32 write,
   return *n - 1;
 }
 
-/* Which input of the recording is the buffer that a written storage held; see Output.write. */
-static i32 written_input(const Recording *b, const Buffer *buf) {
-  for (i32 i = 0; i < b->ninput; i++)
-    if (b->input[i].buf == buf) return i;
-  return -2;
-}
-
 /* A tensor that was made out of constants alone is computed by a copy. */
 static i32 constant_node(State *S, Recording *b, Storage *st) {
   Tensor whole = {
@@ -161,9 +189,10 @@ static i32 constant_node(State *S, Recording *b, Storage *st) {
   return ty_record_node(S, b, &whole);
 }
 
-static bool make_made(State *S, Instance *I, const Tensor *const *made, i32 nmade, WantedOutput *w,
+static bool make_made(Making *M, Instance *I, const Tensor *const *made, i32 nmade, WantedOutput *w,
                       i32 *n) {
-  const Capture *c = S->capture;
+  State *S = M->S;
+  const Capture *c = M->c;
   for (i32 i = 0; i < nmade; i++) {
     const Tensor *t = made[i];
     Storage *st = t->st;
@@ -171,7 +200,7 @@ static bool make_made(State *S, Instance *I, const Tensor *const *made, i32 nmad
     *m = (InstanceMade){.type = t->type, .offset = t->offset};
     memcpy(m->strides, t->strides, sizeof m->strides);
     I->nmade++;
-    i32 from = outside_of_storage(c, st);
+    i32 from = outside_of_storage(M, st);
     if (from < 0 && ty_needs_grad(t))
       return ty_capture_refuse(S, "a result that needs a gradient is given back (detach it)");
     if (from >= 0) {
@@ -189,23 +218,31 @@ static bool make_made(State *S, Instance *I, const Tensor *const *made, i32 nmad
       return ty_capture_refuse(S, "gives back a tensor of unknown origin");
     i32 node = pending ? st->node : constant_node(S, c->recording, st);
     if (node < 0) return ty_fail_memory(S, "capture", 0);
-    m->from = want(w, n, st, node, -1, -1, 0);
+    m->from = want(M, w, n, st, node, -1, -1, 0);
   }
   return true;
 }
 
-/* Outputs in the order of their nodes, as a key of plans needs them. place[i]: where i went. */
-static void sort_wanted(WantedOutput *w, i32 n, i32 *place) {
-  for (i32 i = 0; i < n; i++) place[i] = 0;
-  for (i32 i = 0; i < n; i++)
-    for (i32 k = 0; k < n; k++)
-      if (k != i) {
-        const Output *a = &w[i].out, *b = &w[k].out;
-        bool after = a->node != b->node     ? a->node > b->node
-                     : a->write != b->write ? a->write > b->write
-                                            : i > k;
-        place[i] += after;
-      }
+typedef struct Rank {
+  i32 node, write, i;
+} Rank;
+
+static int compare_ranks(const void *x, const void *y) {
+  const Rank *a = x, *b = y;
+  if (a->node != b->node) return a->node < b->node ? -1 : 1;
+  if (a->write != b->write) return a->write < b->write ? -1 : 1;
+  return a->i < b->i ? -1 : 1;
+}
+
+/* Outputs in the order of their nodes, as a key of plans needs them. place[i]: where i goes. False when out of memory. */
+static bool sort_wanted(const WantedOutput *w, i32 n, i32 *place) {
+  Rank *r = ty_mem_alloc(sizeof *r * (size_t)(n + 1));
+  if (!r) return false;
+  for (i32 i = 0; i < n; i++) r[i] = (Rank){w[i].out.node, w[i].out.write, i};
+  qsort(r, (size_t)n, sizeof *r, compare_ranks);
+  for (i32 k = 0; k < n; k++) place[r[k].i] = k;
+  ty_mem_free(r);
+  return true;
 }
 
 static bool make_scalars(State *S, Instance *I, const Graph *g) {
@@ -221,7 +258,7 @@ static bool make_scalars(State *S, Instance *I, const Graph *g) {
 
 static bool make_plan(State *S, Instance *I, const Recording *b, WantedOutput *w, i32 n,
                       Output *out, i32 *place) {
-  sort_wanted(w, n, place);
+  if (!sort_wanted(w, n, place)) return ty_fail_memory(S, "capture", 0);
   for (i32 i = 0; i < n; i++) {
     out[place[i]] = w[i].out;
     I->target[place[i]] = w[i].target;
@@ -286,33 +323,35 @@ static bool allocate(Instance *I, const Capture *c, i32 nmade, i32 ntarget) {
 }
 
 /* What must be computed: storages that were written, then those of tensors that were made. */
-static bool make_wanted(State *S, Instance *I, const Tensor *const *made, i32 nmade,
+static bool make_wanted(Making *M, Instance *I, const Tensor *const *made, i32 nmade,
                         WantedOutput *w, i32 *n) {
-  const Capture *c = S->capture;
+  State *S = M->S;
+  const Capture *c = M->c;
   *n = 0;
   for (i32 i = 0; i < c->nwritten; i++) {
     const Written *e = &c->written[i];
-    i32 from = outside_of_storage(c, e->st);
+    i32 from = outside_of_storage(M, e->st);
     if (from < 0) return ty_capture_refuse(S, "writes a tensor of unknown origin");
     if (e->st->recording != c->recording)
       return ty_capture_refuse(S, "writes outside of the capture");
     if (e->st->tape != e->tape)
       return ty_capture_refuse(S,
                                "a value that needs a gradient is written to a tensor from outside");
-    want(w, n, e->st, e->st->node, written_input(c->recording, e->buf), from,
-         e->st->version - e->version);
+    i32 input = ty_pointer_map_get(&M->input, e->buf);
+    want(M, w, n, e->st, e->st->node, input < 0 ? -2 : input, from, e->st->version - e->version);
   }
-  return make_made(S, I, made, nmade, w, n);
+  return make_made(M, I, made, nmade, w, n);
 }
 
-static bool fill(State *S, Instance *I, const Tensor *const *made, i32 nmade, WantedOutput *w,
+static bool fill(Making *M, Instance *I, const Tensor *const *made, i32 nmade, WantedOutput *w,
                  Output *out, i32 *place, const Replacement *by) {
-  const Capture *c = S->capture;
+  State *S = M->S;
+  const Capture *c = M->c;
   i32 n;
   I->writes = c->nwritten > 0;
   I->streams = S->stream - c->stream;
-  if (!make_wanted(S, I, made, nmade, w, &n) || !make_outside(S, I) ||
-      !make_inputs(S, I, c->recording) || !make_checks(S, I) ||
+  if (!make_wanted(M, I, made, nmade, w, &n) || !make_outside(M, I) ||
+      !make_inputs(M, I, c->recording) || !make_checks(M, I) ||
       !make_scalars(S, I, &c->recording->g))
     return false;
   free_readers(I);
@@ -324,11 +363,13 @@ static bool fill(State *S, Instance *I, const Tensor *const *made, i32 nmade, Wa
 bool ty_instance_outputs(State *S, const Tensor *const *made, i32 nmade, i32 *node, i32 *n) {
   const Capture *c = S->capture;
   i32 most = c->nwritten + nmade;
+  Making M = {0};
   Instance *I = ty_mem_zalloc(sizeof *I);
   WantedOutput *w = ty_mem_alloc(sizeof *w * (size_t)(most + 1));
   bool ok = I && w && allocate(I, c, nmade, most);
   if (!ok) ty_fail_memory(S, "capture", 0);
-  ok = ok && make_wanted(S, I, made, nmade, w, n);
+  ok = ok && making_open(&M, S, nmade) && make_wanted(&M, I, made, nmade, w, n);
+  making_close(&M);
   for (i32 i = 0; ok && i < *n; i++) node[i] = w[i].out.node;
   ty_mem_free(w);
   if (I) ty_instance_free(I);
@@ -338,13 +379,15 @@ bool ty_instance_outputs(State *S, const Tensor *const *made, i32 nmade, i32 *no
 Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade, const Replacement *by) {
   const Capture *c = S->capture;
   i32 most = c->nwritten + nmade;
+  Making M = {0};
   Instance *I = ty_mem_zalloc(sizeof *I);
   WantedOutput *w = ty_mem_alloc(sizeof *w * (size_t)(most + 1));
   Output *out = ty_mem_zalloc(sizeof *out * (size_t)(most + 1));
   i32 *place = ty_mem_alloc(sizeof *place * (size_t)(most + 1));
   bool ok = I && w && out && place && allocate(I, c, nmade, most);
   if (!ok) ty_fail_memory(S, "capture", 0);
-  ok = ok && fill(S, I, made, nmade, w, out, place, by);
+  ok = ok && making_open(&M, S, nmade) && fill(&M, I, made, nmade, w, out, place, by);
+  making_close(&M);
   if (ok && !I->plan) ty_dump_graph(&I->graph, &c->recording->g);
   ty_mem_free(w);
   ty_mem_free(out);

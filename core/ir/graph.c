@@ -137,8 +137,7 @@ i32 ty_graph_append(Graph *g, const Node *n) {
 i32 ty_graph_scalar(Graph *g, u64 bits) {
   if (g->nscalar == g->scalar_cap) {
     i32 cap = g->scalar_cap ? g->scalar_cap * 2 : CAP_FIRST;
-    u64 *scalar =
-        cap <= 4 * GRAPH_MAX ? ty_mem_realloc(g->scalar, (size_t)cap * sizeof *scalar) : NULL;
+    u64 *scalar = cap <= GRAPH_MAX ? ty_mem_realloc(g->scalar, (size_t)cap * sizeof *scalar) : NULL;
     if (!scalar) return -1;
     g->scalar = scalar;
     g->scalar_cap = cap;

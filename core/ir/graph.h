@@ -9,8 +9,8 @@
 #include "ir/ops.h"
 #include "ir/type.h"
 
-#define GRAPH_MAX 4096 /* nodes; record cuts far earlier */
-#define MAX_SRC 7      /* operands of a node; maps have 3 at most */
+#define GRAPH_MAX (1 << 27) /* nodes: memory ends before */
+#define MAX_SRC 7           /* operands of a node; maps have 3 at most */
 
 /* What a node needs beyond operands and type. Unused bytes are zero. All dims here are 0-based.
 **   INPUT         strides of the layout in elements (any sign); offset = 0; k = number of the

@@ -10,9 +10,6 @@
 #include "lua/lua_guard.h"
 #include "lua/lua_session.h"
 
-#define FILE_MAX_SIZE \
-  4000 /* slots, numbers, tensors made: they lie on the stacks of Lua and of C */
-
 /* table(n_array, n_hash): an empty table of these sizes, such as a trace makes. */
 static int capture_table(lua_State *L) {
   lua_createtable(L, (int)luaL_checkinteger(L, 1), (int)luaL_checkinteger(L, 2));
@@ -695,8 +692,10 @@ static int capture_finish(lua_State *L) {
   read_effects(&r);
   read_results(&r);
   find_hidden(&r);
-  if (TY_MAX(T->nslots, TY_MAX(T->nnumbers, T->instance[0]->nmade)) > FILE_MAX_SIZE)
-    return luaL_error(L, "the function reads too much for one trace");
+  i32 stack = ty_trace_stack(T) + T->narg;
+  if (stack > STACK_MOST || T->nnumbers >= LATE_NUMBERS)
+    return luaL_error(L, "it reads and makes %d values, and a trace may %d",
+                      TY_MAX(stack, T->nnumbers), STACK_MOST);
   T->anchor = e->next_anchor++;
   lua_pushvalue(L, r.anchors);
   lua_rawseti(L, 2, T->anchor);

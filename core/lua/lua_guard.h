@@ -201,6 +201,12 @@ struct Trace {
   i64 hits;
 };
 
+/* Slots of Lua's stack that a call takes, of which a host gives a C function STACK_MOST. */
+#define STACK_MOST 8000
+static inline i32 ty_trace_stack(const Trace *T) {
+  return T->nslots + T->instance[0]->nmade + T->ntables + T->ngrads + T->nresults + 256;
+}
+
 /* Of the values of bounds and the tensors' sizes that instance I is for. */
 u64 ty_trace_hash(const Trace *T, const Instance *I);
 

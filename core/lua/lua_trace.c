@@ -572,8 +572,7 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, bool tell, int *answ
     Trace *T = e->trace[i];
     T->lacking = false;
     if (T->narg != narg || T->word != word) continue;
-    i32 room = T->nslots + T->instance[0]->nmade + T->ntables + T->ngrads + T->nresults + 256;
-    if (TY_UNLIKELY(!lua_checkstack(L, room))) continue;
+    if (TY_UNLIKELY(!lua_checkstack(L, ty_trace_stack(T)))) continue;
     Call c;
     if (TY_UNLIKELY(!take_room(S->engine->compiled, T, &c))) continue;
     T->refs++;

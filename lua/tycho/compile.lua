@@ -134,9 +134,10 @@ local function capture_call(core, h, otherwise, ...)
   local span = core.internals.span and core.internals.span("capture " .. h.place) -- a profile listens
   local dynamic = h.dynamic ~= false and (due.sizes or h.dynamic ~= nil or has_bounds(h))
   h.closures = h.closures or due.closures
-  local in_time = budget < huge and not core._within_warmup(h.handle)
+  local warms = core._within_warmup(h.handle)
+  local in_time = budget < huge and not warms
   local done, why = capture.run_with(core, h.handle, { closures = h.closures, dynamic = dynamic, sized = due.sized,
-    bounds = h.bounds, custom = h.custom, clock = now,
+    bounds = h.bounds, custom = h.custom, clock = now, steps = warms and huge or nil,
     deadline = in_time and started + budget / 1e3 or nil }, h.fn, ...)
   local cost = (now() - started) * 1e3
   if span then span() end

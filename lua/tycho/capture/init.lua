@@ -168,7 +168,7 @@ end
 function World:typed(v, s)
   if s == nil or s.typed or s.number then return v end
   s.typed = true
-  if v == nil then
+  if rawequal(v, nil) then
     s.pinned = true
     self:emit({ "equal", s.slot, nil }, s.path)
   else
@@ -255,7 +255,7 @@ function World:truth(v, s)
   elseif s and type(v) == "boolean" then
     self:pin(v, s)
   end
-  return v ~= nil and v ~= false
+  return v and true or false
 end
 
 -- Functions: what closes over what ------------------------------------------------------------------------------------
@@ -456,7 +456,7 @@ function recipe(world, v, s)
     if s.pinned and kind ~= "table" and kind ~= "userdata" and kind ~= "function" then return { "value", v } end
     return { "slot", s.slot }
   end
-  if v == nil or kind == "number" or kind == "string" or kind == "boolean" then return { "value", v } end
+  if kind == "nil" or kind == "number" or kind == "string" or kind == "boolean" then return { "value", v } end
   return object_recipe(world, v)
 end
 

@@ -11,7 +11,7 @@
 
 local format, match, sub = string.format, string.match, string.sub
 local floor, native_sort = math.floor, table.sort
-local type, tostring, tonumber, select, unpack = type, tostring, tonumber, select, unpack
+local type, tostring, tonumber, select, unpack, rawequal = type, tostring, tonumber, select, unpack, rawequal
 local pcall, error, assert, getmetatable, setmetatable = pcall, error, assert, getmetatable, setmetatable
 local next, pairs, ipairs = next, pairs, ipairs
 
@@ -33,7 +33,21 @@ local NONE = {}
 --- One result.
 local function one(v, s) return { v }, { s }, 1 end
 
-local function is_whole(v) return type(v) == "number" and v % 1 == 0 end
+--- A position as functions of the host take it: a number, or its text. Fractions are cut there and others than of 32
+--- bits wrap around or raise, which is left to the native run.
+local function position(world, v, s)
+  world:pin(v, s)
+  local k = (type(v) == "number" or type(v) == "string") and tonumber(v)
+  if not k or k % 1 ~= 0 or k < -2 ^ 31 or k >= 2 ^ 31 then world:abort("a library function is given no position") end
+  return k
+end
+
+--- The same, or what stands for nil.
+local function position_or(world, v, s, default)
+  if not rawequal(v, nil) then return position(world, v, s) end
+  world:typed(v, s)
+  return default
+end
 
 --- What remove gives for an empty table: nothing, or nil.
 local EMPTY_REMOVE = select("#", table.remove {})
@@ -143,7 +157,7 @@ end
 
 model.tonumber = function(world, args, shadows, n)
   local v, s = args[1], shadows[1]
-  if n >= 2 and args[2] ~= nil then return pure(world, args, shadows, n, tonumber) end
+  if n >= 2 and not rawequal(args[2], nil) then return pure(world, args, shadows, n, tonumber) end
   if n >= 2 then world:typed(args[2], shadows[2]) end
   if type(v) == "number" then return one(v, s) end
   if type(v) == "string" then return one(tonumber(world:pin(v, s))) end
@@ -159,7 +173,7 @@ model.tostring = function(world, args, shadows, n)
     return one(v, s)
   end
   if n == 0 then world:abort("tostring is given nothing") end
-  if type(v) ~= "number" and type(v) ~= "boolean" and v ~= nil then
+  if type(v) ~= "number" and type(v) ~= "boolean" and type(v) ~= "nil" then
     world:abort(format("tostring of a %s", type(v)))
   end
   return one(tostring(world:pin(v, s)))
@@ -168,8 +182,7 @@ end
 model.select = function(world, args, shadows, n)
   local k = world:pin(args[1], shadows[1])
   if k == "#" then return one(n - 1) end
-  k = tonumber(k)
-  if not is_whole(k) then world:abort("select is given no whole number") end
+  k = position(world, k)
   if k < 0 then k = n + k end
   if k < 1 then world:abort("select is out of range") end
   local results, out, count = {}, {}, 0
@@ -198,14 +211,16 @@ local function check_table(world, args, shadows, name)
   return world:abort(format("%s is given a %s", name, type(args[1])))
 end
 
-model.rawget = function(world, args, shadows)
+model.rawget = function(world, args, shadows, n)
+  if n < 2 then world:abort("rawget is given too little") end
   check_table(world, args, shadows, "rawget")
   local k = world:identify(args[2], shadows[2])
   local v, s = world:raw_index(args[1], shadows[1], k)
   return one(v, s)
 end
 
-model.rawset = function(world, args, shadows)
+model.rawset = function(world, args, shadows, n)
+  if n < 3 then world:abort("rawset is given too little") end
   check_table(world, args, shadows, "rawset")
   local k = world:identify(args[2], shadows[2])
   world:raw_newindex(args[1], shadows[1], k, args[3], shadows[3])
@@ -227,7 +242,7 @@ model.getmetatable = function(world, args, shadows, n)
   if mt == nil then return one(nil) end
   local shown, ss = world:raw_index(mt, ms, "__metatable")
   world:typed(shown, ss)
-  if shown ~= nil then return one(shown, ss) end
+  if not rawequal(shown, nil) then return one(shown, ss) end
   return one(mt, ms)
 end
 
@@ -235,13 +250,13 @@ model.setmetatable = function(world, args, shadows, n)
   local o = check_table(world, args, shadows, "setmetatable")
   local mt, ms = args[2], shadows[2]
   if not o.fresh then world:abort("sets the metatable of a table from outside") end
-  if n < 2 or (mt ~= nil and type(mt) ~= "table") then world:abort("setmetatable is given no table") end
+  if n < 2 or (type(mt) ~= "nil" and type(mt) ~= "table") then world:abort("setmetatable is given no table") end
   if o.meta ~= nil then
     local shown, ss = world:raw_index(o.meta, o.meta_shadow, "__metatable")
     world:typed(shown, ss)
-    if shown ~= nil then world:abort("cannot change a protected metatable") end
+    if not rawequal(shown, nil) then world:abort("cannot change a protected metatable") end
   end
-  if mt == nil then world:typed(mt, ms) else world:table_of(mt, ms) end
+  if type(mt) == "nil" then world:typed(mt, ms) else world:table_of(mt, ms) end
   o.meta, o.meta_shadow = mt, ms
   return one(args[1], shadows[1])
 end
@@ -249,7 +264,7 @@ end
 model.next = function(world, args, shadows)
   check_table(world, args, shadows, "next")
   local k, v, s = world:next(args[1], shadows[1], world:pin(args[2], shadows[2]))
-  if k == nil then return one(nil) end
+  if rawequal(k, nil) then return one(nil) end
   return { k, v }, { nil, s }, 2
 end
 
@@ -263,10 +278,10 @@ local next_position = ipairs {} -- what ipairs iterates with
 
 models[next_position] = function(world, args, shadows)
   check_table(world, args, shadows, "ipairs")
-  local i = world:pin(args[2], shadows[2]) + 1
+  local i = position(world, args[2], shadows[2]) + 1
   local v, s = world:raw_index(args[1], shadows[1], i)
   world:typed(v, s)
-  if v == nil then return {}, NONE, 0 end
+  if rawequal(v, nil) then return {}, NONE, 0 end
   return { i, v }, { nil, s }, 2
 end
 
@@ -278,11 +293,8 @@ end
 
 model.unpack = function(world, args, shadows)
   local o = check_table(world, args, shadows, "unpack")
-  local first, last = world:pin(args[2], shadows[2]), world:pin(args[3], shadows[3])
-  first = first == nil and 1 or tonumber(first)
-  if last == nil then last = world:table_length(o) end
-  last = tonumber(last)
-  if not (is_whole(first) and is_whole(last)) then world:abort("unpack is given no whole numbers") end
+  local first, last = position_or(world, args[2], shadows[2], 1), position_or(world, args[3], shadows[3], nil)
+  last = last or world:table_length(o)
   if last - first >= 7900 then world:abort("unpack of too many values") end
   local results, out, count = {}, {}, 0
   for i = first, last do
@@ -303,8 +315,7 @@ model["table.insert"] = function(world, args, shadows, n)
   local t, ts = args[1], shadows[1]
   local at = world:table_length(o) + 1
   if n == 3 then
-    local to = tonumber(world:pin(args[2], shadows[2]))
-    if not is_whole(to) then world:abort("table.insert is given no whole number") end
+    local to = position(world, args[2], shadows[2])
     for i = at, to + 1, -1 do
       local v, s = world:raw_index(t, ts, i - 1)
       world:raw_newindex(t, ts, i, v, s)
@@ -315,16 +326,14 @@ model["table.insert"] = function(world, args, shadows, n)
   return {}, NONE, 0
 end
 
-model["table.remove"] = function(world, args, shadows, n)
+model["table.remove"] = function(world, args, shadows)
   local o = check_table(world, args, shadows, "table.remove")
   local t, ts = args[1], shadows[1]
   local length = world:table_length(o)
-  local at = n >= 2 and world:pin(args[2], shadows[2]) or nil
+  local at = position_or(world, args[2], shadows[2], nil)
   if at == nil then
     if length == 0 then return { nil }, NONE, EMPTY_REMOVE end
     at = length
-  elseif not is_whole(at) then
-    world:abort("table.remove is given no whole number")
   end
   if at < 1 or at > length then return { nil }, NONE, EMPTY_REMOVE end
   local old, os = world:index(t, ts, at, nil)
@@ -336,14 +345,13 @@ model["table.remove"] = function(world, args, shadows, n)
   return one(old, os)
 end
 
-model["table.concat"] = function(world, args, shadows, n, f)
+model["table.concat"] = function(world, args, shadows, _, f)
   local o = check_table(world, args, shadows, "table.concat")
-  local separator = n >= 2 and world:pin(args[2], shadows[2]) or nil
-  local first = n >= 3 and world:pin(args[3], shadows[3]) or nil
-  local last = n >= 4 and world:pin(args[4], shadows[4]) or nil
-  first = first or 1
+  local separator = world:pin(args[2], shadows[2])
+  local kind = type(separator)
+  if kind ~= "string" and kind ~= "number" and kind ~= "nil" then world:abort("table.concat is given no text") end
+  local first, last = position_or(world, args[3], shadows[3], 1), position_or(world, args[4], shadows[4], nil)
   last = last or world:table_length(o)
-  if not (is_whole(first) and is_whole(last)) then world:abort("table.concat is given no whole numbers") end
   local list = {}
   for i = first, last do
     local v, s = world:raw_index(args[1], shadows[1], i)
@@ -459,7 +467,7 @@ model["table.sort"] = function(world, args, shadows, n)
   local length = world:table_length(o)
   if n >= 2 then
     world:typed(before, bs)
-    if before ~= nil and type(before) ~= "function" then world:abort("table.sort is given no function") end
+    if type(before) ~= "nil" and type(before) ~= "function" then world:abort("table.sort is given no function") end
   end
   local function less(a, as, b, bbs)
     if before == nil then return world:less(a, as, b, bbs) end
@@ -491,7 +499,7 @@ model.error = function(world, args, shadows, n)
   local level = 1
   if n >= 2 then
     world:typed(args[2], shadows[2])
-    if args[2] ~= nil then
+    if not rawequal(args[2], nil) then
       level = tonumber(world:pin(args[2], shadows[2]))
       if level == nil or type(args[2]) == "cdata" then world:abort("error is given a level that is no number") end
     end
@@ -523,7 +531,7 @@ model.assert = function(world, args, shadows, n)
   local text
   if n >= 2 and (type(args[2]) == "string" or type(args[2]) == "number") then
     text = assert_raises(false, world:pin(args[2], shadows[2]))
-  elseif n == 1 or (args[2] == nil and not PASSES_ON) then
+  elseif n == 1 or (rawequal(args[2], nil) and not PASSES_ON) then
     text = assert_raises(false)
   elseif PASSES_ON then
     return raise(world, args[n], shadows[n])

@@ -247,7 +247,9 @@ return function(World)
     self:abort("error in captured code: attempt to call a " .. type(v) .. " value")
   end
 
-  function World:too_deep() self:abort("calls are nested deeper than a capture may follow") end
+  function World:too_deep()
+    self:abort("calls are nested deeper than a capture may follow", "call fewer functions inside of each other")
+  end
 
   --- Calls a function written in C, or one that prefers_native chose.
   function World:native(f, fs, args, shadows, n)

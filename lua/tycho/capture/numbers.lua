@@ -207,7 +207,7 @@ return function(World)
       if x and y then return compute[op](x, y), nil end
     end
     local tensor = is_tensor(self, a) or is_tensor(self, b)
-    if not tensor or ta == "table" then
+    if not tensor or ta ~= "number" and not is_tensor(self, a) then
       local h, hs = binary_handler(self, "__" .. op, a, as, b, bs)
       if h ~= nil then return first_result(self, h, hs, a, as, b, bs) end
     end
@@ -331,7 +331,11 @@ return function(World)
     if ta == "string" or ta == "boolean" or ta == "nil" then return self:pin(a, as) == self:pin(b, bs) end
     if ta == "cdata" then self:abort("cdata is compared") end
     local same = self:same_object(a, as, b, bs)
-    if same or ta ~= "table" then return same end
+    if same or ta == "function" or ta == "thread" then return same end
+    if ta == "userdata" then
+      if is_tensor(self, a) and is_tensor(self, b) then return false end
+      self:abort "userdata that is no tensor is compared"
+    end
     local h, hs = shared_handler(self, "__eq", a, as, b, bs)
     if h == nil then return false end
     return self:truth(first_result(self, h, hs, a, as, b, bs))

@@ -49,8 +49,8 @@ return function(World)
       o.unordered, o.inexact = not layout.exact, not layout.exact
       for _, k in ipairs(layout.keys) do
         local v = rawget(object, k)
-        if v == nil or rawequal(v, object) then empty[#empty + 1] = k end -- a field that is stored later
-        self:write(o, k, v == nil or v)
+        if rawequal(v, nil) or rawequal(v, object) then empty[#empty + 1] = k end -- a field that is stored later
+        self:write(o, k, rawequal(v, nil) or v)
       end
       for _, k in ipairs(empty) do self:write(o, k, nil) end
       return t
@@ -96,16 +96,16 @@ return function(World)
   --- Notes a write that is about to happen.
   local function note_write(o, k, is)
     local was, i, list = rawget(o.value, k), o.at[k], o.writes
-    local is_new = was == nil and not has_slot(o.value, k)
+    local is_new = rawequal(was, nil) and not has_slot(o.value, k)
     if not is_new then
-      if (was == nil) == (is == nil) then return end
+      if rawequal(was, nil) == rawequal(is, nil) then return end
       if i and i >= o.last_new then
         local w = list[i]
         if w.undoes then w.undone, o.at[k] = true, w.undoes end
         return
       end
     end
-    if i then list[i].full = was ~= nil end
+    if i then list[i].full = not rawequal(was, nil) end
     list[#list + 1] = { key = k, undoes = not is_new and i }
     o.at[k] = #list
     if is_new then o.last_new = #list end
@@ -126,7 +126,7 @@ return function(World)
     for i, w in ipairs(o.writes) do
       local last = o.at[w.key] == i
       if not w.undone then list[#list + 1] = { key = w.key, last = last, full = not last and w.full } end
-      if last and rawget(o.value, w.key) ~= nil then left = left + 1 end
+      if last and not rawequal(rawget(o.value, w.key), nil) then left = left + 1 end
     end
     for _ in next, o.value do left = left - 1 end
     if left ~= 0 then self:abort("a library function has written to a table") end

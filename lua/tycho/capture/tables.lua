@@ -20,7 +20,7 @@
 --    calls as they are now (guard_aliases). Where keys do not meet it does not matter.
 
 local format, find, sort = string.format, string.find, table.sort
-local type, rawget, next, pairs = type, rawget, next, pairs
+local type, rawget, next, pairs, rawequal = type, rawget, next, pairs, rawequal
 local ipairs, tostring, getmetatable = ipairs, tostring, getmetatable
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
 
@@ -100,8 +100,8 @@ return function(World)
 
   --- Keeps count (of keys 1, 2 ...) and max (the greatest, nil when unknown) of a table whose value at k changes.
   local function tally(o, k, was, is)
-    if o.count == nil or not is_position(k) or (was == nil) == (is == nil) then return end
-    if is ~= nil then
+    if o.count == nil or not is_position(k) or rawequal(was, nil) == rawequal(is, nil) then return end
+    if not rawequal(is, nil) then
       o.count = o.count + 1
       if o.max and k > o.max then o.max = k end
     else
@@ -217,7 +217,7 @@ return function(World)
       local h, hs
       if kind == "table" then
         local v, s, o = self:raw_index(t, ts, k)
-        if v ~= nil then
+        if not rawequal(v, nil) then
           if not (o.fresh and o.meta == nil) then self:typed_later(s) end
           return v, s
         end
@@ -251,8 +251,8 @@ return function(World)
   --- Whether the key surely stands in the outside table, so that writing it adds none.
   local function stands(o, k)
     local s = o.fields[k]
-    if s == nil then return o.keylist ~= nil and rawget(o.value, k) ~= nil end
-    return s.value ~= nil
+    if s == nil then return o.keylist ~= nil and not rawequal(rawget(o.value, k), nil) end
+    return not rawequal(s.value, nil)
   end
 
   --- Notes a write as an effect: in place of the key's last one where no other key was written since, or where a value
@@ -262,8 +262,8 @@ return function(World)
     if e == nil or e ~= o.last_effect then
       if e then
         world:typed_later(entry.shadow)
-        if entry.value ~= nil and v ~= nil then return world:typed_later(vs) end
-        e.full = entry.value ~= nil
+        if not rawequal(entry.value, nil) and not rawequal(v, nil) then return world:typed_later(vs) end
+        e.full = not rawequal(entry.value, nil)
       end
       e = { table = o, key = k }
       world.effects[#world.effects + 1], o.last_effect, entry.effect = e, e, e
@@ -286,7 +286,7 @@ return function(World)
     end
     if not o.constant then
       note_effect(world, o, k, entry, v, vs)
-      if v == nil then o.shrunk = true end
+      if rawequal(v, nil) then o.shrunk = true end
       tally(o, k, entry.value, v)
       note_loose(o, vs)
     end
@@ -313,7 +313,7 @@ return function(World)
       if h ~= nil then
         local old, os = self:raw_index(t, ts, k)
         self:typed(old, os)
-        if old ~= nil then h = nil end
+        if not rawequal(old, nil) then h = nil end
       end
       if h == nil then return self:raw_newindex(t, ts, k, v, vs) end
       if type(h) == "function" then
@@ -362,7 +362,7 @@ return function(World)
     if o.max == nil then
       plain = true
       for i = n, 1, -1 do
-        if get(i) == nil then
+        if rawequal(get(i), nil) then
           plain = false
           break
         end
@@ -442,7 +442,7 @@ return function(World)
         self:abort("a table that was made with several named fields is iterated", "iterate over a list of names")
       end
       local nk, v = next(t, k)
-      if nk == nil then return nil end
+      if rawequal(nk, nil) then return nil end
       return nk, v, o.shadow[nk]
     end
     if o.constant and not o.overlay then
@@ -453,10 +453,10 @@ return function(World)
     self:keys(o)
     while true do
       k = next(t, k)
-      if k == nil then return nil end
+      if rawequal(k, nil) then return nil end
       local v, s = self:field(o, k)
       if o.overlay and o.overlay[k] then self:typed(v, s) end
-      if v ~= nil then return k, v, s end
+      if not rawequal(v, nil) then return k, v, s end
     end
   end
 

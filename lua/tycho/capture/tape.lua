@@ -243,7 +243,7 @@ end
 
 function Replay:slot(k)
   local v = self.slots[k]
-  if v == nil and self.d.readers[k] then
+  if rawequal(v, nil) and self.d.readers[k] then
     local i = self.d.readers[k]
     v = read[i[1]](self, i)
     self.slots[k] = v
