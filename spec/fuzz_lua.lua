@@ -44,11 +44,8 @@ local function one_call(f, step, prev, mode, compiled)
   return results
 end
 
-<<<<<<< HEAD
 local devices = frame.devices() -- on a second one too, where the environment names it (fuzz_frame.lua)
 
-=======
->>>>>>> main
 --- Runs a program over a fresh world. Returns the accounts of its calls, and the compiled function.
 local function run_here(text, compiled)
   local accounts = {}
@@ -77,7 +74,6 @@ local function run(text, compiled, device) return frame.on(ty, device, run_here,
 
 --- What differs between the plain run and the compiled one on each device: text, or nil.
 local function check(text)
-<<<<<<< HEAD
   local want, compiled = run(text, false, "cpu"), nil
   for _, device in ipairs(devices) do
     local got, f = run(text, true, device)
@@ -85,13 +81,6 @@ local function check(text)
       if want[i] ~= got[i] then
         return ("call %d on %s differs"):format(i, device), want[i] or "nothing", got[i] or "nothing"
       end
-=======
-  local want = run(text, false)
-  local got, f = run(text, true)
-  for i = 1, math.max(#want, #got) do
-    if want[i] ~= got[i] then
-      return ("call %d differs"):format(i), want[i] or "nothing", got[i] or "nothing"
->>>>>>> main
     end
     compiled = compiled or f
   end

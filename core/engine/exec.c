@@ -23,11 +23,7 @@ typedef struct Bound {
   Buffer **made;        /* per output: the buffer that it is, held; so many */
   i32 nmade;
   void *arena;
-<<<<<<< HEAD
-=======
-  i64 arena_bytes;
-  u8 *wanted; /* per buffer of inputs; see wanted_later */
->>>>>>> main
+  u8 *wanted;  /* per buffer of inputs; see wanted_later */
   i32 careful; /* steps behind this one may not fail: the first write in place */
 } Bound;
 
@@ -302,14 +298,10 @@ bool ty_exec_run(State *S, Plan *p, Recording *b, Buffer **outbuf) {
     if (ok) outbuf[k] = B.made[k];
     else ty_buffer_drop(B.made[k]);
   }
-<<<<<<< HEAD
+  if (B.wanted) ty_mem_free(B.wanted);
   if (B.wanted) ty_mem_free(B.wanted);
   if (B.arena) B.device->free(B.arena, p->arena);
   if (TY_UNLIKELY(B.addr != few)) ty_buf_free(B.addr, room);
-=======
-  if (B.wanted) ty_mem_free(B.wanted);
-  if (B.arena_bytes) ty_buf_free(B.arena, B.arena_bytes);
->>>>>>> main
   ty_plan_drop(p);
   return ok;
 }
