@@ -299,7 +299,6 @@ bool ty_exec_run(State *S, Plan *p, Recording *b, Buffer **outbuf) {
     else ty_buffer_drop(B.made[k]);
   }
   if (B.wanted) ty_mem_free(B.wanted);
-  if (B.wanted) ty_mem_free(B.wanted);
   if (B.arena) B.device->free(B.arena, p->arena);
   if (TY_UNLIKELY(B.addr != few)) ty_buf_free(B.addr, room);
   ty_plan_drop(p);

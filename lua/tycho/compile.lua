@@ -2,6 +2,7 @@
 -- The wrapper below must call the user's function by a tail call: it then runs in the wrapper's place, so that error
 -- levels, yields and depth are those of plain Lua.
 
+local gmatch = string.gmatch
 local type, tostring, pcall, error, tonumber = type, tostring, pcall, error, tonumber
 local pairs, ipairs, setmetatable = pairs, ipairs, setmetatable
 local format, gsub, match = string.format, string.gsub, string.match
@@ -226,8 +227,8 @@ function explanation.__tostring(e)
     add("trace %d: %s, %s, %s%s", i, plural(t.hits, "hit"), plural(#t.guards, "guard"), plural(#t.effects, "effect"),
       t.dynamic and ", any sizes: " .. plural(t.instances, "set") .. " so far" or "")
     add("  %s", work_text(t))
-    for line in (t.plan or ""):gmatch "[^\n]*refuses it[^\n]*" do
-      add("  step %s", (line:gsub("^ +", "")))
+    for line in gmatch(t.plan or "", "[^\n]*refuses it[^\n]*") do
+      add("  step %s", (gsub(line, "^ +", "")))
     end
     for _, g in ipairs(t.guards) do add("  guard %s", g) end
     for _, g in ipairs(t.sizes) do add("  sizes %s", g) end
