@@ -2,10 +2,9 @@
 -- The wrapper below must call the user's function by a tail call: it then runs in the wrapper's place, so that error
 -- levels, yields and depth are those of plain Lua.
 
-local gmatch = string.gmatch
 local type, tostring, pcall, error, tonumber = type, tostring, pcall, error, tonumber
 local pairs, ipairs, setmetatable = pairs, ipairs, setmetatable
-local format, gsub, match = string.format, string.gsub, string.match
+local format, gsub, match, gmatch = string.format, string.gsub, string.match, string.gmatch
 local concat, remove, huge = table.concat, table.remove, math.huge
 
 local function_names = require "tycho.capture.names"
