@@ -477,7 +477,8 @@ return function(ty, check, row)
     return grid
   end
 
-  row { "tri", "n, m = n, k = 0, {dtype, device}", tri, "ones on and below the k-th diagonal", shape = "[n, m]", dtype = "f32",
+  row { "tri", "n, m = n, k = 0, {dtype, device}", tri, "ones on and below the k-th diagonal", shape = "[n, m]",
+    dtype = "f32",
     only = "module" }
   row { "tril", "x, k = 0", tril, "zeros above the k-th diagonal of the last two dims", shape = "x", inplace = true }
   row { "triu", "x, k = 0", triu, "zeros below the k-th diagonal of the last two dims", shape = "x", inplace = true }
