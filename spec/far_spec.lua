@@ -312,6 +312,36 @@ describe("transformations on another device", function()
   end)
 end)
 
+describe("the graph of a function on another device", function()
+  local graph = require "tycho.graph"
+  local there = { device = "far" }
+  for name, f in pairs {
+    ["a move"] = function(v) return (v * 2 + 1):to "cpu" end,
+    ["a move back"] = function(v) return v:to("cpu"):exp():to "far" end,
+    numbers = function(v) return v + ty.rand(3, there) end,
+    constants = function(v) return ty.full({ 3 }, 1 / 3, there) * v + ty.arange(3, there) end,
+    windows = function(v) return (v + 1):unfold(1, 2, 1) * 2 end,
+  } do
+    probe("gives source and text that do the same there: " .. name, function()
+      local x, kept = numbers("f32", 4, 3):to "far", nil
+      ty.manual_seed(5)
+      local want = f(x)
+      ty.manual_seed(5)
+      local g = graph.from(jit.graph(function(v) kept = f(v) end, x))
+      assert.is_nil(g:lint())
+      local back = graph.parse(g:text())
+      assert.equal(g:text(), back:text())
+      for _, call in ipairs { function(v) return g:run(v) end, assert(loadstring(g:source()))(),
+        function(v) return back:run(v) end } do
+        local got = { call(x) }
+        assert.equal(want.device, got[#got].device)
+        H.same(want, got[#got])
+      end
+      assert.truthy(kept)
+    end)
+  end
+end)
+
 describe("memory that others made", function()
   probe("is the CPU's, whatever the device of what is made", function()
     local room = H.ffi.new("float[4]", 1, 2, 3, 4)

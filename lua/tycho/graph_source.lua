@@ -40,20 +40,28 @@ return function(ty, ops)
 
   M.number_text = number_text
 
-  local function fill(shape, value, dtype)
-    return ("ty.full(%s, %s, {dtype = %q})"):format(sizes_text(shape), value, dtype)
+  --- The options with which a leaf is made where the node lies.
+  local function options(n, dtype)
+    return ("{dtype = %q%s}"):format(dtype, n.device and (", device = %q"):format(n.device) or "")
+  end
+
+  --- What moves there a tensor that the source makes without a device.
+  local function there(n) return n.device and (":to(%q)"):format(n.device) or "" end
+
+  local function fill(n, shape, value, dtype)
+    return ("ty.full(%s, %s, %s)"):format(sizes_text(shape), value, options(n, dtype))
   end
 
   local carriers = { f16 = "i16", bf16 = "i16", f32 = "i32", f64 = "i64" }
 
   -- An element that no number gives back, from the two halves of its bits.
   local function const_text(n)
-    if not n.bits then return fill(n.shape, number_text(n.value), n.dtype) end
+    if not n.bits then return fill(n, n.shape, number_text(n.value), n.dtype) end
     local digits = n.bits:sub(3)
     digits = ("0"):rep(16 - #digits) .. digits
     local high, low = tonumber(digits:sub(1, 8), 16), tonumber(digits:sub(9), 16)
     if high >= 2 ^ 31 then high = high - 2 ^ 32 end
-    local whole = fill(n.shape, number_text(high), "i64") .. (":mul(4294967296):add(%s)"):format(number_text(low))
+    local whole = fill(n, n.shape, number_text(high), "i64") .. (":mul(4294967296):add(%s)"):format(number_text(low))
     local carrier = carriers[n.dtype]
     if not carrier then return whole end
     return ("%s:to(%q):view_as(%q)"):format(whole, carrier, n.dtype)
@@ -183,6 +191,7 @@ return function(ty, ops)
 
   local function positions_text(shape, n)
     return ("positions(%s, %s, %s)"):format(sizes_text(shape), number_text(n.offset), sizes_text(n.strides))
+      .. there(n)
   end
 
   -- Expressions ------------------------------------------------------------------------------------------------------
@@ -204,11 +213,11 @@ return function(ty, ops)
   function say.const(n) return const_text(n) end
 
   function say.iota(n)
-    local text = ("ty.arange(%s, {dtype = \"i64\"})"):format(number_text(ops.numel(n.shape)))
+    local text = ("ty.arange(%s, %s)"):format(number_text(ops.numel(n.shape)), options(n, "i64"))
     return #n.shape == 1 and text or ("%s:reshape(%s)"):format(text, sizes_text(n.shape))
   end
 
-  function say.empty(n) return ("ty.empty(%s, {dtype = %q})"):format(sizes_text(n.shape), n.dtype) end
+  function say.empty(n) return ("ty.empty(%s, %s)"):format(sizes_text(n.shape), options(n, n.dtype)) end
 
   function say.map(n, a, b, c)
     if infix[n.op] then return ("%s %s %s"):format(a, infix[n.op], b) end
@@ -224,7 +233,7 @@ return function(ty, ops)
   function say.bitcast(n, a) return ("%s:view_as(%q)"):format(a, n.dtype) end
 
   function say.view(n, a)
-    if ops.numel(n.shape) == 0 then return fill(n.shape, 0, n.dtype) end
+    if ops.numel(n.shape) == 0 then return fill(n, n.shape, 0, n.dtype) end
     local text = view_text(n.inputs[1].shape, n, n.shape)
     return text and a .. text or ("%s:take(%s:add(1))"):format(a, positions_text(n.shape, n))
   end
@@ -273,11 +282,14 @@ return function(ty, ops)
 
   say.attend_grad = say.attend
 
+  function say.to(n, a) return ("%s:to(%q)"):format(a, n.device or "cpu") end
+
   --- The node's value as an expression; scalars: the name of the value of a slot.
   local function expression(n, names, slot_name)
-    if n.op == "scalar" then return fill({}, slot_name(n.slot) .. (n.dtype == "bool" and " ~= 0" or ""), n.dtype) end
+    if n.op == "scalar" then return fill(n, {}, slot_name(n.slot) .. (n.dtype == "bool" and " ~= 0" or ""), n.dtype) end
     if n.op == "random" then
       return ("random(%s, %s, %s, %d)"):format(sizes_text(n.shape), slot_name(n.slot), slot_name(n.slot + 1), n.word)
+        .. there(n)
     end
     return (say[n.op] or say[ops.row[n.op].class])(n, unpack(names))
   end
