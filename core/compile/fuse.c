@@ -89,7 +89,7 @@ typedef struct Fuse {
   i64 *numel;
   i64 *run; /* length of the reduction that gives its elements, perhaps through maps; 0: none */
   u8 *role;
-  u8 *must; /* a product, host routine, base or gather reads its buffer */
+  u8 *must; /* a product, routine, base or gather reads its buffer */
   u8 *pure; /* instructions when it is computed from no memory; 255: it is not */
 } Fuse;
 
@@ -140,7 +140,7 @@ static Role role_of(const Fuse *F, i32 n) {
   case DOT: return g->node[N->src[0]].type.dims[g->node[N->src[0]].type.rank - 1] ? R_GEMM : R_FILL;
   case MOVE: break;
   }
-  return N->op == OP_PUT ? R_PUT : N->op == OP_GATHER ? R_GATHER : R_HOST;
+  return N->op == OP_PUT ? R_PUT : N->op == OP_GATHER ? R_GATHER : R_ROUTINE;
 }
 
 /* Forward over the graph: what can be known of nodes without their readers. */
@@ -727,7 +727,7 @@ static void root_host(Fuse *F, LoopNest *G) {
   const Node *N = &F->g->node[G->root];
   bool scatter = N->op == OP_SCATTER || N->op == OP_SCATTER_ADD;
   bool attend = N->op == OP_ATTEND || N->op == OP_ATTEND_GRAD;
-  G->kind = G_HOST;
+  G->kind = G_ROUTINE;
   memset(G->operand, -1, sizeof G->operand);
   for (int i = scatter; i < ty_ops[N->op].arity; i++) {
     if (!attend) G->operand[i] = contiguous(F, N->src[i], false);
@@ -864,7 +864,7 @@ static void root(Fuse *F, i32 n) {
   LoopNest *G = nest_new(F, n);
   if (!G) return;
   F->of[n] = G->id;
-  if (F->role[n] == R_HOST) {
+  if (F->role[n] == R_ROUTINE) {
     root_host(F, G);
   } else if (F->role[n] == R_GEMM) {
     be_product(F, G, n);
@@ -943,7 +943,7 @@ static bool describe(Fuse *F, const LoopNest *G, Group *y) {
   const Value *value = F->F->value;
   for (i32 v = G->values; v >= 0; v = value[v].next) nvalues++;
   *y = (Group){.kind = G->kind, .root = G->root, .base = G->base, .detail = (void *)(uintptr_t)G};
-  y->nout = TY_MAX(G->nout, 1); /* a product alone and a host routine keep no list */
+  y->nout = TY_MAX(G->nout, 1); /* a product alone and a routine keep no list */
   y->product = G->product;
   y->out = ty_arena_alloc(F->A, sizeof(i32) * (size_t)(y->nout + nvalues + 1));
   if (!y->out) return false;
@@ -961,7 +961,7 @@ static bool describe(Fuse *F, const LoopNest *G, Group *y) {
   }
   if (!y->nnodes || y->nodes[y->nnodes - 1] != G->root) y->nodes[y->nnodes++] = G->root;
   for (int i = 0; i < MAX_SRC && G->kind != G_KERNEL; i++)
-    if (G->operand[i] >= 0 && (i < 2 || G->kind == G_HOST) && G->operand[i] != G->base)
+    if (G->operand[i] >= 0 && (i < 2 || G->kind == G_ROUTINE) && G->operand[i] != G->base)
       add_in(in, &y->nin, G->operand[i]);
   y->in = ty_arena_alloc(F->A, sizeof(i32) * (size_t)(y->nin + 1));
   if (!y->in) return false;

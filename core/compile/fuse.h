@@ -29,7 +29,7 @@ typedef enum {
   R_GATHER,
   R_PUT,
   R_GEMM, /* as a value: the product behind which the group is an epilogue */
-  R_HOST,
+  R_ROUTINE,
   R_LOAD /* values only: read from the buffer of a stored node or an INPUT */
 } Role;
 

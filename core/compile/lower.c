@@ -1,5 +1,5 @@
 /*
-** lower.c -- one group to one loop program and its launch; products and host routines to their
+** lower.c -- one group to one loop program and its launch; products and routine to their
 ** descriptions. In:  a group as fuse left it.  Out: Work.  Fails when memory runs out.
 **
 ** The values of a group stand by ascending node, so operands come before their readers, and one
@@ -302,7 +302,7 @@ static bool lower_kernel(Arena *A, Lower *L) {
   return true;
 }
 
-/* ---- products and host routines
+/* ---- products and routine
  * ------------------------------------------------------------------- */
 
 /* Dims of D from *j on whose extents make up `extent`, as a walk; dims that walk as one are one. */
@@ -393,7 +393,7 @@ static bool lower_attend(Arena *A, Lower *L) {
   y->n = q->dims[rank - 2], y->d = q->dims[rank - 1];
   y->m = v->dims[rank - 2], y->dv = v->dims[rank - 1];
   for (int i = 0; i < ty_ops[N->op].arity; i++) {
-    if ((L->w->host[i] = L->G->operand[i]) < 0) continue;
+    if ((L->w->packed[i] = L->G->operand[i]) < 0) continue;
     const Type *t = &L->g->node[N->src[i]].type;
     Domain D;
     Map m;
@@ -415,9 +415,9 @@ bool ty_lower(Arena *A, LowerRoom **room, const Graph *g, const Groups *gs, i32 
   memset(y, 0, sizeof *y);
   G->F->maps.A = A;
   if (G->kind == G_GEMM) return lower_gemm(A, &L);
-  if (G->kind == G_HOST) {
+  if (G->kind == G_ROUTINE) {
     const int op = g->node[G->root].op;
-    for (int i = 0; i < MAX_SRC; i++) y->host[i] = G->operand[i];
+    for (int i = 0; i < MAX_SRC; i++) y->packed[i] = G->operand[i];
     return (op != OP_ATTEND && op != OP_ATTEND_GRAD) || lower_attend(A, &L);
   }
   return lower_kernel(A, &L);

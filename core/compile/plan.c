@@ -29,7 +29,7 @@ typedef struct Home {
   i32 first, last; /* positions: first write, last use */
   i32 node;        /* what it holds at the moment */
   i32 output;      /* its number, or -1: a piece of the arena or of an output */
-  i32 host;        /* that output, or -1 */
+  i32 owner;       /* that output, or -1 */
   i32 slot;
   u8 device;
   i64 bytes, offset;
@@ -140,10 +140,10 @@ static i32 group_reads(const Make *M, i32 gi, i32 list[MAX_OPERANDS]) {
   const Group *gr = &M->gs.group[gi];
   const Work *w = &M->work[gi];
   i32 n = 0;
-  if (gr->kind == G_HOST) {
+  if (gr->kind == G_ROUTINE) {
     i32 arity = ty_ops[M->g->node[gr->root].op].arity;
     for (i32 i = gr->base >= 0; i < arity; i++)
-      if (w->host[i] >= 0) list[n++] = w->host[i];
+      if (w->packed[i] >= 0) list[n++] = w->packed[i];
   }
   for (i32 i = 0; gr->kind == G_GEMM && i < 2; i++) list[n++] = w->factor[i];
   for (i32 i = 0; w->program && i < w->program->noperands; i++)
@@ -482,9 +482,9 @@ static bool plan_arena(Make *M, i64 *total) {
   }
   if (!ty_layout(M->A, piece, M->nhomes, total)) return false;
   for (i32 i = 0; i < M->nhomes; i++) {
-    M->homes[i].host = M->homes[i].device != M->device ? -2
-                       : piece[i].host < 0             ? -1
-                                                       : M->homes[piece[i].host].output;
+    M->homes[i].owner = M->homes[i].device != M->device ? -2
+                        : piece[i].owner < 0            ? -1
+                                                        : M->homes[piece[i].owner].output;
     M->homes[i].offset = piece[i].offset;
   }
   return true;
@@ -528,7 +528,7 @@ static i32 slot_home(const Make *M, Pack *P, i32 node) {
   Home *h = &M->homes[M->home[node]];
   if (h->output >= 0) return slot_output(M, P, h->output);
   if (!h->slot)
-    h->slot = slot_new(P, (Slot){SLOT_TEMP, 0, h->host, h->device, h->offset, h->bytes});
+    h->slot = slot_new(P, (Slot){SLOT_TEMP, 0, h->owner, h->device, h->offset, h->bytes});
   return h->slot;
 }
 
@@ -614,13 +614,13 @@ static void step_gemm(const Make *M, Pack *P, i32 gi) {
       ty_dtypes[w->gemm.dtype].bytes != ty_dtypes[M->g->node[gr->root].type.dtype].bytes;
 }
 
-static void step_host(const Make *M, Pack *P, i32 gi) {
+static void step_routine(const Make *M, Pack *P, i32 gi) {
   const Group *gr = &M->gs.group[gi];
   const Work *w = &M->work[gi];
   const Node *root = &M->g->node[gr->root];
-  Step *s = step_new(M, P, STEP_HOST, gr->root);
+  Step *s = step_new(M, P, STEP_ROUTINE, gr->root);
   for (i32 i = gr->base >= 0; i < ty_ops[root->op].arity; i++)
-    step_operand(s, w->host[i] < 0 ? 0 : slot_read(M, P, gi, w->host[i]), false);
+    step_operand(s, w->packed[i] < 0 ? 0 : slot_read(M, P, gi, w->packed[i]), false);
   step_operand(s, slot_home(M, P, gr->root), true);
   if (w->attend.batch) {
     s->job->kind = JOB_ATTEND;
@@ -662,7 +662,7 @@ static void steps_of(Make *M, Pack *P, i32 gi) {
   }
   if (gr->kind == G_KERNEL) step_program(M, P, gi, step_new(M, P, STEP_KERNEL, gr->root));
   if (gr->kind == G_GEMM) step_gemm(M, P, gi);
-  if (gr->kind == G_HOST) step_host(M, P, gi);
+  if (gr->kind == G_ROUTINE) step_routine(M, P, gi);
 }
 
 static bool plan_steps(Make *M, Pack *P) {
@@ -791,7 +791,7 @@ static Plan *plan_pack(Make *M, Pack *P, const Plan *head) {
     }
     if (j->node) j->node = carve(&at, j->node, sizeof(Node));
     if (j->attend) j->attend = carve(&at, j->attend, sizeof(Attend));
-    if (s->kind != STEP_HOST || j->attend) continue;
+    if (s->kind != STEP_ROUTINE || j->attend) continue;
     Type types[3];
     memset(types, 0, sizeof types);
     for (int k = 0; k < ty_ops[s->op].arity; k++) types[k] = M->g->node[j->node->src[k]].type;

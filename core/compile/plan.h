@@ -10,10 +10,10 @@
 
 /*
 ** Groups. Every node that must exist as a buffer ("stored") belongs to exactly one group, which
-** computes it: by a kernel, a product, or a host routine. Other nodes are recomputed inside the
+** computes it: by a kernel, a product, or a routine. Other nodes are recomputed inside the
 ** groups that read them. Groups stand in an order in which they can run.
 */
-typedef enum { G_KERNEL, G_GEMM, G_HOST } GroupKind;
+typedef enum { G_KERNEL, G_GEMM, G_ROUTINE } GroupKind;
 
 typedef struct Group {
   u8 kind;
@@ -21,7 +21,7 @@ typedef struct Group {
   i32 product; /* G_GEMM: the product; another node than the root when an epilogue follows, a chain of
                   maps that reads it element by element. -1: none */
   i32 nout;
-  i32 *out; /* all stored nodes, root first; always one for G_HOST, PUT, a product alone */
+  i32 *out; /* all stored nodes, root first; always one for G_ROUTINE, PUT, a product alone */
   i32 nin;
   i32 *in;    /* stored nodes and INPUTs it reads, each once, ascending */
   i32 base;   /* PUT, SCATTER*: the node (stored, or an INPUT of any layout) whose contents the
@@ -64,9 +64,9 @@ typedef struct Work {
   ListOp list[LIST_MOST]; /* epilogue: the program again, where it is such a list */
   i32 nlist, store;       /* store: as in GemmList */
   bool listed;
-  i32 host
-      [MAX_SRC]; /* G_HOST: the buffers of its node's operands, whose elements lie there row-major
-                        without gaps from the buffer's start (host[0] of SCATTER* is Group.base); but
+  i32 packed
+      [MAX_SRC]; /* G_ROUTINE: the buffers of its node's operands, whose elements lie there row-major
+                        without gaps from the buffer's start (packed[0] of SCATTER* is Group.base); but
                         those of ATTEND* as `attend` says; -1: none */
   Attend attend;
 } Work;
@@ -81,10 +81,10 @@ typedef enum { PIECE_NONE, PIECE_GUEST, PIECE_OWNER } PieceKind;
 typedef struct Piece {
   u8 kind;         /* GUEST: needs a place. HOST: memory of its own, free before `first` */
   i32 first, last; /* positions: first write, last use */
-  i32 host;        /* out: the piece that a guest lies in, or -1: the arena */
+  i32 owner;       /* out: the piece that a guest lies in, or -1: the arena */
   i64 bytes, offset;
 } Piece;
-/* Fills host and offset of guests, and the bytes of the arena; false when out of memory. */
+/* Fills owner and offset of guests, and the bytes of the arena; false when out of memory. */
 bool ty_layout(Arena *A, Piece *piece, i32 n, i64 *total);
 
 /*
@@ -104,7 +104,7 @@ typedef struct Slot {
   i64 bytes;
 } Slot;
 
-typedef enum { STEP_KERNEL, STEP_GEMM, STEP_HOST, STEP_COPY } StepKind;
+typedef enum { STEP_KERNEL, STEP_GEMM, STEP_ROUTINE, STEP_COPY } StepKind;
 
 typedef struct KernelEntry KernelEntry; /* of the kernel cache */
 

@@ -1,34 +1,34 @@
 /*
 ** plan_memory.c -- where the temporaries of a plan lie: pieces of one arena, or of outputs not yet written.
-** In:  pieces with their lifetimes.  Out: host and offset of each guest, the bytes of the arena.
+** In:  pieces with their lifetimes.  Out: owner and offset of each guest, the bytes of the arena.
 ** Fails when out of memory, or where bytes are beyond counting.
 **
-** Two guests share bytes if they do not live together. A host is the buffer of a fresh output: before
+** Two guests share bytes if they do not live together. A owner is the buffer of a fresh output: before
 ** its first write it is memory like any other (in a training step gradients are large and come late).
 ** One guest after another is placed, where the first of these has room: the smallest gap of the arena as
-** it is, a host, the arena's end. Those that no host takes come first; of the others those that live
+** it is, a owner, the arena's end. Those that no owner takes come first; of the others those that live
 ** longest, or the largest ones: both orders are tried, and the one with the smaller arena stays.
 */
 #include "compile/plan.h"
 
-enum { HOST_MIN = 1024, HOST_TRIES = 16 }; /* bytes of a host that is worth looking at */
+enum { OWNER_MIN = 1024, OWNER_TRIES = 16 }; /* bytes of a owner that is worth looking at */
 
 typedef struct Layout {
   Piece *piece;
   i32 *order, n;        /* guests */
-  i32 *host, nhosts;    /* the smallest first */
+  i32 *owner, nowners;  /* the smallest first */
   i32 *placed, nplaced; /* by offset */
   i64 total;
 } Layout;
 
 static i64 whole_lines(i64 bytes) { return (bytes + 63) & ~(i64)63; }
 
-/* Where in the host (-1: the arena) the guest has its place; -1: nowhere. */
-static i64 place_in(const Layout *Y, const Piece *g, i32 host, i64 room) {
+/* Where in the owner (-1: the arena) the guest has its place; -1: nowhere. */
+static i64 place_in(const Layout *Y, const Piece *g, i32 owner, i64 room) {
   i64 bytes = whole_lines(g->bytes), end = 0, best = -1, best_gap = INT64_MAX;
   for (i32 i = 0; i < Y->nplaced; i++) {
     const Piece *q = &Y->piece[Y->placed[i]];
-    if (q->host != host || q->last < g->first || g->last < q->first) continue;
+    if (q->owner != owner || q->last < g->first || g->last < q->first) continue;
     i64 gap = q->offset - end;
     if (gap >= bytes && gap < best_gap) best = end, best_gap = gap;
     end = TY_MAX(end, q->offset + whole_lines(q->bytes));
@@ -36,23 +36,23 @@ static i64 place_in(const Layout *Y, const Piece *g, i32 host, i64 room) {
   return best >= 0 || room - end < g->bytes ? best : end;
 }
 
-static bool may_host(const Piece *h, const Piece *g) {
+static bool may_own(const Piece *h, const Piece *g) {
   return h->bytes >= g->bytes && h->first > g->last;
 }
 
 static bool has_host(const Layout *Y, const Piece *g) {
-  for (i32 i = 0; i < Y->nhosts; i++)
-    if (may_host(&Y->piece[Y->host[i]], g)) return true;
+  for (i32 i = 0; i < Y->nowners; i++)
+    if (may_own(&Y->piece[Y->owner[i]], g)) return true;
   return false;
 }
 
 static bool find_host(const Layout *Y, Piece *g) {
-  for (i32 i = 0, tries = 0; i < Y->nhosts && tries < HOST_TRIES; i++) {
-    const Piece *h = &Y->piece[Y->host[i]];
-    if (!may_host(h, g)) continue;
+  for (i32 i = 0, tries = 0; i < Y->nowners && tries < OWNER_TRIES; i++) {
+    const Piece *h = &Y->piece[Y->owner[i]];
+    if (!may_own(h, g)) continue;
     tries++;
-    if ((g->offset = place_in(Y, g, Y->host[i], h->bytes)) < 0) continue;
-    g->host = Y->host[i];
+    if ((g->offset = place_in(Y, g, Y->owner[i], h->bytes)) < 0) continue;
+    g->owner = Y->owner[i];
     return true;
   }
   return false;
@@ -61,7 +61,7 @@ static bool find_host(const Layout *Y, Piece *g) {
 static bool place(Layout *Y, i32 k) {
   Piece *g = &Y->piece[k];
   i64 end;
-  g->host = -1;
+  g->owner = -1;
   g->offset = place_in(Y, g, -1, Y->total);
   if (g->offset < 0 && !find_host(Y, g)) {
     g->offset = place_in(Y, g, -1, INT64_MAX);
@@ -97,14 +97,14 @@ static bool arrange(Layout *Y, bool longest) {
 bool ty_layout(Arena *A, Piece *piece, i32 n, i64 *total) {
   i32 *space = ty_arena_alloc(A, sizeof(i32) * 3 * (size_t)TY_MAX(n, 1));
   if (!space) return false;
-  Layout Y = {.piece = piece, .order = space, .host = space + n, .placed = space + 2 * n};
+  Layout Y = {.piece = piece, .order = space, .owner = space + n, .placed = space + 2 * n};
   for (i32 k = 0; k < n; k++) {
-    piece[k].host = -1;
+    piece[k].owner = -1;
     if (piece[k].kind == PIECE_GUEST) Y.order[Y.n++] = k;
-    if (piece[k].kind != PIECE_OWNER || piece[k].bytes < HOST_MIN) continue;
-    i32 i = Y.nhosts++;
-    for (; i > 0 && piece[Y.host[i - 1]].bytes > piece[k].bytes; i--) Y.host[i] = Y.host[i - 1];
-    Y.host[i] = k;
+    if (piece[k].kind != PIECE_OWNER || piece[k].bytes < OWNER_MIN) continue;
+    i32 i = Y.nowners++;
+    for (; i > 0 && piece[Y.owner[i - 1]].bytes > piece[k].bytes; i--) Y.owner[i] = Y.owner[i - 1];
+    Y.owner[i] = k;
   }
   if (!arrange(&Y, true)) return false;
   i64 longest = Y.total;

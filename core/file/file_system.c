@@ -1,7 +1,7 @@
 /*
 ** file_system.c -- the system's files: reading within bounds, drafts that become files at the end, folders.
 ** In: paths, memory. Out: bytes, files; or false with a text in err that begins with the path.
-** Fails when the system does, and for want of memory. Besides base/system.c the one place that asks the system.
+** Fails when the system does, and when memory runs out. Besides base/system.c the one place that asks the system.
 */
 #include "file/file.h"
 

@@ -8,7 +8,7 @@
 **   n      operands
 **   type   how operand dtypes give the dtype of the result (TR_*, below); record casts the operands
 **   flags  F_COMM operands may be exchanged; F_RANDOM never merged; F_CHECK can fail on data, so it
-**          is checked when recorded; F_INPLACE has a form with a trailing _; F_HOST runs as a host
+**          is checked when recorded; F_INPLACE has a form with a trailing _; F_ROUTINE runs as a host
 **          step
 **   value  MAP only: the result in primitives, by the builder's words (build.h, kernels/scalar.def)
 **   bound  error bound in ulp against the exact result, for tests; 0: exact or correctly rounded
@@ -40,7 +40,7 @@ typedef enum {
 
 typedef enum { LEAF, MAP, VIEW, REDUCE, SCAN, DOT, MOVE } OpClass;
 
-enum { F_COMM = 1, F_RANDOM = 2, F_CHECK = 4, F_INPLACE = 8, F_HOST = 16 };
+enum { F_COMM = 1, F_RANDOM = 2, F_CHECK = 4, F_INPLACE = 8, F_ROUTINE = 16 };
 #define C F_COMM
 #define I F_INPLACE
 
@@ -122,13 +122,13 @@ _(LOGCUMSUMEXP,  "logcumsumexp",  SCAN,   1, TR_FLOAT, 0,       0,              
 _(MATMUL,        "matmul",        DOT,    2, TR_DOT,   0,       0,                  0, "matrix product, batched over leading dims", D2(DOT_A, DOT_B)) \
 _(PUT,           0,               MOVE,   2, TR_KEEP,  0,       0,                  0, "a with the elements under a view replaced by b", D2(REST, UNDER)) \
 _(GATHER,        "gather",        MOVE,   2, TR_KEEP,  F_CHECK, 0,                  0, "elements of a at the index's positions along a dim", D1(SPREAD(b, g))) \
-_(SCATTER,       "scatter",       MOVE,   3, TR_KEEP,  F_CHECK|F_HOST|I, 0,         0, "a with elements of src written at the index's positions along a dim; the last wins", D3(UNWRITTEN, NONE, WHERE(LAST, GATHER(g, b), ZERO))) \
-_(SCATTER_ADD,   "scatter_add",   MOVE,   3, TR_KEEP,  F_CHECK|F_HOST|I, 0,         0, "a with elements of src added in order at the index's positions along a dim", D3(g, NONE, GATHER(g, b))) \
-_(ARGSORT,       "argsort",       MOVE,   1, TR_INDEX, F_HOST,  0,                  0, "positions that sort a dim, stable; NaN counts as largest", D0) \
-_(SEARCHSORTED,  "searchsorted",  MOVE,   2, TR_INDEX, F_HOST,  0,                  0, "where values would go in sorted rows", D0) \
-_(TO,            0,               MOVE,   1, TR_KEEP,  F_HOST,  0,                  0, "the elements on another device", D1(g)) \
-_(ATTEND,        0,               MOVE,   5, TR_KEEP,  F_HOST,  0,                  0, "attention in blocks; then maxima and sums of its scores", D3(ATTENDED, ATTENDED, ATTENDED)) \
-_(ATTEND_GRAD,   0,               MOVE,   7, TR_KEEP,  F_HOST,  0,                  0, "the gradients of attention's queries, keys and values", D0)
+_(SCATTER,       "scatter",       MOVE,   3, TR_KEEP,  F_CHECK|F_ROUTINE|I, 0,         0, "a with elements of src written at the index's positions along a dim; the last wins", D3(UNWRITTEN, NONE, WHERE(LAST, GATHER(g, b), ZERO))) \
+_(SCATTER_ADD,   "scatter_add",   MOVE,   3, TR_KEEP,  F_CHECK|F_ROUTINE|I, 0,         0, "a with elements of src added in order at the index's positions along a dim", D3(g, NONE, GATHER(g, b))) \
+_(ARGSORT,       "argsort",       MOVE,   1, TR_INDEX, F_ROUTINE,  0,                  0, "positions that sort a dim, stable; NaN counts as largest", D0) \
+_(SEARCHSORTED,  "searchsorted",  MOVE,   2, TR_INDEX, F_ROUTINE,  0,                  0, "where values would go in sorted rows", D0) \
+_(TO,            0,               MOVE,   1, TR_KEEP,  F_ROUTINE,  0,                  0, "the elements on another device", D1(g)) \
+_(ATTEND,        0,               MOVE,   5, TR_KEEP,  F_ROUTINE,  0,                  0, "attention in blocks; then maxima and sums of its scores", D3(ATTENDED, ATTENDED, ATTENDED)) \
+_(ATTEND_GRAD,   0,               MOVE,   7, TR_KEEP,  F_ROUTINE,  0,                  0, "the gradients of attention's queries, keys and values", D0)
 /* clang-format on */
 
 typedef enum {

@@ -1,6 +1,6 @@
 /*
 ** lua_attend.c -- attention for lua/tycho/attention.lua, which has checked what it passes on.
-** In: tensors, numbers. Out: under `internals`, attend and, for sources of graphs, attend_node. Raises for want of
+** In: tensors, numbers. Out: under `internals`, attend and, for sources of graphs, attend_node. Raises when out of
 ** memory.
 */
 #include "lua/lua_view.h"

@@ -248,7 +248,7 @@ static i32 known_slot(Reader *r, int i) {
 
 /* Where in the file of numbers the one is that a description calls k. */
 static i32 number_place(const Trace *T, i32 k) {
-  return k > LATE_NUMBERS ? k - LATE_NUMBERS + T->nearly_numbers : k;
+  return k > DEFERRED_NUMBERS ? k - DEFERRED_NUMBERS + T->nearly_numbers : k;
 }
 
 /* A slot that is asked about: where it was read last of all, it is the top of the stack. */
@@ -693,7 +693,7 @@ static int capture_finish(lua_State *L) {
   read_results(&r);
   find_hidden(&r);
   i32 stack = ty_trace_stack(T) + T->narg;
-  if (stack > STACK_MOST || T->nnumbers >= LATE_NUMBERS)
+  if (stack > STACK_MOST || T->nnumbers >= DEFERRED_NUMBERS)
     return luaL_error(L, "it reads and makes %d values, and a trace may %d",
                       TY_MAX(stack, T->nnumbers), STACK_MOST);
   T->anchor = e->next_anchor++;
@@ -717,8 +717,8 @@ void ty_lua_open_trace(lua_State *L, int m) {
   lua_getfield(L, m, "internals");
   lua_getfield(L, -1, "capture");
   ty_lua_register(L, fns);
-  lua_pushinteger(L, LATE_NUMBERS);
-  lua_setfield(L, -2, "LATE");
+  lua_pushinteger(L, DEFERRED_NUMBERS);
+  lua_setfield(L, -2, "DEFERRED");
   ty_guard_push_rows(L);
   lua_setfield(L, -2, "guards");
   lua_pop(L, 2);

@@ -210,7 +210,7 @@ static inline i32 ty_trace_stack(const Trace *T) {
 /* Of the values of bounds and the tensors' sizes that instance I is for. */
 u64 ty_trace_hash(const Trace *T, const Instance *I);
 
-#define LATE_NUMBERS 65536 /* a description counts numbers that need sizes from here on */
+#define DEFERRED_NUMBERS 65536 /* a description counts numbers that need sizes from here on */
 
 /* Where a run has the trace's table of anchors on the stack: behind arguments, what leads, and the function. */
 #define ANCHORS_AT(T) ((T)->narg + (T)->lead + 2)

@@ -2,7 +2,7 @@
 ** lua_modes.c -- modes that hold for the extent of a function's call: whether operations are taped, autocast, vmap, a
 ** random state of its own, a profile, how compiled functions are run.
 ** In: modes as Lua enters and leaves them, and the coroutine that runs. Out: the State's words (grad_mode, cast, level,
-** seed and stream, and whether compiled functions run plainly) as they hold for that coroutine; under `internals.modes` the functions below. Raises for want of
+** seed and stream, and whether compiled functions run plainly) as they hold for that coroutine; under `internals.modes` the functions below. Raises when out of
 ** memory, and where one vmap would lie inside of a later one.
 **
 ** A mode belongs to the coroutine that entered it. For code on a coroutine those modes hold that were entered by the

@@ -49,7 +49,7 @@ static int probe_ops(lua_State *L) {
     set_flag(L, "random", row->flags & F_RANDOM);
     set_flag(L, "checks", row->flags & F_CHECK);
     set_flag(L, "in_place", row->flags & F_INPLACE);
-    set_flag(L, "host", row->flags & F_HOST);
+    set_flag(L, "host", row->flags & F_ROUTINE);
     lua_rawseti(L, -2, op + 1);
   }
   return 1;

@@ -5,7 +5,7 @@
 **
 ** A trace is a guard program over slots. Slots are stack positions: the arguments, the function, then
 ** one for each value that the program reads. Numbers have a file of their own, counted from 1.
-** Numbers that depend on sizes are late: they, and guards on them, come when the plan for the tensors'
+** Numbers that depend on sizes are deferred: they, and guards on them, come when the plan for the tensors'
 ** sizes was found, which brings the sizes.
 ** The program is run by one loop, check_guards; each instruction is one call or two of Lua's API.
 ** What it compares with by identity lies in the trace's table of anchors, so addresses stay taken.
@@ -271,8 +271,8 @@ static i32 check_guards(lua_State *L, const Host *H, const Trace *T, double *num
   return check_range(L, H, T, 0, T->nearly, NULL, number, 0, outside);
 }
 
-static i32 check_late(lua_State *L, const Host *H, const Trace *T, const Instance *I,
-                      double *number, const Tensor **outside) {
+static i32 check_deferred(lua_State *L, const Host *H, const Trace *T, const Instance *I,
+                          double *number, const Tensor **outside) {
   return check_range(L, H, T, T->nearly, T->nguards, I->size, number, T->nearly_numbers, outside);
 }
 
@@ -553,7 +553,7 @@ static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, bool tell, const 
     T->lacking = true;
     return TRACE_SIZES;
   }
-  *failed = check_late(L, (Host *)S, T, I, number, outside);
+  *failed = check_deferred(L, (Host *)S, T, I, number, outside);
   if (*failed < T->nguards || T->gone) return TRACE_MISS;
   if (TY_UNLIKELY(tell)) return tell_trace(L, S, T, I, c, why, answers);
   TraceAnswer y = run_trace(L, S, T, I, c, why, answers);
@@ -769,7 +769,7 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
     lua_pushvalue(L, UP_FUNCTION);
     i32 failed = check_guards(L, (Host *)S, T, c.number, c.outside);
     const Instance *I = failed < T->nearly ? NULL : find_instance(S, T, c.number, c.outside);
-    if (I) failed = check_late(L, (Host *)S, T, I, c.number, c.outside);
+    if (I) failed = check_deferred(L, (Host *)S, T, I, c.number, c.outside);
     if (failed < T->nguards) note_failed(L, e, &T->guard[failed]);
   }
   leave_room(S->engine->compiled, &c);

@@ -2,7 +2,7 @@
 ** attend.c -- attention in blocks, whose scores are never in memory together; and the backward pass.
 ** In:  an Attend (shapes, strides, f32 or f64) and the addresses of its operands; y shares no memory
 **      with them. Out: y, the same bits for any instruction set, number of threads, strides. Fails
-**      for want of scratch memory, before anything is written. The caller has entered the
+**      when scratch memory runs out, before anything is written. The caller has entered the
 **      floating-point environment of kernels.
 **
 ** With q [.., n, d], k [.., m, d], v [.., m, dv]: y = softmax(scale q k^t + mask) v, a query to a row.

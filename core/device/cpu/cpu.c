@@ -72,16 +72,16 @@ static bool sort(const Job *j, void *const *buf) {
   i64 rows = 1, inner = 1;
   for (int d = 0; d < arg->k; d++) rows *= t->dims[d];
   for (int d = arg->k + 1; d < t->rank; d++) inner *= t->dims[d];
-  return ty_host_argsort(t->dtype, buf[0], buf[1], rows, t->dims[arg->k], inner,
-                         arg->k2 == SORT_DESCENDING);
+  return ty_routine_argsort(t->dtype, buf[0], buf[1], rows, t->dims[arg->k], inner,
+                            arg->k2 == SORT_DESCENDING);
 }
 
 static void search(const Job *j, void *const *buf) {
   const Type *t = j->type;
   i64 rows = 1;
   for (int d = 0; d < t[0].rank - 1; d++) rows *= t[0].dims[d];
-  ty_host_searchsorted(t->dtype, buf[0], buf[1], buf[2], rows, t[0].dims[t[0].rank - 1],
-                       t[1].dims[t[1].rank - 1], j->node->arg.k == SIDE_RIGHT);
+  ty_routine_searchsorted(t->dtype, buf[0], buf[1], buf[2], rows, t[0].dims[t[0].rank - 1],
+                          t[1].dims[t[1].rank - 1], j->node->arg.k == SIDE_RIGHT);
 }
 
 static bool perform(const Job *j, void *const *buf, const u64 *scalar, const void *panels,
@@ -94,8 +94,8 @@ static bool perform(const Job *j, void *const *buf, const u64 *scalar, const voi
   case JOB_SORT: ok = sort(j, buf); break;
   case JOB_SEARCH: search(j, buf); break;
   case JOB_SCATTER:
-    ty_host_scatter(j->type->dtype, buf[2], &j->type[0], buf[0], buf[1], &j->type[2],
-                    j->node->arg.k, j->node->op == OP_SCATTER_ADD);
+    ty_routine_scatter(j->type->dtype, buf[2], &j->type[0], buf[0], buf[1], &j->type[2],
+                       j->node->arg.k, j->node->op == OP_SCATTER_ADD);
     break;
   default:
     if (buf[0] == buf[1]) break; /* the base of what is written in place */

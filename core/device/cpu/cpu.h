@@ -53,13 +53,13 @@ bool ty_attend(const Attend *d, const void *const *x, void *y);
 
 /* Host routines on contiguous operands; rows = product of the dims before, inner = of those behind.
 ** Positions count from 0. Argsort is stable in both directions; NaNs count as the largest, so they
-** come last ascending and first descending; it fails for want of scratch memory alone. */
-bool ty_host_argsort(int dtype, const void *x, i64 *y, i64 outer, i64 n, i64 inner,
-                     bool descending);
-void ty_host_searchsorted(int dtype, const void *sorted, const void *v, i64 *y, i64 rows, i64 n,
-                          i64 m, bool right);
+** come last ascending and first descending; it fails when scratch memory runs out alone. */
+bool ty_routine_argsort(int dtype, const void *x, i64 *y, i64 outer, i64 n, i64 inner,
+                        bool descending);
+void ty_routine_searchsorted(int dtype, const void *sorted, const void *v, i64 *y, i64 rows, i64 n,
+                             i64 m, bool right);
 /* y already holds a's contents. index, src: dims of src, contiguous; y: dims ydims, contiguous. */
-void ty_host_scatter(int dtype, void *y, const Type *ydims, const i64 *index, const void *src,
-                     const Type *sdims, int dim, bool add);
+void ty_routine_scatter(int dtype, void *y, const Type *ydims, const i64 *index, const void *src,
+                        const Type *sdims, int dim, bool add);
 
 #endif

@@ -4,7 +4,7 @@
 **      panels of b, packed before, and a tail that is shown every tile when it is done, or says
 **      by a list what tiles do with their sums before they store them.
 ** Out: y, the same bits for any instruction set, number of threads, strides, batching.
-** Fails only for want of scratch memory, before anything is written, or when the tail does. The
+** Fails only when scratch memory runs out, before anything is written, or when the tail does. The
 ** caller has entered the floating-point environment of kernels (ty_fp_enter), here as for every
 ** kernel.
 **

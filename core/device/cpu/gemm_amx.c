@@ -1,7 +1,7 @@
 /*
 ** gemm_amx.c -- bf16 products on the matrix unit of the processor, else by its dot products.
 ** In:  a Gemm with `amx` set, as ty_gemm has it.  Out: y, with the roundings of that unit, the same
-** bits whatever the threads, strides, batching, panels. Fails only for want of scratch memory,
+** bits whatever the threads, strides, batching, panels. Fails only when scratch memory runs out,
 ** before anything is written, or when the tail does.
 **
 ** What a unit computes differs from the canonical order, so it runs only where it was asked for

@@ -1,7 +1,7 @@
 /*
 ** routines.c -- routines that are no loop programs: argsort, searchsorted, scatter.
 ** In:  contiguous operands; positions count from 0 and are checked already.
-** Out: y, whatever the number of threads. Only argsort can fail: for want of scratch memory, with
+** Out: y, whatever the number of threads. Only argsort can fail: when scratch memory runs out, with
 ** y not written.
 **
 ** One total order serves both sorting and searching: every element maps to an unsigned key whose
@@ -172,8 +172,8 @@ static void sort_parts(void *arg, i64 begin, i64 end) {
   }
 }
 
-bool ty_host_argsort(int dtype, const void *x, i64 *y, i64 outer, i64 n, i64 inner,
-                     bool descending) {
+bool ty_routine_argsort(int dtype, const void *x, i64 *y, i64 outer, i64 n, i64 inner,
+                        bool descending) {
   Sort s = {.x = x, .y = y, .rows = outer * inner, .n = n, .inner = inner};
   if (!s.rows || !n) return true;
   /* Positions are held in 32 bits. A longer row would want over 100 GB of scratch and result. */
@@ -225,8 +225,8 @@ typedef struct Search {
 STORED(_)
 #undef _
 
-void ty_host_searchsorted(int dtype, const void *sorted, const void *v, i64 *y, i64 rows, i64 n,
-                          i64 m, bool right) {
+void ty_routine_searchsorted(int dtype, const void *sorted, const void *v, i64 *y, i64 rows, i64 n,
+                             i64 m, bool right) {
   static PoolFn *const search[T_COUNT] = {
 #define _(NAME, name, S) [T_##NAME] = search_##name,
       STORED(_)
@@ -269,8 +269,8 @@ LINE(add_f64, double, *y + x[j])
 
 /* src is gone through in row-major order on one thread: with equal positions the last wins, and
 ** sums are added in that order, always the same. */
-void ty_host_scatter(int dtype, void *y, const Type *ydims, const i64 *index, const void *src,
-                     const Type *sdims, int dim, bool add) {
+void ty_routine_scatter(int dtype, void *y, const Type *ydims, const i64 *index, const void *src,
+                        const Type *sdims, int dim, bool add) {
   static LineFn *const adds[T_COUNT] = {
 #define _(NAME, name, S) [T_##NAME] = add_##name,
       STORED(_)

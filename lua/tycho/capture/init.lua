@@ -142,7 +142,7 @@ end
 --- Notes the numbers of the call that one depends on, whose value a function of the library has asked for; false stands
 --- for those that go with a size there: each of its values asks for another capture, even if the number stays as it is.
 function World:specialise(s)
-  local queue, seen, late = { s }, {}, self:is_late(s.number)
+  local queue, seen, late = { s }, {}, self:is_deferred(s.number)
   for _, e in ipairs(queue) do
     local instr = e.instr
     local slot = not e.size and e.slot or instr and instr[1] == "number" and instr[2]
@@ -607,7 +607,7 @@ local function new_world(core, f, options, ...)
     outside_cells = {}, -- as they were found
     environments = {}, -- by slot of function: shadow
     closures = {}, iterators = {},
-    numbers = {}, nnumbers = 0, nlate = C.LATE, number_at = {}, said = {},
+    numbers = {}, nnumbers = 0, nlate = C.DEFERRED, number_at = {}, said = {},
     sizes = {},        -- that the program speaks of: shadows
     specialised = {},  -- by slot: numbers whose value a function of the library has asked for
     effects = {}, untyped = {},

@@ -119,7 +119,7 @@ return function(World)
       if not world.said[at] then
         world.said[at] = true
         local s = world.numbers[id]
-        if not (s and s.pinned) then world:emit({ "whole", id, whole }, s and s.path, world:is_late(id)) end
+        if not (s and s.pinned) then world:emit({ "whole", id, whole }, s and s.path, world:is_deferred(id)) end
       end
     end
   end

@@ -72,7 +72,7 @@ return function(World)
   end
 
   --- Whether an expression depends on sizes.
-  function World:is_late(id) return id ~= nil and id > self.C.LATE end
+  function World:is_deferred(id) return id ~= nil and id > self.C.DEFERRED end
 
   local function constant_id(world, v)
     local at = v ~= v and "nan" or v == 0 and (1 / v > 0 and "0" or "-0") or format("%.17g", v)
@@ -130,7 +130,7 @@ return function(World)
     local path = signs[name] and text_of(name, a, as, b, bs)
     path = path and "(" .. path .. ")"
     return v, expression(self, { name, ia, ib }, v, name .. " " .. ia .. " " .. (ib or ""), path,
-      self:is_late(ia) or self:is_late(ib))
+      self:is_deferred(ia) or self:is_deferred(ib))
   end
 
   --- A call of a pure function with one or two numbers, whose first result is v now.
@@ -139,7 +139,7 @@ return function(World)
     local ia = self:number_id(a, as)
     local ib = b ~= nil and self:number_id(b, bs) or nil
     return v, expression(self, { "call", f, ia, ib }, v, tostring(f) .. " " .. ia .. " " .. (ib or ""), nil,
-      self:is_late(ia) or self:is_late(ib))
+      self:is_deferred(ia) or self:is_deferred(ib))
   end
 
   --- Makes a number known by its bits.
@@ -153,7 +153,7 @@ return function(World)
     end
     s.pinned = true
     local id, path = s.number, s.path
-    local late = self:is_late(id)
+    local late = self:is_deferred(id)
     local function claim(name, a, b, outcome)
       self:emit({ name, a, b, outcome }, path or format("a %s b", signs[name]), late)
     end
@@ -276,7 +276,7 @@ return function(World)
     if not self.said[at] then
       self.said[at] = true
       local text = text_of(name, a, as, b, bs) or format("a %s b", signs[name])
-      self:emit({ name, ia, ib, outcome }, text, self:is_late(ia) or self:is_late(ib))
+      self:emit({ name, ia, ib, outcome }, text, self:is_deferred(ia) or self:is_deferred(ib))
     end
     return outcome
   end

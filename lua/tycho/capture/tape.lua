@@ -228,7 +228,7 @@ local function instructions(d, C)
   local readers, expressions, slot, number = {}, {}, d.narg + 1, 0
   for k, i in ipairs(d.program) do
     local kind = C.guards[i[1]].kind
-    if k == d.early + 1 then number = C.LATE end
+    if k == d.early + 1 then number = C.DEFERRED end
     if kind == "read" then
       slot = slot + 1
       readers[slot] = i
