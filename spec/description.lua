@@ -7,14 +7,14 @@ local new_table = require("tycho").internals.capture.table
 
 local M = {}
 
-local LATE = 65536 -- numbers that depend on sizes are counted from here on, and come behind all others
+local DEFERRED = 65536 -- numbers that depend on sizes are counted from here on, and come behind all others
 
 -- The stand-in --------------------------------------------------------------------------------------------------------
 
 --- Whatever operations on tensors do is done at once: enough for functions that make tensors, not for those that write
 --- to them. Numbers are never taken as run-time scalars.
 function M.core(ty)
-  local C = { open = false, description = nil, outside_of = {}, LATE = LATE }
+  local C = { open = false, description = nil, outside_of = {}, DEFERRED = DEFERRED }
   function C.session(_, fn, ...)
     C.open, C.description, C.outside_of, C.pending = true, nil, {}, nil
     local function close(...)
@@ -95,7 +95,7 @@ local shapes = {
 M.shapes = shapes
 
 --- Where the next number goes: the instruction behind the early ones is the first late one.
-local function next_number(d, i, number) return (i > d.early and number < LATE and LATE or number) + 1 end
+local function next_number(d, i, number) return (i > d.early and number < DEFERRED and DEFERRED or number) + 1 end
 
 local function whole_in(v, low, high) return type(v) == "number" and v % 1 == 0 and v >= low and v <= high end
 

@@ -107,10 +107,10 @@ function World:look_at_clock()
   end
 end
 
---- Appends an instruction; path: what it is about, as the user would write it; late: it needs a size. Path and line lie
---- beside the program: as fields of the instruction they would make its table grow.
-function World:emit(instr, path, late)
-  local list = late and self.late or self
+--- Appends an instruction; path: what it is about, as the user would write it; deferred: it needs a size. Path and
+--- line lie beside the program: as fields of the instruction they would make its table grow.
+function World:emit(instr, path, deferred)
+  local list = deferred and self.deferred or self
   local program = list.program
   local n = #program + 1
   if n % 16 == 0 then self:look_at_clock() end
@@ -142,14 +142,14 @@ end
 --- Notes the numbers of the call that one depends on, whose value a function of the library has asked for; false stands
 --- for those that go with a size there: each of its values asks for another capture, even if the number stays as it is.
 function World:specialise(s)
-  local queue, seen, late = { s }, {}, self:is_deferred(s.number)
+  local queue, seen, deferred = { s }, {}, self:is_deferred(s.number)
   for _, e in ipairs(queue) do
     local instr = e.instr
     local slot = not e.size and e.slot or instr and instr[1] == "number" and instr[2]
     if seen[e] then instr = nil end
     seen[e] = true
     if slot then
-      self.specialised[slot] = not late and self.specialised[slot] ~= false and self.slots[slot].value
+      self.specialised[slot] = not deferred and self.specialised[slot] ~= false and self.slots[slot].value
     elseif instr then
       for i = instr[1] == "call" and 3 or 2, 4 do queue[#queue + 1] = self.numbers[instr[i]] end
     end
@@ -519,10 +519,10 @@ function World:describe(results, shadows, n)
   for k, s in pairs(self.slots) do d.paths[k] = s.path end
   for path, is in pairs(self.bounds or {}) do d.bounds[path] = is end
   d.early = #self.program
-  local late = self.late
-  for i, instr in ipairs(late.program) do
+  local deferred = self.deferred
+  for i, instr in ipairs(deferred.program) do
     local k = d.early + i
-    d.program[k], d.about[k], d.lines[k] = instr, late.about[i], late.lines[i]
+    d.program[k], d.about[k], d.lines[k] = instr, deferred.about[i], deferred.lines[i]
   end
   d.sizes = {}
   for i, s in ipairs(self.sizes) do d.sizes[i] = s.value end
@@ -599,7 +599,7 @@ local function new_world(core, f, options, ...)
   local n = select("#", ...)
   local w = {
     core = core, C = C, is_tensor = C.is_tensor, narg = n,
-    program = {}, about = {}, lines = {}, late = { program = {}, about = {}, lines = {} }, slots = {}, nslots = n + 1,
+    program = {}, about = {}, lines = {}, deferred = { program = {}, about = {}, lines = {} }, slots = {}, nslots = n + 1,
     tables = {},       -- by table, made inside or from outside: its record, see tables.lua
     constants = {},    -- by table of the library: a record
     objects = {},      -- by tensor or function from outside: the shadow of its first path
@@ -607,7 +607,7 @@ local function new_world(core, f, options, ...)
     outside_cells = {}, -- as they were found
     environments = {}, -- by slot of function: shadow
     closures = {}, iterators = {},
-    numbers = {}, nnumbers = 0, nlate = C.DEFERRED, number_at = {}, said = {},
+    numbers = {}, nnumbers = 0, ndeferred = C.DEFERRED, number_at = {}, said = {},
     sizes = {},        -- that the program speaks of: shadows
     specialised = {},  -- by slot: numbers whose value a function of the library has asked for
     effects = {}, untyped = {},

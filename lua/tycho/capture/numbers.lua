@@ -7,7 +7,7 @@
 -- 2. Equal expressions are one expression, equal guards one guard.
 -- 3. A number whose value was needed is pinned; what is computed from pinned numbers alone is known.
 -- 4. What is computed from sizes alone is the tape's (tape.lua), not the trace's. An expression of sizes and numbers is
---    "late": it is known when the plan for these sizes was found, and its instructions stand behind all others.
+--    "deferred": it is known when the plan for these sizes was found, and its instructions stand behind all others.
 -- 5. Operators on tensors go to natives.lua; tables and strings find their metamethods as in Lua.
 
 local bit_operators = require("tycho.capture.bytecode").bit_operators
@@ -60,11 +60,11 @@ return function(World)
   -- Expressions -------------------------------------------------------------------------------------------------------
 
   --- The expression that an instruction makes, whose value is v now; at: what makes it the same as an earlier one.
-  local function expression(world, instr, v, at, path, late)
+  local function expression(world, instr, v, at, path, deferred)
     local s = world.number_at[at]
     if s then return s end
-    world:emit(instr, path, late)
-    local counter = late and "nlate" or "nnumbers"
+    world:emit(instr, path, deferred)
+    local counter = deferred and "ndeferred" or "nnumbers"
     world[counter] = world[counter] + 1
     s = { number = world[counter], value = v, path = path, instr = instr }
     world.numbers[s.number], world.number_at[at] = s, s
@@ -153,15 +153,15 @@ return function(World)
     end
     s.pinned = true
     local id, path = s.number, s.path
-    local late = self:is_deferred(id)
+    local deferred = self:is_deferred(id)
     local function claim(name, a, b, outcome)
-      self:emit({ name, a, b, outcome }, path or format("a %s b", signs[name]), late)
+      self:emit({ name, a, b, outcome }, path or format("a %s b", signs[name]), deferred)
     end
     if v ~= v then return claim("eq", id, id, false) end
     claim("eq", id, constant_id(self, v), true)
     if v ~= 0 then return nil end
     local one, zero = constant_id(self, 1), constant_id(self, 0)
-    local inverse = expression(self, { "div", one, id }, 1 / v, "div " .. one .. " " .. id, nil, late)
+    local inverse = expression(self, { "div", one, id }, 1 / v, "div " .. one .. " " .. id, nil, deferred)
     return claim("lt", zero, inverse.number, 1 / v > 0)
   end
 
