@@ -599,7 +599,8 @@ local function new_world(core, f, options, ...)
   local n = select("#", ...)
   local w = {
     core = core, C = C, is_tensor = C.is_tensor, narg = n,
-    program = {}, about = {}, lines = {}, deferred = { program = {}, about = {}, lines = {} }, slots = {}, nslots = n + 1,
+    program = {}, about = {}, lines = {}, deferred = { program = {}, about = {}, lines = {} },
+    slots = {}, nslots = n + 1,
     tables = {},       -- by table, made inside or from outside: its record, see tables.lua
     constants = {},    -- by table of the library: a record
     objects = {},      -- by tensor or function from outside: the shadow of its first path
