@@ -17,6 +17,8 @@ local M = {
     from = "if (!x || (t && t->type.device == x->type.device)) continue;", to = "if (!x || t) continue;" },
   { file = "core/record/grad_rules.c", what = "a gradient that is reshaped by a copy forgets its device",
     from = "to.device = x->type.device;\n", to = "" },
+  { file = "core/record/value_range.c", what = "what is known of an index ends where it moves",
+    from = "  case OP_TO:\n", to = "" },
   { file = "core/lua/lua_tensor.c", what = "memory that others made is taken for the default device's",
     from = "{.dtype = S->default_dtype}; /* memory with", to = "{.dtype = S->default_dtype, .device = S->default_device}; /* memory with" },
   { file = "lua/tycho/optim.lua", what = "an optimiser's state is loaded from its own device alone",
