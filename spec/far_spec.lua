@@ -127,6 +127,13 @@ describe("a compiled function", function()
     assert.truthy(tonumber(tostring(text):match "(%d+) answered without running it") >= 3)
   end)
 
+  probe("is captured with an index that it computes elsewhere: a move keeps what is known of it", function()
+    local f = ty.compile(function(x) return x:gather(1, x:to("cpu"):argsort(1):to("far")) end)
+    local x = numbers("f32", 6)
+    for _ = 1, 3 do same((x:sort(1)), f(x:to "far")) end
+    assert.truthy(ty.explain(f).skips >= 1)
+  end)
+
   probe("has the gradient of a move: another move", function()
     local x = H.mixed("f32", { 4 }, 5):clamp(-2, 2):requires_grad_()
     local z = H.mixed("f32", { 4 }, 5):clamp(-2, 2):requires_grad_();
