@@ -55,7 +55,7 @@ local function run_here(text, compiled)
   for i, step in ipairs(steps) do
     for k = #log, 1, -1 do log[k] = nil end
     local results = one_call(f, step, prev, mode, compiled)
-    if not compiled then gen.keep(results, { unpack(log) }) end
+    if not compiled then gen.keep(results, log, said, roots()) end
     local a = account()
     a:list(unpack(results, 1, results.n))
     a:list(log)

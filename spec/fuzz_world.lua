@@ -353,11 +353,25 @@ local function recorder(list)
   end)
 end
 
--- Current LuaJITs place strings in tables by the order in which the strings were made. What a plain run holds and gives
--- is kept until the next one: where its strings were collected, the compiled run's tables would lie otherwise.
-local kept = {}
+-- Current LuaJITs place strings in tables by the order in which the strings were made. Those that a plain run shows are
+-- kept until the next one: where they were collected, the compiled run's tables would lie otherwise.
+M.kept = {}
 
-function M.keep(...) kept[#kept + 1] = { ... } end
+local function keep(v, seen)
+  if type(v) == "string" then M.kept[v] = true end
+  if type(v) ~= "table" or seen[v] then return end
+  seen[v] = true
+  for k, e in next, v do
+    keep(k, seen)
+    keep(e, seen)
+  end
+  keep(getmetatable(v), seen)
+end
+
+function M.keep(...)
+  local seen = {}
+  for i = 1, select("#", ...) do keep((select(i, ...)), seen) end
+end
 
 --- Loads a program over a world of its own: what its chunk gives, what `say` heard, and the table whose field `thread`
 --- asks for a coroutine. The random state is that of each load.
@@ -377,8 +391,7 @@ function M.load(ty, text, compiled)
   local main, calls, roots, log = chunk(ty, compiled and ty.compile or function(f) return f end, recorder(said), mode, fresh)
   assert(type(main) == "function", "no program: what is left after shrinking has no main")
   if not compiled then
-    kept = {}
-    M.keep(main, calls, roots, said)
+    M.kept = { main, calls, roots }
   end
   return main, calls, roots, log, said, mode
 end
