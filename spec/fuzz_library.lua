@@ -4,6 +4,8 @@
 -- calls some of them are replaced by others, taken away, added, or put back: in string, math, table, the globals, the table
 -- that strings find their methods in, Tycho's module. The accounts of the plain and of the compiled function must be equal.
 
+if jit.off then jit.off(true, true) end -- as in fuzz_world.lua: what replaced functions of the library compile to is not asked here
+
 local ty = require "tycho"
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 local frame = dofile(here .. "/fuzz_frame.lua")
