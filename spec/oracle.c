@@ -1,15 +1,13 @@
 /*
-** oracle.c -- what operations should give, written a second time: slowly, obviously, and from the
-*definitions alone.
-** Independent of the library: it shares no line and no header with it, only names of operations and
-*of dtypes.
-** Elementwise maths in binary128, integers in 64 bits, conversions by rounding binary128;
-*reductions, scans and
+** oracle.c -- what operations should give, written a second time: slowly, obviously, and from the definitions alone.
+** Independent of the library: it shares no line and no header with it, only names of operations and of dtypes.
+** Elementwise maths in binary128, integers in 64 bits, conversions by rounding binary128; reductions, scans and
 ** products in the literal canonical orders. Called through FFI by the specs; unknown names give -1.
 */
 #include <immintrin.h>
 #include <math.h>
 #include <quadmath.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,11 +138,15 @@ EXPORT void oracle_store(const char *dtype, const double *x, int64_t n, void *y)
     if (!put_normal(f, y, i, x[i])) put(f, y, i, x[i]);
 }
 
+/* LuaJIT takes a NaN with a sign and other bits, as it lies in memory, for a value of another type: each becomes NAN. */
 EXPORT void oracle_load(const char *dtype, const void *x, int64_t n, double *y) {
   const Format *f = format_of(dtype);
-  if (f->kind == 'f' && f->bytes == 8) memcpy(y, x, (size_t)n * 8);
-  else
-    for (int64_t i = 0; i < n; i++) y[i] = (double)get(f, x, i);
+  bool f64 = f->kind == 'f' && f->bytes == 8;
+  if (f64) memcpy(y, x, (size_t)n * 8);
+  for (int64_t i = 0; i < n; i++) {
+    if (!f64) y[i] = (double)get(f, x, i);
+    if (isnan(y[i])) y[i] = NAN;
+  }
 }
 
 /* n integers to elements, wrapped. */
@@ -290,8 +292,7 @@ static double distance(q want, q got, const Format *f) {
   return (double)fabsq(ldexpq(want - got, -step));
 }
 
-/* Largest distance in ulp of n results from the exact ones; *worst is its position. -1: no such
-*operation.
+/* Largest distance in ulp of n results from the exact ones; *worst is its position. -1: no such operation.
 ** a, b and got are elements of the dtype. A zero must have the sign of an exact zero. */
 EXPORT double oracle_ulp(const char *name, const char *dtype, int64_t n, const void *a,
                          const void *b, const void *got, int64_t *worst) {
@@ -411,8 +412,7 @@ EXPORT int oracle_compare(const char *name, const char *dtype, int64_t n, const 
 }
 
 /* --- reductions and scans in their canonical orders
-** Values are worked on as doubles; `single` rounds each step to f32, in which f16 and bf16 are
-*computed too. */
+** Values are worked on as doubles; `single` rounds each step to f32, in which f16 and bf16 are computed too. */
 
 enum { SUM, PROD };
 

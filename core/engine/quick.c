@@ -48,7 +48,7 @@ static Plan *plan_new(State *S, int op, int dtype, int device, unsigned pattern)
   memset(&n, 0, sizeof n);
   n.op = (u16)op;
   memset(n.src, -1, sizeof n.src);
-  n.type = (Type){.dtype = (u8)dtype, .rank = 1, .device = (u8)device, .dims = {SIZE}};
+  n.type = ty_type_line(dtype, device, SIZE);
   if (ty_ops[op].rule == TR_CMP) n.type.dtype = T_BOOL;
   for (int i = 0; i < ty_ops[op].arity; i++) {
     bool number = pattern >> i & 1;

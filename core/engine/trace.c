@@ -183,8 +183,7 @@ static i32 want(Making *M, WantedOutput *w, i32 *n, const Storage *st, i32 node,
 
 /* A tensor that was made out of constants alone is computed by a copy. */
 static i32 constant_node(State *S, Recording *b, Storage *st) {
-  Tensor whole = {
-      .st = st, .type = {.dtype = st->dtype, .device = st->device, .rank = 1, .dims = {st->numel}}};
+  Tensor whole = {.st = st, .type = ty_type_line(st->dtype, st->device, st->numel)};
   whole.strides[0] = 1;
   return ty_record_node(S, b, &whole);
 }

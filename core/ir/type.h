@@ -66,6 +66,11 @@ bool ty_type_broadcast(Type *y, const Type *a); /* y becomes the broadcast of y 
 int ty_type_print(const Type *t, char *buf,
                   size_t n); /* f32[2,3], f32[2,3]@far; returns the length */
 
+/* Of one dim. */
+static inline Type ty_type_line(int dtype, int device, i64 n) {
+  return (Type){.dtype = (u8)dtype, .device = (u8)device, .rank = 1, .dims = {n}};
+}
+
 /* Strides, in elements: how far the next one lies along each dim. Those of dims of one element say nothing. */
 void ty_type_strides(const Type *t, i64 *strides); /* row-major */
 /* Those by which x's elements are read as t's, to whose dims x's broadcast: 0 where x repeats. */

@@ -263,7 +263,7 @@ static bool is_outside(const Capture *c, const Buffer *buf) {
 
 /* The value of a storage that the function made: of its node, or as it is. */
 static Print print_storage(const Capture *c, const Storage *st, const Print *p) {
-  Type t = {.dtype = st->dtype, .device = st->device, .rank = 1, .dims = {st->numel}};
+  Type t = ty_type_line(st->dtype, st->device, st->numel);
   Print y = {OP_INPUT, OP_INPUT};
   i64 offset = 0, strides[MAX_RANK] = {1};
   if (st->recording == c->recording) return p[st->node];

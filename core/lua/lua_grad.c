@@ -144,8 +144,7 @@ static int grad_watch(lua_State *L) {
 static bool record_same(State *S, const Tensor *x, Tensor *y) {
   Tensor all = {.st = x->st}, own = {0};
   if (!S->capture || x->st->tape || x->st->many) return ty_grad_watch(S, x, false, y);
-  all.type =
-      (Type){.dtype = x->st->dtype, .device = x->st->device, .rank = 1, .dims = {x->st->numel}};
+  all.type = ty_type_line(x->st->dtype, x->st->device, x->st->numel);
   all.strides[0] = 1;
   if (!ty_record_copy(S, &all, &own)) return false;
   ty_tensor_view(y, &own, &x->type, x->offset, x->strides);
@@ -301,14 +300,14 @@ static int grad_join(lua_State *L) {
 /* --- leaves, as captures see them: the gradient of a leaf is that of all its storage, in one dim */
 
 static void push_flat(lua_State *L, const Tensor *g) {
-  Type t = {.dtype = g->type.dtype, .device = g->type.device, .rank = 1, .dims = {g->st->numel}};
+  Type t = ty_type_line(g->type.dtype, g->type.device, g->st->numel);
   ty_tensor_view(ty_lua_push(L), g, &t, 0, &(i64){1});
 }
 
 /* y lies as x's storage does: g under x, zeros elsewhere. */
 static bool record_whole(State *S, const Tensor *x, const Tensor *g, Tensor *y) {
   Tensor view = {0};
-  Type all = {.dtype = x->type.dtype, .device = x->type.device, .rank = 1, .dims = {x->st->numel}};
+  Type all = ty_type_line(x->type.dtype, x->type.device, x->st->numel);
   if (!ty_record_full(S, &all, 0, y)) return false;
   ty_tensor_view(&view, y, &x->type, x->offset, x->strides);
   bool ok = ty_record_assign(S, "grad", &view, &(Given){.kind = O_TENSOR, .t = g});

@@ -438,7 +438,7 @@ static void add_positions(lua_State *L, State *S, const Key *k, const Adv *a, co
 static const Tensor *push_positions(lua_State *L, State *S, const Key *k, const Gathering *g,
                                     int *base) {
   const Adv *a = &k->adv[0];
-  Type flat = {.dtype = T_I64, .device = g->line.device, .rank = 1, .dims = {ty_type_numel(&g->b)}};
+  Type flat = ty_type_line(T_I64, g->line.device, ty_type_numel(&g->b));
   const Tensor *line;
   *base = k->nadv == 1 && !a->at && a->user == g->at;
   if (*base) {

@@ -339,8 +339,7 @@ static int l_searchsorted(lua_State *L) {
   Type shape = v->type;
   bool flatten = sorted->type.rank == 1 && shape.rank != 1;
   if (flatten) {
-    Type flat = {
-        .dtype = shape.dtype, .device = shape.device, .rank = 1, .dims = {ty_type_numel(&shape)}};
+    Type flat = ty_type_line(shape.dtype, shape.device, ty_type_numel(&shape));
     v = ty_lua_view_reshape(L, S, v, &flat);
   }
   Tensor *y = ty_lua_push(L);

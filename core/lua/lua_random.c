@@ -249,7 +249,7 @@ static int l_bernoulli(lua_State *L) {
 /* 1..n in random order: what sorts n random numbers of 62 bits. */
 static bool record_randperm(State *S, const Type *t, u64 stream, Tensor *y) {
   const char *who = "randperm";
-  Type key = {.dtype = T_I64, .device = t->device, .rank = 1, .dims = {t->dims[0]}};
+  Type key = ty_type_line(T_I64, t->device, t->dims[0]);
   Tensor high = {0}, low = {0}, order = {0};
   bool ok = record_bits(S, &key, stream, 0, 31, &high) && ty_calc_cast(S, &high, T_I64) &&
             ty_calc_number(S, who, OP_LSHIFT, &high, 31) &&
@@ -268,7 +268,7 @@ static int l_randperm(lua_State *L) {
   const char *who = "randperm";
   State *S = ty_lua_enter(L);
   i64 n = ty_lua_int(L, who, 1, "count");
-  Type t = {.dtype = T_I64, .device = S->default_device, .rank = 1, .dims = {n}};
+  Type t = ty_type_line(T_I64, S->default_device, n);
   if (n < 0) return ty_lua_error(L, "%s: the count is %.17g", who, (double)n);
   ty_lua_options(L, who, 2, &t, "dtype device");
   Tensor *y = ty_lua_push(L);

@@ -49,9 +49,8 @@ static int l_nonzero(lua_State *L) {
 ** backward pass. */
 static int gather_at(lua_State *L, State *S, const char *who, const Tensor *x, const Type *t,
                      const i64 *steps, const i64 *at, i64 count) {
-  Type line = {.dtype = T_I64, .device = x->type.device, .rank = 1, .dims = {count}};
-  Type flat = {
-      .dtype = x->type.dtype, .device = x->type.device, .rank = 1, .dims = {ty_type_numel(t)}};
+  Type line = ty_type_line(T_I64, x->type.device, count);
+  Type flat = ty_type_line(x->type.dtype, x->type.device, ty_type_numel(t));
   Tensor *index = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_tensor_from(S, index, &line, at));
   View v = {.t = *t, .offset = x->offset};
@@ -115,7 +114,7 @@ static int l_masked_select(lua_State *L) {
     ty_walk_next(&wm, &t, steps[1]);
     ty_walk_next(&wx, &t, steps[0]);
   }
-  Type line = {.dtype = t.dtype, .device = t.device, .rank = 1, .dims = {count}};
+  Type line = ty_type_line(t.dtype, t.device, count);
   Tensor *r = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_tensor_from(S, r, &line, out));
   return 1;
@@ -179,7 +178,7 @@ static int l_unique(lua_State *L) {
     }
     inverse[place[i].at] = count;
   }
-  Type vt = {.dtype = t->dtype, .device = t->device, .rank = 1, .dims = {count}}, it = *t;
+  Type vt = ty_type_line(t->dtype, t->device, count), it = *t;
   it.dtype = T_I64;
   if (needs_gradient(S, x)) gather_at(L, S, "unique", x, t, x->strides, first, count);
   else TY_LUA_MUST(L, S, ty_tensor_from(S, ty_lua_push(L), &vt, values));

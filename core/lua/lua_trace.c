@@ -125,8 +125,7 @@ static bool push_gradient(lua_State *L, const Host *H, int i, int handle) {
   const Tensor *t = ty_lua_test_in(L, H, i);
   const Record *r = t && t->st ? ty_grad_leaf(t) : NULL;
   if (!r || !r->t.st) return false;
-  Type all = {
-      .dtype = r->t.type.dtype, .device = r->t.type.device, .rank = 1, .dims = {r->t.st->numel}};
+  Type all = ty_type_line(r->t.type.dtype, r->t.type.device, r->t.st->numel);
   ty_tensor_view(lua_touserdata(L, handle), &r->t, &all, 0, &(i64){1});
   lua_pushvalue(L, handle);
   return true;
@@ -315,10 +314,7 @@ static void set_gradient(lua_State *L, int leaf, Recipe value, Tensor *const *ma
   if (!r) return; /* a backend's function has seen to it */
   ty_tensor_release(&r->t);
   if (!g) return;
-  Tensor flat = {
-      .st = g->st,
-      .type = {
-          .dtype = g->type.dtype, .device = g->type.device, .rank = 1, .dims = {g->st->numel}}};
+  Tensor flat = {.st = g->st, .type = ty_type_line(g->type.dtype, g->type.device, g->st->numel)};
   flat.strides[0] = 1;
   ty_tensor_alias(&r->t, &flat);
 }

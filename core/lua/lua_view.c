@@ -203,10 +203,7 @@ static int l_unflatten(lua_State *L) {
   if (n == 0) return ty_lua_error(L, "unflatten: no sizes given");
   if (x->type.rank - 1 + n > MAX_RANK)
     return ty_lua_error(L, "unflatten: %d dims are more than %d", x->type.rank - 1 + n, MAX_RANK);
-  Tensor one = {.type = {.dtype = x->type.dtype,
-                         .device = x->type.device,
-                         .rank = 1,
-                         .dims = {x->type.dims[dim]}}};
+  Tensor one = {.type = ty_type_line(x->type.dtype, x->type.device, x->type.dims[dim])};
   Type part = sizes_for(L, "unflatten", &one, size, n);
   View v = ty_lua_view_of(x);
   i64 step = v.strides[dim];
@@ -404,10 +401,7 @@ static int l_repeat_interleave(lua_State *L) {
   const Tensor *x = argument(L, who, &S);
   lua_settop(L, 3);
   if (lua_isnil(L, 3)) {
-    Type flat = {.dtype = x->type.dtype,
-                 .device = x->type.device,
-                 .rank = 1,
-                 .dims = {ty_type_numel(&x->type)}};
+    Type flat = ty_type_line(x->type.dtype, x->type.device, ty_type_numel(&x->type));
     x = ty_lua_view_reshape(L, S, x, &flat);
   }
   int dim = lua_isnil(L, 3) ? 0 : ty_lua_dim(L, who, 3, x->type.rank, -1);
@@ -436,7 +430,7 @@ static int l_repeat_interleave(lua_State *L) {
   v.t.dtype = T_I64;
   v.t.dims[dim] = total;
   v.strides[dim] = 1; /* the same index in all other dims */
-  Type flat = {.dtype = T_I64, .device = x->type.device, .rank = 1, .dims = {total}};
+  Type flat = ty_type_line(T_I64, x->type.device, total);
   i64 *at = lua_newuserdata(L, sizeof(i64) * (size_t)(total + 1)), k = 0;
   for (i64 i = 0; i < size; i++)
     for (i64 j = 0; j < n[i]; j++) at[k++] = i;
@@ -666,10 +660,7 @@ static int l_roll(lua_State *L) {
   else shift[0] = whole(L, "roll", 2, "shift");
   if (lua_isnil(L, 3)) {
     if (n != 1) return ty_lua_error(L, "roll: %d shifts without dims", n);
-    Type flat = {.dtype = x->type.dtype,
-                 .device = x->type.device,
-                 .rank = 1,
-                 .dims = {ty_type_numel(&x->type)}};
+    Type flat = ty_type_line(x->type.dtype, x->type.device, ty_type_numel(&x->type));
     x = ty_lua_view_reshape(L, S, x, &flat);
   } else {
     int m = dim_list(L, "roll", 3, x->type.rank, d);
@@ -750,7 +741,7 @@ static int push_taken(lua_State *L, State *S, const char *who, const Tensor *x, 
   const Type *it = &index->type;
   int rank = x->type.rank - 1 + it->rank;
   if (rank > MAX_RANK) return ty_lua_error(L, "%s: %d dims are more than %d", who, rank, MAX_RANK);
-  Type flat = {.dtype = it->dtype, .device = it->device, .rank = 1, .dims = {ty_type_numel(it)}};
+  Type flat = ty_type_line(it->dtype, it->device, ty_type_numel(it));
   const Tensor *line = ty_lua_view_reshape(L, S, index, &flat);
   View v = {.t = x->type, .offset = line->offset};
   v.t.dtype = it->dtype;
@@ -778,7 +769,7 @@ static int l_index_select(lua_State *L) {
     return ty_lua_error(L, "index_select: the index must have one dim, got %s",
                         ty_lua_view_text(L, &index->type));
   if (index->type.rank == 0) {
-    Type one = {.dtype = index->type.dtype, .device = index->type.device, .rank = 1, .dims = {1}};
+    Type one = ty_type_line(index->type.dtype, index->type.device, 1);
     index = ty_lua_view_reshape(L, S, index, &one);
   }
   return push_taken(L, S, "index_select", x, d, index);
@@ -792,10 +783,7 @@ static int l_take(lua_State *L) {
   const Tensor *index = ty_lua_view_indices(L, S, "take", 2, x->type.device);
   if (!lua_isnoneornil(L, 3))
     return push_taken(L, S, "take", x, ty_lua_dim(L, "take", 3, x->type.rank, -1), index);
-  Type flat = {.dtype = x->type.dtype,
-               .device = x->type.device,
-               .rank = 1,
-               .dims = {ty_type_numel(&x->type)}};
+  Type flat = ty_type_line(x->type.dtype, x->type.device, ty_type_numel(&x->type));
   return push_taken(L, S, "take", ty_lua_view_reshape(L, S, x, &flat), 0, index);
 }
 

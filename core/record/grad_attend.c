@@ -61,7 +61,7 @@ static bool shape_of(const Tensor *const *x, Shape *s) {
   s->lead = ty_type_numel(&lead);
   s->rows = s->lead * n;
   s->flat = s->rows * (s->dv + 2);
-  s->as[R] = (Type){.dtype = q->dtype, .device = q->device, .rank = 1, .dims = {s->flat}};
+  s->as[R] = ty_type_line(q->dtype, q->device, s->flat);
   s->as[G] = s->o;
   return true;
 }

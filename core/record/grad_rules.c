@@ -305,10 +305,7 @@ static bool add_up(State *S, const Edge *e, const Tensor *x, const Tensor *zeros
 
 /* Adds x to the elements of *y, all of a storage, that t shows: in a storage of its own. */
 static bool add_under(State *S, const Tensor *t, const Type *dims, const Tensor *x, Tensor *y) {
-  Type all = {.dtype = y->type.dtype,
-              .device = y->type.device,
-              .rank = 1,
-              .dims = {ty_type_numel(&y->type)}};
+  Type all = ty_type_line(y->type.dtype, y->type.device, ty_type_numel(&y->type));
   Tensor flat = {0}, whole = {0}, view = {0}, more = {0};
   bool ok = ty_rule_reshape(S, y, &all, &flat) && ty_record_copy(S, &flat, &whole);
   if (ok) ty_tensor_view(&view, &whole, dims, t->offset, t->strides);
@@ -325,8 +322,7 @@ bool ty_rule_unview(State *S, const Edge *e, const Tensor *x, Tensor *y) {
   const Tensor *t = &e->t;
   i64 n = ty_type_numel(&t->type);
   if (n == e->numel && !t->offset && ty_tensor_is_contiguous(t)) return ty_rule_join(S, y, x);
-  Type all = {.dtype = x->type.dtype, .device = x->type.device, .rank = 1, .dims = {e->numel}},
-       once = t->type;
+  Type all = ty_type_line(x->type.dtype, x->type.device, e->numel), once = t->type;
   if (n == 0) return y->st || ty_record_full(S, &all, 0, y);
   Tensor sum = {0}, whole = {0}, own = {0};
   for (int d = 0; d < once.rank; d++)
@@ -623,7 +619,7 @@ static bool spread(State *S, const Record *r, const Tensor *index, const Tensor 
 
 /* Places along the dim, counted from 0, in a's dims. */
 static bool place(State *S, const Record *r, Tensor *y) {
-  Type t = r->edge[0].t.type, line = {.dtype = T_I64, .rank = 1, .device = t.device, .dims = {1}};
+  Type t = r->edge[0].t.type, line = ty_type_line(T_I64, t.device, 1);
   i64 strides[MAX_RANK] = {0};
   Tensor i = {0};
   t.dtype = T_I64;
@@ -639,10 +635,7 @@ static bool place(State *S, const Record *r, Tensor *y) {
 
 /* Of PUT, for what was not written: g, 0 under the view. */
 static bool rest(State *S, const Record *r, const Tensor *gy, Tensor *y) {
-  Type all = {.dtype = gy->type.dtype,
-              .device = gy->type.device,
-              .rank = 1,
-              .dims = {ty_type_numel(&gy->type)}};
+  Type all = ty_type_line(gy->type.dtype, gy->type.device, ty_type_numel(&gy->type));
   Tensor flat = {0}, v = {0};
   bool ok = ty_rule_reshape(S, gy, &all, &flat) && ty_record_copy(S, &flat, y);
   ty_tensor_release(&flat);
@@ -655,10 +648,7 @@ static bool rest(State *S, const Record *r, const Tensor *gy, Tensor *y) {
 }
 
 static bool under(State *S, const Record *r, const Tensor *gy, Tensor *y) {
-  Type all = {.dtype = gy->type.dtype,
-              .device = gy->type.device,
-              .rank = 1,
-              .dims = {ty_type_numel(&gy->type)}};
+  Type all = ty_type_line(gy->type.dtype, gy->type.device, ty_type_numel(&gy->type));
   Tensor flat = {0};
   if (!ty_rule_reshape(S, gy, &all, &flat)) return false;
   i64 strides[MAX_RANK] = {0}; /* flat may have a step of its own */
@@ -815,8 +805,7 @@ bool ty_rule_apply(State *S, const Record *r, const Tensor *given, int i, Tensor
   Tensor gy = {0};
   if (!p) return true;
   if (ty_type_numel(&e->t.type) == 0) { /* what is before it is reached all the same: by zeros */
-    const Type all = {
-        .dtype = e->t.type.dtype, .device = e->t.type.device, .rank = 1, .dims = {e->numel}};
+    const Type all = ty_type_line(e->t.type.dtype, e->t.type.device, e->numel);
     return y->st || ty_record_full(S, &all, 0, y);
   }
   bool ok = true;

@@ -619,8 +619,7 @@ bool ty_record_scan(State *S, const char *who, int op, const Tensor *x, int dim,
 bool ty_record_attend(State *S, const char *who, int op, const Tensor *const *x, const Type *as,
                       const Arg *arg, i64 numel, Tensor *y) {
   const int arity = ty_ops[op].arity;
-  const Type absent = {.dtype = T_BOOL},
-             flat = {.dtype = as[0].dtype, .device = as[0].device, .rank = 1, .dims = {numel}};
+  const Type absent = {.dtype = T_BOOL}, flat = ty_type_line(as[0].dtype, as[0].device, numel);
   S->nops++;
   for (int i = 0; i < arity; i++)
     if (x[i] && !ty_record_settle(S, x[i])) return false;

@@ -21,8 +21,7 @@ static i32 value_node(State *S, Recording *b, const Given *x, const Type *t) {
 /* The contents of dst's storage once v is written through dst. */
 static i32 put_node(State *S, Recording *b, const Tensor *dst, i32 v) {
   Storage *st = dst->st;
-  Tensor whole = {
-      .st = st, .type = {.dtype = st->dtype, .device = st->device, .rank = 1, .dims = {st->numel}}};
+  Tensor whole = {.st = st, .type = ty_type_line(st->dtype, st->device, st->numel)};
   whole.strides[0] = 1;
   i32 base = st->recording ? st->node : ty_record_node(S, b, &whole);
   if (base < 0) return -1;

@@ -95,9 +95,7 @@ static Storage *freeze(State *S, Storage *st) {
     return ty_many_over(S, st, all);
   }
   if (st->buf && st->buf->exposed) {
-    Tensor y = {0},
-           x = {.st = st,
-                .type = {.dtype = st->dtype, .device = st->device, .rank = 1, .dims = {st->numel}}};
+    Tensor y = {0}, x = {.st = st, .type = ty_type_line(st->dtype, st->device, st->numel)};
     x.strides[0] = 1;
     x.detached = true;
     if (!ty_record_copy(S, &x, &y)) return NULL;
@@ -205,8 +203,7 @@ static bool write_record(State *S, const char *who, const Tensor *dst, const Giv
   bool whole =
       dst->offset == 0 && ty_type_numel(&dst->type) == st->numel && ty_tensor_is_contiguous(dst);
   if (!tracked && (whole || !st->tape)) return true;
-  Tensor old = {.st = st,
-                .type = {.dtype = st->dtype, .device = st->device, .rank = 1, .dims = {st->numel}}};
+  Tensor old = {.st = st, .type = ty_type_line(st->dtype, st->device, st->numel)};
   old.strides[0] = 1;
   old.detached = whole;
   Given src[2] = {{.kind = O_TENSOR, .t = &old}, *x};
@@ -256,7 +253,7 @@ bool ty_grad_watch(State *S, const Tensor *x, bool watch, Tensor *y) {
       return false;
     }
     r = w;
-    r->t.type = (Type){.dtype = st->dtype, .device = st->device, .rank = 1, .dims = {st->numel}};
+    r->t.type = ty_type_line(st->dtype, st->device, st->numel);
     r->edge[0].t.type = r->t.type; /* all of the storage */
     r->edge[0].t.offset = 0;
     r->edge[0].t.strides[0] = 1;
