@@ -32,11 +32,12 @@ struct Kernel {
   const Machine *machine;
   Kernel *inner;
   int noperands, nscalar;
+  Launch *kept; /* whose memory our thread has: the last one that was reserved */
 };
 
 /* --- commands */
 
-typedef enum { DO_RUN, DO_JOB, DO_IN, DO_ACROSS, DO_POISON, DO_FREE, DO_DROP } What;
+typedef enum { DO_RUN, DO_JOB, DO_IN, DO_ACROSS, DO_POISON, DO_FREE, DO_DROP, DO_RESERVE } What;
 
 typedef struct Command {
   u8 what;
@@ -62,6 +63,7 @@ typedef struct Command {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
 static Command *first, **last = &first;
+static Command last_resort; /* where memory has run out, commands go one by one */
 static int queued, waiting, patience;
 static bool busy, started;
 static const char *trouble; /* the error word */
@@ -115,7 +117,11 @@ static bool carry_out(Command *c) {
   case DO_ACROSS: memmove(c->buf[0], c->buf[1], (size_t)c->bytes); break;
   case DO_POISON:
   case DO_FREE: memset(c->buf[0], POISON, (size_t)c->bytes); break;
-  case DO_DROP: c->kernel->machine->drop(c->kernel->inner); free((void *)(uintptr_t)c->kernel);
+  case DO_RESERVE: ok = c->kernel->machine->reserve(c->kernel->inner, &c->launch); break;
+  case DO_DROP:
+    c->kernel->machine->drop(c->kernel->inner);
+    free(c->kernel->kept);
+    free((void *)(uintptr_t)c->kernel);
   }
   return ok;
 }
@@ -147,7 +153,7 @@ static void *work(void *arg) {
     if (!ok && !trouble) trouble = "out of memory";
     if (c->what == DO_FREE) put_spare(front + ((char *)c->buf[0] - back), c->bytes);
     free(c->stage);
-    free(c);
+    if (c != &last_resort) free(c);
     queued--;
     if (!first) {
       patience = 1 + (int)chance(QUEUE_MOST);
@@ -157,9 +163,23 @@ static void *work(void *arg) {
   return arg;
 }
 
+/* All that stands in the queue. */
+static void finish(void) {
+  pthread_mutex_lock(&lock);
+  waiting++;
+  pthread_cond_signal(&wanted);
+  while (first || busy) pthread_cond_wait(&done, &lock);
+  waiting--;
+  pthread_mutex_unlock(&lock);
+}
+
 static Command *command(What what) {
   Command *c = calloc(1, sizeof *c);
-  if (c) c->what = (u8)what;
+  if (!c) {
+    finish();
+    memset(c = &last_resort, 0, sizeof *c);
+  }
+  c->what = (u8)what;
   return c;
 }
 
@@ -182,11 +202,8 @@ static bool submit(Command *c) {
 /* --- memory */
 
 static bool far_wait(const char **err) {
+  finish();
   pthread_mutex_lock(&lock);
-  waiting++;
-  pthread_cond_signal(&wanted);
-  while (first || busy) pthread_cond_wait(&done, &lock);
-  waiting--;
   const char *was = trouble;
   trouble = NULL;
   pthread_mutex_unlock(&lock);
@@ -211,22 +228,17 @@ static void *take_block(int c) {
 static void *far_allocate(i64 bytes) {
   if (bytes < 0 || (u64)bytes > SPACE / 2) return NULL;
   int c = class_of(bytes);
-  Command *poison = command(DO_POISON);
-  if (!poison) return NULL;
   pthread_mutex_lock(&lock);
   void *p = take_block(c);
   pthread_mutex_unlock(&lock);
   if (!p) {
-    const char *err;
-    far_wait(&err); /* what was freed may come back */
+    finish(); /* what was freed may come back */
     pthread_mutex_lock(&lock);
     p = take_block(c);
     pthread_mutex_unlock(&lock);
   }
-  if (!p) {
-    free(poison);
-    return NULL;
-  }
+  if (!p) return NULL;
+  Command *poison = command(DO_POISON);
   poison->buf[0] = own(p);
   poison->bytes = bytes;
   touches(poison, p);
@@ -235,26 +247,23 @@ static void *far_allocate(i64 bytes) {
 }
 
 static void far_free(void *p, i64 bytes) {
-  Command *c = p ? command(DO_FREE) : NULL;
-  if (!c) return;
+  if (!p) return;
+  Command *c = command(DO_FREE);
   c->buf[0] = own(p);
   c->bytes = bytes;
   touches(c, p);
   submit(c);
 }
 
-static bool no_memory(const char **err) {
-  *err = "out of memory";
-  return false;
-}
-
 static bool far_in(void *to, const void *from, i64 bytes, const char **err) {
-  Command *c = command(DO_IN);
-  if (!c || !(c->stage = malloc((size_t)bytes + 1))) {
-    free(c);
-    return no_memory(err);
+  void *stage = malloc((size_t)bytes + 1);
+  if (!stage) {
+    *err = "out of memory";
+    return false;
   }
-  memcpy(c->stage, from, (size_t)bytes);
+  memcpy(stage, from, (size_t)bytes);
+  Command *c = command(DO_IN);
+  c->stage = stage;
   c->buf[0] = own(to);
   c->bytes = bytes;
   touches(c, to);
@@ -268,8 +277,8 @@ static bool far_out(void *to, const void *from, i64 bytes, const char **err) {
 }
 
 static bool far_across(void *to, const void *from, i64 bytes, const char **err) {
+  (void)err;
   Command *c = command(DO_ACROSS);
-  if (!c) return no_memory(err);
   c->buf[0] = own(to);
   c->buf[1] = own(from);
   c->bytes = bytes;
@@ -288,7 +297,9 @@ static const char *refuses(void) {
 static Kernel *far_make(const Program *p) {
   if (strstr(refuses(), "kernel") && p->nbody % 3 == 0) return NULL;
   Kernel *k = calloc(1, sizeof *k);
-  if (!k) return NULL;
+  Launch *kept = calloc(1, sizeof *kept);
+  if (!k || !kept) return free(k), free(kept), NULL;
+  k->kept = kept;
   k->machine = cpu->machine;
   if (!(k->inner = k->machine->make(p))) {
     k->machine = cpu->portable;
@@ -299,13 +310,13 @@ static Kernel *far_make(const Program *p) {
     if (p->body[i].op == P_SCALAR && (int)p->body[i].imm >= k->nscalar)
       k->nscalar = (int)p->body[i].imm + 1;
   if (k->inner) return k;
+  free(kept);
   free(k);
   return NULL;
 }
 
 static bool far_run(const Kernel *k, const Run *r) {
   Command *c = command(DO_RUN);
-  if (!c) return false;
   c->kernel = k;
   c->launch = *r->launch;
   for (int i = 0; i < k->noperands; i++) {
@@ -316,9 +327,22 @@ static bool far_run(const Kernel *k, const Run *r) {
   return submit(c);
 }
 
+/* Commands cannot fail for memory; the CPU's kernel works in memory of the thread that runs it. */
+static bool far_reserve(const Kernel *k, const Launch *l) {
+  const char *err;
+  if (k->kept->no && !memcmp(k->kept, l, sizeof *l)) return true;
+  Command *c = command(DO_RESERVE);
+  c->kernel = k;
+  c->launch = *l;
+  submit(c);
+  if (!far_wait(&err)) return false;
+  *k->kept = *l;
+  return true;
+}
+
 static void far_drop(Kernel *k) {
-  Command *c = k ? command(DO_DROP) : NULL;
-  if (!c) return;
+  if (!k) return;
+  Command *c = command(DO_DROP);
   c->kernel = k;
   submit(c);
 }
@@ -350,8 +374,7 @@ static void keep_product(Command *c, const Job *j) {
 static bool far_perform(const Job *j, void *const *buf, const u64 *scalar, const void *panels,
                         const char **err) {
   Command *c = command(DO_JOB);
-  (void)panels;
-  if (!c) return no_memory(err);
+  (void)panels, (void)err;
   c->job = *j;
   for (int i = 0; i < j->noperands; i++) {
     c->buf[i] = own(buf[i]);
@@ -367,7 +390,7 @@ static bool far_perform(const Job *j, void *const *buf, const u64 *scalar, const
 
 /* --- the device */
 
-static const Machine machine = {"far", far_make, far_run, NULL, far_drop, far_bytes};
+static const Machine machine = {"far", far_make, far_run, far_reserve, far_drop, far_bytes};
 static const Device far = {.name = "far",
                            .machine = &machine,
                            .allocate = far_allocate,

@@ -394,6 +394,33 @@ describe("a step that a device refuses", function()
       assert.equal("equal\taway\n", run(("FAR_REFUSES='%s'"):format(kind), steps), kind)
     end
   end)
+
+  probe("leaves tensors as they were where there is no memory for it", function()
+    assert.equal("2 failed, 0 written by half\n", run("FAR_REFUSES=kernel", [[
+      require "spec.far"
+      local ty = require "tycho"
+      local fail = ty.internals.probe.fail
+      ty.device "far"
+      local f = ty.compile(function(x, y)
+        x:mul_(2)
+        local z = x:cumsum(1)
+        return (z * x):cumsum(1), z:sum() + y
+      end)
+      local y = ty.full({ 40 }, 3)
+      for _ = 1, 3 do f(ty.ones(40), y) end
+      assert(tostring(ty.explain(f)):find "far refuses")
+      local failed, half = 0, 0
+      for after = 0, 40 do
+        local x = ty.ones(40)
+        collectgarbage()
+        fail(after)
+        local ok = pcall(f, x, y)
+        fail(-1)
+        if not ok then failed = failed + 1 end
+        if x:get(1) ~= (ok and 2 or 1) then half = half + 1 end
+      end
+      print(failed .. " failed, " .. half .. " written by half")]]))
+  end)
 end)
 
 describe("a queue", function()

@@ -19,12 +19,23 @@ if jit.off then jit.off(true, true) end
 
 local function pack(...) return { n = select("#", ...), ... } end
 
-local counts = { calls = 0, raised = 0, inside = 0, native = 0, after = 0, used = 0, ended = 0, starved = 0, captures = 0, skips = 0,
-  yields = 0 }
+local counts = { calls = 0, raised = 0, inside = 0, native = 0, after = 0, used = 0, ended = 0, starved = 0, crossed = 0,
+  caught = 0, captures = 0, skips = 0, yields = 0 }
 
 -- --- what a hook does
 
 local TOKEN = {}
+
+--- Whether a frame of the library's is of a call of the program's main: what main called last, as `return g(x)`, stands
+--- in its place.
+local function is_of_main(top, state)
+  if top.func == state.compiled or not top.source:find("compile.lua", 1, true) then return true end
+  for k = 1, 60 do
+    local name, value = debug.getupvalue(top.func, k)
+    if name == "h" then return value.fn == state.main end
+  end
+  return false
+end
 
 --- Where a hook runs: in "native" code of the program's or a coroutine of its own, in the "library" under the call, or
 --- nowhere there: nil.
@@ -34,7 +45,9 @@ local function place_of(state)
     local info = debug.getinfo(level, "Sf")
     if not info then return nil end
     if info.source == "=program" then return "native" end
-    if info.func == state.call then return "library" end
+    if info.func == state.call then
+      return is_of_main(debug.getinfo(level - 1, "Sf"), state) and "library" or "native"
+    end
   end
 end
 
@@ -133,14 +146,11 @@ if C then
     end
   end
   kinds[#kinds + 1] = function(state, r)
-    state.memory = true
     jit.off() -- LuaJIT itself crashes where its trace compiler gets no memory, and where a trace allocates
     jit.flush()
-    C.starve(places(r, 600), r(3) == 1 and r(3) or 1)
-    return function()
-      C.starve()
-      jit.on()
-    end
+    local after, times = places(r, 600), r(3) == 1 and r(3) or 1
+    state.starve = function() C.starve(after, times) end
+    return jit.on
   end
   kinds[#kinds + 1] = function(state, r, in_thread) -- a call in a coroutine yields again and again
     state.yields = in_thread and places(r, 500) or nil
@@ -150,12 +160,18 @@ end
 
 -- --- calls
 
+--- Its arguments, once there is memory again.
+local function fed(...)
+  if C then C.starve() end
+  return ...
+end
+
 --- A call in a coroutine, resumed until it ends; a hook of C's yields every so many instructions.
 local function in_coroutine(yields, f, ...)
   local co = coroutine.create(f)
   local function turn(...)
     if yields then C.hook("yield", co, "", yields) end
-    local results = pack(coroutine.resume(co, ...))
+    local results = pack(fed(coroutine.resume(co, ...)))
     if yields then C.hook() end
     return results
   end
@@ -207,12 +223,12 @@ local function plain(text)
 end
 
 --- One disturbed call. Its results, and what the disturbance knows.
-local function disturbed(f, args, mode, r)
-  local state, results = {}, nil
+local function disturbed(f, main, args, mode, r)
+  local state, results = { compiled = f, main = main }, nil
   local function call(...)
     state.co, state.called = coroutine.running(), true
-    local y = pack(f(...))
-    return unpack(y, 1, y.n)
+    if state.starve then state.starve() end
+    return fed(f(...))
   end
   state.call = call
   local stop = debug.sethook
@@ -220,11 +236,11 @@ local function disturbed(f, args, mode, r)
     local begin = kinds[r(#kinds)]
     stop = begin(state, r, mode.thread)
     if mode.thread then results = pack(in_coroutine(state.yields, call, unpack(args, 2, args.n)))
-    else results = pack(pcall(call, unpack(args, 2, args.n))) end
+    else results = pack(fed(pcall(call, unpack(args, 2, args.n)))) end
     stop()
   end)
   stop()
-  if state.memory then counts.starved = counts.starved + 1 end
+  if state.starve then counts.starved = counts.starved + 1 end
   return results or { false, TOKEN, n = 2 }, state
 end
 
@@ -241,7 +257,8 @@ local function compiled(text, want, r)
     if args[1] then
       counts.calls = counts.calls + 1
       local before = picture(roots, said, args)
-      if r(3) > 1 then results, state = disturbed(f, args, mode, r) else results = called(f, args, mode) end
+      if r(3) > 1 then results, state = disturbed(f, main, args, mode, r)
+      else results = called(f, args, mode) end
       local left = hooked.whole()
       if left then return ("call %d: %s"):format(i, left) end
       if state.wrong then return ("call %d: %s"):format(i, state.wrong) end
@@ -252,9 +269,13 @@ local function compiled(text, want, r)
       local text_of_error = tostring(results[2])
       -- in the program's sort or gsub, where its own pcall may catch it
       local crossed = "attempt to yield across"
-      if text_of_error:find(crossed, 1, true) or results_text(results, log):find(crossed, 1, true) then return nil, f end
-      if state.memory and not results[1] and text_of_error:find "memory" then return nil, f end
-      if state.memory and (results_text(results, log) ~= want[i].results or picture(roots, said) ~= want[i].world) then
+      if text_of_error:find(crossed, 1, true) or results_text(results, log):find(crossed, 1, true) then
+        counts.crossed = counts.crossed + 1
+        return nil, f
+      end
+      if state.starve and not results[1] and text_of_error:find "memory" then return nil, f end
+      if state.starve and (results_text(results, log) ~= want[i].results or picture(roots, said) ~= want[i].world) then
+        counts.caught = counts.caught + 1
         return nil, f -- code of the program's has caught the error
       end
       if state.raised == "library" then
@@ -315,10 +336,14 @@ fuzz:claim(fuzz.failures == 0, "%d programs show something wrong", fuzz.failures
 if fuzz:ran(200) then
   fuzz:claim(counts.inside >= 0.1 * fuzz.programs, "%d hooks raised in captures, one for each ten programs", counts.inside)
   fuzz:claim(counts.ended >= 0.2 * fuzz.programs, "%d hooks used tensors in captures, one for each five programs", counts.ended)
+  local left = counts.crossed + counts.caught
+  fuzz:claim(left <= 0.01 * fuzz.programs, "%d programs are left early, one of a hundred at most", left)
   fuzz:claim(counts.captures >= 0.3 * fuzz.programs, "%d captures, one for each three programs", counts.captures)
 end
 print(("fuzz_hooks: %d programs, seed %d: %d calls; hooks raised %d times in the library (%d before a call's effects, %d after them), %d "
-  .. "in programs; used tensors %d times, %d in captures; yielded %d times; %d calls without memory; captures %d, %d calls "
+  .. "in programs; used tensors %d times, %d in captures; yielded %d times; %d calls without memory; left early for a yield "
+  .. "across C %d, for an error of memory that the program caught %d; captures %d, %d calls "
   .. "answered without Lua; %.0f s"):format(fuzz.programs, fuzz.seed, counts.calls, counts.raised, counts.inside, counts.after,
-  counts.native, counts.used, counts.ended, counts.yields, counts.starved, counts.captures, counts.skips, fuzz:seconds()))
+  counts.native, counts.used, counts.ended, counts.yields, counts.starved, counts.crossed, counts.caught, counts.captures,
+  counts.skips, fuzz:seconds()))
 fuzz:leave()

@@ -13,6 +13,8 @@ local M = {
     from = "w->data && w->stamp == b->stamp && w->from <= from", to = "w->data && w->from <= from" },
   { file = "core/engine/exec.c", what = "what the CPU did for a device is not brought back",
     from = "if (ok && s->writes >> i & 1 && B->addr[s->slot[i]]) {", to = "if (ok && s->writes >> i & 1 && !s->away) {" },
+  { file = "core/engine/compile.c", what = "a tensor is overwritten before a step that runs away",
+    from = "if (s->away) keep_written(p, i);", to = "" },
   { file = "core/record/record.c", what = "operands of several devices mix",
     from = "if (!x || (t && t->type.device == x->type.device)) continue;", to = "if (!x || t) continue;" },
   { file = "core/record/grad_rules.c", what = "a gradient that is reshaped by a copy forgets its device",

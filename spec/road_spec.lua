@@ -430,7 +430,7 @@ describe("plans", function()
     q:get(1, 1)
     local after = H.probe.memory().used
     collectgarbage "restart"
-    if H.checked then return end -- there each buffer has pages of its own
+    if H.checked then return pending "where memory is checked each buffer has pages of its own" end
     assert.equal(2 * 128 * 128 * 4, after - before)
   end)
 

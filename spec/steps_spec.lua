@@ -150,7 +150,7 @@ describe("the peak memory of a training step is at most 1.1 x of its live set:",
     assert.equal(0, status, out)
     local peak = tonumber(out:match "(%d+)%s*$")
     -- and 64 KB that products pack their operands into
-    if H.checked then return end -- there each buffer has pages of its own
+    if H.checked then return pending "where memory is checked each buffer has pages of its own" end
     assert.truthy(peak >= 0.99 * taken and peak <= 1.01 * taken + 80000, ("%s, %d by its plan"):format(out, taken))
   end)
 end)

@@ -1,6 +1,6 @@
 /*
-** lower.c -- one group to one loop program and its launch; products and routine to their
-** descriptions. In:  a group as fuse left it.  Out: Work.  Fails when memory runs out.
+** lower.c -- one group to one loop program and its launch; a product or a routine to its
+** description. In:  a group as fuse left it.  Out: Work.  Fails when memory runs out.
 **
 ** The values of a group stand by ascending node, so operands come before their readers, and one
 ** pass over them writes the body, what operations compute as lower_value.c has it. The rules:
@@ -17,8 +17,7 @@
 #include "compile/fuse.h"
 #include "compile/lower_value.h"
 
-/* ---- a kernel
- * ------------------------------------------------------------------------------------- */
+/* --- a kernel */
 
 /* Of one kernel at a time; too large for small stacks. */
 struct LowerRoom {
@@ -302,8 +301,7 @@ static bool lower_kernel(Arena *A, Lower *L) {
   return true;
 }
 
-/* ---- products and routine
- * ------------------------------------------------------------------- */
+/* --- products and routines */
 
 /* Dims of D from *j on whose extents make up `extent`, as a walk; dims that walk as one are one. */
 static Path walk(const Domain *D, const Map *m, const Factor *f, int *j, i64 extent) {

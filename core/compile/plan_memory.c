@@ -3,15 +3,15 @@
 ** In:  pieces with their lifetimes.  Out: owner and offset of each guest, the bytes of the arena.
 ** Fails when out of memory, or where bytes are beyond counting.
 **
-** Two guests share bytes if they do not live together. A owner is the buffer of a fresh output: before
+** Two guests share bytes if they do not live together. An owner is the buffer of a fresh output: before
 ** its first write it is memory like any other (in a training step gradients are large and come late).
 ** One guest after another is placed, where the first of these has room: the smallest gap of the arena as
-** it is, a owner, the arena's end. Those that no owner takes come first; of the others those that live
+** it is, an owner, the arena's end. Those that no owner takes come first; of the others those that live
 ** longest, or the largest ones: both orders are tried, and the one with the smaller arena stays.
 */
 #include "compile/plan.h"
 
-enum { OWNER_MIN = 1024, OWNER_TRIES = 16 }; /* bytes of a owner that is worth looking at */
+enum { OWNER_MIN = 1024, OWNER_TRIES = 16 }; /* bytes of an owner that is worth looking at */
 
 typedef struct Layout {
   Piece *piece;

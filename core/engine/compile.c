@@ -35,11 +35,19 @@ static bool attach_step(Step *s) {
   return true;
 }
 
+/* A step that runs away takes memory and copies, which may fail: planning did not know it, so what an output would take
+** over at that step or before stays as it is. */
+static void keep_written(Plan *p, i32 away) {
+  for (i32 k = 0; k < p->noutputs; k++)
+    if (p->output[k].first <= away) p->output[k].inplace = false;
+}
+
 /* Also what products run on here, since a graph may come from another machine. */
 static bool attach(Plan *p) {
   for (i32 i = 0; i < p->nsteps; i++) {
     Step *s = &p->step[i];
     if (!attach_step(s)) return false;
+    if (s->away) keep_written(p, i);
     if (s->kind != STEP_GEMM) continue;
     s->job->gemm->amx = s->job->gemm->amx && ty_bf16_unit();
     i64 (*panels)(const Gemm *) = s->away ? NULL : ty_devices[s->device]->panels;

@@ -8,8 +8,8 @@
 **   n      operands
 **   type   how operand dtypes give the dtype of the result (TR_*, below); record casts the operands
 **   flags  F_COMM operands may be exchanged; F_RANDOM never merged; F_CHECK can fail on data, so it
-**          is checked when recorded; F_INPLACE has a form with a trailing _; F_ROUTINE runs as a host
-**          step
+**          is checked when recorded; F_INPLACE has a form with a trailing _; F_ROUTINE a routine
+**          of the device runs it
 **   value  MAP only: the result in primitives, by the builder's words (build.h, kernels/scalar.def)
 **   bound  error bound in ulp against the exact result, for tests; 0: exact or correctly rounded
 **   help   one line: what it gives. Public documentation is made from it.
