@@ -12,7 +12,7 @@
 local ty = require "tycho"
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 local frame, gen = dofile(here .. "/fuzz_frame.lua"), dofile(here .. "/fuzz_world.lua")
-local moment, hooked = dofile(here .. "/account.lua")(ty), dofile(here .. "/hooked.lua")(ty, here .. "/../")
+local moment, hooked = dofile(here .. "/account.lua")(ty), dofile(here .. "/hooked.lua")(ty, dofile(here .. "/module.lua"))
 local C = hooked.C
 
 if jit.off then jit.off(true, true) end

@@ -3,12 +3,12 @@
 
 local ffi = require "ffi"
 local ty = require "tycho"
+local module = require "spec.module"
 
 local M = { ty = ty, ffi = ffi, internals = ty.internals, probe = ty.internals.probe }
 
 --- The directory of the project, with a slash at the end.
-M.root = debug.getinfo(1, "S").source:match("^@(.-)spec/[^/]*$")
-if M.root == "" then M.root = "./" end
+M.root = module.root
 
 --- Under a sanitizer, and where the library checks memory itself (TYCHO_CHECK=memory), memory is not what it is
 --- otherwise: claims about resident memory are skipped.
@@ -55,24 +55,8 @@ unsigned oracle_flags(void);
 void oracle_flush_to_zero(int on);
 ]]
 
---- Runs a command of the shell; whether it succeeded.
-function M.shell(command)
-  local ok = os.execute(command)
-  return ok == 0 or ok == true
-end
-local run = M.shell
-
-local function load_oracle()
-  local so, source = M.root .. "build/spec/oracle.so", M.root .. "spec/oracle.c"
-  local fresh = so .. tostring({}):match "0x%x+" -- specs that run at once may all find it missing
-  if not run(("test -f '%s' -a '%s' -nt '%s'"):format(so, so, source)) then
-    assert(run(("mkdir -p '%sbuild/spec' && gcc -O1 -shared -fPIC -fvisibility=hidden '%s' -o '%s' -lquadmath -lm "
-      .. "&& mv '%s' '%s'"):format(M.root, source, fresh, fresh, so)), "the oracle does not compile")
-  end
-  return ffi.load(so)
-end
-
-M.oracle = load_oracle()
+M.shell = module.shell
+M.oracle = ffi.load(module.build("oracle", "-O1 -lquadmath -lm"))
 local oracle = M.oracle
 
 -- Dtypes and rows --------------------------------------------------------------------------------------------------

@@ -1,33 +1,18 @@
 --- hooked.lua -- calls that are interrupted between any two instructions, and what must hold afterwards.
--- In: ty. Out: C, what hosts do from C (hooks.c; nil without LuaJIT's headers); whole(), which tells what is not as it was
+-- In: ty; module.lua's. Out: C, what hosts do from C (hooks.c; nil without LuaJIT's headers); whole(), which tells what is not as it was
 -- before; programs, each of which enters something that it must leave; interrupt(), which runs one of them so.
 --
 -- An interruption is a debug hook that raises, called by Lua or without a frame; a signal; an allocation that fails.
 
-return function(ty, root)
+return function(ty, module)
   local M = {}
   local grad, vmap = ty.internals.grad, ty.internals.vmap
 
   -- What hosts do from C -----------------------------------------------------------------------------------------------
 
-  local function shell(command)
-    local ok = os.execute(command)
-    return ok == 0 or ok == true
-  end
-
-  local function load_hooks()
-    for _, dir in ipairs { "/usr/include/luajit-2.1", "/usr/local/include/luajit-2.1" } do
-      local source, so = root .. "spec/hooks.c", root .. "build/spec/hooks.so"
-      if shell(("test -f '%s/lua.h'"):format(dir)) then
-        assert(shell(("test '%s' -nt '%s' || { mkdir -p '%sbuild/spec' && gcc -std=c11 -O1 -Wall -Wextra -Werror -D_GNU_SOURCE "
-          .. "-shared -fPIC -fvisibility=hidden -I'%s' '%s' -o '%s.new' && mv '%s.new' '%s'; }")
-          :format(so, source, root, dir, source, so, so, so)), "hooks.c does not compile")
-        return assert(package.loadlib(so, "luaopen_hooks"))()
-      end
-    end
-  end
-
-  M.C = load_hooks()
+  local headers = module.headers()
+  M.C = headers and assert(package.loadlib(module.build("hooks",
+    ("-std=c11 -O1 -Wall -Wextra -Werror -D_GNU_SOURCE -I'%s'"):format(headers)), "luaopen_hooks"))()
 
   -- What must hold -----------------------------------------------------------------------------------------------------
 

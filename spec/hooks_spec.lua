@@ -4,7 +4,7 @@
 
 local H = require "spec.helper"
 local ty = H.ty
-local X = require "spec.hooked"(ty, H.root)
+local X = require "spec.hooked"(ty, require "spec.module")
 local C, values, TOKEN = X.C, X.values, X.TOKEN
 
 local without_c = C and it or pending
