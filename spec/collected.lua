@@ -474,8 +474,8 @@ end
 
 --- LuaJIT drives the collector on whenever compiled Lua code is left while finalisers wait, even where it is stopped: so
 --- they run while a function is captured. Ours let go of what records kept, of modes that nobody can leave any more;
---- those of users count in a tensor where the second word says so. Whether it happens depends on which code LuaJIT compiles, and that on where
---- things lie.
+--- those of users count in a tensor where the second word says so. Whether it happens depends on which code LuaJIT
+--- compiles, and that on where things lie.
 function by_hand.waiting()
   local counts = arg[2] == "counts"
   local C, within, inside, gone, log = ty.internals.capture, false, 0, 0, ty.zeros(3)
