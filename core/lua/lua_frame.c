@@ -5,17 +5,10 @@
 */
 #include "lua/lua_frame.h"
 
-static const void *function_of(lua_State *L, lua_Debug *ar) {
-  lua_getinfo(L, "f", ar);
-  const void *f = lua_topointer(L, -1);
-  lua_pop(L, 1);
-  return f;
-}
-
 Frame ty_lua_frame(lua_State *L, int level) {
   lua_Debug ar;
   if (!lua_getstack(L, level, &ar)) return (Frame){0};
-  return (Frame){.fn = function_of(L, &ar), .slot = SLOT(&ar), .level = level};
+  return (Frame){.fn = ty_lua_function_at(L, &ar), .slot = SLOT(&ar), .level = level};
 }
 
 static int slot_at(lua_State *L, int level, lua_Debug *ar) {
@@ -43,5 +36,5 @@ bool ty_lua_frame_lives(lua_State *L, Frame *f) {
   }
   if (slot != f->slot) return false;
   f->level = level;
-  return function_of(L, &ar) == f->fn;
+  return ty_lua_function_at(L, &ar) == f->fn;
 }

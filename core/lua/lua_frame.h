@@ -16,6 +16,14 @@ typedef struct Frame {
   int level; /* where it was found last */
 } Frame;
 
+/* The function of a frame, as a number that tells it from others. */
+static inline const void *ty_lua_function_at(lua_State *L, lua_Debug *ar) {
+  lua_getinfo(L, "f", ar);
+  const void *f = lua_topointer(L, -1);
+  lua_pop(L, 1);
+  return f;
+}
+
 /* The function that runs at a level of L: 0 is the running one, 1 has called it. */
 Frame ty_lua_frame(lua_State *L, int level);
 /* Whether that call is still in progress on L. Only calls that are noted while it is are told from those before: who

@@ -1,9 +1,9 @@
 /*
 ** lua_modes.c -- modes that hold for the extent of a function's call: whether operations are taped, autocast, vmap, a
 ** random state of its own, a profile, how compiled functions are run.
-** In: modes as Lua enters and leaves them, and the coroutine that runs. Out: the State's words (grad_mode, cast, level,
-** seed and stream, and whether compiled functions run plainly) as they hold for that coroutine; under `internals.modes` the functions below. Raises when out of
-** memory, and where one vmap would lie inside of a later one.
+** In: modes that are entered and left, and the coroutine that runs. Out: the State's words (grad_mode, cast, level, seed
+** and stream, and whether compiled functions run plainly) as they hold for that coroutine. Raises when out of memory, and
+** where one vmap would lie inside of a later one.
 **
 ** A mode belongs to the coroutine that entered it. For code on a coroutine those modes hold that were entered by the
 ** coroutine itself, by the one that resumed it, by the one that resumed that ...: the innermost decides. The modes of
@@ -26,9 +26,9 @@
 ** 7. The State's seed and stream belong to the innermost random mode that holds (`dice`), or to no mode; those of the
 **    others are kept beside.
 */
+#include "engine/entry.h"
 #include "record/grad.h"
 #include "lua/lua_modes.h"
-#include "lua/lua_trace.h"
 
 #define CHAIN_MAX 10000 /* resumes inside of each other; the C stack allows fewer */
 
@@ -189,23 +189,6 @@ Mode *ty_lua_mode_push(lua_State *L, ModeKind kind) {
   return m;
 }
 
-/* Pushes whether the value at index 1 is a mode; gives it, or NULL. */
-static Mode *push_is_mode(lua_State *L) {
-  bool is = lua_type(L, 1) == LUA_TUSERDATA && lua_getmetatable(L, 1);
-  if (is) {
-    lua_rawgeti(L, LUA_REGISTRYINDEX, ty_lua_host(L)->mode_meta);
-    is = lua_rawequal(L, -1, -2);
-  }
-  lua_pushboolean(L, is);
-  return is ? (Mode *)lua_touserdata(L, 1) : NULL;
-}
-
-static Mode *check_mode(lua_State *L) {
-  Mode *m = push_is_mode(L);
-  if (!m) luaL_argerror(L, 1, "a mode expected");
-  return m;
-}
-
 void ty_lua_mode_open(lua_State *L, Mode *m) {
   Host *H = ty_lua_host(L);
   if (!H->S.capture) m->frame = ty_lua_frame(L, 1);
@@ -219,23 +202,27 @@ void ty_lua_mode_open(lua_State *L, Mode *m) {
   settle(L, H);
 }
 
-/* Takes m off the list, and all before it that are of the same coroutine. Whether one of them held. */
-static bool take_off(Host *H, Mode *m) {
-  bool held = false;
+/* Takes m off the list, and all before it that are of the same coroutine. */
+static void take_off(Host *H, Mode *m) {
   for (Mode **p = &H->mode, *at = *p; at; at = *p) {
     const bool last = at == m;
     if (at->owner != m->owner) {
       p = &at->outer;
       continue;
     }
-    held |= at->holds;
     if (!last) drop(H, p);
     else {
       unlink_mode(p);
       break;
     }
   }
-  return held;
+}
+
+void ty_lua_mode_close(lua_State *L, Mode *m) {
+  Host *H = ty_lua_host(L);
+  if (!m->owner) return;
+  take_off(H, m);
+  settle(L, H);
 }
 
 void ty_lua_modes_cut(lua_State *L, Host *H, u64 entered) {
@@ -244,17 +231,6 @@ void ty_lua_modes_cut(lua_State *L, Host *H, u64 entered) {
     if (m->number > entered) drop(H, p);
     else p = &m->outer;
   settle(L, H);
-}
-
-/* leave(mode) */
-static int modes_leave(lua_State *L) {
-  Mode *m = check_mode(L);
-  Host *H = ty_lua_host(L);
-  ty_lua_apart(L, H);
-  if (!m->owner) return 0;
-  take_off(H, m);
-  settle(L, H);
-  return 0;
 }
 
 /* __gc: its coroutine was abandoned, or an error has passed it by. What others have open stays. */
@@ -269,56 +245,6 @@ static int mode_collect(lua_State *L) {
   return 0;
 }
 
-/* grad(on) -> mode */
-static int modes_grad(lua_State *L) {
-  ty_lua_enter(L);
-  Mode *m = ty_lua_mode_push(L, MODE_GRAD);
-  m->on = lua_toboolean(L, 1);
-  ty_lua_mode_open(L, m);
-  return 1;
-}
-
-/* autocast(dtype, or false) -> mode */
-static int modes_autocast(lua_State *L) {
-  ty_lua_enter(L);
-  const int dtype = lua_toboolean(L, 1) ? ty_lua_dtype(L, "autocast", 1) : -1;
-  Mode *m = ty_lua_mode_push(L, MODE_CAST);
-  m->cast = (u8)(dtype + 1);
-  ty_lua_mode_open(L, m);
-  return 1;
-}
-
-/* random(state) -> mode: numbers are drawn from that state on, and outside of it none were */
-static int modes_random(lua_State *L) {
-  ty_lua_enter(L);
-  Mode *m = ty_lua_mode_push(L, MODE_RANDOM);
-  size_t n;
-  const char *state = luaL_checklstring(L, 1, &n);
-  luaL_argcheck(L, n == sizeof m->random, 1, "no random state");
-  memcpy(m->random, state, n);
-  ty_lua_mode_open(L, m);
-  return 1;
-}
-
-/* plain() -> mode: compiled functions run as if they were not */
-static int modes_plain(lua_State *L) {
-  ty_lua_enter(L);
-  ty_lua_mode_open(L, ty_lua_mode_push(L, MODE_PLAIN));
-  return 1;
-}
-
-/* about(handle, "check" or "warmup") -> mode of a compiled function */
-static int modes_about(lua_State *L) {
-  static const char *const names[] = {"check", "warmup", NULL};
-  ty_lua_enter(L);
-  const void *entry = luaL_checkudata(L, 1, ENTRY_META);
-  const ModeKind kind = luaL_checkoption(L, 2, NULL, names) ? MODE_WARMUP : MODE_CHECK;
-  Mode *m = ty_lua_mode_push(L, kind);
-  m->of = entry;
-  ty_lua_mode_open(L, m);
-  return 1;
-}
-
 bool ty_lua_mode_of(lua_State *L, Host *H, ModeKind kind, const void *entry) {
   ty_lua_follow(L, H);
   for (const Mode *m = H->mode; m; m = m->outer)
@@ -326,42 +252,11 @@ bool ty_lua_mode_of(lua_State *L, Host *H, ModeKind kind, const void *entry) {
   return false;
 }
 
-/* half() -> the dtype that autocast was given, or nil */
-static int modes_half(lua_State *L) {
-  const State *S = ty_lua_enter(L);
-  if (!S->cast) return 0;
-  lua_pushstring(L, ty_dtypes[S->cast - 1].name);
-  return 1;
-}
-
-/* parted(mode) -> whether others asked for something while its coroutine was suspended inside of it */
-static int modes_parted(lua_State *L) {
-  lua_pushboolean(L, check_mode(L)->parted);
-  return 1;
-}
-
-/* is(v) -> whether it is a mode */
-static int modes_is(lua_State *L) {
-  push_is_mode(L);
-  return 1;
-}
-
-void ty_lua_open_modes(lua_State *L, int m) {
+void ty_lua_modes_meta(lua_State *L) {
   static const luaL_Reg gc[] = {{"__gc", mode_collect}, {NULL, NULL}};
-  static const luaL_Reg fns[] = {{"grad", modes_grad},     {"autocast", modes_autocast},
-                                 {"random", modes_random}, {"leave", modes_leave},
-                                 {"plain", modes_plain},   {"about", modes_about},
-                                 {"half", modes_half},     {"parted", modes_parted},
-                                 {"is", modes_is},         {NULL, NULL}};
   Host *H = ty_lua_host(L);
-  if (!H->mode_meta) { /* the module may be opened again */
-    lua_newtable(L);
-    ty_lua_register(L, gc);
-    H->mode_meta = luaL_ref(L, LUA_REGISTRYINDEX);
-  }
-  lua_getfield(L, m, "internals");
+  if (H->mode_meta) return; /* the module may be opened again */
   lua_newtable(L);
-  ty_lua_register(L, fns);
-  lua_setfield(L, -2, "modes");
-  lua_pop(L, 1);
+  ty_lua_register(L, gc);
+  H->mode_meta = luaL_ref(L, LUA_REGISTRYINDEX);
 }

@@ -198,7 +198,8 @@ static int open_all(lua_State *L) {
   lua_newtable(L);
   int m = lua_gettop(L) - 1, t = m + 1;
   open_internals(L, m, t);
-  ty_lua_open_scope(L, m, t);
+  ty_lua_open_scope(L, m);
+  ty_lua_open_release(L, m, t);
   ty_lua_open_ops(L, m, t);
   ty_lua_open_tensor(L, m, t);
   ty_lua_open_view(L, m, t);
@@ -209,7 +210,7 @@ static int open_all(lua_State *L) {
   ty_lua_open_settings(L, m, t);
   ty_lua_open_compile(L, m, t);
   ty_lua_open_protect(L, m);
-  ty_lua_open_session(L, m);
+  ty_lua_open_evaluator(L, m);
   ty_lua_open_trace(L, m);
   ty_lua_open_custom(L, m);
   ty_lua_open_check(L, m);

@@ -1,6 +1,6 @@
 /*
-** lua_scope.c -- scopes, which free what was made in them, and release, which frees one tensor.
-** In: the Lua stack; init.lua builds ty.scope on it. Out: tensors without memory. A scope's tensors stand in a list; one
+** lua_scope.c -- scopes, which free what was made in them.
+** In: the Lua stack; init.lua builds ty.scope on it. Out: tensors without memory. Raises when out of Lua's memory. A scope's tensors stand in a list; one
 ** that is handed out goes to the scope around. Scopes belong to a coroutine and to a frame of it: where an error or the
 ** coroutine's end has taken that frame, the scope is over and its tensors live on.
 */
@@ -42,36 +42,6 @@ static void scope_add(Scope *s, Handle *h) {
 }
 
 void ty_lua_scope_add(lua_State *L, Host *H, Handle *h) { scope_add(scope_of(L, H, H->scope), h); }
-
-#define FRAMES_MAX 1000 /* looked at */
-
-/* Whether the running function stands in the middle of another one of ours, as in a finaliser or a
-** metamethod: what that works on must stay. */
-static bool inside_ours(lua_State *L, const Host *H) {
-  lua_Debug ar;
-  /* Lua's collector does not run in finalisers, and counts as stopped there, unless one restarts it. */
-  bool may_be_finaliser = lua_gc(L, LUA_GCISRUNNING, 0) != 1;
-  for (int level = 1; level < FRAMES_MAX; level++) {
-    if (!lua_getstack(L, level, &ar)) return L == H->aside; /* what it interrupts is not seen */
-    lua_getinfo(L, "f", &ar);
-    lua_CFunction fn = lua_tocfunction(L, -1);
-    bool ours = fn && lua_getupvalue(L, -1, 1) && lua_touserdata(L, -1) == H;
-    lua_settop(L, 1);
-    if (ours) return may_be_finaliser || !ty_lua_is_caller(fn);
-  }
-  return may_be_finaliser;
-}
-
-static int l_release(lua_State *L) {
-  Tensor *t = ty_lua_test(L, 1);
-  if (!t) ty_lua_check(L, "release", 1);
-  lua_settop(L, 1);
-  ty_lua_apart(L, ty_lua_host(L));
-  if (inside_ours(L, ty_lua_host(L))) return 0;
-  ty_lua_scope_forget((Handle *)t);
-  ty_tensor_release(t);
-  return 0;
-}
 
 /* It was given up: its coroutine died. */
 static int scope_collect(lua_State *L) {
@@ -156,15 +126,10 @@ static int scope_close(lua_State *L) {
   return lua_error(L);
 }
 
-void ty_lua_open_scope(lua_State *L, int m, int t) {
-  static const LuaFunction released[] = {
-      {"release", l_release, 'b', "x",
-       "frees the memory of x at once, unless others share it; x cannot be used afterwards"},
-      {NULL, NULL, 0, NULL, NULL}};
+void ty_lua_open_scope(lua_State *L, int m) {
   static const luaL_Reg fns[] = {
       {"scope_open", scope_open}, {"scope_close", scope_close}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
   ty_lua_register(L, fns);
   lua_pop(L, 1);
-  ty_lua_define(L, m, t, released);
 }

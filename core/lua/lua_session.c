@@ -1,44 +1,23 @@
 /*
 ** lua_session.c -- the session of a capture: from its beginning to its end, whatever happens between.
-** In: a function that evaluates a call and tells what it meets (capture.lua, tape.lua), under the names of
-** `internals.capture`. Out: its results, or what it raised; when the session is over, all is as it was. Raises what
-** debug hooks raise.
+** In: who asks for something while it is open. Out: a recording that is the capture's; when the session is over, all is as
+** it was. Fails when out of memory as it begins, and tells the evaluator of one that has ended by an error.
 **
-** 1. A session lasts as long as one call of C (capture_session): it ends in any case, and only here.
+** 1. A session lasts as long as one call of C (capture_session, lua_evaluator.c): it ends in any case, and only here.
 ** 2. What is recorded is what the evaluator calls. Whoever else comes while a session is open, a debug hook, another
 **    coroutine that one resumes, a finaliser of the user's, ends it by the first thing that is asked of Tycho, and then
 **    finds all as it was before the session. The evaluator is told at its next step (ty_lua_session_enter), and gives up.
-** 3. Lua's collector waits meanwhile, but LuaJIT drives it on whenever it leaves compiled Lua code while finalisers wait.
-**    Finalisers of ours let go of things: what a session goes back to, it holds. And no function of ours is in the middle
-**    of anything when one comes: each hushes the collector as it begins.
+** 3. Lua's collector waits meanwhile (lua_hush.c), and finalisers that come all the same end the session.
 */
-#include <stdio.h>
-#include "record/grad.h"
 #include "lua/lua_modes.h"
 #include "lua/lua_session.h"
 
 #define STEPS_MOST 1000 /* of the collector, to the end of a cycle; 20 finalisers each */
 
-/* --- its extent */
-
-/* Lua's collector waits until the heap has grown by as much as no capture takes. Were it stopped, nobody
-** could tell finalisers from the call: in them it counts as stopped. */
-static void hush_collector(lua_State *L, Session *s) {
-  const i64 far = (i64)1 << 30, percent = (i64)lua_gc(L, LUA_GCCOUNT, 0) * 1024 / 100 + 1;
-  const int hushed = (int)TY_MAX(far / percent, 140), pause = lua_gc(L, LUA_GCSETPAUSE, hushed);
-  if (pause != s->hushed) s->pause = pause; /* the script's, or a hook's lately */
-  s->hushed = hushed;
-  lua_gc(L, LUA_GCRESTART, -1); /* that pause begins now */
-}
-
-static void wake_collector(lua_State *L, const Session *s) {
-  lua_gc(L, LUA_GCSETPAUSE, s->pause);
-  lua_gc(L, s->collects ? LUA_GCRESTART : LUA_GCSTOP, 0);
-}
-
-static bool begin(Session *s, Host *H) {
+bool ty_lua_session_begin(lua_State *L, Host *H, Session *s) {
   State *S = &H->S;
-  Lazy like = {.thread = s->L, .pinned = &s->protect};
+  Lazy like = {.thread = L, .pinned = &s->protect};
+  *s = (Session){.L = L, .hushed = -1};
   s->lazy = ty_lazy_open(S, &like);
   if (!s->lazy) return false;
   if (!ty_capture_begin(S, s->lazy->open)) {
@@ -46,8 +25,8 @@ static bool begin(Session *s, Host *H) {
     return false;
   }
   s->entered = H->entered;
-  s->collects = lua_gc(s->L, LUA_GCISRUNNING, 0) != 0;
-  hush_collector(s->L, s);
+  s->collects = lua_gc(L, LUA_GCISRUNNING, 0) != 0;
+  ty_lua_hush(L, s);
   H->session = s;
   return true;
 }
@@ -60,7 +39,7 @@ static void end(lua_State *L, Host *H, Session *s, SessionEnd by) {
   ty_lua_modes_cut(L, H, s->entered);
   ty_capture_end(S);
   ty_lazy_abandon(S, s->lazy);
-  if (by != ENDED_BY_FINALISER) wake_collector(L, s);
+  if (by != ENDED_BY_FINALISER) ty_lua_wake(L, s);
 }
 
 void ty_lua_session_done(lua_State *L, Host *H) {
@@ -75,202 +54,14 @@ void ty_lua_session_enter(lua_State *L, Host *H) {
   if (finaliser) end(L, H, s, ENDED_BY_FINALISER);
   else if (L != s->L || ty_lua_in_hook(L, &s->protect)) end(L, H, s, ENDED_BY_HOOK);
   else if (s->ended) luaL_error(L, "the session has ended");
-  else hush_collector(L, s);
+  else ty_lua_hush(L, s);
 }
 
-Capture *ty_lua_capture(lua_State *L) {
-  Host *H = ty_lua_host(L);
-  if (H->S.capture) hush_collector(L, H->session);
-  return H->S.capture;
-}
-
-void ty_lua_hook_ran(lua_State *L, Host *H) {
-  Session *s = H->session;
-  if (!s || s->ended) return;
-  if (!lua_gc(L, LUA_GCISRUNNING, 0)) s->collects = false; /* the hook stopped it */
-  hush_collector(L, s);
-}
-
-/* session(handle, fn, ...) -> true and fn's results; false, what it raised, what the core refused, whether another
-** session is worth it at once; nil and why there is no session */
-static int capture_session(lua_State *L) {
-  static const char *const by[] = {[ENDED_BY_HOOK] = "a debug hook used tensors meanwhile",
-                                   [ENDED_BY_FINALISER] = "a finaliser uses tensors meanwhile"};
-  State *S = ty_lua_enter(L);
-  Host *H = (Host *)S;
-  Session s = {.L = L, .hushed = -1};
-  char why[ERR_MAX] = "";
-  bool busy = S->open || H->session, hooked;
-  luaL_checkudata(L, 1, ENTRY_META);
-  if (busy || !begin(&s, H)) {
-    lua_pushnil(L);
-    lua_pushstring(L, busy ? "another function is being recorded" : "out of memory");
-    return 2;
-  }
-  int status = ty_lua_protect(L, H, &s.protect, lua_gettop(L) - 2, LUA_MULTRET, &hooked);
-  if (S->capture && S->capture->refused) memcpy(why, S->capture->why, sizeof why);
-  if (H->session && s.ended) snprintf(why, sizeof why, "%s", by[s.ended]);
-  end(L, H, &s, ENDED);
+void ty_lua_session_close(lua_State *L, Host *H, Session *s) {
+  end(L, H, s, ENDED);
   H->session = NULL;
-  if (s.ended == ENDED_BY_FINALISER) wake_collector(L, &s);
+  if (s->ended == ENDED_BY_FINALISER) ty_lua_wake(L, s);
   /* The finalisers that wait would end the next session, too. */
-  for (int n = 0; s.ended == ENDED_BY_FINALISER && s.collects && n < STEPS_MOST; n++)
+  for (int n = 0; s->ended == ENDED_BY_FINALISER && s->collects && n < STEPS_MOST; n++)
     if (lua_gc(L, LUA_GCSTEP, 0)) break;
-  if (hooked) return lua_error(L);
-  lua_pushboolean(L, !status);
-  lua_replace(L, 1);
-  if (!status) return lua_gettop(L);
-  if (!*why) return 2;
-  lua_pushstring(L, why);
-  lua_pushboolean(L, s.ended == ENDED_BY_FINALISER);
-  return 4;
-}
-
-/* --- what the evaluator tells and asks */
-
-static int capture_reason(lua_State *L) {
-  const Capture *c = ty_lua_capture(L);
-  if (!c || !c->refused) return 0;
-  lua_pushstring(L, c->why);
-  return 1;
-}
-
-/* outside(tensor, slot) */
-static int capture_outside(lua_State *L) {
-  State *S = ty_lua_state(L);
-  Tensor *t = ty_lua_check(L, "capture", 1);
-  i32 slot = (i32)luaL_checkinteger(L, 2);
-  if (!ty_lua_capture(L)) return luaL_error(L, "no capture");
-  for (i32 i = 0; i < S->capture->noutside; i++)
-    if (S->capture->outside[i].slot == slot) return 0;
-  if (t->st->recording && t->st->recording != S->capture->recording &&
-      !S->cut(S, t->st->recording, t->st))
-    return ty_lua_fail(L, S);
-  if (!ty_capture_outside(S, t, slot)) return ty_lua_fail(L, S);
-  return 0;
-}
-
-/* another(tensor) -> the same in a handle of its own, of unknown origin */
-static int capture_another(lua_State *L) {
-  ty_lua_enter(L);
-  const Tensor *t = ty_lua_check(L, "capture", 1);
-  Tensor *y = ty_lua_push(L);
-  ty_tensor_alias(y, t);
-  y->origin = 0;
-  return 1;
-}
-
-/* viewed(tensor) -> the slot of the tensor from outside that it is a view of, whether that one is detached; nothing:
-** it is none */
-static int capture_viewed(lua_State *L) {
-  const Capture *c = ty_lua_capture(L);
-  const Tensor *t = ty_lua_check(L, "capture", 1);
-  i32 i = c ? ty_capture_from(c, t) : -1;
-  if (i < 0 || c->outside[i].t.st != t->st) return 0;
-  lua_pushinteger(L, c->outside[i].slot);
-  lua_pushboolean(L, c->outside[i].t.detached);
-  return 2;
-}
-
-/* sharing() -> a text that tells which leaves from outside whose gradients are asked for share memory with which */
-static int capture_sharing(lua_State *L) {
-  const Capture *c = ty_lua_capture(L);
-  lua_pushliteral(L, "");
-  for (i32 i = 0; c && i < c->noutside; i++) {
-    i32 with = ty_capture_shares(c, i);
-    if (with < 0) continue;
-    lua_pushfstring(L, "%d=%d ", (int)c->outside[i].slot, (int)c->outside[with].slot);
-    lua_concat(L, 2);
-  }
-  return 1;
-}
-
-/* symbols(n, i1, id1, i2, id2 ...): of the next call */
-static int capture_symbols(lua_State *L) {
-  Capture *c = ty_lua_capture(L);
-  if (!c) return 0;
-  memset(c->symbol, 0, sizeof c->symbol);
-  c->taken = 0;
-  for (int i = 2, top = lua_gettop(L); i + 1 <= top; i += 2) {
-    int at = (int)lua_tointeger(L, i);
-    if (at >= 1 && at <= SYMBOLS_MAX) c->symbol[at - 1] = (i32)lua_tointeger(L, i + 1);
-  }
-  return 0;
-}
-
-static int capture_taken(lua_State *L) {
-  Capture *c = ty_lua_capture(L);
-  lua_pushnumber(L, c ? c->taken : 0);
-  if (!c) return 1;
-  memset(c->symbol, 0, sizeof c->symbol);
-  c->taken = 0;
-  return 1;
-}
-
-static int capture_wholeness(lua_State *L) {
-  Capture *c = ty_lua_capture(L);
-  int n = c ? c->nwhole : 0;
-  for (int i = 0; i < n; i++) {
-    lua_pushinteger(L, c->whole[i] < 0 ? -c->whole[i] : c->whole[i]);
-    lua_pushboolean(L, c->whole[i] > 0);
-  }
-  if (c) c->nwhole = 0;
-  return 2 * n;
-}
-
-static int capture_upvalue(lua_State *L) {
-  luaL_checktype(L, 1, LUA_TFUNCTION);
-  if (!lua_getupvalue(L, 1, (int)luaL_checkinteger(L, 2))) lua_pushnil(L);
-  return 1;
-}
-
-static int capture_upvalue_id(lua_State *L) {
-  luaL_checktype(L, 1, LUA_TFUNCTION);
-  char id[32]; /* a light userdata could be too wide */
-  snprintf(id, sizeof id, "%p", lua_upvalueid(L, 1, (int)luaL_checkinteger(L, 2)));
-  lua_pushstring(L, id);
-  return 1;
-}
-
-static int capture_environment(lua_State *L) {
-  lua_getfenv(L, 1);
-  return 1;
-}
-
-static int capture_is_tensor(lua_State *L) {
-  lua_pushboolean(L, lua_type(L, 1) == LUA_TUSERDATA && ty_lua_test(L, 1));
-  return 1;
-}
-
-static int capture_is_native(lua_State *L) {
-  lua_pushboolean(L, lua_iscfunction(L, 1));
-  return 1;
-}
-
-void ty_lua_open_session(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"session", capture_session},
-                                 {"reason", capture_reason},
-                                 {"outside", capture_outside},
-                                 {"symbols", capture_symbols},
-                                 {"taken", capture_taken},
-                                 {"wholeness", capture_wholeness},
-                                 {"upvalue", capture_upvalue},
-                                 {"upvalue_id", capture_upvalue_id},
-                                 {"environment", capture_environment},
-                                 {"is_tensor", capture_is_tensor},
-                                 {"is_native", capture_is_native},
-                                 {"another", capture_another},
-                                 {"viewed", capture_viewed},
-                                 {"sharing", capture_sharing},
-                                 {"gradient", ty_lua_leaf_gradient},
-                                 {"gradients", ty_lua_leaf_gradients},
-                                 {"lone", ty_lua_leaf_lone},
-                                 {"whole", ty_lua_leaf_whole},
-                                 {"seen", ty_lua_leaf_seen},
-                                 {NULL, NULL}};
-  lua_getfield(L, m, "internals");
-  lua_newtable(L);
-  ty_lua_register(L, fns);
-  lua_setfield(L, -2, "capture");
-  lua_pop(L, 1);
 }

@@ -1,34 +1,14 @@
 /*
-** lua_state.c -- what every function of the binding stands on: errors at the user's file:line, the start of a function,
-** tensors on the stack, documented functions, the collector's share.
-** In: the Lua stack; upvalue 1 of each function is the Host, upvalue 2 the tensors' metatable. Fails by Lua errors, raised
-** when nothing is half built.
-**
-** Memory. Lua's collector does not see the bytes of tensors. Their number decides when a cycle of
-** it is due, and the bytes allocated since decide how far each step goes:
-** 1. until tensors have grown by LIVE_GROWTH since the last cycle, or by a quarter, or by as much
-**    as HEAP_SHARE times Lua's own heap (which a cycle must walk), nothing is done;
-** 2. beyond, each MB of new tensors pays for its share of a cycle, so that one ends after
-**    CYCLE_BYTES at the latest: no pauses, and no more than that of garbage on top;
-** 3. a collector that is stopped is left alone. Lua's collector also counts as stopped while it
-**    runs a finaliser, so none is entered twice. Hosts older than LuaJIT 2.1 cannot say whether it
-**    is stopped: there it is taken to be running.
+** lua_state.c -- what every function of the binding stands on: errors at the user's file:line, tensors and numbers
+** among its arguments, documented functions.
+** In: the Lua stack; upvalue 1 of each function is the Host, upvalue 2 the tensors' metatable. Out: values, or functions
+** in tables. Fails by Lua errors, raised when nothing is half built.
 */
 #include <stdarg.h>
 #include <stdio.h>
 #include "base/text.h"
 #include "record/capture.h"
-#include "engine/entry.h"
 #include "lua/lua_tycho.h"
-
-#define LOOK_BYTES (1 << 20)       /* of new tensors between two looks at the memory */
-#define LIVE_GROWTH ((i64)8 << 20) /* small: what is collected early stays in the caches */
-#define LIVE_GROWTH_MAX ((i64)96 << 20)
-#define HEAP_SHARE 8
-#define CYCLE_BYTES ((i64)4 << 20) /* at least; an eighth of what lives; a third of the growth */
-#ifndef LUA_GCISRUNNING
-#define LUA_GCISRUNNING 9 /* LuaJIT 2.1; others answer -1 */
-#endif
 
 /* --- errors */
 
@@ -100,21 +80,6 @@ const char *ty_lua_nearest(lua_State *L, const char *name, int t) {
   return found;
 }
 
-/* --- the start of every function */
-
-State *ty_lua_enter(lua_State *L) { return ty_lua_enter_in(L, ty_lua_host(L)); }
-
-State *ty_lua_enter_in(lua_State *L, Host *H) {
-  if (TY_UNLIKELY(!H || H->closed)) ty_lua_error(L, "tycho: this Lua state is closing");
-  State *S = &H->S;
-  if (TY_UNLIKELY(S->interrupted && *S->interrupted)) ty_lua_error(L, "tycho: interrupted");
-  ty_lua_apart(L, H);
-  ty_lua_follow(L, H);
-  if (S->engine->compiled->lazy) ty_lua_sync(L, S);
-  else S->open = NULL;
-  return S;
-}
-
 /* --- tensors on the stack */
 
 Tensor *ty_lua_test(lua_State *L, int i) { return ty_lua_test_in(L, ty_lua_host(L), i); }
@@ -144,52 +109,6 @@ Given ty_lua_operand(lua_State *L, const char *who, int i) {
   Given g = ty_lua_given(L, who, i);
   if (TY_UNLIKELY(S->capture != NULL) && g.kind == O_NUMBER) g.symbol = ty_capture_take(S, i);
   return g;
-}
-
-/* Lets Lua's collector work off the debt; see Memory above. */
-static void pay_debt(lua_State *L, Host *H) {
-  i64 debt = H->S.debt, used = ty_mem_stats().buf_used;
-  i64 heap = (i64)lua_gc(L, LUA_GCCOUNT, 0) * 1024;
-  i64 growth = TY_MIN(TY_MAX(LIVE_GROWTH, heap * HEAP_SHARE), LIVE_GROWTH_MAX);
-  H->S.debt = 0;
-  if (H->S.capture) return; /* no finaliser is to run; see lua_capture.c */
-  if (!H->cycling && used - H->live < TY_MAX(growth, H->live / 4)) {
-    H->live = TY_MIN(H->live, used);
-    return;
-  }
-  if (lua_gc(L, LUA_GCISRUNNING, 0) == 0) return;
-  double share = (double)debt / (double)TY_MAX(TY_MAX(CYCLE_BYTES, growth / 3), H->live / 8);
-  double size = TY_MIN((double)heap / 1024 * TY_MIN(share, 2.0) + 1, 1 << 30);
-  H->cycling = !lua_gc(L, LUA_GCSTEP, (int)size);
-  if (!H->cycling) H->live = ty_mem_stats().buf_used;
-}
-
-bool ty_lua_reclaim(lua_State *L, State *S) {
-  Host *H = (Host *)S;
-  if (!S->memory || S->capture || lua_gc(L, LUA_GCISRUNNING, 0) == 0) return false;
-  S->memory = false;
-  lua_gc(L, LUA_GCCOLLECT, 0);
-  ty_buf_trim(0);
-  H->cycling = false;
-  H->live = ty_mem_stats().buf_used;
-  return true;
-}
-
-Tensor *ty_lua_push(lua_State *L) { return ty_lua_push_in(L, ty_lua_host(L)); }
-
-Tensor *ty_lua_push_in(lua_State *L, Host *H) {
-  if (TY_UNLIKELY(H->S.debt >= LOOK_BYTES)) pay_debt(L, H);
-  Handle *h = (Handle *)lua_newuserdata(L, sizeof *h);
-  h->t.st = NULL;
-  h->t.detached = false;
-  h->t.origin = 0;
-  h->mark = ty_lua_mark(H);
-  h->scope = NULL;
-  H->handles++;
-  lua_pushvalue(L, lua_upvalueindex(2));
-  lua_setmetatable(L, -2);
-  if (TY_UNLIKELY(H->scope)) ty_lua_scope_add(L, H, h);
-  return &h->t;
 }
 
 /* --- functions and their documentation */

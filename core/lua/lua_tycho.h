@@ -59,7 +59,7 @@ typedef struct Host {
 ** the first call of every C function that records, demands or asks. */
 State *ty_lua_enter(lua_State *L);
 State *ty_lua_enter_in(lua_State *L, Host *H); /* the same where it is known; NULL: it is gone */
-/* lua_compile.c: the same question where some coroutine records: sets S->open. */
+/* lua_lazy.c: the same question where some coroutine records: sets S->open. */
 void ty_lua_sync(lua_State *L, State *S);
 /* lua_modes.c: puts the State's words as they hold for L, where modes are open. */
 void ty_lua_modes(lua_State *L, Host *H);
@@ -71,7 +71,7 @@ void ty_lua_session_enter(lua_State *L, Host *H);
 static inline void ty_lua_apart(lua_State *L, Host *H) {
   if (TY_UNLIKELY(H->session != NULL)) ty_lua_session_enter(L, H);
 }
-/* The capture in progress, or NULL. No finaliser runs until the C function that asks returns. */
+/* lua_hush.c: the capture in progress, or NULL. No finaliser runs until the C function that asks returns. */
 Capture *ty_lua_capture(lua_State *L);
 /* A debug hook has run inside of a protected call. */
 void ty_lua_hook_ran(lua_State *L, Host *H);
@@ -102,7 +102,7 @@ typedef struct LuaFunction {
 void ty_lua_define(lua_State *L, int m, int t, const LuaFunction *fns);
 void ty_lua_describe(lua_State *L, const char *name, const char *args, const char *help);
 
-/* lua_view.c: x[k] and x[k] = v with (x, k) and (x, k, v) on the stack, for keys that are not strings. */
+/* lua_index.c: x[k] and x[k] = v with (x, k) and (x, k, v) on the stack, for keys that are not strings. */
 int ty_lua_index(lua_State *L);
 int ty_lua_newindex(lua_State *L);
 
@@ -190,7 +190,8 @@ Tensor *ty_lua_nested(lua_State *L, State *S, const char *who, int i, int dtype)
 
 /* Groups of functions, each in a file of its own: fills the module table (m) and the methods table (t), both given as
 ** absolute stack indices. */
-void ty_lua_open_scope(lua_State *L, int m, int t);    /* scopes, release */
+void ty_lua_open_scope(lua_State *L, int m);           /* scopes */
+void ty_lua_open_release(lua_State *L, int m, int t);  /* release */
 void ty_lua_open_ops(lua_State *L, int m, int t);      /* rows of the table, operators */
 void ty_lua_open_tensor(lua_State *L, int m, int t);   /* creation, leaving, copies */
 void ty_lua_open_view(lua_State *L, int m, int t);     /* views, indexing, assignment */
@@ -200,7 +201,7 @@ void ty_lua_open_random(lua_State *L, int m, int t);   /* random numbers */
 void ty_lua_open_linalg(lua_State *L, int m, int t);   /* ty.linalg by LAPACK */
 void ty_lua_open_settings(lua_State *L, int m, int t); /* threads, precision, stats ... */
 void ty_lua_open_protect(lua_State *L, int m);         /* protected calls */
-void ty_lua_open_session(lua_State *L, int m);         /* sessions of captures */
+void ty_lua_open_evaluator(lua_State *L, int m);       /* what captures are made by */
 void ty_lua_open_trace(lua_State *L, int m);           /* their ends: traces */
 void ty_lua_open_custom(lua_State *L, int m);          /* passes and backends over captures */
 void ty_lua_open_check(lua_State *L, int m);           /* what jit.check needs */

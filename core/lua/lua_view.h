@@ -14,6 +14,7 @@ typedef struct View {
   i64 strides[MAX_RANK];
 } View;
 
+/* --- lua_view_base.c */
 View ty_lua_view_of(const Tensor *x);
 void ty_lua_view_drop(View *v, int d); /* dim d goes */
 void ty_lua_view_insert(View *v, int d, i64 size,
@@ -23,6 +24,11 @@ Tensor *ty_lua_view_push(lua_State *L, const Tensor *x, const View *v);
 /* Pushes x seen with dims t: a view where strides allow it, else a copy. */
 Tensor *ty_lua_view_reshape(lua_State *L, State *S, const Tensor *x, const Type *t);
 
+/* The text f32[2,3] of x, on the Lua stack. */
+const char *ty_lua_view_text(lua_State *L, const Type *t);
+
+/* --- lua_index.c, lua_select.c */
+
 /* Argument i as index tensor: an integer tensor as it is; numbers and tables of numbers become i64 (pushed).
 ** Anything else raises with a hint. */
 const Tensor *ty_lua_view_indices(lua_State *L, State *S, const char *who, int i, int device);
@@ -30,9 +36,6 @@ const Tensor *ty_lua_view_indices(lua_State *L, State *S, const char *who, int i
 /* Pushes a tensor of the dtype from nested tables of numbers or booleans at index i; ragged tables and fractions
 ** in integers raise. */
 Tensor *ty_lua_view_table(lua_State *L, State *S, const char *who, int i, int dtype, int device);
-
-/* The text f32[2,3] of x, on the Lua stack. */
-const char *ty_lua_view_text(lua_State *L, const Type *t);
 
 /* Raises when the call of the core fails, after a second try where memory was short. */
 #define TY_LUA_MUST(L, S, call) \

@@ -1,0 +1,21 @@
+/*
+** lua_enter.c -- the start of every native function that records, demands or asks.
+** In: the coroutine that calls. Out: the State, whose words hold for it: sessions that it is no part of have ended, modes
+** and the open recording are its own. Raises when the State is closing, was interrupted, or when what is asked for does
+** so.
+*/
+#include "engine/entry.h"
+#include "lua/lua_tycho.h"
+
+State *ty_lua_enter(lua_State *L) { return ty_lua_enter_in(L, ty_lua_host(L)); }
+
+State *ty_lua_enter_in(lua_State *L, Host *H) {
+  if (TY_UNLIKELY(!H || H->closed)) ty_lua_error(L, "tycho: this Lua state is closing");
+  State *S = &H->S;
+  if (TY_UNLIKELY(S->interrupted && *S->interrupted)) ty_lua_error(L, "tycho: interrupted");
+  ty_lua_apart(L, H);
+  ty_lua_follow(L, H);
+  if (S->engine->compiled->lazy) ty_lua_sync(L, S);
+  else S->open = NULL;
+  return S;
+}

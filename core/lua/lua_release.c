@@ -1,0 +1,44 @@
+/*
+** lua_release.c -- release, which frees one tensor at once.
+** In: a tensor. Out: it has no memory, unless a function of ours is in the middle of something: then all stays as it is.
+** Raises for what is no tensor.
+*/
+#include "lua/lua_tycho.h"
+
+#define FRAMES_MAX 1000 /* looked at */
+
+/* Whether the running function stands in the middle of another one of ours, as in a finaliser or a
+** metamethod: what that works on must stay. */
+static bool inside_ours(lua_State *L, const Host *H) {
+  lua_Debug ar;
+  /* Lua's collector does not run in finalisers, and counts as stopped there, unless one restarts it. */
+  bool may_be_finaliser = lua_gc(L, LUA_GCISRUNNING, 0) != 1;
+  for (int level = 1; level < FRAMES_MAX; level++) {
+    if (!lua_getstack(L, level, &ar)) return L == H->aside; /* what it interrupts is not seen */
+    lua_getinfo(L, "f", &ar);
+    lua_CFunction fn = lua_tocfunction(L, -1);
+    bool ours = fn && lua_getupvalue(L, -1, 1) && lua_touserdata(L, -1) == H;
+    lua_settop(L, 1);
+    if (ours) return may_be_finaliser || !ty_lua_is_caller(fn);
+  }
+  return may_be_finaliser;
+}
+
+static int l_release(lua_State *L) {
+  Tensor *t = ty_lua_test(L, 1);
+  if (!t) ty_lua_check(L, "release", 1);
+  lua_settop(L, 1);
+  ty_lua_apart(L, ty_lua_host(L));
+  if (inside_ours(L, ty_lua_host(L))) return 0;
+  ty_lua_scope_forget((Handle *)t);
+  ty_tensor_release(t);
+  return 0;
+}
+
+void ty_lua_open_release(lua_State *L, int m, int t) {
+  static const LuaFunction rows[] = {
+      {"release", l_release, 'b', "x",
+       "frees the memory of x at once, unless others share it; x cannot be used afterwards"},
+      {NULL, NULL, 0, NULL, NULL}};
+  ty_lua_define(L, m, t, rows);
+}
