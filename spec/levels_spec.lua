@@ -138,7 +138,6 @@ describe("the levels of core", function()
   local CIRCLES = {
     record = 9, -- recording, gradients and vmap record by each other
     device = 2, -- x64_body, x64_ops: an operation asks for registers, which may write others out
-    file = 8, -- a format's list of functions, and what it needs of file_lua; image formats
   }
 
   --- Groups of nodes that reach each other, of more than one (Tarjan). edges: node -> set of nodes.

@@ -9,52 +9,6 @@
 
 #define ARCHIVE "tycho.archive"
 
-/* --- the seam */
-
-static Seam lent;
-static Lock lent_lock = LOCK_INIT;
-
-const Seam *ty_file_seam(void) { return &lent; }
-
-int ty_file_answer(lua_State *L, const char *message) {
-  lua_pushnil(L);
-  lua_pushstring(L, message);
-  return 2;
-}
-
-void ty_file_push_function(lua_State *L, lua_CFunction fn) {
-  lua_getfield(L, LUA_REGISTRYINDEX, SEAM_STATE);
-  lua_getfield(L, LUA_REGISTRYINDEX, SEAM_META);
-  lua_pushcclosure(L, fn, 2);
-}
-
-/* --- owners */
-
-void *ty_file_push_owner(lua_State *L, size_t size, const char *kind, lua_CFunction drop) {
-  void *p = lua_newuserdata(L, size);
-  memset(p, 0, size);
-  if (luaL_newmetatable(L, kind)) {
-    lua_pushcfunction(L, drop);
-    lua_setfield(L, -2, "__gc");
-    lua_pushstring(L, kind);
-    lua_setfield(L, -2, "__metatable"); /* not to be taken off, or called by others */
-  }
-  lua_setmetatable(L, -2);
-  return p;
-}
-
-void *ty_file_check_owner(lua_State *L, int i, const char *kind) {
-  void *p = lua_touserdata(L, i);
-  if (p && lua_getmetatable(L, i)) {
-    lua_getfield(L, LUA_REGISTRYINDEX, kind);
-    bool same = lua_rawequal(L, -1, -2);
-    lua_pop(L, 2);
-    if (same) return p;
-  }
-  luaL_error(L, "files: argument %d must be a %s", i, kind);
-  return NULL;
-}
-
 /* --- archives */
 
 static int archive_drop(lua_State *L) {
@@ -506,14 +460,7 @@ static const luaL_Reg *const lists[] = {ty_file_archives, ty_file_csv, ty_file_i
 
 __attribute__((visibility("default"))) int luaopen_tycho_files(lua_State *L);
 int luaopen_tycho_files(lua_State *L) {
-  lua_getfield(L, LUA_REGISTRYINDEX, SEAM_KEY);
-  const Seam *seam = (const Seam *)lua_touserdata(L, -1);
-  if (!seam || lua_objlen(L, -1) != sizeof *seam || seam->magic != SEAM_MAGIC ||
-      seam->size != sizeof *seam)
-    return luaL_error(L, "tycho: files.so does not belong to this core.so");
-  ty_lock(&lent_lock);
-  lent = *seam;
-  ty_unlock(&lent_lock);
+  ty_file_take_seam(L);
   lua_newtable(L);
   for (int i = 0; i < TY_COUNT(lists); i++)
     for (const luaL_Reg *f = lists[i]; f->name; f++) {

@@ -18,6 +18,10 @@ extern const luaL_Reg ty_file_csv[];      /* file_csv_lua.c: tables in text */
 extern const luaL_Reg ty_file_image[];    /* file_image_lua.c: images */
 extern const luaL_Reg ty_file_ring[];     /* file_ring_lua.c: reading in the background */
 
+/* --- file_seam_lua.c */
+
+/* Takes what core.so lends, as files.so is loaded. Raises where they do not belong together. */
+void ty_file_take_seam(lua_State *L);
 /* What core.so lends. */
 const Seam *ty_file_seam(void);
 static inline const Seam *ty_file_enter(lua_State *L) {
