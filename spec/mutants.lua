@@ -17,7 +17,7 @@ local M = {
     from = "if (s->away) keep_written(p, i);", to = "" },
   { file = "core/record/record.c", what = "operands of several devices mix",
     from = "if (!x || (t && t->type.device == x->type.device)) continue;", to = "if (!x || t) continue;" },
-  { file = "core/record/grad_rules.c", what = "a gradient that is reshaped by a copy forgets its device",
+  { file = "core/record/record.c", what = "a gradient that is reshaped by a copy forgets its device",
     from = "to.device = x->type.device;\n", to = "" },
   { file = "core/record/value_range.c", what = "what is known of an index ends where it moves",
     from = "  case OP_TO:\n", to = "" },

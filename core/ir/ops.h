@@ -14,7 +14,7 @@
 **   bound  error bound in ulp against the exact result, for tests; 0: exact or correctly rounded
 **   help   one line: what it gives. Public documentation is made from it.
 **   grad   the gradient of each operand (D1, D2, D3) by that of the result: g; a, b, c: the operands.
-**          In words of grad_rules.c, which keeps the operands that are mentioned. D0: constant, as far
+**          In words of grad_words.c, which keeps the operands that are mentioned. D0: constant, as far
 **          as gradients go; NONE: so for one operand. ZERO: it has one, which is 0
 **
 ** About 70 rows; some 200 user functions are compositions of these (lua/tycho/functions.lua).

@@ -63,13 +63,15 @@ static inline Record *ty_grad_leaf(const Tensor *x) {
 static inline bool ty_needs_grad(const Tensor *t) { return t->st->tape && !t->detached; }
 /* Whether x is taped for all examples of a vmap, seen from outside of it. */
 bool ty_grad_beyond(const Tensor *x);
+/* tensor.c, as storages and records hold each other. forget: lets go of what it leads to and keeps. */
 void ty_record_drop(Record *r);
-void ty_record_forget(Record *r); /* lets go of what it leads to and keeps */
+void ty_record_forget(Record *r);
 static inline Record *ty_record_hold(Record *r) {
   r->refs++;
   return r;
 }
 void ty_grad_set_mode(State *S, bool on);
+static inline void ty_grad_track(State *S) { S->tracks = S->grad_mode && S->records > 0; }
 
 /* An operation that was recorded. */
 typedef struct TapeEntry {
@@ -89,6 +91,9 @@ bool ty_grad_watch(State *S, const Tensor *x, bool watch, Tensor *y);
 bool ty_grad_require(State *S, Tensor *x, bool on);
 Record *ty_record_new(State *S, int kind, i32 n,
                       const Given *src); /* seq given; edges filled, nothing saved */
+
+/* The value of operand j as it was kept, in that dtype (bool and indices: as they are). */
+bool ty_grad_operand(State *S, const Record *r, int j, int dtype, Tensor *y);
 
 /* A frozen storage with st's contents, refs 1: later writes to st do not reach it. */
 Storage *ty_grad_freeze(State *S, Storage *st);
@@ -124,22 +129,21 @@ bool ty_back_reaches(State *S, const Tensor *y, u64 seq, bool *yes);
 /* The leaves, and the records before seq, that n tensors were made from: held, in a list that is the caller's. */
 bool ty_back_roots(State *S, const Tensor *const *y, int n, u64 seq, Record ***list, i32 *count);
 
-/* --- grad_rules.c */
+/* --- grad_words.c */
 /* Whether the rule for operand i reads operand j; i goes without gradient. */
 bool ty_rule_reads(int op, int i, int j);
 bool ty_rule_none(int op, int i);
+
+/* --- grad_rules.c */
 /* Adds the gradient of edge i to y, in the dims of its storage's elements. y may be empty, and stays so for a
 ** gradient of zero. */
 bool ty_rule_apply(State *S, const Record *r, const Tensor *g, int i, Tensor *y);
-/* The value of operand j, in that dtype (bool and indices: as they are). */
-bool ty_rule_operand(State *S, const Record *r, int j, int dtype, Tensor *y);
 /* grad_attend.c: the gradient of operand i of ATTEND; g: flat, as its result. */
 bool ty_attend_rule(State *S, const Record *r, const Tensor *given, const Tensor *g, int i,
                     Tensor *y);
 bool ty_rule_join(State *S, Tensor *sum, const Tensor *g); /* sum = sum + g */
 /* Adds g, the gradient of a view, to y, that of its storage, which may be empty. */
 bool ty_rule_unview(State *S, const Edge *e, const Tensor *g, Tensor *y);
-bool ty_rule_reshape(State *S, const Tensor *x, const Type *t, Tensor *y);
 /* Of g, the gradient of a storage with so many elements, what belongs to the view x of it. */
 bool ty_rule_see(State *S, const Tensor *g, const Tensor *x, i64 numel, Tensor *y);
 #endif

@@ -338,7 +338,7 @@ bool ty_attend_rule(State *S, const Record *r, const Tensor *given, const Tensor
   bool ok = true;
   for (int k = 0; k <= KEY && ok; k++) {
     if (r->edge[k].is_number) continue;
-    ok = ty_rule_operand(S, r, k, g->type.dtype, &own[k]);
+    ok = ty_grad_operand(S, r, k, g->type.dtype, &own[k]);
     x[k] = &own[k];
   }
   ok = ok && rule(S, r, x, p, g, i, y);

@@ -1,166 +1,13 @@
 /*
-** grad_rules.c -- the gradient of every operation: words of the table's last column, and who runs them.
+** grad_rules.c -- the gradient of every operation: who runs the rules that grad_words.c tells.
 ** In: a record, the gradient of its result, the number of an operand. Out: the operand's gradient, in the
 ** dims of its storage. Fails where a saved value was overwritten, and when out of memory.
-**
-** A rule is postfix code over a small stack: operands, numbers, operations of the table (which go the road
-** as everything does: they run, are recorded, or are taped themselves), and a few words for what takes
-** more than operations. All of it is constants of a kilobyte.
 **
 ** Whatever dims a rule ends with are made the operand's: what was broadcast is summed, what was reduced is
 ** expanded, the dtype is cast. Then the operand's view is undone.
 */
-#include <math.h>
-#include <stdio.h>
 #include "record/grad.h"
-#include "record/vmap.h"
-
-/* --- words */
-
-enum {
-  I_G = OP_COUNT, /* the gradient of the result; reduced dims are kept as 1 */
-  I_A,            /* operands, in the dtype of the gradient */
-  I_B,
-  I_C,
-  I_DUP,
-  I_SWAP,
-  I_NUMBER,              /* numbers[code - I_NUMBER] */
-  I_FLIP = I_NUMBER + 7, /* along the dim */
-  I_SPREAD,              /* (index, x): x added up at the index's places, in a's dims */
-  I_PLACE,               /* places along the dim, in a's dims */
-  I_OTHERS,              /* of each element the product of the others, over the reduced dims */
-  I_RUNNING,             /* of cumprod */
-  I_DOT_A,               /* of matmul */
-  I_DOT_B,
-  I_REST,      /* of PUT: g but for what was written */
-  I_UNDER,     /* and that */
-  I_UNWRITTEN, /* g but for the index's places */
-  I_ATTENDED,  /* of attend */
-  I_LAST,      /* whether an element of src is the one that stays */
-  I_NONE,
-  I_END,
-  I_STOP
-};
-static const double numbers[] = {0,
-                                 1,
-                                 2,
-                                 0.69314718055994530942,
-                                 2.30258509299404568402,
-                                 1.12837916709551257390,
-                                 0.88622692545275801365};
-
-#define D0 I_STOP
-#define D1(x) x, I_END, I_STOP
-#define D2(x, y) x, I_END, y, I_END, I_STOP
-#define D3(x, y, z) x, I_END, y, I_END, z, I_END, I_STOP
-#define NONE I_NONE
-#define ZERO I_NUMBER
-#define ONE I_NUMBER + 1
-#define TWO I_NUMBER + 2
-#define LN2 I_NUMBER + 3
-#define LN10 I_NUMBER + 4
-#define TWO_RSQRT_PI I_NUMBER + 5
-#define HALF_SQRT_PI I_NUMBER + 6
-#define NEG(x) x, OP_NEG
-#define ABS(x) x, OP_ABS
-#define FLOOR(x) x, OP_FLOOR
-#define TRUNC(x) x, OP_TRUNC
-#define SQRT(x) x, OP_SQRT
-#define EXP(x) x, OP_EXP
-#define EXP2(x) x, OP_EXP2
-#define LOG(x) x, OP_LOG
-#define SIN(x) x, OP_SIN
-#define COS(x) x, OP_COS
-#define TAN(x) x, OP_TAN
-#define SINH(x) x, OP_SINH
-#define COSH(x) x, OP_COSH
-#define TANH(x) x, OP_TANH
-#define ERFINV(x) x, OP_ERFINV
-#define SIGMOID(x) x, OP_SIGMOID
-#define AMAX(x) x, OP_AMAX
-#define AMIN(x) x, OP_AMIN
-#define SUM(x) x, OP_SUM
-#define CUMSUM(x) x, OP_CUMSUM
-#define CUMMAX(x) x, OP_CUMMAX
-#define CUMMIN(x) x, OP_CUMMIN
-#define LOGCUMSUMEXP(x) x, OP_LOGCUMSUMEXP
-#define ADD(x, y) x, y, OP_ADD
-#define SUB(x, y) x, y, OP_SUB
-#define MUL(x, y) x, y, OP_MUL
-#define DIV(x, y) x, y, OP_DIV
-#define POW(x, y) x, y, OP_POW
-#define AND(x, y) x, y, OP_AND
-#define OR(x, y) x, y, OP_OR
-#define EQ(x, y) x, y, OP_EQ
-#define NE(x, y) x, y, OP_NE
-#define LT(x, y) x, y, OP_LT
-#define LE(x, y) x, y, OP_LE
-#define COPYSIGN(x, y) x, y, OP_COPYSIGN
-#define WHERE(x, y, z) x, y, z, OP_WHERE
-#define GATHER(x, y) x, y, OP_GATHER
-#define SQUARE(x) x, I_DUP, OP_MUL
-#define SIGN(x) SUB(LT(ZERO, x), LT(x, ZERO))
-#define FLIP(x) x, I_FLIP
-#define SPREAD(x, y) x, y, I_SPREAD
-#define PLACE I_PLACE
-#define OTHERS I_OTHERS
-#define RUNNING I_RUNNING
-#define DOT_A I_DOT_A
-#define DOT_B I_DOT_B
-#define REST I_REST
-#define UNDER I_UNDER
-#define UNWRITTEN I_UNWRITTEN
-#define LAST I_LAST
-#define ATTENDED I_ATTENDED
-/* 0 where the other operand was chosen; equal tensors share; of a tensor and a number the first has all. */
-#define CHOICE(other, x, y) other, ZERO, EQ(x, y), MUL(g, I_TIE), g, OP_WHERE, OP_WHERE
-#define I_TIE I_STOP + 1
-/* The elements that m holds for share g evenly. */
-#define SHARE(m) m, I_DUP, OP_SUM, g, I_SWAP, OP_DIV, OP_MUL
-/* Of logcumsumexp, for the elements of g that m holds for: in logarithms, all that comes later. */
-#define LATER(m) \
-  a, m, LOG(ABS(g)), LOG(ZERO), OP_WHERE, LOGCUMSUMEXP(a), OP_SUB, I_FLIP, OP_LOGCUMSUMEXP, \
-      I_FLIP, OP_ADD, OP_EXP
-enum { g = I_G, a = I_A, b = I_B };
-
-struct Code {
-#define _(NAME, lua, class, n, type, flags, value, bound, help, grad) u8 NAME[sizeof((u8[]){grad})];
-  TY_OPS(_)
-#undef _
-};
-static const struct Code code = {
-#define _(NAME, lua, class, n, type, flags, value, bound, help, grad) .NAME = {grad},
-    TY_OPS(_)
-#undef _
-};
-static const u16 code_at[OP_COUNT] = {
-#define _(NAME, lua, class, n, type, flags, value, bound, help, grad) offsetof(struct Code, NAME),
-    TY_OPS(_)
-#undef _
-};
-static const u8 pass[] = {I_G, I_END};
-
-/* The rule for operand i; NULL: it has no gradient. */
-static const u8 *rule_of(int op, int i) {
-  if (op >= OP_COUNT) return pass;
-  const u8 *p = (const u8 *)&code + code_at[op];
-  for (; i > 0 && *p != I_STOP; i--)
-    while (*p++ != I_END) {}
-  return *p == I_STOP || *p == I_NONE ? NULL : p;
-}
-
-bool ty_rule_none(int op, int i) { return !rule_of(op, i); }
-
-bool ty_rule_reads(int op, int i, int j) {
-  static const u8 reads[] = {[I_A - I_G] = 1,        [I_B - I_G] = 2,         [I_C - I_G] = 4,
-                             [I_OTHERS - I_G] = 1,   [I_RUNNING - I_G] = 1,   [I_DOT_A - I_G] = 2,
-                             [I_DOT_B - I_G] = 1,    [I_UNWRITTEN - I_G] = 2, [I_LAST - I_G] = 2,
-                             [I_ATTENDED - I_G] = 31};
-  const u8 *p = rule_of(op, i);
-  for (; p && *p != I_END; p++)
-    if (*p >= I_G && *p - I_G < TY_COUNT(reads) && reads[*p - I_G] >> j & 1) return true;
-  return false;
-}
+#include "record/grad_words.h"
 
 /* --- steps that rules are made of. Each fills y, which is empty before and stays so after a failure. */
 
@@ -180,26 +27,10 @@ static bool put(Tensor *x, Tensor *y) {
   return true;
 }
 
-bool ty_rule_reshape(State *S, const Tensor *x, const Type *t, Tensor *y) {
-  i64 strides[MAX_RANK] = {0};
-  Type to = *t;
-  to.dtype = x->type.dtype;
-  to.device = x->type.device;
-  if (ty_tensor_reshape(x, &to, strides)) {
-    ty_tensor_view(y, x, &to, x->offset, strides);
-    return true;
-  }
-  if (!ty_record_copy(S, x, y)) return false;
-  y->type = to;
-  memset(y->strides, 0, sizeof y->strides);
-  ty_type_strides(&to, y->strides);
-  return true;
-}
-
 bool ty_rule_see(State *S, const Tensor *g, const Tensor *x, i64 numel, Tensor *y) {
   Tensor flat = {0};
   Type all = {.rank = 1, .dims = {numel}}, t = x->type;
-  if (!ty_rule_reshape(S, g, &all, &flat)) return false;
+  if (!ty_record_reshape(S, g, &all, &flat)) return false;
   i64 step = numel > 1 ? flat.strides[0] : 1, strides[MAX_RANK];
   for (int d = 0; d < t.rank; d++) strides[d] = x->strides[d] * step;
   t.dtype = g->type.dtype;
@@ -246,7 +77,7 @@ bool ty_rule_join(State *S, Tensor *sum, const Tensor *x) {
   bool ok;
   if (ty_type_same_dims(&sum->type, &x->type)) ok = op2(S, OP_ADD, sum, x, &y);
   else
-    ok = ty_rule_reshape(S, sum, &flat, &p) && ty_rule_reshape(S, x, &flat, &q) &&
+    ok = ty_record_reshape(S, sum, &flat, &p) && ty_record_reshape(S, x, &flat, &q) &&
          op2(S, OP_ADD, &p, &q, &y);
   ty_tensor_release(&p);
   ty_tensor_release(&q);
@@ -294,7 +125,7 @@ static bool add_up(State *S, const Edge *e, const Tensor *x, const Tensor *zeros
   shape.dtype = T_I64;
   bool ok = ty_record_iota(S, &all, &i);
   if (ok) ty_tensor_view(&seen, &i, &shape, e->t.offset, e->t.strides);
-  ok = ok && ty_rule_reshape(S, &seen, &flat, &at) && ty_rule_reshape(S, x, &flat, &v) &&
+  ok = ok && ty_record_reshape(S, &seen, &flat, &at) && ty_record_reshape(S, x, &flat, &v) &&
        ty_record_scatter(S, WHO, OP_SCATTER_ADD, zeros, 0, &at, 0, &v, y);
   ty_tensor_release(&i);
   ty_tensor_release(&seen);
@@ -307,7 +138,7 @@ static bool add_up(State *S, const Edge *e, const Tensor *x, const Tensor *zeros
 static bool add_under(State *S, const Tensor *t, const Type *dims, const Tensor *x, Tensor *y) {
   Type all = ty_type_line(y->type.dtype, y->type.device, ty_type_numel(&y->type));
   Tensor flat = {0}, whole = {0}, view = {0}, more = {0};
-  bool ok = ty_rule_reshape(S, y, &all, &flat) && ty_record_copy(S, &flat, &whole);
+  bool ok = ty_record_reshape(S, y, &all, &flat) && ty_record_copy(S, &flat, &whole);
   if (ok) ty_tensor_view(&view, &whole, dims, t->offset, t->strides);
   ok = ok && op2(S, OP_ADD, &view, x, &more) && assign(S, &view, &more);
   ty_tensor_release(&flat);
@@ -347,32 +178,6 @@ bool ty_rule_unview(State *S, const Edge *e, const Tensor *x, Tensor *y) {
   return ok;
 }
 
-/* --- operands */
-
-static bool operand(State *S, const Record *r, int j, int dtype, Tensor *y) {
-  const Edge *e = &r->edge[j];
-  char text[160];
-  ty_type_print(&e->t.type, text, sizeof text);
-  bool lost = !e->saved;
-  for (const Storage *st = e->saved; st; st = st->many ? st->many->t.st : NULL) lost |= st->stale;
-  if (lost)
-    return ty_fail(
-        S, "backward: %s saved %s, which was changed afterwards (clone it before the write)",
-        ty_ops[r->kind].lua ? ty_ops[r->kind].lua : ty_ops[r->kind].name, text);
-  Tensor t = e->t;
-  t.st = e->saved;
-  t.detached =
-      !e->from && (t.detached || !t.st->many); /* those of all examples have pasts of their own */
-  if (!ty_is_float(t.type.dtype) && ty_ops[r->kind].class != MAP && ty_ops[r->kind].class != DOT)
-    dtype = t.type.dtype;
-  if (t.type.dtype == T_BOOL && r->kind == OP_WHERE) dtype = T_BOOL;
-  return ty_record_cast(S, &t, dtype, y);
-}
-
-bool ty_rule_operand(State *S, const Record *r, int j, int dtype, Tensor *y) {
-  return operand(S, r, j, dtype, y);
-}
-
 /* --- products of others */
 
 /* Products of all before each place of a dim. */
@@ -394,7 +199,7 @@ static bool before(State *S, const Tensor *x, int dim, Tensor *y) {
 
 static bool others(State *S, const Record *r, Tensor *y) {
   Tensor x = {0}, moved = {0}, line = {0}, back = {0}, p = {0}, q = {0}, turned = {0}, z = {0};
-  if (!operand(S, r, 0, r->edge[0].t.type.dtype, &x)) return false;
+  if (!ty_grad_operand(S, r, 0, r->edge[0].t.type.dtype, &x)) return false;
   int rank = x.type.rank, order[MAX_RANK], k = 0, kept;
   u32 dims = r->dims ? r->dims : (1u << rank) - 1;
   for (int d = 0; d < rank; d++)
@@ -411,7 +216,7 @@ static bool others(State *S, const Record *r, Tensor *y) {
     flat.dims[d >= kept] *= t.dims[d];
   }
   ty_tensor_view(&moved, &x, &t, x.offset, strides);
-  bool ok = ty_rule_reshape(S, &moved, &flat, &line) && before(S, &line, 1, &p);
+  bool ok = ty_record_reshape(S, &moved, &flat, &line) && before(S, &line, 1, &p);
   if (ok) flip(&line, 1, &back);
   ok = ok && before(S, &back, 1, &q);
   if (ok) flip(&q, 1, &turned);
@@ -459,7 +264,7 @@ static bool running(State *S, const Record *r, const Tensor *gy, Tensor *y) {
     ty_tensor_alias(y, gy);
     return true;
   }
-  bool ok = operand(S, r, 0, gy->type.dtype, &x) && ty_record_full(S, &x.type, 1, &step) &&
+  bool ok = ty_grad_operand(S, r, 0, gy->type.dtype, &x) && ty_record_full(S, &x.type, 1, &step) &&
             ty_record_copy(S, gy, &sum) && before(S, &x, dim, &left);
   i64 n = ok ? x.type.dims[dim] : 0;
   if (n > 1) {
@@ -507,7 +312,7 @@ static bool flatten(State *S, Tensor *x) {
   i64 last = x->type.dims[x->type.rank - 1];
   Type t = {.dtype = x->type.dtype, .device = x->type.device, .rank = 2, .dims = {1, last}};
   for (int d = 0; d < x->type.rank - 1; d++) t.dims[0] *= x->type.dims[d];
-  return ty_rule_reshape(S, x, &t, &y) && put(x, &y);
+  return ty_record_reshape(S, x, &t, &y) && put(x, &y);
 }
 
 /* x with the dims from `lead` on turned round, so that dim `at` is the first of them. */
@@ -538,7 +343,7 @@ static bool contracted(State *S, const Record *r, const Tensor *gy, int i, Tenso
   const Type *own = &r->edge[i].t.type;
   int lead = (int)r->dims - 1, summed, moved = 0, back[MAX_RANK];
   Tensor other = {0}, x = {0}, z = {0}, p = {0};
-  if (!operand(S, r, !i, gy->type.dtype, &other)) return false;
+  if (!ty_grad_operand(S, r, !i, gy->type.dtype, &other)) return false;
   const int rows = r->edge[0].t.type.rank - r->dim; /* leading and M */
   if (i) {
     rotate(&other, lead, rows, &x); /* [lead, K, M] */
@@ -577,7 +382,7 @@ static bool product(State *S, const Record *r, const Tensor *gy, int i, Tensor *
   if (r->dims) return contracted(S, r, gy, i, y);
   bool row = r->edge[0].t.type.rank == 1, column = r->edge[1].t.type.rank == 1;
   Tensor x = {0}, gm = {0}, turned = {0};
-  if (!operand(S, r, !i, gy->type.dtype, &x)) return false;
+  if (!ty_grad_operand(S, r, !i, gy->type.dtype, &x)) return false;
   ty_tensor_alias(&gm, gy);
   if (column) insert_dim(&gm, gm.type.rank);
   if (row) insert_dim(&gm, gm.type.rank - 1);
@@ -593,7 +398,7 @@ static bool product(State *S, const Record *r, const Tensor *gy, int i, Tensor *
     t.dims[last] = 0;
     t.rank--;
     Tensor z = {0};
-    ok = ty_rule_reshape(S, y, &t, &z) && put(y, &z);
+    ok = ty_record_reshape(S, y, &t, &z) && put(y, &z);
   }
   ty_tensor_release(&x);
   ty_tensor_release(&gm);
@@ -637,7 +442,7 @@ static bool place(State *S, const Record *r, Tensor *y) {
 static bool rest(State *S, const Record *r, const Tensor *gy, Tensor *y) {
   Type all = ty_type_line(gy->type.dtype, gy->type.device, ty_type_numel(&gy->type));
   Tensor flat = {0}, v = {0};
-  bool ok = ty_rule_reshape(S, gy, &all, &flat) && ty_record_copy(S, &flat, y);
+  bool ok = ty_record_reshape(S, gy, &all, &flat) && ty_record_copy(S, &flat, y);
   ty_tensor_release(&flat);
   if (!ok) return false;
   ty_tensor_view(&v, y, &r->t.type, r->t.offset, r->t.strides);
@@ -650,7 +455,7 @@ static bool rest(State *S, const Record *r, const Tensor *gy, Tensor *y) {
 static bool under(State *S, const Record *r, const Tensor *gy, Tensor *y) {
   Type all = ty_type_line(gy->type.dtype, gy->type.device, ty_type_numel(&gy->type));
   Tensor flat = {0};
-  if (!ty_rule_reshape(S, gy, &all, &flat)) return false;
+  if (!ty_record_reshape(S, gy, &all, &flat)) return false;
   i64 strides[MAX_RANK] = {0}; /* flat may have a step of its own */
   i64 step = all.dims[0] > 1 ? flat.strides[0] : 1;
   for (int d = 0; d < r->t.type.rank; d++) strides[d] = r->t.strides[d] * step;
@@ -671,7 +476,7 @@ static bool unwritten(State *S, const Record *r, const Tensor *gy, Tensor *y) {
   Tensor index = {0}, zeros = {0};
   Type t = r->edge[1].t.type;
   t.dtype = gy->type.dtype;
-  bool ok = operand(S, r, 1, T_I64, &index) && ty_record_full(S, &t, 0, &zeros) &&
+  bool ok = ty_grad_operand(S, r, 1, T_I64, &index) && ty_record_full(S, &t, 0, &zeros) &&
             ty_record_scatter(S, WHO, OP_SCATTER, gy, r->dim, &index, r->base, &zeros, y);
   ty_tensor_release(&index);
   ty_tensor_release(&zeros);
@@ -683,7 +488,7 @@ static bool last(State *S, const Record *r, Tensor *y) {
   Tensor index = {0}, order = {0}, zeros = {0}, won = {0}, own = {0};
   Type t = r->edge[0].t.type;
   t.dtype = T_I64;
-  bool ok = operand(S, r, 1, T_I64, &index) && ty_record_iota(S, &index.type, &order) &&
+  bool ok = ty_grad_operand(S, r, 1, T_I64, &index) && ty_record_iota(S, &index.type, &order) &&
             ty_record_full(S, &t, 0, &zeros) &&
             ty_record_scatter(S, WHO, OP_SCATTER, &zeros, r->dim, &index, r->base, &order, &won) &&
             ty_record_gather(S, WHO, &won, r->dim, &index, r->base, &own) &&
@@ -723,7 +528,7 @@ static bool push_g(State *S, const Record *r, const Tensor *gy, Tensor *y) {
     for (int d = 0; d < t.rank; d++)
       t.dims[d] = !r->dims || r->dims >> d & 1 ? 1 : r->edge[0].t.type.dims[d];
   }
-  return ty_rule_reshape(S, gy, &t, y);
+  return ty_record_reshape(S, gy, &t, y);
 }
 
 static bool run_op(State *S, const Record *r, Stack *s, int op, const Type *like) {
@@ -753,7 +558,7 @@ __attribute__((noinline)) static bool run_word(State *S, const Record *r, const 
   bool ok = true;
   s->v[s->n] = 0;
   s->symbol[s->n] = 0;
-  if (word >= I_NUMBER && word < I_FLIP) s->v[s->n] = numbers[word - I_NUMBER];
+  if (word >= I_NUMBER && word < I_FLIP) s->v[s->n] = ty_rule_numbers[word - I_NUMBER];
   else if (word == I_TIE) s->v[s->n] = r->edge[0].is_number ? 0 : r->edge[1].is_number ? 1 : 0.5;
   else if (word == I_SWAP) {
     Tensor t = top[0];
@@ -773,7 +578,7 @@ __attribute__((noinline)) static bool run_word(State *S, const Record *r, const 
   } else if (word >= I_A && word <= I_C) {
     const Edge *e = &r->edge[word - I_A];
     if (e->is_number) s->v[s->n] = e->number, s->symbol[s->n] = e->symbol;
-    else ok = operand(S, r, word - I_A, dtype, &y);
+    else ok = ty_grad_operand(S, r, word - I_A, dtype, &y);
   } else {
     switch (word) {
     case I_G: ok = push_g(S, r, gy, &y); break;
@@ -799,7 +604,7 @@ __attribute__((noinline)) static bool run_word(State *S, const Record *r, const 
 }
 
 bool ty_rule_apply(State *S, const Record *r, const Tensor *given, int i, Tensor *y) {
-  const u8 *p = rule_of(r->kind, i);
+  const u8 *p = ty_rule_of(r->kind, i);
   const Edge *e = &r->edge[i];
   Stack s = {.n = 0};
   Tensor gy = {0};
@@ -810,7 +615,7 @@ bool ty_rule_apply(State *S, const Record *r, const Tensor *given, int i, Tensor
   }
   bool ok = true;
   if (r->kind == K_WATCH || r->kind == OP_PUT) ty_tensor_alias(&gy, given);
-  else ok = ty_rule_reshape(S, given, &r->t.type, &gy);
+  else ok = ty_record_reshape(S, given, &r->t.type, &gy);
   if (ok && r->kind == K_CAT) {
     part(r, &gy, i, &s.t[s.n++]);
   } else if (ok && r->kind == OP_ATTEND) {

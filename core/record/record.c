@@ -535,6 +535,22 @@ bool ty_record_copy(State *S, const Tensor *x, Tensor *y) {
   return a >= 0 && ty_record_finish(S, b, a, y, "clone") && note(S, OP_CAST, x, 0, 0, y);
 }
 
+bool ty_record_reshape(State *S, const Tensor *x, const Type *t, Tensor *y) {
+  i64 strides[MAX_RANK] = {0};
+  Type to = *t;
+  to.dtype = x->type.dtype;
+  to.device = x->type.device;
+  if (ty_tensor_reshape(x, &to, strides)) {
+    ty_tensor_view(y, x, &to, x->offset, strides);
+    return true;
+  }
+  if (!ty_record_copy(S, x, y)) return false;
+  y->type = to;
+  memset(y->strides, 0, sizeof y->strides);
+  ty_type_strides(&to, y->strides);
+  return true;
+}
+
 /* --- reductions and scans */
 
 static bool no_identity(int op) {

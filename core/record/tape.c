@@ -13,44 +13,9 @@
 
 /* --- records */
 
-static void set_tracks(State *S) { S->tracks = S->grad_mode && S->records > 0; }
-
 void ty_grad_set_mode(State *S, bool on) {
   S->grad_mode = on;
-  set_tracks(S);
-}
-
-/* Lets go of what the record leads to and keeps. */
-void ty_record_forget(Record *r) {
-  i32 n = r->n;
-  r->n = 0;
-  for (i32 i = 0; i < n; i++) {
-    ty_storage_drop(r->edge[i].saved);
-    if (r->edge[i].from) ty_record_drop(r->edge[i].from);
-  }
-}
-
-/* The last one of a chain frees it all, one by one. */
-void ty_record_drop(Record *r) {
-  if (--r->refs) return;
-  State *S = r->S;
-  bool first = S->dead_records == NULL;
-  r->next_dead = S->dead_records;
-  S->dead_records = r;
-  if (!first) return;
-  Record done = {.refs = 0}; /* stands behind the last: the list is not empty while we work */
-  r->next_dead = &done;
-  while (S->dead_records != &done) {
-    r = S->dead_records;
-    S->dead_records = r->next_dead;
-    ty_record_forget(r);
-    if (r->kind == K_LEAF && r->t.st) ty_tensor_release(&r->t);
-    if (r->drop) r->drop(r->ctx);
-    ty_mem_free(r);
-    S->records--;
-  }
-  S->dead_records = NULL;
-  set_tracks(S);
+  ty_grad_track(S);
 }
 
 Record *ty_record_new(State *S, int kind, i32 n, const Given *src) {
@@ -74,7 +39,7 @@ Record *ty_record_new(State *S, int kind, i32 n, const Given *src) {
     if (ty_needs_grad(src[i].t)) e->from = ty_record_hold(src[i].t->st->tape);
   }
   S->records++;
-  set_tracks(S);
+  ty_grad_track(S);
   for (i32 i = 0; i < n; i++) {
     const Record *from = r->edge[i].from;
     if (!from || from->kind == K_LEAF || !ty_capture_is_old(S, from)) continue;
@@ -136,6 +101,26 @@ static bool save(State *S, Record *r, const Given *src) {
     if (!(r->edge[j].saved = twin_of(S, src[j].t->st))) return false;
   }
   return true;
+}
+
+bool ty_grad_operand(State *S, const Record *r, int j, int dtype, Tensor *y) {
+  const Edge *e = &r->edge[j];
+  char text[160];
+  ty_type_print(&e->t.type, text, sizeof text);
+  bool lost = !e->saved;
+  for (const Storage *st = e->saved; st; st = st->many ? st->many->t.st : NULL) lost |= st->stale;
+  if (lost)
+    return ty_fail(
+        S, "backward: %s saved %s, which was changed afterwards (clone it before the write)",
+        ty_ops[r->kind].lua ? ty_ops[r->kind].lua : ty_ops[r->kind].name, text);
+  Tensor t = e->t;
+  t.st = e->saved;
+  t.detached =
+      !e->from && (t.detached || !t.st->many); /* those of all examples have pasts of their own */
+  if (!ty_is_float(t.type.dtype) && ty_ops[r->kind].class != MAP && ty_ops[r->kind].class != DOT)
+    dtype = t.type.dtype;
+  if (t.type.dtype == T_BOOL && r->kind == OP_WHERE) dtype = T_BOOL;
+  return ty_record_cast(S, &t, dtype, y);
 }
 
 /* What x sees of its storage's past: nothing where it is detached. */

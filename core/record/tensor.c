@@ -1,12 +1,10 @@
 /*
-** tensor.c -- lifetimes of buffers, storages, recordings; views of tensors.
-** In: a State that holds the error text. Out: tensors whose storages are counted. What can fail:
-** memory, and the computation of a pending value when it is read.
-** Nothing here records: a view is arithmetic on offset and strides.
+** tensor.c -- lifetimes of buffers, storages, recordings, and of what storages hold; views of tensors.
+** In: a State that holds the error text. Out: tensors whose storages are counted. What can fail: memory, and a device that
+** copies. Nothing here records or computes: a view is arithmetic on offset and strides.
 */
 #include <stdarg.h>
 #include <stdio.h>
-#include "record/capture.h"
 #include "record/grad.h"
 #include "record/vmap.h"
 
@@ -96,6 +94,37 @@ void ty_buffer_drop(Buffer *b) {
   block_drop(b->S, b);
 }
 
+static void window_close(Window *w) {
+  if (w->data) ty_mem_free(w->data);
+  *w = (Window){0};
+}
+
+/* Small buffers are read whole: who reads one element will want others. */
+const void *ty_buffer_read(State *S, const Buffer *b, i64 from, i64 bytes) {
+  enum { WHOLE = 64 << 10 };
+  if (TY_LIKELY(b->device == ty_cpu)) return (const char *)b->data + from;
+  for (int i = 0; i < WINDOWS; i++) {
+    const Window *w = &S->window[i];
+    if (w->data && w->stamp == b->stamp && w->from <= from && from + bytes <= w->from + w->bytes)
+      return (const char *)w->data + (from - w->from);
+  }
+  Window *w = &S->window[S->windows++ % WINDOWS], y = {b->stamp, from, bytes, NULL};
+  const char *err = NULL;
+  if (b->bytes <= WHOLE) y.from = 0, y.bytes = b->bytes;
+  window_close(w);
+  if (!(y.data = ty_mem_alloc((size_t)TY_MAX(y.bytes, 1)))) {
+    ty_fail_memory(S, "read", y.bytes);
+    return NULL;
+  }
+  if (!b->device->out(y.data, (const char *)b->data + y.from, y.bytes, &err)) {
+    ty_mem_free(y.data);
+    ty_fail(S, "%s: %s", b->device->name, err);
+    return NULL;
+  }
+  *w = y;
+  return (const char *)y.data + (from - y.from);
+}
+
 /* --- recordings */
 
 Recording *ty_recording_new(State *S) {
@@ -142,11 +171,6 @@ void ty_tensor_open(State *S) {
   if (!ty_mem_checked()) return;
   S->nspare = SPARE_MAX; /* there is no room: what is used too late is seen */
   S->nspare_block = SPARE_BLOCKS_MAX;
-}
-
-static void window_close(Window *w) {
-  if (w->data) ty_mem_free(w->data);
-  *w = (Window){0};
 }
 
 void ty_tensor_close(State *S) {
@@ -213,13 +237,25 @@ void ty_storage_settle(Storage *st, Buffer *buf) {
   ty_recording_drop(b->S, b);
 }
 
+/* Lets go of the examples' values. */
+void ty_many_free(Many *m) {
+  ty_tensor_release(&m->t);
+  ty_mem_free(m);
+}
+
+static void many_drop(Storage *st) {
+  Many *m = st->many;
+  st->many = NULL;
+  ty_many_free(m);
+}
+
 void ty_storage_drop(Storage *st) {
   if (!st || --st->refs) return;
   Recording *b = st->recording;
   if (b) storage_unlink(st);
   if (TY_UNLIKELY(st->twin != NULL)) st->twin->twin = NULL;
   if (TY_UNLIKELY(st->tape != NULL)) ty_record_drop(st->tape);
-  if (TY_UNLIKELY(st->many != NULL)) ty_many_drop(st);
+  if (TY_UNLIKELY(st->many != NULL)) many_drop(st);
   ty_buffer_drop(st->buf);
   block_drop(st->S, st);
   if (b) ty_recording_drop(b->S, b);
@@ -231,7 +267,42 @@ void ty_storage_touch(Storage *st) {
   st->twin = twin->twin = NULL;
   twin->stale = true;
   ty_storage_settle(twin, NULL);
-  if (TY_UNLIKELY(twin->many != NULL)) ty_many_drop(twin);
+  if (TY_UNLIKELY(twin->many != NULL)) many_drop(twin);
+}
+
+/* --- records of the tape, which storages hold and which hold others */
+
+/* Lets go of what the record leads to and keeps. */
+void ty_record_forget(Record *r) {
+  i32 n = r->n;
+  r->n = 0;
+  for (i32 i = 0; i < n; i++) {
+    ty_storage_drop(r->edge[i].saved);
+    if (r->edge[i].from) ty_record_drop(r->edge[i].from);
+  }
+}
+
+/* The last one of a chain frees it all, one by one. */
+void ty_record_drop(Record *r) {
+  if (--r->refs) return;
+  State *S = r->S;
+  bool first = S->dead_records == NULL;
+  r->next_dead = S->dead_records;
+  S->dead_records = r;
+  if (!first) return;
+  Record done = {.refs = 0}; /* stands behind the last: the list is not empty while we work */
+  r->next_dead = &done;
+  while (S->dead_records != &done) {
+    r = S->dead_records;
+    S->dead_records = r->next_dead;
+    ty_record_forget(r);
+    if (r->kind == K_LEAF && r->t.st) ty_tensor_release(&r->t);
+    if (r->drop) r->drop(r->ctx);
+    ty_mem_free(r);
+    S->records--;
+  }
+  S->dead_records = NULL;
+  ty_grad_track(S);
 }
 
 /* --- tensors */
@@ -343,95 +414,4 @@ bool ty_tensor_reshape(const Tensor *x, const Type *t, i64 *strides) {
     strides[d] = steps[k] * rest;
   }
   return true;
-}
-
-/* --- addresses */
-
-static void *tensor_address(const Tensor *x) {
-  return (char *)x->st->buf->data + x->offset * ty_dtypes[x->type.dtype].bytes;
-}
-
-/* Small buffers are read whole: who reads one element will want others. */
-const void *ty_buffer_read(State *S, const Buffer *b, i64 from, i64 bytes) {
-  enum { WHOLE = 64 << 10 };
-  if (TY_LIKELY(b->device == ty_cpu)) return (const char *)b->data + from;
-  for (int i = 0; i < WINDOWS; i++) {
-    const Window *w = &S->window[i];
-    if (w->data && w->stamp == b->stamp && w->from <= from && from + bytes <= w->from + w->bytes)
-      return (const char *)w->data + (from - w->from);
-  }
-  Window *w = &S->window[S->windows++ % WINDOWS], y = {b->stamp, from, bytes, NULL};
-  const char *err = NULL;
-  if (b->bytes <= WHOLE) y.from = 0, y.bytes = b->bytes;
-  window_close(w);
-  if (!(y.data = ty_mem_alloc((size_t)TY_MAX(y.bytes, 1)))) {
-    ty_fail_memory(S, "read", y.bytes);
-    return NULL;
-  }
-  if (!b->device->out(y.data, (const char *)b->data + y.from, y.bytes, &err)) {
-    ty_mem_free(y.data);
-    ty_fail(S, "%s: %s", b->device->name, err);
-    return NULL;
-  }
-  *w = y;
-  return (const char *)y.data + (from - y.from);
-}
-
-/* The address of x's first element, for the CPU to read all of them. */
-static const void *tensor_window(State *S, const Tensor *x) {
-  const i64 esize = ty_dtypes[x->type.dtype].bytes;
-  i64 lo = 0, hi = 0;
-  if (TY_LIKELY(x->st->buf->device == ty_cpu)) return tensor_address(x);
-  if (!ty_view_span(&x->type, x->offset, x->strides, &lo, &hi)) lo = hi = 0;
-  const char *p = ty_buffer_read(S, x->st->buf, lo * esize,
-                                 TY_MIN((hi - lo + 1) * esize, x->st->buf->bytes - lo * esize));
-  return p ? p + (x->offset - lo) * esize : NULL;
-}
-
-const void *ty_tensor_read(State *S, const Tensor *x) {
-  Storage *st = x->st;
-  if (TY_UNLIKELY(st->many != NULL)) return ty_vmap_refuse(S);
-  if (TY_UNLIKELY(S->capture != NULL) && (st->recording || !ty_capture_is_fresh(S, st))) {
-    ty_capture_refuse(S, "reads the elements of a tensor");
-    return NULL;
-  }
-  if (st->recording && !S->cut(S, st->recording, st)) return NULL;
-  return tensor_window(S, x);
-}
-
-void *ty_tensor_write(State *S, const Tensor *x) {
-  Storage *st = x->st;
-  if (TY_UNLIKELY(st->many != NULL)) return ty_vmap_refuse(S);
-  if (TY_UNLIKELY(S->capture != NULL) && (st->recording || !ty_capture_is_fresh(S, st))) {
-    ty_capture_refuse(S, "writes the elements of a tensor one by one");
-    return NULL;
-  }
-  if (st->device) {
-    ty_fail(S,
-            "the elements lie on \"%s\", where they cannot be written one by one (move them with "
-            ":to(\"cpu\"))",
-            ty_device_names[st->device]);
-    return NULL;
-  }
-  if (st->recording && !S->cut(S, st->recording, st)) return NULL;
-  ty_storage_touch(st);
-  if (st->buf->refs > 1 && !st->buf->exposed) {
-    Buffer *own = ty_buffer_copy(S, st->buf);
-    if (!own) return NULL;
-    ty_buffer_drop(st->buf);
-    st->buf = own;
-  }
-  ty_buffer_changed(st->buf);
-  st->version++;
-  return tensor_address(x);
-}
-
-void *ty_tensor_expose(State *S, const Tensor *x) {
-  if (S->capture) {
-    ty_capture_refuse(S, "takes the address of a tensor");
-    return NULL;
-  }
-  void *p = ty_tensor_write(S, x);
-  if (p) x->st->buf->exposed = true;
-  return p;
 }

@@ -200,6 +200,8 @@ bool ty_tensor_is_contiguous(const Tensor *t); /* row-major without gaps, any of
 void ty_tensor_view(Tensor *y, const Tensor *x, const Type *t, i64 offset, const i64 *strides);
 /* Strides under which x can be seen with dims t without a copy; false when there are none. */
 bool ty_tensor_reshape(const Tensor *x, const Type *t, i64 *strides);
+
+/* --- elements.c */
 /* Computes x if it is pending, and gives the address of its first element (its view's offset
  * added). */
 const void *ty_tensor_read(State *S, const Tensor *x);
@@ -264,6 +266,8 @@ bool ty_record_random(State *S, const Type *dims, u64 stream, int word, Tensor *
 u64 ty_stream_next(State *S);
 /* A contiguous copy with a storage of its own. */
 bool ty_record_copy(State *S, const Tensor *x, Tensor *y);
+/* x with the dims of t, of its own dtype: a view where strides allow it, else a copy. */
+bool ty_record_reshape(State *S, const Tensor *x, const Type *t, Tensor *y);
 /* Writes x, cast and broadcast to dst's dims, to the elements of dst, seen through every alias. The
 ** right thing happens when x and dst overlap. */
 bool ty_record_assign(State *S, const char *who, const Tensor *dst, const Given *x);

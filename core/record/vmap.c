@@ -42,13 +42,6 @@ bool ty_vmap_is_inside(const State *S, u32 id, u64 seq) {
   return v && seq > v->seq;
 }
 
-void *ty_vmap_refuse(State *S) {
-  ty_fail(S, "vmap: the values of a batched tensor are read or shown to others, but they differ "
-             "from example to "
-             "example (return it, and read it outside)");
-  return NULL;
-}
-
 u32 ty_vmap_level_of(int n, const Given *src) {
   u32 level = 0;
   for (int i = 0; i < n; i++)
@@ -57,17 +50,6 @@ u32 ty_vmap_level_of(int n, const Given *src) {
 }
 
 /* --- batched storages */
-
-static void many_free(Many *m) {
-  ty_tensor_release(&m->t);
-  ty_mem_free(m);
-}
-
-void ty_many_drop(Storage *st) {
-  Many *m = st->many;
-  st->many = NULL;
-  many_free(m);
-}
 
 static bool many_set(State *S, Storage *st, u32 level, const Tensor *t) {
   Many *m = ty_mem_alloc(sizeof *m);
@@ -187,7 +169,7 @@ static bool spread(State *S, Storage *st, u32 level, i64 count) {
     ty_storage_settle(st, NULL);
     if (st->twin) st->twin = st->twin->twin = NULL; /* it holds what st held, and goes on to */
   } else if (all.st) ty_tensor_release(&all);
-  if (ok && own) many_free(was);
+  if (ok && own) ty_many_free(was);
   if (!ok && !own) f->many = NULL;
   ty_storage_drop(f);
   return ok;
@@ -248,7 +230,7 @@ static bool product(State *S, const char *who, Tensor *p, Tensor *y) {
     t.dims[0] *= t.dims[1];
     t.dims[1] = t.dims[2];
     t.dims[--t.rank] = 0;
-    if (!ty_rule_reshape(S, p, &t, &rows)) return false;
+    if (!ty_record_reshape(S, p, &t, &rows)) return false;
     src[0].t = &rows;
   }
   bool ok = ty_record(S, who, OP_MATMUL, 2, src, y);

@@ -30,14 +30,14 @@ Level ty_vmap_begin(State *S, u32 id, i64 count, RandomRule random); /* id 0: a 
 bool ty_vmap_is_open(const State *S, u32 id);
 /* Whether the record with that number was made inside of a vmap that runs. */
 bool ty_vmap_is_inside(const State *S, u32 id, u64 seq);
-/* Values of all examples are asked for as if they were one. Always NULL. */
+/* elements.c: values of all examples are asked for as if they were one. Always NULL. */
 void *ty_vmap_refuse(State *S);
 
 static inline u32 ty_vmap_level(const Tensor *x) { return x->st->many ? x->st->many->level : 0; }
 /* The highest level of the operands; 0: no one is batched. */
 u32 ty_vmap_level_of(int n, const Given *src);
 
-void ty_many_drop(Storage *st); /* st is batched no more */
+void ty_many_free(Many *m); /* tensor.c */
 /* A storage of the innermost vmap that is the same for all its examples as f, which is taken over: what tapes
 ** know of it they know for one example. */
 Storage *ty_vmap_above(State *S, Storage *f, bool detached);

@@ -1,0 +1,77 @@
+/*
+** elements.c -- addresses of tensors' elements, for who reads and writes them outside of the engine.
+** In: a tensor. Out: the address of its first element; a value that is pending is computed. Fails when out of memory, when
+** that fails, in a capture that would have to know the value, and for values that differ from example to example.
+*/
+#include "record/capture.h"
+#include "record/vmap.h"
+
+void *ty_vmap_refuse(State *S) {
+  ty_fail(S, "vmap: the values of a batched tensor are read or shown to others, but they differ "
+             "from example to "
+             "example (return it, and read it outside)");
+  return NULL;
+}
+
+static void *tensor_address(const Tensor *x) {
+  return (char *)x->st->buf->data + x->offset * ty_dtypes[x->type.dtype].bytes;
+}
+
+/* The address of x's first element, for the CPU to read all of them. */
+static const void *tensor_window(State *S, const Tensor *x) {
+  const i64 esize = ty_dtypes[x->type.dtype].bytes;
+  i64 lo = 0, hi = 0;
+  if (TY_LIKELY(x->st->buf->device == ty_cpu)) return tensor_address(x);
+  if (!ty_view_span(&x->type, x->offset, x->strides, &lo, &hi)) lo = hi = 0;
+  const char *p = ty_buffer_read(S, x->st->buf, lo * esize,
+                                 TY_MIN((hi - lo + 1) * esize, x->st->buf->bytes - lo * esize));
+  return p ? p + (x->offset - lo) * esize : NULL;
+}
+
+const void *ty_tensor_read(State *S, const Tensor *x) {
+  Storage *st = x->st;
+  if (TY_UNLIKELY(st->many != NULL)) return ty_vmap_refuse(S);
+  if (TY_UNLIKELY(S->capture != NULL) && (st->recording || !ty_capture_is_fresh(S, st))) {
+    ty_capture_refuse(S, "reads the elements of a tensor");
+    return NULL;
+  }
+  if (st->recording && !S->cut(S, st->recording, st)) return NULL;
+  return tensor_window(S, x);
+}
+
+void *ty_tensor_write(State *S, const Tensor *x) {
+  Storage *st = x->st;
+  if (TY_UNLIKELY(st->many != NULL)) return ty_vmap_refuse(S);
+  if (TY_UNLIKELY(S->capture != NULL) && (st->recording || !ty_capture_is_fresh(S, st))) {
+    ty_capture_refuse(S, "writes the elements of a tensor one by one");
+    return NULL;
+  }
+  if (st->device) {
+    ty_fail(S,
+            "the elements lie on \"%s\", where they cannot be written one by one (move them with "
+            ":to(\"cpu\"))",
+            ty_device_names[st->device]);
+    return NULL;
+  }
+  if (st->recording && !S->cut(S, st->recording, st)) return NULL;
+  ty_storage_touch(st);
+  if (st->buf->refs > 1 && !st->buf->exposed) {
+    Buffer *own = ty_buffer_copy(S, st->buf);
+    if (!own) return NULL;
+    ty_buffer_drop(st->buf);
+    st->buf = own;
+  }
+  ty_buffer_changed(st->buf);
+  st->version++;
+  return tensor_address(x);
+}
+
+void *ty_tensor_expose(State *S, const Tensor *x) {
+  if (S->capture) {
+    ty_capture_refuse(S, "takes the address of a tensor");
+    return NULL;
+  }
+  void *p = ty_tensor_write(S, x);
+  if (p) x->st->buf->exposed = true;
+  return p;
+}
