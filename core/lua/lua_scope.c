@@ -6,13 +6,6 @@
 */
 #include "lua/lua_tycho.h"
 
-void ty_lua_scope_forget(Handle *h) {
-  if (!h->scope) return;
-  *h->prev = h->next;
-  if (h->next) h->next->prev = h->prev;
-  h->scope = NULL;
-}
-
 /* The scope is over, and its tensors live on as others do. */
 static void scope_drop(Host *H, Scope *s) {
   while (s->made) ty_lua_scope_forget(s->made);

@@ -128,7 +128,12 @@ bool ty_lua_is_caller(lua_CFunction fn);
 
 /* lua_scope.c: a new tensor belongs to the innermost scope; one that is released to none. */
 void ty_lua_scope_add(lua_State *L, Host *H, Handle *h);
-void ty_lua_scope_forget(Handle *h);
+static inline void ty_lua_scope_forget(Handle *h) {
+  if (!h->scope) return;
+  *h->prev = h->next;
+  if (h->next) h->next->prev = h->prev;
+  h->scope = NULL;
+}
 
 /* Tensors on the stack. push: a new userdata with __gc and no storage yet; also lets Lua's collector work off
 ** the debt of bytes. test: NULL when not a tensor. check: raises "who: argument i must be a tensor, got string"
