@@ -1,8 +1,8 @@
 /*
 ** file_seam_lua.c -- what the functions of all formats stand on: what core.so lends, answers, owners of what must be
 ** closed.
-** In: the Lua stack. Out: the seam (lua/lua_seam.h), values on the stack. Raises for a core.so that this shared object does
-** not belong to, for what is no owner, and when out of memory.
+** In: the Lua stack. Out: the seam (lua/lua_seam.h), values on the stack. Raises for a core.so that this shared object
+** does not belong to, for what is no owner, and when out of memory.
 */
 #include "file/file_lua.h"
 

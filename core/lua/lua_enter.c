@@ -1,8 +1,8 @@
 /*
 ** lua_enter.c -- the start of every native function that records, demands or asks.
-** In: the coroutine that calls. Out: the State, whose words hold for it: sessions that it is no part of have ended, modes
-** and the open recording are its own. Raises when the State is closing, was interrupted, or when what is asked for does
-** so.
+** In: the coroutine that calls. Out: the State, whose words hold for it: sessions that it is no part of have ended,
+** modes and the open recording are its own. Raises when the State is closing, was interrupted, or when what is asked
+** for does so.
 */
 #include "engine/entry.h"
 #include "lua/lua_tycho.h"

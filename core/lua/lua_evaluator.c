@@ -1,7 +1,7 @@
 /*
 ** lua_evaluator.c -- what the evaluator of a capture calls: the functions of `internals.capture`.
-** In: a function that evaluates a call and tells what it meets (capture.lua, tape.lua). Out: of a session its results, or
-** what it raised; the notes of the capture (record/capture.h). Raises what debug hooks raise.
+** In: a function that evaluates a call and tells what it meets (capture.lua, tape.lua). Out: of a session its results,
+** or what it raised; the notes of the capture (record/capture.h). Raises what debug hooks raise.
 */
 #include <stdio.h>
 #include "lua/lua_session.h"

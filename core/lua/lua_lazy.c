@@ -4,8 +4,9 @@
 ** and what was recorded is closed. Cannot fail.
 **
 ** Lua has no hook for the return of the user's function that would not be a frame of ours under it. Instead every entry
-** of Tycho asks Lua's stack: frames are numbered by stack slots (lua_Debug.i_ci), so the frame right above the caller is
-** found and compared. A wrong answer costs fusion, never a result: recording longer or shorter gives the same values.
+** of Tycho asks Lua's stack: frames are numbered by stack slots (lua_Debug.i_ci), so the frame right above the caller
+** is found and compared. A wrong answer costs fusion, never a result: recording longer or shorter gives the same
+** values.
 */
 #include "engine/entry.h"
 #include "lua/lua_protect.h"

@@ -1,9 +1,9 @@
 /*
 ** lua_modes.c -- modes that hold for the extent of a function's call: whether operations are taped, autocast, vmap, a
 ** random state of its own, a profile, how compiled functions are run.
-** In: modes that are entered and left, and the coroutine that runs. Out: the State's words (grad_mode, cast, level, seed
-** and stream, and whether compiled functions run plainly) as they hold for that coroutine. Raises when out of memory, and
-** where one vmap would lie inside of a later one.
+** In: modes that are entered and left, and the coroutine that runs. Out: the State's words (grad_mode, cast, level,
+** seed and stream, and whether compiled functions run plainly) as they hold for that coroutine. Raises when out of
+** memory, and where one vmap would lie inside of a later one.
 **
 ** A mode belongs to the coroutine that entered it. For code on a coroutine those modes hold that were entered by the
 ** coroutine itself, by the one that resumed it, by the one that resumed that ...: the innermost decides. The modes of

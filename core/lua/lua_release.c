@@ -1,7 +1,7 @@
 /*
 ** lua_release.c -- release, which frees one tensor at once.
-** In: a tensor. Out: it has no memory, unless a function of ours is in the middle of something: then all stays as it is.
-** Raises for what is no tensor.
+** In: a tensor. Out: it has no memory, unless a function of ours is in the middle of something: then all stays as it
+** is. Raises for what is no tensor.
 */
 #include "lua/lua_tycho.h"
 

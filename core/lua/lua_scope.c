@@ -1,8 +1,8 @@
 /*
 ** lua_scope.c -- scopes, which free what was made in them.
-** In: the Lua stack; init.lua builds ty.scope on it. Out: tensors without memory. Raises when out of Lua's memory. A scope's tensors stand in a list; one
-** that is handed out goes to the scope around. Scopes belong to a coroutine and to a frame of it: where an error or the
-** coroutine's end has taken that frame, the scope is over and its tensors live on.
+** In: the Lua stack; init.lua builds ty.scope on it. Out: tensors without memory. Raises when out of Lua's memory. A
+** scope's tensors stand in a list; one that is handed out goes to the scope around. Scopes belong to a coroutine and to
+** a frame of it: where an error or the coroutine's end has taken that frame, the scope is over and its tensors live on.
 */
 #include "lua/lua_tycho.h"
 

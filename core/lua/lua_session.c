@@ -1,7 +1,7 @@
 /*
 ** lua_session.c -- the session of a capture: from its beginning to its end, whatever happens between.
-** In: who asks for something while it is open. Out: a recording that is the capture's; when the session is over, all is as
-** it was. Fails when out of memory as it begins, and tells the evaluator of one that has ended by an error.
+** In: who asks for something while it is open. Out: a recording that is the capture's; when the session is over, all is
+** as it was. Fails when out of memory as it begins, and tells the evaluator of one that has ended by an error.
 **
 ** 1. A session lasts as long as one call of C (capture_session, lua_evaluator.c): it ends in any case, and only here.
 ** 2. What is recorded is what the evaluator calls. Whoever else comes while a session is open, a debug hook, another

@@ -1,8 +1,8 @@
 /*
 ** lua_state.c -- what every function of the binding stands on: errors at the user's file:line, tensors and numbers
 ** among its arguments, documented functions.
-** In: the Lua stack; upvalue 1 of each function is the Host, upvalue 2 the tensors' metatable. Out: values, or functions
-** in tables. Fails by Lua errors, raised when nothing is half built.
+** In: the Lua stack; upvalue 1 of each function is the Host, upvalue 2 the tensors' metatable. Out: values, or
+** functions in tables. Fails by Lua errors, raised when nothing is half built.
 */
 #include <stdarg.h>
 #include <stdio.h>

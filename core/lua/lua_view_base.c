@@ -1,7 +1,7 @@
 /*
 ** lua_view_base.c -- Views: the dims, offset and strides of a tensor while they are being changed.
-** In: a tensor, dims. Out: a View, or a tensor on the stack that shares the storage, or a copy where strides cannot say it.
-** Raises when out of memory.
+** In: a tensor, dims. Out: a View, or a tensor on the stack that shares the storage, or a copy where strides cannot say
+** it. Raises when out of memory.
 */
 #include "lua/lua_view.h"
 

@@ -1,7 +1,7 @@
 /*
 ** elements.c -- addresses of tensors' elements, for who reads and writes them outside of the engine.
-** In: a tensor. Out: the address of its first element; a value that is pending is computed. Fails when out of memory, when
-** that fails, in a capture that would have to know the value, and for values that differ from example to example.
+** In: a tensor. Out: the address of its first element; a value that is pending is computed. Fails when out of memory,
+** when that fails, in a capture that would have to know the value, and for values that differ from example to example.
 */
 #include "record/capture.h"
 #include "record/vmap.h"

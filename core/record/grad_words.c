@@ -1,7 +1,7 @@
 /*
 ** grad_words.c -- the words of the table's last column, and the rules that they spell.
-** In: an operation, the number of an operand. Out: the rule as code; which operands it reads. All of it is constants of a
-** kilobyte. Cannot fail.
+** In: an operation, the number of an operand. Out: the rule as code; which operands it reads. All of it is constants of
+** a kilobyte. Cannot fail.
 */
 #include "record/grad.h"
 #include "record/grad_words.h"

@@ -1,7 +1,7 @@
 /*
 ** tensor.c -- lifetimes of buffers, storages, recordings, and of what storages hold; views of tensors.
-** In: a State that holds the error text. Out: tensors whose storages are counted. What can fail: memory, and a device that
-** copies. Nothing here records or computes: a view is arithmetic on offset and strides.
+** In: a State that holds the error text. Out: tensors whose storages are counted. What can fail: memory, and a device
+** that copies. Nothing here records or computes: a view is arithmetic on offset and strides.
 */
 #include <stdarg.h>
 #include <stdio.h>
