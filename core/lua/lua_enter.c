@@ -7,14 +7,14 @@
 #include "engine/entry.h"
 #include "lua/lua_tycho.h"
 
-State *ty_lua_enter(lua_State *L) { return ty_lua_enter_in(L, ty_lua_host(L)); }
+State *ty_lua_enter(lua_State *L) { return ty_lua_enter_in(L, ty_lua_binding(L)); }
 
-State *ty_lua_enter_in(lua_State *L, Host *H) {
-  if (TY_UNLIKELY(!H || H->closed)) ty_lua_error(L, "tycho: this Lua state is closing");
-  State *S = &H->S;
+State *ty_lua_enter_in(lua_State *L, Binding *B) {
+  if (TY_UNLIKELY(!B || B->closed)) ty_lua_error(L, "tycho: this Lua state is closing");
+  State *S = &B->S;
   if (TY_UNLIKELY(S->interrupted && *S->interrupted)) ty_lua_error(L, "tycho: interrupted");
-  ty_lua_apart(L, H);
-  ty_lua_follow(L, H);
+  ty_lua_apart(L, B);
+  ty_lua_follow(L, B);
   if (S->engine->compiled->lazy) ty_lua_sync(L, S);
   else S->open = NULL;
   return S;

@@ -12,20 +12,20 @@ static int capture_session(lua_State *L) {
   static const char *const by[] = {[ENDED_BY_HOOK] = "a debug hook used tensors meanwhile",
                                    [ENDED_BY_FINALISER] = "a finaliser uses tensors meanwhile"};
   State *S = ty_lua_enter(L);
-  Host *H = (Host *)S;
+  Binding *B = (Binding *)S;
   Session s;
   char why[ERR_MAX] = "";
-  bool busy = S->open || H->session, hooked;
+  bool busy = S->open || B->session, hooked;
   luaL_checkudata(L, 1, ENTRY_META);
-  if (busy || !ty_lua_session_begin(L, H, &s)) {
+  if (busy || !ty_lua_session_begin(L, B, &s)) {
     lua_pushnil(L);
     lua_pushstring(L, busy ? "another function is being recorded" : "out of memory");
     return 2;
   }
-  int status = ty_lua_protect(L, H, &s.protect, lua_gettop(L) - 2, LUA_MULTRET, &hooked);
+  int status = ty_lua_protect(L, B, &s.protect, lua_gettop(L) - 2, LUA_MULTRET, &hooked);
   if (S->capture && S->capture->refused) memcpy(why, S->capture->why, sizeof why);
-  if (H->session && s.ended) snprintf(why, sizeof why, "%s", by[s.ended]);
-  ty_lua_session_close(L, H, &s);
+  if (B->session && s.ended) snprintf(why, sizeof why, "%s", by[s.ended]);
+  ty_lua_session_close(L, B, &s);
   if (hooked) return lua_error(L);
   lua_pushboolean(L, !status);
   lua_replace(L, 1);

@@ -22,47 +22,47 @@
 #define CYCLE_BYTES ((i64)4 << 20) /* at least; an eighth of what lives; a third of the growth */
 
 /* Lets Lua's collector work off the debt; see Memory above. */
-static void pay_debt(lua_State *L, Host *H) {
-  i64 debt = H->S.debt, used = ty_mem_stats().buf_used;
+static void pay_debt(lua_State *L, Binding *B) {
+  i64 debt = B->S.debt, used = ty_mem_stats().buf_used;
   i64 heap = (i64)lua_gc(L, LUA_GCCOUNT, 0) * 1024;
   i64 growth = TY_MIN(TY_MAX(LIVE_GROWTH, heap * HEAP_SHARE), LIVE_GROWTH_MAX);
-  H->S.debt = 0;
-  if (H->S.capture) return; /* no finaliser is to run; see lua_capture.c */
-  if (!H->cycling && used - H->live < TY_MAX(growth, H->live / 4)) {
-    H->live = TY_MIN(H->live, used);
+  B->S.debt = 0;
+  if (B->S.capture) return; /* no finaliser is to run; see lua_capture.c */
+  if (!B->cycling && used - B->live < TY_MAX(growth, B->live / 4)) {
+    B->live = TY_MIN(B->live, used);
     return;
   }
   if (lua_gc(L, LUA_GCISRUNNING, 0) == 0) return;
-  double share = (double)debt / (double)TY_MAX(TY_MAX(CYCLE_BYTES, growth / 3), H->live / 8);
+  double share = (double)debt / (double)TY_MAX(TY_MAX(CYCLE_BYTES, growth / 3), B->live / 8);
   double size = TY_MIN((double)heap / 1024 * TY_MIN(share, 2.0) + 1, 1 << 30);
-  H->cycling = !lua_gc(L, LUA_GCSTEP, (int)size);
-  if (!H->cycling) H->live = ty_mem_stats().buf_used;
+  B->cycling = !lua_gc(L, LUA_GCSTEP, (int)size);
+  if (!B->cycling) B->live = ty_mem_stats().buf_used;
 }
 
 bool ty_lua_reclaim(lua_State *L, State *S) {
-  Host *H = (Host *)S;
+  Binding *B = (Binding *)S;
   if (!S->memory || S->capture || lua_gc(L, LUA_GCISRUNNING, 0) == 0) return false;
   S->memory = false;
   lua_gc(L, LUA_GCCOLLECT, 0);
   ty_buf_trim(0);
-  H->cycling = false;
-  H->live = ty_mem_stats().buf_used;
+  B->cycling = false;
+  B->live = ty_mem_stats().buf_used;
   return true;
 }
 
-Tensor *ty_lua_push(lua_State *L) { return ty_lua_push_in(L, ty_lua_host(L)); }
+Tensor *ty_lua_push(lua_State *L) { return ty_lua_push_in(L, ty_lua_binding(L)); }
 
-Tensor *ty_lua_push_in(lua_State *L, Host *H) {
-  if (TY_UNLIKELY(H->S.debt >= LOOK_BYTES)) pay_debt(L, H);
+Tensor *ty_lua_push_in(lua_State *L, Binding *B) {
+  if (TY_UNLIKELY(B->S.debt >= LOOK_BYTES)) pay_debt(L, B);
   Handle *h = (Handle *)lua_newuserdata(L, sizeof *h);
   h->t.st = NULL;
   h->t.detached = false;
   h->t.origin = 0;
-  h->mark = ty_lua_mark(H);
+  h->mark = ty_lua_mark(B);
   h->scope = NULL;
-  H->handles++;
+  B->handles++;
   lua_pushvalue(L, lua_upvalueindex(2));
   lua_setmetatable(L, -2);
-  if (TY_UNLIKELY(H->scope)) ty_lua_scope_add(L, H, h);
+  if (TY_UNLIKELY(B->scope)) ty_lua_scope_add(L, B, h);
   return &h->t;
 }

@@ -23,13 +23,13 @@ void ty_lua_wake(lua_State *L, const Session *s) {
 }
 
 Capture *ty_lua_capture(lua_State *L) {
-  Host *H = ty_lua_host(L);
-  if (H->S.capture) ty_lua_hush(L, H->session);
-  return H->S.capture;
+  Binding *B = ty_lua_binding(L);
+  if (B->S.capture) ty_lua_hush(L, B->session);
+  return B->S.capture;
 }
 
-void ty_lua_hook_ran(lua_State *L, Host *H) {
-  Session *s = H->session;
+void ty_lua_hook_ran(lua_State *L, Binding *B) {
+  Session *s = B->session;
   if (!s || s->ended) return;
   if (!lua_gc(L, LUA_GCISRUNNING, 0)) s->collects = false; /* the hook stopped it */
   ty_lua_hush(L, s);

@@ -9,7 +9,7 @@
 static Mode *push_is_mode(lua_State *L) {
   bool is = lua_type(L, 1) == LUA_TUSERDATA && lua_getmetatable(L, 1);
   if (is) {
-    lua_rawgeti(L, LUA_REGISTRYINDEX, ty_lua_host(L)->mode_meta);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, ty_lua_binding(L)->mode_meta);
     is = lua_rawequal(L, -1, -2);
   }
   lua_pushboolean(L, is);
@@ -25,7 +25,7 @@ static Mode *check_mode(lua_State *L) {
 /* leave(mode) */
 static int modes_leave(lua_State *L) {
   Mode *m = check_mode(L);
-  ty_lua_apart(L, ty_lua_host(L));
+  ty_lua_apart(L, ty_lua_binding(L));
   ty_lua_mode_close(L, m);
   return 0;
 }

@@ -9,15 +9,15 @@
 
 /* Whether the running function stands in the middle of another one of ours, as in a finaliser or a
 ** metamethod: what that works on must stay. */
-static bool inside_ours(lua_State *L, const Host *H) {
+static bool inside_ours(lua_State *L, const Binding *B) {
   lua_Debug ar;
   /* Lua's collector does not run in finalisers, and counts as stopped there, unless one restarts it. */
   bool may_be_finaliser = lua_gc(L, LUA_GCISRUNNING, 0) != 1;
   for (int level = 1; level < FRAMES_MAX; level++) {
-    if (!lua_getstack(L, level, &ar)) return L == H->aside; /* what it interrupts is not seen */
+    if (!lua_getstack(L, level, &ar)) return L == B->aside; /* what it interrupts is not seen */
     lua_getinfo(L, "f", &ar);
     lua_CFunction fn = lua_tocfunction(L, -1);
-    bool ours = fn && lua_getupvalue(L, -1, 1) && lua_touserdata(L, -1) == H;
+    bool ours = fn && lua_getupvalue(L, -1, 1) && lua_touserdata(L, -1) == B;
     lua_settop(L, 1);
     if (ours) return may_be_finaliser || !ty_lua_is_caller(fn);
   }
@@ -28,8 +28,8 @@ static int l_release(lua_State *L) {
   Tensor *t = ty_lua_test(L, 1);
   if (!t) ty_lua_check(L, "release", 1);
   lua_settop(L, 1);
-  ty_lua_apart(L, ty_lua_host(L));
-  if (inside_ours(L, ty_lua_host(L))) return 0;
+  ty_lua_apart(L, ty_lua_binding(L));
+  if (inside_ours(L, ty_lua_binding(L))) return 0;
   ty_lua_scope_forget((Handle *)t);
   ty_tensor_release(t);
   return 0;

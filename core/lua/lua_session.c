@@ -14,8 +14,8 @@
 
 #define STEPS_MOST 1000 /* of the collector, to the end of a cycle; 20 finalisers each */
 
-bool ty_lua_session_begin(lua_State *L, Host *H, Session *s) {
-  State *S = &H->S;
+bool ty_lua_session_begin(lua_State *L, Binding *B, Session *s) {
+  State *S = &B->S;
   Lazy like = {.thread = L, .pinned = &s->protect};
   *s = (Session){.L = L, .hushed = -1};
   s->lazy = ty_lazy_open(S, &like);
@@ -24,42 +24,42 @@ bool ty_lua_session_begin(lua_State *L, Host *H, Session *s) {
     ty_lazy_abandon(S, s->lazy);
     return false;
   }
-  s->entered = H->entered;
+  s->entered = B->entered;
   s->collects = lua_gc(L, LUA_GCISRUNNING, 0) != 0;
   ty_lua_hush(L, s);
-  H->session = s;
+  B->session = s;
   return true;
 }
 
 /* Cannot fail: it runs while errors are on their way. */
-static void end(lua_State *L, Host *H, Session *s, SessionEnd by) {
-  State *S = &H->S;
+static void end(lua_State *L, Binding *B, Session *s, SessionEnd by) {
+  State *S = &B->S;
   if (s->ended) return;
   s->ended = by;
-  ty_lua_modes_cut(L, H, s->entered);
+  ty_lua_modes_cut(L, B, s->entered);
   ty_capture_end(S);
   ty_lazy_abandon(S, s->lazy);
   if (by != ENDED_BY_FINALISER) ty_lua_wake(L, s);
 }
 
-void ty_lua_session_done(lua_State *L, Host *H) {
-  Session *s = H->session;
-  H->session = NULL;
-  end(L, H, s, ENDED);
+void ty_lua_session_done(lua_State *L, Binding *B) {
+  Session *s = B->session;
+  B->session = NULL;
+  end(L, B, s, ENDED);
 }
 
-void ty_lua_session_enter(lua_State *L, Host *H) {
-  Session *s = H->session;
+void ty_lua_session_enter(lua_State *L, Binding *B) {
+  Session *s = B->session;
   bool finaliser = lua_gc(L, LUA_GCISRUNNING, 0) == 0;
-  if (finaliser) end(L, H, s, ENDED_BY_FINALISER);
-  else if (L != s->L || ty_lua_in_hook(L, &s->protect)) end(L, H, s, ENDED_BY_HOOK);
+  if (finaliser) end(L, B, s, ENDED_BY_FINALISER);
+  else if (L != s->L || ty_lua_in_hook(L, &s->protect)) end(L, B, s, ENDED_BY_HOOK);
   else if (s->ended) luaL_error(L, "the session has ended");
   else ty_lua_hush(L, s);
 }
 
-void ty_lua_session_close(lua_State *L, Host *H, Session *s) {
-  end(L, H, s, ENDED);
-  H->session = NULL;
+void ty_lua_session_close(lua_State *L, Binding *B, Session *s) {
+  end(L, B, s, ENDED);
+  B->session = NULL;
   if (s->ended == ENDED_BY_FINALISER) ty_lua_wake(L, s);
   /* The finalisers that wait would end the next session, too. */
   for (int n = 0; s->ended == ENDED_BY_FINALISER && s->collects && n < STEPS_MOST; n++)

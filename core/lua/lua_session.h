@@ -23,15 +23,15 @@ typedef struct Session {
 } Session;
 
 /* False: out of memory. */
-bool ty_lua_session_begin(lua_State *L, Host *H, Session *s);
+bool ty_lua_session_begin(lua_State *L, Binding *B, Session *s);
 /* It ends, if it has not, and is let go of. Cannot fail. */
-void ty_lua_session_close(lua_State *L, Host *H, Session *s);
+void ty_lua_session_close(lua_State *L, Binding *B, Session *s);
 
 /* lua_hush.c: Lua's collector waits from now on; it goes on as before. */
 void ty_lua_hush(lua_State *L, Session *s);
 void ty_lua_wake(lua_State *L, const Session *s);
 
 /* The capture has become a trace: what comes now is recorded no more. */
-void ty_lua_session_done(lua_State *L, Host *H);
+void ty_lua_session_done(lua_State *L, Binding *B);
 
 #endif

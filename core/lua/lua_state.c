@@ -1,7 +1,7 @@
 /*
 ** lua_state.c -- what every function of the binding stands on: errors at the user's file:line, tensors and numbers
 ** among its arguments, documented functions.
-** In: the Lua stack; upvalue 1 of each function is the Host, upvalue 2 the tensors' metatable. Out: values, or
+** In: the Lua stack; upvalue 1 of each function is the Binding, upvalue 2 the tensors' metatable. Out: values, or
 ** functions in tables. Fails by Lua errors, raised when nothing is half built.
 */
 #include <stdarg.h>
@@ -14,17 +14,17 @@
 
 /* Whether a chunk is one of ours (also generated ones, named "=(tycho)"): its errors are reported
 ** where the user called it. */
-bool ty_lua_is_ours(const Host *H, const char *source) {
-  return (H->home[0] && !strncmp(source, H->home, strlen(H->home))) ||
+bool ty_lua_is_ours(const Binding *B, const char *source) {
+  return (B->home[0] && !strncmp(source, B->home, strlen(B->home))) ||
          !strncmp(source, "=(tycho)", 8);
 }
 
 /* Pushes "file:line: " of the nearest Lua function that is not ours, or "". */
-static void push_where(lua_State *L, const Host *H) {
+static void push_where(lua_State *L, const Binding *B) {
   lua_Debug ar;
   for (int level = 0; lua_getstack(L, level, &ar); level++) {
     lua_getinfo(L, "Sl", &ar);
-    if (*ar.what == 'C' || ty_lua_is_ours(H, ar.source)) continue;
+    if (*ar.what == 'C' || ty_lua_is_ours(B, ar.source)) continue;
     if (ar.currentline <= 0) break; /* stripped: it has no lines */
     lua_pushfstring(L, "%s:%d: ", ar.short_src, ar.currentline);
     return;
@@ -32,14 +32,14 @@ static void push_where(lua_State *L, const Host *H) {
   lua_pushliteral(L, "");
 }
 
-static int raise_text(lua_State *L, const Host *H, const char *text) {
-  push_where(L, H);
+static int raise_text(lua_State *L, const Binding *B, const char *text) {
+  push_where(L, B);
   lua_pushstring(L, text);
   lua_concat(L, 2);
   return lua_error(L);
 }
 
-int ty_lua_fail(lua_State *L, State *S) { return raise_text(L, (Host *)S, S->err); }
+int ty_lua_fail(lua_State *L, State *S) { return raise_text(L, (Binding *)S, S->err); }
 
 int ty_lua_error(lua_State *L, const char *fmt, ...) {
   char text[ERR_MAX];
@@ -47,7 +47,7 @@ int ty_lua_error(lua_State *L, const char *fmt, ...) {
   va_start(ap, fmt);
   vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
-  return raise_text(L, ty_lua_host(L), text);
+  return raise_text(L, ty_lua_binding(L), text);
 }
 
 const char *ty_lua_show(lua_State *L, int i) {
@@ -82,7 +82,7 @@ const char *ty_lua_nearest(lua_State *L, const char *name, int t) {
 
 /* --- tensors on the stack */
 
-Tensor *ty_lua_test(lua_State *L, int i) { return ty_lua_test_in(L, ty_lua_host(L), i); }
+Tensor *ty_lua_test(lua_State *L, int i) { return ty_lua_test_in(L, ty_lua_binding(L), i); }
 
 Tensor *ty_lua_check(lua_State *L, const char *who, int i) {
   Tensor *t = ty_lua_test(L, i);

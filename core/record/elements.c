@@ -30,7 +30,7 @@ static const void *tensor_window(State *S, const Tensor *x) {
 
 const void *ty_tensor_read(State *S, const Tensor *x) {
   Storage *st = x->st;
-  if (TY_UNLIKELY(st->many != NULL)) return ty_vmap_refuse(S);
+  if (TY_UNLIKELY(st->batched != NULL)) return ty_vmap_refuse(S);
   if (TY_UNLIKELY(S->capture != NULL) && (st->recording || !ty_capture_is_fresh(S, st))) {
     ty_capture_refuse(S, "reads the elements of a tensor");
     return NULL;
@@ -41,7 +41,7 @@ const void *ty_tensor_read(State *S, const Tensor *x) {
 
 void *ty_tensor_write(State *S, const Tensor *x) {
   Storage *st = x->st;
-  if (TY_UNLIKELY(st->many != NULL)) return ty_vmap_refuse(S);
+  if (TY_UNLIKELY(st->batched != NULL)) return ty_vmap_refuse(S);
   if (TY_UNLIKELY(S->capture != NULL) && (st->recording || !ty_capture_is_fresh(S, st))) {
     ty_capture_refuse(S, "writes the elements of a tensor one by one");
     return NULL;

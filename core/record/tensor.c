@@ -238,37 +238,37 @@ void ty_storage_settle(Storage *st, Buffer *buf) {
 }
 
 /* Lets go of the examples' values. */
-void ty_many_free(Many *m) {
+void ty_batched_free(Batched *m) {
   ty_tensor_release(&m->t);
   ty_mem_free(m);
 }
 
 /* Apart from its callers, where it is rare: they save fewer registers. */
-__attribute__((noinline)) static void many_drop(Storage *st) {
-  Many *m = st->many;
-  st->many = NULL;
-  ty_many_free(m);
+__attribute__((noinline)) static void batched_drop(Storage *st) {
+  Batched *m = st->batched;
+  st->batched = NULL;
+  ty_batched_free(m);
 }
 
 void ty_storage_drop(Storage *st) {
   if (!st || --st->refs) return;
   Recording *b = st->recording;
   if (b) storage_unlink(st);
-  if (TY_UNLIKELY(st->twin != NULL)) st->twin->twin = NULL;
+  if (TY_UNLIKELY(st->snapshot != NULL)) st->snapshot->snapshot = NULL;
   if (TY_UNLIKELY(st->tape != NULL)) ty_record_drop(st->tape);
-  if (TY_UNLIKELY(st->many != NULL)) many_drop(st);
+  if (TY_UNLIKELY(st->batched != NULL)) batched_drop(st);
   ty_buffer_drop(st->buf);
   block_drop(st->S, st);
   if (b) ty_recording_drop(b->S, b);
 }
 
 void ty_storage_touch(Storage *st) {
-  Storage *twin = st->twin;
+  Storage *snapshot = st->snapshot;
   if (TY_LIKELY(!twin) || st->frozen) return;
-  st->twin = twin->twin = NULL;
+  st->snapshot = twin->snapshot = NULL;
   twin->stale = true;
   ty_storage_settle(twin, NULL);
-  if (TY_UNLIKELY(twin->many != NULL)) many_drop(twin);
+  if (TY_UNLIKELY(twin->batched != NULL)) batched_drop(twin);
 }
 
 /* --- records of the tape, which storages hold and which hold others */
