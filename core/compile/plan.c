@@ -630,6 +630,7 @@ static void step_routine(const Make *M, Pack *P, i32 gi) {
   }
   s->job->kind = root->op == OP_ARGSORT        ? JOB_SORT
                  : root->op == OP_SEARCHSORTED ? JOB_SEARCH
+                 : root->op == OP_POSITIONS    ? JOB_POSITIONS
                  : root->op == OP_TO           ? JOB_TO
                                                : JOB_SCATTER;
   s->job->node = root;

@@ -92,6 +92,7 @@ static bool bind_outputs(Bound *B, Buffer *const *now) {
     Buffer *y = own_buffer(B, k, now[k]);
     if (y) {
       ty_buffer_hold(y);
+      if (p->output[k].write == -1) y->born = ++B->S->stamps;
       B->careful = TY_MIN(B->careful, p->output[k].first);
     } else if (!(y = ty_buffer_new(B->S, ty_devices[p->output[k].device], p->output[k].bytes))) {
       return false;
@@ -159,7 +160,7 @@ static bool run_kernel(const Bound *B, const Step *s) {
   void *buf[MAX_OPERANDS];
   u64 scalar[MAX_OPERANDS * 2];
   gather(B, s, buf, scalar);
-  Run r = {.launch = s->launch, .buf = buf, .scalar = scalar};
+  Run r = {.launch = s->launch, .buf = buf, .scalar = scalar, .stream = &B->S->runs};
   return s->machine->run(s->kernel, &r);
 }
 
@@ -173,19 +174,20 @@ static bool run_job(const Bound *B, const Step *s, const char **err) {
     const char *b = (char *)buf[1] + s->job->start[1];
     panels = ty_panels_find(B->S->engine, in, s->job->gemm, b, s->panels);
   }
-  return ty_devices[s->device]->perform(s->job, buf, scalar, panels, err);
+  return ty_devices[s->device]->perform(s->job, buf, scalar, panels, &B->S->runs, err);
 }
 
 /* From one device to another. */
 static bool run_to(const Bound *B, const Step *s, const char **err) {
+  Stream *stream = &B->S->runs;
   const Device *from = ty_devices[B->p->slot[s->slot[0]].device], *to = ty_devices[s->device];
   const void *x = B->addr[s->slot[0]];
   void *y = B->addr[s->slot[1]];
   const i64 bytes = s->job->bytes;
   if (from == ty_cpu) return to->in(y, x, bytes, err);
-  if (to == ty_cpu) return from->out(y, x, bytes, err);
+  if (to == ty_cpu) return from->out(y, x, bytes, stream, err);
   void *stage = ty_buf_alloc(bytes);
-  bool ok = stage && from->out(stage, x, bytes, err) && to->in(y, stage, bytes, err);
+  bool ok = stage && from->out(stage, x, bytes, stream, err) && to->in(y, stage, bytes, err);
   ty_buf_free(stage, bytes);
   return ok;
 }
@@ -212,6 +214,7 @@ static bool run_away(const Bound *B, const Step *s, const char **err) {
   void *buf[MAX_OPERANDS] = {NULL};
   u64 scalar[MAX_OPERANDS * 2];
   Away y = {{NULL}, {NULL}, {0}};
+  Stream *stream = &B->S->runs;
   bool ok = true;
   gather(B, s, buf, scalar);
   for (int i = 0; i < s->noperands && ok; i++) {
@@ -220,13 +223,15 @@ static bool run_away(const Bound *B, const Step *s, const char **err) {
     int same = 0; /* an operand may be there twice, and what is written once */
     while (y.base[same] != y.base[i]) same++;
     if (same == i) {
-      ok = (y.copy[i] = ty_buf_alloc(y.bytes[i])) && d->out(y.copy[i], y.base[i], y.bytes[i], err);
+      ok = (y.copy[i] = ty_buf_alloc(y.bytes[i])) &&
+           d->out(y.copy[i], y.base[i], y.bytes[i], stream, err);
     }
     if (ok) buf[i] = (char *)y.copy[same] + ((char *)buf[i] - y.base[i]);
   }
   Run r = {.launch = s->launch, .buf = buf, .scalar = scalar};
   if (ok)
-    ok = s->job ? ty_cpu->perform(s->job, buf, scalar, NULL, err) : s->machine->run(s->kernel, &r);
+    ok = s->job ? ty_cpu->perform(s->job, buf, scalar, NULL, stream, err)
+                : s->machine->run(s->kernel, &r);
   for (int i = 0; i < s->noperands; i++)
     if (ok && s->writes >> i & 1 && B->addr[s->slot[i]]) {
       const i64 bytes = B->p->slot[s->slot[i]].bytes;
@@ -268,6 +273,15 @@ static bool run_timed(const Bound *B, const char **err) {
   return ok;
 }
 
+/* What a device could not compute is an error wherever it is read. */
+static bool has_faulty_input(const Bound *B) {
+  for (i32 i = 0; i < B->p->nslots; i++) {
+    const Slot *s = &B->p->slot[i];
+    if (s->kind == SLOT_INPUT && ty_buffer_is_faulty(B->S, B->b->input[s->k].buf)) return true;
+  }
+  return false;
+}
+
 static bool run_steps(const Bound *B) {
   const char *err = NULL;
   bool ok = true;
@@ -275,6 +289,7 @@ static bool run_steps(const Bound *B) {
   else
     for (i32 i = 0; i < B->p->nsteps && ok; i++) ok = run_step(B, &B->p->step[i], &err);
   if (ok) return true;
+  if (B->S->runs.failed) return ty_device_failed(B->S, ty_cpu, err);
   return err ? ty_fail(B->S, "run: %s", err) : ty_fail_memory(B->S, "run", 0);
 }
 
@@ -287,7 +302,9 @@ bool ty_exec_run(State *S, Plan *p, Recording *b, Buffer **outbuf) {
   if (!B.addr) return ty_fail_memory(S, "run", room);
   B.made = (Buffer **)(B.addr + p->nslots);
   ty_plan_hold(p);
-  bool ok = bind_arena(&B) && bind_outputs(&B, outbuf) && reserve(&B);
+  S->runs = (Stream){.run = ++S->stamps};
+  bool ok = !(TY_UNLIKELY(S->nfaults) && has_faulty_input(&B)) && bind_arena(&B) &&
+            bind_outputs(&B, outbuf) && reserve(&B);
   if (ok) {
     bind_slots(&B);
     if (TY_UNLIKELY(ty_guarded || p->apart)) ok = bind_apart(&B) && run_steps(&B), free_apart(&B);

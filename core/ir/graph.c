@@ -56,6 +56,7 @@ static int arg_parts(int op) {
       [OP_SCATTER_ADD] = A_K,
       [OP_ARGSORT] = A_K | A_K2,
       [OP_SEARCHSORTED] = A_K,
+      [OP_POSITIONS] = A_K | A_K2 | A_BITS,
       [OP_MATMUL] = A_K2,
       [OP_ATTEND] = A_K | A_K2 | A_BITS,
       [OP_ATTEND_GRAD] = A_K | A_K2 | A_BITS,
@@ -404,6 +405,10 @@ static const char *verify_move(const Graph *g, const Node *n) {
     if (memcmp(a->dims, b->dims, (size_t)(a->rank - 1) * sizeof(i64)))
       return "searchsorted: leading dims differ";
     return ty_type_same_dims(b, y) ? NULL : "searchsorted: wrong dims";
+  case OP_POSITIONS:
+    if (a->dtype != T_I64 || !ty_type_same_dims(a, y)) return "positions: wrong dims or dtype";
+    if (n->arg.k & ~1) return "positions: counts from neither 0 nor 1";
+    return (i64)n->arg.bits > 0 ? NULL : "positions: there are no places";
   case OP_TO: return ty_type_same_dims(a, y) ? NULL : "to: wrong dims";
   case OP_ATTEND:
   case OP_ATTEND_GRAD: return verify_attend(g, n);

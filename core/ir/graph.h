@@ -31,6 +31,8 @@
 **   ARGSORT       k = dim; k2 = SORT_*. Result 0-based
 **   SEARCHSORTED  operands: sorted [.., n], values [.., m], leading dims equal; k = SIDE_*.
 **                 0-based
+**   POSITIONS     of an index of i64 into `bits` places, which counts from k or, negative, from the end.
+**                 Where it names none, the position is 0 and the device has an error; k2 = its site (site.h)
 **   TO            the type's device is where to
 **   ATTEND*       k = 1: causal; k2 = the chance that a weight is dropped, of DROP_ONE; bits: scale, as an
 **                 element. Operands: q [.., n, d], k [.., m, d], v [.., m, dv], all with the same

@@ -294,6 +294,7 @@ static void push_state(lua_State *L) {
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, -2);
   if (!ty_engine_open(&H->S)) luaL_error(L, "tycho: %s", H->S.err);
+  H->S.where = ty_lua_where;
   H->closed = false;
   find_aside(L, H);
   lua_pushvalue(L, -1);

@@ -98,7 +98,7 @@ static int capture_session(lua_State *L) {
                                    [ENDED_BY_FINALISER] = "a finaliser uses tensors meanwhile"};
   State *S = ty_lua_enter(L);
   Host *H = (Host *)S;
-  Session s = {.L = L, .hushed = -1};
+  Session s = {.L = L, .hushed = -1, .located = LUA_NOREF};
   char why[ERR_MAX] = "";
   bool busy = S->open || H->session, hooked;
   luaL_checkudata(L, 1, ENTRY_META);
@@ -112,6 +112,7 @@ static int capture_session(lua_State *L) {
   if (H->session && s.ended) snprintf(why, sizeof why, "%s", by[s.ended]);
   end(L, H, &s, ENDED);
   H->session = NULL;
+  luaL_unref(L, LUA_REGISTRYINDEX, s.located);
   if (s.ended == ENDED_BY_FINALISER) wake_collector(L, &s);
   /* The finalisers that wait would end the next session, too. */
   for (int n = 0; s.ended == ENDED_BY_FINALISER && s.collects && n < STEPS_MOST; n++)
@@ -133,6 +134,27 @@ static int capture_reason(lua_State *L) {
   if (!c || !c->refused) return 0;
   lua_pushstring(L, c->why);
   return 1;
+}
+
+/* located(f): f() tells where the code stands that is evaluated in this session. */
+static int capture_located(lua_State *L) {
+  Session *s = ty_lua_host(L)->session;
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  lua_settop(L, 1);
+  if (s && s->located == LUA_NOREF) s->located = luaL_ref(L, LUA_REGISTRYINDEX);
+  return 0;
+}
+
+void ty_lua_where(const State *S, char *text, size_t n) {
+  const Host *H = (const Host *)S;
+  const Session *s = H->session;
+  const int top = lua_gettop(H->at);
+  ty_lua_line(H->at, H, text, n);
+  if (!s || s->located == LUA_NOREF || !lua_checkstack(H->at, 4)) return;
+  lua_rawgeti(H->at, LUA_REGISTRYINDEX, s->located);
+  if (!lua_pcall(H->at, 0, 1, 0) && lua_type(H->at, -1) == LUA_TSTRING)
+    snprintf(text, n, "%s", lua_tostring(H->at, -1));
+  lua_settop(H->at, top);
 }
 
 /* outside(tensor, slot) */
@@ -250,6 +272,7 @@ static int capture_is_native(lua_State *L) {
 void ty_lua_open_session(lua_State *L, int m) {
   static const luaL_Reg fns[] = {{"session", capture_session},
                                  {"reason", capture_reason},
+                                 {"located", capture_located},
                                  {"outside", capture_outside},
                                  {"symbols", capture_symbols},
                                  {"taken", capture_taken},

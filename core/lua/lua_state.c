@@ -39,23 +39,21 @@ bool ty_lua_is_ours(const Host *H, const char *source) {
          !strncmp(source, "=(tycho)", 8);
 }
 
-/* Pushes "file:line: " of the nearest Lua function that is not ours, or "". */
-static void push_where(lua_State *L, const Host *H) {
+void ty_lua_line(lua_State *L, const Host *H, char *text, size_t n) {
   lua_Debug ar;
+  *text = 0;
   for (int level = 0; lua_getstack(L, level, &ar); level++) {
     lua_getinfo(L, "Sl", &ar);
     if (*ar.what == 'C' || ty_lua_is_ours(H, ar.source)) continue;
-    if (ar.currentline <= 0) break; /* stripped: it has no lines */
-    lua_pushfstring(L, "%s:%d: ", ar.short_src, ar.currentline);
-    return;
+    if (ar.currentline > 0) snprintf(text, n, "%s:%d", ar.short_src, ar.currentline);
+    return; /* stripped: it has no lines */
   }
-  lua_pushliteral(L, "");
 }
 
 static int raise_text(lua_State *L, const Host *H, const char *text) {
-  push_where(L, H);
-  lua_pushstring(L, text);
-  lua_concat(L, 2);
+  char where[LUA_IDSIZE + 16];
+  ty_lua_line(L, H, where, sizeof where);
+  lua_pushfstring(L, *where ? "%s: %s" : "%s%s", where, text);
   return lua_error(L);
 }
 
@@ -108,6 +106,7 @@ State *ty_lua_enter_in(lua_State *L, Host *H) {
   if (TY_UNLIKELY(!H || H->closed)) ty_lua_error(L, "tycho: this Lua state is closing");
   State *S = &H->S;
   if (TY_UNLIKELY(S->interrupted && *S->interrupted)) ty_lua_error(L, "tycho: interrupted");
+  H->at = L;
   ty_lua_apart(L, H);
   ty_lua_follow(L, H);
   if (S->engine->compiled->lazy) ty_lua_sync(L, S);

@@ -8,6 +8,7 @@
 */
 #include <stdio.h>
 #include "record/record.h"
+#include "ir/site.h"
 #include "record/capture.h"
 #include "record/grad.h"
 #include "record/vmap.h"
@@ -54,6 +55,11 @@ static bool is_in_range(const State *S, const Tensor *index, i64 size, int base)
   return r.lo >= -size && r.hi < size + base && !gap;
 }
 
+/* Whether the index is checked by POSITIONS, as its device comes to it: one with a queue is not waited for. */
+static bool is_checked_later(const Tensor *index, i64 size) {
+  return index->type.device && size > 0;
+}
+
 /* Every index names one of `size` places, counted from `base` or, negative, from the end. Demands
  * its value where that is not known; a capture leaves it to later runs. */
 bool ty_record_check_index(State *S, const char *who, const Tensor *index, i64 size, int base,
@@ -63,6 +69,7 @@ bool ty_record_check_index(State *S, const char *who, const Tensor *index, i64 s
   if (!ty_is_int(d))
     return ty_fail(S, "%s: the index must be of integers, got %s%s", who, ty_dtypes[d].name,
                    ty_is_float(d) ? " (use :to(\"i64\"))" : "");
+  if (is_checked_later(index, size)) return true;
   if (S->capture && !index->st->recording && !ty_capture_is_fresh(S, index->st))
     return ty_capture_check(S, index, size, base, skip);
   Tensor from;
@@ -81,10 +88,20 @@ static bool check_index(State *S, const char *who, const Tensor *index, i64 size
   return ty_record_check_index(S, who, index, size, base, NULL);
 }
 
-/* 0-based positions of a checked index: i - base, or i + size where it is negative. */
-static i32 index_node(State *S, Recording *b, const Tensor *index, i64 size, int base) {
+/* 0-based positions of an index: i - base, or i + size where it is negative. */
+static i32 index_node(State *S, Recording *b, const char *who, const Tensor *index, i64 size,
+                      int base) {
   i32 i = ty_node_cast(b, ty_record_node(S, b, index), T_I64);
   if (i < 0) return -1;
+  if (is_checked_later(index, size) && !is_in_range(S, index, size, base)) {
+    char where[SHOWN] = "";
+    if (S->where) S->where(S, where, sizeof where);
+    Node n = ty_node_new(OP_POSITIONS, &b->g.node[i].type, i, -1, -1);
+    n.arg.k = base;
+    n.arg.k2 = ty_site(who, where);
+    n.arg.bits = (u64)size;
+    return ty_node_append(b, &n);
+  }
   Type t = b->g.node[i].type, cond = t;
   cond.dtype = T_BOOL;
   i32 zero = ty_node_scalar(b, T_I64, 0), n = ty_node_scalar(b, T_I64, (double)size);
@@ -127,7 +144,7 @@ bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const
     i32 a = ty_record_start(S, who, x, x->type.dtype, &b);
     if (a < 0) return false;
     if (!ty_record_settle(S, index)) return ty_record_cancel(S, b);
-    i32 i = index_node(S, b, index, x->type.dims[dim], base);
+    i32 i = index_node(S, b, who, index, x->type.dims[dim], base);
     if (i < 0) return ty_record_cancel_memory(S, b, who);
     Type t = index->type;
     t.dtype = x->type.dtype;
@@ -161,7 +178,7 @@ bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int d
     i32 a = ty_record_start(S, who, x, x->type.dtype, &b);
     if (a < 0) return false;
     if (!ty_record_settle(S, index) || !ty_record_settle(S, src)) return ty_record_cancel(S, b);
-    i32 i = index_node(S, b, index, x->type.dims[dim], base);
+    i32 i = index_node(S, b, who, index, x->type.dims[dim], base);
     i32 v = ty_node_cast(b, ty_record_node(S, b, src), x->type.dtype);
     if (i < 0 || v < 0) return ty_record_cancel_memory(S, b, who);
     Node n = ty_node_new(op, &b->g.node[a].type, a, i, v);

@@ -33,6 +33,32 @@ bool ty_fail_memory(State *S, const char *who, i64 bytes) {
   return false;
 }
 
+/* --- errors that devices tell later */
+
+bool ty_device_failed(State *S, const Device *d, const char *err) {
+  Fault *f = S->fault, *last = &f[S->nfaults];
+  ty_fail(S, "%s%s%s", S->runs.failed ? "" : d->name, S->runs.failed ? "" : ": ", err);
+  if (S->nfaults == FAULTS) { /* the oldest two become one */
+    f[1].from = f[0].from;
+    memmove(f, f + 1, (FAULTS - 1) * sizeof *f);
+    last--;
+  } else {
+    S->nfaults++;
+  }
+  last->from = S->runs.failed;
+  last->to = S->stamps;
+  memcpy(last->text, S->err, sizeof last->text);
+  return false;
+}
+
+bool ty_buffer_is_faulty(State *S, const Buffer *b) {
+  if (TY_LIKELY(!S->nfaults) || b->device == ty_cpu) return false;
+  for (int i = 0; i < S->nfaults; i++)
+    if (b->born > S->fault[i].from && b->born <= S->fault[i].to)
+      return ty_fail(S, "%s", S->fault[i].text), true;
+  return false;
+}
+
 /* --- blocks: storages and buffers come and go with every operation */
 
 static void *block_new(State *S) {
@@ -74,7 +100,7 @@ Buffer *ty_buffer_new(State *S, const Device *d, i64 bytes) {
     return NULL;
   }
   *b = (Buffer){.S = S, .refs = 1, .bytes = bytes, .device = d, .data = data};
-  b->stamp = ++S->stamps;
+  b->stamp = b->born = ++S->stamps;
   S->debt += bytes;
   return b;
 }
@@ -82,6 +108,7 @@ Buffer *ty_buffer_new(State *S, const Device *d, i64 bytes) {
 Buffer *ty_buffer_copy(State *S, const Buffer *b) {
   const char *err = NULL;
   Buffer *y = ty_buffer_new(S, b->device, b->bytes);
+  if (y) y->born = b->born;
   if (!y || !b->bytes || b->device->across(y->data, b->data, b->bytes, &err)) return y;
   ty_fail(S, "%s: %s", b->device->name, err);
   ty_buffer_drop(y);
@@ -355,6 +382,7 @@ static void *tensor_address(const Tensor *x) {
 const void *ty_buffer_read(State *S, const Buffer *b, i64 from, i64 bytes) {
   enum { WHOLE = 64 << 10 };
   if (TY_LIKELY(b->device == ty_cpu)) return (const char *)b->data + from;
+  if (TY_UNLIKELY(ty_buffer_is_faulty(S, b))) return NULL;
   for (int i = 0; i < WINDOWS; i++) {
     const Window *w = &S->window[i];
     if (w->data && w->stamp == b->stamp && w->from <= from && from + bytes <= w->from + w->bytes)
@@ -368,9 +396,10 @@ const void *ty_buffer_read(State *S, const Buffer *b, i64 from, i64 bytes) {
     ty_fail_memory(S, "read", y.bytes);
     return NULL;
   }
-  if (!b->device->out(y.data, (const char *)b->data + y.from, y.bytes, &err)) {
+  S->runs.failed = 0;
+  if (!b->device->out(y.data, (const char *)b->data + y.from, y.bytes, &S->runs, &err)) {
     ty_mem_free(y.data);
-    ty_fail(S, "%s: %s", b->device->name, err);
+    ty_device_failed(S, b->device, err);
     return NULL;
   }
   *w = y;

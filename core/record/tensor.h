@@ -32,6 +32,7 @@ typedef struct Buffer {
   bool exposed; /* its address left: contents may change or be read at any time */
   bool kept;    /* the engine keeps something made from the contents */
   u64 stamp;    /* of its contents: no others of the State's buffers ever have it */
+  u64 born;     /* the stamp that it had first: what it holds was made then, or written into it since */
   u64 seen;     /* a walk's own: see trace.c */
   i64 bytes;
   const Device *device;
@@ -98,6 +99,13 @@ typedef struct Given {
 
 #define ERR_MAX 512
 
+/* An error that a device told later. Buffers that were born in between hold nothing. */
+#define FAULTS 4
+typedef struct Fault {
+  u64 from, to;
+  char text[ERR_MAX];
+} Fault;
+
 /* Bytes of a buffer of another device, copied to be read here. The stamp tells their contents. */
 #define WINDOWS 8
 typedef struct Window {
@@ -133,6 +141,9 @@ struct State {
   u64 record_seq;
   Record *dead_records; /* being freed */
   Capture *capture;     /* not NULL: operations are recorded for later calls, nothing is computed */
+  Stream runs;
+  Fault fault[FAULTS];
+  int nfaults;
   Window window[WINDOWS];
   u32 windows;  /* opened so far */
   Level *level; /* the innermost vmap that runs */
@@ -144,11 +155,18 @@ struct State {
   void (*recorded)(State *S, const Recording *b, i32 node);
   /* An eager map or product that needs no graph: true with the result in y; false: take the road. */
   bool (*quick)(State *S, int op, int n, const Given *src, Tensor *y);
+  /* "file:line" of the user's code that runs, "" when unknown. */
+  void (*where)(const State *S, char *text, size_t n);
   /* The contents of a buffer of which something is kept are no more. */
   void (*forget)(State *S, Buffer *b);
   const volatile int *interrupted;
   struct Engine *engine;
 };
+
+/* Notes and says what a device told: always false. What runs since then have made is of no value. */
+bool ty_device_failed(State *S, const Device *d, const char *err);
+/* Whether the buffer holds what a device could not compute; S->err says why. */
+bool ty_buffer_is_faulty(State *S, const Buffer *b);
 
 /* Says what went wrong in S->err; always false, so `return ty_fail(...)`. */
 bool ty_fail(State *S, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
