@@ -9,7 +9,7 @@
 **   seed says (FAR_SEED). Among those that stand there it takes any that shares no block of memory with one before it.
 ** - memory that was just allocated or freed is poison. Who does not wait for a copy, or reads what was never
 **   written, reads that.
-** - FAR_REFUSES lists what it refuses: product attend sort search scatter copy; kernel: every third program.
+** - FAR_REFUSES lists what it refuses: product attend sort search positions scatter copy; kernel: every third program.
 */
 #define _GNU_SOURCE
 #include <lua.h>
@@ -67,7 +67,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
 static Command *first, **last = &first;
 static Command last_resort; /* where memory has run out, commands go one by one */
-static int queued, waiting, patience;
+static int queued, waiting, patience, waits;
 static bool busy, started;
 static struct Trouble { /* the error word of each stream */
   Stream *stream;
@@ -190,7 +190,7 @@ static void *work(void *arg) {
 /* All that stands in the queue. */
 static void finish(void) {
   pthread_mutex_lock(&lock);
-  waiting++;
+  waiting++, waits++;
   pthread_cond_signal(&wanted);
   while (first || busy) pthread_cond_wait(&done, &lock);
   waiting--;
@@ -384,8 +384,11 @@ static size_t far_bytes(const Kernel *k) { return sizeof *k + k->machine->bytes(
 /* --- jobs */
 
 static bool far_takes(const Job *j) {
-  static const char *const names[JOB_COUNT] = {"product", "attend",  "sort",
-                                               "search",  "scatter", "copy"};
+  static const char *const names[JOB_COUNT] = {
+      [JOB_PRODUCT] = "product",     [JOB_ATTEND] = "attend",
+      [JOB_SORT] = "sort",           [JOB_SEARCH] = "search",
+      [JOB_POSITIONS] = "positions", [JOB_SCATTER] = "scatter",
+      [JOB_COPY] = "copy",           [JOB_TO] = "to"};
   return !j->blas && !strstr(refuses(), names[j->kind]);
 }
 
@@ -460,7 +463,13 @@ static int l_touch(lua_State *L) {
   return 1;
 }
 
-/* Gives touch(). */
+/* waits(): how often somebody has waited for the queue. */
+static int l_waits(lua_State *L) {
+  lua_pushinteger(L, waits);
+  return 1;
+}
+
+/* Gives touch and waits. */
 __attribute__((visibility("default"))) int luaopen_far(lua_State *L) {
   DeviceRegister *add;
   const char *err = NULL;
@@ -471,5 +480,6 @@ __attribute__((visibility("default"))) int luaopen_far(lua_State *L) {
   if (!front && !open_memory()) return luaL_error(L, "far: no memory");
   if (!(cpu = add(DEVICE_VERSION, &far, &err))) return luaL_error(L, "far: %s", err);
   lua_pushcfunction(L, l_touch);
-  return 1;
+  lua_pushcfunction(L, l_waits);
+  return 2;
 }

@@ -92,11 +92,121 @@ describe("a tensor on another device", function()
     end
   end)
 
-  probe("names an index that is out of range", function()
-    local x = ty.ones(3, { device = "far" })
-    raises("index 4 at %(2%) is out of range", function()
-      return x:gather(1, ty.tensor({ 1, 4 }, { dtype = "i64", device = "far" }))
+end)
+
+describe("an index that is out of range", function()
+  local where = " %(" .. debug.getinfo(1, "S").short_src:gsub("%p", "%%%0") .. ":%d+%)"
+  local here, good, bad
+  if far.loaded then
+    here, good = { device = "far" }, ty.tensor({ 1, 3, 2 }, { dtype = "i64", device = "far" })
+    bad = ty.tensor({ 1, -4, 9 }, { dtype = "i64", device = "far" })
+  end
+  local message = "index %-4 at %(2%) is out of range 1%.%.3" .. where
+
+  probe("is not waited for, and raised by the next read with its operation and line, then by each read of what it spoilt",
+    function()
+      local x = ty.ones(3, here)
+      local before = far.waits()
+      local y = x:gather(1, bad)
+      local z = (y * 2):sum()
+      x:scatter(1, good, y)
+      assert.equal(before, far.waits())
+      raises("gather: " .. message, function() return z:item() end)
+      for _ = 1, 2 do
+        raises("gather: " .. message, function() return y:get(1) end)
+        raises("gather: " .. message, function() return (z + 1):item() end)
+        raises("gather: " .. message, function() return (y:reshape(3, 1):matmul(ty.ones(1, 2, here))):to "cpu" end)
+        raises("gather: " .. message, function() return ty.compile(function(v) return v + 1 end)(y) end)
+      end
+      assert.equal(3, x:sum():item())
+      assert.equal(6, x:gather(1, good):mul(2):sum():item())
     end)
+
+  probe("is raised by synchronize, once", function()
+    ty.ones(3, here):gather(1, bad)
+    raises("gather: " .. message, ty.synchronize)
+    ty.synchronize()
+  end)
+
+  probe("leaves what was there before as it is, whatever was asked for since, and every read of other results raises", function()
+    local x, w = ty.ones(3, here), ty.zeros(3, here)
+    w:add_(1)
+    local y = x:gather(1, bad)
+    w:add_(y)
+    w:add_(5)
+    local new = w * 2
+    raises(message, ty.synchronize)
+    same(ty.ones(3), w)
+    raises(message, function() return new:get(1) end)
+    w:add_(5)
+    same(ty.full({ 3 }, 6), w)
+  end)
+
+  probe("gives more errors, each with its own", function()
+    local list = {}
+    for i = 1, 100 do
+      local x = ty.full({ 3 }, i, here)
+      list[i] = { x, x:gather(1, ty.tensor({ 3 + i }, { dtype = "i64", device = "far" })) }
+      if i % 3 > 0 then assert.falsy(pcall(ty.synchronize)) end
+    end
+    for i, pair in ipairs(list) do
+      local first = i % 3 == 1 and i > 1 and i - 1 or i -- two are told as one
+      raises("index " .. 3 + first .. " at", function() return pair[2]:item() end)
+      if first == i then assert.equal(3 * i, pair[1]:sum():item()) end
+    end
+  end)
+
+  probe("is seen by compiled functions as by eager ones, which are not left for it", function()
+    local function step(w, x, i)
+      w:mul_(2)
+      w:add_(x:index_select(1, i))
+      return w:sum()
+    end
+    local c = ty.compile(step)
+    local w, v, x = ty.ones(3, here), ty.ones(3, here), ty.ones(3, here)
+    for _ = 1, 3 do
+      c(w, x, good)
+      step(v, x, good)
+    end
+    same(w:to "cpu", v)
+    local before, skips = far.waits(), ty.explain(c).skips
+    local y = c(w, x, bad)
+    c(w, x, good)
+    assert.equal(before, far.waits())
+    assert.equal(skips + 2, ty.explain(c).skips)
+    raises("index_select: " .. message, function() return y:item() end)
+    same(v:to "cpu", w)
+    c(w, x, good)
+    step(v, x, good)
+    same(v:to "cpu", w)
+  end)
+
+  probe("is an error at once where there are no places", function()
+    raises("index 1 at %(1%) is out of range", function()
+      return ty.zeros(0, here):gather(1, ty.tensor({ 1 }, { dtype = "i64", device = "far" }))
+    end)
+  end)
+
+  probe("is found where the device refuses to look, by the CPU", function()
+    assert.equal("false\tgather: index 9 at (1) is out of range 1..3\n", (run("FAR_REFUSES=positions", [[
+      require "spec.far"
+      local ty = require "tycho"
+      ty.device "far"
+      local ok, message = pcall(function()
+        return ty.ones(3):gather(1, ty.tensor({ 9 }, { dtype = "i64" })):item()
+      end)
+      print(ok, (message:gsub("^.*: gather", "gather"):gsub(" %(/.*$", "")))]])))
+  end)
+
+  probe("that a loss ignores is none", function()
+    local labels = { 2, -100, 1 }
+    local function loss(device)
+      return ty.cross_entropy(ty.arange(9):reshape(3, 3):to(device):to "f32",
+        ty.tensor(labels, { dtype = "i64", device = device }), { ignore_index = -100 })
+    end
+    assert.equal(loss("cpu"):item(), loss("far"):item())
+    labels[2] = 4
+    raises("index 4 at %(2, 1%) is out of range 1%.%.3", function() return loss("far"):item() end)
   end)
 end)
 

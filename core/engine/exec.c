@@ -54,6 +54,13 @@ static u8 *wanted_later(const Plan *p, const Recording *b) {
   return mark;
 }
 
+/* Whether nobody else holds what output o would be written into. */
+static bool is_sole(const Recording *b, const Output *o, const Buffer *y) {
+  if (!y || y->foreign || y->exposed || y->bytes != o->bytes) return false;
+  if (!b->lent) return y->refs == o->pins + (o->write != -1);
+  return o->write != -1 && y->refs == 1; /* what lives only in the recording cannot be told */
+}
+
 /* The buffer that output k may take over, or NULL: `now` is that of the storage it is written
 ** to. */
 static Buffer *own_buffer(Bound *B, i32 k, Buffer *now) {
@@ -63,12 +70,7 @@ static Buffer *own_buffer(Bound *B, i32 k, Buffer *now) {
   if (!o->inplace) return NULL;
   i32 input = o->write == -1 ? o->donor : o->write;
   Buffer *y = o->write == -1 ? b->input[input].buf : now;
-  if (!y || y->foreign || y->exposed || y->bytes != o->bytes) return NULL;
-  if (b->lent) { /* what lives only in the recording cannot be told: only what is written itself */
-    if (o->write == -1 || y->refs != 1) return NULL;
-  } else if (y->refs != o->pins + (o->write != -1)) {
-    return NULL;
-  }
+  if (!is_sole(b, o, y)) return NULL;
   if (o->write >= 0 && y != b->input[input].buf) return NULL;
   if (o->donor >= 0 && b->input[o->donor].offset != o->at) return NULL;
   if (input < 0 || !b->waiting) return y;
@@ -273,6 +275,24 @@ static bool run_timed(const Bound *B, const char **err) {
   return ok;
 }
 
+/* Where a device may find an error as it runs, tensors that are written keep their buffers: new contents are copied
+** into them, which the device leaves undone then. */
+static void copy_written(Bound *B, Buffer *const *now) {
+  const char *err = NULL;
+  for (i32 k = 0; k < B->p->noutputs; k++) {
+    const Output *o = &B->p->output[k];
+    Buffer *y = o->write == -1 ? NULL : now[k], *made = B->made[k];
+    if (!y || y == made || !o->device || y->device != made->device || !is_sole(B->b, o, y))
+      continue;
+    const Job job = {.kind = JOB_COPY, .noperands = 2, .bytes = o->bytes};
+    void *const buf[2] = {made->data, y->data};
+    if (!y->device->takes(&job) || !y->device->perform(&job, buf, NULL, NULL, &B->S->runs, &err))
+      continue;
+    ty_buffer_drop(made);
+    B->made[k] = ty_buffer_hold(y);
+  }
+}
+
 /* What a device could not compute is an error wherever it is read. */
 static bool has_faulty_input(const Bound *B) {
   for (i32 i = 0; i < B->p->nslots; i++) {
@@ -282,12 +302,13 @@ static bool has_faulty_input(const Bound *B) {
   return false;
 }
 
-static bool run_steps(const Bound *B) {
+static bool run_steps(Bound *B, Buffer *const *now) {
   const char *err = NULL;
   bool ok = true;
   if (TY_UNLIKELY(B->S->engine->dump & (DUMP_PROFILE | 1u << ('t' - 'a')))) ok = run_timed(B, &err);
   else
     for (i32 i = 0; i < B->p->nsteps && ok; i++) ok = run_step(B, &B->p->step[i], &err);
+  if (ok && B->p->checks) copy_written(B, now);
   if (ok) return true;
   if (B->S->runs.failed) return ty_device_failed(B->S, ty_cpu, err);
   return err ? ty_fail(B->S, "run: %s", err) : ty_fail_memory(B->S, "run", 0);
@@ -303,12 +324,13 @@ bool ty_exec_run(State *S, Plan *p, Recording *b, Buffer **outbuf) {
   B.made = (Buffer **)(B.addr + p->nslots);
   ty_plan_hold(p);
   S->runs = (Stream){.run = ++S->stamps};
-  bool ok = !(TY_UNLIKELY(S->nfaults) && has_faulty_input(&B)) && bind_arena(&B) &&
+  bool ok = !(TY_UNLIKELY(S->nfaults || S->lost) && has_faulty_input(&B)) && bind_arena(&B) &&
             bind_outputs(&B, outbuf) && reserve(&B);
   if (ok) {
     bind_slots(&B);
-    if (TY_UNLIKELY(ty_guarded || p->apart)) ok = bind_apart(&B) && run_steps(&B), free_apart(&B);
-    else ok = run_steps(&B);
+    if (TY_UNLIKELY(ty_guarded || p->apart))
+      ok = bind_apart(&B) && run_steps(&B, outbuf), free_apart(&B);
+    else ok = run_steps(&B, outbuf);
   }
   for (i32 k = 0; k < B.nmade; k++) {
     ty_buffer_changed(B.made[k]); /* it may have been there, and others know it */

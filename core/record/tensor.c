@@ -35,28 +35,48 @@ bool ty_fail_memory(State *S, const char *who, i64 bytes) {
 
 /* --- errors that devices tell later */
 
-bool ty_device_failed(State *S, const Device *d, const char *err) {
-  Fault *f = S->fault, *last = &f[S->nfaults];
-  ty_fail(S, "%s%s%s", S->runs.failed ? "" : d->name, S->runs.failed ? "" : ": ", err);
-  if (S->nfaults == FAULTS) { /* the oldest two become one */
+/* They stand in the order of time, and apart. Where there is no room the oldest two, or the last, become one. */
+static Fault *fault_new(State *S) {
+  enum { ROOM = 64 };
+  Fault *f = S->fault;
+  if (S->nfaults % ROOM == 0 && S->nfaults < FAULTS_MAX) {
+    Fault *more = ty_mem_realloc(f, (size_t)(S->nfaults + ROOM) * sizeof *f);
+    if (more) S->fault = f = more;
+    else if (S->nfaults) return &f[S->nfaults - 1];
+    else return NULL;
+  } else if (S->nfaults == FAULTS_MAX) {
     f[1].from = f[0].from;
-    memmove(f, f + 1, (FAULTS - 1) * sizeof *f);
-    last--;
-  } else {
-    S->nfaults++;
+    memmove(f, f + 1, (size_t)--S->nfaults * sizeof *f);
   }
-  last->from = S->runs.failed;
-  last->to = S->stamps;
-  memcpy(last->text, S->err, sizeof last->text);
+  f[S->nfaults].from = UINT64_MAX;
+  return &f[S->nfaults++];
+}
+
+bool ty_device_failed(State *S, const Device *d, const char *err) {
+  Fault *f = fault_new(S);
+  ty_fail(S, "%s%s%s", S->runs.failed ? "" : d->name, S->runs.failed ? "" : ": ", err);
+  if (!f) {
+    S->lost = S->stamps;
+    return false;
+  }
+  f->from = TY_MIN(f->from, S->runs.failed);
+  f->to = S->stamps;
+  memcpy(f->text, S->err, sizeof f->text);
   return false;
 }
 
 bool ty_buffer_is_faulty(State *S, const Buffer *b) {
-  if (TY_LIKELY(!S->nfaults) || b->device == ty_cpu) return false;
-  for (int i = 0; i < S->nfaults; i++)
-    if (b->born > S->fault[i].from && b->born <= S->fault[i].to)
-      return ty_fail(S, "%s", S->fault[i].text), true;
-  return false;
+  i32 low = 0, high = S->nfaults;
+  if (TY_LIKELY(!high && !S->lost) || b->device == ty_cpu) return false;
+  if (b->born <= S->lost) return !ty_fail(S, "run: out of memory, when a device told an error");
+  while (low < high) { /* the first that begins behind it */
+    i32 mid = (low + high) / 2;
+    if (S->fault[mid].from < b->born) low = mid + 1;
+    else high = mid;
+  }
+  if (!low || b->born > S->fault[low - 1].to) return false;
+  ty_fail(S, "%s", S->fault[low - 1].text);
+  return true;
 }
 
 /* --- blocks: storages and buffers come and go with every operation */
@@ -178,6 +198,9 @@ static void window_close(Window *w) {
 
 void ty_tensor_close(State *S) {
   for (int i = 0; i < WINDOWS; i++) window_close(&S->window[i]);
+  ty_mem_free(S->fault);
+  S->fault = NULL;
+  S->nfaults = 0;
   S->closed = true;
   S->nspare = SPARE_MAX;
   while (S->spare) {

@@ -100,7 +100,7 @@ typedef struct Given {
 #define ERR_MAX 512
 
 /* An error that a device told later. Buffers that were born in between hold nothing. */
-#define FAULTS 4
+#define FAULTS_MAX 1024
 typedef struct Fault {
   u64 from, to;
   char text[ERR_MAX];
@@ -142,8 +142,9 @@ struct State {
   Record *dead_records; /* being freed */
   Capture *capture;     /* not NULL: operations are recorded for later calls, nothing is computed */
   Stream runs;
-  Fault fault[FAULTS];
-  int nfaults;
+  Fault *fault;
+  i32 nfaults;
+  u64 lost; /* buffers that were born until then hold nothing: there was no room for a fault */
   Window window[WINDOWS];
   u32 windows;  /* opened so far */
   Level *level; /* the innermost vmap that runs */
