@@ -1,7 +1,7 @@
 -- far.lua -- builds and registers the device "far" (far.c).
--- Out: {loaded, why, touch, waits}: touch() reads its memory from elsewhere, waits() counts who waited for it; loaded is false where LuaJIT's headers or the
--- device's memory are not there. FAR_DEFAULT=1 in the environment makes it the device of all that is made without one:
--- the specs then run on it.
+-- Out: {loaded, why, touch, waits}: touch() reads its memory from elsewhere, waits() counts who waited for it; loaded is
+-- false where LuaJIT's headers or the device's memory are not there. FAR_DEFAULT=1 in the environment makes it the device
+-- of all that is made without one: the specs then run on it.
 local ty = require "tycho"
 
 local module = require "spec.module"

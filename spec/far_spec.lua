@@ -118,6 +118,8 @@ describe("an index that is out of range", function()
         raises("gather: " .. message, function() return (y:reshape(3, 1):matmul(ty.ones(1, 2, here))):to "cpu" end)
         raises("gather: " .. message, function() return ty.compile(function(v) return v + 1 end)(y) end)
       end
+      y:fill_(2)
+      assert.equal(6, y:sum():item())
       assert.equal(3, x:sum():item())
       assert.equal(6, x:gather(1, good):mul(2):sum():item())
     end)

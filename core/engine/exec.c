@@ -54,9 +54,11 @@ static u8 *wanted_later(const Plan *p, const Recording *b) {
   return mark;
 }
 
-/* Whether nobody else holds what output o would be written into. */
-static bool is_sole(const Recording *b, const Output *o, const Buffer *y) {
+/* Whether nobody else holds what output o would be written into, and what it holds is known. */
+static bool is_sole(const Bound *B, const Output *o, const Buffer *y) {
+  const Recording *b = B->b;
   if (!y || y->foreign || y->exposed || y->bytes != o->bytes) return false;
+  if (ty_buffer_is_faulty(B->S, y)) return false;
   if (!b->lent) return y->refs == o->pins + (o->write != -1);
   return o->write != -1 && y->refs == 1; /* what lives only in the recording cannot be told */
 }
@@ -70,7 +72,7 @@ static Buffer *own_buffer(Bound *B, i32 k, Buffer *now) {
   if (!o->inplace) return NULL;
   i32 input = o->write == -1 ? o->donor : o->write;
   Buffer *y = o->write == -1 ? b->input[input].buf : now;
-  if (!is_sole(b, o, y)) return NULL;
+  if (!is_sole(B, o, y)) return NULL;
   if (o->write >= 0 && y != b->input[input].buf) return NULL;
   if (o->donor >= 0 && b->input[o->donor].offset != o->at) return NULL;
   if (input < 0 || !b->waiting) return y;
@@ -282,8 +284,7 @@ static void copy_written(Bound *B, Buffer *const *now) {
   for (i32 k = 0; k < B->p->noutputs; k++) {
     const Output *o = &B->p->output[k];
     Buffer *y = o->write == -1 ? NULL : now[k], *made = B->made[k];
-    if (!y || y == made || !o->device || y->device != made->device || !is_sole(B->b, o, y))
-      continue;
+    if (!y || y == made || !o->device || y->device != made->device || !is_sole(B, o, y)) continue;
     const Job job = {.kind = JOB_COPY, .noperands = 2, .bytes = o->bytes};
     void *const buf[2] = {made->data, y->data};
     if (!y->device->takes(&job) || !y->device->perform(&job, buf, NULL, NULL, &B->S->runs, &err))

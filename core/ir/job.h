@@ -10,14 +10,14 @@
 #include "ir/program.h"
 
 typedef enum {
-  JOB_PRODUCT, /* a b y, then the operands of the epilogue's kernel, y among them */
-  JOB_ATTEND,  /* those of ATTEND or ATTEND_GRAD, then y */
-  JOB_SORT,    /* a y */
-  JOB_SEARCH,  /* sorted values y */
-  JOB_SCATTER, /* index src y, which holds the base already */
+  JOB_PRODUCT,   /* a b y, then the operands of the epilogue's kernel, y among them */
+  JOB_ATTEND,    /* those of ATTEND or ATTEND_GRAD, then y */
+  JOB_SORT,      /* a y */
+  JOB_SEARCH,    /* sorted values y */
+  JOB_SCATTER,   /* index src y, which holds the base already */
   JOB_POSITIONS, /* index y; an index out of range is an error of whoever runs it */
-  JOB_COPY,    /* from to */
-  JOB_TO,      /* the same, from one device to another: the engine's own */
+  JOB_COPY,      /* from to */
+  JOB_TO,        /* the same, from one device to another: the engine's own */
   JOB_COUNT
 } JobKind;
 

@@ -128,7 +128,6 @@ Buffer *ty_buffer_new(State *S, const Device *d, i64 bytes) {
 Buffer *ty_buffer_copy(State *S, const Buffer *b) {
   const char *err = NULL;
   Buffer *y = ty_buffer_new(S, b->device, b->bytes);
-  if (y) y->born = b->born;
   if (!y || !b->bytes || b->device->across(y->data, b->data, b->bytes, &err)) return y;
   ty_fail(S, "%s: %s", b->device->name, err);
   ty_buffer_drop(y);
@@ -197,6 +196,8 @@ static void window_close(Window *w) {
 }
 
 void ty_tensor_close(State *S) {
+  const char *err; /* that nobody will read */
+  for (int d = 1; d < DEVICES_MAX && ty_devices[d]; d++) ty_devices[d]->wait(&S->runs, &err);
   for (int i = 0; i < WINDOWS; i++) window_close(&S->window[i]);
   ty_mem_free(S->fault);
   S->fault = NULL;
