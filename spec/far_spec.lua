@@ -403,6 +403,18 @@ describe("a model on another device", function()
     end
     assert.same(batches "cpu", batches "far")
   end)
+
+  probe("is where a loader's option puts batches, which transforms meet there", function()
+    local ds = ty.data.tensors(numbers("f32", 10, 3), ty.arange(10))
+    local n = 0
+    for a, b in ds:loader { batch = 4, device = "far", transform = function(a, b) return a * 2, b, a.device end } do
+      assert.equal("far", a.device)
+      assert.equal("far", b.device)
+      n = n + a:size(1)
+    end
+    assert.equal(10, n)
+    raises("data.loader: .*\"nowhere\"", function() return ds:loader { device = "nowhere" } end)
+  end)
 end)
 
 describe("transformations on another device", function()
@@ -440,6 +452,8 @@ describe("the graph of a function on another device", function()
     numbers = function(v) return v + ty.rand(3, there) end,
     constants = function(v) return ty.full({ 3 }, 1 / 3, there) * v + ty.arange(3, there) end,
     windows = function(v) return (v + 1):unfold(1, 2, 1) * 2 end,
+    ["an index"] = function(v) return v:index_select(1, (v:sum(2) * 10):to "i64" % 4 + 1) end,
+    ["an index from the end"] = function(v) return v:gather(1, -((v:abs() * 10):to "i64" % 4 + 1)) end,
   } do
     probe("gives source and text that do the same there: " .. name, function()
       local x, kept = numbers("f32", 4, 3):to "far", nil
@@ -459,6 +473,23 @@ describe("the graph of a function on another device", function()
       assert.truthy(kept)
     end)
   end
+end)
+
+describe("the graph of a function on another device, given an index that is out of range,", function()
+  local graph = require "tycho.graph"
+  probe("raises in each of its forms", function()
+    local x, at = ty.ones(3, { device = "far" }), ty.tensor({ 1, 2 }, { dtype = "i64", device = "far" })
+    local kept
+    local g = graph.from(jit.graph(function(v, i) kept = v:gather(1, i) end, x, at))
+    assert.truthy(g:text():find("positions", 1, true))
+    for _, v in ipairs { 4, 0, -4, 2 ^ 62 } do
+      at:copy_(ty.tensor({ 1, v }, { dtype = "i64" }):to "far")
+      for _, call in ipairs { function(...) return g:run(...) end, assert(loadstring(g:source()))() } do
+        raises(("index %.0f at %%(2%%) is out of range"):format(v):gsub("%-", "%%-"), function() return (call(x, at)):sum():item() end)
+      end
+    end
+    assert.truthy(kept)
+  end)
 end)
 
 describe("memory that others made", function()
