@@ -103,14 +103,9 @@ static Quick *quick_new(State *S, int op, int dtype, int device, unsigned patter
 
 /* --- running */
 
-static bool rule_holds(int rule, int dtype) {
-  switch (rule) {
-  case TR_ARITH: return dtype != T_BOOL;
-  case TR_FLOAT: return ty_is_float(dtype);
-  case TR_INT: return ty_is_int(dtype);
-  case TR_BITS: return !ty_is_float(dtype);
-  default: return rule == TR_ANY || rule == TR_CMP;
-  }
+/* Whether the operation takes such operands as they are. */
+static bool takes(const OpInfo *row, int dtype) {
+  return row->rule != TR_NONE && ty_rule_dtype(row->rule, dtype, T_F32) == dtype;
 }
 
 static bool profiled(const State *S) { return TY_UNLIKELY(S->engine->dump & DUMP_PROFILE); }
@@ -199,7 +194,7 @@ bool ty_quick(State *S, int op, int n, const Given *src, Tensor *y) {
   }
   if (!t || t->st->numel == 0) return false;
   int d = t->type.dtype;
-  if (!rule_holds(row->rule, d) || (pattern && !ty_is_float(d))) return false;
+  if (!takes(row, d) || (pattern && !ty_is_float(d))) return false;
   QuickTable **table = &C->quick[t->type.device];
   if (TY_UNLIKELY(!*table) && !(*table = ty_mem_zalloc(sizeof **table))) return false;
   Quick **slot = &(*table)->of[op][d][pattern];

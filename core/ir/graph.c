@@ -241,21 +241,9 @@ static const char *verify_form(const Graph *g, const Node *n, i32 self) {
 
 /* Whether the operation's type rule can give this dtype. */
 static bool rule_allows(int rule, int d) {
-  switch ((TypeRule)rule) {
-  case TR_ARITH:
-  case TR_DOT: return d != T_BOOL;
-  case TR_FLOAT: return ty_is_float(d);
-  case TR_INT: return ty_is_int(d);
-  case TR_BITS: return !ty_is_float(d);
-  case TR_CMP: return d == T_BOOL;
-  case TR_SUM: return ty_is_float(d) || d == T_I64;
-  case TR_INDEX: return d == T_I64;
-  case TR_NONE:
-  case TR_ANY:
-  case TR_WHERE:
-  case TR_KEEP: break;
-  }
-  return true;
+  if (rule == TR_CMP) return d == T_BOOL;
+  if (rule == TR_INDEX) return d == T_I64;
+  return ty_rule_dtype(rule, d, T_F32) == d;
 }
 
 static const char *verify_leaf(const Graph *g, const Node *n) {

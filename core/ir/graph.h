@@ -45,6 +45,26 @@ enum { SORT_ASCENDING, SORT_DESCENDING };
 enum { SIDE_LEFT, SIDE_RIGHT };
 enum { RANDOM_WORDS = 4, DROP_ONE = 1 << 30 };
 
+/* The dtype to which a type rule casts operands that were promoted to d; `floating`: that stands for numbers without
+** one. -1: it takes no such operands. What it gives is the same, but for comparisons (bool) and positions (i64). */
+static inline int ty_rule_dtype(int rule, int d, int floating) {
+  switch ((TypeRule)rule) {
+  case TR_ARITH:
+  case TR_DOT: return d == T_BOOL ? T_I64 : d;
+  case TR_FLOAT: return ty_is_float(d) ? d : floating;
+  case TR_INT: return ty_is_int(d) ? d : -1;
+  case TR_BITS: return ty_is_float(d) ? -1 : d;
+  case TR_SUM: return ty_is_float(d) ? d : T_I64;
+  case TR_CMP:
+  case TR_INDEX:
+  case TR_NONE:
+  case TR_ANY:
+  case TR_WHERE:
+  case TR_KEEP: break;
+  }
+  return d;
+}
+
 typedef struct Arg {
   i32 k, k2;
   union {
