@@ -188,7 +188,12 @@ static bool run_to(const Bound *B, const Step *s, const char **err) {
   const void *x = B->addr[s->slot[0]];
   void *y = B->addr[s->slot[1]];
   const i64 bytes = s->job->bytes;
-  if (from == ty_cpu) return to->in(y, x, bytes, err);
+  if (from == ty_cpu) {
+    const Slot *slot = &B->p->slot[s->slot[1]];
+    if (slot->kind == SLOT_OUTPUT && B->p->output[slot->k].node == s->node)
+      B->made[slot->k]->born = 0; /* its contents come from the CPU */
+    return to->in(y, x, bytes, err);
+  }
   if (to == ty_cpu) return from->out(y, x, bytes, stream, err);
   void *stage = ty_buf_alloc(bytes);
   bool ok = stage && from->out(stage, x, bytes, stream, err) && to->in(y, stage, bytes, err);

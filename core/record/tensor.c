@@ -68,7 +68,8 @@ bool ty_device_failed(State *S, const Device *d, const char *err) {
 bool ty_buffer_is_faulty(State *S, const Buffer *b) {
   i32 low = 0, high = S->nfaults;
   if (TY_LIKELY(!high && !S->lost) || b->device == ty_cpu) return false;
-  if (b->born <= S->lost) return !ty_fail(S, "run: out of memory, when a device told an error");
+  if (b->born && b->born <= S->lost)
+    return !ty_fail(S, "run: out of memory, when a device told an error");
   while (low < high) { /* the first that begins behind it */
     i32 mid = (low + high) / 2;
     if (S->fault[mid].from < b->born) low = mid + 1;
@@ -306,6 +307,7 @@ bool ty_tensor_from(State *S, Tensor *y, const Type *t, const void *bytes) {
   bool ok = (st->buf = ty_buffer_new(S, d, size)) != NULL;
   if (ok && bytes && size && !d->in(st->buf->data, bytes, size, &err))
     ok = ty_fail(S, "%s: %s", d->name, err);
+  if (ok && bytes) st->buf->born = 0;
   if (!ok) {
     ty_storage_drop(st);
     return false;

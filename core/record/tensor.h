@@ -32,8 +32,8 @@ typedef struct Buffer {
   bool exposed; /* its address left: contents may change or be read at any time */
   bool kept;    /* the engine keeps something made from the contents */
   u64 stamp;    /* of its contents: no others of the State's buffers ever have it */
-  u64 born; /* the stamp that it had first: what it holds was made then, or written into it since */
-  u64 seen; /* a walk's own: see trace.c */
+  u64 born;     /* the stamp that it had first, 0 where its contents came from the CPU: see Fault */
+  u64 seen;     /* a walk's own: see trace.c */
   i64 bytes;
   const Device *device;
   void *data; /* the device's */
@@ -99,7 +99,8 @@ typedef struct Given {
 
 #define ERR_MAX 512
 
-/* An error that a device told later. Buffers that were born in between hold nothing. */
+/* An error that a device told later. Buffers that were born between the run and that hold nothing; what is older holds
+** what it held, since the device left undone what followed. */
 #define FAULTS_MAX 1024
 typedef struct Fault {
   u64 from, to;
