@@ -727,8 +727,8 @@ static bool chain_works(const Kernel *q, int k) {
   Launch L = {.ni = 1, .dims = {100}, .strides = {{1}, {1}}};
   void *buf[] = {x, y}, *other[] = {x, z};
   for (int i = 0; i < 100; i++) x[i] = (float)(i - 50);
-  bool ok = t && ty_machine_x64.run(q, &(Run){&L, buf, NULL}) &&
-            ty_machine_tile.run(t, &(Run){&L, other, NULL}) && !memcmp(y, z, sizeof y);
+  bool ok = t && ty_machine_x64.run(q, &(Run){.launch = &L, .buf = buf}) &&
+            ty_machine_tile.run(t, &(Run){.launch = &L, .buf = other}) && !memcmp(y, z, sizeof y);
   if (t) ty_machine_tile.drop(t);
   free(p);
   return ok;

@@ -148,6 +148,8 @@ static void learn(Fuse *F) {
   for (i32 n = 0; n < F->g->n; n++) {
     const Node *N = &F->g->node[n];
     F->first[n] = F->of[n] = -1;
+    F->must[n] |=
+        N->op == OP_POSITIONS; /* a check is made whether or not anyone reads what it gives */
     F->numel[n] = ty_type_numel(&N->type);
     Role role = role_of(F, n);
     F->role[n] = (u8)role;

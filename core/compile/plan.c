@@ -156,6 +156,7 @@ static bool group_fails(const Make *M, i32 gi) {
   const Group *gr = &M->gs.group[gi];
   if (gr->kind == G_KERNEL || !M->task->reserves) return !M->task->reserves;
   const int op = M->g->node[gr->root].op;
+  if (op == OP_POSITIONS) return !M->g->node[gr->root].type.device; /* others than the CPU tell it later */
   return gr->kind == G_GEMM || op == OP_ARGSORT || op == OP_TO || M->work[gi].attend.batch;
 }
 

@@ -178,7 +178,9 @@ static bool run_job(const Bound *B, const Step *s, const char **err) {
     const char *b = (char *)buf[1] + s->job->start[1];
     panels = ty_panels_find(B->S->engine, in, s->job->gemm, b, s->panels);
   }
-  return ty_devices[s->device]->perform(s->job, buf, scalar, panels, &B->S->runs, err);
+  bool ok = ty_devices[s->device]->perform(s->job, buf, scalar, panels, &B->S->runs, err);
+  B->S->out_of_range = !ok && s->job->kind == JOB_POSITIONS;
+  return ok;
 }
 
 /* From one device to another. */
@@ -247,6 +249,7 @@ static bool run_away(const Bound *B, const Step *s, const char **err) {
       ok = d->in(B->addr[s->slot[i]], buf[i], bytes, err);
     }
   for (int i = 0; i < s->noperands; i++) ty_buf_free(y.copy[i], y.bytes[i]);
+  B->S->out_of_range = !ok && s->job && s->job->kind == JOB_POSITIONS;
   return ok;
 }
 
@@ -317,6 +320,7 @@ static bool run_steps(Bound *B, Buffer *const *now) {
   if (ok && B->p->checks) copy_written(B, now);
   if (ok) return true;
   if (B->S->runs.failed) return ty_device_failed(B->S, ty_cpu, err);
+  if (B->S->out_of_range) return ty_fail(B->S, "%s", err);
   return err ? ty_fail(B->S, "run: %s", err) : ty_fail_memory(B->S, "run", 0);
 }
 
@@ -330,6 +334,7 @@ bool ty_exec_run(State *S, Plan *p, Recording *b, Buffer **outbuf) {
   B.made = (Buffer **)(B.addr + p->nslots);
   ty_plan_hold(p);
   S->runs = (Stream){.run = ++S->stamps};
+  S->out_of_range = false;
   bool ok = !(TY_UNLIKELY(S->nfaults || S->lost) && has_faulty_input(&B)) && bind_arena(&B) &&
             bind_outputs(&B, outbuf) && reserve(&B);
   if (ok) {

@@ -499,13 +499,18 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
     made[i] = T->hidden[i] && !I->foreign ? &hidden[i] : lua_touserdata(L, first + i + 1);
   }
   if (T->ntables) fill_tables(L, T, &m);
+  S->out_of_range = false;
   Ready ready = ty_instance_ready(S, I, outside, number, why);
-  if (TY_UNLIKELY(ready == READY_NO)) return TRACE_MISS;
+  if (TY_UNLIKELY(ready == READY_NO)) return S->out_of_range ? TRACE_REST : TRACE_MISS;
   if (TY_UNLIKELY(ready == READY_FAILED)) return TRACE_FAILED;
   if (TY_UNLIKELY(I->foreign != NULL)) {
     lua_rawgeti(L, m.anchors, T->backend);
     if (!ty_custom_run(L, S, I, outside, number, made)) return TRACE_RAISED;
   } else if (TY_UNLIKELY(!ty_instance_run(S, I, outside, number, made))) {
+    if (S->out_of_range) { /* nothing was written */
+      *why = "an index is out of range";
+      return TRACE_REST;
+    }
     if (!may_try_again(L, S, I, outside, number, why)) return TRACE_FAILED;
     if (!ty_instance_run(S, I, outside, number, made)) return TRACE_FAILED;
   }
@@ -586,7 +591,7 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, bool tell, int *answ
     if (y == TRACE_FAILED) ty_lua_fail(L, S);
     if (y == TRACE_RAISED) lua_error(L);
     lua_settop(L, narg);
-    if (y == TRACE_SIZES || y == TRACE_REST) { /* another trace may have them */
+    if (y == TRACE_SIZES || y == TRACE_REST) { /* another trace may do */
       answer = y;
       continue;
     }

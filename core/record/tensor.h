@@ -145,6 +145,7 @@ struct State {
   Stream runs;
   Fault *fault;
   i32 nfaults;
+  bool out_of_range; /* an index is, as the last run has met on the CPU, before it wrote */
   u64 lost; /* buffers that were born until then hold nothing: there was no room for a fault */
   Window window[WINDOWS];
   u32 windows;  /* opened so far */
@@ -256,9 +257,10 @@ bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const
 /* The first element that is no position among `size` ones, in row-major order; -1: none. p: its
  * address. skip, or NULL: what names nothing and is right anywhere. */
 i64 ty_record_bad_index(const Tensor *index, const char *p, i64 size, int base, const double *skip);
-/* Every element of an integer tensor names one of `size` places, or is *skip. As gather asks. */
+/* Every element of an integer tensor names one of `size` places, or is *skip. As gather asks. *later: that was not looked
+** at, and is when the operation that goes by it runs. */
 bool ty_record_check_index(State *S, const char *who, const Tensor *index, i64 size, int base,
-                           const double *skip);
+                           const double *skip, bool *later);
 bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int dim,
                        const Tensor *index, int base, const Tensor *src, Tensor *y);
 bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, Tensor *y);

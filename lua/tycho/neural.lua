@@ -262,14 +262,11 @@ return function(ty, check, row)
     if not same then fail(who, "labels %s do not fit %s", check.text(target), check.text(x)) end
     local labels, ignored, size = target:unsqueeze(dim), opts.ignore_index, x:size(dim)
     if not ignored then return labels end
-    if labels.device ~= "cpu" then -- gather leaves that to the device
-      local counted = ne(labels, ignored)
-      return where(counted, labels:to("i64"), 1), counted
-    end
     -- Checked as they are given, so that a capture leaves that to later calls; then it is seen that they are in range.
-    check_index(who, labels, size, ignored)
+    local later = check_index(who, labels, size, ignored)
     local counted = ne(labels, ignored)
     labels = where(counted, labels:to("i64"), 1)
+    if later then return labels, counted end -- gather looks at them
     return where(labels:lt(0), labels + (size + 1), labels):clamp(1, size), counted
   end
 
