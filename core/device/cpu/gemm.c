@@ -1,10 +1,10 @@
 /*
 ** gemm.c -- matrix products in the canonical order.
 ** In:  a Gemm (shapes, strides, dtype) and three addresses; y shares no memory with a or b. Perhaps
-**      panels of b, packed before, and a tail that is shown every tile when it is done, or says
+**      panels of b, packed before, and an epilogue that is shown every tile when it is done, or says
 **      by a list what tiles do with their sums before they store them.
 ** Out: y, the same bits for any instruction set, number of threads, strides, batching.
-** Fails only when scratch memory runs out, before anything is written, or when the tail does. The
+** Fails only when scratch memory runs out, before anything is written, or when the epilogue does. The
 ** caller has entered the floating-point environment of kernels (ty_fp_enter), here as for every
 ** kernel.
 **
@@ -38,19 +38,19 @@ enum {
   MC = 240,       /* rows of a block of a: MC * KC elements sit in L2 */
   DOT_ROWS = 4,   /* rows that a column product does together */
   TURN_ROWS = 16, /* the same when a is column-major: a cache line of each column */
-  TAIL_BYTES = 256 << 10, /* of the product that a tail is shown at a time, about */
-  SMALL = 4096,           /* elements of a, b and y up to which a product is not planned */
-  STREAM_SHORT = 1 << 17, /* elements of b up to which a stream is not */
-  DEEP = 8,               /* blocks of k from which threads may share a product by them */
-  DEEP_BYTES = 1 << 20,   /* of sums of blocks at a time */
-  PANEL_ROWS = 128,       /* rows up to which packing b is a noticeable share of the work */
-  PACK_BYTES = 32 << 20,  /* most bytes of b packed at a time */
-  B_DIRECT = 256 << 10,   /* bytes of b up to which a row-major b is read where it lies */
-  B_NEAR = 512 << 10,     /* the same ... */
-  B_ROWS = 12,            /* for so few tiles below each other */
-  A_DIRECT = 256 << 10,   /* bytes of a up to which it is read where it lies */
-  TASK_MICROSECONDS = 20, /* work below this is not worth waking a thread for */
-  TILES_EACH = 4,         /* tiles a thread, to even out the load */
+  EPILOGUE_BYTES = 256 << 10, /* of the product that an epilogue is shown at a time, about */
+  SMALL = 4096,               /* elements of a, b and y up to which a product is not planned */
+  STREAM_SHORT = 1 << 17,     /* elements of b up to which a stream is not */
+  DEEP = 8,                   /* blocks of k from which threads may share a product by them */
+  DEEP_BYTES = 1 << 20,       /* of sums of blocks at a time */
+  PANEL_ROWS = 128,           /* rows up to which packing b is a noticeable share of the work */
+  PACK_BYTES = 32 << 20,      /* most bytes of b packed at a time */
+  B_DIRECT = 256 << 10,       /* bytes of b up to which a row-major b is read where it lies */
+  B_NEAR = 512 << 10,         /* the same ... */
+  B_ROWS = 12,                /* for so few tiles below each other */
+  A_DIRECT = 256 << 10,       /* bytes of a up to which it is read where it lies */
+  TASK_MICROSECONDS = 20,     /* work below this is not worth waking a thread for */
+  TILES_EACH = 4,             /* tiles a thread, to even out the load */
 };
 
 /* ---- What is to be done, and how ------------------------------------------------------------ */
@@ -71,28 +71,28 @@ typedef struct Portion {
   const Kern *kern;
   PackFn *pack;
   Way way;
-  i64 es, cs, ys;          /* bytes of an element stored, computed, of y */
-  bool apack, bpack;       /* packed, for tiles and column; a and b then lie in the compute type */
-  i64 apitch;              /* between rows of a packed from its places; 0: it has none */
-  bool side;               /* column: a lies column by column */
-  bool now;                /* b is packed a panel at a time, where it is used */
-  bool keeps;              /* and that by the first tile down the rows, as it reads them */
-  bool narrow;             /* y needs a conversion */
-  bool late;               /* the tail is shown whole items, not tiles */
-  const GemmTail *tail;    /* is shown what is done */
-  GemmList list;           /* or it is applied in registers, and there is none */
-  _Atomic bool *failed;    /* the tail has */
-  i64 nr;                  /* columns of a panel of b: two vectors */
-  i64 mc, nc;              /* rows and columns of a unit of work (column: rows of a unit) */
-  i64 jc;                  /* columns for which b is packed at a time */
-  i64 j0, jn;              /* those columns */
-  i64 units;               /* of work, for these columns */
-  i64 group;               /* column: rows done together */
-  i64 depth;               /* column: levels of the tree of blocks */
-  Near near;               /* near: units, and what they read */
-  i64 asize, bsize, ysize; /* bytes of scratch: a block, packed b, sums of a narrow y */
-  i64 psize, tsize;        /* and a panel of b, a tile that y cannot hold */
-  i64 fsize;               /* and a Finder, where an operand lies at places */
+  i64 es, cs, ys;    /* bytes of an element stored, computed, of y */
+  bool apack, bpack; /* packed, for tiles and column; a and b then lie in the compute type */
+  i64 apitch;        /* between rows of a packed from its places; 0: it has none */
+  bool side;         /* column: a lies column by column */
+  bool now;          /* b is packed a panel at a time, where it is used */
+  bool keeps;        /* and that by the first tile down the rows, as it reads them */
+  bool narrow;       /* y needs a conversion */
+  bool late;         /* the epilogue is shown whole items, not tiles */
+  const GemmEpilogue *epilogue; /* is shown what is done */
+  GemmList list;                /* or it is applied in registers, and there is none */
+  _Atomic bool *failed;         /* the epilogue has */
+  i64 nr;                       /* columns of a panel of b: two vectors */
+  i64 mc, nc;                   /* rows and columns of a unit of work (column: rows of a unit) */
+  i64 jc;                       /* columns for which b is packed at a time */
+  i64 j0, jn;                   /* those columns */
+  i64 units;                    /* of work, for these columns */
+  i64 group;                    /* column: rows done together */
+  i64 depth;                    /* column: levels of the tree of blocks */
+  Near near;                    /* near: units, and what they read */
+  i64 asize, bsize, ysize;      /* bytes of scratch: a block, packed b, sums of a narrow y */
+  i64 psize, tsize;             /* and a panel of b, a tile that y cannot hold */
+  i64 fsize;                    /* and a Finder, where an operand lies at places */
   const char *bpacked;
   Slot *slot;
   int nslots;
@@ -127,7 +127,7 @@ static void job_plan(Portion *J, int threads, bool panels) {
   J->apitch = J->asize = J->bsize = J->ysize = J->psize = J->tsize = 0;
   J->now = J->keeps = false;
   J->fsize = d->ap || d->bp ? round_up(sizeof(Finder), 64) : 0;
-  const bool aside = J->tail && J->tail->aside;
+  const bool aside = J->epilogue && J->epilogue->aside;
   if (d->n == 1) {
     J->way = COLUMN;
     J->side = !J->narrow && d->ars == 1 && d->m > 1 && d->acs != 1 && d->k > 1;
@@ -200,7 +200,7 @@ static Finder *finder(const Portion *J, char *scratch) {
 
 /* A tile of the item at hand is done. */
 static void done(const Portion *J, void *y, i64 stride, i64 i, i64 rows, i64 j, i64 cols) {
-  if (!J->tail->tile(J->tail, y, stride, J->item.row + i, rows, j, cols))
+  if (!J->epilogue->tile(J->epilogue, y, stride, J->item.row + i, rows, j, cols))
     atomic_store_explicit(J->failed, true, memory_order_relaxed);
 }
 
@@ -342,16 +342,16 @@ static void ahead_of(const Portion *J, Ahead *A, i64 k0, i64 j, i64 j1) {
 static void tile(const Portion *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
   const Gemm *d = &J->d;
   const i64 m = i1 - i0, cs = J->cs, rows = J->kern->rows, wide = round_up(J->jn, J->nr);
-  const bool tail = J->tail && !J->late, aside = tail && J->tail->aside;
+  const bool epilogue = J->epilogue && !J->late, aside = epilogue && J->epilogue->aside;
   char *sums = scratch + round_up(J->asize, 64);
   char *side = sums + round_up(J->ysize, 64), *packed = side + J->tsize;
   char *out = aside ? (J->narrow ? side : sums) : J->item.y + (i0 * d->n + J->j0 + j0) * J->ys;
   const int store = J->list.store;
   char *y = J->narrow || store ? sums : out;
   const i64 yrs = J->ysize ? J->nc : d->n, ors = aside ? J->nc : d->n;
-  /* Columns that a tail is shown together. */
-  const bool whole = J->narrow || m * (j1 - j0) * cs <= 2 * TAIL_BYTES;
-  const i64 show = whole ? j1 - j0 : round_up(TAIL_BYTES / (m * cs) + 1, J->nr);
+  /* Columns that an epilogue is shown together. */
+  const bool whole = J->narrow || m * (j1 - j0) * cs <= 2 * EPILOGUE_BYTES;
+  const i64 show = whole ? j1 - j0 : round_up(EPILOGUE_BYTES / (m * cs) + 1, J->nr);
   const i64 ars = J->apitch ? J->apitch : d->ars;
   GemmTile t = {.ars = J->apack ? 1 : ars,
                 .acs = J->apack    ? rows
@@ -385,7 +385,7 @@ static void tile(const Portion *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch
     }
     /* Down a panel of b while it sits in L1. When k is short, y is what costs: along its rows. */
     const i64 step = kc <= SHORT_K && j1 - j0 > J->nr && !J->now ? 2 * rows : m;
-    const bool last = tail && !J->narrow && k0 + kc == d->k;
+    const bool last = epilogue && !J->narrow && k0 + kc == d->k;
     for (i64 i = 0; i < m; i += step)
       for (i64 j = j0, shown = j0; j < j1; j += J->nr) {
         const i64 h = TY_MIN(step, m - i), w = TY_MIN(J->nr, j1 - j);
@@ -416,7 +416,7 @@ static void tile(const Portion *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch
   }
   if (!J->narrow) return;
   if (!store) ty_gemm_narrow(d->dtype, out, ors, sums, yrs, m, j1 - j0);
-  if (tail) done(J, out, ors, i0, m, J->j0 + j0, j1 - j0);
+  if (epilogue) done(J, out, ors, i0, m, J->j0 + j0, j1 - j0);
 }
 
 /* ---- Columns -------------------------------------------------------------------------------- */
@@ -493,13 +493,13 @@ static void column_side(const Portion *J, i64 i0, i64 i1, const char *b, char *o
 static void run_units(Portion *J, i64 begin, i64 end, char *scratch) {
   const Gemm *d = &J->d;
   const i64 across = J->way == TILES ? ceil_div(J->jn, J->nc) : 1;
-  const bool tail = J->tail && !J->late;
+  const bool epilogue = J->epilogue && !J->late;
   for (i64 u = begin; u < end; u++) {
     if (J->way == COLUMN) {
       const i64 i = u * J->mc, m = TY_MIN(J->mc, d->m - i);
       char *y = J->tsize ? scratch + round_up(J->asize, 64) : J->item.y + i * J->es;
       (J->side ? column_side : column)(J, i, i + m, J->bpack ? J->bpacked : J->item.b, y, scratch);
-      if (tail) done(J, y, 1, i, m, 0, 1);
+      if (epilogue) done(J, y, 1, i, m, 0, 1);
     } else if (J->way == STREAM) {
       const i64 j = u * J->nc, n = TY_MIN(J->nc, d->n - j), yrs = J->tsize ? J->nc : d->n;
       char *y = J->tsize ? scratch : J->item.y + j * J->es;
@@ -507,13 +507,13 @@ static void run_units(Portion *J, i64 begin, i64 end, char *scratch) {
       (turned ? J->kern->turned : J->kern->stream)(d->m, n, d->k, J->item.a, d->ars, d->acs,
                                                    J->item.b + j * d->bcs * J->es,
                                                    turned ? d->bcs : d->brs, y, yrs);
-      if (tail) done(J, y, yrs, 0, d->m, j, n);
+      if (epilogue) done(J, y, yrs, 0, d->m, j, n);
     } else if (J->way == NEAR) {
       i64 n, j = ty_gemm_near_columns(&J->near, u, &n), yrs = J->tsize ? J->nc : d->n;
       char *y = J->tsize ? scratch : J->item.y + j * J->es;
       ty_gemm_near(d, &J->near, J->item.a, J->item.b, J->item.laid, u, y, yrs, scratch + J->tsize,
                    finder(J, scratch));
-      if (tail) done(J, y, yrs, 0, d->m, j, n);
+      if (epilogue) done(J, y, yrs, 0, d->m, j, n);
     } else {
       const i64 i = u / across * J->mc, j = u % across * J->nc;
       tile(J, i, TY_MIN(d->m, i + J->mc), j, TY_MIN(J->jn, j + J->nc), scratch);
@@ -583,7 +583,7 @@ static Item item_at(const Portion *J, const Item *base, i64 i) {
 static bool reads_bare(const Portion *J) {
   if (J->list.store && J->d.k > KC) return false; /* y cannot hold sums */
   return J->way == TILES && !J->apack && !J->apitch && !J->bpack && !J->narrow &&
-         (!J->tail || J->late) && J->mc >= J->d.m && J->nc >= J->d.n;
+         (!J->epilogue || J->late) && J->mc >= J->d.m && J->nc >= J->d.n;
 }
 
 /* Items [begin, end) of the batch, each on this thread alone. A slot's scratch then holds the
@@ -605,7 +605,7 @@ static void run_items(Portion *shared, i64 begin, i64 end, Slot *s) {
     }
     if (is_bare) bare(J.kern, &J.d, J.item.a, J.item.b, J.item.y, J.item.row, &J.list);
     else run_item(&J, s);
-    if (!J.late || (i + 1 < end && (i + 2 - shown) * bytes <= TAIL_BYTES)) continue;
+    if (!J.late || (i + 1 < end && (i + 2 - shown) * bytes <= EPILOGUE_BYTES)) continue;
     J.item.row = shown * rows;
     done(&J, shared->item.y + shown * bytes, J.d.n, 0, (i + 1 - shown) * rows, 0, J.d.n);
     shown = i + 1;
@@ -673,12 +673,12 @@ static int worth_threads(const Gemm *d, double *item) {
 /* Products so small that planning them would show: on the caller, a and b read as they lie. False:
 ** not one of them. *ok: whether it went well. */
 static inline __attribute__((always_inline)) bool
-run_small(const Gemm *d, const void *a, const void *b, void *y, const GemmTail *tail, bool *ok) {
+run_small(const Gemm *d, const void *a, const void *b, void *y, const GemmEpilogue *e, bool *ok) {
   const Kern *K = ty_gemm_kern(d->dtype);
   if (d->batch != 1 || d->n <= 1 || K->size != ty_dtypes[d->dtype].bytes) return false;
   static const GemmList nothing;
-  const GemmList *list = tail && K->lists ? tail->list : NULL;
-  if (tail && tail->aside && (!list || d->m <= STREAM_ROWS || d->k > KC)) return false;
+  const GemmList *list = e && K->lists ? e->list : NULL;
+  if (e && e->aside && (!list || d->m <= STREAM_ROWS || d->k > KC)) return false;
   if (d->m <= STREAM_ROWS) { /* a stream of all columns */
     if (d->k * d->n > STREAM_SHORT || (d->bcs != 1 && (d->brs != 1 || !K->turned))) return false;
     if (d->bcs == 1) K->stream(d->m, d->n, d->k, a, d->ars, d->acs, b, d->brs, y, d->n);
@@ -689,7 +689,7 @@ run_small(const Gemm *d, const void *a, const void *b, void *y, const GemmTail *
       return false;
     bare(K, d, a, b, y, 0, list ? list : &nothing);
   }
-  *ok = list || !tail || tail->tile(tail, y, d->n, 0, d->m, 0, d->n);
+  *ok = list || !e || e->tile(e, y, d->n, 0, d->m, 0, d->n);
   return true;
 }
 
@@ -716,7 +716,7 @@ static void add_blocks(void *arg, i64 begin, i64 end) {
 
 static bool is_deep(const Portion *J) {
   return J->way == TILES && J->d.batch == 1 && !J->narrow && J->d.k >= DEEP * KC &&
-         J->mc >= J->d.m && J->nc >= J->d.n && !(J->tail && J->tail->aside);
+         J->mc >= J->d.m && J->nc >= J->d.n && !(J->epilogue && J->epilogue->aside);
 }
 
 /* Blocks of k are the items of a batch, a chunk of them at a time. */
@@ -744,13 +744,13 @@ static bool run_deep(Portion *J) {
     D.first = false;
   }
   if (sums) ty_buf_free(sums, chunk * bytes);
-  return ok && (!J->tail || J->tail->tile(J->tail, J->item.y, d->n, 0, d->m, 0, d->n));
+  return ok && (!J->epilogue || J->epilogue->tile(J->epilogue, J->item.y, d->n, 0, d->m, 0, d->n));
 }
 
 /* What is worth a plan. Apart from ty_gemm, whose small products pay for no more than they use. */
 static __attribute__((noinline)) bool run_planned(const Gemm *d, const void *a, const void *b,
                                                   const void *panels, void *y,
-                                                  const GemmTail *tail) {
+                                                  const GemmEpilogue *epilogue) {
   Portion J;
   double item;
   bool ok;
@@ -758,12 +758,12 @@ static __attribute__((noinline)) bool run_planned(const Gemm *d, const void *a, 
   atomic_init(&failed, false);
   J.d = *d;
   J.item = (Item){a, b, y, 0, 0, NULL};
-  J.tail = tail;
+  J.epilogue = epilogue;
   J.list = (GemmList){0};
   J.failed = &failed;
   J.bpacked = panels;
   ty_gemm_merge(&J.d);
-  if (J.d.m != d->m && !d->bp && run_small(&J.d, a, b, y, tail, &ok)) return ok;
+  if (J.d.m != d->m && !d->bp && run_small(&J.d, a, b, y, epilogue, &ok)) return ok;
   const int threads = worth_threads(&J.d, &item);
   const bool alone = threads <= 1;
   const bool by_items = alone || J.d.batch >= TILES_EACH * threads || item < 2 * TASK_MICROSECONDS;
@@ -772,19 +772,19 @@ static __attribute__((noinline)) bool run_planned(const Gemm *d, const void *a, 
   if (!by_items && is_deep(&J)) return run_deep(&J);
   if (J.way == TILES && J.kern->lists) {
     if (d->dtype == T_F16 || d->dtype == T_BF16) J.list.store = d->dtype;
-    if (tail && tail->list && !J.narrow) {
-      J.list = *tail->list;
+    if (epilogue && epilogue->list && !J.narrow) {
+      J.list = *epilogue->list;
       J.ys = J.list.store ? 2 : J.es;
-      J.tail = NULL;
+      J.epilogue = NULL;
     }
   }
-  J.late = J.tail && !tail->aside && by_items && J.d.m * J.d.n * J.es <= TAIL_BYTES;
+  J.late = J.epilogue && !epilogue->aside && by_items && J.d.m * J.d.n * J.es <= EPILOGUE_BYTES;
   if (!(alone ? run_alone(&J) : run_pool(&J, threads, by_items, grain))) return false;
-  return !tail || !atomic_load(&failed);
+  return !epilogue || !atomic_load(&failed);
 }
 
 bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, void *y,
-             const GemmTail *tail) {
+             const GemmEpilogue *epilogue) {
   const i64 elems = d->batch * d->m * d->n;
   bool ok;
   if (!elems) return true;
@@ -792,9 +792,9 @@ bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, vo
     memset(y, 0, (size_t)(elems * ty_dtypes[d->dtype].bytes));
     return true;
   }
-  if (d->amx) return ty_amx_gemm(d, a, b, panels, y, tail);
-  if (!d->ap && !d->bp && run_small(d, a, b, y, tail, &ok)) return ok;
-  return run_planned(d, a, b, panels, y, tail);
+  if (d->amx) return ty_amx_gemm(d, a, b, panels, y, epilogue);
+  if (!d->ap && !d->bp && run_small(d, a, b, y, epilogue, &ok)) return ok;
+  return run_planned(d, a, b, panels, y, epilogue);
 }
 
 /* ---- Panels made ahead ----------------------------------------------------------------------- */
@@ -802,7 +802,7 @@ bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, vo
 /* As job_plan lays them out when b is packed whole. */
 static void panels_plan(Portion *J, const Gemm *d) {
   J->d = *d;
-  J->tail = NULL;
+  J->epilogue = NULL;
   ty_gemm_merge(&J->d);
   job_plan(J, 1, false);
   J->j0 = 0;

@@ -170,7 +170,7 @@ void ty_gemm_near(const Gemm *d, const Near *w, const char *a, const char *b, co
 
 /* gemm_amx.c: as ty_gemm, ty_gemm_panels and ty_gemm_pack, for d->amx. K > 0, y has elements. */
 bool ty_amx_gemm(const Gemm *d, const void *a, const void *b, const void *panels, void *y,
-                 const GemmTail *tail);
+                 const GemmEpilogue *epilogue);
 i64 ty_amx_panels(const Gemm *d);
 void ty_amx_pack(const Gemm *d, const void *b, void *panels);
 
