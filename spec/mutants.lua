@@ -273,7 +273,7 @@ local M = {
     from = "code->slot[s->a].last = TY_MAX(code->slot[s->a].last, code->slot[s->y].last);", to = "" },
   { file = "core/compile/plan_memory.c", what = "a temporary lies in an output that is written while it lives",
     from = "h->first > g->last", to = "h->first >= g->last" },
-  { file = "core/device/cpu/gemm_place.c", what = "a product reads before the border of a padded picture",
+  { file = "core/device/cpu/gemm_im2col.c", what = "a product reads before the border of a padded picture",
     from = "if (at < 0) lo = TY_MAX(lo, by == 1 ? -at : ceil_div(-at, by));", to = "" },
   { file = "core/lua/lua_modes.c", what = "modes of suspended coroutines hold for everybody",
     from = "lua_status(co) == 0 &&", to = "lua_status(co) <= LUA_YIELD &&" },

@@ -21,7 +21,7 @@
 ** Four ways through, by shape:
 **   column  N = 1: dot products of rows of a with b; sums of columns when a lies that way
 **   stream  few rows: b is read once, in the order in which it lies, rows or columns
-**   near    windows over an image, read where they lie or from a copy without gaps (gemm_place.c)
+**   direct  windows over an image, read where they lie or from a copy without gaps (gemm_im2col.c)
 **   tiles   the rest: a register tile of up to ROWS x 2 vectors runs over one block of k; around
 **           it loops over tiles that reuse panels of b in L1 and blocks of a in L2. Behind the last
 **           block floats become what a list makes of them, f16 or bf16 too, in the registers
@@ -46,8 +46,8 @@ enum {
   PANEL_ROWS = 128,           /* rows up to which packing b is a noticeable share of the work */
   PACK_BYTES = 32 << 20,      /* most bytes of b packed at a time */
   B_DIRECT = 256 << 10,       /* bytes of b up to which a row-major b is read where it lies */
-  B_NEAR = 512 << 10,         /* the same ... */
-  B_ROWS = 12,                /* for so few tiles below each other */
+  B_DIRECT_FEW = 512 << 10,   /* the same ... */
+  B_FEW = 12,                 /* for so few tiles below each other */
   A_DIRECT = 256 << 10,       /* bytes of a up to which it is read where it lies */
   TASK_MICROSECONDS = 20,     /* work below this is not worth waking a thread for */
   TILES_EACH = 4,             /* tiles a thread, to even out the load */
@@ -55,14 +55,14 @@ enum {
 
 /* ---- What is to be done, and how ------------------------------------------------------------ */
 
-typedef enum { COLUMN, STREAM, NEAR, TILES } Way;
+typedef enum { COLUMN, STREAM, DIRECT, TILES } Way;
 
 typedef struct Item { /* one product of the batch */
   const char *a, *b;
   char *y;
   i64 row;          /* its first row, counted through the batch */
-  i64 k0;           /* where its places begin along k */
-  const char *laid; /* near: it is laid out already; or NULL */
+  i64 k0;           /* im2col: where it begins along k */
+  const char *laid; /* direct: it is laid out already; or NULL */
 } Item;
 
 typedef struct Portion {
@@ -73,7 +73,7 @@ typedef struct Portion {
   Way way;
   i64 es, cs, ys;    /* bytes of an element stored, computed, of y */
   bool apack, bpack; /* packed, for tiles and column; a and b then lie in the compute type */
-  i64 apitch;        /* between rows of a packed from its places; 0: it has none */
+  i64 apitch;        /* between rows of a packed by im2col; 0: it is not */
   bool side;         /* column: a lies column by column */
   bool now;          /* b is packed a panel at a time, where it is used */
   bool keeps;        /* and that by the first tile down the rows, as it reads them */
@@ -89,10 +89,10 @@ typedef struct Portion {
   i64 units;                    /* of work, for these columns */
   i64 group;                    /* column: rows done together */
   i64 depth;                    /* column: levels of the tree of blocks */
-  Near near;                    /* near: units, and what they read */
+  Direct direct;                /* direct: units, and what they read */
   i64 asize, bsize, ysize;      /* bytes of scratch: a block, packed b, sums of a narrow y */
   i64 psize, tsize;             /* and a panel of b, a tile that y cannot hold */
-  i64 fsize;                    /* and a Finder, where an operand lies at places */
+  i64 fsize;                    /* and a Finder, for an im2col operand */
   const char *bpacked;
   Slot *slot;
   int nslots;
@@ -102,15 +102,15 @@ static i64 round_up(i64 n, i64 to) { return (n + to - 1) / to * to; }
 static i64 ceil_div(i64 n, i64 by) { return (n + by - 1) / by; }
 
 static bool is_stream(const Gemm *d, bool narrow, i64 nr) {
-  return d->m <= STREAM_ROWS && !narrow && !d->ap && !d->bp &&
+  return d->m <= STREAM_ROWS && !narrow && !d->a_im2col && !d->b_im2col &&
          (d->bcs == 1 || (d->brs == 1 && ty_gemm_kern(d->dtype)->turned)) && d->n >= nr;
 }
 
 /* A row-major b that is read from where it lies too slowly: so large that its panels, rows far
 ** apart, leave caches between the tiles below each other. */
-static bool is_far(const Gemm *d, i64 rows, i64 bytes) {
+static bool outgrows_caches(const Gemm *d, i64 rows, i64 bytes) {
   const i64 b = d->k * d->n * bytes;
-  return d->m >= rows - 1 && b > (d->m > B_ROWS * rows ? B_DIRECT : B_NEAR);
+  return d->m >= rows - 1 && b > (d->m > B_FEW * rows ? B_DIRECT : B_DIRECT_FEW);
 }
 
 /* Chooses the way, what is packed, and the cut for `threads` threads. `panels`: b's are there. */
@@ -126,13 +126,13 @@ static void job_plan(Portion *J, int threads, bool panels) {
   J->jc = d->n;
   J->apitch = J->asize = J->bsize = J->ysize = J->psize = J->tsize = 0;
   J->now = J->keeps = false;
-  J->fsize = d->ap || d->bp ? round_up(sizeof(Finder), 64) : 0;
+  J->fsize = d->a_im2col || d->b_im2col ? round_up(sizeof(Finder), 64) : 0;
   const bool aside = J->epilogue && J->epilogue->aside;
   if (d->n == 1) {
     J->way = COLUMN;
     J->side = !J->narrow && d->ars == 1 && d->m > 1 && d->acs != 1 && d->k > 1;
-    J->apack = J->narrow || d->ap || (!J->side && d->acs != 1 && d->k > 1);
-    J->bpack = J->narrow || d->bp || (d->brs != 1 && d->k > 1);
+    J->apack = J->narrow || d->a_im2col || (!J->side && d->acs != 1 && d->k > 1);
+    J->bpack = J->narrow || d->b_im2col || (d->brs != 1 && d->k > 1);
     J->depth = 0; /* bits of the count of blocks: sums of blocks wait on a binary counter */
     for (i64 n = ceil_div(d->k, BLOCK); n; n /= 2) J->depth++;
     J->group = J->apack && d->ars == 1 ? TURN_ROWS : DOT_ROWS;
@@ -153,20 +153,20 @@ static void job_plan(Portion *J, int threads, bool panels) {
     J->tsize = aside ? round_up(d->m * J->nc * J->es, 64) : 0;
     return;
   }
-  if (d->bp && ty_gemm_near_plan(d, threads, &J->near)) {
-    J->way = NEAR;
+  if (d->b_im2col && ty_gemm_direct_plan(d, threads, &J->direct)) {
+    J->way = DIRECT;
     J->apack = J->bpack = false;
-    J->nc = TY_MIN(J->near.chunk, J->near.steps) * J->near.line;
-    J->units = ty_gemm_near_units(&J->near);
-    J->psize = J->near.items * J->near.bytes;
+    J->nc = TY_MIN(J->direct.chunk, J->direct.steps) * J->direct.line;
+    J->units = ty_gemm_direct_units(&J->direct);
+    J->psize = J->direct.items * J->direct.bytes;
     J->tsize = aside ? round_up(d->m * J->nc * J->es, 64) : 0;
     return;
   }
   J->way = TILES;
   const i64 rows = J->kern->rows, kc = TY_MIN(d->k, KC);
-  J->bpack = J->narrow || d->bp || d->bcs != 1 || is_far(d, rows, J->cs);
+  J->bpack = J->narrow || d->b_im2col || d->bcs != 1 || outgrows_caches(d, rows, J->cs);
   J->apack = J->narrow || (d->n > 4 * J->nr && d->m * d->k * J->cs > A_DIRECT);
-  if (d->ap) J->apack = false, J->apitch = kc + 64 / J->cs; /* as in columns */
+  if (d->a_im2col) J->apack = false, J->apitch = kc + 64 / J->cs; /* as in columns */
   J->mc = round_up(ceil_div(d->m, ceil_div(d->m, MC * 4 / J->cs)), rows);
   const i64 mt = ceil_div(d->m, J->mc);
   /* Threads are given blocks of rows first; columns are cut only as far as that does not do. */
@@ -174,7 +174,8 @@ static void job_plan(Portion *J, int threads, bool panels) {
   nt = TY_MAX(1, TY_MIN(nt, d->n / (4 * J->nr)));
   J->nc = round_up(ceil_div(d->n, nt), J->nr);
   if (J->narrow || aside) J->nc = TY_MIN(J->nc, 512); /* its sums are kept in scratch */
-  J->keeps = J->bpack && !J->narrow && !d->bp && d->bcs == 1 && J->kern->lists && d->m >= rows - 1;
+  J->keeps =
+      J->bpack && !J->narrow && !d->b_im2col && d->bcs == 1 && J->kern->lists && d->m >= rows - 1;
   J->now = J->bpack && (mt == 1 || J->keeps) && !panels;
   J->bpack |= panels;
   if (J->now) J->psize = kc * J->nr * J->cs;
@@ -210,9 +211,9 @@ static void done(const Portion *J, void *y, i64 stride, i64 i, i64 rows, i64 j, 
 static void pack_panel(const Portion *J, char *to, i64 k0, i64 j, Finder *F) {
   const Gemm *d = &J->d;
   const i64 kc = TY_MIN(KC, d->k - k0), w = TY_MIN(J->nr, J->jn - j);
-  if (d->bp)
-    ty_gemm_place(d->dtype, to, J->nr, J->item.b, d->bp, J->item.k0 + k0, kc, J->j0 + j, w, J->nr,
-                  &F->b, F);
+  if (d->b_im2col)
+    ty_gemm_im2col(d->dtype, to, J->nr, J->item.b, d->b_im2col, J->item.k0 + k0, kc, J->j0 + j, w,
+                   J->nr, &F->b, F);
   else
     J->pack(to, J->nr, J->item.b + (k0 * d->brs + (J->j0 + j) * d->bcs) * J->es, d->brs, d->bcs, kc,
             w, J->nr);
@@ -222,7 +223,7 @@ static void pack_panel(const Portion *J, char *to, i64 k0, i64 j, Finder *F) {
 ** rows. */
 static void pack_b(const Portion *J, i64 begin, i64 end, char *scratch) {
   const i64 panels = ceil_div(J->jn, J->nr), wide = panels * J->nr;
-  Finder *F = J->d.bp ? finder(J, scratch) : NULL;
+  Finder *F = J->d.b_im2col ? finder(J, scratch) : NULL;
   if (F) F->b.ni = 0;
   for (i64 u = begin; u < end; u++) {
     const i64 k0 = u / panels * KC, j = u % panels * J->nr, kc = TY_MIN(KC, J->d.k - k0);
@@ -363,7 +364,7 @@ static void tile(const Portion *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch
   Finder *F = finder(J, scratch);
   if (F) F->a.ni = F->b.ni = 0;
   Ahead next;
-  const bool calls = J->bpack && !d->bp;
+  const bool calls = J->bpack && !d->b_im2col;
   for (i64 k0 = 0; k0 < d->k; k0 += KC) {
     const i64 kc = TY_MIN(KC, d->k - k0);
     t.k = kc;
@@ -379,8 +380,8 @@ static void tile(const Portion *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch
                 TY_MIN(rows, m - i), rows);
       a = scratch;
     } else if (J->apitch) {
-      ty_gemm_place(d->dtype, scratch, ars, J->item.a, d->ap, i0, m, J->item.k0 + k0, kc, kc, &F->a,
-                    F);
+      ty_gemm_im2col(d->dtype, scratch, ars, J->item.a, d->a_im2col, i0, m, J->item.k0 + k0, kc, kc,
+                     &F->a, F);
       a = scratch;
     }
     /* Down a panel of b while it sits in L1. When k is short, y is what costs: along its rows. */
@@ -434,13 +435,13 @@ static void column(const Portion *J, i64 i0, i64 i1, const char *b, char *out, c
     i64 top = 0, block = 0;
     for (i64 k0 = 0; k0 < d->k; k0 += BLOCK, block++) {
       const i64 n = TY_MIN(BLOCK, d->k - k0);
-      const char *a = J->item.a + (i * d->ars + k0 * d->acs) * J->es; /* 0 at places */
+      const char *a = J->item.a + (i * d->ars + k0 * d->acs) * J->es; /* 0 by im2col */
       i64 ars = d->ars;
       if (J->apack) {
         /* Packed as the transpose, so that a column-major a is turned in squares. */
         ars = n + 64 / cs; /* a line more, or rows a power of two apart share a set of L1 */
-        if (d->ap)
-          ty_gemm_place(d->dtype, packed, ars, J->item.a, d->ap, i, nr, k0, n, n, &F->a, F);
+        if (d->a_im2col)
+          ty_gemm_im2col(d->dtype, packed, ars, J->item.a, d->a_im2col, i, nr, k0, n, n, &F->a, F);
         else J->pack(packed, ars, a, d->ars, d->acs, nr, n, n);
         a = packed;
       }
@@ -508,11 +509,11 @@ static void run_units(Portion *J, i64 begin, i64 end, char *scratch) {
                                                    J->item.b + j * d->bcs * J->es,
                                                    turned ? d->bcs : d->brs, y, yrs);
       if (epilogue) done(J, y, yrs, 0, d->m, j, n);
-    } else if (J->way == NEAR) {
-      i64 n, j = ty_gemm_near_columns(&J->near, u, &n), yrs = J->tsize ? J->nc : d->n;
+    } else if (J->way == DIRECT) {
+      i64 n, j = ty_gemm_direct_columns(&J->direct, u, &n), yrs = J->tsize ? J->nc : d->n;
       char *y = J->tsize ? scratch : J->item.y + j * J->es;
-      ty_gemm_near(d, &J->near, J->item.a, J->item.b, J->item.laid, u, y, yrs, scratch + J->tsize,
-                   finder(J, scratch));
+      ty_gemm_direct(d, &J->direct, J->item.a, J->item.b, J->item.laid, u, y, yrs,
+                     scratch + J->tsize, finder(J, scratch));
       if (epilogue) done(J, y, yrs, 0, d->m, j, n);
     } else {
       const i64 i = u / across * J->mc, j = u % across * J->nc;
@@ -528,15 +529,15 @@ static void pool_units(void *arg, i64 begin, i64 end) {
   ty_slot_leave(s);
 }
 
-/* A column at places: as a row. */
+/* A column of im2col: as a row. */
 static void pack_column(const Portion *J, char *scratch) {
   const Gemm *d = &J->d;
   Finder *F = finder(J, scratch);
-  Places turned = *d->bp;
-  turned.row = d->bp->col, turned.col = d->bp->row;
+  Im2col turned = *d->b_im2col;
+  turned.row = d->b_im2col->col, turned.col = d->b_im2col->row;
   F->b.ni = 0;
-  ty_gemm_place(d->dtype, (char *)(uintptr_t)J->bpacked, d->k, J->item.b, &turned, 0, 1, 0, d->k,
-                d->k, &F->b, F);
+  ty_gemm_im2col(d->dtype, (char *)(uintptr_t)J->bpacked, d->k, J->item.b, &turned, 0, 1, 0, d->k,
+                 d->k, &F->b, F);
 }
 
 /* One item; over the pool, or on this thread with the scratch of `alone`. */
@@ -545,7 +546,7 @@ static void run_item(Portion *J, Slot *alone) {
   for (J->j0 = 0; J->j0 < d->n; J->j0 += J->jc) {
     J->jn = TY_MIN(J->jc, d->n - J->j0);
     if (J->way == TILES) J->units = ceil_div(d->m, J->mc) * ceil_div(J->jn, J->nc);
-    if (J->bsize && J->way == COLUMN && d->bp) {
+    if (J->bsize && J->way == COLUMN && d->b_im2col) {
       Slot *own = alone ? alone : ty_slot_take(J->slot, J->nslots);
       pack_column(J, own->mem);
       if (!alone) ty_slot_leave(own);
@@ -592,7 +593,7 @@ static void run_items(Portion *shared, i64 begin, i64 end, Slot *s) {
   Portion J = *shared;
   const i64 rows = J.d.m, bytes = rows * J.d.n * J.es;
   const bool is_bare = reads_bare(&J);
-  const i64 together = J.way == NEAR ? J.near.items : 1;
+  const i64 together = J.way == DIRECT ? J.direct.items : 1;
   if (J.bsize) J.bpacked = s->mem + front(&J);
   for (i64 i = begin, shown = begin; i < end; i++) {
     J.item = item_at(&J, &shared->item, i);
@@ -600,8 +601,9 @@ static void run_items(Portion *shared, i64 begin, i64 end, Slot *s) {
       char *laid = s->mem + J.tsize;
       const i64 at = (i - begin) % together;
       if (!at)
-        ty_gemm_lay(&J.d, &J.near, J.item.b, TY_MIN(together, end - i), laid, finder(&J, s->mem));
-      J.item.laid = laid + at * J.near.bytes;
+        ty_gemm_direct_lay(&J.d, &J.direct, J.item.b, TY_MIN(together, end - i), laid,
+                           finder(&J, s->mem));
+      J.item.laid = laid + at * J.direct.bytes;
     }
     if (is_bare) bare(J.kern, &J.d, J.item.a, J.item.b, J.item.y, J.item.row, &J.list);
     else run_item(&J, s);
@@ -736,7 +738,7 @@ static bool run_deep(Portion *J) {
     part.kstep = KC;
     part.nlead = 1;
     part.batch = part.lead[0] = D.blocks;
-    part.abs[0] = KC * d->acs; /* 0 at places */
+    part.abs[0] = KC * d->acs; /* 0 by im2col */
     part.bbs[0] = KC * d->brs;
     ok = ty_gemm(&part, J->item.a + u * KC * d->acs * J->es, J->item.b + u * KC * d->brs * J->es,
                  NULL, sums, NULL);
@@ -763,7 +765,7 @@ static __attribute__((noinline)) bool run_planned(const Gemm *d, const void *a, 
   J.failed = &failed;
   J.bpacked = panels;
   ty_gemm_merge(&J.d);
-  if (J.d.m != d->m && !d->bp && run_small(&J.d, a, b, y, epilogue, &ok)) return ok;
+  if (J.d.m != d->m && !d->b_im2col && run_small(&J.d, a, b, y, epilogue, &ok)) return ok;
   const int threads = worth_threads(&J.d, &item);
   const bool alone = threads <= 1;
   const bool by_items = alone || J.d.batch >= TILES_EACH * threads || item < 2 * TASK_MICROSECONDS;
@@ -793,7 +795,7 @@ bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, vo
     return true;
   }
   if (d->amx) return ty_amx_gemm(d, a, b, panels, y, epilogue);
-  if (!d->ap && !d->bp && run_small(d, a, b, y, epilogue, &ok)) return ok;
+  if (!d->a_im2col && !d->b_im2col && run_small(d, a, b, y, epilogue, &ok)) return ok;
   return run_planned(d, a, b, panels, y, epilogue);
 }
 
@@ -812,11 +814,12 @@ static void panels_plan(Portion *J, const Gemm *d) {
 i64 ty_gemm_panels(const Gemm *d) {
   if (d->amx) return ty_amx_panels(d);
   Portion J;
-  if (!d->batch || !d->m || !d->n || !d->k || d->bp) return 0;
+  if (!d->batch || !d->m || !d->n || !d->k || d->b_im2col) return 0;
   for (int l = 0; l < d->nlead; l++)
     if (d->lead[l] != 1 && d->bbs[l]) return 0; /* not one b */
   panels_plan(&J, d);
-  if (J.way != TILES || (!J.bpack && d->k * d->n * J.cs <= B_NEAR) || J.d.m > PANEL_ROWS) return 0;
+  if (J.way != TILES || (!J.bpack && d->k * d->n * J.cs <= B_DIRECT_FEW) || J.d.m > PANEL_ROWS)
+    return 0;
   return J.d.k * round_up(J.d.n, J.nr) * J.cs;
 }
 
@@ -829,5 +832,5 @@ void ty_gemm_pack(const Gemm *d, const void *b, void *panels) {
   panels_plan(&J, d);
   J.item.b = b;
   J.bpacked = panels;
-  pack_b(&J, 0, ceil_div(J.d.n, J.nr) * ceil_div(J.d.k, KC), NULL); /* b lies at no places */
+  pack_b(&J, 0, ceil_div(J.d.n, J.nr) * ceil_div(J.d.k, KC), NULL); /* b is not im2col */
 }
