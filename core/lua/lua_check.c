@@ -13,7 +13,7 @@
 static bool is_fixed(const Buffer *b) { return b->exposed || b->foreign; }
 
 static void compute(lua_State *L, State *S, const Tensor *t) {
-  if (t->st->many) ty_lua_error(L, "check: a tensor belongs to a vmap that has ended");
+  if (t->st->batched) ty_lua_error(L, "check: a tensor belongs to a vmap that has ended");
   if (t->st->recording && !S->cut(S, t->st->recording, t->st)) ty_lua_fail(L, S);
 }
 

@@ -143,7 +143,7 @@ static int grad_watch(lua_State *L) {
 ** costs nothing until it is written. */
 static bool record_same(State *S, const Tensor *x, Tensor *y) {
   Tensor all = {.st = x->st}, own = {0};
-  if (!S->capture || x->st->tape || x->st->many) return ty_grad_watch(S, x, false, y);
+  if (!S->capture || x->st->tape || x->st->batched) return ty_grad_watch(S, x, false, y);
   all.type = ty_type_line(x->st->dtype, x->st->device, x->st->numel);
   all.strides[0] = 1;
   if (!ty_record_copy(S, &all, &own)) return false;

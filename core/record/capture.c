@@ -149,7 +149,7 @@ static const Outside *outside_with(const Capture *c, const Storage *st) {
 
 bool ty_capture_outside(State *S, Tensor *t, i32 slot) {
   Capture *c = S->capture;
-  if (t->st->many) return ty_capture_refuse(S, "uses a tensor of a vmap that has ended");
+  if (t->st->batched) return ty_capture_refuse(S, "uses a tensor of a vmap that has ended");
   if (!grow(&c->outside, c->noutside, &c->outside_cap, sizeof *c->outside)) return refuse_memory(S);
   const Outside *same = outside_with(c, t->st);
   bool first = !same, lone = same && same->lone;

@@ -89,10 +89,10 @@ Record *ty_record_new(State *S, int kind, i32 n, const Given *src) {
 
 /* A storage with st's contents, refs 1. Exposed memory may change at any time: it is copied. */
 static Storage *freeze(State *S, Storage *st) {
-  if (st->many) { /* those of all examples go on as they are */
-    Storage *all = freeze(S, st->many->t.st), *from = st->many->t.st;
+  if (st->batched) { /* those of all examples go on as they are */
+    Storage *all = freeze(S, st->batched->t.st), *from = st->batched->t.st;
     if (all && from->tape && !all->tape) all->tape = ty_record_hold(from->tape);
-    return ty_many_over(S, st, all);
+    return ty_batched_like(S, st, all);
   }
   if (st->buf && st->buf->exposed) {
     Tensor y = {0}, x = {.st = st, .type = ty_type_line(st->dtype, st->device, st->numel)};
@@ -118,7 +118,7 @@ Storage *ty_grad_freeze(State *S, Storage *st) {
 static Storage *twin_of(State *S, Storage *st) {
   if (st->frozen) return ty_storage_hold(st);
   if (st->twin) return ty_storage_hold(st->twin);
-  Storage *f = st->many ? ty_many_over(S, st, twin_of(S, st->many->t.st)) : freeze(S, st);
+  Storage *f = st->batched ? ty_batched_like(S, st, twin_of(S, st->batched->t.st)) : freeze(S, st);
   if (!f) return NULL;
   f->frozen = true;
   if (st->tape) f->tape = ty_record_hold(st->tape);
@@ -141,7 +141,7 @@ static bool save(State *S, Record *r, const Given *src) {
 /* What x sees of its storage's past: nothing where it is detached. */
 static Storage *freeze_seen(State *S, const Tensor *x) {
   Storage *st = freeze(S, x->st);
-  if (st && st->many) st->many->t.detached |= x->detached;
+  if (st && st->batched) st->batched->t.detached |= x->detached;
   return st;
 }
 

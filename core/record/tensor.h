@@ -22,7 +22,7 @@ typedef struct Recording Recording;
 typedef struct State State;
 typedef struct Capture Capture; /* capture.h */
 typedef struct Record Record;   /* grad.h */
-typedef struct Many Many;       /* vmap.h */
+typedef struct Batched Batched; /* vmap.h */
 typedef struct Level Level;
 
 typedef struct Buffer {
@@ -55,7 +55,8 @@ typedef struct Storage {
   struct Storage *next, **prev; /* the others that wait for the same recording */
   Record *tape;         /* where the contents came from, held; NULL: nothing to differentiate */
   struct Storage *twin; /* the frozen one of these contents, or of a frozen one the other */
-  Many *many; /* not NULL: one such storage for each example of a vmap; no buf, no recording */
+  Batched *
+      batched; /* not NULL: stands for one storage of each example of a vmap; no buf, no recording */
 } Storage;
 
 typedef struct Tensor {
