@@ -312,7 +312,7 @@ local M = {
     from = "if a.made[x] == b.made[y] then return nil end", to = "do return nil end" },
 
   { file = "core/record/capture.c", what = "what a capture puts back may die meanwhile",
-    from = "ty_storage_hold(t->st->twin) : NULL", to = "t->st->twin : NULL" },
+    from = "ty_storage_hold(t->st->snapshot) : NULL", to = "t->st->snapshot : NULL" },
   { file = "core/lua/lua_session.c", what = "what finalisers do while a function is captured is part of it",
     from = "if (finaliser) end(L, H, s, ENDED_BY_FINALISER);",
     to = "if (finaliser && s->ended) end(L, H, s, ENDED_BY_FINALISER);" },

@@ -5,7 +5,7 @@
 ** running out of memory, and where a saved operand was overwritten.
 **
 ** The row ATTEND gives one flat storage: the result, maxima and sums (attend.c). The result is a view of it; a
-** frozen twin of it is kept for the backward pass. ATTEND_GRAD gives the gradients of all three operands at once: the
+** snapshot of it is kept for the backward pass. ATTEND_GRAD gives the gradients of all three operands at once: the
 ** first one that is asked for computes them, and the record's Pending keeps them for the others.
 ** Where gradients are themselves taped, or of one example of a vmap (its result, or as in a Jacobian what is
 ** given for it), they are made of products and maps, whose rules are known. There the scores are arrays like any

@@ -217,7 +217,7 @@ void ty_storage_drop(Storage *st) {
   if (!st || --st->refs) return;
   Recording *b = st->recording;
   if (b) storage_unlink(st);
-  if (TY_UNLIKELY(st->twin != NULL)) st->twin->twin = NULL;
+  if (TY_UNLIKELY(st->snapshot != NULL)) st->snapshot->snapshot = NULL;
   if (TY_UNLIKELY(st->tape != NULL)) ty_record_drop(st->tape);
   if (TY_UNLIKELY(st->batched != NULL)) ty_batched_drop(st);
   ty_buffer_drop(st->buf);
@@ -226,12 +226,12 @@ void ty_storage_drop(Storage *st) {
 }
 
 void ty_storage_touch(Storage *st) {
-  Storage *twin = st->twin;
-  if (TY_LIKELY(!twin) || st->frozen) return;
-  st->twin = twin->twin = NULL;
-  twin->stale = true;
-  ty_storage_settle(twin, NULL);
-  if (TY_UNLIKELY(twin->batched != NULL)) ty_batched_drop(twin);
+  Storage *snapshot = st->snapshot;
+  if (TY_LIKELY(!snapshot) || st->frozen) return;
+  st->snapshot = snapshot->snapshot = NULL;
+  snapshot->stale = true;
+  ty_storage_settle(snapshot, NULL);
+  if (TY_UNLIKELY(snapshot->batched != NULL)) ty_batched_drop(snapshot);
 }
 
 /* --- tensors */

@@ -185,7 +185,8 @@ static bool spread(State *S, Storage *st, u32 level, i64 count) {
   bool ok = ty_record_copy(S, &x, &all) && batched_set(S, st, level, &all);
   if (ok) {
     ty_storage_settle(st, NULL);
-    if (st->twin) st->twin = st->twin->twin = NULL; /* it holds what st held, and goes on to */
+    if (st->snapshot)
+      st->snapshot = st->snapshot->snapshot = NULL; /* it holds what st held, and goes on to */
   } else if (all.st) ty_tensor_release(&all);
   if (ok && own) batched_free(was);
   if (!ok && !own) f->batched = NULL;
