@@ -638,7 +638,7 @@ static int extend(lua_State *L, State *S, Entry *e, Trace *T) {
   e->captures += captured;
   if (captured || T->nbounds)
     count_wasted(T); /* numbers count on and never come back, sizes seldom do so */
-  ty_lua_session_done(L, (Host *)S);
+  ty_lua_session_done(L, (Binding *)S);
   lua_pushboolean(L, true);
   return 1;
 }
@@ -705,7 +705,7 @@ static int capture_finish(lua_State *L) {
   e->ntrace++;
   e->captures++;
   e->building = NULL;
-  ty_lua_session_done(L, (Host *)S);
+  ty_lua_session_done(L, (Binding *)S);
   lua_pushboolean(L, true);
   return 1;
 }
