@@ -203,7 +203,7 @@ local M = {
   { file = "core/lua/lua_trace.c", what = "false and true are one flag",
     from = "NEED((bool)lua_toboolean(L, g->a) == g->want);", to = "" },
   { file = "core/lua/lua_trace.c", what = "numbers that depend on sizes take the places of others",
-    from = "I->size, number, T->nearly_numbers", to = "I->size, number, T->nearly_numbers ? T->nearly_numbers - 1 : 0" },
+    from = "I->size, number, T->early_numbers", to = "I->size, number, T->early_numbers ? T->early_numbers - 1 : 0" },
   { file = "core/lua/lua_trace.c", what = "all strings are one",
     from = "NEED(lua_tostring(L, g->a) == g->p);", to = "" },
   { file = "core/lua/lua_trace.c", what = "all functions are one",

@@ -268,12 +268,13 @@ static i32 check_guards(lua_State *L, const Binding *B, const Trace *T, double *
                         const Tensor **outside) {
   lua_rawgeti(L, UP_ANCHORS, T->anchor);
   for (i32 k = 0; k < T->nkeys; k++) lua_rawgeti(L, ANCHORS_AT(T), T->key + k);
-  return check_range(L, B, T, 0, T->nearly, NULL, number, 0, outside);
+  return check_range(L, B, T, 0, T->early_guards, NULL, number, 0, outside);
 }
 
 static i32 check_deferred(lua_State *L, const Binding *B, const Trace *T, const Instance *I,
                           double *number, const Tensor **outside) {
-  return check_range(L, B, T, T->nearly, T->nguards, I->size, number, T->nearly_numbers, outside);
+  return check_range(L, B, T, T->early_guards, T->nguards, I->size, number, T->early_numbers,
+                     outside);
 }
 
 /* --- results */
@@ -540,7 +541,7 @@ static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, bool tell, const 
   if (TY_UNLIKELY(T->gone)) return TRACE_MISS;
   lua_pushvalue(L, UP_FUNCTION);
   *failed = check_guards(L, (Binding *)S, T, number, outside);
-  if (*failed < T->nearly || T->gone) return TRACE_MISS;
+  if (*failed < T->early_guards || T->gone) return TRACE_MISS;
   Instance *I = find_instance(S, T, number, outside);
   if (!I) {
     if (T->rest > 0) {
@@ -765,7 +766,7 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
   if (!T->gone) { /* by a finaliser */
     lua_pushvalue(L, UP_FUNCTION);
     i32 failed = check_guards(L, (Binding *)S, T, c.number, c.outside);
-    const Instance *I = failed < T->nearly ? NULL : find_instance(S, T, c.number, c.outside);
+    const Instance *I = failed < T->early_guards ? NULL : find_instance(S, T, c.number, c.outside);
     if (I) failed = check_deferred(L, (Binding *)S, T, I, c.number, c.outside);
     if (failed < T->nguards) note_failed(L, e, &T->guard[failed]);
   }
