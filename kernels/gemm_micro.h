@@ -1,7 +1,7 @@
 /*
 ** gemm_micro.h -- the algorithms of matrix products for one element type and instruction set.
 ** In:  T, TBYTES, FMA MAX MIN (of vectors), FMA1 (of one), TAG, ROWS (most rows of a tile, even),
-**      APPLY (whether tiles apply operations), FLOATING, TURN (whether columns are turned for a
+**      APPLY (whether tiles apply operations), FLOATING, TRANSPOSE (whether columns are transposed for a
 **      stream), SPEED, and all that gemm_isa.h defines.
 ** Out: static const Kern NAME(kern); see struct Kern in gemm.h for what each function does.
 **
@@ -330,11 +330,11 @@ INLINE void NAME(transpose)(V x[VL]) {
   EXCHANGE(1)
 }
 
-#if TURN
+#if TRANSPOSE
 /* The same as stream for a b that lies column by column: VL columns are read side by side, and
-** turned in registers. */
-static ATTR void NAME(turned)(i64 m, i64 n, i64 k, const void *A, i64 ars, i64 acs, const void *B,
-                              i64 bcs, void *Y, i64 yrs) {
+** transposed in registers. */
+static ATTR void NAME(transposed)(i64 m, i64 n, i64 k, const void *A, i64 ars, i64 acs,
+                                  const void *B, i64 bcs, void *Y, i64 yrs) {
   enum { AHEAD = 512 / TBYTES };
   for (i64 j0 = 0; j0 < n; j0 += VL) {
     const T *b[VL];
@@ -623,8 +623,8 @@ static const Kern NAME(kern) = {
     .speed = SPEED,
     .tile = {{HEIGHTS(1)}, {HEIGHTS(2)}},
     .stream = NAME(stream),
-#if TURN
-    .turned = NAME(turned),
+#if TRANSPOSE
+    .transposed = NAME(transposed),
 #endif
     .side = NAME(side),
     .dot = NAME(dot),
@@ -652,7 +652,7 @@ static const Kern NAME(kern) = {
 #undef APPLY
 #undef FLOATING
 #undef ATTEND
-#undef TURN
+#undef TRANSPOSE
 #undef SPEED
 #undef HEIGHTS
 #undef VL

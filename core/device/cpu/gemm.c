@@ -34,10 +34,10 @@
 #include "device/cpu/gemm.h"
 
 enum {
-  SHORT_K = 64,   /* a block of k up to this long is worth less than going along the rows of y */
-  MC = 240,       /* rows of a block of a: MC * KC elements sit in L2 */
-  DOT_ROWS = 4,   /* rows that a column product does together */
-  TURN_ROWS = 16, /* the same when a is column-major: a cache line of each column */
+  SHORT_K = 64, /* a block of k up to this long is worth less than going along the rows of y */
+  MC = 240,     /* rows of a block of a: MC * KC elements sit in L2 */
+  DOT_ROWS = 4, /* rows that a column product does together */
+  TRANSPOSE_ROWS = 16,        /* the same when a is column-major: a cache line of each column */
   EPILOGUE_BYTES = 256 << 10, /* of the product that an epilogue is shown at a time, about */
   SMALL = 4096,               /* elements of a, b and y up to which a product is not planned */
   STREAM_SHORT = 1 << 17,     /* elements of b up to which a stream is not */
@@ -103,7 +103,7 @@ static i64 ceil_div(i64 n, i64 by) { return (n + by - 1) / by; }
 
 static bool is_stream(const Gemm *d, bool narrow, i64 nr) {
   return d->m <= STREAM_ROWS && !narrow && !d->a_im2col && !d->b_im2col &&
-         (d->bcs == 1 || (d->brs == 1 && ty_gemm_kern(d->dtype)->turned)) && d->n >= nr;
+         (d->bcs == 1 || (d->brs == 1 && ty_gemm_kern(d->dtype)->transposed)) && d->n >= nr;
 }
 
 /* A row-major b that is read from where it lies too slowly: so large that its panels, rows far
@@ -135,7 +135,7 @@ static void job_plan(Portion *J, int threads, bool panels) {
     J->bpack = J->narrow || d->b_im2col || (d->brs != 1 && d->k > 1);
     J->depth = 0; /* bits of the count of blocks: sums of blocks wait on a binary counter */
     for (i64 n = ceil_div(d->k, BLOCK); n; n /= 2) J->depth++;
-    J->group = J->apack && d->ars == 1 ? TURN_ROWS : DOT_ROWS;
+    J->group = J->apack && d->ars == 1 ? TRANSPOSE_ROWS : DOT_ROWS;
     if (J->apack) J->asize = J->group * (TY_MIN(d->k, BLOCK) * J->cs + 64);
     if (J->side) J->group = SIDE_BYTES / J->cs;
     J->asize += J->side ? (J->depth + 1) * (256 / J->cs) * SIDE_BYTES : J->group * J->depth * 256;
@@ -438,7 +438,7 @@ static void column(const Portion *J, i64 i0, i64 i1, const char *b, char *out, c
       const char *a = J->item.a + (i * d->ars + k0 * d->acs) * J->es; /* 0 by im2col */
       i64 ars = d->ars;
       if (J->apack) {
-        /* Packed as the transpose, so that a column-major a is turned in squares. */
+        /* Packed as the transpose, so that a column-major a is transposed in squares. */
         ars = n + 64 / cs; /* a line more, or rows a power of two apart share a set of L1 */
         if (d->a_im2col)
           ty_gemm_im2col(d->dtype, packed, ars, J->item.a, d->a_im2col, i, nr, k0, n, n, &F->a, F);
@@ -469,7 +469,7 @@ static void column(const Portion *J, i64 i0, i64 i1, const char *b, char *out, c
 }
 
 /* The same where a lies column by column: lanes are as many elements as rows are done together, and
-** nothing is turned. */
+** nothing is transposed. */
 static void column_side(const Portion *J, i64 i0, i64 i1, const char *b, char *out, char *scratch) {
   const Gemm *d = &J->d;
   const Kern *K = J->kern;
@@ -504,10 +504,10 @@ static void run_units(Portion *J, i64 begin, i64 end, char *scratch) {
     } else if (J->way == STREAM) {
       const i64 j = u * J->nc, n = TY_MIN(J->nc, d->n - j), yrs = J->tsize ? J->nc : d->n;
       char *y = J->tsize ? scratch : J->item.y + j * J->es;
-      const bool turned = d->bcs != 1;
-      (turned ? J->kern->turned : J->kern->stream)(d->m, n, d->k, J->item.a, d->ars, d->acs,
-                                                   J->item.b + j * d->bcs * J->es,
-                                                   turned ? d->bcs : d->brs, y, yrs);
+      const bool transposed = d->bcs != 1;
+      (transposed ? J->kern->transposed : J->kern->stream)(d->m, n, d->k, J->item.a, d->ars, d->acs,
+                                                           J->item.b + j * d->bcs * J->es,
+                                                           transposed ? d->bcs : d->brs, y, yrs);
       if (epilogue) done(J, y, yrs, 0, d->m, j, n);
     } else if (J->way == DIRECT) {
       i64 n, j = ty_gemm_direct_columns(&J->direct, u, &n), yrs = J->tsize ? J->nc : d->n;
@@ -533,11 +533,11 @@ static void pool_units(void *arg, i64 begin, i64 end) {
 static void pack_column(const Portion *J, char *scratch) {
   const Gemm *d = &J->d;
   Finder *F = finder(J, scratch);
-  Im2col turned = *d->b_im2col;
-  turned.row = d->b_im2col->col, turned.col = d->b_im2col->row;
+  Im2col transposed = *d->b_im2col;
+  transposed.row = d->b_im2col->col, transposed.col = d->b_im2col->row;
   F->b.ni = 0;
-  ty_gemm_im2col(d->dtype, (char *)(uintptr_t)J->bpacked, d->k, J->item.b, &turned, 0, 1, 0, d->k,
-                 d->k, &F->b, F);
+  ty_gemm_im2col(d->dtype, (char *)(uintptr_t)J->bpacked, d->k, J->item.b, &transposed, 0, 1, 0,
+                 d->k, d->k, &F->b, F);
 }
 
 /* One item; over the pool, or on this thread with the scratch of `alone`. */
@@ -682,9 +682,10 @@ run_small(const Gemm *d, const void *a, const void *b, void *y, const GemmEpilog
   const GemmList *list = e && K->lists ? e->list : NULL;
   if (e && e->aside && (!list || d->m <= STREAM_ROWS || d->k > KC)) return false;
   if (d->m <= STREAM_ROWS) { /* a stream of all columns */
-    if (d->k * d->n > STREAM_SHORT || (d->bcs != 1 && (d->brs != 1 || !K->turned))) return false;
+    if (d->k * d->n > STREAM_SHORT || (d->bcs != 1 && (d->brs != 1 || !K->transposed)))
+      return false;
     if (d->bcs == 1) K->stream(d->m, d->n, d->k, a, d->ars, d->acs, b, d->brs, y, d->n);
-    else K->turned(d->m, d->n, d->k, a, d->ars, d->acs, b, d->bcs, y, d->n);
+    else K->transposed(d->m, d->n, d->k, a, d->ars, d->acs, b, d->bcs, y, d->n);
     list = NULL;
   } else {
     if (d->bcs != 1 || d->m * d->n > SMALL || d->k * d->n > SMALL || d->m * d->k > SMALL)

@@ -72,13 +72,13 @@ typedef void GemmTileFn(const GemmTile *t);
 ** whole vectors of them, a row for each key. */
 typedef struct AttendKern {
   /* Maxima go up to those of the scores, or stay: before. from: the same, 0 for -inf. */
-  void (*rise)(i64 keys, i64 width, const void *scores, void *max, void *from, void *before);
+  void (*max)(i64 keys, i64 width, const void *scores, void *max, void *from, void *before);
   /* Scores become exp(score - from). sum: becomes sum * shrink + theirs; or NULL. */
-  void (*weigh)(i64 keys, i64 width, void *scores, const void *from, void *sum, const void *shrink);
-  void (*slope)(i64 keys, i64 width, void *dp, const void *p, const void *mean); /* p (dp - mean) */
+  void (*exp)(i64 keys, i64 width, void *scores, const void *from, void *sum, const void *shrink);
+  void (*grad)(i64 keys, i64 width, void *dp, const void *p, const void *mean); /* p (dp - mean) */
   /* Sums of products down n rows. */
-  void (*meet)(i64 n, i64 width, const void *a, const void *b, void *y);
-  void (*veil)(void *scores, const u32 *seen, i64 n); /* -inf where not seen; n: whole vectors */
+  void (*dot)(i64 n, i64 width, const void *a, const void *b, void *y);
+  void (*mask)(void *scores, const u32 *seen, i64 n); /* -inf where not seen; n: whole vectors */
   /* Rows of y are those of x times by[r * bs]. */
   void (*scale)(void *y, i64 yrs, const void *x, i64 xrs, i64 rows, i64 cols, const void *by,
                 i64 bs);
@@ -94,8 +94,8 @@ typedef struct Kern {
   GemmTileFn *tile[2][4];
   void (*stream)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, i64 brs,
                  void *y, i64 yrs);
-  void (*turned)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, i64 bcs,
-                 void *y, i64 yrs); /* the same for columns of b without gaps; of floats */
+  void (*transposed)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, i64 bcs,
+                     void *y, i64 yrs); /* the same for columns of b without gaps; of floats */
   void (*dot)(i64 nr, i64 n, const void *a, i64 ars, const void *b, void *lanes, i64 lrs);
   void (*side)(i64 nr, i64 n, const void *a, i64 acs, const void *b, void *lanes);
   /* For im2col operands, of floats; NULL: not for this type. Row to[i] of dst is put together from
