@@ -1,8 +1,8 @@
 /*
 ** lua_state.c -- what every function of the binding stands on: errors at the user's file:line, the start of a function,
 ** tensors on the stack, documented functions, the collector's share.
-** In: the Lua stack; upvalue 1 of each function is the Binding, upvalue 2 the tensors' metatable. Fails by Lua errors, raised
-** when nothing is half built.
+** In: the Lua stack; upvalue 1 of each function is the Binding, upvalue 2 the tensors' metatable. Fails by Lua errors,
+** raised when nothing is half built.
 **
 ** Memory. Lua's collector does not see the bytes of tensors. Their number decides when a cycle of
 ** it is due, and the bytes allocated since decide how far each step goes:
