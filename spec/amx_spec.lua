@@ -170,7 +170,7 @@ local claims = {
     assert(ty.stats().panels.entries >= 2)
     w:mul_(2)
     H.same(want * 2, a:matmul(w))]] },
-  { "fails for want of memory without harm", [[
+  { "fails when out of memory, without harm", [[
     local probe = ty.internals.probe
     local a, b = whole(70, 400), whole(400, 90)
     local want = exact(product, a, b)

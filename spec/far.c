@@ -52,7 +52,7 @@ typedef struct Command {
   /* jobs, with all that they point to */
   Job job;
   Gemm gemm;
-  Places places[2];
+  Im2col im2col[2];
   ListOp list[LIST_MOST];
   Attend attend;
   Node node;
@@ -395,8 +395,8 @@ static bool far_takes(const Job *j) {
 static void keep_product(Command *c, const Job *j) {
   c->gemm = *j->gemm;
   c->job.gemm = &c->gemm;
-  if (j->gemm->ap) c->places[0] = *j->gemm->ap, c->gemm.ap = &c->places[0];
-  if (j->gemm->bp) c->places[1] = *j->gemm->bp, c->gemm.bp = &c->places[1];
+  if (j->gemm->a_im2col) c->im2col[0] = *j->gemm->a_im2col, c->gemm.a_im2col = &c->im2col[0];
+  if (j->gemm->b_im2col) c->im2col[1] = *j->gemm->b_im2col, c->gemm.b_im2col = &c->im2col[1];
   for (int i = 0; i < j->nlist; i++) c->list[i] = j->list[i];
   c->job.list = c->list;
   if (!j->kernel) return;

@@ -257,6 +257,21 @@ describe("positions computed from arguments", function()
     assert.truthy(e.skips > 0)
   end)
 
+  it("are checked before what they are computed from is written", function()
+    if ty.device() ~= "cpu" then return pending "a device tells it later" end
+    local pair = T.pair(function(W)
+      W.x, W.w = ty.arange(9), ty.tensor { 1, 1, 2 }
+      W.f = function()
+        W.w:add_(1)
+        return W.x:gather(1, W.w:to "i64"), W.w * 2
+      end
+      W.args = function() end
+      W.state = function() return W.w end
+    end)
+    for _ = 1, 12 do pair:call() end
+    assert.equal(1, ty.explain(pair.compiled).captures)
+  end)
+
   it("that no place can have are an error at once", function()
     local f = ty.compile(function(v, i) return v:gather(1, i + 1) end)
     for _ = 1, 3 do

@@ -140,8 +140,8 @@ static bool run_product(State *S, const Tensor *a, const Tensor *b, Tensor *y) {
     return false;
   const i64 m = a->type.dims[0], k = a->type.dims[1], n = b->type.dims[1];
   const int d = a->type.dtype;
-  if (a->st->recording || b->st->recording || a->st->many || b->st->many || k != b->type.dims[0] ||
-      b->strides[1] != 1)
+  if (a->st->recording || b->st->recording || a->st->batched || b->st->batched ||
+      k != b->type.dims[0] || b->strides[1] != 1)
     return false;
   if (TY_MAX(TY_MAX(m, n), k) > SMALL || m * k > SMALL || k * n > SMALL || m * n > SMALL)
     return false;
@@ -184,7 +184,7 @@ bool ty_quick(State *S, int op, int n, const Given *src, Tensor *y) {
       number = src[i].v;
       continue;
     }
-    if (x->st->recording || x->st->many) return false;
+    if (x->st->recording || x->st->batched) return false;
     if (!t && !ty_tensor_is_contiguous(x)) return false;
     if (t && (!ty_type_equal(&x->type, &t->type) ||
               memcmp(x->strides, t->strides, sizeof(i64) * x->type.rank)))

@@ -212,7 +212,7 @@ static bool make_made(Making *M, Instance *I, const Tensor *const *made, i32 nma
       continue;
     }
     bool pending = st->recording == c->recording;
-    if (st->many) return ty_capture_refuse(S, "gives back a tensor of a vmap that has ended");
+    if (st->batched) return ty_capture_refuse(S, "gives back a tensor of a vmap that has ended");
     if (!pending && !ty_capture_is_fresh(S, st))
       return ty_capture_refuse(S, "gives back a tensor of unknown origin");
     i32 node = pending ? st->node : constant_node(S, c->recording, st);
@@ -505,7 +505,7 @@ Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, con
                         const char **why) {
   for (const Tensor *const *t = outside, *const *end = t + I->noutside; t < end; t++) {
     Storage *st = (*t)->st;
-    if (TY_UNLIKELY(!st || st->many)) {
+    if (TY_UNLIKELY(!st || st->batched)) {
       *why = "a tensor was released, or belongs to a vmap";
       return READY_NO;
     }

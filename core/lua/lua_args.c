@@ -184,8 +184,8 @@ static u8 check_device(lua_State *L, const char *who) {
 }
 
 void ty_lua_options(lua_State *L, const char *who, int opts, Type *t, const char *known) {
-  Host *H = ty_lua_host(L);
-  H->leaf = false;
+  Binding *B = ty_lua_binding(L);
+  B->leaf = false;
   if (opts == 0 || lua_isnoneornil(L, opts)) return;
   if (!lua_istable(L, opts))
     ty_lua_error(L, "%s: argument %d must be a table of options, got %s", who, opts,
@@ -196,7 +196,7 @@ void ty_lua_options(lua_State *L, const char *who, int opts, Type *t, const char
       ty_lua_error(L, "%s: unknown option %s; known: %s", who, ty_lua_show(L, -2), known);
     if (!strcmp(name, "dtype")) t->dtype = (u8)ty_lua_dtype(L, who, lua_gettop(L));
     else if (!strcmp(name, "device")) t->device = check_device(L, who);
-    else if (lua_isboolean(L, -1)) H->leaf = lua_toboolean(L, -1);
+    else if (lua_isboolean(L, -1)) B->leaf = lua_toboolean(L, -1);
     else
       ty_lua_error(L, "%s: requires_grad must be true or false, got %s", who, ty_lua_show(L, -1));
   }

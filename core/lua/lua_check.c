@@ -13,7 +13,7 @@
 static bool is_fixed(const Buffer *b) { return b->exposed || b->foreign; }
 
 static void compute(lua_State *L, State *S, const Tensor *t) {
-  if (t->st->many) ty_lua_error(L, "check: a tensor belongs to a vmap that has ended");
+  if (t->st->batched) ty_lua_error(L, "check: a tensor belongs to a vmap that has ended");
   if (t->st->recording && !S->cut(S, t->st->recording, t->st)) ty_lua_fail(L, S);
 }
 
@@ -154,8 +154,8 @@ static int check_set_gradient(lua_State *L) {
 /* random() -> the random state; random(state) sets it */
 static int check_random(lua_State *L) {
   State *S = ty_lua_state(L);
-  ty_lua_apart(L, ty_lua_host(L));
-  ty_lua_follow(L, ty_lua_host(L));
+  ty_lua_apart(L, ty_lua_binding(L));
+  ty_lua_follow(L, ty_lua_binding(L));
   u64 state[2] = {S->seed, S->stream};
   if (lua_type(L, 1) == LUA_TSTRING && lua_objlen(L, 1) == sizeof state) {
     memcpy(state, lua_tostring(L, 1), sizeof state);
@@ -227,9 +227,9 @@ static int check_alone(lua_State *L) {
   if (!lua_checkstack(co, n)) return luaL_error(L, "too many arguments");
   lua_insert(L, 1); /* who asks what was resumed finds it here */
   lua_xmove(L, co, n);
-  ty_lua_protect_begin(L, ty_lua_host(L), &p);
+  ty_lua_protect_begin(L, ty_lua_binding(L), &p);
   int status = lua_resume(co, n - 1);
-  bool hooked = ty_lua_protect_end(L, ty_lua_host(L), &p, status > LUA_YIELD);
+  bool hooked = ty_lua_protect_end(L, ty_lua_binding(L), &p, status > LUA_YIELD);
   if (status == LUA_YIELD) return 0;
   n = status ? 1 : lua_gettop(co);
   luaL_checkstack(L, n + 1, "too many results");

@@ -135,7 +135,7 @@ static bool is_due(lua_State *L, State *S, Entry *e, int narg) {
 ** asks: functions that capture each call anew are asked, if there are. */
 static int pick(lua_State *L, bool again, bool asks) {
   Entry *e = lua_touserdata(L, lua_upvalueindex(3));
-  State *S = ty_lua_enter_in(L, (Host *)e->S);
+  State *S = ty_lua_enter_in(L, (Binding *)e->S);
   const struct Compiled *C = S->engine->compiled;
   int narg = lua_gettop(L);
   if (S->open || S->level || C->stance == STANCE_EAGER || C->plain || TY_UNLIKELY(e->ended)) {
@@ -143,8 +143,8 @@ static int pick(lua_State *L, bool again, bool asks) {
     lua_pushvalue(L, lua_upvalueindex(4));
     return 1;
   }
-  if (TY_UNLIKELY(e->check_every > 0) && !again && !ty_lua_mode_of(L, (Host *)S, MODE_CHECK, e) &&
-      --e->check_left <= 0) {
+  if (TY_UNLIKELY(e->check_every > 0) && !again &&
+      !ty_lua_mode_of(L, (Binding *)S, MODE_CHECK, e) && --e->check_left <= 0) {
     e->check_left = e->check_every;
     lua_rawgeti(L, lua_upvalueindex(5), 0);
     return 1;
@@ -179,7 +179,7 @@ static int compile_run_again(lua_State *L) { return pick(L, true, false); }
 /* tell(...) -> nothing, or nil and what the trace that answers the call would do */
 static int compile_tell(lua_State *L) {
   Entry *e = lua_touserdata(L, lua_upvalueindex(3));
-  State *S = ty_lua_enter_in(L, (Host *)e->S);
+  State *S = ty_lua_enter_in(L, (Binding *)e->S);
   int told;
   return !S->open && ty_trace_call(L, S, e, true, &told) == TRACE_HIT ? told : 0;
 }
@@ -316,8 +316,8 @@ static int compile_wake(lua_State *L) {
 
 /* within_warmup(handle) -> whether its call is a warmup */
 static int compile_within_warmup(lua_State *L) {
-  Host *H = (Host *)ty_lua_enter(L);
-  lua_pushboolean(L, ty_lua_mode_of(L, H, MODE_WARMUP, luaL_checkudata(L, 1, ENTRY_META)));
+  Binding *B = (Binding *)ty_lua_enter(L);
+  lua_pushboolean(L, ty_lua_mode_of(L, B, MODE_WARMUP, luaL_checkudata(L, 1, ENTRY_META)));
   return 1;
 }
 

@@ -12,13 +12,13 @@
 
 /* What a custom record keeps in the registry; the State's own thread lets go of it. */
 typedef struct Kept {
-  Host *H;
+  Binding *B;
   int ref;
 } Kept;
 
 static void kept_drop(void *ctx) {
   Kept *k = ctx;
-  luaL_unref(k->H->L, LUA_REGISTRYINDEX, k->ref);
+  luaL_unref(k->B->L, LUA_REGISTRYINDEX, k->ref);
   ty_mem_free(k);
 }
 
@@ -143,7 +143,7 @@ static int grad_watch(lua_State *L) {
 ** costs nothing until it is written. */
 static bool record_same(State *S, const Tensor *x, Tensor *y) {
   Tensor all = {.st = x->st}, own = {0};
-  if (!S->capture || x->st->tape || x->st->many) return ty_grad_watch(S, x, false, y);
+  if (!S->capture || x->st->tape || x->st->batched) return ty_grad_watch(S, x, false, y);
   all.type = ty_type_line(x->st->dtype, x->st->device, x->st->numel);
   all.strides[0] = 1;
   if (!ty_record_copy(S, &all, &own)) return false;
@@ -285,7 +285,7 @@ static int grad_join(lua_State *L) {
     luaL_unref(L, LUA_REGISTRYINDEX, ref);
     ty_mem_free(k);
   } else {
-    k->H = (Host *)S;
+    k->B = (Binding *)S;
     k->ref = ref;
     r->drop = kept_drop;
     r->ctx = k;
@@ -372,14 +372,14 @@ int ty_lua_leaf_seen(lua_State *L) {
 /* --- public */
 
 int ty_lua_created(lua_State *L, const char *who) {
-  Host *H = ty_lua_host(L);
-  if (TY_LIKELY(!H->leaf)) return 1;
+  Binding *B = ty_lua_binding(L);
+  if (TY_LIKELY(!B->leaf)) return 1;
   Tensor *y = ty_lua_test(L, -1);
-  H->leaf = false;
+  B->leaf = false;
   if (!ty_is_float(y->type.dtype))
     return ty_lua_error(L, "%s: only floats have gradients, got %s", who,
                         ty_lua_view_text(L, &y->type));
-  TY_LUA_MUST(L, &H->S, ty_grad_require(&H->S, y, true));
+  TY_LUA_MUST(L, &B->S, ty_grad_require(&B->S, y, true));
   return 1;
 }
 
@@ -419,7 +419,7 @@ static void refuse_outside(lua_State *L, State *S, const Record *r) {
 
 int ty_lua_grad_get(lua_State *L, const Tensor *x) {
   Record *r = ty_grad_leaf(x);
-  ty_lua_follow(L, ty_lua_host(L)); /* views are made as the mode says */
+  ty_lua_follow(L, ty_lua_binding(L)); /* views are made as the mode says */
   refuse_outside(L, x->st->S, r);
   if (!r || !r->t.st) lua_pushnil(L);
   else ty_tensor_view(ty_lua_push(L), &r->t, &x->type, x->offset, x->strides);

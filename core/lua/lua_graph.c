@@ -146,10 +146,11 @@ static int graph_record(lua_State *L) {
   lua_insert(L, 1);
   if (!(r.z = ty_lazy_open(S, &like))) return ty_lua_error(L, "record: out of memory");
   S->recording_nodes = RECORD_NODES;
-  int status = ty_lua_protect(L, (Host *)S, &p, lua_gettop(L) - 2, LUA_MULTRET, &hooked);
+  int status = ty_lua_protect(L, (Binding *)S, &p, lua_gettop(L) - 2, LUA_MULTRET, &hooked);
   S->recording_nodes = 0;
   /* Whatever raises, raises under pcall: the recording is closed in any case. */
-  if (!status && !r.cut) status = ty_lua_protect(L, (Host *)S, &p, lua_gettop(L) - 1, 3, &hooked);
+  if (!status && !r.cut)
+    status = ty_lua_protect(L, (Binding *)S, &p, lua_gettop(L) - 1, 3, &hooked);
   r.z->on_cut = NULL;
   ty_lazy_close(S, r.z);
   if (status) return lua_error(L);

@@ -62,13 +62,13 @@ static int distance(lua_State *co, const lua_State *L, const Mode *met) {
 /* --- the words */
 
 /* The State's random numbers go on where the mode's stopped; NULL: where those outside of any did. */
-static void roll(Host *H, Mode *m) {
-  State *S = &H->S;
-  if (m == H->dice) return;
-  u64 *was = H->dice ? H->dice->random : H->random, *now = m ? m->random : H->random;
+static void roll(Binding *B, Mode *m) {
+  State *S = &B->S;
+  if (m == B->dice) return;
+  u64 *was = B->dice ? B->dice->random : B->random, *now = m ? m->random : B->random;
   was[0] = S->seed, was[1] = S->stream;
   S->seed = now[0], S->stream = now[1];
-  H->dice = m;
+  B->dice = m;
 }
 
 /* Whether the call that entered the mode has ended, without leaving it. */
@@ -83,17 +83,17 @@ static void unlink_mode(Mode **at) {
 }
 
 /* Takes a mode off that nobody leaves. */
-static void drop(Host *H, Mode **at) {
-  if ((*at)->kind == MODE_PROFILE) ty_profile_close(&H->S);
+static void drop(Binding *B, Mode **at) {
+  if ((*at)->kind == MODE_PROFILE) ty_profile_close(&B->S);
   unlink_mode(at);
 }
 
 /* Takes modes off that no one is in any more. Those around one that is in progress, on the same stack, are so too. */
-static void drop_left(lua_State *L, Host *H) {
+static void drop_left(lua_State *L, Binding *B) {
   const lua_State *inside = NULL;
-  for (Mode **p = &H->mode, *m = *p; m; m = *p)
+  for (Mode **p = &B->mode, *m = *p; m; m = *p)
     if (m->owner != inside && is_left(L, m)) {
-      drop(H, p);
+      drop(B, p);
     } else {
       inside = m->owner;
       p = &m->outer;
@@ -101,18 +101,18 @@ static void drop_left(lua_State *L, Host *H) {
 }
 
 /* Marks the modes that hold for L, its own as the nearest. Whether several other coroutines have such modes. */
-static bool mark(lua_State *L, Host *H) {
+static bool mark(lua_State *L, Binding *B) {
   const lua_State *other = NULL;
   bool several = false;
-  drop_left(L, H);
-  H->mode_of = L;
-  H->mixed = H->disordered = false;
-  for (Mode *m = H->mode; m; m = m->outer) {
+  drop_left(L, B);
+  B->mode_of = L;
+  B->mixed = B->disordered = false;
+  for (Mode *m = B->mode; m; m = m->outer) {
     const bool own = m->owner == L;
     m->holds = own || is_resuming(m->owner);
     m->parted |= !m->holds;
     m->far = own ? -1 : 0;
-    H->mixed |= !own;
+    B->mixed |= !own;
     if (own || !m->holds) continue;
     several |= other && other != m->owner;
     other = m->owner;
@@ -122,10 +122,10 @@ static bool mark(lua_State *L, Host *H) {
 
 /* Those that hold for L, the innermost first; where it cannot be told, the latest. In the list they mostly lie so: then
 ** each is put at the end, and all chains are walked once. */
-static Mode *sorted(lua_State *L, Host *H) {
-  const bool several = mark(L, H);
+static Mode *sorted(lua_State *L, Binding *B) {
+  const bool several = mark(L, B);
   Mode *head = NULL, *tail = NULL, *met = NULL;
-  for (Mode *m = H->mode; m; m = m->outer) {
+  for (Mode *m = B->mode; m; m = m->outer) {
     if (!m->holds) continue;
     if (several && m->owner != L) {
       m->far = met && met->owner == m->owner ? met->far : distance(m->owner, L, met);
@@ -141,31 +141,31 @@ static Mode *sorted(lua_State *L, Host *H) {
 }
 
 /* Puts the words as they hold for L: from the innermost mode outwards, the first of each kind decides. */
-static void settle(lua_State *L, Host *H) {
-  State *S = &H->S;
+static void settle(lua_State *L, Binding *B) {
+  State *S = &B->S;
   Mode *first[MODE_KINDS] = {NULL};
   Level **end = &S->level;
   u32 inner = UINT32_MAX;
-  for (Mode *m = sorted(L, H); m; m = m->inside_of) {
+  for (Mode *m = sorted(L, B); m; m = m->inside_of) {
     if (!first[m->kind]) first[m->kind] = m;
     if (m->kind != MODE_VMAP) continue;
     *end = &m->level;
     end = &m->level.outer;
     if (m->level.again) continue; /* has the id of an earlier one, on purpose */
-    H->disordered |= m->level.id > inner;
+    B->disordered |= m->level.id > inner;
     inner = m->level.id;
   }
   *end = NULL;
   ty_grad_set_mode(S, !first[MODE_GRAD] || first[MODE_GRAD]->on);
   S->cast = first[MODE_CAST] ? first[MODE_CAST]->cast : 0;
-  roll(H, first[MODE_RANDOM]);
+  roll(B, first[MODE_RANDOM]);
   S->engine->compiled->plain = first[MODE_PLAIN] != NULL;
 }
 
-void ty_lua_modes(lua_State *L, Host *H) {
-  if (L != H->mode_of || H->mixed || is_left(L, H->mode)) settle(L, H);
+void ty_lua_modes(lua_State *L, Binding *B) {
+  if (L != B->mode_of || B->mixed || is_left(L, B->mode)) settle(L, B);
   /* Levels of batched tensors tell which vmap is the inner one. */
-  if (TY_UNLIKELY(H->disordered))
+  if (TY_UNLIKELY(B->disordered))
     ty_lua_error(L, "vmap: a coroutine that was suspended inside of a vmap is resumed inside of a "
                     "later one");
 }
@@ -176,7 +176,7 @@ Mode *ty_lua_mode_push(lua_State *L, ModeKind kind) {
   Mode *m = (Mode *)lua_newuserdata(L, sizeof *m);
   memset(m, 0, sizeof *m);
   m->kind = (u8)kind;
-  lua_rawgeti(L, LUA_REGISTRYINDEX, ty_lua_host(L)->mode_meta);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, ty_lua_binding(L)->mode_meta);
   lua_setmetatable(L, -2);
   if (lua_pushthread(L)) { /* the main one stays anyway */
     lua_pop(L, 1);
@@ -193,7 +193,7 @@ Mode *ty_lua_mode_push(lua_State *L, ModeKind kind) {
 static Mode *push_is_mode(lua_State *L) {
   bool is = lua_type(L, 1) == LUA_TUSERDATA && lua_getmetatable(L, 1);
   if (is) {
-    lua_rawgeti(L, LUA_REGISTRYINDEX, ty_lua_host(L)->mode_meta);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, ty_lua_binding(L)->mode_meta);
     is = lua_rawequal(L, -1, -2);
   }
   lua_pushboolean(L, is);
@@ -207,29 +207,29 @@ static Mode *check_mode(lua_State *L) {
 }
 
 void ty_lua_mode_open(lua_State *L, Mode *m) {
-  Host *H = ty_lua_host(L);
-  if (!H->S.capture) m->frame = ty_lua_frame(L, 1);
-  for (Mode **p = &H->mode, *at = *p; at; at = *p) /* what lay there has ended */
-    if (at->owner == L && m->frame.slot && at->frame.slot >= m->frame.slot) drop(H, p);
+  Binding *B = ty_lua_binding(L);
+  if (!B->S.capture) m->frame = ty_lua_frame(L, 1);
+  for (Mode **p = &B->mode, *at = *p; at; at = *p) /* what lay there has ended */
+    if (at->owner == L && m->frame.slot && at->frame.slot >= m->frame.slot) drop(B, p);
     else p = &at->outer;
   m->owner = L;
-  m->number = ++H->entered;
-  m->outer = H->mode;
-  H->mode = m;
-  settle(L, H);
+  m->number = ++B->entered;
+  m->outer = B->mode;
+  B->mode = m;
+  settle(L, B);
 }
 
 /* Takes m off the list, and all before it that are of the same coroutine. Whether one of them held. */
-static bool take_off(Host *H, Mode *m) {
+static bool take_off(Binding *B, Mode *m) {
   bool held = false;
-  for (Mode **p = &H->mode, *at = *p; at; at = *p) {
+  for (Mode **p = &B->mode, *at = *p; at; at = *p) {
     const bool last = at == m;
     if (at->owner != m->owner) {
       p = &at->outer;
       continue;
     }
     held |= at->holds;
-    if (!last) drop(H, p);
+    if (!last) drop(B, p);
     else {
       unlink_mode(p);
       break;
@@ -238,34 +238,34 @@ static bool take_off(Host *H, Mode *m) {
   return held;
 }
 
-void ty_lua_modes_cut(lua_State *L, Host *H, u64 entered) {
-  if (H->entered == entered) return;
-  for (Mode **p = &H->mode, *m = *p; m; m = *p)
-    if (m->number > entered) drop(H, p);
+void ty_lua_modes_cut(lua_State *L, Binding *B, u64 entered) {
+  if (B->entered == entered) return;
+  for (Mode **p = &B->mode, *m = *p; m; m = *p)
+    if (m->number > entered) drop(B, p);
     else p = &m->outer;
-  settle(L, H);
+  settle(L, B);
 }
 
 /* leave(mode) */
 static int modes_leave(lua_State *L) {
   Mode *m = check_mode(L);
-  Host *H = ty_lua_host(L);
-  ty_lua_apart(L, H);
+  Binding *B = ty_lua_binding(L);
+  ty_lua_apart(L, B);
   if (!m->owner) return 0;
-  take_off(H, m);
-  settle(L, H);
+  take_off(B, m);
+  settle(L, B);
   return 0;
 }
 
 /* __gc: its coroutine was abandoned, or an error has passed it by. What others have open stays. */
 static int mode_collect(lua_State *L) {
   Mode *m = (Mode *)lua_touserdata(L, 1);
-  Host *H = ty_lua_host(L);
+  Binding *B = ty_lua_binding(L);
   if (!m->owner) return 0;
-  Mode **p = &H->mode;
+  Mode **p = &B->mode;
   while (*p != m) p = &(*p)->outer;
-  drop(H, p);
-  if (m->holds) settle(L, H); /* before m goes: words may lie in it */
+  drop(B, p);
+  if (m->holds) settle(L, B); /* before m goes: words may lie in it */
   return 0;
 }
 
@@ -319,9 +319,9 @@ static int modes_about(lua_State *L) {
   return 1;
 }
 
-bool ty_lua_mode_of(lua_State *L, Host *H, ModeKind kind, const void *entry) {
-  ty_lua_follow(L, H);
-  for (const Mode *m = H->mode; m; m = m->outer)
+bool ty_lua_mode_of(lua_State *L, Binding *B, ModeKind kind, const void *entry) {
+  ty_lua_follow(L, B);
+  for (const Mode *m = B->mode; m; m = m->outer)
     if (m->holds && m->kind == kind && m->of == entry) return true;
   return false;
 }
@@ -353,11 +353,11 @@ void ty_lua_open_modes(lua_State *L, int m) {
                                  {"plain", modes_plain},   {"about", modes_about},
                                  {"half", modes_half},     {"parted", modes_parted},
                                  {"is", modes_is},         {NULL, NULL}};
-  Host *H = ty_lua_host(L);
-  if (!H->mode_meta) { /* the module may be opened again */
+  Binding *B = ty_lua_binding(L);
+  if (!B->mode_meta) { /* the module may be opened again */
     lua_newtable(L);
     ty_lua_register(L, gc);
-    H->mode_meta = luaL_ref(L, LUA_REGISTRYINDEX);
+    B->mode_meta = luaL_ref(L, LUA_REGISTRYINDEX);
   }
   lua_getfield(L, m, "internals");
   lua_newtable(L);

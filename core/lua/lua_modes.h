@@ -41,10 +41,10 @@ typedef struct Mode {
 /* Pushes a mode that is not open. Raises when out of memory. */
 Mode *ty_lua_mode_push(lua_State *L, ModeKind kind);
 /* Whether L is in such a mode, of that entry. */
-bool ty_lua_mode_of(lua_State *L, Host *H, ModeKind kind, const void *entry);
+bool ty_lua_mode_of(lua_State *L, Binding *B, ModeKind kind, const void *entry);
 /* From now on it holds, until it is left. Cannot fail. */
 void ty_lua_mode_open(lua_State *L, Mode *m);
-/* Takes off the modes that were entered since H->entered was this: a capture has ended. */
-void ty_lua_modes_cut(lua_State *L, Host *H, u64 entered);
+/* Takes off the modes that were entered since B->entered was this: a capture has ended. */
+void ty_lua_modes_cut(lua_State *L, Binding *B, u64 entered);
 
 #endif

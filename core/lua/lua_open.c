@@ -18,30 +18,30 @@
 
 /* --- the end of tensors and States */
 
-static void host_close(Host *H) {
-  if (H->closed) return;
-  H->closed = true;
-  ty_engine_close(&H->S);
+static void binding_close(Binding *B) {
+  if (B->closed) return;
+  B->closed = true;
+  ty_engine_close(&B->S);
 }
 
 /* __gc of a tensor. Without its mark a handle is a tensor no longer, whoever still holds it. */
 static int tensor_collect(lua_State *L) {
-  Host *H = ty_lua_host(L);
-  Tensor *t = ty_lua_test_in(L, H, 1);
+  Binding *B = ty_lua_binding(L);
+  Tensor *t = ty_lua_test_in(L, B, 1);
   if (!t) return 0;
   Handle *h = (Handle *)t;
   h->mark = 0;
   ty_lua_scope_forget(h);
   ty_tensor_release(t);
-  H->handles--;
-  if (H->closing && !H->handles) host_close(H);
+  B->handles--;
+  if (B->closing && !B->handles) binding_close(B);
   return 0;
 }
 
 static int state_collect(lua_State *L) {
-  Host *H = (Host *)lua_touserdata(L, 1);
-  H->closing = true;
-  if (!H->handles) host_close(H);
+  Binding *B = (Binding *)lua_touserdata(L, 1);
+  B->closing = true;
+  if (!B->handles) binding_close(B);
   return 0;
 }
 
@@ -119,7 +119,7 @@ static int tensor_index(lua_State *L) {
   const char *name = lua_tostring(L, 2);
   for (int i = 0; i < TY_COUNT(properties); i++) {
     if (strcmp(name, properties[i].name)) continue;
-    ty_lua_apart(L, ty_lua_host(L));
+    ty_lua_apart(L, ty_lua_binding(L));
     return properties[i].get(L, ty_lua_state(L), ty_lua_check(L, name, 1));
   }
   return unknown_field(L, name, lua_upvalueindex(3));
@@ -140,16 +140,16 @@ static int tensor_newindex(lua_State *L) {
 
 /* Called by init.lua: its directory holds chunks that are ours. */
 static int core_home(lua_State *L) {
-  Host *H = ty_lua_host(L);
+  Binding *B = ty_lua_binding(L);
   lua_Debug ar;
   if (!lua_getstack(L, 1, &ar)) return 0;
   lua_getinfo(L, "S", &ar);
   const char *end = strrchr(ar.source, '/'), *back = strrchr(ar.source, '\\');
   if (!end || (back && back > end)) end = back;
   size_t n = end ? (size_t)(end + 1 - ar.source) : 0;
-  if (n == 0 || n >= sizeof H->home) return 0; /* no directory: all chunks count as the user's */
-  memcpy(H->home, ar.source, n);
-  H->home[n] = 0;
+  if (n == 0 || n >= sizeof B->home) return 0; /* no directory: all chunks count as the user's */
+  memcpy(B->home, ar.source, n);
+  B->home[n] = 0;
   return 0;
 }
 
@@ -242,7 +242,7 @@ static int open_all(lua_State *L) {
 }
 
 static int note_aside(lua_State *L) {
-  ((Host *)lua_touserdata(L, lua_upvalueindex(1)))->aside = L;
+  ((Binding *)lua_touserdata(L, lua_upvalueindex(1)))->aside = L;
   return 0;
 }
 
@@ -256,14 +256,14 @@ static void attach(lua_State *L, const char *event) {
 
 /* Current LuaJITs run finalisers, and events of theirs, in a thread of its own. Which it is the event tells that a text
 ** is compiled. Elsewhere that runs in this thread. */
-static void find_aside(lua_State *L, Host *H) {
+static void find_aside(lua_State *L, Binding *B) {
   int top = lua_gettop(L);
   lua_pushliteral(L, "jit");
   lua_rawget(L, LUA_GLOBALSINDEX);
   if (lua_istable(L, -1)) {
     lua_pushliteral(L, "attach");
     lua_rawget(L, -2);
-    lua_pushlightuserdata(L, H);
+    lua_pushlightuserdata(L, B);
     lua_pushcclosure(L, note_aside, 1);
     attach(L, "bc");
     luaL_loadstring(L, "return");
@@ -271,7 +271,7 @@ static void find_aside(lua_State *L, Host *H) {
     attach(L, NULL);
   }
   lua_settop(L, top);
-  if (H->aside == L) H->aside = NULL;
+  if (B->aside == L) B->aside = NULL;
 }
 
 /* Pushes the State's userdata, which is made when the universe has none yet. */
@@ -279,24 +279,24 @@ static void push_state(lua_State *L) {
   lua_getfield(L, LUA_REGISTRYINDEX, KEY_STATE);
   if (!lua_isnil(L, -1)) return;
   lua_pop(L, 1);
-  Host *H = (Host *)lua_newuserdata(L, sizeof *H);
-  memset(H, 0, sizeof *H);
-  H->S.default_dtype = T_F32;
-  H->L = lua_newthread(L);
+  Binding *B = (Binding *)lua_newuserdata(L, sizeof *B);
+  memset(B, 0, sizeof *B);
+  B->S.default_dtype = T_F32;
+  B->L = lua_newthread(L);
   lua_setfield(L, LUA_REGISTRYINDEX, KEY_THREAD);
   lua_newtable(L);
   lua_setfield(L, LUA_REGISTRYINDEX, LUA_HELP);
   lua_newtable(L);
   lua_setfield(L, LUA_REGISTRYINDEX, KEY_META);
-  H->closed = true; /* nothing to close yet */
+  B->closed = true; /* nothing to close yet */
   lua_newtable(L);
   lua_pushcfunction(L, state_collect);
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, -2);
-  if (!ty_engine_open(&H->S)) luaL_error(L, "tycho: %s", H->S.err);
-  H->S.where = ty_lua_where;
-  H->closed = false;
-  find_aside(L, H);
+  if (!ty_engine_open(&B->S)) luaL_error(L, "tycho: %s", B->S.err);
+  B->S.where = ty_lua_where;
+  B->closed = false;
+  find_aside(L, B);
   lua_pushvalue(L, -1);
   lua_setfield(L, LUA_REGISTRYINDEX, KEY_STATE);
 }

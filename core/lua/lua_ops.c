@@ -50,7 +50,7 @@ static inline int map(lua_State *L, int op, int n) {
   Given src[3];
   State *S = ty_lua_enter(L);
   for (int i = 0; i < n; i++) {
-    Tensor *t = ty_lua_test_in(L, (Host *)S, i + 1);
+    Tensor *t = ty_lua_test_in(L, (Binding *)S, i + 1);
     if (TY_LIKELY(t && t->st)) src[i] = (Given){.kind = O_TENSOR, .t = t};
     else src[i] = ty_lua_operand(L, who, i + 1);
   }

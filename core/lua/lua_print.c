@@ -195,8 +195,8 @@ static int l_tostring(lua_State *L) {
     return 1;
   }
   x = ty_lua_check(L, "tostring", 1);
-  bool batched = x->st->many != NULL;
-  while (x->st->many) { /* values of all examples, outer vmaps first */
+  bool batched = x->st->batched != NULL;
+  while (x->st->batched) { /* values of all examples, outer vmaps first */
     Tensor *all = ty_lua_push(L);
     TY_LUA_MUST(L, S, ty_vmap_lift(S, x, ty_vmap_level(x), -1, 0, all));
     x = all;

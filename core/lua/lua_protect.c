@@ -62,37 +62,37 @@ static void step_back(lua_State *L, const Protect *p) {
 
 /* Whether the error that ended the call, on top of the stack, came out of a hook. One of a signal's that still stands
 ** there has not run, or it raises again. */
-static bool has_raised(lua_State *L, Host *H, const Protect *p) {
+static bool has_raised(lua_State *L, Binding *B, const Protect *p) {
   const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
   if (!p->in_hook) return !is_ours(L, p) && !lua_gethook(L);
   if (!strstr(text, "attempt to yield across C-call boundary")) return true;
-  H->yielder = p->hook;
+  B->yielder = p->hook;
   return false;
 }
 
 static void watch(lua_State *L, lua_Debug *ar) {
   lua_getfield(L, LUA_REGISTRYINDEX, SEAM_STATE);
-  Host *H = (Host *)lua_touserdata(L, -1);
-  Protect *p = H->protect->by;
+  Binding *B = (Binding *)lua_touserdata(L, -1);
+  Protect *p = B->protect->by;
   lua_pop(L, 1);
-  if (ar->event == LUA_HOOKCOUNT) H->counted += step_of(p);
-  if (p->waits || (ar->event == LUA_HOOKCOUNT && H->counted < p->count)) return;
-  if (ar->event == LUA_HOOKCOUNT) H->counted = 0;
+  if (ar->event == LUA_HOOKCOUNT) B->counted += step_of(p);
+  if (p->waits || (ar->event == LUA_HOOKCOUNT && B->counted < p->count)) return;
+  if (ar->event == LUA_HOOKCOUNT) B->counted = 0;
   step_back(L, p);
   p->in_hook = true;
   p->hook(L, ar); /* may raise */
   p->in_hook = false;
   stand_in(L, p);
-  ty_lua_hook_ran(L, H);
+  ty_lua_hook_ran(L, B);
 }
 
 /* Whether a function of the user's runs in the protected call, which calls none itself. */
 static bool calls_users(lua_State *L, const Protect *p) {
-  const Host *H = ty_lua_host(L);
+  const Binding *B = ty_lua_binding(L);
   lua_Debug ar;
   for (int level = 0; lua_getstack(L, level, &ar) && SLOT(&ar) > p->slot; level++) {
     lua_getinfo(L, "S", &ar);
-    if (*ar.what != 'C' && !ty_lua_is_ours(H, ar.source)) return true;
+    if (*ar.what != 'C' && !ty_lua_is_ours(B, ar.source)) return true;
   }
   return false;
 }
@@ -101,38 +101,38 @@ bool ty_lua_in_hook(lua_State *L, const Protect *p) {
   return p->by->in_hook || (!is_ours(L, p->by) && calls_users(L, p->by));
 }
 
-void ty_lua_protect_begin(lua_State *L, Host *H, Protect *p) {
-  Protect *outer = H->protect;
+void ty_lua_protect_begin(lua_State *L, Binding *B, Protect *p) {
+  Protect *outer = B->protect;
   lua_Debug ar;
   *p = (Protect){.outer = outer, .by = outer && !outer->by->in_hook ? outer->by : p};
   if (p->by == p && lua_getstack(L, 0, &ar)) p->slot = SLOT(&ar);
   if (p->by == p) stand_in(L, p);
-  p->waits = p->hook && p->hook == H->yielder;
-  H->protect = p;
+  p->waits = p->hook && p->hook == B->yielder;
+  B->protect = p;
 }
 
-bool ty_lua_protect_end(lua_State *L, Host *H, const Protect *p, bool raised) {
-  bool hooked = raised && has_raised(L, H, p->by);
-  H->protect = p->outer;
+bool ty_lua_protect_end(lua_State *L, Binding *B, const Protect *p, bool raised) {
+  bool hooked = raised && has_raised(L, B, p->by);
+  B->protect = p->outer;
   if (p->by == p) step_back(L, p);
   return hooked;
 }
 
-int ty_lua_protect(lua_State *L, Host *H, Protect *p, int nargs, int nresults, bool *hooked) {
-  ty_lua_protect_begin(L, H, p);
+int ty_lua_protect(lua_State *L, Binding *B, Protect *p, int nargs, int nresults, bool *hooked) {
+  ty_lua_protect_begin(L, B, p);
   int status = lua_pcall(L, nargs, nresults, 0);
-  *hooked = ty_lua_protect_end(L, H, p, status != 0);
+  *hooked = ty_lua_protect_end(L, B, p, status != 0);
   return status;
 }
 
-int ty_lua_undisturbed(lua_State *L, Host *H, int nargs, int nresults, bool *hooked) {
+int ty_lua_undisturbed(lua_State *L, Binding *B, int nargs, int nresults, bool *hooked) {
   Protect p;
-  ty_lua_protect_begin(L, H, &p);
+  ty_lua_protect_begin(L, B, &p);
   bool waited = p.by->waits;
   p.by->waits = true;
   int status = lua_pcall(L, nargs, nresults, 0);
   p.by->waits = waited;
-  *hooked = ty_lua_protect_end(L, H, &p, status != 0);
+  *hooked = ty_lua_protect_end(L, B, &p, status != 0);
   return status;
 }
 
@@ -149,7 +149,7 @@ static int protect(lua_State *L) {
   Protect p;
   bool hooked;
   int n = lua_gettop(L) - 1;
-  int status = ty_lua_protect(L, ty_lua_host(L), &p, n, LUA_MULTRET, &hooked);
+  int status = ty_lua_protect(L, ty_lua_binding(L), &p, n, LUA_MULTRET, &hooked);
   return answer(L, status, hooked);
 }
 
@@ -157,7 +157,7 @@ static int protect(lua_State *L) {
 static int protect_undisturbed(lua_State *L) {
   bool hooked;
   int n = lua_gettop(L) - 1;
-  int status = ty_lua_undisturbed(L, ty_lua_host(L), n, LUA_MULTRET, &hooked);
+  int status = ty_lua_undisturbed(L, ty_lua_binding(L), n, LUA_MULTRET, &hooked);
   return answer(L, status, hooked);
 }
 

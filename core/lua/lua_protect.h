@@ -20,13 +20,13 @@ typedef struct Protect {
 
 /* Around a call that cannot be left otherwise. end: whether the error with which it ended is a hook's, for the caller to
 ** raise again. */
-void ty_lua_protect_begin(lua_State *L, Host *H, Protect *p);
-bool ty_lua_protect_end(lua_State *L, Host *H, const Protect *p, bool raised);
+void ty_lua_protect_begin(lua_State *L, Binding *B, Protect *p);
+bool ty_lua_protect_end(lua_State *L, Binding *B, const Protect *p, bool raised);
 /* As lua_pcall(L, nargs, nresults, 0), with `p` for its extent. *hooked: the error is a hook's, for the caller to
 ** raise again. */
-int ty_lua_protect(lua_State *L, Host *H, Protect *p, int nargs, int nresults, bool *hooked);
+int ty_lua_protect(lua_State *L, Binding *B, Protect *p, int nargs, int nresults, bool *hooked);
 /* The same while the user's hook waits. */
-int ty_lua_undisturbed(lua_State *L, Host *H, int nargs, int nresults, bool *hooked);
+int ty_lua_undisturbed(lua_State *L, Binding *B, int nargs, int nresults, bool *hooked);
 /* Whether what runs is a hook, or called by one, and not the protected call's own code. */
 bool ty_lua_in_hook(lua_State *L, const Protect *p);
 

@@ -168,7 +168,7 @@ int ty_recorded_list(lua_State *L) {
   Lazy *z = ty_lazy_open(S, &like);
   if (!z) return ty_lua_error(L, "graph: out of memory");
   if (collects) lua_gc(L, LUA_GCSTOP, 0); /* what finalisers write would be put back */
-  int status = ty_lua_protect(L, (Host *)S, &p, lua_gettop(L) - 2, 0, &hooked);
+  int status = ty_lua_protect(L, (Binding *)S, &p, lua_gettop(L) - 2, 0, &hooked);
   if (collects) lua_gc(L, LUA_GCRESTART, 0);
   hear(h, z->open);
   z->on_cut = NULL;

@@ -14,20 +14,20 @@ void ty_lua_scope_forget(Handle *h) {
 }
 
 /* The scope is over, and its tensors live on as others do. */
-static void scope_drop(Host *H, Scope *s) {
+static void scope_drop(Binding *B, Scope *s) {
   while (s->made) ty_lua_scope_forget(s->made);
-  Scope **p = &H->scope;
+  Scope **p = &B->scope;
   while (*p && *p != s) p = &(*p)->outer;
   if (*p) *p = s->outer;
 }
 
 /* The innermost scope of the coroutine, from s outwards. One whose call an error has ended is over. */
-static Scope *scope_of(lua_State *L, Host *H, Scope *s) {
+static Scope *scope_of(lua_State *L, Binding *B, Scope *s) {
   for (Scope *outer; s; s = outer) {
     outer = s->outer;
     if (s->L != L) continue;
     if (ty_lua_frame_lives(L, &s->frame)) break;
-    scope_drop(H, s);
+    scope_drop(B, s);
   }
   return s;
 }
@@ -41,21 +41,23 @@ static void scope_add(Scope *s, Handle *h) {
   s->made = h;
 }
 
-void ty_lua_scope_add(lua_State *L, Host *H, Handle *h) { scope_add(scope_of(L, H, H->scope), h); }
+void ty_lua_scope_add(lua_State *L, Binding *B, Handle *h) {
+  scope_add(scope_of(L, B, B->scope), h);
+}
 
 #define FRAMES_MAX 1000 /* looked at */
 
 /* Whether the running function stands in the middle of another one of ours, as in a finaliser or a
 ** metamethod: what that works on must stay. */
-static bool inside_ours(lua_State *L, const Host *H) {
+static bool inside_ours(lua_State *L, const Binding *B) {
   lua_Debug ar;
   /* Lua's collector does not run in finalisers, and counts as stopped there, unless one restarts it. */
   bool may_be_finaliser = lua_gc(L, LUA_GCISRUNNING, 0) != 1;
   for (int level = 1; level < FRAMES_MAX; level++) {
-    if (!lua_getstack(L, level, &ar)) return L == H->aside; /* what it interrupts is not seen */
+    if (!lua_getstack(L, level, &ar)) return L == B->aside; /* what it interrupts is not seen */
     lua_getinfo(L, "f", &ar);
     lua_CFunction fn = lua_tocfunction(L, -1);
-    bool ours = fn && lua_getupvalue(L, -1, 1) && lua_touserdata(L, -1) == H;
+    bool ours = fn && lua_getupvalue(L, -1, 1) && lua_touserdata(L, -1) == B;
     lua_settop(L, 1);
     if (ours) return may_be_finaliser || !ty_lua_is_caller(fn);
   }
@@ -66,8 +68,8 @@ static int l_release(lua_State *L) {
   Tensor *t = ty_lua_test(L, 1);
   if (!t) ty_lua_check(L, "release", 1);
   lua_settop(L, 1);
-  ty_lua_apart(L, ty_lua_host(L));
-  if (inside_ours(L, ty_lua_host(L))) return 0;
+  ty_lua_apart(L, ty_lua_binding(L));
+  if (inside_ours(L, ty_lua_binding(L))) return 0;
   ty_lua_scope_forget((Handle *)t);
   ty_tensor_release(t);
   return 0;
@@ -75,13 +77,13 @@ static int l_release(lua_State *L) {
 
 /* It was given up: its coroutine died. */
 static int scope_collect(lua_State *L) {
-  scope_drop(ty_lua_host(L), (Scope *)lua_touserdata(L, 1));
+  scope_drop(ty_lua_binding(L), (Scope *)lua_touserdata(L, 1));
   return 0;
 }
 
 /* scope_open() -> scope */
 static int scope_open(lua_State *L) {
-  Host *H = ty_lua_host(L);
+  Binding *B = ty_lua_binding(L);
   Scope *s = (Scope *)lua_newuserdata(L, sizeof *s);
   *s = (Scope){.L = L};
   lua_createtable(L, 0, 1);
@@ -89,12 +91,12 @@ static int scope_open(lua_State *L) {
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, -2);
   s->frame = ty_lua_frame(L, 1);
-  for (Scope *at = H->scope, *outer; at; at = outer) { /* what lay there has ended */
+  for (Scope *at = B->scope, *outer; at; at = outer) { /* what lay there has ended */
     outer = at->outer;
-    if (at->L == L && at->frame.slot >= s->frame.slot) scope_drop(H, at);
+    if (at->L == L && at->frame.slot >= s->frame.slot) scope_drop(B, at);
   }
-  s->outer = H->scope;
-  H->scope = s;
+  s->outer = B->scope;
+  B->scope = s;
   return 1;
 }
 
@@ -104,7 +106,7 @@ static void scope_keep(lua_State *L, Scope *s, int seen) {
   Handle *h = (Handle *)ty_lua_test(L, -1);
   if (h && h->scope == s) {
     ty_lua_scope_forget(h);
-    scope_add(scope_of(L, ty_lua_host(L), s->outer), h);
+    scope_add(scope_of(L, ty_lua_binding(L), s->outer), h);
   }
   if (!lua_istable(L, -1)) return;
   lua_pushvalue(L, -1);
@@ -122,9 +124,9 @@ static void scope_keep(lua_State *L, Scope *s, int seen) {
 /* scope_close(scope, ok, ...): frees what the scope made but ... does not hold, and goes on: gives
 ** ... or raises the error that is there. Tensors that stay belong to the scope around. */
 static int scope_close(lua_State *L) {
-  Host *H = ty_lua_host(L);
+  Binding *B = ty_lua_binding(L);
   const void *given = lua_touserdata(L, 1);
-  Scope *s = H->scope;
+  Scope *s = B->scope;
   int top = lua_gettop(L), seen = top + 1;
   while (s && s != given) s = s->outer;
   if (!s) return ty_lua_error(L, "scope: it is not open");
@@ -149,7 +151,7 @@ static int scope_close(lua_State *L) {
     ty_lua_scope_forget(h);
     ty_tensor_release(&h->t);
   }
-  scope_drop(H, s);
+  scope_drop(B, s);
   lua_settop(L, top);
   if (lua_toboolean(L, 2)) return top - 2;
   lua_settop(L, 3);

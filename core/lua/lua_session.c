@@ -36,8 +36,8 @@ static void wake_collector(lua_State *L, const Session *s) {
   lua_gc(L, s->collects ? LUA_GCRESTART : LUA_GCSTOP, 0);
 }
 
-static bool begin(Session *s, Host *H) {
-  State *S = &H->S;
+static bool begin(Session *s, Binding *B) {
+  State *S = &B->S;
   Lazy like = {.thread = s->L, .pinned = &s->protect};
   s->lazy = ty_lazy_open(S, &like);
   if (!s->lazy) return false;
@@ -45,47 +45,47 @@ static bool begin(Session *s, Host *H) {
     ty_lazy_abandon(S, s->lazy);
     return false;
   }
-  s->entered = H->entered;
+  s->entered = B->entered;
   s->collects = lua_gc(s->L, LUA_GCISRUNNING, 0) != 0;
   hush_collector(s->L, s);
-  H->session = s;
+  B->session = s;
   return true;
 }
 
 /* Cannot fail: it runs while errors are on their way. */
-static void end(lua_State *L, Host *H, Session *s, SessionEnd by) {
-  State *S = &H->S;
+static void end(lua_State *L, Binding *B, Session *s, SessionEnd by) {
+  State *S = &B->S;
   if (s->ended) return;
   s->ended = by;
-  ty_lua_modes_cut(L, H, s->entered);
+  ty_lua_modes_cut(L, B, s->entered);
   ty_capture_end(S);
   ty_lazy_abandon(S, s->lazy);
   if (by != ENDED_BY_FINALISER) wake_collector(L, s);
 }
 
-void ty_lua_session_done(lua_State *L, Host *H) {
-  Session *s = H->session;
-  H->session = NULL;
-  end(L, H, s, ENDED);
+void ty_lua_session_done(lua_State *L, Binding *B) {
+  Session *s = B->session;
+  B->session = NULL;
+  end(L, B, s, ENDED);
 }
 
-void ty_lua_session_enter(lua_State *L, Host *H) {
-  Session *s = H->session;
+void ty_lua_session_enter(lua_State *L, Binding *B) {
+  Session *s = B->session;
   bool finaliser = lua_gc(L, LUA_GCISRUNNING, 0) == 0;
-  if (finaliser) end(L, H, s, ENDED_BY_FINALISER);
-  else if (L != s->L || ty_lua_in_hook(L, &s->protect)) end(L, H, s, ENDED_BY_HOOK);
+  if (finaliser) end(L, B, s, ENDED_BY_FINALISER);
+  else if (L != s->L || ty_lua_in_hook(L, &s->protect)) end(L, B, s, ENDED_BY_HOOK);
   else if (s->ended) luaL_error(L, "the session has ended");
   else hush_collector(L, s);
 }
 
 Capture *ty_lua_capture(lua_State *L) {
-  Host *H = ty_lua_host(L);
-  if (H->S.capture) hush_collector(L, H->session);
-  return H->S.capture;
+  Binding *B = ty_lua_binding(L);
+  if (B->S.capture) hush_collector(L, B->session);
+  return B->S.capture;
 }
 
-void ty_lua_hook_ran(lua_State *L, Host *H) {
-  Session *s = H->session;
+void ty_lua_hook_ran(lua_State *L, Binding *B) {
+  Session *s = B->session;
   if (!s || s->ended) return;
   if (!lua_gc(L, LUA_GCISRUNNING, 0)) s->collects = false; /* the hook stopped it */
   hush_collector(L, s);
@@ -97,21 +97,21 @@ static int capture_session(lua_State *L) {
   static const char *const by[] = {[ENDED_BY_HOOK] = "a debug hook used tensors meanwhile",
                                    [ENDED_BY_FINALISER] = "a finaliser uses tensors meanwhile"};
   State *S = ty_lua_enter(L);
-  Host *H = (Host *)S;
+  Binding *B = (Binding *)S;
   Session s = {.L = L, .hushed = -1, .located = LUA_NOREF};
   char why[ERR_MAX] = "";
-  bool busy = S->open || H->session, hooked;
+  bool busy = S->open || B->session, hooked;
   luaL_checkudata(L, 1, ENTRY_META);
-  if (busy || !begin(&s, H)) {
+  if (busy || !begin(&s, B)) {
     lua_pushnil(L);
     lua_pushstring(L, busy ? "another function is being recorded" : "out of memory");
     return 2;
   }
-  int status = ty_lua_protect(L, H, &s.protect, lua_gettop(L) - 2, LUA_MULTRET, &hooked);
+  int status = ty_lua_protect(L, B, &s.protect, lua_gettop(L) - 2, LUA_MULTRET, &hooked);
   if (S->capture && S->capture->refused) memcpy(why, S->capture->why, sizeof why);
-  if (H->session && s.ended) snprintf(why, sizeof why, "%s", by[s.ended]);
-  end(L, H, &s, ENDED);
-  H->session = NULL;
+  if (B->session && s.ended) snprintf(why, sizeof why, "%s", by[s.ended]);
+  end(L, B, &s, ENDED);
+  B->session = NULL;
   luaL_unref(L, LUA_REGISTRYINDEX, s.located);
   if (s.ended == ENDED_BY_FINALISER) wake_collector(L, &s);
   /* The finalisers that wait would end the next session, too. */
@@ -138,7 +138,7 @@ static int capture_reason(lua_State *L) {
 
 /* located(f): f() tells where the code stands that is evaluated in this session. */
 static int capture_located(lua_State *L) {
-  Session *s = ty_lua_host(L)->session;
+  Session *s = ty_lua_binding(L)->session;
   luaL_checktype(L, 1, LUA_TFUNCTION);
   lua_settop(L, 1);
   if (s && s->located == LUA_NOREF) s->located = luaL_ref(L, LUA_REGISTRYINDEX);
@@ -146,15 +146,15 @@ static int capture_located(lua_State *L) {
 }
 
 void ty_lua_where(const State *S, char *text, size_t n) {
-  const Host *H = (const Host *)S;
-  const Session *s = H->session;
-  const int top = lua_gettop(H->at);
-  ty_lua_line(H->at, H, text, n);
-  if (!s || s->located == LUA_NOREF || !lua_checkstack(H->at, 4)) return;
-  lua_rawgeti(H->at, LUA_REGISTRYINDEX, s->located);
-  if (!lua_pcall(H->at, 0, 1, 0) && lua_type(H->at, -1) == LUA_TSTRING)
-    snprintf(text, n, "%s", lua_tostring(H->at, -1));
-  lua_settop(H->at, top);
+  const Binding *B = (const Binding *)S;
+  const Session *s = B->session;
+  const int top = lua_gettop(B->at);
+  ty_lua_line(B->at, B, text, n);
+  if (!s || s->located == LUA_NOREF || !lua_checkstack(B->at, 4)) return;
+  lua_rawgeti(B->at, LUA_REGISTRYINDEX, s->located);
+  if (!lua_pcall(B->at, 0, 1, 0) && lua_type(B->at, -1) == LUA_TSTRING)
+    snprintf(text, n, "%s", lua_tostring(B->at, -1));
+  lua_settop(B->at, top);
 }
 
 /* outside(tensor, slot) */

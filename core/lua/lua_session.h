@@ -24,6 +24,6 @@ typedef struct Session {
 } Session;
 
 /* The capture has become a trace: what comes now is recorded no more. */
-void ty_lua_session_done(lua_State *L, Host *H);
+void ty_lua_session_done(lua_State *L, Binding *B);
 
 #endif

@@ -153,7 +153,7 @@ static void put_guard(lua_State *L) {
 /* stats() */
 static int l_stats(lua_State *L) {
   State *S = ty_lua_enter(L);
-  Host *H = ty_lua_host(L);
+  Binding *B = ty_lua_binding(L);
   MemStats mem = ty_mem_stats();
   CacheStats kernels = ty_kernel_stats();
   lua_newtable(L);
@@ -162,7 +162,7 @@ static int l_stats(lua_State *L) {
   put(L, "cached", (double)mem.buf_cached);
   put(L, "peak", (double)mem.buf_peak);
   put(L, "general", (double)mem.general);
-  put(L, "tensors", (double)H->handles);
+  put(L, "tensors", (double)B->handles);
   if (ty_guarded) put_guard(L);
   lua_setfield(L, -2, "memory");
   put_cache(L, "kernels", &kernels);

@@ -1,8 +1,8 @@
 /*
 ** lua_state.c -- what every function of the binding stands on: errors at the user's file:line, the start of a function,
 ** tensors on the stack, documented functions, the collector's share.
-** In: the Lua stack; upvalue 1 of each function is the Host, upvalue 2 the tensors' metatable. Fails by Lua errors, raised
-** when nothing is half built.
+** In: the Lua stack; upvalue 1 of each function is the Binding, upvalue 2 the tensors' metatable. Fails by Lua errors,
+** raised when nothing is half built.
 **
 ** Memory. Lua's collector does not see the bytes of tensors. Their number decides when a cycle of
 ** it is due, and the bytes allocated since decide how far each step goes:
@@ -11,7 +11,7 @@
 ** 2. beyond, each MB of new tensors pays for its share of a cycle, so that one ends after
 **    CYCLE_BYTES at the latest: no pauses, and no more than that of garbage on top;
 ** 3. a collector that is stopped is left alone. Lua's collector also counts as stopped while it
-**    runs a finaliser, so none is entered twice. Hosts older than LuaJIT 2.1 cannot say whether it
+**    runs a finaliser, so none is entered twice. A Lua older than LuaJIT 2.1 cannot say whether it
 **    is stopped: there it is taken to be running.
 */
 #include <stdarg.h>
@@ -34,30 +34,30 @@
 
 /* Whether a chunk is one of ours (also generated ones, named "=(tycho)"): its errors are reported
 ** where the user called it. */
-bool ty_lua_is_ours(const Host *H, const char *source) {
-  return (H->home[0] && !strncmp(source, H->home, strlen(H->home))) ||
+bool ty_lua_is_ours(const Binding *B, const char *source) {
+  return (B->home[0] && !strncmp(source, B->home, strlen(B->home))) ||
          !strncmp(source, "=(tycho)", 8);
 }
 
-void ty_lua_line(lua_State *L, const Host *H, char *text, size_t n) {
+void ty_lua_line(lua_State *L, const Binding *B, char *text, size_t n) {
   lua_Debug ar;
   *text = 0;
   for (int level = 0; lua_getstack(L, level, &ar); level++) {
     lua_getinfo(L, "Sl", &ar);
-    if (*ar.what == 'C' || ty_lua_is_ours(H, ar.source)) continue;
+    if (*ar.what == 'C' || ty_lua_is_ours(B, ar.source)) continue;
     if (ar.currentline > 0) snprintf(text, n, "%s:%d", ar.short_src, ar.currentline);
     return; /* stripped: it has no lines */
   }
 }
 
-static int raise_text(lua_State *L, const Host *H, const char *text) {
+static int raise_text(lua_State *L, const Binding *B, const char *text) {
   char where[LUA_IDSIZE + 16];
-  ty_lua_line(L, H, where, sizeof where);
+  ty_lua_line(L, B, where, sizeof where);
   lua_pushfstring(L, *where ? "%s: %s" : "%s%s", where, text);
   return lua_error(L);
 }
 
-int ty_lua_fail(lua_State *L, State *S) { return raise_text(L, (Host *)S, S->err); }
+int ty_lua_fail(lua_State *L, State *S) { return raise_text(L, (Binding *)S, S->err); }
 
 int ty_lua_error(lua_State *L, const char *fmt, ...) {
   char text[ERR_MAX];
@@ -65,7 +65,7 @@ int ty_lua_error(lua_State *L, const char *fmt, ...) {
   va_start(ap, fmt);
   vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
-  return raise_text(L, ty_lua_host(L), text);
+  return raise_text(L, ty_lua_binding(L), text);
 }
 
 const char *ty_lua_show(lua_State *L, int i) {
@@ -100,15 +100,15 @@ const char *ty_lua_nearest(lua_State *L, const char *name, int t) {
 
 /* --- the start of every function */
 
-State *ty_lua_enter(lua_State *L) { return ty_lua_enter_in(L, ty_lua_host(L)); }
+State *ty_lua_enter(lua_State *L) { return ty_lua_enter_in(L, ty_lua_binding(L)); }
 
-State *ty_lua_enter_in(lua_State *L, Host *H) {
-  if (TY_UNLIKELY(!H || H->closed)) ty_lua_error(L, "tycho: this Lua state is closing");
-  State *S = &H->S;
+State *ty_lua_enter_in(lua_State *L, Binding *B) {
+  if (TY_UNLIKELY(!B || B->closed)) ty_lua_error(L, "tycho: this Lua state is closing");
+  State *S = &B->S;
   if (TY_UNLIKELY(S->interrupted && *S->interrupted)) ty_lua_error(L, "tycho: interrupted");
-  H->at = L;
-  ty_lua_apart(L, H);
-  ty_lua_follow(L, H);
+  B->at = L;
+  ty_lua_apart(L, B);
+  ty_lua_follow(L, B);
   if (S->engine->compiled->lazy) ty_lua_sync(L, S);
   else S->open = NULL;
   return S;
@@ -116,7 +116,7 @@ State *ty_lua_enter_in(lua_State *L, Host *H) {
 
 /* --- tensors on the stack */
 
-Tensor *ty_lua_test(lua_State *L, int i) { return ty_lua_test_in(L, ty_lua_host(L), i); }
+Tensor *ty_lua_test(lua_State *L, int i) { return ty_lua_test_in(L, ty_lua_binding(L), i); }
 
 Tensor *ty_lua_check(lua_State *L, const char *who, int i) {
   Tensor *t = ty_lua_test(L, i);
@@ -146,48 +146,48 @@ Given ty_lua_operand(lua_State *L, const char *who, int i) {
 }
 
 /* Lets Lua's collector work off the debt; see Memory above. */
-static void pay_debt(lua_State *L, Host *H) {
-  i64 debt = H->S.debt, used = ty_mem_stats().buf_used;
+static void pay_debt(lua_State *L, Binding *B) {
+  i64 debt = B->S.debt, used = ty_mem_stats().buf_used;
   i64 heap = (i64)lua_gc(L, LUA_GCCOUNT, 0) * 1024;
   i64 growth = TY_MIN(TY_MAX(LIVE_GROWTH, heap * HEAP_SHARE), LIVE_GROWTH_MAX);
-  H->S.debt = 0;
-  if (H->S.capture) return; /* no finaliser is to run; see lua_capture.c */
-  if (!H->cycling && used - H->live < TY_MAX(growth, H->live / 4)) {
-    H->live = TY_MIN(H->live, used);
+  B->S.debt = 0;
+  if (B->S.capture) return; /* no finaliser is to run; see lua_capture.c */
+  if (!B->cycling && used - B->live < TY_MAX(growth, B->live / 4)) {
+    B->live = TY_MIN(B->live, used);
     return;
   }
   if (lua_gc(L, LUA_GCISRUNNING, 0) == 0) return;
-  double share = (double)debt / (double)TY_MAX(TY_MAX(CYCLE_BYTES, growth / 3), H->live / 8);
+  double share = (double)debt / (double)TY_MAX(TY_MAX(CYCLE_BYTES, growth / 3), B->live / 8);
   double size = TY_MIN((double)heap / 1024 * TY_MIN(share, 2.0) + 1, 1 << 30);
-  H->cycling = !lua_gc(L, LUA_GCSTEP, (int)size);
-  if (!H->cycling) H->live = ty_mem_stats().buf_used;
+  B->cycling = !lua_gc(L, LUA_GCSTEP, (int)size);
+  if (!B->cycling) B->live = ty_mem_stats().buf_used;
 }
 
 bool ty_lua_reclaim(lua_State *L, State *S) {
-  Host *H = (Host *)S;
+  Binding *B = (Binding *)S;
   if (!S->memory || S->capture || lua_gc(L, LUA_GCISRUNNING, 0) == 0) return false;
   S->memory = false;
   lua_gc(L, LUA_GCCOLLECT, 0);
   ty_buf_trim(0);
-  H->cycling = false;
-  H->live = ty_mem_stats().buf_used;
+  B->cycling = false;
+  B->live = ty_mem_stats().buf_used;
   return true;
 }
 
-Tensor *ty_lua_push(lua_State *L) { return ty_lua_push_in(L, ty_lua_host(L)); }
+Tensor *ty_lua_push(lua_State *L) { return ty_lua_push_in(L, ty_lua_binding(L)); }
 
-Tensor *ty_lua_push_in(lua_State *L, Host *H) {
-  if (TY_UNLIKELY(H->S.debt >= LOOK_BYTES)) pay_debt(L, H);
+Tensor *ty_lua_push_in(lua_State *L, Binding *B) {
+  if (TY_UNLIKELY(B->S.debt >= LOOK_BYTES)) pay_debt(L, B);
   Handle *h = (Handle *)lua_newuserdata(L, sizeof *h);
   h->t.st = NULL;
   h->t.detached = false;
   h->t.origin = 0;
-  h->mark = ty_lua_mark(H);
+  h->mark = ty_lua_mark(B);
   h->scope = NULL;
-  H->handles++;
+  B->handles++;
   lua_pushvalue(L, lua_upvalueindex(2));
   lua_setmetatable(L, -2);
-  if (TY_UNLIKELY(H->scope)) ty_lua_scope_add(L, H, h);
+  if (TY_UNLIKELY(B->scope)) ty_lua_scope_add(L, B, h);
   return &h->t;
 }
 

@@ -129,7 +129,7 @@ static int l_tensor(lua_State *L) {
   int type = lua_type(L, 1);
   const Tensor *from = ty_lua_test(L, 1);
   Type t = {.dtype = T_COUNT, .device = from ? from->type.device : S->default_device};
-  ty_lua_host(L)->leaf = false;
+  ty_lua_binding(L)->leaf = false;
   if (!lua_isnoneornil(L, 2)) {
     t.dtype = T_BOOL; /* stays when the options name no dtype: no dtype, then */
     ty_lua_options(L, who, 2, &t, TY_LUA_CREATION);
@@ -164,13 +164,13 @@ static int l_tensor(lua_State *L) {
 /* --- foreign memory */
 
 typedef struct Anchor {
-  Host *H;
+  Binding *B;
   int ref; /* of what keeps the memory alive, in the registry */
 } Anchor;
 
 static void anchor_drop(void *ctx) {
   Anchor *a = ctx;
-  luaL_unref(a->H->L, LUA_REGISTRYINDEX, a->ref);
+  luaL_unref(a->B->L, LUA_REGISTRYINDEX, a->ref);
   ty_mem_free(a);
 }
 
@@ -193,7 +193,7 @@ static int l_from_address(lua_State *L) {
   lua_insert(L, 4);
   int ref = luaL_ref(L, LUA_REGISTRYINDEX);
   Anchor *a = ty_mem_alloc(sizeof *a);
-  if (a) *a = (Anchor){ty_lua_host(L), ref};
+  if (a) *a = (Anchor){ty_lua_binding(L), ref};
   bool ok = a ? ty_tensor_foreign(S, y, &t, p, anchor_drop, a) : ty_fail_memory(S, who, 0);
   if (!ok) {
     luaL_unref(L, LUA_REGISTRYINDEX, ref);

@@ -106,23 +106,24 @@ static inline bool same_tensor(const Tensor *t, const TensorGuard *g) {
 }
 
 /* Whether the value at index i is what a guard of a tensor wants; notes it. */
-static inline bool is_tensor(lua_State *L, const Host *H, int i, const Guard *g,
+static inline bool is_tensor(lua_State *L, const Binding *B, int i, const Guard *g,
                              const Tensor **outside) {
-  const Tensor *t = ty_lua_test_in(L, H, i); /* nothing but a userdata of ours is one */
+  const Tensor *t = ty_lua_test_in(L, B, i); /* nothing but a userdata of ours is one */
   if (TY_UNLIKELY(!t || !same_tensor(t, g->tensor))) return false;
   outside[g->b] = t;
   return true;
 }
 
 /* The guard behind a read, of a tensor or a type, about what was read. */
-static inline bool is_asked(lua_State *L, const Host *H, const Guard *g, const Tensor **outside) {
-  return g->op == G_TENSOR ? is_tensor(L, H, -1, g, outside) : lua_type(L, -1) == g->b;
+static inline bool is_asked(lua_State *L, const Binding *B, const Guard *g,
+                            const Tensor **outside) {
+  return g->op == G_TENSOR ? is_tensor(L, B, -1, g, outside) : lua_type(L, -1) == g->b;
 }
 
 /* Pushes the gradient of all that the storage of the leaf at index i holds, in the handle that waits for it; false:
 ** there is none. */
-static bool push_gradient(lua_State *L, const Host *H, int i, int handle) {
-  const Tensor *t = ty_lua_test_in(L, H, i);
+static bool push_gradient(lua_State *L, const Binding *B, int i, int handle) {
+  const Tensor *t = ty_lua_test_in(L, B, i);
   const Record *r = t && t->st ? ty_grad_leaf(t) : NULL;
   if (!r || !r->t.st) return false;
   Type all = ty_type_line(r->t.type.dtype, r->t.type.device, r->t.st->numel);
@@ -131,8 +132,8 @@ static bool push_gradient(lua_State *L, const Host *H, int i, int handle) {
   return true;
 }
 
-static bool has_no_gradient(lua_State *L, const Host *H, int i) {
-  const Tensor *t = ty_lua_test_in(L, H, i);
+static bool has_no_gradient(lua_State *L, const Binding *B, int i) {
+  const Tensor *t = ty_lua_test_in(L, B, i);
   const Record *r = t && t->st ? ty_grad_leaf(t) : NULL;
   return t && t->st && (!r || !r->t.st);
 }
@@ -149,7 +150,7 @@ static double call_number(lua_State *L, const Guard *g, const double *number, in
   int n = g->b ? 2 : 1;
   bool hooked;
   if (TY_LIKELY(!lua_gethook(L))) lua_call(L, n, 1);
-  else if (ty_lua_undisturbed(L, ty_lua_host(L), n, 1, &hooked))
+  else if (ty_lua_undisturbed(L, ty_lua_binding(L), n, 1, &hooked))
     lua_error(L); /* a hook might yield */
   double y = lua_tonumber(L, -1);
   lua_pop(L, 1);
@@ -160,13 +161,13 @@ static bool is_whole(double v) { return isfinite(v) && floor(v) == v; }
 
 /* Runs instructions [from, to) of the program, before which so many numbers were made. Gives the
 ** number of the instruction that failed, or `to`. */
-static i32 check_range(lua_State *L, const Host *H, const Trace *T, i32 from, i32 to,
+static i32 check_range(lua_State *L, const Binding *B, const Trace *T, i32 from, i32 to,
                        const double *size, double *number, i32 made, const Tensor **outside) {
 #define NEED(condition) \
   if (TY_UNLIKELY(!(condition))) return (i32)(g - T->guard)
 #define NEED_TYPE(type) NEED(lua_type(L, g->a) == (type))
 #define NEED_ASKED \
-  if (g->asked) NEED(is_asked(L, H, ++g, outside))
+  if (g->asked) NEED(is_asked(L, B, ++g, outside))
   int anchors = ANCHORS_AT(T);
   double *y = number + 1 + made;
   for (const Guard *g = T->guard + from, *end = T->guard + to; g < end; g++) {
@@ -191,8 +192,8 @@ static i32 check_range(lua_State *L, const Host *H, const Trace *T, i32 from, i3
       lua_rawgeti(L, g->a, g->b);
       NEED_ASKED;
       break;
-    case G_GRAD: NEED(push_gradient(L, H, g->a, g->b)); break;
-    case G_NO_GRAD: NEED(has_no_gradient(L, H, g->a)); break;
+    case G_GRAD: NEED(push_gradient(L, B, g->a, g->b)); break;
+    case G_NO_GRAD: NEED(has_no_gradient(L, B, g->a)); break;
     case G_STRING_METATABLE:
       lua_pushliteral(L, "");
       if (!lua_getmetatable(L, -1)) lua_pushnil(L);
@@ -226,7 +227,7 @@ static i32 check_range(lua_State *L, const Host *H, const Trace *T, i32 from, i3
       NEED(lua_objlen(L, g->a) == (size_t)g->n);
       break;
     case G_KEYS: NEED(same_keys(L, g, anchors)); break;
-    case G_TENSOR: NEED(is_tensor(L, H, g->a, g, outside)); break;
+    case G_TENSOR: NEED(is_tensor(L, B, g->a, g, outside)); break;
     case G_CLOSURE: NEED(same_bytecode(L, g->a, g->dump)); break;
     case G_CELL_SAME:
     case G_CELL_DISTINCT:
@@ -263,16 +264,17 @@ static i32 check_range(lua_State *L, const Host *H, const Trace *T, i32 from, i3
 }
 
 /* The program but for what needs sizes; the stack holds arguments and function. */
-static i32 check_guards(lua_State *L, const Host *H, const Trace *T, double *number,
+static i32 check_guards(lua_State *L, const Binding *B, const Trace *T, double *number,
                         const Tensor **outside) {
   lua_rawgeti(L, UP_ANCHORS, T->anchor);
   for (i32 k = 0; k < T->nkeys; k++) lua_rawgeti(L, ANCHORS_AT(T), T->key + k);
-  return check_range(L, H, T, 0, T->nearly, NULL, number, 0, outside);
+  return check_range(L, B, T, 0, T->early_guards, NULL, number, 0, outside);
 }
 
-static i32 check_deferred(lua_State *L, const Host *H, const Trace *T, const Instance *I,
+static i32 check_deferred(lua_State *L, const Binding *B, const Trace *T, const Instance *I,
                           double *number, const Tensor **outside) {
-  return check_range(L, H, T, T->nearly, T->nguards, I->size, number, T->nearly_numbers, outside);
+  return check_range(L, B, T, T->early_guards, T->nguards, I->size, number, T->early_numbers,
+                     outside);
 }
 
 /* --- results */
@@ -437,12 +439,12 @@ static bool may_try_again(lua_State *L, State *S, Instance *I, const Tensor *con
   return ty_lua_reclaim(L, S) && ty_instance_ready(S, I, outside, number, why) == READY_YES;
 }
 
-static void push_made(lua_State *L, Host *H, const Trace *T) {
+static void push_made(lua_State *L, Binding *B, const Trace *T) {
   for (i32 i = 0, n = T->instance[0]->nmade; i < n; i++)
     if (T->hidden[i]) lua_pushnil(L);
-    else ty_lua_push_in(L, H);
+    else ty_lua_push_in(L, B);
   for (i32 i = 0; i < T->ntables; i++) lua_createtable(L, T->size[i].array, T->size[i].hash);
-  for (i32 i = 0; i < T->ngrads; i++) ty_lua_push_in(L, H);
+  for (i32 i = 0; i < T->ngrads; i++) ty_lua_push_in(L, B);
 }
 
 /* What a call needs beside the stack of Lua. */
@@ -489,11 +491,11 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
   Tensor **made = c->made, *hidden = c->hidden;
   int first = T->lead ? T->narg : lua_gettop(L);
   Made m = {ANCHORS_AT(T), first, first + I->nmade, number};
-  if (!T->lead) push_made(L, (Host *)S, T);
+  if (!T->lead) push_made(L, (Binding *)S, T);
   for (i32 i = 0; i < I->nmade; i++) {
     if (T->hidden[i] &&
         I->foreign) { /* a backend's function may raise: nothing of C's own is at stake */
-      ty_lua_push_in(L, (Host *)S);
+      ty_lua_push_in(L, (Binding *)S);
       lua_replace(L, first + i + 1);
     }
     made[i] = T->hidden[i] && !I->foreign ? &hidden[i] : lua_touserdata(L, first + i + 1);
@@ -540,11 +542,11 @@ static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, bool tell, const 
   double *number = c->number;
   const Tensor **outside = c->outside;
   *failed = 0;
-  if (T->lead) push_made(L, (Host *)S, T);
+  if (T->lead) push_made(L, (Binding *)S, T);
   if (TY_UNLIKELY(T->gone)) return TRACE_MISS;
   lua_pushvalue(L, UP_FUNCTION);
-  *failed = check_guards(L, (Host *)S, T, number, outside);
-  if (*failed < T->nearly || T->gone) return TRACE_MISS;
+  *failed = check_guards(L, (Binding *)S, T, number, outside);
+  if (*failed < T->early_guards || T->gone) return TRACE_MISS;
   Instance *I = find_instance(S, T, number, outside);
   if (!I) {
     if (T->rest > 0) {
@@ -554,7 +556,7 @@ static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, bool tell, const 
     T->lacking = true;
     return TRACE_SIZES;
   }
-  *failed = check_deferred(L, (Host *)S, T, I, number, outside);
+  *failed = check_deferred(L, (Binding *)S, T, I, number, outside);
   if (*failed < T->nguards || T->gone) return TRACE_MISS;
   if (TY_UNLIKELY(tell)) return tell_trace(L, S, T, I, c, why, answers);
   TraceAnswer y = run_trace(L, S, T, I, c, why, answers);
@@ -764,13 +766,13 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
   if (!take_room(S->engine->compiled, T, &c)) return;
   T->refs++;
   lua_settop(L, narg);
-  if (T->ngrads) push_made(L, (Host *)S, T);
+  if (T->ngrads) push_made(L, (Binding *)S, T);
   else lua_settop(L, narg + T->lead);
   if (!T->gone) { /* by a finaliser */
     lua_pushvalue(L, UP_FUNCTION);
-    i32 failed = check_guards(L, (Host *)S, T, c.number, c.outside);
-    const Instance *I = failed < T->nearly ? NULL : find_instance(S, T, c.number, c.outside);
-    if (I) failed = check_deferred(L, (Host *)S, T, I, c.number, c.outside);
+    i32 failed = check_guards(L, (Binding *)S, T, c.number, c.outside);
+    const Instance *I = failed < T->early_guards ? NULL : find_instance(S, T, c.number, c.outside);
+    if (I) failed = check_deferred(L, (Binding *)S, T, I, c.number, c.outside);
     if (failed < T->nguards) note_failed(L, e, &T->guard[failed]);
   }
   leave_room(S->engine->compiled, &c);

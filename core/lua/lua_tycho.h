@@ -30,7 +30,7 @@ typedef struct Scope {
 } Scope;
 
 /* The State's userdata: what the binding keeps beside the State. */
-typedef struct Host {
+typedef struct Binding {
   State S;          /* first */
   lua_State *L;     /* a thread of our own, for work that begins outside of any call */
   lua_State *at;    /* that entered last: where the user's code runs */
@@ -53,39 +53,39 @@ typedef struct Host {
   bool cycling;            /* a cycle that was begun for the sake of tensors has not ended */
   bool closing, closed;
   char home[512]; /* how the sources of our own Lua chunks begin */
-} Host;
+} Binding;
 
 /* Every C function of ours is a closure whose upvalue 1 is the State's userdata and upvalue 2 the tensors'
 ** metatable. ty_lua_enter polls Ctrl-C and says whether the lazy mode of this coroutine still holds (entry.c):
 ** the first call of every C function that records, demands or asks. */
 State *ty_lua_enter(lua_State *L);
-State *ty_lua_enter_in(lua_State *L, Host *H); /* the same where it is known; NULL: it is gone */
+State *ty_lua_enter_in(lua_State *L, Binding *B); /* the same where it is known; NULL: it is gone */
 /* lua_compile.c: the same question where some coroutine records: sets S->open. */
 void ty_lua_sync(lua_State *L, State *S);
 /* "file:line" of the nearest Lua function that is not ours, or "". */
-void ty_lua_line(lua_State *L, const Host *H, char *text, size_t n);
+void ty_lua_line(lua_State *L, const Binding *B, char *text, size_t n);
 /* lua_session.c: the State's `where`. */
 void ty_lua_where(const State *S, char *text, size_t n);
 /* lua_modes.c: puts the State's words as they hold for L, where modes are open. */
-void ty_lua_modes(lua_State *L, Host *H);
-static inline void ty_lua_follow(lua_State *L, Host *H) {
-  if (TY_UNLIKELY(H->mode != NULL)) ty_lua_modes(L, H);
+void ty_lua_modes(lua_State *L, Binding *B);
+static inline void ty_lua_follow(lua_State *L, Binding *B) {
+  if (TY_UNLIKELY(B->mode != NULL)) ty_lua_modes(L, B);
 }
 /* lua_session.c: the same question while a capture is in progress; the first call where state is read or changed. */
-void ty_lua_session_enter(lua_State *L, Host *H);
-static inline void ty_lua_apart(lua_State *L, Host *H) {
-  if (TY_UNLIKELY(H->session != NULL)) ty_lua_session_enter(L, H);
+void ty_lua_session_enter(lua_State *L, Binding *B);
+static inline void ty_lua_apart(lua_State *L, Binding *B) {
+  if (TY_UNLIKELY(B->session != NULL)) ty_lua_session_enter(L, B);
 }
 /* The capture in progress, or NULL. No finaliser runs until the C function that asks returns. */
 Capture *ty_lua_capture(lua_State *L);
 /* A debug hook has run inside of a protected call. */
-void ty_lua_hook_ran(lua_State *L, Host *H);
+void ty_lua_hook_ran(lua_State *L, Binding *B);
 static inline State *ty_lua_state(lua_State *L) {
   return (State *)lua_touserdata(L, lua_upvalueindex(1));
 }
 
-static inline Host *ty_lua_host(lua_State *L) {
-  return (Host *)lua_touserdata(L, lua_upvalueindex(1));
+static inline Binding *ty_lua_binding(lua_State *L) {
+  return (Binding *)lua_touserdata(L, lua_upvalueindex(1));
 }
 
 /* Pushes fn as such a closure. */
@@ -121,7 +121,7 @@ bool ty_lua_reclaim(lua_State *L, State *S);
 int ty_lua_fail(lua_State *L, State *S);
 int ty_lua_error(lua_State *L, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Whether a chunk is one of the library's. */
-bool ty_lua_is_ours(const Host *H, const char *source);
+bool ty_lua_is_ours(const Binding *B, const char *source);
 
 /* What an argument is, for error texts: tensor f32[2,3], number 2.5, string "abc", nil. Pushes the text. */
 const char *ty_lua_show(lua_State *L, int i);
@@ -132,21 +132,23 @@ const char *ty_lua_nearest(lua_State *L, const char *name, int t);
 bool ty_lua_is_caller(lua_CFunction fn);
 
 /* lua_scope.c: a new tensor belongs to the innermost scope; one that is released to none. */
-void ty_lua_scope_add(lua_State *L, Host *H, Handle *h);
+void ty_lua_scope_add(lua_State *L, Binding *B, Handle *h);
 void ty_lua_scope_forget(Handle *h);
 
 /* Tensors on the stack. push: a new userdata with __gc and no storage yet; also lets Lua's collector work off
 ** the debt of bytes. test: NULL when not a tensor. check: raises "who: argument i must be a tensor, got string"
 ** or "who: tensor was released". */
 Tensor *ty_lua_push(lua_State *L);
-Tensor *ty_lua_push_in(lua_State *L, Host *H);
-static inline u64 ty_lua_mark(const Host *H) { return (u64)(uintptr_t)H ^ (u64)0x74796368 << 32; }
-static inline Tensor *ty_lua_test_in(lua_State *L, const Host *H, int i) {
+Tensor *ty_lua_push_in(lua_State *L, Binding *B);
+static inline u64 ty_lua_mark(const Binding *B) {
+  return (u64)(uintptr_t)B ^ (u64)0x74796368 << 32;
+}
+static inline Tensor *ty_lua_test_in(lua_State *L, const Binding *B, int i) {
   Handle *h = (Handle *)lua_touserdata(L, i);
   /* A light userdata has length 0; foreign userdata of this size does not hold the mark, since a
   ** handle loses it before its memory is given back. */
   if (!h || lua_objlen(L, i) != sizeof(Handle)) return NULL;
-  return h->mark == ty_lua_mark(H) ? &h->t : NULL;
+  return h->mark == ty_lua_mark(B) ? &h->t : NULL;
 }
 Tensor *ty_lua_test(lua_State *L, int i);
 Tensor *ty_lua_check(lua_State *L, const char *who, int i);

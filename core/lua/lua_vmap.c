@@ -39,7 +39,7 @@ static int vmap_wrap(lua_State *L) {
   ty_lua_view_insert(&v, 0, size, step);
   Tensor *all = ty_lua_view_push(L, x, &v), *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, wrap(S, all, id, &t, y));
-  lua_pushboolean(L, y->st->many->t.st != x->st);
+  lua_pushboolean(L, y->st->batched->t.st != x->st);
   return 2;
 }
 
@@ -49,7 +49,7 @@ static int vmap_unwrap(lua_State *L) {
   State *S = ty_lua_enter(L);
   const Tensor *x = ty_lua_check(L, "vmap", 1);
   u32 id = (u32)lua_tonumber(L, 2);
-  if (!x->st->many || ty_vmap_level(x) != id) return 0;
+  if (!x->st->batched || ty_vmap_level(x) != id) return 0;
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_vmap_lift(S, x, id, ty_vmap_count(S, id), 0, y));
   lua_pushboolean(L, y->st->born < id);

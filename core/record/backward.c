@@ -103,7 +103,7 @@ static bool leaf_note(Back *b, Record *r, Tensor *g) {
   State *S = b->S;
   Tensor sum = {0};
   bool outside = ty_capture_is_old(S, r);
-  if (g->st->many && !ty_vmap_is_inside(S, g->st->many->level, r->seq))
+  if (g->st->batched && !ty_vmap_is_inside(S, g->st->batched->level, r->seq))
     return ty_fail(S, "backward: a leaf from outside of a vmap would get a gradient for each "
                       "example (use ty.grad "
                       "inside, or go back outside)");
@@ -249,7 +249,8 @@ void ty_back_free(Back *b) {
 
 bool ty_grad_beyond(const Tensor *x) {
   bool yes = false;
-  for (; x->st->many && !x->detached; x = &x->st->many->t) yes |= ty_needs_grad(&x->st->many->t);
+  for (; x->st->batched && !x->detached; x = &x->st->batched->t)
+    yes |= ty_needs_grad(&x->st->batched->t);
   return yes;
 }
 

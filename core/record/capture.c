@@ -47,14 +47,14 @@ static void put_back(Capture *c) {
   }
 }
 
-/* Twins that the capture made let go of what they hold; those from before come back. */
-static void put_back_twins(Capture *c) {
+/* Snapshots that the capture made let go of what they hold; those from before come back. */
+static void put_back_snapshots(Capture *c) {
   for (i32 i = 0; i < c->noutside; i++) {
     Outside *o = &c->outside[i];
     if (!o->first) continue;
     ty_storage_touch(o->t.st);
-    o->t.st->twin = o->twin;
-    ty_storage_drop(o->twin); /* the last one that knew it takes itself away */
+    o->t.st->snapshot = o->snapshot;
+    ty_storage_drop(o->snapshot); /* the last one that knew it takes itself away */
   }
 }
 
@@ -65,7 +65,7 @@ void ty_capture_end(State *S) {
   S->stream = c->stream;
   S->origins = c->origins + (u32)c->noutside;
   put_back(c);
-  put_back_twins(c);
+  put_back_snapshots(c);
   Recording *b = c->recording; /* handles that wait for it are garbage: they pin nothing any more */
   b->dead = true;
   for (i32 i = 0; i < b->ninput; i++) ty_buffer_drop(b->input[i].buf);
@@ -96,7 +96,7 @@ static bool refuse_memory(State *S) {
 /* A tensor from outside that was pending is computed while the capture runs: its buffer is new, too. */
 bool ty_capture_is_fresh(const State *S, const Storage *st) {
   const Capture *c = S->capture;
-  if (st->frozen && st->twin) st = st->twin;
+  if (st->frozen && st->snapshot) st = st->snapshot;
   if (!st->buf) return st->recording == c->recording;
   for (i32 i = 0; i < c->noutside; i++)
     if (c->outside[i].t.st == st) return false;
@@ -149,7 +149,7 @@ static const Outside *outside_with(const Capture *c, const Storage *st) {
 
 bool ty_capture_outside(State *S, Tensor *t, i32 slot) {
   Capture *c = S->capture;
-  if (t->st->many) return ty_capture_refuse(S, "uses a tensor of a vmap that has ended");
+  if (t->st->batched) return ty_capture_refuse(S, "uses a tensor of a vmap that has ended");
   if (!grow(&c->outside, c->noutside, &c->outside_cap, sizeof *c->outside)) return refuse_memory(S);
   const Outside *same = outside_with(c, t->st);
   bool first = !same, lone = same && same->lone;
@@ -158,8 +158,8 @@ bool ty_capture_outside(State *S, Tensor *t, i32 slot) {
   *o = (Outside){.slot = slot, .first = first, .lone = lone};
   if (!known) t->origin = c->origins + (u32)c->noutside;
   if (first) {
-    o->twin = t->st->twin ? ty_storage_hold(t->st->twin) : NULL;
-    t->st->twin = NULL;
+    o->snapshot = t->st->snapshot ? ty_storage_hold(t->st->snapshot) : NULL;
+    t->st->snapshot = NULL;
   }
   ty_tensor_alias(&o->t, t);
   return true;
@@ -201,11 +201,11 @@ bool ty_capture_leaf(State *S, const Record *r, Tensor *g) {
   return true;
 }
 
-/* A frozen index is asked by the storage whose twin it is, which is known; one that shares what a tensor from
+/* A frozen index is asked by the storage whose snapshot it is, which is known; one that shares what a tensor from
 ** outside held, by that. */
 bool ty_capture_check(State *S, const Tensor *index, i64 size, int base, const double *skip) {
   Capture *c = S->capture;
-  Storage *st = index->st->frozen && index->st->twin ? index->st->twin : index->st;
+  Storage *st = index->st->frozen && index->st->snapshot ? index->st->snapshot : index->st;
   if (!ty_capture_holds(S, st))
     for (i32 i = 0; i < c->noutside; i++)
       if (c->outside[i].t.st->buf == st->buf) st = c->outside[i].t.st;

@@ -22,8 +22,8 @@ typedef struct Outside {
   i32 slot;
   bool lone;  /* has a gradient of its own: another one in later calls must not share its memory */
   bool first; /* of those with this storage */
-  Storage *twin; /* first: what the storage's twin was, held; see tape.c */
-  Tensor t;      /* holds its storage */
+  Storage *snapshot; /* first: what the storage's snapshot was, held; see tape.c */
+  Tensor t;          /* holds its storage */
 } Outside;
 
 /* An index whose elements a run must find in range before anything else happens. */

@@ -354,15 +354,16 @@ static bool operand(State *S, const Record *r, int j, int dtype, Tensor *y) {
   char text[160];
   ty_type_print(&e->t.type, text, sizeof text);
   bool lost = !e->saved;
-  for (const Storage *st = e->saved; st; st = st->many ? st->many->t.st : NULL) lost |= st->stale;
+  for (const Storage *st = e->saved; st; st = st->batched ? st->batched->t.st : NULL)
+    lost |= st->stale;
   if (lost)
     return ty_fail(
         S, "backward: %s saved %s, which was changed afterwards (clone it before the write)",
         ty_ops[r->kind].lua ? ty_ops[r->kind].lua : ty_ops[r->kind].name, text);
   Tensor t = e->t;
   t.st = e->saved;
-  t.detached =
-      !e->from && (t.detached || !t.st->many); /* those of all examples have pasts of their own */
+  t.detached = !e->from &&
+               (t.detached || !t.st->batched); /* those of all examples have pasts of their own */
   if (!ty_is_float(t.type.dtype) && ty_ops[r->kind].class != MAP && ty_ops[r->kind].class != DOT)
     dtype = t.type.dtype;
   if (t.type.dtype == T_BOOL && r->kind == OP_WHERE) dtype = T_BOOL;

@@ -107,7 +107,7 @@ bool ty_record_finish(State *S, Recording *b, i32 node, Tensor *y, const char *w
 
 bool ty_record_settle(State *S, const Tensor *x) {
   Storage *st = x->st;
-  if (TY_UNLIKELY(st->many != NULL)) return ty_vmap_refuse(S) != NULL;
+  if (TY_UNLIKELY(st->batched != NULL)) return ty_vmap_refuse(S) != NULL;
   return !st->recording || st->recording == S->open || S->cut(S, st->recording, st);
 }
 
@@ -478,7 +478,8 @@ bool ty_record_cast(State *S, const Tensor *x, int dtype, Tensor *y) {
     ty_tensor_alias(y, x);
     return true;
   }
-  if (TY_UNLIKELY(x->st->many != NULL)) return batched(S, "to", OP_CAST, x, 0, dtype, &x->type, y);
+  if (TY_UNLIKELY(x->st->batched != NULL))
+    return batched(S, "to", OP_CAST, x, 0, dtype, &x->type, y);
   i32 a = ty_record_start(S, "to", x, dtype, &b);
   return a >= 0 && ty_record_finish(S, b, a, y, "to") && note(S, OP_CAST, x, 0, 0, y);
 }
@@ -489,7 +490,8 @@ bool ty_record_to(State *S, const Tensor *x, int device, Tensor *y) {
     ty_tensor_alias(y, x);
     return true;
   }
-  if (TY_UNLIKELY(x->st->many != NULL)) return batched(S, "to", OP_TO, x, 0, device, &x->type, y);
+  if (TY_UNLIKELY(x->st->batched != NULL))
+    return batched(S, "to", OP_TO, x, 0, device, &x->type, y);
   i32 a = ty_record_start(S, "to", x, x->type.dtype, &b);
   if (a < 0) return false;
   Type t = b->g.node[a].type;
@@ -506,7 +508,7 @@ bool ty_record_bitcast(State *S, const Tensor *x, int dtype, Tensor *y) {
   if (ty_dtypes[from].bytes != ty_dtypes[dtype].bytes)
     return ty_fail(S, "%s: %s and %s differ in size", who, ty_dtypes[from].name,
                    ty_dtypes[dtype].name);
-  if (TY_UNLIKELY(x->st->many != NULL))
+  if (TY_UNLIKELY(x->st->batched != NULL))
     return batched(S, who, OP_BITCAST, x, 0, dtype, &x->type, y);
   i32 a = ty_record_start(S, who, x, from, &b);
   if (a < 0) return false;
@@ -518,7 +520,8 @@ bool ty_record_bitcast(State *S, const Tensor *x, int dtype, Tensor *y) {
 
 bool ty_record_copy(State *S, const Tensor *x, Tensor *y) {
   Recording *b;
-  if (TY_UNLIKELY(x->st->many != NULL)) return batched(S, "clone", OP_CAST, x, 0, -1, &x->type, y);
+  if (TY_UNLIKELY(x->st->batched != NULL))
+    return batched(S, "clone", OP_CAST, x, 0, -1, &x->type, y);
   i32 a = ty_record_start(S, "clone", x, x->type.dtype, &b);
   return a >= 0 && ty_record_finish(S, b, a, y, "clone") && note(S, OP_CAST, x, 0, 0, y);
 }
@@ -567,7 +570,7 @@ bool ty_record_reduce(State *S, const char *who, int op, const Tensor *x, u32 di
     bool gone = dims >> d & 1;
     if (!gone || keep) shown.dims[shown.rank++] = gone ? 1 : x->type.dims[d];
   }
-  if (TY_UNLIKELY(x->st->many != NULL)) return batched(S, who, op, x, dims, 0, &shown, y);
+  if (TY_UNLIKELY(x->st->batched != NULL)) return batched(S, who, op, x, dims, 0, &shown, y);
   i32 a = ty_record_start(S, who, x, acc, &b);
   if (a < 0) return false;
   if (rank == 0) { /* a single element is a run of one */
@@ -590,7 +593,7 @@ bool ty_record_scan(State *S, const char *who, int op, const Tensor *x, int dim,
   int d = x->type.dtype, rule = ty_ops[op].rule;
   who = ty_record_name(who, op);
   d = ty_rule_dtype(rule, d, S->default_dtype);
-  if (TY_UNLIKELY(x->st->many != NULL)) return batched(S, who, op, x, 0, dim, &x->type, y);
+  if (TY_UNLIKELY(x->st->batched != NULL)) return batched(S, who, op, x, 0, dim, &x->type, y);
   i32 a = ty_record_start(S, who, x, d, &b);
   if (a < 0) return false;
   Type t = b->g.node[a].type;

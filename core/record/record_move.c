@@ -205,7 +205,7 @@ bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, Tens
   const char *who = "argsort";
   Recording *b;
   Given src = {.t = x};
-  if (TY_UNLIKELY(x->st->many != NULL))
+  if (TY_UNLIKELY(x->st->batched != NULL))
     return ty_vmap_record(S, who, OP_ARGSORT, 1, &src, (VmapArg){.dim = dim, .base = descending},
                           &x->type, y);
   i32 a = ty_record_start(S, who, x, x->type.dtype, &b);

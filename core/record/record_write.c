@@ -55,7 +55,7 @@ static bool write(State *S, const char *who, const Tensor *dst, const Given *x) 
                    ty_record_show(t, sd));
   if (x->symbol && !ty_is_float(t->dtype)) ty_capture_untake(S, x->symbol);
   if (ty_type_numel(t) == 0) return true;
-  if (TY_UNLIKELY(st->many != NULL)) return ty_vmap_write(S, who, dst, x);
+  if (TY_UNLIKELY(st->batched != NULL)) return ty_vmap_write(S, who, dst, x);
   S->nops++;
   if (!ty_record_settle(S, dst) || (x->kind == O_TENSOR && !ty_record_settle(S, x->t)))
     return false;
@@ -83,10 +83,10 @@ static bool write(State *S, const char *who, const Tensor *dst, const Given *x) 
 }
 
 bool ty_record_assign(State *S, const char *who, const Tensor *dst, const Given *x) {
-  if (x->kind == O_TENSOR && TY_UNLIKELY(x->t->st->many != NULL) &&
+  if (x->kind == O_TENSOR && TY_UNLIKELY(x->t->st->batched != NULL) &&
       !ty_vmap_open_to(S, who, dst, x))
     return false;
-  if (TY_LIKELY(!S->tracks && !dst->st->twin)) return write(S, who, dst, x);
+  if (TY_LIKELY(!S->tracks && !dst->st->snapshot)) return write(S, who, dst, x);
   return ty_grad_assign(S, who, dst, x, write);
 }
 

@@ -3,9 +3,9 @@
 ** In: operations with their operands and results. Out: records that the results' storages hold. Fails out of memory,
 ** and where a leaf is asked for something that a leaf cannot do.
 **
-** What a rule reads is kept in a frozen Storage, the twin of the one that was read, with the same buffer or waiting for
-** the same node. A write lets the twin go, stale: reading it is the error that names the operation. So a write never
-** copies for the tape's sake, and no record holds a storage that may come to depend on it.
+** What a rule reads is kept in a frozen Storage, a snapshot of the one that was read, with the same buffer or waiting
+** for the same node. A write lets the snapshot go, stale: reading it is the error that names the operation. So a write
+** never copies for the tape's sake, and no record holds a storage that may come to depend on it.
 */
 #include "record/capture.h"
 #include "record/grad.h"
@@ -89,10 +89,10 @@ Record *ty_record_new(State *S, int kind, i32 n, const Given *src) {
 
 /* A storage with st's contents, refs 1. Exposed memory may change at any time: it is copied. */
 static Storage *freeze(State *S, Storage *st) {
-  if (st->many) { /* those of all examples go on as they are */
-    Storage *all = freeze(S, st->many->t.st), *from = st->many->t.st;
+  if (st->batched) { /* those of all examples go on as they are */
+    Storage *all = freeze(S, st->batched->t.st), *from = st->batched->t.st;
     if (all && from->tape && !all->tape) all->tape = ty_record_hold(from->tape);
-    return ty_many_over(S, st, all);
+    return ty_batched_like(S, st, all);
   }
   if (st->buf && st->buf->exposed) {
     Tensor y = {0}, x = {.st = st, .type = ty_type_line(st->dtype, st->device, st->numel)};
@@ -115,16 +115,17 @@ Storage *ty_grad_freeze(State *S, Storage *st) {
   return f;
 }
 
-static Storage *twin_of(State *S, Storage *st) {
+static Storage *snapshot_of(State *S, Storage *st) {
   if (st->frozen) return ty_storage_hold(st);
-  if (st->twin) return ty_storage_hold(st->twin);
-  Storage *f = st->many ? ty_many_over(S, st, twin_of(S, st->many->t.st)) : freeze(S, st);
+  if (st->snapshot) return ty_storage_hold(st->snapshot);
+  Storage *f =
+      st->batched ? ty_batched_like(S, st, snapshot_of(S, st->batched->t.st)) : freeze(S, st);
   if (!f) return NULL;
   f->frozen = true;
   if (st->tape) f->tape = ty_record_hold(st->tape);
   if (st->buf && st->buf->exposed) return f;
-  f->twin = st;
-  return st->twin = f;
+  f->snapshot = st;
+  return st->snapshot = f;
 }
 
 /* Keeps the operands that the rules of edges with gradients read. */
@@ -133,7 +134,7 @@ static bool save(State *S, Record *r, const Given *src) {
     bool reads = false;
     for (i32 i = 0; i < r->n; i++) reads |= r->edge[i].from && ty_rule_reads(r->kind, i, j);
     if (!reads || src[j].kind != O_TENSOR) continue;
-    if (!(r->edge[j].saved = twin_of(S, src[j].t->st))) return false;
+    if (!(r->edge[j].saved = snapshot_of(S, src[j].t->st))) return false;
   }
   return true;
 }
@@ -141,7 +142,7 @@ static bool save(State *S, Record *r, const Given *src) {
 /* What x sees of its storage's past: nothing where it is detached. */
 static Storage *freeze_seen(State *S, const Tensor *x) {
   Storage *st = freeze(S, x->st);
-  if (st && st->many) st->many->t.detached |= x->detached;
+  if (st && st->batched) st->batched->t.detached |= x->detached;
   return st;
 }
 
@@ -179,7 +180,7 @@ bool ty_grad_note(State *S, const TapeEntry *k, Tensor *y) {
 static bool keep_own(State *S, Record *r, Storage *st) {
   for (i32 i = 0; i < r->n; i++) {
     Edge *e = &r->edge[i];
-    if (!e->saved || e->saved != st->twin) continue;
+    if (!e->saved || e->saved != st->snapshot) continue;
     Storage *f = freeze(S, st);
     if (!f) return false;
     f->frozen = true;

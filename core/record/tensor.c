@@ -269,21 +269,21 @@ void ty_storage_drop(Storage *st) {
   if (!st || --st->refs) return;
   Recording *b = st->recording;
   if (b) storage_unlink(st);
-  if (TY_UNLIKELY(st->twin != NULL)) st->twin->twin = NULL;
+  if (TY_UNLIKELY(st->snapshot != NULL)) st->snapshot->snapshot = NULL;
   if (TY_UNLIKELY(st->tape != NULL)) ty_record_drop(st->tape);
-  if (TY_UNLIKELY(st->many != NULL)) ty_many_drop(st);
+  if (TY_UNLIKELY(st->batched != NULL)) ty_batched_drop(st);
   ty_buffer_drop(st->buf);
   block_drop(st->S, st);
   if (b) ty_recording_drop(b->S, b);
 }
 
 void ty_storage_touch(Storage *st) {
-  Storage *twin = st->twin;
-  if (TY_LIKELY(!twin) || st->frozen) return;
-  st->twin = twin->twin = NULL;
-  twin->stale = true;
-  ty_storage_settle(twin, NULL);
-  if (TY_UNLIKELY(twin->many != NULL)) ty_many_drop(twin);
+  Storage *snapshot = st->snapshot;
+  if (TY_LIKELY(!snapshot) || st->frozen) return;
+  st->snapshot = snapshot->snapshot = NULL;
+  snapshot->stale = true;
+  ty_storage_settle(snapshot, NULL);
+  if (TY_UNLIKELY(snapshot->batched != NULL)) ty_batched_drop(snapshot);
 }
 
 /* --- tensors */
@@ -445,7 +445,7 @@ static const void *tensor_window(State *S, const Tensor *x) {
 
 const void *ty_tensor_read(State *S, const Tensor *x) {
   Storage *st = x->st;
-  if (TY_UNLIKELY(st->many != NULL)) return ty_vmap_refuse(S);
+  if (TY_UNLIKELY(st->batched != NULL)) return ty_vmap_refuse(S);
   if (TY_UNLIKELY(S->capture != NULL) && (st->recording || !ty_capture_is_fresh(S, st))) {
     ty_capture_refuse(S, "reads the elements of a tensor");
     return NULL;
@@ -456,7 +456,7 @@ const void *ty_tensor_read(State *S, const Tensor *x) {
 
 void *ty_tensor_write(State *S, const Tensor *x) {
   Storage *st = x->st;
-  if (TY_UNLIKELY(st->many != NULL)) return ty_vmap_refuse(S);
+  if (TY_UNLIKELY(st->batched != NULL)) return ty_vmap_refuse(S);
   if (TY_UNLIKELY(S->capture != NULL) && (st->recording || !ty_capture_is_fresh(S, st))) {
     ty_capture_refuse(S, "writes the elements of a tensor one by one");
     return NULL;

@@ -22,7 +22,7 @@ typedef struct Recording Recording;
 typedef struct State State;
 typedef struct Capture Capture; /* capture.h */
 typedef struct Record Record;   /* grad.h */
-typedef struct Many Many;       /* vmap.h */
+typedef struct Batched Batched; /* vmap.h */
 typedef struct Level Level;
 
 typedef struct Buffer {
@@ -54,9 +54,9 @@ typedef struct Storage {
   Recording *recording; /* not NULL: pending; the contents are node `node` of this recording */
   i32 node;
   struct Storage *next, **prev; /* the others that wait for the same recording */
-  Record *tape;         /* where the contents came from, held; NULL: nothing to differentiate */
-  struct Storage *twin; /* the frozen one of these contents, or of a frozen one the other */
-  Many *many; /* not NULL: one such storage for each example of a vmap; no buf, no recording */
+  Record *tape;             /* where the contents came from, held; NULL: nothing to differentiate */
+  struct Storage *snapshot; /* frozen, of these contents; of a snapshot: the storage it is of */
+  Batched *batched; /* not NULL: stands for one of each example of a vmap; no buf, no recording */
 } Storage;
 
 typedef struct Tensor {
@@ -201,7 +201,7 @@ static inline Storage *ty_storage_hold(Storage *st) {
   st->refs++;
   return st;
 }
-void ty_storage_touch(Storage *st); /* its contents change: lets go of the twin */
+void ty_storage_touch(Storage *st); /* its contents change: lets go of the snapshot */
 void ty_recording_drop(State *S, Recording *b);
 /* Reads an exposed buffer, which may change at any time: what is recorded must be computed now. */
 bool ty_recording_exposed(const Recording *b);

@@ -58,22 +58,22 @@ u32 ty_vmap_level_of(int n, const Given *src) {
 
 /* --- batched storages */
 
-static void many_free(Many *m) {
-  ty_tensor_release(&m->t);
-  ty_mem_free(m);
+static void batched_free(Batched *b) {
+  ty_tensor_release(&b->t);
+  ty_mem_free(b);
 }
 
-void ty_many_drop(Storage *st) {
-  Many *m = st->many;
-  st->many = NULL;
-  many_free(m);
+void ty_batched_drop(Storage *st) {
+  Batched *b = st->batched;
+  st->batched = NULL;
+  batched_free(b);
 }
 
-static bool many_set(State *S, Storage *st, u32 level, const Tensor *t) {
-  Many *m = ty_mem_alloc(sizeof *m);
-  if (!m) return ty_fail_memory(S, "vmap", 0);
-  *m = (Many){level, *t};
-  st->many = m;
+static bool batched_set(State *S, Storage *st, u32 level, const Tensor *t) {
+  Batched *b = ty_mem_alloc(sizeof *b);
+  if (!b) return ty_fail_memory(S, "vmap", 0);
+  *b = (Batched){level, *t};
+  st->batched = b;
   return true;
 }
 
@@ -83,17 +83,17 @@ Storage *ty_vmap_above(State *S, Storage *f, bool detached) {
               .type = {.dtype = f->dtype, .device = f->device, .rank = 2, .dims = {1, f->numel}}};
   t.strides[1] = 1;
   t.detached = detached;
-  if (st && many_set(S, st, S->level->id, &t)) return st;
+  if (st && batched_set(S, st, S->level->id, &t)) return st;
   ty_storage_drop(f);
   ty_storage_drop(st);
   return NULL;
 }
 
-Storage *ty_many_over(State *S, const Storage *like, Storage *all) {
+Storage *ty_batched_like(State *S, const Storage *like, Storage *all) {
   Storage *st = all ? ty_storage_new(S, like->dtype, like->device, like->numel) : NULL;
-  Tensor t = like->many->t;
+  Tensor t = like->batched->t;
   t.st = all;
-  if (st && many_set(S, st, like->many->level, &t)) return st;
+  if (st && batched_set(S, st, like->batched->level, &t)) return st;
   ty_storage_drop(all);
   ty_storage_drop(st);
   return NULL;
@@ -122,7 +122,7 @@ bool ty_vmap_wrap(State *S, Tensor *x, u32 level, const Type *t, Tensor *y) {
   all.strides[0] = step;
   all.strides[1] = 1;
   ok = ok && (r.st = ty_storage_new(S, r.type.dtype, r.type.device, n)) &&
-       many_set(S, r.st, level, &all);
+       batched_set(S, r.st, level, &all);
   if (ok) {
     *y = r;
     return true;
@@ -134,7 +134,7 @@ bool ty_vmap_wrap(State *S, Tensor *x, u32 level, const Type *t, Tensor *y) {
 
 bool ty_vmap_lift(State *S, const Tensor *x, u32 level, i64 count, int rank, Tensor *y) {
   bool batched = ty_vmap_level(x) == level;
-  const Tensor *all = batched ? &x->st->many->t : x;
+  const Tensor *all = batched ? &x->st->batched->t : x;
   Type t = {.dtype = x->type.dtype, .device = x->type.device};
   i64 strides[MAX_RANK] = {0};
   if (!batched && count < 0) {
@@ -161,7 +161,7 @@ bool ty_vmap_lift(State *S, const Tensor *x, u32 level, i64 count, int rank, Ten
 
 /* Makes st, which all examples share, one for each of them, with what it holds. */
 static bool spread(State *S, Storage *st, u32 level, i64 count) {
-  Many *was = st->many;
+  Batched *was = st->batched;
   bool own = was && was->level == level;
   Storage *f =
       own ? ty_storage_hold(was->t.st) : ty_storage_new(S, st->dtype, st->device, st->numel);
@@ -180,15 +180,16 @@ static bool spread(State *S, Storage *st, u32 level, i64 count) {
     if (st->recording) ty_storage_wait(f, st->recording, st->node);
     else if (st->buf) f->buf = ty_buffer_hold(st->buf);
     if (st->tape) f->tape = ty_record_hold(st->tape);
-    f->many = was;
+    f->batched = was;
   }
-  bool ok = ty_record_copy(S, &x, &all) && many_set(S, st, level, &all);
+  bool ok = ty_record_copy(S, &x, &all) && batched_set(S, st, level, &all);
   if (ok) {
     ty_storage_settle(st, NULL);
-    if (st->twin) st->twin = st->twin->twin = NULL; /* it holds what st held, and goes on to */
+    if (st->snapshot)
+      st->snapshot = st->snapshot->snapshot = NULL; /* it holds what st held, and goes on to */
   } else if (all.st) ty_tensor_release(&all);
-  if (ok && own) many_free(was);
-  if (!ok && !own) f->many = NULL;
+  if (ok && own) batched_free(was);
+  if (!ok && !own) f->batched = NULL;
   ty_storage_drop(f);
   return ok;
 }
@@ -212,7 +213,7 @@ static i64 count_of(u32 level, int n, const Given *src) {
   i64 count = 1;
   for (int i = 0; i < n; i++)
     if (src[i].kind == O_TENSOR && ty_vmap_level(src[i].t) == level && count == 1)
-      count = src[i].t->st->many->t.type.dims[0];
+      count = src[i].t->st->batched->t.type.dims[0];
   return count;
 }
 

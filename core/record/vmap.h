@@ -1,6 +1,6 @@
 /*
 ** vmap.h -- batched tensors: one Storage that stands for one storage of each example of a vmap.
-** A batched storage has no buffer and waits for nothing. Its Many tells the tensor that holds the values of
+** A batched storage has no buffer and waits for nothing. Its Batched holds the tensor with the values of
 ** all examples: dims [examples, elements of the storage], so that a view of the batched storage is a view of
 ** that tensor with one more dim in front. That tensor may be batched itself, by an outer vmap.
 */
@@ -21,7 +21,7 @@ struct Level {
   bool again; /* it has ended before: the backward pass through it runs */
 };
 
-struct Many {
+struct Batched {
   u32 level;
   Tensor t; /* [count, numel], or [1, numel] while it is the same for all; elements side by side */
 };
@@ -33,17 +33,19 @@ bool ty_vmap_is_inside(const State *S, u32 id, u64 seq);
 /* Values of all examples are asked for as if they were one. Always NULL. */
 void *ty_vmap_refuse(State *S);
 
-static inline u32 ty_vmap_level(const Tensor *x) { return x->st->many ? x->st->many->level : 0; }
+static inline u32 ty_vmap_level(const Tensor *x) {
+  return x->st->batched ? x->st->batched->level : 0;
+}
 /* The highest level of the operands; 0: no one is batched. */
 u32 ty_vmap_level_of(int n, const Given *src);
 
-void ty_many_drop(Storage *st); /* st is batched no more */
+void ty_batched_drop(Storage *st); /* st is batched no more */
 /* A storage of the innermost vmap that is the same for all its examples as f, which is taken over: what tapes
 ** know of it they know for one example. */
 Storage *ty_vmap_above(State *S, Storage *f, bool detached);
 i64 ty_vmap_count(const State *S, u32 id); /* examples of a vmap that runs, else -1 */
 /* A storage as `like`, which is batched, with its values in `all`, which is taken over; NULL is passed on. */
-Storage *ty_many_over(State *S, const Storage *like, Storage *all);
+Storage *ty_batched_like(State *S, const Storage *like, Storage *all);
 
 /* y, of dims t, stands for the examples of x [count, elements of t]. x is let go of. */
 bool ty_vmap_wrap(State *S, Tensor *x, u32 level, const Type *t, Tensor *y);
