@@ -657,6 +657,20 @@ bool ty_record_full(State *S, const Type *t, double v, Tensor *y) {
   return ty_record_finish(S, b, ty_node_expand(b, ty_node_scalar(b, t->dtype, v), t), y, who);
 }
 
+bool ty_record_number(State *S, const Type *t, const Given *x, Tensor *y) {
+  const char *who = "full";
+  if (!x->symbol) return ty_record_full(S, t, x->v, y);
+  if (!ty_is_float(t->dtype)) { /* an integer that fits, or does not */
+    ty_capture_untake(S, x->symbol);
+    return ty_record_full(S, t, x->v, y);
+  }
+  Recording *b = ty_record_start_leaf(S, who, t);
+  if (!b) return false;
+  i32 v = ty_node_symbol(b, t->dtype, x->v, x->symbol);
+  if (v < 0) return ty_record_cancel_memory(S, b, who);
+  return ty_record_finish(S, b, ty_node_expand(b, v, t), y, who);
+}
+
 static bool record_leaf(State *S, const char *who, int op, const Type *t, Tensor *y) {
   Recording *b = ty_record_start_leaf(S, who, t);
   if (!b) return false;

@@ -278,6 +278,8 @@ bool ty_attention(State *S, const char *who, const Tensor *const *x, const Atten
                   Tensor *y);
 /* Leaves. v is stored exactly as ty_elem_store does; i gives integers exactly. */
 bool ty_record_full(State *S, const Type *t, double v, Tensor *y);
+bool ty_record_number(State *S, const Type *t, const Given *x,
+                      Tensor *y); /* the same, of a number that may be a symbol */
 bool ty_record_iota(State *S, const Type *dims, Tensor *y); /* i64 */
 bool ty_record_empty(State *S, const Type *t, Tensor *y);
 /* 32 random bits an element, i32, word 0-3 of stream `stream`; ty_stream_next takes a stream
