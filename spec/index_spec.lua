@@ -216,7 +216,8 @@ describe("positions computed from arguments", function()
       return w.grad
     end },
   }
-  local x, lists = ty.arange(5) * 1.5, { { 1, 2, 2 }, { 1, 2, 3 }, { 3, 1, 2 }, { 4, 4, 1 }, { 5, 1, 1 }, { 0, 2, 3 }, { -3, 2, 1 }, { 2, 9, 9 } }
+  local x = ty.arange(5) * 1.5
+  local lists = { { 1, 2, 2 }, { 1, 2, 3 }, { 3, 1, 2 }, { 4, 4, 1 }, { 5, 1, 1 }, { 0, 2, 3 }, { -3, 2, 1 }, { 2, 9, 9 } }
   for _, cell in ipairs(computed) do
     it("are checked by the trace's run, and Lua raises: " .. cell[1], function()
       local given, raised = {}, 0
