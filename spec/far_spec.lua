@@ -238,7 +238,7 @@ describe("a compiled function", function()
     assert.same(H.list(x * 2 + 1), H.list(a))
     same((x * 2):exp() * x, b)
     local text = ty.explain(f)
-    assert.truthy(tostring(text):find("to %%%d+ : f32%[5%]@far"))
+    assert.truthy(text:full():find("to %%%d+ : f32%[5%]@far"))
     assert.truthy(tonumber(tostring(text):match "(%d+) answered without running it") >= 3)
   end)
 
@@ -528,7 +528,7 @@ for _ = 1, 3 do
     for k = 1, #a do assert(a[k] == b[k] or a[k] ~= a[k] and b[k] ~= b[k], i .. " differs at " .. k) end
   end
 end
-print("equal", tostring(ty.explain(f)):match "far refuses" and "away" or "there")
+print("equal", ty.explain(f):full():match "far refuses" and "away" or "there")
 ]]
 steps = steps:gsub("x:clone%(%):put_diagonal and x or x", "x * y")
 
@@ -554,7 +554,7 @@ describe("a step that a device refuses", function()
       end)
       local y = ty.full({ 40 }, 3)
       for _ = 1, 3 do f(ty.ones(40), y) end
-      assert(tostring(ty.explain(f)):find "far refuses")
+      assert(ty.explain(f):full():find "far refuses")
       local failed, half = 0, 0
       for after = 0, 40 do
         local x = ty.ones(40)
