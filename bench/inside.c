@@ -18,7 +18,7 @@ static double now(void) {
 }
 
 /* No tile is ever shown of products that take operations in registers; these all do. */
-static bool no_tile(const GemmTail *t, void *tile, i64 stride, i64 row, i64 rows, i64 col,
+static bool no_tile(const GemmEpilogue *t, void *tile, i64 stride, i64 row, i64 rows, i64 col,
                     i64 cols) {
   return (void)t, (void)tile, (void)stride, (void)row, (void)rows, (void)col, (void)cols, false;
 }
@@ -33,13 +33,13 @@ API double inside_product(long m, long n, long k, const float *a, const float *b
       .dtype = T_F32, .m = m, .n = n, .k = k, .batch = 1, .ars = k, .acs = 1, .brs = n, .bcs = 1};
   const GemmOp op[2] = {{GEMM_ADD, 1, 0, bias}, {GEMM_RELU, 0, 0, &zero}};
   const GemmList list = {op, 2, 0};
-  const GemmTail tail = {no_tile, false, &list};
+  const GemmEpilogue epilogue = {no_tile, false, &list};
   const long each = 1 + (long)(5e7 / (double)(m * n * k)); /* some milliseconds */
   long times = 0;
   double begin = now(), end;
   const u32 fp = ty_fp_enter();
   do {
-    for (long i = 0; i < each; i++) ty_gemm(&d, a, b, NULL, y, bias ? &tail : NULL);
+    for (long i = 0; i < each; i++) ty_gemm(&d, a, b, NULL, y, bias ? &epilogue : NULL);
     times += each;
     end = now();
   } while (end - begin < seconds);

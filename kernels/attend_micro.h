@@ -80,8 +80,8 @@ INLINE X NAME(exponential)(X a) {
   return y * XFLOAT(XBITS(t) << SHIFT) * K(undo);
 }
 
-static ATTR void NAME(rise)(i64 keys, i64 width, const void *scores, void *max, void *from,
-                            void *before) {
+static ATTR void NAME(attend_max)(i64 keys, i64 width, const void *scores, void *max, void *from,
+                                  void *before) {
   for (i64 v = 0; v < width; v += VL) {
     V most = AT((T *)max + v);
     AT((T *)before + v) = most;
@@ -91,8 +91,8 @@ static ATTR void NAME(rise)(i64 keys, i64 width, const void *scores, void *max, 
   }
 }
 
-static ATTR void NAME(weigh)(i64 keys, i64 width, void *scores, const void *from, void *sum,
-                             const void *shrink) {
+static ATTR void NAME(attend_exp)(i64 keys, i64 width, void *scores, const void *from, void *sum,
+                                  const void *shrink) {
   for (i64 v = 0; v < width; v += VL) {
     const V m = AT((T *)from + v);
     V total = {0};
@@ -110,13 +110,13 @@ static ATTR void NAME(weigh)(i64 keys, i64 width, void *scores, const void *from
   }
 }
 
-static ATTR void NAME(slope)(i64 keys, i64 width, void *dp, const void *p, const void *mean) {
+static ATTR void NAME(attend_grad)(i64 keys, i64 width, void *dp, const void *p, const void *mean) {
   for (i64 i = 0, end = keys * width; i < end;)
     for (i64 v = 0; v < width; v += VL, i += VL)
       AT((T *)dp + i) = AT((T *)p + i) * (AT((T *)dp + i) - AT((T *)mean + v));
 }
 
-static ATTR void NAME(meet)(i64 n, i64 width, const void *a, const void *b, void *y) {
+static ATTR void NAME(attend_dot)(i64 n, i64 width, const void *a, const void *b, void *y) {
   for (i64 v = 0; v < width; v += VL) {
     V sum = {0};
     for (i64 c = v; c < n * width; c += width)
@@ -129,7 +129,7 @@ static ATTR void NAME(meet)(i64 n, i64 width, const void *a, const void *b, void
   }
 }
 
-static ATTR void NAME(veil)(void *scores, const u32 *seen, i64 n) {
+static ATTR void NAME(attend_mask)(void *scores, const u32 *seen, i64 n) {
   for (i64 i = 0; i < n; i += VL) {
     U on = __builtin_convertvector(*(const NAME(Words) *)(seen + i), U), off = (U)(on == 0);
     U none = (U)NAME(splat)(-__builtin_inff());
@@ -148,8 +148,8 @@ static ATTR void NAME(scale)(void *out, i64 yrs, const void *in, i64 xrs, i64 ro
   }
 }
 
-static const AttendKern NAME(attend) = {NAME(rise), NAME(weigh), NAME(slope),
-                                        NAME(meet), NAME(veil),  NAME(scale)};
+static const AttendKern NAME(attend) = {NAME(attend_max), NAME(attend_exp),  NAME(attend_grad),
+                                        NAME(attend_dot), NAME(attend_mask), NAME(scale)};
 
 #undef U
 #undef AT

@@ -94,7 +94,7 @@
 #define ROWS FLOAT_ROWS
 #define APPLY OPS
 #define FLOATING 1
-#define TURN 1
+#define TRANSPOSE 1
 #define SPEED SPEEDS(120000, 60000, 800)
 #include "gemm_micro.h"
 
@@ -108,7 +108,7 @@
 #define ROWS FLOAT_ROWS
 #define APPLY OPS
 #define FLOATING 1
-#define TURN 1
+#define TRANSPOSE 1
 #define SPEED SPEEDS(60000, 30000, 800)
 #include "gemm_micro.h"
 
@@ -120,7 +120,7 @@
 #define ROWS INTEGER_ROWS
 #define APPLY 0
 #define FLOATING 0
-#define TURN 0 /* rare: packed */
+#define TRANSPOSE 0 /* rare: packed */
 #define SPEED SPEEDS(100000, 50000, 4000)
 #include "gemm_micro.h"
 
@@ -132,7 +132,7 @@
 #define ROWS INTEGER_ROWS
 #define APPLY 0
 #define FLOATING 0
-#define TURN 0 /* rare: packed */
+#define TRANSPOSE 0 /* rare: packed */
 #define SPEED SPEEDS(50000, 10000, 1000)
 #include "gemm_micro.h"
 

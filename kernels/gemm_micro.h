@@ -1,7 +1,7 @@
 /*
 ** gemm_micro.h -- the algorithms of matrix products for one element type and instruction set.
 ** In:  T, TBYTES, FMA MAX MIN (of vectors), FMA1 (of one), TAG, ROWS (most rows of a tile, even),
-**      APPLY (whether tiles apply operations), FLOATING, TURN (whether columns are turned for a
+**      APPLY (whether tiles apply operations), FLOATING, TRANSPOSE (whether columns are transposed for a
 **      stream), SPEED, and all that gemm_isa.h defines.
 ** Out: static const Kern NAME(kern); see struct Kern in gemm.h for what each function does.
 **
@@ -330,11 +330,11 @@ INLINE void NAME(transpose)(V x[VL]) {
   EXCHANGE(1)
 }
 
-#if TURN
+#if TRANSPOSE
 /* The same as stream for a b that lies column by column: VL columns are read side by side, and
-** turned in registers. */
-static ATTR void NAME(turned)(i64 m, i64 n, i64 k, const void *A, i64 ars, i64 acs, const void *B,
-                              i64 bcs, void *Y, i64 yrs) {
+** transposed in registers. */
+static ATTR void NAME(transposed)(i64 m, i64 n, i64 k, const void *A, i64 ars, i64 acs,
+                                  const void *B, i64 bcs, void *Y, i64 yrs) {
   enum { AHEAD = 512 / TBYTES };
   for (i64 j0 = 0; j0 < n; j0 += VL) {
     const T *b[VL];
@@ -536,10 +536,10 @@ static ATTR void NAME(lay)(void *dst, i64 ds, const i64 *to, const void *src, co
 #if APPLY && TBYTES == 4
 /* mr rows by nv pieces of at most a vector, over one block of k: row p of b begins at off[p]. What lies
 ** `ahead` of it will be wanted next. */
-INLINE void NAME(nearby)(const int mr, const int nv, i64 k, const T *a, i64 ars, i64 acs,
-                         const T *b, const i64 *off, i64 ahead, i64 gap,
-                         const __typeof__(MASK(0)) m0, const __typeof__(MASK(0)) m1, T *y, i64 ygap,
-                         i64 yrs, bool first) {
+INLINE void NAME(direct_rows)(const int mr, const int nv, i64 k, const T *a, i64 ars, i64 acs,
+                              const T *b, const i64 *off, i64 ahead, i64 gap,
+                              const __typeof__(MASK(0)) m0, const __typeof__(MASK(0)) m1, T *y,
+                              i64 ygap, i64 yrs, bool first) {
   V s[ROWS][2];
   UNROLL
   for (int r = 0; r < mr; r++) s[r][0] = s[r][1] = (V){0};
@@ -567,24 +567,24 @@ INLINE void NAME(nearby)(const int mr, const int nv, i64 k, const T *a, i64 ars,
   }
 }
 
-static ATTR void NAME(near)(i64 m, i64 k, const void *A, i64 ars, i64 acs, const void *B,
-                            const i64 *off, const Piece *p, i64 n, i64 ahead, void *Y, i64 yrs,
-                            bool first) {
+static ATTR void NAME(direct)(i64 m, i64 k, const void *A, i64 ars, i64 acs, const void *B,
+                              const i64 *off, const Piece *p, i64 n, i64 ahead, void *Y, i64 yrs,
+                              bool first) {
   const T *a = A, *b = (const T *)B + p->off;
   T *y = (T *)Y + p->at;
   const i64 gap = n > 1 ? p[1].off - p->off : 0, ygap = n > 1 ? p[1].at - p->at : 0;
   const __typeof__(MASK(0)) m0 = MASK((int)p->n), m1 = MASK(n > 1 ? (int)p[1].n : 0);
-#define NEARBY(mr, nv) \
+#define DIRECT_ROWS(mr, nv) \
   for (; m >= mr; m -= mr, a += mr * ars, y += mr * yrs) \
-    NAME(nearby)(mr, nv, k, a, ars, acs, b, off, ahead, gap, m0, m1, y, ygap, yrs, first);
+    NAME(direct_rows)(mr, nv, k, a, ars, acs, b, off, ahead, gap, m0, m1, y, ygap, yrs, first);
   if (n > 1) {
-    NEARBY(ROWS, 2)
-    NEARBY(2, 2)
-    NEARBY(1, 2)
+    DIRECT_ROWS(ROWS, 2)
+    DIRECT_ROWS(2, 2)
+    DIRECT_ROWS(1, 2)
   }
-  NEARBY(ROWS, 1)
-  NEARBY(1, 1)
-#undef NEARBY
+  DIRECT_ROWS(ROWS, 1)
+  DIRECT_ROWS(1, 1)
+#undef DIRECT_ROWS
 }
 #endif
 
@@ -623,8 +623,8 @@ static const Kern NAME(kern) = {
     .speed = SPEED,
     .tile = {{HEIGHTS(1)}, {HEIGHTS(2)}},
     .stream = NAME(stream),
-#if TURN
-    .turned = NAME(turned),
+#if TRANSPOSE
+    .transposed = NAME(transposed),
 #endif
     .side = NAME(side),
     .dot = NAME(dot),
@@ -632,7 +632,7 @@ static const Kern NAME(kern) = {
     .lay = NAME(lay),
 #endif
 #if APPLY && TBYTES == 4
-    .near = NAME(near),
+    .direct = NAME(direct),
 #endif
     .add = NAME(add),
     .join = NAME(join),
@@ -652,7 +652,7 @@ static const Kern NAME(kern) = {
 #undef APPLY
 #undef FLOATING
 #undef ATTEND
-#undef TURN
+#undef TRANSPOSE
 #undef SPEED
 #undef HEIGHTS
 #undef VL

@@ -15,7 +15,7 @@ static ATTR void PACK(void *dst, i64 ds, const void *src, i64 ss, i64 st, i64 ni
   i64 i = 0;
   enum { SIDE = SQUARE };
   if (ss == 1 && st != 1) {
-    /* The long way lies along i: turned in squares of SIDE. A cache line of src is used up before
+    /* The long way lies along i: transposed in squares of SIDE. A cache line of src is used up before
     ** the next is touched, as lines a large stride apart drive each other out. */
     typedef E Index __attribute__((vector_size(sizeof(W))));
     const i64 line = 64 / sizeof(S), whole = ni / SIDE * SIDE;

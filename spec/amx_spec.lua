@@ -94,7 +94,7 @@ local function chosen(unit)
     assert(stats.amx == (stats.bf16_unit == "AMX" and "emulated" or nil) and (stats.amx == nil) == (stats.no_amx ~= nil))
     local f = ty.compile(function(x, y) return (x:matmul(y) + 1):relu() end)
     f(a, b)
-    assert(tostring(ty.explain(f)):find("product with epilogue by NAME", 1, true))
+    assert(ty.explain(f):full():find("product with epilogue by NAME", 1, true))
     local fast = a:matmul(b)
     ty.precision "exact"
     stats = ty.stats()
@@ -170,7 +170,7 @@ local claims = {
     assert(ty.stats().panels.entries >= 2)
     w:mul_(2)
     H.same(want * 2, a:matmul(w))]] },
-  { "fails for want of memory without harm", [[
+  { "fails when out of memory, without harm", [[
     local probe = ty.internals.probe
     local a, b = whole(70, 400), whole(400, 90)
     local want = exact(product, a, b)
@@ -226,5 +226,5 @@ it("a fast product is computed by ours, to the bit, where there is no unit", fun
     assert(stats.amx == nil and stats.bf16_unit == nil and stats.no_amx == "TYCHO_AMX is off")
     local f = ty.compile(product)
     f(a, b)
-    assert(not tostring(ty.explain(f)):find "AMX")]], { TYCHO_AMX = "off" })
+    assert(not ty.explain(f):full():find "AMX")]], { TYCHO_AMX = "off" })
 end)

@@ -115,7 +115,7 @@ local actions = {
   end,
   warmup = function() ty.warmup(shared, { n = 1, w = own.box.w }, own.x:clone(), 4) end,
   explain = function()
-    return tostring(ty.explain(shared)), own.compiled and tostring(ty.explain(own.compiled)), ty.stats()
+    return ty.explain(shared):full(), own.compiled and tostring(ty.explain(own.compiled)), ty.stats()
   end,
   release = function()
     local x = ty.ones(100)

@@ -532,13 +532,51 @@ describe("explain", function()
     assert.same({ "tensor", "x", "tensor f32[2,3]", "tensor f32[4]" },
       { e.misses[1].guard, e.misses[1].path, e.misses[1].was, e.misses[1].now })
     assert.equal(2, #e.misses)
-    local text = tostring(e)
     for _, part in ipairs { "compile_spec.lua:", "5 calls", "3 captures", "guard x: f32[2,3]", "mul", e.misses[1].text } do
-      assert.truthy(text:find(part, 1, true), part)
+      assert.truthy(e:full():find(part, 1, true), part)
+    end
+    for _, part in ipairs { "compile_spec.lua:", "5 calls", "3 captures", "(x: f32[2,3], k: a number): 2 hits", e.misses[1].text } do
+      assert.truthy(tostring(e):find(part, 1, true), part)
     end
     ty.reset(f)
     e = ty.explain(f)
     assert.same({ 0, 0, 0, 0 }, { e.calls, e.captures, #e.traces, #e.misses })
+  end)
+
+  it("prints in 25 lines at most, none of them wide, whatever there is to tell", function()
+    local list = {}
+    for i = 1, 60 do list["parameter_with_a_long_name_" .. i] = ty.full({ 3 }, i) end
+    local f = ty.compile(function(x, k, ...)
+      if k == 13 then print "" end
+      for _, v in pairs(list) do x = x + v * k end
+      if #x.shape == 2 then x = x:sum(1) end
+      return k % 2 == 0 and x * select("#", ...) or x:item()
+    end)
+    local print_was = print
+    print = function() end -- luacheck: ignore 121
+    for i = 1, 40 do
+      pcall(f, ty.ones(3), i % 14, unpack({}, 1, i % 9))
+      pcall(f, ty.ones(i % 5 + 1, 3), i % 14, "text " .. i)
+      pcall(f, ty.ones(1), i % 4 + 1, nil)
+    end
+    print = print_was -- luacheck: ignore 121
+    local e, lines = ty.explain(f), 0
+    for line in tostring(e):gmatch "[^\n]+" do
+      lines = lines + 1
+      assert.truthy(#line <= 160, line)
+    end
+    assert.truthy(#e.misses > 3 and #e.aborts > 0 and #e.traces > 4 and #e.signatures > 0, tostring(e))
+    assert.truthy(lines <= 25, tostring(e))
+    assert.truthy(#e:full() > 3000)
+  end)
+
+  it("gives a plain table to programs", function()
+    local f = ty.compile(function(x) return x + 1 end)
+    f(ty.ones(2))
+    local e = ty.explain(f)
+    local plain = e:table()
+    assert.is_nil(getmetatable(plain))
+    assert.same({ 1, 1, e.traces }, { plain.calls, plain.captures, plain.traces })
   end)
 
   it("tells why a call was not captured: file, line, reason, hint, cost", function()
@@ -568,9 +606,9 @@ describe("explain", function()
     assert.equal(3, #e.signatures)
     assert.same({ "f32[4]", "f32[4]" }, e.signatures[1].signature)
     assert.same({ "f32[2,3]", "number" }, e.signatures[3].signature)
-    local text = tostring(e)
-    assert.truthy(text:find("compile_spec.lua:", 1, true))
-    assert.truthy(text:find("f32%[2,3%], number"))
+    assert.truthy(tostring(e):find("signatures: 1 hit, 3 misses", 1, true))
+    assert.truthy(e:full():find("compile_spec.lua:", 1, true))
+    assert.truthy(e:full():find("f32%[2,3%], number"))
     assert.truthy(#table.concat(e.differences, " ") > 10)
     ty.reset(f)
     assert.equal(0, ty.explain(f).calls)

@@ -24,6 +24,7 @@ function M.core(ty)
     return close(pcall(fn, ...))
   end
   function C.reason() return nil end
+  function C.located() end
   function C.outside(tensor, slot) C.outside_of[tensor] = slot end
   function C.symbols() end
   function C.taken() return 0 end

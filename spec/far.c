@@ -9,7 +9,7 @@
 **   seed says (FAR_SEED). Among those that stand there it takes any that shares no block of memory with one before it.
 ** - memory that was just allocated or freed is poison. Who does not wait for a copy, or reads what was never
 **   written, reads that.
-** - FAR_REFUSES lists what it refuses: product attend sort search scatter copy; kernel: every third program.
+** - FAR_REFUSES lists what it refuses: product attend sort search positions scatter copy; kernel: every third program.
 */
 #define _GNU_SOURCE
 #include <lua.h>
@@ -21,7 +21,7 @@
 #include "device/device.h"
 
 #define SPACE ((u64)16 << 30)
-enum { PAGE = 4096, CLASSES = 40, QUEUE_MOST = 24, POISON = 0xf5 };
+enum { PAGE = 4096, CLASSES = 40, QUEUE_MOST = 24, STREAMS = 64, POISON = 0xf5 };
 
 static const Device *cpu;
 static char *front, *back; /* the range without access; the same memory for our thread */
@@ -47,16 +47,19 @@ typedef struct Command {
   u64 scalar[2 * MAX_OPERANDS];
   const Kernel *kernel;
   Launch launch;
+  Stream *stream; /* runs and jobs: whose they are, and the number of the run */
+  u64 run;
   /* jobs, with all that they point to */
   Job job;
   Gemm gemm;
-  Places places[2];
+  Im2col im2col[2];
   ListOp list[LIST_MOST];
   Attend attend;
   Node node;
   Type type[3];
   i64 bytes;
   void *stage;
+  bool *reserved; /* whether there was memory */
   struct Command *next;
 } Command;
 
@@ -64,9 +67,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
 static Command *first, **last = &first;
 static Command last_resort; /* where memory has run out, commands go one by one */
-static int queued, waiting, patience;
+static int queued, waiting, patience, waits;
 static bool busy, started;
-static const char *trouble; /* the error word */
+static struct Trouble { /* the error word of each stream */
+  Stream *stream;
+  u64 run;
+  char text[512];
+} troubles[STREAMS];
 static u64 seed;
 static void
     *spare[CLASSES]; /* freed blocks by class, linked through a table: their memory is poison */
@@ -85,8 +92,12 @@ static void touches(Command *c, const void *p) {
   if (p) c->block[c->nblock++] = block_of[page_of(p)];
 }
 
+/* May fail: what the stream asks for afterwards does not overtake it. */
+static bool checks(const Command *c) { return c->what == DO_JOB && c->job.kind == JOB_POSITIONS; }
+
 static bool clash(const Command *a, const Command *b) {
   if (a->what == DO_DROP || b->what == DO_DROP) return true;
+  if (a->stream && a->stream == b->stream && (checks(a) || checks(b))) return true;
   for (int i = 0; i < a->nblock; i++)
     for (int k = 0; k < b->nblock; k++)
       if (a->block[i] == b->block[k]) return true;
@@ -106,18 +117,24 @@ static void put_spare(void *p, i64 bytes) {
   spare[c] = p;
 }
 
-static bool carry_out(Command *c) {
-  const char *err = NULL;
+/* Under the lock: that of a stream, or, as stream NULL has none, a free one; NULL. */
+static struct Trouble *trouble_of(const Stream *s) {
+  for (int i = 0; i < STREAMS; i++)
+    if (troubles[i].stream == s) return &troubles[i];
+  return NULL;
+}
+
+static bool carry_out(Command *c, const char **err) {
   bool ok = true;
   Run r = {.launch = &c->launch, .buf = c->buf, .scalar = c->scalar};
   switch ((What)c->what) {
   case DO_RUN: ok = c->kernel->machine->run(c->kernel->inner, &r); break;
-  case DO_JOB: ok = cpu->perform(&c->job, c->buf, c->scalar, NULL, &err); break;
+  case DO_JOB: ok = cpu->perform(&c->job, c->buf, c->scalar, NULL, c->stream, err); break;
   case DO_IN: memcpy(c->buf[0], c->stage, (size_t)c->bytes); break;
   case DO_ACROSS: memmove(c->buf[0], c->buf[1], (size_t)c->bytes); break;
   case DO_POISON:
   case DO_FREE: memset(c->buf[0], POISON, (size_t)c->bytes); break;
-  case DO_RESERVE: ok = c->kernel->machine->reserve(c->kernel->inner, &c->launch); break;
+  case DO_RESERVE: *c->reserved = c->kernel->machine->reserve(c->kernel->inner, &c->launch); break;
   case DO_DROP:
     c->kernel->machine->drop(c->kernel->inner);
     free(c->kernel->kept);
@@ -146,11 +163,18 @@ static void *work(void *arg) {
     while (!first || (!waiting && queued < patience)) pthread_cond_wait(&wanted, &lock);
     Command *c = take();
     busy = true;
+    const char *err = "out of memory";
+    const bool dead = c->stream && trouble_of(c->stream);
     pthread_mutex_unlock(&lock);
-    bool ok = carry_out(c);
+    const bool ok = dead || carry_out(c, &err);
     pthread_mutex_lock(&lock);
     busy = false;
-    if (!ok && !trouble) trouble = "out of memory";
+    struct Trouble *t = ok || !c->stream ? NULL : trouble_of(NULL);
+    if (t) {
+      t->stream = c->stream;
+      t->run = c->run;
+      strncpy(t->text, err, sizeof t->text - 1);
+    }
     if (c->what == DO_FREE) put_spare(front + ((char *)c->buf[0] - back), c->bytes);
     free(c->stage);
     if (c != &last_resort) free(c);
@@ -166,7 +190,7 @@ static void *work(void *arg) {
 /* All that stands in the queue. */
 static void finish(void) {
   pthread_mutex_lock(&lock);
-  waiting++;
+  waiting++, waits++;
   pthread_cond_signal(&wanted);
   while (first || busy) pthread_cond_wait(&done, &lock);
   waiting--;
@@ -201,14 +225,19 @@ static bool submit(Command *c) {
 
 /* --- memory */
 
-static bool far_wait(const char **err) {
+static bool far_wait(Stream *s, const char **err) {
+  static _Thread_local struct Trouble was;
   finish();
   pthread_mutex_lock(&lock);
-  const char *was = trouble;
-  trouble = NULL;
+  struct Trouble *t = trouble_of(s);
+  if (t) {
+    was = *t;
+    memset(t, 0, sizeof *t);
+    s->failed = was.run;
+    *err = was.text;
+  }
   pthread_mutex_unlock(&lock);
-  if (was) *err = was;
-  return !was;
+  return !t;
 }
 
 static void *take_block(int c) {
@@ -270,8 +299,8 @@ static bool far_in(void *to, const void *from, i64 bytes, const char **err) {
   return submit(c);
 }
 
-static bool far_out(void *to, const void *from, i64 bytes, const char **err) {
-  if (!far_wait(err)) return false;
+static bool far_out(void *to, const void *from, i64 bytes, Stream *s, const char **err) {
+  if (!far_wait(s, err)) return false;
   memcpy(to, own(from), (size_t)bytes);
   return true;
 }
@@ -324,20 +353,23 @@ static bool far_run(const Kernel *k, const Run *r) {
     touches(c, r->buf[i]);
   }
   for (int i = 0; i < k->nscalar; i++) c->scalar[i] = r->scalar[i];
+  c->stream = r->stream;
+  c->run = r->stream->run;
   return submit(c);
 }
 
 /* Commands cannot fail for memory; the CPU's kernel works in memory of the thread that runs it. */
 static bool far_reserve(const Kernel *k, const Launch *l) {
-  const char *err;
+  bool ok = false;
   if (k->kept->no && !memcmp(k->kept, l, sizeof *l)) return true;
   Command *c = command(DO_RESERVE);
   c->kernel = k;
   c->launch = *l;
+  c->reserved = &ok;
   submit(c);
-  if (!far_wait(&err)) return false;
-  *k->kept = *l;
-  return true;
+  finish();
+  if (ok) *k->kept = *l;
+  return ok;
 }
 
 static void far_drop(Kernel *k) {
@@ -352,16 +384,19 @@ static size_t far_bytes(const Kernel *k) { return sizeof *k + k->machine->bytes(
 /* --- jobs */
 
 static bool far_takes(const Job *j) {
-  static const char *const names[JOB_COUNT] = {"product", "attend",  "sort",
-                                               "search",  "scatter", "copy"};
+  static const char *const names[JOB_COUNT] = {
+      [JOB_PRODUCT] = "product",     [JOB_ATTEND] = "attend",
+      [JOB_SORT] = "sort",           [JOB_SEARCH] = "search",
+      [JOB_POSITIONS] = "positions", [JOB_SCATTER] = "scatter",
+      [JOB_COPY] = "copy",           [JOB_TO] = "to"};
   return !j->blas && !strstr(refuses(), names[j->kind]);
 }
 
 static void keep_product(Command *c, const Job *j) {
   c->gemm = *j->gemm;
   c->job.gemm = &c->gemm;
-  if (j->gemm->ap) c->places[0] = *j->gemm->ap, c->gemm.ap = &c->places[0];
-  if (j->gemm->bp) c->places[1] = *j->gemm->bp, c->gemm.bp = &c->places[1];
+  if (j->gemm->a_im2col) c->im2col[0] = *j->gemm->a_im2col, c->gemm.a_im2col = &c->im2col[0];
+  if (j->gemm->b_im2col) c->im2col[1] = *j->gemm->b_im2col, c->gemm.b_im2col = &c->im2col[1];
   for (int i = 0; i < j->nlist; i++) c->list[i] = j->list[i];
   c->job.list = c->list;
   if (!j->kernel) return;
@@ -372,7 +407,7 @@ static void keep_product(Command *c, const Job *j) {
 }
 
 static bool far_perform(const Job *j, void *const *buf, const u64 *scalar, const void *panels,
-                        const char **err) {
+                        Stream *s, const char **err) {
   Command *c = command(DO_JOB);
   (void)panels, (void)err;
   c->job = *j;
@@ -381,6 +416,8 @@ static bool far_perform(const Job *j, void *const *buf, const u64 *scalar, const
     touches(c, buf[i]);
   }
   for (int i = 0; i < j->nscalar; i++) c->scalar[i] = scalar[i];
+  c->stream = s;
+  c->run = s->run;
   if (j->gemm) keep_product(c, j);
   if (j->attend) c->attend = *j->attend, c->job.attend = &c->attend;
   if (j->node) c->node = *j->node, c->job.node = &c->node;
@@ -426,7 +463,13 @@ static int l_touch(lua_State *L) {
   return 1;
 }
 
-/* Gives touch(). */
+/* waits(): how often somebody has waited for the queue. */
+static int l_waits(lua_State *L) {
+  lua_pushinteger(L, waits);
+  return 1;
+}
+
+/* Gives touch and waits. */
 __attribute__((visibility("default"))) int luaopen_far(lua_State *L) {
   DeviceRegister *add;
   const char *err = NULL;
@@ -437,5 +480,6 @@ __attribute__((visibility("default"))) int luaopen_far(lua_State *L) {
   if (!front && !open_memory()) return luaL_error(L, "far: no memory");
   if (!(cpu = add(DEVICE_VERSION, &far, &err))) return luaL_error(L, "far: %s", err);
   lua_pushcfunction(L, l_touch);
-  return 1;
+  lua_pushcfunction(L, l_waits);
+  return 2;
 }

@@ -92,11 +92,126 @@ describe("a tensor on another device", function()
     end
   end)
 
-  probe("names an index that is out of range", function()
-    local x = ty.ones(3, { device = "far" })
-    raises("index 4 at %(2%) is out of range", function()
-      return x:gather(1, ty.tensor({ 1, 4 }, { dtype = "i64", device = "far" }))
+end)
+
+describe("an index that is out of range", function()
+  local where = " %(" .. debug.getinfo(1, "S").short_src:gsub("%p", "%%%0") .. ":%d+%)"
+  local here, good, bad
+  if far.loaded then
+    here, good = { device = "far" }, ty.tensor({ 1, 3, 2 }, { dtype = "i64", device = "far" })
+    bad = ty.tensor({ 1, -4, 9 }, { dtype = "i64", device = "far" })
+  end
+  local message = "index %-4 at %(2%) is out of range 1%.%.3" .. where
+
+  probe("is not waited for, and raised by the next read with its operation and line, then by each read of what it spoilt",
+    function()
+      local x = ty.ones(3, here)
+      local before = far.waits()
+      local y = x:gather(1, bad)
+      local z = (y * 2):sum()
+      x:scatter(1, good, y)
+      assert.equal(before, far.waits())
+      raises("gather: " .. message, function() return z:item() end)
+      for _ = 1, 2 do
+        raises("gather: " .. message, function() return y:get(1) end)
+        raises("gather: " .. message, function() return (z + 1):item() end)
+        raises("gather: " .. message, function() return (y:reshape(3, 1):matmul(ty.ones(1, 2, here))):to "cpu" end)
+        raises("gather: " .. message, function() return ty.compile(function(v) return v + 1 end)(y) end)
+      end
+      y:fill_(2)
+      assert.equal(6, y:sum():item())
+      assert.equal(3, x:sum():item())
+      assert.equal(6, x:gather(1, good):mul(2):sum():item())
     end)
+
+  probe("is raised by synchronize, once", function()
+    ty.ones(3, here):gather(1, bad)
+    raises("gather: " .. message, ty.synchronize)
+    ty.synchronize()
+  end)
+
+  probe("leaves what was there before as it is, whatever was asked for since, and every read of other results raises", function()
+    local x, w = ty.ones(3, here), ty.zeros(3, here)
+    w:add_(1)
+    local y = x:gather(1, bad)
+    w:add_(y)
+    w:add_(5)
+    local new = w * 2
+    local moved, given = ty.ones(3):to "far", ty.tensor({ 1, 2 }, here)
+    raises(message, ty.synchronize)
+    same(ty.ones(3), w)
+    same(ty.ones(3), moved)
+    same(ty.tensor { 1, 2 }, given)
+    raises(message, function() return new:get(1) end)
+    w:add_(5)
+    same(ty.full({ 3 }, 6), w)
+  end)
+
+  probe("gives more errors, each with its own", function()
+    local list = {}
+    for i = 1, 100 do
+      local x = ty.full({ 3 }, i, here)
+      list[i] = { x, x:gather(1, ty.tensor({ 3 + i }, { dtype = "i64", device = "far" })) }
+      if i % 3 > 0 then assert.falsy(pcall(ty.synchronize)) end
+    end
+    for i, pair in ipairs(list) do
+      local first = i % 3 == 1 and i > 1 and i - 1 or i -- two are told as one
+      raises("index " .. 3 + first .. " at", function() return pair[2]:item() end)
+      if first == i then assert.equal(3 * i, pair[1]:sum():item()) end
+    end
+  end)
+
+  probe("is seen by compiled functions as by eager ones, which are not left for it", function()
+    local function step(w, x, i)
+      w:mul_(2)
+      w:add_(x:index_select(1, i))
+      return w:sum()
+    end
+    local c = ty.compile(step)
+    local w, v, x = ty.ones(3, here), ty.ones(3, here), ty.ones(3, here)
+    for _ = 1, 3 do
+      c(w, x, good)
+      step(v, x, good)
+    end
+    same(w:to "cpu", v)
+    local before, skips = far.waits(), ty.explain(c).skips
+    local y = c(w, x, bad)
+    c(w, x, good)
+    assert.equal(before, far.waits())
+    assert.equal(skips + 2, ty.explain(c).skips)
+    raises("index_select: " .. message, function() return y:item() end)
+    same(v:to "cpu", w)
+    c(w, x, good)
+    step(v, x, good)
+    same(v:to "cpu", w)
+  end)
+
+  probe("is an error at once where there are no places", function()
+    raises("index 1 at %(1%) is out of range", function()
+      return ty.zeros(0, here):gather(1, ty.tensor({ 1 }, { dtype = "i64", device = "far" }))
+    end)
+  end)
+
+  probe("is found where the device refuses to look, by the CPU", function()
+    assert.equal("false\tgather: index 9 at (1) is out of range 1..3\n", (run("FAR_REFUSES=positions", [[
+      require "spec.far"
+      local ty = require "tycho"
+      ty.device "far"
+      local ok, message = pcall(function()
+        return ty.ones(3):gather(1, ty.tensor({ 9 }, { dtype = "i64" })):item()
+      end)
+      print(ok, (message:gsub("^.*: gather", "gather"):gsub(" %(/.*$", "")))]])))
+  end)
+
+  probe("that a loss ignores is none", function()
+    local labels = { 2, -100, 1 }
+    local function loss(device)
+      return ty.cross_entropy(ty.arange(9):reshape(3, 3):to(device):to "f32",
+        ty.tensor(labels, { dtype = "i64", device = device }), { ignore_index = -100 })
+    end
+    assert.equal(loss("cpu"):item(), loss("far"):item())
+    labels[2] = 4
+    raises("index 4 at %(2, 1%) is out of range 1%.%.3", function() return loss("far"):item() end)
   end)
 end)
 
@@ -123,7 +238,7 @@ describe("a compiled function", function()
     assert.same(H.list(x * 2 + 1), H.list(a))
     same((x * 2):exp() * x, b)
     local text = ty.explain(f)
-    assert.truthy(tostring(text):find("to %%%d+ : f32%[5%]@far"))
+    assert.truthy(text:full():find("to %%%d+ : f32%[5%]@far"))
     assert.truthy(tonumber(tostring(text):match "(%d+) answered without running it") >= 3)
   end)
 
@@ -291,6 +406,18 @@ describe("a model on another device", function()
     end
     assert.same(batches "cpu", batches "far")
   end)
+
+  probe("is where a loader's option puts batches, which transforms meet there", function()
+    local ds = ty.data.tensors(numbers("f32", 10, 3), ty.arange(10))
+    local n = 0
+    for a, b in ds:loader { batch = 4, device = "far", transform = function(a, b) return a * 2, b, a.device end } do
+      assert.equal("far", a.device)
+      assert.equal("far", b.device)
+      n = n + a:size(1)
+    end
+    assert.equal(10, n)
+    raises("data.loader: .*\"nowhere\"", function() return ds:loader { device = "nowhere" } end)
+  end)
 end)
 
 describe("transformations on another device", function()
@@ -328,6 +455,8 @@ describe("the graph of a function on another device", function()
     numbers = function(v) return v + ty.rand(3, there) end,
     constants = function(v) return ty.full({ 3 }, 1 / 3, there) * v + ty.arange(3, there) end,
     windows = function(v) return (v + 1):unfold(1, 2, 1) * 2 end,
+    ["an index"] = function(v) return v:index_select(1, (v:sum(2) * 10):to "i64" % 4 + 1) end,
+    ["an index from the end"] = function(v) return v:gather(1, -((v:abs() * 10):to "i64" % 4 + 1)) end,
   } do
     probe("gives source and text that do the same there: " .. name, function()
       local x, kept = numbers("f32", 4, 3):to "far", nil
@@ -347,6 +476,23 @@ describe("the graph of a function on another device", function()
       assert.truthy(kept)
     end)
   end
+end)
+
+describe("the graph of a function on another device, given an index that is out of range,", function()
+  local graph = require "tycho.graph"
+  probe("raises in each of its forms", function()
+    local x, at = ty.ones(3, { device = "far" }), ty.tensor({ 1, 2 }, { dtype = "i64", device = "far" })
+    local kept
+    local g = graph.from(jit.graph(function(v, i) kept = v:gather(1, i) end, x, at))
+    assert.truthy(g:text():find("positions", 1, true))
+    for _, v in ipairs { 4, 0, -4, 2 ^ 62 } do
+      at:copy_(ty.tensor({ 1, v }, { dtype = "i64" }):to "far")
+      for _, call in ipairs { function(...) return g:run(...) end, assert(loadstring(g:source()))() } do
+        raises(("index %.0f at %%(2%%) is out of range"):format(v):gsub("%-", "%%-"), function() return (call(x, at)):sum():item() end)
+      end
+    end
+    assert.truthy(kept)
+  end)
 end)
 
 describe("memory that others made", function()
@@ -382,7 +528,7 @@ for _ = 1, 3 do
     for k = 1, #a do assert(a[k] == b[k] or a[k] ~= a[k] and b[k] ~= b[k], i .. " differs at " .. k) end
   end
 end
-print("equal", tostring(ty.explain(f)):match "far refuses" and "away" or "there")
+print("equal", ty.explain(f):full():match "far refuses" and "away" or "there")
 ]]
 steps = steps:gsub("x:clone%(%):put_diagonal and x or x", "x * y")
 
@@ -408,7 +554,7 @@ describe("a step that a device refuses", function()
       end)
       local y = ty.full({ 40 }, 3)
       for _ = 1, 3 do f(ty.ones(40), y) end
-      assert(tostring(ty.explain(f)):find "far refuses")
+      assert(ty.explain(f):full():find "far refuses")
       local failed, half = 0, 0
       for after = 0, 40 do
         local x = ty.ones(40)

@@ -8,7 +8,7 @@ local function values(dtype, n, seed)
   return ty.randn(n):to(dtype)
 end
 
-local function text(f) return tostring(ty.explain(f)) end
+local function text(f) return ty.explain(f):full() end
 
 describe("a function compiled with {fast = true}", function()
   it("rounds a product and a sum once", function()

@@ -135,7 +135,8 @@ if fuzz:ran(1000) then
 end
 if fuzz:ran(4000) then
   for _, row in ipairs(ty.internals.probe.ops()) do
-    local alone = row.name == "attend_grad" or row.name == "to" and #devices == 1 -- fuzz_grad.lua; a second device
+    local elsewhere = row.name == "to" or row.name == "positions" -- on a second device
+    local alone = row.name == "attend_grad" or elsewhere and #devices == 1 -- the first: fuzz_grad.lua
     fuzz:claim(alone or (reached[row.name] or 0) > 0, "row %s is never reached", row.name)
   end
   -- The rarest pair is met by one program in six hundred: chance may leave it out of 4,000, but no other one besides.

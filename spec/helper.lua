@@ -288,12 +288,31 @@ M.layout_names = { "contiguous", "sliced", "reversed", "column" }
 
 -- Errors -----------------------------------------------------------------------------------------------------------
 
+--- An error's text without its position, and without the line that a device names in what it finds later.
+local function bare(message)
+  if type(message) ~= "string" then return message end
+  return (message:gsub("^[^\n]-:%d+: ", ""):gsub(" %([^()]+:%d+%)$", ""))
+end
+
+local function told(ok, ...)
+  local fine, message = pcall(ty.synchronize)
+  if ok and not fine then return false, bare(message) end
+  if not ok then return false, bare((...)) end
+  return ok, ...
+end
+
+--- pcall. What a device other than the CPU finds later is the call's own error, and errors name no lines there.
+function M.pcall(fn, ...)
+  if ty.device() == "cpu" then return pcall(fn, ...) end
+  return told(pcall(fn, ...))
+end
+
 --- Calls fn(...), which must raise a text; gives it without "file:line: ".
 function M.raises(fn, ...)
-  local ok, message = pcall(fn, ...)
+  local ok, message = M.pcall(fn, ...)
   if ok then error("no error was raised", 2) end
   if type(message) ~= "string" then error("an error that is no text: " .. tostring(message), 2) end
-  return (message:gsub("^[^\n]-:%d+: ", ""):gsub("@" .. ty.device(), "")) -- types name another device than the CPU
+  return (bare(message):gsub("@" .. ty.device(), "")) -- types name another device than the CPU
 end
 
 -- Modes ------------------------------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ return function(ty, module)
         same(n + 1, t.n, "the counter")
         same(c + k, count, "the upvalue")
       end
-      assert(ty.explain(f).skips >= 1, tostring(ty.explain(f)))
+      assert(ty.explain(f).skips >= 1, ty.explain(f):full())
     end
     --- Whether all of the call's effects are there, or none.
     local function state() return ("%s %d %d %s"):format(M.values(w), t.n, count, tostring(t.y ~= nil)) end

@@ -11,6 +11,7 @@ local CALLBACKS = {
   ["record/tensor.h recorded"] = "TYCHO_DUMP=r shows each operation as it is recorded",
   ["record/tensor.h quick"] = "an eager operation of a usual kind needs no graph",
   ["record/tensor.h forget"] = "what was packed of a buffer's contents goes with them",
+  ["record/tensor.h where"] = "an error that a device tells later names the user's line",
   ["record/tensor.h drop"] = "memory of others' is theirs to free",
   ["record/grad.h drop"] = "what a gradient of the user's keeps is Lua's",
   ["record/grad.h write"] = "an assignment is recorded as record_write.c does it",

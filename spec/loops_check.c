@@ -54,7 +54,7 @@ static bool run(const Machine *m, const char *text, int no, int nr, int ni, cons
     for (int d = 0; d < no + nr + ni; d++) L.strides[o][d] = lay[o].strides[d];
   }
   Kernel *k = m->make(p);
-  bool ok = k && m->run(k, &(Run){&L, buf, NULL});
+  bool ok = k && m->run(k, &(Run){.launch = &L, .buf = buf});
   if (k) m->drop(k);
   ty_mem_free(p);
   return ok;

@@ -129,7 +129,7 @@ describe("small and idle", function()
     assert.same({ 1, 3 }, { ty.explain(f).captures, ty.explain(f).skips })
     model.w, model.seen = nil, nil
     f = f or nil -- alive
-    assert.truthy(#tostring(ty.explain(f)) > 0)
+    assert.truthy(#ty.explain(f):full() > 0)
     assert.equal(before, used())
     assert.equal(1, ty.explain(f).captures)
   end)

@@ -137,6 +137,18 @@ describe("views", function()
 end)
 
 describe("joins and repeats", function()
+  it("cat joins thousands of tensors, also under a gradient", function()
+    local list, want = {}, {}
+    for i = 1, 3000 do
+      list[i] = ty.tensor({ i, -i }):requires_grad_()
+      want[2 * i - 1], want[2 * i] = i, -i
+    end
+    local y = ty.cat(list)
+    assert.truthy(y:equal(ty.tensor(want)))
+    y:square():sum():backward()
+    for i = 1, 3000 do assert.truthy(list[i].grad:equal(ty.tensor { 2 * i, -2 * i })) end
+  end)
+
   it("cat puts tensors of promoted dtype behind each other, empty ones too", function()
     for d = 1, 3 do
       local function join(x) return ty.cat({ x, x:narrow(d, 1, 2) * 2, x:narrow(d, 1, 0), x:to("f64") }, d) end

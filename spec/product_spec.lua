@@ -169,7 +169,7 @@ describe("a product with an epilogue", function()
     local a, w = ty.rand(8, 16), ty.rand(16, 12)
     local f = ty.compile(function() return a:matmul(w):relu() end)
     f()
-    assert.truthy(tostring(jit.explain(f)):find("product with epilogue", 1, true))
+    assert.truthy(jit.explain(f):full():find("product with epilogue", 1, true))
   end)
 
   it("may have several results", function()

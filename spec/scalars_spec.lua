@@ -93,3 +93,27 @@ describe("numbers that change between calls", function()
     assert.truthy(skipped > 0.5 * ran, ("%d of %d calls"):format(skipped, ran))
   end)
 end)
+
+describe("a number of the caller's", function()
+  for name, f in pairs {
+    tensor = function(x, w) return x * ty.tensor(w) end,
+    ["tensor of another dtype"] = function(x, w) return x * ty.tensor(w, { dtype = "f16" }) end,
+    full = function(x, w) return x * ty.full({ 3 }, w) end,
+    full_like = function(x, w) return x + ty.full_like(x, w) end,
+    fill_ = function(x, w) return (x * 1):fill_(w) + x end,
+    clamp = function(x, w) return x:clamp(0, w) end,
+    masked_fill = function(x, w) return x:masked_fill(x:gt(1), w) end,
+    ["a power of it"] = function(x, w) return w ^ x end,
+  } do
+    it("is read in each call, by one trace: " .. name, function()
+      local c, x = ty.compile(f), ty.tensor { 1, 2, 3 }
+      for i = 1, 300 do
+        local w = i == 7 and 0 or i == 8 and 1 or i / 7
+        H.same(f(x, w), c(x, w))
+      end
+      local e = ty.explain(c)
+      assert.equal(1, e.captures)
+      assert.equal(300, e.skips)
+    end)
+  end
+end)

@@ -702,7 +702,7 @@ describe("numbers of the call become sizes:", function()
   it("with explain telling so", function()
     local f = ty.compile(function(x, n) return n > 0 and x:narrow(1, n, 1) end)
     for n = 1, 4 do f(ty.arange(10), n) end
-    local text = tostring(ty.explain(f))
+    local text = ty.explain(f):full()
     assert.truthy(text:find("guard n: a number, with a plan for each value", 1, true), text)
     assert.truthy(text:find("sizes 0 < n: true", 1, true), text)
     assert.truthy(text:find("miss: n: was number 1, is number 2", 1, true), text)
@@ -1070,7 +1070,7 @@ describe("sizes are replayed", function()
       return x
     end)
     for n = 1, 12 do f(matrix(n)) end
-    local text = tostring(ty.explain(f))
+    local text = ty.explain(f):full()
     assert.truthy(text:find("sizes 3 < ", 1, true), text)
     assert.truthy(text:find("sizes_spec.lua:", 1, true), text)
   end)
@@ -1305,6 +1305,6 @@ describe("while sizes are replayed", function()
       H.same(kept, memory.x)
     end
     assert.truthy(finished > 10 and finished < 115, finished .. " calls finished")
-    assert.truthy(ty.explain(f).captures <= 8, tostring(ty.explain(f))) -- those that memory ended are made again
+    assert.truthy(ty.explain(f).captures <= 8, ty.explain(f):full()) -- those that memory ended are made again
   end)
 end)

@@ -198,7 +198,7 @@ local workloads = {
   { "graph and explain", function(k, n)
     local f = ty.compile(function(x) return chain(x, k) end)
     local y = f(ty.ones(n))
-    assert(#tostring(ty.explain(f)) > 10)
+    assert(#ty.explain(f):full() > 10)
     assert(#ty.graph(function(x) x:add_(1); return chain(x, k) end, ty.ones(n)).text > 10)
     return y
   end },

@@ -219,9 +219,10 @@ describe("a compiled training step gives the bits of eager", function()
       loss(x, y):item(), 1e-6) end
     for _, bad in ipairs { 6, 0, -6, -99 } do
       y:set(3, bad)
-      assert.equal(("cross_entropy: index %d at (3, 1) is out of range 1..5"):format(bad), H.raises(loss, x, y))
+      local who = ty.device() == "cpu" and "cross_entropy" or "gather" -- a device names the operation that it checks
+      assert.equal(("%s: index %d at (3, 1) is out of range 1..5"):format(who, bad), H.raises(loss, x, y))
     end
-    assert.equal(2, ty.explain(loss).skips)
+    assert.equal(ty.device() == "cpu" and 2 or 6, ty.explain(loss).skips) -- a device finds it in the trace
     assert.truthy(eager.params[1].grad)
   end)
 

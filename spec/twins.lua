@@ -66,7 +66,7 @@ function M.text(list, n)
 end
 
 --- How the functions are called; specs may put something around them (collected.lua).
-M.around = pcall
+M.around = H.pcall
 
 -- Pairs -------------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
---- vmap_spec.lua -- ty.vmap against its slow twin: a loop over the examples whose results are stacked, to the bit.
+--- vmap_spec.lua -- ty.vmap against its slow reference: a loop over the examples whose results are stacked, to the bit.
 -- Every operation of the table, composites, views, writes, gradients inside and outside, other vmaps, compiled and not;
 -- what must raise.
 
@@ -7,7 +7,7 @@ local ty = H.ty
 local nn = ty.nn
 local F64, I64 = { dtype = "f64" }, { dtype = "i64" }
 
---- The slow twin, for tensors as arguments and results: which[k] = false: the same for all.
+--- The slow reference, for tensors as arguments and results: which[k] = false: the same for all.
 local function loop(f, which, ...)
   local args, rows, count, n = { ... }, {}, nil, select("#", ...)
   for i = 1, n do

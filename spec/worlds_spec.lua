@@ -527,7 +527,7 @@ describe("a table of strings' methods that is not the host's:", function()
       assert.same(plain, got)
       methods.__index = other or nil
       local ok, why = pcall(function()
-        texts[1] = tostring(ty.explain(compiled))
+        texts[1] = ty.explain(compiled):full()
         ty.stance "no_recompile"
         texts[2] = select(2, pcall(compiled, ty.ones(2), { "text" }, 1))
       end)

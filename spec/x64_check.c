@@ -499,7 +499,7 @@ static bool check(Make *M, int size) {
   static u8 *before[MAX_OPERANDS], *after[MAX_OPERANDS];
   for (int round = 0; round < 3 && ok && x; round++) {
     if (!prepare(&D, p, M)) continue;
-    Run r = {&D.L, D.buf, D.scalar};
+    Run r = {.launch = &D.L, .buf = D.buf, .scalar = D.scalar};
     for (int o = 0; o < p->noperands; o++) {
       if (!before[o]) before[o] = malloc(AREA), after[o] = malloc(AREA);
       memcpy(before[o], D.low[o], D.bytes[o]);
@@ -694,7 +694,7 @@ static void time_chain(int k, i64 n) {
   for (i64 i = 0; i < n; i++) x[i] = (float)i;
   Launch L = {.ni = 1, .dims = {n}, .strides = {{1}, {1}}};
   void *buf[] = {x, y};
-  Run r = {&L, buf, NULL};
+  Run r = {.launch = &L, .buf = buf};
   for (int m = 0; m < 2; m++) {
     double best = 1e30, emit = 1e30;
     for (int i = 0; i < 20; i++) {
@@ -727,8 +727,8 @@ static bool chain_works(const Kernel *q, int k) {
   Launch L = {.ni = 1, .dims = {100}, .strides = {{1}, {1}}};
   void *buf[] = {x, y}, *other[] = {x, z};
   for (int i = 0; i < 100; i++) x[i] = (float)(i - 50);
-  bool ok = t && ty_machine_x64.run(q, &(Run){&L, buf, NULL}) &&
-            ty_machine_tile.run(t, &(Run){&L, other, NULL}) && !memcmp(y, z, sizeof y);
+  bool ok = t && ty_machine_x64.run(q, &(Run){.launch = &L, .buf = buf}) &&
+            ty_machine_tile.run(t, &(Run){.launch = &L, .buf = other}) && !memcmp(y, z, sizeof y);
   if (t) ty_machine_tile.drop(t);
   free(p);
   return ok;

@@ -36,9 +36,9 @@
 ** it in: a MAP group that demands each element of the product once, in order, becomes a product
 ** with an epilogue, which is applied to tiles of the product as they are finished. Its domain stays
 ** a MAP with rows and columns apart; values go on being pulled into it. Operands of MATMUL are
-** stored nodes, read through views as strides, or at places where rows or columns fall into several
-** dims: a convolution is a product with windows, which are never copied. Nor is a pad with zeros around
-** their image, where that pays: the product knows its borders. A PUT's domain is that of what is
+** stored nodes, read through views as strides, or by implicit im2col where rows or columns fall into
+** several dims: a convolution is a product with windows, which are never copied. Nor is a pad with zeros
+** around their image, where that pays: the product knows its borders. A PUT's domain is that of what is
 ** put; it writes through its view into the buffer that holds the base. So cat, which is recorded as a
 ** chain of PUTs into EMPTY, costs one kernel a piece.
 **
@@ -148,6 +148,7 @@ static void learn(Fuse *F) {
   for (i32 n = 0; n < F->g->n; n++) {
     const Node *N = &F->g->node[n];
     F->first[n] = F->of[n] = -1;
+    F->must[n] |= N->op == OP_POSITIONS; /* a check is made, whoever reads what it gives */
     F->numel[n] = ty_type_numel(&N->type);
     Role role = role_of(F, n);
     F->role[n] = (u8)role;
@@ -569,7 +570,7 @@ static i32 base_of(Fuse *F, i32 n) {
 #define BORDER_KINDS 32
 #define BORDER_ROWS 16
 #define BORDER_SUMS 24
-#define FACTOR_SMALL 4096 /* elements up to which an operand is better copied than read at places */
+#define FACTOR_SMALL 4096 /* elements up to which an operand is better copied than read by im2col */
 
 /* An operand that serves many products of a batch is better copied once, if it must be. */
 static bool serves_many(const Type *t, const Type *y) {

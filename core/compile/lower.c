@@ -345,7 +345,7 @@ static bool lower_factor(Arena *A, const Lower *L, int i, const Type *t) {
   int missing = y->nlead + 2 - t->rank, j = t->rank - 2;
   for (int d = 0; d < j; d++) (i ? y->bbs : y->abs)[missing + d] = t->dims[d] == 1 ? 0 : m.coef[d];
   const Factor *f = &L->G->factor[i];
-  Places p = {.borders = f->borders};
+  Im2col p = {.borders = f->borders};
   p.row = walk(&D, &m, f, &j, t->dims[t->rank - 2]);
   p.col = walk(&D, &m, f, &j, t->dims[t->rank - 1]);
   for (int b = 0; b < f->borders; b++) p.start[b] = f->border[b].start, p.extent[b] = f->extent[b];
@@ -356,9 +356,9 @@ static bool lower_factor(Arena *A, const Lower *L, int i, const Type *t) {
     *(i ? &y->bcs : &y->acs) = p.col.strides[0];
     return true;
   }
-  Places *own = ty_arena_alloc(A, sizeof *own);
+  Im2col *own = ty_arena_alloc(A, sizeof *own);
   if (own) *own = p;
-  *(i ? &y->bp : &y->ap) = own;
+  *(i ? &y->b_im2col : &y->a_im2col) = own;
   return own != NULL;
 }
 

@@ -156,6 +156,7 @@ static bool group_fails(const Make *M, i32 gi) {
   const Group *gr = &M->gs.group[gi];
   if (gr->kind == G_KERNEL || !M->task->reserves) return !M->task->reserves;
   const int op = M->g->node[gr->root].op;
+  if (op == OP_POSITIONS) return !M->g->node[gr->root].type.device; /* others tell it later */
   return gr->kind == G_GEMM || op == OP_ARGSORT || op == OP_TO || M->work[gi].attend.batch;
 }
 
@@ -598,8 +599,8 @@ static void step_gemm(const Make *M, Pack *P, i32 gi) {
   s->job->kind = JOB_PRODUCT;
   s->job->gemm = &w->gemm;
   if (is_input(M, gi, w->factor[1]) && !s->job->blas) s->packs = true;
-  P->extra +=
-      padded(sizeof(Gemm)) + padded(sizeof(Places)) * ((w->gemm.ap != NULL) + (w->gemm.bp != NULL));
+  P->extra += padded(sizeof(Gemm)) +
+              padded(sizeof(Im2col)) * ((w->gemm.a_im2col != NULL) + (w->gemm.b_im2col != NULL));
   if (!w->program) return;
   step_program(M, P, gi, s);
   s->job->product = w->product;
@@ -630,6 +631,7 @@ static void step_routine(const Make *M, Pack *P, i32 gi) {
   }
   s->job->kind = root->op == OP_ARGSORT        ? JOB_SORT
                  : root->op == OP_SEARCHSORTED ? JOB_SEARCH
+                 : root->op == OP_POSITIONS    ? JOB_POSITIONS
                  : root->op == OP_TO           ? JOB_TO
                                                : JOB_SCATTER;
   s->job->node = root;
@@ -786,8 +788,8 @@ static Plan *plan_pack(Make *M, Pack *P, const Plan *head) {
     if (j->nlist) j->list = carve(&at, j->list, (size_t)j->nlist * sizeof(ListOp));
     if (j->gemm) {
       j->gemm = carve(&at, j->gemm, sizeof(Gemm));
-      if (j->gemm->ap) j->gemm->ap = carve(&at, j->gemm->ap, sizeof(Places));
-      if (j->gemm->bp) j->gemm->bp = carve(&at, j->gemm->bp, sizeof(Places));
+      if (j->gemm->a_im2col) j->gemm->a_im2col = carve(&at, j->gemm->a_im2col, sizeof(Im2col));
+      if (j->gemm->b_im2col) j->gemm->b_im2col = carve(&at, j->gemm->b_im2col, sizeof(Im2col));
     }
     if (j->node) j->node = carve(&at, j->node, sizeof(Node));
     if (j->attend) j->attend = carve(&at, j->attend, sizeof(Attend));

@@ -167,6 +167,7 @@ typedef struct Plan {
   Output *output;
   u8 device;       /* the arena's: other devices' temporaries are blocks of their own */
   bool apart;      /* there are such */
+  bool checks;     /* a device may find an error as it runs: JOB_POSITIONS */
   i64 arena;       /* bytes of temporaries that lie in no output */
   i32 nkernels;    /* kernel steps */
   i64 bytes_moved; /* read and written by the steps */

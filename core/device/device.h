@@ -12,6 +12,13 @@
 
 #include "ir/job.h"
 
+/*
+** Errors. What a function returns false for has happened at once, and *err says what: text of the device's, good
+** until its next call. A device that works later finds errors later: an index out of range (JOB_POSITIONS), memory that
+** has run out. From then on it carries out no kernel and no job of that stream, so that memory which was there before
+** stays as it was; the stream's next `out` or `wait` tells the error, once, and ends that.
+*/
+
 /* What runs loop programs. */
 struct Machine {
   const char *name;
@@ -42,16 +49,16 @@ typedef struct Device {
   /* Copies from the CPU's memory; to it, where the bytes have arrived on return; and within the device. False: the
   ** device has failed, as *err says. */
   bool (*in)(void *to, const void *from, i64 bytes, const char **err);
-  bool (*out)(void *to, const void *from, i64 bytes, const char **err);
+  bool (*out)(void *to, const void *from, i64 bytes, Stream *s, const char **err);
   bool (*across)(void *to, const void *from, i64 bytes, const char **err);
   /* All that was asked for is done. */
-  bool (*wait)(const char **err);
+  bool (*wait)(Stream *s, const char **err);
   /* Whether it carries out such jobs. What it refuses, and programs that no machine of its takes, the CPU does
   ** with copies of the operands. */
   bool (*takes)(const Job *j);
   /* buf: an address for each operand, NULL for one that is not there. panels: of b, or NULL. False: out of memory,
   ** and outputs are undefined; or *err says what else. */
-  bool (*perform)(const Job *j, void *const *buf, const u64 *scalar, const void *panels,
+  bool (*perform)(const Job *j, void *const *buf, const u64 *scalar, const void *panels, Stream *s,
                   const char **err);
   /* b of a product in the layout that kernels read, packed ahead for one that serves many products: its bytes, 0
   ** where that would not save a noticeable share. NULL: not here. */
@@ -66,7 +73,7 @@ extern const Device *ty_devices[DEVICES_MAX]; /* by number */
 ** Lua's registry under DEVICE_KEY, as a light userdata. version: what this header said when they were compiled. Gives
 ** the CPU's device, for what they leave to it; NULL: not added, *err says why. A name that is there is not added
 ** again: its device goes on. */
-#define DEVICE_VERSION 1
+#define DEVICE_VERSION 2
 #define DEVICE_KEY "tycho.device"
 typedef const Device *DeviceRegister(u32 version, const Device *d, const char **err);
 DeviceRegister ty_device_register;

@@ -171,17 +171,6 @@ void ty_kernel_drop(KernelEntry *e) {
   ty_unlock(&kernels.lock);
 }
 
-void ty_kernel_trim(i64 keep) {
-  ty_lock(&kernels.lock);
-  kernels_evict(keep);
-  if (!kernels.stats.entries) { /* as at the start */
-    ty_mem_free(kernels.bucket);
-    kernels.bucket = NULL;
-    kernels.nbuckets = 0;
-  }
-  ty_unlock(&kernels.lock);
-}
-
 CacheStats ty_kernel_stats(void) {
   ty_lock(&kernels.lock);
   CacheStats s = kernels.stats;

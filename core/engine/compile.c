@@ -48,6 +48,7 @@ static bool attach(Plan *p) {
     Step *s = &p->step[i];
     if (!attach_step(s)) return false;
     if (s->away) keep_written(p, i);
+    if (s->job && s->job->kind == JOB_POSITIONS) p->checks = true;
     if (s->kind != STEP_GEMM) continue;
     s->job->gemm->amx = s->job->gemm->amx && ty_bf16_unit();
     i64 (*panels)(const Gemm *) = s->away ? NULL : ty_devices[s->device]->panels;

@@ -25,7 +25,6 @@ bool ty_kernel_guard(void); /* forks leave all of this whole; false: no memory *
 const Kernel *ty_kernel_code(const KernelEntry *e);
 const Program *ty_kernel_program(const KernelEntry *e);
 void ty_kernel_drop(KernelEntry *e); /* NULL is nothing */
-void ty_kernel_trim(i64 keep);       /* drops idle kernels until at most `keep` bytes are cached */
 CacheStats ty_kernel_stats(void);
 
 typedef struct PlanEntry PlanEntry;

@@ -54,6 +54,15 @@ static u8 *wanted_later(const Plan *p, const Recording *b) {
   return mark;
 }
 
+/* Whether nobody else holds what output o would be written into, and what it holds is known. */
+static bool is_sole(const Bound *B, const Output *o, const Buffer *y) {
+  const Recording *b = B->b;
+  if (!y || y->foreign || y->exposed || y->bytes != o->bytes) return false;
+  if (ty_buffer_is_faulty(B->S, y)) return false;
+  if (!b->lent) return y->refs == o->pins + (o->write != -1);
+  return o->write != -1 && y->refs == 1; /* what lives only in the recording cannot be told */
+}
+
 /* The buffer that output k may take over, or NULL: `now` is that of the storage it is written
 ** to. */
 static Buffer *own_buffer(Bound *B, i32 k, Buffer *now) {
@@ -63,12 +72,7 @@ static Buffer *own_buffer(Bound *B, i32 k, Buffer *now) {
   if (!o->inplace) return NULL;
   i32 input = o->write == -1 ? o->donor : o->write;
   Buffer *y = o->write == -1 ? b->input[input].buf : now;
-  if (!y || y->foreign || y->exposed || y->bytes != o->bytes) return NULL;
-  if (b->lent) { /* what lives only in the recording cannot be told: only what is written itself */
-    if (o->write == -1 || y->refs != 1) return NULL;
-  } else if (y->refs != o->pins + (o->write != -1)) {
-    return NULL;
-  }
+  if (!is_sole(B, o, y)) return NULL;
   if (o->write >= 0 && y != b->input[input].buf) return NULL;
   if (o->donor >= 0 && b->input[o->donor].offset != o->at) return NULL;
   if (input < 0 || !b->waiting) return y;
@@ -92,6 +96,7 @@ static bool bind_outputs(Bound *B, Buffer *const *now) {
     Buffer *y = own_buffer(B, k, now[k]);
     if (y) {
       ty_buffer_hold(y);
+      if (p->output[k].write == -1) y->born = ++B->S->stamps;
       B->careful = TY_MIN(B->careful, p->output[k].first);
     } else if (!(y = ty_buffer_new(B->S, ty_devices[p->output[k].device], p->output[k].bytes))) {
       return false;
@@ -159,7 +164,7 @@ static bool run_kernel(const Bound *B, const Step *s) {
   void *buf[MAX_OPERANDS];
   u64 scalar[MAX_OPERANDS * 2];
   gather(B, s, buf, scalar);
-  Run r = {.launch = s->launch, .buf = buf, .scalar = scalar};
+  Run r = {.launch = s->launch, .buf = buf, .scalar = scalar, .stream = &B->S->runs};
   return s->machine->run(s->kernel, &r);
 }
 
@@ -173,19 +178,27 @@ static bool run_job(const Bound *B, const Step *s, const char **err) {
     const char *b = (char *)buf[1] + s->job->start[1];
     panels = ty_panels_find(B->S->engine, in, s->job->gemm, b, s->panels);
   }
-  return ty_devices[s->device]->perform(s->job, buf, scalar, panels, err);
+  bool ok = ty_devices[s->device]->perform(s->job, buf, scalar, panels, &B->S->runs, err);
+  B->S->out_of_range = !ok && s->job->kind == JOB_POSITIONS;
+  return ok;
 }
 
 /* From one device to another. */
 static bool run_to(const Bound *B, const Step *s, const char **err) {
+  Stream *stream = &B->S->runs;
   const Device *from = ty_devices[B->p->slot[s->slot[0]].device], *to = ty_devices[s->device];
   const void *x = B->addr[s->slot[0]];
   void *y = B->addr[s->slot[1]];
   const i64 bytes = s->job->bytes;
-  if (from == ty_cpu) return to->in(y, x, bytes, err);
-  if (to == ty_cpu) return from->out(y, x, bytes, err);
+  if (from == ty_cpu) {
+    const Slot *slot = &B->p->slot[s->slot[1]];
+    if (slot->kind == SLOT_OUTPUT && B->p->output[slot->k].node == s->node)
+      B->made[slot->k]->born = 0; /* its contents come from the CPU */
+    return to->in(y, x, bytes, err);
+  }
+  if (to == ty_cpu) return from->out(y, x, bytes, stream, err);
   void *stage = ty_buf_alloc(bytes);
-  bool ok = stage && from->out(stage, x, bytes, err) && to->in(y, stage, bytes, err);
+  bool ok = stage && from->out(stage, x, bytes, stream, err) && to->in(y, stage, bytes, err);
   ty_buf_free(stage, bytes);
   return ok;
 }
@@ -212,6 +225,7 @@ static bool run_away(const Bound *B, const Step *s, const char **err) {
   void *buf[MAX_OPERANDS] = {NULL};
   u64 scalar[MAX_OPERANDS * 2];
   Away y = {{NULL}, {NULL}, {0}};
+  Stream *stream = &B->S->runs;
   bool ok = true;
   gather(B, s, buf, scalar);
   for (int i = 0; i < s->noperands && ok; i++) {
@@ -220,19 +234,22 @@ static bool run_away(const Bound *B, const Step *s, const char **err) {
     int same = 0; /* an operand may be there twice, and what is written once */
     while (y.base[same] != y.base[i]) same++;
     if (same == i) {
-      ok = (y.copy[i] = ty_buf_alloc(y.bytes[i])) && d->out(y.copy[i], y.base[i], y.bytes[i], err);
+      ok = (y.copy[i] = ty_buf_alloc(y.bytes[i])) &&
+           d->out(y.copy[i], y.base[i], y.bytes[i], stream, err);
     }
     if (ok) buf[i] = (char *)y.copy[same] + ((char *)buf[i] - y.base[i]);
   }
   Run r = {.launch = s->launch, .buf = buf, .scalar = scalar};
   if (ok)
-    ok = s->job ? ty_cpu->perform(s->job, buf, scalar, NULL, err) : s->machine->run(s->kernel, &r);
+    ok = s->job ? ty_cpu->perform(s->job, buf, scalar, NULL, stream, err)
+                : s->machine->run(s->kernel, &r);
   for (int i = 0; i < s->noperands; i++)
     if (ok && s->writes >> i & 1 && B->addr[s->slot[i]]) {
       const i64 bytes = B->p->slot[s->slot[i]].bytes;
       ok = d->in(B->addr[s->slot[i]], buf[i], bytes, err);
     }
   for (int i = 0; i < s->noperands; i++) ty_buf_free(y.copy[i], y.bytes[i]);
+  B->S->out_of_range = !ok && s->job && s->job->kind == JOB_POSITIONS;
   return ok;
 }
 
@@ -268,13 +285,42 @@ static bool run_timed(const Bound *B, const char **err) {
   return ok;
 }
 
-static bool run_steps(const Bound *B) {
+/* Where a device may find an error as it runs, tensors that are written keep their buffers: new contents are copied
+** into them, which the device leaves undone then. */
+static void copy_written(Bound *B, Buffer *const *now) {
+  const char *err = NULL;
+  for (i32 k = 0; k < B->p->noutputs; k++) {
+    const Output *o = &B->p->output[k];
+    Buffer *y = o->write == -1 ? NULL : now[k], *made = B->made[k];
+    if (!y || y == made || !o->device || y->device != made->device || !is_sole(B, o, y)) continue;
+    const Job job = {.kind = JOB_COPY, .noperands = 2, .bytes = o->bytes};
+    void *const buf[2] = {made->data, y->data};
+    if (!y->device->takes(&job) || !y->device->perform(&job, buf, NULL, NULL, &B->S->runs, &err))
+      continue;
+    ty_buffer_drop(made);
+    B->made[k] = ty_buffer_hold(y);
+  }
+}
+
+/* What a device could not compute is an error wherever it is read. */
+static bool has_faulty_input(const Bound *B) {
+  for (i32 i = 0; i < B->p->nslots; i++) {
+    const Slot *s = &B->p->slot[i];
+    if (s->kind == SLOT_INPUT && ty_buffer_is_faulty(B->S, B->b->input[s->k].buf)) return true;
+  }
+  return false;
+}
+
+static bool run_steps(Bound *B, Buffer *const *now) {
   const char *err = NULL;
   bool ok = true;
   if (TY_UNLIKELY(B->S->engine->dump & (DUMP_PROFILE | 1u << ('t' - 'a')))) ok = run_timed(B, &err);
   else
     for (i32 i = 0; i < B->p->nsteps && ok; i++) ok = run_step(B, &B->p->step[i], &err);
+  if (ok && B->p->checks) copy_written(B, now);
   if (ok) return true;
+  if (B->S->runs.failed) return ty_device_failed(B->S, ty_cpu, err);
+  if (B->S->out_of_range) return ty_fail(B->S, "%s", err);
   return err ? ty_fail(B->S, "run: %s", err) : ty_fail_memory(B->S, "run", 0);
 }
 
@@ -287,11 +333,15 @@ bool ty_exec_run(State *S, Plan *p, Recording *b, Buffer **outbuf) {
   if (!B.addr) return ty_fail_memory(S, "run", room);
   B.made = (Buffer **)(B.addr + p->nslots);
   ty_plan_hold(p);
-  bool ok = bind_arena(&B) && bind_outputs(&B, outbuf) && reserve(&B);
+  S->runs = (Stream){.run = ++S->stamps};
+  S->out_of_range = false;
+  bool ok = !(TY_UNLIKELY(S->nfaults || S->lost) && has_faulty_input(&B)) && bind_arena(&B) &&
+            bind_outputs(&B, outbuf) && reserve(&B);
   if (ok) {
     bind_slots(&B);
-    if (TY_UNLIKELY(ty_guarded || p->apart)) ok = bind_apart(&B) && run_steps(&B), free_apart(&B);
-    else ok = run_steps(&B);
+    if (TY_UNLIKELY(ty_guarded || p->apart))
+      ok = bind_apart(&B) && run_steps(&B, outbuf), free_apart(&B);
+    else ok = run_steps(&B, outbuf);
   }
   for (i32 k = 0; k < B.nmade; k++) {
     ty_buffer_changed(B.made[k]); /* it may have been there, and others know it */

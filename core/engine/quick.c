@@ -103,14 +103,9 @@ static Quick *quick_new(State *S, int op, int dtype, int device, unsigned patter
 
 /* --- running */
 
-static bool rule_holds(int rule, int dtype) {
-  switch (rule) {
-  case TR_ARITH: return dtype != T_BOOL;
-  case TR_FLOAT: return ty_is_float(dtype);
-  case TR_INT: return ty_is_int(dtype);
-  case TR_BITS: return !ty_is_float(dtype);
-  default: return rule == TR_ANY || rule == TR_CMP;
-  }
+/* Whether the operation takes such operands as they are. */
+static bool takes(const OpInfo *row, int dtype) {
+  return row->rule != TR_NONE && ty_rule_dtype(row->rule, dtype, T_F32) == dtype;
 }
 
 static bool profiled(const State *S) { return TY_UNLIKELY(S->engine->dump & DUMP_PROFILE); }
@@ -126,7 +121,7 @@ static bool run(State *S, Quick *q, const Type *t, const void **at, const u64 *s
   at[2] = y->st->buf->data;
   for (int i = 0; i < s->noperands; i++) buf[i] = (void *)(uintptr_t)at[q->operand[i]];
   q->launch.dims[0] = y->st->numel;
-  Run r = {.launch = &q->launch, .buf = buf, .scalar = scalar};
+  Run r = {.launch = &q->launch, .buf = buf, .scalar = scalar, .stream = &S->runs};
   i64 begin = profiled(S) ? ty_event_now() : 0;
   if (s->machine->run(s->kernel, &r)) {
     if (begin) ty_event_note(EV_MAP, begin, ty_profile_plan(q->plan), 0, y->st->numel);
@@ -163,7 +158,7 @@ static bool run_product(State *S, const Tensor *a, const Tensor *b, Tensor *y) {
   i64 begin = profiled(S) ? ty_event_now() : 0;
   void *buf[] = {address(a), address(b), y->st->buf->data};
   const char *err = NULL;
-  bool ok = device->perform(&job, buf, NULL, NULL, &err);
+  bool ok = device->perform(&job, buf, NULL, NULL, &S->runs, &err);
   if (begin) ty_event_note(EV_PRODUCT, begin, -1, d, m | n << 20 | k << 40);
   if (!ok) ty_tensor_release(y);
   return ok;
@@ -177,7 +172,7 @@ bool ty_quick(State *S, int op, int n, const Given *src, Tensor *y) {
   u64 scalar = 0;
   unsigned pattern = 0;
   double number = 0;
-  if (S->engine->dump & ~DUMP_PROFILE) return false;
+  if (S->engine->dump & ~DUMP_PROFILE || S->nfaults || S->lost) return false;
   if (op == OP_MATMUL && src[0].kind == O_TENSOR && src[1].kind == O_TENSOR)
     return run_product(S, src[0].t, src[1].t, y);
   if (row->class != MAP || n > 2) return false;
@@ -199,7 +194,7 @@ bool ty_quick(State *S, int op, int n, const Given *src, Tensor *y) {
   }
   if (!t || t->st->numel == 0) return false;
   int d = t->type.dtype;
-  if (!rule_holds(row->rule, d) || (pattern && !ty_is_float(d))) return false;
+  if (!takes(row, d) || (pattern && !ty_is_float(d))) return false;
   QuickTable **table = &C->quick[t->type.device];
   if (TY_UNLIKELY(!*table) && !(*table = ty_mem_zalloc(sizeof **table))) return false;
   Quick **slot = &(*table)->of[op][d][pattern];

@@ -9,8 +9,8 @@
 ** given. What only the world can tell is checked here:
 ** 1. Inputs are those of the recording, with the layouts that guards have seen.
 ** 2. Scalar slots have the bits that the recording has there.
-** 3. Positions are checked before a run (trace.c), as the captured graph needs them. So whoever
-**    gathers or scatters does it by an index that was captured, along a dim that is as long at least.
+** 3. Positions are checked before a run (trace.c), as the captured graph needs them, or by the device (POSITIONS).
+**    So whoever gathers or scatters does it by such an index, along a dim that is as long at least.
 */
 #include "engine/trace.h"
 
@@ -35,6 +35,8 @@ static i64 indexed_size(const Graph *g, const Node *n) {
 }
 
 static bool is_checked(const Graph *old, const Graph *g, const Node *n, const i32 *of) {
+  const Node *at = &g->node[n->src[1]];
+  if (at->op == OP_POSITIONS && (i64)at->arg.bits <= indexed_size(g, n)) return true;
   i32 index = of[n->src[1]];
   for (i32 k = 0; k < old->n && index >= 0; k++) {
     const Node *m = &old->node[k];

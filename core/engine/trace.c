@@ -521,6 +521,7 @@ Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, con
   for (i32 i = 0; i < I->ncheck; i++) {
     if (in_range(S, &I->check[i], outside[I->check[i].outside])) continue;
     *why = "an index is out of range";
+    S->out_of_range = true;
     return READY_NO;
   }
   return READY_YES;

@@ -1,7 +1,7 @@
 /*
 ** file_head.c -- the front of a file, read as far as it was asked for.
-** In: a file. Out: bytes, or false with a text in err. Fails when the file is shorter than it says, and for
-** want of memory.
+** In: a file. Out: bytes, or false with a text in err. Fails when the file is shorter than it says, and when out
+** of memory.
 */
 #include "file/file.h"
 

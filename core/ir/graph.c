@@ -56,6 +56,7 @@ static int arg_parts(int op) {
       [OP_SCATTER_ADD] = A_K,
       [OP_ARGSORT] = A_K | A_K2,
       [OP_SEARCHSORTED] = A_K,
+      [OP_POSITIONS] = A_K | A_K2 | A_BITS,
       [OP_MATMUL] = A_K2,
       [OP_ATTEND] = A_K | A_K2 | A_BITS,
       [OP_ATTEND_GRAD] = A_K | A_K2 | A_BITS,
@@ -240,21 +241,9 @@ static const char *verify_form(const Graph *g, const Node *n, i32 self) {
 
 /* Whether the operation's type rule can give this dtype. */
 static bool rule_allows(int rule, int d) {
-  switch ((TypeRule)rule) {
-  case TR_ARITH:
-  case TR_DOT: return d != T_BOOL;
-  case TR_FLOAT: return ty_is_float(d);
-  case TR_INT: return ty_is_int(d);
-  case TR_BITS: return !ty_is_float(d);
-  case TR_CMP: return d == T_BOOL;
-  case TR_SUM: return ty_is_float(d) || d == T_I64;
-  case TR_INDEX: return d == T_I64;
-  case TR_NONE:
-  case TR_ANY:
-  case TR_WHERE:
-  case TR_KEEP: break;
-  }
-  return true;
+  if (rule == TR_CMP) return d == T_BOOL;
+  if (rule == TR_INDEX) return d == T_I64;
+  return ty_rule_dtype(rule, d, T_F32) == d;
 }
 
 static const char *verify_leaf(const Graph *g, const Node *n) {
@@ -404,6 +393,10 @@ static const char *verify_move(const Graph *g, const Node *n) {
     if (memcmp(a->dims, b->dims, (size_t)(a->rank - 1) * sizeof(i64)))
       return "searchsorted: leading dims differ";
     return ty_type_same_dims(b, y) ? NULL : "searchsorted: wrong dims";
+  case OP_POSITIONS:
+    if (a->dtype != T_I64 || !ty_type_same_dims(a, y)) return "positions: wrong dims or dtype";
+    if (n->arg.k & ~1) return "positions: counts from neither 0 nor 1";
+    return (i64)n->arg.bits > 0 ? NULL : "positions: there are no places";
   case OP_TO: return ty_type_same_dims(a, y) ? NULL : "to: wrong dims";
   case OP_ATTEND:
   case OP_ATTEND_GRAD: return verify_attend(g, n);

@@ -31,6 +31,8 @@
 **   ARGSORT       k = dim; k2 = SORT_*. Result 0-based
 **   SEARCHSORTED  operands: sorted [.., n], values [.., m], leading dims equal; k = SIDE_*.
 **                 0-based
+**   POSITIONS     of an index of i64 into `bits` places, which counts from k or, negative, from the end.
+**                 Where it names none, the position is 0 and the device has an error; k2 = its site (site.h)
 **   TO            the type's device is where to
 **   ATTEND*       k = 1: causal; k2 = the chance that a weight is dropped, of DROP_ONE; bits: scale, as an
 **                 element. Operands: q [.., n, d], k [.., m, d], v [.., m, dv], all with the same
@@ -42,6 +44,26 @@ enum { PRODUCT_OWN, PRODUCT_BLAS, PRODUCT_BF16 }; /* BF16: on the matrix unit of
 enum { SORT_ASCENDING, SORT_DESCENDING };
 enum { SIDE_LEFT, SIDE_RIGHT };
 enum { RANDOM_WORDS = 4, DROP_ONE = 1 << 30 };
+
+/* The dtype to which a type rule casts operands that were promoted to d; `floating`: that stands for numbers without
+** one. -1: it takes no such operands. What it gives is the same, but for comparisons (bool) and positions (i64). */
+static inline int ty_rule_dtype(int rule, int d, int floating) {
+  switch ((TypeRule)rule) {
+  case TR_ARITH:
+  case TR_DOT: return d == T_BOOL ? T_I64 : d;
+  case TR_FLOAT: return ty_is_float(d) ? d : floating;
+  case TR_INT: return ty_is_int(d) ? d : -1;
+  case TR_BITS: return ty_is_float(d) ? -1 : d;
+  case TR_SUM: return ty_is_float(d) ? d : T_I64;
+  case TR_CMP:
+  case TR_INDEX:
+  case TR_NONE:
+  case TR_ANY:
+  case TR_WHERE:
+  case TR_KEEP: break;
+  }
+  return d;
+}
 
 typedef struct Arg {
   i32 k, k2;

@@ -19,24 +19,25 @@ typedef struct Path {
   i32 n;
   i64 dims[PATH_DIMS], strides[PATH_DIMS], steps[BORDERS][PATH_DIMS];
 } Path;
-/* Rows and columns of an operand that are no two strides: windows over an image are not. What lies
-** beyond a border is zero, and is not read: an element is there where every border's index, which is
-** start + what its row and its column step, is in [0, extent). */
-typedef struct Places {
+/* An operand that is a matrix only by its addresses, as implicit im2col makes of an image: rows and columns are
+** no two strides but go over several dims each. What lies beyond a border is zero padding, and is not read: an
+** element is there where every border's index, which is start + what its row and its column step, is in
+** [0, extent). */
+typedef struct Im2col {
   Path row, col;
   i32 borders;
   i64 start[BORDERS], extent[BORDERS];
-} Places;
+} Im2col;
 
 typedef struct Gemm {
   i32 dtype;
   i64 m, n, k, batch; /* batch: product of the leading dims of y */
   i32 nlead;          /* leading dims: a and b step by strides, y is contiguous */
   i64 lead[MAX_RANK], abs[MAX_RANK], bbs[MAX_RANK];
-  i64 ars, acs, brs, bcs; /* row and column strides of a and b, 0 where there are ... */
-  const Places *ap, *bp;  /* places of a and of b; or NULL */
-  i64 k0, kstep;          /* item i begins at this element of the places' k, plus i * kstep */
-  bool amx;               /* bf16 on a unit of its own, in its own order (gemm_amx.c) */
+  i64 ars, acs, brs, bcs;            /* row and column strides of a and b, 0 where there are ... */
+  const Im2col *a_im2col, *b_im2col; /* or NULL */
+  i64 k0, kstep;                     /* item i begins at this element of their k, plus i * kstep */
+  bool amx;                          /* bf16 on a unit of its own, in its own order (gemm_amx.c) */
 } Gemm;
 /* An operation on every sum: with one number, one of each row or column, or one of each element.
 ** Row i and column j of the product (rows counted through the batch) go with x[i * rs + j * cs]; cs

@@ -127,10 +127,17 @@ typedef struct Launch {
   i64 gstride[MAX_OPERANDS];           /* GLOAD: elements an index step moves */
 } Launch;
 
+/* Whose work it is that devices do: an error that a device finds later is told to its stream alone. */
+typedef struct Stream {
+  u64 run;    /* the number of the run in progress, which grows; an error of it is told with it */
+  u64 failed; /* of an error that is being told: the run, 0 where it is unknown */
+} Stream;
+
 typedef struct Run {
   const Launch *launch;
   void *const *buf; /* an address for every operand (NULL for IOTA) */
   const u64 *scalar;
+  Stream *stream;
 } Run;
 
 /* Constant tables for LUT, of kernels/scalar_tables.def. */

@@ -231,9 +231,9 @@ void ty_account_push_trace(lua_State *L, State *S, const Trace *T, Instance *I,
   lua_setfield(L, y, "slots");
   lua_newtable(L);
   for (i32 k = 1; k <= T->nnumbers; k++) {
-    bool deferred = k > T->nearly_numbers;
+    bool deferred = k > T->early_numbers;
     lua_pushnumber(L, number[k]);
-    lua_rawseti(L, -2, deferred ? DEFERRED_NUMBERS + k - T->nearly_numbers : k);
+    lua_rawseti(L, -2, deferred ? DEFERRED_NUMBERS + k - T->early_numbers : k);
   }
   lua_setfield(L, y, "numbers");
   lua_newtable(L);

@@ -248,7 +248,7 @@ static i32 known_slot(Reader *r, int i) {
 
 /* Where in the file of numbers the one is that a description calls k. */
 static i32 number_place(const Trace *T, i32 k) {
-  return k > DEFERRED_NUMBERS ? k - DEFERRED_NUMBERS + T->nearly_numbers : k;
+  return k > DEFERRED_NUMBERS ? k - DEFERRED_NUMBERS + T->early_numbers : k;
 }
 
 /* A slot that is asked about: where it was read last of all, it is the top of the stack. */
@@ -374,7 +374,7 @@ static void read_program(Reader *r) {
   if (T->ngrads || count_of(r, "effects"))
     T->lead = T->instance[0]->nmade + count_of(r, "tables") + T->ngrads;
   lua_getfield(L, r->d, "early");
-  T->nearly = (i32)lua_tointeger(L, -1);
+  T->early_guards = (i32)lua_tointeger(L, -1);
   lua_pop(L, 1);
   lua_getfield(L, r->d, "program");
   i32 n = (i32)lua_objlen(L, -1);
@@ -388,7 +388,7 @@ static void read_program(Reader *r) {
     lua_rawgeti(L, -1, i);
     T->nguards = i;
     read_guard(r, &T->guard[i - 1]);
-    if (i <= T->nearly) T->nearly_numbers = T->nnumbers;
+    if (i <= T->early_guards) T->early_numbers = T->nnumbers;
     lua_pop(L, 1);
   }
   find_asked(T);

@@ -13,6 +13,7 @@ State *ty_lua_enter_in(lua_State *L, Binding *B) {
   if (TY_UNLIKELY(!B || B->closed)) ty_lua_error(L, "tycho: this Lua state is closing");
   State *S = &B->S;
   if (TY_UNLIKELY(S->interrupted && *S->interrupted)) ty_lua_error(L, "tycho: interrupted");
+  B->at = L;
   ty_lua_apart(L, B);
   ty_lua_follow(L, B);
   if (S->engine->compiled->lazy) ty_lua_sync(L, S);

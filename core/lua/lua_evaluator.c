@@ -38,6 +38,15 @@ static int capture_session(lua_State *L) {
 
 /* --- what it tells and asks */
 
+/* located(f): f() tells where the code stands that is evaluated in this session. */
+static int capture_located(lua_State *L) {
+  Session *s = ty_lua_binding(L)->session;
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  lua_settop(L, 1);
+  if (s && s->located == LUA_NOREF) s->located = luaL_ref(L, LUA_REGISTRYINDEX);
+  return 0;
+}
+
 static int capture_reason(lua_State *L) {
   const Capture *c = ty_lua_capture(L);
   if (!c || !c->refused) return 0;
@@ -160,6 +169,7 @@ static int capture_is_native(lua_State *L) {
 void ty_lua_open_evaluator(lua_State *L, int m) {
   static const luaL_Reg fns[] = {{"session", capture_session},
                                  {"reason", capture_reason},
+                                 {"located", capture_located},
                                  {"outside", capture_outside},
                                  {"symbols", capture_symbols},
                                  {"taken", capture_taken},

@@ -174,10 +174,11 @@ struct Trace {
   i32 narg, nslots, nguards, nnumbers, noutside;
   i32 lead; /* handles and tables that are made before the guards: all if there are effects or gradients
                are read, else none */
-  i32 ngrads;                 /* handles for gradients that are read, behind the others */
-  i32 nsizes, nbounds;        /* numbers that each instance brings; those of them that it is for */
-  i32 nearly, nearly_numbers; /* guards and numbers that need no sizes; the others stand behind */
-  i32 key, nkeys; /* anchors of keys that several fields have: they lie behind the anchors */
+  i32 ngrads;          /* handles for gradients that are read, behind the others */
+  i32 nsizes, nbounds; /* numbers that each instance brings; those of them that it is for */
+  i32 early_guards,
+      early_numbers; /* guards and numbers that need no sizes; the others stand behind */
+  i32 key, nkeys;    /* anchors of keys that several fields have: they lie behind the anchors */
   Guard *guard;
   i32 nresults, npairs, neffects, ntables;
   Recipe *result, *meta; /* meta: per table; R_SLOT 0 when it has none */

@@ -401,7 +401,8 @@ static void open_row(lua_State *L, int m, int t, int op) {
   lua_pop(L, 2);
 }
 
-/* check_index(who, index, size, skip): whether each element is a position among `size` ones, or `skip`; else raises */
+/* check_index(who, index, size, skip) -> later: raises where an element is no position among `size` ones, nor `skip`;
+** later: that is seen by the operation that goes by the index */
 static int check_index(lua_State *L) {
   const char *who = luaL_checkstring(L, 1);
   State *S = ty_lua_enter(L);
@@ -415,8 +416,10 @@ static int check_index(lua_State *L) {
     all = outer;
   }
   const i64 size = (i64)luaL_checknumber(L, 3);
-  TY_LUA_MUST(L, S, ty_record_check_index(S, who, all, size, 1, &skip));
-  return 0;
+  bool later;
+  TY_LUA_MUST(L, S, ty_record_check_index(S, who, all, size, 1, &skip, &later));
+  lua_pushboolean(L, later);
+  return 1;
 }
 
 void ty_lua_open_ops(lua_State *L, int m, int t) {

@@ -54,7 +54,7 @@ static double path_reach(const Path *p) {
 /* Elements of a factor that a product reads: what the batch's items share counts once, and so does where
 ** windows overlap: there are no more than lie between the first and the last. */
 static double factor_elements(const Gemm *g, const i64 *lead, i64 rows, i64 cols, i64 rs, i64 cs,
-                              const Places *p) {
+                              const Im2col *p) {
   double n = (double)rows * (double)cols, span = 1 + reach(rows, rs) + reach(cols, cs);
   if (p) span += path_reach(&p->row) + path_reach(&p->col);
   for (int d = 0; d < g->nlead; d++) {
@@ -66,8 +66,8 @@ static double factor_elements(const Gemm *g, const i64 *lead, i64 rows, i64 cols
 
 static double factor_bytes(const Gemm *g) {
   return ty_dtypes[g->dtype].bytes *
-         (factor_elements(g, g->abs, g->m, g->k, g->ars, g->acs, g->ap) +
-          factor_elements(g, g->bbs, g->k, g->n, g->brs, g->bcs, g->bp));
+         (factor_elements(g, g->abs, g->m, g->k, g->ars, g->acs, g->a_im2col) +
+          factor_elements(g, g->bbs, g->k, g->n, g->brs, g->bcs, g->b_im2col));
 }
 
 /* Adds a kernel, or the epilogue of a product: bytes, how often its body runs. */

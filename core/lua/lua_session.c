@@ -9,6 +9,7 @@
 **    finds all as it was before the session. The evaluator is told at its next step (ty_lua_session_enter), and gives up.
 ** 3. Lua's collector waits meanwhile (lua_hush.c), and finalisers that come all the same end the session.
 */
+#include <stdio.h>
 #include "lua/lua_modes.h"
 #include "lua/lua_session.h"
 
@@ -17,7 +18,7 @@
 bool ty_lua_session_begin(lua_State *L, Binding *B, Session *s) {
   State *S = &B->S;
   Lazy like = {.thread = L, .pinned = &s->protect};
-  *s = (Session){.L = L, .hushed = -1};
+  *s = (Session){.L = L, .hushed = -1, .located = LUA_NOREF};
   s->lazy = ty_lazy_open(S, &like);
   if (!s->lazy) return false;
   if (!ty_capture_begin(S, s->lazy->open)) {
@@ -60,8 +61,21 @@ void ty_lua_session_enter(lua_State *L, Binding *B) {
 void ty_lua_session_close(lua_State *L, Binding *B, Session *s) {
   end(L, B, s, ENDED);
   B->session = NULL;
+  luaL_unref(L, LUA_REGISTRYINDEX, s->located);
   if (s->ended == ENDED_BY_FINALISER) ty_lua_wake(L, s);
   /* The finalisers that wait would end the next session, too. */
   for (int n = 0; s->ended == ENDED_BY_FINALISER && s->collects && n < STEPS_MOST; n++)
     if (lua_gc(L, LUA_GCSTEP, 0)) break;
+}
+
+void ty_lua_where(const State *S, char *text, size_t n) {
+  const Binding *B = (const Binding *)S;
+  const Session *s = B->session;
+  const int top = lua_gettop(B->at);
+  ty_lua_line(B->at, B, text, n);
+  if (!s || s->located == LUA_NOREF || !lua_checkstack(B->at, 4)) return;
+  lua_rawgeti(B->at, LUA_REGISTRYINDEX, s->located);
+  if (!lua_pcall(B->at, 0, 1, 0) && lua_type(B->at, -1) == LUA_TSTRING)
+    snprintf(text, n, "%s", lua_tostring(B->at, -1));
+  lua_settop(B->at, top);
 }

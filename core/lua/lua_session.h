@@ -19,7 +19,8 @@ typedef struct Session {
   bool collects; /* Lua's collector ran before */
   int pause;     /* its pause then */
   int hushed;    /* its pause now */
-  u8 ended;      /* SessionEnd: all is put back, by whom */
+  int located; /* in the registry: what tells "file:line" of the evaluated code; LUA_NOREF: nobody */
+  u8 ended;    /* SessionEnd: all is put back, by whom */
 } Session;
 
 /* False: out of memory. */

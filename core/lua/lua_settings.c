@@ -87,6 +87,19 @@ static int l_device(lua_State *L) {
   return 1;
 }
 
+/* synchronize() */
+static int l_synchronize(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  const char *err;
+  for (int d = 0; d < DEVICES_MAX && ty_devices[d]; d++) {
+    S->runs.failed = 0;
+    if (ty_devices[d]->wait(&S->runs, &err)) continue;
+    ty_device_failed(S, ty_devices[d], err);
+    return ty_lua_fail(L, S);
+  }
+  return 0;
+}
+
 /* default_dtype(name) */
 static int l_default_dtype(lua_State *L) {
   State *S = ty_lua_enter(L);
@@ -186,6 +199,8 @@ void ty_lua_open_settings(lua_State *L, int m, int t) {
        "the float dtype of numbers, and of integers that become floats"},
       {"device", l_device, 'm', "name = nil",
        "the device of tensors that are made without one; nil and a message when it is not there"},
+      {"synchronize", l_synchronize, 'm', "",
+       "waits until devices have done what they were asked for; raises what went wrong there"},
       {"stats", l_stats, 'm', "",
        "a table: memory in bytes, caches of kernels, plans and packed weights, operations counted"},
       {NULL, NULL, 0, NULL, NULL}};

@@ -19,23 +19,21 @@ bool ty_lua_is_ours(const Binding *B, const char *source) {
          !strncmp(source, "=(tycho)", 8);
 }
 
-/* Pushes "file:line: " of the nearest Lua function that is not ours, or "". */
-static void push_where(lua_State *L, const Binding *B) {
+void ty_lua_line(lua_State *L, const Binding *B, char *text, size_t n) {
   lua_Debug ar;
+  *text = 0;
   for (int level = 0; lua_getstack(L, level, &ar); level++) {
     lua_getinfo(L, "Sl", &ar);
     if (*ar.what == 'C' || ty_lua_is_ours(B, ar.source)) continue;
-    if (ar.currentline <= 0) break; /* stripped: it has no lines */
-    lua_pushfstring(L, "%s:%d: ", ar.short_src, ar.currentline);
-    return;
+    if (ar.currentline > 0) snprintf(text, n, "%s:%d", ar.short_src, ar.currentline);
+    return; /* stripped: it has no lines */
   }
-  lua_pushliteral(L, "");
 }
 
 static int raise_text(lua_State *L, const Binding *B, const char *text) {
-  push_where(L, B);
-  lua_pushstring(L, text);
-  lua_concat(L, 2);
+  char where[LUA_IDSIZE + 16];
+  ty_lua_line(L, B, where, sizeof where);
+  lua_pushfstring(L, *where ? "%s: %s" : "%s%s", where, text);
   return lua_error(L);
 }
 

@@ -122,6 +122,25 @@ Tensor *ty_lua_nested(lua_State *L, State *S, const char *who, int i, int dtype)
   return y;
 }
 
+/* Argument i, a number or a boolean; its number. */
+static double plain_value(lua_State *L, const char *who, int i) {
+  if (lua_isboolean(L, i)) return lua_toboolean(L, i);
+  return ty_lua_number(L, who, i, "value");
+}
+
+static Given fill_value(lua_State *L, const char *who, int i) {
+  plain_value(L, who, i);
+  return ty_lua_operand(L, who, i);
+}
+
+static int push_full(lua_State *L, State *S, const char *who, const Type *t, const Given *x) {
+  if (!ty_elem_fits(t->dtype, x->v))
+    return ty_lua_error(L, "%s: %.17g does not fit %s", who, x->v, ty_dtypes[t->dtype].name);
+  Tensor *y = ty_lua_push(L);
+  TY_LUA_MUST(L, S, ty_record_number(S, t, x, y));
+  return ty_lua_created(L, who);
+}
+
 /* tensor(data, opts) */
 static int l_tensor(lua_State *L) {
   const char *who = "tensor";
@@ -151,6 +170,11 @@ static int l_tensor(lua_State *L) {
   if (type != LUA_TTABLE && type != LUA_TNUMBER && type != LUA_TBOOLEAN)
     return ty_lua_error(L, "%s: data must be a table, a number or a boolean, got %s", who,
                         ty_lua_show(L, 1));
+  if (dtype < 0) t.dtype = S->default_dtype;
+  if (S->capture && type == LUA_TNUMBER && ty_is_float(t.dtype)) { /* one of later calls, perhaps */
+    Given x = ty_lua_operand(L, who, 1);
+    return push_full(L, S, who, &t, &x);
+  }
   const Tensor *y = ty_lua_nested(L, S, who, 1, dtype);
   if (t.device) { /* the elements lie there from the beginning: no plan moves them */
     Type there = y->type;
@@ -240,42 +264,28 @@ static int l_empty(lua_State *L) {
   return ty_lua_created(L, "empty");
 }
 
-/* The value to fill with, argument i: a number or a boolean. */
-static double fill_value(lua_State *L, const char *who, int i) {
-  if (lua_isboolean(L, i)) return lua_toboolean(L, i);
-  return ty_lua_number(L, who, i, "value");
-}
-
-static int push_full(lua_State *L, State *S, const char *who, const Type *t, double v) {
-  if (!ty_elem_fits(t->dtype, v))
-    return ty_lua_error(L, "%s: %.17g does not fit %s", who, v, ty_dtypes[t->dtype].name);
-  Tensor *y = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_record_full(S, t, v, y));
-  return ty_lua_created(L, who);
-}
-
 static int l_full(lua_State *L) {
   State *S = ty_lua_enter(L);
   Type t = {.dtype = lua_isboolean(L, 2) ? T_BOOL : S->default_dtype, .device = S->default_device};
   ty_lua_shape(L, "full", 1, &t);
-  double v = fill_value(L, "full", 2);
+  Given x = fill_value(L, "full", 2);
   ty_lua_options(L, "full", 3, &t, TY_LUA_CREATION);
-  return push_full(L, S, "full", &t, v);
+  return push_full(L, S, "full", &t, &x);
 }
 
 static int l_full_like(lua_State *L) {
   State *S = ty_lua_enter(L);
   Type t = ty_lua_check(L, "full_like", 1)->type;
-  double v = fill_value(L, "full_like", 2);
+  Given x = fill_value(L, "full_like", 2);
   ty_lua_options(L, "full_like", 3, &t, TY_LUA_CREATION);
-  return push_full(L, S, "full_like", &t, v);
+  return push_full(L, S, "full_like", &t, &x);
 }
 
 static int filled_like(lua_State *L, const char *who, double v) {
   State *S = ty_lua_enter(L);
   Type t = ty_lua_check(L, who, 1)->type;
   ty_lua_options(L, who, 2, &t, TY_LUA_CREATION);
-  return push_full(L, S, who, &t, v);
+  return push_full(L, S, who, &t, &(Given){.kind = O_NUMBER, .v = v});
 }
 
 static int l_zeros_like(lua_State *L) { return filled_like(L, "zeros_like", 0); }
@@ -531,7 +541,7 @@ static int l_set(lua_State *L) {
   if (!lua_isboolean(L, top) && lua_type(L, top) != LUA_TNUMBER)
     return ty_lua_error(L, "set: the value must be a number or a boolean, got %s",
                         ty_lua_show(L, top));
-  double v = fill_value(L, "set", top);
+  double v = plain_value(L, "set", top);
   if (!ty_elem_fits(dtype, v))
     return ty_lua_error(L, "set: %.17g does not fit %s", v, ty_dtypes[dtype].name);
   if (TY_UNLIKELY(x->st->tape != NULL ||

@@ -268,12 +268,13 @@ static i32 check_guards(lua_State *L, const Binding *B, const Trace *T, double *
                         const Tensor **outside) {
   lua_rawgeti(L, UP_ANCHORS, T->anchor);
   for (i32 k = 0; k < T->nkeys; k++) lua_rawgeti(L, ANCHORS_AT(T), T->key + k);
-  return check_range(L, B, T, 0, T->nearly, NULL, number, 0, outside);
+  return check_range(L, B, T, 0, T->early_guards, NULL, number, 0, outside);
 }
 
 static i32 check_deferred(lua_State *L, const Binding *B, const Trace *T, const Instance *I,
                           double *number, const Tensor **outside) {
-  return check_range(L, B, T, T->nearly, T->nguards, I->size, number, T->nearly_numbers, outside);
+  return check_range(L, B, T, T->early_guards, T->nguards, I->size, number, T->early_numbers,
+                     outside);
 }
 
 /* --- results */
@@ -500,13 +501,18 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
     made[i] = T->hidden[i] && !I->foreign ? &hidden[i] : lua_touserdata(L, first + i + 1);
   }
   if (T->ntables) fill_tables(L, T, &m);
+  S->out_of_range = false;
   Ready ready = ty_instance_ready(S, I, outside, number, why);
-  if (TY_UNLIKELY(ready == READY_NO)) return TRACE_MISS;
+  if (TY_UNLIKELY(ready == READY_NO)) return S->out_of_range ? TRACE_REST : TRACE_MISS;
   if (TY_UNLIKELY(ready == READY_FAILED)) return TRACE_FAILED;
   if (TY_UNLIKELY(I->foreign != NULL)) {
     lua_rawgeti(L, m.anchors, T->backend);
     if (!ty_custom_run(L, S, I, outside, number, made)) return TRACE_RAISED;
   } else if (TY_UNLIKELY(!ty_instance_run(S, I, outside, number, made))) {
+    if (S->out_of_range) { /* nothing was written */
+      *why = "an index is out of range";
+      return TRACE_REST;
+    }
     if (!may_try_again(L, S, I, outside, number, why)) return TRACE_FAILED;
     if (!ty_instance_run(S, I, outside, number, made)) return TRACE_FAILED;
   }
@@ -540,7 +546,7 @@ static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, bool tell, const 
   if (TY_UNLIKELY(T->gone)) return TRACE_MISS;
   lua_pushvalue(L, UP_FUNCTION);
   *failed = check_guards(L, (Binding *)S, T, number, outside);
-  if (*failed < T->nearly || T->gone) return TRACE_MISS;
+  if (*failed < T->early_guards || T->gone) return TRACE_MISS;
   Instance *I = find_instance(S, T, number, outside);
   if (!I) {
     if (T->rest > 0) {
@@ -587,7 +593,7 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, bool tell, int *answ
     if (y == TRACE_FAILED) ty_lua_fail(L, S);
     if (y == TRACE_RAISED) lua_error(L);
     lua_settop(L, narg);
-    if (y == TRACE_SIZES || y == TRACE_REST) { /* another trace may have them */
+    if (y == TRACE_SIZES || y == TRACE_REST) { /* another trace may do */
       answer = y;
       continue;
     }
@@ -765,7 +771,7 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
   if (!T->gone) { /* by a finaliser */
     lua_pushvalue(L, UP_FUNCTION);
     i32 failed = check_guards(L, (Binding *)S, T, c.number, c.outside);
-    const Instance *I = failed < T->nearly ? NULL : find_instance(S, T, c.number, c.outside);
+    const Instance *I = failed < T->early_guards ? NULL : find_instance(S, T, c.number, c.outside);
     if (I) failed = check_deferred(L, (Binding *)S, T, I, c.number, c.outside);
     if (failed < T->nguards) note_failed(L, e, &T->guard[failed]);
   }

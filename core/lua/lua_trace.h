@@ -11,7 +11,8 @@
 
 #define ENTRY_META "tycho.entry"
 
-/* SIZES: the guards of some trace hold, but it has no plan for these sizes; REST: nor is one worth it. */
+/* SIZES: the guards of some trace hold, but it has no plan for these sizes; REST: nor is one worth it, or an
+** index is out of range, at which Lua raises. */
 typedef enum {
   TRACE_HIT,
   TRACE_MISS,

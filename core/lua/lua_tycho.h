@@ -33,6 +33,7 @@ typedef struct Scope {
 typedef struct Binding {
   State S;          /* first */
   lua_State *L;     /* a thread of our own, for work that begins outside of any call */
+  lua_State *at;    /* that entered last: where the user's code runs */
   lua_State *aside; /* the thread that runs finalisers, where the embedder has one for them */
   Scope *scope;     /* innermost */
   struct Protect *protect; /* the latest protected call in progress; see lua_protect.c */
@@ -61,6 +62,10 @@ State *ty_lua_enter(lua_State *L);
 State *ty_lua_enter_in(lua_State *L, Binding *B); /* the same where it is known; NULL: it is gone */
 /* lua_lazy.c: the same question where some coroutine records: sets S->open. */
 void ty_lua_sync(lua_State *L, State *S);
+/* "file:line" of the nearest Lua function that is not ours, or "". */
+void ty_lua_line(lua_State *L, const Binding *B, char *text, size_t n);
+/* lua_session.c: the State's `where`. */
+void ty_lua_where(const State *S, char *text, size_t n);
 /* lua_modes.c: puts the State's words as they hold for L, where modes are open. */
 void ty_lua_modes(lua_State *L, Binding *B);
 static inline void ty_lua_follow(lua_State *L, Binding *B) {

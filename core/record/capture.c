@@ -47,7 +47,7 @@ static void put_back(Capture *c) {
   }
 }
 
-/* Twins that the capture made let go of what they hold; those from before come back. */
+/* Snapshots that the capture made let go of what they hold; those from before come back. */
 static void put_back_snapshots(Capture *c) {
   for (i32 i = 0; i < c->noutside; i++) {
     Outside *o = &c->outside[i];
@@ -201,7 +201,7 @@ bool ty_capture_leaf(State *S, const Record *r, Tensor *g) {
   return true;
 }
 
-/* A frozen index is asked by the storage whose twin it is, which is known; one that shares what a tensor from
+/* A frozen index is asked by the storage whose snapshot it is, which is known; one that shares what a tensor from
 ** outside held, by that. */
 bool ty_capture_check(State *S, const Tensor *index, i64 size, int base, const double *skip) {
   Capture *c = S->capture;

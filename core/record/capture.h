@@ -22,7 +22,7 @@ typedef struct Outside {
   i32 slot;
   bool lone;  /* has a gradient of its own: another one in later calls must not share its memory */
   bool first; /* of those with this storage */
-  Storage *snapshot; /* first: what the storage's twin was, held; see tape.c */
+  Storage *snapshot; /* first: what the storage's snapshot was, held; see tape.c */
   Tensor t;          /* holds its storage */
 } Outside;
 

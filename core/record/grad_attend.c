@@ -5,7 +5,7 @@
 ** running out of memory, and where a saved operand was overwritten.
 **
 ** The row ATTEND gives one flat storage: the result, maxima and sums (attend.c). The result is a view of it; a
-** frozen twin of it is kept for the backward pass. ATTEND_GRAD gives the gradients of all three operands at once: the
+** snapshot of it is kept for the backward pass. ATTEND_GRAD gives the gradients of all three operands at once: the
 ** first one that is asked for computes them, and the record's Pending keeps them for the others.
 ** Where gradients are themselves taped, or of one example of a vmap (its result, or as in a Jacobian what is
 ** given for it), they are made of products and maps, whose rules are known. There the scores are arrays like any
@@ -312,10 +312,10 @@ static bool rule(State *S, const Record *r, const Tensor *const *x, Pending *p, 
   if (kept->y.st) part_of(g, 0, &s.o, &own);
   else ty_tensor_alias(&own, g);
   all[R] = &kept->y, all[G] = &own;
-  bool ok = true, needs = ty_needs_grad(g), many = ty_vmap_level(g) != 0;
+  bool ok = true, needs = ty_needs_grad(g), batched = ty_vmap_level(g) != 0;
   for (int k = 0; k < MASK; k++) needs |= ty_needs_grad(x[k]);
   const Arg arg = arg_of(&kept->how, x[Q]->type.dtype);
-  if (!kept->y.st || many || (S->grad_mode && needs)) {
+  if (!kept->y.st || batched || (S->grad_mode && needs)) {
     ok = taped(S, x, &s, &kept->how, &own, i, y);
   } else {
     const i64 nq = s.rows * s.d, nk = s.lead * s.m * s.d, nv = s.lead * s.m * s.dv;

@@ -516,7 +516,7 @@ static Given number_at(const Stack *s, int i) {
 static bool push_full(State *S, const Stack *s, int i, const Type *like, Tensor *y) {
   Type t = {.dtype = like->dtype, .device = like->device};
   Given x = number_at(s, i);
-  return ty_record_full(S, &t, x.v, y) && (!x.symbol || ty_record_assign(S, WHO, y, &x));
+  return ty_record_number(S, &t, &x, y);
 }
 
 /* The dims of g as the rule sees them. */

@@ -240,21 +240,9 @@ static bool infer_dtype(State *S, const char *who, int op, int n, const Given *s
                         int *out) {
   int rule = ty_ops[op].rule, first = rule == TR_WHERE;
   int d = meet(S, n - first, src + first);
-  switch (rule) {
-  case TR_ARITH:
-  case TR_DOT:
-    if (d == T_BOOL) d = T_I64;
-    break;
-  case TR_FLOAT:
-    if (!ty_is_float(d)) d = S->default_dtype;
-    break;
-  case TR_INT:
-  case TR_BITS:
-    if (ty_is_float(d) || (rule == TR_INT && d == T_BOOL))
-      return ty_fail(S, "%s: needs %s, got %s", who, rule_wants[rule], ty_dtypes[d].name);
-    break;
-  default: break;
-  }
+  int own = ty_rule_dtype(rule, d, S->default_dtype);
+  if (own < 0) return ty_fail(S, "%s: needs %s, got %s", who, rule_wants[rule], ty_dtypes[d].name);
+  d = own;
   for (int i = first; i < n; i++) {
     if (src[i].kind == O_TENSOR || ty_elem_fits(d, src[i].v)) continue;
     if (rule == TR_CMP) d = T_I64;
@@ -590,7 +578,7 @@ bool ty_record_reduce(State *S, const char *who, int op, const Tensor *x, u32 di
     return ty_fail(S, "%s: nothing to choose from in an empty dim of %s", who,
                    ty_record_show(&x->type, sx));
   int rule = ty_ops[op].rule;
-  if (rule == TR_SUM && !ty_is_float(own)) acc = out = T_I64;
+  if (rule == TR_SUM) acc = out = ty_rule_dtype(rule, own, S->default_dtype);
   if (rule == TR_SUM && (own == T_F16 || own == T_BF16) && runs > 1) acc = T_F32;
   if (rule == TR_INDEX) out = T_I64;
   Type shown = {.dtype = (u8)out};
@@ -620,8 +608,7 @@ bool ty_record_scan(State *S, const char *who, int op, const Tensor *x, int dim,
   Recording *b;
   int d = x->type.dtype, rule = ty_ops[op].rule;
   who = ty_record_name(who, op);
-  if (rule == TR_SUM && !ty_is_float(d)) d = T_I64;
-  if (rule == TR_FLOAT && !ty_is_float(d)) d = S->default_dtype;
+  d = ty_rule_dtype(rule, d, S->default_dtype);
   if (TY_UNLIKELY(x->st->batched != NULL)) return batched(S, who, op, x, 0, dim, &x->type, y);
   i32 a = ty_record_start(S, who, x, d, &b);
   if (a < 0) return false;
@@ -684,6 +671,20 @@ bool ty_record_full(State *S, const Type *t, double v, Tensor *y) {
     return ty_record_finish(S, b, ty_node_append(b, &n), y, who);
   }
   return ty_record_finish(S, b, ty_node_expand(b, ty_node_scalar(b, t->dtype, v), t), y, who);
+}
+
+bool ty_record_number(State *S, const Type *t, const Given *x, Tensor *y) {
+  const char *who = "full";
+  if (!x->symbol) return ty_record_full(S, t, x->v, y);
+  if (!ty_is_float(t->dtype)) { /* an integer that fits, or does not */
+    ty_capture_untake(S, x->symbol);
+    return ty_record_full(S, t, x->v, y);
+  }
+  Recording *b = ty_record_start_leaf(S, who, t);
+  if (!b) return false;
+  i32 v = ty_node_symbol(b, t->dtype, x->v, x->symbol);
+  if (v < 0) return ty_record_cancel_memory(S, b, who);
+  return ty_record_finish(S, b, ty_node_expand(b, v, t), y, who);
 }
 
 static bool record_leaf(State *S, const char *who, int op, const Type *t, Tensor *y) {

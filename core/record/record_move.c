@@ -3,11 +3,12 @@
 ** In: tensors; an index of integers that counts from a base, or from the end. Out: as of record.c.
 ** Fails where an index names no place, with the first one that does not.
 **
-** An index is checked before anything is recorded, which demands its value; unless range.c knows
-** that its elements are places, or a capture leaves the check to later runs.
+** An index is checked before anything is recorded, which demands its value; unless value_range.c knows that its
+** elements are places, a capture leaves the check to later runs, or the run makes it as it comes to it.
 */
 #include <stdio.h>
 #include "record/record.h"
+#include "ir/site.h"
 #include "record/capture.h"
 #include "record/grad.h"
 #include "record/vmap.h"
@@ -54,20 +55,38 @@ static bool is_in_range(const State *S, const Tensor *index, i64 size, int base)
   return r.lo >= -size && r.hi < size + base && !gap;
 }
 
-/* Every index names one of `size` places, counted from `base` or, negative, from the end. Demands
- * its value where that is not known; a capture leaves it to later runs. */
+/* When an index is looked at. */
+typedef enum {
+  NEVER,   /* it cannot be out of range */
+  NOW,     /* its value is demanded */
+  BEFORE,  /* by a capture's later runs, before anything else (IndexCheck): of `from` */
+  MEANTIME /* by POSITIONS, as the run comes to it: a device with a queue is not waited for, and a capture has no value */
+} Look;
+
+static Look look_at(State *S, const Tensor *index, i64 size, int base, Tensor *from) {
+  if (index->type.device && size > 0) return is_in_range(S, index, size, base) ? NEVER : MEANTIME;
+  *from = *index;
+  if (S->capture && !index->st->recording && !ty_capture_is_fresh(S, index->st)) return BEFORE;
+  if (ty_capture_copied(S, index, from)) return BEFORE;
+  if (is_in_range(S, index, size, base)) return NEVER;
+  return S->capture && index->st->recording == S->capture->recording && size > 0 ? MEANTIME : NOW;
+}
+
 bool ty_record_check_index(State *S, const char *who, const Tensor *index, i64 size, int base,
-                           const double *skip) {
+                           const double *skip, bool *later) {
   char where[SHOWN];
   int d = index->type.dtype;
+  Tensor from;
+  *later = false;
   if (!ty_is_int(d))
     return ty_fail(S, "%s: the index must be of integers, got %s%s", who, ty_dtypes[d].name,
                    ty_is_float(d) ? " (use :to(\"i64\"))" : "");
-  if (S->capture && !index->st->recording && !ty_capture_is_fresh(S, index->st))
-    return ty_capture_check(S, index, size, base, skip);
-  Tensor from;
-  if (ty_capture_copied(S, index, &from)) return ty_capture_check(S, &from, size, base, skip);
-  if (is_in_range(S, index, size, base)) return true;
+  switch (look_at(S, index, size, base, &from)) {
+  case NEVER: return true;
+  case BEFORE: return ty_capture_check(S, &from, size, base, skip);
+  case MEANTIME: return *later = true;
+  case NOW: break;
+  }
   const char *p = ty_tensor_read(S, index);
   if (!p) return false;
   i64 bad = ty_record_bad_index(index, p, size, base, skip);
@@ -77,14 +96,20 @@ bool ty_record_check_index(State *S, const char *who, const Tensor *index, i64 s
                  where, base, (long long)(size + base - 1));
 }
 
-static bool check_index(State *S, const char *who, const Tensor *index, i64 size, int base) {
-  return ty_record_check_index(S, who, index, size, base, NULL);
-}
-
-/* 0-based positions of a checked index: i - base, or i + size where it is negative. */
-static i32 index_node(State *S, Recording *b, const Tensor *index, i64 size, int base) {
+/* 0-based positions of an index: i - base, or i + size where it is negative; `later`: they are checked here. */
+static i32 index_node(State *S, Recording *b, const char *who, const Tensor *index, i64 size,
+                      int base, bool later) {
   i32 i = ty_node_cast(b, ty_record_node(S, b, index), T_I64);
   if (i < 0) return -1;
+  if (later) {
+    char where[SHOWN] = "";
+    if (S->where) S->where(S, where, sizeof where);
+    Node n = ty_node_new(OP_POSITIONS, &b->g.node[i].type, i, -1, -1);
+    n.arg.k = base;
+    n.arg.k2 = ty_site(who, where);
+    n.arg.bits = (u64)size;
+    return ty_node_append(b, &n);
+  }
   Type t = b->g.node[i].type, cond = t;
   cond.dtype = T_BOOL;
   i32 zero = ty_node_scalar(b, T_I64, 0), n = ty_node_scalar(b, T_I64, (double)size);
@@ -114,6 +139,7 @@ static bool check_index_shape(State *S, const char *who, const Type *x, const Ty
 bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const Tensor *index,
                       int base, Tensor *y) {
   Recording *b;
+  bool later;
   who = ty_record_name(who, OP_GATHER);
   if (!check_index_shape(S, who, &x->type, &index->type, dim)) return false;
   Given src[2] = {{.kind = O_TENSOR, .t = x}, {.kind = O_TENSOR, .t = index}};
@@ -122,12 +148,13 @@ bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const
     VmapArg arg = {.dim = dim, .base = base};
     if (!ty_vmap_record(S, who, OP_GATHER, 2, src, arg, &index->type, y)) return false;
   } else {
-    if (!check_index(S, who, index, x->type.dims[dim], base) || !ty_record_settle(S, x))
+    if (!ty_record_check_index(S, who, index, x->type.dims[dim], base, NULL, &later) ||
+        !ty_record_settle(S, x))
       return false;
     i32 a = ty_record_start(S, who, x, x->type.dtype, &b);
     if (a < 0) return false;
     if (!ty_record_settle(S, index)) return ty_record_cancel(S, b);
-    i32 i = index_node(S, b, index, x->type.dims[dim], base);
+    i32 i = index_node(S, b, who, index, x->type.dims[dim], base, later);
     if (i < 0) return ty_record_cancel_memory(S, b, who);
     Type t = index->type;
     t.dtype = x->type.dtype;
@@ -144,6 +171,7 @@ bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int d
                        const Tensor *index, int base, const Tensor *src, Tensor *y) {
   char si[SHOWN], ss[SHOWN];
   Recording *b;
+  bool later;
   who = ty_record_name(who, op);
   if (!check_index_shape(S, who, &x->type, &index->type, dim)) return false;
   if (!ty_type_same_dims(&index->type, &src->type))
@@ -155,13 +183,13 @@ bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int d
     VmapArg arg = {.dim = dim, .base = base};
     if (!ty_vmap_record(S, who, op, 3, given, arg, &x->type, y)) return false;
   } else {
-    if (!check_index(S, who, index, x->type.dims[dim], base) || !ty_record_settle(S, x) ||
-        !ty_record_settle(S, src))
+    if (!ty_record_check_index(S, who, index, x->type.dims[dim], base, NULL, &later) ||
+        !ty_record_settle(S, x) || !ty_record_settle(S, src))
       return false;
     i32 a = ty_record_start(S, who, x, x->type.dtype, &b);
     if (a < 0) return false;
     if (!ty_record_settle(S, index) || !ty_record_settle(S, src)) return ty_record_cancel(S, b);
-    i32 i = index_node(S, b, index, x->type.dims[dim], base);
+    i32 i = index_node(S, b, who, index, x->type.dims[dim], base, later);
     i32 v = ty_node_cast(b, ty_record_node(S, b, src), x->type.dtype);
     if (i < 0 || v < 0) return ty_record_cancel_memory(S, b, who);
     Node n = ty_node_new(op, &b->g.node[a].type, a, i, v);

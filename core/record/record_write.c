@@ -109,8 +109,8 @@ static bool cat_type(State *S, const char *who, int n, const Tensor *const *x, i
 }
 
 /* So many tensors as one graph has room for. */
-static bool cat_few(State *S, const char *who, int n, const Tensor *const *x, int dim,
-                    const Given *src, Type t, Tensor *y) {
+static bool cat(State *S, const char *who, int n, const Tensor *const *x, int dim, const Given *src,
+                Type t, Tensor *y) {
   if (!ty_record_same_device(S, who, n, src)) return false;
   if (TY_UNLIKELY(ty_vmap_level_of(n, src))) return ty_vmap_cat(S, who, n, src, dim, &t, y);
   if (!ty_record_settle_all(S, n, src)) return false;
@@ -133,38 +133,15 @@ static bool cat_few(State *S, const char *who, int n, const Tensor *const *x, in
   return ty_record_finish(S, b, whole, y, who);
 }
 
-#define CAT_MOST 1000 /* tensors of a graph: each takes up to three nodes */
-
-static bool cat_taped(State *S, const char *who, int n, const Tensor *const *x, int dim, int dtype,
-                      Tensor *y) {
-  Type t;
-  if (!cat_type(S, who, n, x, dim, &t)) return false;
-  t.dtype = (u8)dtype;
-  Given *src = ty_mem_alloc(sizeof *src * (size_t)n);
-  if (!src) return ty_fail_memory(S, who, 0);
-  for (int i = 0; i < n; i++) src[i] = (Given){.kind = O_TENSOR, .t = x[i]};
-  bool ok = cat_few(S, who, n, x, dim, src, t, y);
-  if (ok && S->tracks)
-    ok = ty_grad_note(S, &(TapeEntry){.kind = K_CAT, .n = n, .src = src, .dim = dim}, y);
-  ty_mem_free(src);
-  return ok;
-}
-
 bool ty_record_cat(State *S, const char *who, int n, const Tensor *const *x, int dim, Tensor *y) {
   Type t;
   if (!cat_type(S, who, n, x, dim, &t)) return false;
-  if (n <= CAT_MOST) return cat_taped(S, who, n, x, dim, t.dtype, y);
-  int parts = (n + CAT_MOST - 1) / CAT_MOST; /* longer lists: by parts, then the parts */
-  Tensor *part = ty_mem_zalloc((sizeof *part + sizeof part) * (size_t)parts);
-  if (!part) return ty_fail_memory(S, who, 0);
-  const Tensor **list = (const Tensor **)(part + parts);
-  bool ok = true;
-  for (int i = 0, at = 0; ok && i < parts; i++, at += CAT_MOST) {
-    ok = cat_taped(S, who, TY_MIN(CAT_MOST, n - at), x + at, dim, t.dtype, &part[i]);
-    list[i] = &part[i];
-  }
-  ok = ok && ty_record_cat(S, who, parts, list, dim, y);
-  for (int i = 0; i < parts; i++) ty_tensor_release(&part[i]);
-  ty_mem_free(part);
+  Given *src = ty_mem_alloc(sizeof *src * (size_t)n);
+  if (!src) return ty_fail_memory(S, who, 0);
+  for (int i = 0; i < n; i++) src[i] = (Given){.kind = O_TENSOR, .t = x[i]};
+  bool ok = cat(S, who, n, x, dim, src, t, y);
+  if (ok && S->tracks)
+    ok = ty_grad_note(S, &(TapeEntry){.kind = K_CAT, .n = n, .src = src, .dim = dim}, y);
+  ty_mem_free(src);
   return ok;
 }

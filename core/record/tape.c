@@ -3,9 +3,9 @@
 ** In: operations with their operands and results. Out: records that the results' storages hold. Fails out of memory,
 ** and where a leaf is asked for something that a leaf cannot do.
 **
-** What a rule reads is kept in a frozen Storage, the twin of the one that was read, with the same buffer or waiting for
-** the same node. A write lets the twin go, stale: reading it is the error that names the operation. So a write never
-** copies for the tape's sake, and no record holds a storage that may come to depend on it.
+** What a rule reads is kept in a frozen Storage, a snapshot of the one that was read, with the same buffer or waiting
+** for the same node. A write lets the snapshot go, stale: reading it is the error that names the operation. So a write
+** never copies for the tape's sake, and no record holds a storage that may come to depend on it.
 */
 #include "record/capture.h"
 #include "record/grad.h"

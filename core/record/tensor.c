@@ -31,6 +31,53 @@ bool ty_fail_memory(State *S, const char *who, i64 bytes) {
   return false;
 }
 
+/* --- errors that devices tell later */
+
+/* They stand in the order of time, and apart. Where there is no room the oldest two, or the last, become one. */
+static Fault *fault_new(State *S) {
+  enum { ROOM = 64 };
+  Fault *f = S->fault;
+  if (S->nfaults % ROOM == 0 && S->nfaults < FAULTS_MAX) {
+    Fault *more = ty_mem_realloc(f, (size_t)(S->nfaults + ROOM) * sizeof *f);
+    if (more) S->fault = f = more;
+    else if (S->nfaults) return &f[S->nfaults - 1];
+    else return NULL;
+  } else if (S->nfaults == FAULTS_MAX) {
+    f[1].from = f[0].from;
+    memmove(f, f + 1, (size_t)--S->nfaults * sizeof *f);
+  }
+  f[S->nfaults].from = UINT64_MAX;
+  return &f[S->nfaults++];
+}
+
+bool ty_device_failed(State *S, const Device *d, const char *err) {
+  Fault *f = fault_new(S);
+  ty_fail(S, "%s%s%s", S->runs.failed ? "" : d->name, S->runs.failed ? "" : ": ", err);
+  if (!f) {
+    S->lost = S->stamps;
+    return false;
+  }
+  f->from = TY_MIN(f->from, S->runs.failed);
+  f->to = S->stamps;
+  memcpy(f->text, S->err, sizeof f->text);
+  return false;
+}
+
+bool ty_buffer_is_faulty(State *S, const Buffer *b) {
+  i32 low = 0, high = S->nfaults;
+  if (TY_LIKELY(!high && !S->lost) || b->device == ty_cpu) return false;
+  if (b->born && b->born <= S->lost)
+    return !ty_fail(S, "run: out of memory, when a device told an error");
+  while (low < high) { /* the first that begins behind it */
+    i32 mid = (low + high) / 2;
+    if (S->fault[mid].from < b->born) low = mid + 1;
+    else high = mid;
+  }
+  if (!low || b->born > S->fault[low - 1].to) return false;
+  ty_fail(S, "%s", S->fault[low - 1].text);
+  return true;
+}
+
 /* --- blocks: storages and buffers come and go with every operation */
 
 static void *block_new(State *S) {
@@ -72,7 +119,7 @@ Buffer *ty_buffer_new(State *S, const Device *d, i64 bytes) {
     return NULL;
   }
   *b = (Buffer){.S = S, .refs = 1, .bytes = bytes, .device = d, .data = data};
-  b->stamp = ++S->stamps;
+  b->stamp = b->born = ++S->stamps;
   S->debt += bytes;
   return b;
 }
@@ -103,6 +150,7 @@ static void window_close(Window *w) {
 const void *ty_buffer_read(State *S, const Buffer *b, i64 from, i64 bytes) {
   enum { WHOLE = 64 << 10 };
   if (TY_LIKELY(b->device == ty_cpu)) return (const char *)b->data + from;
+  if (TY_UNLIKELY(ty_buffer_is_faulty(S, b))) return NULL;
   for (int i = 0; i < WINDOWS; i++) {
     const Window *w = &S->window[i];
     if (w->data && w->stamp == b->stamp && w->from <= from && from + bytes <= w->from + w->bytes)
@@ -116,9 +164,10 @@ const void *ty_buffer_read(State *S, const Buffer *b, i64 from, i64 bytes) {
     ty_fail_memory(S, "read", y.bytes);
     return NULL;
   }
-  if (!b->device->out(y.data, (const char *)b->data + y.from, y.bytes, &err)) {
+  S->runs.failed = 0;
+  if (!b->device->out(y.data, (const char *)b->data + y.from, y.bytes, &S->runs, &err)) {
     ty_mem_free(y.data);
-    ty_fail(S, "%s: %s", b->device->name, err);
+    ty_device_failed(S, b->device, err);
     return NULL;
   }
   *w = y;
@@ -174,7 +223,12 @@ void ty_tensor_open(State *S) {
 }
 
 void ty_tensor_close(State *S) {
+  const char *err; /* that nobody will read */
+  for (int d = 1; d < DEVICES_MAX && ty_devices[d]; d++) ty_devices[d]->wait(&S->runs, &err);
   for (int i = 0; i < WINDOWS; i++) window_close(&S->window[i]);
+  ty_mem_free(S->fault);
+  S->fault = NULL;
+  S->nfaults = 0;
   S->closed = true;
   S->nspare = SPARE_MAX;
   while (S->spare) {
@@ -264,11 +318,11 @@ void ty_storage_drop(Storage *st) {
 
 void ty_storage_touch(Storage *st) {
   Storage *snapshot = st->snapshot;
-  if (TY_LIKELY(!twin) || st->frozen) return;
-  st->snapshot = twin->snapshot = NULL;
-  twin->stale = true;
-  ty_storage_settle(twin, NULL);
-  if (TY_UNLIKELY(twin->batched != NULL)) batched_drop(twin);
+  if (TY_LIKELY(!snapshot) || st->frozen) return;
+  st->snapshot = snapshot->snapshot = NULL;
+  snapshot->stale = true;
+  ty_storage_settle(snapshot, NULL);
+  if (TY_UNLIKELY(snapshot->batched != NULL)) batched_drop(snapshot);
 }
 
 /* --- records of the tape, which storages hold and which hold others */
@@ -327,6 +381,7 @@ bool ty_tensor_from(State *S, Tensor *y, const Type *t, const void *bytes) {
   bool ok = (st->buf = ty_buffer_new(S, d, size)) != NULL;
   if (ok && bytes && size && !d->in(st->buf->data, bytes, size, &err))
     ok = ty_fail(S, "%s: %s", d->name, err);
+  if (ok && bytes) st->buf->born = 0;
   if (!ok) {
     ty_storage_drop(st);
     return false;

@@ -32,6 +32,7 @@ typedef struct Buffer {
   bool exposed; /* its address left: contents may change or be read at any time */
   bool kept;    /* the engine keeps something made from the contents */
   u64 stamp;    /* of its contents: no others of the State's buffers ever have it */
+  u64 born;     /* the stamp that it had first, 0 where its contents came from the CPU: see Fault */
   u64 seen;     /* a walk's own: see trace.c */
   i64 bytes;
   const Device *device;
@@ -54,9 +55,8 @@ typedef struct Storage {
   i32 node;
   struct Storage *next, **prev; /* the others that wait for the same recording */
   Record *tape;             /* where the contents came from, held; NULL: nothing to differentiate */
-  struct Storage *snapshot; /* the frozen one of these contents, or of a frozen one the other */
-  Batched
-      *batched; /* not NULL: one such storage for each example of a vmap; no buf, no recording */
+  struct Storage *snapshot; /* frozen, of these contents; of a snapshot: the storage it is of */
+  Batched *batched; /* not NULL: stands for one of each example of a vmap; no buf, no recording */
 } Storage;
 
 typedef struct Tensor {
@@ -99,6 +99,14 @@ typedef struct Given {
 
 #define ERR_MAX 512
 
+/* An error that a device told later. Buffers that were born between the run and that hold nothing; what is older holds
+** what it held, since the device left undone what followed. */
+#define FAULTS_MAX 1024
+typedef struct Fault {
+  u64 from, to;
+  char text[ERR_MAX];
+} Fault;
+
 /* Bytes of a buffer of another device, copied to be read here. The stamp tells their contents. */
 #define WINDOWS 8
 typedef struct Window {
@@ -134,6 +142,11 @@ struct State {
   u64 record_seq;
   Record *dead_records; /* being freed */
   Capture *capture;     /* not NULL: operations are recorded for later calls, nothing is computed */
+  Stream runs;
+  Fault *fault;
+  i32 nfaults;
+  bool out_of_range; /* an index is, as the last run has met on the CPU, before it wrote */
+  u64 lost; /* buffers that were born until then hold nothing: there was no room for a fault */
   Window window[WINDOWS];
   u32 windows;  /* opened so far */
   Level *level; /* the innermost vmap that runs */
@@ -145,11 +158,18 @@ struct State {
   void (*recorded)(State *S, const Recording *b, i32 node);
   /* An eager map or product that needs no graph: true with the result in y; false: take the road. */
   bool (*quick)(State *S, int op, int n, const Given *src, Tensor *y);
+  /* "file:line" of the user's code that runs, "" when unknown. */
+  void (*where)(const State *S, char *text, size_t n);
   /* The contents of a buffer of which something is kept are no more. */
   void (*forget)(State *S, Buffer *b);
   const volatile int *interrupted;
   struct Engine *engine;
 };
+
+/* Notes and says what a device told: always false. What runs since then have made is of no value. */
+bool ty_device_failed(State *S, const Device *d, const char *err);
+/* Whether the buffer holds what a device could not compute; S->err says why. */
+bool ty_buffer_is_faulty(State *S, const Buffer *b);
 
 /* Says what went wrong in S->err; always false, so `return ty_fail(...)`. */
 bool ty_fail(State *S, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -181,7 +201,7 @@ static inline Storage *ty_storage_hold(Storage *st) {
   st->refs++;
   return st;
 }
-void ty_storage_touch(Storage *st); /* its contents change: lets go of the twin */
+void ty_storage_touch(Storage *st); /* its contents change: lets go of the snapshot */
 void ty_recording_drop(State *S, Recording *b);
 /* Reads an exposed buffer, which may change at any time: what is recorded must be computed now. */
 bool ty_recording_exposed(const Recording *b);
@@ -239,9 +259,10 @@ bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const
 /* The first element that is no position among `size` ones, in row-major order; -1: none. p: its
  * address. skip, or NULL: what names nothing and is right anywhere. */
 i64 ty_record_bad_index(const Tensor *index, const char *p, i64 size, int base, const double *skip);
-/* Every element of an integer tensor names one of `size` places, or is *skip. As gather asks. */
+/* Every element of an integer tensor names one of `size` places, or is *skip. As gather asks. *later: that was not looked
+** at, and is when the operation that goes by it runs. */
 bool ty_record_check_index(State *S, const char *who, const Tensor *index, i64 size, int base,
-                           const double *skip);
+                           const double *skip, bool *later);
 bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int dim,
                        const Tensor *index, int base, const Tensor *src, Tensor *y);
 bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, Tensor *y);
@@ -259,6 +280,8 @@ bool ty_attention(State *S, const char *who, const Tensor *const *x, const Atten
                   Tensor *y);
 /* Leaves. v is stored exactly as ty_elem_store does; i gives integers exactly. */
 bool ty_record_full(State *S, const Type *t, double v, Tensor *y);
+bool ty_record_number(State *S, const Type *t, const Given *x,
+                      Tensor *y); /* the same, of a number that may be a symbol */
 bool ty_record_iota(State *S, const Type *dims, Tensor *y); /* i64 */
 bool ty_record_empty(State *S, const Type *t, Tensor *y);
 /* 32 random bits an element, i32, word 0-3 of stream `stream`; ty_stream_next takes a stream

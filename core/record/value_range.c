@@ -93,6 +93,7 @@ static Range range(const Recording *b, i32 node, int depth) {
   }
   case OP_ARGSORT: return up_to(from->dims[n->arg.k]);
   case OP_SEARCHSORTED: return up_to(from->dims[from->rank - 1] + 1);
+  case OP_POSITIONS: return up_to((i64)n->arg.bits);
   case OP_VIEW:
   case OP_TO:
   case OP_GATHER:

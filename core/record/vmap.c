@@ -51,7 +51,7 @@ u32 ty_vmap_level_of(int n, const Given *src) {
 
 /* --- batched storages */
 
-static bool many_set(State *S, Storage *st, u32 level, const Tensor *t) {
+static bool batched_set(State *S, Storage *st, u32 level, const Tensor *t) {
   Batched *m = ty_mem_alloc(sizeof *m);
   if (!m) return ty_fail_memory(S, "vmap", 0);
   *m = (Batched){level, *t};
@@ -65,7 +65,7 @@ Storage *ty_vmap_above(State *S, Storage *f, bool detached) {
               .type = {.dtype = f->dtype, .device = f->device, .rank = 2, .dims = {1, f->numel}}};
   t.strides[1] = 1;
   t.detached = detached;
-  if (st && many_set(S, st, S->level->id, &t)) return st;
+  if (st && batched_set(S, st, S->level->id, &t)) return st;
   ty_storage_drop(f);
   ty_storage_drop(st);
   return NULL;
@@ -75,7 +75,7 @@ Storage *ty_batched_like(State *S, const Storage *like, Storage *all) {
   Storage *st = all ? ty_storage_new(S, like->dtype, like->device, like->numel) : NULL;
   Tensor t = like->batched->t;
   t.st = all;
-  if (st && many_set(S, st, like->batched->level, &t)) return st;
+  if (st && batched_set(S, st, like->batched->level, &t)) return st;
   ty_storage_drop(all);
   ty_storage_drop(st);
   return NULL;
@@ -104,7 +104,7 @@ bool ty_vmap_wrap(State *S, Tensor *x, u32 level, const Type *t, Tensor *y) {
   all.strides[0] = step;
   all.strides[1] = 1;
   ok = ok && (r.st = ty_storage_new(S, r.type.dtype, r.type.device, n)) &&
-       many_set(S, r.st, level, &all);
+       batched_set(S, r.st, level, &all);
   if (ok) {
     *y = r;
     return true;
@@ -164,7 +164,7 @@ static bool spread(State *S, Storage *st, u32 level, i64 count) {
     if (st->tape) f->tape = ty_record_hold(st->tape);
     f->batched = was;
   }
-  bool ok = ty_record_copy(S, &x, &all) && many_set(S, st, level, &all);
+  bool ok = ty_record_copy(S, &x, &all) && batched_set(S, st, level, &all);
   if (ok) {
     ty_storage_settle(st, NULL);
     if (st->snapshot)

@@ -1,6 +1,6 @@
 /*
 ** vmap.h -- batched tensors: one Storage that stands for one storage of each example of a vmap.
-** A batched storage has no buffer and waits for nothing. Its Batched tells the tensor that holds the values of
+** A batched storage has no buffer and waits for nothing. Its Batched holds the tensor with the values of
 ** all examples: dims [examples, elements of the storage], so that a view of the batched storage is a view of
 ** that tensor with one more dim in front. That tensor may be batched itself, by an outer vmap.
 */

@@ -4,15 +4,15 @@
 
 local type, tostring, pcall, error, tonumber = type, tostring, pcall, error, tonumber
 local pairs, ipairs, setmetatable = pairs, ipairs, setmetatable
-local format, gsub, match, gmatch = string.format, string.gsub, string.match, string.gmatch
-local concat, remove, huge = table.concat, table.remove, math.huge
+local format, gsub, match, gmatch, sub = string.format, string.gsub, string.match, string.gmatch, string.sub
+local concat, remove, huge, min = table.concat, table.remove, math.huge, math.min
 
 local function_names = require "tycho.capture.names"
 
 local M = {}
 
 ---@class tycho.Graph one recorded graph: nodes by position, each {op, dtype, shape, src, live}
----@class tycho.Explanation what jit.explain tells; prints well
+---@class tycho.Explanation what jit.explain tells; prints well, briefly
 
 local capture -- loaded when the first function is compiled
 local known_options = { fast = "boolean", fullgraph = "boolean", dynamic = "any", passes = "table", backend = "any" }
@@ -214,21 +214,105 @@ local function work_text(p)
     plural(p.operations_saved, "operation"), megabytes(p.bytes_saved))
 end
 
-local explanation = {}
+local Explanation = {}
+local explanation = { __index = Explanation }
 
-function explanation.__tostring(e)
+--- Lines of text.
+local function writer()
   local out = {}
-  local function add(...) out[#out + 1] = format(...) end
+  return function(...) out[#out + 1] = format(...) end, out
+end
+
+local function add_head(add, e)
   add("compiled function at %s%s", e.place, e.fast and " (fast: bits may differ from eager)" or "")
   add("%s, %d inside other compiled functions; %s answered without running it; %s", plural(e.calls, "call"), e.nested,
     e.skips, plural(e.captures, "capture"))
+end
+
+local function trace_text(i, t, key)
+  return format("trace %d%s: %s, %s, %s%s", i, key, plural(t.hits, "hit"), plural(#t.guards, "guard"),
+    plural(#t.effects, "effect"), t.dynamic and ", any sizes: " .. plural(t.instances, "set") .. " so far" or "")
+end
+
+--- Steps that a device leaves to the CPU.
+local function refused(t)
+  local list = {}
+  for line in gmatch(t.plan or "", "[^\n]*refuses it[^\n]*") do list[#list + 1] = "step " .. gsub(line, "^ +", "") end
+  return list
+end
+
+local function signatures_text(e)
+  return format("recorded while it ran: signatures: %s, %s", plural(e.signature_hits, "hit"),
+    e.signature_misses == 1 and "1 miss" or e.signature_misses .. " misses")
+end
+
+--- Different texts of a list's items, the latest first, each with how often it is there.
+local function latest(list, text)
+  local out, times = {}, {}
+  for i = #list, 1, -1 do
+    local line = text(list[i])
+    if not times[line] then out[#out + 1] = line end
+    times[line] = (times[line] or 0) + 1
+  end
+  for i, line in ipairs(out) do
+    if times[line] > 1 then out[i] = format("%s (%d times)", line, times[line]) end
+  end
+  return out
+end
+
+local WIDEST = 160
+
+--- The first lines of a list, none too wide; how many more there are.
+local function add_some(add, list, most)
+  for i = 1, min(#list, most) do
+    local line = gsub(list[i], "\n.*", " ...")
+    add("%s", #line <= WIDEST and line or sub(line, 1, WIDEST - 4) .. " ...")
+  end
+  if #list > most then add("  and %d more", #list - most) end
+end
+
+--- At most 25 lines: what was called, what answers, the last misses, and what could not be captured.
+function explanation.__tostring(e)
+  local add, out = writer()
+  local away, work = {}, {}
+  add_head(add, e)
   for i, t in ipairs(e.traces) do
-    add("trace %d: %s, %s, %s%s", i, plural(t.hits, "hit"), plural(#t.guards, "guard"), plural(#t.effects, "effect"),
-      t.dynamic and ", any sizes: " .. plural(t.instances, "set") .. " so far" or "")
-    add("  %s", work_text(t))
-    for line in gmatch(t.plan or "", "[^\n]*refuses it[^\n]*") do
-      add("  step %s", (gsub(line, "^ +", "")))
+    if i <= 4 then
+      work[#work + 1] = trace_text(i, t, " " .. t.key)
+      work[#work + 1] = "  " .. work_text(t)
     end
+    for _, line in ipairs(refused(t)) do away[#away + 1] = "  " .. line end
+  end
+  add_some(add, work, 8)
+  if #e.traces > 4 then add("  and %s more", plural(#e.traces - 4, "trace")) end
+  add_some(add, away, 1)
+  add_some(add, latest(e.misses, function(m) return "miss: " .. m.text end), 3)
+  add_some(add, latest(e.aborts, function(why) return "abort: " .. why.text end), 3)
+  if #e.signatures > 0 then
+    add("%s", signatures_text(e))
+    add_some(add, latest(e.differences, function(text) return "miss: " .. text end), 1)
+  end
+  add("guards, graphs and programs: jit.explain(f):full()")
+  return concat(out, "\n")
+end
+
+--- The same without what makes it print.
+---@return table
+function Explanation.table(e)
+  local y = {}
+  for k, v in pairs(e) do y[k] = v end
+  return y
+end
+
+--- All there is to tell, as text.
+---@return string
+function Explanation.full(e)
+  local add, out = writer()
+  add_head(add, e)
+  for i, t in ipairs(e.traces) do
+    add("%s", trace_text(i, t, ""))
+    add("  %s", work_text(t))
+    for _, line in ipairs(refused(t)) do add("  %s", line) end
     for _, g in ipairs(t.guards) do add("  guard %s", g) end
     for _, g in ipairs(t.sizes) do add("  sizes %s", g) end
     for _, g in ipairs(t.effects) do add("  effect %s", g) end
@@ -237,10 +321,7 @@ function explanation.__tostring(e)
   end
   for _, m in ipairs(e.misses) do add("miss: %s", m.text) end
   for _, why in ipairs(e.aborts) do add("abort: %s [%.2f ms]", why.text, why.cost) end
-  if #e.signatures > 0 then
-    add("recorded while it ran: signatures: %s, %s", plural(e.signature_hits, "hit"),
-      e.signature_misses == 1 and "1 miss" or e.signature_misses .. " misses")
-  end
+  if #e.signatures > 0 then add("%s", signatures_text(e)) end
   for _, miss in ipairs(e.differences) do add("miss: %s", miss) end
   for i, t in ipairs(e.signatures) do
     add("signature %d: (%s), %s", i, concat(t.signature, ", "), plural(t.hits, "hit"))
@@ -408,7 +489,8 @@ function M.open(core)
     return h
   end
 
-  --- What a compiled function did: a table that prints well. calls; nested (calls inside of other compiled functions);
+  --- What a compiled function did: a table that prints in 25 lines at most; e:full() is the whole text, with guards,
+  --- graphs and programs, e:table() a plain table. calls; nested (calls inside of other compiled functions);
   --- skips (calls that a trace answered: the function did not run); captures; traces, most recently used first:
   --- {key, guards, sizes (what was decided about them), effects, hits, dynamic, instances (sets of sizes), graph,
   --- plan (steps, outputs, pieces of the arena)};

@@ -540,13 +540,13 @@ M.Loader = Loader
 
 local loader_options = {
   batch = "number", shuffle = "boolean", seed = "number", last = "string", transform = "function", workers = "number",
-  ahead = "number",
+  ahead = "number", device = "string",
 }
 
 --- Batches of a dataset. Options: batch (1) samples each; shuffle (false) by seed (0), in another order each epoch;
---- last = "keep" | "drop": a last batch that is smaller; transform = fn(values of a batch), what it returns is the
---- batch; workers (1) threads that read files in the background, the result does not depend on them; ahead (2): batches
---- that are read before they are asked for.
+--- last = "keep" | "drop": a last batch that is smaller; device: where the tensors of a batch are moved to;
+--- transform = fn(values of a batch), what it returns is the batch; workers (1) threads that read files in the
+--- background, the result does not depend on them; ahead (2): batches that are read before they are asked for.
 ---@param ds tycho.data.Dataset
 ---@param opts? table
 ---@return tycho.data.Loader
@@ -559,8 +559,9 @@ function M.loader(ds, opts)
   local o = setmetatable({
     dataset = ds, batch = opts.batch or 1, shuffle = opts.shuffle or false, seed = opts.seed or 0,
     last = opts.last or "keep", transform = opts.transform, workers = opts.workers or 1, ahead = opts.ahead or 2,
-    at = { epoch = 1, position = 0 }, spare = {},
+    device = opts.device, at = { epoch = 1, position = 0 }, spare = {},
   }, Loader)
+  if o.device then check.named(who, "zeros", ty.zeros, { 0 }, { device = o.device }) end -- knows the names of devices
   check_count(who, "option batch", o.batch)
   check_count(who, "option ahead", o.ahead)
   if o.seed % 1 ~= 0 then fail(who, "option seed must be a whole number, got %.14g", o.seed) end
@@ -634,6 +635,11 @@ local function answer(self, reader, values, why, number)
   if not values then
     if self.reader == reader then self:rest() end
     fail("data", "%s", why)
+  end
+  if self.device then
+    for i = 1, values.n do
+      if ty.is_tensor(values[i]) then values[i] = values[i]:to(self.device) end
+    end
   end
   if self.transform then
     values = pack(self.transform(unpack(values, 1, values.n)))

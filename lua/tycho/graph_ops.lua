@@ -13,6 +13,7 @@
 --   scans, gather, scatter* dim
 --   argsort                 dim, descending
 --   searchsorted            right
+--   positions               base, places, site        of an index that counts from base; site: the core's own number
 --   attend*                 causal, dropout, value    dropout in 2^-30; value: the scale
 --   matmul                  by                        "exact", "blas" or "amx"
 -- The rules that a node keeps are those of the core: this file proposes a type, and the core's verifier decides.
@@ -162,6 +163,15 @@ return function(ty)
     read = function(n, given) n.by = ways[tonumber(given.k2)] end,
   }
 
+  local places = {
+    field = "places",
+    write = function(n)
+      if not is_whole(n.places) then refuse("places", "a whole number") end
+      return ("bits=0x%x"):format(n.places)
+    end,
+    read = function(n, given) n.places = tonumber(given.bits) end,
+  }
+
   local dim = number("k", "dim", 1)
   local of_op = {
     input = { number("k", "buffer", 1), number("k2", "number", 1), strides },
@@ -175,6 +185,7 @@ return function(ty)
     scatter_add = { dim },
     argsort = { dim, flag("k2", "descending") },
     searchsorted = { flag("k", "right") },
+    positions = { number("k", "base", 0), number("k2", "site", 0), places },
     attend = { flag("k", "causal"), number("k2", "dropout", 0), bits },
     attend_grad = { flag("k", "causal"), number("k2", "dropout", 0), bits },
     matmul = { by },
@@ -337,6 +348,7 @@ return function(ty)
       n.right = n.right or false
       return "i64", copy(b.shape)
     end
+    if n.op == "positions" then n.base, n.site = n.base or 1, n.site or 0 end
     if n.op == "argsort" then
       n.dim, n.descending = n.dim or #a.shape, n.descending or false
     elseif n.op == "put" then

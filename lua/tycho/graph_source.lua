@@ -40,13 +40,20 @@ return function(ty, ops)
 
   M.number_text = number_text
 
+  --- Where the node lies, nil where that need not be said: on the CPU, which is the default.
+  local function named_device(n) return n.device or ty.device() ~= "cpu" and "cpu" or nil end
+
   --- The options with which a leaf is made where the node lies.
   local function options(n, dtype)
-    return ("{dtype = %q%s}"):format(dtype, n.device and (", device = %q"):format(n.device) or "")
+    local device = named_device(n)
+    return ("{dtype = %q%s}"):format(dtype, device and (", device = %q"):format(device) or "")
   end
 
   --- What moves there a tensor that the source makes without a device.
-  local function there(n) return n.device and (":to(%q)"):format(n.device) or "" end
+  local function there(n)
+    local device = named_device(n)
+    return device and (":to(%q)"):format(device) or ""
+  end
 
   local function fill(n, shape, value, dtype)
     return ("ty.full(%s, %s, %s)"):format(sizes_text(shape), value, options(n, dtype))
@@ -273,6 +280,13 @@ return function(ty, ops)
 
   function say.searchsorted(n, a, b)
     return ("%s:searchsorted(%s%s) - 1"):format(a, b, n.right and ", true" or "")
+  end
+
+  --- Those that count from 0 are counted from 1; gather raises for what names no place.
+  function say.positions(n, a)
+    if n.base == 0 then a = ("ty.where(%s:lt(0), %s, %s + 1)"):format(a, a, a) end
+    return ("ty.arange(%s, %s):gather(1, %s:flatten()):reshape(%s)"):format(number_text(n.places), options(n, "i64"), a,
+      sizes_text(n.shape))
   end
 
   function say.attend(n, ...)

@@ -263,9 +263,10 @@ return function(ty, check, row)
     local labels, ignored, size = target:unsqueeze(dim), opts.ignore_index, x:size(dim)
     if not ignored then return labels end
     -- Checked as they are given, so that a capture leaves that to later calls; then it is seen that they are in range.
-    check_index(who, labels, size, ignored)
+    local later = check_index(who, labels, size, ignored)
     local counted = ne(labels, ignored)
     labels = where(counted, labels:to("i64"), 1)
+    if later then return labels, counted end -- gather looks at them
     return where(labels:lt(0), labels + (size + 1), labels):clamp(1, size), counted
   end
 

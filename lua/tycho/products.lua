@@ -302,17 +302,17 @@ return function(ty, check, row)
   local function diagonals(x, labels)
     local i = 1
     while i <= #labels do
-      local twin
+      local same
       for j = i + 1, #labels do
-        if labels[j] == labels[i] then twin = j end
+        if labels[j] == labels[i] then same = j end
       end
-      if twin then
+      if same then
         local left = {}
         for d = 1, #labels do
-          if d ~= i and d ~= twin then left[#left + 1] = labels[d] end
+          if d ~= i and d ~= same then left[#left + 1] = labels[d] end
         end
         left[#left + 1] = labels[i] -- the diagonal is the last dim
-        x, labels, i = x:diagonal(0, i, twin), left, 1
+        x, labels, i = x:diagonal(0, i, same), left, 1
       else
         i = i + 1
       end

@@ -29,7 +29,7 @@
 ** What is cut for threads does not show: nothing is summed across a cut.
 **
 ** Scores lie with a row to a key, so that a vector holds queries: no lane meets another. Queries are
-** turned once a block; keys are then read as they lie, and values too where they are dense.
+** transposed once a block; keys are then read as they lie, and values too where they are dense.
 */
 #include "device/cpu/gemm.h"
 
@@ -186,7 +186,7 @@ static void scores(const Portion *J, const Head *h, const Rows *r, i64 j, i64 nk
     PackFn *pack = d->bits ? ty_gemm_packer(T_BOOL) : J->pack;
     pack(mask, r->width, h->x[AT_MASK] + at * (d->bits ? 1 : J->es), h->cs[AT_MASK], h->rs[AT_MASK],
          nk, r->n, r->width);
-    if (d->bits) J->kern->attend->veil(s, (const u32 *)mask, n);
+    if (d->bits) J->kern->attend->mask(s, (const u32 *)mask, n);
     else J->kern->add(s, mask, n * J->es);
   }
   /* Key j + u is seen by queries from j + u - ahead on. */
@@ -244,9 +244,9 @@ static void forward(const Portion *J, const Head *h, i64 block, char *mem) {
   for (i64 j = 0, nk; j < r.last; j += nk) {
     nk = TY_MIN(KEYS, r.last - j);
     scores(J, h, &r, j, nk, mem);
-    K->attend->rise(nk, r.width, s, max, from, shrink);
-    K->attend->weigh(1, r.width, shrink, from, NULL, NULL);
-    K->attend->weigh(nk, r.width, s, from, sum, shrink);
+    K->attend->max(nk, r.width, s, max, from, shrink);
+    K->attend->exp(1, r.width, shrink, from, NULL, NULL);
+    K->attend->exp(nk, r.width, s, from, sum, shrink);
     drop(J, s, keep(J, h, &r, j, nk, mem), nk * r.width);
     if (j) K->attend->scale(y, d->dv, y, d->dv, r.n, d->dv, shrink, 1);
     const char *v = dense(J, h, AT_V, j, nk, d->dv, b);
@@ -271,7 +271,7 @@ static void forward_units(const Portion *J, i64 begin, i64 end, char *mem) {
 
 /* ---- backward --------------------------------------------------------------------------------- */
 
-/* What a block of queries brings: g' by rows and turned, mean, maxima; scaled queries by rows. */
+/* What a block of queries brings: g' by rows and transposed, mean, maxima; scaled queries by rows. */
 static void gather_rows(const Portion *J, const Head *h, const Rows *r, char *mem) {
   const Attend *d = J->d;
   const Kern *K = J->kern;
@@ -289,7 +289,7 @@ static void gather_rows(const Portion *J, const Head *h, const Rows *r, char *me
   K->attend->scale(g, d->dv, g, d->dv, r->n, d->dv, by, 1);
   J->pack(PART(GT), r->width, g, 1, d->dv, d->dv, r->n, r->width);
   J->pack(b, r->width, o, 1, J->heads * d->dv, d->dv, r->n, r->width);
-  K->attend->meet(d->dv, r->width, PART(GT), b, mean);
+  K->attend->dot(d->dv, r->width, PART(GT), b, mean);
   turn_queries(J, h, r, PART(QT));
   if (!J->keys) return;
   J->pack(q, d->d, row(J, h, AT_Q, r->i), h->rs[AT_Q], h->cs[AT_Q], r->n, d->d, d->d);
@@ -322,10 +322,10 @@ static void backward(const Portion *J, const Head *h, i64 b0, i64 b1, i64 j0, i6
       scores(J, h, &r, j, nk, mem);
       product(K, nk, w, d->dv, row(J, h, AT_V, j), h->rs[AT_V], h->cs[AT_V], PART(GT), w, dp, w,
               true);
-      K->attend->weigh(nk, w, s, LINE(MAX), NULL, NULL);
+      K->attend->exp(nk, w, s, LINE(MAX), NULL, NULL);
       const char *z = keep(J, h, &r, j, nk, mem);
       drop(J, dp, z, nk * w);
-      K->attend->slope(nk, w, dp, s, LINE(MEAN));
+      K->attend->grad(nk, w, dp, s, LINE(MEAN));
       drop(J, s, z, nk * w);
       if (J->keys) {
         product(K, nk, d->dv, r.n, s, w, 1, PART(GR), d->dv, dv + j * vrow * J->es, vrow, false);
@@ -406,7 +406,7 @@ bool ty_attend(const Attend *d, const void *const *x, void *y) {
     atomic_init(&slot[i].busy, 0);
     char *own = slot[i].mem = mem + i * apart;
     memset(own + MAX * QUERIES * 8, 0, QUERIES * sizeof(u32)); /* unseen: all -inf */
-    K->attend->veil(own + NONE * QUERIES * 8, (u32 *)(own + MAX * QUERIES * 8), QUERIES);
+    K->attend->mask(own + NONE * QUERIES * 8, (u32 *)(own + MAX * QUERIES * 8), QUERIES);
   }
   J.slot = slot;
   if (d->batch && (d->n || d->grad)) run(&J, cost);

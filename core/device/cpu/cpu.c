@@ -6,7 +6,9 @@
 #include "base/system.h"
 #include "device/cpu/epilogue.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include "ir/site.h"
 
 /* --- copies */
 
@@ -31,6 +33,11 @@ static bool copy(void *to, const void *from, i64 bytes, const char **err) {
   (void)err;
   if (bytes > 0) copy_bytes(to, from, bytes);
   return true;
+}
+
+static bool copy_out(void *to, const void *from, i64 bytes, Stream *s, const char **err) {
+  (void)s;
+  return copy(to, from, bytes, err);
 }
 
 /* The elements of a layout in row-major order. */
@@ -84,8 +91,40 @@ static void search(const Job *j, void *const *buf) {
                           t[1].dims[t[1].rank - 1], j->node->arg.k == SIDE_RIGHT);
 }
 
+/* What an error says of the first index that names no place. */
+static const char *position_error(const Node *n, i64 v, i64 at) {
+  static _Thread_local char text[512];
+  i64 strides[MAX_RANK] = {0};
+  int used =
+      snprintf(text, sizeof text, "%s: index %lld at (", ty_site_who(n->arg.k2), (long long)v);
+  ty_type_strides(&n->type, strides);
+  for (int d = 0; d < n->type.rank; d++)
+    used += snprintf(text + used, sizeof text - (size_t)used, d ? ", %lld" : "%lld",
+                     (long long)(at / strides[d] % n->type.dims[d] + 1));
+  const char *where = ty_site_where(n->arg.k2);
+  snprintf(text + used, sizeof text - (size_t)used, ") is out of range %d..%lld%s%s%s", n->arg.k,
+           (long long)n->arg.bits + n->arg.k - 1, *where ? " (" : "", where, *where ? ")" : "");
+  return text;
+}
+
+static bool positions(const Job *j, void *const *buf, const char **err) {
+  const Node *n = j->node;
+  const i64 *index = buf[0], size = (i64)n->arg.bits, base = n->arg.k,
+            all = ty_type_numel(&n->type);
+  i64 *y = buf[1], bad = -1;
+  for (i64 i = 0; i < all; i++) {
+    i64 v = index[i], p = v < 0 ? v + size : v - base;
+    bool in = p >= 0 && p < size;
+    if (!in && bad < 0) bad = i;
+    y[i] = in ? p : 0;
+  }
+  if (bad >= 0) *err = position_error(n, index[bad], bad);
+  return bad < 0;
+}
+
 static bool perform(const Job *j, void *const *buf, const u64 *scalar, const void *panels,
-                    const char **err) {
+                    Stream *s, const char **err) {
+  (void)s;
   const u32 saved = ty_fp_enter();
   bool ok = true;
   switch (j->kind) {
@@ -93,6 +132,7 @@ static bool perform(const Job *j, void *const *buf, const u64 *scalar, const voi
   case JOB_ATTEND: ok = attend(j, buf); break;
   case JOB_SORT: ok = sort(j, buf); break;
   case JOB_SEARCH: search(j, buf); break;
+  case JOB_POSITIONS: ok = positions(j, buf, err); break;
   case JOB_SCATTER:
     ty_routine_scatter(j->type->dtype, buf[2], &j->type[0], buf[0], buf[1], &j->type[2],
                        j->node->arg.k, j->node->op == OP_SCATTER_ADD);
@@ -106,8 +146,8 @@ static bool perform(const Job *j, void *const *buf, const u64 *scalar, const voi
   return ok;
 }
 
-static bool wait(const char **err) {
-  (void)err;
+static bool wait(Stream *s, const char **err) {
+  (void)s, (void)err;
   return true;
 }
 
@@ -123,7 +163,7 @@ static Device cpu = {.name = "cpu",
                      .allocate = ty_buf_alloc_data,
                      .free = ty_buf_free,
                      .in = copy,
-                     .out = copy,
+                     .out = copy_out,
                      .across = copy,
                      .wait = wait,
                      .takes = takes,

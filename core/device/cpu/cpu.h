@@ -13,25 +13,25 @@ bool ty_x64_guard(void);                     /* forks leave its code whole; fals
 const char *ty_x64_listing(const Kernel *k); /* bytes and instructions; NULL without TYCHO_DUMP=a */
 
 /*
-** Products. A tail is told of every tile of the product when its last sum is in, while it lies in a cache: it
-** applies an epilogue. Panels are b in the layout that kernels read, packed ahead by
-** ty_gemm_pack for a b that serves many products. Neither shows in the bits of the product.
+** Products. An epilogue is called with every tile of the product when its last sum is in, while the tile lies in a
+** cache. Panels are b in the layout that kernels read, packed ahead by ty_gemm_pack for a b that serves many products.
+** Neither shows in the bits of the product.
 */
-typedef struct GemmTail GemmTail;
-struct GemmTail {
+typedef struct GemmEpilogue GemmEpilogue;
+struct GemmEpilogue {
   /* Rows [row, row + rows), counted through the whole batch, of columns [col, col + cols) lie at
   ** `tile`, rows `stride` elements apart, rounded to the product's dtype. Each element is given
   ** once, by any thread. False: out of memory. */
-  bool (*tile)(const GemmTail *t, void *tile, i64 stride, i64 row, i64 rows, i64 col, i64 cols);
-  bool aside; /* y cannot hold the product: tiles lie in scratch, and y is the tail's business */
+  bool (*tile)(const GemmEpilogue *e, void *tile, i64 stride, i64 row, i64 rows, i64 col, i64 cols);
+  bool aside; /* y cannot hold the product: tiles lie in scratch, and the epilogue writes y */
   /* The same as a list, if it can be said so, else NULL: where sums are in registers it is applied
   ** to them, and no tile is shown. */
   const GemmList *list;
 };
 
-/* panels, tail: NULL when there are none; K = 0 has no tail. False: out of memory; y is then undefined. */
+/* panels, epilogue: NULL when there are none; K = 0 has no epilogue. False: out of memory; y is then undefined. */
 bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, void *y,
-             const GemmTail *tail);
+             const GemmEpilogue *epilogue);
 /* Bytes of b's panels; 0 where they would not be read, or not save a noticeable share. */
 i64 ty_gemm_panels(const Gemm *d);
 void ty_gemm_pack(const Gemm *d, const void *b, void *panels);
@@ -51,7 +51,7 @@ bool ty_blas_call(void (*fn)(void *), void *arg);
 /* x: the operands' addresses, NULL for what there is not. False: out of memory, nothing is written. */
 bool ty_attend(const Attend *d, const void *const *x, void *y);
 
-/* Host routines on contiguous operands; rows = product of the dims before, inner = of those behind.
+/* Routines on contiguous operands; rows = product of the dims before, inner = of those behind.
 ** Positions count from 0. Argsort is stable in both directions; NaNs count as the largest, so they
 ** come last ascending and first descending; it fails when scratch memory runs out alone. */
 bool ty_routine_argsort(int dtype, const void *x, i64 *y, i64 outer, i64 n, i64 inner,

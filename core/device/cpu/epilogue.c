@@ -19,7 +19,7 @@
 #include "device/cpu/epilogue.h"
 
 typedef struct Epilogue {
-  GemmTail tail;
+  GemmEpilogue base;
   const Job *j;
   void *const *buf; /* of the kernel's operands; that of the product is put in for each tile */
   const u64 *scalar;
@@ -79,9 +79,9 @@ static void launch_box(Launch *y, const Launch *l, int noperands, int from, int 
   }
 }
 
-static bool epilogue_tile(const GemmTail *t, void *tile, i64 stride, i64 row, i64 rows, i64 col,
+static bool epilogue_tile(const GemmEpilogue *e, void *tile, i64 stride, i64 row, i64 rows, i64 col,
                           i64 cols) {
-  const Epilogue *E = (const Epilogue *)t;
+  const Epilogue *E = (const Epilogue *)e;
   const Job *s = E->j;
   const Launch *l = s->launch;
   const int noperands = s->noperands - 3, nd = l->ni, nrows = s->nrows, p = s->product;
@@ -138,12 +138,12 @@ bool ty_epilogue_gemm(const Job *s, const void *a, const void *b, const void *pa
   if (!s->kernel) return ty_gemm(s->gemm, a, b, panels, y, NULL);
   GemmOp op[LIST_MOST];
   const GemmList list = {op, s->nlist, s->store};
-  Epilogue E = {.tail = {epilogue_tile, s->aside, NULL},
+  Epilogue E = {.base = {epilogue_tile, s->aside, NULL},
                 .j = s,
                 .buf = buf,
                 .scalar = scalar,
                 .rows = s->gemm->batch * s->gemm->m,
                 .cols = s->gemm->n};
-  if (s->listed && bind_list(s, buf, scalar, op)) E.tail.list = &list;
-  return ty_gemm(s->gemm, a, b, panels, y, &E.tail);
+  if (s->listed && bind_list(s, buf, scalar, op)) E.base.list = &list;
+  return ty_gemm(s->gemm, a, b, panels, y, &E.base);
 }

@@ -1,10 +1,10 @@
 /*
 ** gemm.c -- matrix products in the canonical order.
 ** In:  a Gemm (shapes, strides, dtype) and three addresses; y shares no memory with a or b. Perhaps
-**      panels of b, packed before, and a tail that is shown every tile when it is done, or says
+**      panels of b, packed before, and an epilogue that is shown every tile when it is done, or says
 **      by a list what tiles do with their sums before they store them.
 ** Out: y, the same bits for any instruction set, number of threads, strides, batching.
-** Fails only when scratch memory runs out, before anything is written, or when the tail does. The
+** Fails only when scratch memory runs out, before anything is written, or when the epilogue does. The
 ** caller has entered the floating-point environment of kernels (ty_fp_enter), here as for every
 ** kernel.
 **
@@ -21,7 +21,7 @@
 ** Four ways through, by shape:
 **   column  N = 1: dot products of rows of a with b; sums of columns when a lies that way
 **   stream  few rows: b is read once, in the order in which it lies, rows or columns
-**   near    windows over an image, read where they lie or from a copy without gaps (gemm_place.c)
+**   direct  windows over an image, read where they lie or from a copy without gaps (gemm_im2col.c)
 **   tiles   the rest: a register tile of up to ROWS x 2 vectors runs over one block of k; around
 **           it loops over tiles that reuse panels of b in L1 and blocks of a in L2. Behind the last
 **           block floats become what a list makes of them, f16 or bf16 too, in the registers
@@ -34,35 +34,35 @@
 #include "device/cpu/gemm.h"
 
 enum {
-  SHORT_K = 64,   /* a block of k up to this long is worth less than going along the rows of y */
-  MC = 240,       /* rows of a block of a: MC * KC elements sit in L2 */
-  DOT_ROWS = 4,   /* rows that a column product does together */
-  TURN_ROWS = 16, /* the same when a is column-major: a cache line of each column */
-  TAIL_BYTES = 256 << 10, /* of the product that a tail is shown at a time, about */
-  SMALL = 4096,           /* elements of a, b and y up to which a product is not planned */
-  STREAM_SHORT = 1 << 17, /* elements of b up to which a stream is not */
-  DEEP = 8,               /* blocks of k from which threads may share a product by them */
-  DEEP_BYTES = 1 << 20,   /* of sums of blocks at a time */
-  PANEL_ROWS = 128,       /* rows up to which packing b is a noticeable share of the work */
-  PACK_BYTES = 32 << 20,  /* most bytes of b packed at a time */
-  B_DIRECT = 256 << 10,   /* bytes of b up to which a row-major b is read where it lies */
-  B_NEAR = 512 << 10,     /* the same ... */
-  B_ROWS = 12,            /* for so few tiles below each other */
-  A_DIRECT = 256 << 10,   /* bytes of a up to which it is read where it lies */
-  TASK_MICROSECONDS = 20, /* work below this is not worth waking a thread for */
-  TILES_EACH = 4,         /* tiles a thread, to even out the load */
+  SHORT_K = 64, /* a block of k up to this long is worth less than going along the rows of y */
+  MC = 240,     /* rows of a block of a: MC * KC elements sit in L2 */
+  DOT_ROWS = 4, /* rows that a column product does together */
+  TRANSPOSE_ROWS = 16,        /* the same when a is column-major: a cache line of each column */
+  EPILOGUE_BYTES = 256 << 10, /* of the product that an epilogue is shown at a time, about */
+  SMALL = 4096,               /* elements of a, b and y up to which a product is not planned */
+  STREAM_SHORT = 1 << 17,     /* elements of b up to which a stream is not */
+  DEEP = 8,                   /* blocks of k from which threads may share a product by them */
+  DEEP_BYTES = 1 << 20,       /* of sums of blocks at a time */
+  PANEL_ROWS = 128,           /* rows up to which packing b is a noticeable share of the work */
+  PACK_BYTES = 32 << 20,      /* most bytes of b packed at a time */
+  B_DIRECT = 256 << 10,       /* bytes of b up to which a row-major b is read where it lies */
+  B_DIRECT_FEW = 512 << 10,   /* the same ... */
+  B_FEW = 12,                 /* for so few tiles below each other */
+  A_DIRECT = 256 << 10,       /* bytes of a up to which it is read where it lies */
+  TASK_MICROSECONDS = 20,     /* work below this is not worth waking a thread for */
+  TILES_EACH = 4,             /* tiles a thread, to even out the load */
 };
 
 /* ---- What is to be done, and how ------------------------------------------------------------ */
 
-typedef enum { COLUMN, STREAM, NEAR, TILES } Way;
+typedef enum { COLUMN, STREAM, DIRECT, TILES } Way;
 
 typedef struct Item { /* one product of the batch */
   const char *a, *b;
   char *y;
   i64 row;          /* its first row, counted through the batch */
-  i64 k0;           /* where its places begin along k */
-  const char *laid; /* near: it is laid out already; or NULL */
+  i64 k0;           /* im2col: where it begins along k */
+  const char *laid; /* direct: it is laid out already; or NULL */
 } Item;
 
 typedef struct Portion {
@@ -71,28 +71,28 @@ typedef struct Portion {
   const Kern *kern;
   PackFn *pack;
   Way way;
-  i64 es, cs, ys;          /* bytes of an element stored, computed, of y */
-  bool apack, bpack;       /* packed, for tiles and column; a and b then lie in the compute type */
-  i64 apitch;              /* between rows of a packed from its places; 0: it has none */
-  bool side;               /* column: a lies column by column */
-  bool now;                /* b is packed a panel at a time, where it is used */
-  bool keeps;              /* and that by the first tile down the rows, as it reads them */
-  bool narrow;             /* y needs a conversion */
-  bool late;               /* the tail is shown whole items, not tiles */
-  const GemmTail *tail;    /* is shown what is done */
-  GemmList list;           /* or it is applied in registers, and there is none */
-  _Atomic bool *failed;    /* the tail has */
-  i64 nr;                  /* columns of a panel of b: two vectors */
-  i64 mc, nc;              /* rows and columns of a unit of work (column: rows of a unit) */
-  i64 jc;                  /* columns for which b is packed at a time */
-  i64 j0, jn;              /* those columns */
-  i64 units;               /* of work, for these columns */
-  i64 group;               /* column: rows done together */
-  i64 depth;               /* column: levels of the tree of blocks */
-  Near near;               /* near: units, and what they read */
-  i64 asize, bsize, ysize; /* bytes of scratch: a block, packed b, sums of a narrow y */
-  i64 psize, tsize;        /* and a panel of b, a tile that y cannot hold */
-  i64 fsize;               /* and a Finder, where an operand lies at places */
+  i64 es, cs, ys;    /* bytes of an element stored, computed, of y */
+  bool apack, bpack; /* packed, for tiles and column; a and b then lie in the compute type */
+  i64 apitch;        /* between rows of a packed by im2col; 0: it is not */
+  bool side;         /* column: a lies column by column */
+  bool now;          /* b is packed a panel at a time, where it is used */
+  bool keeps;        /* and that by the first tile down the rows, as it reads them */
+  bool narrow;       /* y needs a conversion */
+  bool late;         /* the epilogue is shown whole items, not tiles */
+  const GemmEpilogue *epilogue; /* is shown what is done */
+  GemmList list;                /* or it is applied in registers, and there is none */
+  _Atomic bool *failed;         /* the epilogue has */
+  i64 nr;                       /* columns of a panel of b: two vectors */
+  i64 mc, nc;                   /* rows and columns of a unit of work (column: rows of a unit) */
+  i64 jc;                       /* columns for which b is packed at a time */
+  i64 j0, jn;                   /* those columns */
+  i64 units;                    /* of work, for these columns */
+  i64 group;                    /* column: rows done together */
+  i64 depth;                    /* column: levels of the tree of blocks */
+  Direct direct;                /* direct: units, and what they read */
+  i64 asize, bsize, ysize;      /* bytes of scratch: a block, packed b, sums of a narrow y */
+  i64 psize, tsize;             /* and a panel of b, a tile that y cannot hold */
+  i64 fsize;                    /* and a Finder, for an im2col operand */
   const char *bpacked;
   Slot *slot;
   int nslots;
@@ -102,15 +102,15 @@ static i64 round_up(i64 n, i64 to) { return (n + to - 1) / to * to; }
 static i64 ceil_div(i64 n, i64 by) { return (n + by - 1) / by; }
 
 static bool is_stream(const Gemm *d, bool narrow, i64 nr) {
-  return d->m <= STREAM_ROWS && !narrow && !d->ap && !d->bp &&
-         (d->bcs == 1 || (d->brs == 1 && ty_gemm_kern(d->dtype)->turned)) && d->n >= nr;
+  return d->m <= STREAM_ROWS && !narrow && !d->a_im2col && !d->b_im2col &&
+         (d->bcs == 1 || (d->brs == 1 && ty_gemm_kern(d->dtype)->transposed)) && d->n >= nr;
 }
 
 /* A row-major b that is read from where it lies too slowly: so large that its panels, rows far
 ** apart, leave caches between the tiles below each other. */
-static bool is_far(const Gemm *d, i64 rows, i64 bytes) {
+static bool outgrows_caches(const Gemm *d, i64 rows, i64 bytes) {
   const i64 b = d->k * d->n * bytes;
-  return d->m >= rows - 1 && b > (d->m > B_ROWS * rows ? B_DIRECT : B_NEAR);
+  return d->m >= rows - 1 && b > (d->m > B_FEW * rows ? B_DIRECT : B_DIRECT_FEW);
 }
 
 /* Chooses the way, what is packed, and the cut for `threads` threads. `panels`: b's are there. */
@@ -126,16 +126,16 @@ static void job_plan(Portion *J, int threads, bool panels) {
   J->jc = d->n;
   J->apitch = J->asize = J->bsize = J->ysize = J->psize = J->tsize = 0;
   J->now = J->keeps = false;
-  J->fsize = d->ap || d->bp ? round_up(sizeof(Finder), 64) : 0;
-  const bool aside = J->tail && J->tail->aside;
+  J->fsize = d->a_im2col || d->b_im2col ? round_up(sizeof(Finder), 64) : 0;
+  const bool aside = J->epilogue && J->epilogue->aside;
   if (d->n == 1) {
     J->way = COLUMN;
     J->side = !J->narrow && d->ars == 1 && d->m > 1 && d->acs != 1 && d->k > 1;
-    J->apack = J->narrow || d->ap || (!J->side && d->acs != 1 && d->k > 1);
-    J->bpack = J->narrow || d->bp || (d->brs != 1 && d->k > 1);
+    J->apack = J->narrow || d->a_im2col || (!J->side && d->acs != 1 && d->k > 1);
+    J->bpack = J->narrow || d->b_im2col || (d->brs != 1 && d->k > 1);
     J->depth = 0; /* bits of the count of blocks: sums of blocks wait on a binary counter */
     for (i64 n = ceil_div(d->k, BLOCK); n; n /= 2) J->depth++;
-    J->group = J->apack && d->ars == 1 ? TURN_ROWS : DOT_ROWS;
+    J->group = J->apack && d->ars == 1 ? TRANSPOSE_ROWS : DOT_ROWS;
     if (J->apack) J->asize = J->group * (TY_MIN(d->k, BLOCK) * J->cs + 64);
     if (J->side) J->group = SIDE_BYTES / J->cs;
     J->asize += J->side ? (J->depth + 1) * (256 / J->cs) * SIDE_BYTES : J->group * J->depth * 256;
@@ -153,20 +153,20 @@ static void job_plan(Portion *J, int threads, bool panels) {
     J->tsize = aside ? round_up(d->m * J->nc * J->es, 64) : 0;
     return;
   }
-  if (d->bp && ty_gemm_near_plan(d, threads, &J->near)) {
-    J->way = NEAR;
+  if (d->b_im2col && ty_gemm_direct_plan(d, threads, &J->direct)) {
+    J->way = DIRECT;
     J->apack = J->bpack = false;
-    J->nc = TY_MIN(J->near.chunk, J->near.steps) * J->near.line;
-    J->units = ty_gemm_near_units(&J->near);
-    J->psize = J->near.items * J->near.bytes;
+    J->nc = TY_MIN(J->direct.chunk, J->direct.steps) * J->direct.line;
+    J->units = ty_gemm_direct_units(&J->direct);
+    J->psize = J->direct.items * J->direct.bytes;
     J->tsize = aside ? round_up(d->m * J->nc * J->es, 64) : 0;
     return;
   }
   J->way = TILES;
   const i64 rows = J->kern->rows, kc = TY_MIN(d->k, KC);
-  J->bpack = J->narrow || d->bp || d->bcs != 1 || is_far(d, rows, J->cs);
+  J->bpack = J->narrow || d->b_im2col || d->bcs != 1 || outgrows_caches(d, rows, J->cs);
   J->apack = J->narrow || (d->n > 4 * J->nr && d->m * d->k * J->cs > A_DIRECT);
-  if (d->ap) J->apack = false, J->apitch = kc + 64 / J->cs; /* as in columns */
+  if (d->a_im2col) J->apack = false, J->apitch = kc + 64 / J->cs; /* as in columns */
   J->mc = round_up(ceil_div(d->m, ceil_div(d->m, MC * 4 / J->cs)), rows);
   const i64 mt = ceil_div(d->m, J->mc);
   /* Threads are given blocks of rows first; columns are cut only as far as that does not do. */
@@ -174,7 +174,8 @@ static void job_plan(Portion *J, int threads, bool panels) {
   nt = TY_MAX(1, TY_MIN(nt, d->n / (4 * J->nr)));
   J->nc = round_up(ceil_div(d->n, nt), J->nr);
   if (J->narrow || aside) J->nc = TY_MIN(J->nc, 512); /* its sums are kept in scratch */
-  J->keeps = J->bpack && !J->narrow && !d->bp && d->bcs == 1 && J->kern->lists && d->m >= rows - 1;
+  J->keeps =
+      J->bpack && !J->narrow && !d->b_im2col && d->bcs == 1 && J->kern->lists && d->m >= rows - 1;
   J->now = J->bpack && (mt == 1 || J->keeps) && !panels;
   J->bpack |= panels;
   if (J->now) J->psize = kc * J->nr * J->cs;
@@ -200,7 +201,7 @@ static Finder *finder(const Portion *J, char *scratch) {
 
 /* A tile of the item at hand is done. */
 static void done(const Portion *J, void *y, i64 stride, i64 i, i64 rows, i64 j, i64 cols) {
-  if (!J->tail->tile(J->tail, y, stride, J->item.row + i, rows, j, cols))
+  if (!J->epilogue->tile(J->epilogue, y, stride, J->item.row + i, rows, j, cols))
     atomic_store_explicit(J->failed, true, memory_order_relaxed);
 }
 
@@ -210,9 +211,9 @@ static void done(const Portion *J, void *y, i64 stride, i64 i, i64 rows, i64 j, 
 static void pack_panel(const Portion *J, char *to, i64 k0, i64 j, Finder *F) {
   const Gemm *d = &J->d;
   const i64 kc = TY_MIN(KC, d->k - k0), w = TY_MIN(J->nr, J->jn - j);
-  if (d->bp)
-    ty_gemm_place(d->dtype, to, J->nr, J->item.b, d->bp, J->item.k0 + k0, kc, J->j0 + j, w, J->nr,
-                  &F->b, F);
+  if (d->b_im2col)
+    ty_gemm_im2col(d->dtype, to, J->nr, J->item.b, d->b_im2col, J->item.k0 + k0, kc, J->j0 + j, w,
+                   J->nr, &F->b, F);
   else
     J->pack(to, J->nr, J->item.b + (k0 * d->brs + (J->j0 + j) * d->bcs) * J->es, d->brs, d->bcs, kc,
             w, J->nr);
@@ -222,7 +223,7 @@ static void pack_panel(const Portion *J, char *to, i64 k0, i64 j, Finder *F) {
 ** rows. */
 static void pack_b(const Portion *J, i64 begin, i64 end, char *scratch) {
   const i64 panels = ceil_div(J->jn, J->nr), wide = panels * J->nr;
-  Finder *F = J->d.bp ? finder(J, scratch) : NULL;
+  Finder *F = J->d.b_im2col ? finder(J, scratch) : NULL;
   if (F) F->b.ni = 0;
   for (i64 u = begin; u < end; u++) {
     const i64 k0 = u / panels * KC, j = u % panels * J->nr, kc = TY_MIN(KC, J->d.k - k0);
@@ -342,16 +343,16 @@ static void ahead_of(const Portion *J, Ahead *A, i64 k0, i64 j, i64 j1) {
 static void tile(const Portion *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch) {
   const Gemm *d = &J->d;
   const i64 m = i1 - i0, cs = J->cs, rows = J->kern->rows, wide = round_up(J->jn, J->nr);
-  const bool tail = J->tail && !J->late, aside = tail && J->tail->aside;
+  const bool epilogue = J->epilogue && !J->late, aside = epilogue && J->epilogue->aside;
   char *sums = scratch + round_up(J->asize, 64);
   char *side = sums + round_up(J->ysize, 64), *packed = side + J->tsize;
   char *out = aside ? (J->narrow ? side : sums) : J->item.y + (i0 * d->n + J->j0 + j0) * J->ys;
   const int store = J->list.store;
   char *y = J->narrow || store ? sums : out;
   const i64 yrs = J->ysize ? J->nc : d->n, ors = aside ? J->nc : d->n;
-  /* Columns that a tail is shown together. */
-  const bool whole = J->narrow || m * (j1 - j0) * cs <= 2 * TAIL_BYTES;
-  const i64 show = whole ? j1 - j0 : round_up(TAIL_BYTES / (m * cs) + 1, J->nr);
+  /* Columns that an epilogue is shown together. */
+  const bool whole = J->narrow || m * (j1 - j0) * cs <= 2 * EPILOGUE_BYTES;
+  const i64 show = whole ? j1 - j0 : round_up(EPILOGUE_BYTES / (m * cs) + 1, J->nr);
   const i64 ars = J->apitch ? J->apitch : d->ars;
   GemmTile t = {.ars = J->apack ? 1 : ars,
                 .acs = J->apack    ? rows
@@ -363,7 +364,7 @@ static void tile(const Portion *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch
   Finder *F = finder(J, scratch);
   if (F) F->a.ni = F->b.ni = 0;
   Ahead next;
-  const bool calls = J->bpack && !d->bp;
+  const bool calls = J->bpack && !d->b_im2col;
   for (i64 k0 = 0; k0 < d->k; k0 += KC) {
     const i64 kc = TY_MIN(KC, d->k - k0);
     t.k = kc;
@@ -379,13 +380,13 @@ static void tile(const Portion *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch
                 TY_MIN(rows, m - i), rows);
       a = scratch;
     } else if (J->apitch) {
-      ty_gemm_place(d->dtype, scratch, ars, J->item.a, d->ap, i0, m, J->item.k0 + k0, kc, kc, &F->a,
-                    F);
+      ty_gemm_im2col(d->dtype, scratch, ars, J->item.a, d->a_im2col, i0, m, J->item.k0 + k0, kc, kc,
+                     &F->a, F);
       a = scratch;
     }
     /* Down a panel of b while it sits in L1. When k is short, y is what costs: along its rows. */
     const i64 step = kc <= SHORT_K && j1 - j0 > J->nr && !J->now ? 2 * rows : m;
-    const bool last = tail && !J->narrow && k0 + kc == d->k;
+    const bool last = epilogue && !J->narrow && k0 + kc == d->k;
     for (i64 i = 0; i < m; i += step)
       for (i64 j = j0, shown = j0; j < j1; j += J->nr) {
         const i64 h = TY_MIN(step, m - i), w = TY_MIN(J->nr, j1 - j);
@@ -416,7 +417,7 @@ static void tile(const Portion *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch
   }
   if (!J->narrow) return;
   if (!store) ty_gemm_narrow(d->dtype, out, ors, sums, yrs, m, j1 - j0);
-  if (tail) done(J, out, ors, i0, m, J->j0 + j0, j1 - j0);
+  if (epilogue) done(J, out, ors, i0, m, J->j0 + j0, j1 - j0);
 }
 
 /* ---- Columns -------------------------------------------------------------------------------- */
@@ -434,13 +435,13 @@ static void column(const Portion *J, i64 i0, i64 i1, const char *b, char *out, c
     i64 top = 0, block = 0;
     for (i64 k0 = 0; k0 < d->k; k0 += BLOCK, block++) {
       const i64 n = TY_MIN(BLOCK, d->k - k0);
-      const char *a = J->item.a + (i * d->ars + k0 * d->acs) * J->es; /* 0 at places */
+      const char *a = J->item.a + (i * d->ars + k0 * d->acs) * J->es; /* 0 by im2col */
       i64 ars = d->ars;
       if (J->apack) {
-        /* Packed as the transpose, so that a column-major a is turned in squares. */
+        /* Packed as the transpose, so that a column-major a is transposed in squares. */
         ars = n + 64 / cs; /* a line more, or rows a power of two apart share a set of L1 */
-        if (d->ap)
-          ty_gemm_place(d->dtype, packed, ars, J->item.a, d->ap, i, nr, k0, n, n, &F->a, F);
+        if (d->a_im2col)
+          ty_gemm_im2col(d->dtype, packed, ars, J->item.a, d->a_im2col, i, nr, k0, n, n, &F->a, F);
         else J->pack(packed, ars, a, d->ars, d->acs, nr, n, n);
         a = packed;
       }
@@ -468,7 +469,7 @@ static void column(const Portion *J, i64 i0, i64 i1, const char *b, char *out, c
 }
 
 /* The same where a lies column by column: lanes are as many elements as rows are done together, and
-** nothing is turned. */
+** nothing is transposed. */
 static void column_side(const Portion *J, i64 i0, i64 i1, const char *b, char *out, char *scratch) {
   const Gemm *d = &J->d;
   const Kern *K = J->kern;
@@ -493,27 +494,27 @@ static void column_side(const Portion *J, i64 i0, i64 i1, const char *b, char *o
 static void run_units(Portion *J, i64 begin, i64 end, char *scratch) {
   const Gemm *d = &J->d;
   const i64 across = J->way == TILES ? ceil_div(J->jn, J->nc) : 1;
-  const bool tail = J->tail && !J->late;
+  const bool epilogue = J->epilogue && !J->late;
   for (i64 u = begin; u < end; u++) {
     if (J->way == COLUMN) {
       const i64 i = u * J->mc, m = TY_MIN(J->mc, d->m - i);
       char *y = J->tsize ? scratch + round_up(J->asize, 64) : J->item.y + i * J->es;
       (J->side ? column_side : column)(J, i, i + m, J->bpack ? J->bpacked : J->item.b, y, scratch);
-      if (tail) done(J, y, 1, i, m, 0, 1);
+      if (epilogue) done(J, y, 1, i, m, 0, 1);
     } else if (J->way == STREAM) {
       const i64 j = u * J->nc, n = TY_MIN(J->nc, d->n - j), yrs = J->tsize ? J->nc : d->n;
       char *y = J->tsize ? scratch : J->item.y + j * J->es;
-      const bool turned = d->bcs != 1;
-      (turned ? J->kern->turned : J->kern->stream)(d->m, n, d->k, J->item.a, d->ars, d->acs,
-                                                   J->item.b + j * d->bcs * J->es,
-                                                   turned ? d->bcs : d->brs, y, yrs);
-      if (tail) done(J, y, yrs, 0, d->m, j, n);
-    } else if (J->way == NEAR) {
-      i64 n, j = ty_gemm_near_columns(&J->near, u, &n), yrs = J->tsize ? J->nc : d->n;
+      const bool transposed = d->bcs != 1;
+      (transposed ? J->kern->transposed : J->kern->stream)(d->m, n, d->k, J->item.a, d->ars, d->acs,
+                                                           J->item.b + j * d->bcs * J->es,
+                                                           transposed ? d->bcs : d->brs, y, yrs);
+      if (epilogue) done(J, y, yrs, 0, d->m, j, n);
+    } else if (J->way == DIRECT) {
+      i64 n, j = ty_gemm_direct_columns(&J->direct, u, &n), yrs = J->tsize ? J->nc : d->n;
       char *y = J->tsize ? scratch : J->item.y + j * J->es;
-      ty_gemm_near(d, &J->near, J->item.a, J->item.b, J->item.laid, u, y, yrs, scratch + J->tsize,
-                   finder(J, scratch));
-      if (tail) done(J, y, yrs, 0, d->m, j, n);
+      ty_gemm_direct(d, &J->direct, J->item.a, J->item.b, J->item.laid, u, y, yrs,
+                     scratch + J->tsize, finder(J, scratch));
+      if (epilogue) done(J, y, yrs, 0, d->m, j, n);
     } else {
       const i64 i = u / across * J->mc, j = u % across * J->nc;
       tile(J, i, TY_MIN(d->m, i + J->mc), j, TY_MIN(J->jn, j + J->nc), scratch);
@@ -528,15 +529,15 @@ static void pool_units(void *arg, i64 begin, i64 end) {
   ty_slot_leave(s);
 }
 
-/* A column at places: as a row. */
+/* A column of im2col: as a row. */
 static void pack_column(const Portion *J, char *scratch) {
   const Gemm *d = &J->d;
   Finder *F = finder(J, scratch);
-  Places turned = *d->bp;
-  turned.row = d->bp->col, turned.col = d->bp->row;
+  Im2col transposed = *d->b_im2col;
+  transposed.row = d->b_im2col->col, transposed.col = d->b_im2col->row;
   F->b.ni = 0;
-  ty_gemm_place(d->dtype, (char *)(uintptr_t)J->bpacked, d->k, J->item.b, &turned, 0, 1, 0, d->k,
-                d->k, &F->b, F);
+  ty_gemm_im2col(d->dtype, (char *)(uintptr_t)J->bpacked, d->k, J->item.b, &transposed, 0, 1, 0,
+                 d->k, d->k, &F->b, F);
 }
 
 /* One item; over the pool, or on this thread with the scratch of `alone`. */
@@ -545,7 +546,7 @@ static void run_item(Portion *J, Slot *alone) {
   for (J->j0 = 0; J->j0 < d->n; J->j0 += J->jc) {
     J->jn = TY_MIN(J->jc, d->n - J->j0);
     if (J->way == TILES) J->units = ceil_div(d->m, J->mc) * ceil_div(J->jn, J->nc);
-    if (J->bsize && J->way == COLUMN && d->bp) {
+    if (J->bsize && J->way == COLUMN && d->b_im2col) {
       Slot *own = alone ? alone : ty_slot_take(J->slot, J->nslots);
       pack_column(J, own->mem);
       if (!alone) ty_slot_leave(own);
@@ -583,7 +584,7 @@ static Item item_at(const Portion *J, const Item *base, i64 i) {
 static bool reads_bare(const Portion *J) {
   if (J->list.store && J->d.k > KC) return false; /* y cannot hold sums */
   return J->way == TILES && !J->apack && !J->apitch && !J->bpack && !J->narrow &&
-         (!J->tail || J->late) && J->mc >= J->d.m && J->nc >= J->d.n;
+         (!J->epilogue || J->late) && J->mc >= J->d.m && J->nc >= J->d.n;
 }
 
 /* Items [begin, end) of the batch, each on this thread alone. A slot's scratch then holds the
@@ -592,7 +593,7 @@ static void run_items(Portion *shared, i64 begin, i64 end, Slot *s) {
   Portion J = *shared;
   const i64 rows = J.d.m, bytes = rows * J.d.n * J.es;
   const bool is_bare = reads_bare(&J);
-  const i64 together = J.way == NEAR ? J.near.items : 1;
+  const i64 together = J.way == DIRECT ? J.direct.items : 1;
   if (J.bsize) J.bpacked = s->mem + front(&J);
   for (i64 i = begin, shown = begin; i < end; i++) {
     J.item = item_at(&J, &shared->item, i);
@@ -600,12 +601,13 @@ static void run_items(Portion *shared, i64 begin, i64 end, Slot *s) {
       char *laid = s->mem + J.tsize;
       const i64 at = (i - begin) % together;
       if (!at)
-        ty_gemm_lay(&J.d, &J.near, J.item.b, TY_MIN(together, end - i), laid, finder(&J, s->mem));
-      J.item.laid = laid + at * J.near.bytes;
+        ty_gemm_direct_lay(&J.d, &J.direct, J.item.b, TY_MIN(together, end - i), laid,
+                           finder(&J, s->mem));
+      J.item.laid = laid + at * J.direct.bytes;
     }
     if (is_bare) bare(J.kern, &J.d, J.item.a, J.item.b, J.item.y, J.item.row, &J.list);
     else run_item(&J, s);
-    if (!J.late || (i + 1 < end && (i + 2 - shown) * bytes <= TAIL_BYTES)) continue;
+    if (!J.late || (i + 1 < end && (i + 2 - shown) * bytes <= EPILOGUE_BYTES)) continue;
     J.item.row = shown * rows;
     done(&J, shared->item.y + shown * bytes, J.d.n, 0, (i + 1 - shown) * rows, 0, J.d.n);
     shown = i + 1;
@@ -673,23 +675,24 @@ static int worth_threads(const Gemm *d, double *item) {
 /* Products so small that planning them would show: on the caller, a and b read as they lie. False:
 ** not one of them. *ok: whether it went well. */
 static inline __attribute__((always_inline)) bool
-run_small(const Gemm *d, const void *a, const void *b, void *y, const GemmTail *tail, bool *ok) {
+run_small(const Gemm *d, const void *a, const void *b, void *y, const GemmEpilogue *e, bool *ok) {
   const Kern *K = ty_gemm_kern(d->dtype);
   if (d->batch != 1 || d->n <= 1 || K->size != ty_dtypes[d->dtype].bytes) return false;
   static const GemmList nothing;
-  const GemmList *list = tail && K->lists ? tail->list : NULL;
-  if (tail && tail->aside && (!list || d->m <= STREAM_ROWS || d->k > KC)) return false;
+  const GemmList *list = e && K->lists ? e->list : NULL;
+  if (e && e->aside && (!list || d->m <= STREAM_ROWS || d->k > KC)) return false;
   if (d->m <= STREAM_ROWS) { /* a stream of all columns */
-    if (d->k * d->n > STREAM_SHORT || (d->bcs != 1 && (d->brs != 1 || !K->turned))) return false;
+    if (d->k * d->n > STREAM_SHORT || (d->bcs != 1 && (d->brs != 1 || !K->transposed)))
+      return false;
     if (d->bcs == 1) K->stream(d->m, d->n, d->k, a, d->ars, d->acs, b, d->brs, y, d->n);
-    else K->turned(d->m, d->n, d->k, a, d->ars, d->acs, b, d->bcs, y, d->n);
+    else K->transposed(d->m, d->n, d->k, a, d->ars, d->acs, b, d->bcs, y, d->n);
     list = NULL;
   } else {
     if (d->bcs != 1 || d->m * d->n > SMALL || d->k * d->n > SMALL || d->m * d->k > SMALL)
       return false;
     bare(K, d, a, b, y, 0, list ? list : &nothing);
   }
-  *ok = list || !tail || tail->tile(tail, y, d->n, 0, d->m, 0, d->n);
+  *ok = list || !e || e->tile(e, y, d->n, 0, d->m, 0, d->n);
   return true;
 }
 
@@ -716,7 +719,7 @@ static void add_blocks(void *arg, i64 begin, i64 end) {
 
 static bool is_deep(const Portion *J) {
   return J->way == TILES && J->d.batch == 1 && !J->narrow && J->d.k >= DEEP * KC &&
-         J->mc >= J->d.m && J->nc >= J->d.n && !(J->tail && J->tail->aside);
+         J->mc >= J->d.m && J->nc >= J->d.n && !(J->epilogue && J->epilogue->aside);
 }
 
 /* Blocks of k are the items of a batch, a chunk of them at a time. */
@@ -736,7 +739,7 @@ static bool run_deep(Portion *J) {
     part.kstep = KC;
     part.nlead = 1;
     part.batch = part.lead[0] = D.blocks;
-    part.abs[0] = KC * d->acs; /* 0 at places */
+    part.abs[0] = KC * d->acs; /* 0 by im2col */
     part.bbs[0] = KC * d->brs;
     ok = ty_gemm(&part, J->item.a + u * KC * d->acs * J->es, J->item.b + u * KC * d->brs * J->es,
                  NULL, sums, NULL);
@@ -744,13 +747,13 @@ static bool run_deep(Portion *J) {
     D.first = false;
   }
   if (sums) ty_buf_free(sums, chunk * bytes);
-  return ok && (!J->tail || J->tail->tile(J->tail, J->item.y, d->n, 0, d->m, 0, d->n));
+  return ok && (!J->epilogue || J->epilogue->tile(J->epilogue, J->item.y, d->n, 0, d->m, 0, d->n));
 }
 
 /* What is worth a plan. Apart from ty_gemm, whose small products pay for no more than they use. */
 static __attribute__((noinline)) bool run_planned(const Gemm *d, const void *a, const void *b,
                                                   const void *panels, void *y,
-                                                  const GemmTail *tail) {
+                                                  const GemmEpilogue *epilogue) {
   Portion J;
   double item;
   bool ok;
@@ -758,12 +761,12 @@ static __attribute__((noinline)) bool run_planned(const Gemm *d, const void *a, 
   atomic_init(&failed, false);
   J.d = *d;
   J.item = (Item){a, b, y, 0, 0, NULL};
-  J.tail = tail;
+  J.epilogue = epilogue;
   J.list = (GemmList){0};
   J.failed = &failed;
   J.bpacked = panels;
   ty_gemm_merge(&J.d);
-  if (J.d.m != d->m && !d->bp && run_small(&J.d, a, b, y, tail, &ok)) return ok;
+  if (J.d.m != d->m && !d->b_im2col && run_small(&J.d, a, b, y, epilogue, &ok)) return ok;
   const int threads = worth_threads(&J.d, &item);
   const bool alone = threads <= 1;
   const bool by_items = alone || J.d.batch >= TILES_EACH * threads || item < 2 * TASK_MICROSECONDS;
@@ -772,19 +775,19 @@ static __attribute__((noinline)) bool run_planned(const Gemm *d, const void *a, 
   if (!by_items && is_deep(&J)) return run_deep(&J);
   if (J.way == TILES && J.kern->lists) {
     if (d->dtype == T_F16 || d->dtype == T_BF16) J.list.store = d->dtype;
-    if (tail && tail->list && !J.narrow) {
-      J.list = *tail->list;
+    if (epilogue && epilogue->list && !J.narrow) {
+      J.list = *epilogue->list;
       J.ys = J.list.store ? 2 : J.es;
-      J.tail = NULL;
+      J.epilogue = NULL;
     }
   }
-  J.late = J.tail && !tail->aside && by_items && J.d.m * J.d.n * J.es <= TAIL_BYTES;
+  J.late = J.epilogue && !epilogue->aside && by_items && J.d.m * J.d.n * J.es <= EPILOGUE_BYTES;
   if (!(alone ? run_alone(&J) : run_pool(&J, threads, by_items, grain))) return false;
-  return !tail || !atomic_load(&failed);
+  return !epilogue || !atomic_load(&failed);
 }
 
 bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, void *y,
-             const GemmTail *tail) {
+             const GemmEpilogue *epilogue) {
   const i64 elems = d->batch * d->m * d->n;
   bool ok;
   if (!elems) return true;
@@ -792,9 +795,9 @@ bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, vo
     memset(y, 0, (size_t)(elems * ty_dtypes[d->dtype].bytes));
     return true;
   }
-  if (d->amx) return ty_amx_gemm(d, a, b, panels, y, tail);
-  if (!d->ap && !d->bp && run_small(d, a, b, y, tail, &ok)) return ok;
-  return run_planned(d, a, b, panels, y, tail);
+  if (d->amx) return ty_amx_gemm(d, a, b, panels, y, epilogue);
+  if (!d->a_im2col && !d->b_im2col && run_small(d, a, b, y, epilogue, &ok)) return ok;
+  return run_planned(d, a, b, panels, y, epilogue);
 }
 
 /* ---- Panels made ahead ----------------------------------------------------------------------- */
@@ -802,7 +805,7 @@ bool ty_gemm(const Gemm *d, const void *a, const void *b, const void *panels, vo
 /* As job_plan lays them out when b is packed whole. */
 static void panels_plan(Portion *J, const Gemm *d) {
   J->d = *d;
-  J->tail = NULL;
+  J->epilogue = NULL;
   ty_gemm_merge(&J->d);
   job_plan(J, 1, false);
   J->j0 = 0;
@@ -812,11 +815,12 @@ static void panels_plan(Portion *J, const Gemm *d) {
 i64 ty_gemm_panels(const Gemm *d) {
   if (d->amx) return ty_amx_panels(d);
   Portion J;
-  if (!d->batch || !d->m || !d->n || !d->k || d->bp) return 0;
+  if (!d->batch || !d->m || !d->n || !d->k || d->b_im2col) return 0;
   for (int l = 0; l < d->nlead; l++)
     if (d->lead[l] != 1 && d->bbs[l]) return 0; /* not one b */
   panels_plan(&J, d);
-  if (J.way != TILES || (!J.bpack && d->k * d->n * J.cs <= B_NEAR) || J.d.m > PANEL_ROWS) return 0;
+  if (J.way != TILES || (!J.bpack && d->k * d->n * J.cs <= B_DIRECT_FEW) || J.d.m > PANEL_ROWS)
+    return 0;
   return J.d.k * round_up(J.d.n, J.nr) * J.cs;
 }
 
@@ -829,5 +833,5 @@ void ty_gemm_pack(const Gemm *d, const void *b, void *panels) {
   panels_plan(&J, d);
   J.item.b = b;
   J.bpacked = panels;
-  pack_b(&J, 0, ceil_div(J.d.n, J.nr) * ceil_div(J.d.k, KC), NULL); /* b lies at no places */
+  pack_b(&J, 0, ceil_div(J.d.n, J.nr) * ceil_div(J.d.k, KC), NULL); /* b is not im2col */
 }

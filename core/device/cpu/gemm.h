@@ -29,7 +29,7 @@ static inline void ty_gemm_merge(Gemm *d) {
   while (d->nlead > 0) {
     const int i = d->nlead - 1;
     if (d->lead[i] != 1) {
-      if (d->ap) break;
+      if (d->a_im2col) break;
       if (d->bbs[i] != 0 || (d->m != 1 && d->abs[i] != d->m * d->ars)) break;
       if (d->m == 1) d->ars = d->abs[i];
       d->m *= d->lead[i];
@@ -72,13 +72,13 @@ typedef void GemmTileFn(const GemmTile *t);
 ** whole vectors of them, a row for each key. */
 typedef struct AttendKern {
   /* Maxima go up to those of the scores, or stay: before. from: the same, 0 for -inf. */
-  void (*rise)(i64 keys, i64 width, const void *scores, void *max, void *from, void *before);
+  void (*max)(i64 keys, i64 width, const void *scores, void *max, void *from, void *before);
   /* Scores become exp(score - from). sum: becomes sum * shrink + theirs; or NULL. */
-  void (*weigh)(i64 keys, i64 width, void *scores, const void *from, void *sum, const void *shrink);
-  void (*slope)(i64 keys, i64 width, void *dp, const void *p, const void *mean); /* p (dp - mean) */
+  void (*exp)(i64 keys, i64 width, void *scores, const void *from, void *sum, const void *shrink);
+  void (*grad)(i64 keys, i64 width, void *dp, const void *p, const void *mean); /* p (dp - mean) */
   /* Sums of products down n rows. */
-  void (*meet)(i64 n, i64 width, const void *a, const void *b, void *y);
-  void (*veil)(void *scores, const u32 *seen, i64 n); /* -inf where not seen; n: whole vectors */
+  void (*dot)(i64 n, i64 width, const void *a, const void *b, void *y);
+  void (*mask)(void *scores, const u32 *seen, i64 n); /* -inf where not seen; n: whole vectors */
   /* Rows of y are those of x times by[r * bs]. */
   void (*scale)(void *y, i64 yrs, const void *x, i64 xrs, i64 rows, i64 cols, const void *by,
                 i64 bs);
@@ -94,19 +94,19 @@ typedef struct Kern {
   GemmTileFn *tile[2][4];
   void (*stream)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, i64 brs,
                  void *y, i64 yrs);
-  void (*turned)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, i64 bcs,
-                 void *y, i64 yrs); /* the same for columns of b without gaps; of floats */
+  void (*transposed)(i64 m, i64 n, i64 k, const void *a, i64 ars, i64 acs, const void *b, i64 bcs,
+                     void *y, i64 yrs); /* the same for columns of b without gaps; of floats */
   void (*dot)(i64 nr, i64 n, const void *a, i64 ars, const void *b, void *lanes, i64 lrs);
   void (*side)(i64 nr, i64 n, const void *a, i64 acs, const void *b, void *lanes);
-  /* For operands at places, of floats; NULL: not for this type. Row to[i] of dst is put together from
+  /* For im2col operands, of floats; NULL: not for this type. Row to[i] of dst is put together from
   ** pieces at src[off[i]] whose elements are `step` apart, 1 or 2; zero between them and up to
   ** `pad`. scratch: LAY_BYTES, at a multiple of 64. */
   void (*lay)(void *dst, i64 ds, const i64 *to, const void *src, const i64 *off, i64 ni,
               const Piece *piece, i64 n, i64 step, i64 pad, void *scratch);
   /* n pieces, 1 or 2, of at most a vector, from each row of a product over one block of k, where row p
   ** of b lies at off[p]; of f32. */
-  void (*near)(i64 m, i64 k, const void *a, i64 ars, i64 acs, const void *b, const i64 *off,
-               const Piece *p, i64 n, i64 ahead, void *y, i64 yrs, bool first);
+  void (*direct)(i64 m, i64 k, const void *a, i64 ars, i64 acs, const void *b, const i64 *off,
+                 const Piece *p, i64 n, i64 ahead, void *y, i64 yrs, bool first);
   void (*add)(void *lanes, const void *right, i64 bytes);
   void (*join)(void *lanes, void *y);
   const AttendKern *attend; /* floats only */
@@ -122,8 +122,8 @@ PackFn *ty_gemm_packer(int dtype);
 /* Sums to a y whose elements are narrower, where kernels have not stored them so. */
 void ty_gemm_narrow(int dtype, void *y, i64 yrs, const void *sum, i64 srs, i64 m, i64 n);
 
-/* gemm_place.c: as PackFn, for rows [i0, i0 + ni) and columns [j0, j0 + nj) of an operand at places. The
-** places of the rows are left in `seen` for the next call; it begins with ni = 0. All that is looked up
+/* gemm_im2col.c: as PackFn, for rows [i0, i0 + ni) and columns [j0, j0 + nj) of an im2col operand. The
+** offsets of the rows are left in `seen` for the next call; it begins with ni = 0. All that is looked up
 ** lies in a Finder, which a thread has in its scratch: too large for small stacks. */
 typedef struct Index { /* a part of the index of each border */
   i64 at[BORDERS];
@@ -131,7 +131,7 @@ typedef struct Index { /* a part of the index of each border */
 typedef struct Seen {
   i64 i0, ni, n;       /* n kinds of rows, which meet the borders alike */
   i64 first[KC + 1];   /* of each kind, among ... */
-  i64 off[KC], to[KC]; /* the places, and the number of the row counted from i0 */
+  i64 off[KC], to[KC]; /* the offsets, and the number of the row counted from i0 */
   Index index[KC];     /* of each kind */
 } Seen;
 typedef struct Finder {
@@ -141,36 +141,37 @@ typedef struct Finder {
   Index index[KC], row[KC];
   i64 off[KC], kind[KC];
 } Finder;
-void ty_gemm_place(int dtype, void *dst, i64 ds, const void *src, const Places *p, i64 i0, i64 ni,
-                   i64 j0, i64 nj, i64 pad, Seen *seen, Finder *F);
+void ty_gemm_im2col(int dtype, void *dst, i64 ds, const void *src, const Im2col *p, i64 i0, i64 ni,
+                    i64 j0, i64 nj, i64 pad, Seen *seen, Finder *F);
 
-/* A product whose b is read at places, without panels. Columns are `runs` of `steps` of `line`
+/* A product with an im2col b that is read directly, without panels. Columns are `runs` of `steps` of `line`
 ** elements; a unit of work takes `chunk` of the steps. */
-typedef struct Near {
+typedef struct Direct {
   i64 runs, steps, line, chunk;
   bool laid;        /* what a unit reads is laid out first: */
-  Places p;         /* rows without dims that slide along the columns, which are longer */
+  Im2col p;         /* rows without dims that slide along the columns, which are longer */
   i64 longer, wide; /* by so many steps; elements of a step then */
   i64 group, inner; /* of so many rows of b come so many laid out */
   i64 depth, rows;  /* rows of b that are laid out together: all, or KC; as rows laid out */
   i64 items;        /* of a batch that are laid out together, each its own b */
   i64 pitch, bytes; /* between rows laid out; of an item's, all together */
   Path row, col;    /* where the product finds its rows, and a unit's columns, in them */
-} Near;
+} Direct;
 /* Whether that is the better way, for `threads` threads. */
-bool ty_gemm_near_plan(const Gemm *d, int threads, Near *y);
-i64 ty_gemm_near_units(const Near *w);
+bool ty_gemm_direct_plan(const Gemm *d, int threads, Direct *y);
+i64 ty_gemm_direct_units(const Direct *w);
 /* The columns of a unit; and the unit. */
-i64 ty_gemm_near_columns(const Near *w, i64 unit, i64 *n);
+i64 ty_gemm_direct_columns(const Direct *w, i64 unit, i64 *n);
 /* Lays out the first `n` items from b on, n <= w->items, where that is more than 1. */
-void ty_gemm_lay(const Gemm *d, const Near *w, const char *b, i64 n, char *scratch, Finder *F);
+void ty_gemm_direct_lay(const Gemm *d, const Direct *w, const char *b, i64 n, char *scratch,
+                        Finder *F);
 /* laid: what was laid out for this item; or NULL: the unit is laid out in scratch, if it must be. */
-void ty_gemm_near(const Gemm *d, const Near *w, const char *a, const char *b, const char *laid,
-                  i64 unit, char *y, i64 yrs, char *scratch, Finder *F);
+void ty_gemm_direct(const Gemm *d, const Direct *w, const char *a, const char *b, const char *laid,
+                    i64 unit, char *y, i64 yrs, char *scratch, Finder *F);
 
 /* gemm_amx.c: as ty_gemm, ty_gemm_panels and ty_gemm_pack, for d->amx. K > 0, y has elements. */
 bool ty_amx_gemm(const Gemm *d, const void *a, const void *b, const void *panels, void *y,
-                 const GemmTail *tail);
+                 const GemmEpilogue *epilogue);
 i64 ty_amx_panels(const Gemm *d);
 void ty_amx_pack(const Gemm *d, const void *b, void *panels);
 

@@ -2,7 +2,7 @@
 ** gemm_amx.c -- bf16 products on the matrix unit of the processor, else by its dot products.
 ** In:  a Gemm with `amx` set, as ty_gemm has it.  Out: y, with the roundings of that unit, the same
 ** bits whatever the threads, strides, batching, panels. Fails only when scratch memory runs out,
-** before anything is written, or when the tail does.
+** before anything is written, or when the epilogue does.
 **
 ** What a unit computes differs from the canonical order, so it runs only where it was asked for
 ** when the product was recorded. Denormals, read or made, are zero. k goes in steps of 32, zeros
@@ -399,8 +399,8 @@ typedef struct Portion {
   const Unit *unit;
   const u16 *a, *b;
   u16 *y;
-  const GemmTail *tail;
-  _Atomic bool failed;     /* the tail has */
+  const GemmEpilogue *epilogue;
+  _Atomic bool failed;     /* the epilogue has */
   bool shared;             /* one b for the whole batch */
   i64 steps;               /* of k */
   i64 mc, nc;              /* rows and columns of a unit of work */
@@ -479,7 +479,7 @@ static void run_units(Portion *J, i64 begin, i64 end, char *scratch) {
         aside ? (u16 *)(scratch + J->asize + J->ysize) : J->y + (at * d->m + i) * d->n + J->j0 + j;
     const i64 yrs = aside ? J->nc : d->n;
     for (i64 r = 0; r < m; r++) J->unit->narrow(y + r * yrs, sums + r * (J->nc + TILE_COLS), n);
-    if (J->tail && !J->tail->tile(J->tail, y, yrs, at * d->m + i, m, J->j0 + j, n))
+    if (J->epilogue && !J->epilogue->tile(J->epilogue, y, yrs, at * d->m + i, m, J->j0 + j, n))
       atomic_store_explicit(&J->failed, true, memory_order_relaxed);
   }
   J->unit->release();
@@ -506,7 +506,7 @@ static void job_cut(Portion *J, int threads) {
   const i64 rows = round_up(TY_MIN(J->mc, d->m), TILE_ROWS);
   J->asize = rows * TY_MIN(J->steps, KSTEPS) * STEP * 2;
   J->ysize = rows * (J->nc + TILE_COLS) * 4;
-  J->tsize = J->tail && J->tail->aside ? round_up(rows * J->nc * 2, 64) : 0;
+  J->tsize = J->epilogue && J->epilogue->aside ? round_up(rows * J->nc * 2, 64) : 0;
 }
 
 /* The batch, as many items and columns at a time as panels are packed. */
@@ -535,9 +535,9 @@ static bool one_b(const Gemm *d) {
 }
 
 bool ty_amx_gemm(const Gemm *d, const void *a, const void *b, const void *panels, void *y,
-                 const GemmTail *tail) {
+                 const GemmEpilogue *epilogue) {
   Slot slot[POOL_MOST + 1];
-  Portion J = {.d = *d, .a = a, .b = b, .y = y, .tail = tail, .slot = slot};
+  Portion J = {.d = *d, .a = a, .b = b, .y = y, .epilogue = epilogue, .slot = slot};
   if (!(J.unit = the_unit())) return false;
   atomic_init(&J.failed, false);
   ty_gemm_merge(&J.d);

@@ -571,7 +571,7 @@ static void find_single(Kernel *k) {
 }
 
 /* A map of loads, one call and a store; NULL for others and when out of memory. */
-static Kernel *plain_twin(const Program *p) {
+static Kernel *portable_form(const Program *p) {
   Kernel *k = ty_tile_make(p, NULL);
   if (!k || k->single.fn) return k;
   ty_tile_drop(k);
@@ -601,7 +601,7 @@ Kernel *ty_tile_make(const Program *p, TileHook *hook) {
     k->long_split = p->kind != K_MAP && k->code[p->kind == K_COL].nphase == 1;
     measure(k, hook != NULL);
     find_single(k);
-    if (hook && p->kind == K_MAP && p->nbody <= SINGLE_BODY) k->plain = plain_twin(p);
+    if (hook && p->kind == K_MAP && p->nbody <= SINGLE_BODY) k->plain = portable_form(p);
     if (k->plain) k->bytes += k->plain->bytes;
     return k;
   }

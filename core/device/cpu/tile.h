@@ -223,7 +223,7 @@ struct Kernel {
   Code code[2]; /* one row at a time: row values are scalars; several: they are spread */
   Single single;
   Kernel *
-      plain; /* of a native map that is a single call: its portable twin, for short runs; or NULL */
+      plain; /* of a native map that is a single call: its portable form, for short runs; or NULL */
   const TileIsa *isa;
   i32 tile;     /* elements */
   i32 word;     /* 8 when any value is 8 bytes wide, else 4 */

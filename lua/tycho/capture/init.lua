@@ -711,6 +711,7 @@ local function capture(core, handle, options, f, ...)
   local function attempt(...)
     local args, shadows, fs
     w, args, shadows, fs = new_world(core, f, options, ...)
+    C.located(function() return w:where() end)
     local results, rs, n = evaluate.run(w, f, fs, args, shadows, w.narg)
     local d = w:describe(results, rs, n)
     local refused = C.reason()

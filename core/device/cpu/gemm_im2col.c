@@ -1,5 +1,5 @@
 /*
-** gemm_place.c -- rows and columns of a product's operand that lie at places, copied for kernels.
+** gemm_im2col.c -- implicit im2col: rows and columns of windows over an image, copied for kernels.
 ** In:  two walks, borders, which rows and which columns.  Out: a dense block in the compute type, zero
 ** in the borders and beyond the edge; or products that read without one. Cannot fail.
 **
@@ -7,10 +7,10 @@
 ** two is a sum over a few dims. So windows over an image, which share most of their elements, are
 ** read where the image lies, a block of them at a time.
 **
-** 1. Along the last dim of a walk the places go on evenly: columns fall into pieces, which kernels know
+** 1. Along the last dim of a walk the offsets go on evenly: columns fall into pieces, which kernels know
 **    how to read.
 ** 2. An image that was padded has borders: an index of the image, which row and column make
-**    together just as they make the place, must be inside. Rows that add the same to all indices are
+**    together just as they make the offset, must be inside. Rows that add the same to all indices are
 **    of one kind, for which pieces are clipped once; what is between pieces becomes zero, and is
 **    multiplied like any other element. Nobody else needs to know of borders.
 ** 3. Windows slide: where a dim of the rows steps over the image as the columns do, some steps at a
@@ -38,7 +38,7 @@ enum {
 static i64 ceil_div(i64 n, i64 by) { return (n + by - 1) / by; }
 static i64 round_up(i64 n, i64 to) { return ceil_div(n, to) * to; }
 
-/* The places of [begin, begin + *n) as pieces: neighbours along the last dim; *n becomes less when there
+/* The offsets of [begin, begin + *n) as pieces: neighbours along the last dim; *n becomes less when there
 ** are more than CHUNK. at: counted from begin. index: of the first of each towards `borders` of them. */
 static i64 cut(const Path *w, i32 borders, i64 begin, i64 *n, Piece *y, Index *index) {
   i64 at[PATH_DIMS], rest = begin, count = 0, done = 0, off = 0;
@@ -96,8 +96,8 @@ static void sort_kinds(Seen *y, const i64 *kind, const i64 *off) {
   }
 }
 
-/* The places of rows [i0, i0 + ni), kind by kind, unless they are there. */
-static void look(const Places *p, i64 i0, i64 ni, Seen *y, Finder *F) {
+/* The offsets of rows [i0, i0 + ni), kind by kind, unless they are there. */
+static void look(const Im2col *p, i64 i0, i64 ni, Seen *y, Finder *F) {
   if (y->ni == ni && y->i0 == i0) return;
   const Path *w = &p->row;
   const int last = w->n - 1;
@@ -124,7 +124,7 @@ static void look(const Places *p, i64 i0, i64 ni, Seen *y, Finder *F) {
 }
 
 /* Pieces of columns as far as rows of a kind have them. */
-static i64 clip(const Places *p, const Index *row, const Piece *a, const Index *col, i64 n,
+static i64 clip(const Im2col *p, const Index *row, const Piece *a, const Index *col, i64 n,
                 Piece *y) {
   const int last = p->col.n - 1;
   i64 count = 0;
@@ -164,8 +164,8 @@ static void pack_kind(PackFn *pack, char *dst, i64 ds, i64 cs, const char *src, 
   }
 }
 
-void ty_gemm_place(int dtype, void *dst, i64 ds, const void *src, const Places *p, i64 i0, i64 ni,
-                   i64 j0, i64 nj, i64 pad, Seen *seen, Finder *F) {
+void ty_gemm_im2col(int dtype, void *dst, i64 ds, const void *src, const Im2col *p, i64 i0, i64 ni,
+                    i64 j0, i64 nj, i64 pad, Seen *seen, Finder *F) {
   const Kern *K = ty_gemm_kern(dtype);
   PackFn *pack = ty_gemm_packer(dtype);
   const i64 es = ty_dtypes[dtype].bytes, cs = K->size, st = p->col.strides[p->col.n - 1];
@@ -194,10 +194,10 @@ void ty_gemm_place(int dtype, void *dst, i64 ds, const void *src, const Places *
   }
 }
 
-/* ---- Products without panels ---------------------------------------------------------------- */
+/* ---- Direct: products without panels ---------------------------------------------------------------- */
 
 /* The rows' dim of which most is shared when it slides along the columns' dim c; -1: none. */
-static int sliding(const Places *p, int c) {
+static int sliding(const Im2col *p, int c) {
   const i64 steps = p->col.dims[c], stride = p->col.strides[c];
   int best = -1;
   double most = 1;
@@ -214,7 +214,7 @@ static int sliding(const Places *p, int c) {
 
 /* Rows' dim r becomes part of columns' dim c, where it slides: its extent becomes 1. Returns by how
 ** much c is longer. */
-static i64 absorb(Near *y, const Places *b, int r, int c) {
+static i64 absorb(Direct *y, const Im2col *b, int r, int c) {
   if (r < 0) return 0;
   const i64 slide = b->row.strides[r] / b->col.strides[c], more = (b->row.dims[r] - 1) * slide;
   y->row.strides[r] = slide;
@@ -224,7 +224,7 @@ static i64 absorb(Near *y, const Places *b, int r, int c) {
 }
 
 /* Where the product finds its rows; `first` is the first of the rows' dims that slide. */
-static void plan_rows(Near *y, int first) {
+static void plan_rows(Direct *y, int first) {
   i64 rows = 1;
   y->group = y->inner = 1;
   for (int i = y->row.n - 1; i >= 0; i--) {
@@ -234,18 +234,18 @@ static void plan_rows(Near *y, int first) {
 }
 
 /* Rows that are laid out for so many of the k rows of b, at most. */
-static i64 laid_rows(const Near *w, i64 k, i64 some) {
+static i64 laid_rows(const Direct *w, i64 k, i64 some) {
   return TY_MIN(ceil_div(k, w->group), ceil_div(TY_MIN(k, some) - 1, w->group) + 1) * w->inner;
 }
 
 /* What is laid out when columns go on along dim c of their walk, in `units` units or more; full: their
 ** last dim slides as well, so that columns keep the gaps between lines of the image. Returns what it
 ** costs, as rows of a product that would take as long as this one. */
-static double plan_laid(const Gemm *d, const Kern *K, int c, bool full, i64 units, Near *y) {
-  const Places *b = d->bp;
+static double plan_laid(const Gemm *d, const Kern *K, int c, bool full, i64 units, Direct *y) {
+  const Im2col *b = d->b_im2col;
   const int last = b->col.n - 1, r = sliding(b, c), x = full ? sliding(b, last) : -1;
   i64 line = c < last ? b->col.dims[last] : 1;
-  *y = (Near){.laid = true, .p = *b, .items = 1, .row = b->row, .line = line};
+  *y = (Direct){.laid = true, .p = *b, .items = 1, .row = b->row, .line = line};
   for (int i = 0; i < b->row.n; i++) y->row.strides[i] = -1; /* not known yet */
   y->steps = b->col.dims[c];
   y->runs = d->n / (y->steps * line);
@@ -277,12 +277,12 @@ static double plan_laid(const Gemm *d, const Kern *K, int c, bool full, i64 unit
 
 /* Items of the batch are laid out together where one does not fill the scratch: they are one more dim
 ** of the rows. */
-static void plan_items(const Gemm *d, Near *y) {
+static void plan_items(const Gemm *d, Direct *y) {
   const int n = y->p.row.n;
   int lead = -1, count = 0;
   for (int i = 0; i < d->nlead; i++)
     if (d->lead[i] > 1) lead = i, count++;
-  if (count != 1 || n == PATH_DIMS || y->depth < d->k || ty_gemm_near_units(y) > 1) return;
+  if (count != 1 || n == PATH_DIMS || y->depth < d->k || ty_gemm_direct_units(y) > 1) return;
   y->items = TY_MIN(TY_MIN(LAID_ITEMS, d->batch), TY_MAX(1, LAID_BYTES / y->bytes));
   if (y->items == 1) return;
   Path *w = &y->p.row, one = *w;
@@ -296,26 +296,27 @@ static void plan_items(const Gemm *d, Near *y) {
   }
 }
 
-bool ty_gemm_near_plan(const Gemm *d, int threads, Near *y) {
+bool ty_gemm_direct_plan(const Gemm *d, int threads, Direct *y) {
   const Kern *K = ty_gemm_kern(d->dtype);
-  const Path *col = &d->bp->col;
+  const Path *col = &d->b_im2col->col;
   const i64 len = col->dims[col->n - 1], step = col->strides[col->n - 1], m = d->m;
-  if (d->ap || !K->near || ty_dtypes[d->dtype].bytes != K->size || (step != 1 && step != 2))
+  if (d->a_im2col || !K->direct || ty_dtypes[d->dtype].bytes != K->size || (step != 1 && step != 2))
     return false;
   const i64 units = threads == 1 ? 1 : UNITS_EACH * threads;
   double best = (double)(m + PANEL_ROWS) * (double)round_up(d->n, 2 * K->vl) / (double)d->n;
   bool found = false;
-  if (step == 1 && !d->bp->borders) {
+  if (step == 1 && !d->b_im2col->borders) {
     /* A tenth more: lines of the cache are met in no order. */
     const double here = 1.1 * (double)m * (double)round_up(len, K->vl) / (double)len;
     if (here < best) {
-      *y = (Near){.runs = 1, .line = 1, .steps = d->n, .items = 1, .row = d->bp->row, .col = *col};
+      *y = (Direct){
+          .runs = 1, .line = 1, .steps = d->n, .items = 1, .row = d->b_im2col->row, .col = *col};
       y->chunk = round_up(ceil_div(d->n, units), 16 * K->vl);
       best = here, found = true;
     }
   }
   for (int way = 0; way < 3; way++) {
-    Near laid;
+    Direct laid;
     const bool along = way == 2 || col->n == 1; /* the last dim itself */
     if (way && step > 1) break;
     if (way < 2 && along) continue;
@@ -326,16 +327,16 @@ bool ty_gemm_near_plan(const Gemm *d, int threads, Near *y) {
   return found;
 }
 
-i64 ty_gemm_near_units(const Near *w) { return w->runs * ceil_div(w->steps, w->chunk); }
+i64 ty_gemm_direct_units(const Direct *w) { return w->runs * ceil_div(w->steps, w->chunk); }
 
-i64 ty_gemm_near_columns(const Near *w, i64 unit, i64 *n) {
+i64 ty_gemm_direct_columns(const Direct *w, i64 unit, i64 *n) {
   const i64 each = ceil_div(w->steps, w->chunk), at = unit % each * w->chunk;
   *n = TY_MIN(w->chunk, w->steps - at) * w->line;
   return (unit / each * w->steps + at) * w->line;
 }
 
 /* Lays out what a unit reads of w->depth rows of b from k0 on. Returns the first row laid out. */
-static i64 lay_out(const Gemm *d, const Near *w, i64 k0, i64 unit, const char *b, char *to,
+static i64 lay_out(const Gemm *d, const Direct *w, i64 k0, i64 unit, const char *b, char *to,
                    Finder *F) {
   const i64 end = ceil_div(TY_MIN(k0 + w->depth, d->k), w->group) * w->inner;
   const i64 first = k0 / w->group * w->inner;
@@ -343,7 +344,7 @@ static i64 lay_out(const Gemm *d, const Near *w, i64 k0, i64 unit, const char *b
   const i64 j0 = (unit / each * (w->steps + w->longer) + at) * w->wide;
   const i64 n = (TY_MIN(w->chunk, w->steps - at) + w->longer) * w->wide;
   F->b.ni = 0;
-  ty_gemm_place(d->dtype, to, w->pitch, b, &w->p, first, end - first, j0, n, n, &F->b, F);
+  ty_gemm_im2col(d->dtype, to, w->pitch, b, &w->p, first, end - first, j0, n, n, &F->b, F);
   return first;
 }
 
@@ -356,19 +357,20 @@ static i64 shred(const Piece *p, i64 n, i64 most, Piece *y) {
   return count;
 }
 
-void ty_gemm_lay(const Gemm *d, const Near *w, const char *b, i64 n, char *scratch, Finder *F) {
+void ty_gemm_direct_lay(const Gemm *d, const Direct *w, const char *b, i64 n, char *scratch,
+                        Finder *F) {
   const i64 all = (w->steps + w->longer) * w->wide;
   F->b.ni = 0;
-  ty_gemm_place(d->dtype, scratch, w->pitch, b, &w->p, 0, n * w->rows, 0, all, all, &F->b, F);
+  ty_gemm_im2col(d->dtype, scratch, w->pitch, b, &w->p, 0, n * w->rows, 0, all, all, &F->b, F);
 }
 
-void ty_gemm_near(const Gemm *d, const Near *u, const char *a, const char *b, const char *laid,
-                  i64 unit, char *y, i64 yrs, char *scratch, Finder *F) {
+void ty_gemm_direct(const Gemm *d, const Direct *u, const char *a, const char *b, const char *laid,
+                    i64 unit, char *y, i64 yrs, char *scratch, Finder *F) {
   const Kern *K = ty_gemm_kern(d->dtype);
-  const Places found = {.row = u->row}; /* no borders here */
+  const Im2col found = {.row = u->row}; /* no borders here */
   const char *from = laid ? laid : u->laid ? scratch : b;
   Piece *across = F->across, *part = F->part;
-  i64 n, first = 0, j0 = ty_gemm_near_columns(u, unit, &n);
+  i64 n, first = 0, j0 = ty_gemm_direct_columns(u, unit, &n);
   if (u->laid) j0 = 0;
   F->a.ni = 0;
   for (i64 k0 = 0; k0 < d->k; k0 += KC) {
@@ -379,9 +381,9 @@ void ty_gemm_near(const Gemm *d, const Near *u, const char *a, const char *b, co
       w = TY_MIN(CHUNK, n - j);
       const i64 count = shred(across, cut(&u->col, 0, j0 + j, &w, across, NULL), K->vl, part);
       for (i64 i = 0; i < count; i += 2) /* two at a time keep the multiplier busy */
-        K->near(d->m, kc, a + k0 * d->acs * K->size, d->ars, d->acs,
-                from - first * u->pitch * K->size, F->a.off, part + i, TY_MIN(2, count - i),
-                i + 2 < count ? part[i + 2].off - part[i].off : 0, y + j * K->size, yrs, k0 == 0);
+        K->direct(d->m, kc, a + k0 * d->acs * K->size, d->ars, d->acs,
+                  from - first * u->pitch * K->size, F->a.off, part + i, TY_MIN(2, count - i),
+                  i + 2 < count ? part[i + 2].off - part[i].off : 0, y + j * K->size, yrs, k0 == 0);
     }
   }
 }
