@@ -395,6 +395,20 @@ describe("text", function()
     assert.truthy(#all > 300)
     assert.equal("", (H.script(code)))
   end)
+
+  it("is explained by TYCHO_DUMP=help, and where a letter is none", function()
+    local list = {}
+    for letter in H.script("require 'tycho'", { TYCHO_DUMP = "help" }):gmatch "\n  (%l)  %l" do list[#list + 1] = letter end
+    assert.equal("crgflapt", table.concat(list))
+    local out, status = H.script("print(require('tycho').ones(1):item())", { TYCHO_DUMP = "px" })
+    assert.equal(0, status)
+    assert.truthy(out:find("TYCHO_DUMP: there is no letter 'x'", 1, true) and out:find("plan:", 1, true), out)
+    for _, letter in ipairs(list) do
+      local text = H.script("local ty = require 'tycho' jit.compile(function(x) return (x + 1):sum() end)(ty.ones(99)):item()",
+        { TYCHO_DUMP = letter })
+      assert.truthy(#text > 20 or letter == "a" and not ty.stats().no_native == nil, letter .. ": " .. text)
+    end
+  end)
 end)
 
 -- Memory of plans ---------------------------------------------------------------------------------------------------

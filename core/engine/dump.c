@@ -21,6 +21,41 @@ void ty_dump_say(State *S, const char *title, Text *t) {
   ty_text_free(t);
 }
 
+/* TYCHO_DUMP: a letter for each kind of text. */
+static const struct Letter {
+  char letter;
+  const char *text;
+} letters[] = {
+    {'c', "captures: what a compiled function's call reads, decides and writes"},
+    {'r', "operations, as they are recorded"},
+    {'g', "graphs that are compiled"},
+    {'f', "which of their nodes share a kernel"},
+    {'l', "loop programs of the kernels"},
+    {'a', "machine code of the kernels"},
+    {'p', "plans: steps, outputs, memory"},
+    {'t', "the time of each step as it runs"},
+};
+
+static bool is_letter(char c) {
+  for (int i = 0; i < TY_COUNT(letters); i++)
+    if (letters[i].letter == c) return true;
+  return false;
+}
+
+u32 ty_dump_letters(const char *given, Text *t) {
+  u32 bits = 0;
+  const bool help = !strcmp(given, "help");
+  for (const char *c = given; *c && !help; c++) {
+    if (is_letter(*c)) bits |= 1u << (*c - 'a');
+    else ty_text_printf(t, "TYCHO_DUMP: there is no letter '%c'\n", *c);
+  }
+  if (!help && !t->n) return bits;
+  ty_text_printf(t, "TYCHO_DUMP=letters prints to stderr:\n");
+  for (int i = 0; i < TY_COUNT(letters); i++)
+    ty_text_printf(t, "  %c  %s\n", letters[i].letter, letters[i].text);
+  return bits;
+}
+
 /* Appends what a printer of the form `length wanted = f(x, buf, n)` has to say. */
 #define TEXT_PRINTER(t, f, x) \
   do { \

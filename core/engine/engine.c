@@ -12,6 +12,7 @@
 ** its inputs pinned. If such a value is asked for later, it is computed from those inputs and the
 ** graph's entry learns to store it, so that loops do not recompute.
 */
+#include <stdio.h>
 #include <stdlib.h>
 #include "record/capture.h"
 #include "engine/entry.h"
@@ -225,7 +226,8 @@ static void say_recorded(State *S, const Recording *b, i32 node) {
 /* --- life */
 
 bool ty_engine_open(State *S) {
-  const char *dump = getenv("TYCHO_DUMP"), *check = getenv("TYCHO_CHECK");
+  const char *dump = getenv("TYCHO_DUMP");
+  const char *check = getenv("TYCHO_CHECK");
   Engine *E = ty_kernel_guard() ? ty_mem_zalloc(sizeof *E) : NULL;
   if (!E || !(E->compiled = ty_mem_zalloc(sizeof *E->compiled))) {
     ty_mem_free(E);
@@ -233,8 +235,12 @@ bool ty_engine_open(State *S) {
   }
   ty_cpu_open();
   E->device = ty_cpu;
-  for (; dump && *dump; dump++)
-    if (*dump >= 'a' && *dump <= 'z') E->dump |= 1u << (*dump - 'a');
+  if (dump) {
+    Text said = {0};
+    E->dump = ty_dump_letters(dump, &said);
+    if (said.n) fputs(ty_text_str(&said), stderr);
+    ty_text_free(&said);
+  }
   if (ty_dumps(E, 'r')) S->recorded = say_recorded;
   E->check = check && *check == '1';
   ty_tensor_open(S);

@@ -116,5 +116,7 @@ void ty_dump_program(Text *t, const Program *p);
 void ty_dump_plan(Text *t, const Plan *p);
 /* Gives the text to Engine.say under a title, and frees it. */
 void ty_dump_say(State *S, const char *title, Text *t);
+/* The bits of TYCHO_DUMP's letters. Appends the list of them for "help", and where there is none of that name. */
+u32 ty_dump_letters(const char *given, Text *t);
 
 #endif

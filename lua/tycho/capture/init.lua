@@ -641,7 +641,7 @@ end
 
 local function dump(core, text)
   local letters = os.getenv "TYCHO_DUMP"
-  if not letters or not find(letters, "c", 1, true) then return end
+  if not letters or letters == "help" or not find(letters, "c", 1, true) then return end
   local say = core.internals.say
   if say then return say(text) end
   io.stderr:write(text)
