@@ -26,7 +26,7 @@ static const struct Letter {
   char letter;
   const char *text;
 } letters[] = {
-    {'c', "captures: what a compiled function's call reads, decides and writes"},
+    {'c', "captures, and why they are given up"},
     {'r', "operations, as they are recorded"},
     {'g', "graphs that are compiled"},
     {'f', "which of their nodes share a kernel"},

@@ -639,6 +639,12 @@ local function new_world(core, f, options, ...)
   return w, args, shadows, fs
 end
 
+--- Where a function stands, for dumps.
+local function place_of(f)
+  local info = getinfo and getinfo(f, "S")
+  return info and format("%s:%d", info.short_src, info.linedefined) or "a function"
+end
+
 local function dump(core, text)
   local letters = os.getenv "TYCHO_DUMP"
   if not letters or letters == "help" or not find(letters, "c", 1, true) then return end
@@ -776,7 +782,10 @@ function M.run_with(core, handle, options, f, ...)
       break
     end
   end
-  if done then return true end
+  if done then
+    core.internals.protect(dump, core, format("capture: a trace of %s\n", place_of(f)))
+    return true
+  end
   core.internals.protect(dump, core, format("capture: aborted at %s:%s: %s%s\n", tostring(why.file or "?"),
     tostring(why.line or "?"), why.reason, why.internal and " [" .. why.internal .. "]" or ""))
   return nil, why
