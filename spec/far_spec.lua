@@ -559,6 +559,7 @@ describe("a step that a device refuses", function()
       for after = 0, 40 do
         local x = ty.ones(40)
         collectgarbage()
+        ty.synchronize()
         fail(after)
         local ok = pcall(f, x, y)
         fail(-1)

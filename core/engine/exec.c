@@ -335,7 +335,7 @@ bool ty_exec_run(State *S, Plan *p, Recording *b, Buffer **outbuf) {
   ty_plan_hold(p);
   S->runs = (Stream){.run = ++S->stamps};
   S->out_of_range = false;
-  bool ok = !(TY_UNLIKELY(S->nfaults || S->lost) && has_faulty_input(&B)) && bind_arena(&B) &&
+  bool ok = !(TY_UNLIKELY(S->nfaults) && has_faulty_input(&B)) && bind_arena(&B) &&
             bind_outputs(&B, outbuf) && reserve(&B);
   if (ok) {
     bind_slots(&B);

@@ -33,31 +33,33 @@ bool ty_fail_memory(State *S, const char *who, i64 bytes) {
 
 /* --- errors that devices tell later */
 
-/* They stand in the order of time, and apart. Where there is no room the oldest two, or the last, become one. */
+enum { FAULTS_ROOM = 64 };
+
+/* The first device's buffer makes room for them, so that none is lost. */
+static bool fault_room(State *S, i32 more) {
+  Fault *f = ty_mem_realloc(S->fault, (size_t)(S->nfaults + more) * sizeof *f);
+  if (f) S->fault = f;
+  return f != NULL;
+}
+
+/* They stand in the order of time, and apart. Where there is no room two become one. */
 static Fault *fault_new(State *S) {
-  enum { ROOM = 64 };
   Fault *f = S->fault;
-  if (S->nfaults % ROOM == 0 && S->nfaults < FAULTS_MAX) {
-    Fault *more = ty_mem_realloc(f, (size_t)(S->nfaults + ROOM) * sizeof *f);
-    if (more) S->fault = f = more;
-    else if (S->nfaults) return &f[S->nfaults - 1];
-    else return NULL;
-  } else if (S->nfaults == FAULTS_MAX) {
+  if (S->nfaults == FAULTS_MAX) {
     f[1].from = f[0].from;
     memmove(f, f + 1, (size_t)--S->nfaults * sizeof *f);
+  } else if (S->nfaults && S->nfaults % FAULTS_ROOM == 0 && !fault_room(S, FAULTS_ROOM)) {
+    return &f[S->nfaults - 1];
   }
-  f[S->nfaults].from = UINT64_MAX;
-  return &f[S->nfaults++];
+  f = &S->fault[S->nfaults++];
+  f->from = S->runs.failed;
+  if (!f->from && S->nfaults > 1) f->from = f[-1].to; /* unknown: since the last one */
+  return f;
 }
 
 bool ty_device_failed(State *S, const Device *d, const char *err) {
   Fault *f = fault_new(S);
   ty_fail(S, "%s%s%s", S->runs.failed ? "" : d->name, S->runs.failed ? "" : ": ", err);
-  if (!f) {
-    S->lost = S->stamps;
-    return false;
-  }
-  f->from = TY_MIN(f->from, S->runs.failed);
   f->to = S->stamps;
   memcpy(f->text, S->err, sizeof f->text);
   return false;
@@ -65,9 +67,7 @@ bool ty_device_failed(State *S, const Device *d, const char *err) {
 
 bool ty_buffer_is_faulty(State *S, const Buffer *b) {
   i32 low = 0, high = S->nfaults;
-  if (TY_LIKELY(!high && !S->lost) || b->device == ty_cpu) return false;
-  if (b->born && b->born <= S->lost)
-    return !ty_fail(S, "run: out of memory, when a device told an error");
+  if (TY_LIKELY(!high) || b->device == ty_cpu) return false;
   while (low < high) { /* the first that begins behind it */
     i32 mid = (low + high) / 2;
     if (S->fault[mid].from < b->born) low = mid + 1;
@@ -111,6 +111,10 @@ void ty_buffer_changed(Buffer *b) {
 }
 
 Buffer *ty_buffer_new(State *S, const Device *d, i64 bytes) {
+  if (d != ty_cpu && TY_UNLIKELY(!S->fault) && !fault_room(S, FAULTS_ROOM)) {
+    ty_fail_memory(S, "tensor", bytes);
+    return NULL;
+  }
   Buffer *b = block_new(S);
   void *data = b ? d->allocate(bytes) : NULL;
   if (TY_UNLIKELY(!data)) {

@@ -146,7 +146,6 @@ struct State {
   Fault *fault;
   i32 nfaults;
   bool out_of_range; /* an index is, as the last run has met on the CPU, before it wrote */
-  u64 lost; /* buffers that were born until then hold nothing: there was no room for a fault */
   Window window[WINDOWS];
   u32 windows;  /* opened so far */
   Level *level; /* the innermost vmap that runs */
