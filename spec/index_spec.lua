@@ -258,6 +258,35 @@ describe("positions computed from arguments", function()
     assert.truthy(e.skips > 0)
   end)
 
+  for name, f in pairs {
+    ["returns nothing"] = function(W) return function(j) W.n = W.n + 1 local _ = W.x:gather(1, j + 1) W.n = W.n + 1 end end,
+    ["returns a number"] = function(W) return function(j) local _ = W.x:gather(1, j + 1) * 2 return 1 end end,
+    ["returns its argument"] = function(W) return function(j) local _ = W.x[j + 1] return j end end,
+    ["returns a table"] = function(W) return function(j) local _, _ = W.x[j + 1], W.x:gather(1, j * 3) return {} end end,
+    ["writes into what it drops"] = function(W) return function(j) local q = W.x * 1 q[j + 1] = 7 end end,
+    ["drops a gradient"] = function(W) return function(j) local _ = ty.grad(function(v) return v:gather(1, j + 1):sum() end)(W.x) end end,
+    ["draws what it drops"] = function(W) return function(j) local _ = ty.rand(5):gather(1, j + 1) return W.n end end,
+  } do
+    it("are checked though nothing is computed from them: a function that " .. name, function()
+      local pair = T.pair(function(W)
+        W.n, W.x = 0, ty.arange(5)
+        W.f = f(W)
+        W.args = function()
+          ty.manual_seed(7)
+          return ty.tensor({ W.v }, i64)
+        end
+        W.state = function() return W.n, ty.random_state() end
+      end)
+      local raised = 0
+      for _, v in ipairs { 1, 1, 1, 2, 99, 1, 99, 98, 1 } do
+        pair:each(function(W) W.v = v end)
+        if not pair:call()[1] then raised = raised + 1 end
+      end
+      assert.truthy(raised >= 3, raised)
+      assert.truthy(ty.explain(pair.compiled).skips > 0)
+    end)
+  end
+
   it("are checked before what they are computed from is written", function()
     if ty.device() ~= "cpu" then return pending "a device tells it later" end
     local pair = T.pair(function(W)

@@ -103,6 +103,26 @@ describe("a number of the caller's", function()
     fill_ = function(x, w) return (x * 1):fill_(w) + x end,
     clamp = function(x, w) return x:clamp(0, w) end,
     masked_fill = function(x, w) return x:masked_fill(x:gt(1), w) end,
+    ["elements at an index"] = function(x, w)
+      local y = x * 1
+      y[ty.tensor({ 1, 3 }, { dtype = "i64" })] = w
+      return y
+    end,
+    ["elements at a computed index"] = function(x, w)
+      local y = x * 1
+      y[x:to "i64" % 3 + 1] = w * 2
+      return y
+    end,
+    ["elements of a mask"] = function(x, w)
+      local y = x * 1
+      y[x:gt(1)] = w
+      return y
+    end,
+    ["a part"] = function(x, w)
+      local y = x * 1
+      y[{ { 2, 3 } }] = w
+      return y
+    end,
     ["a power of it"] = function(x, w) return w ^ x end,
   } do
     it("is read in each call, by one trace: " .. name, function()

@@ -163,10 +163,11 @@ static bool run(State *S, Recording *b, const Storage *demanded, Lazy *z, i32 ro
     out = (Output *)(result + room);
   }
   i32 n = collect(S, b, demanded, target, out);
-  Plan *p = n ? plan_of(S, b, out, n, &hash) : NULL;
+  const bool runs = n || ty_graph_checks(&b->g);
+  Plan *p = runs ? plan_of(S, b, out, n, &hash) : NULL;
   for (i32 i = 0; i < n; i++) result[i] = target[i]->buf;
-  bool ok = !n || (p && ty_exec_run(S, p, b, result));
-  if (ok && n) {
+  bool ok = !runs || (p && ty_exec_run(S, p, b, result));
+  if (ok && runs) {
     if (z) ty_entry_note(z, hash, p, &b->g);
     settle(target, result, n);
   }

@@ -265,7 +265,7 @@ static bool make_plan(State *S, Instance *I, const Recording *b, WantedOutput *w
   for (i32 i = 0; i < I->nmade; i++)
     if (!I->made[i].alias) I->made[i].from = place[I->made[i].from];
   I->ntarget = n;
-  return !n || (I->plan = ty_engine_plan(S, b, out, n)) != NULL;
+  return !(n || ty_graph_checks(&b->g)) || (I->plan = ty_engine_plan(S, b, out, n)) != NULL;
 }
 
 /* The plan of a graph that passes left; its inputs are those of the recording. */

@@ -239,6 +239,12 @@ static const char *verify_form(const Graph *g, const Node *n, i32 self) {
   return n->pad ? "padding is not zero" : NULL;
 }
 
+bool ty_graph_checks(const Graph *g) {
+  for (i32 i = 0; i < g->n; i++)
+    if (g->node[i].op == OP_POSITIONS) return true;
+  return false;
+}
+
 /* Whether the operation's type rule can give this dtype. */
 static bool rule_allows(int rule, int d) {
   if (rule == TR_CMP) return d == T_BOOL;

@@ -560,7 +560,7 @@ static const Tensor *push_source(lua_State *L, State *S, const Tensor *x, const 
                                  const Given *v) {
   Tensor *y = ty_lua_push(L);
   if (v->kind != O_TENSOR) {
-    TY_LUA_MUST(L, S, ty_record_full(S, &g->line, v->v, y));
+    TY_LUA_MUST(L, S, ty_record_number(S, &g->line, v, y));
     return y;
   }
   TY_LUA_MUST(L, S, ty_record_cast(S, v->t, x->type.dtype, y));
