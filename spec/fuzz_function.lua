@@ -324,6 +324,14 @@ also("mn", function(g, d)
     ("(%%s * (%s / #%%s))"):format((g:N(d):gsub("%%", "%%%%"))) }:format(x, x)
 end)
 
+--- As many positions as x has rows, computed from it.
+function M.rows(x, i) return ("(%s:sum(2) * 0 + %s):to('i64')"):format(x, i) end
+
+also("mn", function(g)
+  local x = g:place "T:mn" or "u_x"
+  return ("%s:index_select(1, %s)"):format(x, M.rows(x, M.row(g, x)))
+end)
+
 --- A number that is a position or a bound of a tensor's rows; mostly one that fits, and never one that memory has no room
 --- for: a compiled function does not make what nobody reads, and so does not raise there.
 local function row(g, x)
@@ -459,7 +467,7 @@ end
 function make.in_place(g, d)
   local x = g:place "T:mn"
   if not x then return nil end
-  local choice = g.r(10)
+  local choice = g.r(14)
   if choice == 1 then return { ("%s:add_(%s)"):format(x, g:N(d)) } end
   if choice == 2 then return { ("%s:mul_(%s)"):format(x, g:T(g:pick { "mn", "n", "s" }, d)) } end
   if choice == 3 then return { ("%s[1] = %s"):format(x, g:pick { g:N(d), g:T("n", d) }) } end
@@ -478,6 +486,11 @@ function make.in_place(g, d)
   end
   if choice == 9 then return { ("%s[#%s] = %s"):format(x, x, g:N(d)) } end
   if choice == 10 then return { ("%s[{ { math.ceil(#%s / 2), #%s } }]:add_(#%s)"):format(x, x, x, x) } end
+  if choice == 11 then -- at an index; at a computed one, of which some are out of range
+    local how = g:pick { "X[ty.tensor({ 1, #X }, { dtype = 'i64' })] = E", "X[ROWS] = E", "X[ROWS - 1] = E",
+      "X:index_add_(1, ROWS, X)", "local _ = X:index_select(1, ROWS + 1)", "local _ = X[ROWS] * 2" }
+    return { (how:gsub("ROWS", M.rows(x, "I")):gsub("[XIE]", { X = x, I = M.row(g, x), E = g:N(d) })) }
+  end
   return { ("%s:fill_(%s)"):format(x, g:N(d)) }
 end
 
