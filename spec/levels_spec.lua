@@ -69,6 +69,7 @@ describe("the levels of core", function()
   end
 
   it("link downwards only", function()
+    if H.asan then return pending "the objects are not those of a sanitizer's build" end
     local defined, needed = symbols()
     local seen = 0
     for _, pair in ipairs(needed) do
@@ -172,6 +173,7 @@ describe("the levels of core", function()
   end
 
   it("have no circles of files but where they are known", function()
+    if H.asan then return pending "the objects are not those of a sanitizer's build" end
     local chain = circles_of { a = { b = true }, b = { c = true }, c = { b = true }, d = { a = true } }
     assert.same({ { "b", "c" } }, chain)
     local defined, needed = symbols()
