@@ -203,12 +203,7 @@ asan: deps
 	  CFLAGS="-O1 -g $(SAN) -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
 	@$(MAKE) --no-print-directory sanitized B=$(B)/asan
 sanitized:
-	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(BUSTED) -o spec/report.lua --lpath="./?.lua" spec
-	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/fuzz.lua 500 $(SEED)
-	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/fuzz_lua.lua 500 $(SEED)
-	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/fuzz_grad.lua 100 $(SEED)
-	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/fuzz_vmap.lua 100 $(SEED)
-	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/fuzz_hooks.lua 200 $(SEED)
+	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/run.lua 500 1000 $(SEED) $(SPECS)
 
 # What specs and fuzzers never run, by folder: the library is built again so that it counts, without LuaJIT's compiler, which
 # a hook does not see. Some claims about time do not hold here; SPECS chooses as in test.
