@@ -324,8 +324,12 @@ also("mn", function(g, d)
     ("(%%s * (%s / #%%s))"):format((g:N(d):gsub("%%", "%%%%"))) }:format(x, x)
 end)
 
---- As many positions as x has rows, computed from it.
-function M.rows(x, i) return ("(%s:sum(2) * 0 + %s):to('i64')"):format(x, i) end
+--- As many positions as x has rows, computed from it. Where the device tells of an index out of range later, eager and
+--- compiled runs differ in what was written until then: there all are in range.
+local LATE = (os.getenv "FUZZ_DEVICE" or "cpu") ~= "cpu"
+function M.rows(x, i)
+  return ("(%s:sum(2) * 0 + %s):to('i64')%s"):format(x, i, LATE and ":clamp(1, 1)" or "")
+end
 
 also("mn", function(g)
   local x = g:place "T:mn" or "u_x"
@@ -489,6 +493,7 @@ function make.in_place(g, d)
   if choice == 11 then -- at an index; at a computed one, of which some are out of range
     local how = g:pick { "X[ty.tensor({ 1, #X }, { dtype = 'i64' })] = E", "X[ROWS] = E", "X[ROWS - 1] = E",
       "X:index_add_(1, ROWS, X)", "local _ = X:index_select(1, ROWS + 1)", "local _ = X[ROWS] * 2" }
+    if LATE then how = how:gsub("ROWS [+-] 1", "ROWS") end
     return { (how:gsub("ROWS", M.rows(x, "I")):gsub("[XIE]", { X = x, I = M.row(g, x), E = g:N(d) })) }
   end
   return { ("%s:fill_(%s)"):format(x, g:N(d)) }

@@ -117,7 +117,8 @@ void ty_graph_free(Graph *g);
 
 /* NULL when the graph keeps the rules, else what is wrong (static text). */
 const char *ty_graph_verify(const Graph *g);
-bool ty_graph_checks(const Graph *g); /* there is a POSITIONS: it runs even if nobody wants a result */
+bool ty_graph_checks(
+    const Graph *g); /* there is a POSITIONS: it runs even if nobody wants a result */
 
 /* Text: one node a line, `%3 = add %1 %2 : f32[2,3]`; arguments in braces. Parse reads it back into
 ** an empty graph and returns NULL or what is wrong. Print returns the length it wanted. */

@@ -66,7 +66,10 @@ static void print_leaf(const BoundGraph *g, const Node *n, Print *p) {
     mix(p, &g->scalar[n->arg.k], 2 * sizeof(u64));
     mix(p, &n->arg.k2, sizeof n->arg.k2);
   } else {
-    mix(p, &n->arg, sizeof n->arg);
+    Arg arg = n->arg;
+    if (n->op == OP_POSITIONS)
+      arg.k2 = 0; /* a site is the line that an error names, and computes nothing */
+    mix(p, &arg, sizeof arg);
   }
 }
 
