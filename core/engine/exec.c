@@ -58,7 +58,7 @@ static u8 *wanted_later(const Plan *p, const Recording *b) {
 static bool is_sole(const Bound *B, const Output *o, const Buffer *y) {
   const Recording *b = B->b;
   if (!y || y->foreign || y->exposed || y->bytes != o->bytes) return false;
-  if (ty_buffer_is_faulty(B->S, y)) return false;
+  if (TY_UNLIKELY(B->S->nfaults) && ty_buffer_is_faulty(B->S, y)) return false;
   if (!b->lent) return y->refs == o->pins + (o->write != -1);
   return o->write != -1 && y->refs == 1; /* what lives only in the recording cannot be told */
 }
@@ -319,7 +319,10 @@ static bool run_steps(Bound *B, Buffer *const *now) {
     for (i32 i = 0; i < B->p->nsteps && ok; i++) ok = run_step(B, &B->p->step[i], &err);
   if (ok && B->p->checks) copy_written(B, now);
   if (ok) return true;
-  if (B->S->runs.failed) return ty_device_failed(B->S, ty_cpu, err);
+  if (B->S->runs.failed) { /* of an earlier run */
+    B->S->out_of_range = false;
+    return ty_device_failed(B->S, ty_cpu, err);
+  }
   if (B->S->out_of_range) return ty_fail(B->S, "%s", err);
   return err ? ty_fail(B->S, "run: %s", err) : ty_fail_memory(B->S, "run", 0);
 }

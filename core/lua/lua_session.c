@@ -68,14 +68,16 @@ void ty_lua_session_close(lua_State *L, Binding *B, Session *s) {
     if (lua_gc(L, LUA_GCSTEP, 0)) break;
 }
 
-void ty_lua_where(const State *S, char *text, size_t n) {
-  const Binding *B = (const Binding *)S;
+/* An operation is being recorded: nobody else's code may run. */
+void ty_lua_where(State *S, char *text, size_t n) {
+  Binding *B = (Binding *)S;
   const Session *s = B->session;
+  bool hooked;
   const int top = lua_gettop(B->at);
   ty_lua_line(B->at, B, text, n);
   if (!s || s->located == LUA_NOREF || !lua_checkstack(B->at, 4)) return;
   lua_rawgeti(B->at, LUA_REGISTRYINDEX, s->located);
-  if (!lua_pcall(B->at, 0, 1, 0) && lua_type(B->at, -1) == LUA_TSTRING)
+  if (!ty_lua_undisturbed(B->at, B, 0, 1, &hooked) && lua_type(B->at, -1) == LUA_TSTRING)
     snprintf(text, n, "%s", lua_tostring(B->at, -1));
   lua_settop(B->at, top);
 }

@@ -65,7 +65,7 @@ void ty_lua_sync(lua_State *L, State *S);
 /* "file:line" of the nearest Lua function that is not ours, or "". */
 void ty_lua_line(lua_State *L, const Binding *B, char *text, size_t n);
 /* lua_session.c: the State's `where`. */
-void ty_lua_where(const State *S, char *text, size_t n);
+void ty_lua_where(State *S, char *text, size_t n);
 /* lua_modes.c: puts the State's words as they hold for L, where modes are open. */
 void ty_lua_modes(lua_State *L, Binding *B);
 static inline void ty_lua_follow(lua_State *L, Binding *B) {

@@ -58,8 +58,9 @@ static Fault *fault_new(State *S) {
 }
 
 bool ty_device_failed(State *S, const Device *d, const char *err) {
-  Fault *f = fault_new(S);
   ty_fail(S, "%s%s%s", S->runs.failed ? "" : d->name, S->runs.failed ? "" : ": ", err);
+  if (!S->fault) return false; /* no buffer has ever been a device's */
+  Fault *f = fault_new(S);
   f->to = S->stamps;
   memcpy(f->text, S->err, sizeof f->text);
   return false;

@@ -158,7 +158,7 @@ struct State {
   /* An eager map or product that needs no graph: true with the result in y; false: take the road. */
   bool (*quick)(State *S, int op, int n, const Given *src, Tensor *y);
   /* "file:line" of the user's code that runs, "" when unknown. */
-  void (*where)(const State *S, char *text, size_t n);
+  void (*where)(State *S, char *text, size_t n);
   /* The contents of a buffer of which something is kept are no more. */
   void (*forget)(State *S, Buffer *b);
   const volatile int *interrupted;
