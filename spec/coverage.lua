@@ -1,7 +1,8 @@
 -- What specs and fuzzers never run, of core/ (gcov) and of lua/ (lines.c): `make coverage`.
 --   luajit spec/coverage.lua BUILD
--- In: a build whose objects count, and what they and lines.c have counted. Out: lines and branches by folder, and the
--- longest stretches that never ran. A line of a header counts as run where it ran in any file.
+-- In: a build whose objects count, and what they and lines.c have counted. Out: lines and branches by folder, the longest
+-- stretches that never ran, and each line of these in BUILD/never.txt. A line of a header counts as run where it ran in
+-- any file.
 
 local util = require "jit.util"
 
@@ -134,7 +135,22 @@ local function report()
   end
 end
 
+--- Every line that never ran, with its text.
+local function write_never(name)
+  local out = assert(io.open(name, "w"))
+  for _, path in ipairs(sorted(files)) do
+    local ran, number = files[path].ran, 0
+    for line in io.lines(path) do
+      number = number + 1
+      if ran[number] == false then out:write(path, ":", number, ": ", line, "\n") end
+    end
+  end
+  out:close()
+  print("\nall of them: " .. name)
+end
+
 -- Objects that nothing loaded have notes alone, of which gcov says that no line ran.
 for object in lines_of(("find '%s/obj' -name '*.gcno' | sort"):format(BUILD)) do read_gcov(object) end
 read_lua()
 report()
+write_never(BUILD .. "/never.txt")
