@@ -427,7 +427,7 @@ static bool far_perform(const Job *j, void *const *buf, const u64 *scalar, const
 
 /* --- the device */
 
-static const Machine machine = {"far", far_make, far_run, far_reserve, far_drop, far_bytes};
+static const Machine machine = {"far", far_make, far_run, far_reserve, far_drop, far_bytes, NULL};
 static const Device far = {.name = "far",
                            .machine = &machine,
                            .allocate = far_allocate,

@@ -5,6 +5,7 @@
 #include <lauxlib.h>
 #include <lua.h>
 #include <signal.h>
+#include <sys/time.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,6 +99,17 @@ static int interrupt(lua_State *L) {
   return 0;
 }
 
+/* interrupt_in(milliseconds, value): the same a little later */
+static int interrupt_in(lua_State *L) {
+  long ms = luaL_checklong(L, 1);
+  lua_settop(L, 2);
+  lua_setfield(L, LUA_REGISTRYINDEX, KEY);
+  signalled = L;
+  signal(SIGALRM, on_signal);
+  setitimer(ITIMER_REAL, &(struct itimerval){.it_value = {ms / 1000, ms % 1000 * 1000}}, NULL);
+  return 0;
+}
+
 /* --- memory */
 
 static struct {
@@ -130,11 +142,9 @@ static int starve(lua_State *L) {
 }
 
 __attribute__((visibility("default"))) int luaopen_hooks(lua_State *L) {
-  static const luaL_Reg fns[] = {{"hook", set_hook},
-                                 {"hooked", get_hook},
-                                 {"interrupt", interrupt},
-                                 {"starve", starve},
-                                 {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"hook", set_hook},       {"hooked", get_hook},
+                                 {"interrupt", interrupt}, {"interrupt_in", interrupt_in},
+                                 {"starve", starve},       {NULL, NULL}};
   lua_newtable(L);
   for (const luaL_Reg *f = fns; f->name; f++) {
     lua_pushcfunction(L, f->func);

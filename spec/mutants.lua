@@ -373,6 +373,15 @@ local M = {
     from = 'if is_tensor(self, a) and is_tensor(self, b) then return false end', to = "do return false end" },
   { file = "core/engine/trace.c", what = "outputs are ordered by their nodes alone",
     from = "if (a->write != b->write) return a->write < b->write ? -1 : 1;", to = "" },
+
+  { file = "core/device/cpu/tile_run.c", what = "a kernel on one thread runs to its end, whoever asks for one",
+    from = "if (i < n && ty_watch_stops()) break;", to = "" },
+  { file = "core/engine/exec.c", what = "what takes long is written in place, and cannot be left undone",
+    from = "there && !(o->long_after && B->S->interrupted)", to = "there" },
+  { file = "core/engine/exec.c", what = "a run is left undone when something was written in place",
+    from = "if (i == B->careful) ty_watch(NULL);", to = "" },
+  { file = "core/file/file_system.c", what = "a file is written to its end, whoever asks for one",
+    from = "if (done && !d->direct && ty_file_stops()) {", to = "if (false) {" },
 }
 
 return M

@@ -103,6 +103,19 @@ void ty_pool_run(i64 n, i64 grain, PoolFn *fn, void *arg);
 int ty_pool_threads(int n); /* n > 0 sets; returns the number in force, at most ... */
 enum { POOL_MOST = 64 };
 
+/* Work that may be left undone. `ask` is called every few milliseconds, on the thread that watches; once it says so,
+** what that thread and the pool run for it ends soon, and what they write is undefined. */
+typedef bool WatchFn(void *ctx);
+typedef struct Watch {
+  WatchFn *ask;
+  void *ctx;
+  _Atomic bool stopped;
+  i64 next; /* when it is asked again */
+  const void *owner;
+} Watch;
+void ty_watch(Watch *w); /* of what the calling thread runs from now on; NULL: it runs to its end */
+bool ty_watch_stops(void); /* between pieces of work: whether to leave the rest undone */
+
 /* The floating-point environment of kernels: round to nearest, no flush to zero. */
 u32 ty_fp_enter(void);
 void ty_fp_leave(u32 saved);

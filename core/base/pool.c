@@ -12,6 +12,8 @@
 ** left; a worker takes one by lowering the count under the number it has seen. A job with a chunk
 ** in hand cannot end, so its fields are read after the ticket was won and never before.
 **
+** Work that may be left undone (Watch) is cut finer; once it stops, chunks are taken and not run.
+**
 ** Idle workers watch the ticket for SPIN nanoseconds (a wake-up through the system costs 5 to 8
 ** microseconds, a watched word less than one), then sleep on a condition variable.
 */
@@ -27,6 +29,8 @@
 #define SPIN 30000 /* nanoseconds an idle worker watches before it sleeps */
 #define STACK (1 << 20)
 #define CHUNKS_A_HEAD 4 /* chunks for each thread: late threads find some left */
+#define ASKED 2000000   /* nanoseconds between two questions of a watch */
+#define PIECE 16        /* grains of a chunk, at most, where work may be left undone */
 
 static struct {
   _Alignas(64) _Atomic u64 ticket; /* number of the job << 32 | chunks left */
@@ -34,6 +38,7 @@ static struct {
   PoolFn *fn;
   void *arg;
   i64 n, chunk, nchunks;
+  Watch *watch;
   _Alignas(64) atomic_flag busy;
   _Atomic int sleepers, waiting;
   _Atomic int threads; /* in force, the caller included; 0: not yet asked */
@@ -45,6 +50,48 @@ static struct {
           .wake = CONDITION_INIT,
           .finished = CONDITION_INIT};
 
+/* --- work that may be left undone */
+
+static _Thread_local Watch *watching;
+
+void ty_watch(Watch *w) {
+  watching = w;
+  if (!w) return;
+  atomic_init(&w->stopped, false);
+  w->owner = &watching;
+  w->next = ty_system_now() + ASKED;
+}
+
+bool ty_watch_stops(void) {
+  Watch *w = watching;
+  if (TY_LIKELY(!w)) return false;
+  if (atomic_load_explicit(&w->stopped, memory_order_relaxed)) return true;
+  if (w->owner != &watching) return false;
+  const i64 now = ty_system_now();
+  if (now < w->next) return false;
+  w->next = now + ASKED;
+  if (!w->ask(w->ctx)) return false;
+  atomic_store_explicit(&w->stopped, true, memory_order_relaxed);
+  return true;
+}
+
+/* On this thread, in pieces that take about as long as a question is away. */
+static void run_alone(i64 n, PoolFn *fn, void *arg) {
+  if (TY_LIKELY(!watching)) {
+    fn(arg, 0, n);
+    return;
+  }
+  i64 begin = 0, piece = 1;
+  while (begin < n && !ty_watch_stops()) {
+    const i64 end = TY_MIN(n, begin + piece), now = ty_system_now();
+    fn(arg, begin, end);
+    begin = end;
+    if (ty_system_now() - now < ASKED / 2) piece *= 2;
+  }
+}
+
+/* --- the pool */
+
 /* Takes and runs chunks of job `number` until none is left. */
 static void work(u32 number) {
   u64 t = atomic_load_explicit(&pool.ticket, memory_order_acquire);
@@ -55,7 +102,8 @@ static void work(u32 number) {
       continue;
     i64 left = (u32)t, nchunks = pool.nchunks;
     i64 begin = (nchunks - left) * pool.chunk, end = TY_MIN(begin + pool.chunk, pool.n);
-    pool.fn(pool.arg, begin, end);
+    watching = pool.watch;
+    if (!ty_watch_stops()) pool.fn(pool.arg, begin, end);
     if (atomic_fetch_add(&pool.done, 1) + 1 == nchunks && atomic_load(&pool.waiting)) {
       ty_lock(&pool.lock);
       ty_condition_signal(&pool.finished);
@@ -166,13 +214,14 @@ void ty_pool_run(i64 n, i64 grain, PoolFn *fn, void *arg) {
   if (TY_UNLIKELY(ty_event_on())) fn = profiled, arg = &job;
   int heads = n > grain ? ty_pool_threads(0) : 1;
   if (heads == 1 || atomic_flag_test_and_set_explicit(&pool.busy, memory_order_acquire)) {
-    fn(arg, 0, n);
+    run_alone(n, fn, arg);
     return;
   }
   if (pool.workers < heads - 1) start(heads);
   i64 share = heads * (i64)CHUNKS_A_HEAD;
-  pool.fn = fn, pool.arg = arg, pool.n = n;
+  pool.fn = fn, pool.arg = arg, pool.n = n, pool.watch = watching;
   pool.chunk = TY_MAX(grain, n / share + (n % share != 0));
+  if (watching) pool.chunk = TY_MIN(pool.chunk, TY_MAX(grain * PIECE, n / INT32_MAX + 1));
   pool.nchunks = n / pool.chunk + (n % pool.chunk != 0);
   i64 nchunks = pool.nchunks;
   atomic_store(&pool.done, 0);

@@ -148,6 +148,8 @@ typedef struct Output {
   i64 at;    /* ... which is in place only where the input begins at this element of its buffer */
   i32 pins;  /* references that the recording's inputs hold to the buffer */
   i32 first; /* step that writes it first; a copy that is skipped in place does not count */
+  bool
+      long_after; /* attached: from there on the steps take longer than somebody should wait who wants them stopped */
 } Output;
 
 /* What a plan was made from, one block that can be copied: enough to make the text of its passes when
@@ -173,6 +175,7 @@ typedef struct Plan {
   i64 bytes_moved; /* read and written by the steps */
   i64 bytes_saved; /* by unfused operations beyond that */
   i64 nops;        /* operations the user wrote, as nodes */
+  double time;     /* attached: nanoseconds of the steps on one thread, roughly */
   i64 bytes;       /* of the plan itself */
   Source *source;
 } Plan;

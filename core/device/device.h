@@ -37,6 +37,8 @@ struct Machine {
   bool (*reserve)(const Kernel *k, const Launch *l);
   void (*drop)(Kernel *k);
   size_t (*bytes)(const Kernel *k);
+  /* Nanoseconds of a run on one thread, roughly. NULL: `run` does not wait for its end. */
+  double (*time)(const Kernel *k, const Launch *l);
 };
 
 typedef struct Device {
@@ -73,7 +75,7 @@ extern const Device *ty_devices[DEVICES_MAX]; /* by number */
 ** Lua's registry under DEVICE_KEY, as a light userdata. version: what this header said when they were compiled. Gives
 ** the CPU's device, for what they leave to it; NULL: not added, *err says why. A name that is there is not added
 ** again: its device goes on. */
-#define DEVICE_VERSION 2
+#define DEVICE_VERSION 3
 #define DEVICE_KEY "tycho.device"
 typedef const Device *DeviceRegister(u32 version, const Device *d, const char **err);
 DeviceRegister ty_device_register;

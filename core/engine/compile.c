@@ -42,6 +42,35 @@ static void keep_written(Plan *p, i32 away) {
     if (p->output[k].first <= away) p->output[k].inplace = false;
 }
 
+/* Nanoseconds of a step on one thread, roughly: what is computed, and what is moved. */
+static double step_time(const Plan *p, const Step *s) {
+  const double sum = 0.03, item = 10, byte = 0.1; /* nanoseconds each, on a slow machine */
+  double t = 0;
+  for (int i = 0; i < s->noperands; i++) {
+    const Slot *slot = &p->slot[s->slot[i]];
+    if (slot->kind != SLOT_NONE) t += byte * (double)slot->bytes;
+  }
+  if (s->kernel && s->launch && s->machine->time) t += s->machine->time(s->kernel, s->launch);
+  if (!s->job) return t;
+  const Gemm *g = s->job->kind == JOB_PRODUCT ? s->job->gemm : NULL;
+  if (g) return t + sum * (double)g->batch * (double)g->m * (double)g->n * (double)g->k;
+  const Attend *a = s->job->kind == JOB_ATTEND ? s->job->attend : NULL;
+  if (a)
+    return t + 4 * sum * (double)a->batch * (double)a->n * (double)a->m * (double)(a->d + a->dv);
+  return s->job->kind < JOB_COPY ? t * item : t;
+}
+
+/* How long the plan takes, and what is left of it where outputs are written. */
+static void estimate(Plan *p) {
+  enum { WAIT = 60000000 }; /* nanoseconds */
+  for (i32 i = p->nsteps; i-- > 0;) {
+    if (!ty_devices[p->step[i].device]->machine->time) continue;
+    p->time += step_time(p, &p->step[i]);
+    for (i32 k = 0; k < p->noutputs; k++)
+      if (p->output[k].first == i && p->time > WAIT) p->output[k].long_after = true;
+  }
+}
+
 /* Also what products run on here, since a graph may come from another machine. */
 static bool attach(Plan *p) {
   for (i32 i = 0; i < p->nsteps; i++) {
@@ -54,6 +83,7 @@ static bool attach(Plan *p) {
     i64 (*panels)(const Gemm *) = s->away ? NULL : ty_devices[s->device]->panels;
     if (s->packs && panels) s->panels = panels(s->job->gemm);
   }
+  estimate(p);
   return true;
 }
 

@@ -8,6 +8,9 @@
 ** if something is written in place. plan.c has seen to it that after a write in place nothing
 ** else can fail. Steps do not know whether an output is a fresh buffer or the written tensor's
 ** own: that is decided by binding the output's slot; the copy of a base into itself is skipped.
+**
+** A run that takes a while may be left undone (State.interrupted), up to the first write in place; so where much would
+** follow that, a fresh buffer is taken instead, unless there is no memory for one.
 */
 #include "engine/engine.h"
 #include "base/events.h"
@@ -89,18 +92,26 @@ static bool bind_arena(Bound *B) {
   return (B->arena = B->device->allocate(bytes)) || ty_fail_memory(B->S, "run", bytes);
 }
 
+/* The buffer that output k becomes, held; *own: it was there. NULL: out of memory. */
+static Buffer *output_buffer(Bound *B, i32 k, Buffer *now, bool *own) {
+  const Output *o = &B->p->output[k];
+  Buffer *there = own_buffer(B, k, now);
+  *own = there && !(o->long_after && B->S->interrupted);
+  if (*own) return ty_buffer_hold(there);
+  Buffer *y = ty_buffer_new(B->S, ty_devices[o->device], o->bytes);
+  *own = !y && there;
+  return *own ? ty_buffer_hold(there) : y;
+}
+
 static bool bind_outputs(Bound *B, Buffer *const *now) {
   const Plan *p = B->p;
   B->careful = p->nsteps;
   for (i32 k = 0; k < p->noutputs; k++) {
-    Buffer *y = own_buffer(B, k, now[k]);
-    if (y) {
-      ty_buffer_hold(y);
-      if (p->output[k].write == -1) y->born = ++B->S->stamps;
-      B->careful = TY_MIN(B->careful, p->output[k].first);
-    } else if (!(y = ty_buffer_new(B->S, ty_devices[p->output[k].device], p->output[k].bytes))) {
-      return false;
-    }
+    bool own;
+    Buffer *y = output_buffer(B, k, now[k], &own);
+    if (!y) return false;
+    if (own && p->output[k].write == -1) y->born = ++B->S->stamps;
+    if (own) B->careful = TY_MIN(B->careful, p->output[k].first);
     B->made[B->nmade++] = y;
   }
   return true;
@@ -311,14 +322,37 @@ static bool has_faulty_input(const Bound *B) {
   return false;
 }
 
+static bool ask(void *ctx) {
+  State *S = ctx;
+  return S->interrupted(S);
+}
+
+/* The same where somebody may want an end of it. */
+static bool run_watched(const Bound *B, const char **err) {
+  State *S = B->S;
+  Watch w = {.ask = ask, .ctx = S};
+  bool ok = true;
+  ty_watch(&w);
+  for (i32 i = 0; i < B->p->nsteps && ok; i++) {
+    if (i == B->careful) ty_watch(NULL);
+    ok = run_step(B, &B->p->step[i], err) && !w.stopped;
+  }
+  ty_watch(NULL);
+  S->stopped = w.stopped;
+  return ok;
+}
+
 static bool run_steps(Bound *B, Buffer *const *now) {
+  enum { SHORT = 3000000 }; /* nanoseconds */
   const char *err = NULL;
   bool ok = true;
   if (TY_UNLIKELY(B->S->engine->dump & (DUMP_PROFILE | 1u << ('t' - 'a')))) ok = run_timed(B, &err);
+  else if (TY_UNLIKELY(B->p->time > SHORT) && B->S->interrupted) ok = run_watched(B, &err);
   else
     for (i32 i = 0; i < B->p->nsteps && ok; i++) ok = run_step(B, &B->p->step[i], &err);
   if (ok && B->p->checks) copy_written(B, now);
   if (ok) return true;
+  if (B->S->stopped) return ty_fail(B->S, "interrupted: what ran was left undone");
   if (B->S->runs.failed) { /* of an earlier run */
     B->S->out_of_range = false;
     return ty_device_failed(B->S, ty_cpu, err);
@@ -337,7 +371,7 @@ bool ty_exec_run(State *S, Plan *p, Recording *b, Buffer **outbuf) {
   B.made = (Buffer **)(B.addr + p->nslots);
   ty_plan_hold(p);
   S->runs = (Stream){.run = ++S->stamps};
-  S->out_of_range = false;
+  S->out_of_range = S->stopped = false;
   bool ok = !(TY_UNLIKELY(S->nfaults) && has_faulty_input(&B)) && bind_arena(&B) &&
             bind_outputs(&B, outbuf) && reserve(&B);
   if (ok) {

@@ -112,6 +112,7 @@ const void *ty_panels_find(Engine *E, Buffer *buf, const Gemm *d, const void *b,
   E->panel_stats.entries++;
   e->device->pack(d, b, e->panels);
   buf->kept = true;
+  if (ty_watch_stops()) entry_free(E, e); /* perhaps not packed to the end */
   return e->panels;
 }
 

@@ -12,7 +12,10 @@
 #include "engine/entry.h"
 #include "base/events.h"
 
-enum { SIZE = 7 }; /* extent that kernels are made with */
+enum {
+  SIZE = 7,       /* extent that kernels are made with */
+  MOST = 4 << 20, /* elements of a run; a longer one may be left undone, which exec.c sees to */
+};
 
 struct Quick {
   Plan *plan;               /* one kernel step */
@@ -192,7 +195,7 @@ bool ty_quick(State *S, int op, int n, const Given *src, Tensor *y) {
     t = x;
     at[i] = address(x);
   }
-  if (!t || t->st->numel == 0) return false;
+  if (!t || t->st->numel == 0 || t->st->numel > MOST) return false;
   int d = t->type.dtype;
   if (!takes(row, d) || (pattern && !ty_is_float(d))) return false;
   QuickTable **table = &C->quick[t->type.device];

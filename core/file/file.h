@@ -58,6 +58,11 @@ bool ty_file_open(File *f, const char *path, bool mapped);
 /* A file that lies in memory, which stays the caller's. */
 bool ty_file_memory(File *f, const char *name, const void *data, i64 size);
 void ty_file_close(File *f);
+/* Reading, parsing and writing of the calling thread fails between two pieces once `stops` says so; NULL: it does not. */
+typedef bool FileStops(void *ctx);
+void ty_file_watch(FileStops *stops, void *ctx);
+bool ty_file_stops(void);
+#define FILE_STOPPED "was left, since an end was asked for"
 /* Exactly n bytes from `at`. */
 bool ty_file_read(File *f, i64 at, void *to, i64 n);
 /* Says what is wrong, with the path in front; always false. */

@@ -398,9 +398,15 @@ static bool parse_row(Csv *c, CsvCursor *at, CsvResult *result) {
 }
 
 /* Rows from `at` on, before row `until`. */
+/* Whether to go on behind row n; where not, why is said. */
+static bool goes_on(const Csv *c, i64 n) {
+  enum { ROWS = 1024 };
+  return n % ROWS || !n || !ty_file_stops() || ty_file_fail(c->f, FILE_STOPPED);
+}
+
 static bool parse_rows(Csv *c, CsvCursor *at, i64 until, CsvResult *result) {
   for (; at->row < until && ty_csv_next(c, at); at->row++)
-    if (!parse_row(c, at, result)) return false;
+    if (!goes_on(c, at->row) || !parse_row(c, at, result)) return false;
   return true;
 }
 
@@ -492,6 +498,7 @@ bool ty_csv_rows(Csv *c) {
   int more;
   c->rows = 0;
   for (; ty_csv_next(c, &at); c->rows++) {
+    if (!goes_on(c, c->rows)) return false;
     if (!c->quotes) { /* no line end is part of a field */
       if (end <= at.p) end = memchr(at.p, '\n', (size_t)(c->end - at.p));
       if (!end) end = c->end;

@@ -24,11 +24,8 @@ extern const luaL_Reg ty_file_ring[];     /* file_ring_lua.c: reading in the bac
 void ty_file_take_seam(lua_State *L);
 /* What core.so lends. */
 const Seam *ty_file_seam(void);
-static inline const Seam *ty_file_enter(lua_State *L) {
-  const Seam *seam = ty_file_seam();
-  seam->enter(L);
-  return seam;
-}
+/* The same, at the start of each function. What follows may be ended by Ctrl-C, as lua_interrupt.c has it. */
+const Seam *ty_file_enter(lua_State *L);
 /* Pushes nil and the message. */
 int ty_file_answer(lua_State *L, const char *message);
 /* Pushes a function as the closure that every function of ours is. */

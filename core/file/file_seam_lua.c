@@ -23,6 +23,21 @@ void ty_file_take_seam(lua_State *L) {
   lua_pop(L, 1);
 }
 
+/* A hook for instructions that was not there when the function was called. */
+static _Thread_local lua_Hook hook_before;
+
+static bool is_interrupted(void *L) {
+  lua_Hook hook = lua_gethook(L);
+  return hook && hook != hook_before && lua_gethookmask(L) & LUA_MASKCOUNT;
+}
+
+const Seam *ty_file_enter(lua_State *L) {
+  lent.enter(L);
+  hook_before = lua_gethook(L);
+  ty_file_watch(is_interrupted, L);
+  return &lent;
+}
+
 int ty_file_answer(lua_State *L, const char *message) {
   lua_pushnil(L);
   lua_pushstring(L, message);

@@ -18,13 +18,24 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { IO_MOST = 1 << 30 };
+enum { IO_MOST = 8 << 20 }; /* bytes between two looks at whether to stop */
 
 static char *copy_text(const char *s) {
   i64 n = (i64)strlen(s) + 1;
   char *y = ty_file_alloc(n);
   return y ? memcpy(y, s, (size_t)n) : NULL;
 }
+
+/* --- an end that is asked for */
+
+static _Thread_local struct {
+  FileStops *stops;
+  void *ctx;
+} watching;
+
+void ty_file_watch(FileStops *stops, void *ctx) { watching.stops = stops, watching.ctx = ctx; }
+
+bool ty_file_stops(void) { return watching.stops && watching.stops(watching.ctx); }
 
 /* --- files */
 
@@ -100,6 +111,7 @@ bool ty_file_read(File *f, i64 at, void *to, i64 n) {
     return true;
   }
   for (i64 done = 0; done < n;) {
+    if (done && ty_file_stops()) return ty_file_fail(f, FILE_STOPPED);
     ssize_t got = pread(f->fd, (char *)to + done, (size_t)TY_MIN(n - done, IO_MOST), at + done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return ty_file_fail(f, "cannot be read: %s", strerror(errno));
@@ -249,6 +261,10 @@ bool ty_draft_open(Draft *d, const char *path) {
 bool ty_draft_write(Draft *d, const void *data, i64 n) {
   for (i64 done = 0; done < n;) {
     FileCalm calm;
+    if (done && !d->direct && ty_file_stops()) {
+      errno = EINTR;
+      return draft_fail(d, "cannot be written");
+    }
     ty_file_calm(&calm);
     ssize_t put = write(d->fd, (const char *)data + done, (size_t)TY_MIN(n - done, IO_MOST));
     ty_file_calm_end(&calm);

@@ -1,8 +1,7 @@
 /*
 ** lua_enter.c -- the start of every native function that records, demands or asks.
 ** In: the coroutine that calls. Out: the State, whose words hold for it: sessions that it is no part of have ended,
-** modes and the open recording are its own. Raises when the State is closing, was interrupted, or when what is asked
-** for does so.
+** modes and the open recording are its own. Raises when the State is closing, or when what is asked for does so.
 */
 #include "engine/entry.h"
 #include "lua/lua_tycho.h"
@@ -12,8 +11,8 @@ State *ty_lua_enter(lua_State *L) { return ty_lua_enter_in(L, ty_lua_binding(L))
 State *ty_lua_enter_in(lua_State *L, Binding *B) {
   if (TY_UNLIKELY(!B || B->closed)) ty_lua_error(L, "tycho: this Lua state is closing");
   State *S = &B->S;
-  if (TY_UNLIKELY(S->interrupted && *S->interrupted)) ty_lua_error(L, "tycho: interrupted");
   B->at = L;
+  B->hook = lua_gethook(L);
   ty_lua_apart(L, B);
   ty_lua_follow(L, B);
   if (S->engine->compiled->lazy) ty_lua_sync(L, S);

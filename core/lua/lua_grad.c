@@ -79,7 +79,7 @@ static int grad_step(lua_State *L) {
   if (y == BACK_FAILED) return ty_lua_fail(L, S);
   if (y == BACK_DONE) return 0;
   const Record *r = b->at->r;
-  lua_rawgeti(L, LUA_REGISTRYINDEX, ((Kept *)r->ctx)->ref);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, ((Kept *)r->owner.ctx)->ref);
   lua_createtable(L, r->dim, 0);
   for (int i = 0; i < r->dim; i++) {
     if (!b->at->part[i].st) continue;
@@ -287,8 +287,7 @@ static int grad_join(lua_State *L) {
   } else {
     k->B = (Binding *)S;
     k->ref = ref;
-    r->drop = kept_drop;
-    r->ctx = k;
+    r->owner = (Owner){kept_drop, k};
     r->dim = nout;
     for (int i = 0; ok && i < nout; i++) ok = join_result(S, r, y[i], i, z[i]);
     ty_record_drop(r);

@@ -296,6 +296,7 @@ static void push_state(lua_State *L) {
   lua_setmetatable(L, -2);
   if (!ty_engine_open(&B->S)) luaL_error(L, "tycho: %s", B->S.err);
   B->S.where = ty_lua_where;
+  B->S.interrupted = ty_lua_interrupted;
   B->closed = false;
   find_aside(L, B);
   lua_pushvalue(L, -1);

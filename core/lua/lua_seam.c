@@ -27,7 +27,7 @@ static bool seam_foreign(lua_State *L, const Type *t, void *data, void (*drop)(v
   State *S = ty_lua_state(L);
   if (!ty_type_fits(t)) return false;
   Tensor *y = ty_lua_push(L);
-  if (TY_LUA_TRY(L, S, ty_tensor_foreign(S, y, t, data, drop, ctx))) return true;
+  if (TY_LUA_TRY(L, S, ty_tensor_foreign(S, y, t, data, (Owner){drop, ctx}))) return true;
   lua_pop(L, 1);
   return false;
 }

@@ -37,7 +37,10 @@ static int raise_text(lua_State *L, const Binding *B, const char *text) {
   return lua_error(L);
 }
 
-int ty_lua_fail(lua_State *L, State *S) { return raise_text(L, (Binding *)S, S->err); }
+int ty_lua_fail(lua_State *L, State *S) {
+  if (TY_UNLIKELY(S->stopped)) ty_lua_interrupt(L, (Binding *)S);
+  return raise_text(L, (Binding *)S, S->err);
+}
 
 int ty_lua_error(lua_State *L, const char *fmt, ...) {
   char text[ERR_MAX];

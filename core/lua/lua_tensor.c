@@ -218,7 +218,7 @@ static int l_from_address(lua_State *L) {
   int ref = luaL_ref(L, LUA_REGISTRYINDEX);
   Anchor *a = ty_mem_alloc(sizeof *a);
   if (a) *a = (Anchor){ty_lua_binding(L), ref};
-  bool ok = a ? ty_tensor_foreign(S, y, &t, p, anchor_drop, a) : ty_fail_memory(S, who, 0);
+  bool ok = a ? ty_tensor_foreign(S, y, &t, p, (Owner){anchor_drop, a}) : ty_fail_memory(S, who, 0);
   if (!ok) {
     luaL_unref(L, LUA_REGISTRYINDEX, ref);
     ty_mem_free(a);

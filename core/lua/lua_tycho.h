@@ -39,6 +39,7 @@ typedef struct Binding {
   struct Protect *protect; /* the latest protected call in progress; see lua_protect.c */
   struct Session *session; /* of the capture in progress; see lua_session.c */
   i64 counted;             /* instructions in protected calls, of which no count hook was told */
+  lua_Hook hook;           /* as the native function that runs has found it */
   lua_Hook yielder;        /* a user's hook that has tried to yield in a protected call */
   struct Mode *mode;       /* modes that were entered, the latest first; see lua_modes.c */
   u64 entered;             /* so many modes so far */
@@ -78,6 +79,9 @@ static inline void ty_lua_apart(lua_State *L, Binding *B) {
 }
 /* lua_hush.c: the capture in progress, or NULL. No finaliser runs until the C function that asks returns. */
 Capture *ty_lua_capture(lua_State *L);
+/* As State.interrupted; and what follows when a run was left undone: raises, unless the hook returns. */
+bool ty_lua_interrupted(State *S);
+void ty_lua_interrupt(lua_State *L, Binding *B);
 /* A debug hook has run inside of a protected call. */
 void ty_lua_hook_ran(lua_State *L, Binding *B);
 static inline State *ty_lua_state(lua_State *L) {

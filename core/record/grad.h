@@ -46,8 +46,7 @@ struct Record {
                with its storage */
   u32 dims;      /* REDUCE: bit set */
   i32 dim, base; /* dim of SCAN and MOVE and cat; CUSTOM: results; OUT: which; base of its index */
-  void (*drop)(void *ctx); /* CUSTOM: told when it dies */
-  void *ctx;
+  Owner owner;   /* CUSTOM: told when it dies */
   Edge edge[];
 };
 

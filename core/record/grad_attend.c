@@ -116,8 +116,7 @@ static bool note(State *S, const Given *src, const Attention *how, const Tensor 
     r->t.type = flat->type;
   }
   k->how = *how;
-  r->ctx = k;
-  r->drop = kept_drop;
+  r->owner = (Owner){kept_drop, k};
   return true;
 }
 
@@ -303,7 +302,7 @@ static __attribute__((noinline)) bool taped(State *S, const Tensor *const *x, co
 
 static bool rule(State *S, const Record *r, const Tensor *const *x, Pending *p, const Tensor *g,
                  int i, Tensor *y) {
-  const Kept *kept = r->ctx;
+  const Kept *kept = r->owner.ctx;
   const Tensor *all[ALL];
   Shape s;
   Tensor flat = {0}, own = {0};

@@ -6,6 +6,7 @@
 ** An index is checked before anything is recorded, which demands its value; unless value_range.c knows that its
 ** elements are places, a capture leaves the check to later runs, or the run makes it as it comes to it.
 */
+#include <stdatomic.h>
 #include <stdio.h>
 #include "record/record.h"
 #include "ir/site.h"
@@ -26,15 +27,70 @@ static void index_text(const Type *t, i64 at, char *buf) {
   snprintf(buf + n, (size_t)(SHOWN - n), ")");
 }
 
+/* What a row of an index must name. */
+typedef struct Places {
+  i64 size, base, skip;
+  bool skips;
+} Places;
+
+/* Whether one of n elements a stride apart names no place. */
+#define ROW(type) \
+  static bool bad_##type(const void *p, i64 n, i64 stride, const Places *k) { \
+    const type *x = p; \
+    bool bad = false; \
+    for (i64 i = 0; i < n; i++) { \
+      const i64 v = (i64)x[i * stride]; \
+      const u64 place = (u64)(v < 0 ? v + k->size : v - k->base); \
+      bad |= place >= (u64)k->size && !(k->skips && v == k->skip); \
+    } \
+    return bad; \
+  }
+ROW(u8)
+ROW(i8)
+ROW(i16)
+ROW(i32)
+ROW(i64)
+
+typedef struct IndexRow {
+  bool (*bad)(const void *p, i64 n, i64 stride, const Places *k);
+  const char *p;
+  i64 stride;
+  int bytes;
+  Places places;
+  _Atomic bool found;
+} IndexRow;
+
+static void look_at_row(void *arg, i64 begin, i64 end) {
+  IndexRow *r = arg;
+  if (r->bad(r->p + begin * r->stride * r->bytes, end - begin, r->stride, &r->places))
+    atomic_store_explicit(&r->found, true, memory_order_relaxed);
+}
+
+/* By rows of the last dim, or as one where it lies in order; the element itself is looked for in a row that has one. */
 i64 ty_record_bad_index(const Tensor *index, const char *p, i64 size, int base,
                         const double *skip) {
-  i64 n = ty_type_numel(&index->type);
-  int d = index->type.dtype, bytes = ty_dtypes[d].bytes;
+  enum { GRAIN = 16384 };
+  static bool (*const bad[T_COUNT])(const void *, i64, i64, const Places *) = {
+      [T_U8] = bad_u8, [T_I8] = bad_i8, [T_I16] = bad_i16, [T_I32] = bad_i32, [T_I64] = bad_i64};
+  const Type *t = &index->type;
+  const i64 all = ty_type_numel(t);
+  const bool whole = !t->rank || ty_tensor_is_contiguous(index);
+  const i64 n = whole ? all : t->dims[t->rank - 1];
+  IndexRow r = {.bad = bad[t->dtype], .bytes = ty_dtypes[t->dtype].bytes};
+  r.stride = whole ? 1 : index->strides[t->rank - 1];
+  r.places = (Places){.size = size, .base = base};
+  if (skip && *skip > -0x1p62 && *skip < 0x1p62 && *skip == (double)(i64)*skip)
+    r.places.skips = true, r.places.skip = (i64)*skip;
+  Type rows = *t; /* all dims but the last */
+  rows.rank = whole ? 0 : (u8)(t->rank - 1);
   Walk w = {0};
-  for (i64 i = 0; i < n; i++, ty_walk_next(&w, &index->type, index->strides)) {
-    double v = ty_elem_load(d, p + w.offset * bytes);
-    bool in = v >= 0 ? v >= base && v - base < (double)size : -v <= (double)size;
-    if (!in && !(skip && v == *skip)) return i;
+  for (i64 i = 0; i < all; i += n, ty_walk_next(&w, &rows, index->strides)) {
+    r.p = p + w.offset * r.bytes;
+    ty_pool_run(n, GRAIN, look_at_row, &r);
+    if (TY_LIKELY(!r.found)) continue;
+    i64 k = 0;
+    while (!r.bad(r.p + k * r.stride * r.bytes, 1, 1, &r.places)) k++;
+    return i + k;
   }
   return -1;
 }

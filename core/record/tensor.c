@@ -142,7 +142,7 @@ void ty_buffer_drop(Buffer *b) {
   if (!b || --b->refs) return;
   buffer_forget(b);
   if (!b->foreign) b->device->free(b->data, b->bytes);
-  else if (b->drop) b->drop(b->ctx);
+  else if (b->owner.drop) b->owner.drop(b->owner.ctx);
   block_drop(b->S, b);
 }
 
@@ -357,7 +357,7 @@ void ty_record_drop(Record *r) {
     S->dead_records = r->next_dead;
     ty_record_forget(r);
     if (r->kind == K_LEAF && r->t.st) ty_tensor_release(&r->t);
-    if (r->drop) r->drop(r->ctx);
+    if (r->owner.drop) r->owner.drop(r->owner.ctx);
     ty_mem_free(r);
     S->records--;
   }
@@ -395,8 +395,7 @@ bool ty_tensor_from(State *S, Tensor *y, const Type *t, const void *bytes) {
   return true;
 }
 
-bool ty_tensor_foreign(State *S, Tensor *y, const Type *t, void *data, void (*drop)(void *),
-                       void *ctx) {
+bool ty_tensor_foreign(State *S, Tensor *y, const Type *t, void *data, Owner owner) {
   i64 n = ty_type_numel(t);
   Storage *st = ty_storage_new(S, t->dtype, t->device, n);
   Buffer *b = st ? block_new(S) : NULL;
@@ -411,8 +410,7 @@ bool ty_tensor_foreign(State *S, Tensor *y, const Type *t, void *data, void (*dr
                 .bytes = n * ty_dtypes[t->dtype].bytes,
                 .device = ty_cpu,
                 .data = data,
-                .drop = drop,
-                .ctx = ctx};
+                .owner = owner};
   st->buf = b;
   tensor_init(y, st, t);
   return true;

@@ -25,10 +25,16 @@ typedef struct Record Record;   /* grad.h */
 typedef struct Batched Batched; /* vmap.h */
 typedef struct Level Level;
 
+/* Who is told when something is no longer used; drop NULL: nobody. */
+typedef struct Owner {
+  void (*drop)(void *ctx);
+  void *ctx;
+} Owner;
+
 typedef struct Buffer {
   State *S;
   i32 refs;
-  bool foreign; /* not ours: never freed, `drop` is told */
+  bool foreign; /* not ours: never freed, the owner is told */
   bool exposed; /* its address left: contents may change or be read at any time */
   bool kept;    /* the engine keeps something made from the contents */
   u64 stamp;    /* of its contents: no others of the State's buffers ever have it */
@@ -37,8 +43,7 @@ typedef struct Buffer {
   i64 bytes;
   const Device *device;
   void *data; /* the device's */
-  void (*drop)(void *ctx);
-  void *ctx;
+  Owner owner;
 } Buffer;
 
 typedef struct Storage {
@@ -161,7 +166,9 @@ struct State {
   void (*where)(State *S, char *text, size_t n);
   /* The contents of a buffer of which something is kept are no more. */
   void (*forget)(State *S, Buffer *b);
-  const volatile int *interrupted;
+  /* Whether the host wants an end of what runs: Ctrl-C. */
+  bool (*interrupted)(State *S);
+  bool stopped; /* the last call failed since a run was left undone for that */
   struct Engine *engine;
 };
 
@@ -211,8 +218,7 @@ ty_recording_new(State *S); /* refs 1: the opener's; NULL when out of memory, sa
 
 bool ty_tensor_from(State *S, Tensor *y, const Type *t,
                     const void *bytes); /* contiguous; NULL: undefined */
-bool ty_tensor_foreign(State *S, Tensor *y, const Type *t, void *data, void (*drop)(void *),
-                       void *ctx);
+bool ty_tensor_foreign(State *S, Tensor *y, const Type *t, void *data, Owner owner);
 void ty_tensor_alias(Tensor *y, const Tensor *x); /* the same storage and view */
 void ty_tensor_release(Tensor *t);
 bool ty_tensor_is_contiguous(const Tensor *t); /* row-major without gaps, any offset */

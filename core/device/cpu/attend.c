@@ -314,6 +314,7 @@ static void backward(const Portion *J, const Head *h, i64 b0, i64 b1, i64 j0, i6
   for (i64 u = b0; u < b1; u++) {
     const Rows r = rows_at(J, u);
     const i64 w = r.width;
+    if (u > b0 && ty_watch_stops()) return;
     if (j0 >= r.last && !J->queries) continue;
     gather_rows(J, h, &r, mem);
     memset(sum, 0, (size_t)(r.n * d->d * J->es));

@@ -366,6 +366,7 @@ static void tile(const Portion *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch
   Ahead next;
   const bool calls = J->bpack && !d->b_im2col;
   for (i64 k0 = 0; k0 < d->k; k0 += KC) {
+    if (k0 && ty_watch_stops()) return;
     const i64 kc = TY_MIN(KC, d->k - k0);
     t.k = kc;
     t.first = k0 == 0;
@@ -496,6 +497,7 @@ static void run_units(Portion *J, i64 begin, i64 end, char *scratch) {
   const i64 across = J->way == TILES ? ceil_div(J->jn, J->nc) : 1;
   const bool epilogue = J->epilogue && !J->late;
   for (i64 u = begin; u < end; u++) {
+    if (u > begin && ty_watch_stops()) return;
     if (J->way == COLUMN) {
       const i64 i = u * J->mc, m = TY_MIN(J->mc, d->m - i);
       char *y = J->tsize ? scratch + round_up(J->asize, 64) : J->item.y + i * J->es;
@@ -596,6 +598,7 @@ static void run_items(Portion *shared, i64 begin, i64 end, Slot *s) {
   const i64 together = J.way == DIRECT ? J.direct.items : 1;
   if (J.bsize) J.bpacked = s->mem + front(&J);
   for (i64 i = begin, shown = begin; i < end; i++) {
+    if ((i & 63) == 63 && ty_watch_stops()) return;
     J.item = item_at(&J, &shared->item, i);
     if (together > 1) {
       char *laid = s->mem + J.tsize;

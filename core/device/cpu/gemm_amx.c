@@ -468,6 +468,7 @@ static void run_units(Portion *J, i64 begin, i64 end, char *scratch) {
   float *sums = (float *)(scratch + J->asize);
   J->unit->configure();
   for (i64 u = begin; u < end; u++) {
+    if (u > begin && ty_watch_stops()) break;
     const i64 item = u / (down * across), i = u / across % down * J->mc, j = u % across * J->nc;
     const i64 m = TY_MIN(J->mc, d->m - i), n = TY_MIN(J->nc, J->jn - j), at = J->first + item;
     i64 a, b;

@@ -15,6 +15,8 @@ enum {
   SHORT = 32,                /* rows up to this are sorted by insertion */
   SORT_GRAIN = 4096,         /* elements sorted below which no thread is woken */
   SEARCH_GRAIN = 2048,       /* the same for values searched */
+  LOOK = 1 << 18,            /* elements between two looks at whether to stop; and: */
+  LOOK_ROWS = 64,            /* rows */
   SCRATCH = 3 * sizeof(u64), /* bytes an element being sorted: its key and two places */
   COUNTS = 4 * 256 * sizeof(u32)
 };
@@ -100,16 +102,22 @@ typedef struct Sort {
   KeysFn *keys;
 } Sort;
 
+/* The end of the piece of a long row that begins at element i; 0: work is to stop. */
+static inline i64 piece(i64 i, i64 n) { return i && ty_watch_stops() ? 0 : TY_MIN(i + LOOK, n); }
+
 /* Sorts `from` by its upper four bytes, stably, a byte at a time from the lowest; a byte that all
-** elements share costs nothing. Returns where the result lies: in `from` or in `to`. */
+** elements share costs nothing. Returns where the result lies: in `from` or in `to`; NULL: work is to stop. */
 static u64 *radix(u64 *from, u64 *to, i64 n, u32 count[4][256]) {
   memset(count, 0, 4 * sizeof *count);
-  for (i64 i = 0; i < n; i++) {
-    const u64 e = from[i];
-    count[0][e >> 32 & 255]++;
-    count[1][e >> 40 & 255]++;
-    count[2][e >> 48 & 255]++;
-    count[3][e >> 56]++;
+  for (i64 i = 0, end; i < n;) {
+    if (!(end = piece(i, n))) return NULL;
+    for (; i < end; i++) {
+      const u64 e = from[i];
+      count[0][e >> 32 & 255]++;
+      count[1][e >> 40 & 255]++;
+      count[2][e >> 48 & 255]++;
+      count[3][e >> 56]++;
+    }
   }
   for (int b = 0; b < 4; b++) {
     const int shift = 32 + 8 * b;
@@ -119,7 +127,10 @@ static u64 *radix(u64 *from, u64 *to, i64 n, u32 count[4][256]) {
       at[v] = sum;
       sum += count[b][v];
     }
-    for (i64 i = 0; i < n; i++) to[at[from[i] >> shift & 255]++] = from[i];
+    for (i64 i = 0, end; i < n;) {
+      if (!(end = piece(i, n))) return NULL;
+      for (; i < end; i++) to[at[from[i] >> shift & 255]++] = from[i];
+    }
     u64 *t = from;
     from = to;
     to = t;
@@ -137,16 +148,51 @@ static void sort_short(const u64 *key, u64 *order, i64 n) {
 }
 
 /* Long rows: half a key above a position makes a word; 64-bit keys go in two rounds, lower half
-** first, which is right because each is stable. Returns words whose lower halves are positions. */
+** first, which is right because each is stable. Returns words whose lower halves are positions; NULL: work is to stop. */
 static u64 *sort_long(const u64 *key, u64 *order, u64 *other, i64 n, bool wide, u32 count[4][256]) {
   for (i64 i = 0; i < n; i++) order[i] = key[i] << 32 | (u64)i;
   u64 *y = radix(order, other, n, count);
-  if (!wide) return y;
-  for (i64 i = 0; i < n; i++) {
-    const u64 at = y[i] & 0xffffffffu;
-    y[i] = key[at] >> 32 << 32 | at;
+  if (!wide || !y) return y;
+  for (i64 i = 0, end; i < n;) {
+    if (!(end = piece(i, n))) return NULL;
+    for (; i < end; i++) {
+      const u64 at = y[i] & 0xffffffffu;
+      y[i] = key[at] >> 32 << 32 | at;
+    }
   }
   return radix(y, y == order ? other : order, n, count);
+}
+
+/* The keys of a row; *moved: whether they do not ascend already. False: work is to stop. */
+static bool row_keys(const Sort *s, u64 *key, const char *x, bool *moved) {
+  const i64 stride = s->inner * s->size;
+  *moved = false;
+  for (i64 i = 0, end; i < s->n; i = end) {
+    if (!(end = piece(i, s->n))) return false;
+    *moved |= s->keys(key + i, x + i * stride, end - i, s->inner, s->flip);
+    *moved |= i && key[i] < key[i - 1];
+  }
+  return true;
+}
+
+/* Positions that sort the row at x, to y. False: work is to stop. */
+static bool sort_row(const Sort *s, const char *x, i64 *y, u64 *key) {
+  const i64 n = s->n, inner = s->inner;
+  u64 *order = key + n;
+  const u64 *sorted = order;
+  bool moved;
+  if (!row_keys(s, key, x, &moved)) return false;
+  if (!moved) {
+    for (i64 i = 0; i < n; i++) y[i * inner] = i;
+    return true;
+  }
+  if (n <= SHORT) sort_short(key, order, n);
+  else sorted = sort_long(key, order, order + n, n, s->size == 8, (void *)(order + 2 * n));
+  for (i64 i = 0, end; sorted && i < n;) {
+    if (!(end = piece(i, n))) return false;
+    for (; i < end; i++) y[i * inner] = (i64)(sorted[i] & 0xffffffffu);
+  }
+  return sorted != NULL;
 }
 
 /* Parts [begin, end): each has its share of the rows, and scratch of its own. */
@@ -154,20 +200,13 @@ static void sort_parts(void *arg, i64 begin, i64 end) {
   const Sort *s = arg;
   const i64 n = s->n, inner = s->inner;
   for (i64 p = begin; p < end; p++) {
-    u64 *key = (u64 *)(void *)(s->scratch + p * s->part), *order = key + n;
+    u64 *key = (u64 *)(void *)(s->scratch + p * s->part);
     const i64 each = s->rows / s->parts, more = s->rows % s->parts;
     const i64 r0 = p * each + TY_MIN(p, more), r1 = r0 + each + (p < more);
     for (i64 r = r0; r < r1; r++) {
       const i64 start = r / inner * n * inner + r % inner;
-      i64 *y = s->y + start;
-      if (!s->keys(key, s->x + start * s->size, n, inner, s->flip)) {
-        for (i64 i = 0; i < n; i++) y[i * inner] = i;
-        continue;
-      }
-      const u64 *sorted = order;
-      if (n <= SHORT) sort_short(key, order, n);
-      else sorted = sort_long(key, order, order + n, n, s->size == 8, (void *)(order + 2 * n));
-      for (i64 i = 0; i < n; i++) y[i * inner] = (i64)(sorted[i] & 0xffffffffu);
+      if (r % LOOK_ROWS == 0 && ty_watch_stops()) return;
+      if (!sort_row(s, s->x + start * s->size, s->y + start, key)) return;
     }
   }
 }
@@ -289,8 +328,12 @@ void ty_routine_scatter(int dtype, void *y, const Type *ydims, const i64 *index,
   for (int d = 0; d < last; d++) rows *= sdims->dims[d];
   if (!n) return;
   for (i64 r = 0; r < rows; r++) {
-    line((char *)y + offset * size, index + r * n, (const char *)src + r * n * size, n, step,
-         along);
+    if (r % LOOK_ROWS == LOOK_ROWS - 1 && ty_watch_stops()) return;
+    for (i64 j = 0, end; j < n; j = end) {
+      if (!(end = piece(j, n))) return;
+      line((char *)y + (offset + j * along) * size, index + r * n + j,
+           (const char *)src + (r * n + j) * size, end - j, step, along);
+    }
     for (int d = last - 1; d >= 0; d--) { /* the next line; the scattered dim does not step */
       const i64 s = d == dim ? 0 : stride[d];
       offset += s;

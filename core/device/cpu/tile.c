@@ -613,5 +613,5 @@ static Kernel *make(const Program *p) { return ty_tile_make(p, NULL); }
 
 size_t ty_tile_bytes(const Kernel *k) { return k->bytes; }
 
-const Machine ty_machine_tile = {"tile",          make,         ty_tile_run,
-                                 ty_tile_reserve, ty_tile_drop, ty_tile_bytes};
+const Machine ty_machine_tile = {"tile",       make,          ty_tile_run, ty_tile_reserve,
+                                 ty_tile_drop, ty_tile_bytes, ty_tile_time};

@@ -255,5 +255,6 @@ bool ty_tile_strands(Code *code, const StrandIsa *isa);
 void ty_tile_lives(Code *code); /* def and last of all slots, after steps were moved */
 bool ty_tile_run(const Kernel *k, const Run *r);
 bool ty_tile_reserve(const Kernel *k, const Launch *l);
+double ty_tile_time(const Kernel *k, const Launch *l);
 
 #endif

@@ -32,6 +32,7 @@
 #define SPREAD_NATIVE 64     /* the same where a row is native */
 #define ALONE 30000.0        /* nanoseconds of work that wake nobody */
 #define CHUNK 15000.0        /* nanoseconds of work that are worth handing over */
+#define PIECE 200000.0       /* nanoseconds between two looks at whether to stop */
 #define TURNED 16384         /* elements of rows that are turned together */
 #define GROUP_ELEMENTS 65536 /* elements of a group of blocks, at least */
 
@@ -709,7 +710,11 @@ static void over(Task *t, Unit *unit, i64 n, double each) {
   if (t->nframes == 1) {
     Frame f;
     frame_begin(&f, t, t->frames);
-    for (i64 i = 0; i < n; i++) unit(&f, i);
+    const i64 piece = n == 1 ? 1 : (i64)TY_MIN(PIECE / TY_MAX(each, 1), (double)n) + 1;
+    for (i64 i = 0; i < n;) {
+      for (const i64 end = TY_MIN(i + piece, n); i < end; i++) unit(&f, i);
+      if (i < n && ty_watch_stops()) break;
+    }
     if (t->past) settle();
     return;
   }
@@ -719,10 +724,6 @@ static void over(Task *t, Unit *unit, i64 n, double each) {
 }
 
 static void go(Task *t) {
-  if (t->k->p->kind == K_MAP && t->nframes == 1) {
-    over(t, t->grid ? unit_grid : unit_map, t->units, 0);
-    return;
-  }
   double all = (double)t->N * t->k->cost;
   Unit *unit = unit_columns;
   if (t->k->p->kind == K_MAP) unit = t->grid ? unit_grid : unit_map;
@@ -761,6 +762,10 @@ static void leave_apart(const Task *t) {
   if (!t->own) return;
   ty_buf_free(t->frames, t->nframes * (i64)t->frame_bytes);
   ty_buf_free(t->partial, (i64)t->partial_bytes);
+}
+
+double ty_tile_time(const Kernel *k, const Launch *l) {
+  return k->cost * (double)product(l->dims, l->no + l->nr + l->ni);
 }
 
 bool ty_tile_reserve(const Kernel *k, const Launch *l) {

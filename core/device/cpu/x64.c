@@ -317,4 +317,4 @@ const char *ty_x64_refusal(void) {
 
 const char *ty_x64_listing(const Kernel *k) { return k->listing; }
 
-const Machine ty_machine_x64 = {"x64", make, run, ty_tile_reserve, drop, bytes};
+const Machine ty_machine_x64 = {"x64", make, run, ty_tile_reserve, drop, bytes, ty_tile_time};
