@@ -450,6 +450,7 @@ describe("misuse", function()
       { ty.save, { "x.safetensors", { a = 1 } }, "a must be a tensor" },
       { ty.save, { "x.safetensors", { a = x }, { metadata = { a = 1 } } }, "metadata must be texts" },
       { ty.save_checkpoint, { "x", { f = print } }, "f cannot be saved: it is function" },
+      { ty.save_checkpoint, { "x", { a = { [{}] = 1 } } }, "a: keys must be texts, numbers or booleans, got table" },
       { ty.save_checkpoint, { "x", 1 }, "argument 2 must be a table of parts" },
       { ty.load_checkpoint, { "x", { model = 1 } }, "model must have state_dict and load_state_dict" },
       { ty.load_checkpoint, { "x", ty.nn.Linear(1, 1) }, "argument 2 must be a table of parts by name" },
@@ -784,6 +785,13 @@ describe("a checkpoint", function()
     assert.equal(state, ty.random_state())
     assert(ty.load_checkpoint(path, { model = m }))
     assert.not_equal(state, ty.random_state())
+  end)
+
+  it("keeps tensors whose paths are spelt alike apart", function()
+    local path = folder .. "/alike"
+    assert(ty.save_checkpoint(path, { a = { b = ty.ones(2) }, ["a.b"] = ty.zeros(3), c = { [1.5] = ty.ones(1) } }))
+    local back = assert(ty.load_checkpoint(path))
+    assert.same({ { 1, 1 }, { 0, 0, 0 } }, { back.a.b:totable(), back["a.b"]:totable() })
   end)
 
   it("keeps every number, text and table", function()

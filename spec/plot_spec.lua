@@ -567,6 +567,31 @@ describe("colours", function()
     end
   end)
 
+  it("from red to blue are those that it is made of, and halfway between them", function()
+    local stops = { "#b2182b", "#ef8a62", "#fddbc7", "#f7f7f7", "#d1e5f0", "#67a9cf", "#2166ac" }
+    for i, hex in ipairs(stops) do
+      local a, b = { color.rgb(hex) }, { color.maps.redblue((i - 1) / 6) }
+      local c, d = { color.rgb(stops[i + 1] or hex) }, { color.maps.redblue(math.min((i - 0.5) / 6, 1)) }
+      for k = 1, 3 do
+        assert.near(a[k], b[k], 1e-12)
+        assert.near((a[k] + c[k]) / 2, d[k], 1e-12)
+      end
+    end
+  end)
+
+  it("of the dark theme are dark ones, of the same picture", function()
+    local function picture(theme)
+      return ty.plot { theme = theme, title = "t", legend = true }:line({ 1, 3, 2 }, { label = "a" }):scatter({ 1, 2 }, { 2, 3 }):svg()
+    end
+    local light, seen = picture "light", {}
+    local dark = light:gsub("#%x%x%x%x%x%x", function(hex)
+      seen[hex] = true
+      return axes.dark[hex]
+    end)
+    assert.equal(dark, picture "dark")
+    assert.truthy(seen["#ffffff"] and seen[axes.ink] and seen["#1f6feb"])
+  end)
+
   it("are read from names, short and long forms", function()
     assert.equal("#aabbcc", color.parse "#abc")
     assert.equal("#1f6feb", color.parse "blue")
