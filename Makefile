@@ -216,7 +216,7 @@ coverage: build
 	  CFLAGS="-O1 -g --coverage -fprofile-update=atomic"
 	@$(CC) -std=c11 -O1 $(WARN) -fPIC -fvisibility=hidden -D_GNU_SOURCE -shared $(LUAINC) spec/lines.c -ldl -o $(COVER)/lines.so
 	@rm -rf $(COVER)/lines; mkdir -p $(COVER)/lines; find $(COVER)/obj -name '*.gcda' -delete
-	@export TYCHO_LINES="$(COVER)/lines" TYCHO_LUA="@$(COVER)/tycho/" \
+	@export TYCHO_LINES="$(COVER)/lines" TYCHO_LUA="@$(COVER)/tycho/" TYCHO_BUILD="$(B)/coverage" TYCHO_LINK=--coverage \
 	  LUA_INIT="jit.off() package.loadlib('$(COVER)/lines.so', '*') package.loadlib('$(COVER)/lines.so', 'luaopen_lines')()"; \
 	LD_PRELOAD="$(COVER)/lines.so" $(MAKE) --no-print-directory covered B=$(B)/coverage || true
 	@$(LUAJIT) spec/coverage.lua $(B)/coverage
