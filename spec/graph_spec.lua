@@ -185,6 +185,12 @@ describe("jit.graph's tables", function()
     assert.truthy(kept)
   end)
 
+  it("are of a module's forward, too", function()
+    local m, x = ty.nn.Linear(3, 2), ty.randn(4, 3)
+    local g = graph.from(jit.graph(m, x))
+    H.same(m(x), (select(#g:outputs(), g:run(x, m.weight, m.bias))))
+  end)
+
   it("are refused where the function was cut", function()
     local list = jit.graph(function(x)
       local y = x * 2

@@ -48,6 +48,17 @@ describe("a call that is captured beside its trace", function()
     ]])
   end)
 
+  it("counts what is checked of an index that the function reads", function()
+    assert.equal("fine\n", checked [[
+      local x, i = ty.arange(12):reshape(3, 4), ty.tensor({ { 1, 4, 2 } }, { dtype = "i64" })
+      local f = ty.compile(function(v, at, n) return v:gather(2, at) * n, v[{ {}, at[1] }], v:index_select(1, at[1][{ { 1, 1 } }]) end)
+      for n = 1, 5 do f(x, i, n) end
+      assert(ty.explain(f).skips == 5, ty.explain(f).skips)
+      i:add_(1)
+      print(pcall(f, x, i, 1) and "not checked" or "fine")
+    ]])
+  end)
+
   it("does so for every call that a trace answers, and for no other", function()
     assert.equal("4\n", checked [[
       local capture, n = require "tycho.capture", 0
