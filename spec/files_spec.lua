@@ -948,14 +948,49 @@ describe("a checkpoint", function()
       ['{"a":{"$pairs":[[{"$number":"nan"},1]]}}'] = "not there", ['{"a":{"$pairs":1}}'] = "not there",
       ['{"a":{"$bytes":"zz"}}'] = "not there",
       ['{"a":{"$what":1}}'] = "not there",
+      ["{}"] = "tycho.random is damaged",
     } do
-      assert(ty.save(path .. ".safetensors", t, { metadata = metadata ~= "" and { ["tycho.tree"] = metadata } or {} }))
+      assert(ty.save(path .. ".safetensors", t, { metadata = metadata ~= ""
+        and { ["tycho.tree"] = metadata, ["tycho.random"] = "no number" } or {} }))
       value, message = ty.load_checkpoint(path .. ".safetensors", {})
       assert.is_nil(value)
       assert.truthy(message:find(why), message)
     end
     assert(ty.save_checkpoint(path, { model = m }))
     assert.truthy(H.raises(ty.load_checkpoint, path, { model = ty.nn.Linear(3, 3) }):find "load_state_dict")
+  end)
+end)
+
+describe("an archive with the end of large ones", function()
+  --- The bytes of an npz whose counts stand in a record of zip64.
+  local function zip64(bytes, members)
+    local function le(v, n)
+      local y = {}
+      for i = 1, n do y[i] = string.char(math.floor(v / 256 ^ (i - 1)) % 256) end
+      return table.concat(y)
+    end
+    local function number(s, from, n)
+      local v = 0
+      for i = n - 1, 0, -1 do v = v * 256 + s:byte(from + i) end
+      return v
+    end
+    local tail = bytes:sub(-22)
+    assert.equal("PK\5\6", tail:sub(1, 4))
+    local record = "PK\6\6" .. le(44, 8) .. le(45, 2) .. le(45, 2) .. le(0, 8) .. le(members, 8) .. le(members, 8)
+      .. le(number(tail, 13, 4), 8) .. le(number(tail, 17, 4), 8)
+    local locator = "PK\6\7" .. le(0, 4) .. le(#bytes - 22, 8) .. le(1, 4)
+    return bytes:sub(1, -23) .. record .. locator .. tail:sub(1, 8) .. "\255\255\255\255" .. tail:sub(13)
+  end
+
+  it("is read, and refused where it states more members than can be", function()
+    local path = folder .. "/zip64.npz"
+    assert(ty.save(path, { a = ty.tensor { 1, 2, 3 }, b = ty.ones(2, 2) }))
+    local bytes = slurp(path)
+    local back = assert(ty.load(write("large.npz", zip64(bytes, 2))))
+    assert.same({ { 1, 2, 3 }, { { 1, 1 }, { 1, 1 } } }, { back.a:totable(), back.b:totable() })
+    local value, why = ty.load(write("large.npz", zip64(bytes, 2 ^ 40)))
+    assert.is_nil(value)
+    assert.truthy(why:find("large.npz: states 1099511627776 members, at most %d+ are read"), why)
   end)
 end)
 

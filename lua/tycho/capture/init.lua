@@ -648,8 +648,6 @@ end
 local function dump(core, text)
   local letters = os.getenv "TYCHO_DUMP"
   if not letters or letters == "help" or not find(letters, "c", 1, true) then return end
-  local say = core.internals.say
-  if say then return say(text) end
   io.stderr:write(text)
 end
 
