@@ -564,6 +564,72 @@ describe("damage", function()
     assert.equal(2, count(assert(ty.load(path))))
   end)
 
+  -- Calls of all formats; each answers a value, or nil and why.
+  local calls = {
+    ["a table of text"] = function() return ty.csv.parse("a,b,c\n1,x,0.5\n2,y,1.5\n3,x,2\n", { types = { b = "category" } }) end,
+    ["text of a table"] = function(to) return ty.csv.save(to "t.csv", { n = ty.ones(3), word = { "a", "b", "c" } }) end,
+    ["an array"] = function(to)
+      local ok, why = ty.save(to "a.npy", ty.ones(3, 2):t())
+      if not ok then return nil, why end
+      return ty.load(to "a.npy")
+    end,
+    ["an archive"] = function(to)
+      local ok, why = ty.save(to "a.npz", { a = ty.ones(3), b = ty.ones(2, 2):t() })
+      if not ok then return nil, why end
+      return ty.load(to "a.npz")
+    end,
+    ["a mapped file"] = function(to)
+      local ok, why = ty.save(to "a.safetensors", { a = ty.ones(64) }, { metadata = { k = "v" } })
+      if not ok then return nil, why end
+      return ty.load(to "a.safetensors", { mmap = true })
+    end,
+    ["a checkpoint"] = function(to)
+      local ok, why = ty.save_checkpoint(to "c", { a = { ty.ones(2), x = "text" } })
+      if not ok then return nil, why end
+      return ty.load_checkpoint(to "c")
+    end,
+    ["a loader"] = function(to)
+      local loader, n = ty.data.images(to "pictures"):loader { workers = 0 }, 0
+      for _ = 1, 2 do
+        for x in loader:epoch() do n = n + x:numel() end
+      end
+      loader:close()
+      return n
+    end,
+    ["a smaller picture"] = function() return ty.image.resize(ty.ones({ 3, 9, 8 }, { dtype = "u8" }), { 4, 5 }) end,
+    ["a larger picture of floats"] = function() return ty.image.resize(ty.ones(3, 4, 5), { 9, 7 }) end,
+  }
+  for _, kind in ipairs { "png", "jpg", "ppm" } do
+    calls["a picture: " .. kind] = function(to)
+      local ok, why = ty.image.save(to("p." .. kind), ty.ones({ 3, 40, 50 }, { dtype = "u8" }))
+      if not ok then return nil, why end
+      return ty.image.load(to("p." .. kind))
+    end
+  end
+
+  it("meets memory that is used up anywhere, in every format, and goes on when there is some", function()
+    local here = folder .. "/starved"
+    H.shell(("mkdir -p '%s/pictures'"):format(here))
+    for i = 1, 2 do ty.image.save(("%s/pictures/%d.png"):format(here, i), ty.full({ 3, 2, 2 }, i, { dtype = "u8" })) end
+    local function to(name) return here .. "/" .. name end
+    for name, call in pairs(calls) do
+      assert(call(to)) -- all is loaded
+      for what, set in pairs { files = C.starve, core = function(after) H.probe.fail(after, -1) end } do
+        local after, ok, value, why = 0, false, nil, nil
+        repeat
+          set(after)
+          ok, value, why = pcall(call, to)
+          set(-1)
+          local text = tostring(ok and why or value)
+          if not (ok and value) then assert.truthy(text:find "memory", ("%s, %s, %d: %s"):format(name, what, after, text)) end
+          after = after + 1
+        until ok and value or after > 400
+        assert.truthy(ok and value, name)
+        assert(call(to))
+      end
+    end
+  end)
+
   it("costs no memory: what a file states is compared with what it is", function()
     if H.sanitized then return pending "a sanitizer needs memory of its own" end
     local function u64(n)
