@@ -278,6 +278,21 @@ describe("jit.check", function()
     end
   end)
 
+  it("puts a large tensor back whose elements are written one by one", function()
+    local large = ty.range(200000)
+    local f = jit.compile(function(a)
+      large:set(7, large:get(7) + a)
+      return large:clone()
+    end)
+    jit.check(f, 1)
+    for n = 1, 3 do
+      local want = ty.range(200000)
+      want[7] = 7 + n
+      H.same(want, f(1))
+      H.same(want, large)
+    end
+  end)
+
   it("puts memory of others back in its place", function()
     local memory = H.ffi.new("float[3]", 1, 2, 3)
     local t, empty = ty.from_ptr(memory, { 3 }, "f32"), ty.zeros(0)
