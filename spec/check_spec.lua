@@ -243,17 +243,17 @@ describe("jit.check", function()
   it("names what differs by kind and place: effects and errors", function()
     local known, list, w, v = {}, {}, ty.ones({ 2 }, { requires_grad = true }), ty.ones(2)
     for want, case in pairs {
-      ["known[\"a b\"] differs: eager \"a\", compiled \"b\""] = function(x) known["a b"] = x end,
-      ["known[7] differs: eager \"a\", compiled \"b\""] = function(x) known[7] = x end,
-      ["list (metatable)[1] differs: eager \"a\", compiled \"b\""] = function(x) setmetatable(list, { x }) end,
-      ["w.grad differs: eager a tensor f32[2], compiled nil"] = function(x) w.grad = x == "a" and ty.ones(2) or nil end,
-      ["v differs: eager released, compiled alive"] = function(x) if x == "a" then v:release() end end,
-      ["v differs: eager alive, compiled released"] = function(x)
+      ["known[\"a b\"] differs: eager \"a\", compiled \"b\""] = function(said) known["a b"] = said end,
+      ["known[7] differs: eager \"a\", compiled \"b\""] = function(said) known[7] = said end,
+      ["list (metatable)[1] differs: eager \"a\", compiled \"b\""] = function(said) setmetatable(list, { said }) end,
+      ["w.grad differs: eager a tensor f32[2], compiled nil"] = function(said) w.grad = said == "a" and ty.ones(2) or nil end,
+      ["v differs: eager released, compiled alive"] = function(said) if said == "a" then v:release() end end,
+      ["v differs: eager alive, compiled released"] = function(said)
         v:add_(0)
-        if x == "b" then v:release() end
+        if said == "b" then v:release() end
       end,
-      ["the error differs: eager a, compiled b"] = function(x) error(x, 0) end,
-      ["the outcome differs: eager returns, compiled raises b"] = function(x) if x == "b" then error(x, 0) end end,
+      ["the error differs: eager a, compiled b"] = function(said) error(said, 0) end,
+      ["the outcome differs: eager returns, compiled raises b"] = function(said) if said == "b" then error(said, 0) end end,
     } do
       v = ty.ones(2)
       local got = reading({ "a", "b", "b", "b", "b" }, function(read)

@@ -615,7 +615,7 @@ describe("damage", function()
     for name, call in pairs(calls) do
       assert(call(to)) -- all is loaded
       for what, set in pairs { files = C.starve, core = function(after) H.probe.fail(after, -1) end } do
-        local after, ok, value, why = 0, false, nil, nil
+        local after, ok, value, why = 0, nil, nil, nil -- luacheck: ignore
         repeat
           set(after)
           ok, value, why = pcall(call, to)

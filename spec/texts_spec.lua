@@ -36,8 +36,8 @@ describe("as text", function()
   it("a summary has units of a thousand, and the shapes of outputs that lie in tables", function()
     local function bytes_of(...)
       local w = ty.zeros(1, 1):expand(...)
-      local m = nn.Module { w = nn.Parameter(w), forward = function(_, x) return { x, { x:t() } } end }
-      local summary = nn.summary(m, ty.ones(1, 3))
+      local m = nn.Module { w = nn.Parameter(w), forward = function(_, x, opts) return { x, { (x + opts.more):t() } } end }
+      local summary = nn.summary(m, ty.ones(1, 3), { more = ty.ones(1), state = setmetatable({}, {}) })
       assert.equal("[1, 3] [3, 1]", summary.rows[1].shape)
       return tostring(summary):match "parameters %((.-)%)"
     end

@@ -99,7 +99,8 @@ describe("the native machine", function()
         elseif place then
           assert.equal(at, tonumber(place, 16), line)
           at = at + #bytes / 2
-          want[#want + 1], text[#text + 1] = bytes, (bytes:find "^62" and "{evex} " or "") .. said:gsub(" 0x(%x+)$", (" kernel%d+0x%%1"):format(kernels)):gsub("^;", "#")
+          said = said:gsub(" 0x(%x+)$", (" kernel%d+0x%%1"):format(kernels)):gsub("^;", "#")
+          want[#want + 1], text[#text + 1] = bytes, (bytes:find "^62" and "{evex} " or "") .. said
         else
           assert.equal("-- code", line)
         end
