@@ -637,6 +637,19 @@ describe("wrong use of ty.plot", function()
     assert.truthy(why:find("^/nowhere/a.svg: "), why) -- as ty.save has it
   end)
 
+  it("draws the same without ffi, but for the rounding of shares of pixels", function()
+    local code = [[ty.plot { width = 80, height = 60, title = "t" }:line({ 1, 3, 2 }, { alpha = 0.5 }):save(...)]]
+    local path = os.tmpname()
+    local out, status = H.script("package.preload.ffi = function() error 'none' end package.loaded.ffi = nil "
+      .. "local ty = require 'tycho' assert(" .. code .. ")", nil, path .. ".1.png")
+    assert.equal(0, status, out)
+    assert(assert(loadstring("local ty = require 'tycho' return " .. code))(path .. ".2.png"))
+    local a, b = ty.image.load(path .. ".1.png"):to "f32", ty.image.load(path .. ".2.png"):to "f32"
+    assert.truthy((a - b):abs():max():item() <= 1 and (a - b):abs():mean():item() < 0.001)
+    assert.truthy(a:std():item() > 10)
+    for _, ending in ipairs { "", ".1.png", ".2.png" } do os.remove(path .. ending) end
+  end)
+
   it("writes what it gives as text", function()
     local p, path = ty.plot{}:line { 1, 3, 2 }, os.tmpname()
     assert.is_true(p:save(path .. ".svg")) -- as all that save
