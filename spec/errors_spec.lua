@@ -65,6 +65,7 @@ describe("the error of a view or a move", function()
 
   it("names what an index, a mask or a source must be", function()
     raises("gather: the index must be of integers, got f32[2,3] (use :to(\"i64\"))", x.gather, x, 1, x)
+    raises("f: the index must be of integers, got f32 (use :to(\"i64\"))", ty.internals.check_index, "f", x, 5, 0)
     raises("scatter: index and source differ in shape, i64[1,3] and f32[1,2]", x.scatter, x, 1, ty.ones({ 1, 3 }, i64), ty.ones(1, 2))
     raises("scatter: 1.5 does not fit i64", ty.scatter, long(1, 2), 1, long(1), 1.5)
     raises("masked_select: sizes do not broadcast, f32[2,3] and bool[4]", x.masked_select, x, ty.ones(4):gt(0))
