@@ -150,6 +150,8 @@ local claims = {
       cases[#cases + 1] = function() return h:matmul(heads):exp() end
       H.same(a:matmul(b), h:clone():copy_(a):matmul(b)[3])
     end
+    local a, b = rough(270, 520), rough(520, 300)
+    cases[#cases + 1] = function() return a:matmul(b) end -- enough work for threads
     for i, f in ipairs(cases) do
       ty.threads(1)
       local want, compiled = f(), ty.compile(f)

@@ -706,4 +706,76 @@ describe("a capture", function()
   end
 end)
 
+describe("a rare word of Lua in a compiled function", function()
+  local x, outside, metatable = ty.ones(2), ty.ones(3), { __metatable = "no" }
+
+  --- Results, or the error, as text: of tensors the elements.
+  local function outcome(f, ...)
+    local y = { pcall(f, ...) }
+    for i = 1, #y do y[i] = tostring(y[i]) end
+    return y
+  end
+
+  -- Functions of a tensor and the number 1.5; why they are not captured, where they are not.
+  local cases = {
+    ["a second metatable"] = { function(v)
+      local t = setmetatable({}, { __index = { a = 1 } })
+      setmetatable(t, { __index = { a = 3 } })
+      return v * t.a
+    end },
+    ["known operands of math.max before others"] = { function(v, n) return v * math.max(1, 2, n), math.min(4, 3, n, 2) end },
+    ["the length of a list with holes"] = { function(v)
+      local t, u = { 1, 2, 3, 4 }, {}
+      t[2], t[4] = nil, nil
+      u[1], u[2], u[3] = 1, 2, 3
+      u[3] = nil
+      return v * #t, #u
+    end },
+    ["the length and the entries of a table of the library"] = { function(v)
+      local n = #ty.nn.init
+      for k in pairs(ty.nn.init) do n = n + #k end
+      return v * n
+    end },
+    ["a table of Lua's library as a result"] = { function(v) return v, math end },
+    ["== of a number and an object"] = { function(v, n) return v, n == outside, outside == n, n ~= metatable end },
+    ["a tensor as a key"] = { function(v)
+      local t = {}
+      t[v], t[outside] = 1, 2
+      return v * t[v] * t[outside]
+    end, "a tensor from outside is used as a key of a table" },
+    ["the metatable of what protects it"] = { function(v)
+      setmetatable(setmetatable({}, metatable), {})
+      return v
+    end, "cannot change a protected metatable" },
+    ["tensors by <"] = { function(v) return v < v end, "tensors are ordered by < or <=" },
+    ["__newindex in a circle"] = { function(v)
+      local a, b = {}, {}
+      setmetatable(a, { __newindex = b })
+      setmetatable(b, { __newindex = a })
+      a.x = 1
+      return v
+    end, "a loop of __newindex" },
+    ["a coroutine that is made"] = { function(v) return v, type(coroutine.create(function() end)) end, "calls coroutine.create" },
+    ["a function made inside for native code"] = { function(v)
+      local n = 0
+      local bytes = string.dump(function()
+        n = n + 1
+        return n
+      end)
+      return v * #bytes
+    end, "calls string.dump" },
+  }
+
+  for name, case in pairs(cases) do
+    it("means what it means in plain Lua: " .. name, function()
+      local f, reason = case[1], case[2]
+      local compiled = ty.compile(f)
+      for _ = 1, 3 do assert.same(outcome(f, x, 1.5), outcome(compiled, x, 1.5)) end
+      local e = ty.explain(compiled)
+      assert.equal(reason and 0 or 3, e.skips)
+      assert.equal(reason, e.aborts[1] and e.aborts[1].reason)
+    end)
+  end
+end)
+
 return { explore = explore, programs = programs, captured = captured }

@@ -202,6 +202,113 @@ describe("jit.check", function()
     end
   end)
 
+  -- What a function reads from a file is other text each time it runs, and nobody puts the file back.
+  local function reading(lines, make, ...)
+    local path = os.tmpname()
+    local file = assert(io.open(path, "w"))
+    file:write(table.concat(lines, "\n"), "\n")
+    file:close()
+    local f = jit.compile(make(io.lines(path), ...))
+    jit.check(f, 1)
+    local text = message(f)
+    os.remove(path)
+    return tostring(text):gsub("^[^ ]* ", "")
+  end
+
+  it("names what differs by kind and place: results", function()
+    local known = { a = { 1 }, b = { 2 } }
+    for want, case in pairs {
+      ["result 1 differs: eager \"a\", compiled \"b\""] = function(v) return v end,
+      ["result 1 differs: eager true, compiled false"] = function(v) return v == "a" end,
+      ["result 1 differs: eager 5, compiled nil"] = function(v) return v == "a" and 5 or nil end,
+      ["result 1 differs: eager a table, compiled true"] = function(v) return v ~= "a" or {} end,
+      ["result 1 differs: eager 1, compiled 1.0000000000000002"] = function(v) return v == "a" and 1 or 1 + 2 ^ -52 end,
+      ["result 1 differs: eager known.a, compiled known.b"] = function(v) return known[v] end,
+      ["result 1 differs: eager a table, compiled known.b"] = function(v) return v == "a" and {} or known.b end,
+      ["result 1 (metatable).__index differs: eager \"a\", compiled \"b\""] = function(v) return setmetatable({}, { __index = v }) end,
+      ["result 1.a differs: eager 1, compiled nil"] = function(v) return { [v] = 1 } end,
+      ["result 1[\"a b\"] differs: eager nil, compiled 1"] = function(v) return v == "a" and {} or { ["a b"] = 1 } end,
+      ["the number of results differs: eager 1, compiled 2"] = function(v) return unpack(v == "a" and { 1 } or { 1, 2 }) end,
+      ["result 1[2] differs: eager a table that is elsewhere, too, compiled another one"] = function(v)
+        local a, b = {}, {}
+        return { a, v == "a" and a or b }
+      end,
+    } do
+      assert.equal("check: " .. want, reading({ "a", "b" }, function(read)
+        return function() return case(read()) end
+      end), want)
+    end
+  end)
+
+  it("names what differs by kind and place: effects and errors", function()
+    local known, list, w, v = {}, {}, ty.ones({ 2 }, { requires_grad = true }), ty.ones(2)
+    for want, case in pairs {
+      ["known[\"a b\"] differs: eager \"a\", compiled \"b\""] = function(said) known["a b"] = said end,
+      ["known[7] differs: eager \"a\", compiled \"b\""] = function(said) known[7] = said end,
+      ["list (metatable)[1] differs: eager \"a\", compiled \"b\""] = function(said) setmetatable(list, { said }) end,
+      ["w.grad differs: eager a tensor f32[2], compiled nil"] = function(said) w.grad = said == "a" and ty.ones(2) or nil end,
+      ["v differs: eager released, compiled alive"] = function(said) if said == "a" then v:release() end end,
+      ["v differs: eager alive, compiled released"] = function(said)
+        v:add_(0)
+        if said == "b" then v:release() end
+      end,
+      ["the error differs: eager a, compiled b"] = function(said) error(said, 0) end,
+      ["the outcome differs: eager returns, compiled raises b"] = function(said) if said == "b" then error(said, 0) end end,
+    } do
+      v = ty.ones(2)
+      local got = reading({ "a", "b", "b", "b", "b" }, function(read)
+        return function() return case(read()), known, list, w, v end
+      end)
+      assert.equal("check: " .. want, got)
+    end
+  end)
+
+  it("lets functions release what they were given", function()
+    local kept = {}
+    local f = jit.compile(function(a)
+      if kept[1] then kept[1]:release() end
+      kept[1] = a * 2
+      return a + 1
+    end)
+    jit.check(f, 1)
+    for _ = 1, 3 do
+      local before = kept[1]
+      assert.same({ 2, 3, 4 }, values(f(x)))
+      assert.is_true(not before or not ty.internals.is_live(before))
+    end
+  end)
+
+  it("puts a large tensor back whose elements are written one by one", function()
+    local large = ty.range(200000)
+    local f = jit.compile(function(a)
+      large:set(7, large:get(7) + a)
+      return large:clone()
+    end)
+    jit.check(f, 1)
+    for n = 1, 3 do
+      local want = ty.range(200000)
+      want[7] = 7 + n
+      H.same(want, f(1))
+      H.same(want, large)
+    end
+  end)
+
+  it("puts memory of others back in its place", function()
+    local memory = H.ffi.new("float[3]", 1, 2, 3)
+    local t, empty = ty.from_ptr(memory, { 3 }, "f32"), ty.zeros(0)
+    empty:data()
+    local f = jit.compile(function(a)
+      t:add_(a)
+      empty:add_(1)
+      return t:sum():item()
+    end)
+    jit.check(f, 1)
+    for n = 1, 3 do
+      assert.equal(6 + 3 * n, f(1))
+      assert.same({ 1 + n, 2 + n, 3 + n }, { memory[0], memory[1], memory[2] })
+    end
+  end)
+
   it("looks at what the function can reach, not at the program around it", function()
     local around = {}
     for i = 1, 100000 do around[i] = { i } end

@@ -728,4 +728,20 @@ describe("a world of its own", function()
       assert.equal(0, status)
     end
   end)
+
+  it("finds its C libraries beside its Lua files, and says which one is not there", function()
+    local folder = package.cpath:match "[^;]*build[^;]*":gsub("%?.*", "")
+    local function run(path, cpath, code)
+      return H.script(code, { LUA_PATH = path .. "?.lua;" .. path .. "?/init.lua", LUA_CPATH = cpath })
+    end
+    local use = "local ty = require 'tycho' print(ty.ones(2):sum():item(), ty.csv.parse('a\\n1').rows)"
+    assert.equal("2\t1\n", run(folder, "/nowhere/?.so", use))
+    assert.truthy(run(H.root .. "lua/", "/nowhere/?.so", use):find("module 'tycho.core' not found", 1, true))
+    local other = os.tmpname()
+    os.remove(other)
+    H.shell(("mkdir -p '%s/tycho' && cp '%stycho/core.so' '%s/tycho'"):format(other, folder, other))
+    local out = run(H.root .. "lua/", other .. "/?.so", use)
+    H.shell(("rm -r '%s'"):format(other))
+    assert.truthy(out:find("tycho.files: files.so was not found: ", 1, true), out)
+  end)
 end)

@@ -285,6 +285,20 @@ describe("windows that are read where they lie", function()
     ty.threads(threads)
   end)
 
+  it("with one place for its kernel has the bits of the product with that column", function()
+    for n = 1, 2 do
+      for _, o in ipairs { { stride = 5 }, { stride = 7, padding = 1 } } do
+        local x, w = ty.randn(n, 64, 10, 10), ty.randn(7, 64, 8, 8)
+        local inside = o.padding and x:pad { 0, 0, 1, 1 } or x
+        local columns = inside[{ {}, {}, { 1, 8 }, { 1, 8 } }]:reshape(n, 64 * 64, 1)
+        local want = w:reshape(7, 64 * 64):matmul(columns):reshape(n, 7, 1, 1)
+        local compiled = ty.compile(function(a, b) return ty.conv2d(a, b, o) end)
+        H.same(want, ty.conv2d(x, w, o), "eager")
+        for _ = 1, 2 do H.same(want, compiled(x, w), "compiled") end
+      end
+    end
+  end)
+
   it("are read by a captured step without a copy", function()
     local f = ty.compile(function(x, w, b) return ty.conv2d(x, w, b):relu() end)
     f(ty.randn(2, 8, 20, 20), ty.randn(6, 8, 3, 3), ty.randn(6))

@@ -386,6 +386,29 @@ describe("ty.csv.save", function()
     assert.equal('word;n\n"a ""b""";1\nc,d;-2\n" e\n";3\n', slurp())
   end)
 
+  it("writes whole numbers of every dtype, and more lines than it keeps in memory", function()
+    local ends = { u8 = { 0, 255 }, i8 = { -128, 127 }, i16 = { -32768, 32767 }, i32 = { -2 ^ 31, 2 ^ 31 - 1 },
+      i64 = { -2 ^ 53, 2 ^ 53 } }
+    for dtype, list in pairs(ends) do
+      csv.save(path, { n = ty.tensor(list, { dtype = dtype }) })
+      assert.equal(("n\n%.0f\n%.0f\n"):format(list[1], list[2]), slurp(), dtype)
+    end
+    local n, lines = 30000, { "n,word" }
+    local words = {}
+    for i = 1, n do
+      words[i] = ("w"):rep(i % 7) .. i
+      lines[i + 1] = i .. "," .. words[i]
+    end
+    csv.save(path, { n = ty.range(n, { dtype = "i32" }), word = words }, { names = { "n", "word" } })
+    assert.equal(table.concat(lines, "\n") .. "\n", slurp())
+  end)
+
+  it("refuses names that are not as many as columns, and columns that are not there", function()
+    refused("^text: has 2 columns, 1 names were given$", "1,2\n", { names = { "a" } })
+    refused("^text: there is no column 7$", "a\n1", { types = { [7] = "number" } })
+    refused("^text: there is no column true$", "a\n1", { types = { [true] = "number" } })
+  end)
+
   it("writes categories by their names, and a lone gap so that its line is not empty", function()
     csv.save(path, csv.parse("k\nred\nblue\n", { types = "category" }))
     assert.equal("k\nred\nblue\n", slurp())

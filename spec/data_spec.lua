@@ -501,6 +501,46 @@ describe("a folder of pictures", function()
     assert.truthy(not threads or threads < 20, threads)
   end)
 
+  it("gives the same pictures in each epoch, whose memory is that of the one before", function()
+    local sizes = { { 9, 7 }, { 2, 2 }, { 30, 40 }, { 3, 5 }, { 12, 1 } }
+    H.shell(("mkdir -p '%s/epochs'"):format(folder))
+    local pictures = {}
+    for i, s in ipairs(sizes) do
+      pictures[i] = ty.randint(0, 255, { 3, s[1], s[2] }, { dtype = "u8" })
+      image.save(("%s/epochs/%d.png"):format(folder, i), pictures[i])
+    end
+    local ds = data.images(folder .. "/epochs")
+    local loader, order = ds:loader { shuffle = true, workers = 2, ahead = 2 }, {}
+    for epoch = 1, 5 do
+      order[epoch] = {}
+      for x in loader:epoch() do
+        for i, s in ipairs(sizes) do
+          if x:size(-2) == s[1] then
+            H.same(pictures[i], x:reshape(3, s[1], s[2]), ("epoch %d, picture %d"):format(epoch, i))
+            table.insert(order[epoch], i)
+          end
+        end
+      end
+      assert.truthy(loader.spare.ring)
+      local all = { unpack(order[epoch]) }
+      table.sort(all)
+      assert.same({ 1, 2, 3, 4, 5 }, all)
+    end
+    loader:close()
+    assert.is_nil(loader.spare.ring)
+  end)
+
+  it("tells samples of unlike numbers of values, and paths and lists that are none", function()
+    local ds = data.lazy(4, function(i)
+      if i == 3 then return i, i end
+      return i
+    end)
+    assert.equal("data: samples of 1 and of 2 values in one batch", H.raises(ds:loader({ batch = 4 }):epoch()))
+    assert.equal("data.images: argument 1 must be a folder, got number 5", H.raises(data.images, 5))
+    assert.truthy(H.raises(data.records, "", {}):find("^data.records: argument 1 must be a path, got string \"\""))
+    assert.equal("subset: argument 1 must be a list of sample numbers, got number 5", H.raises(ds.subset, ds, 5))
+  end)
+
   it("goes on in a forked child, whose parent goes on too", function()
     local want = sums { batch = 4, workers = 0 }
     local loader = data.images(folder .. "/set", { channels = 3 }):loader { batch = 4, workers = 2 }

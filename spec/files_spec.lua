@@ -450,6 +450,7 @@ describe("misuse", function()
       { ty.save, { "x.safetensors", { a = 1 } }, "a must be a tensor" },
       { ty.save, { "x.safetensors", { a = x }, { metadata = { a = 1 } } }, "metadata must be texts" },
       { ty.save_checkpoint, { "x", { f = print } }, "f cannot be saved: it is function" },
+      { ty.save_checkpoint, { "x", { a = { [{}] = 1 } } }, "a: keys must be texts, numbers or booleans, got table" },
       { ty.save_checkpoint, { "x", 1 }, "argument 2 must be a table of parts" },
       { ty.load_checkpoint, { "x", { model = 1 } }, "model must have state_dict and load_state_dict" },
       { ty.load_checkpoint, { "x", ty.nn.Linear(1, 1) }, "argument 2 must be a table of parts by name" },
@@ -561,6 +562,72 @@ describe("damage", function()
     end
     assert.truthy(refused > 0)
     assert.equal(2, count(assert(ty.load(path))))
+  end)
+
+  -- Calls of all formats; each answers a value, or nil and why.
+  local calls = {
+    ["a table of text"] = function() return ty.csv.parse("a,b,c\n1,x,0.5\n2,y,1.5\n3,x,2\n", { types = { b = "category" } }) end,
+    ["text of a table"] = function(to) return ty.csv.save(to "t.csv", { n = ty.ones(3), word = { "a", "b", "c" } }) end,
+    ["an array"] = function(to)
+      local ok, why = ty.save(to "a.npy", ty.ones(3, 2):t())
+      if not ok then return nil, why end
+      return ty.load(to "a.npy")
+    end,
+    ["an archive"] = function(to)
+      local ok, why = ty.save(to "a.npz", { a = ty.ones(3), b = ty.ones(2, 2):t() })
+      if not ok then return nil, why end
+      return ty.load(to "a.npz")
+    end,
+    ["a mapped file"] = function(to)
+      local ok, why = ty.save(to "a.safetensors", { a = ty.ones(64) }, { metadata = { k = "v" } })
+      if not ok then return nil, why end
+      return ty.load(to "a.safetensors", { mmap = true })
+    end,
+    ["a checkpoint"] = function(to)
+      local ok, why = ty.save_checkpoint(to "c", { a = { ty.ones(2), x = "text" } })
+      if not ok then return nil, why end
+      return ty.load_checkpoint(to "c")
+    end,
+    ["a loader"] = function(to)
+      local loader, n = ty.data.images(to "pictures"):loader { workers = 0 }, 0
+      for _ = 1, 2 do
+        for x in loader:epoch() do n = n + x:numel() end
+      end
+      loader:close()
+      return n
+    end,
+    ["a smaller picture"] = function() return ty.image.resize(ty.ones({ 3, 9, 8 }, { dtype = "u8" }), { 4, 5 }) end,
+    ["a larger picture of floats"] = function() return ty.image.resize(ty.ones(3, 4, 5), { 9, 7 }) end,
+  }
+  for _, kind in ipairs { "png", "jpg", "ppm" } do
+    calls["a picture: " .. kind] = function(to)
+      local ok, why = ty.image.save(to("p." .. kind), ty.ones({ 3, 40, 50 }, { dtype = "u8" }))
+      if not ok then return nil, why end
+      return ty.image.load(to("p." .. kind))
+    end
+  end
+
+  it("meets memory that is used up anywhere, in every format, and goes on when there is some", function()
+    local here = folder .. "/starved"
+    H.shell(("mkdir -p '%s/pictures'"):format(here))
+    for i = 1, 2 do ty.image.save(("%s/pictures/%d.png"):format(here, i), ty.full({ 3, 2, 2 }, i, { dtype = "u8" })) end
+    local function to(name) return here .. "/" .. name end
+    for name, call in pairs(calls) do
+      assert(call(to)) -- all is loaded
+      for what, set in pairs { files = C.starve, core = function(after) H.probe.fail(after, -1) end } do
+        local after, ok, value, why = 0, nil, nil, nil -- luacheck: ignore
+        repeat
+          set(after)
+          ok, value, why = pcall(call, to)
+          set(-1)
+          local text = tostring(ok and why or value)
+          if not (ok and value) then assert.truthy(text:find "memory", ("%s, %s, %d: %s"):format(name, what, after, text)) end
+          after = after + 1
+        until ok and value or after > 400
+        assert.truthy(ok and value, name)
+        assert(call(to))
+      end
+    end
   end)
 
   it("costs no memory: what a file states is compared with what it is", function()
@@ -786,6 +853,13 @@ describe("a checkpoint", function()
     assert.not_equal(state, ty.random_state())
   end)
 
+  it("keeps tensors whose paths are spelt alike apart", function()
+    local path = folder .. "/alike"
+    assert(ty.save_checkpoint(path, { a = { b = ty.ones(2) }, ["a.b"] = ty.zeros(3), c = { [1.5] = ty.ones(1) } }))
+    local back = assert(ty.load_checkpoint(path))
+    assert.same({ { 1, 1 }, { 0, 0, 0 } }, { back.a.b:totable(), back["a.b"]:totable() })
+  end)
+
   it("keeps every number, text and table", function()
     local path = folder .. "/odd"
     local given = {
@@ -940,14 +1014,49 @@ describe("a checkpoint", function()
       ['{"a":{"$pairs":[[{"$number":"nan"},1]]}}'] = "not there", ['{"a":{"$pairs":1}}'] = "not there",
       ['{"a":{"$bytes":"zz"}}'] = "not there",
       ['{"a":{"$what":1}}'] = "not there",
+      ["{}"] = "tycho.random is damaged",
     } do
-      assert(ty.save(path .. ".safetensors", t, { metadata = metadata ~= "" and { ["tycho.tree"] = metadata } or {} }))
+      assert(ty.save(path .. ".safetensors", t, { metadata = metadata ~= ""
+        and { ["tycho.tree"] = metadata, ["tycho.random"] = "no number" } or {} }))
       value, message = ty.load_checkpoint(path .. ".safetensors", {})
       assert.is_nil(value)
       assert.truthy(message:find(why), message)
     end
     assert(ty.save_checkpoint(path, { model = m }))
     assert.truthy(H.raises(ty.load_checkpoint, path, { model = ty.nn.Linear(3, 3) }):find "load_state_dict")
+  end)
+end)
+
+describe("an archive with the end of large ones", function()
+  --- The bytes of an npz whose counts stand in a record of zip64.
+  local function zip64(bytes, members)
+    local function le(v, n)
+      local y = {}
+      for i = 1, n do y[i] = string.char(math.floor(v / 256 ^ (i - 1)) % 256) end
+      return table.concat(y)
+    end
+    local function number(s, from, n)
+      local v = 0
+      for i = n - 1, 0, -1 do v = v * 256 + s:byte(from + i) end
+      return v
+    end
+    local tail = bytes:sub(-22)
+    assert.equal("PK\5\6", tail:sub(1, 4))
+    local record = "PK\6\6" .. le(44, 8) .. le(45, 2) .. le(45, 2) .. le(0, 8) .. le(members, 8) .. le(members, 8)
+      .. le(number(tail, 13, 4), 8) .. le(number(tail, 17, 4), 8)
+    local locator = "PK\6\7" .. le(0, 4) .. le(#bytes - 22, 8) .. le(1, 4)
+    return bytes:sub(1, -23) .. record .. locator .. tail:sub(1, 8) .. "\255\255\255\255" .. tail:sub(13)
+  end
+
+  it("is read, and refused where it states more members than can be", function()
+    local path = folder .. "/zip64.npz"
+    assert(ty.save(path, { a = ty.tensor { 1, 2, 3 }, b = ty.ones(2, 2) }))
+    local bytes = slurp(path)
+    local back = assert(ty.load(write("large.npz", zip64(bytes, 2))))
+    assert.same({ { 1, 2, 3 }, { { 1, 1 }, { 1, 1 } } }, { back.a:totable(), back.b:totable() })
+    local value, why = ty.load(write("large.npz", zip64(bytes, 2 ^ 40)))
+    assert.is_nil(value)
+    assert.truthy(why:find("large.npz: states 1099511627776 members, at most %d+ are read"), why)
   end)
 end)
 

@@ -185,6 +185,12 @@ describe("jit.graph's tables", function()
     assert.truthy(kept)
   end)
 
+  it("are of a module's forward, too", function()
+    local m, x = ty.nn.Linear(3, 2), ty.randn(4, 3)
+    local g = graph.from(jit.graph(m, x))
+    H.same(m(x), (select(#g:outputs(), g:run(x, m.weight, m.bias))))
+  end)
+
   it("are refused where the function was cut", function()
     local list = jit.graph(function(x)
       local y = x * 2
@@ -238,7 +244,7 @@ local function rebuilt(g)
     local inputs, args = {}, { dtype = typed[n.op] and n.dtype or nil, shape = shaped[n.op] and n.shape or nil }
     for i, a in ipairs(n.inputs) do inputs[i] = new[a] end
     for _, field in ipairs { "buffer", "number", "strides", "value", "bits", "word", "offset", "dims", "dim", "descending",
-      "right", "by" } do
+      "right", "by", "causal", "dropout" } do
       args[field] = n[field]
     end
     if n.op == "scalar" then
@@ -283,6 +289,27 @@ describe("graphs of random programs", function()
         local y = rebuilt(g)
         assert.equal((text:gsub("%$[^\n]*\n", "")), (y:text():gsub("%$[^\n]*\n", "")))
       end
+    end
+  end)
+
+  it("can be built again by insert where they run along a dim, search, write or attend", function()
+    local matrix, row, heads = ty.randn(3, 4), ty.arange(4), ty.randn(2, 3, 4)
+    for name, case in pairs {
+      scan = { function(a) return a:cumsum(1), a:cumprod(2) end, matrix },
+      ["scan of bytes"] = { function(a) return a:cumsum(1) end, matrix:to "u8" },
+      search = { function(a, b) return a:searchsorted(b), a:searchsorted(b, true) end, row, matrix },
+      write = { function(a, b)
+        local y = a * 2
+        y[2] = b
+        y[{ {}, 1 }] = 0
+        return y
+      end, matrix, row },
+      attend = { function(q) return ty.scaled_dot_product_attention(q, q, q, { causal = true }) end, heads },
+    } do
+      local g = record(unpack(case))
+      local y = rebuilt(g)
+      assert.is_nil(y:lint(), name)
+      assert.equal(g:text(), y:text(), name)
     end
   end)
 end)
@@ -550,6 +577,8 @@ describe("insert", function()
     assert.equal("input input matmul scalar add exp neg", ops_of(g))
     local first = g:insert({ before = g[1] }, "iota", {}, { shape = { 3 } })
     assert.equal(first, g[1])
+    local second = g:insert({ after = first }, "neg", { first })
+    assert.equal(second, g[2])
     assert.equal("relu", g:insert(n.exp, "maximum", { n.exp, 0 }, { name = "relu" }).name)
     H.same(-(ty.ones(2, 3):matmul(ty.ones(3, 4)) + 1):exp(), (g:run(ty.ones(2, 3), ty.ones(3, 4))))
   end)

@@ -165,6 +165,20 @@ describe("products by OpenBLAS", function()
     H.same(before, after)
   end)
 
+  it("leave operands right that lie in parts of others, and refuse dims that are too long for OpenBLAS", function()
+    local a = ty.rand(150, 400)[{ {}, { 1, 400, 2 } }]
+    local b = ty.rand({ 400, 300 }, { dtype = "f64" })[{ { 1, 400, 2 }, { 300, 1, -2 } }]
+    ty.blas(true)
+    local y, z = a:matmul(a:t()), b:t():matmul(b)
+    local whole = { a:clone(), b:clone() }
+    H.same(whole[1]:matmul(whole[1]:t():clone()), y)
+    H.same(whole[2]:t():clone():matmul(whole[2]), z)
+    local one, long = ty.ones(1, 1), 2 ^ 31 + 8
+    local ok, why = pcall(one.matmul, one:expand(1, long), one:expand(long, 1))
+    assert.is_false(ok)
+    assert.truthy(why:find("run: a dim is too long for OpenBLAS (at most 2^31 - 1); switch ty.blas off", 1, true), why)
+  end)
+
   it("leave transposed, batched and half operands right", function()
     ty.blas(true)
     for _, dtype in ipairs { "f32", "f64", "f16" } do

@@ -5,7 +5,7 @@ local M = {
   -- of these, what exists, in this order
   specs = { "guards", "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "bytecode", "compile", "capture", "custom", "grad",
     "training", "steps", "orders", "scopes", "convolution", "sharing", "oracle", "layout", "threads",
-    "checked", "hooks", "index", "far" },
+    "checked", "hooks", "index", "far", "check", "errors", "progress", "files" },
 
   { file = "core/lua/lua_trace.c", what = "a guard does not ask where a tensor lies",
     from = " || t->type.device != g->device)", to = ")" },
@@ -382,6 +382,14 @@ local M = {
     from = "if (i == B->careful) ty_watch(NULL);", to = "" },
   { file = "core/file/file_system.c", what = "a file is written to its end, whoever asks for one",
     from = "if (done && !d->direct && ty_file_stops()) {", to = "if (false) {" },
+  { file = "core/lua/lua_compile.c", what = "jit.check keeps what a function releases",
+    from = " || fn == ty_lua_protected;", to = ";" },
+  { file = "core/lua/lua_linalg.c", what = "matrices are tried for which Lua has no userdata",
+    from = "if (n > (i64)(MOST / bytes))", to = "if (n > INT64_MAX / 8)" },
+  { file = "core/file/file_zip.c", what = "an archive that finds no memory cannot be written for no reason",
+    from = "why ? why : zip.text(z)", to = "why && !n ? why : zip.text(z)" },
+  { file = "lua/tycho/progress.lua", what = "a rate just below the next unit has an exponent",
+    from = "if n < 999.5 then", to = "if n < 1000 then" },
 }
 
 return M

@@ -456,6 +456,29 @@ describe("the counts of PyTorch's batch norms", function()
   end)
 end)
 
+describe("a module that is added to", function()
+  it("runs and shows what was appended", function()
+    local x, a, b = ty.randn(4, 3), nn.Linear(3, 5), nn.Linear(5, 2)
+    local m = nn.Sequential(a)
+    assert.equal(m, m:append(ty.relu))
+    assert.equal(m, m:append(b))
+    H.same(b(ty.relu(a(x))), m(x))
+    assert.truthy(raised(m.append, m, 5):find "^Sequential: part 1 must be a module or a function, got number 5")
+    local list = nn.ModuleList { a }
+    assert.equal(list, list:append(b))
+    assert.same({ 2, b, 4 }, { #list, list[2], #list:parameters() })
+  end)
+
+  it("of a block computes its activation", function()
+    local x = ty.randn(2, 5, 8)
+    for _, name in ipairs { "gelu", "relu", "silu" } do
+      local m = nn.TransformerBlock(8, 2, { activation = name, norm = "rms" })
+      local y = x + m.self_attn(m.norm1(x))
+      H.same(y + m.linear2(ty[name](m.linear1(m.norm2(y)))), m(x), name)
+    end
+  end)
+end)
+
 describe("names of parts", function()
   it("are not given twice", function()
     local m = nn.Module { a = { b = nn.Parameter(ty.zeros(1)) }, ["a.b"] = nn.Parameter(ty.ones(1)) }

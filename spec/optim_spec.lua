@@ -274,6 +274,18 @@ describe("an optimiser made in another way", function()
     end)
   end
 
+  it("begins its momentum when it is given one", function()
+    local p = nn.Parameter(ty.zeros(2))
+    local opt = optim.SGD({ p }, { lr = 1 })
+    for step = 1, 4 do
+      if step == 2 then opt.groups[1].momentum = 0.5 end
+      p.grad = ty.ones(2)
+      opt:step()
+    end
+    local want = -(1 + 1 + 1.5 + 1.75)
+    assert.same({ want, want }, p:detach():totable())
+  end)
+
   it("gives a group that comes later the settings that it was made with", function()
     local p, q = nn.Parameter(ty.ones(1)), nn.Parameter(ty.ones(1))
     local opt = optim.SGD({ p }, { lr = 0.5, momentum = 0.3 })

@@ -48,6 +48,17 @@ describe("a call that is captured beside its trace", function()
     ]])
   end)
 
+  it("counts what is checked of an index that the function reads", function()
+    assert.equal("fine\n", checked [[
+      local x, i = ty.arange(12):reshape(3, 4), ty.tensor({ { 1, 4, 2 } }, { dtype = "i64" })
+      local f = ty.compile(function(v, at, n) return v:gather(2, at) * n, v[{ {}, at[1] }], v:index_select(1, at[1][{ { 1, 1 } }]) end)
+      for n = 1, 5 do f(x, i, n) end
+      assert(ty.explain(f).skips == 5, ty.explain(f).skips)
+      i:add_(1)
+      print(pcall(f, x, i, 1) and "not checked" or "fine")
+    ]])
+  end)
+
   it("does so for every call that a trace answers, and for no other", function()
     assert.equal("4\n", checked [[
       local capture, n = require "tycho.capture", 0
@@ -119,6 +130,30 @@ describe("a call that is captured beside its trace", function()
       ]]):format(without, case[2], case[1], case[4] or "", case[3])
       local out = checked(code)
       assert.match("a trace would do something else than the function", out)
+    end)
+  end
+
+  for what, body in pairs {
+    ["captured anew it aborts: "] = "if n > 0 then return x + 1 end return x * x:sum():item()",
+    ["effect t.a: captured anew set "] = "if n > 0 then t.a = 1 else u.a = 1 end return x",
+    ["result 1, entry 2: another table"] = "local a = {} if n > 0 then return { a, a } end return { a, {} }",
+    ["results, captured anew 1"] = "if n > 0 then return x, x end return x",
+    ["1 effects, captured anew 0"] = "if n > 0 then t.a = 1 end return x",
+    ["other indices are checked"] = "local y = x:gather(1, n > 0 and i or j) return x",
+    ["random streams, captured anew 1"] = "if n <= 0 then ty.rand(1) end return x",
+    ["a tensor is written that the trace does not write"] = "if n <= 0 then w:add_(1) end return x",
+    ["a tensor is written in another way"] = "w:add_(n > 0 and x or -x) return x",
+  } do
+    it("tells what would differ: " .. what, function()
+      local out = checked(without .. ([[
+        local n, t, u, w, i, j = 1, {}, {}, ty.ones(2), ty.tensor({ 1 }, { dtype = "i64" }), ty.tensor({ 2 }, { dtype = "i64" })
+        local c = ty.compile(function(x) %s end)
+        for _, guard in ipairs { "lt", "le" } do without(guard) end
+        for _ = 1, 2 do c(ty.ones(2)) end
+        n = -1
+        print(t, u, w, i, j, select(2, pcall(c, ty.ones(2))))
+      ]]):format(body))
+      assert.truthy(out:find(what, 1, true), out)
     end)
   end
 

@@ -567,6 +567,31 @@ describe("colours", function()
     end
   end)
 
+  it("from red to blue are those that it is made of, and halfway between them", function()
+    local stops = { "#b2182b", "#ef8a62", "#fddbc7", "#f7f7f7", "#d1e5f0", "#67a9cf", "#2166ac" }
+    for i, hex in ipairs(stops) do
+      local a, b = { color.rgb(hex) }, { color.maps.redblue((i - 1) / 6) }
+      local c, d = { color.rgb(stops[i + 1] or hex) }, { color.maps.redblue(math.min((i - 0.5) / 6, 1)) }
+      for k = 1, 3 do
+        assert.near(a[k], b[k], 1e-12)
+        assert.near((a[k] + c[k]) / 2, d[k], 1e-12)
+      end
+    end
+  end)
+
+  it("of the dark theme are dark ones, of the same picture", function()
+    local function picture(theme)
+      return ty.plot { theme = theme, title = "t", legend = true }:line({ 1, 3, 2 }, { label = "a" }):scatter({ 1, 2 }, { 2, 3 }):svg()
+    end
+    local light, seen = picture "light", {}
+    local dark = light:gsub("#%x%x%x%x%x%x", function(hex)
+      seen[hex] = true
+      return axes.dark[hex]
+    end)
+    assert.equal(dark, picture "dark")
+    assert.truthy(seen["#ffffff"] and seen[axes.ink] and seen["#1f6feb"])
+  end)
+
   it("are read from names, short and long forms", function()
     assert.equal("#aabbcc", color.parse "#abc")
     assert.equal("#1f6feb", color.parse "blue")
@@ -610,6 +635,19 @@ describe("wrong use of ty.plot", function()
     local y, why = ty.plot():line({ 1, 2 }):save "/nowhere/a.svg"
     assert.is_nil(y)
     assert.truthy(why:find("^/nowhere/a.svg: "), why) -- as ty.save has it
+  end)
+
+  it("draws the same without ffi, but for the rounding of shares of pixels", function()
+    local code = [[ty.plot { width = 80, height = 60, title = "t" }:line({ 1, 3, 2 }, { alpha = 0.5 }):save(...)]]
+    local path = os.tmpname()
+    local out, status = H.script("package.preload.ffi = function() error 'none' end package.loaded.ffi = nil "
+      .. "local ty = require 'tycho' assert(" .. code .. ")", nil, path .. ".1.png")
+    assert.equal(0, status, out)
+    assert(assert(loadstring("local ty = require 'tycho' return " .. code))(path .. ".2.png"))
+    local a, b = ty.image.load(path .. ".1.png"):to "f32", ty.image.load(path .. ".2.png"):to "f32"
+    assert.truthy((a - b):abs():max():item() <= 1 and (a - b):abs():mean():item() < 0.001)
+    assert.truthy(a:std():item() > 10)
+    for _, ending in ipairs { "", ".1.png", ".2.png" } do os.remove(path .. ending) end
   end)
 
   it("writes what it gives as text", function()

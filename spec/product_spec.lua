@@ -319,3 +319,20 @@ describe("a weight that stays", function()
     assert.truthy(ty.stats().panels.entries > 0)
   end)
 end)
+
+describe("a product over nothing", function()
+  it("is zeros, of every dtype, eager and compiled, with what follows it", function()
+    local f = ty.compile(function(a, b) return a:matmul(b), a:matmul(b) + 1 end)
+    for _, dtype in ipairs(H.dtypes) do
+      local a, b = ty.ones({ 3, 2, 0 }, { dtype = dtype }), ty.ones({ 0, 4 }, { dtype = dtype })
+      local want = ty.zeros({ 3, 2, 4 }, { dtype = dtype == "bool" and "i64" or dtype })
+      H.same(want, a:matmul(b), dtype)
+      H.same(want, a[1]:matmul(b)[{ "new" }]:expand(3, 2, 4):clone(), dtype)
+      for _ = 1, 2 do
+        local y, z = f(a, b)
+        H.same(want, y, dtype)
+        H.same(want + 1, z, dtype)
+      end
+    end
+  end)
+end)

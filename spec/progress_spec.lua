@@ -99,6 +99,24 @@ describe("a progress bar", function()
     assert.truthy(draws >= 9 * 10 and draws <= 9 * 20, draws)
   end)
 
+  it("writes hours, and millions of millions", function()
+    local bar = ty.progress(4, { per_step = 1e15 })
+    now = now + 3600 * 2.5
+    bar:step()
+    local line = screen()[1]
+    assert.truthy(line:find("2:30 h, 7:30 h left", 1, true), line)
+    assert.truthy(line:find("111G", 1, true), line)
+    bar:done()
+    for rate, text in pairs { [999499] = "999k", [999700] = "1M", [1e12] = "1T", [5e15] = "5000T" } do
+      written = ""
+      bar = ty.progress(2, { per_step = rate })
+      now = now + 1
+      bar:step()
+      assert.truthy(screen()[1]:find("%s" .. text .. "[^%d]*/s"), screen()[1])
+      bar:done()
+    end
+  end)
+
   it("never writes beyond the terminal, of any width", function()
     for width = 4, 130 do
       columns, written = width, ""

@@ -385,7 +385,8 @@ describe("text", function()
       local x = ty.ones(4, 5)
       local y = jit.compile(function(a) return (a + 1):sum(2) end)(x)
       assert(y:get(1) == 10)]]
-    for letter, mark in pairs { r = "add", g = "= sum", f = "group 0", l = "rsum", p = "plan:", t = "us" } do
+    for letter, mark in pairs { r = "add", g = "= sum", f = "group 0", l = "rsum", p = "plan:", t = "us",
+      c = "capture: a trace of " } do
       local out, status = H.script(code, { TYCHO_DUMP = letter })
       assert.equal(0, status, out)
       assert.truthy(out:find(mark, 1, true), letter .. ": " .. out)

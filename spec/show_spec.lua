@@ -225,6 +225,49 @@ describe("ty.show", function()
     end
   end)
 
+  -- A process with a terminal of 100 columns and 40 rows, whose other side is ours.
+  local on_terminal = [[
+    local ffi = require "ffi"
+    ffi.cdef "int forkpty(int *, char *, void *, unsigned short *); int execlp(const char *, const char *, ...);"
+    ffi.cdef "long read(int, char *, size_t); long write(int, const char *, size_t); int waitpid(int, int *, int);"
+    local master, size, buffer = ffi.new "int[1]", ffi.new("unsigned short[4]", 40, 100), ffi.new "char[4096]"
+    local util = pcall(function() return ffi.C.forkpty end) and ffi.C or ffi.load "util"
+    local pid = util.forkpty(master, nil, nil, size)
+    if pid == 0 then
+      local code = 'local t = require "tycho.terminal" print("says", t.size(1), select(2, t.size(1)), t.graphics(), t.graphics())'
+      ffi.C.execlp("luajit", ffi.cast("char *", "luajit"), ffi.cast("char *", "-e"), ffi.cast("char *", code), ffi.cast("char *", nil))
+    end
+    local said, asked = "", 0
+    while true do
+      local n = ffi.C.read(master[0], buffer, 4096)
+      if n <= 0 then break end
+      said = said .. ffi.string(buffer, n)
+      if said:find("\27[c", 1, true) then
+        said, asked = said:gsub("\27%[c", ""), asked + 1
+        ffi.C.write(master[0], arg[1], #arg[1])
+      end
+    end
+    ffi.C.waitpid(pid, nil, 0)
+    print(asked, said:match "says([^\r\n]*)")]]
+
+  it("asks the terminal itself, once, whether it has sixel; and its size", function()
+    for answer, graphics in pairs { ["\27[?62;4;6c"] = "sixel", ["\27[?1;2c"] = "nil", ["\27[?64;14;42c"] = "nil" } do
+      local out, status = H.script(on_terminal, { TERM = "xterm", TERM_PROGRAM = "", KITTY_WINDOW_ID = "", TMUX = "" },
+        "'" .. answer .. "'")
+      assert.equal(0, status, out)
+      assert.equal(("1\t\t100\t40\t%s\t%s\n"):format(graphics, graphics), out)
+    end
+  end)
+
+  it("takes a terminal that does not tell its language for one of plain letters", function()
+    environment = {}
+    assert.is_false(terminal.has_unicode())
+    environment = { LANG = "de_DE.utf8" }
+    assert.is_true(terminal.has_unicode())
+    environment.LC_ALL = "C"
+    assert.is_false(terminal.has_unicode())
+  end)
+
   it("uses letters where there is no terminal", function()
     environment.COLORTERM = "truecolor"
     assert.is_nil(text_of(ty.rand(16, 16)):find "\27")

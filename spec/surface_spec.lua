@@ -778,3 +778,45 @@ describe("wrong use of every public function", function()
     H.same(a + 1, f(a, 1))
   end)
 end)
+
+describe("another form of a call", function()
+  local i64 = { dtype = "i64" }
+
+  it("gives what the usual one gives: options for flags, tensors for numbers", function()
+    local x = ty.tensor { 3, 1, 2 }
+    local down, at = x:sort(1, { descending = true })
+    assert.same({ { 3, 2, 1 }, { 1, 3, 2 } }, { down:totable(), at:totable() })
+    assert.same({ 1, 3, 2 }, x:argsort(1, { descending = true }):totable())
+    assert.same({ 3 }, ty.tensor({ 1, 2, 3 }):searchsorted(ty.tensor { 2 }, { right = true }):totable())
+    assert.same({ 2, 2, 2 }, ty.tensor({ 0, 1 }):multinomial(3, { replacement = true }):totable())
+    assert.same({ { 2 } }, ty.tensor({ { 3, 1 }, { 4, 2 } }):median(nil, true):totable())
+    local one, place = ty.tensor(7):sort()
+    assert.same({ 7, 1 }, { one:item(), place:item() })
+    local filled = ty.ones(2):masked_fill(ty.tensor { true, false }, ty.tensor(5, i64))
+    assert.same({ "f32", { 5, 1 } }, { filled.dtype, filled:totable() })
+  end)
+
+  it("assigns to the rows that a mask names a value for each of their places", function()
+    local y, z = ty.zeros(3, 2), ty.zeros({ 3, 2 }, i64)
+    local mask = ty.tensor { true, false, true }
+    y[mask] = ty.tensor { 1, 2 }
+    z[mask] = ty.tensor({ 1, 2 }, { dtype = "i32" })
+    assert.same({ { 1, 2 }, { 0, 0 }, { 1, 2 } }, y:totable())
+    assert.same({ { 1, 2 }, { 0, 0 }, { 1, 2 } }, z:totable())
+    assert.equal("assign: f32[3] does not broadcast to f32[2,2]", raised(function() y[mask] = ty.ones(3) end))
+  end)
+
+  it("goes by sizes that are rounded up, and by indices that were scattered", function()
+    local f = ty.compile(function(x, n, i)
+      local at = (ty.zeros({ 3 }, i64) + 1):scatter(1, i, 2)
+      return x[{ { 1, math.ceil(n) } }], x:gather(1, at), math.ceil(n) * 2
+    end)
+    local x = ty.tensor { 5, 6, 7 }
+    for n = 1, 4 do
+      local head, by, twice = f(x, n / 2 + 0.25, ty.tensor({ n % 3 + 1 }, i64))
+      local want = { 5, 5, 5 }
+      want[n % 3 + 1] = 6
+      assert.same({ math.ceil(n / 2 + 0.25), 2 * math.ceil(n / 2 + 0.25), want }, { head:numel(), twice, by:totable() })
+    end
+  end)
+end)

@@ -650,7 +650,6 @@ static int encode(void) {
   x64_kmov(&A, 1, RAX), line(&A);
   x64_kcopy(&A, 2, 1), line(&A);
   x64_kones(&A, 3), line(&A);
-  x64_kor(&A, 1, 2, 3), line(&A);
   x64_bzhi(&A, RAX, RCX, RDX), line(&A);
   x64_bzhi64(&A, RAX, RCX, RDX), line(&A);
   for (int k = 1; k < 8; k++) x64_kmov(&A, k, RAX), line(&A);

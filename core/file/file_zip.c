@@ -369,9 +369,12 @@ static i64 write_callback(void *ctx, void *data, u64 n, int command) {
   }
 }
 
-static bool write_part(Zip *z, const ZipPart *p, bool compress) {
+static bool write_part(Zip *z, const ZipPart *p, bool compress, const char **why) {
   Feed *feed = ty_file_alloc(sizeof *feed);
-  if (!feed) return false;
+  if (!feed) {
+    *why = "out of memory";
+    return false;
+  }
   *feed = (Feed){.part = p};
   Source *s = zip.source_of(z, write_callback, feed);
   if (!s) {
@@ -404,13 +407,14 @@ bool ty_zip_write(const char *path, const ZipPart *parts, i64 n, bool compress,
     return false;
   }
   FileCalm calm;
+  const char *why = NULL; /* where it is not libzip's */
   bool ok = true;
-  for (i64 i = 0; i < n && ok; i++) ok = write_part(z, &parts[i], compress);
+  for (i64 i = 0; i < n && ok; i++) ok = write_part(z, &parts[i], compress, &why);
   ty_file_calm(&calm);
   ok = ok && zip.close(z) == 0;
   ty_file_calm_end(&calm);
   if (ok) return true;
-  snprintf(err, FILE_ERR, "%.250s: cannot be written: %.200s", path, zip.text(z));
+  snprintf(err, FILE_ERR, "%.250s: cannot be written: %.200s", path, why ? why : zip.text(z));
   zip.discard(z);
   return false;
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include "lua/lua_compile.h"
 #include "lua/lua_modes.h"
+#include "lua/lua_protect.h"
 #include "lua/lua_trace.h"
 
 /* --- pick */
@@ -316,7 +317,7 @@ static int compile_reset(lua_State *L) {
 /* Functions of the user's run under these, which hold no tensor of theirs meanwhile, or ask for it again. */
 bool ty_lua_is_caller(lua_CFunction fn) {
   return fn == ty_recorded_list || fn == compile_pick || fn == compile_pick_again ||
-         fn == compile_run || fn == compile_run_again;
+         fn == compile_run || fn == compile_run_again || fn == ty_lua_protected;
 }
 
 /* Where dumps go; stdout is the script's. */

@@ -68,6 +68,14 @@ static void set(const Stack *s, i64 matrix, i64 elem, double v) {
   ty_elem_store(s->dtype, s->data + (size_t)(matrix * s->m * s->n + elem) * s->bytes, v);
 }
 
+/* Memory that Lua collects. LuaJIT has less than 2 GB for a userdata, whatever the system has. */
+static void *room(lua_State *L, const char *who, i64 n, size_t bytes) {
+  enum { MOST = 0x7fff0000 };
+  if (n > (i64)(MOST / bytes))
+    ty_lua_error(L, "%s: the matrices are too large (2 GB are the most)", who);
+  return lua_newuserdata(L, (size_t)TY_MAX(n, 1) * bytes);
+}
+
 /* Room for as many m x n matrices as the lead counts, all zero. */
 static Stack stack_new(lua_State *L, const char *who, const Type *lead, int dtype, int m, int n) {
   Stack s = {.lead = *lead, .dtype = dtype, .m = m, .n = n, .bytes = ty_dtypes[dtype].bytes};
@@ -76,11 +84,9 @@ static Stack stack_new(lua_State *L, const char *who, const Type *lead, int dtyp
   s.lead = t;
   s.count = ty_type_numel(&t);
   i64 size;
-  if (!ty_mul(s.count, (i64)m * n, &size) || size > (i64)1 << 44)
-    ty_lua_error(L, "%s: the matrices are too large", who);
-  size = (size + 1) * (i64)s.bytes;
-  s.data = lua_newuserdata(L, (size_t)size);
-  memset(s.data, 0, (size_t)size);
+  if (!ty_mul(s.count, (i64)m * n, &size)) size = INT64_MAX;
+  s.data = room(L, who, size, s.bytes);
+  memset(s.data, 0, (size_t)size * s.bytes);
   return s;
 }
 
@@ -118,7 +124,7 @@ static void stack_push(lua_State *L, State *S, const Stack *s, int m, int n, int
   Type t = s->lead;
   if (rank > 0) t.dims[t.rank++] = m;
   if (rank > 1) t.dims[t.rank++] = n;
-  char *rows = lua_newuserdata(L, (size_t)(s->count * m * n + 1) * s->bytes), *y = rows;
+  char *rows = room(L, "linalg", s->count * m * n, s->bytes), *y = rows;
   for (i64 i = 0; i < s->count; i++)
     for (i64 r = 0; r < m; r++)
       for (i64 c = 0; c < n; c++, y += s->bytes)
@@ -179,10 +185,6 @@ static void must_be_finite(lua_State *L, const char *who, const Stack *s) {
     if (!isfinite(at(s, 0, i))) ty_lua_error(L, "%s: the matrix holds NaN or infinity", who);
 }
 
-static void *scratch(lua_State *L, i64 n, size_t bytes) {
-  return lua_newuserdata(L, (size_t)TY_MAX(n, 1) * bytes);
-}
-
 /* The length that a workspace query left in its first element. */
 static int asked(const Stack *s, const void *work) { return (int)ty_elem_load(s->dtype, work) + 1; }
 
@@ -217,7 +219,7 @@ static void run_gesv(void *arg) {
 /* a's matrices are factored, b's become the solutions. */
 static void solve(lua_State *L, const char *who, const Stack *a, const Stack *b) {
   Call c = {.fn = routine(L, who, a->dtype, "gesv"), .a = a, .x = b};
-  c.ints = scratch(L, a->n, sizeof(int));
+  c.ints = room(L, who, a->n, sizeof(int));
   if (a->n == 0 || b->n == 0) return;
   int info = call(L, who, run_gesv, &c);
   if (info > 0) ty_lua_error(L, "%s: matrix is singular (pivot %d)", who, info);
@@ -264,7 +266,7 @@ static int l_det(lua_State *L) {
   Stack a = matrices(L, &S, "det", true);
   Stack y = stack_new(L, "det", &a.lead, a.dtype, 1, 1);
   Call c = {.fn = routine(L, "det", a.dtype, "getrf"), .a = &a, .x = &y};
-  c.ints = scratch(L, a.n, sizeof(int));
+  c.ints = room(L, "det", a.n, sizeof(int));
   call(L, "det", run_getrf, &c);
   stack_push(L, S, &y, 1, 1, 0);
   return 1;
@@ -299,13 +301,13 @@ static int l_lstsq(lua_State *L) {
              (char *)matrix(&b, i) + (size_t)c * (size_t)b.m * b.bytes, (size_t)b.m * b.bytes);
   if (a.m > 0 && a.n > 0 && b.n > 0 && a.count > 0) {
     u64 first = 0, rcond = 0;
-    void *values = scratch(L, TY_MIN(a.m, a.n), a.bytes);
+    void *values = room(L, "lstsq", TY_MIN(a.m, a.n), a.bytes);
     ty_elem_store(a.dtype, &rcond, -1);
     gelsd(&a.m, &a.n, &b.n, a.data, &a.m, x.data, &x.m, values, &rcond, &found, &first, &query,
           &ask, &info);
     Call c = {.fn = (void *)gelsd, .a = &a, .x = &x, .values = values, .length = asked(&a, &first)};
-    c.work = scratch(L, c.length, a.bytes);
-    c.ints = scratch(L, ask, sizeof(int));
+    c.work = room(L, "lstsq", c.length, a.bytes);
+    c.ints = room(L, "lstsq", ask, sizeof(int));
     info = call(L, "lstsq", run_gelsd, &c);
   }
   if (info) return ty_lua_error(L, "lstsq: the singular values did not converge");
@@ -357,12 +359,12 @@ static int l_qr(lua_State *L) {
   Stack r = stack_new(L, "qr", &a.lead, a.dtype, TY_MAX(k, 1), a.n);
   if (k > 0 && a.count > 0) {
     u64 one = 0, two = 0;
-    void *tau = scratch(L, k, a.bytes);
+    void *tau = room(L, "qr", k, a.bytes);
     geqrf(&a.m, &a.n, a.data, &a.m, tau, &one, &query, &info);
     orgqr(&a.m, &k, &k, a.data, &a.m, tau, &two, &query, &info);
     Call c = {.fn = (void *)geqrf, .then = (void *)orgqr, .a = &a, .x = &r, .tau = tau, .k = k};
     c.length = TY_MAX(asked(&a, &one), asked(&a, &two));
-    c.work = scratch(L, c.length, a.bytes);
+    c.work = room(L, "qr", c.length, a.bytes);
     call(L, "qr", run_geqrf, &c);
   }
   stack_push(L, S, &a, a.m, k, 2);
@@ -390,12 +392,12 @@ static int l_svd(lua_State *L) {
   Stack v = stack_new(L, "svd", &a.lead, a.dtype, ldv, a.n);
   if (k > 0 && a.count > 0) {
     u64 first = 0;
-    int *iwork = scratch(L, 8 * (i64)k, sizeof(int));
+    int *iwork = room(L, "svd", 8 * (i64)k, sizeof(int));
     gesdd("S", &a.m, &a.n, a.data, &a.m, s.data, u.data, &a.m, v.data, &ldv, &first, &query, iwork,
           &info, 1);
     Call c = {.fn = (void *)gesdd, .a = &a, .x = &u, .y = &s, .z = &v, .ints = iwork};
     c.length = asked(&a, &first);
-    c.work = scratch(L, c.length, a.bytes);
+    c.work = room(L, "svd", c.length, a.bytes);
     info = call(L, "svd", run_gesdd, &c);
   }
   if (info) return ty_lua_error(L, "svd: the singular values did not converge");
@@ -426,8 +428,8 @@ static int l_eigh(lua_State *L) {
     syevd("V", "L", &a.n, a.data, &a.n, w.data, &first, &query, &ilength, &query, &info, 1, 1);
     Call c = {.fn = (void *)syevd, .a = &a, .x = &w, .ilength = ilength};
     c.length = asked(&a, &first);
-    c.work = scratch(L, c.length, a.bytes);
-    c.ints = scratch(L, ilength, sizeof(int));
+    c.work = room(L, "eigh", c.length, a.bytes);
+    c.ints = room(L, "eigh", ilength, sizeof(int));
     info = call(L, "eigh", run_syevd, &c);
   }
   if (info) return ty_lua_error(L, "eigh: the eigenvalues did not converge");

@@ -145,7 +145,7 @@ static int answer(lua_State *L, int status, bool hooked) {
 
 /* protect(fn, ...) -> true and fn's results, or false and what it raised. What hooks raise, and an error of memory, goes
 ** on. */
-static int protect(lua_State *L) {
+int ty_lua_protected(lua_State *L) {
   Protect p;
   bool hooked;
   int n = lua_gettop(L) - 1;
@@ -163,7 +163,7 @@ static int protect_undisturbed(lua_State *L) {
 
 void ty_lua_open_protect(lua_State *L, int m) {
   static const luaL_Reg fns[] = {
-      {"protect", protect}, {"undisturbed", protect_undisturbed}, {NULL, NULL}};
+      {"protect", ty_lua_protected}, {"undisturbed", protect_undisturbed}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
   ty_lua_register(L, fns);
   lua_pop(L, 1);

@@ -30,4 +30,7 @@ int ty_lua_undisturbed(lua_State *L, Binding *B, int nargs, int nresults, bool *
 /* Whether what runs is a hook, or called by one, and not the protected call's own code. */
 bool ty_lua_in_hook(lua_State *L, const Protect *p);
 
+/* `protect` of internals: holds nothing itself. */
+int ty_lua_protected(lua_State *L);
+
 #endif

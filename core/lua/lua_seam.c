@@ -47,17 +47,6 @@ static const void *seam_read(lua_State *L, const char *who, int i, Type *t) {
   return p;
 }
 
-static void *seam_write(lua_State *L, const char *who, int i, Type *t) {
-  State *S = ty_lua_state(L);
-  Tensor *x = ty_lua_check(L, who, i);
-  if (!ty_tensor_is_contiguous(x))
-    ty_lua_error(L, "%s: argument %d must lie in memory row by row (use :contiguous())", who, i);
-  *t = x->type;
-  void *p = ty_tensor_write(S, x);
-  if (!p) ty_lua_fail(L, S);
-  return p;
-}
-
 void ty_lua_open_seam(lua_State *L) {
   DeviceRegister *add = ty_device_register;
   void *p;
@@ -65,7 +54,7 @@ void ty_lua_open_seam(lua_State *L) {
   lua_pushlightuserdata(L, p);
   lua_setfield(L, LUA_REGISTRYINDEX, DEVICE_KEY);
   Seam *seam = (Seam *)lua_newuserdata(L, sizeof *seam);
-  *seam = (Seam){SEAM_MAGIC, sizeof *seam, seam_enter, seam_fail, seam_is_tensor,
-                 seam_make,  seam_foreign, seam_read,  seam_write};
+  *seam = (Seam){SEAM_MAGIC,     sizeof *seam, seam_enter,   seam_fail,
+                 seam_is_tensor, seam_make,    seam_foreign, seam_read};
   lua_setfield(L, LUA_REGISTRYINDEX, SEAM_KEY);
 }

@@ -33,8 +33,6 @@ typedef struct Seam {
   ** is replaced by a copy where they do not lie so. Raises when it is no tensor or when out of memory.
   ** The address holds until Lua code runs. */
   const void *(*read)(lua_State *L, const char *who, int i, Type *t);
-  /* The same to be written, and counted as one write. Raises where they do not lie row by row. */
-  void *(*write)(lua_State *L, const char *who, int i, Type *t);
 } Seam;
 
 #endif

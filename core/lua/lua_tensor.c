@@ -649,16 +649,6 @@ static int l_to(lua_State *L) {
   return 1;
 }
 
-/* view_as(x, dtype) */
-static int l_view_as(lua_State *L) {
-  State *S = ty_lua_enter(L);
-  Tensor *x = ty_lua_check(L, "view_as", 1);
-  int dtype = ty_lua_dtype(L, "view_as", 2);
-  Tensor *y = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_record_bitcast(S, x, dtype, y));
-  return 1;
-}
-
 /* --- sizes */
 
 /* Number of one dim (argument 2), or a table of all. */
@@ -748,8 +738,6 @@ void ty_lua_open_tensor(lua_State *L, int m, int t) {
       {"to", l_to, 'b', "x, dtype or device or tensor",
        "x in another dtype or on another device; x itself when nothing changes; nil and a message "
        "when the device is not there"},
-      {"view_as", l_view_as, 'b', "x, dtype",
-       "the same bits read as another dtype of that size; a copy"},
       {"size", l_size, 'b', "x, dim = nil", "the size of a dim, or a table of all"},
       {"stride", l_stride, 'b', "x, dim = nil",
        "elements in memory from one place of a dim to the next, or a table of all; where the size "

@@ -115,9 +115,6 @@ static int l_view_as(lua_State *L) {
   State *S;
   const Tensor *x = argument(L, "view_as", &S);
   int dtype = ty_lua_dtype(L, "view_as", 2);
-  if (ty_dtypes[dtype].bytes != ty_dtypes[x->type.dtype].bytes)
-    return ty_lua_error(L, "view_as: elements of %s do not have the size of %s",
-                        ty_lua_view_text(L, &x->type), ty_dtypes[dtype].name);
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_record_bitcast(S, x, dtype, y));
   return 1;
@@ -743,7 +740,8 @@ void ty_lua_open_view(lua_State *L, int m, int t) {
        "copy"},
       {"view", l_view, 'b', "x, sizes",
        "x with other sizes and the same storage; raises where only a copy would do"},
-      {"view_as", l_view_as, 'b', "x, dtype", "the same bits read as another dtype of that size"},
+      {"view_as", l_view_as, 'b', "x, dtype",
+       "the same bits read as another dtype of that size; a copy"},
       {"flatten", l_flatten, 'b', "x, first = 1, last = -1", "dims first to last as one"},
       {"unflatten", l_unflatten, 'b', "x, dim, sizes", "one dim as several; one size may be -1"},
       {"squeeze", l_squeeze, 'b', "x, dims",

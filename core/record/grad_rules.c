@@ -260,10 +260,6 @@ static bool combine(State *S, Tensor *x, const Tensor *p, const Tensor *q, int d
 static bool running(State *S, const Record *r, const Tensor *gy, Tensor *y) {
   Tensor x = {0}, step = {0}, from = {0}, to = {0}, sum = {0}, left = {0};
   int dim = r->dim;
-  if (r->t.type.rank == 0) {
-    ty_tensor_alias(y, gy);
-    return true;
-  }
   bool ok = ty_grad_operand(S, r, 0, gy->type.dtype, &x) && ty_record_full(S, &x.type, 1, &step) &&
             ty_record_copy(S, gy, &sum) && before(S, &x, dim, &left);
   i64 n = ok ? x.type.dims[dim] : 0;
@@ -412,10 +408,6 @@ static bool spread(State *S, const Record *r, const Tensor *index, const Tensor 
   Type t = r->edge[0].t.type;
   Tensor zeros = {0};
   t.dtype = x->type.dtype;
-  if (t.rank == 0) {
-    ty_tensor_alias(y, x);
-    return true;
-  }
   bool ok = ty_record_full(S, &t, 0, &zeros) &&
             ty_record_scatter(S, WHO, OP_SCATTER_ADD, &zeros, r->dim, index, r->base, x, y);
   ty_tensor_release(&zeros);

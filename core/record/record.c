@@ -256,20 +256,21 @@ static bool infer_dtype(State *S, const char *who, int op, int n, const Given *s
 
 /* --- maps and products */
 
+static bool is_compatible(const Given *a, const Given *b) {
+  if (a->kind != O_TENSOR) return true;
+  Type pair = a->t->type;
+  return ty_type_broadcast(&pair, &b->t->type);
+}
+
 static bool broadcast(State *S, const char *who, int n, const Given *src, Type *t) {
   char a[SHOWN], b[SHOWN];
   t->rank = 0;
   for (int i = 0; i < n; i++) {
     if (src[i].kind != O_TENSOR || ty_type_broadcast(t, &src[i].t->type)) continue;
-    for (int j = 0; j < i; j++) {
-      if (src[j].kind != O_TENSOR) continue;
-      Type pair = src[j].t->type;
-      if (ty_type_broadcast(&pair, &src[i].t->type)) continue;
-      return ty_fail(S, "%s: sizes do not broadcast, %s and %s", who,
-                     ty_record_show(&src[j].t->type, a), ty_record_show(&src[i].t->type, b));
-    }
-    return ty_fail(S, "%s: sizes do not broadcast with %s", who,
-                   ty_record_show(&src[i].t->type, b));
+    int j = 0; /* sizes that go together two by two all do */
+    while (j < i - 1 && is_compatible(&src[j], &src[i])) j++;
+    return ty_fail(S, "%s: sizes do not broadcast, %s and %s", who,
+                   ty_record_show(&src[j].t->type, a), ty_record_show(&src[i].t->type, b));
   }
   return ty_type_fits(t) || ty_fail(S, "%s: the result %s is too large", who, ty_record_show(t, a));
 }
@@ -486,10 +487,6 @@ bool ty_record_cast(State *S, const Tensor *x, int dtype, Tensor *y) {
 
 bool ty_record_to(State *S, const Tensor *x, int device, Tensor *y) {
   Recording *b;
-  if (x->type.device == device) {
-    ty_tensor_alias(y, x);
-    return true;
-  }
   if (TY_UNLIKELY(x->st->batched != NULL))
     return batched(S, "to", OP_TO, x, 0, device, &x->type, y);
   i32 a = ty_record_start(S, "to", x, x->type.dtype, &b);

@@ -18,7 +18,6 @@
 
 static Range all_of(int dtype) {
   switch (ty_dtypes[dtype].kind) {
-  case 'b': return (Range){0, 1};
   case 'u': return (Range){0, UINT8_MAX};
   case 'i': {
     i64 half = (i64)1 << (ty_dtypes[dtype].bytes * 8 - 2); /* 2^(bits - 1) needs care in i64 */

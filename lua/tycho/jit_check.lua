@@ -369,7 +369,7 @@ return function(core, plain)
       local a, b = eager.tensors[i], now.tensors[i]
       if a or b then
         if a == "released" or b == "released" then
-          if a ~= b then differs(path_of(r), tostring(a), tostring(b)) end
+          if a ~= b then differs(path_of(r), a == "released" and a or "alive", b == "released" and b or "alive") end
         else
           compare_tensors(path_of(r), a or r.still, b or r.still)
         end

@@ -53,11 +53,11 @@ end
 local function count_text(n)
   if n < 10 then return ("%.2f"):format(n) end
   if n < 1e4 then return ("%.0f"):format(n) end
-  for _, unit in ipairs { "k", "M", "G" } do
+  for _, unit in ipairs { "k", "M", "G", "T" } do
     n = n / 1000
-    if n < 1000 then return ("%.3g%s"):format(n, unit) end
+    if n < 999.5 then return ("%.3g%s"):format(n, unit) end -- of three digits: %g writes no exponent
   end
-  return ("%.3gT"):format(n / 1000)
+  return ("%.0fT"):format(n)
 end
 
 local EIGHTHS = { "", "\226\150\143", "\226\150\142", "\226\150\141", "\226\150\140", "\226\150\139", "\226\150\138",

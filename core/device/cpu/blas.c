@@ -165,10 +165,6 @@ bool ty_gemm_blas(const Gemm *d, const void *a, const void *b, void *y, const ch
   Products p = {.d = d, .a = a, .b = b, .y = y, .size = d->dtype == T_F64 ? 8 : 4};
   if (!ty_blas_load(err)) return false;
   if (!d->batch || !d->m || !d->n) return true;
-  if (!d->k) {
-    memset(y, 0, (size_t)(d->batch * d->m * d->n * p.size));
-    return true;
-  }
   if (d->m > INT_MAX || d->n > INT_MAX || d->k > INT_MAX) {
     *err = "a dim is too long for OpenBLAS (at most 2^31 - 1); switch ty.blas off";
     return false;

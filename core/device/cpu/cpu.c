@@ -151,11 +151,6 @@ static bool wait(Stream *s, const char **err) {
   return true;
 }
 
-static bool takes(const Job *j) {
-  (void)j;
-  return true;
-}
-
 /* --- the device */
 
 static Device cpu = {.name = "cpu",
@@ -166,7 +161,6 @@ static Device cpu = {.name = "cpu",
                      .out = copy_out,
                      .across = copy,
                      .wait = wait,
-                     .takes = takes,
                      .perform = perform,
                      .panels = ty_gemm_panels,
                      .pack = ty_gemm_pack};

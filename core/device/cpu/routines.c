@@ -319,10 +319,6 @@ void ty_routine_scatter(int dtype, void *y, const Type *ydims, const i64 *index,
   LineFn *const set = size == 1 ? set1 : size == 2 ? set2 : size == 4 ? set4 : set8;
   LineFn *const line = add ? adds[dtype] : set;
   i64 stride[MAX_RANK], at[MAX_RANK] = {0}, rows = 1, offset = 0;
-  if (last < 0) { /* 0-d: one element */
-    line(y, index, src, 1, 1, 0);
-    return;
-  }
   ty_type_strides(ydims, stride);
   const i64 n = sdims->dims[last], step = stride[dim], along = dim == last ? 0 : stride[last];
   for (int d = 0; d < last; d++) rows *= sdims->dims[d];

@@ -369,11 +369,6 @@ void x64_kones(Asm *A, int k) {
   x64_bytes(A, b, 4);
   x64_say(A, "kxnorw k%d, k%d, k%d\n", k, k, k);
 }
-void x64_kor(Asm *A, int y, int a, int b_) {
-  u8 b[4] = {0xc5, (u8)(0x80 | (~a & 15) << 3 | 4), 0x45, (u8)(0xc0 | y << 3 | b_)};
-  x64_bytes(A, b, 4);
-  x64_say(A, "korw k%d, k%d, k%d\n", y, a, b_);
-}
 /* y = the low `count` bits of a (32 bits) */
 void x64_bzhi(Asm *A, int y, int a, int count) {
   u8 b[5] = {0xc4, 0xe2, (u8)((~count & 15) << 3), 0xf5, (u8)(0xc0 | y << 3 | a)};

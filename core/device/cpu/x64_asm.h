@@ -231,7 +231,6 @@ void x64_patch(Asm *A, size_t at);
 void x64_kmov(Asm *A, int k, int r32);
 void x64_kcopy(Asm *A, int k, int from);
 void x64_kones(Asm *A, int k);
-void x64_kor(Asm *A, int y, int a, int b_);
 void x64_bzhi(Asm *A, int y, int a, int count);
 void x64_bzhi64(Asm *A, int y, int a, int count);
 void x64_shr(Asm *A, int r, int n);

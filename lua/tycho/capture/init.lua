@@ -645,11 +645,9 @@ local function place_of(f)
   return info and format("%s:%d", info.short_src, info.linedefined) or "a function"
 end
 
-local function dump(core, text)
+local function dump(text)
   local letters = os.getenv "TYCHO_DUMP"
   if not letters or letters == "help" or not find(letters, "c", 1, true) then return end
-  local say = core.internals.say
-  if say then return say(text) end
   io.stderr:write(text)
 end
 
@@ -783,10 +781,10 @@ function M.run_with(core, handle, options, f, ...)
     end
   end
   if done then
-    core.internals.protect(dump, core, format("capture: a trace of %s\n", place_of(f)))
+    core.internals.protect(dump, format("capture: a trace of %s\n", place_of(f)))
     return true
   end
-  core.internals.protect(dump, core, format("capture: aborted at %s:%s: %s%s\n", tostring(why.file or "?"),
+  core.internals.protect(dump, format("capture: aborted at %s:%s: %s%s\n", tostring(why.file or "?"),
     tostring(why.line or "?"), why.reason, why.internal and " [" .. why.internal .. "]" or ""))
   return nil, why
 end

@@ -89,14 +89,14 @@ end
 
 --- The fewest decimals that tell numbers which are multiples of step, at most 16.
 local function decimals(first, step)
-  for n = 0, 16 do
+  local function told(n)
     local a, b = first * 10 ^ n, step * 10 ^ n
     local near = 1e-6 * abs(b) + 1e-15 * abs(a)
-    if abs(b) > 0.5 and abs(b - floor(b + 0.5)) < near and abs(a - floor(a + 0.5)) < near then
-      return n
-    end
+    return abs(b) > 0.5 and abs(b - floor(b + 0.5)) < near and abs(a - floor(a + 0.5)) < near
   end
-  return 16
+  local n = 0
+  while n < 16 and not told(n) do n = n + 1 end
+  return n
 end
 
 local MINUS = "\226\136\146"
