@@ -64,6 +64,12 @@ static int vmap_level(lua_State *L) {
   return 1;
 }
 
+/* count(id) -> how many examples a vmap that runs has */
+static int vmap_count(lua_State *L) {
+  lua_pushnumber(L, (lua_Number)ty_vmap_count(ty_lua_enter(L), (u32)luaL_checknumber(L, 1)));
+  return 1;
+}
+
 /* written(x) -> whether x was written since it was wrapped; how often since its storage is there */
 static int vmap_written(lua_State *L) {
   const Storage *st = ty_lua_check(L, "vmap", 1)->st;
@@ -150,7 +156,7 @@ static int vmap_overlap(lua_State *L) {
 void ty_lua_open_vmap(lua_State *L, int m) {
   static const luaL_Reg fns[] = {
       {"open", vmap_open},         {"wrap", vmap_wrap},       {"unwrap", vmap_unwrap},
-      {"level", vmap_level},       {"written", vmap_written}, {"tracked", vmap_tracked},
+      {"level", vmap_level}, {"count", vmap_count},       {"written", vmap_written}, {"tracked", vmap_tracked},
       {"writable", vmap_writable}, {"overlap", vmap_overlap}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_newtable(L);

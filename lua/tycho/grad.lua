@@ -511,8 +511,8 @@ return function(ty, define)
   end
 
   local own = { restore = restore, taped = taped, keep = keep, no_grad = no_grad, mark = mark, pack = pack,
-    callable = callable }
-  local inline = require("tycho.vmap")(ty, define, own)
+    callable = callable, run = run }
+  local inline, scans = require("tycho.vmap")(ty, define, own), require("tycho.scan")(ty, define, own)
   if rawget(ty, "linalg") then require("tycho.linalg")(ty, own) end
 
   -- What captures need to know, see gradients.lua: what is evaluated although it is ours, since it calls functions of
@@ -526,7 +526,9 @@ return function(ty, define)
     gradients_of, bound, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true
   end
+  for _, f in ipairs(scans) do core.inline[f] = true end
   for name, f in pairs(batch) do core.captured[f] = "vmap." .. name end
+  for name, f in pairs(ty.internals.loop) do core.captured[f] = "loop." .. name end
   for name, f in pairs(core) do
     if type(f) == "function" then core.captured[f] = "grad." .. name end
   end
