@@ -97,16 +97,16 @@ return function(ty, define, own)
   end
 
   --- turn(carried, rows) -> next, made, lists all of them, for each row of the sequences. Gives the last carried values
-  --- and the rows of results; what a turn was given, for each row, where a gradient will be asked for, and what else
-  --- that goes to, in one dim each.
-  local function loop(turn, init, sequences, turns, backwards)
+  --- and the rows of results; what a turn was given, for each row, where a gradient will be asked for (needs: it will
+  --- be, for init or sequences), and what else that goes to, in one dim each.
+  local function loop(turn, init, sequences, turns, backwards, needs)
     local scope, carried, rows, all = L.begin(), {}, {}, {}
     for i = 1, #init do carried[i] = L.param(scope, init[i], false) end
     for i = 1, #sequences do rows[i] = L.param(scope, sequences[i], true) end
     local following, made = turn(carried, rows)
     local taped, given = L.taped(scope), nil
     local count = #made
-    if G.mode() and (#taped > 0 or needs_grad(init) or needs_grad(sequences)) then
+    if needs or G.mode() and #taped > 0 then
       given = {}
       made = { unpack(made, 1, count) }
       append(made, carried)
@@ -120,6 +120,38 @@ return function(ty, define, own)
       for i = 1, #init do given[i] = results[#init + count + i] end
     end
     return last, out, given, taped
+  end
+
+  local function level_of(list, id)
+    for i = 1, #list do id = max(id, V.level(list[i])) end
+    return id
+  end
+
+  local function wrapped(list, dim, id)
+    local y = {}
+    for i = 1, #list do y[i] = (V.wrap(list[i], dim, id)) end
+    return y
+  end
+
+  --- The same in a vmap: over tensors of all examples, whose dim is the first one of carried values and rows.
+  --- level: that of the innermost vmap that runs; in those outside of it, of what differs between their examples.
+  local loop_of_all
+  function loop_of_all(turn, init, sequences, turns, backwards, needs, level)
+    local id = level_of(init, level_of(sequences, level))
+    if id == 0 then return loop(turn, init, sequences, turns, backwards, needs) end
+    local count, all, rows = V.count(id), {}, {}
+    local function whole(x) return V.unwrap(x, id) or x:unsqueeze(1):expand({ count, unpack(x.shape) }):clone() end
+    for i = 1, #init do all[i] = whole(init[i]) end
+    for i = 1, #sequences do rows[i] = whole(sequences[i]):movedim(1, 2) end
+    local function turn_of_all(carried, own_rows)
+      local following, made = turn(wrapped(carried, 1, id), wrapped(own_rows, 1, id))
+      local f, m = {}, {}
+      for i = 1, #following do f[i] = whole(following[i]) end
+      for i = 1, #made do m[i] = whole(made[i]) end
+      return f, m
+    end
+    local last, out, given, taped = loop_of_all(turn_of_all, all, rows, turns, backwards, needs, 0)
+    return wrapped(last, 1, id), wrapped(out, 2, id), given and wrapped(given, 2, id), taped
   end
 
   ------------------------------------------------------------------------------------------------------ its gradient
@@ -174,7 +206,7 @@ return function(ty, define, own)
     return found, #wanted
   end
 
-  local of_examples
+  local differentiable
 
   --- A turn that also gives what it was given.
   local function giving(turn)
@@ -219,7 +251,7 @@ return function(ty, define, own)
       return following, made
     end
     local function all()
-      return of_examples(back_turn, carried, rows, what.turns, not what.backwards)
+      return differentiable(back_turn, carried, rows, what.turns, not what.backwards)
     end
     local first, of_rows = restore(modes.random(what.random), pcall(all))
     local y, c, r = {}, 0, 0
@@ -240,9 +272,10 @@ return function(ty, define, own)
   end
 
   --- As loop; results lead back to what they were made from.
-  local function differentiable(turn, init, sequences, turns, backwards)
+  function differentiable(turn, init, sequences, turns, backwards)
     local random = random_state()
-    local last, out, given, taped = recorded(loop, turn, init, sequences, turns, backwards)
+    local needs = G.mode() and (needs_grad(init) or needs_grad(sequences))
+    local last, out, given, taped = recorded(loop_of_all, turn, init, sequences, turns, backwards, needs, V.level())
     if not given then return last, out end
     local args, results, number = {}, {}, {}
     append(args, init)
@@ -257,38 +290,6 @@ return function(ty, define, own)
       backwards = backwards, random = random, last = last, out = out, number = number }
     local joined = own.taped(args, results, function(gradients, back) return go_back(what, gradients, back) end)
     return { unpack(joined, 1, #last) }, { unpack(joined, #last + 1, #last + #out) }
-  end
-
-  -------------------------------------------------------------------------------------------------------------- vmap
-
-  local function level_of(list, id)
-    for i = 1, #list do id = max(id, V.level(list[i])) end
-    return id
-  end
-
-  --- As differentiable, in a vmap: over tensors of all examples, whose dim is the first one of carried values and rows.
-  function of_examples(turn, init, sequences, turns, backwards)
-    local id = level_of(init, level_of(sequences, V.level()))
-    if id == 0 then return differentiable(turn, init, sequences, turns, backwards) end
-    local count = V.count(id)
-    local function whole(x) return V.unwrap(x, id) or x:unsqueeze(1):expand({ count, unpack(x.shape) }):clone() end
-    local all, rows = {}, {}
-    for i = 1, #init do all[i] = whole(init[i]) end
-    for i = 1, #sequences do rows[i] = whole(sequences[i]):movedim(1, 2) end
-    local function turn_of_all(carried, own_rows)
-      local c, r = {}, {}
-      for i = 1, #carried do c[i] = (V.wrap(carried[i], 1, id)) end
-      for i = 1, #own_rows do r[i] = (V.wrap(own_rows[i], 1, id)) end
-      local following, made = turn(c, r)
-      local f, m = {}, {}
-      for i = 1, #following do f[i] = whole(following[i]) end
-      for i = 1, #made do m[i] = whole(made[i]) end
-      return f, m
-    end
-    local last, out = differentiable(turn_of_all, all, rows, turns, backwards)
-    for i = 1, #last do last[i] = (V.wrap(last[i], 1, id)) end
-    for i = 1, #out do out[i] = (V.wrap(out[i], 2, id)) end
-    return last, out
   end
 
   ---------------------------------------------------------------------------------------------------------- for users
@@ -376,13 +377,13 @@ return function(ty, define, own)
       fail("scan", "option checkpoint must be a boolean or a whole number from 1 on, got %s", show(k))
     end
     if k and k > 1 and k < turns and G.mode() then return in_pieces(f, init, xs, turns, k, backwards) end
-    local last, made = of_examples(turn_of(f, carried_shape, row_shape, said), carried, sequences, turns, backwards)
+    local last, made = differentiable(turn_of(f, carried_shape, row_shape, said), carried, sequences, turns, backwards)
     return build(carried_shape, last), said.made ~= nil and build(said.made, made) or nil
   end
 
   define("scan", "m", "f, init, xs, {reverse = false, length, checkpoint = false}",
     "carry, y = f(carry, x) for each row x of xs in turn: the last carry, and all y", scan)
 
-  return { is_float, flatten, build, step, match, recorded, append, needs_grad, loop, like, watched, seed, only_floats,
-    back_through, giving, go_back, differentiable, level_of, of_examples, turn_of, turns_of, in_pieces, scan }
+  return { is_float, flatten, build, step, match, recorded, append, needs_grad, loop, level_of, wrapped, loop_of_all, like, watched, seed, only_floats,
+    back_through, giving, go_back, differentiable, turn_of, turns_of, in_pieces, scan }
 end
