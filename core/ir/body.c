@@ -19,12 +19,6 @@ static struct {
   i32 chain[CHAINS];
 } bodies = {.lock = LOCK_INIT};
 
-static void body_free(Body *b) {
-  ty_graph_free(&b->g);
-  ty_mem_free(b->input);
-  ty_mem_free(b->output);
-}
-
 static size_t input_bytes(const Body *b) { return (size_t)b->ninput * sizeof *b->input; }
 static size_t output_bytes(const Body *b) { return (size_t)b->noutput * sizeof *b->output; }
 
@@ -58,14 +52,15 @@ static i32 add(const Body *b, u64 hash) {
   return bodies.chain[hash % CHAINS] = bodies.n;
 }
 
-i32 ty_body_intern(Body *b) {
-  u64 hash = ty_hash(b->g.node, (size_t)b->g.n * sizeof(Node), (u64)b->carried ^ (u64)b->made << 20);
+i32 ty_body_intern(const Body *b, bool *kept) {
+  u64 hash =
+      ty_hash(b->g.node, (size_t)b->g.n * sizeof(Node), (u64)b->carried ^ (u64)b->made << 20);
   hash = ty_hash(b->output, output_bytes(b), hash);
   ty_lock(&bodies.lock);
-  i32 k = find(b, hash), fresh = k ? 0 : add(b, hash);
+  const i32 known = find(b, hash), fresh = known ? 0 : add(b, hash);
   ty_unlock(&bodies.lock);
-  if (!fresh) body_free(b);
-  return k ? k : fresh;
+  *kept = fresh != 0;
+  return known ? known : fresh;
 }
 
 const Body *ty_body(u64 number) {

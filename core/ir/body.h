@@ -31,9 +31,10 @@ typedef struct Body {
   i32 ninput, noutput;
   BodyInput *input;
   BodyOutput *output;
-  i64 carried, row, made; /* elements of the carried values, of a row of the sequences, of a row of results */
-  i64 streams;            /* that a turn takes */
-  u8 dtype;               /* of the carried values and the results */
+  i64 carried, row,
+      made;    /* elements of the carried values, of a row of the sequences, of a row of results */
+  i64 streams; /* that a turn takes */
+  u8 dtype;    /* of the carried values and the results */
 } Body;
 
 /* Elements that carried values or rows take, so that each lies where buffers may begin. */
@@ -42,8 +43,8 @@ static inline i64 ty_body_room(i64 numel, int dtype) {
   return (numel + line - 1) / line * line;
 }
 
-/* The number of a body like that one, whose graph and lists are taken over or freed; 0: out of memory. */
-i32 ty_body_intern(Body *b);
+/* The number of a body like that one; 0: out of memory. *kept: its graph and lists are taken over. */
+i32 ty_body_intern(const Body *b, bool *kept);
 const Body *ty_body(u64 number); /* NULL: there is none */
 
 #endif

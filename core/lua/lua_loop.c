@@ -108,8 +108,7 @@ static void take(lua_State *L, int *at, const Tensor **x, int n) {
   for (int i = 0; i < n; i++) x[i] = ty_lua_check(L, "scan", (*at)++);
 }
 
-/* record(scope, turns, backwards, ncarried, nrows, nmade, init.., carried.., next.., sequence.., row.., made..) -> last
-** values.., results.. */
+/* record(scope, turns, backwards, ncarried, nrows, nmade, init.., next.., sequence.., made..) -> last values.., results.. */
 static int loop_record(lua_State *L) {
   State *S = ty_lua_enter(L);
   LoopScope *l = check_scope(L);
@@ -117,13 +116,13 @@ static int loop_record(lua_State *L) {
   c.ncarried = (i32)luaL_checkint(L, 4);
   c.nrows = (i32)luaL_checkint(L, 5);
   c.nmade = (i32)luaL_checkint(L, 6);
-  const int n = 3 * c.ncarried + 2 * c.nrows + c.nmade, results = c.ncarried + c.nmade;
+  const int n = 2 * c.ncarried + c.nrows + c.nmade, results = c.ncarried + c.nmade;
   const Tensor **x = lua_newuserdata(L, sizeof *x * (size_t)(n + 1));
   Tensor **y = lua_newuserdata(L, sizeof *y * (size_t)(results + 1));
   int at = 7;
   take(L, &at, x, n);
-  c.init = x, c.carried = x + c.ncarried, c.next = c.carried + c.ncarried;
-  c.sequence = c.next + c.ncarried, c.row = c.sequence + c.nrows, c.made = c.row + c.nrows;
+  c.init = x, c.next = x + c.ncarried, c.sequence = c.next + c.ncarried;
+  c.made = c.sequence + c.nrows;
   luaL_checkstack(L, results + 8, "scan");
   const int top = lua_gettop(L);
   for (int i = 0; i < results; i++) y[i] = ty_lua_push(L);
@@ -132,9 +131,9 @@ static int loop_record(lua_State *L) {
 }
 
 void ty_lua_open_loop(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"is", loop_is},       {"recording", loop_recording},
-                                 {"run", loop_run},     {"begin", loop_begin},
-                                 {"param", loop_param}, {"taped", loop_taped},
+  static const luaL_Reg fns[] = {{"is", loop_is},         {"recording", loop_recording},
+                                 {"run", loop_run},       {"begin", loop_begin},
+                                 {"param", loop_param},   {"taped", loop_taped},
                                  {"record", loop_record}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_newtable(L);

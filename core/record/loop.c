@@ -19,9 +19,19 @@ bool ty_loop_param(LoopScope *l, const Type *t, Tensor *y) {
   State *S = l->S;
   Recording *b = l->recording;
   if (!b || S->open != b) return ty_fail(S, WHO ": the function reads data, or its loop is over");
+  if (l->nparam == l->param_cap) {
+    const i32 cap = l->param_cap ? 2 * l->param_cap : 8;
+    i32 *more = ty_mem_realloc(l->param, sizeof *more * (size_t)cap);
+    if (!more) return ty_fail_memory(S, WHO, 0);
+    l->param = more;
+    l->param_cap = cap;
+  }
   Node n = ty_node_new(OP_PARAM, t, -1, -1, -1);
   n.arg.k = b->g.n;
-  return ty_record_finish(S, b, ty_graph_append(&b->g, &n), y, WHO);
+  const i32 node = ty_graph_append(&b->g, &n);
+  if (!ty_record_finish(S, b, node, y, WHO)) return false;
+  l->param[l->nparam++] = node; /* what it stands for; the tensor may be written */
+  return true;
 }
 
 /* --- values behind each other, as elements of one dtype */
@@ -69,7 +79,8 @@ static i32 view(Graph *g, i32 a, const Type *t, i64 offset, const i64 *strides) 
 }
 
 /* n nodes behind each other at their places in rows of `width` elements: [width], or [turns, width]. */
-static i32 pack(Recording *b, const i32 *node, const i64 *at, i32 n, int dtype, i64 turns, i64 width) {
+static i32 pack(Recording *b, const i32 *node, const i64 *at, i32 n, int dtype, i64 turns,
+                i64 width) {
   Graph *g = &b->g;
   const int rank = turns < 0 ? 1 : 2;
   const Type all = with_dims(dtype, g->device, rank, turns < 0 ? width : turns, width);
@@ -155,14 +166,15 @@ void ty_loop_forget(State *S, Recording *b) {
 
 typedef struct Making {
   State *S;
+  const LoopScope *l;
   const LoopCall *c;
   Recording *b;
   u8 *mark;
   i32 n;            /* nodes that are marked */
   i32 *init, *next; /* nodes */
   i32 *sequence, *made;
-  i32 *map;         /* per node: the body's, or -1 */
-  i64 *at;          /* where carried values, rows, results lie: ncarried, nrows, nmade */
+  i32 *map; /* per node: the body's, or -1 */
+  i64 *at;  /* where carried values, rows, results lie: ncarried, nrows, nmade */
   Body body;
   i32 operand[MAX_SRC];
   i32 slot; /* first of the streams' */
@@ -293,12 +305,12 @@ static bool make_body(Making *M) {
   y->g.device = g->device;
   int rows = -1;
   for (i32 i = 0; i < c->nrows; i++) rows = common(rows, c->sequence[i]->type.dtype);
-  for (i32 i = 0; i < c->ncarried; i++)
-    M->map[c->carried[i]->st->node] =
-        input(M, LOOP_CARRIED, M->at[i], y->dtype, &c->carried[i]->type);
-  for (i32 i = 0; i < c->nrows; i++)
-    M->map[c->row[i]->st->node] =
-        input(M, LOOP_ROWS, M->at[c->ncarried + i], rows, &c->row[i]->type);
+  for (i32 i = 0; i < c->ncarried + c->nrows; i++) {
+    const i32 param = M->l->param[i];
+    const bool is_row = i >= c->ncarried;
+    M->map[param] = input(M, is_row ? LOOP_ROWS : LOOP_CARRIED, M->at[i], is_row ? rows : y->dtype,
+                          &g->node[param].type);
+  }
   M->slot = g->nscalar;
   if (!make_constants(M, constants)) return false;
   for (i32 i = 0; i < M->n; i++) {
@@ -306,8 +318,7 @@ static bool make_body(Making *M) {
     if ((M->map[i] = copy_node(M, i)) < 0) return false;
   }
   for (i32 i = 0; i < c->ncarried; i++) output(M, M->next[i], false, M->at[i]);
-  for (i32 i = 0; i < c->nmade; i++)
-    output(M, M->made[i], true, M->at[c->ncarried + c->nrows + i]);
+  for (i32 i = 0; i < c->nmade; i++) output(M, M->made[i], true, M->at[c->ncarried + c->nrows + i]);
   for (i32 i = 0; i < y->noutput; i++)
     if (y->output[i].node < 0) return false;
   return true;
@@ -335,9 +346,9 @@ static void make_places(Making *M) {
   y->row = 0;
   for (i32 i = 0; i < c->nrows; i++) {
     M->at[c->ncarried + i] = y->row;
-    y->row += ty_type_numel(&c->row[i]->type);
+    y->row += ty_type_numel(&M->b->g.node[M->l->param[c->ncarried + i]].type);
   }
-  y->streams = (i64)(M->S->stream - M->S->loop->stream);
+  y->streams = (i64)(M->S->stream - M->l->stream);
 }
 
 /* --- the loop */
@@ -363,12 +374,6 @@ static bool nodes_of(Making *M, const Tensor *const *x, i32 n, i32 *node) {
   for (i32 i = 0; i < n; i++)
     if ((node[i] = ty_record_node(M->S, M->b, x[i])) < 0) return false;
   return true;
-}
-
-static i32 first_param(const LoopCall *c, i32 n) {
-  for (i32 i = 0; i < c->ncarried; i++) n = TY_MIN(n, c->carried[i]->st->node);
-  for (i32 i = 0; i < c->nrows; i++) n = TY_MIN(n, c->row[i]->st->node);
-  return n;
 }
 
 static bool making_open(Making *M) {
@@ -398,7 +403,8 @@ static i32 append_loop(Making *M, i32 body) {
   Type t = with_dims(M->body.dtype, b->g.device, 1, M->body.carried + c->turns * M->body.made, 0);
   Node absent = ty_node_new(OP_CONST, &none, -1, -1, -1), n = ty_node_new(OP_LOOP, &t, -1, -1, -1);
   for (int i = 0; i < MAX_SRC; i++) {
-    n.src[i] = M->operand[i] >= 0 || i < LOOP_CONSTANT ? M->operand[i] : ty_fold_append(&b->g, &absent);
+    n.src[i] =
+        M->operand[i] >= 0 || i < LOOP_CONSTANT ? M->operand[i] : ty_fold_append(&b->g, &absent);
     if (n.src[i] < 0) return -1;
   }
   n.arg.k = c->backwards;
@@ -440,20 +446,21 @@ static bool record(Making *M, Tensor *const *y) {
       !nodes_of(M, c->next, c->ncarried, M->next) || !nodes_of(M, c->made, c->nmade, M->made))
     return ty_fail_memory(S, WHO, 0);
   M->n = b->g.n;
-  M->mark = mark_inside(&b->g, first_param(c, b->g.n), M->n);
+  M->mark = mark_inside(&b->g, M->l->first, M->n);
   M->map = ty_mem_alloc(sizeof(i32) * (size_t)(M->n + 1));
   if (!M->mark || !M->map) return ty_fail_memory(S, WHO, 0);
   memset(M->map, -1, sizeof(i32) * (size_t)(M->n + 1));
   memset(M->operand, -1, sizeof M->operand);
   for (const Storage *st = b->waiting; st; st = st->next)
-    if (was_written(S->loop, st))
+    if (was_written(M->l, st))
       return ty_fail(S, WHO ": the function writes to a tensor from outside of it");
   make_places(M);
   *S->err = 0;
   if (!make_body(M)) return *S->err ? false : ty_fail_memory(S, WHO, 0);
-  Body body = M->body;
-  const i32 number = ty_body_intern(&body), loop = number ? append_loop(M, number) : -1;
-  M->body.g = (Graph){0}, M->body.input = NULL, M->body.output = NULL;
+  bool kept;
+  const i32 number = ty_body_intern(&M->body, &kept);
+  if (kept) M->body.g = (Graph){0}, M->body.input = NULL, M->body.output = NULL;
+  const i32 loop = number ? append_loop(M, number) : -1;
   if (loop < 0) return ty_fail_memory(S, WHO, 0);
   if (c->turns) S->stream += (u64)M->body.streams * (u64)(c->turns - 1);
   for (i32 i = 0; i < c->ncarried; i++)
@@ -467,8 +474,9 @@ static bool record(Making *M, Tensor *const *y) {
 
 bool ty_loop_record(LoopScope *l, const LoopCall *c, Tensor *const *y) {
   State *S = l->S;
-  Making M = {.S = S, .c = c, .b = l->recording};
-  if (!l->recording || S->open != l->recording || S->loop != l)
+  Making M = {.S = S, .l = l, .c = c, .b = l->recording};
+  if (!l->recording || S->open != l->recording || S->loop != l ||
+      l->nparam != c->ncarried + c->nrows)
     return ty_fail(S, WHO ": the function reads data, or its loop is over");
   bool ok = check_next(S, c) && settle_all(S, c->init, c->ncarried) &&
             settle_all(S, c->sequence, c->nrows) && settle_all(S, c->next, c->ncarried) &&

@@ -13,13 +13,15 @@ typedef struct LoopScope {
   State *S;
   struct LoopScope *outer;
   Recording *recording; /* held while it is open */
+  i32 first;            /* node of it that was recorded since */
   u64 stream, seq;      /* of the State when it began; seq: of records */
   struct LoopBefore {
     Storage *st; /* waited for the recording then; held */
     i32 node;
   } * before;
-  Tensor *taped;        /* tensors from before that need gradients and were used, one for each record */
-  i32 nbefore, ntaped, taped_cap;
+  Tensor *taped; /* tensors from before that need gradients and were used, one for each record */
+  i32 *param;    /* nodes of the parameters, in the order of their making */
+  i32 nbefore, ntaped, taped_cap, nparam, param_cap;
 } LoopScope;
 
 /* The open recording is to take a body: false: there is none, or no memory. */
@@ -32,13 +34,14 @@ bool ty_loop_param(LoopScope *l, const Type *t, Tensor *y);
 
 typedef struct LoopCall {
   i32 ncarried, nrows, nmade;
-  const Tensor *const *init, *const *carried, *const *next; /* carried: the parameters */
-  const Tensor *const *sequence, *const *row;               /* row: the parameters, without the first dim */
+  const Tensor *const *init, *const *next;
+  const Tensor *const *sequence; /* a row lacks the first dim */
   const Tensor *const *made;
   i64 turns;
   bool backwards; /* from the last row to the first */
 } LoopCall;
-/* y: ncarried last values, then nmade results with a dim of turns in front. The scope has ended then. False: S->err. */
+/* The parameters are those of carried values, then of rows. y: ncarried last values, then nmade results with a dim of
+** turns in front. The scope has ended then. False: S->err. */
 bool ty_loop_record(LoopScope *l, const LoopCall *c, Tensor *const *y);
 /* What was recorded will not be: tensors from outside are as they were, those made of parameters have no value. */
 void ty_loop_forget(State *S, Recording *b);

@@ -12,10 +12,12 @@ bool ty_loop_begin(State *S, LoopScope *l) {
   *l = (LoopScope){.S = S};
   if (!b) return ty_fail(S, WHO ": nothing is recorded");
   for (const Storage *st = b->waiting; st; st = st->next) n++;
-  if (!(l->before = ty_mem_alloc(sizeof *l->before * (size_t)(n + 1)))) return ty_fail_memory(S, WHO, 0);
+  if (!(l->before = ty_mem_alloc(sizeof *l->before * (size_t)(n + 1))))
+    return ty_fail_memory(S, WHO, 0);
   for (Storage *st = b->waiting; st; st = st->next)
     l->before[l->nbefore++] = (struct LoopBefore){ty_storage_hold(st), st->node};
   l->recording = b;
+  l->first = b->g.n;
   l->stream = S->stream;
   l->seq = S->record_seq;
   l->outer = S->loop;
@@ -33,6 +35,7 @@ void ty_loop_end(LoopScope *l) {
   for (i32 i = 0; i < l->ntaped; i++) ty_tensor_release(&l->taped[i]);
   ty_mem_free(l->before);
   ty_mem_free(l->taped);
+  ty_mem_free(l->param);
   *l = (LoopScope){.S = l->S};
 }
 
@@ -52,4 +55,3 @@ bool ty_loop_note(State *S, const Tensor *x) {
   ty_tensor_alias(&l->taped[l->ntaped++], x);
   return true;
 }
-

@@ -91,7 +91,7 @@ return function(ty, define, own)
 
   local function needs_grad(list)
     for i = 1, #list do
-      if is_float(list[i]) and list[i].requires_grad then return true end
+      if is_float(list[i]) and V.tracked(list[i]) then return true end
     end
     return false
   end
@@ -111,7 +111,7 @@ return function(ty, define, own)
       made = { unpack(made, 1, count) }
       append(made, carried)
     end
-    for _, list in ipairs { init, carried, following, sequences, rows, made } do append(all, list) end
+    for _, list in ipairs { init, following, sequences, made } do append(all, list) end
     local results = pack(L.record(scope, turns, backwards, #init, #rows, #made, unpack(all, 1, #all)))
     local last, out = {}, {}
     for i = 1, #init do last[i] = results[i] end
@@ -133,24 +133,44 @@ return function(ty, define, own)
     return y
   end
 
-  --- The same in a vmap: over tensors of all examples, whose dim is the first one of carried values and rows.
-  --- level: that of the innermost vmap that runs; in those outside of it, of what differs between their examples.
+  --- x of all examples of a vmap.
+  local function whole(x, id, count)
+    return V.unwrap(x, id) or x:unsqueeze(1):expand({ count, unpack(x.shape) }):clone()
+  end
+
+  --- Lists of carried values and of sequences, of all examples: their dim is the first one of values and rows.
+  local function lifted(init, sequences, id, count)
+    local all, rows = {}, {}
+    for i = 1, #init do all[i] = whole(init[i], id, count) end
+    for i = 1, #sequences do rows[i] = whole(sequences[i], id, count):movedim(1, 2) end
+    return all, rows
+  end
+
+  --- The turn of all examples. The vmap may have ended: then its level is entered once more.
+  local function turn_of_all(turn, id, count, randomness)
+    local function all(carried, rows)
+      local following, made = turn(wrapped(carried, 1, id), wrapped(rows, 1, id))
+      local f, m = {}, {}
+      for i = 1, #following do f[i] = whole(following[i], id, count) end
+      for i = 1, #made do m[i] = whole(made[i], id, count) end
+      return f, m
+    end
+    return function(carried, rows)
+      if V.count(id) >= 0 then return all(carried, rows) end
+      local scope = V.open(count, randomness, id)
+      return restore(scope, pcall(all, carried, rows))
+    end
+  end
+
+  --- The same in a vmap. level: that of the innermost one that runs; of those outside of it, what differs between
+  --- their examples.
   local loop_of_all
   function loop_of_all(turn, init, sequences, turns, backwards, needs, level)
     local id = level_of(init, level_of(sequences, level))
     if id == 0 then return loop(turn, init, sequences, turns, backwards, needs) end
-    local count, all, rows = V.count(id), {}, {}
-    local function whole(x) return V.unwrap(x, id) or x:unsqueeze(1):expand({ count, unpack(x.shape) }):clone() end
-    for i = 1, #init do all[i] = whole(init[i]) end
-    for i = 1, #sequences do rows[i] = whole(sequences[i]):movedim(1, 2) end
-    local function turn_of_all(carried, own_rows)
-      local following, made = turn(wrapped(carried, 1, id), wrapped(own_rows, 1, id))
-      local f, m = {}, {}
-      for i = 1, #following do f[i] = whole(following[i]) end
-      for i = 1, #made do m[i] = whole(made[i]) end
-      return f, m
-    end
-    local last, out, given, taped = loop_of_all(turn_of_all, all, rows, turns, backwards, needs, 0)
+    local count, randomness = V.count(id)
+    local all, rows = lifted(init, sequences, id, count)
+    local last, out, given, taped = loop_of_all(turn_of_all(turn, id, count, randomness), all, rows, turns, backwards, needs, 0)
     return wrapped(last, 1, id), wrapped(out, 2, id), given and wrapped(given, 2, id), taped
   end
 
@@ -202,7 +222,9 @@ return function(ty, define, own)
     seed(back, made, gradients, seed(back, following, gradients, 0))
     own.run(back, create)
     local found = {}
-    for k = 1, #list do found[k] = G.got(back, k, list[k]) or like(list[k]) end
+    for k = 1, #list do
+      found[k] = G.got(back, k, list[k]) or like(list[k])
+    end
     return found, #wanted
   end
 
@@ -271,25 +293,59 @@ return function(ty, define, own)
     return y
   end
 
+  --- The results of a loop that lead back to what they were made from, by what the tape knows in vmap id.
+  local function led_back(what)
+    local args, results, number = {}, {}, {}
+    append(args, what.init)
+    append(args, what.sequences)
+    append(args, what.taped)
+    args.n = #args
+    append(results, what.last)
+    append(results, what.out)
+    append(results, what.given)
+    for i = 1, #results do number[results[i]] = i end
+    what.number = number
+    local joined = own.ruled(args, results, function(gradients, back) return go_back(what, gradients, back) end)
+    local last, out, given = {}, {}, {}
+    for i = 1, #what.last do last[i] = joined[i] end
+    for i = 1, #what.out do out[i] = joined[#last + i] end
+    for i = 1, #what.given do given[i] = joined[#last + #out + i] end
+    return last, out, given
+  end
+
+  local function with(what, changes)
+    local y = {}
+    for k, v in pairs(what) do y[k] = v end
+    for k, v in pairs(changes) do y[k] = v end
+    return y
+  end
+
+  --- The same of an example of a vmap: for all examples, which a gradient outside of it follows; then for each one.
+  local join
+  function join(what, level)
+    local id = level_of(what.init, level_of(what.sequences, level))
+    if id == 0 then return led_back(what) end
+    local taped, count, randomness = {}, V.count(id)
+    for i = 1, #what.taped do
+      if V.level(what.taped[i]) < id then taped[#taped + 1] = what.taped[i] end
+    end
+    local init, sequences = lifted(what.init, what.sequences, id, count)
+    local last, out = lifted(what.last, what.out, id, count)
+    local _, given = lifted({}, what.given, id, count)
+    last, out, given = join(with(what, { turn = turn_of_all(what.turn, id, count, randomness), init = init, sequences = sequences,
+      last = last, out = out, given = given, taped = taped }), 0)
+    return led_back(with(what, { last = wrapped(last, 1, id), out = wrapped(out, 2, id), given = wrapped(given, 2, id) }))
+  end
+
   --- As loop; results lead back to what they were made from.
   function differentiable(turn, init, sequences, turns, backwards)
-    local random = random_state()
+    local random, level = random_state(), V.level()
     local needs = G.mode() and (needs_grad(init) or needs_grad(sequences))
-    local last, out, given, taped = recorded(loop_of_all, turn, init, sequences, turns, backwards, needs, V.level())
+    local last, out, given, taped = recorded(loop_of_all, turn, init, sequences, turns, backwards, needs, level)
     if not given then return last, out end
-    local args, results, number = {}, {}, {}
-    append(args, init)
-    append(args, sequences)
-    append(args, taped)
-    args.n = #args
-    append(results, last)
-    append(results, out)
-    append(results, given)
-    for i = 1, #results do number[results[i]] = i end
-    local what = { turn = turn, init = init, sequences = sequences, given = given, taped = taped, turns = turns,
-      backwards = backwards, random = random, last = last, out = out, number = number }
-    local joined = own.taped(args, results, function(gradients, back) return go_back(what, gradients, back) end)
-    return { unpack(joined, 1, #last) }, { unpack(joined, #last + 1, #last + #out) }
+    last, out = join({ turn = turn, init = init, sequences = sequences, given = given, taped = taped, turns = turns,
+      backwards = backwards, random = random, last = last, out = out }, level)
+    return last, out
   end
 
   ---------------------------------------------------------------------------------------------------------- for users
@@ -352,7 +408,8 @@ return function(ty, define, own)
 
   --- carry, y = f(carry, x) for each x = xs[1], xs[2], ... in turn, beginning with init. Gives the last carry, and
   --- the y of all turns, stacked. What is carried, xs and y are tensors, or nested tables of them; what is carried keeps its
-  --- types and shapes. f runs once: it must not read elements of tensors, nor write to tensors from outside.
+  --- types and shapes. f runs once: it must not read elements of tensors, nor write to tensors from outside; what it is
+  --- given is its own.
   --- reverse: from the last row to the first; length: how many turns, where xs is nil; checkpoint: for gradients only
   --- what about sqrt(turns) turns were given is kept (a number: every so many), and the others run again.
   ---@param f fun(carry: any, x: any): any, any
@@ -384,6 +441,8 @@ return function(ty, define, own)
   define("scan", "m", "f, init, xs, {reverse = false, length, checkpoint = false}",
     "carry, y = f(carry, x) for each row x of xs in turn: the last carry, and all y", scan)
 
-  return { is_float, flatten, build, step, match, recorded, append, needs_grad, loop, level_of, wrapped, loop_of_all, like, watched, seed, only_floats,
-    back_through, giving, go_back, differentiable, turn_of, turns_of, in_pieces, scan }
+  return { is_float, flatten, build, step, match, recorded, append, needs_grad, loop, level_of, wrapped, whole, lifted, turn_of_all,
+    loop_of_all, like, watched, seed, only_floats,
+    back_through, giving, go_back, led_back, with, join, differentiable,
+    turn_of, turns_of, in_pieces, scan }
 end
