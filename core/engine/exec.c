@@ -27,8 +27,8 @@ typedef struct Bound {
   Buffer **made;        /* per output: the buffer that it is, held; so many */
   i32 nmade;
   void *arena;
-  u8 *wanted;  /* per buffer of inputs; see wanted_later */
-  i32 careful; /* steps behind this one may not fail: the first write in place */
+  u8 *wanted;    /* per buffer of inputs; see wanted_later */
+  i32 careful;   /* steps behind this one may not fail: the first write in place */
   void **packed; /* per step, of a loop's turns: weights packed ahead, or NULL */
 } Bound;
 
@@ -327,7 +327,8 @@ static void pack_constants(Loop *l, i64 turns) {
   for (i32 i = 0; i < p->nsteps && turns > 3; i++) {
     const Step *s = &p->step[i];
     const Slot *b = &p->slot[s->slot[1]];
-    if (!s->panels || b->kind != SLOT_INPUT || l->body->input[b->k].operand < LOOP_CONSTANT) continue;
+    if (!s->panels || b->kind != SLOT_INPUT || l->body->input[b->k].operand < LOOP_CONSTANT)
+      continue;
     if (!(l->turn.packed[i] = l->device->allocate(s->panels))) continue;
     l->device->pack(s->job->gemm, (char *)l->turn.addr[s->slot[1]] + s->job->start[1],
                     l->turn.packed[i]);
@@ -337,16 +338,18 @@ static void pack_constants(Loop *l, i64 turns) {
 static bool run_turns(Loop *l, i64 turns, bool backwards, char *last, const char **err) {
   const Body *b = l->body;
   const i64 carried = b->carried * ty_dtypes[b->dtype].bytes;
-  u64 *scalar = l->turn.b->g.scalar;
+  u64 *scalar = l->turn.b->g.scalar, first[2 * LOOP_STREAMS];
   bool ok = true;
+  memcpy(first, scalar, sizeof *first * (size_t)b->g.nscalar);
   pack_constants(l, turns);
   for (i64 t = 0; t < turns && ok; t++) {
     if (t) l->carried = l->next;
     l->next = t == turns - 1 ? last : l->spare + t % 2 * carried;
-    bind_turn(l, backwards ? turns - 1 - t : t);
+    const i64 r = backwards ? turns - 1 - t : t;
+    bind_turn(l, r);
+    for (i32 i = 0; i < b->g.nscalar; i += 2) scalar[i] = first[i] + (u64)(r * b->streams);
     for (i32 i = 0; i < l->turn.p->nsteps && ok; i++)
       ok = run_step(&l->turn, &l->turn.p->step[i], err);
-    for (i32 i = 0; i < b->g.nscalar; i += 2) scalar[i] += (u64)b->streams;
     if (ty_watch_stops()) break;
   }
   return ok;

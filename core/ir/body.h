@@ -33,7 +33,7 @@ typedef struct Body {
   BodyOutput *output;
   i64 carried, row,
       made;    /* elements of the carried values, of a row of the sequences, of a row of results */
-  i64 streams; /* that a turn takes */
+  i64 streams; /* that a turn takes: by rows, not by their order */
   u8 dtype;    /* of the carried values and the results */
 } Body;
 

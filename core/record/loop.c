@@ -364,6 +364,17 @@ static bool check_next(State *S, const LoopCall *c) {
   return true;
 }
 
+/* All lie on one device, where the loop runs: *device, -1 at first. */
+static bool check_device(State *S, const Tensor *const *x, i32 n, int *device) {
+  for (i32 i = 0; i < n; i++) {
+    if (*device < 0) *device = x[i]->type.device;
+    if (x[i]->type.device != *device)
+      return ty_fail(S, WHO ": values lie on \"%s\" and \"%s\" (move some with :to)",
+                     ty_device_names[*device], ty_device_names[x[i]->type.device]);
+  }
+  return true;
+}
+
 static bool settle_all(State *S, const Tensor *const *x, i32 n) {
   for (i32 i = 0; i < n; i++)
     if (!ty_record_settle(S, x[i])) return false;
@@ -437,7 +448,7 @@ static bool give(Making *M, i32 loop, i64 at, const Type *row, i64 turns, Tensor
   return ty_record_finish(M->S, M->b, decode(g, n, row->dtype), y, WHO);
 }
 
-static bool record(Making *M, Tensor *const *y) {
+static bool record(Making *M, Tensor *const *y, int device) {
   const LoopCall *c = M->c;
   State *S = M->S;
   Recording *b = M->b;
@@ -446,6 +457,7 @@ static bool record(Making *M, Tensor *const *y) {
       !nodes_of(M, c->next, c->ncarried, M->next) || !nodes_of(M, c->made, c->nmade, M->made))
     return ty_fail_memory(S, WHO, 0);
   M->n = b->g.n;
+  b->g.device = (u8)device;
   M->mark = mark_inside(&b->g, M->l->first, M->n);
   M->map = ty_mem_alloc(sizeof(i32) * (size_t)(M->n + 1));
   if (!M->mark || !M->map) return ty_fail_memory(S, WHO, 0);
@@ -478,10 +490,13 @@ bool ty_loop_record(LoopScope *l, const LoopCall *c, Tensor *const *y) {
   if (!l->recording || S->open != l->recording || S->loop != l ||
       l->nparam != c->ncarried + c->nrows)
     return ty_fail(S, WHO ": the function reads data, or its loop is over");
-  bool ok = check_next(S, c) && settle_all(S, c->init, c->ncarried) &&
+  int device = -1;
+  bool ok = check_next(S, c) && check_device(S, c->init, c->ncarried, &device) &&
+            check_device(S, c->sequence, c->nrows, &device) &&
+            check_device(S, c->made, c->nmade, &device) && settle_all(S, c->init, c->ncarried) &&
             settle_all(S, c->sequence, c->nrows) && settle_all(S, c->next, c->ncarried) &&
             settle_all(S, c->made, c->nmade) && (making_open(&M) || ty_fail_memory(S, WHO, 0)) &&
-            record(&M, y);
+            record(&M, y, TY_MAX(device, 0));
   for (i32 i = 0; !ok && i < c->ncarried + c->nmade; i++)
     if (y[i]->st) ty_tensor_release(y[i]);
   ty_graph_free(&M.body.g);
