@@ -133,6 +133,34 @@ function run.loop(ty, v, s) -- with a value read in every round
   end
 end
 
+-- A turn's function: its own variables are 1, what is carried, 2, the row, and 3, a tensor from outside.
+local function turn_of(ty, v, s)
+  return function(carried, row)
+    local own = { carried, row, s.z and v[s.z] }
+    for _, t in ipairs(s.turn) do M.execute(ty, own, t) end
+    return own[s.next] or carried, s.made and own[s.made] or nil
+  end
+end
+
+--- Set while programs are made: each scan is compared with the loop that it stands for; what differed.
+M.compares, M.wrong = false, nil
+
+local function compare_turns(ty, turn, carried, x, last, made)
+  local rows = {}
+  for i = 1, x:size(1) do carried, rows[i] = turn(carried:clone(), x[i]:clone()) end -- a turn may write to them
+  local same = M.describe(ty, carried) == M.describe(ty, last)
+  if rows[1] then same = same and M.describe(ty, ty.stack(rows)) == M.describe(ty, made) end
+  if not same then M.wrong = "a scan differs from the loop" end
+end
+
+function run.turns(ty, v, s) -- ty.scan over a dim
+  if not (v[s.x] and v[s.c]) then return end
+  local turn = turn_of(ty, v, s)
+  local last, made = ty.scan(turn, v[s.c], v[s.x], { reverse = s.reverse })
+  if M.compares and not s.reverse and not s.draws then compare_turns(ty, turn, v[s.c], v[s.x], last, made) end
+  v[s.y], v[s.w] = last, made
+end
+
 function run.drop(_, v, s) -- a handle dies, sometimes the collector runs
   v[s.x] = nil
   if s.collect then collectgarbage() end
@@ -147,6 +175,7 @@ function M.size(program)
   for _, s in ipairs(program) do
     n = n + 1
     if s.body then n = n + s.n * M.size(s.body) end
+    if s.turn then n = n + M.size(s.turn) end
     if s.yes then n = n + M.size(s.yes) end
   end
   return n
@@ -181,12 +210,15 @@ local function lines(program, indent, out)
     elseif s.kind == "read" then line = ("v%s = v%s * v%s:sum():item()"):format(s.y, s.z, s.x)
     elseif s.kind == "journey" then line = ('v%s = v%s:to("cpu"):clone():to(v%s.device)'):format(s.y, s.x, s.x)
     elseif s.kind == "drop" then line = ("v%s = nil%s"):format(s.x, s.collect and "; collectgarbage()" or "")
+    elseif s.kind == "turns" then line = ("v%s, v%s = ty.scan(turn, v%s, v%s, {reverse = %s}); next own[%s], made own[%s], own[3] = v%s"):format(
+        s.y, s.w, s.c, s.x, tostring(s.reverse), tostring(s.next), tostring(s.made), tostring(s.z))
     elseif s.kind == "branch" then line = ("if v%s:to'f64':sum():item() > %s"):format(s.x, s.limit)
     elseif s.kind == "loop" then line = ("for %d rounds, until v%s:to'f64':mean():item() > %s"):format(s.n, s.x,
         tostring(s.limit))
     end
     out[#out + 1] = indent .. line
     if s.body then lines(s.body, indent .. "  ", out) end
+    if s.turn then lines(s.turn, indent .. "  ", out) end
     if s.yes then
       lines(s.yes, indent .. "  ", out)
       out[#out + 1] = indent .. "else"
@@ -556,6 +588,43 @@ function make.loop(self)
   return { kind = "loop", n = self.r(5), x = a, y = self:new_var(), limit = limit, body = body }
 end
 
+local in_turns = { map = 30, inplace = 4, cast = 4, reduce = 8, scan = 3, product = 4, view = 10, move = 5, leaf = 3,
+  composite = 4, assign = 3 }
+local draws = { rand = true, randn = true, randint = true }
+
+--- A scan over the first dim of a tensor. The turn's statements are made while they run on the first row.
+function make.turns(self)
+  local x = self:any(function(t) return has_dims(t) and t:size(1) > 0 and t:size(1) <= 40 end)
+  local c = self:any(function(t) return t:numel() <= 200 end)
+  if not (x and c) then return nil end
+  local z = self.r(2) == 1 and self:any() or nil
+  local own = { self.vars[c]:clone(), self.vars[x][1]:clone(), z and self.vars[z]:clone() }
+  local made = setmetatable({ program = {}, vars = own, count = 3, calm = true }, { __index = self })
+  local sorts, s = M.by_weight(in_turns), { kind = "turns", x = x, c = c, z = z, reverse = self.r(4) == 1 }
+  for _ = 1, 2 + self.r(6) do
+    local before = #made.program
+    local ok = pcall(function()
+      local statement = made.how.make[M.sort_of(self.r, sorts)](made)
+      local written = statement and (statement.kind == "method" or statement.kind == "assign") and statement.x
+      if statement and not (written and written <= 3) then made:add(statement) end
+    end)
+    if not ok then
+      for i = #made.program, before + 1, -1 do made.program[i] = nil end
+    end
+  end
+  local like = own[1]
+  for i = 1, made.count do
+    local t = own[i]
+    if i > 3 and self.ty.is_tensor(t) then
+      s.made = i
+      if t.dtype == like.dtype and same_shape(t, like) then s.next = i end
+    end
+  end
+  for _, t in ipairs(made.program) do s.draws = s.draws or draws[t.name] end
+  s.turn, s.y, s.w = made.program, self:new_var(), self:new_var()
+  return s
+end
+
 function make.drop(self)
   local a = self:any()
   return a and { kind = "drop", x = a, collect = self.r(20) == 1 and not self.calm }
@@ -564,7 +633,7 @@ end
 -- Statements of every sort, by weight.
 local weights = { map = 30, inplace = 6, cast = 4, bitcast = 2, reduce = 8, scan = 3, product = 4, view = 14,
   assign = 6, move = 8, leaf = 4, composite = 5, read = 2, branch = 2, loop = 2, drop = 2,
-  journey = 2 }
+  journey = 2, turns = 2 }
 
 --- The sorts of statements by weight, in an order that is always the same.
 function M.by_weight(list)
@@ -577,7 +646,7 @@ function M.by_weight(list)
   return sorts
 end
 
-local function sort_of(r, sorts)
+function M.sort_of(r, sorts)
   local at = r(sorts.total)
   for _, s in ipairs(sorts) do
     at = at - s.weight
@@ -636,6 +705,7 @@ function M.make(ty, seed, how)
   for k, list in pairs(rows(ty, how)) do self[k] = list end
   self.vars = how.vars(ty, program)
   ty.manual_seed(program.seed)
+  M.compares, M.wrong = true, nil
   local wanted, rough = 10 + r(20), r(10) == 1
   self.calm = how.calm or seed % 2 == 0
   local tries = 0
@@ -643,19 +713,21 @@ function M.make(ty, seed, how)
     tries = tries + 1
     local before = #program
     local ok, message = pcall(function()
-      local sort = sort_of(r, how.sorts)
+      local sort = M.sort_of(r, how.sorts)
       local s = not (self.calm and restless[sort]) and how.make[sort](self)
       if s then self:add(s) end
     end)
     if not ok then
       if rough and not how.accept then
         program.count = self.count
+        M.compares = false
         return program, message
       end
       for i = #program, before + 1, -1 do program[i] = nil end -- mostly, what raises is left out
     end
   end
   program.count = self.count
+  M.compares = false
   return program
 end
 

@@ -390,6 +390,20 @@ local M = {
     from = "why ? why : zip.text(z)", to = "why && !n ? why : zip.text(z)" },
   { file = "lua/tycho/progress.lua", what = "a rate just below the next unit has an exponent",
     from = "if n < 999.5 then", to = "if n < 1000 then" },
+
+  { file = "core/engine/exec.c", what = "a loop's random numbers are those of its first turn",
+    from = "scalar[i] = first[i] + (u64)(r * b->streams);", to = "scalar[i] = first[i];" },
+  { file = "core/engine/exec.c", what = "a loop's gradient draws other random numbers than the loop",
+    from = "scalar[i] = first[i] + (u64)(r * b->streams);", to = "scalar[i] = first[i] + (u64)(t * b->streams);" },
+  { file = "core/record/loop.c", what = "random numbers in a loop's body are constant",
+    from = "return n->op == OP_RANDOM || n->op == OP_EMPTY;", to = "return n->op == OP_EMPTY;" },
+  { file = "core/record/loop_scope.c", what = "a tensor and its snapshot are two whose gradient a loop carries",
+    from = "if (l->taped[i].st->tape == x->st->tape) return true;", to = "if (l->taped[i].st == x->st) return true;" },
+  { file = "core/record/backward.c", what = "a pass uses up what it asks for from before the floor",
+    from = "r->kind != K_WATCH && r->seq >= b->floor) {", to = "r->kind != K_WATCH) {" },
+  { file = "lua/tycho/scan.lua", what = "in a vmap gradients from outside see what is differentiated inside alone",
+    from = "if is_float(list[i]) and V.tracked(list[i]) then return true end",
+    to = "if is_float(list[i]) and list[i].requires_grad then return true end" },
 }
 
 return M

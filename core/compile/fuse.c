@@ -727,13 +727,14 @@ static void be_product(Fuse *F, LoopNest *G, i32 n) {
 static void root_host(Fuse *F, LoopNest *G) {
   const Node *N = &F->g->node[G->root];
   bool scatter = N->op == OP_SCATTER || N->op == OP_SCATTER_ADD;
-  bool attend = N->op == OP_ATTEND || N->op == OP_ATTEND_GRAD;
+  bool attend = N->op == OP_ATTEND || N->op == OP_ATTEND_GRAD, loop = N->op == OP_LOOP;
   G->kind = G_ROUTINE;
   memset(G->operand, -1, sizeof G->operand);
   for (int i = scatter; i < ty_ops[N->op].arity; i++) {
-    if (!attend) G->operand[i] = contiguous(F, N->src[i], false);
-    else if (F->numel[N->src[i]] && F->g->node[N->src[i]].type.rank) /* else there is none */
-      factor(F, G, i, N->src[i], true);
+    const bool absent = !F->numel[N->src[i]] || !F->g->node[N->src[i]].type.rank;
+    if ((attend || loop) && absent) continue;
+    if (attend) factor(F, G, i, N->src[i], true);
+    else G->operand[i] = contiguous(F, N->src[i], false);
   }
   if (scatter) G->base = G->operand[0] = contiguous(F, N->src[0], true);
 }

@@ -13,6 +13,7 @@
 ** 5. Neighbouring dims that all operands walk as one become one, inside O, R and I: this changes no
 **    order. In an epilogue rows and columns of the product stay apart.
 */
+#include "ir/body.h"
 #include "ir/build.h"
 #include "compile/fuse.h"
 #include "compile/lower_value.h"
@@ -416,6 +417,11 @@ bool ty_lower(Arena *A, LowerRoom **room, const Graph *g, const Groups *gs, i32 
   if (G->kind == G_ROUTINE) {
     const int op = g->node[G->root].op;
     for (int i = 0; i < MAX_SRC; i++) y->packed[i] = G->operand[i];
+    if (op == OP_LOOP) {
+      const Node *N = &g->node[G->root];
+      y->nscalar = ty_body(N->arg.bits)->g.nscalar;
+      for (i32 i = 0; i < y->nscalar; i++) y->scalar[i] = N->arg.k2 + i;
+    }
     return (op != OP_ATTEND && op != OP_ATTEND_GRAD) || lower_attend(A, &L);
   }
   return lower_kernel(A, &L);

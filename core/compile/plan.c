@@ -157,7 +157,8 @@ static bool group_fails(const Make *M, i32 gi) {
   if (gr->kind == G_KERNEL || !M->task->reserves) return !M->task->reserves;
   const int op = M->g->node[gr->root].op;
   if (op == OP_POSITIONS) return !M->g->node[gr->root].type.device; /* others tell it later */
-  return gr->kind == G_GEMM || op == OP_ARGSORT || op == OP_TO || M->work[gi].attend.batch;
+  return gr->kind == G_GEMM || op == OP_ARGSORT || op == OP_TO || op == OP_LOOP ||
+         M->work[gi].attend.batch;
 }
 
 /* --- order */
@@ -633,10 +634,14 @@ static void step_routine(const Make *M, Pack *P, i32 gi) {
                  : root->op == OP_SEARCHSORTED ? JOB_SEARCH
                  : root->op == OP_POSITIONS    ? JOB_POSITIONS
                  : root->op == OP_TO           ? JOB_TO
+                 : root->op == OP_LOOP         ? JOB_LOOP
                                                : JOB_SCATTER;
   s->job->node = root;
   s->job->bytes = node_bytes(M->g, gr->root);
-  P->extra += padded(sizeof(Node)) + padded(3 * sizeof(Type));
+  s->scalar = M->work[gi].scalar;
+  s->nscalar = w->nscalar;
+  P->extra += padded(sizeof(Node)) + padded(MAX_SRC * sizeof(Type)) +
+              padded((size_t)s->nscalar * sizeof(i32));
 }
 
 /* The steps of the group, and which step first changes each of its outputs. */
@@ -794,7 +799,7 @@ static Plan *plan_pack(Make *M, Pack *P, const Plan *head) {
     if (j->node) j->node = carve(&at, j->node, sizeof(Node));
     if (j->attend) j->attend = carve(&at, j->attend, sizeof(Attend));
     if (s->kind != STEP_ROUTINE || j->attend) continue;
-    Type types[3];
+    Type types[MAX_SRC];
     memset(types, 0, sizeof types);
     for (int k = 0; k < ty_ops[s->op].arity; k++) types[k] = M->g->node[j->node->src[k]].type;
     j->type = carve(&at, types, sizeof types);

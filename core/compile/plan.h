@@ -108,6 +108,7 @@ typedef enum { STEP_KERNEL, STEP_GEMM, STEP_ROUTINE, STEP_COPY } StepKind;
 
 typedef struct KernelEntry KernelEntry; /* of the kernel cache */
 
+typedef struct Plan Plan;
 typedef struct Step {
   u8 kind;
   u8 noperands;
@@ -127,6 +128,7 @@ typedef struct Step {
   i32 *scalar; /* SCALAR n of the program is slot scalar[n] of the graph's scalars */
   i32 nscalar;
   Job *job;   /* of what is no KERNEL */
+  Plan *body; /* attached to a LOOP: the plan of a turn, held */
   bool packs; /* GEMM: b is an input, which may serve many runs: it may be packed ahead */
   i64 panels; /* attached: bytes of b's panels, where that is worth it; or 0 */
 } Step;
@@ -161,7 +163,7 @@ typedef struct Source {
   Node node[]; /* behind them: the scalars, as they were then; the outputs' nodes */
 } Source;
 
-typedef struct Plan {
+struct Plan {
   i32 refs;
   i32 nsteps, nslots, noutputs, ninputs, nscalars;
   Step *step;
@@ -178,7 +180,7 @@ typedef struct Plan {
   double time;     /* attached: nanoseconds of the steps on one thread, roughly */
   i64 bytes;       /* of the plan itself */
   Source *source;
-} Plan;
+};
 
 /* What is to be planned. Input k is the k-th INPUT, input_node[k] its node. */
 typedef struct Task {

@@ -191,7 +191,10 @@ struct PlanEntry {
 
 void ty_plan_drop(Plan *p) {
   if (!p || --p->refs) return;
-  for (i32 i = 0; i < p->nsteps; i++) ty_kernel_drop(p->step[i].entry);
+  for (i32 i = 0; i < p->nsteps; i++) {
+    ty_kernel_drop(p->step[i].entry);
+    ty_plan_drop(p->step[i].body);
+  }
   ty_mem_free(p);
 }
 

@@ -7,6 +7,7 @@
 #include "base/events.h"
 #include "device/cpu/cpu.h"
 #include "engine/engine.h"
+#include "ir/body.h"
 
 /* --- kernels */
 
@@ -26,7 +27,8 @@ static bool kernel_on(Step *s, const Device *d) {
 /* Who does the step: its device, or where that refuses the CPU. */
 static bool attach_step(Step *s) {
   const Device *d = ty_devices[s->device];
-  s->away = d != ty_cpu && s->job && s->job->kind != JOB_TO && !d->takes(s->job);
+  const bool own = s->job && (s->job->kind == JOB_TO || s->job->kind == JOB_LOOP);
+  s->away = d != ty_cpu && s->job && !own && !d->takes(s->job);
   if (s->program && (s->away || !kernel_on(s, d))) {
     s->away = d != ty_cpu;
     if (!s->away || !kernel_on(s, ty_cpu)) return false;
@@ -42,6 +44,43 @@ static void keep_written(Plan *p, i32 away) {
     if (p->output[k].first <= away) p->output[k].inplace = false;
 }
 
+/* The plan of a loop's turn, held: found, or made and kept. NULL: S->err. */
+static Plan *body_plan(State *S, i64 number) {
+  struct {
+    char what[8];
+    i64 number, fast;
+  } key = {"loop", number, S->fast};
+  const Body *b = ty_body((u64)number);
+  const u64 hash = ty_hash(&key, sizeof key, 0);
+  Plan *p = ty_cache_find(S, &key, sizeof key, hash);
+  if (p) return ty_plan_hold(p);
+  Output *out = ty_mem_zalloc((size_t)(b->noutput + 1) * sizeof *out);
+  i32 *input = ty_mem_zalloc((size_t)(b->ninput + 1) * sizeof *input);
+  const Arena outer = S->engine->scratch; /* of the compilation in progress */
+  S->engine->scratch = (Arena){0};
+  for (i32 i = 0; out && i < b->noutput; i++) {
+    const Type *t = &b->g.node[b->output[i].node].type;
+    out[i] = (Output){.node = b->output[i].node, .write = -1, .device = t->device};
+    out[i].bytes = ty_type_numel(t) * ty_dtypes[t->dtype].bytes;
+  }
+  for (i32 i = 0; input && i < b->g.n; i++)
+    if (b->g.node[i].op == OP_INPUT) input[b->g.node[i].arg.k2] = i;
+  if (out && input) p = ty_compile_graph(S, &b->g, out, b->noutput, b->ninput, input);
+  else ty_fail_memory(S, "compile", 0);
+  ty_arena_free(&S->engine->scratch);
+  S->engine->scratch = outer;
+  ty_mem_free(out);
+  ty_mem_free(input);
+  if (p) ty_cache_put(S, &key, sizeof key, hash, p);
+  return p;
+}
+
+static bool attach_loop(State *S, Plan *p, Step *s) {
+  if (!(s->body = body_plan(S, s->job->node->arg.offset))) return false;
+  p->checks |= s->body->checks;
+  return true;
+}
+
 /* Nanoseconds of a step on one thread, roughly: what is computed, and what is moved. */
 static double step_time(const Plan *p, const Step *s) {
   const double sum = 0.03, item = 10, byte = 0.1; /* nanoseconds each, on a slow machine */
@@ -52,6 +91,7 @@ static double step_time(const Plan *p, const Step *s) {
   }
   if (s->kernel && s->launch && s->machine->time) t += s->machine->time(s->kernel, s->launch);
   if (!s->job) return t;
+  if (s->body) return t + s->body->time * (double)s->job->type[LOOP_ROWS].dims[0];
   const Gemm *g = s->job->kind == JOB_PRODUCT ? s->job->gemm : NULL;
   if (g) return t + sum * (double)g->batch * (double)g->m * (double)g->n * (double)g->k;
   const Attend *a = s->job->kind == JOB_ATTEND ? s->job->attend : NULL;
@@ -72,11 +112,12 @@ static void estimate(Plan *p) {
 }
 
 /* Also what products run on here, since a graph may come from another machine. */
-static bool attach(Plan *p) {
+static bool attach(State *S, Plan *p) {
   for (i32 i = 0; i < p->nsteps; i++) {
     Step *s = &p->step[i];
     if (!attach_step(s)) return false;
     if (s->away) keep_written(p, i);
+    if (s->job && s->job->kind == JOB_LOOP && !attach_loop(S, p, s)) return false;
     if (s->job && s->job->kind == JOB_POSITIONS) p->checks = true;
     if (s->kind != STEP_GEMM) continue;
     s->job->gemm->amx = s->job->gemm->amx && ty_bf16_unit();
@@ -170,7 +211,7 @@ Plan *ty_compile_graph(State *S, const Graph *g, const Output *out, i32 nout, i3
   if (ok && E->check) err = check_passes(&task, &passes);
   if (ok && !err) p = ty_plan_make(&E->scratch, &task, &passes);
   if (p && E->check) err = ty_plan_check(p);
-  if (p && (err || !attach(p))) {
+  if (p && (err || !attach(S, p))) {
     ty_plan_drop(p);
     p = NULL;
   }

@@ -14,6 +14,7 @@
 */
 #include "engine/engine.h"
 #include "base/events.h"
+#include "ir/body.h"
 
 enum { FEW = 96 }; /* slots and outputs for which the stack has room */
 
@@ -26,8 +27,9 @@ typedef struct Bound {
   Buffer **made;        /* per output: the buffer that it is, held; so many */
   i32 nmade;
   void *arena;
-  u8 *wanted;  /* per buffer of inputs; see wanted_later */
-  i32 careful; /* steps behind this one may not fail: the first write in place */
+  u8 *wanted;    /* per buffer of inputs; see wanted_later */
+  i32 careful;   /* steps behind this one may not fail: the first write in place */
+  void **packed; /* per step, of a loop's turns: weights packed ahead, or NULL */
 } Bound;
 
 /* --- may an output take a buffer that is there? */
@@ -184,7 +186,9 @@ static bool run_job(const Bound *B, const Step *s, const char **err) {
   u64 scalar[MAX_OPERANDS * 2];
   const void *panels = NULL;
   gather(B, s, buf, scalar);
-  if (s->panels) {
+  if (B->packed) {
+    panels = B->packed[s - B->p->step];
+  } else if (s->panels) {
     Buffer *in = B->b->input[B->p->slot[s->slot[1]].k].buf;
     const char *b = (char *)buf[1] + s->job->start[1];
     panels = ty_panels_find(B->S->engine, in, s->job->gemm, b, s->panels);
@@ -203,7 +207,7 @@ static bool run_to(const Bound *B, const Step *s, const char **err) {
   const i64 bytes = s->job->bytes;
   if (from == ty_cpu) {
     const Slot *slot = &B->p->slot[s->slot[1]];
-    if (slot->kind == SLOT_OUTPUT && B->p->output[slot->k].node == s->node)
+    if (slot->kind == SLOT_OUTPUT && B->made && B->p->output[slot->k].node == s->node)
       B->made[slot->k]->born = 0; /* its contents come from the CPU */
     return to->in(y, x, bytes, err);
   }
@@ -225,7 +229,7 @@ static void away_operand(const Bound *B, const Step *s, int i, Away *y) {
   const Slot *slot = &B->p->slot[s->slot[i]];
   y->base[i] = B->addr[s->slot[i]];
   y->bytes[i] = slot->bytes;
-  if (slot->kind != SLOT_INPUT) return;
+  if (slot->kind != SLOT_INPUT || !B->b->input) return;
   const Buffer *b = B->b->input[slot->k].buf;
   y->base[i] = b->data;
   y->bytes[i] = b->bytes;
@@ -264,14 +268,131 @@ static bool run_away(const Bound *B, const Step *s, const char **err) {
   return ok;
 }
 
+static bool run_loop(const Bound *B, const Step *s, const char **err);
+
 static bool run_other(const Bound *B, const Step *s, const char **err) {
   if (s->away) return run_away(B, s, err);
+  if (s->job->kind == JOB_LOOP) return run_loop(B, s, err);
   return s->job->kind == JOB_TO ? run_to(B, s, err) : run_job(B, s, err);
 }
 
 static inline bool run_step(const Bound *B, const Step *s, const char **err) {
   if (TY_LIKELY(s->kind == STEP_KERNEL && !s->away)) return run_kernel(B, s);
   return run_other(B, s, err);
+}
+
+/* --- loops */
+
+/* A loop as it runs: `turn` is bound anew for each turn. */
+typedef struct Loop {
+  const Body *body;
+  Bound turn;
+  const Device *device;
+  char *operand[MAX_SRC]; /* sequences and constants */
+  char *carried, *next;   /* values before and after the turn */
+  char *rows;             /* of results */
+  char *spare;            /* two places for carried values */
+  char **out;             /* per output of the turn's plan */
+  i64 row, made;          /* bytes of a row of the sequences and of the results */
+} Loop;
+
+/* The addresses of a turn that reads and writes row r. */
+static void bind_turn(Loop *l, i64 r) {
+  const Body *b = l->body;
+  const Plan *p = l->turn.p;
+  const i64 size = ty_dtypes[b->dtype].bytes;
+  for (i32 k = 0; k < p->noutputs; k++) {
+    const BodyOutput *o = &b->output[k];
+    l->out[k] = (o->is_row ? l->rows + r * l->made : l->next) + o->at * size;
+  }
+  for (i32 i = 0; i < p->nslots; i++) {
+    const Slot *s = &p->slot[i];
+    if (s->kind == SLOT_INPUT) {
+      const BodyInput *in = &b->input[s->k];
+      char *at = in->operand == LOOP_CARRIED ? l->carried : l->operand[in->operand];
+      if (in->operand == LOOP_ROWS) at += r * l->row;
+      l->turn.addr[i] = at + in->at * s->esize;
+    } else if (s->kind == SLOT_OUTPUT) {
+      l->turn.addr[i] = l->out[s->k];
+    } else if (s->kind == SLOT_TEMP && s->k != -2 && !ty_guarded) {
+      l->turn.addr[i] = (s->k < 0 ? (char *)l->turn.arena : l->out[s->k]) + s->offset;
+    }
+  }
+}
+
+/* Constants that products read in each turn are packed once, where there are turns enough. */
+static void pack_constants(Loop *l, i64 turns) {
+  const Plan *p = l->turn.p;
+  bind_turn(l, 0);
+  for (i32 i = 0; i < p->nsteps && turns > 3; i++) {
+    const Step *s = &p->step[i];
+    const Slot *b = &p->slot[s->slot[1]];
+    if (!s->panels || b->kind != SLOT_INPUT || l->body->input[b->k].operand < LOOP_CONSTANT)
+      continue;
+    if (!(l->turn.packed[i] = l->device->allocate(s->panels))) continue;
+    l->device->pack(s->job->gemm, (char *)l->turn.addr[s->slot[1]] + s->job->start[1],
+                    l->turn.packed[i]);
+  }
+}
+
+static bool run_turns(Loop *l, i64 turns, bool backwards, char *last, const char **err) {
+  const Body *b = l->body;
+  const i64 carried = b->carried * ty_dtypes[b->dtype].bytes;
+  u64 *scalar = l->turn.b->g.scalar, first[2 * LOOP_STREAMS];
+  bool ok = true;
+  memcpy(first, scalar, sizeof *first * (size_t)b->g.nscalar);
+  pack_constants(l, turns);
+  for (i64 t = 0; t < turns && ok; t++) {
+    if (t) l->carried = l->next;
+    l->next = t == turns - 1 ? last : l->spare + t % 2 * carried;
+    const i64 r = backwards ? turns - 1 - t : t;
+    bind_turn(l, r);
+    for (i32 i = 0; i < b->g.nscalar; i += 2) scalar[i] = first[i] + (u64)(r * b->streams);
+    for (i32 i = 0; i < l->turn.p->nsteps && ok; i++)
+      ok = run_step(&l->turn, &l->turn.p->step[i], err);
+    if (ty_watch_stops()) break;
+  }
+  return ok;
+}
+
+static bool run_loop(const Bound *B, const Step *s, const char **err) {
+  const Body *b = ty_body(s->job->node->arg.bits);
+  Plan *p = s->body;
+  const Device *d = ty_devices[s->device];
+  const i64 size = ty_dtypes[b->dtype].bytes, carried = b->carried * size;
+  const i64 turns = s->job->type[LOOP_ROWS].dims[0];
+  u64 scalar[2 * LOOP_STREAMS];
+  void *buf[MAX_OPERANDS] = {NULL};
+  gather(B, s, buf, scalar);
+  char *y = buf[MAX_SRC];
+  if (!turns) return !carried || d->across(y, buf[LOOP_CARRIED], carried, err);
+  Recording none = {.g.scalar = scalar, .g.nscalar = b->g.nscalar};
+  Loop l = {.body = b,
+            .device = d,
+            .carried = buf[LOOP_CARRIED],
+            .rows = y + carried,
+            .row = b->row * ty_dtypes[s->job->type[LOOP_ROWS].dtype].bytes,
+            .made = b->made * size};
+  for (int i = LOOP_ROWS; i < MAX_SRC; i++) l.operand[i] = buf[i];
+  const i64 pointers = p->nslots + p->nsteps + p->noutputs, spare = turns > 1 ? 2 * carried : 0;
+  void **room = ty_mem_zalloc((size_t)pointers * sizeof *room);
+  l.turn = (Bound){.S = B->S,
+                   .p = p,
+                   .b = &none,
+                   .device = ty_devices[p->device],
+                   .addr = room,
+                   .packed = room + p->nslots,
+                   .careful = p->nsteps};
+  l.out = (char **)room + p->nslots + p->nsteps;
+  bool ok = room && (!spare || (l.spare = d->allocate(spare))) && bind_arena(&l.turn) &&
+            bind_apart(&l.turn) && run_turns(&l, turns, s->job->node->arg.k, y, err);
+  if (room) free_apart(&l.turn);
+  for (i32 i = 0; room && i < p->nsteps; i++)
+    if (l.turn.packed[i]) d->free(l.turn.packed[i], p->step[i].panels);
+  if (l.turn.arena) l.turn.device->free(l.turn.arena, p->arena);
+  if (l.spare) d->free(l.spare, spare);
+  ty_mem_free(room);
+  return ok;
 }
 
 /* The same with a line of time for each step, or noted for a profile. */

@@ -8,7 +8,7 @@
 ** hash alike; equality is of all bytes. The index keeps no hashes: it is small, and a wrong
 ** candidate differs within its first bytes.
 */
-#include "ir/graph.h"
+#include "ir/body.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -49,6 +49,7 @@ static int arg_parts(int op) {
       [OP_CONST] = A_BITS,
       [OP_SCALAR] = A_K,
       [OP_RANDOM] = A_K | A_K2,
+      [OP_PARAM] = A_K,
       [OP_VIEW] = A_OFFSET | A_STRIDES,
       [OP_PUT] = A_OFFSET | A_STRIDES,
       [OP_GATHER] = A_K,
@@ -60,6 +61,7 @@ static int arg_parts(int op) {
       [OP_MATMUL] = A_K2,
       [OP_ATTEND] = A_K | A_K2 | A_BITS,
       [OP_ATTEND_GRAD] = A_K | A_K2 | A_BITS,
+      [OP_LOOP] = A_K | A_K2 | A_BITS,
   };
   switch (ty_ops[op].class) {
   case MAP: return 0;
@@ -366,6 +368,29 @@ static __attribute__((cold)) const char *verify_attend(const Graph *g, const Nod
   return y->rank == 1 && y->dims[0] == all ? NULL : "attend: wrong dims";
 }
 
+static __attribute__((cold)) const char *verify_loop(const Graph *g, const Node *n) {
+  const Body *b = ty_body(n->arg.bits);
+  const Type *t[MAX_SRC], *y = &n->type;
+  i64 made, all;
+  for (int i = 0; i < MAX_SRC; i++) t[i] = &g->node[n->src[i]].type;
+  if (!b) return "loop: no such body";
+  if (n->arg.k & ~1) return "loop: the direction is not 0 or 1";
+  if (n->arg.k2 < 0 || n->arg.k2 > g->nscalar - b->g.nscalar) return "loop: no such slots";
+  if (y->dtype != b->dtype || t[LOOP_CARRIED]->dtype != b->dtype) return "loop: wrong dtype";
+  if (t[LOOP_CARRIED]->rank != 1 || t[LOOP_CARRIED]->dims[0] != b->carried)
+    return "loop: the carried values are not those of the body";
+  if (t[LOOP_ROWS]->rank != 2 || t[LOOP_ROWS]->dims[1] != b->row)
+    return "loop: the sequences are not those of the body";
+  for (i32 i = 0; i < b->ninput; i++) {
+    const i32 k = b->input[i].operand;
+    if (k >= LOOP_CONSTANT && (is_absent(t[k]) || t[k]->rank != 1)) return "loop: a constant is missing";
+  }
+  if (!ty_mul(t[LOOP_ROWS]->dims[0], b->made, &made) || !ty_add(made, b->carried, &all) ||
+      y->rank != 1 || y->dims[0] != all)
+    return "loop: wrong dims";
+  return NULL;
+}
+
 static const char *verify_move(const Graph *g, const Node *n) {
   const Type *y = &n->type, *a = &g->node[n->src[0]].type;
   const Type *b = n->src[1] < 0 ? NULL : &g->node[n->src[1]].type;
@@ -406,6 +431,7 @@ static const char *verify_move(const Graph *g, const Node *n) {
   case OP_TO: return ty_type_same_dims(a, y) ? NULL : "to: wrong dims";
   case OP_ATTEND:
   case OP_ATTEND_GRAD: return verify_attend(g, n);
+  case OP_LOOP: return verify_loop(g, n);
   default: return NULL;
   }
 }

@@ -39,6 +39,11 @@
 **                 leading dims; mask, of bools or floats [.., n, m], or a bool without dims: none;
 **                 key, i32 [2], or such a bool: no dropout. Flat results are laid out by attend.c.
 **                 ATTEND_GRAD: then the result of ATTEND, and the gradient [.., n, dv]
+**   PARAM         k = its number in the recording
+**   LOOP          bits: the body (body.h); k = 1: rows from the last to the first; k2 = first slot of its streams.
+**                 Operands: the carried values, in one dim; the sequences [turns, elements of a row]; constants,
+**                 each in one dim, or a bool without dims: none. The result, in one dim: the last carried values;
+**                 the rows of results
 */
 enum { PRODUCT_OWN, PRODUCT_BLAS, PRODUCT_BF16 }; /* BF16: on the matrix unit of the processor */
 enum { SORT_ASCENDING, SORT_DESCENDING };

@@ -18,6 +18,7 @@ typedef enum {
   JOB_POSITIONS, /* index y; an index out of range is an error of whoever runs it */
   JOB_COPY,      /* from to */
   JOB_TO,        /* the same, from one device to another: the engine's own */
+  JOB_LOOP,      /* the operands of LOOP, then y: the engine's own */
   JOB_COUNT
 } JobKind;
 
@@ -51,7 +52,7 @@ typedef struct Job {
   i32 nlist, store; /* store: as in GemmList */
   Attend *attend;   /* ATTEND */
   const Node *
-      node; /* SORT, SEARCH, SCATTER, POSITIONS: the node; COPY: an INPUT whose elements do not lie in order, or NULL */
+      node; /* SORT, SEARCH, SCATTER, POSITIONS, LOOP: the node; COPY: an INPUT whose elements do not lie in order, or NULL */
   const Type *type; /* types of the node's operands */
   i64 bytes;        /* COPY and TO, in order */
 } Job;

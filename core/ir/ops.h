@@ -53,6 +53,7 @@ _(SCALAR,        0,               LEAF,   0, TR_NONE,  0,       0,              
 _(IOTA,          0,               LEAF,   0, TR_NONE,  0,       0,                  0, "each element's row-major position, i64 from 0", D0) \
 _(EMPTY,         0,               LEAF,   0, TR_NONE,  0,       0,                  0, "elements of any value", D0) \
 _(RANDOM,        0,               LEAF,   0, TR_NONE,  F_RANDOM,0,                  0, "32 random bits an element, word 0-3 of Philox4x32-10", D0) \
+_(PARAM,         0,               LEAF,   0, TR_NONE,  0,       0,                  0, "what a loop's body will be given; it has no value", D0) \
 _(NEG,           "neg",           MAP,    1, TR_ARITH, I,       NEG(a),             0, "the negative, element by element", D1(NEG(g))) \
 _(ABS,           "abs",           MAP,    1, TR_ARITH, I,       ABS(a),             0, "the magnitude, element by element", D1(MUL(g, SIGN(a)))) \
 _(CEIL,          "ceil",          MAP,    1, TR_ARITH, I,       CEIL(a),            0, "the next whole number above", D1(ZERO)) \
@@ -129,7 +130,8 @@ _(SEARCHSORTED,  "searchsorted",  MOVE,   2, TR_INDEX, F_ROUTINE,  0,           
 _(POSITIONS,     0,               MOVE,   1, TR_INDEX, F_ROUTINE,  0,                  0, "positions, counted from 0, of an index; one out of range is the device's error", D0) \
 _(TO,            0,               MOVE,   1, TR_KEEP,  F_ROUTINE,  0,                  0, "the elements on another device", D1(g)) \
 _(ATTEND,        0,               MOVE,   5, TR_KEEP,  F_ROUTINE,  0,                  0, "attention in blocks; then maxima and sums of its scores", D3(ATTENDED, ATTENDED, ATTENDED)) \
-_(ATTEND_GRAD,   0,               MOVE,   7, TR_KEEP,  F_ROUTINE,  0,                  0, "the gradients of attention's queries, keys and values", D0)
+_(ATTEND_GRAD,   0,               MOVE,   7, TR_KEEP,  F_ROUTINE,  0,                  0, "the gradients of attention's queries, keys and values", D0) \
+_(LOOP,          0,               MOVE,   7, TR_NONE,  F_ROUTINE,  0,                  0, "a body for each row of sequences in turn: the last carried values, then rows of results", D0)
 /* clang-format on */
 
 typedef enum {

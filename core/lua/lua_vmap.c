@@ -6,9 +6,10 @@
 #include "lua/lua_modes.h"
 #include "lua/lua_view.h"
 
+static const char *const names[] = {"error", "different", "same", NULL}; /* by RandomRule */
+
 /* open(count, randomness, id = a new one) -> mode, id; modes.leave ends it */
 static int vmap_open(lua_State *L) {
-  static const char *const names[] = {"error", "different", "same", NULL};
   State *S = ty_lua_enter(L);
   i64 count = (i64)luaL_checknumber(L, 1);
   RandomRule rule = (RandomRule)luaL_checkoption(L, 2, "error", names);
@@ -62,6 +63,15 @@ static int vmap_level(lua_State *L) {
   const Level *v = lua_gettop(L) ? NULL : ty_lua_enter(L)->level;
   lua_pushnumber(L, x && x->st ? ty_vmap_level(x) : v ? v->id : 0);
   return 1;
+}
+
+/* count(id) -> how many examples a vmap that runs has, -1: it has ended; its randomness */
+static int vmap_count(lua_State *L) {
+  const State *S = ty_lua_enter(L);
+  const u32 id = (u32)luaL_checknumber(L, 1);
+  lua_pushnumber(L, (lua_Number)ty_vmap_count(S, id));
+  lua_pushstring(L, names[ty_vmap_randomness(S, id)]);
+  return 2;
 }
 
 /* written(x) -> whether x was written since it was wrapped; how often since its storage is there */
@@ -148,10 +158,11 @@ static int vmap_overlap(lua_State *L) {
 }
 
 void ty_lua_open_vmap(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {
-      {"open", vmap_open},         {"wrap", vmap_wrap},       {"unwrap", vmap_unwrap},
-      {"level", vmap_level},       {"written", vmap_written}, {"tracked", vmap_tracked},
-      {"writable", vmap_writable}, {"overlap", vmap_overlap}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"open", vmap_open},       {"wrap", vmap_wrap},
+                                 {"unwrap", vmap_unwrap},   {"level", vmap_level},
+                                 {"count", vmap_count},     {"written", vmap_written},
+                                 {"tracked", vmap_tracked}, {"writable", vmap_writable},
+                                 {"overlap", vmap_overlap}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_newtable(L);
   ty_lua_register(L, fns);

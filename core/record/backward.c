@@ -82,12 +82,18 @@ static bool give(Back *b, Record *r, const Tensor *g) {
   return p && ty_rule_join(b->S, &p->g, g);
 }
 
-static bool is_asked(const Back *b, const Edge *e) { return e->from && e->from->seq >= b->floor; }
+/* Whether the pass goes to a record; from one before the floor it goes no further. */
+static bool is_asked(const Back *b, const Record *r) {
+  if (!r || r->seq >= b->floor) return r != NULL;
+  for (i32 k = 0; k < b->nwanted; k++)
+    if (b->wanted[k].r == r) return true;
+  return false;
+}
 
 bool ty_back_seed(Back *b, const Tensor *y, const Tensor *g) {
   Edge e = {.t = *y, .numel = y->st->numel};
   Tensor flat = {0};
-  if (!ty_needs_grad(y) || y->st->tape->seq < b->floor) return true;
+  if (!ty_needs_grad(y) || !is_asked(b, y->st->tape)) return true;
   if (y->st->tape->kind != K_LEAF && ty_capture_is_old(b->S, y->st->tape))
     return ty_capture_refuse(b->S, "the gradient of an operation outside of it is asked for");
   bool mode = b->S->grad_mode;
@@ -147,11 +153,12 @@ static bool step(Back *b) {
   for (i32 k = 0; k < b->nwanted; k++)
     if (b->wanted[k].r == r && !b->wanted[k].g.st) ty_tensor_alias(&b->wanted[k].g, g);
   if (r->kind == K_LEAF) return b->wanted || leaf_note(b, r, g);
+  if (r->seq < b->floor) return true;
   for (; b->i < r->n; b->i++) {
     const Edge *e = &r->edge[b->i];
     Tensor y = {0};
     bool ok = true;
-    if (!is_asked(b, e)) continue;
+    if (!is_asked(b, e->from)) continue;
     if (r->kind == K_OUT) {
       Pending *p = pending_of(b, e->from);
       ok = p && ty_rule_see(S, g, &r->t, r->edge[0].numel, &y) &&
@@ -189,7 +196,7 @@ static bool commit(Back *b) {
 
 void ty_back_pass(Back *b) {
   Record *r = b->at->r;
-  if (!b->retain && r->kind != K_LEAF && r->kind != K_WATCH) {
+  if (!b->retain && r->kind != K_LEAF && r->kind != K_WATCH && r->seq >= b->floor) {
     ty_record_forget(r);
     r->freed = true;
   }
@@ -208,7 +215,8 @@ BackState ty_back_step(Back *b) {
       b->at = heap_pop(b);
       b->i = 0;
     }
-    if (b->at->r->kind == K_CUSTOM && !b->at->r->freed) y = BACK_CUSTOM;
+    const Record *r = b->at->r;
+    if (r->kind == K_CUSTOM && !r->freed && r->seq >= b->floor) y = BACK_CUSTOM;
     else if (step(b)) ty_back_pass(b);
     else y = BACK_FAILED;
   }
@@ -221,7 +229,7 @@ bool ty_back_give(Back *b, i32 i, const Tensor *g) {
   Record *r = b->at->r;
   Edge *e = &r->edge[i];
   Tensor y = {0};
-  if (!is_asked(b, e)) return true;
+  if (!is_asked(b, e->from)) return true;
   bool mode = b->S->grad_mode;
   ty_grad_set_mode(b->S, b->create);
   bool ok = ty_rule_unview(b->S, e, g, &y) && give(b, e->from, &y);

@@ -30,7 +30,7 @@ const char *ty_record_show(const Type *t, char *buf) {
 static Recording *begin(State *S) {
   Recording *b = S->open;
   if (!b) return ty_recording_new(S);
-  if (S->capture) return b;
+  if (S->capture || b->body) return b;
   i32 most = S->recording_nodes ? S->recording_nodes : LAZY_NODES;
   if (b->g.n < most && b->pinned < LAZY_PINNED) return b;
   return S->cut(S, b, NULL) ? S->open : NULL;
@@ -73,7 +73,7 @@ bool ty_record_cancel_memory(State *S, Recording *b, const char *who) {
 }
 
 bool ty_record_commit(State *S, Recording *b) {
-  if (S->capture) return true; /* runs read exposed memory when they are called */
+  if (S->capture || b->body) return true; /* runs read exposed memory when they are called */
   if (b == S->open) return ty_recording_exposed(b) ? S->cut(S, b, NULL) : true;
   bool ok = S->cut(S, b, NULL);
   ty_recording_drop(S, b);

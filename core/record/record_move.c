@@ -125,6 +125,7 @@ static Look look_at(State *S, const Tensor *index, i64 size, int base, Tensor *f
   if (S->capture && !index->st->recording && !ty_capture_is_fresh(S, index->st)) return BEFORE;
   if (ty_capture_copied(S, index, from)) return BEFORE;
   if (is_in_range(S, index, size, base)) return NEVER;
+  if (S->open && S->open->body && index->st->recording == S->open && size > 0) return MEANTIME;
   return S->capture && index->st->recording == S->capture->recording && size > 0 ? MEANTIME : NOW;
 }
 

@@ -8,7 +8,7 @@
 ** never copies for the tape's sake, and no record holds a storage that may come to depend on it.
 */
 #include "record/capture.h"
-#include "record/grad.h"
+#include "record/loop.h"
 #include "record/vmap.h"
 
 /* --- records */
@@ -40,6 +40,11 @@ Record *ty_record_new(State *S, int kind, i32 n, const Given *src) {
   }
   S->records++;
   ty_grad_track(S);
+  for (i32 i = 0; S->loop && i < n; i++) {
+    if (src[i].kind != O_TENSOR || ty_loop_note(S, src[i].t)) continue;
+    ty_record_drop(r);
+    return NULL;
+  }
   for (i32 i = 0; i < n; i++) {
     const Record *from = r->edge[i].from;
     if (!from || from->kind == K_LEAF || !ty_capture_is_old(S, from)) continue;

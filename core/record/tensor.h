@@ -24,6 +24,7 @@ typedef struct Capture Capture; /* capture.h */
 typedef struct Record Record;   /* grad.h */
 typedef struct Batched Batched; /* vmap.h */
 typedef struct Level Level;
+typedef struct LoopScope LoopScope; /* loop.h */
 
 /* Who is told when something is no longer used; drop NULL: nobody. */
 typedef struct Owner {
@@ -79,6 +80,7 @@ struct Recording {
   i32 refs; /* storages pending on it, plus one while it is open */
   bool closed;
   bool dead; /* nothing of it can be computed any more */
+  bool body; /* a loop's body is recorded: it cannot be computed yet */
   i32 ninput, input_cap;
   struct RecordingInput { /* by INPUT node, in order of appearance */
     i32 node;
@@ -153,7 +155,8 @@ struct State {
   bool out_of_range; /* an index is, as the last run has met on the CPU, before it wrote */
   Window window[WINDOWS];
   u32 windows;  /* opened so far */
-  Level *level; /* the innermost vmap that runs */
+  LoopScope *loop; /* the innermost loop whose body is recorded */
+  Level *level;    /* the innermost vmap that runs */
   u32 levels;   /* so many were opened */
   /* engine.c fills these in: level 2 calls upward through them */
   bool (*cut)(State *S, Recording *b,

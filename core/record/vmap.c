@@ -37,6 +37,11 @@ i64 ty_vmap_count(const State *S, u32 id) {
   return v ? v->count : -1;
 }
 
+RandomRule ty_vmap_randomness(const State *S, u32 id) {
+  const Level *v = find(S, id);
+  return v ? v->random : RANDOM_ERROR;
+}
+
 bool ty_vmap_is_inside(const State *S, u32 id, u64 seq) {
   const Level *v = find(S, id);
   return v && seq > v->seq;

@@ -44,6 +44,7 @@ void ty_batched_free(Batched *m); /* tensor.c */
 ** know of it they know for one example. */
 Storage *ty_vmap_above(State *S, Storage *f, bool detached);
 i64 ty_vmap_count(const State *S, u32 id); /* examples of a vmap that runs, else -1 */
+RandomRule ty_vmap_randomness(const State *S, u32 id);
 /* A storage as `like`, which is batched, with its values in `all`, which is taken over; NULL is passed on. */
 Storage *ty_batched_like(State *S, const Storage *like, Storage *all);
 

@@ -331,8 +331,17 @@ return function(ty, define)
     return any and mode() and core.join({ back = back }, inputs, results) or results
   end
 
-  --- The same for a rule (of the results' gradients) that gives each argument's, or nil. Of batched arguments also for
-  --- all examples, whose past only a gradient outside of the vmap follows.
+  --- The same for a rule (of the results' gradients) that gives each argument's, or nil.
+  local function ruled(args, results, rule)
+    return join(args, results, function(back, gradients)
+      local given = rule(gradients, back)
+      for i = 1, args.n do
+        if given[i] ~= nil then core.give(back, i, given[i]) end
+      end
+    end)
+  end
+
+  --- The same of batched arguments, whose past only a gradient outside of the vmap follows: also for all examples.
   local function taped(args, results, rule)
     local id = 0
     for i = 1, args.n do id = max(id, batch.level(args[i])) end
@@ -341,12 +350,7 @@ return function(ty, define)
       beyond = beyond or (is_float(args[i]) and batch.tracked(args[i]))
     end
     if beyond then results = batch.taped(taped, id, args, results, rule) end
-    return join(args, results, function(back, gradients)
-      local given = rule(gradients, back)
-      for i = 1, args.n do
-        if given[i] ~= nil then core.give(back, i, given[i]) end
-      end
-    end)
+    return ruled(args, results, rule)
   end
 
   --- Where results stand among what was saved: {what was kept of one, its number} each.
@@ -511,8 +515,8 @@ return function(ty, define)
   end
 
   local own = { restore = restore, taped = taped, keep = keep, no_grad = no_grad, mark = mark, pack = pack,
-    callable = callable }
-  local inline = require("tycho.vmap")(ty, define, own)
+    callable = callable, run = run, ruled = ruled }
+  local inline, scans = require("tycho.vmap")(ty, define, own), require("tycho.scan")(ty, define, own)
   if rawget(ty, "linalg") then require("tycho.linalg")(ty, own) end
 
   -- What captures need to know, see gradients.lua: what is evaluated although it is ours, since it calls functions of
@@ -522,11 +526,13 @@ return function(ty, define)
   core.memory = { [recall] = "recall", [remember] = "remember" }
   for _, f in ipairs { pack, map, tree.said, tree.behind, tree.empty_like, first, run, backward, directions, rows_of,
     jacobian, hessian, callable, no_grad, enable_grad, restore, watch, gather, differentiate, value_and_grad, grad, jvp,
-    custom_grad, results_in, leading_back, checkpoint, keep_together, repeated, taped, join, same, keep,
+    custom_grad, results_in, leading_back, checkpoint, keep_together, repeated, taped, ruled, join, same, keep,
     gradients_of, bound, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true
   end
+  for _, f in ipairs(scans) do core.inline[f] = true end
   for name, f in pairs(batch) do core.captured[f] = "vmap." .. name end
+  for name, f in pairs(ty.internals.loop) do core.captured[f] = "loop." .. name end
   for name, f in pairs(core) do
     if type(f) == "function" then core.captured[f] = "grad." .. name end
   end

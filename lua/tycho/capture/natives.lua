@@ -88,7 +88,8 @@ return function(World)
       return v, nil
     end
     local internals = self.core.internals
-    if kind == "userdata" and (self.is_tensor(v) or internals.grad.is_back(v) or internals.modes.is(v)) then
+    if kind == "userdata" and (self.is_tensor(v) or internals.grad.is_back(v)
+        or internals.modes.is(v) or internals.loop.is(v)) then
       return v, self.objects[v]
     end
     if kind == "function" and self.objects[v] then return v, self.objects[v] end

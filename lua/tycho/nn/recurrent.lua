@@ -5,7 +5,8 @@
 --
 -- Parameters of layer n: weight_ih_ln [inputs, gates * hidden], weight_hh_ln [hidden, gates * hidden], bias_ih_ln,
 -- bias_hh_ln, of the backward direction the same with _reverse. The gates' order is PyTorch's: r z n, and i f g o. All
--- times' inputs meet their weights in one product; what depends on the state is one product a time.
+-- times' inputs meet their weights in one product; what depends on the state is one product a time. Up to LONG times are
+-- written out one after the other, which leaves a compiler more to fuse; more are one ty.scan.
 
 ---@param ty table the module tycho
 ---@param nn table what is filled
@@ -13,6 +14,7 @@ return function(ty, nn)
   local check, class, count, uniform, cast = nn._check, nn.class, nn._count, nn._uniform, nn._cast
   local sigmoid, tanh, relu = ty.sigmoid, ty.tanh, ty.relu
   local is_tensor = ty.is_tensor
+  local LONG = 64
 
   ---@class tycho.nn.Recurrent: tycho.Module
   local Recurrent = class "Recurrent"
@@ -82,19 +84,27 @@ return function(ty, nn)
     return s
   end
 
-  --- One layer in one direction over x [time, batch, width]. Gives the outputs in order of time and the last states.
-  local function run(m, x, names, h, c, backward)
+  --- One layer in one direction over x [time, batch, width]. Gives the outputs, stacked in order of time along dim
+  --- `along`, and the last states.
+  local function run(m, x, names, h, c, backward, along)
     local a, wi, wh, bi, bh = cast(x, m[names[1]], m[names[2]], m[names[3]], m[names[4]])
     local gates = a:matmul(wi)
     if bi then gates = gates + bi end
     local outs, time = {}, x:size(1)
+    if time > LONG and not ty._half() then
+      local last, all = ty.scan(function(s, g)
+        local y, state = m:step(g, s[1], s[2], wh, bh)
+        return { y, state }, y
+      end, { h, c }, gates, { reverse = backward })
+      return along == 1 and all or all:transpose(1, along):contiguous(), last[1], last[2]
+    end
     local first, last, by = 1, time, 1
     if backward then first, last, by = time, 1, -1 end
     for t = first, last, by do
       h, c = m:step(gates[t], cast(h), c, wh, bh)
       outs[t] = h
     end
-    return outs, h, c
+    return ty.stack(outs, along), h, c
   end
 
   --- Gives the outputs and the last h; of an LSTM also the last c.
@@ -116,10 +126,8 @@ return function(ty, nn)
       local parts = {}
       for direction = 1, self.directions do
         local i = (layer - 1) * self.directions + direction
-        local outs
-        outs, last_h[i], last_c[i] = run(self, x, self.names[i], h[i], c and c[i], direction == 2)
-        local final = layer == self.layers and self.batch_first and 2 or 1
-        parts[direction] = ty.stack(outs, final)
+        local along = layer == self.layers and self.batch_first and 2 or 1
+        parts[direction], last_h[i], last_c[i] = run(self, x, self.names[i], h[i], c and c[i], direction == 2, along)
       end
       output = self.directions == 2 and ty.cat(parts, 3) or parts[1]
       if layer < self.layers then

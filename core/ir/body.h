@@ -1,0 +1,50 @@
+/*
+** body.h -- what a loop repeats: the graph of one turn.
+** In: carried values, a row of each sequence, constants. Out: the next carried values, a row of each result. Equal bodies
+** are one; nodes name them by number, and they live as long as the process. LOOP's operands hold them as elements of
+** one dtype behind each other: the carried values, the sequences' rows, and in up to LOOP_CONSTANTS tensors constants.
+*/
+#ifndef TY_BODY_H
+#define TY_BODY_H
+
+#include "ir/graph.h"
+
+enum { LOOP_CONSTANTS = MAX_SRC - 2, LOOP_STREAMS = 16 };
+enum { LOOP_CARRIED, LOOP_ROWS, LOOP_CONSTANT }; /* operands: the first constant is operand 2 */
+
+/* Where INPUT k of the graph lies: from element `at` of the carried values, of a row, or of a constant operand. */
+typedef struct BodyInput {
+  i32 operand;
+  i32 pad; /* zero */
+  i64 at;
+} BodyInput;
+
+/* A node whose value goes to element `at` of the next carried values, or of a row of the results. */
+typedef struct BodyOutput {
+  i32 node;
+  i32 is_row;
+  i64 at;
+} BodyOutput;
+
+typedef struct Body {
+  Graph g; /* scalars: of each stream of random numbers its number and the seed */
+  i32 ninput, noutput;
+  BodyInput *input;
+  BodyOutput *output;
+  i64 carried, row,
+      made;    /* elements of the carried values, of a row of the sequences, of a row of results */
+  i64 streams; /* that a turn takes: by rows, not by their order */
+  u8 dtype;    /* of the carried values and the results */
+} Body;
+
+/* Elements that carried values or rows take, so that each lies where buffers may begin. */
+static inline i64 ty_body_room(i64 numel, int dtype) {
+  const i64 line = 64 / ty_dtypes[dtype].bytes;
+  return (numel + line - 1) / line * line;
+}
+
+/* The number of a body like that one; 0: out of memory. *kept: its graph and lists are taken over. */
+i32 ty_body_intern(const Body *b, bool *kept);
+const Body *ty_body(u64 number); /* NULL: there is none */
+
+#endif

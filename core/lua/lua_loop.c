@@ -1,0 +1,143 @@
+/*
+** lua_loop.c -- loops whose body is recorded once, as lua/tycho/scan.lua makes them.
+** In: tensors; functions that record. Out: under `internals.loop` the functions below. Raises what they raise, what loop.c
+** has to say, and when out of memory.
+*/
+#include "engine/entry.h"
+#include "lua/lua_protect.h"
+#include "lua/lua_view.h"
+#include "record/loop.h"
+
+#define META_SCOPE "tycho.loop"
+
+static LoopScope *check_scope(lua_State *L) { return luaL_checkudata(L, 1, META_SCOPE); }
+
+static int scope_gc(lua_State *L) {
+  ty_loop_end(check_scope(L));
+  return 0;
+}
+
+/* Whether the value at index i is a scope. */
+static bool is_scope(lua_State *L, int i) {
+  bool is = lua_type(L, i) == LUA_TUSERDATA && lua_getmetatable(L, i);
+  if (!is) return false;
+  luaL_getmetatable(L, META_SCOPE);
+  is = lua_rawequal(L, -1, -2);
+  lua_pop(L, 2);
+  return is;
+}
+
+static int loop_is(lua_State *L) {
+  lua_pushboolean(L, is_scope(L, 1));
+  return 1;
+}
+
+/* recording() -> whether a body may be recorded where operations go now */
+static int loop_recording(lua_State *L) {
+  const State *S = ty_lua_enter(L);
+  lua_pushboolean(L, S->capture || (S->open && S->open->body));
+  return 1;
+}
+
+/* run(f, ...) -> what f gives. It records, and what it has recorded is computed when it has ended. */
+static int loop_run(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Protect p;
+  bool hooked;
+  Lazy like = {.thread = L, .pinned = &p}, *z = ty_lazy_open(S, &like);
+  if (!z) return ty_lua_error(L, "scan: out of memory");
+  z->open->body = true;
+  const int status = ty_lua_protect(L, (Binding *)S, &p, lua_gettop(L) - 1, LUA_MULTRET, &hooked);
+  Recording *b = z->open;
+  b->body = false;
+  if (status) ty_loop_forget(S, b);
+  bool ok = !b->waiting || S->cut(S, b, NULL);
+  ty_lazy_abandon(S, z);
+  if (status) return lua_error(L);
+  if (!ok) return ty_lua_fail(L, S);
+  return lua_gettop(L);
+}
+
+/* begin() -> scope */
+static int loop_begin(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  LoopScope *l = lua_newuserdata(L, sizeof *l);
+  *l = (LoopScope){.S = S};
+  if (luaL_newmetatable(L, META_SCOPE)) {
+    lua_pushcfunction(L, scope_gc);
+    lua_setfield(L, -2, "__gc");
+    lua_pushboolean(L, false);
+    lua_setfield(L, -2, "__metatable");
+  }
+  lua_setmetatable(L, -2);
+  TY_LUA_MUST(L, S, ty_loop_begin(S, l));
+  return 1;
+}
+
+/* param(scope, x, is_row) -> a parameter like x; of a sequence, like a row of it */
+static int loop_param(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  LoopScope *l = check_scope(L);
+  const Tensor *x = ty_lua_check(L, "scan", 2);
+  Type t = x->type;
+  if (lua_toboolean(L, 3)) {
+    memmove(t.dims, t.dims + 1, sizeof(i64) * (MAX_RANK - 1));
+    t.dims[MAX_RANK - 1] = 0;
+    t.rank--;
+  }
+  TY_LUA_MUST(L, S, ty_loop_param(l, &t, ty_lua_push(L)));
+  return 1;
+}
+
+/* taped(scope) -> list of tensors from outside that the function used and that need gradients: each all of its
+** storage, in one dim */
+static int loop_taped(lua_State *L) {
+  ty_lua_enter(L);
+  const LoopScope *l = check_scope(L);
+  lua_createtable(L, l->ntaped, 0);
+  for (i32 i = 0; i < l->ntaped; i++) {
+    const Tensor *x = &l->taped[i];
+    const Type t = ty_type_line(x->type.dtype, x->type.device, x->st->numel);
+    ty_tensor_view(ty_lua_push(L), x, &t, 0, &(i64){1});
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+static void take(lua_State *L, int *at, const Tensor **x, int n) {
+  for (int i = 0; i < n; i++) x[i] = ty_lua_check(L, "scan", (*at)++);
+}
+
+/* record(scope, turns, backwards, ncarried, nrows, nmade, init.., next.., sequence.., made..) -> last values.., results.. */
+static int loop_record(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  LoopScope *l = check_scope(L);
+  LoopCall c = {.turns = (i64)luaL_checknumber(L, 2), .backwards = lua_toboolean(L, 3)};
+  c.ncarried = (i32)luaL_checkint(L, 4);
+  c.nrows = (i32)luaL_checkint(L, 5);
+  c.nmade = (i32)luaL_checkint(L, 6);
+  const int n = 2 * c.ncarried + c.nrows + c.nmade, results = c.ncarried + c.nmade;
+  const Tensor **x = lua_newuserdata(L, sizeof *x * (size_t)(n + 1));
+  Tensor **y = lua_newuserdata(L, sizeof *y * (size_t)(results + 1));
+  int at = 7;
+  take(L, &at, x, n);
+  c.init = x, c.next = x + c.ncarried, c.sequence = c.next + c.ncarried;
+  c.made = c.sequence + c.nrows;
+  luaL_checkstack(L, results + 8, "scan");
+  const int top = lua_gettop(L);
+  for (int i = 0; i < results; i++) y[i] = ty_lua_push(L);
+  if (!ty_loop_record(l, &c, y)) return ty_lua_fail(L, S);
+  return lua_gettop(L) - top;
+}
+
+void ty_lua_open_loop(lua_State *L, int m) {
+  static const luaL_Reg fns[] = {{"is", loop_is},         {"recording", loop_recording},
+                                 {"run", loop_run},       {"begin", loop_begin},
+                                 {"param", loop_param},   {"taped", loop_taped},
+                                 {"record", loop_record}, {NULL, NULL}};
+  lua_getfield(L, m, "internals");
+  lua_newtable(L);
+  ty_lua_register(L, fns);
+  lua_setfield(L, -2, "loop");
+  lua_pop(L, 1);
+}

@@ -1,0 +1,448 @@
+--- scan.lua -- ty.scan: a function for each place of a dim in turn, with values carried from one to the next.
+-- In: a function of carried values and a row, tensors in nested tables. Out: the last carried values, the rows of
+-- results. Raises where a turn gives other types than it was given, where the function reads data or writes to tensors
+-- from outside.
+--
+-- The function runs once, on parameters, while operations are recorded (loop.h): its graph is one step of a plan, which
+-- runs it for each row. So the plan's size does not depend on how many rows there are.
+-- 1. The gradient is a scan, too, from the last row to the first: each turn runs the function again on what it was
+--    given, which was kept, and goes back through it. Gradients of what the function closes over are carried along.
+--    So eager and compiled code, and gradients of gradients, share one order of sums.
+-- 2. Random numbers belong to rows: a turn draws the same ones when it runs again for its gradient.
+-- 3. Under vmap the examples are one more dim of all that is carried.
+
+local type, pairs, ipairs, unpack, pcall, select = type, pairs, ipairs, unpack, pcall, select
+local ceil, floor, max, tostring = math.ceil, math.floor, math.max, tostring
+
+local tree = require "tycho.tree"
+
+---@param ty table the core module
+---@param define fun(name: string, where: string, args: string, text: string, fn: function)
+---@param own table of grad.lua
+---@return function[] inline what captures evaluate
+return function(ty, define, own)
+  local check = require("tycho.arguments")(ty)
+  local fail, show, text = check.fail, check.show, check.text
+  local L, G, V, modes = ty.internals.loop, ty.internals.grad, ty.internals.vmap, ty.internals.modes
+  local is_live, is_tensor, random_state = ty.internals.is_live, ty.is_tensor, ty.internals.check.random
+  local map, pack, restore = tree.map, own.pack, own.restore
+  local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
+
+  local function is_float(x) return floats[x.dtype] or false end
+
+  -------------------------------------------------------------------------------------------------------- structures
+
+  --- The tensors in v, appended to the list; v with their numbers in their places.
+  local function flatten(v, list, what)
+    return map(v, function(x)
+      if is_live(x) then
+        list[#list + 1] = x
+        return #list
+      end
+      if type(x) == "table" then return nil end
+      if type(x) == "number" and what == "init" then
+        list[#list + 1] = ty.full({}, x)
+        return #list
+      end
+      return fail("scan", "%s must hold tensors, in nested tables or alone, got %s", what, show(x))
+    end, {})
+  end
+
+  --- What was flattened, with other tensors.
+  local function build(shape, list)
+    return map(shape, function(n)
+      if type(n) == "number" then return list[n] end
+      return nil
+    end, {})
+  end
+
+  local function step(path, k) return path == "" and tostring(k) or path .. "." .. tostring(k) end
+
+  --- The tensors of v, which is nested as the carried values are.
+  local function match(shape, v, list, path)
+    if type(shape) == "number" then
+      if not is_live(v) then
+        fail("scan", "carried value %s must stay a tensor, a turn gives %s", path == "" and 1 or path, show(v))
+      end
+      list[shape] = v
+      return
+    end
+    if type(shape) ~= "table" then return end
+    if type(v) ~= "table" then
+      fail("scan", "carried value %s must stay a table, a turn gives %s", path == "" and 1 or path, show(v))
+    end
+    for k in pairs(v) do
+      if shape[k] == nil then fail("scan", "a turn gives a carried value %s, which it was not given", step(path, k)) end
+    end
+    for k, s in pairs(shape) do match(s, v[k], list, step(path, k)) end
+  end
+
+  ---------------------------------------------------------------------------------------------------------- the loop
+
+  --- fn(...), where operations are recorded that are computed when it has ended.
+  local function recorded(fn, ...)
+    if L.recording() then return fn(...) end
+    return L.run(fn, ...)
+  end
+
+  local function append(list, more)
+    for i = 1, #more do list[#list + 1] = more[i] end
+  end
+
+  local function needs_grad(list)
+    for i = 1, #list do
+      if is_float(list[i]) and V.tracked(list[i]) then return true end
+    end
+    return false
+  end
+
+  --- turn(carried, rows) -> next, made, lists all of them, for each row of the sequences. Gives the last carried values
+  --- and the rows of results; what a turn was given, for each row, where a gradient will be asked for (needs: it will
+  --- be, for init or sequences), and what else that goes to, in one dim each.
+  local function loop(turn, init, sequences, turns, backwards, needs)
+    local scope, carried, rows, all = L.begin(), {}, {}, {}
+    for i = 1, #init do carried[i] = L.param(scope, init[i], false) end
+    for i = 1, #sequences do rows[i] = L.param(scope, sequences[i], true) end
+    local following, made = turn(carried, rows)
+    local taped, given = L.taped(scope), nil
+    local count = #made
+    if needs or G.mode() and #taped > 0 then
+      given = {}
+      made = { unpack(made, 1, count) }
+      append(made, carried)
+    end
+    for _, list in ipairs { init, following, sequences, made } do append(all, list) end
+    local results = pack(L.record(scope, turns, backwards, #init, #rows, #made, unpack(all, 1, #all)))
+    local last, out = {}, {}
+    for i = 1, #init do last[i] = results[i] end
+    for i = 1, count do out[i] = results[#init + i] end
+    if given then
+      for i = 1, #init do given[i] = results[#init + count + i] end
+    end
+    return last, out, given, taped
+  end
+
+  local function level_of(list, id)
+    for i = 1, #list do id = max(id, V.level(list[i])) end
+    return id
+  end
+
+  local function wrapped(list, dim, id)
+    local y = {}
+    for i = 1, #list do y[i] = (V.wrap(list[i], dim, id)) end
+    return y
+  end
+
+  --- x of all examples of a vmap.
+  local function whole(x, id, count)
+    return V.unwrap(x, id) or x:unsqueeze(1):expand({ count, unpack(x.shape) }):clone()
+  end
+
+  --- Lists of carried values and of sequences, of all examples: their dim is the first one of values and rows.
+  local function lifted(init, sequences, id, count)
+    local all, rows = {}, {}
+    for i = 1, #init do all[i] = whole(init[i], id, count) end
+    for i = 1, #sequences do rows[i] = whole(sequences[i], id, count):movedim(1, 2) end
+    return all, rows
+  end
+
+  --- The turn of all examples. The vmap may have ended: then its level is entered once more.
+  local function turn_of_all(turn, id, count, randomness)
+    local function all(carried, rows)
+      local following, made = turn(wrapped(carried, 1, id), wrapped(rows, 1, id))
+      local f, m = {}, {}
+      for i = 1, #following do f[i] = whole(following[i], id, count) end
+      for i = 1, #made do m[i] = whole(made[i], id, count) end
+      return f, m
+    end
+    return function(carried, rows)
+      if V.count(id) >= 0 then return all(carried, rows) end
+      local scope = V.open(count, randomness, id)
+      return restore(scope, pcall(all, carried, rows))
+    end
+  end
+
+  --- The same in a vmap. level: that of the innermost one that runs; of those outside of it, what differs between
+  --- their examples.
+  local loop_of_all
+  function loop_of_all(turn, init, sequences, turns, backwards, needs, level)
+    local id = level_of(init, level_of(sequences, level))
+    if id == 0 then return loop(turn, init, sequences, turns, backwards, needs) end
+    local count, randomness = V.count(id)
+    local all, rows = lifted(init, sequences, id, count)
+    local last, out, given, taped = loop_of_all(turn_of_all(turn, id, count, randomness), all, rows, turns, backwards, needs, 0)
+    return wrapped(last, 1, id), wrapped(out, 2, id), given and wrapped(given, 2, id), taped
+  end
+
+  ------------------------------------------------------------------------------------------------------ its gradient
+
+  local function like(x) return ty.zeros(x.shape, { dtype = x.dtype, device = x.device }) end
+
+  --- Copies of the floats of a list that start a tape; and all of these, to be asked for.
+  local function watched(list, wanted)
+    local y = {}
+    for i = 1, #list do
+      y[i] = list[i]
+      if is_float(list[i]) then
+        y[i] = G.watch(list[i])
+        wanted[#wanted + 1] = y[i]
+      end
+    end
+    return y
+  end
+
+  --- Seeds a pass with the gradients of the floats of a list, which come in order.
+  local function seed(back, list, gradients, k)
+    for i = 1, #list do
+      if is_float(list[i]) then
+        k = k + 1
+        if list[i].requires_grad then G.seed(back, list[i], gradients[k]) end
+      end
+    end
+    return k
+  end
+
+  local function only_floats(list)
+    local y = {}
+    for i = 1, #list do
+      if is_float(list[i]) then y[#y + 1] = list[i] end
+    end
+    return y
+  end
+
+  --- The gradients of a turn: of what it was given, and of the tensors from outside.
+  local function back_through(turn, carried, rows, taped, gradients)
+    local wanted, create = {}, G.mode()
+    local seq = G.seq()
+    local c, r = watched(carried, wanted), watched(rows, wanted)
+    local list = { unpack(wanted, 1, #wanted) }
+    append(list, taped)
+    local back = G.start(create, create, list, seq)
+    local following, made = restore(modes.grad(true), pcall(turn, c, r))
+    seed(back, made, gradients, seed(back, following, gradients, 0))
+    own.run(back, create)
+    local found = {}
+    for k = 1, #list do
+      found[k] = G.got(back, k, list[k]) or like(list[k])
+    end
+    return found, #wanted
+  end
+
+  local differentiable
+
+  --- A turn that also gives what it was given.
+  local function giving(turn)
+    return function(carried, rows)
+      local following, made = turn(carried, rows)
+      made = { unpack(made, 1, #made) }
+      append(made, carried)
+      return following, made
+    end
+  end
+
+  --- The gradients of all that the loop was given: init, sequences, taped, nil for what is no float. What was kept leads
+  --- back to the loop where gradients are differentiated.
+  local function go_back(what, gradients, back)
+    local turn, init, sequences, taped = what.turn, what.init, what.sequences, what.taped
+    local number, before, given, again = what.number, #what.last + #what.out, {}, false
+    for i, x in ipairs(what.given) do
+      given[i] = G.mode() and back and is_float(x) and G.result(back, before + i, x) or x
+      again = again or gradients[before + i] ~= nil
+    end
+    local carried, rows, made_before = {}, {}, { unpack(what.out, 1, #what.out) }
+    if again then
+      turn = giving(turn)
+      append(made_before, what.given)
+    end
+    local last, out = only_floats(what.last), only_floats(made_before)
+    for i = 1, #last do carried[i] = gradients[number[last[i]]] or like(last[i]) end
+    for i = 1, #taped do carried[#last + i] = like(taped[i]) end
+    append(rows, sequences)
+    append(rows, given)
+    for i = 1, #out do rows[#rows + 1] = gradients[number[out[i]]] or like(out[i]) end
+    local nseq, ninit, nlast = #sequences, #init, #last
+    local function back_turn(c, r)
+      local own_rows, own_carried, g = { unpack(r, 1, nseq) }, { unpack(r, nseq + 1, nseq + ninit) }, {}
+      for i = 1, nlast do g[i] = c[i] end
+      for i = nseq + ninit + 1, #r do g[#g + 1] = r[i] end
+      local found, count = back_through(turn, own_carried, own_rows, taped, g)
+      local following, made = {}, {}
+      for i = 1, nlast do following[i] = found[i] end
+      for i = 1, #taped do following[nlast + i] = c[nlast + i] + found[count + i] end
+      for i = nlast + 1, count do made[#made + 1] = found[i] end
+      return following, made
+    end
+    local function all()
+      return differentiable(back_turn, carried, rows, what.turns, not what.backwards)
+    end
+    local first, of_rows = restore(modes.random(what.random), pcall(all))
+    local y, c, r = {}, 0, 0
+    for i = 1, ninit do
+      if is_float(init[i]) then
+        c = c + 1
+        y[i] = first[c]
+      end
+    end
+    for i = 1, nseq do
+      if is_float(sequences[i]) then
+        r = r + 1
+        y[ninit + i] = of_rows[r]
+      end
+    end
+    for i = 1, #taped do y[ninit + nseq + i] = first[c + i] end
+    return y
+  end
+
+  --- The results of a loop that lead back to what they were made from, by what the tape knows in vmap id.
+  local function led_back(what)
+    local args, results, number = {}, {}, {}
+    append(args, what.init)
+    append(args, what.sequences)
+    append(args, what.taped)
+    args.n = #args
+    append(results, what.last)
+    append(results, what.out)
+    append(results, what.given)
+    for i = 1, #results do number[results[i]] = i end
+    what.number = number
+    local joined = own.ruled(args, results, function(gradients, back) return go_back(what, gradients, back) end)
+    local last, out, given = {}, {}, {}
+    for i = 1, #what.last do last[i] = joined[i] end
+    for i = 1, #what.out do out[i] = joined[#last + i] end
+    for i = 1, #what.given do given[i] = joined[#last + #out + i] end
+    return last, out, given
+  end
+
+  local function with(what, changes)
+    local y = {}
+    for k, v in pairs(what) do y[k] = v end
+    for k, v in pairs(changes) do y[k] = v end
+    return y
+  end
+
+  --- The same of an example of a vmap: for all examples, which a gradient outside of it follows; then for each one.
+  local join
+  function join(what, level)
+    local id = level_of(what.init, level_of(what.sequences, level))
+    if id == 0 then return led_back(what) end
+    local taped, count, randomness = {}, V.count(id)
+    for i = 1, #what.taped do
+      if V.level(what.taped[i]) < id then taped[#taped + 1] = what.taped[i] end
+    end
+    local init, sequences = lifted(what.init, what.sequences, id, count)
+    local last, out = lifted(what.last, what.out, id, count)
+    local _, given = lifted({}, what.given, id, count)
+    last, out, given = join(with(what, { turn = turn_of_all(what.turn, id, count, randomness), init = init, sequences = sequences,
+      last = last, out = out, given = given, taped = taped }), 0)
+    return led_back(with(what, { last = wrapped(last, 1, id), out = wrapped(out, 2, id), given = wrapped(given, 2, id) }))
+  end
+
+  --- As loop; results lead back to what they were made from.
+  function differentiable(turn, init, sequences, turns, backwards)
+    local random, level = random_state(), V.level()
+    local needs = G.mode() and (needs_grad(init) or needs_grad(sequences))
+    local last, out, given, taped = recorded(loop_of_all, turn, init, sequences, turns, backwards, needs, level)
+    if not given then return last, out end
+    last, out = join({ turn = turn, init = init, sequences = sequences, given = given, taped = taped, turns = turns,
+      backwards = backwards, random = random, last = last, out = out }, level)
+    return last, out
+  end
+
+  ---------------------------------------------------------------------------------------------------------- for users
+
+  --- f's turn on lists; said.made: how the results of a turn are nested.
+  local function turn_of(f, carried_shape, row_shape, said)
+    return function(carried, rows)
+      local following, made = f(build(carried_shape, carried), build(row_shape, rows))
+      local next_list, made_list = {}, {}
+      match(carried_shape, following, next_list, "")
+      said.made = made ~= nil and flatten(made, made_list, "the results of a turn") or nil
+      return next_list, made_list
+    end
+  end
+
+  local function turns_of(sequences, length)
+    local turns = length
+    for i = 1, #sequences do
+      local x = sequences[i]
+      if x.ndim < 1 then fail("scan", "argument 3 (xs) must have a first dim, got %s", text(x)) end
+      if turns and x:size(1) ~= turns then
+        fail("scan", "sizes differ: %d rows, and %d in %s", turns, x:size(1), text(x))
+      end
+      turns = x:size(1)
+    end
+    if not turns then fail("scan", "option length is missing, as there are no sequences") end
+    return turns
+  end
+
+  local scan
+
+  --- In pieces of k turns, each of which keeps nothing but what it was given: the rest comes behind them.
+  local function in_pieces(f, init, xs, turns, k, backwards)
+    local n = floor(turns / k)
+    local main = n * k
+    local function part(from, count)
+      return map(xs, function(x) return is_tensor(x) and x:narrow(1, from, count) or nil end, {})
+    end
+    local function piece(c, x) return scan(f, c, x, { reverse = backwards, length = k }) end
+    local function pieces(c)
+      local blocks = map(part(1, main), function(x)
+        return is_tensor(x) and x:unflatten(1, { n, k }) or nil
+      end, {})
+      local last, made = scan(piece, c, blocks, { reverse = backwards, length = n })
+      return last, map(made, function(y) return is_tensor(y) and y:flatten(1, 2) or nil end, {})
+    end
+    if main == turns then return pieces(init) end
+    local function rest(c) return scan(f, c, part(main + 1, turns - main), { reverse = backwards, length = turns - main }) end
+    local first, second = pieces, rest
+    if backwards then first, second = rest, pieces end
+    local between, a = first(init)
+    local last, b = second(between)
+    if backwards then a, b = b, a end
+    local behind, heads = {}, {}
+    local shape = flatten(a, heads, "the results of a turn")
+    flatten(b, behind, "the results of a turn")
+    for i = 1, #heads do heads[i] = ty.cat({ heads[i], behind[i] }, 1) end
+    return last, build(shape, heads)
+  end
+
+  --- carry, y = f(carry, x) for each x = xs[1], xs[2], ... in turn, beginning with init. Gives the last carry, and
+  --- the y of all turns, stacked. What is carried, xs and y are tensors, or nested tables of them; what is carried keeps its
+  --- types and shapes. f runs once: it must not read elements of tensors, nor write to tensors from outside; what it is
+  --- given is its own.
+  --- reverse: from the last row to the first; length: how many turns, where xs is nil; checkpoint: for gradients only
+  --- what about sqrt(turns) turns were given is kept (a number: every so many), and the others run again.
+  ---@param f fun(carry: any, x: any): any, any
+  ---@param init any
+  ---@param xs any
+  ---@param opts? {reverse: boolean?, length: integer?, checkpoint: boolean|integer|nil}
+  ---@return any carry, any ys
+  function scan(f, init, xs, opts)
+    own.callable("scan", 1, f)
+    opts = check.options("scan", opts, { reverse = "boolean", length = "number", checkpoint = "any" })
+    local length = opts.length
+    if length ~= nil and (length < 0 or length % 1 ~= 0) then
+      fail("scan", "option length must be a whole number from 0 on, got %.14g", length)
+    end
+    local carried, sequences, said = {}, {}, {}
+    local carried_shape = flatten(init == nil and {} or init, carried, "init")
+    local row_shape = xs ~= nil and flatten(xs, sequences, "xs") or nil
+    local turns, backwards = turns_of(sequences, length), opts.reverse or false
+    local k = opts.checkpoint
+    if k == true then k = ceil(turns ^ 0.5) end
+    if k and (type(k) ~= "number" or k < 1 or k % 1 ~= 0) then
+      fail("scan", "option checkpoint must be a boolean or a whole number from 1 on, got %s", show(k))
+    end
+    if k and k > 1 and k < turns and G.mode() then return in_pieces(f, init, xs, turns, k, backwards) end
+    local last, made = differentiable(turn_of(f, carried_shape, row_shape, said), carried, sequences, turns, backwards)
+    return build(carried_shape, last), said.made ~= nil and build(said.made, made) or nil
+  end
+
+  define("scan", "m", "f, init, xs, {reverse = false, length, checkpoint = false}",
+    "carry, y = f(carry, x) for each row x of xs in turn: the last carry, and all y", scan)
+
+  return { is_float, flatten, build, step, match, recorded, append, needs_grad, loop, level_of, wrapped, whole, lifted, turn_of_all,
+    loop_of_all, like, watched, seed, only_floats,
+    back_through, giving, go_back, led_back, with, join, differentiable,
+    turn_of, turns_of, in_pieces, scan }
+end

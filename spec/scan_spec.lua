@@ -1,0 +1,478 @@
+--- scan_spec.lua -- ty.scan beside the same loop written by hand: bits, gradients, nested tables, what it refuses.
+
+local H = require "spec.helper"
+local ty = H.ty
+
+local i64 = { dtype = "i64" }
+
+local function close(want, got, by)
+  assert.equal(#want, #got)
+  for i = 1, #want do
+    assert.truthy(math.abs(want[i] - got[i]) <= by * math.max(1, math.abs(want[i])), ("%d: %.9g, %.9g"):format(i, want[i], got[i]))
+  end
+end
+
+local function tree(v, fn)
+  if ty.is_tensor(v) then return fn(v) end
+  if type(v) ~= "table" then return v end
+  local y = {}
+  for k, e in pairs(v) do y[k] = tree(e, fn) end
+  return y
+end
+
+local function rows(list)
+  local y = {}
+  local function stack(path, like)
+    if ty.is_tensor(like) then
+      local all = {}
+      for t, v in ipairs(list) do
+        for _, k in ipairs(path) do v = v[k] end
+        all[t] = v
+      end
+      return ty.stack(all)
+    end
+    local out = {}
+    for k, e in pairs(like) do
+      path[#path + 1] = k
+      out[k] = stack(path, e)
+      path[#path] = nil
+    end
+    return out
+  end
+  y = stack({}, list[1])
+  return y
+end
+
+local function length_of(xs)
+  if ty.is_tensor(xs) then return xs:size(1) end
+  for _, e in pairs(xs) do return length_of(e) end
+end
+
+--- What ty.scan is to give, one turn after the other.
+local function by_hand(f, carry, xs, opts)
+  opts = opts or {}
+  local turns, list = opts.length or length_of(xs), {}
+  for i = 1, turns do
+    local t = opts.reverse and turns + 1 - i or i
+    carry, list[t] = f(carry, xs ~= nil and tree(xs, function(x) return x[t] end) or nil)
+  end
+  return carry, list[1] ~= nil and rows(list) or nil
+end
+
+local function flat(v, into)
+  into = into or {}
+  if ty.is_tensor(v) then
+    into[#into + 1] = tostring(v.dtype) .. " " .. table.concat(v.shape, ",") .. ": " .. table.concat(H.list(v), " ")
+  elseif type(v) == "table" then
+    local keys = {}
+    for k in pairs(v) do keys[#keys + 1] = tostring(k) end
+    table.sort(keys)
+    for _, k in ipairs(keys) do flat(v[k] == nil and v[tonumber(k)] or v[k], into) end
+  end
+  return table.concat(into, "\n")
+end
+
+local function same(f, init, xs, opts)
+  local carry, ys = by_hand(f, init, xs, opts)
+  local c, y = ty.scan(f, init, xs, opts)
+  assert.equal(flat(carry), flat(c))
+  assert.equal(flat(ys), flat(y))
+  local compiled = ty.compile(function(a, b) return ty.scan(f, a, b, opts) end)
+  for _ = 1, 3 do
+    c, y = compiled(init, xs)
+    assert.equal(flat(carry), flat(c))
+    assert.equal(flat(ys), flat(y))
+  end
+  return ty.explain(compiled)
+end
+
+local function mixed(c, x)
+  local h = (c.h * 0.5 + x.a:sum()):tanh()
+  return { h = h, n = c.n + x.k, m = c.m:logical_or(x.k:gt(2)) }, { h * 2, { before = c.n, even = (c.n % 2):eq(0) } }
+end
+
+describe("ty.scan gives the bits of a loop", function()
+  it("over one tensor", function()
+    local e = same(function(c, x)
+      c = c * 0.5 + x
+      return c, c:square()
+    end, ty.zeros(3), ty.arange(12):reshape(4, 3))
+    assert.equal(1, e.captures)
+  end)
+
+  it("from the last row to the first", function()
+    same(function(c, x) return c * 0.5 + x, c - x end, ty.ones(3), ty.arange(12):reshape(4, 3), { reverse = true })
+  end)
+
+  it("over nested tables of several dtypes", function()
+    local init = { h = ty.ones(2), n = ty.full({}, 2 ^ 53 + 2, i64), m = ty.zeros({}, { dtype = "bool" }) }
+    same(mixed, init, { a = ty.arange(10):reshape(5, 2), k = ty.arange(5):to "i64" })
+  end)
+
+  it("of halves, NaN and infinities among them", function()
+    for _, d in ipairs { "f16", "bf16", "f64" } do
+      local x = ty.tensor({ 1, -0.0, 0 / 0, 1 / 0, -1 / 0, 3e-5 }, { dtype = d }):reshape(3, 2)
+      same(function(c, r) return { c[1] + r, c[2] + 1 }, { r, c[2] } end, { ty.zeros({ 2 }, { dtype = d }), ty.zeros({}, i64) }, x)
+    end
+  end)
+
+  it("where the carried values go round, or stay", function()
+    same(function(c, x) return { c[2], c[3], c[1] }, c[1] + x end, { ty.zeros(2), ty.ones(2), ty.full({ 2 }, 2) }, ty.ones(5, 2))
+    same(function(c, x) return c, x end, ty.ones(3), ty.arange(8):reshape(4, 2))
+  end)
+
+  it("for one row, and for a row without elements", function()
+    same(function(c, x) return c + x:sum(), x end, ty.ones(3), ty.arange(2):reshape(1, 2))
+    same(function(c, x) return c + x:sum(), x end, ty.ones(3), ty.zeros(4, 0))
+  end)
+
+  it("without sequences", function()
+    same(function(c) return c * 0.5 + 1, c end, ty.ones(3), nil, { length = 6 })
+  end)
+
+  it("without results of turns", function()
+    local c, y = ty.scan(function(c, x) return c + x end, ty.zeros(2), ty.ones(3, 2))
+    assert.same({ 3, 3 }, c:totable())
+    assert.equal(nil, y)
+  end)
+
+  it("with products, and more constants than there are operands", function()
+    ty.manual_seed(5)
+    local w, bias = {}, {}
+    for i = 1, 7 do w[i], bias[i] = ty.randn(4, 4), ty.randn(4) end
+    same(function(h, x)
+      for i = 1, 7 do h = (h:matmul(w[i]) + bias[i] + x):tanh() end
+      return h, h:sum(2)
+    end, ty.zeros(3, 4), ty.randn(6, 3, 4))
+  end)
+
+  it("with constants of other dtypes among many", function()
+    local list = {}
+    for i, d in ipairs { "f32", "i64", "f64", "u8", "f16", "bool", "i32", "f32" } do
+      list[i] = ty.full({ 3 }, d == "bool" and 1 or i, { dtype = d })
+    end
+    same(function(c, x)
+      for i = 1, #list do c = c * 0.5 + list[i]:to "f32" end
+      return c + x, c
+    end, ty.zeros(3), ty.ones(4, 3))
+  end)
+
+  it("with views, gathers, sorts, reductions and writes to its own tensors", function()
+    ty.manual_seed(2)
+    same(function(c, x)
+      local s, i = c:sort()
+      local y = ty.zeros(4)
+      y[2] = x:max()
+      y:narrow(1, 3, 2):copy_(s:narrow(1, 1, 2))
+      return c:gather(1, i):flip(1) * 0.9 + y + x:t():sum(2):mean(), { s, i, y }
+    end, ty.randn(4), ty.randn(5, 3, 2))
+  end)
+
+  it("in a scan", function()
+    same(function(c, x)
+      local last, inner = ty.scan(function(d, r) return d * 0.5 + r, d end, c, x)
+      return last:sin(), inner
+    end, ty.ones(2), ty.arange(24):reshape(3, 4, 2))
+  end)
+
+  it("with indices that a turn computes", function()
+    local w = ty.arange(10):sin()
+    same(function(c, x) return (c * 3 + x):remainder(10), w:gather(1, (c:remainder(10) + 1):reshape(1)) end,
+      ty.zeros({}, i64), ty.arange(6):to "i64")
+  end)
+
+  it("for sizes that a capture has not seen", function()
+    local f = ty.compile(function(c, x) return ty.scan(function(a, r) return a * 0.5 + r, a end, c, x) end)
+    for n = 1, 9 do
+      local x = ty.arange(n * 3):reshape(n, 3)
+      local carry, ys = by_hand(function(a, r) return a * 0.5 + r, a end, ty.zeros(3), x)
+      local c, y = f(ty.zeros(3), x)
+      assert.equal(flat(carry), flat(c))
+      assert.equal(flat(ys), flat(y))
+    end
+    assert.truthy(ty.explain(f).captures <= 3, ty.explain(f).captures)
+  end)
+
+  it("in a vmap", function()
+    local function over(scan)
+      return flat { ty.vmap(function(h, x, w)
+        return scan(function(c, r)
+          c = c * 0.5 + r + w
+          return c, c:sum()
+        end, h, x)
+      end)(ty.arange(12):reshape(4, 3), ty.arange(60):reshape(4, 5, 3), ty.arange(4)) }
+    end
+    assert.equal(over(by_hand), over(ty.scan))
+  end)
+end)
+
+describe("ty.scan of no rows", function()
+  it("gives what it began with, and no results", function()
+    local c, y = ty.scan(mixed, { h = ty.ones(2), n = ty.full({}, 7, i64), m = ty.ones({}, { dtype = "bool" }) },
+      { a = ty.zeros(0, 2), k = ty.zeros({ 0 }, i64) })
+    assert.same({ 1, 1 }, c.h:totable())
+    assert.equal(7, c.n:item())
+    assert.equal(true, c.m:item())
+    assert.same({ 0, 2 }, y[1].shape)
+    assert.same({ 0 }, y[2].before.shape)
+    assert.equal("i64", y[2].before.dtype)
+  end)
+end)
+
+describe("a plan with ty.scan", function()
+  it("is as large for many rows as for few", function()
+    local function operations(n)
+      local f = ty.compile(function(c, x) return ty.scan(function(a, r) return (a * 0.5 + r):tanh(), a end, c, x) end)
+      for _ = 1, 2 do f(ty.zeros(3), ty.ones(n, 3)) end
+      return ty.explain(f).traces[1].operations
+    end
+    assert.equal(operations(2), operations(5000))
+  end)
+
+  it("draws other random numbers in each turn, and the same ones for its gradient", function()
+    local function draw(scan)
+      ty.manual_seed(11)
+      local w = ty.ones(4):requires_grad_()
+      local c, y = scan(function(c, x)
+        local z = ty.rand(4)
+        return c + (x * w * z):sum(), z
+      end, ty.zeros({}), ty.arange(12):reshape(3, 4):square())
+      c:backward()
+      return y, w.grad, ty.rand(2)
+    end
+    local y, g, after = draw(ty.scan)
+    local hy, hg, hafter = draw(by_hand)
+    assert.equal(flat(hy), flat(y))
+    assert.equal(flat(hg), flat(g))
+    assert.equal(flat(hafter), flat(after))
+    local c = ty.compile(draw)
+    for _ = 1, 3 do
+      local cy, cg, cafter = c(ty.scan)
+      assert.equal(flat { y, g, after }, flat { cy, cg, cafter })
+    end
+  end)
+end)
+
+describe("the gradient of ty.scan", function()
+  local W, b, xs, h0
+  before_each(function()
+    ty.manual_seed(3)
+    W, b = (ty.randn(3, 3) * 0.5):requires_grad_(), ty.randn(3):requires_grad_()
+    xs, h0 = ty.randn(7, 2, 3):requires_grad_(), ty.randn(2, 3):requires_grad_()
+  end)
+
+  local function f(h, x)
+    h = (h:matmul(W) + x + b):tanh()
+    return h, h:square()
+  end
+
+  local function gradients(scan, opts, turn)
+    for _, p in ipairs { W, b, xs, h0 } do p.grad = nil end
+    local c, y = scan(turn or f, h0, xs, opts)
+    local loss = c:sum() + y:square():mean()
+    loss:backward()
+    return flat { loss:detach(), c:detach(), y:detach(), W.grad, b.grad, xs.grad, h0.grad }
+  end
+
+  for _, reverse in ipairs { false, true } do
+    it("has the bits of the loop's" .. (reverse and ", backwards" or ""), function()
+      assert.equal(gradients(by_hand, { reverse = reverse }), gradients(ty.scan, { reverse = reverse }))
+    end)
+  end
+
+  it("is the same compiled, and where less is kept", function()
+    for _, opts in ipairs { {}, { checkpoint = true }, { checkpoint = 2, reverse = true } } do
+      local want = gradients(ty.scan, opts)
+      local c = ty.compile(function() return gradients(ty.scan, opts) end)
+      for _ = 1, 3 do assert.equal(want, c()) end
+      local g = ty.compile(function()
+        for _, p in ipairs { W, b, xs, h0 } do p.grad = nil end
+        local carry, y = ty.scan(f, h0, xs, opts)
+        local loss = carry:sum() + y:square():mean()
+        loss:backward()
+      end)
+      for _ = 1, 3 do g() end
+      assert.equal(1, ty.explain(g).captures)
+      assert.truthy(want:find(flat { W.grad, b.grad, xs.grad, h0.grad }, 1, true))
+    end
+  end)
+
+  it("goes to what is computed outside, once", function()
+    local function from_outside(scan)
+      W.grad, b.grad = nil, nil
+      local v = W:tanh() * 2
+      local c = scan(function(h, x) return (h:matmul(v) + x):sin() end, h0:detach(), xs:detach())
+      c:sum():backward()
+      return W.grad
+    end
+    local function without_rows(fn, c, x) return (by_hand(function(h, r) return fn(h, r), h end, c, x)) end
+    close(H.list(from_outside(without_rows)), H.list(from_outside(ty.scan)), 1e-6)
+  end)
+
+  it("leaves out what needs none", function()
+    local c, y = ty.scan(function(n, x) return n + 1, x * 2 end, ty.zeros({}, i64), xs:detach())
+    assert.equal(false, y.requires_grad)
+    assert.equal(7, c:item())
+    local n, z = ty.scan(function(k, x) return k + 1, x * b end, ty.zeros({}, i64), xs:detach())
+    z:sum():backward()
+    assert.equal(7, n:item())
+    close(H.list(xs:detach():sum { 1, 2 }), H.list(b.grad), 1e-5)
+  end)
+
+  it("has gradients of its own", function()
+    local function second(scan, what)
+      local given = { W = W:detach(), x = xs:detach(), h = h0:detach() }
+      return ty.grad(function(v)
+        return ty.grad(function(u)
+          local p = { W = given.W, x = given.x, h = given.h }
+          p[what] = u
+          local c, y = scan(function(h, x)
+            h = (h:matmul(p.W) + x):tanh()
+            return h, h
+          end, p.h, p.x)
+          return c:sum() + y:square():sum()
+        end)(v):square():sum()
+      end)(given[what])
+    end
+    for _, what in ipairs { "W", "x", "h" } do
+      close(H.list(second(by_hand, what)), H.list(second(ty.scan, what)), 2e-4)
+    end
+  end)
+
+  it("from outside of a vmap goes to what is given and closed over", function()
+    local h, x = ty.arange(12):reshape(4, 3):sin(), ty.arange(24):reshape(4, 2, 3):cos()
+    local u, w = ty.arange(12):reshape(4, 3):cos(), ty.tensor { 0.5, -1, 2 }
+    local turns = {
+      function() return function(c, r) return c * 0.5, r end end,
+      function() return function(c, r) return c, r * 2 end end,
+      function() return function(c, r)
+        c = (c * r * w):sin()
+        return c, c * 2
+      end end,
+      function(v)
+        local k = (v * w):tanh()
+        return function(c, r)
+          c = (c * k + r * w):sin()
+          return c, c * v
+        end
+      end,
+    }
+    for i, make in ipairs(turns) do
+      local function sums(scan)
+        local given = { h, x, u, w }
+        for k, t in ipairs(given) do given[k] = t:detach():requires_grad_() end
+        w = given[4]
+        local loss = ty.vmap(function(a, b, v)
+          local c, y = scan(make(v), a, b)
+          return (c * 2):sum() + y:square():sum()
+        end)(given[1], given[2], given[3]):sum()
+        loss:backward()
+        local all = {}
+        for k, t in ipairs(given) do all[k] = t.grad and t.grad:flatten() or ty.zeros(1) end
+        return H.list(ty.cat(all))
+      end
+      local want, got = sums(by_hand), sums(ty.scan)
+      assert.equal(#want, #got, i)
+      close(want, got, 1e-5)
+    end
+  end)
+
+  it("is that of each example in a vmap", function()
+    local function each(scan)
+      return H.list(ty.vmap(ty.grad(function(h, x)
+        local c = scan(function(a, r) return (a * 0.5 + r * b:detach()):sin(), a end, h, x)
+        return c:sum()
+      end))(ty.arange(12):reshape(4, 3), ty.arange(60):reshape(4, 5, 3)))
+    end
+    close(each(by_hand), each(ty.scan), 1e-6)
+  end)
+end)
+
+describe("recurrent layers of long sequences", function()
+  for _, kind in ipairs { "RNN", "GRU", "LSTM" } do
+    it("give the bits of short ones behind each other: " .. kind, function()
+      ty.manual_seed(4)
+      local m, x = ty.nn[kind](3, 5), ty.randn(2, 70, 3)
+      local y, h, c = m(x)
+      local a, ha, ca = m(x:narrow(2, 1, 40))
+      local b, hb, cb = m(x:narrow(2, 41, 30), ha, ca)
+      assert.equal(flat { ty.cat({ a, b }, 2), hb, cb }, flat { y, h, c })
+      assert.equal(true, y:is_contiguous())
+      y:square():sum():backward()
+      local g = {}
+      for i, p in ipairs(m:parameters()) do
+        g[i] = p.grad
+        p.grad = nil
+      end
+      a, ha, ca = m(x:narrow(2, 1, 40))
+      b = m(x:narrow(2, 41, 30), ha, ca)
+      local loss = ty.cat({ a, b }, 2):square():sum()
+      loss:backward()
+      for i, p in ipairs(m:parameters()) do close(H.list(p.grad), H.list(g[i]), 1e-5) end
+    end)
+  end
+end)
+
+describe("ty.scan refuses", function()
+  local x = ty.ones(3, 2)
+  local function refuses(message, ...)
+    local ok, e = pcall(ty.scan, ...)
+    assert.equal(false, ok)
+    assert.match(message, (e:gsub("@%w+", "")), 1, true) -- on another device
+    assert.match("^[^:]*scan_spec%.lua:%d+: scan: ", e)
+  end
+
+  it("a carried value of another type", function()
+    refuses("carried value 1 must stay f32[2], a turn gives f64[2]", function(c) return c:to "f64" end, ty.zeros(2), x)
+    refuses("carried value 1 must stay f32[2], a turn gives f32[3]", function() return ty.zeros(3) end, ty.zeros(2), x)
+    refuses("carried value 1 must stay a tensor, a turn gives table", function(c) return { c } end, ty.zeros(2), x)
+    refuses("carried value a.b must stay a tensor, a turn gives nil", function() return { a = {} } end, { a = { b = ty.zeros(2) } }, x)
+    refuses("a turn gives a carried value d, which it was not given", function(c) return { c = c.c, d = c.c } end, { c = ty.zeros(2) }, x)
+  end)
+
+  it("rows of different numbers, or none at all", function()
+    refuses("sizes differ: 3 rows, and 4", function(c) return c end, ty.zeros(2), { x, ty.ones(4) })
+    refuses("xs) must have a first dim", function(c) return c end, ty.zeros(2), ty.ones({}))
+    refuses("option length is missing", function(c) return c end, ty.zeros(2))
+    refuses("option length must be a whole number", function(c) return c end, ty.zeros(2), nil, { length = -1 })
+    refuses("option checkpoint must be", function(c) return c end, ty.zeros(2), x, { checkpoint = 0.5 })
+    refuses("init must hold tensors", function(c) return c end, { "no" }, x)
+    refuses("the results of a turn must hold tensors", function(c) return c, { 1 } end, ty.zeros(2), x)
+  end)
+
+  it("what reads data, and works afterwards", function()
+    refuses("the function reads the elements of a tensor", function(c, r) return c, r * r:sum():item() end, ty.zeros(2), x)
+    assert.same({ 3, 3 }, (ty.scan(function(c, r) return c + r end, ty.zeros(2), x)):totable())
+  end)
+
+  it("what writes to tensors from outside, which are as they were", function()
+    local outside = ty.ones(2)
+    refuses("the function writes to a tensor from outside of it", function(c, r)
+      outside:add_(r)
+      return c
+    end, ty.zeros(2), x)
+    refuses("the function writes to a tensor from outside of it", function(c)
+      outside:add_(1)
+      return c
+    end, ty.zeros(2), x)
+    assert.same({ 1, 1 }, outside:totable())
+  end)
+
+  it("tensors of a turn that are used behind it", function()
+    local kept
+    ty.scan(function(c, r)
+      kept = c + r
+      return kept
+    end, ty.zeros(2), x)
+    assert.has_error(function() kept:totable() end)
+  end)
+
+  it("nothing that the function raises", function()
+    local ok, e = pcall(ty.scan, function() error({ 7 }) end, ty.zeros(2), x)
+    assert.equal(false, ok)
+    assert.equal(7, e[1])
+    ok, e = pcall(ty.scan, function(c, r) return c:matmul(r:reshape(2, 1)), 1 end, ty.zeros(3), x)
+    assert.equal(false, ok)
+    assert.match("matmul", e)
+  end)
+end)
