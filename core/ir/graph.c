@@ -383,7 +383,8 @@ static __attribute__((cold)) const char *verify_loop(const Graph *g, const Node 
     return "loop: the sequences are not those of the body";
   for (i32 i = 0; i < b->ninput; i++) {
     const i32 k = b->input[i].operand;
-    if (k >= LOOP_CONSTANT && (is_absent(t[k]) || t[k]->rank != 1)) return "loop: a constant is missing";
+    if (k >= LOOP_CONSTANT && (is_absent(t[k]) || t[k]->rank != 1))
+      return "loop: a constant is missing";
   }
   if (!ty_mul(t[LOOP_ROWS]->dims[0], b->made, &made) || !ty_add(made, b->carried, &all) ||
       y->rank != 1 || y->dims[0] != all)

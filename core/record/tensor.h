@@ -154,10 +154,10 @@ struct State {
   i32 nfaults;
   bool out_of_range; /* an index is, as the last run has met on the CPU, before it wrote */
   Window window[WINDOWS];
-  u32 windows;  /* opened so far */
+  u32 windows;     /* opened so far */
   LoopScope *loop; /* the innermost loop whose body is recorded */
   Level *level;    /* the innermost vmap that runs */
-  u32 levels;   /* so many were opened */
+  u32 levels;      /* so many were opened */
   /* engine.c fills these in: level 2 calls upward through them */
   bool (*cut)(State *S, Recording *b,
               Storage *demanded); /* computes; the recording is closed then */
