@@ -210,7 +210,8 @@ local function lines(program, indent, out)
     elseif s.kind == "read" then line = ("v%s = v%s * v%s:sum():item()"):format(s.y, s.z, s.x)
     elseif s.kind == "journey" then line = ('v%s = v%s:to("cpu"):clone():to(v%s.device)'):format(s.y, s.x, s.x)
     elseif s.kind == "drop" then line = ("v%s = nil%s"):format(s.x, s.collect and "; collectgarbage()" or "")
-    elseif s.kind == "turns" then line = ("v%s, v%s = ty.scan(turn, v%s, v%s, {reverse = %s}); next own[%s], made own[%s], own[3] = v%s"):format(
+    elseif s.kind == "turns" then
+      line = ("v%s, v%s = ty.scan(turn, v%s, v%s, {reverse = %s}); next own[%s], made own[%s], own[3] = v%s"):format(
         s.y, s.w, s.c, s.x, tostring(s.reverse), tostring(s.next), tostring(s.made), tostring(s.z))
     elseif s.kind == "branch" then line = ("if v%s:to'f64':sum():item() > %s"):format(s.x, s.limit)
     elseif s.kind == "loop" then line = ("for %d rounds, until v%s:to'f64':mean():item() > %s"):format(s.n, s.x,

@@ -21,7 +21,6 @@ local function tree(v, fn)
 end
 
 local function rows(list)
-  local y = {}
   local function stack(path, like)
     if ty.is_tensor(like) then
       local all = {}
@@ -39,13 +38,12 @@ local function rows(list)
     end
     return out
   end
-  y = stack({}, list[1])
-  return y
+  return stack({}, list[1])
 end
 
 local function length_of(xs)
   if ty.is_tensor(xs) then return xs:size(1) end
-  for _, e in pairs(xs) do return length_of(e) end
+  return length_of(select(2, next(xs)))
 end
 
 --- What ty.scan is to give, one turn after the other.
@@ -362,8 +360,8 @@ describe("the gradient of ty.scan", function()
         local given = { h, x, u, w }
         for k, t in ipairs(given) do given[k] = t:detach():requires_grad_() end
         w = given[4]
-        local loss = ty.vmap(function(a, b, v)
-          local c, y = scan(make(v), a, b)
+        local loss = ty.vmap(function(first, row, v)
+          local c, y = scan(make(v), first, row)
           return (c * 2):sum() + y:square():sum()
         end)(given[1], given[2], given[3]):sum()
         loss:backward()

@@ -11,7 +11,7 @@
 -- 2. Random numbers belong to rows: a turn draws the same ones when it runs again for its gradient.
 -- 3. Under vmap the examples are one more dim of all that is carried.
 
-local type, pairs, ipairs, unpack, pcall, select = type, pairs, ipairs, unpack, pcall, select
+local type, pairs, ipairs, unpack, pcall = type, pairs, ipairs, unpack, pcall
 local ceil, floor, max, tostring = math.ceil, math.floor, math.max, tostring
 
 local tree = require "tycho.tree"
@@ -170,7 +170,8 @@ return function(ty, define, own)
     if id == 0 then return loop(turn, init, sequences, turns, backwards, needs) end
     local count, randomness = V.count(id)
     local all, rows = lifted(init, sequences, id, count)
-    local last, out, given, taped = loop_of_all(turn_of_all(turn, id, count, randomness), all, rows, turns, backwards, needs, 0)
+    local of_all = turn_of_all(turn, id, count, randomness)
+    local last, out, given, taped = loop_of_all(of_all, all, rows, turns, backwards, needs, 0)
     return wrapped(last, 1, id), wrapped(out, 2, id), given and wrapped(given, 2, id), taped
   end
 
@@ -240,8 +241,8 @@ return function(ty, define, own)
     end
   end
 
-  --- The gradients of all that the loop was given: init, sequences, taped, nil for what is no float. What was kept leads
-  --- back to the loop where gradients are differentiated.
+  --- The gradients of all that the loop was given: init, sequences, taped, nil for what is no float. What was kept
+  --- leads back to the loop where gradients are differentiated.
   local function go_back(what, gradients, back)
     local turn, init, sequences, taped = what.turn, what.init, what.sequences, what.taped
     local number, before, given, again = what.number, #what.last + #what.out, {}, false
@@ -332,9 +333,11 @@ return function(ty, define, own)
     local init, sequences = lifted(what.init, what.sequences, id, count)
     local last, out = lifted(what.last, what.out, id, count)
     local _, given = lifted({}, what.given, id, count)
-    last, out, given = join(with(what, { turn = turn_of_all(what.turn, id, count, randomness), init = init, sequences = sequences,
+    local of_all = turn_of_all(what.turn, id, count, randomness)
+    last, out, given = join(with(what, { turn = of_all, init = init, sequences = sequences,
       last = last, out = out, given = given, taped = taped }), 0)
-    return led_back(with(what, { last = wrapped(last, 1, id), out = wrapped(out, 2, id), given = wrapped(given, 2, id) }))
+    return led_back(with(what, { last = wrapped(last, 1, id), out = wrapped(out, 2, id),
+      given = wrapped(given, 2, id) }))
   end
 
   --- As loop; results lead back to what they were made from.
@@ -393,7 +396,9 @@ return function(ty, define, own)
       return last, map(made, function(y) return is_tensor(y) and y:flatten(1, 2) or nil end, {})
     end
     if main == turns then return pieces(init) end
-    local function rest(c) return scan(f, c, part(main + 1, turns - main), { reverse = backwards, length = turns - main }) end
+    local function rest(c)
+      return scan(f, c, part(main + 1, turns - main), { reverse = backwards, length = turns - main })
+    end
     local first, second = pieces, rest
     if backwards then first, second = rest, pieces end
     local between, a = first(init)
@@ -407,9 +412,9 @@ return function(ty, define, own)
   end
 
   --- carry, y = f(carry, x) for each x = xs[1], xs[2], ... in turn, beginning with init. Gives the last carry, and
-  --- the y of all turns, stacked. What is carried, xs and y are tensors, or nested tables of them; what is carried keeps its
-  --- types and shapes. f runs once: it must not read elements of tensors, nor write to tensors from outside; what it is
-  --- given is its own.
+  --- the y of all turns, stacked. What is carried, xs and y are tensors, or nested tables of them; what is carried
+  --- keeps its types and shapes. f runs once: it must not read elements of tensors, nor write to tensors from outside;
+  --- what it is given is its own.
   --- reverse: from the last row to the first; length: how many turns, where xs is nil; checkpoint: for gradients only
   --- what about sqrt(turns) turns were given is kept (a number: every so many), and the others run again.
   ---@param f fun(carry: any, x: any): any, any
@@ -441,8 +446,7 @@ return function(ty, define, own)
   define("scan", "m", "f, init, xs, {reverse = false, length, checkpoint = false}",
     "carry, y = f(carry, x) for each row x of xs in turn: the last carry, and all y", scan)
 
-  return { is_float, flatten, build, step, match, recorded, append, needs_grad, loop, level_of, wrapped, whole, lifted, turn_of_all,
-    loop_of_all, like, watched, seed, only_floats,
-    back_through, giving, go_back, led_back, with, join, differentiable,
-    turn_of, turns_of, in_pieces, scan }
+  return { is_float, flatten, build, step, match, recorded, append, needs_grad, loop, level_of, wrapped, whole, lifted,
+    turn_of_all, loop_of_all, like, watched, seed, only_floats, back_through, giving, go_back, led_back, with, join,
+    differentiable, turn_of, turns_of, in_pieces, scan }
 end
