@@ -71,6 +71,7 @@
 #define PURE 6
 #define SPARE 24
 #define SMALL_WORK 16384
+#define INDEX_PRICE 4 /* instructions of a position: 64 bits wide */
 #define NEAR 8 /* groups that are asked whether a result may join them */
 
 typedef struct Fuse {
@@ -273,6 +274,14 @@ static i32 reach_run(Fuse *F, Domain *D, i32 map, Along a) {
   return ty_map_intern(M, D, &m);
 }
 
+/* An index that many elements of a gather share is computed once: rows are then copied. */
+static void share_index(Fuse *F, i32 n) {
+  const Node *N = &F->g->node[n];
+  if (F->role[n] != R_VIEW || F->role[N->src[0]] != R_MAP) return;
+  const i64 again = F->numel[n] - F->numel[N->src[0]];
+  F->must[N->src[0]] |= again * INDEX_PRICE > SMALL_WORK;
+}
+
 /* Finds the maps at which value vi, if it were computed, would read its operands, and leaves them
 ** in its `at` for `take`. False: one is not affine. */
 static bool reach(Fuse *F, i32 vi) {
@@ -284,6 +293,7 @@ static bool reach(Fuse *F, i32 vi) {
     i32 s = N->src[i];
     const Type *t = &F->g->node[s].type;
     i64 strides[MAX_RANK], offset;
+    if (F->role[n] == R_GATHER && i == 1) share_index(F, s);
     if (F->role[n] == R_GATHER && i == 0) {
       i32 buffer = ty_fuse_gathered(F->g, s, strides, &offset);
       F->must[buffer] |= F->role[buffer] != R_INPUT;

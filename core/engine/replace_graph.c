@@ -36,6 +36,7 @@ static i64 indexed_size(const Graph *g, const Node *n) {
 
 static bool is_checked(const Graph *old, const Graph *g, const Node *n, const i32 *of) {
   const Node *at = &g->node[n->src[1]];
+  while (at->op == OP_VIEW) at = &g->node[at->src[0]]; /* has no elements of its own */
   if (at->op == OP_POSITIONS && (i64)at->arg.bits <= indexed_size(g, n)) return true;
   i32 index = of[n->src[1]];
   for (i32 k = 0; k < old->n && index >= 0; k++) {

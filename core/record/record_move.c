@@ -191,6 +191,15 @@ static bool check_index_shape(State *S, const char *who, const Type *x, const Ty
                        ty_record_show(index, si), ty_record_show(x, sx), dim + 1);
 }
 
+/* The index without what it repeats: one element along dims in which it does not step. Checks and arithmetic are for
+ * that alone, and that gathers and scatters go by rows can be seen. */
+static Tensor index_once(const Tensor *index) {
+  Tensor y = *index;
+  for (int d = 0; d < y.type.rank; d++)
+    if (!y.strides[d] && y.type.dims[d] > 1) y.type.dims[d] = 1;
+  return ty_type_numel(&index->type) ? y : *index;
+}
+
 /* --- moves */
 
 bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const Tensor *index,
@@ -205,13 +214,15 @@ bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const
     VmapArg arg = {.dim = dim, .base = base};
     if (!ty_vmap_record(S, who, OP_GATHER, 2, src, arg, &index->type, y)) return false;
   } else {
-    if (!ty_record_check_index(S, who, index, x->type.dims[dim], base, NULL, &later) ||
+    const Tensor once = index_once(index);
+    if (!ty_record_check_index(S, who, &once, x->type.dims[dim], base, NULL, &later) ||
         !ty_record_settle(S, x))
       return false;
     i32 a = ty_record_start(S, who, x, x->type.dtype, &b);
     if (a < 0) return false;
     if (!ty_record_settle(S, index)) return ty_record_cancel(S, b);
-    i32 i = index_node(S, b, who, index, x->type.dims[dim], base, later);
+    i32 i = index_node(S, b, who, &once, x->type.dims[dim], base, later);
+    i = ty_node_expand(b, i, &index->type);
     if (i < 0) return ty_record_cancel_memory(S, b, who);
     Type t = index->type;
     t.dtype = x->type.dtype;
@@ -240,13 +251,15 @@ bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int d
     VmapArg arg = {.dim = dim, .base = base};
     if (!ty_vmap_record(S, who, op, 3, given, arg, &x->type, y)) return false;
   } else {
-    if (!ty_record_check_index(S, who, index, x->type.dims[dim], base, NULL, &later) ||
+    const Tensor once = index_once(index);
+    if (!ty_record_check_index(S, who, &once, x->type.dims[dim], base, NULL, &later) ||
         !ty_record_settle(S, x) || !ty_record_settle(S, src))
       return false;
     i32 a = ty_record_start(S, who, x, x->type.dtype, &b);
     if (a < 0) return false;
     if (!ty_record_settle(S, index) || !ty_record_settle(S, src)) return ty_record_cancel(S, b);
-    i32 i = index_node(S, b, who, index, x->type.dims[dim], base, later);
+    i32 i = index_node(S, b, who, &once, x->type.dims[dim], base, later);
+    i = ty_node_expand(b, i, &index->type);
     i32 v = ty_node_cast(b, ty_record_node(S, b, src), x->type.dtype);
     if (i < 0 || v < 0) return ty_record_cancel_memory(S, b, who);
     Node n = ty_node_new(op, &b->g.node[a].type, a, i, v);

@@ -275,7 +275,8 @@ static void instruction(Compile *C, i32 v, int to) {
   Step s = {.type = in->type, .row = to == ROW, .imm = in->imm};
   if (C->same[v] != v) return;
   if (in->op == P_GLOAD) {
-    s.kind = S_GLOAD, s.a = vector(C, in->a, to);
+    s.kind = S_GLOAD, s.scalars = is_scalar(C, in->a, to);
+    s.a = s.scalars ? operand(C, in->a, to) : vector(C, in->a, to);
     s.y = push_slot(C, to == ROW ? AT_ROW : AT_TILE, width(in->type));
   } else if (is_load(in->op)) {
     s.kind = in->op == P_LOAD ? S_LOAD : S_IOTA; /* of a row: elements load when they need it */
@@ -348,6 +349,24 @@ static void gather(Code *code) {
       code->step[k] = s;
     }
   ty_tile_lives(code);
+}
+
+/* Gathers whose index is a load may read it where it lies; a load that only they read is then none. */
+static void find_indices(Code *code) {
+  for (i32 i = 0; i < code->nstep; i++) {
+    Step *s = &code->step[i];
+    if (s->kind != S_GLOAD) continue;
+    Step *def = code->slot[s->a].def < 0 ? s : &code->step[code->slot[s->a].def];
+    const bool loaded = !s->scalars && def->kind == S_LOAD && def->row == s->row;
+    s->state = loaded ? (i32)def->imm : -1;
+    if (loaded) def->index = 1;
+  }
+  for (i32 i = 0; i < code->nstep; i++) {
+    const Step *s = &code->step[i];
+    const i32 ops[3] = {s->a, s->b, s->c};
+    for (int k = 0; k < 3 && s->kind != S_GLOAD; k++)
+      if (code->slot[ops[k]].def >= 0) code->step[code->slot[ops[k]].def].index = 0;
+  }
 }
 
 /* ---- rule 4: values that may be computed in an output --------------------------------------- */
@@ -491,6 +510,7 @@ static bool compile(Compile *C) {
   }
   if (C->failed) return false;
   gather(code);
+  find_indices(code);
   if (C->hook && !C->hook->fn(C->hook, code, C->p, C->spread)) return false;
   if (!find_direct(C)) return false;
   return (C->hook || ty_tile_strands(code, C->isa->strands)) && assign_registers(code);

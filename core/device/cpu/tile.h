@@ -129,13 +129,14 @@ typedef struct Step {
   u8 kind, type, op; /* type: of operands; op: primitive, or kind of reduction, scan, position */
   u8 row;            /* over rows, not elements */
   u8 copy;           /* a load that may not be an address only */
+  u8 index;          /* a load that gathers alone read */
   u8 scalars;        /* operands that are one value, as bits */
   u8 to;             /* of a conversion: type of the result */
   u8 raw;            /* a load that native code alone reads: bytes as they are in memory */
   i32 y, a, b, c;    /* slots; 0 when absent */
   u64 imm;           /* operand, or what the primitive takes */
   i32 state;         /* number of the reduction or scan; of a store: of its Direct, or -1;
-                        of a strand: its number */
+                        of a strand: its number; of a gather: the operand that its index is, or -1 */
   i32 native;        /* number, from 1, of the native stretch that begins here */
 } Step;
 

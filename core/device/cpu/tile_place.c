@@ -116,6 +116,124 @@ static void rect(const TileIsa *isa, Rect q) {
   else copy_each(&q);
 }
 
+/* ---- gathers -------------------------------------------------------------------------------------- */
+
+static bool is_same(const i64 *at, i64 n) {
+  if (n && at[0] != at[n - 1]) return false;
+  i64 a = 0, b = 0, c = 0, d = 0, i = 0, first = n ? at[0] : 0;
+  for (; i + 4 <= n; i += 4)
+    a |= at[i] ^ first, b |= at[i + 1] ^ first, c |= at[i + 2] ^ first, d |= at[i + 3] ^ first;
+  for (; i < n; i++) a |= at[i] ^ first;
+  return !(a | b | c | d);
+}
+
+bool ty_tile_by_index(const Task *t, const Place *o) {
+  const i32 nd = t->space[o->space].nd;
+  return nd && (u64)o->stride[nd - 1] < 2;
+}
+
+/* A rectangle of a gather: element (r, c) of the operand from x on goes by index at[r * ar + c * ac]. */
+typedef struct Pick {
+  const char *x;
+  i64 xr, xc;
+  const i64 *at;
+  i64 ar, ac, rows, cols;
+} Pick;
+
+/* Rows of n bytes as they are. */
+static void pick_rows(char *y, size_t n, const Pick *q, i64 between, i64 step) {
+#define PICK(n, copy) \
+  for (i64 r = 0; r < q->rows; r++) \
+    copy(y + (size_t)r * (n), q->x + r * between + q->at[r * q->ar] * step, n)
+  switch (n) {
+  case 4: PICK(4, memcpy); break;
+  case 8: PICK(8, memcpy); break;
+  case 16: PICK(16, memcpy); break;
+  case 32: PICK(32, memcpy); break;
+  case 64: PICK(64, memcpy); break;
+  default: PICK(n, copy_few);
+  }
+#undef PICK
+}
+
+/* Rows of one index are runs of the operand. */
+static void pick(const Frame *f, const Step *s, char *y, const Pick *q) {
+  const Place *o = &f->t->op[s->imm];
+  const TileIsa *isa = f->t->k->isa;
+  const i64 gstride = f->t->r->launch->gstride[s->imm], size = f->t->code->slot[s->y].size;
+  if (!q->ac && o->native && q->xc == 1) {
+    pick_rows(y, (size_t)(q->cols * size), q, q->xr * size, gstride * size);
+    return;
+  }
+  for (i64 r = 0; r < q->rows; r++, y += q->cols * size) {
+    const i64 *at = q->at + r * q->ar;
+    const char *x = q->x + r * q->xr * o->size;
+    if (q->ac && !is_same(at, q->cols)) isa->gload[o->dtype](y, x, q->xc, at, gstride, q->cols);
+    else isa->load[o->dtype](y, x + at[0] * gstride * o->size, q->xc, q->cols);
+  }
+}
+
+/* rows x cols elements from `offset` on in the operand, `at` in its index, `done` in the tile. */
+static void gather(const Frame *f, const Step *s, char *y, i64 offset, i64 at, i32 along, i64 done,
+                   i64 rows, i64 cols) {
+  const Task *t = f->t;
+  const Place *o = &t->op[s->imm], *index = s->state < 0 ? NULL : &t->op[s->state];
+  const int last = t->space[o->space].nd - 1;
+  Pick q = {.x = (char *)((uintptr_t)o->at + (uintptr_t)(offset * o->size)),
+            .xc = last < 0 ? 0 : o->stride[last],
+            .xr = along < 0 ? 0 : o->stride[along],
+            .rows = rows,
+            .cols = cols};
+  if (index && ty_tile_by_index(t, index)) {
+    q.at = (const i64 *)(const void *)index->at + at;
+    q.ac = index->stride[last], q.ar = along < 0 ? 0 : index->stride[along];
+  } else if (s->scalars) q.at = f->p[s->a];
+  else q.at = (const i64 *)f->p[s->a] + done, q.ac = 1, q.ar = cols;
+  pick(f, s, y + done * t->code->slot[s->y].size, &q);
+}
+
+/* Elements [i0, i0 + n): an odometer; rows of the last dim that are whole go together. */
+static void gather_line(const Frame *f, const Step *s, char *y, i64 i0, i64 n) {
+  const Task *t = f->t;
+  const Place *o = &t->op[s->imm], *index = &t->op[s->state < 0 ? (i32)s->imm : s->state];
+  const Space *sp = &t->space[o->space];
+  const int last = sp->nd - 1;
+  i64 at[MAX_DIMS], x = 0, k = 0, q = i0;
+  for (int d = last; d >= 0; d--) {
+    at[d] = d ? q % sp->dims[d] : q;
+    q = d ? q / sp->dims[d] : 0;
+    x += at[d] * o->stride[d], k += at[d] * index->stride[d];
+  }
+  if (last < 0) gather(f, s, y, 0, 0, -1, 0, 1, n);
+  for (i64 done = 0; done < n && last >= 0;) {
+    const bool whole = last && !at[last] && n - done >= sp->dims[last];
+    const int along = whole ? last - 1 : last;
+    const i64 left = whole ? (n - done) / sp->dims[last] : n - done;
+    const i64 steps = TY_MIN(left, sp->dims[along] - at[along]);
+    const i64 rows = whole ? steps : 1, cols = whole ? sp->dims[last] : steps;
+    gather(f, s, y, x, k, whole ? along : -1, done, rows, cols);
+    done += rows * cols;
+    at[along] += steps, x += steps * o->stride[along], k += steps * index->stride[along];
+    for (int d = along; d > 0 && at[d] == sp->dims[d]; d--) {
+      x += o->stride[d - 1] - at[d] * o->stride[d];
+      k += index->stride[d - 1] - at[d] * index->stride[d];
+      at[d] = 0, at[d - 1]++;
+    }
+  }
+}
+
+static i64 corner(const Frame *f, const Place *o) {
+  i64 offset = 0;
+  for (i32 d = 0; d < f->t->space[0].nd; d++) offset += f->index[d] * o->stride[d];
+  return offset;
+}
+
+static void gather_grid(const Frame *f, const Step *s, char *y) {
+  const Task *t = f->t;
+  const i64 at = s->state < 0 ? 0 : corner(f, &t->op[s->state]);
+  gather(f, s, y, corner(f, &t->op[s->imm]), at, t->along, 0, f->lines, f->cols);
+}
+
 /* ---- access --------------------------------------------------------------------------------------- */
 
 /* Whether a load or store moves bits as they are. */
@@ -166,42 +284,16 @@ static void move_block(const Frame *f, const Step *s, char *y, i64 offset, int d
   }
 }
 
-static bool is_same(const i64 *at, i64 n) {
-  if (n && at[0] != at[n - 1]) return false;
-  i64 a = 0, b = 0, c = 0, d = 0, i = 0, first = n ? at[0] : 0;
-  for (; i + 4 <= n; i += 4)
-    a |= at[i] ^ first, b |= at[i + 1] ^ first, c |= at[i + 2] ^ first, d |= at[i + 3] ^ first;
-  for (; i < n; i++) a |= at[i] ^ first;
-  return !(a | b | c | d);
-}
-
-/* Elements from one place each; or, where the index is the same for all of a run, that run of the operand. */
-static void gather(const Frame *f, const Step *s, char *y, const char *x, i64 stride, i64 n,
-                   const i64 *at) {
-  const Place *o = &f->t->op[s->imm];
-  const TileIsa *isa = f->t->k->isa;
-  i64 gstride = f->t->r->launch->gstride[s->imm];
-  if (is_same(at, n)) isa->load[o->dtype](y, x + at[0] * gstride * o->size, stride, n);
-  else isa->gload[o->dtype](y, x, stride, at, gstride, n);
-}
-
 /* One run of an access that is more than a move: elements that lie a stride apart. */
-static void access_run(Frame *f, const Step *s, char *y, i64 offset, i64 stride, i64 n, i64 done) {
+static void access_run(const Frame *f, const Step *s, char *y, i64 offset, i64 stride, i64 n) {
   const Place *o = &f->t->op[s->imm];
   const TileIsa *isa = f->t->k->isa;
   char *x = (char *)((uintptr_t)o->at + (uintptr_t)(offset * o->size));
   switch (s->kind) {
   case S_LOAD: isa->load[o->dtype](y, x, stride, n); break;
   case S_STORE: isa->store[o->dtype](x, stride, y, n); break;
-  case S_GLOAD: gather(f, s, y, x, stride, n, (const i64 *)f->p[s->a] + done); break;
   default: isa->iota((i64 *)(void *)y, o->first + offset, stride, n); break;
   }
-}
-
-static i64 corner(const Frame *f, const Place *o) {
-  i64 offset = 0;
-  for (i32 d = 0; d < f->t->space[0].nd; d++) offset += f->index[d] * o->stride[d];
-  return offset;
 }
 
 char *ty_tile_corner(const Frame *f, const Place *o) {
@@ -219,7 +311,7 @@ static void access_grid(Frame *f, const Step *s, char *y, int size) {
     return;
   }
   for (i64 r = 0; r < f->lines; r++, at += o->stride[t->along])
-    access_run(f, s, y + r * cols * size, at, stride, cols, r * cols);
+    access_run(f, s, y + r * cols * size, at, stride, cols);
 }
 
 /* Elements [i0, i0 + n) of a space: an odometer over its dims. Of what is only moved, the steps of a dim that are whole
@@ -244,7 +336,7 @@ static void access_line(Frame *f, const Step *s, char *y, int size, i64 i0, i64 
     }
     if (along < last) move_block(f, s, y + done * size, offset, along, steps);
     else if (move) move_rect(f, s, y + done * size, offset, 0, o->stride[last], 1, steps);
-    else access_run(f, s, y + done * size, offset, o->stride[last], steps, done);
+    else access_run(f, s, y + done * size, offset, o->stride[last], steps);
     done += steps * each;
     if (done == n) return;
     at[along] += steps, offset += steps * o->stride[along];
@@ -261,11 +353,14 @@ void ty_tile_access(Frame *f, const Step *s, i64 i0, i64 n) {
   char *y = f->p[s->kind == S_STORE && !s->raw ? s->a : s->y];
   int size = s->raw ? o->size : f->t->code->slot[s->y].size;
   if (!n) return;
-  if (o->mode != WALK) {
+  if (s->kind == S_GLOAD) {
+    if (f->t->grid && !s->row) gather_grid(f, s, y);
+    else gather_line(f, s, y, i0, n);
+  } else if (o->mode != WALK) {
     i64 stride = o->mode == FLAT;
     if (f->t->grid && !s->row && stride) access_grid(f, s, y, size);
     else if (is_move(o, s)) move_rect(f, s, y, i0 * stride, 0, stride, 1, n);
-    else access_run(f, s, y, i0 * stride, stride, n, 0);
+    else access_run(f, s, y, i0 * stride, stride, n);
   } else if (f->t->grid && !s->row) access_grid(f, s, y, size);
   else access_line(f, s, y, size, i0, n);
 }

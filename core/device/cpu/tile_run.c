@@ -362,6 +362,7 @@ static void load(Frame *f, const Step *s, i64 i0, i64 n) {
   const Task *t = f->t;
   const Place *o = &t->op[s->imm];
   bool grid = t->grid && !s->row;
+  if (s->index && ty_tile_by_index(t, o)) return;
   if (ty_tile_in_place(t, s)) {
     f->p[s->y] = grid ? ty_tile_corner(f, o) : o->at + i0 * o->size;
     if (grid) set_between(f, s->y, ty_tile_between(t, o));

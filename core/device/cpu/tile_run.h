@@ -84,6 +84,7 @@ static inline int ty_tile_size(int type) { return type == C_I64 || type == C_F64
 /* tile_place.c */
 void ty_tile_bind(Task *t, const Run *r); /* places and spaces, and whether tiles are rectangles */
 bool ty_tile_in_place(const Task *t, const Step *s);  /* a load that is an address only */
+bool ty_tile_by_index(const Task *t, const Place *o); /* gathers read this index where it lies */
 char *ty_tile_corner(const Frame *f, const Place *o); /* grid: the rectangle's first element */
 i64 ty_tile_between(const Task *t, const Place *o);   /* grid: bytes from row to row */
 char *ty_tile_stretch(const Task *t, const Place *o, i64 i0,
