@@ -743,7 +743,7 @@ static void root_host(Fuse *F, LoopNest *G) {
   for (int i = scatter; i < ty_ops[N->op].arity; i++) {
     const bool absent = !F->numel[N->src[i]] || !F->g->node[N->src[i]].type.rank;
     if ((attend || loop) && absent) continue;
-    if (attend) factor(F, G, i, N->src[i], true);
+    if (attend || (scatter && i == 1 && F->numel[N->src[1]])) factor(F, G, i, N->src[i], true);
     else G->operand[i] = contiguous(F, N->src[i], false);
   }
   if (scatter) G->base = G->operand[0] = contiguous(F, N->src[0], true);

@@ -88,7 +88,7 @@ typedef struct LoopNest {
     i32 node, value, map; /* map: where it is stored */
   } out[FUSE_OPERANDS];
   i32 operand[MAX_SRC];   /* GEMM, HOST: nodes */
-  Factor factor[MAX_SRC]; /* GEMM, ATTEND* */
+  Factor factor[MAX_SRC]; /* GEMM, ATTEND*, the index of SCATTER* */
 } LoopNest;
 
 /* GATHER: the node whose buffer is read, when src is read through at most one view of a contiguous

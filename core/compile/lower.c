@@ -407,6 +407,18 @@ static bool lower_attend(Arena *A, Lower *L) {
   return true;
 }
 
+/* Where the index lies: rows of src may share an element. */
+static bool lower_scatter(Arena *A, const Lower *L) {
+  const Type *t = &L->g->node[L->g->node[L->G->root].src[1]].type;
+  Domain D;
+  Map m;
+  if (!ty_type_numel(t)) return true;
+  if (!factor_map(A, L, 1, &D, &m)) return false;
+  L->w->start[0] = m.start;
+  memcpy(L->w->strides, m.coef, sizeof *m.coef * (size_t)t->rank);
+  return true;
+}
+
 bool ty_lower(Arena *A, LowerRoom **room, const Graph *g, const Groups *gs, i32 group, Work *y) {
   LoopNest *G = gs->group[group].detail;
   if (!*room && !(*room = ty_mem_alloc(sizeof **room))) return false;
@@ -422,6 +434,7 @@ bool ty_lower(Arena *A, LowerRoom **room, const Graph *g, const Groups *gs, i32 
       y->nscalar = ty_body(N->arg.bits)->g.nscalar;
       for (i32 i = 0; i < y->nscalar; i++) y->scalar[i] = N->arg.k2 + i;
     }
+    if (op == OP_SCATTER || op == OP_SCATTER_ADD) return lower_scatter(A, &L);
     return (op != OP_ATTEND && op != OP_ATTEND_GRAD) || lower_attend(A, &L);
   }
   return lower_kernel(A, &L);

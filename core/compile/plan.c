@@ -638,6 +638,8 @@ static void step_routine(const Make *M, Pack *P, i32 gi) {
                                                : JOB_SCATTER;
   s->job->node = root;
   s->job->bytes = node_bytes(M->g, gr->root);
+  s->job->start[0] = w->start[0] * (i64)sizeof(i64);
+  memcpy(s->job->strides, w->strides, sizeof w->strides);
   s->scalar = M->work[gi].scalar;
   s->nscalar = w->nscalar;
   P->extra += padded(sizeof(Node)) + padded(MAX_SRC * sizeof(Type)) +

@@ -59,6 +59,7 @@ typedef struct Work {
   Gemm gemm; /* G_GEMM: a and b are the buffers of nodes factor[0] and [1] from start[0], [1] */
   i32 factor[2];
   i64 start[2];
+  i64 strides[MAX_RANK]; /* SCATTER*: of the index in its buffer, from start[0] on */
   i32 product; /* epilogue: the operand that is the product, laid out row-major in the launch */
   i32 nrows;   /* epilogue: so many dims of the launch are rows of the product, the rest columns */
   ListOp list[LIST_MOST]; /* epilogue: the program again, where it is such a list */
@@ -67,7 +68,8 @@ typedef struct Work {
   i32 packed
       [MAX_SRC]; /* G_ROUTINE: the buffers of its node's operands, whose elements lie there row-major
                         without gaps from the buffer's start (packed[0] of SCATTER* is Group.base); but
-                        those of ATTEND* as `attend` says; -1: none */
+                        those of ATTEND* as `attend` says, the index of SCATTER* as `strides` do;
+                        -1: none */
   Attend attend;
 } Work;
 /* room: what it works in, made when first used and for any number of calls; the caller's to free. */

@@ -134,8 +134,9 @@ static bool perform(const Job *j, void *const *buf, const u64 *scalar, const voi
   case JOB_SEARCH: search(j, buf); break;
   case JOB_POSITIONS: ok = positions(j, buf, err); break;
   case JOB_SCATTER:
-    ty_routine_scatter(j->type->dtype, buf[2], &j->type[0], buf[0], buf[1], &j->type[2],
-                       j->node->arg.k, j->node->op == OP_SCATTER_ADD);
+    ty_routine_scatter(j->type->dtype, buf[2], &j->type[0],
+                       (const i64 *)buf[0] + j->start[0] / (i64)sizeof(i64), j->strides, buf[1],
+                       &j->type[2], j->node->arg.k, j->node->op == OP_SCATTER_ADD);
     break;
   default:
     if (buf[0] == buf[1]) break; /* the base of what is written in place */

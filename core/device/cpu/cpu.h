@@ -59,7 +59,7 @@ bool ty_routine_argsort(int dtype, const void *x, i64 *y, i64 outer, i64 n, i64 
 void ty_routine_searchsorted(int dtype, const void *sorted, const void *v, i64 *y, i64 rows, i64 n,
                              i64 m, bool right);
 /* y already holds a's contents. index, src: dims of src, contiguous; y: dims ydims, contiguous. */
-void ty_routine_scatter(int dtype, void *y, const Type *ydims, const i64 *index, const void *src,
-                        const Type *sdims, int dim, bool add);
+void ty_routine_scatter(int dtype, void *y, const Type *ydims, const i64 *index, const i64 *by,
+                        const void *src, const Type *sdims, int dim, bool add);
 
 #endif
