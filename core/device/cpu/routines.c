@@ -9,7 +9,7 @@
 ** So ascending puts NaNs last and descending puts them first. Both are stable: equal elements stay
 ** in the order in which they came.
 */
-#include "device/cpu/cpu.h"
+#include "device/cpu/tile.h"
 
 enum {
   SHORT = 32,                /* rows up to this are sorted by insertion */
@@ -285,8 +285,10 @@ typedef struct Rows {
   const void *x;
   const i64 *at;
   i64 by, from, step, along, run;
+  TileFn *sum; /* of long rows: the machine's loop; NULL: they are copied */
+  size_t size;
 } Rows;
-typedef void RowsFn(const Rows *q, i64 n);
+typedef void ScatterFn(const Rows *q, i64 n);
 
 #define ROWS(rows, S, expression) \
   static void rows(const Rows *q, i64 n) { \
@@ -317,6 +319,15 @@ ROWS(add_bf16, u16, ty_f32_to_bf16(ty_bf16_to_f32(*y) + ty_bf16_to_f32(*x)))
 ROWS(add_f32, float, *y + *x)
 ROWS(add_f64, double, *y + *x)
 
+static void long_rows(const Rows *q, i64 n) {
+  for (i64 j = 0; j < n; j++) {
+    char *y = (char *)q->y + (q->at[j * q->by] * q->step + j * q->along) * (i64)q->size;
+    const char *x = (const char *)q->x + j * q->from * (i64)q->size;
+    if (q->sum) q->sum(y, y, x, x, q->run, 0);
+    else memcpy(y, x, (size_t)q->run * q->size);
+  }
+}
+
 /* Strides in elements; those of y along `dim` are steps of the index. */
 typedef struct Scatter {
   char *y;
@@ -324,7 +335,8 @@ typedef struct Scatter {
   const i64 *index;
   i64 dims[MAX_RANK], to[MAX_RANK], from[MAX_RANK], by[MAX_RANK];
   int rank, dim, size;
-  RowsFn *rows;
+  ScatterFn *rows, *longs; /* of few bytes, of many */
+  TileFn *sum;
   int cut;  /* the dim that threads share out, */
   i64 unit; /* so many indices at a time */
 } Scatter;
@@ -334,12 +346,13 @@ typedef struct Scatter {
 static void scatter_all(const Scatter *s) {
   i64 at[MAX_RANK] = {0}, lines = 1, to = 0, from = 0, by = 0, quiet = LOOK;
   int last = s->rank - 1;
-  Rows q = {.run = 1};
+  Rows q = {.run = 1, .sum = s->sum, .size = (size_t)s->size};
   for (; last > s->dim; q.run *= s->dims[last--])
     if (s->dims[last] > 1 && (s->by[last] || s->to[last] != q.run || s->from[last] != q.run)) break;
   for (int d = 0; d < last; d++) lines *= s->dims[d];
   q.by = s->by[last], q.from = s->from[last], q.step = s->to[s->dim];
   q.along = last == s->dim ? 0 : s->to[last];
+  ScatterFn *const rows = q.run * s->size >= LINE ? s->longs : s->rows;
   const i64 most = TY_MAX(LOOK / TY_MAX(q.run, 1), 1);
   for (; lines > 0 && q.run; lines--) {
     for (i64 j = 0, n; j < s->dims[last]; j += n) {
@@ -351,7 +364,7 @@ static void scatter_all(const Scatter *s) {
         if (ty_watch_stops()) return;
         quiet = LOOK;
       }
-      s->rows(&q, n);
+      rows(&q, n);
     }
     for (int d = last - 1; d >= 0; d--) { /* the next line; the scattered dim does not step */
       const i64 step = d == s->dim ? 0 : s->to[d];
@@ -378,16 +391,18 @@ static void scatter_part(void *arg, i64 begin, i64 end) {
 ** dim: whose sums are added in which order does not depend on how. */
 void ty_routine_scatter(int dtype, void *y, const Type *ydims, const i64 *index, const i64 *by,
                         const void *src, const Type *sdims, int dim, bool add) {
-  static RowsFn *const adds[T_COUNT] = {
+  static ScatterFn *const adds[T_COUNT] = {
 #define _(NAME, name, S) [T_##NAME] = add_##name,
       STORED(_)
 #undef _
   };
   const int size = ty_dtypes[dtype].bytes, rank = sdims->rank;
-  RowsFn *const set = size == 1 ? set1 : size == 2 ? set2 : size == 4 ? set4 : set8;
+  ScatterFn *const set = size == 1 ? set1 : size == 2 ? set2 : size == 4 ? set4 : set8;
   Scatter s = {.y = y, .src = src, .index = index, .rank = rank, .dim = dim, .size = size};
   const i64 all = ty_type_numel(sdims), threads = all < 2 * SCATTER_GRAIN ? 1 : ty_pool_threads(0);
+  if (add && size >= 4) s.sum = ty_tile_isa()->fn[P_ADD - P_ADD][ty_dtypes[dtype].ctype][0];
   s.rows = add ? adds[dtype] : set;
+  s.longs = add && !s.sum ? s.rows : long_rows;
   ty_type_strides(ydims, s.to);
   ty_type_strides(sdims, s.from);
   memcpy(s.dims, sdims->dims, sizeof s.dims);
