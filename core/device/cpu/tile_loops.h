@@ -283,11 +283,12 @@ static void ID(store8_f16)(u16 *x, const f32 *y, i64 n) { LOOP(n) x[i] = ID(to_f
     if (stride == 1) WRITE_ALL; \
     else LOOP(n) x[i * stride] = WRITE(y[i]); \
   } \
-  static void ID(gload_##NAME)(void *yv, const void *xv, i64 stride, const i64 *at, i64 gstride, \
-                               i64 n) { \
+  static ONE_BY_ONE void ID(gload_##NAME)(void *yv, const void *xv, i64 stride, const i64 *at, \
+                                          i64 gstride, i64 n) { \
     T *y = yv; \
     const M *x = xv; \
-    LOOP(n) y[i] = READ(x[i * stride + at[i] * gstride]); \
+    if (gstride == 1 && !stride) LOOP(n) y[i] = READ(x[at[i]]); \
+    else LOOP(n) y[i] = READ(x[i * stride + at[i] * gstride]); \
   }
 #define APART(READ) LOOP(n) y[i] = READ(x[i * stride])
 /* Every other element, and the other way round, by vectors. */

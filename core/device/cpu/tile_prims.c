@@ -23,8 +23,11 @@ typedef double f64;
 #define UNUSED __attribute__((unused))
 #define NOINLINE __attribute__((noinline)) /* once, not in every caller: size counts */
 #if defined(__GNUC__) && !defined(__clang__)
+/* Gathers: the processor's own, and its products of 64 bits, are slower. */
+#define ONE_BY_ONE __attribute__((optimize("no-tree-vectorize")))
 #define SMALL_CODE __attribute__((optimize("Os,no-tree-vectorize")))
 #else
+#define ONE_BY_ONE
 #define SMALL_CODE
 #endif
 #define NAN32 0x7fc00000u
