@@ -525,6 +525,17 @@ function make.move(self)
     index = call(self, "argsort", { var = a }, dim)
   end
   self:add(index)
+  local repeats = r(2) == 1
+  for d = 1, t.ndim do -- one position for whole rows
+    if repeats and d ~= dim and r(4) > 1 then
+      index = call(self, "narrow", { var = index.y }, d, 1, 1)
+      self:add(index)
+    end
+  end
+  if repeats then
+    index = call(self, "expand", { var = index.y }, t.shape)
+    self:add(index)
+  end
   if choice <= 6 then return call(self, "gather", { var = a }, dim, { var = index.y }) end
   local b = self:any(function(x) return x.dtype == t.dtype and same_shape(x, t) end)
   return call(self, choice == 7 and "scatter" or "scatter_add", { var = a }, dim, { var = index.y },

@@ -319,3 +319,180 @@ describe("a pass over a captured graph", function()
     assert.truthy(ty.explain(f).skips > 0)
   end)
 end)
+
+describe("positions that whole rows share", function()
+  local dtypes = { "bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64" }
+  local threads = ty.threads()
+  after_each(function() ty.threads(threads) end)
+
+  --- Numbers whose sums round, of either sign, with -0 among them.
+  local function values(dtype, ...)
+    local n = 1
+    for _, size in ipairs { ... } do n = n * size end
+    local x = (ty.arange(n, { dtype = "f64" }) * 0.7310585786300049 + 0.1):sin() * (dtype:find "f" and 3 or 100)
+    x = ty.where(ty.arange(n):remainder(11):eq(3), ty.tensor(-0.0, { dtype = "f64" }), x)
+    if dtype == "bool" then x = x:gt(20) elseif dtype == "u8" then x = x:abs() end
+    return x:to(dtype):reshape(...)
+  end
+
+  --- n positions below size, many of them equal.
+  local function places(n, size) return ty.arange(n, i64):mul(7919):remainder(17):mul(31):remainder(size) + 1 end
+
+  local function same(want, got)
+    assert.equal(want.dtype, got.dtype)
+    assert.same(want.shape, got.shape)
+    if want.dtype:find "f" then -- to the sign of zero
+      assert.truthy(want:eq(got):all():item())
+      assert.truthy(ty.copysign(1, want):eq(ty.copysign(1, got)):all():item())
+    else assert.truthy(want:eq(got):all():item()) end
+  end
+
+  --- What fn gives eager and compiled by so many threads each.
+  local function each(fn, args, check)
+    local compiled = ty.compile(fn)
+    for n = 1, 3 do
+      ty.threads(n)
+      check(fn(unpack(args)))
+      for _ = 1, 2 do check(compiled(unpack(args))) end
+    end
+  end
+
+  --- The place of a dim as dims before it, it alone, dims behind it.
+  local function slow_take(x, dim, index)
+    local list = {}
+    for j = 1, index:numel() do list[j] = x:narrow(dim, index[j]:item(), 1):clone() end
+    return #list > 0 and ty.cat(list, dim) or x:narrow(dim, 1, 0)
+  end
+
+  local function slow_put(x, dim, index, src, adds)
+    local y = x:clone()
+    for j = 1, index:numel() do
+      local row, new = y:narrow(dim, index[j]:item(), 1), src:narrow(dim, j, 1)
+      if adds then new = x.dtype == "bool" and row:bitwise_or(new) or (row + new):to(x.dtype) end
+      row:copy_(new)
+    end
+    return y
+  end
+
+  -- sizes and dim: rows of a vector, of many, of an odd count; columns; in the middle; before a few; one element, none
+  local cases = { { 50, 16, 1 }, { 50, 700, 1 }, { 50, 33, 1 }, { 40, 1, 1 }, { 700, 40, 2 }, { 3, 20, 37, 2 }, { 9, 30, 2, 2 },
+    { 20, 3, 17, 1 }, { 20, 0, 1 } }
+
+  for _, dtype in ipairs(dtypes) do
+    it("give rows of " .. dtype .. " as one by one, and take them in order, by any number of threads", function()
+      for _, case in ipairs(cases) do
+        local sizes = { unpack(case, 1, #case - 1) }
+        local dim = case[#case]
+        local x, index = values(dtype, unpack(sizes)), places(60, sizes[dim])
+        sizes[dim] = 60
+        local src = values(dtype, unpack(sizes)):flip()
+        local want = slow_take(x, dim, index)
+        each(function(a, i) return a:index_select(dim, i) end, { x, index }, function(y) same(want, y) end)
+        want = slow_put(x, dim, index, src, true)
+        each(function(a, i, s) return a:index_add(dim, i, s) end, { x, index, src }, function(y) same(want, y) end)
+        want = slow_put(x, dim, index, src)
+        each(function(a, i, s)
+          local key = { {}, {}, {} }
+          key[dim] = i
+          local y = a:clone()
+          y[{ unpack(key, 1, a.ndim) }] = s
+          return y
+        end, { x, index, src }, function(y) same(want, y) end)
+      end
+    end)
+  end
+
+  it("are the same as positions of their own, wherever operands and index lie", function()
+    local x, src = values("f32", 200, 90), values("f32", 200, 90):flip()
+    local own = places(400, 200)
+    local lies = { own[{ { 1, 200 } }], own[{ { 1, 400, 2 } }], own[{ { 200, 1, -1 } }], own:to("i32")[{ { 1, 200 } }],
+      own[{ { 1, 200 } }] - 201 }
+    for _, a in ipairs { x, x:t():clone():t(), x[{ {}, { 90, 1, -1 } }] } do
+      for _, at in ipairs(lies) do
+        local rows = at:reshape(200, 1):expand(200, 90)
+        local all = rows:clone()
+        for _, name in ipairs { "gather", "scatter", "scatter_add" } do
+          local want = a[name](a, 1, all, src)
+          each(function(v, i, s) return v[name](v, 1, i, s) end, { a, rows, src }, function(y) same(want, y) end)
+          local part = rows[{ { 1, 150 }, { 1, 50 } }] -- rows that are not whole
+          want = a[name](a, 1, part:clone(), src[{ { 1, 150 }, { 1, 50 } }])
+          each(function(v, i, s) return v[name](v, 1, i, s[{ { 1, 150 }, { 1, 50 } }]) end, { a, part, src },
+            function(y) same(want, y) end)
+        end
+      end
+    end
+  end)
+
+  it("may be one for several dims, differ in others, or repeat along the first", function()
+    local x = values("f32", 6, 30, 4, 25)
+    local src = values("f32", 6, 50, 4, 25):flip()
+    local function at(...) return ty.arange(6 * 50 * 4, i64):mul(13):remainder(30):add(1):reshape(6, 50, 4, 1):narrow(1, ...) end
+    local indices = { at(1, 6):expand(6, 50, 4, 25), at(1, 1):expand(6, 50, 4, 25), at(1, 1):narrow(3, 2, 1):expand(6, 50, 4, 25),
+      at(1, 6):narrow(3, 1, 1):expand(6, 50, 4, 25) }
+    for _, index in ipairs(indices) do
+      for _, name in ipairs { "gather", "scatter", "scatter_add" } do
+        local want = x[name](x, 2, index:clone(), src)
+        each(function(v, i, s) return v[name](v, 2, i, s) end, { x, index, src }, function(y) same(want, y) end)
+      end
+    end
+  end)
+
+  it("are read where they lie by whatever is computed of the rows", function()
+    local x, index = values("f32", 300, 80), places(500, 300)
+    local fns = {
+      function(r) return r * 2 + 1 end, function(r) return r:sum(2) end, function(r) return r:softmax(2) end,
+      function(r) return r:sum(1) end, function(r) return r:cumsum(2) end, function(r) return r:argmax(2) end,
+      function(r) return r:t() + 1 end, function(r) return (r - r:mean(2, true)):relu() end, function(r) return r[{ {}, { 3, 30 } }] * 3 end,
+      function(r) return r:to "f16" end, function(r) return r:flip(2) - r end,
+    }
+    for _, of in ipairs(fns) do
+      for _, i in ipairs { index, index[{ { 1, 40 } }], index[{ { 500, 1, -3 } }] } do
+        local want = of(slow_take(x, 1, i))
+        each(function(a, at) return of(a[at]) end, { x, i }, function(y) same(want, y) end)
+        want = of(slow_take(x, 2, i:remainder(80) + 1))
+        each(function(a, at) return of(a:index_select(2, at:remainder(80) + 1)) end, { x, i }, function(y) same(want, y) end)
+      end
+    end
+    -- an index that is read besides
+    each(function(a, at) return a[at] + at:reshape(-1, 1) end, { x, index }, function(y)
+      same(slow_take(x, 1, index) + index:reshape(-1, 1), y)
+    end)
+  end)
+
+  it("have gradients as positions of their own have", function()
+    local w, s = values("f64", 40, 600), values("f64", 70, 600):flip()
+    local at = places(70, 40)
+    local all = at:reshape(70, 1):expand(70, 600):clone()
+    local by_rows = ty.value_and_grad(function(v, r) return (v:index_select(1, at) * s):sum() + v:index_add(1, at, r):square():sum() end, { 1, 2 })
+    local by_all = ty.value_and_grad(function(v, r) return (v:gather(1, all) * s):sum() + v:scatter_add(1, all, r):square():sum() end, { 1, 2 })
+    local _, a, b = by_all(w, s)
+    for n = 1, 3 do
+      ty.threads(n)
+      for _, f in ipairs { by_rows, ty.compile(by_rows) } do
+        local _, c, d = f(w, s)
+        same(a, c)
+        same(b, d)
+      end
+    end
+  end)
+
+  it("raise by the first that names no place", function()
+    local x, bad = values("f32", 300, 80), places(200, 300)
+    bad[{ { 120, 121 } }] = 301
+    local compiled = ty.compile(function(a, i) return a:index_select(1, i) end)
+    compiled(x, places(200, 300))
+    local want = "index_select: index 301 at (120, 1) is out of range 1..300"
+    assert.equal(want, H.raises(x.index_select, x, 1, bad))
+    assert.equal(want, H.raises(compiled, x, bad))
+    assert.equal("scatter_add: index 301 at (120, 1) is out of range 1..300",
+      H.raises(x.scatter_add, x, 1, bad:reshape(200, 1):expand(200, 80), ty.ones(200, 80)))
+  end)
+
+  it("are computed once, and the rows in the kernel of what reads them", function()
+    local f = ty.compile(function(a, i) return a[i] * 2 + 1 end)
+    for _ = 1, 3 do f(values("f32", 300, 80), places(500, 300)) end
+    local t = ty.explain(f).traces[1]
+    assert.same({ 2, 2 }, { t.kernels, t.steps })
+    assert.truthy(t.bytes_moved < 3 * 500 * 80 * 4)
+  end)
+end)
