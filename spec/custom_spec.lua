@@ -101,6 +101,24 @@ describe("passes", function()
     assert.truthy(jit.explain(g):full():find("index that nobody checks", 1, true))
   end)
 
+  it("may take elements by views of positions that are checked", function()
+    local function backwards(g)
+      local n
+      for _, m in ipairs(g) do n = (m.op == "gather" or m.op == "scatter_add") and m or n end
+      local at = n.inputs[2].inputs[1]
+      assert.equal("positions", at.op)
+      n.inputs[2] = g:insert({ after = at }, "view", { at }, { shape = { 3, 2 }, strides = { -1, 0 }, offset = 2 })
+    end
+    local a, i, s = ty.arange(8):reshape(4, 2), ty.tensor({ 1, 4, 1 }, { dtype = "i64" }), ty.ones(3, 2):cumsum(1)
+    local rows = compiled(function(x, at) return x:index_select(1, at * 1) + 1 end, { passes = { backwards } })
+    local sums = compiled(function(x, at, y) return x:index_add(1, at * 1, y) end, { passes = { backwards } })
+    for _ = 1, 3 do
+      assert.same(values(a[i:flip()] + 1), values(rows(a, i)))
+      assert.same(values(a:index_add(1, i:flip(), s)), values(sums(a, i, s)))
+    end
+    for _, f in ipairs { rows, sums } do assert.is_nil(jit.explain(f):full():find("nobody checks", 1, true)) end
+  end)
+
   it("are said not to be applied where the function cannot be captured", function()
     local g = compiled(function(a) return a * a:sum():item() end, { passes = { add_for_mul } })
     assert.same({ 6, 12, 18 }, values(g(x)))

@@ -423,6 +423,32 @@ describe("positions that whole rows share", function()
     end
   end)
 
+  it("may go to a part of rows of more than one dim", function()
+    local x, src, at = values("f32", 20, 6, 9), values("f32", 15, 4, 5), places(15, 20):reshape(15, 1, 1):expand(15, 4, 5)
+    for _, name in ipairs { "gather", "scatter", "scatter_add" } do
+      local want = x[name](x, 1, at:flip(2):clone(), src)
+      if name == "gather" then want = slow_take(x, 1, places(15, 20))[{ {}, { 1, 4 }, { 1, 5 } }]
+      elseif name == "scatter_add" then
+        want = x:clone()
+        want[{ {}, { 1, 4 }, { 1, 5 } }] = slow_put(want[{ {}, { 1, 4 }, { 1, 5 } }], 1, places(15, 20), src, true)
+      end
+      each(function(v, i, s) return v[name](v, 1, i, s) end, { x, at, src }, function(y) same(want, y) end)
+    end
+  end)
+
+  it("that are each element's own give by any number of threads what one gives", function()
+    local x, src = values("f32", 90, 300), values("f32", 200, 300):flip()
+    for dim, index in ipairs { ty.arange(200 * 300, i64):mul(7919):remainder(90):add(1):reshape(200, 300),
+      ty.arange(90 * 300, i64):mul(7919):remainder(300):add(1):reshape(90, 300) } do
+      local s = src[{ { 1, index:size(1) } }]
+      for _, name in ipairs { "scatter", "scatter_add" } do
+        ty.threads(1)
+        local want = x[name](x, dim, index, s)
+        each(function(v, i, r) return v[name](v, dim, i, r) end, { x, index, s }, function(y) same(want, y) end)
+      end
+    end
+  end)
+
   it("may be one for several dims, differ in others, or repeat along the first", function()
     local x = values("f32", 6, 30, 4, 25)
     local src = values("f32", 6, 50, 4, 25):flip()

@@ -33,7 +33,7 @@ typedef struct Make {
   int nin; /* operands read */
   bool tainted[MAX_BODY];
   int reduces, scans;
-  bool gather[MAX_OPERANDS];
+  bool gather[MAX_OPERANDS], index[MAX_OPERANDS]; /* index: of positions, all below 4 */
 } Make;
 
 static bool is_f(int t) { return t >= C_F32; }
@@ -231,17 +231,31 @@ static void leaf(Make *M) {
   }
 }
 
+/* Positions that a gather may read where they lie; others read them too. */
+static int loaded_index(Make *M) {
+  Program *p = M->p;
+  int o = p->noperands++;
+  p->operand[o] = (Operand){.dtype = T_I64, .level = L_ELEM};
+  M->index[o] = true;
+  Instr in = {.op = P_LOAD, .type = C_I64, .level = L_ELEM, .a = -1, .b = -1, .c = -1};
+  in.imm = (u64)o;
+  if (chance(50)) return emit(M, in);
+  add(M, in);
+  return p->nbody - 1;
+}
+
 static void gload(Make *M) {
   Program *p = M->p;
-  if (p->noperands >= 10) return;
+  if (p->noperands >= 9) return;
   int o = p->noperands++, d = below(T_COUNT);
   p->operand[o] = (Operand){.dtype = (u8)d, .level = L_ELEM};
   M->gather[o] = true;
-  int i = emit(M, (Instr){.op = P_AND,
-                          .type = C_I64,
-                          .a = (i16)pick(M, C_I64, false, true),
-                          .b = (i16)constant(M, C_I64, 3),
-                          .c = -1});
+  int i = chance(50) ? loaded_index(M)
+                     : emit(M, (Instr){.op = P_AND,
+                                       .type = C_I64,
+                                       .a = (i16)pick(M, C_I64, false, true),
+                                       .b = (i16)constant(M, C_I64, 3),
+                                       .c = -1});
   add(M, (Instr){.op = P_GLOAD,
                  .type = ty_dtypes[d].ctype,
                  .level = L_ELEM,
@@ -406,10 +420,15 @@ static void layout(Data *D, const Program *p, int o) {
   D->buf[o] = D->low[o];
 }
 
-static void fill(const Program *p, int o, u8 *at, size_t bytes) {
+static void fill(const Program *p, const Make *M, int o, u8 *at, size_t bytes) {
   int d = p->operand[o].dtype, size = ty_dtypes[d].bytes;
   for (size_t i = 0; i + (size_t)size <= bytes; i += (size_t)size) {
     u64 bits = next();
+    if (M->index[o]) {
+      bits &= 3;
+      memcpy(at + i, &bits, sizeof bits);
+      continue;
+    }
     double v = chance(50) ? (double)(i64)(bits % 41) - 20 : (double)(i32)bits / 3e8;
     if (d == T_BOOL) at[i] = bits & 1;
     else if (chance(25)) memcpy(at + i, &bits, (size_t)size);
@@ -437,7 +456,7 @@ static bool prepare(Data *D, const Program *p, const Make *M) {
     layout(D, p, o);
     D->shares[o] = -1;
     if (D->bytes[o] > AREA) return false;
-    fill(p, o, D->low[o], D->bytes[o]);
+    fill(p, M, o, D->low[o], D->bytes[o]);
     if (!p->operand[o].write || !chance(30)) continue;
     for (int i = 0; i < o; i++) { /* in place of an input with the same layout */
       bool taken =
@@ -450,7 +469,7 @@ static bool prepare(Data *D, const Program *p, const Make *M) {
       memcpy(L->strides[i], L->strides[o], sizeof L->strides[o]);
       L->start[i] = L->start[o], D->bytes[i] = D->bytes[o];
       D->low[i] = D->low[o], D->buf[i] = D->buf[o], D->shares[o] = i;
-      fill(p, i, D->low[i], D->bytes[i]);
+      fill(p, M, i, D->low[i], D->bytes[i]);
       break;
     }
   }

@@ -72,7 +72,7 @@
 #define SPARE 24
 #define SMALL_WORK 16384
 #define INDEX_PRICE 4 /* instructions of a position: 64 bits wide */
-#define NEAR 8 /* groups that are asked whether a result may join them */
+#define NEAR 8        /* groups that are asked whether a result may join them */
 
 typedef struct Fuse {
   Arena *A;

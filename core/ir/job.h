@@ -41,7 +41,7 @@ typedef struct Job {
   bool listed;
   bool aside; /* y's elements are not as wide as the product's */
   Gemm *gemm;
-  i64 start[2]; /* of a and b, in bytes; SCATTER: of the index, */
+  i64 start[2];          /* of a and b, in bytes; SCATTER: of the index, */
   i64 strides[MAX_RANK]; /* which goes from element to element of src by these */
   /* ... and what follows: the maps as a kernel over the launch, NULL where there are none; `machine` runs it. */
   const Machine *machine;

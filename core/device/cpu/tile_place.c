@@ -144,7 +144,7 @@ typedef struct Pick {
 static void pick_rows(char *y, size_t n, const Pick *q, i64 between, i64 step) {
 #define PICK(n, copy) \
   for (i64 r = 0; r < q->rows; r++) \
-    copy(y + (size_t)r * (n), q->x + r * between + q->at[r * q->ar] * step, n)
+  copy(y + (size_t)r * (n), q->x + r * between + q->at[r * q->ar] * step, n)
   switch (n) {
   case 4: PICK(4, memcpy); break;
   case 8: PICK(8, memcpy); break;
