@@ -239,9 +239,7 @@ static int loaded_index(Make *M) {
   M->index[o] = true;
   Instr in = {.op = P_LOAD, .type = C_I64, .level = L_ELEM, .a = -1, .b = -1, .c = -1};
   in.imm = (u64)o;
-  if (chance(50)) return emit(M, in);
-  add(M, in);
-  return p->nbody - 1;
+  return add(M, in);
 }
 
 static void gload(Make *M) {
@@ -321,6 +319,7 @@ static Program *program(Make *M, int size) {
   Program *p = M->p;
   memset(p, 0, sizeof *p + MAX_BODY * sizeof(Instr));
   memset(M->tainted, 0, sizeof M->tainted), memset(M->gather, 0, sizeof M->gather);
+  memset(M->index, 0, sizeof M->index);
   M->reduces = M->scans = 0;
   p->kind = (u8)(chance(40) ? K_MAP : chance(60) ? K_ROW : K_COL);
   bool scans = p->kind == K_ROW && chance(20);
