@@ -119,6 +119,18 @@ describe("passes", function()
     for _, f in ipairs { rows, sums } do assert.is_nil(jit.explain(f):full():find("nobody checks", 1, true)) end
   end)
 
+  it("may read the positions of a gather besides", function()
+    local function plus_positions(g)
+      local n
+      for _, m in ipairs(g) do n = m.op == "gather" and m or n end
+      local at = g:insert(nil, "cast", { n.inputs[2] }, { dtype = "f32" })
+      g:set_outputs { g:insert(nil, "add", { n, at }) }
+    end
+    local a, i = ty.arange(8):reshape(4, 2), ty.tensor({ 1, 4, 1 }, { dtype = "i64" })
+    local f = compiled(function(x, at) return x:index_select(1, at * 1) end, { passes = { plus_positions } })
+    for _ = 1, 3 do assert.same(values(a[i] + (i:reshape(3, 1) - 1)), values(f(a, i))) end
+  end)
+
   it("are said not to be applied where the function cannot be captured", function()
     local g = compiled(function(a) return a * a:sum():item() end, { passes = { add_for_mul } })
     assert.same({ 6, 12, 18 }, values(g(x)))

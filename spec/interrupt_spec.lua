@@ -92,6 +92,11 @@ describe("a signal ends early", function()
     local i, x = (ty.arange(2e7) * 31):remainder(7):to("i64") + 1, ty.full({ 2e7 }, 2 ^ -20, { dtype = "f16" })
     ends_early(function() return ty.zeros({ 7 }, { dtype = "f16" }):scatter_add(1, i, x) end)
   end)
+
+  it("a sum of many rows to few places", function()
+    local i, x = (ty.arange(2e5) * 31):remainder(7):to("i64") + 1, ty.full({ 2e5, 100 }, 2 ^ -20, { dtype = "f16" })
+    ends_early(function() return ty.zeros({ 7, 100 }, { dtype = "f16" }):index_add(1, i, x) end)
+  end)
 end)
 
 describe("a signal while a file", function()

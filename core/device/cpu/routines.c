@@ -1,6 +1,6 @@
 /*
 ** routines.c -- routines that are no loop programs: argsort, searchsorted, scatter.
-** In:  contiguous operands; positions count from 0 and are checked already.
+** In:  contiguous operands, but for the index of a scatter; positions count from 0 and are checked already.
 ** Out: y, whatever the number of threads. Only argsort can fail: when scratch memory runs out, with
 ** y not written.
 **

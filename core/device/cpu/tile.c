@@ -21,7 +21,9 @@
 **    (checked by address when the program is run), and stores, by rule 3, come last.
 **  5 Calls that follow one another become strands (tile_strand.c), so loads, fills and spreads are
 **    moved before them and reductions behind. Registers are given out after that.
-**  6 Row values are scalars while one row is worked on (code[0]), and are spread over elements
+**  6 An index that gathers alone read is not loaded where they can read it in memory: its columns are one position,
+**    and they copy runs of the operand, or follow one another.
+**  7 Row values are scalars while one row is worked on (code[0]), and are spread over elements
 **    where several rows share a tile (code[1], and columns).
 **
 ** The order of sums (the same on every machine). A row: element i goes to block i / 4096 and lane
