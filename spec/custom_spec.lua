@@ -110,13 +110,13 @@ describe("passes", function()
       n.inputs[2] = g:insert({ after = at }, "view", { at }, { shape = { 3, 2 }, strides = { -1, 0 }, offset = 2 })
     end
     local a, i, s = ty.arange(8):reshape(4, 2), ty.tensor({ 1, 4, 1 }, { dtype = "i64" }), ty.ones(3, 2):cumsum(1)
-    local rows = compiled(function(x, at) return x:index_select(1, at * 1) + 1 end, { passes = { backwards } })
-    local sums = compiled(function(x, at, y) return x:index_add(1, at * 1, y) end, { passes = { backwards } })
+    local rows = compiled(function(v, at) return v:index_select(1, at * 1) + 1 end, { passes = { backwards } })
+    local sums = compiled(function(v, at, r) return v:index_add(1, at * 1, r) end, { passes = { backwards } })
     for _ = 1, 3 do
       assert.same(values(a[i:flip()] + 1), values(rows(a, i)))
       assert.same(values(a:index_add(1, i:flip(), s)), values(sums(a, i, s)))
     end
-    for _, f in ipairs { rows, sums } do assert.is_nil(jit.explain(f):full():find("nobody checks", 1, true)) end
+    for _, h in ipairs { rows, sums } do assert.is_nil(jit.explain(h):full():find("nobody checks", 1, true)) end
   end)
 
   it("may read the positions of a gather besides", function()
@@ -127,8 +127,8 @@ describe("passes", function()
       g:set_outputs { g:insert(nil, "add", { n, at }) }
     end
     local a, i = ty.arange(8):reshape(4, 2), ty.tensor({ 1, 4, 1 }, { dtype = "i64" })
-    local f = compiled(function(x, at) return x:index_select(1, at * 1) end, { passes = { plus_positions } })
-    for _ = 1, 3 do assert.same(values(a[i] + (i:reshape(3, 1) - 1)), values(f(a, i))) end
+    local h = compiled(function(v, at) return v:index_select(1, at * 1) end, { passes = { plus_positions } })
+    for _ = 1, 3 do assert.same(values(a[i] + (i:reshape(3, 1) - 1)), values(h(a, i))) end
   end)
 
   it("are said not to be applied where the function cannot be captured", function()

@@ -409,12 +409,12 @@ describe("positions that whole rows share", function()
       own[{ { 1, 200 } }] - 201 }
     for _, a in ipairs { x, x:t():clone():t(), x[{ {}, { 90, 1, -1 } }] } do
       for _, at in ipairs(lies) do
-        local rows = at:reshape(200, 1):expand(200, 90)
-        local all = rows:clone()
+        local shared = at:reshape(200, 1):expand(200, 90)
+        local all = shared:clone()
         for _, name in ipairs { "gather", "scatter", "scatter_add" } do
           local want = a[name](a, 1, all, src)
-          each(function(v, i, s) return v[name](v, 1, i, s) end, { a, rows, src }, function(y) same(want, y) end)
-          local part = rows[{ { 1, 150 }, { 1, 50 } }] -- rows that are not whole
+          each(function(v, i, s) return v[name](v, 1, i, s) end, { a, shared, src }, function(y) same(want, y) end)
+          local part = shared[{ { 1, 150 }, { 1, 50 } }] -- rows that are not whole
           want = a[name](a, 1, part:clone(), src[{ { 1, 150 }, { 1, 50 } }])
           each(function(v, i, s) return v[name](v, 1, i, s[{ { 1, 150 }, { 1, 50 } }]) end, { a, part, src },
             function(y) same(want, y) end)
@@ -468,7 +468,8 @@ describe("positions that whole rows share", function()
     local fns = {
       function(r) return r * 2 + 1 end, function(r) return r:sum(2) end, function(r) return r:softmax(2) end,
       function(r) return r:sum(1) end, function(r) return r:cumsum(2) end, function(r) return r:argmax(2) end,
-      function(r) return r:t() + 1 end, function(r) return (r - r:mean(2, true)):relu() end, function(r) return r[{ {}, { 3, 30 } }] * 3 end,
+      function(r) return r:t() + 1 end, function(r) return (r - r:mean(2, true)):relu() end,
+      function(r) return r[{ {}, { 3, 30 } }] * 3 end,
       function(r) return r:to "f16" end, function(r) return r:flip(2) - r end,
     }
     for _, of in ipairs(fns) do
@@ -489,8 +490,12 @@ describe("positions that whole rows share", function()
     local w, s = values("f64", 40, 600), values("f64", 70, 600):flip()
     local at = places(70, 40)
     local all = at:reshape(70, 1):expand(70, 600):clone()
-    local by_rows = ty.value_and_grad(function(v, r) return (v:index_select(1, at) * s):sum() + v:index_add(1, at, r):square():sum() end, { 1, 2 })
-    local by_all = ty.value_and_grad(function(v, r) return (v:gather(1, all) * s):sum() + v:scatter_add(1, all, r):square():sum() end, { 1, 2 })
+    local by_rows = ty.value_and_grad(function(v, r)
+      return (v:index_select(1, at) * s):sum() + v:index_add(1, at, r):square():sum()
+    end, { 1, 2 })
+    local by_all = ty.value_and_grad(function(v, r)
+      return (v:gather(1, all) * s):sum() + v:scatter_add(1, all, r):square():sum()
+    end, { 1, 2 })
     local _, a, b = by_all(w, s)
     for n = 1, 3 do
       ty.threads(n)
