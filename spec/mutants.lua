@@ -404,6 +404,11 @@ local M = {
   { file = "lua/tycho/scan.lua", what = "in a vmap gradients from outside see what is differentiated inside alone",
     from = "if is_float(list[i]) and V.tracked(list[i]) then return true end",
     to = "if is_float(list[i]) and list[i].requires_grad then return true end" },
+
+  { file = "core/lua/lua_composite.c", what = "a composite's values on the way pin its arguments",
+    from = "if (ok && known) ty_recording_end(b);", to = "" },
+  { file = "core/lua/lua_composite.c", what = "a composite's results are computed when they are read",
+    from = "b->g.uses[t->st->node] = 0;", to = "" },
 }
 
 return M

@@ -228,6 +228,7 @@ void ty_lua_open_attend(lua_State *L, int m);          /* attention */
 void ty_lua_open_modes(lua_State *L, int m);           /* modes of a call's extent */
 void ty_lua_open_vmap(lua_State *L, int m);            /* what vmap.lua needs */
 void ty_lua_open_loop(lua_State *L, int m);            /* what scan.lua needs */
+void ty_lua_open_composite(lua_State *L, int m);       /* what functions.lua needs */
 void ty_lua_open_probe(lua_State *L, int m);           /* what proofs need */
 void ty_lua_open_profile(lua_State *L, int m);         /* profiles; clock, terminal */
 void ty_lua_open_seam(lua_State *L);                   /* what other shared objects of ours need */

@@ -67,9 +67,7 @@ void ty_capture_end(State *S) {
   put_back(c);
   put_back_snapshots(c);
   Recording *b = c->recording; /* handles that wait for it are garbage: they pin nothing any more */
-  b->dead = true;
-  for (i32 i = 0; i < b->ninput; i++) ty_buffer_drop(b->input[i].buf);
-  b->ninput = 0;
+  ty_recording_end(b);
   for (i32 i = 0; i < c->noutside; i++) ty_tensor_release(&c->outside[i].t);
   for (i32 i = 0; i < c->ncheck; i++) ty_tensor_release(&c->check[i].t);
   for (i32 i = 0; i < c->nleaf; i++) ty_tensor_release(&c->leaf[i].g);

@@ -533,6 +533,7 @@ return function(ty, define)
   for _, f in ipairs(scans) do core.inline[f] = true end
   for name, f in pairs(batch) do core.captured[f] = "vmap." .. name end
   for name, f in pairs(ty.internals.loop) do core.captured[f] = "loop." .. name end
+  for name, f in pairs(ty.internals.composite) do core.captured[f] = "composite." .. name end
   for name, f in pairs(core) do
     if type(f) == "function" then core.captured[f] = "grad." .. name end
   end
