@@ -685,7 +685,8 @@ local function let_go_of_tensors(d)
   for _, g in ipairs(d.program) do
     local t = g[3]
     if g[1] == "tensor" then
-      g[3] = { dtype = t.dtype, ndim = t.ndim, shape = t.shape, requires_grad = t.requires_grad, is_leaf = t.is_leaf }
+      g[3] = { dtype = t.dtype, ndim = t.ndim, shape = t.shape, requires_grad = t.requires_grad, is_leaf = t.is_leaf,
+        device = t.device }
     end
   end
   for i = 1, #d.tensors do d.tensors[i] = true end
