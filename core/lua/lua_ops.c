@@ -443,7 +443,8 @@ void ty_lua_open_ops(lua_State *L, int m, int t) {
                                            "sums products over the last dims of a and those of b "
                                            "behind the leading ones"},
                                           {NULL, NULL, 0, NULL, NULL}};
-  static const luaL_Reg internals[] = {{"check_index", check_index}, {"power", power}, {NULL, NULL}};
+  static const luaL_Reg internals[] = {
+      {"check_index", check_index}, {"power", power}, {NULL, NULL}};
   for (int op = 0; op < OP_COUNT; op++) open_row(L, m, t, op);
   ty_lua_define(L, m, t, exchanged);
   lua_pushvalue(L, lua_upvalueindex(2));

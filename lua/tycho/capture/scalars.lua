@@ -1,10 +1,10 @@
 --- scalars.lua -- numbers of later calls in functions written in C that compute with them before they record.
--- In: a call of such a function. Out: its results, recorded so that the numbers are read in each call; nil where that is
--- not possible, and the numbers are to be pinned.
+-- In: a call of such a function. Out: its results, recorded so that the numbers are read in each call; nil where that
+-- is not possible, and the numbers are to be pinned.
 --
--- The core takes numbers as scalars of the plan where they meet tensors as they are. A function that decides by them, or
--- computes others of them, has a twin here: Lua code that does the same by operations of Tycho's, and is evaluated in its
--- place. So what it computes becomes expressions, what it decides guards. Rules:
+-- The core takes numbers as scalars of the plan where they meet tensors as they are. A function that decides by them,
+-- or computes others of them, has a twin here: Lua code that does the same by operations of Tycho's, and is evaluated in
+-- its place. So what it computes becomes expressions, what it decides guards. Rules:
 -- 1. A twin records the operations that the function does, in its order: the bits are its.
 -- 2. It gives nothing where the function would raise, and for what it does not know: then the function is called, with
 --    its numbers pinned.
@@ -46,7 +46,7 @@ end
 --- start + i * step for i from 0, of that many elements.
 local function series(start, step, count, opts)
   local dtype, device = options_of(opts)
-  if dtype ~= "f32" and dtype ~= "f64" and dtype ~= "f16" and dtype ~= "bf16" or not (count > 0) then return nil end
+  if dtype ~= "f32" and dtype ~= "f64" and dtype ~= "f16" and dtype ~= "bf16" or count <= 0 then return nil end
   local y = ty.arange(settled(count), { dtype = "i64", device = device }):to "f64"
   if step ~= 1 then y = y * step end
   if start ~= 0 then y = y + start end
@@ -71,7 +71,7 @@ end
 
 local function linspace(a, b, n, opts)
   local dtype, device = options_of(opts)
-  if not dtype or type(n) ~= "number" or not (n > 1) then return nil end
+  if not dtype or type(n) ~= "number" or n <= 1 or n ~= n then return nil end
   local step = (b - a) / (n - 1)
   local i = ty.arange(n, { dtype = "i64", device = device })
   local up, down = i:to "f64" * step + a, b - ((n - 1) - i):to "f64" * step
@@ -98,7 +98,8 @@ end
 
 local function normal(mean, std, sizes, opts)
   sizes, opts = sizes_of(sizes, opts)
-  if not (std >= 0) or opts and opts.requires_grad then return nil end
+  local valid = std >= 0
+  if not valid or opts and opts.requires_grad then return nil end
   return moved(ty.randn(sizes, opts), std, mean)
 end
 
@@ -110,7 +111,8 @@ end
 
 local function normal_in_place(x, mean, std)
   mean, std = mean or 0, std or 1
-  if not (std >= 0) then return nil end
+  local valid = std >= 0
+  if not valid then return nil end
   return x:copy_(moved(ty.randn_like(x), std, mean))
 end
 
@@ -133,7 +135,7 @@ local function pow_in_place(x, p)
   return x:copy_(power(x, p))
 end
 
---- By function: its twin, and which arguments may be numbers of later calls: one of these at least. both: this one, too.
+--- By function: its twin, and the arguments of which one at least must be a number of later calls. both: this one, too.
 local twins = {
   [ty.linspace] = { linspace, 1, 2 },
   [ty.arange] = { arange, 1, 3, both = 2 }, -- where the stop alone is not known, it is a size
