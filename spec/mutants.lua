@@ -390,7 +390,7 @@ local M = {
   { file = "core/lua/lua_view.c", what = "padding is that of the captured call",
     from = "ty_record_number(S, &t, &value, y)", to = "ty_record_full(S, &t, value.v, y)" },
   { file = "core/engine/trace.c", what = "a number goes into integers that it does not fit",
-    from = "ty_elem_fits(from->dtype, number[from->id])) continue;", to = "from->dtype) continue;" },
+    from = "ty_elem_fits(from->dtype, number[from->id])) continue;", to = "number[from->id] == number[from->id]) continue;" },
   { file = "core/lua/lua_trace.c", what = "a miss is compared with the trace that hit last",
     from = "if (failed > held) e->failed =", to = "if (held < 0) e->failed =" },
   { file = "core/lua/lua_trace.c", what = "why one trace could not run is told of the next one's guards",

@@ -160,7 +160,7 @@ describe("a number of the caller's", function()
     ["its power in place"] = function(x, w) return (x * 1):pow_(w + 0.1) end,
     ["a norm"] = function(x, w) return x:norm(w + 0.1) end,
     ["a table"] = function(x, w) return x * ty.tensor { w, 1, w + 2 } end,
-    ["nested tables"] = function(x, w) return x * ty.tensor({ { w }, { 3 } }, { dtype = "f64" }) end,
+    ["nested tables"] = function(x, w) return x * ty.tensor({ { w, 1, 2 }, { 3, 4, w * 3 } }, { dtype = "f64" }) end,
     ["a table from outside"] = function(x) return x * ty.tensor(held.v) end,
     linspace = function(x, w) return x * ty.linspace(-w, w * 3, 3) end,
     ["linspace of a smaller dtype"] = function(x, w) return x * ty.linspace(w, 1, 3, { dtype = "f16" }) end,
@@ -219,12 +219,21 @@ describe("a number of the caller's", function()
   end
 
   it("has other forms where it is 2, 0.5 or -1 and an exponent, and one for all others", function()
-    local function f(x, p) return x ^ p end
-    local c, x = ty.compile(f), ty.tensor { -1.5, 0, 2, 3.3 }
-    for round = 1, 3 do
-      for _, p in ipairs { 3, 2, 0.5, -1, 7.5, 0, -0.0, 1, -2, 1 / 0, 0 / 0, 1e300 } do H.same(f(x, p), c(x, p)) end
-      assert.equal(4, ty.explain(c).captures, round)
+    local x = ty.linspace(-3, 7, 500)
+    for _, f in ipairs { function(a, p) return a ^ p end, function(a, p) return (a * 1):pow_(p) end } do
+      local c = ty.compile(f)
+      for round = 1, 3 do
+        for _, p in ipairs { 3, 2, 0.5, -1, 7.5, 0, -0.0, 1, -2, 1 / 0, 0 / 0, 1e300 } do H.same(f(x, p), c(x, p)) end
+        assert.equal(4, ty.explain(c).captures, round)
+      end
     end
+  end)
+
+  it("is searched among integers as what it is", function()
+    local sorted = ty.tensor({ 1, 2, 3 }, { dtype = "i64" })
+    local function f(w) return ty.searchsorted(sorted, w) end
+    local c = ty.compile(f)
+    for _, w in ipairs { 2, 3, 2.5, 1, 1.5, 0, 1 / 0, -1 / 0 } do H.same(f(w), c(w)) end
   end)
 
   it("is an exponent whose gradient goes through one trace", function()

@@ -3,8 +3,8 @@
 -- is not possible, and the numbers are to be pinned.
 --
 -- The core takes numbers as scalars of the plan where they meet tensors as they are. A function that decides by them,
--- or computes others of them, has a twin here: Lua code that does the same by operations of Tycho's, and is evaluated in
--- its place. So what it computes becomes expressions, what it decides guards. Rules:
+-- or computes others of them, has a twin here: Lua code that does the same by operations of Tycho's, and is evaluated
+-- in its place. So what it computes becomes expressions, what it decides guards. Rules:
 -- 1. A twin records the operations that the function does, in its order: the bits are its.
 -- 2. It gives nothing where the function would raise, and for what it does not know: then the function is called, with
 --    its numbers pinned.
