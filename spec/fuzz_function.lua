@@ -359,6 +359,10 @@ bounded("mn", { "X:roll(I, 1)", "ty.cat({ X, X }):narrow(1, I, #X)", "(X + X[{ {
   "ty.cat({ X[{ { I, -1 } }], X[{ { 1, I - 1 } }] })", "(X - ty.ones(I, 1):sum())",
   "ty.nn.rotary(ty.cat({ X, X }, 2), I)[{ {}, { 1, N } }]", "ty.full(X.shape, I)" })
 also("mn", function(g, d) return ("(%s ^ %s)"):format(g:atom("T:mn", d), g:pick { "(" .. g:N(d) .. ")", "2", "-1" }) end)
+also("mn", function(g, d)
+  return (g:pick { "(X * math.random())", "(X + math.random(9) / 4)", "(X - math.floor(math.random() * N))" }
+    :gsub("%f[%w][XN]%f[^%w]", { X = g:atom("T:mn", d), N = "(" .. g:N(d) .. ")" }))
+end)
 --- Ways in which numbers are elements, or what elements are computed from.
 also("s", function(g, d)
   local n, m = "(" .. g:N(d) .. ")", "(" .. g:N(d) .. ")"

@@ -15,6 +15,7 @@
 **    the write that depends on it would lose what it wrote there, which no Lua code would.
 ** 2. Else, between the guards and the run Lua's collector may run finalisers, which may do anything: so the
 **    run's own questions (ty_instance_ready) come last, when handles and tables are made already.
+**    Numbers are drawn behind them, by functions that make no garbage: a call that misses draws none.
 **    They may drop the trace that runs, which lives on until then, and what it anchors: the stack
 **    holds its table. They may release or write what the guards have seen.
 ** 3. Effects come after the run, which cannot fail any more then.
@@ -143,11 +144,8 @@ static bool same_bits(double a, double b) {
   return memcmp(&a, &b, sizeof a) == 0;
 }
 
-static double call_number(lua_State *L, const Guard *g, const double *number, int anchors) {
-  lua_rawgeti(L, anchors, g->n);
-  lua_pushnumber(L, number[g->a]);
-  if (g->b) lua_pushnumber(L, number[g->b]);
-  int n = g->b ? 2 : 1;
+/* The first result of the function below n arguments; pops them. */
+static double call_function(lua_State *L, int n) {
   bool hooked;
   if (TY_LIKELY(!lua_gethook(L))) lua_call(L, n, 1);
   else if (ty_lua_undisturbed(L, ty_lua_binding(L), n, 1, &hooked))
@@ -157,10 +155,23 @@ static double call_number(lua_State *L, const Guard *g, const double *number, in
   return y;
 }
 
+static double call_number(lua_State *L, const Guard *g, const double *number, int anchors) {
+  lua_rawgeti(L, anchors, g->n);
+  lua_pushnumber(L, number[g->a]);
+  if (g->b) lua_pushnumber(L, number[g->b]);
+  return call_function(L, g->b ? 2 : 1);
+}
+
+static double draw_number(lua_State *L, const Guard *g, int anchors) {
+  lua_rawgeti(L, anchors, g->n);
+  for (i32 i = 0; i < g->a; i++) lua_rawgeti(L, anchors, g->b + i);
+  return call_function(L, g->a);
+}
+
 static bool is_whole(double v) { return isfinite(v) && floor(v) == v; }
 
 /* Runs instructions [from, to) of the program, before which so many numbers were made. Gives the
-** number of the instruction that failed, or `to`. */
+** number of the instruction that failed, or `to`. Where `outside` is NULL nothing is drawn. */
 static i32 check_range(lua_State *L, const Binding *B, const Trace *T, i32 from, i32 to,
                        const double *size, double *number, i32 made, const Tensor **outside) {
 #define NEED(condition) \
@@ -250,6 +261,7 @@ static i32 check_range(lua_State *L, const Binding *B, const Trace *T, i32 from,
     case G_CEIL: *y = ceil(number[g->a]), y++; break;
     case G_SQRT: *y = sqrt(number[g->a]), y++; break;
     case G_CALL: *y = call_number(L, g, number, anchors), y++; break;
+    case G_DRAW: *y++ = outside ? draw_number(L, g, anchors) : DRAWN_UNKNOWN; break;
     case G_LT: NEED((number[g->a] < number[g->b]) == g->want); break;
     case G_LE: NEED((number[g->a] <= number[g->b]) == g->want); break;
     case G_EQ: NEED((number[g->a] == number[g->b]) == g->want); break;
@@ -273,8 +285,16 @@ static i32 check_guards(lua_State *L, const Binding *B, const Trace *T, double *
 
 static i32 check_deferred(lua_State *L, const Binding *B, const Trace *T, const Instance *I,
                           double *number, const Tensor **outside) {
-  return check_range(L, B, T, T->early_guards, T->nguards, I->size, number, T->early_numbers,
+  return check_range(L, B, T, T->early_guards, T->late_guards, I->size, number, T->early_numbers,
                      outside);
+}
+
+/* Numbers that are drawn, and what is computed from them: once a call, when it will surely be answered, so that the
+** functions that draw are called as often as plain Lua calls them. outside: NULL where they are not to be drawn. */
+static void draw_numbers(lua_State *L, const Binding *B, const Trace *T, const Instance *I,
+                         double *number, const Tensor **outside) {
+  if (TY_LIKELY(T->late_guards == T->nguards)) return;
+  check_range(L, B, T, T->late_guards, T->nguards, I->size, number, T->late_numbers, outside);
 }
 
 /* --- results */
@@ -505,6 +525,7 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
   Ready ready = ty_instance_ready(S, I, outside, number, why);
   if (TY_UNLIKELY(ready == READY_NO)) return S->out_of_range ? TRACE_REST : TRACE_MISS;
   if (TY_UNLIKELY(ready == READY_FAILED)) return TRACE_FAILED;
+  draw_numbers(L, (Binding *)S, T, I, c->number, c->outside);
   if (TY_UNLIKELY(I->foreign != NULL)) {
     lua_rawgeti(L, m.anchors, T->backend);
     if (!ty_custom_run(L, S, I, outside, number, made)) return TRACE_RAISED;
@@ -531,6 +552,7 @@ static TraceAnswer tell_trace(lua_State *L, State *S, const Trace *T, Instance *
                               const char **why, int *answers) {
   Ready ready = ty_instance_ready(S, I, c->outside, c->number, why);
   if (ready != READY_YES) return ready == READY_NO ? TRACE_MISS : TRACE_FAILED;
+  draw_numbers(L, (Binding *)S, T, I, c->number, NULL);
   lua_pushnil(L);
   ty_account_push_trace(L, S, T, I, c->outside, c->number);
   *answers = 2;
@@ -557,7 +579,7 @@ static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, bool tell, const 
     return TRACE_SIZES;
   }
   *failed = check_deferred(L, (Binding *)S, T, I, number, outside);
-  if (*failed < T->nguards || T->gone) return TRACE_MISS;
+  if (*failed < T->late_guards || T->gone) return TRACE_MISS;
   if (TY_UNLIKELY(tell)) return tell_trace(L, S, T, I, c, why, answers);
   TraceAnswer y = run_trace(L, S, T, I, c, why, answers);
   if (y == TRACE_HIT) T->hits++;
@@ -749,7 +771,7 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
     i32 failed = check_guards(L, (Binding *)S, T, c.number, c.outside);
     const Instance *I = failed < T->early_guards ? NULL : find_instance(S, T, c.number, c.outside);
     if (I) failed = check_deferred(L, (Binding *)S, T, I, c.number, c.outside);
-    if (failed < T->nguards) note_failed(L, e, &T->guard[failed], c.number);
+    if (failed < T->late_guards) note_failed(L, e, &T->guard[failed], c.number);
   }
   leave_room(S->engine->compiled, &c);
   lua_settop(L, narg);

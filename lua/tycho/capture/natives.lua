@@ -120,7 +120,8 @@ return function(World)
       if not world.said[at] then
         world.said[at] = true
         local s = world.numbers[id]
-        if not (s and s.pinned) then world:emit({ "whole", id, whole }, s and s.path, world:is_deferred(id)) end
+        world:must_be_known(s)
+        if not (s and s.pinned) then world:emit({ "whole", id, whole }, s and s.path, world:stage(id)) end
       end
     end
   end
