@@ -236,6 +236,13 @@ describe("a number of the caller's", function()
     for _, w in ipairs { 2, 3, 2.5, 1, 1.5, 0, 1 / 0, -1 / 0 } do H.same(f(w), c(w)) end
   end)
 
+  it("is searched among floats as exactly as it is given", function()
+    local sorted = ty.tensor { 0.1, 0.2, 2 }
+    local function f(w) return ty.searchsorted(sorted, w, true) end
+    local c = ty.compile(f)
+    for _, w in ipairs { 1, 0.1, 2, 0.2, 3 } do H.same(f(w), c(w)) end
+  end)
+
   it("is an exponent whose gradient goes through one trace", function()
     local function f(x, p)
       local y = (x ^ p):sum()

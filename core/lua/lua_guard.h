@@ -35,7 +35,7 @@ typedef enum {
   ON_BOUND, /* size that the number is, where an instance is for one value of it */
   ON_FUNCTION,
   ON_ARGUMENTS, /* list of values */
-  ON_OUTCOME /* true or false */
+  ON_OUTCOME    /* true or false */
 } GuardOperand;
 
 #define GUARD_OPERANDS 4
@@ -180,8 +180,9 @@ struct Trace {
   i32 nsizes, nbounds; /* numbers that each instance brings; those of them that it is for */
   i32 early_guards,
       early_numbers; /* guards and numbers that need no sizes; the others stand behind */
-  i32 late_guards, late_numbers; /* behind these come numbers that are drawn when nothing can miss any more */
-  i32 key, nkeys;    /* anchors of keys that several fields have: they lie behind the anchors */
+  i32 late_guards,
+      late_numbers; /* behind these come numbers that are drawn when nothing can miss any more */
+  i32 key, nkeys;   /* anchors of keys that several fields have: they lie behind the anchors */
   Guard *guard;
   i32 nresults, npairs, neffects, ntables;
   Recipe *result, *meta; /* meta: per table; R_SLOT 0 when it has none */

@@ -29,7 +29,8 @@
 --
 -- The methods are spread over: this file (slots, guards, functions, the description), tables.lua (tables, metatables,
 -- overlays), layout.lua (tables made inside), numbers.lua (arithmetic and comparison), natives.lua (C functions,
--- Tycho's), library.lua (Lua's own), gradients.lua. A trace that is to serve any sizes has a tape beside (tape.lua).
+-- Tycho's), scalars.lua (numbers in these), library.lua (Lua's own), gradients.lua. words.lua and log.lua tell the user
+-- what differs and what is not captured. A trace that is to serve any sizes has a tape beside (tape.lua).
 
 local bytecode = require "tycho.capture.bytecode"
 local evaluate = require "tycho.capture.evaluate"
@@ -603,8 +604,8 @@ end
 
 --- Whether two descriptions are one trace but for the sizes of tensors: the same reads, guards, results and effects.
 function M.same(a, b)
-  return a.narg == b.narg and a.nresults == b.nresults and #a.tensors == #b.tensors and a.early == b.early and a.late == b.late
-    and a.sharing == b.sharing
+  return a.narg == b.narg and a.nresults == b.nresults and #a.tensors == #b.tensors and a.early == b.early
+    and a.late == b.late and a.sharing == b.sharing
     and same_lists(same_instruction, a.program, b.program) and same_lists(same_recipe, a.results, b.results)
     and same_lists(same_effect, a.effects, b.effects) and same_lists(same_table, a.tables, b.tables)
 end

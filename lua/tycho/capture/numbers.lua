@@ -8,8 +8,8 @@
 -- 3. A number whose value was needed is pinned; what is computed from pinned numbers alone is known.
 -- 4. What is computed from sizes alone is the tape's (tape.lua), not the trace's. An expression of sizes and numbers is
 --    "deferred": it is known when the plan for these sizes was found, and its instructions stand behind all others.
--- 5. What math.random and its like give is not known while a call is captured: nothing is drawn then, and nothing may be
---    decided by it. Such numbers, and what is computed from them, stand behind all else: runs draw them at last.
+-- 5. What math.random and its like give is not known while a call is captured: nothing is drawn then, and nothing may
+--    be decided by it. Such numbers, and what is computed from them, stand behind all else: runs draw them at last.
 -- 6. Operators on tensors go to natives.lua; tables and strings find their metamethods as in Lua.
 
 local bit_operators = require("tycho.capture.bytecode").bit_operators
@@ -85,7 +85,8 @@ return function(World)
   --- Gives up where something is to be decided by a number that is drawn.
   function World:must_be_known(s)
     if s and s.number and s.number > self.C.DRAWN then
-      self:abort("something is decided by a number that is drawn in each call", "draw it outside of the compiled function")
+      self:abort("something is decided by a number that is drawn in each call",
+        "draw it outside of the compiled function")
     end
   end
 
