@@ -149,7 +149,7 @@ local M = {
     from = "if above == register then return v.first end", to = "if above < 0 then return v.first end" },
 
   { file = "lua/tycho/capture/numbers.lua", what = "the outcome of a comparison is not guarded",
-    from = "self:emit({ name, ia, ib, outcome }, text, self:is_deferred(ia) or self:is_deferred(ib))", to = "" },
+    from = "self:emit({ name, ia, ib, outcome }, text, self:stage(ia, ib))", to = "" },
   { file = "lua/tycho/capture/numbers.lua", what = "a number whose value was used is not guarded",
     from = 'claim("eq", id, constant_id(self, v), true)', to = "" },
   { file = "lua/tycho/capture/numbers.lua", what = "0 and -0 are one where the value was used",

@@ -34,8 +34,8 @@ typedef enum {
   ON_SIZE,  /* of an instance */
   ON_BOUND, /* size that the number is, where an instance is for one value of it */
   ON_FUNCTION,
-  ON_ARGUMENTS, /* list of values */
-  ON_OUTCOME    /* true or false */
+  ON_ARGUMENTS,
+  ON_OUTCOME /* true or false */
 } GuardOperand;
 
 #define GUARD_OPERANDS 4
