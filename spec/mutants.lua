@@ -3,8 +3,8 @@
 
 local M = {
   -- of these, what exists, in this order
-  specs = { "guards", "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "bytecode", "compile", "capture", "custom", "grad",
-    "training", "steps", "orders", "scopes", "convolution", "sharing", "oracle", "layout", "threads",
+  specs = { "guards", "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "bytecode", "compile", "capture", "custom",
+    "nn", "grad", "training", "steps", "orders", "scopes", "convolution", "sharing", "oracle", "layout", "threads",
     "checked", "hooks", "index", "log", "miss", "drawn", "worlds", "far" },
 
   { file = "core/lua/lua_trace.c", what = "a guard does not ask where a tensor lies",
@@ -398,7 +398,9 @@ local M = {
   { file = "lua/tycho/capture/scalars.lua", what = "the count of a captured series is not asked for",
     from = "if is_symbol(v, s) then world:pin_number(v, s) end", to = "if is_symbol(v, s) then s = nil end" },
   { file = "lua/tycho/capture/natives.lua", what = "options are pinned, each value asks for a plan",
-    from = ' or kind == "table" and self:has_symbols(v) then return false end', to = " then return false end" },
+    from = ' or kind == "table" and self:has_symbols(f, v) then return false end', to = " then return false end" },
+  { file = "lua/tycho/capture/scalars.lua", what = "strides and padding are taken for numbers that may change",
+    from = "o and o.constant or name and is_sized(name) then", to = "o and o.constant then" },
   { file = "core/lua/lua_ops.c", what = "what is scattered is that of the captured call",
     from = "ty_record_number(S, &t, &src, y)", to = "ty_record_full(S, &t, src.v, y)" },
   { file = "core/lua/lua_ops.c", what = "whether a number that is searched is whole is that of the captured call",

@@ -710,18 +710,19 @@ bool ty_trace_push_miss(lua_State *L, Entry *e, int anchors) {
   const struct Failed f = e->failed;
   if (!f.trace) return false;
   f.trace->refs++;
+  lua_rawgeti(L, anchors, f.trace->anchor); /* before a finaliser takes it away */
   lua_createtable(L, 0, 8);
+  lua_insert(L, -2);
   if (f.why) {
     lua_pushstring(L, f.why);
-    lua_setfield(L, -2, "why");
+    lua_setfield(L, -3, "why");
   } else {
     lua_pushinteger(L, f.guard + 1);
-    lua_setfield(L, -2, "at");
-    lua_rawgeti(L, anchors, f.trace->anchor);
+    lua_setfield(L, -3, "at");
     lua_rawgeti(L, -1, 1);
     lua_setfield(L, -3, "description");
-    lua_pop(L, 1);
   }
+  lua_pop(L, 1);
   ty_trace_drop(f.trace);
   return true;
 }

@@ -232,7 +232,7 @@ return function(World)
       if kind == "number" and not known(s) and not s.size then return false end
       if kind == "function" and not (self.C.is_native(v) or self:is_ours(v)) then return false end
       local o = kind == "table" and self.tables[v]
-      if o and (o.overlay or o.meta ~= nil) or kind == "table" and self:has_symbols(v) then return false end
+      if o and (o.overlay or o.meta ~= nil) or kind == "table" and self:has_symbols(f, v) then return false end
     end
     return true
   end

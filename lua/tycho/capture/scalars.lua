@@ -14,7 +14,7 @@ local ty = require "tycho"
 local internals = ty.internals
 
 local type, next, ipairs, unpack, getmetatable = type, next, ipairs, unpack, getmetatable
-local huge, ceil, floor = math.huge, math.ceil, math.floor
+local huge, ceil, floor, find = math.huge, math.ceil, math.floor, string.find
 local power = internals.power
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
@@ -205,6 +205,9 @@ local function tensor(world, args, shadows, n)
   return results, rs, count_results
 end
 
+--- Functions whose options are sizes: strides, padding, factors. They decide about shapes, as pinned numbers.
+local function is_sized(name) return find(name, "conv") or find(name, "pool") or name == "interpolate" end
+
 -- The world's side ----------------------------------------------------------------------------------------------------
 
 return function(World, models)
@@ -214,18 +217,12 @@ return function(World, models)
     return { v }, { s }, 1
   end
 
-  --- Whether one of the numbers in a table is not known.
-  function World:has_symbols(t)
-    local o = self.tables[t]
-    if not o then
-      if self.constants[t] then return false end
-      for _, v in next, t do
-        if type(v) == "number" then return true end
-      end
-      return false
-    end
+  --- Whether a table has options for f among which is a number that is not known, and is no size. Lists hold dims.
+  function World:has_symbols(f, t)
+    local o, constant, name = self.tables[t], self.constants[t], self:owner(f)
+    if constant or o and o.constant or name and is_sized(name) then return false end
     for k, v in next, t do
-      if type(v) == "number" and (not o.fresh and not o.constant or is_symbol(v, o.shadow and o.shadow[k])) then
+      if type(k) == "string" and type(v) == "number" and not (o and o.fresh and not is_symbol(v, o.shadow[k])) then
         return true
       end
     end
