@@ -66,7 +66,7 @@ end
 local log = ROOT .. "/last.log"
 
 local function passes(test)
-  return shell(([[cd %s && LUA_PATH="$PWD/build/?.lua;$PWD/build/?/init.lua;;" LUA_CPATH="$PWD/build/?.so;;" ]]
+  return shell(([[cd %s && TYCHO_LOG=0 LUA_PATH="$PWD/build/?.lua;$PWD/build/?/init.lua;;" LUA_CPATH="$PWD/build/?.so;;" ]]
     .. [[timeout -k 2 120 %s >last.log 2>&1]]):format(ROOT, test[2]))
 end
 

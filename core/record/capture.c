@@ -129,6 +129,8 @@ bool ty_capture_whole(State *S, i32 id, bool whole) {
 /* Slots that nobody tells about are constants; they are filled in when the trace is made. */
 bool ty_capture_scalar(State *S, i32 slot, ScalarFrom from) {
   Capture *c = S->capture;
+  if (from.kind == SC_NUMBER && from.id > DRAWN_NUMBERS && !ty_is_float(from.dtype))
+    return ty_capture_refuse(S, "a number that is drawn in each call meets integers");
   while (c->nscalar <= slot) {
     if (!grow(&c->scalar, c->nscalar, &c->scalar_cap, sizeof *c->scalar)) return refuse_memory(S);
     c->scalar[c->nscalar++] = (ScalarFrom){.kind = SC_CONST};

@@ -539,7 +539,9 @@ return function(ty, define)
   end
   for name, f in pairs(modes) do core.captured[f] = "modes." .. name end
   core.captured[random_state] = "grad.random"
-  core.captured[ty.internals.check_index] = "check_index"
+  for _, name in ipairs { "check_index", "power", "attend", "attend_node" } do
+    core.captured[ty.internals[name]] = name
+  end
 
   define("backward", "b", "x, g = 1, {retain_graph, create_graph}",
     "adds the gradient of x to grad of every leaf that x was computed from", backward)

@@ -229,6 +229,7 @@ local function instructions(d, C)
   for k, i in ipairs(d.program) do
     local kind = C.guards[i[1]].kind
     if k == d.early + 1 then number = C.DEFERRED end
+    if k == d.late + 1 then number = C.DRAWN end
     if kind == "read" then
       slot = slot + 1
       readers[slot] = i
@@ -272,6 +273,7 @@ local make = {
   end,
 }
 make.bound = make.number
+function make.draw(p) return p.C.UNKNOWN end
 
 --- Whether a tape can replay an instruction of that kind and name; a spec asks for each row of the table of guards.
 function M.replays(kind, name)
