@@ -39,7 +39,7 @@ local M = {
   { file = "core/lua/lua_index.c", what = "a number that is written at an index is that of the captured call",
     from = "ty_record_number(S, &g->line, v, y)", to = "ty_record_full(S, &g->line, v->v, y)" },
   { file = "core/compile/fuse.c", what = "a check of an index that nobody goes by is not made",
-    from = "F->must[n] |= N->op == OP_POSITIONS;", to = "" },
+    from = "N->op == OP_POSITIONS && !F->dead[n]; /*", to = "false; /*" },
   { file = "core/compile/plan.c", what = "a tensor is written before an index is checked",
     from = "if (op == OP_POSITIONS) return !M->g->node[gr->root].type.device;", to = "if (op == OP_POSITIONS) return false;" },
   { file = "core/ir/fold.c", what = "x + 0 is taken for x: -0 stays",
@@ -465,7 +465,7 @@ local M = {
   { file = "core/engine/exec.c", what = "a loop's gradient draws other random numbers than the loop",
     from = "scalar[i] = first[i] + (u64)(r * b->streams);", to = "scalar[i] = first[i] + (u64)(t * b->streams);" },
   { file = "core/record/loop.c", what = "random numbers in a loop's body are constant",
-    from = "return n->op == OP_RANDOM || n->op == OP_EMPTY;", to = "return n->op == OP_EMPTY;" },
+    from = "return n->op == OP_RANDOM;", to = "return false;" },
   { file = "core/record/loop_scope.c", what = "a tensor and its snapshot are two whose gradient a loop carries",
     from = "if (l->taped[i].st->tape == x->st->tape) return true;", to = "if (l->taped[i].st == x->st) return true;" },
   { file = "core/record/backward.c", what = "a pass uses up what it asks for from before the floor",
@@ -478,6 +478,17 @@ local M = {
     from = "if (ok && known) ty_recording_end(b);", to = "" },
   { file = "core/lua/lua_composite.c", what = "a composite's results are computed when they are read",
     from = "b->g.uses[t->st->node] = 0;", to = "" },
+
+  { file = "core/compile/fuse.c", what = "a check of what a loop's parameter is runs outside of the loop",
+    from = "N->op == OP_POSITIONS && !F->dead[n]", to = "N->op == OP_POSITIONS" },
+  { file = "lua/tycho/scan.lua", what = "what is kept of carried values is what the turn has written to them",
+    from = "kept[i] = carried[i]:clone() end", to = "kept[i] = carried[i] end" },
+  { file = "lua/tycho/scan.lua", what = "tensors from outside that a turn gives as they are get no gradient",
+    from = "for i = 1, #made do L.note(scope, made[i]) end", to = "" },
+  { file = "core/lua/lua_loop.c", what = "a scan's gradient is that of whatever its function does by then",
+    from = "if (hash_of(L, S, check_scope(L), 3) != *was)", to = "if (hash_of(L, S, check_scope(L), 3) == 0 || !was)" },
+  { file = "lua/tycho/capture/tape.lua", what = "an argument that comes back ends the tape",
+    from = "if rawequal(a, v) then return { GIVEN, i }, s end", to = "" },
 }
 
 return M

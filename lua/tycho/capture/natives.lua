@@ -156,7 +156,7 @@ return function(World)
       end
     end
     self.asking = false
-    if tape then tape:call(f, args, shadows, n, symbols) end
+    if tape then tape:call(f, args, shadows, n, symbols, keeps) end
     if symbols then C.symbols(n, unpack(symbols, 1, count)) end
     local results, nresults = pack(f(unpack(args, 1, n)))
     local refused = C.reason()
