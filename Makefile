@@ -45,6 +45,9 @@ OBJ     := $(filter-out $(B)/obj/file/%,$(OBJECTS))
 LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua lua/tycho/*/*.lua))
 RUN     := LUA_PATH="$(CURDIR)/$(B)/?.lua;$(CURDIR)/$(B)/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(B)/?.so;;"
 
+# Specs and fuzzers compile what cannot be captured: the lines that tell of it are for users.
+TEST    := TYCHO_LOG=0 $(RUN)
+
 all: build
 
 # --- what the system must have
@@ -131,11 +134,11 @@ demo: build
 
 # All specs and fuzzers (run.lua), or some: SPECS="grad nn fuzz_lua". Their output is kept in build/test.
 test: build
-	@$(RUN) $(LUAJIT) spec/run.lua $(FIXED) $(N) $(SEED) $(SPECS)
+	@$(TEST) $(LUAJIT) spec/run.lua $(FIXED) $(N) $(SEED) $(SPECS)
 
-FUZZERS := fuzz fuzz_lua fuzz_cells fuzz_library fuzz_alias fuzz_hooks fuzz_vmap fuzz_grad
+FUZZERS := fuzz fuzz_lua fuzz_cells fuzz_library fuzz_alias fuzz_hooks fuzz_vmap fuzz_grad fuzz_lifetimes
 fuzz: build
-	@$(RUN) $(LUAJIT) spec/run.lua $(FIXED) $(N) $(SEED) $(FUZZERS)
+	@$(TEST) $(LUAJIT) spec/run.lua $(FIXED) $(N) $(SEED) $(FUZZERS)
 
 # The specs of operations, sorts of programs and training on the device that spec/far.c makes, where nothing but a
 # device's own functions can touch its memory, and the fuzzers on both: the bits are those of the CPU. FAR_SEED=7 is
@@ -144,11 +147,11 @@ FAR     ?= far ops index matrix grad vmap nn optim training convolution attentio
 FAR_N   ?= 2000
 test-far: build
 	@status=0; for s in $(FAR); do \
-	  FAR_DEFAULT=1 $(RUN) $(BUSTED) --helper=spec/far.lua -o spec/report.lua --lpath="./?.lua" spec/$${s}_spec.lua || status=1; \
+	  FAR_DEFAULT=1 $(TEST) $(BUSTED) --helper=spec/far.lua -o spec/report.lua --lpath="./?.lua" spec/$${s}_spec.lua || status=1; \
 	done; \
 	for f in fuzz fuzz_lua fuzz_grad; do \
 	  n=$(FAR_N); [ $$f = fuzz_grad ] && n=$$(($(FAR_N) / 20)); \
-	  FUZZ_DEVICE=far $(RUN) $(LUAJIT) spec/$$f.lua $$n $(SEED) || status=1; \
+	  FUZZ_DEVICE=far $(TEST) $(LUAJIT) spec/$$f.lua $$n $(SEED) || status=1; \
 	done; exit $$status
 
 # The file formats under libFuzzer and the sanitizers, each for so many seconds: SECONDS=60 FORMATS="npy gguf" RUNS=100000
@@ -203,7 +206,7 @@ asan: deps
 	  CFLAGS="-O1 -g $(SAN) -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
 	@$(MAKE) --no-print-directory sanitized B=$(B)/asan
 sanitized:
-	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(RUN) $(LUAJIT) spec/run.lua 500 1000 $(SEED) $(SPECS)
+	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(TEST) $(LUAJIT) spec/run.lua 500 1000 $(SEED) $(SPECS)
 
 # What specs and fuzzers never run, by folder: the library is built again so that it counts, without LuaJIT's compiler, which
 # a hook does not see. Some claims about time do not hold here; SPECS chooses as in test.
@@ -221,7 +224,7 @@ coverage: build
 	LD_PRELOAD="$(COVER)/lines.so" $(MAKE) --no-print-directory covered B=$(B)/coverage || true
 	@$(LUAJIT) spec/coverage.lua $(B)/coverage
 covered:
-	@$(RUN) $(LUAJIT) spec/run.lua 500 1000 $(SEED) $(SPECS)
+	@$(TEST) $(LUAJIT) spec/run.lua 500 1000 $(SEED) $(SPECS)
 
 # What is loaded, stripped, and what of it comes from which folder: code and data of its objects.
 size: build

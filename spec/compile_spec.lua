@@ -529,7 +529,7 @@ describe("explain", function()
     local function guards(i) return table.concat(e.traces[i].guards, "\n") end
     assert.truthy(guards(3):find("x: f32[2,3]", 1, true) and guards(3):find("k: a number", 1, true), guards(3))
     assert.truthy(guards(2):find("k: f32[4]", 1, true), guards(2))
-    assert.same({ "tensor", "x", "tensor f32[2,3]", "tensor f32[4]" },
+    assert.same({ "tensor", "x", "f32[2,3]", "f32[4]" },
       { e.misses[1].guard, e.misses[1].path, e.misses[1].was, e.misses[1].now })
     assert.equal(2, #e.misses)
     for _, part in ipairs { "compile_spec.lua:", "5 calls", "3 captures", "guard x: f32[2,3]", "mul", e.misses[1].text } do

@@ -7,14 +7,15 @@ local new_table = require("tycho").internals.capture.table
 
 local M = {}
 
-local DEFERRED = 65536 -- numbers that depend on sizes are counted from here on, and come behind all others
+local DEFERRED = 65536 -- numbers that depend on sizes are counted from here on, and come behind others
+local DRAWN = 131072 -- and those that are drawn from here on, and come behind all others
 
 -- The stand-in --------------------------------------------------------------------------------------------------------
 
 --- Whatever operations on tensors do is done at once: enough for functions that make tensors, not for those that write
 --- to them. Numbers are never taken as run-time scalars.
 function M.core(ty)
-  local C = { open = false, description = nil, outside_of = {}, DEFERRED = DEFERRED }
+  local C = { open = false, description = nil, outside_of = {}, DEFERRED = DEFERRED, DRAWN = DRAWN, UNKNOWN = 0.5 }
   function C.session(_, fn, ...)
     C.open, C.description, C.outside_of, C.pending = true, nil, {}, nil
     local function close(...)
@@ -78,6 +79,7 @@ local numeric = {
     if b then return (f(x[a], x[b])) end
     return (f(x[a]))
   end,
+  draw = function(_, f, list) return (f(unpack(list))) end,
 }
 
 -- Well-formedness -----------------------------------------------------------------------------------------------------
@@ -89,14 +91,17 @@ local shapes = {
   cell_same = "ssii", cell_distinct = "ssii",
   length = "ti", keys = "tv", tensor = "sv", closure = "sf", number = "#s", bound = "#si",
   const = "#v", size = "#i", add = "#nn", sub = "#nn",
-  mul = "#nn", div = "#nn", unm = "#n", abs = "#n", floor = "#n", ceil = "#n", sqrt = "#n", call = "#fnN", lt = "nnb",
+  mul = "#nn", div = "#nn", unm = "#n", abs = "#n", floor = "#n", ceil = "#n", sqrt = "#n", call = "#fnN", draw = "#fv", lt = "nnb",
   le = "nnb", eq = "nnb", whole = "nb",
 }
 
 M.shapes = shapes
 
---- Where the next number goes: the instruction behind the early ones is the first late one.
-local function next_number(d, i, number) return (i > d.early and number < DEFERRED and DEFERRED or number) + 1 end
+--- Where the next number goes: by which stage its instruction belongs to.
+local function next_number(d, i, number)
+  local first = i > d.late and DRAWN or i > d.early and DEFERRED or 0
+  return math.max(number, first) + 1
+end
 
 local function whole_in(v, low, high) return type(v) == "number" and v % 1 == 0 and v >= low and v <= high end
 

@@ -358,6 +358,19 @@ end
 bounded("mn", { "X:roll(I, 1)", "ty.cat({ X, X }):narrow(1, I, #X)", "(X + X[{ { I, I } }])", "(X * X:narrow(1, 1, I):sum(1))",
   "ty.cat({ X[{ { I, -1 } }], X[{ { 1, I - 1 } }] })", "(X - ty.ones(I, 1):sum())",
   "ty.nn.rotary(ty.cat({ X, X }, 2), I)[{ {}, { 1, N } }]", "ty.full(X.shape, I)" })
+also("mn", function(g, d) return ("(%s ^ %s)"):format(g:atom("T:mn", d), g:pick { "(" .. g:N(d) .. ")", "2", "-1" }) end)
+also("mn", function(g, d)
+  return (g:pick { "(X * math.random())", "(X + math.random(9) / 4)", "(X - math.floor(math.random() * N))" }
+    :gsub("%f[%w][XN]%f[^%w]", { X = g:atom("T:mn", d), N = "(" .. g:N(d) .. ")" }))
+end)
+--- Ways in which numbers are elements, or what elements are computed from.
+also("s", function(g, d)
+  local n, m = "(" .. g:N(d) .. ")", "(" .. g:N(d) .. ")"
+  return (g:pick { "ty.tensor { N, M, 1 }:sum()", "ty.tensor({ { N }, { M } }, { dtype = 'f64' }):mean()", "ty.linspace(N, M, 5):sum()",
+    "ty.arange(N, N + 2.5):sum()", "ty.arange(N, N + M * 3, M):sum()", "ty.range(M, M + 2):sum()", "ty.uniform(N, N + 1, { 3 }):sum()",
+    "ty.normal(N, 0.5, { 3 }):sum()", "ty.full({ 2 }, M, { dtype = 'i32' }):sum()", "u_x:norm(N)",
+    "ty.huber_loss(u_x, 0, { delta = math.abs(N) + 0.1 })", "u_x:pad({ { 1, 0 } }, N):sum()" }:gsub("%f[%w][NM]%f[^%w]", { N = n, M = m }))
+end)
 bounded("n", { "X[I]", "X[-(I)]", "X[{ { 1, I } }]:sum(1)", "X:narrow(1, I, 1)[1]", "X:tile(I, 1)[-1]" })
 bounded("s", { "X:narrow(1, 1, I):sum()", "ty.arange(I):sum()", "ty.zeros(I, 2):add(I):sum()", "X[I]:sum()", "X[{ { I, -1 } }]:mean()",
   "X:split(I)[1]:sum()", "ty.rand(I):sum()" })

@@ -388,6 +388,7 @@ function M.load(ty, text, compiled)
     return ty.tensor(data):reshape(...)
   end
   ty.manual_seed(7)
+  math.randomseed(7)
   local main, calls, roots, log = chunk(ty, compiled and ty.compile or function(f) return f end, recorder(said), mode, fresh)
   assert(type(main) == "function", "no program: what is left after shrinking has no main")
   if not compiled then

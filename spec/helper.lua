@@ -5,6 +5,11 @@ local ffi = require "ffi"
 local ty = require "tycho"
 local module = require "spec.module"
 
+-- Specs compile what cannot be captured, and so do the processes that they start: no line tells of it.
+ffi.cdef "int setenv(const char *name, const char *value, int overwrite);"
+ffi.C.setenv("TYCHO_LOG", "0", 1)
+jit.log = false
+
 local M = { ty = ty, ffi = ffi, internals = ty.internals, probe = ty.internals.probe }
 
 --- The directory of the project, with a slash at the end.

@@ -213,7 +213,7 @@ describe("explain", function()
     assert.truthy(table.concat(keys, "\n"):find('(a: f32 of rank 1, of any sizes, n: a number, name: "twice")', 1, true))
     local misses = {}
     for i, m in ipairs(e.misses) do misses[i] = m.text end
-    assert.same({ "a: was tensor f32[3], is tensor f32[4]", 'name: was string "twice", is string "once"' }, misses)
+    assert.same({ "`a` (argument 1) is f32[4], was f32[3]", '`name` (argument 3) is "once", was "twice"' }, misses)
   end)
 
   it("tells what was decided about sizes, and which of them decide otherwise", function()

@@ -39,6 +39,34 @@ local calls = {
   function(f, _, k) return f(k, k + 1) end,
 }
 
+--- Further ways for functions that compute with numbers before they record.
+local function series(f, _, k) return f(k, k + 2, 0.5, { dtype = "f16" }) end
+local function stepped(f, _, k) return f(0, k * 3, k) end
+local function whole(f, _, k) return f(k, k + 3, { dtype = "i32" }) end
+local function index(f, x, k) return f(x, 1, x:gt(1):to "i64" + 1, k) end
+local further = {
+  tensor = {
+    function(f, _, k) return f { k, 1, k * 2 } end,
+    function(f, _, k) return f({ { k }, { 2 } }, { dtype = "bf16" }) end,
+    function(f, _, k) return f({ k, 3 }, { dtype = "i32" }) end,
+    function(f, _, k) return f { { k, 1 }, { true, 2 } } end,
+    function(f, _, k) return f({ k, 3 }, { requires_grad = true }) end,
+  },
+  linspace = {
+    function(f, _, k) return f(k, k + 2, 3) end,
+    function(f, _, k) return f(-1, k, 4, { dtype = "f16" }) end,
+    function(f, _, k) return f(k, 2, 1) end,
+    function(f, _, k) return f(k, 2, 0) end,
+  },
+  arange = { series, stepped, whole },
+  range = { series, stepped, whole },
+  uniform = { function(f, _, k) return f(-1, k, { 3 }) end, function(f, _, k) return f(k, 400, { dtype = "f16" }) end },
+  normal = { function(f, _, k) return f(k, 1, { 3 }) end, function(f, _, k) return f(k, k, 3, { dtype = "bf16" }) end },
+  bernoulli = { function(f, _, k) return f(k, 3) end, function(f, _, k) return f(k, { 2, 2 }, { dtype = "i64" }) end },
+  scatter = { index }, scatter_add = { index }, scatter_ = { index },
+  pad = { function(f, x, k) return f(x, { { 1, 2 } }, k) end },
+}
+
 --- Everything that can be seen of f(x, k), as text.
 local function seen(f, x, k)
   ty.manual_seed(7)
@@ -63,7 +91,9 @@ describe("numbers that change between calls", function()
   for _, name in ipairs(names) do
     it("go through " .. name, function()
       local fn = names[name]
-      for way, call in ipairs(calls) do
+      local ways = { unpack(calls) }
+      for _, call in ipairs(further[name] or {}) do ways[#ways + 1] = call end
+      for way, call in ipairs(ways) do
         for _, make in ipairs(tensors) do
           if pcall(call, fn, make(), 1) or pcall(call, fn, make(), 2) then
             local function eager(x, k)
@@ -93,6 +123,8 @@ describe("numbers that change between calls", function()
     assert.truthy(skipped > 0.5 * ran, ("%d of %d calls"):format(skipped, ran))
   end)
 end)
+
+local held = { v = { 1, 2, 3 }, options = { delta = 1 } }
 
 describe("a number of the caller's", function()
   for name, f in pairs {
@@ -124,11 +156,37 @@ describe("a number of the caller's", function()
       return y
     end,
     ["a power of it"] = function(x, w) return w ^ x end,
+    ["its power"] = function(x, w) return x ^ (w + 0.1) end,
+    ["its power in place"] = function(x, w) return (x * 1):pow_(w + 0.1) end,
+    ["a norm"] = function(x, w) return x:norm(w + 0.1) end,
+    ["a table"] = function(x, w) return x * ty.tensor { w, 1, w + 2 } end,
+    ["nested tables"] = function(x, w) return x * ty.tensor({ { w, 1, 2 }, { 3, 4, w * 3 } }, { dtype = "f64" }) end,
+    ["a table from outside"] = function(x) return x * ty.tensor(held.v) end,
+    linspace = function(x, w) return x * ty.linspace(-w, w * 3, 3) end,
+    ["linspace of a smaller dtype"] = function(x, w) return x * ty.linspace(w, 1, 3, { dtype = "f16" }) end,
+    ["the start of arange"] = function(x, w) return x * ty.arange(w + 0.05, w + 2.5) end,
+    ["the step of arange"] = function(x, w) return x * ty.arange(0, (w + 0.05) * 2.5, w + 0.05) end,
+    ["the start of range"] = function(x, w) return x * ty.range(w + 0.3, w + 2.7) end,
+    padding = function(x, w) return x:pad({ { 1, 1 } }, w) end,
+    ["what is scattered"] = function(x, w) return x:scatter(1, ty.tensor({ 1, 3 }, { dtype = "i64" }), w) end,
+    ["what is added at an index"] = function(x, w) return x:scatter_add(1, ty.tensor({ 1, 3 }, { dtype = "i64" }), w) end,
+    ["what is searched"] = function(x, w) return ty.searchsorted(x, w + 0.01) end,
+    ["an integer that fills"] = function(_, w) return ty.full({ 3 }, math.floor(w * 7), { dtype = "i64" }) end,
+    ["an integer at an index"] = function(x, w)
+      local y = x:to "i32"
+      y[2] = math.floor(w * 7)
+      return y
+    end,
+    ["an option"] = function(x, w) return ty.huber_loss(x, x * 2, { delta = w + 1 }) end,
+    ["an option of a method"] = function(x, w) return x:var(nil, { correction = w / 300 }) end,
+    ["an option in a table from outside"] = function(x) return ty.huber_loss(x, x * 2, held.options) end,
+    ["several options"] = function(x, w) return x:isclose(x + 1, { rtol = w, atol = w / 2 }) end,
   } do
     it("is read in each call, by one trace: " .. name, function()
       local c, x = ty.compile(f), ty.tensor { 1, 2, 3 }
       for i = 1, 300 do
         local w = i == 7 and 0 or i == 8 and 1 or i / 7
+        held.v[2], held.options.delta = w, w + 1
         H.same(f(x, w), c(x, w))
       end
       local e = ty.explain(c)
@@ -136,4 +194,96 @@ describe("a number of the caller's", function()
       assert.equal(300, e.skips)
     end)
   end
+
+  for name, f in pairs {
+    uniform = function(w) return ty.uniform(-w, w * 2, { 3 }) end,
+    ["uniform in place"] = function(w) return ty.zeros(3):uniform_(w, w + 3) end,
+    normal = function(w) return ty.normal(w, w * 2, { 2 }, { dtype = "f64" }) end,
+    ["normal in place"] = function(w) return ty.zeros(3):normal_(w, w + 2) end,
+    bernoulli = function(w) return ty.bernoulli(w / 50, { 9 }) end,
+  } do
+    it("is a parameter of what is drawn: " .. name, function()
+      local c = ty.compile(f)
+      for i = 1, 300 do
+        local w = 1.1 + i / 7
+        ty.manual_seed(i)
+        local want, state = f(w), ty.random_state()
+        ty.manual_seed(i)
+        H.same(want, c(w))
+        assert.equal(state, ty.random_state())
+      end
+      local e = ty.explain(c)
+      assert.equal(1, e.captures)
+      assert.equal(300, e.skips)
+    end)
+  end
+
+  it("has other forms where it is 2, 0.5 or -1 and an exponent, and one for all others", function()
+    local x = ty.linspace(-3, 7, 500)
+    for _, f in ipairs { function(a, p) return a ^ p end, function(a, p) return (a * 1):pow_(p) end } do
+      local c = ty.compile(f)
+      for round = 1, 3 do
+        for _, p in ipairs { 3, 2, 0.5, -1, 7.5, 0, -0.0, 1, -2, 1 / 0, 0 / 0, 1e300 } do H.same(f(x, p), c(x, p)) end
+        assert.equal(4, ty.explain(c).captures, round)
+      end
+    end
+  end)
+
+  it("is searched among integers as what it is", function()
+    local sorted = ty.tensor({ 1, 2, 3 }, { dtype = "i64" })
+    local function f(w) return ty.searchsorted(sorted, w) end
+    local c = ty.compile(f)
+    for _, w in ipairs { 2, 3, 2.5, 1, 1.5, 0, 1 / 0, -1 / 0 } do H.same(f(w), c(w)) end
+  end)
+
+  it("is searched among floats as exactly as it is given", function()
+    local sorted = ty.tensor { 0.1, 0.2, 2 }
+    local function f(w) return ty.searchsorted(sorted, w, true) end
+    local c = ty.compile(f)
+    for _, w in ipairs { 1, 0.1, 2, 0.2, 3 } do H.same(f(w), c(w)) end
+  end)
+
+  it("is an exponent whose gradient goes through one trace", function()
+    local function f(x, p)
+      local y = (x ^ p):sum()
+      x.grad = nil
+      y:backward()
+      return x.grad
+    end
+    local c = ty.compile(f)
+    local function leaf() return ty.tensor({ 0.5, 1, 2 }):requires_grad_() end
+    local a, b = leaf(), leaf()
+    for i = 1, 50 do H.same(f(a, i / 7 + 0.01), c(b, i / 7 + 0.01)) end
+    assert.equal(1, ty.explain(c).captures)
+  end)
+
+  it("raises where it does not fit, and only there", function()
+    local function f(w) return ty.full({ 2 }, w, { dtype = "u8" }) end
+    local c = ty.compile(f)
+    for _, w in ipairs { 1, 2, 300, 3, 2.5, -1, 255, 0 / 0, 7 } do
+      local want, got = { pcall(f, w) }, { pcall(c, w) }
+      assert.equal(want[1], got[1])
+      if want[1] then H.same(want[2], got[2]) end
+    end
+  end)
+
+  it("raises where it is no bound of a distribution", function()
+    local function f(w) return ty.uniform(0, w, { 2 }) end
+    local c = ty.compile(f)
+    for _, w in ipairs { 1, 2, -1, 3, 0 / 0, 1 / 0, 4 } do
+      ty.manual_seed(3)
+      local want = { pcall(f, w) }
+      ty.manual_seed(3)
+      local got = { pcall(c, w) }
+      assert.equal(want[1], got[1])
+      if want[1] then H.same(want[2], got[2]) end
+    end
+  end)
+
+  it("is a start of another count of steps in a trace of its own", function()
+    local function f(a, b) return ty.arange(a, b) end
+    local c = ty.compile(f)
+    for i = 1, 20 do H.same(f(i / 3, i / 3 + 2 + i % 3), c(i / 3, i / 3 + 2 + i % 3)) end
+    assert.truthy(ty.explain(c).captures <= 6)
+  end)
 end)

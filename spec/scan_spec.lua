@@ -191,6 +191,20 @@ describe("ty.scan gives the bits of a loop", function()
     assert.truthy(ty.explain(f).captures <= 3, ty.explain(f).captures)
   end)
 
+  it("with indices from rows and carried values", function()
+    local w, rows_of = ty.arange(20):sin():reshape(10, 2), ty.tensor({ { 1, 9, 3 }, { 10, -1, 2 } }, i64)
+    same(function(c, i) return c + 1, { w:index_select(1, i), w[i], w:gather(1, i:reshape(3, 1)), w[c] } end, ty.ones({}, i64), rows_of)
+    local ok, e = pcall(ty.scan, function(c, i) return c, w:index_select(1, i) end, ty.ones(1), rows_of + 1)
+    assert.equal(false, ok)
+    assert.match("index 11 at .* is out of range 1%.%.10", e)
+  end)
+
+  it("with one table in two places", function()
+    local t = { h = ty.zeros({}) }
+    local c = ty.scan(function(c) return { a = { h = c.a.h + 1 }, b = { h = c.b.h + 10 } } end, { a = t, b = t }, nil, { length = 3 })
+    assert.same({ 3, 30 }, { c.a.h:item(), c.b.h:item() })
+  end)
+
   it("in a vmap", function()
     local function over(scan)
       return flat { ty.vmap(function(h, x, w)
@@ -337,6 +351,93 @@ describe("the gradient of ty.scan", function()
     end
   end)
 
+  it("goes to tensors from outside that a turn gives as they are", function()
+    for _, view in ipairs { function(w) return w end, function(w) return w:t() end, function(w) return w[1] end } do
+      local g = ty.grad(function(w)
+        local c, y = ty.scan(function(c) return c, view(w) end, ty.ones(1), ty.zeros(3, 1))
+        return y:sum() + c:sum()
+      end)(ty.ones(2, 2))
+      local want = ty.grad(function(w) return view(w):sum() * 3 end)(ty.ones(2, 2))
+      assert.equal(flat(want), flat(g))
+    end
+  end)
+
+  it("is right where a turn writes to what it is given", function()
+    local function written(scan)
+      local h, x = ty.tensor({ 0.5, 0.25 }):requires_grad_(), ty.ones(3, 2):requires_grad_()
+      local c = scan(function(c, r)
+        c = c:clone()
+        c:mul_(r):sin_()
+        return c + r, c
+      end, h, x)
+      c:sum():backward()
+      return flat { h.grad, x.grad }
+    end
+    local function given(scan)
+      local h, x = ty.tensor({ 0.5, 0.25 }):requires_grad_(), ty.ones(3, 2):requires_grad_()
+      local c = scan(function(c, r)
+        c:mul_(r):sin_()
+        return c + r, c
+      end, h, x)
+      c:sum():backward()
+      return flat { h.grad, x.grad }
+    end
+    assert.equal(written(by_hand), written(ty.scan))
+    assert.equal(written(ty.scan), given(ty.scan))
+  end)
+
+  it("is refused where the function is another one by then", function()
+    local x = ty.ones(3, 2)
+    local function changed(change, make)
+      local state = { w = ty.ones(2):requires_grad_(), by = 2 }
+      local c = ty.scan(make(state), ty.ones(2), x)
+      change(state)
+      local ok, e = pcall(function() c:sum():backward() end)
+      assert.equal(false, ok)
+      assert.match("scan: the function does something else when it runs again", e)
+    end
+    local function make(state) return function(c, r) return c * state.w * state.by + r end end
+    changed(function(state) state.w = ty.ones(2) end, make)
+    changed(function(state) state.by = 3 end, make)
+    changed(function(state) ty.no_grad(function() state.w:mul_(0.5) end) end, make)
+    changed(function(state) state.off = true end, function(state)
+      return function(c, r) return state.off and c * state.w or (c * state.w):sin() + r end
+    end)
+  end)
+
+  it("is captured once for all numbers of rows", function()
+    local w = ty.tensor { 0.5, 2 }
+    for _, opts in ipairs { {}, { reverse = true } } do
+      local function g(x)
+        return ty.grad(function(v)
+          local c, y = ty.scan(function(h, r)
+            h = (h * v + r):sin()
+            return h, h * v
+          end, ty.zeros(2), x, opts)
+          return c:sum() + y:sum()
+        end)(w)
+      end
+      local c = ty.compile(g)
+      for n = 1, 9 do
+        local x = ty.arange(2 * n):reshape(n, 2):cos()
+        assert.equal(flat(g(x)), flat(c(x)))
+      end
+      assert.truthy(ty.explain(c).captures <= 3, ty.explain(c).captures)
+    end
+    local c = ty.compile(function(x) return (ty.scan(function(h) return h * 0.5 + 1 end, ty.zeros(2), nil, { length = x:size(1) })) end)
+    for n = 1, 9 do c(ty.ones(n)) end
+    assert.truthy(ty.explain(c).captures <= 3, ty.explain(c).captures)
+  end)
+
+  it("keeps less where nothing is given by turns, or there are none", function()
+    for _, n in ipairs { 0, 1, 7 } do
+      local h = ty.full({ 3 }, 2):requires_grad_()
+      local c = ty.scan(function(c, r) return c * r end, h, ty.ones(n, 3), { checkpoint = true })
+      c:sum():backward()
+      assert.same({ 1, 1, 1 }, h.grad:totable())
+    end
+  end)
+
   it("from outside of a vmap goes to what is given and closed over", function()
     local h, x = ty.arange(12):reshape(4, 3):sin(), ty.arange(24):reshape(4, 2, 3):cos()
     local u, w = ty.arange(12):reshape(4, 3):cos(), ty.tensor { 0.5, -1, 2 }
@@ -454,6 +555,54 @@ describe("ty.scan refuses", function()
       return c
     end, ty.zeros(2), x)
     assert.same({ 1, 1 }, outside:totable())
+  end)
+
+  it("more elements than there can be", function()
+    refuses("option length must be", function(c) return c end, ty.zeros(2), nil, { length = 2 ^ 63 })
+    for _, n in ipairs { 2 ^ 40, 2 ^ 50, 2 ^ 52 } do
+      assert.has_error(function() ty.scan(function(c) return c, c end, ty.zeros(4), nil, { length = n }) end)
+    end
+  end)
+
+  it("a gradient for a leaf from outside, within a turn", function()
+    local w = ty.ones(2):requires_grad_()
+    local ok, e = pcall(ty.scan, function(c, r)
+      local loss = (w * r * c):sum()
+      loss:backward()
+      return c
+    end, ty.zeros(2), x)
+    assert.equal(false, ok)
+    assert.match("a leaf from outside of a scan", e)
+    assert.equal(nil, w.grad)
+  end)
+
+  it("to be looked at as a graph from outside", function()
+    local function f() return (ty.scan(function(c, r) return c + r end, ty.zeros(2), x)) end
+    assert.has_error(function() require "tycho.graph".record(f) end)
+    assert.has_error(function() ty.graph(f) end)
+  end)
+
+  it("one scan and not the one around it", function()
+    local c = ty.scan(function(c, r)
+      pcall(ty.scan, function() error "x" end, ty.zeros(2), x)
+      return c + r
+    end, ty.zeros(2), x)
+    assert.same({ 3, 3 }, c:totable())
+  end)
+
+  it("nothing that was written before an error", function()
+    local o = ty.zeros(2)
+    local function f()
+      return (pcall(ty.scan, function()
+        o:add_(1)
+        error "x"
+      end, ty.zeros(2), x))
+    end
+    f()
+    assert.same({ 1, 1 }, o:totable())
+    local c = ty.compile(f)
+    for _ = 1, 3 do c() end
+    assert.same({ 4, 4 }, o:totable())
   end)
 
   it("tensors of a turn that are used behind it", function()

@@ -705,7 +705,7 @@ describe("numbers of the call become sizes:", function()
     local text = ty.explain(f):full()
     assert.truthy(text:find("guard n: a number, with a plan for each value", 1, true), text)
     assert.truthy(text:find("sizes 0 < n: true", 1, true), text)
-    assert.truthy(text:find("miss: n: was number 1, is number 2", 1, true), text)
+    assert.truthy(text:find("miss: `n` (argument 2) is 2, was 1", 1, true), text)
   end)
 
   it("until they never come back", function()

@@ -91,6 +91,7 @@ typedef struct Fuse {
   i64 *run; /* length of the reduction that gives its elements, perhaps through maps; 0: none */
   u8 *role;
   u8 *must; /* a product, routine, base or gather reads its buffer */
+  u8 *dead; /* it depends on a parameter of a loop's body */
   u8 *pure; /* instructions when it is computed from no memory; 255: it is not */
 } Fuse;
 
@@ -149,7 +150,10 @@ static void learn(Fuse *F) {
   for (i32 n = 0; n < F->g->n; n++) {
     const Node *N = &F->g->node[n];
     F->first[n] = F->of[n] = -1;
-    F->must[n] |= N->op == OP_POSITIONS; /* a check is made, whoever reads what it gives */
+    for (int i = 0; i < ty_ops[N->op].arity; i++) F->dead[n] |= F->dead[N->src[i]];
+    F->dead[n] |= N->op == OP_PARAM; /* of a loop's body, which runs elsewhere */
+    F->must[n] |=
+        N->op == OP_POSITIONS && !F->dead[n]; /* a check is made, whoever reads what it gives */
     F->numel[n] = ty_type_numel(&N->type);
     Role role = role_of(F, n);
     F->role[n] = (u8)role;
@@ -1009,8 +1013,10 @@ bool ty_fuse(Arena *A, const Graph *g, const u8 *want, bool fast, Groups *y) {
   F.run = ty_arena_alloc(A, n * sizeof *F.run);
   F.role = ty_arena_alloc(A, n);
   F.must = ty_arena_alloc(A, n);
+  F.dead = ty_arena_alloc(A, n);
   F.pure = ty_arena_alloc(A, n);
-  if (!F.F || !F.nest || !F.first || !F.of || !F.numel || !F.run || !F.role || !F.must || !F.pure)
+  if (!F.F || !F.nest || !F.first || !F.of || !F.numel || !F.run || !F.role || !F.must || !F.dead ||
+      !F.pure)
     return false;
   F.F->maps.A = A;
   if (!values_grow(&F)) return false;

@@ -42,7 +42,7 @@ typedef struct Signature {
 /* A compiled call that skips Lua: lua_trace.c's own. */
 typedef struct Trace Trace;
 
-/* Why no trace answered a call. */
+/* Why no trace answered a call: of those traces that could have, the one most of whose guards held, in their order. */
 struct Failed {
   const char *why; /* not a guard: static text */
   Trace *trace;
@@ -65,9 +65,11 @@ typedef struct Entry {
   i64 skips, captures, evicted_traces;
   Trace *building; /* not installed yet */
   struct Failed failed;
-  char now[120];                      /* the value that failed */
+  bool noted; /* the present call was asked what failed; outcomes: their numbers */
+  double compared[2];
   bool sizes_differ, closures_differ; /* what the next capture should allow for */
   bool captures_on;
+  bool large;                  /* its last result was: places are asked for */
   i64 check_every, check_left; /* every so many calls one is checked; 0: none */
   bool recheck;                /* TYCHO_CHECK=capture: each call is captured anew */
   i32 unproductive;            /* failed captures in a row */
@@ -112,6 +114,8 @@ struct Compiled {
     u64 bits[LEARN_NODES / 64];
   } learn[LEARN_SLOTS];
   i64 cuts, relearned;
+  void *
+      fresh; /* the only tensor that the last answer of a trace made, given to the caller alone; or NULL */
   u8 stance;
   bool plain;    /* whatever the stance is, for now they run eagerly */
   struct Stash { /* results that wait to be handed out, on the thread that made them */

@@ -255,8 +255,26 @@ static bool make_scalars(State *S, Instance *I, const Graph *g) {
   return true;
 }
 
+/* Whether an output depends on a parameter of a loop's body, whose function has failed. */
+static bool wants_param(const Graph *g, const WantedOutput *w, i32 n) {
+  i32 first = 0;
+  bool wants = false;
+  while (first < g->n && g->node[first].op != OP_PARAM) first++;
+  if (first == g->n) return false;
+  u8 *mark = ty_mem_zalloc((size_t)g->n);
+  for (i32 i = first; mark && i < g->n; i++) {
+    mark[i] = g->node[i].op == OP_PARAM;
+    for (int j = 0; j < ty_ops[g->node[i].op].arity; j++) mark[i] |= mark[g->node[i].src[j]];
+  }
+  for (i32 i = 0; i < n; i++) wants |= !mark || mark[w[i].out.node];
+  ty_mem_free(mark);
+  return wants;
+}
+
 static bool make_plan(State *S, Instance *I, const Recording *b, WantedOutput *w, i32 n,
                       Output *out, i32 *place) {
+  if (wants_param(&b->g, w, n))
+    return ty_capture_refuse(S, "uses a tensor of a scan's turn outside of it");
   if (!sort_wanted(w, n, place)) return ty_fail_memory(S, "capture", 0);
   for (i32 i = 0; i < n; i++) {
     out[place[i]] = w[i].out;

@@ -234,9 +234,11 @@ void ty_account_push_trace(lua_State *L, State *S, const Trace *T, Instance *I,
   lua_setfield(L, y, "slots");
   lua_newtable(L);
   for (i32 k = 1; k <= T->nnumbers; k++) {
-    bool deferred = k > T->early_numbers;
+    const i32 id = k > T->late_numbers    ? DRAWN_NUMBERS + k - T->late_numbers
+                   : k > T->early_numbers ? DEFERRED_NUMBERS + k - T->early_numbers
+                                          : k;
     lua_pushnumber(L, number[k]);
-    lua_rawseti(L, -2, deferred ? DEFERRED_NUMBERS + k - T->early_numbers : k);
+    lua_rawseti(L, -2, id);
   }
   lua_setfield(L, y, "numbers");
   lua_newtable(L);

@@ -179,6 +179,15 @@ static void read_keys(Reader *r, Guard *g) {
   lua_pop(L, 1);
 }
 
+static void read_arguments(Reader *r, Guard *g) {
+  lua_State *L = r->L;
+  lua_rawgeti(L, -1, 3);
+  g->a = (i32)lua_objlen(L, -1);
+  g->b = r->T->nanchors + 1;
+  for (i32 i = 1; i <= g->a; i++) anchor_item(r, i);
+  lua_pop(L, 1);
+}
+
 /* The number under which the instance knows the tensor of that slot; where it does not, the one
 ** behind its last. */
 static i32 outside_of(const Reader *r, i32 slot) {
@@ -248,6 +257,7 @@ static i32 known_slot(Reader *r, int i) {
 
 /* Where in the file of numbers the one is that a description calls k. */
 static i32 number_place(const Trace *T, i32 k) {
+  if (k > DRAWN_NUMBERS) return k - DRAWN_NUMBERS + T->late_numbers;
   return k > DEFERRED_NUMBERS ? k - DEFERRED_NUMBERS + T->early_numbers : k;
 }
 
@@ -316,6 +326,7 @@ static void read_operand(Reader *r, Guard *g, GuardOperand operand, int i, Opera
   case ON_SIZE: set_place(g, had, known_size(r, i)); break;
   case ON_BOUND: add_bound(r, known_size(r, i)); break;
   case ON_FUNCTION: g->n = anchor_item(r, i); break;
+  case ON_ARGUMENTS: read_arguments(r, g); break;
   case ON_OUTCOME: g->want = item_true(r, i); break;
   }
 }
@@ -374,8 +385,10 @@ static void read_program(Reader *r) {
   if (T->ngrads || count_of(r, "effects"))
     T->lead = T->instance[0]->nmade + count_of(r, "tables") + T->ngrads;
   lua_getfield(L, r->d, "early");
-  T->early_guards = (i32)lua_tointeger(L, -1);
-  lua_pop(L, 1);
+  lua_getfield(L, r->d, "late");
+  T->early_guards = (i32)lua_tointeger(L, -2);
+  T->late_guards = (i32)lua_tointeger(L, -1);
+  lua_pop(L, 2);
   lua_getfield(L, r->d, "program");
   i32 n = (i32)lua_objlen(L, -1);
   T->guard = array(r, (size_t)n, sizeof *T->guard);
@@ -389,6 +402,7 @@ static void read_program(Reader *r) {
     T->nguards = i;
     read_guard(r, &T->guard[i - 1]);
     if (i <= T->early_guards) T->early_numbers = T->nnumbers;
+    if (i <= T->late_guards) T->late_numbers = T->nnumbers;
     lua_pop(L, 1);
   }
   find_asked(T);
@@ -616,13 +630,18 @@ static void count_wasted(Trace *T) {
   T->rest = T->wasted > WASTED_FREE ? (i64)1 << (T->wasted - WASTED_FREE) : 0;
 }
 
+/* Where a run may stop at an index that only itself computes, the function would draw a second time. */
+static bool draws_and_checks(const Trace *T, const State *S) {
+  return T->late_guards < T->nguards && ty_graph_checks(&S->capture->recording->g);
+}
+
 /* The session's graph becomes one more instance of a trace: the function was evaluated and its
 ** description is the same but for sizes, or a tape was replayed. Instances know tensors by the same
 ** numbers. */
 static int extend(lua_State *L, State *S, Entry *e, Trace *T) {
   Instance *I = read_instance(L, S, 1, e);
   if (!I) return refused(L, S);
-  if (!is_like(T, I) || !read_sizes(L, I, T->nsizes)) {
+  if (!is_like(T, I) || draws_and_checks(T, S) || !read_sizes(L, I, T->nsizes)) {
     ty_instance_free(I);
     return luaL_error(L, "the trace is another one");
   }
@@ -692,6 +711,10 @@ static int capture_finish(lua_State *L) {
   read_effects(&r);
   read_results(&r);
   find_hidden(&r);
+  if (draws_and_checks(T, S)) {
+    ty_capture_refuse(S, "draws a number, and goes by an index that it computes");
+    return refused(L, S);
+  }
   i32 stack = ty_trace_stack(T) + T->narg;
   if (stack > STACK_MOST || T->nnumbers >= DEFERRED_NUMBERS)
     return luaL_error(L, "it reads and makes %d values, and a trace may %d",
@@ -719,6 +742,10 @@ void ty_lua_open_trace(lua_State *L, int m) {
   ty_lua_register(L, fns);
   lua_pushinteger(L, DEFERRED_NUMBERS);
   lua_setfield(L, -2, "DEFERRED");
+  lua_pushinteger(L, DRAWN_NUMBERS);
+  lua_setfield(L, -2, "DRAWN");
+  lua_pushnumber(L, DRAWN_UNKNOWN);
+  lua_setfield(L, -2, "UNKNOWN");
   ty_guard_push_rows(L);
   lua_setfield(L, -2, "guards");
   lua_pop(L, 2);

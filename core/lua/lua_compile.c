@@ -9,6 +9,7 @@
 #include <lua.h>
 #include <stdio.h>
 #include "lua/lua_compile.h"
+#include "lua/lua_lifetime.h"
 #include "lua/lua_modes.h"
 #include "lua/lua_protect.h"
 #include "lua/lua_trace.h"
@@ -99,9 +100,15 @@ static int pick(lua_State *L, bool again, bool asks) {
     return 1;
   }
   int answers;
+  SiteFrame frame;
+  Site *site = TY_UNLIKELY(e->large) ? ty_lua_site(L, (Binding *)S, &frame) : NULL;
+  if (site) ty_lua_site_before((Binding *)S, site, frame);
   TraceAnswer y = ty_trace_call(L, S, e, false, &answers);
   if (TY_LIKELY(y == TRACE_HIT)) {
     e->calls++;
+    Handle *result = C->fresh && C->fresh == lua_touserdata(L, -1) ? C->fresh : NULL;
+    e->large = result && ty_lua_is_large((Binding *)S, result);
+    if (site && e->large) ty_lua_site_after((Binding *)S, site, frame, result);
     return answers;
   }
   if (!again && (y == TRACE_SIZES || (y == TRACE_MISS && is_due(L, S, e, narg)))) {
@@ -205,8 +212,9 @@ static int compile_captures(lua_State *L) {
   return 0;
 }
 
-/* due(handle) -> {sizes, closures, now, guard, path, was}: what the last miss was about; the stack of
-** the present call is not looked at. */
+/* due(handle) -> {sizes, closures, sized, why | at, description, noted, value, compared}: what the last miss was about;
+** noted: the present call was asked, which had that value at the guard, or compared these two numbers. Its stack is not
+** looked at. */
 static int compile_due(lua_State *L) {
   ty_lua_enter(L);
   Entry *e = luaL_checkudata(L, 1, ENTRY_META);
@@ -217,10 +225,18 @@ static int compile_due(lua_State *L) {
   lua_setfield(L, -2, "sizes");
   lua_pushboolean(L, e->closures_differ);
   lua_setfield(L, -2, "closures");
-  if (*e->now) {
-    lua_pushstring(L, e->now);
-    lua_setfield(L, -2, "now");
+  lua_pushboolean(L, e->noted);
+  lua_setfield(L, -2, "noted");
+  lua_rawgeti(L, 2, ANCHOR_FAILED);
+  lua_setfield(L, -2, "value");
+  lua_pushnil(L);
+  lua_rawseti(L, 2, ANCHOR_FAILED);
+  lua_createtable(L, 2, 0);
+  for (int i = 0; i < 2; i++) {
+    lua_pushnumber(L, e->compared[i]);
+    lua_rawseti(L, -2, i + 1);
   }
+  lua_setfield(L, -2, "compared");
   lua_pushboolean(L, ty_trace_lacking(e, 0) < e->ntrace);
   lua_setfield(L, -2, "sized");
   return 1;
@@ -247,8 +263,24 @@ static int compile_tried(lua_State *L) {
   e->rest = k > 0 ? (i64)1 << k : 0;
   if (lua_toboolean(L, 3)) e->rest = INT64_MAX;
   e->failed.trace = NULL;
-  e->now[0] = 0;
+  e->noted = false;
   return 0;
+}
+
+/* vain(handle) -> captures in a row that failed; captures in a row whose traces were not used again, beyond those that
+** are free; whether a trace that gets a plan for each call makes none for a while; calls, and those of them that ran no
+** Lua */
+static int compile_vain(lua_State *L) {
+  ty_lua_enter(L);
+  const Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  bool rests = false;
+  for (i32 i = 0; i < e->ntrace; i++) rests |= ty_trace_rests(e->trace[i]);
+  lua_pushinteger(L, e->unproductive);
+  lua_pushinteger(L, e->barren - BARREN_FREE);
+  lua_pushboolean(L, rests);
+  lua_pushnumber(L, (double)e->calls);
+  lua_pushnumber(L, (double)e->skips);
+  return 5;
 }
 
 /* wake(handle): the next call may be captured. */
@@ -327,19 +359,14 @@ static void say(void *ctx, const char *s, size_t n) {
 }
 
 void ty_lua_open_compile(lua_State *L, int m, int t) {
-  static const luaL_Reg fns[] = {{"_entry", compile_entry},
-                                 {"_info", ty_explain_info},
-                                 {"_reset", compile_reset},
-                                 {"_graph", ty_recorded_list},
-                                 {"_captures", compile_captures},
-                                 {"_due", compile_due},
-                                 {"_tried", compile_tried},
-                                 {"_stance", compile_stance},
-                                 {"_within_warmup", compile_within_warmup},
-                                 {"_wake", compile_wake},
-                                 {"_check", compile_check},
-                                 {"_recheck", compile_recheck},
-                                 {NULL, NULL}};
+  static const luaL_Reg fns[] = {
+      {"_entry", compile_entry},       {"_info", ty_explain_info},
+      {"_reset", compile_reset},       {"_graph", ty_recorded_list},
+      {"_captures", compile_captures}, {"_due", compile_due},
+      {"_tried", compile_tried},       {"_vain", compile_vain},
+      {"_stance", compile_stance},     {"_within_warmup", compile_within_warmup},
+      {"_wake", compile_wake},         {"_check", compile_check},
+      {"_recheck", compile_recheck},   {NULL, NULL}};
   (void)t;
   ty_lua_state(L)->engine->say = say;
   lua_pushvalue(L, m);

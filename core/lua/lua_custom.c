@@ -54,7 +54,11 @@ static int capture_graph(lua_State *L) {
     if (!made[i] || !made[i]->st) return luaL_error(L, "a result is a tensor that was released");
   }
   const Recording *b = S->capture->recording;
-  if (!ty_instance_outputs(S, made, nmade, node, &n) || !push_text(L, &b->g)) {
+  for (i32 i = 0; i < b->g.n; i++)
+    if (b->g.node[i].op == OP_LOOP)
+      ty_capture_refuse(S, "has a scan, of which passes and backends know nothing");
+  if (S->capture->refused || !ty_instance_outputs(S, made, nmade, node, &n) ||
+      !push_text(L, &b->g)) {
     lua_pushnil(L);
     lua_pushstring(L, S->capture->refused ? S->capture->why : "out of memory");
     return 2;

@@ -42,6 +42,7 @@ static const char *operand_name(GuardOperand operand) {
   case ON_TENSOR: return "tensor";
   case ON_CODE:
   case ON_FUNCTION: return "function";
+  case ON_ARGUMENTS: return "keys";
   case ON_NUMBER:
   case ON_MAYBE: return "number";
   case ON_CONST: return "const";

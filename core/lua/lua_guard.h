@@ -34,6 +34,7 @@ typedef enum {
   ON_SIZE,  /* of an instance */
   ON_BOUND, /* size that the number is, where an instance is for one value of it */
   ON_FUNCTION,
+  ON_ARGUMENTS,
   ON_OUTCOME /* true or false */
 } GuardOperand;
 
@@ -89,6 +90,7 @@ _(FLOOR,            "floor",            NUMBER,  0, O1(NUMBER),                 
 _(CEIL,             "ceil",             NUMBER,  0, O1(NUMBER),                    0) \
 _(SQRT,             "sqrt",             NUMBER,  0, O1(NUMBER),                    0) \
 _(CALL,             "call",             NUMBER,  0, O3(FUNCTION, NUMBER, MAYBE),   0) \
+_(DRAW,             "draw",             NUMBER,  0, O2(FUNCTION, ARGUMENTS),       "drawn in each call that all guards let pass") \
 _(LT,               "lt",               OUTCOME, 0, O3(NUMBER, NUMBER, OUTCOME),   "true|false") \
 _(LE,               "le",               OUTCOME, 0, O3(NUMBER, NUMBER, OUTCOME),   "true|false") \
 _(EQ,               "eq",               OUTCOME, 0, O3(NUMBER, NUMBER, OUTCOME),   "true|false") \
@@ -178,7 +180,9 @@ struct Trace {
   i32 nsizes, nbounds; /* numbers that each instance brings; those of them that it is for */
   i32 early_guards,
       early_numbers; /* guards and numbers that need no sizes; the others stand behind */
-  i32 key, nkeys;    /* anchors of keys that several fields have: they lie behind the anchors */
+  i32 late_guards,
+      late_numbers; /* behind these come numbers that are drawn when nothing can miss any more */
+  i32 key, nkeys;   /* anchors of keys that several fields have: they lie behind the anchors */
   Guard *guard;
   i32 nresults, npairs, neffects, ntables;
   Recipe *result, *meta; /* meta: per table; R_SLOT 0 when it has none */
@@ -212,6 +216,7 @@ static inline i32 ty_trace_stack(const Trace *T) {
 u64 ty_trace_hash(const Trace *T, const Instance *I);
 
 #define DEFERRED_NUMBERS 65536 /* a description counts numbers that need sizes from here on */
+#define DRAWN_UNKNOWN 0.5      /* what numbers that are drawn are to captures, which draw none */
 
 /* Where a run has the trace's table of anchors on the stack: behind arguments, what leads, and the function. */
 #define ANCHORS_AT(T) ((T)->narg + (T)->lead + 2)

@@ -9,6 +9,7 @@
 #include "record/loop.h"
 
 #define META_SCOPE "tycho.loop"
+#define META_HASH "tycho.loop.hash"
 
 static LoopScope *check_scope(lua_State *L) { return luaL_checkudata(L, 1, META_SCOPE); }
 
@@ -17,18 +18,15 @@ static int scope_gc(lua_State *L) {
   return 0;
 }
 
-/* Whether the value at index i is a scope. */
-static bool is_scope(lua_State *L, int i) {
-  bool is = lua_type(L, i) == LUA_TUSERDATA && lua_getmetatable(L, i);
-  if (!is) return false;
-  luaL_getmetatable(L, META_SCOPE);
-  is = lua_rawequal(L, -1, -2);
-  lua_pop(L, 2);
-  return is;
-}
-
+/* is(v) -> whether it is a scope, or a hash */
 static int loop_is(lua_State *L) {
-  lua_pushboolean(L, is_scope(L, 1));
+  bool is = lua_type(L, 1) == LUA_TUSERDATA && lua_getmetatable(L, 1);
+  if (is) {
+    luaL_getmetatable(L, META_SCOPE);
+    luaL_getmetatable(L, META_HASH);
+    is = lua_rawequal(L, -1, -3) || lua_rawequal(L, -2, -3);
+  }
+  lua_pushboolean(L, is);
   return 1;
 }
 
@@ -44,6 +42,8 @@ static int loop_run(lua_State *L) {
   State *S = ty_lua_enter(L);
   Protect p;
   bool hooked;
+  if (S->open && ty_lazy_find(S, L)->pinned)
+    return ty_lua_error(L, "scan: a graph that is looked at from outside cannot hold one");
   Lazy like = {.thread = L, .pinned = &p}, *z = ty_lazy_open(S, &like);
   if (!z) return ty_lua_error(L, "scan: out of memory");
   z->open->body = true;
@@ -89,6 +89,21 @@ static int loop_param(lua_State *L) {
   return 1;
 }
 
+/* leave(scope): nothing will be recorded of it */
+static int loop_leave(lua_State *L) {
+  ty_loop_end(check_scope(L));
+  return 0;
+}
+
+/* note(scope, x): x goes out of the turn: where it needs a gradient and is from outside, it is taped */
+static int loop_note(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  const LoopScope *l = check_scope(L);
+  const Tensor *x = ty_lua_check(L, "scan", 2);
+  if (S->loop == l) TY_LUA_MUST(L, S, ty_loop_note(S, x));
+  return 0;
+}
+
 /* taped(scope) -> list of tensors from outside that the function used and that need gradients: each all of its
 ** storage, in one dim */
 static int loop_taped(lua_State *L) {
@@ -102,6 +117,43 @@ static int loop_taped(lua_State *L) {
     lua_rawseti(L, -2, i + 1);
   }
   return 1;
+}
+
+/* Of the tensors from index 2 on. */
+static u64 hash_of(lua_State *L, State *S, LoopScope *l, int first) {
+  const int n = lua_gettop(L) - first + 1;
+  const Tensor **x = lua_newuserdata(L, sizeof *x * (size_t)(n + 1));
+  for (int i = 0; i < n; i++) x[i] = ty_lua_check(L, "scan", first + i);
+  *S->err = 0;
+  const u64 h = S->loop == l ? ty_loop_hash(l, x, n) : 0;
+  if (!h && !*S->err) ty_fail_memory(S, "scan", 0);
+  if (!h) ty_lua_fail(L, S);
+  return h;
+}
+
+/* hash(scope, results...) -> a hash of what the turn makes of its parameters */
+static int loop_hash(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  const u64 h = hash_of(L, S, check_scope(L), 2);
+  u64 *y = lua_newuserdata(L, sizeof *y);
+  *y = h;
+  if (luaL_newmetatable(L, META_HASH)) {
+    lua_pushboolean(L, false);
+    lua_setfield(L, -2, "__metatable");
+  }
+  lua_setmetatable(L, -2);
+  return 1;
+}
+
+/* check(scope, hash, results...): raises where the turn makes something else */
+static int loop_check(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  const u64 *was = luaL_checkudata(L, 2, META_HASH);
+  if (hash_of(L, S, check_scope(L), 3) != *was)
+    return ty_lua_error(
+        L, "scan: the function does something else when it runs again for its gradient: "
+           "what it closes over has changed meanwhile");
+  return 0;
 }
 
 static void take(lua_State *L, int *at, const Tensor **x, int n) {
@@ -131,10 +183,11 @@ static int loop_record(lua_State *L) {
 }
 
 void ty_lua_open_loop(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"is", loop_is},         {"recording", loop_recording},
-                                 {"run", loop_run},       {"begin", loop_begin},
-                                 {"param", loop_param},   {"taped", loop_taped},
-                                 {"record", loop_record}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {
+      {"is", loop_is},       {"leave", loop_leave},   {"hash", loop_hash},
+      {"check", loop_check}, {"note", loop_note},     {"recording", loop_recording},
+      {"run", loop_run},     {"begin", loop_begin},   {"param", loop_param},
+      {"taped", loop_taped}, {"record", loop_record}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_newtable(L);
   ty_lua_register(L, fns);

@@ -32,6 +32,7 @@ static int tensor_collect(lua_State *L) {
   Handle *h = (Handle *)t;
   h->mark = 0;
   ty_lua_scope_forget(h);
+  ty_lua_site_forget(h);
   ty_tensor_release(t);
   B->handles--;
   if (B->closing && !B->handles) binding_close(B);
@@ -219,6 +220,8 @@ static int open_all(lua_State *L) {
   ty_lua_open_modes(L, m);
   ty_lua_open_vmap(L, m);
   ty_lua_open_loop(L, m);
+  ty_lua_open_lifetimes(L, m);
+  ty_lua_open_composite(L, m);
   ty_lua_open_probe(L, m);
   ty_lua_open_attend(L, m);
   ty_lua_open_profile(L, m);

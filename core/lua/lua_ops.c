@@ -246,14 +246,14 @@ static int l_gather(lua_State *L) {
 /* The source of a scatter: a tensor, or a number for every place. Pushed when it is made here. */
 static const Tensor *scatter_source(lua_State *L, State *S, const char *who, const Tensor *x,
                                     const Tensor *index) {
-  Given src = ty_lua_given(L, who, 4);
+  Given src = ty_lua_operand(L, who, 4);
   if (src.kind == O_TENSOR) return src.t;
   Type t = index->type;
   t.dtype = x->type.dtype;
   if (!ty_is_float(t.dtype) && src.v != floor(src.v))
     ty_lua_error(L, "%s: %.14g does not fit %s", who, src.v, ty_dtypes[t.dtype].name);
   Tensor *y = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_record_full(S, &t, src.v, y));
+  TY_LUA_MUST(L, S, ty_record_number(S, &t, &src, y));
   return y;
 }
 
@@ -326,14 +326,15 @@ static int l_searchsorted(lua_State *L) {
   const char *who = "searchsorted";
   State *S = ty_lua_enter(L);
   Tensor *sorted = ty_lua_check(L, who, 1);
-  Given given = ty_lua_given(L, who, 2);
+  Given given = ty_lua_operand(L, who, 2);
   const Tensor *v = given.t;
   bool right = flag(L, who, 3, "right");
   if (given.kind != O_TENSOR) {
-    bool whole = given.v == floor(given.v);
+    bool whole = isfinite(given.v) && given.v == floor(given.v);
+    if (given.symbol) TY_LUA_MUST(L, S, ty_capture_whole(S, given.symbol, whole));
     Type t = {.dtype = whole ? sorted->type.dtype : (u8)T_F64, .device = sorted->type.device};
     Tensor *number = ty_lua_push(L);
-    TY_LUA_MUST(L, S, ty_record_full(S, &t, given.v, number));
+    TY_LUA_MUST(L, S, ty_record_number(S, &t, &given, number));
     v = number;
   }
   Type shape = v->type;
@@ -401,6 +402,15 @@ static void open_row(lua_State *L, int m, int t, int op) {
   lua_pop(L, 2);
 }
 
+/* power(x, p): the row itself, for numbers that have no other form. */
+static int power(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Given src[2] = {ty_lua_operand(L, "pow", 1), ty_lua_operand(L, "pow", 2)};
+  Tensor *y = ty_lua_push(L);
+  TY_LUA_MUST(L, S, ty_record(S, "pow", OP_POW, 2, src, y));
+  return 1;
+}
+
 /* check_index(who, index, size, skip) -> later: raises where an element is no position among `size` ones, nor `skip`;
 ** later: that is seen by the operation that goes by the index */
 static int check_index(lua_State *L) {
@@ -433,7 +443,8 @@ void ty_lua_open_ops(lua_State *L, int m, int t) {
                                            "sums products over the last dims of a and those of b "
                                            "behind the leading ones"},
                                           {NULL, NULL, 0, NULL, NULL}};
-  static const luaL_Reg internals[] = {{"check_index", check_index}, {NULL, NULL}};
+  static const luaL_Reg internals[] = {
+      {"check_index", check_index}, {"power", power}, {NULL, NULL}};
   for (int op = 0; op < OP_COUNT; op++) open_row(L, m, t, op);
   ty_lua_define(L, m, t, exchanged);
   lua_pushvalue(L, lua_upvalueindex(2));

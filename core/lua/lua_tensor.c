@@ -171,7 +171,7 @@ static int l_tensor(lua_State *L) {
     return ty_lua_error(L, "%s: data must be a table, a number or a boolean, got %s", who,
                         ty_lua_show(L, 1));
   if (dtype < 0) t.dtype = S->default_dtype;
-  if (S->capture && type == LUA_TNUMBER && ty_is_float(t.dtype)) { /* one of later calls, perhaps */
+  if (S->capture && type == LUA_TNUMBER && t.dtype != T_BOOL) { /* one of later calls, perhaps */
     Given x = ty_lua_operand(L, who, 1);
     return push_full(L, S, who, &t, &x);
   }

@@ -15,6 +15,7 @@
 **    the write that depends on it would lose what it wrote there, which no Lua code would.
 ** 2. Else, between the guards and the run Lua's collector may run finalisers, which may do anything: so the
 **    run's own questions (ty_instance_ready) come last, when handles and tables are made already.
+**    Numbers are drawn behind them, by functions that make no garbage: a call that misses draws none.
 **    They may drop the trace that runs, which lives on until then, and what it anchors: the stack
 **    holds its table. They may release or write what the guards have seen.
 ** 3. Effects come after the run, which cannot fail any more then.
@@ -143,11 +144,8 @@ static bool same_bits(double a, double b) {
   return memcmp(&a, &b, sizeof a) == 0;
 }
 
-static double call_number(lua_State *L, const Guard *g, const double *number, int anchors) {
-  lua_rawgeti(L, anchors, g->n);
-  lua_pushnumber(L, number[g->a]);
-  if (g->b) lua_pushnumber(L, number[g->b]);
-  int n = g->b ? 2 : 1;
+/* The first result of the function below n arguments; pops them. */
+static double call_function(lua_State *L, int n) {
   bool hooked;
   if (TY_LIKELY(!lua_gethook(L))) lua_call(L, n, 1);
   else if (ty_lua_undisturbed(L, ty_lua_binding(L), n, 1, &hooked))
@@ -157,10 +155,23 @@ static double call_number(lua_State *L, const Guard *g, const double *number, in
   return y;
 }
 
+static double call_number(lua_State *L, const Guard *g, const double *number, int anchors) {
+  lua_rawgeti(L, anchors, g->n);
+  lua_pushnumber(L, number[g->a]);
+  if (g->b) lua_pushnumber(L, number[g->b]);
+  return call_function(L, g->b ? 2 : 1);
+}
+
+static double draw_number(lua_State *L, const Guard *g, int anchors) {
+  lua_rawgeti(L, anchors, g->n);
+  for (i32 i = 0; i < g->a; i++) lua_rawgeti(L, anchors, g->b + i);
+  return call_function(L, g->a);
+}
+
 static bool is_whole(double v) { return isfinite(v) && floor(v) == v; }
 
 /* Runs instructions [from, to) of the program, before which so many numbers were made. Gives the
-** number of the instruction that failed, or `to`. */
+** number of the instruction that failed, or `to`. Where `outside` is NULL nothing is drawn. */
 static i32 check_range(lua_State *L, const Binding *B, const Trace *T, i32 from, i32 to,
                        const double *size, double *number, i32 made, const Tensor **outside) {
 #define NEED(condition) \
@@ -250,6 +261,7 @@ static i32 check_range(lua_State *L, const Binding *B, const Trace *T, i32 from,
     case G_CEIL: *y = ceil(number[g->a]), y++; break;
     case G_SQRT: *y = sqrt(number[g->a]), y++; break;
     case G_CALL: *y = call_number(L, g, number, anchors), y++; break;
+    case G_DRAW: *y++ = outside ? draw_number(L, g, anchors) : DRAWN_UNKNOWN; break;
     case G_LT: NEED((number[g->a] < number[g->b]) == g->want); break;
     case G_LE: NEED((number[g->a] <= number[g->b]) == g->want); break;
     case G_EQ: NEED((number[g->a] == number[g->b]) == g->want); break;
@@ -273,8 +285,16 @@ static i32 check_guards(lua_State *L, const Binding *B, const Trace *T, double *
 
 static i32 check_deferred(lua_State *L, const Binding *B, const Trace *T, const Instance *I,
                           double *number, const Tensor **outside) {
-  return check_range(L, B, T, T->early_guards, T->nguards, I->size, number, T->early_numbers,
+  return check_range(L, B, T, T->early_guards, T->late_guards, I->size, number, T->early_numbers,
                      outside);
+}
+
+/* Numbers that are drawn, and what is computed from them: once a call, when it will surely be answered, so that the
+** functions that draw are called as often as plain Lua calls them. outside: NULL where they are not to be drawn. */
+static void draw_numbers(lua_State *L, const Binding *B, const Trace *T, const Instance *I,
+                         double *number, const Tensor **outside) {
+  if (TY_LIKELY(T->late_guards == T->nguards)) return;
+  check_range(L, B, T, T->late_guards, T->nguards, I->size, number, T->late_numbers, outside);
 }
 
 /* --- results */
@@ -505,6 +525,7 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
   Ready ready = ty_instance_ready(S, I, outside, number, why);
   if (TY_UNLIKELY(ready == READY_NO)) return S->out_of_range ? TRACE_REST : TRACE_MISS;
   if (TY_UNLIKELY(ready == READY_FAILED)) return TRACE_FAILED;
+  draw_numbers(L, (Binding *)S, T, I, c->number, c->outside);
   if (TY_UNLIKELY(I->foreign != NULL)) {
     lua_rawgeti(L, m.anchors, T->backend);
     if (!ty_custom_run(L, S, I, outside, number, made)) return TRACE_RAISED;
@@ -522,6 +543,8 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
       if (made[i] == &hidden[i]) ty_tensor_release(made[i]);
     apply_effects(L, T, &m);
   }
+  const bool alone = I->nmade == 1 && !I->made[0].alias && !T->hidden[0] && !I->foreign;
+  S->engine->compiled->fresh = alone && !T->neffects && !T->ntables ? made[0] : NULL;
   *answers = push_answer(L, S, T, &m);
   return TRACE_HIT;
 }
@@ -531,6 +554,7 @@ static TraceAnswer tell_trace(lua_State *L, State *S, const Trace *T, Instance *
                               const char **why, int *answers) {
   Ready ready = ty_instance_ready(S, I, c->outside, c->number, why);
   if (ready != READY_YES) return ready == READY_NO ? TRACE_MISS : TRACE_FAILED;
+  draw_numbers(L, (Binding *)S, T, I, c->number, NULL);
   lua_pushnil(L);
   ty_account_push_trace(L, S, T, I, c->outside, c->number);
   *answers = 2;
@@ -557,20 +581,26 @@ static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, bool tell, const 
     return TRACE_SIZES;
   }
   *failed = check_deferred(L, (Binding *)S, T, I, number, outside);
-  if (*failed < T->nguards || T->gone) return TRACE_MISS;
+  if (*failed < T->late_guards || T->gone) return TRACE_MISS;
   if (TY_UNLIKELY(tell)) return tell_trace(L, S, T, I, c, why, answers);
   TraceAnswer y = run_trace(L, S, T, I, c, why, answers);
   if (y == TRACE_HIT) T->hits++;
   return y;
 }
 
+/* What no guard asks, since it is a part of each trace's key. */
+static const char *called_otherwise(const Trace *T, int narg, u32 word) {
+  if (T->narg != narg) return "it is called with another number of arguments";
+  return T->word != word ? "it is called under other settings or modes" : NULL;
+}
+
 TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, bool tell, int *answers) {
   int narg = lua_gettop(L);
   u32 word = ty_entry_word(S);
   i32 failed;
-  const char *why = NULL;
+  const char *why;
   TraceAnswer answer = TRACE_MISS;
-  bool first = true; /* the one that hit last: explain is told of that one */
+  i32 held = -1; /* guards of the nearest trace so far: explain is told of that one */
   for (i32 i = 0; i < e->ntrace; i++) {
     Trace *T = e->trace[i];
     T->lacking = false;
@@ -579,6 +609,7 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, bool tell, int *answ
     Call c;
     if (TY_UNLIKELY(!take_room(S->engine->compiled, T, &c))) continue;
     T->refs++;
+    why = NULL;
     TraceAnswer y = try_trace(L, S, T, tell, &c, &failed, &why, answers);
     leave_room(S->engine->compiled, &c);
     ty_trace_drop(T);
@@ -598,11 +629,16 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, bool tell, int *answ
       continue;
     }
     if (i >= e->ntrace || e->trace[i] != T) break;
-    if (first) e->failed = (struct Failed){.why = why, .trace = T, .guard = failed};
-    first = false;
+    if (failed > held) e->failed = (struct Failed){.why = why, .trace = T, .guard = failed};
+    held = TY_MAX(held, failed);
+  }
+  if (answer == TRACE_MISS && held < 0 && e->ntrace) {
+    why = called_otherwise(e->trace[0], narg, word);
+    e->failed = (struct Failed){.why = why, .trace = why ? e->trace[0] : NULL};
   }
   return answer;
 }
+
 /* --- lifetimes */
 
 static void trace_free(Trace *T) {
@@ -650,6 +686,8 @@ void ty_trace_forget(lua_State *L, Entry *e, int anchors) {
 
 i64 ty_trace_hits(const Trace *T) { return T->hits; }
 
+bool ty_trace_rests(const Trace *T) { return T->rest > 0; }
+
 i32 ty_trace_lacking(const Entry *e, i32 i) {
   while (i < e->ntrace && !e->trace[i]->lacking) i++;
   return TY_MIN(i, e->ntrace);
@@ -668,66 +706,25 @@ void ty_trace_free_all(Entry *e) {
 
 /* --- what failed, for explain */
 
-/* Pushes a text for the value at the index. */
-static void push_shown(lua_State *L, int i) {
-  if (lua_type(L, i) == LUA_TFUNCTION || lua_type(L, i) == LUA_TTABLE)
-    lua_pushfstring(L, "%s %p", luaL_typename(L, i), lua_topointer(L, i));
-  else ty_lua_show(L, i);
-}
-
-static bool is_of_cells(const Guard *g) { return g->op == G_CELL_SAME || g->op == G_CELL_DISTINCT; }
-
-static const char *shared_text(bool shared) { return shared ? "shared" : "not shared"; }
-
-/* The guard's row of the description: {guard =, path =, was =, description =}. own: the trace's anchors. */
-static void push_failed(lua_State *L, const struct Failed *f, int own) {
-  lua_createtable(L, 0, 4);
-  int y = lua_gettop(L);
-  if (f->why) {
-    lua_pushstring(L, f->why);
-    lua_setfield(L, y, "guard");
-    return;
-  }
-  lua_rawgeti(L, own, 1);
-  lua_getfield(L, -1, "program");
-  lua_rawgeti(L, -1, f->guard + 1);
-  lua_rawgeti(L, -1, 1);
-  lua_setfield(L, y, "guard");
-  lua_pushvalue(L, y + 1);
-  lua_setfield(L, y, "description");
-  lua_getfield(L, y + 1, "about");
-  lua_rawgeti(L, -1, f->guard + 1);
-  lua_setfield(L, y, "path");
-  lua_pop(L, 1);
-  lua_rawgeti(L, -1, 3);
-  const Guard *g = &f->trace->guard[f->guard];
-  const GuardKind kind = ty_guard_kind(g->op);
-  char type[64];
-  if (kind == GUARD_OUTCOME) {
-    lua_pushstring(L, g->want ? "true" : "false");
-  } else if (is_of_cells(g)) {
-    lua_pushstring(L, shared_text(g->want));
-  } else if (kind != GUARD_CHECK || g->op == G_KEYS) {
-    lua_pushnil(L);
-  } else if (g->op == G_TENSOR) {
-    Type was = {.dtype = g->tensor->dtype, .device = g->tensor->device, .rank = g->tensor->rank};
-    for (int d = 0; d < was.rank; d++) was.dims[d] = g->tensor->dim[d].size;
-    ty_type_print(&was, type, sizeof type);
-    lua_pushfstring(L, "tensor %s", type);
-  } else if (!lua_isnil(L, -1)) push_shown(L, lua_gettop(L));
-  if (!lua_isnil(L, -1)) lua_setfield(L, y, "was");
-  lua_settop(L, y);
-}
-
-/* Pushes {guard =, path =, was =, description =} of the guard that failed last; the stack holds the arguments
-** and nothing else. */
+/* Pushes {why =} or {at =, description =}: the number of the guard that failed last among the description's
+** instructions. */
 bool ty_trace_push_miss(lua_State *L, Entry *e, int anchors) {
-  struct Failed f = e->failed;
+  const struct Failed f = e->failed;
   if (!f.trace) return false;
   f.trace->refs++;
-  lua_rawgeti(L, anchors, f.trace->anchor);
-  push_failed(L, &f, lua_gettop(L));
-  lua_replace(L, -2);
+  lua_rawgeti(L, anchors, f.trace->anchor); /* before a finaliser takes it away */
+  lua_createtable(L, 0, 8);
+  lua_insert(L, -2);
+  if (f.why) {
+    lua_pushstring(L, f.why);
+    lua_setfield(L, -3, "why");
+  } else {
+    lua_pushinteger(L, f.guard + 1);
+    lua_setfield(L, -3, "at");
+    lua_rawgeti(L, -1, 1);
+    lua_setfield(L, -3, "description");
+  }
+  lua_pop(L, 1);
   ty_trace_drop(f.trace);
   return true;
 }
@@ -738,29 +735,33 @@ static bool other_sizes(const Tensor *t, const TensorGuard *g) {
   return false;
 }
 
-/* The same of the guard that failed for the present call, and its value now. */
-static void note_failed(lua_State *L, Entry *e, const Guard *g) {
+/* What the guard that failed for the present call was about: its value is left among the anchors, of an outcome the
+** numbers are. */
+static void note_failed(lua_State *L, Entry *e, const Guard *g, const double *number) {
   const Tensor *t = g->op == G_TENSOR ? ty_lua_test(L, g->a) : NULL;
-  e->sizes_differ = t && t->st && t->type.dtype == g->tensor->dtype &&
-                    t->type.device == g->tensor->device && t->type.rank == g->tensor->rank &&
-                    other_sizes(t, g->tensor);
+  e->sizes_differ |= t && t->st && t->type.dtype == g->tensor->dtype &&
+                     t->type.device == g->tensor->device && t->type.rank == g->tensor->rank &&
+                     other_sizes(t, g->tensor);
   e->closures_differ = (g->op == G_OBJECT || g->op == G_CLOSURE) &&
                        lua_type(L, g->a) == LUA_TFUNCTION && !lua_iscfunction(L, g->a);
-  const GuardKind kind = ty_guard_kind(g->op);
-  if (kind == GUARD_READ) lua_pushnil(L);
-  else lua_pushvalue(L, g->a);
-  if (is_of_cells(g)) lua_pushstring(L, shared_text(!g->want));
-  else if (kind == GUARD_READ || kind == GUARD_CHECK) push_shown(L, lua_gettop(L));
-  else lua_pushstring(L, g->want ? "false" : "true");
-  snprintf(e->now, sizeof e->now, "%s", lua_tostring(L, -1));
+  e->noted = true;
+  if (ty_guard_kind(g->op) == GUARD_OUTCOME) {
+    e->compared[0] = number[g->a];
+    e->compared[1] = g->op == G_WHOLE ? 0 : number[g->b];
+    return;
+  }
+  lua_pushvalue(L, g->a);
+  lua_rawseti(L, UP_ANCHORS, ANCHOR_FAILED);
 }
 
-/* What a new capture should allow for: sizes that differ, closures that are made anew. */
+/* What a new capture should allow for: sizes that differ, or are any in the nearest trace; closures that are made
+** anew. */
 void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
   Trace *T = e->failed.trace;
   e->sizes_differ = e->failed.why == ty_instance_moved;
-  e->closures_differ = false;
+  e->closures_differ = e->noted = false;
   if (!T || e->failed.why || T->narg != narg) return;
+  e->sizes_differ = T->dynamic;
   if (!lua_checkstack(L, T->nslots + 64)) return; /* what leads is among them */
   Call c;
   if (!take_room(S->engine->compiled, T, &c)) return;
@@ -773,7 +774,7 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
     i32 failed = check_guards(L, (Binding *)S, T, c.number, c.outside);
     const Instance *I = failed < T->early_guards ? NULL : find_instance(S, T, c.number, c.outside);
     if (I) failed = check_deferred(L, (Binding *)S, T, I, c.number, c.outside);
-    if (failed < T->nguards) note_failed(L, e, &T->guard[failed]);
+    if (failed < T->late_guards) note_failed(L, e, &T->guard[failed], c.number);
   }
   leave_room(S->engine->compiled, &c);
   lua_settop(L, narg);

@@ -10,6 +10,8 @@
 #include "engine/trace.h"
 
 #define ENTRY_META "tycho.entry"
+/* Place in an entry's table: the value that failed its guard, for compile_due alone. */
+#define ANCHOR_FAILED -3
 
 /* SIZES: the guards of some trace hold, but it has no plan for these sizes; REST: nor is one worth it, or an
 ** index is out of range, at which Lua raises. */
@@ -30,6 +32,8 @@ bool ty_trace_push_miss(lua_State *L, Entry *e, int anchors);
 /* lua_explain.c: pushes the text of a plan; "" when out of memory. */
 void ty_lua_plan_text(lua_State *L, const Source *from);
 i64 ty_trace_hits(const Trace *T);
+/* Whether calls of new sizes run without a plan for a while, since none of those made lately was used twice. */
+bool ty_trace_rests(const Trace *T);
 /* The position of the first trace from i on that lacks the sizes of the last call, or ntrace. */
 i32 ty_trace_lacking(const Entry *e, i32 i);
 void ty_trace_free_all(Entry *e);

@@ -14,8 +14,10 @@
 #include "record/tensor.h"
 
 /* A tensor's userdata. `mark` tells it from foreign userdata of the same size; see ty_lua_test. */
+typedef struct Site Site; /* lua_lifetime.c */
 typedef struct Handle {
-  Tensor t; /* first: a handle's address is its tensor's */
+  Tensor t;   /* first: a handle's address is its tensor's */
+  Site *site; /* whose last result it is, or NULL */
   u64 mark;
   struct Scope *scope; /* in which it was made, NULL: in none */
   struct Handle *next, **prev;
@@ -50,6 +52,8 @@ typedef struct Binding {
   bool mixed, disordered;  /* modes: some are others'; one vmap lies inside of a later one */
   i64 handles;             /* tensors' userdata that were not collected */
   i64 live;                /* bytes of tensors when the last cycle of Lua's collector ended */
+  int dies, sites;         /* in the registry: what tells when results die; places, by function */
+  i64 large, died;         /* bytes of results that are looked after; how many were let go of */
   bool leaf;               /* the options that were read last have requires_grad = true */
   bool cycling;            /* a cycle that was begun for the sake of tensors has not ended */
   bool closing, closed;
@@ -79,6 +83,8 @@ static inline void ty_lua_apart(lua_State *L, Binding *B) {
 }
 /* lua_hush.c: the capture in progress, or NULL. No finaliser runs until the C function that asks returns. */
 Capture *ty_lua_capture(lua_State *L);
+/* lua_lifetime.c: its memory is gone, or somebody else's. */
+void ty_lua_site_forget(Handle *h);
 /* As State.interrupted; and what follows when a run was left undone: raises, unless the hook returns. */
 bool ty_lua_interrupted(State *S);
 void ty_lua_interrupt(lua_State *L, Binding *B);
@@ -227,7 +233,9 @@ void ty_lua_open_grad(lua_State *L, int m, int t);     /* gradients */
 void ty_lua_open_attend(lua_State *L, int m);          /* attention */
 void ty_lua_open_modes(lua_State *L, int m);           /* modes of a call's extent */
 void ty_lua_open_vmap(lua_State *L, int m);            /* what vmap.lua needs */
+void ty_lua_open_lifetimes(lua_State *L, int m);       /* what lifetimes.lua needs */
 void ty_lua_open_loop(lua_State *L, int m);            /* what scan.lua needs */
+void ty_lua_open_composite(lua_State *L, int m);       /* what functions.lua needs */
 void ty_lua_open_probe(lua_State *L, int m);           /* what proofs need */
 void ty_lua_open_profile(lua_State *L, int m);         /* profiles; clock, terminal */
 void ty_lua_open_seam(lua_State *L);                   /* what other shared objects of ours need */

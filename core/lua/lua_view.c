@@ -657,9 +657,13 @@ static int l_pad(lua_State *L) {
   int n = (int)lua_objlen(L, 2), dtype = x->type.dtype;
   if (n > x->type.rank)
     return ty_lua_error(L, "pad: %d entries for %s", n, ty_lua_view_text(L, &x->type));
-  double value = lua_isnil(L, 3) ? 0 : ty_lua_number(L, "pad", 3, "value");
-  if (!ty_is_float(dtype) && !(floor(value) == value))
-    return ty_lua_error(L, "pad: %.17g does not fit %s", value, ty_dtypes[dtype].name);
+  Given value = {.kind = O_NUMBER};
+  if (!lua_isnil(L, 3)) {
+    ty_lua_number(L, "pad", 3, "value");
+    value = ty_lua_operand(L, "pad", 3);
+  }
+  if (!ty_is_float(dtype) && !(floor(value.v) == value.v))
+    return ty_lua_error(L, "pad: %.17g does not fit %s", value.v, ty_dtypes[dtype].name);
   Type t = x->type;
   i64 before[MAX_RANK] = {0}, after;
   for (int d = 0; d < n; d++) {
@@ -669,7 +673,7 @@ static int l_pad(lua_State *L) {
       return ty_lua_error(L, "pad: the result is too large (dim %d)", d + 1);
   }
   Tensor *y = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_record_full(S, &t, value, y));
+  TY_LUA_MUST(L, S, ty_record_number(S, &t, &value, y));
   View inner = ty_lua_view_of(y);
   for (int d = 0; d < t.rank; d++) inner.offset += before[d] * inner.strides[d];
   inner.t = x->type;

@@ -9,7 +9,7 @@
 ** 2. Nothing recurses: neither the backward pass nor the end of a chain of records.
 */
 #include "record/capture.h"
-#include "record/grad.h"
+#include "record/loop.h"
 #include "record/vmap.h"
 
 static bool later(const Pending *p, const Pending *q) { return p->r->seq > q->r->seq; }
@@ -107,6 +107,9 @@ bool ty_back_seed(Back *b, const Tensor *y, const Tensor *g) {
 /* Notes the gradient that a leaf will get: a tensor that nobody else holds. */
 static bool leaf_note(Back *b, Record *r, Tensor *g) {
   State *S = b->S;
+  if (TY_UNLIKELY(S->loop != NULL) && ty_loop_records(S) && r->seq <= S->loop->seq)
+    return ty_fail(S, "backward: a leaf from outside of a scan would get a gradient in each turn "
+                      "(give it as a result of the turn)");
   Tensor sum = {0};
   bool outside = ty_capture_is_old(S, r);
   if (g->st->batched && !ty_vmap_is_inside(S, g->st->batched->level, r->seq))

@@ -67,9 +67,7 @@ void ty_capture_end(State *S) {
   put_back(c);
   put_back_snapshots(c);
   Recording *b = c->recording; /* handles that wait for it are garbage: they pin nothing any more */
-  b->dead = true;
-  for (i32 i = 0; i < b->ninput; i++) ty_buffer_drop(b->input[i].buf);
-  b->ninput = 0;
+  ty_recording_end(b);
   for (i32 i = 0; i < c->noutside; i++) ty_tensor_release(&c->outside[i].t);
   for (i32 i = 0; i < c->ncheck; i++) ty_tensor_release(&c->check[i].t);
   for (i32 i = 0; i < c->nleaf; i++) ty_tensor_release(&c->leaf[i].g);
@@ -131,6 +129,8 @@ bool ty_capture_whole(State *S, i32 id, bool whole) {
 /* Slots that nobody tells about are constants; they are filled in when the trace is made. */
 bool ty_capture_scalar(State *S, i32 slot, ScalarFrom from) {
   Capture *c = S->capture;
+  if (from.kind == SC_NUMBER && from.id > DRAWN_NUMBERS && !ty_is_float(from.dtype))
+    return ty_capture_refuse(S, "a number that is drawn in each call meets integers");
   while (c->nscalar <= slot) {
     if (!grow(&c->scalar, c->nscalar, &c->scalar_cap, sizeof *c->scalar)) return refuse_memory(S);
     c->scalar[c->nscalar++] = (ScalarFrom){.kind = SC_CONST};

@@ -49,6 +49,10 @@ typedef struct LeafGradient {
   Tensor g; /* as the leaf's storage lies */
 } LeafGradient;
 
+/* Numbers from here on are drawn by functions such as math.random, when nothing can stop the run any more: what they
+** are decides nothing. */
+#define DRAWN_NUMBERS 131072
+
 #define SYMBOLS_MAX 8
 struct Capture {
   Recording *recording;

@@ -114,7 +114,7 @@ enum { INSIDE = 1, NEEDED = 2, CONSTANT = 4 };
 
 static bool draws(const Node *n) {
   if (n->op == OP_LOOP) return ty_body(n->arg.bits)->streams > 0;
-  return n->op == OP_RANDOM || n->op == OP_EMPTY;
+  return n->op == OP_RANDOM;
 }
 
 /* Marks nodes from `first` on that depend on a parameter, or are new in each turn. NULL: out of memory. */
@@ -152,11 +152,14 @@ static bool orphan(State *S, Recording *b, const u8 *mark, i32 n) {
   return true;
 }
 
+/* What a storage held before the recording. */
+static void give_back(Storage *st) { ty_storage_settle(st, ty_buffer_hold(st->buf)); }
+
 void ty_loop_forget(State *S, Recording *b) {
   u8 *mark = mark_inside(&b->g, 0, b->g.n);
   for (Storage *st = b->waiting, *next; st; st = next) {
     next = st->next;
-    if (st->buf) ty_storage_settle(st, ty_buffer_hold(st->buf));
+    if (st->buf && (!mark || mark[st->node] & INSIDE)) give_back(st);
   }
   if (mark) orphan(S, b, mark, b->g.n);
   ty_mem_free(mark);
@@ -196,7 +199,7 @@ static i32 input(Making *M, i32 operand, i64 at, int stored, const Type *t) {
 static void need(Making *M, i32 node) {
   const int op = M->b->g.node[node].op;
   if (M->mark[node] & INSIDE) M->mark[node] |= NEEDED;
-  else M->mark[node] |= op == OP_CONST || op == OP_IOTA ? NEEDED : CONSTANT;
+  else M->mark[node] |= op == OP_CONST || op == OP_IOTA || op == OP_EMPTY ? NEEDED : CONSTANT;
 }
 
 /* Marks what the turn's results need; the constants' number. */
@@ -351,6 +354,93 @@ static void make_places(Making *M) {
   y->streams = (i64)(M->S->stream - M->l->stream);
 }
 
+/* --- what a turn makes */
+
+/* The hash of a node by those of its operands, wherever they stand: the order of nodes does not count. */
+static u64 hash_of(const Graph *g, i32 i, const u64 *of) {
+  Node own = g->node[i];
+  const int arity = ty_ops[own.op].arity;
+  u64 src[MAX_SRC];
+  for (int j = 0; j < arity; j++) src[j] = of[own.src[j]];
+  if (ty_ops[own.op].flags & F_COMM && src[0] > src[1]) {
+    const u64 t = src[0];
+    src[0] = src[1], src[1] = t;
+  }
+  memset(own.src, 0, sizeof own.src);
+  if (own.op == OP_RANDOM || own.op == OP_PARAM || own.op == OP_INPUT || own.op == OP_SCALAR)
+    own.arg.k = own.arg.k2 = 0;
+  return ty_hash(src, sizeof *src * (size_t)arity, ty_hash(&own, sizeof own, 0));
+}
+
+/* Of a loop: its body, by what its inputs are. False: out of memory. */
+static bool hash_loop(const Graph *g, i32 i, u64 *of) {
+  const Node *n = &g->node[i];
+  const Body *b = ty_body(n->arg.bits);
+  u64 *own = ty_mem_zalloc(sizeof *own * (size_t)(b->g.n + 1)), h = (u64)n->arg.k;
+  bool ok = own != NULL;
+  for (i32 k = 0; ok && k < b->g.n; k++) {
+    const Node *node = &b->g.node[k];
+    own[k] = hash_of(&b->g, k, own);
+    if (node->op == OP_LOOP) ok = hash_loop(&b->g, k, own);
+    if (node->op != OP_INPUT) continue;
+    const BodyInput *in = &b->input[node->arg.k2];
+    const bool constant = in->operand >= LOOP_CONSTANT;
+    const u64 from[3] = {constant ? of[n->src[in->operand]] : (u64)in->operand, (u64)in->at,
+                         own[k]};
+    own[k] = ty_hash(from, sizeof from, 0);
+  }
+  for (i32 k = 0; ok && k < b->noutput; k++)
+    h = ty_hash((u64[3]){(u64)b->output[k].is_row, (u64)b->output[k].at, own[b->output[k].node]},
+                24, h);
+  ty_mem_free(own);
+  of[i] = ty_hash((u64[3]){of[n->src[LOOP_CARRIED]], of[n->src[LOOP_ROWS]], h}, 24, 0);
+  return ok;
+}
+
+/* Of the nodes that `root` needs, in `of`. Inputs count by their contents, numbers by their value. */
+static bool hash_nodes(const LoopScope *l, const i32 *root, i32 n, u8 *needed, u64 *of) {
+  const Recording *b = l->recording;
+  const Graph *g = &b->g;
+  bool ok = true;
+  for (i32 i = 0; i < n; i++) needed[root[i]] = 1;
+  for (i32 i = g->n - 1; i >= 0; i--)
+    for (int j = 0; needed[i] && j < ty_ops[g->node[i].op].arity; j++)
+      needed[g->node[i].src[j]] = 1;
+  for (i32 i = 0; ok && i < g->n; i++) {
+    const Node *node = &g->node[i];
+    if (!needed[i]) continue;
+    of[i] = hash_of(g, i, of);
+    if (node->op == OP_LOOP) ok = hash_loop(g, i, of);
+    if (node->op == OP_INPUT) {
+      const struct RecordingInput *in = &b->input[node->arg.k2];
+      of[i] = ty_hash((u64[2]){in->buf->stamp, (u64)in->offset}, 16, of[i]);
+    }
+    if (node->op == OP_SCALAR) of[i] = ty_hash(&g->scalar[node->arg.k], 8, of[i]);
+    for (i32 p = 0; p < l->nparam; p++)
+      if (l->param[p] == i) of[i] = ty_hash(&p, sizeof p, of[i]);
+  }
+  return ok;
+}
+
+u64 ty_loop_hash(LoopScope *l, const Tensor *const *x, i32 n) {
+  State *S = l->S;
+  Recording *b = l->recording;
+  u64 h = (u64)n, *of = NULL;
+  u8 *needed = NULL;
+  i32 *root = ty_mem_alloc(sizeof *root * (size_t)(n + 1));
+  bool ok = root != NULL;
+  for (i32 i = 0; ok && i < n; i++)
+    ok = ty_record_settle(S, x[i]) && (root[i] = ty_record_node(S, b, x[i])) >= 0;
+  ok = ok && (needed = ty_mem_zalloc((size_t)b->g.n + 1)) &&
+       (of = ty_mem_zalloc(sizeof *of * (size_t)(b->g.n + 1))) &&
+       hash_nodes(l, root, n, needed, of);
+  for (i32 i = 0; ok && i < n; i++) h = ty_hash(&of[root[i]], 8, h);
+  ty_mem_free(root);
+  ty_mem_free(needed);
+  ty_mem_free(of);
+  return ok ? h | 1 : 0;
+}
+
 /* --- the loop */
 
 static bool check_next(State *S, const LoopCall *c) {
@@ -448,6 +538,18 @@ static bool give(Making *M, i32 loop, i64 at, const Type *row, i64 turns, Tensor
   return ty_record_finish(M->S, M->b, decode(g, n, row->dtype), y, WHO);
 }
 
+/* Tensors from outside that the turn has written are as they were, and it is refused. */
+static bool check_written(const LoopScope *l) {
+  bool any = false;
+  for (Storage *st = l->recording->waiting, *next; st; st = next) {
+    next = st->next;
+    if (!was_written(l, st)) continue;
+    any = true;
+    if (st->buf && !l->S->capture) give_back(st);
+  }
+  return !any || ty_fail(l->S, WHO ": the function writes to a tensor from outside of it");
+}
+
 static bool record(Making *M, Tensor *const *y, int device) {
   const LoopCall *c = M->c;
   State *S = M->S;
@@ -463,10 +565,12 @@ static bool record(Making *M, Tensor *const *y, int device) {
   if (!M->mark || !M->map) return ty_fail_memory(S, WHO, 0);
   memset(M->map, -1, sizeof(i32) * (size_t)(M->n + 1));
   memset(M->operand, -1, sizeof M->operand);
-  for (const Storage *st = b->waiting; st; st = st->next)
-    if (was_written(M->l, st))
-      return ty_fail(S, WHO ": the function writes to a tensor from outside of it");
+  if (!check_written(M->l)) return false;
   make_places(M);
+  i64 made, all, bytes;
+  if (!ty_mul(M->body.made, c->turns, &made) || !ty_add(made, M->body.carried, &all) ||
+      !ty_mul(all, ty_dtypes[M->body.dtype].bytes, &bytes) || bytes > (i64)1 << 60)
+    return ty_fail(S, WHO ": the results of %lld turns are too large", (long long)c->turns);
   *S->err = 0;
   if (!make_body(M)) return *S->err ? false : ty_fail_memory(S, WHO, 0);
   bool kept;
@@ -499,6 +603,7 @@ bool ty_loop_record(LoopScope *l, const LoopCall *c, Tensor *const *y) {
             record(&M, y, TY_MAX(device, 0));
   for (i32 i = 0; !ok && i < c->ncarried + c->nmade; i++)
     if (y[i]->st) ty_tensor_release(y[i]);
+  if (!ok && S->capture) ty_capture_refuse(S, "a scan fails");
   ty_graph_free(&M.body.g);
   ty_mem_free(M.body.input);
   ty_mem_free(M.body.output);

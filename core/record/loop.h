@@ -27,6 +27,10 @@ typedef struct LoopScope {
 /* The open recording is to take a body: false: there is none, or no memory. */
 bool ty_loop_begin(State *S, LoopScope *l);
 void ty_loop_end(LoopScope *l); /* may be called again */
+/* Whether operations are recorded for it now: its function may have ended by an error. */
+static inline bool ty_loop_records(const State *S) {
+  return S->loop && S->open && S->loop->recording == S->open;
+}
 /* An operand of a tape's record. False: out of memory. */
 bool ty_loop_note(State *S, const Tensor *x);
 /* y: of that type, with a value in each turn. */
@@ -43,7 +47,9 @@ typedef struct LoopCall {
 /* The parameters are those of carried values, then of rows. y: ncarried last values, then nmade results with a dim of
 ** turns in front. The scope has ended then. False: S->err. */
 bool ty_loop_record(LoopScope *l, const LoopCall *c, Tensor *const *y);
-/* What was recorded will not be: tensors from outside are as they were, those made of parameters have no value. */
+/* A hash of what the turn makes of its parameters, and of the very values that are constant in it. 0: no memory. */
+u64 ty_loop_hash(LoopScope *l, const Tensor *const *x, i32 n);
+/* The function has failed: what it made of parameters has no value, and what it wrote of them is undone. */
 void ty_loop_forget(State *S, Recording *b);
 
 #endif

@@ -673,7 +673,7 @@ bool ty_record_full(State *S, const Type *t, double v, Tensor *y) {
 bool ty_record_number(State *S, const Type *t, const Given *x, Tensor *y) {
   const char *who = "full";
   if (!x->symbol) return ty_record_full(S, t, x->v, y);
-  if (!ty_is_float(t->dtype)) { /* an integer that fits, or does not */
+  if (t->dtype == T_BOOL) { /* no number says whether another one would be true, too */
     ty_capture_untake(S, x->symbol);
     return ty_record_full(S, t, x->v, y);
   }

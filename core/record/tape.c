@@ -40,7 +40,7 @@ Record *ty_record_new(State *S, int kind, i32 n, const Given *src) {
   }
   S->records++;
   ty_grad_track(S);
-  for (i32 i = 0; S->loop && i < n; i++) {
+  for (i32 i = 0; TY_UNLIKELY(S->loop != NULL) && ty_loop_records(S) && i < n; i++) {
     if (src[i].kind != O_TENSOR || ty_loop_note(S, src[i].t)) continue;
     ty_record_drop(r);
     return NULL;

@@ -181,6 +181,12 @@ const void *ty_buffer_read(State *S, const Buffer *b, i64 from, i64 bytes) {
 
 /* --- recordings */
 
+void ty_recording_end(Recording *b) {
+  b->dead = true;
+  for (i32 i = 0; i < b->ninput; i++) ty_buffer_drop(b->input[i].buf);
+  b->ninput = 0;
+}
+
 Recording *ty_recording_new(State *S) {
   Recording *b = S->spare;
   if (b) {

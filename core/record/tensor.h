@@ -212,6 +212,8 @@ static inline Storage *ty_storage_hold(Storage *st) {
 }
 void ty_storage_touch(Storage *st); /* its contents change: lets go of the snapshot */
 void ty_recording_drop(State *S, Recording *b);
+/* Nothing of it will be computed any more; it pins nothing. */
+void ty_recording_end(Recording *b);
 /* Reads an exposed buffer, which may change at any time: what is recorded must be computed now. */
 bool ty_recording_exposed(const Recording *b);
 void ty_tensor_open(State *S);

@@ -147,5 +147,5 @@ return function(ty, check, row)
 
   row { "scaled_dot_product_attention", "q, k, v, {mask, causal = false, dropout = 0, training = true, scale}",
     scaled_dot_product_attention, "softmax(q k^t scale + mask) v, without the whole score matrix",
-    shape = "[..., queries, width of v]", formula = "Vaswani and others 2017, arXiv:1706.03762" }
+    shape = "[..., queries, width of v]", formula = "Vaswani and others 2017, arXiv:1706.03762", single = true }
 end

@@ -2,12 +2,13 @@
 -- The wrapper below must call the user's function by a tail call: it then runs in the wrapper's place, so that error
 -- levels, yields and depth are those of plain Lua.
 
-local type, tostring, pcall, error, tonumber = type, tostring, pcall, error, tonumber
+local type, tostring, pcall, error = type, tostring, pcall, error
 local pairs, ipairs, setmetatable = pairs, ipairs, setmetatable
-local format, gsub, match, gmatch, sub = string.format, string.gsub, string.match, string.gmatch, string.sub
-local concat, remove, huge, min = table.concat, table.remove, math.huge, math.min
+local format, gsub, gmatch, sub = string.format, string.gsub, string.gmatch, string.sub
+local concat, remove, sort, huge, min = table.concat, table.remove, table.sort, math.huge, math.min
 
-local function_names = require "tycho.capture.names"
+local words = require "tycho.capture.words"
+local log = require "tycho.capture.log"
 
 local M = {}
 
@@ -29,12 +30,6 @@ local compiled_by = {}
 local disabled = setmetatable({}, { __mode = "k" })
 local budget = huge -- milliseconds that one capture may take
 local recaptures = os and os.getenv and os.getenv "TYCHO_CHECK" == "capture" -- see oracle.lua
-
-local function place(f)
-  local info = debug and debug.getinfo(f, "S")
-  if not info or info.what == "C" then return "a C function" end
-  return format("%s:%d", info.short_src, info.linedefined)
-end
 
 local function check_options(opts)
   if opts == nil then return {} end
@@ -89,13 +84,6 @@ local function keep(list, v, most)
   if #list > most then remove(list, 1) end
 end
 
---- One miss as a line: what differed.
-local function miss_text(m)
-  if not m.guard then return nil end
-  if not m.path then return m.guard end
-  return format("%s: was %s, is %s", m.path, m.was or "otherwise", m.now or "otherwise")
-end
-
 --- Whether numbers of the calls are known to be sizes, see capture.lua.
 local function has_bounds(h)
   for _, is in pairs(h.bounds) do
@@ -109,25 +97,34 @@ local function abort_text(why)
   return at .. why.reason .. (why.hint and " (" .. why.hint .. ")" or "")
 end
 
+--- Notes what a call that no trace answers differs in from those that one does. Gives it as text, nil of the first
+--- call, and what the user could do about it.
+---@param due table what core._due says
+---@param otherwise? string what sizes that no trace has decide otherwise
+local function note_miss(core, h, due, otherwise)
+  if not (due.at or due.why) then return nil end
+  local m, remedy = words.miss(core, due)
+  local sizes = due.sized and not due.noted and "sizes of tensors that no call before had"
+  if sizes and has_bounds(h) then sizes = "sizes or bounds that no call before had" end
+  if sizes then m.text = otherwise and format("%s, which decide otherwise: %s", sizes, otherwise) or sizes end
+  keep(h.misses, m, MISSES_KEPT)
+  return m.text, remedy, m.line
+end
+
 --- What happens when no trace answers a call: the call is evaluated and described. Nothing is raised unless the options
---- or the stance ask for it; without a trace the function runs as it is.
+--- or the stance ask for it; without a trace the function runs as it is. Called by what runs in the compiled function's
+--- place.
 ---@param h table the compiled function's record
 ---@param otherwise? string what sizes that no trace has decide otherwise
 local function capture_call(core, h, otherwise, ...)
   local due = core._due(h.handle)
   local captured = h.captures
+  local missed, remedy, line = note_miss(core, h, due, otherwise)
   capture.find_bounds(core, h.handle, due.description, h.bounds, h.fn, ...)
-  due.description = nil -- it holds what the user may let go of
-  if due.guard then
-    local sizes = due.sized and not due.now and "sizes of tensors that no call before had"
-    if sizes and has_bounds(h) then sizes = "sizes or bounds that no call before had" end
-    due.text = not sizes and miss_text(due) or otherwise and format("%s, which decide otherwise: %s", sizes, otherwise)
-      or sizes
-    keep(h.misses, due, MISSES_KEPT)
-  end
+  due.description, due.value = nil, nil -- they hold what the user may let go of
   if captured > 0 and core._stance() == "no_recompile" then
     fail(format("compile: the stance is no_recompile, and %s would be captured again: %s", h.place,
-      due.text or "it was called in another way"))
+      missed or "it was called in another way"))
   end
   local now = core.internals.capture.clock or clock -- specs bring their own
   local started = now()
@@ -144,6 +141,10 @@ local function capture_call(core, h, otherwise, ...)
   core._tried(h.handle, done or why.raised ~= nil, not done and why.late or false)
   if done then
     h.captures = captured + 1
+    if log.in_vain(core, h) then
+      log.tell(core, h, 2, format("each call needs a capture of its own: %s", missed or "it is called in another way"),
+        remedy, line)
+    end
     return
   end
   if why.raised then return error(why.raised[1], 0) end -- the next call asks again
@@ -154,6 +155,19 @@ local function capture_call(core, h, otherwise, ...)
   if h.fullgraph then
     fail(format("compile: fullgraph was asked for, but the function cannot be captured: %s", why.text))
   end
+  if log.in_vain(core, h) or why.late and not h.told then
+    log.tell(core, h, 2, why.reason, why.hint, why.file and (why.line and why.file .. ":" .. why.line or why.file))
+  end
+end
+
+--- The names of a function's bounds, for a line of text.
+local function bounds_text(h)
+  local list = {}
+  for path, is in pairs(h.bounds) do
+    if is then list[#list + 1] = "`" .. path .. "`" end
+  end
+  sort(list)
+  return #list > 0 and concat(list, ", ") or "its sizes"
 end
 
 function M.compile_function(core, f, opts)
@@ -165,7 +179,10 @@ function M.compile_function(core, f, opts)
     compiled_by[key] = cache
   end
   if cache[f] then return cache[f] end
-  capture = capture or core.internals.load "tycho.capture"
+  if not capture then
+    capture = core.internals.load "tycho.capture"
+    core.internals.lifetimes(core.internals.load("tycho.capture.lifetimes").dies)
+  end
   local pick, handle, pick_again, checked, checked_again, tell = core._entry(f, opts.fast or false, recaptures)
   local function compiled(...)
     local run, y = pick(...)
@@ -173,7 +190,7 @@ function M.compile_function(core, f, opts)
     return y
   end
   local h = {
-    handle = handle, fn = f, place = place(f), fast = opts.fast, fullgraph = opts.fullgraph,
+    handle = handle, fn = f, place = words.place(f), fast = opts.fast, fullgraph = opts.fullgraph,
     dynamic = opts.dynamic, custom = opts.custom, captures = 0, misses = {}, aborts = {},
     bounds = {},
   }
@@ -183,7 +200,11 @@ function M.compile_function(core, f, opts)
   core._captures(handle, function(...)
     local done, otherwise = nil, nil
     if not h.custom then done, otherwise = capture.resize(core, handle, f, ...) end
-    if not done then capture_call(core, h, otherwise, ...) end
+    if not done then
+      capture_call(core, h, otherwise, ...)
+    elseif log.in_vain(core, h) then
+      log.tell(core, h, 1, "each value of " .. bounds_text(h) .. " needs a plan of its own", words.SIZE)
+    end
     local run, y = pick_again(...)
     if run then return run(...) end
     return y
@@ -335,45 +356,11 @@ function Explanation.full(e)
   return concat(out, "\n")
 end
 
-local function shown(core, v)
-  if type(v) == "string" then return format("%q", v) end
-  if type(v) == "function" then
-    local name = function_names.library[v] or function_names.of(core)[v]
-    return name and "the function " .. name or "the function at " .. place(v)
-  end
-  return gsub(tostring(v), "0x%x+", "...")
-end
-
-local function tensor_text(t, dynamic)
-  local leaf = t.requires_grad and (t.is_leaf and ", a leaf" or ", taped") or ""
-  if dynamic then return format("%s of rank %d, of any sizes%s", t.dtype, t.ndim, leaf) end
-  return format("%s[%s]%s", t.dtype, concat(t.shape, ","), leaf)
-end
-
---- What a guard says about its first operand; nil of instructions that only read or compute. Rows and their texts:
---- core/lua/lua_guard.h.
-local function guard_text(core, g, d)
-  local row = core.internals.capture.guards[g[1]]
-  if not row.text then return nil end
-  local function operand(column)
-    column = tonumber(column)
-    local kind, v = row.operands[column - 1], g[column]
-    if kind == "slot" then return d.paths[v] or "value " .. v end
-    if kind == "tensor" then return tensor_text(v, d.dynamic) end
-    if kind == "keys" then return tostring(#v) end
-    if kind == "value" then return (shown(core, v)) end
-    return tostring(v)
-  end
-  local yes, no = match(row.text, "^(.*)|(.*)$")
-  if yes then return g[#row.operands + 1] and yes or no end
-  return (gsub(row.text, "%$(%d)", operand))
-end
-
 --- Guards of a description, as lines.
 local function guard_lines(core, d)
   local rows, list = core.internals.capture.guards, {}
   for at, g in ipairs(d.program) do
-    local text = guard_text(core, g, d)
+    local text = words.guard(core, g, d)
     if text then
       local path = d.about[at] or rows[g[1]].operands[1] == "slot" and d.paths[g[2]] or "a number"
       local line = format("%s: %s", path, text)
@@ -407,7 +394,7 @@ local function key_lines(core, d)
   for _, g in ipairs(d.program) do
     local i = g[2]
     if told[g[1]] and type(i) == "number" and i <= d.narg then
-      local text = gsub(gsub(guard_text(core, g, d), "^is ", ""), ", read in each call$", "")
+      local text = gsub(gsub(words.guard(core, g, d), "^is ", ""), ", read in each call$", "")
       parts[i] = format("%s: %s", d.paths[i] or "argument " .. i, text)
     end
   end
@@ -494,7 +481,8 @@ function M.open(core)
   --- skips (calls that a trace answered: the function did not run); captures; traces, most recently used first:
   --- {key, guards, sizes (what was decided about them), effects, hits, dynamic, instances (sets of sizes), graph,
   --- plan (steps, outputs, pieces of the arena)};
-  --- misses, the last of them: {text, guard, path, was, now}; aborts, the last of them: {text, file, line, reason,
+  --- misses, the last of them: {text, guard, path, was, now, line}, each compared with the trace whose guards agreed
+  --- longest; aborts, the last of them: {text, file, line, reason,
   --- hint, cost in ms}. Of calls that ran and were recorded:
   --- signature_hits, signature_misses, evicted, differences, signatures[i] = {signature, hits, rests (runs eagerly for
   --- now, since recording does not pay), graphs = {{runs, text}}}. Traces and graphs tell their work: operations,
@@ -526,7 +514,7 @@ function M.open(core)
   function api.reset(f)
     local h = handle("reset", f)
     core._reset(h.handle)
-    h.captures, h.misses, h.aborts, h.closures = 0, {}, {}, nil
+    h.captures, h.misses, h.aborts, h.closures, h.told, h.tried_calls = 0, {}, {}, nil, nil, nil
   end
 
   --- Keeps a function from being captured: compiled functions that call it run as they are, recording what they do.

@@ -8,6 +8,7 @@
 --   formula  what is computed, or where it was published
 --   inplace  there is a form with a trailing _ that writes the result through its first argument
 --   only     "module": no method, "method": no function of the module
+--   single   it is one operation, or reads values: there is nothing to fuse
 -- Rules for a composite: it checks its arguments first, under its own name; it records operations and reads no values,
 -- but where its result is not a tensor; plain numbers stay operands, so that another value needs no other kernel; f16
 -- and bf16 go through f32 where more than one operation rounds.
@@ -29,11 +30,23 @@
 ---@return tycho.Composite[]
 local assert, ipairs = assert, ipairs
 return function(ty)
+  local composite = ty.internals.composite
+  local eager, worth, run = composite.eager, composite.worth, composite.run
   local check = require("tycho.arguments")(ty)
   local methods, describe = ty.internals.methods, ty.internals.describe
   local rows = {}
 
+  --- fn, of at most six arguments, as one plan where that pays. Not of `...`: the frame of such a function would hide
+  --- that its caller records.
+  local function as_one(fn)
+    return function(x, a, b, c, d, e)
+      if eager() and worth(x, a, b, c, d, e) then return run(fn, x, a, b, c, d, e) end
+      return fn(x, a, b, c, d, e)
+    end
+  end
+
   local function install(name, fn, row, help)
+    if not row.single then fn = as_one(fn) end
     if row.only ~= "method" then ty[name] = fn end
     if row.only ~= "module" then methods[name] = fn end
     describe(name, row.args, help)

@@ -533,12 +533,15 @@ return function(ty, define)
   for _, f in ipairs(scans) do core.inline[f] = true end
   for name, f in pairs(batch) do core.captured[f] = "vmap." .. name end
   for name, f in pairs(ty.internals.loop) do core.captured[f] = "loop." .. name end
+  for name, f in pairs(ty.internals.composite) do core.captured[f] = "composite." .. name end
   for name, f in pairs(core) do
     if type(f) == "function" then core.captured[f] = "grad." .. name end
   end
   for name, f in pairs(modes) do core.captured[f] = "modes." .. name end
   core.captured[random_state] = "grad.random"
-  core.captured[ty.internals.check_index] = "check_index"
+  for _, name in ipairs { "check_index", "power", "attend", "attend_node" } do
+    core.captured[ty.internals[name]] = name
+  end
 
   define("backward", "b", "x, g = 1, {retain_graph, create_graph}",
     "adds the gradient of x to grad of every leaf that x was computed from", backward)

@@ -101,11 +101,12 @@ return function(ty, check, row)
     return abs(x):lt(INF)
   end
 
-  row { "square", "x", square, "x * x, element by element", shape = "x", inplace = true }
-  row { "reciprocal", "x", reciprocal, "1 / x, element by element", shape = "x", dtype = "float", inplace = true }
+  row { "square", "x", square, "x * x, element by element", shape = "x", inplace = true, single = true }
+  row { "reciprocal", "x", reciprocal, "1 / x, element by element", shape = "x", dtype = "float", inplace = true,
+    single = true }
   row { "rsqrt", "x", rsqrt, "1 / sqrt(x), element by element", shape = "x", dtype = "float", inplace = true }
   row { "sign", "x", sign, "-1, 0 or 1 as x is below, at or above zero; NaN stays", shape = "x", inplace = true }
-  row { "isnan", "x", isnan, "bool: not a number", shape = "x", dtype = "bool" }
+  row { "isnan", "x", isnan, "bool: not a number", shape = "x", dtype = "bool", single = true }
   row { "isinf", "x", isinf, "bool: infinite, of either sign", shape = "x", dtype = "bool" }
   row { "isfinite", "x", isfinite, "bool: neither infinite nor NaN", shape = "x", dtype = "bool" }
 
@@ -159,7 +160,8 @@ return function(ty, check, row)
     dtype = "bool", inplace = true }
   row { "logical_xor", "a, b", logical_xor, "bool: one alone is true; what is not zero is",
     shape = "broadcast of a and b", dtype = "bool", inplace = true }
-  row { "logical_not", "x", logical_not, "bool: false, that is zero", shape = "x", dtype = "bool", inplace = true }
+  row { "logical_not", "x", logical_not, "bool: false, that is zero", shape = "x", dtype = "bool", inplace = true,
+    single = true }
 
   --- isclose under the name of who asked.
   local function close_to(who, a, b, opts)
@@ -216,8 +218,9 @@ return function(ty, check, row)
     "bool: |a - b| <= atol + rtol * |b|, or equal", shape = "broadcast of a and b", dtype = "bool",
     formula = "as NumPy's isclose" }
   row { "allclose", "a, b, {rtol = 1e-5, atol = 1e-8, equal_nan = false}", allclose,
-    "a Lua boolean: all elements are close, see isclose", shape = "a Lua boolean" }
-  row { "equal", "a, b", equal, "a Lua boolean: shapes and all elements are equal", shape = "a Lua boolean" }
+    "a Lua boolean: all elements are close, see isclose", shape = "a Lua boolean", single = true }
+  row { "equal", "a, b", equal, "a Lua boolean: shapes and all elements are equal", shape = "a Lua boolean",
+    single = true }
 
   ---------------------------------------------------------------------------------------------------------- ranges
 
@@ -483,5 +486,5 @@ return function(ty, check, row)
   row { "tril", "x, k = 0", tril, "zeros above the k-th diagonal of the last two dims", shape = "x", inplace = true }
   row { "triu", "x, k = 0", triu, "zeros below the k-th diagonal of the last two dims", shape = "x", inplace = true }
   row { "meshgrid", "axes..., {indexing = \"ij\"}", meshgrid, "a table of a grid's coordinates, one tensor an axis",
-    shape = "the sizes of the axes", only = "module" }
+    shape = "the sizes of the axes", only = "module", single = true }
 end

@@ -109,7 +109,7 @@ return function(ty, check, row)
     return back(w * tanh(soft(w)), half)
   end
 
-  row { "relu", "x", relu, "the larger of x and 0", shape = "x", formula = "max(x, 0)", inplace = true }
+  row { "relu", "x", relu, "the larger of x and 0", shape = "x", formula = "max(x, 0)", inplace = true, single = true }
   row { "leaky_relu", "x, slope = 0.01", leaky_relu, "x above zero, else slope * x", shape = "x", inplace = true }
   row { "elu", "x, alpha = 1", elu, "x above zero, else alpha * (exp(x) - 1)", shape = "x",
     formula = "Clevert, Unterthiner, Hochreiter 2015, arXiv:1511.07289", inplace = true }

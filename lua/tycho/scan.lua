@@ -11,7 +11,7 @@
 -- 2. Random numbers belong to rows: a turn draws the same ones when it runs again for its gradient.
 -- 3. Under vmap the examples are one more dim of all that is carried.
 
-local type, pairs, ipairs, unpack, pcall = type, pairs, ipairs, unpack, pcall
+local type, pairs, ipairs, unpack, pcall, error = type, pairs, ipairs, unpack, pcall, error
 local ceil, floor, max, tostring = math.ceil, math.floor, math.max, tostring
 
 local tree = require "tycho.tree"
@@ -32,28 +32,35 @@ return function(ty, define, own)
 
   -------------------------------------------------------------------------------------------------------- structures
 
-  --- The tensors in v, appended to the list; v with their numbers in their places.
-  local function flatten(v, list, what)
-    return map(v, function(x)
-      if is_live(x) then
-        list[#list + 1] = x
-        return #list
-      end
-      if type(x) == "table" then return nil end
-      if type(x) == "number" and what == "init" then
-        list[#list + 1] = ty.full({}, x)
-        return #list
-      end
-      return fail("scan", "%s must hold tensors, in nested tables or alone, got %s", what, show(x))
-    end, {})
+  --- The tensors in v, appended to the list; v with their numbers in their places. inside: tables that v lies in.
+  local function flatten(v, list, what, inside)
+    if is_live(v) then
+      list[#list + 1] = v
+      return #list
+    end
+    if type(v) == "number" and what == "init" then
+      list[#list + 1] = ty.full({}, v)
+      return #list
+    end
+    if type(v) ~= "table" then
+      fail("scan", "%s must hold tensors, in nested tables or alone, got %s", what, show(v))
+    end
+    inside = inside or {}
+    if tree.recall(inside, v) then fail("scan", "%s holds a table that holds itself", what) end
+    tree.remember(inside, v, true)
+    local y = tree.empty_like(v)
+    for k, field in pairs(v) do y[k] = flatten(field, list, what, inside) end
+    tree.remember(inside, v, false)
+    return y
   end
 
   --- What was flattened, with other tensors.
   local function build(shape, list)
-    return map(shape, function(n)
-      if type(n) == "number" then return list[n] end
-      return nil
-    end, {})
+    if type(shape) == "number" then return list[shape] end
+    if type(shape) ~= "table" then return shape end
+    local y = tree.empty_like(shape)
+    for k, field in pairs(shape) do y[k] = build(field, list) end
+    return y
   end
 
   local function step(path, k) return path == "" and tostring(k) or path .. "." .. tostring(k) end
@@ -99,17 +106,35 @@ return function(ty, define, own)
   --- turn(carried, rows) -> next, made, lists all of them, for each row of the sequences. Gives the last carried values
   --- and the rows of results; what a turn was given, for each row, where a gradient will be asked for (needs: it will
   --- be, for init or sequences), and what else that goes to, in one dim each.
-  local function loop(turn, init, sequences, turns, backwards, needs)
-    local scope, carried, rows, all = L.begin(), {}, {}, {}
+  local function loop(turn, init, sequences, turns, backwards, needs, hash)
+    local scope, carried, rows, kept, all = L.begin(), {}, {}, {}, {}
     for i = 1, #init do carried[i] = L.param(scope, init[i], false) end
     for i = 1, #sequences do rows[i] = L.param(scope, sequences[i], true) end
-    local following, made = turn(carried, rows)
+    for i = 1, #init do kept[i] = carried[i]:clone() end -- a turn may write to what it is given
+    local ok, following, made = pcall(turn, carried, rows)
+    if not ok then
+      L.leave(scope)
+      error(following, 0)
+    end
+    for i = 1, #following do L.note(scope, following[i]) end
+    for i = 1, #made do L.note(scope, made[i]) end
     local taped, given = L.taped(scope), nil
     local count = #made
+    if hash then
+      local results = { unpack(following, 1, #following) }
+      append(results, made)
+      L.check(scope, hash, unpack(results, 1, #results))
+      L.leave(scope)
+      return
+    end
     if needs or G.mode() and #taped > 0 then
       given = {}
+      append(all, following)
+      append(all, made)
+      given.hash = L.hash(scope, unpack(all, 1, #all))
+      all = {}
       made = { unpack(made, 1, count) }
-      append(made, carried)
+      append(made, kept)
     end
     for _, list in ipairs { init, following, sequences, made } do append(all, list) end
     local results = pack(L.record(scope, turns, backwards, #init, #rows, #made, unpack(all, 1, #all)))
@@ -165,14 +190,17 @@ return function(ty, define, own)
   --- The same in a vmap. level: that of the innermost one that runs; of those outside of it, what differs between
   --- their examples.
   local loop_of_all
-  function loop_of_all(turn, init, sequences, turns, backwards, needs, level)
+  function loop_of_all(turn, init, sequences, turns, backwards, needs, level, hash)
     local id = level_of(init, level_of(sequences, level))
-    if id == 0 then return loop(turn, init, sequences, turns, backwards, needs) end
+    if id == 0 then return loop(turn, init, sequences, turns, backwards, needs, hash) end
     local count, randomness = V.count(id)
     local all, rows = lifted(init, sequences, id, count)
     local of_all = turn_of_all(turn, id, count, randomness)
-    local last, out, given, taped = loop_of_all(of_all, all, rows, turns, backwards, needs, 0)
-    return wrapped(last, 1, id), wrapped(out, 2, id), given and wrapped(given, 2, id), taped
+    local last, out, given, taped = loop_of_all(of_all, all, rows, turns, backwards, needs, 0, hash)
+    if hash then return end
+    local kept = given and wrapped(given, 2, id)
+    if given then kept.hash = given.hash end
+    return wrapped(last, 1, id), wrapped(out, 2, id), kept, taped
   end
 
   ------------------------------------------------------------------------------------------------------ its gradient
@@ -273,6 +301,11 @@ return function(ty, define, own)
       for i = nlast + 1, count do made[#made + 1] = found[i] end
       return following, made
     end
+    local function compare() -- as the loop was recorded, while gradients were on
+      return restore(modes.grad(true), pcall(recorded, loop_of_all, what.turn, init, sequences, what.turns,
+        what.backwards, false, V.level(), what.hash))
+    end
+    restore(modes.random(what.random), pcall(compare))
     local function all()
       return differentiable(back_turn, carried, rows, what.turns, not what.backwards)
     end
@@ -346,8 +379,8 @@ return function(ty, define, own)
     local needs = G.mode() and (needs_grad(init) or needs_grad(sequences))
     local last, out, given, taped = recorded(loop_of_all, turn, init, sequences, turns, backwards, needs, level)
     if not given then return last, out end
-    last, out = join({ turn = turn, init = init, sequences = sequences, given = given, taped = taped, turns = turns,
-      backwards = backwards, random = random, last = last, out = out }, level)
+    last, out = join({ turn = turn, init = init, sequences = own.keep(sequences), given = given, taped = taped,
+      turns = turns, backwards = backwards, random = random, last = last, out = out, hash = given.hash }, level)
     return last, out
   end
 
@@ -403,6 +436,7 @@ return function(ty, define, own)
     if backwards then first, second = rest, pieces end
     local between, a = first(init)
     local last, b = second(between)
+    if a == nil then return last end
     if backwards then a, b = b, a end
     local behind, heads = {}, {}
     local shape = flatten(a, heads, "the results of a turn")
@@ -426,7 +460,7 @@ return function(ty, define, own)
     own.callable("scan", 1, f)
     opts = check.options("scan", opts, { reverse = "boolean", length = "number", checkpoint = "any" })
     local length = opts.length
-    if length ~= nil and (length < 0 or length % 1 ~= 0) then
+    if length ~= nil and not (length >= 0 and length % 1 == 0 and length < 2 ^ 53) then
       fail("scan", "option length must be a whole number from 0 on, got %.14g", length)
     end
     local carried, sequences, said = {}, {}, {}
@@ -434,7 +468,7 @@ return function(ty, define, own)
     local row_shape = xs ~= nil and flatten(xs, sequences, "xs") or nil
     local turns, backwards = turns_of(sequences, length), opts.reverse or false
     local k = opts.checkpoint
-    if k == true then k = ceil(turns ^ 0.5) end
+    if k == true then k = max(1, ceil(turns ^ 0.5)) end
     if k and (type(k) ~= "number" or k < 1 or k % 1 ~= 0) then
       fail("scan", "option checkpoint must be a boolean or a whole number from 1 on, got %s", show(k))
     end

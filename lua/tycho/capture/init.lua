@@ -29,7 +29,8 @@
 --
 -- The methods are spread over: this file (slots, guards, functions, the description), tables.lua (tables, metatables,
 -- overlays), layout.lua (tables made inside), numbers.lua (arithmetic and comparison), natives.lua (C functions,
--- Tycho's), library.lua (Lua's own), gradients.lua. A trace that is to serve any sizes has a tape beside (tape.lua).
+-- Tycho's), scalars.lua (numbers in these), library.lua (Lua's own), gradients.lua. words.lua and log.lua tell the user
+-- what differs and what is not captured. A trace that is to serve any sizes has a tape beside (tape.lua).
 
 local bytecode = require "tycho.capture.bytecode"
 local evaluate = require "tycho.capture.evaluate"
@@ -54,6 +55,9 @@ M.STEPS = 200000
 --- The methods of a world; each world has them as its own fields.
 local World = {}
 M.World = World
+
+--- When instructions can be run: at once, when the sizes of a plan are known, when nothing can miss any more.
+World.EARLY, World.DEFERRED, World.DRAWN = 0, 1, 2
 
 --- "file:line" of the user's code that is evaluated, nil outside of it.
 World.where = evaluate.where
@@ -107,10 +111,10 @@ function World:look_at_clock()
   end
 end
 
---- Appends an instruction; path: what it is about, as the user would write it; deferred: it needs a size. Path and
---- line lie beside the program: as fields of the instruction they would make its table grow.
-function World:emit(instr, path, deferred)
-  local list = deferred and self.deferred or self
+--- Appends an instruction; path: what it is about, as the user would write it; stage: EARLY by default. Path and line
+--- lie beside the program: as fields of the instruction they would make its table grow.
+function World:emit(instr, path, stage)
+  local list = stage == self.DEFERRED and self.deferred or stage == self.DRAWN and self.drawn or self
   local program = list.program
   local n = #program + 1
   if n % 16 == 0 then self:look_at_clock() end
@@ -142,7 +146,7 @@ end
 --- Notes the numbers of the call that one depends on, whose value a function of the library has asked for; false stands
 --- for those that go with a size there: each of its values asks for another capture, even if the number stays as it is.
 function World:specialise(s)
-  local queue, seen, deferred = { s }, {}, self:is_deferred(s.number)
+  local queue, seen, deferred = { s }, {}, s.number and self:stage(s.number) > self.EARLY
   for _, e in ipairs(queue) do
     local instr = e.instr
     local slot = not e.size and e.slot or instr and instr[1] == "number" and instr[2]
@@ -465,6 +469,13 @@ local NOTHING, ANYTHING = { "value", nil }, { "value", true }
 --- What an overwritten write writes: all that counts is whether a value stood there.
 local function overwritten(full) return full and ANYTHING or NOTHING end
 
+--- Tables are made before numbers are drawn.
+function World:must_not_be_drawn(s)
+  if s and s.number and s.number > self.C.DRAWN then
+    self:abort("a number that is drawn in each call is kept in a table that is made", "return the number itself")
+  end
+end
+
 --- Fresh tables that are mentioned: each once, those found meanwhile appended behind.
 local function table_recipes(world)
   local list, recipes, i = world.made_tables, {}, 1
@@ -476,6 +487,7 @@ local function table_recipes(world)
     local r = { n_array = o.n_array, n_hash = o.n_hash }
     if o.meta ~= nil then r.meta = recipe(world, o.meta, o.meta_shadow) end
     for k, w in ipairs(writes) do
+      if w.last then world:must_not_be_drawn(o.shadow[w.key]) end
       r[k] = { recipe(world, w.key), w.last and recipe(world, rawget(o.value, w.key), o.shadow[w.key])
         or overwritten(w.full) }
     end
@@ -504,6 +516,14 @@ local function effect_recipes(world)
   return list
 end
 
+--- Adds the instructions of a later stage to a description.
+local function append(d, list)
+  local n = #d.program
+  for i, instr in ipairs(list.program) do
+    d.program[n + i], d.about[n + i], d.lines[n + i] = instr, list.about[i], list.lines[i]
+  end
+end
+
 --- Everything that a trace is made of, as plain tables.
 function World:describe(results, shadows, n)
   for _, s in ipairs(self.untyped) do self:typed(s.value, s) end
@@ -519,11 +539,9 @@ function World:describe(results, shadows, n)
   for k, s in pairs(self.slots) do d.paths[k] = s.path end
   for path, is in pairs(self.bounds or {}) do d.bounds[path] = is end
   d.early = #self.program
-  local deferred = self.deferred
-  for i, instr in ipairs(deferred.program) do
-    local k = d.early + i
-    d.program[k], d.about[k], d.lines[k] = instr, deferred.about[i], deferred.lines[i]
-  end
+  append(d, self.deferred)
+  d.late = #d.program
+  append(d, self.drawn)
   d.sizes = {}
   for i, s in ipairs(self.sizes) do d.sizes[i] = s.value end
   d.sharing = self.C.sharing()
@@ -553,7 +571,7 @@ local function needs(t) return t.requires_grad and (t.is_leaf and "leaf" or "tap
 
 local function same_instruction(a, b)
   if a[1] ~= b[1] or a[2] ~= b[2] and not same_value(a[2], b[2]) then return false end
-  if a[1] == "keys" then return same_values(a[3], b[3]) end
+  if a[1] == "keys" or a[1] == "draw" then return same_values(a[3], b[3]) end
   if a[1] == "tensor" then -- it may have other sizes
     return a[3].dtype == b[3].dtype and a[3].ndim == b[3].ndim and needs(a[3]) == needs(b[3]) and a[4] == b[4]
   end
@@ -587,7 +605,7 @@ end
 --- Whether two descriptions are one trace but for the sizes of tensors: the same reads, guards, results and effects.
 function M.same(a, b)
   return a.narg == b.narg and a.nresults == b.nresults and #a.tensors == #b.tensors and a.early == b.early
-    and a.sharing == b.sharing
+    and a.late == b.late and a.sharing == b.sharing
     and same_lists(same_instruction, a.program, b.program) and same_lists(same_recipe, a.results, b.results)
     and same_lists(same_effect, a.effects, b.effects) and same_lists(same_table, a.tables, b.tables)
 end
@@ -600,6 +618,7 @@ local function new_world(core, f, options, ...)
   local w = {
     core = core, C = C, is_tensor = C.is_tensor, narg = n,
     program = {}, about = {}, lines = {}, deferred = { program = {}, about = {}, lines = {} },
+    drawn = { program = {}, about = {}, lines = {} },
     slots = {}, nslots = n + 1,
     tables = {},       -- by table, made inside or from outside: its record, see tables.lua
     constants = {},    -- by table of the library: a record
@@ -608,7 +627,7 @@ local function new_world(core, f, options, ...)
     outside_cells = {}, -- as they were found
     environments = {}, -- by slot of function: shadow
     closures = {}, iterators = {},
-    numbers = {}, nnumbers = 0, ndeferred = C.DEFERRED, number_at = {}, said = {},
+    numbers = {}, nnumbers = 0, ndeferred = C.DEFERRED, ndrawn = C.DRAWN, number_at = {}, said = {},
     sizes = {},        -- that the program speaks of: shadows
     specialised = {},  -- by slot: numbers whose value a function of the library has asked for
     effects = {}, untyped = {},
@@ -683,7 +702,8 @@ local function let_go_of_tensors(d)
   for _, g in ipairs(d.program) do
     local t = g[3]
     if g[1] == "tensor" then
-      g[3] = { dtype = t.dtype, ndim = t.ndim, shape = t.shape, requires_grad = t.requires_grad, is_leaf = t.is_leaf }
+      g[3] = { dtype = t.dtype, ndim = t.ndim, shape = t.shape, requires_grad = t.requires_grad, is_leaf = t.is_leaf,
+        device = t.device }
     end
   end
   for i = 1, #d.tensors do d.tensors[i] = true end

@@ -9,6 +9,7 @@
 --            writes  changes what it is given, or what it returns has a state of its own
 --            state   depends on or changes what is neither argument nor result
 --   capture  call    its arguments are pinned and it is called
+--            draw    each run calls it again, for a number that decides nothing
 --            unary, binary, fold    on one number, two, or many from left to right: numbers of later calls stay numbers
 --            model   evaluated by the function of that name in library.lua
 --            setting recorded where it has no arguments: what it gives is a part of every key; else as abort
@@ -22,7 +23,7 @@ local KEEP = "keep the value as a tensor, or read it outside of the compiled fun
 --- Lua's.
 local library = {
   { "assert",           "pure",   "model" },
-  { "collectgarbage",   "state",  "abort" },
+  { "collectgarbage",   "state",  "draw" },
   { "dofile",           "state",  "abort" },
   { "error",            "pure",   "model" },
   { "gcinfo",           "state",  "abort" },
@@ -106,13 +107,16 @@ local library = {
   { "math.modf",        "pure",   "model" },
   { "math.pow",         "pure",   "binary" },
   { "math.rad",         "pure",   "unary" },
-  { "math.random",      "state",  "abort", "use ty.rand, or pass the number as an argument" },
+  { "math.random",      "state",  "draw", "use ty.rand, or pass the number as an argument" },
   { "math.randomseed",  "state",  "abort" },
   { "math.sin",         "pure",   "unary" },
   { "math.sinh",        "pure",   "unary" },
   { "math.sqrt",        "pure",   "unary" },
   { "math.tan",         "pure",   "unary" },
   { "math.tanh",        "pure",   "unary" },
+
+  { "os.clock",         "state",  "draw" },
+  { "os.time",          "state",  "draw" },
 
   { "bit.arshift",      "pure",   "call" },
   { "bit.band",         "pure",   "call" },

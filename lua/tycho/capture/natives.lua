@@ -32,6 +32,7 @@ local index_of = {
 return function(World)
   local models = require("tycho.capture.library")(World)
   World.models = models
+  require("tycho.capture.scalars")(World, models)
 
   --- The name of a function of Tycho's, nil of any other. Users may put functions of their own beside them.
   function World:owner(f)
@@ -120,7 +121,8 @@ return function(World)
       if not world.said[at] then
         world.said[at] = true
         local s = world.numbers[id]
-        if not (s and s.pinned) then world:emit({ "whole", id, whole }, s and s.path, world:is_deferred(id)) end
+        world:must_be_known(s)
+        if not (s and s.pinned) then world:emit({ "whole", id, whole }, s and s.path, world:stage(id)) end
       end
     end
   end
@@ -154,7 +156,7 @@ return function(World)
       end
     end
     self.asking = false
-    if tape then tape:call(f, args, shadows, n, symbols) end
+    if tape then tape:call(f, args, shadows, n, symbols, keeps) end
     if symbols then C.symbols(n, unpack(symbols, 1, count)) end
     local results, nresults = pack(f(unpack(args, 1, n)))
     local refused = C.reason()
@@ -167,6 +169,10 @@ return function(World)
   end
 
   function World:tensor_arith(op, a, as, b, bs)
+    if op == "pow" then
+      local y, ys = self:power(a, as, b, bs)
+      if y ~= nil then return y, ys end
+    end
     local results, shadows = self:tycho(self.compute[op], "__" .. op, { a, b }, { as, bs }, 2)
     return results[1], shadows[1]
   end
@@ -227,7 +233,7 @@ return function(World)
       if kind == "number" and not known(s) and not s.size then return false end
       if kind == "function" and not (self.C.is_native(v) or self:is_ours(v)) then return false end
       local o = kind == "table" and self.tables[v]
-      if o and (o.overlay or o.meta ~= nil) then return false end
+      if o and (o.overlay or o.meta ~= nil) or kind == "table" and self:has_symbols(f, v) then return false end
     end
     return true
   end
@@ -275,7 +281,9 @@ return function(World)
     if name or not self.C.is_native(f) and self:is_ours(f) then
       local reason, hint = refusal(name, n)
       if reason then self:abort(reason, hint) end
-      local results, all, count = self:tycho(f, name or "a function of the library", args, shadows, n)
+      local results, all, count = self:by_twin(f, args, shadows, n)
+      if results then return results, all, count end
+      results, all, count = self:tycho(f, name or "a function of the library", args, shadows, n)
       if grad.ends[f] and results[1] == nil then self:take_gradients() end
       return results, all, count
     end

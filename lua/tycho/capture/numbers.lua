@@ -8,7 +8,9 @@
 -- 3. A number whose value was needed is pinned; what is computed from pinned numbers alone is known.
 -- 4. What is computed from sizes alone is the tape's (tape.lua), not the trace's. An expression of sizes and numbers is
 --    "deferred": it is known when the plan for these sizes was found, and its instructions stand behind all others.
--- 5. Operators on tensors go to natives.lua; tables and strings find their metamethods as in Lua.
+-- 5. What math.random and its like give is not known while a call is captured: nothing is drawn then, and nothing may
+--    be decided by it. Such numbers, and what is computed from them, stand behind all else: runs draw them at last.
+-- 6. Operators on tensors go to natives.lua; tables and strings find their metamethods as in Lua.
 
 local bit_operators = require("tycho.capture.bytecode").bit_operators
 
@@ -59,20 +61,40 @@ return function(World)
 
   -- Expressions -------------------------------------------------------------------------------------------------------
 
+  local EARLY, DEFERRED, DRAWN = World.EARLY, World.DEFERRED, World.DRAWN
+  local counters = { [EARLY] = "nnumbers", [DEFERRED] = "ndeferred", [DRAWN] = "ndrawn" }
+
   --- The expression that an instruction makes, whose value is v now; at: what makes it the same as an earlier one.
-  local function expression(world, instr, v, at, path, deferred)
+  local function expression(world, instr, v, at, path, stage)
     local s = world.number_at[at]
     if s then return s end
-    world:emit(instr, path, deferred)
-    local counter = deferred and "ndeferred" or "nnumbers"
+    world:emit(instr, path, stage)
+    local counter = counters[stage or EARLY]
     world[counter] = world[counter] + 1
     s = { number = world[counter], value = v, path = path, instr = instr }
     world.numbers[s.number], world.number_at[at] = s, s
     return s
   end
 
-  --- Whether an expression depends on sizes.
-  function World:is_deferred(id) return id ~= nil and id > self.C.DEFERRED end
+  --- When one or two expressions are known: of numbers alone, with sizes, or when numbers are drawn.
+  function World:stage(id, other)
+    if other and other > id then id = other end
+    return id > self.C.DRAWN and DRAWN or id > self.C.DEFERRED and DEFERRED or EARLY
+  end
+
+  --- Gives up where something is to be decided by a number that is drawn.
+  function World:must_be_known(s)
+    if s and s.number and s.number > self.C.DRAWN then
+      self:abort("something is decided by a number that is drawn in each call",
+        "draw it outside of the compiled function")
+    end
+  end
+
+  --- What a function gives that draws numbers or tells the time.
+  function World:draw(f, args, path)
+    local v = self.C.UNKNOWN
+    return v, expression(self, { "draw", f, args }, v, "draw " .. self.ndrawn, path, DRAWN)
+  end
 
   local function constant_id(world, v)
     local at = v ~= v and "nan" or v == 0 and (1 / v > 0 and "0" or "-0") or format("%.17g", v)
@@ -95,7 +117,7 @@ return function(World)
     if s == nil or s.pinned then return constant_id(self, v) end
     if s.number then return s.number end
     if s.size then
-      return expression(self, { "size", self:size_id(s) }, v, "size " .. s.size, s.path, true).number
+      return expression(self, { "size", self:size_id(s) }, v, "size " .. s.size, s.path, DEFERRED).number
     end
     if not s.id then
       s.id = expression(self, { "number", s.slot }, v, "slot " .. s.slot, s.path).number
@@ -129,8 +151,7 @@ return function(World)
     local ib = b ~= nil and self:number_id(b, bs) or nil
     local path = signs[name] and text_of(name, a, as, b, bs)
     path = path and "(" .. path .. ")"
-    return v, expression(self, { name, ia, ib }, v, name .. " " .. ia .. " " .. (ib or ""), path,
-      self:is_deferred(ia) or self:is_deferred(ib))
+    return v, expression(self, { name, ia, ib }, v, name .. " " .. ia .. " " .. (ib or ""), path, self:stage(ia, ib))
   end
 
   --- A call of a pure function with one or two numbers, whose first result is v now.
@@ -139,13 +160,14 @@ return function(World)
     local ia = self:number_id(a, as)
     local ib = b ~= nil and self:number_id(b, bs) or nil
     return v, expression(self, { "call", f, ia, ib }, v, tostring(f) .. " " .. ia .. " " .. (ib or ""), nil,
-      self:is_deferred(ia) or self:is_deferred(ib))
+      self:stage(ia, ib))
   end
 
   --- Makes a number known by its bits.
   function World:pin_number(v, s)
     if s.pinned then return end
     if s.is_bound then self:abort_bound(s) end
+    self:must_be_known(s)
     if s.size then
       self.tape:claim("bits", v, s, v, nil, true, format("%s == %.14g", s.path or "a size", v))
       s.pinned = true
@@ -153,15 +175,15 @@ return function(World)
     end
     s.pinned = true
     local id, path = s.number, s.path
-    local deferred = self:is_deferred(id)
+    local stage = self:stage(id)
     local function claim(name, a, b, outcome)
-      self:emit({ name, a, b, outcome }, path or format("a %s b", signs[name]), deferred)
+      self:emit({ name, a, b, outcome }, path or format("a %s b", signs[name]), stage)
     end
     if v ~= v then return claim("eq", id, id, false) end
     claim("eq", id, constant_id(self, v), true)
     if v ~= 0 then return nil end
     local one, zero = constant_id(self, 1), constant_id(self, 0)
-    local inverse = expression(self, { "div", one, id }, 1 / v, "div " .. one .. " " .. id, nil, deferred)
+    local inverse = expression(self, { "div", one, id }, 1 / v, "div " .. one .. " " .. id, nil, stage)
     return claim("lt", zero, inverse.number, 1 / v > 0)
   end
 
@@ -267,6 +289,8 @@ return function(World)
   function World:compare_numbers(name, a, as, b, bs)
     local outcome = compare[name](a, b)
     if known(as) and known(bs) then return outcome end
+    self:must_be_known(as)
+    self:must_be_known(bs)
     if is_settled(as) and is_settled(bs) then
       self.tape:claim(name, a, as, b, bs, outcome, text_of(name, a, as, b, bs))
       return outcome
@@ -276,7 +300,7 @@ return function(World)
     if not self.said[at] then
       self.said[at] = true
       local text = text_of(name, a, as, b, bs) or format("a %s b", signs[name])
-      self:emit({ name, ia, ib, outcome }, text, self:is_deferred(ia) or self:is_deferred(ib))
+      self:emit({ name, ia, ib, outcome }, text, self:stage(ia, ib))
     end
     return outcome
   end

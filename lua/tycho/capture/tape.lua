@@ -11,7 +11,8 @@
 --     claim     what a comparison of sizes came to, the very bits of one that was looked at
 -- What stands in arguments and results is told by operands:
 --     {VALUE, v}  {REGISTER, r}  {NUMBER, id}  {SLOT, k}  {TABLE, {[k] = operand}, sizes and writes}
---     {NEW, r, dtype, rank}
+--     {NEW, r, dtype, rank}  {GIVEN, i}, of results: argument i itself
+--     {KEPT, r}, a table that the core keeps and gives back, and that is not looked into
 --
 -- Rules:
 -- 1. All that evaluated code can learn from a size is a register or a claim. So where the claims hold, the same code
@@ -34,6 +35,7 @@ local M = {}
 M.MOST = 4
 
 local VALUE, REGISTER, NUMBER, SLOT, TABLE, NEW = "value", "register", "number", "slot", "table", "new"
+local GIVEN, KEPT = "given", "kept"
 
 local metatable_of = type(debug) == "table" and debug.getmetatable or getmetatable
 
@@ -141,10 +143,12 @@ local function operand(tape, v, s)
   return { VALUE, v }
 end
 
---- Begins the entry of a call; symbols: positions of arguments and the numbers that they are.
-function Tape:call(f, args, shadows, n, symbols)
+--- Begins the entry of a call; symbols: positions of arguments and the numbers that they are. keeps: the first argument
+--- comes back from a later call.
+function Tape:call(f, args, shadows, n, symbols, keeps)
   local operands = {}
-  for i = 1, n do operands[i] = operand(self, args[i], shadows[i]) end
+  if keeps then operands[1] = { KEPT, register(self, args[1]) } end
+  for i = keeps and 2 or 1, n do operands[i] = operand(self, args[i], shadows[i]) end
   self.given = args
   self.open = { "call", self.at[f] and { REGISTER, self.at[f] } or { VALUE, f }, operands, n, symbols }
 end
@@ -163,6 +167,9 @@ local function result(tape, v, s, fresh, path)
   if kind == "userdata" then return { NEW, register(tape, v), v.dtype, v.ndim } end
   if kind == "function" then return { NEW, register(tape, v), "function" }, s end
   if not fresh[v] then -- it was there before
+    for i, a in pairs(tape.given) do
+      if rawequal(a, v) then return { GIVEN, i }, s end
+    end
     tape.broken = tape.broken or not world.constants[v]
     return { VALUE, v }, s
   end
@@ -229,6 +236,7 @@ local function instructions(d, C)
   for k, i in ipairs(d.program) do
     local kind = C.guards[i[1]].kind
     if k == d.early + 1 then number = C.DEFERRED end
+    if k == d.late + 1 then number = C.DRAWN end
     if kind == "read" then
       slot = slot + 1
       readers[slot] = i
@@ -272,6 +280,7 @@ local make = {
   end,
 }
 make.bound = make.number
+function make.draw(p) return p.C.UNKNOWN end
 
 --- Whether a tape can replay an instruction of that kind and name; a spec asks for each row of the table of guards.
 function M.replays(kind, name)
@@ -291,6 +300,10 @@ function Replay:value(x)
   if kind == REGISTER then return self.values[x[2]] end
   if kind == NUMBER then return self:number(x[2]) end
   if kind == SLOT then return self:slot(x[2]) end
+  if kind == KEPT then
+    self.values[x[2]] = {}
+    return self.values[x[2]]
+  end
   local fields, how = x[2], x[3]
   local t = self.C.table(how.n_array, how.n_hash)
   for _, w in ipairs(how.writes) do
@@ -306,6 +319,7 @@ function Replay:accept(x, v)
   local kind = x[1]
   if kind == VALUE then return same_value(x[2], v) end
   if kind == REGISTER then return rawequal(self.values[x[2]], v) end
+  if kind == GIVEN then return rawequal(self.args[x[2]], v) end
   if kind == TABLE then
     if type(v) ~= "table" then return false end
     for k in pairs(v) do
@@ -378,6 +392,7 @@ function replay.call(p, e)
   for i = 1, n do args[i] = p:value(e[3][i]) end
   if symbols then C.symbols(n, unpack(symbols)) end
   local results, count = pack(p:value(e[2])(unpack(args, 1, n)))
+  p.args = args
   if count ~= e[7] or C.reason() or symbols and C.taken() ~= e.taken or not same_list(e.whole, C.wholeness()) then
     return false
   end

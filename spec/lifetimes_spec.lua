@@ -1,0 +1,273 @@
+--- lifetimes_spec.lua -- a compiled function's result is let go of when the line that made it is come to again and nobody
+-- can use it, and never before. Random programs: fuzz_lifetimes.lua.
+
+local H = require "spec.helper"
+local ty = H.ty
+
+local BYTES = 4 * 2 ^ 17 -- of each result: large enough to be looked after
+local function input() return ty.ones(2 ^ 17) end
+
+local f = ty.compile(function(x) return x * 0.5 + 1 end)
+local two = ty.compile(function(_, x) return x * 0.5 + 2 end)
+for _ = 1, 4 do
+  f(input())
+  two(nil, input())
+end
+
+--- What `body` gives, and how many results it let go of; the collector stands still.
+local function counted(body)
+  collectgarbage()
+  collectgarbage "stop"
+  local before = ty.internals.lifetimes()
+  local ok, y = pcall(body)
+  collectgarbage "restart"
+  assert(ok, y)
+  return ty.internals.lifetimes() - before, y
+end
+
+local function values(list)
+  local y = {}
+  for i, v in ipairs(list) do y[i] = v[1]:item() end
+  return y
+end
+
+describe("a compiled function's result is let go of when its line is come to again", function()
+  it("where it was dropped", function()
+    local x = input()
+    assert.truthy(counted(function()
+      for _ = 1, 20 do f(x) end
+    end) >= 18)
+  end)
+
+  it("where a variable is overwritten, which was read before", function()
+    local x = input()
+    local n, sum = counted(function()
+      local sum = 0
+      for _ = 1, 20 do
+        local y = f(x)
+        sum = sum + (y * 2):sum():item() / 2 ^ 17
+      end
+      return sum
+    end)
+    assert.truthy(n >= 18)
+    assert.equal(60, sum)
+  end)
+
+  it("where it is what the next call takes", function()
+    local x = input()
+    local n, y = counted(function()
+      local y = x
+      for _ = 1, 20 do
+        y = f(y)
+      end
+      return y:min():item()
+    end)
+    assert.truthy(n >= 17)
+    assert.near(2, y, 1e-5)
+  end)
+
+  it("where another call stands on the line", function()
+    local x, list = input(), {}
+    local n = counted(function()
+      local sum = 0
+      for _ = 1, 20 do
+        local y = f(x) list[#list + 1] = two(nil, x)
+        sum = sum + y:numel()
+      end
+    end)
+    assert.truthy(n >= 18)
+    assert.equal(50, ty.stack(list)[{ {}, 1 }]:sum():item())
+  end)
+
+  it("and the memory of many calls is that of a few", function()
+    local x = input()
+    counted(function()
+      local before = ty.stats().memory.used
+      for _ = 1, 50 do f(x) end
+      assert.truthy(ty.stats().memory.used - before <= 4 * BYTES)
+    end)
+  end)
+end)
+
+describe("a compiled function's result stays", function()
+  local x = input()
+  local kept = {}
+  local function keep(v) kept[#kept + 1] = v return 1 end -- stylua: ignore
+  local thing = setmetatable({ abs = two, keep = function(_, v) keep(v) end }, { __add = two })
+  local keeper = setmetatable({}, { __add = function(_, v) return keep(v) end })
+  local held
+  local ways = {
+    ["in a table"] = function()
+      for i = 1, 3 do kept[i] = f(x) end
+    end,
+    ["in a constructor"] = function()
+      for i = 1, 3 do
+        local t = { f(x) }
+        kept[i] = t[1]
+      end
+    end,
+    ["with whom it was given to"] = function()
+      for _ = 1, 3 do keep(f(x)) end
+    end,
+    ["with a method of an object"] = function()
+      for _ = 1, 3 do
+        local y = f(x)
+        thing:keep(y)
+      end
+    end,
+    ["with an object's operator"] = function()
+      for _ = 1, 3 do
+        local y = f(x)
+        local _ = keeper + y
+      end
+    end,
+    ["with an operator that one of two objects has"] = function()
+      for i = 1, 3 do
+        local o, y = 1, f(x)
+        o = i > 0 and keeper or o
+        local _ = o + y
+      end
+    end,
+    ["in closures"] = function()
+      local fns = {}
+      for i = 1, 3 do
+        local y = f(x)
+        fns[i] = function() return y end
+      end
+      for i = 1, 3 do kept[i] = fns[i]() end
+    end,
+    ["in an upvalue"] = function()
+      for i = 1, 3 do
+        held = f(x)
+        kept[i] = held
+      end
+    end,
+    ["where it is returned"] = function()
+      local function g() return (f(x)) end
+      for i = 1, 3 do kept[i] = g() end
+    end,
+    ["where it is a tail call's"] = function()
+      local function g() return f(x) end
+      for i = 1, 3 do kept[i] = g() end
+    end,
+    ["in calls that are not over"] = function()
+      local function g(n)
+        local y = f(x)
+        if n > 1 then g(n - 1) end
+        kept[n] = y
+      end
+      g(3)
+    end,
+    ["in coroutines"] = function()
+      local function g()
+        local y = f(x)
+        coroutine.yield()
+        keep(y)
+      end
+      local all = { coroutine.wrap(g), coroutine.wrap(g), coroutine.wrap(g) }
+      for _ = 1, 2 do
+        for i = 1, 3 do all[i]() end
+      end
+    end,
+    ["where the function that made it keeps it"] = function()
+      local y
+      local own = ty.compile(function(v)
+        y = v * 0.5 + 1
+        return y
+      end)
+      for i = 1, 9 do
+        own(x)
+        kept[(i - 1) % 3 + 1] = y
+      end
+    end,
+    ["where the function that made it puts it into a table"] = function()
+      local box = {}
+      local own = ty.compile(function(v)
+        box.y = v * 0.5 + 1
+        return box.y
+      end)
+      for i = 1, 9 do
+        own(x)
+        kept[(i - 1) % 3 + 1] = box.y
+      end
+    end,
+    ["in another variable"] = function()
+      local a, b, c
+      for _ = 1, 3 do
+        a, b, c = b, c, f(x)
+      end
+      kept[1], kept[2], kept[3] = a, b, c
+    end,
+    ["as a view"] = function()
+      for i = 1, 3 do
+        local y = f(x)
+        kept[i] = y:reshape(2, -1)[1]
+      end
+    end,
+    ["as a metamethod's, which no call gave"] = function()
+      local h = keep
+      for _ = 1, 3 do h(thing + x) end
+    end,
+    ["as that of a field whose name tensors have"] = function()
+      for _ = 1, 3 do keep(thing:abs(x)) end
+    end,
+  }
+  for name, way in pairs(ways) do
+    it(name, function()
+      kept = {}
+      for _ = 1, 3 do
+        kept = {}
+        counted(way)
+        assert.equal(3, #kept)
+        values(kept)
+      end
+    end)
+  end
+end)
+
+describe("a compiled function's result stays where it is read later, and not kept", function()
+  local x = input()
+  it("in a call that is not over", function()
+    local function g(n)
+      local y = f(x)
+      local inner = n > 1 and g(n - 1) or 0
+      return inner + y:sum():item() / 2 ^ 17
+    end
+    for _ = 1, 3 do
+      local _, sum = counted(function() return g(4) end)
+      assert.equal(6, sum)
+    end
+  end)
+
+  it("in a coroutine", function()
+    local function g()
+      local y = f(x)
+      coroutine.yield(0)
+      coroutine.yield(y:sum():item() / 2 ^ 17)
+    end
+    for _ = 1, 3 do
+      local _, sum = counted(function()
+        local all, sum = {}, 0
+        for i = 1, 4 do all[i] = coroutine.wrap(g) end
+        for _ = 1, 2 do
+          for i = 1, 4 do sum = sum + all[i]() end
+        end
+        return sum
+      end)
+      assert.equal(6, sum)
+    end
+  end)
+end)
+
+describe("gradients go back through results that were let go of", function()
+  it("where they were recorded", function()
+    local w = ty.ones(2 ^ 17):requires_grad_()
+    local loss
+    for i = 1, 4 do
+      local y = f(w * i)
+      loss = y:sum()
+      loss:backward()
+    end
+    assert.equal(5, w.grad[1]:item())
+  end)
+end)
