@@ -89,6 +89,16 @@ local statement = {
   kept_meta = function(r) return ("hold(thing + %s)"):format(pick(r, names)) end,
   own = function(r) return ("%s = k(thing:abs(%s))"):format(pick(r, names), pick(r, names)) end,
   other = function(r) return ("%s = f(%s) hold(g(%s))"):format(pick(r, names), pick(r, names), pick(r, names)) end,
+  perhaps = function(r)
+    local a, b = pick(r, names), pick(r, names)
+    return ("do\n  local q = %s\n  if s %% 3 < 1 then\n    q = %s\n  end\n  local _ = %s\nend"):format(pick(r, { "thing", a }), a,
+      pick(r, { "q + " .. b, "q:abs(" .. b .. ")", b .. " + q" }))
+  end,
+  written = function(r)
+    local v = pick(r, names)
+    return ("do\n  local n, m = 0, %s.abs\n  local function set()\n    n, m = keeper, hold\n  end\n  set()\n  local _ = %s\nend"):format(v,
+      pick(r, { "n + " .. v, "m(" .. v .. ")" }))
+  end,
   renamed = function(r)
     return ("do\n  local h = hold\n  h(thing + %s)\nend"):format(pick(r, names))
   end,

@@ -603,6 +603,7 @@ end
 local in_turns = { map = 30, inplace = 4, cast = 4, reduce = 8, scan = 3, product = 4, view = 10, move = 5, leaf = 3,
   composite = 4, assign = 3 }
 local draws = { rand = true, randn = true, randint = true }
+local LARGE_TURN = 1e5 -- elements of what a turn computes, at most
 
 --- A scan over the first dim of a tensor. The turn's statements are made while they run on the first row.
 function make.turns(self)
@@ -619,6 +620,8 @@ function make.turns(self)
       local statement = made.how.make[M.sort_of(self.r, sorts)](made)
       local written = statement and (statement.kind == "method" or statement.kind == "assign") and statement.x
       if statement and not (written and written <= 3) then made:add(statement) end
+      local t = own[made.count]
+      if self.ty.is_tensor(t) and t:numel() > LARGE_TURN then error "too large: there is one for each turn" end
     end)
     if not ok then
       for i = #made.program, before + 1, -1 do made.program[i] = nil end

@@ -53,19 +53,6 @@ describe("a compiled function's result is let go of when its line is come to aga
     assert.equal(60, sum)
   end)
 
-  it("where it is what the next call takes", function()
-    local x = input()
-    local n, y = counted(function()
-      local y = x
-      for _ = 1, 20 do
-        y = f(y)
-      end
-      return y:min():item()
-    end)
-    assert.truthy(n >= 17)
-    assert.near(2, y, 1e-5)
-  end)
-
   it("where another call stands on the line", function()
     local x, list = input(), {}
     local n = counted(function()
@@ -95,6 +82,7 @@ describe("a compiled function's result stays", function()
   local function keep(v) kept[#kept + 1] = v return 1 end -- stylua: ignore
   local thing = setmetatable({ abs = two, keep = function(_, v) keep(v) end }, { __add = two })
   local keeper = setmetatable({}, { __add = function(_, v) return keep(v) end })
+  local mul = { mul = function(_, v) keep(v) end }
   local held
   local ways = {
     ["in a table"] = function()
@@ -189,6 +177,63 @@ describe("a compiled function's result stays", function()
       for i = 1, 9 do
         own(x)
         kept[(i - 1) % 3 + 1] = box.y
+      end
+    end,
+    ["with a call of the same function that keeps its argument"] = function()
+      local own = ty.compile(function(v, list)
+        if list then list[#list + 1] = v end
+        return v * 0.5 + 1
+      end)
+      local y = x
+      for i = 1, 9 do
+        local list
+        if i > 6 then list = kept end
+        y = own(y, list)
+      end
+    end,
+    ["with what the line calls in its place"] = function()
+      local function own(v)
+        keep(v)
+        return v * 0.5
+      end
+      local y = x
+      for i = 1, 9 do
+        local g = i % 3 == 0 and own or f
+        y = g(y)
+      end
+    end,
+    ["with a method of what may be another object"] = function()
+      for i = 1, 3 do
+        local y = f(x)
+        local q = mul
+        if i > 100 then q = y end
+        q:mul(y)
+      end
+    end,
+    ["with an operator of what may be another object"] = function()
+      for i = 1, 3 do
+        local y = f(x)
+        local q = keeper
+        if i > 100 then q = y end
+        local _ = q + y
+      end
+    end,
+    ["with an operator of what was a number before a closure wrote it"] = function()
+      for _ = 1, 3 do
+        local y = f(x)
+        local n = 0
+        local function set() n = keeper end
+        set()
+        local _ = n + y
+      end
+    end,
+    ["with a function that was its method before a closure wrote it"] = function()
+      for _ = 1, 3 do
+        local y = f(x)
+        local m = y.mul
+        local function set() m = keep end
+        set()
+        m(y)
       end
     end,
     ["in another variable"] = function()

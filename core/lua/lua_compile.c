@@ -108,7 +108,7 @@ static int pick(lua_State *L, bool again, bool asks) {
     e->calls++;
     Handle *result = C->fresh && C->fresh == lua_touserdata(L, -1) ? C->fresh : NULL;
     e->large = result && ty_lua_is_large((Binding *)S, result);
-    if (site && e->large) ty_lua_site_after((Binding *)S, site, frame, result);
+    if (site && e->large) ty_lua_site_after(site, frame, result);
     return answers;
   }
   if (!again && (y == TRACE_SIZES || (y == TRACE_MISS && is_due(L, S, e, narg)))) {

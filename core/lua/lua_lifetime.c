@@ -16,15 +16,11 @@
 #define SITE_META "tycho.site"
 enum { LARGE = 256 << 10 };
 
-typedef enum { DIES_NOT, DIES_BEFORE, DIES_AFTER } Dies;
-
 struct Site {
   const lua_State *thread;
   int slot;
-  u8 dies;
-  char origin;   /* AFTER: where the called function comes from: upvalue, local, global ... */
-  int which;     /* ... of that number, or of its name */
-  char name[64]; /* by which the line calls it */
+  bool dies;
+  char name[64]; /* by which the line calls */
   Handle *last;
 };
 
@@ -42,22 +38,17 @@ static int site_gc(lua_State *L) {
 
 /* Pushes a new site of the function at the top, the line and the name. */
 static Site *site_new(lua_State *L, Binding *B, int line, const char *name) {
-  Site y = {.dies = DIES_NOT};
+  Site y = {.dies = false};
   snprintf(y.name, sizeof y.name, "%s", name);
   bool hooked;
   lua_rawgeti(L, LUA_REGISTRYINDEX, B->dies);
   lua_pushvalue(L, -2);
   lua_pushinteger(L, line);
   lua_pushstring(L, name);
-  const int status = ty_lua_undisturbed(L, B, 3, 3, &hooked);
+  const int status = ty_lua_undisturbed(L, B, 3, 1, &hooked);
   if (status && hooked) lua_error(L);
-  if (!status && lua_type(L, -3) == LUA_TSTRING)
-    y.dies = *lua_tostring(L, -3) == 'b' ? DIES_BEFORE : DIES_AFTER;
-  if (y.dies == DIES_AFTER) {
-    y.origin = *lua_tostring(L, -2);
-    y.which = (int)lua_tointeger(L, -1);
-  }
-  lua_pop(L, status ? 1 : 3);
+  y.dies = !status && lua_toboolean(L, -1);
+  lua_pop(L, 1);
   Site *s = lua_newuserdata(L, sizeof *s);
   *s = y;
   if (luaL_newmetatable(L, SITE_META)) {
@@ -68,33 +59,15 @@ static Site *site_new(lua_State *L, Binding *B, int line, const char *name) {
   return s;
 }
 
-/* Whether the site, in function `fn` at that stack index, calls the compiled function itself, and no other one that ends by
-** calling it. */
-static bool calls_itself(lua_State *L, const Site *s, int inner, int fn, lua_Debug *ar) {
-  const int top = lua_gettop(L);
-  bool found = false;
-  if (s->origin == 'u') found = lua_getupvalue(L, fn, s->which) != NULL;
-  if (s->origin == 'l') found = lua_getlocal(L, ar, s->which) != NULL;
-  if (s->origin == 'g') {
-    lua_getfenv(L, fn);
-    lua_pushstring(L, s->name);
-    lua_rawget(L, -2);
-    found = true;
-  }
-  found = found && lua_rawequal(L, -1, inner);
-  lua_settop(L, top);
-  return found;
-}
-
 /* The site's frame; NULL: nothing is proved. Metamethods are called by no call: LuaJIT says so. */
 Site *ty_lua_site(lua_State *L, Binding *B, SiteFrame *frame) {
-  const int top = lua_gettop(L), inner = top + 1, fn = top + 2, lines = top + 4;
+  const int top = lua_gettop(L), fn = top + 1, lines = top + 3;
   lua_Debug ar, callee;
   Site *s = NULL;
   if (!B->dies || !lua_checkstack(L, 12) || !lua_getstack(L, 1, &callee) ||
       !lua_getstack(L, 2, &ar))
     return NULL;
-  lua_getinfo(L, "fn", &callee);
+  lua_getinfo(L, "n", &callee);
   lua_getinfo(L, "fl", &ar);
   const bool called = callee.name && *callee.namewhat && strcmp(callee.namewhat, "metamethod") != 0;
   if (called && strlen(callee.name) < sizeof s->name && ar.currentline > 0) {
@@ -116,14 +89,12 @@ Site *ty_lua_site(lua_State *L, Binding *B, SiteFrame *frame) {
     }
     *frame = (SiteFrame){L, SLOT(&ar)};
     if (strcmp(s->name, callee.name) != 0) s = NULL; /* another call of the line */
-    if (s && s->dies == DIES_AFTER && !calls_itself(L, s, inner, fn, &ar)) s = NULL;
   }
   lua_settop(L, top);
   return s && s->dies ? s : NULL;
 }
 
-/* Lets go of the last result, which is dead when the site is come to in that frame. */
-static void let_go(Binding *B, Site *s, SiteFrame frame) {
+void ty_lua_site_before(Binding *B, Site *s, SiteFrame frame) {
   Handle *h = s->last;
   if (!h || s->thread != frame.L || frame.slot > s->slot) return;
   ty_lua_site_forget(h);
@@ -133,12 +104,7 @@ static void let_go(Binding *B, Site *s, SiteFrame frame) {
   B->died++;
 }
 
-void ty_lua_site_before(Binding *B, Site *s, SiteFrame frame) {
-  if (s->dies == DIES_BEFORE) let_go(B, s, frame);
-}
-
-void ty_lua_site_after(Binding *B, Site *s, SiteFrame frame, Handle *result) {
-  if (s->dies == DIES_AFTER) let_go(B, s, frame);
+void ty_lua_site_after(Site *s, SiteFrame frame, Handle *result) {
   if (s->last) ty_lua_site_forget(s->last);
   s->thread = frame.L;
   s->slot = frame.slot;

@@ -1,8 +1,6 @@
 --- lifetimes.lua -- where a call's result is dead when the call is made again: proved by the caller's bytecode.
--- In: a Lua function, a line of it on which a compiled function is called, by which name. Out: when the result of the
--- last time may be let go of: "before" the call is made again, "after" it (it is an argument), or nil, where nothing is
--- proved. Of "after" also where the called function comes from: a function that calls the compiled one in its own place
--- might keep what it is given.
+-- In: a Lua function, a line of it on which a compiled function is called, by which name. Out: whether the result of
+-- the last time may be let go of before the call is made again.
 --
 -- The core knows function, line and name of a call (LuaJIT's: that of the variable or field that it last read into the
 -- call's register), not the instruction: so a line with several calls of that name is refused. The result of the one
@@ -10,7 +8,7 @@
 -- 1. It may be an operand of a method of its own that is known to give something new (SAFE), of an operator whose other
 --    operand is a number or came of it, of a comparison, an index, a test. All else may keep it: to be an argument of a
 --    function, to be stored, returned, closed over, concatenated, counted as one of many values.
--- 2. When the call comes again no register that may hold it is read afterwards, on any way from there.
+-- 2. When the call comes again, no register that may hold it is read by it or afterwards, on any way from there.
 -- Registers of a frame that has ended are gone; that the frame is the same, or has ended, the core knows by its slot.
 
 local bytecode = require "tycho.capture.bytecode"
@@ -169,19 +167,21 @@ end
 
 -- Where a result goes -------------------------------------------------------------------------------------------------
 
-local HELD = "held" -- a register may hold the result; another text: its method of that name
-local NUMBER = 1 -- it holds a number
+-- What is known of a register; a text: it holds the result's method of that name.
+local HELD, PERHAPS, NUMBER = 1, 2, 3 -- the result; the result or anything else; a number
+
+local function holds(v) return v == HELD or v == PERHAPS end
 
 --- The state behind an instruction where registers stand for what `state` says; nil: the result may be kept.
 local function step(proto, ins, state)
   local name, a = ins.name, ins.a
   local new = {}
   for r, v in pairs(state) do new[r] = v end
-  local function held(r) return state[r] == HELD end
+  local function held(r) return holds(state[r]) end
   local form = operator(name)
   if form then
     local first = form == "VV" and held(ins.c) and ins.b or nil
-    if first and not held(first) and state[first] ~= NUMBER then return nil end -- an object may get it
+    if first and state[first] ~= HELD and state[first] ~= NUMBER then return nil end -- an object may get it
     new[a] = nil
     return new
   end
@@ -193,7 +193,7 @@ local function step(proto, ins, state)
     new[a] = NUMBER
     return new
   end
-  if name == "TGETS" and held(ins.b) and type(ins.k) == "string" then
+  if name == "TGETS" and state[ins.b] == HELD and type(ins.k) == "string" then
     new[a] = ins.k
     return new
   end
@@ -202,7 +202,7 @@ local function step(proto, ins, state)
     local method = state[a]
     local given = false
     for _, r in ipairs((registers(proto, ins))) do given = given or held(r) end
-    if given and not (SAFE[method] and held(self) and ins.c > 0) then return nil end
+    if given and not (SAFE[method] and state[self] == HELD and ins.c > 0) then return nil end
     for r = a, proto.framesize do new[r] = nil end -- the callee's frame lay there
     return new
   end
@@ -223,59 +223,59 @@ local function step(proto, ins, state)
   return new
 end
 
---- Joins a state into that of a position; whether it grew. What differs is not known, but what may hold the result.
+--- Joins a state into that of a position; whether it changed.
 local function join(states, at, state)
   local old = states[at]
   if not old then
     states[at] = state
     return true
   end
-  local grew = false
-  for r, v in pairs(state) do
-    if old[r] ~= v and (v == HELD or old[r] == HELD) and old[r] ~= HELD then old[r], grew = HELD, true end
+  local changed = false
+  local function differs(r, v, w)
+    if v == w or v == PERHAPS then return end
+    local y = (holds(v) or holds(w)) and PERHAPS or nil
+    if y ~= v then old[r], changed = y, true end
   end
-  for r, v in pairs(old) do
-    if v ~= HELD and state[r] ~= v then old[r], grew = nil, true end
-  end
-  return grew
+  for r, w in pairs(state) do differs(r, old[r], w) end
+  for r, v in pairs(old) do differs(r, v, state[r]) end
+  return changed
 end
 
---- When the result of the call at `site` dies: see the head.
-local function follow(proto, site)
+--- Whether the result of the call at `site` is dead when the call comes again: see the head.
+local function is_dead(proto, site)
   local code, flow = proto.code, flow_of(proto)
-  local ins = code[site]
   local states, work = {}, {}
   local function go(from, state)
     for _, n in ipairs(flow[from].behind) do
       local copy = {}
-      for r, v in pairs(state) do copy[r] = v end
+      for r, v in pairs(state) do
+        if holds(v) or not flow.captured[r] then copy[r] = v end -- else a closure may write it
+      end
       if code[n] and join(states, n, copy) then work[#work + 1] = n end
     end
   end
-  go(site, { [ins.a] = HELD })
+  go(site, { [code[site].a] = HELD })
   while #work > 0 do
     local at = work[#work]
     work[#work] = nil
     local state = states[at]
     for r, v in pairs(state) do
-      if v == HELD and flow.captured[r] then return nil end
+      if holds(v) and flow.captured[r] then return false end
     end
     if at ~= site then
       state = step(proto, code[at], state)
-      if not state then return nil end
+      if not state then return false end
       if next(state) then go(at, state) end
     end
   end
-  local when, state = "before", states[site] or {}
-  local given = {}
-  for _, r in ipairs(flow[site].reads) do given[r] = true end
-  for r, v in pairs(state) do
-    if v == HELD then
-      if r ~= ins.a and flow.live[site][r] then return nil end
-      if given[r] then when = "after" end
-    end
+  local state = states[site] or {}
+  for _, r in ipairs(flow[site].reads) do
+    if holds(state[r]) then return false end
   end
-  return when
+  for r, v in pairs(state) do
+    if holds(v) and r ~= code[site].a and flow.live[site][r] then return false end
+  end
+  return true
 end
 
 --- Whether LuaJIT may call what that instruction calls by the name: it reads the instructions backwards, whatever leads
@@ -295,22 +295,6 @@ local function called(proto, fn, at, name)
   return true
 end
 
---- Where the function of a call comes from: "u" and the number of an upvalue, "l" and a local's register, "g" and the
---- name of a global; nil: elsewhere.
-local function origin_of(code, at)
-  local a = code[at].a
-  for i = at - 1, 1, -1 do
-    local ins = code[i]
-    if ins.target or ins.name == "LOOP" then return nil end
-    if ins.a == a then
-      if ins.name == "UGET" then return "u", ins.d end
-      if ins.name == "MOV" then return "l", ins.d end
-      if ins.name == "GGET" then return "g", ins.k end
-      return nil
-    end
-  end
-end
-
 --- The call of that name on that line; nil where there are several, or its results are not one.
 local function call_at(proto, fn, line, name)
   local found
@@ -325,23 +309,16 @@ local function call_at(proto, fn, line, name)
   return ins and ins.name == "CALL" and (ins.b == 1 or ins.b == 2) and found or nil
 end
 
---- When the result of the last time dies; see the head.
+--- Whether the result of the last time is dead when that line calls again; see the head.
 ---@param fn function
 ---@param line integer
 ---@param name string
----@return "before"|"after"|nil
----@return string? origin
----@return integer|string? which
+---@return boolean
 function M.dies(fn, line, name)
   local proto = bytecode.prototype(fn)
-  if not proto or not proto.lines or #proto.code > MOST or not flow_of(proto) then return nil end
+  if not proto or not proto.lines or #proto.code > MOST or not flow_of(proto) then return false end
   local site = call_at(proto, fn, line, name)
-  if site and proto.code[site].b == 1 then return "before" end -- nobody has it
-  local when = site and follow(proto, site)
-  if when ~= "after" then return when end
-  local origin, which = origin_of(proto.code, site)
-  if origin then return when, origin, which end
-  return nil
+  return site and (proto.code[site].b == 1 or is_dead(proto, site)) or false -- one result, or none
 end
 
 return M
