@@ -205,6 +205,22 @@ describe("an index that is out of range", function()
       print(ok, (message:gsub("^.*: gather", "gather"):gsub(" %(/.*$", "")))]])))
   end)
 
+  probe("is looked for anew by each part of a recording, which may want what the check reads", function()
+    local ones, zero_based = ty.ones(5, { device = "far" }), ty.tensor({ 3, 1, 2, 4, 0 }, { dtype = "i64", device = "far" })
+    ty.internals.capture.off = true
+    local f = ty.compile(function(index, x)
+      local positions = index + 1
+      local scattered, doubled = x:scatter_add(1, positions, x), x * 2
+      return positions, scattered, doubled, doubled + 1
+    end)
+    ty.internals.capture.off = false
+    local positions, scattered, doubled = f(zero_based, ones)
+    zero_based:release()
+    H.same(ty.full({ 5 }, 2), scattered:to "cpu")
+    H.same(ty.tensor({ 4, 2, 3, 5, 1 }, { dtype = "i64" }), positions:to "cpu") -- must not take over what it is computed from
+    H.same(ty.full({ 5 }, 2), doubled:to "cpu")
+  end)
+
   probe("that a loss ignores is none", function()
     local labels = { 2, -100, 1 }
     local function loss(device)

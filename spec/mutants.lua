@@ -20,6 +20,8 @@ local M = {
     from = "if (s->kind == SLOT_INPUT && ty_buffer_is_faulty(B->S, B->b->input[s->k].buf)) return true;", to = "(void)s;" },
   { file = "core/engine/exec.c", what = "what a device's error leaves unwritten is lost",
     from = "if (ok && B->p->checks) copy_written(B, now);", to = "(void)now, (void)copy_written;" },
+  { file = "core/engine/exec.c", what = "what a later part's checks read is taken over",
+    from = "if (node[i].op == OP_POSITIONS) mark[i] |= LIVE", to = "if (node[i].op == OP_POSITIONS && top < 0) mark[i] |= LIVE" },
   { file = "core/device/cpu/cpu.c", what = "the last position is out of range",
     from = "bool in = p >= 0 && p < size;", to = "bool in = p >= 0 && p < size - 1;" },
   { file = "core/record/record.c", what = "operands of several devices mix",

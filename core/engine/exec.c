@@ -47,6 +47,8 @@ static u8 *wanted_later(const Plan *p, const Recording *b) {
     else mark[st->node] |= LIVE, top = TY_MAX(top, st->node);
   }
   const Node *node = b->g.node;
+  for (i32 i = top < 0 ? 0 : b->g.n; i-- > 0;) /* each cut makes the checks anew */
+    if (node[i].op == OP_POSITIONS) mark[i] |= LIVE, top = TY_MAX(top, i);
   u8 *wanted = mark + b->g.n;
   for (i32 i = top; i >= 0; i--) {
     if (!(mark[i] & LIVE)) continue;
