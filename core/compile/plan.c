@@ -473,7 +473,7 @@ static bool plan_arena(Make *M, i64 *total) {
   if (M->gs.n) M->device = M->g->node[M->gs.group[M->order[M->gs.n - 1]].root].type.device;
   for (i32 i = 0; i < M->nhomes; i++) {
     const Home *h = &M->homes[i];
-    bool fresh = h->output >= 0 && !M->out[h->output].inplace;
+    bool fresh = h->output >= 0 && !M->out[h->output].inplace && !M->task->apart;
     piece[i] = (Piece){.kind = h->device != M->device ? PIECE_NONE
                                : h->output < 0        ? PIECE_GUEST
                                : fresh                ? PIECE_OWNER
@@ -764,7 +764,7 @@ static Plan *plan_pack(Make *M, Pack *P, const Plan *head) {
   size_t nout = (size_t)M->nout * sizeof(Output);
   size_t bytes = padded(sizeof(Plan)) + padded(nstep) + padded(nslot) + padded(nout) +
                  padded(source_bytes(M)) + P->extra;
-  u8 *at = ty_mem_alloc(bytes);
+  u8 *at = ty_mem_zalloc(bytes);
   if (!at) return NULL;
   Plan *p = carve(&at, head, sizeof *head);
   p->step = carve(&at, P->step, nstep);
@@ -786,13 +786,13 @@ static Plan *plan_pack(Make *M, Pack *P, const Plan *head) {
   for (i32 i = 0; i < p->nsteps; i++) {
     Step *s = &p->step[i];
     if (s->launch) s->launch = carve(&at, s->launch, sizeof(Launch));
-    if (s->nscalar) s->scalar = carve(&at, s->scalar, (size_t)s->nscalar * sizeof(i32));
+    s->scalar = carve(&at, s->scalar, (size_t)s->nscalar * sizeof(i32));
     if (!s->job) continue;
     Job *j = s->job = carve(&at, s->job, sizeof(Job));
     j->noperands = s->noperands;
     j->nscalar = (u8)s->nscalar;
     j->launch = s->launch;
-    if (j->nlist) j->list = carve(&at, j->list, (size_t)j->nlist * sizeof(ListOp));
+    j->list = carve(&at, j->list, (size_t)j->nlist * sizeof(ListOp));
     if (j->gemm) {
       j->gemm = carve(&at, j->gemm, sizeof(Gemm));
       if (j->gemm->a_im2col) j->gemm->a_im2col = carve(&at, j->gemm->a_im2col, sizeof(Im2col));

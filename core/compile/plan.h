@@ -192,6 +192,7 @@ typedef struct Task {
   const i32 *input_node;
   bool fast;     /* contraction allowed */
   bool reserves; /* kernels cannot fail once their launches are reserved */
+  bool apart;    /* temporaries lie in no output */
 } Task;
 
 /* What the passes before the plan made of it. */

@@ -202,7 +202,8 @@ Plan *ty_compile_graph(State *S, const Graph *g, const Output *out, i32 nout, i3
                      .nin = ninputs,
                      .input_node = input_node,
                      .fast = S->fast,
-                     .reserves = reserves(g)};
+                     .reserves = reserves(g),
+                     .apart = E->ranged};
   Passes passes;
   Plan *p = NULL;
   const char *err = NULL;

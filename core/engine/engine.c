@@ -112,7 +112,8 @@ static Plan *plan_of(State *S, const Recording *b, Output *out, i32 n, u64 *hash
     return NULL;
   }
   *hash = ty_hash(C->key, 16 + 8 * (size_t)n, b->g.hash);
-  Plan *p = ty_cache_find(S, C->key, len, *hash);
+  const bool ranged = S->engine->ranged;
+  Plan *p = ranged ? NULL : ty_cache_find(S, C->key, len, *hash);
   if (p) return ty_plan_hold(p);
   i32 *input = ty_mem_alloc(sizeof(i32) * (size_t)TY_MAX(b->ninput, 1));
   if (!input) {
@@ -122,7 +123,7 @@ static Plan *plan_of(State *S, const Recording *b, Output *out, i32 n, u64 *hash
   for (i32 i = 0; i < b->ninput; i++) input[i] = b->input[i].node;
   p = ty_compile_graph(S, &b->g, out, n, b->ninput, input);
   ty_mem_free(input);
-  if (p) ty_cache_put(S, C->key, len, *hash, p);
+  if (p && !ranged) ty_cache_put(S, C->key, len, *hash, p);
   return p;
 }
 

@@ -635,15 +635,29 @@ static bool draws_and_checks(const Trace *T, const State *S) {
   return T->late_guards < T->nguards && ty_graph_checks(&S->capture->recording->g);
 }
 
+static int installed(lua_State *L) {
+  ty_lua_session_done(L, (Binding *)ty_lua_state(L));
+  lua_pushboolean(L, true);
+  return 1;
+}
+
 /* The session's graph becomes one more instance of a trace: the function was evaluated and its
 ** description is the same but for sizes, or a tape was replayed. Instances know tensors by the same
-** numbers. */
-static int extend(lua_State *L, State *S, Entry *e, Trace *T) {
+** numbers. sample: from 1, of a range of sizes. */
+static int extend(lua_State *L, State *S, Entry *e, Trace *T, int sample) {
+  S->engine->ranged = sample >= 1;
   Instance *I = read_instance(L, S, 1, e);
+  S->engine->ranged = false;
   if (!I) return refused(L, S);
   if (!is_like(T, I) || draws_and_checks(T, S) || !read_sizes(L, I, T->nsizes)) {
     ty_instance_free(I);
     return luaL_error(L, "the trace is another one");
+  }
+  if (sample >= 1 && sample <= RANGE_SAMPLES) {
+    if (T->sample[sample - 1]) ty_instance_free(T->sample[sample - 1]);
+    T->sample[sample - 1] = I;
+    place_scalars(T, I);
+    return installed(L);
   }
   if (T->ninstance == INSTANCES_MAX) ty_instance_free(T->instance[--T->ninstance]);
   memmove(T->instance + 1, T->instance, sizeof *T->instance * (size_t)T->ninstance);
@@ -657,14 +671,12 @@ static int extend(lua_State *L, State *S, Entry *e, Trace *T) {
   e->captures += captured;
   if (captured || T->nbounds)
     count_wasted(T); /* numbers count on and never come back, sizes seldom do so */
-  ty_lua_session_done(L, (Binding *)S);
-  lua_pushboolean(L, true);
-  return 1;
+  return installed(L);
 }
 
-/* finish(description, position or nil, handle) -> true | nil, reason. position: of the trace in the list that
-** traces() gives that is to serve these sizes too; then tensors and sizes are all that is looked at,
-** and whether there is a program: a capture is counted. */
+/* finish(description, position or nil, handle, sample or nil) -> true | nil, reason. position: of the trace in the list
+** that traces() gives that is to serve these sizes too; then tensors and sizes are all that is looked at,
+** and whether there is a program: a capture is counted. sample: these sizes are that one of a range (lua_range.c). */
 static int capture_finish(lua_State *L) {
   State *S = ty_lua_state(L);
   Entry *e = luaL_checkudata(L, 3, ENTRY_META);
@@ -672,7 +684,8 @@ static int capture_finish(lua_State *L) {
   if (!ty_lua_capture(L)) return luaL_error(L, "no capture is open");
   int position = (int)lua_tointeger(L, 2);
   if (S->capture->nleaf) return luaL_error(L, "a gradient was given that nobody has taken");
-  if (position >= 1 && position <= e->ntrace) return extend(L, S, e, e->trace[position - 1]);
+  if (position >= 1 && position <= e->ntrace)
+    return extend(L, S, e, e->trace[position - 1], (int)lua_tointeger(L, 4));
   lua_getfenv(L, 3);
   lua_replace(L, 2);
   lua_settop(L, 2);
@@ -728,9 +741,7 @@ static int capture_finish(lua_State *L) {
   e->ntrace++;
   e->captures++;
   e->building = NULL;
-  ty_lua_session_done(L, (Binding *)S);
-  lua_pushboolean(L, true);
-  return 1;
+  return installed(L);
 }
 
 void ty_lua_open_trace(lua_State *L, int m) {

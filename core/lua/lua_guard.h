@@ -170,6 +170,8 @@ typedef struct Bound {
   i32 number, size;
 } Bound;
 
+enum { RANGES_MAX = 8 };
+
 struct Trace {
   i32 refs; /* the entry's, and one for each call that is running it */
   u32 word;
@@ -195,6 +197,9 @@ struct Trace {
   Instance **instance; /* most recently used first */
   u64 *hash;           /* per instance: of the sizes that it is for */
   i32 ninstance;
+  ShapeRange *range[RANGES_MAX]; /* most recently made first */
+  i32 nranges;
+  Instance *sample[RANGE_SAMPLES]; /* of the range that is being made */
   bool gone;            /* the entry has dropped it; who runs it still has */
   bool dynamic;         /* made for each set of sizes */
   bool lacking;         /* its guards held for the last call, whose sizes it does not have */
@@ -214,6 +219,7 @@ static inline i32 ty_trace_stack(const Trace *T) {
 
 /* Of the values of bounds and the tensors' sizes that instance I is for. */
 u64 ty_trace_hash(const Trace *T, const Instance *I);
+void ty_trace_drop_samples(Trace *T);
 
 #define DEFERRED_NUMBERS 65536 /* a description counts numbers that need sizes from here on */
 #define DRAWN_UNKNOWN 0.5      /* what numbers that are drawn are to captures, which draw none */

@@ -442,9 +442,45 @@ static bool fits(State *S, const Trace *T, const Instance *I, const double *numb
   return ty_instance_fits(I, outside) && (T->ninstance == 1 || ty_instance_shares(S, I, outside));
 }
 
-static Instance *find_instance(State *S, const Trace *T, const double *number,
-                               const Tensor *const *outside) {
+/* What a call needs beside the stack of Lua. */
+typedef struct Call {
+  double *number; /* from 1 */
+  const Tensor **outside;
+  Tensor **made, *hidden; /* hidden: those for which no handle is made */
+  i32 room;
+  ShapeRange *range; /* whose instance runs, for the sizes at t; or NULL */
+  i64 t;
+} Call;
+
+/* Where in the range the sizes of the call would be. */
+static bool find_in_range(const Trace *T, const ShapeRange *r, const double *number,
+                          const Tensor *const *outside, i64 *t) {
+  double size = r->outside >= 0 ? (double)outside[r->outside]->type.dims[r->dim] : NAN;
+  for (i32 i = 0; i < T->nbounds && r->outside < 0; i++)
+    if (T->bound[i].size == r->dim) size = number[T->bound[i].number];
+  const double at = (size - (double)r->first) / (double)r->step;
+  if (!(at >= 0 && at <= (double)r->last) || at != floor(at)) return false;
+  *t = (i64)at;
+  return ty_shape_range_has(r, *t);
+}
+
+/* The instance is one of a range: what it is for may have changed as other calls were made by finalisers. */
+static inline void pin(const Call *c) {
+  if (TY_UNLIKELY(c->range != NULL)) ty_shape_range_set(c->range, c->t);
+}
+
+static Instance *find_instance(State *S, const Trace *T, Call *c) {
+  const double *number = c->number;
+  const Tensor *const *outside = c->outside;
+  c->range = NULL;
   if (!T->dynamic || fits(S, T, T->instance[0], number, outside)) return T->instance[0];
+  for (i32 i = 0; i < T->nranges; i++) {
+    if (!find_in_range(T, T->range[i], number, outside, &c->t)) continue;
+    c->range = T->range[i];
+    pin(c);
+    if (fits(S, T, c->range->I, number, outside)) return c->range->I;
+    c->range = NULL;
+  }
   u64 hash = ty_instance_hash(outside, T->noutside);
   for (i32 i = 0; i < T->nbounds; i++) hash = hash_number(number[T->bound[i].number], hash);
   for (i32 i = 1; i < T->ninstance; i++)
@@ -454,9 +490,10 @@ static Instance *find_instance(State *S, const Trace *T, const double *number,
 
 /* After a run that failed as memory ran out: whether another try may go better. Collecting garbage
 ** runs finalisers: what was ready is asked again. */
-static bool may_try_again(lua_State *L, State *S, Instance *I, const Tensor *const *outside,
-                          const double *number, const char **why) {
-  return ty_lua_reclaim(L, S) && ty_instance_ready(S, I, outside, number, why) == READY_YES;
+static bool may_try_again(lua_State *L, State *S, Instance *I, const Call *c, const char **why) {
+  if (!ty_lua_reclaim(L, S)) return false;
+  pin(c);
+  return ty_instance_ready(S, I, c->outside, c->number, why) == READY_YES;
 }
 
 static void push_made(lua_State *L, Binding *B, const Trace *T) {
@@ -466,14 +503,6 @@ static void push_made(lua_State *L, Binding *B, const Trace *T) {
   for (i32 i = 0; i < T->ntables; i++) lua_createtable(L, T->size[i].array, T->size[i].hash);
   for (i32 i = 0; i < T->ngrads; i++) ty_lua_push_in(L, B);
 }
-
-/* What a call needs beside the stack of Lua. */
-typedef struct Call {
-  double *number; /* from 1 */
-  const Tensor **outside;
-  Tensor **made, *hidden; /* hidden: those for which no handle is made */
-  i32 room;
-} Call;
 
 /* The memory for it, of which a trace may want more than the stack of a thread has. An error of Lua's may end a
 ** call without leave_room: calls in progress stand higher on the stack of C than this one, those that have
@@ -522,10 +551,12 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
   }
   if (T->ntables) fill_tables(L, T, &m);
   S->out_of_range = false;
+  pin(c);
   Ready ready = ty_instance_ready(S, I, outside, number, why);
   if (TY_UNLIKELY(ready == READY_NO)) return S->out_of_range ? TRACE_REST : TRACE_MISS;
   if (TY_UNLIKELY(ready == READY_FAILED)) return TRACE_FAILED;
   draw_numbers(L, (Binding *)S, T, I, c->number, c->outside);
+  pin(c);
   if (TY_UNLIKELY(I->foreign != NULL)) {
     lua_rawgeti(L, m.anchors, T->backend);
     if (!ty_custom_run(L, S, I, outside, number, made)) return TRACE_RAISED;
@@ -534,7 +565,7 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
       *why = "an index is out of range";
       return TRACE_REST;
     }
-    if (!may_try_again(L, S, I, outside, number, why)) return TRACE_FAILED;
+    if (!may_try_again(L, S, I, c, why)) return TRACE_FAILED;
     if (!ty_instance_run(S, I, outside, number, made)) return TRACE_FAILED;
   }
   if (T->neffects) { /* no Lua code runs before hidden tensors are let go */
@@ -561,8 +592,8 @@ static TraceAnswer tell_trace(lua_State *L, State *S, const Trace *T, Instance *
   return TRACE_HIT;
 }
 
-static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, bool tell, const Call *c,
-                             i32 *failed, const char **why, int *answers) {
+static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, bool tell, Call *c, i32 *failed,
+                             const char **why, int *answers) {
   double *number = c->number;
   const Tensor **outside = c->outside;
   *failed = 0;
@@ -571,7 +602,7 @@ static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, bool tell, const 
   lua_pushvalue(L, UP_FUNCTION);
   *failed = check_guards(L, (Binding *)S, T, number, outside);
   if (*failed < T->early_guards || T->gone) return TRACE_MISS;
-  Instance *I = find_instance(S, T, number, outside);
+  Instance *I = find_instance(S, T, c);
   if (!I) {
     if (T->rest > 0) {
       T->rest--;
@@ -641,6 +672,13 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, bool tell, int *answ
 
 /* --- lifetimes */
 
+void ty_trace_drop_samples(Trace *T) {
+  for (int i = 0; i < RANGE_SAMPLES; i++) {
+    if (T->sample[i]) ty_instance_free(T->sample[i]);
+    T->sample[i] = NULL;
+  }
+}
+
 static void trace_free(Trace *T) {
   for (i32 i = 0; i < T->nguards; i++) {
     Guard *g = &T->guard[i];
@@ -651,6 +689,8 @@ static void trace_free(Trace *T) {
     }
   }
   for (i32 i = 0; i < T->ninstance; i++) ty_instance_free(T->instance[i]);
+  for (i32 i = 0; i < T->nranges; i++) ty_shape_range_free(T->range[i]);
+  ty_trace_drop_samples(T);
   ty_mem_free(T->guard);
   ty_mem_free(T->result);
   ty_mem_free(T->meta);
@@ -772,7 +812,7 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
   if (!T->gone) { /* by a finaliser */
     lua_pushvalue(L, UP_FUNCTION);
     i32 failed = check_guards(L, (Binding *)S, T, c.number, c.outside);
-    const Instance *I = failed < T->early_guards ? NULL : find_instance(S, T, c.number, c.outside);
+    const Instance *I = failed < T->early_guards ? NULL : find_instance(S, T, &c);
     if (I) failed = check_deferred(L, (Binding *)S, T, I, c.number, c.outside);
     if (failed < T->late_guards) note_failed(L, e, &T->guard[failed], c.number);
   }

@@ -7,7 +7,7 @@
 #include <lua.h>
 #include "engine/entry.h"
 #include "lua/lua_tycho.h"
-#include "engine/trace.h"
+#include "engine/shape_range.h"
 
 #define ENTRY_META "tycho.entry"
 /* Place in an entry's table: the value that failed its guard, for compile_due alone. */

@@ -35,6 +35,7 @@
 local bytecode = require "tycho.capture.bytecode"
 local evaluate = require "tycho.capture.evaluate"
 local tape = require "tycho.capture.tape"
+local ranges = require "tycho.capture.ranges"
 
 local type, rawget, select, next, pairs, unpack = type, rawget, select, next, pairs, unpack
 local tostring, tonumber, pcall, error, ipairs, rawequal = tostring, tonumber, pcall, error, ipairs, rawequal
@@ -821,7 +822,11 @@ end
 --- f is not evaluated. True when that was done.
 ---@return boolean done
 ---@return string? otherwise what these sizes decide otherwise
-function M.resize(core, handle, f, ...) return tape.replay(core.internals.capture, handle, f, ...) end
+function M.resize(core, handle, f, ...)
+  local done, otherwise, p = tape.replay(core.internals.capture, handle, f, ...)
+  if done then ranges.stretch(core, handle, p) end
+  return done, otherwise
+end
 
 local function add_bounds(core, d, bounds, f, ...)
   for slot, was in pairs(d.specialised) do

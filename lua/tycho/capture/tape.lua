@@ -377,7 +377,11 @@ function replay.compute(p, e)
   return true
 end
 
-function replay.claim(p, e) return e[2](p:value(e[3]), p:value(e[4])) == e[5] end
+function replay.claim(p, e)
+  local a, b = p:value(e[3]), p:value(e[4])
+  if p.claims then p.claims[#p.claims + 1] = { e[2], a, b, e[5] } end
+  return e[2](a, b) == e[5]
+end
 
 local function same_list(list, ...)
   if select("#", ...) ~= #list then return false end
@@ -410,6 +414,14 @@ local function replayer(C, d, tape, f, ...)
   return p
 end
 
+--- Another replay of the same call, which has not begun.
+function Replay:again()
+  local slots = {}
+  for k = 1, self.d.narg + 1 do slots[k] = self.slots[k] end
+  return setmetatable({ C = self.C, d = self.d, tape = self.tape, slots = slots, values = {}, numbers = {}, met = {} },
+    Replay)
+end
+
 --- What slot k reads in f(...), nil where nothing can be read.
 function M.look(core, d, k, f, ...)
   local ok, v = core.internals.undisturbed(Replay.slot, replayer(core.internals.capture, d, nil, f, ...), k)
@@ -417,8 +429,8 @@ function M.look(core, d, k, f, ...)
 end
 
 --- Plays a tape in the open session: a description of what differs, or nil and what came out otherwise.
-local function record(C, d, tape, f, ...)
-  local p = replayer(C, d, tape, f, ...)
+local function record(p)
+  local C, d, tape = p.C, p.d, p.tape
   for _, e in ipairs(tape.entries) do
     if not replay[e[1]](p, e) then return nil, e.text or "what an operation gives" end
   end
@@ -432,25 +444,38 @@ local function record(C, d, tape, f, ...)
   return out
 end
 
-local function attempt(C, handle, position, wanted, tape, f, ...)
-  local at, d = C.sized(handle, position)
-  if at ~= position or d ~= wanted then return false end -- a finaliser has moved the traces
-  local out, otherwise = record(C, d, tape, f, ...)
-  return out ~= nil and C.finish(out, position, handle) == true, otherwise
+--- Plays a tape whose numbers are read through p. sample: of a range of sizes; else the trace serves these sizes now.
+local function attempt(p, handle, position, sample)
+  local at, d = p.C.sized(handle, position)
+  if at ~= position or d ~= p.d then return false end -- a finaliser has moved the traces
+  local out, otherwise = record(p)
+  return out ~= nil and p.C.finish(out, position, handle, sample) == true, otherwise
+end
+
+--- The same in a session of its own. True, or what came out otherwise; nil where no session can be.
+function Replay:play(handle, position, sample)
+  local ok, done, why = self.C.session(handle, attempt, self, handle, position, sample)
+  if ok == nil then return nil end
+  return ok and done == true, ok and why or nil
 end
 
 --- Adds the sizes of this call to a trace that lacks them. True when that was done; else nothing has changed.
 ---@return boolean done
 ---@return string? otherwise what these sizes decide otherwise, in the way through the function that was tried first
+---@return table? replay that was played, of the trace at `position`
 function M.replay(C, handle, f, ...)
   local position, d = C.sized(handle)
   local otherwise
   while position do
     for k = 1, #d.tapes do
-      local ok, done, why = C.session(handle, attempt, C, handle, position, d, d.tapes[k], f, ...)
-      if ok == nil then return false end
-      if ok and done then return true end
-      otherwise = otherwise or ok and why or nil
+      local p = replayer(C, d, d.tapes[k], f, ...)
+      local done, why = p:play(handle, position)
+      if done == nil then return false end
+      if done then
+        p.position = position
+        return true, nil, p
+      end
+      otherwise = otherwise or why
     end
     position, d = C.sized(handle, position + 1)
   end

@@ -1,0 +1,353 @@
+/*
+** shape_range.c -- one instance for a range of sizes, made from instances at five points of it.
+** In:  instances of one trace for sizes that grow by equal steps: at both ends of the range, beside the ends, in its
+** middle.  Out: one of them, and how each of its numbers follows from the sizes.  Fails where instances differ in more
+** than numbers, where a number is no polynomial of degree 2, and when out of memory.
+**
+** Fusion, order, kernels, who shares a place and what is done in place are alike in all five; what remains are extents,
+** strides, offsets, bytes. Why they are right in between:
+** 1. What passes decide by sizes is whether two are equal (to merge dims, to take over memory), whether one is 1, and
+**    which is greater. Sizes are polynomials of t. Two of them that are equal at all five are equal everywhere; where they
+**    are not, the passes go the way that is right for any two. None comes to be 1 or 0. What is greater at both ends is
+**    so between them; what changes within the range shows in some sample, and numbers that go by remainders show
+**    beside the ends, where one step is made.
+** 2. Temporaries lie where they lie for the largest sizes, and none is larger elsewhere. None lies in an output.
+** 3. Claims that Lua code makes about sizes are looked at by who makes the samples (lua/tycho/capture/ranges.lua).
+*/
+#include <math.h>
+#include "engine/shape_range.h"
+
+enum { PATCH_WORD, PATCH_DOUBLE, PATCH_SCALAR };
+
+/* --- numbers that follow from sizes */
+
+static i64 at(const i64 *c, i64 t) {
+  return (i64)((u64)c[0] + (u64)c[1] * (u64)t + (u64)c[2] * (u64)(t * (t - 1) / 2));
+}
+
+/* The polynomial through the five values, or false. Words of two numbers each are such sums, too. */
+static bool fit(const i64 *v, i64 last, i64 *c) {
+  const i64 m = last / 2, pairs = m * (m - 1) / 2;
+  c[0] = v[0];
+  c[1] = (i64)((u64)v[1] - (u64)v[0]);
+  c[2] = 0;
+  const i64 rest = (i64)((u64)v[2] - (u64)at(c, m));
+  if (rest % pairs) return false;
+  c[2] = rest / pairs;
+  return at(c, last - 1) == v[3] && at(c, last) == v[4];
+}
+
+/* Scalars that are made of a size: itself, as a mean divides by it; and what attention and initialisers scale by. */
+enum { FORM_SIZE, FORM_RECIPROCAL, FORM_ROOT, FORM_RECIPROCAL_ROOT, FORMS };
+
+static double of_form(int form, double n) {
+  const double v = form >= FORM_ROOT ? sqrt(n) : n;
+  return form & 1 ? 1 / v : v;
+}
+
+static double size_of_form(int form, double v) {
+  v = form & 1 ? 1 / v : v;
+  return form >= FORM_ROOT ? v * v : v;
+}
+
+/* In which a scalar is computed. */
+static int computed_in(const Plan *p, i32 scalar) {
+  const Source *s = p->source;
+  for (i32 i = 0; i < s->n; i++)
+    if (s->node[i].op == OP_SCALAR && s->node[i].arg.k == scalar) return s->node[i].type.dtype;
+  return T_F64;
+}
+
+static bool fit_scalar(const u64 *bits, int dtype, i64 last, Patch *y) {
+  const int own = ty_dtypes[dtype].ctype;
+  const int wide = own == C_F32 ? T_F32 : own == C_F64 ? T_F64 : own == C_I64 ? T_I64 : T_I32;
+  i64 n[RANGE_SAMPLES];
+  for (int form = 0; form < FORMS; form++) {
+    bool fits = true;
+    for (int i = 0; i < RANGE_SAMPLES && fits; i++) {
+      const double v = rint(size_of_form(form, ty_elem_load(wide, &bits[i])));
+      fits = fabs(v) < 0x1p52;
+      n[i] = fits ? (i64)v : 0;
+      fits = fits && ty_elem_scalar(dtype, of_form(form, (double)n[i])) == bits[i];
+    }
+    if (!fits || !fit(n, last, y->c)) continue;
+    y->form = (u8)form;
+    y->dtype = (u8)dtype;
+    return true;
+  }
+  return false;
+}
+
+/* --- the memory of an instance */
+
+typedef struct Block {
+  char *p;
+  size_t bytes;
+} Block;
+
+enum { BLOCKS = 9, BLOCK_SCALAR = 3, BLOCK_SIZE = 7, BLOCK_PLAN = 8 };
+
+static void list_blocks(const Instance *I, i32 nsizes, Block *y) {
+  const Plan *p = I->plan;
+  const Block list[BLOCKS] = {
+      {(char *)I->outside, sizeof *I->outside * (size_t)I->noutside},
+      {(char *)I->shared, sizeof *I->shared * (size_t)I->nshared},
+      {(char *)I->input, sizeof *I->input * (size_t)I->ninput},
+      {(char *)I->scalar, sizeof *I->scalar * (size_t)I->nscalar},
+      {(char *)I->target, sizeof *I->target * (size_t)I->ntarget},
+      {(char *)I->made, sizeof *I->made * (size_t)I->nmade},
+      {(char *)I->check, sizeof *I->check * (size_t)I->ncheck},
+      {(char *)I->size, sizeof *I->size * (size_t)nsizes},
+      {(char *)p, p ? (size_t)p->bytes : 0},
+  };
+  memcpy(y, list, sizeof list);
+}
+
+static const char *differs(const Instance *x, const Instance *y) {
+  if (x->foreign || y->foreign) return "a function of the user's computes it";
+  if (!x->plan != !y->plan ||
+      (x->plan && (x->plan->bytes != y->plan->bytes || y->plan->refs != 1)) ||
+      x->writes != y->writes || x->strict != y->strict || x->streams != y->streams ||
+      x->noutside != y->noutside || x->nshared != y->nshared || x->ninput != y->ninput ||
+      x->nscalar != y->nscalar || x->ntarget != y->ntarget || x->nmade != y->nmade ||
+      x->ncheck != y->ncheck || (x->plan && x->plan->source->bytes != y->plan->source->bytes))
+    return "plans differ";
+  return NULL;
+}
+
+/* --- what is the same at all sizes */
+
+/* Sizes that come to be 1 or 0 broadcast, or are left out. */
+static bool comes_to_one(const Type *x, const Type *y) {
+  for (int d = 0; d < x->rank; d++)
+    if (x->dims[d] != y->dims[d] && TY_MIN(x->dims[d], y->dims[d]) < 2) return true;
+  return false;
+}
+
+static bool any_comes_to_one(const Instance *x, const Instance *y) {
+  for (i32 i = 0; i < x->noutside; i++)
+    if (comes_to_one(&x->outside[i].type, &y->outside[i].type)) return true;
+  for (i32 i = 0; x->plan && i < x->plan->source->n; i++)
+    if (comes_to_one(&x->plan->source->node[i].type, &y->plan->source->node[i].type)) return true;
+  return false;
+}
+
+/* Constants that were made anew by each capture. */
+static bool share_constants(Instance *x, const Instance *from) {
+  for (i32 i = 0; i < x->ninput; i++) {
+    Buffer **b = &x->input[i].constant, *c = from->input[i].constant;
+    if (*b == c) continue;
+    if (!*b || !c || (*b)->bytes != c->bytes || (*b)->device != ty_cpu || c->device != ty_cpu ||
+        memcmp((*b)->data, c->data, (size_t)c->bytes) != 0)
+      return false;
+    ty_buffer_drop(*b);
+    *b = ty_buffer_hold(c);
+  }
+  return true;
+}
+
+/* What decides about speed and words alone is taken as it is for the largest sizes, and so are the places of temporaries. */
+static void share_choices(Plan *p, const Plan *from) {
+  p->time = from->time;
+  p->bytes_moved = from->bytes_moved;
+  p->bytes_saved = from->bytes_saved;
+  p->nops = from->nops;
+  p->arena = from->arena;
+  for (i32 k = 0; k < p->noutputs; k++) p->output[k].long_after = from->output[k].long_after;
+  for (i32 i = 0; i < p->nslots; i++)
+    if (p->slot[i].kind == SLOT_TEMP && from->slot[i].kind == SLOT_TEMP)
+      p->slot[i].offset = from->slot[i].offset;
+  memcpy(p->source, from->source, from->source->bytes);
+}
+
+/* Weights are packed ahead where they are of one shape at all sizes. */
+static void share_panels(Instance *const *sample) {
+  Plan *most = sample[RANGE_SAMPLES - 1]->plan;
+  for (i32 i = 0; i < most->nsteps; i++) {
+    const Gemm *g = most->step[i].job ? most->step[i].job->gemm : NULL;
+    const Gemm *h = sample[0]->plan->step[i].job ? sample[0]->plan->step[i].job->gemm : NULL;
+    if (!g || !h) continue;
+    const bool same = g->k == h->k && g->n == h->n && g->batch == h->batch;
+    for (int k = 0; k < RANGE_SAMPLES; k++)
+      sample[k]->plan->step[i].panels = same ? most->step[i].panels : 0;
+  }
+}
+
+/* Rule 2: temporaries grow, and ever faster if at all unevenly. */
+static bool fit_in(Instance *const *sample, i64 last) {
+  const Plan *p = sample[RANGE_SAMPLES - 1]->plan;
+  for (i32 i = 0; i < p->nslots; i++) {
+    i64 v[RANGE_SAMPLES], c[3];
+    if (p->slot[i].kind != SLOT_TEMP) continue;
+    if (p->slot[i].k >= 0) return false;
+    for (int k = 0; k < RANGE_SAMPLES; k++) v[k] = sample[k]->plan->slot[i].bytes;
+    if (!fit(v, last, c) || c[2] < 0 || v[0] > v[RANGE_SAMPLES - 1]) return false;
+  }
+  return true;
+}
+
+/* --- making */
+
+typedef struct Making {
+  i64 last;
+  i32 nsizes;
+  Block block[RANGE_SAMPLES][BLOCKS];
+  Patch *patch;
+  i32 n, cap;
+} Making;
+
+static bool is_pointer_inside(const Making *M, int b, const i64 *v) {
+  const u64 inside = (u64)v[0] - (u64)(uintptr_t)M->block[0][b].p;
+  for (int k = 0; k < RANGE_SAMPLES; k++)
+    if ((u64)v[k] - (u64)(uintptr_t)M->block[k][b].p != inside) return false;
+  return inside < M->block[0][b].bytes;
+}
+
+static bool add_patch(Making *M, const Patch *p) {
+  if (M->n == M->cap) {
+    const i32 cap = TY_MAX(64, 2 * M->cap);
+    Patch *more = ty_mem_realloc(M->patch, sizeof *more * (size_t)cap);
+    if (!more) return false;
+    M->patch = more;
+    M->cap = cap;
+  }
+  M->patch[M->n++] = *p;
+  return true;
+}
+
+static const char *no_memory = "out of memory";
+
+/* One word of block b. */
+static const char *make_word(Making *M, const Instance *I, int b, size_t offset) {
+  i64 v[RANGE_SAMPLES];
+  bool same = true;
+  for (int k = 0; k < RANGE_SAMPLES; k++) {
+    memcpy(&v[k], M->block[k][b].p + offset, sizeof v[k]);
+    same = same && v[k] == v[0];
+  }
+  if (same) return NULL;
+  Patch y = {.at = M->block[RANGE_SAMPLES - 1][b].p + offset, .kind = PATCH_WORD};
+  if (b == BLOCK_PLAN && is_pointer_inside(M, b, v)) return NULL;
+  if (b == BLOCK_SIZE) {
+    y.kind = PATCH_DOUBLE;
+    for (int k = 0; k < RANGE_SAMPLES; k++) {
+      double d;
+      memcpy(&d, &v[k], sizeof d);
+      if (!(fabs(d) < 0x1p52) || d != rint(d))
+        return "a number that follows from sizes is not whole";
+      v[k] = (i64)d;
+    }
+  }
+  const ScalarFrom *scalar = &I->scalar[offset / sizeof *I->scalar];
+  const bool constant = b == BLOCK_SCALAR && scalar->kind == SC_CONST &&
+                        offset % sizeof *scalar == offsetof(ScalarFrom, bits);
+  if (constant) {
+    y.kind = PATCH_SCALAR;
+    if (!I->plan ||
+        !fit_scalar((u64 *)v, computed_in(I->plan, (i32)(offset / sizeof *scalar)), M->last, &y))
+      return "a scalar follows from sizes in its own way";
+  } else if (!fit(v, M->last, y.c)) {
+    return b == BLOCK_PLAN ? "a number of the plan follows from sizes in its own way"
+                           : "a layout follows from sizes in its own way";
+  }
+  return add_patch(M, &y) ? NULL : no_memory;
+}
+
+static const char *make_patches(Making *M, Instance *const *sample) {
+  const char *why = NULL;
+  for (int k = 0; k < RANGE_SAMPLES; k++) list_blocks(sample[k], M->nsizes, M->block[k]);
+  for (int b = 0; b < BLOCKS; b++)
+    for (size_t i = 0; i + sizeof(i64) <= M->block[0][b].bytes && !why; i += sizeof(i64))
+      why = make_word(M, sample[RANGE_SAMPLES - 1], b, i);
+  return why;
+}
+
+static const char *make_alike(Instance *const *sample, i64 last) {
+  Instance *most = sample[RANGE_SAMPLES - 1];
+  for (int k = 0; k < RANGE_SAMPLES; k++) {
+    const char *why = differs(sample[k], most);
+    if (why) return why;
+    if (!share_constants(sample[k], most)) return "a constant follows from sizes";
+  }
+  if (any_comes_to_one(sample[0], most)) return "a size comes to be 1";
+  if (!most->plan) return NULL;
+  for (int k = 0; k < RANGE_SAMPLES - 1; k++) {
+    const Plan *p = sample[k]->plan, *q = most->plan;
+    if (p->nslots != q->nslots || p->nsteps != q->nsteps || p->noutputs != q->noutputs)
+      return "plans differ";
+    share_choices(sample[k]->plan, most->plan);
+  }
+  share_panels(sample);
+  return fit_in(sample, last) ? NULL : "temporaries do not grow with the sizes";
+}
+
+/* What tells t: a dim of a tensor from outside, else a number. */
+static bool find_key(ShapeRange *r, const Instance *x, const Instance *y, i32 nsizes) {
+  for (i32 i = 0; i < x->noutside; i++)
+    for (int d = 0; d < x->outside[i].type.rank; d++) {
+      r->first = x->outside[i].type.dims[d];
+      r->step = y->outside[i].type.dims[d] - r->first;
+      r->outside = i;
+      r->dim = d;
+      if (r->step) return true;
+    }
+  r->outside = -1;
+  for (r->dim = 0; r->dim < nsizes; r->dim++) {
+    r->first = (i64)x->size[r->dim];
+    r->step = (i64)y->size[r->dim] - r->first;
+    if (r->step) return true;
+  }
+  return false;
+}
+
+ShapeRange *ty_shape_range_make(Instance *const *sample, i32 nsizes, i64 last, const char **why) {
+  Making M = {.last = last, .nsizes = nsizes};
+  ShapeRange *r = NULL;
+  *why = last < RANGE_LEAST ? "the range is too small" : make_alike(sample, last);
+  if (!*why) *why = make_patches(&M, sample);
+  if (!*why && !(r = ty_mem_zalloc(sizeof *r))) *why = no_memory;
+  if (r && !find_key(r, sample[0], sample[1], nsizes)) {
+    *why = "no size differs";
+    ty_mem_free(r);
+    r = NULL;
+  }
+  if (!r) {
+    ty_mem_free(M.patch);
+    return NULL;
+  }
+  r->I = sample[RANGE_SAMPLES - 1];
+  r->now = r->last = last;
+  r->patch = M.patch;
+  r->npatches = M.n;
+  return r;
+}
+
+/* --- use */
+
+bool ty_shape_range_has(const ShapeRange *r, i64 t) {
+  if (t < 0 || t > r->last) return false;
+  for (i32 i = 0; i < r->nholes; i++)
+    if (r->hole[i] == t) return false;
+  return true;
+}
+
+void ty_shape_range_set(ShapeRange *r, i64 t) {
+  if (TY_LIKELY(r->now == t)) return;
+  r->now = t;
+  for (const Patch *p = r->patch, *end = p + r->npatches; p < end; p++) {
+    const i64 v = at(p->c, t);
+    const double d = (double)v;
+    if (TY_LIKELY(p->kind == PATCH_WORD)) memcpy(p->at, &v, sizeof v);
+    else if (p->kind == PATCH_DOUBLE) memcpy(p->at, &d, sizeof d);
+    else {
+      const u64 bits = ty_elem_scalar(p->dtype, of_form(p->form, d));
+      memcpy(p->at, &bits, sizeof bits);
+    }
+  }
+}
+
+void ty_shape_range_free(ShapeRange *r) {
+  ty_instance_free(r->I);
+  ty_mem_free(r->patch);
+  ty_mem_free(r);
+}

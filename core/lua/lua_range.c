@@ -1,0 +1,127 @@
+/*
+** lua_range.c -- what the evaluator needs to make an instance for a range of sizes: tensors of sizes that nobody has
+** asked for yet, and the range from the five samples that capture.finish was given.
+** In: tensors of a call and their sizes elsewhere in the range. Out: stand-ins; a range that the trace has.
+*/
+#include "lua/lua_guard.h"
+#include "lua/lua_tycho.h"
+#include "record/grad.h"
+
+static void push_list(lua_State *L, const i64 *v, int n) {
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    lua_pushnumber(L, (double)v[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+/* layout(tensor) -> dims, strides, offset, elements of its storage, whether a stand-in may take its place; with itself
+** as the key of its storage */
+static int capture_layout(lua_State *L) {
+  const Tensor *t = ty_lua_check(L, "capture", 1);
+  if (!t->st) return 0;
+  char id[32];
+  push_list(L, t->type.dims, t->type.rank);
+  push_list(L, t->strides, t->type.rank);
+  lua_pushnumber(L, (double)t->offset);
+  lua_pushnumber(L, (double)t->st->numel);
+  lua_pushboolean(L, !ty_needs_grad(t) && !t->st->batched && !t->detached);
+  snprintf(id, sizeof id, "%p", (void *)t->st);
+  lua_pushstring(L, id);
+  return 6;
+}
+
+static void read_list(lua_State *L, int i, i64 *v, int n) {
+  luaL_checktype(L, i, LUA_TTABLE);
+  for (int d = 0; d < n; d++) {
+    lua_rawgeti(L, i, d + 1);
+    v[d] = (i64)lua_tonumber(L, -1);
+    lua_pop(L, 1);
+  }
+}
+
+/* A storage of its own, where integers are 1, as an index may be. */
+static bool stand_in_storage(State *S, Tensor *y, const Type *like, i64 numel) {
+  Type line = ty_type_line(like->dtype, like->device, numel);
+  const int size = ty_dtypes[like->dtype].bytes;
+  char *ones = NULL;
+  if (!ty_is_float(like->dtype)) {
+    if (!(ones = ty_mem_alloc((size_t)TY_MAX(numel, 1) * (size_t)size))) return false;
+    for (i64 i = 0; i < numel; i++) ty_elem_store(like->dtype, ones + i * size, 1);
+  }
+  const bool ok = ty_tensor_from(S, y, &line, ones);
+  ty_mem_free(ones);
+  return ok;
+}
+
+/* stand_in(tensor, dims, strides, offset, elements, other or nil) -> a tensor like it of another layout: in the storage
+** of `other`, in its own where that has as many elements, else in a new one; nil where it would not lie inside */
+static int capture_stand_in(lua_State *L) {
+  State *S = ty_lua_state(L);
+  const Tensor *t = ty_lua_check(L, "capture", 1);
+  const int rank = t->type.rank;
+  i64 dims[MAX_RANK] = {0}, strides[MAX_RANK] = {0}, last;
+  read_list(L, 2, dims, rank);
+  read_list(L, 3, strides, rank);
+  const i64 offset = (i64)luaL_checknumber(L, 4), numel = (i64)luaL_checknumber(L, 5);
+  const Tensor *other = lua_isnoneornil(L, 6) ? t : ty_lua_check(L, "capture", 6);
+  Type type = t->type;
+  memcpy(type.dims, dims, sizeof dims);
+  last = offset;
+  bool inside = offset >= 0 && ty_type_fits(&type);
+  for (int d = 0; d < rank; d++) {
+    inside = inside && dims[d] >= 1 && strides[d] >= 0;
+    last += (dims[d] - 1) * strides[d];
+  }
+  if (!inside || last >= numel) return 0;
+  Tensor *y = ty_lua_push(L);
+  if (other->st->numel == numel) ty_tensor_alias(y, other);
+  else if (!stand_in_storage(S, y, &t->type, numel)) return ty_lua_fail(L, S);
+  y->type = type;
+  y->offset = offset;
+  memcpy(y->strides, strides, sizeof strides);
+  y->origin = 0;
+  return 1;
+}
+
+/* join(handle, position, last, hole ...) -> true | nil, reason. The samples of the trace become a range. */
+static int capture_join(lua_State *L) {
+  State *S = ty_lua_state(L);
+  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  const int position = (int)luaL_checkinteger(L, 2), nholes = lua_gettop(L) - 3;
+  const char *why = NULL;
+  if (position < 1 || position > e->ntrace) return 0;
+  Trace *T = e->trace[position - 1];
+  for (int i = 0; i < RANGE_SAMPLES; i++)
+    if (!T->sample[i]) return 0;
+  const bool busy = T->refs > 1 && T->nranges == RANGES_MAX; /* what must go may be running */
+  if (nholes > RANGE_HOLES || busy) why = "it has too many exceptions";
+  ShapeRange *r =
+      why ? NULL : ty_shape_range_make(T->sample, T->nsizes, (i64)luaL_checknumber(L, 3), &why);
+  if (r) T->sample[RANGE_SAMPLES - 1] = NULL;
+  ty_trace_drop_samples(T);
+  if (!r) {
+    lua_pushnil(L);
+    lua_pushstring(L, why);
+    return 2;
+  }
+  for (int i = 0; i < nholes; i++) r->hole[r->nholes++] = (i64)lua_tonumber(L, 4 + i);
+  if (T->nranges == RANGES_MAX) ty_shape_range_free(T->range[--T->nranges]);
+  memmove(T->range + 1, T->range, sizeof *T->range * (size_t)T->nranges);
+  T->range[0] = r;
+  T->nranges++;
+  (void)S;
+  lua_pushboolean(L, true);
+  return 1;
+}
+
+void ty_lua_open_range(lua_State *L, int m) {
+  static const luaL_Reg fns[] = {{"layout", capture_layout},
+                                 {"stand_in", capture_stand_in},
+                                 {"join", capture_join},
+                                 {NULL, NULL}};
+  lua_getfield(L, m, "internals");
+  lua_getfield(L, -1, "capture");
+  ty_lua_register(L, fns);
+  lua_pop(L, 2);
+}
