@@ -12,6 +12,10 @@ local ty = H.ty
 local SIZES = { 4, 6, 9, 2, 17, 1, 0, 9, 5, 1, 33, 4, 0, 3, 128, 8, 7, 1, 2, 64, 11, 0, 6 }
 local SOME = { 4, 6, 9, 5, 17, 4, 33, 8, 7, 6, 21, 64, 11, 128, 10, 5 } -- where 0, 1, 2 would decide or raise
 
+-- What lies on a line and is met in any order: a range of sizes comes to serve it, where the function allows one.
+local WALK = { 20, 21, 22, 23 }
+for k = 0, 36 do WALK[#WALK + 1] = 10 + k * 11 % 37 end
+
 local function pack(...) return { n = select("#", ...), ... } end
 
 local function matrix(n) return (ty.arange(3 * n):reshape(n, 3) - 4) / 4 end
@@ -79,6 +83,9 @@ local function run(case)
   local story = ("%d calls, %d skips, %d captures: %s"):format(calls, e.skips, e.captures, pair:story())
   assert.truthy(e.captures <= case[2], story)
   assert.truthy(calls - e.skips <= (case.ran or 0), story)
+  if not case.options and type((case.sizes or SIZES)[1]) == "number" then
+    for _, n in ipairs(WALK) do call(pair, n) end
+  end
   return pair, e
 end
 
@@ -709,7 +716,7 @@ describe("numbers of the call become sizes:", function()
   end)
 
   it("until they never come back", function()
-    local pair = pair_of(function() return function(x, n) return x:narrow(1, n, 2) * n end end, function(n)
+    local pair = pair_of(function() return function(x, n) return x:narrow(1, n * n % 997 + 1, 2) * n end end, function(n)
       return ty.arange(2000), n
     end)
     for n = 1, 600 do call(pair, n) end
@@ -1001,7 +1008,7 @@ describe("sizes are replayed", function()
     local e = ty.explain(pair.compiled)
     assert.truthy(e.captures <= 3, e.captures .. " captures")
     assert.truthy(e.skips >= 490, e.skips .. " skips")
-    assert.truthy(instances(pair.compiled) >= 490)
+    assert.truthy(instances(pair.compiled) <= 60, "ranges serve most of them")
   end)
 
   it("without a line of the function", function()
@@ -1147,6 +1154,10 @@ describe("while sizes are replayed", function()
 
   it("numbers may change", function() world(function(set) set(3) end) end)
   it("bounds may change", function()
+    local ranges = require "tycho.capture.ranges"
+    local stretch = ranges.stretch
+    finally(function() ranges.stretch = stretch end)
+    function ranges.stretch() end -- by a range nothing is replayed
     local at = 1
     local function body(x)
       local y = x:narrow(1, at, 2) * at

@@ -17,7 +17,7 @@
 #include <math.h>
 #include "engine/shape_range.h"
 
-enum { PATCH_WORD, PATCH_DOUBLE, PATCH_SCALAR };
+enum { PATCH_WORD, PATCH_SCALAR };
 
 /* --- numbers that follow from sizes */
 
@@ -37,7 +37,7 @@ static bool fit(const i64 *v, i64 last, i64 *c) {
   return at(c, last - 1) == v[3] && at(c, last) == v[4];
 }
 
-/* Scalars that are made of a size: itself, as a mean divides by it; and what attention and initialisers scale by. */
+/* Numbers that are made of a size: itself, as a mean divides by it; and what attention and initialisers scale by. */
 enum { FORM_SIZE, FORM_RECIPROCAL, FORM_ROOT, FORM_RECIPROCAL_ROOT, FORMS };
 
 static double of_form(int form, double n) {
@@ -200,7 +200,7 @@ static bool is_pointer_inside(const Making *M, int b, const i64 *v) {
   const u64 inside = (u64)v[0] - (u64)(uintptr_t)M->block[0][b].p;
   for (int k = 0; k < RANGE_SAMPLES; k++)
     if ((u64)v[k] - (u64)(uintptr_t)M->block[k][b].p != inside) return false;
-  return inside < M->block[0][b].bytes;
+  return inside <= M->block[0][b].bytes; /* one of nothing may stand at the end */
 }
 
 static bool add_patch(Making *M, const Patch *p) {
@@ -228,24 +228,13 @@ static const char *make_word(Making *M, const Instance *I, int b, size_t offset)
   if (same) return NULL;
   Patch y = {.at = M->block[RANGE_SAMPLES - 1][b].p + offset, .kind = PATCH_WORD};
   if (b == BLOCK_PLAN && is_pointer_inside(M, b, v)) return NULL;
-  if (b == BLOCK_SIZE) {
-    y.kind = PATCH_DOUBLE;
-    for (int k = 0; k < RANGE_SAMPLES; k++) {
-      double d;
-      memcpy(&d, &v[k], sizeof d);
-      if (!(fabs(d) < 0x1p52) || d != rint(d))
-        return "a number that follows from sizes is not whole";
-      v[k] = (i64)d;
-    }
-  }
-  const ScalarFrom *scalar = &I->scalar[offset / sizeof *I->scalar];
-  const bool constant = b == BLOCK_SCALAR && scalar->kind == SC_CONST &&
-                        offset % sizeof *scalar == offsetof(ScalarFrom, bits);
-  if (constant) {
+  const i32 k = (i32)(offset / sizeof *I->scalar);
+  const bool constant = b == BLOCK_SCALAR && I->plan && I->scalar[k].kind == SC_CONST &&
+                        offset % sizeof *I->scalar == offsetof(ScalarFrom, bits);
+  if (constant || b == BLOCK_SIZE) {
     y.kind = PATCH_SCALAR;
-    if (!I->plan ||
-        !fit_scalar((u64 *)v, computed_in(I->plan, (i32)(offset / sizeof *scalar)), M->last, &y))
-      return "a scalar follows from sizes in its own way";
+    if (!fit_scalar((u64 *)v, constant ? computed_in(I->plan, k) : T_F64, M->last, &y))
+      return "a number follows from sizes in its own way";
   } else if (!fit(v, M->last, y.c)) {
     return b == BLOCK_PLAN ? "a number of the plan follows from sizes in its own way"
                            : "a layout follows from sizes in its own way";
@@ -336,13 +325,10 @@ void ty_shape_range_set(ShapeRange *r, i64 t) {
   r->now = t;
   for (const Patch *p = r->patch, *end = p + r->npatches; p < end; p++) {
     const i64 v = at(p->c, t);
-    const double d = (double)v;
-    if (TY_LIKELY(p->kind == PATCH_WORD)) memcpy(p->at, &v, sizeof v);
-    else if (p->kind == PATCH_DOUBLE) memcpy(p->at, &d, sizeof d);
-    else {
-      const u64 bits = ty_elem_scalar(p->dtype, of_form(p->form, d));
-      memcpy(p->at, &bits, sizeof bits);
-    }
+    const u64 bits = TY_LIKELY(p->kind == PATCH_WORD)
+                         ? (u64)v
+                         : ty_elem_scalar(p->dtype, of_form(p->form, (double)v));
+    memcpy(p->at, &bits, sizeof bits);
   }
 }
 

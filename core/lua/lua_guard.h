@@ -200,8 +200,8 @@ struct Trace {
   ShapeRange *range[RANGES_MAX]; /* most recently made first */
   i32 nranges;
   Instance *sample[RANGE_SAMPLES]; /* of the range that is being made */
-  bool gone;            /* the entry has dropped it; who runs it still has */
-  bool dynamic;         /* made for each set of sizes */
+  bool gone;                       /* the entry has dropped it; who runs it still has */
+  bool dynamic;                    /* made for each set of sizes */
   bool lacking;         /* its guards held for the last call, whose sizes it does not have */
   i32 backend;          /* anchor of the function that computes instead of a plan; 0: none */
   i32 wasted;           /* instances in a row that were not used again */

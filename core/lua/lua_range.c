@@ -15,8 +15,8 @@ static void push_list(lua_State *L, const i64 *v, int n) {
   }
 }
 
-/* layout(tensor) -> dims, strides, offset, elements of its storage, whether a stand-in may take its place; with itself
-** as the key of its storage */
+/* layout(tensor) -> dims, strides, offset, elements of its storage, whether a stand-in may take its place, the name of
+** its storage */
 static int capture_layout(lua_State *L) {
   const Tensor *t = ty_lua_check(L, "capture", 1);
   if (!t->st) return 0;
@@ -54,8 +54,26 @@ static bool stand_in_storage(State *S, Tensor *y, const Type *like, i64 numel) {
   return ok;
 }
 
+/* Whether no two elements lie in one place but for those that a stride of 0 repeats: where dims that grow come to
+** overlap, a view that is a copy at some sizes could be none at others. */
+static bool lies_apart(int rank, const i64 *dims, const i64 *strides) {
+  i64 end = 0; /* of the elements of smaller strides */
+  u32 left = (1u << rank) - 1;
+  while (left) {
+    int next = -1;
+    for (int d = 0; d < rank; d++)
+      if (left >> d & 1 && (next < 0 || strides[d] < strides[next])) next = d;
+    left &= ~(1u << next);
+    if (dims[next] < 2 || !strides[next]) continue;
+    if (strides[next] <= end) return false;
+    end += (dims[next] - 1) * strides[next];
+  }
+  return true;
+}
+
 /* stand_in(tensor, dims, strides, offset, elements, other or nil) -> a tensor like it of another layout: in the storage
-** of `other`, in its own where that has as many elements, else in a new one; nil where it would not lie inside */
+** of `other`, in its own where that has as many elements, else in a new one; nil where it would overlap or not lie
+** inside */
 static int capture_stand_in(lua_State *L) {
   State *S = ty_lua_state(L);
   const Tensor *t = ty_lua_check(L, "capture", 1);
@@ -73,7 +91,7 @@ static int capture_stand_in(lua_State *L) {
     inside = inside && dims[d] >= 1 && strides[d] >= 0;
     last += (dims[d] - 1) * strides[d];
   }
-  if (!inside || last >= numel) return 0;
+  if (!inside || last >= numel || !lies_apart(rank, dims, strides)) return 0;
   Tensor *y = ty_lua_push(L);
   if (other->st->numel == numel) ty_tensor_alias(y, other);
   else if (!stand_in_storage(S, y, &t->type, numel)) return ty_lua_fail(L, S);
@@ -86,7 +104,6 @@ static int capture_stand_in(lua_State *L) {
 
 /* join(handle, position, last, hole ...) -> true | nil, reason. The samples of the trace become a range. */
 static int capture_join(lua_State *L) {
-  State *S = ty_lua_state(L);
   Entry *e = luaL_checkudata(L, 1, ENTRY_META);
   const int position = (int)luaL_checkinteger(L, 2), nholes = lua_gettop(L) - 3;
   const char *why = NULL;
@@ -110,7 +127,6 @@ static int capture_join(lua_State *L) {
   memmove(T->range + 1, T->range, sizeof *T->range * (size_t)T->nranges);
   T->range[0] = r;
   T->nranges++;
-  (void)S;
   lua_pushboolean(L, true);
   return 1;
 }

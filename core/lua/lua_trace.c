@@ -855,6 +855,7 @@ int ty_trace_list(lua_State *L) {
     lua_setfield(L, -2, "backend");
     set_number(L, "hits", T->hits);
     set_number(L, "instances", T->ninstance);
+    set_number(L, "ranges", T->nranges);
     set_number(L, "kernels", p->nkernels);
     set_number(L, "steps", p->nsteps);
     set_number(L, "operations", p->nops);

@@ -250,9 +250,15 @@ local function add_head(add, e)
     e.skips, plural(e.captures, "capture"))
 end
 
+local function sets_text(t)
+  if not t.dynamic then return "" end
+  local ranges = t.ranges > 0 and " and " .. plural(t.ranges, "range") or ""
+  return format(", any sizes: %s%s so far", plural(t.instances, "set"), ranges)
+end
+
 local function trace_text(i, t, key)
   return format("trace %d%s: %s, %s, %s%s", i, key, plural(t.hits, "hit"), plural(#t.guards, "guard"),
-    plural(#t.effects, "effect"), t.dynamic and ", any sizes: " .. plural(t.instances, "set") .. " so far" or "")
+    plural(#t.effects, "effect"), sets_text(t))
 end
 
 --- Steps that a device leaves to the CPU.
@@ -479,8 +485,8 @@ function M.open(core)
   --- What a compiled function did: a table that prints in 25 lines at most; e:full() is the whole text, with guards,
   --- graphs and programs, e:table() a plain table. calls; nested (calls inside of other compiled functions);
   --- skips (calls that a trace answered: the function did not run); captures; traces, most recently used first:
-  --- {key, guards, sizes (what was decided about them), effects, hits, dynamic, instances (sets of sizes), graph,
-  --- plan (steps, outputs, pieces of the arena)};
+  --- {key, guards, sizes (what was decided about them), effects, hits, dynamic, instances (sets of sizes), ranges (of
+  --- sizes), graph, plan (steps, outputs, pieces of the arena)};
   --- misses, the last of them: {text, guard, path, was, now, line}, each compared with the trace whose guards agreed
   --- longest; aborts, the last of them: {text, file, line, reason,
   --- hint, cost in ms}. Of calls that ran and were recorded:
@@ -503,7 +509,7 @@ function M.open(core)
         key = key_lines(core, d), guards = guard_lines(core, d), sizes = size_lines(d), effects = effect_lines(d, t),
         graph = t.text, kernels = t.kernels, steps = t.steps, operations = t.operations, hits = t.hits,
         operations_saved = t.operations_saved, bytes_moved = t.bytes_moved, bytes_saved = t.bytes_saved, plan = t.plan,
-        dynamic = t.dynamic, instances = t.instances, backend = t.backend,
+        dynamic = t.dynamic, instances = t.instances, ranges = t.ranges, backend = t.backend,
       }
     end
     return setmetatable(e, explanation)

@@ -1,7 +1,7 @@
 --- ranges.lua -- a trace whose calls have ever new sizes gets an instance for a range of them.
--- In: replays of a trace's tape for sizes that calls have come with. Out: when the sizes of the last ones lie on a line,
--- the tape is played at five points of it, with tensors that stand in for those of such calls, and the core makes one
--- instance of the five (shape_range.c). Raises nothing: where that cannot be, sizes have instances of their own as before.
+-- In: replays of a trace's tape for sizes that calls have come with. Out: when the sizes of the last ones lie on a
+-- line, the tape is played at five points of it, with tensors that stand in for those of such calls, and the core makes
+-- one instance of the five (shape_range.c). Raises nothing: where that cannot be, each size has an instance of its own.
 --
 -- A line: sizes that calls had are s + k u for whole k, where s is the list of all dims of tensors from outside and of
 -- all numbers that are sizes. A range is from half the sizes to twice the sizes of the call that asks for it, or less
@@ -9,8 +9,7 @@
 -- are polynomials of k, and what follows for the other points is worked out from the five.
 
 local abs, ceil, floor, max, min, huge = math.abs, math.ceil, math.floor, math.max, math.min, math.huge
-local pairs, ipairs, type = pairs, ipairs, type
-local unpack = unpack
+local pairs, ipairs, type, next, unpack = pairs, ipairs, type, next, unpack
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
 
@@ -20,6 +19,8 @@ local LEAST = 5    -- steps of a range
 local HOLES = 8    -- points of a range that it is not for
 local FAILURES = 3 -- after which a trace is left alone
 local TRIES = 4    -- to find an end of a range
+local APART = { 1, 2, 8 } -- steps between the sizes of a range
+local SMALL = "the range is too small"
 
 local function gcd(a, b)
   while b ~= 0 do a, b = b, a % b end
@@ -28,8 +29,8 @@ end
 
 -- What sizes a call has -----------------------------------------------------------------------------------------------
 
---- The sizes of a call, as its replay has read them: {slot =, dims =, strides =, offset =, elements =, storage =, may =}
---- for each tensor from outside, {slot =, number =} for each number.
+--- The sizes of a call, as its replay has read them: {slot =, tensor =, dims =, strides =, offset =, elements =,
+--- storage =, may =} for each tensor from outside, {slot =, number =} for each number.
 local function sizes_of(p)
   local out, seen = {}, {}
   for _, e in ipairs(p.tape.entries) do
@@ -242,17 +243,19 @@ local function find_end(k, sample)
   return 0, sample(0)
 end
 
-local function make(handle, p, sizes, before, by, steps)
+--- A range of sizes that lie `apart` steps from each other. True, or nil and why there is none.
+local function make(handle, p, sizes, before, by, steps, apart)
   local function sample_as(number)
     return function(k)
       local replay = p:again()
       replay.claims = {}
-      if not stand_in(replay, sizes, before, by, steps, k) then return nil end
+      if not stand_in(replay, sizes, before, by, steps, k * apart) then return nil end
       return replay:play(handle, p.position, number) and replay.claims
     end
   end
   local low, high = reach(steps, sizes)
-  if high - low < LEAST then return nil, "the sizes are small" end
+  low, high = ceil(low / apart), floor(high / apart)
+  if high - low < LEAST then return nil, SMALL end
   local claims = {}
   high, claims[5] = find_end(high, sample_as(5))
   low, claims[1] = find_end(low, sample_as(1))
@@ -271,10 +274,27 @@ local function make(handle, p, sizes, before, by, steps)
   return p.C.join(handle, p.position, last, unpack(list))
 end
 
---- After a replay p of f(...)'s tape: a range around these sizes where they and those of two calls before lie on a line.
-function M.stretch(core, handle, p)
+--- A range of all sizes on the line or, since numbers such as floor(n / 2) follow from these in ways of their own, of
+--- some of them. What helped is tried first the next time.
+local function try(handle, p, kept, sizes, before, by, steps)
+  local done, why
+  for i = kept.apart, #APART do
+    done, why = make(handle, p, sizes, before, by, steps, APART[i])
+    if done then kept.apart = i end
+    if done or why == SMALL then break end
+  end
+  kept.why = why
+  if done then
+    kept.failures = 0
+  elseif why ~= SMALL then
+    kept.failures = kept.failures + 1
+  end
+end
+
+--- After a replay p of a call: a range around its sizes where they and those of two calls before lie on a line.
+function M.stretch(handle, p)
   local d = p.d
-  local kept = d.stretched or { failures = 0 }
+  local kept = d.stretched or { failures = 0, apart = 1 }
   d.stretched = kept
   if kept.failures >= FAILURES then return end
   local sizes = sizes_of(p)
@@ -282,14 +302,7 @@ function M.stretch(core, handle, p)
   if not sizes then return end
   if one and two and kept.tape == p.tape then
     local steps, by = line_through(sizes, one)
-    local other = steps and steps_to(steps, sizes, two)
-    if other then
-      local done, why = make(handle, p, sizes, one, by, steps)
-      if not done then kept.failures = kept.failures + 1 end
-      kept.why = why
-      if done then kept.failures = 0 end
-      if os.getenv "RANGE" then print("range", done, why) end
-    end
+    if steps and steps_to(steps, sizes, two) then try(handle, p, kept, sizes, one, by, steps) end
   end
   kept.one, kept.two, kept.tape = without_tensors(sizes), kept.tape == p.tape and one or nil, p.tape
 end
