@@ -157,7 +157,8 @@ static void share_choices(Plan *p, const Plan *from) {
   for (i32 i = 0; i < p->nslots; i++)
     if (p->slot[i].kind == SLOT_TEMP && from->slot[i].kind == SLOT_TEMP)
       p->slot[i].offset = from->slot[i].offset;
-  memcpy(p->source, from->source, from->source->bytes);
+  u64 *scalar = (u64 *)(p->source->node + p->source->n);
+  memcpy(scalar, from->source->node + p->source->n, sizeof *scalar * (size_t)p->source->nscalar);
 }
 
 /* Weights are packed ahead where they are of one shape at all sizes. */
@@ -242,12 +243,28 @@ static const char *make_word(Making *M, const Instance *I, int b, size_t offset)
   return add_patch(M, &y) ? NULL : no_memory;
 }
 
-static const char *make_patches(Making *M, Instance *const *sample) {
+/* The words from one offset of block b to another. */
+static const char *make_words(Making *M, const Instance *I, int b, size_t from, size_t to) {
+  const char *why = NULL;
+  for (; from + sizeof(i64) <= to && !why; from += sizeof(i64)) why = make_word(M, I, b, from);
+  return why;
+}
+
+/* *nsource: so many of the patches, the last ones, are of the plan's source, which no run reads. */
+static const char *make_patches(Making *M, Instance *const *sample, i32 *nsource) {
+  const Instance *I = sample[RANGE_SAMPLES - 1];
   const char *why = NULL;
   for (int k = 0; k < RANGE_SAMPLES; k++) list_blocks(sample[k], M->nsizes, M->block[k]);
-  for (int b = 0; b < BLOCKS; b++)
-    for (size_t i = 0; i + sizeof(i64) <= M->block[0][b].bytes && !why; i += sizeof(i64))
-      why = make_word(M, sample[RANGE_SAMPLES - 1], b, i);
+  for (int b = 0; b < BLOCK_PLAN && !why; b++) why = make_words(M, I, b, 0, M->block[0][b].bytes);
+  if (why || !I->plan) return why;
+  const size_t source = (size_t)((char *)I->plan->source - (char *)I->plan);
+  const size_t behind = source + I->plan->source->bytes;
+  why = make_words(M, I, BLOCK_PLAN, 0, source);
+  if (!why)
+    why = make_words(M, I, BLOCK_PLAN, (behind + 7) & ~(size_t)7, M->block[0][BLOCK_PLAN].bytes);
+  const i32 before = M->n;
+  if (!why) why = make_words(M, I, BLOCK_PLAN, source, behind);
+  *nsource = M->n - before;
   return why;
 }
 
@@ -293,7 +310,8 @@ ShapeRange *ty_shape_range_make(Instance *const *sample, i32 nsizes, i64 last, c
   Making M = {.last = last, .nsizes = nsizes};
   ShapeRange *r = NULL;
   *why = last < RANGE_LEAST ? "the range is too small" : make_alike(sample, last);
-  if (!*why) *why = make_patches(&M, sample);
+  i32 nsource = 0;
+  if (!*why) *why = make_patches(&M, sample, &nsource);
   if (!*why && !(r = ty_mem_zalloc(sizeof *r))) *why = no_memory;
   if (r && !find_key(r, sample[0], sample[1], nsizes)) {
     *why = "no size differs";
@@ -305,9 +323,10 @@ ShapeRange *ty_shape_range_make(Instance *const *sample, i32 nsizes, i64 last, c
     return NULL;
   }
   r->I = sample[RANGE_SAMPLES - 1];
-  r->now = r->last = last;
+  r->now = r->told = r->last = last;
   r->patch = M.patch;
-  r->npatches = M.n;
+  r->npatches = M.n - nsource;
+  r->nsource = nsource;
   return r;
 }
 
@@ -320,16 +339,26 @@ bool ty_shape_range_has(const ShapeRange *r, i64 t) {
   return true;
 }
 
-void ty_shape_range_set(ShapeRange *r, i64 t) {
-  if (TY_LIKELY(r->now == t)) return;
-  r->now = t;
-  for (const Patch *p = r->patch, *end = p + r->npatches; p < end; p++) {
+static void apply(const Patch *p, const Patch *end, i64 t) {
+  for (; p < end; p++) {
     const i64 v = at(p->c, t);
     const u64 bits = TY_LIKELY(p->kind == PATCH_WORD)
                          ? (u64)v
                          : ty_elem_scalar(p->dtype, of_form(p->form, (double)v));
     memcpy(p->at, &bits, sizeof bits);
   }
+}
+
+void ty_shape_range_set(ShapeRange *r, i64 t) {
+  if (TY_LIKELY(r->now == t)) return;
+  r->now = t;
+  apply(r->patch, r->patch + r->npatches, t);
+}
+
+void ty_shape_range_tell(ShapeRange *r) {
+  if (r->told == r->now) return;
+  r->told = r->now;
+  apply(r->patch + r->npatches, r->patch + r->npatches + r->nsource, r->now);
 }
 
 void ty_shape_range_free(ShapeRange *r) {

@@ -23,8 +23,9 @@ typedef struct ShapeRange {
   i32 nholes;
   i32 outside,
       dim; /* t is told by this dim of that tensor; outside -1: by the instance's size `dim` ... */
-  i64 first, step; /* ... which is first + step t */
-  i32 npatches;
+  i64 first, step;       /* ... which is first + step t */
+  i32 npatches, nsource; /* nsource: behind the others, of the plan's source */
+  i64 told;              /* t that the source is for */
   Patch *patch;
 } ShapeRange;
 
@@ -41,6 +42,8 @@ ShapeRange *ty_shape_range_make(Instance *const *sample, i32 nsizes, i64 last, c
 bool ty_shape_range_has(const ShapeRange *r, i64 t);
 /* Makes r->I what it is for the sizes at t. Cannot fail. */
 void ty_shape_range_set(ShapeRange *r, i64 t);
+/* The plan's source, too, for whoever looks at it. */
+void ty_shape_range_tell(ShapeRange *r);
 void ty_shape_range_free(ShapeRange *r);
 
 #endif

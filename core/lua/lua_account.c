@@ -219,6 +219,13 @@ static void add_instance(lua_State *L, State *S, Instance *I, const Tensor *cons
       add_written(L, written, outside[I->target[k].outside]->st, p[out[k]], I->target[k].writes);
 }
 
+static u64 check_of(const Instance *I, i32 i, const Tensor *const *outside) {
+  const InstanceCheck *k = &I->check[i];
+  const Tensor *t = outside[k->outside];
+  return print_check(t->st, t->offset + k->delta, &k->type, k->strides, k->size, k->base,
+                     k->skips ? &k->skip : NULL);
+}
+
 void ty_account_push_trace(lua_State *L, State *S, const Trace *T, Instance *I,
                            const Tensor *const *outside, const double *number) {
   u64 checks = 0;
@@ -246,10 +253,10 @@ void ty_account_push_trace(lua_State *L, State *S, const Trace *T, Instance *I,
   add_instance(L, S, I, outside, number, y + 1, y + 2);
   lua_settop(L, y + 2);
   for (i32 i = 0; i < I->ncheck; i++) {
-    const InstanceCheck *k = &I->check[i];
-    const Tensor *t = outside[k->outside];
-    checks += print_check(t->st, t->offset + k->delta, &k->type, k->strides, k->size, k->base,
-                          k->skips ? &k->skip : NULL);
+    const u64 print = check_of(I, i, outside);
+    bool again = false; /* sizes of a range came to be equal */
+    for (i32 j = 0; j < i; j++) again |= check_of(I, j, outside) == print;
+    checks += again ? 0 : print;
   }
   set_numbers(L, y, I->streams, checks);
   lua_setfield(L, y, "written");

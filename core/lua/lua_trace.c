@@ -583,6 +583,7 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
 /* What the trace would do, in place of doing it. */
 static TraceAnswer tell_trace(lua_State *L, State *S, const Trace *T, Instance *I, const Call *c,
                               const char **why, int *answers) {
+  if (c->range) ty_shape_range_tell(c->range);
   Ready ready = ty_instance_ready(S, I, c->outside, c->number, why);
   if (ready != READY_YES) return ready == READY_NO ? TRACE_MISS : TRACE_FAILED;
   draw_numbers(L, (Binding *)S, T, I, c->number, NULL);

@@ -1,0 +1,228 @@
+--- ranges_spec.lua -- one plan for a range of sizes: what models meet, and what decides otherwise within a range.
+-- Each function is called at sizes on a line, so that a range comes to be, and then at those between; each result must
+-- be that of the plain function to the bit. Random functions: fuzz_sizes.lua; all else about sizes: sizes_spec.lua.
+
+local H = require "spec.helper"
+local ty = H.ty
+local nn = ty.nn
+
+local function matrix(n, m) return ((ty.arange(n * m) * 0.37):sin() * 2):to("f32"):reshape(n, m) end
+
+local function found(f)
+  local instances, ranges = 0, 0
+  for _, t in ipairs(ty.explain(f).traces) do instances, ranges = instances + t.instances, ranges + t.ranges end
+  return { instances = instances, ranges = ranges, calls = ty.explain(f) }
+end
+
+--- The sizes that make ranges, and those from low to high in mixed order.
+local function walk(low, high)
+  local list, n = { 20, 21, 22, 23 }, high - low + 1
+  local step = 7
+  while n % step == 0 do step = step + 2 end
+  for k = 0, n - 1 do list[#list + 1] = low + k * step % n end
+  return list
+end
+
+--- Calls body, plain and compiled, with arguments(n) for each size; results must be equal. Gives the compiled function.
+local function sweep(body, arguments, sizes)
+  local f = ty.compile(body)
+  for _, n in ipairs(sizes or walk(10, 44)) do
+    local want, got = { body(arguments(n)) }, { f(arguments(n)) }
+    assert.equal(#want, #got)
+    for i, v in ipairs(want) do
+      if ty.is_tensor(v) then H.same(v, got[i]) else assert.equal(v, got[i]) end
+    end
+  end
+  return f
+end
+
+describe("a range of sizes serves", function()
+  it("a number of rows that changes", function()
+    local w = matrix(8, 8)
+    local f = sweep(function(x) return (x:matmul(w) + 1):relu():mean(1), x:softmax(2) * (1 / #x), x[{ { 2, -1 } }]:sum() end,
+      function(n) return matrix(n, 8) end)
+    local e = found(f)
+    assert.truthy(e.ranges >= 1 and e.instances <= 8, e.instances .. " instances")
+    assert.truthy(ty.explain(f):full():find("any sizes: %d+ sets and %d ranges? so far"))
+  end)
+
+  for _, kind in ipairs { "cat", "narrow" } do
+    it("a decoder whose cache grows: " .. kind, function()
+      local d, heads = 16, 2
+      local wq, wk, wv = matrix(d, d) * 0.3, matrix(d, d):t() * 0.2, matrix(d, d) * 0.1
+      local function split(t) return t:reshape(1, heads, d / heads):transpose(1, 2) end
+      local function body(x, cache, n)
+        local q, k, v = split(x:matmul(wq)), split(x:matmul(wk)), split(x:matmul(wv))
+        if kind == "cat" then
+          cache.k, cache.v = ty.cat({ cache.k, k }, 2), ty.cat({ cache.v, v }, 2)
+          k, v = cache.k, cache.v
+        else
+          cache.k:narrow(2, n, 1):copy_(k)
+          cache.v:narrow(2, n, 1):copy_(v)
+          k, v = cache.k:narrow(2, 1, n), cache.v:narrow(2, 1, n)
+        end
+        return (q:matmul(k:transpose(2, 3)) / math.sqrt(d)):softmax():matmul(v):transpose(1, 2):reshape(1, d)
+      end
+      local function decode(f)
+        local long = kind == "cat" and 4 or 200
+        local cache = { k = ty.zeros(heads, long, d / heads), v = ty.ones(heads, long, d / heads) }
+        local x, out = matrix(1, d), {}
+        for n = 5, 150 do
+          x = (f(x, cache, n) + x):layer_norm()
+          out[#out + 1] = x
+        end
+        return ty.stack(out), cache
+      end
+      local f = ty.compile(body)
+      local want, plain = decode(body)
+      local got, cache = decode(f)
+      H.same(want, got)
+      H.same(plain.k, cache.k)
+      local e = found(f)
+      assert.truthy(e.ranges >= 3 and e.instances <= 30, e.instances .. " instances")
+    end)
+  end
+
+  it("steps of training with any batch", function()
+    local function trained(compiled)
+      ty.manual_seed(3)
+      local model = nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.GELU(), nn.Dropout(0.25), nn.Linear(8, 3))
+      local opt = ty.optim.AdamW(model:parameters(), { lr = 0.05 })
+      local function step(x, y)
+        opt:zero_grad()
+        local loss = ty.cross_entropy(model(x), y)
+        loss:backward()
+        opt:step()
+        return loss:detach()
+      end
+      local f, losses = compiled and ty.compile(step) or step, {}
+      for i, n in ipairs(walk(10, 44)) do losses[i] = f(matrix(n, 6), (ty.arange(n) % 3 + 1):to "i64") end
+      return ty.stack(losses), model:parameters(), f
+    end
+    local want, parameters = trained(false)
+    local got, others, f = trained(true)
+    H.same(want, got)
+    for i, p in ipairs(parameters) do H.same(p, others[i]) end
+    assert.truthy(found(f).ranges >= 1)
+  end)
+
+  it("sizes some steps apart, where halves of them are taken", function()
+    local f = sweep(function(x) return x:unsqueeze(1):max_pool1d(2), x[{ {}, { 1, math.floor(x:size(2) / 2) } }] * 2 end,
+      function(n) return matrix(3, n) end)
+    local e = found(f)
+    assert.truthy(e.ranges >= 2, e.ranges .. " ranges")
+  end)
+
+  it("rows that go from one tensor to another", function()
+    local f = sweep(function(x, y) return ty.cat { x, y } * 2, x:sum(1) - y:mean(1) end,
+      function(n) return matrix(n, 4), matrix(60 - n, 4) end, walk(14, 44))
+    assert.truthy(found(f).ranges >= 1)
+  end)
+
+  it("tensors that lie in one", function()
+    local all = matrix(120, 4)
+    local f = sweep(function(x, y) return x * y, x - 1 end,
+      function(n) return all:narrow(1, 1, n), all:narrow(1, n + 1, n) end)
+    assert.truthy(found(f).ranges >= 1)
+  end)
+
+  it("numbers that are lengths, or shares of one", function()
+    local x = matrix(64, 3)
+    local f = sweep(function(n, h) return x:narrow(1, 1, n) * n, x:narrow(1, n, 4), x[{ { 1, h } }]:sum(), n / 2 end,
+      function(n) return n, 2 * n - 19 end, walk(12, 40))
+    assert.truthy(found(f).ranges >= 1)
+  end)
+end)
+
+describe("within a range of sizes", function()
+  it("a branch may be for one of them", function()
+    local f = sweep(function(x)
+      if #x == 33 or #x * 2 == 48 then return x - 1 end
+      return x * 2
+    end, function(n) return matrix(n, 3) end)
+    assert.truthy(found(f).ranges >= 1)
+  end)
+
+  it("a bound may end what can be called", function()
+    local positions = matrix(40, 3)
+    local f = ty.compile(function(x) return x + positions[{ { 1, #x } }] end)
+    for _, n in ipairs(walk(10, 40)) do H.same(matrix(n, 3) + positions[{ { 1, n } }], f(matrix(n, 3))) end
+    assert.truthy(found(f).ranges >= 1)
+    for n = 41, 50 do
+      local ok, message = pcall(f, matrix(n, 3))
+      assert.falsy(ok)
+      assert.truthy(message:find("out of range 1%.%.40"), message)
+    end
+  end)
+
+  it("a reshape may fit one size alone", function()
+    local f = ty.compile(function(x) return x:reshape(-1, 16) * 2 end)
+    for _, n in ipairs(walk(10, 44)) do
+      local ok, y = pcall(f, matrix(n, 4))
+      assert.equal(n % 4 == 0, ok)
+      if ok then H.same(matrix(n, 4):reshape(-1, 16) * 2, y) end
+    end
+  end)
+
+  it("dims may come to be equal", function()
+    sweep(function(x, y) return x:t():matmul(x), x:matmul(x:t()):reshape(-1), ty.cat({ x, x:t():contiguous():reshape(#x, -1) }, 2), x:matmul(y) end,
+      function(n) return matrix(n, 24), matrix(24, 24) end)
+  end)
+
+  it("constants that the function makes follow from sizes", function()
+    sweep(function(x) return x * ty.tensor { #x, 2, 3 }, x + ty.tensor { 1, 2, 3 } end, function(n) return matrix(n, 3) end)
+  end)
+
+  it("indices are looked at in each call", function()
+    local f = ty.compile(function(x, i) return x[i] * 2 end)
+    for _, n in ipairs(walk(10, 44)) do
+      local i = (ty.arange(n) % 5 + 1):to "i64"
+      H.same(matrix(9, 3)[i] * 2, f(matrix(9, 3), i))
+      i[n] = 10
+      assert.error_matches(function() f(matrix(9, 3), i) end, "index 10 at .* is out of range 1%.%.9")
+    end
+  end)
+
+  it("a finaliser may call the function with another size meanwhile", function()
+    local f = ty.compile(function(x) return (x * 2 + 1):sum(1), x - #x end)
+    for n = 20, 24 do f(matrix(n, 4)) end
+    assert.truthy(found(f).ranges >= 1)
+    local calls = 0
+    for round = 1, 400 do
+      local n = 12 + round % 30
+      local x = matrix(n, 4)
+      local want, other = (x * 2 + 1):sum(1), x - n
+      getmetatable(newproxy(true)).__gc = function()
+        calls = calls + 1
+        f(matrix(12 + (round * 7) % 30, 4))
+      end
+      collectgarbage("setpause", 10)
+      collectgarbage("step", 20)
+      local a, b = f(x)
+      H.same(want, a)
+      H.same(other, b)
+    end
+    collectgarbage("setpause", 200)
+    assert.truthy(calls > 50, calls .. " finalisers")
+  end)
+
+  it("memory may end, and nothing is lost", function()
+    local function body(x) return (x * 2 + 1):matmul(x:t()):sum(1), x:softmax(2) end
+    local f = ty.compile(body)
+    for n = 20, 21 do f(matrix(n, 8)) end
+    local failed = 0
+    for after = 0, 400 do -- while a range is made, and while it serves
+      local n = 22 + after % 20
+      local x = matrix(n, 8)
+      local want = body(x)
+      H.probe.fail(after % 100, after % 2 == 0 and 1 or -1)
+      local ok, y = pcall(f, x)
+      H.probe.fail(-1)
+      if ok then H.same(want, y) else assert.truthy(tostring(y):find "memory", tostring(y)) end
+      failed = failed + (ok and 0 or 1)
+    end
+    assert.truthy(failed > 5, failed .. " failed")
+    assert.truthy(found(f).ranges >= 1)
+    for _, n in ipairs(walk(12, 40)) do H.same(body(matrix(n, 8)), (f(matrix(n, 8)))) end
+  end)
+end)
