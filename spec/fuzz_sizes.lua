@@ -40,7 +40,9 @@ local statement = {
     return ("%s = %s[{ { %s } }]"):format(pick(r, names), pick(r, names), pick(r, { "1, #a - 1", "2, -1", "1, math.floor(#a / 2)",
       "1, k", "k, -1", "1, -1, 2", "1, 9", "1, #b", "-5, -1", "1, math.min(#a, 30)" }))
   end,
-  row = function(r) return ("%s = %s[%s]"):format(pick(r, names), pick(r, names), pick(r, { "1", "-1", "#a", "k", "{ {}, 1 }", "{ {}, { 2, 9 } }" })) end,
+  row = function(r)
+    return ("%s = %s[%s]"):format(pick(r, names), pick(r, names), pick(r, { "1", "-1", "#a", "k", "{ {}, 1 }", "{ {}, { 2, 9 } }" }))
+  end,
   shape = function(r)
     return ("%s = %s:%s"):format(pick(r, names), pick(r, names), pick(r, { "reshape(-1)", "reshape(#a, -1)", "reshape(-1, #b)",
       "reshape(1, -1)", "reshape(-1, 2)", "transpose(1, -1)", "unsqueeze(1)", "squeeze()", "expand(3, -1, -1)", "reshape(-1, 24)",
@@ -64,19 +66,26 @@ local statement = {
     return pick(r, { "o[{ { 1, #a } }] = a", "o:narrow(1, k, 3):mul_(2)", "a:add_(1)", "b:mul_(0.5)", "o[k] = c:sum()",
       "o:narrow(1, 1, #b):copy_(b)", "c[1] = 3", "o[{ { #a, -1 } }] = 0" })
   end,
-  read = function(r) return ("%s = o%s"):format(pick(r, names), pick(r, { "[{ { 1, #a } }]", ":narrow(1, 1, k)", "[{ { k, #a } }]", ":narrow(1, k, 2)" })) end,
+  read = function(r)
+    return ("%s = o%s"):format(pick(r, names), pick(r, { "[{ { 1, #a } }]", ":narrow(1, 1, k)", "[{ { k, #a } }]", ":narrow(1, k, 2)" }))
+  end,
   branch = function(r)
     return ("if %s then %s = %s * 2 end"):format(pick(r, { "#a > 30", "#a == 33", "#a % 2 == 0", "#b < 24", "#a ~= 24", "k > 20",
       "#a == k", "#a * #a > 1000", "#c == #d", "a.shape[1] == c.shape[1]", "#b >= 2 * #d" }), pick(r, names), pick(r, names))
   end,
-  number = function(r) return ("s = s + %s"):format(pick(r, { "#a", "#b * 2", "c:numel()", "#a / 3", "k", "d:stride(1)", "math.max(#a, 31)" })) end,
+  number = function(r)
+    return ("s = s + %s"):format(pick(r, { "#a", "#b * 2", "c:numel()", "#a / 3", "k", "d:stride(1)", "math.max(#a, 31)" }))
+  end,
   gradient = function(r)
-    return ("%s = ty.grad(function(q) return (q * q * %s):sum() end)(%s)"):format(pick(r, names), pick(r, { "2", "q", "#a" }), pick(r, names))
+    return ("%s = ty.grad(function(q) return (q * q * %s):sum() end)(%s)")
+      :format(pick(r, names), pick(r, { "2", "q", "#a" }), pick(r, names))
   end,
   pooled = function(r)
     return ("%s = ty.%s(a:t():unsqueeze(1), %s)"):format(pick(r, names), pick(r, { "max_pool1d", "avg_pool1d" }), pick(r, { "2", "3" }))
   end,
-  narrowed = function(r) return ("%s = %s:to '%s'"):format(pick(r, names), pick(r, names), pick(r, { "f64", "i64", "bf16", "f32", "f32" })) end,
+  narrowed = function(r)
+    return ("%s = %s:to '%s'"):format(pick(r, names), pick(r, names), pick(r, { "f64", "i64", "bf16", "f32", "f32" }))
+  end,
   scan = function(r)
     return ("_, %s = ty.scan(function(h, x) h = (h + x) * 0.5 return h, h end, v, %s)"):format(pick(r, names), pick(r, names))
   end,
@@ -137,7 +146,8 @@ local function make(seed)
     local _, ok = outcome(f, o, 20, program.how)
     if not ok then program[#program] = nil end
   end
-  program.sizes = { 20, 21, 22, 23 }
+  program.sizes = {}
+  for n = 20, 31 do program.sizes[n - 19] = n end
   for _ = 1, 14 do program.sizes[#program.sizes + 1] = 9 + r(38) end
   program.sizes[#program.sizes + 1] = WIDTH
   return program
@@ -168,7 +178,7 @@ local fuzz = frame.fuzzer("fuzz_sizes", 2000, { make = make, check = check,
 fuzz:run(500)
 fuzz:claim(fuzz.failures == 0, "%d programs differ at some size", fuzz.failures)
 if fuzz:ran(100) then
-  fuzz:claim(counts.ranges >= 0.4 * fuzz.programs, "%d programs of %d came to a range of sizes", counts.ranges, fuzz.programs)
+  fuzz:claim(counts.ranges >= 0.3 * fuzz.programs, "%d programs of %d came to a range of sizes", counts.ranges, fuzz.programs)
   fuzz:claim(counts.raised <= 0.5 * counts.calls, "%d of %d calls raised", counts.raised / 2, counts.calls)
 end
 print(("fuzz_sizes: %d programs, seed %d, %.0f s: %d with ranges, %d calls, %d answered without Lua, %d raised"):format(fuzz.programs,

@@ -16,8 +16,9 @@ end
 
 --- The sizes that make ranges, and those from low to high in mixed order.
 local function walk(low, high)
-  local list, n = { 20, 21, 22, 23 }, high - low + 1
+  local list, n = {}, high - low + 1
   local step = 7
+  for k = 20, 32 do list[#list + 1] = k end
   while n % step == 0 do step = step + 2 end
   for k = 0, n - 1 do list[#list + 1] = low + k * step % n end
   return list
@@ -42,7 +43,7 @@ describe("a range of sizes serves", function()
     local f = sweep(function(x) return (x:matmul(w) + 1):relu():mean(1), x:softmax(2) * (1 / #x), x[{ { 2, -1 } }]:sum() end,
       function(n) return matrix(n, 8) end)
     local e = found(f)
-    assert.truthy(e.ranges >= 1 and e.instances <= 8, e.instances .. " instances")
+    assert.truthy(e.ranges >= 1 and e.instances <= 16, e.instances .. " instances")
     assert.truthy(ty.explain(f):full():find("any sizes: %d+ sets and %d ranges? so far"))
   end)
 
@@ -79,7 +80,7 @@ describe("a range of sizes serves", function()
       H.same(want, got)
       H.same(plain.k, cache.k)
       local e = found(f)
-      assert.truthy(e.ranges >= 3 and e.instances <= 30, e.instances .. " instances")
+      assert.truthy(e.ranges >= 3 and e.instances <= 45, e.instances .. " instances")
     end)
   end
 
@@ -165,8 +166,9 @@ describe("within a range of sizes", function()
   end)
 
   it("dims may come to be equal", function()
-    sweep(function(x, y) return x:t():matmul(x), x:matmul(x:t()):reshape(-1), ty.cat({ x, x:t():contiguous():reshape(#x, -1) }, 2), x:matmul(y) end,
-      function(n) return matrix(n, 24), matrix(24, 24) end)
+    sweep(function(x, y)
+      return x:t():matmul(x), x:matmul(x:t()):reshape(-1), ty.cat({ x, x:t():contiguous():reshape(#x, -1) }, 2), x:matmul(y)
+    end, function(n) return matrix(n, 24), matrix(24, 24) end)
   end)
 
   it("constants that the function makes follow from sizes", function()
@@ -185,7 +187,7 @@ describe("within a range of sizes", function()
 
   it("a finaliser may call the function with another size meanwhile", function()
     local f = ty.compile(function(x) return (x * 2 + 1):sum(1), x - #x end)
-    for n = 20, 24 do f(matrix(n, 4)) end
+    for n = 20, 30 do f(matrix(n, 4)) end
     assert.truthy(found(f).ranges >= 1)
     local calls = 0
     for round = 1, 400 do

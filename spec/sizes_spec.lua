@@ -13,7 +13,7 @@ local SIZES = { 4, 6, 9, 2, 17, 1, 0, 9, 5, 1, 33, 4, 0, 3, 128, 8, 7, 1, 2, 64,
 local SOME = { 4, 6, 9, 5, 17, 4, 33, 8, 7, 6, 21, 64, 11, 128, 10, 5 } -- where 0, 1, 2 would decide or raise
 
 -- What lies on a line and is met in any order: a range of sizes comes to serve it, where the function allows one.
-local WALK = { 20, 21, 22, 23 }
+local WALK = { 20, 21, 22, 23, 24, 25, 26, 27, 28 }
 for k = 0, 36 do WALK[#WALK + 1] = 10 + k * 11 % 37 end
 
 local function pack(...) return { n = select("#", ...), ... } end

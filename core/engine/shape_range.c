@@ -37,17 +37,28 @@ static bool fit(const i64 *v, i64 last, i64 *c) {
   return at(c, last - 1) == v[3] && at(c, last) == v[4];
 }
 
-/* Numbers that are made of a size: itself, as a mean divides by it; and what attention and initialisers scale by. */
-enum { FORM_SIZE, FORM_RECIPROCAL, FORM_ROOT, FORM_RECIPROCAL_ROOT, FORMS };
+/* Numbers that are made of a size: itself, as a mean divides by it; an eighth, a fourth, a half; and what attention and
+** initialisers scale by. */
+enum { FORM_SIZE, FORM_EIGHTH, FORM_RECIPROCAL, FORM_ROOT, FORM_RECIPROCAL_ROOT, FORMS };
 
 static double of_form(int form, double n) {
-  const double v = form >= FORM_ROOT ? sqrt(n) : n;
-  return form & 1 ? 1 / v : v;
+  switch (form) {
+  case FORM_EIGHTH: return n * 0.125;
+  case FORM_RECIPROCAL: return 1 / n;
+  case FORM_ROOT: return sqrt(n);
+  case FORM_RECIPROCAL_ROOT: return 1 / sqrt(n);
+  default: return n;
+  }
 }
 
 static double size_of_form(int form, double v) {
-  v = form & 1 ? 1 / v : v;
-  return form >= FORM_ROOT ? v * v : v;
+  switch (form) {
+  case FORM_EIGHTH: return v * 8;
+  case FORM_RECIPROCAL: return 1 / v;
+  case FORM_ROOT: return v * v;
+  case FORM_RECIPROCAL_ROOT: return 1 / (v * v);
+  default: return v;
+  }
 }
 
 /* In which a scalar is computed. */

@@ -20,7 +20,6 @@ local HOLES = 8    -- points of a range that it is not for
 local FAILURES = 3 -- after which a trace is left alone
 local TRIES = 4    -- to find an end of a range
 local APART = { 1, 2, 8 } -- steps between the sizes of a range
-local SMALL = "the range is too small"
 
 local function gcd(a, b)
   while b ~= 0 do a, b = b, a % b end
@@ -66,9 +65,10 @@ local function each_size(now, before, visit)
   end
 end
 
---- The steps of a line through two lists of sizes, by place and dim (0: a number), and how many lead to the second.
+--- The steps of a line through two lists of sizes, by place and dim (0: a number), and how many lead to the second. In
+--- the direction in which most sizes grow.
 local function line_through(now, before)
-  local steps, common, whole = {}, 0, true
+  local steps, common, growth, whole = {}, 0, 0, true
   each_size(now, before, function(v, b, i, d)
     local by = v - b
     whole = whole and by % 1 == 0 and abs(v) < 2 ^ 31
@@ -76,8 +76,10 @@ local function line_through(now, before)
     steps[i] = steps[i] or {}
     steps[i][d] = by
     common = gcd(common, abs(by))
+    growth = growth + (by > 0 and 1 or -1)
   end)
   if not whole or common == 0 then return nil end
+  if growth < 0 then common = -common end
   for _, of in pairs(steps) do
     for d, by in pairs(of) do of[d] = by / common end
   end
@@ -158,21 +160,22 @@ local function moves(s, before)
   return false
 end
 
---- Puts what stands in for tensors and numbers k steps away where the replay reads them. False where that cannot be.
-local function stand_in(p, sizes, before, by, steps, k)
+--- Puts what stands in for the tensors and numbers of a call, where the replay reads them: what they would be k steps
+--- away from those that the line was found with. False where that cannot be.
+local function stand_in(p, now, line, k)
   local of_tensor, of_storage = {}, {}
-  for i, s in ipairs(sizes) do
-    local of, b = steps[i], before[i]
+  for i, s in ipairs(line.sizes) do
+    local of, b, real = line.steps[i], line.before[i], now[i]
     if s.number then
       p.slots[s.slot] = s.number + k * (of and of[0] or 0)
     elseif of or moves(s, b) then
-      local t = of_tensor[s.tensor]
+      local t = of_tensor[real.tensor]
       if not t then
-        local y = s.may and layout_at(s, b, by, of, k)
-        t = y and p.C.stand_in(s.tensor, y.dims, y.strides, y.offset, y.elements, of_storage[s.storage])
+        local y = real.may and layout_at(s, b, line.by, of, k)
+        t = y and p.C.stand_in(real.tensor, y.dims, y.strides, y.offset, y.elements, of_storage[real.storage])
         if not t then return false end
-        of_tensor[s.tensor] = t
-        of_storage[s.storage] = of_storage[s.storage] or t
+        of_tensor[real.tensor] = t
+        of_storage[real.storage] = of_storage[real.storage] or t
       end
       p.slots[s.slot] = t
     end
@@ -232,79 +235,95 @@ end
 
 -- A range -------------------------------------------------------------------------------------------------------------
 
---- The end of a range toward k: as far as the tape can be played. How far, and what it claimed there.
-local function find_end(k, sample)
-  for _ = 1, TRIES do
-    if k == 0 then break end
-    local claims = sample(k)
-    if claims then return k, claims end
-    k = k > 0 and floor(k / 2) or ceil(k / 2)
-  end
-  return 0, sample(0)
+-- A range in the making is {line =, apart =, low =, high =, claims =}: from low to high by steps of `apart` steps of
+-- the line {sizes =, before =, by =, steps =}. claims[i]: what sample i claimed, false while it is to be made.
+
+local function begin(line, apart)
+  local low, high = reach(line.steps, line.sizes)
+  low, high = ceil(low / apart), floor(high / apart)
+  if high - low < LEAST then return nil end
+  local claims = { false, false, false, false, false }
+  return { line = line, apart = apart, low = low, high = high, claims = claims, tries = TRIES }
 end
 
---- A range of sizes that lie `apart` steps from each other. True, or nil and why there is none.
-local function make(handle, p, sizes, before, by, steps, apart)
-  local function sample_as(number)
-    return function(k)
-      local replay = p:again()
-      replay.claims = {}
-      if not stand_in(replay, sizes, before, by, steps, k * apart) then return nil end
-      return replay:play(handle, p.position, number) and replay.claims
-    end
+--- The sample to be made next, and how many steps away it is: the ends first, since the tape may not be played there.
+local function next_sample(range)
+  local low, last, claims = range.low, range.high - range.low, range.claims
+  if not claims[5] then return 5, range.high end
+  if not claims[1] then return 1, low end
+  local at = { 0, 1, floor(last / 2), last - 1 }
+  for i = 2, 4 do
+    if not claims[i] then return i, low + at[i] end
   end
-  local low, high = reach(steps, sizes)
-  low, high = ceil(low / apart), floor(high / apart)
-  if high - low < LEAST then return nil, SMALL end
-  local claims = {}
-  high, claims[5] = find_end(high, sample_as(5))
-  low, claims[1] = find_end(low, sample_as(1))
-  local last = high - low
-  if last < LEAST then return nil, "the tape cannot be played at other sizes" end
-  local t = { 0, 1, floor(last / 2), last - 1, last }
-  for i = 1, 5 do
-    claims[i] = claims[i] or sample_as(i)(low + t[i])
-    if not claims[i] then return nil, "the tape cannot be played at other sizes" end
+end
+
+--- Makes it. nil, and why: the range cannot be.
+local function make_sample(handle, range, p, now)
+  local i, k = next_sample(range)
+  local replay = p:again()
+  replay.claims = {}
+  if stand_in(replay, now, range.line, k * range.apart) and replay:play(handle, p.position, i) then
+    range.claims[i] = replay.claims
+    return true
   end
-  local holes, list = { n = 0 }, {}
-  if not hold_between(claims, t, holes) then return nil, "what the code decides by sizes differs between them" end
+  range.tries = range.tries - 1
+  if range.tries < 0 or i > 1 and i < 5 or k == 0 then return nil, "the tape cannot be played at other sizes" end
+  if i == 5 then range.high = floor(k / 2) else range.low = ceil(k / 2) end
+  if range.high - range.low < LEAST then return nil, "the tape cannot be played at other sizes" end
+  return true
+end
+
+--- Makes a range of five samples.
+local function join(handle, range, p)
+  local last, holes, list = range.high - range.low, { n = 0 }, {}
+  if not hold_between(range.claims, { 0, 1, floor(last / 2), last - 1, last }, holes) then
+    return nil, "what the code decides by sizes differs between them"
+  end
   for k in pairs(holes) do
     if k ~= "n" then list[#list + 1] = k end
   end
   return p.C.join(handle, p.position, last, unpack(list))
 end
 
---- A range of all sizes on the line or, since numbers such as floor(n / 2) follow from these in ways of their own, of
---- some of them. What helped is tried first the next time.
-local function try(handle, p, kept, sizes, before, by, steps)
-  local done, why
-  for i = kept.apart, #APART do
-    done, why = make(handle, p, sizes, before, by, steps, APART[i])
-    if done then kept.apart = i end
-    if done or why == SMALL then break end
-  end
-  kept.why = why
+--- The next sample of the range in the making, and after the last one its end. Where it cannot be, the next one is of
+--- sizes that lie further apart, since numbers such as floor(n / 2) follow from all sizes in ways of their own. What
+--- helped is the first that is tried the next time.
+local function go_on(handle, kept, p, now)
+  local range = kept.range
+  local done, why = make_sample(handle, range, p, now)
+  if done and next_sample(range) then return end
+  if done then done, why = join(handle, range, p) end
+  kept.range, kept.why = nil, why
   if done then
-    kept.failures = 0
-  elseif why ~= SMALL then
-    kept.failures = kept.failures + 1
+    kept.apart, kept.failures = range.apart, 0
+    return
   end
+  for i = 1, #APART do
+    if APART[i] > range.apart and not kept.range then kept.range = begin(range.line, APART[i]) end
+  end
+  if not kept.range then kept.failures = kept.failures + 1 end
 end
 
---- After a replay p of a call: a range around its sizes where they and those of two calls before lie on a line.
+--- After a replay p of a call: a range around its sizes where they and those of two calls before lie on a line. A call
+--- makes one of the five samples at most, so that none takes longer than twice the time of a replay.
 function M.stretch(handle, p)
   local d = p.d
   local kept = d.stretched or { failures = 0, apart = 1 }
   d.stretched = kept
   if kept.failures >= FAILURES then return end
   local sizes = sizes_of(p)
-  local one, two = kept.one, kept.two
   if not sizes then return end
-  if one and two and kept.tape == p.tape then
-    local steps, by = line_through(sizes, one)
-    if steps and steps_to(steps, sizes, two) then try(handle, p, kept, sizes, one, by, steps) end
+  if kept.tape ~= p.tape then kept.tape, kept.one, kept.two, kept.range = p.tape, nil, nil, nil end
+  if kept.range then
+    go_on(handle, kept, p, sizes)
+  elseif kept.two then
+    local steps, by = line_through(sizes, kept.one)
+    if steps and steps_to(steps, sizes, kept.two) then
+      kept.range = begin({ sizes = sizes, before = kept.one, by = by, steps = steps }, kept.apart)
+      if kept.range then go_on(handle, kept, p, sizes) end
+    end
   end
-  kept.one, kept.two, kept.tape = without_tensors(sizes), kept.tape == p.tape and one or nil, p.tape
+  kept.one, kept.two = without_tensors(sizes), kept.one
 end
 
 return M
