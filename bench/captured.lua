@@ -82,6 +82,39 @@ return function(row, native, latency)
       local step, x = models.cnn(28, 32)
       return function() return step(x) end
     end }
+  -- A length that was not there before: one plan serves a range of them.
+  for _, layers in ipairs { 1, 8, 12 } do
+    local function decoding(length)
+      local step, x = models.decoder(layers, 64)
+      local compiled, calls = jit.compile(step), 0
+      for n = 60, 72 do compiled(x, n) end
+      return function()
+        calls = calls + 1
+        return compiled(x, length(calls))
+      end
+    end
+    row { name = ("decoding, %d block%s d64, another length each call"):format(layers, layers > 1 and "s" or ""),
+      peer = "none", what = "one length", unit = "us", make_floor = true, most = 1.15,
+      setup = function() return decoding(function(i) return 40 + i * 7 % 61 end) end,
+      floor = function() return decoding(function() return 70 end) end }
+  end
+  local function falling(f)
+    local counts, calls, n = {}, 0, 1000
+    local place, speed = ty.randn(4000, 3), ty.zeros(4000, 3)
+    math.randomseed(1)
+    for i = 1, 3000 do
+      n = math.max(200, math.min(4000, n + math.random(-20, 20)))
+      counts[i] = n
+    end
+    return function()
+      calls = calls % 3000 + 1
+      return (f(place:narrow(1, 1, counts[calls]), speed:narrow(1, 1, counts[calls]), 0.01))
+    end
+  end
+  row { name = "particles, some 1,000, another count each call", peer = "none", what = "eager", unit = "us",
+    make_floor = true, most = 0.3,
+    setup = function() return falling(jit.compile(models.particles())) end,
+    floor = function() return falling(models.particles()) end }
   row { name = "1,000 small MLPs a frame", peer = "mlps1000", what = "1,000 C functions of Lua's", unit = "ms",
     mark = 0.75e-3,
     setup = function()

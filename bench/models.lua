@@ -69,6 +69,47 @@ return function(ty)
     end, ty.randn(n, d)
   end
 
+  --- One position of a decoder: `layers` blocks of width d over n positions of their caches, of which it writes the
+  --- last.
+  function models.decoder(layers, d)
+    local blocks, heads, most = {}, 4, 256
+    local size = d / heads
+    local function norms() return { scale = ty.ones(d), shift = ty.zeros(d) } end
+    for i = 1, layers do
+      blocks[i] = { before = norms(), qkv = dense(d, 3 * d), out = dense(d, d), between = norms(),
+        up = dense(d, 4 * d), down = dense(4 * d, d),
+        keys = ty.randn(heads, most, size), values = ty.randn(heads, most, size) }
+    end
+    local function split(t, from)
+      return t[{ {}, { from * d + 1, (from + 1) * d } }]:reshape(1, heads, size):transpose(1, 2)
+    end
+    local function attention(block, x, n)
+      local qkv = linear(block.qkv, x)
+      block.keys:narrow(2, n, 1):copy_(split(qkv, 1))
+      block.values:narrow(2, n, 1):copy_(split(qkv, 2))
+      local k, v = block.keys:narrow(2, 1, n), block.values:narrow(2, 1, n)
+      local weights = (split(qkv, 0):matmul(k:transpose(2, 3)) * (1 / math.sqrt(size))):softmax()
+      return linear(block.out, weights:matmul(v):transpose(1, 2):reshape(1, d))
+    end
+    return function(x, n)
+      for i = 1, #blocks do
+        local block = blocks[i]
+        x = x + attention(block, norm(block.before, x), n)
+        x = x + linear(block.down, linear(block.up, norm(block.between, x)):gelu())
+      end
+      return x
+    end, ty.randn(1, d)
+  end
+
+  --- Particles that fall to a centre, a step of time.
+  function models.particles()
+    return function(place, speed, dt)
+      local r = (place * place):sum(2, true):sqrt() + 0.01
+      speed = speed - place / (r * r * r) * dt
+      return place + speed * dt, speed
+    end
+  end
+
   --- A step of training by SGD: cross entropy over a batch of `classes`.
   local function step_of(model, x, classes)
     local opt = ty.optim.SGD(model:parameters(), { lr = 0.01 })
