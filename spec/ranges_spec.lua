@@ -165,6 +165,76 @@ describe("within a range of sizes", function()
     end
   end)
 
+  --- Sizes that make a range, and those behind them.
+  local function sizes(first, last, ...)
+    local list = {}
+    for n = first, last, first < last and 1 or -1 do list[#list + 1] = n end
+    for _, n in ipairs { ... } do list[#list + 1] = n end
+    return list
+  end
+
+  it("a view may be a copy but for one size, at which it is written through", function()
+    local f = sweep(function(x)
+      local y = x:t():reshape(#x, 24)
+      y:mul_(2)
+      return x:sum(1), table.concat(y:stride(), ","), x:t():is_contiguous()
+    end, function(n) return matrix(n, 24) end, sizes(16, 30, 24, 48, 12, 25))
+    assert.truthy(found(f).ranges >= 1)
+    sweep(function(x)
+      local y = x:unfold(1, #x - 72, 24):contiguous()
+      y:add_(1)
+      return x:sum(1), x:unfold(1, #x - 72, 24):is_contiguous()
+    end, function(n) return matrix(72 + n, 1)[{ {}, 1 }] end, sizes(16, 30, 24, 23, 25))
+  end)
+
+  it("what floor and remainders come to decides anew", function()
+    sweep(function(x)
+      if math.floor(#x / 7) % 2 == 1 then return x * 2 end
+      return x * 3, math.floor(#x / 7) % 2
+    end, function(n) return matrix(n, 2) end, sizes(20, 44, 10, 21, 32, 14, 35, 28))
+    sweep(function(x) return #x * (#x + 1) / 2 % 2 == 0 and x * 2 or x * 3 end, function(n) return matrix(n, 2) end,
+      sizes(16, 40, 11, 12, 13, 14))
+  end)
+
+  it("numbers made of sizes have their own bits", function()
+    sweep(function(x)
+      local w = 1 / #x
+      return x * 2, math.sqrt(1 / #x), 1 / math.sqrt(#x), w * #x, x:to "f64" * w, x:to "f64" * math.sqrt(#x), x:to "i64" * math.sqrt(#x)
+    end, function(n) return matrix(n, 2) end, sizes(16, 60))
+    sweep(function(x) return x * -(#x - 20), 1 / -(#x - 20), x:to "i64" / (#x - 20) end, function(n) return matrix(n, 2) end,
+      sizes(30, 21, 20, 19, 25))
+  end)
+
+  it("what is out of range between others raises", function()
+    local room, long = ty.zeros(470), ty.arange(500)
+    local function raises_as(body, arguments, list)
+      local f = ty.compile(body)
+      for _, n in ipairs(list) do
+        room:zero_()
+        local want = { pcall(body, arguments(n)) }
+        room:zero_()
+        local got = { pcall(f, arguments(n)) }
+        assert.equal(want[1], got[1], "at " .. n)
+        if want[1] then H.same(want[2], got[2]) else assert.equal(want[2], got[2]) end
+      end
+    end
+    raises_as(function(a, b)
+      room:narrow(1, 1, #a * #b):add_(1)
+      return room:narrow(1, 1, #a * #b) * 1
+    end, function(n) return ty.ones(n), ty.ones(44 - n) end, { 15, 14, 13, 12, 13, 14, 15, 16, 17, 18, 11, 10, 19, 9, 8, 20, 22 })
+    raises_as(function(x) return long:narrow(1, 1, #x * (36 - #x) + 200) * 2 end, function(n) return ty.ones(n) end,
+      { 6, 7, 8, 9, 30, 29, 28, 10, 11, 31, 27, 12, 20, 16, 18 })
+    raises_as(function(x) return ty.ones((#x - 20) * (#x - 20)):max() + x end, function(n) return ty.ones(n) end, sizes(31, 21, 20, 19))
+    raises_as(function(x) return long[{ { (#x - 20) * (#x - 20) - 2, -1 } }] * 1 end, function(n) return ty.ones(n) end,
+      sizes(31, 22, 20, 21))
+    raises_as(function(x, n)
+      local _ = room:narrow(1, 1, n * n % 471)
+      return x * 2
+    end, function(n) return ty.ones(4), n end, sizes(16, 60))
+    raises_as(function(x, y) return (x:unsqueeze(2) * x):flatten():narrow(1, 1, 60 * #x - 800) * y end,
+      function(n) return ty.ones(n), ty.ones(1) end, { 14, 15, 16, 17, 18, 19, 41, 43, 45, 44, 46, 30, 25 })
+  end)
+
   it("dims may come to be equal", function()
     sweep(function(x, y)
       return x:t():matmul(x), x:matmul(x:t()):reshape(-1), ty.cat({ x, x:t():contiguous():reshape(#x, -1) }, 2), x:matmul(y)

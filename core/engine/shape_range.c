@@ -37,10 +37,6 @@ static bool fit(const i64 *v, i64 last, i64 *c) {
   return at(c, last - 1) == v[3] && at(c, last) == v[4];
 }
 
-/* Numbers that are made of a size: itself, as a mean divides by it; an eighth, a fourth, a half; and what attention and
-** initialisers scale by. */
-enum { FORM_SIZE, FORM_EIGHTH, FORM_RECIPROCAL, FORM_ROOT, FORM_RECIPROCAL_ROOT, FORMS };
-
 static double of_form(int form, double n) {
   switch (form) {
   case FORM_EIGHTH: return n * 0.125;
@@ -51,14 +47,14 @@ static double of_form(int form, double n) {
   }
 }
 
-static double size_of_form(int form, double v) {
-  switch (form) {
-  case FORM_EIGHTH: return v * 8;
-  case FORM_RECIPROCAL: return 1 / v;
-  case FORM_ROOT: return v * v;
-  case FORM_RECIPROCAL_ROOT: return 1 / (v * v);
-  default: return v;
-  }
+static u64 bits_of(const Patch *p, i64 t) {
+  return ty_elem_scalar(p->dtype, of_form(p->form, (double)at(p->c, t)));
+}
+
+static bool gives(const Patch *p, const u64 *bits, i64 last) {
+  for (i32 i = 0; i < RANGE_SAMPLES; i++)
+    if (bits_of(p, ty_range_sample(i, last)) != bits[i]) return false;
+  return true;
 }
 
 /* In which a scalar is computed. */
@@ -69,24 +65,33 @@ static int computed_in(const Plan *p, i32 scalar) {
   return T_F64;
 }
 
-static bool fit_scalar(const u64 *bits, int dtype, i64 last, Patch *y) {
+/* A number that an operation was given, or else a size that it knows itself, as a check of indices does. */
+static bool fit_scalar(const u64 *bits, int dtype, const RangeNumbers *known, i64 last, Patch *y) {
+  i64 n[RANGE_SAMPLES];
+  bool found = false;
+  *y = (Patch){.at = y->at, .kind = PATCH_SCALAR, .dtype = (u8)dtype};
+  for (i32 k = 0; k < known->ngiven; k++) {
+    const RangeNumber *g = &known->given[k];
+    const Patch p = {.at = y->at,
+                     .kind = PATCH_SCALAR,
+                     .form = g->form,
+                     .dtype = (u8)dtype,
+                     .c = {g->c[0], g->c[1]}};
+    if (!gives(&p, bits, last)) continue;
+    if (found && (p.form != y->form || memcmp(p.c, y->c, sizeof p.c) != 0))
+      return false; /* which? */
+    *y = p;
+    found = true;
+  }
+  if (found) return true;
   const int own = ty_dtypes[dtype].ctype;
   const int wide = own == C_F32 ? T_F32 : own == C_F64 ? T_F64 : own == C_I64 ? T_I64 : T_I32;
-  i64 n[RANGE_SAMPLES];
-  for (int form = 0; form < FORMS; form++) {
-    bool fits = true;
-    for (int i = 0; i < RANGE_SAMPLES && fits; i++) {
-      const double v = rint(size_of_form(form, ty_elem_load(wide, &bits[i])));
-      fits = fabs(v) < 0x1p52;
-      n[i] = fits ? (i64)v : 0;
-      fits = fits && ty_elem_scalar(dtype, of_form(form, (double)n[i])) == bits[i];
-    }
-    if (!fits || !fit(n, last, y->c)) continue;
-    y->form = (u8)form;
-    y->dtype = (u8)dtype;
-    return true;
+  for (i32 i = 0; i < RANGE_SAMPLES; i++) {
+    const double v = ty_elem_load(wide, &bits[i]);
+    if (!(fabs(v) < 0x1p50)) return false;
+    n[i] = (i64)v;
   }
-  return false;
+  return fit(n, last, y->c) && !y->c[2] && gives(y, bits, last);
 }
 
 /* --- the memory of an instance */
@@ -128,19 +133,32 @@ static const char *differs(const Instance *x, const Instance *y) {
 
 /* --- what is the same at all sizes */
 
-/* Sizes that come to be 1 or 0 broadcast, or are left out. */
-static bool comes_to_one(const Type *x, const Type *y) {
-  for (int d = 0; d < x->rank; d++)
-    if (x->dims[d] != y->dims[d] && TY_MIN(x->dims[d], y->dims[d]) < 2) return true;
-  return false;
+/* Sizes that come to be 1 or 0 broadcast, or are left out. Those that follow from t by no line may come to be so
+** between the samples, or less than what they are no less than at each of them. */
+static const char *check_dims(const Type *const *t, i64 last) {
+  i64 v[RANGE_SAMPLES], c[3];
+  for (int d = 0; d < t[0]->rank; d++) {
+    for (int k = 0; k < RANGE_SAMPLES; k++) v[k] = t[k]->dims[d];
+    if (!fit(v, last, c) || c[2]) return "a dim follows from sizes in its own way";
+    if (c[1] && TY_MIN(v[0], v[RANGE_SAMPLES - 1]) < 2) return "a size comes to be 1";
+  }
+  return NULL;
 }
 
-static bool any_comes_to_one(const Instance *x, const Instance *y) {
-  for (i32 i = 0; i < x->noutside; i++)
-    if (comes_to_one(&x->outside[i].type, &y->outside[i].type)) return true;
-  for (i32 i = 0; x->plan && i < x->plan->source->n; i++)
-    if (comes_to_one(&x->plan->source->node[i].type, &y->plan->source->node[i].type)) return true;
-  return false;
+static const char *check_all_dims(Instance *const *sample, i64 last) {
+  const Type *t[RANGE_SAMPLES];
+  const char *why = NULL;
+  for (i32 i = 0; i < sample[0]->noutside && !why; i++) {
+    for (int k = 0; k < RANGE_SAMPLES; k++) t[k] = &sample[k]->outside[i].type;
+    why = check_dims(t, last);
+  }
+  for (i32 i = 0; sample[0]->plan && i < sample[0]->plan->source->n && !why; i++) {
+    for (int k = 0; k < RANGE_SAMPLES; k++) t[k] = &sample[k]->plan->source->node[i].type;
+    for (int k = 1; k < RANGE_SAMPLES; k++)
+      if (t[k]->rank != t[0]->rank) return "plans differ";
+    why = check_dims(t, last);
+  }
+  return why;
 }
 
 /* Constants that were made anew by each capture. */
@@ -202,7 +220,7 @@ static bool fit_in(Instance *const *sample, i64 last) {
 
 typedef struct Making {
   i64 last;
-  i32 nsizes;
+  const RangeNumbers *known;
   Block block[RANGE_SAMPLES][BLOCKS];
   Patch *patch;
   i32 n, cap;
@@ -243,9 +261,14 @@ static const char *make_word(Making *M, const Instance *I, int b, size_t offset)
   const i32 k = (i32)(offset / sizeof *I->scalar);
   const bool constant = b == BLOCK_SCALAR && I->plan && I->scalar[k].kind == SC_CONST &&
                         offset % sizeof *I->scalar == offsetof(ScalarFrom, bits);
-  if (constant || b == BLOCK_SIZE) {
-    y.kind = PATCH_SCALAR;
-    if (!fit_scalar((u64 *)v, constant ? computed_in(I->plan, k) : T_F64, M->last, &y))
+  if (b == BLOCK_SIZE) {
+    const RangeNumber *n = &M->known->size[offset / sizeof *I->size];
+    const Patch known = {
+        .at = y.at, .kind = PATCH_SCALAR, .form = n->form, .dtype = T_F64, .c = {n->c[0], n->c[1]}};
+    if (!gives(&known, (u64 *)v, M->last)) return "a number follows from sizes in its own way";
+    y = known;
+  } else if (constant) {
+    if (!fit_scalar((u64 *)v, computed_in(I->plan, k), M->known, M->last, &y))
       return "a number follows from sizes in its own way";
   } else if (!fit(v, M->last, y.c)) {
     return b == BLOCK_PLAN ? "a number of the plan follows from sizes in its own way"
@@ -265,7 +288,7 @@ static const char *make_words(Making *M, const Instance *I, int b, size_t from, 
 static const char *make_patches(Making *M, Instance *const *sample, i32 *nsource) {
   const Instance *I = sample[RANGE_SAMPLES - 1];
   const char *why = NULL;
-  for (int k = 0; k < RANGE_SAMPLES; k++) list_blocks(sample[k], M->nsizes, M->block[k]);
+  for (int k = 0; k < RANGE_SAMPLES; k++) list_blocks(sample[k], M->known->nsizes, M->block[k]);
   for (int b = 0; b < BLOCK_PLAN && !why; b++) why = make_words(M, I, b, 0, M->block[0][b].bytes);
   if (why || !I->plan) return why;
   const size_t source = (size_t)((char *)I->plan->source - (char *)I->plan);
@@ -286,7 +309,8 @@ static const char *make_alike(Instance *const *sample, i64 last) {
     if (why) return why;
     if (!share_constants(sample[k], most)) return "a constant follows from sizes";
   }
-  if (any_comes_to_one(sample[0], most)) return "a size comes to be 1";
+  const char *dims = check_all_dims(sample, last);
+  if (dims) return dims;
   if (!most->plan) return NULL;
   for (int k = 0; k < RANGE_SAMPLES - 1; k++) {
     const Plan *p = sample[k]->plan, *q = most->plan;
@@ -317,14 +341,15 @@ static bool find_key(ShapeRange *r, const Instance *x, const Instance *y, i32 ns
   return false;
 }
 
-ShapeRange *ty_shape_range_make(Instance *const *sample, i32 nsizes, i64 last, const char **why) {
-  Making M = {.last = last, .nsizes = nsizes};
+ShapeRange *ty_shape_range_make(Instance *const *sample, i64 last, const RangeNumbers *known,
+                                const char **why) {
+  Making M = {.last = last, .known = known};
   ShapeRange *r = NULL;
   *why = last < RANGE_LEAST ? "the range is too small" : make_alike(sample, last);
   i32 nsource = 0;
   if (!*why) *why = make_patches(&M, sample, &nsource);
   if (!*why && !(r = ty_mem_zalloc(sizeof *r))) *why = no_memory;
-  if (r && !find_key(r, sample[0], sample[1], nsizes)) {
+  if (r && !find_key(r, sample[0], sample[1], known->nsizes)) {
     *why = "no size differs";
     ty_mem_free(r);
     r = NULL;
@@ -353,9 +378,7 @@ bool ty_shape_range_has(const ShapeRange *r, i64 t) {
 static void apply(const Patch *p, const Patch *end, i64 t) {
   for (; p < end; p++) {
     const i64 v = at(p->c, t);
-    const u64 bits = TY_LIKELY(p->kind == PATCH_WORD)
-                         ? (u64)v
-                         : ty_elem_scalar(p->dtype, of_form(p->form, (double)v));
+    const u64 bits = TY_LIKELY(p->kind == PATCH_WORD) ? (u64)v : bits_of(p, t);
     memcpy(p->at, &bits, sizeof bits);
   }
 }

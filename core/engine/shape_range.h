@@ -6,7 +6,27 @@
 
 #include "engine/trace.h"
 
-enum { RANGE_SAMPLES = 5, RANGE_LEAST = 5 /* of `last` */, RANGE_HOLES = 8 };
+enum { RANGE_SAMPLES = 5, RANGE_LEAST = 5 /* of `last` */, RANGE_HOLES = 64 };
+
+/* A number that is known to follow from t: the form of c[0] + c[1] t. */
+typedef enum {
+  FORM_SIZE,
+  FORM_EIGHTH,
+  FORM_RECIPROCAL,
+  FORM_ROOT,
+  FORM_RECIPROCAL_ROOT,
+  FORMS
+} RangeForm;
+typedef struct RangeNumber {
+  u8 form;
+  i64 c[2];
+} RangeNumber;
+
+/* Those that operations were given, and one for each size of an instance. */
+typedef struct RangeNumbers {
+  const RangeNumber *given, *size;
+  i32 ngiven, nsizes;
+} RangeNumbers;
 
 /* How a number of the instance follows from t: c[0] + c[1] t + c[2] t (t - 1) / 2. */
 typedef struct Patch {
@@ -36,8 +56,9 @@ static inline i64 ty_range_sample(i32 i, i64 last) {
 }
 
 /* From instances of one trace for the sizes at ty_range_sample(i, last), made with Engine.ranged, whose plans nobody else
-** holds; nsizes: of each. Takes over the last of them on success, and may change the others, which stay the caller's. NULL: *why. */
-ShapeRange *ty_shape_range_make(Instance *const *sample, i32 nsizes, i64 last, const char **why);
+** holds. Takes over the last of them on success, and may change the others, which stay the caller's. NULL: *why. */
+ShapeRange *ty_shape_range_make(Instance *const *sample, i64 last, const RangeNumbers *known,
+                                const char **why);
 /* Where the sizes are at t. */
 bool ty_shape_range_has(const ShapeRange *r, i64 t);
 /* Makes r->I what it is for the sizes at t. Cannot fail. */

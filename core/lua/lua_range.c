@@ -102,32 +102,72 @@ static int capture_stand_in(lua_State *L) {
   return 1;
 }
 
-/* join(handle, position, last, hole ...) -> true | nil, reason. The samples of the trace become a range. */
-static int capture_join(lua_State *L) {
-  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
-  const int position = (int)luaL_checkinteger(L, 2), nholes = lua_gettop(L) - 3;
-  const char *why = NULL;
-  if (position < 1 || position > e->ntrace) return 0;
-  Trace *T = e->trace[position - 1];
-  for (int i = 0; i < RANGE_SAMPLES; i++)
-    if (!T->sample[i]) return 0;
-  const bool busy = T->refs > 1 && T->nranges == RANGES_MAX; /* what must go may be running */
-  if (nholes > RANGE_HOLES || busy) why = "it has too many exceptions";
-  ShapeRange *r =
-      why ? NULL : ty_shape_range_make(T->sample, T->nsizes, (i64)luaL_checknumber(L, 3), &why);
-  if (r) T->sample[RANGE_SAMPLES - 1] = NULL;
-  ty_trace_drop_samples(T);
-  if (!r) {
-    lua_pushnil(L);
-    lua_pushstring(L, why);
-    return 2;
+/* Numbers of a list {form, c, b, form, c, b ...} at stack index i, in a userdata that is pushed. */
+static RangeNumber *read_numbers(lua_State *L, int i, i32 *n) {
+  luaL_checktype(L, i, LUA_TTABLE);
+  *n = (i32)lua_objlen(L, i) / 3;
+  RangeNumber *y = lua_newuserdata(L, sizeof *y * (size_t)(*n + 1));
+  for (i32 k = 0; k < *n; k++) {
+    i64 v[3];
+    for (int j = 0; j < 3; j++) {
+      lua_rawgeti(L, i, 3 * k + j + 1);
+      v[j] = (i64)lua_tonumber(L, -1);
+      lua_pop(L, 1);
+    }
+    y[k] = (RangeNumber){(u8)v[0], {v[1], v[2]}};
   }
-  for (int i = 0; i < nholes; i++) r->hole[r->nholes++] = (i64)lua_tonumber(L, 4 + i);
+  return y;
+}
+
+static const char *add_range(lua_State *L, Trace *T, i64 last, const RangeNumbers *known) {
+  const i32 nholes = (i32)lua_objlen(L, 4);
+  const char *why = NULL;
+  if (nholes > RANGE_HOLES || known->nsizes != T->nsizes) return "it has too many exceptions";
+  if (T->refs > 1 && T->nranges == RANGES_MAX) return "what must go may be running";
+  ShapeRange *r = ty_shape_range_make(T->sample, last, known, &why);
+  if (!r) return why;
+  T->sample[RANGE_SAMPLES - 1] = NULL;
+  for (i32 i = 0; i < nholes; i++) {
+    lua_rawgeti(L, 4, i + 1);
+    r->hole[r->nholes++] = (i64)lua_tonumber(L, -1);
+    lua_pop(L, 1);
+  }
   if (T->nranges == RANGES_MAX) ty_shape_range_free(T->range[--T->nranges]);
   memmove(T->range + 1, T->range, sizeof *T->range * (size_t)T->nranges);
   T->range[0] = r;
   T->nranges++;
-  lua_pushboolean(L, true);
+  return NULL;
+}
+
+/* join(handle, position, last, holes, given, sizes) -> true | nil, reason. The samples of the trace become a range.
+** holes: a list of points; given, sizes: lists of numbers that follow from sizes (proofs.lua). */
+static int capture_join(lua_State *L) {
+  ty_lua_enter(L);
+  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  const int position = (int)luaL_checkinteger(L, 2);
+  RangeNumbers known;
+  luaL_checktype(L, 4, LUA_TTABLE);
+  known.given = read_numbers(L, 5, &known.ngiven);
+  known.size = read_numbers(L, 6, &known.nsizes);
+  if (position < 1 || position > e->ntrace) return 0;
+  Trace *T = e->trace[position - 1];
+  for (int i = 0; i < RANGE_SAMPLES; i++)
+    if (!T->sample[i]) return 0;
+  const char *why = add_range(L, T, (i64)luaL_checknumber(L, 3), &known);
+  ty_trace_drop_samples(T);
+  if (!why) {
+    lua_pushboolean(L, true);
+    return 1;
+  }
+  lua_pushnil(L);
+  lua_pushstring(L, why);
+  return 2;
+}
+
+/* decided() -> the pairs of sizes and strides whose equality decided between views and copies in this session */
+static int capture_decided(lua_State *L) {
+  const Capture *c = ty_lua_capture(L);
+  push_list(L, c ? c->decided : NULL, c ? c->ndecided : 0);
   return 1;
 }
 
@@ -135,6 +175,7 @@ void ty_lua_open_range(lua_State *L, int m) {
   static const luaL_Reg fns[] = {{"layout", capture_layout},
                                  {"stand_in", capture_stand_in},
                                  {"join", capture_join},
+                                 {"decided", capture_decided},
                                  {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_getfield(L, -1, "capture");

@@ -9,6 +9,7 @@
 #include <math.h>
 #include "lua/lua_calc.h"
 #include "lua/lua_view.h"
+#include "record/capture.h"
 
 #define SHOWN 160
 
@@ -600,6 +601,7 @@ static int l_contiguous(lua_State *L) {
   State *S = ty_lua_enter(L);
   Tensor *x = ty_lua_check(L, "contiguous", 1);
   lua_settop(L, 1);
+  TY_LUA_MUST(L, S, ty_capture_decide(S, x, NULL));
   if (ty_tensor_is_contiguous(x)) return 1;
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_record_copy(S, x, y));
@@ -693,7 +695,10 @@ static int l_dim(lua_State *L) {
 }
 
 static int l_is_contiguous(lua_State *L) {
-  lua_pushboolean(L, ty_tensor_is_contiguous(ty_lua_check(L, "is_contiguous", 1)));
+  State *S = ty_lua_state(L);
+  const Tensor *x = ty_lua_check(L, "is_contiguous", 1);
+  TY_LUA_MUST(L, S, ty_capture_decide(S, x, NULL));
+  lua_pushboolean(L, ty_tensor_is_contiguous(x));
   return 1;
 }
 

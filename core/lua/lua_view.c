@@ -6,6 +6,7 @@
 */
 #include <math.h>
 #include "lua/lua_view.h"
+#include "record/capture.h"
 
 /* --- arguments */
 
@@ -103,6 +104,7 @@ static int l_view(lua_State *L) {
   i64 d[MAX_RANK];
   View v = {.t = sizes_for(L, "view", x, d, list(L, "view", 2, "size", d, MAX_RANK)),
             .offset = x->offset};
+  TY_LUA_MUST(L, S, ty_capture_decide(S, x, &v.t));
   if (!ty_tensor_reshape(x, &v.t, v.strides))
     return ty_lua_error(L, "view: the strides of %s do not allow it; use reshape, which may copy",
                         ty_lua_view_text(L, &x->type));

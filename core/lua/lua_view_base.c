@@ -4,6 +4,7 @@
 ** it. Raises when out of memory.
 */
 #include "lua/lua_view.h"
+#include "record/capture.h"
 
 View ty_lua_view_of(const Tensor *x) {
   View v = {.t = x->type, .offset = x->offset};
@@ -37,6 +38,7 @@ Tensor *ty_lua_view_push(lua_State *L, const Tensor *x, const View *v) {
 
 Tensor *ty_lua_view_reshape(lua_State *L, State *S, const Tensor *x, const Type *t) {
   View v = {.t = *t, .offset = x->offset};
+  TY_LUA_MUST(L, S, ty_capture_decide(S, x, t));
   if (ty_tensor_reshape(x, t, v.strides)) return ty_lua_view_push(L, x, &v);
   Tensor *y = ty_lua_push(L), c = {0};
   TY_LUA_MUST(L, S, ty_record_copy(S, x, y));

@@ -76,6 +76,7 @@ void ty_capture_end(State *S) {
   ty_mem_free(c->outside);
   ty_mem_free(c->check);
   ty_mem_free(c->written);
+  ty_mem_free(c->decided);
   ty_mem_free(c);
 }
 
@@ -99,6 +100,37 @@ bool ty_capture_is_fresh(const State *S, const Storage *st) {
   for (i32 i = 0; i < c->noutside; i++)
     if (c->outside[i].t.st == st) return false;
   return st->buf->stamp > c->stamp;
+}
+
+/* --- decisions */
+
+static bool note_pair(State *S, i64 a, i64 b) {
+  Capture *c = S->capture;
+  if (!grow(&c->decided, c->ndecided + 1, &c->decided_cap, sizeof *c->decided))
+    return refuse_memory(S);
+  c->decided[c->ndecided++] = a;
+  c->decided[c->ndecided++] = b;
+  return true;
+}
+
+/* Whether dims are one run of memory goes by strides, and whether the dims of t cut these runs as x's do by how many
+** elements lie behind each dim. */
+bool ty_capture_decide(State *S, const Tensor *x, const Type *t) {
+  bool ok = true;
+  if (TY_LIKELY(!S->capture)) return true;
+  for (int d = 0; d < x->type.rank && ok; d++)
+    ok = note_pair(S, x->strides[d],
+                   d + 1 < x->type.rank ? x->type.dims[d + 1] * x->strides[d + 1] : 1);
+  i64 behind = 1;
+  for (int d = x->type.rank; t && d-- > 0 && ok;) {
+    i64 other = 1;
+    for (int e = t->rank; e-- > 0 && ok;) {
+      ok = note_pair(S, behind, other);
+      other *= t->dims[e];
+    }
+    behind *= x->type.dims[d];
+  }
+  return ok;
 }
 
 /* --- numbers */

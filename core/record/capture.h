@@ -72,6 +72,9 @@ struct Capture {
   i32 whole
       [SYMBOLS_MAX]; /* expressions whose wholeness decided about a dtype; negative: not whole */
   i32 nwhole;
+  i64 *
+      decided; /* pairs of sizes and strides: whether they are equal decides between a view and a copy */
+  i32 ndecided, decided_cap;
 };
 
 bool ty_capture_begin(State *S, Recording *b);
@@ -90,6 +93,8 @@ bool ty_capture_scalar(State *S, i32 slot, ScalarFrom from);
 bool ty_capture_check(State *S, const Tensor *index, i64 size, int base, const double *skip);
 /* y: elements of a tensor from outside, of whose copy x is a view; false: it is none. */
 bool ty_capture_copied(const State *S, const Tensor *x, Tensor *y);
+/* Whether x is contiguous, or a view of it has the dims of t (NULL: the first alone), is about to decide. */
+bool ty_capture_decide(State *S, const Tensor *x, const Type *t);
 bool ty_capture_write(State *S, Storage *st); /* st is about to be written */
 bool ty_capture_outside(State *S, Tensor *t, i32 slot);
 /* Which tensor from outside t is, or was made of by views alone; -1: not known. */

@@ -824,7 +824,7 @@ end
 ---@return string? otherwise what these sizes decide otherwise
 function M.resize(core, handle, f, ...)
   local done, otherwise, p = tape.replay(core.internals.capture, handle, f, ...)
-  if done then ranges.stretch(handle, p) end
+  if done then core.internals.protect(ranges.stretch, handle, p) end
   return done, otherwise
 end
 

@@ -5,18 +5,19 @@
 --
 -- A line: sizes that calls had are s + k u for whole k, where s is the list of all dims of tensors from outside and of
 -- all numbers that are sizes. A range is from half the sizes to twice the sizes of the call that asks for it, or less
--- where the tape cannot be played there. Claims about sizes (tape.lua) hold in all of a range: both sides of a claim
--- are polynomials of k, and what follows for the other points is worked out from the five.
+-- where the tape cannot be played there. What holds between the samples: proofs.lua.
+
+local proofs = require "tycho.capture.proofs"
+local tape = require "tycho.capture.tape"
 
 local abs, ceil, floor, max, min, huge = math.abs, math.ceil, math.floor, math.max, math.min, math.huge
-local pairs, ipairs, type, next, unpack = pairs, ipairs, type, next, unpack
+local pairs, ipairs, next = pairs, ipairs, next
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
 
 local M = {}
 
 local LEAST = 5    -- steps of a range
-local HOLES = 8    -- points of a range that it is not for
 local FAILURES = 3 -- after which a trace is left alone
 local TRIES = 4    -- to find an end of a range
 local APART = { 1, 2, 8 } -- steps between the sizes of a range
@@ -183,77 +184,28 @@ local function stand_in(p, now, line, k)
   return true
 end
 
--- Claims --------------------------------------------------------------------------------------------------------------
-
---- The polynomial c + b t + a t (t - 1) / 2 through values at the samples' t; nil where it is none.
-local function polynomial(v, t)
-  for i = 1, 5 do
-    if type(v[i]) ~= "number" or v[i] % 1 ~= 0 or abs(v[i]) > 2 ^ 50 then return nil end
-  end
-  local m = t[3]
-  local c, b = v[1], v[2] - v[1]
-  local a = (v[3] - c - b * m) / (m * (m - 1) / 2)
-  for i = 4, 5 do
-    if v[i] ~= c + b * t[i] + a * (t[i] * (t[i] - 1) / 2) then return nil end
-  end
-  return c, b, a
-end
-
-local function all_same(v)
-  for i = 2, 5 do
-    if v[i] ~= v[1] then return false end
-  end
-  return v[1] == v[1]
-end
-
---- Adds to holes the points of a range where a claim does not hold. False where there are too many, or nobody can say.
-local function hold_between(claims, t, holes)
-  for j, first in ipairs(claims[1]) do
-    local compare, outcome, a, b = first[1], first[4], {}, {}
-    for i = 1, 5 do
-      local claim = claims[i][j]
-      if not claim or claim[1] ~= compare then return false end
-      a[i], b[i] = claim[2], claim[3]
-    end
-    if not (all_same(a) and all_same(b)) then
-      local a0, a1, a2 = polynomial(a, t)
-      local b0, b1, b2 = polynomial(b, t)
-      if not a0 or not b0 then return false end
-      local straight = a2 == b2 and a1 == b1 -- as far apart everywhere
-      for k = 0, straight and -1 or t[5] do
-        local pairs_of = k * (k - 1) / 2
-        if compare(a0 + a1 * k + a2 * pairs_of, b0 + b1 * k + b2 * pairs_of) ~= outcome and not holes[k] then
-          holes[k] = true
-          holes.n = holes.n + 1
-          if holes.n > HOLES then return false end
-        end
-      end
-    end
-  end
-  return true
-end
-
 -- A range -------------------------------------------------------------------------------------------------------------
 
--- A range in the making is {line =, apart =, low =, high =, claims =}: from low to high by steps of `apart` steps of
--- the line {sizes =, before =, by =, steps =}. claims[i]: what sample i claimed, false while it is to be made.
+-- A range in the making is {line =, apart =, low =, high =, samples =}: from low to high by steps of `apart` steps of
+-- the line {sizes =, before =, by =, steps =}. samples[i]: what the replay of sample i has
+-- noted, false while it is to be made.
 
 local function begin(line, apart)
   local low, high = reach(line.steps, line.sizes)
   low, high = ceil(low / apart), floor(high / apart)
   if high - low < LEAST then return nil end
-  local claims = { false, false, false, false, false }
-  return { line = line, apart = apart, low = low, high = high, claims = claims, tries = TRIES }
+  local samples = { false, false, false, false, false }
+  return { line = line, apart = apart, low = low, high = high, samples = samples, tries = TRIES }
 end
 
 --- The sample to be made next, and how many steps away it is: the ends first, since the tape may not be played there.
 local function next_sample(range)
-  local low, last, claims = range.low, range.high - range.low, range.claims
-  if not claims[5] then return 5, range.high end
-  if not claims[1] then return 1, low end
+  local low, last, samples = range.low, range.high - range.low, range.samples
+  if not samples[5] then return 5, range.high end
+  if not samples[1] then return 1, low end
   local at = { 0, 1, floor(last / 2), last - 1 }
   for i = 2, 4 do
-    if not claims[i] then return i, low + at[i] end
+    if not samples[i] then return i, low + at[i] end
   end
 end
 
@@ -261,9 +213,8 @@ end
 local function make_sample(handle, range, p, now)
   local i, k = next_sample(range)
   local replay = p:again()
-  replay.claims = {}
   if stand_in(replay, now, range.line, k * range.apart) and replay:play(handle, p.position, i) then
-    range.claims[i] = replay.claims
+    range.samples[i] = { values = replay.values, shapes = replay.shapes, decided = replay.decided }
     return true
   end
   range.tries = range.tries - 1
@@ -273,16 +224,22 @@ local function make_sample(handle, range, p, now)
   return true
 end
 
+--- A list of numbers {form, c, b} as the core takes it.
+local function flat(list)
+  local out = {}
+  for _, z in ipairs(list) do
+    for k = 1, 3 do out[#out + 1] = z[k] end
+  end
+  return out
+end
+
 --- Makes a range of five samples.
 local function join(handle, range, p)
-  local last, holes, list = range.high - range.low, { n = 0 }, {}
-  if not hold_between(range.claims, { 0, 1, floor(last / 2), last - 1, last }, holes) then
-    return nil, "what the code decides by sizes differs between them"
-  end
-  for k in pairs(holes) do
-    if k ~= "n" then list[#list + 1] = k end
-  end
-  return p.C.join(handle, p.position, last, unpack(list))
+  local last = range.high - range.low
+  local t = { 0, 1, floor(last / 2), last - 1, last }
+  local proof, why = proofs.prove(p.tape, range.samples, t, tape.names)
+  if not proof then return nil, why end
+  return p.C.join(handle, p.position, last, proof.holes, flat(proof.given), flat(proof.sizes))
 end
 
 --- The next sample of the range in the making, and after the last one its end. Where it cannot be, the next one is of
@@ -307,20 +264,24 @@ end
 --- After a replay p of a call: a range around its sizes where they and those of two calls before lie on a line. A call
 --- makes one of the five samples at most, so that none takes longer than twice the time of a replay.
 function M.stretch(handle, p)
-  local d = p.d
-  local kept = d.stretched or { failures = 0, apart = 1 }
-  d.stretched = kept
+  local d, kept = p.d, p.tape.stretched or { failures = 0, apart = 1 }
+  p.tape.stretched = kept
   if kept.failures >= FAILURES then return end
   local sizes = sizes_of(p)
   if not sizes then return end
-  if kept.tape ~= p.tape then kept.tape, kept.one, kept.two, kept.range = p.tape, nil, nil, nil end
   if kept.range then
     go_on(handle, kept, p, sizes)
   elseif kept.two then
     local steps, by = line_through(sizes, kept.one)
     if steps and steps_to(steps, sizes, kept.two) then
-      kept.range = begin({ sizes = sizes, before = kept.one, by = by, steps = steps }, kept.apart)
-      if kept.range then go_on(handle, kept, p, sizes) end
+      if d.making and not d.making.range then d.making = nil end
+      if not d.making then -- the trace has room for the samples of one
+        kept.range = begin({ sizes = sizes, before = kept.one, by = by, steps = steps }, kept.apart)
+      end
+      if kept.range then
+        d.making = kept
+        go_on(handle, kept, p, sizes)
+      end
     end
   end
   kept.one, kept.two = without_tensors(sizes), kept.one

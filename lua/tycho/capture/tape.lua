@@ -64,6 +64,10 @@ local operations = {
 }
 for _, name in ipairs { "abs", "floor", "ceil", "sqrt" } do operations[name] = math[name] end
 
+--- The names of operations, by function.
+M.names = {}
+for name, f in pairs(operations) do M.names[f] = name end
+
 -- Recording -----------------------------------------------------------------------------------------------------------
 
 local Tape = {}
@@ -332,6 +336,7 @@ function Replay:accept(x, v)
   end
   if x[4] then
     if not self.C.is_tensor(v) or self.met[v] or v.dtype ~= x[3] or v.ndim ~= x[4] then return false end
+    if self.shapes then self.shapes[x[2]] = v.shape end
   elseif type(v) ~= x[3] then
     return false
   end
@@ -377,11 +382,7 @@ function replay.compute(p, e)
   return true
 end
 
-function replay.claim(p, e)
-  local a, b = p:value(e[3]), p:value(e[4])
-  if p.claims then p.claims[#p.claims + 1] = { e[2], a, b, e[5] } end
-  return e[2](a, b) == e[5]
-end
+function replay.claim(p, e) return e[2](p:value(e[3]), p:value(e[4])) == e[5] end
 
 local function same_list(list, ...)
   if select("#", ...) ~= #list then return false end
@@ -414,12 +415,12 @@ local function replayer(C, d, tape, f, ...)
   return p
 end
 
---- Another replay of the same call, which has not begun.
+--- Another replay of the same call, which has not begun, and notes what proofs need (proofs.lua).
 function Replay:again()
   local slots = {}
   for k = 1, self.d.narg + 1 do slots[k] = self.slots[k] end
-  return setmetatable({ C = self.C, d = self.d, tape = self.tape, slots = slots, values = {}, numbers = {}, met = {} },
-    Replay)
+  return setmetatable({ C = self.C, d = self.d, tape = self.tape, slots = slots, values = {}, numbers = {}, met = {},
+    shapes = {} }, Replay)
 end
 
 --- What slot k reads in f(...), nil where nothing can be read.
@@ -438,6 +439,7 @@ local function record(p)
     if not p:holds(d.program[k]) then return nil, d.about[k] or "a number" end
   end
   if C.sharing() ~= d.sharing then return nil, "which tensors share memory" end
+  p.decided = p.shapes and C.decided()
   local out = { tensors = {}, sizes = {} }
   for i, r in ipairs(tape.made) do out.tensors[i] = p.values[r] end
   for i, r in ipairs(tape.sizes) do out.sizes[i] = p.values[r] end

@@ -1,0 +1,282 @@
+--- proofs.lua -- what holds of a tape at all points of a range of sizes, by what it is made of and by five samples.
+-- In: a tape, what its replays at the samples have noted, where the samples lie. Out: the points at which something is
+-- decided otherwise; how the numbers follow that operations and the trace are given. nil, and why: nobody can say.
+--
+-- Each number of the tape is followed, not fitted: it is c + b t, or the reciprocal, the root, or the reciprocal of the
+-- root of that. What else is computed from sizes (n % 7, n * n) may not be given to an operation, compared, or given
+-- back.
+-- 1. Sizes that operations give (dims, lengths) come from five samples. They follow from other sizes by sums, products
+--    and divisions, which are no such line at five points unless they are one everywhere.
+-- 2. With lines alone, what an operation demands of its arguments (that one is no greater than another, or not below 0)
+--    holds between two points where it holds at both.
+-- 3. Where two numbers that are compared for equality meet at one point, that point is a hole. So is one at which a
+--    number is 0: sign and wholeness may differ there. Whether a tensor is reshaped as a view or by a copy goes by
+--    equalities of sizes and strides, which the core notes as it decides.
+
+local abs, floor, ceil, sqrt = math.abs, math.floor, math.ceil, math.sqrt
+local ipairs, pairs, type = ipairs, pairs, type
+
+if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
+
+local M = {}
+
+local MOST = 64 -- points of a range that it is not for
+local SIZE, EIGHTH, RECIPROCAL, ROOT, RECIPROCAL_ROOT = 0, 1, 2, 3, 4 -- as in shape_range.h
+local QUOTIENT = 5 -- {QUOTIENT, c, b, by}: c + b t divided by a number
+
+local function is_whole(v) return v % 1 == 0 and abs(v) < 2 ^ 50 end
+
+-- Points --------------------------------------------------------------------------------------------------------------
+
+local Proof = {}
+Proof.__index = Proof
+
+function Proof:hole(t)
+  if t < 0 or t > self.last or t % 1 ~= 0 or self.holes[t] then return end
+  self.holes[t] = true
+  self.count = self.count + 1
+end
+
+--- Where c + b t is 0.
+function Proof:root(c, b)
+  if b ~= 0 then self:hole(-c / b) end
+end
+
+--- Where the polynomial c + b t + a t (t - 1) / 2 is 0, unless it is everywhere.
+function Proof:roots(c, b, a)
+  if a == 0 then return self:root(c, b) end
+  local middle, under = (b - a / 2) / a, 2 * c / a -- t^2 + 2 middle t + under = 0
+  local by = middle * middle - under
+  if by < -1 then return end
+  by = sqrt(by > 0 and by or 0)
+  for _, root in ipairs { -middle - by, -middle + by } do
+    for t = floor(root) - 1, ceil(root) + 1 do
+      if c + b * t + a * (t * (t - 1) / 2) == 0 then self:hole(t) end
+    end
+  end
+end
+
+--- The polynomial through values at the samples; nil where it is none.
+function Proof:polynomial(v)
+  for i = 1, 5 do
+    if type(v[i]) ~= "number" or not is_whole(v[i]) then return nil end
+  end
+  local t, m = self.t, self.t[3]
+  local c, b = v[1], v[2] - v[1]
+  local a = (v[3] - c - b * m) / (m * (m - 1) / 2)
+  for i = 4, 5 do
+    if v[i] ~= c + b * t[i] + a * (t[i] * (t[i] - 1) / 2) then return nil end
+  end
+  return c, b, a
+end
+
+-- Numbers -------------------------------------------------------------------------------------------------------------
+
+-- A number is {form, c, b}: the form of c + b t; false: it follows from sizes in another way.
+
+local function constant(v) return { SIZE, v, 0 } end
+
+--- The number whose values at the samples these are, if they lie on a line.
+function Proof:line(v)
+  local c, b, a = self:polynomial(v)
+  if not c then
+    for i = 2, 5 do
+      if v[i] ~= v[1] then return false end
+    end
+    return v[1] == v[1] and constant(v[1])
+  end
+  if a ~= 0 then return false end
+  self:root(c, b)
+  return { SIZE, c, b }
+end
+
+local compute = {}
+
+function compute.add(x, y) return { SIZE, x[2] + y[2], x[3] + y[3] } end
+function compute.sub(x, y) return { SIZE, x[2] - y[2], x[3] - y[3] } end
+function compute.unm(x) return { SIZE, -x[2], -x[3] } end
+
+function compute.mul(x, y)
+  if x[3] ~= 0 and y[3] ~= 0 then return false end
+  if x[3] == 0 then x, y = y, x end
+  return { SIZE, x[2] * y[2], x[3] * y[2] }
+end
+
+local is_power_of_two = { [1] = true, [2] = true, [4] = true, [8] = true }
+
+--- By a number that is no power of two, the quotient is rounded: only its floor is known, and only where the steps are
+--- whole.
+function compute.div(x, y)
+  local by = y[2]
+  if y[3] ~= 0 then return x[2] == 1 and x[3] == 0 and { RECIPROCAL, by, y[3] } end
+  if is_power_of_two[by] then return { SIZE, x[2] / by, x[3] / by } end
+  return by >= 1 and is_whole(by) and is_whole(x[2]) and is_whole(x[3] / by) and { QUOTIENT, x[2], x[3], by }
+end
+
+local function rounded(f)
+  return function(x)
+    if x[1] == QUOTIENT then return { SIZE, f(x[2] / x[4]), x[3] / x[4] } end
+    return is_whole(x[3]) and { SIZE, f(x[2]), x[3] }
+  end
+end
+
+compute.floor, compute.ceil = rounded(floor), rounded(ceil)
+function compute.sqrt(x) return { ROOT, x[2], x[3] } end
+
+--- What is computed of two numbers or one; f: as the tape has it, name: of a plain operation.
+function Proof:computed(f, name, x, y)
+  if not x or y == false then return false end
+  if x[1] == SIZE and x[3] == 0 and (not y or y[1] == SIZE and y[3] == 0) then
+    local v = y and f(x[2], y[2]) or not y and f(x[2])
+    return type(v) == "number" and v == v and constant(v)
+  end
+  if name == "div" and y[1] == ROOT and x[1] == SIZE and x[2] == 1 and x[3] == 0 then
+    return { RECIPROCAL_ROOT, y[2], y[3] }
+  end
+  local quotient = x[1] == QUOTIENT and (name == "floor" or name == "ceil")
+  if x[1] ~= SIZE and not quotient or y and y[1] ~= SIZE or not compute[name] then return false end
+  local z = compute[name](x, y)
+  if not z or abs(z[2]) > 2 ^ 50 or not is_whole(z[2] * 8) or not is_whole(z[3] * 8) then return false end
+  self:root(z[2], z[3])
+  if z[1] ~= SIZE and z[1] ~= QUOTIENT then -- all of one sign, and of a root none is whole
+    local ends = { z[2], z[2] + z[3] * self.last }
+    if ends[1] <= 1 or ends[2] <= 1 then return false end
+    for k = z[1] == ROOT and ceil(sqrt(ends[1] < ends[2] and ends[1] or ends[2])) or 1,
+      z[1] == ROOT and floor(sqrt(ends[1] < ends[2] and ends[2] or ends[1])) or 0 do
+      self:root(z[2] - k * k, z[3])
+    end
+  end
+  return z
+end
+
+-- Entries of a tape ---------------------------------------------------------------------------------------------------
+
+--- The number that an operand is; nil: it is none.
+function Proof:number(x)
+  if x[1] == "register" then return self.known[x[2]] end
+  if x[1] == "value" and type(x[2]) == "number" then return constant(x[2]) end
+end
+
+--- What the core is told of a number: {form, c, b} in whole numbers.
+local function told(z)
+  if z[1] == SIZE and not (is_whole(z[2]) and is_whole(z[3])) then return { EIGHTH, z[2] * 8, z[3] * 8 } end
+  return z
+end
+
+--- Whether an operation may be given the operand.
+function Proof:may_be_given(x)
+  if x[1] == "table" then
+    for _, e in pairs(x[2]) do
+      if not self:may_be_given(e) then return false end
+    end
+    return true
+  end
+  if x[1] ~= "register" then return true end
+  local z = self.known[x[2]]
+  if z == nil then return true end
+  if not z or z[1] == QUOTIENT or z[1] == SIZE and not is_whole(z[3]) then return false end -- now whole, now not
+  if z[3] ~= 0 then self.given[#self.given + 1] = told(z) end
+  return true
+end
+
+--- Notes what a result is at all points; false where a dim follows from sizes in another way.
+function Proof:result(x)
+  if x[1] == "table" then
+    for _, e in pairs(x[2]) do
+      if not self:result(e) then return false end
+    end
+    return true
+  end
+  if x[1] ~= "new" then return true end
+  local r, v = x[2], {}
+  if x[3] == "number" then
+    for i = 1, 5 do v[i] = self.samples[i].values[r] end
+    self.known[r] = self:line(v)
+  elseif x[4] then
+    for d = 1, x[4] do
+      for i = 1, 5 do v[i] = self.samples[i].shapes[r][d] end
+      if not self:line(v) then return false end
+    end
+  end
+  return true
+end
+
+local entry = {}
+
+function entry.outside() return true end
+
+function entry.bound(p, e)
+  local v = {}
+  for i = 1, 5 do v[i] = p.samples[i].values[e[3]] end
+  p.known[e[3]] = p:line(v)
+  return true
+end
+
+function entry.compute(p, e, names)
+  local x, y = p:number(e[3]), nil
+  if e[4] then y = p:number(e[4]) or false end
+  p.known[e[5]] = p:computed(e[2], names[e[2]], x, y)
+  return true
+end
+
+--- Both sides are lines: what is less at both ends is so between them, and what is equal at some points only is a hole.
+function entry.claim(p, e, names)
+  local x, y = p:number(e[3]), p:number(e[4])
+  if not x or not y or x[1] ~= SIZE or y[1] ~= SIZE then return false end
+  local name = names[e[2]]
+  if name ~= "lt" and name ~= "le" then p:root(x[2] - y[2], x[3] - y[3]) end
+  return true
+end
+
+function entry.call(p, e)
+  for i = 1, e[4] do
+    if not p:may_be_given(e[3][i]) then return false end
+  end
+  for i = 1, e[7] do
+    if not p:result(e[6][i]) then return false end
+  end
+  return true
+end
+
+--- Pairs of sizes and strides whose equality the core went by.
+function Proof:decisions()
+  local first = self.samples[1].decided
+  for i = 2, 5 do
+    if #self.samples[i].decided ~= #first then return false end
+  end
+  for k = 1, #first, 2 do
+    local a, b = {}, {}
+    for i = 1, 5 do a[i], b[i] = self.samples[i].decided[k], self.samples[i].decided[k + 1] end
+    local a0, a1, a2 = self:polynomial(a)
+    local b0, b1, b2 = self:polynomial(b)
+    if not a0 or not b0 then return false end
+    self:roots(a0 - b0, a1 - b1, a2 - b2)
+  end
+  return true
+end
+
+--- samples[i]: {values =, by register, shapes =, by register of a tensor, decided =, pairs of numbers} of the replay at
+--- t[i]; names: of plain operations, by function. Gives {holes =, given =, sizes =}: lists of points and of numbers.
+---@return table? proof
+---@return string? why there is none
+function M.prove(tape, samples, t, names)
+  local p = setmetatable({ samples = samples, t = t, last = t[5], known = {}, given = {}, holes = {}, count = 0 },
+    Proof)
+  for _, e in ipairs(tape.entries) do
+    if not entry[e[1]](p, e, names) then
+      return nil, "what the code does with sizes is not known between those that were tried"
+    end
+  end
+  if not p:decisions() then return nil, "how tensors lie differs between sizes" end
+  local out = { holes = {}, given = p.given, sizes = {} }
+  for i, r in ipairs(tape.sizes) do
+    local z = p.known[r]
+    if not z or z[1] == QUOTIENT then return nil, "a number that is given back follows from sizes in its own way" end
+    out.sizes[i] = told(z)
+  end
+  if p.count > MOST then return nil, "too many sizes decide otherwise" end
+  for k in pairs(p.holes) do out.holes[#out.holes + 1] = k end
+  return out
+end
+
+return M
