@@ -25,7 +25,7 @@ local statement = {
   binary = function(r) return ("%s = %s %s %s"):format(pick(r, names), pick(r, names), pick(r, { "+", "-", "*" }), pick(r, names)) end,
   scaled = function(r)
     return ("%s = %s %s %s"):format(pick(r, names), pick(r, names), pick(r, { "+", "*", "/" }),
-      pick(r, { "#a", "#b", "(1 / #c)", "math.sqrt(#a)", "k", "(#a * #b)", "c:numel()", "math.floor(#a / 2)", "(#d - 7)", "(#b % 3)" }))
+      pick(r, { "#a", "#b", "(1 / #c)", "math.sqrt(#a)", "k", "(2 * #b)", "c:numel()", "math.floor(#a / 2)", "(#d - 7)", "(#b % 3)" }))
   end,
   unary = function(r)
     return ("%s = %s:%s()"):format(pick(r, names), pick(r, names), pick(r, { "relu", "tanh", "neg", "abs", "t", "contiguous",
@@ -46,7 +46,8 @@ local statement = {
   shape = function(r)
     return ("%s = %s:%s"):format(pick(r, names), pick(r, names), pick(r, { "reshape(-1)", "reshape(#a, -1)", "reshape(-1, #b)",
       "reshape(1, -1)", "reshape(-1, 2)", "transpose(1, -1)", "unsqueeze(1)", "squeeze()", "expand(3, -1, -1)", "reshape(-1, 24)",
-      "tile(2, 1)", "repeat_interleave(2, 1)", "roll(1, 1)", "roll(k, 1)" }))
+      "tile(2, 1)", "repeat_interleave(2, 1)", "roll(1, 1)", "roll(k, 1)", "reshape(24, -1)", "t():reshape(#a, -1)",
+      "t():reshape(-1)", "unfold(1, 5, 2)", "t():contiguous()", "expand(#b, -1)" }))
   end,
   product = function(r)
     return ("%s = %s:matmul(%s)"):format(pick(r, names), pick(r, names), pick(r, { "w", "w", "a:t()", "b:t()", "c:t()", "b", "d" }))
@@ -178,7 +179,7 @@ local fuzz = frame.fuzzer("fuzz_sizes", 2000, { make = make, check = check,
 fuzz:run(500)
 fuzz:claim(fuzz.failures == 0, "%d programs differ at some size", fuzz.failures)
 if fuzz:ran(100) then
-  fuzz:claim(counts.ranges >= 0.3 * fuzz.programs, "%d programs of %d came to a range of sizes", counts.ranges, fuzz.programs)
+  fuzz:claim(counts.ranges >= 0.2 * fuzz.programs, "%d programs of %d came to a range of sizes", counts.ranges, fuzz.programs)
   fuzz:claim(counts.raised <= 0.5 * counts.calls, "%d of %d calls raised", counts.raised / 2, counts.calls)
 end
 print(("fuzz_sizes: %d programs, seed %d, %.0f s: %d with ranges, %d calls, %d answered without Lua, %d raised"):format(fuzz.programs,

@@ -43,8 +43,6 @@ local M = {
     to = "if not z then return true end" },
   { file = "lua/tycho/capture/proofs.lua", what = "a range takes zeros for positive",
     from = "  self:root(z[2], z[3])\n  if z[1]", to = "  if z[1]" },
-  { file = "core/engine/shape_range.c", what = "a range trusts dims that follow no line",
-    from = "if (!fit(v, last, c) || c[2]) return", to = "if (!fit(v, last, c)) return" },
   { file = "core/engine/exec.c", what = "what a later part's checks read is taken over",
     from = "if (node[i].op == OP_POSITIONS) mark[i] |= LIVE", to = "if (node[i].op == OP_POSITIONS && top < 0) mark[i] |= LIVE" },
   { file = "core/device/cpu/cpu.c", what = "the last position is out of range",
