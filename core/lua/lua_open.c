@@ -21,6 +21,8 @@
 static void binding_close(Binding *B) {
   if (B->closed) return;
   B->closed = true;
+  ty_lua_composites_close(B->composites);
+  B->composites = NULL;
   ty_engine_close(&B->S);
 }
 

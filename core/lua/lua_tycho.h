@@ -53,9 +53,10 @@ typedef struct Binding {
   i64 handles;             /* tensors' userdata that were not collected */
   i64 live;                /* bytes of tensors when the last cycle of Lua's collector ended */
   int dies, sites;         /* in the registry: what tells when results die; places, by function */
-  i64 large, died;         /* bytes of results that are looked after; how many were let go of */
-  bool leaf;               /* the options that were read last have requires_grad = true */
-  bool cycling;            /* a cycle that was begun for the sake of tensors has not ended */
+  struct Composites *composites; /* lua_composite.c: calls that are remembered; or NULL */
+  i64 large, died; /* bytes of results that are looked after; how many were let go of */
+  bool leaf;       /* the options that were read last have requires_grad = true */
+  bool cycling;    /* a cycle that was begun for the sake of tensors has not ended */
   bool closing, closed;
   char home[512]; /* how the sources of our own Lua chunks begin */
 } Binding;
@@ -237,8 +238,9 @@ void ty_lua_open_vmap(lua_State *L, int m);            /* what vmap.lua needs */
 void ty_lua_open_lifetimes(lua_State *L, int m);       /* what lifetimes.lua needs */
 void ty_lua_open_loop(lua_State *L, int m);            /* what scan.lua needs */
 void ty_lua_open_composite(lua_State *L, int m);       /* what functions.lua needs */
-void ty_lua_open_probe(lua_State *L, int m);           /* what proofs need */
-void ty_lua_open_profile(lua_State *L, int m);         /* profiles; clock, terminal */
-void ty_lua_open_seam(lua_State *L);                   /* what other shared objects of ours need */
+void ty_lua_composites_close(struct Composites *C);
+void ty_lua_open_probe(lua_State *L, int m);   /* what proofs need */
+void ty_lua_open_profile(lua_State *L, int m); /* profiles; clock, terminal */
+void ty_lua_open_seam(lua_State *L);           /* what other shared objects of ours need */
 
 #endif

@@ -31,16 +31,19 @@
 local assert, ipairs = assert, ipairs
 return function(ty)
   local composite = ty.internals.composite
-  local eager, worth, run = composite.eager, composite.worth, composite.run
+  local try, run = composite.try, composite.run
   local check = require("tycho.arguments")(ty)
   local methods, describe = ty.internals.methods, ty.internals.describe
   local rows = {}
 
-  --- fn, of at most six arguments, as one plan where that pays. Not of `...`: the frame of such a function would hide
-  --- that its caller records.
+  --- fn, of at most six arguments and one or two results, as one plan where that pays. Not of `...`: the frame of such a
+  --- function would hide that its caller records.
   local function as_one(fn)
     return function(x, a, b, c, d, e)
-      if eager() and worth(x, a, b, c, d, e) then return run(fn, x, a, b, c, d, e) end
+      local done, y, z = try(fn, x, a, b, c, d, e)
+      if done == 1 then return y end
+      if done == 2 then return y, z end
+      if done then return run(fn, x, a, b, c, d, e) end
       return fn(x, a, b, c, d, e)
     end
   end
