@@ -36,8 +36,8 @@ return function(ty)
   local methods, describe = ty.internals.methods, ty.internals.describe
   local rows = {}
 
-  --- fn, of at most six arguments and one or two results, as one plan where that pays. Not of `...`: the frame of such a
-  --- function would hide that its caller records.
+  --- fn, of at most six arguments and one or two results, as one plan where that pays. Not of `...`: the frame of such
+  --- a function would hide that its caller records.
   local function as_one(fn)
     return function(x, a, b, c, d, e)
       local done, y, z = try(fn, x, a, b, c, d, e)
