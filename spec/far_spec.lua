@@ -221,6 +221,23 @@ describe("an index that is out of range", function()
     H.same(ty.full({ 5 }, 2), doubled:to "cpu")
   end)
 
+  probe("leaves what a later part of the recording wants of a tensor that is written", function()
+    local x, index = ty.arange(5, { device = "far" }), ty.tensor({ 3, 1, 2 }, { dtype = "i64", device = "far" })
+    local w = ty.ones(3, { device = "far" })
+    ty.internals.capture.off = true
+    local f = ty.compile(function(at)
+      local before = w + 1
+      local rows = x:index_select(1, at + 1) * before
+      w:sub_(0.5)
+      return before, rows
+    end)
+    ty.internals.capture.off = false
+    local before, rows = f(index)
+    H.same(ty.tensor { 6, 2, 4 }, rows:to "cpu")
+    H.same(ty.full({ 3 }, 0.5), w:to "cpu")
+    H.same(ty.full({ 3 }, 2), before:to "cpu")
+  end)
+
   probe("that a loss ignores is none", function()
     local labels = { 2, -100, 1 }
     local function loss(device)

@@ -51,6 +51,8 @@ local M = {
     to = "if not z then return true end" },
   { file = "lua/tycho/capture/proofs.lua", what = "a range takes zeros for positive",
     from = "  self:root(z[2], z[3])\n  if z[1]", to = "  if z[1]" },
+  { file = "core/engine/exec.c", what = "what is written where a device checks is lost to later parts",
+    from = "|| !is_sole(B, o, y) ||\n        is_wanted_later(B, o->write))", to = "|| !is_sole(B, o, y))" },
   { file = "core/engine/exec.c", what = "what a later part's checks read is taken over",
     from = "if (node[i].op == OP_POSITIONS) mark[i] |= LIVE", to = "if (node[i].op == OP_POSITIONS && top < 0) mark[i] |= LIVE" },
   { file = "core/device/cpu/cpu.c", what = "the last position is out of range",

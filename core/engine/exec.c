@@ -70,6 +70,14 @@ static bool is_sole(const Bound *B, const Output *o, const Buffer *y) {
   return o->write != -1 && y->refs == 1; /* what lives only in the recording cannot be told */
 }
 
+/* Whether what the input holds is wanted by a later cut; also where there is no memory to find out. */
+static bool is_wanted_later(Bound *B, i32 input) {
+  const Recording *b = B->b;
+  if (input < 0 || !b->waiting) return false;
+  if (!B->wanted && !(B->wanted = wanted_later(B->p, b))) return true;
+  return B->wanted[b->g.node[b->input[input].node].arg.k];
+}
+
 /* The buffer that output k may take over, or NULL: `now` is that of the storage it is written
 ** to. */
 static Buffer *own_buffer(Bound *B, i32 k, Buffer *now) {
@@ -82,9 +90,7 @@ static Buffer *own_buffer(Bound *B, i32 k, Buffer *now) {
   if (!is_sole(B, o, y)) return NULL;
   if (o->write >= 0 && y != b->input[input].buf) return NULL;
   if (o->donor >= 0 && b->input[o->donor].offset != o->at) return NULL;
-  if (input < 0 || !b->waiting) return y;
-  if (!B->wanted && !(B->wanted = wanted_later(p, b))) return NULL;
-  return B->wanted[b->g.node[b->input[input].node].arg.k] ? NULL : y;
+  return is_wanted_later(B, input) ? NULL : y;
 }
 
 /* --- binding */
@@ -420,13 +426,16 @@ static bool run_timed(const Bound *B, const char **err) {
 }
 
 /* Where a device may find an error as it runs, tensors that are written keep their buffers: new contents are copied
-** into them, which the device leaves undone then. */
+** into them, which the device leaves undone then. But a later cut must find what it wants: then an error takes the old
+** contents along. */
 static void copy_written(Bound *B, Buffer *const *now) {
   const char *err = NULL;
   for (i32 k = 0; k < B->p->noutputs; k++) {
     const Output *o = &B->p->output[k];
     Buffer *y = o->write == -1 ? NULL : now[k], *made = B->made[k];
-    if (!y || y == made || !o->device || y->device != made->device || !is_sole(B, o, y)) continue;
+    if (!y || y == made || !o->device || y->device != made->device || !is_sole(B, o, y) ||
+        is_wanted_later(B, o->write))
+      continue;
     const Job job = {.kind = JOB_COPY, .noperands = 2, .bytes = o->bytes};
     void *const buf[2] = {made->data, y->data};
     if (!y->device->takes(&job) || !y->device->perform(&job, buf, NULL, NULL, &B->S->runs, &err))

@@ -184,6 +184,17 @@ static u64 print_check(const Storage *st, i64 offset, const Type *t, const i64 *
   return p.a;
 }
 
+/* The sum of prints of which each counts once: sizes may come to be equal, and then a check is made twice or not. */
+static u64 sum_of_different(const u64 *print, i32 n) {
+  u64 sum = 0;
+  for (i32 i = 0; i < n; i++) {
+    i32 first = 0;
+    while (print[first] != print[i]) first++;
+    if (first == i) sum += print[i];
+  }
+  return sum;
+}
+
 static void set_numbers(lua_State *L, int y, u64 streams, u64 checks) {
   lua_pushnumber(L, (lua_Number)streams);
   lua_setfield(L, y, "streams");
@@ -219,16 +230,8 @@ static void add_instance(lua_State *L, State *S, Instance *I, const Tensor *cons
       add_written(L, written, outside[I->target[k].outside]->st, p[out[k]], I->target[k].writes);
 }
 
-static u64 check_of(const Instance *I, i32 i, const Tensor *const *outside) {
-  const InstanceCheck *k = &I->check[i];
-  const Tensor *t = outside[k->outside];
-  return print_check(t->st, t->offset + k->delta, &k->type, k->strides, k->size, k->base,
-                     k->skips ? &k->skip : NULL);
-}
-
 void ty_account_push_trace(lua_State *L, State *S, const Trace *T, Instance *I,
                            const Tensor *const *outside, const double *number) {
-  u64 checks = 0;
   i32 last = T->nslots - T->lead - T->nkeys - 2;
   luaL_checkstack(L, 24, "account");
   lua_createtable(L, 0, 8);
@@ -252,15 +255,18 @@ void ty_account_push_trace(lua_State *L, State *S, const Trace *T, Instance *I,
   lua_newtable(L);
   add_instance(L, S, I, outside, number, y + 1, y + 2);
   lua_settop(L, y + 2);
+  u64 *check = scratch(L, I->ncheck, sizeof *check);
+  lua_insert(L, y + 1);
   for (i32 i = 0; i < I->ncheck; i++) {
-    const u64 print = check_of(I, i, outside);
-    bool again = false; /* sizes of a range came to be equal */
-    for (i32 j = 0; j < i; j++) again |= check_of(I, j, outside) == print;
-    checks += again ? 0 : print;
+    const InstanceCheck *k = &I->check[i];
+    const Tensor *t = outside[k->outside];
+    check[i] = print_check(t->st, t->offset + k->delta, &k->type, k->strides, k->size, k->base,
+                           k->skips ? &k->skip : NULL);
   }
-  set_numbers(L, y, I->streams, checks);
+  set_numbers(L, y, I->streams, sum_of_different(check, I->ncheck));
   lua_setfield(L, y, "written");
   lua_setfield(L, y, "made");
+  lua_settop(L, y);
 }
 
 /* --- of a capture */
@@ -317,13 +323,13 @@ int ty_account_session(lua_State *L) {
     const Written *w = &c->written[i];
     add_written(L, 4, w->st, print_storage(c, w->st, p), w->st->version - w->version);
   }
-  u64 checks = 0;
+  u64 *check = scratch(L, c->ncheck, sizeof *check);
   for (i32 i = 0; i < c->ncheck; i++) {
     const IndexCheck *k = &c->check[i];
-    checks += print_check(k->t.st, k->t.offset, &k->t.type, k->t.strides, k->size, k->base,
-                          k->skips ? &k->skip : NULL);
+    check[i] = print_check(k->t.st, k->t.offset, &k->t.type, k->t.strides, k->size, k->base,
+                           k->skips ? &k->skip : NULL);
   }
-  set_numbers(L, 2, S->stream - c->stream, checks);
+  set_numbers(L, 2, S->stream - c->stream, sum_of_different(check, c->ncheck));
   lua_settop(L, 4);
   lua_setfield(L, 2, "written");
   lua_setfield(L, 2, "made");

@@ -245,6 +245,13 @@ static int composite_run(lua_State *L) {
   return lua_gettop(L);
 }
 
+/* eager() -> whether operations are computed one by one. It is asked before: a capture gives no arguments away. */
+static int composite_eager(lua_State *L) {
+  const State *S = ty_lua_enter(L);
+  lua_pushboolean(L, !S->open && !S->capture && !S->level);
+  return 1;
+}
+
 /* try(f, ...) -> 1 or 2, and so many results: it is done; true: it is to be run(); false: it is to be called */
 static int composite_try(lua_State *L) {
   State *S = ty_lua_enter(L);
@@ -277,7 +284,8 @@ static int composite_try(lua_State *L) {
 }
 
 void ty_lua_open_composite(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"try", composite_try}, {"run", composite_run}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {
+      {"eager", composite_eager}, {"try", composite_try}, {"run", composite_run}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_newtable(L);
   ty_lua_register(L, fns);

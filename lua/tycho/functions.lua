@@ -31,7 +31,7 @@
 local assert, ipairs = assert, ipairs
 return function(ty)
   local composite = ty.internals.composite
-  local try, run = composite.try, composite.run
+  local eager, try, run = composite.eager, composite.try, composite.run
   local check = require("tycho.arguments")(ty)
   local methods, describe = ty.internals.methods, ty.internals.describe
   local rows = {}
@@ -40,6 +40,7 @@ return function(ty)
   --- a function would hide that its caller records.
   local function as_one(fn)
     return function(x, a, b, c, d, e)
+      if not eager() then return fn(x, a, b, c, d, e) end
       local done, y, z = try(fn, x, a, b, c, d, e)
       if done == 1 then return y end
       if done == 2 then return y, z end
