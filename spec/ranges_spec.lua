@@ -236,6 +236,47 @@ describe("within a range of sizes", function()
       function(n) return ty.ones(n), ty.ones(1) end, { 14, 15, 16, 17, 18, 19, 41, 43, 45, 44, 46, 30, 25 })
   end)
 
+  it("exponents may be those of a square, a root, a reciprocal", function()
+    local f = sweep(function(x) return x:pow(#x - 22), x:abs():pow((#x - 22) / 2) end, function(n) return matrix(n, 3):to "f64" end,
+      sizes(30, 41, 21, 24, 23, 22, 26, 20))
+    assert.truthy(found(f).instances > 0)
+    f = sweep(function(x) return x:pow(#x - 22) end, function(n) return matrix(n, 3) end, sizes(30, 41, 21, 24, 23, 22, 25, 20))
+    assert.truthy(found(f).ranges >= 1)
+  end)
+
+  it("what is empty at some sizes may not be so between", function()
+    sweep(function(x) return x * 2, ty.arange(0, 2 * #x - 67, 73 - 2 * #x) end, function(n) return ty.ones(n) end,
+      sizes(18, 29, 34, 35, 36, 33, 37, 40))
+    sweep(function(x)
+      local y = ty.ones(8, 8)
+      y:diagonal(#x * 10 - 349):add_(1)
+      return y * x[1], y:diagonal(#x * 10 - 349)
+    end, function(n) return ty.ones(n) end, sizes(18, 29, 34, 35, 36))
+  end)
+
+  it("elements may share memory at one of them", function()
+    local function body(x)
+      local n = #x
+      local y = ty.zeros(n + 36)
+      y:unfold(1, n + 1, 35):unfold(2, 1, n):fill_(3)
+      return y
+    end
+    local f = ty.compile(body)
+    for _, n in ipairs(sizes(18, 29, 35, 34, 36)) do
+      local ok, want = pcall(body, ty.ones(n))
+      local done, got = pcall(f, ty.ones(n))
+      assert.equal(ok, done, "at " .. n)
+      if ok then H.same(want, got) end
+    end
+  end)
+
+  it("a zero has the sign of what it was multiplied by", function()
+    sweep(function(x)
+      local z = ((#x - 33) * 0) * (#x - 35)
+      return x * z, 1 / z
+    end, function(n) return ty.ones(n) end, sizes(18, 29, 34, 33, 35, 36))
+  end)
+
   it("dims may come to be equal", function()
     sweep(function(x, y)
       return x:t():matmul(x), x:matmul(x:t()):reshape(-1), ty.cat({ x, x:t():contiguous():reshape(#x, -1) }, 2), x:matmul(y)

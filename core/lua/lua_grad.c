@@ -125,6 +125,7 @@ static int grad_got(lua_State *L) {
 /* ty_grad_watch of x, or of a copy where places of x are one: each element has a gradient of its own. */
 static bool watch_apart(State *S, const Tensor *x, bool watch, Tensor *y) {
   Tensor own = {0};
+  if (!ty_capture_decide_distinct(S, &x->type, x->strides)) return false;
   if (ty_view_distinct(&x->type, x->strides)) return ty_grad_watch(S, x, watch, y);
   if (!ty_record_copy(S, x, &own)) return false;
   const bool ok = ty_grad_watch(S, &own, watch, y);

@@ -10,6 +10,7 @@
 ** is held meanwhile: finalisers may let go of anything, also while a capture records.
 */
 #include <stdio.h>
+#include <stdlib.h>
 #include "record/capture.h"
 #include "record/grad.h"
 #include "record/vmap.h"
@@ -104,12 +105,13 @@ bool ty_capture_is_fresh(const State *S, const Storage *st) {
 
 /* --- decisions */
 
-static bool note_pair(State *S, i64 a, i64 b) {
+static bool note_pair(State *S, i64 a, i64 b, i64 kind) {
   Capture *c = S->capture;
-  if (!grow(&c->decided, c->ndecided + 1, &c->decided_cap, sizeof *c->decided))
+  if (!grow(&c->decided, c->ndecided + 2, &c->decided_cap, sizeof *c->decided))
     return refuse_memory(S);
   c->decided[c->ndecided++] = a;
   c->decided[c->ndecided++] = b;
+  c->decided[c->ndecided++] = kind;
   return true;
 }
 
@@ -120,15 +122,38 @@ bool ty_capture_decide(State *S, const Tensor *x, const Type *t) {
   if (TY_LIKELY(!S->capture)) return true;
   for (int d = 0; d < x->type.rank && ok; d++)
     ok = note_pair(S, x->strides[d],
-                   d + 1 < x->type.rank ? x->type.dims[d + 1] * x->strides[d + 1] : 1);
+                   d + 1 < x->type.rank ? x->type.dims[d + 1] * x->strides[d + 1] : 1, 0);
   i64 behind = 1;
   for (int d = x->type.rank; t && d-- > 0 && ok;) {
     i64 other = 1;
     for (int e = t->rank; e-- > 0 && ok;) {
-      ok = note_pair(S, behind, other);
+      ok = note_pair(S, behind, other, 0);
       other *= t->dims[e];
     }
     behind *= x->type.dims[d];
+  }
+  return ok;
+}
+
+/* The order of strides, and that each steps over what the smaller ones reach: as in ty_view_distinct. */
+bool ty_capture_decide_distinct(State *S, const Type *t, const i64 *strides) {
+  int order[MAX_RANK], n = 0;
+  i64 reach = 0;
+  bool ok = true;
+  if (TY_LIKELY(!S->capture)) return true;
+  for (int d = 0; d < t->rank; d++) {
+    const i64 stride = llabs(strides[d]);
+    int i = n;
+    if (t->dims[d] < 2) continue;
+    for (int e = 0; e < n && ok; e++) ok = note_pair(S, stride, llabs(strides[order[e]]), 1);
+    for (; i > 0 && llabs(strides[order[i - 1]]) > stride; i--) order[i] = order[i - 1];
+    order[i] = d;
+    n++;
+  }
+  for (int i = 0; i < n && ok; i++) {
+    const i64 stride = llabs(strides[order[i]]);
+    ok = note_pair(S, stride, reach, 1);
+    reach += (t->dims[order[i]] - 1) * stride;
   }
   return ok;
 }

@@ -73,7 +73,8 @@ struct Capture {
       [SYMBOLS_MAX]; /* expressions whose wholeness decided about a dtype; negative: not whole */
   i32 nwhole;
   i64 *
-      decided; /* pairs of sizes and strides: whether they are equal decides between a view and a copy */
+      decided; /* {a, b, kind} of sizes and strides, in threes. kind 0: whether they are equal decides between a view
+                   and a copy; 1: which is greater decides whether elements share memory */
   i32 ndecided, decided_cap;
 };
 
@@ -95,6 +96,8 @@ bool ty_capture_check(State *S, const Tensor *index, i64 size, int base, const d
 bool ty_capture_copied(const State *S, const Tensor *x, Tensor *y);
 /* Whether x is contiguous, or a view of it has the dims of t (NULL: the first alone), is about to decide. */
 bool ty_capture_decide(State *S, const Tensor *x, const Type *t);
+/* Whether elements of a view share memory is about to decide. */
+bool ty_capture_decide_distinct(State *S, const Type *t, const i64 *strides);
 bool ty_capture_write(State *S, Storage *st); /* st is about to be written */
 bool ty_capture_outside(State *S, Tensor *t, i32 slot);
 /* Which tensor from outside t is, or was made of by views alone; -1: not known. */

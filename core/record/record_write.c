@@ -50,6 +50,7 @@ static bool write(State *S, const char *who, const Tensor *dst, const Given *x) 
   } else if (!ty_elem_fits(t->dtype, x->v)) { /* asked of every value that an integer gets */
     return ty_fail(S, "%s: %.17g does not fit %s", who, x->v, ty_dtypes[t->dtype].name);
   }
+  if (!ty_capture_decide_distinct(S, t, dst->strides)) return false;
   if (!ty_view_distinct(t, dst->strides))
     return ty_fail(S, "%s: cannot write to %s, its elements share memory (clone it first)", who,
                    ty_record_show(t, sd));

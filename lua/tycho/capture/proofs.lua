@@ -24,6 +24,9 @@ local MOST = 64 -- points of a range that it is not for
 local SIZE, EIGHTH, RECIPROCAL, ROOT, RECIPROCAL_ROOT = 0, 1, 2, 3, 4 -- as in shape_range.h
 local QUOTIENT = 5 -- {QUOTIENT, c, b, by}: c + b t divided by a number
 
+-- Numbers for which operations do something else than for others: exponents, counts.
+local SPECIAL = { -1, 0.5, 1, 1.5, 2, 3 }
+
 local function is_whole(v) return v % 1 == 0 and abs(v) < 2 ^ 50 end
 
 -- Points --------------------------------------------------------------------------------------------------------------
@@ -99,6 +102,7 @@ function compute.unm(x) return { SIZE, -x[2], -x[3] } end
 function compute.mul(x, y)
   if x[3] ~= 0 and y[3] ~= 0 then return false end
   if x[3] == 0 then x, y = y, x end
+  if y[2] == 0 then return false end -- 0 with the sign of x
   return { SIZE, x[2] * y[2], x[3] * y[2] }
 end
 
@@ -136,7 +140,8 @@ function Proof:computed(f, name, x, y)
   local quotient = x[1] == QUOTIENT and (name == "floor" or name == "ceil")
   if x[1] ~= SIZE and not quotient or y and y[1] ~= SIZE or not compute[name] then return false end
   local z = compute[name](x, y)
-  if not z or abs(z[2]) > 2 ^ 50 or not is_whole(z[2] * 8) or not is_whole(z[3] * 8) then return false end
+  if not z or abs(z[2]) + abs(z[3] * self.last) > 2 ^ 48 then return false end -- else rounded
+  if not is_whole(z[2] * 8) or not is_whole(z[3] * 8) then return false end
   self:root(z[2], z[3])
   if z[1] ~= SIZE and z[1] ~= QUOTIENT then -- all of one sign, and of a root none is whole
     local ends = { z[2], z[2] + z[3] * self.last }
@@ -163,11 +168,12 @@ local function told(z)
   return z
 end
 
---- Whether an operation may be given the operand.
-function Proof:may_be_given(x)
+--- Whether an operation may be given the operand. A step, of a series or slice or in a table of options, may not follow
+--- from sizes: what is divided by it lies on no line.
+function Proof:may_be_given(x, is_step, inner)
   if x[1] == "table" then
-    for _, e in pairs(x[2]) do
-      if not self:may_be_given(e) then return false end
+    for k, e in pairs(x[2]) do
+      if not self:may_be_given(e, inner and k == 3 or type(k) == "string", true) then return false end
     end
     return true
   end
@@ -175,7 +181,10 @@ function Proof:may_be_given(x)
   local z = self.known[x[2]]
   if z == nil then return true end
   if not z or z[1] == QUOTIENT or z[1] == SIZE and not is_whole(z[3]) then return false end -- now whole, now not
-  if z[3] ~= 0 then self.given[#self.given + 1] = told(z) end
+  if z[3] == 0 then return true end
+  if is_step then return false end
+  for _, v in ipairs(SPECIAL) do self:root(z[2] - v, z[3]) end
+  self.given[#self.given + 1] = told(z)
   return true
 end
 
@@ -195,7 +204,8 @@ function Proof:result(x)
   elseif x[4] then
     for d = 1, x[4] do
       for i = 1, 5 do v[i] = self.samples[i].shapes[r][d] end
-      if not self:line(v) then return false end
+      local z = self:line(v)
+      if not z or z[2] == 0 and z[3] == 0 then return false end -- none at the samples: less than none is none, too
     end
   end
   return true
@@ -228,9 +238,10 @@ function entry.claim(p, e, names)
   return true
 end
 
-function entry.call(p, e)
+function entry.call(p, e, _, steps)
+  local step = e[2][1] == "value" and steps[e[2][2]]
   for i = 1, e[4] do
-    if not p:may_be_given(e[3][i]) then return false end
+    if not p:may_be_given(e[3][i], i == step) then return false end
   end
   for i = 1, e[7] do
     if not p:result(e[6][i]) then return false end
@@ -238,32 +249,49 @@ function entry.call(p, e)
   return true
 end
 
---- Pairs of sizes and strides whose equality the core went by.
+--- Whether the polynomial has one sign in all of the range.
+function Proof:one_sign(c, b, a)
+  local last = self.last
+  local v, w = c, c + b * last + a * (last * (last - 1) / 2)
+  if v == 0 or w == 0 or (v > 0) ~= (w > 0) then return false end
+  if a == 0 then return true end
+  local turn = 0.5 - b / a -- where it is furthest from the line between the ends
+  if turn <= 0 or turn >= last then return true end
+  return (v > 0) == (c + b * turn + a * (turn * (turn - 1) / 2) > 0)
+end
+
+--- Pairs of sizes and strides whose equality, or order, the core went by.
 function Proof:decisions()
   local first = self.samples[1].decided
   for i = 2, 5 do
     if #self.samples[i].decided ~= #first then return false end
   end
-  for k = 1, #first, 2 do
-    local a, b = {}, {}
-    for i = 1, 5 do a[i], b[i] = self.samples[i].decided[k], self.samples[i].decided[k + 1] end
-    local a0, a1, a2 = self:polynomial(a)
-    local b0, b1, b2 = self:polynomial(b)
-    if not a0 or not b0 then return false end
-    self:roots(a0 - b0, a1 - b1, a2 - b2)
+  for k = 1, #first, 3 do
+    local v, w, is_order = {}, {}, first[k + 2] == 1
+    for i = 1, 5 do v[i], w[i] = self.samples[i].decided[k], self.samples[i].decided[k + 1] end
+    local c, b, a = self:polynomial(v)
+    local c2, b2, a2 = self:polynomial(w)
+    if not c or not c2 then return false end
+    c, b, a = c - c2, b - b2, a - a2
+    if not is_order then
+      self:roots(c, b, a)
+    elseif (b ~= 0 or a ~= 0) and not self:one_sign(c, b, a) then
+      return false
+    end
   end
   return true
 end
 
---- samples[i]: {values =, by register, shapes =, by register of a tensor, decided =, pairs of numbers} of the replay at
---- t[i]; names: of plain operations, by function. Gives {holes =, given =, sizes =}: lists of points and of numbers.
+--- samples[i]: {values =, by register, shapes =, by register of a tensor, decided =, {a, b, kind ...}} of the replay at
+--- t[i]; names: of plain operations, by function; steps: by function, which argument is a step. Gives {holes =,
+--- given =, sizes =}: lists of points and of numbers.
 ---@return table? proof
 ---@return string? why there is none
-function M.prove(tape, samples, t, names)
+function M.prove(tape, samples, t, names, steps)
   local p = setmetatable({ samples = samples, t = t, last = t[5], known = {}, given = {}, holes = {}, count = 0 },
     Proof)
   for _, e in ipairs(tape.entries) do
-    if not entry[e[1]](p, e, names) then
+    if not entry[e[1]](p, e, names, steps) then
       return nil, "what the code does with sizes is not known between those that were tried"
     end
   end

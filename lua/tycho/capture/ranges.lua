@@ -7,6 +7,7 @@
 -- all numbers that are sizes. A range is from half the sizes to twice the sizes of the call that asks for it, or less
 -- where the tape cannot be played there. What holds between the samples: proofs.lua.
 
+local ty = require "tycho"
 local proofs = require "tycho.capture.proofs"
 local tape = require "tycho.capture.tape"
 
@@ -233,11 +234,14 @@ local function flat(list)
   return out
 end
 
+--- Which argument of a function is a step.
+local steps = { [ty.arange] = 3, [ty.range] = 3, [ty.unfold] = 4 }
+
 --- Makes a range of five samples.
 local function join(handle, range, p)
   local last = range.high - range.low
   local t = { 0, 1, floor(last / 2), last - 1, last }
-  local proof, why = proofs.prove(p.tape, range.samples, t, tape.names)
+  local proof, why = proofs.prove(p.tape, range.samples, t, tape.names, steps)
   if not proof then return nil, why end
   return p.C.join(handle, p.position, last, proof.holes, flat(proof.given), flat(proof.sizes))
 end
