@@ -181,9 +181,10 @@ mutate: build
 bench: build $(B)/bench/floor.so $(B)/bench/inside.so
 	@$(RUN) $(LUAJIT) bench/run.lua
 
-# Every public function of tensors beside NumPy and PyTorch, about ten minutes.
+# Every public function of tensors beside NumPy and PyTorch, about ten minutes; or some: ROUNDS=3 ONLY=softmax
+ROUNDS  ?= 5
 bench-ops: build
-	@$(RUN) $(LUAJIT) bench/ops.lua $(ROUNDS) $(ONLY)
+	@$(RUN) $(LUAJIT) bench/ops.lua $(ROUNDS) "$(ONLY)"
 
 # The floors are for the machine that measures, unlike the library.
 $(B)/bench/floor.so: bench/floor.c Makefile

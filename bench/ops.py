@@ -133,6 +133,9 @@ def answer(line):
                 value = how(expression, inputs, "time" in what)
             out.append("%.9g" % value)
         except Exception as e:
+            if "derivative" in str(e):  # it has none
+                out.append("-")
+                continue
             return "! %s: %s" % (expression, " ".join(str(e).split())[:200])
     return " ".join(out)
 
