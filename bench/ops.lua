@@ -547,16 +547,15 @@ end
 
 --- Two functions: a call that frees its results, and one that gives the mean magnitude of the first.
 local function forward(case)
-  local a, b, c = unpack(case.arguments)
-  local f = case.fn
+  local f, a, b, c = case.fn, unpack(case.arguments)
   local function value() return magnitude((f(a, b, c))) end
   if case.fresh then return function() f(a, b, c) end, value end
   return function() free(f(a, b, c)) end, value
 end
 
---- The same with the sum of the first result and the backward pass; the magnitudes are those of the gradients.
-local function backward(case)
-  local f, leaves, arguments = case.fn, {}, {}
+--- The inputs, with copies that record gradients for floats, and a list of these copies.
+local function with_leaves(case)
+  local arguments, leaves = {}, {}
   for i, value in ipairs(case.arguments) do
     if ty.is_tensor(value) and value.dtype == "f32" then
       value = value:clone():requires_grad_()
@@ -564,7 +563,20 @@ local function backward(case)
     end
     arguments[i] = value
   end
-  local a, b, c = unpack(arguments)
+  return arguments, leaves
+end
+
+--- Whether the first result has a gradient.
+local function has_gradient(case)
+  if case.fresh then return false end
+  local y = first((case.fn(unpack((with_leaves(case))))))
+  return ty.is_tensor(y) and y.requires_grad
+end
+
+--- As forward, with the sum of the first result and the backward pass; the magnitudes are those of the gradients.
+local function backward(case)
+  local arguments, leaves = with_leaves(case)
+  local f, a, b, c = case.fn, unpack(arguments)
   local function finish(y, z)
     local sum = first(y):sum()
     sum:backward()
@@ -577,24 +589,11 @@ local function backward(case)
       leaves[i].grad = nil
     end
   end, function()
-    local y, total = first((f(a, b, c))), 0
-    y:sum():backward()
+    local total = 0
+    first((f(a, b, c))):sum():backward()
     for _, leaf in ipairs(leaves) do total = total + magnitude(leaf.grad or 0) end
     return total
   end
-end
-
---- Whether the first result has a gradient.
-local function has_gradient(case)
-  if case.fresh then return false end
-  local arguments, leaf = {}, false
-  for i, value in ipairs(case.arguments) do
-    local float = ty.is_tensor(value) and value.dtype == "f32"
-    arguments[i], leaf = float and value:clone():requires_grad_() or value, leaf or float
-  end
-  if not leaf then return false end
-  local y = first((case.fn(unpack(arguments))))
-  return ty.is_tensor(y) and y.requires_grad
 end
 
 --- Size as it is shown: that of the first input that is a tensor, or of the result.
@@ -685,7 +684,7 @@ local function near(ours, theirs)
   return math.abs(ours - theirs) <= slack or math.abs(ours - 1 - theirs) <= 1e-6 * ours
 end
 
---- Once before all rounds: the label, and values beside those of a peer.
+--- Once before all rounds: the size as text, and values beside those of a peer.
 local function compare(case, calls)
   case.size = size_of(case)
   local value = select(2, calls(case))()
@@ -748,5 +747,5 @@ if compared > 0 then
   print(("\n%d of %d rows take at most %.1f times as long as the faster peer; geometric mean %.2f"):format(kept,
     compared, NEAR, math.exp(logarithms / compared)))
 end
-for _, text in ipairs(complaints) do print("NOT COMPARED  " .. text) end
+for _, text in ipairs(complaints) do print("IN DOUBT  " .. text) end
 print(("%.0f s"):format(now(measure.WALL) - started))
