@@ -698,6 +698,7 @@ local function compare(case, calls)
 end
 
 local function time(case, calls)
+  jit.flush() -- a row runs as in a program of its own, and not into the traces of others
   local ours = seconds_of((calls(case)), BATCH)
   local numpy, torch = ask("time", case, calls)
   local best = math.min(numpy or math.huge, torch or math.huge)
