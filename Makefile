@@ -181,8 +181,8 @@ mutate: build
 bench: build $(B)/bench/floor.so $(B)/bench/inside.so
 	@$(RUN) $(LUAJIT) bench/run.lua
 
-# Every public function of tensors beside NumPy and PyTorch, about ten minutes; or some: ROUNDS=3 ONLY=softmax
-ROUNDS  ?= 5
+# Every public function of tensors beside NumPy and PyTorch, 7 to 10 minutes; or some: ROUNDS=5 ONLY=softmax
+ROUNDS  ?= 3
 bench-ops: build
 	@$(RUN) $(LUAJIT) bench/ops.lua $(ROUNDS) "$(ONLY)"
 

@@ -6,7 +6,7 @@
 -- A row "f, gradient" is the call, the sum of its first result, and the backward pass. Ours releases its results as
 -- soon as Python's count of references does; what it makes on the way is left to Lua's collector. Before all that
 -- mean magnitudes of results and gradients are compared with a peer's.
---   luajit bench/ops.lua [rounds = 5] [only rows whose name contains this]
+--   luajit bench/ops.lua [rounds = 3] [only rows whose name contains this]
 --   luajit bench/ops.lua --check     computes each row once, smallest size; raises where a function has no row
 
 local ffi = require "ffi"
@@ -20,7 +20,7 @@ local measure = require "measure"
 local median, seconds_of, now = measure.median, measure.seconds_of, measure.now
 
 local CHECK = arg[1] == "--check"
-local ROUNDS, ONLY = tonumber(arg[1]) or 5, arg[2]
+local ROUNDS, ONLY = tonumber(arg[1]) or 3, arg[2]
 local BATCH = 0.01 -- seconds that a measurement lasts, about: as in ops.py
 local NEAR = 1.1 -- a ratio up to this counts as no slower
 local build = here .. "/../build/bench"
