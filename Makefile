@@ -7,7 +7,7 @@
 #   make mutate   plants faults, tells which the tests catch      make fuzz-files  file formats: SECONDS=30
 #   make coverage what they never run, by folder                  make size     bytes of core.so, by folder
 #   make test-far specs on a second device                        make install  PREFIX=/usr/local
-#   make clean
+#   make clean                                                    make bench-ops  every function beside NumPy, PyTorch
 ifeq ($(origin CC),default)
 CC      := gcc
 endif
@@ -181,6 +181,11 @@ mutate: build
 bench: build $(B)/bench/floor.so $(B)/bench/inside.so
 	@$(RUN) $(LUAJIT) bench/run.lua
 
+# Every public function of tensors beside NumPy and PyTorch, 7 to 10 minutes; or some: ROUNDS=5 ONLY=softmax
+ROUNDS  ?= 3
+bench-ops: build
+	@$(RUN) $(LUAJIT) bench/ops.lua $(ROUNDS) "$(ONLY)"
+
 # The floors are for the machine that measures, unlike the library.
 $(B)/bench/floor.so: bench/floor.c Makefile
 	@mkdir -p $(@D)
@@ -235,5 +240,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build library install demo test test-far fuzz fuzz-files mutate bench lint asan sanitized coverage \
-        covered size clean
+.PHONY: all deps build library install demo test test-far fuzz fuzz-files mutate bench bench-ops lint asan sanitized \
+        coverage covered size clean

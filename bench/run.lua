@@ -18,12 +18,13 @@ local BATCH = 0.015 -- seconds that one measurement of one row lasts, about
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 local build = here .. "/../build/bench"
 package.path = here .. "/?.lua;" .. package.path
+local measure = require "measure"
+local now, median, progress, print_table = measure.now, measure.median, measure.progress, measure.print_table
+local WALL = measure.WALL
 local luajit = "luajit"
 for i = -1, -9, -1 do luajit = arg[i] or luajit end
 
 ffi.cdef [[
-  typedef struct { long seconds, nanoseconds; } timespec;
-  int clock_gettime(int clock, timespec *t);
   int posix_spawnp(int *pid, const char *file, void *actions, void *attributes, char *const argv[],
                    char *const environment[]);
   int waitpid(int pid, int *status, int options);
@@ -52,45 +53,7 @@ local native = assert(package.loadlib(build .. "/floor.so", "luaopen_floor"))()
 
 -- Time.
 
-local tick = ffi.new("timespec")
-
-local WALL, OWN = 1, 2 -- CLOCK_MONOTONIC, CLOCK_PROCESS_CPUTIME_ID
-
-local function now(clock)
-  ffi.C.clock_gettime(clock, tick)
-  return tonumber(tick.seconds) + 1e-9 * tonumber(tick.nanoseconds)
-end
-
-local function median(list)
-  local sorted = { unpack(list) }
-  table.sort(sorted)
-  local n = #sorted
-  if n == 0 then return nil end
-  return (sorted[math.floor((n + 1) / 2)] + sorted[math.floor(n / 2) + 1]) / 2
-end
-
---- Seconds that one call of fn takes: as many calls as fill a batch, the best of three batches, since
---- what disturbs a measurement only ever makes it longer. Collections that fn's own garbage causes count.
-local function seconds_of(fn, clock)
-  clock = clock or OWN
-  collectgarbage() -- no row pays for another
-  local count, taken = 1
-  while true do
-    local started = now(clock)
-    for _ = 1, count do fn() end
-    taken = now(clock) - started
-    if taken > BATCH / 4 then break end
-    count = count * (taken > BATCH / 100 and 2 or 8)
-  end
-  count = math.max(1, math.floor(count * BATCH / 3 / taken))
-  local best = math.huge
-  for _ = 1, 3 do
-    local started = now(clock)
-    for _ = 1, count do fn() end
-    best = math.min(best, now(clock) - started)
-  end
-  return best / count
-end
+local function seconds_of(fn, clock) return measure.seconds_of(fn, BATCH, clock) end
 
 --- Starts a command; its process id.
 local function spawn(...)
@@ -144,27 +107,15 @@ end
 
 local peers = { known = {} }
 
-function peers.start()
-  local python = os.getenv("TYCHO_PEERS_PYTHON") or "python3"
-  local fifo = build .. "/answers"
-  os.remove(fifo)
-  if os.execute(("command -v %q >/dev/null && mkfifo %q"):format(python, fifo)) ~= 0 then return end
-  peers.questions = io.popen(("%q %q 2>/dev/null >%q"):format(python, here .. "/peers.py", fifo), "w")
-  peers.answers = io.open(fifo)
-  os.remove(fifo)
-  peers.versions = peers.answers:read("*l") -- nil when there is nothing to compare with
-  if not peers.versions then peers.questions = nil end
-end
+function peers.start() peers.versions, peers.answer = measure.peers(here .. "/peers.py", build) end
 
 --- Seconds (or bytes) of NumPy, PyTorch, torch.compile, JAX for a row; nil where a peer does not know it.
 --- Rows that ask the same within a round share the answer.
 function peers.ask(name)
-  if not peers.questions then return end
+  if not peers.answer then return end
   local known = peers.known[name]
   if known then return unpack(known, 1, 4) end
-  peers.questions:write(name, "\n")
-  peers.questions:flush()
-  local numpy, torch, compiled, jax = (peers.answers:read("*l") or ""):match("^(%S+) (%S+) (%S+) (%S+)$")
+  local numpy, torch, compiled, jax = peers.answer(name):match("^(%S+) (%S+) (%S+) (%S+)$")
   peers.known[name] = { tonumber(numpy), tonumber(torch), tonumber(compiled), tonumber(jax) }
   return unpack(peers.known[name], 1, 4)
 end
@@ -581,14 +532,6 @@ local function show(r, value)
   return (v < 1 and "%.3f" or v < 100 and "%.2f" or "%.0f"):format(v)
 end
 
-local terminal = os.execute("test -t 2") == 0
-
-local function progress(text)
-  if not terminal then return end
-  io.stderr:write("\r", text, (" "):rep(60 - #text), text == "" and "\r" or "")
-  io.stderr:flush()
-end
-
 --- Bandwidths in bytes and the peak in operations per second: the best of some tries.
 local function machine()
   local best = { read = 0, write = 0, read_near = 0, write_near = 0, fma = 0 }
@@ -604,7 +547,7 @@ local function machine()
   return best
 end
 
-local function measure(r)
+local function measure_row(r)
   local numpy, torch, compiled, jax
   local cores = r.threads and C.floor_two_cores()
   ty.threads(r.threads or 1)
@@ -670,20 +613,6 @@ end
 -- columns that go left
 local WORDS = { true, false, true, false, true, false, false, false, false, false, false, true, true }
 
-local function print_table(lines)
-  local width = {}
-  for _, line in ipairs(lines) do
-    for i, cell in ipairs(line) do width[i] = math.max(width[i] or 0, #cell) end
-  end
-  for _, line in ipairs(lines) do
-    local out = {}
-    for i, cell in ipairs(line) do
-      out[i] = ("%" .. (WORDS[i] and "-" or "") .. math.max(width[i], 1) .. "s"):format(cell)
-    end
-    print((table.concat(out, "  "):gsub("%s+$", "")))
-  end
-end
-
 ty.threads(1)
 collectgarbage()
 local started = now(WALL)
@@ -695,7 +624,7 @@ for round = 0, ROUNDS do -- round 0 warms up
   peers.known = {}
   for i, r in ipairs(rows) do
     progress(("round %d of %d, row %d of %d: %s"):format(round, ROUNDS, i, #rows, r.name))
-    if round > 0 then measure(r)
+    if round > 0 then measure_row(r)
     elseif not r.raw then (r.setup and r.setup() or r.ours)() end
   end
 end
@@ -743,7 +672,7 @@ for _, rival in ipairs {
       what, "-", "-", "-", "-", "-", "-", "1.5 x", mean >= 1.5 and "met" or "MISSED" }
   end
 end
-print_table(lines)
+print_table(lines, WORDS)
 if not ONLY then
   require("figures")(build .. "/figures.svg", bars, peers.versions)
   print("\npicture: build/bench/figures.svg")
