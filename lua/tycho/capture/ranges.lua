@@ -235,13 +235,13 @@ local function flat(list)
 end
 
 --- Which argument of a function is a step.
-local steps = { [ty.arange] = 3, [ty.range] = 3, [ty.unfold] = 4 }
+local step_of = { [ty.arange] = 3, [ty.range] = 3, [ty.unfold] = 4 }
 
 --- Makes a range of five samples.
 local function join(handle, range, p)
   local last = range.high - range.low
   local t = { 0, 1, floor(last / 2), last - 1, last }
-  local proof, why = proofs.prove(p.tape, range.samples, t, tape.names, steps)
+  local proof, why = proofs.prove(p.tape, range.samples, t, tape.names, step_of)
   if not proof then return nil, why end
   return p.C.join(handle, p.position, last, proof.holes, flat(proof.given), flat(proof.sizes))
 end
