@@ -515,14 +515,14 @@ static i32 slot_input(const Make *M, Pack *P, i32 node) {
   i32 k = M->input[node], *s = &P->of_input[k];
   u8 esize = ty_dtypes[M->g->node[node].type.dtype].bytes;
   if (!*s)
-    *s = slot_new(
-        P, (Slot){SLOT_INPUT, esize, k, M->g->node[node].type.device, 0, node_bytes(M->g, node)});
+    *s = slot_new(P, (Slot){SLOT_INPUT, esize, M->g->node[node].type.device, 0, k, 0,
+                            node_bytes(M->g, node)});
   return *s;
 }
 
 static i32 slot_output(const Make *M, Pack *P, i32 k) {
   i32 *s = &P->of_output[k];
-  if (!*s) *s = slot_new(P, (Slot){SLOT_OUTPUT, 0, k, M->out[k].device, 0, M->out[k].bytes});
+  if (!*s) *s = slot_new(P, (Slot){SLOT_OUTPUT, 0, M->out[k].device, 0, k, 0, M->out[k].bytes});
   return *s;
 }
 
@@ -530,7 +530,7 @@ static i32 slot_home(const Make *M, Pack *P, i32 node) {
   Home *h = &M->homes[M->home[node]];
   if (h->output >= 0) return slot_output(M, P, h->output);
   if (!h->slot)
-    h->slot = slot_new(P, (Slot){SLOT_TEMP, 0, h->owner, h->device, h->offset, h->bytes});
+    h->slot = slot_new(P, (Slot){SLOT_TEMP, 0, h->device, 0, h->owner, h->offset, h->bytes});
   return h->slot;
 }
 

@@ -98,10 +98,11 @@ typedef enum { SLOT_NONE, SLOT_INPUT, SLOT_OUTPUT, SLOT_TEMP } SlotKind;
 typedef struct Slot {
   u8 kind;
   u8 esize; /* INPUT: bytes of an element, by which the input's offset counts */
-  i32 k;    /* INPUT: number of the recording's input; OUTPUT: number of the output; TEMP: that of
-               the output, not yet written, whose memory it lies in; -1: the arena's; -2: none's,
-               a block of its own */
   u8 device;
+  u8 zero;    /* no byte is left to chance: plans are compared (engine/shape_range.c) */
+  i32 k;      /* INPUT: number of the recording's input; OUTPUT: number of the output; TEMP: that of
+              the output, not yet written, whose memory it lies in; -1: the arena's; -2: none's,
+              a block of its own */
   i64 offset; /* TEMP: byte offset there */
   i64 bytes;
 } Slot;
