@@ -9,7 +9,8 @@ The first line names the versions; without any peer nothing is printed.
 """
 import os
 import sys
-import time
+
+from timing import seconds_of
 
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"
@@ -26,29 +27,6 @@ except ImportError:
 
 BATCH = 0.01  # seconds that a measurement lasts, about: as in ops.lua
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "build", "bench", "ops")
-
-
-def seconds_of(fn):
-    """As in measure.lua: time computed, a batch of calls, the best of three."""
-    clock = time.process_time
-    count = 1
-    while True:
-        started = clock()
-        for _ in range(count):
-            fn()
-        taken = clock() - started
-        if taken > BATCH / 4:
-            break
-        count *= 2 if taken > BATCH / 100 else 8
-    count = max(1, int(count * BATCH / 3 / taken))
-    best = 1e9
-    for _ in range(3):
-        started = clock()
-        for _ in range(count):
-            fn()
-        best = min(best, clock() - started)
-    return best / count
-
 
 arrays, tensors = {}, {}
 
@@ -93,7 +71,7 @@ def function(expression, inputs):
 
 def forward(expression, inputs, timed):
     f = function(expression, inputs)
-    return seconds_of(f) if timed else magnitude(f())
+    return seconds_of(f, BATCH) if timed else magnitude(f())
 
 
 def gradient(expression, inputs, timed):
@@ -107,7 +85,7 @@ def gradient(expression, inputs, timed):
         first(f()).sum().backward()
 
     if timed:
-        return seconds_of(step)
+        return seconds_of(step, BATCH)
     step()
     return sum(magnitude(v.grad) for v in leaves.values() if v.grad is not None)
 

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 
+from timing import seconds_of
+
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"
 
@@ -31,28 +33,6 @@ try:
     import jax.numpy as jnp
 except ImportError:
     jax = None
-
-
-def seconds_of(fn):
-    """As in run.lua: time computed, a batch of calls, the best of three."""
-    clock = time.process_time
-    count = 1
-    while True:
-        started = clock()
-        for _ in range(count):
-            fn()
-        taken = clock() - started
-        if taken > BATCH / 4:
-            break
-        count *= 2 if taken > BATCH / 100 else 8
-    count = max(1, int(count * BATCH / 3 / taken))
-    best = 1e9
-    for _ in range(3):
-        started = clock()
-        for _ in range(count):
-            fn()
-        best = min(best, clock() - started)
-    return best / count
 
 
 # m, n, k of products of m x k by k x n
@@ -514,7 +494,7 @@ def main():
             else:
                 fn = rows.get(name)
                 raw = getattr(fn, "raw", False)
-                answer.append("%.9g" % (fn() if raw else seconds_of(fn)) if fn else "-")
+                answer.append("%.9g" % (fn() if raw else seconds_of(fn, BATCH)) if fn else "-")
         print(" ".join(answer), flush=True)
 
 

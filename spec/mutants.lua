@@ -56,7 +56,7 @@ local M = {
   { file = "lua/tycho/capture/proofs.lua", what = "a range takes 0 times a number for a number",
     from = "if y[2] == 0 then return false end", to = "" },
   { file = "lua/tycho/capture/proofs.lua", what = "a range takes zeros for positive",
-    from = "  self:root(z[2], z[3])\n  if z[1]", to = "  if z[1]" },
+    from = "  self:root(z[2], z[3])\n  return (z[1]", to = "  return (z[1]" },
   { file = "core/engine/exec.c", what = "what is written where a device checks is lost to later parts",
     from = "|| !is_sole(B, o, y) ||\n        is_wanted_later(B, o->write))", to = "|| !is_sole(B, o, y))" },
   { file = "core/engine/exec.c", what = "what a later part's checks read is taken over",

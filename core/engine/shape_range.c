@@ -12,7 +12,8 @@
 **    so between them; what changes within the range shows in some sample, and numbers that go by remainders show
 **    beside the ends, where one step is made.
 ** 2. Temporaries lie where they lie for the largest sizes, and none is larger elsewhere. None lies in an output.
-** 3. Claims that Lua code makes about sizes are looked at by who makes the samples (lua/tycho/capture/ranges.lua).
+** 3. What code decides by sizes, and which numbers it makes of them, is proved by who makes the samples
+**    (lua/tycho/capture/proofs.lua).
 */
 #include <math.h>
 #include "engine/shape_range.h"

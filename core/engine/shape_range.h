@@ -9,14 +9,7 @@
 enum { RANGE_SAMPLES = 5, RANGE_LEAST = 5 /* of `last` */, RANGE_HOLES = 64 };
 
 /* A number that is known to follow from t: the form of c[0] + c[1] t. */
-typedef enum {
-  FORM_SIZE,
-  FORM_EIGHTH,
-  FORM_RECIPROCAL,
-  FORM_ROOT,
-  FORM_RECIPROCAL_ROOT,
-  FORMS
-} RangeForm;
+typedef enum { FORM_SIZE, FORM_EIGHTH, FORM_RECIPROCAL, FORM_ROOT, FORM_RECIPROCAL_ROOT } RangeForm;
 typedef struct RangeNumber {
   u8 form;
   i64 c[2];

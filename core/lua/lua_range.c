@@ -180,5 +180,19 @@ void ty_lua_open_range(lua_State *L, int m) {
   lua_getfield(L, m, "internals");
   lua_getfield(L, -1, "capture");
   ty_lua_register(L, fns);
+  const struct {
+    const char *name;
+    int value;
+  } numbers[] = {{"RANGE_LEAST", RANGE_LEAST},
+                 {"RANGE_HOLES", RANGE_HOLES},
+                 {"SIZE", FORM_SIZE},
+                 {"EIGHTH", FORM_EIGHTH},
+                 {"RECIPROCAL", FORM_RECIPROCAL},
+                 {"ROOT", FORM_ROOT},
+                 {"RECIPROCAL_ROOT", FORM_RECIPROCAL_ROOT}};
+  for (size_t i = 0; i < TY_COUNT(numbers); i++) {
+    lua_pushinteger(L, numbers[i].value);
+    lua_setfield(L, -2, numbers[i].name);
+  }
   lua_pop(L, 2);
 }

@@ -250,6 +250,13 @@ local function add_head(add, e)
     e.skips, plural(e.captures, "capture"))
 end
 
+--- Why each size has a plan of its own, where ranges were tried.
+local function why_no_range(d, t)
+  for _, tape in ipairs(t.ranges == 0 and d.tapes or {}) do
+    if tape.stretched and tape.stretched.why then return tape.stretched.why end
+  end
+end
+
 local function sets_text(t)
   if not t.dynamic then return "" end
   local ranges = t.ranges > 0 and " and " .. plural(t.ranges, "range") or ""
@@ -342,6 +349,7 @@ function Explanation.full(e)
     for _, line in ipairs(refused(t)) do add("  %s", line) end
     for _, g in ipairs(t.guards) do add("  guard %s", g) end
     for _, g in ipairs(t.sizes) do add("  sizes %s", g) end
+    if t.no_range then add("  no range of sizes: %s", t.no_range) end
     for _, g in ipairs(t.effects) do add("  effect %s", g) end
     if t.backend then add("  computed by the backend's function") end
     if #t.graph > 0 then add("%s", indent((gsub(t.graph, "\n$", "")), "    ")) end
@@ -486,7 +494,7 @@ function M.open(core)
   --- graphs and programs, e:table() a plain table. calls; nested (calls inside of other compiled functions);
   --- skips (calls that a trace answered: the function did not run); captures; traces, most recently used first:
   --- {key, guards, sizes (what was decided about them), effects, hits, dynamic, instances (sets of sizes), ranges (of
-  --- sizes), graph, plan (steps, outputs, pieces of the arena)};
+  --- sizes), no_range (why there is none), graph, plan (steps, outputs, pieces of the arena)};
   --- misses, the last of them: {text, guard, path, was, now, line}, each compared with the trace whose guards agreed
   --- longest; aborts, the last of them: {text, file, line, reason,
   --- hint, cost in ms}. Of calls that ran and were recorded:
@@ -509,7 +517,8 @@ function M.open(core)
         key = key_lines(core, d), guards = guard_lines(core, d), sizes = size_lines(d), effects = effect_lines(d, t),
         graph = t.text, kernels = t.kernels, steps = t.steps, operations = t.operations, hits = t.hits,
         operations_saved = t.operations_saved, bytes_moved = t.bytes_moved, bytes_saved = t.bytes_saved, plan = t.plan,
-        dynamic = t.dynamic, instances = t.instances, ranges = t.ranges, backend = t.backend,
+        dynamic = t.dynamic, instances = t.instances, backend = t.backend, ranges = t.ranges,
+        no_range = why_no_range(d, t),
       }
     end
     return setmetatable(e, explanation)

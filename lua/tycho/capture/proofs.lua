@@ -5,8 +5,9 @@
 -- Each number of the tape is followed, not fitted: it is c + b t, or the reciprocal, the root, or the reciprocal of the
 -- root of that. What else is computed from sizes (n % 7, n * n) may not be given to an operation, compared, or given
 -- back.
--- 1. Sizes that operations give (dims, lengths) come from five samples. They follow from other sizes by sums, products
---    and divisions, which are no such line at five points unless they are one everywhere.
+-- 1. Sizes that operations give (dims, lengths) come from five samples. They follow from other sizes by sums, products,
+--    and divisions by what is no size, which are no such line at five points unless they are one everywhere; but what
+--    is cut off at 0 may be: a dim that is 0 at all samples proves nothing.
 -- 2. With lines alone, what an operation demands of its arguments (that one is no greater than another, or not below 0)
 --    holds between two points where it holds at both.
 -- 3. Where two numbers that are compared for equality meet at one point, that point is a hole. So is one at which a
@@ -20,9 +21,10 @@ if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures 
 
 local M = {}
 
-local MOST = 64 -- points of a range that it is not for
-local SIZE, EIGHTH, RECIPROCAL, ROOT, RECIPROCAL_ROOT = 0, 1, 2, 3, 4 -- as in shape_range.h
-local QUOTIENT = 5 -- {QUOTIENT, c, b, by}: c + b t divided by a number
+local C = require("tycho").internals.capture
+local MOST = C.RANGE_HOLES -- points of a range that it is not for
+local SIZE, EIGHTH, RECIPROCAL, ROOT, RECIPROCAL_ROOT = C.SIZE, C.EIGHTH, C.RECIPROCAL, C.ROOT, C.RECIPROCAL_ROOT
+local QUOTIENT = {} -- {QUOTIENT, c, b, by}: c + b t divided by a number; never told to the core
 
 -- Numbers for which operations do something else than for others: exponents, counts.
 local SPECIAL = { -1, 0.5, 1, 1.5, 2, 3 }
@@ -127,6 +129,17 @@ end
 compute.floor, compute.ceil = rounded(floor), rounded(ceil)
 function compute.sqrt(x) return { ROOT, x[2], x[3] } end
 
+--- Whether a reciprocal or root of c + b t is one of numbers beyond 1 and, but for holes, not whole.
+function Proof:is_never_whole(z)
+  local low, high = z[2], z[2] + z[3] * self.last
+  if low > high then low, high = high, low end
+  if low <= 1 then return false end
+  if z[1] == ROOT then
+    for k = ceil(sqrt(low)), floor(sqrt(high)) do self:root(z[2] - k * k, z[3]) end
+  end
+  return true
+end
+
 --- What is computed of two numbers or one; f: as the tape has it, name: of a plain operation.
 function Proof:computed(f, name, x, y)
   if not x or y == false then return false end
@@ -143,15 +156,7 @@ function Proof:computed(f, name, x, y)
   if not z or abs(z[2]) + abs(z[3] * self.last) > 2 ^ 48 then return false end -- else rounded
   if not is_whole(z[2] * 8) or not is_whole(z[3] * 8) then return false end
   self:root(z[2], z[3])
-  if z[1] ~= SIZE and z[1] ~= QUOTIENT then -- all of one sign, and of a root none is whole
-    local ends = { z[2], z[2] + z[3] * self.last }
-    if ends[1] <= 1 or ends[2] <= 1 then return false end
-    for k = z[1] == ROOT and ceil(sqrt(ends[1] < ends[2] and ends[1] or ends[2])) or 1,
-      z[1] == ROOT and floor(sqrt(ends[1] < ends[2] and ends[2] or ends[1])) or 0 do
-      self:root(z[2] - k * k, z[3])
-    end
-  end
-  return z
+  return (z[1] == SIZE or z[1] == QUOTIENT or self:is_never_whole(z)) and z
 end
 
 -- Entries of a tape ---------------------------------------------------------------------------------------------------

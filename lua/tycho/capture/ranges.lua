@@ -18,7 +18,7 @@ if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures 
 
 local M = {}
 
-local LEAST = 5    -- steps of a range
+local LEAST = ty.internals.capture.RANGE_LEAST -- steps of a range
 local FAILURES = 3 -- after which a trace is left alone
 local TRIES = 4    -- to find an end of a range
 local APART = { 1, 2, 8 } -- steps between the sizes of a range
@@ -166,6 +166,7 @@ end
 --- away from those that the line was found with. False where that cannot be.
 local function stand_in(p, now, line, k)
   local of_tensor, of_storage = {}, {}
+  p.stand_ins = of_tensor
   for i, s in ipairs(line.sizes) do
     local of, b, real = line.steps[i], line.before[i], now[i]
     if s.number then
@@ -188,8 +189,8 @@ end
 -- A range -------------------------------------------------------------------------------------------------------------
 
 -- A range in the making is {line =, apart =, low =, high =, samples =}: from low to high by steps of `apart` steps of
--- the line {sizes =, before =, by =, steps =}. samples[i]: what the replay of sample i has
--- noted, false while it is to be made.
+-- the line {sizes =, before =, by =, steps =}. samples[i]: what the replay of sample i has noted, false while it is to
+-- be made.
 
 local function begin(line, apart)
   local low, high = reach(line.steps, line.sizes)
@@ -214,7 +215,9 @@ end
 local function make_sample(handle, range, p, now)
   local i, k = next_sample(range)
   local replay = p:again()
-  if stand_in(replay, now, range.line, k * range.apart) and replay:play(handle, p.position, i) then
+  local done = stand_in(replay, now, range.line, k * range.apart) and replay:play(handle, p.position, i)
+  for _, t in pairs(replay.stand_ins) do t:release() end -- they may be large
+  if done then
     range.samples[i] = { values = replay.values, shapes = replay.shapes, decided = replay.decided }
     return true
   end
