@@ -55,7 +55,7 @@ function M.peers(script, build)
   local fifo = build .. "/answers"
   os.remove(fifo)
   if os.execute(("command -v %q >/dev/null && mkfifo %q"):format(python, fifo)) ~= 0 then return end
-  local questions = io.popen(("%q %q 2>/dev/null >%q"):format(python, script, fifo), "w")
+  local questions = io.popen(("%q -B %q 2>/dev/null >%q"):format(python, script, fifo), "w")
   local answers = io.open(fifo)
   os.remove(fifo)
   local versions = answers:read("*l")
