@@ -557,6 +557,22 @@ describe("ty.scan refuses", function()
     assert.same({ 1, 1 }, outside:totable())
   end)
 
+  it("a write that leaves the values as they were, also where they are not computed yet", function()
+    local function of_itself(y)
+      local outside = y * 2
+      return ty.scan(function(c, r)
+        outside:minimum_(outside)
+        return c, r
+      end, ty.zeros(2), x)
+    end
+    for _, f in ipairs { of_itself, ty.compile(of_itself) } do
+      refuses("the function writes to a tensor from outside of it", function(c) return (f(c)) end, ty.zeros(2), x)
+      local ok, e = pcall(f, ty.ones(2))
+      assert.equal(false, ok)
+      assert.match("the function writes to a tensor from outside of it", e, 1, true)
+    end
+  end)
+
   it("more elements than there can be", function()
     refuses("option length must be", function(c) return c end, ty.zeros(2), nil, { length = 2 ^ 63 })
     for _, n in ipairs { 2 ^ 40, 2 ^ 50, 2 ^ 52 } do

@@ -129,10 +129,10 @@ static u8 *mark_inside(const Graph *g, i32 first, i32 room) {
   return mark;
 }
 
-/* Whether the storage is from outside, and what it waits for was recorded since. */
+/* Whether the storage is from outside, and was written to since: also where that left its values as they were. */
 static bool was_written(const LoopScope *l, const Storage *st) {
   for (i32 i = 0; i < l->nbefore; i++)
-    if (l->before[i].st == st) return l->before[i].node != st->node;
+    if (l->before[i].st == st) return l->before[i].version != st->version;
   return st->buf != NULL;
 }
 

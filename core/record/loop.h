@@ -17,7 +17,7 @@ typedef struct LoopScope {
   u64 stream, seq;      /* of the State when it began; seq: of records */
   struct LoopBefore {
     Storage *st; /* waited for the recording then; held */
-    i32 node;
+    u32 version;
   } * before;
   Tensor *taped; /* tensors from before that need gradients and were used, one for each record */
   i32 *param;    /* nodes of the parameters, in the order of their making */

@@ -15,7 +15,7 @@ bool ty_loop_begin(State *S, LoopScope *l) {
   if (!(l->before = ty_mem_alloc(sizeof *l->before * (size_t)(n + 1))))
     return ty_fail_memory(S, WHO, 0);
   for (Storage *st = b->waiting; st; st = st->next)
-    l->before[l->nbefore++] = (struct LoopBefore){ty_storage_hold(st), st->node};
+    l->before[l->nbefore++] = (struct LoopBefore){ty_storage_hold(st), st->version};
   l->recording = b;
   l->first = b->g.n;
   l->stream = S->stream;
