@@ -1,5 +1,5 @@
--- Random callers of compiled functions, whose results are let go of when they are dead, against the same ones where
--- nothing is.
+-- Random callers of compiled functions and of operations, whose results are let go of when they are dead, against the
+-- same ones where nothing is.
 --   luajit spec/fuzz_lifetimes.lua [programs = 20000] [seed = another each time] [only this program]
 -- A program keeps, renames, exchanges, returns, stores, closes over, yields and drops results, in loops and functions
 -- that call themselves. All results count as large. A result that is let go of too early raises.
@@ -42,6 +42,22 @@ local statement = {
   method = function(r)
     local methods = { "abs", "sin", "relu", "contiguous", "clone", "detach" }
     return ("%s = %s:%s()"):format(pick(r, names), pick(r, names), pick(r, methods))
+  end,
+  chain = function(r)
+    local a, b = pick(r, names), pick(r, names)
+    return ("%s = ((%s * 2 + %s):abs() - %s * 0.5) * %s"):format(a, b, pick(r, names), pick(r, names), pick(r, { a, b, "0.25" }))
+  end,
+  function_of_it = function(r) return ("%s = %s(%s)"):format(pick(r, names), pick(r, { "exp", "abs" }), pick(r, names)) end,
+  sly = function(r)
+    return ("do\n  local z = %s * 2\n  local y = %s %s z\n  %s = y %s z\nend"):format(pick(r, names), pick(r, { "sly", "sly2", "keeper", pick(r, names) }),
+      pick(r, { "+", "*" }), pick(r, names), pick(r, { "+", "-" })):gsub("keeper ([+*]) z\n  (%w) = y", "keeper %1 z\n  %2 = z")
+  end,
+  lent = function(r)
+    return ("do\n  local z = %s * 2\n  local y = %s * z\n%s  %s = y + %s\nend"):format(pick(r, names), pick(r, names),
+      r(2) == 1 and ("  t[%d] = s %% 3 < 1 and z or t[1]\n"):format(r(3)) or "", pick(r, names), pick(r, { "z", "y", "1" }))
+  end,
+  given_back = function(r)
+    return ("%s = ends3(%s %s 2)"):format(pick(r, names), pick(r, names), pick(r, { "+", "*" }))
   end,
   sum = function(r) return ("s = s + %s:sum():item()"):format(pick(r, names)) end,
   given = function(r) return ("%s = k(%s)"):format(pick(r, names), pick(r, names)) end,
@@ -115,6 +131,9 @@ table.sort(sorts)
 for _ = 1, 12 do sorts[#sorts + 1] = "call" end
 for _ = 1, 6 do sorts[#sorts + 1] = "again" end
 for _ = 1, 6 do sorts[#sorts + 1] = "count" end
+for _ = 1, 4 do
+  for _, sort in ipairs { "number", "two", "chain", "lent" } do sorts[#sorts + 1] = sort end
+end
 
 local shallow = { scope = true, branch = true, count = true, repetition = true, condition = true }
 
@@ -134,14 +153,15 @@ end
 
 local function make(seed)
   local r = frame.random(seed, 1)
-  local program = { co = r(4) == 1, sums = r(2) == 1 }
+  local program = { co = r(4) == 1, sums = r(2) == 1, hot = r(3) == 1 }
   for i = 1, 4 + r(8) do program[i] = make_statement(r, 0) end
   return program
 end
 
 local function text_of(program)
-  local out = { "local f, k, hold, list, keeper, yield, co, g, thing, x0 = ...", "local t, fns, up, s, main = {}, {}, nil, 0, nil",
+  local out = { "local f, k, hold, list, keeper, yield, co, g, thing, x0, sly, sly2, exp, abs = ...", "local t, fns, up, s, main = {}, {}, nil, 0, nil",
     "local function ends(v)", "t.y = v", "return f(v)", "end",
+    "local function ends3(v)", "t.x = v", "return v:abs()", "end",
     "function main(n, a)", "local b, c, d = a, a, a" }
   for _, line in ipairs(program) do out[#out + 1] = line end
   out[#out + 1] = program.sums and "return (a + 1):sum():item() + b:sum():item(), c:sum():item() + d:sum():item()" or "return a, b, c, d"
@@ -170,8 +190,19 @@ end
 local function run(program, bytes)
   local kept, G = {}, {}
   ty.internals.lifetimes(nil, bytes)
+  jit.opt.start(program.hot and "hotloop=1" or "hotloop=56", program.hot and "hotexit=1" or "hotexit=10")
   local keeper = setmetatable({}, { __add = function(_, v) kept[#kept + 1] = v return 1 end,
     __mul = function(_, v) kept[#kept + 1] = v return 1 end })
+  local function of_its_own(_, v) -- keeps its operand, and ends as one of ours does
+    kept[#kept + 1] = v
+    return base(v)
+  end
+  local function of_an_operation(_, v)
+    kept[#kept + 1] = v
+    return v:abs()
+  end
+  local sly = setmetatable({}, { __add = of_its_own, __mul = of_its_own })
+  local sly2 = setmetatable({}, { __add = of_an_operation, __mul = of_an_operation })
   local list = { add = function(_, v) kept[#kept + 1] = v end }
   local function k(v) return v end
   local function hold(v) kept[#kept + 1] = v end
@@ -179,7 +210,7 @@ local function run(program, bytes)
   setfenv(chunk, setmetatable(G, { __index = _G }))
   local out = {}
   local function whole()
-    local body = chunk(base, k, hold, list, keeper, coroutine.yield, program.co, g, thing, ty.ones(3))
+    local body = chunk(base, k, hold, list, keeper, coroutine.yield, program.co, g, thing, ty.ones(3), sly, sly2, ty.exp, ty.abs)
     for _ = 1, 2 do
       local a, b, c, d, t, fns, up, s = body(ty.tensor { 1, 2, 3 })
       local all = { a, b, c, d, up, G.G, t[1], t[2], t[3], t.x, t.y }

@@ -1,5 +1,5 @@
---- lifetimes_spec.lua -- a compiled function's result is let go of when the line that made it is come to again and nobody
--- can use it, and never before. Random programs: fuzz_lifetimes.lua.
+--- lifetimes_spec.lua -- large results of operations and compiled functions are let go of when nobody can use them, and
+-- never before. Random programs: fuzz_lifetimes.lua.
 
 local H = require "spec.helper"
 local ty = H.ty
@@ -76,15 +76,118 @@ describe("a compiled function's result is let go of when its line is come to aga
   end)
 end)
 
-describe("a compiled function's result stays", function()
+describe("an operation's result is let go of when the next ones are called", function()
+  local x, w = input(), ty.ones(2 ^ 17)
+  local function let_go(body)
+    body(3)
+    return (counted(function() body(10) end))
+  end
+
+  it("where a variable is overwritten", function()
+    assert.truthy(let_go(function(n)
+      for _ = 1, n do
+        local y = x * 2
+        y = y + 1
+        y = y:sqrt()
+        y = y - 0.5
+      end
+    end) >= 38)
+  end)
+
+  it("within an expression, operators told from each other by their numbers", function()
+    assert.truthy(let_go(function(n)
+      for _ = 1, n do local _ = ((x * 2 + x):abs() * 0.5 - x) * x end
+    end) >= 48)
+  end)
+
+  it("where it was the second operand of an operator of tensors", function()
+    assert.truthy(let_go(function(n)
+      for _ = 1, n do
+        local y = x * 2
+        local z = w * y
+        local _ = w - z
+      end
+    end) >= 28)
+  end)
+
+  it("where its frame has ended", function()
+    local function f() local _ = x + 1 end
+    assert.truthy(let_go(function(n)
+      for _ = 1, n do f() end
+    end) >= 9)
+  end)
+
+  it("and gradients go back through it", function()
+    local v = ty.ones(2 ^ 17):requires_grad_()
+    local function step()
+      v.grad = nil
+      local y = v * 2
+      y = y * y
+      y = w * y
+      y:sum():backward()
+      return v.grad[1]:item()
+    end
+    for _ = 1, 4 do assert.equal(8, step()) end
+  end)
+end)
+
+describe("a compiled function's result, or an operation's, stays", function()
   local x = input()
   local kept = {}
   local function keep(v) kept[#kept + 1] = v return 1 end -- stylua: ignore
   local thing = setmetatable({ abs = two, keep = function(_, v) keep(v) end }, { __add = two })
   local keeper = setmetatable({}, { __add = function(_, v) return keep(v) end })
+  local function ends_in_operation(_, v)
+    keep(v)
+    return v:abs()
+  end
+  local function ends_compiled(_, v)
+    keep(v)
+    return two(_, v)
+  end
+  local sly = setmetatable({}, { __add = ends_in_operation })
+  local slier = setmetatable({}, { __add = ends_compiled })
   local mul = { mul = function(_, v) keep(v) end }
   local held
   local ways = {
+    ["in a table, an operator's"] = function()
+      for i = 1, 3 do kept[i] = x * 0.5 end
+    end,
+    ["with an object's operator that ends in an operation"] = function()
+      for _ = 1, 3 do
+        local y = x * 2
+        local _ = sly + y
+      end
+    end,
+    ["with an object's operator that ends in a compiled function"] = function()
+      for _ = 1, 3 do
+        local y = x * 2
+        local _ = slier + y
+      end
+    end,
+    ["with one of two objects' operators"] = function()
+      for i = 1, 6 do
+        local y = x * 2
+        local first = i % 2 == 0 and keeper or x
+        local _ = first + y
+      end
+    end,
+    ["with an object, and is an operand again on another way"] = function()
+      local function g(given, n)
+        local y = given
+        if n % 2 == 0 then y = x * 2 end
+        if n % 2 == 0 then local _ = keeper + y else local _ = x + y end
+      end
+      for i = 1, 6 do g(kept[#kept] or x, i) end
+    end,
+    ["where an instruction did not make it in this call"] = function()
+      local function g(n)
+        local y = x * 2
+        if n % 2 == 1 and #kept > 0 then y = kept[#kept] end
+        if n % 2 == 0 then local _ = keeper + y else local _ = x + y end
+      end
+      for i = 0, 5 do g(i) end
+    end,
     ["in a table"] = function()
       for i = 1, 3 do kept[i] = f(x) end
     end,
@@ -264,6 +367,12 @@ describe("a compiled function's result stays", function()
         kept = {}
         counted(way)
         assert.equal(3, #kept)
+        values(kept)
+        kept = {}
+        counted(function()
+          way()
+          for _ = 1, 3 do local _ = (x + 1):abs() end
+        end)
         values(kept)
       end
     end)

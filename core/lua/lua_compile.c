@@ -101,14 +101,13 @@ static int pick(lua_State *L, bool again, bool asks) {
   }
   int answers;
   SiteFrame frame;
-  Site *site = TY_UNLIKELY(e->large) ? ty_lua_site(L, (Binding *)S, &frame) : NULL;
-  if (site) ty_lua_site_before((Binding *)S, site, frame);
+  const bool known = TY_UNLIKELY(e->large) && ty_lua_site(L, (Binding *)S, 1, &frame);
   TraceAnswer y = ty_trace_call(L, S, e, false, &answers);
   if (TY_LIKELY(y == TRACE_HIT)) {
     e->calls++;
     Handle *result = C->fresh && C->fresh == lua_touserdata(L, -1) ? C->fresh : NULL;
     e->large = result && ty_lua_is_large((Binding *)S, result);
-    if (site && e->large) ty_lua_site_after(site, frame, result);
+    if (known && e->large) ty_lua_site_made(&frame, result);
     return answers;
   }
   if (!again && (y == TRACE_SIZES || (y == TRACE_MISS && is_due(L, S, e, narg)))) {

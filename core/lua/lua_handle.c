@@ -60,7 +60,7 @@ Tensor *ty_lua_push_in(lua_State *L, Binding *B) {
   h->t.origin = 0;
   h->mark = ty_lua_mark(B);
   h->scope = NULL;
-  h->site = NULL;
+  h->result = NULL;
   B->handles++;
   lua_pushvalue(L, lua_upvalueindex(2));
   lua_setmetatable(L, -2);

@@ -1,12 +1,17 @@
 /*
-** lua_lifetime.c -- results of compiled functions that are dead are let go of at once, not when Lua's collector comes.
-** In: the call of a compiled function, from a Lua function's line. Out: the result that the line had the last time has no
-** memory any more, where lua/tycho/capture/lifetimes.lua proves that nobody can use it. Raises when out of memory.
+** lua_lifetime.c -- large results that are dead are let go of at once, not when Lua's collector comes.
+** In: the call of an operation or of a compiled function, from a Lua function's line. Out: results that the line's frame
+** made before have no memory any more, where lua/tycho/capture/lifetimes.lua proves that nobody can use them. Raises
+** when out of memory.
 **
-** 1. A Site is a (function, line, name of what is called): its last result, and in which frame. On coming to it again in that frame, or where that
-**    has ended, the result is dead. A frame is known by its coroutine and slot: frames of ended calls are overwritten.
-** 2. A result counts when the call made it, gave it to its caller alone, and it is large: for others the collector will do.
-** 3. Sites lie in tables by function, whose keys are weak. A handle and its site know each other.
+** 1. A Site is a (function, line, what is called there): a name, or an operator with its numbers.
+** 2. The latest results of sites that may let go of them are kept in a ring, each with its frame. At a site each result
+**    of the same frame is judged, and those of frames that have ended: a frame is known by its coroutine and slot, and
+**    frames of ended calls are overwritten.
+** 3. A result counts when the call made it and gave it to its caller alone. It is counted how often it was the second
+**    operand of our operators, which keep none: where another object's operator got it, the count is too small.
+** 4. Sites lie in tables by function, whose keys are weak. In a function's table are its sites, from 1 on, what is known
+**    of pairs of them, below 0, and in line l its first site's number, at "l"; the others hang on that.
 */
 #include <stdio.h>
 #include "lua/lua_lifetime.h"
@@ -14,107 +19,238 @@
 #include "lua/lua_protect.h"
 
 #define SITE_META "tycho.site"
-enum { LARGE = 256 << 10 };
+enum { LARGE = 64 << 10, SITES_MOST = 4096 };
 
 struct Site {
-  const lua_State *thread;
-  int slot;
-  bool dies;
-  char name[64]; /* by which the line calls */
-  Handle *last;
+  i32 owner;  /* its function, as a number */
+  i32 index;  /* from 1 on */
+  i32 behind; /* of the next one on its line, 0: it is the last */
+  int line;
+  int which; /* of an operator: the operand that is a number, 0: none; -1: it is a call */
+  lua_Number number;
+  int loans;  /* that its results have had when they are dead; -1: they may be kept, or it is new */
+  bool known; /* asked for when it is come to again */
+  char name[56];
 };
 
-void ty_lua_site_forget(Handle *h) {
-  if (!h->site) return;
-  h->site->last = NULL;
-  h->site = NULL;
+/* --- the ring */
+
+void ty_lua_result_forget(Handle *h) {
+  if (h->result) h->result->handle = NULL;
+  h->result = NULL;
 }
 
-static int site_gc(lua_State *L) {
-  Site *s = lua_touserdata(L, 1);
-  if (s->last) ty_lua_site_forget(s->last);
-  return 0;
-}
-
-/* Pushes a new site of the function at the top, the line and the name. */
-static Site *site_new(lua_State *L, Binding *B, int line, const char *name) {
-  Site y = {.dies = false};
-  snprintf(y.name, sizeof y.name, "%s", name);
-  bool hooked;
-  lua_rawgeti(L, LUA_REGISTRYINDEX, B->dies);
-  lua_pushvalue(L, -2);
-  lua_pushinteger(L, line);
-  lua_pushstring(L, name);
-  const int status = ty_lua_undisturbed(L, B, 3, 1, &hooked);
-  if (status && hooked) lua_error(L);
-  y.dies = !status && lua_toboolean(L, -1);
-  lua_pop(L, 1);
-  Site *s = lua_newuserdata(L, sizeof *s);
-  *s = y;
-  if (luaL_newmetatable(L, SITE_META)) {
-    lua_pushcfunction(L, site_gc);
-    lua_setfield(L, -2, "__gc");
-  }
-  lua_setmetatable(L, -2);
-  return s;
-}
-
-/* The site's frame; NULL: nothing is proved. Metamethods are called by no call: LuaJIT says so. */
-Site *ty_lua_site(lua_State *L, Binding *B, SiteFrame *frame) {
-  const int top = lua_gettop(L), fn = top + 1, lines = top + 3;
-  lua_Debug ar, callee;
-  Site *s = NULL;
-  if (!B->dies || !lua_checkstack(L, 12) || !lua_getstack(L, 1, &callee) ||
-      !lua_getstack(L, 2, &ar))
-    return NULL;
-  lua_getinfo(L, "n", &callee);
-  lua_getinfo(L, "fl", &ar);
-  const bool called = callee.name && *callee.namewhat && strcmp(callee.namewhat, "metamethod") != 0;
-  if (called && strlen(callee.name) < sizeof s->name && ar.currentline > 0) {
-    lua_rawgeti(L, LUA_REGISTRYINDEX, B->sites);
-    lua_pushvalue(L, fn);
-    lua_rawget(L, -2);
-    if (lua_isnil(L, -1)) {
-      lua_pop(L, 1);
-      lua_newtable(L);
-      lua_pushvalue(L, fn);
-      lua_pushvalue(L, -2);
-      lua_rawset(L, fn + 1);
-    }
-    lua_rawgeti(L, lines, ar.currentline);
-    if (!(s = lua_touserdata(L, -1))) {
-      lua_pushvalue(L, fn);
-      s = site_new(L, B, ar.currentline, callee.name);
-      lua_rawseti(L, lines, ar.currentline); /* which holds it */
-    }
-    *frame = (SiteFrame){L, SLOT(&ar)};
-    if (strcmp(s->name, callee.name) != 0) s = NULL; /* another call of the line */
-  }
-  lua_settop(L, top);
-  return s && s->dies ? s : NULL;
-}
-
-void ty_lua_site_before(Binding *B, Site *s, SiteFrame frame) {
-  Handle *h = s->last;
-  if (!h || s->thread != frame.L || frame.slot > s->slot) return;
-  ty_lua_site_forget(h);
+static void let_go(Binding *B, Handle *h) {
+  ty_lua_result_forget(h);
   if (!h->t.st) return;
   ty_lua_scope_forget(h);
   ty_tensor_release(&h->t);
   B->died++;
 }
 
-void ty_lua_site_after(Site *s, SiteFrame frame, Handle *result) {
-  if (s->last) ty_lua_site_forget(s->last);
-  s->thread = frame.L;
-  s->slot = frame.slot;
-  s->last = result;
-  result->site = s;
+void ty_lua_site_made(const SiteFrame *f, Handle *h) {
+  Binding *B = f->B;
+  if (f->site->loans < 0) return;
+  Result *r = &B->result[B->results++ % TY_COUNT(B->result)];
+  if (r->handle) ty_lua_result_forget(r->handle);
+  *r = (Result){.handle = h, .site = f->site, .thread = f->L, .slot = f->slot};
+  h->result = r;
+}
+
+static int site_gc(lua_State *L) {
+  const Site *s = lua_touserdata(L, 1);
+  Binding *B = ty_lua_binding(L);
+  for (size_t i = 0; i < TY_COUNT(B->result); i++)
+    if (B->result[i].handle && B->result[i].site == s) ty_lua_result_forget(B->result[i].handle);
+  return 0;
+}
+
+/* --- what is known of sites */
+
+/* Pushes a table of what lifetimes.lua is to know of a site. */
+static void push_place(lua_State *L, const Site *s) {
+  lua_createtable(L, 4, 0);
+  lua_pushinteger(L, s->line);
+  lua_rawseti(L, -2, 1);
+  lua_pushstring(L, s->name);
+  lua_rawseti(L, -2, 2);
+  if (s->which < 0) return;
+  lua_pushinteger(L, s->which);
+  lua_rawseti(L, -2, 3);
+  lua_pushnumber(L, s->number);
+  lua_rawseti(L, -2, 4);
+}
+
+/* What lifetimes.lua says of results of `made`, at `again` if it is there. fn: the function's place on the stack. */
+static int ask(lua_State *L, Binding *B, int fn, const Site *made, const Site *again) {
+  const int top = lua_gettop(L);
+  bool hooked;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, B->dies);
+  lua_pushvalue(L, fn);
+  push_place(L, made);
+  if (again) push_place(L, again);
+  else lua_pushnil(L);
+  const int status = ty_lua_undisturbed(L, B, 3, 1, &hooked);
+  if (status && hooked) lua_error(L);
+  const int y = status ? again ? 0 : -1 : (int)lua_tointeger(L, -1);
+  lua_settop(L, top);
+  return y;
+}
+
+/* The same of two sites of the function, which is asked once. sites: its table. */
+static int judge(lua_State *L, Binding *B, int fn, int sites, const Site *made, const Site *here) {
+  const int key = -(made->index * SITES_MOST + here->index);
+  lua_rawgeti(L, sites, key);
+  int y = (int)lua_tointeger(L, -1);
+  const bool known = !lua_isnil(L, -1);
+  lua_pop(L, 1);
+  if (known) return y;
+  y = ask(L, B, fn, made, here);
+  lua_pushinteger(L, y);
+  lua_rawseti(L, sites, key);
+  return y;
+}
+
+/* Pushes the table of the function at `fn`, made where there is none. */
+static void push_sites(lua_State *L, Binding *B, int fn) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, B->sites);
+  lua_pushvalue(L, fn);
+  lua_rawget(L, -2);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    lua_newtable(L);
+    lua_pushinteger(L, ++B->owners);
+    lua_setfield(L, -2, "owner");
+    lua_pushvalue(L, fn);
+    lua_pushvalue(L, -2);
+    lua_rawset(L, -4);
+  }
+  lua_remove(L, -2);
+}
+
+static bool is_same(const Site *a, const Site *b) {
+  return a->which == b->which && a->number == b->number && strcmp(a->name, b->name) == 0;
+}
+
+static int number_at(lua_State *L, int t, const char *key) {
+  lua_getfield(L, t, key);
+  const int y = (int)lua_tointeger(L, -1);
+  lua_pop(L, 1);
+  return y;
+}
+
+/* Pushes the site of the function's table that is like `own`, made where there is none; NULL: there are too many. */
+static Site *push_site(lua_State *L, Binding *B, int fn, int sites, Site *own) {
+  char line[24];
+  snprintf(line, sizeof line, "%d", own->line);
+  const i32 first = number_at(L, sites, line);
+  for (i32 i = first; i;) {
+    lua_rawgeti(L, sites, i);
+    Site *s = lua_touserdata(L, -1);
+    if (is_same(s, own)) {
+      if (!s->known) s->loans = ask(L, B, fn, s, NULL);
+      s->known = true;
+      return s;
+    }
+    i = s->behind;
+    lua_pop(L, 1);
+  }
+  own->owner = number_at(L, sites, "owner");
+  own->index = number_at(L, sites, "count") + 1;
+  own->behind = first;
+  if (own->index >= SITES_MOST) return NULL;
+  own->loans = -1;
+  Site *s = lua_newuserdata(L, sizeof *s);
+  *s = *own;
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_pushvalue(L, lua_upvalueindex(2));
+  if (luaL_newmetatable(L, SITE_META)) {
+    lua_pushvalue(L, -3);
+    lua_pushvalue(L, -3);
+    lua_pushcclosure(L, site_gc, 2);
+    lua_setfield(L, -2, "__gc");
+  }
+  lua_setmetatable(L, -4);
+  lua_pop(L, 2);
+  lua_pushvalue(L, -1);
+  lua_rawseti(L, sites, s->index);
+  lua_pushinteger(L, s->index);
+  lua_setfield(L, sites, "count");
+  lua_pushinteger(L, s->index);
+  lua_setfield(L, sites, line);
+  return s;
+}
+
+/* --- calls */
+
+/* The operand of an operator that is a number, and which. */
+static int operand(lua_State *L, lua_Number *number) {
+  *number = 0;
+  for (int i = 1; i <= 2; i++)
+    if (lua_type(L, i) == LUA_TNUMBER) {
+      *number = lua_tonumber(L, i);
+      return i;
+    }
+  return 0;
+}
+
+static bool is_argument(lua_State *L, const Handle *h, int n) {
+  for (int i = 1; i <= n; i++)
+    if (lua_touserdata(L, i) == h) return true;
+  return false;
+}
+
+/* Judges the results in the ring; n: arguments of the call. */
+static void visit(lua_State *L, const SiteFrame *f, int fn, int sites, int n) {
+  Binding *B = f->B;
+  for (size_t i = 0; i < TY_COUNT(B->result); i++) {
+    Result *r = &B->result[i];
+    r->lent = false;
+    if (!r->handle || r->thread != L || r->slot < f->slot) continue;
+    const bool ended = r->slot > f->slot || r->site->owner != f->site->owner;
+    const Handle *h = r->handle;
+    const int y = ended ? r->site->loans + 1 : judge(L, B, fn, sites, r->site, f->site);
+    if (r->handle != h) continue; /* finalisers have run */
+    r->lent = y >> 8 != 0;
+    if ((y & 255) == r->loans + 1 && !is_argument(L, h, n)) let_go(B, r->handle);
+    else if (ended) ty_lua_result_forget(r->handle);
+  }
+}
+
+bool ty_lua_site(lua_State *L, Binding *B, int level, SiteFrame *f) {
+  const int top = lua_gettop(L), fn = top + 1, sites = top + 2;
+  lua_Debug ar, callee;
+  f->site = NULL;
+  if (!B->dies || B->S.capture || B->S.open || !lua_checkstack(L, 16) ||
+      !lua_getstack(L, level, &callee) || !lua_getstack(L, level + 1, &ar))
+    return false;
+  lua_getinfo(L, "n", &callee);
+  lua_getinfo(L, "fl", &ar);
+  Site own = {.line = ar.currentline, .which = -1};
+  if (ar.currentline > 0 && callee.name && *callee.namewhat &&
+      strlen(callee.name) < sizeof own.name) {
+    strcpy(own.name, callee.name);
+    if (strcmp(callee.namewhat, "metamethod") == 0) own.which = operand(L, &own.number);
+    push_sites(L, B, fn);
+    *f = (SiteFrame){.B = B, .L = L, .slot = SLOT(&ar)};
+    f->site = push_site(L, B, fn, sites, &own);
+    if (f->site) visit(L, f, fn, sites, top);
+  }
+  lua_settop(L, top);
+  return f->site != NULL;
+}
+
+void ty_lua_site_lent(const SiteFrame *f) {
+  for (size_t i = 0; i < TY_COUNT(f->B->result); i++) {
+    Result *r = &f->B->result[i];
+    if (r->handle && r->lent && lua_touserdata(f->L, 2) == r->handle) r->loans++;
+    r->lent = false;
+  }
 }
 
 bool ty_lua_is_large(const Binding *B, const Handle *h) {
   const Storage *st = h->t.st;
-  return st && st->buf && st->refs == 1 && st->buf->bytes >= B->large && !h->site;
+  return st && st->buf && st->refs == 1 && st->buf->bytes >= B->large && !h->result;
 }
 
 /* lifetimes(dies, bytes = as it was) -> how many results died so far. dies tells when; bytes: how large they must be */

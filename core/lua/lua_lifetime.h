@@ -1,21 +1,26 @@
 /*
-** lua_lifetime.h -- places in Lua code whose results die before they are come to again.
+** lua_lifetime.h -- places in Lua code that call operations and compiled functions, and the results that die there.
 */
 #ifndef TY_LUA_LIFETIME_H
 #define TY_LUA_LIFETIME_H
 
 #include "lua/lua_tycho.h"
 
+/* A call in progress: who makes it, and in which frame. */
 typedef struct SiteFrame {
+  Binding *B;
   lua_State *L;
+  const Site *site;
   int slot;
 } SiteFrame;
 
-/* The place that called the compiled function whose `pick` runs, and its frame; NULL: nothing is proved of it. */
-Site *ty_lua_site(lua_State *L, Binding *B, SiteFrame *frame);
-/* The call is about to be made: the last result is let go of; it was made and gave `result`, which is fresh. */
-void ty_lua_site_before(Binding *B, Site *s, SiteFrame frame);
-void ty_lua_site_after(Site *s, SiteFrame frame, Handle *result);
+/* The Lua function above level `level` of the stack calls the one there: results of its frame that are dead have no
+** memory any more. False: its place is not known. */
+bool ty_lua_site(lua_State *L, Binding *B, int level, SiteFrame *f);
+/* It is an operator that keeps none of its operands, the first two values on the stack. */
+void ty_lua_site_lent(const SiteFrame *f);
+/* It gives that handle, which is fresh, to its caller alone. */
+void ty_lua_site_made(const SiteFrame *f, Handle *h);
 /* Whether its memory is worth it, and nobody else's. */
 bool ty_lua_is_large(const Binding *B, const Handle *h);
 

@@ -34,7 +34,7 @@ static int tensor_collect(lua_State *L) {
   Handle *h = (Handle *)t;
   h->mark = 0;
   ty_lua_scope_forget(h);
-  ty_lua_site_forget(h);
+  ty_lua_result_forget(h);
   ty_tensor_release(t);
   B->handles--;
   if (B->closing && !B->handles) binding_close(B);

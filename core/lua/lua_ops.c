@@ -9,12 +9,35 @@
 */
 #include <math.h>
 #include "record/capture.h"
+#include "lua/lua_lifetime.h"
 #include "lua/lua_view.h"
 #include "record/vmap.h"
 
 /* Numbers of a closure's upvalues behind the two that all have. */
 #define UP_OP lua_upvalueindex(3)
 #define UP_NAME lua_upvalueindex(4)
+
+/* --- results */
+
+/* A handle for what an operation on large operands makes. It is looked after, for it goes to the caller alone. */
+static Tensor *push_large(lua_State *L, Binding *B, bool operator) {
+  SiteFrame frame;
+  const bool known = ty_lua_site(L, B, 0, &frame);
+  Tensor *y = ty_lua_push_in(L, B);
+  if (!known) return y;
+  if (operator) ty_lua_site_lent(&frame);
+  ty_lua_site_made(&frame, (Handle *)y);
+  return y;
+}
+
+static inline bool is_large(const Binding *B, const Tensor *x) {
+  return x->st->numel * 4 >= B->large && ty_type_numel(&x->type) * 4 >= B->large;
+}
+
+static inline Tensor *push_result(lua_State *L, State *S, const Tensor *x) {
+  Binding *B = (Binding *)S;
+  return TY_UNLIKELY(is_large(B, x)) ? push_large(L, B, false) : ty_lua_push_in(L, B);
+}
 
 /* --- maps */
 
@@ -44,24 +67,28 @@ static inline bool record_map(State *S, const char *who, int op, int n, const Gi
   return ty_record(S, who, op, n, src, y);
 }
 
-/* Pushes row `op` of the first n arguments. */
-static inline int map(lua_State *L, int op, int n) {
+/* Pushes row `op` of the first n arguments. operator: it is the metamethod of one. */
+static inline int map(lua_State *L, int op, int n, bool operator) {
   const char *who = ty_ops[op].lua;
   Given src[3];
+  bool large = false;
   State *S = ty_lua_enter(L);
   for (int i = 0; i < n; i++) {
     Tensor *t = ty_lua_test_in(L, (Binding *)S, i + 1);
-    if (TY_LIKELY(t && t->st)) src[i] = (Given){.kind = O_TENSOR, .t = t};
-    else src[i] = ty_lua_operand(L, who, i + 1);
+    if (TY_LIKELY(t && t->st)) {
+      src[i] = (Given){.kind = O_TENSOR, .t = t};
+      large |= is_large((Binding *)S, t);
+    } else src[i] = ty_lua_operand(L, who, i + 1);
   }
-  Tensor *y = ty_lua_push(L);
+  Tensor *y =
+      TY_UNLIKELY(large) ? push_large(L, (Binding *)S, operator) : ty_lua_push_in(L, (Binding *)S);
   if (TY_LIKELY(TY_LUA_TRY(L, S, record_map(S, who, op, n, src, y)))) return 1;
   return ty_lua_fail(L, S);
 }
 
 static int l_map(lua_State *L) {
   int op = (int)lua_tointeger(L, UP_OP);
-  return map(L, op, ty_ops[op].arity);
+  return map(L, op, ty_ops[op].arity, false);
 }
 
 /* Computes into a tensor that lives only here, then writes: nothing may raise in between. */
@@ -100,13 +127,13 @@ static int l_ge(lua_State *L) { return compare_exchanged(L, "ge", OP_LE); }
 
 /* --- operators */
 
-static int op_add(lua_State *L) { return map(L, OP_ADD, 2); }
-static int op_sub(lua_State *L) { return map(L, OP_SUB, 2); }
-static int op_mul(lua_State *L) { return map(L, OP_MUL, 2); }
-static int op_div(lua_State *L) { return map(L, OP_DIV, 2); }
-static int op_mod(lua_State *L) { return map(L, OP_REMAINDER, 2); }
-static int op_pow(lua_State *L) { return map(L, OP_POW, 2); }
-static int op_unm(lua_State *L) { return map(L, OP_NEG, 1); }
+static int op_add(lua_State *L) { return map(L, OP_ADD, 2, true); }
+static int op_sub(lua_State *L) { return map(L, OP_SUB, 2, true); }
+static int op_mul(lua_State *L) { return map(L, OP_MUL, 2, true); }
+static int op_div(lua_State *L) { return map(L, OP_DIV, 2, true); }
+static int op_mod(lua_State *L) { return map(L, OP_REMAINDER, 2, true); }
+static int op_pow(lua_State *L) { return map(L, OP_POW, 2, true); }
+static int op_unm(lua_State *L) { return map(L, OP_NEG, 1, true); }
 
 static int op_lt(lua_State *L) {
   return ty_lua_error(L, "lt: `<` and `>` give one boolean in Lua; use a:lt(b) or a:gt(b)");
@@ -174,7 +201,7 @@ static int l_reduce(lua_State *L) {
   Tensor *x = ty_lua_check(L, who, 1);
   u32 dims = ty_lua_dims(L, who, 2, x->type.rank);
   bool keep = flag(L, who, 3, "keepdim");
-  Tensor *y = ty_lua_push(L);
+  Tensor *y = push_result(L, S, x);
   TY_LUA_MUST(L, S, record_over(S, who, op, x, dims, keep, 0, y));
   return 1;
 }
@@ -202,7 +229,7 @@ static int l_arg(lua_State *L) {
   bool all = lua_isnoneornil(L, 2);
   u32 dims = all ? 0 : 1u << ty_lua_dim(L, who, 2, x->type.rank, -1);
   bool keep = flag(L, who, 3, "keepdim");
-  Tensor *y = ty_lua_push(L);
+  Tensor *y = push_result(L, S, x);
   TY_LUA_MUST(L, S, record_arg(S, who, op, x, dims, keep, y));
   return 1;
 }
@@ -213,14 +240,14 @@ static int l_scan(lua_State *L) {
   State *S = ty_lua_enter(L);
   Tensor *x = ty_lua_check(L, who, 1);
   int dim = ty_lua_dim(L, who, 2, x->type.rank, x->type.rank == 1 ? 0 : -1);
-  Tensor *y = ty_lua_push(L);
+  Tensor *y = push_result(L, S, x);
   TY_LUA_MUST(L, S, record_over(S, who, op, x, 0, false, dim, y));
   return 1;
 }
 
 /* --- products and moves */
 
-static int l_matmul(lua_State *L) { return map(L, OP_MATMUL, 2); }
+static int l_matmul(lua_State *L) { return map(L, OP_MATMUL, 2, false); }
 
 static int l_contract(lua_State *L) {
   const char *who = "contract";
@@ -228,7 +255,7 @@ static int l_contract(lua_State *L) {
   Tensor *a = ty_lua_check(L, who, 1), *b = ty_lua_check(L, who, 2);
   i64 n[2] = {ty_lua_int(L, who, 3, "lead"), ty_lua_int(L, who, 4, "summed")};
   for (int i = 0; i < 2; i++) n[i] = TY_MAX(-1, TY_MIN(n[i], MAX_RANK + 1)); /* refused */
-  Tensor *y = ty_lua_push(L);
+  Tensor *y = push_result(L, S, a);
   TY_LUA_MUST(L, S, ty_record_contract(S, who, a, b, (int)n[0], (int)n[1], y));
   return 1;
 }
@@ -238,7 +265,7 @@ static int l_gather(lua_State *L) {
   Tensor *x = ty_lua_check(L, "gather", 1);
   int dim = ty_lua_dim(L, "gather", 2, x->type.rank, -1);
   const Tensor *index = ty_lua_view_indices(L, S, "gather", 3, x->type.device);
-  Tensor *y = ty_lua_push(L);
+  Tensor *y = push_result(L, S, x);
   TY_LUA_MUST(L, S, ty_record_gather(S, "gather", x, dim, index, 1, y));
   return 1;
 }

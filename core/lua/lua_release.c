@@ -31,7 +31,7 @@ static int l_release(lua_State *L) {
   ty_lua_apart(L, ty_lua_binding(L));
   if (inside_ours(L, ty_lua_binding(L))) return 0;
   ty_lua_scope_forget((Handle *)t);
-  ty_lua_site_forget((Handle *)t);
+  ty_lua_result_forget((Handle *)t);
   ty_tensor_release(t);
   return 0;
 }

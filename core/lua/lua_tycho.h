@@ -16,8 +16,8 @@
 /* A tensor's userdata. `mark` tells it from foreign userdata of the same size; see ty_lua_test. */
 typedef struct Site Site; /* lua_lifetime.c */
 typedef struct Handle {
-  Tensor t;   /* first: a handle's address is its tensor's */
-  Site *site; /* whose last result it is, or NULL */
+  Tensor t;              /* first: a handle's address is its tensor's */
+  struct Result *result; /* what is known of its life, or NULL */
   u64 mark;
   struct Scope *scope; /* in which it was made, NULL: in none */
   struct Handle *next, **prev;
@@ -30,6 +30,16 @@ typedef struct Scope {
   Frame frame; /* of the function that opened it */
   Handle *made;
 } Scope;
+
+/* A tensor that a call has made for its caller alone; see lua_lifetime.c. */
+typedef struct Result {
+  Handle *handle; /* NULL: it is gone */
+  const Site *site;
+  const lua_State *thread;
+  int slot;  /* of the caller's frame */
+  int loans; /* how often it was the second operand of an operator of ours */
+  bool lent; /* it may be that of the one in progress */
+} Result;
 
 /* The State's userdata: what the binding keeps beside the State. */
 typedef struct Binding {
@@ -53,6 +63,9 @@ typedef struct Binding {
   i64 handles;             /* tensors' userdata that were not collected */
   i64 live;                /* bytes of tensors when the last cycle of Lua's collector ended */
   int dies, sites;         /* in the registry: what tells when results die; places, by function */
+  int owners;              /* functions that have places, so far */
+  u32 results;             /* so many so far */
+  Result result[16];       /* the latest ones */
   struct Composites *composites; /* lua_composite.c: calls that are remembered; or NULL */
   i64 large, died; /* bytes of results that are looked after; how many were let go of */
   bool leaf;       /* the options that were read last have requires_grad = true */
@@ -85,7 +98,7 @@ static inline void ty_lua_apart(lua_State *L, Binding *B) {
 /* lua_hush.c: the capture in progress, or NULL. No finaliser runs until the C function that asks returns. */
 Capture *ty_lua_capture(lua_State *L);
 /* lua_lifetime.c: its memory is gone, or somebody else's. */
-void ty_lua_site_forget(Handle *h);
+void ty_lua_result_forget(Handle *h);
 /* As State.interrupted; and what follows when a run was left undone: raises, unless the hook returns. */
 bool ty_lua_interrupted(State *S);
 void ty_lua_interrupt(lua_State *L, Binding *B);

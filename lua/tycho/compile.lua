@@ -179,10 +179,7 @@ function M.compile_function(core, f, opts)
     compiled_by[key] = cache
   end
   if cache[f] then return cache[f] end
-  if not capture then
-    capture = core.internals.load "tycho.capture"
-    core.internals.lifetimes(core.internals.load("tycho.capture.lifetimes").dies)
-  end
+  capture = capture or core.internals.load "tycho.capture"
   local pick, handle, pick_again, checked, checked_again, tell = core._entry(f, opts.fast or false, recaptures)
   local function compiled(...)
     local run, y = pick(...)

@@ -45,6 +45,8 @@ function internals.load(name)
   return require(name)
 end
 
+internals.lifetimes(function(...) return internals.load("tycho.capture.lifetimes").dies(...) end)
+
 -- Memory that others see.
 
 local has_ffi, ffi = pcall(require, "ffi")

@@ -1,19 +1,25 @@
---- lifetimes.lua -- where a call's result is dead when the call is made again: proved by the caller's bytecode.
--- In: a Lua function, a line of it on which a compiled function is called, by which name. Out: whether the result of
--- the last time may be let go of before the call is made again.
+--- lifetimes.lua -- where a tensor that an operation made is dead: proved by the bytecode of the function that called it.
+-- In: a Lua function; where it made a tensor, and where it calls another operation, each a line and what is called
+-- there. Out: whether the tensor may be let go of before that call, once it was seen to be given so many times to
+-- operations that do not keep it; which arguments of the call count as such.
 --
 -- The core knows function, line and name of a call (LuaJIT's: that of the variable or field that it last read into the
--- call's register), not the instruction: so a line with several calls of that name is refused. The result of the one
--- that is left is followed through the control flow, from register to register, until the call comes again:
+-- call's register) or the operator with its numbers, not the instruction: what holds must hold of all that it may be.
+-- A result is followed through the control flow, from register to register:
 -- 1. It may be an operand of a method of its own that is known to give something new (SAFE), of an operator whose other
---    operand is a number or came of it, of a comparison, an index, a test. All else may keep it: to be an argument of a
---    function, to be stored, returned, closed over, concatenated, counted as one of many values.
--- 2. When the call comes again, no register that may hold it is read by it or afterwards, on any way from there.
+--    operand is a number or the result, of a comparison, an index, a test. To be stored, returned, closed over,
+--    concatenated, counted as one of many values: all that keeps it, wherever it happens.
+-- 2. To be the second operand of an operator is a loan: whether it is kept depends on the first one, which the core sees
+--    when the operator is ours. So loans are counted. They are allowed where the register holds the instruction's last
+--    result in this very call of the function on all ways, and the result may die where it has had as many as on any
+--    way. To be the argument of a function is none: who runs may be who that calls last.
+-- 3. At a call it is dead if no register that may hold it is read by the call or afterwards, on any way from there.
 -- Registers of a frame that has ended are gone; that the frame is the same, or has ended, the core knows by its slot.
 
 local bytecode = require "tycho.capture.bytecode"
 
-local type, pairs, ipairs, next, find = type, pairs, ipairs, next, string.find
+local type, pairs, ipairs, unpack = type, pairs, ipairs, unpack
+local find, max, huge = string.find, math.max, math.huge
 
 if jit and jit.off then jit.off(true, true) end -- seldom run: its LuaJIT traces would push out the user's
 
@@ -42,6 +48,7 @@ local function operator(name)
   return name == "POW" and "VV" or nil
 end
 
+local calls = { CALL = true, CALLM = true, ITERC = true, ITERN = true }
 local equal = { ISEQV = true, ISNEV = true } -- of two objects with different __eq neither is called
 local comparisons = { ISLT = true, ISGE = true, ISLE = true, ISGT = true, ISEQV = true, ISNEV = true }
 local tests = { IST = true, ISF = true }
@@ -172,7 +179,11 @@ local HELD, PERHAPS, NUMBER = 1, 2, 3 -- the result; the result or anything else
 
 local function holds(v) return v == HELD or v == PERHAPS end
 
---- The state behind an instruction where registers stand for what `state` says; nil: the result may be kept.
+--- How often a result was lent at most: more is not counted.
+local LOANS_MOST = 8
+
+--- The state behind an instruction where registers stand for what `state` says, and whether it is a loan; nil: the
+--- result may be kept.
 local function step(proto, ins, state)
   local name, a = ins.name, ins.a
   local new = {}
@@ -181,9 +192,10 @@ local function step(proto, ins, state)
   local form = operator(name)
   if form then
     local first = form == "VV" and held(ins.c) and ins.b or nil
-    if first and state[first] ~= HELD and state[first] ~= NUMBER then return nil end -- an object may get it
+    local lent = first and state[first] ~= HELD and state[first] ~= NUMBER -- an object may get it
+    if lent and held(first) then return nil end
     new[a] = nil
-    return new
+    return new, lent
   end
   if name == "MOV" then
     new[a] = state[ins.d]
@@ -199,8 +211,7 @@ local function step(proto, ins, state)
   end
   if name == "CALL" then
     local self = a + 1 + proto.fr2
-    local method = state[a]
-    local given = false
+    local method, given = state[a], false
     for _, r in ipairs((registers(proto, ins))) do given = given or held(r) end
     if given and not (SAFE[method] and state[self] == HELD and ins.c > 0) then return nil end
     for r = a, proto.framesize do new[r] = nil end -- the callee's frame lay there
@@ -223,60 +234,123 @@ local function step(proto, ins, state)
   return new
 end
 
---- Joins a state into that of a position; whether it changed.
+--- Joins a state into that of a position; whether it changed. most: loans before it.
 local function join(states, at, state)
   local old = states[at]
   if not old then
     states[at] = state
     return true
   end
-  local changed = false
+  local changed = state.most > old.most
+  old.most = max(old.most, state.most)
   local function differs(r, v, w)
     if v == w or v == PERHAPS then return end
     local y = (holds(v) or holds(w)) and PERHAPS or nil
-    if y ~= v then old[r], changed = y, true end
+    if y ~= v then old.registers[r], changed = y, true end
   end
-  for r, w in pairs(state) do differs(r, old[r], w) end
-  for r, v in pairs(old) do differs(r, v, state[r]) end
+  for r, w in pairs(state.registers) do differs(r, old.registers[r], w) end
+  for r, v in pairs(old.registers) do differs(r, v, state.registers[r]) end
   return changed
 end
 
---- Whether the result of the call at `site` is dead when the call comes again: see the head.
-local function is_dead(proto, site)
-  local code, flow = proto.code, flow_of(proto)
-  local states, work = {}, {}
-  local function go(from, state)
-    for _, n in ipairs(flow[from].behind) do
-      local copy = {}
-      for r, v in pairs(state) do
-        if holds(v) or not flow.captured[r] then copy[r] = v end -- else a closure may write it
+--- By position: the registers that hold what the instruction at `site` gave last in the same call of the function, on
+--- all ways there.
+local function newest(proto, site)
+  local code, flow = proto.code, proto.flow
+  local before, work = { {} }, { 1 }
+  while #work > 0 do
+    local at = work[#work]
+    work[#work] = nil
+    local ins, behind_it = code[at], {}
+    local callee = calls[ins.name] and ins.a or ins.name == "CAT" and ins.b or huge -- its frame lay there
+    for r in pairs(before[at]) do behind_it[r] = r < callee or nil end
+    for _, r in ipairs(flow[at].writes) do behind_it[r] = nil end
+    if ins.name == "ISTC" or ins.name == "ISFC" then behind_it[ins.a] = nil end
+    if ins.name == "MOV" and before[at][ins.d] and not flow.captured[ins.a] then behind_it[ins.a] = true end
+    if at == site then behind_it = { [ins.a] = not flow.captured[ins.a] or nil } end
+    for _, n in ipairs(flow[at].behind) do
+      local old = before[n]
+      local changed = code[n] and not old
+      if changed then
+        before[n] = {}
+        for r in pairs(behind_it) do before[n][r] = true end
       end
-      if code[n] and join(states, n, copy) then work[#work + 1] = n end
+      for r in pairs(old or {}) do
+        if not behind_it[r] then old[r], changed = nil, true end
+      end
+      if changed then work[#work + 1] = n end
     end
   end
-  go(site, { [code[site].a] = HELD })
+  return before
+end
+
+local function any_holds(registers)
+  for _, v in pairs(registers) do
+    if holds(v) then return true end
+  end
+  return false
+end
+
+--- Where the result of the instruction at `site` may be, by position: the states before; `most` loans on any way. Nil:
+--- it may be kept.
+local function follow(proto, site)
+  local code, flow = proto.code, flow_of(proto)
+  local states, work, sure, most = {}, {}, nil, 0
+  local function go(from, registers, loans)
+    for _, n in ipairs(flow[from].behind) do
+      local copy = {}
+      for r, v in pairs(registers) do
+        if holds(v) or not flow.captured[r] then copy[r] = v end -- else a closure may write it
+      end
+      if code[n] and join(states, n, { registers = copy, most = loans }) then work[#work + 1] = n end
+    end
+  end
+  if code[site].name ~= "CALL" or code[site].b ~= 1 then go(site, { [code[site].a] = HELD }, 0) end
   while #work > 0 do
     local at = work[#work]
     work[#work] = nil
     local state = states[at]
-    for r, v in pairs(state) do
-      if holds(v) and flow.captured[r] then return false end
+    for r, v in pairs(state.registers) do
+      if holds(v) and flow.captured[r] then return nil end
     end
-    if at ~= site then
-      state = step(proto, code[at], state)
-      if not state then return false end
-      if next(state) then go(at, state) end
+    local registers, lent = step(proto, code[at], state.registers)
+    if not registers then return nil end
+    if lent then
+      sure = sure or newest(proto, site)
+      if not sure[at][code[at].c] then return nil end
     end
+    local loans = state.most + (lent and 1 or 0)
+    most = max(most, loans)
+    if most > LOANS_MOST then return nil end
+    if any_holds(registers) then go(at, registers, loans) end
   end
-  local state = states[site] or {}
-  for _, r in ipairs(flow[site].reads) do
-    if holds(state[r]) then return false end
+  states.most = most
+  return states
+end
+
+--- Whether what has these states is dead at an instruction.
+local function is_dead(proto, states, at)
+  local state, flow = states[at], proto.flow[at]
+  if not state then return true end
+  for _, r in ipairs(flow.reads) do
+    if holds(state.registers[r]) then return false end
   end
-  for r, v in pairs(state) do
-    if holds(v) and r ~= code[site].a and flow.live[site][r] then return false end
+  local written = {}
+  for _, r in ipairs(flow.writes) do written[r] = true end
+  for r, v in pairs(state.registers) do
+    if holds(v) and not written[r] and proto.flow.live[at][r] then return false end
   end
   return true
 end
+
+--- Whether the operator at a position lends what has these states.
+local function is_lent(proto, states, at)
+  if not states[at] then return false end
+  local _, lent = step(proto, proto.code[at], states[at].registers)
+  return lent or false
+end
+
+-- Which instructions it may be ----------------------------------------------------------------------------------------
 
 --- Whether LuaJIT may call what that instruction calls by the name: it reads the instructions backwards, whatever leads
 --- there, to the one that wrote the function's register.
@@ -295,30 +369,83 @@ local function called(proto, fn, at, name)
   return true
 end
 
---- The call of that name on that line; nil where there are several, or its results are not one.
-local function call_at(proto, fn, line, name)
-  local found
-  for i, ins in ipairs(proto.code) do
-    local calls = ins.name == "CALL" or ins.name == "CALLM" or ins.name == "ITERC" or ins.name == "ITERN"
-    if proto.lines[i] == line and calls and (find(ins.name, "^ITER") or called(proto, fn, i, name)) then
-      if found then return nil end
-      found = i
-    end
-  end
-  local ins = found and proto.code[found]
-  return ins and ins.name == "CALL" and (ins.b == 1 or ins.b == 2) and found or nil
+--- Whether an operator's instruction may have had that number as its first or second operand, or none.
+local function has_operands(ins, which, number)
+  local form = operator(ins.name)
+  if not form then return ins.name == "UNM" end
+  if form == "VN" then return which == 2 and ins.k == number end
+  if form == "NV" then return which == 1 and ins.k == number end
+  return true
 end
 
---- Whether the result of the last time is dead when that line calls again; see the head.
+--- The positions of what is called on that line: by that name; or, where `which` is there, the operator of that event.
+local function positions(proto, fn, line, name, which, number)
+  local key = ("%d %s %d %.17g"):format(line, name, which or -1, number or 0)
+  local known = proto.positions or {}
+  proto.positions = known
+  if known[key] then return known[key] end
+  local list, event = {}, name:match "^__(%l%l%l)$"
+  for i, ins in ipairs(proto.code) do
+    local it
+    if proto.lines[i] == line then
+      if which then it = event and ins.name:sub(1, 3) == event:upper() and has_operands(ins, which, number)
+      else it = calls[ins.name] and (find(ins.name, "^ITER") or called(proto, fn, i, name)) end
+    end
+    if it then list[#list + 1] = i end
+  end
+  known[key] = list
+  return list
+end
+
+--- Whether the instruction gives one result, or none.
+local function makes_one(ins)
+  return ins.name == "UNM" or operator(ins.name) or ins.name == "CALL" and (ins.b == 1 or ins.b == 2)
+end
+
+--- What is known of the results of the instruction at a position.
+local function states_of(proto, at)
+  local known = proto.lifetimes or {}
+  proto.lifetimes = known
+  if known[at] == nil then known[at] = makes_one(proto.code[at]) and follow(proto, at) or false end
+  return known[at]
+end
+
+---@class tycho.CallPlace
+---@field [1] integer its line
+---@field [2] string the name by which it calls; of an operator, the event's
+---@field [3]? integer of an operator: which operand is a number, 0: none
+---@field [4]? number that number
+
+--- How many loans a result that was made there has had when it is dead; -1: it may be kept. With where the function
+--- calls again: the same of a result that is dead before that call, plus 1 (0: it may be alive), plus 256 where that call
+--- is an operator whose second operand is a loan of it.
 ---@param fn function
----@param line integer
----@param name string
----@return boolean
-function M.dies(fn, line, name)
+---@param made tycho.CallPlace
+---@param again? tycho.CallPlace
+---@return integer
+function M.dies(fn, made, again)
   local proto = bytecode.prototype(fn)
-  if not proto or not proto.lines or #proto.code > MOST or not flow_of(proto) then return false end
-  local site = call_at(proto, fn, line, name)
-  return site and (proto.code[site].b == 1 or is_dead(proto, site)) or false -- one result, or none
+  local none = again and 0 or -1
+  if not proto or not proto.lines or #proto.code > MOST or not flow_of(proto) then return none end
+  local list = positions(proto, fn, unpack(made, 1, 4))
+  local dead
+  for _, at in ipairs(list) do
+    local states = states_of(proto, at)
+    if not states or dead and dead ~= states.most then return none end
+    dead = states.most
+  end
+  if not dead then return none end
+  if not again then return dead end
+  local here = positions(proto, fn, unpack(again, 1, 4))
+  local y, all_lend = dead + 1, true
+  for _, at in ipairs(list) do
+    for _, behind_it in ipairs(here) do
+      local states = states_of(proto, at)
+      all_lend = all_lend and is_lent(proto, states, behind_it)
+      if not is_dead(proto, states, behind_it) then y = 0 end
+    end
+  end
+  return #here > 0 and y + (all_lend and 256 or 0) or none
 end
 
 return M
