@@ -49,7 +49,8 @@ local statement = {
   end,
   function_of_it = function(r) return ("%s = %s(%s)"):format(pick(r, names), pick(r, { "exp", "abs" }), pick(r, names)) end,
   sly = function(r)
-    return ("do\n  local z = %s * 2\n  local y = %s %s z\n  %s = y %s z\nend"):format(pick(r, names), pick(r, { "sly", "sly2", "keeper", pick(r, names) }),
+    return ("do\n  local z = %s * 2\n  local y = %s %s z\n  %s = y %s z\nend"):format(pick(r, names),
+      pick(r, { "sly", "sly2", "keeper", pick(r, names) }),
       pick(r, { "+", "*" }), pick(r, names), pick(r, { "+", "-" })):gsub("keeper ([+*]) z\n  (%w) = y", "keeper %1 z\n  %2 = z")
   end,
   lent = function(r)
@@ -159,7 +160,8 @@ local function make(seed)
 end
 
 local function text_of(program)
-  local out = { "local f, k, hold, list, keeper, yield, co, g, thing, x0, sly, sly2, exp, abs = ...", "local t, fns, up, s, main = {}, {}, nil, 0, nil",
+  local out = { "local f, k, hold, list, keeper, yield, co, g, thing, x0, sly, sly2, exp, abs = ...",
+    "local t, fns, up, s, main = {}, {}, nil, 0, nil",
     "local function ends(v)", "t.y = v", "return f(v)", "end",
     "local function ends3(v)", "t.x = v", "return v:abs()", "end",
     "function main(n, a)", "local b, c, d = a, a, a" }
@@ -199,7 +201,7 @@ local function run(program, bytes)
   end
   local function of_an_operation(_, v)
     kept[#kept + 1] = v
-    return v:abs()
+    return v:maximum(v)
   end
   local sly = setmetatable({}, { __add = of_its_own, __mul = of_its_own })
   local sly2 = setmetatable({}, { __add = of_an_operation, __mul = of_an_operation })

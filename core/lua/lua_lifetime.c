@@ -19,7 +19,7 @@
 #include "lua/lua_protect.h"
 
 #define SITE_META "tycho.site"
-enum { LARGE = 64 << 10, SITES_MOST = 4096 };
+enum { LARGE = 64 << 10, SITES_MOST = 4096, LINE_MOST = 32, FLAG = 256 };
 
 struct Site {
   i32 owner;  /* its function, as a number */
@@ -28,6 +28,7 @@ struct Site {
   int line;
   int which; /* of an operator: the operand that is a number, 0: none; -1: it is a call */
   lua_Number number;
+  bool counts, several; /* that number; instructions may be it, if not */
   int loans;  /* that its results have had when they are dead; -1: they may be kept, or it is new */
   bool known; /* asked for when it is come to again */
   char name[56];
@@ -77,22 +78,26 @@ static void push_place(lua_State *L, const Site *s) {
   if (s->which < 0) return;
   lua_pushinteger(L, s->which);
   lua_rawseti(L, -2, 3);
+  if (!s->counts) return;
   lua_pushnumber(L, s->number);
   lua_rawseti(L, -2, 4);
 }
 
-/* What lifetimes.lua says of results of `made`, at `again` if it is there. fn: the function's place on the stack. */
-static int ask(lua_State *L, Binding *B, int fn, const Site *made, const Site *again) {
+/* What lifetimes.lua says of results of `made`, at `here` if it is there: 1 + loans, or 0, and FLAG for its second
+** answer. fn: the function's place on the stack. */
+static int ask(lua_State *L, Binding *B, int fn, const Site *made, const Site *here) {
   const int top = lua_gettop(L);
   bool hooked;
   lua_rawgeti(L, LUA_REGISTRYINDEX, B->dies);
   lua_pushvalue(L, fn);
   push_place(L, made);
-  if (again) push_place(L, again);
+  if (here) push_place(L, here);
   else lua_pushnil(L);
-  const int status = ty_lua_undisturbed(L, B, 3, 1, &hooked);
+  const int status = ty_lua_undisturbed(L, B, 3, 2, &hooked);
   if (status && hooked) lua_error(L);
-  const int y = status ? again ? 0 : -1 : (int)lua_tointeger(L, -1);
+  int y = 0;
+  if (!status && !lua_isnil(L, -2)) y = (int)lua_tointeger(L, -2) + 1;
+  if (!status && lua_toboolean(L, -1)) y |= FLAG;
   lua_settop(L, top);
   return y;
 }
@@ -129,7 +134,8 @@ static void push_sites(lua_State *L, Binding *B, int fn) {
 }
 
 static bool is_same(const Site *a, const Site *b) {
-  return a->which == b->which && a->number == b->number && strcmp(a->name, b->name) == 0;
+  return a->which == b->which && a->counts == b->counts && a->number == b->number &&
+         strcmp(a->name, b->name) == 0;
 }
 
 static int number_at(lua_State *L, int t, const char *key) {
@@ -140,15 +146,19 @@ static int number_at(lua_State *L, int t, const char *key) {
 }
 
 /* Pushes the site of the function's table that is like `own`, made where there is none; NULL: there are too many. */
-static Site *push_site(lua_State *L, Binding *B, int fn, int sites, Site *own) {
+static Site *push_same(lua_State *L, Binding *B, int fn, int sites, Site *own) {
   char line[24];
+  int n = 0;
   snprintf(line, sizeof line, "%d", own->line);
   const i32 first = number_at(L, sites, line);
-  for (i32 i = first; i;) {
+  for (i32 i = first; i; n++) {
     lua_rawgeti(L, sites, i);
     Site *s = lua_touserdata(L, -1);
     if (is_same(s, own)) {
-      if (!s->known) s->loans = ask(L, B, fn, s, NULL);
+      if (s->known) return s;
+      const int y = ask(L, B, fn, s, NULL);
+      s->loans = (y & ~FLAG) - 1;
+      s->several = y & FLAG;
       s->known = true;
       return s;
     }
@@ -158,7 +168,7 @@ static Site *push_site(lua_State *L, Binding *B, int fn, int sites, Site *own) {
   own->owner = number_at(L, sites, "owner");
   own->index = number_at(L, sites, "count") + 1;
   own->behind = first;
-  if (own->index >= SITES_MOST) return NULL;
+  if (n >= LINE_MOST || own->index >= SITES_MOST) return NULL;
   own->loans = -1;
   Site *s = lua_newuserdata(L, sizeof *s);
   *s = *own;
@@ -181,6 +191,18 @@ static Site *push_site(lua_State *L, Binding *B, int fn, int sites, Site *own) {
   return s;
 }
 
+/* The same; its number counts where the line has several such operators. */
+static Site *push_site(lua_State *L, Binding *B, int fn, int sites, Site *own) {
+  Site any = *own;
+  any.number = 0;
+  any.counts = false;
+  Site *s = push_same(L, B, fn, sites, &any);
+  if (!s || !s->several || own->which <= 0) return s;
+  lua_pop(L, 1);
+  own->counts = true;
+  return push_same(L, B, fn, sites, own);
+}
+
 /* --- calls */
 
 /* The operand of an operator that is a number, and which. */
@@ -194,6 +216,7 @@ static int operand(lua_State *L, lua_Number *number) {
   return 0;
 }
 
+/* Whether the call gets it. */
 static bool is_argument(lua_State *L, const Handle *h, int n) {
   for (int i = 1; i <= n; i++)
     if (lua_touserdata(L, i) == h) return true;
@@ -211,8 +234,8 @@ static void visit(lua_State *L, const SiteFrame *f, int fn, int sites, int n) {
     const Handle *h = r->handle;
     const int y = ended ? r->site->loans + 1 : judge(L, B, fn, sites, r->site, f->site);
     if (r->handle != h) continue; /* finalisers have run */
-    r->lent = y >> 8 != 0;
-    if ((y & 255) == r->loans + 1 && !is_argument(L, h, n)) let_go(B, r->handle);
+    r->lent = (y & FLAG) != 0;
+    if ((y & ~FLAG) == r->loans + 1 && !is_argument(L, h, n)) let_go(B, r->handle);
     else if (ended) ty_lua_result_forget(r->handle);
   }
 }

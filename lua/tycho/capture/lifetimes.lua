@@ -1,25 +1,25 @@
---- lifetimes.lua -- where a tensor that an operation made is dead: proved by the bytecode of the function that called it.
+--- lifetimes.lua -- where a tensor that an operation made is dead: proved by the bytecode of the caller.
 -- In: a Lua function; where it made a tensor, and where it calls another operation, each a line and what is called
--- there. Out: whether the tensor may be let go of before that call, once it was seen to be given so many times to
--- operations that do not keep it; which arguments of the call count as such.
+-- there. Out: whether the tensor may be let go of before that call, once it was the second operand of our operators so
+-- many times; whether that call is one of them.
 --
 -- The core knows function, line and name of a call (LuaJIT's: that of the variable or field that it last read into the
 -- call's register) or the operator with its numbers, not the instruction: what holds must hold of all that it may be.
 -- A result is followed through the control flow, from register to register:
 -- 1. It may be an operand of a method of its own that is known to give something new (SAFE), of an operator whose other
 --    operand is a number or the result, of a comparison, an index, a test. To be stored, returned, closed over,
---    concatenated, counted as one of many values: all that keeps it, wherever it happens.
--- 2. To be the second operand of an operator is a loan: whether it is kept depends on the first one, which the core sees
---    when the operator is ours. So loans are counted. They are allowed where the register holds the instruction's last
---    result in this very call of the function on all ways, and the result may die where it has had as many as on any
---    way. To be the argument of a function is none: who runs may be who that calls last.
--- 3. At a call it is dead if no register that may hold it is read by the call or afterwards, on any way from there.
+--    concatenated, given to a function, counted as one of many values: all that keeps it, wherever it happens.
+-- 2. To be the second operand of another operator is a loan: whether it is kept depends on the first one, which the
+--    core sees when the operator is ours. So loans are counted. They are allowed where the register holds the
+--    instruction's last result in this very call of the function on all ways, and the result may die where it has had
+--    as many as on any way. The argument of a function is no loan: who runs may be who that calls last.
+-- 3. At a call it is dead if it is no argument and no register that may hold it is read afterwards, on any way.
 -- Registers of a frame that has ended are gone; that the frame is the same, or has ended, the core knows by its slot.
 
 local bytecode = require "tycho.capture.bytecode"
 
 local type, pairs, ipairs, unpack = type, pairs, ipairs, unpack
-local find, max, huge = string.find, math.max, math.huge
+local find, format, max, huge = string.find, string.format, math.max, math.huge
 
 if jit and jit.off then jit.off(true, true) end -- seldom run: its LuaJIT traces would push out the user's
 
@@ -284,8 +284,8 @@ local function newest(proto, site)
   return before
 end
 
-local function any_holds(registers)
-  for _, v in pairs(registers) do
+local function any_holds(state)
+  for _, v in pairs(state) do
     if holds(v) then return true end
   end
   return false
@@ -296,10 +296,10 @@ end
 local function follow(proto, site)
   local code, flow = proto.code, flow_of(proto)
   local states, work, sure, most = {}, {}, nil, 0
-  local function go(from, registers, loans)
+  local function go(from, state, loans)
     for _, n in ipairs(flow[from].behind) do
       local copy = {}
-      for r, v in pairs(registers) do
+      for r, v in pairs(state) do
         if holds(v) or not flow.captured[r] then copy[r] = v end -- else a closure may write it
       end
       if code[n] and join(states, n, { registers = copy, most = loans }) then work[#work + 1] = n end
@@ -313,8 +313,8 @@ local function follow(proto, site)
     for r, v in pairs(state.registers) do
       if holds(v) and flow.captured[r] then return nil end
     end
-    local registers, lent = step(proto, code[at], state.registers)
-    if not registers then return nil end
+    local after, lent = step(proto, code[at], state.registers)
+    if not after then return nil end
     if lent then
       sure = sure or newest(proto, site)
       if not sure[at][code[at].c] then return nil end
@@ -322,19 +322,16 @@ local function follow(proto, site)
     local loans = state.most + (lent and 1 or 0)
     most = max(most, loans)
     if most > LOANS_MOST then return nil end
-    if any_holds(registers) then go(at, registers, loans) end
+    if any_holds(after) then go(at, after, loans) end
   end
   states.most = most
   return states
 end
 
---- Whether what has these states is dead at an instruction.
+--- Whether what has these states is dead at an instruction, unless it is an argument there.
 local function is_dead(proto, states, at)
   local state, flow = states[at], proto.flow[at]
   if not state then return true end
-  for _, r in ipairs(flow.reads) do
-    if holds(state.registers[r]) then return false end
-  end
   local written = {}
   for _, r in ipairs(flow.writes) do written[r] = true end
   for r, v in pairs(state.registers) do
@@ -369,18 +366,19 @@ local function called(proto, fn, at, name)
   return true
 end
 
---- Whether an operator's instruction may have had that number as its first or second operand, or none.
+--- Whether an operator's instruction may have had that number, or any, as its first or second operand, or none.
 local function has_operands(ins, which, number)
   local form = operator(ins.name)
   if not form then return ins.name == "UNM" end
-  if form == "VN" then return which == 2 and ins.k == number end
-  if form == "NV" then return which == 1 and ins.k == number end
+  local fits = number == nil or ins.k == number
+  if form == "VN" then return which == 2 and fits end
+  if form == "NV" then return which == 1 and fits end
   return true
 end
 
 --- The positions of what is called on that line: by that name; or, where `which` is there, the operator of that event.
 local function positions(proto, fn, line, name, which, number)
-  local key = ("%d %s %d %.17g"):format(line, name, which or -1, number or 0)
+  local key = ("%d %s %d %s"):format(line, name, which or -1, number and format("%.17g", number) or "")
   local known = proto.positions or {}
   proto.positions = known
   if known[key] then return known[key] end
@@ -414,38 +412,37 @@ end
 ---@field [1] integer its line
 ---@field [2] string the name by which it calls; of an operator, the event's
 ---@field [3]? integer of an operator: which operand is a number, 0: none
----@field [4]? number that number
+---@field [4]? number that number, where it tells it from others
 
---- How many loans a result that was made there has had when it is dead; -1: it may be kept. With where the function
---- calls again: the same of a result that is dead before that call, plus 1 (0: it may be alive), plus 256 where that call
---- is an operator whose second operand is a loan of it.
+--- How many loans a result that was made there has had when it is dead, and whether the second operand of the operator
+--- that is called here is a loan of it; nil: it may be kept, or is alive unless it is an argument here. Without `here`:
+--- the same when it is dead at last, and whether it may be the result of several instructions.
 ---@param fn function
 ---@param made tycho.CallPlace
----@param again? tycho.CallPlace
----@return integer
-function M.dies(fn, made, again)
+---@param here? tycho.CallPlace
+---@return integer? loans
+---@return boolean? flag
+function M.dies(fn, made, here)
   local proto = bytecode.prototype(fn)
-  local none = again and 0 or -1
-  if not proto or not proto.lines or #proto.code > MOST or not flow_of(proto) then return none end
-  local list = positions(proto, fn, unpack(made, 1, 4))
-  local dead
+  if not proto or not proto.lines or #proto.code > MOST or not flow_of(proto) then return nil end
+  local list, loans = positions(proto, fn, unpack(made, 1, 4)), nil
   for _, at in ipairs(list) do
     local states = states_of(proto, at)
-    if not states or dead and dead ~= states.most then return none end
-    dead = states.most
+    if not states or loans and loans ~= states.most then return nil, #list > 1 end
+    loans = states.most
   end
-  if not dead then return none end
-  if not again then return dead end
-  local here = positions(proto, fn, unpack(again, 1, 4))
-  local y, all_lend = dead + 1, true
+  if not here then return loans, #list > 1 end
+  local calls_here = positions(proto, fn, unpack(here, 1, 4))
+  local lent = #list > 0 and #calls_here > 0
+  if not lent then return nil end
   for _, at in ipairs(list) do
-    for _, behind_it in ipairs(here) do
+    for _, n in ipairs(calls_here) do
       local states = states_of(proto, at)
-      all_lend = all_lend and is_lent(proto, states, behind_it)
-      if not is_dead(proto, states, behind_it) then y = 0 end
+      lent = lent and is_lent(proto, states, n)
+      if not is_dead(proto, states, n) then loans = nil end
     end
   end
-  return #here > 0 and y + (all_lend and 256 or 0) or none
+  return loans, lent
 end
 
 return M
