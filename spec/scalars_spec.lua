@@ -166,6 +166,9 @@ describe("a number of the caller's", function()
     ["linspace of a smaller dtype"] = function(x, w) return x * ty.linspace(w, 1, 3, { dtype = "f16" }) end,
     ["the start of arange"] = function(x, w) return x * ty.arange(w + 0.05, w + 2.5) end,
     ["the step of arange"] = function(x, w) return x * ty.arange(0, (w + 0.05) * 2.5, w + 0.05) end,
+    ["the start of arange alone"] = function(x, w) return x * ty.arange(w / 100 + 0.05, 3) end,
+    ["the end of arange"] = function(x, w) return x * ty.arange(2.1 + w / 100) end,
+    ["the end of range"] = function(x, w) return x * ty.range(1, 3.1 + w / 100, { dtype = "f64" }) end,
     ["the start of range"] = function(x, w) return x * ty.range(w + 0.3, w + 2.7) end,
     padding = function(x, w) return x:pad({ { 1, 1 } }, w) end,
     ["what is scattered"] = function(x, w) return x:scatter(1, ty.tensor({ 1, 3 }, { dtype = "i64" }), w) end,
@@ -278,6 +281,13 @@ describe("a number of the caller's", function()
       assert.equal(want[1], got[1])
       if want[1] then H.same(want[2], got[2]) end
     end
+  end)
+
+  it("is a size of arange, where it is whole", function()
+    local c, x = ty.compile(function(n) return ty.arange(n):sum() end), nil
+    for n = 2, 40 do x = c(n) end
+    assert.equal(780, x:item())
+    assert.truthy(ty.explain(c).captures <= 5)
   end)
 
   it("is a start of another count of steps in a trace of its own", function()

@@ -55,18 +55,34 @@ end
 
 local function is_finite(v) return v - v == 0 end
 
-local function arange(start, stop, step, opts)
+--- Start, stop, step and options of a series, which may be given a stop alone; nil where it would raise.
+local function ends(first, start, stop, step, opts)
+  if type(stop) ~= "number" then start, stop, step, opts = first, start, nil, stop end
   if type(step) == "table" then step, opts = nil, step end
   step = step or 1
   if not (is_finite(start) and is_finite(stop) and is_finite(step)) or step == 0 then return nil end
-  return series(start, step, ceil((stop - start) / step), opts)
+  return start, stop, step, opts
 end
 
-local function range(start, stop, step, opts)
-  if type(step) == "table" then step, opts = nil, step end
-  step = step or 1
-  if not (is_finite(start) and is_finite(stop) and is_finite(step)) or step == 0 then return nil end
-  return series(start, step, floor((stop - start) / step) + 1, opts)
+local function arange(...)
+  local start, stop, step, opts = ends(0, ...)
+  return start and series(start, step, ceil((stop - start) / step), opts)
+end
+
+local function range(...)
+  local start, stop, step, opts = ends(1, ...)
+  return start and series(start, step, floor((stop - start) / step) + 1, opts)
+end
+
+--- Whether the numbers that a series is given say how long it is, not where it lies: then they are sizes.
+local function are_sizes(args, shadows)
+  if is_symbol(args[2], shadows[2]) and (is_symbol(args[1], shadows[1]) or is_symbol(args[3], shadows[3])) then
+    return false
+  end
+  for i = 1, 3 do
+    if type(args[i]) == "number" and args[i] % 1 ~= 0 then return false end
+  end
+  return true
 end
 
 local function linspace(a, b, n, opts)
@@ -135,11 +151,12 @@ local function pow_in_place(x, p)
   return x:copy_(power(x, p))
 end
 
---- By function: its twin, and the arguments of which one at least must be a number of later calls. both: this one, too.
+--- By function: its twin, and the first and last argument of which one must be a number of later calls. unless: nor
+--- where this holds.
 local twins = {
   [ty.linspace] = { linspace, 1, 2 },
-  [ty.arange] = { arange, 1, 3, both = 2 }, -- where the stop alone is not known, it is a size
-  [ty.range] = { range, 1, 3, both = 2 },
+  [ty.arange] = { arange, 1, 3, unless = are_sizes },
+  [ty.range] = { range, 1, 3, unless = are_sizes },
   [ty.uniform] = { uniform, 1, 2 },
   [ty.normal] = { normal, 1, 2 },
   [internals.methods.uniform_] = { uniform_in_place, 2, 3 },
@@ -233,9 +250,10 @@ return function(World, models)
   function World:by_twin(f, args, shadows, n)
     if f == ty.tensor then return tensor(self, args, shadows, n) end
     local twin = twins[f]
-    if not twin or twin.both and not is_symbol(args[twin.both], shadows[twin.both]) then return nil end
-    local one, other = twin[2], twin[3]
-    if not is_symbol(args[one], shadows[one]) and not is_symbol(args[other], shadows[other]) then return nil end
+    if not twin or twin.unless and twin.unless(args, shadows) then return nil end
+    local any = false
+    for i = twin[2], twin[3] do any = any or is_symbol(args[i], shadows[i]) end
+    if not any then return nil end
     local results, rs, count_results = self.apply(twin[1], nil, args, shadows, n)
     if count_results == 0 or results[1] == nil then return nil end
     return results, rs, count_results
