@@ -196,6 +196,49 @@ describe("within a range of sizes", function()
       sizes(16, 40, 11, 12, 13, 14))
   end)
 
+  it("what is divided by a size lies on no line, though five sizes do", function()
+    local list = { 12, 11, 10, -1, 0, -3, 8, 1, 6, -4, 2 }
+    for j = -4, 12 do list[#list + 1] = j end
+    local function lengths(a, b) return function(j) return -ty.arange(a + 31 * j) - 1, ty.ones(b - j) end end
+    sweep(function(x, y) return x:slice(1, 1, -1, #y) * 1, (x[{ { 1, -1, #y } }]) end, lengths(234, 44), list)
+    sweep(function(x, y) return ty.max_pool1d(x:reshape(1, 1, -1), #y), ty.avg_pool1d(x:reshape(1, 1, -1), #y) end, lengths(233, 44), list)
+    sweep(function(x, y) return x:unfold(1, 9, #y):sum(2) end, lengths(234, 44), list)
+    list = { 8, 9, 5, -2, -1, 0, 6, 1, 7, 3, -3 }
+    for j = -3, 9 do list[#list + 1] = j end
+    sweep(function(x, y)
+      local p = x:chunk(#y)
+      return p[1] * 1, p[#p] * 1, #p
+    end, function(j) return ty.arange(172 + 34 * j), ty.ones(42 - j) end, list)
+  end)
+
+  it("a count of fractional steps is rounded as it is", function()
+    local list = {}
+    for n = 10, 20 do list[#list + 1] = n end
+    for n = 8, 26 do list[#list + 1] = n end
+    for _, series in ipairs { ty.arange, ty.range } do
+      for _, step in ipairs { 0.7, 1.4, 1.1, 0.25 } do
+        for first = 0, 7 do
+          sweep(function(x) return series(first / 4, 7 * #x, step) end, function(n) return ty.ones(n) end, list)
+        end
+      end
+    end
+  end)
+
+  it("what is no whole number has a root of its own", function()
+    for _, dtype in ipairs { "bf16", "f16", "f32" } do
+      local f = sweep(function(x) return x * math.sqrt(#x + 0.125), 1 / math.sqrt(#x + 0.5) * x, x / (#x + 0.375) end,
+        function(n) return ty.ones({ n }, { dtype = dtype }) end, sizes(29, 66, 19, 20))
+      assert.equal(0, found(f).ranges)
+    end
+  end)
+
+  it("numbers that round alike are not told apart", function()
+    local base, list = ty.tensor { { 1, 2 } }, {}
+    for n = 2 ^ 26, 2 ^ 26 + 13 do list[#list + 1] = n end
+    for n = 2 ^ 26 + 12, 2 ^ 26 + 44, 16 do list[#list + 1] = n end
+    sweep(function(x) return x:var(), x[1] * (2 * #x) end, function(n) return base:expand(n, 2) end, list)
+  end)
+
   it("explain tells why there is none", function()
     local f = sweep(function(x) return x * (#x % 7) end, function(n) return matrix(n, 2) end, sizes(20, 60))
     assert.equal(0, found(f).ranges)

@@ -66,6 +66,15 @@ static int computed_in(const Plan *p, i32 scalar) {
   return T_F64;
 }
 
+/* Whether numbers of these forms of whole numbers have bits of their own in the dtype. */
+static bool are_told_apart(int dtype, const i64 *c, i64 last) {
+  const int digits = dtype == T_BF16 ? 8 : dtype == T_F16 ? 11 : dtype == T_F32 ? 24 : 50;
+  const i64 most = (i64)1 << (digits - 2);
+  for (i64 t = 0; t <= last; t += last)
+    if (at(c, t) <= -most || at(c, t) >= most) return false;
+  return true;
+}
+
 /* A number that an operation was given, or else a size that it knows itself, as a check of indices does. */
 static bool fit_scalar(const u64 *bits, int dtype, const RangeNumbers *known, i64 last, Patch *y) {
   i64 n[RANGE_SAMPLES];
@@ -79,6 +88,7 @@ static bool fit_scalar(const u64 *bits, int dtype, const RangeNumbers *known, i6
                      .dtype = (u8)dtype,
                      .c = {g->c[0], g->c[1]}};
     if (!gives(&p, bits, last)) continue;
+    if (!are_told_apart(dtype, p.c, last)) return false;
     if (found && (p.form != y->form || memcmp(p.c, y->c, sizeof p.c) != 0))
       return false; /* which? */
     *y = p;

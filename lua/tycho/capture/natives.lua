@@ -16,18 +16,13 @@ local rows, OUTSIDE = native_table.tycho, native_table.OUTSIDE
 local format, sub = string.format, string.sub
 local type, tostring, rawget, next, ipairs, getmetatable = type, tostring, rawget, next, ipairs, getmetatable
 local select, unpack, floor = select, unpack, math.floor
+local index = require("tycho.capture.operators").index
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
 
 local function pack(...) return { ... }, select("#", ...) end
 
 local function known(s) return s == nil or s.pinned end
-
-local index_of = {
-  get = function(t, k) return t[k] end,
-  set = function(t, k, v) t[k] = v end,
-  length = function(t) return #t end,
-}
 
 return function(World)
   local models = require("tycho.capture.library")(World)
@@ -186,7 +181,7 @@ return function(World)
       if method ~= nil then return method, nil end
       if k == "grad" and self.objects[t] then return self:gradient(t) end
     end
-    local results, shadows = self:tycho(index_of.get, type(k) == "string" and k or "__index", { t, k }, { ts, ks }, 2)
+    local results, shadows = self:tycho(index.get, type(k) == "string" and k or "__index", { t, k }, { ts, ks }, 2)
     return results[1], shadows[1]
   end
 
@@ -196,11 +191,11 @@ return function(World)
       self:pin(k, ks)
       return self:set_gradient(t, v, vs)
     end
-    self:tycho(index_of.set, "__newindex", { t, k, v }, { ts, ks, vs }, 3)
+    self:tycho(index.set, "__newindex", { t, k, v }, { ts, ks, vs }, 3)
   end
 
   function World:tensor_length(t, ts)
-    local results, shadows = self:tycho(index_of.length, "length", { t }, { ts }, 1)
+    local results, shadows = self:tycho(index.length, "length", { t }, { ts }, 1)
     return results[1], shadows[1]
   end
 

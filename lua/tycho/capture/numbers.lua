@@ -13,27 +13,13 @@
 -- 6. Operators on tensors go to natives.lua; tables and strings find their metamethods as in Lua.
 
 local bit_operators = require("tycho.capture.bytecode").bit_operators
+local operators = require "tycho.capture.operators"
 
 local format, min, max = string.format, math.min, math.max
 local type, tonumber, tostring, floor, ipairs, rawequal = type, tonumber, tostring, math.floor, ipairs, rawequal
+local compute, compare = operators.compute, operators.compare
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
-
-local compute = {
-  add = function(a, b) return a + b end,
-  sub = function(a, b) return a - b end,
-  mul = function(a, b) return a * b end,
-  div = function(a, b) return a / b end,
-  mod = function(a, b) return a % b end,
-  pow = function(a, b) return a ^ b end,
-  unm = function(a) return -a end,
-}
-
-local compare = {
-  lt = function(a, b) return a < b end,
-  le = function(a, b) return a <= b end,
-  eq = function(a, b) return a == b end,
-}
 
 --- The bits of two numbers agree, NaNs with each other.
 local function same_bits(a, b)

@@ -6,8 +6,9 @@
 -- root of that. What else is computed from sizes (n % 7, n * n) may not be given to an operation, compared, or given
 -- back.
 -- 1. Sizes that operations give (dims, lengths) come from five samples. They follow from other sizes by sums, products,
---    and divisions by what is no size, which are no such line at five points unless they are one everywhere; but what
---    is cut off at 0 may be: a dim that is 0 at all samples proves nothing.
+--    and divisions by what is no size, which are no such line at five points unless they are one everywhere: operations
+--    are given no other numbers that follow from sizes than they take as they are (follow). But what is cut off at 0 may
+--    be one: a dim that is 0 at all samples proves nothing.
 -- 2. With lines alone, what an operation demands of its arguments (that one is no greater than another, or not below 0)
 --    holds between two points where it holds at both.
 -- 3. Where two numbers that are compared for equality meet at one point, that point is a hole. So is one at which a
@@ -167,18 +168,20 @@ function Proof:number(x)
   if x[1] == "value" and type(x[2]) == "number" then return constant(x[2]) end
 end
 
---- What the core is told of a number: {form, c, b} in whole numbers.
+--- What the core is told of a number: {form, c, b} in whole numbers; nil where that cannot be.
 local function told(z)
-  if z[1] == SIZE and not (is_whole(z[2]) and is_whole(z[3])) then return { EIGHTH, z[2] * 8, z[3] * 8 } end
-  return z
+  if is_whole(z[2]) and is_whole(z[3]) then return z[1] ~= QUOTIENT and z or nil end
+  return z[1] == SIZE and { EIGHTH, z[2] * 8, z[3] * 8 } or nil
 end
 
---- Whether an operation may be given the operand. A step, of a series or slice or in a table of options, may not follow
---- from sizes: what is divided by it lies on no line.
-function Proof:may_be_given(x, is_step, inner)
+--- Whether an operation may be given the operand. may_follow: also where it follows from sizes. No option does, nor the
+--- step of an index.
+function Proof:may_be_given(x, may_follow, inner)
   if x[1] == "table" then
     for k, e in pairs(x[2]) do
-      if not self:may_be_given(e, inner and k == 3 or type(k) == "string", true) then return false end
+      if not self:may_be_given(e, may_follow and type(k) == "number" and not (inner and k == 3), true) then
+        return false
+      end
     end
     return true
   end
@@ -187,10 +190,17 @@ function Proof:may_be_given(x, is_step, inner)
   if z == nil then return true end
   if not z or z[1] == QUOTIENT or z[1] == SIZE and not is_whole(z[3]) then return false end -- now whole, now not
   if z[3] == 0 then return true end
-  if is_step then return false end
+  local number = told(z)
+  if not may_follow or not number then return false end
   for _, v in ipairs(SPECIAL) do self:root(z[2] - v, z[3]) end
-  self.given[#self.given + 1] = told(z)
+  self.given[#self.given + 1] = number
   return true
+end
+
+--- Whether an operand is no number, or one of whole eighths, as those that follow from sizes are.
+function Proof:is_in_eighths(x)
+  local z = self:number(x)
+  return not z or is_whole(z[2] * 8)
 end
 
 --- Notes what a result is at all points; false where a dim follows from sizes in another way.
@@ -243,10 +253,13 @@ function entry.claim(p, e, names)
   return true
 end
 
-function entry.call(p, e, _, steps)
-  local step = e[2][1] == "value" and steps[e[2][2]]
+local NONE = { 1, 0 }
+
+function entry.call(p, e, _, follow)
+  local places = e[2][1] == "value" and follow[e[2][2]] or NONE
   for i = 1, e[4] do
-    if not p:may_be_given(e[3][i], i == step) then return false end
+    if not p:may_be_given(e[3][i], places[1] <= i and i <= places[2]) then return false end
+    if places.series and not p:is_in_eighths(e[3][i]) then return false end
   end
   for i = 1, e[7] do
     if not p:result(e[6][i]) then return false end
@@ -288,15 +301,15 @@ function Proof:decisions()
 end
 
 --- samples[i]: {values =, by register, shapes =, by register of a tensor, decided =, {a, b, kind ...}} of the replay at
---- t[i]; names: of plain operations, by function; steps: by function, which argument is a step. Gives {holes =,
---- given =, sizes =}: lists of points and of numbers.
+--- t[i]; names: of plain operations, by function; follow: by function, which arguments may follow from sizes. Gives
+--- {holes =, given =, sizes =}: lists of points and of numbers.
 ---@return table? proof
 ---@return string? why there is none
-function M.prove(tape, samples, t, names, steps)
+function M.prove(tape, samples, t, names, follow)
   local p = setmetatable({ samples = samples, t = t, last = t[5], known = {}, given = {}, holes = {}, count = 0 },
     Proof)
   for _, e in ipairs(tape.entries) do
-    if not entry[e[1]](p, e, names, steps) then
+    if not entry[e[1]](p, e, names, follow) then
       return nil, "what the code does with sizes is not known between those that were tried"
     end
   end
@@ -304,8 +317,8 @@ function M.prove(tape, samples, t, names, steps)
   local out = { holes = {}, given = p.given, sizes = {} }
   for i, r in ipairs(tape.sizes) do
     local z = p.known[r]
-    if not z or z[1] == QUOTIENT then return nil, "a number that is given back follows from sizes in its own way" end
-    out.sizes[i] = told(z)
+    out.sizes[i] = z and told(z)
+    if not out.sizes[i] then return nil, "a number that is given back follows from sizes in its own way" end
   end
   if p.count > MOST then return nil, "too many sizes decide otherwise" end
   for k in pairs(p.holes) do out.holes[#out.holes + 1] = k end

@@ -8,6 +8,7 @@
 -- where the tape cannot be played there. What holds between the samples: proofs.lua.
 
 local ty = require "tycho"
+local operators = require "tycho.capture.operators"
 local proofs = require "tycho.capture.proofs"
 local tape = require "tycho.capture.tape"
 
@@ -237,14 +238,37 @@ local function flat(list)
   return out
 end
 
---- Which argument of a function is a step.
-local step_of = { [ty.arange] = 3, [ty.range] = 3, [ty.unfold] = 4 }
+--- By function: which of its arguments may follow from sizes, from one place to another: dims, places and values that
+--- it takes as they are. What it divides by, or counts with, lies on no line between the samples: so those that are not
+--- here are given the same at all sizes. series: its other numbers may be no fractions but eighths, lest a count is
+--- rounded.
+local follow = {}
+
+local function may_follow(first, last, names, series)
+  local places = { first, last, series = series }
+  for name in names:gmatch "%S+" do
+    local f = ty[name]
+    if f then follow[f] = places end
+    follow[ty.internals.methods[name] or f] = places
+  end
+end
+
+may_follow(1, 2, "arange range", true)
+may_follow(1, 9, "zeros ones empty full rand randn eye tri tensor randperm")
+may_follow(2, 9, "reshape view expand tile full_like unflatten pad")
+may_follow(2, 3, "where clamp clamp_ masked_fill masked_fill_ bernoulli fill_")
+may_follow(3, 3, "unfold randint uniform normal")
+may_follow(3, 4, "narrow slice")
+may_follow(1, 2, [[add sub mul div pow remainder maximum minimum eq ne lt le gt ge
+  atan2 hypot add_ sub_ mul_ div_ pow_ remainder_ maximum_ minimum_]])
+for _, f in pairs(operators.compute) do follow[f] = { 1, 2 } end
+for _, f in pairs(operators.index) do follow[f] = { 2, 3 } end
 
 --- Makes a range of five samples.
 local function join(handle, range, p)
   local last = range.high - range.low
   local t = { 0, 1, floor(last / 2), last - 1, last }
-  local proof, why = proofs.prove(p.tape, range.samples, t, tape.names, step_of)
+  local proof, why = proofs.prove(p.tape, range.samples, t, tape.names, follow)
   if not proof then return nil, why end
   return p.C.join(handle, p.position, last, proof.holes, flat(proof.given), flat(proof.sizes))
 end

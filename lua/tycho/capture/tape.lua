@@ -26,6 +26,7 @@ local format, floor = string.format, math.floor
 local type, pairs, ipairs, select, tostring, setmetatable = type, pairs, ipairs, select, tostring, setmetatable
 local rawget, rawset, rawequal = rawget, rawset, rawequal
 local unpack = unpack
+local operators = require "tycho.capture.operators"
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
 
@@ -51,17 +52,9 @@ end
 
 local function pack(...) return { ... }, select("#", ...) end
 
-local operations = {
-  add = function(a, b) return a + b end,
-  sub = function(a, b) return a - b end,
-  mul = function(a, b) return a * b end,
-  div = function(a, b) return a / b end,
-  unm = function(a) return -a end,
-  lt = function(a, b) return a < b end,
-  le = function(a, b) return a <= b end,
-  eq = function(a, b) return a == b end,
-  bits = same_bits,
-}
+local operations = { bits = same_bits }
+for _, name in ipairs { "add", "sub", "mul", "div", "unm" } do operations[name] = operators.compute[name] end
+for name, f in pairs(operators.compare) do operations[name] = f end
 for _, name in ipairs { "abs", "floor", "ceil", "sqrt" } do operations[name] = math[name] end
 
 --- The names of operations, by function.
