@@ -200,8 +200,10 @@ describe("within a range of sizes", function()
     local list = { 12, 11, 10, -1, 0, -3, 8, 1, 6, -4, 2 }
     for j = -4, 12 do list[#list + 1] = j end
     local function lengths(a, b) return function(j) return -ty.arange(a + 31 * j) - 1, ty.ones(b - j) end end
-    sweep(function(x, y) return x:slice(1, 1, -1, #y) * 1, (x[{ { 1, -1, #y } }]) end, lengths(234, 44), list)
-    sweep(function(x, y) return ty.max_pool1d(x:reshape(1, 1, -1), #y), ty.avg_pool1d(x:reshape(1, 1, -1), #y) end, lengths(233, 44), list)
+    sweep(function(x, y) return x:slice(1, 1, -1, #y) * 1 end, lengths(234, 44), list)
+    sweep(function(x, y) return x[{ { 1, -1, #y } }] * 1 end, lengths(234, 44), list)
+    sweep(function(x, y) return ty.max_pool1d(x:reshape(1, 1, -1), #y) end, lengths(233, 44), list)
+    sweep(function(x, y) return ty.avg_pool1d(x:reshape(1, 1, -1), #y) end, lengths(233, 44), list)
     sweep(function(x, y) return x:unfold(1, 9, #y):sum(2) end, lengths(234, 44), list)
     list = { 8, 9, 5, -2, -1, 0, 6, 1, 7, 3, -3 }
     for j = -3, 9 do list[#list + 1] = j end
@@ -215,10 +217,11 @@ describe("within a range of sizes", function()
     local list = {}
     for n = 10, 20 do list[#list + 1] = n end
     for n = 8, 26 do list[#list + 1] = n end
-    for _, series in ipairs { ty.arange, ty.range } do
+    local text = "local ty = ... return function(x) return ty.%s(%g, 7 * #x, %g) end"
+    for _, name in ipairs { "arange", "range" } do
       for _, step in ipairs { 0.7, 1.4, 1.1, 0.25 } do
         for first = 0, 7 do
-          sweep(function(x) return series(first / 4, 7 * #x, step) end, function(n) return ty.ones(n) end, list)
+          sweep(loadstring(text:format(name, first / 4, step))(ty), function(n) return ty.ones(n) end, list)
         end
       end
     end
@@ -226,9 +229,15 @@ describe("within a range of sizes", function()
 
   it("what is no whole number has a root of its own", function()
     for _, dtype in ipairs { "bf16", "f16", "f32" } do
-      local f = sweep(function(x) return x * math.sqrt(#x + 0.125), 1 / math.sqrt(#x + 0.5) * x, x / (#x + 0.375) end,
-        function(n) return ty.ones({ n }, { dtype = dtype }) end, sizes(29, 66, 19, 20))
-      assert.equal(0, found(f).ranges)
+      for _, body in ipairs {
+        function(x) return x * math.sqrt(#x + 0.125) end,
+        function(x) return x * (1 / math.sqrt(#x + 0.5)) end,
+        function(x) return x * (1 / (#x + 0.375)) end,
+      } do
+        local list = sizes(240, 252)
+        for n = 200, 300 do list[#list + 1] = n end
+        assert.equal(0, found(sweep(body, function(n) return ty.ones({ n }, { dtype = dtype }) end, list)).ranges)
+      end
     end
   end)
 

@@ -29,8 +29,8 @@
 --
 -- The methods are spread over: this file (slots, guards, functions, the description), tables.lua (tables, metatables,
 -- overlays), layout.lua (tables made inside), numbers.lua (arithmetic and comparison, by operators.lua), natives.lua
--- (C functions, Tycho's), scalars.lua (numbers in these), library.lua (Lua's own), gradients.lua. words.lua and log.lua tell the user
--- what differs and what is not captured. A trace that is to serve any sizes has a tape beside (tape.lua).
+-- (C functions, Tycho's), scalars.lua (numbers in these), library.lua (Lua's own), gradients.lua. words.lua and log.lua
+-- tell the user what differs and what is not captured. A trace that is to serve any sizes has a tape beside (tape.lua).
 
 local bytecode = require "tycho.capture.bytecode"
 local evaluate = require "tycho.capture.evaluate"

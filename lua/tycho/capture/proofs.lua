@@ -7,8 +7,8 @@
 -- back.
 -- 1. Sizes that operations give (dims, lengths) come from five samples. They follow from other sizes by sums, products,
 --    and divisions by what is no size, which are no such line at five points unless they are one everywhere: operations
---    are given no other numbers that follow from sizes than they take as they are (follow). But what is cut off at 0 may
---    be one: a dim that is 0 at all samples proves nothing.
+--    are given no other numbers that follow from sizes than they take as they are (follow). But what is cut off at 0
+--    may be one: a dim that is 0 at all samples proves nothing.
 -- 2. With lines alone, what an operation demands of its arguments (that one is no greater than another, or not below 0)
 --    holds between two points where it holds at both.
 -- 3. Where two numbers that are compared for equality meet at one point, that point is a hole. So is one at which a
