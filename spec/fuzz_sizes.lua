@@ -84,6 +84,10 @@ local statement = {
   pooled = function(r)
     return ("%s = ty.%s(a:t():unsqueeze(1), %s)"):format(pick(r, names), pick(r, { "max_pool1d", "avg_pool1d" }), pick(r, { "2", "3" }))
   end,
+  divided = function(r) -- by what follows from a size: on no line, though it may look like one
+    return ("%s = %s"):format(pick(r, names), pick(r, { "o:slice(1, 1, -1, k)", "o[{ { 1, #a, k } }]", "o:chunk(k)[1]", "o:split(k)[2]",
+      "ty.max_pool1d(a:t():unsqueeze(1), k)", "ty.arange(0, #a, 0.7)", "ty.range(k, #a * 2, 0.3)", "o:unfold(1, 5, k):sum(3)" }))
+  end,
   narrowed = function(r)
     return ("%s = %s:to '%s'"):format(pick(r, names), pick(r, names), pick(r, { "f64", "i64", "bf16", "f32", "f32" }))
   end,
@@ -92,7 +96,9 @@ local statement = {
   end,
 }
 local sorts = {}
-for name in pairs(statement) do sorts[#sorts + 1] = name end
+for name in pairs(statement) do
+  if name ~= "divided" then sorts[#sorts + 1] = name end -- which mostly leaves a function without ranges: in some alone
+end
 table.sort(sorts)
 
 local function text_of(program)
@@ -141,8 +147,9 @@ end
 local function make(seed)
   local r = frame.random(seed, 1)
   local program = { how = r(5) }
-  for _ = 1, 4 + r(9) do
-    program[#program + 1] = statement[pick(r, sorts)](r)
+  local divides = r(6) == 1
+  for i = 1, 4 + r(9) do
+    program[#program + 1] = statement[divides and i < 3 and "divided" or pick(r, sorts)](r)
     local f, o = world(program)
     local _, ok = outcome(f, o, 20, program.how)
     if not ok then program[#program] = nil end
