@@ -227,3 +227,74 @@ describe("a signal while a tensor is written", function()
     assert.same(want, bits(x))
   end)
 end)
+
+describe("a deadline", function()
+  local x = ty.arange(2e6):div(2e6)
+
+  --- That fn is late, and how many seconds that took.
+  local function late(ms, fn, ...)
+    local begin = clock()
+    local ok, message = pcall(ty.deadline, ms, fn, ...)
+    assert.equal(false, ok)
+    assert.match("interrupt_spec%.lua:%d+: deadline: the time is over$", message)
+    return clock() - begin
+  end
+
+  it("ends a run within it, and what it writes is as it was", function()
+    local f, y = ty.compile(function(y) y:copy_(wave(y)) end), x:clone()
+    f(y)
+    local begin = clock()
+    f(y:copy_(x))
+    local whole, want = clock() - begin, bits(y:copy_(x))
+    assert.truthy(late(whole * 200, f, y) < whole * 0.8)
+    assert.same(want, bits(y))
+  end)
+
+  it("ends operations one after the other", function()
+    late(5, function()
+      local y = x
+      while true do y = y + 1 end
+    end)
+  end)
+
+  it("gives what the function gives, in time, and its errors", function()
+    local function count(...) return select("#", ...), ... end
+    assert.same({ 3, 1, nil, 3 }, { ty.deadline(1e6, count, 1, nil, 3) })
+    local ok, e = pcall(ty.deadline, 1e6, error, TOKEN)
+    assert.equal(false, ok)
+    assert.equal(TOKEN, e)
+    assert.equal(3, #ty.ones(3))
+  end)
+
+  it("is the earliest of those inside of each other", function()
+    local function for_ever()
+      local y = x
+      while true do y = y + 1 end
+    end
+    late(1e6, ty.deadline, 5, for_ever)
+    late(5, ty.deadline, 1e6, for_ever)
+  end)
+
+  it("belongs to its coroutine", function()
+    local co = coroutine.wrap(function()
+      return pcall(ty.deadline, 1, function()
+        coroutine.yield()
+        return x + 1
+      end)
+    end)
+    co()
+    local begin = clock()
+    while clock() - begin < 0.01 do x:sum():item() end
+    local ok, message = co()
+    assert.equal(false, ok)
+    assert.match("the time is over", message)
+  end)
+
+  it("ends with its function, which may go on after its error", function()
+    assert.equal(2, ty.deadline(0, function()
+      assert.equal(false, (pcall(function() return x + 1 end)))
+      return 2
+    end))
+    assert.equal(2e6, (x + 1):numel())
+  end)
+end)

@@ -15,6 +15,7 @@ State *ty_lua_enter_in(lua_State *L, Binding *B) {
   B->hook = lua_gethook(L);
   ty_lua_apart(L, B);
   ty_lua_follow(L, B);
+  if (ty_lua_is_late(B)) ty_lua_error(L, "deadline: the time is over");
   if (S->engine->compiled->lazy) ty_lua_sync(L, S);
   else S->open = NULL;
   return S;

@@ -1,6 +1,6 @@
 /*
 ** lua_modes.c -- modes that hold for the extent of a function's call: whether operations are taped, autocast, vmap, a
-** random state of its own, a profile, how compiled functions are run.
+** random state of its own, a profile, how compiled functions are run, until when.
 ** In: modes that are entered and left, and the coroutine that runs. Out: the State's words (grad_mode, cast, level,
 ** seed and stream, and whether compiled functions run plainly) as they hold for that coroutine. Raises when out of
 ** memory, and where one vmap would lie inside of a later one.
@@ -146,8 +146,10 @@ static void settle(lua_State *L, Binding *B) {
   Mode *first[MODE_KINDS] = {NULL};
   Level **end = &S->level;
   u32 inner = UINT32_MAX;
+  B->until = 0;
   for (Mode *m = sorted(L, B); m; m = m->inside_of) {
     if (!first[m->kind]) first[m->kind] = m;
+    if (m->kind == MODE_DEADLINE && (!B->until || m->until < B->until)) B->until = m->until;
     if (m->kind != MODE_VMAP) continue;
     *end = &m->level;
     end = &m->level.outer;

@@ -17,6 +17,7 @@ typedef enum {
   MODE_PROFILE, /* spans are noted, whoever runs */
   MODE_CHECK,   /* of a compiled function: the call is being checked */
   MODE_WARMUP,  /* of a compiled function: no budget applies */
+  MODE_DEADLINE,
   MODE_KINDS
 } ModeKind;
 
@@ -36,6 +37,7 @@ typedef struct Mode {
   Level level;    /* VMAP */
   u64 random[2];  /* RANDOM: seed and stream, while the State's are another's */
   const void *of; /* CHECK, WARMUP: the Entry */
+  i64 until;      /* DEADLINE: on the clock of ty_system_now */
 } Mode;
 
 /* Pushes a mode that is not open. Raises when out of memory. */

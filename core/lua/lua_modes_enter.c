@@ -2,6 +2,7 @@
 ** lua_modes_enter.c -- modes as Lua enters and leaves them: the functions of `internals.modes`.
 ** In: what a mode is to say. Out: modes, open until they are left. Raises on other arguments, and when out of memory.
 */
+#include "base/system.h"
 #include "lua/lua_modes.h"
 #include "lua/lua_trace.h"
 
@@ -80,6 +81,15 @@ static int modes_about(lua_State *L) {
   return 1;
 }
 
+/* deadline(milliseconds from now) -> mode */
+static int modes_deadline(lua_State *L) {
+  ty_lua_enter(L);
+  Mode *m = ty_lua_mode_push(L, MODE_DEADLINE);
+  m->until = ty_system_now() + (i64)(luaL_checknumber(L, 1) * 1e6);
+  ty_lua_mode_open(L, m);
+  return 1;
+}
+
 /* half() -> the dtype that autocast was given, or nil */
 static int modes_half(lua_State *L) {
   const State *S = ty_lua_enter(L);
@@ -101,11 +111,17 @@ static int modes_is(lua_State *L) {
 }
 
 void ty_lua_open_modes(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"grad", modes_grad},     {"autocast", modes_autocast},
-                                 {"random", modes_random}, {"leave", modes_leave},
-                                 {"plain", modes_plain},   {"about", modes_about},
-                                 {"half", modes_half},     {"parted", modes_parted},
-                                 {"is", modes_is},         {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"grad", modes_grad},
+                                 {"autocast", modes_autocast},
+                                 {"random", modes_random},
+                                 {"leave", modes_leave},
+                                 {"plain", modes_plain},
+                                 {"about", modes_about},
+                                 {"half", modes_half},
+                                 {"parted", modes_parted},
+                                 {"deadline", modes_deadline},
+                                 {"is", modes_is},
+                                 {NULL, NULL}};
   ty_lua_modes_meta(L);
   lua_getfield(L, m, "internals");
   lua_newtable(L);

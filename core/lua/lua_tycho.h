@@ -59,13 +59,14 @@ typedef struct Binding {
   lua_State *mode_of;      /* for whom the State's words stand */
   u64 random[2];           /* seed and stream outside of modes, while the State's are a mode's */
   int mode_meta;           /* modes' metatable, in the registry */
-  bool mixed, disordered;  /* modes: some are others'; one vmap lies inside of a later one */
-  i64 handles;             /* tensors' userdata that were not collected */
-  i64 live;                /* bytes of tensors when the last cycle of Lua's collector ended */
-  int dies, sites;         /* in the registry: what tells when results die; places, by function */
-  int owners;              /* functions that have places, so far */
-  u32 results;             /* so many so far */
-  Result result[16];       /* the latest ones */
+  i64 until; /* the earliest deadline, on the clock of ty_system_now; 0: there is none */
+  bool mixed, disordered; /* modes: some are others'; one vmap lies inside of a later one */
+  i64 handles;            /* tensors' userdata that were not collected */
+  i64 live;               /* bytes of tensors when the last cycle of Lua's collector ended */
+  int dies, sites;        /* in the registry: what tells when results die; places, by function */
+  int owners;             /* functions that have places, so far */
+  u32 results;            /* so many so far */
+  Result result[16];      /* the latest ones */
   struct Composites *composites; /* lua_composite.c: calls that are remembered; or NULL */
   i64 large, died; /* bytes of results that are looked after; how many were let go of */
   bool leaf;       /* the options that were read last have requires_grad = true */
@@ -99,6 +100,8 @@ static inline void ty_lua_apart(lua_State *L, Binding *B) {
 Capture *ty_lua_capture(lua_State *L);
 /* lua_lifetime.c: its memory is gone, or somebody else's. */
 void ty_lua_result_forget(Handle *h);
+/* Whether a deadline is over. */
+bool ty_lua_is_late(const Binding *B);
 /* As State.interrupted; and what follows when a run was left undone: raises, unless the hook returns. */
 bool ty_lua_interrupted(State *S);
 void ty_lua_interrupt(lua_State *L, Binding *B);

@@ -572,6 +572,19 @@ function M.open(core)
     return was
   end
 
+  --- fn(...), in which operations raise when so many milliseconds are over: at their beginning, and within those that
+  --- take their time, of which nothing is seen then. Of deadlines inside of each other the earliest holds. Lua code
+  --- between operations, LAPACK and files are not looked at.
+  ---@param ms number
+  ---@param fn function
+  function api.deadline(ms, fn, ...)
+    if type(ms) ~= "number" or ms ~= ms or ms < 0 then
+      fail("deadline: argument 1 must be a number of milliseconds, got " .. show(ms))
+    end
+    if type(fn) ~= "function" then fail("deadline: argument 2 must be a function, got " .. show(fn)) end
+    return leave(modes.deadline(min(ms, 1e12)), pcall(fn, ...))
+  end
+
   local beside -- loaded when something is checked first
 
   --- Runs f as it is written beside every n-th call of the compiled function, and raises where a bit differs: of

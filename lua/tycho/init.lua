@@ -128,6 +128,7 @@ local compilation = {
   warmup = { "f, ...", "calls f once so that later calls find it compiled" },
   stance = { "name = nil", "how compiled functions run: default, eager or no_recompile" },
   budget = { "ms = nil", "how many milliseconds a capture may take inside a call; math.huge at first" },
+  deadline = { "ms, fn, ...", "calls fn(...), and raises in its operations when so many milliseconds are over" },
   check = { "f, n = 0", "runs f as written beside every n-th call and raises where a bit differs" },
   pass = { "name, fn", "registers a pass over captured graphs, which {passes = {name}} of compile runs" },
 }

@@ -152,6 +152,7 @@ local tycho = {
   { "totable",          "reads",  "abort", KEEP },
   { "unique",           "reads",  "abort", KEEP },
   { "budget",           "state",  "abort" },
+  { "deadline",         "state",  "abort" },
   { "check",            "state",  "abort" },
   { "compile",          "state",  "abort" },
   { "disable",          "state",  "abort" },
