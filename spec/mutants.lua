@@ -572,6 +572,17 @@ local M = {
     from = "local y = (holds(v) or holds(w)) and PERHAPS or nil", to = "local y = (holds(v) or holds(w)) and HELD or nil" },
   { file = "lua/tycho/capture/lifetimes.lua", what = "a number that a closure writes is taken for one for ever",
     from = "if holds(v) or not flow.captured[r] then copy[r] = v end", to = "copy[r] = v" },
+
+  { file = "core/lua/lua_scope.c", what = "a scope frees what the tape's functions read once more",
+    from = "static bool is_pin(const Handle *h) { return !h->mark; }", to = "static bool is_pin(const Handle *h) { return !h; }" },
+  { file = "core/lua/lua_scope.c", what = "a function's own results keep what it reads",
+    from = "first && first->scope == s ? &first->next : &s->made", to = "first && !first->scope ? &first->next : &s->made" },
+  { file = "core/lua/lua_scope.c", what = "what a function of the tape reads is lost to the scope around",
+    from = "while (s->made) scope_give(outer, s->made);", to = "while (s->made) scope_give(outer && outer->npins < 0 ? outer : NULL, s->made);" },
+  { file = "core/lua/lua_scope.c", what = "what comes out of an inner scope counts as younger than what reads it",
+    from = "if (is_pin(at) && (!r || r->seq", to = "if (is_pin(at) && (r && r->seq" },
+  { file = "core/lua/lua_scope.c", what = "what comes out of an inner scope counts as older than what it leads back to",
+    from = "if (is_pin(at) && (!r || r->seq", to = "if (is_pin(at) && (!r || at || r->seq" },
 }
 
 return M

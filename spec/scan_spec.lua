@@ -487,6 +487,82 @@ describe("the gradient of ty.scan", function()
   end)
 end)
 
+describe("a scope around what runs again for its gradient", function()
+  local w = ty.tensor({ 0.5, -0.25 }):requires_grad_()
+
+  --- The gradient of a loss that a function of a scope gives, beside the one without a scope.
+  local function claim(fn)
+    local function gradient(around)
+      w.grad = nil
+      local loss = around(fn)
+      loss:backward()
+      return flat { loss:detach(), w.grad }
+    end
+    assert.equal(gradient(function(f) return f() end), gradient(ty.scope))
+    assert.equal(gradient(ty.scope), gradient(function(f) return (ty.scope(function() return (ty.scope(f)) end)) end))
+  end
+
+  it("leaves a scan's carried values, sequences and what its function closes over", function()
+    claim(function()
+      local k = ty.tensor { 2, 3 }
+      local c, y = ty.scan(function(c, x) return (c * x * w * k):sin(), c * k end, ty.ones(2), ty.arange(6):reshape(3, 2))
+      return c:sum() + y:square():sum()
+    end)
+  end)
+
+  it("leaves what the second of two scans was given by the first, and what came out of an inner scope", function()
+    claim(function()
+      local k = ty.scope(function() return ty.tensor { 2, 3 } end)
+      local _, y = ty.scan(function(c, x) return (c * x * w * k):sin(), c * k end, ty.ones(2), ty.ones(3, 2))
+      return (ty.scan(function(c, x) return (c * x * w * k):cos() end, ty.ones(2), y)):sum()
+    end)
+    claim(function()
+      local k
+      local loss = ty.scope(function()
+        k = ty.tensor { 2, 3 }
+        return (ty.scan(function(c, x) return (c * x * w * k):sin() end, ty.ones(2), ty.ones(3, 2))):sum(), k
+      end)
+      return loss
+    end)
+  end)
+
+  it("leaves what checkpoint and custom_grad read", function()
+    claim(function()
+      local k = ty.tensor { 2, 3 }
+      return ty.checkpoint(function(x) return (x * w * k):sin():sum() end, ty.ones(2))
+    end)
+    claim(function()
+      local k = ty.tensor { 2, 3 }
+      local times_k = ty.custom_grad(function(x) return x * k end, function(_, g) return g * k end)
+      return times_k(w * 2):sum()
+    end)
+  end)
+
+  it("frees all the same what no gradient can be asked for any more", function()
+    collectgarbage()
+    collectgarbage()
+    collectgarbage "stop"
+    local function live() return ty.stats().memory.used end
+    local function forward()
+      local xs, k = ty.ones(8, 2), ty.full({ 2 ^ 18 }, 2)
+      local c, y = ty.scan(function(c, x) return (c * x * w + k[1]):sin(), c end, ty.ones(2), xs)
+      local d = ty.scan(function(c, x) return (c * x * w + k[2]):sin() end, ty.ones(2), y)
+      return c:sum() + d:sum()
+    end
+    for _, f in ipairs {
+      function() return forward():item() end,
+      function() forward():backward() end,
+      function() ty.scope(forward) end,
+    } do
+      ty.scope(f)
+      local before = live()
+      for _ = 1, 4 do ty.scope(f) end
+      assert.truthy(live() - before < 2 ^ 20, live() - before)
+    end
+    collectgarbage "restart"
+  end)
+end)
+
 describe("recurrent layers of long sequences", function()
   for _, kind in ipairs { "RNN", "GRU", "LSTM" } do
     it("give the bits of short ones behind each other: " .. kind, function()

@@ -14,11 +14,14 @@
 typedef struct Kept {
   Binding *B;
   int ref;
+  i32 npins;
+  ScopePin pin[]; /* in scopes that were open */
 } Kept;
 
 static void kept_drop(void *ctx) {
   Kept *k = ctx;
   luaL_unref(k->B->L, LUA_REGISTRYINDEX, k->ref);
+  for (i32 i = 0; i < k->npins; i++) ty_lua_scope_unpin(&k->pin[i]);
   ty_mem_free(k);
 }
 
@@ -277,7 +280,8 @@ static int grad_join(lua_State *L) {
   }
   lua_pushvalue(L, 1);
   int ref = luaL_ref(L, LUA_REGISTRYINDEX);
-  Kept *k = ty_mem_alloc(sizeof *k);
+  const i32 npins = ty_lua_scope_count((Binding *)S);
+  Kept *k = ty_mem_alloc(sizeof *k + sizeof *k->pin * (size_t)npins);
   if (!k) ty_fail_memory(S, "custom_grad", 0);
   const Tensor *const *made = (const Tensor *const *)y;
   Record *r = k ? record_join(S, nin, src, nout, made, (u64)lua_tonumber(L, 4)) : NULL;
@@ -288,6 +292,8 @@ static int grad_join(lua_State *L) {
   } else {
     k->B = (Binding *)S;
     k->ref = ref;
+    k->npins = npins;
+    ty_lua_scope_pin(k->B, k->pin, r->seq, nout ? (Handle *)z[0] : NULL);
     r->owner = (Owner){kept_drop, k};
     r->dim = nout;
     for (int i = 0; ok && i < nout; i++) ok = join_result(S, r, y[i], i, z[i]);
