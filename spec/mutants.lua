@@ -583,6 +583,15 @@ local M = {
     from = "if (is_pin(at) && (!r || r->seq", to = "if (is_pin(at) && (r && r->seq" },
   { file = "core/lua/lua_scope.c", what = "what comes out of an inner scope counts as older than what it leads back to",
     from = "if (is_pin(at) && (!r || r->seq", to = "if (is_pin(at) && (!r || at || r->seq" },
+
+  { file = "lua/tycho/scan.lua", what = "a scan's results need gradients where a turn has detached them",
+    from = "l[i] = needs.last[i] and l[i] or last[i] end", to = "l[i] = l[i] or last[i] end" },
+  { file = "lua/tycho/scan.lua", what = "what needs a gradient from a scan's second turn on has none",
+    from = "if needs and needs.again then", to = "if needs and needs.again and turns < 0 then" },
+  { file = "core/lua/lua_loop.c", what = "a scan that looks twice draws random numbers twice",
+    from = "ty_lua_enter(L)->stream = l->stream;", to = "ty_lua_enter(L);\n  (void)l;" },
+  { file = "lua/tycho/scan.lua", what = "a scan computes gradients of sequences that need none",
+    from = "rows = tracked(sequences) }", to = "rows = map(tracked(sequences), function(v) return type(v) ~= 'table' or nil end, {}) }" },
 }
 
 return M

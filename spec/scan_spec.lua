@@ -331,6 +331,70 @@ describe("the gradient of ty.scan", function()
     close(H.list(xs:detach():sum { 1, 2 }), H.list(b.grad), 1e-5)
   end)
 
+  it("is claimed for what the loop's results have one for, and for nothing else", function()
+    local turns = {
+      detached = function(c, x) return { (c[1] * x * W):detach(), c[2] + 1 }, (c[1] * W):detach() end,
+      ["of the rows alone"] = function(c, x) return { (c[1] * W):detach(), c[2] }, x * c[1] * W end,
+      ["of one of two"] = function(c, x) return { c[1] * W, c[2] + x }, c[2] * 2 end,
+      ["a turn later"] = function(c) return { c[2] * 1, c[1] * W }, c[2] * 1 end,
+      ["two turns later"] = function(c, x) return { c[2] + c[1], c[1] + x }, { c[1] * 1, c[2]:detach() } end,
+      ["of what init needs"] = function(c) return { c[1]:detach() * 2, c[2] + 1 }, c[1] * 2 end,
+    }
+    for _, needs in ipairs { false, true } do
+      for name, turn in pairs(turns) do
+        local function claimed(scan)
+          local c, y = scan(turn, { needs and h0 * 1 or h0:detach(), ty.ones(2, 3) }, ty.ones(5, 2, 3))
+          y = ty.is_tensor(y) and { y } or y
+          return table.concat({ tostring(c[1].requires_grad), tostring(c[2].requires_grad), tostring(y[1].requires_grad),
+            tostring(y[2] and y[2].requires_grad) }, " ")
+        end
+        W = ty.ones(2, 3):requires_grad_()
+        assert.equal(claimed(by_hand), claimed(ty.scan), name)
+      end
+    end
+  end)
+
+  it("draws the same random numbers where that is told by a second look", function()
+    local function draw(scan)
+      ty.manual_seed(5)
+      local c, y = scan(function(c, x)
+        local z = ty.rand(3)
+        return c * z + x * b, { c:detach() + z, c * 1 }
+      end, ty.zeros(3), ty.arange(12):reshape(4, 3))
+      return flat { c:detach(), y[1], y[2]:detach(), ty.rand(2) }
+    end
+    local want = draw(by_hand)
+    assert.equal(want, draw(ty.scan))
+    local compiled = ty.compile(function()
+      local z = ty.rand(3)
+      local c = ty.scan(function(c) return { c[1] * ty.rand(3), c[1] * b } end, { z, ty.ones(3) }, nil, { length = 3 })
+      return c[1]:detach(), c[2]:detach(), ty.rand(2)
+    end)
+    local function three() return flat { compiled() } end
+    ty.manual_seed(6)
+    local first = { three(), three(), three() }
+    assert.equal(1, ty.explain(compiled).captures)
+    ty.manual_seed(6)
+    assert.same(first, { three(), three(), three() })
+    assert.are_not.equal(first[1], first[2])
+  end)
+
+  it("is not computed for sequences that need none", function()
+    local function rows(x) -- how many times as much memory as the sequences themselves the rest takes
+      return tonumber((H.script(([[
+        local ty = require "tycho"
+        local x, b = ty.randn(500, 4000), ty.ones(3):requires_grad_()
+        x = %s
+        x:get(1, 1)
+        local before = ty.stats().memory.peak
+        local c = ty.scan(function(c, r) return c * b + (r:sum() * 1e-3) end, ty.zeros(3), x)
+        c:sum():backward()
+        print((ty.stats().memory.peak - before) / (500 * 4000 * 4))]]):format(x))))
+    end
+    assert.truthy(rows "x" < 1.2)
+    assert.truthy(rows "x * b[1]" > 2) -- a gradient for each
+  end)
+
   it("has gradients of its own", function()
     local function second(scan, what)
       local given = { W = W:detach(), x = xs:detach(), h = h0:detach() }

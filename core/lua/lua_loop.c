@@ -95,6 +95,13 @@ static int loop_leave(lua_State *L) {
   return 0;
 }
 
+/* again(scope): the same, and the function's random numbers are drawn anew */
+static int loop_again(lua_State *L) {
+  LoopScope *l = check_scope(L);
+  ty_lua_enter(L)->stream = l->stream;
+  return loop_leave(L);
+}
+
 /* note(scope, x): x goes out of the turn: where it needs a gradient and is from outside, it is taped */
 static int loop_note(lua_State *L) {
   State *S = ty_lua_enter(L);
@@ -183,11 +190,19 @@ static int loop_record(lua_State *L) {
 }
 
 void ty_lua_open_loop(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {
-      {"is", loop_is},       {"leave", loop_leave},   {"hash", loop_hash},
-      {"check", loop_check}, {"note", loop_note},     {"recording", loop_recording},
-      {"run", loop_run},     {"begin", loop_begin},   {"param", loop_param},
-      {"taped", loop_taped}, {"record", loop_record}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"again", loop_again},
+                                 {"is", loop_is},
+                                 {"leave", loop_leave},
+                                 {"hash", loop_hash},
+                                 {"check", loop_check},
+                                 {"note", loop_note},
+                                 {"recording", loop_recording},
+                                 {"run", loop_run},
+                                 {"begin", loop_begin},
+                                 {"param", loop_param},
+                                 {"taped", loop_taped},
+                                 {"record", loop_record},
+                                 {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_newtable(L);
   ty_lua_register(L, fns);

@@ -34,7 +34,7 @@ typedef struct ScopePin {
 typedef struct Scope {
   struct Scope *outer;
   lua_State *L;
-  Frame frame; /* of the function that opened it */
+  Frame frame;  /* of the function that opened it */
   Handle *made; /* the latest first, with pins between them */
   i32 npins;
 } Scope;

@@ -96,17 +96,59 @@ return function(ty, define, own)
     for i = 1, #more do list[#list + 1] = more[i] end
   end
 
-  local function needs_grad(list)
+  --- Which of a list need a gradient.
+  local function tracked(list)
+    local y = {}
+    for i = 1, #list do y[i] = is_float(list[i]) and V.tracked(list[i]) end
+    return y
+  end
+
+  local function any(list)
     for i = 1, #list do
-      if is_float(list[i]) and V.tracked(list[i]) then return true end
+      if list[i] then return true end
     end
     return false
   end
 
+  local function chosen(list, which)
+    local y = {}
+    for i = 1, #list do
+      if which[i] then y[#y + 1] = list[i] end
+    end
+    return y
+  end
+
+  --- A list in which those that are chosen start a tape.
+  local function watched(list, which)
+    local y = {}
+    for i = 1, #list do y[i] = which[i] and G.watch(list[i]) or list[i] end
+    return y
+  end
+
+  --- What a turn gives, taped from what of it needs a gradient; notes what needs one then: carried values that a turn
+  --- gives with a gradient need one in the next turn. again: so others may need one that this turn gave without.
+  local function noting(turn, needs)
+    return function(carried, rows)
+      local was = { unpack(needs.carried, 1, #carried) }
+      local following, made = turn(watched(carried, was), watched(rows, needs.rows))
+      local grown, open, given = false, false, tracked(following)
+      for i = 1, #following do
+        grown = grown or given[i] and not was[i]
+        open = open or is_float(following[i]) and not given[i]
+        needs.carried[i] = was[i] or given[i]
+      end
+      needs.made = tracked(made)
+      for i = 1, #made do open = open or is_float(made[i]) and not needs.made[i] end
+      needs.last, needs.watched, needs.again = given, was, grown and open
+      return following, made
+    end
+  end
+
   --- turn(carried, rows) -> next, made, lists all of them, for each row of the sequences. Gives the last carried values
-  --- and the rows of results; what a turn was given, for each row, where a gradient will be asked for (needs: it will
-  --- be, for init or sequences), and what else that goes to, in one dim each.
-  local function loop(turn, init, sequences, turns, backwards, needs, hash)
+  --- and the rows of results; what a turn was given, for each row, where one of these needs a gradient (noted in
+  --- needs, nil where none will be asked for), and what else that goes to, in one dim each.
+  local loop
+  function loop(turn, init, sequences, turns, backwards, needs, hash)
     local scope, carried, rows, kept, all = L.begin(), {}, {}, {}, {}
     for i = 1, #init do carried[i] = L.param(scope, init[i], false) end
     for i = 1, #sequences do rows[i] = L.param(scope, sequences[i], true) end
@@ -115,6 +157,10 @@ return function(ty, define, own)
     if not ok then
       L.leave(scope)
       error(following, 0)
+    end
+    if needs and needs.again then
+      L.again(scope)
+      return loop(turn, init, sequences, turns, backwards, needs, hash)
     end
     for i = 1, #following do L.note(scope, following[i]) end
     for i = 1, #made do L.note(scope, made[i]) end
@@ -127,7 +173,8 @@ return function(ty, define, own)
       L.leave(scope)
       return
     end
-    if needs or G.mode() and #taped > 0 then
+    if needs and turns == 0 then needs.last = needs.carried end
+    if needs and (any(needs.last) or any(needs.made)) then
       given = {}
       append(all, following)
       append(all, made)
@@ -207,54 +254,34 @@ return function(ty, define, own)
 
   local function like(x) return ty.zeros(x.shape, { dtype = x.dtype, device = x.device }) end
 
-  --- Copies of the floats of a list that start a tape; and all of these, to be asked for.
-  local function watched(list, wanted)
-    local y = {}
-    for i = 1, #list do
-      y[i] = list[i]
-      if is_float(list[i]) then
-        y[i] = G.watch(list[i])
-        wanted[#wanted + 1] = y[i]
-      end
-    end
-    return y
-  end
-
-  --- Seeds a pass with the gradients of the floats of a list, which come in order.
-  local function seed(back, list, gradients, k)
-    for i = 1, #list do
-      if is_float(list[i]) then
-        k = k + 1
-        if list[i].requires_grad then G.seed(back, list[i], gradients[k]) end
-      end
-    end
-    return k
-  end
-
-  local function only_floats(list)
-    local y = {}
-    for i = 1, #list do
-      if is_float(list[i]) then y[#y + 1] = list[i] end
-    end
-    return y
-  end
-
-  --- The gradients of a turn: of what it was given, and of the tensors from outside.
-  local function back_through(turn, carried, rows, taped, gradients)
-    local wanted, create = {}, G.mode()
-    local seq = G.seq()
-    local c, r = watched(carried, wanted), watched(rows, wanted)
-    local list = { unpack(wanted, 1, #wanted) }
+  --- The gradients of a turn: of what it was given and needs one, and of the tensors from outside. gradients: of what
+  --- it gives and needs one.
+  local function back_through(turn, carried, rows, taped, needs, gradients)
+    local create, seq = G.mode(), G.seq()
+    local c, r = watched(carried, needs.carried), watched(rows, needs.rows)
+    local list = chosen(c, needs.carried)
+    append(list, chosen(r, needs.rows))
     append(list, taped)
     local back = G.start(create, create, list, seq)
     local following, made = restore(modes.grad(true), pcall(turn, c, r))
-    seed(back, made, gradients, seed(back, following, gradients, 0))
+    local given = chosen(following, needs.carried)
+    append(given, chosen(made, needs.made))
+    for i = 1, #given do
+      if given[i].requires_grad then G.seed(back, given[i], gradients[i]) end
+    end
     own.run(back, create)
     local found = {}
     for k = 1, #list do
       found[k] = G.got(back, k, list[k]) or like(list[k])
     end
-    return found, #wanted
+    return found
+  end
+
+  local function with(what, changes)
+    local y = {}
+    for k, v in pairs(what) do y[k] = v end
+    for k, v in pairs(changes) do y[k] = v end
+    return y
   end
 
   local differentiable
@@ -274,16 +301,20 @@ return function(ty, define, own)
   local function go_back(what, gradients, back)
     local turn, init, sequences, taped = what.turn, what.init, what.sequences, what.taped
     local number, before, given, again = what.number, #what.last + #what.out, {}, false
+    local needs = what.needs
     for i, x in ipairs(what.given) do
-      given[i] = G.mode() and back and is_float(x) and G.result(back, before + i, x) or x
+      given[i] = G.mode() and back and needs.carried[i] and G.result(back, before + i, x) or x
       again = again or gradients[before + i] ~= nil
     end
     local carried, rows, made_before = {}, {}, { unpack(what.out, 1, #what.out) }
     if again then
+      local made = { unpack(needs.made, 1, #needs.made) }
+      append(made, needs.carried)
+      needs = with(needs, { made = made })
       turn = giving(turn)
       append(made_before, what.given)
     end
-    local last, out = only_floats(what.last), only_floats(made_before)
+    local last, out = chosen(what.last, needs.carried), chosen(made_before, needs.made)
     for i = 1, #last do carried[i] = gradients[number[last[i]]] or like(last[i]) end
     for i = 1, #taped do carried[#last + i] = like(taped[i]) end
     append(rows, sequences)
@@ -294,16 +325,16 @@ return function(ty, define, own)
       local own_rows, own_carried, g = { unpack(r, 1, nseq) }, { unpack(r, nseq + 1, nseq + ninit) }, {}
       for i = 1, nlast do g[i] = c[i] end
       for i = nseq + ninit + 1, #r do g[#g + 1] = r[i] end
-      local found, count = back_through(turn, own_carried, own_rows, taped, g)
-      local following, made = {}, {}
+      local found = back_through(turn, own_carried, own_rows, taped, needs, g)
+      local following, made, count = {}, {}, #found - #taped
       for i = 1, nlast do following[i] = found[i] end
       for i = 1, #taped do following[nlast + i] = c[nlast + i] + found[count + i] end
       for i = nlast + 1, count do made[#made + 1] = found[i] end
       return following, made
     end
     local function compare() -- as the loop was recorded, while gradients were on
-      return restore(modes.grad(true), pcall(recorded, loop_of_all, what.turn, init, sequences, what.turns,
-        what.backwards, false, V.level(), what.hash))
+      return restore(modes.grad(true), pcall(recorded, loop_of_all, what.forward, init, sequences, what.turns,
+        what.backwards, nil, V.level(), what.hash))
     end
     restore(modes.random(what.random), pcall(compare))
     local function all()
@@ -312,13 +343,13 @@ return function(ty, define, own)
     local first, of_rows = restore(modes.random(what.random), pcall(all))
     local y, c, r = {}, 0, 0
     for i = 1, ninit do
-      if is_float(init[i]) then
+      if needs.carried[i] then
         c = c + 1
         y[i] = first[c]
       end
     end
     for i = 1, nseq do
-      if is_float(sequences[i]) then
+      if needs.rows[i] then
         r = r + 1
         y[ninit + i] = of_rows[r]
       end
@@ -347,13 +378,6 @@ return function(ty, define, own)
     return last, out, given
   end
 
-  local function with(what, changes)
-    local y = {}
-    for k, v in pairs(what) do y[k] = v end
-    for k, v in pairs(changes) do y[k] = v end
-    return y
-  end
-
   --- The same of an example of a vmap: for all examples, which a gradient outside of it follows; then for each one.
   local join
   function join(what, level)
@@ -367,7 +391,8 @@ return function(ty, define, own)
     local last, out = lifted(what.last, what.out, id, count)
     local _, given = lifted({}, what.given, id, count)
     local of_all = turn_of_all(what.turn, id, count, randomness)
-    last, out, given = join(with(what, { turn = of_all, init = init, sequences = sequences,
+    local forward = turn_of_all(what.forward, id, count, randomness)
+    last, out, given = join(with(what, { turn = of_all, forward = forward, init = init, sequences = sequences,
       last = last, out = out, given = given, taped = taped }), 0)
     return led_back(with(what, { last = wrapped(last, 1, id), out = wrapped(out, 2, id),
       given = wrapped(given, 2, id) }))
@@ -376,12 +401,19 @@ return function(ty, define, own)
   --- As loop; results lead back to what they were made from.
   function differentiable(turn, init, sequences, turns, backwards)
     local random, level = random_state(), V.level()
-    local needs = G.mode() and (needs_grad(init) or needs_grad(sequences))
-    local last, out, given, taped = recorded(loop_of_all, turn, init, sequences, turns, backwards, needs, level)
+    local needs = G.mode() and { carried = tracked(init), rows = tracked(sequences) } or nil
+    local forward = needs and noting(turn, needs) or turn
+    local last, out, given, taped = recorded(loop_of_all, forward, init, sequences, turns, backwards, needs, level)
     if not given then return last, out end
-    last, out = join({ turn = turn, init = init, sequences = own.keep(sequences), given = given, taped = taped,
-      turns = turns, backwards = backwards, random = random, last = last, out = out, hash = given.hash }, level)
-    return last, out
+    local function once_more(carried, rows)
+      return turn(watched(carried, needs.watched), watched(rows, needs.rows))
+    end
+    local l, o = join({ turn = turn, forward = once_more, needs = needs, init = init, sequences = own.keep(sequences),
+      given = given, taped = taped, turns = turns, backwards = backwards, random = random, last = last, out = out,
+      hash = given.hash }, level)
+    for i = 1, #l do l[i] = needs.last[i] and l[i] or last[i] end
+    for i = 1, #o do o[i] = needs.made[i] and o[i] or out[i] end
+    return l, o
   end
 
   ---------------------------------------------------------------------------------------------------------- for users
@@ -480,7 +512,7 @@ return function(ty, define, own)
   define("scan", "m", "f, init, xs, {reverse = false, length, checkpoint = false}",
     "carry, y = f(carry, x) for each row x of xs in turn: the last carry, and all y", scan)
 
-  return { is_float, flatten, build, step, match, recorded, append, needs_grad, loop, level_of, wrapped, whole, lifted,
-    turn_of_all, loop_of_all, like, watched, seed, only_floats, back_through, giving, go_back, led_back, with, join,
+  return { is_float, flatten, build, step, match, recorded, append, tracked, any, chosen, watched, noting, loop, level_of,
+    wrapped, whole, lifted, turn_of_all, loop_of_all, like, back_through, with, giving, go_back, led_back, join,
     differentiable, turn_of, turns_of, in_pieces, scan }
 end
