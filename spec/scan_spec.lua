@@ -231,6 +231,38 @@ describe("ty.scan of no rows", function()
   end)
 end)
 
+describe("ty.scan of thousands of tensors", function()
+  it("carries them, and goes back through them", function()
+    local n, init, x = 2800, {}, ty.arange(6):reshape(3, 2)
+    for i = 1, n do init[i] = ty.full({ 2 }, i):requires_grad_() end
+    local function f(c, r)
+      local d = {}
+      for i = 1, n do d[i] = c[i] * 0.5 + r end
+      return d, { c[1], c[n] }
+    end
+    local c, y = ty.scan(f, init, x)
+    local loss = (c[1] * 3 + c[n] + y[2]:sum(1)):sum()
+    loss:backward()
+    local one, last = by_hand(function(d, r) return d * 0.5 + r, d end, init[n]:detach(), x)
+    assert.equal(flat { one, last }, flat { c[n]:detach(), y[2]:detach() })
+    assert.same({ 0.375, 0.375 }, init[1].grad:totable())
+    assert.same({ 0, 0 }, init[2].grad:totable())
+    assert.same({ 1.875, 1.875 }, init[n].grad:totable())
+  end)
+
+  it("has as many sequences", function()
+    local xs = {}
+    for i = 1, 2100 do xs[i] = ty.full({ 3 }, i):requires_grad_() end
+    local c, y = ty.scan(function(c, r)
+      for i = 1, #r do c = c + r[i] end
+      return c, r
+    end, ty.zeros({}), xs)
+    c:backward()
+    assert.equal(3 * 2100 * 2101 / 2, c:item())
+    assert.same({ 2100, { 1, 1, 1 } }, { #y, xs[7].grad:totable() })
+  end)
+end)
+
 describe("a plan with ty.scan", function()
   it("is as large for many rows as for few", function()
     local function operations(n)
@@ -393,6 +425,36 @@ describe("the gradient of ty.scan", function()
     end
     assert.truthy(rows "x" < 1.2)
     assert.truthy(rows "x * b[1]" > 2) -- a gradient for each
+  end)
+
+  it("comes where the function reads more constants than there are operands, in a scan in a scan", function()
+    local h, x = ty.ones(3):requires_grad_(), ty.arange(12):reshape(4, 3):cos():requires_grad_()
+    local k, one = ty.tensor { 3, 1, 2 }, { ty.full({ 1 }, 2), ty.full({ 1 }, 3), ty.full({ 1 }, 5) }
+    local wide = { ty.full({ 1 }, 0.5, { dtype = "f64" }), ty.full({ 1 }, 0.25, { dtype = "f64" }) }
+    local turns = {
+      function(c, r)
+        local v = (k * r):tanh()
+        local w = r:cumsum(1) * 0.2 + (c:detach() * 0.5 + r * 0.25):sum() * 0.1
+        return r, { v + w * 0.5, ty.cat { v:narrow(1, 1, 2), k:narrow(1, 3, 1) } }
+      end,
+      function(c, r)
+        local v = (c * 0.1 + r * 0.2 + one[1] * 0.3):sin() * one[2] * 0.4 + one[3] * 0.6
+        local w = v:to "f64" * wide[1] + wide[2]
+        return w:to "f32" * 0.1, { v * one[1], w:to "f32" }
+      end,
+    }
+    for _, turn in ipairs(turns) do
+      local function nested(scan)
+        h.grad, x.grad = nil, nil
+        local c, y = scan(function(c)
+          return scan(function(d, rows) return scan(turn, d, rows) end, c, x:unflatten(1, { 2, 2 }))
+        end, h, nil, { length = 2 })
+        local loss = c:sum() + y[1]:square():sum() + y[2]:sum()
+        loss:backward()
+        return x.grad
+      end
+      close(H.list(nested(by_hand)), H.list(nested(ty.scan)), 1e-5)
+    end
   end)
 
   it("has gradients of its own", function()

@@ -264,14 +264,15 @@ static int grad_join(lua_State *L) {
   int nin = (int)lua_objlen(L, 2), nout = (int)lua_objlen(L, 3);
   Given *src = lua_newuserdata(L, sizeof *src * (size_t)(nin + 1));
   Tensor **y = lua_newuserdata(L, sizeof *y * 2 * (size_t)(nout + 1)), **z = y + nout;
-  luaL_checkstack(L, nin + 2 * nout + 8, "custom_grad");
-  for (int i = 0; i < nin; i++) {
+  for (int i = 0; i < nin; i++) { /* the lists hold them */
     lua_rawgeti(L, 2, i + 1);
     src[i] = ty_lua_given(L, "custom_grad", lua_gettop(L));
+    lua_pop(L, 1);
   }
   for (int i = 0; i < nout; i++) {
     lua_rawgeti(L, 3, i + 1);
     y[i] = ty_lua_check(L, "custom_grad", lua_gettop(L));
+    lua_pop(L, 1);
   }
   lua_createtable(L, nout, 0);
   for (int i = 0; i < nout; i++) {

@@ -215,8 +215,23 @@ static i32 mark_needed(Making *M) {
   return constants;
 }
 
-static bool is_larger(const Graph *g, i32 a, i32 b) {
-  return ty_type_numel(&g->node[a].type) > ty_type_numel(&g->node[b].type);
+static int order(const Graph *g, i32 a, i32 b) {
+  const Type *s = &g->node[a].type, *t = &g->node[b].type;
+  const i64 d = ty_type_numel(t) - ty_type_numel(s);
+  return d ? (d > 0) - (d < 0) : s->dtype - t->dtype;
+}
+
+/* How many of the constants, in order, are operands of their own; the others are one. Those of one size and dtype come
+** as the recording has them, which may differ when the turn runs again: either how they are packed is no matter, as all
+** have one dtype, or they are all packed, or none. */
+static i32 count_own(const Graph *g, const i32 *list, i32 n) {
+  if (n <= LOOP_CONSTANTS) return n;
+  i32 own = LOOP_CONSTANTS - 1;
+  bool mixed = false;
+  for (i32 i = own; i < n; i++)
+    mixed |= g->node[list[i]].type.dtype != g->node[list[own]].type.dtype;
+  while (mixed && own && !order(g, list[own - 1], list[own])) own--;
+  return own;
 }
 
 /* The largest are operands of their own; where there are too many, the others are one. */
@@ -227,10 +242,10 @@ static bool make_constants(Making *M, i32 n) {
   for (i32 i = 0; i < M->n; i++) {
     if (!(M->mark[i] & CONSTANT)) continue;
     i32 j = k++;
-    for (; j > 0 && is_larger(&b->g, i, list[j - 1]); j--) list[j] = list[j - 1];
+    for (; j > 0 && order(&b->g, i, list[j - 1]) < 0; j--) list[j] = list[j - 1];
     list[j] = i;
   }
-  own = n <= LOOP_CONSTANTS ? n : LOOP_CONSTANTS - 1;
+  own = count_own(&b->g, list, n);
   int dtype = -1;
   i64 width = 0, *at = (i64 *)(void *)(list + n + (n & 1));
   for (i32 i = own; i < n; i++) {
@@ -372,11 +387,29 @@ static u64 hash_of(const Graph *g, i32 i, const u64 *of) {
   return ty_hash(src, sizeof *src * (size_t)arity, ty_hash(&own, sizeof own, 0));
 }
 
+/* Of a constant of a loop, by what it is, wherever it was packed. */
+static u64 hash_constant(const Graph *g, i32 node, const BodyInput *in, bool packed,
+                         const u64 *of) {
+  while (packed && g->node[node].op == OP_PUT && g->node[node].arg.offset != in->at)
+    node = g->node[node].src[0];
+  return packed && g->node[node].op == OP_PUT ? of[g->node[node].src[1]] : of[node];
+}
+
+/* The operand in which several constants lie, or -1. */
+static i32 packed_operand(const Body *b) {
+  i32 count[MAX_SRC] = {0};
+  for (i32 k = 0; k < b->ninput; k++)
+    if (++count[b->input[k].operand] > 1 && b->input[k].operand >= LOOP_CONSTANT)
+      return b->input[k].operand;
+  return -1;
+}
+
 /* Of a loop: its body, by what its inputs are. False: out of memory. */
 static bool hash_loop(const Graph *g, i32 i, u64 *of) {
   const Node *n = &g->node[i];
   const Body *b = ty_body(n->arg.bits);
   u64 *own = ty_mem_zalloc(sizeof *own * (size_t)(b->g.n + 1)), h = (u64)n->arg.k;
+  const i32 packed = packed_operand(b);
   bool ok = own != NULL;
   for (i32 k = 0; ok && k < b->g.n; k++) {
     const Node *node = &b->g.node[k];
@@ -384,9 +417,11 @@ static bool hash_loop(const Graph *g, i32 i, u64 *of) {
     if (node->op == OP_LOOP) ok = hash_loop(&b->g, k, own);
     if (node->op != OP_INPUT) continue;
     const BodyInput *in = &b->input[node->arg.k2];
-    const bool constant = in->operand >= LOOP_CONSTANT;
-    const u64 from[3] = {constant ? of[n->src[in->operand]] : (u64)in->operand, (u64)in->at,
-                         own[k]};
+    u64 from[3] = {(u64)in->operand, (u64)in->at, own[k]};
+    if (in->operand >= LOOP_CONSTANT) {
+      from[0] = hash_constant(g, n->src[in->operand], in, in->operand == packed, of);
+      from[1] = 0;
+    }
     own[k] = ty_hash(from, sizeof from, 0);
   }
   for (i32 k = 0; ok && k < b->noutput; k++)

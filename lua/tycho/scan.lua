@@ -25,7 +25,7 @@ return function(ty, define, own)
   local fail, show, text = check.fail, check.show, check.text
   local L, G, V, modes = ty.internals.loop, ty.internals.grad, ty.internals.vmap, ty.internals.modes
   local is_live, is_tensor, random_state = ty.internals.is_live, ty.is_tensor, ty.internals.check.random
-  local map, pack, restore = tree.map, own.pack, own.restore
+  local map, restore = tree.map, own.restore
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
 
   local function is_float(x) return floats[x.dtype] or false end
@@ -92,8 +92,16 @@ return function(ty, define, own)
     return L.run(fn, ...)
   end
 
+  --- Lists may be longer than what a call can be given.
   local function append(list, more)
     for i = 1, #more do list[#list + 1] = more[i] end
+    return list
+  end
+
+  local function slice(list, from, to)
+    local y = {}
+    for i = from, to do y[#y + 1] = list[i] end
+    return y
   end
 
   --- Which of a list need a gradient.
@@ -129,7 +137,7 @@ return function(ty, define, own)
   --- gives with a gradient need one in the next turn. again: so others may need one that this turn gave without.
   local function noting(turn, needs)
     return function(carried, rows)
-      local was = { unpack(needs.carried, 1, #carried) }
+      local was = slice(needs.carried, 1, #carried)
       local following, made = turn(watched(carried, was), watched(rows, needs.rows))
       local grown, open, given = false, false, tracked(following)
       for i = 1, #following do
@@ -149,7 +157,7 @@ return function(ty, define, own)
   --- needs, nil where none will be asked for), and what else that goes to, in one dim each.
   local loop
   function loop(turn, init, sequences, turns, backwards, needs, hash)
-    local scope, carried, rows, kept, all = L.begin(), {}, {}, {}, {}
+    local scope, carried, rows, kept = L.begin(), {}, {}, {}
     for i = 1, #init do carried[i] = L.param(scope, init[i], false) end
     for i = 1, #sequences do rows[i] = L.param(scope, sequences[i], true) end
     for i = 1, #init do kept[i] = carried[i]:clone() end -- a turn may write to what it is given
@@ -165,26 +173,18 @@ return function(ty, define, own)
     for i = 1, #following do L.note(scope, following[i]) end
     for i = 1, #made do L.note(scope, made[i]) end
     local taped, given = L.taped(scope), nil
-    local count = #made
     if hash then
-      local results = { unpack(following, 1, #following) }
-      append(results, made)
-      L.check(scope, hash, unpack(results, 1, #results))
+      L.check(scope, hash, append(slice(following, 1, #following), made))
       L.leave(scope)
       return
     end
     if needs and turns == 0 then needs.last = needs.carried end
+    local count, all = #made, made
     if needs and (any(needs.last) or any(needs.made)) then
-      given = {}
-      append(all, following)
-      append(all, made)
-      given.hash = L.hash(scope, unpack(all, 1, #all))
-      all = {}
-      made = { unpack(made, 1, count) }
-      append(made, kept)
+      given = { hash = L.hash(scope, append(slice(following, 1, #following), made)) }
+      all = append(slice(made, 1, count), kept)
     end
-    for _, list in ipairs { init, following, sequences, made } do append(all, list) end
-    local results = pack(L.record(scope, turns, backwards, #init, #rows, #made, unpack(all, 1, #all)))
+    local results = L.record(scope, turns, backwards, init, following, sequences, all)
     local last, out = {}, {}
     for i = 1, #init do last[i] = results[i] end
     for i = 1, count do out[i] = results[#init + i] end
@@ -259,13 +259,10 @@ return function(ty, define, own)
   local function back_through(turn, carried, rows, taped, needs, gradients)
     local create, seq = G.mode(), G.seq()
     local c, r = watched(carried, needs.carried), watched(rows, needs.rows)
-    local list = chosen(c, needs.carried)
-    append(list, chosen(r, needs.rows))
-    append(list, taped)
+    local list = append(append(chosen(c, needs.carried), chosen(r, needs.rows)), taped)
     local back = G.start(create, create, list, seq)
     local following, made = restore(modes.grad(true), pcall(turn, c, r))
-    local given = chosen(following, needs.carried)
-    append(given, chosen(made, needs.made))
+    local given = append(chosen(following, needs.carried), chosen(made, needs.made))
     for i = 1, #given do
       if given[i].requires_grad then G.seed(back, given[i], gradients[i]) end
     end
@@ -290,9 +287,7 @@ return function(ty, define, own)
   local function giving(turn)
     return function(carried, rows)
       local following, made = turn(carried, rows)
-      made = { unpack(made, 1, #made) }
-      append(made, carried)
-      return following, made
+      return following, append(slice(made, 1, #made), carried)
     end
   end
 
@@ -306,31 +301,25 @@ return function(ty, define, own)
       given[i] = G.mode() and back and needs.carried[i] and G.result(back, before + i, x) or x
       again = again or gradients[before + i] ~= nil
     end
-    local carried, rows, made_before = {}, {}, { unpack(what.out, 1, #what.out) }
+    local carried, rows, made_before = {}, {}, what.out
     if again then
-      local made = { unpack(needs.made, 1, #needs.made) }
-      append(made, needs.carried)
-      needs = with(needs, { made = made })
+      needs = with(needs, { made = append(slice(needs.made, 1, #needs.made), needs.carried) })
       turn = giving(turn)
-      append(made_before, what.given)
+      made_before = append(slice(what.out, 1, #what.out), what.given)
     end
     local last, out = chosen(what.last, needs.carried), chosen(made_before, needs.made)
     for i = 1, #last do carried[i] = gradients[number[last[i]]] or like(last[i]) end
     for i = 1, #taped do carried[#last + i] = like(taped[i]) end
-    append(rows, sequences)
-    append(rows, given)
+    append(append(rows, sequences), given)
     for i = 1, #out do rows[#rows + 1] = gradients[number[out[i]]] or like(out[i]) end
     local nseq, ninit, nlast = #sequences, #init, #last
     local function back_turn(c, r)
-      local own_rows, own_carried, g = { unpack(r, 1, nseq) }, { unpack(r, nseq + 1, nseq + ninit) }, {}
-      for i = 1, nlast do g[i] = c[i] end
-      for i = nseq + ninit + 1, #r do g[#g + 1] = r[i] end
+      local own_rows, own_carried = slice(r, 1, nseq), slice(r, nseq + 1, nseq + ninit)
+      local g = append(slice(c, 1, nlast), slice(r, nseq + ninit + 1, #r))
       local found = back_through(turn, own_carried, own_rows, taped, needs, g)
-      local following, made, count = {}, {}, #found - #taped
-      for i = 1, nlast do following[i] = found[i] end
+      local following, count = slice(found, 1, nlast), #found - #taped
       for i = 1, #taped do following[nlast + i] = c[nlast + i] + found[count + i] end
-      for i = nlast + 1, count do made[#made + 1] = found[i] end
-      return following, made
+      return following, slice(found, nlast + 1, count)
     end
     local function compare() -- as the loop was recorded, while gradients were on
       return restore(modes.grad(true), pcall(recorded, loop_of_all, what.forward, init, sequences, what.turns,
@@ -512,7 +501,7 @@ return function(ty, define, own)
   define("scan", "m", "f, init, xs, {reverse = false, length, checkpoint = false}",
     "carry, y = f(carry, x) for each row x of xs in turn: the last carry, and all y", scan)
 
-  return { is_float, flatten, build, step, match, recorded, append, tracked, any, chosen, watched, noting, loop, level_of,
+  return { is_float, flatten, build, step, match, recorded, append, slice, tracked, any, chosen, watched, noting, loop, level_of,
     wrapped, whole, lifted, turn_of_all, loop_of_all, like, back_through, with, giving, go_back, led_back, join,
     differentiable, turn_of, turns_of, in_pieces, scan }
 end
