@@ -75,6 +75,7 @@ local function make(seed, number)
   program.next, program.made = {}, {}
   for i = 1, program.carried do program.next[i] = r(5) == 1 and r(known) or known - r(#program) + 1 end
   for i = 1, r(4) - 1 do program.made[i] = { r(known), r(4) == 1, dtypes[r(#dtypes)] } end
+  program.deep = program.around ~= "vmap" and r(8) == 1
   program.number = number
   return program
 end
@@ -82,7 +83,7 @@ end
 local function show(program)
   local lines = { ("%d turns, carried: %s, rows: %d, outside: %d, nested %d, %s%s, %s, rows %s"):format(program.turns,
     table.concat(program.kinds, " "), program.rows, program.outside, program.nested, program.around,
-    program.reverse and ", reverse" or "", "checkpoint " .. tostring(program.checkpoint), program.layout) }
+    (program.reverse and ", reverse" or "") .. (program.deep and ", 8 dims" or ""), "checkpoint " .. tostring(program.checkpoint), program.layout) }
   for _, s in ipairs(program) do
     lines[#lines + 1] = ("  v%d = "):format(s.y) .. binary[s.f][1]:format("v" .. s.a, "v" .. s.b)
   end
@@ -116,10 +117,13 @@ local function unnest(kind, v)
   return kind == 3 and v.list or v
 end
 
+--- With as many dims as there can be.
+local function deep(program, x) return program.deep and x:reshape(1, 1, 1, 3, 1, 1, 1, 1) or x end
+
 local function turn_of(program, outside)
   return function(carried, rows)
     local c, v = unnest(program.nested, carried), {}
-    for i = 1, program.carried do v[i] = c[i]:to "f64" end
+    for i = 1, program.carried do v[i] = c[i]:to("f64"):reshape(3) end
     for i = 1, program.rows do v[program.carried + i] = rows[i] end
     for i = 1, program.outside do v[program.carried + program.rows + i] = outside[i] end
     for _, s in ipairs(program) do
@@ -127,7 +131,7 @@ local function turn_of(program, outside)
     end
     local following, made = {}, {}
     for i = 1, program.carried do
-      following[i] = as(v[program.next[i]] or v[i], program.kinds[i])
+      following[i] = deep(program, as(v[program.next[i]] or v[i], program.kinds[i]))
     end
     for i, m in ipairs(program.made) do
       local y = v[m[1]] or v[1]
@@ -170,7 +174,7 @@ local function given(program, more)
   local list = {}
   for i = 1, program.carried do
     list[i] = (ty.arange(3, { dtype = "f64" }) * 1.3 + i):sin()
-    v.init[i] = as(list[i], program.kinds[i])
+    v.init[i] = deep(program, as(list[i], program.kinds[i]))
   end
   for i = 1, program.rows do
     v.rows[i] = laid_out(program, (ty.arange(turns * 3, { dtype = "f64" }) * 0.7 + i):cos():reshape(turns, 3))

@@ -599,6 +599,8 @@ local M = {
     from = "while (mixed && own && !order(", to = "while (mixed && own < 0 && !order(" },
   { file = "core/lua/lua_loop.c", what = "a scan carries what fits on a stack alone",
     from = "x[i] = ty_lua_check(L, \"scan\", -1);\n    lua_pop(L, 1);", to = "x[i] = ty_lua_check(L, \"scan\", -1);\n    luaL_checkstack(L, 4, \"scan\");" },
+  { file = "lua/tycho/scan.lua", what = "what is kept for a scan's gradient has a dim more than what is carried",
+    from = "y[i] = list[i]:flatten() end", to = "y[i] = list[i] end" },
 }
 
 return M

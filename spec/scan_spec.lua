@@ -231,6 +231,40 @@ describe("ty.scan of no rows", function()
   end)
 end)
 
+describe("ty.scan of tensors of 8 dims", function()
+  local many = { 1, 2, 1, 2, 1, 2, 1, 2 }
+
+  it("has the loop's gradient, also where a vmap adds the last of them", function()
+    local function carried(scan)
+      local h, x = (ty.arange(16):reshape(many) * 0.1):requires_grad_(), ty.arange(3):requires_grad_()
+      local c, y = scan(function(c, r) return (c * 0.5 + r):sin(), c:sum() end, h, x)
+      local loss = c:sum() + y:sum()
+      loss:backward()
+      return flat { h.grad, x.grad }
+    end
+    assert.equal(carried(by_hand), carried(ty.scan))
+    local function of_each(scan)
+      local h = (ty.arange(32):reshape(2, 2, 1, 2, 1, 2, 1, 2) * 0.1):requires_grad_()
+      ty.vmap(function(c) return (scan(function(d, r) return (d * 0.5 + r):sin(), d:sum() end, c, ty.arange(3))) end)(h):sum():backward()
+      return flat(h.grad)
+    end
+    assert.equal(of_each(by_hand), of_each(ty.scan))
+  end)
+
+  it("refuses what would have 9, and says so", function()
+    local function refuses(message, ...)
+      local ok, e = pcall(ty.scan, ...)
+      assert.equal(false, ok)
+      assert.match(message, (e:gsub("@%w+", "")), 1, true)
+    end
+    local deep = ty.ones(many)
+    refuses("scan: a turn's result may have 7 dims at most (turns are one more, and so are pieces of a checkpoint and examples of a vmap), got f32[1,2,1,2,1,2,1,2]",
+      function(c) return c, deep end, ty.ones(1), ty.ones(3))
+    refuses("scan: option checkpoint: argument 3 (xs) may have 7 dims at most, got f32[4,2,1,2,1,2,1,2]",
+      function(c, r) return c, r end, ty.ones(1), ty.ones(4, 2, 1, 2, 1, 2, 1, 2), { checkpoint = 2 })
+  end)
+end)
+
 describe("ty.scan of thousands of tensors", function()
   it("carries them, and goes back through them", function()
     local n, init, x = 2800, {}, ty.arange(6):reshape(3, 2)

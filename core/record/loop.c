@@ -489,6 +489,18 @@ static bool check_next(State *S, const LoopCall *c) {
   return true;
 }
 
+/* Rows of results stand behind each other in one more dim. */
+static bool check_made(State *S, const LoopCall *c) {
+  char a[SHOWN];
+  for (i32 i = 0; i < c->nmade; i++)
+    if (c->made[i]->type.rank == MAX_RANK)
+      return ty_fail(S,
+                     WHO ": a turn's result may have %d dims at most (turns are one more, and "
+                         "so are pieces of a checkpoint and examples of a vmap), got %s",
+                     MAX_RANK - 1, ty_record_show(&c->made[i]->type, a));
+  return true;
+}
+
 /* All lie on one device, where the loop runs: *device, -1 at first. */
 static bool check_device(State *S, const Tensor *const *x, i32 n, int *device) {
   for (i32 i = 0; i < n; i++) {
@@ -554,9 +566,6 @@ static bool give(Making *M, i32 loop, i64 at, const Type *row, i64 turns, Tensor
   Graph *g = &M->b->g;
   const int lead = turns >= 0;
   i64 own[MAX_RANK] = {0}, strides[MAX_RANK] = {0};
-  char a[SHOWN];
-  if (row->rank + lead > MAX_RANK)
-    return ty_fail(M->S, WHO ": a result %s has no room for another dim", ty_record_show(row, a));
   Type t = {.dtype = M->body.dtype, .rank = (u8)(row->rank + lead), .device = row->device};
   ty_type_strides(row, own);
   t.dims[0] = turns;
@@ -630,7 +639,8 @@ bool ty_loop_record(LoopScope *l, const LoopCall *c, Tensor *const *y) {
       l->nparam != c->ncarried + c->nrows)
     return ty_fail(S, WHO ": the function reads data, or its loop is over");
   int device = -1;
-  bool ok = check_next(S, c) && check_device(S, c->init, c->ncarried, &device) &&
+  bool ok = check_next(S, c) && check_made(S, c) &&
+            check_device(S, c->init, c->ncarried, &device) &&
             check_device(S, c->sequence, c->nrows, &device) &&
             check_device(S, c->made, c->nmade, &device) && settle_all(S, c->init, c->ncarried) &&
             settle_all(S, c->sequence, c->nrows) && settle_all(S, c->next, c->ncarried) &&

@@ -26,6 +26,7 @@ return function(ty, define, own)
   local L, G, V, modes = ty.internals.loop, ty.internals.grad, ty.internals.vmap, ty.internals.modes
   local is_live, is_tensor, random_state = ty.internals.is_live, ty.is_tensor, ty.internals.check.random
   local map, restore = tree.map, own.restore
+  local MOST_DIMS = 8 -- of a tensor
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
 
   local function is_float(x) return floats[x.dtype] or false end
@@ -133,11 +134,20 @@ return function(ty, define, own)
     return y
   end
 
-  --- What a turn gives, taped from what of it needs a gradient; notes what needs one then: carried values that a turn
-  --- gives with a gradient need one in the next turn. again: so others may need one that this turn gave without.
+  --- What is kept of carried values for the gradient, in one dim: rows of it have one more.
+  local function flattened(list)
+    local y = {}
+    for i = 1, #list do y[i] = list[i]:flatten() end
+    return y
+  end
+
+  --- What a turn gives, taped from what of it needs a gradient, behind that what it was given; notes what needs one
+  --- then: carried values that a turn gives with a gradient need one in the next turn. again: so others may need one
+  --- that this turn gave without.
   local function noting(turn, needs)
     return function(carried, rows)
-      local was = slice(needs.carried, 1, #carried)
+      local was, kept = slice(needs.carried, 1, #carried), {}
+      for i = 1, #carried do kept[i] = carried[i]:clone() end -- a turn may write to what it is given
       local following, made = turn(watched(carried, was), watched(rows, needs.rows))
       local grown, open, given = false, false, tracked(following)
       for i = 1, #following do
@@ -148,7 +158,7 @@ return function(ty, define, own)
       needs.made = tracked(made)
       for i = 1, #made do open = open or is_float(made[i]) and not needs.made[i] end
       needs.last, needs.watched, needs.again = given, was, grown and open
-      return following, made
+      return following, append(slice(made, 1, #made), flattened(kept))
     end
   end
 
@@ -157,10 +167,9 @@ return function(ty, define, own)
   --- needs, nil where none will be asked for), and what else that goes to, in one dim each.
   local loop
   function loop(turn, init, sequences, turns, backwards, needs, hash)
-    local scope, carried, rows, kept = L.begin(), {}, {}, {}
+    local scope, carried, rows = L.begin(), {}, {}
     for i = 1, #init do carried[i] = L.param(scope, init[i], false) end
     for i = 1, #sequences do rows[i] = L.param(scope, sequences[i], true) end
-    for i = 1, #init do kept[i] = carried[i]:clone() end -- a turn may write to what it is given
     local ok, following, made = pcall(turn, carried, rows)
     if not ok then
       L.leave(scope)
@@ -178,13 +187,14 @@ return function(ty, define, own)
       L.leave(scope)
       return
     end
+    local count = needs and #needs.made or #made
     if needs and turns == 0 then needs.last = needs.carried end
-    local count, all = #made, made
     if needs and (any(needs.last) or any(needs.made)) then
-      given = { hash = L.hash(scope, append(slice(following, 1, #following), made)) }
-      all = append(slice(made, 1, count), kept)
+      given = { hash = L.hash(scope, append(slice(following, 1, #following), slice(made, 1, count))) }
+    else
+      made = slice(made, 1, count)
     end
-    local results = L.record(scope, turns, backwards, init, following, sequences, all)
+    local results = L.record(scope, turns, backwards, init, following, sequences, made)
     local last, out = {}, {}
     for i = 1, #init do last[i] = results[i] end
     for i = 1, count do out[i] = results[#init + i] end
@@ -287,7 +297,7 @@ return function(ty, define, own)
   local function giving(turn)
     return function(carried, rows)
       local following, made = turn(carried, rows)
-      return following, append(slice(made, 1, #made), carried)
+      return following, append(slice(made, 1, #made), flattened(carried))
     end
   end
 
@@ -315,6 +325,7 @@ return function(ty, define, own)
     local nseq, ninit, nlast = #sequences, #init, #last
     local function back_turn(c, r)
       local own_rows, own_carried = slice(r, 1, nseq), slice(r, nseq + 1, nseq + ninit)
+      for i = 1, ninit do own_carried[i] = own_carried[i]:reshape(init[i].shape) end
       local g = append(slice(c, 1, nlast), slice(r, nseq + ninit + 1, #r))
       local found = back_through(turn, own_carried, own_rows, taped, needs, g)
       local following, count = slice(found, 1, nlast), #found - #taped
@@ -434,8 +445,15 @@ return function(ty, define, own)
 
   local scan
 
-  --- In pieces of k turns, each of which keeps nothing but what it was given: the rest comes behind them.
+  --- In pieces of k turns, each of which keeps nothing but what it was given: the rest comes behind them. They are one
+  --- more dim of what each turn gets and gives.
   local function in_pieces(f, init, xs, turns, k, backwards)
+    map(xs, function(x)
+      if is_tensor(x) and x.ndim == MOST_DIMS then
+        fail("scan", "option checkpoint: argument 3 (xs) may have %d dims at most, got %s", MOST_DIMS - 1, text(x))
+      end
+      return nil
+    end, {})
     local n = floor(turns / k)
     local main = n * k
     local function part(from, count)
@@ -501,7 +519,7 @@ return function(ty, define, own)
   define("scan", "m", "f, init, xs, {reverse = false, length, checkpoint = false}",
     "carry, y = f(carry, x) for each row x of xs in turn: the last carry, and all y", scan)
 
-  return { is_float, flatten, build, step, match, recorded, append, slice, tracked, any, chosen, watched, noting, loop, level_of,
+  return { is_float, flatten, build, step, match, recorded, append, slice, tracked, any, chosen, watched, flattened, noting, loop, level_of,
     wrapped, whole, lifted, turn_of_all, loop_of_all, like, back_through, with, giving, go_back, led_back, join,
     differentiable, turn_of, turns_of, in_pieces, scan }
 end
