@@ -593,14 +593,12 @@ local M = {
   { file = "lua/tycho/scan.lua", what = "a scan computes gradients of sequences that need none",
     from = "rows = tracked(sequences) }", to = "rows = map(tracked(sequences), function(v) return type(v) ~= 'table' or nil end, {}) }" },
 
-  { file = "core/record/loop.c", what = "a constant that is packed with others is another one beside others",
-    from = "in->operand == packed, of);", to = "in->operand == packed && packed < 0, of);" },
-  { file = "core/record/loop.c", what = "a constant of several dtypes' is another one where it is packed",
-    from = "while (mixed && own && !order(", to = "while (mixed && own < 0 && !order(" },
   { file = "core/lua/lua_loop.c", what = "a scan carries what fits on a stack alone",
     from = "x[i] = ty_lua_check(L, \"scan\", -1);\n    lua_pop(L, 1);", to = "x[i] = ty_lua_check(L, \"scan\", -1);\n    luaL_checkstack(L, 4, \"scan\");" },
   { file = "lua/tycho/scan.lua", what = "what is kept for a scan's gradient has a dim more than what is carried",
     from = "y[i] = list[i]:flatten() end", to = "y[i] = list[i] end" },
+  { file = "core/record/loop.c", what = "a scan within another one's turn is another one by how its constants lie",
+    from = "b->loop[from].node == node ?", to = "b->loop[from].node < 0 ?" },
 }
 
 return M

@@ -488,6 +488,9 @@ describe("the gradient of ty.scan", function()
         return x.grad
       end
       close(H.list(nested(by_hand)), H.list(nested(ty.scan)), 1e-5)
+      local compiled = ty.compile(function() nested(ty.scan) end)
+      for _ = 1, 2 do compiled() end
+      assert.equal(1, ty.explain(compiled).captures)
     end
   end)
 
@@ -544,6 +547,21 @@ describe("the gradient of ty.scan", function()
     end
     assert.equal(written(by_hand), written(ty.scan))
     assert.equal(written(ty.scan), given(ty.scan))
+    local function counted(scan) -- what is written needs no gradient itself
+      local h = ty.tensor({ 0.5, 0.25 }):requires_grad_()
+      local c = scan(function(c, r)
+        local by = c.by:clone()
+        if scan == ty.scan then by = c.by end
+        by:add_(r)
+        return { h = (c.h * by):sin(), by = by * 1 }
+      end, { h = h, by = ty.ones(2) }, ty.ones(3, 2))
+      c.h:sum():backward()
+      return flat(h.grad)
+    end
+    assert.equal(counted(function(f, c, xs)
+      for i = 1, 3 do c = f(c, xs[i]) end
+      return c
+    end), counted(ty.scan))
   end)
 
   it("is refused where the function is another one by then", function()

@@ -215,23 +215,8 @@ static i32 mark_needed(Making *M) {
   return constants;
 }
 
-static int order(const Graph *g, i32 a, i32 b) {
-  const Type *s = &g->node[a].type, *t = &g->node[b].type;
-  const i64 d = ty_type_numel(t) - ty_type_numel(s);
-  return d ? (d > 0) - (d < 0) : s->dtype - t->dtype;
-}
-
-/* How many of the constants, in order, are operands of their own; the others are one. Those of one size and dtype come
-** as the recording has them, which may differ when the turn runs again: either how they are packed is no matter, as all
-** have one dtype, or they are all packed, or none. */
-static i32 count_own(const Graph *g, const i32 *list, i32 n) {
-  if (n <= LOOP_CONSTANTS) return n;
-  i32 own = LOOP_CONSTANTS - 1;
-  bool mixed = false;
-  for (i32 i = own; i < n; i++)
-    mixed |= g->node[list[i]].type.dtype != g->node[list[own]].type.dtype;
-  while (mixed && own && !order(g, list[own - 1], list[own])) own--;
-  return own;
+static bool is_larger(const Graph *g, i32 a, i32 b) {
+  return ty_type_numel(&g->node[a].type) > ty_type_numel(&g->node[b].type);
 }
 
 /* The largest are operands of their own; where there are too many, the others are one. */
@@ -242,10 +227,10 @@ static bool make_constants(Making *M, i32 n) {
   for (i32 i = 0; i < M->n; i++) {
     if (!(M->mark[i] & CONSTANT)) continue;
     i32 j = k++;
-    for (; j > 0 && order(&b->g, i, list[j - 1]) < 0; j--) list[j] = list[j - 1];
+    for (; j > 0 && is_larger(&b->g, i, list[j - 1]); j--) list[j] = list[j - 1];
     list[j] = i;
   }
-  own = count_own(&b->g, list, n);
+  own = n <= LOOP_CONSTANTS ? n : LOOP_CONSTANTS - 1;
   int dtype = -1;
   i64 width = 0, *at = (i64 *)(void *)(list + n + (n & 1));
   for (i32 i = own; i < n; i++) {
@@ -387,74 +372,71 @@ static u64 hash_of(const Graph *g, i32 i, const u64 *of) {
   return ty_hash(src, sizeof *src * (size_t)arity, ty_hash(&own, sizeof own, 0));
 }
 
-/* Of a constant of a loop, by what it is, wherever it was packed. */
-static u64 hash_constant(const Graph *g, i32 node, const BodyInput *in, bool packed,
-                         const u64 *of) {
-  while (packed && g->node[node].op == OP_PUT && g->node[node].arg.offset != in->at)
-    node = g->node[node].src[0];
-  return packed && g->node[node].op == OP_PUT ? of[g->node[node].src[1]] : of[node];
-}
-
-/* The operand in which several constants lie, or -1. */
-static i32 packed_operand(const Body *b) {
-  i32 count[MAX_SRC] = {0};
-  for (i32 k = 0; k < b->ninput; k++)
-    if (++count[b->input[k].operand] > 1 && b->input[k].operand >= LOOP_CONSTANT)
-      return b->input[k].operand;
-  return -1;
-}
-
-/* Of a loop: its body, by what its inputs are. False: out of memory. */
-static bool hash_loop(const Graph *g, i32 i, u64 *of) {
-  const Node *n = &g->node[i];
-  const Body *b = ty_body(n->arg.bits);
-  u64 *own = ty_mem_zalloc(sizeof *own * (size_t)(b->g.n + 1)), h = (u64)n->arg.k;
-  const i32 packed = packed_operand(b);
-  bool ok = own != NULL;
-  for (i32 k = 0; ok && k < b->g.n; k++) {
-    const Node *node = &b->g.node[k];
-    own[k] = hash_of(&b->g, k, own);
-    if (node->op == OP_LOOP) ok = hash_loop(&b->g, k, own);
-    if (node->op != OP_INPUT) continue;
-    const BodyInput *in = &b->input[node->arg.k2];
-    u64 from[3] = {(u64)in->operand, (u64)in->at, own[k]};
-    if (in->operand >= LOOP_CONSTANT) {
-      from[0] = hash_constant(g, n->src[in->operand], in, in->operand == packed, of);
-      from[1] = 0;
-    }
-    own[k] = ty_hash(from, sizeof from, 0);
+/* What is kept of that node; NULL: it is no loop, or came from elsewhere. */
+static const struct RecordedLoop *loop_of(const Recording *b, i32 node) {
+  i32 from = 0, to = b->nloop;
+  while (from < to) {
+    const i32 mid = (from + to) / 2;
+    if (b->loop[mid].node < node) from = mid + 1;
+    else to = mid;
   }
-  for (i32 k = 0; ok && k < b->noutput; k++)
-    h = ty_hash((u64[3]){(u64)b->output[k].is_row, (u64)b->output[k].at, own[b->output[k].node]},
-                24, h);
-  ty_mem_free(own);
-  of[i] = ty_hash((u64[3]){of[n->src[LOOP_CARRIED]], of[n->src[LOOP_ROWS]], h}, 24, 0);
-  return ok;
+  return from < b->nloop && b->loop[from].node == node ? &b->loop[from] : NULL;
+}
+
+/* Marks the operands of a needed node. A loop needs what its turn makes, not its constants: how these are packed hangs
+** on the order of nodes. */
+static void need_operands(const Recording *b, i32 i, u8 *needed) {
+  const Node *n = &b->g.node[i];
+  const struct RecordedLoop *in = loop_of(b, i);
+  const int arity = in ? LOOP_CONSTANT : ty_ops[n->op].arity;
+  for (int j = 0; j < arity; j++) needed[n->src[j]] = 1;
+  for (i32 k = 0; in && k < in->nroot; k++) needed[in->root[k]] = 1;
+}
+
+static u64 hash_loop(const Recording *b, i32 i, const struct RecordedLoop *in, const u64 *of) {
+  const i32 *src = b->g.node[i].src;
+  u64 h = (u64)b->g.node[i].arg.k;
+  for (i32 k = 0; k < in->nroot; k++) h = ty_hash(&of[in->root[k]], 8, h);
+  return ty_hash((u64[3]){of[src[LOOP_CARRIED]], of[src[LOOP_ROWS]], h}, 24, 0);
+}
+
+static i32 depth_of(const LoopScope *l) {
+  i32 depth = 0;
+  for (const LoopScope *at = l->outer; at; at = at->outer) depth += at->recording == l->recording;
+  return depth;
+}
+
+/* Parameters count by their number and by how much deeper than this one their loop lies. */
+static void number_params(const LoopScope *l, u64 *of) {
+  const Recording *b = l->recording;
+  const i32 depth = depth_of(l);
+  for (i32 k = 0; k < b->nloop; k++)
+    for (i32 p = 0; p < b->loop[k].nparam; p++)
+      of[b->loop[k].param[p]] = (u64)(b->loop[k].depth - depth) << 32 | ((u64)p + 1);
+  for (i32 p = 0; p < l->nparam; p++) of[l->param[p]] = (u64)p + 1;
 }
 
 /* Of the nodes that `root` needs, in `of`. Inputs count by their contents, numbers by their value. */
-static bool hash_nodes(const LoopScope *l, const i32 *root, i32 n, u8 *needed, u64 *of) {
+static void hash_nodes(const LoopScope *l, const i32 *root, i32 n, u8 *needed, u64 *of) {
   const Recording *b = l->recording;
   const Graph *g = &b->g;
-  bool ok = true;
+  number_params(l, of);
   for (i32 i = 0; i < n; i++) needed[root[i]] = 1;
   for (i32 i = g->n - 1; i >= 0; i--)
-    for (int j = 0; needed[i] && j < ty_ops[g->node[i].op].arity; j++)
-      needed[g->node[i].src[j]] = 1;
-  for (i32 i = 0; ok && i < g->n; i++) {
+    if (needed[i]) need_operands(b, i, needed);
+  for (i32 i = 0; i < g->n; i++) {
     const Node *node = &g->node[i];
+    const u64 number = of[i];
     if (!needed[i]) continue;
-    of[i] = hash_of(g, i, of);
-    if (node->op == OP_LOOP) ok = hash_loop(g, i, of);
+    const struct RecordedLoop *in = loop_of(b, i);
+    of[i] = in ? hash_loop(b, i, in, of) : hash_of(g, i, of);
+    if (number) of[i] = ty_hash(&number, sizeof number, of[i]);
     if (node->op == OP_INPUT) {
       const struct RecordingInput *in = &b->input[node->arg.k2];
       of[i] = ty_hash((u64[2]){in->buf->stamp, (u64)in->offset}, 16, of[i]);
     }
     if (node->op == OP_SCALAR) of[i] = ty_hash(&g->scalar[node->arg.k], 8, of[i]);
-    for (i32 p = 0; p < l->nparam; p++)
-      if (l->param[p] == i) of[i] = ty_hash(&p, sizeof p, of[i]);
   }
-  return ok;
 }
 
 u64 ty_loop_hash(LoopScope *l, const Tensor *const *x, i32 n) {
@@ -467,13 +449,32 @@ u64 ty_loop_hash(LoopScope *l, const Tensor *const *x, i32 n) {
   for (i32 i = 0; ok && i < n; i++)
     ok = ty_record_settle(S, x[i]) && (root[i] = ty_record_node(S, b, x[i])) >= 0;
   ok = ok && (needed = ty_mem_zalloc((size_t)b->g.n + 1)) &&
-       (of = ty_mem_zalloc(sizeof *of * (size_t)(b->g.n + 1))) &&
-       hash_nodes(l, root, n, needed, of);
+       (of = ty_mem_zalloc(sizeof *of * (size_t)(b->g.n + 1)));
+  if (ok) hash_nodes(l, root, n, needed, of);
   for (i32 i = 0; ok && i < n; i++) h = ty_hash(&of[root[i]], 8, h);
   ty_mem_free(root);
   ty_mem_free(needed);
   ty_mem_free(of);
   return ok ? h | 1 : 0;
+}
+
+/* The recording keeps what the loop was made of. Equal loops are one node, which the first one tells of. */
+static bool note_loop(const Making *M, i32 node) {
+  const LoopScope *l = M->l;
+  Recording *b = M->b;
+  const i32 next = M->c->ncarried, made = M->c->nmade;
+  if (b->nloop && b->loop[b->nloop - 1].node >= node) return true;
+  struct RecordedLoop *list = ty_mem_realloc(b->loop, sizeof *list * (size_t)(b->nloop + 1));
+  if (!list) return false;
+  b->loop = list;
+  i32 *nodes = ty_mem_alloc(sizeof *nodes * (size_t)(l->nparam + next + made + 1));
+  if (!nodes) return false;
+  memcpy(nodes, l->param, sizeof *nodes * (size_t)l->nparam);
+  memcpy(nodes + l->nparam, M->next, sizeof *nodes * (size_t)next);
+  memcpy(nodes + l->nparam + next, M->made, sizeof *nodes * (size_t)made);
+  list[b->nloop++] =
+      (struct RecordedLoop){node, depth_of(l), l->nparam, next + made, nodes, nodes + l->nparam};
+  return true;
 }
 
 /* --- the loop */
@@ -621,7 +622,7 @@ static bool record(Making *M, Tensor *const *y, int device) {
   const i32 number = ty_body_intern(&M->body, &kept);
   if (kept) M->body.g = (Graph){0}, M->body.input = NULL, M->body.output = NULL;
   const i32 loop = number ? append_loop(M, number) : -1;
-  if (loop < 0) return ty_fail_memory(S, WHO, 0);
+  if (loop < 0 || !note_loop(M, loop)) return ty_fail_memory(S, WHO, 0);
   if (c->turns) S->stream += (u64)M->body.streams * (u64)(c->turns - 1);
   for (i32 i = 0; i < c->ncarried; i++)
     if (!give(M, loop, M->at[i], &c->init[i]->type, -1, y[i])) return false;
