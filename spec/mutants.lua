@@ -599,6 +599,10 @@ local M = {
     from = "y[i] = list[i]:flatten() end", to = "y[i] = list[i] end" },
   { file = "core/record/loop.c", what = "a scan within another one's turn is another one by how its constants lie",
     from = "b->loop[from].node == node ?", to = "b->loop[from].node < 0 ?" },
+  { file = "core/record/loop_scope.c", what = "a scan's turn may not write to its own tensors",
+    from = "if (l->before[i].st == st) return true;\n  return st->buf != NULL;", to = "if (l->before[i].st == st) return true;\n  return st->refs > 0;" },
+  { file = "core/record/loop_scope.c", what = "a BatchNorm does not see that it is in a scan",
+    from = "if (l->before[i].st == st) return true;\n  return st->buf != NULL;", to = "if (l->before[i].st == st) return true;\n  return false;" },
 }
 
 return M

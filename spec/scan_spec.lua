@@ -811,6 +811,33 @@ describe("ty.scan refuses", function()
     assert.same({ 1, 1 }, outside:totable())
   end)
 
+  it("a BatchNorm in training, whose running means are not carried, and says what to do", function()
+    ty.manual_seed(1)
+    local m, other = ty.nn.BatchNorm1d(3), ty.nn.BatchNorm1d(3)
+    local rows_of = ty.randn(4, 5, 3)
+    local function normed(c, r) return c, m(r) end
+    for _, scan in ipairs { ty.scan, ty.compile(function(...) return ty.scan(...) end) } do
+      local ok, e = pcall(scan, normed, ty.zeros(1), rows_of)
+      assert.equal(false, ok)
+      assert.match("BatchNorm1d: in training inside of ty.scan the running means change", e, 1, true)
+      assert.match("carry them: a turn begins by setting running_mean and running_var to what it was given", e, 1, true)
+    end
+    assert.same({ 0, 0, 0 }, m.running_mean:totable())
+    local first = { mean = m.running_mean, var = m.running_var }
+    local last, y = ty.scan(function(c, r)
+      m.running_mean, m.running_var = c.mean, c.var
+      local y = m(r)
+      return { mean = m.running_mean, var = m.running_var }, y
+    end, first, rows_of)
+    m.running_mean, m.running_var = last.mean, last.var
+    local list = {}
+    for i = 1, 4 do list[i] = other(rows_of[i]) end
+    assert.equal(flat { ty.stack(list), other.running_mean, other.running_var }, flat { y, m.running_mean, m.running_var })
+    m:eval()
+    other:eval()
+    assert.equal(flat(other(rows_of[1])), flat((select(2, ty.scan(normed, ty.zeros(1), rows_of)))[1]))
+  end)
+
   it("a write that leaves the values as they were, also where they are not computed yet", function()
     local function of_itself(y)
       local outside = y * 2

@@ -111,6 +111,14 @@ static int loop_note(lua_State *L) {
   return 0;
 }
 
+/* outside(x) -> whether a turn is recorded now to which x does not belong: it must not write to it */
+static int loop_outside(lua_State *L) {
+  const State *S = ty_lua_enter(L);
+  const Tensor *x = ty_lua_check(L, "scan", 1);
+  lua_pushboolean(L, ty_loop_records(S) && ty_loop_outside(S->loop, x->st));
+  return 1;
+}
+
 /* taped(scope) -> list of tensors from outside that the function used and that need gradients: each all of its
 ** storage, in one dim */
 static int loop_taped(lua_State *L) {
@@ -198,19 +206,12 @@ static int loop_record(lua_State *L) {
 }
 
 void ty_lua_open_loop(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"again", loop_again},
-                                 {"is", loop_is},
-                                 {"leave", loop_leave},
-                                 {"hash", loop_hash},
-                                 {"check", loop_check},
-                                 {"note", loop_note},
-                                 {"recording", loop_recording},
-                                 {"run", loop_run},
-                                 {"begin", loop_begin},
-                                 {"param", loop_param},
-                                 {"taped", loop_taped},
-                                 {"record", loop_record},
-                                 {NULL, NULL}};
+  static const luaL_Reg fns[] = {
+      {"is", loop_is},         {"again", loop_again}, {"outside", loop_outside},
+      {"leave", loop_leave},   {"hash", loop_hash},   {"check", loop_check},
+      {"note", loop_note},     {"run", loop_run},     {"recording", loop_recording},
+      {"begin", loop_begin},   {"param", loop_param}, {"taped", loop_taped},
+      {"record", loop_record}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_newtable(L);
   ty_lua_register(L, fns);

@@ -592,7 +592,9 @@ static bool check_written(const LoopScope *l) {
     any = true;
     if (st->buf && !l->S->capture) give_back(st);
   }
-  return !any || ty_fail(l->S, WHO ": the function writes to a tensor from outside of it");
+  return !any ||
+         ty_fail(l->S, WHO ": the function writes to a tensor from outside of it (carry it: "
+                           "init holds it, and a turn gives it as it is then)");
 }
 
 static bool record(Making *M, Tensor *const *y, int device) {

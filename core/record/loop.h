@@ -31,6 +31,8 @@ void ty_loop_end(LoopScope *l); /* may be called again */
 static inline bool ty_loop_records(const State *S) {
   return S->loop && S->open && S->loop->recording == S->open;
 }
+/* Whether it was there before the turn. */
+bool ty_loop_outside(const LoopScope *l, const Storage *st);
 /* An operand of a tape's record. False: out of memory. */
 bool ty_loop_note(State *S, const Tensor *x);
 /* y: of that type, with a value in each turn. */
