@@ -46,10 +46,12 @@ local binary = {
   end },
   { "checkpoint: %s, %s", function(a, b) return ty.checkpoint(function(u, v) return (u * v):sin() end, a, b) end },
   { "detached %s + %s", function(a, b) return a:detach() * 0.5 + b * 0.25 end },
+  { "drawn: %s, %s", function(a, b) return a * ty.rand(3, { dtype = "f64" }) + b * 0.25 end },
+  { "dropout: %s, %s", function(a, b) return ty.dropout(a, 0.3) + b * 0.25 end },
   { "no_grad %s, %s", function(a, b) return ty.no_grad(function() return a * 0.5 + b * 0.25 end) end },
 }
 -- The same for vmap, in which some of these have no meaning.
-local no_vmap = { ["scan within: %s, %s"] = true }
+local no_vmap = { ["scan within: %s, %s"] = true, ["drawn: %s, %s"] = true, ["dropout: %s, %s"] = true }
 
 local dtypes = { "f64", "f64", "f64", "i64", "bool", "f32", "f16", "u8" }
 
@@ -269,6 +271,7 @@ end
 local function account(program, scan, more)
   local v = given(program, more)
   local list, needs, grads = leaves(program, v), {}, {}
+  ty.manual_seed(program.number)
   local y, loss
   local function forward()
     local all = values(program, v, scan)
@@ -285,7 +288,8 @@ local function account(program, scan, more)
     y[i] = t:detach()
   end
   if loss then loss:backward() end
-  for i, leaf in ipairs(list) do grads[i] = leaf.grad or leaf.detach(leaf) * 0 end
+  for i, leaf in ipairs(list) do grads[i] = leaf.grad or leaf:detach() * 0 end
+  y[#y + 1] = ty.rand(2) -- the stream of random numbers stands where it must
   return y, needs, grads
 end
 
@@ -368,8 +372,10 @@ local function check(program)
     local e, eneeds, eg = account(program, ty.scan, more)
     local v = given(program, more)
     local list = leaves(program, v)
+    ty.manual_seed(program.number)
     local fine, got, gneeds = pcall(compiled, v, list)
     if not fine then return ("compiled, call %d: %s"):format(call, tostring(got)) end
+    got[#got + 1] = ty.rand(2)
     for i, t in ipairs(e) do
       if text(t) ~= text(got[i]) then
         return ("compiled, call %d, value %d\neager:    %s\ncompiled: %s"):format(call, i, text(t), text(got[i]))

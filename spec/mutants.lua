@@ -520,9 +520,9 @@ local M = {
     from = "if n < 999.5 then", to = "if n < 1000 then" },
 
   { file = "core/engine/exec.c", what = "a loop's random numbers are those of its first turn",
-    from = "scalar[i] = first[i] + (u64)(r * b->streams);", to = "scalar[i] = first[i];" },
+    from = "scalar[i] = first[i] + (u64)(drawn * b->streams);", to = "scalar[i] = first[i] + (u64)(0 * drawn);" },
   { file = "core/engine/exec.c", what = "a loop's gradient draws other random numbers than the loop",
-    from = "scalar[i] = first[i] + (u64)(r * b->streams);", to = "scalar[i] = first[i] + (u64)(t * b->streams);" },
+    from = "scalar[i] = first[i] + (u64)(drawn * b->streams);", to = "scalar[i] = first[i] + (u64)((t + 0 * drawn) * b->streams);" },
   { file = "core/record/loop.c", what = "random numbers in a loop's body are constant",
     from = "return n->op == OP_RANDOM;", to = "return false;" },
   { file = "core/record/loop_scope.c", what = "a tensor and its snapshot are two whose gradient a loop carries",
@@ -603,6 +603,8 @@ local M = {
     from = "if (l->before[i].st == st) return true;\n  return st->buf != NULL;", to = "if (l->before[i].st == st) return true;\n  return st->refs > 0;" },
   { file = "core/record/loop_scope.c", what = "a BatchNorm does not see that it is in a scan",
     from = "if (l->before[i].st == st) return true;\n  return st->buf != NULL;", to = "if (l->before[i].st == st) return true;\n  return false;" },
+  { file = "core/engine/exec.c", what = "a scan from the last row to the first draws by rows, as no loop does",
+    from = "order & LOOP_DRAWS_BACKWARDS ?", to = "order & 4 ?" },
 }
 
 return M

@@ -307,6 +307,23 @@ describe("a plan with ty.scan", function()
     assert.equal(operations(2), operations(5000))
   end)
 
+  it("draws the loop's random numbers also from the last row to the first, and where less is kept", function()
+    for _, opts in ipairs { { reverse = true }, { checkpoint = true }, { checkpoint = 2, reverse = true } } do
+      local function draw(scan)
+        ty.manual_seed(11)
+        local w = ty.ones(4):requires_grad_()
+        local c, y = scan(function(c, x)
+          local z = ty.rand(4)
+          return c + (x * w * z):sum(), ty.scan(function(d) return d + ty.randn(2), d end, ty.zeros(2), nil, { length = 2, reverse = true })
+        end, ty.zeros({}), ty.arange(20):reshape(5, 4):square(), opts)
+        c:backward()
+        return flat { c:detach(), y, w.grad, ty.rand(2) }
+      end
+      local want = draw(by_hand)
+      assert.equal(want, draw(ty.scan))
+    end
+  end)
+
   it("draws other random numbers in each turn, and the same ones for its gradient", function()
     local function draw(scan)
       ty.manual_seed(11)

@@ -12,6 +12,10 @@
 enum { LOOP_CONSTANTS = MAX_SRC - 2, LOOP_STREAMS = 16 };
 enum { LOOP_CARRIED, LOOP_ROWS, LOOP_CONSTANT }; /* operands: the first constant is operand 2 */
 
+/* Rows come from the last to the first; and so come those of the loop that drew random numbers first, where this one
+** goes back through it: a turn draws what it drew there. */
+enum { LOOP_BACKWARDS = 1, LOOP_DRAWS_BACKWARDS = 2 };
+
 /* Where INPUT k of the graph lies: from element `at` of the carried values, of a row, or of a constant operand. */
 typedef struct BodyInput {
   i32 operand;
@@ -33,7 +37,7 @@ typedef struct Body {
   BodyOutput *output;
   i64 carried, row,
       made;    /* elements of the carried values, of a row of the sequences, of a row of results */
-  i64 streams; /* that a turn takes: by rows, not by their order */
+  i64 streams; /* that a turn takes: by which turn it was when it drew first */
   u8 dtype;    /* of the carried values and the results */
 } Body;
 

@@ -374,7 +374,7 @@ static __attribute__((cold)) const char *verify_loop(const Graph *g, const Node 
   i64 made, all;
   for (int i = 0; i < MAX_SRC; i++) t[i] = &g->node[n->src[i]].type;
   if (!b) return "loop: no such body";
-  if (n->arg.k & ~1) return "loop: the direction is not 0 or 1";
+  if (n->arg.k & ~3) return "loop: there is no such order";
   if (n->arg.k2 < 0 || n->arg.k2 > g->nscalar - b->g.nscalar) return "loop: no such slots";
   if (y->dtype != b->dtype || t[LOOP_CARRIED]->dtype != b->dtype) return "loop: wrong dtype";
   if (t[LOOP_CARRIED]->rank != 1 || t[LOOP_CARRIED]->dims[0] != b->carried)

@@ -40,7 +40,7 @@
 **                 key, i32 [2], or such a bool: no dropout. Flat results are laid out by attend.c.
 **                 ATTEND_GRAD: then the result of ATTEND, and the gradient [.., n, dv]
 **   PARAM         k = its number in the recording
-**   LOOP          bits: the body (body.h); k = 1: rows from the last to the first; k2 = first slot of its streams.
+**   LOOP          bits: the body (body.h); k: its order (body.h); k2 = first slot of its streams.
 **                 Operands: the carried values, in one dim; the sequences [turns, elements of a row]; constants,
 **                 each in one dim, or a bool without dims: none. The result, in one dim: the last carried values;
 **                 the rows of results

@@ -183,11 +183,11 @@ static int loop_check(lua_State *L) {
   return 0;
 }
 
-/* record(scope, turns, backwards, init, next, sequences, made) -> a list of the last values and the results */
+/* record(scope, turns, order, init, next, sequences, made) -> a list of the last values and the results */
 static int loop_record(lua_State *L) {
   State *S = ty_lua_enter(L);
   LoopScope *l = check_scope(L);
-  LoopCall c = {.turns = (i64)luaL_checknumber(L, 2), .backwards = lua_toboolean(L, 3)};
+  LoopCall c = {.turns = (i64)luaL_checknumber(L, 2), .order = (i32)luaL_checkint(L, 3)};
   i32 nnext;
   c.init = tensors_of(L, 4, &c.ncarried);
   c.next = tensors_of(L, 5, &nnext);

@@ -556,7 +556,7 @@ static i32 append_loop(Making *M, i32 body) {
         M->operand[i] >= 0 || i < LOOP_CONSTANT ? M->operand[i] : ty_fold_append(&b->g, &absent);
     if (n.src[i] < 0) return -1;
   }
-  n.arg.k = c->backwards;
+  n.arg.k = c->order;
   n.arg.k2 = M->slot;
   n.arg.bits = (u64)body;
   return ty_fold_append(&b->g, &n);

@@ -44,7 +44,7 @@ typedef struct LoopCall {
   const Tensor *const *sequence; /* a row lacks the first dim */
   const Tensor *const *made;
   i64 turns;
-  bool backwards; /* from the last row to the first */
+  i32 order; /* bits, as LOOP has them */
 } LoopCall;
 /* The parameters are those of carried values, then of rows. y: ncarried last values, then nmade results with a dim of
 ** turns in front. The scope has ended then. False: S->err. */

@@ -8,7 +8,8 @@
 -- 1. The gradient is a scan, too, from the last row to the first: each turn runs the function again on what it was
 --    given, which was kept, and goes back through it. Gradients of what the function closes over are carried along.
 --    So eager and compiled code, and gradients of gradients, share one order of sums.
--- 2. Random numbers belong to rows: a turn draws the same ones when it runs again for its gradient.
+-- 2. Random numbers are those that the loop would draw, and a turn draws the same ones when it runs again for its
+--    gradient: they go by which turn it was.
 -- 3. Under vmap the examples are one more dim of all that is carried.
 
 local type, pairs, ipairs, unpack, pcall, error = type, pairs, ipairs, unpack, pcall, error
@@ -27,6 +28,7 @@ return function(ty, define, own)
   local is_live, is_tensor, random_state = ty.internals.is_live, ty.is_tensor, ty.internals.check.random
   local map, restore = tree.map, own.restore
   local MOST_DIMS = 8 -- of a tensor
+  local BACKWARDS = 3 -- order: 1: rows come from the last to the first; 2: so did those of the loop that draws
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
 
   local function is_float(x) return floats[x.dtype] or false end
@@ -166,7 +168,7 @@ return function(ty, define, own)
   --- and the rows of results; what a turn was given, for each row, where one of these needs a gradient (noted in
   --- needs, nil where none will be asked for), and what else that goes to, in one dim each.
   local loop
-  function loop(turn, init, sequences, turns, backwards, needs, hash)
+  function loop(turn, init, sequences, turns, order, needs, hash)
     local scope, carried, rows = L.begin(), {}, {}
     for i = 1, #init do carried[i] = L.param(scope, init[i], false) end
     for i = 1, #sequences do rows[i] = L.param(scope, sequences[i], true) end
@@ -177,7 +179,7 @@ return function(ty, define, own)
     end
     if needs and needs.again then
       L.again(scope)
-      return loop(turn, init, sequences, turns, backwards, needs, hash)
+      return loop(turn, init, sequences, turns, order, needs, hash)
     end
     for i = 1, #following do L.note(scope, following[i]) end
     for i = 1, #made do L.note(scope, made[i]) end
@@ -194,7 +196,7 @@ return function(ty, define, own)
     else
       made = slice(made, 1, count)
     end
-    local results = L.record(scope, turns, backwards, init, following, sequences, made)
+    local results = L.record(scope, turns, order, init, following, sequences, made)
     local last, out = {}, {}
     for i = 1, #init do last[i] = results[i] end
     for i = 1, count do out[i] = results[#init + i] end
@@ -247,13 +249,13 @@ return function(ty, define, own)
   --- The same in a vmap. level: that of the innermost one that runs; of those outside of it, what differs between
   --- their examples.
   local loop_of_all
-  function loop_of_all(turn, init, sequences, turns, backwards, needs, level, hash)
+  function loop_of_all(turn, init, sequences, turns, order, needs, level, hash)
     local id = level_of(init, level_of(sequences, level))
-    if id == 0 then return loop(turn, init, sequences, turns, backwards, needs, hash) end
+    if id == 0 then return loop(turn, init, sequences, turns, order, needs, hash) end
     local count, randomness = V.count(id)
     local all, rows = lifted(init, sequences, id, count)
     local of_all = turn_of_all(turn, id, count, randomness)
-    local last, out, given, taped = loop_of_all(of_all, all, rows, turns, backwards, needs, 0, hash)
+    local last, out, given, taped = loop_of_all(of_all, all, rows, turns, order, needs, 0, hash)
     if hash then return end
     local kept = given and wrapped(given, 2, id)
     if given then kept.hash = given.hash end
@@ -334,11 +336,11 @@ return function(ty, define, own)
     end
     local function compare() -- as the loop was recorded, while gradients were on
       return restore(modes.grad(true), pcall(recorded, loop_of_all, what.forward, init, sequences, what.turns,
-        what.backwards, nil, V.level(), what.hash))
+        what.order, nil, V.level(), what.hash))
     end
     restore(modes.random(what.random), pcall(compare))
     local function all()
-      return differentiable(back_turn, carried, rows, what.turns, not what.backwards)
+      return differentiable(back_turn, carried, rows, what.turns, what.order + (what.order % 2 == 0 and 1 or -1))
     end
     local first, of_rows = restore(modes.random(what.random), pcall(all))
     local y, c, r = {}, 0, 0
@@ -399,17 +401,17 @@ return function(ty, define, own)
   end
 
   --- As loop; results lead back to what they were made from.
-  function differentiable(turn, init, sequences, turns, backwards)
+  function differentiable(turn, init, sequences, turns, order)
     local random, level = random_state(), V.level()
     local needs = G.mode() and { carried = tracked(init), rows = tracked(sequences) } or nil
     local forward = needs and noting(turn, needs) or turn
-    local last, out, given, taped = recorded(loop_of_all, forward, init, sequences, turns, backwards, needs, level)
+    local last, out, given, taped = recorded(loop_of_all, forward, init, sequences, turns, order, needs, level)
     if not given then return last, out end
     local function once_more(carried, rows)
       return turn(watched(carried, needs.watched), watched(rows, needs.rows))
     end
     local l, o = join({ turn = turn, forward = once_more, needs = needs, init = init, sequences = own.keep(sequences),
-      given = given, taped = taped, turns = turns, backwards = backwards, random = random, last = last, out = out,
+      given = given, taped = taped, turns = turns, order = order, random = random, last = last, out = out,
       hash = given.hash }, level)
     for i = 1, #l do l[i] = needs.last[i] and l[i] or last[i] end
     for i = 1, #o do o[i] = needs.made[i] and o[i] or out[i] end
@@ -512,7 +514,8 @@ return function(ty, define, own)
       fail("scan", "option checkpoint must be a boolean or a whole number from 1 on, got %s", show(k))
     end
     if k and k > 1 and k < turns and G.mode() then return in_pieces(f, init, xs, turns, k, backwards) end
-    local last, made = differentiable(turn_of(f, carried_shape, row_shape, said), carried, sequences, turns, backwards)
+    local turn = turn_of(f, carried_shape, row_shape, said)
+    local last, made = differentiable(turn, carried, sequences, turns, backwards and BACKWARDS or 0)
     return build(carried_shape, last), said.made ~= nil and build(said.made, made) or nil
   end
 
