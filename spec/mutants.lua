@@ -605,6 +605,12 @@ local M = {
     from = "if (l->before[i].st == st) return true;\n  return st->buf != NULL;", to = "if (l->before[i].st == st) return true;\n  return false;" },
   { file = "core/engine/exec.c", what = "a scan from the last row to the first draws by rows, as no loop does",
     from = "order & LOOP_DRAWS_BACKWARDS ?", to = "order & 4 ?" },
+  { file = "core/engine/cache.c", what = "what scans repeat lives as long as the process",
+    from = "if (p->source->node[i].op == OP_LOOP) ty_body_drop(", to = "if (p->source->node[i].op == OP_LOOP && !p->nsteps) ty_body_drop(" },
+  { file = "core/ir/graph.c", what = "a graph that is cleared keeps what its scans repeat",
+    from = "if (g->node[i].op == OP_LOOP) ty_body_drop(", to = "if (g->node[i].op == OP_LOOP && i < 0) ty_body_drop(" },
+  { file = "core/compile/plan.c", what = "a plan does not hold what its scan repeats",
+    from = "for (i32 i = 0; p->nloops && i < p->source->n; i++)", to = "p->nloops = 0;\n  for (i32 i = 0; p->nloops && i < p->source->n; i++)" },
 }
 
 return M

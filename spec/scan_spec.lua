@@ -307,6 +307,51 @@ describe("a plan with ty.scan", function()
     assert.equal(operations(2), operations(5000))
   end)
 
+  it("goes with the last plan that runs it, however many others there are", function()
+    local grown = tonumber((H.script([[
+      local ty = require "tycho"
+      local function round(from)
+        for i = from, from + 700 do
+          local w = ty.ones(i):requires_grad_()
+          local c, y = ty.scan(function(c, x)
+            for _ = 1, 10 do c = c * 0.5 + x * w end
+            return c, (ty.scan(function(d) return d + c end, c, nil, { length = 2 }))
+          end, ty.ones(i), ty.ones(3, i))
+          local loss = c:sum() + y:sum()
+          if i % 10 == 0 then loss:backward() end
+          loss:item()
+        end
+        collectgarbage()
+        collectgarbage()
+        return ty.stats().memory.general
+      end
+      round(1)
+      local before = round(1001)
+      print((round(2001) - before) / before)]])))
+    assert.truthy(grown < 0.15, grown)
+  end)
+
+  it("is found again where an equal function runs", function()
+    local function once() return (ty.scan(function(c, x) return (c * 0.5 + x):cos() end, ty.zeros(7), ty.ones(3, 7))):totable() end
+    once()
+    collectgarbage()
+    collectgarbage()
+    local before = ty.stats().plans.misses
+    for _ = 1, 3 do once() end
+    assert.equal(before, ty.stats().plans.misses)
+  end)
+
+  it("can be shown when what it repeats is gone", function()
+    local f = ty.compile(function(c, x, t)
+      local last = ty.scan(function(d, r) return d * 0.5 + r end, c, x)
+      if t:sum():item() > 0 then return last * 2 end -- not captured
+      return last
+    end)
+    for n = 1, 40 do f(ty.ones(n), ty.ones(3, n), ty.ones(1)) end
+    for n = 1, 400 do ty.scan(function(d, r) return d * 0.25 + r end, ty.ones(n), ty.ones(2, n)) end
+    assert.truthy(#ty.explain(f):full() > 0)
+  end)
+
   it("draws the loop's random numbers also from the last row to the first, and where less is kept", function()
     for _, opts in ipairs { { reverse = true }, { checkpoint = true }, { checkpoint = 2, reverse = true } } do
       local function draw(scan)

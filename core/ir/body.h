@@ -1,7 +1,8 @@
 /*
 ** body.h -- what a loop repeats: the graph of one turn.
 ** In: carried values, a row of each sequence, constants. Out: the next carried values, a row of each result. Equal bodies
-** are one; nodes name them by number, and they live as long as the process. LOOP's operands hold them as elements of
+** are one; nodes name them by number. A body lives as long as a graph or a plan has such a node, and its number is not
+** given again, so that what is known of a body by its number alone goes out of use with it. LOOP's operands hold them as elements of
 ** one dtype behind each other: the carried values, the sequences' rows, and in up to LOOP_CONSTANTS tensors constants.
 */
 #ifndef TY_BODY_H
@@ -47,8 +48,11 @@ static inline i64 ty_body_room(i64 numel, int dtype) {
   return (numel + line - 1) / line * line;
 }
 
-/* The number of a body like that one; 0: out of memory. *kept: its graph and lists are taken over. */
-i32 ty_body_intern(const Body *b, bool *kept);
-const Body *ty_body(u64 number); /* NULL: there is none */
+/* The number of a body like that one, held; 0: out of memory. *kept: its graph and lists are taken over. */
+u64 ty_body_intern(const Body *b, bool *kept);
+const Body *ty_body(u64 number); /* NULL: there is none, or there is none any more */
+bool ty_body_hold(u64 number);   /* false: there is none */
+void ty_body_drop(u64 number);
+i32 ty_body_scalars(u64 number); /* slots that its graph has; 0: there is none, as in what is kept to be shown */
 
 #endif

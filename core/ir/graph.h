@@ -110,10 +110,11 @@ typedef struct Graph {
   u64 *scalar; /* run-time values: bits of the compute type of the SCALAR's dtype; RANDOM's raw u64
                 */
   i32 nscalar, scalar_cap;
+  i32 nloops; /* LOOP nodes, each of which holds its body */
   u8 device; /* where leaves lie that are appended now */
 } Graph;
 
-/* Number of the node equal to `n` (appended when new); -1 when out of memory or full. */
+/* Number of the node equal to `n` (appended when new); -1 when out of memory or full, or a LOOP's body is gone. */
 i32 ty_graph_append(Graph *g, const Node *n);
 i32 ty_graph_scalar(Graph *g,
                     u64 bits); /* slot, or -1; never merged: equal slots would freeze equality */

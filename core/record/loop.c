@@ -538,7 +538,7 @@ static bool making_open(Making *M) {
   return true;
 }
 
-static i32 append_loop(Making *M, i32 body) {
+static i32 append_loop(Making *M, u64 body) {
   const LoopCall *c = M->c;
   Recording *b = M->b;
   int rows = -1;
@@ -558,7 +558,7 @@ static i32 append_loop(Making *M, i32 body) {
   }
   n.arg.k = c->order;
   n.arg.k2 = M->slot;
-  n.arg.bits = (u64)body;
+  n.arg.bits = body;
   return ty_fold_append(&b->g, &n);
 }
 
@@ -621,9 +621,10 @@ static bool record(Making *M, Tensor *const *y, int device) {
   *S->err = 0;
   if (!make_body(M)) return *S->err ? false : ty_fail_memory(S, WHO, 0);
   bool kept;
-  const i32 number = ty_body_intern(&M->body, &kept);
+  const u64 number = ty_body_intern(&M->body, &kept);
   if (kept) M->body.g = (Graph){0}, M->body.input = NULL, M->body.output = NULL;
   const i32 loop = number ? append_loop(M, number) : -1;
+  ty_body_drop(number); /* which the node holds */
   if (loop < 0 || !note_loop(M, loop)) return ty_fail_memory(S, WHO, 0);
   if (c->turns) S->stream += (u64)M->body.streams * (u64)(c->turns - 1);
   for (i32 i = 0; i < c->ncarried; i++)
