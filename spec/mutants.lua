@@ -611,6 +611,10 @@ local M = {
     from = "if (g->node[i].op == OP_LOOP) ty_body_drop(", to = "if (g->node[i].op == OP_LOOP && i < 0) ty_body_drop(" },
   { file = "core/compile/plan.c", what = "a plan does not hold what its scan repeats",
     from = "for (i32 i = 0; p->nloops && i < p->source->n; i++)", to = "p->nloops = 0;\n  for (i32 i = 0; p->nloops && i < p->source->n; i++)" },
+  { file = "core/ir/body.h", what = "a scan's small results take a cache line each",
+    from = "while (unit < numel && unit < line) unit *= 2;", to = "while (numel && unit < line) unit *= 2;" },
+  { file = "core/record/loop.c", what = "a scan's values lie over each other",
+    from = "at[i] = round_up(end, unit);", to = "at[i] = end / unit * unit;" },
 }
 
 return M

@@ -331,6 +331,23 @@ describe("a plan with ty.scan", function()
     assert.truthy(grown < 0.15, grown)
   end)
 
+  it("takes no more room for small results than they have elements", function()
+    local function share(results) -- of what rows of so many elements would take at least
+      return tonumber((H.script(([[
+        local ty = require "tycho"
+        local n, width = 2e5, 0
+        local x = ty.randn(n)
+        x:get(1)
+        local before = ty.stats().memory.peak
+        local c, y = ty.scan(function(c, r) return c * 0.5 + r, {%s} end, ty.zeros({}), x)
+        for i = 1, #y do width = width + y[i]:numel() * 4 end
+        y[1]:sum():item()
+        print((ty.stats().memory.peak - before) / width)]]):format(results))))
+    end
+    assert.truthy(share "c" < 1.4)
+    assert.truthy(share "c, r:expand(3) + c, c * r" < 1.7)
+  end)
+
   it("is found again where an equal function runs", function()
     local function once() return (ty.scan(function(c, x) return (c * 0.5 + x):cos() end, ty.zeros(7), ty.ones(3, 7))):totable() end
     once()

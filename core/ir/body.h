@@ -42,10 +42,13 @@ typedef struct Body {
   u8 dtype;    /* of the carried values and the results */
 } Body;
 
-/* Elements that carried values or rows take, so that each lies where buffers may begin. */
-static inline i64 ty_body_room(i64 numel, int dtype) {
+/* What carried values and rows of so many elements begin at a multiple of: large ones at a cache line, small ones lie
+** close, and in one line each. */
+static inline i64 ty_body_unit(i64 numel, int dtype) {
   const i64 line = 64 / ty_dtypes[dtype].bytes;
-  return (numel + line - 1) / line * line;
+  i64 unit = 1;
+  while (unit < numel && unit < line) unit *= 2;
+  return unit;
 }
 
 /* The number of a body like that one, held; 0: out of memory. *kept: its graph and lists are taken over. */
@@ -53,6 +56,7 @@ u64 ty_body_intern(const Body *b, bool *kept);
 const Body *ty_body(u64 number); /* NULL: there is none, or there is none any more */
 bool ty_body_hold(u64 number);   /* false: there is none */
 void ty_body_drop(u64 number);
-i32 ty_body_scalars(u64 number); /* slots that its graph has; 0: there is none, as in what is kept to be shown */
+i32 ty_body_scalars(
+    u64 number); /* slots that its graph has; 0: there is none, as in what is kept to be shown */
 
 #endif

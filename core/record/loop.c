@@ -327,14 +327,18 @@ static bool make_body(Making *M) {
   return true;
 }
 
-/* Places of values one behind the other; the next free one. */
+static i64 round_up(i64 n, i64 unit) { return (n + unit - 1) / unit * unit; }
+
+/* Places of values one behind the other; how far a row is from the next one. */
 static i64 places(i64 *at, i32 n, const Tensor *const *x, int dtype) {
-  i64 end = 0;
+  i64 end = 0, most = 1;
   for (i32 i = 0; i < n; i++) {
-    at[i] = end;
-    end += ty_body_room(ty_type_numel(&x[i]->type), dtype);
+    const i64 numel = ty_type_numel(&x[i]->type), unit = ty_body_unit(numel, dtype);
+    at[i] = round_up(end, unit);
+    end = at[i] + numel;
+    most = TY_MAX(most, unit);
   }
-  return end;
+  return round_up(end, most);
 }
 
 static void make_places(Making *M) {
