@@ -615,6 +615,8 @@ local M = {
     from = "while (unit < numel && unit < line) unit *= 2;", to = "while (numel && unit < line) unit *= 2;" },
   { file = "core/record/loop.c", what = "a scan's values lie over each other",
     from = "at[i] = round_up(end, unit);", to = "at[i] = end / unit * unit;" },
+  { file = "lua/tycho/scan.lua", what = "a scan is another one where gradients of several examples are computed",
+    from = "if V.level() <= id then return fn() end", to = "if V.level() >= 0 then return fn() end" },
 }
 
 return M

@@ -303,6 +303,16 @@ return function(ty, define, own)
     end
   end
 
+  --- fn() in vmap id, 0: in none, where one may run that there was not: gradients of several examples at once.
+  local function within(id, fn)
+    if V.level() <= id then return fn() end
+    if id == 0 then return restore(V.outside(), pcall(fn)) end
+    local count, randomness = V.count(id)
+    if count < 0 then return fn() end
+    local scope = V.open(count, randomness, id)
+    return restore(scope, pcall(fn))
+  end
+
   --- The gradients of all that the loop was given: init, sequences, taped, nil for what is no float. What was kept
   --- leads back to the loop where gradients are differentiated.
   local function go_back(what, gradients, back)
@@ -336,9 +346,9 @@ return function(ty, define, own)
     end
     local function compare() -- as the loop was recorded, while gradients were on
       return restore(modes.grad(true), pcall(recorded, loop_of_all, what.forward, init, sequences, what.turns,
-        what.order, nil, V.level(), what.hash))
+        what.order, nil, what.level, what.hash))
     end
-    restore(modes.random(what.random), pcall(compare))
+    restore(modes.random(what.random), pcall(within, what.level, compare))
     local function all()
       return differentiable(back_turn, carried, rows, what.turns, what.order + (what.order % 2 == 0 and 1 or -1))
     end
@@ -384,6 +394,7 @@ return function(ty, define, own)
   local join
   function join(what, level)
     local id = level_of(what.init, level_of(what.sequences, level))
+    what.level = id
     if id == 0 then return led_back(what) end
     local taped, count, randomness = {}, V.count(id)
     for i = 1, #what.taped do
@@ -523,6 +534,6 @@ return function(ty, define, own)
     "carry, y = f(carry, x) for each row x of xs in turn: the last carry, and all y", scan)
 
   return { is_float, flatten, build, step, match, recorded, append, slice, tracked, any, chosen, watched, flattened, noting, loop, level_of,
-    wrapped, whole, lifted, turn_of_all, loop_of_all, like, back_through, with, giving, go_back, led_back, join,
+    wrapped, whole, lifted, turn_of_all, loop_of_all, like, back_through, with, within, giving, go_back, led_back, join,
     differentiable, turn_of, turns_of, in_pieces, scan }
 end
