@@ -124,6 +124,15 @@ describe("ty.scan gives the bits of a loop", function()
     same(function(c, x) return c + x:sum(), x end, ty.ones(3), ty.zeros(4, 0))
   end)
 
+  it("where carried values and results have many sizes", function()
+    local init = { ty.zeros({}), ty.ones(3), ty.zeros(17), ty.ones(2), ty.ones(0), ty.ones(64) }
+    same(function(c, x)
+      local d = {}
+      for i, t in ipairs(c) do d[i] = t * 0.5 + x end
+      return d, { d[2] * 2, d[1], d[6], d[5], d[4] + 1, d[3], d[1] - 1 }
+    end, init, ty.arange(4))
+  end)
+
   it("without sequences", function()
     same(function(c) return c * 0.5 + 1, c end, ty.ones(3), nil, { length = 6 })
   end)
@@ -231,6 +240,72 @@ describe("ty.scan of no rows", function()
   end)
 end)
 
+describe("ty.scan of tensors of 8 dims", function()
+  local many = { 1, 2, 1, 2, 1, 2, 1, 2 }
+
+  it("has the loop's gradient, also where a vmap adds the last of them", function()
+    local function carried(scan)
+      local h, x = (ty.arange(16):reshape(many) * 0.1):requires_grad_(), ty.arange(3):requires_grad_()
+      local c, y = scan(function(c, r) return (c * 0.5 + r):sin(), c:sum() end, h, x)
+      local loss = c:sum() + y:sum()
+      loss:backward()
+      return flat { h.grad, x.grad }
+    end
+    assert.equal(carried(by_hand), carried(ty.scan))
+    local function of_each(scan)
+      local h = (ty.arange(32):reshape(2, 2, 1, 2, 1, 2, 1, 2) * 0.1):requires_grad_()
+      ty.vmap(function(c) return (scan(function(d, r) return (d * 0.5 + r):sin(), d:sum() end, c, ty.arange(3))) end)(h):sum():backward()
+      return flat(h.grad)
+    end
+    assert.equal(of_each(by_hand), of_each(ty.scan))
+  end)
+
+  it("refuses what would have 9, and says so", function()
+    local function refuses(message, ...)
+      local ok, e = pcall(ty.scan, ...)
+      assert.equal(false, ok)
+      assert.match(message, (e:gsub("@%w+", "")), 1, true)
+    end
+    local deep = ty.ones(many)
+    refuses("scan: a turn's result may have 7 dims at most (turns are one more, and so are pieces of a checkpoint and examples of a vmap), got f32[1,2,1,2,1,2,1,2]",
+      function(c) return c, deep end, ty.ones(1), ty.ones(3))
+    refuses("scan: option checkpoint: argument 3 (xs) may have 7 dims at most, got f32[4,2,1,2,1,2,1,2]",
+      function(c, r) return c, r end, ty.ones(1), ty.ones(4, 2, 1, 2, 1, 2, 1, 2), { checkpoint = 2 })
+  end)
+end)
+
+describe("ty.scan of thousands of tensors", function()
+  it("carries them, and goes back through them", function()
+    local n, init, x = 2800, {}, ty.arange(6):reshape(3, 2)
+    for i = 1, n do init[i] = ty.full({ 2 }, i):requires_grad_() end
+    local function f(c, r)
+      local d = {}
+      for i = 1, n do d[i] = c[i] * 0.5 + r end
+      return d, { c[1], c[n] }
+    end
+    local c, y = ty.scan(f, init, x)
+    local loss = (c[1] * 3 + c[n] + y[2]:sum(1)):sum()
+    loss:backward()
+    local one, last = by_hand(function(d, r) return d * 0.5 + r, d end, init[n]:detach(), x)
+    assert.equal(flat { one, last }, flat { c[n]:detach(), y[2]:detach() })
+    assert.same({ 0.375, 0.375 }, init[1].grad:totable())
+    assert.same({ 0, 0 }, init[2].grad:totable())
+    assert.same({ 1.875, 1.875 }, init[n].grad:totable())
+  end)
+
+  it("has as many sequences", function()
+    local xs = {}
+    for i = 1, 2100 do xs[i] = ty.full({ 3 }, i):requires_grad_() end
+    local c, y = ty.scan(function(c, r)
+      for i = 1, #r do c = c + r[i] end
+      return c, r
+    end, ty.zeros({}), xs)
+    c:backward()
+    assert.equal(3 * 2100 * 2101 / 2, c:item())
+    assert.same({ 2100, { 1, 1, 1 } }, { #y, xs[7].grad:totable() })
+  end)
+end)
+
 describe("a plan with ty.scan", function()
   it("is as large for many rows as for few", function()
     local function operations(n)
@@ -239,6 +314,85 @@ describe("a plan with ty.scan", function()
       return ty.explain(f).traces[1].operations
     end
     assert.equal(operations(2), operations(5000))
+  end)
+
+  it("goes with the last plan that runs it, however many others there are", function()
+    local grown = tonumber((H.script([[
+      local ty = require "tycho"
+      local function round(from)
+        for i = from, from + 700 do
+          local w = ty.ones(i):requires_grad_()
+          local c, y = ty.scan(function(c, x)
+            for _ = 1, 10 do c = c * 0.5 + x * w end
+            return c, (ty.scan(function(d) return d + c end, c, nil, { length = 2 }))
+          end, ty.ones(i), ty.ones(3, i))
+          local loss = c:sum() + y:sum()
+          if i % 10 == 0 then loss:backward() end
+          loss:item()
+        end
+        collectgarbage()
+        collectgarbage()
+        return ty.stats().memory.general
+      end
+      round(1)
+      local before = round(1001)
+      print((round(2001) - before) / before)]])))
+    assert.truthy(grown < 0.15, grown)
+  end)
+
+  it("takes no more room for small results than they have elements", function()
+    local function share(results) -- of what rows of so many elements would take at least
+      return tonumber((H.script(([[
+        local ty = require "tycho"
+        local n, width = 2e5, 0
+        local x = ty.randn(n)
+        x:get(1)
+        local before = ty.stats().memory.peak
+        local c, y = ty.scan(function(c, r) return c * 0.5 + r, {%s} end, ty.zeros({}), x)
+        for i = 1, #y do width = width + y[i]:numel() * 4 end
+        y[1]:sum():item()
+        print((ty.stats().memory.peak - before) / width)]]):format(results))))
+    end
+    assert.truthy(share "c" < 4)
+    assert.truthy(share "c, r:expand(3) + c, c * r" < 4)
+  end)
+
+  it("is found again where an equal function runs", function()
+    local function once() return (ty.scan(function(c, x) return (c * 0.5 + x):cos() end, ty.zeros(7), ty.ones(3, 7))):totable() end
+    once()
+    collectgarbage()
+    collectgarbage()
+    local before = ty.stats().plans.misses
+    for _ = 1, 3 do once() end
+    assert.equal(before, ty.stats().plans.misses)
+  end)
+
+  it("can be shown when what it repeats is gone", function()
+    local f = ty.compile(function(c, x, t)
+      local last = ty.scan(function(d, r) return d * 0.5 + r end, c, x)
+      if t:sum():item() > 0 then return last * 2 end -- not captured
+      return last
+    end)
+    for n = 1, 40 do f(ty.ones(n), ty.ones(3, n), ty.ones(1)) end
+    for n = 1, 400 do ty.scan(function(d, r) return d * 0.25 + r end, ty.ones(n), ty.ones(2, n)) end
+    assert.truthy(#ty.explain(f):full() > 0)
+  end)
+
+  it("draws the loop's random numbers also from the last row to the first, and where less is kept", function()
+    for _, opts in ipairs { { reverse = true }, { checkpoint = true }, { checkpoint = 2, reverse = true } } do
+      local function draw(scan)
+        ty.manual_seed(11)
+        local w = ty.ones(4):requires_grad_()
+        local c, y = scan(function(c, x)
+          local z = ty.rand(4)
+          return c + (x * w * z):sum(), ty.scan(function(d) return d + ty.randn(2), d end, ty.zeros(2), nil, { length = 2, reverse = true })
+        end, ty.zeros({}), ty.arange(20):reshape(5, 4):square(), opts)
+        c:backward()
+        return flat { c:detach(), y, w.grad, ty.rand(2) }
+      end
+      local want = draw(by_hand)
+      assert.equal(want, draw(ty.scan))
+    end
   end)
 
   it("draws other random numbers in each turn, and the same ones for its gradient", function()
@@ -331,6 +485,117 @@ describe("the gradient of ty.scan", function()
     close(H.list(xs:detach():sum { 1, 2 }), H.list(b.grad), 1e-5)
   end)
 
+  it("is claimed for what the loop's results have one for, and for nothing else", function()
+    local turns = {
+      detached = function(c, x) return { (c[1] * x * W):detach(), c[2] + 1 }, (c[1] * W):detach() end,
+      ["of the rows alone"] = function(c, x) return { (c[1] * W):detach(), c[2] }, x * c[1] * W end,
+      ["of one of two"] = function(c, x) return { c[1] * W, c[2] + x }, c[2] * 2 end,
+      ["a turn later"] = function(c) return { c[2] * 1, c[1] * W }, c[2] * 1 end,
+      ["two turns later"] = function(c, x) return { c[2] + c[1], c[1] + x }, { c[1] * 1, c[2]:detach() } end,
+      ["of what init needs"] = function(c) return { c[1]:detach() * 2, c[2] + 1 }, c[1] * 2 end,
+    }
+    for _, needs in ipairs { false, true } do
+      for name, turn in pairs(turns) do
+        local function claimed(scan)
+          local c, y = scan(turn, { needs and h0 * 1 or h0:detach(), ty.ones(2, 3) }, ty.ones(5, 2, 3))
+          y = ty.is_tensor(y) and { y } or y
+          return table.concat({ tostring(c[1].requires_grad), tostring(c[2].requires_grad), tostring(y[1].requires_grad),
+            tostring(y[2] and y[2].requires_grad) }, " ")
+        end
+        W = ty.ones(2, 3):requires_grad_()
+        assert.equal(claimed(by_hand), claimed(ty.scan), name)
+      end
+    end
+  end)
+
+  it("draws the same random numbers where that is told by a second look", function()
+    local function draw(scan)
+      ty.manual_seed(5)
+      local c, y = scan(function(c, x)
+        local z = ty.rand(3)
+        return c * z + x * b, { c:detach() + z, c * 1 }
+      end, ty.zeros(3), ty.arange(12):reshape(4, 3))
+      return flat { c:detach(), y[1], y[2]:detach(), ty.rand(2) }
+    end
+    local want = draw(by_hand)
+    assert.equal(want, draw(ty.scan))
+    local compiled = ty.compile(function()
+      local z = ty.rand(3)
+      local c = ty.scan(function(c) return { c[1] * ty.rand(3), c[1] * b } end, { z, ty.ones(3) }, nil, { length = 3 })
+      return c[1]:detach(), c[2]:detach(), ty.rand(2)
+    end)
+    local function three() return flat { compiled() } end
+    ty.manual_seed(6)
+    local first = { three(), three(), three() }
+    assert.equal(1, ty.explain(compiled).captures)
+    ty.manual_seed(6)
+    assert.same(first, { three(), three(), three() })
+    assert.are_not.equal(first[1], first[2])
+  end)
+
+  it("is not computed for sequences that need none", function()
+    local function rows(x) -- how many times as much memory as the sequences themselves the rest takes
+      return tonumber((H.script(([[
+        local ty = require "tycho"
+        local x, b = ty.randn(500, 4000), ty.ones(3):requires_grad_()
+        x = %s
+        x:get(1, 1)
+        local before = ty.stats().memory.peak
+        local c = ty.scan(function(c, r) return c * b + (r:sum() * 1e-3) end, ty.zeros(3), x)
+        c:sum():backward()
+        print((ty.stats().memory.peak - before) / (500 * 4000 * 4))]]):format(x))))
+    end
+    assert.truthy(rows "x" < 1.2)
+    assert.truthy(rows "x * b[1]" > 2) -- a gradient for each
+  end)
+
+  it("comes where the function reads more constants than there are operands, in a scan in a scan", function()
+    local h, x = ty.ones(3):requires_grad_(), ty.arange(12):reshape(4, 3):cos():requires_grad_()
+    local k, one = ty.tensor { 3, 1, 2 }, { ty.full({ 1 }, 2), ty.full({ 1 }, 3), ty.full({ 1 }, 5) }
+    local wide = { ty.full({ 1 }, 0.5, { dtype = "f64" }), ty.full({ 1 }, 0.25, { dtype = "f64" }) }
+    local turns = {
+      function(c, r)
+        local v = (k * r):tanh()
+        local w = r:cumsum(1) * 0.2 + (c:detach() * 0.5 + r * 0.25):sum() * 0.1
+        return r, { v + w * 0.5, ty.cat { v:narrow(1, 1, 2), k:narrow(1, 3, 1) } }
+      end,
+      function(c, r)
+        local v = (c * 0.1 + r * 0.2 + one[1] * 0.3):sin() * one[2] * 0.4 + one[3] * 0.6
+        local w = v:to "f64" * wide[1] + wide[2]
+        return w:to "f32" * 0.1, { v * one[1], w:to "f32" }
+      end,
+    }
+    for _, turn in ipairs(turns) do
+      local function nested(scan)
+        h.grad, x.grad = nil, nil
+        local c, y = scan(function(c)
+          return scan(function(d, rows) return scan(turn, d, rows) end, c, x:unflatten(1, { 2, 2 }))
+        end, h, nil, { length = 2 })
+        local loss = c:sum() + y[1]:square():sum() + y[2]:sum()
+        loss:backward()
+        return x.grad
+      end
+      close(H.list(nested(by_hand)), H.list(nested(ty.scan)), 1e-5)
+      local compiled = ty.compile(function() nested(ty.scan) end)
+      for _ = 1, 2 do compiled() end
+      assert.equal(1, ty.explain(compiled).captures)
+    end
+  end)
+
+  it("has derivatives that are computed at once", function()
+    local function f_of(scan)
+      return function(w)
+        local c, y = scan(function(c, x) return (c * w + x):sin(), ty.grad(function(u) return (u * c):cos():sum() end)(x) end,
+          w * 0.5, ty.arange(6):reshape(3, 2) * 0.3)
+        return (c + y:sum(1)):sum(), c
+      end
+    end
+    local at = ty.tensor { 0.3, -0.7 }
+    for _, derive in ipairs { ty.hessian, function(f) return ty.jacobian(function(w) return (select(2, f(w))) end) end } do
+      close(H.list(derive(f_of(by_hand))(at)), H.list(derive(f_of(ty.scan))(at)), 1e-5)
+    end
+  end)
+
   it("has gradients of its own", function()
     local function second(scan, what)
       local given = { W = W:detach(), x = xs:detach(), h = h0:detach() }
@@ -384,6 +649,21 @@ describe("the gradient of ty.scan", function()
     end
     assert.equal(written(by_hand), written(ty.scan))
     assert.equal(written(ty.scan), given(ty.scan))
+    local function counted(scan) -- what is written needs no gradient itself
+      local h = ty.tensor({ 0.5, 0.25 }):requires_grad_()
+      local c = scan(function(c, r)
+        local by = c.by:clone()
+        if scan == ty.scan then by = c.by end
+        by:add_(r)
+        return { h = (c.h * by):sin(), by = by * 1 }
+      end, { h = h, by = ty.ones(2) }, ty.ones(3, 2))
+      c.h:sum():backward()
+      return flat(h.grad)
+    end
+    assert.equal(counted(function(f, c, xs)
+      for i = 1, 3 do c = f(c, xs[i]) end
+      return c
+    end), counted(ty.scan))
   end)
 
   it("is refused where the function is another one by then", function()
@@ -487,6 +767,82 @@ describe("the gradient of ty.scan", function()
   end)
 end)
 
+describe("a scope around what runs again for its gradient", function()
+  local w = ty.tensor({ 0.5, -0.25 }):requires_grad_()
+
+  --- The gradient of a loss that a function of a scope gives, beside the one without a scope.
+  local function claim(fn)
+    local function gradient(around)
+      w.grad = nil
+      local loss = around(fn)
+      loss:backward()
+      return flat { loss:detach(), w.grad }
+    end
+    assert.equal(gradient(function(f) return f() end), gradient(ty.scope))
+    assert.equal(gradient(ty.scope), gradient(function(f) return (ty.scope(function() return (ty.scope(f)) end)) end))
+  end
+
+  it("leaves a scan's carried values, sequences and what its function closes over", function()
+    claim(function()
+      local k = ty.tensor { 2, 3 }
+      local c, y = ty.scan(function(c, x) return (c * x * w * k):sin(), c * k end, ty.ones(2), ty.arange(6):reshape(3, 2))
+      return c:sum() + y:square():sum()
+    end)
+  end)
+
+  it("leaves what the second of two scans was given by the first, and what came out of an inner scope", function()
+    claim(function()
+      local k = ty.scope(function() return ty.tensor { 2, 3 } end)
+      local _, y = ty.scan(function(c, x) return (c * x * w * k):sin(), c * k end, ty.ones(2), ty.ones(3, 2))
+      return (ty.scan(function(c, x) return (c * x * w * k):cos() end, ty.ones(2), y)):sum()
+    end)
+    claim(function()
+      local k
+      local loss = ty.scope(function()
+        k = ty.tensor { 2, 3 }
+        return (ty.scan(function(c, x) return (c * x * w * k):sin() end, ty.ones(2), ty.ones(3, 2))):sum(), k
+      end)
+      return loss
+    end)
+  end)
+
+  it("leaves what checkpoint and custom_grad read", function()
+    claim(function()
+      local k = ty.tensor { 2, 3 }
+      return ty.checkpoint(function(x) return (x * w * k):sin():sum() end, ty.ones(2))
+    end)
+    claim(function()
+      local k = ty.tensor { 2, 3 }
+      local times_k = ty.custom_grad(function(x) return x * k end, function(_, g) return g * k end)
+      return times_k(w * 2):sum()
+    end)
+  end)
+
+  it("frees all the same what no gradient can be asked for any more", function()
+    collectgarbage()
+    collectgarbage()
+    collectgarbage "stop"
+    local function live() return ty.stats().memory.used end
+    local function forward()
+      local xs, k = ty.ones(8, 2), ty.full({ 2 ^ 18 }, 2)
+      local c, y = ty.scan(function(c, x) return (c * x * w + k[1]):sin(), c end, ty.ones(2), xs)
+      local d = ty.scan(function(c, x) return (c * x * w + k[2]):sin() end, ty.ones(2), y)
+      return c:sum() + d:sum()
+    end
+    for _, f in ipairs {
+      function() return forward():item() end,
+      function() forward():backward() end,
+      function() ty.scope(forward) end,
+    } do
+      ty.scope(f)
+      local before = live()
+      for _ = 1, 4 do ty.scope(f) end
+      assert.truthy(live() - before < 2 ^ 20, live() - before)
+    end
+    collectgarbage "restart"
+  end)
+end)
+
 describe("recurrent layers of long sequences", function()
   for _, kind in ipairs { "RNN", "GRU", "LSTM" } do
     it("give the bits of short ones behind each other: " .. kind, function()
@@ -555,6 +911,33 @@ describe("ty.scan refuses", function()
       return c
     end, ty.zeros(2), x)
     assert.same({ 1, 1 }, outside:totable())
+  end)
+
+  it("a BatchNorm in training, whose running means are not carried, and says what to do", function()
+    ty.manual_seed(1)
+    local m, other = ty.nn.BatchNorm1d(3), ty.nn.BatchNorm1d(3)
+    local rows_of = ty.randn(4, 5, 3)
+    local function normed(c, r) return c, m(r) end
+    for _, scan in ipairs { ty.scan, ty.compile(function(...) return ty.scan(...) end) } do
+      local ok, e = pcall(scan, normed, ty.zeros(1), rows_of)
+      assert.equal(false, ok)
+      assert.match("BatchNorm1d: in training inside of ty.scan the running means change", e, 1, true)
+      assert.match("carry them: a turn begins by setting running_mean and running_var to what it was given", e, 1, true)
+    end
+    assert.same({ 0, 0, 0 }, m.running_mean:totable())
+    local first = { mean = m.running_mean, var = m.running_var }
+    local last, y = ty.scan(function(c, r)
+      m.running_mean, m.running_var = c.mean, c.var
+      local y = m(r)
+      return { mean = m.running_mean, var = m.running_var }, y
+    end, first, rows_of)
+    m.running_mean, m.running_var = last.mean, last.var
+    local list = {}
+    for i = 1, 4 do list[i] = other(rows_of[i]) end
+    assert.equal(flat { ty.stack(list), other.running_mean, other.running_var }, flat { y, m.running_mean, m.running_var })
+    m:eval()
+    other:eval()
+    assert.equal(flat(other(rows_of[1])), flat((select(2, ty.scan(normed, ty.zeros(1), rows_of)))[1]))
   end)
 
   it("a write that leaves the values as they were, also where they are not computed yet", function()

@@ -431,7 +431,7 @@ bool ty_lower(Arena *A, LowerRoom **room, const Graph *g, const Groups *gs, i32 
     for (int i = 0; i < MAX_SRC; i++) y->packed[i] = G->operand[i];
     if (op == OP_LOOP) {
       const Node *N = &g->node[G->root];
-      y->nscalar = ty_body(N->arg.bits)->g.nscalar;
+      y->nscalar = ty_body_scalars(N->arg.bits);
       for (i32 i = 0; i < y->nscalar; i++) y->scalar[i] = N->arg.k2 + i;
     }
     if (op == OP_SCATTER || op == OP_SCATTER_ADD) return lower_scatter(A, &L);

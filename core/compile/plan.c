@@ -24,6 +24,7 @@
 ** overwrites, and for products if it overwrites a tensor, unless they depend on it.
 */
 #include "compile/plan.h"
+#include "ir/body.h"
 
 typedef struct Home {
   i32 first, last; /* positions: first write, last use */
@@ -778,6 +779,9 @@ static Plan *plan_pack(Make *M, Pack *P, const Plan *head) {
   p->noutputs = M->nout;
   p->ninputs = M->nin;
   p->nscalars = M->g->nscalar;
+  p->nloops = M->g->nloops;
+  for (i32 i = 0; p->nloops && i < p->source->n; i++)
+    if (p->source->node[i].op == OP_LOOP) ty_body_hold(p->source->node[i].arg.bits);
   p->arena = P->arena;
   p->device = M->device;
   for (i32 i = 0; i < p->nslots; i++)

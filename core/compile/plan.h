@@ -169,6 +169,7 @@ typedef struct Source {
 struct Plan {
   i32 refs;
   i32 nsteps, nslots, noutputs, ninputs, nscalars;
+  i32 nloops; /* LOOP nodes of the source, whose bodies it holds */
   Step *step;
   Slot *slot;
   Output *output;

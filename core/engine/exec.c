@@ -343,7 +343,7 @@ static void pack_constants(Loop *l, i64 turns) {
   }
 }
 
-static bool run_turns(Loop *l, i64 turns, bool backwards, char *last, const char **err) {
+static bool run_turns(Loop *l, i64 turns, i64 order, char *last, const char **err) {
   const Body *b = l->body;
   const i64 carried = b->carried * ty_dtypes[b->dtype].bytes;
   u64 *scalar = l->turn.b->g.scalar, first[2 * LOOP_STREAMS];
@@ -353,9 +353,10 @@ static bool run_turns(Loop *l, i64 turns, bool backwards, char *last, const char
   for (i64 t = 0; t < turns && ok; t++) {
     if (t) l->carried = l->next;
     l->next = t == turns - 1 ? last : l->spare + t % 2 * carried;
-    const i64 r = backwards ? turns - 1 - t : t;
+    const i64 r = order & LOOP_BACKWARDS ? turns - 1 - t : t;
+    const i64 drawn = order & LOOP_DRAWS_BACKWARDS ? turns - 1 - r : r;
     bind_turn(l, r);
-    for (i32 i = 0; i < b->g.nscalar; i += 2) scalar[i] = first[i] + (u64)(r * b->streams);
+    for (i32 i = 0; i < b->g.nscalar; i += 2) scalar[i] = first[i] + (u64)(drawn * b->streams);
     for (i32 i = 0; i < l->turn.p->nsteps && ok; i++)
       ok = run_step(&l->turn, &l->turn.p->step[i], err);
     if (ty_watch_stops()) break;

@@ -1,22 +1,22 @@
 /*
-** body.c -- see body.h. A list by number, and chains by hash; bodies never go.
+** body.c -- see body.h. Entries in chains by contents and by number, under a lock. An entry that nobody holds is freed.
 */
 #include "ir/body.h"
 #include "base/system.h"
 
 typedef struct Entry {
   Body body;
-  u64 hash;
-  i32 next; /* number of the next one in the chain, or 0 */
+  u64 hash, number;
+  i64 refs;
+  struct Entry *like, *next; /* in the chains by hash and by number */
 } Entry;
 
 enum { CHAINS = 1024 };
 
 static struct {
   Lock lock;
-  Entry **entry; /* body k is entry[k - 1] */
-  i32 n, cap;
-  i32 chain[CHAINS];
+  u64 last; /* number */
+  Entry *like[CHAINS], *chain[CHAINS];
 } bodies = {.lock = LOCK_INIT};
 
 static size_t input_bytes(const Body *b) { return (size_t)b->ninput * sizeof *b->input; }
@@ -31,42 +31,77 @@ static bool is_same(const Body *a, const Body *b) {
          !memcmp(a->output, b->output, output_bytes(a));
 }
 
-static i32 find(const Body *b, u64 hash) {
-  for (i32 k = bodies.chain[hash % CHAINS]; k; k = bodies.entry[k - 1]->next)
-    if (bodies.entry[k - 1]->hash == hash && is_same(&bodies.entry[k - 1]->body, b)) return k;
-  return 0;
+/* Under the lock, as the next ones. */
+static Entry *entry_of(u64 number) {
+  Entry *e = bodies.chain[number % CHAINS];
+  while (e && e->number != number) e = e->next;
+  return e;
 }
 
-static i32 add(const Body *b, u64 hash) {
-  if (bodies.n == bodies.cap) {
-    const i32 cap = bodies.cap ? bodies.cap * 2 : 16;
-    Entry **more = ty_mem_realloc(bodies.entry, (size_t)cap * sizeof *more);
-    if (!more) return 0;
-    bodies.entry = more;
-    bodies.cap = cap;
-  }
+static Entry *find(const Body *b, u64 hash) {
+  Entry *e = bodies.like[hash % CHAINS];
+  while (e && !(e->hash == hash && is_same(&e->body, b))) e = e->like;
+  return e;
+}
+
+static Entry *add(const Body *b, u64 hash) {
   Entry *e = ty_mem_alloc(sizeof *e);
-  if (!e) return 0;
-  *e = (Entry){*b, hash, bodies.chain[hash % CHAINS]};
-  bodies.entry[bodies.n++] = e;
-  return bodies.chain[hash % CHAINS] = bodies.n;
+  if (!e) return NULL;
+  const u64 number = ++bodies.last;
+  Entry **like = &bodies.like[hash % CHAINS], **chain = &bodies.chain[number % CHAINS];
+  *e = (Entry){*b, hash, number, 0, *like, *chain};
+  return *like = *chain = e;
 }
 
-i32 ty_body_intern(const Body *b, bool *kept) {
+static void take_out(Entry *e) {
+  Entry **like = &bodies.like[e->hash % CHAINS], **chain = &bodies.chain[e->number % CHAINS];
+  while (*like != e) like = &(*like)->like;
+  while (*chain != e) chain = &(*chain)->next;
+  *like = e->like;
+  *chain = e->next;
+}
+
+u64 ty_body_intern(const Body *b, bool *kept) {
   u64 hash =
       ty_hash(b->g.node, (size_t)b->g.n * sizeof(Node), (u64)b->carried ^ (u64)b->made << 20);
   hash = ty_hash(b->output, output_bytes(b), hash);
   ty_lock(&bodies.lock);
-  const i32 known = find(b, hash), fresh = known ? 0 : add(b, hash);
+  Entry *e = find(b, hash);
+  *kept = !e && (e = add(b, hash)) != NULL;
+  if (e) e->refs++;
   ty_unlock(&bodies.lock);
-  *kept = fresh != 0;
-  return known ? known : fresh;
+  return e ? e->number : 0;
+}
+
+bool ty_body_hold(u64 number) {
+  ty_lock(&bodies.lock);
+  Entry *e = entry_of(number);
+  if (e) e->refs++;
+  ty_unlock(&bodies.lock);
+  return e != NULL;
+}
+
+void ty_body_drop(u64 number) {
+  ty_lock(&bodies.lock);
+  Entry *e = entry_of(number);
+  const bool dies = e && !--e->refs;
+  if (dies) take_out(e);
+  ty_unlock(&bodies.lock);
+  if (!dies) return;
+  ty_graph_free(&e->body.g); /* which may hold others */
+  ty_mem_free(e->body.input);
+  ty_mem_free(e->body.output);
+  ty_mem_free(e);
 }
 
 const Body *ty_body(u64 number) {
-  const Body *b = NULL;
   ty_lock(&bodies.lock);
-  if (number && number <= (u64)bodies.n) b = &bodies.entry[number - 1]->body;
+  const Entry *e = entry_of(number);
   ty_unlock(&bodies.lock);
-  return b;
+  return e ? &e->body : NULL;
+}
+
+i32 ty_body_scalars(u64 number) {
+  const Body *b = ty_body(number);
+  return b ? b->g.nscalar : 0;
 }

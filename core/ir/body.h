@@ -1,7 +1,8 @@
 /*
 ** body.h -- what a loop repeats: the graph of one turn.
 ** In: carried values, a row of each sequence, constants. Out: the next carried values, a row of each result. Equal bodies
-** are one; nodes name them by number, and they live as long as the process. LOOP's operands hold them as elements of
+** are one; nodes name them by number. A body lives as long as a graph or a plan has such a node, and its number is not
+** given again, so that what is known of a body by its number alone goes out of use with it. LOOP's operands hold them as elements of
 ** one dtype behind each other: the carried values, the sequences' rows, and in up to LOOP_CONSTANTS tensors constants.
 */
 #ifndef TY_BODY_H
@@ -11,6 +12,10 @@
 
 enum { LOOP_CONSTANTS = MAX_SRC - 2, LOOP_STREAMS = 16 };
 enum { LOOP_CARRIED, LOOP_ROWS, LOOP_CONSTANT }; /* operands: the first constant is operand 2 */
+
+/* Rows come from the last to the first; and so come those of the loop that drew random numbers first, where this one
+** goes back through it: a turn draws what it drew there. */
+enum { LOOP_BACKWARDS = 1, LOOP_DRAWS_BACKWARDS = 2 };
 
 /* Where INPUT k of the graph lies: from element `at` of the carried values, of a row, or of a constant operand. */
 typedef struct BodyInput {
@@ -33,18 +38,25 @@ typedef struct Body {
   BodyOutput *output;
   i64 carried, row,
       made;    /* elements of the carried values, of a row of the sequences, of a row of results */
-  i64 streams; /* that a turn takes: by rows, not by their order */
+  i64 streams; /* that a turn takes: by which turn it was when it drew first */
   u8 dtype;    /* of the carried values and the results */
 } Body;
 
-/* Elements that carried values or rows take, so that each lies where buffers may begin. */
-static inline i64 ty_body_room(i64 numel, int dtype) {
+/* What carried values and rows of so many elements begin at a multiple of: large ones at a cache line, small ones lie
+** close, and in one line each. */
+static inline i64 ty_body_unit(i64 numel, int dtype) {
   const i64 line = 64 / ty_dtypes[dtype].bytes;
-  return (numel + line - 1) / line * line;
+  i64 unit = 1;
+  while (unit < numel && unit < line) unit *= 2;
+  return unit;
 }
 
-/* The number of a body like that one; 0: out of memory. *kept: its graph and lists are taken over. */
-i32 ty_body_intern(const Body *b, bool *kept);
-const Body *ty_body(u64 number); /* NULL: there is none */
+/* The number of a body like that one, held; 0: out of memory. *kept: its graph and lists are taken over. */
+u64 ty_body_intern(const Body *b, bool *kept);
+const Body *ty_body(u64 number); /* NULL: there is none, or there is none any more */
+bool ty_body_hold(u64 number);   /* false: there is none */
+void ty_body_drop(u64 number);
+i32 ty_body_scalars(
+    u64 number); /* slots that its graph has; 0: there is none, as in what is kept to be shown */
 
 #endif

@@ -124,12 +124,16 @@ static bool graph_grow(Graph *g) {
 i32 ty_graph_append(Graph *g, const Node *n) {
   if (TY_UNLIKELY(g->n == g->cap) && !graph_grow(g)) return -1;
   u64 h = node_hash(g, n);
+  u32 mask = (u32)g->index_cap - 1, at = (u32)h & mask;
   if (!never_merged(n->op)) {
-    u32 mask = (u32)g->index_cap - 1, at = (u32)h & mask;
     for (i32 i; (i = g->index[at]); at = (at + 1) & mask)
       if (!memcmp(&g->node[i - 1], n, sizeof *n)) return i - 1;
-    g->index[at] = g->n + 1;
   }
+  if (TY_UNLIKELY(n->op == OP_LOOP)) {
+    if (!ty_body_hold(n->arg.bits)) return -1;
+    g->nloops++;
+  }
+  if (!never_merged(n->op)) g->index[at] = g->n + 1;
   g->node[g->n] = *n;
   g->uses[g->n] = 0;
   for (int j = 0; j < ty_ops[n->op].arity; j++) g->uses[n->src[j]]++;
@@ -149,9 +153,16 @@ i32 ty_graph_scalar(Graph *g, u64 bits) {
   return g->nscalar++;
 }
 
+static __attribute__((noinline)) void drop_bodies(Graph *g) {
+  for (i32 i = 0; i < g->n; i++)
+    if (g->node[i].op == OP_LOOP) ty_body_drop(g->node[i].arg.bits);
+  g->nloops = 0;
+}
+
 /* Few nodes are taken out of the index one by one, last first: each then ends its chain of probes,
 ** which holds nothing but nodes that came before it. */
 void ty_graph_clear(Graph *g) {
+  if (TY_UNLIKELY(g->nloops)) drop_bodies(g);
   if (g->n > g->index_cap / 32) {
     memset(g->index, 0, (size_t)g->index_cap * sizeof *g->index);
   } else {
@@ -169,6 +180,7 @@ void ty_graph_clear(Graph *g) {
 }
 
 void ty_graph_free(Graph *g) {
+  if (TY_UNLIKELY(g->nloops)) drop_bodies(g);
   ty_mem_free(g->node);
   ty_mem_free(g->index);
   ty_mem_free(g->uses);
@@ -374,7 +386,7 @@ static __attribute__((cold)) const char *verify_loop(const Graph *g, const Node 
   i64 made, all;
   for (int i = 0; i < MAX_SRC; i++) t[i] = &g->node[n->src[i]].type;
   if (!b) return "loop: no such body";
-  if (n->arg.k & ~1) return "loop: the direction is not 0 or 1";
+  if (n->arg.k & ~3) return "loop: there is no such order";
   if (n->arg.k2 < 0 || n->arg.k2 > g->nscalar - b->g.nscalar) return "loop: no such slots";
   if (y->dtype != b->dtype || t[LOOP_CARRIED]->dtype != b->dtype) return "loop: wrong dtype";
   if (t[LOOP_CARRIED]->rank != 1 || t[LOOP_CARRIED]->dims[0] != b->carried)

@@ -40,7 +40,7 @@
 **                 key, i32 [2], or such a bool: no dropout. Flat results are laid out by attend.c.
 **                 ATTEND_GRAD: then the result of ATTEND, and the gradient [.., n, dv]
 **   PARAM         k = its number in the recording
-**   LOOP          bits: the body (body.h); k = 1: rows from the last to the first; k2 = first slot of its streams.
+**   LOOP          bits: the body (body.h); k: its order (body.h); k2 = first slot of its streams.
 **                 Operands: the carried values, in one dim; the sequences [turns, elements of a row]; constants,
 **                 each in one dim, or a bool without dims: none. The result, in one dim: the last carried values;
 **                 the rows of results
@@ -110,10 +110,11 @@ typedef struct Graph {
   u64 *scalar; /* run-time values: bits of the compute type of the SCALAR's dtype; RANDOM's raw u64
                 */
   i32 nscalar, scalar_cap;
+  i32 nloops; /* LOOP nodes, each of which holds its body */
   u8 device; /* where leaves lie that are appended now */
 } Graph;
 
-/* Number of the node equal to `n` (appended when new); -1 when out of memory or full. */
+/* Number of the node equal to `n` (appended when new); -1 when out of memory or full, or a LOOP's body is gone. */
 i32 ty_graph_append(Graph *g, const Node *n);
 i32 ty_graph_scalar(Graph *g,
                     u64 bits); /* slot, or -1; never merged: equal slots would freeze equality */

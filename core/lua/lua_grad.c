@@ -14,11 +14,14 @@
 typedef struct Kept {
   Binding *B;
   int ref;
+  i32 npins;
+  ScopePin pin[]; /* in scopes that were open */
 } Kept;
 
 static void kept_drop(void *ctx) {
   Kept *k = ctx;
   luaL_unref(k->B->L, LUA_REGISTRYINDEX, k->ref);
+  for (i32 i = 0; i < k->npins; i++) ty_lua_scope_unpin(&k->pin[i]);
   ty_mem_free(k);
 }
 
@@ -261,14 +264,15 @@ static int grad_join(lua_State *L) {
   int nin = (int)lua_objlen(L, 2), nout = (int)lua_objlen(L, 3);
   Given *src = lua_newuserdata(L, sizeof *src * (size_t)(nin + 1));
   Tensor **y = lua_newuserdata(L, sizeof *y * 2 * (size_t)(nout + 1)), **z = y + nout;
-  luaL_checkstack(L, nin + 2 * nout + 8, "custom_grad");
-  for (int i = 0; i < nin; i++) {
+  for (int i = 0; i < nin; i++) { /* the lists hold them */
     lua_rawgeti(L, 2, i + 1);
     src[i] = ty_lua_given(L, "custom_grad", lua_gettop(L));
+    lua_pop(L, 1);
   }
   for (int i = 0; i < nout; i++) {
     lua_rawgeti(L, 3, i + 1);
     y[i] = ty_lua_check(L, "custom_grad", lua_gettop(L));
+    lua_pop(L, 1);
   }
   lua_createtable(L, nout, 0);
   for (int i = 0; i < nout; i++) {
@@ -277,7 +281,8 @@ static int grad_join(lua_State *L) {
   }
   lua_pushvalue(L, 1);
   int ref = luaL_ref(L, LUA_REGISTRYINDEX);
-  Kept *k = ty_mem_alloc(sizeof *k);
+  const i32 npins = ty_lua_scope_count((Binding *)S);
+  Kept *k = ty_mem_alloc(sizeof *k + sizeof *k->pin * (size_t)npins);
   if (!k) ty_fail_memory(S, "custom_grad", 0);
   const Tensor *const *made = (const Tensor *const *)y;
   Record *r = k ? record_join(S, nin, src, nout, made, (u64)lua_tonumber(L, 4)) : NULL;
@@ -288,6 +293,8 @@ static int grad_join(lua_State *L) {
   } else {
     k->B = (Binding *)S;
     k->ref = ref;
+    k->npins = npins;
+    ty_lua_scope_pin(k->B, k->pin, r->seq, nout ? (Handle *)z[0] : NULL);
     r->owner = (Owner){kept_drop, k};
     r->dim = nout;
     for (int i = 0; ok && i < nout; i++) ok = join_result(S, r, y[i], i, z[i]);

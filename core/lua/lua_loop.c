@@ -95,6 +95,13 @@ static int loop_leave(lua_State *L) {
   return 0;
 }
 
+/* again(scope): the same, and the function's random numbers are drawn anew */
+static int loop_again(lua_State *L) {
+  LoopScope *l = check_scope(L);
+  ty_lua_enter(L)->stream = l->stream;
+  return loop_leave(L);
+}
+
 /* note(scope, x): x goes out of the turn: where it needs a gradient and is from outside, it is taped */
 static int loop_note(lua_State *L) {
   State *S = ty_lua_enter(L);
@@ -102,6 +109,14 @@ static int loop_note(lua_State *L) {
   const Tensor *x = ty_lua_check(L, "scan", 2);
   if (S->loop == l) TY_LUA_MUST(L, S, ty_loop_note(S, x));
   return 0;
+}
+
+/* outside(x) -> whether a turn is recorded now to which x does not belong: it must not write to it */
+static int loop_outside(lua_State *L) {
+  const State *S = ty_lua_enter(L);
+  const Tensor *x = ty_lua_check(L, "scan", 1);
+  lua_pushboolean(L, ty_loop_records(S) && ty_loop_outside(S->loop, x->st));
+  return 1;
 }
 
 /* taped(scope) -> list of tensors from outside that the function used and that need gradients: each all of its
@@ -119,11 +134,23 @@ static int loop_taped(lua_State *L) {
   return 1;
 }
 
-/* Of the tensors from index 2 on. */
-static u64 hash_of(lua_State *L, State *S, LoopScope *l, int first) {
-  const int n = lua_gettop(L) - first + 1;
-  const Tensor **x = lua_newuserdata(L, sizeof *x * (size_t)(n + 1));
-  for (int i = 0; i < n; i++) x[i] = ty_lua_check(L, "scan", first + i);
+/* The tensors of the list at an index, which holds them; pushes what the array lies in. */
+static const Tensor **tensors_of(lua_State *L, int list, i32 *n) {
+  luaL_checktype(L, list, LUA_TTABLE);
+  *n = (i32)lua_objlen(L, list);
+  const Tensor **x = lua_newuserdata(L, sizeof *x * (size_t)(*n + 1));
+  for (i32 i = 0; i < *n; i++) {
+    lua_rawgeti(L, list, i + 1);
+    x[i] = ty_lua_check(L, "scan", -1);
+    lua_pop(L, 1);
+  }
+  return x;
+}
+
+/* Of the list at an index. */
+static u64 hash_of(lua_State *L, State *S, LoopScope *l, int list) {
+  i32 n;
+  const Tensor **x = tensors_of(L, list, &n);
   *S->err = 0;
   const u64 h = S->loop == l ? ty_loop_hash(l, x, n) : 0;
   if (!h && !*S->err) ty_fail_memory(S, "scan", 0);
@@ -131,7 +158,7 @@ static u64 hash_of(lua_State *L, State *S, LoopScope *l, int first) {
   return h;
 }
 
-/* hash(scope, results...) -> a hash of what the turn makes of its parameters */
+/* hash(scope, results) -> a hash of what the turn makes of its parameters */
 static int loop_hash(lua_State *L) {
   State *S = ty_lua_enter(L);
   const u64 h = hash_of(L, S, check_scope(L), 2);
@@ -145,7 +172,7 @@ static int loop_hash(lua_State *L) {
   return 1;
 }
 
-/* check(scope, hash, results...): raises where the turn makes something else */
+/* check(scope, hash, results): raises where the turn makes something else */
 static int loop_check(lua_State *L) {
   State *S = ty_lua_enter(L);
   const u64 *was = luaL_checkudata(L, 2, META_HASH);
@@ -156,38 +183,35 @@ static int loop_check(lua_State *L) {
   return 0;
 }
 
-static void take(lua_State *L, int *at, const Tensor **x, int n) {
-  for (int i = 0; i < n; i++) x[i] = ty_lua_check(L, "scan", (*at)++);
-}
-
-/* record(scope, turns, backwards, ncarried, nrows, nmade, init.., next.., sequence.., made..) -> last values.., results.. */
+/* record(scope, turns, order, init, next, sequences, made) -> a list of the last values and the results */
 static int loop_record(lua_State *L) {
   State *S = ty_lua_enter(L);
   LoopScope *l = check_scope(L);
-  LoopCall c = {.turns = (i64)luaL_checknumber(L, 2), .backwards = lua_toboolean(L, 3)};
-  c.ncarried = (i32)luaL_checkint(L, 4);
-  c.nrows = (i32)luaL_checkint(L, 5);
-  c.nmade = (i32)luaL_checkint(L, 6);
-  const int n = 2 * c.ncarried + c.nrows + c.nmade, results = c.ncarried + c.nmade;
-  const Tensor **x = lua_newuserdata(L, sizeof *x * (size_t)(n + 1));
+  LoopCall c = {.turns = (i64)luaL_checknumber(L, 2), .order = (i32)luaL_checkint(L, 3)};
+  i32 nnext;
+  c.init = tensors_of(L, 4, &c.ncarried);
+  c.next = tensors_of(L, 5, &nnext);
+  c.sequence = tensors_of(L, 6, &c.nrows);
+  c.made = tensors_of(L, 7, &c.nmade);
+  if (nnext != c.ncarried) return ty_lua_error(L, "scan: carried values are missing");
+  const i32 results = c.ncarried + c.nmade;
   Tensor **y = lua_newuserdata(L, sizeof *y * (size_t)(results + 1));
-  int at = 7;
-  take(L, &at, x, n);
-  c.init = x, c.next = x + c.ncarried, c.sequence = c.next + c.ncarried;
-  c.made = c.sequence + c.nrows;
-  luaL_checkstack(L, results + 8, "scan");
-  const int top = lua_gettop(L);
-  for (int i = 0; i < results; i++) y[i] = ty_lua_push(L);
+  lua_createtable(L, results, 0);
+  for (i32 i = 0; i < results; i++) {
+    y[i] = ty_lua_push(L);
+    lua_rawseti(L, -2, i + 1);
+  }
   if (!ty_loop_record(l, &c, y)) return ty_lua_fail(L, S);
-  return lua_gettop(L) - top;
+  return 1;
 }
 
 void ty_lua_open_loop(lua_State *L, int m) {
   static const luaL_Reg fns[] = {
-      {"is", loop_is},       {"leave", loop_leave},   {"hash", loop_hash},
-      {"check", loop_check}, {"note", loop_note},     {"recording", loop_recording},
-      {"run", loop_run},     {"begin", loop_begin},   {"param", loop_param},
-      {"taped", loop_taped}, {"record", loop_record}, {NULL, NULL}};
+      {"is", loop_is},         {"again", loop_again}, {"outside", loop_outside},
+      {"leave", loop_leave},   {"hash", loop_hash},   {"check", loop_check},
+      {"note", loop_note},     {"run", loop_run},     {"recording", loop_recording},
+      {"begin", loop_begin},   {"param", loop_param}, {"taped", loop_taped},
+      {"record", loop_record}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_newtable(L);
   ty_lua_register(L, fns);

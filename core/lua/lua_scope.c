@@ -3,8 +3,13 @@
 ** In: the Lua stack; init.lua builds ty.scope on it. Out: tensors without memory. Raises when out of Lua's memory. A
 ** scope's tensors stand in a list; one that is handed out goes to the scope around. Scopes belong to a coroutine and to
 ** a frame of it: where an error or the coroutine's end has taken that frame, the scope is over and its tensors live on.
+**
+** The tape may keep a function that runs again in the backward pass (scan, checkpoint, custom_grad), and what that
+** reads was made before it was taped: its record has a pin there in the list. Tensors go the latest first, so a record
+** that only they hold is gone, and its pin with it, when its turn comes; behind a pin that is still there they live on.
 */
 #include "lua/lua_tycho.h"
+#include "record/grad.h"
 
 /* The scope is over, and its tensors live on as others do. */
 static void scope_drop(Binding *B, Scope *s) {
@@ -25,17 +30,49 @@ static Scope *scope_of(lua_State *L, Binding *B, Scope *s) {
   return s;
 }
 
-static void scope_add(Scope *s, Handle *h) {
-  if (!s) return;
+static void insert(Scope *s, Handle **at, Handle *h) {
   h->scope = s;
-  h->next = s->made;
-  h->prev = &s->made;
-  if (s->made) s->made->prev = &h->next;
-  s->made = h;
+  h->next = *at;
+  h->prev = at;
+  if (*at) (*at)->prev = &h->next;
+  *at = h;
 }
 
+static bool is_pin(const Handle *h) { return !h->mark; }
+
 void ty_lua_scope_add(lua_State *L, Binding *B, Handle *h) {
-  scope_add(scope_of(L, B, B->scope), h);
+  Scope *s = scope_of(L, B, B->scope);
+  if (s) insert(s, &s->made, h);
+}
+
+/* A tensor that goes to the scope around: unless the tape says that it is younger, any pin's function may read it. */
+static void scope_give(Scope *s, Handle *h) {
+  ty_lua_scope_forget(h);
+  if (!s || is_pin(h)) return;
+  const Record *r = h->t.st ? h->t.st->tape : NULL;
+  Handle **place = &s->made;
+  for (Handle *at = s->npins ? s->made : NULL; at; at = at->next)
+    if (is_pin(at) && (!r || r->seq < ((ScopePin *)at)->seq)) place = &at->next;
+  insert(s, place, h);
+}
+
+i32 ty_lua_scope_count(const Binding *B) {
+  i32 n = 0;
+  for (const Scope *s = B->scope; s; s = s->outer) n++;
+  return n;
+}
+
+void ty_lua_scope_pin(Binding *B, ScopePin *pin, u64 seq, Handle *first) {
+  for (Scope *s = B->scope; s; s = s->outer, pin++) {
+    *pin = (ScopePin){.seq = seq};
+    insert(s, first && first->scope == s ? &first->next : &s->made, &pin->place);
+    s->npins++;
+  }
+}
+
+void ty_lua_scope_unpin(ScopePin *pin) {
+  if (pin->place.scope) pin->place.scope->npins--;
+  ty_lua_scope_forget(&pin->place);
 }
 
 /* It was given up: its coroutine died. */
@@ -67,10 +104,7 @@ static int scope_open(lua_State *L) {
 ** the table at `seen`, once, to be looked at. */
 static void scope_keep(lua_State *L, Scope *s, int seen) {
   Handle *h = (Handle *)ty_lua_test(L, -1);
-  if (h && h->scope == s) {
-    ty_lua_scope_forget(h);
-    scope_add(scope_of(L, ty_lua_binding(L), s->outer), h);
-  }
+  if (h && h->scope == s) scope_give(scope_of(L, ty_lua_binding(L), s->outer), h);
   if (!lua_istable(L, -1)) return;
   lua_pushvalue(L, -1);
   lua_rawget(L, seen);
@@ -110,10 +144,12 @@ static int scope_close(lua_State *L) {
     }
     lua_pop(L, 1);
   }
-  for (Handle *h = s->made; h; h = s->made) {
+  for (Handle *h = s->made; h && !is_pin(h); h = s->made) {
     ty_lua_scope_forget(h);
     ty_tensor_release(&h->t);
   }
+  Scope *outer = s->made ? scope_of(L, B, s->outer) : NULL;
+  while (s->made) scope_give(outer, s->made);
   scope_drop(B, s);
   lua_settop(L, top);
   if (lua_toboolean(L, 2)) return top - 2;

@@ -23,12 +23,20 @@ typedef struct Handle {
   struct Handle *next, **prev;
 } Handle;
 
+/* A place in a scope's list, without a tensor and without a mark: what was made before it may be read again by a
+** function that the tape keeps. */
+typedef struct ScopePin {
+  Handle place; /* first */
+  u64 seq;      /* of the function's record */
+} ScopePin;
+
 /* One running ty.scope: the tensors that its coroutine makes. A userdata of its own. */
 typedef struct Scope {
   struct Scope *outer;
   lua_State *L;
-  Frame frame; /* of the function that opened it */
-  Handle *made;
+  Frame frame;  /* of the function that opened it */
+  Handle *made; /* the latest first, with pins between them */
+  i32 npins;
 } Scope;
 
 /* A tensor that a call has made for its caller alone; see lua_lifetime.c. */
@@ -160,6 +168,11 @@ bool ty_lua_is_caller(lua_CFunction fn);
 
 /* lua_scope.c: a new tensor belongs to the innermost scope; one that is released to none. */
 void ty_lua_scope_add(lua_State *L, Binding *B, Handle *h);
+/* So many scopes are open; and a pin for each of them, behind `first`, which was made later: while a pin is there the
+** end of its scope frees nothing that was made before. */
+i32 ty_lua_scope_count(const Binding *B);
+void ty_lua_scope_pin(Binding *B, ScopePin *pin, u64 seq, Handle *first);
+void ty_lua_scope_unpin(ScopePin *pin);
 static inline void ty_lua_scope_forget(Handle *h) {
   if (!h->scope) return;
   *h->prev = h->next;

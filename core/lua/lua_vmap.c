@@ -21,6 +21,15 @@ static int vmap_open(lua_State *L) {
   return 2;
 }
 
+/* outside() -> mode, in which no vmap runs; modes.leave ends it */
+static int vmap_outside(lua_State *L) {
+  const State *S = ty_lua_enter(L);
+  Mode *m = ty_lua_mode_push(L, MODE_VMAP);
+  m->level = ty_vmap_outside(S);
+  ty_lua_mode_open(L, m);
+  return 1;
+}
+
 static bool wrap(State *S, const Tensor *x, u32 id, const Type *t, Tensor *y) {
   Tensor all = {0}; /* let go of in any case */
   ty_tensor_alias(&all, x);
@@ -158,11 +167,17 @@ static int vmap_overlap(lua_State *L) {
 }
 
 void ty_lua_open_vmap(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"open", vmap_open},       {"wrap", vmap_wrap},
-                                 {"unwrap", vmap_unwrap},   {"level", vmap_level},
-                                 {"count", vmap_count},     {"written", vmap_written},
-                                 {"tracked", vmap_tracked}, {"writable", vmap_writable},
-                                 {"overlap", vmap_overlap}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"open", vmap_open},
+                                 {"outside", vmap_outside},
+                                 {"wrap", vmap_wrap},
+                                 {"unwrap", vmap_unwrap},
+                                 {"level", vmap_level},
+                                 {"count", vmap_count},
+                                 {"written", vmap_written},
+                                 {"tracked", vmap_tracked},
+                                 {"writable", vmap_writable},
+                                 {"overlap", vmap_overlap},
+                                 {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_newtable(L);
   ty_lua_register(L, fns);

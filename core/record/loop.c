@@ -327,14 +327,18 @@ static bool make_body(Making *M) {
   return true;
 }
 
-/* Places of values one behind the other; the next free one. */
+static i64 round_up(i64 n, i64 unit) { return (n + unit - 1) / unit * unit; }
+
+/* Places of values one behind the other; how far a row is from the next one. */
 static i64 places(i64 *at, i32 n, const Tensor *const *x, int dtype) {
-  i64 end = 0;
+  i64 end = 0, most = 1;
   for (i32 i = 0; i < n; i++) {
-    at[i] = end;
-    end += ty_body_room(ty_type_numel(&x[i]->type), dtype);
+    const i64 numel = ty_type_numel(&x[i]->type), unit = ty_body_unit(numel, dtype);
+    at[i] = round_up(end, unit);
+    end = at[i] + numel;
+    most = TY_MAX(most, unit);
   }
-  return end;
+  return round_up(end, most);
 }
 
 static void make_places(Making *M) {
@@ -372,54 +376,71 @@ static u64 hash_of(const Graph *g, i32 i, const u64 *of) {
   return ty_hash(src, sizeof *src * (size_t)arity, ty_hash(&own, sizeof own, 0));
 }
 
-/* Of a loop: its body, by what its inputs are. False: out of memory. */
-static bool hash_loop(const Graph *g, i32 i, u64 *of) {
-  const Node *n = &g->node[i];
-  const Body *b = ty_body(n->arg.bits);
-  u64 *own = ty_mem_zalloc(sizeof *own * (size_t)(b->g.n + 1)), h = (u64)n->arg.k;
-  bool ok = own != NULL;
-  for (i32 k = 0; ok && k < b->g.n; k++) {
-    const Node *node = &b->g.node[k];
-    own[k] = hash_of(&b->g, k, own);
-    if (node->op == OP_LOOP) ok = hash_loop(&b->g, k, own);
-    if (node->op != OP_INPUT) continue;
-    const BodyInput *in = &b->input[node->arg.k2];
-    const bool constant = in->operand >= LOOP_CONSTANT;
-    const u64 from[3] = {constant ? of[n->src[in->operand]] : (u64)in->operand, (u64)in->at,
-                         own[k]};
-    own[k] = ty_hash(from, sizeof from, 0);
+/* What is kept of that node; NULL: it is no loop, or came from elsewhere. */
+static const struct RecordedLoop *loop_of(const Recording *b, i32 node) {
+  i32 from = 0, to = b->nloop;
+  while (from < to) {
+    const i32 mid = (from + to) / 2;
+    if (b->loop[mid].node < node) from = mid + 1;
+    else to = mid;
   }
-  for (i32 k = 0; ok && k < b->noutput; k++)
-    h = ty_hash((u64[3]){(u64)b->output[k].is_row, (u64)b->output[k].at, own[b->output[k].node]},
-                24, h);
-  ty_mem_free(own);
-  of[i] = ty_hash((u64[3]){of[n->src[LOOP_CARRIED]], of[n->src[LOOP_ROWS]], h}, 24, 0);
-  return ok;
+  return from < b->nloop && b->loop[from].node == node ? &b->loop[from] : NULL;
+}
+
+/* Marks the operands of a needed node. A loop needs what its turn makes, not its constants: how these are packed hangs
+** on the order of nodes. */
+static void need_operands(const Recording *b, i32 i, u8 *needed) {
+  const Node *n = &b->g.node[i];
+  const struct RecordedLoop *in = loop_of(b, i);
+  const int arity = in ? LOOP_CONSTANT : ty_ops[n->op].arity;
+  for (int j = 0; j < arity; j++) needed[n->src[j]] = 1;
+  for (i32 k = 0; in && k < in->nroot; k++) needed[in->root[k]] = 1;
+}
+
+static u64 hash_loop(const Recording *b, i32 i, const struct RecordedLoop *in, const u64 *of) {
+  const i32 *src = b->g.node[i].src;
+  u64 h = (u64)b->g.node[i].arg.k;
+  for (i32 k = 0; k < in->nroot; k++) h = ty_hash(&of[in->root[k]], 8, h);
+  return ty_hash((u64[3]){of[src[LOOP_CARRIED]], of[src[LOOP_ROWS]], h}, 24, 0);
+}
+
+static i32 depth_of(const LoopScope *l) {
+  i32 depth = 0;
+  for (const LoopScope *at = l->outer; at; at = at->outer) depth += at->recording == l->recording;
+  return depth;
+}
+
+/* Parameters count by their number and by how much deeper than this one their loop lies. */
+static void number_params(const LoopScope *l, u64 *of) {
+  const Recording *b = l->recording;
+  const i32 depth = depth_of(l);
+  for (i32 k = 0; k < b->nloop; k++)
+    for (i32 p = 0; p < b->loop[k].nparam; p++)
+      of[b->loop[k].param[p]] = (u64)(b->loop[k].depth - depth) << 32 | ((u64)p + 1);
+  for (i32 p = 0; p < l->nparam; p++) of[l->param[p]] = (u64)p + 1;
 }
 
 /* Of the nodes that `root` needs, in `of`. Inputs count by their contents, numbers by their value. */
-static bool hash_nodes(const LoopScope *l, const i32 *root, i32 n, u8 *needed, u64 *of) {
+static void hash_nodes(const LoopScope *l, const i32 *root, i32 n, u8 *needed, u64 *of) {
   const Recording *b = l->recording;
   const Graph *g = &b->g;
-  bool ok = true;
+  number_params(l, of);
   for (i32 i = 0; i < n; i++) needed[root[i]] = 1;
   for (i32 i = g->n - 1; i >= 0; i--)
-    for (int j = 0; needed[i] && j < ty_ops[g->node[i].op].arity; j++)
-      needed[g->node[i].src[j]] = 1;
-  for (i32 i = 0; ok && i < g->n; i++) {
+    if (needed[i]) need_operands(b, i, needed);
+  for (i32 i = 0; i < g->n; i++) {
     const Node *node = &g->node[i];
+    const u64 number = of[i];
     if (!needed[i]) continue;
-    of[i] = hash_of(g, i, of);
-    if (node->op == OP_LOOP) ok = hash_loop(g, i, of);
+    const struct RecordedLoop *in = loop_of(b, i);
+    of[i] = in ? hash_loop(b, i, in, of) : hash_of(g, i, of);
+    if (number) of[i] = ty_hash(&number, sizeof number, of[i]);
     if (node->op == OP_INPUT) {
       const struct RecordingInput *in = &b->input[node->arg.k2];
       of[i] = ty_hash((u64[2]){in->buf->stamp, (u64)in->offset}, 16, of[i]);
     }
     if (node->op == OP_SCALAR) of[i] = ty_hash(&g->scalar[node->arg.k], 8, of[i]);
-    for (i32 p = 0; p < l->nparam; p++)
-      if (l->param[p] == i) of[i] = ty_hash(&p, sizeof p, of[i]);
   }
-  return ok;
 }
 
 u64 ty_loop_hash(LoopScope *l, const Tensor *const *x, i32 n) {
@@ -432,13 +453,32 @@ u64 ty_loop_hash(LoopScope *l, const Tensor *const *x, i32 n) {
   for (i32 i = 0; ok && i < n; i++)
     ok = ty_record_settle(S, x[i]) && (root[i] = ty_record_node(S, b, x[i])) >= 0;
   ok = ok && (needed = ty_mem_zalloc((size_t)b->g.n + 1)) &&
-       (of = ty_mem_zalloc(sizeof *of * (size_t)(b->g.n + 1))) &&
-       hash_nodes(l, root, n, needed, of);
+       (of = ty_mem_zalloc(sizeof *of * (size_t)(b->g.n + 1)));
+  if (ok) hash_nodes(l, root, n, needed, of);
   for (i32 i = 0; ok && i < n; i++) h = ty_hash(&of[root[i]], 8, h);
   ty_mem_free(root);
   ty_mem_free(needed);
   ty_mem_free(of);
   return ok ? h | 1 : 0;
+}
+
+/* The recording keeps what the loop was made of. Equal loops are one node, which the first one tells of. */
+static bool note_loop(const Making *M, i32 node) {
+  const LoopScope *l = M->l;
+  Recording *b = M->b;
+  const i32 next = M->c->ncarried, made = M->c->nmade;
+  if (b->nloop && b->loop[b->nloop - 1].node >= node) return true;
+  struct RecordedLoop *list = ty_mem_realloc(b->loop, sizeof *list * (size_t)(b->nloop + 1));
+  if (!list) return false;
+  b->loop = list;
+  i32 *nodes = ty_mem_alloc(sizeof *nodes * (size_t)(l->nparam + next + made + 1));
+  if (!nodes) return false;
+  memcpy(nodes, l->param, sizeof *nodes * (size_t)l->nparam);
+  memcpy(nodes + l->nparam, M->next, sizeof *nodes * (size_t)next);
+  memcpy(nodes + l->nparam + next, M->made, sizeof *nodes * (size_t)made);
+  list[b->nloop++] =
+      (struct RecordedLoop){node, depth_of(l), l->nparam, next + made, nodes, nodes + l->nparam};
+  return true;
 }
 
 /* --- the loop */
@@ -451,6 +491,18 @@ static bool check_next(State *S, const LoopCall *c) {
       return ty_fail(S, WHO ": carried value %d must stay %s, a turn gives %s", i + 1,
                      ty_record_show(was, a), ty_record_show(is, b));
   }
+  return true;
+}
+
+/* Rows of results stand behind each other in one more dim. */
+static bool check_made(State *S, const LoopCall *c) {
+  char a[SHOWN];
+  for (i32 i = 0; i < c->nmade; i++)
+    if (c->made[i]->type.rank == MAX_RANK)
+      return ty_fail(S,
+                     WHO ": a turn's result may have %d dims at most (turns are one more, and "
+                         "so are pieces of a checkpoint and examples of a vmap), got %s",
+                     MAX_RANK - 1, ty_record_show(&c->made[i]->type, a));
   return true;
 }
 
@@ -490,7 +542,7 @@ static bool making_open(Making *M) {
   return true;
 }
 
-static i32 append_loop(Making *M, i32 body) {
+static i32 append_loop(Making *M, u64 body) {
   const LoopCall *c = M->c;
   Recording *b = M->b;
   int rows = -1;
@@ -508,9 +560,9 @@ static i32 append_loop(Making *M, i32 body) {
         M->operand[i] >= 0 || i < LOOP_CONSTANT ? M->operand[i] : ty_fold_append(&b->g, &absent);
     if (n.src[i] < 0) return -1;
   }
-  n.arg.k = c->backwards;
+  n.arg.k = c->order;
   n.arg.k2 = M->slot;
-  n.arg.bits = (u64)body;
+  n.arg.bits = body;
   return ty_fold_append(&b->g, &n);
 }
 
@@ -519,9 +571,6 @@ static bool give(Making *M, i32 loop, i64 at, const Type *row, i64 turns, Tensor
   Graph *g = &M->b->g;
   const int lead = turns >= 0;
   i64 own[MAX_RANK] = {0}, strides[MAX_RANK] = {0};
-  char a[SHOWN];
-  if (row->rank + lead > MAX_RANK)
-    return ty_fail(M->S, WHO ": a result %s has no room for another dim", ty_record_show(row, a));
   Type t = {.dtype = M->body.dtype, .rank = (u8)(row->rank + lead), .device = row->device};
   ty_type_strides(row, own);
   t.dims[0] = turns;
@@ -547,7 +596,9 @@ static bool check_written(const LoopScope *l) {
     any = true;
     if (st->buf && !l->S->capture) give_back(st);
   }
-  return !any || ty_fail(l->S, WHO ": the function writes to a tensor from outside of it");
+  return !any ||
+         ty_fail(l->S, WHO ": the function writes to a tensor from outside of it (carry it: "
+                           "init holds it, and a turn gives it as it is then)");
 }
 
 static bool record(Making *M, Tensor *const *y, int device) {
@@ -574,10 +625,11 @@ static bool record(Making *M, Tensor *const *y, int device) {
   *S->err = 0;
   if (!make_body(M)) return *S->err ? false : ty_fail_memory(S, WHO, 0);
   bool kept;
-  const i32 number = ty_body_intern(&M->body, &kept);
+  const u64 number = ty_body_intern(&M->body, &kept);
   if (kept) M->body.g = (Graph){0}, M->body.input = NULL, M->body.output = NULL;
   const i32 loop = number ? append_loop(M, number) : -1;
-  if (loop < 0) return ty_fail_memory(S, WHO, 0);
+  ty_body_drop(number); /* which the node holds */
+  if (loop < 0 || !note_loop(M, loop)) return ty_fail_memory(S, WHO, 0);
   if (c->turns) S->stream += (u64)M->body.streams * (u64)(c->turns - 1);
   for (i32 i = 0; i < c->ncarried; i++)
     if (!give(M, loop, M->at[i], &c->init[i]->type, -1, y[i])) return false;
@@ -595,7 +647,8 @@ bool ty_loop_record(LoopScope *l, const LoopCall *c, Tensor *const *y) {
       l->nparam != c->ncarried + c->nrows)
     return ty_fail(S, WHO ": the function reads data, or its loop is over");
   int device = -1;
-  bool ok = check_next(S, c) && check_device(S, c->init, c->ncarried, &device) &&
+  bool ok = check_next(S, c) && check_made(S, c) &&
+            check_device(S, c->init, c->ncarried, &device) &&
             check_device(S, c->sequence, c->nrows, &device) &&
             check_device(S, c->made, c->nmade, &device) && settle_all(S, c->init, c->ncarried) &&
             settle_all(S, c->sequence, c->nrows) && settle_all(S, c->next, c->ncarried) &&

@@ -31,6 +31,8 @@ void ty_loop_end(LoopScope *l); /* may be called again */
 static inline bool ty_loop_records(const State *S) {
   return S->loop && S->open && S->loop->recording == S->open;
 }
+/* Whether it was there before the turn. */
+bool ty_loop_outside(const LoopScope *l, const Storage *st);
 /* An operand of a tape's record. False: out of memory. */
 bool ty_loop_note(State *S, const Tensor *x);
 /* y: of that type, with a value in each turn. */
@@ -42,7 +44,7 @@ typedef struct LoopCall {
   const Tensor *const *sequence; /* a row lacks the first dim */
   const Tensor *const *made;
   i64 turns;
-  bool backwards; /* from the last row to the first */
+  i32 order; /* bits, as LOOP has them */
 } LoopCall;
 /* The parameters are those of carried values, then of rows. y: ncarried last values, then nmade results with a dim of
 ** turns in front. The scope has ended then. False: S->err. */

@@ -3,6 +3,7 @@
 ** In: the open recording; operands of what is taped meanwhile. Out: a LoopScope. Fails out of memory only.
 */
 #include "record/loop.h"
+#include "record/vmap.h"
 
 #define WHO "scan"
 
@@ -37,6 +38,13 @@ void ty_loop_end(LoopScope *l) {
   ty_mem_free(l->taped);
   ty_mem_free(l->param);
   *l = (LoopScope){.S = l->S};
+}
+
+bool ty_loop_outside(const LoopScope *l, const Storage *st) {
+  if (st->batched) return ty_loop_outside(l, st->batched->t.st);
+  for (i32 i = 0; i < l->nbefore; i++)
+    if (l->before[i].st == st) return true;
+  return st->buf != NULL;
 }
 
 bool ty_loop_note(State *S, const Tensor *x) {

@@ -205,8 +205,16 @@ Recording *ty_recording_new(State *S) {
   return b;
 }
 
+static __attribute__((noinline)) void drop_loops(Recording *b) {
+  for (i32 i = 0; i < b->nloop; i++) ty_mem_free(b->loop[i].param);
+  ty_mem_free(b->loop);
+  b->loop = NULL;
+  b->nloop = 0;
+}
+
 void ty_recording_drop(State *S, Recording *b) {
   if (--b->refs) return;
+  if (TY_UNLIKELY(b->loop != NULL)) drop_loops(b);
   for (i32 i = 0; i < b->ninput; i++) ty_buffer_drop(b->input[i].buf);
   b->ninput = 0;
   if (S->nspare < SPARE_MAX) {

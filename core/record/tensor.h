@@ -88,6 +88,11 @@ struct Recording {
     i64 offset;  /* in elements */
     u32 origin;  /* of the tensor that was read; 0 outside of captures */
   } * input;
+  struct RecordedLoop { /* by LOOP node, in their order: the turn that it was made of */
+    i32 node, depth, nparam, nroot;
+    i32 *param, *root; /* parameters, and what was made of them; one allocation */
+  } * loop;
+  i32 nloop;
   Storage *waiting;       /* storages pending on this recording */
   i64 pinned;             /* bytes of inputs */
   bool lent;              /* inputs are held by others, as long as it runs: not pinned */

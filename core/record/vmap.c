@@ -24,6 +24,10 @@ Level ty_vmap_begin(State *S, u32 id, i64 count, RandomRule random) {
   return (Level){NULL, id ? id : ++S->levels, random, count, S->record_seq, id != 0};
 }
 
+Level ty_vmap_outside(const State *S) {
+  return (Level){NULL, 0, RANDOM_SAME, 1, S->record_seq, true};
+}
+
 static const Level *find(const State *S, u32 id) {
   const Level *v = S->level;
   while (v && v->id != id) v = v->outer;
@@ -358,7 +362,7 @@ bool ty_vmap_write(State *S, const char *who, const Tensor *dst, const Given *x)
 
 bool ty_vmap_random(State *S, const Level *at, const Type *dims, u64 stream, int word, Tensor *y) {
   Tensor x = {0};
-  while (at && at->random == RANDOM_SAME) at = at->outer;
+  while (at && at->random == RANDOM_SAME) at = at->id ? at->outer : NULL;
   if (at && at->random == RANDOM_ERROR)
     return ty_fail(
         S, "vmap: random numbers need {randomness = \"different\"} for each example, or \"same\"");

@@ -27,6 +27,7 @@ struct Batched {
 };
 
 Level ty_vmap_begin(State *S, u32 id, i64 count, RandomRule random); /* id 0: a new one */
+Level ty_vmap_outside(const State *S); /* of id 0: within it no vmap runs */
 bool ty_vmap_is_open(const State *S, u32 id);
 /* Whether the record with that number was made inside of a vmap that runs. */
 bool ty_vmap_is_inside(const State *S, u32 id, u64 seq);

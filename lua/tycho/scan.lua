@@ -8,7 +8,8 @@
 -- 1. The gradient is a scan, too, from the last row to the first: each turn runs the function again on what it was
 --    given, which was kept, and goes back through it. Gradients of what the function closes over are carried along.
 --    So eager and compiled code, and gradients of gradients, share one order of sums.
--- 2. Random numbers belong to rows: a turn draws the same ones when it runs again for its gradient.
+-- 2. Random numbers are those that the loop would draw, and a turn draws the same ones when it runs again for its
+--    gradient: they go by which turn it was.
 -- 3. Under vmap the examples are one more dim of all that is carried.
 
 local type, pairs, ipairs, unpack, pcall, error = type, pairs, ipairs, unpack, pcall, error
@@ -25,7 +26,9 @@ return function(ty, define, own)
   local fail, show, text = check.fail, check.show, check.text
   local L, G, V, modes = ty.internals.loop, ty.internals.grad, ty.internals.vmap, ty.internals.modes
   local is_live, is_tensor, random_state = ty.internals.is_live, ty.is_tensor, ty.internals.check.random
-  local map, pack, restore = tree.map, own.pack, own.restore
+  local map, restore = tree.map, own.restore
+  local MOST_DIMS = 8 -- of a tensor
+  local BACKWARDS = 3 -- order: 1: rows come from the last to the first; 2: so did those of the loop that draws
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
 
   local function is_float(x) return floats[x.dtype] or false end
@@ -92,52 +95,108 @@ return function(ty, define, own)
     return L.run(fn, ...)
   end
 
+  --- Lists may be longer than what a call can be given.
   local function append(list, more)
     for i = 1, #more do list[#list + 1] = more[i] end
+    return list
   end
 
-  local function needs_grad(list)
+  local function slice(list, from, to)
+    local y = {}
+    for i = from, to do y[#y + 1] = list[i] end
+    return y
+  end
+
+  --- Which of a list need a gradient.
+  local function tracked(list)
+    local y = {}
+    for i = 1, #list do y[i] = is_float(list[i]) and V.tracked(list[i]) end
+    return y
+  end
+
+  local function any(list)
     for i = 1, #list do
-      if is_float(list[i]) and V.tracked(list[i]) then return true end
+      if list[i] then return true end
     end
     return false
   end
 
+  local function chosen(list, which)
+    local y = {}
+    for i = 1, #list do
+      if which[i] then y[#y + 1] = list[i] end
+    end
+    return y
+  end
+
+  --- A list in which those that are chosen start a tape.
+  local function watched(list, which)
+    local y = {}
+    for i = 1, #list do y[i] = which[i] and G.watch(list[i]) or list[i] end
+    return y
+  end
+
+  --- What is kept of carried values for the gradient, in one dim: rows of it have one more.
+  local function flattened(list)
+    local y = {}
+    for i = 1, #list do y[i] = list[i]:flatten() end
+    return y
+  end
+
+  --- What a turn gives, taped from what of it needs a gradient, behind that what it was given; notes what needs one
+  --- then: carried values that a turn gives with a gradient need one in the next turn. again: so others may need one
+  --- that this turn gave without.
+  local function noting(turn, needs)
+    return function(carried, rows)
+      local was, kept = slice(needs.carried, 1, #carried), {}
+      for i = 1, #carried do kept[i] = carried[i]:clone() end -- a turn may write to what it is given
+      local following, made = turn(watched(carried, was), watched(rows, needs.rows))
+      local grown, open, given = false, false, tracked(following)
+      for i = 1, #following do
+        grown = grown or given[i] and not was[i]
+        open = open or is_float(following[i]) and not given[i]
+        needs.carried[i] = was[i] or given[i]
+      end
+      needs.made = tracked(made)
+      for i = 1, #made do open = open or is_float(made[i]) and not needs.made[i] end
+      needs.last, needs.watched, needs.again = given, was, grown and open
+      return following, append(slice(made, 1, #made), flattened(kept))
+    end
+  end
+
   --- turn(carried, rows) -> next, made, lists all of them, for each row of the sequences. Gives the last carried values
-  --- and the rows of results; what a turn was given, for each row, where a gradient will be asked for (needs: it will
-  --- be, for init or sequences), and what else that goes to, in one dim each.
-  local function loop(turn, init, sequences, turns, backwards, needs, hash)
-    local scope, carried, rows, kept, all = L.begin(), {}, {}, {}, {}
+  --- and the rows of results; what a turn was given, for each row, where one of these needs a gradient (noted in
+  --- needs, nil where none will be asked for), and what else that goes to, in one dim each.
+  local loop
+  function loop(turn, init, sequences, turns, order, needs, hash)
+    local scope, carried, rows = L.begin(), {}, {}
     for i = 1, #init do carried[i] = L.param(scope, init[i], false) end
     for i = 1, #sequences do rows[i] = L.param(scope, sequences[i], true) end
-    for i = 1, #init do kept[i] = carried[i]:clone() end -- a turn may write to what it is given
     local ok, following, made = pcall(turn, carried, rows)
     if not ok then
       L.leave(scope)
       error(following, 0)
     end
+    if needs and needs.again then
+      L.again(scope)
+      return loop(turn, init, sequences, turns, order, needs, hash)
+    end
     for i = 1, #following do L.note(scope, following[i]) end
     for i = 1, #made do L.note(scope, made[i]) end
     local taped, given = L.taped(scope), nil
-    local count = #made
     if hash then
-      local results = { unpack(following, 1, #following) }
-      append(results, made)
-      L.check(scope, hash, unpack(results, 1, #results))
+      L.check(scope, hash, append(slice(following, 1, #following), made))
       L.leave(scope)
       return
     end
-    if needs or G.mode() and #taped > 0 then
-      given = {}
-      append(all, following)
-      append(all, made)
-      given.hash = L.hash(scope, unpack(all, 1, #all))
-      all = {}
-      made = { unpack(made, 1, count) }
-      append(made, kept)
+    local count = needs and #needs.made or #made
+    if needs and turns == 0 then needs.last = needs.carried end
+    if needs and (any(needs.last) or any(needs.made)) then
+      given = { hash = L.hash(scope, append(slice(following, 1, #following), slice(made, 1, count))) }
+    else
+      made = slice(made, 1, count)
     end
-    for _, list in ipairs { init, following, sequences, made } do append(all, list) end
-    local results = pack(L.record(scope, turns, backwards, #init, #rows, #made, unpack(all, 1, #all)))
+    local results = L.record(scope, turns, order, init, following, sequences, made)
     local last, out = {}, {}
     for i = 1, #init do last[i] = results[i] end
     for i = 1, count do out[i] = results[#init + i] end
@@ -190,13 +249,13 @@ return function(ty, define, own)
   --- The same in a vmap. level: that of the innermost one that runs; of those outside of it, what differs between
   --- their examples.
   local loop_of_all
-  function loop_of_all(turn, init, sequences, turns, backwards, needs, level, hash)
+  function loop_of_all(turn, init, sequences, turns, order, needs, level, hash)
     local id = level_of(init, level_of(sequences, level))
-    if id == 0 then return loop(turn, init, sequences, turns, backwards, needs, hash) end
+    if id == 0 then return loop(turn, init, sequences, turns, order, needs, hash) end
     local count, randomness = V.count(id)
     local all, rows = lifted(init, sequences, id, count)
     local of_all = turn_of_all(turn, id, count, randomness)
-    local last, out, given, taped = loop_of_all(of_all, all, rows, turns, backwards, needs, 0, hash)
+    local last, out, given, taped = loop_of_all(of_all, all, rows, turns, order, needs, 0, hash)
     if hash then return end
     local kept = given and wrapped(given, 2, id)
     if given then kept.hash = given.hash end
@@ -207,54 +266,31 @@ return function(ty, define, own)
 
   local function like(x) return ty.zeros(x.shape, { dtype = x.dtype, device = x.device }) end
 
-  --- Copies of the floats of a list that start a tape; and all of these, to be asked for.
-  local function watched(list, wanted)
-    local y = {}
-    for i = 1, #list do
-      y[i] = list[i]
-      if is_float(list[i]) then
-        y[i] = G.watch(list[i])
-        wanted[#wanted + 1] = y[i]
-      end
-    end
-    return y
-  end
-
-  --- Seeds a pass with the gradients of the floats of a list, which come in order.
-  local function seed(back, list, gradients, k)
-    for i = 1, #list do
-      if is_float(list[i]) then
-        k = k + 1
-        if list[i].requires_grad then G.seed(back, list[i], gradients[k]) end
-      end
-    end
-    return k
-  end
-
-  local function only_floats(list)
-    local y = {}
-    for i = 1, #list do
-      if is_float(list[i]) then y[#y + 1] = list[i] end
-    end
-    return y
-  end
-
-  --- The gradients of a turn: of what it was given, and of the tensors from outside.
-  local function back_through(turn, carried, rows, taped, gradients)
-    local wanted, create = {}, G.mode()
-    local seq = G.seq()
-    local c, r = watched(carried, wanted), watched(rows, wanted)
-    local list = { unpack(wanted, 1, #wanted) }
-    append(list, taped)
+  --- The gradients of a turn: of what it was given and needs one, and of the tensors from outside. gradients: of what
+  --- it gives and needs one.
+  local function back_through(turn, carried, rows, taped, needs, gradients)
+    local create, seq = G.mode(), G.seq()
+    local c, r = watched(carried, needs.carried), watched(rows, needs.rows)
+    local list = append(append(chosen(c, needs.carried), chosen(r, needs.rows)), taped)
     local back = G.start(create, create, list, seq)
     local following, made = restore(modes.grad(true), pcall(turn, c, r))
-    seed(back, made, gradients, seed(back, following, gradients, 0))
+    local given = append(chosen(following, needs.carried), chosen(made, needs.made))
+    for i = 1, #given do
+      if given[i].requires_grad then G.seed(back, given[i], gradients[i]) end
+    end
     own.run(back, create)
     local found = {}
     for k = 1, #list do
       found[k] = G.got(back, k, list[k]) or like(list[k])
     end
-    return found, #wanted
+    return found
+  end
+
+  local function with(what, changes)
+    local y = {}
+    for k, v in pairs(what) do y[k] = v end
+    for k, v in pairs(changes) do y[k] = v end
+    return y
   end
 
   local differentiable
@@ -263,10 +299,18 @@ return function(ty, define, own)
   local function giving(turn)
     return function(carried, rows)
       local following, made = turn(carried, rows)
-      made = { unpack(made, 1, #made) }
-      append(made, carried)
-      return following, made
+      return following, append(slice(made, 1, #made), flattened(carried))
     end
+  end
+
+  --- fn() in vmap id, 0: in none, where one may run that there was not: gradients of several examples at once.
+  local function within(id, fn)
+    if V.level() <= id then return fn() end
+    if id == 0 then return restore(V.outside(), pcall(fn)) end
+    local count, randomness = V.count(id)
+    if count < 0 then return fn() end
+    local scope = V.open(count, randomness, id)
+    return restore(scope, pcall(fn))
   end
 
   --- The gradients of all that the loop was given: init, sequences, taped, nil for what is no float. What was kept
@@ -274,51 +318,50 @@ return function(ty, define, own)
   local function go_back(what, gradients, back)
     local turn, init, sequences, taped = what.turn, what.init, what.sequences, what.taped
     local number, before, given, again = what.number, #what.last + #what.out, {}, false
+    local needs = what.needs
     for i, x in ipairs(what.given) do
-      given[i] = G.mode() and back and is_float(x) and G.result(back, before + i, x) or x
+      given[i] = G.mode() and back and needs.carried[i] and G.result(back, before + i, x) or x
       again = again or gradients[before + i] ~= nil
     end
-    local carried, rows, made_before = {}, {}, { unpack(what.out, 1, #what.out) }
+    local carried, rows, made_before = {}, {}, what.out
     if again then
+      needs = with(needs, { made = append(slice(needs.made, 1, #needs.made), needs.carried) })
       turn = giving(turn)
-      append(made_before, what.given)
+      made_before = append(slice(what.out, 1, #what.out), what.given)
     end
-    local last, out = only_floats(what.last), only_floats(made_before)
+    local last, out = chosen(what.last, needs.carried), chosen(made_before, needs.made)
     for i = 1, #last do carried[i] = gradients[number[last[i]]] or like(last[i]) end
     for i = 1, #taped do carried[#last + i] = like(taped[i]) end
-    append(rows, sequences)
-    append(rows, given)
+    append(append(rows, sequences), given)
     for i = 1, #out do rows[#rows + 1] = gradients[number[out[i]]] or like(out[i]) end
     local nseq, ninit, nlast = #sequences, #init, #last
     local function back_turn(c, r)
-      local own_rows, own_carried, g = { unpack(r, 1, nseq) }, { unpack(r, nseq + 1, nseq + ninit) }, {}
-      for i = 1, nlast do g[i] = c[i] end
-      for i = nseq + ninit + 1, #r do g[#g + 1] = r[i] end
-      local found, count = back_through(turn, own_carried, own_rows, taped, g)
-      local following, made = {}, {}
-      for i = 1, nlast do following[i] = found[i] end
+      local own_rows, own_carried = slice(r, 1, nseq), slice(r, nseq + 1, nseq + ninit)
+      for i = 1, ninit do own_carried[i] = own_carried[i]:reshape(init[i].shape) end
+      local g = append(slice(c, 1, nlast), slice(r, nseq + ninit + 1, #r))
+      local found = back_through(turn, own_carried, own_rows, taped, needs, g)
+      local following, count = slice(found, 1, nlast), #found - #taped
       for i = 1, #taped do following[nlast + i] = c[nlast + i] + found[count + i] end
-      for i = nlast + 1, count do made[#made + 1] = found[i] end
-      return following, made
+      return following, slice(found, nlast + 1, count)
     end
     local function compare() -- as the loop was recorded, while gradients were on
-      return restore(modes.grad(true), pcall(recorded, loop_of_all, what.turn, init, sequences, what.turns,
-        what.backwards, false, V.level(), what.hash))
+      return restore(modes.grad(true), pcall(recorded, loop_of_all, what.forward, init, sequences, what.turns,
+        what.order, nil, what.level, what.hash))
     end
-    restore(modes.random(what.random), pcall(compare))
+    restore(modes.random(what.random), pcall(within, what.level, compare))
     local function all()
-      return differentiable(back_turn, carried, rows, what.turns, not what.backwards)
+      return differentiable(back_turn, carried, rows, what.turns, what.order + (what.order % 2 == 0 and 1 or -1))
     end
     local first, of_rows = restore(modes.random(what.random), pcall(all))
     local y, c, r = {}, 0, 0
     for i = 1, ninit do
-      if is_float(init[i]) then
+      if needs.carried[i] then
         c = c + 1
         y[i] = first[c]
       end
     end
     for i = 1, nseq do
-      if is_float(sequences[i]) then
+      if needs.rows[i] then
         r = r + 1
         y[ninit + i] = of_rows[r]
       end
@@ -347,17 +390,11 @@ return function(ty, define, own)
     return last, out, given
   end
 
-  local function with(what, changes)
-    local y = {}
-    for k, v in pairs(what) do y[k] = v end
-    for k, v in pairs(changes) do y[k] = v end
-    return y
-  end
-
   --- The same of an example of a vmap: for all examples, which a gradient outside of it follows; then for each one.
   local join
   function join(what, level)
     local id = level_of(what.init, level_of(what.sequences, level))
+    what.level = id
     if id == 0 then return led_back(what) end
     local taped, count, randomness = {}, V.count(id)
     for i = 1, #what.taped do
@@ -367,21 +404,29 @@ return function(ty, define, own)
     local last, out = lifted(what.last, what.out, id, count)
     local _, given = lifted({}, what.given, id, count)
     local of_all = turn_of_all(what.turn, id, count, randomness)
-    last, out, given = join(with(what, { turn = of_all, init = init, sequences = sequences,
+    local forward = turn_of_all(what.forward, id, count, randomness)
+    last, out, given = join(with(what, { turn = of_all, forward = forward, init = init, sequences = sequences,
       last = last, out = out, given = given, taped = taped }), 0)
     return led_back(with(what, { last = wrapped(last, 1, id), out = wrapped(out, 2, id),
       given = wrapped(given, 2, id) }))
   end
 
   --- As loop; results lead back to what they were made from.
-  function differentiable(turn, init, sequences, turns, backwards)
+  function differentiable(turn, init, sequences, turns, order)
     local random, level = random_state(), V.level()
-    local needs = G.mode() and (needs_grad(init) or needs_grad(sequences))
-    local last, out, given, taped = recorded(loop_of_all, turn, init, sequences, turns, backwards, needs, level)
+    local needs = G.mode() and { carried = tracked(init), rows = tracked(sequences) } or nil
+    local forward = needs and noting(turn, needs) or turn
+    local last, out, given, taped = recorded(loop_of_all, forward, init, sequences, turns, order, needs, level)
     if not given then return last, out end
-    last, out = join({ turn = turn, init = init, sequences = own.keep(sequences), given = given, taped = taped,
-      turns = turns, backwards = backwards, random = random, last = last, out = out, hash = given.hash }, level)
-    return last, out
+    local function once_more(carried, rows)
+      return turn(watched(carried, needs.watched), watched(rows, needs.rows))
+    end
+    local l, o = join({ turn = turn, forward = once_more, needs = needs, init = init, sequences = own.keep(sequences),
+      given = given, taped = taped, turns = turns, order = order, random = random, last = last, out = out,
+      hash = given.hash }, level)
+    for i = 1, #l do l[i] = needs.last[i] and l[i] or last[i] end
+    for i = 1, #o do o[i] = needs.made[i] and o[i] or out[i] end
+    return l, o
   end
 
   ---------------------------------------------------------------------------------------------------------- for users
@@ -413,8 +458,15 @@ return function(ty, define, own)
 
   local scan
 
-  --- In pieces of k turns, each of which keeps nothing but what it was given: the rest comes behind them.
+  --- In pieces of k turns, each of which keeps nothing but what it was given: the rest comes behind them. They are one
+  --- more dim of what each turn gets and gives.
   local function in_pieces(f, init, xs, turns, k, backwards)
+    map(xs, function(x)
+      if is_tensor(x) and x.ndim == MOST_DIMS then
+        fail("scan", "option checkpoint: argument 3 (xs) may have %d dims at most, got %s", MOST_DIMS - 1, text(x))
+      end
+      return nil
+    end, {})
     local n = floor(turns / k)
     local main = n * k
     local function part(from, count)
@@ -473,14 +525,15 @@ return function(ty, define, own)
       fail("scan", "option checkpoint must be a boolean or a whole number from 1 on, got %s", show(k))
     end
     if k and k > 1 and k < turns and G.mode() then return in_pieces(f, init, xs, turns, k, backwards) end
-    local last, made = differentiable(turn_of(f, carried_shape, row_shape, said), carried, sequences, turns, backwards)
+    local turn = turn_of(f, carried_shape, row_shape, said)
+    local last, made = differentiable(turn, carried, sequences, turns, backwards and BACKWARDS or 0)
     return build(carried_shape, last), said.made ~= nil and build(said.made, made) or nil
   end
 
   define("scan", "m", "f, init, xs, {reverse = false, length, checkpoint = false}",
     "carry, y = f(carry, x) for each row x of xs in turn: the last carry, and all y", scan)
 
-  return { is_float, flatten, build, step, match, recorded, append, needs_grad, loop, level_of, wrapped, whole, lifted,
-    turn_of_all, loop_of_all, like, watched, seed, only_floats, back_through, giving, go_back, led_back, with, join,
+  return { is_float, flatten, build, step, match, recorded, append, slice, tracked, any, chosen, watched, flattened, noting, loop, level_of,
+    wrapped, whole, lifted, turn_of_all, loop_of_all, like, back_through, with, within, giving, go_back, led_back, join,
     differentiable, turn_of, turns_of, in_pieces, scan }
 end

@@ -6,7 +6,7 @@
 ---@param nn table what is filled
 return function(ty, nn)
   local check, class, count = nn._check, nn.class, nn._count
-  local sqrt, writable = ty.sqrt, ty.internals.vmap.writable
+  local sqrt, writable, outside = ty.sqrt, ty.internals.vmap.writable, ty.internals.loop.outside
   local halves, autocast = { f16 = true, bf16 = true }, ty._half
 
   local function ones(n) return nn.Parameter(ty.ones(n)) end
@@ -60,6 +60,11 @@ return function(ty, nn)
         check.fail(m.class_name, "in training inside of ty.vmap every example has moments of its own, but the running "
           .. "means are one for all (use {track = false}, eval() or nn.GroupNorm, or give the module to vmap as an "
           .. "argument, with running means for each example)")
+      end
+      if outside(m.running_mean) or outside(m.running_var) then
+        check.fail(m.class_name, "in training inside of ty.scan the running means change from turn to turn, but they are "
+          .. "not carried (use {track = false}, eval() or nn.GroupNorm, or carry them: a turn begins by setting "
+          .. "running_mean and running_var to what it was given, and gives what they are at its end)")
       end
       local share = m.momentum
       m.running_mean:mul_(1 - share):add_(mean:detach() * share)
