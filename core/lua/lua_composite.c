@@ -8,7 +8,7 @@
 ** 2. Else, while a composite of large tensors runs, its operations are recorded, and cut once at its end: what it computes
 **    on the way needs no memory. Only its results are looked at afterwards, so the rest is let go of at once, with the
 **    inputs that it pins.
-** 3. Where the tape needs an operand, operations run one by one: it keeps values on the way.
+** 3. What the tape keeps of such a call is computed at that cut too, in the same kernels.
 */
 #include "engine/entry.h"
 #include "engine/trace.h"
@@ -201,14 +201,9 @@ static int answer(lua_State *L, State *S, struct Composites *C, const Key *k) {
 /* --- what Lua calls */
 
 /* Whether to record a call with the arguments from index 2 on. */
-static bool is_worth(lua_State *L, const State *S) {
+static bool is_worth(lua_State *L) {
   const Tensor *x = ty_lua_test(L, 2);
-  if (!x || !x->st || x->st->numel < WORTH || ty_type_numel(&x->type) < WORTH) return false;
-  for (int i = 2, n = lua_gettop(L); S->tracks && i <= n; i++) {
-    const Tensor *t = ty_lua_test(L, i);
-    if (t ? t->st && ty_needs_grad(t) : lua_istable(L, i)) return false;
-  }
-  return true;
+  return x && x->st && x->st->numel >= WORTH && ty_type_numel(&x->type) >= WORTH;
 }
 
 /* Results are computed at the cut, whoever reads them. False: there are others than tensors and plain values. */
@@ -222,12 +217,19 @@ static bool want_results(lua_State *L, Recording *b) {
   return known;
 }
 
+/* What the tape keeps is computed with the results. */
+static void want_saved(void *ctx, Recording *b) {
+  (void)ctx;
+  for (const Storage *st = b->waiting; st; st = st->next)
+    if (st->frozen) b->g.uses[st->node] = 0;
+}
+
 /* run(f, ...) -> what f gives */
 static int composite_run(lua_State *L) {
   State *S = ty_lua_enter(L);
   Protect p;
   bool hooked;
-  Lazy like = {.thread = L, .pinned = &p}, *z = ty_lazy_open(S, &like);
+  Lazy like = {.thread = L, .pinned = &p, .on_cut = want_saved}, *z = ty_lazy_open(S, &like);
   if (!z) { /* no memory: one by one */
     lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
     return lua_gettop(L);
@@ -279,7 +281,7 @@ static int composite_try(lua_State *L) {
       return n + 1;
     }
   }
-  lua_pushboolean(L, is_worth(L, S));
+  lua_pushboolean(L, is_worth(L));
   return 1;
 }
 

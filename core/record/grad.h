@@ -105,6 +105,7 @@ typedef struct Back {
   Pending *at; /* in work */
   i32 i;       /* its next edge */
   bool retain, create;
+  bool at_once; /* what is open was opened for it: it is cut before leaves change */
   u64 floor; /* records before this one are asked for where they are wanted, and not passed */
   i32 nwanted;
   struct Wanted {
