@@ -57,21 +57,14 @@ static i32 written_input(const Recording *b, const Storage *st) {
   return -2;
 }
 
-/* The output that st can share, as it gets the same contents and has no memory of its own yet; NULL: none. */
-static const Output *shared_output(const Output *out, i32 n, const Storage *st) {
-  for (i32 i = 0; !st->buf && i < n; i++)
-    if (out[i].node == st->node && out[i].write == -1) return &out[i];
-  return NULL;
-}
-
 /* The outputs of a cut and the storages that get them, by node: the order of the waiting list
-** depends on when handles were made, a key may not. Those that share one are left out. */
+** depends on when handles were made, a key may not. */
 static i32 collect(State *S, const Recording *b, const Storage *demanded, Storage **target,
                    Output *out) {
   bool all = ty_recording_exposed(b);
   i32 n = 0;
   for (Storage *st = b->waiting; st; st = st->next) {
-    if (!is_wanted(S, b, st, demanded, all) || shared_output(out, n, st)) continue;
+    if (!is_wanted(S, b, st, demanded, all)) continue;
     i32 i = n++;
     i32 write = written_input(b, st);
     for (; i > 0; i--) {
@@ -136,12 +129,7 @@ static Plan *plan_of(State *S, const Recording *b, Output *out, i32 n, u64 *hash
 
 /* Gives the results to their storages. An exposed buffer keeps its address and gets the bytes;
  * cannot fail. */
-static void settle(Recording *b, Storage **target, const Output *out, Buffer **result, i32 n) {
-  for (Storage *st = b->waiting, *next; st && n; st = next) {
-    next = st->next;
-    const Output *o = shared_output(out, n, st);
-    if (o && target[o - out] != st) ty_storage_settle(st, ty_buffer_hold(result[o - out]));
-  }
+static void settle(Storage **target, Buffer **result, i32 n) {
   for (i32 i = 0; i < n; i++) {
     Buffer *own = target[i]->buf;
     if (own && own->exposed && own != result[i]) {
@@ -182,7 +170,7 @@ static bool run(State *S, Recording *b, const Storage *demanded, Lazy *z, i32 ro
   bool ok = !runs || (p && ty_exec_run(S, p, b, result));
   if (ok && runs) {
     if (z) ty_entry_note(z, hash, p, &b->g);
-    settle(b, target, out, result, n);
+    settle(target, result, n);
   }
   if (p) ty_plan_drop(p);
   if (target != target_few) ty_mem_free(target);
