@@ -68,7 +68,7 @@ static int l_map(lua_State *L) {
 static bool record_in_place(State *S, const char *who, int op, int n, const Given *src) {
   Tensor y = {0};
   if (!record_map(S, who, op, n, src, &y)) return false;
-  Given value = {.kind = O_TENSOR, .t = &y};
+  Given value = {.kind = O_TENSOR, .t = &y, .dies = true};
   bool ok = ty_record_assign(S, who, src[0].t, &value);
   ty_tensor_release(&y);
   return ok;
@@ -261,7 +261,7 @@ static bool record_scatter_in_place(State *S, const char *who, int op, const Ten
                                     const Tensor *index, const Tensor *src) {
   Tensor y = {0};
   if (!ty_record_scatter(S, who, op, x, dim, index, 1, src, &y)) return false;
-  Given value = {.kind = O_TENSOR, .t = &y};
+  Given value = {.kind = O_TENSOR, .t = &y, .dies = true};
   bool ok = ty_record_assign(S, who, x, &value);
   ty_tensor_release(&y);
   return ok;

@@ -102,6 +102,7 @@ typedef struct Given {
   const Tensor *t;
   double v;
   i32 symbol; /* a capture's name for the number, 0: it is a constant */
+  bool dies;  /* nobody reads the tensor after: what is written may share its buffer */
 } Given;
 
 #define ERR_MAX 512
