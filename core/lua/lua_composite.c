@@ -8,7 +8,8 @@
 ** 2. Else, while a composite of large tensors runs, its operations are recorded, and cut once at its end: what it computes
 **    on the way needs no memory. Only its results are looked at afterwards, so the rest is let go of at once, with the
 **    inputs that it pins.
-** 3. What the tape keeps of such a call is computed at that cut too, in the same kernels.
+** 3. What the tape keeps of such a call is computed at that cut too, in the same kernels. What a backward function of
+**    Lua's keeps is not known here: then nothing is let go of.
 */
 #include "engine/entry.h"
 #include "engine/trace.h"
@@ -239,7 +240,7 @@ static int composite_run(lua_State *L) {
   const bool known = !status && want_results(L, b);
   b->refs++;
   const bool ok = !b->waiting || S->cut(S, b, NULL);
-  if (ok && known) ty_recording_end(b);
+  if (ok && known && !b->kept) ty_recording_end(b);
   ty_recording_drop(S, b);
   ty_lazy_abandon(S, z);
   if (status) return lua_error(L);

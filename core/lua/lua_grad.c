@@ -313,6 +313,7 @@ static int grad_join(lua_State *L) {
     k->ref = ref;
     r->owner = (Owner){kept_drop, k};
     r->dim = nout;
+    if (S->open) S->open->kept = true;
     for (int i = 0; ok && i < nout; i++) ok = join_result(S, r, y[i], i, z[i]);
     ty_record_drop(r);
   }

@@ -81,6 +81,7 @@ struct Recording {
   bool closed;
   bool dead; /* nothing of it can be computed any more */
   bool body; /* a loop's body is recorded: it cannot be computed yet */
+  bool kept; /* a backward function of Lua's may ask for any of what waits */
   i32 ninput, input_cap;
   struct RecordingInput { /* by INPUT node, in order of appearance */
     i32 node;

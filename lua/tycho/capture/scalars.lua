@@ -124,14 +124,16 @@ local function bernoulli(p, sizes, opts)
   return ty.rand(sizes, { dtype = dtype, device = device }):lt(p):to(dtype)
 end
 
---- Some powers are defined to be other operations.
+--- Powers that are defined to be other operations: each is asked about, so that a trace knows which it is not.
+local function defined(p) return p == 2 or p == 3 or p == 0.5 or p == -1 end
+
 local function pow(x, p)
-  if p == 2 or p == 0.5 or p == -1 then return nil end
+  if defined(p) then return nil end
   return power(x, p)
 end
 
 local function pow_in_place(x, p)
-  if p == 2 or p == 0.5 or p == -1 then return nil end
+  if defined(p) then return nil end
   return x:copy_(power(x, p))
 end
 
