@@ -42,6 +42,7 @@ local formulas = {
   { "erfinv", function(x) return value("erfinv", x) end },
   { "pow", function(x) return abs(x) ^ 1.5 end, 1.5, magnitudes = true },
   { "pow", function(x) return x * x end, 2 },
+  { "pow", function(x) return x * x * x end, 3 },
   { "pow", function(x) return sqrt(x) end, 0.5 },
   { "pow", function(x) return 1 / x end, -1 },
   { "atan2", function(x) return math.atan2(x, 2) end, 2 },
