@@ -15,7 +15,7 @@
 #include "engine/trace.h"
 #include "lua/lua_protect.h"
 #include "lua/lua_session.h"
-#include "lua/lua_tycho.h"
+#include "lua/lua_view.h"
 #include "record/grad.h"
 
 enum {
@@ -255,6 +255,16 @@ static int composite_eager(lua_State *L) {
   return 1;
 }
 
+/* take(x, y) -> x, which gets the values of y: a tensor that its caller made and reads no more */
+static int composite_take(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Tensor *x = ty_lua_check(L, "copy_", 1), *y = ty_lua_check(L, "copy_", 2);
+  const Given value = {.kind = O_TENSOR, .t = y, .dies = true};
+  TY_LUA_MUST(L, S, ty_record_assign(S, "copy_", x, &value));
+  lua_settop(L, 1);
+  return 1;
+}
+
 /* try(f, ...) -> 1 or 2, and so many results: it is done; true: it is to be run(); false: it is to be called */
 static int composite_try(lua_State *L) {
   State *S = ty_lua_enter(L);
@@ -287,8 +297,11 @@ static int composite_try(lua_State *L) {
 }
 
 void ty_lua_open_composite(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {
-      {"eager", composite_eager}, {"try", composite_try}, {"run", composite_run}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"eager", composite_eager},
+                                 {"try", composite_try},
+                                 {"run", composite_run},
+                                 {"take", composite_take},
+                                 {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_newtable(L);
   ty_lua_register(L, fns);
