@@ -325,3 +325,27 @@ describe("methods of strings", function()
     assert.is_true(ty.explain(f).skips > 0)
   end)
 end)
+
+describe("a value that is given twice", function()
+  it("is computed once and has one buffer, until somebody writes to it", function()
+    local function f(a) return a + 1, a + 1 end
+    local compiled, x = ty.compile(f), ty.ones(4)
+    for _ = 1, 3 do
+      local p, q = compiled(x)
+      assert.same({ 1, 0 }, { ty.explain(compiled).traces[1].kernels, ty.explain(compiled).traces[1].steps - 1 })
+      p:add_(5)
+      q[1] = 9
+      assert.same({ 7, 7, 7, 7 }, p:totable())
+      assert.same({ 9, 2, 2, 2 }, q:totable())
+    end
+  end)
+
+  it("has a buffer of its own in every row of a scan", function()
+    local last, rows = ty.scan(function(c, v)
+      local y = c + v
+      return y, y
+    end, ty.zeros(3), ty.arange(12):reshape(4, 3))
+    assert.same({ 18, 22, 26 }, last:totable())
+    assert.same({ { 0, 1, 2 }, { 3, 5, 7 }, { 9, 12, 15 }, { 18, 22, 26 } }, rows:totable())
+  end)
+end)
