@@ -324,8 +324,8 @@ local M = {
   { file = "core/record/grad_rules.c", what = "the gradient of cumprod stops half-way",
     from = "for (i64 d = 1; ok && d < n; d *= 2)\n    ok = combine", to = "for (i64 d = 1; ok && d < n / 2; d *= 2)\n    ok = combine" },
   { file = "core/record/grad_rules.c", what = "of a matrix and its transposed partner the first has the other's gradient",
-    from = "ok = ok && (i ? op2(S, OP_MATMUL, &turned, &gm, y) : op2(S, OP_MATMUL, &gm, &turned, y));",
-    to = "ok = ok && (i ? op2(S, OP_MATMUL, &turned, &gm, y) : op2(S, OP_MATMUL, &gm, &x, y));" },
+    from = "ok = ok && (i ? op2(S, op, &turned, &gm, y) : op2(S, op, &gm, &turned, y));",
+    to = "ok = ok && (i ? op2(S, op, &turned, &gm, y) : op2(S, op, &gm, &x, y));" },
   { file = "core/record/grad_rules.c", what = "a view's gradient is laid where the storage begins",
     from = "ty_tensor_view(&own, &whole, &once, t->offset, t->strides);", to = "ty_tensor_view(&own, &whole, &once, 0, t->strides);" },
   { file = "core/record/grad_rules.c", what = "a second gradient of a view is added where the storage begins",
@@ -536,7 +536,7 @@ local M = {
     to = "if is_float(list[i]) and list[i].requires_grad then return true end" },
 
   { file = "core/lua/lua_composite.c", what = "a composite's values on the way pin its arguments",
-    from = "if (ok && known) ty_recording_end(b);", to = "" },
+    from = "if (ok && known && !b->kept) ty_recording_end(b);", to = "" },
   { file = "core/lua/lua_composite.c", what = "a composite's results are computed when they are read",
     from = "b->g.uses[t->st->node] = 0;", to = "" },
 

@@ -517,7 +517,7 @@ bool ty_exec_run(State *S, Plan *p, Recording *b, Buffer **outbuf) {
     else ok = run_steps(&B, outbuf);
   }
   for (i32 k = 0; k < B.nmade; k++) {
-    if (!B.made[k]) continue; /* there was no memory */
+    if (!B.made[k]) continue;     /* there was no memory */
     ty_buffer_changed(B.made[k]); /* it may have been there, and others know it */
     if (ok) outbuf[k] = B.made[k];
     else ty_buffer_drop(B.made[k]);

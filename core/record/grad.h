@@ -106,7 +106,7 @@ typedef struct Back {
   i32 i;       /* its next edge */
   bool retain, create;
   bool at_once; /* what is open was opened for it: it is cut before leaves change */
-  u64 floor; /* records before this one are asked for where they are wanted, and not passed */
+  u64 floor;    /* records before this one are asked for where they are wanted, and not passed */
   i32 nwanted;
   struct Wanted {
     Record *r; /* held */
