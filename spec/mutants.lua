@@ -585,7 +585,7 @@ local M = {
   { file = "core/compile/plan.c", what = "outputs of a loop's turn share memory",
     from = "if (out->write == -1 && !out->own) out->same =", to = "if (out->write == -1) out->same =" },
   { file = "core/record/record_write.c", what = "an in-place form takes memory of another dtype",
-    from = " || t->type.dtype != dst->type.dtype)\n    return false;", to = ")\n    return false;" },
+    from = " ||\n      t->type.dtype != dst->type.dtype)", to = ")" },
   { file = "core/record/record_write.c", what = "an in-place form takes the place of memory whose address left",
     from = "!(old && (old->exposed || old->foreign))", to = "(old || !old)" },
   { file = "core/record/record_write.c", what = "an in-place form copies",

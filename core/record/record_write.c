@@ -37,10 +37,12 @@ static bool is_whole(const Tensor *t) {
   return !t->offset && ty_type_numel(&t->type) == t->st->numel && ty_tensor_is_contiguous(t);
 }
 
-/* All of dst becomes all of x, which is computed and of no use to others: no copy. */
+/* All of dst becomes all of x, which is computed and of no use to others: no copy. Not on a device that may find an error
+** later: there a copy that is left undone leaves dst as it was. */
 static bool takes(const State *S, const Tensor *dst, const Given *x) {
   const Tensor *t = x->dies ? x->t : NULL;
-  if (!t || S->open || S->capture || t->st->recording || t->type.dtype != dst->type.dtype)
+  if (!t || t->type.device || S->open || S->capture || t->st->recording ||
+      t->type.dtype != dst->type.dtype)
     return false;
   const Buffer *old = dst->st->buf, *buf = t->st->buf;
   return is_whole(dst) && is_whole(t) && t->st->numel == dst->st->numel && buf && !buf->exposed &&
