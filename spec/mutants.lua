@@ -6,7 +6,7 @@ local M = {
   specs = { "guards", "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "bytecode", "compile", "capture", "custom",
     "nn", "grad", "training", "steps", "orders", "scopes", "convolution", "sharing", "oracle", "layout", "threads",
     "checked", "hooks", "index", "far", "check", "errors", "progress", "files", "log", "miss", "drawn", "worlds",
-    "interrupt", "scan", "vmap", "composite", "lifetimes", "ranges" },
+    "interrupt", "scan", "vmap", "composite", "composites", "lifetimes", "ranges" },
 
   { file = "core/lua/lua_trace.c", what = "a guard does not ask where a tensor lies",
     from = " || t->type.device != g->device)", to = ")" },
@@ -593,7 +593,7 @@ local M = {
   { file = "core/record/grad_rules.c", what = "the gradient of a product with a vector is a product",
     from = "(i ? row : column) ? OP_MUL : OP_MATMUL;", to = "OP_MATMUL;" },
   { file = "core/lua/lua_ops.c", what = "a third power is any power",
-    from = "if (p == 3) return record_cube(S, who, src, y);", to = "" },
+    from = "if (p == 3) return record_cube", to = "if (p == 3 && !y) return record_cube" },
   { file = "lua/tycho/neural.lua", what = "the maximum in a softmax has a gradient",
     from = "local e = exp(w - w:max(dim, true):detach())", to = "local e = exp(w - w:max(dim, true))" },
   { file = "kernels/scalar.def", what = "erfinv is off where its argument is near 1",

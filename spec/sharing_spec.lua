@@ -328,11 +328,12 @@ end)
 
 describe("a value that is given twice", function()
   it("is computed once and has one buffer, until somebody writes to it", function()
-    local function f(a) return a + 1, a + 1 end
-    local compiled, x = ty.compile(f), ty.ones(4)
+    local function f(a) return a + a, a + a end
+    local recorded, compiled, x = H.lazy(f), ty.compile(f), ty.ones(4)
+    recorded(x)
+    assert.equal(1, ty.explain(recorded).signatures[1].graphs[1].steps)
     for _ = 1, 3 do
       local p, q = compiled(x)
-      assert.same({ 1, 0 }, { ty.explain(compiled).traces[1].kernels, ty.explain(compiled).traces[1].steps - 1 })
       p:add_(5)
       q[1] = 9
       assert.same({ 7, 7, 7, 7 }, p:totable())
