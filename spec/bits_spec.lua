@@ -4,7 +4,7 @@
 local H = require "spec.helper"
 
 local pinned = [[
-maps d273c0cd57496409
+maps 3bef44e2ba803b29
 conversions 5b85ef0d314587d9
 chains 6f9767daeb6f2e45
 reductions 5c120f4095d80fbf

@@ -33,6 +33,13 @@ local function all_bytes(...)
   return table.concat(list, "; ")
 end
 
+--- How often something was computed, and what fn gives.
+local function cuts(fn)
+  local before = ty.stats().cuts
+  local y = fn()
+  return ty.stats().cuts - before, y
+end
+
 describe("a composite of a large tensor", function()
   it("gives the bits of its operations one by one", function()
     local compared = 0
@@ -50,11 +57,6 @@ describe("a composite of a large tensor", function()
   end)
 
   it("is one plan", function()
-    local function cuts(fn)
-      local before = ty.stats().cuts
-      local y = fn()
-      return ty.stats().cuts - before, y
-    end
     local first = ty.ones(129, 128)
     assert.equal(1, (cuts(function() return first:softmax(2) end)))
     for _ = 1, 3 do x:softmax(2) end
@@ -83,6 +85,68 @@ describe("a composite of a large tensor", function()
     a:backward()
     b:backward()
     assert.equal(bytes(v.grad), bytes(w.grad:narrow(1, 1, 4)))
+  end)
+
+  it("is one plan with a gradient too, and so is the way back", function()
+    local w = x:clone():requires_grad_()
+    local forward, y = cuts(function() return w:softplus() end)
+    local s = y:sum()
+    assert.equal(1, forward)
+    assert.equal(1, (cuts(function() s:backward() end)) - 1) -- and the 1 that it begins with
+  end)
+
+  it("keeps for its gradient what that reads, once", function()
+    local w = ty.full({ 1e6 }, 0.5):requires_grad_()
+    w:silu():sum():backward()
+    w.grad = nil
+    collectgarbage()
+    collectgarbage()
+    collectgarbage "stop"
+    local before = ty.stats().memory.used
+    local y = w:silu()
+    local grown = ty.stats().memory.used - before
+    collectgarbage "restart"
+    assert.truthy(grown > 8e6 and grown < 8.8e6, grown) -- the result and the sigmoid
+    y:sum():backward()
+    assert.truthy(math.abs(w.grad[1]:item() - 0.73996) < 1e-5)
+  end)
+
+  it("has the gradient of a function of Lua's inside, which keeps what it likes", function()
+    local w = ((ty.arange(9600) * 0.37):sin()):reshape(1, 1, 96, 100):requires_grad_()
+    ty.adaptive_max_pool2d(w, 7):sum():backward()
+    assert.equal(49, w.grad:sum():item())
+    local v = w:detach():clone():requires_grad_()
+    local rule = ty.custom_grad(function(a)
+      local twice = a * 2
+      return twice * a, twice
+    end, function(twice, g) return g * twice * 2 end)
+    local fn = ty.internals.composite.run(function(a) return rule(a) + 1 end, v)
+    fn:sum():backward()
+    H.same((v:detach() * 2) * 2, v.grad)
+  end)
+
+  it("that takes off a maximum has no gradient through it", function()
+    local w = x:clone():requires_grad_()
+    for _, fn in ipairs { ty.softmax, ty.log_softmax, ty.logsumexp } do
+      local count = 0
+      for _, node in ipairs(ty.graph(function(a) return ty.grad(function(b) return (fn(b, 2) * b:size(2)):sum() end)(a) end, w:detach())) do
+        if node.op == "eq" then count = count + 1 end
+      end
+      assert.equal(fn == ty.logsumexp and 1 or 0, count) -- one asks for an infinite maximum
+    end
+  end)
+
+  it("may be written to its argument, without a copy", function()
+    local a = x:clone()
+    for _ = 1, 3 do a:clamp_(-1, 1) end
+    assert.equal(0, (cuts(function() a:clamp_(-1, 1) end)))
+    local big, other = ty.ones(500, 500), ty.ones(500, 500)
+    assert.equal(0, (cuts(function() big:add_(other) end))) -- a kernel, and no plan of a copy
+    local view = big[1]
+    big:add_(other)
+    assert.equal(3, view[1]:item())
+    other:add_(5)
+    assert.equal(3, big[{ 1, 1 }]:item())
   end)
 
   it("may be written to its argument", function()

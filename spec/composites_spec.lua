@@ -42,6 +42,7 @@ local formulas = {
   { "erfinv", function(x) return value("erfinv", x) end },
   { "pow", function(x) return abs(x) ^ 1.5 end, 1.5, magnitudes = true },
   { "pow", function(x) return x * x end, 2 },
+  { "pow", function(x) return x * x * x end, 3 },
   { "pow", function(x) return sqrt(x) end, 0.5 },
   { "pow", function(x) return 1 / x end, -1 },
   { "atan2", function(x) return math.atan2(x, 2) end, 2 },
@@ -257,5 +258,24 @@ describe("composites of half floats", function()
         end
       end
     end
+  end)
+end)
+
+describe("erfinv of f32", function()
+  it("is within 3 units of what f64 gives, near 0, near 1 and between; zeros keep their sign", function()
+    local function check(x)
+      local want = ty.erfinv(x:to "f64")
+      local unit = ty.exp2(ty.floor(ty.log2(want:abs())) - 23)
+      assert.truthy(((ty.erfinv(x):to "f64" - want):abs() / unit):max():item() <= 3)
+    end
+    local u = (ty.arange(40000, { dtype = "f64" }) + 0.5) / 40000
+    check(u:to "f32")
+    check((1 - ty.exp(u * -16.5)):minimum(1 - 2 ^ -24):to "f32")
+    check(-ty.exp(u * -80):to "f32")
+    local y = ty.erfinv(ty.tensor { 0, -0.0, 1, -1, 1.5 })
+    assert.equal(math.huge, 1 / y[1]:item())
+    assert.equal(-math.huge, 1 / y[2]:item())
+    assert.same({ math.huge, -math.huge }, { y[3]:item(), y[4]:item() })
+    assert.truthy(y[5]:item() ~= y[5]:item())
   end)
 end)

@@ -1025,3 +1025,19 @@ describe("modes", function()
     assert.truthy(ty.internals.grad.live() < 1000)
   end)
 end)
+
+describe("the gradient of a product with a vector", function()
+  it("is no product: nothing is summed", function()
+    local v, m = ty.arange(4) + 1, ty.arange(12):reshape(3, 4)
+    local function operations(fn, ...)
+      local seen = {}
+      for _, node in ipairs(ty.graph(ty.grad(fn, { 1, 2 }), ...)) do seen[node.op] = (seen[node.op] or 0) + 1 end
+      return seen.matmul or 0
+    end
+    assert.equal(1, operations(function(a, b) return ty.dot(a, b) end, v, v + 2)) -- the way there
+    assert.equal(2, operations(function(a, b) return (a:matmul(b)):sum() end, m, v)) -- and the vector's own
+    local a, b = ty.grad(function(p, q) return (p:matmul(q)):sum() end, { 1, 2 })(m, v)
+    assert.same({ { 1, 2, 3, 4 }, { 1, 2, 3, 4 }, { 1, 2, 3, 4 } }, a:totable())
+    assert.same({ 12, 15, 18, 21 }, b:totable())
+  end)
+end)

@@ -202,6 +202,12 @@ describe("folding", function()
     end)
   end
 
+  it("a third power is x*x*x, to the bit", function()
+    for _, dtype in ipairs { "f16", "f32", "f64", "i32" } do
+      H.same(SPECIAL[dtype] * SPECIAL[dtype] * SPECIAL[dtype], equal(function(x) return x ^ 3 end, SPECIAL[dtype]))
+    end
+  end)
+
   it("does not take what only looks like a rule: x*0, x+0, x-x, x/x, x==x", function()
     for _, dtype in ipairs { "f16", "bf16", "f32", "f64" } do
       local x = SPECIAL[dtype]

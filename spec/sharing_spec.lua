@@ -325,3 +325,28 @@ describe("methods of strings", function()
     assert.is_true(ty.explain(f).skips > 0)
   end)
 end)
+
+describe("a value that is given twice", function()
+  it("is computed once and has one buffer, until somebody writes to it", function()
+    local function f(a) return a + a, a + a end
+    local recorded, compiled, x = H.lazy(f), ty.compile(f), ty.ones(4)
+    recorded(x)
+    assert.equal(1, ty.explain(recorded).signatures[1].graphs[1].steps)
+    for _ = 1, 3 do
+      local p, q = compiled(x)
+      p:add_(5)
+      q[1] = 9
+      assert.same({ 7, 7, 7, 7 }, p:totable())
+      assert.same({ 9, 2, 2, 2 }, q:totable())
+    end
+  end)
+
+  it("has a buffer of its own in every row of a scan", function()
+    local last, rows = ty.scan(function(c, v)
+      local y = c + v
+      return y, y
+    end, ty.zeros(3), ty.arange(12):reshape(4, 3))
+    assert.same({ 18, 22, 26 }, last:totable())
+    assert.same({ { 0, 1, 2 }, { 3, 5, 7 }, { 9, 12, 15 }, { 18, 22, 26 } }, rows:totable())
+  end)
+end)

@@ -435,10 +435,11 @@ static void output_place(Make *M, i32 k) {
   Output *out = &M->out[k];
   i32 h = M->home[out->node], buffer = -1;
   out->inplace = false;
-  out->donor = -1;
+  out->donor = out->same = -1;
   out->at = 0;
   out->pins = 0;
   if (M->primary[out->node] != k) { /* copied when all is done: nothing fails or reads after that */
+    if (out->write == -1 && !out->own) out->same = M->primary[out->node];
     if (out->write == -1) return;
     if (out->write >= 0) buffer = M->buffer[out->write];
     out->inplace = true;
@@ -689,7 +690,7 @@ static bool plan_steps(Make *M, Pack *P) {
   for (i32 k = 0; k < M->nout; k++) {
     i32 node = M->out[k].node, first = M->primary[node];
     if (M->out[k].first < 0) M->out[k].first = P->nsteps;
-    if (first == k || !M->out[k].bytes) continue;
+    if (first == k || M->out[k].same >= 0 || !M->out[k].bytes) continue;
     step_copy(M, P, node, slot_output(M, P, first), slot_output(M, P, k));
   }
   return true;

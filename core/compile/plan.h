@@ -136,8 +136,8 @@ typedef struct Step {
   i64 panels; /* attached: bytes of b's panels, where that is worth it; or 0 */
 } Step;
 
-/* An output of a plan: one for each storage that gets a value. Two of the same node are computed
-** once and copied. */
+/* An output of a plan: one for each storage that gets a value. A node is computed once: a fresh output shares the buffer
+** of another one of its node (writes to a storage copy what others hold), a written one gets a copy. */
 typedef struct Output {
   i32 node;
   i32 write; /* -1: a fresh buffer. Else: the number of the recording's input that is the written
@@ -145,6 +145,7 @@ typedef struct Output {
                 may be taken */
   i64 bytes;
   u8 device;
+  bool own; /* a buffer of its own, whatever it holds: a turn of a loop writes to given memory */
   /* Filled by plan.c. */
   bool inplace; /* every reader of the buffer is done before, or reads as it is written, and no step
                    that can fail follows: where nobody else holds the buffer, it may be the output
@@ -152,6 +153,7 @@ typedef struct Output {
   i32 donor;    /* the recording's input that is read as it is overwritten, or -1 ... */
   i64 at;    /* ... which is in place only where the input begins at this element of its buffer */
   i32 pins;  /* references that the recording's inputs hold to the buffer */
+  i32 same;  /* the output whose buffer it shares, or -1 */
   i32 first; /* step that writes it first; a copy that is skipped in place does not count */
   bool
       long_after; /* attached: from there on the steps take longer than somebody should wait who wants them stopped */

@@ -60,7 +60,7 @@ static Plan *body_plan(State *S, i64 number) {
   S->engine->scratch = (Arena){0};
   for (i32 i = 0; out && i < b->noutput; i++) {
     const Type *t = &b->g.node[b->output[i].node].type;
-    out[i] = (Output){.node = b->output[i].node, .write = -1, .device = t->device};
+    out[i] = (Output){.node = b->output[i].node, .write = -1, .device = t->device, .own = true};
     out[i].bytes = ty_type_numel(t) * ty_dtypes[t->dtype].bytes;
   }
   for (i32 i = 0; input && i < b->g.n; i++)

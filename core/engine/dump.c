@@ -185,6 +185,7 @@ static void plan_output(Text *t, const Plan *p, i32 k) {
   ty_text_printf(t, "  %-6s %%%-4d %12" PRId64 " bytes", name, o->node, o->bytes);
   if (o->write >= 0) ty_text_printf(t, "  written to the storage of in%d", o->write);
   if (o->write == -2) ty_text_printf(t, "  written to a storage that is not read");
+  if (o->same >= 0) ty_text_printf(t, "  the buffer of out%d", o->same);
   if (o->inplace && o->write != -1) ty_text_printf(t, ", in place");
   if (o->inplace && o->write == -1) ty_text_printf(t, "  takes in%d if it dies here", o->donor);
   ty_text_add(t, "\n", 1);

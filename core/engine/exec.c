@@ -116,14 +116,18 @@ static Buffer *output_buffer(Bound *B, i32 k, Buffer *now, bool *own) {
 static bool bind_outputs(Bound *B, Buffer *const *now) {
   const Plan *p = B->p;
   B->careful = p->nsteps;
+  memset(B->made, 0, (size_t)p->noutputs * sizeof(Buffer *));
+  B->nmade = p->noutputs;
   for (i32 k = 0; k < p->noutputs; k++) {
     bool own;
-    Buffer *y = output_buffer(B, k, now[k], &own);
+    if (p->output[k].same >= 0) continue;
+    Buffer *y = B->made[k] = output_buffer(B, k, now[k], &own);
     if (!y) return false;
     if (own && p->output[k].write == -1) y->born = ++B->S->stamps;
     if (own) B->careful = TY_MIN(B->careful, p->output[k].first);
-    B->made[B->nmade++] = y;
   }
+  for (i32 k = 0; k < p->noutputs; k++)
+    if (p->output[k].same >= 0) B->made[k] = ty_buffer_hold(B->made[p->output[k].same]);
   return true;
 }
 
@@ -514,6 +518,7 @@ bool ty_exec_run(State *S, Plan *p, Recording *b, Buffer **outbuf) {
     else ok = run_steps(&B, outbuf);
   }
   for (i32 k = 0; k < B.nmade; k++) {
+    if (!B.made[k]) continue;     /* there was no memory */
     ty_buffer_changed(B.made[k]); /* it may have been there, and others know it */
     if (ok) outbuf[k] = B.made[k];
     else ty_buffer_drop(B.made[k]);

@@ -8,13 +8,14 @@
 ** 2. Else, while a composite of large tensors runs, its operations are recorded, and cut once at its end: what it computes
 **    on the way needs no memory. Only its results are looked at afterwards, so the rest is let go of at once, with the
 **    inputs that it pins.
-** 3. Where the tape needs an operand, operations run one by one: it keeps values on the way.
+** 3. What the tape keeps of such a call is computed at that cut too, in the same kernels. What a backward function of
+**    Lua's keeps is not known here: then nothing is let go of.
 */
 #include "engine/entry.h"
 #include "engine/trace.h"
 #include "lua/lua_protect.h"
 #include "lua/lua_session.h"
-#include "lua/lua_tycho.h"
+#include "lua/lua_view.h"
 #include "record/grad.h"
 
 enum {
@@ -201,14 +202,9 @@ static int answer(lua_State *L, State *S, struct Composites *C, const Key *k) {
 /* --- what Lua calls */
 
 /* Whether to record a call with the arguments from index 2 on. */
-static bool is_worth(lua_State *L, const State *S) {
+static bool is_worth(lua_State *L) {
   const Tensor *x = ty_lua_test(L, 2);
-  if (!x || !x->st || x->st->numel < WORTH || ty_type_numel(&x->type) < WORTH) return false;
-  for (int i = 2, n = lua_gettop(L); S->tracks && i <= n; i++) {
-    const Tensor *t = ty_lua_test(L, i);
-    if (t ? t->st && ty_needs_grad(t) : lua_istable(L, i)) return false;
-  }
-  return true;
+  return x && x->st && x->st->numel >= WORTH && ty_type_numel(&x->type) >= WORTH;
 }
 
 /* Results are computed at the cut, whoever reads them. False: there are others than tensors and plain values. */
@@ -222,12 +218,19 @@ static bool want_results(lua_State *L, Recording *b) {
   return known;
 }
 
+/* What the tape keeps is computed with the results. */
+static void want_saved(void *ctx, Recording *b) {
+  (void)ctx;
+  for (const Storage *st = b->waiting; st; st = st->next)
+    if (st->frozen) b->g.uses[st->node] = 0;
+}
+
 /* run(f, ...) -> what f gives */
 static int composite_run(lua_State *L) {
   State *S = ty_lua_enter(L);
   Protect p;
   bool hooked;
-  Lazy like = {.thread = L, .pinned = &p}, *z = ty_lazy_open(S, &like);
+  Lazy like = {.thread = L, .pinned = &p, .on_cut = want_saved}, *z = ty_lazy_open(S, &like);
   if (!z) { /* no memory: one by one */
     lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
     return lua_gettop(L);
@@ -237,7 +240,7 @@ static int composite_run(lua_State *L) {
   const bool known = !status && want_results(L, b);
   b->refs++;
   const bool ok = !b->waiting || S->cut(S, b, NULL);
-  if (ok && known) ty_recording_end(b);
+  if (ok && known && !b->kept) ty_recording_end(b);
   ty_recording_drop(S, b);
   ty_lazy_abandon(S, z);
   if (status) return lua_error(L);
@@ -249,6 +252,16 @@ static int composite_run(lua_State *L) {
 static int composite_eager(lua_State *L) {
   const State *S = ty_lua_enter(L);
   lua_pushboolean(L, !S->open && !S->capture && !S->level);
+  return 1;
+}
+
+/* take(x, y) -> x, which gets the values of y: a tensor that its caller made and reads no more */
+static int composite_take(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Tensor *x = ty_lua_check(L, "copy_", 1), *y = ty_lua_check(L, "copy_", 2);
+  const Given value = {.kind = O_TENSOR, .t = y, .dies = true};
+  TY_LUA_MUST(L, S, ty_record_assign(S, "copy_", x, &value));
+  lua_settop(L, 1);
   return 1;
 }
 
@@ -279,13 +292,16 @@ static int composite_try(lua_State *L) {
       return n + 1;
     }
   }
-  lua_pushboolean(L, is_worth(L, S));
+  lua_pushboolean(L, is_worth(L));
   return 1;
 }
 
 void ty_lua_open_composite(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {
-      {"eager", composite_eager}, {"try", composite_try}, {"run", composite_run}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"eager", composite_eager},
+                                 {"try", composite_try},
+                                 {"run", composite_run},
+                                 {"take", composite_take},
+                                 {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_newtable(L);
   ty_lua_register(L, fns);

@@ -6,6 +6,8 @@
 */
 #include "record/capture.h"
 #include "record/grad.h"
+#include "engine/entry.h"
+#include "lua/lua_protect.h"
 #include "lua/lua_view.h"
 
 #define META_BACK "tycho.back"
@@ -72,13 +74,34 @@ static int grad_seed(lua_State *L) {
   return 0;
 }
 
+/* Nothing but the pass holds what waits at a cut: gradients on their way, which will be read. */
+static void want_all(void *ctx, Recording *r) {
+  (void)ctx;
+  for (const Storage *st = r->waiting; st; st = st->next) r->g.uses[st->node] = 0;
+}
+
+/* ty_back_step, in eager mode recorded and cut at its end: rules of several operations, and those of neighbours, share
+** kernels, and what only they read needs no memory. */
+static BackState back_step(lua_State *L, State *S, Back *b) {
+  Protect p = {.by = &p};
+  Lazy like = {.thread = L, .pinned = &p, .on_cut = want_all}, *z = NULL;
+  if (!S->open && !S->capture && !S->level && !b->create) z = ty_lazy_open(S, &like);
+  b->at_once = z != NULL;
+  BackState y = ty_back_step(b);
+  b->at_once = false;
+  if (!z) return y;
+  if (y == BACK_CUSTOM && !S->cut(S, z->open, NULL)) y = BACK_FAILED;
+  ty_lazy_abandon(S, z);
+  return y;
+}
+
 /* step(back) -> nil at the end, or what a custom function kept, and the gradients of its results */
 static int grad_step(lua_State *L) {
   State *S = ty_lua_enter(L);
   Back *b = check_back(L);
-  BackState y = ty_back_step(b);
+  BackState y = back_step(L, S, b);
   for (int again = 0; y == BACK_FAILED && again < 8 && ty_lua_reclaim(L, S); again++)
-    y = ty_back_step(b);
+    y = back_step(L, S, b);
   if (y == BACK_FAILED) return ty_lua_fail(L, S);
   if (y == BACK_DONE) return 0;
   const Record *r = b->at->r;
@@ -297,6 +320,7 @@ static int grad_join(lua_State *L) {
     ty_lua_scope_pin(k->B, k->pin, r->seq, nout ? (Handle *)z[0] : NULL);
     r->owner = (Owner){kept_drop, k};
     r->dim = nout;
+    if (S->open) S->open->kept = true;
     for (int i = 0; ok && i < nout; i++) ok = join_result(S, r, y[i], i, z[i]);
     ty_record_drop(r);
   }

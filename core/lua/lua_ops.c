@@ -10,7 +10,9 @@
 #include <math.h>
 #include "record/capture.h"
 #include "lua/lua_lifetime.h"
+#include "lua/lua_calc.h"
 #include "lua/lua_view.h"
+#include "record/grad.h"
 #include "record/vmap.h"
 
 /* Numbers of a closure's upvalues behind the two that all have. */
@@ -41,8 +43,18 @@ static inline Tensor *push_result(lua_State *L, State *S, const Tensor *x) {
 
 /* --- maps */
 
+/* In eager mode one kernel, but where the tape keeps the square. */
+static bool record_cube(State *S, const char *who, const Given *x, Tensor *y) {
+  Tensor square = {0};
+  const Given twice[2] = {*x, *x}, rest[2] = {{.kind = O_TENSOR, .t = &square}, *x};
+  Recording *b = S->level || ty_needs_grad(x->t) ? NULL : ty_calc_open(S);
+  bool ok = ty_record(S, who, OP_MUL, 2, twice, &square) && ty_record(S, who, OP_MUL, 2, rest, y);
+  ty_tensor_release(&square);
+  return ty_calc_close(S, b, ok, y);
+}
+
 /* Powers by plain numbers that have a faster and more exact form are defined to be that form, in
-** every mode: x^2 is x*x, x^0.5 the square root, x^-1 of a float 1/x. */
+** every mode: x^2 is x*x, x^3 is x*x*x, x^0.5 the square root, x^-1 of a float 1/x. */
 static bool record_power(State *S, const char *who, const Given *src, Tensor *y) {
   double p = src[1].kind == O_NUMBER ? src[1].v : 0;
   Given known = src[1], plain[2] = {src[0], known};
@@ -54,6 +66,7 @@ static bool record_power(State *S, const char *who, const Given *src, Tensor *y)
   if (src[0].kind == O_TENSOR) {
     Given twice[2] = {src[0], src[0]}, inverse[2] = {{.kind = O_NUMBER, .v = 1}, src[0]};
     if (p == 2) return ty_record(S, who, OP_MUL, 2, twice, y);
+    if (p == 3) return record_cube(S, who, src, y);
     if (p == 0.5) return ty_record(S, who, OP_SQRT, 1, src, y);
     if (p == -1 && ty_is_float(src[0].t->type.dtype))
       return ty_record(S, who, OP_DIV, 2, inverse, y);
@@ -95,7 +108,7 @@ static int l_map(lua_State *L) {
 static bool record_in_place(State *S, const char *who, int op, int n, const Given *src) {
   Tensor y = {0};
   if (!record_map(S, who, op, n, src, &y)) return false;
-  Given value = {.kind = O_TENSOR, .t = &y};
+  Given value = {.kind = O_TENSOR, .t = &y, .dies = true};
   bool ok = ty_record_assign(S, who, src[0].t, &value);
   ty_tensor_release(&y);
   return ok;
@@ -288,7 +301,7 @@ static bool record_scatter_in_place(State *S, const char *who, int op, const Ten
                                     const Tensor *index, const Tensor *src) {
   Tensor y = {0};
   if (!ty_record_scatter(S, who, op, x, dim, index, 1, src, &y)) return false;
-  Given value = {.kind = O_TENSOR, .t = &y};
+  Given value = {.kind = O_TENSOR, .t = &y, .dies = true};
   bool ok = ty_record_assign(S, who, x, &value);
   ty_tensor_release(&y);
   return ok;

@@ -109,7 +109,7 @@ static int push_draw(lua_State *L, State *S, const char *who, const Draw *d, con
 static bool record_draw_into(State *S, const char *who, const Draw *d, const Tensor *x,
                              u64 stream) {
   Tensor y = {0};
-  Given value = {.kind = O_TENSOR, .t = &y};
+  Given value = {.kind = O_TENSOR, .t = &y, .dies = true};
   bool ok = record_draw(S, d, &x->type, stream, &y) && ty_record_assign(S, who, x, &value);
   ty_tensor_release(&y);
   return ok;

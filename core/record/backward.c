@@ -10,6 +10,7 @@
 */
 #include "record/capture.h"
 #include "record/loop.h"
+#include "record/record.h"
 #include "record/vmap.h"
 
 static bool later(const Pending *p, const Pending *q) { return p->r->seq > q->r->seq; }
@@ -182,6 +183,13 @@ static bool step(Back *b) {
   return true;
 }
 
+/* All that was recorded, before leaves change; of an earlier step that failed there what leaves will get. */
+static bool compute(Back *b) {
+  bool ok = b->S->cut(b->S, b->S->open, NULL);
+  for (i32 i = 0; ok && i < b->nleaf; i++) ok = ty_record_settle(b->S, &b->leaf[i].g);
+  return ok;
+}
+
 /* False: a capture cannot take them; the rest is let go of with b. */
 static bool commit(Back *b) {
   for (; b->nleaf > 0; b->nleaf--) {
@@ -223,6 +231,7 @@ BackState ty_back_step(Back *b) {
     else if (step(b)) ty_back_pass(b);
     else y = BACK_FAILED;
   }
+  if (y == BACK_DONE && b->at_once && !compute(b)) y = BACK_FAILED;
   if (y == BACK_DONE && !commit(b)) y = BACK_FAILED;
   ty_grad_set_mode(S, mode);
   return y;

@@ -105,7 +105,8 @@ typedef struct Back {
   Pending *at; /* in work */
   i32 i;       /* its next edge */
   bool retain, create;
-  u64 floor; /* records before this one are asked for where they are wanted, and not passed */
+  bool at_once; /* what is open was opened for it: it is cut before leaves change */
+  u64 floor;    /* records before this one are asked for where they are wanted, and not passed */
   i32 nwanted;
   struct Wanted {
     Record *r; /* held */

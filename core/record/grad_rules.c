@@ -386,7 +386,8 @@ static bool product(State *S, const Record *r, const Tensor *gy, int i, Tensor *
   bool ok = true;
   if (i && x.type.rank > 2 && r->edge[1].t.type.rank <= 2) ok = flatten(S, &x) && flatten(S, &gm);
   if (ok) transpose(&x, &turned);
-  ok = ok && (i ? op2(S, OP_MATMUL, &turned, &gm, y) : op2(S, OP_MATMUL, &gm, &turned, y));
+  const int op = (i ? row : column) ? OP_MUL : OP_MATMUL; /* a vector's dim of 1: no sum */
+  ok = ok && (i ? op2(S, op, &turned, &gm, y) : op2(S, op, &gm, &turned, y));
   if (ok && (i ? column : row)) { /* the dim of size 1 goes */
     Type t = y->type;
     int last = t.rank - 1;

@@ -32,6 +32,23 @@ static i32 put_node(State *S, Recording *b, const Tensor *dst, i32 v) {
   return ty_node_append(b, &n);
 }
 
+/* Whether t is all of its storage, in order. */
+static bool is_whole(const Tensor *t) {
+  return !t->offset && ty_type_numel(&t->type) == t->st->numel && ty_tensor_is_contiguous(t);
+}
+
+/* All of dst becomes all of x, which is computed and of no use to others: no copy. Not on a device that may find an error
+** later: there a copy that is left undone leaves dst as it was. */
+static bool takes(const State *S, const Tensor *dst, const Given *x) {
+  const Tensor *t = x->dies ? x->t : NULL;
+  if (!t || t->type.device || S->open || S->capture || t->st->recording ||
+      t->type.dtype != dst->type.dtype)
+    return false;
+  const Buffer *old = dst->st->buf, *buf = t->st->buf;
+  return is_whole(dst) && is_whole(t) && t->st->numel == dst->st->numel && buf && !buf->exposed &&
+         !buf->foreign && !(old && (old->exposed || old->foreign));
+}
+
 static bool write(State *S, const char *who, const Tensor *dst, const Given *x) {
   char sx[SHOWN], sd[SHOWN];
   Storage *st = dst->st;
@@ -58,6 +75,11 @@ static bool write(State *S, const char *who, const Tensor *dst, const Given *x) 
   if (ty_type_numel(t) == 0) return true;
   if (TY_UNLIKELY(st->batched != NULL)) return ty_vmap_write(S, who, dst, x);
   S->nops++;
+  if (takes(S, dst, x)) {
+    ty_storage_settle(st, ty_buffer_hold(x->t->st->buf));
+    st->version++;
+    return true;
+  }
   if (!ty_record_settle(S, dst) || (x->kind == O_TENSOR && !ty_record_settle(S, x->t)))
     return false;
   Recording *b = ty_record_begin(S, t->device);
@@ -65,8 +87,7 @@ static bool write(State *S, const char *who, const Tensor *dst, const Given *x) 
     return ty_record_cancel(S, b);
   i32 v = value_node(S, b, x, t);
   if (v < 0) return ty_record_cancel_memory(S, b, who);
-  bool whole = dst->offset == 0 && ty_type_numel(t) == st->numel && ty_tensor_is_contiguous(dst);
-  if (!whole) v = put_node(S, b, dst, v);
+  if (!is_whole(dst)) v = put_node(S, b, dst, v);
   if (v < 0) return ty_record_cancel_memory(S, b, who);
   if (TY_UNLIKELY(S->recorded != NULL)) S->recorded(S, b, v);
   if (S->capture && !ty_capture_write(S, st)) return ty_record_cancel(S, b);

@@ -199,7 +199,7 @@ Recording *ty_recording_new(State *S) {
   }
   b->S = S;
   b->refs = 1;
-  b->closed = b->dead = b->lent = false;
+  b->closed = b->dead = b->lent = b->kept = false;
   b->learn = NULL;
   b->pinned = 0;
   return b;

@@ -81,6 +81,7 @@ struct Recording {
   bool closed;
   bool dead; /* nothing of it can be computed any more */
   bool body; /* a loop's body is recorded: it cannot be computed yet */
+  bool kept; /* a backward function of Lua's may ask for any of what waits */
   i32 ninput, input_cap;
   struct RecordingInput { /* by INPUT node, in order of appearance */
     i32 node;
@@ -107,6 +108,7 @@ typedef struct Given {
   const Tensor *t;
   double v;
   i32 symbol; /* a capture's name for the number, 0: it is a constant */
+  bool dies;  /* nobody reads the tensor after: what is written may share its buffer */
 } Given;
 
 #define ERR_MAX 512

@@ -15,24 +15,14 @@ return function(ty)
   local raise, nearest = ty.internals.error, ty.internals.nearest
   local HUGE = 2 ^ 53
 
-  --- The form with a trailing _ that runs a function now: its errors carry that name.
-  local renamed = { base = nil, name = nil }
-
   --- Raises `who: text`.
   ---@param who string
   ---@param fmt string
   function M.fail(who, fmt, ...)
-    if renamed.base == who then who = renamed.name end
-    renamed.base = nil
     return raise(who .. ": " .. format(fmt, ...))
   end
 
   local fail = M.fail
-
-  --- Errors of `base` are those of `name` until `name` is nil.
-  function M.rename(base, name)
-    renamed.base, renamed.name = name and base, name
-  end
 
   --- The text f32[2,3] of a tensor.
   function M.text(x) return format("%s[%s]", x.dtype, concat(x.shape, ",")) end
@@ -198,12 +188,10 @@ return function(ty)
   end
 
   --- Calls fn, whose errors begin with `inner`, and raises them under the name `who`: for checks of data, which only
-  --- the inner function can do.
+  --- the inner function can do, and for the form with a trailing _.
   function M.named(who, inner, fn, ...)
     local ok, y = pcall(fn, ...)
     if ok then return y end
-    if renamed.base == who then who = renamed.name end
-    renamed.base = nil
     if type(y) == "string" then
       local from, to = find(y, inner .. ": ", 1, true)
       if from then y = sub(y, 1, from - 1) .. who .. ": " .. sub(y, to + 1) end

@@ -499,28 +499,42 @@ return function(ty, check, row)
   local function avg_pool2d(x, kernel, opts) return avg_pool("avg_pool2d", 2, x, kernel, opts) end
 
   --- One dim cut into `out` windows, which overlap where it does not divide: from floor(i n / out) to
-  --- ceil((i + 1) n / out).
-  local function adapt(x, d, out, reduce)
-    local n = x:size(d)
-    if n % out == 0 then return reduce(x:unflatten(d, { out, n / out }), d + 1, false) end
-    local parts = {}
+  --- ceil((i + 1) n / out). Gives what fn(part, its first place from 0) makes of each, joined.
+  local function each_window(x, d, out, fn)
+    local n, parts = x:size(d), {}
     for i = 0, out - 1 do
       local first = floor(i * n / out)
-      parts[i + 1] = reduce(x:narrow(d, first + 1, ceil((i + 1) * n / out) - first), d, true)
+      parts[i + 1] = fn(x:narrow(d, first + 1, ceil((i + 1) * n / out) - first), first)
     end
     return ty.cat(parts, d)
   end
 
-  --- The largest along a dim; the first of equals has the gradient.
-  local function first_max(x, d, keep)
-    return ruled(function(v) return v:max(d, keep) end, x, function(v, _, g)
-      if not keep then g = g:unsqueeze(d) end
-      return ty.zeros(v.shape, { dtype = g.dtype, device = g.device }):scatter(d, v:argmax(d, true), g)
+  --- The means of the windows.
+  local function adapt_mean(x, d, out)
+    local n = x:size(d)
+    if n % out == 0 then return mean_of(x:unflatten(d, { out, n / out }), d + 1, false) end
+    return each_window(x, d, out, function(part) return mean_of(part, d, true) end)
+  end
+
+  --- The largest of the windows; the first of equals has the gradient.
+  local function adapt_max(x, d, out)
+    local n = x:size(d)
+    if n % out == 0 then
+      return ruled(function(v) return v:max(d + 1) end, x:unflatten(d, { out, n / out }), function(v, _, g)
+        local zeros = ty.zeros(v.shape, { dtype = g.dtype, device = g.device })
+        return zeros:scatter(d + 1, v:argmax(d + 1, true), g:unsqueeze(d + 1))
+      end)
+    end
+    return ruled(function(v)
+      return each_window(v, d, out, function(part) return part:max(d, true) end)
+    end, x, function(v, _, g)
+      local at = each_window(v, d, out, function(part, first) return part:argmax(d, true) + first end)
+      return ty.zeros(v.shape, { dtype = g.dtype, device = g.device }):scatter_add(d, at, g)
     end)
   end
 
   --- The last dim comes first: so the first of equals is that of the first row.
-  local function adaptive(who, n, x, outs, reduce)
+  local function adaptive(who, n, x, outs, adapt)
     local input, single = batched(who, x, n)
     check.float(who, 1, x)
     outs = sizes_of(who, "argument 2, the output's size,", outs, n, nil, 1)
@@ -528,7 +542,7 @@ return function(ty, check, row)
     local y = half and input:to("f32") or input
     for i = n, 1, -1 do
       if y:size(2 + i) < 1 then fail(who, "nothing to pool in %s", check.text(x)) end
-      y = adapt(y, 2 + i, outs[i], reduce)
+      y = adapt(y, 2 + i, outs[i])
     end
     if half then y = y:to(half) end
     return single and y:squeeze(1) or y
@@ -538,25 +552,25 @@ return function(ty, check, row)
   ---@param x tycho.Tensor floats, [batch, channels, length] or [channels, length]
   ---@param size integer
   ---@return tycho.Tensor # [batch, channels, size]
-  local function adaptive_avg_pool1d(x, size) return adaptive("adaptive_avg_pool1d", 1, x, size, mean_of) end
+  local function adaptive_avg_pool1d(x, size) return adaptive("adaptive_avg_pool1d", 1, x, size, adapt_mean) end
 
   --- Means of as many windows as asked for, which cover each dim evenly.
   ---@param x tycho.Tensor floats, [batch, channels, height, width] or [channels, height, width]
   ---@param size integer|integer[]
   ---@return tycho.Tensor # [batch, channels, rows, columns]
-  local function adaptive_avg_pool2d(x, size) return adaptive("adaptive_avg_pool2d", 2, x, size, mean_of) end
+  local function adaptive_avg_pool2d(x, size) return adaptive("adaptive_avg_pool2d", 2, x, size, adapt_mean) end
 
   --- The largest of as many windows as asked for, which cover each dim evenly.
   ---@param x tycho.Tensor floats, [batch, channels, length] or [channels, length]
   ---@param size integer
   ---@return tycho.Tensor # [batch, channels, size]
-  local function adaptive_max_pool1d(x, size) return adaptive("adaptive_max_pool1d", 1, x, size, first_max) end
+  local function adaptive_max_pool1d(x, size) return adaptive("adaptive_max_pool1d", 1, x, size, adapt_max) end
 
   --- The largest of as many windows as asked for, which cover each dim evenly.
   ---@param x tycho.Tensor floats, [batch, channels, height, width] or [channels, height, width]
   ---@param size integer|integer[]
   ---@return tycho.Tensor # [batch, channels, rows, columns]
-  local function adaptive_max_pool2d(x, size) return adaptive("adaptive_max_pool2d", 2, x, size, first_max) end
+  local function adaptive_max_pool2d(x, size) return adaptive("adaptive_max_pool2d", 2, x, size, adapt_max) end
 
   local pooled = "the places become windows"
   row { "max_pool1d", "x, kernel, {stride = kernel, padding = 0, dilation = 1, ceil_mode = false}", max_pool1d,

@@ -31,7 +31,7 @@
 local assert, ipairs = assert, ipairs
 return function(ty)
   local composite = ty.internals.composite
-  local eager, try, run = composite.eager, composite.try, composite.run
+  local eager, try, run, take = composite.eager, composite.try, composite.run, composite.take
   local check = require("tycho.arguments")(ty)
   local methods, describe = ty.internals.methods, ty.internals.describe
   local rows = {}
@@ -50,7 +50,6 @@ return function(ty)
   end
 
   local function install(name, fn, row, help)
-    if not row.single then fn = as_one(fn) end
     if row.only ~= "method" then ty[name] = fn end
     if row.only ~= "module" then methods[name] = fn end
     describe(name, row.args, help)
@@ -65,18 +64,16 @@ return function(ty)
     return true
   end
 
-  --- The form that writes through its first argument.
-  local function in_place(row)
-    local name, fn = row.name .. "_", row.fn
+  --- The form that writes through its first argument what fn gives.
+  local function in_place(row, fn)
+    local name = row.name .. "_"
     return function(x, ...)
       check.tensor(name, 1, x)
-      check.rename(row.name, name)
-      local y = fn(x, ...)
-      check.rename()
+      local y = check.named(name, row.name, fn, x, ...)
       if not same_shape(x, y) then
         check.fail(name, "the result %s does not fit into %s", check.text(y), check.text(x))
       end
-      return check.named(name, "copy_", methods.copy_, x, y)
+      return check.named(name, "copy_", eager() and take or methods.copy_, x, y)
     end
   end
 
@@ -85,8 +82,9 @@ return function(ty)
     r.name, r.args, r.fn, r.help = r[1], r[2], r[3], r[4]
     assert(not ty[r.name] or r.only == "method", r.name)
     rows[#rows + 1] = r
-    install(r.name, r.fn, r, r.help)
-    if r.inplace then install(r.name .. "_", in_place(r), r, r.help .. "; written to the first argument") end
+    local fn = r.single and r.fn or as_one(r.fn)
+    install(r.name, fn, r, r.help)
+    if r.inplace then install(r.name .. "_", in_place(r, fn), r, r.help .. "; written to the first argument") end
   end
 
   for _, group in ipairs { "maths", "reductions", "products", "neural", "convolution", "attention" } do

@@ -123,6 +123,8 @@ return function(ty, check, row)
 
   ---------------------------------------------------------------------------------------------------------- softmax
 
+  -- The maximum that is taken off changes no result, and so takes no part in gradients.
+
   --- Softmax over one dim: exp(x - max) / sum(exp(x - max)).
   --- Raises when x is not floating or dim is out of range.
   ---@param x tycho.Tensor floats, any shape
@@ -132,13 +134,13 @@ return function(ty, check, row)
     local w, half = whole("softmax", 1, x)
     dim = check.dim("softmax", dim, x.ndim, -1)
     if x:size(dim) == 0 then return back(w:clone(), half) end
-    local e = exp(w - w:max(dim, true))
+    local e = exp(w - w:max(dim, true):detach())
     return back(e / e:sum(dim, true), half)
   end
 
   --- The logarithm of softmax, w in f32 or f64.
   local function log_probabilities(w, dim)
-    local z = w - w:max(dim, true)
+    local z = w - w:max(dim, true):detach()
     return z - log(exp(z):sum(dim, true))
   end
 

@@ -133,7 +133,7 @@ return function(ty, check, row)
     local w, half = wide(x)
     if not floats[w.dtype] then w = w:to("f32") end
     if count(x, dims) == 0 then return back(log(w:sum(dims, keepdim)), half) end
-    local m = w:max(dims, true)
+    local m = w:max(dims, true):detach() -- no part of the gradient: the result does not depend on it
     m = where(eq(abs(m), INF), 0, m) -- else inf - inf
     local s = log(exp(w - m):sum(dims, keepdim))
     if not keepdim then m = dims and m:squeeze(dims) or m:reshape {} end

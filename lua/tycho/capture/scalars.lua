@@ -142,12 +142,12 @@ end
 
 --- Some powers are defined to be other operations.
 local function pow(x, p)
-  if p == 2 or p == 0.5 or p == -1 then return nil end
+  if p == 2 or p == 3 or p == 0.5 or p == -1 then return nil end
   return power(x, p)
 end
 
 local function pow_in_place(x, p)
-  if p == 2 or p == 0.5 or p == -1 then return nil end
+  if p == 2 or p == 3 or p == 0.5 or p == -1 then return nil end
   return x:copy_(power(x, p))
 end
 
