@@ -356,6 +356,22 @@ describe("lifetime", function()
     raises("add: tensor was released", function() return inner + 1 end)
   end)
 
+  it("survives metamethods that release what is in use, however deep others were released", function()
+    local function released(depth) -- not by a tail call: each has a frame of its own
+      if depth == 0 then ty.ones(2):release() else released(depth - 1) end
+      return depth
+    end
+    for depth = 0, 60, 20 do
+      released(60)
+      released(depth)
+      local y = ty.ones(4)
+      local trap = setmetatable({ dtype = "f64" }, { __index = function() y:release() end })
+      is({ 1, 1, 1, 1 }, y:to(trap))
+      y:release()
+      raises("exp: tensor was released", y.exp, y)
+    end
+  end)
+
   it("survives finalisers that release what is in use", function()
     local y, hits, armed = ty.ones(16), 0, true
     local function arm()

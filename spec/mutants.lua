@@ -6,7 +6,7 @@ local M = {
   specs = { "guards", "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "bytecode", "compile", "capture", "custom",
     "nn", "grad", "training", "steps", "orders", "scopes", "convolution", "sharing", "oracle", "layout", "threads",
     "checked", "hooks", "index", "far", "check", "errors", "progress", "files", "log", "miss", "drawn", "worlds",
-    "interrupt", "scan", "vmap", "composite", "lifetimes", "ranges" },
+    "interrupt", "scan", "vmap", "composite", "lifetimes", "ranges", "binding" },
 
   { file = "core/lua/lua_trace.c", what = "a guard does not ask where a tensor lies",
     from = " || t->type.device != g->device)", to = ")" },
@@ -20,6 +20,8 @@ local M = {
     from = "if (s->kind == SLOT_INPUT && ty_buffer_is_faulty(B->S, B->b->input[s->k].buf)) return true;", to = "(void)s;" },
   { file = "core/engine/exec.c", what = "what a device's error leaves unwritten is lost",
     from = "if (ok && B->p->checks) copy_written(B, now);", to = "(void)now, (void)copy_written;" },
+  { file = "core/lua/lua_enter.c", what = "what a function works on is released where others were released before",
+    from = "if (B->clear && lua_getstack(L, 0, &ar)) B->clear = TY_MIN(B->clear, SLOT(&ar));", to = "(void)ar;" },
   { file = "core/lua/lua_composite.c", what = "a composite is answered by one with another number",
     from = "ok = ok && add(k, &v, sizeof v);", to = "ok = ok && v == v;" },
   { file = "core/lua/lua_composite.c", what = "a composite is answered by one of another layout",

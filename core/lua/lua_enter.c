@@ -8,10 +8,16 @@
 
 State *ty_lua_enter(lua_State *L) { return ty_lua_enter_in(L, ty_lua_binding(L)); }
 
+void ty_lua_works(lua_State *L, Binding *B) {
+  lua_Debug ar;
+  if (B->at != L) B->at = L, B->clear = 0;
+  if (B->clear && lua_getstack(L, 0, &ar)) B->clear = TY_MIN(B->clear, SLOT(&ar));
+}
+
 State *ty_lua_enter_in(lua_State *L, Binding *B) {
   if (TY_UNLIKELY(!B || B->closed)) ty_lua_error(L, "tycho: this Lua state is closing");
   State *S = &B->S;
-  B->at = L;
+  ty_lua_works(L, B);
   B->hook = lua_gethook(L);
   ty_lua_apart(L, B);
   ty_lua_follow(L, B);

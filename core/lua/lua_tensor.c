@@ -564,6 +564,7 @@ static int l_set(lua_State *L) {
 
 /* One step of rows(): upvalues 3 and 4 are the tensor and the last row's number. */
 static int rows_next(lua_State *L) {
+  ty_lua_works(L, ty_lua_binding(L));
   Tensor *x = ty_lua_check(L, "rows", lua_upvalueindex(3));
   i64 i = (i64)lua_tonumber(L, lua_upvalueindex(4));
   if (i >= x->type.dims[0]) return 0;

@@ -36,6 +36,7 @@ typedef struct Binding {
   State S;          /* first */
   lua_State *L;     /* a thread of our own, for work that begins outside of any call */
   lua_State *at;    /* that entered last: where the user's code runs */
+  int clear;        /* there, below this slot, no function of ours works on tensors; lua_release.c */
   lua_State *aside; /* the thread that runs finalisers, where the embedder has one for them */
   Scope *scope;     /* innermost */
   struct Protect *protect; /* the latest protected call in progress; see lua_protect.c */
@@ -66,6 +67,9 @@ typedef struct Binding {
 ** the first call of every C function that records, demands or asks. */
 State *ty_lua_enter(lua_State *L);
 State *ty_lua_enter_in(lua_State *L, Binding *B); /* the same where it is known; NULL: it is gone */
+/* lua_enter.c: the part of it that `release` asks for: that the running function works on tensors, which stay. For what
+** holds one while user code may run (a finaliser, in any allocation) and does not enter. */
+void ty_lua_works(lua_State *L, Binding *B);
 /* lua_lazy.c: the same question where some coroutine records: sets S->open. */
 void ty_lua_sync(lua_State *L, State *S);
 /* "file:line" of the nearest Lua function that is not ours, or "". */
