@@ -246,6 +246,7 @@ static int l_address(lua_State *L) {
 
 static int filled(lua_State *L, const char *who, double v) {
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, who);
   Type t = {.dtype = S->default_dtype, .device = S->default_device};
   ty_lua_options(L, who, ty_lua_sizes(L, who, 1, &t), &t, TY_LUA_CREATION);
   Tensor *y = ty_lua_push(L);
@@ -267,6 +268,7 @@ static int l_empty(lua_State *L) {
 
 static int l_full(lua_State *L) {
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, "full");
   Type t = {.dtype = lua_isboolean(L, 2) ? T_BOOL : S->default_dtype, .device = S->default_device};
   ty_lua_shape(L, "full", 1, &t);
   Given x = fill_value(L, "full", 2);
@@ -284,6 +286,7 @@ static int l_full_like(lua_State *L) {
 
 static int filled_like(lua_State *L, const char *who, double v) {
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, who);
   Type t = ty_lua_check(L, who, 1)->type;
   ty_lua_options(L, who, 2, &t, TY_LUA_CREATION);
   return push_full(L, S, who, &t, &(Given){.kind = O_NUMBER, .v = v});
@@ -364,6 +367,7 @@ static int series_arguments(lua_State *L, const char *who, double *v, Type *t) {
 /* arange(stop), arange(start, stop, step): half-open; range: the same with the stop and from 1. */
 static int series(lua_State *L, const char *who, bool inclusive) {
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, who);
   Type t = {.dtype = S->default_dtype, .device = S->default_device, .rank = 1};
   double v[3];
   int n = series_arguments(L, who, v, &t);
@@ -409,6 +413,7 @@ static bool record_linspace(State *S, const Type *t, double a, double b, Tensor 
 static int l_linspace(lua_State *L) {
   const char *who = "linspace";
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, who);
   Type t = {.dtype = S->default_dtype, .device = S->default_device, .rank = 1};
   double a = ty_lua_number(L, who, 1, "start"), b = ty_lua_number(L, who, 2, "stop");
   t.dims[0] = ty_lua_int(L, who, 3, "count");
@@ -436,6 +441,7 @@ static bool record_eye(State *S, const Type *t, Tensor *y) {
 /* eye(n, m = n) */
 static int l_eye(lua_State *L) {
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, "eye");
   Type t = {.dtype = S->default_dtype, .device = S->default_device};
   ty_lua_options(L, "eye", ty_lua_sizes(L, "eye", 1, &t), &t, TY_LUA_CREATION);
   if (t.rank == 1) t.dims[t.rank++] = t.dims[0];
@@ -593,6 +599,7 @@ static int l_rows(lua_State *L) {
 
 static int l_clone(lua_State *L) {
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, "clone");
   Tensor *x = ty_lua_check(L, "clone", 1), *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_record_copy(S, x, y));
   return 1;
@@ -604,6 +611,7 @@ static int l_contiguous(lua_State *L) {
   lua_settop(L, 1);
   TY_LUA_MUST(L, S, ty_capture_decide(S, x, NULL));
   if (ty_tensor_is_contiguous(x)) return 1;
+  TY_LUA_ANSWERED(L, S, "contiguous");
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_record_copy(S, x, y));
   return 1;

@@ -122,6 +122,16 @@ typedef struct LuaFunction {
 void ty_lua_define(lua_State *L, int m, int t, const LuaFunction *fns);
 void ty_lua_describe(lua_State *L, const char *name, const char *args, const char *help);
 
+/* lua_composite.c: how many results, which a call like this one that came before has left on top; 0: the running function
+** is to do its work. who: its name, of which no other function has the address. */
+int ty_lua_answered(lua_State *L, State *S, const char *who);
+/* What a function in C that records several operations does first, when it has entered. */
+#define TY_LUA_ANSWERED(L, S, who) \
+  do { \
+    const int results = ty_lua_answered(L, S, who); \
+    if (results) return results; \
+  } while (0)
+
 /* lua_index.c: x[k] and x[k] = v with (x, k) and (x, k, v) on the stack, for keys that are not strings. */
 int ty_lua_index(lua_State *L);
 int ty_lua_newindex(lua_State *L);

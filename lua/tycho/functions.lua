@@ -50,7 +50,7 @@ return function(ty)
   end
 
   local function install(name, fn, row, help)
-    if not row.single then fn = as_one(fn) end
+    if not row.single or name ~= row.name then fn = as_one(fn) end
     if row.only ~= "method" then ty[name] = fn end
     if row.only ~= "module" then methods[name] = fn end
     describe(name, row.args, help)
