@@ -278,6 +278,7 @@ static int l_full(lua_State *L) {
 
 static int l_full_like(lua_State *L) {
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, "full_like");
   Type t = ty_lua_check(L, "full_like", 1)->type;
   Given x = fill_value(L, "full_like", 2);
   ty_lua_options(L, "full_like", 3, &t, TY_LUA_CREATION);
