@@ -27,7 +27,7 @@ local M = {
   { file = "core/lua/lua_composite.c", what = "options with a metatable are read as if they had none",
     from = "if (lua_getmetatable(L, i)) {", to = "if (depth < 0) {" },
   { file = "core/lua/lua_composite.c", what = "two tensors are taken for one beside itself",
-    from = "while (k->tensor[first]->st != t->st) first++;", to = "" },
+    from = "while (k->tensor[same] != t) same++;", to = "" },
   { file = "core/lua/lua_composite.c", what = "a composite is answered by one with other options",
     from = "if (!add_value(L, k, at, depth) || !add_value(L, k, at + 1, depth)) {", to = "if (!add_value(L, k, at, depth)) {" },
   { file = "core/lua/lua_composite.c", what = "what a composite writes is given back as another tensor",

@@ -70,15 +70,15 @@ static bool add(Key *k, const void *p, size_t n) {
   return true;
 }
 
-/* With the first of the tensors that share its storage. */
+/* With the first argument that is this tensor, and the first that shares its storage. */
 static bool add_tensor(Key *k, Tensor *t) {
   if (!t->st || t->st->batched || t->st->tape) return false;
   if (k->ntensors == TENSORS_MOST) return false;
-  i32 first = 0;
-  k->tensor[k->ntensors] = t;
-  while (k->tensor[first]->st != t->st) first++;
-  k->ntensors++;
-  const u8 head[] = {'T', (u8)first, t->type.dtype, t->type.rank, t->type.device};
+  u8 same = 0, shares = 0;
+  k->tensor[k->ntensors++] = t;
+  while (k->tensor[same] != t) same++;
+  while (k->tensor[shares]->st != t->st) shares++;
+  const u8 head[] = {'T', same, shares, t->type.dtype, t->type.rank, t->type.device};
   const size_t n = sizeof(i64) * t->type.rank;
   return add(k, head, sizeof head) && add(k, t->type.dims, n) && add(k, t->strides, n);
 }
