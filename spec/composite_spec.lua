@@ -214,6 +214,45 @@ describe("a composite that came before", function()
   end)
 end)
 
+describe("random calls of composites", function()
+  local near_zero = ty.arange(48):reshape(6, 8) / 8 - 3
+
+  --- Tensors of few shapes that share memory or not; contents that change from turn to turn.
+  local function pool(turn)
+    local a, b = near_zero * (turn % 5 + 1), near_zero:flip() / (turn % 3 + 1)
+    local list = { a, b, a, a:narrow(1, 1, 3), a:narrow(1, 4, 3), a:narrow(1, 2, 3), b:t(), a[2], b[1], a:to "f64", b:to "f16", a:gt(0),
+      a:abs():to "i64" % 8 + 1, ty.arange(6):to "i64" + 1 }
+    return list
+  end
+
+  it("give the bits of operations one by one, or raise what they raise", function()
+    local state = 12345
+    local function random(n)
+      state = (state * 1103515245 + 12345) % 2147483648
+      return math.floor(state / 65536) % n + 1
+    end
+    local compared, raised = 0, 0
+    local plain = { 0.5, 1, 2, -1, "sum", "none", true, { reduction = "none" }, { dims = 1 }, { 1, 2 } }
+    for turn = 1, 4000 do
+      local row, list, args = rows[random(#rows)], pool(turn), {}
+      for k = 1, random(3) do args[k] = random(3) == 1 and plain[random(#plain)] or list[random(#list)] end
+      if not ty.is_tensor(args[1]) then args[1] = list[random(#list)] end
+      local function run(f)
+        ty.manual_seed(turn)
+        local results = { pcall(f, unpack(args)) }
+        if not results[1] then return "raises " .. tostring(results[2]):gsub("^.-([%w_]+: )", "%1") end
+        for k = 2, #results do results[k] = type(results[k]) == "table" and "table" or bytes(results[k]) end
+        return table.concat(results, ";", 2)
+      end
+      local want = run(row.fn)
+      local got = run((row.only == "method" and ty.internals.methods or ty)[row.name])
+      assert.equal(want, got, row.name .. " in turn " .. turn)
+      if want:find "^raises" then raised = raised + 1 else compared = compared + 1 end
+    end
+    assert.truthy(compared > 1000 and raised > 100, compared .. " " .. raised)
+  end)
+end)
+
 -- So are functions in C that record several operations, and forms that write.
 describe("a function in C that came before", function()
   local small = (ty.arange(256):reshape(16, 16) * 0.37):sin() * 3
