@@ -24,6 +24,8 @@ local M = {
     from = "if (B->clear && lua_getstack(L, 0, &ar)) B->clear = TY_MIN(B->clear, SLOT(&ar));", to = "(void)ar;" },
   { file = "core/lua/lua_composite.c", what = "a composite is answered by one with another number",
     from = "ok = ok && add(k, &v, sizeof v);", to = "ok = ok && v == v;" },
+  { file = "core/record/record.h", what = "a number is written to a few elements before what was recorded earlier",
+    from = "return !S->open && !S->recorded && !t->device", to = "return !S->recorded && !t->device" },
   { file = "core/lua/lua_composite.c", what = "options with a metatable are read as if they had none",
     from = "if (lua_getmetatable(L, i)) {", to = "if (depth < 0) {" },
   { file = "core/lua/lua_composite.c", what = "two tensors are taken for one beside itself",

@@ -42,6 +42,7 @@ typedef struct Remembered {
 struct Composites {
   Remembered *way[SETS][WAYS];
   u64 once[SETS]; /* hash of a call that came once; numbers that change from call to call get no farther */
+  u64 changes;    /* so many calls have been remembered */
 };
 
 typedef struct Key {
@@ -173,6 +174,7 @@ static Remembered *remember(struct Composites *C, const Key *k, Instance *I, boo
   memcpy(r->key, k->p, k->bytes);
   forget(set[WAYS - 1]);
   memmove(set + 1, set, sizeof *set * (WAYS - 1));
+  C->changes++;
   return *set = r;
 }
 
@@ -233,17 +235,18 @@ static Instance *capture(lua_State *L, State *S, const Key *k) {
   return I;
 }
 
-/* Runs what is remembered of the call, if it can be: so many results, on top; 0: as if it had not come. first: the
+/* Runs what is remembered of the call, r, if it can be: so many results, on top; 0: as if it had not come. first: the
 ** arguments' first index. */
-static int answer(lua_State *L, State *S, struct Composites *C, const Key *k, int first) {
+static int answer(lua_State *L, State *S, struct Composites *C, Remembered *r, const Key *k,
+                  int first) {
   const Tensor *const *outside = (const Tensor *const *)k->tensor;
   Tensor *made[RESULTS_MOST];
   const char *why;
   const int top = lua_gettop(L);
-  Remembered *r = find(C, k);
+  const u64 changes = C->changes;
   const i32 n = r->I->nmade;
   for (i32 i = 0; i < n; i++) made[i] = ty_lua_push_in(L, (Binding *)S);
-  if (n) r = find(C, k); /* finalisers may have called anything */
+  if (C->changes != changes) r = find(C, k); /* finalisers may have called anything */
   if (r && r->I && r->I->nmade == n &&
       ty_instance_ready(S, r->I, outside, NULL, &why) == READY_YES &&
       ty_instance_run(S, r->I, outside, NULL, made)) {
@@ -275,7 +278,7 @@ static int answered(lua_State *L, State *S, const void *f, int first) {
     if (!r) r = remember(B->composites, &k, I, I && !I->nmade);
     else if (I) ty_instance_free(I);
   }
-  return r && r->I ? answer(L, S, B->composites, &k, first) : 0;
+  return r && r->I ? answer(L, S, B->composites, r, &k, first) : 0;
 }
 
 /* Whether operations are computed one by one, and nobody watches which. */
@@ -348,6 +351,7 @@ static int composite_try(lua_State *L) {
     lua_pushboolean(L, false);
     return 1;
   }
+  while (lua_isnil(L, -1)) lua_pop(L, 1); /* left out, or might be */
   const int n = answered(L, S, lua_topointer(L, 1), 2);
   if (n) {
     lua_pushinteger(L, n);

@@ -246,7 +246,6 @@ static int l_address(lua_State *L) {
 
 static int filled(lua_State *L, const char *who, double v) {
   State *S = ty_lua_enter(L);
-  TY_LUA_ANSWERED(L, S, who);
   Type t = {.dtype = S->default_dtype, .device = S->default_device};
   ty_lua_options(L, who, ty_lua_sizes(L, who, 1, &t), &t, TY_LUA_CREATION);
   Tensor *y = ty_lua_push(L);
@@ -268,7 +267,6 @@ static int l_empty(lua_State *L) {
 
 static int l_full(lua_State *L) {
   State *S = ty_lua_enter(L);
-  TY_LUA_ANSWERED(L, S, "full");
   Type t = {.dtype = lua_isboolean(L, 2) ? T_BOOL : S->default_dtype, .device = S->default_device};
   ty_lua_shape(L, "full", 1, &t);
   Given x = fill_value(L, "full", 2);
@@ -278,7 +276,6 @@ static int l_full(lua_State *L) {
 
 static int l_full_like(lua_State *L) {
   State *S = ty_lua_enter(L);
-  TY_LUA_ANSWERED(L, S, "full_like");
   Type t = ty_lua_check(L, "full_like", 1)->type;
   Given x = fill_value(L, "full_like", 2);
   ty_lua_options(L, "full_like", 3, &t, TY_LUA_CREATION);
@@ -287,7 +284,6 @@ static int l_full_like(lua_State *L) {
 
 static int filled_like(lua_State *L, const char *who, double v) {
   State *S = ty_lua_enter(L);
-  TY_LUA_ANSWERED(L, S, who);
   Type t = ty_lua_check(L, who, 1)->type;
   ty_lua_options(L, who, 2, &t, TY_LUA_CREATION);
   return push_full(L, S, who, &t, &(Given){.kind = O_NUMBER, .v = v});
@@ -651,8 +647,11 @@ static int l_to(lua_State *L) {
       t.dtype = (u8)ty_lua_dtype(L, "to", i);
     }
   }
-  lua_settop(L, 1);
-  if (t.dtype == x->type.dtype && t.device == x->type.device) return 1;
+  if (t.dtype == x->type.dtype && t.device == x->type.device) {
+    lua_settop(L, 1);
+    return 1;
+  }
+  TY_LUA_ANSWERED(L, S, "to");
   Tensor *y = ty_lua_push(L), *cast = y;
   TY_LUA_MUST(L, S, ty_record_cast(S, x, t.dtype, cast));
   if (t.device == x->type.device) return 1;

@@ -42,6 +42,12 @@ bool ty_record_finish(State *S, Recording *b, i32 node, Tensor *y, const char *w
 bool ty_record_finish_as(State *S, Recording *b, i32 node, const Type *shown, Tensor *y,
                          const char *who);
 
+/* Whether the CPU writes so few elements here and now, without a graph. */
+static inline bool ty_record_is_few(const State *S, const Type *t) {
+  enum { FEW = 4096 };
+  return !S->open && !S->recorded && !t->device && ty_type_fits(t) && ty_type_numel(t) <= FEW;
+}
+
 /* --- operands */
 
 /* Computes x when it waits for a recording that is not the open one. */
