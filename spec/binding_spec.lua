@@ -316,6 +316,26 @@ describe("lifetime", function()
     is({ { 0, 0 } }, view)
   end)
 
+  it("ends once, and what is left is a tensor that says so", function()
+    local y, z = ty.ones(2), ty.ones(2)
+    collectgarbage()
+    collectgarbage "stop"
+    local before = ty.stats().memory.tensors
+    for _ = 1, 3 do y:release() end
+    assert.equal(before - 1, ty.stats().memory.tensors)
+    collectgarbage "restart"
+    assert.is_true(ty.is_tensor(y))
+    assert.equal("tensor", getmetatable(y))
+    raises("add: tensor was released", function() return z + y end)
+    raises("mul: tensor was released", function() return y * 2 end)
+    raises("shape: tensor was released", function() return y.shape end)
+    raises("index: tensor was released", function() return y[1] end)
+    y = nil
+    for _ = 1, 3 do collectgarbage() end
+    assert.equal(before - 1, ty.stats().memory.tensors)
+    is({ 1, 1 }, z)
+  end)
+
   it("ends with the scope for what the scope does not return", function()
     local inner
     local kept, sum = ty.scope(function(v)

@@ -6,7 +6,7 @@ local M = {
   specs = { "guards", "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "bytecode", "compile", "capture", "custom",
     "nn", "grad", "training", "steps", "orders", "scopes", "convolution", "sharing", "oracle", "layout", "threads",
     "checked", "hooks", "index", "far", "check", "errors", "progress", "files", "log", "miss", "drawn", "worlds",
-    "interrupt", "scan", "vmap", "composite", "lifetimes", "ranges", "binding" },
+    "interrupt", "scan", "vmap", "composite", "answered", "lifetimes", "ranges", "binding" },
 
   { file = "core/lua/lua_trace.c", what = "a guard does not ask where a tensor lies",
     from = " || t->type.device != g->device)", to = ")" },
@@ -26,6 +26,8 @@ local M = {
     from = "ok = ok && add(k, &v, sizeof v);", to = "ok = ok && v == v;" },
   { file = "core/record/record_write.c", what = "a number that fills a view fills what lies beside it",
     from = " || !ty_tensor_is_contiguous(dst)) return false;", to = ") return false;" },
+  { file = "core/lua/lua_release.c", what = "a tensor that is released twice is one again",
+    from = "if (h->mark != ty_lua_mark(B)) return 0; /* again */", to = "" },
   { file = "core/lua/lua_composite.c", what = "options with a metatable are read as if they had none",
     from = "if (lua_getmetatable(L, i)) {", to = "if (depth < 0) {" },
   { file = "core/lua/lua_composite.c", what = "two tensors are taken for one beside itself",

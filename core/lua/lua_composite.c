@@ -41,8 +41,9 @@ typedef struct Remembered {
 
 struct Composites {
   Remembered *way[SETS][WAYS];
-  u64 once[SETS]; /* hash of a call that came once; numbers that change from call to call get no farther */
-  u64 changes;    /* so many calls have been remembered */
+  u64 once
+      [SETS]; /* hash of a call that came once; numbers that change from call to call get no farther */
+  u64 changes; /* so many calls have been remembered */
 };
 
 typedef struct Key {

@@ -26,6 +26,11 @@ static void binding_close(Binding *B) {
   ty_engine_close(&B->S);
 }
 
+void ty_lua_handle_end(Binding *B) {
+  B->handles--;
+  if (B->closing && !B->handles) binding_close(B);
+}
+
 /* __gc of a tensor. Without its mark a handle is a tensor no longer, whoever still holds it. */
 static int tensor_collect(lua_State *L) {
   Binding *B = ty_lua_binding(L);
@@ -36,8 +41,7 @@ static int tensor_collect(lua_State *L) {
   ty_lua_scope_forget(h);
   ty_lua_site_forget(h);
   ty_tensor_release(t);
-  B->handles--;
-  if (B->closing && !B->handles) binding_close(B);
+  ty_lua_handle_end(B);
   return 0;
 }
 
@@ -195,6 +199,21 @@ static void open_internals(lua_State *L, int m, int t) {
   lua_setfield(L, m, "internals");
 }
 
+/* The metatable of released tensors, as entry 1 of the tensors', which is on top. */
+static void open_released(lua_State *L) {
+  const int meta = lua_gettop(L);
+  lua_newtable(L);
+  for (lua_pushnil(L); lua_next(L, meta);) {
+    lua_pushvalue(L, -2);
+    lua_insert(L, -2);
+    lua_rawset(L, meta + 1);
+  }
+  lua_pushnil(L);
+  lua_setfield(L, -2, "__gc");
+  ty_lua_binding(L)->released = lua_topointer(L, -1);
+  lua_rawseti(L, meta, 1);
+}
+
 /* Runs as a closure with the two upvalues that every function of ours has. */
 static int open_all(lua_State *L) {
   lua_newtable(L);
@@ -245,6 +264,7 @@ static int open_all(lua_State *L) {
   lua_setfield(L, -2, "__gc");
   lua_pushliteral(L, "tensor");
   lua_setfield(L, -2, "__metatable");
+  open_released(L);
   lua_pushvalue(L, m);
   return 1;
 }

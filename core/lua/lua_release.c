@@ -31,15 +31,29 @@ static bool inside_ours(lua_State *L, Binding *B) {
   return may_be_finaliser;
 }
 
+bool ty_lua_is_released(lua_State *L, const Binding *B, int i) {
+  if (!lua_getmetatable(L, i)) return false;
+  const bool is = lua_topointer(L, -1) == B->released;
+  lua_pop(L, 1);
+  return is;
+}
+
 static int l_release(lua_State *L) {
   Tensor *t = ty_lua_test(L, 1);
   if (!t) ty_lua_check(L, "release", 1);
   lua_settop(L, 1);
   ty_lua_apart(L, ty_lua_binding(L));
   if (inside_ours(L, ty_lua_binding(L))) return 0;
-  ty_lua_scope_forget((Handle *)t);
-  ty_lua_site_forget((Handle *)t);
+  Binding *B = ty_lua_binding(L);
+  Handle *h = (Handle *)t;
+  ty_lua_scope_forget(h);
+  ty_lua_site_forget(h);
   ty_tensor_release(t);
+  if (h->mark != ty_lua_mark(B)) return 0; /* again */
+  h->mark = ~h->mark;
+  lua_rawgeti(L, lua_upvalueindex(2), 1); /* there is nothing left to do for a finaliser */
+  lua_setmetatable(L, 1);
+  ty_lua_handle_end(B);
   return 0;
 }
 

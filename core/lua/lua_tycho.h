@@ -33,10 +33,10 @@ typedef struct Scope {
 
 /* The State's userdata: what the binding keeps beside the State. */
 typedef struct Binding {
-  State S;          /* first */
-  lua_State *L;     /* a thread of our own, for work that begins outside of any call */
-  lua_State *at;    /* that entered last: where the user's code runs */
-  int clear;        /* there, below this slot, no function of ours works on tensors; lua_release.c */
+  State S;       /* first */
+  lua_State *L;  /* a thread of our own, for work that begins outside of any call */
+  lua_State *at; /* that entered last: where the user's code runs */
+  int clear;     /* there, below this slot, no function of ours works on tensors; lua_release.c */
   lua_State *aside; /* the thread that runs finalisers, where the embedder has one for them */
   Scope *scope;     /* innermost */
   struct Protect *protect; /* the latest protected call in progress; see lua_protect.c */
@@ -51,7 +51,8 @@ typedef struct Binding {
   u64 random[2];           /* seed and stream outside of modes, while the State's are a mode's */
   int mode_meta;           /* modes' metatable, in the registry */
   bool mixed, disordered;  /* modes: some are others'; one vmap lies inside of a later one */
-  i64 handles;             /* tensors' userdata that were not collected */
+  i64 handles;             /* tensors' userdata that were not collected, nor released */
+  const void *released;    /* the metatable of those that were: the tensors', without a finaliser */
   i64 live;                /* bytes of tensors when the last cycle of Lua's collector ended */
   int dies, sites;         /* in the registry: what tells when results die; places, by function */
   struct Composites *composites; /* lua_composite.c: calls that are remembered; or NULL */
@@ -156,6 +157,9 @@ const char *ty_lua_nearest(lua_State *L, const char *name, int t);
 /* Whether the function calls others of the user's, which may release what they like. */
 bool ty_lua_is_caller(lua_CFunction fn);
 
+/* lua_open.c: one handle less; the last one of a State that is closing ends it. */
+void ty_lua_handle_end(Binding *B);
+
 /* lua_scope.c: a new tensor belongs to the innermost scope; one that is released to none. */
 void ty_lua_scope_add(lua_State *L, Binding *B, Handle *h);
 static inline void ty_lua_scope_forget(Handle *h) {
@@ -173,12 +177,15 @@ Tensor *ty_lua_push_in(lua_State *L, Binding *B);
 static inline u64 ty_lua_mark(const Binding *B) {
   return (u64)(uintptr_t)B ^ (u64)0x74796368 << 32;
 }
+/* lua_release.c: a released handle is told by its metatable. It keeps its other mark when its memory is given back. */
+bool ty_lua_is_released(lua_State *L, const Binding *B, int i);
 static inline Tensor *ty_lua_test_in(lua_State *L, const Binding *B, int i) {
   Handle *h = (Handle *)lua_touserdata(L, i);
   /* A light userdata has length 0; foreign userdata of this size does not hold the mark, since a
   ** handle loses it before its memory is given back. */
   if (!h || lua_objlen(L, i) != sizeof(Handle)) return NULL;
-  return h->mark == ty_lua_mark(B) ? &h->t : NULL;
+  if (TY_LIKELY(h->mark == ty_lua_mark(B))) return &h->t;
+  return TY_UNLIKELY(h->mark == ~ty_lua_mark(B)) && ty_lua_is_released(L, B, i) ? &h->t : NULL;
 }
 Tensor *ty_lua_test(lua_State *L, int i);
 Tensor *ty_lua_check(lua_State *L, const char *who, int i);

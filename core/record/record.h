@@ -44,8 +44,7 @@ bool ty_record_finish_as(State *S, Recording *b, i32 node, const Type *shown, Te
 
 /* Whether the CPU writes so few elements here and now, without a graph. */
 static inline bool ty_record_is_few(const State *S, const Type *t) {
-  enum { FEW = 4096 };
-  return !S->open && !S->recorded && !t->device && ty_type_fits(t) && ty_type_numel(t) <= FEW;
+  return !S->open && !t->device && ty_type_fits(t) && ty_type_numel(t) < S->few;
 }
 
 /* --- operands */
