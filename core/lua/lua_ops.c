@@ -223,7 +223,14 @@ static int l_scan(lua_State *L) {
 
 /* --- products and moves */
 
-static int l_matmul(lua_State *L) { return map(L, OP_MATMUL, 2); }
+static int l_matmul(lua_State *L) {
+  const Tensor *a = ty_lua_test(L, 1), *b = ty_lua_test(L, 2);
+  if (a && b && (a->type.rank != 2 || b->type.rank != 2)) { /* else it is run as it is: quick.c */
+    State *S = ty_lua_enter(L);
+    TY_LUA_ANSWERED(L, S, "matmul");
+  }
+  return map(L, OP_MATMUL, 2);
+}
 
 static int l_contract(lua_State *L) {
   const char *who = "contract";
