@@ -96,6 +96,7 @@ describe("a function in C that came before", function()
     bmm = function(x) return x:unsqueeze(1):bmm(x:t():unsqueeze(1)) end,
     ["matmul by a vector"] = function(x) return x:matmul(x[2]) end,
     ["matmul of a stack"] = function(x) return x:matmul(x:expand(3, 16, 16)) end,
+    cat = function(x) return ty.cat({ x, x[{ { 2, 4 } }] }, 1) end, stack = function(x) return ty.stack({ x, x:t(), x }, 3) end,
     tril_ = function(x) return x:tril_() end, clamp_ = function(x) return x:clamp_(-1, 1) end,
     sigmoid_ = function(x) return x:sigmoid_() end, square_ = function(x) return x:square_() end,
     normal_ = function(x) return x:normal_(1, 2) end, uniform_ = function(x) return x:t():uniform_() end,
@@ -168,6 +169,21 @@ describe("a function in C that came before", function()
     for _ = 1, 3 do assert.equal(bytes(a + (b - a) * 0.25), bytes(ty.lerp(a, b, 0.25))) end
     b = b:clone()
     for _ = 1, 3 do assert.equal(bytes(a + (b - a) * 0.25), bytes(ty.lerp(a, b, 0.25))) end
+  end)
+
+  it("reads lists of tensors at each call", function()
+    local list, one = { small[1], small[2] }, small[3]:clone()
+    for round = 1, 8 do
+      if round == 4 then list[1] = list[2] end
+      if round > 6 then list[round % 2 + 1] = one end
+      for k = 1, 2 do assert.equal(bytes(list[k]), bytes(ty.cat(list):narrow(1, 16 * k - 15, 16))) end
+      assert.equal(bytes(list[2]), bytes(ty.stack(list)[2]))
+    end
+    for n = 1, 12 do
+      local many = {}
+      for k = 1, n do many[k] = small[k] end
+      for _ = 1, 3 do assert.equal(bytes(small[{ { 1, n } }]), bytes(ty.stack(many))) end
+    end
   end)
 
   it("sees the default dtype", function()

@@ -87,7 +87,7 @@ static bool add_tensor(Key *k, Tensor *t) {
 
 static bool add_table(lua_State *L, Key *k, int i, int depth);
 
-/* The value at index i, which counts from the bottom. Tensors in tables are held by nobody on the stack. */
+/* The value at index i, which counts from the bottom. A tensor that is a field of a table is held by nobody. */
 static bool add_value(lua_State *L, Key *k, int i, int depth) {
   const char type = (char)lua_type(L, i);
   if (type == LUA_TUSERDATA) {
@@ -114,24 +114,41 @@ static bool add_value(lua_State *L, Key *k, int i, int depth) {
   return ok;
 }
 
-/* What it holds; none with a metatable, which may hold anything. */
-static bool add_table(lua_State *L, Key *k, int i, int depth) {
-  const char end = (char)LUA_TNONE;
-  if (depth > TABLES_MOST || !lua_checkstack(L, 8)) return false;
-  if (lua_getmetatable(L, i)) {
-    lua_pop(L, 1);
-    return false;
+/* The list in it: what it holds are values of the call. Tensors and tables stay on the stack, which holds them. */
+static bool add_list(lua_State *L, Key *k, int i, int n, int depth) {
+  for (int j = 1; j <= n; j++) {
+    lua_rawgeti(L, i, j);
+    const int top = lua_gettop(L);
+    Tensor *t = ty_lua_test(L, top);
+    if (t ? !add_tensor(k, t) : !add_value(L, k, top, depth)) return false;
+    if (!t && !lua_istable(L, top)) lua_pop(L, 1);
   }
-  const int at = lua_gettop(L) + 1;
-  for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1))
-    if (!add_value(L, k, at, depth) || !add_value(L, k, at + 1, depth)) {
-      lua_settop(L, at - 1);
-      return false;
-    }
-  return add(k, &end, 1);
+  return true;
 }
 
-/* The call of f with what is on the stack from index `first` on; false: such calls are not remembered. */
+/* What else is in it. */
+static bool add_fields(lua_State *L, Key *k, int i, int n, int depth) {
+  for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
+    const int top = lua_gettop(L);
+    const double v = lua_type(L, top - 1) == LUA_TNUMBER ? lua_tonumber(L, top - 1) : 0;
+    if (v >= 1 && v <= n && v == (int)v) continue;
+    if (!add_value(L, k, top - 1, depth) || !add_value(L, k, top, depth)) return false;
+    if (lua_gettop(L) != top) return false; /* tensors in tables in it */
+  }
+  return true;
+}
+
+/* None with a metatable, which may hold anything. */
+static bool add_table(lua_State *L, Key *k, int i, int depth) {
+  const char end = (char)LUA_TNONE;
+  const size_t n = lua_objlen(L, i);
+  if (depth > TABLES_MOST || n > KEY_MOST || !lua_checkstack(L, (int)n + 8)) return false;
+  if (lua_getmetatable(L, i)) return false;
+  return add_list(L, k, i, (int)n, depth) && add_fields(L, k, i, (int)n, depth) && add(k, &end, 1);
+}
+
+/* The call of f with what is on the stack from index `first` on; false: such calls are not remembered. More may lie on the
+** stack then. */
 static bool make_key(lua_State *L, const State *S, const void *f, int first, Key *k) {
   const u32 word = ty_entry_word(S);
   k->bytes = 0;
@@ -199,9 +216,9 @@ static bool read_made(lua_State *L, int from, const Key *k, const Tensor **made,
   return true;
 }
 
-/* Captures the call of the function at index 1 with the arguments behind it; NULL: it cannot be. What debug hooks raise
-** goes on. */
-static Instance *capture(lua_State *L, State *S, const Key *k) {
+/* Captures the call of the function at index 1 with the arguments behind it, up to index `last`; NULL: it cannot be. What
+** debug hooks raise goes on. */
+static Instance *capture(lua_State *L, State *S, const Key *k, int last) {
   Binding *B = (Binding *)S;
   const int top = lua_gettop(L);
   const Tensor *made[RESULTS_MOST];
@@ -209,15 +226,15 @@ static Instance *capture(lua_State *L, State *S, const Key *k) {
   Session s;
   bool hooked = false;
   i32 n = 0;
-  if (B->session || !lua_checkstack(L, top + 8) || !ty_lua_session_begin(L, B, &s)) return NULL;
+  if (B->session || !lua_checkstack(L, last + 8) || !ty_lua_session_begin(L, B, &s)) return NULL;
   bool ok = true;
   for (i32 i = 0; i < k->ntensors && ok; i++) {
     Tensor *t = k->tensor[i];
     if (t->st && t->st->recording) ok = S->cut(S, t->st->recording, t->st);
     ok = ok && t->st && ty_capture_outside(S, t, i);
   }
-  for (int i = 1; i <= top; i++) lua_pushvalue(L, i);
-  ok = ok && !ty_lua_protect(L, B, &s.protect, top - 1, LUA_MULTRET, &hooked);
+  for (int i = 1; i <= last; i++) lua_pushvalue(L, i);
+  ok = ok && !ty_lua_protect(L, B, &s.protect, last - 1, LUA_MULTRET, &hooked);
   if (ok && S->capture && !S->capture->refused && !S->capture->nleaf &&
       read_made(L, top + 1, k, made, &n))
     I = ty_instance_make(S, made, n, NULL);
@@ -263,23 +280,26 @@ static int answer(lua_State *L, State *S, struct Composites *C, Remembered *r, c
 static int answered(lua_State *L, State *S, const void *f, int first) {
   Binding *B = (Binding *)S;
   Key k;
+  Remembered *r = NULL;
+  const int last = lua_gettop(L);
   if (!B->composites) B->composites = ty_mem_zalloc(sizeof *B->composites);
-  if (!B->composites || !make_key(L, S, f, first, &k)) return 0;
-  Remembered *r = find(B->composites, &k);
-  if (!r && !is_first(B->composites, &k)) {
+  const bool known = B->composites && make_key(L, S, f, first, &k);
+  if (known && !(r = find(B->composites, &k)) && !is_first(B->composites, &k)) {
     lua_Debug ar;
     if (first == 1) { /* the running function itself */
       lua_getstack(L, 0, &ar);
       lua_getinfo(L, "f", &ar);
       lua_insert(L, 1);
     }
-    Instance *I = capture(L, S, &k);
+    Instance *I = capture(L, S, &k, first == 1 ? last + 1 : last);
     if (first == 1) lua_remove(L, 1);
     r = find(B->composites, &k); /* the function ran, and finalisers with it */
     if (!r) r = remember(B->composites, &k, I, I && !I->nmade);
     else if (I) ty_instance_free(I);
   }
-  return r && r->I ? answer(L, S, B->composites, r, &k, first) : 0;
+  const int n = r && r->I ? answer(L, S, B->composites, r, &k, first) : 0;
+  if (!n) lua_settop(L, last);
+  return n;
 }
 
 /* Whether operations are computed one by one, and nobody watches which. */

@@ -26,11 +26,6 @@ static void binding_close(Binding *B) {
   ty_engine_close(&B->S);
 }
 
-void ty_lua_handle_end(Binding *B) {
-  B->handles--;
-  if (B->closing && !B->handles) binding_close(B);
-}
-
 /* __gc of a tensor. Without its mark a handle is a tensor no longer, whoever still holds it. */
 static int tensor_collect(lua_State *L) {
   Binding *B = ty_lua_binding(L);
@@ -41,7 +36,8 @@ static int tensor_collect(lua_State *L) {
   ty_lua_scope_forget(h);
   ty_lua_site_forget(h);
   ty_tensor_release(t);
-  ty_lua_handle_end(B);
+  B->handles--;
+  if (B->closing && !B->handles) binding_close(B);
   return 0;
 }
 

@@ -31,13 +31,6 @@ static bool inside_ours(lua_State *L, Binding *B) {
   return may_be_finaliser;
 }
 
-bool ty_lua_is_released(lua_State *L, const Binding *B, int i) {
-  if (!lua_getmetatable(L, i)) return false;
-  const bool is = lua_topointer(L, -1) == B->released;
-  lua_pop(L, 1);
-  return is;
-}
-
 static int l_release(lua_State *L) {
   Tensor *t = ty_lua_test(L, 1);
   if (!t) ty_lua_check(L, "release", 1);
@@ -49,11 +42,12 @@ static int l_release(lua_State *L) {
   ty_lua_scope_forget(h);
   ty_lua_site_forget(h);
   ty_tensor_release(t);
-  if (h->mark != ty_lua_mark(B)) return 0; /* again */
+  if (h->mark != ty_lua_mark(B) || B->closing)
+    return 0; /* again; or the last finaliser is waited for */
   h->mark = ~h->mark;
   lua_rawgeti(L, lua_upvalueindex(2), 1); /* there is nothing left to do for a finaliser */
   lua_setmetatable(L, 1);
-  ty_lua_handle_end(B);
+  B->handles--;
   return 0;
 }
 

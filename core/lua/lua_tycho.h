@@ -157,9 +157,6 @@ const char *ty_lua_nearest(lua_State *L, const char *name, int t);
 /* Whether the function calls others of the user's, which may release what they like. */
 bool ty_lua_is_caller(lua_CFunction fn);
 
-/* lua_open.c: one handle less; the last one of a State that is closing ends it. */
-void ty_lua_handle_end(Binding *B);
-
 /* lua_scope.c: a new tensor belongs to the innermost scope; one that is released to none. */
 void ty_lua_scope_add(lua_State *L, Binding *B, Handle *h);
 static inline void ty_lua_scope_forget(Handle *h) {
@@ -177,7 +174,7 @@ Tensor *ty_lua_push_in(lua_State *L, Binding *B);
 static inline u64 ty_lua_mark(const Binding *B) {
   return (u64)(uintptr_t)B ^ (u64)0x74796368 << 32;
 }
-/* lua_release.c: a released handle is told by its metatable. It keeps its other mark when its memory is given back. */
+/* lua_released.c: a released handle is told by its metatable. It keeps its other mark when its memory is given back. */
 bool ty_lua_is_released(lua_State *L, const Binding *B, int i);
 static inline Tensor *ty_lua_test_in(lua_State *L, const Binding *B, int i) {
   Handle *h = (Handle *)lua_touserdata(L, i);

@@ -558,6 +558,7 @@ static int l_unfold(lua_State *L) {
 /* cat and stack: the list's tensors, promoted to one dtype, behind each other along dim. */
 static int join(lua_State *L, const char *who, bool stack) {
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, who);
   lua_settop(L, 2);
   if (lua_type(L, 1) != LUA_TTABLE)
     return ty_lua_error(L, "%s: argument 1 must be a table of tensors, got %s", who,
