@@ -176,12 +176,12 @@ describe("a function in C that came before", function()
     for round = 1, 8 do
       if round == 4 then list[1] = list[2] end
       if round > 6 then list[round % 2 + 1] = one end
-      for k = 1, 2 do assert.equal(bytes(list[k]), bytes(ty.cat(list):narrow(1, 16 * k - 15, 16))) end
+      for j = 1, 2 do assert.equal(bytes(list[j]), bytes(ty.cat(list):narrow(1, 16 * j - 15, 16))) end
       assert.equal(bytes(list[2]), bytes(ty.stack(list)[2]))
     end
     for n = 1, 12 do
       local many = {}
-      for k = 1, n do many[k] = small[k] end
+      for j = 1, n do many[j] = small[j] end
       for _ = 1, 3 do assert.equal(bytes(small[{ { 1, n } }]), bytes(ty.stack(many))) end
     end
   end)
