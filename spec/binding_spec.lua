@@ -316,6 +316,26 @@ describe("lifetime", function()
     is({ { 0, 0 } }, view)
   end)
 
+  it("ends once, and what is left is a tensor that says so", function()
+    local y, z = ty.ones(2), ty.ones(2)
+    collectgarbage()
+    collectgarbage "stop"
+    local before = ty.stats().memory.tensors
+    for _ = 1, 3 do y:release() end
+    assert.equal(before - 1, ty.stats().memory.tensors)
+    collectgarbage "restart"
+    assert.is_true(ty.is_tensor(y))
+    assert.equal("tensor", getmetatable(y))
+    raises("add: tensor was released", function() return z + y end)
+    raises("mul: tensor was released", function() return y * 2 end)
+    raises("shape: tensor was released", function() return y.shape end)
+    raises("index: tensor was released", function() return y[1] end)
+    y = nil
+    for _ = 1, 3 do collectgarbage() end
+    assert.equal(before - 1, ty.stats().memory.tensors)
+    is({ 1, 1 }, z)
+  end)
+
   it("ends with the scope for what the scope does not return", function()
     local inner
     local kept, sum = ty.scope(function(v)
@@ -354,6 +374,22 @@ describe("lifetime", function()
     is({ 2, 2 }, inner + 1)
     co()
     raises("add: tensor was released", function() return inner + 1 end)
+  end)
+
+  it("survives metamethods that release what is in use, however deep others were released", function()
+    local function released(depth) -- not by a tail call: each has a frame of its own
+      if depth == 0 then ty.ones(2):release() else released(depth - 1) end
+      return depth
+    end
+    for depth = 0, 60, 20 do
+      released(60)
+      released(depth)
+      local y = ty.ones(4)
+      local trap = setmetatable({}, { __index = function() y:release() end })
+      is(4, y:sum(1, trap))
+      y:release()
+      raises("exp: tensor was released", y.exp, y)
+    end
   end)
 
   it("survives finalisers that release what is in use", function()

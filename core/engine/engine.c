@@ -250,6 +250,7 @@ bool ty_engine_open(State *S) {
   S->engine = E;
   S->cut = engine_cut;
   S->quick = ty_quick;
+  S->few = E->dump ? 0 : 4096;
   S->forget = ty_panels_forget;
   S->default_dtype = T_F32;
   S->deterministic = S->grad_mode = true;

@@ -234,6 +234,13 @@ void ty_elem_store(int dtype, void *p, double v) {
   }
 }
 
+void ty_elem_fill(int dtype, void *p, i64 n, double v) {
+  const size_t bytes = (size_t)ty_dtypes[dtype].bytes, all = (size_t)n * bytes;
+  ty_elem_store(dtype, p, v);
+  for (size_t done = bytes; done < all; done *= 2) /* twice as many each time */
+    memcpy((char *)p + done, p, TY_MIN(done, all - done));
+}
+
 #define LOAD(type) (*(type *)memcpy(&(type){0}, p, sizeof(type)))
 
 double ty_elem_load(int dtype, const void *p) {

@@ -118,7 +118,8 @@ u16 ty_f32_to_bf16(float f);
  * 0). */
 void ty_elem_store(int dtype, void *p, double v);
 double ty_elem_load(int dtype, const void *p);
-bool ty_elem_fits(int dtype, double v); /* keeps its value; floats may round */
+void ty_elem_fill(int dtype, void *p, i64 n, double v); /* so n elements, at least one */
+bool ty_elem_fits(int dtype, double v);                 /* keeps its value; floats may round */
 /* A number rounded as an element would be, as bits of the dtype's compute type. */
 u64 ty_elem_scalar(int dtype, double v);
 

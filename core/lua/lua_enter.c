@@ -8,14 +8,20 @@
 
 State *ty_lua_enter(lua_State *L) { return ty_lua_enter_in(L, ty_lua_binding(L)); }
 
+void ty_lua_works(lua_State *L, Binding *B) {
+  lua_Debug ar;
+  if (B->at != L) B->at = L, B->clear = 0;
+  if (B->clear && lua_getstack(L, 0, &ar)) B->clear = TY_MIN(B->clear, SLOT(&ar));
+}
+
 State *ty_lua_enter_in(lua_State *L, Binding *B) {
   if (TY_UNLIKELY(!B || B->closed)) ty_lua_error(L, "tycho: this Lua state is closing");
   State *S = &B->S;
-  B->at = L;
+  ty_lua_works(L, B);
   B->hook = lua_gethook(L);
   ty_lua_apart(L, B);
   ty_lua_follow(L, B);
-  if (ty_lua_is_late(B)) ty_lua_error(L, "deadline: the time is over");
+  if (TY_UNLIKELY(B->until != 0) && ty_lua_is_late(B)) ty_lua_error(L, TY_LUA_LATE);
   if (S->engine->compiled->lazy) ty_lua_sync(L, S);
   else S->open = NULL;
   return S;

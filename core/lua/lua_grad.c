@@ -450,6 +450,7 @@ static void refuse_outside(lua_State *L, State *S, const Record *r) {
 
 int ty_lua_grad_get(lua_State *L, const Tensor *x) {
   Record *r = ty_grad_leaf(x);
+  ty_lua_works(L, ty_lua_binding(L));
   ty_lua_follow(L, ty_lua_binding(L)); /* views are made as the mode says */
   refuse_outside(L, x->st->S, r);
   if (!r || !r->t.st) lua_pushnil(L);

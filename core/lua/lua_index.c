@@ -482,6 +482,7 @@ int ty_lua_index(lua_State *L) {
     ty_lua_view_push(L, x, &k.v);
     return 1;
   }
+  if (ty_lua_test(L, 2)) TY_LUA_ANSWERED(L, S, READ);
   Key k;
   key_read(L, S, x, &k, READ);
   if (k.nadv) return gather(L, S, x, &k);

@@ -11,7 +11,7 @@
 #include "lua/lua_tycho.h"
 
 bool ty_lua_is_late(const Binding *B) {
-  return TY_UNLIKELY(B->until != 0) && !B->S.capture && ty_system_now() >= B->until;
+  return B->until && !B->S.capture && ty_system_now() >= B->until;
 }
 
 bool ty_lua_interrupted(State *S) {
@@ -25,7 +25,7 @@ void ty_lua_interrupt(lua_State *L, Binding *B) {
   lua_Debug ar;
   lua_Hook hook = lua_gethook(L);
   B->S.stopped = false;
-  if (ty_lua_is_late(B)) ty_lua_error(L, "deadline: the time is over");
+  if (ty_lua_is_late(B)) ty_fail(&B->S, TY_LUA_LATE);
   if (!hook || hook == B->hook || !lua_getstack(L, 0, &ar)) return;
   ar.event = LUA_HOOKCOUNT;
   hook(L, &ar); /* raises */

@@ -195,6 +195,21 @@ static void open_internals(lua_State *L, int m, int t) {
   lua_setfield(L, m, "internals");
 }
 
+/* The metatable of released tensors, as entry 1 of the tensors', which is on top. */
+static void open_released(lua_State *L) {
+  const int meta = lua_gettop(L);
+  lua_newtable(L);
+  for (lua_pushnil(L); lua_next(L, meta);) {
+    lua_pushvalue(L, -2);
+    lua_insert(L, -2);
+    lua_rawset(L, meta + 1);
+  }
+  lua_pushnil(L);
+  lua_setfield(L, -2, "__gc");
+  ty_lua_binding(L)->released = lua_topointer(L, -1);
+  lua_rawseti(L, meta, 1);
+}
+
 /* Runs as a closure with the two upvalues that every function of ours has. */
 static int open_all(lua_State *L) {
   lua_newtable(L);
@@ -245,6 +260,7 @@ static int open_all(lua_State *L) {
   lua_setfield(L, -2, "__gc");
   lua_pushliteral(L, "tensor");
   lua_setfield(L, -2, "__metatable");
+  open_released(L);
   lua_pushvalue(L, m);
   return 1;
 }

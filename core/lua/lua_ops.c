@@ -211,6 +211,7 @@ static int l_reduce(lua_State *L) {
   int op = (int)lua_tointeger(L, UP_OP);
   const char *who = ty_ops[op].lua;
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, who);
   Tensor *x = ty_lua_check(L, who, 1);
   u32 dims = ty_lua_dims(L, who, 2, x->type.rank);
   bool keep = flag(L, who, 3, "keepdim");
@@ -238,6 +239,7 @@ static int l_arg(lua_State *L) {
   int op = (int)lua_tointeger(L, UP_OP);
   const char *who = ty_ops[op].lua;
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, who);
   Tensor *x = ty_lua_check(L, who, 1);
   bool all = lua_isnoneornil(L, 2);
   u32 dims = all ? 0 : 1u << ty_lua_dim(L, who, 2, x->type.rank, -1);
@@ -251,6 +253,7 @@ static int l_scan(lua_State *L) {
   int op = (int)lua_tointeger(L, UP_OP);
   const char *who = ty_ops[op].lua;
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, who);
   Tensor *x = ty_lua_check(L, who, 1);
   int dim = ty_lua_dim(L, who, 2, x->type.rank, x->type.rank == 1 ? 0 : -1);
   Tensor *y = push_result(L, S, x);
@@ -260,7 +263,14 @@ static int l_scan(lua_State *L) {
 
 /* --- products and moves */
 
-static int l_matmul(lua_State *L) { return map(L, OP_MATMUL, 2, false); }
+static int l_matmul(lua_State *L) {
+  const Tensor *a = ty_lua_test(L, 1), *b = ty_lua_test(L, 2);
+  if (a && b && (a->type.rank != 2 || b->type.rank != 2)) { /* else it is run as it is: quick.c */
+    State *S = ty_lua_enter(L);
+    TY_LUA_ANSWERED(L, S, "matmul");
+  }
+  return map(L, OP_MATMUL, 2, false);
+}
 
 static int l_contract(lua_State *L) {
   const char *who = "contract";
@@ -275,6 +285,7 @@ static int l_contract(lua_State *L) {
 
 static int l_gather(lua_State *L) {
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, "gather");
   Tensor *x = ty_lua_check(L, "gather", 1);
   int dim = ty_lua_dim(L, "gather", 2, x->type.rank, -1);
   const Tensor *index = ty_lua_view_indices(L, S, "gather", 3, x->type.device);
@@ -309,6 +320,7 @@ static bool record_scatter_in_place(State *S, const char *who, int op, const Ten
 
 static int scatter(lua_State *L, const char *who, int op, bool in_place) {
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, who);
   Tensor *x = ty_lua_check(L, who, 1);
   lua_settop(L, 4);
   int dim = ty_lua_dim(L, who, 2, x->type.rank, -1);
@@ -342,6 +354,7 @@ static bool record_argsort(State *S, const Tensor *x, int dim, bool descending, 
 static int l_argsort(lua_State *L) {
   const char *who = "argsort";
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, who);
   Tensor *x = ty_lua_check(L, who, 1);
   if (lua_istable(L, 2)) { /* the options came without a dim */
     lua_pushnil(L);
@@ -365,6 +378,7 @@ static bool record_searchsorted(State *S, const Tensor *sorted, const Tensor *v,
 static int l_searchsorted(lua_State *L) {
   const char *who = "searchsorted";
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, who);
   Tensor *sorted = ty_lua_check(L, who, 1);
   Given given = ty_lua_operand(L, who, 2);
   const Tensor *v = given.t;

@@ -117,6 +117,7 @@ static bool record_draw_into(State *S, const char *who, const Draw *d, const Ten
 
 static int draw_in_place(lua_State *L, const char *who, const Draw *d) {
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, who);
   Tensor *x = ty_lua_check(L, who, 1);
   if (!ty_is_float(x->type.dtype))
     return ty_lua_error(L, "%s: needs a float tensor, got %s", who, ty_lua_view_text(L, &x->type));
@@ -131,6 +132,7 @@ static int draw_in_place(lua_State *L, const char *who, const Draw *d) {
 /* Sizes and options from the first argument on. */
 static int draw_sizes(lua_State *L, const char *who, const Draw *d) {
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, who);
   Type t = {.dtype = S->default_dtype, .device = S->default_device};
   ty_lua_options(L, who, ty_lua_sizes(L, who, 1, &t), &t, TY_LUA_CREATION);
   return push_draw(L, S, who, d, &t);
@@ -138,6 +140,7 @@ static int draw_sizes(lua_State *L, const char *who, const Draw *d) {
 
 static int draw_like(lua_State *L, const char *who, const Draw *d) {
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, who);
   Type t = ty_lua_check(L, who, 1)->type;
   ty_lua_options(L, who, 2, &t, TY_LUA_CREATION);
   return push_draw(L, S, who, d, &t);
@@ -146,6 +149,7 @@ static int draw_like(lua_State *L, const char *who, const Draw *d) {
 /* Two parameters, sizes as one argument (none: no dims), options. */
 static int draw_parameters(lua_State *L, const char *who, const Draw *d, int dtype) {
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, who);
   Type t = {.dtype = dtype < 0 ? S->default_dtype : (u8)dtype, .device = S->default_device};
   int opts = 4;
   if (ty_lua_is_options(L, 3)) opts = 3;
@@ -225,6 +229,7 @@ static bool record_bernoulli(State *S, const Type *t, const Given *p, u64 stream
 static int l_bernoulli(lua_State *L) {
   const char *who = "bernoulli";
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, who);
   Given p = ty_lua_given(L, who, 1);
   Type t = {.dtype = S->default_dtype, .device = S->default_device};
   int opts = 2;
@@ -267,6 +272,7 @@ static bool record_randperm(State *S, const Type *t, u64 stream, Tensor *y) {
 static int l_randperm(lua_State *L) {
   const char *who = "randperm";
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, who);
   i64 n = ty_lua_int(L, who, 1, "count");
   Type t = ty_type_line(T_I64, S->default_device, n);
   if (n < 0) return ty_lua_error(L, "%s: the count is %.17g", who, (double)n);
@@ -346,6 +352,7 @@ static bool replacement_of(lua_State *L, const char *who, int i) {
 static int l_multinomial(lua_State *L) {
   const char *who = "multinomial";
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, who);
   Tensor *p = ty_lua_check(L, who, 1);
   int rank = p->type.rank;
   if (rank < 1 || !ty_is_float(p->type.dtype))

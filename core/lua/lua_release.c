@@ -8,13 +8,20 @@
 #define FRAMES_MAX 1000 /* looked at */
 
 /* Whether the running function stands in the middle of another one of ours, as in a finaliser or a
-** metamethod: what that works on must stay. */
-static bool inside_ours(lua_State *L, const Binding *B) {
+** metamethod: what that works on must stay. Every function of ours that does so has told (ty_lua_works) how low on the
+** stack it lies: frames below all of them have been looked at before. */
+static bool inside_ours(lua_State *L, Binding *B) {
   lua_Debug ar;
   /* Lua's collector does not run in finalisers, and counts as stopped there, unless one restarts it. */
-  bool may_be_finaliser = lua_gc(L, LUA_GCISRUNNING, 0) != 1;
+  const bool may_be_finaliser = lua_gc(L, LUA_GCISRUNNING, 0) != 1;
+  const bool known = L == B->at && L != B->aside && !may_be_finaliser;
+  const int clear = known ? B->clear : 0, own = lua_getstack(L, 0, &ar) ? SLOT(&ar) : 0;
   for (int level = 1; level < FRAMES_MAX; level++) {
-    if (!lua_getstack(L, level, &ar)) return L == B->aside; /* what it interrupts is not seen */
+    const bool there = lua_getstack(L, level, &ar);
+    if (!there || SLOT(&ar) < clear) {
+      if (known) B->clear = TY_MAX(clear, own);
+      return L == B->aside; /* what it interrupts is not seen */
+    }
     lua_getinfo(L, "f", &ar);
     lua_CFunction fn = lua_tocfunction(L, -1);
     bool ours = fn && lua_getupvalue(L, -1, 1) && lua_touserdata(L, -1) == B;
@@ -30,9 +37,17 @@ static int l_release(lua_State *L) {
   lua_settop(L, 1);
   ty_lua_apart(L, ty_lua_binding(L));
   if (inside_ours(L, ty_lua_binding(L))) return 0;
-  ty_lua_scope_forget((Handle *)t);
-  ty_lua_result_forget((Handle *)t);
+  Binding *B = ty_lua_binding(L);
+  Handle *h = (Handle *)t;
+  ty_lua_scope_forget(h);
+  ty_lua_result_forget(h);
   ty_tensor_release(t);
+  if (h->mark != ty_lua_mark(B) || B->closing)
+    return 0; /* again; or the last finaliser is waited for */
+  h->mark = ~h->mark;
+  lua_rawgeti(L, lua_upvalueindex(2), 1); /* there is nothing left to do for a finaliser */
+  lua_setmetatable(L, 1);
+  B->handles--;
   return 0;
 }
 

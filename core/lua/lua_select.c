@@ -226,6 +226,7 @@ static void from_one(lua_State *L, State *S, const char *who) {
 
 static int l_sort(lua_State *L) {
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, "sort");
   const Tensor *x = ty_lua_check(L, "sort", 1);
   int rank = x->type.rank;
   lua_settop(L, 3);
@@ -252,6 +253,7 @@ static void head(lua_State *L, State *S, int dim, i64 k) {
  * largest. */
 static int l_topk(lua_State *L) {
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, "topk");
   const Tensor *x = ty_lua_check(L, "topk", 1);
   i64 k = ty_lua_int(L, "topk", 2, "k");
   lua_settop(L, 4);

@@ -364,6 +364,7 @@ static int series_arguments(lua_State *L, const char *who, double *v, Type *t) {
 /* arange(stop), arange(start, stop, step): half-open; range: the same with the stop and from 1. */
 static int series(lua_State *L, const char *who, bool inclusive) {
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, who);
   Type t = {.dtype = S->default_dtype, .device = S->default_device, .rank = 1};
   double v[3];
   int n = series_arguments(L, who, v, &t);
@@ -409,6 +410,7 @@ static bool record_linspace(State *S, const Type *t, double a, double b, Tensor 
 static int l_linspace(lua_State *L) {
   const char *who = "linspace";
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, who);
   Type t = {.dtype = S->default_dtype, .device = S->default_device, .rank = 1};
   double a = ty_lua_number(L, who, 1, "start"), b = ty_lua_number(L, who, 2, "stop");
   t.dims[0] = ty_lua_int(L, who, 3, "count");
@@ -436,6 +438,7 @@ static bool record_eye(State *S, const Type *t, Tensor *y) {
 /* eye(n, m = n) */
 static int l_eye(lua_State *L) {
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, "eye");
   Type t = {.dtype = S->default_dtype, .device = S->default_device};
   ty_lua_options(L, "eye", ty_lua_sizes(L, "eye", 1, &t), &t, TY_LUA_CREATION);
   if (t.rank == 1) t.dims[t.rank++] = t.dims[0];
@@ -564,6 +567,7 @@ static int l_set(lua_State *L) {
 
 /* One step of rows(): upvalues 3 and 4 are the tensor and the last row's number. */
 static int rows_next(lua_State *L) {
+  ty_lua_works(L, ty_lua_binding(L));
   Tensor *x = ty_lua_check(L, "rows", lua_upvalueindex(3));
   i64 i = (i64)lua_tonumber(L, lua_upvalueindex(4));
   if (i >= x->type.dims[0]) return 0;
@@ -592,6 +596,7 @@ static int l_rows(lua_State *L) {
 
 static int l_clone(lua_State *L) {
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, "clone");
   Tensor *x = ty_lua_check(L, "clone", 1), *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_record_copy(S, x, y));
   return 1;
@@ -603,6 +608,7 @@ static int l_contiguous(lua_State *L) {
   lua_settop(L, 1);
   TY_LUA_MUST(L, S, ty_capture_decide(S, x, NULL));
   if (ty_tensor_is_contiguous(x)) return 1;
+  TY_LUA_ANSWERED(L, S, "contiguous");
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_record_copy(S, x, y));
   return 1;
@@ -641,8 +647,11 @@ static int l_to(lua_State *L) {
       t.dtype = (u8)ty_lua_dtype(L, "to", i);
     }
   }
-  lua_settop(L, 1);
-  if (t.dtype == x->type.dtype && t.device == x->type.device) return 1;
+  if (t.dtype == x->type.dtype && t.device == x->type.device) {
+    lua_settop(L, 1);
+    return 1;
+  }
+  TY_LUA_ANSWERED(L, S, "to");
   Tensor *y = ty_lua_push(L), *cast = y;
   TY_LUA_MUST(L, S, ty_record_cast(S, x, t.dtype, cast));
   if (t.device == x->type.device) return 1;

@@ -51,9 +51,10 @@ typedef struct Result {
 
 /* The State's userdata: what the binding keeps beside the State. */
 typedef struct Binding {
-  State S;          /* first */
-  lua_State *L;     /* a thread of our own, for work that begins outside of any call */
-  lua_State *at;    /* that entered last: where the user's code runs */
+  State S;       /* first */
+  lua_State *L;  /* a thread of our own, for work that begins outside of any call */
+  lua_State *at; /* that entered last: where the user's code runs */
+  int clear;     /* there, below this slot, no function of ours works on tensors; lua_release.c */
   lua_State *aside; /* the thread that runs finalisers, where the embedder has one for them */
   Scope *scope;     /* innermost */
   struct Protect *protect; /* the latest protected call in progress; see lua_protect.c */
@@ -69,7 +70,8 @@ typedef struct Binding {
   int mode_meta;           /* modes' metatable, in the registry */
   i64 until; /* the earliest deadline, on the clock of ty_system_now; 0: there is none */
   bool mixed, disordered; /* modes: some are others'; one vmap lies inside of a later one */
-  i64 handles;            /* tensors' userdata that were not collected */
+  i64 handles;            /* tensors' userdata that were not collected, nor released */
+  const void *released;   /* the metatable of those that were: the tensors', without a finaliser */
   i64 live;               /* bytes of tensors when the last cycle of Lua's collector ended */
   int dies, sites;        /* in the registry: what tells when results die; places, by function */
   int owners;             /* functions that have places, so far */
@@ -88,6 +90,9 @@ typedef struct Binding {
 ** the first call of every C function that records, demands or asks. */
 State *ty_lua_enter(lua_State *L);
 State *ty_lua_enter_in(lua_State *L, Binding *B); /* the same where it is known; NULL: it is gone */
+/* lua_enter.c: the part of it that `release` asks for: that the running function works on tensors, which stay. For what
+** holds one while user code may run (a finaliser, in any allocation) and does not enter. */
+void ty_lua_works(lua_State *L, Binding *B);
 /* lua_lazy.c: the same question where some coroutine records: sets S->open. */
 void ty_lua_sync(lua_State *L, State *S);
 /* "file:line" of the nearest Lua function that is not ours, or "". */
@@ -108,7 +113,8 @@ static inline void ty_lua_apart(lua_State *L, Binding *B) {
 Capture *ty_lua_capture(lua_State *L);
 /* lua_lifetime.c: its memory is gone, or somebody else's. */
 void ty_lua_result_forget(Handle *h);
-/* Whether a deadline is over. */
+/* Whether a deadline is over, and what is said of it. */
+#define TY_LUA_LATE "deadline: the time is over"
 bool ty_lua_is_late(const Binding *B);
 /* As State.interrupted; and what follows when a run was left undone: raises, unless the hook returns. */
 bool ty_lua_interrupted(State *S);
@@ -141,6 +147,16 @@ typedef struct LuaFunction {
 #define LUA_HELP "tycho.help" /* in the registry: texts by name */
 void ty_lua_define(lua_State *L, int m, int t, const LuaFunction *fns);
 void ty_lua_describe(lua_State *L, const char *name, const char *args, const char *help);
+
+/* lua_composite.c: how many results, which a call like this one that came before has left on top; 0: the running function
+** is to do its work. who: its name, of which no other function has the address. */
+int ty_lua_answered(lua_State *L, State *S, const char *who);
+/* What a function in C that records several operations does first, when it has entered. */
+#define TY_LUA_ANSWERED(L, S, who) \
+  do { \
+    const int results = ty_lua_answered(L, S, who); \
+    if (results) return results; \
+  } while (0)
 
 /* lua_index.c: x[k] and x[k] = v with (x, k) and (x, k, v) on the stack, for keys that are not strings. */
 int ty_lua_index(lua_State *L);
@@ -188,12 +204,15 @@ Tensor *ty_lua_push_in(lua_State *L, Binding *B);
 static inline u64 ty_lua_mark(const Binding *B) {
   return (u64)(uintptr_t)B ^ (u64)0x74796368 << 32;
 }
+/* lua_released.c: a released handle is told by its metatable. It keeps its other mark when its memory is given back. */
+bool ty_lua_is_released(lua_State *L, const Binding *B, int i);
 static inline Tensor *ty_lua_test_in(lua_State *L, const Binding *B, int i) {
   Handle *h = (Handle *)lua_touserdata(L, i);
   /* A light userdata has length 0; foreign userdata of this size does not hold the mark, since a
   ** handle loses it before its memory is given back. */
   if (!h || lua_objlen(L, i) != sizeof(Handle)) return NULL;
-  return h->mark == ty_lua_mark(B) ? &h->t : NULL;
+  if (TY_LIKELY(h->mark == ty_lua_mark(B))) return &h->t;
+  return TY_UNLIKELY(h->mark == ~ty_lua_mark(B)) && ty_lua_is_released(L, B, i) ? &h->t : NULL;
 }
 Tensor *ty_lua_test(lua_State *L, int i);
 Tensor *ty_lua_check(lua_State *L, const char *who, int i);

@@ -116,6 +116,7 @@ static int l_view(lua_State *L) {
 static int l_view_as(lua_State *L) {
   State *S;
   const Tensor *x = argument(L, "view_as", &S);
+  TY_LUA_ANSWERED(L, S, "view_as");
   int dtype = ty_lua_dtype(L, "view_as", 2);
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_record_bitcast(S, x, dtype, y));
@@ -324,6 +325,7 @@ static Tensor *push_repeated(lua_State *L, State *S, const char *who, const Tens
 static int l_tile(lua_State *L) {
   State *S;
   const Tensor *x = argument(L, "tile", &S);
+  TY_LUA_ANSWERED(L, S, "tile");
   i64 n[MAX_RANK];
   int count = list(L, "tile", 2, "count", n, MAX_RANK);
   View v = ty_lua_view_of(x);
@@ -347,6 +349,7 @@ static int l_repeat_interleave(lua_State *L) {
   const char *who = "repeat_interleave";
   State *S;
   const Tensor *x = argument(L, who, &S);
+  TY_LUA_ANSWERED(L, S, who);
   lua_settop(L, 3);
   if (lua_isnil(L, 3)) {
     Type flat = ty_type_line(x->type.dtype, x->type.device, ty_type_numel(&x->type));
@@ -555,6 +558,7 @@ static int l_unfold(lua_State *L) {
 /* cat and stack: the list's tensors, promoted to one dtype, behind each other along dim. */
 static int join(lua_State *L, const char *who, bool stack) {
   State *S = ty_lua_enter(L);
+  TY_LUA_ANSWERED(L, S, who);
   lua_settop(L, 2);
   if (lua_type(L, 1) != LUA_TTABLE)
     return ty_lua_error(L, "%s: argument 1 must be a table of tensors, got %s", who,
@@ -600,6 +604,7 @@ static int l_stack(lua_State *L) { return join(L, "stack", true); }
 static int l_roll(lua_State *L) {
   State *S;
   const Tensor *x = argument(L, "roll", &S);
+  TY_LUA_ANSWERED(L, S, "roll");
   int d[MAX_RANK] = {0}, n = 1;
   i64 shift[MAX_RANK];
   Type shape = x->type;
@@ -652,6 +657,7 @@ static void pad_entry(lua_State *L, int i, i64 *before, i64 *after) {
 static int l_pad(lua_State *L) {
   State *S;
   const Tensor *x = argument(L, "pad", &S);
+  TY_LUA_ANSWERED(L, S, "pad");
   lua_settop(L, 3);
   if (lua_type(L, 2) != LUA_TTABLE)
     return ty_lua_error(L, "pad: argument 2 must be a table {{before, after}, ...}, got %s",
@@ -715,6 +721,7 @@ static int push_taken(lua_State *L, State *S, const char *who, const Tensor *x, 
 static int l_index_select(lua_State *L) {
   State *S;
   const Tensor *x = argument(L, "index_select", &S);
+  TY_LUA_ANSWERED(L, S, "index_select");
   int d = ty_lua_dim(L, "index_select", 2, x->type.rank, -1);
   const Tensor *index = ty_lua_view_indices(L, S, "index_select", 3, x->type.device);
   if (index->type.rank > 1)
@@ -731,6 +738,7 @@ static int l_index_select(lua_State *L) {
 static int l_take(lua_State *L) {
   State *S;
   const Tensor *x = argument(L, "take", &S);
+  TY_LUA_ANSWERED(L, S, "take");
   lua_settop(L, 3);
   const Tensor *index = ty_lua_view_indices(L, S, "take", 2, x->type.device);
   if (!lua_isnoneornil(L, 3))

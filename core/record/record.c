@@ -658,8 +658,17 @@ Recording *ty_record_start_leaf(State *S, const char *who, const Type *t) {
   return ty_record_begin(S, t->device);
 }
 
+/* False: no memory, of which the road tells. */
+static bool fill_few(State *S, const Type *t, const double *v, Tensor *y) {
+  if (!ty_record_is_few(S, t) || !ty_tensor_from(S, y, t, NULL)) return false;
+  S->nops++;
+  if (v && y->st->numel) ty_elem_fill(t->dtype, y->st->buf->data, y->st->numel, *v);
+  return true;
+}
+
 bool ty_record_full(State *S, const Type *t, double v, Tensor *y) {
   const char *who = "full";
+  if (fill_few(S, t, &v, y)) return true;
   Recording *b = ty_record_start_leaf(S, who, t);
   if (!b) return false;
   if (v == 0 || v == 1) { /* known to fold; other values stay out of the key */
@@ -698,6 +707,7 @@ bool ty_record_iota(State *S, const Type *dims, Tensor *y) {
 }
 
 bool ty_record_empty(State *S, const Type *t, Tensor *y) {
+  if (fill_few(S, t, NULL, y)) return true;
   return record_leaf(S, "empty", OP_EMPTY, t, y);
 }
 

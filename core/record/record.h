@@ -42,6 +42,11 @@ bool ty_record_finish(State *S, Recording *b, i32 node, Tensor *y, const char *w
 bool ty_record_finish_as(State *S, Recording *b, i32 node, const Type *shown, Tensor *y,
                          const char *who);
 
+/* Whether the CPU writes so few elements here and now, without a graph. */
+static inline bool ty_record_is_few(const State *S, const Type *t) {
+  return !S->open && !t->device && ty_type_fits(t) && ty_type_numel(t) < S->few;
+}
+
 /* --- operands */
 
 /* Computes x when it waits for a recording that is not the open one. */

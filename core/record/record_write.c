@@ -49,6 +49,16 @@ static bool takes(const State *S, const Tensor *dst, const Given *x) {
          !buf->foreign && !(old && (old->exposed || old->foreign));
 }
 
+/* A number for each of a few elements that lie side by side. False: not such a case, or no memory. */
+static bool fill_few(State *S, const Tensor *dst, const Given *x) {
+  const Type *t = &dst->type;
+  if (x->kind == O_TENSOR || !ty_record_is_few(S, t) || !ty_tensor_is_contiguous(dst)) return false;
+  void *p = ty_tensor_write(S, dst);
+  if (!p) return false;
+  ty_elem_fill(t->dtype, p, ty_type_numel(t), x->v);
+  return true;
+}
+
 static bool write(State *S, const char *who, const Tensor *dst, const Given *x) {
   char sx[SHOWN], sd[SHOWN];
   Storage *st = dst->st;
@@ -80,6 +90,7 @@ static bool write(State *S, const char *who, const Tensor *dst, const Given *x) 
     st->version++;
     return true;
   }
+  if (fill_few(S, dst, x)) return true;
   if (!ty_record_settle(S, dst) || (x->kind == O_TENSOR && !ty_record_settle(S, x->t)))
     return false;
   Recording *b = ty_record_begin(S, t->device);

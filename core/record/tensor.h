@@ -172,6 +172,7 @@ struct State {
   void (*recorded)(State *S, const Recording *b, i32 node);
   /* An eager map or product that needs no graph: true with the result in y; false: take the road. */
   bool (*quick)(State *S, int op, int n, const Given *src, Tensor *y);
+  i64 few; /* fewer elements than this are filled without a graph; 0: dumps show them all */
   /* "file:line" of the user's code that runs, "" when unknown. */
   void (*where)(State *S, char *text, size_t n);
   /* The contents of a buffer of which something is kept are no more. */

@@ -84,7 +84,9 @@ return function(ty)
     rows[#rows + 1] = r
     local fn = r.single and r.fn or as_one(r.fn)
     install(r.name, fn, r, r.help)
-    if r.inplace then install(r.name .. "_", in_place(r, fn), r, r.help .. "; written to the first argument") end
+    if r.inplace then
+      install(r.name .. "_", as_one(in_place(r, fn)), r, r.help .. "; written to the first argument")
+    end
   end
 
   for _, group in ipairs { "maths", "reductions", "products", "neural", "convolution", "attention" } do

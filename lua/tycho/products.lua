@@ -78,9 +78,9 @@ return function(ty, check, row)
     return y + c
   end
 
-  row { "dot", "a, b", dot, "the sum of the products of two vectors", shape = "0-d", single = true }
-  row { "outer", "a, b", outer, "all products of an element of a with one of b", shape = "[n, m]", single = true }
-  row { "bmm", "a, b", bmm, "the matrix products of two stacks of matrices", shape = "[batch, n, m]", single = true }
+  row { "dot", "a, b", dot, "the sum of the products of two vectors", shape = "0-d" }
+  row { "outer", "a, b", outer, "all products of an element of a with one of b", shape = "[n, m]" }
+  row { "bmm", "a, b", bmm, "the matrix products of two stacks of matrices", shape = "[batch, n, m]" }
   row { "addmm", "c, a, b, {alpha = 1, beta = 1}", addmm, "beta * c + alpha * (a x b)", shape = "[n, m]",
     inplace = true }
 
