@@ -111,7 +111,7 @@ typedef struct Graph {
                 */
   i32 nscalar, scalar_cap;
   i32 nloops; /* LOOP nodes, each of which holds its body */
-  u8 device; /* where leaves lie that are appended now */
+  u8 device;  /* where leaves lie that are appended now */
 } Graph;
 
 /* Number of the node equal to `n` (appended when new); -1 when out of memory or full, or a LOOP's body is gone. */
