@@ -17,6 +17,7 @@ local LOGS, LIMIT = "build/test", 900 -- where output goes; seconds after which 
 local fuzzers = {
   { "fuzz", 0.40 }, { "fuzz_lua", 0.20 }, { "fuzz_cells", 0.12 }, { "fuzz_library", 0.10 }, { "fuzz_alias", 0.05 },
   { "fuzz_hooks", 0.025 }, { "fuzz_vmap", 0.02 }, { "fuzz_grad", 0.015 }, { "fuzz_lifetimes", 0.05 }, { "fuzz_sizes", 0.01 },
+  { "fuzz_scan", 0.01 },
   { "fuzz_lua", 0.02, capture = true }, { "fuzz_alias", 0.02, capture = true }, { "fuzz_cells", 0.015, capture = true },
   { "fuzz_library", 0.01, capture = true }, { "fuzz_grad", 0.005, capture = true },
   { "fuzz_sizes", 0.002, capture = true },

@@ -137,6 +137,13 @@ describe("ty.scan gives the bits of a loop", function()
     same(function(c) return c * 0.5 + 1, c end, ty.ones(3), nil, { length = 6 })
   end)
 
+  it("without carried values", function()
+    for _, f in ipairs { function(_, x) return nil, x * 2 end, function(c, x) return c, x * 2 end } do
+      local _, y = ty.scan(f, nil, ty.ones(3, 2))
+      assert.same({ { 2, 2 }, { 2, 2 }, { 2, 2 } }, y:totable())
+    end
+  end)
+
   it("without results of turns", function()
     local c, y = ty.scan(function(c, x) return c + x end, ty.zeros(2), ty.ones(3, 2))
     assert.same({ 3, 3 }, c:totable())
@@ -267,7 +274,8 @@ describe("ty.scan of tensors of 8 dims", function()
       assert.match(message, (e:gsub("@%w+", "")), 1, true)
     end
     local deep = ty.ones(many)
-    refuses("scan: a turn's result may have 7 dims at most (turns are one more, and so are pieces of a checkpoint and examples of a vmap), got f32[1,2,1,2,1,2,1,2]",
+    refuses("scan: a turn's result may have 7 dims at most (turns are one more, and so are pieces of a checkpoint and " ..
+        "examples of a vmap), got f32[1,2,1,2,1,2,1,2]",
       function(c) return c, deep end, ty.ones(1), ty.ones(3))
     refuses("scan: option checkpoint: argument 3 (xs) may have 7 dims at most, got f32[4,2,1,2,1,2,1,2]",
       function(c, r) return c, r end, ty.ones(1), ty.ones(4, 2, 1, 2, 1, 2, 1, 2), { checkpoint = 2 })
@@ -534,7 +542,7 @@ describe("the gradient of ty.scan", function()
   end)
 
   it("is not computed for sequences that need none", function()
-    local function rows(x) -- how many times as much memory as the sequences themselves the rest takes
+    local function share(x) -- how many times as much memory as the sequences themselves the rest takes
       return tonumber((H.script(([[
         local ty = require "tycho"
         local x, b = ty.randn(500, 4000), ty.ones(3):requires_grad_()
@@ -545,8 +553,8 @@ describe("the gradient of ty.scan", function()
         c:sum():backward()
         print((ty.stats().memory.peak - before) / (500 * 4000 * 4))]]):format(x))))
     end
-    assert.truthy(rows "x" < 1.2)
-    assert.truthy(rows "x * b[1]" > 2) -- a gradient for each
+    assert.truthy(share "x" < 1.2)
+    assert.truthy(share "x * b[1]" > 2) -- a gradient for each
   end)
 
   it("comes where the function reads more constants than there are operands, in a scan in a scan", function()
@@ -569,7 +577,7 @@ describe("the gradient of ty.scan", function()
       local function nested(scan)
         h.grad, x.grad = nil, nil
         local c, y = scan(function(c)
-          return scan(function(d, rows) return scan(turn, d, rows) end, c, x:unflatten(1, { 2, 2 }))
+          return scan(function(d, two) return scan(turn, d, two) end, c, x:unflatten(1, { 2, 2 }))
         end, h, nil, { length = 2 })
         local loss = c:sum() + y[1]:square():sum() + y[2]:sum()
         loss:backward()
@@ -591,7 +599,7 @@ describe("the gradient of ty.scan", function()
       end
     end
     local at = ty.tensor { 0.3, -0.7 }
-    for _, derive in ipairs { ty.hessian, function(f) return ty.jacobian(function(w) return (select(2, f(w))) end) end } do
+    for _, derive in ipairs { ty.hessian, function(g) return ty.jacobian(function(w) return (select(2, g(w))) end) end } do
       close(H.list(derive(f_of(by_hand))(at)), H.list(derive(f_of(ty.scan))(at)), 1e-5)
     end
   end)
@@ -660,8 +668,8 @@ describe("the gradient of ty.scan", function()
       c.h:sum():backward()
       return flat(h.grad)
     end
-    assert.equal(counted(function(f, c, xs)
-      for i = 1, 3 do c = f(c, xs[i]) end
+    assert.equal(counted(function(turn, c, x)
+      for i = 1, 3 do c = turn(c, x[i]) end
       return c
     end), counted(ty.scan))
   end)
@@ -825,8 +833,8 @@ describe("a scope around what runs again for its gradient", function()
     local function live() return ty.stats().memory.used end
     local function forward()
       local xs, k = ty.ones(8, 2), ty.full({ 2 ^ 18 }, 2)
-      local c, y = ty.scan(function(c, x) return (c * x * w + k[1]):sin(), c end, ty.ones(2), xs)
-      local d = ty.scan(function(c, x) return (c * x * w + k[2]):sin() end, ty.ones(2), y)
+      local c, y = ty.scan(function(a, x) return (a * x * w + k[1]):sin(), a end, ty.ones(2), xs)
+      local d = ty.scan(function(a, x) return (a * x * w + k[2]):sin() end, ty.ones(2), y)
       return c:sum() + d:sum()
     end
     for _, f in ipairs {
@@ -897,6 +905,8 @@ describe("ty.scan refuses", function()
 
   it("what reads data, and works afterwards", function()
     refuses("the function reads the elements of a tensor", function(c, r) return c, r * r:sum():item() end, ty.zeros(2), x)
+    local _, e = pcall(ty.scan, function(c, r) return c, coroutine.wrap(function() return r * 2 end)() end, ty.zeros(2), x)
+    assert.match("or goes on with it in a coroutine", e, 1, true)
     assert.same({ 3, 3 }, (ty.scan(function(c, r) return c + r end, ty.zeros(2), x)):totable())
   end)
 

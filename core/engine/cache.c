@@ -12,7 +12,6 @@
 #include "device/cpu/cpu.h"
 #include "engine/engine.h"
 #include "base/system.h"
-#include "ir/body.h"
 
 enum {
   KERNEL_CAP = 16 << 20, /* bytes */
@@ -197,7 +196,7 @@ void ty_plan_drop(Plan *p) {
     ty_plan_drop(p->step[i].body);
   }
   for (i32 i = 0; p->nloops && i < p->source->n; i++)
-    if (p->source->node[i].op == OP_LOOP) ty_body_drop(p->source->node[i].arg.bits);
+    if (p->source->node[i].op == OP_LOOP) ty_graph_drop_body(p->source->node[i].arg.bits);
   ty_mem_free(p);
 }
 

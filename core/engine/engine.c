@@ -187,7 +187,9 @@ static bool engine_cut(State *S, Recording *b, Storage *demanded) {
   if (TY_UNLIKELY(b->dead)) return ty_fail(S, "run: the tensor belongs to a capture that is over");
   if (TY_UNLIKELY(S->capture != NULL) && S->capture->recording == b)
     return ty_capture_refuse(S, "needs the value of a tensor while it runs");
-  if (TY_UNLIKELY(b->body)) return ty_fail(S, "scan: the function reads the elements of a tensor");
+  if (TY_UNLIKELY(b->body))
+    return ty_fail(
+        S, "scan: the function reads the elements of a tensor, or goes on with it in a coroutine");
   Lazy *z = b->closed ? NULL : lazy_of(S, b);
   Recording *fresh = NULL;
   i32 waiting = 0;

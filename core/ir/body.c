@@ -81,17 +81,16 @@ bool ty_body_hold(u64 number) {
   return e != NULL;
 }
 
-void ty_body_drop(u64 number) {
+bool ty_body_drop(u64 number, Body *dead) {
   ty_lock(&bodies.lock);
   Entry *e = entry_of(number);
   const bool dies = e && !--e->refs;
   if (dies) take_out(e);
   ty_unlock(&bodies.lock);
-  if (!dies) return;
-  ty_graph_free(&e->body.g); /* which may hold others */
-  ty_mem_free(e->body.input);
-  ty_mem_free(e->body.output);
+  if (!dies) return false;
+  *dead = e->body;
   ty_mem_free(e);
+  return true;
 }
 
 const Body *ty_body(u64 number) {

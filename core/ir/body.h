@@ -55,7 +55,8 @@ static inline i64 ty_body_unit(i64 numel, int dtype) {
 u64 ty_body_intern(const Body *b, bool *kept);
 const Body *ty_body(u64 number); /* NULL: there is none, or there is none any more */
 bool ty_body_hold(u64 number);   /* false: there is none */
-void ty_body_drop(u64 number);
+/* ty_graph_drop_body for all but graph.c. True: nobody holds it any more, and the caller frees what is in *dead. */
+bool ty_body_drop(u64 number, Body *dead);
 i32 ty_body_scalars(
     u64 number); /* slots that its graph has; 0: there is none, as in what is kept to be shown */
 

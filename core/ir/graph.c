@@ -153,9 +153,17 @@ i32 ty_graph_scalar(Graph *g, u64 bits) {
   return g->nscalar++;
 }
 
+void ty_graph_drop_body(u64 number) {
+  Body dead;
+  if (!ty_body_drop(number, &dead)) return;
+  ty_graph_free(&dead.g); /* which may hold others */
+  ty_mem_free(dead.input);
+  ty_mem_free(dead.output);
+}
+
 static __attribute__((noinline)) void drop_bodies(Graph *g) {
   for (i32 i = 0; i < g->n; i++)
-    if (g->node[i].op == OP_LOOP) ty_body_drop(g->node[i].arg.bits);
+    if (g->node[i].op == OP_LOOP) ty_graph_drop_body(g->node[i].arg.bits);
   g->nloops = 0;
 }
 

@@ -118,6 +118,7 @@ typedef struct Graph {
 i32 ty_graph_append(Graph *g, const Node *n);
 i32 ty_graph_scalar(Graph *g,
                     u64 bits); /* slot, or -1; never merged: equal slots would freeze equality */
+void ty_graph_drop_body(u64 number); /* that ty_body_hold or ty_body_intern holds */
 void ty_graph_clear(Graph *g);
 void ty_graph_free(Graph *g);
 

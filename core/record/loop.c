@@ -628,7 +628,7 @@ static bool record(Making *M, Tensor *const *y, int device) {
   const u64 number = ty_body_intern(&M->body, &kept);
   if (kept) M->body.g = (Graph){0}, M->body.input = NULL, M->body.output = NULL;
   const i32 loop = number ? append_loop(M, number) : -1;
-  ty_body_drop(number); /* which the node holds */
+  ty_graph_drop_body(number); /* which the node holds */
   if (loop < 0 || !note_loop(M, loop)) return ty_fail_memory(S, WHO, 0);
   if (c->turns) S->stream += (u64)M->body.streams * (u64)(c->turns - 1);
   for (i32 i = 0; i < c->ncarried; i++)

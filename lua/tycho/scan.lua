@@ -436,6 +436,7 @@ return function(ty, define, own)
     return function(carried, rows)
       local following, made = f(build(carried_shape, carried), build(row_shape, rows))
       local next_list, made_list = {}, {}
+      if following == nil and said.none then following = {} end
       match(carried_shape, following, next_list, "")
       said.made = made ~= nil and flatten(made, made_list, "the results of a turn") or nil
       return next_list, made_list
@@ -499,8 +500,9 @@ return function(ty, define, own)
 
   --- carry, y = f(carry, x) for each x = xs[1], xs[2], ... in turn, beginning with init. Gives the last carry, and
   --- the y of all turns, stacked. What is carried, xs and y are tensors, or nested tables of them; what is carried
-  --- keeps its types and shapes. f runs once: it must not read elements of tensors, nor write to tensors from outside;
-  --- what it is given is its own.
+  --- keeps its types and shapes. f runs once, or a few times where gradients are asked for: it must not read elements
+  --- of tensors, nor write to tensors from outside; what it is given is its own. It draws the random numbers that the
+  --- loop would. A result needs a gradient where it may need one in some turn. y has 7 dims at most.
   --- reverse: from the last row to the first; length: how many turns, where xs is nil; checkpoint: for gradients only
   --- what about sqrt(turns) turns were given is kept (a number: every so many), and the others run again.
   ---@param f fun(carry: any, x: any): any, any
@@ -515,7 +517,7 @@ return function(ty, define, own)
     if length ~= nil and not (length >= 0 and length % 1 == 0 and length < 2 ^ 53) then
       fail("scan", "option length must be a whole number from 0 on, got %.14g", length)
     end
-    local carried, sequences, said = {}, {}, {}
+    local carried, sequences, said = {}, {}, { none = init == nil }
     local carried_shape = flatten(init == nil and {} or init, carried, "init")
     local row_shape = xs ~= nil and flatten(xs, sequences, "xs") or nil
     local turns, backwards = turns_of(sequences, length), opts.reverse or false
@@ -533,7 +535,7 @@ return function(ty, define, own)
   define("scan", "m", "f, init, xs, {reverse = false, length, checkpoint = false}",
     "carry, y = f(carry, x) for each row x of xs in turn: the last carry, and all y", scan)
 
-  return { is_float, flatten, build, step, match, recorded, append, slice, tracked, any, chosen, watched, flattened, noting, loop, level_of,
-    wrapped, whole, lifted, turn_of_all, loop_of_all, like, back_through, with, within, giving, go_back, led_back, join,
-    differentiable, turn_of, turns_of, in_pieces, scan }
+  return { within, is_float, flatten, build, step, match, recorded, append, slice, tracked, any, chosen, watched,
+    flattened, noting, loop, level_of, wrapped, whole, lifted, turn_of_all, loop_of_all, like, back_through, with,
+    giving, go_back, led_back, join, differentiable, turn_of, turns_of, in_pieces, scan }
 end

@@ -62,8 +62,8 @@ return function(ty, nn)
           .. "argument, with running means for each example)")
       end
       if outside(m.running_mean) or outside(m.running_var) then
-        check.fail(m.class_name, "in training inside of ty.scan the running means change from turn to turn, but they are "
-          .. "not carried (use {track = false}, eval() or nn.GroupNorm, or carry them: a turn begins by setting "
+        check.fail(m.class_name, "in training inside of ty.scan the running means change from turn to turn, but they "
+          .. "are not carried (use {track = false}, eval() or nn.GroupNorm, or carry them: a turn begins by setting "
           .. "running_mean and running_var to what it was given, and gives what they are at its end)")
       end
       local share = m.momentum
