@@ -678,6 +678,8 @@ local M = {
     from = "!(old && (old->exposed || old->foreign))", to = "(old || !old)" },
   { file = "core/record/record_write.c", what = "an in-place form copies",
     from = "if (takes(S, dst, x)) {", to = "if (takes(S, dst, x) && !dst->st) {" },
+  { file = "core/lua/lua_ops.c", what = "an in-place form of a large tensor needs memory beside it",
+    from = "is_over(S, n, src) ? ty_calc_open(S)", to = "is_over(S, n, src) && !src ? ty_calc_open(S)" },
   { file = "core/record/grad_rules.c", what = "the gradient of a product with a vector is a product",
     from = "(i ? row : column) ? OP_MUL : OP_MATMUL;", to = "OP_MATMUL;" },
   { file = "core/lua/lua_ops.c", what = "a third power is any power",

@@ -104,13 +104,29 @@ static int l_map(lua_State *L) {
   return map(L, op, ty_ops[op].arity, false);
 }
 
+/* Whether an in-place form of the first operand is one plan in eager mode: that writes where it lies, if nobody else
+** holds it. Below so many elements a kernel that needs no plan, and memory that is in the cache, are faster. */
+static bool is_over(const State *S, int n, const Given *src) {
+  enum { LARGE = 1 << 16 };
+  bool ok = ty_type_numel(&src->t->type) >= LARGE && !src->t->type.device && !S->level &&
+            !src->t->st->batched;
+  for (int i = 0; i < n; i++) ok = ok && (src[i].kind != O_TENSOR || !src[i].t->st->tape);
+  return ok;
+}
+
 /* Computes into a tensor that lives only here, then writes: nothing may raise in between. */
 static bool record_in_place(State *S, const char *who, int op, int n, const Given *src) {
   Tensor y = {0};
-  if (!record_map(S, who, op, n, src, &y)) return false;
-  Given value = {.kind = O_TENSOR, .t = &y, .dies = true};
-  bool ok = ty_record_assign(S, who, src[0].t, &value);
+  Storage *st = src[0].t->st;
+  Recording *b = is_over(S, n, src) ? ty_calc_open(S) : NULL;
+  const Given value = {.kind = O_TENSOR, .t = &y, .dies = true};
+  bool ok = record_map(S, who, op, n, src, &y) && ty_record_assign(S, who, src[0].t, &value);
   ty_tensor_release(&y);
+  if (!b) return ok;
+  S->open = NULL;
+  ok = ok && (st->recording != b || S->cut(S, b, st));
+  if (!ok && st->recording == b && st->buf) ty_storage_settle(st, ty_buffer_hold(st->buf));
+  ty_recording_drop(S, b);
   return ok;
 }
 
