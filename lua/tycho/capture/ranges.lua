@@ -249,7 +249,8 @@ local function may_follow(first, last, names, series)
   for name in names:gmatch "%S+" do
     local f = ty[name]
     if f then follow[f] = places end
-    follow[ty.internals.methods[name] or f] = places
+    local method = ty.internals.methods[name]
+    if method then follow[method] = places end
   end
 end
 
@@ -259,8 +260,9 @@ may_follow(2, 9, "reshape view expand tile full_like unflatten pad")
 may_follow(2, 3, "where clamp clamp_ masked_fill masked_fill_ bernoulli fill_")
 may_follow(3, 3, "unfold randint uniform normal")
 may_follow(3, 4, "narrow slice")
-may_follow(1, 2, [[add sub mul div pow remainder maximum minimum eq ne lt le gt ge
-  atan2 hypot add_ sub_ mul_ div_ pow_ remainder_ maximum_ minimum_]])
+for _, row in ipairs(ty.internals.probe.ops()) do
+  if row.class == "map" and row.lua then may_follow(1, row.arity, row.lua .. " " .. row.lua .. "_") end
+end
 for _, f in pairs(operators.compute) do follow[f] = { 1, 2 } end
 for _, f in pairs(operators.index) do follow[f] = { 2, 3 } end
 
