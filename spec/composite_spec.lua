@@ -277,12 +277,12 @@ describe("a composite that came before", function()
       collectgarbage("setpause", 10)
       collectgarbage("step", 10)
       assert.equal(want, bytes(small:softmax(2)))
-      H.probe.fail(i % 30, i % 2 == 0 and 1 or -1)
+      H.probe.fail(i % 31, i % 2 == 0 and 1 or -1) -- at times there is none from the first on
       local ok, y = pcall(function() return small:logsumexp(i % 2 + 1) end)
       H.probe.fail(-1)
       if ok then assert.equal(16, #y) else failed = failed + 1 end
     end
     collectgarbage("setpause", 200)
-    assert.truthy(tries > 50 and failed > 5, tries .. " " .. failed)
+    assert.truthy(tries > 50 and failed >= 5, tries .. " " .. failed)
   end)
 end)

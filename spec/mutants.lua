@@ -667,7 +667,7 @@ local M = {
   { file = "core/record/backward.c", what = "leaves get gradients that nobody has computed",
     from = "if (y == BACK_DONE && b->at_once && !compute(b)) y = BACK_FAILED;", to = "(void)compute;" },
   { file = "core/lua/lua_composite.c", what = "what the tape keeps of a composite is let go of",
-    from = "if (st->frozen) b->g.uses[st->node] = 0;", to = "(void)st;" },
+    from = "b->wants = WANT_SAVED;", to = "(void)b;" },
   { file = "core/compile/plan.c", what = "a value that is given twice is copied",
     from = "if (out->write == -1 && !out->own) out->same =", to = "if (false) out->same =" },
   { file = "core/compile/plan.c", what = "outputs of a loop's turn share memory",

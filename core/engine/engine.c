@@ -8,7 +8,7 @@
 ** What a cut computes. Lua collects late, so a live handle does not mean that its value matters.
 ** Computed are: the demanded node; sinks, which no recorded operation reads; values written to
 ** storages that existed before; nodes that were needed after an earlier cut of the same graph
-** (learned); and everything if an input is exposed. The rest stays pending on the closed recording with
+** (learned); what whoever records asks for (Recording.wants); and everything if an input is exposed. The rest stays pending on the closed recording with
 ** its inputs pinned. If such a value is asked for later, it is computed from those inputs and the
 ** graph's entry learns to store it, so that loops do not recompute.
 */
@@ -46,6 +46,7 @@ static bool is_wanted(State *S, const Recording *b, const Storage *st, const Sto
                       bool all) {
   if (all || st == demanded || (demanded && st->node == demanded->node)) return true;
   if (b->closed) return false;
+  if (b->wants == WANT_SAVED && st->frozen) return true;
   return b->g.uses[st->node] == 0 || st->buf || learned(S, b->g.hash, st->node);
 }
 
@@ -61,7 +62,7 @@ static i32 written_input(const Recording *b, const Storage *st) {
 ** depends on when handles were made, a key may not. */
 static i32 collect(State *S, const Recording *b, const Storage *demanded, Storage **target,
                    Output *out) {
-  bool all = ty_recording_exposed(b);
+  bool all = ty_recording_exposed(b) || (b->wants == WANT_ALL && !b->closed);
   i32 n = 0;
   for (Storage *st = b->waiting; st; st = st->next) {
     if (!is_wanted(S, b, st, demanded, all)) continue;

@@ -334,8 +334,7 @@ static bool want_results(lua_State *L, Recording *b) {
 /* What the tape keeps is computed with the results. */
 static void want_saved(void *ctx, Recording *b) {
   (void)ctx;
-  for (const Storage *st = b->waiting; st; st = st->next)
-    if (st->frozen) b->g.uses[st->node] = 0;
+  b->wants = WANT_SAVED;
 }
 
 /* run(f, ...) -> what f gives */

@@ -77,7 +77,7 @@ static int grad_seed(lua_State *L) {
 /* Nothing but the pass holds what waits at a cut: gradients on their way, which will be read. */
 static void want_all(void *ctx, Recording *r) {
   (void)ctx;
-  for (const Storage *st = r->waiting; st; st = st->next) r->g.uses[st->node] = 0;
+  r->wants = WANT_ALL;
 }
 
 /* ty_back_step, in eager mode recorded and cut at its end: rules of several operations, and those of neighbours, share

@@ -200,6 +200,7 @@ Recording *ty_recording_new(State *S) {
   b->S = S;
   b->refs = 1;
   b->closed = b->dead = b->lent = b->kept = false;
+  b->wants = WANT_SINKS;
   b->learn = NULL;
   b->pinned = 0;
   return b;

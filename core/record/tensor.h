@@ -74,6 +74,8 @@ typedef struct Tensor {
   u32 origin; /* a capture's number of the tensor from outside that it is, or is a view of */
 } Tensor;
 
+enum { WANT_SINKS, WANT_SAVED, WANT_ALL }; /* nothing; what is frozen; all that waits */
+
 struct Recording {
   Graph g;
   struct State *S;
@@ -82,6 +84,7 @@ struct Recording {
   bool dead; /* nothing of it can be computed any more */
   bool body; /* a loop's body is recorded: it cannot be computed yet */
   bool kept; /* a backward function of Lua's may ask for any of what waits */
+  u8 wants;  /* what a cut computes besides sinks: WANT_ */
   i32 ninput, input_cap;
   struct RecordingInput { /* by INPUT node, in order of appearance */
     i32 node;
