@@ -223,6 +223,21 @@ def torch_step(layers, shape, classes, wrap):
     return step
 
 
+def torch_recurrent(kind):
+    made = []
+
+    def step():
+        if not made:
+            net = getattr(torch.nn, kind)(32, 64, 2, batch_first=True, bidirectional=True)
+            made.extend([net, torch.optim.SGD(net.parameters(), lr=0.01), torch.randn(16, 30, 32)])
+        net, opt, x = made
+        with torch.enable_grad():
+            opt.zero_grad()
+            net(x)[0].square().mean().backward()
+            opt.step()
+    return step
+
+
 def torch_attention_grad():
     made = []
 
@@ -349,6 +364,14 @@ def torch_nets(wrap):
         name = "block%d%s" % (d, "bf16" if dtype else "")
         rows[name] = torch_block(d, n, dtype or torch.float32, wrap)
     rows["gpt"] = torch_gpt(wrap)
+    for kind in ("LSTM", "GRU"):
+        rows["train_" + kind] = torch_recurrent(kind)
+    x, y = torch.randn(16, 16), torch.randn(16, 16)
+    rows["small_softmax"] = lambda: torch.softmax(x, 1)
+    rows["small_layer_norm"] = lambda: torch.nn.functional.layer_norm(x, (16,))
+    rows["small_cross_entropy"] = lambda: torch.nn.functional.cross_entropy(x, y)
+    rows["small_norm"] = lambda: torch.linalg.norm(x)
+    rows["small_clamp"] = lambda: torch.clamp(x, -1, 1)
     nets = [torch_tree([dense(16, 16) for _ in range(3)]) for _ in range(1000)]
     small = torch.ones(1, 16)
 

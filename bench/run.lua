@@ -486,6 +486,7 @@ for _, r in ipairs {
 end
 
 require "captured"(row, native, latency)
+require "depth"(row)
 require "attention"(row)
 require "files"(row, build)
 require "data"(row, build)
