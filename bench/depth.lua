@@ -22,8 +22,8 @@ return function(row)
     return function() f(x):release() end
   end
   for _, objects in ipairs { 0, 2e5 } do
-    row { name = "7 operations, 1e6, result dropped" .. (objects > 0 and ", beside 200,000 tables" or ""), peer = "none",
-      unit = "us", what = "released", make_floor = true, most = 1.15, setup = beside(objects, dropped),
+    row { name = "7 operations, 1e6, result dropped" .. (objects > 0 and ", beside 200,000 tables" or ""),
+      peer = "none", unit = "us", what = "released", make_floor = true, most = 1.15, setup = beside(objects, dropped),
       floor = beside(objects, released) }
   end
 
@@ -33,8 +33,8 @@ return function(row)
     { "cross_entropy", function() return ty.cross_entropy(x, two) end }, { "norm", function() return x:norm() end },
     { "clamp", function() return x:clamp(-1, 1) end },
   } do
-    row { name = r[1] .. ", 16x16, eager", peer = "small_" .. r[1], unit = "us", what = "x:sum(2)", most = 2, ours = r[2],
-      floor = function() return x:sum(2) end }
+    row { name = r[1] .. ", 16x16, eager", peer = "small_" .. r[1], unit = "us", what = "x:sum(2)", most = 2,
+      ours = r[2], floor = function() return x:sum(2) end }
   end
 
   --- A step of training of two layers in both directions over 30 positions.

@@ -101,7 +101,7 @@ static int pick(lua_State *L, bool again, bool asks) {
   }
   int answers;
   SiteFrame frame;
-  const bool known = TY_UNLIKELY(e->large) && ty_lua_site(L, (Binding *)S, 1, &frame);
+  const bool known = TY_UNLIKELY(e->large) && ty_lua_site(L, (Binding *)S, SITE_COMPILED, &frame);
   TraceAnswer y = ty_trace_call(L, S, e, false, &answers);
   if (TY_LIKELY(y == TRACE_HIT)) {
     e->calls++;

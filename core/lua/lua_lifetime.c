@@ -4,34 +4,35 @@
 ** made before have no memory any more, where lua/tycho/capture/lifetimes.lua proves that nobody can use them. Raises
 ** when out of memory.
 **
-** 1. A Site is a (function, line, what is called there): a name, or an operator with its numbers.
+** 1. A Site is a (function, line, what is called there): for a call the slots between the frames, which tell the
+**    instruction's register (what the interpreter itself calls, a hook or an error's handler, lies elsewhere, and is
+**    none); for one of our operators its event and number.
 ** 2. The latest results of sites that may let go of them are kept in a ring, each with its frame. At a site each result
 **    of the same frame is judged, and those of frames that have ended: a frame is known by its coroutine and slot, and
-**    frames of ended calls are overwritten.
-** 3. A result counts when the call made it and gave it to its caller alone. It is counted how often it was the second
-**    operand of our operators, which keep none: where another object's operator got it, the count is too small.
+**    frames of ended calls are overwritten. While a debug hook is set, nothing is done.
+** 3. A result counts when the call made it and gave it to its caller alone. Who runs may be who the one called ends
+**    in: that is nothing to the caller.
 ** 4. Sites lie in tables by function, whose keys are weak. In a function's table are its sites, from 1 on, what is known
 **    of pairs of them, below 0, and in line l its first site's number, at "l"; the others hang on that.
 */
 #include <stdio.h>
 #include "lua/lua_lifetime.h"
 #include "lua/lua_frame.h"
-#include "lua/lua_protect.h"
 
 #define SITE_META "tycho.site"
-enum { LARGE = 64 << 10, SITES_MOST = 4096, LINE_MOST = 32, FLAG = 256 };
+enum { LARGE = 64 << 10, SITES_MOST = 4096, LINE_MOST = 32 };
 
 struct Site {
   i32 owner;  /* its function, as a number */
   i32 index;  /* from 1 on */
   i32 behind; /* of the next one on its line, 0: it is the last */
   int line;
-  int which; /* of an operator: the operand that is a number, 0: none; -1: it is a call */
+  int up; /* of a call: the slots from the caller's frame to the callee's; of an operator: 0 */
+  char event[8]; /* of an operator: its name */
+  int which;     /* of an operator: the operand that is a number, 0: none */
   lua_Number number;
   bool counts, several; /* that number; instructions may be it, if not */
-  int loans;  /* that its results have had when they are dead; -1: they may be kept, or it is new */
-  bool known; /* asked for when it is come to again */
-  char name[56];
+  bool known, dies;     /* asked for when it is come to again: its results may be let go of */
 };
 
 /* --- the ring */
@@ -51,7 +52,7 @@ static void let_go(Binding *B, Handle *h) {
 
 void ty_lua_site_made(const SiteFrame *f, Handle *h) {
   Binding *B = f->B;
-  if (f->site->loans < 0) return;
+  if (!f->site->dies) return;
   Result *r = &B->result[B->results++ % TY_COUNT(B->result)];
   if (r->handle) ty_lua_result_forget(r->handle);
   *r = (Result){.handle = h, .site = f->site, .thread = f->L, .slot = f->slot};
@@ -73,9 +74,9 @@ static void push_place(lua_State *L, const Site *s) {
   lua_createtable(L, 4, 0);
   lua_pushinteger(L, s->line);
   lua_rawseti(L, -2, 1);
-  lua_pushstring(L, s->name);
+  if (s->up) lua_pushinteger(L, s->up);
+  else lua_pushstring(L, s->event);
   lua_rawseti(L, -2, 2);
-  if (s->which < 0) return;
   lua_pushinteger(L, s->which);
   lua_rawseti(L, -2, 3);
   if (!s->counts) return;
@@ -83,35 +84,33 @@ static void push_place(lua_State *L, const Site *s) {
   lua_rawseti(L, -2, 4);
 }
 
-/* What lifetimes.lua says of results of `made`, at `here` if it is there: 1 + loans, or 0, and FLAG for its second
-** answer. fn: the function's place on the stack. */
-static int ask(lua_State *L, Binding *B, int fn, const Site *made, const Site *here) {
+/* What lifetimes.lua says of results of `made`, at `here` if it is there: two answers. fn: the function's place on the
+** stack. Nothing but a hook and memory raise. */
+static bool ask(lua_State *L, Binding *B, int fn, const Site *made, const Site *here,
+                bool *second) {
   const int top = lua_gettop(L);
-  bool hooked;
   lua_rawgeti(L, LUA_REGISTRYINDEX, B->dies);
   lua_pushvalue(L, fn);
   push_place(L, made);
   if (here) push_place(L, here);
   else lua_pushnil(L);
-  const int status = ty_lua_undisturbed(L, B, 3, 2, &hooked);
-  if (status && hooked) lua_error(L);
-  int y = 0;
-  if (!status && !lua_isnil(L, -2)) y = (int)lua_tointeger(L, -2) + 1;
-  if (!status && lua_toboolean(L, -1)) y |= FLAG;
+  lua_call(L, 3, 2);
+  const bool y = lua_toboolean(L, -2);
+  if (second) *second = lua_toboolean(L, -1);
   lua_settop(L, top);
   return y;
 }
 
 /* The same of two sites of the function, which is asked once. sites: its table. */
-static int judge(lua_State *L, Binding *B, int fn, int sites, const Site *made, const Site *here) {
+static bool judge(lua_State *L, Binding *B, int fn, int sites, const Site *made, const Site *here) {
   const int key = -(made->index * SITES_MOST + here->index);
   lua_rawgeti(L, sites, key);
-  int y = (int)lua_tointeger(L, -1);
+  bool y = lua_toboolean(L, -1);
   const bool known = !lua_isnil(L, -1);
   lua_pop(L, 1);
   if (known) return y;
-  y = ask(L, B, fn, made, here);
-  lua_pushinteger(L, y);
+  y = ask(L, B, fn, made, here, NULL);
+  lua_pushboolean(L, y);
   lua_rawseti(L, sites, key);
   return y;
 }
@@ -134,8 +133,8 @@ static void push_sites(lua_State *L, Binding *B, int fn) {
 }
 
 static bool is_same(const Site *a, const Site *b) {
-  return a->which == b->which && a->counts == b->counts && a->number == b->number &&
-         strcmp(a->name, b->name) == 0;
+  return a->up == b->up && a->which == b->which && a->counts == b->counts &&
+         a->number == b->number && strcmp(a->event, b->event) == 0;
 }
 
 static int number_at(lua_State *L, int t, const char *key) {
@@ -155,10 +154,7 @@ static Site *push_same(lua_State *L, Binding *B, int fn, int sites, Site *own) {
     lua_rawgeti(L, sites, i);
     Site *s = lua_touserdata(L, -1);
     if (is_same(s, own)) {
-      if (s->known) return s;
-      const int y = ask(L, B, fn, s, NULL);
-      s->loans = (y & ~FLAG) - 1;
-      s->several = y & FLAG;
+      if (!s->known) s->dies = ask(L, B, fn, s, NULL, &s->several);
       s->known = true;
       return s;
     }
@@ -169,7 +165,6 @@ static Site *push_same(lua_State *L, Binding *B, int fn, int sites, Site *own) {
   own->index = number_at(L, sites, "count") + 1;
   own->behind = first;
   if (n >= LINE_MOST || own->index >= SITES_MOST) return NULL;
-  own->loans = -1;
   Site *s = lua_newuserdata(L, sizeof *s);
   *s = *own;
   lua_pushvalue(L, lua_upvalueindex(1));
@@ -205,18 +200,20 @@ static Site *push_site(lua_State *L, Binding *B, int fn, int sites, Site *own) {
 
 /* --- calls */
 
-/* The operand of an operator that is a number, and which. */
-static int operand(lua_State *L, lua_Number *number) {
-  *number = 0;
-  for (int i = 1; i <= 2; i++)
+/* Reads what the running operator's metamethod is called by: its event and the number among its operands. */
+static bool read_operator(lua_State *L, lua_Debug *callee, Site *own) {
+  if (!lua_getinfo(L, "n", callee) || strcmp(callee->namewhat, "metamethod") != 0) return false;
+  if (strlen(callee->name) >= sizeof own->event) return false;
+  strcpy(own->event, callee->name);
+  own->up = 0;
+  for (int i = 2; i >= 1; i--)
     if (lua_type(L, i) == LUA_TNUMBER) {
-      *number = lua_tonumber(L, i);
-      return i;
+      own->which = i;
+      own->number = lua_tonumber(L, i);
     }
-  return 0;
+  return true;
 }
 
-/* Whether the call gets it. */
 static bool is_argument(lua_State *L, const Handle *h, int n) {
   for (int i = 1; i <= n; i++)
     if (lua_touserdata(L, i) == h) return true;
@@ -227,33 +224,30 @@ static bool is_argument(lua_State *L, const Handle *h, int n) {
 static void visit(lua_State *L, const SiteFrame *f, int fn, int sites, int n) {
   Binding *B = f->B;
   for (size_t i = 0; i < TY_COUNT(B->result); i++) {
-    Result *r = &B->result[i];
-    r->lent = false;
+    const Result *r = &B->result[i];
     if (!r->handle || r->thread != L || r->slot < f->slot) continue;
     const bool ended = r->slot > f->slot || r->site->owner != f->site->owner;
     const Handle *h = r->handle;
-    const int y = ended ? r->site->loans + 1 : judge(L, B, fn, sites, r->site, f->site);
-    if (r->handle != h) continue; /* finalisers have run */
-    r->lent = (y & FLAG) != 0;
-    if ((y & ~FLAG) == r->loans + 1 && !is_argument(L, h, n)) let_go(B, r->handle);
-    else if (ended) ty_lua_result_forget(r->handle);
+    const bool dead = ended || judge(L, B, fn, sites, r->site, f->site);
+    const bool there = r->handle == h; /* finalisers may have run */
+    if (dead && there && !is_argument(L, h, n)) let_go(B, r->handle);
   }
 }
 
-bool ty_lua_site(lua_State *L, Binding *B, int level, SiteFrame *f) {
-  const int top = lua_gettop(L), fn = top + 1, sites = top + 2;
+bool ty_lua_site(lua_State *L, Binding *B, SiteCall call, SiteFrame *f) {
+  const int top = lua_gettop(L), fn = top + 1, sites = top + 2, level = call == SITE_COMPILED;
   lua_Debug ar, callee;
+  Site own = {.line = 0};
   f->site = NULL;
-  if (!B->dies || B->S.capture || B->S.open || !lua_checkstack(L, 16) ||
+  if (B->S.capture || B->S.open || lua_gethook(L) || !lua_checkstack(L, 16) ||
       !lua_getstack(L, level, &callee) || !lua_getstack(L, level + 1, &ar))
     return false;
-  lua_getinfo(L, "n", &callee);
+  own.up = SLOT(&callee) - SLOT(&ar);
+  if (call == SITE_COMPILED)
+    own.up = top + 1 - own.up; /* the wrapper's frame lies above its arguments */
+  if (call == SITE_OPERATOR && !read_operator(L, &callee, &own)) return false;
   lua_getinfo(L, "fl", &ar);
-  Site own = {.line = ar.currentline, .which = -1};
-  if (ar.currentline > 0 && callee.name && *callee.namewhat &&
-      strlen(callee.name) < sizeof own.name) {
-    strcpy(own.name, callee.name);
-    if (strcmp(callee.namewhat, "metamethod") == 0) own.which = operand(L, &own.number);
+  if ((own.line = ar.currentline) > 0) {
     push_sites(L, B, fn);
     *f = (SiteFrame){.B = B, .L = L, .slot = SLOT(&ar)};
     f->site = push_site(L, B, fn, sites, &own);
@@ -261,14 +255,6 @@ bool ty_lua_site(lua_State *L, Binding *B, int level, SiteFrame *f) {
   }
   lua_settop(L, top);
   return f->site != NULL;
-}
-
-void ty_lua_site_lent(const SiteFrame *f) {
-  for (size_t i = 0; i < TY_COUNT(f->B->result); i++) {
-    Result *r = &f->B->result[i];
-    if (r->handle && r->lent && lua_touserdata(f->L, 2) == r->handle) r->loans++;
-    r->lent = false;
-  }
 }
 
 bool ty_lua_is_large(const Binding *B, const Handle *h) {

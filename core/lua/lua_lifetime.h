@@ -14,11 +14,12 @@ typedef struct SiteFrame {
   int slot;
 } SiteFrame;
 
-/* The Lua function above level `level` of the stack calls the one there: results of its frame that are dead have no
-** memory any more. False: its place is not known. */
-bool ty_lua_site(lua_State *L, Binding *B, int level, SiteFrame *f);
-/* It is an operator that keeps none of its operands, the first two values on the stack. */
-void ty_lua_site_lent(const SiteFrame *f);
+/* What runs: a function in C, the wrapper of a compiled function below it, the metamethod of an operator of ours. */
+typedef enum { SITE_C, SITE_COMPILED, SITE_OPERATOR } SiteCall;
+
+/* The function in C that runs was called with what lies on the stack: results of its caller's frame that are dead have no
+** memory any more. False: the place is not known. */
+bool ty_lua_site(lua_State *L, Binding *B, SiteCall call, SiteFrame *f);
 /* It gives that handle, which is fresh, to its caller alone. */
 void ty_lua_site_made(const SiteFrame *f, Handle *h);
 /* Whether its memory is worth it, and nobody else's. */

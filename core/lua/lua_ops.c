@@ -24,11 +24,9 @@
 /* A handle for what an operation on large operands makes. It is looked after, for it goes to the caller alone. */
 static Tensor *push_large(lua_State *L, Binding *B, bool operator) {
   SiteFrame frame;
-  const bool known = ty_lua_site(L, B, 0, &frame);
+  const bool known = ty_lua_site(L, B, operator? SITE_OPERATOR : SITE_C, &frame);
   Tensor *y = ty_lua_push_in(L, B);
-  if (!known) return y;
-  if (operator) ty_lua_site_lent(&frame);
-  ty_lua_site_made(&frame, (Handle *)y);
+  if (known) ty_lua_site_made(&frame, (Handle *)y);
   return y;
 }
 

@@ -44,9 +44,7 @@ typedef struct Result {
   Handle *handle; /* NULL: it is gone */
   const Site *site;
   const lua_State *thread;
-  int slot;  /* of the caller's frame */
-  int loans; /* how often it was the second operand of an operator of ours */
-  bool lent; /* it may be that of the one in progress */
+  int slot; /* of the caller's frame */
 } Result;
 
 /* The State's userdata: what the binding keeps beside the State. */

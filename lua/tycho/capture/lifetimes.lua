@@ -1,25 +1,21 @@
 --- lifetimes.lua -- where a tensor that an operation made is dead: proved by the bytecode of the caller.
--- In: a Lua function; where it made a tensor, and where it calls another operation, each a line and what is called
--- there. Out: whether the tensor may be let go of before that call, once it was the second operand of our operators so
--- many times; whether that call is one of them.
+-- In: a Lua function; where it made a tensor, and where it calls another operation. Out: whether the tensor may be let
+-- go of before that call.
 --
--- The core knows function, line and name of a call (LuaJIT's: that of the variable or field that it last read into the
--- call's register) or the operator with its numbers, not the instruction: what holds must hold of all that it may be.
--- A result is followed through the control flow, from register to register:
+-- The core knows function and line of a call and the slots between the frames, or the operator with its numbers, not
+-- the instruction: what holds must hold of all that it may be. A result is followed through the control flow, from
+-- register to register:
 -- 1. It may be an operand of a method of its own that is known to give something new (SAFE), of an operator whose other
---    operand is a number or the result, of a comparison, an index, a test. To be stored, returned, closed over,
---    concatenated, given to a function, counted as one of many values: all that keeps it, wherever it happens.
--- 2. To be the second operand of another operator is a loan: whether it is kept depends on the first one, which the
---    core sees when the operator is ours. So loans are counted. They are allowed where the register holds the
---    instruction's last result in this very call of the function on all ways, and the result may die where it has had
---    as many as on any way. The argument of a function is no loan: who runs may be who that calls last.
--- 3. At a call it is dead if it is no argument and no register that may hold it is read afterwards, on any way.
+--    operand is a number or came of it, of a comparison with a constant, an index, a test. All else may keep it, at
+--    any time: to be an argument of a function, the second operand behind what may be an object with operators of its
+--    own, to be stored, returned, closed over, concatenated, counted as one of many values.
+-- 2. At a call it is dead if it is no argument and no register that may hold it is read afterwards, on any way.
 -- Registers of a frame that has ended are gone; that the frame is the same, or has ended, the core knows by its slot.
 
 local bytecode = require "tycho.capture.bytecode"
 
 local type, pairs, ipairs, unpack = type, pairs, ipairs, unpack
-local find, format, max, huge = string.find, string.format, math.max, math.huge
+local format, sub = string.format, string.sub
 
 if jit and jit.off then jit.off(true, true) end -- seldom run: its LuaJIT traces would push out the user's
 
@@ -49,7 +45,6 @@ local function operator(name)
 end
 
 local calls = { CALL = true, CALLM = true, ITERC = true, ITERN = true }
-local equal = { ISEQV = true, ISNEV = true } -- of two objects with different __eq neither is called
 local comparisons = { ISLT = true, ISGE = true, ISLE = true, ISGT = true, ISEQV = true, ISNEV = true }
 local tests = { IST = true, ISF = true }
 local reads_a = { ISEQS = true, ISNES = true, ISEQN = true, ISNEN = true, ISEQP = true, ISNEP = true, RET1 = true }
@@ -179,11 +174,7 @@ local HELD, PERHAPS, NUMBER = 1, 2, 3 -- the result; the result or anything else
 
 local function holds(v) return v == HELD or v == PERHAPS end
 
---- How often a result was lent at most: more is not counted.
-local LOANS_MOST = 8
-
---- The state behind an instruction where registers stand for what `state` says, and whether it is a loan; nil: the
---- result may be kept.
+--- The state behind an instruction where registers stand for what `state` says; nil: the result may be kept.
 local function step(proto, ins, state)
   local name, a = ins.name, ins.a
   local new = {}
@@ -192,10 +183,9 @@ local function step(proto, ins, state)
   local form = operator(name)
   if form then
     local first = form == "VV" and held(ins.c) and ins.b or nil
-    local lent = first and state[first] ~= HELD and state[first] ~= NUMBER -- an object may get it
-    if lent and held(first) then return nil end
+    if first and state[first] ~= HELD and state[first] ~= NUMBER then return nil end -- an object may get it
     new[a] = nil
-    return new, lent
+    return new
   end
   if name == "MOV" then
     new[a] = state[ins.d]
@@ -222,7 +212,7 @@ local function step(proto, ins, state)
   for _, r in ipairs(reads) do any = any or held(r) end
   if any then
     local value = name == "TSETV" or name == "TSETS" or name == "TSETB"
-    local fine = equal[name] or tests[name] or reads_a[name] and name ~= "RET1"
+    local fine = tests[name] or reads_a[name] and name ~= "RET1"
       or name == "UNM" or name == "NOT" or name == "LEN"
       or name == "TGETV" and not held(ins.c) or name == "TGETB" or name == "TGETS"
       or value and not held(a) and not (name == "TSETV" and held(ins.c))
@@ -234,54 +224,22 @@ local function step(proto, ins, state)
   return new
 end
 
---- Joins a state into that of a position; whether it changed. most: loans before it.
+--- Joins a state into that of a position; whether it changed.
 local function join(states, at, state)
   local old = states[at]
   if not old then
     states[at] = state
     return true
   end
-  local changed = state.most > old.most
-  old.most = max(old.most, state.most)
+  local changed = false
   local function differs(r, v, w)
     if v == w or v == PERHAPS then return end
     local y = (holds(v) or holds(w)) and PERHAPS or nil
-    if y ~= v then old.registers[r], changed = y, true end
+    if y ~= v then old[r], changed = y, true end
   end
-  for r, w in pairs(state.registers) do differs(r, old.registers[r], w) end
-  for r, v in pairs(old.registers) do differs(r, v, state.registers[r]) end
+  for r, w in pairs(state) do differs(r, old[r], w) end
+  for r, v in pairs(old) do differs(r, v, state[r]) end
   return changed
-end
-
---- By position: the registers that hold what the instruction at `site` gave last in the same call of the function, on
---- all ways there.
-local function newest(proto, site)
-  local code, flow = proto.code, proto.flow
-  local before, work = { {} }, { 1 }
-  while #work > 0 do
-    local at = work[#work]
-    work[#work] = nil
-    local ins, behind_it = code[at], {}
-    local callee = calls[ins.name] and ins.a or ins.name == "CAT" and ins.b or huge -- its frame lay there
-    for r in pairs(before[at]) do behind_it[r] = r < callee or nil end
-    for _, r in ipairs(flow[at].writes) do behind_it[r] = nil end
-    if ins.name == "ISTC" or ins.name == "ISFC" then behind_it[ins.a] = nil end
-    if ins.name == "MOV" and before[at][ins.d] and not flow.captured[ins.a] then behind_it[ins.a] = true end
-    if at == site then behind_it = { [ins.a] = not flow.captured[ins.a] or nil } end
-    for _, n in ipairs(flow[at].behind) do
-      local old = before[n]
-      local changed = code[n] and not old
-      if changed then
-        before[n] = {}
-        for r in pairs(behind_it) do before[n][r] = true end
-      end
-      for r in pairs(old or {}) do
-        if not behind_it[r] then old[r], changed = nil, true end
-      end
-      if changed then work[#work + 1] = n end
-    end
-  end
-  return before
 end
 
 local function any_holds(state)
@@ -291,80 +249,44 @@ local function any_holds(state)
   return false
 end
 
---- Where the result of the instruction at `site` may be, by position: the states before; `most` loans on any way. Nil:
---- it may be kept.
+--- Where the result of the instruction at `site` may be, by position: the states before. Nil: it may be kept.
 local function follow(proto, site)
   local code, flow = proto.code, flow_of(proto)
-  local states, work, sure, most = {}, {}, nil, 0
-  local function go(from, state, loans)
+  local states, work = {}, {}
+  local function go(from, state)
     for _, n in ipairs(flow[from].behind) do
       local copy = {}
       for r, v in pairs(state) do
         if holds(v) or not flow.captured[r] then copy[r] = v end -- else a closure may write it
       end
-      if code[n] and join(states, n, { registers = copy, most = loans }) then work[#work + 1] = n end
+      if code[n] and join(states, n, copy) then work[#work + 1] = n end
     end
   end
-  if code[site].name ~= "CALL" or code[site].b ~= 1 then go(site, { [code[site].a] = HELD }, 0) end
+  if code[site].name ~= "CALL" or code[site].b ~= 1 then go(site, { [code[site].a] = HELD }) end
   while #work > 0 do
     local at = work[#work]
     work[#work] = nil
-    local state = states[at]
-    for r, v in pairs(state.registers) do
+    for r, v in pairs(states[at]) do
       if holds(v) and flow.captured[r] then return nil end
     end
-    local after, lent = step(proto, code[at], state.registers)
+    local after = step(proto, code[at], states[at])
     if not after then return nil end
-    if lent then
-      sure = sure or newest(proto, site)
-      if not sure[at][code[at].c] then return nil end
-    end
-    local loans = state.most + (lent and 1 or 0)
-    most = max(most, loans)
-    if most > LOANS_MOST then return nil end
-    if any_holds(after) then go(at, after, loans) end
+    if any_holds(after) then go(at, after) end
   end
-  states.most = most
   return states
 end
 
 --- Whether what has these states is dead at an instruction, unless it is an argument there.
 local function is_dead(proto, states, at)
-  local state, flow = states[at], proto.flow[at]
-  if not state then return true end
   local written = {}
-  for _, r in ipairs(flow.writes) do written[r] = true end
-  for r, v in pairs(state.registers) do
+  for _, r in ipairs(proto.flow[at].writes) do written[r] = true end
+  for r, v in pairs(states[at] or {}) do
     if holds(v) and not written[r] and proto.flow.live[at][r] then return false end
   end
   return true
 end
 
---- Whether the operator at a position lends what has these states.
-local function is_lent(proto, states, at)
-  if not states[at] then return false end
-  local _, lent = step(proto, proto.code[at], states[at].registers)
-  return lent or false
-end
-
 -- Which instructions it may be ----------------------------------------------------------------------------------------
-
---- Whether LuaJIT may call what that instruction calls by the name: it reads the instructions backwards, whatever leads
---- there, to the one that wrote the function's register.
-local function called(proto, fn, at, name)
-  local code, a = proto.code, proto.code[at].a
-  for i = at - 1, 1, -1 do
-    local ins = code[i]
-    if ins.name == "CALL" or ins.name == "CALLM" or ins.name == "VARG" or ins.name == "KNIL" then
-      if ins.a <= a then return true end
-    elseif ins.a == a then
-      if ins.name == "TGETS" or ins.name == "GGET" then return ins.k == name end
-      if ins.name == "UGET" then return debug.getupvalue(fn, ins.d) == name end
-      if #proto.flow[i].writes > 0 then return true end
-    end
-  end
-  return true
-end
 
 --- Whether an operator's instruction may have had that number, or any, as its first or second operand, or none.
 local function has_operands(ins, which, number)
@@ -376,18 +298,23 @@ local function has_operands(ins, which, number)
   return true
 end
 
---- The positions of what is called on that line: by that name; or, where `which` is there, the operator of that event.
-local function positions(proto, fn, line, name, which, number)
-  local key = ("%d %s %d %s"):format(line, name, which or -1, number and format("%.17g", number) or "")
+local operator_of = { __add = "ADD", __sub = "SUB", __mul = "MUL", __div = "DIV", __mod = "MOD", __pow = "POW",
+  __unm = "UNM" }
+
+--- The positions of what is called on that line: what: the slots from frame to frame (less than 0: those of a function
+--- of `...`, which are more), or the event of an operator.
+local function positions(proto, line, what, which, number)
+  local key = format("%d %s %d %s", line, what, which, number and format("%.17g", number) or "")
   local known = proto.positions or {}
   proto.positions = known
   if known[key] then return known[key] end
-  local list, event = {}, name:match "^__(%l%l%l)$"
+  local list, event, register = {}, operator_of[what], nil
+  if not event then register = what > 0 and what - proto.fr2 or -what - 2 * proto.fr2 end
   for i, ins in ipairs(proto.code) do
     local it
     if proto.lines[i] == line then
-      if which then it = event and ins.name:sub(1, 3) == event:upper() and has_operands(ins, which, number)
-      else it = calls[ins.name] and (find(ins.name, "^ITER") or called(proto, fn, i, name)) end
+      if event then it = sub(ins.name, 1, 3) == event and has_operands(ins, which, number)
+      else it = calls[ins.name] and ins.a == register end
     end
     if it then list[#list + 1] = i end
   end
@@ -410,39 +337,32 @@ end
 
 ---@class tycho.CallPlace
 ---@field [1] integer its line
----@field [2] string the name by which it calls; of an operator, the event's
----@field [3]? integer of an operator: which operand is a number, 0: none
+---@field [2] integer|string the slots from the caller's frame to the callee's; of an operator, the event
+---@field [3] integer of an operator: which operand is a number, 0: none
 ---@field [4]? number that number, where it tells it from others
 
---- How many loans a result that was made there has had when it is dead, and whether the second operand of the operator
---- that is called here is a loan of it; nil: it may be kept, or is alive unless it is an argument here. Without `here`:
---- the same when it is dead at last, and whether it may be the result of several instructions.
+--- Whether a result that was made there is dead at that call, unless it is an argument of it. Without `here`: whether
+--- it is never kept, and whether it may be the result of several instructions.
 ---@param fn function
 ---@param made tycho.CallPlace
 ---@param here? tycho.CallPlace
----@return integer? loans
----@return boolean? flag
+---@return boolean
+---@return boolean? several
 function M.dies(fn, made, here)
   local proto = bytecode.prototype(fn)
-  if not proto or not proto.lines or #proto.code > MOST or not flow_of(proto) then return nil end
-  local list, loans = positions(proto, fn, unpack(made, 1, 4)), nil
+  if not proto or not proto.lines or #proto.code > MOST or not flow_of(proto) then return false end
+  local list = positions(proto, unpack(made, 1, 4))
   for _, at in ipairs(list) do
-    local states = states_of(proto, at)
-    if not states or loans and loans ~= states.most then return nil, #list > 1 end
-    loans = states.most
+    if not states_of(proto, at) then return false, #list > 1 end
   end
-  if not here then return loans, #list > 1 end
-  local calls_here = positions(proto, fn, unpack(here, 1, 4))
-  local lent = #list > 0 and #calls_here > 0
-  if not lent then return nil end
+  if not here then return #list > 0, #list > 1 end
+  local calls_here = positions(proto, unpack(here, 1, 4))
   for _, at in ipairs(list) do
     for _, n in ipairs(calls_here) do
-      local states = states_of(proto, at)
-      lent = lent and is_lent(proto, states, n)
-      if not is_dead(proto, states, n) then loans = nil end
+      if not is_dead(proto, states_of(proto, at), n) then return false end
     end
   end
-  return loans, lent
+  return #list > 0 and #calls_here > 0
 end
 
 return M
