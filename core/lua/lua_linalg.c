@@ -68,6 +68,22 @@ static void set(const Stack *s, i64 matrix, i64 elem, double v) {
   ty_elem_store(s->dtype, s->data + (size_t)(matrix * s->m * s->n + elem) * s->bytes, v);
 }
 
+enum { SIDE = 16 }; /* of what both matrices keep in the cache */
+
+#define COPY(T) \
+  for (i64 c0 = 0; c0 < n; c0 += SIDE) \
+    for (i64 r0 = 0; r0 < m; r0 += SIDE) \
+      for (i64 c = c0; c < TY_MIN(n, c0 + SIDE); c++) \
+        for (i64 r = r0; r < TY_MIN(m, r0 + SIDE); r++) \
+          ((T *)y)[r * to[0] + c * to[1]] = ((const T *)x)[r * from[0] + c * from[1]];
+
+/* m x n floats or doubles. from, to: elements between rows, and between columns. */
+static void copy_matrix(size_t bytes, i64 m, i64 n, void *y, const i64 *to, const void *x,
+                        const i64 *from) {
+  if (bytes == sizeof(float)) COPY(float)
+  else COPY(double)
+}
+
 /* Memory that Lua collects. LuaJIT has less than 2 GB for a userdata, whatever the system has. */
 static void *room(lua_State *L, const char *who, i64 n, size_t bytes) {
   enum { MOST = 0x7fff0000 };
@@ -110,12 +126,10 @@ static Stack stack_read(lua_State *L, State *S, const char *who, const Tensor *x
       across = vector ? 0 : cast->strides[rank + 1];
   for (int d = 0; d < rank; d++)
     if (x->type.dims[d] != 1) steps[lead->rank - rank + d] = cast->strides[d];
+  const i64 from[2] = {down, across}, to[2] = {1, m};
   Walk w = {0};
-  char *y = s.data;
   for (i64 i = 0; i < s.count; i++, ty_walk_next(&w, lead, steps))
-    for (i64 c = 0; c < n; c++)
-      for (i64 r = 0; r < m; r++, y += s.bytes)
-        memcpy(y, p + (w.offset + r * down + c * across) * (i64)s.bytes, s.bytes);
+    copy_matrix(s.bytes, m, n, matrix(&s, i), to, p + w.offset * (i64)s.bytes, from);
   return s;
 }
 
@@ -124,11 +138,10 @@ static void stack_push(lua_State *L, State *S, const Stack *s, int m, int n, int
   Type t = s->lead;
   if (rank > 0) t.dims[t.rank++] = m;
   if (rank > 1) t.dims[t.rank++] = n;
-  char *rows = room(L, "linalg", s->count * m * n, s->bytes), *y = rows;
+  char *rows = room(L, "linalg", s->count * m * n, s->bytes);
+  const i64 from[2] = {1, s->m}, to[2] = {n, 1};
   for (i64 i = 0; i < s->count; i++)
-    for (i64 r = 0; r < m; r++)
-      for (i64 c = 0; c < n; c++, y += s->bytes)
-        memcpy(y, (char *)matrix(s, i) + (size_t)(c * s->m + r) * s->bytes, s->bytes);
+    copy_matrix(s->bytes, m, n, rows + (size_t)(i * m * n) * s->bytes, to, matrix(s, i), from);
   Tensor *x = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_tensor_from(S, x, &t, rows));
   lua_replace(L, -2); /* results stand side by side */

@@ -81,8 +81,16 @@ static void *run_errand(void *arg) {
   return NULL;
 }
 
+/* OpenBLAS follows the pool's number of threads; setting it is not free, so only when it changed.
+ */
+static void follow_threads(void) {
+  const int n = ty_pool_threads(0);
+  if (blas.set_threads && atomic_exchange(&blas.threads, n) != n) blas.set_threads(n);
+}
+
 bool ty_blas_call(void (*fn)(void *), void *arg) {
   const char *end = ty_thread_stack_end(), *here = __builtin_frame_address(0);
+  follow_threads();
   if (!end || here - end >= STACK_WANTED) {
     fn(arg);
     return true;
@@ -92,13 +100,6 @@ bool ty_blas_call(void (*fn)(void *), void *arg) {
   if (!ty_thread_start(&thread, STACK_OWN, run_errand, &e)) return false;
   ty_thread_join(thread);
   return true;
-}
-
-/* OpenBLAS follows the pool's number of threads; setting it is not free, so only when it changed.
- */
-static void follow_threads(void) {
-  const int n = ty_pool_threads(0);
-  if (blas.set_threads && atomic_exchange(&blas.threads, n) != n) blas.set_threads(n);
 }
 
 /* How cblas is to read a matrix of rows x cols; false when it cannot, for lack of a unit stride or
