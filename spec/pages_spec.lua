@@ -11,7 +11,7 @@ int mprotect(void *, size_t, int);
 
 -- Fresh pages ------------------------------------------------------------------------------------------------------
 
---- A classifier of one hidden layer, its gradient written by hand. Prints what three stretches of 200 steps cost.
+--- A classifier of one hidden layer, its gradient written by hand. Prints what eight stretches of 200 steps cost.
 local training = [[
 local ty = require "tycho"
 local function faults()
@@ -66,7 +66,7 @@ watch()
 repeat train(0.5):item() until rounds == 2
 for _ = 1, 100 do train(0.5):item() end
 local costs, last = {}, nil
-for stretch = 1, 3 do
+for stretch = 1, 8 do
   local start = faults()
   for _ = 1, 200 do last = train(0.5):item() end
   costs[stretch] = faults() - start
@@ -90,11 +90,14 @@ describe("a loop that trains", function()
         if tonumber(out:match "counter%s+(%d+)") < 512 then return pending "this system counts no page faults" end
         local first, last = out:match "loss%s+(%S+)%s+(%S+)"
         assert.is_true(tonumber(last) < 0.5 * tonumber(first), out) -- it did train
-        local a, b, c = out:match "faults%s+(%d+)%s+(%d+)%s+(%d+)"
-        if os.getenv "TYCHO_SAY" then print(mode, threads, a, b, c) end
-        -- Lua's own heap may still grow by a few pages, and garbage may reach its peak late, once; a buffer of
-        -- a step that came fresh would show in each of the three: 24 pages 200 times
-        assert.is_true(math.min(a, b, c) <= 16, out)
+        local costs = {}
+        for n in out:match("faults([%s%d]+)"):gmatch "%d+" do costs[#costs + 1] = tonumber(n) end
+        assert.equal(8, #costs)
+        if os.getenv "TYCHO_SAY" then print(mode, threads, unpack(costs)) end
+        -- Lua's own heap may still grow by a few pages, and garbage may reach its peak late, more than once: the collector
+        -- and two threads go their own ways; a buffer of a step that came fresh would show in each of them: 24 pages 200 times
+        table.sort(costs)
+        assert.is_true(costs[2] <= 16, out)
       end)
     end
   end
