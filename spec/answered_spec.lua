@@ -5,16 +5,7 @@ local H = require "spec.helper"
 local ty = H.ty
 local rows = ty.internals.composites
 
-local function bytes(v)
-  if ty.is_tensor(v) then return v.dtype .. table.concat(v.shape, ",") .. table.concat(H.list(v), " ") end
-  return tostring(v)
-end
-
-local function all_bytes(...)
-  local list = { ... }
-  for i = 1, select("#", ...) do list[i] = bytes(list[i]) end
-  return table.concat(list, "; ")
-end
+local texts = H.texts
 
 describe("random calls of composites", function()
   local near_zero = ty.arange(48):reshape(6, 8) / 8 - 3
@@ -43,7 +34,7 @@ describe("random calls of composites", function()
         ty.manual_seed(turn)
         local results = { pcall(f, unpack(args)) }
         if not results[1] then return "raises " .. tostring(results[2]):gsub("^.-([%w_]+: )", "%1") end
-        for k = 2, #results do results[k] = type(results[k]) == "table" and "table" or bytes(results[k]) end
+        for k = 2, #results do results[k] = type(results[k]) == "table" and "table" or texts(results[k]) end
         return table.concat(results, ";", 2)
       end
       local want = run(row.fn)
@@ -112,9 +103,9 @@ describe("a function in C that came before", function()
         for round = 1, 5 do
           local x, y = layout(small * round), layout(small * round)
           ty.manual_seed(round)
-          local want = all_bytes(compiled(x)) .. bytes(x) .. ty.random_state()
+          local want = texts(compiled(x)) .. texts(x) .. ty.random_state()
           ty.manual_seed(round)
-          assert.equal(want, all_bytes(call(y)) .. bytes(y) .. ty.random_state(), name)
+          assert.equal(want, texts(call(y)) .. texts(y) .. ty.random_state(), name)
         end
       end
     end
@@ -152,12 +143,12 @@ describe("a function in C that came before", function()
         whole[row]:clamp_(-0.5, row)
         whole[row]:clamp_(-0.5, row)
       end
-      assert.equal(bytes(want), bytes(whole))
+      assert.equal(texts(want), texts(whole))
       local x = small * round
       local seen = x:t()
       local data = x:data()
       x:tril_()
-      assert.equal(bytes(x:t()), bytes(seen))
+      assert.equal(texts(x:t()), texts(seen))
       assert.equal(x:get(1, 1), tonumber(data[0]))
       assert.equal(0, tonumber(data[1]))
     end
@@ -165,10 +156,10 @@ describe("a function in C that came before", function()
 
   it("does not take two tensors for one beside itself", function()
     local a, b = small:narrow(1, 1, 9), small:narrow(1, 2, 9)
-    for _ = 1, 3 do assert.equal(bytes(a + (a - a) * 0.25), bytes(ty.lerp(a, a, 0.25))) end
-    for _ = 1, 3 do assert.equal(bytes(a + (b - a) * 0.25), bytes(ty.lerp(a, b, 0.25))) end
+    for _ = 1, 3 do assert.equal(texts(a + (a - a) * 0.25), texts(ty.lerp(a, a, 0.25))) end
+    for _ = 1, 3 do assert.equal(texts(a + (b - a) * 0.25), texts(ty.lerp(a, b, 0.25))) end
     b = b:clone()
-    for _ = 1, 3 do assert.equal(bytes(a + (b - a) * 0.25), bytes(ty.lerp(a, b, 0.25))) end
+    for _ = 1, 3 do assert.equal(texts(a + (b - a) * 0.25), texts(ty.lerp(a, b, 0.25))) end
   end)
 
   it("reads lists of tensors at each call", function()
@@ -176,13 +167,13 @@ describe("a function in C that came before", function()
     for round = 1, 8 do
       if round == 4 then list[1] = list[2] end
       if round > 6 then list[round % 2 + 1] = one end
-      for j = 1, 2 do assert.equal(bytes(list[j]), bytes(ty.cat(list):narrow(1, 16 * j - 15, 16))) end
-      assert.equal(bytes(list[2]), bytes(ty.stack(list)[2]))
+      for j = 1, 2 do assert.equal(texts(list[j]), texts(ty.cat(list):narrow(1, 16 * j - 15, 16))) end
+      assert.equal(texts(list[2]), texts(ty.stack(list)[2]))
     end
     for n = 1, 12 do
       local many = {}
       for j = 1, n do many[j] = small[j] end
-      for _ = 1, 3 do assert.equal(bytes(small[{ { 1, n } }]), bytes(ty.stack(many))) end
+      for _ = 1, 3 do assert.equal(texts(small[{ { 1, n } }]), texts(ty.stack(many))) end
     end
   end)
 
@@ -199,7 +190,7 @@ describe("a function in C that came before", function()
     for round = 1, 6 do
       options.eps = round % 2
       local d = small - small:sum(1, true) / 16
-      assert.equal(bytes(d / ((d * d):sum(1, true) / 16 + round % 2):sqrt()), bytes(small:layer_norm(options)))
+      assert.equal(texts(d / ((d * d):sum(1, true) / 16 + round % 2):sqrt()), texts(small:layer_norm(options)))
       local trap = setmetatable({}, { __index = function() asked = asked + 1 end })
       small:sum(1, trap)
       assert.equal(round, asked)

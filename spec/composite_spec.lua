@@ -22,16 +22,7 @@ for name in ("dropout einsum meshgrid tri one_hot conv1d conv2d conv3d conv_tran
   elsewhere[name] = true
 end
 
-local function bytes(v)
-  if ty.is_tensor(v) then return v.dtype .. table.concat(v.shape, ",") .. table.concat(H.list(v), " ") end
-  return tostring(v)
-end
-
-local function all_bytes(...)
-  local list = { ... }
-  for i = 1, select("#", ...) do list[i] = bytes(list[i]) end
-  return table.concat(list, "; ")
-end
+local texts = H.texts
 
 --- How often something was computed, and what fn gives.
 local function cuts(fn)
@@ -46,10 +37,10 @@ describe("a composite of a large tensor", function()
     for _, row in ipairs(rows) do
       if not elsewhere[row.name] and not row.single and row.only ~= "method" then
         local args = others[row.name] or {}
-        local ok, want = pcall(function() return all_bytes(row.fn(x, unpack(args))) end)
+        local ok, want = pcall(function() return texts(row.fn(x, unpack(args))) end)
         if ok then
           compared = compared + 1
-          assert.equal(want, all_bytes(ty[row.name](x, unpack(args))), row.name)
+          assert.equal(want, texts(ty[row.name](x, unpack(args))), row.name)
         end
       end
     end
@@ -84,7 +75,7 @@ describe("a composite of a large tensor", function()
     local a, b = (w:softmax(2) * w):sum(), (v:softmax(2) * v):sum()
     a:backward()
     b:backward()
-    assert.equal(bytes(v.grad), bytes(w.grad:narrow(1, 1, 4)))
+    assert.equal(texts(v.grad), texts(w.grad:narrow(1, 1, 4)))
   end)
 
   it("is one plan with a gradient too, and so is the way back", function()
@@ -161,27 +152,27 @@ describe("a composite of a large tensor", function()
   it("may be written to its argument", function()
     local a, b = x:clone(), x:clone()
     a:softmax_(2)
-    assert.equal(bytes(b:softmax(2)), bytes(a))
+    assert.equal(texts(b:softmax(2)), texts(a))
   end)
 
   it("raises at the caller's line, and works afterwards", function()
     local ok, e = pcall(function() return x:softmax(3) end)
     assert.equal(false, ok)
     assert.match("^[^:]*composite_spec%.lua:%d+: softmax: ", e)
-    assert.equal(bytes(rows and x:softmax(2)), bytes(x:clone():softmax(2)))
+    assert.equal(texts(rows and x:softmax(2)), texts(x:clone():softmax(2)))
   end)
 
   it("may be called in coroutines, captures and vmaps", function()
-    local want = bytes(x:softmax(2))
+    local want = texts(x:softmax(2))
     local co = coroutine.wrap(function()
       local y = x:softmax(2)
-      coroutine.yield(bytes(y))
+      coroutine.yield(texts(y))
     end)
     assert.equal(want, co())
     local c = ty.compile(function(a) return a:softmax(2) end)
-    for _ = 1, 3 do assert.equal(want, bytes(c(x))) end
+    for _ = 1, 3 do assert.equal(want, texts(c(x))) end
     assert.equal(1, ty.explain(c).captures)
-    assert.equal(want, bytes(ty.vmap(function(r) return r:softmax(1) end)(x)))
+    assert.equal(want, texts(ty.vmap(function(r) return r:softmax(1) end)(x)))
   end)
 end)
 
@@ -203,11 +194,11 @@ describe("a composite that came before", function()
         for _, args in ipairs(values) do
           local t = layout(small)
           ty.manual_seed(5)
-          local ok, want = pcall(function() return all_bytes(row.fn(t, unpack(args))) end)
+          local ok, want = pcall(function() return texts(row.fn(t, unpack(args))) end)
           for _ = 1, ok and 3 or 0 do
             ty.manual_seed(5)
             compared = compared + 1
-            assert.equal(want, all_bytes((row.only == "method" and ty.internals.methods or ty)[row.name](t, unpack(args))), row.name)
+            assert.equal(want, texts((row.only == "method" and ty.internals.methods or ty)[row.name](t, unpack(args))), row.name)
           end
         end
       end
@@ -219,8 +210,8 @@ describe("a composite that came before", function()
     local function drawn(f)
       ty.manual_seed(9)
       local out = {}
-      for i = 1, 5 do out[i] = bytes(f(small, 0.5, true)) end
-      return table.concat(out, ";") .. bytes(ty.rand(3))
+      for i = 1, 5 do out[i] = texts(f(small, 0.5, true)) end
+      return table.concat(out, ";") .. texts(ty.rand(3))
     end
     local plain
     for _, row in ipairs(rows) do plain = row.name == "dropout" and row.fn or plain end
@@ -230,14 +221,14 @@ describe("a composite that came before", function()
   it("sees other numbers, settings and contents", function()
     for i = 1, 40 do
       local bound = i % 4 / 2
-      assert.equal(bytes(small:minimum(bound):maximum(-bound)), bytes(small:clamp(-bound, bound)))
+      assert.equal(texts(small:minimum(bound):maximum(-bound)), texts(small:clamp(-bound, bound)))
       local t = small * i
-      assert.equal(bytes(t:sum(2) / 16), bytes(t:mean(2)))
+      assert.equal(texts(t:sum(2) / 16), texts(t:mean(2)))
     end
     local t = small:clone()
     for i = 1, 5 do
       t:mul_(0.5)
-      assert.equal(bytes((t * t):sum():sqrt()), bytes(t:norm()), i)
+      assert.equal(texts((t * t):sum():sqrt()), texts(t:norm()), i)
     end
   end)
 
@@ -246,8 +237,8 @@ describe("a composite that came before", function()
     local w = small:clone():requires_grad_()
     local g = ty.grad(function(q) return (q:softmax(2) * near):sum() end)(small)
     ;(w:softmax(2) * near):sum():backward()
-    assert.equal(bytes(g), bytes(w.grad))
-    ty.no_grad(function() assert.equal(bytes(small:softmax(2)), bytes(w:softmax(2))) end)
+    assert.equal(texts(g), texts(w.grad))
+    ty.no_grad(function() assert.equal(texts(small:softmax(2)), texts(w:softmax(2))) end)
   end)
 
   it("raises as before, with an index out of range too", function()
@@ -267,7 +258,7 @@ describe("a composite that came before", function()
   end)
 
   it("may meet finalisers that call others, and the end of memory", function()
-    local want = bytes(small:softmax(2))
+    local want = texts(small:softmax(2))
     local tries, failed = 0, 0
     for i = 1, 300 do
       getmetatable(newproxy(true)).__gc = function()
@@ -276,7 +267,7 @@ describe("a composite that came before", function()
       end
       collectgarbage("setpause", 10)
       collectgarbage("step", 10)
-      assert.equal(want, bytes(small:softmax(2)))
+      assert.equal(want, texts(small:softmax(2)))
       H.probe.fail(i % 31, i % 2 == 0 and 1 or -1) -- at times there is none from the first on
       local ok, y = pcall(function() return small:logsumexp(i % 2 + 1) end)
       H.probe.fail(-1)

@@ -363,4 +363,14 @@ local function memory(name)
 end
 ]]
 
+--- Values as text: of a tensor its dtype, sizes and elements.
+function M.texts(...)
+  local list = { ... }
+  for i = 1, select("#", ...) do
+    local v = list[i]
+    list[i] = M.ty.is_tensor(v) and v.dtype .. table.concat(v.shape, ",") .. table.concat(M.list(v), " ") or tostring(v)
+  end
+  return table.concat(list, "; ")
+end
+
 return M

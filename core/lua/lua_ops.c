@@ -22,9 +22,9 @@
 /* --- results */
 
 /* A handle for what an operation on large operands makes. It is looked after, for it goes to the caller alone. */
-static Tensor *push_large(lua_State *L, Binding *B, bool operator) {
+static Tensor *push_large(lua_State *L, Binding *B, bool is_operator) {
   SiteFrame frame;
-  const bool known = ty_lua_site(L, B, operator? SITE_OPERATOR : SITE_C, &frame);
+  const bool known = ty_lua_site(L, B, is_operator ? SITE_OPERATOR : SITE_C, &frame);
   Tensor *y = ty_lua_push_in(L, B);
   if (known) ty_lua_site_made(&frame, (Handle *)y);
   return y;
@@ -78,8 +78,8 @@ static inline bool record_map(State *S, const char *who, int op, int n, const Gi
   return ty_record(S, who, op, n, src, y);
 }
 
-/* Pushes row `op` of the first n arguments. operator: it is the metamethod of one. */
-static inline int map(lua_State *L, int op, int n, bool operator) {
+/* Pushes row `op` of the first n arguments. is_operator: it is the metamethod of one. */
+static inline int map(lua_State *L, int op, int n, bool is_operator) {
   const char *who = ty_ops[op].lua;
   Given src[3];
   bool large = false;
@@ -91,8 +91,8 @@ static inline int map(lua_State *L, int op, int n, bool operator) {
       large |= is_large((Binding *)S, t);
     } else src[i] = ty_lua_operand(L, who, i + 1);
   }
-  Tensor *y =
-      TY_UNLIKELY(large) ? push_large(L, (Binding *)S, operator) : ty_lua_push_in(L, (Binding *)S);
+  Tensor *y = TY_UNLIKELY(large) ? push_large(L, (Binding *)S, is_operator)
+                                 : ty_lua_push_in(L, (Binding *)S);
   if (TY_LIKELY(TY_LUA_TRY(L, S, record_map(S, who, op, n, src, y)))) return 1;
   return ty_lua_fail(L, S);
 }

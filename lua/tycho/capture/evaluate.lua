@@ -23,6 +23,7 @@
 local bytecode = require "tycho.capture.bytecode"
 local frames = require "tycho.capture.frames"
 local constructors = require "tycho.capture.constructors"
+local operators = require "tycho.capture.operators"
 
 local M = {
   where = frames.where, level = frames.level, position = frames.position, forget = frames.forget,
@@ -381,15 +382,6 @@ end
 
 -- Arithmetic and strings -------------------------------------------------------------------------------------------
 
-local operators = {
-  add = function(x, y) return x + y end,
-  sub = function(x, y) return x - y end,
-  mul = function(x, y) return x * y end,
-  div = function(x, y) return x / y end,
-  mod = function(x, y) return x % y end,
-  pow = function(x, y) return x ^ y end,
-}
-
 --- Both operands are registers.
 local function arith_vv(op, compute)
   return function(i, R, S, _, world)
@@ -429,11 +421,11 @@ local function arith_nv(op, compute)
   end
 end
 
-for op, compute in pairs(operators) do
+for op, compute in pairs(operators.compute) do
   local name = upper(op)
   if op == "pow" then
     handlers.POW = arith_vv(op, compute)
-  else
+  elseif op ~= "unm" then
     handlers[name .. "VV"] = arith_vv(op, compute)
     handlers[name .. "VN"] = arith_vn(op, compute)
     handlers[name .. "NV"] = arith_nv(op, compute)
