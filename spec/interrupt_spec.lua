@@ -36,7 +36,7 @@ local function ends_early(f, read)
 end
 
 local function wave(x, n)
-  for _ = 1, n or 12 do x = (x * 1.7):sin():exp() end
+  for _ = 1, n or 24 do x = (x * 1.7):sin():exp() end
   return x
 end
 
@@ -241,12 +241,13 @@ describe("a deadline", function()
   end
 
   it("ends a run within it, and what it writes is as it was", function()
-    local f, y = ty.compile(function(y) y:copy_(wave(y)) end), x:clone()
+    local f, y = ty.compile(function(y) y:copy_(wave(y, 40)) end), x:clone()
     f(y)
     local begin = clock()
     f(y:copy_(x))
     local whole, want = clock() - begin, bits(y:copy_(x))
-    assert.truthy(late(whole * 200, f, y) < whole * 0.8)
+    -- A twentieth: the last of its kernels writes in place, takes a moment only, and is waited for.
+    assert.truthy(late(whole * 50, f, y) < whole * 0.8)
     assert.same(want, bits(y))
   end)
 
