@@ -199,6 +199,10 @@ local function picture(roots, said, args)
   return a:text()
 end
 
+--- Call i of main, in either world. The numbers of math.random are the call's: what a hook raises may come when some were
+--- drawn, and nobody can put those back.
+local function begin_call(i) math.randomseed(7 + i) end
+
 local function results_text(results, log)
   local a = moment.new()
   a:list(unpack(results, 1, results.n))
@@ -214,7 +218,10 @@ local function plain(text)
     for k = #log, 1, -1 do log[k] = nil end
     mode.thread = false
     local results = pack(pcall(step, prev))
-    if results[1] then results = called(main, results, mode) end
+    if results[1] then
+      begin_call(i)
+      results = called(main, results, mode)
+    end
     gen.keep(results, log, said, roots())
     moments[i] = { results = results_text(results, log), world = picture(roots, said) }
     prev = results
@@ -257,6 +264,7 @@ local function compiled(text, want, r)
     if args[1] then
       counts.calls = counts.calls + 1
       local before = picture(roots, said, args)
+      begin_call(i)
       if r(3) > 1 then results, state = disturbed(f, main, args, mode, r)
       else results = called(f, args, mode) end
       local left = hooked.whole()
@@ -290,6 +298,7 @@ local function compiled(text, want, r)
           return nil, f
         end
         counts.inside = counts.inside + 1
+        begin_call(i)
         results = called(f, args, mode)
       end
     end

@@ -604,6 +604,23 @@ describe("the gradient of ty.scan", function()
     end
   end)
 
+  it("writes to what a turn makes within a vmap, whose second derivatives are computed at once", function()
+    local shared = ty.arange(3)
+    local function f_of(scan)
+      return function(w)
+        return ty.vmap(function(rows)
+          return (scan(function(c, row)
+            local y = shared * 1
+            y:narrow(1, 2, 2):copy_(row:narrow(1, 1, 2))
+            return c * row + y:mul_(0.5)
+          end, rows[1] * w, rows))
+        end)(ty.arange(12):reshape(2, 2, 3) * 0.3):square():sum()
+      end
+    end
+    local at = ty.tensor { 0.3, -0.7, 0.2 }
+    close(H.list(ty.hessian(f_of(by_hand))(at)), H.list(ty.hessian(f_of(ty.scan))(at)), 1e-5)
+  end)
+
   it("has gradients of its own", function()
     local function second(scan, what)
       local given = { W = W:detach(), x = xs:detach(), h = h0:detach() }

@@ -62,7 +62,7 @@ static int vmap_unwrap(lua_State *L) {
   if (!x->st->batched || ty_vmap_level(x) != id) return 0;
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_vmap_lift(S, x, id, ty_vmap_count(S, id), 0, y));
-  lua_pushboolean(L, y->st->born < id);
+  lua_pushboolean(L, !ty_vmap_has_made(S, id, y->st));
   return 2;
 }
 

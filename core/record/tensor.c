@@ -274,7 +274,7 @@ Storage *ty_storage_new(State *S, int dtype, int device, i64 numel) {
     return NULL;
   }
   *st = (Storage){.S = S, .refs = 1, .dtype = (u8)dtype, .device = (u8)device, .numel = numel};
-  if (TY_UNLIKELY(S->level != NULL)) st->born = S->level->id;
+  if (TY_UNLIKELY(S->level != NULL)) st->born = S->level->id ? ++S->born : 0;
   return st;
 }
 

@@ -54,7 +54,7 @@ typedef struct Storage {
   bool frozen; /* holds what another storage held, for gradients: nobody writes to it */
   bool stale;  /* frozen, and let go of when that other storage was written */
   u32 version; /* counts writes */
-  u32 born;    /* the vmap in which it was made, 0: in none */
+  u64 born;    /* number among the storages that were made in a vmap, 0: it was made in none */
   i64 numel;
   Buffer *buf;          /* NULL: never computed yet */
   Recording *recording; /* not NULL: pending; the contents are node `node` of this recording */
@@ -168,6 +168,7 @@ struct State {
   LoopScope *loop; /* the innermost loop whose body is recorded */
   Level *level;    /* the innermost vmap that runs */
   u32 levels;      /* so many were opened */
+  u64 born;        /* so many storages were made in one */
   /* engine.c fills these in: level 2 calls upward through them */
   bool (*cut)(State *S, Recording *b,
               Storage *demanded); /* computes; the recording is closed then */

@@ -21,11 +21,11 @@
 /* --- levels */
 
 Level ty_vmap_begin(State *S, u32 id, i64 count, RandomRule random) {
-  return (Level){NULL, id ? id : ++S->levels, random, count, S->record_seq, id != 0};
+  return (Level){NULL, id ? id : ++S->levels, random, count, S->record_seq, S->born, id != 0};
 }
 
 Level ty_vmap_outside(const State *S) {
-  return (Level){NULL, 0, RANDOM_SAME, 1, S->record_seq, true};
+  return (Level){NULL, 0, RANDOM_SAME, 1, S->record_seq, S->born, true};
 }
 
 static const Level *find(const State *S, u32 id) {
@@ -49,6 +49,11 @@ RandomRule ty_vmap_randomness(const State *S, u32 id) {
 bool ty_vmap_is_inside(const State *S, u32 id, u64 seq) {
   const Level *v = find(S, id);
   return v && seq > v->seq;
+}
+
+bool ty_vmap_has_made(const State *S, u32 id, const Storage *st) {
+  const Level *v = find(S, id);
+  return v && st->born > v->born;
 }
 
 u32 ty_vmap_level_of(int n, const Given *src) {
@@ -327,7 +332,7 @@ static bool is_each(const Tensor *dst, u32 level, i64 count) {
 }
 
 static bool may_spread(const State *S, const Storage *st, u32 level) {
-  return st->born >= level && ty_vmap_is_open(S, level) && !(st->buf && st->buf->exposed);
+  return ty_vmap_has_made(S, level, st) && !(st->buf && st->buf->exposed);
 }
 
 bool ty_vmap_may_write(const State *S, const Tensor *dst, const Tensor *x) {

@@ -18,6 +18,7 @@ struct Level {
   RandomRule random;
   i64 count;  /* of examples */
   u64 seq;    /* of the State's records when it began */
+  u64 born;   /* storages that were made in a vmap until then */
   bool again; /* it has ended before: the backward pass through it runs */
 };
 
@@ -31,6 +32,8 @@ Level ty_vmap_outside(const State *S); /* of id 0: within it no vmap runs */
 bool ty_vmap_is_open(const State *S, u32 id);
 /* Whether the record with that number was made inside of a vmap that runs. */
 bool ty_vmap_is_inside(const State *S, u32 id, u64 seq);
+/* The same of a storage. Ids do not tell: a vmap may be entered again within one that began later. */
+bool ty_vmap_has_made(const State *S, u32 id, const Storage *st);
 /* elements.c: values of all examples are asked for as if they were one. Always NULL. */
 void *ty_vmap_refuse(State *S);
 
