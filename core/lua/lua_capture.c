@@ -635,10 +635,13 @@ static bool draws_and_checks(const Trace *T, const State *S) {
   return T->late_guards < T->nguards && ty_graph_checks(&S->capture->recording->g);
 }
 
-static int installed(lua_State *L) {
+/* Answers for finish: true, how many operations the instance has, about how many nanoseconds they take. */
+static int installed(lua_State *L, const Instance *I) {
   ty_lua_session_done(L, (Binding *)ty_lua_state(L));
   lua_pushboolean(L, true);
-  return 1;
+  lua_pushinteger(L, I->plan ? I->plan->nops : 0);
+  lua_pushnumber(L, I->plan ? I->plan->time : 0);
+  return 3;
 }
 
 /* The session's graph becomes one more instance of a trace: the function was evaluated and its
@@ -657,7 +660,7 @@ static int extend(lua_State *L, State *S, Entry *e, Trace *T, int sample) {
     if (T->sample[sample - 1]) ty_instance_free(T->sample[sample - 1]);
     T->sample[sample - 1] = I;
     place_scalars(T, I);
-    return installed(L);
+    return installed(L, I);
   }
   if (T->ninstance == INSTANCES_MAX) ty_instance_free(T->instance[--T->ninstance]);
   memmove(T->instance + 1, T->instance, sizeof *T->instance * (size_t)T->ninstance);
@@ -671,10 +674,10 @@ static int extend(lua_State *L, State *S, Entry *e, Trace *T, int sample) {
   e->captures += captured;
   if (captured || T->nbounds)
     count_wasted(T); /* numbers count on and never come back, sizes seldom do so */
-  return installed(L);
+  return installed(L, I);
 }
 
-/* finish(description, position or nil, handle, sample or nil) -> true | nil, reason. position: of the trace in the list
+/* finish(description, position or nil, handle, sample or nil) -> true, operations, time | nil, reason. position: of the trace in the list
 ** that traces() gives that is to serve these sizes too; then tensors and sizes are all that is looked at,
 ** and whether there is a program: a capture is counted. sample: these sizes are that one of a range (lua_range.c). */
 static int capture_finish(lua_State *L) {
@@ -717,6 +720,9 @@ static int capture_finish(lua_State *L) {
     lua_getfield(L, 1, "custom");
     T->backend = anchor(&r);
   }
+  lua_getfield(L, 1, "resume");
+  if (lua_isnil(L, -1)) lua_pop(L, 1);
+  else T->resume = anchor(&r);
   read_program(&r);
   T->hash[0] = ty_trace_hash(T, T->instance[0]);
   place_scalars(T, T->instance[0]);
@@ -741,7 +747,7 @@ static int capture_finish(lua_State *L) {
   e->ntrace++;
   e->captures++;
   e->building = NULL;
-  return installed(L);
+  return installed(L, T->instance[0]);
 }
 
 void ty_lua_open_trace(lua_State *L, int m) {

@@ -198,6 +198,13 @@ static int compile_entry(lua_State *L) {
   return 6;
 }
 
+/* hand_out() -> what gives the results of the last hit of this coroutine that wait for it */
+static int compile_hand_out(lua_State *L) {
+  ty_lua_enter(L);
+  push_stash(L);
+  return 1;
+}
+
 /* captures(handle, fn, on): fn(...) is what captures calls when there is cause; on: there may be. The
 ** handle keeps fn, and all that fn holds. */
 static int compile_captures(lua_State *L) {
@@ -365,7 +372,8 @@ void ty_lua_open_compile(lua_State *L, int m, int t) {
       {"_tried", compile_tried},       {"_vain", compile_vain},
       {"_stance", compile_stance},     {"_within_warmup", compile_within_warmup},
       {"_wake", compile_wake},         {"_check", compile_check},
-      {"_recheck", compile_recheck},   {NULL, NULL}};
+      {"_recheck", compile_recheck},   {"_hand_out", compile_hand_out},
+      {NULL, NULL}};
   (void)t;
   ty_lua_state(L)->engine->say = say;
   lua_pushvalue(L, m);

@@ -402,13 +402,14 @@ static int hand_out(lua_State *L) {
 
 /* Pushes what pick answers: nil and the only result, or a function; gives their number. */
 static int push_answer(lua_State *L, State *S, const Trace *T, const Made *m) {
-  if (T->nresults == 1) {
+  if (T->nresults == 1 && !T->resume) {
     lua_pushnil(L);
     push_value(L, T->result[0], m);
     return 2;
   }
   stash_results(L, S->engine->compiled, T, m);
-  lua_pushvalue(L, UP_HAND_OUT);
+  if (T->resume) lua_rawgeti(L, m->anchors, T->resume);
+  else lua_pushvalue(L, UP_HAND_OUT);
   return 1;
 }
 
@@ -575,7 +576,7 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
     apply_effects(L, T, &m);
   }
   const bool alone = I->nmade == 1 && !I->made[0].alias && !T->hidden[0] && !I->foreign;
-  S->engine->compiled->fresh = alone && !T->neffects && !T->ntables ? made[0] : NULL;
+  S->engine->compiled->fresh = alone && !T->neffects && !T->ntables && !T->resume ? made[0] : NULL;
   *answers = push_answer(L, S, T, &m);
   return TRACE_HIT;
 }

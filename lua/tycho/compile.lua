@@ -111,6 +111,24 @@ local function note_miss(core, h, due, otherwise)
   return m.text, remedy, m.line
 end
 
+--- It is not captured in parts any more, since that gains nothing.
+local function forget_parts(core, h)
+  core._reset(h.handle)
+  h.parts, h.captures = false, 0
+end
+
+--- What is to be known of a function that may be captured in parts.
+local function parts_of(core, h)
+  if h.parts == nil then
+    h.parts = not (h.fullgraph or h.custom or recaptures) and capture.parts(h.fn, {
+      compile = function(fn, parts) return M.compile_function(core, fn, { fast = h.fast, dynamic = h.dynamic }, parts) end,
+      may_compile = function(fn) return not handle_of[fn] and not disabled[fn] and capture.may_compile(core, fn) end,
+      hand_out = core._hand_out(), drop = function() forget_parts(core, h) end,
+    }) or false
+  end
+  return h.parts or nil
+end
+
 --- What happens when no trace answers a call: the call is evaluated and described. Nothing is raised unless the options
 --- or the stance ask for it; without a trace the function runs as it is. Called by what runs in the compiled function's
 --- place.
@@ -133,9 +151,14 @@ local function capture_call(core, h, otherwise, ...)
   h.closures = h.closures or due.closures
   local warms = core._within_warmup(h.handle)
   local in_time = budget < huge and not warms
+  local parts = parts_of(core, h)
   local done, why = capture.run_with(core, h.handle, { closures = h.closures, dynamic = dynamic, sized = due.sized,
-    bounds = h.bounds, custom = h.custom, clock = now, steps = warms and huge or nil,
+    bounds = h.bounds, custom = h.custom, clock = now, steps = warms and huge or nil, parts = parts,
     deadline = in_time and started + budget / 1e3 or nil }, h.fn, ...)
+  if done and parts and why.operations and not parts:captured(why.operations, why.time, why.ended) then
+    forget_parts(core, h)
+    done, why = false, why.why
+  end
   local cost = (now() - started) * 1e3
   if span then span() end
   core._tried(h.handle, done or why.raised ~= nil, not done and why.late or false)
@@ -170,7 +193,7 @@ local function bounds_text(h)
   return #list > 0 and concat(list, ", ") or "its sizes"
 end
 
-function M.compile_function(core, f, opts)
+function M.compile_function(core, f, opts, parts)
   if handle_of[f] then return f end
   local key = key_of(opts)
   local cache = compiled_by[key]
@@ -189,7 +212,7 @@ function M.compile_function(core, f, opts)
   local h = {
     handle = handle, fn = f, place = words.place(f), fast = opts.fast, fullgraph = opts.fullgraph,
     dynamic = opts.dynamic, custom = opts.custom, captures = 0, misses = {}, aborts = {},
-    bounds = {},
+    bounds = {}, parts = parts,
   }
   handle_of[compiled] = h
   -- Runs in the wrapper's place, by a tail call, and leaves it in the same way. It must not hold the wrapper: the
@@ -527,6 +550,7 @@ function M.open(core)
     local h = handle("reset", f)
     core._reset(h.handle)
     h.captures, h.misses, h.aborts, h.closures, h.told, h.tried_calls = 0, {}, {}, nil, nil, nil
+    h.parts = h.parts and h.parts.begins and h.parts or nil
   end
 
   --- Keeps a function from being captured: compiled functions that call it run as they are, recording what they do.

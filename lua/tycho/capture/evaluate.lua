@@ -133,6 +133,7 @@ local function start(world, frame, f, fs, n, proto, closure)
   else
     frame.cells, frame.env, frame.envs, frame.owner = nil, nil, nil, f
   end
+  frame.turns = 0
   for k = n + 1, params do R[k], S[k] = nil, nil end
   if proto.vararg then
     local extra, extra_shadows = {}, {}
@@ -147,15 +148,20 @@ local function start(world, frame, f, fs, n, proto, closure)
   spend(world, #proto.code)
 end
 
+--- Whether the function is left before the instruction: always, or in that turn of its loops.
+local function is_cut(cut, frame) return cut == true or cut == frame.turns end
+
 --- Runs the function in a frame, and those that it calls. Its results are then in frame.out and frame.out_shadows,
---- frame.count from frame.first.
+--- frame.count from frame.first. True: it was left where the world wants so; what there is stands in the registers.
 local function execute(world, frame)
   local stack, base, exact = world.stack, frame, world.exact
   local code, R, S, at = frame.code, frame.R, frame.S, 1
+  local cuts = frame.depth == 1 and world.cuts
   while true do
     repeat
       local i = code[at]
       frame.at = at
+      if cuts and frame == base and is_cut(cuts[at], frame) then return true end
       at = i.run(i, R, S, frame, world) or at + 1
     until at <= LEAVE
     if at == LEAVE then
@@ -169,7 +175,7 @@ local function execute(world, frame)
       if exact then clear(left) end
       at = at + 1
     else
-      if at == ENTER then frame = stack[stack.depth] end
+      if at == ENTER then frame = stack[stack.depth] elseif frame == base then cuts = false end
       code, R, S, at = frame.code, frame.R, frame.S, 1
     end
   end
@@ -231,11 +237,12 @@ local function tail_call(i, R, S, frame, world, n)
   for k = 1, n do R[k], S[k] = R[k + shift], S[k + shift] end -- downward, and all cells are closed
   f, fs, n = callee(world, R, S, f, fs, n, "lua")
   local proto, closure = prototype_of(world, R, S, f, n)
+  local stack, depth = world.stack, frame.depth
   if proto then
+    if depth == 1 and not stack.left then stack.left = { at = frame.at, turns = frame.turns } end
     start(world, frame, f, fs, n, proto, closure)
     return SWITCH
   end
-  local stack, depth = world.stack, frame.depth
   if world.exact then stack.depth = depth - 1 end -- else where() is to tell the place of the call
   native(world, frame, R, S, f, fs, n, frame.caller, stack[depth - 1])
   stack.depth = depth
@@ -650,7 +657,10 @@ end
 
 function handlers.JMP(i) return i.target end
 
-function handlers.LOOP(i, _, _, _, world) spend(world, i.cost) end
+function handlers.LOOP(i, _, _, frame, world)
+  frame.turns = frame.turns + 1
+  spend(world, i.cost)
+end
 
 local function for_operand(R, S, k, world, what)
   local v, s = R[k], S[k]
@@ -694,8 +704,9 @@ function handlers.FORI(i, R, S, _, world)
   if not goes_on(index, limit, step, world) then return i.target end
 end
 
-function handlers.FORL(i, R, S, _, world)
+function handlers.FORL(i, R, S, frame, world)
   local a = i.a
+  frame.turns = frame.turns + 1
   local limit, step = R[a + 1], R[a + 2]
   local index = R[a] + step
   R[a] = index
@@ -705,8 +716,9 @@ function handlers.FORL(i, R, S, _, world)
   return i.target
 end
 
-function handlers.ITERL(i, R, S, _, world)
+function handlers.ITERL(i, R, S, frame, world)
   local a = i.a
+  frame.turns = frame.turns + 1
   local v, s = R[a], S[a]
   if equal(v, s, nil, nil, world) then return end
   R[a - 1], S[a - 1] = v, s
@@ -727,6 +739,7 @@ end
 ---@return table results
 ---@return table shadows
 ---@return integer n
+---@return integer? cut where the function was left before its end; then results are its registers
 function M.run(world, fn, fs, args, shadows, n)
   world.stack = { depth = 0 }
 
@@ -758,7 +771,7 @@ function M.run(world, fn, fs, args, shadows, n)
   world.stack.depth = 1
   frame.caller = "native"
   start(world, frame, fn, fs, n, proto, nil)
-  execute(world, frame)
+  if execute(world, frame) then return frame.R, frame.S, proto.framesize, frame.at end
   world.stack.depth = 0
   return collect(frame)
 end

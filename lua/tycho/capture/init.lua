@@ -36,6 +36,7 @@ local bytecode = require "tycho.capture.bytecode"
 local evaluate = require "tycho.capture.evaluate"
 local tape = require "tycho.capture.tape"
 local ranges = require "tycho.capture.ranges"
+local parts = require "tycho.capture.parts"
 
 local type, rawget, select, next, pairs, unpack = type, rawget, select, next, pairs, unpack
 local tostring, tonumber, pcall, error, ipairs, rawequal = tostring, tonumber, pcall, error, ipairs, rawequal
@@ -605,7 +606,7 @@ end
 
 --- Whether two descriptions are one trace but for the sizes of tensors: the same reads, guards, results and effects.
 function M.same(a, b)
-  return a.narg == b.narg and a.nresults == b.nresults and #a.tensors == #b.tensors and a.early == b.early
+  return a.narg == b.narg and a.nresults == b.nresults and a.resume == b.resume and #a.tensors == #b.tensors and a.early == b.early
     and a.late == b.late and a.sharing == b.sharing
     and same_lists(same_instruction, a.program, b.program) and same_lists(same_recipe, a.results, b.results)
     and same_lists(same_effect, a.effects, b.effects) and same_lists(same_table, a.tables, b.tables)
@@ -641,6 +642,7 @@ local function new_world(core, f, options, ...)
     dynamic = options.dynamic or options.sized or nil,
     deadline = options.deadline or false, clock = options.clock or clock,
     next_look = options.deadline and (options.steps or M.STEPS) or 0, -- see evaluate.lua
+    cuts = options.cuts or false,
   }
   for name, method in next, World do w[name] = method end -- by way of a metatable each call took ten times as long
   w.tape = w.dynamic and not options.custom and tape.new(w) or nil
@@ -671,6 +673,18 @@ local function dump(text)
   io.stderr:write(text)
 end
 
+--- Where the function is to be cut so that it does not come to what aborted the capture: in the function itself, or where
+--- it calls what does that. Nil: nowhere.
+local function cut_of(w)
+  local stack = w.stack
+  local frame, left = stack and stack[1], stack and stack.left
+  if not frame or not w.failure or w.overdue or w.failure.bound then return nil end
+  local inside = left ~= nil or stack.depth > 1
+  if inside and not left and stack[2].caller ~= "lua" then inside = false end -- called by a metamethod
+  left = left or frame
+  return { at = left.at, turns = left.turns, inside = inside }
+end
+
 --- Why a capture failed: what the world said, else what the core refused, else the error itself.
 local function failure(w, err, refused)
   local why = w.failure or {}
@@ -681,6 +695,7 @@ local function failure(w, err, refused)
     if w.stack then w:locate(why) end
   end
   why.late = w.overdue
+  if err == ABORT then why.cut = cut_of(w) end
   return why
 end
 
@@ -737,8 +752,13 @@ local function capture(core, handle, options, f, ...)
     local args, shadows, fs
     w, args, shadows, fs = new_world(core, f, options, ...)
     C.located(function() return w:where() end)
-    local results, rs, n = evaluate.run(w, f, fs, args, shadows, w.narg)
+    local results, rs, n, at = evaluate.run(w, f, fs, args, shadows, w.narg)
+    local resume = nil
+    if at then results, rs, n, resume = options.parts:leave(at, results, rs) end
+    if options.cut and not at then w:abort("it goes another way when it is captured again") end
     local d = w:describe(results, rs, n)
+    d.resume = resume
+    if at then d.ends = { line = options.parts:line(at), why = options.cut and options.why } end
     local refused = C.reason()
     if refused then w:abort(refused) end
     if options.dry then
@@ -748,14 +768,15 @@ local function capture(core, handle, options, f, ...)
     w:look_at_clock()
     if not put_in_place(w, options, d) then return "customize" end
     local position, sized = sized_trace(C, handle, d)
-    local done, text = C.finish(d, position, handle)
+    local done, text, work = C.finish(d, position, handle)
     if not done then w:abort(text or "the core could not compile the trace") end
     if sized then keep_tape(sized, d) end
     let_go_of_tensors(d)
+    seen = { operations = text, time = work, ended = at ~= nil, why = options.why }
     return true
   end
   local ok, err, refused, again = C.session(handle, attempt, ...)
-  if ok and err == true then return true end
+  if ok and err == true then return true, seen end
   if ok and err == "dry" then return true, seen end
   if ok then return nil, { customize = true } end
   if ok == nil then return nil, { reason = err } end
@@ -774,8 +795,9 @@ end
 ---   clock     in place of os.clock
 ---   steps     how many instructions may be evaluated
 ---   custom    passes and a backend, as graph.options gives them. What they raise is in why.raised
+---   parts     the function may be cut: see parts.lua
 ---@return boolean? done
----@return table? why {reason =, hint =, file =, line =}
+---@return table? why {reason =, hint =, file =, line =}; what was captured where it is done
 function M.run_with(core, handle, options, f, ...)
   local ready, why = bytecode.ready()
   if not ready then return nil, { reason = why } end
@@ -783,7 +805,8 @@ function M.run_with(core, handle, options, f, ...)
   for name, v in pairs(options) do own[name] = v end
   own.asked = {}
   if own.custom and own.custom.backend then own.dynamic, own.sized = nil, nil end -- its function is for these sizes
-  local tries = 3
+  local tries, first = 3, nil -- first: why the function is cut
+  own.cuts = own.parts and own.parts.cuts or nil
   while tries > 0 do
     tries = tries - 1
     done, why = capture(core, handle, own, f, ...)
@@ -797,13 +820,18 @@ function M.run_with(core, handle, options, f, ...)
       own.bounds[why.bound], own.asked, tries = false, {}, tries + 1
     elseif why.again then
       own.asked = {}
+    elseif own.parts and why.cut and not first then
+      first, own.why, own.cut, own.cuts, own.asked = why, why, why.cut, own.parts:cuts_with(why.cut), {}
+      if not own.cuts then break end
+      tries = 2
     else
       break
     end
   end
+  if not done and first then why = first end
   if done then
     core.internals.protect(dump, format("capture: a trace of %s\n", place_of(f)))
-    return true
+    return true, why
   end
   core.internals.protect(dump, format("capture: aborted at %s:%s: %s%s\n", tostring(why.file or "?"),
     tostring(why.line or "?"), why.reason, why.internal and " [" .. why.internal .. "]" or ""))
@@ -857,6 +885,13 @@ end
 function M.run(core, handle, f, ...) return M.run_with(core, handle, {}, f, ...) end
 
 M.unpack = unpack
+
+M.parts = parts.new
+
+--- Whether a function that captured code calls may be compiled itself.
+function M.may_compile(core, f)
+  return not core.internals.capture.is_native(f) and not is_ours(f) and not World.is_wrapper(f)
+end
 
 bytecode.ready() -- finds out what LuaJIT's bytecode is as it is loaded, not in the first call
 

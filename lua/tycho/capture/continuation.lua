@@ -1,0 +1,354 @@
+--- continuation.lua -- functions that go on in the middle of others: their dumps, edited.
+-- In: a Lua function, positions in its bytecode. Out: a function that is given registers, begins at a position, and where
+-- it is to leave calls another function with registers, in its own place. Nil and a reason where that cannot be.
+--
+-- What is made of a dump is the same function with some instructions before the first and behind the last one; where it
+-- begins, lines, names, constants and upvalues (these are joined) stay as they are. So messages, tracebacks, levels,
+-- yields and depth are those of the function itself.
+--
+-- Rules.
+-- 1. Before the code: a jump to where it begins. Behind it: for each exit a call in the function's own place, with the
+--    registers that are live there; others are nil.
+-- 2. The operand A of a jump is the number of registers that are in use: LuaJIT's trace compiler believes it.
+-- 3. An exit by falling through takes the place of the instruction there, an exit by a jump changes the jump: names in
+--    messages are found by walking back over the code.
+-- 4. A `for k in pairs(t)` that is entered in its middle walks by next and key: ITERN becomes ITERC, ISNEXT a jump.
+-- 5. Functions with `...` are refused, and those that need more registers or upvalues than there can be.
+
+local bytecode = require "tycho.capture.bytecode"
+local flows = require "tycho.capture.flow"
+
+local byte, char, sub, rep, find = string.byte, string.char, string.sub, string.rep, string.find
+local floor, max = math.floor, math.max
+local ipairs, pairs, type, select = ipairs, pairs, type, select
+local concat, insert = table.concat, table.insert
+local compile = loadstring or load
+local debug = type(debug) == "table" and debug or {}
+local join, set_upvalue, get_env, set_env = debug.upvaluejoin, debug.setupvalue, debug.getfenv, debug.setfenv
+
+if jit and jit.off then jit.off(true, true) end -- seldom run: its LuaJIT traces would push out the user's
+
+local M = {}
+
+local MOST_REGISTERS, MOST_UPVALUES = 240, 60
+
+-- The parts of a prototype's dump -------------------------------------------------------------------------------------
+
+local function read_uleb(s, at)
+  local value, scale = 0, 1
+  while true do
+    local b = byte(s, at)
+    at = at + 1
+    if b < 128 then return value + b * scale, at end
+    value, scale = value + (b - 128) * scale, scale * 128
+  end
+end
+
+local function uleb(n)
+  local out = {}
+  while n >= 128 do
+    out[#out + 1] = char(n % 128 + 128)
+    n = floor(n / 128)
+  end
+  return concat(out) .. char(n)
+end
+
+--- Splits the dump of a prototype: what may be changed apart from what is copied.
+local function split(proto)
+  local s = sub(proto.header.dump, proto.first_byte, proto.last_byte)
+  local p, n_lines = {}, 0
+  local at = select(2, read_uleb(s, 1))
+  p.flags, p.params, p.framesize, p.n_upvalues = byte(s, at, at + 3)
+  at = at + 4
+  p.n_objects, at = read_uleb(s, at)
+  p.n_numbers, at = read_uleb(s, at)
+  local n_code
+  n_code, at = read_uleb(s, at)
+  p.debug_size = 0
+  if not proto.header.stripped then
+    p.debug_size, at = read_uleb(s, at)
+    if p.debug_size > 0 then
+      p.first_line, at = read_uleb(s, at)
+      n_lines, at = read_uleb(s, at)
+    end
+  end
+  p.n_lines, p.width = n_lines, n_lines < 256 and 1 or n_lines < 65536 and 2 or 4
+  p.code = {}
+  for i = 1, n_code do
+    p.code[i] = { byte(s, at, at + 3) }
+    at = at + 4
+  end
+  p.upvalues = sub(s, at, at + 2 * p.n_upvalues - 1)
+  at = at + 2 * p.n_upvalues
+  p.constants = sub(s, at, #s - p.debug_size)
+  at = #s - p.debug_size + 1
+  p.lines = {}
+  if p.debug_size > 0 then
+    for i = 1, n_code do
+      p.lines[i] = sub(s, at, at + p.width - 1)
+      at = at + p.width
+    end
+    local first = at
+    for _ = 1, p.n_upvalues do at = find(s, "\0", at, true) + 1 end
+    p.names, p.variables = sub(s, first, at - 1), sub(s, at)
+  end
+  return p
+end
+
+--- The variables, of which the first begins `by` instructions later; the others follow it.
+local function moved(variables, by)
+  local at = byte(variables, 1)
+  if at == 0 then return variables end
+  at = at < 7 and 2 or find(variables, "\0", 1, true) + 1
+  local first, behind = read_uleb(variables, at)
+  return sub(variables, 1, at - 1) .. uleb(first + by) .. sub(variables, behind)
+end
+
+--- The dump that is made of the parts again.
+local function joined(proto, p, added)
+  local code = {}
+  for i, ins in ipairs(p.code) do code[i] = char(ins[1], ins[2], ins[3], ins[4]) end
+  local out = { char(p.flags, p.params, p.framesize, p.n_upvalues + added), uleb(p.n_objects), uleb(p.n_numbers),
+    uleb(#code) }
+  local tail = ""
+  if p.debug_size > 0 then tail = concat(p.lines) .. p.names .. rep("(rest)\0", added) .. p.variables end
+  if not proto.header.stripped then
+    out[#out + 1] = uleb(#tail)
+    if p.debug_size > 0 then out[#out + 1] = uleb(p.first_line) .. uleb(p.n_lines) end
+  end
+  out[#out + 1] = concat(code) .. p.upvalues .. rep("\0\128", added) .. p.constants .. tail
+  local main = concat(out)
+  local whole = bytecode.dump(proto) -- its last part is the prototype itself
+  local before = #whole - 1 - (proto.last_byte - proto.first_byte + 1)
+  return sub(whole, 1, before) .. uleb(#main) .. main .. "\0"
+end
+
+-- Instructions --------------------------------------------------------------------------------------------------------
+
+local numbers -- of opcodes, by name
+
+local function two(name, a, d) return { numbers[name], a, d % 256, floor(d / 256) } end
+
+local function three(name, a, b, c) return { numbers[name], a, c, b } end
+
+--- A jump from one position to another.
+local function jump(from, to, in_use) return two("JMP", in_use, to - from - 1 + 32768) end
+
+--- Puts instructions into the code, at the line of another one.
+local function append(p, list, line)
+  for _, ins in ipairs(list) do
+    p.code[#p.code + 1] = ins
+    if p.debug_size > 0 then p.lines[#p.code] = line end
+  end
+end
+
+--- A call of an upvalue in the function's own place, with n registers, of which `live` hold a value.
+local function exit_call(proto, upvalue, live, n)
+  local list = { two("UGET", n, upvalue) }
+  for r = 1, n do
+    local to = n + proto.fr2 + r
+    list[#list + 1] = live[r] and two("MOV", to, r - 1) or two("KPRI", to, 0)
+  end
+  list[#list + 1] = two("CALLT", n, n + 1)
+  return list
+end
+
+--- Walks of tables in whose middle it begins: by the key.
+local function walk_by_key(proto, p, start)
+  for q, ins in ipairs(proto.code) do
+    if ins.name == "ITERL" and ins.target <= start and start <= q and proto.code[q - 1].name == "ITERN" then
+      p.code[q - 1][1] = numbers.ITERC
+      for i, other in ipairs(proto.code) do
+        if other.name == "ISNEXT" and other.target == q - 1 then p.code[i][1] = numbers.JMP end
+      end
+    end
+  end
+end
+
+-- What runs natively --------------------------------------------------------------------------------------------------
+
+local takes_many = { CALLM = true, CALLMT = true, RETM = true, TSETM = true }
+local returns = { RET = true, RET0 = true, RET1 = true }
+local passes = { JMP = true, LOOP = true, FORL = true, ITERC = true, ITERN = true, ITERL = true }
+local moves = { MOV = true, KPRI = true, KSHORT = true, KNUM = true, KSTR = true, KNIL = true }
+local gives_many = { CALL = true, CALLM = true, VARG = true }
+
+--- Where what is run natively begins, so that the values that an instruction takes are all in registers.
+---@param proto tycho.Prototype
+---@param at integer
+---@return integer
+function M.start(proto, at)
+  while takes_many[proto.code[at].name] do at = at - 1 end
+  return at
+end
+
+--- Whether nothing but a return comes from there on.
+local function only_returns(code, at)
+  while code[at] and moves[code[at].name] do at = at + 1 end
+  return code[at] ~= nil and returns[code[at].name] ~= nil
+end
+
+--- The instructions that are run natively from `start` on: what is there, what takes its values, loops around it and
+--- returns. Their exits: {from, to, by a jump}.
+local function region_of(proto, flow, start)
+  local code, inside, exits, work = proto.code, {}, {}, { start }
+  inside[start] = true
+  local function leave(from, to, by_jump)
+    local name = code[to].name
+    local many = takes_many[name] and gives_many[code[from].name] and code[from].b == 0
+    if many or passes[name] or only_returns(code, to) or inside[to] then
+      if not inside[to] then
+        inside[to] = true
+        work[#work + 1] = to
+      end
+    else
+      exits[#exits + 1] = { from, to, by_jump }
+    end
+  end
+  while #work > 0 do
+    local at = work[#work]
+    work[#work] = nil
+    local ins, behind = code[at], flow[at].behind
+    if behind[2] == at + 2 then -- a condition, and its jump
+      inside[at + 1] = true
+      leave(at + 1, code[at + 1].target, true)
+      leave(at, at + 2, false)
+    else
+      for _, to in ipairs(behind) do leave(at, to, to ~= at + 1 or ins.name == "JMP" or ins.name == "UCLO") end
+    end
+  end
+  return exits
+end
+
+-- Functions -----------------------------------------------------------------------------------------------------------
+
+--- Loads a dump; it shares f's variables, and its globals.
+local function load_like(f, proto, source)
+  local g = compile(source, "=continuation")
+  if not g then return nil, "its edited dump does not load" end
+  for i = 1, #proto.upvalues do join(g, i, f, i) end
+  set_env(g, get_env(f))
+  return g
+end
+
+--- Whether functions that go on in the middle of f can be made.
+---@param f function
+---@return tycho.Prototype|nil
+---@return string? reason
+function M.ready(f)
+  if not (join and set_upvalue and get_env and set_env and compile) then return nil, "this host has no debug library" end
+  local proto, why = bytecode.prototype(f)
+  if not proto then return nil, why end
+  if proto.vararg then return nil, "it takes `...`" end
+  if not flows.of(proto) then return nil, "an instruction is not known" end
+  if not numbers then
+    numbers = {}
+    for op, name in pairs(bytecode.opcodes()) do numbers[name] = op end
+  end
+  return proto
+end
+
+--- The registers that are live before a position.
+function M.live(proto, at) return (flows.live_before(proto.flow, at)) end
+
+--- Whether the instruction is a call whose function stands in its first register.
+function M.calls(proto, at)
+  local name = proto.code[at].name
+  return name == "CALL" or name == "CALLM" or name == "CALLT" or name == "CALLMT"
+end
+
+--- What is put before the code of what begins at a position: so many instructions.
+M.SHIFT = 1
+
+--- f from a position on, given the registers 1 to n, of which those that are live there count.
+---@param f function
+---@param proto tycho.Prototype
+---@param at integer
+---@return function|nil
+---@return integer|string n
+function M.rest(f, proto, at)
+  local _, n = flows.live_before(proto.flow, at)
+  local p = split(proto)
+  if n > MOST_REGISTERS then return nil, "too many values are in use" end
+  p.params, p.framesize = n, max(p.framesize, n + 1)
+  walk_by_key(proto, p, at)
+  insert(p.code, 1, jump(1, at + M.SHIFT, n))
+  if p.debug_size > 0 then
+    insert(p.lines, 1, p.lines[at])
+    p.variables = moved(p.variables, M.SHIFT)
+  end
+  local g, why = load_like(f, proto, joined(proto, p, 0))
+  return g, g and n or why
+end
+
+--- What runs natively from a position on, given the registers 1 to n; behind it rest(position) goes on.
+---@param f function
+---@param proto tycho.Prototype
+---@param at integer
+---@param prepare function|nil what is called takes the place of prepare(what is called)
+---@param rest fun(at: integer, put: fun(f: function)): function what takes over at a position, asked for when it is
+---first come to; put(f) makes it another function
+---@return function|nil
+---@return integer|string n
+---@return integer[]? exits positions behind it
+function M.native(f, proto, at, prepare, rest)
+  local flow, p = proto.flow, split(proto)
+  local _, n = flows.live_before(flow, at)
+  local exits, tops, list = region_of(proto, flow, at), {}, {}
+  local before = prepare and 5 or 1
+  local widest = n + 3
+  for _, e in ipairs(exits) do
+    if not tops[e[2]] then
+      local live, top = flows.live_before(flow, e[2])
+      tops[e[2]] = { live = live, top = top }
+      list[#list + 1] = e[2]
+      widest = max(widest, 2 * top + 2)
+    end
+  end
+  local added = #list + (prepare and 1 or 0)
+  if widest > MOST_REGISTERS or p.n_upvalues + added > MOST_UPVALUES then return nil, "too many values are in use" end
+  p.params, p.framesize = n, max(p.framesize, widest + proto.fr2)
+  walk_by_key(proto, p, at)
+  local line = p.lines[at]
+  local head, a = {}, proto.code[at].a - 1
+  if prepare then
+    head = { two("UGET", n, p.n_upvalues + #list), two("MOV", n + 1 + proto.fr2, a), three("CALL", n, 2, 2),
+      two("MOV", a, n) }
+  end
+  head[#head + 1] = jump(before, at + before, n)
+  local code, lines = p.code, p.lines
+  p.code, p.lines = {}, {}
+  append(p, head, line)
+  for i, ins in ipairs(code) do
+    p.code[before + i] = ins
+    p.lines[before + i] = lines[i]
+  end
+  for k, to in ipairs(list) do
+    tops[to].stub = #p.code + 1
+    append(p, exit_call(proto, p.n_upvalues + k - 1, tops[to].live, tops[to].top), lines[to])
+  end
+  for _, e in ipairs(exits) do
+    local from, to = e[1], tops[e[2]]
+    local loop = proto.code[from].name == "LOOP" -- does nothing
+    local place = before + ((e[3] or loop) and from or e[2])
+    local changed = e[3] and p.code[place] or jump(place, to.stub, to.top)
+    local d = to.stub - place - 1 + 32768
+    changed[3], changed[4] = d % 256, floor(d / 256)
+    p.code[place] = changed
+  end
+  if p.debug_size > 0 then p.variables = moved(p.variables, before) end
+  local g, why = load_like(f, proto, joined(proto, p, added))
+  if not g then return nil, why end
+  for k, to in ipairs(list) do
+    local function put(on) set_upvalue(g, p.n_upvalues + k, on) end
+    put(function(...)
+      local on = rest(to, put)
+      put(on)
+      return on(...)
+    end)
+  end
+  if prepare then set_upvalue(g, p.n_upvalues + added, prepare) end
+  return g, n, list
+end
+
+return M

@@ -1,0 +1,190 @@
+--- parts.lua -- functions that are captured in parts: where they are cut, and what goes on behind.
+-- In: a compiled function; why a capture of it was given up, and where. Out: what the capture needs to end there: the
+-- registers that are live, and a function that goes on with them. Nil where it cannot be cut.
+--
+-- A part ends before an instruction that no trace can hold (a print, a C function, a read of data). Its results are the
+-- registers that are live there. With these the function that continuation.lua makes runs that instruction natively, and
+-- calls the rest of the function behind it: a compiled function like any other, whose registers are its arguments. So
+-- parts have guards, run-time scalars, sizes, and further cuts, as all functions have.
+--
+-- Rules.
+-- 1. Positions are those of the whole function. The rest of it from one position on is one compiled function, however
+--    many parts lead to it: loops come back to the same ones.
+-- 2. The rest that begins inside of a loop ends where that loop begins its next turn, else each turn would be a part of its
+--    own, with another count.
+-- 3. A call whose callee holds the reason is run natively, and calls the compiled callee instead.
+-- 4. A part costs about a microsecond. One that does too little for that is not kept: from there on the function runs as
+--    it is, and one that is cut there after as little is not cut at all.
+
+local continuation = require "tycho.capture.continuation"
+
+local type, pairs, ipairs, next, setmetatable, getmetatable = type, pairs, ipairs, next, setmetatable, getmetatable
+
+if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
+
+local M = {}
+
+local MOST = 64 -- places where one function is cut
+local FEW, SHORT = 4, 20e3 -- operations, nanoseconds: a part that has less does too little
+
+---@class tycho.Whole a function that may be captured in parts
+---@class tycho.Parts a compiled function that is a whole one, or the rest of one
+
+local Whole, Parts = {}, {}
+Whole.__index, Parts.__index = Whole, Parts
+
+-- Calls that are made natively ----------------------------------------------------------------------------------------
+
+local CALLEES = 8 -- that are called compiled; more are perhaps made anew in each call
+
+--- What is called in place of f: its compiled function, if it has one.
+local function prepared(whole, f)
+  local known = whole.callees[f]
+  if known then return known end
+  local meta = type(f) == "table" and getmetatable(f)
+  local call = type(f) == "function" and f or type(meta) == "table" and meta.__call
+  if whole.ncallees >= CALLEES or type(call) ~= "function" or not whole.may_compile(call) then return f end
+  local compiled = whole.compile(call)
+  known = compiled
+  if call ~= f then
+    function known(...) return compiled(f, ...) end
+  end
+  whole.callees[f], whole.ncallees = known, whole.ncallees + 1
+  return known
+end
+
+-- Sites ---------------------------------------------------------------------------------------------------------------
+
+--- The place before an instruction, where parts end; nil where the function cannot be cut. inside: what it calls holds the
+--- reason.
+function Whole:site(at, inside)
+  local key = inside and -at or at
+  local site = self.sites[key]
+  if site ~= nil then return site or nil end
+  if self.count >= MOST then return nil end
+  self.count = self.count + 1
+  local function prepare(f) return prepared(self, f) end
+  local native, n, exits = continuation.native(self.f, self.proto, at, inside and prepare or nil,
+    function(to, put) return self:rest(to, put) end)
+  if native then
+    local hand_out = self.hand_out
+    site = { live = continuation.live(self.proto, at), n = n, exits = exits, ends = {},
+      resume = function() return native(hand_out()) end }
+  end
+  self.sites[key] = site or false
+  return site
+end
+
+--- The places where loops begin a turn anew around a position, in the rest that begins there.
+local function turns_around(whole, at)
+  local cuts = {}
+  for q, ins in ipairs(whole.proto.code) do
+    local place = nil
+    if ins.name == "FORL" and ins.target <= at and at <= q then place = q end
+    if ins.name == "ITERL" and ins.target <= at and at <= q then place = q - 1 end
+    if ins.name == "LOOP" and q < at and (ins.target <= q or at < ins.target) then place = q end
+    if place and place ~= at and whole:site(place, false) then cuts[place + continuation.SHIFT] = true end
+  end
+  return next(cuts) and cuts or nil
+end
+
+--- What goes on at a position; put(f) changes it at the place that asks.
+function Whole:rest(at, put)
+  local rest = self.rests[at]
+  if not rest then
+    local raw = assert(continuation.rest(self.f, self.proto, at))
+    local parts = setmetatable({ whole = self, shift = continuation.SHIFT, begins = at, raw = raw,
+      cuts = turns_around(self, at) }, Parts)
+    rest = { parts = parts, puts = {}, run = self.compile(raw, parts) }
+    self.rests[at] = rest
+  end
+  rest.puts[#rest.puts + 1] = put
+  return rest.run
+end
+
+--- From a position on the function runs as it is.
+function Whole:run_natively(at)
+  local rest = self.rests[at]
+  if rest.native then return end
+  rest.native, rest.run = true, rest.parts.raw
+  for _, put in ipairs(rest.puts) do put(rest.run) end
+  for _, site in pairs(self.sites) do
+    if site and self:is_native(site) then
+      for parts in pairs(site.ends) do parts:give_up() end
+    end
+  end
+end
+
+--- Whether nothing behind a site is captured.
+function Whole:is_native(site)
+  for _, to in ipairs(site.exits) do
+    if not (self.rests[to] and self.rests[to].native) then return false end
+  end
+  return true
+end
+
+-- Parts ---------------------------------------------------------------------------------------------------------------
+
+--- The cuts of a function that is to be cut at one more place; nil: it cannot be.
+---@param cut {at: integer, turns: integer, inside: boolean}
+---@return table<integer, boolean|integer>|nil
+function Parts:cuts_with(cut)
+  local at = cut.at - self.shift
+  local start = at >= 1 and continuation.start(self.whole.proto, at) or 0
+  if start < 1 then return nil end
+  self.asked = self.whole:site(start, cut.inside and continuation.calls(self.whole.proto, start))
+  if not self.asked then return nil end
+  local cuts = { [start + self.shift] = cut.turns }
+  for place, always in pairs(self.cuts or {}) do cuts[place] = always end
+  return cuts
+end
+
+--- What a part that ends at a position gives: the registers that are live, their shadows, how many there are, and what goes
+--- on with them.
+function Parts:leave(at, R, S)
+  local site = self.cuts and self.cuts[at] and self.whole:site(at - self.shift, false) or self.asked
+  local results, shadows = {}, {}
+  for r in pairs(site.live) do results[r], shadows[r] = R[r], S[r] end
+  self.left = site
+  return results, shadows, site.n, site.resume
+end
+
+--- The line of a position.
+function Parts:line(at)
+  local lines = self.whole.proto.lines
+  return lines and lines[at - self.shift]
+end
+
+--- It does too little to be kept.
+function Parts:give_up()
+  if self.begins then return self.whole:run_natively(self.begins) end
+  self.drop()
+end
+
+--- A part was captured: so many operations, which take so many nanoseconds; ended: at a site. False: it is not kept.
+function Parts:captured(operations, time, ended)
+  if operations >= FEW or time >= SHORT then return true end
+  local site = ended and self.left
+  if self.begins then
+    self.whole:run_natively(self.begins)
+  elseif site then
+    if self.whole:is_native(site) then return false end
+    site.ends[self] = true
+  end
+  return true
+end
+
+--- What is to be known of a function that may be captured in parts; nil and a reason where it may not.
+---@param f function
+---@param how {compile: function, may_compile: function, hand_out: function, drop: function}
+---@return tycho.Parts|nil
+---@return string? reason
+function M.new(f, how)
+  local proto, why = continuation.ready(f)
+  if not proto then return nil, why end
+  local whole = setmetatable({ f = f, proto = proto, sites = {}, rests = {}, count = 0, callees = {}, ncallees = 0,
+    compile = how.compile, may_compile = how.may_compile, hand_out = how.hand_out }, Whole)
+  return setmetatable({ whole = whole, shift = 0, drop = how.drop }, Parts)
+end
+
+return M
