@@ -13,10 +13,14 @@
 -- 3. An exit by falling through takes the place of the instruction there, an exit by a jump changes the jump: names in
 --    messages are found by walking back over the code.
 -- 4. A `for k in pairs(t)` that is entered in its middle walks by next and key: ITERN becomes ITERC, ISNEXT a jump.
--- 5. Functions with `...` are refused, and those that need more registers or upvalues than there can be.
+-- 5. What has exits is not for LuaJIT's trace compiler, which looks for the beginning of a loop before the place that its
+--    end jumps to.
+-- 6. Functions with `...` are refused, and those that need more registers or upvalues than there can be.
 
 local bytecode = require "tycho.capture.bytecode"
+local constructors = require "tycho.capture.constructors"
 local flows = require "tycho.capture.flow"
+local templates = require "tycho.capture.table_templates"
 
 local byte, char, sub, rep, find = string.byte, string.char, string.sub, string.rep, string.find
 local floor, max = math.floor, math.max
@@ -30,7 +34,10 @@ if jit and jit.off then jit.off(true, true) end -- seldom run: its LuaJIT traces
 
 local M = {}
 
+local new_table = require("tycho").internals.capture.table
+
 local MOST_REGISTERS, MOST_UPVALUES = 240, 60
+local NOJIT = 8 -- flag of a prototype: it is not compiled to traces
 
 -- The parts of a prototype's dump -------------------------------------------------------------------------------------
 
@@ -222,6 +229,21 @@ end
 
 -- Functions -----------------------------------------------------------------------------------------------------------
 
+--- Lays the templates of constructors out in a function that was loaded as they are in the one that was dumped: tables
+--- are walked as they lie. Whether that could be done.
+local function lay_out(proto, was, is)
+  constructors.link(proto)
+  for _, ins in ipairs(proto.code) do
+    if ins.name == "TDUP" or ins.name == "FNEW" then
+      local a, b = bytecode.constant(was, ins.d), bytecode.constant(is, ins.d)
+      if not (a and b) then return false end
+      if ins.name == "FNEW" and not lay_out(ins.k, a, b) then return false end
+      if ins.name == "TDUP" and not templates.lay_out(new_table, ins.k, a, b) then return false end
+    end
+  end
+  return true
+end
+
 --- Loads a dump; it shares f's variables, and its globals.
 local function load_like(f, proto, source)
   local g = compile(source, "=continuation")
@@ -241,6 +263,10 @@ function M.ready(f)
   if not proto then return nil, why end
   if proto.vararg then return nil, "it takes `...`" end
   if not flows.of(proto) then return nil, "an instruction is not known" end
+  local copy = compile(bytecode.dump(proto))
+  if not copy or not lay_out(proto, f, copy) then
+    return nil, "a table that it makes would be laid out otherwise"
+  end
   if not numbers then
     numbers = {}
     for op, name in pairs(bytecode.opcodes()) do numbers[name] = op end
@@ -278,6 +304,7 @@ function M.rest(f, proto, at)
     p.variables = moved(p.variables, M.SHIFT)
   end
   local g, why = load_like(f, proto, joined(proto, p, 0))
+  if g then lay_out(proto, f, g) end
   return g, g and n or why
 end
 
@@ -308,6 +335,7 @@ function M.native(f, proto, at, prepare, rest)
   local added = #list + (prepare and 1 or 0)
   if widest > MOST_REGISTERS or p.n_upvalues + added > MOST_UPVALUES then return nil, "too many values are in use" end
   p.params, p.framesize = n, max(p.framesize, widest + proto.fr2)
+  if floor(p.flags / NOJIT) % 2 == 0 then p.flags = p.flags + NOJIT end
   walk_by_key(proto, p, at)
   local line = p.lines[at]
   local head, a = {}, proto.code[at].a - 1

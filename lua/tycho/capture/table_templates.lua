@@ -189,6 +189,41 @@ function M.layout(new, template, object)
   return layout
 end
 
+--- Gives a template that was loaded from a dump the slots that the dump has lost: positions behind the last one with a
+--- value, names whose values come later.
+local function add_slots(stores, object, copy)
+  local added = {}
+  local function add(k)
+    rawset(copy, k, true)
+    added[#added + 1] = k
+  end
+  for k = array_slots(copy), array_slots(object) - 1 do
+    if rawget(copy, k) == nil then add(k) end
+  end
+  for _, k in ipairs(stores) do
+    if type(k) == "string" and rawget(copy, k) == nil and has_slot(object, k) then add(k) end
+  end
+  for _, k in ipairs(added) do rawset(copy, k, nil) end
+end
+
+--- Lays a template that was loaded from a dump out as the one that was dumped. Whether it is laid out so then.
+---@param template table as M.layout wants it
+---@param object table the template that was dumped
+---@param copy table the one that was loaded
+---@return boolean
+function M.lay_out(new, template, object, copy)
+  local layout = M.layout(new, template, object)
+  if not layout or not layout.exact then return false end
+  add_slots(template.stores, object, copy)
+  local slots = array_slots(object)
+  local was, is = walk(object, template.stores), walk(copy, template.stores)
+  local _, hash = split(was, slots)
+  for i = 1, max(#was, #is) do
+    if not rawequal(was[i], is[i]) then return false end
+  end
+  return array_slots(copy) == slots and layout.n_hash == constructors.nodes_for(max(template.n_hash, #hash))
+end
+
 --- The layout of a table that a native function made.
 ---@param t table
 ---@return table
