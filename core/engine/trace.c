@@ -177,7 +177,7 @@ static i32 want(Making *M, WantedOutput *w, i32 *n, const Storage *st, i32 node,
   y->out.write = write;
   y->out.device = st->device;
   y->out.bytes = st->numel * ty_dtypes[st->dtype].bytes;
-  y->target = (InstanceTarget){outside, st->dtype, st->device, st->numel, writes};
+  y->target = (InstanceTarget){outside, st->dtype, st->device, st->numel, writes, false};
   return *n - 1;
 }
 
@@ -200,7 +200,8 @@ static bool make_made(Making *M, Instance *I, const Tensor *const *made, i32 nma
     memcpy(m->strides, t->strides, sizeof m->strides);
     I->nmade++;
     i32 from = outside_of_storage(M, st);
-    if (from < 0 && ty_needs_grad(t))
+    const bool spent = from < 0 && ty_needs_grad(t) && st->tape->freed;
+    if (from < 0 && ty_needs_grad(t) && !spent)
       return ty_capture_refuse(S, "a result that needs a gradient is given back (detach it)");
     if (from >= 0) {
       if ((from = ty_capture_from(c, t)) < 0 || c->outside[from].t.st != st)
@@ -218,6 +219,8 @@ static bool make_made(Making *M, Instance *I, const Tensor *const *made, i32 nma
     i32 node = pending ? st->node : constant_node(S, c->recording, st);
     if (node < 0) return ty_fail_memory(S, "capture", 0);
     m->from = want(M, w, n, st, node, -1, -1, 0);
+    w[m->from].target.spent |= spent;
+    m->detached = t->detached;
   }
   return true;
 }
@@ -568,6 +571,18 @@ void ty_instance_bind(State *S, Instance *I, const Tensor *const *outside, const
   }
 }
 
+/* A storage for a target that is no tensor from outside. */
+static Storage *make_storage(State *S, const InstanceTarget *t) {
+  Storage *st = ty_storage_new(S, t->dtype, t->device, t->numel);
+  if (!st || TY_LIKELY(!t->spent)) return st;
+  if (!(st->tape = ty_record_new(S, K_NONE, 0, NULL))) {
+    ty_storage_drop(st);
+    return NULL;
+  }
+  st->tape->freed = true;
+  return st;
+}
+
 static bool make_storages(State *S, Instance *I, const Tensor *const *outside) {
   for (i32 k = 0; k < I->ntarget; k++) {
     const InstanceTarget *t = &I->target[k];
@@ -576,7 +591,7 @@ static bool make_storages(State *S, Instance *I, const Tensor *const *outside) {
     if (t->outside >= 0) {
       I->fresh[k] = outside[t->outside]->st;
       I->result[k] = I->fresh[k]->buf;
-    } else if (!(I->fresh[k] = ty_storage_new(S, t->dtype, t->device, t->numel))) {
+    } else if (!(I->fresh[k] = make_storage(S, t))) {
       for (i32 j = 0; j < k; j++)
         if (I->target[j].outside < 0) ty_storage_drop(I->fresh[j]);
       return false;

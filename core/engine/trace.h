@@ -41,6 +41,7 @@ typedef struct InstanceTarget {
   u8 dtype, device;
   i64 numel;
   u32 writes; /* how often the function wrote */
+  bool spent; /* a backward pass has used the graph up that leads to it */
 } InstanceTarget;
 
 /* A tensor that the function makes, as its results and effects need it. */

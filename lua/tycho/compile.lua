@@ -340,6 +340,7 @@ function explanation.__tostring(e)
   add_some(add, work, 8)
   if #e.traces > 4 then add("  and %s more", plural(#e.traces - 4, "trace")) end
   add_some(add, away, 1)
+  add_some(add, e.parts, 4)
   add_some(add, latest(e.misses, function(m) return "miss: " .. m.text end), 3)
   add_some(add, latest(e.aborts, function(why) return "abort: " .. why.text end), 3)
   if #e.signatures > 0 then
@@ -374,6 +375,7 @@ function Explanation.full(e)
     if t.backend then add("  computed by the backend's function") end
     if #t.graph > 0 then add("%s", indent((gsub(t.graph, "\n$", "")), "    ")) end
   end
+  for _, part in ipairs(e.parts) do add("%s", part) end
   for _, m in ipairs(e.misses) do add("miss: %s", m.text) end
   for _, why in ipairs(e.aborts) do add("abort: %s [%.2f ms]", why.text, why.cost) end
   if #e.signatures > 0 then add("%s", signatures_text(e)) end
@@ -444,6 +446,38 @@ local function effect_lines(d, t)
   end
   for _, slot in ipairs(t.written) do list[#list + 1] = format("writes %s in place", d.paths[slot] or "a tensor") end
   if t.streams > 0 then list[#list + 1] = "draws random numbers: " .. plural(t.streams, "stream") end
+  return list
+end
+
+--- Where the traces of a compiled function end before its end, and why.
+local function ends_text(core, h)
+  local list, known = {}, {}
+  for _, t in ipairs(core.internals.capture.traces(h.handle)) do
+    local ends = t.description.ends
+    local text = ends and (ends.why and format("line %s: %s", ends.line or "?", ends.why.reason)
+      or format("line %s: the loop's next turn", ends.line or "?")) or "the end"
+    if not known[text] then list[#list + 1], known[text] = text, true end
+  end
+  return #list > 0 and concat(list, "; ") or "nothing so far"
+end
+
+--- The parts in which a function is captured, as lines.
+local function part_lines(core, h)
+  local list = {}
+  local parts = h.parts and not h.parts.begins and h.parts:list() or {}
+  if #parts > 0 then list[1] = "parts: up to " .. ends_text(core, h) end
+  for _, part in ipairs(parts) do
+    local line, of = "from line " .. (part.line or "?"), part.run and handle_of[part.run]
+    if not of then
+      list[#list + 1] = line .. ": runs as it is, since a part would do too little"
+    else
+      local e = core._info(of.handle)
+      list[#list + 1] = format("%s: %s, %d answered without running it, %s; up to %s", line, plural(e.calls, "call"),
+        e.skips, plural(e.captures, "capture"), ends_text(core, of))
+      local last = of.aborts[#of.aborts]
+      if last then list[#list + 1] = "  abort: " .. last.text end
+    end
+  end
   return list
 end
 
@@ -531,6 +565,7 @@ function M.open(core)
     e.misses, e.aborts, e.traces = {}, {}, {}
     for i, m in ipairs(h.misses) do e.misses[i] = m end
     for i, why in ipairs(h.aborts) do e.aborts[i] = why end
+    e.parts = part_lines(core, h)
     for i, t in ipairs(core.internals.capture.traces(h.handle)) do
       local d = t.description
       e.traces[i] = {

@@ -18,6 +18,7 @@
 
 local continuation = require "tycho.capture.continuation"
 
+local sort = table.sort
 local type, pairs, ipairs, next, setmetatable, getmetatable = type, pairs, ipairs, next, setmetatable, getmetatable
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
@@ -25,6 +26,7 @@ if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures 
 local M = {}
 
 local MOST = 64 -- places where one function is cut
+local TRIES = 16 -- calls of what goes on that show whether it does enough
 local FEW, SHORT = 4, 20e3 -- operations, nanoseconds: a part that has less does too little
 
 ---@class tycho.Whole a function that may be captured in parts
@@ -95,19 +97,38 @@ function Whole:rest(at, put)
     local raw = assert(continuation.rest(self.f, self.proto, at))
     local parts = setmetatable({ whole = self, shift = continuation.SHIFT, begins = at, raw = raw,
       cuts = turns_around(self, at) }, Parts)
-    rest = { parts = parts, puts = {}, run = self.compile(raw, parts) }
+    rest = { parts = parts, puts = {}, compiled = self.compile(raw, parts) }
+    rest.run = rest.compiled
     self.rests[at] = rest
   end
   rest.puts[#rest.puts + 1] = put
   return rest.run
 end
 
+local function put_all(rest, run)
+  rest.run = run
+  for _, put in ipairs(rest.puts) do put(run) end
+end
+
+--- What goes on at a position does too little, as far as is known: some calls will tell.
+function Whole:try(at)
+  local rest, left = self.rests[at], TRIES
+  if rest.native or rest.tried then return end
+  rest.tried = true
+  put_all(rest, function(...)
+    left = left - 1
+    if left == 0 and not rest.parts.worth then self:run_natively(at) end
+    if rest.parts.worth then put_all(rest, rest.compiled) end
+    return rest.compiled(...)
+  end)
+end
+
 --- From a position on the function runs as it is.
 function Whole:run_natively(at)
   local rest = self.rests[at]
   if rest.native then return end
-  rest.native, rest.run = true, rest.parts.raw
-  for _, put in ipairs(rest.puts) do put(rest.run) end
+  rest.native = true
+  put_all(rest, rest.parts.raw)
   for _, site in pairs(self.sites) do
     if site and self:is_native(site) then
       for parts in pairs(site.ends) do parts:give_up() end
@@ -155,18 +176,39 @@ function Parts:line(at)
   return lines and lines[at - self.shift]
 end
 
+--- What goes on behind the cuts of the whole function, in the order of its code: {line, run: the compiled function}, or
+--- {line} where it runs as it is.
+---@return {line: integer?, run: function?}[]
+function Parts:list()
+  local at, list = {}, {}
+  for place in pairs(self.whole.rests) do at[#at + 1] = place end
+  sort(at)
+  local lines = self.whole.proto.lines or {}
+  for i, place in ipairs(at) do
+    local rest = self.whole.rests[place]
+    list[i] = { line = lines[place], run = not rest.native and rest.compiled or nil }
+  end
+  return list
+end
+
 --- It does too little to be kept.
 function Parts:give_up()
+  if self.worth then return end
   if self.begins then return self.whole:run_natively(self.begins) end
   self.drop()
 end
 
 --- A part was captured: so many operations, which take so many nanoseconds; ended: at a site. False: it is not kept.
 function Parts:captured(operations, time, ended)
-  if operations >= FEW or time >= SHORT then return true end
+  if operations >= FEW or time >= SHORT then
+    self.worth = true
+    return true
+  end
   local site = ended and self.left
-  if self.begins then
-    self.whole:run_natively(self.begins)
+  if self.worth then
+    return true
+  elseif self.begins then
+    self.whole:try(self.begins)
   elseif site then
     if self.whole:is_native(site) then return false end
     site.ends[self] = true
