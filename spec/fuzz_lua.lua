@@ -24,7 +24,7 @@ local function in_coroutine(f, ...)
   return unpack(results, 1, results.n)
 end
 
-local counts = { calls = 0, raised = 0, wrong_steps = 0, captured = 0, captures = 0, skips = 0, skipping = 0,
+local counts = { parts = 0, calls = 0, raised = 0, wrong_steps = 0, captured = 0, captures = 0, skips = 0, skipping = 0,
   played = 0, bounded = 0, aborts = {} }
 
 -- One call after its step. The results, or an error of either.
@@ -165,6 +165,7 @@ local function count(f)
     if t.instances > 1 and bounded then counts.bounded = counts.bounded + 1 end
   end
   counts.played = counts.played + math.max(0, instances - e.captures) -- all others were evaluated
+  if #e.parts > 0 then counts.parts = counts.parts + 1 end
   if (e.captures or 0) > 0 then counts.captured = counts.captured + 1 end
   if (e.skips or 0) > 0 then counts.skipping = counts.skipping + 1 end
   for _, a in ipairs(e.aborts or {}) do
@@ -185,6 +186,8 @@ local function print_aborts(most)
     print(("%7d  %s"):format(counts.aborts[reasons[i]], reasons[i]))
   end
 end
+
+require("tycho.capture.parts").FEW = 0 -- all are kept, also where they do little
 
 local fuzz = frame.fuzzer("fuzz_lua", 20000, {
   make = gen.make, show = gen.render, report = report,
@@ -208,6 +211,7 @@ print(("fuzz_lua: %d programs, seed %d: %d compiled calls, %d raise; captures %d
   .. "%d traces with numbers as sizes")
   :format(programs, fuzz.seed, calls, counts.raised, counts.captures, counts.captured, counts.played,
     counts.bounded)
+  .. (", %d in parts"):format(counts.parts)
   .. ("; %d calls answered without Lua, in %d programs; %.0f s"):format(counts.skips, counts.skipping, fuzz:seconds()))
 print_aborts(fuzz.only and 100 or 12)
 fuzz:leave()

@@ -259,7 +259,7 @@ end
 function M.make(seed)
   local g = F.new(seed)
   local r = g.r
-  g.m, g.n, g.wild, g.sizes = r(4), r(4), r(100) <= 22, r(100) <= 40
+  g.m, g.n, g.wild, g.sizes = r(4), r(4), r(100) <= 60, r(100) <= 40
   g.bounds = r(100) <= 33
   g.learns = seed % 8 == 0
   local out = outside(g)

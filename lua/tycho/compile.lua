@@ -94,7 +94,8 @@ end
 
 local function abort_text(why)
   local at = why.file and (why.line and format("%s:%s: ", why.file, why.line) or why.file .. ": ") or ""
-  return at .. why.reason .. (why.hint and " (" .. why.hint .. ")" or "")
+  local uncut = why.uncut and "; not captured in parts: " .. why.uncut or ""
+  return at .. why.reason .. (why.hint and " (" .. why.hint .. ")" or "") .. uncut
 end
 
 --- Notes what a call that no trace answers differs in from those that one does. Gives it as text, nil of the first
@@ -114,17 +115,19 @@ end
 --- It is not captured in parts any more, since that gains nothing.
 local function forget_parts(core, h)
   core._reset(h.handle)
-  h.parts, h.captures = false, 0
+  h.parts, h.captures, h.uncut = false, 0, "a part would do too little"
 end
 
 --- What is to be known of a function that may be captured in parts.
 local function parts_of(core, h)
-  if h.parts == nil then
-    h.parts = not (h.fullgraph or h.custom or recaptures) and capture.parts(h.fn, {
+  if h.parts == nil and (h.fullgraph or h.custom or recaptures) then
+    h.parts = false
+  elseif h.parts == nil then
+    h.parts, h.uncut = capture.parts(h.fn, {
       compile = function(fn, parts) return M.compile_function(core, fn, { fast = h.fast, dynamic = h.dynamic }, parts) end,
       may_compile = function(fn) return not handle_of[fn] and not disabled[fn] and capture.may_compile(core, fn) end,
       hand_out = core._hand_out(), drop = function() forget_parts(core, h) end,
-    }) or false
+    })
   end
   return h.parts or nil
 end
@@ -173,6 +176,7 @@ local function capture_call(core, h, otherwise, ...)
   if why.raised then return error(why.raised[1], 0) end -- the next call asks again
   if h.custom then why.hint = why.hint and why.hint .. "; " .. NOT_APPLIED or NOT_APPLIED end
   why.cost = cost
+  why.uncut = why.uncut or why.cut and h.uncut
   why.text = abort_text(why)
   keep(h.aborts, why, ABORTS_KEPT)
   if h.fullgraph then

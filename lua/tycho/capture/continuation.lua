@@ -15,7 +15,8 @@
 -- 4. A `for k in pairs(t)` that is entered in its middle walks by next and key: ITERN becomes ITERC, ISNEXT a jump.
 -- 5. What has exits is not for LuaJIT's trace compiler, which looks for the beginning of a loop before the place that its
 --    end jumps to.
--- 6. Functions with `...` are refused, and those that need more registers or upvalues than there can be.
+-- 6. What `...` stands for comes behind the registers.
+-- 7. Functions that need more registers or upvalues than there can be are refused.
 
 local bytecode = require "tycho.capture.bytecode"
 local constructors = require "tycho.capture.constructors"
@@ -149,15 +150,29 @@ local function append(p, list, line)
   end
 end
 
---- A call of an upvalue in the function's own place, with n registers, of which `live` hold a value.
-local function exit_call(proto, upvalue, live, n)
+--- A call of an upvalue in the function's own place, with n registers, of which `live` hold a value, and with what `...`
+--- stands for in a function of so many parameters.
+local function exit_call(proto, upvalue, live, n, params)
   local list = { two("UGET", n, upvalue) }
   for r = 1, n do
     local to = n + proto.fr2 + r
     list[#list + 1] = live[r] and two("MOV", to, r - 1) or two("KPRI", to, 0)
   end
-  list[#list + 1] = two("CALLT", n, n + 1)
+  if proto.vararg then
+    list[#list + 1] = three("VARG", 2 * n + 1 + proto.fr2, 0, params)
+    list[#list + 1] = two("CALLMT", n, n)
+  else
+    list[#list + 1] = two("CALLT", n, n + 1)
+  end
   return list
+end
+
+--- What `...` stands for lies behind so many parameters.
+local function set_params(proto, p, n)
+  p.params = n
+  for i, ins in ipairs(proto.code) do
+    if ins.name == "VARG" then p.code[i][3] = n end
+  end
 end
 
 --- Walks of tables in whose middle it begins: by the key.
@@ -176,16 +191,20 @@ end
 
 local takes_many = { CALLM = true, CALLMT = true, RETM = true, TSETM = true }
 local returns = { RET = true, RET0 = true, RET1 = true }
-local passes = { JMP = true, LOOP = true, FORL = true, ITERC = true, ITERN = true, ITERL = true }
+local passes = { JMP = true, LOOP = true, FORL = true, ITERC = true, ITERN = true, ITERL = true,
+  UCLO = true }
 local moves = { MOV = true, KPRI = true, KSHORT = true, KNUM = true, KSTR = true, KNIL = true }
-local gives_many = { CALL = true, CALLM = true, VARG = true }
 
 --- Where what is run natively begins, so that the values that an instruction takes are all in registers.
 ---@param proto tycho.Prototype
 ---@param at integer
 ---@return integer
 function M.start(proto, at)
-  while takes_many[proto.code[at].name] do at = at - 1 end
+  local code = proto.code
+  while takes_many[code[at].name] do
+    at = at - 1
+    if code[at].name == "UCLO" then at = at - 1 end
+  end
   return at
 end
 
@@ -202,8 +221,7 @@ local function region_of(proto, flow, start)
   inside[start] = true
   local function leave(from, to, by_jump)
     local name = code[to].name
-    local many = takes_many[name] and gives_many[code[from].name] and code[from].b == 0
-    if many or passes[name] or only_returns(code, to) or inside[to] then
+    if takes_many[name] or passes[name] or only_returns(code, to) or inside[to] then
       if not inside[to] then
         inside[to] = true
         work[#work + 1] = to
@@ -261,7 +279,6 @@ function M.ready(f)
   if not (join and set_upvalue and get_env and set_env and compile) then return nil, "this host has no debug library" end
   local proto, why = bytecode.prototype(f)
   if not proto then return nil, why end
-  if proto.vararg then return nil, "it takes `...`" end
   if not flows.of(proto) then return nil, "an instruction is not known" end
   local copy = compile(bytecode.dump(proto))
   if not copy or not lay_out(proto, f, copy) then
@@ -296,7 +313,8 @@ function M.rest(f, proto, at)
   local _, n = flows.live_before(proto.flow, at)
   local p = split(proto)
   if n > MOST_REGISTERS then return nil, "too many values are in use" end
-  p.params, p.framesize = n, max(p.framesize, n + 1)
+  set_params(proto, p, n)
+  p.framesize = max(p.framesize, n + 1)
   walk_by_key(proto, p, at)
   insert(p.code, 1, jump(1, at + M.SHIFT, n))
   if p.debug_size > 0 then
@@ -334,7 +352,8 @@ function M.native(f, proto, at, prepare, rest)
   end
   local added = #list + (prepare and 1 or 0)
   if widest > MOST_REGISTERS or p.n_upvalues + added > MOST_UPVALUES then return nil, "too many values are in use" end
-  p.params, p.framesize = n, max(p.framesize, widest + proto.fr2)
+  set_params(proto, p, n)
+  p.framesize = max(p.framesize, widest + proto.fr2)
   if floor(p.flags / NOJIT) % 2 == 0 then p.flags = p.flags + NOJIT end
   walk_by_key(proto, p, at)
   local line = p.lines[at]
@@ -353,7 +372,7 @@ function M.native(f, proto, at, prepare, rest)
   end
   for k, to in ipairs(list) do
     tops[to].stub = #p.code + 1
-    append(p, exit_call(proto, p.n_upvalues + k - 1, tops[to].live, tops[to].top), lines[to])
+    append(p, exit_call(proto, p.n_upvalues + k - 1, tops[to].live, tops[to].top, n), lines[to])
   end
   for _, e in ipairs(exits) do
     local from, to = e[1], tops[e[2]]

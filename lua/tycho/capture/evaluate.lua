@@ -739,7 +739,7 @@ end
 ---@return table results
 ---@return table shadows
 ---@return integer n
----@return integer? cut where the function was left before its end; then results are its registers
+---@return table? frame of a function that was left before its end; then results are its registers
 function M.run(world, fn, fs, args, shadows, n)
   world.stack = { depth = 0 }
 
@@ -771,7 +771,7 @@ function M.run(world, fn, fs, args, shadows, n)
   world.stack.depth = 1
   frame.caller = "native"
   start(world, frame, fn, fs, n, proto, nil)
-  if execute(world, frame) then return frame.R, frame.S, proto.framesize, frame.at end
+  if execute(world, frame) then return frame.R, frame.S, proto.framesize, frame end
   world.stack.depth = 0
   return collect(frame)
 end

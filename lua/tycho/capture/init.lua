@@ -752,9 +752,9 @@ local function capture(core, handle, options, f, ...)
     local args, shadows, fs
     w, args, shadows, fs = new_world(core, f, options, ...)
     C.located(function() return w:where() end)
-    local results, rs, n, at = evaluate.run(w, f, fs, args, shadows, w.narg)
-    local resume = nil
-    if at then results, rs, n, resume = options.parts:leave(at, results, rs) end
+    local results, rs, n, frame = evaluate.run(w, f, fs, args, shadows, w.narg)
+    local at, resume = frame and frame.at, nil
+    if at then results, rs, n, resume = options.parts:leave(frame) end
     if options.cut and not at then w:abort("it goes another way when it is captured again") end
     local d = w:describe(results, rs, n)
     d.resume = resume
@@ -828,7 +828,10 @@ function M.run_with(core, handle, options, f, ...)
       break
     end
   end
-  if not done and first then why = first end
+  if not done and first then
+    first.uncut = why ~= first and why.reason or "it cannot end there"
+    why = first
+  end
   if done then
     core.internals.protect(dump, format("capture: a trace of %s\n", place_of(f)))
     return true, why

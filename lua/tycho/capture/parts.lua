@@ -27,7 +27,9 @@ local M = {}
 
 local MOST = 64 -- places where one function is cut
 local TRIES = 16 -- calls of what goes on that show whether it does enough
-local FEW, SHORT = 4, 20e3 -- operations, nanoseconds: a part that has less does too little
+
+--- Operations, and nanoseconds that these take: a part that has less does too little. Specs keep them all.
+M.FEW, M.SHORT = 4, 20e3
 
 ---@class tycho.Whole a function that may be captured in parts
 ---@class tycho.Parts a compiled function that is a whole one, or the rest of one
@@ -160,14 +162,19 @@ function Parts:cuts_with(cut)
   return cuts
 end
 
---- What a part that ends at a position gives: the registers that are live, their shadows, how many there are, and what goes
---- on with them.
-function Parts:leave(at, R, S)
+--- What a part gives that ends where its frame stands: the registers that are live and what `...` stands for, their
+--- shadows, how many there are, and what goes on with them.
+function Parts:leave(frame)
+  local at, R, S = frame.at, frame.R, frame.S
   local site = self.cuts and self.cuts[at] and self.whole:site(at - self.shift, false) or self.asked
-  local results, shadows = {}, {}
+  local results, shadows, n = {}, {}, site.n
   for r in pairs(site.live) do results[r], shadows[r] = R[r], S[r] end
+  if self.whole.proto.vararg then
+    for k = 1, frame.n_extra do results[n + k], shadows[n + k] = frame.extra[k], frame.extra_shadows[k] end
+    n = n + frame.n_extra
+  end
   self.left = site
-  return results, shadows, site.n, site.resume
+  return results, shadows, n, site.resume
 end
 
 --- The line of a position.
@@ -200,7 +207,7 @@ end
 
 --- A part was captured: so many operations, which take so many nanoseconds; ended: at a site. False: it is not kept.
 function Parts:captured(operations, time, ended)
-  if operations >= FEW or time >= SHORT then
+  if operations >= M.FEW or time >= M.SHORT then
     self.worth = true
     return true
   end
@@ -219,11 +226,11 @@ end
 --- What is to be known of a function that may be captured in parts; nil and a reason where it may not.
 ---@param f function
 ---@param how {compile: function, may_compile: function, hand_out: function, drop: function}
----@return tycho.Parts|nil
+---@return tycho.Parts|false
 ---@return string? reason
 function M.new(f, how)
   local proto, why = continuation.ready(f)
-  if not proto then return nil, why end
+  if not proto then return false, why end
   local whole = setmetatable({ f = f, proto = proto, sites = {}, rests = {}, count = 0, callees = {}, ncallees = 0,
     compile = how.compile, may_compile = how.may_compile, hand_out = how.hand_out }, Whole)
   return setmetatable({ whole = whole, shift = 0, drop = how.drop }, Parts)
