@@ -1,0 +1,474 @@
+--- parts_spec.lua -- functions that are captured in parts: what no trace holds runs natively between them.
+
+local H = require "spec.helper"
+local ty = H.ty
+local parts = require "tycho.capture.parts"
+
+local said -- what the functions under test have said, in order
+
+--- No trace holds a call of it, and evaluation does not enter it.
+local say = ty.disable(function(...)
+  local list = {}
+  for i = 1, select("#", ...) do list[i] = (tostring((select(i, ...))):gsub("0x%x+", "")) end
+  said[#said + 1] = table.concat(list, " ")
+  return ...
+end)
+
+--- Several operations, which make a part worth its while.
+local function work(x) return ((x * 2 + 1):exp():log() - 1) * 0.5 + 1 end
+
+local function text(v)
+  if ty.is_tensor(v) then return H.texts(v) end
+  if type(v) == "table" then return "table " .. text(v[1]) end
+  return tostring(v)
+end
+
+--- What a call gives and says, as text. `yields`: it runs in a coroutine.
+local function account(f, yields, ...)
+  said = {}
+  local function call(...)
+    local list = { pcall(...) }
+    for i = 1, table.maxn(list) do list[i] = text(list[i]) end
+    return table.concat(list, "|")
+  end
+  local results
+  if yields then
+    local co = coroutine.create(f)
+    local all = { call(coroutine.resume, co, ...) }
+    for k = 1, 10 do
+      if coroutine.status(co) ~= "dead" then all[#all + 1] = call(coroutine.resume, co, k) end
+    end
+    results = table.concat(all, ";")
+  else
+    results = call(f, ...)
+  end
+  return table.concat(said, "\n") .. "\n=> " .. results
+end
+
+--- Makes a function twice; calls of one and calls of the other, compiled, give and say the same. Gives what explain
+--- tells of the latter.
+local function same(make, yields, ...)
+  local plain, compiled = make(), ty.compile(make())
+  for call = 1, 6 do
+    assert.equal(account(plain, yields, ...), account(compiled, yields, ...), "call " .. call)
+  end
+  return ty.explain(compiled), compiled
+end
+
+--- The same, and it was captured in parts.
+local function in_parts(make, yields, ...)
+  local e = same(make, yields, ...)
+  assert.equal(6, e.skips, tostring(e))
+  assert.truthy(#e.parts > 0, tostring(e))
+  return e
+end
+
+local a = ty.arange(1, 9)
+
+describe("a function that no trace holds whole", function()
+  it("is cut at a call of an unknown function", function()
+    in_parts(function()
+      return function(x)
+        local y = work(x)
+        say("between", y)
+        return work(y) + x, "and this"
+      end
+    end, false, a)
+  end)
+
+  it("is cut where data decide a loop", function()
+    local e = in_parts(function()
+      return function(x)
+        local y, n = x * 0.5 + 1, 0
+        local err = (y * y - x):abs():max()
+        while err:item() > 1e-6 and n < 50 do
+          y, n = y - (y * y - x) / (y * 2), n + 1
+          err = (y * y - x):abs():max()
+        end
+        return y, n
+      end
+    end, false, a)
+    assert.equal(1, e.captures)
+  end)
+
+  it("is cut where data decide a branch", function()
+    in_parts(function()
+      return function(x)
+        local y = work(x)
+        if y:sum():item() > 10 then y = work(y * 2) + 1 else y = work(y * 3) - 1 end
+        local b = y:get(1) + y:get(2)
+        if b > 1 then y = work(y) * b end
+        return y, b
+      end
+    end, false, a)
+  end)
+
+  it("takes each way that data lead", function()
+    local function make()
+      return function(x)
+        local y = work(x)
+        local s = y:sum():item()
+        if s > 40 then return work(y) * s elseif s > 20 then return work(y) - s end
+        return work(y) / (s + 1)
+      end
+    end
+    local plain, compiled = make(), ty.compile(make())
+    for turn = 1, 4 do
+      for k = 0, 6 do
+        local x = a * (k / 2)
+        assert.equal(account(plain, false, x), account(compiled, false, x), turn .. " " .. k)
+      end
+    end
+    assert.equal(28, ty.explain(compiled).skips)
+  end)
+
+  it("is cut in numeric loops, with few parts", function()
+    local function make()
+      return function(x)
+        local y = x
+        for i = 1, 1000 do
+          y = work(y) * 0.1 + i * 0.01
+          if i % 100 == 0 then say(i, y) end
+        end
+        return y
+      end
+    end
+    local e = in_parts(make, false, a)
+    local captures = e.captures
+    for _, line in ipairs(e.parts) do captures = captures + tonumber(line:match "(%d+) captures?" or 0) end
+    assert.truthy(captures < 8, tostring(e))
+  end)
+
+  it("is cut in loops over tables, in their order", function()
+    in_parts(function()
+      local t = { p = 1, q = 2, r = 3, 4, 5, 6 }
+      return function(x)
+        for k, v in pairs(t) do
+          x = work(x) * 0.1 + v
+          say(k, v)
+        end
+        for i, v in ipairs(t) do
+          x = work(x) * 0.1 - v
+          say(i, v, x)
+        end
+        for k, v in next, t do x = say(work(x) * 0.1 + v) end
+        return x
+      end
+    end, false, a)
+  end)
+
+  it("is cut in loops that end in their middle, and in those that goto makes", function()
+    in_parts(function()
+      return function(x)
+        local n, i = 0, 0
+        repeat
+          local y = work(x) * 0.5
+          n = n + 1
+          say("n", n, y:sum():item())
+          x = y * y * 0.001 + y
+          if n == 7 then break end
+        until n > 9
+        ::top::
+        x = work(x) * 0.1
+        i = i + 1
+        say(i)
+        if i < 5 then goto top end
+        return x, n
+      end
+    end, false, a)
+  end)
+
+  it("is cut in loops inside of each other", function()
+    in_parts(function()
+      return function(x)
+        for i = 1, 3 do
+          for j = 3, 1, -1 do
+            x = work(x) * 0.1 + j
+            x = x - x:mean():item()
+          end
+          x = work(x) * 0.1 + i
+          say(i, x)
+        end
+        return x
+      end
+    end, false, a)
+  end)
+
+  it("hands on as many values as there are", function()
+    in_parts(function()
+      return function(x, ...)
+        local t = { work(x), say(work(x) * 3, ...) }
+        local p, q = say(work(t[1]), t[2])
+        say(select("#", ...), ...)
+        return say(work(p + q) * #t, "x", ...)
+      end
+    end, false, a, 1, nil, "z", nil)
+  end)
+
+  it("raises natural errors, with their levels, places and values", function()
+    for _, raise in ipairs { function(z) local unknown = nil return unknown(z) end, function() error("told", 2) end,
+      function() error { "a value" } end, function(z) return z.a.b end, function(z) return z + {} end } do
+      in_parts(function()
+        return function(x)
+          local y = work(x)
+          say "before"
+          return raise(work(y))
+        end
+      end, false, a)
+    end
+  end)
+
+  it("names what is called or indexed in messages", function()
+    in_parts(function()
+      return function(x)
+        local y, nothing = work(x), nil
+        say "before"
+        y = work(y)
+        return nothing(y)
+      end
+    end, false, a)
+    in_parts(function()
+      local t = {}
+      return function(x)
+        local y = work(x)
+        say "before"
+        y = work(y)
+        return t.field.of, y, missing_global.x -- luacheck: ignore
+      end
+    end, false, a)
+  end)
+
+  it("shows its lines and levels to debug.getinfo and in tracebacks", function()
+    in_parts(function()
+      return function(x)
+        local y = work(x)
+        local i = debug.getinfo(1, "Sl")
+        say(i.short_src, i.currentline, i.linedefined, i.what)
+        y = work(y)
+        say(debug.traceback "here")
+        return work(y)
+      end
+    end, false, a)
+  end)
+
+  it("yields", function()
+    in_parts(function()
+      return function(x)
+        local y = work(x)
+        local r = coroutine.yield(y)
+        y = work(y) * r
+        for i = 1, 3 do
+          r = coroutine.yield(i)
+          y = work(y) + r
+        end
+        return y
+      end
+    end, true, a)
+  end)
+
+  it("lets what is between see what was written before", function()
+    in_parts(function()
+      local state, n, t = ty.zeros(8), 0, {}
+      return function(x)
+        local y = work(x)
+        state, n, t.n = state + y, n + 1, n
+        say("s", state, n, t.n)
+        state, n = state * 0.5, n * 2
+        y:add_(state)
+        say(y, n, t.n)
+        t[n], t.last = y:sum(), { n }
+        y:mul_(2)
+        say(t.last[1], t[n])
+        return y, n
+      end
+    end, false, a)
+  end)
+
+  it("sees what is written between", function()
+    in_parts(function()
+      local n, t, w = 0, { k = 1 }, ty.ones(8)
+      local change = ty.disable(function()
+        n, t.k = n + 1, t.k + 1
+        w:mul_(1.5)
+      end)
+      return function(x)
+        local y = work(x) * n
+        change()
+        y = work(y) * w * t.k + n
+        change()
+        return work(y) * w + t.k, n
+      end
+    end, false, a)
+  end)
+
+  it("calls functions and methods that hold the reason, compiled", function()
+    local e = in_parts(function()
+      local M = {}
+      M.__index = M
+      function M:__call(x)
+        say("call", self.n)
+        return work(x) * self.n * self.w
+      end
+      function M:go(x)
+        say("go", self.n)
+        self.n = self.n + 1
+        return work(x) * self.n
+      end
+      local m = setmetatable({ n = 2, w = ty.ones(8) }, M)
+      local function inner(x)
+        local y = work(x) * x
+        say("inner", y:sum():item())
+        return work(y) * 2
+      end
+      return function(x)
+        local h = work(x) * 2
+        h = m(h)
+        h = m:go(h) * 0.01
+        for _ = 1, 3 do h = inner(h) * 0.1 + 1 end
+        return inner(h), m.n
+      end
+    end, false, a)
+    assert.truthy(#e.parts > 1)
+  end)
+
+  it("takes tensors of other sizes", function()
+    local function make()
+      return function(x)
+        local y = work(x)
+        say(y:sum())
+        return work(y) * x:size(1)
+      end
+    end
+    local plain, compiled = make(), ty.compile(make())
+    for n = 1, 30 do
+      local x = ty.arange(n % 13 + 1)
+      assert.equal(account(plain, false, x), account(compiled, false, x))
+    end
+    assert.truthy(ty.explain(compiled).skips >= 25)
+  end)
+
+  it("may be stripped of its debug information", function()
+    local chunk = [[
+      local work, say = ...
+      return function(x)
+        for i = 1, 5 do
+          x = work(x) * 0.1 + i
+          say(i, x)
+        end
+        return x
+      end]]
+    in_parts(function() return loadstring(string.dump(loadstring(chunk), true))(work, say) end, false, a)
+  end)
+
+  it("makes tables that are walked in the same order, compiled or not", function()
+    local function make()
+      return function(x, way)
+        local y = work(x)
+        say "cut"
+        if way then coroutine.running() end -- never captured
+        local t = { lr = 0.1, x = y, 1, nil, 3, nil, momentum = 2, way = way, [10] = 1, nesterov = true }
+        for k in pairs(t) do say(k) end
+        return work(y), #t
+      end
+    end
+    same(make, false, a, false)
+    same(make, false, a, true)
+  end)
+
+  it("has its training step in one part, and its loss is read behind it", function()
+    local function make()
+      local w = (ty.arange(16):reshape(4, 4) / 16):requires_grad_()
+      return function(x)
+        local loss = (x:matmul(w):tanh() - x):square():mean()
+        loss:backward()
+        ty.no_grad(function() w:sub_(w.grad * 0.1) end)
+        w.grad = nil
+        return loss:item()
+      end
+    end
+    local e = same(make, false, ty.ones(2, 4))
+    assert.equal(6, e.skips)
+  end)
+end)
+
+describe("a part", function()
+  it("that does too little is not kept", function()
+    local function sum(x)
+      local s = 0
+      for i = 1, 64 do s = s + x:get(i) end
+      return s
+    end
+    local f, x = ty.compile(sum), ty.arange(64)
+    for _ = 1, 4 do assert.equal(64 * 63 / 2, f(x)) end
+    local e = ty.explain(f)
+    assert.truthy(e.skips < 4)
+    assert.match("a part would do too little", tostring(e:full()))
+  end)
+
+  it("is kept where another way through it does enough", function()
+    local f = ty.compile(function(x)
+      local y = work(x)
+      while y:sum():item() > 1 do y = work(y) * 0.1 - 0.1 end
+      return y
+    end)
+    for _ = 1, 40 do f(a) end
+    assert.equal(40, ty.explain(f).skips)
+  end)
+
+  it("is listed by explain, with the line where it begins and why it ends", function()
+    local f = ty.compile(function(x)
+      local y = work(x)
+      say "cut"
+      return work(y)
+    end)
+    for _ = 1, 3 do
+      said = {}
+      f(a)
+    end
+    local shown = tostring(ty.explain(f))
+    assert.match("parts: up to line %d+: calls a function that jit.disable marked", shown)
+    assert.match("from line %d+: 3 calls, 3 answered without running it, 1 capture; up to the end", shown)
+  end)
+
+  it("is none where the whole was asked for", function()
+    local f = ty.compile(function(x) return work(x) + work(x):sum():item() end, { fullgraph = true })
+    assert.has_error(function() f(a) end)
+  end)
+
+  it("goes with its function", function()
+    local f = ty.compile(function(x)
+      local y = work(x)
+      say "cut"
+      return work(y)
+    end)
+    said = {}
+    f(a)
+    f(a)
+    local gone = setmetatable({ f }, { __mode = "v" })
+    f = nil
+    for _ = 1, 4 do collectgarbage() end
+    assert.equal(nil, gone[1])
+  end)
+
+  it("begins anew after jit.reset", function()
+    local f = ty.compile(function(x)
+      local y = work(x)
+      say "cut"
+      return work(y)
+    end)
+    said = {}
+    for _ = 1, 3 do f(a) end
+    ty.reset(f)
+    for _ = 1, 3 do f(a) end
+    assert.equal(3, ty.explain(f).skips)
+  end)
+
+  it("is kept, however little it does, where FEW says so", function()
+    local few = parts.FEW
+    parts.FEW = 0
+    local f = ty.compile(function(x) return x:get(1) + x:get(2) end)
+    for _ = 1, 3 do assert.equal(3, f(a)) end
+    parts.FEW = few
+    assert.equal(3, ty.explain(f).skips)
+  end)
+end)
