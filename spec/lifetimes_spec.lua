@@ -463,3 +463,47 @@ describe("gradients go back through results that were let go of", function()
     assert.equal(5, w.grad[1]:item())
   end)
 end)
+
+describe("results of operations stay", function()
+  local x = ty.ones(2 ^ 14)
+  local exp, cos = ty.exp, ty.cos
+
+  it("where LuaJIT runs its own traces, whose frames lie otherwise", function()
+    local kept = {}
+    local function note(y, step, _, _) kept[step] = y end
+    local function go()
+      for i = 1, 200 do
+        note(exp(x), i, 0.1, -cos(x)) -- two calls, three registers apart
+      end
+    end
+    for _ = 1, 10 do
+      go()
+      for _, y in ipairs(kept) do assert.truthy(ty.internals.is_live(y)) end
+    end
+  end)
+
+  it("where numbers have operators of their own", function()
+    local kept = {}
+    debug.setmetatable(0, { __mul = function(_, t)
+      kept[#kept + 1] = t
+      return t
+    end })
+    local ok, e = pcall(function()
+      for _ = 1, 10 do
+        local y = x + 1
+        local _ = 2 * y
+        local _ = x - 1
+      end
+    end)
+    debug.setmetatable(0, nil)
+    assert(ok, e)
+    assert.equal(10, #kept)
+    for _, y in ipairs(kept) do assert.truthy(ty.internals.is_live(y)) end
+  end)
+
+  it("where an operation runs as another event than its own", function()
+    local add = debug.getmetatable(x).__add
+    local o = setmetatable({}, { __index = function() return add(x, x) end })
+    for _ = 1, 3 do assert.equal(2, o.field[1]:item()) end
+  end)
+end)

@@ -10,6 +10,12 @@ local M = {
 
   { file = "core/lua/lua_trace.c", what = "a guard does not ask where a tensor lies",
     from = " || t->type.device != g->device)", to = ")" },
+  { file = "lua/tycho/capture/lifetimes.lua", what = "a call from a stitched trace is taken for one three registers on",
+    from = "(ins.a == register or ins.a == stitched)", to = "ins.a == register" },
+  { file = "core/lua/lua_lifetime.c", what = "numbers with operators of their own are taken for plain ones",
+    from = "have_numbers_operators(L) ||", to = "(false && have_numbers_operators(L)) ||" },
+  { file = "core/record/record_move.c", what = "an index is not looked at between the samples of a range",
+    from = "if (S->capture && S->capture->ranged) return false;", to = "" },
   { file = "core/record/vmap.c", what = "what is made in a vmap that is entered again seems to be from before",
     from = "return v && st->born > v->born;", to = "return v && st->born > v->born && id <= S->level->id;" },
   { file = "core/record/tensor.c", what = "a window onto another device's memory is not of these contents",

@@ -357,6 +357,21 @@ describe("within a range of sizes", function()
     assert.truthy(found(f).ranges >= 1)
   end)
 
+  it("indices that the function computes are looked at between its samples, too", function()
+    local function body(x, t)
+      local one, n = ty.arange(1, { dtype = "i64" }), #x
+      local i = ty.minimum(one + n, one + (160 - n)):maximum(1)
+      return t[i]
+    end
+    local f, t = ty.compile(body), ty.ones(60)
+    for n = 101, 112 do H.same(body(ty.ones(n), t), (f(ty.ones(n), t))) end
+    assert.truthy(found(f).ranges >= 1)
+    for n = 60, 100 do
+      assert.equal(n < 61 or n >= 100, (pcall(f, ty.ones(n), t)))
+      assert.equal(n < 61 or n >= 100, (pcall(body, ty.ones(n), t)))
+    end
+  end)
+
   it("a finaliser may call the function with another size meanwhile", function()
     local f = ty.compile(function(x) return (x * 2 + 1):sum(1), x - #x end)
     for n = 20, 30 do f(matrix(n, 4)) end

@@ -234,13 +234,21 @@ static void visit(lua_State *L, const SiteFrame *f, int fn, int sites, int n) {
   }
 }
 
+/* Numbers may be given operators of their own, which get what they meet. */
+static bool have_numbers_operators(lua_State *L) {
+  lua_pushinteger(L, 0);
+  const bool have = lua_getmetatable(L, -1);
+  lua_pop(L, have ? 2 : 1);
+  return have;
+}
+
 bool ty_lua_site(lua_State *L, Binding *B, SiteCall call, SiteFrame *f) {
   const int top = lua_gettop(L), fn = top + 1, sites = top + 2, level = call == SITE_COMPILED;
   lua_Debug ar, callee;
   Site own = {.line = 0};
   f->site = NULL;
   if (B->S.capture || B->S.open || lua_gethook(L) || !lua_checkstack(L, 16) ||
-      !lua_getstack(L, level, &callee) || !lua_getstack(L, level + 1, &ar))
+      have_numbers_operators(L) || !lua_getstack(L, level, &callee) || !lua_getstack(L, level + 1, &ar))
     return false;
   own.up = SLOT(&callee) - SLOT(&ar);
   if (call == SITE_COMPILED)

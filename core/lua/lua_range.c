@@ -171,11 +171,19 @@ static int capture_decided(lua_State *L) {
   return 1;
 }
 
+/* ranged(): what this session records is a sample of a range of sizes */
+static int capture_ranged(lua_State *L) {
+  Capture *c = ty_lua_capture(L);
+  if (c) c->ranged = true;
+  return 0;
+}
+
 void ty_lua_open_range(lua_State *L, int m) {
   static const luaL_Reg fns[] = {{"layout", capture_layout},
                                  {"stand_in", capture_stand_in},
                                  {"join", capture_join},
                                  {"decided", capture_decided},
+                                 {"ranged", capture_ranged},
                                  {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_getfield(L, -1, "capture");

@@ -106,6 +106,7 @@ static double element(const Tensor *x, const char *p, i64 at) {
 static bool is_in_range(const State *S, const Tensor *index, i64 size, int base) {
   if (!ty_type_numel(&index->type)) return true;
   if (!S->open || index->st->recording != S->open) return false;
+  if (S->capture && S->capture->ranged) return false;
   Range r = ty_range_of(S->open, index->st->node);
   bool gap = base > 0 && r.lo <= 0 && r.hi >= 0; /* 0 names nothing */
   return r.lo >= -size && r.hi < size + base && !gap;

@@ -178,12 +178,14 @@ local function positions(proto, line, what, which, number)
   proto.positions = known
   if known[key] then return known[key] end
   local list, event, register = {}, operator_of[what], nil
-  if not event then register = what > 0 and what - proto.fr2 or -what - 2 * proto.fr2 end
+  if not event and type(what) == "number" then register = what > 0 and what - proto.fr2 or -what - 2 * proto.fr2 end
+  -- where traces are stitched around a C function, a frame of 2 slots and fr2 lies between
+  local stitched = register and register - 2 - proto.fr2
   for i, ins in ipairs(proto.code) do
     local it
     if proto.lines[i] == line then
       if event then it = sub(ins.name, 1, 3) == event and has_operands(ins, which, number)
-      else it = calls[ins.name] and ins.a == register end
+      else it = calls[ins.name] and register and (ins.a == register or ins.a == stitched) end
     end
     if it then list[#list + 1] = i end
   end

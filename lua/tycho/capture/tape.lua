@@ -443,6 +443,7 @@ end
 local function attempt(p, handle, position, sample)
   local at, d = p.C.sized(handle, position)
   if at ~= position or d ~= p.d then return false end -- a finaliser has moved the traces
+  if sample then p.C.ranged() end
   local out, otherwise = record(p)
   return out ~= nil and p.C.finish(out, position, handle, sample) == true, otherwise
 end
