@@ -29,7 +29,7 @@ local TOKEN = {}
 --- Whether a frame of the library's is of a call of the program's main: what main called last, as `return g(x)`, stands
 --- in its place, and so does what comes behind its first part.
 local function is_of_main(top, state)
-  if top.source:find("parts.lua", 1, true) then return false end
+  if top.source:find("/capture/", 1, true) then return false end
   if top.func == state.compiled or not top.source:find("compile.lua", 1, true) then return true end
   for k = 1, 60 do
     local name, value = debug.getupvalue(top.func, k)

@@ -35,13 +35,16 @@ static void call(lua_State *L, lua_Debug *ar) {
   lua_call(L, 1, 0);
 }
 
-/* As schedulers do: the coroutine that was given, while it runs itself. */
+/* Not in all versions of LuaJIT. */
+extern int lua_isyieldable(lua_State *L) __attribute__((weak));
+
+/* As schedulers do: the coroutine that was given, while it runs itself, and where no C function stands between. */
 static void yield(lua_State *L, lua_Debug *ar) {
   (void)ar;
   push_given(L);
   bool scheduled = lua_tothread(L, -1) == L;
   lua_pop(L, 1);
-  if (scheduled) lua_yield(L, 0);
+  if (scheduled && (!lua_isyieldable || lua_isyieldable(L))) lua_yield(L, 0);
 }
 
 static const struct {
