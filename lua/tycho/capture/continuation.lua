@@ -27,7 +27,7 @@ local byte, char, sub, rep, find = string.byte, string.char, string.sub, string.
 local floor, max = math.floor, math.max
 local ipairs, pairs, type, select = ipairs, pairs, type, select
 local concat, insert = table.concat, table.insert
-local compile = loadstring or load
+local dump, compile = string.dump, loadstring or load
 local debug = type(debug) == "table" and debug or {}
 local join, set_upvalue, get_env, set_env = debug.upvaluejoin, debug.setupvalue, debug.getfenv, debug.setfenv
 
@@ -280,7 +280,7 @@ function M.ready(f)
   local proto, why = bytecode.prototype(f)
   if not proto then return nil, why end
   if not flows.of(proto) then return nil, "an instruction is not known" end
-  local copy = compile(bytecode.dump(proto))
+  local copy = compile(dump(f), "=continuation")
   if not copy or not lay_out(proto, f, copy) then
     return nil, "a table that it makes would be laid out otherwise"
   end

@@ -3,7 +3,7 @@
 -- come behind it; the registers that are live behind it; those that closures capture. False where an instruction is not
 -- known. Cannot fail.
 
-local pairs, ipairs = pairs, ipairs
+local pairs, ipairs, match = pairs, ipairs, string.match
 
 if jit and jit.off then jit.off(true, true) end -- seldom run: its LuaJIT traces would push out the user's
 
@@ -15,7 +15,7 @@ local arithmetic = { ADD = true, SUB = true, MUL = true, DIV = true, MOD = true 
 
 --- "VN", "NV", "VV" of an operator's instruction, else nil.
 function M.operator(name)
-  local op, form = name:match "^(%u%u%u)(%u%u)$"
+  local op, form = match(name, "^(%u%u%u)(%u%u)$")
   if op and arithmetic[op] and (form == "VN" or form == "NV" or form == "VV") then return form end
   return name == "POW" and "VV" or nil
 end
