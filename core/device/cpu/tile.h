@@ -133,6 +133,7 @@ typedef struct Step {
   u8 scalars;        /* operands that are one value, as bits */
   u8 to;             /* of a conversion: type of the result */
   u8 raw;            /* a load that native code alone reads: bytes as they are in memory */
+  u8 truth;          /* a reduction that is settled by one truth value: all, any */
   i32 y, a, b, c;    /* slots; 0 when absent */
   u64 imm;           /* operand, or what the primitive takes */
   i32 state;         /* number of the reduction or scan; of a store: of its Direct, or -1;
@@ -143,6 +144,7 @@ typedef struct Step {
 /* Row steps, then element steps; the last phase has row steps alone. */
 typedef struct Phase {
   i32 row, elem, end;
+  bool settles; /* nothing but truth values are reduced: the rest of a row may not matter */
 } Phase;
 
 /* A store of a contiguous output may be left out when the value is computed there. */
