@@ -328,6 +328,15 @@ static void uniforms(Compile *C) {
   C->code->uniform = C->code->nstep;
 }
 
+/* Other words of the random bits that v is one of follow it: a machine may make them together. */
+static void other_words(Compile *C, i32 v, int to) {
+  const Instr *body = C->p->body, *in = &body[v];
+  for (i32 i = v + 1; i < C->p->nbody; i++)
+    if (body[i].op == P_PHILOX && C->class[i] != DEAD && body[i].a == in->a && body[i].b == in->b &&
+        body[i].c == in->c)
+      instruction(C, i, to);
+}
+
 /* One stretch of steps: the row values or the elements of a phase. A reduction belongs to the
 ** elements before the phase that it opens. */
 static void stretch(Compile *C, int to, int phase) {
@@ -341,7 +350,9 @@ static void stretch(Compile *C, int to, int phase) {
       if (C->class[i] == DEAD || in->op == P_STORE || C->class[i] == UNIFORM) continue;
       if ((reduce ? ELEM : C->class[i]) != to || C->phase[i] - reduce != phase) continue;
       if (reduce != pass || (to == ELEM && is_load(in->op))) continue;
+      if (in->op == P_PHILOX && C->made[i] == C->stretch) continue;
       instruction(C, i, to);
+      if (in->op == P_PHILOX) other_words(C, i, to);
     }
   if (phase == last) stores(C, to);
 }
