@@ -290,16 +290,25 @@ typedef struct Rows {
 } Rows;
 typedef void ScatterFn(const Rows *q, i64 n);
 
+/* Single elements have a loop of their own: in the other one its end would be looked for at each. */
 #define ROWS(rows, S, expression) \
   static void rows(const Rows *q, i64 n) { \
-    const i64 run = q->run; \
-    for (i64 j = 0; j < n; j++) { \
-      S *restrict y = (S *)q->y + q->at[j * q->by] * q->step + j * q->along; \
-      const S *restrict x = (const S *)q->x + j * q->from; \
-      if (run == 1) *y = (S)(expression); \
-      else \
+    const i64 run = q->run, by = q->by, from = q->from, step = q->step, along = q->along; \
+    const i64 *at = q->at; \
+    S *const base = q->y; \
+    const S *src = q->x; \
+    if (run == 1) \
+      for (i64 j = 0; j < n; j++) { \
+        const S *x = src + j * from; \
+        S *y = base + at[j * by] * step + j * along; \
+        *y = (S)(expression); \
+      } \
+    else \
+      for (i64 j = 0; j < n; j++) { \
+        S *restrict y = base + at[j * by] * step + j * along; \
+        const S *restrict x = src + j * from; \
         for (const S *end = x + run; x < end; x++, y++) *y = (S)(expression); \
-    } \
+      } \
   }
 
 ROWS(set1, u8, *x)
