@@ -33,6 +33,10 @@ typedef i64 FindFn(const void *x, const void *e, i64 n);
 /* A stretch of a scan inside one block; s[0] is the carry, s[1] the offset of the block, s[2] the identity. */
 typedef void ScanFn(void *y, const void *a, const void *b, u64 *s, i64 n);
 
+/* Sorts eight rows of n words, a multiple of 8, element i of row k at x[8 * i + k]. */
+typedef void ColumnsFn(u64 *x, i64 n);
+ColumnsFn ty_sort_columns; /* sort_columns.c: of AVX-512 */
+
 enum { R_SUM, R_PROD, R_MAX, R_MIN, R_KINDS }; /* in the order of P_RSUM and P_SSUM */
 
 /* Strands (tile_strands.h): operations on a running value. A form says where the operands come
@@ -92,6 +96,7 @@ typedef struct TileIsa {
   ArgColFn *argcol[2][4];
   FindFn *find[4];
   ScanFn *scan[6][4]; /* in the order of P_SSUM */
+  ColumnsFn *columns; /* NULL: none */
 } TileIsa;
 
 /* The best that this processor has, or the one that TYCHO_ISA names: base, avx2, avx512. */
