@@ -263,13 +263,17 @@ static i64 runs(int dtype, const void *p, const i64 *order, i64 n, i64 *first, i
   return fns[ty_dtypes[dtype].bytes](p, order, n, infinity[dtype], first, inverse);
 }
 
-/* Pushes x as one row, with no gradient. */
+/* Pushes x as one row without gaps, with no gradient. */
 static Tensor *push_line(lua_State *L, State *S, const Tensor *x) {
   Type line = ty_type_line(x->type.dtype, x->type.device, ty_type_numel(&x->type));
   View v = ty_lua_view_of(x);
   Tensor *plain = ty_lua_view_push(L, x, &v);
   plain->detached = true;
-  return ty_lua_view_reshape(L, S, plain, &line);
+  Tensor *flat = ty_lua_view_reshape(L, S, plain, &line);
+  if (ty_tensor_is_contiguous(flat)) return flat;
+  Tensor *y = ty_lua_push(L);
+  TY_LUA_MUST(L, S, ty_record_copy(S, flat, y));
+  return y;
 }
 
 /* The sorted different elements, and for each element of x the position of its value among them. The gradient of

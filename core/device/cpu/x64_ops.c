@@ -648,7 +648,8 @@ static void emit_philox(Emit *E, const Step *s) {
   ty_x64_done(E);
   int d[WORDS] = {ty_x64_result(E, s->y)}, n = 1;
   for (const Step *t = s + 1, *end = E->code->step + E->end; n < WORDS && t < end; t++, n++) {
-    const bool same = t->kind == S_CALL && t->op == P_PHILOX && t->a == s->a && t->b == s->b && t->c == s->c;
+    const bool same =
+        t->kind == S_CALL && t->op == P_PHILOX && t->a == s->a && t->b == s->b && t->c == s->c;
     const XVal *y = &E->val[t->y];
     if (!same || is_made(y) || !(y->uses || y->escapes) || !ty_x64_has_room(E)) break;
     d[n] = ty_x64_result(E, t->y);
