@@ -503,6 +503,43 @@ describe("sorting", function()
     assert.same({ 0, 4 }, x:topk(0, 1).shape)
   end)
 
+  it("topk gives what sort gives first, of many and of few, in every dtype", function()
+    for _, dtype in ipairs(H.dtypes) do
+      for _, shape in ipairs { { 3, 400 }, { 12, 90 }, { 400, 3 }, { 1, 20 } } do
+        local x = H.mixed(dtype, shape, 7)
+        for dim = 1, 2 do
+          for _, k in ipairs { 0, 1, 2, 10, 11, 33, 50, 400 } do
+            if k <= x:size(dim) then
+              for _, largest in ipairs { true, false } do
+                local values, at = x:sort(dim, largest)
+                local first = dim == 1 and { { 1, k } } or { {}, { 1, k } }
+                local y, where = x:topk(k, dim, largest)
+                if k == 0 then
+                  assert.equal(0, y:numel() + where:numel())
+                else
+                  H.same(values[first], y)
+                  H.same(at[first], where)
+                end
+                local again, there = ty.compile(function(v) return v:topk(k, dim, largest) end)(x)
+                H.same(y, again)
+                H.same(where, there)
+              end
+            end
+          end
+        end
+      end
+    end
+  end)
+
+  it("topk of rows that grow and shrink keeps the best", function()
+    for _, x in ipairs { ty.arange(0, 1000), ty.arange(0, 1000):flip():clone(), ty.zeros(1000) } do
+      for _, largest in ipairs { true, false } do
+        local _, at = x:topk(20, 1, largest)
+        H.same((select(2, x:sort(1, largest)))[{ { 1, 20 } }], at)
+      end
+    end
+  end)
+
   it("unique gives sorted values and where each element stands among them", function()
     local y, at = ty.tensor({ { 3, 1 }, { 3, 2 } }):unique()
     assert.same({ 1, 2, 3 }, y:totable())

@@ -173,6 +173,14 @@ describe("all and any, which may end early,", function()
     assert.same({ true, false }, { any:item(), all:item() })
   end)
 
+  it("do not end what else is reduced", function()
+    local more = ty.compile(function(v) return v:any(), v:all(), v:to("i32"):sum() end)
+    local x = ty.zeros(n):to("bool")
+    x[1], x[n] = true, true
+    local any, all, sum = more(x)
+    assert.same({ true, false, 2 }, { any:item(), all:item(), sum:item() })
+  end)
+
   it("end early by comparisons alone: an extreme of integers does not", function()
     local x = ty.ones({ n }, { dtype = "i32" })
     x[n] = 7

@@ -288,7 +288,7 @@ static int l_unique(lua_State *L) {
   it.dtype = T_I64, it.device = 0;
   const Tensor *flat = push_line(L, S, x);
   Tensor *order = ty_lua_push(L), *first = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_record_argsort(S, flat, 0, false, order));
+  TY_LUA_MUST(L, S, ty_record_argsort(S, flat, 0, false, -1, order));
   TY_LUA_MUST(L, S, ty_tensor_from(S, first, &line, NULL));
   Tensor *inverse = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_tensor_from(S, inverse, &it, NULL));
@@ -324,12 +324,12 @@ static bool flag(lua_State *L, const char *who, int i, const char *name, bool ot
   return lua_toboolean(L, i);
 }
 
-/* Pushes the elements of x in order along a dim, and their positions there from 0. A 0-d x is in
- * order. */
+/* Pushes the elements of x in order along a dim, `keep` of them (-1: all), and their positions there from 0. A 0-d x
+** is in order. */
 static void push_sorted(lua_State *L, State *S, const char *who, const Tensor *x, int dim,
-                        bool descending) {
+                        bool descending, i64 keep) {
   Tensor *y = ty_lua_push(L), *at = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_record_argsort(S, x, dim, descending, at));
+  TY_LUA_MUST(L, S, ty_record_argsort(S, x, dim, descending, keep, at));
   if (x->type.rank > 0) TY_LUA_MUST(L, S, ty_record_gather(S, who, x, dim, at, 0, y));
   else TY_LUA_MUST(L, S, ty_record_copy(S, x, y));
 }
@@ -350,22 +350,9 @@ static int l_sort(lua_State *L) {
   int rank = x->type.rank;
   lua_settop(L, 3);
   int dim = rank || !lua_isnil(L, 2) ? ty_lua_dim(L, "sort", 2, rank, rank - 1) : 0;
-  push_sorted(L, S, "sort", x, dim, flag(L, "sort", 3, "descending", false));
+  push_sorted(L, S, "sort", x, dim, flag(L, "sort", 3, "descending", false), -1);
   from_one(L, S, "sort");
   return 2;
-}
-
-/* Replaces the tensor on top of the stack by its first k places of a dim, with a storage of their
- * own. */
-static void head(lua_State *L, State *S, int dim, i64 k) {
-  const Tensor *x = ty_lua_test(L, -1);
-  View v = ty_lua_view_of(x);
-  v.t.dims[dim] = k;
-  const Tensor *part = ty_lua_view_push(L, x, &v);
-  Tensor *y = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_record_copy(S, part, y));
-  lua_replace(L, -3);
-  lua_pop(L, 1);
 }
 
 /* topk(k, dim, largest): the k largest (smallest) in order, and their positions. NaN counts as the
@@ -381,12 +368,8 @@ static int l_topk(lua_State *L) {
   if (k < 0 || k > x->type.dims[dim])
     return ty_lua_error(L, "topk: k %lld is out of range 0..%lld (dim %d)", (long long)k,
                         (long long)x->type.dims[dim], dim + 1);
-  push_sorted(L, S, "topk", x, dim, flag(L, "topk", 4, "largest", true));
-  lua_insert(L, -2);
-  head(L, S, dim, k);
-  lua_insert(L, -2);
+  push_sorted(L, S, "topk", x, dim, flag(L, "topk", 4, "largest", true), k);
   from_one(L, S, "topk");
-  head(L, S, dim, k);
   return 2;
 }
 

@@ -298,21 +298,24 @@ bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int d
                       y);
 }
 
-bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, Tensor *y) {
+bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, i64 keep, Tensor *y) {
   const char *who = "argsort";
   Recording *b;
   Given src = {.t = x};
-  if (TY_UNLIKELY(x->st->batched != NULL))
-    return ty_vmap_record(S, who, OP_ARGSORT, 1, &src, (VmapArg){.dim = dim, .base = descending},
-                          &x->type, y);
+  Type t = x->type;
+  if (keep >= 0 && t.rank) t.dims[dim] = keep;
+  if (TY_UNLIKELY(x->st->batched != NULL)) {
+    const VmapArg arg = {.dim = dim, .base = descending, .keep = keep};
+    return ty_vmap_record(S, who, OP_ARGSORT, 1, &src, arg, &t, y);
+  }
   i32 a = ty_record_start(S, who, x, x->type.dtype, &b);
   if (a < 0) return false;
-  Type t = x->type;
   if (t.rank == 0)
     a = ty_node_reshape(b, a,
                         &(Type){.dtype = t.dtype, .device = t.device, .rank = 1, .dims = {1}});
   if (a < 0) return ty_record_cancel_memory(S, b, who);
   Type yt = b->g.node[a].type;
+  if (t.rank) yt.dims[dim] = t.dims[dim];
   yt.dtype = t.dtype = T_I64;
   Node n = ty_node_new(OP_ARGSORT, &yt, a, -1, -1);
   n.arg.k = dim;

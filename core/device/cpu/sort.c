@@ -9,7 +9,7 @@
 ** no two are equal, so any way to sort them is stable.
 **
 ** How a row is sorted, by what it costs an element:
-**   few kept of many    what is above the worst of the best so far is left out at once
+**   few kept of many    one by one, where one comes before the last of the best so far
 **   rows side by side   eight at a time by a network of comparators, where the machine has it (sort_columns.c)
 **   a short row         by insertion
 **   a long row          by its bytes, lowest first. Keys of 8 bytes by their upper half, then what is equal there
@@ -22,7 +22,7 @@ enum {
   LANES = 8,           /* rows side by side, */
   LANES_MOST = 4096,   /* of so many elements at most, */
   LANES_FEW = 3,       /* where so many are left */
-  FEW_KEPT = 128,      /* up to so many of a row are kept as the best so far, */
+  FEW_KEPT = 32,       /* up to so many of a row are kept as the best so far, */
   KEPT_SHARE = 8,      /* where that is not more than this part of it */
   SORT_GRAIN = 4096,   /* elements sorted below which no thread is woken */
   SEARCH_GRAIN = 2048, /* the same for values searched */
@@ -149,7 +149,7 @@ static bool keeps_few(const Sort *s) {
 ** last is had by rows that are left, too. */
 static i64 room_bytes(const Sort *s) {
   const i64 word = sizeof(u64), one = 3 * s->n * word + (s->n > SHORT ? (i64)COUNTS : 0);
-  if (keeps_few(s)) return (2 * s->keep + 128) * word;
+  if (keeps_few(s)) return s->keep * word;
   return s->columns ? TY_MAX(one, round_up(s->n, LANES) * LANES * word) : one;
 }
 
@@ -187,15 +187,6 @@ static u64 *radix(u64 *from, u64 *to, i64 n, u32 count[4][256]) {
     to = t;
   }
   return from;
-}
-
-static void sort_words(u64 *word, i64 n) {
-  for (i64 i = 1; i < n; i++) {
-    const u64 w = word[i];
-    i64 j = i;
-    for (; j > 0 && word[j - 1] > w; j--) word[j] = word[j - 1];
-    word[j] = w;
-  }
 }
 
 /* Short rows: positions go where they belong one after another. */
@@ -276,29 +267,28 @@ static bool sort_row(const Sort *s, i64 r, u64 *key) {
   return sorted != NULL;
 }
 
-/* Row r where few are kept: word gathers those that come before the last of the best so far. */
-static bool best_of_row(const Sort *s, i64 r, u64 *word) {
+/* Row r where few are kept: `best` is in order, and takes what comes before its last. */
+static bool best_of_row(const Sort *s, i64 r, u64 *best) {
   enum { STEP = 64 };
-  const i64 keep = s->keep, full = 2 * keep + STEP;
+  const i64 keep = s->keep;
   const char *x = row_from(s, r);
   i64 *y = row_to(s, r), have = 0;
-  u64 next[STEP], worst = ~(u64)0;
+  u64 next[STEP];
   for (i64 i = 0, end; i < s->n;) {
     if (!(end = piece(i, s->n))) return false;
     for (i64 n; i < end; i += n) {
       n = TY_MIN(STEP, end - i);
       s->words(next, x + i * s->inner * s->size, i, n, s->inner, s->flip);
       for (i64 j = 0; j < n; j++) {
-        word[have] = next[j];
-        have += next[j] < worst;
+        const u64 w = next[j];
+        if (have == keep && w > best[keep - 1]) continue;
+        i64 k = have < keep ? have++ : keep - 1;
+        for (; k > 0 && best[k - 1] > w; k--) best[k] = best[k - 1];
+        best[k] = w;
       }
-      if (have + STEP <= full && i + n < s->n) continue;
-      sort_words(word, have);
-      have = TY_MIN(have, keep);
-      if (have == keep) worst = word[keep - 1];
     }
   }
-  for (i64 i = 0; i < keep; i++) y[i * s->inner] = (i64)(word[i] & 0xffffffffu);
+  for (i64 i = 0; i < keep; i++) y[i * s->inner] = (i64)(best[i] & 0xffffffffu);
   return true;
 }
 
