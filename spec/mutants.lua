@@ -102,8 +102,6 @@ local M = {
     from = "(ph->settles && settled(f, first, stop));", to = "(ph->settles && (settled(f, first, stop) || n));" },
   { file = "core/device/cpu/tile_run.c", what = "all and any end when one of them knows",
     from = "    if (!met) return false;\n", to = "    if (met) return true;\n" },
-  { file = "core/device/cpu/tile.c", what = "a sum beside all or any ends early with them",
-    from = "              (s->kind == S_REDUCE && !s->truth);", to = "              (s->kind == S_REDUCE && s->op > R_MIN);" },
   { file = "core/device/cpu/tile.c", what = "an extreme of integers is taken for one of truth values",
     from = "return p->operand[in->imm].dtype == T_BOOL;", to = "return p->operand[in->imm].dtype <= T_I32;" },
   { file = "core/record/record_move.c", what = "an index beyond the last place is not found by vectors",

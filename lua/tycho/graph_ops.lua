@@ -11,7 +11,7 @@
 --   view, put               offset, strides           in elements of operand 1, which is taken to be contiguous
 --   reductions, arg*        dims                      a list of adjacent dims
 --   scans, gather, scatter* dim
---   argsort                 dim, descending; keep: when it is inserted, how many of the dim come out (nil: all)
+--   argsort                 dim, descending; a shape that has less of the dim asks for the first ones alone
 --   searchsorted            right
 --   positions               base, places, site        of an index that counts from base; site: the core's own number
 --   attend*                 causal, dropout, value    dropout in 2^-30; value: the scale
@@ -350,10 +350,7 @@ return function(ty)
     end
     if n.op == "positions" then n.base, n.site = n.base or 1, n.site or 0 end
     if n.op == "argsort" then
-      local shape = copy(a.shape)
       n.dim, n.descending = n.dim or #a.shape, n.descending or false
-      shape[n.dim] = n.keep or shape[n.dim]
-      return "i64", shape
     elseif n.op == "put" then
       n.offset = n.offset or 0
       n.strides = n.strides or #b.shape == #a.shape and M.row_major(a.shape) or nil
