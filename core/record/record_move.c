@@ -35,7 +35,7 @@ typedef struct Places {
 } Places;
 
 /* Whether one of n elements a stride apart names no place: then a sign bit is set among places and what they lack
-** to the last. Without a branch, so that vectors do it; on x86-64 those of AVX2, which others lack the shifts for. */
+** to the last. Without a branch, so that vectors do it: on x86-64 those of AVX2 where the processor has them. */
 #if defined(__GNUC__) && !defined(__clang__)
 #define VECTORS __attribute__((optimize("O2,tree-vectorize,vect-cost-model=dynamic")))
 #else
