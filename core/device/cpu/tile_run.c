@@ -516,6 +516,19 @@ static int together(const Frame *f, i64 left) {
   return k;
 }
 
+/* Whether what follows the block in hand can change no reduction of the phase: among its truth values each
+** has met the one that decides. Lanes without elements hold neither. */
+static bool settled(const Frame *f, const Step *first, const Step *stop) {
+  for (const Step *s = first; s < stop; s++) {
+    if (s->kind != S_REDUCE) continue;
+    const i32 *lane = (const i32 *)ty_tile_state(f, s), deciding = s->op == R_MAX;
+    bool met = false;
+    for (int i = 0; i < NODE / 4; i++) met |= lane[i] == deciding;
+    if (!met) return false;
+  }
+  return true;
+}
+
 /* 2^k blocks at once: their states come to the one of the subtree. */
 static void many_blocks(Frame *f, i32 phase, i64 i0, int k) {
   const Task *t = f->t;
@@ -528,7 +541,7 @@ static void many_blocks(Frame *f, i32 phase, i64 i0, int k) {
 }
 
 /* Elements [begin, end) of a long row, tile by tile; the reductions' states are then complete for
-** this stretch, which starts with a block. */
+** this stretch, which starts with a block. Where the phase settles early the first block goes alone. */
 static void long_part(Frame *f, i32 phase, i64 row, i64 begin, i64 end) {
   const Task *t = f->t;
   const Phase *ph = &t->code->phase[phase];
@@ -538,16 +551,17 @@ static void long_part(Frame *f, i32 phase, i64 row, i64 begin, i64 end) {
     if (s->kind == S_REDUCE || s->kind == S_ARG) ty_tile_reduce_begin(f, s);
     else if (s->kind == S_SCAN) ty_tile_scan_begin(f, s);
   for (i64 i = begin, n; i < end; i += n) {
-    const int k = i % BLOCK ? 0 : together(f, end - i);
+    const int k = i % BLOCK || (ph->settles && i == begin) ? 0 : together(f, end - i);
     n = k ? (i64)BLOCK << k : TY_MIN(t->tile, end - i), f->row = i;
     place_wide(f, i);
     if (k) many_blocks(f, phase, row * t->R + i, k);
     else tile(f, phase, row * t->R + i, n);
-    bool last = i + n == end;
-    if (!last && (i + n) % BLOCK) continue;
+    if (i + n != end && (i + n) % BLOCK) continue;
+    const bool last = i + n == end || (ph->settles && settled(f, first, stop));
     for (const Step *s = first; s < stop; s++)
       if (s->kind == S_REDUCE) ty_tile_block_end(f, s, k, last);
       else if (s->kind == S_SCAN) ty_tile_scan_block_end(f, s);
+    if (last) return;
     f->nblocks += (u64)1 << k;
   }
 }

@@ -216,6 +216,8 @@ void ty_x64_done(Emit *E) {
 
 int ty_x64_result(Emit *E, i32 slot) { return take_group(E, slot) * E->u; }
 
+bool ty_x64_has_room(const Emit *E) { return (~(u64)E->busy & (((u64)1 << E->ngroups) - 1)) != 0; }
+
 int ty_x64_take(Emit *E, i32 slot, int reg) {
   E->owner[reg / E->u] = slot;
   E->val[slot].group = reg / E->u;
