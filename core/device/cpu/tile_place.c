@@ -20,6 +20,7 @@
   24 /* shorter rows are worked on as a line: a row costs some nanoseconds in native code */
 #define SHORT_ROW 8    /* shorter rows are moved column by column: a call for each costs more */
 #define FEW_ROWS 8     /* a rectangle has more, where another dim has */
+#define TURNS 16       /* most tiles of a map that native code takes in one call */
 #define SMALL_GRID 512 /* elements of a rectangle, at least */
 
 i64 ty_tile_past = 32 << 20; /* measured: below it the caches do better, also for who reads next */
@@ -544,6 +545,51 @@ static bool is_joint(const Task *t) {
   return true;
 }
 
+/* Whether a map is loads and counters, then one native stretch that stores in place: nothing else then writes
+** the tiles of what was loaded. */
+static bool is_one_stretch(const Task *t) {
+  const Code *code = t->code;
+  const i32 last = t->space[0].nd - 1;
+  if (t->k->p->kind != K_MAP || code->nnative != 1 || last < 0) return false;
+  const Native *v = code->native;
+  for (i32 i = code->phase[0].elem; i < code->phase[0].end; i++) {
+    const Step *s = &code->step[i];
+    const Place *y = &t->op[s->imm];
+    if (i >= v->first && i < v->end) {
+      if (s->kind == S_STORE && (t->grid ? y->stride[last] != 1 : y->mode != FLAT)) return false;
+    } else if (i >= v->end || (s->kind != S_LOAD && s->kind != S_IOTA && s->kind != S_SKIP))
+      return false;
+  }
+  return true;
+}
+
+/* What is the same for all elements, or all rows of a grid, is brought to its tile once. */
+static void choose_kept(Task *t) {
+  const i32 last = t->space[0].nd - 1;
+  t->keep = t->ones = 0;
+  if (!is_one_stretch(t)) return;
+  for (int i = 0; i < t->k->p->noperands; i++) {
+    const Place *o = &t->op[i];
+    bool rows = t->grid;
+    for (i32 d = 0; d < last; d++) rows &= o->stride[d] == 0;
+    t->ones |= (u32)(o->mode == ONE) << i;
+    t->keep |= (u32)(o->mode == ONE || rows) << i;
+  }
+}
+
+/* Tiles of a map that native code takes together: where it is one stretch over what lies flat, or is kept. */
+static void choose_turns(Task *t) {
+  const i64 most = TY_MIN(t->units / (8 * t->nframes), TURNS);
+  if (t->grid || most < 2 || !is_one_stretch(t)) return;
+  const Code *code = t->code;
+  for (i32 i = code->phase[0].elem; i < code->native->first; i++) {
+    const Step *s = &code->step[i];
+    if (s->kind != S_SKIP && !ty_tile_in_place(t, s) && !(t->keep >> s->imm & 1)) return;
+  }
+  t->joint = true, t->turns = most;
+  t->units = (t->units + most - 1) / most;
+}
+
 void ty_tile_bind(Task *t, const Run *r) {
   const Program *p = t->k->p;
   const Launch *L = r->launch;
@@ -571,6 +617,7 @@ void ty_tile_bind(Task *t, const Run *r) {
   for (int i = 0; i < p->noperands; i++) find_mode(&t->op[i], &t->space[t->op[i].space]);
   t->past = code->nnative && is_past(t);
   choose_grid(t);
+  choose_kept(t);
   t->direct = 0;
   for (int i = 0; i < code->ndirect && (t->batch || !t->grid); i++) {
     const Direct *d = &code->direct[i];
@@ -580,4 +627,5 @@ void ty_tile_bind(Task *t, const Run *r) {
     t->direct |= (u32)ok << i;
   }
   t->joint = is_joint(t);
+  if (t->k->p->kind == K_MAP) choose_turns(t);
 }

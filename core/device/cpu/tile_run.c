@@ -173,7 +173,7 @@ static void shape_frame(Task *t, bool parallel) {
 
 /* How the launch is cut among `threads`; false when there is nothing to do. */
 static bool shape(Task *t, const Kernel *k, const Launch *L, int threads) {
-  t->k = k, t->code = &k->code[0];
+  t->k = k, t->code = &k->code[0], t->turns = 1;
   t->batch = t->split = false;
   t->group = 0, t->groups = t->units = 1, t->levels = 0, t->rows = t->width = t->strips = 1;
   if (k->p->kind == K_MAP) {
@@ -339,23 +339,34 @@ static bool place_store(Frame *f, const Step *s, i64 i0) {
 static void native(Frame *f, const Native *v, i64 i0, i64 n) {
   const Task *t = f->t;
   const Step *first = t->code->step + v->special, *end = t->code->step + v->end;
-  i64 rows = t->grid ? f->lines : 1;
+  const i64 rows = f->lines, cols = t->grid ? f->cols : rows == 1 ? n : t->tile;
   uintptr_t odd = 0;
   for (const Step *s = first; s < end; s++) {
     if (s->kind != S_STORE) continue;
     if (!place_store(f, s, i0)) odd = 1; /* read again in a moment */
     else if (t->op[s->imm].native) {
       odd |= (uintptr_t)f->p[s->y] & 63;
-      if (rows > 1) odd |= (uintptr_t)ty_tile_between(t, &t->op[s->imm]) & 63;
+      if (t->grid && rows > 1) odd |= (uintptr_t)ty_tile_between(t, &t->op[s->imm]) & 63;
     }
   }
   if (v->reduces) native_reduce(f, v, n);
-  else v->fn(f->p, 0, t->grid ? f->cols : n, rows, t->past && !odd);
+  else v->fn(f->p, 0, cols, rows, t->past && !odd);
   for (const Step *s = first; s < end; s++) {
     if (s->kind != S_STORE) continue;
     const Place *o = &t->op[s->imm];
     if (t->grid ? o->stride[t->space[0].nd - 1] != 1 : o->mode != FLAT) ty_tile_access(f, s, i0, n);
   }
+}
+
+/* One row for all: brought where it is not there yet. */
+static void load_kept(Frame *f, const Step *s) {
+  const Task *t = f->t;
+  if (f->kept >> s->imm & 1) return;
+  const i64 lines = f->lines;
+  f->kept |= (u32)1 << s->imm, f->lines = 1;
+  ty_tile_access(f, s, 0, t->grid ? f->cols : t->tile);
+  f->lines = lines;
+  set_between(f, s->y, 0);
 }
 
 static void load(Frame *f, const Step *s, i64 i0, i64 n) {
@@ -366,6 +377,10 @@ static void load(Frame *f, const Step *s, i64 i0, i64 n) {
   if (ty_tile_in_place(t, s)) {
     f->p[s->y] = grid ? ty_tile_corner(f, o) : o->at + i0 * o->size;
     if (grid) set_between(f, s->y, ty_tile_between(t, o));
+    return;
+  }
+  if (t->keep >> s->imm & 1) {
+    load_kept(f, s);
     return;
   }
   if (s->raw) {
@@ -402,8 +417,11 @@ static void steps(Frame *f, i32 from, i32 to, i64 i0, i64 n) {
     case S_STORE:
       if (s->state < 0 || !(t->direct >> s->state & 1)) ty_tile_access(f, s, i0, n);
       break;
-    case S_GLOAD:
-    case S_IOTA: ty_tile_access(f, s, i0, n); break;
+    case S_IOTA:
+      if (t->keep >> s->imm & 1) load_kept(f, s);
+      else ty_tile_access(f, s, i0, n);
+      break;
+    case S_GLOAD: ty_tile_access(f, s, i0, n); break;
     case S_FILL: s->fn(p[s->y], p[s->a], NULL, NULL, n, 0); break;
     case S_SPREAD: spread(f, s, n); break;
     case S_REDUCE: ty_tile_reduce(f, s, n); break;
@@ -434,8 +452,12 @@ static void row_steps(Frame *f, i32 phase, i64 row, i64 n) {
 
 static void unit_map(Frame *f, i64 unit) {
   const Task *t = f->t;
-  i64 i0 = unit * t->tile;
-  tile(f, 0, i0, TY_MIN(t->tile, t->N - i0));
+  const i64 begin = unit * t->tile * t->turns, n = TY_MIN(t->tile * t->turns, t->N - begin);
+  const i64 whole = n - n % t->tile;
+  f->lines = TY_MAX(n / t->tile, 1);
+  if (whole) tile(f, 0, begin, whole);
+  f->lines = 1;
+  if (whole < n) tile(f, 0, begin + whole, n - whole);
 }
 
 static void place_wide(Frame *f, i64 offset) {
@@ -463,7 +485,7 @@ static void set_rectangle(Frame *f, i64 lines, i64 cols) {
   const Code *code = f->t->code;
   f->lines = lines;
   if (f->cols == cols) return;
-  f->cols = cols;
+  f->cols = cols, f->kept = 0;
   for (i32 i = 0; i < code->nslot; i++)
     if (code->slot[i].place == AT_TILE || code->slot[i].place == AT_WIDE)
       set_between(f, i, cols * code->slot[i].size);
@@ -480,6 +502,7 @@ static void unit_grid(Frame *f, i64 unit) {
     i64 n = ceil_div(s->dims[d], step), up = d ? unit / n : 0, at = (unit - up * n) * step;
     if (last) cols = TY_MIN(step, s->dims[d] - at);
     if (along) rows = TY_MIN(step, s->dims[d] - at);
+    if (last && f->kept && f->index[d] != at) f->kept &= t->ones;
     f->index[d] = at, unit = up;
   }
   set_rectangle(f, rows, cols);
@@ -668,7 +691,7 @@ static void frame_begin(Frame *f, Task *t, char *base) {
   const Code *code = t->code;
   f->t = t, f->base = base, f->p = (void **)base,
   f->acc = base + t->at_acc; /* the rest as it is needed */
-  f->whole = false, f->rows = f->row = f->lines = 0, f->cols = -1, f->nblocks = 0, f->blocks = 0;
+  f->whole = false, f->rows = f->row = 0, f->lines = 1, f->cols = -1, f->nblocks = 0, f->blocks = 0, f->kept = 0;
   memset(f->p + code->nslot, 0, (size_t)code->nslot * sizeof(void *));
   for (i32 i = 0; i < code->nslot; i++) {
     const Slot *s = &code->slot[i];
@@ -682,8 +705,9 @@ static void frame_begin(Frame *f, Task *t, char *base) {
     default: f->p[i] = base + t->at_row + reg * t->row_bytes; break;
     }
   }
-  if (t->joint || (t->k->p->kind == K_COL && t->rows > 1 && !t->grid))
-    set_turns(f, t->k->p->kind == K_ROW ? BLOCK : COL_LANES * t->width);
+  const int kind = t->k->p->kind;
+  if (t->joint || (kind == K_COL && t->rows > 1 && !t->grid))
+    set_turns(f, kind == K_MAP ? t->tile : kind == K_ROW ? BLOCK : COL_LANES * t->width);
   steps(f, 0, code->uniform, 0, 1);
 }
 

@@ -37,6 +37,7 @@ struct Task {
   const Run *r;
   i64 O, R, I, N;
   i64 tile;   /* elements of a tile register */
+  i64 turns;  /* tiles that native code takes together of a joint map */
   i64 rows;   /* rows of a block (ROW) or of a tile (COL) */
   i64 width;  /* columns of a strip; 1 for rows */
   i64 strips; /* of a row of columns */
@@ -45,7 +46,7 @@ struct Task {
   i64 groups, units;
   i32 levels; /* of the tree */
   i32 nodes;  /* of a reduction: the state at hand, one a level, those of blocks that go together */
-  bool joint; /* native code goes through all of a block of columns, or many blocks of a row */
+  bool joint; /* native code goes through all of a block of columns, many blocks of a row, or tiles of a map */
   bool batch; /* units are batches of rows */
   bool past;  /* outputs are so large that stores go past the caches */
   bool split; /* spaces keep rows, and columns, apart from what counts them */
@@ -62,6 +63,7 @@ struct Task {
   Unit *unit;
   _Atomic u64 free; /* frames that nobody has, as bits */
   u32 direct;       /* stores that are left out, as bits */
+  u32 keep, ones;   /* operands whose tile serves the next one too, as bits; ones: whatever the columns */
   Space space[2];
   Place op[MAX_OPERANDS];
 };
@@ -74,6 +76,7 @@ struct Frame {
   i64 rows;            /* in the block or tile */
   i64 lines, cols;     /* grid: of the rectangle */
   i64 index[MAX_DIMS]; /* grid: of its first element */
+  u32 kept;            /* operands of Task.keep whose tile is made */
   i64 row;             /* of R, the tile's first: elements for rows, rows for columns */
   u64 nblocks;         /* complete ones of this row */
   i32 blocks;          /* that native code takes together now; 0: a part of one */
