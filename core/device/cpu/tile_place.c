@@ -100,6 +100,8 @@ static void turn(const TileIsa *isa, const Rect *q) {
 
 static void rect(const TileIsa *isa, Rect q) {
   if (q.rows < 1 || q.cols < 1) return;
+  if (q.yc == -1) /* from the other end */
+    q.y -= (q.cols - 1) * q.size, q.x += (q.cols - 1) * q.xc * q.size, q.yc = 1, q.xc = -q.xc;
   bool turned = q.rows > 1 && q.yc != 1 && q.yr == 1 && q.xc == 1;
   if (turned || q.cols == 1) q = other_way(&q);
   if (q.yc == 1 && q.xc == 1) copy_rows(&q);
@@ -366,6 +368,21 @@ void ty_tile_access(Frame *f, const Step *s, i64 i0, i64 n) {
   else access_line(f, s, y, size, i0, n);
 }
 
+/* The same by way of a stage: what lies apart in rows lies near in columns, and many rows are turned at once. */
+bool ty_tile_stage(Frame *f, const Step *s, i64 i0, i64 n) {
+  const Task *t = f->t;
+  const Place *o = &t->op[s->imm];
+  if (!o->staged || s->copy || !is_move(o, s) || t->code->slot[s->y].place != AT_TILE) return false;
+  i64 *first = &f->staged[o->staged - 1];
+  char *stage = f->base + t->at_stage + (size_t)((o->staged - 1) * t->stage * t->k->word);
+  if (i0 < *first || i0 + n > *first + t->stage) {
+    f->p[s->y] = stage, *first = i0;
+    ty_tile_access(f, s, i0, TY_MIN(t->stage, t->N - i0));
+  }
+  f->p[s->y] = stage + (i0 - *first) * o->size;
+  return true;
+}
+
 /* Where elements [i0, i0 + n) of an operand lie one after another in memory, else NULL. */
 char *ty_tile_stretch(const Task *t, const Place *o, i64 i0, i64 n) {
   const Space *sp = &t->space[o->space];
@@ -577,6 +594,36 @@ static void choose_kept(Task *t) {
   }
 }
 
+static bool has_columns(const Task *t, const Place *o) {
+  return t->grid ? o->stride[t->space[0].nd - 1] == 1 : o->mode == FLAT;
+}
+
+/* One load, one store of what it loads, as bits. What native code copies in place, or reads in one tile for all, and
+** stores past the caches are left to it. */
+static bool is_mere_move(const Task *t) {
+  const Code *code = t->code;
+  const Step *load = code->step + code->phase[0].elem, *store = load + 1;
+  if (t->past || code->nnative != 1 || code->phase[0].end - code->phase[0].elem != 2) return false;
+  if (load->kind != S_LOAD || store->kind != S_STORE || !load->raw || store->a != load->y) return false;
+  const Place *x = &t->op[load->imm], *y = &t->op[store->imm];
+  if (!x->native || x->dtype != y->dtype || t->keep >> load->imm & 1) return false;
+  return has_columns(t, x) != has_columns(t, y) || (t->grid && !has_columns(t, x));
+}
+
+/* Straight from one operand to the other: a tile of it, or, on a line, the flat one in place of a tile. */
+void ty_tile_move(Frame *f, i64 i0, i64 n) {
+  const Task *t = f->t;
+  const Step *load = t->code->step + t->code->phase[0].elem, *store = load + 1;
+  const Place *x = &t->op[load->imm], *y = &t->op[store->imm];
+  const i32 last = t->space[0].nd - 1;
+  if (t->grid)
+    rect(t->k->isa, (Rect){ty_tile_corner(f, y), ty_tile_corner(f, x), y->stride[t->along],
+                           y->stride[last], x->stride[t->along], x->stride[last], f->lines, f->cols,
+                           x->size});
+  else if (y->mode == FLAT) f->p[load->y] = y->at + i0 * y->size, ty_tile_access(f, load, i0, n);
+  else f->p[store->y] = x->at + i0 * x->size, ty_tile_access(f, store, i0, n);
+}
+
 /* Tiles of a map that native code takes together: where it is one stretch over what lies flat, or is kept. */
 static void choose_turns(Task *t) {
   const i64 most = TY_MIN(t->units / (8 * t->nframes), TURNS);
@@ -602,7 +649,7 @@ void ty_tile_bind(Task *t, const Run *r) {
     o->space = p->kind != K_MAP && p->operand[i].level == L_ROW;
     o->dtype = p->operand[i].dtype, o->size = info->bytes;
     o->native = info->bytes >= 4;
-    o->first = L->start[i];
+    o->first = L->start[i], o->staged = 0;
     o->at = (char *)((uintptr_t)r->buf[i] + (uintptr_t)(L->start[i] * info->bytes));
   }
   t->space[0].nd = t->space[1].nd = 0, t->outer = -1;
@@ -616,6 +663,11 @@ void ty_tile_bind(Task *t, const Run *r) {
       if (d < L->no || d >= L->no + L->nr) add_dim(t, &t->space[1], 1, L, d);
   for (int i = 0; i < p->noperands; i++) find_mode(&t->op[i], &t->space[t->op[i].space]);
   t->past = code->nnative && is_past(t);
+  for (int i = 0, n = 0; i < p->noperands && n < t->stages; i++) {
+    Place *o = &t->op[i];
+    const i64 last = o->space ? 0 : o->stride[t->space[0].nd - 1];
+    if (r->buf[i] && !p->operand[i].write && (u64)last + 1 > 2) o->staged = (u8)++n;
+  }
   choose_grid(t);
   choose_kept(t);
   t->direct = 0;
@@ -627,5 +679,6 @@ void ty_tile_bind(Task *t, const Run *r) {
     t->direct |= (u32)ok << i;
   }
   t->joint = is_joint(t);
-  if (t->k->p->kind == K_MAP) choose_turns(t);
+  t->move = p->kind == K_MAP && is_mere_move(t);
+  if (p->kind == K_MAP) choose_turns(t);
 }

@@ -34,6 +34,9 @@
 #define CHUNK 15000.0        /* nanoseconds of work that are worth handing over */
 #define PIECE 200000.0       /* nanoseconds between two looks at whether to stop */
 #define TURNED 16384         /* elements of rows that are turned together */
+#define STAGES 2             /* operands that are */
+#define STAGED 128            /* lines of a long row that are turned together, */
+#define STAGE_MOST 131072    /* and their elements, at most */
 #define GROUP_ELEMENTS 65536 /* elements of a group of blocks, at least */
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -78,13 +81,23 @@ static i64 product(const i64 *dims, int n) {
 
 static i64 ceil_div(i64 a, i64 b) { return a / b + (a % b != 0); }
 
-/* Whether an operand's elements are apart along the dims [from, to): then rows are turned together. */
-static bool is_apart(const Program *p, const Launch *L, int from, int to) {
-  int last = to - 1;
+/* How many operands' elements are apart along the dims [from, to): then rows are turned together. */
+static i32 count_apart(const Program *p, const Launch *L, int from, int to) {
+  i32 last = to - 1, n = 0;
   while (last > from && L->dims[last] == 1) last--;
   for (int o = 0; o < p->noperands; o++)
-    if (p->operand[o].level == L_ELEM && (u64)L->strides[o][last] + 1 > 2) return true;
-  return false;
+    n += p->operand[o].level == L_ELEM && (u64)L->strides[o][last] + 1 > 2;
+  return n;
+}
+
+/* A long row whose lines lie apart: so many elements that lines are whole, and many. */
+static void shape_stages(Task *t, const Launch *L) {
+  const int end = L->no + L->nr;
+  i64 line = 1;
+  for (int d = end - 1; d >= L->no && line == 1; d--) line = L->dims[d];
+  t->stages = TY_MIN(count_apart(t->k->p, L, L->no, end), STAGES);
+  t->stage = TY_MIN(STAGED * line, STAGE_MOST);
+  if (t->stage <= t->tile || t->stage > t->N) t->stages = 0;
 }
 
 static void shape_rows(Task *t, const Launch *L, int threads) {
@@ -97,10 +110,11 @@ static void shape_rows(Task *t, const Launch *L, int threads) {
   if (t->batch) t->rows = TY_MIN(BATCH, ceil_div(t->O, 8 * (threads - 1) + 1));
   t->units = ceil_div(t->O, t->rows);
   t->tile = TY_MIN(TY_MAX(t->rows * t->R, t->rows), k->tile);
+  if (t->R > t->tile) shape_stages(t, L);
   t->split = t->batch;
   if (!t->batch) return;
   t->few = TY_MAX(k->tile / t->R, 1);
-  if (is_apart(k->p, L, L->no, L->no + L->nr))
+  if (count_apart(k->p, L, L->no, L->no + L->nr))
     t->few = TY_MAX(t->few, TY_MIN(TY_MAX(TURNED / t->R, 8), 16));
   t->few = TY_MIN(t->few, t->rows);
   t->tile = t->few * t->R;
@@ -117,7 +131,7 @@ static void shape_columns(Task *t, const Launch *L) {
   const Kernel *k = t->k;
   int from = L->no + L->nr;
   t->code = &k->code[1], t->block = COL_BLOCK;
-  t->width = TY_MIN(t->I, k->batch && is_apart(k->p, L, from, from + L->ni) ? STRIP_TURNED : STRIP);
+  t->width = TY_MIN(t->I, k->batch && count_apart(k->p, L, from, from + L->ni) ? STRIP_TURNED : STRIP);
   if (t->width > k->tile) t->width = k->tile;
   t->strips = ceil_div(t->I, t->width);
   /* Rows go together where they are contiguous, or as a grid, and begin with lane 0. */
@@ -166,6 +180,9 @@ static void shape_frame(Task *t, bool parallel) {
   t->at_acc = at, at += map ? 0 : (size_t)(code->nreduce * t->nodes) * t->node;
   t->at_scan = at, at += align64((size_t)code->nscan * SCAN_STATE * 8);
   t->at_micro = at, at += align64((size_t)code->longest * sizeof(Micro));
+  t->at_stage = at;
+  at += (size_t)t->stages * ((size_t)(t->stage * k->word) + sizeof(i64));
+  at = align64(at);
   t->frame_bytes = at;
   t->nframes = parallel ? ty_pool_threads(0) : 1;
   t->partial_bytes = t->group ? (size_t)(t->units * t->groups * code->nreduce) * t->node : 0;
@@ -173,7 +190,7 @@ static void shape_frame(Task *t, bool parallel) {
 
 /* How the launch is cut among `threads`; false when there is nothing to do. */
 static bool shape(Task *t, const Kernel *k, const Launch *L, int threads) {
-  t->k = k, t->code = &k->code[0], t->turns = 1;
+  t->k = k, t->code = &k->code[0], t->turns = 1, t->stages = 0;
   t->batch = t->split = false;
   t->group = 0, t->groups = t->units = 1, t->levels = 0, t->rows = t->width = t->strips = 1;
   if (k->p->kind == K_MAP) {
@@ -383,6 +400,7 @@ static void load(Frame *f, const Step *s, i64 i0, i64 n) {
     load_kept(f, s);
     return;
   }
+  if (t->stages && ty_tile_stage(f, s, i0, n)) return;
   if (s->raw) {
     char *at = grid ? NULL : ty_tile_stretch(t, o, i0, n);
     if (at) {
@@ -435,6 +453,10 @@ static void steps(Frame *f, i32 from, i32 to, i64 i0, i64 n) {
 static void tile(Frame *f, i32 phase, i64 i0, i64 n) {
   const Task *t = f->t;
   const Code *code = t->code;
+  if (t->move) {
+    ty_tile_move(f, i0, n);
+    return;
+  }
   if (phase == code->nphase - 1)
     for (u32 m = t->direct; m; m &= m - 1) {
       const Direct *d = &code->direct[__builtin_ctz(m)];
@@ -704,6 +726,10 @@ static void frame_begin(Frame *f, Task *t, char *base) {
     case AT_WIDE: f->p[i] = base + t->at_wide + reg * t->wide_bytes; break;
     default: f->p[i] = base + t->at_row + reg * t->row_bytes; break;
     }
+  }
+  for (i32 i = 0; i < t->stages; i++) {
+    f->staged = (i64 *)(void *)(f->base + t->at_stage + (size_t)(t->stages * t->stage * t->k->word));
+    f->staged[i] = -t->stage;
   }
   const int kind = t->k->p->kind;
   if (t->joint || (kind == K_COL && t->rows > 1 && !t->grid))

@@ -25,6 +25,7 @@ typedef struct Place {
   i64 first; /* of an IOTA */
   i64 stride[MAX_DIMS];
   u8 mode, size, dtype, native, space;
+  u8 staged; /* number, from 1, of the stage that it is read by: of a long row more than a tile at once */
 } Place;
 
 typedef struct Task Task;
@@ -37,6 +38,8 @@ struct Task {
   const Run *r;
   i64 O, R, I, N;
   i64 tile;   /* elements of a tile register */
+  i64 stage;  /* elements of a long row that are turned together, where they lie apart; 0: they do not */
+  i32 stages; /* operands that are */
   i64 turns;  /* tiles that native code takes together of a joint map */
   i64 rows;   /* rows of a block (ROW) or of a tile (COL) */
   i64 width;  /* columns of a strip; 1 for rows */
@@ -50,11 +53,12 @@ struct Task {
   bool batch; /* units are batches of rows */
   bool past;  /* outputs are so large that stores go past the caches */
   bool split; /* spaces keep rows, and columns, apart from what counts them */
+  bool move;  /* a map that only moves elements, which need no tile on the way */
   bool grid;  /* a tile is a rectangle: rows along one dim, columns along the last */
   i32 along, outer; /* that dim; dims before a batch's rows, while dims are joined */
   i64 block_rows, block_cols,
       few; /* of a rectangle; few: rows of a batch that tiles have room for */
-  size_t node, frame_bytes, at_uniform, at_tile, at_wide, at_row, at_acc, at_scan, at_micro;
+  size_t node, frame_bytes, at_uniform, at_tile, at_wide, at_row, at_acc, at_scan, at_micro, at_stage;
   size_t tile_bytes, wide_bytes, row_bytes, partial_bytes;
   i32 nframes;
   i64 apart; /* bytes from frame to frame */
@@ -79,6 +83,7 @@ struct Frame {
   u32 kept;            /* operands of Task.keep whose tile is made */
   i64 row;             /* of R, the tile's first: elements for rows, rows for columns */
   u64 nblocks;         /* complete ones of this row */
+  i64 *staged;         /* of each stage: its first element */
   i32 blocks;          /* that native code takes together now; 0: a part of one */
 };
 
@@ -93,6 +98,8 @@ i64 ty_tile_between(const Task *t, const Place *o);   /* grid: bytes from row to
 char *ty_tile_stretch(const Task *t, const Place *o, i64 i0,
                       i64 n); /* where a tile lies in one piece */
 void ty_tile_access(Frame *f, const Step *s, i64 i0, i64 n);
+void ty_tile_move(Frame *f, i64 i0, i64 n);            /* the same of a map that only moves */
+bool ty_tile_stage(Frame *f, const Step *s, i64 i0, i64 n); /* false: this one has none */
 
 /* tile_reduce.c. A reduction's state is gathered from tiles, combined at the end of each block, and
 ** finished into row values; a scan carries on over tiles and begins anew, on top, in each block. */
