@@ -604,7 +604,8 @@ static bool is_mere_move(const Task *t) {
   const Code *code = t->code;
   const Step *load = code->step + code->phase[0].elem, *store = load + 1;
   if (t->past || code->nnative != 1 || code->phase[0].end - code->phase[0].elem != 2) return false;
-  if (load->kind != S_LOAD || store->kind != S_STORE || !load->raw || store->a != load->y) return false;
+  if (load->kind != S_LOAD || store->kind != S_STORE || !load->raw || store->a != load->y)
+    return false;
   const Place *x = &t->op[load->imm], *y = &t->op[store->imm];
   if (!x->native || x->dtype != y->dtype || t->keep >> load->imm & 1) return false;
   return has_columns(t, x) != has_columns(t, y) || (t->grid && !has_columns(t, x));
@@ -617,9 +618,9 @@ void ty_tile_move(Frame *f, i64 i0, i64 n) {
   const Place *x = &t->op[load->imm], *y = &t->op[store->imm];
   const i32 last = t->space[0].nd - 1;
   if (t->grid)
-    rect(t->k->isa, (Rect){ty_tile_corner(f, y), ty_tile_corner(f, x), y->stride[t->along],
-                           y->stride[last], x->stride[t->along], x->stride[last], f->lines, f->cols,
-                           x->size});
+    rect(t->k->isa,
+         (Rect){ty_tile_corner(f, y), ty_tile_corner(f, x), y->stride[t->along], y->stride[last],
+                x->stride[t->along], x->stride[last], f->lines, f->cols, x->size});
   else if (y->mode == FLAT) f->p[load->y] = y->at + i0 * y->size, ty_tile_access(f, load, i0, n);
   else f->p[store->y] = x->at + i0 * x->size, ty_tile_access(f, store, i0, n);
 }

@@ -35,7 +35,7 @@
 #define PIECE 200000.0       /* nanoseconds between two looks at whether to stop */
 #define TURNED 16384         /* elements of rows that are turned together */
 #define STAGES 2             /* operands that are */
-#define STAGED 128            /* lines of a long row that are turned together, */
+#define STAGED 128           /* lines of a long row that are turned together, */
 #define STAGE_MOST 131072    /* and their elements, at most */
 #define GROUP_ELEMENTS 65536 /* elements of a group of blocks, at least */
 
@@ -131,7 +131,8 @@ static void shape_columns(Task *t, const Launch *L) {
   const Kernel *k = t->k;
   int from = L->no + L->nr;
   t->code = &k->code[1], t->block = COL_BLOCK;
-  t->width = TY_MIN(t->I, k->batch && count_apart(k->p, L, from, from + L->ni) ? STRIP_TURNED : STRIP);
+  t->width =
+      TY_MIN(t->I, k->batch && count_apart(k->p, L, from, from + L->ni) ? STRIP_TURNED : STRIP);
   if (t->width > k->tile) t->width = k->tile;
   t->strips = ceil_div(t->I, t->width);
   /* Rows go together where they are contiguous, or as a grid, and begin with lane 0. */
@@ -713,7 +714,8 @@ static void frame_begin(Frame *f, Task *t, char *base) {
   const Code *code = t->code;
   f->t = t, f->base = base, f->p = (void **)base,
   f->acc = base + t->at_acc; /* the rest as it is needed */
-  f->whole = false, f->rows = f->row = 0, f->lines = 1, f->cols = -1, f->nblocks = 0, f->blocks = 0, f->kept = 0;
+  f->whole = false, f->rows = f->row = 0, f->lines = 1, f->cols = -1, f->nblocks = 0, f->blocks = 0,
+  f->kept = 0;
   memset(f->p + code->nslot, 0, (size_t)code->nslot * sizeof(void *));
   for (i32 i = 0; i < code->nslot; i++) {
     const Slot *s = &code->slot[i];
@@ -728,7 +730,8 @@ static void frame_begin(Frame *f, Task *t, char *base) {
     }
   }
   for (i32 i = 0; i < t->stages; i++) {
-    f->staged = (i64 *)(void *)(f->base + t->at_stage + (size_t)(t->stages * t->stage * t->k->word));
+    f->staged =
+        (i64 *)(void *)(f->base + t->at_stage + (size_t)(t->stages * t->stage * t->k->word));
     f->staged[i] = -t->stage;
   }
   const int kind = t->k->p->kind;

@@ -15,7 +15,7 @@
     OP(v[i], a, b); \
   }
 #define SHORT_ROWS(NAME, T, U, JOINED, OP, IN, OUT) \
-  __attribute__((always_inline)) static inline i64 ID(short_##NAME)(T *y, const T *x, i64 rows, \
+  __attribute__((always_inline)) static inline i64 ID(short_##NAME)(T * y, const T *x, i64 rows, \
                                                                     const i64 n) { \
     typedef T V __attribute__((vector_size(VB), aligned(sizeof(T)), may_alias)); \
     typedef U W __attribute__((vector_size(VB), may_alias)); \
@@ -44,7 +44,7 @@
 #endif
 
 #define REPEAT(SIZE, T) \
-  __attribute__((always_inline)) static inline i64 ID(repeat_##SIZE)(T *y, const T *a, i64 rows, \
+  __attribute__((always_inline)) static inline i64 ID(repeat_##SIZE)(T * y, const T *a, i64 rows, \
                                                                      const i64 n) { \
     typedef T V __attribute__((vector_size(VB), aligned(sizeof(T)), may_alias)); \
     typedef T W __attribute__((vector_size(VB), may_alias)); \
@@ -54,7 +54,7 @@
     for (int i = 0; i < E; i++) iota[i] = (T)i; \
     for (; k + E <= rows; k += E) { \
       const W v = *(const V *)(a + k); \
-      ALL for (int i = 0; i < n; i++) *(V *)(y + k * n + i * E) = \
+      ALL for (int i = 0; i < n; i++) * (V *)(y + k * n + i * E) = \
           __builtin_shuffle(v, (iota + (T)(i * E)) / (T)n); \
     } \
     return k; \
