@@ -102,7 +102,7 @@ static void rect(const TileIsa *isa, Rect q) {
   if (q.rows < 1 || q.cols < 1) return;
   if (q.yc == -1) /* from the other end */
     q.y -= (q.cols - 1) * q.size, q.x += (q.cols - 1) * q.xc * q.size, q.yc = 1, q.xc = -q.xc;
-  bool turned = q.rows > 1 && q.yc != 1 && q.yr == 1 && q.xc == 1;
+  bool turned = q.rows > 1 && q.yc != 1 && q.yr == 1;
   if (turned || q.cols == 1) q = other_way(&q);
   if (q.yc == 1 && q.xc == 1) copy_rows(&q);
   else if (q.yc == 1 && q.xr == 1 && q.xc && q.rows > 1) turn(isa, &q);
@@ -638,6 +638,23 @@ static void choose_turns(Task *t) {
   t->units = (t->units + most - 1) / most;
 }
 
+/* The dims of a launch in the order of its space: a map goes the way its output lies, so that this is contiguous. */
+static void order_dims(const Task *t, const Launch *L, int n, int *order) {
+  const Program *p = t->k->p;
+  int out = 0;
+  while (out < p->noperands - 1 && !p->operand[out].write) out++;
+  for (int d = 0; d < n; d++) {
+    int at = d;
+    for (; at > 0 && p->kind == K_MAP && L->dims[d] > 1; at--) {
+      const int before = order[at - 1];
+      const i64 a = L->strides[out][d], b = L->strides[out][before];
+      if (L->dims[before] > 1 && (a < 0 ? -a : a) <= (b < 0 ? -b : b)) break;
+      order[at] = before;
+    }
+    order[at] = d;
+  }
+}
+
 void ty_tile_bind(Task *t, const Run *r) {
   const Program *p = t->k->p;
   const Launch *L = r->launch;
@@ -653,10 +670,12 @@ void ty_tile_bind(Task *t, const Run *r) {
     o->first = L->start[i], o->staged = 0;
     o->at = (char *)((uintptr_t)r->buf[i] + (uintptr_t)(L->start[i] * info->bytes));
   }
+  int order[MAX_DIMS];
+  order_dims(t, L, elem, order);
   t->space[0].nd = t->space[1].nd = 0, t->outer = -1;
   for (int d = 0; d < elem; d++) {
     if (t->split && (d == L->no || d == L->no + L->nr)) t->outer = t->space[0].nd;
-    add_dim(t, &t->space[0], 0, L, d);
+    add_dim(t, &t->space[0], 0, L, order[d]);
   }
   t->outer = -1;
   if (p->kind != K_MAP)
