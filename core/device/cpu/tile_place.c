@@ -13,6 +13,10 @@
 ** What cannot be in place goes through a tile register, as rectangles: by whole rows, spread single values,
 ** or, where an operand is contiguous along the other dim, turned in registers by squares. For those a grid's
 ** tiles are about square, so that all of every cache line is used while it is near.
+**
+** A map's dims are taken in the order of its output's strides. What is the same for all its elements, or for all rows of
+** a grid, stays in its tile; what only moves goes straight from operand to operand. Long rows whose elements lie apart
+** are read by way of a stage, which holds many lines of them.
 */
 #include "device/cpu/tile_run.h"
 
