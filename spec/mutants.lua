@@ -3,11 +3,25 @@
 
 local M = {
   -- of these, what exists, in this order
-  specs = { "guards", "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "bytecode", "compile", "capture", "custom",
+  specs = { "tiles", "guards", "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "bytecode", "compile", "capture", "custom",
     "nn", "grad", "training", "steps", "orders", "scopes", "convolution", "sharing", "oracle", "layout", "threads",
     "checked", "hooks", "index", "far", "check", "errors", "progress", "files", "log", "miss", "drawn", "random", "moves",
     "worlds", "interrupt", "scan", "vmap", "composite", "composites", "answered", "lifetimes", "ranges", "binding" },
 
+  { file = "core/device/cpu/tile_place.c", what = "a tile is kept for rows that differ",
+    from = "for (i32 d = 0; d < last; d++) rows &= o->stride[d] == 0;", to = "for (i32 d = 1; d < last; d++) rows &= o->stride[d] == 0;" },
+  { file = "core/device/cpu/tile_run.c", what = "a tile that is kept serves other columns",
+    from = "if (last && f->kept && f->index[d] != at) f->kept &= t->ones;", to = "" },
+  { file = "core/device/cpu/tile_run.c", what = "what is kept for all rows moves on from row to row",
+    from = "  f->lines = lines;\n  set_between(f, s->y, 0);", to = "  f->lines = lines;" },
+  { file = "core/device/cpu/tile_run.c", what = "tiles of a map that go together lie apart as blocks of rows do",
+    from = "kind == K_MAP ? t->tile : kind == K_ROW ? BLOCK", to = "kind <= K_ROW ? BLOCK" },
+  { file = "core/device/cpu/tile_place.c", what = "a stage is read beyond its end",
+    from = "i0 < *first || i0 + n > *first + t->stage", to = "i0 < *first || i0 + n > *first + t->stage + t->tile" },
+  { file = "core/device/cpu/tile_place.c", what = "elements that are moved in from the other end are not turned round",
+    from = "q.x += (q.cols - 1) * q.xc * q.size, q.yc = 1, q.xc = -q.xc;", to = "q.yc = 1;" },
+  { file = "core/device/cpu/tile_short.h", what = "rows of 4 and 8 join neighbours, not halves",
+    from = "low[i] = LOWER(iota, (U)1 << i);", to = "low[i] = LOWER(iota, (U)1);" },
   { file = "core/lua/lua_trace.c", what = "a guard does not ask where a tensor lies",
     from = " || t->type.device != g->device)", to = ")" },
   { file = "core/record/vmap.c", what = "what is made in a vmap that is entered again seems to be from before",

@@ -580,6 +580,7 @@ static inline f32 ID(unkey)(i32 k) {
 #endif
 /* Loops over the vectors of a state unroll, so that it stays in registers. */
 #define ALL _Pragma("GCC unroll 16")
+#include "device/cpu/tile_short.h"
 /* J: elements while lanes join; IN and OUT: to them and back. */
 #define ROWS(NAME, T, U, JOINED, KIND, TYPE, OP, IN, OUT) \
   static void ID(rows_##NAME)(void *yv, const void *xv, i64 rows, i64 n) { \
@@ -592,7 +593,9 @@ static inline f32 ID(unkey)(i32 k) {
     T *y = yv; \
     const T *x = xv; \
     if (!n) ID(fill_##T)(y, &empty, NULL, NULL, rows, 0); \
-    for (i64 k = 0; k < rows && n; k++, x += n) { \
+    const i64 done = SHORT(ID(short_##NAME), y, x, rows, n); \
+    x += done * n; \
+    for (i64 k = done; k < rows && n; k++, x += n) { \
       J v; \
       if (n <= 2 * E) { /* the other lanes are empty, and change nothing */ \
         V p = (V)none, q = (V)none; \
@@ -629,6 +632,12 @@ static inline f32 ID(unkey)(i32 k) {
   }
 #if VB > 16 || defined(STRANDS)
 #define ROWS_FAST
+#if VB > 16
+SHORT_ROWS(sum_f32, f32, u32, f32, SUM_V, SAME, SAME)
+SHORT_ROWS(sum_f64, f64, u64, f64, SUM_V, SAME, SAME)
+SHORT_ROWS(max_f32, f32, u32, i32, MAX_V, KEY_MAX, ID(unkey))
+SHORT_ROWS(min_f32, f32, u32, i32, MIN_V, KEY_MIN, ID(unkey))
+#endif
 ROWS(sum_f32, f32, u32, f32, R_SUM, C_F32, SUM_V, SAME, SAME)
 ROWS(sum_f64, f64, u64, f64, R_SUM, C_F64, SUM_V, SAME, SAME)
 ROWS(max_f32, f32, u32, i32, R_MAX, C_F32, MAX_V, KEY_MAX, ID(unkey))
@@ -643,7 +652,8 @@ ROWS(min_f32, f32, u32, i32, R_MIN, C_F32, MIN_V, KEY_MIN, ID(unkey))
     T *y = yv; \
     const T *a = av; \
     i64 reach = (n + E - 1) / E * E, safe = rows * n - reach; \
-    for (i64 k = 0, at = 0; k < rows; k++, at += n) { \
+    const i64 done = SHORT(ID(repeat_##SIZE), y, a, rows, n); \
+    for (i64 k = done, at = done * n; k < rows; k++, at += n) { \
       const V v = a[k] - (V){0}; \
       if (at <= safe) \
         for (i64 j = 0; j < n; j += E) *(V *)(y + at + j) = v; \
@@ -822,6 +832,11 @@ static SMALL_CODE void ID(isa)(TileIsa *t) {
 #undef OWN_MAPS
 #undef VB
 #undef ROWS_FAST
+#undef LOWER
+#undef HALVE
+#undef SHORT_ROWS
+#undef SHORT
+#undef REPEAT
 #undef PART_f32
 #undef PART_f64
 #undef ALL

@@ -99,8 +99,8 @@ enum {
   K_B = 3,
   K_SIDE = 4
 };
-enum { AHEAD = 2048 };               /* bytes: measured, from the third level */
-enum { SIDES = 4, SIDE_STEPS = 40 }; /* groups under a mask each; longer stretches go one by one */
+enum { AHEAD = 2048 }; /* bytes: measured, from the third level */
+enum { SIDES = 4 };    /* groups under a mask each; where there are more, one by one */
 
 /* --- x64_ops.c */
 bool ty_x64_can(const Step *s, bool wide);  /* whether a call is native */
