@@ -499,6 +499,7 @@ function make.move(self)
   local dim = r(t.ndim)
   local n = t:size(dim)
   local choice = r(9)
+  if choice == 1 and r(2) == 1 then return call(self, "topk", { var = a }, r(n), dim, r(2) == 1) end
   if choice == 1 then return call(self, "argsort", { var = a }, dim, r(2) == 1) end
   if choice == 2 then
     local b = self:any(function(x)

@@ -241,7 +241,8 @@ local function rebuilt(g)
   local y = graph.parse ""
   local new, slots = {}, g:scalars()
   local typed = { input = true, const = true, scalar = true, cast = true, bitcast = true, empty = true }
-  local shaped = { input = true, const = true, iota = true, empty = true, random = true, view = true }
+  local shaped = { input = true, const = true, iota = true, empty = true, random = true, view = true,
+    argsort = true }
   local made = 0
   for n in g:nodes() do
     local inputs, args = {}, { dtype = typed[n.op] and n.dtype or nil, shape = shaped[n.op] and n.shape or nil }
@@ -282,6 +283,17 @@ describe("graphs of random programs", function()
         or row.name == "to" or row.name == "positions" -- which need a second device
         or row.name == "param" or row.name == "loop" -- of ty.scan, whose body is a graph of its own
       assert.truthy(said[row.name] or alone, row.name .. " was never reached")
+    end
+  end)
+
+  it("run where the first positions of a dim are wanted alone", function()
+    for _, dim in ipairs { 1, 2 } do
+      for _, largest in ipairs { true, false } do
+        local x = ty.randn(6, 40)
+        local g = graph.record(function(v) return v:topk(3, dim, largest) end, x)
+        gives(g, { x:topk(3, dim, largest) }, x)
+        gives(rebuilt(g), { x:topk(3, dim, largest) }, x)
+      end
     end
   end)
 

@@ -192,6 +192,41 @@ describe("positions that may be out of range", function()
   end
 end)
 
+describe("one position out of range among many", function()
+  for _, dtype in ipairs { "u8", "i8", "i16", "i32", "i64" } do
+    it("is found wherever it stands: " .. dtype, function()
+      local x = ty.arange(0, 100)
+      for _, n in ipairs { 1, 7, 64, 1001 } do
+        for _, bad in ipairs { 101, 127, 0, -101, -128 } do
+          for _, at in ipairs { 1, math.ceil(n / 2), n } do
+            if bad >= 0 or dtype ~= "u8" then
+              local index = (ty.arange(0, n) % 100 + 1):to(dtype)
+              if dtype ~= "u8" then index[math.floor(n / 3) + 1] = -100 end
+              H.same(x:gather(1, index), x:take(index))
+              index[at] = bad
+              local want = ("gather: index %d at (%d) is out of range 1..100"):format(bad, at)
+              assert.equal(want, H.raises(x.gather, x, 1, index))
+              local apart = ty.stack({ index, index }, 2)[{ {}, 1 }]
+              assert.equal(want, H.raises(x.gather, x, 1, apart))
+            end
+          end
+        end
+      end
+    end)
+  end
+
+  it("is found among the largest numbers", function()
+    local x = ty.arange(0, 100)
+    for _, bad in ipairs { 2 ^ 31, 2 ^ 32 + 1, -2 ^ 32 + 1, 2 ^ 62, -2 ^ 62, -2 ^ 63 } do
+      local index = ty.ones({ 40 }, { dtype = "i64" })
+      index[17] = 0
+      index = index + ty.zeros({ 40 }, { dtype = "i64" }):index_add(1, ty.tensor({ 17 }, { dtype = "i64" }),
+        ty.full({ 1 }, bad, { dtype = "i64" }))
+      assert.truthy(H.raises(x.gather, x, 1, index):find("at (17) is out of range", 1, true))
+    end
+  end)
+end)
+
 describe("positions computed from arguments", function()
   local most = 2
   local computed = {

@@ -316,6 +316,42 @@ describe("masks", function()
     assert.same({ 0 }, x:masked_select(x:gt(9)).shape)
   end)
 
+  it("nonzero and masked_select go by any strides, in every dtype", function()
+    for _, dtype in ipairs(H.dtypes) do
+      local all = H.mixed(dtype, { 7, 5, 9 }, 2)
+      if dtype == "i64" then all = all % 1000 end
+      all = ty.where(ty.randint(0, 1, { 7, 5, 9 }):eq(0), all, ty.zeros_like(all))
+      local part = all[{ { 1 } }]:expand(3, 5, 9)
+      for _, v in ipairs { all, all:transpose(1, 3), all:flip(), all[{ {}, 2 }], all[{ {}, {}, { 1, 9, 2 } }], part } do
+        local list, want, chosen, at = H.list(v), {}, {}, v:nonzero()
+        local where = {}
+        each(v.shape, function(index)
+          local e = v:get(unpack(index))
+          if type(e) == "boolean" then e = e and 1 or 0 end
+          if e ~= 0 then
+            where[#where + 1] = { unpack(index) }
+            chosen[#chosen + 1] = e == e and e or "nan"
+          end
+          want[#want + 1] = e
+        end)
+        assert.equal(#list, #want)
+        assert.same(where, at:totable())
+        local got = H.list(v:masked_select(v:ne(0)))
+        for i = 1, #got do if got[i] ~= got[i] then got[i] = "nan" end end
+        assert.same(chosen, got)
+      end
+    end
+    assert.same({}, ty.tensor({ -0.0, 0 }):nonzero():flatten():totable())
+    assert.same({ 1, 0 }, ty.tensor(3):nonzero().shape)
+    assert.same({ 0, 0 }, ty.tensor(0):nonzero().shape)
+  end)
+
+  it("masked_select broadcasts a mask over rows, and rows over a mask", function()
+    local some = ty.tensor { { true, false, true, false }, { false, true, true, false } }
+    assert.same({ 1, 3, 2, 3 }, ty.arange(1, 5):masked_select(some):totable())
+    assert.same({ 1, 3, 5, 7 }, ty.arange(1, 9):reshape(2, 4):masked_select(some[1]):totable())
+  end)
+
   it("nonzero lists positions in order, one row each; of nothing it is empty", function()
     assert.same({ { 1, 3 }, { 2, 1 }, { 2, 2 }, { 2, 3 } }, mask:nonzero():totable())
     assert.same({ 0, 2 }, x:gt(9):nonzero().shape)
@@ -383,6 +419,72 @@ describe("sorting", function()
     end
   end)
 
+  --- Positions that sort a list, by the host's sort: ties go by their place.
+  local function host_sorted(list, descending)
+    local at = {}
+    for i = 1, #list do at[i] = i end
+    table.sort(at, function(p, q)
+      local a, b = list[p], list[q]
+      if descending then a, b = b, a end
+      if before(a, b) then return true end
+      return not before(b, a) and p < q
+    end)
+    return at
+  end
+
+  --- Checks all rows of x, its last dim, sorted in both directions; x also as it lies turned in memory.
+  local function check_rows(x)
+    for _, descending in ipairs { false, true } do
+      local at = x:argsort(-1, descending)
+      for r = 1, x:size(1) do assert.same(host_sorted(H.list(x[r]), descending), at[r]:totable()) end
+      H.same(at, x:t():clone():argsort(1, descending):t())
+      H.same(at, x:t():clone():t():argsort(2, descending))
+    end
+  end
+
+  it("of any number of rows is that of each", function()
+    for rows = 1, 19 do check_rows(H.mixed("f32", { rows, 37 }, rows)) end
+  end)
+
+  it("of rows side by side is that of each, at any length, with ties", function()
+    for _, n in ipairs { 1, 2, 7, 8, 9, 15, 16, 17, 24, 31, 33, 40, 63, 65, 72, 100, 129, 200, 255, 257, 520, 1000 } do
+      check_rows(ty.randint(-n, n, { 9, n }):to("f32") / 4)
+    end
+  end)
+
+  it("of rows side by side is that of each, in every dtype", function()
+    for _, dtype in ipairs(H.dtypes) do
+      local x = H.mixed(dtype, { 11, 45 }, 3)
+      if dtype == "i64" then x = x % 1000 end
+      check_rows(x)
+    end
+  end)
+
+  it("of rows too long to go side by side is that of each", function()
+    check_rows(ty.randint(0, 3000, { 4, 5000 }):to("f32"))
+  end)
+
+  it("with two threads is the same", function()
+    local x = ty.randint(0, 500, { 37, 300 }):to("f32")
+    local one = x:argsort()
+    local threads = ty.threads()
+    ty.threads(2)
+    local two = x:argsort()
+    ty.threads(threads)
+    H.same(one, two)
+  end)
+
+  it("of keys of 8 bytes looks at lower halves where upper ones are equal", function()
+    local upper = ty.tensor { 0, -1, 3, 1 / 4 }
+    for _, most in ipairs { 0, 3, 40, 1000 } do -- few upper halves, and many
+      local x = ty.randint(-most, most, { 700 }) * 2 ^ 32 + ty.randint(0, 50, { 700 })
+      assert.same(host_sorted(x:totable()), x:argsort():totable())
+      assert.same(host_sorted(x:totable(), true), x:argsort(1, true):totable())
+      local y = upper:to("f64"):take(ty.randint(1, 4, { 700 })) + ty.randint(-9, 9, { 700 }):to("f64") * 2 ^ -50
+      assert.same(host_sorted(y:totable()), y:argsort():totable())
+    end
+  end)
+
   it("of i64 is exact beyond 2^53", function()
     local v = H.ffi.new("int64_t[4]", { 9007199254740993LL, 9007199254740992LL, -9007199254740993LL, -9007199254740992LL })
     local x = H.tensor("i64", H.ffi.cast("uint8_t *", v), { 4 })
@@ -401,12 +503,75 @@ describe("sorting", function()
     assert.same({ 0, 4 }, x:topk(0, 1).shape)
   end)
 
+  it("topk gives what sort gives first, of many and of few, in every dtype", function()
+    for _, dtype in ipairs(H.dtypes) do
+      for _, shape in ipairs { { 3, 400 }, { 12, 90 }, { 400, 3 }, { 1, 20 } } do
+        local x = H.mixed(dtype, shape, 7)
+        for dim = 1, 2 do
+          for _, k in ipairs { 0, 1, 2, 10, 11, 33, 50, 400 } do
+            if k <= x:size(dim) then
+              for _, largest in ipairs { true, false } do
+                local values, at = x:sort(dim, largest)
+                local first = dim == 1 and { { 1, k } } or { {}, { 1, k } }
+                local y, where = x:topk(k, dim, largest)
+                if k == 0 then
+                  assert.equal(0, y:numel() + where:numel())
+                else
+                  H.same(values[first], y)
+                  H.same(at[first], where)
+                end
+                local again, there = ty.compile(function(v) return v:topk(k, dim, largest) end)(x)
+                H.same(y, again)
+                H.same(where, there)
+              end
+            end
+          end
+        end
+      end
+    end
+  end)
+
+  it("topk of rows that grow and shrink keeps the best", function()
+    for _, x in ipairs { ty.arange(0, 1000), ty.arange(0, 1000):flip():clone(), ty.zeros(1000) } do
+      for _, largest in ipairs { true, false } do
+        local _, at = x:topk(20, 1, largest)
+        H.same((select(2, x:sort(1, largest)))[{ { 1, 20 } }], at)
+      end
+    end
+  end)
+
   it("unique gives sorted values and where each element stands among them", function()
     local y, at = ty.tensor({ { 3, 1 }, { 3, 2 } }):unique()
     assert.same({ 1, 2, 3 }, y:totable())
     assert.same({ { 3, 1 }, { 3, 2 } }, at:totable())
     assert.equal(2, (ty.tensor { 0 / 0, 1, 0 / 0 }:unique()):numel())
     assert.same({ 0 }, (ty.zeros { 0 }:unique()).shape)
+  end)
+
+  it("unique holds -0 for 0 and all NaNs for one, gives what came first, and says where in x's shape", function()
+    for _, dtype in ipairs { "f16", "bf16", "f32", "f64" } do
+      local x = ty.tensor({ { 0 / 0, -0.0, 2 }, { 0, -(0 / 0), -1 } }, { dtype = dtype })
+      local y, at = x:unique()
+      assert.same({ -1, 0, 2 }, y[{ { 1, 3 } }]:totable())
+      assert.equal(-1 / 0, 1 / y:get(2))
+      assert.truthy(y:get(4) ~= y:get(4))
+      assert.same({ { 4, 2, 3 }, { 2, 4, 1 } }, at:totable())
+    end
+  end)
+
+  it("unique of many finds each again", function()
+    for _, dtype in ipairs(H.dtypes) do
+      local x = H.mixed(dtype, { 60, 50 }, 5)
+      if dtype == "i64" then x = x % 1000 end
+      for _, v in ipairs { x, x:t(), x:flip() } do
+        local y, at = v:unique()
+        assert.is_true(y:take(at):eq(v):logical_or(v:ne(v)):all():item())
+        if y:numel() > 1 then
+          local d = H.list(y)
+          for i = 2, #d do assert.is_true(before(d[i - 1], d[i])) end
+        end
+      end
+    end
   end)
 
   it("searchsorted counts what lies before a value, to its left or right", function()

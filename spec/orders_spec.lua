@@ -127,6 +127,80 @@ local function first_extreme(list, largest)
   return at
 end
 
+describe("all and any, which may end early,", function()
+  local n = 3 * 131072 + 4096 + 77
+  local places = { 1, 64, 65, 4095, 4096, 4097, 8192, 12289, 131072, 131073, 262144 + 5, n - 1, n }
+
+  --- Calls fn with a row of bools that are all `value` but for one, with the place of that; then with none.
+  local function with_one(value, fn)
+    local x = ty.full({ n }, value and 1 or 0):to("bool")
+    for _, at in ipairs(places) do
+      x[at] = not value
+      fn(x, at)
+      x[at] = value
+    end
+    fn(x)
+  end
+
+  for threads = 1, 2 do
+    it(("meet one element anywhere, with %d threads"):format(threads), function()
+      local before = ty.threads()
+      ty.threads(threads)
+      local compiled = ty.compile(function(v) return v:any(), v:all(), v:to("i32"):sum() end)
+      with_one(false, function(x, at)
+        assert.equal(at ~= nil, x:any():item())
+        local any, all, sum = compiled(x)
+        assert.same({ at ~= nil, false, at and 1 or 0 }, { any:item(), all:item(), sum:item() })
+      end)
+      with_one(true, function(x, at)
+        assert.equal(at == nil, x:all():item())
+        local any, all, sum = compiled(x)
+        assert.same({ true, at == nil, at and n - 1 or n }, { any:item(), all:item(), sum:item() })
+      end)
+      ty.threads(before)
+    end)
+  end
+
+  it("wait for each other where one sees to both", function()
+    local both = ty.compile(function(v) return v:any(), v:all() end)
+    local x = ty.zeros(n):to("bool")
+    x[n] = true
+    local any, all = both(x)
+    assert.same({ true, false }, { any:item(), all:item() })
+    local y = x:logical_not()
+    y[n - 1] = true
+    any, all = both(y)
+    assert.same({ true, false }, { any:item(), all:item() })
+  end)
+
+  it("do not end what else is reduced", function()
+    local more = ty.compile(function(v) return v:any(), v:all(), v:to("i32"):sum() end)
+    local x = ty.zeros(n):to("bool")
+    x[1], x[n] = true, true
+    local any, all, sum = more(x)
+    assert.same({ true, false, 2 }, { any:item(), all:item(), sum:item() })
+  end)
+
+  it("end early by comparisons alone: an extreme of integers does not", function()
+    local x = ty.ones({ n }, { dtype = "i32" })
+    x[n] = 7
+    assert.equal(7, x:max():item())
+    assert.equal(true, x:gt(6):any():item())
+    x[n] = -7
+    assert.equal(-7, x:min():item())
+    assert.equal(false, x:gt(-7):all():item())
+    assert.equal(true, ty.ones(n):gt(0):logical_and(ty.ones(n):lt(2)):all():item())
+  end)
+
+  it("of long rows are those of each row", function()
+    local x = ty.zeros(3, 20000):to("bool")
+    x[2][1] = true
+    x[3][20000] = true
+    assert.same({ false, true, true }, x:any(2):totable())
+    assert.same({ true, false, false }, x:logical_not():all(2):totable())
+  end)
+end)
+
 describe("extremes", function()
   it("max and min of every dtype are those of a plain search; NaN wins", function()
     for _, dtype in ipairs(H.dtypes) do

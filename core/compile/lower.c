@@ -75,9 +75,12 @@ static Val emit_element(Build *B, int dtype, u64 bits) {
   return ty_emit_const(B, ctype, ty_elem_load(dtype, &bits));
 }
 
+/* Positions that are counted already are the same value. */
 static Val emit_index(Lower *L, i32 map) {
-  int level = level_of(L, map);
-  int i = add_operand(L, -1, T_I64, map, level, false);
+  int level = level_of(L, map), i = 0;
+  while (i < L->n && (L->w->operand[i] >= 0 || L->map[i] != map || L->operand[i].level != level))
+    i++;
+  if (i == L->n) i = add_operand(L, -1, T_I64, map, level, false);
   return ty_emit_leaf(L->B, P_IOTA, C_I64, level, -1, (u64)i);
 }
 

@@ -437,7 +437,10 @@ static const char *verify_move(const Graph *g, const Node *n) {
   case OP_ARGSORT:
     if (n->arg.k < 0 || n->arg.k >= a->rank) return "argsort: dim not within the rank";
     if (n->arg.k2 & ~SORT_DESCENDING) return "argsort: the order is not 0 or 1";
-    return ty_type_same_dims(a, y) ? NULL : "argsort: wrong dims";
+    if (y->rank != a->rank || y->dims[n->arg.k] > a->dims[n->arg.k]) return "argsort: wrong dims";
+    for (int d = 0; d < a->rank; d++)
+      if (d != n->arg.k && y->dims[d] != a->dims[d]) return "argsort: wrong dims";
+    return NULL;
   case OP_SEARCHSORTED:
     if (a->dtype != b->dtype) return "searchsorted: dtypes differ";
     if (n->arg.k & ~SIDE_RIGHT) return "searchsorted: the side is not 0 or 1";

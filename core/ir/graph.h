@@ -28,7 +28,7 @@
 **   GATHER        k = dim. Operand 1 is i64, 0-based and checked; dims of the result = its dims;
 **                 in other dims it is not larger than operand 0
 **   SCATTER*      k = dim. Operands: a, index (i64, 0-based, checked), src (dims of the index)
-**   ARGSORT       k = dim; k2 = SORT_*. Result 0-based
+**   ARGSORT       k = dim; k2 = SORT_*. Result 0-based: of a dim as many as it has, or the first of them
 **   SEARCHSORTED  operands: sorted [.., n], values [.., m], leading dims equal; k = SIDE_*.
 **                 0-based
 **   POSITIONS     of an index of i64 into `bits` places, which counts from k or, negative, from the end.

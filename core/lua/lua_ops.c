@@ -361,7 +361,7 @@ static int l_scatter_in_place(lua_State *L) {
 
 static bool record_argsort(State *S, const Tensor *x, int dim, bool descending, Tensor *y) {
   Tensor zero_based = {0};
-  return ty_record_argsort(S, x, dim, descending, &zero_based) &&
+  return ty_record_argsort(S, x, dim, descending, -1, &zero_based) &&
          one_based(S, "argsort", &zero_based, y);
 }
 

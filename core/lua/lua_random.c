@@ -260,7 +260,7 @@ static bool record_randperm(State *S, const Type *t, u64 stream, Tensor *y) {
             ty_calc_number(S, who, OP_LSHIFT, &high, 31) &&
             record_bits(S, &key, stream, 1, 31, &low) && ty_calc_cast(S, &low, T_I64) &&
             ty_calc_tensor(S, who, OP_OR, &high, &low) &&
-            ty_record_argsort(S, &high, 0, false, &order) &&
+            ty_record_argsort(S, &high, 0, false, -1, &order) &&
             ty_calc_number(S, who, OP_ADD, &order, 1) && ty_calc_cast(S, &order, t->dtype);
   ty_tensor_release(&high);
   ty_tensor_release(&low);
@@ -318,21 +318,17 @@ static bool record_multinomial(State *S, const Tensor *p, const Type *t, u64 str
 static bool record_race(State *S, const Tensor *p, i64 n, u64 stream, Tensor *y) {
   const char *who = "multinomial";
   int last = p->type.rank - 1;
-  Type wide = p->type, first = p->type;
-  Tensor wait = {0}, order = {0}, cut = {0};
+  Type wide = p->type;
+  Tensor wait = {0}, order = {0};
   wide.dtype = T_F64;
-  first.dtype = T_I64;
-  first.dims[last] = n;
   bool ok = record_draw(S, &(Draw){D_UNIFORM, 0, 1}, &wide, stream, &wait) &&
             ty_calc_from(S, who, OP_SUB, 1, &wait) && ty_calc_map(S, who, OP_LOG, &wait) &&
             ty_calc_map(S, who, OP_NEG, &wait) && ty_calc_tensor(S, who, OP_DIV, &wait, p) &&
-            ty_record_argsort(S, &wait, last, false, &order);
-  if (ok) ty_tensor_view(&cut, &order, &first, order.offset, order.strides);
-  ok = ok && ty_calc_number(S, who, OP_ADD, &cut, 1);
+            ty_record_argsort(S, &wait, last, false, n, &order) &&
+            ty_calc_number(S, who, OP_ADD, &order, 1);
   ty_tensor_release(&wait);
-  ty_tensor_release(&order);
-  if (ok) *y = cut;
-  else ty_tensor_release(&cut);
+  if (ok) *y = order;
+  else ty_tensor_release(&order);
   return ok;
 }
 

@@ -9,25 +9,143 @@
 
 /* --- what is not zero */
 
-const i64 *ty_lua_select_nonzero(lua_State *L, State *S, const Tensor *x, i64 *count) {
-  const Type *t = &x->type;
-  i64 n = ty_type_numel(t), found = 0;
-  int bytes = ty_dtypes[t->dtype].bytes;
-  const char *p = ty_tensor_read(S, x);
-  if (!p) ty_lua_fail(L, S);
-  Walk w = {0};
-  for (i64 i = 0; i < n; i++, ty_walk_next(&w, t, x->strides))
-    found += ty_elem_true(t->dtype, p + w.offset * bytes);
-  i64 *at = lua_newuserdata(L, sizeof(i64) * ((size_t)found * t->rank + 1)), *y = at;
-  if (!(p = ty_tensor_read(S, x))) ty_lua_fail(L, S); /* a finaliser may have written to x */
-  w = (Walk){0};
-  i64 left = found;
-  for (i64 i = 0; i < n && left; i++, ty_walk_next(&w, t, x->strides)) {
-    if (!ty_elem_true(t->dtype, p + w.offset * bytes)) continue;
-    for (int d = 0; d < t->rank; d++) *y++ = w.at[d];
-    left--;
+/* A row of n elements a stride apart. Bits that say whether one is not zero: all, or for floats all but the sign. No
+** branch depends on an element, as none could be foretold. */
+typedef struct Row {
+  const char *p;
+  i64 stride, n;
+  bool is_float;
+} Row;
+
+/* How many are not zero. */
+#define COUNT(U) \
+  static i64 count_##U(const Row *r) { \
+    const U *x = (const U *)(const void *)r->p, mask = (U)(r->is_float ? (U) ~(U)0 >> 1 : ~(U)0); \
+    i64 k = 0; \
+    if (r->stride == 1) \
+      for (i64 i = 0; i < r->n; i++) k += (x[i] & mask) != 0; \
+    else \
+      for (i64 i = 0; i < r->n; i++) k += (x[i * r->stride] & mask) != 0; \
+    return k; \
   }
-  *count = found - left;
+/* first + i to y, `step` apart, for each element i that is not zero, while there is room. Returns how many. */
+#define PLACES(U) \
+  static i64 places_##U(const Row *r, i64 first, i64 *y, i64 step, i64 room) { \
+    const U *x = (const U *)(const void *)r->p, mask = (U)(r->is_float ? (U) ~(U)0 >> 1 : ~(U)0); \
+    i64 k = 0; \
+    for (i64 i = 0; i < r->n && k < room; i++) { \
+      y[k * step] = first + i; \
+      k += (x[i * r->stride] & mask) != 0; \
+    } \
+    return k; \
+  }
+/* The elements of r to y where m is true, while there is room. Returns how many. */
+#define CHOSEN(U) \
+  static i64 chosen_##U(const Row *r, const Row *m, char *to, i64 room) { \
+    const U *x = (const U *)(const void *)r->p; \
+    U *y = (U *)(void *)to; \
+    i64 k = 0; \
+    for (i64 i = 0; i < r->n && k < room; i++) { \
+      y[k] = x[i * r->stride]; \
+      k += m->p[i * m->stride] != 0; \
+    } \
+    return k; \
+  }
+#define SIZES(_) _(u8) _(u16) _(u32) _(u64)
+#define ROWS(U) COUNT(U) PLACES(U) CHOSEN(U)
+SIZES(ROWS)
+
+/* The functions for elements of so many bytes. */
+typedef struct RowFns {
+  i64 (*count)(const Row *r);
+  i64 (*places)(const Row *r, i64 first, i64 *y, i64 step, i64 room);
+  i64 (*chosen)(const Row *r, const Row *m, char *to, i64 room);
+} RowFns;
+static const RowFns row_fns[] = {
+#define _(U) [sizeof(U)] = {count_##U, places_##U, chosen_##U},
+    SIZES(_)
+#undef _
+};
+
+/* Rows of the last dim; or flat: all is one. */
+typedef struct RowWalk {
+  Type outer; /* the other dims */
+  i64 steps[MAX_RANK];
+  Walk at;
+  const char *base;
+  int bytes;
+  Row row;
+} RowWalk;
+
+static bool is_flat(const Type *t, const i64 *steps) {
+  return !t->rank || ty_is_contiguous(t->rank, t->dims, steps);
+}
+
+static RowWalk rows_of(const Type *t, const i64 *steps, const char *p, int dtype, bool flat) {
+  RowWalk w = {.outer = *t, .base = p, .bytes = ty_dtypes[dtype].bytes};
+  memcpy(w.steps, steps, sizeof w.steps);
+  w.outer.rank = flat ? 0 : (u8)(t->rank - 1);
+  w.row = (Row){p, flat ? 1 : steps[t->rank - 1], flat ? ty_type_numel(t) : t->dims[t->rank - 1],
+                ty_is_float(dtype)};
+  return w;
+}
+
+static void next_row(RowWalk *w) {
+  ty_walk_next(&w->at, &w->outer, w->steps);
+  w->row.p = w->base + w->at.offset * w->bytes;
+}
+
+static i64 rows_count(const Type *t, const i64 *steps, const char *p, int dtype) {
+  i64 found = 0, n = ty_type_numel(t);
+  RowWalk w = rows_of(t, steps, p, dtype, is_flat(t, steps));
+  for (i64 i = 0; i < n; i += w.row.n, next_row(&w)) found += row_fns[w.bytes].count(&w.row);
+  return found;
+}
+
+/* y = a new tensor of t on the CPU with dim 0 as long as x has elements that are not zero. */
+static bool found_room(State *S, const Tensor *x, const Type *dims, const i64 *steps, Type *t,
+                       Tensor *y) {
+  const char *p = ty_tensor_read(S, x);
+  if (!p) return false;
+  t->dims[0] = rows_count(dims, steps, p, x->type.dtype);
+  return ty_tensor_from(S, y, t, NULL);
+}
+
+/* The tensor on top of the stack, on the CPU, goes to the device. */
+static void to_device(lua_State *L, State *S, u8 device) {
+  Tensor *from = ty_lua_test(L, -1);
+  if (from->type.device == device) return;
+  Type t = from->type;
+  t.device = device;
+  Tensor *y = ty_lua_push(L);
+  TY_LUA_MUST(L, S, ty_tensor_from(S, y, &t, ty_tensor_read(S, from)));
+  lua_replace(L, -2);
+}
+
+/* Positions that count from `base` of the elements of x that are not zero, by dims: `rank` numbers each at y, so many
+** at most. */
+static void positions(const Tensor *x, const char *p, i64 base, i64 *y, i64 count) {
+  const Type *t = &x->type;
+  const int last = t->rank - 1;
+  RowWalk w = rows_of(t, x->strides, p, t->dtype, false);
+  const i64 all = ty_type_numel(t);
+  for (i64 i = 0, k = 0; i < all && k < count; i += w.row.n, next_row(&w)) {
+    const i64 n = row_fns[w.bytes].places(&w.row, base, y + last, t->rank, count - k);
+    for (int d = 0; d < last; d++)
+      for (i64 j = 0; j < n; j++) y[j * t->rank + d] = base + w.at.at[d];
+    y += n * t->rank, k += n;
+  }
+}
+
+const i64 *ty_lua_select_nonzero(lua_State *L, State *S, const Tensor *x, i64 *count) {
+  const int rank = x->type.rank;
+  Type t = {.dtype = T_I64, .rank = 2, .dims = {0, rank}};
+  Tensor *y = ty_lua_push(L);
+  TY_LUA_MUST(L, S, found_room(S, x, &x->type, x->strides, &t, y));
+  *count = t.dims[0];
+  i64 *at = ty_tensor_write(S, y);
+  if (!at) ty_lua_fail(L, S);
+  if (rank) positions(x, ty_tensor_read(S, x), 0, at, *count);
   return at;
 }
 
@@ -35,13 +153,11 @@ const i64 *ty_lua_select_nonzero(lua_State *L, State *S, const Tensor *x, i64 *c
 static int l_nonzero(lua_State *L) {
   State *S = ty_lua_enter(L);
   const Tensor *x = ty_lua_check(L, "nonzero", 1);
-  i64 count;
-  int rank = x->type.rank;
-  i64 *at = (i64 *)ty_lua_select_nonzero(L, S, x, &count);
-  for (i64 i = 0; i < count * rank; i++) at[i]++; /* users count from 1 */
-  Type t = {.dtype = T_I64, .device = x->type.device, .rank = 2, .dims = {count, rank}};
+  Type t = {.dtype = T_I64, .rank = 2, .dims = {0, x->type.rank}};
   Tensor *y = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_tensor_from(S, y, &t, at));
+  TY_LUA_MUST(L, S, found_room(S, x, &x->type, x->strides, &t, y));
+  if (t.dims[1]) positions(x, ty_tensor_read(S, x), 1, ty_tensor_write(S, y), t.dims[0]);
+  to_device(L, S, x->type.device);
   return 1;
 }
 
@@ -64,14 +180,16 @@ static int gather_at(lua_State *L, State *S, const char *who, const Tensor *x, c
 
 /* Where the mask holds. steps: of x and of the mask. */
 static int gather_selected(lua_State *L, State *S, const char *who, const Tensor *x,
-                           const Tensor *mask, const Type *t, i64 (*steps)[MAX_RANK], i64 count) {
-  i64 *at = lua_newuserdata(L, sizeof(i64) * (size_t)(count + 1)), k = 0, n = ty_type_numel(t);
-  const u8 *m = ty_tensor_read(S, mask);
-  if (!m) return ty_lua_fail(L, S);
-  Walk w = {0};
-  for (i64 i = 0; i < n; i++, ty_walk_next(&w, t, steps[1]))
-    if (m[w.offset] && k < count) at[k++] = i;
-  return gather_at(L, S, who, x, t, steps[0], at, count);
+                           const Tensor *mask, const Type *t, i64 (*steps)[MAX_RANK]) {
+  Type line = ty_type_line(T_I64, 0, 0);
+  Tensor *places = ty_lua_push(L);
+  TY_LUA_MUST(L, S, found_room(S, mask, t, steps[1], &line, places));
+  i64 *at = ty_tensor_write(S, places), k = 0, n = ty_type_numel(t);
+  if (!at) return ty_lua_fail(L, S);
+  RowWalk m = rows_of(t, steps[1], ty_tensor_read(S, mask), T_BOOL, is_flat(t, steps[1]));
+  for (i64 i = 0; i < n; i += m.row.n, next_row(&m))
+    k += row_fns[1].places(&m.row, i, at + k, 1, line.dims[0] - k);
+  return gather_at(L, S, who, x, t, steps[0], at, k);
 }
 
 static bool needs_gradient(const State *S, const Tensor *x) {
@@ -95,95 +213,96 @@ static int l_masked_select(lua_State *L) {
   const Tensor *both[2] = {x, mask};
   i64 steps[2][MAX_RANK] = {{0}};
   for (int k = 0; k < 2; k++) ty_type_expand(&t, &both[k]->type, both[k]->strides, steps[k]);
-  i64 n = ty_type_numel(&t), count = 0;
-  size_t bytes = ty_dtypes[t.dtype].bytes;
-  const u8 *m = ty_tensor_read(S, mask);
-  if (!m) return ty_lua_fail(L, S);
-  Walk wm = {0}, wx = {0};
-  for (i64 i = 0; i < n; i++, ty_walk_next(&wm, &t, steps[1])) count += m[wm.offset] != 0;
-  if (needs_gradient(S, x)) return gather_selected(L, S, who, x, mask, &t, steps, count);
-  char *out = lua_newuserdata(L, (size_t)count * bytes + 1), *y = out;
-  const char *p = ty_tensor_read(S, x);
-  if (!p || !(m = ty_tensor_read(S, mask))) return ty_lua_fail(L, S);
-  wm = (Walk){0};
-  for (i64 i = 0; i < n; i++) {
-    if (m[wm.offset] && y < out + count * (i64)bytes) {
-      memcpy(y, p + wx.offset * (i64)bytes, bytes);
-      y += bytes;
-    }
-    ty_walk_next(&wm, &t, steps[1]);
-    ty_walk_next(&wx, &t, steps[0]);
-  }
-  Type line = ty_type_line(t.dtype, t.device, count);
-  Tensor *r = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_tensor_from(S, r, &line, out));
+  if (needs_gradient(S, x)) return gather_selected(L, S, who, x, mask, &t, steps);
+  Type line = ty_type_line(t.dtype, 0, 0);
+  Tensor *y = ty_lua_push(L);
+  TY_LUA_MUST(L, S, ty_tensor_read(S, x) && found_room(S, mask, &t, steps[1], &line, y));
+  char *to = ty_tensor_write(S, y);
+  if (!to) return ty_lua_fail(L, S);
+  const bool flat = is_flat(&t, steps[0]) && is_flat(&t, steps[1]);
+  RowWalk w = rows_of(&t, steps[0], ty_tensor_read(S, x), t.dtype, flat);
+  RowWalk m = rows_of(&t, steps[1], ty_tensor_read(S, mask), T_BOOL, flat);
+  for (i64 i = 0, k = 0, n = ty_type_numel(&t); i < n; i += w.row.n, next_row(&w), next_row(&m))
+    k += row_fns[w.bytes].chosen(&w.row, &m.row, to + k * w.bytes, line.dims[0] - k);
+  to_device(L, S, t.device);
   return 1;
 }
 
 /* --- unique */
 
-typedef struct Place { /* an element as a number that sorts as it does, and where it stands */
-  u64 key;
-  i64 at;
-} Place;
+/* Of n elements in that order: to `first` the place of each that differs from the one before, to `inverse` for each
+** element how many these are up to it. NaNs are one value, -0 is 0. Returns how many, or -1 where `order` is none. */
+#define RUNS(U) \
+  static i64 runs_##U(const void *p, const i64 *order, i64 n, u64 infinity, i64 *first, \
+                      i64 *inverse) { \
+    const U *x = p, inf = (U)infinity, sign = infinity ? (U)((U)1 << (sizeof(U) * 8 - 1)) : 0; \
+    i64 count = 0; \
+    U last = 0; \
+    for (i64 i = 0; i < n; i++) { \
+      if ((u64)order[i] >= (u64)n) return -1; \
+      U u = x[order[i]]; \
+      if (sign) u = (U)(u & ~sign) > inf ? (U) ~(U)0 : u == sign ? 0 : u; \
+      first[count] = order[i]; \
+      count += !i || u != last; \
+      inverse[order[i]] = count; \
+      last = u; \
+    } \
+    return count; \
+  }
+SIZES(RUNS)
 
-/* Order of floats as integers: -inf .. -0 = +0 .. inf, then all NaNs as one value. */
-static u64 float_key(double v) {
-  u64 u;
-  if (v != v) return UINT64_MAX;
-  if (v == 0) v = 0; /* one zero */
-  memcpy(&u, &v, 8);
-  return u >> 63 ? ~u : u | (u64)1 << 63;
+static i64 runs(int dtype, const void *p, const i64 *order, i64 n, i64 *first, i64 *inverse) {
+  typedef i64 Runs(const void *p, const i64 *order, i64 n, u64 infinity, i64 *first, i64 *inverse);
+  static Runs *const fns[] = {
+#define _(U) [sizeof(U)] = runs_##U,
+      SIZES(_)
+#undef _
+  };
+  static const u64 infinity[T_COUNT] = {
+      [T_F16] = 0x7c00, [T_BF16] = 0x7f80, [T_F32] = 0x7f800000, [T_F64] = 0x7ff0000000000000};
+  return fns[ty_dtypes[dtype].bytes](p, order, n, infinity[dtype], first, inverse);
 }
 
-static u64 elem_key(int dtype, const void *p) {
-  if (ty_is_float(dtype)) return float_key(ty_elem_load(dtype, p));
-  i64 v;
-  if (dtype == T_I64) memcpy(&v, p, 8);
-  else v = (i64)ty_elem_load(dtype, p);
-  return (u64)v ^ (u64)1 << 63;
-}
-
-static int place_compare(const void *a, const void *b) {
-  const Place *p = a, *q = b;
-  if (p->key != q->key) return p->key < q->key ? -1 : 1;
-  return p->at < q->at ? -1 : p->at > q->at;
+/* Pushes x as one row without gaps, with no gradient. */
+static Tensor *push_line(lua_State *L, State *S, const Tensor *x) {
+  Type line = ty_type_line(x->type.dtype, x->type.device, ty_type_numel(&x->type));
+  View v = ty_lua_view_of(x);
+  Tensor *plain = ty_lua_view_push(L, x, &v);
+  plain->detached = true;
+  Tensor *flat = ty_lua_view_reshape(L, S, plain, &line);
+  if (ty_tensor_is_contiguous(flat)) return flat;
+  Tensor *y = ty_lua_push(L);
+  TY_LUA_MUST(L, S, ty_record_copy(S, flat, y));
+  return y;
 }
 
 /* The sorted different elements, and for each element of x the position of its value among them. The gradient of
 ** a value goes to the first element that has it. */
 static int l_unique(lua_State *L) {
+  const char *who = "unique";
   State *S = ty_lua_enter(L);
-  const Tensor *x = ty_lua_check(L, "unique", 1);
-  const Type *t = &x->type;
-  i64 n = ty_type_numel(t), count = 0;
-  size_t bytes = ty_dtypes[t->dtype].bytes;
-  Place *place = lua_newuserdata(L, sizeof *place * (size_t)(n + 1));
-  i64 *inverse = lua_newuserdata(L, sizeof(i64) * (size_t)(n + 1));
-  char *values = lua_newuserdata(L, bytes * (size_t)(n + 1));
-  char *line = lua_newuserdata(L, bytes * (size_t)(n + 1));
-  i64 *first = lua_newuserdata(L, sizeof(i64) * (size_t)(n + 1));
-  const char *p = ty_tensor_read(S, x);
-  if (!p) return ty_lua_fail(L, S);
-  Walk w = {0};
-  for (i64 i = 0; i < n; i++, ty_walk_next(&w, t, x->strides)) {
-    memcpy(line + (size_t)i * bytes, p + w.offset * (i64)bytes, bytes);
-    place[i] = (Place){elem_key(t->dtype, line + (size_t)i * bytes), i};
-  }
-  qsort(place, (size_t)n, sizeof *place, place_compare);
-  for (i64 i = 0; i < n; i++) {
-    if (i == 0 || place[i].key != place[i - 1].key) {
-      first[count] = place[i].at;
-      memcpy(values + bytes * (size_t)count++, line + bytes * (size_t)place[i].at, bytes);
-    }
-    inverse[place[i].at] = count;
-  }
-  Type vt = ty_type_line(t->dtype, t->device, count), it = *t;
-  it.dtype = T_I64;
-  if (needs_gradient(S, x)) gather_at(L, S, "unique", x, t, x->strides, first, count);
-  else TY_LUA_MUST(L, S, ty_tensor_from(S, ty_lua_push(L), &vt, values));
-  Tensor *i = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_tensor_from(S, i, &it, inverse));
+  const Tensor *x = ty_lua_check(L, who, 1);
+  if (!ty_tensor_read(S, x)) return ty_lua_fail(L, S); /* computed here, and by no other name */
+  Type it = x->type, line = ty_type_line(T_I64, 0, ty_type_numel(&x->type));
+  const i64 n = line.dims[0];
+  it.dtype = T_I64, it.device = 0;
+  const Tensor *flat = push_line(L, S, x);
+  Tensor *order = ty_lua_push(L), *first = ty_lua_push(L);
+  TY_LUA_MUST(L, S, ty_record_argsort(S, flat, 0, false, -1, order));
+  TY_LUA_MUST(L, S, ty_tensor_from(S, first, &line, NULL));
+  Tensor *inverse = ty_lua_push(L);
+  TY_LUA_MUST(L, S, ty_tensor_from(S, inverse, &it, NULL));
+  i64 *from = ty_tensor_write(S, first), *to = ty_tensor_write(S, inverse);
+  const void *p = ty_tensor_read(S, flat);
+  const i64 *at = ty_tensor_read(S, order);
+  if (!from || !to || !p || !at) return ty_lua_fail(L, S);
+  const i64 count = runs(x->type.dtype, p, at, n, from, to);
+  if (count < 0) return ty_lua_error(L, "%s: the elements changed meanwhile", who);
+  to_device(L, S, x->type.device);
+  const int places = lua_gettop(L);
+  const Tensor *of = needs_gradient(S, x) ? x : flat;
+  gather_at(L, S, who, of, &of->type, of->strides, from, count);
+  lua_pushvalue(L, places);
   return 2;
 }
 
@@ -205,12 +324,12 @@ static bool flag(lua_State *L, const char *who, int i, const char *name, bool ot
   return lua_toboolean(L, i);
 }
 
-/* Pushes the elements of x in order along a dim, and their positions there from 0. A 0-d x is in
- * order. */
+/* Pushes the elements of x in order along a dim, `keep` of them (-1: all), and their positions there from 0. A 0-d x
+** is in order. */
 static void push_sorted(lua_State *L, State *S, const char *who, const Tensor *x, int dim,
-                        bool descending) {
+                        bool descending, i64 keep) {
   Tensor *y = ty_lua_push(L), *at = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_record_argsort(S, x, dim, descending, at));
+  TY_LUA_MUST(L, S, ty_record_argsort(S, x, dim, descending, keep, at));
   if (x->type.rank > 0) TY_LUA_MUST(L, S, ty_record_gather(S, who, x, dim, at, 0, y));
   else TY_LUA_MUST(L, S, ty_record_copy(S, x, y));
 }
@@ -231,22 +350,9 @@ static int l_sort(lua_State *L) {
   int rank = x->type.rank;
   lua_settop(L, 3);
   int dim = rank || !lua_isnil(L, 2) ? ty_lua_dim(L, "sort", 2, rank, rank - 1) : 0;
-  push_sorted(L, S, "sort", x, dim, flag(L, "sort", 3, "descending", false));
+  push_sorted(L, S, "sort", x, dim, flag(L, "sort", 3, "descending", false), -1);
   from_one(L, S, "sort");
   return 2;
-}
-
-/* Replaces the tensor on top of the stack by its first k places of a dim, with a storage of their
- * own. */
-static void head(lua_State *L, State *S, int dim, i64 k) {
-  const Tensor *x = ty_lua_test(L, -1);
-  View v = ty_lua_view_of(x);
-  v.t.dims[dim] = k;
-  const Tensor *part = ty_lua_view_push(L, x, &v);
-  Tensor *y = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_record_copy(S, part, y));
-  lua_replace(L, -3);
-  lua_pop(L, 1);
 }
 
 /* topk(k, dim, largest): the k largest (smallest) in order, and their positions. NaN counts as the
@@ -262,12 +368,8 @@ static int l_topk(lua_State *L) {
   if (k < 0 || k > x->type.dims[dim])
     return ty_lua_error(L, "topk: k %lld is out of range 0..%lld (dim %d)", (long long)k,
                         (long long)x->type.dims[dim], dim + 1);
-  push_sorted(L, S, "topk", x, dim, flag(L, "topk", 4, "largest", true));
-  lua_insert(L, -2);
-  head(L, S, dim, k);
-  lua_insert(L, -2);
+  push_sorted(L, S, "topk", x, dim, flag(L, "topk", 4, "largest", true), k);
   from_one(L, S, "topk");
-  head(L, S, dim, k);
   return 2;
 }
 

@@ -713,6 +713,18 @@ bool ty_record_empty(State *S, const Type *t, Tensor *y) {
 
 u64 ty_stream_next(State *S) { return S->stream++; }
 
+/* Where the stream's number and the seed stand among the scalars when another word of it was drawn just before, else
+** -1: all words of an element come from one computation then. */
+static i32 drawn_before(const State *S, const Graph *g, u64 stream) {
+  enum { NEAR = 16 };
+  for (i32 i = g->n - 1; i >= TY_MAX(g->n - NEAR, 0); i--) {
+    const Node *n = &g->node[i];
+    if (n->op == OP_RANDOM && g->scalar[n->arg.k] == stream && g->scalar[n->arg.k + 1] == S->seed)
+      return n->arg.k;
+  }
+  return -1;
+}
+
 bool ty_record_random(State *S, const Type *dims, u64 stream, int word, Tensor *y) {
   const char *who = "rand";
   Type t = *dims;
@@ -720,9 +732,12 @@ bool ty_record_random(State *S, const Type *dims, u64 stream, int word, Tensor *
   if (TY_UNLIKELY(S->level != NULL)) return ty_vmap_random(S, S->level, dims, stream, word, y);
   Recording *b = ty_record_start_leaf(S, who, &t);
   if (!b) return false;
-  i32 slot = ty_graph_scalar(&b->g, stream);
-  if (slot < 0 || ty_graph_scalar(&b->g, S->seed) < 0) return ty_record_cancel_memory(S, b, who);
-  if (S->capture) {
+  i32 slot = drawn_before(S, &b->g, stream);
+  const bool first = slot < 0;
+  if (first) slot = ty_graph_scalar(&b->g, stream);
+  if (slot < 0 || (first && ty_graph_scalar(&b->g, S->seed) < 0))
+    return ty_record_cancel_memory(S, b, who);
+  if (first && S->capture) {
     ScalarFrom from = {.kind = SC_STREAM, .bits = stream - S->capture->stream};
     if (!ty_capture_scalar(S, slot, from) ||
         !ty_capture_scalar(S, slot + 1, (ScalarFrom){.kind = SC_SEED}))

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include "record/record.h"
+#include "base/system.h"
 #include "ir/site.h"
 #include "record/capture.h"
 #include "record/grad.h"
@@ -33,26 +34,54 @@ typedef struct Places {
   bool skips;
 } Places;
 
-/* Whether one of n elements a stride apart names no place. */
-#define ROW(type) \
-  static bool bad_##type(const void *p, i64 n, i64 stride, const Places *k) { \
+/* Whether one of n elements a stride apart names no place: then a sign bit is set among places and what they lack
+** to the last. Without a branch, so that vectors do it: on x86-64 those of AVX2 where the processor has them. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define VECTORS __attribute__((optimize("O2,tree-vectorize,vect-cost-model=dynamic")))
+#else
+#define VECTORS
+#endif
+#define ROW(type, isa, target) \
+  VECTORS target static bool bad_##type##isa(const void *p, i64 n, i64 stride, const Places *k) { \
     const type *x = p; \
-    bool bad = false; \
-    for (i64 i = 0; i < n; i++) { \
-      const i64 v = (i64)x[i * stride]; \
-      const u64 place = (u64)(v < 0 ? v + k->size : v - k->base); \
-      bad |= place >= (u64)k->size && !(k->skips && v == k->skip); \
-    } \
-    return bad; \
+    const u64 base = (u64)k->base, whole = (u64)k->size + base, last = (u64)k->size - 1; \
+    u64 bad = 0; \
+    if (stride == 1 && !k->skips) \
+      for (i64 i = 0; i < n; i++) { \
+        const i64 v = (i64)x[i]; \
+        const u64 place = (u64)v - base + ((u64)(v >> 63) & whole); \
+        bad |= place | (last - place); \
+      } \
+    else \
+      for (i64 i = 0; i < n; i++) { \
+        const i64 v = (i64)x[i * stride]; \
+        const u64 place = (u64)v - base + ((u64)(v >> 63) & whole); \
+        bad |= k->skips && v == k->skip ? 0 : place | (last - place); \
+      } \
+    return bad >> 63; \
   }
-ROW(u8)
-ROW(i8)
-ROW(i16)
-ROW(i32)
-ROW(i64)
+#define ROWS(isa, target) \
+  ROW(u8, isa, target) \
+  ROW(i8, isa, target) \
+  ROW(i16, isa, target) \
+  ROW(i32, isa, target) \
+  ROW(i64, isa, target) \
+  static BadFn *const bad##isa[T_COUNT] = {[T_U8] = bad_u8##isa, \
+                                           [T_I8] = bad_i8##isa, \
+                                           [T_I16] = bad_i16##isa, \
+                                           [T_I32] = bad_i32##isa, \
+                                           [T_I64] = bad_i64##isa};
+typedef bool BadFn(const void *p, i64 n, i64 stride, const Places *k);
+ROWS(, )
+#if defined(__x86_64__)
+ROWS(_avx2, __attribute__((target("avx2"))))
+static BadFn *bad_fn(int dtype) { return ty_cpu_has(CPU_AVX2) ? bad_avx2[dtype] : bad[dtype]; }
+#else
+static BadFn *bad_fn(int dtype) { return bad[dtype]; }
+#endif
 
 typedef struct IndexRow {
-  bool (*bad)(const void *p, i64 n, i64 stride, const Places *k);
+  BadFn *bad;
   const char *p;
   i64 stride;
   int bytes;
@@ -70,13 +99,11 @@ static void look_at_row(void *arg, i64 begin, i64 end) {
 i64 ty_record_bad_index(const Tensor *index, const char *p, i64 size, int base,
                         const double *skip) {
   enum { GRAIN = 16384 };
-  static bool (*const bad[T_COUNT])(const void *, i64, i64, const Places *) = {
-      [T_U8] = bad_u8, [T_I8] = bad_i8, [T_I16] = bad_i16, [T_I32] = bad_i32, [T_I64] = bad_i64};
   const Type *t = &index->type;
   const i64 all = ty_type_numel(t);
   const bool whole = !t->rank || ty_tensor_is_contiguous(index);
   const i64 n = whole ? all : t->dims[t->rank - 1];
-  IndexRow r = {.bad = bad[t->dtype], .bytes = ty_dtypes[t->dtype].bytes};
+  IndexRow r = {.bad = bad_fn(t->dtype), .bytes = ty_dtypes[t->dtype].bytes};
   r.stride = whole ? 1 : index->strides[t->rank - 1];
   r.places = (Places){.size = size, .base = base};
   if (skip && *skip > -0x1p62 && *skip < 0x1p62 && *skip == (double)(i64)*skip)
@@ -272,21 +299,24 @@ bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int d
                       y);
 }
 
-bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, Tensor *y) {
+bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, i64 keep, Tensor *y) {
   const char *who = "argsort";
   Recording *b;
   Given src = {.t = x};
-  if (TY_UNLIKELY(x->st->batched != NULL))
-    return ty_vmap_record(S, who, OP_ARGSORT, 1, &src, (VmapArg){.dim = dim, .base = descending},
-                          &x->type, y);
+  Type t = x->type;
+  if (keep >= 0 && t.rank) t.dims[dim] = keep;
+  if (TY_UNLIKELY(x->st->batched != NULL)) {
+    const VmapArg arg = {.dim = dim, .base = descending, .keep = keep};
+    return ty_vmap_record(S, who, OP_ARGSORT, 1, &src, arg, &t, y);
+  }
   i32 a = ty_record_start(S, who, x, x->type.dtype, &b);
   if (a < 0) return false;
-  Type t = x->type;
   if (t.rank == 0)
     a = ty_node_reshape(b, a,
                         &(Type){.dtype = t.dtype, .device = t.device, .rank = 1, .dims = {1}});
   if (a < 0) return ty_record_cancel_memory(S, b, who);
   Type yt = b->g.node[a].type;
+  if (t.rank) yt.dims[dim] = t.dims[dim];
   yt.dtype = t.dtype = T_I64;
   Node n = ty_node_new(OP_ARGSORT, &yt, a, -1, -1);
   n.arg.k = dim;

@@ -287,7 +287,8 @@ bool ty_record_check_index(State *S, const char *who, const Tensor *index, i64 s
                            const double *skip, bool *later);
 bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int dim,
                        const Tensor *index, int base, const Tensor *src, Tensor *y);
-bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, Tensor *y);
+/* keep: how many of the dim are wanted, -1: all. */
+bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, i64 keep, Tensor *y);
 bool ty_record_searchsorted(State *S, const Tensor *sorted, const Tensor *v, bool right, Tensor *y);
 /* ATTEND and ATTEND_GRAD of operands cast and broadcast to the types; NULL: there is none. */
 bool ty_record_attend(State *S, const char *who, int op, const Tensor *const *x, const Type *as,

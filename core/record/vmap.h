@@ -64,6 +64,7 @@ typedef struct VmapArg {
   u32 dims; /* REDUCE */
   i32 dim;  /* SCAN, ARGSORT, GATHER, SCATTER: dim; CAST: the dtype, -1 for a copy */
   i32 base; /* GATHER, SCATTER: of the index; ARGSORT: descending; SEARCHSORTED: right */
+  i64 keep; /* ARGSORT */
 } VmapArg;
 
 /* What record.c does where an operand is batched: by its own functions, for all examples at once. t: dims of the

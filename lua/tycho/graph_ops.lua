@@ -11,7 +11,7 @@
 --   view, put               offset, strides           in elements of operand 1, which is taken to be contiguous
 --   reductions, arg*        dims                      a list of adjacent dims
 --   scans, gather, scatter* dim
---   argsort                 dim, descending
+--   argsort                 dim, descending; a shape that has less of the dim asks for the first ones alone
 --   searchsorted            right
 --   positions               base, places, site        of an index that counts from base; site: the core's own number
 --   attend*                 causal, dropout, value    dropout in 2^-30; value: the scale

@@ -275,6 +275,10 @@ return function(ty, ops)
   say.scatter_add = say.scatter
 
   function say.argsort(n, a)
+    local keep = n.shape[n.dim]
+    if keep ~= n.inputs[1].shape[n.dim] then
+      return ("select(2, %s:topk(%d, %d, %s)) - 1"):format(a, keep, n.dim, tostring(n.descending))
+    end
     return ("%s:argsort(%d%s) - 1"):format(a, n.dim, n.descending and ", true" or "")
   end
 

@@ -79,8 +79,8 @@ static bool sort(const Job *j, void *const *buf) {
   i64 rows = 1, inner = 1;
   for (int d = 0; d < arg->k; d++) rows *= t->dims[d];
   for (int d = arg->k + 1; d < t->rank; d++) inner *= t->dims[d];
-  return ty_routine_argsort(t->dtype, buf[0], buf[1], rows, t->dims[arg->k], inner,
-                            arg->k2 == SORT_DESCENDING);
+  return ty_routine_argsort(t->dtype, buf[0], buf[1], rows, t->dims[arg->k],
+                            j->node->type.dims[arg->k], inner, arg->k2 == SORT_DESCENDING);
 }
 
 static void search(const Job *j, void *const *buf) {

@@ -53,8 +53,9 @@ bool ty_attend(const Attend *d, const void *const *x, void *y);
 
 /* Routines on contiguous operands; rows = product of the dims before, inner = of those behind.
 ** Positions count from 0. Argsort is stable in both directions; NaNs count as the largest, so they
-** come last ascending and first descending; it fails when scratch memory runs out alone. */
-bool ty_routine_argsort(int dtype, const void *x, i64 *y, i64 outer, i64 n, i64 inner,
+** come last ascending and first descending; y has the first `keep` positions of each row; it fails when scratch
+** memory runs out alone. */
+bool ty_routine_argsort(int dtype, const void *x, i64 *y, i64 outer, i64 n, i64 keep, i64 inner,
                         bool descending);
 void ty_routine_searchsorted(int dtype, const void *sorted, const void *v, i64 *y, i64 rows, i64 n,
                              i64 m, bool right);

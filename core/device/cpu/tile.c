@@ -272,6 +272,15 @@ static void stores(Compile *C, int to) {
     }
 }
 
+/* Whether a value is seen to be 0 or 1, in so many steps. */
+static bool is_truth(const Program *p, i32 v, int steps) {
+  const Instr *in = &p->body[v];
+  if (in->op == P_LOAD) return p->operand[in->imm].dtype == T_BOOL;
+  if (in->op == P_AND || in->op == P_OR)
+    return steps > 0 && is_truth(p, in->a, steps - 1) && is_truth(p, in->b, steps - 1);
+  return in->op == P_EQ || in->op == P_LT || in->op == P_LE;
+}
+
 static void instruction(Compile *C, i32 v, int to) {
   const Instr *in = &C->p->body[v];
   Step s = {.type = in->type, .row = to == ROW, .imm = in->imm};
@@ -288,6 +297,7 @@ static void instruction(Compile *C, i32 v, int to) {
     s.kind = arg ? S_ARG : S_REDUCE, s.row = 0;
     s.op = (u8)(in->op - (arg ? P_RARGMAX : P_RSUM)), s.type = (u8)type_of(C, in->a);
     s.a = vector(C, in->a, ELEM), s.state = C->code->nreduce++;
+    s.truth = !arg && (s.op == R_MAX || s.op == R_MIN) && is_truth(C->p, in->a, 3);
     s.y = push_slot(C, AT_ROW, width(in->type));
     if (C->hook) s.b = push_slot(C, AT_LOOSE, width(in->type));
   } else if (is_scan(in->op)) {
@@ -318,6 +328,15 @@ static void uniforms(Compile *C) {
   C->code->uniform = C->code->nstep;
 }
 
+/* Other words of the random bits that v is one of follow it: a machine may make them together. */
+static void other_words(Compile *C, i32 v, int to) {
+  const Instr *body = C->p->body, *in = &body[v];
+  for (i32 i = v + 1; i < C->p->nbody; i++)
+    if (body[i].op == P_PHILOX && C->class[i] != DEAD && body[i].a == in->a && body[i].b == in->b &&
+        body[i].c == in->c)
+      instruction(C, i, to);
+}
+
 /* One stretch of steps: the row values or the elements of a phase. A reduction belongs to the
 ** elements before the phase that it opens. */
 static void stretch(Compile *C, int to, int phase) {
@@ -331,7 +350,9 @@ static void stretch(Compile *C, int to, int phase) {
       if (C->class[i] == DEAD || in->op == P_STORE || C->class[i] == UNIFORM) continue;
       if ((reduce ? ELEM : C->class[i]) != to || C->phase[i] - reduce != phase) continue;
       if (reduce != pass || (to == ELEM && is_load(in->op))) continue;
+      if (in->op == P_PHILOX && C->made[i] == C->stretch) continue;
       instruction(C, i, to);
+      if (in->op == P_PHILOX) other_words(C, i, to);
     }
   if (phase == last) stores(C, to);
 }
@@ -485,6 +506,21 @@ static bool assign_registers(Code *code) {
   return true;
 }
 
+/* Phases that reduce nothing but truth values, and do nothing else that shows. */
+static void find_settling(Code *code) {
+  for (i32 p = 0; p <= code->nphase; p++) {
+    Phase *ph = &code->phase[p];
+    bool truths = false, more = false;
+    for (i32 i = ph->elem; i < ph->end; i++) {
+      const Step *s = &code->step[i];
+      truths |= s->truth;
+      more |= s->kind == S_ARG || s->kind == S_SCAN || s->kind == S_STORE ||
+              (s->kind == S_REDUCE && !s->truth);
+    }
+    ph->settles = truths && !more;
+  }
+}
+
 /* ---- kernels -------------------------------------------------------------------------------- */
 
 static void code_free(Code *code) {
@@ -513,6 +549,7 @@ static bool compile(Compile *C) {
   if (C->failed) return false;
   gather(code);
   find_indices(code);
+  find_settling(code);
   if (C->hook && !C->hook->fn(C->hook, code, C->p, C->spread)) return false;
   if (!find_direct(C)) return false;
   return (C->hook || ty_tile_strands(code, C->isa->strands)) && assign_registers(code);

@@ -33,6 +33,10 @@ typedef i64 FindFn(const void *x, const void *e, i64 n);
 /* A stretch of a scan inside one block; s[0] is the carry, s[1] the offset of the block, s[2] the identity. */
 typedef void ScanFn(void *y, const void *a, const void *b, u64 *s, i64 n);
 
+/* Sorts eight rows of n words, a multiple of 8, element i of row k at x[8 * i + k]. */
+typedef void ColumnsFn(u64 *x, i64 n);
+ColumnsFn ty_sort_columns; /* sort_columns.c: of AVX-512 */
+
 enum { R_SUM, R_PROD, R_MAX, R_MIN, R_KINDS }; /* in the order of P_RSUM and P_SSUM */
 
 /* Strands (tile_strands.h): operations on a running value. A form says where the operands come
@@ -92,6 +96,7 @@ typedef struct TileIsa {
   ArgColFn *argcol[2][4];
   FindFn *find[4];
   ScanFn *scan[6][4]; /* in the order of P_SSUM */
+  ColumnsFn *columns; /* NULL: none */
 } TileIsa;
 
 /* The best that this processor has, or the one that TYCHO_ISA names: base, avx2, avx512. */
@@ -133,6 +138,7 @@ typedef struct Step {
   u8 scalars;        /* operands that are one value, as bits */
   u8 to;             /* of a conversion: type of the result */
   u8 raw;            /* a load that native code alone reads: bytes as they are in memory */
+  u8 truth;          /* a reduction that is settled by one truth value: all, any */
   i32 y, a, b, c;    /* slots; 0 when absent */
   u64 imm;           /* operand, or what the primitive takes */
   i32 state;         /* number of the reduction or scan; of a store: of its Direct, or -1;
@@ -143,6 +149,7 @@ typedef struct Step {
 /* Row steps, then element steps; the last phase has row steps alone. */
 typedef struct Phase {
   i32 row, elem, end;
+  bool settles; /* nothing but truth values are reduced: the rest of a row may not matter */
 } Phase;
 
 /* A store of a contiguous output may be left out when the value is computed there. */

@@ -413,25 +413,45 @@ static void ID(philox)(ARGS) {
 /* Extremes of floats by plain comparison, which leaves NaN and the sign of zero aside: `some`
 ** gathers what was a NaN, `signs` the sign bits (AND for the largest, OR for the smallest: of
 ** zeros alone the sign is that of any other). */
+/* Four vectors of lanes at a time, so that none waits for the one before. */
 #define FOLD_EXTREME(NAME, T, U, LESS, BITS, NAN_BITS) \
   static NOINLINE void ID(extreme_##NAME)(T * a, const T *x, i64 n) { \
     typedef T V __attribute__((vector_size(VB), aligned(sizeof(T)), may_alias)); \
     typedef U W __attribute__((vector_size(VB))); \
-    enum { L = VB / sizeof(T) }; \
-    for (int k = 0; k < NODE / VB; k++) { \
-      V m = *(const V *)(a + k * L); \
-      W some = (W)(m != m), signs = (W)m; \
-      for (i64 i = k * L; i < n; i += NODE / sizeof(T)) { \
-        V v = *(const V *)(x + i); \
-        W less = (W)(v LESS m); \
-        m = (V)((less & (W)v) | (~less & (W)m)); \
-        some |= (W)(v != v), signs = signs BITS(W) v; \
+    enum { L = VB / sizeof(T), SIDE = 4 }; \
+    for (int from = 0; from < NODE / VB; from += SIDE, a += SIDE * L, x += SIDE * L) { \
+      V m[SIDE]; \
+      W some[SIDE], signs[SIDE]; \
+      _Pragma("GCC unroll 4") for (int k = 0; k < SIDE; k++) { \
+        m[k] = *(const V *)(a + k * L); \
+        some[k] = (W)(m[k] != m[k]), signs[k] = (W)m[k]; \
       } \
-      W zero = (W)(m == (V){0}); \
-      W r = (zero & signs & ((U)1 << (sizeof(U) * 8 - 1))) | (~zero & (W)m); \
-      *(V *)(a + k * L) = (V)((some & NAN_BITS) | (~some & r)); \
+      for (i64 i = 0; i < n; i += NODE / sizeof(T)) \
+        _Pragma("GCC unroll 4") for (int k = 0; k < SIDE; k++) { \
+          V v = *(const V *)(x + i + k * L); \
+          m[k] = (V)BETTER_OF(NAME, T, LESS, v, m[k]); \
+          some[k] |= (W)(v != v), signs[k] = signs[k] BITS(W) v; \
+        } \
+      _Pragma("GCC unroll 4") for (int k = 0; k < SIDE; k++) { \
+        W zero = (W)(m[k] == (V){0}); \
+        W r = (zero & signs[k] & ((U)1 << (sizeof(U) * 8 - 1))) | (~zero & (W)m[k]); \
+        *(V *)(a + k * L) = (V)((some[k] & NAN_BITS) | (~some[k] & r)); \
+      } \
     } \
   }
+/* v where it is better than m, else m: what the processor's own instructions do. */
+#undef BETTER_OF
+#if defined(MANY_ISAS) && VB == 64
+#define BETTER_OF(NAME, T, LESS, v, m) better512_##NAME((__m512)(v), (__m512)(m))
+#define better512_max_f32 _mm512_max_ps
+#define better512_min_f32 _mm512_min_ps
+#elif defined(MANY_ISAS) && VB == 32
+#define BETTER_OF(NAME, T, LESS, v, m) better256_##NAME((__m256)(v), (__m256)(m))
+#define better256_max_f32 _mm256_max_ps
+#define better256_min_f32 _mm256_min_ps
+#else
+#define BETTER_OF(NAME, T, LESS, v, m) (((W)(v LESS m) & (W)v) | (~(W)(v LESS m) & (W)m))
+#endif
 #if VB > 16 || defined(STRANDS)
 FOLD_EXTREME(max_f32, f32, u32, >, &, NAN32)
 FOLD_EXTREME(min_f32, f32, u32, <, |, NAN32)
@@ -560,6 +580,7 @@ static inline f32 ID(unkey)(i32 k) {
 #endif
 /* Loops over the vectors of a state unroll, so that it stays in registers. */
 #define ALL _Pragma("GCC unroll 16")
+#include "device/cpu/tile_short.h"
 /* J: elements while lanes join; IN and OUT: to them and back. */
 #define ROWS(NAME, T, U, JOINED, KIND, TYPE, OP, IN, OUT) \
   static void ID(rows_##NAME)(void *yv, const void *xv, i64 rows, i64 n) { \
@@ -572,7 +593,9 @@ static inline f32 ID(unkey)(i32 k) {
     T *y = yv; \
     const T *x = xv; \
     if (!n) ID(fill_##T)(y, &empty, NULL, NULL, rows, 0); \
-    for (i64 k = 0; k < rows && n; k++, x += n) { \
+    const i64 done = SHORT(ID(short_##NAME), y, x, rows, n); \
+    x += done * n; \
+    for (i64 k = done; k < rows && n; k++, x += n) { \
       J v; \
       if (n <= 2 * E) { /* the other lanes are empty, and change nothing */ \
         V p = (V)none, q = (V)none; \
@@ -609,6 +632,12 @@ static inline f32 ID(unkey)(i32 k) {
   }
 #if VB > 16 || defined(STRANDS)
 #define ROWS_FAST
+#if VB > 16
+SHORT_ROWS(sum_f32, f32, u32, f32, SUM_V, SAME, SAME)
+SHORT_ROWS(sum_f64, f64, u64, f64, SUM_V, SAME, SAME)
+SHORT_ROWS(max_f32, f32, u32, i32, MAX_V, KEY_MAX, ID(unkey))
+SHORT_ROWS(min_f32, f32, u32, i32, MIN_V, KEY_MIN, ID(unkey))
+#endif
 ROWS(sum_f32, f32, u32, f32, R_SUM, C_F32, SUM_V, SAME, SAME)
 ROWS(sum_f64, f64, u64, f64, R_SUM, C_F64, SUM_V, SAME, SAME)
 ROWS(max_f32, f32, u32, i32, R_MAX, C_F32, MAX_V, KEY_MAX, ID(unkey))
@@ -623,7 +652,8 @@ ROWS(min_f32, f32, u32, i32, R_MIN, C_F32, MIN_V, KEY_MIN, ID(unkey))
     T *y = yv; \
     const T *a = av; \
     i64 reach = (n + E - 1) / E * E, safe = rows * n - reach; \
-    for (i64 k = 0, at = 0; k < rows; k++, at += n) { \
+    const i64 done = SHORT(ID(repeat_##SIZE), y, a, rows, n); \
+    for (i64 k = done, at = done * n; k < rows; k++, at += n) { \
       const V v = a[k] - (V){0}; \
       if (at <= safe) \
         for (i64 j = 0; j < n; j += E) *(V *)(y + at + j) = v; \
@@ -652,19 +682,21 @@ POSITIONS(i64)
 POSITIONS(f32)
 POSITIONS(f64)
 
-/* The first of n elements that equals *e, which is there; a NaN equals any other. Whole strips first. */
+/* The first of n elements that equals *e, which is there; a NaN equals any other. By strips, then by
+** shorter ones, then one by one. */
+#define NARROW(STRIP) \
+  for (; at + STRIP <= n; at += STRIP, x += STRIP) { \
+    int hits = 0; \
+    if (e == e) LOOP(STRIP) hits |= x[i] == e; \
+    else LOOP(STRIP) hits |= x[i] != x[i]; \
+    if (hits) break; \
+  }
 #define FIND(T) \
   static i64 ID(find_##T)(const void *xv, const void *ev, i64 n) { \
     const T *x = xv, e = *(const T *)ev; \
     enum { STRIP = 256 / sizeof(T) }; \
     i64 at = 0; \
-    for (; at + STRIP <= n; at += STRIP, x += STRIP) { \
-      int hits = 0; \
-      if (e == e) LOOP(STRIP) hits |= x[i] == e; \
-      else LOOP(STRIP) hits |= x[i] != x[i]; \
-      if (hits) break; \
-    } \
-    for (; *x != e && (e == e || *x == *x); x++) at++; \
+    NARROW(STRIP) NARROW(STRIP / 4) for (; *x != e && (e == e || *x == *x); x++) at++; \
     return at; \
   }
 FIND(i32)
@@ -800,6 +832,11 @@ static SMALL_CODE void ID(isa)(TileIsa *t) {
 #undef OWN_MAPS
 #undef VB
 #undef ROWS_FAST
+#undef LOWER
+#undef HALVE
+#undef SHORT_ROWS
+#undef SHORT
+#undef REPEAT
 #undef PART_f32
 #undef PART_f64
 #undef ALL

@@ -13,6 +13,10 @@
 ** What cannot be in place goes through a tile register, as rectangles: by whole rows, spread single values,
 ** or, where an operand is contiguous along the other dim, turned in registers by squares. For those a grid's
 ** tiles are about square, so that all of every cache line is used while it is near.
+**
+** A map's dims are taken in the order of its output's strides. What is the same for all its elements, or for all rows of
+** a grid, stays in its tile; what only moves goes straight from operand to operand. Long rows whose elements lie apart
+** are read by way of a stage, which holds many lines of them.
 */
 #include "device/cpu/tile_run.h"
 
@@ -20,6 +24,7 @@
   24 /* shorter rows are worked on as a line: a row costs some nanoseconds in native code */
 #define SHORT_ROW 8    /* shorter rows are moved column by column: a call for each costs more */
 #define FEW_ROWS 8     /* a rectangle has more, where another dim has */
+#define TURNS 16       /* most tiles of a map that native code takes in one call */
 #define SMALL_GRID 512 /* elements of a rectangle, at least */
 
 i64 ty_tile_past = 32 << 20; /* measured: below it the caches do better, also for who reads next */
@@ -99,7 +104,9 @@ static void turn(const TileIsa *isa, const Rect *q) {
 
 static void rect(const TileIsa *isa, Rect q) {
   if (q.rows < 1 || q.cols < 1) return;
-  bool turned = q.rows > 1 && q.yc != 1 && q.yr == 1 && q.xc == 1;
+  if (q.yc == -1) /* from the other end */
+    q.y -= (q.cols - 1) * q.size, q.x += (q.cols - 1) * q.xc * q.size, q.yc = 1, q.xc = -q.xc;
+  bool turned = q.rows > 1 && q.yc != 1 && q.yr == 1;
   if (turned || q.cols == 1) q = other_way(&q);
   if (q.yc == 1 && q.xc == 1) copy_rows(&q);
   else if (q.yc == 1 && q.xr == 1 && q.xc && q.rows > 1) turn(isa, &q);
@@ -365,6 +372,21 @@ void ty_tile_access(Frame *f, const Step *s, i64 i0, i64 n) {
   else access_line(f, s, y, size, i0, n);
 }
 
+/* The same by way of a stage: what lies apart in rows lies near in columns, and many rows are turned at once. */
+bool ty_tile_stage(Frame *f, const Step *s, i64 i0, i64 n) {
+  const Task *t = f->t;
+  const Place *o = &t->op[s->imm];
+  if (!o->staged || s->copy || !is_move(o, s) || t->code->slot[s->y].place != AT_TILE) return false;
+  i64 *first = &f->staged[o->staged - 1];
+  char *stage = f->base + t->at_stage + (size_t)((o->staged - 1) * t->stage * t->k->word);
+  if (i0 < *first || i0 + n > *first + t->stage) {
+    f->p[s->y] = stage, *first = i0;
+    ty_tile_access(f, s, i0, TY_MIN(t->stage, t->N - i0));
+  }
+  f->p[s->y] = stage + (i0 - *first) * o->size;
+  return true;
+}
+
 /* Where elements [i0, i0 + n) of an operand lie one after another in memory, else NULL. */
 char *ty_tile_stretch(const Task *t, const Place *o, i64 i0, i64 n) {
   const Space *sp = &t->space[o->space];
@@ -544,6 +566,99 @@ static bool is_joint(const Task *t) {
   return true;
 }
 
+/* Whether a map is loads and counters, then one native stretch that stores in place: nothing else then writes
+** the tiles of what was loaded. */
+static bool is_one_stretch(const Task *t) {
+  const Code *code = t->code;
+  const i32 last = t->space[0].nd - 1;
+  if (t->k->p->kind != K_MAP || code->nnative != 1 || last < 0) return false;
+  const Native *v = code->native;
+  for (i32 i = code->phase[0].elem; i < code->phase[0].end; i++) {
+    const Step *s = &code->step[i];
+    const Place *y = &t->op[s->imm];
+    if (i >= v->first && i < v->end) {
+      if (s->kind == S_STORE && (t->grid ? y->stride[last] != 1 : y->mode != FLAT)) return false;
+    } else if (i >= v->end || (s->kind != S_LOAD && s->kind != S_IOTA && s->kind != S_SKIP))
+      return false;
+  }
+  return true;
+}
+
+/* What is the same for all elements, or all rows of a grid, is brought to its tile once. */
+static void choose_kept(Task *t) {
+  const i32 last = t->space[0].nd - 1;
+  t->keep = t->ones = 0;
+  if (!is_one_stretch(t)) return;
+  for (int i = 0; i < t->k->p->noperands; i++) {
+    const Place *o = &t->op[i];
+    bool rows = t->grid;
+    for (i32 d = 0; d < last; d++) rows &= o->stride[d] == 0;
+    t->ones |= (u32)(o->mode == ONE) << i;
+    t->keep |= (u32)(o->mode == ONE || rows) << i;
+  }
+}
+
+static bool has_columns(const Task *t, const Place *o) {
+  return t->grid ? o->stride[t->space[0].nd - 1] == 1 : o->mode == FLAT;
+}
+
+/* One load, one store of what it loads, as bits. What native code copies in place, or reads in one tile for all, and
+** stores past the caches are left to it. */
+static bool is_mere_move(const Task *t) {
+  const Code *code = t->code;
+  const Step *load = code->step + code->phase[0].elem, *store = load + 1;
+  if (t->past || code->nnative != 1 || code->phase[0].end - code->phase[0].elem != 2) return false;
+  if (load->kind != S_LOAD || store->kind != S_STORE || !load->raw || store->a != load->y)
+    return false;
+  const Place *x = &t->op[load->imm], *y = &t->op[store->imm];
+  if (!x->native || x->dtype != y->dtype || t->keep >> load->imm & 1) return false;
+  return has_columns(t, x) != has_columns(t, y) || (t->grid && !has_columns(t, x));
+}
+
+/* Straight from one operand to the other: a tile of it, or, on a line, the flat one in place of a tile. */
+void ty_tile_move(Frame *f, i64 i0, i64 n) {
+  const Task *t = f->t;
+  const Step *load = t->code->step + t->code->phase[0].elem, *store = load + 1;
+  const Place *x = &t->op[load->imm], *y = &t->op[store->imm];
+  const i32 last = t->space[0].nd - 1;
+  if (t->grid)
+    rect(t->k->isa,
+         (Rect){ty_tile_corner(f, y), ty_tile_corner(f, x), y->stride[t->along], y->stride[last],
+                x->stride[t->along], x->stride[last], f->lines, f->cols, x->size});
+  else if (y->mode == FLAT) f->p[load->y] = y->at + i0 * y->size, ty_tile_access(f, load, i0, n);
+  else f->p[store->y] = x->at + i0 * x->size, ty_tile_access(f, store, i0, n);
+}
+
+/* Tiles of a map that native code takes together: where it is one stretch over what lies flat, or is kept. */
+static void choose_turns(Task *t) {
+  const i64 most = TY_MIN(t->units / (8 * t->nframes), TURNS);
+  if (t->grid || most < 2 || !is_one_stretch(t)) return;
+  const Code *code = t->code;
+  for (i32 i = code->phase[0].elem; i < code->native->first; i++) {
+    const Step *s = &code->step[i];
+    if (s->kind != S_SKIP && !ty_tile_in_place(t, s) && !(t->keep >> s->imm & 1)) return;
+  }
+  t->joint = true, t->turns = most;
+  t->units = (t->units + most - 1) / most;
+}
+
+/* The dims of a launch in the order of its space: a map goes the way its output lies, so that this is contiguous. */
+static void order_dims(const Task *t, const Launch *L, int n, int *order) {
+  const Program *p = t->k->p;
+  int out = 0;
+  while (out < p->noperands - 1 && !p->operand[out].write) out++;
+  for (int d = 0; d < n; d++) {
+    int at = d;
+    for (; at > 0 && p->kind == K_MAP && L->dims[d] > 1; at--) {
+      const int before = order[at - 1];
+      const i64 a = L->strides[out][d], b = L->strides[out][before];
+      if (L->dims[before] > 1 && (a < 0 ? -a : a) <= (b < 0 ? -b : b)) break;
+      order[at] = before;
+    }
+    order[at] = d;
+  }
+}
+
 void ty_tile_bind(Task *t, const Run *r) {
   const Program *p = t->k->p;
   const Launch *L = r->launch;
@@ -556,13 +671,15 @@ void ty_tile_bind(Task *t, const Run *r) {
     o->space = p->kind != K_MAP && p->operand[i].level == L_ROW;
     o->dtype = p->operand[i].dtype, o->size = info->bytes;
     o->native = info->bytes >= 4;
-    o->first = L->start[i];
+    o->first = L->start[i], o->staged = 0;
     o->at = (char *)((uintptr_t)r->buf[i] + (uintptr_t)(L->start[i] * info->bytes));
   }
+  int order[MAX_DIMS];
+  order_dims(t, L, elem, order);
   t->space[0].nd = t->space[1].nd = 0, t->outer = -1;
   for (int d = 0; d < elem; d++) {
     if (t->split && (d == L->no || d == L->no + L->nr)) t->outer = t->space[0].nd;
-    add_dim(t, &t->space[0], 0, L, d);
+    add_dim(t, &t->space[0], 0, L, order[d]);
   }
   t->outer = -1;
   if (p->kind != K_MAP)
@@ -570,7 +687,13 @@ void ty_tile_bind(Task *t, const Run *r) {
       if (d < L->no || d >= L->no + L->nr) add_dim(t, &t->space[1], 1, L, d);
   for (int i = 0; i < p->noperands; i++) find_mode(&t->op[i], &t->space[t->op[i].space]);
   t->past = code->nnative && is_past(t);
+  for (int i = 0, n = 0; i < p->noperands && n < t->stages; i++) {
+    Place *o = &t->op[i];
+    const i64 last = o->space ? 0 : o->stride[t->space[0].nd - 1];
+    if (r->buf[i] && !p->operand[i].write && (u64)last + 1 > 2) o->staged = (u8)++n;
+  }
   choose_grid(t);
+  choose_kept(t);
   t->direct = 0;
   for (int i = 0; i < code->ndirect && (t->batch || !t->grid); i++) {
     const Direct *d = &code->direct[i];
@@ -580,4 +703,6 @@ void ty_tile_bind(Task *t, const Run *r) {
     t->direct |= (u32)ok << i;
   }
   t->joint = is_joint(t);
+  t->move = p->kind == K_MAP && is_mere_move(t);
+  if (p->kind == K_MAP) choose_turns(t);
 }

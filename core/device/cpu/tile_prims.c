@@ -94,7 +94,8 @@ static void choose(void) {
   bool wide = ty_cpu_has(CPU_AVX512 | CPU_AVX512_DQ);
   bool avx2 = ty_cpu_has(CPU_AVX2 | CPU_BMI2);
   if (avx2 && !(want && !strcmp(want, "base"))) {
-    if (wide && !(want && !strcmp(want, "avx2"))) isa_avx512(&chosen);
+    if (wide && !(want && !strcmp(want, "avx2")))
+      isa_avx512(&chosen), chosen.columns = ty_sort_columns;
     else isa_avx2(&chosen);
     return;
   }

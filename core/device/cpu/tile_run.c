@@ -34,6 +34,9 @@
 #define CHUNK 15000.0        /* nanoseconds of work that are worth handing over */
 #define PIECE 200000.0       /* nanoseconds between two looks at whether to stop */
 #define TURNED 16384         /* elements of rows that are turned together */
+#define STAGES 2             /* operands that are */
+#define STAGED 128           /* lines of a long row that are turned together, */
+#define STAGE_MOST 131072    /* and their elements, at most */
 #define GROUP_ELEMENTS 65536 /* elements of a group of blocks, at least */
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -78,13 +81,23 @@ static i64 product(const i64 *dims, int n) {
 
 static i64 ceil_div(i64 a, i64 b) { return a / b + (a % b != 0); }
 
-/* Whether an operand's elements are apart along the dims [from, to): then rows are turned together. */
-static bool is_apart(const Program *p, const Launch *L, int from, int to) {
-  int last = to - 1;
+/* How many operands' elements are apart along the dims [from, to): then rows are turned together. */
+static i32 count_apart(const Program *p, const Launch *L, int from, int to) {
+  i32 last = to - 1, n = 0;
   while (last > from && L->dims[last] == 1) last--;
   for (int o = 0; o < p->noperands; o++)
-    if (p->operand[o].level == L_ELEM && (u64)L->strides[o][last] + 1 > 2) return true;
-  return false;
+    n += p->operand[o].level == L_ELEM && (u64)L->strides[o][last] + 1 > 2;
+  return n;
+}
+
+/* A long row whose lines lie apart: so many elements that lines are whole, and many. */
+static void shape_stages(Task *t, const Launch *L) {
+  const int end = L->no + L->nr;
+  i64 line = 1;
+  for (int d = end - 1; d >= L->no && line == 1; d--) line = L->dims[d];
+  t->stages = TY_MIN(count_apart(t->k->p, L, L->no, end), STAGES);
+  t->stage = TY_MIN(STAGED * line, STAGE_MOST);
+  if (t->stage <= t->tile || t->stage > t->N) t->stages = 0;
 }
 
 static void shape_rows(Task *t, const Launch *L, int threads) {
@@ -97,10 +110,11 @@ static void shape_rows(Task *t, const Launch *L, int threads) {
   if (t->batch) t->rows = TY_MIN(BATCH, ceil_div(t->O, 8 * (threads - 1) + 1));
   t->units = ceil_div(t->O, t->rows);
   t->tile = TY_MIN(TY_MAX(t->rows * t->R, t->rows), k->tile);
+  if (t->R > t->tile) shape_stages(t, L);
   t->split = t->batch;
   if (!t->batch) return;
   t->few = TY_MAX(k->tile / t->R, 1);
-  if (is_apart(k->p, L, L->no, L->no + L->nr))
+  if (count_apart(k->p, L, L->no, L->no + L->nr))
     t->few = TY_MAX(t->few, TY_MIN(TY_MAX(TURNED / t->R, 8), 16));
   t->few = TY_MIN(t->few, t->rows);
   t->tile = t->few * t->R;
@@ -117,7 +131,8 @@ static void shape_columns(Task *t, const Launch *L) {
   const Kernel *k = t->k;
   int from = L->no + L->nr;
   t->code = &k->code[1], t->block = COL_BLOCK;
-  t->width = TY_MIN(t->I, k->batch && is_apart(k->p, L, from, from + L->ni) ? STRIP_TURNED : STRIP);
+  t->width =
+      TY_MIN(t->I, k->batch && count_apart(k->p, L, from, from + L->ni) ? STRIP_TURNED : STRIP);
   if (t->width > k->tile) t->width = k->tile;
   t->strips = ceil_div(t->I, t->width);
   /* Rows go together where they are contiguous, or as a grid, and begin with lane 0. */
@@ -166,6 +181,9 @@ static void shape_frame(Task *t, bool parallel) {
   t->at_acc = at, at += map ? 0 : (size_t)(code->nreduce * t->nodes) * t->node;
   t->at_scan = at, at += align64((size_t)code->nscan * SCAN_STATE * 8);
   t->at_micro = at, at += align64((size_t)code->longest * sizeof(Micro));
+  t->at_stage = at;
+  at += (size_t)t->stages * ((size_t)(t->stage * k->word) + sizeof(i64));
+  at = align64(at);
   t->frame_bytes = at;
   t->nframes = parallel ? ty_pool_threads(0) : 1;
   t->partial_bytes = t->group ? (size_t)(t->units * t->groups * code->nreduce) * t->node : 0;
@@ -173,7 +191,7 @@ static void shape_frame(Task *t, bool parallel) {
 
 /* How the launch is cut among `threads`; false when there is nothing to do. */
 static bool shape(Task *t, const Kernel *k, const Launch *L, int threads) {
-  t->k = k, t->code = &k->code[0];
+  t->k = k, t->code = &k->code[0], t->turns = 1, t->stages = 0;
   t->batch = t->split = false;
   t->group = 0, t->groups = t->units = 1, t->levels = 0, t->rows = t->width = t->strips = 1;
   if (k->p->kind == K_MAP) {
@@ -339,23 +357,34 @@ static bool place_store(Frame *f, const Step *s, i64 i0) {
 static void native(Frame *f, const Native *v, i64 i0, i64 n) {
   const Task *t = f->t;
   const Step *first = t->code->step + v->special, *end = t->code->step + v->end;
-  i64 rows = t->grid ? f->lines : 1;
+  const i64 rows = f->lines, cols = t->grid ? f->cols : rows == 1 ? n : t->tile;
   uintptr_t odd = 0;
   for (const Step *s = first; s < end; s++) {
     if (s->kind != S_STORE) continue;
     if (!place_store(f, s, i0)) odd = 1; /* read again in a moment */
     else if (t->op[s->imm].native) {
       odd |= (uintptr_t)f->p[s->y] & 63;
-      if (rows > 1) odd |= (uintptr_t)ty_tile_between(t, &t->op[s->imm]) & 63;
+      if (t->grid && rows > 1) odd |= (uintptr_t)ty_tile_between(t, &t->op[s->imm]) & 63;
     }
   }
   if (v->reduces) native_reduce(f, v, n);
-  else v->fn(f->p, 0, t->grid ? f->cols : n, rows, t->past && !odd);
+  else v->fn(f->p, 0, cols, rows, t->past && !odd);
   for (const Step *s = first; s < end; s++) {
     if (s->kind != S_STORE) continue;
     const Place *o = &t->op[s->imm];
     if (t->grid ? o->stride[t->space[0].nd - 1] != 1 : o->mode != FLAT) ty_tile_access(f, s, i0, n);
   }
+}
+
+/* One row for all: brought where it is not there yet. */
+static void load_kept(Frame *f, const Step *s) {
+  const Task *t = f->t;
+  if (f->kept >> s->imm & 1) return;
+  const i64 lines = f->lines;
+  f->kept |= (u32)1 << s->imm, f->lines = 1;
+  ty_tile_access(f, s, 0, t->grid ? f->cols : t->tile);
+  f->lines = lines;
+  set_between(f, s->y, 0);
 }
 
 static void load(Frame *f, const Step *s, i64 i0, i64 n) {
@@ -368,6 +397,11 @@ static void load(Frame *f, const Step *s, i64 i0, i64 n) {
     if (grid) set_between(f, s->y, ty_tile_between(t, o));
     return;
   }
+  if (t->keep >> s->imm & 1) {
+    load_kept(f, s);
+    return;
+  }
+  if (t->stages && ty_tile_stage(f, s, i0, n)) return;
   if (s->raw) {
     char *at = grid ? NULL : ty_tile_stretch(t, o, i0, n);
     if (at) {
@@ -402,8 +436,11 @@ static void steps(Frame *f, i32 from, i32 to, i64 i0, i64 n) {
     case S_STORE:
       if (s->state < 0 || !(t->direct >> s->state & 1)) ty_tile_access(f, s, i0, n);
       break;
-    case S_GLOAD:
-    case S_IOTA: ty_tile_access(f, s, i0, n); break;
+    case S_IOTA:
+      if (t->keep >> s->imm & 1) load_kept(f, s);
+      else ty_tile_access(f, s, i0, n);
+      break;
+    case S_GLOAD: ty_tile_access(f, s, i0, n); break;
     case S_FILL: s->fn(p[s->y], p[s->a], NULL, NULL, n, 0); break;
     case S_SPREAD: spread(f, s, n); break;
     case S_REDUCE: ty_tile_reduce(f, s, n); break;
@@ -417,6 +454,10 @@ static void steps(Frame *f, i32 from, i32 to, i64 i0, i64 n) {
 static void tile(Frame *f, i32 phase, i64 i0, i64 n) {
   const Task *t = f->t;
   const Code *code = t->code;
+  if (t->move) {
+    ty_tile_move(f, i0, n);
+    return;
+  }
   if (phase == code->nphase - 1)
     for (u32 m = t->direct; m; m &= m - 1) {
       const Direct *d = &code->direct[__builtin_ctz(m)];
@@ -434,8 +475,12 @@ static void row_steps(Frame *f, i32 phase, i64 row, i64 n) {
 
 static void unit_map(Frame *f, i64 unit) {
   const Task *t = f->t;
-  i64 i0 = unit * t->tile;
-  tile(f, 0, i0, TY_MIN(t->tile, t->N - i0));
+  const i64 begin = unit * t->tile * t->turns, n = TY_MIN(t->tile * t->turns, t->N - begin);
+  const i64 whole = n - n % t->tile;
+  f->lines = TY_MAX(n / t->tile, 1);
+  if (whole) tile(f, 0, begin, whole);
+  f->lines = 1;
+  if (whole < n) tile(f, 0, begin + whole, n - whole);
 }
 
 static void place_wide(Frame *f, i64 offset) {
@@ -463,7 +508,7 @@ static void set_rectangle(Frame *f, i64 lines, i64 cols) {
   const Code *code = f->t->code;
   f->lines = lines;
   if (f->cols == cols) return;
-  f->cols = cols;
+  f->cols = cols, f->kept = 0;
   for (i32 i = 0; i < code->nslot; i++)
     if (code->slot[i].place == AT_TILE || code->slot[i].place == AT_WIDE)
       set_between(f, i, cols * code->slot[i].size);
@@ -480,6 +525,7 @@ static void unit_grid(Frame *f, i64 unit) {
     i64 n = ceil_div(s->dims[d], step), up = d ? unit / n : 0, at = (unit - up * n) * step;
     if (last) cols = TY_MIN(step, s->dims[d] - at);
     if (along) rows = TY_MIN(step, s->dims[d] - at);
+    if (last && f->kept && f->index[d] != at) f->kept &= t->ones;
     f->index[d] = at, unit = up;
   }
   set_rectangle(f, rows, cols);
@@ -516,6 +562,19 @@ static int together(const Frame *f, i64 left) {
   return k;
 }
 
+/* Whether what follows the block in hand can change no reduction of the phase: among its truth values each
+** has met the one that decides. Lanes without elements hold neither. */
+static bool settled(const Frame *f, const Step *first, const Step *stop) {
+  for (const Step *s = first; s < stop; s++) {
+    if (s->kind != S_REDUCE) continue;
+    const i32 *lane = (const i32 *)ty_tile_state(f, s), deciding = s->op == R_MAX;
+    bool met = false;
+    for (int i = 0; i < NODE / 4; i++) met |= lane[i] == deciding;
+    if (!met) return false;
+  }
+  return true;
+}
+
 /* 2^k blocks at once: their states come to the one of the subtree. */
 static void many_blocks(Frame *f, i32 phase, i64 i0, int k) {
   const Task *t = f->t;
@@ -528,7 +587,7 @@ static void many_blocks(Frame *f, i32 phase, i64 i0, int k) {
 }
 
 /* Elements [begin, end) of a long row, tile by tile; the reductions' states are then complete for
-** this stretch, which starts with a block. */
+** this stretch, which starts with a block. Where the phase settles early the first block goes alone. */
 static void long_part(Frame *f, i32 phase, i64 row, i64 begin, i64 end) {
   const Task *t = f->t;
   const Phase *ph = &t->code->phase[phase];
@@ -538,16 +597,17 @@ static void long_part(Frame *f, i32 phase, i64 row, i64 begin, i64 end) {
     if (s->kind == S_REDUCE || s->kind == S_ARG) ty_tile_reduce_begin(f, s);
     else if (s->kind == S_SCAN) ty_tile_scan_begin(f, s);
   for (i64 i = begin, n; i < end; i += n) {
-    const int k = i % BLOCK ? 0 : together(f, end - i);
+    const int k = i % BLOCK || (ph->settles && i == begin) ? 0 : together(f, end - i);
     n = k ? (i64)BLOCK << k : TY_MIN(t->tile, end - i), f->row = i;
     place_wide(f, i);
     if (k) many_blocks(f, phase, row * t->R + i, k);
     else tile(f, phase, row * t->R + i, n);
-    bool last = i + n == end;
-    if (!last && (i + n) % BLOCK) continue;
+    if (i + n != end && (i + n) % BLOCK) continue;
+    const bool last = i + n == end || (ph->settles && settled(f, first, stop));
     for (const Step *s = first; s < stop; s++)
       if (s->kind == S_REDUCE) ty_tile_block_end(f, s, k, last);
       else if (s->kind == S_SCAN) ty_tile_scan_block_end(f, s);
+    if (last) return;
     f->nblocks += (u64)1 << k;
   }
 }
@@ -668,7 +728,8 @@ static void frame_begin(Frame *f, Task *t, char *base) {
   const Code *code = t->code;
   f->t = t, f->base = base, f->p = (void **)base,
   f->acc = base + t->at_acc; /* the rest as it is needed */
-  f->whole = false, f->rows = f->row = f->lines = 0, f->cols = -1, f->nblocks = 0, f->blocks = 0;
+  f->whole = false, f->rows = f->row = 0, f->lines = 1, f->cols = -1, f->nblocks = 0, f->blocks = 0,
+  f->kept = 0;
   memset(f->p + code->nslot, 0, (size_t)code->nslot * sizeof(void *));
   for (i32 i = 0; i < code->nslot; i++) {
     const Slot *s = &code->slot[i];
@@ -682,8 +743,14 @@ static void frame_begin(Frame *f, Task *t, char *base) {
     default: f->p[i] = base + t->at_row + reg * t->row_bytes; break;
     }
   }
-  if (t->joint || (t->k->p->kind == K_COL && t->rows > 1 && !t->grid))
-    set_turns(f, t->k->p->kind == K_ROW ? BLOCK : COL_LANES * t->width);
+  for (i32 i = 0; i < t->stages; i++) {
+    f->staged =
+        (i64 *)(void *)(f->base + t->at_stage + (size_t)(t->stages * t->stage * t->k->word));
+    f->staged[i] = -t->stage;
+  }
+  const int kind = t->k->p->kind;
+  if (t->joint || (kind == K_COL && t->rows > 1 && !t->grid))
+    set_turns(f, kind == K_MAP ? t->tile : kind == K_ROW ? BLOCK : COL_LANES * t->width);
   steps(f, 0, code->uniform, 0, 1);
 }
 

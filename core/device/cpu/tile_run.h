@@ -25,6 +25,7 @@ typedef struct Place {
   i64 first; /* of an IOTA */
   i64 stride[MAX_DIMS];
   u8 mode, size, dtype, native, space;
+  u8 staged; /* number, from 1, of the stage that it is read by: of a long row more than a tile at once */
 } Place;
 
 typedef struct Task Task;
@@ -36,7 +37,10 @@ struct Task {
   const Code *code;
   const Run *r;
   i64 O, R, I, N;
-  i64 tile;   /* elements of a tile register */
+  i64 tile; /* elements of a tile register */
+  i64 stage; /* elements of a long row that are turned together, where they lie apart; 0: they do not */
+  i32 stages; /* operands that are */
+  i64 turns;  /* tiles that native code takes together of a joint map */
   i64 rows;   /* rows of a block (ROW) or of a tile (COL) */
   i64 width;  /* columns of a strip; 1 for rows */
   i64 strips; /* of a row of columns */
@@ -45,15 +49,18 @@ struct Task {
   i64 groups, units;
   i32 levels; /* of the tree */
   i32 nodes;  /* of a reduction: the state at hand, one a level, those of blocks that go together */
-  bool joint; /* native code goes through all of a block of columns, or many blocks of a row */
-  bool batch; /* units are batches of rows */
-  bool past;  /* outputs are so large that stores go past the caches */
-  bool split; /* spaces keep rows, and columns, apart from what counts them */
-  bool grid;  /* a tile is a rectangle: rows along one dim, columns along the last */
+  bool
+      joint; /* native code goes through all of a block of columns, many blocks of a row, or tiles of a map */
+  bool batch;       /* units are batches of rows */
+  bool past;        /* outputs are so large that stores go past the caches */
+  bool split;       /* spaces keep rows, and columns, apart from what counts them */
+  bool move;        /* a map that only moves elements, which need no tile on the way */
+  bool grid;        /* a tile is a rectangle: rows along one dim, columns along the last */
   i32 along, outer; /* that dim; dims before a batch's rows, while dims are joined */
   i64 block_rows, block_cols,
       few; /* of a rectangle; few: rows of a batch that tiles have room for */
-  size_t node, frame_bytes, at_uniform, at_tile, at_wide, at_row, at_acc, at_scan, at_micro;
+  size_t node, frame_bytes, at_uniform, at_tile, at_wide, at_row, at_acc, at_scan, at_micro,
+      at_stage;
   size_t tile_bytes, wide_bytes, row_bytes, partial_bytes;
   i32 nframes;
   i64 apart; /* bytes from frame to frame */
@@ -62,6 +69,8 @@ struct Task {
   Unit *unit;
   _Atomic u64 free; /* frames that nobody has, as bits */
   u32 direct;       /* stores that are left out, as bits */
+  u32 keep,
+      ones; /* operands whose tile serves the next one too, as bits; ones: whatever the columns */
   Space space[2];
   Place op[MAX_OPERANDS];
 };
@@ -74,8 +83,10 @@ struct Frame {
   i64 rows;            /* in the block or tile */
   i64 lines, cols;     /* grid: of the rectangle */
   i64 index[MAX_DIMS]; /* grid: of its first element */
+  u32 kept;            /* operands of Task.keep whose tile is made */
   i64 row;             /* of R, the tile's first: elements for rows, rows for columns */
   u64 nblocks;         /* complete ones of this row */
+  i64 *staged;         /* of each stage: its first element */
   i32 blocks;          /* that native code takes together now; 0: a part of one */
 };
 
@@ -90,6 +101,8 @@ i64 ty_tile_between(const Task *t, const Place *o);   /* grid: bytes from row to
 char *ty_tile_stretch(const Task *t, const Place *o, i64 i0,
                       i64 n); /* where a tile lies in one piece */
 void ty_tile_access(Frame *f, const Step *s, i64 i0, i64 n);
+void ty_tile_move(Frame *f, i64 i0, i64 n);                 /* the same of a map that only moves */
+bool ty_tile_stage(Frame *f, const Step *s, i64 i0, i64 n); /* false: this one has none */
 
 /* tile_reduce.c. A reduction's state is gathered from tiles, combined at the end of each block, and
 ** finished into row values; a scan carries on over tiles and begins anew, on top, in each block. */

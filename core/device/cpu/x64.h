@@ -99,8 +99,8 @@ enum {
   K_B = 3,
   K_SIDE = 4
 };
-enum { AHEAD = 2048 };               /* bytes: measured, from the third level */
-enum { SIDES = 4, SIDE_STEPS = 40 }; /* groups under a mask each; longer stretches go one by one */
+enum { AHEAD = 2048 }; /* bytes: measured, from the third level */
+enum { SIDES = 4 };    /* groups under a mask each; where there are more, one by one */
 
 /* --- x64_ops.c */
 bool ty_x64_can(const Step *s, bool wide);  /* whether a call is native */
@@ -140,6 +140,7 @@ X64_QUICK X64Rm ty_x64_of(const XOpd *o, int u) {
 int ty_x64_take(Emit *E, i32 slot, int reg); /* the result goes where an operand was */
 bool ty_x64_uniform(const Emit *E, i32 slot);
 int ty_x64_result(Emit *E, i32 slot); /* registers for the step's result */
+bool ty_x64_has_room(const Emit *E);  /* for one more, that the step does not read or make itself */
 void ty_x64_mask_to(Emit *E, int size, int reg, i32 group);
 void ty_x64_done(Emit *E); /* operands whose last use this is give up their registers */
 X64Rm ty_x64_k(Emit *E, u64 bits, int size);              /* a constant in memory */

@@ -58,6 +58,7 @@ enum {
   _(vorpd, P66, M0F, 0x56, 1, T_FULL, BOTH | VEX1) \
   _(vxorps, PNP, M0F, 0x57, 0, T_FULL, BOTH) \
   _(vxorpd, P66, M0F, 0x57, 1, T_FULL, BOTH | VEX1) \
+  _(vpternlogd, P66, M0F3A, 0x25, 0, T_FULL, EVEX) \
   _(vrndscaleps, P66, M0F3A, 0x08, 0, T_FULL, EVEX | TWO) \
   _(vrndscalepd, P66, M0F3A, 0x09, 1, T_FULL, EVEX | TWO) \
   _(vroundps, P66, M0F3A, 0x08, 0, T_FULL, VEX | TWO) \

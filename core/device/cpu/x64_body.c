@@ -216,6 +216,8 @@ void ty_x64_done(Emit *E) {
 
 int ty_x64_result(Emit *E, i32 slot) { return take_group(E, slot) * E->u; }
 
+bool ty_x64_has_room(const Emit *E) { return (~(u64)E->busy & (((u64)1 << E->ngroups) - 1)) != 0; }
+
 int ty_x64_take(Emit *E, i32 slot, int reg) {
   E->owner[reg / E->u] = slot;
   E->val[slot].group = reg / E->u;
@@ -738,10 +740,12 @@ static void side(Emit *E) {
   E->side = false;
 }
 
+/* For reductions, whose states then stay in registers. Else a group goes by the next one: a masked access
+** where nothing is left may lie in a page that nobody touched, which costs some hundred nanoseconds. */
 static bool has_side(const Emit *E) {
   bool fits = E->wide ? E->unroll <= SIDES : !E->narrow_tail;
   if (!fits || E->round * E->lanes > 64) return false;
-  return E->reduces ? E->acc >= 0 : E->end - E->first <= SIDE_STEPS;
+  return E->reduces && E->acc >= 0;
 }
 
 static void loops(Emit *E) {

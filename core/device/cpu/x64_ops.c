@@ -593,9 +593,21 @@ static void emit_lut(Emit *E, const Step *s) {
   }
 }
 
+/* d ^= a ^ b, in 64-bit lanes. */
+static void xor3(Emit *E, int d, int a, int b) {
+  enum { ODD = 0x96 }; /* the table of: one or three of three bits */
+  int vl = E->vl[1];
+  if (E->wide) {
+    ty_x64_v(E, I_vpternlogd, vl, d, a, x64_reg(b), ODD, 0, false);
+    return;
+  }
+  op3(E, I_vxorpd, vl, d, d, x64_reg(a));
+  op3(E, I_vxorpd, vl, d, d, x64_reg(b));
+}
+
 /* Philox4x32-10 in 64-bit lanes, of which the low halves count: the product of two words is then one
 ** instruction. More temporaries than others: registers change roles instead of being copied. */
-static void philox(Emit *E, int word, int d, int a, int b, int c) {
+static void philox(Emit *E, const Step *s, int nwords, const int *d, int u, int a, int b, int c) {
   int vl = E->vl[1], w[4], k0 = T(8), k1 = T(9), p = T(3), q = T(10);
   for (int i = 0; i < 4; i++) w[i] = T(4 + i);
   move(E, 8, w[0], x64_reg(a)), move(E, 8, w[2], x64_reg(b)), move(E, 8, k0, x64_reg(c));
@@ -605,29 +617,45 @@ static void philox(Emit *E, int word, int d, int a, int b, int c) {
   for (int round = 0; round < 10; round++) {
     op3(E, I_vpmuludq, vl, p, w[0], ty_x64_k(E, 0xd2511f53u, 8));
     op3(E, I_vpmuludq, vl, q, w[2], ty_x64_k(E, 0xcd9e8d57u, 8));
-    op3(E, I_vxorpd, vl, w[1], w[1], x64_reg(k0));
-    op3(E, I_vxorpd, vl, w[3], w[3], x64_reg(k1));
     shift(E, I_vpsrlq, vl, w[0], x64_reg(q), 32);
     shift(E, I_vpsrlq, vl, w[2], x64_reg(p), 32);
-    op3(E, I_vxorpd, vl, w[0], w[0], x64_reg(w[1]));
-    op3(E, I_vxorpd, vl, w[2], w[2], x64_reg(w[3]));
+    xor3(E, w[0], w[1], k0);
+    xor3(E, w[2], w[3], k1);
     int t = w[1];
     w[1] = q, q = t, t = w[3], w[3] = p, p = t;
     if (round == 9) break;
     op3(E, I_vpaddq, vl, k0, k0, ty_x64_k(E, 0x9e3779b9u, 8));
     op3(E, I_vpaddq, vl, k1, k1, ty_x64_k(E, 0xbb67ae85u, 8));
   }
-  if (E->wide) x64_vector(&E->A, I_vpmovqd, vl, w[word], 0, x64_reg(d), -1, 0, false, false);
-  else shrink(E, d, w[word], k0);
+  for (int i = 0; i < nwords; i++) {
+    const int from = w[s[i].imm];
+    if (E->wide) x64_vector(&E->A, I_vpmovqd, vl, from, 0, x64_reg(d[i] + u), -1, 0, false, false);
+    else shrink(E, d[i] + u, from, k0);
+  }
 }
 
+static bool is_made(const XVal *v) { return v->group >= 0 || v->spill >= 0; }
+
+/* Words of the same bits that the next steps want are made at once, as far as there is room. */
 static void emit_philox(Emit *E, const Step *s) {
+  enum { WORDS = 4 };
+  if (is_made(&E->val[s->y])) {
+    ty_x64_reg(E, s->y, T(0));
+    return;
+  }
   XOpd a = ty_x64_operand(E, s->a, true, T(0)), b = ty_x64_operand(E, s->b, true, T(1));
   XOpd c = ty_x64_operand(E, s->c, true, T(2));
   ty_x64_done(E);
-  int d = ty_x64_result(E, s->y);
+  int d[WORDS] = {ty_x64_result(E, s->y)}, n = 1;
+  for (const Step *t = s + 1, *end = E->code->step + E->end; n < WORDS && t < end; t++, n++) {
+    const bool same =
+        t->kind == S_CALL && t->op == P_PHILOX && t->a == s->a && t->b == s->b && t->c == s->c;
+    const XVal *y = &E->val[t->y];
+    if (!same || is_made(y) || !(y->uses || y->escapes) || !ty_x64_has_room(E)) break;
+    d[n] = ty_x64_result(E, t->y);
+  }
   for (int u = 0; u < E->u; u++)
-    philox(E, (int)s->imm, d + u, ty_x64_of(&a, u).reg, ty_x64_of(&b, u).reg, ty_x64_of(&c, u).reg);
+    philox(E, s, n, d, u, ty_x64_of(&a, u).reg, ty_x64_of(&b, u).reg, ty_x64_of(&c, u).reg);
 }
 
 static bool lacks(const Emit *E, int op, int type) {

@@ -1,0 +1,164 @@
+--- tiles_spec.lua -- how a domain is cut into tiles shows nowhere: what one tile keeps for the next, tiles that go together,
+-- elements that are only moved, rows that are turned many at once, rows of 2, 4, 8. Under each instruction set, on one thread
+-- and on more; expected are elements one by one, or the sums that the canonical order writes out.
+
+local H = require "spec.helper"
+
+local worlds = { {}, { TYCHO_THREADS = "1" }, { TYCHO_ISA = "avx2" }, { TYCHO_MACHINE = "tile" },
+  { TYCHO_MACHINE = "tile", TYCHO_ISA = "base" } }
+
+--- Runs the code, which raises where a claim does not hold, in every world.
+local function everywhere(code)
+  local head = [[
+    local ty, ffi = require "tycho", require "ffi"
+    ty.manual_seed(7)
+    local function same(a, b, text)
+      local equal = a:eq(b):bitwise_or(a:ne(a):bitwise_and(b:ne(b)))
+      assert(equal:all():item(), text)
+    end
+    local ctype = { u8 = "uint8_t", f32 = "float", f64 = "double", i64 = "int64_t" }
+    local function at(t) return ffi.cast(ctype[t.dtype] .. " *", t:data()) end
+  ]]
+  for _, env in ipairs(worlds) do
+    local out, status = H.script(head .. code, env)
+    local world = {}
+    for k, v in pairs(env) do world[#world + 1] = k .. "=" .. v end
+    assert.equal(0, status, table.concat(world, " ") .. ": " .. out)
+  end
+end
+
+describe("tiles", function()
+  it("see one value for all elements, however many they are", function()
+    everywhere [[
+      for _, n in ipairs { 5, 1024, 1025, 16383, 16384, 16385, 70001, 300000 } do
+        local one, x = ty.full({}, 3), ty.arange(n)
+        for name, y in pairs { read = one:expand(n):contiguous() + 0, alone = one:expand(n):contiguous(),
+          sum = x + one, turned = one - x, both = (x * one + one):contiguous() } do
+          local p = at(y)
+          for i = 0, n - 1, n > 20000 and 37 or 1 do
+            local want = ({ read = 3, alone = 3, sum = i + 3, turned = 3 - i, both = i * 3 + 3 })[name]
+            assert(p[i] == want, name .. " " .. n .. " at " .. i)
+          end
+          assert(p[n - 1] == ({ read = 3, alone = 3, sum = n + 2, turned = 4 - n, both = n * 3 })[name], name .. n)
+        end
+      end
+    ]]
+  end)
+
+  it("see a row that is the same for all rows, a column, and positions, in pieces of every width", function()
+    everywhere [[
+      for _, dtype in ipairs { "f32", "f16", "f64", "i64", "u8" } do
+        for _, size in ipairs { { 3, 40 }, { 70, 1000 }, { 9, 1024 }, { 7, 2500 }, { 5, 3, 700 }, { 40, 33, 30 } } do
+          local n, m = size[#size], 1
+          for d = 1, #size - 1 do m = m * size[d] end
+          local row = (ty.arange(n, { dtype = "i64" }) % 7):to(dtype)
+          local x = (ty.arange(m * n, { dtype = "i64" }) % 5):to(dtype):reshape(unpack(size))
+          local column = (ty.arange(m, { dtype = "i64" }) % 3):to(dtype):reshape(unpack(size, 1, #size - 1)):unsqueeze(-1)
+          local one = ty.full({}, 2, { dtype = dtype })
+          local y = ((x + row) * column + one):to("i64")
+          local p = at(y)
+          for i = 0, m * n - 1 do
+            local want = (i % 5 + i % n % 7) * (math.floor(i / n) % 3) + 2
+            assert(tonumber(p[i]) == want, dtype .. " " .. table.concat(size, "x") .. " at " .. i)
+          end
+        end
+      end
+      for _, size in ipairs { { 70, 1000 }, { 7, 2500 }, { 1300, 600 } } do
+        local low, eye = at(ty.ones(unpack(size)):tril(2)), at(ty.eye(unpack(size)))
+        for i = 0, size[1] * size[2] - 1 do
+          local r, c = math.floor(i / size[2]), i % size[2]
+          assert(low[i] == (c - r <= 2 and 1 or 0) and eye[i] == (r == c and 1 or 0), table.concat(size, "x") .. " at " .. i)
+        end
+      end
+    ]]
+  end)
+
+  it("move elements from view to view as they are", function()
+    everywhere [[
+      for _, dtype in ipairs { "f32", "f64", "i64", "u8" } do
+        for _, size in ipairs { { 1000, 300 }, { 33, 1 }, { 17, 65, 40 }, { 5000, 3 }, { 3, 5000 }, { 70001 } } do
+          local count = 1
+          for _, s in ipairs(size) do count = count * s end
+          local x = (ty.arange(count, { dtype = "i64" }) % 251):to(dtype):reshape(unpack(size))
+          local last, order = #size, {}
+          for d = 1, last do order[d] = last + 1 - d end
+          local views = { flipped = x:flip(), swapped = x:permute(unpack(order)), lastflip = x:flip(last),
+            both = x:permute(unpack(order)):flip(1), half = x:slice(last, 1, -1, 2) }
+          for name, v in pairs(views) do
+            local to = ty.zeros(v.shape, { dtype = dtype })
+            local back = ty.zeros(x.shape, { dtype = dtype })
+            to:copy_(v)
+            local p, q, n, shape, stride = at(v:contiguous()), at(to), v:numel(), v.shape, {}
+            for d = 1, #shape do stride[d] = v:stride(d) end
+            local base = at(v)
+            for i = 0, n - 1, n > 20000 and 13 or 1 do
+              local rest, from = i, 0
+              for d = #shape, 1, -1 do
+                from, rest = from + rest % shape[d] * stride[d], math.floor(rest / shape[d])
+              end
+              local want = base[from]
+              assert(p[i] == want and q[i] == want, dtype .. " " .. name .. " " .. table.concat(size, "x") .. " at " .. i)
+            end
+            local window = name == "flipped" and back:flip() or name == "swapped" and back:permute(unpack(order))
+            if window then
+              window:copy_(v)
+              same(back:to("f64"), x:to("f64"), dtype .. " " .. name .. " written " .. table.concat(size, "x"))
+            end
+          end
+        end
+      end
+    ]]
+  end)
+
+  it("of long rows that lie apart reduce to the bits of their copies", function()
+    everywhere [[
+      for _, size in ipairs { { 300, 200 }, { 200, 1000 }, { 1111, 257 }, { 40, 30, 50 }, { 9000, 20 }, { 20, 9000 } } do
+        local x, z = ty.randn(unpack(size)), ty.randn(unpack(size))
+        local order = {}
+        for d = 1, #size do order[d] = #size + 1 - d end
+        local v, w = x:permute(unpack(order)), z:permute(unpack(order))
+        local a, b, text = v:contiguous(), w:contiguous(), table.concat(size, "x")
+        for name, f in pairs {
+          sum = function(v) return v:sum() end, norm = function(v) return v:norm() end, max = function(v) return v:max() end,
+          dot = function(v, w) return (v * w):sum() end, mixed = function(v) return (v * b - 1):mean() end,
+          best = function(v) return v:argmax() end, double = function(v, w) return (v:to("f64") * w):sum() end,
+          every = function(v, w) return (v - w):abs():sum() + (v * v):sum() end,
+        } do
+          local g = ty.compile(f)
+          same(f(v, w), f(a, b), name .. " " .. text)
+          for _ = 1, 2 do same(g(v, w), f(a, b), name .. " compiled " .. text) end
+        end
+      end
+      local x = ty.randn(3, 400, 150) -- more rows than one
+      same(x:transpose(2, 3):sum { 2, 3 }, x:transpose(2, 3):contiguous():sum { 2, 3 }, "rows")
+    ]]
+  end)
+
+  it("of rows of 2, 4, 8 join the halves of each, and spread a value to each", function()
+    everywhere [[
+      for _, dtype in ipairs { "f32", "f64" } do
+        for _, n in ipairs { 2, 3, 4, 5, 8 } do
+          for _, rows in ipairs { 1, 3, 15, 16, 17, 40, 333, 5000 } do
+            local x = (ty.randn(rows, n) * 1000):to(dtype):where(ty.rand(rows, n):gt(0.05), 0 / 0)
+            local column, text = {}, dtype .. " " .. n .. " of " .. rows
+            for i = 1, n do column[i] = x[{ {}, i }]:contiguous() end
+            for name, join in pairs { sum = ty.add, max = ty.maximum, min = ty.minimum } do
+              local v, left = { unpack(column) }, n
+              while left > 1 do
+                local half = 1
+                while half * 2 < left do half = half * 2 end
+                for i = 1, left - half do v[i] = join(v[i], v[i + half]) end
+                left = half
+              end
+              same(x[name](x, 2), v[1], name .. " " .. text)
+            end
+            local wide = column[1]:unsqueeze(2):expand(rows, n):contiguous()
+            for i = 1, n do same(wide[{ {}, i }], column[1], "spread " .. text) end
+          end
+        end
+      end
+      local zeros = -ty.zeros(64, 4) -- of nothing but -0 the sum is -0
+      assert((1 / zeros:sum(2)):max():item() == -math.huge)
+    ]]
+  end)
+end)
