@@ -551,7 +551,7 @@ describe("explain", function()
       for _, v in pairs(list) do x = x + v * k end
       if #x.shape == 2 then x = x:sum(1) end
       return k % 2 == 0 and x * select("#", ...) or x:item()
-    end)
+    end, { parts = false })
     local print_was = print
     print = function() end -- luacheck: ignore 121
     for i = 1, 40 do
@@ -583,7 +583,7 @@ describe("explain", function()
     local f = ty.compile(function(x)
       local y = x + 1
       return y:item() + 1
-    end)
+    end, { parts = false })
     local line = debug.getinfo(1, "l").currentline - 2
     for _ = 1, 3 do assert.equal(3, f(ty.tensor(1))) end
     local e = ty.explain(f)
@@ -620,7 +620,7 @@ describe("explain", function()
       a:sum():item()
       local b = a:exp()
       return b
-    end)
+    end, { parts = false })
     f(ty.ones(10))
     assert.truthy(ty.explain(f).aborts[1].reason:find("item", 1, true))
     local t = ty.explain(f).signatures[1]
@@ -644,7 +644,7 @@ describe("explain", function()
     local f = ty.compile(function(x)
       if k == -1 then return x:item() end
       return x + ("a"):rep(k):len()
-    end)
+    end, { parts = false })
     for n = 1, 200 do
       k = n
       assert.equal(n, f(ty.tensor(0)):item())

@@ -918,6 +918,18 @@ describe("a checkpoint", function()
     end
   end)
 
+  it("is read in each call of a compiled function, by whichever name", function()
+    local path = folder .. "/again.npy"
+    local reads = { ty.load, ty.files.npy.load, function(p) return ty.files.npy.load(p) * 1 end }
+    for _, read in ipairs(reads) do
+      local f = ty.compile(function(x) return read(path), x + 1 end)
+      for i = 1, 4 do
+        ty.save(path, ty.full({ 3 }, i))
+        assert.same({ i, i, i }, (f(ty.ones(1))):totable())
+      end
+    end
+  end)
+
   it("that could not be read again is not written", function()
     local long = {}
     for i = 1, 3e6 do long[i] = i % 7 end

@@ -120,7 +120,7 @@ describe("the table of native functions", function()
 
   it("decides whether a capture calls, computes or gives up", function()
     local function why(f)
-      local c = ty.compile(f)
+      local c = ty.compile(f, { parts = false })
       c(2.25)
       local e = ty.explain(c)
       return e.aborts[1] and e.aborts[1].text:match ": (.*)" or "captured"

@@ -73,7 +73,8 @@ describe("the line of a function that falls out of capture", function()
 
   it("is told again after jit.reset, of another reason", function()
     local how = "item"
-    local f = jit.compile(function(a) if how == "item" then return a * a:sum():item() end return a * a:get(1) end)
+    local f = jit.compile(function(a) if how == "item" then return a * a:sum():item() end return a * a:get(1) end,
+      { parts = false })
     times(20, function() f(x) end)
     jit.reset(f)
     how = "get"
@@ -84,14 +85,14 @@ describe("the line of a function that falls out of capture", function()
 
   it("comes once for functions of one place", function()
     times(5, function()
-      local f = jit.compile(function(a) return a + a:sum():item() end)
+      local f = jit.compile(function(a) return a + a:sum():item() end, { parts = false })
       times(10, function() f(x) end)
     end)
     assert.equal(1, #lines)
   end)
 
   it("names the function by its place where nothing names it", function()
-    local list = { jit.compile(function(a) return a - a:sum():item() end) }
+    local list = { jit.compile(function(a) return a - a:sum():item() end, { parts = false }) }
     times(20, function() list[1](x) end)
     assert.match(": the function at [^:]*log_spec.lua:%d+ runs without", lines[1])
   end)
@@ -158,7 +159,7 @@ describe("no line comes", function()
   end)
 
   it("where jit.stance asks for eager calls", function()
-    local f = jit.compile(function(a) return a * a:sum():item() end)
+    local f = jit.compile(function(a) return a * a:sum():item() end, { parts = false })
     ty.stance "eager"
     times(50, function() f(x) end)
     ty.stance "default"
@@ -208,7 +209,7 @@ describe("jit.log = fn", function()
   it("may reset the function", function()
     local f
     jit.log = function() jit.reset(f) end
-    f = jit.compile(function(a) return a * a:sum():item() end)
+    f = jit.compile(function(a) return a * a:sum():item() end, { parts = false })
     for _ = 1, 20 do assert.same({ 6, 12, 18 }, f(x):totable()) end
   end)
 end)

@@ -744,7 +744,7 @@ describe("errors at some sizes:", function()
       return function(x, y) return x + y end
     end, args = function(n, m) return matrix(n), matrix(m) end,
       sizes = { { 4, 4 }, { 5, 5 }, { 4, 5 }, { 6, 6 }, { 5, 4 }, { 7, 7 }, { 8, 3 }, { 9, 9 }, { 0, 2 }, { 3, 3 } }, ran = 4 },
-    { "raised by the function", 2, function()
+    { "raised by the function", 4, function() -- the errors end parts
       return function(x)
         if #x == 9 then error("nine rows of " .. x:size(2)) end
         assert(#x ~= 0, "no rows")

@@ -338,6 +338,16 @@ static int compile_stance(lua_State *L) {
   return 1;
 }
 
+/* forget_parts(handle): forgets traces of what is not the whole function */
+static int compile_forget_parts(lua_State *L) {
+  ty_lua_enter(L);
+  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  lua_settop(L, 1);
+  lua_getfenv(L, 1);
+  ty_trace_forget_parts(L, e, 2);
+  return 0;
+}
+
 /* reset(handle): forgets traces and counters */
 static int compile_reset(lua_State *L) {
   ty_lua_enter(L);
@@ -365,15 +375,22 @@ static void say(void *ctx, const char *s, size_t n) {
 }
 
 void ty_lua_open_compile(lua_State *L, int m, int t) {
-  static const luaL_Reg fns[] = {
-      {"_entry", compile_entry},       {"_info", ty_explain_info},
-      {"_reset", compile_reset},       {"_graph", ty_recorded_list},
-      {"_captures", compile_captures}, {"_due", compile_due},
-      {"_tried", compile_tried},       {"_vain", compile_vain},
-      {"_stance", compile_stance},     {"_within_warmup", compile_within_warmup},
-      {"_wake", compile_wake},         {"_check", compile_check},
-      {"_recheck", compile_recheck},   {"_hand_out", compile_hand_out},
-      {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"_entry", compile_entry},
+                                 {"_info", ty_explain_info},
+                                 {"_reset", compile_reset},
+                                 {"_graph", ty_recorded_list},
+                                 {"_captures", compile_captures},
+                                 {"_due", compile_due},
+                                 {"_tried", compile_tried},
+                                 {"_vain", compile_vain},
+                                 {"_stance", compile_stance},
+                                 {"_within_warmup", compile_within_warmup},
+                                 {"_wake", compile_wake},
+                                 {"_check", compile_check},
+                                 {"_recheck", compile_recheck},
+                                 {"_hand_out", compile_hand_out},
+                                 {"_forget_parts", compile_forget_parts},
+                                 {NULL, NULL}};
   (void)t;
   ty_lua_state(L)->engine->say = say;
   lua_pushvalue(L, m);

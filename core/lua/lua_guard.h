@@ -202,12 +202,12 @@ struct Trace {
   Instance *sample[RANGE_SAMPLES]; /* of the range that is being made */
   bool gone;                       /* the entry has dropped it; who runs it still has */
   bool dynamic;                    /* made for each set of sizes */
-  bool lacking;         /* its guards held for the last call, whose sizes it does not have */
-  i32 backend;          /* anchor of the function that computes instead of a plan; 0: none */
-  i32 resume;           /* anchor of the function that goes on with the results; 0: they are the call's */
-  i32 wasted;           /* instances in a row that were not used again */
-  i64 rest;             /* calls of new sizes to come that make no instance */
-  i64 used;             /* hits when the last instance was made */
+  bool lacking; /* its guards held for the last call, whose sizes it does not have */
+  i32 backend;  /* anchor of the function that computes instead of a plan; 0: none */
+  i32 resume;   /* anchor of the function that goes on with the results; 0: they are the call's */
+  i32 wasted;   /* instances in a row that were not used again */
+  i64 rest;     /* calls of new sizes to come that make no instance */
+  i64 used;     /* hits when the last instance was made */
   i32 anchor, nanchors; /* where the entry's table has its own of so many; 1 is the description */
   i64 hits;
 };

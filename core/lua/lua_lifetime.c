@@ -248,7 +248,8 @@ bool ty_lua_site(lua_State *L, Binding *B, SiteCall call, SiteFrame *f) {
   Site own = {.line = 0};
   f->site = NULL;
   if (B->S.capture || B->S.open || lua_gethook(L) || !lua_checkstack(L, 16) ||
-      have_numbers_operators(L) || !lua_getstack(L, level, &callee) || !lua_getstack(L, level + 1, &ar))
+      have_numbers_operators(L) || !lua_getstack(L, level, &callee) ||
+      !lua_getstack(L, level + 1, &ar))
     return false;
   own.up = SLOT(&callee) - SLOT(&ar);
   if (call == SITE_COMPILED)

@@ -179,12 +179,9 @@ static int capture_ranged(lua_State *L) {
 }
 
 void ty_lua_open_range(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"layout", capture_layout},
-                                 {"stand_in", capture_stand_in},
-                                 {"join", capture_join},
-                                 {"decided", capture_decided},
-                                 {"ranged", capture_ranged},
-                                 {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"layout", capture_layout}, {"stand_in", capture_stand_in},
+                                 {"join", capture_join},     {"decided", capture_decided},
+                                 {"ranged", capture_ranged}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_getfield(L, -1, "capture");
   ty_lua_register(L, fns);

@@ -4,9 +4,16 @@
 ** and addresses of their elements. Raises or answers NULL as the header says.
 */
 #include "lua/lua_seam.h"
+#include "record/capture.h"
 #include "lua/lua_view.h"
 
-static void seam_enter(lua_State *L) { ty_lua_enter(L); }
+/* Files are no part of a trace. */
+static void seam_enter(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  if (!S->capture) return;
+  ty_capture_refuse(S, "reads or writes a file");
+  ty_lua_fail(L, S);
+}
 
 static int seam_fail(lua_State *L, const char *text) { return ty_lua_error(L, "%s", text); }
 

@@ -726,6 +726,11 @@ void ty_trace_forget(lua_State *L, Entry *e, int anchors) {
   ty_trace_free_all(e);
 }
 
+void ty_trace_forget_parts(lua_State *L, Entry *e, int anchors) {
+  for (i32 i = e->ntrace; i-- > 0;)
+    if (i < e->ntrace && e->trace[i]->resume) ty_trace_remove(L, e, i, anchors);
+}
+
 i64 ty_trace_hits(const Trace *T) { return T->hits; }
 
 bool ty_trace_rests(const Trace *T) { return T->rest > 0; }

@@ -16,8 +16,8 @@ local M = {}
 ---@class tycho.Explanation what jit.explain tells; prints well, briefly
 
 local capture -- loaded when the first function is compiled
-local known_options = { fast = "boolean", fullgraph = "boolean", dynamic = "any", passes = "table", backend = "any" }
-local known_names = "backend, dynamic, fast, fullgraph, passes"
+local known_options = { fast = "boolean", fullgraph = "boolean", dynamic = "any", parts = "boolean", passes = "table", backend = "any" }
+local known_names = "backend, dynamic, fast, fullgraph, parts, passes"
 local fail -- raises at the user's line
 local clock = os and os.clock or function() return 0 end
 
@@ -73,7 +73,7 @@ end
 local function key_of(opts)
   local custom = opts.custom and opts.custom.key or ""
   return concat({ tostring(opts.fast or false), tostring(opts.fullgraph or false), tostring(opts.dynamic),
-    custom }, " ")
+    tostring(opts.parts), custom }, " ")
 end
 
 local ABORTS_KEPT, MISSES_KEPT = 16, 16
@@ -114,17 +114,19 @@ end
 
 --- It is not captured in parts any more, since that gains nothing.
 local function forget_parts(core, h)
-  core._reset(h.handle)
-  h.parts, h.captures, h.uncut = false, 0, "a part would do too little"
+  core._forget_parts(h.handle)
+  h.parts, h.uncut = false, "a part would do too little"
 end
 
 --- What is to be known of a function that may be captured in parts.
 local function parts_of(core, h)
-  if h.parts == nil and (h.fullgraph or h.custom or recaptures) then
+  if h.parts == nil and (h.whole or h.fullgraph or h.custom or recaptures) then
     h.parts = false
   elseif h.parts == nil then
     h.parts, h.uncut = capture.parts(h.fn, {
-      compile = function(fn, parts) return M.compile_function(core, fn, { fast = h.fast, dynamic = h.dynamic }, parts) end,
+      compile = function(fn, parts)
+        return M.compile_function(core, fn, { fast = h.fast, dynamic = h.dynamic }, parts)
+      end,
       may_compile = function(fn) return not handle_of[fn] and not disabled[fn] and capture.may_compile(core, fn) end,
       hand_out = core._hand_out(), drop = function() forget_parts(core, h) end,
     })
@@ -216,7 +218,7 @@ function M.compile_function(core, f, opts, parts)
   local h = {
     handle = handle, fn = f, place = words.place(f), fast = opts.fast, fullgraph = opts.fullgraph,
     dynamic = opts.dynamic, custom = opts.custom, captures = 0, misses = {}, aborts = {},
-    bounds = {}, parts = parts,
+    bounds = {}, parts = parts, whole = opts.parts == false,
   }
   handle_of[compiled] = h
   -- Runs in the wrapper's place, by a tail call, and leaves it in the same way. It must not hold the wrapper: the
@@ -510,9 +512,9 @@ function M.open(core)
   --- f: a function, or a module (a table with `forward`), which gives a callable table whose fields
   --- read and write through. opts: {fast = true} lets the engine contract and re-associate for this
   --- function: results may then differ from eager in the last bits. Compiling twice gives the same
-  --- function. Raises when f is neither.
+  --- function. {parts = false}: what no trace holds whole runs as it is, instead of in parts. Raises when f is neither.
   ---@param f function|table
-  ---@param opts? {fast?: boolean}
+  ---@param opts? {fast?: boolean, parts?: boolean}
   ---@return function|table
   function api.compile(f, opts)
     opts = check_options(opts)

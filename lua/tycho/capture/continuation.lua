@@ -25,7 +25,7 @@ local templates = require "tycho.capture.table_templates"
 
 local byte, char, sub, rep, find = string.byte, string.char, string.sub, string.rep, string.find
 local floor, max = math.floor, math.max
-local ipairs, pairs, type, select = ipairs, pairs, type, select
+local error, ipairs, pairs, type, select = error, ipairs, pairs, type, select
 local concat, insert = table.concat, table.insert
 local dump, compile = string.dump, loadstring or load
 local debug = type(debug) == "table" and debug or {}
@@ -35,7 +35,8 @@ if jit and jit.off then jit.off(true, true) end -- seldom run: its LuaJIT traces
 
 local M = {}
 
-local new_table = require("tycho").internals.capture.table
+local internals = require("tycho").internals
+local new_table = internals.capture.table
 
 local MOST_REGISTERS, MOST_UPVALUES = 240, 60
 local NOJIT = 8 -- flag of a prototype: it is not compiled to traces
@@ -262,10 +263,15 @@ local function lay_out(proto, was, is)
   return true
 end
 
+--- The function of a dump, which is known to be one.
+local function load_dump(source)
+  local g, why = compile(source, "=continuation")
+  return g or error(why, 0)
+end
+
 --- Loads a dump; it shares f's variables, and its globals.
 local function load_like(f, proto, source)
-  local g = compile(source, "=continuation")
-  if not g then return nil, "its edited dump does not load" end
+  local g = load_dump(source)
   for i = 1, #proto.upvalues do join(g, i, f, i) end
   set_env(g, get_env(f))
   return g
@@ -280,8 +286,9 @@ function M.ready(f)
   local proto, why = bytecode.prototype(f)
   if not proto then return nil, why end
   if not flows.of(proto) then return nil, "an instruction is not known" end
-  local copy = compile(dump(f), "=continuation")
-  if not copy or not lay_out(proto, f, copy) then
+  local ok, source = internals.undisturbed(dump, f)
+  if not ok then return error("not enough memory", 0) end -- it has a dump
+  if not lay_out(proto, f, load_dump(source)) then
     return nil, "a table that it makes would be laid out otherwise"
   end
   if not numbers then
@@ -321,9 +328,9 @@ function M.rest(f, proto, at)
     insert(p.lines, 1, p.lines[at])
     p.variables = moved(p.variables, M.SHIFT)
   end
-  local g, why = load_like(f, proto, joined(proto, p, 0))
-  if g then lay_out(proto, f, g) end
-  return g, g and n or why
+  local g = load_like(f, proto, joined(proto, p, 0))
+  lay_out(proto, f, g)
+  return g, n
 end
 
 --- What runs natively from a position on, given the registers 1 to n; behind it rest(position) goes on.
@@ -384,8 +391,7 @@ function M.native(f, proto, at, prepare, rest)
     p.code[place] = changed
   end
   if p.debug_size > 0 then p.variables = moved(p.variables, before) end
-  local g, why = load_like(f, proto, joined(proto, p, added))
-  if not g then return nil, why end
+  local g = load_like(f, proto, joined(proto, p, added))
   for k, to in ipairs(list) do
     local function put(on) set_upvalue(g, p.n_upvalues + k, on) end
     put(function(...)

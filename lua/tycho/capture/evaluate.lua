@@ -771,8 +771,9 @@ function M.run(world, fn, fs, args, shadows, n)
   world.stack.depth = 1
   frame.caller = "native"
   start(world, frame, fn, fs, n, proto, nil)
-  if execute(world, frame) then return frame.R, frame.S, proto.framesize, frame end
+  local is_left = execute(world, frame)
   world.stack.depth = 0
+  if is_left then return frame.R, frame.S, proto.framesize, frame end
   return collect(frame)
 end
 

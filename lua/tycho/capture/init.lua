@@ -678,7 +678,7 @@ end
 local function cut_of(w)
   local stack = w.stack
   local frame, left = stack and stack[1], stack and stack.left
-  if not frame or not w.failure or w.overdue or w.failure.bound then return nil end
+  if not frame or stack.depth == 0 or not w.failure or w.overdue or w.failure.bound then return nil end
   local inside = left ~= nil or stack.depth > 1
   if inside and not left and stack[2].caller ~= "lua" then inside = false end -- called by a metamethod
   left = left or frame
