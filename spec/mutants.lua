@@ -24,6 +24,8 @@ local M = {
     from = "low[i] = LOWER(iota, (U)1 << i);", to = "low[i] = LOWER(iota, (U)1);" },
   { file = "core/lua/lua_trace.c", what = "a guard does not ask where a tensor lies",
     from = " || t->type.device != g->device)", to = ")" },
+  { file = "core/compile/lower.c", what = "positions beside a product are taken from the product's tile",
+    from = "return L->w->operand[i] < 0 && !product;", to = "return L->w->operand[i] < 0 && (product || !product);" },
   { file = "core/record/vmap.c", what = "what is made in a vmap that is entered again seems to be from before",
     from = "return v && st->born > v->born;", to = "return v && st->born > v->born && id <= S->level->id;" },
   { file = "core/record/tensor.c", what = "a window onto another device's memory is not of these contents",
