@@ -5,7 +5,7 @@ local M = {
   -- of these, what exists, in this order
   specs = { "tiles", "guards", "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "bytecode", "compile", "capture", "custom",
     "nn", "grad", "training", "steps", "orders", "scopes", "convolution", "sharing", "oracle", "layout", "threads",
-    "checked", "hooks", "index", "far", "check", "errors", "progress", "files", "log", "miss", "drawn", "random", "moves",
+    "checked", "hooks", "index", "far", "check", "errors", "progress", "files", "log", "miss", "drawn", "random", "moves", "product",
     "worlds", "interrupt", "scan", "vmap", "composite", "composites", "answered", "lifetimes", "ranges", "binding" },
 
   { file = "core/device/cpu/tile_place.c", what = "a tile is kept for rows that differ",
