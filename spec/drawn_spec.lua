@@ -116,7 +116,7 @@ describe("numbers that are drawn", function()
     ["an element of a table"] = function(a) return { a, math.random() } end,
   } do
     it("decide as in plain Lua: " .. name, function()
-      assert.equal(0, same_stream(f, 30, function() return x end).captures)
+      assert.equal(0, same_stream(f, 30, function() return x end, { parts = false }).captures)
     end)
   end
 

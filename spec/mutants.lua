@@ -5,7 +5,7 @@ local M = {
   -- of these, what exists, in this order
   specs = { "tiles", "guards", "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "bytecode", "compile", "capture", "custom",
     "nn", "grad", "training", "steps", "orders", "scopes", "convolution", "sharing", "oracle", "layout", "threads",
-    "checked", "hooks", "index", "far", "check", "errors", "progress", "files", "log", "miss", "drawn", "random", "moves",
+    "checked", "hooks", "index", "far", "check", "errors", "progress", "files", "log", "miss", "drawn", "random", "moves", "product",
     "worlds", "interrupt", "scan", "vmap", "composite", "composites", "answered", "lifetimes", "ranges", "binding" },
 
   { file = "core/device/cpu/tile_place.c", what = "a tile is kept for rows that differ",
@@ -30,6 +30,8 @@ local M = {
     from = "have_numbers_operators(L) ||", to = "(false && have_numbers_operators(L)) ||" },
   { file = "core/record/record_move.c", what = "an index is not looked at between the samples of a range",
     from = "if (S->capture && S->capture->ranged) return false;", to = "" },
+  { file = "core/compile/lower.c", what = "positions beside a product are taken from the product's tile",
+    from = "return L->w->operand[i] < 0 && !product;", to = "return L->w->operand[i] < 0 && (product || !product);" },
   { file = "core/record/vmap.c", what = "what is made in a vmap that is entered again seems to be from before",
     from = "return v && st->born > v->born;", to = "return v && st->born > v->born && id <= S->level->id;" },
   { file = "core/record/tensor.c", what = "a window onto another device's memory is not of these contents",

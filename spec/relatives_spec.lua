@@ -307,7 +307,7 @@ describe("a compiled function, where relatives fail,", function()
         return y - 1, n
       end
       W.args = function() return ty.tensor { 1, W.n or 2 } end
-    end)
+    end, { parts = false })
     calls(pair, 5, function(W, i) W.n = i end)
       local abort = ty.explain(pair.compiled).aborts[1]
     assert.truthy(abort.file:find("relatives_%a+%.lua$"), abort.file)

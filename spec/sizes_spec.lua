@@ -770,7 +770,7 @@ describe("errors at some sizes:", function()
         return ok, ok and y or y.n
       end
     end },
-    { "arithmetic on a row that is missing", 3, function()
+    { "arithmetic on a row that is missing", 4, function()
       return function(x)
         local rows = x:unbind()
         return rows[3] + 1

@@ -75,11 +75,16 @@ static Val emit_element(Build *B, int dtype, u64 bits) {
   return ty_emit_const(B, ctype, ty_elem_load(dtype, &bits));
 }
 
+/* Whether operand i is positions: no buffer, and not the product, which lies nowhere either. */
+static bool is_index(const Lower *L, int i) {
+  const bool product = L->G->product >= 0 && L->w->product == i;
+  return L->w->operand[i] < 0 && !product;
+}
+
 /* Positions that are counted already are the same value. */
 static Val emit_index(Lower *L, i32 map) {
   int level = level_of(L, map), i = 0;
-  while (i < L->n && (L->w->operand[i] >= 0 || L->map[i] != map || L->operand[i].level != level))
-    i++;
+  while (i < L->n && (!is_index(L, i) || L->map[i] != map || L->operand[i].level != level)) i++;
   if (i == L->n) i = add_operand(L, -1, T_I64, map, level, false);
   return ty_emit_leaf(L->B, P_IOTA, C_I64, level, -1, (u64)i);
 }
