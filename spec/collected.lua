@@ -483,9 +483,9 @@ function by_hand.waiting()
   local function leave(...) within = false return ... end
   C.session = function(...) within = true return leave(session(...)) end
   C.finish = function(...)
-    local done, why = finish(...)
+    local done, work, time = finish(...)
     within = within and not done
-    return done, why
+    return done, work, time
   end
   local function proxies(n)
     for _ = 1, n do

@@ -151,7 +151,7 @@ describe("a function that no trace holds whole", function()
           x = work(x) * 0.1 - v
           say(i, v, x)
         end
-        for k, v in next, t do x = say(work(x) * 0.1 + v) end
+        for _, v in next, t do x = say(work(x) * 0.1 + v) end
         return x
       end
     end, false, a)
@@ -445,7 +445,7 @@ describe("a part", function()
     f(a)
     f(a)
     local gone = setmetatable({ f }, { __mode = "v" })
-    f = nil
+    f = nil -- luacheck: ignore
     for _ = 1, 4 do collectgarbage() end
     assert.equal(nil, gone[1])
   end)

@@ -608,12 +608,12 @@ describe("the gradient of ty.scan", function()
     local shared = ty.arange(3)
     local function f_of(scan)
       return function(w)
-        return ty.vmap(function(rows)
+        return ty.vmap(function(all)
           return (scan(function(c, row)
             local y = shared * 1
             y:narrow(1, 2, 2):copy_(row:narrow(1, 1, 2))
             return c * row + y:mul_(0.5)
-          end, rows[1] * w, rows))
+          end, all[1] * w, all))
         end)(ty.arange(12):reshape(2, 2, 3) * 0.3):square():sum()
       end
     end

@@ -16,7 +16,8 @@ local M = {}
 ---@class tycho.Explanation what jit.explain tells; prints well, briefly
 
 local capture -- loaded when the first function is compiled
-local known_options = { fast = "boolean", fullgraph = "boolean", dynamic = "any", parts = "boolean", passes = "table", backend = "any" }
+local known_options = { fast = "boolean", fullgraph = "boolean", dynamic = "any", parts = "boolean", passes = "table",
+  backend = "any" }
 local known_names = "backend, dynamic, fast, fullgraph, parts, passes"
 local fail -- raises at the user's line
 local clock = os and os.clock or function() return 0 end
@@ -156,11 +157,11 @@ local function capture_call(core, h, otherwise, ...)
   h.closures = h.closures or due.closures
   local warms = core._within_warmup(h.handle)
   local in_time = budget < huge and not warms
-  local parts = parts_of(core, h)
   local done, why = capture.run_with(core, h.handle, { closures = h.closures, dynamic = dynamic, sized = due.sized,
-    bounds = h.bounds, custom = h.custom, clock = now, steps = warms and huge or nil, parts = parts,
+    bounds = h.bounds, custom = h.custom, clock = now, steps = warms and huge or nil,
+    parts = h.parts or nil, may_cut = function() return parts_of(core, h) end,
     deadline = in_time and started + budget / 1e3 or nil }, h.fn, ...)
-  if done and parts and why.operations and not parts:captured(why.operations, why.time, why.ended) then
+  if done and h.parts and why.operations and not h.parts:captured(why.operations, why.time, why.ended) then
     forget_parts(core, h)
     done, why = false, why.why
   end

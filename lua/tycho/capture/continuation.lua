@@ -1,6 +1,6 @@
 --- continuation.lua -- functions that go on in the middle of others: their dumps, edited.
--- In: a Lua function, positions in its bytecode. Out: a function that is given registers, begins at a position, and where
--- it is to leave calls another function with registers, in its own place. Nil and a reason where that cannot be.
+-- In: a Lua function, positions in its bytecode. Out: a function that is given registers, begins at a position, and
+-- where it is to leave calls another function with registers, in its own place. Nil and a reason where that cannot be.
 --
 -- What is made of a dump is the same function with some instructions before the first and behind the last one; where it
 -- begins, lines, names, constants and upvalues (these are joined) stay as they are. So messages, tracebacks, levels,
@@ -13,8 +13,8 @@
 -- 3. An exit by falling through takes the place of the instruction there, an exit by a jump changes the jump: names in
 --    messages are found by walking back over the code.
 -- 4. A `for k in pairs(t)` that is entered in its middle walks by next and key: ITERN becomes ITERC, ISNEXT a jump.
--- 5. What has exits is not for LuaJIT's trace compiler, which looks for the beginning of a loop before the place that its
---    end jumps to.
+-- 5. What has exits is not for LuaJIT's trace compiler, which looks for the beginning of a loop before the place that
+--    its end jumps to.
 -- 6. What `...` stands for comes behind the registers.
 -- 7. Functions that need more registers or upvalues than there can be are refused.
 
@@ -151,8 +151,8 @@ local function append(p, list, line)
   end
 end
 
---- A call of an upvalue in the function's own place, with n registers, of which `live` hold a value, and with what `...`
---- stands for in a function of so many parameters.
+--- A call of an upvalue in the function's own place, with n registers, of which `live` hold a value, and with what
+--- `...` stands for in a function of so many parameters.
 local function exit_call(proto, upvalue, live, n, params)
   local list = { two("UGET", n, upvalue) }
   for r = 1, n do
@@ -282,7 +282,9 @@ end
 ---@return tycho.Prototype|nil
 ---@return string? reason
 function M.ready(f)
-  if not (join and set_upvalue and get_env and set_env and compile) then return nil, "this host has no debug library" end
+  if not (join and set_upvalue and get_env and set_env and compile) then
+    return nil, "this host has no debug library"
+  end
   local proto, why = bytecode.prototype(f)
   if not proto then return nil, why end
   if not flows.of(proto) then return nil, "an instruction is not known" end

@@ -606,8 +606,8 @@ end
 
 --- Whether two descriptions are one trace but for the sizes of tensors: the same reads, guards, results and effects.
 function M.same(a, b)
-  return a.narg == b.narg and a.nresults == b.nresults and a.resume == b.resume and #a.tensors == #b.tensors and a.early == b.early
-    and a.late == b.late and a.sharing == b.sharing
+  return a.narg == b.narg and a.nresults == b.nresults and a.resume == b.resume and #a.tensors == #b.tensors
+    and a.early == b.early and a.late == b.late and a.sharing == b.sharing
     and same_lists(same_instruction, a.program, b.program) and same_lists(same_recipe, a.results, b.results)
     and same_lists(same_effect, a.effects, b.effects) and same_lists(same_table, a.tables, b.tables)
 end
@@ -673,12 +673,18 @@ local function dump(text)
   io.stderr:write(text)
 end
 
---- Where the function is to be cut so that it does not come to what aborted the capture: in the function itself, or where
---- it calls what does that. Nil: nowhere.
+--- Whether the reason is an error that the native run will raise.
+local function is_error(reason)
+  return find(reason, "^attempt to ") or find(reason, "^an error is raised") or find(reason, "^error in captured code")
+end
+
+--- Where the function is to be cut so that it does not come to what aborted the capture: in the function itself, or
+--- where it calls what does that. Nil: nowhere.
 local function cut_of(w)
   local stack = w.stack
   local frame, left = stack and stack[1], stack and stack.left
   if not frame or stack.depth == 0 or not w.failure or w.overdue or w.failure.bound then return nil end
+  if is_error(w.failure.reason) then return nil end
   local inside = left ~= nil or stack.depth > 1
   if inside and not left and stack[2].caller ~= "lua" then inside = false end -- called by a metamethod
   left = left or frame
@@ -795,7 +801,8 @@ end
 ---   clock     in place of os.clock
 ---   steps     how many instructions may be evaluated
 ---   custom    passes and a backend, as graph.options gives them. What they raise is in why.raised
----   parts     the function may be cut: see parts.lua
+---   parts     of a function that is cut already, or the rest of one: see parts.lua
+---   may_cut   gives them where it is to be cut now, or nil
 ---@return boolean? done
 ---@return table? why {reason =, hint =, file =, line =}; what was captured where it is done
 function M.run_with(core, handle, options, f, ...)
@@ -807,6 +814,10 @@ function M.run_with(core, handle, options, f, ...)
   if own.custom and own.custom.backend then own.dynamic, own.sized = nil, nil end -- its function is for these sizes
   local tries, first = 3, nil -- first: why the function is cut
   own.cuts = own.parts and own.parts.cuts or nil
+  local function cut_before(cut)
+    own.parts = own.parts or options.may_cut()
+    return own.parts and own.parts:cuts_with(cut) or nil
+  end
   while tries > 0 do
     tries = tries - 1
     done, why = capture(core, handle, own, f, ...)
@@ -820,8 +831,8 @@ function M.run_with(core, handle, options, f, ...)
       own.bounds[why.bound], own.asked, tries = false, {}, tries + 1
     elseif why.again then
       own.asked = {}
-    elseif own.parts and why.cut and not first then
-      first, own.why, own.cut, own.cuts, own.asked = why, why, why.cut, own.parts:cuts_with(why.cut), {}
+    elseif options.may_cut and why.cut and not first then
+      first, own.why, own.cut, own.cuts, own.asked = why, why, why.cut, cut_before(why.cut), {}
       if not own.cuts then break end
       tries = 2
     else
@@ -829,7 +840,7 @@ function M.run_with(core, handle, options, f, ...)
     end
   end
   if not done and first then
-    first.uncut = why ~= first and why.reason or "it cannot end there"
+    first.uncut = why ~= first and why.reason or own.parts and "it cannot end there" or nil
     why = first
   end
   if done then

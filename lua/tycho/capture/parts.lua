@@ -3,18 +3,18 @@
 -- registers that are live, and a function that goes on with them. Nil where it cannot be cut.
 --
 -- A part ends before an instruction that no trace can hold (a print, a C function, a read of data). Its results are the
--- registers that are live there. With these the function that continuation.lua makes runs that instruction natively, and
--- calls the rest of the function behind it: a compiled function like any other, whose registers are its arguments. So
--- parts have guards, run-time scalars, sizes, and further cuts, as all functions have.
+-- registers that are live there. With these the function that continuation.lua makes runs that instruction natively,
+-- and calls the rest of the function behind it: a compiled function like any other, whose registers are its arguments.
+-- So parts have guards, run-time scalars, sizes, and further cuts, as all functions have.
 --
 -- Rules.
 -- 1. Positions are those of the whole function. The rest of it from one position on is one compiled function, however
 --    many parts lead to it: loops come back to the same ones.
--- 2. The rest that begins inside of a loop ends where that loop begins its next turn, else each turn would be a part of its
---    own, with another count.
+-- 2. The rest that begins inside of a loop ends where that loop begins its next turn, else each turn would be a part of
+--    its own, with another count.
 -- 3. A call whose callee holds the reason is run natively, and calls the compiled callee instead.
--- 4. A part costs about a microsecond. One that does too little for that is not kept: from there on the function runs as
---    it is, and one that is cut there after as little is not cut at all.
+-- 4. A part costs about a microsecond. One that does too little for that is not kept: from there on the function runs
+--    as it is, and one that is cut there after as little is not cut at all.
 
 local continuation = require "tycho.capture.continuation"
 
@@ -59,8 +59,8 @@ end
 
 -- Sites ---------------------------------------------------------------------------------------------------------------
 
---- The place before an instruction, where parts end; nil where the function cannot be cut. inside: what it calls holds the
---- reason.
+--- The place before an instruction, where parts end; nil where the function cannot be cut. inside: what it calls holds
+--- the reason.
 function Whole:site(at, inside)
   local key = inside and -at or at
   local site = self.sites[key]
