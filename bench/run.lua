@@ -487,6 +487,7 @@ end
 
 require "captured"(row, native, latency)
 require "depth"(row)
+require "parts"(row)
 require "attention"(row)
 require "files"(row, build)
 require "data"(row, build)
