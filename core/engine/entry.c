@@ -13,6 +13,8 @@
 
 /* --- signatures */
 
+enum { TRIAL_CALLS = 16, REST_CALLS = 4096 };
+
 u32 ty_entry_word(const State *S) {
   return (u32)S->default_dtype | (u32)S->blas << 8 | (u32)S->fast << 9 |
          (u32)S->deterministic << 10 | (u32)S->amx << 11 | (u32)S->grad_mode << 12 |
@@ -93,6 +95,7 @@ Signature *ty_entry_signature(Entry *e, const SigPart *part, i32 n, u32 word) {
   e->misses++;
   Signature *t = sig_new(part, n, word);
   if (!t) return NULL;
+  t->trial = TRIAL_CALLS;
   if (e->nsig == SIGNATURES_MAX) {
     sig_drop(e, e->sig[--e->nsig]);
     e->evicted++;
@@ -120,7 +123,6 @@ void ty_entry_free(Entry *e) {
 ** (quick.c), another operation 150 ns less, a cut 800 ns; fusion saves a ns for 60 bytes that are
 ** neither written nor read again.
 */
-enum { TRIAL_CALLS = 16, REST_CALLS = 4096 };
 
 static bool is_quick(const Graph *g, const Node *n) {
   for (int i = 0; i < ty_ops[n->op].arity; i++) {
@@ -171,7 +173,7 @@ bool ty_entry_records(Signature *t) {
     return false;
   }
   if (t->trial-- > 0) return true;
-  t->rest = t->gain < 0 ? REST_CALLS : 0;
+  t->rest = t->gain <= 0 ? REST_CALLS : 0; /* 0: there was nothing to record */
   t->trial = TRIAL_CALLS;
   t->gain = 0;
   return t->rest == 0;
