@@ -673,9 +673,15 @@ local function dump(text)
   io.stderr:write(text)
 end
 
+local errors = { "^attempt to ", "^an error is raised", "^error in captured code", "is given a nil$",
+  "^the bounds of a for loop are no numbers$" }
+
 --- Whether the reason is an error that the native run will raise.
 local function is_error(reason)
-  return find(reason, "^attempt to ") or find(reason, "^an error is raised") or find(reason, "^error in captured code")
+  for _, pattern in ipairs(errors) do
+    if find(reason, pattern) then return true end
+  end
+  return false
 end
 
 --- Where the function is to be cut so that it does not come to what aborted the capture: in the function itself, or
