@@ -39,7 +39,7 @@ i32 ty_trace_lacking(const Entry *e, i32 i);
 void ty_trace_free_all(Entry *e);
 void ty_trace_forget(lua_State *L, Entry *e, int anchors);
 void ty_trace_forget_parts(lua_State *L, Entry *e, int anchors);
-    /* those that a function goes on behind */ /* the same, and what they anchor */
+/* those that a function goes on behind */ /* the same, and what they anchor */
 void ty_trace_push_hand_out(lua_State *L);
 
 /* --- lua_custom.c */
