@@ -37,9 +37,9 @@ bool ty_trace_rests(const Trace *T);
 /* The position of the first trace from i on that lacks the sizes of the last call, or ntrace. */
 i32 ty_trace_lacking(const Entry *e, i32 i);
 void ty_trace_free_all(Entry *e);
-void ty_trace_forget(lua_State *L, Entry *e, int anchors);
+void ty_trace_forget(lua_State *L, Entry *e, int anchors); /* the same, and what they anchor */
+/* Those behind which a function goes on. */
 void ty_trace_forget_parts(lua_State *L, Entry *e, int anchors);
-/* those that a function goes on behind */ /* the same, and what they anchor */
 void ty_trace_push_hand_out(lua_State *L);
 
 /* --- lua_custom.c */
