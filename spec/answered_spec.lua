@@ -117,9 +117,13 @@ describe("a function in C that came before", function()
     for name, call in pairs(calls) do
       local x = small:clone()
       for _ = 1, 4 do call(x) end
-      local before = ty.stats().cuts
-      call(x)
-      assert.truthy(ty.stats().cuts - before <= (own[name] or 0), name)
+      local least = math.huge -- what other specs left pending may be cut meanwhile
+      for _ = 1, 3 do
+        local before = ty.stats().cuts
+        call(x)
+        least = math.min(least, ty.stats().cuts - before)
+      end
+      assert.truthy(least <= (own[name] or 0), name)
     end
   end)
 

@@ -405,6 +405,21 @@ describe("a part", function()
     assert.match("a part would do too little", tostring(e:full()))
   end)
 
+  it("that is not kept makes the tables that it makes otherwise", function()
+    local function make()
+      return function(x)
+        local y = work(x)
+        say "cut"
+        local t, keys = { lr = 0.1, x = y, 1, nil, 3, nil, momentum = 2, [10] = 1, nesterov = true, b = x, 4, nil }, {}
+        for k in pairs(t) do keys[#keys + 1] = tostring(k) end
+        return #t, table.concat(keys, " ")
+      end
+    end
+    local plain, compiled = make(), ty.compile(make())
+    for _ = 1, 40 do assert.equal(account(plain, false, a), account(compiled, false, a)) end
+    assert.match("runs as it is", tostring(ty.explain(compiled)))
+  end)
+
   it("is kept where another way through it does enough", function()
     local f = ty.compile(function(x)
       local y = work(x)
