@@ -452,14 +452,15 @@ describe("a part", function()
       return function(x)
         local y = work(x)
         say "cut"
-        local t, keys = { %s = 0.1, %s = y, %s = 2, %s = x, 4, 5 }, {}
+        local t, keys = { %s = 0.1, %s = y, %s = 2, %s = x, %s = "a", %s = y, %s = false, %s = x, 4, 5 }, {}
         for k in pairs(t) do keys[#keys + 1] = tostring(k) end
         return #t, table.concat(keys, " ")
       end]]
     local native = 0
     for k = 1, 24 do -- names fall into nodes by chance
-      local function name(i) return ("k%d"):format((k * 7 + i * 31) % 101) end
-      local text = chunk:format(name(1), name(2), name(3), name(4))
+      local names = {}
+      for i = 1, 8 do names[i] = ("k%d"):format((k * 7 + i * 31) % 101) end
+      local text = chunk:format(unpack(names))
       local plain, compiled = loadstring(text)(work, say), ty.compile(loadstring(text)(work, say))
       for _ = 1, 40 do assert.equal(account(plain, false, a), account(compiled, false, a)) end
       native = native + (tostring(ty.explain(compiled)):find "runs as it is" and 1 or 0)

@@ -576,7 +576,7 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
     apply_effects(L, T, &m);
   }
   const bool alone = I->nmade == 1 && !I->made[0].alias && !T->hidden[0] && !I->foreign;
-  S->engine->compiled->fresh = alone && !T->neffects && !T->ntables && !T->resume ? made[0] : NULL;
+  S->engine->compiled->fresh = alone && !T->neffects && !T->ntables ? made[0] : NULL;
   *answers = push_answer(L, S, T, &m);
   return TRACE_HIT;
 }
