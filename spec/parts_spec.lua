@@ -460,8 +460,8 @@ describe("a part", function()
     for k = 1, 24 do -- names fall into nodes by chance
       local names = {}
       for i = 1, 8 do names[i] = ("k%d"):format((k * 7 + i * 31) % 101) end
-      local text = chunk:format(unpack(names))
-      local plain, compiled = loadstring(text)(work, say), ty.compile(loadstring(text)(work, say))
+      local source = chunk:format(unpack(names))
+      local plain, compiled = loadstring(source)(work, say), ty.compile(loadstring(source)(work, say))
       for _ = 1, 40 do assert.equal(account(plain, false, a), account(compiled, false, a)) end
       native = native + (tostring(ty.explain(compiled)):find "runs as it is" and 1 or 0)
     end
