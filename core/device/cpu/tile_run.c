@@ -191,7 +191,7 @@ static void shape_frame(Task *t, bool parallel) {
 
 /* How the launch is cut among `threads`; false when there is nothing to do. */
 static bool shape(Task *t, const Kernel *k, const Launch *L, int threads) {
-  t->k = k, t->code = &k->code[0], t->turns = 1, t->stages = 0;
+  t->k = k, t->code = &k->code[0], t->turns = 1, t->stages = 0, t->stage = 0;
   t->batch = t->split = false;
   t->group = 0, t->groups = t->units = 1, t->levels = 0, t->rows = t->width = t->strips = 1;
   if (k->p->kind == K_MAP) {
