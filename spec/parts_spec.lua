@@ -343,6 +343,86 @@ describe("a function that no trace holds whole", function()
     assert.truthy(#e.parts > 1)
   end)
 
+  it("has the globals that it is given, before a call and meanwhile", function()
+    local by_disabled = ty.disable(function(env) setfenv(2, env) end)
+    local function by_callee(env)
+      setfenv(2, env)
+      return 1
+    end
+    local function by_itself(env) setfenv(2, env) end
+    for _, set in ipairs { by_disabled, by_callee, by_itself, setfenv } do
+      local function make()
+        return setfenv(function(x, env)
+          local y, was = work(x), value -- luacheck: ignore
+          say(was)
+          if env then set(set == setfenv and 1 or env, env) end
+          y = work(y)
+          return y, was, value -- luacheck: ignore
+        end, setmetatable({ value = 1, set = set }, { __index = getfenv(1) }))
+      end
+      local plain, inside = make(), make()
+      local compiled = ty.compile(inside)
+      local function both(env) assert.equal(account(plain, false, a, env), account(compiled, false, a, env)) end
+      both()
+      both()
+      both(setmetatable({ value = 7, set = set }, { __index = getfenv(1) }))
+      both()
+      for _, f in ipairs { plain, inside } do setfenv(f, setmetatable({ value = 9, set = set }, { __index = getfenv(1) })) end
+      both()
+      both()
+    end
+  end)
+
+  it("has the variables that it is joined to", function()
+    local function make()
+      local here, there = 1, 100
+      local function other() return there end
+      local function f(x)
+        local y = work(x)
+        say "cut"
+        return work(y), here
+      end
+      return f, function()
+        for i = 1, 9 do
+          if debug.getupvalue(f, i) == "here" then debug.upvaluejoin(f, i, other, 1) end
+        end
+      end
+    end
+    local plain, join = make()
+    local inside, join_inside = make()
+    local compiled = ty.compile(inside)
+    for i = 1, 6 do
+      assert.equal(account(plain, false, a), account(compiled, false, a))
+      if i == 3 then
+        join()
+        join_inside()
+      end
+    end
+  end)
+
+  it("calls what an object's metatable says at the time", function()
+    local function make()
+      local meta = { __call = function(_, x) return say("one") and work(x) end }
+      local m = setmetatable({}, meta)
+      return function(x) return m(work(x)) + 1 end, function(call) meta.__call = call end
+    end
+    local plain, change = make()
+    local inside, change_inside = make()
+    local compiled = ty.compile(inside)
+    local function two(_, x) return say("two") and x * 2 end
+    for i = 1, 9 do
+      assert.equal(account(plain, false, a), account(compiled, false, a))
+      if i % 3 == 0 then
+        local call = i == 3 and two or nil
+        change(call)
+        change_inside(call)
+      end
+    end
+    local hidden = setmetatable({}, { __call = function(_, x) return say("real") and work(x) end,
+      __metatable = { __call = function(_, x) return say("false") and x end } })
+    in_parts(function() return function(x) return hidden(work(x)) * 2 end end, false, a)
+  end)
+
   it("takes tensors of other sizes", function()
     local function make()
       return function(x)

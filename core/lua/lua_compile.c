@@ -198,10 +198,14 @@ static int compile_entry(lua_State *L) {
   return 6;
 }
 
-/* hand_out() -> what gives the results of the last hit of this coroutine that wait for it */
-static int compile_hand_out(lua_State *L) {
+/* hand_on(f, changed) -> what gives the results of the last hit of this coroutine that wait for it, for what goes on in the
+** middle of f; changed() is called before where what f shares with that has changed */
+static int compile_hand_on(lua_State *L) {
   ty_lua_enter(L);
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  lua_settop(L, 2);
   push_stash(L);
+  ty_trace_push_hand_on(L);
   return 1;
 }
 
@@ -388,7 +392,7 @@ void ty_lua_open_compile(lua_State *L, int m, int t) {
                                  {"_wake", compile_wake},
                                  {"_check", compile_check},
                                  {"_recheck", compile_recheck},
-                                 {"_hand_out", compile_hand_out},
+                                 {"_hand_on", compile_hand_on},
                                  {"_forget_parts", compile_forget_parts},
                                  {NULL, NULL}};
   (void)t;

@@ -400,6 +400,38 @@ static int hand_out(lua_State *L) {
   return s.n;
 }
 
+/* What a function closes over, and its globals, which what goes on in its middle shares. */
+typedef struct Shared {
+  const void *env;
+  int n;
+  void *cell[];
+} Shared;
+
+/* Whether they are those; notes what they are now. f: the function's place on the stack. */
+static bool is_shared(lua_State *L, int f, Shared *s) {
+  lua_getfenv(L, f);
+  const void *env = lua_topointer(L, -1);
+  lua_pop(L, 1);
+  bool same = env == s->env;
+  s->env = env;
+  for (int i = 0; i < s->n; i++) {
+    void *cell = lua_upvalueid(L, f, i + 1);
+    same &= cell == s->cell[i];
+    s->cell[i] = cell;
+  }
+  return same;
+}
+
+/* The same as hand_out for what goes on in the middle of a function. Upvalues 4 to 6: the function, what it shared,
+** what is called when that has changed. */
+static int hand_on(lua_State *L) {
+  if (TY_UNLIKELY(!is_shared(L, lua_upvalueindex(4), lua_touserdata(L, lua_upvalueindex(5))))) {
+    lua_pushvalue(L, lua_upvalueindex(6));
+    lua_call(L, 0, 0);
+  }
+  return hand_out(L);
+}
+
 /* Pushes what pick answers: nil and the only result, or a function; gives their number. */
 static int push_answer(lua_State *L, State *S, const Trace *T, const Made *m) {
   if (T->nresults == 1 && !T->resume) {
@@ -897,4 +929,21 @@ void ty_trace_push_hand_out(lua_State *L) {
   lua_pushvalue(L, lua_upvalueindex(2));
   lua_pushvalue(L, -3);
   lua_pushcclosure(L, hand_out, 3);
+}
+
+/* The same for what goes on in the middle of the function at 1; what is at 2 is called when that shares something else. */
+void ty_trace_push_hand_on(lua_State *L) {
+  lua_Debug ar;
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_pushvalue(L, -4);
+  lua_pushvalue(L, 1);
+  lua_getinfo(L, ">u", &ar);
+  lua_pushvalue(L, 1);
+  Shared *s = lua_newuserdata(L, sizeof *s + (size_t)ar.nups * sizeof *s->cell);
+  memset(s, 0, sizeof *s + (size_t)ar.nups * sizeof *s->cell);
+  s->n = ar.nups;
+  is_shared(L, 1, s);
+  lua_pushvalue(L, 2);
+  lua_pushcclosure(L, hand_on, 6);
 }

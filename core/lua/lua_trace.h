@@ -41,6 +41,7 @@ void ty_trace_forget(lua_State *L, Entry *e, int anchors); /* the same, and what
 /* Those behind which a function goes on. */
 void ty_trace_forget_parts(lua_State *L, Entry *e, int anchors);
 void ty_trace_push_hand_out(lua_State *L);
+void ty_trace_push_hand_on(lua_State *L);
 
 /* --- lua_custom.c */
 bool ty_custom_read(lua_State *L, int d, Graph *g, Replacement *by, const char **fault);

@@ -113,6 +113,8 @@ local function note_miss(core, h, due, otherwise)
   return m.text, remedy, m.line
 end
 
+local OWN_GLOBALS = "it sets or asks for the globals of the function that runs"
+
 --- It is not captured in parts any more, since that gains nothing.
 local function forget_parts(core, h)
   core._forget_parts(h.handle)
@@ -129,7 +131,12 @@ local function parts_of(core, h)
         return M.compile_function(core, fn, { fast = h.fast, dynamic = h.dynamic }, parts)
       end,
       may_compile = function(fn) return not handle_of[fn] and not disabled[fn] and capture.may_compile(core, fn) end,
-      hand_out = core._hand_out(), drop = function() forget_parts(core, h) end,
+      hand_on = function(changed) return core._hand_on(h.fn, changed) end,
+      is_disabled = function(fn) return disabled[fn] end,
+      has_own_globals = function()
+        core._reset(h.handle) -- the next call comes here
+        h.has_own_globals = true
+      end, drop = function() forget_parts(core, h) end,
     })
   end
   return h.parts or nil
@@ -141,6 +148,10 @@ end
 ---@param h table the compiled function's record
 ---@param otherwise? string what sizes that no trace has decide otherwise
 local function capture_call(core, h, otherwise, ...)
+  if h.has_own_globals then -- from its last call on
+    h.parts.whole:take_globals()
+    h.parts, h.has_own_globals, h.uncut = false, nil, OWN_GLOBALS
+  end
   local due = core._due(h.handle)
   local captured = h.captures
   local missed, remedy, line = note_miss(core, h, due, otherwise)
@@ -168,6 +179,10 @@ local function capture_call(core, h, otherwise, ...)
   local cost = (now() - started) * 1e3
   if span then span() end
   core._tried(h.handle, done or why.raised ~= nil, not done and why.late or false)
+  if not done and why.of_function and h.parts then
+    h.parts.whole.has_own_globals()
+    h.follow = h.parts.begins and h.parts:sets_globals() or nil
+  end
   if done then
     h.captures = captured + 1
     if log.in_vain(core, h) then
@@ -233,6 +248,7 @@ function M.compile_function(core, f, opts, parts)
       log.tell(core, h, 1, "each value of " .. bounds_text(h) .. " needs a plan of its own", words.SIZE)
     end
     local run, y = pick_again(...)
+    if run and h.follow then return h.follow(run(...)) end
     if run then return run(...) end
     return y
   end, not core.internals.capture.off)

@@ -269,11 +269,22 @@ local function load_dump(source)
   return g or error(why, 0)
 end
 
+--- Lets a function that goes on in the middle of f share f's variables, and its globals.
+function M.share(f, proto, g)
+  for i = 1, #proto.upvalues do join(g, i, f, i) end
+  set_env(g, get_env(f))
+end
+
+--- Whether a function's globals are still those of f.
+function M.has_globals(f, g) return get_env(f) == get_env(g) end
+
+--- Gives f the globals that what went on in its middle was given.
+function M.give_globals(f, g) set_env(f, get_env(g)) end
+
 --- Loads a dump; it shares f's variables, and its globals.
 local function load_like(f, proto, source)
   local g = load_dump(source)
-  for i = 1, #proto.upvalues do join(g, i, f, i) end
-  set_env(g, get_env(f))
+  M.share(f, proto, g)
   return g
 end
 

@@ -676,6 +676,9 @@ end
 local errors = { "^attempt to ", "^an error is raised", "^error in captured code", "is given a nil$",
   "^the bounds of a for loop are no numbers$" }
 
+--- What changes or shows the function that runs itself.
+local of_function = { ["calls setfenv"] = true, ["calls getfenv"] = true, ["calls module"] = true }
+
 --- Whether the reason is an error that the native run will raise.
 local function is_error(reason)
   for _, pattern in ipairs(errors) do
@@ -691,10 +694,13 @@ local function cut_of(w)
   local frame, left = stack and stack[1], stack and stack.left
   if not frame or stack.depth == 0 or not w.failure or w.overdue or w.failure.bound then return nil end
   if is_error(w.failure.reason) then return nil end
+  if of_function[w.failure.reason] then return nil, true end
   local inside = left ~= nil or stack.depth > 1
   if inside and not left and stack[2].caller ~= "lua" then inside = false end -- called by a metamethod
   left = left or frame
-  return { at = left.at, turns = left.turns, inside = inside }
+  local reason = w.failure.reason
+  local unknown = reason == "calls an unknown C function" or reason == "calls a function that jit.disable marked"
+  return { at = left.at, turns = left.turns, inside = inside, unknown = unknown }
 end
 
 --- Why a capture failed: what the world said, else what the core refused, else the error itself.
@@ -707,7 +713,7 @@ local function failure(w, err, refused)
     if w.stack then w:locate(why) end
   end
   why.late = w.overdue
-  if err == ABORT then why.cut = cut_of(w) end
+  if err == ABORT then why.cut, why.of_function = cut_of(w) end
   return why
 end
 

@@ -19,7 +19,8 @@
 local continuation = require "tycho.capture.continuation"
 
 local sort = table.sort
-local type, pairs, ipairs, next, setmetatable, getmetatable = type, pairs, ipairs, next, setmetatable, getmetatable
+local type, pairs, ipairs, next, setmetatable, rawget = type, pairs, ipairs, next, setmetatable, rawget
+local get_metatable = type(debug) == "table" and debug.getmetatable
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
 
@@ -43,40 +44,72 @@ local CALLEES = 8 -- that are called compiled; more are perhaps made anew in eac
 
 --- What is called in place of f: its compiled function, if it has one.
 local function prepared(whole, f)
+  local meta = type(f) == "table" and get_metatable(f)
+  local call = type(f) == "function" and f or type(meta) == "table" and rawget(meta, "__call")
   local known = whole.callees[f]
-  if known then return known end
-  local meta = type(f) == "table" and getmetatable(f)
-  local call = type(f) == "function" and f or type(meta) == "table" and meta.__call
+  if known and known.call == call and not whole.is_disabled(call) then return known.run end
   if whole.ncallees >= CALLEES or type(call) ~= "function" or not whole.may_compile(call) then return f end
   local compiled = whole.compile(call)
-  known = compiled
+  known = { call = call, run = compiled }
   if call ~= f then
-    function known(...) return compiled(f, ...) end
+    function known.run(...) return compiled(f, ...) end
   end
   whole.callees[f], whole.ncallees = known, whole.ncallees + 1
-  return known
+  return known.run
 end
 
 -- Sites ---------------------------------------------------------------------------------------------------------------
 
 --- The place before an instruction, where parts end; nil where the function cannot be cut. inside: what it calls holds
---- the reason.
-function Whole:site(at, inside)
-  local key = inside and -at or at
+--- the reason. unknown: what it calls may give its caller other globals.
+function Whole:site(at, inside, unknown)
+  local key = (inside and "inside " or unknown and "unknown " or "") .. at
   local site = self.sites[key]
   if site ~= nil then return site or nil end
   if self.count >= MOST then return nil end
   self.count = self.count + 1
   local function prepare(f) return prepared(self, f) end
-  local native, n, exits = continuation.native(self.f, self.proto, at, inside and prepare or nil,
-    function(to, put) return self:rest(to, put) end)
+  local native, n, exits
+  local function behind(run)
+    if not unknown then return run end
+    return function(...)
+      if not continuation.has_globals(self.f, native) then
+        continuation.give_globals(self.f, native)
+        self:share()
+      end
+      return run(...)
+    end
+  end
+  local function rest(to, put)
+    return behind(self:rest(to, function(run) put(behind(run)) end))
+  end
+  native, n, exits = continuation.native(self.f, self.proto, at, inside and prepare or nil, rest)
   if native then
-    local hand_out = self.hand_out
-    site = { live = continuation.live(self.proto, at), n = n, exits = exits, ends = {},
-      resume = function() return native(hand_out()) end }
+    local hand_on = self.hand_on
+    site = { live = continuation.live(self.proto, at), n = n, exits = exits, ends = {}, native = native,
+      resume = function() return native(hand_on()) end }
   end
   self.sites[key] = site or false
   return site
+end
+
+--- The function shares other variables or globals than it did, and so must all that goes on in its middle.
+function Whole:share()
+  for _, site in pairs(self.sites) do
+    if site then continuation.share(self.f, self.proto, site.native) end
+  end
+  for _, rest in pairs(self.rests) do continuation.share(self.f, self.proto, rest.parts.raw) end
+end
+
+--- What runs as it is behind a cut may set the globals of the function that runs: they become those of the whole one.
+function Whole:take_globals()
+  local function take(g)
+    if not continuation.has_globals(self.f, g) then continuation.give_globals(self.f, g) end
+  end
+  for _, site in pairs(self.sites) do
+    if site then take(site.native) end
+  end
+  for _, rest in pairs(self.rests) do take(rest.parts.raw) end
 end
 
 --- The places where loops begin a turn anew around a position, in the rest that begins there.
@@ -138,6 +171,18 @@ function Whole:run_natively(at)
   end
 end
 
+--- The rest of the function runs as it is, and may set its globals: gives what is to follow it.
+function Parts:sets_globals()
+  local whole, rest = self.whole, self.whole.rests[self.begins]
+  local function follow(...)
+    whole:take_globals()
+    return ...
+  end
+  rest.native = true
+  put_all(rest, function(...) return follow(self.raw(...)) end)
+  return follow
+end
+
 --- Whether nothing behind a site is captured.
 function Whole:is_native(site)
   for _, to in ipairs(site.exits) do
@@ -149,13 +194,14 @@ end
 -- Parts ---------------------------------------------------------------------------------------------------------------
 
 --- The cuts of a function that is to be cut at one more place; nil: it cannot be.
----@param cut {at: integer, turns: integer, inside: boolean}
+---@param cut {at: integer, turns: integer, inside: boolean, unknown: boolean}
 ---@return table<integer, boolean|integer>|nil
 function Parts:cuts_with(cut)
   local at = cut.at - self.shift
   local start = at >= 1 and continuation.start(self.whole.proto, at) or 0
   if start < 1 then return nil end
-  self.asked = self.whole:site(start, cut.inside and continuation.calls(self.whole.proto, start))
+  local inside = cut.inside and continuation.calls(self.whole.proto, start)
+  self.asked = self.whole:site(start, inside, cut.inside or cut.unknown)
   if not self.asked then return nil end
   local cuts = { [start + self.shift] = cut.turns }
   for place, always in pairs(self.cuts or {}) do cuts[place] = always end
@@ -225,14 +271,17 @@ end
 
 --- What is to be known of a function that may be captured in parts; nil and a reason where it may not.
 ---@param f function
----@param how {compile: function, may_compile: function, hand_out: function, drop: function}
+---@param how {compile: function, may_compile: function, is_disabled: function, hand_on: function, drop: function,
+---has_own_globals: function}
 ---@return tycho.Parts|false
 ---@return string? reason
 function M.new(f, how)
   local proto, why = continuation.ready(f)
   if not proto then return false, why end
   local whole = setmetatable({ f = f, proto = proto, sites = {}, rests = {}, count = 0, callees = {}, ncallees = 0,
-    compile = how.compile, may_compile = how.may_compile, hand_out = how.hand_out }, Whole)
+    compile = how.compile, may_compile = how.may_compile, is_disabled = how.is_disabled,
+    has_own_globals = how.has_own_globals }, Whole)
+  whole.hand_on = how.hand_on(function() whole:share() end)
   return setmetatable({ whole = whole, shift = 0, drop = how.drop }, Parts)
 end
 
