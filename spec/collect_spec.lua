@@ -29,10 +29,10 @@ end)
 
 describe("in worlds and cells of other specs", function()
   it("no claim is broken by the collector", function()
-    collected("nothing worlds_spec 2", 1000)
+    collected("nothing worlds_spec 4", 1000)
     collected("nothing matrix_spec 90", 2000)
   end)
-  it("results stay, whatever finalisers call", function() collected("random worlds_spec 4", 1000) end)
+  it("results stay, whatever finalisers call", function() collected("random worlds_spec 8", 1000) end)
 end)
 
 describe("finalisers", function()
