@@ -214,8 +214,10 @@ end
 function M.lay_out(new, template, object, copy)
   local layout = M.layout(new, template, object)
   if not layout or not layout.exact then return false end
-  add_slots(template.stores, object, copy)
   local slots = array_slots(object)
+  local is_list = template.n_hash == 0 and #layout.keys == #split(layout.keys, slots)
+  if not is_list and array_slots(copy) ~= slots then return false end -- a position may become a node
+  add_slots(template.stores, object, copy)
   local was, is = walk(object, template.stores), walk(copy, template.stores)
   local _, hash = split(was, slots)
   for i = 1, max(#was, #is) do
