@@ -133,9 +133,9 @@ local function parts_of(core, h)
       may_compile = function(fn) return not handle_of[fn] and not disabled[fn] and capture.may_compile(core, fn) end,
       hand_on = function(changed) return core._hand_on(h.fn, changed) end,
       is_disabled = function(fn) return disabled[fn] end,
-      has_own_globals = function()
+      has_own_globals = function(whole)
         core._reset(h.handle) -- the next call comes here
-        h.has_own_globals = true
+        h.own_globals = whole
       end, drop = function() forget_parts(core, h) end,
     })
   end
@@ -148,9 +148,9 @@ end
 ---@param h table the compiled function's record
 ---@param otherwise? string what sizes that no trace has decide otherwise
 local function capture_call(core, h, otherwise, ...)
-  if h.has_own_globals then -- from its last call on
-    h.parts.whole:take_globals()
-    h.parts, h.has_own_globals, h.uncut = false, nil, OWN_GLOBALS
+  if h.own_globals then -- from its last call on
+    h.own_globals:take_globals()
+    h.parts, h.own_globals, h.uncut = false, nil, OWN_GLOBALS
   end
   local due = core._due(h.handle)
   local captured = h.captures
@@ -180,7 +180,7 @@ local function capture_call(core, h, otherwise, ...)
   if span then span() end
   core._tried(h.handle, done or why.raised ~= nil, not done and why.late or false)
   if not done and why.of_function and h.parts then
-    h.parts.whole.has_own_globals()
+    h.parts.whole:has_own_globals()
     h.follow = h.parts.begins and h.parts:sets_globals() or nil
   end
   if done then

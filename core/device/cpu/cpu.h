@@ -6,6 +6,19 @@
 
 #include "device/device.h"
 
+/* What is done for every dtype: its name here, and how an element is stored. */
+#define STORED(_) \
+  _(BOOL, bool, u8) \
+  _(U8, u8, u8) \
+  _(I8, i8, i8) \
+  _(I16, i16, i16) \
+  _(I32, i32, i32) \
+  _(I64, i64, i64) \
+  _(F16, f16, u16) \
+  _(BF16, bf16, u16) \
+  _(F32, f32, float) \
+  _(F64, f64, double)
+
 extern const Machine ty_machine_tile;
 extern const Machine ty_machine_x64;         /* x86-64 with AVX2 or AVX-512 */
 const char *ty_x64_refusal(void);            /* why this system has it not, or NULL */

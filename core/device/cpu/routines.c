@@ -11,19 +11,6 @@ enum {
   LOOK = 1 << 18        /* elements between two looks at whether to stop */
 };
 
-/* What is done for every dtype: its name here, and how an element is stored. */
-#define STORED(_) \
-  _(BOOL, bool, u8) \
-  _(U8, u8, u8) \
-  _(I8, i8, i8) \
-  _(I16, i16, i16) \
-  _(I32, i32, i32) \
-  _(I64, i64, i64) \
-  _(F16, f16, u16) \
-  _(BF16, bf16, u16) \
-  _(F32, f32, float) \
-  _(F64, f64, double)
-
 /* ---- scatter -------------------------------------------------------------------------------- */
 
 /* A piece of src and where it goes: row j, `run` elements, from x[j * from] to y[at[j * by] * step + j * along]. */

@@ -66,19 +66,6 @@ static inline u64 key_f64(const double *p) {
   FLOAT_KEY(u64, 64, 0x7ff0000000000000u);
 }
 
-/* What is done for every dtype: its name here, and how an element is stored. */
-#define STORED(_) \
-  _(BOOL, bool, u8) \
-  _(U8, u8, u8) \
-  _(I8, i8, i8) \
-  _(I16, i16, i16) \
-  _(I32, i32, i32) \
-  _(I64, i64, i64) \
-  _(F16, f16, u16) \
-  _(BF16, bf16, u16) \
-  _(F32, f32, float) \
-  _(F64, f64, double)
-
 /* Keys of n elements a stride apart; exchanged by `flip`. False when they ascend already. */
 #define _(NAME, name, S) \
   static bool keys_##name(u64 *key, const void *x, i64 n, i64 stride, u64 flip) { \
