@@ -15,7 +15,7 @@ local LOGS, LIMIT = "build/test", 900 -- where output goes; seconds after which 
 --- Fuzzers by their shares of the programs. With `capture` each hit is compared with a capture: what differs lacks a guard.
 --- With `far` programs run on a second device besides (far.c).
 local fuzzers = {
-  { "fuzz", 0.27 }, { "fuzz_lua", 0.16 }, { "fuzz_cells", 0.12 }, { "fuzz_library", 0.10 }, { "fuzz_alias", 0.05 },
+  { "fuzz", 0.27 }, { "fuzz_lua", 0.16 }, { "fuzz_cells", 0.12 }, { "fuzz_library", 0.14 }, { "fuzz_alias", 0.05 },
   { "fuzz_hooks", 0.025 }, { "fuzz_vmap", 0.02 }, { "fuzz_grad", 0.015 }, { "fuzz_lifetimes", 0.05 }, { "fuzz_sizes", 0.01 },
   { "fuzz_scan", 0.01 },
   { "fuzz_lua", 0.02, capture = true }, { "fuzz_alias", 0.02, capture = true }, { "fuzz_cells", 0.015, capture = true },
