@@ -112,6 +112,104 @@ describe("a function that no trace holds whole", function()
     end, false, a)
   end)
 
+  --- How many parts were entered without Lua.
+  local function linked(f)
+    local n = 0
+    for _, line in ipairs(ty.explain(f).parts) do n = n + (tonumber(line:match "(%d+) straight from") or 0) end
+    return n
+  end
+
+  --- Calls of both give the same, and all parts of the last call but the first are entered without Lua.
+  local function is_linked(make, n, ...)
+    local _, f = same(make, false, ...)
+    local before = linked(f)
+    account(f, false, ...)
+    assert.equal(n, linked(f) - before, tostring(ty.explain(f)))
+  end
+
+  it("goes on without Lua where data were read", function()
+    is_linked(function()
+      return function(x)
+        local y, n = x * 0.5 + 1, 0
+        local err = (y * y - x):abs():max()
+        while err:item() > 1e-5 do
+          y = y - (y * y - x) / (y * 2)
+          err, n = (y * y - x):abs():max(), n + 1
+        end
+        return y, n
+      end
+    end, 5, a)
+    is_linked(function()
+      return function(x)
+        for layer = 1, 9 do
+          x = work(x) + layer
+          if x:max():item() > 60 then return x, layer end
+        end
+        return nil, x
+      end
+    end, 17, a)
+    is_linked(function()
+      return function(x)
+        local list, first = work(x):tolist(), work(x):get(1)
+        return work(x) * list[1] + first, #list, list
+      end
+    end, 2, a)
+  end)
+
+  it("goes on without Lua in turns of loops", function()
+    local few = parts.FEW
+    finally(function() parts.FEW = few end)
+    parts.FEW = 0
+    for _, range in ipairs { { 1, 7, 1 }, { 7, 1, -2 }, { 0.5, 3, 0.25 }, { 1, 0 / 0, 1 }, { 3, 1, 1 }, { 1, 3, 0.1 },
+      { 0, -2, -0.5 } } do
+      local first, last, by = range[1], range[2], range[3]
+      local plain, compiled = {}, {}
+      for k, list in ipairs { plain, compiled } do
+        local function f(x)
+          local s = 0
+          for i = first, last, by do
+            x = work(x) * 0.5
+            if x:sum():item() * 0 == 0 then s = s * 2 + i end
+            for j = 1, 2 do
+              x = work(x) + j
+              s = s + x:get(j) * i
+            end
+          end
+          return x, s
+        end
+        local g = k == 2 and ty.compile(f) or f
+        for call = 1, 5 do list[call] = account(g, false, a) end
+        if k == 2 and last == 7 then assert.truthy(linked(g) >= 60, tostring(ty.explain(g))) end
+      end
+      assert.same(plain, compiled)
+    end
+  end)
+
+  it("raises what a read of data raises, though no Lua stands between", function()
+    local function make()
+      return function(x, i, y)
+        local b = work(x):get(i)
+        local s = 0
+        for k = 1, 3 do
+          y = work(y) + b
+          s = s + y:sum(1):item() * k
+        end
+        return y, s
+      end
+    end
+    local plain, compiled = make(), ty.compile(make())
+    local one, many, gone = ty.ones(3, 1), ty.ones(3, 2), ty.ones(3, 1)
+    gone:release()
+    for _ = 1, 3 do
+      for _, i in ipairs { 1, 8, 9, -1, 0, 1.5 } do
+        for _, y in ipairs { one, many, gone } do
+          assert.equal(account(plain, false, a, i, y), account(compiled, false, a, i, y))
+        end
+      end
+    end
+    assert.truthy(linked(compiled) > 10)
+  end)
+
   it("takes each way that data lead", function()
     local function make()
       return function(x)

@@ -63,6 +63,7 @@ typedef struct Entry {
   Trace *trace[TRACES_MAX]; /* most recent first */
   i32 ntrace, next_anchor;
   i64 skips, captures, evicted_traces;
+  i64 linked; /* calls among skips that came from the part before without Lua */
   Trace *building; /* not installed yet */
   struct Failed failed;
   bool noted; /* the present call was asked what failed; outcomes: their numbers */
@@ -105,6 +106,9 @@ typedef struct Quick Quick;
 typedef struct QuickTable {
   Quick *of[OP_COUNT][T_COUNT][QUICK_PATTERNS]; /* made when first used */
 } QuickTable;
+/* What the last call that a trace was asked for gave: what pick answers with; a link and registers, for what goes on in
+** the middle of the function; its arguments, where no trace answers. */
+typedef enum { PART_ANSWERS, PART_GOES_ON, PART_MISSES } PartGives;
 struct Compiled {
   Lazy *lazy;
   u8 *key; /* scratch for keys */
@@ -117,6 +121,7 @@ struct Compiled {
   void *
       fresh; /* the only tensor that the last answer of a trace made, given to the caller alone; or NULL */
   u8 stance;
+  u8 part;       /* PartGives */
   bool plain;    /* whatever the stance is, for now they run eagerly */
   struct Stash { /* results that wait to be handed out, on the thread that made them */
     const void *thread;

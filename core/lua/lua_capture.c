@@ -723,6 +723,9 @@ static int capture_finish(lua_State *L) {
   lua_getfield(L, 1, "resume");
   if (lua_isnil(L, -1)) lua_pop(L, 1);
   else T->resume = anchor(&r);
+  lua_getfield(L, 1, "link");
+  if (lua_isnil(L, -1)) lua_pop(L, 1);
+  else T->link = anchor(&r);
   read_program(&r);
   T->hash[0] = ty_trace_hash(T, T->instance[0]);
   place_scalars(T, T->instance[0]);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include "lua/lua_compile.h"
 #include "lua/lua_lifetime.h"
+#include "lua/lua_link.h"
 #include "lua/lua_modes.h"
 #include "lua/lua_protect.h"
 #include "lua/lua_trace.h"
@@ -105,6 +106,7 @@ static int pick(lua_State *L, bool again, bool asks) {
   TraceAnswer y = ty_trace_call(L, S, e, false, &answers);
   if (TY_LIKELY(y == TRACE_HIT)) {
     e->calls++;
+    if (C->part == PART_GOES_ON) return ty_link_follow(L, S, answers - 1, lua_upvalueindex(6));
     Handle *result = C->fresh && C->fresh == lua_touserdata(L, -1) ? C->fresh : NULL;
     e->large = result && ty_lua_is_large((Binding *)S, result);
     if (known && e->large) ty_lua_site_made(&frame, result);
@@ -122,6 +124,23 @@ static int pick(lua_State *L, bool again, bool asks) {
 static int compile_pick(lua_State *L) { return pick(L, false, true); }
 
 static int compile_pick_again(lua_State *L) { return pick(L, true, true); }
+
+/* pick as links call it: S->engine->compiled->part says what its values are. */
+static int compile_part(lua_State *L) {
+  Entry *e = lua_touserdata(L, lua_upvalueindex(3));
+  State *S = ty_lua_enter_in(L, (Binding *)e->S);
+  struct Compiled *C = S->engine->compiled;
+  int answers = lua_gettop(L);
+  const bool may = !S->open && !S->level && C->stance != STANCE_EAGER && !C->plain && !e->ended &&
+                   !e->check_every && !e->recheck;
+  if (!may || ty_trace_call(L, S, e, false, &answers) != TRACE_HIT) {
+    C->part = PART_MISSES;
+    return answers;
+  }
+  e->calls++;
+  e->linked++;
+  return answers;
+}
 
 static int compile_run(lua_State *L) { return pick(L, false, false); }
 
@@ -151,7 +170,7 @@ static void push_stash(lua_State *L) {
   if (lua_isnil(L, -1)) {
     lua_pop(L, 1);
     lua_newtable(L);
-    ty_trace_push_hand_out(L);
+    ty_lua_push_hand_out(L);
     lua_rawseti(L, -2, 0);
     lua_pushvalue(L, -1);
     lua_setfield(L, LUA_REGISTRYINDEX, KEY_STASH);
@@ -198,15 +217,24 @@ static int compile_entry(lua_State *L) {
   return 6;
 }
 
+/* part(f, handle) -> pick of what goes on in the middle of a function, for links */
+static int compile_part_of(lua_State *L) {
+  ty_lua_enter(L);
+  luaL_checkudata(L, 2, ENTRY_META);
+  push_pick(L, compile_part, 2);
+  return 1;
+}
+
 /* hand_on(f, changed) -> what gives the results of the last hit of this coroutine that wait for it, for what goes on in the
-** middle of f; changed() is called before where what f shares with that has changed */
+** middle of f; changed() is called before where what f shares with that has changed. And what it shares, for links. */
 static int compile_hand_on(lua_State *L) {
   ty_lua_enter(L);
   luaL_checktype(L, 1, LUA_TFUNCTION);
   lua_settop(L, 2);
   push_stash(L);
-  ty_trace_push_hand_on(L);
-  return 1;
+  lua_pop(L, 1);
+  ty_lua_push_hand_on(L);
+  return 2;
 }
 
 /* captures(handle, fn, on): fn(...) is what captures calls when there is cause; on: there may be. The
@@ -360,7 +388,7 @@ static int compile_reset(lua_State *L) {
   lua_getfenv(L, 1);
   ty_entry_reset(e);
   ty_trace_forget(L, e, 2);
-  e->skips = e->captures = e->evicted_traces = e->rest = 0;
+  e->skips = e->linked = e->captures = e->evicted_traces = e->rest = 0;
   e->unproductive = e->barren = 0;
   e->newest = NULL;
   return 0;
@@ -369,7 +397,8 @@ static int compile_reset(lua_State *L) {
 /* Functions of the user's run under these, which hold no tensor of theirs meanwhile, or ask for it again. */
 bool ty_lua_is_caller(lua_CFunction fn) {
   return fn == ty_recorded_list || fn == compile_pick || fn == compile_pick_again ||
-         fn == compile_run || fn == compile_run_again || fn == ty_lua_protected;
+         fn == compile_run || fn == compile_run_again || fn == compile_part ||
+         fn == ty_lua_protected;
 }
 
 /* Where dumps go; stdout is the script's. */
@@ -393,6 +422,8 @@ void ty_lua_open_compile(lua_State *L, int m, int t) {
                                  {"_check", compile_check},
                                  {"_recheck", compile_recheck},
                                  {"_hand_on", compile_hand_on},
+                                 {"_part", compile_part_of},
+                                 {"_link", ty_lua_link},
                                  {"_forget_parts", compile_forget_parts},
                                  {NULL, NULL}};
   (void)t;

@@ -70,6 +70,7 @@ int ty_explain_info(lua_State *L) {
   set_number(L, "misses", (double)e->misses);
   set_number(L, "evicted", (double)e->evicted);
   set_number(L, "skips", (double)e->skips);
+  set_number(L, "linked", (double)e->linked);
   set_number(L, "captures", (double)e->captures);
   set_number(L, "evicted_traces", (double)e->evicted_traces);
   lua_createtable(L, MISSES_MAX, 0);

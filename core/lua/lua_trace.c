@@ -26,6 +26,7 @@
 #include <stdio.h>
 #include "record/grad.h"
 #include "lua/lua_guard.h"
+#include "lua/lua_link.h"
 #include "lua/lua_protect.h"
 
 /* Upvalues of pick. */
@@ -361,85 +362,16 @@ static void apply_effects(lua_State *L, const Trace *T, const Made *m) {
   }
 }
 
-/* Whether no call will want them: on their thread one runs at the same place of the stack, or further out. */
-static bool is_forsaken(const struct Stash *s, const struct Stash *now) {
-  return !s->thread || (s->thread == now->thread && s->slot >= now->slot);
-}
-
-/* An error may come between pick's answer and the call that hands out; another coroutine may, where hooks yield. */
-static void stash_results(lua_State *L, struct Compiled *C, const Trace *T, const Made *m) {
-  lua_Debug ar;
-  struct Stash now = {
-      .thread = L, .n = T->nresults, .slot = lua_getstack(L, 1, &ar) ? SLOT(&ar) : 0};
-  while (C->stashed && is_forsaken(&C->stash[C->stashed - 1], &now)) C->stashed--;
-  if (C->stashed == STASH_MAX) C->stashed = 0;
-  const i32 base = C->stashed ? C->stash[C->stashed - 1].base + C->stash[C->stashed - 1].n : 0;
-  now.base = base;
-  C->stash[C->stashed++] = now;
-  for (i32 i = 0; i < T->nresults; i++) {
-    push_value(L, T->result[i], m);
-    lua_rawseti(L, UP_STASH, base + i + 1);
-  }
-}
-
-/* What pick answers with for results in the stash. Upvalue 3: the stash. */
-static int hand_out(lua_State *L) {
-  struct Compiled *C = ty_lua_state(L)->engine->compiled;
-  i32 at = C->stashed - 1;
-  while (at >= 0 && C->stash[at].thread != L) at--;
-  if (at < 0) return luaL_error(L, "too many calls of compiled functions were suspended");
-  struct Stash s = C->stash[at];
-  C->stash[at].thread = NULL;
-  if (at == C->stashed - 1) C->stashed--;
-  if (s.n > 4) luaL_checkstack(L, s.n + 1, "too many results");
-  for (i32 i = 1; i <= s.n; i++) {
-    lua_rawgeti(L, lua_upvalueindex(3), s.base + i);
-    lua_pushnil(L);
-    lua_rawseti(L, lua_upvalueindex(3), s.base + i);
-  }
-  return s.n;
-}
-
-/* What a function closes over, and its globals, which what goes on in its middle shares. */
-typedef struct Shared {
-  const void *env;
-  int n;
-  void *cell[];
-} Shared;
-
-/* Whether they are those; notes what they are now. f: the function's place on the stack. */
-static bool is_shared(lua_State *L, int f, Shared *s) {
-  lua_getfenv(L, f);
-  const void *env = lua_topointer(L, -1);
-  lua_pop(L, 1);
-  bool same = env == s->env;
-  s->env = env;
-  for (int i = 0; i < s->n; i++) {
-    void *cell = lua_upvalueid(L, f, i + 1);
-    same &= cell == s->cell[i];
-    s->cell[i] = cell;
-  }
-  return same;
-}
-
-/* The same as hand_out for what goes on in the middle of a function. Upvalues 4 to 6: the function, what it shared,
-** what is called when that has changed. */
-static int hand_on(lua_State *L) {
-  if (TY_UNLIKELY(!is_shared(L, lua_upvalueindex(4), lua_touserdata(L, lua_upvalueindex(5))))) {
-    lua_pushvalue(L, lua_upvalueindex(6));
-    lua_call(L, 0, 0);
-  }
-  return hand_out(L);
-}
-
-/* Pushes what pick answers: nil and the only result, or a function; gives their number. */
+/* Pushes what pick answers: nil and the only result, or a function; gives their number. Of a part that a link goes on
+** from: the link and the registers. */
 static int push_answer(lua_State *L, State *S, const Trace *T, const Made *m) {
-  if (T->nresults == 1 && !T->resume) {
-    lua_pushnil(L);
-    push_value(L, T->result[0], m);
-    return 2;
-  }
-  stash_results(L, S->engine->compiled, T, m);
+  const bool single = T->nresults == 1 && !T->resume;
+  S->engine->compiled->part = T->link ? PART_GOES_ON : PART_ANSWERS;
+  if (single) lua_pushnil(L);
+  if (T->link) lua_rawgeti(L, m->anchors, T->link);
+  for (i32 i = 0; i < T->nresults; i++) push_value(L, T->result[i], m);
+  if (single || T->link) return T->nresults + 1;
+  ty_lua_stash(L, S->engine->compiled, T->nresults, UP_STASH);
   if (T->resume) lua_rawgeti(L, m->anchors, T->resume);
   else lua_pushvalue(L, UP_HAND_OUT);
   return 1;
@@ -921,29 +853,4 @@ int ty_trace_list(lua_State *L) {
     ty_trace_drop(T);
   }
   return 1;
-}
-
-/* Pushes the function that hands results out; the stash is on top of the stack. */
-void ty_trace_push_hand_out(lua_State *L) {
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_pushvalue(L, lua_upvalueindex(2));
-  lua_pushvalue(L, -3);
-  lua_pushcclosure(L, hand_out, 3);
-}
-
-/* The same for what goes on in the middle of the function at 1; what is at 2 is called when that shares something else. */
-void ty_trace_push_hand_on(lua_State *L) {
-  lua_Debug ar;
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_pushvalue(L, lua_upvalueindex(2));
-  lua_pushvalue(L, -4);
-  lua_pushvalue(L, 1);
-  lua_getinfo(L, ">u", &ar);
-  lua_pushvalue(L, 1);
-  Shared *s = lua_newuserdata(L, sizeof *s + (size_t)ar.nups * sizeof *s->cell);
-  memset(s, 0, sizeof *s + (size_t)ar.nups * sizeof *s->cell);
-  s->n = ar.nups;
-  is_shared(L, 1, s);
-  lua_pushvalue(L, 2);
-  lua_pushcclosure(L, hand_on, 6);
 }

@@ -25,7 +25,7 @@ typedef enum {
 } TraceAnswer;
 
 /* Called by pick, whose upvalues it uses, with the arguments alone on the stack, which a miss leaves
-** there. HIT: what pick answers is on top, so many values. tell: what the trace would do, nothing is run. */
+** there. HIT: what pick answers is on top, so many values; or a link and registers (PartGives). tell: what the trace would do, nothing is run. */
 TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, bool tell, int *answers);
 void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg);
 bool ty_trace_push_miss(lua_State *L, Entry *e, int anchors);
@@ -40,8 +40,6 @@ void ty_trace_free_all(Entry *e);
 void ty_trace_forget(lua_State *L, Entry *e, int anchors); /* the same, and what they anchor */
 /* Those behind which a function goes on. */
 void ty_trace_forget_parts(lua_State *L, Entry *e, int anchors);
-void ty_trace_push_hand_out(lua_State *L);
-void ty_trace_push_hand_on(lua_State *L);
 
 /* --- lua_custom.c */
 bool ty_custom_read(lua_State *L, int d, Graph *g, Replacement *by, const char **fault);

@@ -133,6 +133,8 @@ local function parts_of(core, h)
       may_compile = function(fn) return not handle_of[fn] and not disabled[fn] and capture.may_compile(core, fn) end,
       hand_on = function(changed) return core._hand_on(h.fn, changed) end,
       is_disabled = function(fn) return disabled[fn] end,
+      part_of = function(compiled) return handle_of[compiled].part() end,
+      link = core._link,
       has_own_globals = function(whole)
         core._reset(h.handle) -- the next call comes here
         h.own_globals = whole
@@ -237,6 +239,7 @@ function M.compile_function(core, f, opts, parts)
     bounds = {}, parts = parts, whole = opts.parts == false,
   }
   handle_of[compiled] = h
+  function h.part() return core._part(f, handle) end
   -- Runs in the wrapper's place, by a tail call, and leaves it in the same way. It must not hold the wrapper: the
   -- handle holds it while it is finalised, when the wrapper must be gone from the weak tables.
   core._captures(handle, function(...)
@@ -495,8 +498,9 @@ local function part_lines(core, h)
       list[#list + 1] = line .. ": runs as it is, since a part would do too little"
     else
       local e = core._info(of.handle)
-      list[#list + 1] = format("%s: %s, %d answered without running it, %s; up to %s", line, plural(e.calls, "call"),
-        e.skips, plural(e.captures, "capture"), ends_text(core, of))
+      local linked = e.linked > 0 and format(" (%d straight from the part before)", e.linked) or ""
+      list[#list + 1] = format("%s: %s, %d answered without running it%s, %s; up to %s", line, plural(e.calls, "call"),
+        e.skips, linked, plural(e.captures, "capture"), ends_text(core, of))
       local last = of.aborts[#of.aborts]
       if last then list[#list + 1] = "  abort: " .. last.text end
     end

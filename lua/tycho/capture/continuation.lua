@@ -246,6 +246,62 @@ local function region_of(proto, flow, start)
   return exits
 end
 
+-- Instructions of links, see lua_link.c.
+local LINK_CALL, LINK_FOR, LINK_DROP, LINK_EXIT, LINK_NATIVE = 0, 1, 2, 3, 4
+
+--- What stands between a position and the exits behind it, for a link. Nil: more than a link can do.
+---@param proto tycho.Prototype
+---@param start integer
+---@param exits integer[]
+---@return integer|nil width registers that it needs
+---@return integer[][]? steps {op, next, a, other, args, nargs, nresults}; next and other count from 0
+function M.steps(proto, start, exits)
+  local code, steps, known, number = proto.code, {}, {}, {}
+  local _, width = flows.live_before(proto.flow, start)
+  if proto.vararg then return nil end
+  for k, to in ipairs(exits) do number[to] = k end
+  local function leave(to)
+    local live, n = flows.live_before(proto.flow, to)
+    width = max(width, n)
+    for r = 1, n do
+      if not live[r] then steps[#steps + 1] = { LINK_DROP, #steps + 1, r } end
+    end
+    steps[#steps + 1] = { LINK_EXIT, 0, number[to], 0, 0, n }
+  end
+  --- changed: registers are others by then, so that all of it cannot be done once more in Lua.
+  local function visit(at, changed)
+    local seen = known[at]
+    if seen then return seen.changed == changed and seen.step or nil end
+    local ins, i = code[at], #steps
+    seen = { step = i, changed = changed }
+    known[at] = seen
+    if number[at] then
+      leave(at)
+    elseif ins.name == "JMP" or ins.name == "LOOP" then
+      seen.step = visit(ins.name == "JMP" and ins.target or at + 1, changed)
+      return seen.step
+    elseif ins.name == "FORL" then
+      local step = { LINK_FOR, 0, ins.a, 0 }
+      steps[i + 1], width = step, max(width, ins.a + 3)
+      step[2] = visit(ins.target, true)
+      step[4] = step[2] and visit(at + 1, changed)
+      if not step[4] then return nil end
+    elseif at == start and ins.name == "CALL" and ins.b > 0 then
+      local step = { LINK_CALL, 0, ins.a, 0, ins.a + proto.fr2 + 1, ins.c - 1, ins.b - 1 }
+      steps[i + 1], width = step, max(width, ins.a + ins.b - 2)
+      step[2] = visit(at + 1, true)
+      if not step[2] then return nil end
+    elseif changed or at == start then
+      return nil
+    else
+      steps[i + 1] = { LINK_NATIVE }
+    end
+    return i
+  end
+  if not visit(start, false) then return nil end
+  return width, steps
+end
+
 -- Functions -----------------------------------------------------------------------------------------------------------
 
 --- Lays the templates of constructors out in a function that was loaded as they are in the one that was dumped: tables

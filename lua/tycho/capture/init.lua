@@ -771,11 +771,13 @@ local function capture(core, handle, options, f, ...)
     w, args, shadows, fs = new_world(core, f, options, ...)
     C.located(function() return w:where() end)
     local results, rs, n, frame = evaluate.run(w, f, fs, args, shadows, w.narg)
-    local at, resume = frame and frame.at, nil
-    if at then results, rs, n, resume = options.parts:leave(frame) end
+    local at, resume, link = frame and frame.at, nil, nil
+    if at then
+      results, rs, n, resume, link = options.parts:leave(frame, function(v) return w:reads_data(v) end)
+    end
     if options.cut and not at then w:abort("it goes another way when it is captured again") end
     local d = w:describe(results, rs, n)
-    d.resume = resume
+    d.resume, d.link = resume, link
     if at then d.ends = { line = options.parts:line(at), why = options.cut and options.why } end
     local refused = C.reason()
     if refused then w:abort(refused) end

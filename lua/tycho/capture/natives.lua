@@ -209,6 +209,12 @@ return function(World)
     return format("%s %s", name, what), row.hint
   end
 
+  --- Whether it is a C function of the library that reads the elements of tensors, and does nothing else.
+  function World:reads_data(f)
+    local row = self.C.is_native(f) and rows[self:owner(f)]
+    return row and row.purity == "reads" or false
+  end
+
   --- Functions that jit.disable marked.
   local function is_disabled(world, f)
     local disabled = world.core.internals.disabled

@@ -13,8 +13,10 @@
 -- 2. The rest that begins inside of a loop ends where that loop begins its next turn, else each turn would be a part of
 --    its own, with another count.
 -- 3. A call whose callee holds the reason is run natively, and calls the compiled callee instead.
--- 4. A part costs about a microsecond. One that does too little for that is not kept: from there on the function runs
---    as it is, and one that is cut there after as little is not cut at all.
+-- 4. Where no more than a read of data and turns of loops stand between two parts, a link leads from one to the other
+--    without Lua (lua_link.c). It gives up where something else happens, and Lua does the same.
+-- 5. A part costs about a microsecond. One that does too little for that, and does not lead to one that does more, is not
+--    kept: from there on the function runs as it is, and one that is cut there after as little is not cut at all.
 
 local continuation = require "tycho.capture.continuation"
 
@@ -69,7 +71,7 @@ function Whole:site(at, inside, unknown)
   if self.count >= MOST then return nil end
   self.count = self.count + 1
   local function prepare(f) return prepared(self, f) end
-  local native, n, exits
+  local native, n, exits, steps
   local function behind(run)
     if not unknown then return run end
     return function(...)
@@ -86,8 +88,8 @@ function Whole:site(at, inside, unknown)
   native, n, exits = continuation.native(self.f, self.proto, at, inside and prepare or nil, rest)
   if native then
     local hand_on = self.hand_on
-    site = { live = continuation.live(self.proto, at), n = n, exits = exits, ends = {}, native = native,
-      resume = function() return native(hand_on()) end }
+    site = { at = at, live = continuation.live(self.proto, at), n = n, exits = exits, ends = {}, native = native,
+      resume = function() return native(hand_on()) end, may_link = not (inside or unknown) }
   end
   self.sites[key] = site or false
   return site
@@ -125,12 +127,42 @@ local function turns_around(whole, at)
   return next(cuts) and cuts or nil
 end
 
+-- Places in the environment of a link, see lua_link.c.
+local NATIVE = 4
+local function part_at(exit) return NATIVE + 2 * exit - 1 end
+local function resume_at(exit) return NATIVE + 2 * exit end
+
+--- What leads from a site to what follows it without Lua, or nil. reader: the function that is called there, if any.
+function Whole:link(site, reader)
+  if not site.may_link then return nil end
+  local width, steps = continuation.steps(self.proto, site.at, site.exits)
+  if not width then return nil end
+  local env = { self.f, self.shared, reader or false, site.resume }
+  for k, to in ipairs(site.exits) do
+    local entered = false
+    env[part_at(k)] = false
+    local function put()
+      local rest = self.rests[to]
+      env[part_at(k)] = rest.run == rest.compiled and self.part_of(rest.compiled) or false
+    end
+    env[resume_at(k)] = function()
+      if not entered then
+        entered = true
+        self:rest(to, put)
+        put()
+      end
+      return self.rests[to].run(self.hand_on())
+    end
+  end
+  return self.new_link(env, width, steps)
+end
+
 --- What goes on at a position; put(f) changes it at the place that asks.
 function Whole:rest(at, put)
   local rest = self.rests[at]
   if not rest then
     local raw = assert(continuation.rest(self.f, self.proto, at))
-    local parts = setmetatable({ whole = self, shift = continuation.SHIFT, begins = at, raw = raw,
+    local parts = setmetatable({ whole = self, shift = continuation.SHIFT, begins = at, raw = raw, sites = {},
       cuts = turns_around(self, at) }, Parts)
     rest = { parts = parts, puts = {}, compiled = self.compile(raw, parts) }
     rest.run = rest.compiled
@@ -145,6 +177,18 @@ local function put_all(rest, run)
   for _, put in ipairs(rest.puts) do put(run) end
 end
 
+--- Whether it does enough, or is followed by what does.
+function Parts:pays()
+  local rests = self.whole.rests
+  if self.worth then return true end
+  for site in pairs(self.sites) do
+    for _, to in ipairs(site.exits) do
+      if rests[to] and rests[to].parts.worth then return true end
+    end
+  end
+  return false
+end
+
 --- What goes on at a position does too little, as far as is known: some calls will tell.
 function Whole:try(at)
   local rest, left = self.rests[at], TRIES
@@ -152,8 +196,11 @@ function Whole:try(at)
   rest.tried = true
   put_all(rest, function(...)
     left = left - 1
-    if left == 0 and not rest.parts.worth then self:run_natively(at) end
-    if rest.parts.worth then put_all(rest, rest.compiled) end
+    if rest.parts:pays() then
+      put_all(rest, rest.compiled)
+    elseif left == 0 then
+      self:run_natively(at)
+    end
     return rest.compiled(...)
   end)
 end
@@ -209,8 +256,10 @@ function Parts:cuts_with(cut)
 end
 
 --- What a part gives that ends where its frame stands: the registers that are live and what `...` stands for, their
---- shadows, how many there are, and what goes on with them.
-function Parts:leave(frame)
+--- shadows, how many there are, and what goes on with them: in Lua, and without it if there is such a way.
+---@param frame table
+---@param reads_data fun(f: any): boolean
+function Parts:leave(frame, reads_data)
   local at, R, S = frame.at, frame.R, frame.S
   local site = self.cuts and self.cuts[at] and self.whole:site(at - self.shift, false) or self.asked
   local results, shadows, n = {}, {}, site.n
@@ -219,8 +268,12 @@ function Parts:leave(frame)
     for k = 1, frame.n_extra do results[n + k], shadows[n + k] = frame.extra[k], frame.extra_shadows[k] end
     n = n + frame.n_extra
   end
-  self.left = site
-  return results, shadows, n, site.resume
+  self.left, self.sites[site] = site, true
+  local reader = continuation.calls(self.whole.proto, site.at) and R[self.whole.proto.code[site.at].a]
+  if site.link == nil and (not reader or reads_data(reader)) then
+    site.link = self.whole:link(site, reader) or false
+  end
+  return results, shadows, n, site.resume, site.link or nil
 end
 
 --- The line of a position.
@@ -272,7 +325,7 @@ end
 --- What is to be known of a function that may be captured in parts; nil and a reason where it may not.
 ---@param f function
 ---@param how {compile: function, may_compile: function, is_disabled: function, hand_on: function, drop: function,
----has_own_globals: function}
+---has_own_globals: function, part_of: function, link: function}
 ---@return tycho.Parts|false
 ---@return string? reason
 function M.new(f, how)
@@ -280,9 +333,9 @@ function M.new(f, how)
   if not proto then return false, why end
   local whole = setmetatable({ f = f, proto = proto, sites = {}, rests = {}, count = 0, callees = {}, ncallees = 0,
     compile = how.compile, may_compile = how.may_compile, is_disabled = how.is_disabled,
-    has_own_globals = how.has_own_globals }, Whole)
-  whole.hand_on = how.hand_on(function() whole:share() end)
-  return setmetatable({ whole = whole, shift = 0, drop = how.drop }, Parts)
+    has_own_globals = how.has_own_globals, part_of = how.part_of, new_link = how.link }, Whole)
+  whole.hand_on, whole.shared = how.hand_on(function() whole:share() end)
+  return setmetatable({ whole = whole, shift = 0, sites = {}, drop = how.drop }, Parts)
 end
 
 return M

@@ -1,0 +1,270 @@
+/*
+** lua_link.c -- what goes on behind a call that a trace has answered: results that wait for Lua, parts that follow.
+** In: results of a trace. Out: what hands them out; what the last part answers.
+**
+** Between two parts of a function may stand a read of data (item, get, tolist) and turns of a loop. Then a link leads
+** from one to the next without Lua: the reader is called here, and the guards of the traces behind it decide what its
+** result leads to. Whatever goes another way (an error, a hook, a part that no trace answers) is left to the Lua code
+** that stands for the same instructions.
+**
+** Rules.
+** 1. The reader is called by pcall. When it raises, Lua's own call of it raises the same again, at its line.
+** 2. pick calls parts, so that each finds its entry. Those follow no link of their own, so the stack does not grow, and
+**    one that misses gives its arguments back.
+** 3. Hooks are looked for before each part: so Ctrl-C comes.
+*/
+#include <lauxlib.h>
+#include <math.h>
+#include <string.h>
+#include "lua/lua_link.h"
+
+/* --- results that wait */
+
+#define UP_STASH lua_upvalueindex(3)
+
+/* Whether no call will want them: on their thread one runs at the same place of the stack, or further out. */
+static bool is_forsaken(const struct Stash *s, const struct Stash *now) {
+  return !s->thread || (s->thread == now->thread && s->slot >= now->slot);
+}
+
+/* An error may come between pick's answer and the call that hands out; another coroutine may, where hooks yield. */
+void ty_lua_stash(lua_State *L, struct Compiled *C, i32 n, int stash) {
+  lua_Debug ar;
+  struct Stash now = {.thread = L, .n = n, .slot = lua_getstack(L, 1, &ar) ? SLOT(&ar) : 0};
+  while (C->stashed && is_forsaken(&C->stash[C->stashed - 1], &now)) C->stashed--;
+  if (C->stashed == STASH_MAX) C->stashed = 0;
+  now.base = C->stashed ? C->stash[C->stashed - 1].base + C->stash[C->stashed - 1].n : 0;
+  C->stash[C->stashed++] = now;
+  for (; n > 0; n--) lua_rawseti(L, stash, now.base + n);
+}
+
+/* What was stashed last is for the function that called the running one. */
+static void wait_for_caller(lua_State *L, struct Compiled *C) {
+  lua_Debug ar;
+  if (lua_getstack(L, 1, &ar)) C->stash[C->stashed - 1].slot = SLOT(&ar);
+}
+
+/* What pick answers with for results in the stash. Upvalue 3: the stash. */
+static int hand_out(lua_State *L) {
+  struct Compiled *C = ty_lua_state(L)->engine->compiled;
+  i32 at = C->stashed - 1;
+  while (at >= 0 && C->stash[at].thread != L) at--;
+  if (at < 0) return luaL_error(L, "too many calls of compiled functions were suspended");
+  struct Stash s = C->stash[at];
+  C->stash[at].thread = NULL;
+  if (at == C->stashed - 1) C->stashed--;
+  if (s.n > 4) luaL_checkstack(L, s.n + 1, "too many results");
+  for (i32 i = 1; i <= s.n; i++) {
+    lua_rawgeti(L, UP_STASH, s.base + i);
+    lua_pushnil(L);
+    lua_rawseti(L, UP_STASH, s.base + i);
+  }
+  return s.n;
+}
+
+void ty_lua_push_hand_out(lua_State *L) {
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_pushvalue(L, -3);
+  lua_pushcclosure(L, hand_out, 3);
+}
+
+/* --- what parts share */
+
+/* What a function closes over, and its globals, which what goes on in its middle shares. */
+typedef struct Shared {
+  const void *env;
+  int n;
+  void *cell[];
+} Shared;
+
+/* Whether they are still those of the function at index f. */
+static bool is_shared(lua_State *L, int f, const Shared *s) {
+  lua_getfenv(L, f);
+  bool same = lua_topointer(L, -1) == s->env;
+  lua_pop(L, 1);
+  for (int i = 0; i < s->n; i++) same &= lua_upvalueid(L, f, i + 1) == s->cell[i];
+  return same;
+}
+
+static void note_shared(lua_State *L, int f, Shared *s) {
+  lua_getfenv(L, f);
+  s->env = lua_topointer(L, -1);
+  lua_pop(L, 1);
+  for (int i = 0; i < s->n; i++) s->cell[i] = lua_upvalueid(L, f, i + 1);
+}
+
+/* The same as hand_out for what goes on in the middle of a function. Upvalues 4 to 6: the function, what it shared,
+** what is called when that has changed. */
+static int hand_on(lua_State *L) {
+  const int f = lua_upvalueindex(4);
+  Shared *s = lua_touserdata(L, lua_upvalueindex(5));
+  if (TY_UNLIKELY(!is_shared(L, f, s))) {
+    note_shared(L, f, s);
+    lua_pushvalue(L, lua_upvalueindex(6));
+    lua_call(L, 0, 0);
+  }
+  return hand_out(L);
+}
+
+void ty_lua_push_hand_on(lua_State *L) {
+  lua_Debug ar;
+  const int stash = lua_gettop(L);
+  lua_pushvalue(L, 1);
+  lua_getinfo(L, ">u", &ar);
+  Shared *s = lua_newuserdata(L, sizeof *s + (size_t)ar.nups * sizeof *s->cell);
+  s->n = ar.nups;
+  note_shared(L, 1, s);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_pushvalue(L, stash);
+  lua_pushvalue(L, 1);
+  lua_pushvalue(L, stash + 1);
+  lua_pushvalue(L, 2);
+  lua_pushcclosure(L, hand_on, 6);
+  lua_insert(L, -2);
+}
+
+/* --- links */
+
+/* Instructions between two parts, and their operands. Registers count from 1, instructions from 0. */
+typedef enum {
+  LINK_CALL, /* a: the function's register; args: that of its first argument; then numbers of arguments and results */
+  LINK_FOR,  /* a: the loop's first register; other: the instruction behind the loop */
+  LINK_DROP, /* a: a register that is dead */
+  LINK_EXIT, /* a: the number of the exit; nargs: registers that the part behind it is given */
+  LINK_NATIVE /* what else is there; nothing has changed up to there */
+} LinkOp;
+enum { LINK_OPERANDS = 7 };
+typedef struct LinkStep {
+  i32 op, next, a, other, args, nargs, nresults;
+} LinkStep;
+
+/* Places in a link's environment: the whole function and what its parts share, the reader, what runs all of the
+** instructions in Lua; for each exit its part where there is one, and what goes on there in Lua. */
+enum { AT_FUNCTION = 1, AT_SHARED, AT_READER, AT_NATIVE };
+static int part_at(i32 exit) { return AT_NATIVE + 2 * exit - 1; }
+static int resume_at(i32 exit) { return AT_NATIVE + 2 * exit; }
+
+typedef struct Link {
+  i32 width; /* registers in use */
+  LinkStep step[];
+} Link;
+
+/* link(environment, width, {{op, next, a, ...}, ...}) -> link */
+int ty_lua_link(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  luaL_checktype(L, 3, LUA_TTABLE);
+  const i32 n = (i32)lua_objlen(L, 3);
+  Link *k = lua_newuserdata(L, sizeof *k + (size_t)n * sizeof *k->step);
+  memset(k, 0, sizeof *k + (size_t)n * sizeof *k->step);
+  k->width = (i32)luaL_checkinteger(L, 2);
+  for (i32 i = 0; i < n; i++) {
+    lua_rawgeti(L, 3, i + 1);
+    for (int j = 0; j < LINK_OPERANDS; j++) {
+      lua_rawgeti(L, -1, j + 1);
+      (&k->step[i].op)[j] = (i32)lua_tointeger(L, -1);
+      lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+  }
+  lua_pushvalue(L, 1);
+  lua_setfenv(L, -2);
+  return 1;
+}
+
+/* What FORL does: whether there is another turn. */
+static bool turn(lua_State *L, int at) {
+  double i = lua_tonumber(L, at), stop = lua_tonumber(L, at + 1), by = lua_tonumber(L, at + 2);
+  i += by;
+  if (!(signbit(by) ? i >= stop : stop >= i)) return false;
+  lua_pushnumber(L, i);
+  lua_pushnumber(L, i);
+  lua_replace(L, at);
+  lua_replace(L, at + 3);
+  return true;
+}
+
+/* False: nothing has changed. */
+static bool call_reader(lua_State *L, const LinkStep *s, int regs, int env) {
+  lua_rawgeti(L, env, AT_READER);
+  if (!lua_rawequal(L, -1, regs + s->a)) {
+    lua_pop(L, 1);
+    return false;
+  }
+  for (i32 i = 0; i < s->nargs; i++) lua_pushvalue(L, regs + s->args + i);
+  if (lua_pcall(L, s->nargs, s->nresults, 0)) {
+    lua_pop(L, 1);
+    return false;
+  }
+  for (i32 i = s->nresults; i-- > 0;) lua_replace(L, regs + s->a + i);
+  return true;
+}
+
+/* Runs the instructions of a link over the registers behind `regs`. Gives the exit; NULL: nothing has changed. */
+static const LinkStep *run_link(lua_State *L, const Link *k, int regs, int env) {
+  const LinkStep *s = k->step;
+  while (s->op != LINK_EXIT) {
+    i32 next = s->next;
+    if (s->op == LINK_NATIVE) return NULL;
+    if (s->op == LINK_CALL) { /* the first, if any */
+      if (!call_reader(L, s, regs, env)) return NULL;
+    } else if (s->op == LINK_FOR) {
+      if (!turn(L, regs + s->a)) next = s->other;
+    } else {
+      lua_pushnil(L);
+      lua_replace(L, regs + s->a);
+    }
+    s = k->step + next;
+  }
+  return s;
+}
+
+static bool may_link(lua_State *L, int env) {
+  lua_rawgeti(L, env, AT_FUNCTION);
+  lua_rawgeti(L, env, AT_SHARED);
+  const bool shared = is_shared(L, lua_gettop(L) - 1, lua_touserdata(L, -1));
+  lua_pop(L, 2);
+  return shared && !lua_gethook(L);
+}
+
+int ty_link_follow(lua_State *L, State *S, int n, int stash) {
+  struct Compiled *C = S->engine->compiled;
+  const int link = lua_gettop(L) - n, env = link + 1, regs = env;
+  for (;;) {
+    const Link *k = lua_touserdata(L, link);
+    luaL_checkstack(L, k->width + 16, "too many values are in use");
+    lua_getfenv(L, link);
+    lua_insert(L, env);
+    lua_settop(L, regs + k->width);
+    const LinkStep *exit = may_link(L, env) ? run_link(L, k, regs, env) : NULL;
+    int goes_on = AT_NATIVE;
+    C->part = PART_MISSES;
+    if (exit) {
+      n = exit->nargs;
+      goes_on = resume_at(exit->a);
+      lua_settop(L, regs + n);
+      lua_rawgeti(L, env, part_at(exit->a));
+      if (!lua_toboolean(L, -1)) {
+        lua_pop(L, 1);
+      } else {
+        lua_insert(L, regs + 1);
+        lua_call(L, n, LUA_MULTRET);
+        n = lua_gettop(L) - regs;
+      }
+    }
+    if (C->part == PART_ANSWERS) {
+      if (n == 1) wait_for_caller(L, C);
+      return n;
+    }
+    if (C->part == PART_MISSES) {
+      lua_settop(L, regs + n);
+      ty_lua_stash(L, C, n, stash);
+      lua_rawgeti(L, env, goes_on);
+      return 1;
+    }
+    lua_remove(L, env);
+    lua_remove(L, link);
+    n--;
+  }
+}
