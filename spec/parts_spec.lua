@@ -150,10 +150,19 @@ describe("a function that no trace holds whole", function()
     end, 17, a)
     is_linked(function()
       return function(x)
-        local list, first = work(x):tolist(), work(x):get(1)
+        local list, first = work(x):totable(), work(x):get(1)
         return work(x) * list[1] + first, #list, list
       end
     end, 2, a)
+    is_linked(function()
+      return function(x)
+        local y = work(x)
+        local few, most = y:gt(6), y:lt(8)
+        local some = y[few]
+        local low, unlike = y:masked_select(most), y:unique()
+        return work(unlike) * (work(some):sum() + work(low):mean()), some:size(1), y:nonzero() * 2
+      end
+    end, 4, a)
   end)
 
   it("goes on without Lua in turns of loops", function()

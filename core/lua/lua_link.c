@@ -130,9 +130,10 @@ void ty_lua_push_hand_on(lua_State *L) {
 /* Instructions between two parts, and their operands. Registers count from 1, instructions from 0. */
 typedef enum {
   LINK_CALL, /* a: the function's register; args: that of its first argument; then numbers of arguments and results */
-  LINK_FOR,  /* a: the loop's first register; other: the instruction behind the loop */
-  LINK_DROP, /* a: a register that is dead */
-  LINK_EXIT, /* a: the number of the exit; nargs: registers that the part behind it is given */
+  LINK_INDEX, /* a: the result's register; args, nargs: those of two tensors, of which the second says what is read */
+  LINK_FOR,   /* a: the loop's first register; other: the instruction behind the loop */
+  LINK_DROP,  /* a: a register that is dead */
+  LINK_EXIT,  /* a: the number of the exit; nargs: registers that the part behind it is given */
   LINK_NATIVE /* what else is there; nothing has changed up to there */
 } LinkOp;
 enum { LINK_OPERANDS = 7 };
@@ -185,30 +186,44 @@ static bool turn(lua_State *L, int at) {
   return true;
 }
 
-/* False: nothing has changed. */
-static bool call_reader(lua_State *L, const LinkStep *s, int regs, int env) {
+static int index_tensor(lua_State *L) {
+  lua_gettable(L, 1);
+  return 1;
+}
+
+/* Pushes the function that reads, and what it reads of; false: it is another one. */
+static bool push_reader(lua_State *L, State *S, const LinkStep *s, int regs, int env) {
+  if (s->op == LINK_INDEX) {
+    lua_pushcfunction(L, index_tensor);
+    lua_pushvalue(L, regs + s->args);
+    lua_pushvalue(L, regs + s->nargs);
+    return ty_lua_test_in(L, (Binding *)S, -2) && ty_lua_test_in(L, (Binding *)S, -1);
+  }
   lua_rawgeti(L, env, AT_READER);
-  if (!lua_rawequal(L, -1, regs + s->a)) {
-    lua_pop(L, 1);
-    return false;
-  }
   for (i32 i = 0; i < s->nargs; i++) lua_pushvalue(L, regs + s->args + i);
-  if (lua_pcall(L, s->nargs, s->nresults, 0)) {
-    lua_pop(L, 1);
+  return lua_rawequal(L, -1 - s->nargs, regs + s->a);
+}
+
+/* False: nothing has changed. */
+static bool read_data(lua_State *L, State *S, const LinkStep *s, int regs, int env) {
+  const int top = lua_gettop(L), nargs = s->op == LINK_INDEX ? 2 : s->nargs,
+            nresults = s->op == LINK_INDEX ? 1 : s->nresults;
+  if (!push_reader(L, S, s, regs, env) || lua_pcall(L, nargs, nresults, 0)) {
+    lua_settop(L, top);
     return false;
   }
-  for (i32 i = s->nresults; i-- > 0;) lua_replace(L, regs + s->a + i);
+  for (i32 i = nresults; i-- > 0;) lua_replace(L, regs + s->a + i);
   return true;
 }
 
 /* Runs the instructions of a link over the registers behind `regs`. Gives the exit; NULL: nothing has changed. */
-static const LinkStep *run_link(lua_State *L, const Link *k, int regs, int env) {
+static const LinkStep *run_link(lua_State *L, State *S, const Link *k, int regs, int env) {
   const LinkStep *s = k->step;
   while (s->op != LINK_EXIT) {
     i32 next = s->next;
     if (s->op == LINK_NATIVE) return NULL;
-    if (s->op == LINK_CALL) { /* the first, if any */
-      if (!call_reader(L, s, regs, env)) return NULL;
+    if (s->op == LINK_CALL || s->op == LINK_INDEX) { /* the first, if any */
+      if (!read_data(L, S, s, regs, env)) return NULL;
     } else if (s->op == LINK_FOR) {
       if (!turn(L, regs + s->a)) next = s->other;
     } else {
@@ -237,7 +252,7 @@ int ty_link_follow(lua_State *L, State *S, int n, int stash) {
     lua_getfenv(L, link);
     lua_insert(L, env);
     lua_settop(L, regs + k->width);
-    const LinkStep *exit = may_link(L, env) ? run_link(L, k, regs, env) : NULL;
+    const LinkStep *exit = may_link(L, env) ? run_link(L, S, k, regs, env) : NULL;
     int goes_on = AT_NATIVE;
     C->part = PART_MISSES;
     if (exit) {

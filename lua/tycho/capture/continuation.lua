@@ -247,7 +247,7 @@ local function region_of(proto, flow, start)
 end
 
 -- Instructions of links, see lua_link.c.
-local LINK_CALL, LINK_FOR, LINK_DROP, LINK_EXIT, LINK_NATIVE = 0, 1, 2, 3, 4
+local LINK_CALL, LINK_INDEX, LINK_FOR, LINK_DROP, LINK_EXIT, LINK_NATIVE = 0, 1, 2, 3, 4, 5
 
 --- What stands between a position and the exits behind it, for a link. Nil: more than a link can do.
 ---@param proto tycho.Prototype
@@ -289,6 +289,11 @@ function M.steps(proto, start, exits)
     elseif at == start and ins.name == "CALL" and ins.b > 0 then
       local step = { LINK_CALL, 0, ins.a, 0, ins.a + proto.fr2 + 1, ins.c - 1, ins.b - 1 }
       steps[i + 1], width = step, max(width, ins.a + ins.b - 2)
+      step[2] = visit(at + 1, true)
+      if not step[2] then return nil end
+    elseif at == start and ins.name == "TGETV" then
+      local step = { LINK_INDEX, 0, ins.a, 0, ins.b, ins.c }
+      steps[i + 1], width = step, max(width, ins.a)
       step[2] = visit(at + 1, true)
       if not step[2] then return nil end
     elseif changed or at == start then

@@ -713,7 +713,8 @@ local function failure(w, err, refused)
     if w.stack then w:locate(why) end
   end
   why.late = w.overdue
-  if err == ABORT then why.cut, why.of_function = cut_of(w) end
+  if refused then w.failure = why end
+  if err == ABORT or refused then why.cut, why.of_function = cut_of(w) end
   return why
 end
 

@@ -209,9 +209,9 @@ return function(World)
     return format("%s %s", name, what), row.hint
   end
 
-  --- Whether it is a C function of the library that reads the elements of tensors, and does nothing else.
+  --- Whether it is a function of the library that reads the elements of tensors, and does nothing else.
   function World:reads_data(f)
-    local row = self.C.is_native(f) and rows[self:owner(f)]
+    local row = rows[self:owner(f)]
     return row and row.purity == "reads" or false
   end
 

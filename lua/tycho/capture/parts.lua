@@ -177,13 +177,15 @@ local function put_all(rest, run)
   for _, put in ipairs(rest.puts) do put(run) end
 end
 
---- Whether it does enough, or is followed by what does.
-function Parts:pays()
-  local rests = self.whole.rests
+--- Whether it does enough, or is followed by what does. seen: those that have been asked.
+function Parts:pays(seen)
   if self.worth then return true end
+  if seen[self] then return false end
+  seen[self] = true
   for site in pairs(self.sites) do
     for _, to in ipairs(site.exits) do
-      if rests[to] and rests[to].parts.worth then return true end
+      local rest = self.whole.rests[to]
+      if rest and rest.parts:pays(seen) then return true end
     end
   end
   return false
@@ -196,7 +198,7 @@ function Whole:try(at)
   rest.tried = true
   put_all(rest, function(...)
     left = left - 1
-    if rest.parts:pays() then
+    if rest.parts:pays {} then
       put_all(rest, rest.compiled)
     elseif left == 0 then
       self:run_natively(at)
@@ -269,9 +271,10 @@ function Parts:leave(frame, reads_data)
     n = n + frame.n_extra
   end
   self.left, self.sites[site] = site, true
-  local reader = continuation.calls(self.whole.proto, site.at) and R[self.whole.proto.code[site.at].a]
-  if site.link == nil and (not reader or reads_data(reader)) then
-    site.link = self.whole:link(site, reader) or false
+  if site.link == nil then
+    local ins = self.whole.proto.code[site.at]
+    local reader = continuation.calls(self.whole.proto, site.at) and R[ins.a]
+    site.link = (not reader or reads_data(reader)) and self.whole:link(site, reader) or false
   end
   return results, shadows, n, site.resume, site.link or nil
 end
