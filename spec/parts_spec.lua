@@ -162,7 +162,7 @@ describe("a function that no trace holds whole", function()
         local low, unlike = y:masked_select(most), y:unique()
         return work(unlike) * (work(some):sum() + work(low):mean()), some:size(1), y:nonzero() * 2
       end
-    end, 4, a)
+    end, 3, a)
   end)
 
   it("goes on without Lua in turns of loops", function()
