@@ -12,7 +12,8 @@
 #include <time.h>
 
 #define API __attribute__((visibility("default")))
-#if defined __AVX512F__ /* bytes of this machine's vectors, and sums that its registers hold beside two factors */
+#if defined \
+    __AVX512F__ /* bytes of this machine's vectors, and sums that its registers hold beside two factors */
 #define WIDE 64
 #define SUMS 16
 #elif defined __AVX__

@@ -27,13 +27,14 @@ local counts = { calls = 0, raised = 0, inside = 0, native = 0, after = 0, used 
 local TOKEN = {}
 
 --- Whether a frame of the library's is of a call of the program's main: what main called last, as `return g(x)`, stands
---- in its place, and so does what comes behind its first part.
+--- in its place, and so does what comes behind its first part. Where main has parts, the first one may be done.
 local function is_of_main(top, state)
   if top.source:find("/capture/", 1, true) then return false end
-  if top.func == state.compiled or not top.source:find("compile.lua", 1, true) then return true end
+  if top.func == state.compiled then return state.whole end
+  if not top.source:find("compile.lua", 1, true) then return true end
   for k = 1, 60 do
     local name, value = debug.getupvalue(top.func, k)
-    if name == "h" then return value.fn == state.main end
+    if name == "h" then return value.fn == state.main and not value.parts end
   end
   return false
 end
@@ -232,7 +233,7 @@ end
 
 --- One disturbed call. Its results, and what the disturbance knows.
 local function disturbed(f, main, args, mode, r)
-  local state, results = { compiled = f, main = main }, nil
+  local state, results = { compiled = f, main = main, whole = #ty.explain(f).parts == 0 }, nil
   local function call(...)
     state.co, state.called = coroutine.running(), true
     if state.starve then state.starve() end

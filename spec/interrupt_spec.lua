@@ -56,6 +56,18 @@ describe("a signal ends early", function()
       ends_early(ty.compile(function() return wave(x) end))
     end)
 
+    it("a loop whose turns read data" .. on, function()
+      ty.threads(threads)
+      local x = ty.arange(8):div(8)
+      ends_early(ty.compile(function()
+        local y, n = x, 0
+        while y:sum():item() < 1e9 and n < 1e5 do
+          y, n = (y * 0.99 + 0.1):abs() - y * 0.01 + x * 0.001, n + 1
+        end
+        return y
+      end))
+    end)
+
     it("a product" .. on, function()
       ty.threads(threads)
       local a = ty.arange(4e6):reshape(2000, 2000):sin()

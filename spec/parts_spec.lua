@@ -165,6 +165,50 @@ describe("a function that no trace holds whole", function()
     end, 3, a)
   end)
 
+  it("gives what the function returns where data were read", function()
+    local function tail(x) return work(x):sum():item() end
+    local function constants(x)
+      local y = work(x)
+      local s = y:get(2)
+      return s, nil, "text", 0.5, 7, true, y
+    end
+    local function none(x)
+      local s = work(x):get(2) -- luacheck: ignore
+      return
+    end
+    local function behind(x)
+      local last
+      for i = 1, 3 do
+        x = work(x) * 0.25
+        if x:sum():item() > 1e9 then return x end
+        last = x:get(i)
+      end
+      return last, x, last
+    end
+    local function several(x) return work(x):unique() end
+    for _, f in ipairs { tail, constants, none, behind, several } do
+      local e = in_parts(function() return f end, false, a)
+      assert.equal(1, e.captures)
+    end
+  end)
+
+  it("reads by what it is given to read by", function()
+    local function f(x, read)
+      local y = work(x):sum()
+      local s = read(y)
+      return work(x) + (type(s) == "number" and s or 1000)
+    end
+    local compiled = ty.compile(f)
+    local function both(read) assert.equal(account(f, false, a, read), account(compiled, false, a, read)) end
+    for _ = 1, 4 do both(a.item) end
+    for _ = 1, 4 do
+      both(a.totable)
+      both(a.item)
+      both(say)
+    end
+    assert.truthy(linked(compiled) > 4)
+  end)
+
   it("goes on without Lua in turns of loops", function()
     local few = parts.FEW
     finally(function() parts.FEW = few end)
@@ -302,6 +346,15 @@ describe("a function that no trace holds whole", function()
           if x:sum():item() < 10 then break end
         end
         return x
+      end
+    end, false, a)
+    in_parts(function()
+      return function(x, ...) -- what has `...` goes on in Lua
+        while not ... do
+          x = work(x) * 0.5
+          if x:sum():item() < 10 then break end
+        end
+        return x, ...
       end
     end, false, a)
   end)
@@ -508,28 +561,36 @@ describe("a function that no trace holds whole", function()
   end)
 
   it("has the variables that it is joined to", function()
-    local function make()
+    local function make(reads)
       local here, there = 1, 100
       local function other() return there end
-      local function f(x)
+      local function cut(x)
         local y = work(x)
         say "cut"
         return work(y), here
       end
+      local function read(x)
+        local y = work(x)
+        local s = y:get(1)
+        return work(y) * s, here
+      end
+      local f = reads and read or cut
       return f, function()
         for i = 1, 9 do
           if debug.getupvalue(f, i) == "here" then debug.upvaluejoin(f, i, other, 1) end
         end
       end
     end
-    local plain, join = make()
-    local inside, join_inside = make()
-    local compiled = ty.compile(inside)
-    for i = 1, 6 do
-      assert.equal(account(plain, false, a), account(compiled, false, a))
-      if i == 3 then
-        join()
-        join_inside()
+    for _, reads in ipairs { false, true } do
+      local plain, join = make(reads)
+      local inside, join_inside = make(reads)
+      local compiled = ty.compile(inside)
+      for i = 1, 6 do
+        assert.equal(account(plain, false, a), account(compiled, false, a))
+        if i == 3 then
+          join()
+          join_inside()
+        end
       end
     end
   end)

@@ -63,7 +63,7 @@ typedef struct Entry {
   Trace *trace[TRACES_MAX]; /* most recent first */
   i32 ntrace, next_anchor;
   i64 skips, captures, evicted_traces;
-  i64 linked; /* calls among skips that came from the part before without Lua */
+  i64 linked;      /* calls among skips that came from the part before without Lua */
   Trace *building; /* not installed yet */
   struct Failed failed;
   bool noted; /* the present call was asked what failed; outcomes: their numbers */

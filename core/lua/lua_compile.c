@@ -106,7 +106,8 @@ static int pick(lua_State *L, bool again, bool asks) {
   TraceAnswer y = ty_trace_call(L, S, e, false, &answers);
   if (TY_LIKELY(y == TRACE_HIT)) {
     e->calls++;
-    if (C->part == PART_GOES_ON) return ty_link_follow(L, S, answers - 1, lua_upvalueindex(6));
+    if (C->part == PART_GOES_ON)
+      return ty_link_follow(L, S, answers - 1, lua_upvalueindex(6), lua_upvalueindex(7));
     Handle *result = C->fresh && C->fresh == lua_touserdata(L, -1) ? C->fresh : NULL;
     e->large = result && ty_lua_is_large((Binding *)S, result);
     if (known && e->large) ty_lua_site_made(&frame, result);

@@ -132,9 +132,11 @@ typedef enum {
   LINK_CALL, /* a: the function's register; args: that of its first argument; then numbers of arguments and results */
   LINK_INDEX, /* a: the result's register; args, nargs: those of two tensors, of which the second says what is read */
   LINK_FOR,   /* a: the loop's first register; other: the instruction behind the loop */
-  LINK_DROP,  /* a: a register that is dead */
-  LINK_EXIT,  /* a: the number of the exit; nargs: registers that the part behind it is given */
-  LINK_NATIVE /* what else is there; nothing has changed up to there */
+  LINK_MOVE,  /* a, args: registers, to and from */
+  LINK_CONSTANT, /* a: a register; args: the number of its value */
+  LINK_EXIT,     /* a: the number of the exit; nargs: registers that the part behind it is given */
+  LINK_RETURN,   /* a, nargs: the registers that the function gives; -1: what the reader gave */
+  LINK_NATIVE    /* what else is there; nothing has changed up to there */
 } LinkOp;
 enum { LINK_OPERANDS = 7 };
 typedef struct LinkStep {
@@ -142,7 +144,7 @@ typedef struct LinkStep {
 } LinkStep;
 
 /* Places in a link's environment: the whole function and what its parts share, the reader, what runs all of the
-** instructions in Lua; for each exit its part where there is one, and what goes on there in Lua. */
+** instructions in Lua; for each exit its part where there is one, and what goes on there in Lua. At -k the k-th constant. */
 enum { AT_FUNCTION = 1, AT_SHARED, AT_READER, AT_NATIVE };
 static int part_at(i32 exit) { return AT_NATIVE + 2 * exit - 1; }
 static int resume_at(i32 exit) { return AT_NATIVE + 2 * exit; }
@@ -204,7 +206,7 @@ static bool push_reader(lua_State *L, State *S, const LinkStep *s, int regs, int
   return lua_rawequal(L, -1 - s->nargs, regs + s->a);
 }
 
-/* False: nothing has changed. */
+/* The results of a tail call are left on top. False: nothing has changed. */
 static bool read_data(lua_State *L, State *S, const LinkStep *s, int regs, int env) {
   const int top = lua_gettop(L), nargs = s->op == LINK_INDEX ? 2 : s->nargs,
             nresults = s->op == LINK_INDEX ? 1 : s->nresults;
@@ -216,10 +218,11 @@ static bool read_data(lua_State *L, State *S, const LinkStep *s, int regs, int e
   return true;
 }
 
-/* Runs the instructions of a link over the registers behind `regs`. Gives the exit; NULL: nothing has changed. */
+/* Runs the instructions of a link over the registers behind `regs`. Gives the last one, an exit or a return; NULL:
+** nothing has changed, and Lua is to run them. */
 static const LinkStep *run_link(lua_State *L, State *S, const Link *k, int regs, int env) {
   const LinkStep *s = k->step;
-  while (s->op != LINK_EXIT) {
+  while (s->op != LINK_EXIT && s->op != LINK_RETURN) {
     i32 next = s->next;
     if (s->op == LINK_NATIVE) return NULL;
     if (s->op == LINK_CALL || s->op == LINK_INDEX) { /* the first, if any */
@@ -227,7 +230,8 @@ static const LinkStep *run_link(lua_State *L, State *S, const Link *k, int regs,
     } else if (s->op == LINK_FOR) {
       if (!turn(L, regs + s->a)) next = s->other;
     } else {
-      lua_pushnil(L);
+      if (s->op == LINK_MOVE) lua_pushvalue(L, regs + s->args);
+      else lua_rawgeti(L, env, -s->args);
       lua_replace(L, regs + s->a);
     }
     s = k->step + next;
@@ -243,18 +247,36 @@ static bool may_link(lua_State *L, int env) {
   return shared && !lua_gethook(L);
 }
 
-int ty_link_follow(lua_State *L, State *S, int n, int stash) {
+/* Answers with n values on top. */
+static int answer(lua_State *L, struct Compiled *C, int n, int stash, int hand_out) {
+  if (n == 1) {
+    lua_pushnil(L);
+    lua_insert(L, -2);
+    return 2;
+  }
+  ty_lua_stash(L, C, n, stash);
+  lua_pushvalue(L, hand_out);
+  return 1;
+}
+
+int ty_link_follow(lua_State *L, State *S, int n, int stash, int hand_out) {
   struct Compiled *C = S->engine->compiled;
   const int link = lua_gettop(L) - n, env = link + 1, regs = env;
   for (;;) {
     const Link *k = lua_touserdata(L, link);
-    luaL_checkstack(L, k->width + 16, "too many values are in use");
+    luaL_checkstack(L, 2 * k->width + 16, "too many values are in use");
     lua_getfenv(L, link);
     lua_insert(L, env);
     lua_settop(L, regs + k->width);
     const LinkStep *exit = may_link(L, env) ? run_link(L, S, k, regs, env) : NULL;
     int goes_on = AT_NATIVE;
     C->part = PART_MISSES;
+    if (exit && exit->op == LINK_RETURN) {
+      int top = lua_gettop(L);
+      n = exit->nargs < 0 ? top - regs - k->width : exit->nargs;
+      for (i32 i = 0; i < exit->nargs; i++) lua_pushvalue(L, regs + exit->a + i);
+      return answer(L, C, n, stash, hand_out);
+    }
     if (exit) {
       n = exit->nargs;
       goes_on = resume_at(exit->a);

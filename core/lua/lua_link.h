@@ -17,7 +17,7 @@ void ty_lua_push_hand_out(lua_State *L);
 void ty_lua_push_hand_on(lua_State *L);
 
 /* On top of the stack lie a link and n registers. Goes from part to part, and gives what pick answers: so many values. */
-int ty_link_follow(lua_State *L, State *S, int n, int stash);
+int ty_link_follow(lua_State *L, State *S, int n, int stash, int hand_out);
 int ty_lua_link(lua_State *L);
 
 #endif

@@ -475,23 +475,27 @@ local function effect_lines(d, t)
   return list
 end
 
+local END = "the end"
+
 --- Where the traces of a compiled function end before its end, and why.
 local function ends_text(core, h)
   local list, known = {}, {}
   for _, t in ipairs(core.internals.capture.traces(h.handle)) do
     local ends = t.description.ends
     local text = ends and (ends.why and format("line %s: %s", ends.line or "?", ends.why.reason)
-      or format("line %s: the loop's next turn", ends.line or "?")) or "the end"
+      or format("line %s: the loop's next turn", ends.line or "?")) or END
     if not known[text] then list[#list + 1], known[text] = text, true end
   end
-  return #list > 0 and concat(list, "; ") or "nothing so far"
+  return #list > 0 and concat(list, "; ") or END
 end
 
 --- The parts in which a function is captured, as lines.
 local function part_lines(core, h)
   local list = {}
-  local parts = h.parts and not h.parts.begins and h.parts:list() or {}
-  if #parts > 0 then list[1] = "parts: up to " .. ends_text(core, h) end
+  local whole = h.parts and not h.parts.begins
+  local parts = whole and h.parts:list() or {}
+  local ends = whole and ends_text(core, h)
+  if ends and (#parts > 0 or ends ~= END) then list[1] = "parts: up to " .. ends end
   for _, part in ipairs(parts) do
     local line, of = "from line " .. (part.line or "?"), part.run and handle_of[part.run]
     if not of then

@@ -247,7 +247,9 @@ local function region_of(proto, flow, start)
 end
 
 -- Instructions of links, see lua_link.c.
-local LINK_CALL, LINK_INDEX, LINK_FOR, LINK_DROP, LINK_EXIT, LINK_NATIVE = 0, 1, 2, 3, 4, 5
+local LINK_CALL, LINK_INDEX, LINK_FOR, LINK_MOVE, LINK_CONSTANT, LINK_EXIT, LINK_RETURN, LINK_NATIVE =
+  0, 1, 2, 3, 4, 5, 6, 7
+local constants = { KPRI = true, KSHORT = true, KNUM = true, KSTR = true }
 
 --- What stands between a position and the exits behind it, for a link. Nil: more than a link can do.
 ---@param proto tycho.Prototype
@@ -255,56 +257,89 @@ local LINK_CALL, LINK_INDEX, LINK_FOR, LINK_DROP, LINK_EXIT, LINK_NATIVE = 0, 1,
 ---@param exits integer[]
 ---@return integer|nil width registers that it needs
 ---@return integer[][]? steps {op, next, a, other, args, nargs, nresults}; next and other count from 0
+---@return any[]? constants by their positions, which their steps have as args
+---@return integer? n of them
 function M.steps(proto, start, exits)
-  local code, steps, known, number = proto.code, {}, {}, {}
+  local code, steps, known, number, values, n_values = proto.code, {}, {}, {}, {}, 0
   local _, width = flows.live_before(proto.flow, start)
   if proto.vararg then return nil end
   for k, to in ipairs(exits) do number[to] = k end
+  local function put(...)
+    local step = { ... }
+    steps[#steps + 1] = step
+    return step
+  end
+  local function put_constant(a, v)
+    n_values = n_values + 1
+    values[n_values] = v
+    put(LINK_CONSTANT, #steps + 1, a, 0, n_values)
+  end
   local function leave(to)
     local live, n = flows.live_before(proto.flow, to)
     width = max(width, n)
     for r = 1, n do
-      if not live[r] then steps[#steps + 1] = { LINK_DROP, #steps + 1, r } end
+      if not live[r] then put_constant(r, nil) end
     end
-    steps[#steps + 1] = { LINK_EXIT, 0, number[to], 0, 0, n }
+    put(LINK_EXIT, 0, number[to], 0, 0, n)
   end
-  --- changed: registers are others by then, so that all of it cannot be done once more in Lua.
-  local function visit(at, changed)
-    local seen = known[at]
-    if seen then return seen.changed == changed and seen.step or nil end
+  local visit
+  --- What follows an instruction that changes registers: nothing that Lua would have to do from the beginning.
+  local function visit_changed(at)
+    local to, from_start = visit(at)
+    return not from_start and to or nil
+  end
+  --- The step for an instruction; whether Lua may have to do all of it, from the start.
+  function visit(at)
     local ins, i = code[at], #steps
-    seen = { step = i, changed = changed }
-    known[at] = seen
+    local name = ins.name
+    if known[at] then return known[at][1], known[at][2] end
+    known[at] = { i, true }
+    local from_start = false
     if number[at] then
       leave(at)
-    elseif ins.name == "JMP" or ins.name == "LOOP" then
-      seen.step = visit(ins.name == "JMP" and ins.target or at + 1, changed)
-      return seen.step
-    elseif ins.name == "FORL" then
-      local step = { LINK_FOR, 0, ins.a, 0 }
-      steps[i + 1], width = step, max(width, ins.a + 3)
-      step[2] = visit(ins.target, true)
-      step[4] = step[2] and visit(at + 1, changed)
+    elseif name == "JMP" or name == "LOOP" then
+      i, from_start = visit(name == "JMP" and ins.target or at + 1)
+    elseif name == "FORL" then
+      local step = put(LINK_FOR, 0, ins.a, 0)
+      width = max(width, ins.a + 3)
+      step[2] = visit_changed(ins.target)
+      if not step[2] then return nil end
+      step[4], from_start = visit(at + 1)
       if not step[4] then return nil end
-    elseif at == start and ins.name == "CALL" and ins.b > 0 then
-      local step = { LINK_CALL, 0, ins.a, 0, ins.a + proto.fr2 + 1, ins.c - 1, ins.b - 1 }
-      steps[i + 1], width = step, max(width, ins.a + ins.b - 2)
-      step[2] = visit(at + 1, true)
+    elseif at == start and (name == "CALL" and ins.b > 0 or name == "CALLT") then
+      local tail = name == "CALLT"
+      local step = put(LINK_CALL, 0, ins.a, 0, ins.a + proto.fr2 + 1, (tail and ins.d or ins.c) - 1,
+        tail and -1 or ins.b - 1)
+      width = max(width, ins.a + step[7] - 1)
+      if tail then
+        step[2] = #steps
+        put(LINK_RETURN, 0, 0, 0, 0, -1)
+      else
+        step[2] = visit_changed(at + 1)
+      end
       if not step[2] then return nil end
-    elseif at == start and ins.name == "TGETV" then
-      local step = { LINK_INDEX, 0, ins.a, 0, ins.b, ins.c }
-      steps[i + 1], width = step, max(width, ins.a)
-      step[2] = visit(at + 1, true)
+    elseif at == start and name == "TGETV" then
+      local step = put(LINK_INDEX, 0, ins.a, 0, ins.b, ins.c)
+      width = max(width, ins.a)
+      step[2] = visit_changed(at + 1)
       if not step[2] then return nil end
-    elseif changed or at == start then
-      return nil
+    elseif name == "RET" or name == "RET0" or name == "RET1" then
+      put(LINK_RETURN, 0, ins.a, 0, 0, ins.d - 1)
+    elseif name == "MOV" or constants[name] then
+      width = max(width, ins.a)
+      if name == "MOV" then put(LINK_MOVE, #steps + 1, ins.a, 0, ins.d) else put_constant(ins.a, ins.k) end
+      local step = steps[#steps]
+      step[2] = visit_changed(at + 1)
+      if not step[2] then return nil end
     else
-      steps[i + 1] = { LINK_NATIVE }
+      put(LINK_NATIVE)
+      from_start = true
     end
-    return i
+    known[at] = { i, from_start }
+    return i, from_start
   end
-  if not visit(start, false) then return nil end
-  return width, steps
+  if not visit(start) then return nil end
+  return width, steps, values, n_values
 end
 
 -- Functions -----------------------------------------------------------------------------------------------------------

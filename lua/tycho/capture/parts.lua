@@ -15,8 +15,8 @@
 -- 3. A call whose callee holds the reason is run natively, and calls the compiled callee instead.
 -- 4. Where no more than a read of data and turns of loops stand between two parts, a link leads from one to the other
 --    without Lua (lua_link.c). It gives up where something else happens, and Lua does the same.
--- 5. A part costs about a microsecond. One that does too little for that, and does not lead to one that does more, is not
---    kept: from there on the function runs as it is, and one that is cut there after as little is not cut at all.
+-- 5. A part costs about a microsecond. One that does too little for that, and does not lead to one that does more, is
+--    not kept: from there on the function runs as it is, and one that is cut there after as little is not cut at all.
 
 local continuation = require "tycho.capture.continuation"
 
@@ -71,7 +71,7 @@ function Whole:site(at, inside, unknown)
   if self.count >= MOST then return nil end
   self.count = self.count + 1
   local function prepare(f) return prepared(self, f) end
-  local native, n, exits, steps
+  local native, n, exits
   local function behind(run)
     if not unknown then return run end
     return function(...)
@@ -135,9 +135,10 @@ local function resume_at(exit) return NATIVE + 2 * exit end
 --- What leads from a site to what follows it without Lua, or nil. reader: the function that is called there, if any.
 function Whole:link(site, reader)
   if not site.may_link then return nil end
-  local width, steps = continuation.steps(self.proto, site.at, site.exits)
+  local width, steps, constants, n = continuation.steps(self.proto, site.at, site.exits)
   if not width then return nil end
   local env = { self.f, self.shared, reader or false, site.resume }
+  for k = 1, n do env[-k] = constants[k] end
   for k, to in ipairs(site.exits) do
     local entered = false
     env[part_at(k)] = false
