@@ -646,6 +646,106 @@ describe("a function that no trace holds whole", function()
     end, false, a)
   end)
 
+  it("makes closures that are in use behind once more, over the same variables", function()
+    local kept
+    local function counts(x)
+      local n = 0
+      local function add(v)
+        n = n + v
+        return n
+      end
+      local y = work(x) * add(2)
+      say("cut", n)
+      y = work(y) + add(3)
+      n = n * 2
+      local s = y:get(1)
+      return y * add(1), n, s, add(0)
+    end
+    local function recurses(x)
+      local depth = 0
+      local function down(v, k)
+        if k == 0 then return v end
+        depth = depth + 1
+        return down(work(v) * 0.1, k - 1)
+      end
+      local y = down(x, 2)
+      say(y:size(1))
+      local again = down
+      return down(y, 1), again(y, 2), depth, again == down
+    end
+    local function in_loops(x)
+      local total, f = 0, nil
+      for i = 1, 3 do
+        local scale = i * 0.1
+        local function scaled(v)
+          total, scale = total + 1, scale + 1
+          return v * scale
+        end
+        x = scaled(work(x) * 0.1)
+        say(i, total, scale)
+        x = scaled(work(x)) + scale
+        f = scaled
+      end
+      return f(x), total
+    end
+    local function know_each_other(x)
+      local n, odd = 0, nil
+      local function even(k) n = n + 1 if k == 0 then return true end return odd(k - 1) end
+      function odd(k) n = n + 10 if k == 0 then return false end return even(k - 1) end
+      local y = work(x) * (even(3) and 1 or 2)
+      say "cut"
+      return work(y), odd(2), n
+    end
+    local function protects(x)
+      local n = 1
+      local ok, y = pcall(function(v)
+        n = n + 1
+        say("in", n)
+        return work(v) * n
+      end, work(x))
+      n = n * 3
+      local bad, why = pcall(function() n = n + 1 say "worse" error({ n = n }) end)
+      return work(y) + n, ok, bad, why.n
+    end
+    local function with_more(x, ...)
+      local n, list = 1, { ... }
+      local function all(v) n = n + 1 return v + #list end
+      local y = all(work(x))
+      say(...)
+      return all(work(y)), n, ...
+    end
+    for _, f in ipairs { counts, recurses, in_loops, know_each_other, protects, with_more } do
+      in_parts(function() return f end, false, a, 2, 3)
+      same(function() return f end, true, a, 2)
+    end
+
+    -- closures that stay somewhere are the ones that are called
+    local function given_away(x)
+      local n = 0
+      local function add() n = n + 1 return n end
+      local y = work(x)
+      kept = say(add)
+      add()
+      n = n + 5
+      return work(y), kept(), n, kept == add
+    end
+    local function makes_more(x)
+      local n = 0
+      local y = work(x)
+      pcall(function() kept = function() n = n + 1 return n end say "in" end)
+      n = n + 5
+      return work(y), kept(), n
+    end
+    local function gives_itself_away(x)
+      local n = 0
+      local function add() n = n + 1 kept = add say(n) return n end
+      local y = work(x) * add()
+      n = n + 5
+      return work(y), kept(), add(), n, kept == add
+    end
+    for _, f in ipairs { given_away, makes_more, gives_itself_away } do same(function() return f end, false, a) end
+  end)
+
   it("gives back a loss whose graph was used up, which says so", function()
     local w = ty.ones(4):requires_grad_()
     local f = ty.compile(function(x)

@@ -52,6 +52,17 @@ static void start(lua_State *L, State *S, Entry *e, const void *fn) {
   ty_lazy_open(S, &like);
 }
 
+/* The wrapper that calls pick stands right above the function that called what still records: that has returned, though the
+** line is the same and the frames are as if it had not. */
+static void close_returned(lua_State *L, State *S) {
+  lua_Debug ar;
+  Lazy *z = ty_lazy_find(S, L);
+  const int caller = lua_getstack(L, 2, &ar) ? SLOT(&ar) : -1;
+  if (!z || z->pinned || z->caller != caller) return;
+  ty_lazy_close(S, z);
+  S->open = NULL;
+}
+
 /* Whether the trace that was made last was hit again after the call that it was made for. */
 static bool newest_is_used(const Entry *e) {
   for (i32 i = 0; i < e->ntrace; i++)
@@ -85,6 +96,7 @@ static int pick(lua_State *L, bool again, bool asks) {
   State *S = ty_lua_enter_in(L, (Binding *)e->S);
   const struct Compiled *C = S->engine->compiled;
   int narg = lua_gettop(L);
+  if (TY_UNLIKELY(S->open != NULL)) close_returned(L, S);
   if (S->open || S->level || C->stance == STANCE_EAGER || C->plain || TY_UNLIKELY(e->ended)) {
     e->nested += S->open != NULL;
     lua_pushvalue(L, lua_upvalueindex(4));
