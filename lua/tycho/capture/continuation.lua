@@ -152,11 +152,10 @@ local function append(p, list, line)
 end
 
 --- Makes closures that are in registers once more, where their variables are in theirs.
----@param proto tycho.Prototype
----@param p table its parts
+---@param p table the parts of a prototype
 ---@param closures table<integer, integer> by register: the position where it is made
 ---@return integer[][] instructions
-local function remake(proto, p, closures)
+local function remake(p, closures)
   local list, at = {}, {}
   for r, made in pairs(closures) do
     local ins = p.code[made]
@@ -237,7 +236,7 @@ function M.calls(proto, at)
   return name == "CALL" or name == "CALLM" or name == "CALLT" or name == "CALLMT"
 end
 
---- What is handed on at a position: the live registers, but for those with closures, which are made once more; and these.
+--- What is handed on at a position: the live registers but for those with closures, which are made once more; and these.
 local function handed(proto, at)
   local live, n, closures = flows.live_before(proto.flow, at)
   for r in pairs(closures) do live[r] = nil end
@@ -483,7 +482,7 @@ function M.rest(f, proto, at)
   set_params(proto, p, n)
   p.framesize = max(p.framesize, n + 1)
   walk_by_key(proto, p, at)
-  local begin = remake(proto, p, closures)
+  local begin = remake(p, closures)
   local first = #begin > 0 and #p.code + 1 or at -- what makes closures stands behind the end
   begin[#begin + 1] = #begin > 0 and jump(#p.code + #begin + 1, at, n) or nil
   append(p, begin, p.lines[at])
@@ -515,7 +514,7 @@ function M.native(f, proto, at, prepare, rest)
   local given = M.given(proto, inside, closures)
   if not given then return nil, "a function that it makes would be made twice" end
   local tops, list = {}, {}
-  local head = remake(proto, p, closures)
+  local head = remake(p, closures)
   local before = #head + (prepare and 5 or 1)
   local widest = n + 3
   for _, e in ipairs(exits) do

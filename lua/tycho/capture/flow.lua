@@ -147,8 +147,8 @@ local function pass_closures(proto, flow, at, before)
 end
 
 --- By position: the registers that hold a closure in front of it whichever way leads there, which could be made there
---- once more: its variables are still those of the function. By register: the position where it is made, to which no way
---- leads with a closure that was made there before.
+--- once more: its variables are still those of the function. By register: the position where it is made, to which no
+--- way leads with a closure that was made there before.
 local function closures_before(proto, flow)
   local before, work = { {} }, { 1 }
   while #work > 0 do
@@ -171,8 +171,8 @@ local function closures_before(proto, flow)
   return before
 end
 
---- The registers that are live before a position: a set, the highest one, and those of them that hold closures, with the
---- positions where these are made. Variables of such closures are live, too.
+--- The registers that are live before a position: a set, the highest one, and those of them that hold closures, with
+--- the positions where these are made. Variables of such closures are live, too.
 ---@param flow tycho.Flow
 ---@param at integer
 ---@return table<integer, boolean>
