@@ -22,6 +22,8 @@ local M = {
     from = "q.x += (q.cols - 1) * q.xc * q.size, q.yc = 1, q.xc = -q.xc;", to = "q.yc = 1;" },
   { file = "core/device/cpu/tile_short.h", what = "rows of 4 and 8 join neighbours, not halves",
     from = "low[i] = LOWER(iota, (U)1 << i);", to = "low[i] = LOWER(iota, (U)1);" },
+  { file = "core/device/cpu/tile_short.h", what = "rows of 3 join their first two elements first",
+    from = "OP(v[0], first, end); \\\n        OP(v[0], v[0], middle);", to = "OP(v[0], first, middle); \\\n        OP(v[0], v[0], end);" },
   { file = "core/lua/lua_trace.c", what = "a guard does not ask where a tensor lies",
     from = " || t->type.device != g->device)", to = ")" },
   { file = "lua/tycho/capture/continuation.lua", what = "a walk of a table goes on in its middle by a counter",
