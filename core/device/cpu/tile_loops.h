@@ -596,9 +596,18 @@ static inline f32 ID(unkey)(i32 k) {
     T *y = yv; \
     const T *x = xv; \
     if (!n) ID(fill_##T)(y, &empty, NULL, NULL, rows, 0); \
-    const i64 done = SHORT(ID(short_##NAME), y, x, rows, n); \
-    x += done * n; \
-    for (i64 k = done; k < rows && n; k++, x += n) { \
+    i64 k = SHORT(ID(short_##NAME), y, x, rows, n); \
+    x += k * n; \
+    for (; k < rows && (n == E || n == 2 * E); k++, x += n) { \
+      J v = IN(*(const V *)x); \
+      if (n > E) { \
+        const J b = IN(*(const V *)(x + E)); \
+        OP(v, v, b); \
+      } \
+      WITHIN_##T(OP, v); \
+      y[k] = OUT(v[0]); \
+    } \
+    for (; k < rows && n; k++, x += n) { \
       J v; \
       if (n <= 2 * E) { /* the other lanes are empty, and change nothing */ \
         V p = (V)none, q = (V)none; \
@@ -656,7 +665,9 @@ ROWS(min_f32, f32, u32, i32, R_MIN, C_F32, MIN_V, KEY_MIN, ID(unkey))
     const T *a = av; \
     i64 reach = (n + E - 1) / E * E, safe = rows * n - reach; \
     const i64 done = SHORT_REPEAT(ID(repeat_##SIZE), y, a, rows, n); \
-    for (i64 k = done, at = done * n; k < rows; k++, at += n) { \
+    i64 k = done, at = done * n; \
+    for (; n <= E && k < rows && at <= safe; k++, at += n) *(V *)(y + at) = a[k] - (V){0}; \
+    for (; k < rows; k++, at += n) { \
       const V v = a[k] - (V){0}; \
       if (at <= safe) \
         for (i64 j = 0; j < n; j += E) *(V *)(y + at + j) = v; \
