@@ -33,7 +33,8 @@ static void read_part(lua_State *L, int i, SigPart *p) {
 
 #define PARTS_FEW 12
 
-static void start(lua_State *L, State *S, Entry *e, const void *fn) {
+/* false: nothing is recorded. */
+static bool start(lua_State *L, State *S, Entry *e, const void *fn) {
   SigPart few[PARTS_FEW], *part = few;
   lua_Debug ar;
   int n = lua_gettop(L);
@@ -41,14 +42,14 @@ static void start(lua_State *L, State *S, Entry *e, const void *fn) {
   for (int i = 0; i < n; i++) read_part(L, i + 1, &part[i]);
   Lazy like = {.thread = L, .fn = fn, .caller = -1, .line = -1, .entry = e};
   like.sig = ty_entry_signature(e, part, n, ty_entry_word(S));
-  if (like.sig && !ty_entry_records(like.sig)) return;
+  if (like.sig && !ty_entry_records(like.sig)) return false;
   if (lua_getstack(L, 1, &ar)) like.wrapper = SLOT(&ar);
   if (lua_getstack(L, 2, &ar)) {
     like.caller = SLOT(&ar);
     lua_getinfo(L, "l", &ar);
     like.line = ar.currentline;
   }
-  ty_lazy_open(S, &like);
+  return ty_lazy_open(S, &like) != NULL;
 }
 
 /* Whether the trace that was made last was hit again after the call that it was made for. */
@@ -99,12 +100,20 @@ static int pick(lua_State *L, bool again, bool asks) {
     lua_rawgeti(L, lua_upvalueindex(5), again ? -2 : -1);
     return 1;
   }
+  if (TY_UNLIKELY(e->away > 0) && !again && C->stance == STANCE_DEFAULT) {
+    e->away--;
+    if (e->recorded) e->recorded = start(L, S, e, lua_topointer(L, lua_upvalueindex(4)));
+    else e->calls++;
+    lua_pushvalue(L, lua_upvalueindex(4));
+    return 1;
+  }
   int answers;
   SiteFrame frame;
   const bool known = TY_UNLIKELY(e->large) && ty_lua_site(L, (Binding *)S, SITE_COMPILED, &frame);
   TraceAnswer y = ty_trace_call(L, S, e, false, &answers);
   if (TY_LIKELY(y == TRACE_HIT)) {
     e->calls++;
+    if (TY_UNLIKELY(e->missed > 0)) e->missed = 0, e->pause = 0;
     Handle *result = C->fresh && C->fresh == lua_touserdata(L, -1) ? C->fresh : NULL;
     e->large = result && ty_lua_is_large((Binding *)S, result);
     if (known && e->large) ty_lua_site_made(&frame, result);
@@ -114,7 +123,8 @@ static int pick(lua_State *L, bool again, bool asks) {
     lua_rawgeti(L, lua_upvalueindex(5), 1);
     return 1;
   }
-  start(L, S, e, lua_topointer(L, lua_upvalueindex(4)));
+  e->recorded = start(L, S, e, lua_topointer(L, lua_upvalueindex(4)));
+  if (!again && y == TRACE_MISS) ty_entry_missed(e);
   lua_pushvalue(L, lua_upvalueindex(4));
   return 1;
 }
@@ -298,6 +308,7 @@ static int compile_wake(lua_State *L) {
   ty_lua_enter(L);
   Entry *e = luaL_checkudata(L, 1, ENTRY_META);
   e->rest = e->unproductive = 0;
+  e->away = e->missed = 0;
   return 0;
 }
 
