@@ -74,8 +74,8 @@ local function range(...)
   return start and series(start, step, floor((stop - start) / step) + 1, opts)
 end
 
---- Whether the numbers that a series is given say how long it is, not where it lies: then they are sizes. A step is none:
---- no range of sizes follows it.
+--- Whether the numbers that a series is given say how long it is, not where it lies: then they are sizes. A step is
+--- none: no range of sizes follows it.
 local function are_sizes(args, shadows)
   if is_symbol(args[3], shadows[3]) then return false end
   if is_symbol(args[2], shadows[2]) and is_symbol(args[1], shadows[1]) then return false end
