@@ -12,8 +12,8 @@
 #include <time.h>
 
 #define API __attribute__((visibility("default")))
-#if defined \
-    __AVX512F__ /* bytes of this machine's vectors, and sums that its registers hold beside two factors */
+/* Bytes of this machine's vectors, and sums that its registers hold beside two factors. */
+#if defined __AVX512F__
 #define WIDE 64
 #define SUMS 16
 #elif defined __AVX__
@@ -81,12 +81,11 @@ API double floor_fma(long rounds) {
 }
 
 static void *spin(void *unused) {
-  Vec s = 1.0f - (Vec){0};
+  float s = 1.0f; /* one number: a vector of WIDE bytes is in one register on some machines only */
   for (long i = 0; i < 4000000; i++) {
     s = s * 0.999f;
     __asm__ volatile("" : "+x"(s));
   }
-  keep(s);
   return unused;
 }
 

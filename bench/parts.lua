@@ -1,4 +1,5 @@
 -- parts.lua -- rows of `make bench` about functions that are captured in parts: data are read, something is written.
+-- And about functions that gain nothing.
 -- In: run.lua's row. Out: rows.
 
 local ty = require "tycho"
@@ -59,6 +60,49 @@ return function(row)
   row { name = "training step, its loss read by item()", peer = "none", unit = "us", what = "not read",
     make_floor = true, most = 1.15, setup = function() return jit.compile(step(true)) end,
     floor = function() return jit.compile(step(false)) end }
+
+  --- Functions of ten operations that gain nothing: each call differs from those before. key(i): what call i is given.
+  local function ten(x)
+    for _ = 1, 5 do x = x * 0.9 + 0.1 end
+    return x
+  end
+  local field, lengths = {}, ty.randn(1000)
+  for i = 1, 20000 do field["k" .. i], field[i] = i, i end
+  local function shared(i) return lengths:narrow(1, 1, i % 1000 + 1) end
+  local square = ty.rand(16, 16)
+  for _, r in ipairs {
+    { "a new string each call, made inside, as a key", function(x, i) return ten(x) * field["k" .. i] end },
+    { "a new string each call, given, as a key", function(x, i) return ten(x) * field[i] end,
+      key = function(i) return "k" .. i end },
+    { "a new integer key each call", function(x, i) return ten(x) * field[i] end },
+    { "a new integer key each call, written to", function(x, i, out)
+      out[i] = i
+      return ten(x)
+    end },
+    { "a number's text each call", function(x, i) return ten(x), tostring(i) end },
+    { "sizes 1 to 1,000 in turn", ten, input = shared },
+    { "sizes 1 to 1,000 in turn, which decide", function(x)
+      local s = 0
+      for i = 1, x:size(1) % 7 do s = s + i end
+      return ten(x) * s
+    end, input = shared },
+    { "sizes 1 to 1,000 in turn, of what is not captured", function(x)
+      debug.getinfo(1, "l")
+      return ten(x)
+    end, input = shared },
+  } do
+    local function calls(f)
+      local i, out = 0, {}
+      local function call()
+        i = i % 20000 + 1
+        return (f(r.input and r.input(i) or square, r.key and r.key(i) or i, out))
+      end
+      for _ = 1, 4000 do call() end
+      return call
+    end
+    row { name = "nothing gained: " .. r[1], peer = "none", unit = "us", what = "eager", make_floor = true, most = 1.1,
+      setup = function() return calls(jit.compile(r[2])) end, floor = function() return calls(r[2]) end }
+  end
 
   local x, Q, b, image = ty.arange(1, 101), ty.rand(100, 100), ty.rand(100), ty.rand(64, 64)
   local A = Q:matmul(Q:t()) / 100 + ty.eye(100)

@@ -399,6 +399,27 @@ describe("a function that no trace holds whole", function()
     end
   end)
 
+  for what, raise in pairs {
+    ["an index of nil"] = function(z) return z.a.b end, ["a field set of nil"] = function(z) z.a.b = 1 end,
+    ["a call of nil"] = function(z) return z.a() end, ["a sum with nil"] = function(z) return 1 + z.a end,
+    ["a text with nil"] = function(z) return "a" .. z.a end, ["an order of tables"] = function(z) return z < {} end,
+    ["an order of kinds"] = function(z) return 1 < z end, ["the length of nil"] = function(z) return #z.a end,
+    ["a bound that is none"] = function(z) for _ = 1, z.a do z = 1 end end, ["a walk of nil"] = function(z) return ipairs(z.a) end,
+    ["what is told"] = function() error "told" end, ["a value"] = function() error { 1 } end,
+  } do
+    it("is not cut before an error that its run raises: " .. what, function()
+      local c = ty.compile(function(x, z)
+        local y = work(x)
+        raise(z)
+        return work(y)
+      end)
+      for _ = 1, 3 do assert.falsy((pcall(c, a, {}))) end
+      local e = ty.explain(c)
+      assert.same({ 0, 0 }, { #e.traces, #e.parts })
+      assert.truthy(#e.aborts > 0 and not e.aborts[1].cut)
+    end)
+  end
+
   it("names what is called or indexed in messages", function()
     in_parts(function()
       return function(x)

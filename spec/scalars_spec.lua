@@ -184,6 +184,14 @@ describe("a number of the caller's", function()
     ["an option of a method"] = function(x, w) return x:var(nil, { correction = w / 300 }) end,
     ["an option in a table from outside"] = function(x) return ty.huber_loss(x, x * 2, held.options) end,
     ["several options"] = function(x, w) return x:isclose(x + 1, { rtol = w, atol = w / 2 }) end,
+    ["the scale of attention"] = function(x, w)
+      local q = x:reshape(3, 1) * ty.tensor { 1, -2 }
+      return ty.scaled_dot_product_attention(q, q + 1, q * 3, { scale = w })
+    end,
+    ["the scale of attention of half floats, masked"] = function(x, w)
+      local q = (x:reshape(1, 3, 1) * ty.tensor { 1, -0.3, 0.7 }):to "bf16"
+      return ty.scaled_dot_product_attention(q, q:sin(), q, { scale = w / 3, causal = true, mask = x:gt(1) })
+    end,
   } do
     it("is read in each call, by one trace: " .. name, function()
       local c, x = ty.compile(f), ty.tensor { 1, 2, 3 }
@@ -288,6 +296,54 @@ describe("a number of the caller's", function()
     for n = 2, 40 do x = c(n) end
     assert.equal(780, x:item())
     assert.truthy(ty.explain(c).captures <= 5)
+  end)
+
+  it("is a whole step of arange, where it changes no size", function()
+    local function f(step) return ty.arange(0, 1000, step) end
+    local c = ty.compile(f)
+    for i = 501, 800 do H.same(f(i), c(i)) end
+    assert.equal(1, ty.explain(c).captures)
+  end)
+
+  for name, f in pairs {
+    fill_ = function(x, w) return x:gt(1):fill_(w) end,
+    full = function(_, w) return ty.full({ 3 }, w, { dtype = "bool" }) end,
+    full_like = function(x, w) return ty.full_like(x:gt(1), w) end,
+    ["an element"] = function(x, w)
+      local y = x:gt(1)
+      y[2] = w
+      return y
+    end,
+    ["elements of a mask"] = function(x, w)
+      local y = x:gt(1)
+      y[x:lt(3)] = w
+      return y
+    end,
+    masked_fill = function(x, w) return x:gt(1):masked_fill(x:lt(2), w) end,
+  } do
+    it("is a truth value, by one trace, and raises where it is none: " .. name, function()
+      local c, x = ty.compile(f), ty.tensor { 1, 2, 3 }
+      for _, w in ipairs { 1, 0, 1, -0.0, 0, 1 } do H.same(f(x, w), c(x, w)) end
+      assert.equal(1, ty.explain(c).captures)
+      for _, w in ipairs { 2, 1, 0.5, 0, -1, 0 / 0, 1 } do
+        local want, got = { pcall(f, x, w) }, { pcall(c, x, w) }
+        assert.equal(want[1], got[1], w)
+        if want[1] then H.same(want[2], got[2]) end
+      end
+    end)
+  end
+
+  it("is a scale of attention whose gradients are eager's", function()
+    local function f(x, w)
+      local y = ty.scaled_dot_product_attention(x, x, x, { scale = w })
+      x.grad = nil
+      y:square():sum():backward()
+      return x.grad
+    end
+    local c = ty.compile(f)
+    local function leaf() return ty.tensor({ { 0.5, 1 }, { 2, -0.3 } }):requires_grad_() end
+    local a, b = leaf(), leaf()
+    for i = 1, 9 do H.same(f(a, i / 7 + 0.01), c(b, i / 7 + 0.01)) end
   end)
 
   it("is a start of another count of steps in a trace of its own", function()

@@ -725,6 +725,25 @@ describe("numbers of the call become sizes:", function()
     for n = 1, 200 do call(pair, n) end
     assert.truthy(ty.explain(pair.compiled).skips >= skips + 200)
   end)
+
+  it("or decide too often to be worth a capture each, until one stays", function()
+    local function f(x)
+      local s = 0
+      for i = 1, x:size(1) % 7 do s = s + i end
+      return x * s
+    end
+    local c, x = ty.compile(f), ty.arange(1000)
+    for round = 1, 3 do
+      for n = 1, 1000 do
+        local v = x:narrow(1, 1, n)
+        if n % 31 == round then H.same(f(v), c(v)) else c(v) end
+      end
+    end
+    assert.truthy(ty.explain(c).captures < 400, ty.explain(c).captures)
+    local v, skips = ty.ones(1717), ty.explain(c).skips
+    for _ = 1, 10000 do c(v) end
+    assert.truthy(ty.explain(c).skips > skips + 5000)
+  end)
 end)
 
 describe("errors at some sizes:", function()

@@ -13,7 +13,7 @@
 
 /* --- signatures */
 
-enum { TRIAL_CALLS = 16, REST_CALLS = 4096 };
+enum { TRIAL_CALLS = 16, REST_CALLS = 4096, COLD_MOST = 32 };
 
 u32 ty_entry_word(const State *S) {
   return (u32)S->default_dtype | (u32)S->blas << 8 | (u32)S->fast << 9 |
@@ -91,23 +91,43 @@ Signature *ty_entry_signature(Entry *e, const SigPart *part, i32 n, u32 word) {
     t->hits++;
     return e->sig[0] = t;
   }
-  if (e->nsig) explain_miss(e, part, n, word);
+  if (e->nsig && e->cold < COLD_MOST)
+    explain_miss(e, part, n, word); /* the latest of thousands say no more */
   e->misses++;
   Signature *t = sig_new(part, n, word);
   if (!t) return NULL;
-  t->trial = TRIAL_CALLS;
   if (e->nsig == SIGNATURES_MAX) {
+    e->cold = e->sig[e->nsig - 1]->hits ? 0 : TY_MIN(e->cold + 1, COLD_MOST);
     sig_drop(e, e->sig[--e->nsig]);
     e->evicted++;
   }
+  /* Where signatures do not come again, recording would make a plan for each call. */
+  t->trial = TRIAL_CALLS;
+  t->rest = e->cold == COLD_MOST ? TRIAL_CALLS : 0;
   memmove(e->sig + 1, e->sig, sizeof *e->sig * (size_t)e->nsig);
   e->nsig++;
   return e->sig[0] = t;
 }
 
+/*
+** Calls that no trace answers cost a look at each of them. After many in a row the traces are left alone for a while,
+** longer each time, and a few calls are tried between; as soon as one is answered all is as before. No pause is longer
+** than the time until the next capture.
+*/
+enum { MISSED_MANY = 64, MISSED_TRIED = 4, AWAY_LEAST = 64, AWAY_MOST = 1024 };
+
+void ty_entry_missed(Entry *e) {
+  if (++e->missed < MISSED_MANY) return;
+  e->missed = MISSED_MANY - MISSED_TRIED;
+  e->pause = TY_MIN(TY_MAX(2 * e->pause, AWAY_LEAST), AWAY_MOST);
+  e->away = e->captures_on ? TY_MIN(e->pause, e->rest) : e->pause;
+  e->rest -= TY_MIN(e->rest, e->away);
+}
+
 void ty_entry_reset(Entry *e) {
   while (e->nsig) sig_drop(e, e->sig[--e->nsig]);
   e->calls = e->nested = e->hits = e->misses = e->evicted = 0;
+  e->away = e->pause = e->missed = e->cold = 0;
   memset(e->miss, 0, sizeof e->miss);
 }
 

@@ -77,7 +77,11 @@ typedef struct Entry {
   i32 barren;                  /* captures in a row whose traces were not hit again */
   const Trace *newest;         /* the last one captured; compared only, it may be gone */
   i64 rest;                    /* calls until the next capture may be tried */
-  char miss[MISSES_MAX][160];  /* what differed at miss number 2, 3 ...: a ring */
+  i32 missed;                  /* calls in a row that no trace answered, nor was a capture due */
+  i64 away, pause; /* calls left for which no trace is asked; how many the last such pause was */
+  bool recorded;   /* the last call that no trace answered was recorded */
+  i32 cold;        /* signatures in a row that made room for others and never came again */
+  char miss[MISSES_MAX][160]; /* what differed at miss number 2, 3 ...: a ring */
 } Entry;
 
 /* A call of a compiled function that has not returned, as far as its coroutine's stack tells.
@@ -153,6 +157,8 @@ Signature *ty_entry_signature(Entry *e, const SigPart *part, i32 n, u32 word);
 ** for a while. */
 bool ty_entry_records(Signature *t);
 void ty_entry_part(const SigPart *p, char *buf, size_t n); /* as text: f32[2,3], number ... */
+/* No trace answered the call, and it is not captured: traces may be left alone for a while. */
+void ty_entry_missed(Entry *e);
 void ty_entry_reset(Entry *e);
 void ty_entry_free(Entry *e);
 void ty_entry_note(Lazy *z, u64 hash, const Plan *p, const Graph *g); /* a cut under z's trace */

@@ -605,6 +605,7 @@ static void evict(lua_State *L, Entry *e, int anchors) {
 
 #define WASTED_FREE \
   256 /* sizes that come once: so many, then calls run without, ever more of them */
+#define WASTED_PAID 512
 #define INSTANCES_MAX 512 /* of one trace; beyond, the one that was used least recently goes */
 
 static int refused(lua_State *L, const State *S) {
@@ -623,9 +624,11 @@ static bool is_like(const Trace *T, const Instance *I) {
 }
 
 /* An evaluation for each set of sizes pays where they come again; one for sizes that come once does
-** not, and neither does a replay for each of many numbers. */
+** not, and neither does a replay for each of many numbers. An evaluation costs what WASTED_PAID uses gain. */
 static void count_wasted(Trace *T) {
-  T->wasted = T->hits - T->used < 2 ? TY_MIN(T->wasted + 1, WASTED_FREE + 12) : 0;
+  const i64 again = TY_MAX(T->hits - T->used - 1, 0); /* one use is the call that it was made for */
+  const i64 wasted = T->wasted + 1 - again / WASTED_PAID;
+  T->wasted = (i32)TY_MIN(TY_MAX(wasted, 0), WASTED_FREE + 12);
   T->used = T->hits;
   T->rest = T->wasted > WASTED_FREE ? (i64)1 << (T->wasted - WASTED_FREE) : 0;
 }
@@ -674,6 +677,7 @@ static int extend(lua_State *L, State *S, Entry *e, Trace *T, int sample) {
   e->captures += captured;
   if (captured || T->nbounds)
     count_wasted(T); /* numbers count on and never come back, sizes seldom do so */
+  else T->used++;    /* the call itself is no use of what was replayed for it */
   return installed(L, I);
 }
 

@@ -34,7 +34,8 @@ static void read_part(lua_State *L, int i, SigPart *p) {
 
 #define PARTS_FEW 12
 
-static void start(lua_State *L, State *S, Entry *e, const void *fn) {
+/* false: nothing is recorded. */
+static bool start(lua_State *L, State *S, Entry *e, const void *fn) {
   SigPart few[PARTS_FEW], *part = few;
   lua_Debug ar;
   int n = lua_gettop(L);
@@ -42,14 +43,14 @@ static void start(lua_State *L, State *S, Entry *e, const void *fn) {
   for (int i = 0; i < n; i++) read_part(L, i + 1, &part[i]);
   Lazy like = {.thread = L, .fn = fn, .caller = -1, .line = -1, .entry = e};
   like.sig = ty_entry_signature(e, part, n, ty_entry_word(S));
-  if (like.sig && !ty_entry_records(like.sig)) return;
+  if (like.sig && !ty_entry_records(like.sig)) return false;
   if (lua_getstack(L, 1, &ar)) like.wrapper = SLOT(&ar);
   if (lua_getstack(L, 2, &ar)) {
     like.caller = SLOT(&ar);
     lua_getinfo(L, "l", &ar);
     like.line = ar.currentline;
   }
-  ty_lazy_open(S, &like);
+  return ty_lazy_open(S, &like) != NULL;
 }
 
 /* The wrapper that calls pick stands right above the function that called what still records: that has returned, though the
@@ -112,12 +113,20 @@ static int pick(lua_State *L, bool again, bool asks) {
     lua_rawgeti(L, lua_upvalueindex(5), again ? -2 : -1);
     return 1;
   }
+  if (TY_UNLIKELY(e->away > 0) && !again && C->stance == STANCE_DEFAULT) {
+    e->away--;
+    if (e->recorded) e->recorded = start(L, S, e, lua_topointer(L, lua_upvalueindex(4)));
+    else e->calls++;
+    lua_pushvalue(L, lua_upvalueindex(4));
+    return 1;
+  }
   int answers;
   SiteFrame frame;
   const bool known = TY_UNLIKELY(e->large) && ty_lua_site(L, (Binding *)S, SITE_COMPILED, &frame);
   TraceAnswer y = ty_trace_call(L, S, e, false, &answers);
   if (TY_LIKELY(y == TRACE_HIT)) {
     e->calls++;
+    if (TY_UNLIKELY(e->missed > 0)) e->missed = 0, e->pause = 0;
     if (C->part == PART_GOES_ON)
       return ty_link_follow(L, S, answers - 1, lua_upvalueindex(6), lua_upvalueindex(7));
     Handle *result = C->fresh && C->fresh == lua_touserdata(L, -1) ? C->fresh : NULL;
@@ -129,7 +138,8 @@ static int pick(lua_State *L, bool again, bool asks) {
     lua_rawgeti(L, lua_upvalueindex(5), 1);
     return 1;
   }
-  start(L, S, e, lua_topointer(L, lua_upvalueindex(4)));
+  e->recorded = start(L, S, e, lua_topointer(L, lua_upvalueindex(4)));
+  if (!again && y == TRACE_MISS) ty_entry_missed(e);
   lua_pushvalue(L, lua_upvalueindex(4));
   return 1;
 }
@@ -145,13 +155,14 @@ static int compile_part(lua_State *L) {
   struct Compiled *C = S->engine->compiled;
   int answers = lua_gettop(L);
   const bool may = !S->open && !S->level && C->stance != STANCE_EAGER && !C->plain && !e->ended &&
-                   !e->check_every && !e->recheck;
+                   !e->check_every && !e->recheck && e->away <= 0;
   if (!may || ty_trace_call(L, S, e, false, &answers) != TRACE_HIT) {
     C->part = PART_MISSES;
     return answers;
   }
   e->calls++;
   e->linked++;
+  e->missed = 0, e->pause = 0;
   return answers;
 }
 
@@ -339,6 +350,7 @@ static int compile_wake(lua_State *L) {
   ty_lua_enter(L);
   Entry *e = luaL_checkudata(L, 1, ENTRY_META);
   e->rest = e->unproductive = 0;
+  e->away = e->missed = 0;
   return 0;
 }
 

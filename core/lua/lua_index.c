@@ -543,6 +543,12 @@ static bool assign_masked(lua_State *L, State *S, const Tensor *x, const Key *k,
     TY_LUA_MUST(L, S, ty_record_cast(S, v->t, x->type.dtype, cast));
     src[1].t = cast;
   }
+  if (v->symbol && x->type.dtype == T_BOOL) { /* in later calls, too, a truth value and no other */
+    const Type one = {.dtype = T_BOOL, .device = x->type.device};
+    Tensor *truth = ty_lua_push(L);
+    TY_LUA_MUST(L, S, ty_record_number(S, &one, v, truth));
+    src[1] = (Given){.kind = O_TENSOR, .t = truth};
+  }
   View m = ty_lua_view_of(a->t);
   for (int d = 0; d < behind; d++) ty_lua_view_insert(&m, m.t.rank, 1, 0);
   src[0].t = ty_lua_view_push(L, a->t, &m);

@@ -682,10 +682,6 @@ bool ty_record_full(State *S, const Type *t, double v, Tensor *y) {
 bool ty_record_number(State *S, const Type *t, const Given *x, Tensor *y) {
   const char *who = "full";
   if (!x->symbol) return ty_record_full(S, t, x->v, y);
-  if (t->dtype == T_BOOL) { /* no number says whether another one would be true, too */
-    ty_capture_untake(S, x->symbol);
-    return ty_record_full(S, t, x->v, y);
-  }
   Recording *b = ty_record_start_leaf(S, who, t);
   if (!b) return false;
   i32 v = ty_node_symbol(b, t->dtype, x->v, x->symbol);

@@ -81,7 +81,6 @@ static bool write(State *S, const char *who, const Tensor *dst, const Given *x) 
   if (!ty_view_distinct(t, dst->strides))
     return ty_fail(S, "%s: cannot write to %s, its elements share memory (clone it first)", who,
                    ty_record_show(t, sd));
-  if (x->symbol && t->dtype == T_BOOL) ty_capture_untake(S, x->symbol);
   if (ty_type_numel(t) == 0) return true;
   if (TY_UNLIKELY(st->batched != NULL)) return ty_vmap_write(S, who, dst, x);
   S->nops++;

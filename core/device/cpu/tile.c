@@ -502,6 +502,10 @@ static bool assign_registers(Code *code) {
     release(code, pools, s->y, i);
   }
   code->ntile = pools[0].n, code->nrow = pools[1].n;
+  for (i32 i = 0; i < code->nslot; i++) {
+    Slot *y = &code->slot[i];
+    y->number = y->place == AT_CONST ? i : y->place == AT_SCALAR ? (i32)y->imm : TY_MAX(y->reg, 0);
+  }
   ty_mem_free(space);
   return true;
 }

@@ -111,6 +111,7 @@ typedef struct Slot {
   u8 place, size;
   bool direct; /* may be computed in an output: code->direct has it */
   i32 reg;
+  i32 number;    /* among those of its place */
   i32 def, last; /* steps */
   u64 imm;
 } Slot;

@@ -530,6 +530,7 @@ FOLDS(f64, f64, FOLD_FAST, FOLD_SIMPLE, FOLD_SIMPLE)
 #define SUM_V(y, a, b) y = (a) + (b)
 #define SAME(v) (v)
 /* Extremes join as integers of the same order; a NaN is beyond all, on the side that wins. */
+#define BITS_IF(m, a, b) (((J)(m) & (a)) | (~(J)(m) & (b)))
 #if VB == 64 && defined(HAS_F16C)
 #define MAX_V(y, a, b) y = (J)_mm512_max_epi32((__m512i)(a), (__m512i)(b))
 #define MIN_V(y, a, b) y = (J)_mm512_min_epi32((__m512i)(a), (__m512i)(b))
@@ -537,7 +538,6 @@ FOLDS(f64, f64, FOLD_FAST, FOLD_SIMPLE, FOLD_SIMPLE)
   (J) _mm512_mask_set1_epi32((__m512i)((J)(v) ^ (((J)(v) >> 31) & INT32_MAX)), \
                              _mm512_cmp_ps_mask((__m512)(v), (__m512)(v), _CMP_UNORD_Q), NONE)
 #else
-#define BITS_IF(m, a, b) (((J)(m) & (a)) | (~(J)(m) & (b)))
 #define MAX_V(y, a, b) y = BITS_IF((a) > (b), a, b)
 #define MIN_V(y, a, b) y = BITS_IF((a) < (b), a, b)
 #define KEY(v, NONE) \
@@ -545,6 +545,9 @@ FOLDS(f64, f64, FOLD_FAST, FOLD_SIMPLE, FOLD_SIMPLE)
 #endif
 #define KEY_MAX(v) KEY(v, INT32_MAX)
 #define KEY_MIN(v) KEY(v, INT32_MIN)
+/* Keys of a vector to floats, every NaN to the one of ID(unkey). */
+#define UNKEY(k) UNKEYED((k) ^ (((k) >> 31) & INT32_MAX))
+#define UNKEYED(x) BITS_IF(((x)&INT32_MAX) > 0x7f800000, (J){0} + 0x7fc00000, x)
 static inline f32 ID(unkey)(i32 k) {
   union {
     i32 k;
@@ -593,9 +596,18 @@ static inline f32 ID(unkey)(i32 k) {
     T *y = yv; \
     const T *x = xv; \
     if (!n) ID(fill_##T)(y, &empty, NULL, NULL, rows, 0); \
-    const i64 done = SHORT(ID(short_##NAME), y, x, rows, n); \
-    x += done * n; \
-    for (i64 k = done; k < rows && n; k++, x += n) { \
+    i64 k = SHORT(ID(short_##NAME), y, x, rows, n); \
+    x += k * n; \
+    for (; k < rows && (n == E || n == 2 * E); k++, x += n) { \
+      J v = IN(*(const V *)x); \
+      if (n > E) { \
+        const J b = IN(*(const V *)(x + E)); \
+        OP(v, v, b); \
+      } \
+      WITHIN_##T(OP, v); \
+      y[k] = OUT(v[0]); \
+    } \
+    for (; k < rows && n; k++, x += n) { \
       J v; \
       if (n <= 2 * E) { /* the other lanes are empty, and change nothing */ \
         V p = (V)none, q = (V)none; \
@@ -635,8 +647,8 @@ static inline f32 ID(unkey)(i32 k) {
 #if VB > 16
 SHORT_ROWS(sum_f32, f32, u32, f32, SUM_V, SAME, SAME)
 SHORT_ROWS(sum_f64, f64, u64, f64, SUM_V, SAME, SAME)
-SHORT_ROWS(max_f32, f32, u32, i32, MAX_V, KEY_MAX, ID(unkey))
-SHORT_ROWS(min_f32, f32, u32, i32, MIN_V, KEY_MIN, ID(unkey))
+SHORT_ROWS(max_f32, f32, u32, i32, MAX_V, KEY_MAX, UNKEY)
+SHORT_ROWS(min_f32, f32, u32, i32, MIN_V, KEY_MIN, UNKEY)
 #endif
 ROWS(sum_f32, f32, u32, f32, R_SUM, C_F32, SUM_V, SAME, SAME)
 ROWS(sum_f64, f64, u64, f64, R_SUM, C_F64, SUM_V, SAME, SAME)
@@ -652,8 +664,10 @@ ROWS(min_f32, f32, u32, i32, R_MIN, C_F32, MIN_V, KEY_MIN, ID(unkey))
     T *y = yv; \
     const T *a = av; \
     i64 reach = (n + E - 1) / E * E, safe = rows * n - reach; \
-    const i64 done = SHORT(ID(repeat_##SIZE), y, a, rows, n); \
-    for (i64 k = done, at = done * n; k < rows; k++, at += n) { \
+    const i64 done = SHORT_REPEAT(ID(repeat_##SIZE), y, a, rows, n); \
+    i64 k = done, at = done * n; \
+    for (; n <= E && k < rows && at <= safe; k++, at += n) *(V *)(y + at) = a[k] - (V){0}; \
+    for (; k < rows; k++, at += n) { \
       const V v = a[k] - (V){0}; \
       if (at <= safe) \
         for (i64 j = 0; j < n; j += E) *(V *)(y + at + j) = v; \
@@ -836,6 +850,9 @@ static SMALL_CODE void ID(isa)(TileIsa *t) {
 #undef HALVE
 #undef SHORT_ROWS
 #undef SHORT
+#undef SHORT_REPEAT
+#undef COLUMN
+#undef OF_COLUMN
 #undef REPEAT
 #undef PART_f32
 #undef PART_f64
@@ -849,5 +866,7 @@ static SMALL_CODE void ID(isa)(TileIsa *t) {
 #undef MAX_V
 #undef MIN_V
 #undef KEY
+#undef UNKEY
+#undef UNKEYED
 #undef FAST_max_f32
 #undef FAST_min_f32

@@ -730,19 +730,21 @@ static void frame_begin(Frame *f, Task *t, char *base) {
   f->acc = base + t->at_acc; /* the rest as it is needed */
   f->whole = false, f->rows = f->row = 0, f->lines = 1, f->cols = -1, f->nblocks = 0, f->blocks = 0,
   f->kept = 0;
-  memset(f->p + code->nslot, 0, (size_t)code->nslot * sizeof(void *));
+  /* Where the first one of each place lies, and how far the next. */
+  const uintptr_t start = (uintptr_t)base, row = start + t->at_row;
+  const uintptr_t first[] = {(uintptr_t)code->slot + offsetof(Slot, imm),
+                             (uintptr_t)t->r->scalar,
+                             start + t->at_uniform,
+                             start + t->at_tile,
+                             start + t->at_wide,
+                             row,
+                             row};
+  const size_t apart[] = {sizeof(Slot), 8, 8, t->tile_bytes, t->wide_bytes, t->row_bytes, 0};
   for (i32 i = 0; i < code->nslot; i++) {
     const Slot *s = &code->slot[i];
-    size_t reg = (size_t)TY_MAX(s->reg, 0);
-    switch (s->place) {
-    case AT_CONST: f->p[i] = (void *)(uintptr_t)&s->imm; break;
-    case AT_SCALAR: f->p[i] = (void *)(uintptr_t)&t->r->scalar[s->imm]; break;
-    case AT_UNIFORM: f->p[i] = base + t->at_uniform + reg * 8; break;
-    case AT_TILE: f->p[i] = base + t->at_tile + reg * t->tile_bytes; break;
-    case AT_WIDE: f->p[i] = base + t->at_wide + reg * t->wide_bytes; break;
-    default: f->p[i] = base + t->at_row + reg * t->row_bytes; break;
-    }
+    f->p[i] = (void *)(first[s->place] + (size_t)s->number * apart[s->place]);
   }
+  memset(f->p + code->nslot, 0, (size_t)code->nslot * sizeof(void *));
   for (i32 i = 0; i < t->stages; i++) {
     f->staged =
         (i64 *)(void *)(f->base + t->at_stage + (size_t)(t->stages * t->stage * t->k->word));

@@ -236,7 +236,7 @@ function M.calls(proto, at)
   return name == "CALL" or name == "CALLM" or name == "CALLT" or name == "CALLMT"
 end
 
---- What is handed on at a position: the live registers but for those with closures, which are made once more; and these.
+--- What is handed on at a position: the live registers but those with closures, and these, which are made once more.
 local function handed(proto, at)
   local live, n, closures = flows.live_before(proto.flow, at)
   for r in pairs(closures) do live[r] = nil end

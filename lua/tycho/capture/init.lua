@@ -89,9 +89,11 @@ end
 --- Gives the capture up. Never returns.
 ---@param reason string what the function does, such as "calls print"
 ---@param hint? string what the user could do instead
-function World:abort(reason, hint)
+---@param kind? "error"|"itself"|"unknown" an error that the native run will raise; what changes or shows the function
+--- that runs itself; a call of what nothing is known of
+function World:abort(reason, hint, kind)
   if not self.failure then
-    self.failure = { reason = reason, hint = hint }
+    self.failure = { reason = reason, hint = hint, kind = kind }
     self:locate(self.failure)
   end
   return error(ABORT, 0)
@@ -673,34 +675,19 @@ local function dump(text)
   io.stderr:write(text)
 end
 
-local errors = { "^attempt to ", "^an error is raised", "^error in captured code", "is given a nil$",
-  "^the bounds of a for loop are no numbers$" }
-
---- What changes or shows the function that runs itself.
-local of_function = { ["calls setfenv"] = true, ["calls getfenv"] = true, ["calls module"] = true }
-
---- Whether the reason is an error that the native run will raise.
-local function is_error(reason)
-  for _, pattern in ipairs(errors) do
-    if find(reason, pattern) then return true end
-  end
-  return false
-end
-
 --- Where the function is to be cut so that it does not come to what aborted the capture: in the function itself, or
 --- where it calls what does that. Nil: nowhere.
 local function cut_of(w)
   local stack = w.stack
   local frame, left = stack and stack[1], stack and stack.left
   if not frame or stack.depth == 0 or not w.failure or w.overdue or w.failure.bound then return nil end
-  if is_error(w.failure.reason) then return nil end
-  if of_function[w.failure.reason] then return nil, true end
+  local kind = w.failure.kind
+  if kind == "error" then return nil end
+  if kind == "itself" then return nil, true end
   local inside = left ~= nil or stack.depth > 1
   if inside and not left and stack[2].caller ~= "lua" then inside = false end -- called by a metamethod
   left = left or frame
-  local reason = w.failure.reason
-  local unknown = reason == "calls an unknown C function" or reason == "calls a function that jit.disable marked"
-  return { at = left.at, turns = left.turns, inside = inside, unknown = unknown }
+  return { at = left.at, turns = left.turns, inside = inside, unknown = kind == "unknown" }
 end
 
 --- Why a capture failed: what the world said, else what the core refused, else the error itself.

@@ -231,7 +231,8 @@ end
 local function check_table(world, args, shadows, name)
   if type(args[1]) == "table" then return world:table_of(args[1], shadows[1]) end
   world:typed(args[1], shadows[1])
-  return world:abort(format("%s is given a %s", name, type(args[1])))
+  local kind = type(args[1])
+  return world:abort(format("%s is given a %s", name, kind), nil, kind == "nil" and "error" or nil)
 end
 
 model.rawget = function(world, args, shadows, n)
@@ -512,7 +513,7 @@ end
 
 local function raise(world, v, s)
   if world.catching == 0 then
-    world:abort("an error is raised" .. (type(v) == "string" and ": " .. v or ""))
+    world:abort("an error is raised" .. (type(v) == "string" and ": " .. v or ""), nil, "error")
   end
   return error(setmetatable({ value = v, shadow = s }, Raised), 0)
 end

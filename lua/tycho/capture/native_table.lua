@@ -14,6 +14,7 @@
 --            model   evaluated by the function of that name in library.lua
 --            setting recorded where it has no arguments: what it gives is a part of every key; else as abort
 --            abort   the capture ends
+--            itself  the same: it changes or shows the function that runs
 --   hint     what the user could do instead
 
 local ipairs = ipairs
@@ -27,13 +28,13 @@ local library = {
   { "dofile",           "state",  "abort" },
   { "error",            "pure",   "model" },
   { "gcinfo",           "state",  "abort" },
-  { "getfenv",          "reads",  "abort" },
+  { "getfenv",          "reads",  "itself" },
   { "getmetatable",     "reads",  "model" },
   { "ipairs",           "reads",  "model" },
   { "load",             "state",  "abort" },
   { "loadfile",         "state",  "abort" },
   { "loadstring",       "state",  "abort" },
-  { "module",           "state",  "abort" },
+  { "module",           "state",  "itself" },
   { "newproxy",         "writes", "abort" },
   { "next",             "reads",  "model" },
   { "pairs",            "reads",  "model" },
@@ -45,7 +46,7 @@ local library = {
   { "rawlen",           "reads",  "abort" },
   { "require",          "state",  "abort" },
   { "select",           "pure",   "model" },
-  { "setfenv",          "writes", "abort" },
+  { "setfenv",          "writes", "itself" },
   { "setmetatable",     "writes", "model" },
   { "tonumber",         "pure",   "model" },
   { "tostring",         "pure",   "model" },

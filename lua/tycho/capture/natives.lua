@@ -255,7 +255,7 @@ return function(World)
   end
 
   function World:cannot_call(v)
-    self:abort("error in captured code: attempt to call a " .. type(v) .. " value")
+    self:abort("error in captured code: attempt to call a " .. type(v) .. " value", nil, "error")
   end
 
   function World:too_deep()
@@ -267,7 +267,7 @@ return function(World)
     local model = models[f]
     self:pin(f, fs)
     if model then return model(self, args, shadows, n, f) end
-    if is_disabled(self, f) then self:abort("calls a function that jit.disable marked") end
+    if is_disabled(self, f) then self:abort("calls a function that jit.disable marked", nil, "unknown") end
     local core = self.core
     local grad = core.internals.grad
     if grad.memory[f] then return self:memory(grad.memory[f], args, shadows) end
@@ -276,7 +276,7 @@ return function(World)
       if type(args[1]) == "userdata" then self:pin(args[1], shadows[1]) else self:typed(args[1], shadows[1]) end
       return { f(args[1]) }, {}, 1
     end
-    if f == core.internals.error then self:abort("an error is raised: " .. tostring(args[1])) end
+    if f == core.internals.error then self:abort("an error is raised: " .. tostring(args[1]), nil, "error") end
     local name = self:owner(f) or grad.captured[f]
     if fs and fs.pick then
       local inner, is = inside_of(self, f, fs)
@@ -293,6 +293,7 @@ return function(World)
     end
     name = names.library[f]
     local row = native_table.library[name]
-    return self:abort(format("calls %s", name or "an unknown C function"), row and row.hint or OUTSIDE)
+    return self:abort(format("calls %s", name or "an unknown C function"), row and row.hint or OUTSIDE,
+      not name and "unknown" or row and row.capture == "itself" and "itself" or nil)
   end
 end

@@ -220,14 +220,14 @@ return function(World)
       if h ~= nil then return first_result(self, h, hs, a, as, b, bs) end
     end
     if tensor then return self:tensor_arith(op, a, as, b, bs) end
-    return self:abort(format("attempt to perform arithmetic on a %s value", ta == "number" and tb or ta))
+    return self:abort(format("attempt to perform arithmetic on a %s value", ta == "number" and tb or ta), nil, "error")
   end
 
   --- The operators of builds of LuaJIT that have them for bits: no metamethod, no string that is a number.
   function World:bits(name, a, as, b, bs)
     local ta, tb = type(a), name == "BNOT" and "number" or type(b)
     if ta ~= "number" or tb ~= "number" then
-      self:abort(format("attempt to perform arithmetic on a %s value", ta == "number" and tb or ta))
+      self:abort(format("attempt to perform arithmetic on a %s value", ta == "number" and tb or ta), nil, "error")
     end
     local compute_bits = bit_operators[name]
     local v = compute_bits(a, b)
@@ -248,7 +248,9 @@ return function(World)
         v, s = self:pin(a, as) .. self:pin(v, s), nil
       else
         local h, hs = binary_handler(self, "__concat", a, as, v, s)
-        if h == nil then self:abort(format("attempt to concatenate a %s value", is_text(a) and type(v) or type(a))) end
+        if h == nil then
+          self:abort(format("attempt to concatenate a %s value", is_text(a) and type(v) or type(a)), nil, "error")
+        end
         v, s = first_result(self, h, hs, a, as, v, s)
       end
     end
@@ -257,9 +259,9 @@ return function(World)
 
   function World:tonumber_for(v, s)
     self:pin(v, s)
-    if not is_text(v) then self:abort("the bounds of a for loop are no numbers") end
+    if not is_text(v) then self:abort("the bounds of a for loop are no numbers", nil, "error") end
     local x = tonumber(v)
-    if not x then self:abort("the bounds of a for loop are no numbers") end
+    if not x then self:abort("the bounds of a for loop are no numbers", nil, "error") end
     return x, nil
   end
 
@@ -362,11 +364,13 @@ return function(World)
     if is_tensor(world, a) or is_tensor(world, b) then
       world:abort("tensors are ordered by < or <=", "use the methods lt, le, gt, ge")
     end
-    if ta ~= "table" or tb ~= "table" then world:abort(format("attempt to compare %s with %s", ta, tb)) end
+    if ta ~= "table" or tb ~= "table" then
+      world:abort(format("attempt to compare %s with %s", ta, tb), nil, "error")
+    end
     local h, hs = shared_handler(world, event, a, as, b, bs)
     if h ~= nil then return world:truth(first_result(world, h, hs, a, as, b, bs)) end
     if event == "__le" then return not order(world, "lt", "__lt", b, bs, a, as) end
-    return world:abort("attempt to compare two table values")
+    return world:abort("attempt to compare two table values", nil, "error")
   end
 
   function World:less(a, as, b, bs) return order(self, "lt", "__lt", a, as, b, bs) end

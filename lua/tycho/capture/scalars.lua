@@ -74,11 +74,11 @@ local function range(...)
   return start and series(start, step, floor((stop - start) / step) + 1, opts)
 end
 
---- Whether the numbers that a series is given say how long it is, not where it lies: then they are sizes.
+--- Whether the numbers that a series is given say how long it is, not where it lies: then they are sizes. A step is
+--- none: no range of sizes follows it.
 local function are_sizes(args, shadows)
-  if is_symbol(args[2], shadows[2]) and (is_symbol(args[1], shadows[1]) or is_symbol(args[3], shadows[3])) then
-    return false
-  end
+  if is_symbol(args[3], shadows[3]) then return false end
+  if is_symbol(args[2], shadows[2]) and is_symbol(args[1], shadows[1]) then return false end
   for i = 1, 3 do
     if type(args[i]) == "number" and args[i] % 1 ~= 0 then return false end
   end
@@ -151,6 +151,12 @@ local function pow_in_place(x, p)
   return x:copy_(power(x, p))
 end
 
+--- Attention multiplies queries by the scale before all else, and rounds them. Its gradient does it otherwise.
+local function attend(q, k, v, mask, key, causal, scale, drop)
+  if q.requires_grad or k.requires_grad or v.requires_grad then return nil end
+  return internals.attend(q * scale, k, v, mask, key, causal, 1, drop)
+end
+
 --- By function: its twin, and the first and last argument of which one must be a number of later calls. unless: nor
 --- where this holds.
 local twins = {
@@ -162,6 +168,7 @@ local twins = {
   [internals.methods.uniform_] = { uniform_in_place, 2, 3 },
   [internals.methods.normal_] = { normal_in_place, 2, 3 },
   [ty.bernoulli] = { bernoulli, 1, 1 },
+  [internals.attend] = { attend, 7, 7 },
   [ty.pow] = { pow, 2, 2 },
   [internals.methods.pow_] = { pow_in_place, 2, 2 },
 }

@@ -227,7 +227,7 @@ return function(World)
         if h == nil then return nil, nil end
       else
         h, hs = self:metamethod(t, ts, "__index")
-        if h == nil then self:abort(format("attempt to index a %s value", kind)) end
+        if h == nil then self:abort(format("attempt to index a %s value", kind), nil, "error") end
       end
       if type(h) == "function" then
         local results, shadows, n = self.apply(h, hs, { t, k }, { ts, ks }, 2)
@@ -305,7 +305,7 @@ return function(World)
       if type(t) == "userdata" and self.is_tensor(t) then return self:tensor_newindex(t, ts, k, ks, v, vs) end
       if type(t) ~= "table" then
         self:typed(t, ts)
-        self:abort(format("attempt to assign to a field of a %s value", type(t)))
+        self:abort(format("attempt to assign to a field of a %s value", type(t)), nil, "error")
       end
       k, ks = key(self, k, ks), nil
       local o = self:table_of(t, ts)
@@ -413,7 +413,7 @@ return function(World)
     if kind == "userdata" and self.is_tensor(v) then return self:tensor_length(v, s) end
     if kind ~= "table" then
       self:typed(v, s)
-      self:abort(format("attempt to get length of a %s value", kind))
+      self:abort(format("attempt to get length of a %s value", kind), nil, "error")
     end
     local o = self:table_of(v, s)
     if LENGTH_EVENT then
