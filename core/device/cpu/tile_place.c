@@ -592,6 +592,7 @@ static void choose_kept(Task *t) {
   if (!is_one_stretch(t)) return;
   for (int i = 0; i < t->k->p->noperands; i++) {
     const Place *o = &t->op[i];
+    if (o->space) continue; /* a row's own */
     bool rows = t->grid;
     for (i32 d = 0; d < last; d++) rows &= o->stride[d] == 0;
     t->ones |= (u32)(o->mode == ONE) << i;
