@@ -292,7 +292,7 @@ static void donations(Lower *L) {
   }
 }
 
-#define SAME_ALONG 64 /* elements of a row that are worth its own values; shorter ones share tiles */
+#define SAME_ALONG 64 /* elements of a row that has values of its own; shorter ones share tiles */
 
 /* Dims at the end of the domain on which the map does not depend. */
 static int still_dims(const Domain *D, const Map *m) {

@@ -595,8 +595,8 @@ static void measure(Kernel *k, bool native) {
     if (is_scan(in->op)) k->long_split = false;
   }
   /* The registers share the first-level cache with what streams by. Native code needs them only for
-  ** what does not lie contiguously, and has more to do before its first element; positions read it in place. */
-  k->tile = native || k->has_arg ? BLOCK : TILE_MAX;
+  ** what does not lie contiguously, and has more to do before its first element. */
+  k->tile = BLOCK;
   i64 room = native ? 48 * 1024 : 24 * 1024;
   while (k->tile > TILE_MIN && (i64)live * k->word * k->tile > room) k->tile /= 2;
 }

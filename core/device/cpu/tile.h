@@ -8,9 +8,8 @@
 
 #include "device/cpu/cpu.h"
 
-/* Elements of a tile: divides BLOCK, a multiple of the lanes and of COL_LANES. */
+/* Elements of a tile, at least; BLOCK at most, which is a multiple, as this is of the lanes and of COL_LANES. */
 #define TILE_MIN 256
-#define TILE_MAX 1024
 #define NODE 256 /* bytes of the lanes of a trailing run: 64 of 4 bytes or 32 of 8 */
 
 /* y[i] = f(a[i], b[i], c[i]) for i < n. y may be an operand of the same width. In the forms for
