@@ -18,8 +18,6 @@ local M = {
     from = "kind == K_MAP ? t->tile : kind == K_ROW ? BLOCK", to = "kind <= K_ROW ? BLOCK" },
   { file = "core/device/cpu/tile_positions.h", what = "of equals the last lane's place wins",
     from = "(J)(at[p] < at[q])", to = "(J)(at[p] > at[q])" },
-  { file = "core/compile/lower.c", what = "rows are as long as one leaf is still, though others move",
-    from = "if (n) still = TY_MIN(still, n);", to = "if (n && n < D->nd) still = still < D->nd ? TY_MAX(still, n) : n;" },
   { file = "core/device/cpu/tile_place.c", what = "a stage is read beyond its end",
     from = "i0 < *first || i0 + n > *first + t->stage", to = "i0 < *first || i0 + n > *first + t->stage + t->tile" },
   { file = "core/device/cpu/tile_place.c", what = "elements that are moved in from the other end are not turned round",

@@ -309,7 +309,7 @@ static void map_to_rows(Lower *L) {
   const Fusion *F = L->G->F;
   int still = D->nd;
   bool computes = false;
-  if (D->kind != K_MAP || L->G->product >= 0 || L->G->empty) return;
+  if (D->kind != K_MAP || D->nd < 2 || L->G->product >= 0 || L->G->empty) return;
   for (i32 v = L->G->values; v >= 0; v = F->value[v].next) {
     const Value *x = &F->value[v];
     computes |= x->role == R_MAP;
