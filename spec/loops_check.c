@@ -330,6 +330,20 @@ static i64 position(int type, bool less, const char *x, i64 n) {
   return best;
 }
 
+/* Small whole numbers, zeros of both signs among them. */
+static void few(int type, char *x, i64 n) {
+  for (i64 i = 0; i < n; i++) {
+    i64 k = below(6) - 3;
+    double d = k || below(2) ? (double)k : -0.0;
+    float f = (float)d;
+    i32 w = (i32)k;
+    if (type == C_F32) memcpy(x + i * 4, &f, 4);
+    else if (type == C_F64) memcpy(x + i * 8, &d, 8);
+    else if (type == C_I32) memcpy(x + i * 4, &w, 4);
+    else memcpy(x + i * 8, &k, 8);
+  }
+}
+
 static void rows(void) {
   static const i64 lengths[] = {1,  2,  7,   15,  16,   17,   31,   33,   47,   63,   64,  65,
                                 80, 97, 128, 257, 1000, 4095, 4096, 4097, 4100, 4999, 9001};
@@ -360,8 +374,11 @@ static void rows(void) {
                  t, t, t, ty_prims[op], t, t);
         check(what, text, 1, 1, 0, dims, lay, (void *[]){x, to}, 2, type, ref, n);
       }
-      for (int op = P_RARGMAX; op <= P_RARGMIN; op++) {
-        edges(type, x, n);
+      for (int k = 0; k < 4;
+           k++) { /* among edges, where a NaN wins, and among few numbers, where the first does */
+        const int op = P_RARGMAX + k % 2;
+        if (k < 2) edges(type, x, n);
+        else few(type, x, n);
         for (i64 o = 0; o < O; o++) {
           i64 k = position(type, op == P_RARGMIN, x + o * R * size_of(type), R);
           memcpy(ref + o * 8, &k, 8);

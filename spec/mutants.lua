@@ -16,6 +16,8 @@ local M = {
     from = "  f->lines = lines;\n  set_between(f, s->y, 0);", to = "  f->lines = lines;" },
   { file = "core/device/cpu/tile_run.c", what = "tiles of a map that go together lie apart as blocks of rows do",
     from = "kind == K_MAP ? t->tile : kind == K_ROW ? BLOCK", to = "kind <= K_ROW ? BLOCK" },
+  { file = "core/device/cpu/tile_positions.h", what = "of equals the last lane's place wins",
+    from = "(J)(at[p] < at[q])", to = "(J)(at[p] > at[q])" },
   { file = "core/device/cpu/tile_place.c", what = "a stage is read beyond its end",
     from = "i0 < *first || i0 + n > *first + t->stage", to = "i0 < *first || i0 + n > *first + t->stage + t->tile" },
   { file = "core/device/cpu/tile_place.c", what = "elements that are moved in from the other end are not turned round",

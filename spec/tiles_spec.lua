@@ -110,6 +110,80 @@ describe("tiles", function()
     ]]
   end)
 
+  it("read what is the same along a row as one value, whatever the rows", function()
+    everywhere [[
+      for _, size in ipairs { { 3, 64 }, { 300, 100 }, { 7, 5000 }, { 70, 63 }, { 2, 70000 }, { 5, 9, 64 }, { 4, 33, 8, 40 } } do
+        local whole, last = 1, size[#size]
+        for _, s in ipairs(size) do whole = whole * s end
+        local few, one = { unpack(size) }, {}
+        few[#few] = 1
+        for d = 1, #size do one[d] = d == 2 and size[d] or 1 end -- as a bias of channels
+        local x = (ty.arange(whole) % 1009):reshape(size)
+        local rows, channels = ty.arange(whole / last) * 3 + 1, ty.arange(size[2]) - 7
+        local v, w = rows:reshape(few), channels:reshape(one)
+        local inner = whole / size[1] / size[2]
+        local function row(i) return math.floor(i / last) * 3 + 1 end
+        local function channel(i) return math.floor(i / inner) % size[2] - 7 end
+        for name, case in pairs {
+          sum = { function(x) return x + v end, function(a, i) return a + row(i) end },
+          work = { function(x) return (v - 1) * 2 * x end, function(a, i) return (row(i) - 1) * 2 * a end },
+          bias = { function(x) return w - x end, function(a, i) return channel(i) - a end },
+          both = { function(x) return (x + w):maximum(v * 2) end, function(a, i) return math.max(a + channel(i), row(i) * 2) end },
+          truth = { function(x) return (x:lt(v)):to "u8" end, function(a, i) return a < row(i) and 1 or 0 end },
+        } do
+          local f = ty.compile(case[1])
+          for _, y in ipairs { case[1](x), f(x), f(x) } do
+            local p, step = at(y), whole > 20000 and 13 or 1
+            for i = 0, whole - 1, step do
+              local want = case[2](i % 1009, i)
+              assert(p[i] == want, name .. " " .. table.concat(size, "x") .. " at " .. i)
+            end
+          end
+        end
+        local cut = x:clone()
+        cut:add_(v)
+        same(cut, x + v, "in place")
+      end
+      for _, n in ipairs { 40, 64, 65, 500 } do
+        local k = n % 3 - 1
+        local low, x = ty.tri(n, n + 9, k), ty.arange(n * (n + 9)):reshape(n, n + 9) + 1
+        local p, q, r = at(low), at(x:tril(k)), at(x:triu(k))
+        for i = 0, n - 1 do
+          for j = 0, n + 8 do
+            local e = i * (n + 9) + j
+            assert(p[e] == (j <= i + k and 1 or 0) and q[e] == (j <= i + k and e + 1 or 0) and r[e] == (j >= i + k and e + 1 or 0))
+          end
+        end
+      end
+    ]]
+  end)
+
+  it("give the place of the first of equals, and of a NaN before all", function()
+    everywhere [[
+      for _, dtype in ipairs { "f32", "f64", "i64" } do
+        for _, n in ipairs { 1, 3, 4, 7, 8, 9, 31, 32, 33, 64, 65, 100, 257, 1000, 2049, 5000 } do
+          for _, rows in ipairs { 1, 9 } do
+            local x = ty.randint(-3, 3, { rows, n }):to(dtype)
+            if n % 2 == 1 and dtype ~= "i64" then x[{ 1, n - math.floor(n / 3) }] = 0 / 0 end
+            local p, top, low = at(x), at(x:argmax(2)), at(x:argmin(2))
+            for r = 0, rows - 1 do
+              local best, least, nan = 0, 0
+              for i = 0, n - 1 do
+                local e = p[r * n + i]
+                if e ~= e then nan = nan or i end
+                if e > p[r * n + best] then best = i end
+                if e < p[r * n + least] then least = i end
+              end
+              local text = dtype .. " of " .. rows .. "x" .. n
+              assert(top[r] == (nan or best) + 1 and low[r] == (nan or least) + 1, text)
+              if rows == 1 then assert(x:argmax():item() == (nan or best) + 1, text .. ", all") end
+            end
+          end
+        end
+      end
+    ]]
+  end)
+
   it("of long rows that lie apart reduce to the bits of their copies", function()
     everywhere [[
       for _, size in ipairs { { 300, 200 }, { 200, 1000 }, { 1111, 257 }, { 40, 30, 50 }, { 9000, 20 }, { 20, 9000 } } do

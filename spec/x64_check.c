@@ -587,6 +587,7 @@ static bool allowed(X64Ins ins, bool evex, int vl) {
   case I_vbroadcastsd:
   case I_vextracti128:
   case I_vperm2f128:
+  case I_vpermd:
   case I_vpermq:
   case I_vshuff32x4: return vl == VL256 || (evex && vl == VL512 && ins != I_vextracti128);
   case I_vextractf32x8: return vl == VL512;

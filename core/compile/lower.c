@@ -12,6 +12,8 @@
 **    done here, so that all machines do the same.
 ** 5. Neighbouring dims that all operands walk as one become one, inside O, R and I: this changes no
 **    order. In an epilogue rows and columns of the product stay apart.
+** 6. A map with leaves that are the same along its last dims becomes rows without a reduction: what
+**    depends on such leaves alone is computed once a row, and read as one value.
 */
 #include "ir/body.h"
 #include "ir/build.h"
@@ -290,8 +292,43 @@ static void donations(Lower *L) {
   }
 }
 
+#define SAME_ALONG 64 /* elements of a row that has values of its own; shorter ones share tiles */
+
+/* Dims at the end of the domain on which the map does not depend. */
+static int still_dims(const Domain *D, const Map *m) {
+  int n = 0;
+  while (n < D->nd && !m->coef[D->nd - 1 - n]) n++;
+  return n;
+}
+
+/* Rule 6. The rows are as long as all leaves that are the same along a row allow. What a row reads lies in
+** order then: outputs go along it. Gathers are left alone, since an index that is the same for a run of
+** elements makes a copy of them. */
+static void map_to_rows(Lower *L) {
+  Domain *D = &L->G->domain;
+  const Fusion *F = L->G->F;
+  int still = D->nd;
+  bool computes = false;
+  if (D->kind != K_MAP || D->nd < 2 || L->G->product >= 0 || L->G->empty) return;
+  for (i32 v = L->G->values; v >= 0; v = F->value[v].next) {
+    const Value *x = &F->value[v];
+    computes |= x->role == R_MAP;
+    if (x->role == R_GATHER) return;
+    if (x->role != R_LOAD && x->role != R_INDEX) continue;
+    const int n = still_dims(D, &F->maps.at[x->role == R_LOAD ? x->load : x->map]);
+    if (n) still = TY_MIN(still, n);
+  }
+  for (int i = 0; i < L->G->nout; i++)
+    computes &= F->maps.at[L->G->out[i].map].coef[D->nd - 1] == 1;
+  i64 along = 1;
+  for (int d = D->nd - still; d < D->nd; d++) along *= D->dims[d];
+  if (!computes || still == D->nd || along < SAME_ALONG) return;
+  D->kind = K_ROW, D->no = (u8)(D->nd - still), D->nr = (u8)still;
+}
+
 static bool lower_kernel(Arena *A, Lower *L) {
   Build *B = L->B = &L->room->now;
+  map_to_rows(L);
   B->n = 0, B->failed = false;
   memset(L->room->sum, 0, sizeof L->room->sum);
   if (!emit_values(L)) return false;

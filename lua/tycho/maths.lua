@@ -196,7 +196,7 @@ return function(ty, check, row)
   ---@param opts? {rtol: number?, atol: number?, equal_nan: boolean?}
   ---@return boolean
   local function allclose(a, b, opts)
-    return close_to("allclose", a, b, opts):all():item()
+    return check.named("allclose", "isclose", ty.isclose, a, b, opts):all():item()
   end
 
   --- Whether shapes and all elements are equal; NaN equals nothing. Computes: gives a Lua boolean.

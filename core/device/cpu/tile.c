@@ -600,7 +600,7 @@ static void measure(Kernel *k, bool native) {
   }
   /* The registers share the first-level cache with what streams by. Native code needs them only for
   ** what does not lie contiguously, and has more to do before its first element. */
-  k->tile = native ? BLOCK : TILE_MAX;
+  k->tile = BLOCK;
   i64 room = native ? 48 * 1024 : 24 * 1024;
   while (k->tile > TILE_MIN && (i64)live * k->word * k->tile > room) k->tile /= 2;
 }

@@ -8,9 +8,8 @@
 
 #include "device/cpu/cpu.h"
 
-/* Elements of a tile: divides BLOCK, a multiple of the lanes and of COL_LANES. */
+/* Elements of a tile, at least; BLOCK at most, which is a multiple, as this is of the lanes and of COL_LANES. */
 #define TILE_MIN 256
-#define TILE_MAX 1024
 #define NODE 256 /* bytes of the lanes of a trailing run: 64 of 4 bytes or 32 of 8 */
 
 /* y[i] = f(a[i], b[i], c[i]) for i < n. y may be an operand of the same width. In the forms for
@@ -28,8 +27,8 @@ typedef void FoldFn(void *acc, const void *x, i64 period, i64 n);
 typedef void RowsFn(void *y, const void *x, i64 rows, i64 n);
 /* The extremes so far (best, at) of n columns go on with x, row number `row` of them. */
 typedef void ArgColFn(void *best, i64 *at, const void *x, i64 row, i64 n);
-/* The first of n elements that equals *e; it is there. */
-typedef i64 FindFn(const void *x, const void *e, i64 n);
+/* The place of the extreme of n elements, one at least: of the first NaN, else of the first that no other exceeds. */
+typedef i64 ArgFn(const void *x, i64 n);
 /* A stretch of a scan inside one block; s[0] is the carry, s[1] the offset of the block, s[2] the identity. */
 typedef void ScanFn(void *y, const void *a, const void *b, u64 *s, i64 n);
 
@@ -94,7 +93,7 @@ typedef struct TileIsa {
   RowsFn *spread[2];        /* 4 and 8 bytes: row k of y, n elements, is a[k] */
   RowsFn *rows[R_KINDS][4]; /* those worth it; NULL: by fold */
   ArgColFn *argcol[2][4];
-  FindFn *find[4];
+  ArgFn *arg[2][4];
   ScanFn *scan[6][4]; /* in the order of P_SSUM */
   ColumnsFn *columns; /* NULL: none */
 } TileIsa;

@@ -696,28 +696,7 @@ POSITIONS(i64)
 POSITIONS(f32)
 POSITIONS(f64)
 
-/* The first of n elements that equals *e, which is there; a NaN equals any other. By strips, then by
-** shorter ones, then one by one. */
-#define NARROW(STRIP) \
-  for (; at + STRIP <= n; at += STRIP, x += STRIP) { \
-    int hits = 0; \
-    if (e == e) LOOP(STRIP) hits |= x[i] == e; \
-    else LOOP(STRIP) hits |= x[i] != x[i]; \
-    if (hits) break; \
-  }
-#define FIND(T) \
-  static i64 ID(find_##T)(const void *xv, const void *ev, i64 n) { \
-    const T *x = xv, e = *(const T *)ev; \
-    enum { STRIP = 256 / sizeof(T) }; \
-    i64 at = 0; \
-    NARROW(STRIP) NARROW(STRIP / 4) for (; *x != e && (e == e || *x == *x); x++) at++; \
-    return at; \
-  }
-FIND(i32)
-FIND(i64)
-FIND(f32)
-FIND(f64)
-
+#include "device/cpu/tile_positions.h"
 #include "device/cpu/tile_scans.h"
 #ifdef STRANDS
 #include "device/cpu/tile_strands.h"
@@ -832,7 +811,8 @@ static SMALL_CODE void ID(isa)(TileIsa *t) {
 #endif
   FOUR(t->argcol[0], argcol_max)
   FOUR(t->argcol[1], argcol_min)
-  FOUR(t->find, find)
+  FOUR(t->arg[0], arg_max)
+  FOUR(t->arg[1], arg_min)
   FOUR(t->scan[0], scan_sum)
   FOUR(t->scan[1], scan_prod)
   FOUR(t->scan[2], scan_max)

@@ -566,12 +566,13 @@ static bool is_joint(const Task *t) {
   return true;
 }
 
-/* Whether a map is loads and counters, then one native stretch that stores in place: nothing else then writes
-** the tiles of what was loaded. */
+/* Whether elements are loads and counters, then one native stretch that stores in place: nothing else then writes
+** the tiles of what was loaded. Of maps, and of rows side by side. */
 static bool is_one_stretch(const Task *t) {
   const Code *code = t->code;
   const i32 last = t->space[0].nd - 1;
-  if (t->k->p->kind != K_MAP || code->nnative != 1 || last < 0) return false;
+  const bool rows = t->k->p->kind == K_ROW && t->batch && t->grid && code->nphase == 1;
+  if ((t->k->p->kind != K_MAP && !rows) || code->nnative != 1 || last < 0) return false;
   const Native *v = code->native;
   for (i32 i = code->phase[0].elem; i < code->phase[0].end; i++) {
     const Step *s = &code->step[i];
@@ -591,6 +592,7 @@ static void choose_kept(Task *t) {
   if (!is_one_stretch(t)) return;
   for (int i = 0; i < t->k->p->noperands; i++) {
     const Place *o = &t->op[i];
+    if (o->space) continue; /* a row's own */
     bool rows = t->grid;
     for (i32 d = 0; d < last; d++) rows &= o->stride[d] == 0;
     t->ones |= (u32)(o->mode == ONE) << i;

@@ -66,32 +66,17 @@ BETTER(i64)
 BETTER(float)
 BETTER(double)
 
-/* The extreme so far (best, at) goes on with n elements, the first of which is number `first`. It
-** is found by all lanes; only where it is a new one its place is looked for. */
+/* The extreme so far (best, at) goes on with n elements, the first of which is number `first`. */
 static void extreme(const Task *t, const Step *s, char *best, i64 *at, const char *x, i64 first,
                     i64 n) {
   typedef bool Better(const void *e, const void *best, bool less);
   static Better *const better[] = {better_i32, better_i64, better_float, better_double};
-  u64 e;
+  const int size = ty_tile_size(s->type);
   if (!n) return;
-  reduce_rows(t, R_MAX + s->op, s->type, (char *)&e, x, 1, n);
-  if (!better[s->type](&e, best, s->op)) return;
-  i64 i = t->k->isa->find[s->type](x, &e, n);
-  memcpy(best, x + i * ty_tile_size(s->type), (size_t)ty_tile_size(s->type));
+  const i64 i = t->k->isa->arg[s->op][s->type](x, n);
+  if (!better[s->type](x + i * size, best, s->op)) return;
+  memcpy(best, x + i * size, (size_t)size);
   *at = first + i;
-}
-
-/* Whole rows: their extremes together, then where each is. */
-static void extremes(const Task *t, const Step *s, i64 *y, const char *x, i64 rows) {
-  enum { FEW = 32 };
-  int size = ty_tile_size(s->type);
-  u64 e[FEW];
-  for (i64 n; rows > 0; rows -= n, y += n) {
-    n = TY_MIN(rows, FEW);
-    if (t->R) reduce_rows(t, R_MAX + s->op, s->type, (char *)e, x, n, t->R);
-    for (i64 k = 0; k < n; k++, x += t->R * size)
-      y[k] = t->R ? t->k->isa->find[s->type](x, (char *)e + k * size, t->R) : 0;
-  }
 }
 
 void ty_tile_reduce_begin(const Frame *f, const Step *s) {
@@ -187,7 +172,9 @@ void ty_tile_position(Frame *f, const Step *s, i64 n) {
   const char *x = f->p[s->a];
   i64 *y = f->p[s->y];
   int size = ty_tile_size(s->type);
-  if (f->whole) extremes(t, s, y, x, f->rows);
+  if (f->whole)
+    for (i64 r = 0; r < f->rows; r++)
+      y[r] = t->R ? isa->arg[s->op][s->type](x + r * t->R * size, t->R) : 0;
   else if (t->k->p->kind == K_ROW) extreme(t, s, acc + 8, (i64 *)acc, x, f->row, n);
   else
     for (i64 r = 0, w = TY_MIN(n, t->width); r * w < n; r++)

@@ -100,9 +100,18 @@ static void shape_stages(Task *t, const Launch *L) {
   if (t->stage <= t->tile || t->stage > t->N) t->stages = 0;
 }
 
+/* Whether elements of the first phase read values of their rows or columns. */
+static bool has_spread(const Code *code) {
+  for (i32 i = code->phase[0].elem; i < code->phase[0].end; i++)
+    if (code->step[i].kind == S_SPREAD) return true;
+  return false;
+}
+
 static void shape_rows(Task *t, const Launch *L, int threads) {
   const Kernel *k = t->k;
-  bool shared = t->R < (k->native ? SPREAD_NATIVE : SPREAD_BELOW) && t->O > 1;
+  const Code *side = &k->code[1];
+  bool free = !k->native && side->nphase == 1 && !has_spread(side) && 2 * t->R <= k->tile;
+  bool shared = (free || t->R < (k->native ? SPREAD_NATIVE : SPREAD_BELOW)) && t->O > 1;
   t->width = 1, t->strips = 1, t->block = BLOCK;
   t->rows = shared ? TY_MIN(t->O, k->tile / TY_MAX(t->R, 1)) : 1;
   t->code = &k->code[shared];
@@ -118,13 +127,6 @@ static void shape_rows(Task *t, const Launch *L, int threads) {
     t->few = TY_MAX(t->few, TY_MIN(TY_MAX(TURNED / t->R, 8), 16));
   t->few = TY_MIN(t->few, t->rows);
   t->tile = t->few * t->R;
-}
-
-/* Whether columns have values that their elements want. */
-static bool has_spread(const Code *code) {
-  for (i32 i = code->phase[0].elem; i < code->phase[0].end; i++)
-    if (code->step[i].kind == S_SPREAD) return true;
-  return false;
 }
 
 static void shape_columns(Task *t, const Launch *L) {

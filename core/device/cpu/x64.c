@@ -10,7 +10,7 @@
 ** between two functions, on tiles. So any program runs, to the same bits, and the rules of tile.c hold:
 **
 **  1 A stretch lies within one run of element steps, and has at least one call or reduction, or a store of
-**    what was loaded.
+**    what was loaded or is one value.
 **  2 A load that only native steps read is raw: the function reads the operand itself and converts.
 **    Where its columns are apart a tile is filled with its elements as they are.
 **  3 A fill (a scalar as a vector) that only native steps read is left out.
@@ -77,7 +77,8 @@ static i32 stretch_end(const Emit *E, const Code *code, i32 i, i32 end, bool red
     if (size && own && own != size) break;
     if (own) size = own;
     i32 def = code->slot[s->a].def;
-    *worth |= s->kind != S_STORE || (def >= 0 && code->step[def].kind == S_LOAD);
+    const int from = def >= 0 ? code->step[def].kind : S_CALL;
+    *worth |= s->kind != S_STORE || from == S_LOAD || from == S_FILL;
   }
   return i;
 }

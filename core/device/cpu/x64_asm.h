@@ -146,6 +146,7 @@ enum {
   _(vperm2f128, P66, M0F3A, 0x06, 0, T_FULL, VEX) \
   _(vshufps, PNP, M0F, 0xc6, 0, T_FULL, BOTH) \
   _(vpermq, P66, M0F3A, 0x00, 1, T_FULL, BOTH | TWO) \
+  _(vpermd, P66, M0F38, 0x36, 0, T_FULL, VEX) \
   _(vmovd, P66, M0F, 0x7e, 0, T_ONE, VEX | TWO | STORES) \
   _(vmovq, P66, M0F, 0xd6, 0, T_ONE, VEX | TWO | STORES)
 

@@ -762,7 +762,7 @@ void ty_x64_load(Emit *E, const XVal *v, i32 slot, int dst) {
   X64Rm m = ty_x64_at(E, slot, bytes, E->g0);
   int ins = bytes == 8 ? I_vmovupd : I_vmovups;
   if (bytes < 4) ins = load_ins(v->dtype);
-  if (!E->tail && E->ahead) x64_prefetch(&E->A, m, AHEAD);
+  if (!E->tail && E->ahead && E->g0 * E->lanes * bytes % 64 == 0) x64_prefetch(&E->A, m, AHEAD);
   if (!E->tail) op2(E, ins, vl, dst, m);
   else if (E->wide) ty_x64_v(E, (X64Ins)ins, vl, dst, 0, m, -1, ty_x64_mask(E, E->g0), true);
   else if (bytes < 4) {
@@ -827,9 +827,27 @@ static void store_narrow(Emit *E, int dtype, X64Rm m, int x, i32 group) {
   if (aside) copy_tail(E, m, bytes, true);
 }
 
+/* AVX2: bytes without a sign of four groups at once. Packing goes by halves of vectors, which then come in
+** order. */
+static void store_bytes(Emit *E, X64Rm m, const XOpd *a) {
+  int vl = E->vl[0], x = T(1), y = T(2), order = T(3);
+  op3(E, I_vpackssdw, vl, x, ty_x64_of(a, 0).reg, ty_x64_of(a, 1));
+  op3(E, I_vpackssdw, vl, y, ty_x64_of(a, 2).reg, ty_x64_of(a, 3));
+  op3(E, I_vpackuswb, vl, x, x, x64_reg(y));
+  if (vl == VL256) {
+    op2(E, I_vpmovzxbd, vl, order, ty_x64_k(E, 0x0703060205010400u, 8));
+    op3(E, I_vpermd, vl, x, order, x64_reg(x));
+  }
+  x64_vector(&E->A, I_vmovups, vl, x, 0, m, -1, 0, false, true);
+}
+
 void ty_x64_store(Emit *E, const Step *s) {
   int dtype = E->p->operand[s->imm].dtype, bytes = ty_dtypes[dtype].bytes;
   XOpd a = ty_x64_operand(E, s->a, true, T(0));
+  if (!E->wide && !E->tail && E->u == 4 && (dtype == T_BOOL || dtype == T_U8)) {
+    store_bytes(E, ty_x64_at(E, s->y, bytes, E->g0), &a);
+    return;
+  }
   for (int u = 0; u < E->u; u++) {
     X64Rm m = ty_x64_at(E, s->y, bytes, E->g0 + u);
     int x = ty_x64_of(&a, u).reg;
