@@ -244,7 +244,7 @@ describe("a function that no trace holds whole", function()
     ["a call of nil"] = function(z) return z.a() end, ["a sum with nil"] = function(z) return 1 + z.a end,
     ["a text with nil"] = function(z) return "a" .. z.a end, ["an order of tables"] = function(z) return z < {} end,
     ["an order of kinds"] = function(z) return 1 < z end, ["the length of nil"] = function(z) return #z.a end,
-    ["a bound that is none"] = function(z) for _ = 1, z.a do return end end, ["a walk of nil"] = function(z) return ipairs(z.a) end,
+    ["a bound that is none"] = function(z) for i = 1, z.a do say(i) end end, ["a walk of nil"] = function(z) return ipairs(z.a) end,
     ["what is told"] = function() error "told" end, ["a value"] = function() error { 1 } end,
   } do
     it("is not cut before an error that its run raises: " .. what, function()
