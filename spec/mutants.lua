@@ -37,7 +37,7 @@ local M = {
   { file = "core/engine/entry.c", what = "traces that answer nothing are asked by each call",
     from = "if (++e->missed < MISSED_MANY) return;", to = "if (++e->missed) return;" },
   { file = "core/lua/lua_capture.c", what = "a single use pays for all sizes that came once",
-    from = "T->wasted + 1 - again / WASTED_PAID;", to = "again ? 0 : T->wasted + 1;" },
+    from = "T->wasted + 1 - again / pays;", to = "again ? 0 : T->wasted + 1;" },
   { file = "lua/tycho/capture/init.lua", what = "a function is cut before an error that its run raises",
     from = "if kind == \"error\" then return nil end", to = "if kind == \"errors\" then return nil end" },
   { file = "lua/tycho/capture/natives.lua", what = "what sets the globals of the function that runs is a cut",

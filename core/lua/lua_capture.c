@@ -605,7 +605,9 @@ static void evict(lua_State *L, Entry *e, int anchors) {
 
 #define WASTED_FREE \
   256 /* sizes that come once: so many, then calls run without, ever more of them */
-#define WASTED_PAID 512
+#define WASTED_PAID \
+  1024 /* uses that gain what an evaluation of one operation costs; of many WASTED_LEAST */
+#define WASTED_LEAST 8
 #define INSTANCES_MAX 512 /* of one trace; beyond, the one that was used least recently goes */
 
 static int refused(lua_State *L, const State *S) {
@@ -624,10 +626,13 @@ static bool is_like(const Trace *T, const Instance *I) {
 }
 
 /* An evaluation for each set of sizes pays where they come again; one for sizes that come once does
-** not, and neither does a replay for each of many numbers. An evaluation costs what WASTED_PAID uses gain. */
+** not, and neither does a replay for each of many numbers. Both cost and gain grow with the operations, but what a
+** call gains has a part that does not, and its operations may be large. */
 static void count_wasted(Trace *T) {
+  const Plan *p = T->instance[0]->plan;
+  const i64 pays = TY_MAX(WASTED_PAID / TY_MAX(p ? p->nops : 1, 1), WASTED_LEAST);
   const i64 again = TY_MAX(T->hits - T->used - 1, 0); /* one use is the call that it was made for */
-  const i64 wasted = T->wasted + 1 - again / WASTED_PAID;
+  const i64 wasted = T->wasted + 1 - again / pays;
   T->wasted = (i32)TY_MIN(TY_MAX(wasted, 0), WASTED_FREE + 12);
   T->used = T->hits;
   T->rest = T->wasted > WASTED_FREE ? (i64)1 << (T->wasted - WASTED_FREE) : 0;
