@@ -29,6 +29,52 @@ return function(row)
     return x
   end
 
+  --- One turn of it, compiled as it is.
+  local cg_step = jit.compile(function(A, x, r, p, rs)
+    local Ap = A:matmul(p)
+    local alpha = rs / p:dot(Ap)
+    x, r = x + p * alpha, r - Ap * alpha
+    local now = r:dot(r)
+    return x, r, r + p * (now / rs), now
+  end)
+  local function turns_of_conjugate(A, b)
+    local n, rs = 0, b:dot(b)
+    local x, r, p = ty.zeros(100), b, b
+    while rs:item() > 1e-8 and n < 60 do
+      x, r, p, rs = cg_step(A, x, r, p, rs)
+      n = n + 1
+    end
+    return function()
+      local x, r, p, rs = ty.zeros(100), b, b, b:dot(b) -- luacheck: ignore
+      for _ = 1, n do x, r, p, rs = cg_step(A, x, r, p, rs) end
+      return x
+    end
+  end
+
+  --- Tokens of a GPT of 2 blocks of width 64, drawn from what it gives for 8 positions, until one of them stops it.
+  local vocabulary, width, stop = 256, 64, -1 -- none, so that each call draws as many
+  local embed, norm, head = ty.nn.Embedding(vocabulary, width), ty.nn.LayerNorm(width), ty.nn.Linear(width, vocabulary)
+  local blocks = {}
+  for i = 1, 2 do blocks[i] = ty.nn.TransformerBlock(width, 4, { causal = true }) end
+  local function next_token(ids)
+    local h = embed(ids)
+    for _, block in ipairs(blocks) do h = block(h) end
+    local logits = head(norm(h:narrow(2, 8, 1):reshape(1, width)))
+    return (logits / 0.8 + ty.rand(1, vocabulary):log():neg():log():neg()):argmax(2)
+  end
+  local function tokens(ids)
+    for t = 1, 24 do
+      local id = next_token(ids)
+      ids = ty.cat({ ids:narrow(2, 2, 7), id:reshape(1, 1) }, 2)
+      if id:item() == stop then return ids, t end
+    end
+    return ids, 24
+  end
+  local token_step = jit.compile(function(ids)
+    local id = next_token(ids)
+    return id, ty.cat({ ids:narrow(2, 2, 7), id:reshape(1, 1) }, 2)
+  end)
+
   local null = io.open("/dev/null", "w")
   local function written(x)
     for _ = 1, 3 do
@@ -108,16 +154,37 @@ return function(row)
   local A = Q:matmul(Q:t()) / 100 + ty.eye(100)
   for _, r in ipairs {
     { "Newton's roots of 100 numbers, while err:item() > tol", newton, x, 0.6 },
-    { "conjugate gradients, 100x100, while rs:item() > tol", conjugate, A, 0.8, b },
+    { "conjugate gradients, 100x100, while rs:item() > tol", conjugate, A, 1.2, b, turns_of_conjugate },
     { "30 operations on 64x64, 3 writes of values", written, image, 0.7 },
     { "64 times x:get(i)", gets, x, 1.1 },
   } do
     local f = r[2]
-    row { name = r[1], peer = "none", unit = "us", what = "eager", make_floor = true, most = r[4],
+    row { name = r[1], peer = "none", unit = "us", what = r[6] and "its steps" or "eager", make_floor = true,
+      most = r[4],
       setup = function()
         local g = jit.compile(f)
         return function() return g(r[3], r[5]) end
       end,
-      floor = function() return function() return f(r[3], r[5]) end end }
+      floor = function() return r[6] and r[6](r[3], r[5]) or function() return f(r[3], r[5]) end end }
   end
+
+  local ids = ty.randint(1, vocabulary, { 1, 8 })
+  row { name = "24 tokens of a GPT, drawn, until one stops it", peer = "none", unit = "us", what = "its steps",
+    make_floor = true, most = 1.1,
+    setup = function()
+      local f = jit.compile(tokens)
+      return function() return ty.no_grad(f, ids) end
+    end,
+    floor = function()
+      return function()
+        return ty.no_grad(function()
+          local now, last = ids, nil
+          for _ = 1, 24 do
+            local id, behind = token_step(now)
+            now, last = behind, id:item()
+          end
+          return now, last
+        end)
+      end
+    end }
 end
