@@ -6,7 +6,7 @@
 */
 #include <math.h>
 #include <stdio.h>
-#include "record/grad.h"
+#include "record/traced_call.h"
 #include "lua/lua_guard.h"
 #include "lua/lua_session.h"
 
@@ -595,6 +595,13 @@ static bool read_sizes(lua_State *L, Instance *I, i32 n) {
 static void place_scalars(const Trace *T, Instance *I) {
   for (i32 i = 0; i < I->nscalar; i++)
     if (I->scalar[i].kind == SC_NUMBER) I->scalar[i].id = number_place(T, I->scalar[i].id);
+  TracedTape *tape = I->tape;
+  if (!tape || !tape->nnumber) return;
+  tape->nnumber = T->nnumbers + 1;
+  for (i32 i = 0; i < tape->nedge; i++) {
+    i32 *symbol = &tape->edge[i].like.symbol;
+    if (*symbol) *symbol = number_place(T, *symbol);
+  }
 }
 
 /* Drops the least recently used trace. */
@@ -655,6 +662,10 @@ static int extend(lua_State *L, State *S, Entry *e, Trace *T, int sample) {
   if (!is_like(T, I) || draws_and_checks(T, S) || !read_sizes(L, I, T->nsizes)) {
     ty_instance_free(I);
     return luaL_error(L, "the trace is another one");
+  }
+  if (sample >= 1 && I->tape) {
+    ty_instance_free(I);
+    return luaL_error(L, "its results need a gradient");
   }
   if (sample >= 1 && sample <= RANGE_SAMPLES) {
     if (T->sample[sample - 1]) ty_instance_free(T->sample[sample - 1]);

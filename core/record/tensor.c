@@ -5,7 +5,7 @@
 */
 #include <stdarg.h>
 #include <stdio.h>
-#include "record/grad.h"
+#include "record/traced_call.h"
 #include "record/vmap.h"
 
 enum {
@@ -324,12 +324,17 @@ __attribute__((noinline)) static void batched_drop(Storage *st) {
   ty_batched_free(m);
 }
 
+static void tape_drop(Storage *st) {
+  if (st->tape->kind == K_RESULT && st->tape->of == st) st->tape->of = NULL;
+  ty_record_drop(st->tape);
+}
+
 void ty_storage_drop(Storage *st) {
   if (!st || --st->refs) return;
   Recording *b = st->recording;
   if (b) storage_unlink(st);
   if (TY_UNLIKELY(st->snapshot != NULL)) st->snapshot->snapshot = NULL;
-  if (TY_UNLIKELY(st->tape != NULL)) ty_record_drop(st->tape);
+  if (TY_UNLIKELY(st->tape != NULL)) tape_drop(st);
   if (TY_UNLIKELY(st->batched != NULL)) batched_drop(st);
   ty_buffer_drop(st->buf);
   block_drop(st->S, st);
@@ -338,6 +343,7 @@ void ty_storage_drop(Storage *st) {
 
 void ty_storage_touch(Storage *st) {
   Storage *snapshot = st->snapshot;
+  if (TY_UNLIKELY(st->tape && st->tape->kind == K_RESULT)) ty_traced_call_touch(st->tape, st);
   if (TY_LIKELY(!snapshot) || st->frozen) return;
   st->snapshot = snapshot->snapshot = NULL;
   snapshot->stale = true;
@@ -350,6 +356,7 @@ void ty_storage_touch(Storage *st) {
 /* Lets go of what the record leads to and keeps. */
 void ty_record_forget(Record *r) {
   i32 n = r->n;
+  if (r->kind == K_CALL && r->call) ty_traced_call_forget(r);
   r->n = 0;
   for (i32 i = 0; i < n; i++) {
     ty_storage_drop(r->edge[i].saved);
@@ -372,7 +379,7 @@ void ty_record_drop(Record *r) {
     S->dead_records = r->next_dead;
     ty_record_forget(r);
     if (r->kind == K_LEAF && r->t.st) ty_tensor_release(&r->t);
-    if (r->owner.drop) r->owner.drop(r->owner.ctx);
+    if (r->kind != K_CALL && r->kind != K_RESULT && r->owner.drop) r->owner.drop(r->owner.ctx);
     ty_mem_free(r);
     S->records--;
   }
