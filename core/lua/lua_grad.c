@@ -84,9 +84,16 @@ static void want_all(void *ctx, Recording *r) {
 /* ty_back_step, in eager mode recorded and cut at its end: rules of several operations, and those of neighbours, share
 ** kernels, and what only they read needs no memory. */
 static BackState back_part(lua_State *L, State *S, Back *b) {
+  const bool alone = !S->open && !S->capture && !S->level && !b->create;
+  if (alone) { /* no recording while there are calls alone, which have plans of their own */
+    b->calls_only = true;
+    BackState first = ty_back_step(b);
+    b->calls_only = false;
+    if (first != BACK_RULE) return first;
+  }
   Protect p = {.by = &p};
   Lazy like = {.thread = L, .pinned = &p, .on_cut = want_all}, *z = NULL;
-  if (!S->open && !S->capture && !S->level && !b->create) z = ty_lazy_open(S, &like);
+  if (alone) z = ty_lazy_open(S, &like);
   b->at_once = z != NULL;
   BackState y = ty_back_step(b);
   b->at_once = false;

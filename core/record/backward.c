@@ -307,6 +307,7 @@ BackState ty_back_step(Back *b) {
     }
     const Record *r = b->at->r;
     if (r->kind == K_CUSTOM && !r->freed && r->seq >= b->floor) y = BACK_CUSTOM;
+    else if (b->calls_only && r->kind != K_RESULT && r->kind != K_CALL) y = BACK_RULE;
     else if (r->kind == K_CALL && may_plan(b)) y = reach(b) ? BACK_CALL : BACK_FAILED;
     else if (step(b)) ty_back_pass(b);
     else y = BACK_FAILED;

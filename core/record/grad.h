@@ -116,6 +116,7 @@ typedef struct Back {
   Pending *at; /* in work */
   i32 i;       /* its next edge */
   bool retain, create;
+  bool calls_only; /* it stops before rules that would be recorded */
   bool at_once; /* what is open was opened for it: it is cut before leaves change */
   u64 floor;    /* records before this one are asked for where they are wanted, and not passed */
   i32 nwanted;
@@ -128,9 +129,10 @@ typedef struct Back {
 } Back;
 
 bool ty_back_seed(Back *b, const Tensor *y, const Tensor *g); /* g in y's dims */
-typedef enum { BACK_DONE, BACK_CUSTOM, BACK_CALL, BACK_FAILED } BackState;
+typedef enum { BACK_DONE, BACK_CUSTOM, BACK_CALL, BACK_RULE, BACK_FAILED } BackState;
 /* Goes on; may be called again after running out of memory. CUSTOM: b->at waits for ty_back_give, and
-** then ty_back_pass. CALL: for ty_back_expand, or ty_back_put for each root and then ty_back_pass. */
+** then ty_back_pass. CALL: for ty_back_expand, or ty_back_put for each root and then ty_back_pass. RULE: for the next call,
+** without calls_only. */
 BackState ty_back_step(Back *b);
 bool ty_back_give(Back *b, i32 edge, const Tensor *g);
 void ty_back_pass(Back *b);
