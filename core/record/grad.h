@@ -162,6 +162,9 @@ bool ty_rule_apply(State *S, const Record *r, const Tensor *g, int i, Tensor *y)
 /* grad_attend.c: the gradient of operand i of ATTEND; g: flat, as its result. */
 bool ty_attend_rule(State *S, const Record *r, const Tensor *given, const Tensor *g, int i,
                     Tensor *y);
+/* What a record of ATTEND keeps besides its operands: its result, flat, which has no storage in a vmap. */
+const Tensor *ty_attend_kept(const Record *r, Attention *how);
+bool ty_attend_keep(State *S, Record *r, const Tensor *flat, const Attention *how);
 bool ty_rule_join(State *S, Tensor *sum, const Tensor *g); /* sum = sum + g */
 /* Adds g, the gradient of a view, to y, that of its storage, which may be empty. */
 bool ty_rule_unview(State *S, const Edge *e, const Tensor *g, Tensor *y);

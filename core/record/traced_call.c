@@ -37,7 +37,9 @@ static bool refuse(State *S) {
 
 /* Whether a later call can record the same. */
 static bool is_plain(const Record *r) {
-  return (r->kind < OP_COUNT && r->kind != OP_ATTEND) || r->kind == K_WATCH || r->kind == K_CAT || r->kind == K_NONE;
+  Attention how;
+  if (r->kind == OP_ATTEND && !r->freed && !ty_attend_kept(r, &how)->st) return false;
+  return r->kind < OP_COUNT || r->kind == K_WATCH || r->kind == K_CAT || r->kind == K_NONE;
 }
 
 static bool see(Making *M, Record *r) {
@@ -65,12 +67,13 @@ static bool collect(Making *M, const Tensor *const *made, i32 n) {
     if (!see(M, st->tape)) return false;
     T->output[T->noutput++] = (TapeOutput){.st = st};
   }
-  for (i32 i = 0; i < M->n; i++)
+  for (i32 i = 0; i < M->n; i++) {
+    T->nedge += M->list[i]->n + (M->list[i]->kind == OP_ATTEND);
     for (i32 k = 0; k < M->list[i]->n; k++) {
       Record *from = M->list[i]->edge[k].from;
       if (from && !see(M, from)) return false;
-      T->nedge++;
     }
+  }
   qsort(M->list, (size_t)M->n, sizeof *M->list, compare_records);
   T->nrow = M->n;
   return true;
@@ -159,6 +162,14 @@ static bool make_edge(Making *M, i32 row, const Edge *e, TapeEdge *y) {
   return true;
 }
 
+/* What an ATTEND keeps, as one more operand. */
+static bool make_kept(Making *M, i32 row, TapeEdge *y) {
+  const Tensor *kept = ty_attend_kept(M->list[row], &M->T->row[row].how);
+  *y = (TapeEdge){.row = row, .from = FROM_NONE, .value = -1};
+  return M->list[row]->freed ||
+         make_edge(M, row, &(Edge){.saved = kept->st, .t = *kept, .numel = kept->st->numel}, y);
+}
+
 static bool make_rows(Making *M) {
   TracedTape *T = M->T;
   i32 at = 0;
@@ -176,6 +187,7 @@ static bool make_rows(Making *M) {
     T->row[i].t.origin = 0;
     for (i32 k = 0; k < r->n; k++)
       if (!make_edge(M, i, &r->edge[k], &T->edge[at++])) return false;
+    if (r->kind == OP_ATTEND && !make_kept(M, i, &T->edge[at++])) return false;
   }
   for (i32 i = 0; i < T->noutput; i++)
     T->output[i].from = ty_pointer_map_get(&M->number, T->output[i].st->tape);
@@ -419,14 +431,21 @@ bool ty_traced_call_free(TracedCall *c) {
   }
   for (i32 v = 0; !all && v < T->nvalue; v++) {
     bool read = false;
-    for (i32 i = 0; i < T->nrow && !read; i++)
-      for (i32 k = 0; k < T->row[i].n && !c->freed[i]; k++)
-        read |= T->edge[T->row[i].edge + k].value == v;
+    for (i32 i = 0; i < T->nedge && !read; i++)
+      read = T->edge[i].value == v && !c->freed[T->edge[i].row];
     if (read) continue;
     ty_storage_drop(c->saved[v]);
     c->saved[v] = NULL;
   }
   return all;
+}
+
+/* What row i, an ATTEND, keeps. */
+static bool keep(State *S, const TracedTape *T, i32 i, Storage *const *saved, Record *r) {
+  const TapeEdge *e = &T->edge[T->row[i].edge + T->row[i].n];
+  Tensor flat = e->like.t;
+  flat.st = saved[e->value];
+  return !flat.st || ty_attend_keep(S, r, &flat, &T->row[i].how);
 }
 
 bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *saved,
@@ -461,6 +480,9 @@ bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *save
       r->edge[k].t.offset += offset[e->value];
     }
     made[i] = r;
+    if (r->kind != OP_ATTEND || r->freed || keep(S, T, i, saved, r)) continue;
+    for (; i >= 0; i--) ty_record_drop(made[i]);
+    return false;
   }
   ty_grad_track(S);
   return true;

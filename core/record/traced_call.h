@@ -34,7 +34,8 @@ typedef struct TapeEdge {
 typedef struct TapeRow {
   Tensor t;
   u32 dims;
-  i32 dim, base, n, edge; /* edge: number of the first one */
+  i32 dim, base, n, edge; /* edge: number of the first one; behind those of ATTEND is what it keeps */
+  Attention how;          /* ATTEND */
   u16 kind;
   bool freed;
 } TapeRow;
