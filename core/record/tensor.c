@@ -342,8 +342,13 @@ void ty_storage_drop(Storage *st) {
 }
 
 void ty_storage_touch(Storage *st) {
+  if (TY_UNLIKELY(st->tape && st->tape->kind == K_RESULT) && !st->S->capture)
+    ty_traced_call_touch(st->tape, st);
+  ty_storage_leave_snapshot(st);
+}
+
+void ty_storage_leave_snapshot(Storage *st) {
   Storage *snapshot = st->snapshot;
-  if (TY_UNLIKELY(st->tape && st->tape->kind == K_RESULT)) ty_traced_call_touch(st->tape, st);
   if (TY_LIKELY(!snapshot) || st->frozen) return;
   st->snapshot = snapshot->snapshot = NULL;
   snapshot->stale = true;
