@@ -13,6 +13,7 @@
 ** 4. What a call keeps of its own results leads nowhere until it is expanded, or the call would hold itself. Writes to
 **    a result are told to its call, whose values go stale as snapshots do.
 */
+#include <stdio.h>
 #include <stdlib.h>
 #include "base/pointer_map.h"
 #include "record/traced_call.h"
@@ -31,8 +32,10 @@ typedef struct Making {
   PointerMap saved;   /* storage -> value */
 } Making;
 
-static bool refuse(State *S) {
-  return ty_capture_refuse(S, "a result that needs a gradient is given back (detach it)");
+static bool refuse(State *S, const char *why) {
+  char text[ERR_MAX];
+  snprintf(text, sizeof text, "a result that needs a gradient is given back, and %s (detach it)", why);
+  return ty_capture_refuse(S, text);
 }
 
 /* Whether a later call can record the same. */
@@ -44,7 +47,9 @@ static bool is_plain(const Record *r) {
 
 static bool see(Making *M, Record *r) {
   if (ty_capture_is_old(M->S, r) || ty_pointer_map_get(&M->seen, r) >= 0) return true;
-  if (!is_plain(r)) return refuse(M->S);
+  if (!is_plain(r))
+    return refuse(M->S, r->kind == K_LEAF ? "it leads to a leaf that was made inside"
+                                          : "a function with a gradient of its own leads to it");
   ty_pointer_map_add(&M->seen, r, M->n);
   M->list[M->n++] = r;
   return true;
@@ -63,7 +68,7 @@ static bool collect(Making *M, const Tensor *const *made, i32 n) {
     bool known = !ty_needs_grad(made[i]) || ty_capture_holds(M->S, st) || st->tape->freed;
     for (i32 k = 0; k < T->noutput; k++) known |= T->output[k].st == st;
     if (known) continue;
-    if (ty_capture_is_old(M->S, st->tape)) return refuse(M->S);
+    if (ty_capture_is_old(M->S, st->tape)) return refuse(M->S, "it is a tensor from outside");
     if (!see(M, st->tape)) return false;
     T->output[T->noutput++] = (TapeOutput){.st = st};
   }
@@ -88,7 +93,8 @@ static bool find_roots(Making *M) {
     for (i32 k = 0; k < M->list[i]->n; k++) {
       Record *from = M->list[i]->edge[k].from;
       if (!from || ty_pointer_map_get(&M->number, from) >= 0) continue;
-      if (ty_pointer_map_get(&M->leading, from) < 0) return refuse(M->S);
+      if (ty_pointer_map_get(&M->leading, from) < 0)
+        return refuse(M->S, "it leads to a tensor of unknown origin");
       ty_pointer_map_add(&M->number, from, T->nrow + T->nroot++);
     }
   for (i32 i = 0; i < c->noutside; i++) {
@@ -117,8 +123,9 @@ static bool new_value(Making *M, const Edge *e, TapeValue *v) {
   const i32 i = ty_capture_from(M->c, &e->t);
   *v = (TapeValue){.from = FROM_NONE, .type = ty_type_line(st->dtype, st->device, st->numel)};
   v->strides[0] = 1;
-  if (st->tape && (v->from = ty_pointer_map_get(&M->number, st->tape)) < 0 && e->from) return refuse(S);
-  if (st->stale || st->batched) return refuse(S);
+  if (st->stale) return refuse(S, "a value that its gradient needs is changed");
+  if (st->batched) return refuse(S, "its gradient needs examples of a vmap");
+  if (st->tape) v->from = ty_pointer_map_get(&M->number, st->tape);
   const Storage *outside = i < 0 ? NULL : M->c->outside[i].t.st;
   if (outside && (st->recording != M->c->recording) &&
       (st->snapshot == outside || (st->buf && st->buf == held(M->c, outside)))) {
@@ -132,7 +139,7 @@ static bool new_value(Making *M, const Edge *e, TapeValue *v) {
   } else if (st->buf && !st->tape && ty_capture_is_fresh(S, st)) {
     v->kind = VALUE_CONSTANT;
     v->st = ty_storage_hold(st);
-  } else return refuse(S);
+  } else return refuse(S, "its gradient needs a value of unknown origin");
   return true;
 }
 
@@ -154,7 +161,7 @@ static bool make_edge(Making *M, i32 row, const Edge *e, TapeEdge *y) {
   y->like.t.origin = 0;
   if (e->symbol) M->T->nnumber = 1;
   if (e->from) y->from = ty_pointer_map_get(&M->number, e->from);
-  if (e->from && y->from < 0) return refuse(M->S);
+  if (e->from && y->from < 0) return refuse(M->S, "it leads to a tensor of unknown origin");
   if (!e->saved) return true;
   if ((y->value = value_of(M, e)) < 0) return false;
   const TapeValue *v = &M->T->value[y->value];
