@@ -116,6 +116,15 @@ describe("a compiled forward pass", function()
     end))
   end)
 
+  it("keeps the part of a storage that it was given", function()
+    answered(both(network, function(world, k)
+      local all = ty.randn(20, 7)
+      local a, b = world.f(all:narrow(1, k, 5)), world.f(all:narrow(1, 3 * k + 1, 5))
+      b:square():sum():backward()
+      a:square():sum():backward()
+    end))
+  end)
+
   it("keeps the numbers of each call", function()
     local function make()
       local w = leaf(6)
@@ -265,18 +274,25 @@ describe("the backward pass through it", function()
     end))
   end)
 
+  it("is that of ty.grad, of a result that leads to nothing else", function()
+    local function make()
+      local w = leaf(4)
+      return { leaves = { w }, run = function(x) return x * x, x * w end }
+    end
+    answered(both(make, function(world)
+      local function way(i)
+        local v, g = ty.value_and_grad(function(x) return ({ world.f(x) })[i]:sum() end)(ty.full({ 4 }, 3))
+        return v.requires_grad, g.requires_grad, g:detach()
+      end
+      local a, b, c = way(1)
+      return a, b, c, way(2)
+    end))
+  end)
+
   it("is that of ty.grad, which asks for the gradient of some alone", function()
     answered(both(network, function(world)
       local g = ty.grad(function(x) return world.f(x):square():sum() end)(world.x)
       return g:detach(), g.requires_grad
-    end))
-    answered(both(pair, function(world) -- the second result leads to leaves, the first to x alone
-      local f = world.f
-      local v, g = ty.value_and_grad(function(x)
-        local h = f(x)
-        return h:sum()
-      end)(world.x)
-      return v.requires_grad, g.requires_grad
     end))
   end)
 

@@ -286,7 +286,7 @@ fuzz:run(1000)
 
 fuzz:claim(fuzz.failures == 0, "%d programs are other programs where the forward pass is compiled", fuzz.failures)
 if fuzz:ran(150) then
-  fuzz:claim(counts.captured >= 0.7 * counts.programs, "%d of %d programs are captured, at least seven in ten", counts.captured,
+  fuzz:claim(counts.captured >= 0.5 * counts.programs, "%d of %d programs are captured, at least half", counts.captured,
     counts.programs)
   fuzz:claim(counts.passed >= counts.raised, "%d backward passes go through, %d raise", counts.passed, counts.raised)
 end

@@ -357,7 +357,8 @@ static void want_values(Making *M, const TracedTape *T, WantedOutput *w, i32 *n)
     TapeValue *v = &T->value[i];
     if (v->kind != VALUE_TARGET) continue;
     const Storage *of = v->st->snapshot;
-    const void *node = (const void *)(((uintptr_t)v->st->node << 1) + 1); /* no storage lies there */
+    const void *node =
+        (const void *)(((uintptr_t)v->st->node << 1) + 1); /* no storage lies there */
     v->of = of ? ty_pointer_map_get(&M->wanted, of) : -1;
     v->shown = v->of >= 0;
     if (!v->shown) v->of = ty_pointer_map_get(&M->wanted, node);
@@ -439,7 +440,8 @@ Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade, const
   if (!ok) ty_fail_memory(S, "capture", 0);
   if (I) I->tape = tape;
   else ty_traced_tape_drop(tape);
-  ok = ok && making_open(&M, S, most + (tape ? tape->nvalue : 0)) && fill(&M, I, made, nmade, w, out, place, by);
+  ok = ok && making_open(&M, S, most + (tape ? tape->nvalue : 0)) &&
+       fill(&M, I, made, nmade, w, out, place, by);
   making_close(&M);
   if (ok && !I->plan) ty_dump_graph(&I->graph, &c->recording->g);
   ty_mem_free(w);
@@ -568,7 +570,8 @@ Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, con
   }
   if ((*why = sharing(S, I, outside)) != NULL) return READY_NO;
   if (I->tape && !ty_traced_tape_fits(S, I->tape, outside)) {
-    *why = "its tensors lead to others that require grad than they did, or lie elsewhere in their memory";
+    *why = "its tensors lead to others that require grad than they did, or lie elsewhere in their "
+           "memory";
     return READY_NO;
   }
   for (i32 i = 0; i < I->nscalar; i++) {

@@ -96,8 +96,8 @@ typedef struct Instance {
   InstanceMade *made;
   InstanceCheck *check;
   TracedTape *tape; /* of results that need a gradient; or NULL */
-  double *size;    /* what numbers of the trace come to for these sizes; the caller's */
-  Storage **fresh; /* per target, while it runs */
+  double *size;     /* what numbers of the trace come to for these sizes; the caller's */
+  Storage **fresh;  /* per target, while it runs */
   Buffer **result;
   Text graph;       /* without a plan, which has its own */
   Foreign *foreign; /* not NULL: no plan, a function of the user's computes the targets */

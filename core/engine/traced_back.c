@@ -114,7 +114,8 @@ static bool make_stand_ins(Making *M, const Tensor *const *flat) {
     const bool is_value = M->p->in[i] < T->nvalue;
     const Type *t = is_value ? &v->type : &flat[i]->type;
     const Type line = ty_type_line(t->dtype, t->device, ty_type_numel(t));
-    if (!stand_in(M->S, is_value ? t : &line, is_value ? v->strides : step, &M->in[i])) return false;
+    if (!stand_in(M->S, is_value ? t : &line, is_value ? v->strides : step, &M->in[i]))
+      return false;
     if (is_value) M->in[i].st->frozen = true, M->saved[M->p->in[i]] = M->in[i].st;
   }
   return true;
@@ -271,7 +272,8 @@ static void bind(const TracedCall *c, const BackPlan *p, Tensor *flat, const Ten
     in[i] = &flat[i];
     if (p->in[i] >= c->tape->nvalue) continue;
     const TapeValue *v = &c->tape->value[p->in[i]];
-    flat[i] = (Tensor){.st = ty_storage_hold(c->saved[p->in[i]]), .type = v->type, .offset = c->offset[p->in[i]]};
+    flat[i] = (Tensor){
+        .st = ty_storage_hold(c->saved[p->in[i]]), .type = v->type, .offset = c->offset[p->in[i]]};
     memcpy(flat[i].strides, v->strides, sizeof v->strides);
   }
 }

@@ -14,7 +14,7 @@
 #include "record/traced_call.h"
 #include "record/vmap.h"
 
-#define FREED                                                                                     \
+#define FREED \
   "backward: the graph was freed by an earlier backward; keep it by {retain_graph = true}"
 
 static bool later(const Pending *p, const Pending *q) { return p->r->seq > q->r->seq; }

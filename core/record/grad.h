@@ -46,9 +46,10 @@ struct Record {
   Tensor
       t; /* dims of the result; PUT: the view that was written; OUT: the result; LEAF: the gradient,
                with its storage */
-  u32 dims;      /* REDUCE: bit set */
-  i32 dim, base; /* dim of SCAN and MOVE and cat; CUSTOM, CALL: results; OUT, RESULT: which; base of its index */
-  u64 walk;      /* a walk's own, see State */
+  u32 dims; /* REDUCE: bit set */
+  i32 dim,
+      base; /* dim of SCAN and MOVE and cat; CUSTOM, CALL: results; OUT, RESULT: which; base of its index */
+  u64 walk; /* a walk's own, see State */
   union {
     Owner owner; /* of what CUSTOM and ATTEND keep: told when it dies */
     struct {
@@ -117,8 +118,8 @@ typedef struct Back {
   i32 i;       /* its next edge */
   bool retain, create;
   bool calls_only; /* it stops before rules that would be recorded */
-  bool at_once; /* what is open was opened for it: it is cut before leaves change */
-  u64 floor;    /* records before this one are asked for where they are wanted, and not passed */
+  bool at_once;    /* what is open was opened for it: it is cut before leaves change */
+  u64 floor;       /* records before this one are asked for where they are wanted, and not passed */
   i32 nwanted;
   struct Wanted {
     Record *r; /* held */

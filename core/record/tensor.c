@@ -358,6 +358,48 @@ void ty_storage_leave_snapshot(Storage *st) {
 
 /* --- records of the tape, which storages hold and which hold others */
 
+/* Of calls that traces answered: see traced_call.h. */
+void ty_traced_tape_drop(TracedTape *T) {
+  if (!T || --T->refs) return;
+  if (T->plans.drop) T->plans.drop(T->plans.ctx);
+  for (i32 i = 0; i < T->nvalue; i++)
+    if (T->value[i].kind == VALUE_CONSTANT) ty_storage_drop(T->value[i].st);
+  ty_mem_free(T->row);
+  ty_mem_free(T->edge);
+  ty_mem_free(T->value);
+  ty_mem_free(T->output);
+  ty_mem_free(T->leading);
+  ty_mem_free(T);
+}
+
+void ty_traced_call_forget(Record *r) {
+  TracedCall *c = r->call;
+  const TracedTape *T = c->tape;
+  r->call = NULL;
+  for (i32 i = 0; i < T->noutput; i++)
+    if (c->result[i]) ty_record_drop(c->result[i]);
+  for (i32 i = 0; i < T->nvalue; i++) ty_storage_drop(c->saved[i]);
+  for (i32 i = 0; c->made && i < T->nrow; i++) ty_record_drop(c->made[i]);
+  for (i32 i = 0; i < T->nroot; i++)
+    if (c->root[i]) ty_record_drop(c->root[i]);
+  ty_traced_tape_drop(c->tape);
+  ty_mem_free(c->made);
+  ty_mem_free(c);
+}
+
+/* The values of the call that are results lie in storages that their users may write to. */
+void ty_traced_call_touch(const Record *result, const Storage *st) {
+  if (result->of != st || !result->n) return;
+  const TracedCall *c = result->edge[0].from->call;
+  for (i32 i = 0; c && i < c->tape->nvalue; i++) {
+    const TapeValue *v = &c->tape->value[i];
+    if (v->kind != VALUE_TARGET || !v->shown || !c->saved[i]) continue;
+    if (v->of != c->tape->output[result->dim].target) continue;
+    c->saved[i]->stale = true;
+    ty_storage_settle(c->saved[i], NULL);
+  }
+}
+
 /* Lets go of what the record leads to and keeps. */
 void ty_record_forget(Record *r) {
   i32 n = r->n;

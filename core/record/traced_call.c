@@ -34,7 +34,8 @@ typedef struct Making {
 
 static bool refuse(State *S, const char *why) {
   char text[ERR_MAX];
-  snprintf(text, sizeof text, "a result that needs a gradient is given back, and %s (detach it)", why);
+  snprintf(text, sizeof text, "a result that needs a gradient is given back, and %s (detach it)",
+           why);
   return ty_capture_refuse(S, text);
 }
 
@@ -101,11 +102,12 @@ static bool find_roots(Making *M) {
     const Tensor *t = &c->outside[i].t;
     const i32 at = ty_needs_grad(t) ? ty_pointer_map_get(&M->number, t->st->tape) : -1;
     if (at < 0) continue;
-    T->leading[T->nleading++] = (TapeRoot){.outside = i,
-                                           .root = at - T->nrow,
-                                           .first = ty_pointer_map_get(&M->leading, t->st->tape) == i,
-                                           .offset = t->offset,
-                                           .numel = t->st->numel};
+    T->leading[T->nleading++] =
+        (TapeRoot){.outside = i,
+                   .root = at - T->nrow,
+                   .first = ty_pointer_map_get(&M->leading, t->st->tape) == i,
+                   .offset = t->offset,
+                   .numel = t->st->numel};
   }
   return true;
 }
@@ -147,7 +149,8 @@ static bool new_value(Making *M, const Edge *e, TapeValue *v) {
 static i32 value_of(Making *M, const Edge *e) {
   TracedTape *T = M->T;
   const i32 from = ty_capture_from(M->c, &e->t), known = ty_pointer_map_get(&M->saved, e->saved);
-  for (i32 i = known < 0 ? T->nvalue : known; i < T->nvalue; i++) /* tensors of one storage are apart */
+  for (i32 i = known < 0 ? T->nvalue : known; i < T->nvalue;
+       i++) /* tensors of one storage are apart */
     if (T->value[i].kind != VALUE_OUTSIDE ? i == known : T->value[i].of == from) return i;
   if (!new_value(M, e, &T->value[T->nvalue])) return -1;
   if (known < 0) ty_pointer_map_add(&M->saved, e->saved, T->nvalue);
@@ -255,19 +258,6 @@ bool ty_traced_tape_new(State *S, const Tensor *const *made, i32 n, TracedTape *
   return ok;
 }
 
-void ty_traced_tape_drop(TracedTape *T) {
-  if (!T || --T->refs) return;
-  if (T->plans.drop) T->plans.drop(T->plans.ctx);
-  for (i32 i = 0; i < T->nvalue; i++)
-    if (T->value[i].kind == VALUE_CONSTANT) ty_storage_drop(T->value[i].st);
-  ty_mem_free(T->row);
-  ty_mem_free(T->edge);
-  ty_mem_free(T->value);
-  ty_mem_free(T->output);
-  ty_mem_free(T->leading);
-  ty_mem_free(T);
-}
-
 /* --- a call */
 
 bool ty_traced_tape_fits(State *S, const TracedTape *T, const Tensor *const *outside) {
@@ -281,7 +271,8 @@ bool ty_traced_tape_fits(State *S, const TracedTape *T, const Tensor *const *out
     t->st->tape->walk = walk;
   }
   const Record *first = NULL;
-  for (i32 i = 0; i < T->nleading; i++) { /* those of one root are neighbours seldom: few have more than one */
+  for (i32 i = 0; i < T->nleading;
+       i++) { /* those of one root are neighbours seldom: few have more than one */
     if (T->leading[i].first) continue;
     for (i32 k = 0; k < T->nleading; k++)
       if (T->leading[k].first && T->leading[k].root == T->leading[i].root)
@@ -295,9 +286,8 @@ bool ty_traced_tape_fits(State *S, const TracedTape *T, const Tensor *const *out
 static TracedCall *call_new(TracedTape *T) {
   const size_t pointers = (size_t)(T->nroot + T->nvalue + T->nrow + T->noutput),
                words = (size_t)(T->nvalue + T->nnumber);
-  TracedCall *c =
-      ty_mem_zalloc(sizeof *c + pointers * sizeof(void *) + words * 8 +
-                    2 * (size_t)T->nrow + (size_t)T->noutput);
+  TracedCall *c = ty_mem_zalloc(sizeof *c + pointers * sizeof(void *) + words * 8 +
+                                2 * (size_t)T->nrow + (size_t)T->noutput);
   if (!c) return NULL;
   c->root = (Record **)(c + 1);
   c->saved = (Storage **)(c->root + T->nroot);
@@ -382,33 +372,6 @@ void ty_traced_call_settle(Record *r, Storage *const *target) {
   }
 }
 
-void ty_traced_call_forget(Record *r) {
-  TracedCall *c = r->call;
-  const TracedTape *T = c->tape;
-  r->call = NULL;
-  for (i32 i = 0; i < T->noutput; i++)
-    if (c->result[i]) ty_record_drop(c->result[i]);
-  for (i32 i = 0; i < T->nvalue; i++) ty_storage_drop(c->saved[i]);
-  for (i32 i = 0; c->made && i < T->nrow; i++) ty_record_drop(c->made[i]);
-  for (i32 i = 0; i < T->nroot; i++)
-    if (c->root[i]) ty_record_drop(c->root[i]);
-  ty_traced_tape_drop(c->tape);
-  ty_mem_free(c->made);
-  ty_mem_free(c);
-}
-
-void ty_traced_call_touch(const Record *result, const Storage *st) {
-  if (result->of != st || !result->n) return;
-  const TracedCall *c = result->edge[0].from->call;
-  for (i32 i = 0; c && i < c->tape->nvalue; i++) {
-    const TapeValue *v = &c->tape->value[i];
-    if (v->kind != VALUE_TARGET || !v->shown || !c->saved[i]) continue;
-    if (v->of != c->tape->output[result->dim].target) continue;
-    c->saved[i]->stale = true;
-    ty_storage_settle(c->saved[i], NULL);
-  }
-}
-
 /* --- backward */
 
 bool ty_traced_call_reach(const TracedCall *c) {
@@ -480,7 +443,8 @@ bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *save
       const TapeEdge *e = &T->edge[from->edge + k];
       r->edge[k] = e->like;
       if (e->from >= 0)
-        r->edge[k].from = ty_record_hold(e->from < T->nrow ? made[e->from] : root[e->from - T->nrow]);
+        r->edge[k].from =
+            ty_record_hold(e->from < T->nrow ? made[e->from] : root[e->from - T->nrow]);
       if (number && e->like.symbol) r->edge[k].number = number[e->like.symbol];
       if (e->value < 0) continue;
       r->edge[k].saved = saved[e->value] ? ty_storage_hold(saved[e->value]) : NULL;
@@ -513,8 +477,9 @@ bool ty_traced_call_expand(State *S, TracedCall *c) {
     st->tape = ty_record_hold(from < T->nrow ? made[from] : c->root[from - T->nrow]);
   }
   c->made = made;
-  for (i32 i = 0; i < T->nvalue; i++) {
-    ty_storage_drop(c->saved[i]); /* records hold what they read */
+  for (i32 i = 0; i < T->nvalue; i++) { /* records hold what they read */
+    if (T->value[i].kind == VALUE_TARGET && T->value[i].shown) continue; /* writes are told to it */
+    ty_storage_drop(c->saved[i]);
     c->saved[i] = NULL;
   }
   return true;

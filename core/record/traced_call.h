@@ -27,15 +27,16 @@ typedef struct TapeValue {
 } TapeValue;
 
 typedef struct TapeEdge {
-  Edge like;      /* holds nothing; OUTSIDE values: offset beyond the tensor's */
+  Edge like;            /* holds nothing; OUTSIDE values: offset beyond the tensor's */
   i32 row, from, value; /* value: -1: none is read */
 } TapeEdge;
 
 typedef struct TapeRow {
   Tensor t;
   u32 dims;
-  i32 dim, base, n, edge; /* edge: number of the first one; behind those of ATTEND is what it keeps */
-  Attention how;          /* ATTEND */
+  i32 dim, base, n,
+      edge;      /* edge: number of the first one; behind those of ATTEND is what it keeps */
+  Attention how; /* ATTEND */
   u16 kind;
   bool freed;
 } TapeRow;
@@ -55,7 +56,8 @@ typedef struct TapeOutput {
 typedef struct TracedTape {
   State *S;
   i32 refs;
-  i32 nrow, nedge, nvalue, noutput, nroot, nleading, nnumber; /* nnumber: of the trace's, 0: none are read */
+  i32 nrow, nedge, nvalue, noutput, nroot, nleading,
+      nnumber;  /* nnumber: of the trace's, 0: none are read */
   TapeRow *row; /* in the order of recording */
   TapeEdge *edge;
   TapeValue *value;
@@ -71,9 +73,9 @@ struct TracedCall {
   Storage **saved;  /* by value; NULL: let go of */
   i64 *offset;      /* OUTSIDE values: of the tensor */
   double *number;
-  u8 *freed;     /* by row */
+  u8 *freed;       /* by row */
   u8 *row, *given; /* of a walk: rows that are reached; outputs with gradients */
-  Record **made; /* by row, held, where the call was expanded; else NULL */
+  Record **made;   /* by row, held, where the call was expanded; else NULL */
   Record **result; /* until the call has run: held */
 };
 
