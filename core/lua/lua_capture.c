@@ -529,6 +529,29 @@ static void see(Trace *T, Recipe r) {
   if (r.kind == R_TENSOR) T->hidden[r.k - 1] = false;
 }
 
+/* Whether a recipe gives what is read at that place. */
+static bool gives_place(const Trace *T, i32 place) {
+  bool gives = false;
+  for (i32 i = 0; i < T->nresults; i++)
+    gives |= T->result[i].kind == R_SLOT && T->result[i].k == place;
+  for (i32 i = 0; i < T->neffects; i++)
+    gives |= T->effect[i].value.kind == R_SLOT && T->effect[i].value.k == place;
+  for (i32 i = 0; i < T->npairs; i++)
+    gives |= T->pair[i].value.kind == R_SLOT && T->pair[i].value.k == place;
+  return gives;
+}
+
+/* Whether Lua comes to see a gradient that the trace reads. */
+static bool shows_gradients(const Reader *r) {
+  const Trace *T = r->T;
+  i32 slot = T->narg + 2;
+  for (i32 i = 0; T->ngrads && i < T->nguards; i++) {
+    if (T->guard[i].op == G_GRAD && gives_place(T, place_of(r, slot))) return true;
+    slot += ty_guard_kind(T->guard[i].op) == GUARD_READ;
+  }
+  return false;
+}
+
 /* Tensors that nobody but leaves will hold. */
 static void find_hidden(Reader *r) {
   Trace *T = r->T;
@@ -741,6 +764,7 @@ static int capture_finish(lua_State *L) {
   read_effects(&r);
   read_results(&r);
   find_hidden(&r);
+  T->shows_grads = shows_gradients(&r);
   if (draws_and_checks(T, S)) {
     ty_capture_refuse(S, "draws a number, and goes by an index that it computes");
     return refused(L, S);
