@@ -138,6 +138,15 @@ describe("a compiled forward pass", function()
       local more = (c * d):sum()
       more:backward()
     end))
+    answered(both(make, function(world, k)
+      local a, b = world.f(k + 0.5)
+      local sum = (a * b):sum()
+      sum:backward(nil, { create_graph = true })
+      local g = world.leaves[1].grad
+      world.leaves[1].grad = nil
+      g:square():sum():backward()
+      return g:detach()
+    end))
   end)
 
   it("may be used in part", function()
@@ -250,6 +259,21 @@ describe("the backward pass through it", function()
       local second, why = pcall(function() c:sum():backward() end)
       b:sum():backward()
       return second, why
+    end))
+  end)
+
+  it("does not go through what was freed, even if nothing was kept there", function()
+    local function make()
+      local w = leaf(4)
+      return { leaves = { w }, run = function(x)
+        local a = w + x
+        return a, a + 1
+      end }
+    end
+    answered(both(make, function(world, k)
+      local a, b = world.f(ty.full({ 4 }, k))
+      a:sum():backward()
+      return pcall(function() b:sum():backward() end)
     end))
   end)
 
@@ -378,11 +402,11 @@ describe("what guards see", function()
       return { leaves = {}, run = function(a, b) return (a * b):sin() * a end }
     end
     local told = both(make, function(world, k)
-      local all = leaf(8)
+      local all, other = leaf(8), leaf(8)
       local a = all:narrow(1, 1, 4)
-      local b = k == 2 and all:narrow(1, 1, 4) or k == 4 and a or leaf(4)
+      local b = k == 2 and all:narrow(1, 1, 4) or k == 4 and a or other:narrow(1, 1, 4)
       world.f(a, b):sum():backward()
-      return all.grad, b.grad
+      return all.grad, other.grad
     end, 6)
     assert.same({}, told.aborts)
   end)
