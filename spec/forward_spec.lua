@@ -272,7 +272,7 @@ describe("the backward pass through it", function()
     end
     answered(both(make, function(world, k)
       local a, b = world.f(ty.full({ 4 }, k))
-      a:sum():backward()
+      if k > 1 then a:sum():backward() end
       return pcall(function() b:sum():backward() end)
     end))
   end)

@@ -784,8 +784,6 @@ local M = {
     from = "c->offset[i] = outside[v->of]->offset;", to = "" },
   { file = "core/record/backward.c", what = "a result leads to what other results of its call lead to",
     from = "if (e->from >= T->nrow && c->row[e->row] &&", to = "if (e->from >= T->nrow &&" },
-  { file = "core/engine/traced_back.c", what = "gradients through a call go where they are not asked for",
-    from = "(asked ? ROOT_ASKED : 0)", to = "ROOT_ASKED" },
   { file = "core/record/traced_call.c", what = "what a call keeps is no leaf's any more where gradients have gradients",
     from = "if (!st || st->tape || from < 0) continue;", to = "if (!st || st->tape || from >= 0) continue;" },
   { file = "core/engine/trace.c", what = "a compiled function's leaf may be another part of a storage",
