@@ -286,6 +286,20 @@ describe("the backward pass through it", function()
       local sum = g:square():sum() + y:sum()
       sum:backward()
     end))
+    answered(both(function() -- two values that are one node of the plan
+      local w = leaf(3)
+      return { leaves = { w }, run = function(x)
+        local a, b = (w * x):exp(), (w * x):exp()
+        return a:dot(b * 3), a:square() * b
+      end }
+    end, function(world, k)
+      local y, z = world.f(ty.full({ 3 }, 0.3 * k))
+      y:backward(nil, { create_graph = true })
+      local g = world.leaves[1].grad
+      world.leaves[1].grad = nil
+      local sum = g:square():sum() + z:sum()
+      sum:backward()
+    end))
     answered(both(pair, function(world)
       local x = world.x
       local inner = ty.grad(function(t)

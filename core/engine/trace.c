@@ -362,7 +362,8 @@ static void want_values(Making *M, const TracedTape *T, WantedOutput *w, i32 *n)
     v->of = of ? ty_pointer_map_get(&M->wanted, of) : -1;
     v->shown = v->of >= 0;
     if (!v->shown) v->of = ty_pointer_map_get(&M->wanted, node);
-    if (v->of >= 0) continue;
+    v->own = v->of >= 0;
+    if (v->own) continue;
     v->of = want(M, w, n, v->st, v->st->node, -1, -1, 0);
     ty_pointer_map_add(&M->wanted, node, v->of);
   }

@@ -314,7 +314,7 @@ static bool fill_call(State *S, TracedCall *c, Record *r, const Tensor *const *o
     else if (v->kind == VALUE_OUTSIDE) {
       c->offset[i] = outside[v->of]->offset;
       if (!(c->saved[i] = ty_grad_snapshot(S, outside[v->of]->st))) return false;
-    } else if (v->shown) {
+    } else if (v->own) {
       const Type *t = &v->type;
       if (!(c->saved[i] = ty_storage_new(S, t->dtype, t->device, t->dims[0]))) return false;
     }
@@ -361,11 +361,11 @@ void ty_traced_call_settle(Record *r, Storage *const *target) {
     const TapeValue *v = &T->value[i];
     if (v->kind != VALUE_TARGET) continue;
     Storage *st = target[v->of];
-    if (!v->shown) c->saved[i] = ty_storage_hold(st);
+    if (!v->own) c->saved[i] = ty_storage_hold(st);
     c->saved[i]->frozen = true;
-    if (!v->shown) continue;
+    if (!v->own) continue;
     ty_storage_settle(c->saved[i], ty_buffer_hold(st->buf));
-    if (st->snapshot || (st->tape && st->tape->kind == K_RESULT)) continue;
+    if (!v->shown || st->snapshot || (st->tape && st->tape->kind == K_RESULT)) continue;
     if (st->tape) c->saved[i]->tape = ty_record_hold(st->tape);
     c->saved[i]->snapshot = st;
     st->snapshot = c->saved[i];

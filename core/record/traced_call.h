@@ -19,6 +19,7 @@ typedef enum { VALUE_OUTSIDE, VALUE_TARGET, VALUE_CONSTANT } ValueKind;
 typedef struct TapeValue {
   u8 kind;
   bool shown; /* TARGET: others may write to its storage */
+  bool own;   /* TARGET: a storage of its own, as it is shown, or one target is several values */
   i32 of;     /* number of the tensor from outside; of the target */
   i32 from;
   Storage *st; /* CONSTANT: held; TARGET: that of the capture, while it is open */
