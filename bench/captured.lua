@@ -65,6 +65,15 @@ return function(row, native, latency)
         return function() return step(x) end
       end }
   end
+  for _, r in ipairs { { "784-128-10", { 784, 128, 10 }, 64 }, { "8-32-2", { 8, 32, 2 }, 16 } } do
+    row { name = ("forward, loss, update compiled, MLP %s, batch %d"):format(r[1], r[3]), peer = "none",
+      what = "compiled whole", unit = "us", most = 1.1, make_floor = true,
+      setup = function()
+        local step, x = models.apart(r[2], r[3], jit.compile)
+        return function() return step(x) end
+      end,
+      floor = function() return called(models.step(r[2], r[3])) end }
+  end
   row { name = "conv 3x3, 32 to 32 channels, 28x28, batch 16", peer = "conv", what = "a product of as many sums",
     unit = "ms", mark = 1.2e-3, make_floor = true,
     setup = function()

@@ -124,13 +124,34 @@ return function(ty)
   end
 
   --- Layers of these sizes with relu between.
-  function models.step(sizes, batch)
+  local function layers_of(sizes)
     local nn, layers = ty.nn, {}
     for i = 1, #sizes - 1 do
       layers[#layers + 1] = nn.Linear(sizes[i], sizes[i + 1])
       if i < #sizes - 1 then layers[#layers + 1] = nn.ReLU() end
     end
-    return step_of(nn.Sequential(unpack(layers)), ty.randn(batch, sizes[1]), sizes[#sizes])
+    return nn.Sequential(unpack(layers))
+  end
+
+  function models.step(sizes, batch)
+    return step_of(layers_of(sizes), ty.randn(batch, sizes[1]), sizes[#sizes])
+  end
+
+  --- The same step where forward, loss and update are functions of their own, and backward is between them. compile:
+  --- what each of the three is given to.
+  function models.apart(sizes, batch, compile)
+    local model, classes = layers_of(sizes), sizes[#sizes]
+    local opt, target = ty.optim.SGD(model:parameters(), { lr = 0.01 }), ty.randint(1, classes, { batch })
+    local forward = compile(function(images) return model(images) end)
+    local loss_of = compile(function(y, labels) return ty.cross_entropy(y, labels) end)
+    local update = compile(function() opt:step() end)
+    return function(images)
+      opt:zero_grad()
+      local loss = loss_of(forward(images), target)
+      loss:backward()
+      update()
+      return loss:detach()
+    end, ty.randn(batch, sizes[1])
   end
 
   --- Two convolutions 3x3, to 16 and 32 channels, each with relu and max pooling, then a linear layer.

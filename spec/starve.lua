@@ -91,6 +91,19 @@ local workloads = {
     local twice = ty.grad(function(v) return (ty.scaled_dot_product_attention(v, v, v)):sum() end)
     return y:detach(), x.grad, ty.grad(function(v) return twice(v):sum() end)(x:detach())
   end },
+  { "compiled forward pass", function(k, n)
+    local x, w = ty.full({ n, 4 }, 0.5):requires_grad_(), ty.full({ 4, 3 }, 0.25):requires_grad_()
+    local f = ty.compile(function(u, v)
+      local h = chain(u:matmul(v), k):tanh()
+      return h, h:softmax()
+    end)
+    local a, b = f(x * 2, w)
+    b:sum():backward(nil, { retain_graph = true })
+    local c, d = f(x, w)
+    local sum = (a * c + d):sum()
+    sum:backward()
+    return x.grad, w.grad, b:detach()
+  end },
   { "captured step", function(k, n)
     local w = ty.full({ n }, 0.5):requires_grad_()
     local step = ty.compile(function(x)
@@ -291,6 +304,7 @@ local function run(work, k, n)
 end
 
 local function settle()
+  jit.flush() -- LuaJIT's traces hold closures that they have met
   collectgarbage()
   collectgarbage()
   return probe.memory()

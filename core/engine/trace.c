@@ -16,6 +16,7 @@
 #include "engine/entry.h"
 #include "record/grad.h"
 #include "engine/trace.h"
+#include "record/traced_call.h"
 
 /* --- making */
 
@@ -48,14 +49,14 @@ static void making_close(Making *M) {
   ty_pointer_map_close(&M->wanted);
 }
 
-static bool making_open(Making *M, State *S, i32 nmade) {
+static bool making_open(Making *M, State *S, i32 nwanted) {
   const Capture *c = S->capture;
   *M = (Making){.S = S, .c = c};
   if (!ty_pointer_map_open(&M->outside, c->noutside) ||
       !ty_pointer_map_open(&M->held, c->noutside) ||
       !ty_pointer_map_open(&M->written, c->nwritten) ||
       !ty_pointer_map_open(&M->input, c->recording->ninput) ||
-      !ty_pointer_map_open(&M->wanted, c->nwritten + nmade))
+      !ty_pointer_map_open(&M->wanted, nwanted))
     return ty_fail_memory(S, "capture", 0);
   for (i32 i = 0; i < c->nwritten; i++) ty_pointer_map_add(&M->written, c->written[i].st, i);
   for (i32 i = 0; i < c->recording->ninput; i++)
@@ -201,7 +202,7 @@ static bool make_made(Making *M, Instance *I, const Tensor *const *made, i32 nma
     I->nmade++;
     i32 from = outside_of_storage(M, st);
     const bool spent = from < 0 && ty_needs_grad(t) && st->tape->freed;
-    if (from < 0 && ty_needs_grad(t) && !spent)
+    if (from < 0 && ty_needs_grad(t) && !spent && !I->tape)
       return ty_capture_refuse(S, "a result that needs a gradient is given back (detach it)");
     if (from >= 0) {
       if ((from = ty_capture_from(c, t)) < 0 || c->outside[from].t.st != st)
@@ -274,6 +275,13 @@ static bool wants_param(const Graph *g, const WantedOutput *w, i32 n) {
   return wants;
 }
 
+/* Outputs have their final places. */
+static void place_values(TracedTape *T, const i32 *place) {
+  for (i32 i = 0; i < T->nvalue; i++)
+    if (T->value[i].kind == VALUE_TARGET) T->value[i].of = place[T->value[i].of];
+  for (i32 i = 0; i < T->noutput; i++) T->output[i].target = place[T->output[i].target];
+}
+
 static bool make_plan(State *S, Instance *I, const Recording *b, WantedOutput *w, i32 n,
                       Output *out, i32 *place) {
   if (wants_param(&b->g, w, n))
@@ -285,6 +293,7 @@ static bool make_plan(State *S, Instance *I, const Recording *b, WantedOutput *w
   }
   for (i32 i = 0; i < I->nmade; i++)
     if (!I->made[i].alias) I->made[i].from = place[I->made[i].from];
+  if (I->tape) place_values(I->tape, place);
   I->ntarget = n;
   return !(n || ty_graph_checks(&b->g)) || (I->plan = ty_engine_plan(S, b, out, n)) != NULL;
 }
@@ -342,6 +351,26 @@ static bool allocate(Instance *I, const Capture *c, i32 nmade, i32 ntarget) {
          (I->check = ty_mem_zalloc(sizeof *I->check * (size_t)(c->ncheck + 1)));
 }
 
+/* What the tape's rules read is computed, too: once, if it is a result or the same node. */
+static void want_values(Making *M, const TracedTape *T, WantedOutput *w, i32 *n) {
+  for (i32 i = 0; i < T->nvalue; i++) {
+    TapeValue *v = &T->value[i];
+    if (v->kind != VALUE_TARGET) continue;
+    const Storage *of = v->st->snapshot;
+    const void *node =
+        (const void *)(((uintptr_t)v->st->node << 1) + 1); /* no storage lies there */
+    v->of = of ? ty_pointer_map_get(&M->wanted, of) : -1;
+    v->shown = v->of >= 0;
+    if (!v->shown) v->of = ty_pointer_map_get(&M->wanted, node);
+    v->own = v->of >= 0;
+    if (v->own) continue;
+    v->of = want(M, w, n, v->st, v->st->node, -1, -1, 0);
+    ty_pointer_map_add(&M->wanted, node, v->of);
+  }
+  for (i32 i = 0; i < T->noutput; i++)
+    T->output[i].target = ty_pointer_map_get(&M->wanted, T->output[i].st);
+}
+
 /* What must be computed: storages that were written, then those of tensors that were made. */
 static bool make_wanted(Making *M, Instance *I, const Tensor *const *made, i32 nmade,
                         WantedOutput *w, i32 *n) {
@@ -360,7 +389,9 @@ static bool make_wanted(Making *M, Instance *I, const Tensor *const *made, i32 n
     i32 input = ty_pointer_map_get(&M->input, e->buf);
     want(M, w, n, e->st, e->st->node, input < 0 ? -2 : input, from, e->st->version - e->version);
   }
-  return make_made(M, I, made, nmade, w, n);
+  if (!make_made(M, I, made, nmade, w, n)) return false;
+  if (I->tape) want_values(M, I->tape, w, n);
+  return true;
 }
 
 static bool fill(Making *M, Instance *I, const Tensor *const *made, i32 nmade, WantedOutput *w,
@@ -388,7 +419,7 @@ bool ty_instance_outputs(State *S, const Tensor *const *made, i32 nmade, i32 *no
   WantedOutput *w = ty_mem_alloc(sizeof *w * (size_t)(most + 1));
   bool ok = I && w && allocate(I, c, nmade, most);
   if (!ok) ty_fail_memory(S, "capture", 0);
-  ok = ok && making_open(&M, S, nmade) && make_wanted(&M, I, made, nmade, w, n);
+  ok = ok && making_open(&M, S, most) && make_wanted(&M, I, made, nmade, w, n);
   making_close(&M);
   for (i32 i = 0; ok && i < *n; i++) node[i] = w[i].out.node;
   ty_mem_free(w);
@@ -398,7 +429,9 @@ bool ty_instance_outputs(State *S, const Tensor *const *made, i32 nmade, i32 *no
 
 Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade, const Replacement *by) {
   const Capture *c = S->capture;
-  i32 most = c->nwritten + nmade;
+  TracedTape *tape = NULL;
+  if (!by && !ty_traced_tape_new(S, made, nmade, &tape)) return NULL;
+  i32 most = c->nwritten + nmade + (tape ? tape->nvalue : 0);
   Making M = {0};
   Instance *I = ty_mem_zalloc(sizeof *I);
   WantedOutput *w = ty_mem_alloc(sizeof *w * (size_t)(most + 1));
@@ -406,7 +439,10 @@ Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade, const
   i32 *place = ty_mem_alloc(sizeof *place * (size_t)(most + 1));
   bool ok = I && w && out && place && allocate(I, c, nmade, most);
   if (!ok) ty_fail_memory(S, "capture", 0);
-  ok = ok && making_open(&M, S, nmade) && fill(&M, I, made, nmade, w, out, place, by);
+  if (I) I->tape = tape;
+  else ty_traced_tape_drop(tape);
+  ok = ok && making_open(&M, S, most + (tape ? tape->nvalue : 0)) &&
+       fill(&M, I, made, nmade, w, out, place, by);
   making_close(&M);
   if (ok && !I->plan) ty_dump_graph(&I->graph, &c->recording->g);
   ty_mem_free(w);
@@ -435,6 +471,7 @@ void ty_instance_free(Instance *I) {
   ty_mem_free(I->size);
   ty_text_free(&I->graph);
   ty_foreign_free(I->foreign);
+  ty_traced_tape_drop(I->tape);
   ty_mem_free(I);
 }
 
@@ -533,6 +570,11 @@ Ready ty_instance_ready(State *S, Instance *I, const Tensor *const *outside, con
     if (TY_UNLIKELY(st->recording != NULL) && !S->cut(S, st->recording, st)) return READY_FAILED;
   }
   if ((*why = sharing(S, I, outside)) != NULL) return READY_NO;
+  if (I->tape && !ty_traced_tape_fits(S, I->tape, outside)) {
+    *why = "its tensors lead to others that require grad than they did, or lie elsewhere in their "
+           "memory";
+    return READY_NO;
+  }
   for (i32 i = 0; i < I->nscalar; i++) {
     const ScalarFrom *from = &I->scalar[i];
     if (from->kind != SC_NUMBER || ty_elem_fits(from->dtype, number[from->id])) continue;
@@ -600,14 +642,19 @@ static bool make_storages(State *S, Instance *I, const Tensor *const *outside) {
   return true;
 }
 
-/* Nothing here can fail. The references of new storages end: handles hold them. */
-static void settle(State *S, Instance *I, const Tensor *const *outside, Tensor *const *made) {
+/* Nothing here can fail. The references of new storages end: handles hold them. call: its record on the tape, or NULL. */
+static void settle(State *S, Instance *I, const Tensor *const *outside, Tensor *const *made,
+                   Record *call) {
   for (i32 k = 0; k < I->ntarget; k++) {
     ty_storage_settle(I->fresh[k], I->result[k]);
     if (I->target[k].outside >= 0) {
       ty_storage_touch(I->fresh[k]);
       I->fresh[k]->version += I->target[k].writes;
     }
+  }
+  if (TY_UNLIKELY(call != NULL)) {
+    ty_traced_call_settle(call, I->fresh);
+    ty_record_drop(call);
   }
   for (i32 i = 0; i < I->nmade; i++) {
     const InstanceMade *m = &I->made[i];
@@ -626,14 +673,17 @@ static void settle(State *S, Instance *I, const Tensor *const *outside, Tensor *
 
 bool ty_instance_run(State *S, Instance *I, const Tensor *const *outside, const double *number,
                      Tensor *const *made) {
+  Record *call = NULL;
   if (!make_storages(S, I, outside)) return false;
+  bool ok = !I->tape || (call = ty_traced_call_new(S, I->tape, outside, number)) != NULL;
   ty_instance_bind(S, I, outside, number);
-  bool ok = !I->plan || ty_exec_run(S, I->plan, &I->recording, I->result);
+  ok = ok && (!I->plan || ty_exec_run(S, I->plan, &I->recording, I->result));
   I->recording.ninput = 0;
   if (ok) {
-    settle(S, I, outside, made);
+    settle(S, I, outside, made, call);
     return true;
   }
+  if (call) ty_traced_call_forget(call), ty_record_drop(call);
   for (i32 k = 0; k < I->ntarget; k++)
     if (I->target[k].outside < 0) ty_storage_drop(I->fresh[k]);
   return false;
@@ -643,6 +693,6 @@ bool ty_instance_give(State *S, Instance *I, const Tensor *const *outside, Tenso
                       Buffer *const *result) {
   if (!make_storages(S, I, outside)) return false;
   for (i32 k = 0; k < I->ntarget; k++) I->result[k] = result[k];
-  settle(S, I, outside, made);
+  settle(S, I, outside, made, NULL);
   return true;
 }

@@ -6,8 +6,9 @@
 #ifndef TY_TRACE_H
 #define TY_TRACE_H
 
-#include "record/capture.h"
 #include "engine/engine.h"
+#include "record/capture.h"
+#include "record/grad.h"
 
 /* A tensor from outside, as the instance needs it. */
 typedef struct InstanceOutside {
@@ -78,6 +79,8 @@ typedef struct Replacement {
   i32 n;
 } Replacement;
 
+typedef struct TracedTape TracedTape; /* traced_call.h */
+
 typedef struct Instance {
   Plan *plan;          /* NULL: nothing to compute */
   Recording recording; /* inputs and scalars of a run; no graph */
@@ -92,8 +95,9 @@ typedef struct Instance {
   InstanceTarget *target;
   InstanceMade *made;
   InstanceCheck *check;
-  double *size;    /* what numbers of the trace come to for these sizes; the caller's */
-  Storage **fresh; /* per target, while it runs */
+  TracedTape *tape; /* of results that need a gradient; or NULL */
+  double *size;     /* what numbers of the trace come to for these sizes; the caller's */
+  Storage **fresh;  /* per target, while it runs */
   Buffer **result;
   Text graph;       /* without a plan, which has its own */
   Foreign *foreign; /* not NULL: no plan, a function of the user's computes the targets */
@@ -136,6 +140,8 @@ void ty_instance_bind(State *S, Instance *I, const Tensor *const *outside, const
 /* Runs, writes, and fills the handles. False: S->err, and nothing has changed. */
 bool ty_instance_run(State *S, Instance *I, const Tensor *const *outside, const double *number,
                      Tensor *const *made);
+/* The backward pass goes on through the call that it waits at (BACK_CALL). False: S->err, and it waits there still. */
+bool ty_traced_back(State *S, Back *b);
 /* The same for results that were computed elsewhere, one buffer for each target, taken over. */
 bool ty_instance_give(State *S, Instance *I, const Tensor *const *outside, Tensor *const *made,
                       Buffer *const *result);

@@ -6,7 +6,7 @@
 */
 #include <math.h>
 #include <stdio.h>
-#include "record/grad.h"
+#include "record/traced_call.h"
 #include "lua/lua_guard.h"
 #include "lua/lua_session.h"
 
@@ -529,6 +529,29 @@ static void see(Trace *T, Recipe r) {
   if (r.kind == R_TENSOR) T->hidden[r.k - 1] = false;
 }
 
+/* Whether a recipe gives what is read at that place. */
+static bool gives_place(const Trace *T, i32 place) {
+  bool gives = false;
+  for (i32 i = 0; i < T->nresults; i++)
+    gives |= T->result[i].kind == R_SLOT && T->result[i].k == place;
+  for (i32 i = 0; i < T->neffects; i++)
+    gives |= T->effect[i].value.kind == R_SLOT && T->effect[i].value.k == place;
+  for (i32 i = 0; i < T->npairs; i++)
+    gives |= T->pair[i].value.kind == R_SLOT && T->pair[i].value.k == place;
+  return gives;
+}
+
+/* Whether Lua comes to see a gradient that the trace reads. */
+static bool shows_gradients(const Reader *r) {
+  const Trace *T = r->T;
+  i32 slot = T->narg + 2;
+  for (i32 i = 0; T->ngrads && i < T->nguards; i++) {
+    if (T->guard[i].op == G_GRAD && gives_place(T, place_of(r, slot))) return true;
+    slot += ty_guard_kind(T->guard[i].op) == GUARD_READ;
+  }
+  return false;
+}
+
 /* Tensors that nobody but leaves will hold. */
 static void find_hidden(Reader *r) {
   Trace *T = r->T;
@@ -595,6 +618,13 @@ static bool read_sizes(lua_State *L, Instance *I, i32 n) {
 static void place_scalars(const Trace *T, Instance *I) {
   for (i32 i = 0; i < I->nscalar; i++)
     if (I->scalar[i].kind == SC_NUMBER) I->scalar[i].id = number_place(T, I->scalar[i].id);
+  TracedTape *tape = I->tape;
+  if (!tape || !tape->nnumber) return;
+  tape->nnumber = T->nnumbers + 1;
+  for (i32 i = 0; i < tape->nedge; i++) {
+    i32 *symbol = &tape->edge[i].like.symbol;
+    if (*symbol) *symbol = number_place(T, *symbol);
+  }
 }
 
 /* Drops the least recently used trace. */
@@ -663,6 +693,10 @@ static int extend(lua_State *L, State *S, Entry *e, Trace *T, int sample) {
   if (!is_like(T, I) || draws_and_checks(T, S) || !read_sizes(L, I, T->nsizes)) {
     ty_instance_free(I);
     return luaL_error(L, "the trace is another one");
+  }
+  if (sample >= 1 && I->tape) {
+    ty_instance_free(I);
+    return luaL_error(L, "its results need a gradient");
   }
   if (sample >= 1 && sample <= RANGE_SAMPLES) {
     if (T->sample[sample - 1]) ty_instance_free(T->sample[sample - 1]);
@@ -742,6 +776,7 @@ static int capture_finish(lua_State *L) {
   read_effects(&r);
   read_results(&r);
   find_hidden(&r);
+  T->shows_grads = shows_gradients(&r);
   if (draws_and_checks(T, S)) {
     ty_capture_refuse(S, "draws a number, and goes by an index that it computes");
     return refused(L, S);

@@ -7,6 +7,7 @@
 #include "record/capture.h"
 #include "record/grad.h"
 #include "engine/entry.h"
+#include "engine/trace.h"
 #include "lua/lua_protect.h"
 #include "lua/lua_view.h"
 
@@ -82,17 +83,32 @@ static void want_all(void *ctx, Recording *r) {
 
 /* ty_back_step, in eager mode recorded and cut at its end: rules of several operations, and those of neighbours, share
 ** kernels, and what only they read needs no memory. */
-static BackState back_step(lua_State *L, State *S, Back *b) {
+static BackState back_part(lua_State *L, State *S, Back *b) {
+  const bool alone = !S->open && !S->capture && !S->level && !b->create;
+  if (alone) { /* no recording while there are calls alone, which have plans of their own */
+    b->calls_only = true;
+    BackState first = ty_back_step(b);
+    b->calls_only = false;
+    if (first != BACK_RULE) return first;
+  }
   Protect p = {.by = &p};
   Lazy like = {.thread = L, .pinned = &p, .on_cut = want_all}, *z = NULL;
-  if (!S->open && !S->capture && !S->level && !b->create) z = ty_lazy_open(S, &like);
+  if (alone) z = ty_lazy_open(S, &like);
   b->at_once = z != NULL;
   BackState y = ty_back_step(b);
   b->at_once = false;
   if (!z) return y;
-  if (y == BACK_CUSTOM && !S->cut(S, z->open, NULL)) y = BACK_FAILED;
+  if ((y == BACK_CUSTOM || y == BACK_CALL) && !S->cut(S, z->open, NULL)) y = BACK_FAILED;
   ty_lazy_abandon(S, z);
   return y;
+}
+
+/* The same over calls that traces answered. */
+static BackState back_step(lua_State *L, State *S, Back *b) {
+  BackState y;
+  do y = back_part(L, S, b);
+  while (y == BACK_CALL && ty_traced_back(S, b));
+  return y == BACK_CALL ? BACK_FAILED : y;
 }
 
 /* step(back) -> nil at the end, or what a custom function kept, and the gradients of its results */

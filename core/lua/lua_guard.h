@@ -179,6 +179,7 @@ struct Trace {
   i32 lead; /* handles and tables that are made before the guards: all if there are effects or gradients
                are read, else none */
   i32 ngrads;          /* handles for gradients that are read, behind the others */
+  bool shows_grads;    /* a result or an effect is one of them */
   i32 nsizes, nbounds; /* numbers that each instance brings; those of them that it is for */
   i32 early_guards,
       early_numbers; /* guards and numbers that need no sizes; the others stand behind */

@@ -539,6 +539,8 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
       if (made[i] == &hidden[i]) ty_tensor_release(made[i]);
     apply_effects(L, T, &m);
   }
+  if (!T->shows_grads) /* they would keep gradients until Lua's collector comes to them */
+    for (i32 i = 0; i < T->ngrads; i++) ty_tensor_release(lua_touserdata(L, T->narg + T->lead - i));
   const bool alone = I->nmade == 1 && !I->made[0].alias && !T->hidden[0] && !I->foreign;
   S->engine->compiled->fresh = alone && !T->neffects && !T->ntables ? made[0] : NULL;
   *answers = push_answer(L, S, T, &m);

@@ -11,7 +11,11 @@
 #include "record/capture.h"
 #include "record/loop.h"
 #include "record/record.h"
+#include "record/traced_call.h"
 #include "record/vmap.h"
+
+#define FREED \
+  "backward: the graph was freed by an earlier backward; keep it by {retain_graph = true}"
 
 static bool later(const Pending *p, const Pending *q) { return p->r->seq > q->r->seq; }
 
@@ -62,6 +66,7 @@ static Pending *pending_find(const Back *b, const Record *r) {
 }
 
 static Pending *pending_of(Back *b, Record *r) {
+  r = ty_traced_call_real(r);
   Pending *p = pending_find(b, r);
   if (p) return p;
   if (!(p = ty_mem_zalloc(sizeof *p))) {
@@ -70,8 +75,9 @@ static Pending *pending_of(Back *b, Record *r) {
   }
   *p = (Pending){.next = r->pending, .back = b, .r = ty_record_hold(r)};
   r->pending = p;
-  if (r->kind == K_CUSTOM) p->part = ty_mem_zalloc(sizeof *p->part * (size_t)r->dim);
-  bool ok = r->kind != K_CUSTOM || p->part ? heap_push(b, p) : ty_fail_memory(b->S, "backward", 0);
+  const bool parts = r->kind == K_CUSTOM || r->kind == K_CALL;
+  if (parts) p->part = ty_mem_zalloc(sizeof *p->part * (size_t)r->dim);
+  bool ok = !parts || p->part ? heap_push(b, p) : ty_fail_memory(b->S, "backward", 0);
   if (ok) return p;
   pending_free(p);
   return NULL;
@@ -84,10 +90,11 @@ static bool give(Back *b, Record *r, const Tensor *g) {
 }
 
 /* Whether the pass goes to a record; from one before the floor it goes no further. */
-static bool is_asked(const Back *b, const Record *r) {
+static bool is_asked(const Back *b, Record *r) {
   if (!r || r->seq >= b->floor) return r != NULL;
+  r = ty_traced_call_real(r);
   for (i32 k = 0; k < b->nwanted; k++)
-    if (b->wanted[k].r == r) return true;
+    if (b->wanted[k].r && ty_traced_call_real(b->wanted[k].r) == r) return true;
   return false;
 }
 
@@ -140,11 +147,57 @@ static bool leaf_note(Back *b, Record *r, Tensor *g) {
 
 static bool fail_pending(Back *b) {
   Record *r = b->at->r;
-  if (r->freed)
-    return ty_fail(b->S, "backward: the graph was freed by an earlier backward; keep it by "
-                         "{retain_graph = true}");
+  if (r->freed) return ty_fail(b->S, FREED);
   if (r->kind == K_NONE)
     return ty_fail(b->S, "backward: view_as has no gradient, it reads bits (use :to for values)");
+  return true;
+}
+
+/* The gradient of a call's result is complete. */
+static bool to_call(Back *b) {
+  const Record *r = b->at->r;
+  Pending *p = pending_of(b, r->edge[0].from);
+  return p && (p->part[r->dim].st || (ty_tensor_alias(&p->part[r->dim], &b->at->g), true));
+}
+
+/* Marks which rows of the call at hand the pass reaches; false: an earlier one has freed some. */
+static bool reach(Back *b) {
+  const TracedCall *c = b->at->r->call;
+  for (i32 i = 0; i < c->tape->noutput; i++) c->given[i] = b->at->part[i].st != NULL;
+  return ty_traced_call_reach(c) || ty_fail(b->S, FREED);
+}
+
+static bool expand(Back *b) {
+  State *S = b->S;
+  TracedCall *c = b->at->r->call;
+  if (!ty_traced_call_expand(S, c)) return false;
+  for (; b->i < c->tape->noutput; b->i++) {
+    const Tensor *g = &b->at->part[b->i];
+    if (g->st && !give(b, c->made[c->tape->output[b->i].from], g)) return false;
+  }
+  return true;
+}
+
+bool ty_back_expand(Back *b) {
+  if (!expand(b)) return false;
+  ty_back_pass(b);
+  return true;
+}
+
+bool ty_back_add(Back *b, Record *r, const Tensor *g) { return give(b, r, g); }
+
+const Tensor *ty_back_running(const Back *b, const Record *r, bool *asked) {
+  Record *real = ty_traced_call_real((Record *)r);
+  const Pending *p = pending_find(b, real);
+  *asked = is_asked(b, real);
+  return p && p->g.st ? &p->g : NULL;
+}
+
+bool ty_back_put(Back *b, Record *r, const Tensor *g) {
+  Pending *p = pending_of(b, r);
+  if (!p) return false;
+  ty_tensor_release(&p->g);
+  ty_tensor_alias(&p->g, g);
   return true;
 }
 
@@ -154,10 +207,16 @@ static bool step(Back *b) {
   Record *r = b->at->r;
   Tensor *g = &b->at->g;
   if (!fail_pending(b)) return false;
-  for (i32 k = 0; k < b->nwanted; k++)
-    if (b->wanted[k].r == r && !b->wanted[k].g.st) ty_tensor_alias(&b->wanted[k].g, g);
+  for (i32 k = 0; k < b->nwanted; k++) {
+    struct Wanted *w = &b->wanted[k];
+    if (w->r && ty_traced_call_real(w->r) == r && !w->g.st) ty_tensor_alias(&w->g, g);
+  }
   if (r->kind == K_LEAF) return b->wanted || leaf_note(b, r, g);
   if (r->seq < b->floor) return true;
+  if (r->kind != K_LEAF && ty_capture_is_old(S, r))
+    return ty_capture_refuse(S, "the gradient of an operation outside of it is asked for");
+  if (r->kind == K_CALL) return expand(b);
+  if (r->kind == K_RESULT) return to_call(b);
   for (; b->i < r->n; b->i++) {
     const Edge *e = &r->edge[b->i];
     Tensor y = {0};
@@ -171,7 +230,7 @@ static bool step(Back *b) {
       if (!ok) return false;
       continue;
     }
-    Pending *p = pending_find(b, e->from);
+    Pending *p = pending_find(b, ty_traced_call_real(e->from));
     if (p && p->g.st) ty_tensor_alias(&y, &p->g);
     ok = ty_rule_apply(S, r, g, b->i, &y) && (!y.st || (p = pending_of(b, e->from)));
     if (!ok) ty_tensor_release(&y);
@@ -205,14 +264,34 @@ static bool commit(Back *b) {
   return true;
 }
 
+/* What it leads to from these results is freed, where they are not records of their own. */
+static void pass_call(Back *b) {
+  Record *r = b->at->r;
+  TracedCall *c = r->call;
+  if (b->retain || r->seq < b->floor || c->made) return;
+  reach(b);
+  if (!ty_traced_call_free(c)) return;
+  ty_record_forget(r);
+  r->freed = true;
+}
+
 void ty_back_pass(Back *b) {
   Record *r = b->at->r;
-  if (!b->retain && r->kind != K_LEAF && r->kind != K_WATCH && r->seq >= b->floor) {
+  if (r->kind == K_CALL) pass_call(b);
+  else if (!b->retain && r->kind != K_LEAF && r->kind != K_WATCH && r->seq >= b->floor) {
     ty_record_forget(r);
     r->freed = true;
   }
   pending_free(b->at);
   b->at = NULL;
+}
+
+/* Whether the call at hand may be left to a plan. */
+static bool may_plan(const Back *b) {
+  const State *S = b->S;
+  const Record *r = b->at->r;
+  return !r->freed && r->seq >= b->floor && !r->call->made && !b->create && !S->level &&
+         !S->capture && !S->loop && (b->at_once || !S->open);
 }
 
 BackState ty_back_step(Back *b) {
@@ -228,6 +307,8 @@ BackState ty_back_step(Back *b) {
     }
     const Record *r = b->at->r;
     if (r->kind == K_CUSTOM && !r->freed && r->seq >= b->floor) y = BACK_CUSTOM;
+    else if (b->calls_only && r->kind != K_RESULT && r->kind != K_CALL) y = BACK_RULE;
+    else if (r->kind == K_CALL && may_plan(b)) y = reach(b) ? BACK_CALL : BACK_FAILED;
     else if (step(b)) ty_back_pass(b);
     else y = BACK_FAILED;
   }
@@ -274,6 +355,26 @@ bool ty_grad_beyond(const Tensor *x) {
   return yes;
 }
 
+/* What the record leads to is visited, too: of a call what that result leads to. */
+static bool visit(Back *b, Record *r) {
+  bool ok = true;
+  const TracedCall *c = r->kind == K_RESULT && r->n ? r->edge[0].from->call : NULL;
+  if (!c) {
+    for (i32 i = 0; ok && i < r->n; i++) ok = !r->edge[i].from || pending_of(b, r->edge[i].from);
+    return ok;
+  }
+  const TracedTape *T = c->tape;
+  memset(c->given, 0, (size_t)T->noutput);
+  c->given[r->dim] = 1;
+  ty_traced_call_reach(c);
+  for (i32 i = 0; ok && i < T->nedge; i++) {
+    const TapeEdge *e = &T->edge[i];
+    if (e->from >= T->nrow && c->row[e->row] && !c->freed[e->row])
+      ok = pending_of(b, c->root[e->from - T->nrow]) != NULL;
+  }
+  return ok;
+}
+
 bool ty_back_roots(State *S, const Tensor *const *y, int n, u64 seq, Record ***list, i32 *count) {
   Back b = {.S = S};
   i32 cap = 0;
@@ -290,8 +391,7 @@ bool ty_back_roots(State *S, const Tensor *const *y, int n, u64 seq, Record ***l
         if (ok) *list = more;
       }
       if (ok) (*list)[(*count)++] = ty_record_hold(r);
-    } else
-      for (i32 i = 0; ok && i < r->n; i++) ok = !r->edge[i].from || pending_of(&b, r->edge[i].from);
+    } else ok = visit(&b, r);
     pending_free(b.at);
     b.at = NULL;
   }
@@ -307,8 +407,7 @@ bool ty_back_reaches(State *S, const Tensor *y, u64 seq, bool *yes) {
     b.at = heap_pop(&b);
     Record *r = b.at->r;
     *yes = r->kind == K_LEAF || r->seq < seq;
-    for (i32 i = 0; ok && i < r->n && !*yes; i++)
-      ok = !r->edge[i].from || pending_of(&b, r->edge[i].from);
+    if (!*yes) ok = visit(&b, r);
     pending_free(b.at);
     b.at = NULL;
   }

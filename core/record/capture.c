@@ -53,7 +53,7 @@ static void put_back_snapshots(Capture *c) {
   for (i32 i = 0; i < c->noutside; i++) {
     Outside *o = &c->outside[i];
     if (!o->first) continue;
-    ty_storage_touch(o->t.st);
+    ty_storage_leave_snapshot(o->t.st);
     o->t.st->snapshot = o->snapshot;
     ty_storage_drop(o->snapshot); /* the last one that knew it takes itself away */
   }

@@ -9,8 +9,10 @@
 
 #include "record/tensor.h"
 
-/* Kinds beyond the operations. WATCH is the start of a ty.grad, whose gradient is asked for by name. */
-enum { K_LEAF = OP_COUNT, K_WATCH, K_CAT, K_CUSTOM, K_OUT, K_NONE };
+/* Kinds beyond the operations. WATCH is the start of a ty.grad, whose gradient is asked for by name. CALL and RESULT
+** are those of traced_call.h. */
+enum { K_LEAF = OP_COUNT, K_WATCH, K_CAT, K_CUSTOM, K_OUT, K_NONE, K_CALL, K_RESULT };
+typedef struct TracedCall TracedCall;
 
 typedef struct Edge {
   Record *from;   /* held; NULL: no gradient goes there */
@@ -28,7 +30,7 @@ typedef struct Pending {
   struct Back *back;
   Record *r;
   Tensor g;     /* empty, or in any dims that hold the storage's elements in order */
-  Tensor *part; /* CUSTOM: of each result */
+  Tensor *part; /* CUSTOM and CALL: of each result */
   Tensor made;  /* ATTEND: the gradients of all operands */
 } Pending;
 
@@ -44,9 +46,17 @@ struct Record {
   Tensor
       t; /* dims of the result; PUT: the view that was written; OUT: the result; LEAF: the gradient,
                with its storage */
-  u32 dims;      /* REDUCE: bit set */
-  i32 dim, base; /* dim of SCAN and MOVE and cat; CUSTOM: results; OUT: which; base of its index */
-  Owner owner;   /* CUSTOM: told when it dies */
+  u32 dims; /* REDUCE: bit set */
+  i32 dim,
+      base; /* dim of SCAN and MOVE and cat; CUSTOM, CALL: results; OUT, RESULT: which; base of its index */
+  u64 walk; /* a walk's own, see State */
+  union {
+    Owner owner; /* of what CUSTOM and ATTEND keep: told when it dies */
+    struct {
+      TracedCall *call;  /* CALL: its own; NULL: it was used up */
+      const Storage *of; /* RESULT: that it was made for, NULL: it is gone */
+    };
+  };
   Edge edge[];
 };
 
@@ -96,6 +106,8 @@ bool ty_grad_operand(State *S, const Record *r, int j, int dtype, Tensor *y);
 
 /* A frozen storage with st's contents, refs 1: later writes to st do not reach it. */
 Storage *ty_grad_freeze(State *S, Storage *st);
+/* The same, which is let go of when st is written; held. */
+Storage *ty_grad_snapshot(State *S, Storage *st);
 
 /* One backward pass. */
 typedef struct Back {
@@ -105,8 +117,9 @@ typedef struct Back {
   Pending *at; /* in work */
   i32 i;       /* its next edge */
   bool retain, create;
-  bool at_once; /* what is open was opened for it: it is cut before leaves change */
-  u64 floor;    /* records before this one are asked for where they are wanted, and not passed */
+  bool calls_only; /* it stops before rules that would be recorded */
+  bool at_once;    /* what is open was opened for it: it is cut before leaves change */
+  u64 floor;       /* records before this one are asked for where they are wanted, and not passed */
   i32 nwanted;
   struct Wanted {
     Record *r; /* held */
@@ -117,12 +130,21 @@ typedef struct Back {
 } Back;
 
 bool ty_back_seed(Back *b, const Tensor *y, const Tensor *g); /* g in y's dims */
-typedef enum { BACK_DONE, BACK_CUSTOM, BACK_FAILED } BackState;
+typedef enum { BACK_DONE, BACK_CUSTOM, BACK_CALL, BACK_RULE, BACK_FAILED } BackState;
 /* Goes on; may be called again after running out of memory. CUSTOM: b->at waits for ty_back_give, and
-** then ty_back_pass. */
+** then ty_back_pass. CALL: for ty_back_expand, or ty_back_put for each root and then ty_back_pass. RULE: for the next call,
+** without calls_only. */
 BackState ty_back_step(Back *b);
 bool ty_back_give(Back *b, i32 edge, const Tensor *g);
 void ty_back_pass(Back *b);
+/* The call at hand goes on as the records that it stands for. */
+bool ty_back_expand(Back *b);
+/* Adds g, flat, to what is on its way to r. */
+bool ty_back_add(Back *b, Record *r, const Tensor *g);
+/* What is on its way to r so far; NULL: nothing. asked: whether the pass goes there. */
+const Tensor *ty_back_running(const Back *b, const Record *r, bool *asked);
+/* In its place g is, or the same with what comes from the record at hand. */
+bool ty_back_put(Back *b, Record *r, const Tensor *g);
 void ty_back_free(Back *b);
 /* Whether y depends on a leaf, or on a watch before seq. What is taped for all examples of a vmap counts. */
 bool ty_back_reaches(State *S, const Tensor *y, u64 seq, bool *yes);
@@ -141,6 +163,9 @@ bool ty_rule_apply(State *S, const Record *r, const Tensor *g, int i, Tensor *y)
 /* grad_attend.c: the gradient of operand i of ATTEND; g: flat, as its result. */
 bool ty_attend_rule(State *S, const Record *r, const Tensor *given, const Tensor *g, int i,
                     Tensor *y);
+/* What a record of ATTEND keeps besides its operands: its result, flat, which has no storage in a vmap. */
+const Tensor *ty_attend_kept(const Record *r, Attention *how);
+bool ty_attend_keep(State *S, Record *r, const Tensor *flat, const Attention *how);
 bool ty_rule_join(State *S, Tensor *sum, const Tensor *g); /* sum = sum + g */
 /* Adds g, the gradient of a view, to y, that of its storage, which may be empty. */
 bool ty_rule_unview(State *S, const Edge *e, const Tensor *g, Tensor *y);

@@ -96,28 +96,44 @@ static void kept_drop(void *ctx) {
   ty_mem_free(k);
 }
 
-/* Tapes it; y is the result as a view of `flat`, or of one example. */
-static bool note(State *S, const Given *src, const Attention *how, const Tensor *flat, Tensor *y) {
-  if (!S->tracks) return true;
-  if (!ty_grad_note(S, &(TapeEntry){.kind = OP_ATTEND, .n = KEY + 1, .src = src}, y)) return false;
-  Record *r = y->st->tape;
-  if (!r) return true;
+const Tensor *ty_attend_kept(const Record *r, Attention *how) {
+  const Kept *k = r->owner.ctx;
+  *how = k->how;
+  return &k->y;
+}
+
+/* f: of the result, flat, if any; taken over. */
+static bool keep(State *S, Record *r, const Tensor *flat, Storage *f, const Attention *how) {
   Kept *k = ty_mem_zalloc(sizeof *k);
-  Storage *f = k && flat ? ty_grad_freeze(S, y->st) : NULL;
   if (!k || (flat && !f)) {
     ty_mem_free(k);
-    ty_tensor_release(y);
+    ty_storage_drop(f);
     return ty_fail_memory(S, "gradient", 0);
   }
   if (flat) {
     k->y = *flat;
     k->y.st = f;
     k->y.detached = true;
-    r->t.type = flat->type;
   }
   k->how = *how;
   r->owner = (Owner){kept_drop, k};
   return true;
+}
+
+bool ty_attend_keep(State *S, Record *r, const Tensor *flat, const Attention *how) {
+  return keep(S, r, flat, ty_storage_hold(flat->st), how);
+}
+
+/* Tapes it; y is the result as a view of `flat`, or of one example. */
+static bool note(State *S, const Given *src, const Attention *how, const Tensor *flat, Tensor *y) {
+  if (!S->tracks) return true;
+  if (!ty_grad_note(S, &(TapeEntry){.kind = OP_ATTEND, .n = KEY + 1, .src = src}, y)) return false;
+  Record *r = y->st->tape;
+  if (!r) return true;
+  if (flat) r->t.type = flat->type;
+  if (keep(S, r, flat, flat ? ty_grad_freeze(S, y->st) : NULL, how)) return true;
+  ty_tensor_release(y);
+  return false;
 }
 
 /* For the examples of a vmap at once: their dim is one more leading dim. */

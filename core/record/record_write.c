@@ -118,7 +118,7 @@ bool ty_record_assign(State *S, const char *who, const Tensor *dst, const Given 
   if (x->kind == O_TENSOR && TY_UNLIKELY(x->t->st->batched != NULL) &&
       !ty_vmap_open_to(S, who, dst, x))
     return false;
-  if (TY_LIKELY(!S->tracks && !dst->st->snapshot)) return write(S, who, dst, x);
+  if (TY_LIKELY(!S->tracks && !dst->st->snapshot && !dst->st->tape)) return write(S, who, dst, x);
   return ty_grad_assign(S, who, dst, x, write);
 }
 

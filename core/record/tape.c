@@ -45,13 +45,6 @@ Record *ty_record_new(State *S, int kind, i32 n, const Given *src) {
     ty_record_drop(r);
     return NULL;
   }
-  for (i32 i = 0; i < n; i++) {
-    const Record *from = r->edge[i].from;
-    if (!from || from->kind == K_LEAF || !ty_capture_is_old(S, from)) continue;
-    ty_capture_refuse(S, "the gradient of an operation outside of it is tracked");
-    ty_record_drop(r);
-    return NULL;
-  }
   return r;
 }
 
@@ -85,11 +78,11 @@ Storage *ty_grad_freeze(State *S, Storage *st) {
   return f;
 }
 
-static Storage *snapshot_of(State *S, Storage *st) {
+Storage *ty_grad_snapshot(State *S, Storage *st) {
   if (st->frozen) return ty_storage_hold(st);
   if (st->snapshot) return ty_storage_hold(st->snapshot);
   Storage *f =
-      st->batched ? ty_batched_like(S, st, snapshot_of(S, st->batched->t.st)) : freeze(S, st);
+      st->batched ? ty_batched_like(S, st, ty_grad_snapshot(S, st->batched->t.st)) : freeze(S, st);
   if (!f) return NULL;
   f->frozen = true;
   if (st->tape) f->tape = ty_record_hold(st->tape);
@@ -104,7 +97,7 @@ static bool save(State *S, Record *r, const Given *src) {
     bool reads = false;
     for (i32 i = 0; i < r->n; i++) reads |= r->edge[i].from && ty_rule_reads(r->kind, i, j);
     if (!reads || src[j].kind != O_TENSOR) continue;
-    if (!(r->edge[j].saved = snapshot_of(S, src[j].t->st))) return false;
+    if (!(r->edge[j].saved = ty_grad_snapshot(S, src[j].t->st))) return false;
   }
   return true;
 }

@@ -5,7 +5,7 @@
 */
 #include <stdarg.h>
 #include <stdio.h>
-#include "record/grad.h"
+#include "record/traced_call.h"
 #include "record/vmap.h"
 
 enum {
@@ -324,12 +324,17 @@ __attribute__((noinline)) static void batched_drop(Storage *st) {
   ty_batched_free(m);
 }
 
+static void tape_drop(Storage *st) {
+  if (st->tape->kind == K_RESULT && st->tape->of == st) st->tape->of = NULL;
+  ty_record_drop(st->tape);
+}
+
 void ty_storage_drop(Storage *st) {
   if (!st || --st->refs) return;
   Recording *b = st->recording;
   if (b) storage_unlink(st);
   if (TY_UNLIKELY(st->snapshot != NULL)) st->snapshot->snapshot = NULL;
-  if (TY_UNLIKELY(st->tape != NULL)) ty_record_drop(st->tape);
+  if (TY_UNLIKELY(st->tape != NULL)) tape_drop(st);
   if (TY_UNLIKELY(st->batched != NULL)) batched_drop(st);
   ty_buffer_drop(st->buf);
   block_drop(st->S, st);
@@ -337,6 +342,12 @@ void ty_storage_drop(Storage *st) {
 }
 
 void ty_storage_touch(Storage *st) {
+  if (TY_UNLIKELY(st->tape && st->tape->kind == K_RESULT) && !st->S->capture)
+    ty_traced_call_touch(st->tape, st);
+  ty_storage_leave_snapshot(st);
+}
+
+void ty_storage_leave_snapshot(Storage *st) {
   Storage *snapshot = st->snapshot;
   if (TY_LIKELY(!snapshot) || st->frozen) return;
   st->snapshot = snapshot->snapshot = NULL;
@@ -347,9 +358,52 @@ void ty_storage_touch(Storage *st) {
 
 /* --- records of the tape, which storages hold and which hold others */
 
+/* Of calls that traces answered: see traced_call.h. */
+void ty_traced_tape_drop(TracedTape *T) {
+  if (!T || --T->refs) return;
+  if (T->plans.drop) T->plans.drop(T->plans.ctx);
+  for (i32 i = 0; i < T->nvalue; i++)
+    if (T->value[i].kind == VALUE_CONSTANT) ty_storage_drop(T->value[i].st);
+  ty_mem_free(T->row);
+  ty_mem_free(T->edge);
+  ty_mem_free(T->value);
+  ty_mem_free(T->output);
+  ty_mem_free(T->leading);
+  ty_mem_free(T);
+}
+
+void ty_traced_call_forget(Record *r) {
+  TracedCall *c = r->call;
+  const TracedTape *T = c->tape;
+  r->call = NULL;
+  for (i32 i = 0; i < T->noutput; i++)
+    if (c->result[i]) ty_record_drop(c->result[i]);
+  for (i32 i = 0; i < T->nvalue; i++) ty_storage_drop(c->saved[i]);
+  for (i32 i = 0; c->made && i < T->nrow; i++) ty_record_drop(c->made[i]);
+  for (i32 i = 0; i < T->nroot; i++)
+    if (c->root[i]) ty_record_drop(c->root[i]);
+  ty_traced_tape_drop(c->tape);
+  ty_mem_free(c->made);
+  ty_mem_free(c);
+}
+
+/* The values of the call that are results lie in storages that their users may write to. */
+void ty_traced_call_touch(const Record *result, const Storage *st) {
+  if (result->of != st || !result->n) return;
+  const TracedCall *c = result->edge[0].from->call;
+  for (i32 i = 0; c && i < c->tape->nvalue; i++) {
+    const TapeValue *v = &c->tape->value[i];
+    if (v->kind != VALUE_TARGET || !v->shown || !c->saved[i]) continue;
+    if (v->of != c->tape->output[result->dim].target) continue;
+    c->saved[i]->stale = true;
+    ty_storage_settle(c->saved[i], NULL);
+  }
+}
+
 /* Lets go of what the record leads to and keeps. */
 void ty_record_forget(Record *r) {
   i32 n = r->n;
+  if (r->kind == K_CALL && r->call) ty_traced_call_forget(r);
   r->n = 0;
   for (i32 i = 0; i < n; i++) {
     ty_storage_drop(r->edge[i].saved);
@@ -372,7 +426,7 @@ void ty_record_drop(Record *r) {
     S->dead_records = r->next_dead;
     ty_record_forget(r);
     if (r->kind == K_LEAF && r->t.st) ty_tensor_release(&r->t);
-    if (r->owner.drop) r->owner.drop(r->owner.ctx);
+    if (r->kind != K_CALL && r->kind != K_RESULT && r->owner.drop) r->owner.drop(r->owner.ctx);
     ty_mem_free(r);
     S->records--;
   }

@@ -223,6 +223,7 @@ static inline Storage *ty_storage_hold(Storage *st) {
   return st;
 }
 void ty_storage_touch(Storage *st); /* its contents change: lets go of the snapshot */
+void ty_storage_leave_snapshot(Storage *st);
 void ty_recording_drop(State *S, Recording *b);
 /* Nothing of it will be computed any more; it pins nothing. */
 void ty_recording_end(Recording *b);

@@ -1,0 +1,354 @@
+/*
+** traced_back.c -- plans for the backward pass through calls that traces answered.
+** In: a backward pass that waits at a CALL record. Out: the gradients of its roots, from a plan; where there can be none
+** the call is expanded, and the pass goes on along its records. Fails out of memory; then it may be asked again.
+**
+** A plan is the pass itself, as it is recorded in a capture over stand-ins: the rows of the call's tape are made of
+** them, and backward.c goes along these. What is on its way to a root already is a value that the plan is given and
+** adds to, in the order of the pass. So there is a plan for each set of results that have gradients, of roots that are
+** asked for, and of those that something is on its way to.
+*/
+#include "engine/entry.h"
+#include "engine/trace.h"
+#include "record/traced_call.h"
+
+enum { PLANS_MAX = 16 };
+enum { ROOT_ASKED = 1, ROOT_RUNNING = 2 };
+
+typedef struct BackPlan {
+  struct BackPlan *next;
+  Instance *I; /* NULL: none can be made */
+  u32 word;    /* of the settings that it was made under */
+  i32 nin;
+  u8 *key;    /* by output, by root */
+  i32 *in;    /* values; behind their count outputs' gradients; behind these the roots' */
+  i32 *given; /* by root: number among what is made, or -1 */
+} BackPlan;
+
+static void plan_free(BackPlan *p) {
+  if (p->I) ty_instance_free(p->I);
+  ty_mem_free(p);
+}
+
+static void plans_drop(void *ctx) {
+  for (BackPlan *p = ctx, *next; p; p = next) {
+    next = p->next;
+    plan_free(p);
+  }
+}
+
+static BackPlan *plan_new(const TracedTape *T, const u8 *key, u32 word) {
+  const size_t n = (size_t)(T->noutput + T->nroot), ints = (size_t)T->nvalue + n + (size_t)T->nroot;
+  BackPlan *p = ty_mem_zalloc(sizeof *p + ints * sizeof(i32) + n);
+  if (!p) return NULL;
+  p->in = (i32 *)(p + 1);
+  p->given = p->in + T->nvalue + n;
+  p->key = (u8 *)(p->given + T->nroot);
+  memcpy(p->key, key, n);
+  p->word = word;
+  return p;
+}
+
+/* --- making */
+
+/* Where elements before the first one of a view begin. */
+static i64 lowest(const Type *t, const i64 *strides) {
+  i64 y = 0;
+  for (int d = 0; d < t->rank; d++)
+    if (strides[d] < 0 && t->dims[d] > 0) y += strides[d] * (t->dims[d] - 1);
+  return y;
+}
+
+static i64 extent(const Type *t, const i64 *strides) {
+  i64 y = 1;
+  for (int d = 0; d < t->rank; d++) {
+    if (!t->dims[d]) return 0;
+    y += (strides[d] < 0 ? -strides[d] : strides[d]) * (t->dims[d] - 1);
+  }
+  return y;
+}
+
+/* A tensor of that layout whose contents nobody reads. */
+static bool stand_in(State *S, const Type *t, const i64 *strides, Tensor *y) {
+  const Type line = ty_type_line(t->dtype, t->device, extent(t, strides));
+  if (!ty_tensor_from(S, y, &line, NULL)) return false;
+  y->type = *t;
+  y->offset = -lowest(t, strides);
+  memcpy(y->strides, strides, sizeof y->strides);
+  return true;
+}
+
+typedef struct Making {
+  State *S;
+  const TracedCall *c;
+  const u8 *key;
+  BackPlan *p;
+  Tensor *in; /* stand-ins, as p->in */
+  Storage **saved;
+  Record **root, **made;
+  Tensor *result; /* of the pass: dense */
+} Making;
+
+static void add_in(Making *M, i32 what) { M->p->in[M->p->nin++] = what; }
+
+/* Which values are read on the way, which gradients come. */
+static void list_in(Making *M) {
+  const TracedTape *T = M->c->tape;
+  for (i32 v = 0; v < T->nvalue; v++) {
+    bool read = false;
+    for (i32 i = 0; i < T->nedge && !read; i++)
+      read = T->edge[i].value == v && M->c->row[T->edge[i].row];
+    if (read) add_in(M, v);
+  }
+  for (i32 k = 0; k < T->noutput; k++)
+    if (M->key[k]) add_in(M, T->nvalue + k);
+  for (i32 k = 0; k < T->nroot; k++)
+    if (M->key[T->noutput + k] & ROOT_RUNNING) add_in(M, T->nvalue + T->noutput + k);
+}
+
+static bool make_stand_ins(Making *M, const Tensor *const *flat) {
+  const TracedTape *T = M->c->tape;
+  const i64 step[MAX_RANK] = {1};
+  for (i32 i = 0; i < M->p->nin; i++) {
+    const TapeValue *v = &T->value[M->p->in[i]];
+    const bool is_value = M->p->in[i] < T->nvalue;
+    const Type *t = is_value ? &v->type : &flat[i]->type;
+    const Type line = ty_type_line(t->dtype, t->device, ty_type_numel(t));
+    if (!stand_in(M->S, is_value ? t : &line, is_value ? v->strides : step, &M->in[i]))
+      return false;
+    if (is_value) M->in[i].st->frozen = true, M->saved[M->p->in[i]] = M->in[i].st;
+  }
+  return true;
+}
+
+/* A gradient in a storage of its own, since who gets it may keep it. */
+static bool make_dense(State *S, const Tensor *g, Tensor *y) {
+  const bool dense = g->st->recording == S->capture->recording && !g->offset &&
+                     g->st->numel == ty_type_numel(&g->type) && ty_tensor_is_contiguous(g) &&
+                     !ty_capture_holds(S, g->st);
+  if (!dense) return ty_record_copy(S, g, y);
+  ty_tensor_alias(y, g);
+  return true;
+}
+
+/* The pass over the records, from what is given to what is asked for. */
+static bool go_back(Making *M, i64 *offset) {
+  State *S = M->S;
+  const TracedTape *T = M->c->tape;
+  Back b = {.S = S, .retain = true};
+  const u64 seq = S->record_seq;
+  bool ok = true;
+  if (!(b.wanted = ty_mem_zalloc(sizeof *b.wanted * (size_t)(T->nroot + 1))))
+    return ty_fail_memory(S, "backward", 0);
+  S->record_seq += (u64)T->nrow;
+  b.floor = seq + 1;
+  for (b.nwanted = 0; b.nwanted < T->nroot; b.nwanted++)
+    if (M->key[T->noutput + b.nwanted] & ROOT_ASKED)
+      b.wanted[b.nwanted].r = ty_record_hold(M->root[b.nwanted]);
+  ok = ty_traced_rows(S, T, seq, M->saved, M->root, offset, NULL, M->c->freed, M->made);
+  const bool rows = ok;
+  for (i32 i = 0; ok && i < M->p->nin; i++) {
+    const i32 what = M->p->in[i] - T->nvalue;
+    if (what < 0) continue;
+    Record *r = what < T->noutput ? M->made[T->output[what].from] : M->root[what - T->noutput];
+    ok = ty_back_add(&b, r, &M->in[i]);
+  }
+  ok = ok && ty_back_step(&b) == BACK_DONE;
+  i32 n = 0;
+  for (i32 k = 0; ok && k < T->nroot; k++) {
+    const Tensor *g = &b.wanted[k].g;
+    M->p->given[k] = -1;
+    if (g->st && (ok = make_dense(S, g, &M->result[n]))) M->p->given[k] = n++;
+  }
+  for (i32 i = 0; rows && i < T->nrow; i++) ty_record_drop(M->made[i]);
+  ty_back_free(&b);
+  return ok;
+}
+
+/* In a capture over the stand-ins. */
+static bool record_pass(Making *M) {
+  State *S = M->S;
+  const TracedTape *T = M->c->tape;
+  i64 *offset = ty_mem_zalloc(sizeof *offset * (size_t)(T->nvalue + 1));
+  const Tensor **made = ty_mem_zalloc(sizeof *made * (size_t)(T->nroot + 1));
+  bool ok = (offset && made) || ty_fail_memory(S, "backward", 0);
+  i32 n = 0;
+  for (; ok && n < T->nroot; n++) ok = (M->root[n] = ty_record_new(S, K_WATCH, 0, NULL)) != NULL;
+  for (i32 i = 0; ok && i < M->p->nin; i++) {
+    ok = ty_capture_outside(S, &M->in[i], i + 1);
+    if (ok && M->p->in[i] < T->nvalue) offset[M->p->in[i]] = M->in[i].offset;
+  }
+  ok = ok && go_back(M, offset);
+  for (n = 0; ok && n < T->nroot && M->result[n].st; n++) made[n] = &M->result[n];
+  if (ok && !S->capture->refused && !S->capture->nwhole) {
+    M->p->I = ty_instance_make(S, made, n, NULL);
+    ok = M->p->I != NULL;
+  }
+  for (n = 0; n < T->nroot; n++) {
+    ty_tensor_release(&M->result[n]);
+    if (M->root[n]) ty_record_drop(M->root[n]);
+  }
+  ty_mem_free(offset);
+  ty_mem_free(made);
+  return ok || S->capture->refused || !S->memory;
+}
+
+/* p->I stays NULL where there can be none. False: out of memory. */
+static bool plan_make(State *S, const TracedCall *c, BackPlan *p, const Tensor *const *flat) {
+  const TracedTape *T = c->tape;
+  Making M = {.S = S, .c = c, .key = p->key, .p = p};
+  Lazy like = {.thread = p, .pinned = p}, *z = NULL;
+  M.in = ty_mem_zalloc(sizeof *M.in * (size_t)(T->nvalue + T->noutput + T->nroot + 1));
+  M.saved = ty_mem_zalloc(sizeof *M.saved * (size_t)(T->nvalue + 1));
+  M.root = ty_mem_zalloc(sizeof *M.root * (size_t)(T->nroot + T->nrow + 1));
+  M.result = ty_mem_zalloc(sizeof *M.result * (size_t)(T->nroot + 1));
+  M.made = M.root + T->nroot;
+  bool ok = (M.in && M.saved && M.root && M.result) || ty_fail_memory(S, "backward", 0);
+  ok = ok && make_stand_ins(&M, flat) && (z = ty_lazy_open(S, &like)) != NULL;
+  if (ok && (ok = ty_capture_begin(S, z->open))) {
+    ok = record_pass(&M);
+    ty_capture_end(S);
+  }
+  if (z) ty_lazy_abandon(S, z);
+  for (i32 i = 0; M.in && i < p->nin; i++) ty_tensor_release(&M.in[i]);
+  ty_mem_free(M.in);
+  ty_mem_free(M.saved);
+  ty_mem_free(M.root);
+  ty_mem_free(M.result);
+  return ok;
+}
+
+/* --- running */
+
+/* The gradient g, flat and dense. */
+static bool flatten(State *S, const Tensor *g, Tensor *y) {
+  Tensor own = {0};
+  if (ty_tensor_is_contiguous(g)) ty_tensor_alias(&own, g);
+  else if (!ty_record_copy(S, g, &own)) return false;
+  const Type line = ty_type_line(g->type.dtype, g->type.device, ty_type_numel(&g->type));
+  ty_tensor_view(y, &own, &line, own.offset, &(i64){1});
+  ty_tensor_release(&own);
+  return true;
+}
+
+/* What plans differ by; false: no plan will do. */
+static bool find_key(const Back *b, u8 *key, const Tensor **running) {
+  const TracedCall *c = b->at->r->call;
+  const TracedTape *T = c->tape;
+  for (i32 i = 0; i < T->noutput; i++) {
+    const Tensor *g = &b->at->part[i];
+    key[i] = g->st != NULL;
+    if (g->st && g->st->batched) return false;
+  }
+  for (i32 i = 0; i < T->nroot; i++) {
+    bool asked;
+    running[i] = ty_back_running(b, c->root[i], &asked);
+    key[T->noutput + i] = (u8)((asked ? ROOT_ASKED : 0) | (asked && running[i] ? ROOT_RUNNING : 0));
+    if (running[i] && running[i]->st->batched) return false;
+  }
+  return true;
+}
+
+/* Values that nobody has written since, of what is reached. */
+static bool is_whole(const TracedCall *c) {
+  const TracedTape *T = c->tape;
+  for (i32 i = 0; i < T->nedge; i++) {
+    const i32 v = T->edge[i].value;
+    if (v >= 0 && c->row[T->edge[i].row] && (!c->saved[v] || c->saved[v]->stale)) return false;
+  }
+  return true;
+}
+
+static BackPlan *plan_find(const TracedTape *T, const u8 *key, u32 word, i32 *n) {
+  BackPlan *p = T->plans.ctx;
+  for (*n = 0; p; p = p->next, ++*n)
+    if (p->word == word && !memcmp(p->key, key, (size_t)(T->noutput + T->nroot))) break;
+  return p;
+}
+
+/* What the plan is given, in its order; flat: of gradients. */
+static void bind(const TracedCall *c, const BackPlan *p, Tensor *flat, const Tensor **in) {
+  for (i32 i = 0; i < p->nin; i++) {
+    in[i] = &flat[i];
+    if (p->in[i] >= c->tape->nvalue) continue;
+    const TapeValue *v = &c->tape->value[p->in[i]];
+    flat[i] = (Tensor){
+        .st = ty_storage_hold(c->saved[p->in[i]]), .type = v->type, .offset = c->offset[p->in[i]]};
+    memcpy(flat[i].strides, v->strides, sizeof v->strides);
+  }
+}
+
+/* The plan's results go to the roots; false: S->err, and it can be done again. */
+static bool run(State *S, Back *b, const BackPlan *p, const Tensor *const *in, Tensor *result,
+                Tensor **made, bool *done) {
+  const TracedCall *c = b->at->r->call;
+  const char *why;
+  const Ready ready = ty_instance_ready(S, p->I, in, c->number, &why);
+  if (ready != READY_YES) return ready == READY_NO;
+  for (i32 i = 0; i < c->tape->nroot; i++) made[i] = &result[i];
+  if (!ty_instance_run(S, p->I, in, c->number, made)) return false;
+  bool ok = true;
+  for (i32 i = 0; ok && i < c->tape->nroot; i++)
+    if (p->given[i] >= 0) ok = ty_back_put(b, c->root[i], &result[p->given[i]]);
+  *done = ok;
+  return ok;
+}
+
+/* By a plan; *done stays false where there is none. */
+static bool by_plan(State *S, Back *b, u8 *key, Tensor *flat, const Tensor **in, Tensor **made,
+                    const Tensor **running, bool *done) {
+  const TracedCall *c = b->at->r->call;
+  TracedTape *T = c->tape;
+  const u32 word = ty_entry_word(S);
+  i32 n, at = 0;
+  if (!is_whole(c) || !find_key(b, key, running)) return true;
+  BackPlan *p = plan_find(T, key, word, &n);
+  if (!p && n >= PLANS_MAX) return true;
+  Making M = {.S = S, .c = c, .key = key, .p = p};
+  BackPlan *new = p ? NULL : plan_new(T, key, word);
+  if (!p) {
+    if (!(M.p = new)) return ty_fail_memory(S, "backward", 0);
+    list_in(&M);
+  }
+  const BackPlan *of = M.p;
+  bool ok = true;
+  for (; ok && at < of->nin; at++) {
+    const i32 k = of->in[at] - T->nvalue;
+    in[at] = &flat[at];
+    if (k < 0) continue;
+    ok = flatten(S, k < T->noutput ? &b->at->part[k] : running[k - T->noutput], &flat[at]);
+  }
+  if (new && (ok = ok && plan_make(S, c, new, in))) {
+    new->next = T->plans.ctx;
+    T->plans = (Owner){plans_drop, new};
+  } else if (new) {
+    plan_free(new);
+    of = NULL;
+  }
+  if (ok && of->I) {
+    bind(c, of, flat, in);
+    ok = run(S, b, of, in, flat + T->nvalue + T->noutput + T->nroot, made, done);
+  }
+  return ok;
+}
+
+bool ty_traced_back(State *S, Back *b) {
+  const TracedTape *T = b->at->r->call->tape;
+  const size_t nin = (size_t)(T->nvalue + T->noutput + T->nroot), nroot = (size_t)T->nroot;
+  const size_t tensors = nin + nroot, pointers = nin + 2 * nroot;
+  Tensor *flat = ty_mem_zalloc(tensors * sizeof *flat + pointers * sizeof(void *) + nin + 1);
+  if (!flat) return ty_fail_memory(S, "backward", 0);
+  const Tensor **in = (const Tensor **)(flat + tensors), **running = in + nin;
+  Tensor **made = (Tensor **)(running + nroot);
+  const bool mode = S->grad_mode;
+  bool done = false;
+  ty_grad_set_mode(S, false);
+  bool ok = by_plan(S, b, (u8 *)(made + nroot), flat, in, made, running, &done);
+  ty_grad_set_mode(S, mode);
+  for (size_t i = 0; i < tensors; i++) ty_tensor_release(&flat[i]);
+  ty_mem_free(flat);
+  if (!ok) return false;
+  if (!done) return ty_back_expand(b);
+  ty_back_pass(b);
+  return true;
+}

@@ -1,0 +1,112 @@
+/*
+** traced_call.h -- a call that a trace answered, as one record of the tape.
+** A TracedTape is what a captured function recorded on the tape, kept with its plan. Each call makes a CALL record over
+** the values of that call, and a RESULT record for each storage that it gives and that needs a gradient.
+*/
+#ifndef TY_TRACED_CALL_H
+#define TY_TRACED_CALL_H
+
+#include "record/capture.h"
+#include "record/grad.h"
+
+/* Where contents came from: a record of the tape by its number, behind these a root; or nowhere. */
+enum { FROM_NONE = -1 };
+
+/* OUTSIDE: what a tensor from outside held before the call. TARGET: what the call's plan computes. */
+typedef enum { VALUE_OUTSIDE, VALUE_TARGET, VALUE_CONSTANT } ValueKind;
+
+/* A value that rules read. */
+typedef struct TapeValue {
+  u8 kind;
+  bool shown; /* TARGET: others may write to its storage */
+  bool own;   /* TARGET: a storage of its own, as it is shown, or one target is several values */
+  i32 of;     /* number of the tensor from outside; of the target */
+  i32 from;
+  Storage *st; /* CONSTANT: held; TARGET: that of the capture, while it is open */
+  Type type;   /* OUTSIDE: of the tensor, with strides; else a line */
+  i64 strides[MAX_RANK];
+} TapeValue;
+
+typedef struct TapeEdge {
+  Edge like;            /* holds nothing; OUTSIDE values: offset beyond the tensor's */
+  i32 row, from, value; /* value: -1: none is read */
+} TapeEdge;
+
+typedef struct TapeRow {
+  Tensor t;
+  u32 dims;
+  i32 dim, base, n,
+      edge;      /* edge: number of the first one; behind those of ATTEND is what it keeps */
+  Attention how; /* ATTEND */
+  u16 kind;
+  bool freed;
+} TapeRow;
+
+/* A tensor from outside that leads to a root: the record that its storage holds. */
+typedef struct TapeRoot {
+  i32 outside, root;
+  bool first; /* of that root */
+  i64 offset, numel;
+} TapeRoot;
+
+typedef struct TapeOutput {
+  i32 from, target;
+  Storage *st; /* that of the capture, while it is open */
+} TapeOutput;
+
+typedef struct TracedTape {
+  State *S;
+  i32 refs;
+  i32 nrow, nedge, nvalue, noutput, nroot, nleading,
+      nnumber;  /* nnumber: of the trace's, 0: none are read */
+  TapeRow *row; /* in the order of recording */
+  TapeEdge *edge;
+  TapeValue *value;
+  TapeOutput *output;
+  TapeRoot *leading;
+  Owner plans; /* the engine's, for the backward pass */
+} TracedTape;
+
+struct TracedCall {
+  TracedTape *tape; /* held */
+  u64 seq;          /* before the first row's */
+  Record **root;    /* held */
+  Storage **saved;  /* by value; NULL: let go of */
+  i64 *offset;      /* OUTSIDE values: of the tensor */
+  double *number;
+  u8 *freed;       /* by row */
+  u8 *row, *given; /* of a walk: rows that are reached; outputs with gradients */
+  Record **made;   /* by row, held, where the call was expanded; else NULL */
+  Record **result; /* until the call has run: held */
+};
+
+/* What the capture recorded and made[] lead to; *y NULL where no gradient is needed. False: refused, or S->err. */
+bool ty_traced_tape_new(State *S, const Tensor *const *made, i32 n, TracedTape **y);
+void ty_traced_tape_drop(TracedTape *T);
+/* Whether the tensors lead to as many roots as they did. */
+bool ty_traced_tape_fits(State *S, const TracedTape *T, const Tensor *const *outside);
+
+/* The CALL record of a call that is about to run; NULL: out of memory. */
+Record *ty_traced_call_new(State *S, TracedTape *T, const Tensor *const *outside,
+                           const double *number);
+/* The call has run: target[] are its storages, whose tapes lead to it now. Cannot fail. */
+void ty_traced_call_settle(Record *r, Storage *const *target);
+/* Lets go of all that the call keeps. */
+void ty_traced_call_forget(Record *r);
+/* The storage of a RESULT is about to be written. */
+void ty_traced_call_touch(const Record *result, const Storage *st);
+
+/* Marks in c->row what outputs whose c->given is not 0 lead to. false: a backward pass has freed some. */
+bool ty_traced_call_reach(const TracedCall *c);
+/* Those rows are freed; true: nothing is left. */
+bool ty_traced_call_free(TracedCall *c);
+/* Makes a record of each row, over these values and roots; `made` holds them. */
+bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *saved,
+                    Record *const *root, const i64 *offset, const double *number, const u8 *freed,
+                    Record **made);
+/* The same for the call itself, which holds them from then on. */
+bool ty_traced_call_expand(State *S, TracedCall *c);
+/* What a record stands for: of a RESULT whose call was expanded, the record of that row. */
+Record *ty_traced_call_real(Record *r);
+
+#endif

@@ -1,0 +1,490 @@
+--- forward_spec.lua -- compiled functions whose results need a gradient: traces, whose backward pass is planned.
+-- What is compared with is the same function without jit, to the bit. fuzz_forward.lua does the same with random programs.
+
+local H = require "spec.helper"
+local ty = H.ty
+local live = ty.internals.grad.live
+
+local function bits(t)
+  if not t then return "nil" end
+  t = t:detach()
+  return ("%s[%s] "):format(t.dtype, table.concat(t.shape, ","))
+    .. H.ffi.string(H.bytes(t), t:numel() * H.dtype[t.dtype].bytes):gsub(".", function(c) return ("%02x"):format(c:byte()) end)
+end
+
+--- What way(f, x, w ...) gives, with f as it is and compiled; a world of fresh tensors for each, of the same values.
+local function both(make, way, calls)
+  local told, compiled = {}, nil
+  for i = 1, 2 do
+    ty.manual_seed(5)
+    local world = make()
+    world.f = i == 1 and world.run or ty.compile(world.run)
+    if i == 2 then compiled = world.f end
+    told[i] = {}
+    for k = 1, calls or 3 do
+      for n, v in ipairs { way(world, k) } do
+        told[i][#told[i] + 1] = ("call %d, %d: "):format(k, n) .. (ty.is_tensor(v) and bits(v) or tostring(v):gsub("^.-:%d+: ", ""))
+      end
+      for n, p in ipairs(world.leaves) do
+        told[i][#told[i] + 1] = ("call %d, gradient %d: "):format(k, n) .. bits(p.grad)
+      end
+    end
+  end
+  assert.same(told[1], told[2])
+  return ty.explain(compiled)
+end
+
+--- All calls but those that capture were answered without Lua.
+local function answered(told, captures)
+  assert.same({}, told.aborts)
+  assert.equal(captures or 1, told.captures)
+  assert.equal(told.calls, told.skips)
+end
+
+local function leaf(...) return ty.randn(...):requires_grad_() end
+
+local function network()
+  local w1, b1, w2, b2 = leaf(7, 6), leaf(6), leaf(6, 3), leaf(3)
+  return { leaves = { w1, b1, w2, b2 }, x = ty.randn(5, 7), run = function(x)
+    return (x:matmul(w1) + b1):relu():matmul(w2) + b2
+  end }
+end
+
+--- Two results, of which the second leads to the first.
+local function pair()
+  local w, v = leaf(4, 4), leaf(4)
+  return { leaves = { w, v }, x = ty.randn(3, 4), run = function(x)
+    local h = x:matmul(w):tanh()
+    return h, (h * v):exp()
+  end }
+end
+
+describe("a compiled forward pass", function()
+  it("runs no Lua, and neither does its backward pass record", function()
+    answered(both(network, function(world)
+      local y = world.f(world.x)
+      y:square():mean():backward()
+      return y:detach()
+    end))
+    local world = network()
+    local f = ty.compile(world.run)
+    local g = ty.ones(5, 3)
+    f(world.x):backward(g)
+    local y = f(world.x)
+    local before = ty.stats().operations
+    y:backward(g)
+    -- the leaves' gradients are added to those that are there
+    assert.equal(4, ty.stats().operations - before)
+  end)
+
+  it("gives results that are what they are eagerly", function()
+    answered(both(pair, function(world)
+      local h, y = world.f(world.x)
+      return h.requires_grad, h.is_leaf, y.requires_grad, y.is_leaf, h.grad, y:detach().requires_grad,
+        y:sum().requires_grad
+    end))
+  end)
+
+  it("adds to leaves that are used before, behind and between, in the order of recording", function()
+    answered(both(network, function(world)
+      local w = world.leaves[3]
+      local first = (w * 0.3):sum()
+      local y = world.f(world.x)
+      local between = (w:square() * 1.7):sum()
+      local z = world.f(world.x * 1.3)
+      local sum = (y * z):sum() + between + (w:sin() * 1.1):sum() + first
+      sum:backward()
+    end))
+  end)
+
+  it("passes gradients on to what its inputs were made from", function()
+    answered(both(network, function(world)
+      local x = leaf(5, 7)
+      local hidden = x:tanh()
+      local y = world.f(hidden)
+      local sum = y:square():sum() + (hidden * 3):sum()
+      sum:backward()
+      return x.grad
+    end))
+  end)
+
+  it("keeps the values of each call", function()
+    answered(both(network, function(world, k)
+      local a, b = world.f(world.x * k), world.f(world.x - k)
+      b:square():sum():backward()
+      a:square():sum():backward()
+    end))
+  end)
+
+  it("keeps the part of a storage that it was given", function()
+    answered(both(network, function(world, k)
+      local all = ty.randn(20, 7)
+      local a, b = world.f(all:narrow(1, k, 5)), world.f(all:narrow(1, 3 * k + 1, 5))
+      b:square():sum():backward()
+      a:square():sum():backward()
+    end))
+  end)
+
+  it("keeps the numbers of each call", function()
+    local function make()
+      local w = leaf(6)
+      return { leaves = { w }, run = function(k) return (w * k):sin() * (k + 1), w:exp() / k end }
+    end
+    answered(both(make, function(world, k)
+      local a, b = world.f(k + 0.5)
+      local c, d = world.f(k * 2)
+      local sum = (a + b):sum()
+      sum:backward()
+      local more = (c * d):sum()
+      more:backward()
+    end))
+    answered(both(make, function(world, k)
+      local a, b = world.f(k + 0.5)
+      local sum = (a * b):sum()
+      sum:backward(nil, { create_graph = true })
+      local g = world.leaves[1].grad
+      world.leaves[1].grad = nil
+      g:square():sum():backward()
+      return g:detach()
+    end))
+  end)
+
+  it("may be used in part", function()
+    answered(both(pair, function(world, k)
+      local h, y = world.f(world.x)
+      local z = k == 1 and h or y
+      z:sum():backward()
+    end))
+  end)
+
+  it("gives parts of results, and results beside one another, their gradients", function()
+    answered(both(pair, function(world)
+      local h, y = world.f(world.x)
+      local sum = (y[2] * h[1] + h:t()[1]:narrow(1, 1, 2):sum() + h:detach()[1]):sum()
+      sum:backward()
+    end))
+  end)
+
+  it("draws what it draws eagerly", function()
+    local function make()
+      local w = leaf(8, 8)
+      return { leaves = { w }, run = function(x) return x:matmul(w):dropout(0.5):sin():dropout(0.25) end }
+    end
+    answered(both(make, function(world)
+      local y, z = world.f(ty.randn(8, 8)), world.f(ty.randn(8, 8))
+      local sum = (y * z):sum()
+      sum:backward()
+    end))
+  end)
+
+  it("has attention", function()
+    local function make()
+      local q, k, v = leaf(2, 5, 4), leaf(2, 5, 4), leaf(2, 5, 4)
+      return { leaves = { q, k, v }, run = function(s)
+        return ty.scaled_dot_product_attention(q * s, k, v, { causal = true })
+      end }
+    end
+    answered(both(make, function(world, k) world.f(k):square():sum():backward() end))
+  end)
+
+  it("has effects beside", function()
+    local function make()
+      local w, seen = leaf(3), {}
+      return { leaves = { w }, seen = seen, run = function(x)
+        seen.count = (seen.count or 0) + 1
+        seen.last = x + 1
+        return w * x
+      end }
+    end
+    answered(both(make, function(world, k)
+      world.f(ty.full({ 3 }, k)):sum():backward()
+      return world.seen.count, world.seen.last
+    end, 4), 2)
+  end)
+
+  it("gives back what a backward pass inside left behind, too", function()
+    local function make()
+      local w = leaf(3)
+      return { leaves = { w }, run = function(x)
+        local y = (w * x):sin()
+        y:sum():backward(nil, { retain_graph = true })
+        return y * 2, y
+      end }
+    end
+    answered(both(make, function(world, k)
+      local a, b = world.f(ty.full({ 3 }, k))
+      local sum = (a + b):sum()
+      sum:backward()
+    end), 2)
+  end)
+
+  it("takes other sizes", function()
+    local told = both(network, function(world, k)
+      local y = world.f(ty.randn(2 + k, 7))
+      y:square():sum():backward()
+      return y:detach()
+    end, 12)
+    assert.same({}, told.aborts)
+    assert.truthy(told.captures <= 3, told.captures)
+    assert.equal(told.calls, told.skips)
+  end)
+end)
+
+describe("the backward pass through it", function()
+  it("goes twice where the graph is retained, else raises", function()
+    answered(both(network, function(world)
+      local y = world.f(world.x):sum()
+      y:backward(nil, { retain_graph = true })
+      y:backward()
+      return pcall(y.backward, y)
+    end))
+    answered(both(network, function(world)
+      local y = world.f(world.x)
+      y:sum():backward()
+      return pcall(function() y:sum():backward() end)
+    end))
+  end)
+
+  it("frees what it went through, and nothing else", function()
+    local function make()
+      local w, v = leaf(4), leaf(4)
+      return { leaves = { w, v }, run = function(x)
+        local a, b = (w * x):sin(), (v * x):exp()
+        return a, b, a * 2
+      end }
+    end
+    answered(both(make, function(world, k)
+      local a, b, c = world.f(ty.full({ 4 }, k))
+      a:sum():backward()
+      local second, why = pcall(function() c:sum():backward() end)
+      b:sum():backward()
+      return second, why
+    end))
+  end)
+
+  it("does not go through what was freed, even if nothing was kept there", function()
+    local function make()
+      local w = leaf(4)
+      return { leaves = { w }, run = function(x)
+        local a = w + x
+        return a, a + 1
+      end }
+    end
+    answered(both(make, function(world, k)
+      local a, b = world.f(ty.full({ 4 }, k))
+      if k > 1 then a:sum():backward() end
+      return pcall(function() b:sum():backward() end)
+    end))
+  end)
+
+  it("has a gradient itself", function()
+    answered(both(network, function(world)
+      local y = world.f(world.x)
+      y:square():sum():backward(nil, { create_graph = true })
+      local g = world.leaves[1].grad
+      world.leaves[1].grad = nil
+      local sum = g:square():sum() + y:sum()
+      sum:backward()
+    end))
+    answered(both(function() -- two values that are one node of the plan
+      local w = leaf(3)
+      return { leaves = { w }, run = function(x)
+        local a, b = (w * x):exp(), (w * x):exp()
+        return a:dot(b * 3), a:square() * b
+      end }
+    end, function(world, k)
+      local y, z = world.f(ty.full({ 3 }, 0.3 * k))
+      y:backward(nil, { create_graph = true })
+      local g = world.leaves[1].grad
+      world.leaves[1].grad = nil
+      local sum = g:square():sum() + z:sum()
+      sum:backward()
+    end))
+    answered(both(pair, function(world)
+      local x = world.x
+      local inner = ty.grad(function(t)
+        local h, y = world.f(t)
+        return (h * y):sum()
+      end)
+      return ty.grad(function(t) return inner(t):square():sum() end)(x), inner(x), ty.jacobian(function(t)
+        return (world.f(t))
+      end)(x)
+    end))
+  end)
+
+  it("is that of ty.grad, of a result that leads to nothing else", function()
+    local function make()
+      local w = leaf(4)
+      return { leaves = { w }, run = function(x) return x * x, x * w end }
+    end
+    answered(both(make, function(world)
+      local function way(i)
+        local v, g = ty.value_and_grad(function(x) return ({ world.f(x) })[i]:sum() end)(ty.full({ 4 }, 3))
+        return v.requires_grad, g.requires_grad, g:detach()
+      end
+      local a, b, c = way(1)
+      return a, b, c, way(2)
+    end))
+  end)
+
+  it("is that of ty.grad, which asks for the gradient of some alone", function()
+    answered(both(network, function(world)
+      local g = ty.grad(function(x) return world.f(x):square():sum() end)(world.x)
+      return g:detach(), g.requires_grad
+    end))
+  end)
+
+  it("raises where a value that it needs was changed", function()
+    local function changed(make, change)
+      local told = both(make, function(world)
+        local h, y = world.f(world.x)
+        change(world, h, y)
+        local z = (y or h):sum()
+        return pcall(z.backward, z)
+      end)
+      assert.same({}, told.aborts)
+    end
+    changed(network, function(world) world.x:mul_(2) end)
+    changed(network, function(world) ty.no_grad(function() world.leaves[3]:mul_(2) end) end)
+    changed(pair, function(_, h) ty.no_grad(function() h:mul_(2) end) end)
+    changed(pair, function(_, h) h:mul_(2) end)
+    changed(pair, function(_, _, y) y:mul_(2) end)
+    changed(pair, function(_, h) h:detach():zero_() end)
+  end)
+
+  it("does not mind what was changed that it does not need", function()
+    local function make()
+      local w = leaf(4)
+      return { leaves = { w }, run = function(x) return w + x, w * 2 end }
+    end
+    answered(both(make, function(world)
+      local x = ty.ones(4)
+      local y, z = world.f(x)
+      x:zero_()
+      y:mul_(3)
+      local sum = (y + z):sum()
+      sum:backward()
+    end))
+  end)
+
+  it("goes through checkpoints around it", function()
+    answered(both(network, function(world)
+      ty.checkpoint(world.f, world.x):square():sum():backward()
+    end))
+  end)
+
+  it("goes for all examples of a vmap at once", function()
+    local told = both(network, function(world)
+      local y = world.f(world.x)
+      return ty.vmap(function(g)
+        return ty.grad(function(t) return (world.f(t) * g):sum() end)(world.x)
+      end)(ty.stack { y:detach(), y:detach() * 2 })
+    end)
+    assert.same({}, told.aborts)
+  end)
+end)
+
+describe("what guards see", function()
+  it("is whether an input requires grad", function()
+    local told = both(network, function(world, k)
+      local x = world.x
+      if k > 3 then x = ty.randn(5, 7):requires_grad_(k % 2 == 0) end
+      local y = world.f(x)
+      y:sum():backward()
+      return x.grad
+    end, 6)
+    answered(told, 2)
+  end)
+
+  it("is whether a closed-over tensor does", function()
+    answered(both(network, function(world, k)
+      world.leaves[1]:requires_grad_(k ~= 2)
+      world.leaves[1].grad = nil
+      world.f(world.x):sum():backward()
+    end, 3), 2)
+  end)
+
+  it("is whether gradients are on", function()
+    answered(both(network, function(world, k)
+      local y = k % 2 == 0 and ty.no_grad(world.f, world.x) or world.f(world.x)
+      return y.requires_grad
+    end, 4), 2)
+  end)
+
+  it("is which tensors lead to one leaf", function()
+    local function make()
+      return { leaves = {}, run = function(a, b) return (a * b):sin() * a end }
+    end
+    local told = both(make, function(world, k)
+      local all, other = leaf(8), leaf(8)
+      local a = all:narrow(1, 1, 4)
+      local b = k == 2 and all:narrow(1, 1, 4) or k == 4 and a or other:narrow(1, 1, 4)
+      world.f(a, b):sum():backward()
+      return all.grad, other.grad
+    end, 6)
+    assert.same({}, told.aborts)
+  end)
+end)
+
+describe("what a call keeps", function()
+  it("is let go of with its result", function()
+    local world = network()
+    local f = ty.compile(world.run)
+    f(world.x)
+    collectgarbage()
+    collectgarbage()
+    local before, bytes = live(), ty.stats().memory.used
+    for _ = 1, 3 do f(world.x) end
+    local kept = { f(world.x) }
+    assert.truthy(kept[1].requires_grad and live() > before)
+    kept[1] = nil
+    collectgarbage()
+    collectgarbage()
+    assert.equal(before, live())
+    assert.equal(bytes, ty.stats().memory.used)
+  end)
+
+  it("is let go of by a backward pass", function()
+    local world = network()
+    local f = ty.compile(world.run)
+    f(world.x):sum():backward()
+    collectgarbage()
+    collectgarbage()
+    local before = live()
+    local y = f(world.x)
+    y:sum():backward()
+    collectgarbage()
+    collectgarbage()
+    assert.equal(before + 1, live()) -- of y, which says so
+  end)
+end)
+
+describe("a function whose results lead to", function()
+  local function runs_as_it_is(make, reason)
+    local told = both(make, function(world, k)
+      local y = world.f(ty.full({ 4 }, k))
+      y:sum():backward()
+    end)
+    assert.truthy(told.aborts[1] and told.aborts[1].text:find(reason, 1, true), told.aborts[1] and told.aborts[1].text)
+  end
+
+  it("a gradient of the user's runs as it is", function()
+    local own = "a function with a gradient of its own leads to it (detach it)"
+    runs_as_it_is(function()
+      local w = leaf(4)
+      return { leaves = { w }, run = function(x) return ty.checkpoint(function() return (w * x):sin() end) end }
+    end, own)
+    runs_as_it_is(function()
+      local w = leaf(4)
+      local double = ty.custom_grad(function(x) return x * 2, x end, function(x, g) return g * x end)
+      return { leaves = { w }, run = function(x) return double(w * x) end }
+    end, own)
+  end)
+
+  it("a leaf that it makes runs as it is", function()
+    runs_as_it_is(function()
+      local w = leaf(4)
+      return { leaves = { w }, run = function(x) return ty.ones(4):requires_grad_() * x * w end }
+    end, "it leads to a leaf that was made inside (detach it)")
+  end)
+end)

@@ -1,0 +1,295 @@
+-- Forward passes that are compiled, whose gradients are asked for outside: against the same functions run eagerly, bit for bit.
+--   luajit spec/fuzz_forward.lua [programs = 1500] [seed = another each time] [only this program]
+-- A program (fuzz_loss.lua) gives its loss and some of its values. What is done with them outside is one of the ways below:
+-- some results are used, or all; more than once; with tensors that the function was given; changed afterwards; several calls,
+-- several backward passes, gradients of gradients. All values, gradients, errors, and what results say of themselves are the same.
+
+local ty = require "tycho"
+local here = arg[0]:match("^(.*)/[^/]*$") or "."
+local frame, losses = dofile(here .. "/fuzz_frame.lua"), dofile(here .. "/fuzz_loss.lua")
+local gen, FLOATS, floats_of, readable = losses.gen, losses.FLOATS, losses.floats_of, frame.readable
+
+--- Of what a way does: inputs, what is told, and helpers.
+local function is_float(t) return ty.is_tensor(t) and FLOATS[t.dtype] and t:numel() > 0 end
+
+--- A sum of the elements, each by a weight of its own.
+local function weigh(t, k)
+  local w = (ty.arange(t:numel(), { dtype = "f64" }) * 0.9 + k):sin() + 0.25
+  return (t:to("f64") * w:reshape(t.shape)):sum()
+end
+
+local function weigh_all(list)
+  local sum = ty.zeros({}, { dtype = "f64" })
+  for k, t in ipairs(list) do
+    if is_float(t) then sum = sum + weigh(t, k) end
+  end
+  return sum
+end
+
+local function tried(out, ...)
+  local ok, why = pcall(...)
+  out[#out + 1] = ok and "passed" or "error " .. frame.anywhere(why)
+end
+
+local function backward(y, ...) y:backward(...) end
+
+local function needing(outs)
+  local list = {}
+  for _, t in ipairs(outs) do
+    if is_float(t) and t.requires_grad then list[#list + 1] = t end
+  end
+  return list
+end
+
+--- out: what is told. f: gives the results. x: inputs, leaves where they are floats. r: which of several.
+local ways = {
+  function(out, f, x) tried(out, backward, f(x)[1]) end,
+  function(out, f, x) tried(out, backward, weigh_all(f(x))) end,
+  function(out, f, x, r)
+    local outs = needing(f(x))
+    if outs[1] then tried(out, backward, weigh(outs[r % #outs + 1], 1)) end
+  end,
+  function(out, f, x) -- two calls, the first one's gradient last
+    local a, b = f(x), f(x)
+    tried(out, backward, b[1])
+    tried(out, backward, weigh_all(a))
+  end,
+  function(out, f, x, r)
+    local y = f(x)
+    tried(out, backward, y[r % 2 == 0 and 2 or 1], { retain_graph = true })
+    tried(out, backward, y[1])
+    tried(out, backward, y[1])
+  end,
+  function(out, f, x) -- each result by itself: some lead to what an earlier pass has freed
+    for _, t in ipairs(needing(f(x))) do tried(out, backward, weigh(t, 2)) end
+  end,
+  function(out, f, x) -- gradients of gradients, through grad of leaves
+    local y = f(x)
+    tried(out, backward, y[1], { create_graph = true })
+    local list = { y[2] }
+    for _, t in ipairs(x) do
+      if FLOATS[t.dtype] and t.grad then list[#list + 1] = t.grad end
+    end
+    tried(out, backward, weigh_all(list))
+  end,
+  function(out, f, x) -- what the function is given is used before and behind it, too
+    local before = weigh_all(x) * 0.5
+    local y = f(x)
+    local behind = weigh_all(x)
+    tried(out, backward, y[1] * 2 + behind + before)
+  end,
+  function(out, f, x, r) -- inputs that are no leaves
+    local list = {}
+    for i, t in ipairs(x) do list[i] = FLOATS[t.dtype] and t * 1.5 or t end
+    local first = list[1]
+    if r % 3 == 0 then list[2] = list[2] and FLOATS[list[2].dtype] and list[2]:detach() or list[2] end
+    local y = weigh_all(f(list))
+    if is_float(first) then y = y + weigh(first, 3) end
+    tried(out, backward, y)
+  end,
+  function(out, f, x, r) -- a result is changed
+    local y = f(x)
+    local t = y[r % #y + 1]
+    tried(out, ty.no_grad, function() t:mul_(3) end)
+    tried(out, backward, weigh_all(y))
+  end,
+  function(out, f, x, r) -- an input is changed
+    local y = f(x)
+    tried(out, ty.no_grad, function() x[r % #x + 1]:mul_(2) end)
+    tried(out, backward, y[1])
+  end,
+  function(out, f, x, r) -- a result is written to, and goes on
+    local y = f(x)
+    local t = y[2 + r % 2] or y[1]
+    tried(out, function() t:mul_(2) end)
+    tried(out, backward, weigh_all(y))
+  end,
+  function(out, f, x) -- ty.grad around it
+    local floats = {}
+    for i, t in ipairs(x) do
+      if FLOATS[t.dtype] then floats[#floats + 1] = i end
+    end
+    if #floats == 0 then return end
+    tried(out, function()
+      for _, g in ipairs { ty.value_and_grad(function(...) return weigh_all(f { ... }) end, floats)(unpack(x)) } do
+        out[#out + 1] = gen.describe(ty, g:detach())
+        out[#out + 1] = tostring(g.requires_grad)
+      end
+    end)
+  end,
+  function(out, f, x) -- gradients of gradients of another kind
+    local i
+    for k, t in ipairs(x) do i = i or FLOATS[t.dtype] and k end
+    if not i then return end
+    tried(out, function()
+      local args = { unpack(x) }
+      local inner = ty.grad(function(t)
+        args[i] = t
+        local y = f(args)
+        return y[1] * 0.5 + weigh_all { y[2] }
+      end)
+      local g = ty.grad(function(t) return weigh_all { inner(t) } end)(x[i])
+      out[#out + 1] = gen.describe(ty, g:detach())
+    end)
+  end,
+  function(out, f, x) -- where nothing is tracked
+    for _, t in ipairs(ty.no_grad(f, x)) do out[#out + 1] = tostring(t.requires_grad) end
+  end,
+  function(out, f, x, r) -- parts of results, and those detached
+    local list = {}
+    for k, t in ipairs(f(x)) do
+      if is_float(t) then
+        list[#list + 1] = t.ndim > 0 and t:narrow(1, 1, 1) or t
+        list[#list + 1] = k % 2 == r % 2 and t:detach() or t:flatten():flip(1)
+      end
+    end
+    tried(out, backward, weigh_all(list))
+  end,
+  function(out, f, x) -- kept as its arguments alone
+    tried(out, function()
+      local y = ty.checkpoint(function(...) return unpack(f { ... }) end, unpack(x))
+      y:backward()
+    end)
+  end,
+  function(out, f, x) -- one call's results are the next one's inputs
+    local y = f(x)
+    local list = { unpack(x) }
+    for i, t in ipairs(list) do
+      local first = y[2]
+      if is_float(t) and is_float(first) and t.dtype == first.dtype and FLOATS[t.dtype] then
+        list[i] = t + first:sum()
+      end
+    end
+    tried(out, backward, weigh_all(f(list)) + y[1])
+  end,
+  function(out, f, x) -- some leaves are none
+    for i, t in ipairs(x) do
+      if i % 2 == 1 and FLOATS[t.dtype] then x[i] = t:detach() end
+    end
+    local y = f(x)
+    if y[1].requires_grad then tried(out, backward, y[1]) end
+  end,
+  function(out, f, x) -- a leaf in two places
+    for i = 2, #x do
+      if x[i].dtype == x[1].dtype and table.concat(x[i].shape, " ") == table.concat(x[1].shape, " ") then x[i] = x[1] end
+    end
+    tried(out, backward, weigh_all(f(x)))
+  end,
+}
+
+-- --- one program
+
+local counts = { calls = 0, captured = 0, skips = 0, raised = 0, passed = 0, programs = 0 }
+
+local function eager(f) return f end
+
+local compiled
+local function captured(f)
+  compiled = ty.compile(f)
+  return compiled
+end
+
+--- Leaves cannot be written to: what statements see is computed from them, but for every fourth program.
+local function unleaf(program, list)
+  local vars = { unpack(list) }
+  if program.seed % 4 == 0 then return vars end
+  for i, t in ipairs(vars) do
+    if FLOATS[t.dtype] then vars[i] = t * 1 end
+  end
+  return vars
+end
+
+--- The program as a function of a list of inputs: its loss, and values of it that are floats.
+local function function_of(program, compile)
+  local kept, w = program.kept, (ty.arange(3, { dtype = "f64" }) + 1):requires_grad_()
+  local f = compile(function(...)
+    local vars = unleaf(program, { ... })
+    local y = losses.loss(ty, program, vars) * w[2]
+    local a, b = vars[kept[1]], vars[kept[2]]
+    if not is_float(a) then a = y * 3 end
+    if not is_float(b) then b = a * 2 end
+    return y, a, b
+  end)
+  return function(x) return { f(unpack(x)) } end, w
+end
+
+local calls = { { 0, 0 }, { 1, 0 }, { 0, 1 }, { 2, 0 } }
+
+local function account_here(program, compile)
+  local f, w = function_of(program, compile)
+  local out = {}
+  for i, c in ipairs(calls) do
+    local inputs, list = gen.inputs(ty, { inputs = losses.inputs_like(program, c[1], c[2]) }), {}
+    for _, k in ipairs(floats_of(program)) do inputs[k] = inputs[k]:clone():requires_grad_() end
+    local given = { unpack(inputs) }
+    ty.manual_seed(program.seed)
+    local function told(...)
+      local y = f(...)
+      for _, t in ipairs(y) do
+        list[#list + 1] = gen.describe(ty, t:detach()) .. tostring(t.requires_grad) .. tostring(t.is_leaf)
+      end
+      return y
+    end
+    tried(list, ways[program.way], list, told, given, program.seed % 7)
+    for _, k in ipairs(floats_of(program)) do list[#list + 1] = gen.describe(ty, inputs[k].grad or false) end
+    list[#list + 1] = gen.describe(ty, w.grad or false)
+    list[#list + 1] = gen.describe(ty, ty.rand(2))
+    out[i] = list
+  end
+  return out
+end
+
+local devices = frame.devices()
+
+local function account(program, compile, device) return frame.on(ty, device, account_here, program, compile) end
+
+local function differs(want, got)
+  for i, list in ipairs(want) do
+    for k = 1, math.max(#list, #got[i]) do
+      if list[k] ~= got[i][k] then return i, k, list[k], got[i][k] end
+    end
+  end
+end
+
+local function check(program)
+  local want = account(program, eager, "cpu")
+  for _, device in ipairs(devices) do
+    local call, k, a, b = differs(want, account(program, captured, device))
+    if call then
+      return ("way %d on %s: call %d, value %d differs\neager:    %s\ncompiled: %s"):format(program.way, device, call, k,
+        readable(a or "nothing"), readable(b or "nothing"))
+    end
+  end
+  local told = ty.explain(compiled)
+  counts.programs = counts.programs + 1
+  counts.captured = counts.captured + (told.captures > 0 and 1 or 0)
+  counts.skips = counts.skips + told.skips
+  for _, list in ipairs(want) do
+    for _, text in ipairs(list) do
+      if text == "passed" then counts.passed = counts.passed + 1 end
+      if text:sub(1, 5) == "error" then counts.raised = counts.raised + 1 end
+    end
+  end
+end
+
+local fuzz = frame.fuzzer("fuzz_forward", 1500, {
+  make = function(seed, number)
+    local program = losses.make(ty, seed, number % 3 == 0 and "smooth" or "any")
+    program.way = number % #ways + 1
+    program.kept = { seed % program.count + 1, math.floor(seed / 7) % program.count + 1 }
+    return program
+  end,
+  check = check,
+  show = function(program) return ("way %d, keeps %d %d\n"):format(program.way, unpack(program.kept)) .. gen.print(program) end,
+})
+fuzz:run(1000)
+
+fuzz:claim(fuzz.failures == 0, "%d programs are other programs where the forward pass is compiled", fuzz.failures)
+if fuzz:ran(150) then
+  fuzz:claim(counts.captured >= 0.5 * counts.programs, "%d of %d programs are captured, at least half", counts.captured,
+    counts.programs)
+  fuzz:claim(counts.passed >= counts.raised, "%d backward passes go through, %d raise", counts.passed, counts.raised)
+end
+print(("fuzz_forward: %d programs, seed %d, %.0f s: %d captured, %d calls answered without Lua; %d passed, %d raised"):format(
+  fuzz.programs, fuzz.seed, fuzz:seconds(), counts.captured, counts.skips, counts.passed, counts.raised))
+fuzz:leave()
