@@ -591,7 +591,7 @@ function by_hand.hostile()
         done = done + 1
         if done == (i + round) % 3 + 1 then pcall(deed) end
       end
-      around(call, functions[name])
+      if (i + k + round) % 2 == 0 then around(call, functions[name]) end
     end
   end
 end
@@ -623,7 +623,11 @@ else
   act = actions[action]
   arm()
   T.around = around
-  for name in pairs(programs) do
+  local names = {}
+  for name in pairs(programs) do names[#names + 1] = name end
+  table.sort(names)
+  for i = tonumber(program) or 1, #names, program and 2 or 1 do -- two seeds share the programs
+    local name = names[i]
     local ok, why = pcall(run_program, name, action == "nothing")
     if not ok then error(("%s: %s"):format(name, tostring(why)), 0) end
   end

@@ -109,7 +109,8 @@ describe("the table of native functions", function()
 
   it("names functions that are there, and what they do to a capture", function()
     local purities = { pure = true, reads = true, writes = true, state = true }
-    local captures = { call = true, draw = true, unary = true, binary = true, fold = true, model = true, setting = true, abort = true }
+    local captures = { call = true, draw = true, unary = true, binary = true, fold = true, model = true, setting = true, abort = true,
+      itself = true }
     local there = {}
     for _, name in pairs(names.of(ty)) do there[name] = true end
     for name in pairs(natives.tycho) do assert.truthy(there[name] or rawget(ty.jit or jit, name), name) end
