@@ -623,11 +623,11 @@ else
   act = actions[action]
   arm()
   T.around = around
-  local names = {}
-  for name in pairs(programs) do names[#names + 1] = name end
-  table.sort(names)
-  for i = tonumber(program) or 1, #names, program and 2 or 1 do -- two seeds share the programs
-    local name = names[i]
+  local list = {}
+  for name in pairs(programs) do list[#list + 1] = name end
+  table.sort(list)
+  for i = tonumber(program) or 1, #list, program and 2 or 1 do -- two seeds share the programs
+    local name = list[i]
     local ok, why = pcall(run_program, name, action == "nothing")
     if not ok then error(("%s: %s"):format(name, tostring(why)), 0) end
   end

@@ -151,29 +151,14 @@ local function append(p, list, line)
   end
 end
 
---- Makes closures that are in registers once more, where their variables are in theirs.
----@param p table the parts of a prototype
----@param closures table<integer, integer> by register: the position where it is made
----@return integer[][] instructions
-local function remake(p, closures)
-  local list, at = {}, {}
-  for r, made in pairs(closures) do
-    local ins = p.code[made]
-    list[#list + 1] = at[made] and two("MOV", r - 1, at[made] - 1) or { ins[1], r - 1, ins[3], ins[4] }
-    at[made] = at[made] or r
-  end
-  return list
-end
-
 --- A call of an upvalue in the function's own place, with n registers, of which `live` hold a value, and with what
---- `...` stands for in a function of so many parameters. Variables of closures get places of their own before.
+--- `...` stands for in a function of so many parameters.
 local function exit_call(proto, upvalue, live, n, params)
   local list = { two("UGET", n, upvalue) }
   for r = 1, n do
     local to = n + proto.fr2 + r
     list[#list + 1] = live[r] and two("MOV", to, r - 1) or two("KPRI", to, 0)
   end
-  if #proto.children > 0 then list[#list + 1] = two("UCLO", 0, 32768) end
   if proto.vararg then
     list[#list + 1] = three("VARG", 2 * n + 1 + proto.fr2, 0, params)
     list[#list + 1] = two("CALLMT", n, n)
@@ -230,19 +215,6 @@ local function only_returns(code, at)
   return code[at] ~= nil and returns[code[at].name] ~= nil
 end
 
---- Whether the instruction is a call whose function stands in its first register.
-function M.calls(proto, at)
-  local name = proto.code[at].name
-  return name == "CALL" or name == "CALLM" or name == "CALLT" or name == "CALLMT"
-end
-
---- What is handed on at a position: the live registers but those with closures, and these, which are made once more.
-local function handed(proto, at)
-  local live, n, closures = flows.live_before(proto.flow, at)
-  for r in pairs(closures) do live[r] = nil end
-  return live, n, closures
-end
-
 --- The instructions that are run natively from `start` on: what is there, what takes its values, loops around it and
 --- returns. Their exits: {from, to, by a jump}.
 local function region_of(proto, flow, start)
@@ -271,32 +243,7 @@ local function region_of(proto, flow, start)
       for _, to in ipairs(behind) do leave(at, to, to ~= at + 1 or ins.name == "JMP" or ins.name == "UCLO") end
     end
   end
-  return exits, inside
-end
-
---- Closures that are made once more must be nowhere else. What runs natively may call them, and give them to functions
---- that do no more than that; they must not know each other, and make none that could stay. Gives the registers of the
---- functions that they are given to; nil where it is otherwise.
----@param proto tycho.Prototype
----@param inside table<integer, boolean> positions that run natively
----@param closures table<integer, integer>
----@return integer[]|nil
-function M.given(proto, inside, closures)
-  local given = {}
-  for at in pairs(inside) do
-    local ins = proto.code[at]
-    for _, r in ipairs(proto.flow[at].reads) do
-      local made = closures[r]
-      if made then
-        if not M.calls(proto, at) or #proto.code[made].k.children > 0 then return nil end
-        for _, u in ipairs(proto.flow[made].reads) do
-          if closures[u] then return nil end
-        end
-        if r ~= ins.a then given[#given + 1] = ins.a end
-      end
-    end
-  end
-  return given
+  return exits
 end
 
 -- Instructions of links, see lua_link.c.
@@ -328,7 +275,7 @@ function M.steps(proto, start, exits)
     put(LINK_CONSTANT, #steps + 1, a, 0, n_values)
   end
   local function leave(to)
-    local live, n = handed(proto, to)
+    local live, n = flows.live_before(proto.flow, to)
     width = max(width, n)
     for r = 1, n do
       if not live[r] then put_constant(r, nil) end
@@ -460,10 +407,13 @@ function M.ready(f)
   return proto
 end
 
---- The registers that are handed on at a position, and those with closures that are made once more there.
-function M.live(proto, at)
-  local live, _, closures = handed(proto, at)
-  return live, closures
+--- The registers that are live before a position.
+function M.live(proto, at) return (flows.live_before(proto.flow, at)) end
+
+--- Whether the instruction is a call whose function stands in its first register.
+function M.calls(proto, at)
+  local name = proto.code[at].name
+  return name == "CALL" or name == "CALLM" or name == "CALLT" or name == "CALLMT"
 end
 
 --- What is put before the code of what begins at a position: so many instructions.
@@ -476,17 +426,13 @@ M.SHIFT = 1
 ---@return function|nil
 ---@return integer|string n
 function M.rest(f, proto, at)
-  local _, n, closures = handed(proto, at)
+  local _, n = flows.live_before(proto.flow, at)
   local p = split(proto)
   if n > MOST_REGISTERS then return nil, "too many values are in use" end
   set_params(proto, p, n)
   p.framesize = max(p.framesize, n + 1)
   walk_by_key(proto, p, at)
-  local begin = remake(p, closures)
-  local first = #begin > 0 and #p.code + 1 or at -- what makes closures stands behind the end
-  begin[#begin + 1] = #begin > 0 and jump(#p.code + #begin + 1, at, n) or nil
-  append(p, begin, p.lines[at])
-  insert(p.code, 1, jump(1, first + M.SHIFT, n))
+  insert(p.code, 1, jump(1, at + M.SHIFT, n))
   if p.debug_size > 0 then
     insert(p.lines, 1, p.lines[at])
     p.variables = moved(p.variables, M.SHIFT)
@@ -506,20 +452,15 @@ end
 ---@return function|nil
 ---@return integer|string n
 ---@return integer[]? exits positions behind it
----@return integer[]? given registers of functions that are given closures
 function M.native(f, proto, at, prepare, rest)
   local flow, p = proto.flow, split(proto)
-  local _, n, closures = handed(proto, at)
-  local exits, inside = region_of(proto, flow, at)
-  local given = M.given(proto, inside, closures)
-  if not given then return nil, "a function that it makes would be made twice" end
-  local tops, list = {}, {}
-  local head = remake(p, closures)
-  local before = #head + (prepare and 5 or 1)
+  local _, n = flows.live_before(flow, at)
+  local exits, tops, list = region_of(proto, flow, at), {}, {}
+  local before = prepare and 5 or 1
   local widest = n + 3
   for _, e in ipairs(exits) do
     if not tops[e[2]] then
-      local live, top = handed(proto, e[2])
+      local live, top = flows.live_before(flow, e[2])
       tops[e[2]] = { live = live, top = top }
       list[#list + 1] = e[2]
       widest = max(widest, 2 * top + 2)
@@ -532,10 +473,10 @@ function M.native(f, proto, at, prepare, rest)
   if floor(p.flags / NOJIT) % 2 == 0 then p.flags = p.flags + NOJIT end
   walk_by_key(proto, p, at)
   local line = p.lines[at]
-  local a = proto.code[at].a - 1
+  local head, a = {}, proto.code[at].a - 1
   if prepare then
-    for _, ins in ipairs { two("UGET", n, p.n_upvalues + #list), two("MOV", n + 1 + proto.fr2, a),
-      three("CALL", n, 2, 2), two("MOV", a, n) } do head[#head + 1] = ins end
+    head = { two("UGET", n, p.n_upvalues + #list), two("MOV", n + 1 + proto.fr2, a), three("CALL", n, 2, 2),
+      two("MOV", a, n) }
   end
   head[#head + 1] = jump(before, at + before, n)
   local code, lines = p.code, p.lines
@@ -569,7 +510,7 @@ function M.native(f, proto, at, prepare, rest)
     end)
   end
   if prepare then set_upvalue(g, p.n_upvalues + added, prepare) end
-  return g, n, list, given
+  return g, n, list
 end
 
 return M

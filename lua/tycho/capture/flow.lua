@@ -130,78 +130,23 @@ local function live_behind(proto, flow)
   return live
 end
 
---- What an instruction leaves of the closures in registers.
-local function pass_closures(proto, flow, at, before)
-  local ins, out = proto.code[at], {}
-  for r, made in pairs(before) do
-    local open = true
-    if ins.name == "UCLO" then
-      for _, u in ipairs(captured(proto.code[made].k)) do open = open and u < ins.a end
-    end
-    if open then out[r] = made end
-  end
-  for _, r in ipairs(flow[at].writes) do out[r] = nil end
-  if ins.name == "FNEW" then out[ins.a] = at end
-  if ins.name == "MOV" then out[ins.a] = before[ins.d] end
-  return out
-end
-
---- By position: the registers that hold a closure in front of it whichever way leads there, which could be made there
---- once more: its variables are still those of the function. By register: the position where it is made, to which no
---- way leads with a closure that was made there before.
-local function closures_before(proto, flow)
-  local before, work = { {} }, { 1 }
-  while #work > 0 do
-    local at = work[#work]
-    work[#work] = nil
-    local out = pass_closures(proto, flow, at, before[at])
-    for _, n in ipairs(flow[at].behind) do
-      local known, changed = before[n], false
-      if known then
-        for r, made in pairs(known) do
-          if out[r] ~= made then known[r], changed = nil, true end
-        end
-      else
-        before[n], changed = {}, true
-        for r, made in pairs(out) do before[n][r] = made end
-      end
-      if changed then work[#work + 1] = n end
-    end
-  end
-  return before
-end
-
---- The registers that are live before a position: a set, the highest one, and those of them that hold closures, with
---- the positions where these are made. Variables of such closures are live, too.
+--- The registers that are live before a position: a set, and the highest one.
 ---@param flow tycho.Flow
 ---@param at integer
 ---@return table<integer, boolean>
 ---@return integer
----@return table<integer, integer>
 function M.live_before(flow, at)
-  local live, closures, top = {}, {}, 0
+  local live, top = {}, 0
   for r in pairs(flow.live[at]) do live[r] = true end
   for _, r in ipairs(flow[at].writes) do live[r] = nil end
   for _, r in ipairs(flow[at].reads) do live[r] = true end
-  local work = {}
-  for r in pairs(live) do work[#work + 1] = r end
-  while #work > 0 do
-    local r = work[#work]
-    work[#work] = nil
-    top = r > top and r or top
-    local made = flow.closures[at] and flow.closures[at][r]
-    closures[r] = made
-    for _, u in ipairs(made and flow[made].reads or {}) do
-      if not live[u] then live[u], work[#work + 1] = true, u end
-    end
-  end
-  return live, top, closures
+  for r in pairs(live) do top = r > top and r or top end
+  return live, top
 end
 
 ---@class tycho.Flow
 ---@field [integer] {reads: integer[], writes: integer[], behind: integer[]} by position
 ---@field live table<integer, boolean>[] by position: registers whose values may be read behind it
----@field closures table<integer, integer>[] by position: see closures_before
 ---@field captured table<integer, boolean> registers that are variables of closures, at some time
 
 --- What instructions read and write and where they lead; false where one is not known.
@@ -219,7 +164,6 @@ function M.of(proto)
     flow[i] = { reads = reads, writes = writes, behind = behind(ins, i) }
   end
   flow.live = live_behind(proto, flow)
-  flow.closures = closures_before(proto, flow)
   flow.captured = {}
   for _, child in ipairs(proto.children) do
     for _, r in ipairs(captured(child)) do flow.captured[r] = true end

@@ -761,7 +761,7 @@ local function capture(core, handle, options, f, ...)
     local results, rs, n, frame = evaluate.run(w, f, fs, args, shadows, w.narg)
     local at, resume, link = frame and frame.at, nil, nil
     if at then
-      results, rs, n, resume, link = options.parts:leave(frame, w)
+      results, rs, n, resume, link = options.parts:leave(frame, function(v) return w:reads_data(v) end)
     end
     if options.cut and not at then w:abort("it goes another way when it is captured again") end
     local d = w:describe(results, rs, n)

@@ -215,9 +215,6 @@ return function(World)
     return row and row.purity == "reads" or false
   end
 
-  --- Whether it calls a function that it is given, and keeps nothing of it.
-  function World.only_calls(_, f) return f == pcall or f == xpcall end
-
   --- Functions that jit.disable marked.
   local function is_disabled(world, f)
     local disabled = world.core.internals.disabled

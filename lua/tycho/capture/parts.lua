@@ -28,7 +28,6 @@ if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures 
 
 local M = {}
 
-local MADE_INSIDE = "a function made inside is returned or stored"
 local MOST = 64 -- places where one function is cut
 local TRIES = 16 -- calls of what goes on that show whether it does enough
 
@@ -72,7 +71,7 @@ function Whole:site(at, inside, unknown)
   if self.count >= MOST then return nil end
   self.count = self.count + 1
   local function prepare(f) return prepared(self, f) end
-  local native, n, exits, given
+  local native, n, exits
   local function behind(run)
     if not unknown then return run end
     return function(...)
@@ -86,12 +85,10 @@ function Whole:site(at, inside, unknown)
   local function rest(to, put)
     return behind(self:rest(to, function(run) put(behind(run)) end))
   end
-  local live, closures = continuation.live(self.proto, at)
-  if closures[self.proto.code[at].a] then inside = nil end -- it is another one in each call
-  native, n, exits, given = continuation.native(self.f, self.proto, at, inside and prepare or nil, rest)
+  native, n, exits = continuation.native(self.f, self.proto, at, inside and prepare or nil, rest)
   if native then
     local hand_on = self.hand_on
-    site = { at = at, live = live, closures = closures, given = given, n = n, exits = exits, ends = {}, native = native,
+    site = { at = at, live = continuation.live(self.proto, at), n = n, exits = exits, ends = {}, native = native,
       resume = function() return native(hand_on()) end, may_link = not (inside or unknown) }
   end
   self.sites[key] = site or false
@@ -264,29 +261,21 @@ end
 --- What a part gives that ends where its frame stands: the registers that are live and what `...` stands for, their
 --- shadows, how many there are, and what goes on with them: in Lua, and without it if there is such a way.
 ---@param frame table
----@param world table
-function Parts:leave(frame, world)
+---@param reads_data fun(f: any): boolean
+function Parts:leave(frame, reads_data)
   local at, R, S = frame.at, frame.R, frame.S
   local site = self.cuts and self.cuts[at] and self.whole:site(at - self.shift, false) or self.asked
   local results, shadows, n = {}, {}, site.n
-  local code = self.whole.proto.code
   for r in pairs(site.live) do results[r], shadows[r] = R[r], S[r] end
-  for r, made in pairs(site.closures) do
-    local closure = world:closure_of(R[r])
-    if not closure or closure.proto ~= frame.code[made + self.shift].k then world:abort(MADE_INSIDE) end
-  end
-  for _, r in ipairs(site.given) do
-    if not world:only_calls(R[r]) then world:abort(MADE_INSIDE) end
-  end
   if self.whole.proto.vararg then
     for k = 1, frame.n_extra do results[n + k], shadows[n + k] = frame.extra[k], frame.extra_shadows[k] end
     n = n + frame.n_extra
   end
   self.left, self.sites[site] = site, true
   if site.link == nil then
-    local ins = code[site.at]
+    local ins = self.whole.proto.code[site.at]
     local reader = continuation.calls(self.whole.proto, site.at) and R[ins.a]
-    site.link = (not reader or world:reads_data(reader)) and self.whole:link(site, reader) or false
+    site.link = (not reader or reads_data(reader)) and self.whole:link(site, reader) or false
   end
   return results, shadows, n, site.resume, site.link or nil
 end
