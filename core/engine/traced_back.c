@@ -80,6 +80,7 @@ static bool stand_in(State *S, const Type *t, const i64 *strides, Tensor *y) {
 
 typedef struct Making {
   State *S;
+  const Back *by; /* the pass that asks */
   const TracedCall *c;
   const u8 *key;
   BackPlan *p;
@@ -94,12 +95,9 @@ static void add_in(Making *M, i32 what) { M->p->in[M->p->nin++] = what; }
 /* Which values are read on the way, which gradients come. */
 static void list_in(Making *M) {
   const TracedTape *T = M->c->tape;
-  for (i32 v = 0; v < T->nvalue; v++) {
-    bool read = false;
-    for (i32 i = 0; i < T->nedge && !read; i++)
-      read = T->edge[i].value == v && M->c->row[T->edge[i].row];
-    if (read) add_in(M, v);
-  }
+  ty_traced_call_reads(M->c, false);
+  for (i32 v = 0; v < T->nvalue; v++)
+    if (M->c->read[v]) add_in(M, v);
   for (i32 k = 0; k < T->noutput; k++)
     if (M->key[k]) add_in(M, T->nvalue + k);
   for (i32 k = 0; k < T->nroot; k++)
@@ -131,11 +129,18 @@ static bool make_dense(State *S, const Tensor *g, Tensor *y) {
   return true;
 }
 
+/* To the end, also through functions with rules of their own. */
+static bool go_on(Back *b) {
+  BackState y;
+  while ((y = ty_back_step(b)) == BACK_CUSTOM && b->custom && b->custom(b)) ty_back_pass(b);
+  return y == BACK_DONE;
+}
+
 /* The pass over the records, from what is given to what is asked for. */
 static bool go_back(Making *M, i64 *offset) {
   State *S = M->S;
   const TracedTape *T = M->c->tape;
-  Back b = {.S = S, .retain = true};
+  Back b = {.S = S, .retain = true, .custom = M->by->custom, .ctx = M->by->ctx};
   const u64 seq = S->record_seq;
   bool ok = true;
   if (!(b.wanted = ty_mem_zalloc(sizeof *b.wanted * (size_t)(T->nroot + 1))))
@@ -153,7 +158,7 @@ static bool go_back(Making *M, i64 *offset) {
     Record *r = what < T->noutput ? M->made[T->output[what].from] : M->root[what - T->noutput];
     ok = ty_back_add(&b, r, &M->in[i]);
   }
-  ok = ok && ty_back_step(&b) == BACK_DONE;
+  ok = ok && go_on(&b);
   i32 n = 0;
   for (i32 k = 0; ok && k < T->nroot; k++) {
     const Tensor *g = &b.wanted[k].g;
@@ -194,9 +199,10 @@ static bool record_pass(Making *M) {
 }
 
 /* p->I stays NULL where there can be none. False: out of memory. */
-static bool plan_make(State *S, const TracedCall *c, BackPlan *p, const Tensor *const *flat) {
+static bool plan_make(State *S, const Back *b, BackPlan *p, const Tensor *const *flat) {
+  const TracedCall *c = b->at->r->call;
   const TracedTape *T = c->tape;
-  Making M = {.S = S, .c = c, .key = p->key, .p = p};
+  Making M = {.S = S, .by = b, .c = c, .key = p->key, .p = p};
   Lazy like = {.thread = p, .pinned = p}, *z = NULL;
   M.in = ty_mem_zalloc(sizeof *M.in * (size_t)(T->nvalue + T->noutput + T->nroot + 1));
   M.saved = ty_mem_zalloc(sizeof *M.saved * (size_t)(T->nvalue + 1));
@@ -318,7 +324,7 @@ static bool by_plan(State *S, Back *b, u8 *key, Tensor *flat, const Tensor **in,
     if (k < 0) continue;
     ok = flatten(S, k < T->noutput ? &b->at->part[k] : running[k - T->noutput], &flat[at]);
   }
-  if (new && (ok = ok && plan_make(S, c, new, in))) {
+  if (new && (ok = ok && plan_make(S, b, new, in))) {
     new->next = T->plans.ctx;
     T->plans = (Owner){plans_drop, new};
   } else if (new) {

@@ -15,6 +15,7 @@
 
 /* What a custom record keeps in the registry; the State's own thread lets go of it. */
 typedef struct Kept {
+  Rule rule;
   Binding *B;
   int ref;
   i32 npins;
@@ -23,16 +24,84 @@ typedef struct Kept {
 
 static void kept_drop(void *ctx) {
   Kept *k = ctx;
+  if (--k->rule.refs) return;
   luaL_unref(k->B->L, LUA_REGISTRYINDEX, k->ref);
   for (i32 i = 0; i < k->npins; i++) ty_lua_scope_unpin(&k->pin[i]);
   ty_mem_free(k);
 }
 
-static Back *check_back(lua_State *L) { return luaL_checkudata(L, 1, META_BACK); }
+/* A backward pass as Lua holds it. */
+typedef struct BackHandle {
+  Back own;
+  Back *at; /* own, or one that C makes meanwhile; NULL: that one is over */
+} BackHandle;
+
+static Back *check_back(lua_State *L) {
+  BackHandle *h = luaL_checkudata(L, 1, META_BACK);
+  if (!h->at) luaL_error(L, "backward: the pass is over");
+  return h->at;
+}
 
 static int back_gc(lua_State *L) {
-  ty_back_free(check_back(L));
+  BackHandle *h = luaL_checkudata(L, 1, META_BACK);
+  if (h->at == &h->own) ty_back_free(&h->own);
+  h->at = NULL;
   return 0;
+}
+
+static BackHandle *push_back(lua_State *L) {
+  BackHandle *h = lua_newuserdata(L, sizeof *h);
+  h->at = NULL;
+  if (luaL_newmetatable(L, META_BACK)) {
+    lua_pushcfunction(L, back_gc);
+    lua_setfield(L, -2, "__gc");
+  }
+  lua_setmetatable(L, -2);
+  return h;
+}
+
+/* Pushes what the CUSTOM at hand was made with, the gradients of its results, and what it keeps, or nil. */
+static void push_custom(lua_State *L, const Back *b) {
+  const Record *r = b->at->r;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, ((Kept *)r->owner.ctx)->ref);
+  lua_createtable(L, r->dim, 0);
+  for (int i = 0; i < r->dim; i++) {
+    if (!b->at->part[i].st) continue;
+    ty_tensor_alias(ty_lua_push(L), &b->at->part[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  if (!r->pure) {
+    lua_pushnil(L);
+    return;
+  }
+  lua_createtable(L, r->n - r->base, 0);
+  for (int i = r->base; i < r->n; i++) {
+    Tensor *y = ty_lua_push(L);
+    *y = r->edge[i].t;
+    y->st = ty_storage_hold(r->edge[i].saved);
+    lua_rawseti(L, -2, i - r->base + 1);
+  }
+}
+
+/* The rule of the CUSTOM at hand, for a pass that C makes. False: it raised an error. */
+static bool run_rule(Back *b) {
+  lua_State *L = b->ctx;
+  const int top = lua_gettop(L);
+  bool hooked;
+  if (!b->at->r->pure || !lua_checkstack(L, 8)) return false;
+  BackHandle *h = push_back(L);
+  push_custom(L, b);
+  lua_getfield(L, -3, "back");
+  lua_insert(L, -4);
+  lua_remove(L, -3);
+  lua_pushvalue(L, top + 1);
+  lua_insert(L, -3);
+  h->at = b;
+  Protect p;
+  const int y = ty_lua_protect(L, (Binding *)b->S, &p, 3, 0, &hooked);
+  h->at = NULL;
+  lua_settop(L, top);
+  return y == 0;
 }
 
 /* mode() -> whether operations may be taped; modes.grad sets it */
@@ -44,13 +113,10 @@ static int grad_mode(lua_State *L) {
 /* start(retain, create, wanted = nil, floor) -> a backward pass; wanted: watched tensors */
 static int grad_start(lua_State *L) {
   State *S = ty_lua_enter(L);
-  Back *b = lua_newuserdata(L, sizeof *b);
-  *b = (Back){.S = S, .retain = lua_toboolean(L, 1), .create = lua_toboolean(L, 2)};
-  if (luaL_newmetatable(L, META_BACK)) {
-    lua_pushcfunction(L, back_gc);
-    lua_setfield(L, -2, "__gc");
-  }
-  lua_setmetatable(L, -2);
+  const bool retain = lua_toboolean(L, 1), create = lua_toboolean(L, 2);
+  BackHandle *h = push_back(L);
+  Back *b = h->at = &h->own;
+  *b = (Back){.S = S, .retain = retain, .create = create, .custom = run_rule};
   if (!lua_istable(L, 3)) return 1;
   int n = (int)lua_objlen(L, 3);
   if (!(b->wanted = ty_mem_zalloc(sizeof *b->wanted * (size_t)(n + 1))))
@@ -111,24 +177,19 @@ static BackState back_step(lua_State *L, State *S, Back *b) {
   return y == BACK_CALL ? BACK_FAILED : y;
 }
 
-/* step(back) -> nil at the end, or what a custom function kept, and the gradients of its results */
+/* step(back) -> nil at the end, or what a custom function was made with, the gradients of its results, and what a pure
+** one keeps */
 static int grad_step(lua_State *L) {
   State *S = ty_lua_enter(L);
   Back *b = check_back(L);
+  b->ctx = L;
   BackState y = back_step(L, S, b);
   for (int again = 0; y == BACK_FAILED && again < 8 && ty_lua_reclaim(L, S); again++)
     y = back_step(L, S, b);
   if (y == BACK_FAILED) return ty_lua_fail(L, S);
   if (y == BACK_DONE) return 0;
-  const Record *r = b->at->r;
-  lua_rawgeti(L, LUA_REGISTRYINDEX, ((Kept *)r->owner.ctx)->ref);
-  lua_createtable(L, r->dim, 0);
-  for (int i = 0; i < r->dim; i++) {
-    if (!b->at->part[i].st) continue;
-    ty_tensor_alias(ty_lua_push(L), &b->at->part[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
-  return 2;
+  push_custom(L, b);
+  return 3;
 }
 
 /* give(back, i, g): the gradient of the custom function's input i, in its dims */
@@ -276,6 +337,38 @@ static int grad_result(lua_State *L) {
   return 1;
 }
 
+/* What a pure function keeps, as operands of its record behind its inputs: writes to x do not reach it. */
+static bool keep_value(State *S, Edge *e, const Tensor *x) {
+  e->t = *x;
+  e->t.st = NULL;
+  e->numel = x->st->numel;
+  e->is_number = false;
+  if (!(e->saved = ty_grad_freeze(S, x->st))) return false;
+  if (ty_needs_grad(x) && !e->saved->tape) e->saved->tape = ty_record_hold(x->st->tape);
+  return true;
+}
+
+/* The record of join over `all`, inputs and what is kept. */
+static Record *record_pure(State *S, const Given *all, int nin, int nkept) {
+  Given *src = ty_mem_zalloc(sizeof *src * (size_t)(nin + nkept + 1));
+  if (!src) {
+    ty_fail_memory(S, "custom_grad", 0);
+    return NULL;
+  }
+  memcpy(src, all, sizeof *src * (size_t)nin);
+  for (int i = 0; i < nkept; i++) src[nin + i].kind = O_NUMBER;
+  Record *r = ty_record_new(S, K_CUSTOM, nin + nkept, src);
+  ty_mem_free(src);
+  if (!r) return NULL;
+  r->pure = true;
+  r->base = nin;
+  bool ok = true;
+  for (int i = nin; ok && i < nin + nkept; i++) ok = keep_value(S, &r->edge[i], all[i].t);
+  if (ok) return r;
+  ty_record_drop(r);
+  return NULL;
+}
+
 /* The record of join: behind its inputs it leads to what the outputs were made from before seq, where that is given. */
 static Record *record_join(State *S, int nin, Given *src, int nout, const Tensor *const *y,
                            u64 seq) {
@@ -296,16 +389,31 @@ static Record *record_join(State *S, int nin, Given *src, int nout, const Tensor
   return r;
 }
 
-/* join(kept, inputs, outputs, seq = nil) -> outputs that lead back to `kept`, which step hands out. seq: also to what
-** they were made from before that. */
+/* shares() -> whether records may be pure: no vmap or loop is around */
+static int grad_shares(lua_State *L) {
+  const State *S = ty_lua_enter(L);
+  lua_pushboolean(L, !S->level && !S->loop);
+  return 1;
+}
+
+/* join(kept, inputs, outputs, seq = nil, saved = nil) -> outputs that lead back to `kept`, which step hands out. seq:
+** also to what they were made from before that. saved: tensors that step hands out beside; `kept` is all else that the
+** rule reads. */
 static int grad_join(lua_State *L) {
   State *S = ty_lua_enter(L);
   int nin = (int)lua_objlen(L, 2), nout = (int)lua_objlen(L, 3);
-  Given *src = lua_newuserdata(L, sizeof *src * (size_t)(nin + 1));
+  const bool pure = lua_istable(L, 5);
+  const int nkept = pure ? (int)lua_objlen(L, 5) : 0;
+  Given *src = lua_newuserdata(L, sizeof *src * (size_t)(nin + nkept + 1));
   Tensor **y = lua_newuserdata(L, sizeof *y * 2 * (size_t)(nout + 1)), **z = y + nout;
   for (int i = 0; i < nin; i++) { /* the lists hold them */
     lua_rawgeti(L, 2, i + 1);
     src[i] = ty_lua_given(L, "custom_grad", lua_gettop(L));
+    lua_pop(L, 1);
+  }
+  for (int i = 0; i < nkept; i++) {
+    lua_rawgeti(L, 5, i + 1);
+    src[nin + i] = (Given){.kind = O_TENSOR, .t = ty_lua_check(L, "custom_grad", lua_gettop(L))};
     lua_pop(L, 1);
   }
   for (int i = 0; i < nout; i++) {
@@ -320,20 +428,23 @@ static int grad_join(lua_State *L) {
   }
   lua_pushvalue(L, 1);
   int ref = luaL_ref(L, LUA_REGISTRYINDEX);
-  const i32 npins = ty_lua_scope_count((Binding *)S);
+  const i32 npins = pure ? 0 : ty_lua_scope_count((Binding *)S);
   Kept *k = ty_mem_alloc(sizeof *k + sizeof *k->pin * (size_t)npins);
   if (!k) ty_fail_memory(S, "custom_grad", 0);
   const Tensor *const *made = (const Tensor *const *)y;
-  Record *r = k ? record_join(S, nin, src, nout, made, (u64)lua_tonumber(L, 4)) : NULL;
+  Record *r = !k     ? NULL
+              : pure ? record_pure(S, src, nin, nkept)
+                     : record_join(S, nin, src, nout, made, (u64)lua_tonumber(L, 4));
   bool ok = r != NULL;
   if (!ok) {
     luaL_unref(L, LUA_REGISTRYINDEX, ref);
     ty_mem_free(k);
   } else {
+    k->rule.refs = 1;
     k->B = (Binding *)S;
     k->ref = ref;
     k->npins = npins;
-    ty_lua_scope_pin(k->B, k->pin, r->seq, nout ? (Handle *)z[0] : NULL);
+    if (!pure) ty_lua_scope_pin(k->B, k->pin, r->seq, nout ? (Handle *)z[0] : NULL);
     r->owner = (Owner){kept_drop, k};
     r->dim = nout;
     if (S->open) S->open->kept = true;
@@ -503,12 +614,12 @@ void ty_lua_open_grad(lua_State *L, int m, int t) {
       {"detach", l_detach, 'b', "x", "x without its past: no gradient goes through this view"},
       {NULL, NULL, 0, NULL, NULL}};
   static const luaL_Reg fns[] = {
-      {"mode", grad_mode},       {"start", grad_start}, {"seed", grad_seed},
-      {"step", grad_step},       {"give", grad_give},   {"pass", grad_pass},
-      {"got", grad_got},         {"watch", grad_watch}, {"same", grad_same},
-      {"storage", grad_storage}, {"seq", grad_seq},     {"reaches", grad_reaches},
-      {"join", grad_join},       {"live", grad_live},   {"is_back", grad_is_back},
-      {"result", grad_result},   {NULL, NULL}};
+      {"mode", grad_mode},       {"start", grad_start},   {"seed", grad_seed},
+      {"step", grad_step},       {"give", grad_give},     {"pass", grad_pass},
+      {"got", grad_got},         {"watch", grad_watch},   {"same", grad_same},
+      {"storage", grad_storage}, {"seq", grad_seq},       {"reaches", grad_reaches},
+      {"join", grad_join},       {"shares", grad_shares}, {"live", grad_live},
+      {"is_back", grad_is_back}, {"result", grad_result}, {NULL, NULL}};
   ty_lua_define(L, m, t, rows);
   lua_getfield(L, m, "internals");
   lua_newtable(L);

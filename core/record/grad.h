@@ -24,6 +24,11 @@ typedef struct Edge {
   double number;
 } Edge;
 
+/* What the owner of a CUSTOM is: its rule, with the binding's data behind it. */
+typedef struct Rule {
+  i32 refs;
+} Rule;
+
 /* A gradient on its way to a record. A record has one for each Back that has reached it. */
 typedef struct Pending {
   struct Pending *next;
@@ -39,6 +44,7 @@ struct Record {
   i32 refs;
   u16 kind;
   bool freed; /* a backward pass has used it up */
+  bool pure;  /* CUSTOM: its rule reads nothing but what the record keeps, behind its inputs */
   i32 n;      /* edges */
   u64 seq;    /* ascends in the order of recording */
   Record *next_dead;
@@ -48,7 +54,7 @@ struct Record {
                with its storage */
   u32 dims; /* REDUCE: bit set */
   i32 dim,
-      base; /* dim of SCAN and MOVE and cat; CUSTOM, CALL: results; OUT, RESULT: which; base of its index */
+      base; /* dim of SCAN and MOVE and cat; CUSTOM, CALL: results; OUT, RESULT: which; base of its index; CUSTOM: inputs */
   u64 walk; /* a walk's own, see State */
   union {
     Owner owner; /* of what CUSTOM and ATTEND keep: told when it dies */
@@ -117,9 +123,12 @@ typedef struct Back {
   Pending *at; /* in work */
   i32 i;       /* its next edge */
   bool retain, create;
-  bool calls_only; /* it stops before rules that would be recorded */
-  bool at_once;    /* what is open was opened for it: it is cut before leaves change */
-  u64 floor;       /* records before this one are asked for where they are wanted, and not passed */
+  bool (*custom)(
+      struct Back *b); /* runs the rule of the CUSTOM at hand, a pure one; NULL: it cannot be */
+  void *ctx;           /* of that */
+  bool calls_only;     /* it stops before rules that would be recorded */
+  bool at_once;        /* what is open was opened for it: it is cut before leaves change */
+  u64 floor; /* records before this one are asked for where they are wanted, and not passed */
   i32 nwanted;
   struct Wanted {
     Record *r; /* held */

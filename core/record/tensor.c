@@ -364,6 +364,8 @@ void ty_traced_tape_drop(TracedTape *T) {
   if (T->plans.drop) T->plans.drop(T->plans.ctx);
   for (i32 i = 0; i < T->nvalue; i++)
     if (T->value[i].kind == VALUE_CONSTANT) ty_storage_drop(T->value[i].st);
+  for (i32 i = 0; T->row && i < T->nrow; i++)
+    if (T->row[i].owner.drop) T->row[i].owner.drop(T->row[i].owner.ctx);
   ty_mem_free(T->row);
   ty_mem_free(T->edge);
   ty_mem_free(T->value);
@@ -393,7 +395,7 @@ void ty_traced_call_touch(const Record *result, const Storage *st) {
   const TracedCall *c = result->edge[0].from->call;
   for (i32 i = 0; c && i < c->tape->nvalue; i++) {
     const TapeValue *v = &c->tape->value[i];
-    if (v->kind != VALUE_TARGET || !v->shown || !c->saved[i]) continue;
+    if (v->kind != VALUE_TARGET || !v->shown || v->apart || !c->saved[i]) continue;
     if (v->of != c->tape->output[result->dim].target) continue;
     c->saved[i]->stale = true;
     ty_storage_settle(c->saved[i], NULL);

@@ -30,6 +30,7 @@ typedef struct Making {
   PointerMap number;  /* record -> its number; roots behind the rows */
   PointerMap leading; /* record -> first tensor from outside that leads to it */
   PointerMap saved;   /* storage -> value */
+  bool apart;         /* of the row at hand: what it keeps is */
 } Making;
 
 static bool refuse(State *S, const char *why) {
@@ -43,7 +44,8 @@ static bool refuse(State *S, const char *why) {
 static bool is_plain(const Record *r) {
   Attention how;
   if (r->kind == OP_ATTEND && !r->freed && !ty_attend_kept(r, &how)->st) return false;
-  return r->kind < OP_COUNT || r->kind == K_WATCH || r->kind == K_CAT || r->kind == K_NONE;
+  return r->kind < OP_COUNT || r->kind == K_WATCH || r->kind == K_CAT || r->kind == K_NONE ||
+         r->kind == K_OUT || (r->kind == K_CUSTOM && (r->pure || r->freed));
 }
 
 static bool see(Making *M, Record *r) {
@@ -102,12 +104,11 @@ static bool find_roots(Making *M) {
     const Tensor *t = &c->outside[i].t;
     const i32 at = ty_needs_grad(t) ? ty_pointer_map_get(&M->number, t->st->tape) : -1;
     if (at < 0) continue;
-    T->leading[T->nleading++] =
-        (TapeRoot){.outside = i,
-                   .root = at - T->nrow,
-                   .first = ty_pointer_map_get(&M->leading, t->st->tape) == i,
-                   .offset = t->offset,
-                   .numel = t->st->numel};
+    T->leading[T->nleading++] = (TapeRoot){.outside = i,
+                                           .root = at - T->nrow,
+                                           .first = ty_pointer_map_get(&M->leading, t->st->tape),
+                                           .offset = t->offset,
+                                           .numel = t->st->numel};
   }
   return true;
 }
@@ -125,6 +126,7 @@ static bool new_value(Making *M, const Edge *e, TapeValue *v) {
   const i32 i = ty_capture_from(M->c, &e->t);
   *v = (TapeValue){.from = FROM_NONE, .type = ty_type_line(st->dtype, st->device, st->numel)};
   v->strides[0] = 1;
+  v->apart = M->apart;
   if (st->stale) return refuse(S, "a value that its gradient needs is changed");
   if (st->batched) return refuse(S, "its gradient needs examples of a vmap");
   if (st->tape) v->from = ty_pointer_map_get(&M->number, st->tape);
@@ -180,6 +182,11 @@ static bool make_kept(Making *M, i32 row, TapeEdge *y) {
          make_edge(M, row, &(Edge){.saved = kept->st, .t = *kept, .numel = kept->st->numel}, y);
 }
 
+static void hold_rule(Owner *y, const Record *r) {
+  *y = r->owner;
+  ((Rule *)y->ctx)->refs++;
+}
+
 static bool make_rows(Making *M) {
   TracedTape *T = M->T;
   i32 at = 0;
@@ -192,9 +199,12 @@ static bool make_rows(Making *M) {
                           .n = r->n,
                           .edge = at,
                           .kind = r->kind,
-                          .freed = r->freed};
+                          .freed = r->freed,
+                          .pure = r->pure};
     T->row[i].t.st = NULL;
     T->row[i].t.origin = 0;
+    M->apart = r->kind == K_CUSTOM;
+    if (r->kind == K_CUSTOM && !r->freed) hold_rule(&T->row[i].owner, r);
     for (i32 k = 0; k < r->n; k++)
       if (!make_edge(M, i, &r->edge[k], &T->edge[at++])) return false;
     if (r->kind == OP_ATTEND && !make_kept(M, i, &T->edge[at++])) return false;
@@ -266,18 +276,12 @@ bool ty_traced_tape_fits(State *S, const TracedTape *T, const Tensor *const *out
     const TapeRoot *at = &T->leading[i];
     const Tensor *t = outside[at->outside];
     if (!ty_needs_grad(t) || t->offset != at->offset || t->st->numel != at->numel) return false;
-    if (!at->first) continue;
+    if (at->first != at->outside) { /* comes earlier */
+      if (t->st->tape != outside[at->first]->st->tape) return false;
+      continue;
+    }
     if (t->st->tape->walk == walk) return false;
     t->st->tape->walk = walk;
-  }
-  const Record *first = NULL;
-  for (i32 i = 0; i < T->nleading;
-       i++) { /* those of one root are neighbours seldom: few have more than one */
-    if (T->leading[i].first) continue;
-    for (i32 k = 0; k < T->nleading; k++)
-      if (T->leading[k].first && T->leading[k].root == T->leading[i].root)
-        first = outside[T->leading[k].outside]->st->tape;
-    if (outside[T->leading[i].outside]->st->tape != first) return false;
   }
   return true;
 }
@@ -287,7 +291,7 @@ static TracedCall *call_new(TracedTape *T) {
   const size_t pointers = (size_t)(T->nroot + T->nvalue + T->nrow + T->noutput),
                words = (size_t)(T->nvalue + T->nnumber);
   TracedCall *c = ty_mem_zalloc(sizeof *c + pointers * sizeof(void *) + words * 8 +
-                                2 * (size_t)T->nrow + (size_t)T->noutput);
+                                2 * (size_t)T->nrow + (size_t)(T->noutput + T->nvalue));
   if (!c) return NULL;
   c->root = (Record **)(c + 1);
   c->saved = (Storage **)(c->root + T->nroot);
@@ -297,6 +301,7 @@ static TracedCall *call_new(TracedTape *T) {
   c->freed = (u8 *)(c->number + T->nnumber);
   c->row = c->freed + T->nrow;
   c->given = c->row + T->nrow;
+  c->read = c->given + T->noutput;
   c->tape = T;
   T->refs++;
   return c;
@@ -305,7 +310,7 @@ static TracedCall *call_new(TracedTape *T) {
 static bool fill_call(State *S, TracedCall *c, Record *r, const Tensor *const *outside) {
   const TracedTape *T = c->tape;
   for (i32 i = 0; i < T->nleading; i++)
-    if (T->leading[i].first)
+    if (T->leading[i].first == T->leading[i].outside)
       c->root[T->leading[i].root] = ty_record_hold(outside[T->leading[i].outside]->st->tape);
   for (i32 i = 0; i < T->nrow; i++) c->freed[i] = T->row[i].freed;
   for (i32 i = 0; i < T->nvalue; i++) {
@@ -313,7 +318,8 @@ static bool fill_call(State *S, TracedCall *c, Record *r, const Tensor *const *o
     if (v->kind == VALUE_CONSTANT) c->saved[i] = ty_storage_hold(v->st);
     else if (v->kind == VALUE_OUTSIDE) {
       c->offset[i] = outside[v->of]->offset;
-      if (!(c->saved[i] = ty_grad_snapshot(S, outside[v->of]->st))) return false;
+      Storage *st = outside[v->of]->st;
+      if (!(c->saved[i] = v->apart ? ty_grad_freeze(S, st) : ty_grad_snapshot(S, st))) return false;
     } else if (v->own) {
       const Type *t = &v->type;
       if (!(c->saved[i] = ty_storage_new(S, t->dtype, t->device, t->dims[0]))) return false;
@@ -365,7 +371,7 @@ void ty_traced_call_settle(Record *r, Storage *const *target) {
     c->saved[i]->frozen = true;
     if (!v->own) continue;
     ty_storage_settle(c->saved[i], ty_buffer_hold(st->buf));
-    if (!v->shown || st->snapshot || (st->tape && st->tape->kind == K_RESULT)) continue;
+    if (!v->shown || v->apart || st->snapshot || (st->tape && st->tape->kind == K_RESULT)) continue;
     if (st->tape) c->saved[i]->tape = ty_record_hold(st->tape);
     c->saved[i]->snapshot = st;
     st->snapshot = c->saved[i];
@@ -392,6 +398,15 @@ bool ty_traced_call_reach(const TracedCall *c) {
   return whole;
 }
 
+void ty_traced_call_reads(const TracedCall *c, bool freed) {
+  const TracedTape *T = c->tape;
+  memset(c->read, 0, (size_t)T->nvalue);
+  for (i32 i = 0; i < T->nedge; i++) {
+    const TapeEdge *e = &T->edge[i];
+    if (e->value >= 0 && (freed ? !c->freed[e->row] : c->row[e->row])) c->read[e->value] = 1;
+  }
+}
+
 bool ty_traced_call_free(TracedCall *c) {
   const TracedTape *T = c->tape;
   bool all = true;
@@ -399,11 +414,9 @@ bool ty_traced_call_free(TracedCall *c) {
     c->freed[i] |= c->row[i] && T->row[i].kind != K_WATCH;
     all &= c->freed[i] || T->row[i].kind == K_WATCH;
   }
+  if (!all) ty_traced_call_reads(c, true);
   for (i32 v = 0; !all && v < T->nvalue; v++) {
-    bool read = false;
-    for (i32 i = 0; i < T->nedge && !read; i++)
-      read = T->edge[i].value == v && !c->freed[T->edge[i].row];
-    if (read) continue;
+    if (c->read[v]) continue;
     ty_storage_drop(c->saved[v]);
     c->saved[v] = NULL;
   }
@@ -432,6 +445,7 @@ bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *save
                   .refs = 1,
                   .kind = from->kind,
                   .freed = freed[i],
+                  .pure = from->pure,
                   .n = freed[i] ? 0 : from->n,
                   .seq = seq + 1 + (u64)i,
                   .t = from->t,
@@ -451,6 +465,10 @@ bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *save
       r->edge[k].t.offset += offset[e->value];
     }
     made[i] = r;
+    if (from->owner.drop && !r->freed) {
+      r->owner = from->owner;
+      ((Rule *)r->owner.ctx)->refs++;
+    }
     if (r->kind != OP_ATTEND || r->freed || keep(S, T, i, saved, r)) continue;
     for (; i >= 0; i--) ty_record_drop(made[i]);
     return false;

@@ -20,6 +20,7 @@ typedef struct TapeValue {
   u8 kind;
   bool shown; /* TARGET: others may write to its storage */
   bool own;   /* TARGET: a storage of its own, as it is shown, or one target is several values */
+  bool apart; /* writes to the tensor that it came from do not reach it */
   i32 of;     /* number of the tensor from outside; of the target */
   i32 from;
   Storage *st; /* CONSTANT: held; TARGET: that of the capture, while it is open */
@@ -38,14 +39,14 @@ typedef struct TapeRow {
   i32 dim, base, n,
       edge;      /* edge: number of the first one; behind those of ATTEND is what it keeps */
   Attention how; /* ATTEND */
+  Owner owner;   /* CUSTOM: of its rule, held */
   u16 kind;
-  bool freed;
+  bool freed, pure;
 } TapeRow;
 
 /* A tensor from outside that leads to a root: the record that its storage holds. */
 typedef struct TapeRoot {
-  i32 outside, root;
-  bool first; /* of that root */
+  i32 outside, root, first; /* first: the first tensor from outside that leads there */
   i64 offset, numel;
 } TapeRoot;
 
@@ -74,10 +75,10 @@ struct TracedCall {
   Storage **saved;  /* by value; NULL: let go of */
   i64 *offset;      /* OUTSIDE values: of the tensor */
   double *number;
-  u8 *freed;       /* by row */
-  u8 *row, *given; /* of a walk: rows that are reached; outputs with gradients */
-  Record **made;   /* by row, held, where the call was expanded; else NULL */
-  Record **result; /* until the call has run: held */
+  u8 *freed;              /* by row */
+  u8 *row, *given, *read; /* of a walk: rows that are reached; outputs with gradients; values */
+  Record **made;          /* by row, held, where the call was expanded; else NULL */
+  Record **result;        /* until the call has run: held */
 };
 
 /* What the capture recorded and made[] lead to; *y NULL where no gradient is needed. False: refused, or S->err. */
@@ -98,6 +99,8 @@ void ty_traced_call_touch(const Record *result, const Storage *st);
 
 /* Marks in c->row what outputs whose c->given is not 0 lead to. false: a backward pass has freed some. */
 bool ty_traced_call_reach(const TracedCall *c);
+/* Marks in c->read the values that those rows read; freed: that others may read yet. */
+void ty_traced_call_reads(const TracedCall *c, bool freed);
 /* Those rows are freed; true: nothing is left. */
 bool ty_traced_call_free(TracedCall *c);
 /* Makes a record of each row, over these values and roots; `made` holds them. */

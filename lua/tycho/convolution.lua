@@ -11,6 +11,7 @@ return function(ty, check, row)
   local fail = check.fail
   local correlation = require("tycho.correlation")(ty)
   local pad, windows, taping = correlation.pad, correlation.windows, ty.internals.grad.mode
+  local grad = ty.internals.grad
   local product = correlation.product
   local tracked = ty.internals.vmap.tracked
   local where, eq, ge, ne = ty.where, ty.eq, ty.ge, ty.ne
@@ -294,7 +295,7 @@ return function(ty, check, row)
   --- fn(x), whose gradient is rule(x, y, g).
   local function ruled(fn, x, rule)
     if not (taping() and tracked(x)) then return fn(x) end
-    return ty.custom_grad(function(v)
+    return grad.pure(function(v)
       local y = fn(v)
       return y, { v, y }
     end, function(saved, g) return rule(saved[1]:detach(), saved[2]:detach(), g) end)(x)
@@ -429,7 +430,7 @@ return function(ty, check, row)
       return fold(windows(pad(v, n, padding, after, 0), n, kernel, stride, dilation), n, kernel, ty.add, sum_of)
     end
     if not (few and (apart or every) and taping() and tracked(x)) then return sums(x) end
-    return ty.custom_grad(sums, function(_, g)
+    return grad.pure(function(v) return sums(v), {} end, function(_, g)
       if every then
         return fold(windows(pad(g, n, before, beyond, 0), n, kernel, stride, dilation), n, kernel, ty.add, sum_of)
       end

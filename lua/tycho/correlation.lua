@@ -182,7 +182,8 @@ return function(ty)
 
   ---------------------------------------------------------------------------------------------------------- gradients
 
-  local mode, tracked = ty.internals.grad.mode, ty.internals.vmap.tracked
+  local core = ty.internals.grad
+  local mode, tracked = core.mode, ty.internals.vmap.tracked
 
   local function like(y, x) return y.dtype == x.dtype and y or y:to(x.dtype) end
 
@@ -191,7 +192,7 @@ return function(ty)
     return function(a, b, o)
       local na, nb = tracked(a), tracked(b)
       if not (na or nb) or not mode() then return fn(a, b, o) end
-      return ty.custom_grad(function(p, q) return fn(p, q, o), { p, q } end, function(saved, g)
+      return core.pure(function(p, q) return fn(p, q, o), { p, q } end, function(saved, g)
         local p, q = saved[1], saved[2]
         return na and like(left(p, q, g, o), p) or nil, nb and like(right(p, q, g, o), q) or nil
       end)(a, b)

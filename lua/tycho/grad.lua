@@ -66,9 +66,9 @@ return function(ty, define)
   --- Goes the whole way; `create`: what it computes is taped too.
   local function run(back, create)
     while true do
-      local kept, gradients = core.step(back)
+      local kept, gradients, saved = core.step(back)
       if not kept then return end
-      restore(grad_mode(create), pcall(kept.back, back, gradients))
+      restore(grad_mode(create), pcall(kept.back, back, gradients, saved))
       core.pass(back)
     end
   end
@@ -320,15 +320,15 @@ return function(ty, define)
   --- What is kept for the backward pass: tensors in storages that nobody writes to, in tables like those they came in.
   local function keep(v) return map(v, same, {}) end
 
-  --- Makes `back` (of the backward pass, gradients) what the results lead to, if an argument requires grad.
-  local function join(args, results, back)
+  --- Makes `back` (of the backward pass, gradients, saved) what the results lead to, if an argument requires grad.
+  local function join(args, results, back, saved)
     local inputs, any = {}, false
     for i = 1, args.n do
       local v = args[i]
       inputs[i] = is_tensor(v) and v or 0
       any = any or (is_float(v) and v.requires_grad)
     end
-    return any and mode() and core.join({ back = back }, inputs, results) or results
+    return any and mode() and core.join({ back = back }, inputs, results, nil, saved) or results
   end
 
   --- The same for a rule (of the results' gradients) that gives each argument's, or nil.
@@ -415,6 +415,25 @@ return function(ty, define)
       end)
       return unpack(results)
     end)
+  end
+
+  --- As custom_grad, for functions of one result: rule(saved, g) reads nothing but what it is given, and saved is a list
+  --- of tensors that nobody else writes to. So calls of a compiled function may share the rule.
+  ---@param forward fun(...): tycho.Tensor, tycho.Tensor[]
+  ---@param rule fun(saved: tycho.Tensor[], g: tycho.Tensor): ...
+  ---@return fun(...): tycho.Tensor
+  local function pure_grad(forward, rule)
+    local function back(b, gradients, saved)
+      local given = pack(rule(saved, gradients[1]))
+      for i = 1, given.n do
+        if given[i] ~= nil then core.give(b, i, given[i]) end
+      end
+    end
+    return function(...)
+      if not core.shares() then return custom_grad(forward, rule)(...) end
+      local y, saved = no_grad(forward, ...)
+      return join(pack(...), { y }, back, saved)[1]
+    end
   end
 
   --- All arguments as they are now. Those that share memory go on to, so that f's writes to one are seen in the others.
@@ -521,7 +540,7 @@ return function(ty, define)
 
   -- What captures need to know, see gradients.lua: what is evaluated although it is ours, since it calls functions of
   -- users or uses gradients; functions of the core that may be called; those that end a backward pass.
-  core.around, core.inline, core.captured = around, {}, {}
+  core.around, core.pure, core.inline, core.captured = around, pure_grad, {}, {}
   core.ends = { [core.step] = true } -- with nil
   core.memory = { [recall] = "recall", [remember] = "remember" }
   for _, f in ipairs { pack, map, tree.said, tree.behind, tree.empty_like, first, run, backward, directions, rows_of,
