@@ -132,7 +132,7 @@ static bool make_dense(State *S, const Tensor *g, Tensor *y) {
 /* To the end, also through functions with rules of their own. */
 static bool go_on(Back *b) {
   BackState y;
-  while ((y = ty_back_step(b)) == BACK_CUSTOM && b->custom && b->custom(b)) ty_back_pass(b);
+  while ((y = ty_back_step(b)) == BACK_CUSTOM && b->custom(b)) ty_back_pass(b);
   return y == BACK_DONE;
 }
 
@@ -140,7 +140,11 @@ static bool go_on(Back *b) {
 static bool go_back(Making *M, i64 *offset) {
   State *S = M->S;
   const TracedTape *T = M->c->tape;
-  Back b = {.S = S, .retain = true, .custom = M->by->custom, .ctx = M->by->ctx};
+  Back b = {.S = S,
+            .retain = true,
+            .custom = M->by->custom,
+            .thread = M->by->thread,
+            .pinned = M->by->pinned};
   const u64 seq = S->record_seq;
   bool ok = true;
   if (!(b.wanted = ty_mem_zalloc(sizeof *b.wanted * (size_t)(T->nroot + 1))))
@@ -203,7 +207,7 @@ static bool plan_make(State *S, const Back *b, BackPlan *p, const Tensor *const 
   const TracedCall *c = b->at->r->call;
   const TracedTape *T = c->tape;
   Making M = {.S = S, .by = b, .c = c, .key = p->key, .p = p};
-  Lazy like = {.thread = p, .pinned = p}, *z = NULL;
+  Lazy like = {.thread = b->thread, .pinned = b->pinned}, *z = NULL;
   M.in = ty_mem_zalloc(sizeof *M.in * (size_t)(T->nvalue + T->noutput + T->nroot + 1));
   M.saved = ty_mem_zalloc(sizeof *M.saved * (size_t)(T->nvalue + 1));
   M.root = ty_mem_zalloc(sizeof *M.root * (size_t)(T->nroot + T->nrow + 1));

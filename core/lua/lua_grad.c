@@ -85,7 +85,7 @@ static void push_custom(lua_State *L, const Back *b) {
 
 /* The rule of the CUSTOM at hand, for a pass that C makes. False: it raised an error. */
 static bool run_rule(Back *b) {
-  lua_State *L = b->ctx;
+  lua_State *L = b->thread;
   const int top = lua_gettop(L);
   bool hooked;
   if (!b->at->r->pure || !lua_checkstack(L, 8)) return false;
@@ -97,8 +97,10 @@ static bool run_rule(Back *b) {
   lua_pushvalue(L, top + 1);
   lua_insert(L, -3);
   h->at = b;
-  Protect p;
-  const int y = ty_lua_protect(L, (Binding *)b->S, &p, 3, 0, &hooked);
+  const bool collects = lua_gc(L, LUA_GCISRUNNING, 0) != 0;
+  lua_gc(L, LUA_GCSTOP, 0); /* finalisers would be recorded */
+  const int y = ty_lua_undisturbed(L, (Binding *)b->S, 3, 0, &hooked);
+  if (collects) lua_gc(L, LUA_GCRESTART, 0);
   h->at = NULL;
   lua_settop(L, top);
   return y == 0;
@@ -182,7 +184,9 @@ static BackState back_step(lua_State *L, State *S, Back *b) {
 static int grad_step(lua_State *L) {
   State *S = ty_lua_enter(L);
   Back *b = check_back(L);
-  b->ctx = L;
+  Protect p = {.by = &p};
+  b->thread = L;
+  b->pinned = &p;
   BackState y = back_step(L, S, b);
   for (int again = 0; y == BACK_FAILED && again < 8 && ty_lua_reclaim(L, S); again++)
     y = back_step(L, S, b);

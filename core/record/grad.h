@@ -123,12 +123,12 @@ typedef struct Back {
   Pending *at; /* in work */
   i32 i;       /* its next edge */
   bool retain, create;
-  bool (*custom)(
-      struct Back *b); /* runs the rule of the CUSTOM at hand, a pure one; NULL: it cannot be */
-  void *ctx;           /* of that */
-  bool calls_only;     /* it stops before rules that would be recorded */
-  bool at_once;        /* what is open was opened for it: it is cut before leaves change */
-  u64 floor; /* records before this one are asked for where they are wanted, and not passed */
+  /* Runs the rule of the CUSTOM at hand, a pure one, under a Lazy of `thread` and `pinned`. */
+  bool (*custom)(struct Back *b);
+  void *thread, *pinned;
+  bool calls_only; /* it stops before rules that would be recorded */
+  bool at_once;    /* what is open was opened for it: it is cut before leaves change */
+  u64 floor;       /* records before this one are asked for where they are wanted, and not passed */
   i32 nwanted;
   struct Wanted {
     Record *r; /* held */
