@@ -488,3 +488,100 @@ describe("a function whose results lead to", function()
     end, "it leads to a leaf that was made inside (detach it)")
   end)
 end)
+
+describe("a compiled forward pass with windows", function()
+  --- Convolutions of each kind and pools of each kind, whose gradients are functions of the library.
+  local function windows()
+    local a, b, w, v, u, o = leaf(4, 1, 3, 3), leaf(4), leaf(6, 2, 3, 3), leaf(6, 3, 2, 2), leaf(8, 3, 5), leaf(27, 2)
+    return { leaves = { a, b, w, v, u, o }, x = ty.randn(2, 1, 11, 11), run = function(x)
+      local h = ty.conv2d(x, a, b, { padding = 1 }):relu()
+      h = ty.max_pool2d(h, 2)
+      h = ty.conv2d(h, w, { groups = 2, stride = { 1, 2 }, padding = "valid" }):tanh()
+      h = ty.conv_transpose2d(h, v, { stride = 2 })
+      h = ty.avg_pool2d(h, { 1, 2 }, { stride = 1 })
+      return ty.conv1d(h:flatten(3), u, { dilation = 2 }):flatten(2):narrow(2, 1, 27):matmul(o)
+    end }
+  end
+
+  it("runs no Lua, and neither does its backward pass record", function()
+    answered(both(windows, function(world)
+      local y = world.f(world.x)
+      y:square():mean():backward()
+      return y:detach()
+    end))
+    local world = windows()
+    local f, g = ty.compile(world.run), ty.ones(2, 2)
+    f(world.x):backward(g)
+    local y = f(world.x)
+    local before = ty.stats().operations
+    y:backward(g)
+    assert.equal(#world.leaves, ty.stats().operations - before) -- added to the leaves' gradients
+  end)
+
+  it("passes gradients on to its input, again where the way is kept, and twice", function()
+    answered(both(windows, function(world)
+      local x = leaf(2, 1, 11, 11)
+      local y = world.f(x)
+      local told = { y:sum():detach() }
+      y:backward(ty.ones(2, 2), { retain_graph = true })
+      told[2] = x.grad:clone()
+      y:square():sum():backward()
+      told[3] = x.grad:clone()
+      local z = world.f(x)
+      local dx = ty.grad(function(v) return world.f(v):square():sum() end)(x)
+      z:sin():sum():backward(nil, { create_graph = true })
+      x.grad:square():sum():backward()
+      told[4], told[5] = x.grad, dx
+      return unpack(told)
+    end), 2) -- inside of ty.grad
+  end)
+
+  it("does not mind writes behind it to what it was given", function()
+    answered(both(windows, function(world)
+      local x = ty.randn(2, 1, 11, 11)
+      local y = world.f(x)
+      x:zero_()
+      ty.no_grad(function() world.leaves[1]:mul_(2) end)
+      y:square():sum():backward()
+    end))
+  end)
+
+  it("does not mind writes to what it gave", function()
+    local function pool()
+      local w = leaf(2, 2, 3)
+      return { leaves = { w }, x = ty.randn(2, 2, 12), run = function(x)
+        local h = ty.conv1d(x, w)
+        return ty.max_pool1d(h, 2), h
+      end }
+    end
+    answered(both(pool, function(world)
+      local y, h = world.f(world.x)
+      local first, second = y * 1.5, h * 2.5
+      ty.no_grad(function() y:add_(1) h:mul_(0) end)
+      local sum = first:sum() + second:sum()
+      sum:backward()
+    end))
+  end)
+
+  it("is let go of by a backward pass", function()
+    local world = windows()
+    local f = ty.compile(world.run)
+    for _ = 1, 3 do f(world.x):sum():backward() end
+    collectgarbage() collectgarbage()
+    local before = live()
+    f(world.x):sum():backward()
+    collectgarbage() collectgarbage()
+    assert.equal(before, live())
+    local y = f(world.x):sum()
+    y:backward()
+    assert.has_error(function() y:backward() end)
+  end)
+
+  it("runs in half precision as eagerly", function()
+    answered(both(windows, function(world)
+      local y = ty.autocast("bf16", world.f, world.x)
+      y:square():mean():backward()
+      return y:detach()
+    end))
+  end)
+end)
