@@ -91,15 +91,14 @@ static bool run_rule(Back *b) {
   if (!b->at->r->pure || !lua_checkstack(L, 8)) return false;
   BackHandle *h = push_back(L);
   push_custom(L, b);
-  lua_getfield(L, -3, "back");
-  lua_insert(L, -4);
-  lua_remove(L, -3);
-  lua_pushvalue(L, top + 1);
-  lua_insert(L, -3);
+  lua_getfield(L, top + 2, "back");
+  lua_insert(L, top + 1);
+  lua_pushvalue(L, top + 3); /* back, handle, kept, gradients, saved */
+  lua_remove(L, top + 3);
   h->at = b;
   const bool collects = lua_gc(L, LUA_GCISRUNNING, 0) != 0;
   lua_gc(L, LUA_GCSTOP, 0); /* finalisers would be recorded */
-  const int y = ty_lua_undisturbed(L, (Binding *)b->S, 3, 0, &hooked);
+  const int y = ty_lua_undisturbed(L, (Binding *)b->S, 4, 0, &hooked);
   if (collects) lua_gc(L, LUA_GCRESTART, 0);
   h->at = NULL;
   lua_settop(L, top);

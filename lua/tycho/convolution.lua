@@ -292,13 +292,15 @@ return function(ty, check, row)
   local function mean_of(x, d, keep) return x:mean(d, keep) end
   local function max_of(x, d) return x:max(d) end
 
-  --- fn(x), whose gradient is rule(x, y, g).
-  local function ruled(fn, x, rule)
-    if not (taping() and tracked(x)) then return fn(x) end
+  local function of_input(saved, g, what) return what.rule(saved[1]:detach(), saved[2]:detach(), g, what.w) end
+
+  --- fn(x, w), whose gradient is rule(x, y, g, w), neither of which reads anything else.
+  local function ruled(fn, x, rule, w)
+    if not (taping() and tracked(x)) then return fn(x, w) end
     return grad.pure(function(v)
-      local y = fn(v)
+      local y = fn(v, w)
       return y, { v, y }
-    end, function(saved, g) return rule(saved[1]:detach(), saved[2]:detach(), g) end)(x)
+    end, of_input, { rule = rule, w = w })(x)
   end
 
   --- Calls visit(k, index) for each place k of a window, from 0; view[index] are the elements there.
@@ -337,23 +339,28 @@ return function(ty, check, row)
     return where(eq(y, -math.huge), first, tap)
   end
 
-  --- Windows that share no element: each place of a window gets g, or 0 where an earlier one was the largest. whole: no
-  --- element lies outside.
-  local function spread_apart(x, view_of, kernel, y, g, whole, starts)
+  --- x with its padding, and its windows; w: what max_pool knows of them.
+  local function padded(x, w) return pad(x, w.n, w.padding, w.after, -math.huge) end
+  local function view_of(x, w) return windows(x, w.n, w.kernel, w.stride, w.dilation) end
+
+  --- Windows that share no element: each place of a window gets g, or 0 where an earlier one was the largest.
+  local function spread_apart(x, y, g, w)
+    local from = view_of(x, w)
+    local whole = from:numel() == x:numel() -- no element lies outside
     local dx = (whole and ty.empty or ty.zeros)(x.shape, { dtype = g.dtype, device = g.device })
-    local from, to = view_of(x), view_of(dx)
-    local tap = first_taps(from, kernel, y)
-    tap = tap and inner_taps(tap, y, kernel, starts)
-    each_tap(kernel, function(k, index) to[index] = tap and where(tap:eq(k), g, 0) or g end)
+    local to, tap = view_of(dx, w), first_taps(from, w.kernel, y)
+    tap = tap and inner_taps(tap, y, w.kernel, w.starts)
+    each_tap(w.kernel, function(k, index) to[index] = tap and where(tap:eq(k), g, 0) or g end)
     return dx
   end
 
   --- Windows that may share elements: g is added up at the places of the largest.
-  local function spread_together(x, view, n, kernel, stride, dilation, y, g, starts)
-    local sizes, at = x.shape, nil
+  local function spread_together(x, y, g, w)
+    local n, kernel, stride, dilation = w.n, w.kernel, w.stride, w.dilation
+    local view, sizes, at = view_of(x, w), x.shape, nil
     local many = product(kernel) > TAPS
     local tap = many and view:flatten(-n, -1):argmax(-1) - 1 or first_taps(view, kernel, y) or ty.zeros_like(y)
-    tap = inner_taps(tap, y, kernel, starts):to("i64")
+    tap = inner_taps(tap, y, kernel, w.starts):to("i64")
     for i = n, 1, -1 do
       local d, below = x.ndim - n + i, 1
       for k = d + 1, x.ndim do below = below * sizes[k] end
@@ -371,6 +378,13 @@ return function(ty, check, row)
     return dx:unflatten(-1, { unpack(sizes, lead + 1) })
   end
 
+  local function largest(x, w) return fold(view_of(padded(x, w), w), w.n, w.kernel, ty.maximum, max_of) end
+
+  local function spread(x, y, g, w)
+    local dx = (w.apart and spread_apart or spread_together)(padded(x, w), y, g, w)
+    return pad(dx, w.n, w.back, w.behind, 0)
+  end
+
   local max_options = { stride = "any", padding = "any", dilation = "any", ceil_mode = "boolean" }
 
   local function max_pool(who, n, x, kernel, opts)
@@ -386,16 +400,8 @@ return function(ty, check, row)
       starts[i] = {}
       for o = 1, outs[i] do starts[i][o] = max(0, ceil((padding[i] - (o - 1) * stride[i]) / dilation[i])) end
     end
-    local function padded(v) return pad(v, n, padding, after, -math.huge) end
-    local function view_of(v) return windows(v, n, size, stride, dilation) end
-    local y = ruled(function(v) return fold(view_of(padded(v)), n, size, ty.maximum, max_of) end, input,
-      function(v, best, g)
-        v = padded(v)
-        local view = view_of(v)
-        local dx = apart and spread_apart(v, view_of, size, best, g, view:numel() == v:numel(), starts)
-          or spread_together(v, view, n, size, stride, dilation, best, g, starts)
-        return pad(dx, n, back, behind, 0)
-      end)
+    local y = ruled(largest, input, spread, { n = n, kernel = size, stride = stride, padding = padding, after = after,
+      dilation = dilation, starts = starts, back = back, behind = behind, apart = apart })
     return single and y:squeeze(1) or y
   end
 
@@ -415,6 +421,23 @@ return function(ty, check, row)
     return counts, same
   end
 
+  local function sums(x, w)
+    local view = windows(pad(x, w.n, w.padding, w.after, 0), w.n, w.kernel, w.stride, w.dilation)
+    return fold(view, w.n, w.kernel, ty.add, sum_of)
+  end
+
+  local function spread_sums(_, g, w)
+    local n, kernel = w.n, w.kernel
+    if w.every then
+      return fold(windows(pad(g, n, w.before, w.beyond, 0), n, kernel, w.stride, w.dilation), n, kernel, ty.add, sum_of)
+    end
+    local whole = g:numel() * product(kernel) == product(w.sizes)
+    local dx = (whole and ty.empty or ty.zeros)(w.sizes, { dtype = g.dtype, device = g.device })
+    local to = windows(dx, n, kernel, w.stride, w.dilation)
+    each_tap(kernel, function(_, index) to[index] = g end)
+    return pad(dx, n, w.back, w.behind, 0)
+  end
+
   --- The sums of windows. Where these share no element, or stand at every place, the gradient is as simple: g at each
   --- place of its window, or sums of windows over g.
   local function window_sums(x, n, kernel, stride, padding, after, dilation)
@@ -426,20 +449,10 @@ return function(ty, check, row)
       back[i], behind[i], sizes[d] = -padding[i], -after[i], sizes[d] + padding[i] + after[i]
       before[i], beyond[i] = kernel[i] - 1 - padding[i], kernel[i] - 1 - after[i]
     end
-    local function sums(v)
-      return fold(windows(pad(v, n, padding, after, 0), n, kernel, stride, dilation), n, kernel, ty.add, sum_of)
-    end
-    if not (few and (apart or every) and taping() and tracked(x)) then return sums(x) end
-    return grad.pure(function(v) return sums(v), {} end, function(_, g)
-      if every then
-        return fold(windows(pad(g, n, before, beyond, 0), n, kernel, stride, dilation), n, kernel, ty.add, sum_of)
-      end
-      local whole = g:numel() * product(kernel) == product(sizes)
-      local dx = (whole and ty.empty or ty.zeros)(sizes, { dtype = g.dtype, device = g.device })
-      local to = windows(dx, n, kernel, stride, dilation)
-      each_tap(kernel, function(_, index) to[index] = g end)
-      return pad(dx, n, back, behind, 0)
-    end)(x)
+    local w = { n = n, kernel = kernel, stride = stride, padding = padding, after = after, dilation = dilation,
+      every = every, sizes = sizes, back = back, behind = behind, before = before, beyond = beyond }
+    if not (few and (apart or every) and taping() and tracked(x)) then return sums(x, w) end
+    return grad.pure(function(v) return sums(v, w), {} end, spread_sums, w)(x)
   end
 
   local function avg_pool(who, n, x, kernel, opts)
@@ -517,21 +530,27 @@ return function(ty, check, row)
     return each_window(x, d, out, function(part) return mean_of(part, d, true) end)
   end
 
+  local function largest_even(x, w) return x:max(w.d + 1) end
+
+  local function spread_even(x, _, g, w)
+    local zeros = ty.zeros(x.shape, { dtype = g.dtype, device = g.device })
+    return zeros:scatter(w.d + 1, x:argmax(w.d + 1, true), g:unsqueeze(w.d + 1))
+  end
+
+  local function largest_each(x, w)
+    return each_window(x, w.d, w.out, function(part) return part:max(w.d, true) end)
+  end
+
+  local function spread_each(x, _, g, w)
+    local at = each_window(x, w.d, w.out, function(part, first) return part:argmax(w.d, true) + first end)
+    return ty.zeros(x.shape, { dtype = g.dtype, device = g.device }):scatter_add(w.d, at, g)
+  end
+
   --- The largest of the windows; the first of equals has the gradient.
   local function adapt_max(x, d, out)
-    local n = x:size(d)
-    if n % out == 0 then
-      return ruled(function(v) return v:max(d + 1) end, x:unflatten(d, { out, n / out }), function(v, _, g)
-        local zeros = ty.zeros(v.shape, { dtype = g.dtype, device = g.device })
-        return zeros:scatter(d + 1, v:argmax(d + 1, true), g:unsqueeze(d + 1))
-      end)
-    end
-    return ruled(function(v)
-      return each_window(v, d, out, function(part) return part:max(d, true) end)
-    end, x, function(v, _, g)
-      local at = each_window(v, d, out, function(part, first) return part:argmax(d, true) + first end)
-      return ty.zeros(v.shape, { dtype = g.dtype, device = g.device }):scatter_add(d, at, g)
-    end)
+    local n, w = x:size(d), { d = d, out = out }
+    if n % out == 0 then return ruled(largest_even, x:unflatten(d, { out, n / out }), spread_even, w) end
+    return ruled(largest_each, x, spread_each, w)
   end
 
   --- The last dim comes first: so the first of equals is that of the first row.

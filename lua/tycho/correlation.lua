@@ -189,13 +189,14 @@ return function(ty)
 
   --- fn(a, b, o), whose gradients are left(a, b, g, o) and right(a, b, g, o).
   local function ruled(fn, left, right)
+    local function rule(saved, g, w)
+      local p, q = saved[1], saved[2]
+      return w.left and like(left(p, q, g, w.o), p) or nil, w.right and like(right(p, q, g, w.o), q) or nil
+    end
     return function(a, b, o)
       local na, nb = tracked(a), tracked(b)
       if not (na or nb) or not mode() then return fn(a, b, o) end
-      return core.pure(function(p, q) return fn(p, q, o), { p, q } end, function(saved, g)
-        local p, q = saved[1], saved[2]
-        return na and like(left(p, q, g, o), p) or nil, nb and like(right(p, q, g, o), q) or nil
-      end)(a, b)
+      return core.pure(function(p, q) return fn(p, q, o), { p, q } end, rule, { left = na, right = nb, o = o })(a, b)
     end
   end
 

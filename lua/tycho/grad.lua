@@ -68,7 +68,7 @@ return function(ty, define)
     while true do
       local kept, gradients, saved = core.step(back)
       if not kept then return end
-      restore(grad_mode(create), pcall(kept.back, back, gradients, saved))
+      restore(grad_mode(create), pcall(kept.back, back, gradients, saved, kept))
       core.pass(back)
     end
   end
@@ -320,25 +320,26 @@ return function(ty, define)
   --- What is kept for the backward pass: tensors in storages that nobody writes to, in tables like those they came in.
   local function keep(v) return map(v, same, {}) end
 
-  --- Makes `back` (of the backward pass, gradients, saved) what the results lead to, if an argument requires grad.
-  local function join(args, results, back, saved)
+  --- Makes kept.back (of the backward pass, gradients, saved, kept) what the results lead to, if an argument requires
+  --- grad.
+  local function join(args, results, kept, saved)
     local inputs, any = {}, false
     for i = 1, args.n do
       local v = args[i]
       inputs[i] = is_tensor(v) and v or 0
       any = any or (is_float(v) and v.requires_grad)
     end
-    return any and mode() and core.join({ back = back }, inputs, results, nil, saved) or results
+    return any and mode() and core.join(kept, inputs, results, nil, saved) or results
   end
 
   --- The same for a rule (of the results' gradients) that gives each argument's, or nil.
   local function ruled(args, results, rule)
-    return join(args, results, function(back, gradients)
+    return join(args, results, { back = function(back, gradients)
       local given = rule(gradients, back)
       for i = 1, args.n do
         if given[i] ~= nil then core.give(back, i, given[i]) end
       end
-    end)
+    end })
   end
 
   --- The same of batched arguments, whose past only a gradient outside of the vmap follows: also for all examples.
@@ -417,22 +418,28 @@ return function(ty, define)
     end)
   end
 
-  --- As custom_grad, for functions of one result: rule(saved, g) reads nothing but what it is given, and saved is a list
-  --- of tensors that nobody else writes to. So calls of a compiled function may share the rule.
-  ---@param forward fun(...): tycho.Tensor, tycho.Tensor[]
-  ---@param rule fun(saved: tycho.Tensor[], g: tycho.Tensor): ...
-  ---@return fun(...): tycho.Tensor
-  local function pure_grad(forward, rule)
-    local function back(b, gradients, saved)
-      local given = pack(rule(saved, gradients[1]))
-      for i = 1, given.n do
-        if given[i] ~= nil then core.give(b, i, given[i]) end
-      end
+  --- The rule of what pure_grad made.
+  local function pure_back(b, gradients, saved, kept)
+    local given = pack(kept.rule(saved, gradients[1], kept.what))
+    for i = 1, given.n do
+      if given[i] ~= nil then core.give(b, i, given[i]) end
     end
+  end
+
+  --- As custom_grad, for the library's functions of one result: saved is a list of tensors that nobody writes to, and
+  --- rule(saved, g, what) reads nothing else. rule is no closure of a call, and what, a table, holds none: calls of a
+  --- compiled function share them.
+  ---@param forward fun(...): tycho.Tensor, tycho.Tensor[]
+  ---@param rule fun(saved: tycho.Tensor[], g: tycho.Tensor, what: table): ...
+  ---@param what table
+  ---@return fun(...): tycho.Tensor
+  local function pure_grad(forward, rule, what)
     return function(...)
-      if not core.shares() then return custom_grad(forward, rule)(...) end
+      if not core.shares() then
+        return custom_grad(forward, function(saved, g) return rule(saved, g, what) end)(...)
+      end
       local y, saved = no_grad(forward, ...)
-      return join(pack(...), { y }, back, saved)[1]
+      return join(pack(...), { y }, { back = pure_back, rule = rule, what = what }, saved)[1]
     end
   end
 
