@@ -135,13 +135,15 @@ describe("explain of a function in parts", function()
   end)
 
   it("names the line of the reason where that is in another function", function()
-    local at
+    local at = line() + 2
     local function inner(v)
-      at = line() + 1
       say()
       return work(v)
     end
-    local g = ty.compile(function(v) return work(inner(work(v))) end)
+    local g = ty.compile(function(v)
+      local y = inner(work(v) + 1)
+      return work(y) * 2
+    end)
     for _ = 1, 3 do g(x) end
     local found = false
     for _, p in ipairs(ty.explain(g).parts) do
@@ -211,7 +213,7 @@ describe("explain of a forward pass with gradients", function()
     f(x)
     local kept = of(f).kept
     table.sort(kept, function(p, q) return p.what < q.what end)
-    -- the gradient of w needs x, that of tanh its result; that of b, a sum, needs nothing
+    -- the gradient of w needs x, that of tanh needs what it was given; that of b, a sum, needs nothing
     assert.same({ { what = "input", path = "x", type = "f32[2,3]", bytes = 24, by = "matmul" },
       { what = "result", type = "f32[2,4]", bytes = 32, by = "tanh" } }, kept)
     assert.match("gradients: a call keeps 1 result %(32 B%), 1 input %(24 B%); no backward plan yet", tostring(ty.explain(f)))
@@ -229,7 +231,15 @@ describe("explain of a forward pass with gradients", function()
     for _, v in ipairs(of(f).kept) do
       if v.what == "result" then bytes = bytes + v.bytes end
     end
-    assert.equal(2 * 4 * 4, bytes) -- y; two views of it are read
+    assert.equal(2 * 2 * 4 * 4, bytes) -- what exp was given, and y, of which two views are read
+    local twice = ty.compile(function(x) return (x * b):exp() + (x * b):tanh() end) -- the product is computed once
+    twice(ty.ones(2, 4))
+    bytes = {}
+    for _, v in ipairs(of(twice).kept) do
+      if v.what == "result" then bytes[#bytes + 1] = v.bytes end
+    end
+    assert.same({ 32, 0 }, bytes)
+    assert.match("memory of one above", ty.explain(twice):full())
   end)
 
   it("tells how many backward plans there are, and what they do", function()

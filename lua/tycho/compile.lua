@@ -327,22 +327,21 @@ function M.open(core)
   end
 
   --- What a compiled function did: a table that prints in 25 lines at most; e:full() is the whole text, with guards,
-  --- graphs and programs, e:table() a plain table. calls; nested (calls inside of other compiled functions);
-  --- skips (calls that a trace answered: the function did not run); captures; time (of such a call, seconds: the median
-  --- of the last ones of those that were timed, about one of 64), timed (how many were); traces, most recently used first:
-  --- {key, guards, sizes (what was decided about them), effects, hits, dynamic, instances (sets of sizes), ranges (of
-  --- sizes), no_range (why there is none), graph, plan (steps, outputs, pieces of the arena)}, and of those whose
-  --- result needs a gradient: kept (what a call keeps for its backward pass: {what ("result", "input", "constant"), path,
-  --- type, bytes, by (the operation that needs it)}), backward (plans for backward passes: {operations, kernels, steps});
-  --- parts, if it is captured in parts, in the order of its code: {begins ("file:line"), line, native (runs as it is),
-  --- calls, skips, linked (skips that came straight from the part before), captures, time, ends = {{at ("file:line"),
-  --- line, reason, hint, where ("file:line" of the reason)}}, traces, aborts}, of which ends[i] = {} is the end;
-  --- most_parts (at how many places it is cut, if there may not be more);
-  --- misses, the last of them: {text, guard, path, was, now, line}, each compared with the trace whose guards agreed
-  --- longest; aborts, the last of them: {text, file, line, reason,
-  --- hint, cost in ms}. Of calls that ran and were recorded:
-  --- signature_hits, signature_misses, evicted, differences, signatures[i] = {signature, hits, rests (runs eagerly for
-  --- now, since recording does not pay), graphs = {{runs, text}}}. Traces and graphs tell their work: operations,
+  --- graphs and programs, e:table() a plain table. calls; nested (calls inside of other compiled functions); skips
+  --- (calls that a trace answered: the function did not run); captures; timed (how many of these calls were timed,
+  --- about one of 64), time (seconds that such a call took: the median of the last ones); traces, most recently used
+  --- first: {key, guards, sizes (what was decided about them), effects, hits, dynamic, instances (sets of sizes),
+  --- ranges (of sizes), no_range (why there is none), graph, plan (steps, outputs, pieces of the arena)}, and where a
+  --- result needs a gradient: kept (what a call keeps for its backward pass: {what = "result", "input" or "constant",
+  --- path, type, bytes, by (the operation whose gradient reads it)}), backward (its plans: {operations, kernels,
+  --- steps}); parts, where it is captured in parts, in the order of its code: {begins = "file:line", line, native
+  --- (runs as it is), calls, skips, linked (skips that came straight from the part before), captures, timed, time,
+  --- traces, aborts, ends[i] = {at = "file:line", line, reason, hint, where (the reason's "file:line")}, or {} for
+  --- the function's end}; most_parts (at how many places it is cut, where there may not be more); misses, the last of
+  --- them: {text, guard, path, was, now, line}, each compared with the trace whose guards agreed longest; aborts, the
+  --- last of them: {text, file, line, reason, hint, cost in ms}. Of calls that ran and were recorded: signature_hits,
+  --- signature_misses, evicted, differences, signatures[i] = {signature, hits, rests (runs eagerly for now, since
+  --- recording does not pay), graphs = {{runs, text}}}. Traces and graphs tell their work: operations,
   --- operations_saved (that take no step of their own), kernels, steps, bytes_moved, bytes_saved.
   ---@param f function
   ---@return tycho.Explanation

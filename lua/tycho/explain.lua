@@ -124,7 +124,8 @@ local function add_sections(add, sections, room)
       for _, line in ipairs(section[i]) do add("%s", cut(line)) end
     end
     if #section > section.most then
-      add("  and %s more", section.of and plural(#section - section.most, section.of) or #section - section.most)
+      local left = #section - section.most
+      add("  and %d more%s", left, section.of and " " .. section.of .. (left == 1 and "" or "s") or "")
     end
   end
 end
@@ -422,7 +423,7 @@ local function parts_of(core, h, e, handle_of)
     if not of then return end
     local told = of == h and e or core._info(of.handle)
     part.calls, part.skips, part.linked, part.captures = told.calls, told.skips, told.linked, told.captures
-    part.time, part.ends = told.time, ends_of(core, of, file)
+    part.timed, part.time, part.ends = told.timed, told.time, ends_of(core, of, file)
     part.traces = of == h and e.traces or traces_of(core, of)
     for i = #of.aborts, 1, -1 do part.aborts[#part.aborts + 1] = of.aborts[i] end
   end
