@@ -92,7 +92,7 @@ describe("explain of a function in parts", function()
     local took = clock() - from
     local e, sum = ty.explain(f), 0
     for _, p in ipairs(e.parts) do
-      assert.truthy(p.time > 0 and p.time < took, p.time)
+      assert.truthy(p.time > 0 and p.time * p.timed / 2 < took, p.time) -- half of them took as long
       sum = sum + p.time
     end
     assert.truthy(sum < took)

@@ -295,7 +295,7 @@ describe("a function that no trace holds whole", function()
     end
     local e = in_parts(make, false, a)
     local captures = e.captures
-    for _, line in ipairs(e.parts) do captures = captures + tonumber(line:match "(%d+) captures?" or 0) end
+    for k = 2, #e.parts do captures = captures + (e.parts[k].captures or 0) end
     assert.truthy(captures < 8, tostring(e))
   end)
 

@@ -64,9 +64,9 @@ typedef struct Entry {
   Trace *trace[TRACES_MAX]; /* most recent first */
   i32 ntrace, next_anchor;
   i64 skips, captures, evicted_traces;
-  i64 linked;      /* calls among skips that came from the part before without Lua */
-  i64 next_timed;  /* of skips: the next one whose time is taken */
-  i64 ntimes;      /* taken so far; time: the last ones, ns */
+  i64 linked;     /* calls among skips that came from the part before without Lua */
+  i64 next_timed; /* of skips: the next one whose time is taken */
+  i64 ntimes;     /* taken so far; time: the last ones, ns */
   i64 time[ENTRY_TIMES];
   Trace *building; /* not installed yet */
   struct Failed failed;

@@ -128,20 +128,20 @@ void ty_lua_push_hand_on(lua_State *L) {
 /* --- links */
 
 /* Instructions between two parts, and their operands, by the names that Lua gives them. Registers count from 1,
-** instructions from 0. */
-#define LINK_OPS(_)                                                                                \
-  _(CALL, "call") /* a: the function's register; args: that of its first argument; then numbers of \
-                     arguments and results */                                                      \
-  _(INDEX, "index") /* a: the result's register; args, nargs: those of two tensors, of which the   \
-                       second says what is read */                                                 \
-  _(FOR, "for")     /* a: the loop's first register; other: the instruction behind the loop */     \
-  _(MOVE, "move")   /* a, args: registers, to and from */                                          \
-  _(CONSTANT, "constant") /* a: a register; args: the number of its value */                       \
-  _(EXIT, "exit") /* a: the number of the exit; nargs: registers that the part behind it is given  \
-                   */                                                                              \
-  _(RETURN, "return") /* a, nargs: the registers that the function gives; -1: what the reader      \
-                         gave */                                                                   \
-  _(NATIVE, "native") /* what else is there; nothing has changed up to there */
+** instructions from 0.
+**   call      a: the function's register; args: that of its first argument; then numbers of arguments and results
+**   index     a: the result's register; args, nargs: those of two tensors, of which the second says what is read
+**   for       a: the loop's first register; other: the instruction behind the loop
+**   move      a, args: registers, to and from
+**   constant  a: a register; args: the number of its value
+**   exit      a: the number of the exit; nargs: registers that the part behind it is given
+**   return    a, nargs: the registers that the function gives; -1: what the reader gave
+**   native    what else is there; nothing has changed up to there */
+/* clang-format off */
+#define LINK_OPS(_) \
+  _(CALL, "call") _(INDEX, "index") _(FOR, "for") _(MOVE, "move") _(CONSTANT, "constant") _(EXIT, "exit") \
+  _(RETURN, "return") _(NATIVE, "native")
+/* clang-format on */
 #define LINK_OPERANDS(_) _(next) _(a) _(other) _(args) _(nargs) _(nresults)
 
 typedef enum {
@@ -178,9 +178,9 @@ static LinkStep read_step(lua_State *L) {
   lua_getfield(L, -1, "op");
   s.op = luaL_checkoption(L, -1, NULL, names);
   lua_pop(L, 1);
-#define _(name)                         \
-  lua_getfield(L, -1, #name);           \
-  s.name = (i32)lua_tointeger(L, -1);   \
+#define _(name) \
+  lua_getfield(L, -1, #name); \
+  s.name = (i32)lua_tointeger(L, -1); \
   lua_pop(L, 1);
   LINK_OPERANDS(_)
 #undef _
