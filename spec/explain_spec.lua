@@ -180,21 +180,23 @@ describe("explain of a function in parts", function()
     assert.is_nil(ty.explain(few).most_parts)
   end)
 
-  it("prints in 25 lines whatever there is to tell of parts, misses and aborts", function()
-    local source = with_cuts(40)
-    local g = ty.compile(function(v, k)
-      if k == 3 then return v:item() end
-      local y = source(v * (k > 5 and 2 or 1))
-      return type(k) == "number" and y or y + #k
-    end)
-    for i = 1, 40 do
-      pcall(g, ty.ones(i % 7 + 1), i % 9)
-      pcall(g, ty.ones(i % 3 + 1, 2), i % 9, i)
-      pcall(g, ty.ones(2), "text " .. i)
-    end
-    local text = tostring(ty.explain(g))
-    assert.truthy(#lines_of(text) <= 25, text)
+  it("prints in 25 lines whatever there is to tell of traces, parts, misses and calls that ran", function()
+    local source = { "local work, say = ... return function(x, kind)", [[if kind == 7 then kind = x:item() end
+      x = work(x) if kind then x = x + #tostring(kind) end]] }
+    for _ = 1, 40 do source[#source + 1] = "x = work(x) say()" end
+    source[#source + 1] = "return work(x) end"
+    local g = ty.compile(loadstring(table.concat(source, "\n"), "=cuts.lua")(work, say))
+    local kinds = { 1, "text", true, {}, ty.ones(2), work }
+    for i = 1, 60 do pcall(g, ty.ones(i % 2 + 1), kinds[i % 7], i % 3 == 0 and 1 or nil) end
+    for _ = 1, 4 do pcall(g, ty.ones(2, 2), 7) end
+    local e = ty.explain(g)
+    local text = tostring(e)
+    assert.truthy(#e.traces > 4 and #e.parts > 13 and #e.misses > 3 and #e.differences > 1, text)
+    assert.equal(25, #lines_of(text), text)
     for _, l in ipairs(lines_of(text)) do assert.truthy(#l <= 160, l) end
+    for _, part in ipairs { "and %d+ more traces", "and %d+ more parts", "miss: ", "signatures: ", ":full%(%)" } do
+      assert.match(part, text)
+    end
   end)
 end)
 
