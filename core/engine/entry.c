@@ -124,6 +124,25 @@ void ty_entry_missed(Entry *e) {
   e->rest -= TY_MIN(e->rest, e->away);
 }
 
+/* Calls 2, 3, 5, 9 ... are timed, and each 64th from there on, so that others pay for a comparison alone. */
+enum { TIMED_EVERY = 64 };
+
+void ty_entry_note_time(Entry *e, i64 ns) {
+  e->time[e->ntimes++ % ENTRY_TIMES] = ns;
+  e->next_timed = e->skips + TY_MIN(TY_MAX(e->skips, 1), TIMED_EVERY);
+}
+
+i64 ty_entry_time(const Entry *e) {
+  const i64 n = TY_MIN(e->ntimes, ENTRY_TIMES);
+  i64 sorted[ENTRY_TIMES];
+  for (i64 i = 0; i < n; i++) {
+    i64 at = i;
+    for (; at > 0 && sorted[at - 1] > e->time[i]; at--) sorted[at] = sorted[at - 1];
+    sorted[at] = e->time[i];
+  }
+  return n ? sorted[n / 2] : -1;
+}
+
 void ty_entry_reset(Entry *e) {
   while (e->nsig) sig_drop(e, e->sig[--e->nsig]);
   e->calls = e->nested = e->hits = e->misses = e->evicted = 0;

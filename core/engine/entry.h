@@ -52,6 +52,7 @@ struct Failed {
 #define TRACES_MAX 16
 #define SIGNATURES_MAX 64
 #define MISSES_MAX 8
+#define ENTRY_TIMES 31 /* of a compiled function that are kept */
 typedef enum { STANCE_DEFAULT, STANCE_EAGER, STANCE_NO_RECOMPILE } Stance;
 
 typedef struct Entry {
@@ -63,7 +64,10 @@ typedef struct Entry {
   Trace *trace[TRACES_MAX]; /* most recent first */
   i32 ntrace, next_anchor;
   i64 skips, captures, evicted_traces;
-  i64 linked;      /* calls among skips that came from the part before without Lua */
+  i64 linked;     /* calls among skips that came from the part before without Lua */
+  i64 next_timed; /* of skips: the next one whose time is taken */
+  i64 ntimes;     /* taken so far; time: the last ones, ns */
+  i64 time[ENTRY_TIMES];
   Trace *building; /* not installed yet */
   struct Failed failed;
   bool noted; /* the present call was asked what failed; outcomes: their numbers */
@@ -141,6 +145,10 @@ struct Compiled {
   i32 nroom;                      /* of calls in progress, or that errors have ended */
   QuickTable *quick[DEVICES_MAX]; /* made when first used */
 };
+
+/* How long a call that a trace answers takes, ns: the median of those that were timed last; -1: none was. */
+i64 ty_entry_time(const Entry *e);
+void ty_entry_note_time(Entry *e, i64 ns);
 
 /* --- engine.c */
 bool ty_engine_open(State *S); /* of a zeroed State: settings, machine, hooks */

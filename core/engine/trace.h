@@ -140,10 +140,17 @@ void ty_instance_bind(State *S, Instance *I, const Tensor *const *outside, const
 /* Runs, writes, and fills the handles. False: S->err, and nothing has changed. */
 bool ty_instance_run(State *S, Instance *I, const Tensor *const *outside, const double *number,
                      Tensor *const *made);
-/* The backward pass goes on through the call that it waits at (BACK_CALL). False: S->err, and it waits there still. */
-bool ty_traced_back(State *S, Back *b);
 /* The same for results that were computed elsewhere, one buffer for each target, taken over. */
 bool ty_instance_give(State *S, Instance *I, const Tensor *const *outside, Tensor *const *made,
                       Buffer *const *result);
+/* The backward pass goes on through the call that it waits at (BACK_CALL). False: S->err, and it waits there still. */
+bool ty_traced_back(State *S, Back *b);
+/* What plans for backward passes through calls of the tape do, the last one first; without steps: there is none, and the
+** call's operations are gone back through. Gives how many there are. */
+enum { TRACED_PLANS = 16 };
+typedef struct TracedPlan {
+  i64 operations, kernels, steps;
+} TracedPlan;
+i32 ty_traced_plans(const TracedTape *T, TracedPlan *y);
 
 #endif

@@ -12,7 +12,6 @@
 #include "engine/trace.h"
 #include "record/traced_call.h"
 
-enum { PLANS_MAX = 16 };
 enum { ROOT_ASKED = 1, ROOT_RUNNING = 2 };
 
 typedef struct BackPlan {
@@ -276,6 +275,16 @@ static BackPlan *plan_find(const TracedTape *T, const u8 *key, u32 word, i32 *n)
   return p;
 }
 
+i32 ty_traced_plans(const TracedTape *T, TracedPlan *y) {
+  i32 n = 0;
+  for (const BackPlan *p = T->plans.ctx; p; p = p->next, n++) {
+    const Plan *plan = p->I ? p->I->plan : NULL;
+    y[n] = (TracedPlan){0};
+    if (plan) y[n] = (TracedPlan){plan->nops, plan->nkernels, plan->nsteps};
+  }
+  return n;
+}
+
 /* What the plan is given, in its order; flat: of gradients. */
 static void bind(const TracedCall *c, const BackPlan *p, Tensor *flat, const Tensor **in) {
   for (i32 i = 0; i < p->nin; i++) {
@@ -313,7 +322,7 @@ static bool by_plan(State *S, Back *b, u8 *key, Tensor *flat, const Tensor **in,
   i32 n, at = 0;
   if (!is_whole(c) || !find_key(b, key, running)) return true;
   BackPlan *p = plan_find(T, key, word, &n);
-  if (!p && n >= PLANS_MAX) return true;
+  if (!p && n >= TRACED_PLANS) return true;
   Making M = {.S = S, .c = c, .key = key, .p = p};
   BackPlan *new = p ? NULL : plan_new(T, key, word);
   if (!p) {

@@ -221,6 +221,7 @@ static int compile_entry(lua_State *L) {
   memset(e, 0, sizeof *e);
   e->S = S;
   e->next_anchor = 2;
+  e->next_timed = 1;
   e->fast = lua_toboolean(L, 2);
   if (luaL_newmetatable(L, ENTRY_META)) {
     lua_pushcfunction(L, entry_gc);
@@ -416,6 +417,7 @@ static int compile_reset(lua_State *L) {
   e->skips = e->linked = e->captures = e->evicted_traces = e->rest = 0;
   e->unproductive = e->barren = 0;
   e->newest = NULL;
+  e->next_timed = 1, e->ntimes = 0;
   return 0;
 }
 
@@ -449,6 +451,7 @@ void ty_lua_open_compile(lua_State *L, int m, int t) {
                                  {"_hand_on", compile_hand_on},
                                  {"_part", compile_part_of},
                                  {"_link", ty_lua_link},
+                                 {"_link_exit", ty_lua_link_exit},
                                  {"_forget_parts", compile_forget_parts},
                                  {NULL, NULL}};
   (void)t;

@@ -71,6 +71,8 @@ int ty_explain_info(lua_State *L) {
   set_number(L, "evicted", (double)e->evicted);
   set_number(L, "skips", (double)e->skips);
   set_number(L, "linked", (double)e->linked);
+  set_number(L, "timed", (double)e->ntimes);
+  if (ty_entry_time(e) >= 0) set_number(L, "time", (double)ty_entry_time(e) * 1e-9);
   set_number(L, "captures", (double)e->captures);
   set_number(L, "evicted_traces", (double)e->evicted_traces);
   lua_createtable(L, MISSES_MAX, 0);

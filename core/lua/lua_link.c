@@ -2,7 +2,7 @@
 ** lua_link.c -- what goes on behind a call that a trace has answered: results that wait for Lua, parts that follow.
 ** In: results of a trace. Out: what hands them out; what the last part answers.
 **
-** Between two parts of a function may stand a read of data (item, get, tolist) and turns of a loop. Then a link leads
+** Between two parts of a function may stand a read of data (item, get, totable) and turns of a loop. Then a link leads
 ** from one to the next without Lua: the reader is called here, and the guards of the traces behind it decide what its
 ** result leads to. Whatever goes another way (an error, a hook, a part that no trace answers) is left to the Lua code
 ** that stands for the same instructions.
@@ -127,20 +127,33 @@ void ty_lua_push_hand_on(lua_State *L) {
 
 /* --- links */
 
-/* Instructions between two parts, and their operands. Registers count from 1, instructions from 0. */
+/* Instructions between two parts, and their operands, by the names that Lua gives them. Registers count from 1,
+** instructions from 0.
+**   call      a: the function's register; args: that of its first argument; then numbers of arguments and results
+**   index     a: the result's register; args, nargs: those of two tensors, of which the second says what is read
+**   for       a: the loop's first register; other: the instruction behind the loop
+**   move      a, args: registers, to and from
+**   constant  a: a register; args: the number of its value
+**   exit      a: the number of the exit; nargs: registers that the part behind it is given
+**   return    a, nargs: the registers that the function gives; -1: what the reader gave
+**   native    what else is there; nothing has changed up to there */
+/* clang-format off */
+#define LINK_OPS(_) \
+  _(CALL, "call") _(INDEX, "index") _(FOR, "for") _(MOVE, "move") _(CONSTANT, "constant") _(EXIT, "exit") \
+  _(RETURN, "return") _(NATIVE, "native")
+/* clang-format on */
+#define LINK_OPERANDS(_) _(next) _(a) _(other) _(args) _(nargs) _(nresults)
+
 typedef enum {
-  LINK_CALL, /* a: the function's register; args: that of its first argument; then numbers of arguments and results */
-  LINK_INDEX, /* a: the result's register; args, nargs: those of two tensors, of which the second says what is read */
-  LINK_FOR,   /* a: the loop's first register; other: the instruction behind the loop */
-  LINK_MOVE,  /* a, args: registers, to and from */
-  LINK_CONSTANT, /* a: a register; args: the number of its value */
-  LINK_EXIT,     /* a: the number of the exit; nargs: registers that the part behind it is given */
-  LINK_RETURN,   /* a, nargs: the registers that the function gives; -1: what the reader gave */
-  LINK_NATIVE    /* what else is there; nothing has changed up to there */
+#define _(NAME, name) LINK_##NAME,
+  LINK_OPS(_)
+#undef _
 } LinkOp;
-enum { LINK_OPERANDS = 7 };
 typedef struct LinkStep {
-  i32 op, next, a, other, args, nargs, nresults;
+  i32 op;
+#define _(name) i32 name;
+  LINK_OPERANDS(_)
+#undef _
 } LinkStep;
 
 /* Places in a link's environment: the whole function and what its parts share, the reader, what runs all of the
@@ -154,26 +167,75 @@ typedef struct Link {
   LinkStep step[];
 } Link;
 
-/* link(environment, width, {{op, next, a, ...}, ...}) -> link */
+/* The step that the table on top describes. */
+static LinkStep read_step(lua_State *L) {
+  static const char *const names[] = {
+#define _(NAME, name) name,
+      LINK_OPS(_)
+#undef _
+          NULL};
+  LinkStep s;
+  lua_getfield(L, -1, "op");
+  s.op = luaL_checkoption(L, -1, NULL, names);
+  lua_pop(L, 1);
+#define _(name) \
+  lua_getfield(L, -1, #name); \
+  s.name = (i32)lua_tointeger(L, -1); \
+  lua_pop(L, 1);
+  LINK_OPERANDS(_)
+#undef _
+  return s;
+}
+
+static void put_field(lua_State *L, const char *name, int env, int at) {
+  lua_getfield(L, 1, name);
+  lua_rawseti(L, env, at);
+}
+
+/* link({owner, shared, reader, native, width, steps, constants, nconstants}) -> link, whose exits wait for link_exit */
 int ty_lua_link(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
-  luaL_checktype(L, 3, LUA_TTABLE);
-  const i32 n = (i32)lua_objlen(L, 3);
+  lua_settop(L, 1);
+  lua_getfield(L, 1, "steps");
+  luaL_checktype(L, 2, LUA_TTABLE);
+  const i32 n = (i32)lua_objlen(L, 2);
   Link *k = lua_newuserdata(L, sizeof *k + (size_t)n * sizeof *k->step);
-  memset(k, 0, sizeof *k + (size_t)n * sizeof *k->step);
-  k->width = (i32)luaL_checkinteger(L, 2);
   for (i32 i = 0; i < n; i++) {
-    lua_rawgeti(L, 3, i + 1);
-    for (int j = 0; j < LINK_OPERANDS; j++) {
-      lua_rawgeti(L, -1, j + 1);
-      (&k->step[i].op)[j] = (i32)lua_tointeger(L, -1);
-      lua_pop(L, 1);
-    }
+    lua_rawgeti(L, 2, i + 1);
+    k->step[i] = read_step(L);
     lua_pop(L, 1);
   }
-  lua_pushvalue(L, 1);
-  lua_setfenv(L, -2);
+  lua_getfield(L, 1, "width");
+  k->width = (i32)luaL_checkinteger(L, -1);
+  lua_newtable(L);
+  const int env = lua_gettop(L);
+  put_field(L, "owner", env, AT_FUNCTION);
+  put_field(L, "shared", env, AT_SHARED);
+  put_field(L, "reader", env, AT_READER);
+  put_field(L, "native", env, AT_NATIVE);
+  lua_getfield(L, 1, "nconstants");
+  const i32 nconstants = (i32)luaL_checkinteger(L, -1);
+  lua_getfield(L, 1, "constants");
+  for (i32 i = 1; i <= nconstants; i++) {
+    lua_rawgeti(L, -1, i);
+    lua_rawseti(L, env, -i);
+  }
+  lua_pushvalue(L, env);
+  lua_setfenv(L, 3);
+  lua_settop(L, 3);
   return 1;
+}
+
+/* link_exit(link, exit, resume, part): what goes on at an exit, in Lua, and its part where there is one */
+int ty_lua_link_exit(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TUSERDATA);
+  const i32 exit = (i32)luaL_checkinteger(L, 2);
+  lua_settop(L, 4);
+  lua_getfenv(L, 1);
+  lua_insert(L, 3);
+  lua_rawseti(L, 3, part_at(exit));
+  lua_rawseti(L, 3, resume_at(exit));
+  return 0;
 }
 
 /* What FORL does: whether there is another turn. */

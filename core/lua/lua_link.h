@@ -19,5 +19,6 @@ void ty_lua_push_hand_on(lua_State *L);
 /* On top of the stack lie a link and n registers. Goes from part to part, and gives what pick answers: so many values. */
 int ty_link_follow(lua_State *L, State *S, int n, int stash, int hand_out);
 int ty_lua_link(lua_State *L);
+int ty_lua_link_exit(lua_State *L);
 
 #endif

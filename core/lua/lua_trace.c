@@ -24,7 +24,9 @@
 */
 #include <math.h>
 #include <stdio.h>
+#include "base/events.h"
 #include "record/grad.h"
+#include "record/traced_call.h"
 #include "lua/lua_guard.h"
 #include "lua/lua_link.h"
 #include "lua/lua_protect.h"
@@ -599,6 +601,7 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, bool tell, int *answ
   i32 failed;
   const char *why;
   TraceAnswer answer = TRACE_MISS;
+  const i64 begin = TY_UNLIKELY(e->skips >= e->next_timed) && !tell ? ty_event_now() : 0;
   i32 held = -1; /* guards of the nearest trace so far: explain is told of that one */
   for (i32 i = 0; i < e->ntrace; i++) {
     Trace *T = e->trace[i];
@@ -613,6 +616,7 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, bool tell, int *answ
     leave_room(S->engine->compiled, &c);
     ty_trace_drop(T);
     if (y == TRACE_HIT) {
+      if (TY_UNLIKELY(begin != 0)) ty_entry_note_time(e, ty_event_now() - begin);
       e->skips += !tell;
       if (i && i < e->ntrace && e->trace[i] == T) { /* still there */
         memmove(e->trace + 1, e->trace, sizeof *e->trace * (size_t)i);
@@ -801,6 +805,46 @@ static void set_number(lua_State *L, const char *name, i64 v) {
   lua_setfield(L, -2, name);
 }
 
+/* Sets {list of {slot, type, bytes, by}, ...} of what a call keeps for its backward pass; slot: of the tensor from
+** outside, 0 of a result of the plan, -1 of a constant; bytes: 0 where what came before has the memory already. */
+static void set_kept(lua_State *L, const TracedTape *tape, const Instance *I) {
+  TapeKept kept;
+  char text[160];
+  lua_createtable(L, tape->nvalue, 0);
+  for (i32 i = 0; i < tape->nvalue; i++) {
+    const TapeValue *v = &tape->value[i];
+    ty_traced_tape_kept(tape, i, &kept);
+    const i32 slot = v->kind == VALUE_TARGET     ? 0
+                     : v->kind == VALUE_CONSTANT ? -1
+                                                 : I->outside[v->of].slot;
+    lua_createtable(L, 0, 4);
+    set_number(L, "slot", slot);
+    set_number(L, "bytes", kept.bytes);
+    ty_type_print(&kept.type, text, sizeof text);
+    lua_pushstring(L, text);
+    lua_setfield(L, -2, "type");
+    lua_pushstring(L, kept.by);
+    lua_setfield(L, -2, "by");
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_setfield(L, -2, "kept");
+}
+
+/* Sets {{operations, kernels, steps}, ...} of the plans for backward passes through calls of it. */
+static void set_backward(lua_State *L, const TracedTape *tape) {
+  TracedPlan plan[TRACED_PLANS];
+  const i32 n = ty_traced_plans(tape, plan);
+  lua_createtable(L, n, 0);
+  for (i32 i = 0; i < n; i++) {
+    lua_createtable(L, 0, 3);
+    set_number(L, "operations", plan[i].operations);
+    set_number(L, "kernels", plan[i].kernels);
+    set_number(L, "steps", plan[i].steps);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_setfield(L, -2, "backward");
+}
+
 /* traces(handle) -> list of {description, hits, dynamic, instances, steps, kernels, text ...} */
 int ty_trace_list(lua_State *L) {
   static const Plan nothing;
@@ -836,6 +880,13 @@ int ty_trace_list(lua_State *L) {
     set_number(L, "bytes_moved", p->bytes_moved);
     set_number(L, "bytes_saved", p->bytes_saved);
     set_number(L, "streams", (i64)I->streams);
+    if (I->tape) {
+      TracedTape *tape = I->tape;
+      tape->refs++;
+      set_kept(L, tape, I);
+      set_backward(L, tape);
+      ty_traced_tape_drop(tape);
+    }
     lua_newtable(L);
     for (i32 k = 0, n = 0; k < I->noutside; k++) {
       if (!I->outside[k].written) continue;

@@ -268,6 +268,27 @@ bool ty_traced_tape_new(State *S, const Tensor *const *made, i32 n, TracedTape *
   return ok;
 }
 
+/* Whether they lie in one storage. */
+static bool same_storage(const TapeValue *a, const TapeValue *b) {
+  return a->kind == b->kind && (a->kind == VALUE_CONSTANT ? a->st == b->st : a->of == b->of);
+}
+
+void ty_traced_tape_kept(const TracedTape *T, i32 i, TapeKept *y) {
+  const TapeValue *v = &T->value[i];
+  *y = (TapeKept){.type = v->type, .by = ""};
+  for (i32 k = 0; k < T->nedge; k++) {
+    const TapeEdge *e = &T->edge[k];
+    if (e->value != i) continue;
+    const u16 kind = T->row[e->row].kind;
+    if (e->like.t.type.dtype == v->type.dtype) y->type = e->like.t.type;
+    y->by = kind < OP_COUNT ? ty_ops[kind].name : kind == K_CAT ? "cat" : "";
+    break;
+  }
+  bool first = true;
+  for (i32 k = 0; k < i; k++) first &= !same_storage(&T->value[k], v);
+  if (first) y->bytes = ty_type_numel(&v->type) * ty_dtypes[v->type.dtype].bytes;
+}
+
 /* --- a call */
 
 bool ty_traced_tape_fits(State *S, const TracedTape *T, const Tensor *const *outside) {

@@ -87,6 +87,15 @@ void ty_traced_tape_drop(TracedTape *T);
 /* Whether the tensors lead to as many roots as they did. */
 bool ty_traced_tape_fits(State *S, const TracedTape *T, const Tensor *const *outside);
 
+/* What calls keep as value i: of which type the operation `by` reads it, and how many bytes are kept that those before it
+** do not keep already. */
+typedef struct TapeKept {
+  Type type;
+  i64 bytes;
+  const char *by;
+} TapeKept;
+void ty_traced_tape_kept(const TracedTape *T, i32 i, TapeKept *y);
+
 /* The CALL record of a call that is about to run; NULL: out of memory. */
 Record *ty_traced_call_new(State *S, TracedTape *T, const Tensor *const *outside,
                            const double *number);

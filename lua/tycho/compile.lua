@@ -4,7 +4,7 @@
 
 local type, tostring, pcall, error = type, tostring, pcall, error
 local pairs, ipairs, setmetatable = pairs, ipairs, setmetatable
-local format, gsub, gmatch, sub = string.format, string.gsub, string.gmatch, string.sub
+local format = string.format
 local concat, remove, sort, huge, min = table.concat, table.remove, table.sort, math.huge, math.min
 
 local words = require "tycho.capture.words"
@@ -13,7 +13,6 @@ local log = require "tycho.capture.log"
 local M = {}
 
 ---@class tycho.Graph one recorded graph: nodes by position, each {op, dtype, shape, src, live}
----@class tycho.Explanation what jit.explain tells; prints well, briefly
 
 local capture -- loaded when the first function is compiled
 local known_options = { fast = "boolean", fullgraph = "boolean", dynamic = "any", parts = "boolean", passes = "table",
@@ -133,8 +132,8 @@ local function parts_of(core, h)
       may_compile = function(fn) return not handle_of[fn] and not disabled[fn] and capture.may_compile(core, fn) end,
       hand_on = function(changed) return core._hand_on(h.fn, changed) end,
       is_disabled = function(fn) return disabled[fn] end,
-      part_of = function(compiled) return handle_of[compiled].part() end,
-      link = core._link,
+      part_of = function(compiled) return core._part(handle_of[compiled].fn, handle_of[compiled].handle) end,
+      link = core._link, link_exit = core._link_exit,
       has_own_globals = function(whole)
         core._reset(h.handle) -- the next call comes here
         h.own_globals = whole
@@ -200,6 +199,7 @@ local function capture_call(core, h, otherwise, ...)
   why.text = abort_text(why)
   keep(h.aborts, why, ABORTS_KEPT)
   if h.fullgraph then
+    if not why.late then core._wake(h.handle) end -- the next call raises, too
     fail(format("compile: fullgraph was asked for, but the function cannot be captured: %s", why.text))
   end
   if log.in_vain(core, h) or why.late and not h.told then
@@ -239,7 +239,6 @@ function M.compile_function(core, f, opts, parts)
     bounds = {}, parts = parts, whole = opts.parts == false,
   }
   handle_of[compiled] = h
-  function h.part() return core._part(f, handle) end
   -- Runs in the wrapper's place, by a tail call, and leaves it in the same way. It must not hold the wrapper: the
   -- handle holds it while it is finalised, when the wrapper must be gone from the weak tables.
   core._captures(handle, function(...)
@@ -262,254 +261,6 @@ function M.compile_function(core, f, opts, parts)
   end
   cache[f] = compiled
   return compiled
-end
-
-local function megabytes(n)
-  if n < 1e3 then return format("%d B", n) end
-  if n < 1e6 then return format("%.1f KB", n / 1e3) end
-  return format("%.1f MB", n / 1e6)
-end
-
-local function plural(n, word) return format("%d %s%s", n, word, n == 1 and "" or "s") end
-
-local function indent(text, by) return (by .. gsub(text, "\n(.)", "\n" .. by .. "%1")) end
-
---- What a plan does, of a trace or a graph.
-local function work_text(p)
-  return format("%s in %s and %s; %s moved; fusion saved %s and %s", plural(p.operations, "operation"),
-    plural(p.kernels, "kernel"), plural(p.steps - p.kernels, "other step"), megabytes(p.bytes_moved),
-    plural(p.operations_saved, "operation"), megabytes(p.bytes_saved))
-end
-
-local Explanation = {}
-local explanation = { __index = Explanation }
-
---- Lines of text.
-local function writer()
-  local out = {}
-  return function(...) out[#out + 1] = format(...) end, out
-end
-
-local function add_head(add, e)
-  add("compiled function at %s%s", e.place, e.fast and " (fast: bits may differ from eager)" or "")
-  add("%s, %d inside other compiled functions; %s answered without running it; %s", plural(e.calls, "call"), e.nested,
-    e.skips, plural(e.captures, "capture"))
-end
-
---- Why each size has a plan of its own, where ranges were tried.
-local function why_no_range(d, t)
-  for _, tape in ipairs(t.ranges == 0 and d.tapes or {}) do
-    if tape.stretched and tape.stretched.why then return tape.stretched.why end
-  end
-end
-
-local function sets_text(t)
-  if not t.dynamic then return "" end
-  local ranges = t.ranges > 0 and " and " .. plural(t.ranges, "range") or ""
-  return format(", any sizes: %s%s so far", plural(t.instances, "set"), ranges)
-end
-
-local function trace_text(i, t, key)
-  return format("trace %d%s: %s, %s, %s%s", i, key, plural(t.hits, "hit"), plural(#t.guards, "guard"),
-    plural(#t.effects, "effect"), sets_text(t))
-end
-
---- Steps that a device leaves to the CPU.
-local function refused(t)
-  local list = {}
-  for line in gmatch(t.plan or "", "[^\n]*refuses it[^\n]*") do list[#list + 1] = "step " .. gsub(line, "^ +", "") end
-  return list
-end
-
-local function signatures_text(e)
-  return format("recorded while it ran: signatures: %s, %s", plural(e.signature_hits, "hit"),
-    e.signature_misses == 1 and "1 miss" or e.signature_misses .. " misses")
-end
-
---- Different texts of a list's items, the latest first, each with how often it is there.
-local function latest(list, text)
-  local out, times = {}, {}
-  for i = #list, 1, -1 do
-    local line = text(list[i])
-    if not times[line] then out[#out + 1] = line end
-    times[line] = (times[line] or 0) + 1
-  end
-  for i, line in ipairs(out) do
-    if times[line] > 1 then out[i] = format("%s (%d times)", line, times[line]) end
-  end
-  return out
-end
-
-local WIDEST = 160
-
---- The first lines of a list, none too wide; how many more there are.
-local function add_some(add, list, most)
-  for i = 1, min(#list, most) do
-    local line = gsub(list[i], "\n.*", " ...")
-    add("%s", #line <= WIDEST and line or sub(line, 1, WIDEST - 4) .. " ...")
-  end
-  if #list > most then add("  and %d more", #list - most) end
-end
-
---- At most 25 lines: what was called, what answers, the last misses, and what could not be captured.
-function explanation.__tostring(e)
-  local add, out = writer()
-  local away, work = {}, {}
-  add_head(add, e)
-  for i, t in ipairs(e.traces) do
-    if i <= 4 then
-      work[#work + 1] = trace_text(i, t, " " .. t.key)
-      work[#work + 1] = "  " .. work_text(t)
-    end
-    for _, line in ipairs(refused(t)) do away[#away + 1] = "  " .. line end
-  end
-  add_some(add, work, 8)
-  if #e.traces > 4 then add("  and %s more", plural(#e.traces - 4, "trace")) end
-  add_some(add, away, 1)
-  add_some(add, e.parts, 4)
-  add_some(add, latest(e.misses, function(m) return "miss: " .. m.text end), 3)
-  add_some(add, latest(e.aborts, function(why) return "abort: " .. why.text end), 3)
-  if #e.signatures > 0 then
-    add("%s", signatures_text(e))
-    add_some(add, latest(e.differences, function(text) return "miss: " .. text end), 1)
-  end
-  add("guards, graphs and programs: jit.explain(f):full()")
-  return concat(out, "\n")
-end
-
---- The same without what makes it print.
----@return table
-function Explanation.table(e)
-  local y = {}
-  for k, v in pairs(e) do y[k] = v end
-  return y
-end
-
---- All there is to tell, as text.
----@return string
-function Explanation.full(e)
-  local add, out = writer()
-  add_head(add, e)
-  for i, t in ipairs(e.traces) do
-    add("%s", trace_text(i, t, ""))
-    add("  %s", work_text(t))
-    for _, line in ipairs(refused(t)) do add("  %s", line) end
-    for _, g in ipairs(t.guards) do add("  guard %s", g) end
-    for _, g in ipairs(t.sizes) do add("  sizes %s", g) end
-    if t.no_range then add("  no range of sizes: %s", t.no_range) end
-    for _, g in ipairs(t.effects) do add("  effect %s", g) end
-    if t.backend then add("  computed by the backend's function") end
-    if #t.graph > 0 then add("%s", indent((gsub(t.graph, "\n$", "")), "    ")) end
-  end
-  for _, part in ipairs(e.parts) do add("%s", part) end
-  for _, m in ipairs(e.misses) do add("miss: %s", m.text) end
-  for _, why in ipairs(e.aborts) do add("abort: %s [%.2f ms]", why.text, why.cost) end
-  if #e.signatures > 0 then add("%s", signatures_text(e)) end
-  for _, miss in ipairs(e.differences) do add("miss: %s", miss) end
-  for i, t in ipairs(e.signatures) do
-    add("signature %d: (%s), %s", i, concat(t.signature, ", "), plural(t.hits, "hit"))
-    if t.rests then add("  runs eagerly for now: there is too little to fuse for recording to pay") end
-    for k, g in ipairs(t.graphs) do
-      add("  graph %d, run %s: %s", k, g.runs == 1 and "once" or g.runs .. " times", work_text(g))
-      if g.text then add("%s", indent(g.text, "    ")) end
-    end
-    if t.unseen > 0 then add("  and %s more that are not kept", plural(t.unseen, "cut")) end
-  end
-  return concat(out, "\n")
-end
-
---- Guards of a description, as lines.
-local function guard_lines(core, d)
-  local rows, list = core.internals.capture.guards, {}
-  for at, g in ipairs(d.program) do
-    local text = words.guard(core, g, d)
-    if text then
-      local path = d.about[at] or rows[g[1]].operands[1] == "slot" and d.paths[g[2]] or "a number"
-      local line = format("%s: %s", path, text)
-      list[#list + 1] = d.lines[at] and format("%s  (%s)", line, d.lines[at]) or line
-    end
-  end
-  return list
-end
-
---- What was decided about sizes, for each way through the function that the trace serves.
-local function size_lines(d)
-  local list = {}
-  for _, tape in ipairs(d.tapes) do
-    local claims = {}
-    for _, e in ipairs(tape.entries) do
-      if e[1] == "claim" then
-        local line = format("%s: %s", e.text or "a size", tostring(e[5]))
-        claims[#claims + 1] = e.line and format("%s  (%s)", line, e.line) or line
-      end
-    end
-    if #claims > 0 then list[#list + 1] = concat(claims, "; ") end
-  end
-  return list
-end
-
---- What the arguments are, as far as the trace depends on them: (x: f32[2,3], rate: a number, ...).
-local function key_lines(core, d)
-  local parts = {}
-  for i = 1, d.narg do parts[i] = (d.paths[i] or "argument " .. i) .. ": anything" end
-  local told = { tensor = true, equal = true, type = true, number = true, bound = true }
-  for _, g in ipairs(d.program) do
-    local i = g[2]
-    if told[g[1]] and type(i) == "number" and i <= d.narg then
-      local text = gsub(gsub(words.guard(core, g, d), "^is ", ""), ", read in each call$", "")
-      parts[i] = format("%s: %s", d.paths[i] or "argument " .. i, text)
-    end
-  end
-  return "(" .. concat(parts, ", ") .. ")"
-end
-
---- Fields and upvalues that are set, tensors that are written in place, random numbers that are drawn.
-local function effect_lines(d, t)
-  local list, told = {}, {}
-  for _, e in ipairs(d.effects) do -- a field that goes and comes again is written more than once
-    local line = format("writes %s", e.path or d.paths[e[2]] or "a field")
-    if not told[line] then list[#list + 1], told[line] = line, true end
-  end
-  for _, slot in ipairs(t.written) do list[#list + 1] = format("writes %s in place", d.paths[slot] or "a tensor") end
-  if t.streams > 0 then list[#list + 1] = "draws random numbers: " .. plural(t.streams, "stream") end
-  return list
-end
-
-local END = "the end"
-
---- Where the traces of a compiled function end before its end, and why.
-local function ends_text(core, h)
-  local list, known = {}, {}
-  for _, t in ipairs(core.internals.capture.traces(h.handle)) do
-    local ends = t.description.ends
-    local text = ends and (ends.why and format("line %s: %s", ends.line or "?", ends.why.reason)
-      or format("line %s: the loop's next turn", ends.line or "?")) or END
-    if not known[text] then list[#list + 1], known[text] = text, true end
-  end
-  return #list > 0 and concat(list, "; ") or END
-end
-
---- The parts in which a function is captured, as lines.
-local function part_lines(core, h)
-  local list = {}
-  local whole = h.parts and not h.parts.begins
-  local parts = whole and h.parts:list() or {}
-  local ends = whole and ends_text(core, h)
-  if ends and (#parts > 0 or ends ~= END) then list[1] = "parts: up to " .. ends end
-  for _, part in ipairs(parts) do
-    local line, of = "from line " .. (part.line or "?"), part.run and handle_of[part.run]
-    if not of then
-      list[#list + 1] = line .. ": runs as it is, since a part would do too little"
-    else
-      local e = core._info(of.handle)
-      local linked = e.linked > 0 and format(" (%d straight from the part before)", e.linked) or ""
-      list[#list + 1] = format("%s: %s, %d answered without running it%s, %s; up to %s", line, plural(e.calls, "call"),
-        e.skips, linked, plural(e.captures, "capture"), ends_text(core, of))
-      local last = of.aborts[#of.aborts]
-      if last then list[#list + 1] = "  abort: " .. last.text end
-    end
-  end
-  return list
 end
 
 local graph_meta = {}
@@ -576,38 +327,26 @@ function M.open(core)
   end
 
   --- What a compiled function did: a table that prints in 25 lines at most; e:full() is the whole text, with guards,
-  --- graphs and programs, e:table() a plain table. calls; nested (calls inside of other compiled functions);
-  --- skips (calls that a trace answered: the function did not run); captures; traces, most recently used first:
-  --- {key, guards, sizes (what was decided about them), effects, hits, dynamic, instances (sets of sizes), ranges (of
-  --- sizes), no_range (why there is none), graph, plan (steps, outputs, pieces of the arena)};
-  --- misses, the last of them: {text, guard, path, was, now, line}, each compared with the trace whose guards agreed
-  --- longest; aborts, the last of them: {text, file, line, reason,
-  --- hint, cost in ms}. Of calls that ran and were recorded:
-  --- signature_hits, signature_misses, evicted, differences, signatures[i] = {signature, hits, rests (runs eagerly for
-  --- now, since recording does not pay), graphs = {{runs, text}}}. Traces and graphs tell their work: operations,
+  --- graphs and programs, e:table() a plain table. calls; nested (calls inside of other compiled functions); skips
+  --- (calls that a trace answered: the function did not run); captures; timed (how many of these calls were timed,
+  --- about one of 64), time (seconds that such a call took: the median of the last ones); traces, most recently used
+  --- first: {key, guards, sizes (what was decided about them), effects, hits, dynamic, instances (sets of sizes),
+  --- ranges (of sizes), no_range (why there is none), graph, plan (steps, outputs, pieces of the arena)}, and where a
+  --- result needs a gradient: kept (what a call keeps for its backward pass: {what = "result", "input" or "constant",
+  --- path, type, bytes, by (the operation whose gradient reads it)}), backward (its plans: {operations, kernels,
+  --- steps}); parts, where it is captured in parts, in the order of its code: {begins = "file:line", line, native
+  --- (runs as it is), calls, skips, linked (skips that came straight from the part before), captures, timed, time,
+  --- traces, aborts, ends[i] = {at = "file:line", line, reason, hint, where (the reason's "file:line")}, or {} for
+  --- the function's end}; most_parts (at how many places it is cut, where there may not be more); misses, the last of
+  --- them: {text, guard, path, was, now, line}, each compared with the trace whose guards agreed longest; aborts, the
+  --- last of them: {text, file, line, reason, hint, cost in ms}. Of calls that ran and were recorded: signature_hits,
+  --- signature_misses, evicted, differences, signatures[i] = {signature, hits, rests (runs eagerly for now, since
+  --- recording does not pay), graphs = {{runs, text}}}. Traces and graphs tell their work: operations,
   --- operations_saved (that take no step of their own), kernels, steps, bytes_moved, bytes_saved.
   ---@param f function
   ---@return tycho.Explanation
   function api.explain(f)
-    local h = handle("explain", f)
-    local e = core._info(h.handle)
-    e.place, e.fast = h.place, h.fast
-    e.signature_hits, e.signature_misses = e.hits, e.misses
-    e.misses, e.aborts, e.traces = {}, {}, {}
-    for i, m in ipairs(h.misses) do e.misses[i] = m end
-    for i, why in ipairs(h.aborts) do e.aborts[i] = why end
-    e.parts = part_lines(core, h)
-    for i, t in ipairs(core.internals.capture.traces(h.handle)) do
-      local d = t.description
-      e.traces[i] = {
-        key = key_lines(core, d), guards = guard_lines(core, d), sizes = size_lines(d), effects = effect_lines(d, t),
-        graph = t.text, kernels = t.kernels, steps = t.steps, operations = t.operations, hits = t.hits,
-        operations_saved = t.operations_saved, bytes_moved = t.bytes_moved, bytes_saved = t.bytes_saved, plan = t.plan,
-        dynamic = t.dynamic, instances = t.instances, backend = t.backend, ranges = t.ranges,
-        no_range = why_no_range(d, t),
-      }
-    end
-    return setmetatable(e, explanation)
+    return core.internals.load("tycho.explain").of(core, handle("explain", f), handle_of)
   end
 
   --- Forgets the signatures and counters of a compiled function.

@@ -246,9 +246,6 @@ local function region_of(proto, flow, start)
   return exits
 end
 
--- Instructions of links, see lua_link.c.
-local LINK_CALL, LINK_INDEX, LINK_FOR, LINK_MOVE, LINK_CONSTANT, LINK_EXIT, LINK_RETURN, LINK_NATIVE =
-  0, 1, 2, 3, 4, 5, 6, 7
 local constants = { KPRI = true, KSHORT = true, KNUM = true, KSTR = true }
 
 --- What stands between a position and the exits behind it, for a link. Nil: more than a link can do.
@@ -256,7 +253,7 @@ local constants = { KPRI = true, KSHORT = true, KNUM = true, KSTR = true }
 ---@param start integer
 ---@param exits integer[]
 ---@return integer|nil width registers that it needs
----@return integer[][]? steps {op, next, a, other, args, nargs, nresults}; next and other count from 0
+---@return table[]? steps {op, next, a, other, args, nargs, nresults}, see lua_link.c; next and other count from 0
 ---@return any[]? constants by their positions, which their steps have as args
 ---@return integer? n of them
 function M.steps(proto, start, exits)
@@ -264,15 +261,14 @@ function M.steps(proto, start, exits)
   local _, width = flows.live_before(proto.flow, start)
   if proto.vararg then return nil end
   for k, to in ipairs(exits) do number[to] = k end
-  local function put(...)
-    local step = { ... }
+  local function put(step)
     steps[#steps + 1] = step
     return step
   end
   local function put_constant(a, v)
     n_values = n_values + 1
     values[n_values] = v
-    put(LINK_CONSTANT, #steps + 1, a, 0, n_values)
+    put { op = "constant", next = #steps + 1, a = a, args = n_values }
   end
   local function leave(to)
     local live, n = flows.live_before(proto.flow, to)
@@ -280,7 +276,7 @@ function M.steps(proto, start, exits)
     for r = 1, n do
       if not live[r] then put_constant(r, nil) end
     end
-    put(LINK_EXIT, 0, number[to], 0, 0, n)
+    put { op = "exit", a = number[to], nargs = n }
   end
   local visit
   --- What follows an instruction that changes registers: nothing that Lua would have to do from the beginning.
@@ -300,39 +296,43 @@ function M.steps(proto, start, exits)
     elseif name == "JMP" or name == "LOOP" then
       i, from_start = visit(name == "JMP" and ins.target or at + 1)
     elseif name == "FORL" then
-      local step = put(LINK_FOR, 0, ins.a, 0)
+      local step = put { op = "for", a = ins.a }
       width = max(width, ins.a + 3)
-      step[2] = visit_changed(ins.target)
-      if not step[2] then return nil end
-      step[4], from_start = visit(at + 1)
-      if not step[4] then return nil end
+      step.next = visit_changed(ins.target)
+      if not step.next then return nil end
+      step.other, from_start = visit(at + 1)
+      if not step.other then return nil end
     elseif at == start and (name == "CALL" and ins.b > 0 or name == "CALLT") then
       local tail = name == "CALLT"
-      local step = put(LINK_CALL, 0, ins.a, 0, ins.a + proto.fr2 + 1, (tail and ins.d or ins.c) - 1,
-        tail and -1 or ins.b - 1)
-      width = max(width, ins.a + step[7] - 1)
+      local step = put { op = "call", a = ins.a, args = ins.a + proto.fr2 + 1, nargs = (tail and ins.d or ins.c) - 1,
+        nresults = tail and -1 or ins.b - 1 }
+      width = max(width, ins.a + step.nresults - 1)
       if tail then
-        step[2] = #steps
-        put(LINK_RETURN, 0, 0, 0, 0, -1)
+        step.next = #steps
+        put { op = "return", nargs = -1 }
       else
-        step[2] = visit_changed(at + 1)
+        step.next = visit_changed(at + 1)
       end
-      if not step[2] then return nil end
+      if not step.next then return nil end
     elseif at == start and name == "TGETV" then
-      local step = put(LINK_INDEX, 0, ins.a, 0, ins.b, ins.c)
+      local step = put { op = "index", a = ins.a, args = ins.b, nargs = ins.c }
       width = max(width, ins.a)
-      step[2] = visit_changed(at + 1)
-      if not step[2] then return nil end
+      step.next = visit_changed(at + 1)
+      if not step.next then return nil end
     elseif name == "RET" or name == "RET0" or name == "RET1" then
-      put(LINK_RETURN, 0, ins.a, 0, 0, ins.d - 1)
+      put { op = "return", a = ins.a, nargs = ins.d - 1 }
     elseif name == "MOV" or constants[name] then
       width = max(width, ins.a)
-      if name == "MOV" then put(LINK_MOVE, #steps + 1, ins.a, 0, ins.d) else put_constant(ins.a, ins.k) end
+      if name == "MOV" then
+        put { op = "move", next = #steps + 1, a = ins.a, args = ins.d }
+      else
+        put_constant(ins.a, ins.k)
+      end
       local step = steps[#steps]
-      step[2] = visit_changed(at + 1)
-      if not step[2] then return nil end
+      step.next = visit_changed(at + 1)
+      if not step.next then return nil end
     else
-      put(LINK_NATIVE)
+      put { op = "native" }
       from_start = true
     end
     known[at] = { i, from_start }

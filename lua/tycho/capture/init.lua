@@ -842,7 +842,7 @@ function M.run_with(core, handle, options, f, ...)
     end
   end
   if not done and first then
-    first.uncut = why ~= first and why.reason or own.parts and "it cannot end there" or nil
+    first.uncut = why ~= first and why.reason or own.parts and own.parts:refusal() or nil
     why = first
   end
   if done then

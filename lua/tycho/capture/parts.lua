@@ -20,7 +20,7 @@
 
 local continuation = require "tycho.capture.continuation"
 
-local sort = table.sort
+local sort, format = table.sort, string.format
 local type, pairs, ipairs, next, setmetatable, rawget = type, pairs, ipairs, next, setmetatable, rawget
 local get_metatable = type(debug) == "table" and debug.getmetatable
 
@@ -68,7 +68,10 @@ function Whole:site(at, inside, unknown)
   local key = (inside and "inside " or unknown and "unknown " or "") .. at
   local site = self.sites[key]
   if site ~= nil then return site or nil end
-  if self.count >= MOST then return nil end
+  if self.count >= MOST then
+    self.full = true
+    return nil
+  end
   self.count = self.count + 1
   local function prepare(f) return prepared(self, f) end
   local native, n, exits
@@ -127,26 +130,20 @@ local function turns_around(whole, at)
   return next(cuts) and cuts or nil
 end
 
--- Places in the environment of a link, see lua_link.c.
-local NATIVE = 4
-local function part_at(exit) return NATIVE + 2 * exit - 1 end
-local function resume_at(exit) return NATIVE + 2 * exit end
-
 --- What leads from a site to what follows it without Lua, or nil. reader: the function that is called there, if any.
 function Whole:link(site, reader)
   if not site.may_link then return nil end
   local width, steps, constants, n = continuation.steps(self.proto, site.at, site.exits)
   if not width then return nil end
-  local env = { self.f, self.shared, reader or false, site.resume }
-  for k = 1, n do env[-k] = constants[k] end
+  local link = self.new_link { owner = self.f, shared = self.shared, reader = reader or false, native = site.resume,
+    width = width, steps = steps, constants = constants, nconstants = n }
   for k, to in ipairs(site.exits) do
-    local entered = false
-    env[part_at(k)] = false
+    local entered, resume = false, nil
     local function put()
       local rest = self.rests[to]
-      env[part_at(k)] = rest.run == rest.compiled and self.part_of(rest.compiled) or false
+      self.set_exit(link, k, resume, rest.run == rest.compiled and self.part_of(rest.compiled) or false)
     end
-    env[resume_at(k)] = function()
+    function resume()
       if not entered then
         entered = true
         self:rest(to, put)
@@ -154,8 +151,9 @@ function Whole:link(site, reader)
       end
       return self.rests[to].run(self.hand_on())
     end
+    self.set_exit(link, k, resume, false)
   end
-  return self.new_link(env, width, steps)
+  return link
 end
 
 --- What goes on at a position; put(f) changes it at the place that asks.
@@ -301,6 +299,15 @@ function Parts:list()
   return list
 end
 
+--- The number of places at which it is cut, where more were asked for than there may be.
+---@return integer?
+function Parts:most() return self.whole.full and MOST or nil end
+
+--- Why it could not be cut.
+function Parts:refusal()
+  return self.whole.full and format("it is cut at %d places already", MOST) or "it cannot end there"
+end
+
 --- It does too little to be kept.
 function Parts:give_up()
   if self.worth then return end
@@ -329,7 +336,7 @@ end
 --- What is to be known of a function that may be captured in parts; nil and a reason where it may not.
 ---@param f function
 ---@param how {compile: function, may_compile: function, is_disabled: function, hand_on: function, drop: function,
----has_own_globals: function, part_of: function, link: function}
+---has_own_globals: function, part_of: function, link: function, link_exit: function}
 ---@return tycho.Parts|false
 ---@return string? reason
 function M.new(f, how)
@@ -337,7 +344,8 @@ function M.new(f, how)
   if not proto then return false, why end
   local whole = setmetatable({ f = f, proto = proto, sites = {}, rests = {}, count = 0, callees = {}, ncallees = 0,
     compile = how.compile, may_compile = how.may_compile, is_disabled = how.is_disabled,
-    has_own_globals = how.has_own_globals, part_of = how.part_of, new_link = how.link }, Whole)
+    has_own_globals = how.has_own_globals, part_of = how.part_of, new_link = how.link,
+    set_exit = how.link_exit }, Whole)
   whole.hand_on, whole.shared = how.hand_on(function() whole:share() end)
   return setmetatable({ whole = whole, shift = 0, sites = {}, drop = how.drop }, Parts)
 end
