@@ -215,6 +215,6 @@ describe("the levels of core", function()
       assert.truthy(CALLBACKS[key], key .. " is no callback that is known")
     end
     for key in pairs(CALLBACKS) do assert.truthy(found[key], key .. " is gone") end
-    assert.truthy(n <= 10, n)
+    assert.truthy(n <= 11, n)
   end)
 end)
