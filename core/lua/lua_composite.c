@@ -51,6 +51,7 @@ typedef struct Key {
   u64 hash;
   u32 bytes;
   i32 ntensors;
+  bool taped; /* some of them */
   Tensor *tensor[TENSORS_MOST];
   char p[KEY_MOST];
 } Key;
@@ -73,17 +74,22 @@ static bool add(Key *k, const void *p, size_t n) {
   return true;
 }
 
-/* With the first argument that is this tensor, and the first that shares its storage. */
+/* With the first argument that is this tensor, and the first that shares its storage. A tensor that needs a gradient
+** stands for a place in all of its storage. */
 static bool add_tensor(Key *k, Tensor *t) {
-  if (!t->st || t->st->batched || t->st->tape) return false;
+  if (!t->st || t->st->batched) return false;
   if (k->ntensors == TENSORS_MOST) return false;
+  const bool needs = ty_needs_grad(t);
+  const u8 tape = t->st->tape ? 1 + needs : 0;
+  const i64 place[] = {t->offset, t->st->numel};
   u8 same = 0, shares = 0;
+  k->taped |= tape != 0;
   k->tensor[k->ntensors++] = t;
   while (k->tensor[same] != t) same++;
   while (k->tensor[shares]->st != t->st) shares++;
-  const u8 head[] = {'T', same, shares, t->type.dtype, t->type.rank, t->type.device};
+  const u8 head[] = {'T', same, shares, t->type.dtype, t->type.rank, t->type.device, tape};
   const size_t n = sizeof(i64) * t->type.rank;
-  return add(k, head, sizeof head) && add(k, t->type.dims, n) && add(k, t->strides, n);
+  return add(k, head, sizeof head) && (!needs || add(k, place, sizeof place)) && add(k, t->type.dims, n) && add(k, t->strides, n);
 }
 
 static bool add_table(lua_State *L, Key *k, int i, int depth);
@@ -154,6 +160,7 @@ static bool make_key(lua_State *L, const State *S, const void *f, int first, Key
   const u32 word = ty_entry_word(S);
   k->bytes = 0;
   k->ntensors = 0;
+  k->taped = false;
   bool ok = add(k, &f, sizeof f) && add(k, &word, sizeof word);
   for (int i = first, n = lua_gettop(L); i <= n && ok; i++) ok = add_value(L, k, i, 0);
   k->hash = ok ? ty_hash(k->p, k->bytes, 0) : 0;
@@ -206,7 +213,7 @@ static bool read_made(lua_State *L, int from, const Key *k, const Tensor **made,
   if (*n < 1 || *n > RESULTS_MOST) return false;
   if (*n == 1 && k->ntensors && ty_lua_test(L, from) == k->tensor[0]) {
     *n = 0;
-    return true;
+    return !k->taped; /* a write that the tape follows */
   }
   for (i32 i = 0; i < *n; i++) {
     made[i] = ty_lua_test(L, from + i);
