@@ -206,6 +206,50 @@ describe("a composite that came before", function()
     assert.truthy(compared > 3000, compared)
   end)
 
+  it("is a plan on the tape, too, and so is the way back", function()
+    local w, g = small:clone():requires_grad_(), ty.ones_like(small)
+    for _ = 1, 3 do w:softmax(2):backward(g) end
+    local before = ty.stats().operations
+    local y = w:softmax(2)
+    assert.equal(0, ty.stats().operations - before)
+    y:backward(g)
+    assert.equal(1, ty.stats().operations - before) -- added to the leaf's gradient
+  end)
+
+  it("has the gradients of its operations one by one, for any layout", function()
+    local compared = 0
+    local layouts = { function(t) return t end, function(t) return t:t() end, function(t) return t[{ { 2, 9 } }] end,
+      function(t) return t * 1.5 end, function(t) return (t * 1.5):narrow(2, 2, 5) end, function(t) return t:to "bf16" end,
+      function(t) return t:detach() + t[1] end, function(t) return t[2] end }
+    local values = { {}, { 0.3 }, { -1, 1 }, { near }, { 2 }, { near:t(), "sum" }, { (ty.arange(16) % 16):to "i64" + 1 }, { true } }
+    local function tell(fn, layout, args, way)
+      ty.manual_seed(5)
+      local w = small:clone():requires_grad_()
+      local t = layout(w)
+      if way == 2 then t = t * 1 end
+      local y = fn(t, unpack(args))
+      local told = texts(y)
+      if not ty.is_tensor(y) or not y.requires_grad then return told end
+      y:square():sum():backward(nil, { create_graph = way == 3 })
+      if w.grad.requires_grad then w.grad:square():sum():backward() end
+      return told .. texts(w.grad)
+    end
+    for _, row in ipairs(rows) do
+      local public = (row.only == "method" and ty.internals.methods or ty)[row.name]
+      for k, layout in ipairs(row.single and {} or layouts) do
+        for n, args in ipairs(values) do
+          local way = (k + n) % 3 + 1
+          local ok, want = pcall(tell, row.fn, layout, args, way)
+          for _ = 1, ok and 3 or 0 do
+            compared = compared + 1
+            assert.equal(want, tell(public, layout, args, way), row.name)
+          end
+        end
+      end
+    end
+    assert.truthy(compared > 1500, compared)
+  end)
+
   it("draws as its operations do", function()
     local function drawn(f)
       ty.manual_seed(9)

@@ -85,6 +85,24 @@ describe("a compiled forward pass", function()
     end))
   end)
 
+  it("gives gradients to the places of a leaf that its input shows", function()
+    local function places()
+      local w = leaf(4, 6)
+      return { leaves = { w }, run = function(x, y) return x:exp() * x + y, (x - 2 * y):tanh() end }
+    end
+    for _, view in ipairs {
+      function(w) return w:narrow(2, 3, 2), w:narrow(2, 5, 2) end, function(w) return w[3], w[2] end,
+      function(w) return w:t()[{ { 2, 5 }, 4 }], w[{ 4, { 2, 5 } }] end,
+      function(w) return w[{ 2, { 6, 1, -1 } }], w[4] end, function(w) return w[2]:detach(), w[4] end,
+    } do
+      answered(both(places, function(world)
+        local y, z = world.f(view(world.leaves[1]))
+        local sum = y:sum() + (z * 3):sum()
+        sum:backward()
+      end))
+    end
+  end)
+
   it("adds to leaves that are used before, behind and between, in the order of recording", function()
     answered(both(network, function(world)
       local w = world.leaves[3]

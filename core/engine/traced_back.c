@@ -77,6 +77,17 @@ static bool stand_in(State *S, const Type *t, const i64 *strides, Tensor *y) {
   return true;
 }
 
+/* The same of value v, a tensor that leads to a root: its gradient belongs to that place of all of its storage. */
+static bool stand_in_place(State *S, const TracedCall *c, i32 v, Tensor *y) {
+  const TapeValue *from = &c->tape->value[v];
+  const Type line = ty_type_line(from->type.dtype, from->type.device, c->saved[v]->numel);
+  if (!ty_tensor_from(S, y, &line, NULL)) return false;
+  y->type = from->type;
+  y->offset = c->offset[v];
+  memcpy(y->strides, from->strides, sizeof y->strides);
+  return true;
+}
+
 typedef struct Making {
   State *S;
   const Back *by; /* the pass that asks */
@@ -111,8 +122,11 @@ static bool make_stand_ins(Making *M, const Tensor *const *flat) {
     const bool is_value = M->p->in[i] < T->nvalue;
     const Type *t = is_value ? &v->type : &flat[i]->type;
     const Type line = ty_type_line(t->dtype, t->device, ty_type_numel(t));
-    if (!stand_in(M->S, is_value ? t : &line, is_value ? v->strides : step, &M->in[i]))
-      return false;
+    const bool ok =
+        is_value && v->from >= T->nrow
+            ? stand_in_place(M->S, M->c, M->p->in[i], &M->in[i])
+            : stand_in(M->S, is_value ? t : &line, is_value ? v->strides : step, &M->in[i]);
+    if (!ok) return false;
     if (is_value) M->in[i].st->frozen = true, M->saved[M->p->in[i]] = M->in[i].st;
   }
   return true;
