@@ -283,7 +283,9 @@ static bool run(const Kernel *k, const Run *r) {
 /* ---- kernels -------------------------------------------------------------------------------------- */
 
 static void drop(Kernel *k) {
-  if (k) ty_x64_code_free(k->native, k->native_bytes), ty_mem_free(k->flat);
+  if (!k) return;
+  drop(k->packed), k->packed = NULL;
+  ty_x64_code_free(k->native, k->native_bytes), ty_mem_free(k->flat);
   ty_tile_drop(k);
 }
 
@@ -324,7 +326,7 @@ static bool place(Kernel *k, const Asm *A) {
   return true;
 }
 
-static Kernel *make(const Program *p) {
+static Kernel *make_native(const Program *p) {
   Hook h = {.base = {hook}};
   int isa = level();
   if (!isa || !ty_x64_code_can()) return NULL;
@@ -344,7 +346,17 @@ static Kernel *make(const Program *p) {
   return k;
 }
 
-static size_t bytes(const Kernel *k) { return ty_tile_bytes(k) + k->native_bytes; }
+static Kernel *make(const Program *p) {
+  Kernel *k = make_native(p);
+  Program *packed = k ? ty_packed_program(p) : NULL;
+  if (packed) k->packed = make_native(packed);
+  ty_mem_free(packed);
+  return k;
+}
+
+static size_t bytes(const Kernel *k) {
+  return k ? ty_tile_bytes(k) + k->native_bytes + bytes(k->packed) : 0;
+}
 
 const char *ty_x64_refusal(void) {
   if (!level()) return "native code needs AVX2 with FMA and F16C, or TYCHO_ISA forbids it";
