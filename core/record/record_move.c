@@ -47,8 +47,8 @@ typedef struct Places {
     const u64 base = (u64)k->base, whole = (u64)k->size + base, last = (u64)k->size - 1; \
     u64 bad = 0; \
     if (stride == 1 && !k->skips) { \
-      for (i64 i = 0; i < n; \
-           i++) { /* as if none counted from the end: mostly so, and soon seen */ \
+      /* As if none counted from the end: mostly so, and soon seen. */ \
+      for (i64 i = 0; i < n; i++) { \
         const u64 at = (u64)(i64)x[i] - base; \
         bad |= at | (last - at); \
       } \
