@@ -680,8 +680,12 @@ static Kernel *make(const Program *p) {
   return k;
 }
 
+static bool run(const Kernel *k, const Run *r) {
+  return (k->packed && ty_packed_run(k, r)) || ty_tile_run(k, r);
+}
+
 size_t ty_tile_bytes(const Kernel *k) { return k->bytes; }
 static size_t bytes(const Kernel *k) { return k ? k->bytes + bytes(k->packed) : 0; }
 
-const Machine ty_machine_tile = {"tile",       make,  ty_tile_run, ty_tile_reserve,
+const Machine ty_machine_tile = {"tile",       make,  run,         ty_tile_reserve,
                                  ty_tile_drop, bytes, ty_tile_time};

@@ -869,7 +869,6 @@ static bool run_single(const Kernel *k, const Run *r) {
 bool ty_tile_run(const Kernel *k, const Run *r) {
   const Kernel *one = k->plain ? k->plain : k;
   if (one->single.fn && run_single(one, r)) return true;
-  if (k->packed && ty_packed_run(k, r)) return true;
   Task t;
   if (!shape(&t, k, r->launch, ty_pool_threads(0))) return true;
   if (!(TY_UNLIKELY(ty_guarded) ? take_apart(&t) : take_memory(&t))) {

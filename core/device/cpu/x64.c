@@ -277,7 +277,7 @@ static bool run_flat(const Kernel *k, const Run *r) {
 }
 
 static bool run(const Kernel *k, const Run *r) {
-  return (k->flat && run_flat(k, r)) || ty_tile_run(k, r);
+  return (k->flat && run_flat(k, r)) || (k->packed && ty_packed_run(k, r)) || ty_tile_run(k, r);
 }
 
 /* ---- kernels -------------------------------------------------------------------------------------- */
