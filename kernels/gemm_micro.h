@@ -597,15 +597,36 @@ static ATTR void NAME(add)(void *L, const void *R, i64 bytes) {
   for (; v < n; v++) l[v] += r[v];
 }
 
-static ATTR void NAME(join)(void *L, void *y) { /* lanes join: j += j + 32, j + 16 ... j + 1 */
-  T *l = L;
-  int h = LN / 2;
-  for (; h >= VL; h /= 2)
-    for (int j = 0; j < h; j += VL) *(V *)(l + j) += *(const V *)(l + j + h);
-  for (; h; h /= 2)
-    for (int j = 0; j < h; j++) l[j] += l[j + h];
-  *(T *)y = l[0];
+/* Lanes join: j += j + 32, j + 16 ... j + 1. In registers: what was just stored is slow to read in other pieces. */
+#define TURN(c, h) (((c) + (h)) % VL)
+#define JOIN_REGISTERS(h) \
+  UNROLL \
+  for (int i = 0; i < (h) && 2 * (h) <= LN / VL; i++) v[i] += v[i + (h)];
+#define JOIN_LANES(h) \
+  if ((h) < VL) v[0] += __builtin_shuffle(v[0], (Index){EACH(TURN, h)});
+static ATTR void NAME(join)(void *L, void *y) {
+#if TBYTES == 4
+  typedef i32 Index __attribute__((vector_size(VBYTES)));
+#else
+  typedef i64 Index __attribute__((vector_size(VBYTES)));
+#endif
+  V v[LN / VL];
+  UNROLL
+  for (int i = 0; i < LN / VL; i++) v[i] = *(const V *)((const T *)L + i * VL);
+  JOIN_REGISTERS(8)
+  JOIN_REGISTERS(4)
+  JOIN_REGISTERS(2)
+  JOIN_REGISTERS(1)
+  JOIN_LANES(8)
+  JOIN_LANES(4)
+  JOIN_LANES(2)
+  JOIN_LANES(1)
+  *(T *)y = v[0][0];
 }
+#undef TURN
+#undef JOIN_REGISTERS
+#undef JOIN_LANES
+_Static_assert(LN / VL <= 16 && VL <= 16, "join: more steps");
 
 #if FLOATING && VL == 8 && VBYTES == 64 /* four lanes do: products take the time */
 static const AttendKern attend_f64_avx2;

@@ -235,4 +235,36 @@ describe("tiles", function()
       assert((1 / zeros:sum(2)):max():item() == -math.huge)
     ]]
   end)
+
+  it("are made of words where bytes are combined bit by bit, wherever these begin and end", function()
+    everywhere [[
+      local bit = require "bit"
+      for _, n in ipairs { 2047, 2048, 2049, 2050, 2051, 5003, 70001 } do
+        for _, from in ipairs { 1, 2, 4, 5 } do
+          for _, kind in ipairs { "bool", "u8", "i8", "i16" } do
+            local function draw()
+              local x = ty.randint(kind == "bool" and 0 or kind == "u8" and 0 or -99, kind == "bool" and 1 or 99, { n + 8 })
+              return x:to(kind):narrow(1, from, n)
+            end
+            local x, y, mask = draw(), draw(), kind == "bool" and 1 or -1
+            local a, b = x:to("i64"), y:to("i64")
+            local p, q = at(a:contiguous()), at(b:contiguous())
+            local results = { { x:bitwise_and(y), bit.band }, { x:bitwise_or(y), bit.bor }, { x:bitwise_xor(y), bit.bxor },
+              { x:bitwise_not(), function(v) return bit.bxor(v, mask) end } }
+            for k, r in ipairs(results) do
+              local got = r[1]:to("i64")
+              local g = at(got)
+              for i = 0, n - 1, n > 20000 and 37 or 1 do
+                local want = r[2](tonumber(p[i]), tonumber(q[i]))
+                if kind == "u8" then want = want % 256 end
+                assert(tonumber(g[i]) == want, ("%s %d: %d from %d, at %d"):format(kind, k, n, from, i))
+              end
+              local last = r[2](tonumber(p[n - 1]), tonumber(q[n - 1]))
+              assert(tonumber(g[n - 1]) == (kind == "u8" and last % 256 or last))
+            end
+          end
+        end
+      end
+    ]]
+  end)
 end)

@@ -46,13 +46,20 @@ typedef struct Places {
     const type *x = p; \
     const u64 base = (u64)k->base, whole = (u64)k->size + base, last = (u64)k->size - 1; \
     u64 bad = 0; \
-    if (stride == 1 && !k->skips) \
+    if (stride == 1 && !k->skips) { \
+      /* As if none counted from the end: mostly so, and soon seen. */ \
+      for (i64 i = 0; i < n; i++) { \
+        const u64 at = (u64)(i64)x[i] - base; \
+        bad |= at | (last - at); \
+      } \
+      if (!(bad >> 63)) return false; \
+      bad = 0; \
       for (i64 i = 0; i < n; i++) { \
         const i64 v = (i64)x[i]; \
         const u64 place = (u64)v - base + ((u64)(v >> 63) & whole); \
         bad |= place | (last - place); \
       } \
-    else \
+    } else \
       for (i64 i = 0; i < n; i++) { \
         const i64 v = (i64)x[i * stride]; \
         const u64 place = (u64)v - base + ((u64)(v >> 63) & whole); \

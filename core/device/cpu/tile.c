@@ -577,7 +577,7 @@ static double cost(const Kernel *k) {
 
 void ty_tile_drop(Kernel *k) {
   if (!k) return;
-  ty_tile_drop(k->plain);
+  ty_tile_drop(k->plain), ty_tile_drop(k->packed);
   code_free(&k->code[0]), code_free(&k->code[1]);
   ty_mem_free(k->p), ty_mem_free(k->listing), ty_mem_free(k);
 }
@@ -672,9 +672,20 @@ Kernel *ty_tile_make(const Program *p, TileHook *hook) {
   return NULL;
 }
 
-static Kernel *make(const Program *p) { return ty_tile_make(p, NULL); }
+static Kernel *make(const Program *p) {
+  Kernel *k = ty_tile_make(p, NULL);
+  Program *packed = k ? ty_packed_program(p) : NULL;
+  if (packed) k->packed = ty_tile_make(packed, NULL);
+  ty_mem_free(packed);
+  return k;
+}
+
+static bool run(const Kernel *k, const Run *r) {
+  return (k->packed && ty_packed_run(k, r)) || ty_tile_run(k, r);
+}
 
 size_t ty_tile_bytes(const Kernel *k) { return k->bytes; }
+static size_t bytes(const Kernel *k) { return k ? k->bytes + bytes(k->packed) : 0; }
 
-const Machine ty_machine_tile = {"tile",       make,          ty_tile_run, ty_tile_reserve,
-                                 ty_tile_drop, ty_tile_bytes, ty_tile_time};
+const Machine ty_machine_tile = {"tile",       make,  run,         ty_tile_reserve,
+                                 ty_tile_drop, bytes, ty_tile_time};

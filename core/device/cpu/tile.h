@@ -232,6 +232,7 @@ struct Kernel {
   Single single;
   Kernel *
       plain; /* of a native map that is a single call: its portable form, for short runs; or NULL */
+  Kernel *packed; /* the same over words that hold several elements (packed.c), or NULL */
   const TileIsa *isa;
   i32 tile;     /* elements */
   i32 word;     /* 8 when any value is 8 bytes wide, else 4 */
@@ -257,6 +258,11 @@ struct TileHook {
 Kernel *ty_tile_make(const Program *p, TileHook *hook); /* hook: NULL for loops alone */
 void ty_tile_drop(Kernel *k);
 size_t ty_tile_bytes(const Kernel *k);
+
+/* packed.c: the program over words that hold several elements, to be freed; NULL: there is none. A run by it; false: it is
+** not for this launch, or out of memory, and the program itself is to run. */
+Program *ty_packed_program(const Program *p);
+bool ty_packed_run(const Kernel *k, const Run *r);
 
 /* tile_strand.c: joins loops where that saves memory traffic. False: out of memory. */
 bool ty_tile_strands(Code *code, const StrandIsa *isa);

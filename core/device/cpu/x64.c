@@ -18,6 +18,9 @@
 **    copied out. All loads of an element come before its first store, and nothing is read behind the last
 **    stretch.
 **  5 A function goes over the rows of a rectangle (tile_place.c) in one call.
+**  6 A vector of a stretch has as many elements as one of its widest values. On AVX2, where that leaves four, and few
+**    registers to hide how long a chain takes, long runs of 4-byte steps in a map stand apart: normal numbers
+**    go from random words of 8 bytes through a logarithm in f32 to a cosine in f64.
 **
 ** Loops in C, since code of its own would gain little or nothing. Measured on a Zen 5, nanoseconds an element
 ** in L2, beside a plain sum of the same types, which is what memory allows:
@@ -67,12 +70,43 @@ typedef struct Bits {
 static bool bit(const Bits *b, i32 i) { return b->w[i / 64] >> (i % 64) & 1; }
 static void bit_set(Bits *b, i32 i) { b->w[i / 64] |= (u64)1 << (i % 64); }
 
-/* The reductions of a stretch have one number of lanes: the tail counts them once. */
+enum { LONG_RUN = 24 }; /* steps that pay for values between two stretches */
+
+/* Whether a call reads or makes a value of 8 bytes. */
+static bool is_long(const Code *code, const Step *s) {
+  const i32 slots[4] = {s->y, s->a, s->b, s->c};
+  for (int k = 0; k < 4; k++)
+    if (slots[k] && code->slot[slots[k]].size == 8) return true;
+  return false;
+}
+
+/* How many steps from i on are calls of 4-byte values alone. */
+static i32 short_run(const Code *code, i32 i, i32 end) {
+  i32 n = 0;
+  while (i + n < end && code->step[i + n].kind == S_CALL && !is_long(code, &code->step[i + n])) n++;
+  return n;
+}
+
+/* Whether a long run of 4-byte steps begins with step i, or ended before it. */
+static bool is_border(const Code *code, i32 first, i32 i, i32 end) {
+  if (code->step[i].kind != S_CALL) return false;
+  if (is_long(code, &code->step[i - 1])) return short_run(code, i, end) >= LONG_RUN;
+  if (!is_long(code, &code->step[i])) return false;
+  i32 from = i;
+  while (from > first && !is_long(code, &code->step[from - 1])) from--;
+  return i - from >= LONG_RUN;
+}
+
+/* The reductions of a stretch have one number of lanes: the tail counts them once. AVX2: where many steps with values of
+** 4 bytes stand beside some of 8, they are a stretch of their own (rule 6). */
 static i32 stretch_end(const Emit *E, const Code *code, i32 i, i32 end, bool reduces, bool *worth) {
   int size = 0;
+  const i32 first = i;
+  const bool parts = !E->wide && E->p->kind == K_MAP;
   *worth = false;
   for (; i < end && can(E, &code->step[i], reduces); i++) {
     const Step *s = &code->step[i];
+    if (parts && i > first && is_border(code, first, i, end)) break;
     int own = s->kind == S_REDUCE ? code->slot[s->a].size : 0;
     if (size && own && own != size) break;
     if (own) size = own;
@@ -243,13 +277,15 @@ static bool run_flat(const Kernel *k, const Run *r) {
 }
 
 static bool run(const Kernel *k, const Run *r) {
-  return (k->flat && run_flat(k, r)) || ty_tile_run(k, r);
+  return (k->flat && run_flat(k, r)) || (k->packed && ty_packed_run(k, r)) || ty_tile_run(k, r);
 }
 
 /* ---- kernels -------------------------------------------------------------------------------------- */
 
 static void drop(Kernel *k) {
-  if (k) ty_x64_code_free(k->native, k->native_bytes), ty_mem_free(k->flat);
+  if (!k) return;
+  drop(k->packed), k->packed = NULL;
+  ty_x64_code_free(k->native, k->native_bytes), ty_mem_free(k->flat);
   ty_tile_drop(k);
 }
 
@@ -290,7 +326,7 @@ static bool place(Kernel *k, const Asm *A) {
   return true;
 }
 
-static Kernel *make(const Program *p) {
+static Kernel *make_native(const Program *p) {
   Hook h = {.base = {hook}};
   int isa = level();
   if (!isa || !ty_x64_code_can()) return NULL;
@@ -310,7 +346,17 @@ static Kernel *make(const Program *p) {
   return k;
 }
 
-static size_t bytes(const Kernel *k) { return ty_tile_bytes(k) + k->native_bytes; }
+static Kernel *make(const Program *p) {
+  Kernel *k = make_native(p);
+  Program *packed = k ? ty_packed_program(p) : NULL;
+  if (packed) k->packed = make_native(packed);
+  ty_mem_free(packed);
+  return k;
+}
+
+static size_t bytes(const Kernel *k) {
+  return k ? ty_tile_bytes(k) + k->native_bytes + bytes(k->packed) : 0;
+}
 
 const char *ty_x64_refusal(void) {
   if (!level()) return "native code needs AVX2 with FMA and F16C, or TYCHO_ISA forbids it";

@@ -35,6 +35,7 @@ typedef struct XVal {
   bool row;        /* V_SCALAR: another one for each row */
   i32 pin;         /* register of a uniform value, -1: none */
   i32 home;        /* offset in the frame of a broadcast scalar, -1: none */
+  i32 keys;        /* offset in the frame of the round keys that it gives, -1: none */
   u64 bits;        /* V_CONST */
 } XVal;
 
@@ -93,6 +94,7 @@ enum {
   TEMPS = 4,
   TEMPS_MORE = 6,
   TEMPS_PHILOX = 11,
+  PHILOX_ROUNDS = 10,
   TAIL_J = RBX,
   K_TAIL = 1,
   K_A = 2,
@@ -108,6 +110,7 @@ i32 ty_x64_temps(const Step *s, bool wide); /* temporaries that it takes */
 bool ty_x64_can_reduce(const Step *s, bool wide);
 bool ty_x64_can_store(int dtype, bool wide);
 void ty_x64_call(Emit *E, const Step *s);
+void ty_x64_round_keys(Emit *E, int key, i32 at); /* of PHILOX, to 2 vectors a round in the frame */
 void ty_x64_load(Emit *E, const XVal *v, i32 slot, int dst); /* one group of a stream */
 void ty_x64_store(Emit *E, const Step *s);
 void ty_x64_reduce(Emit *E, const Step *s, i32 nth);

@@ -295,7 +295,8 @@ static void note_values(Emit *E) {
                        .ptr = -1,
                        .at = -1,
                        .pin = -1,
-                       .home = -1};
+                       .home = -1,
+                       .keys = -1};
   }
   for (i32 i = E->first; i < E->end; i++) {
     const Step *s = &code->step[i];
@@ -507,6 +508,18 @@ static void load_uniforms(Emit *E, bool row) {
     if (v->pin >= 0) continue;
     if (v->home < 0) v->home = frame_take(E, E->vb);
     put(E, v->size, in_frame(E, v->home, 0), r);
+  }
+}
+
+/* The round keys of random bits whose key is the same for all elements. */
+static void make_keys(Emit *E) {
+  for (i32 i = E->first; i < E->end; i++) {
+    const Step *s = &E->code->step[i];
+    if (s->kind != S_CALL || s->op != P_PHILOX) continue;
+    XVal *v = &E->val[ty_x64_root(E, s->c)];
+    if (v->keys >= 0 || v->row || (v->kind != V_CONST && v->kind != V_SCALAR)) continue;
+    v->keys = frame_take(E, 2 * PHILOX_ROUNDS * E->vb);
+    ty_x64_round_keys(E, ty_x64_reg(E, s->c, E->temp), v->keys);
   }
 }
 
@@ -896,6 +909,7 @@ bool ty_x64_emit(Emit *E) {
   x64_save(A, kept(E, KEPT_BEGIN), RSI);
   load_pointers(E);
   load_uniforms(E, false);
+  make_keys(E);
   rows(E);
   x64_lea(A, RSP, x64_mem(RBP, RNONE, 0, -8 * (1 + TY_MAX(used - 4, 0))));
   for (i32 i = used - 1; i >= 4; i--) x64_push(A, pointers[i], true);

@@ -593,45 +593,88 @@ static void emit_lut(Emit *E, const Step *s) {
   }
 }
 
-/* d ^= a ^ b, in 64-bit lanes. */
-static void xor3(Emit *E, int d, int a, int b) {
+/* d ^= a ^ b, in 64-bit lanes; a is the one that comes late. */
+static void xor3(Emit *E, int d, int a, X64Rm b) {
   enum { ODD = 0x96 }; /* the table of: one or three of three bits */
   int vl = E->vl[1];
   if (E->wide) {
-    ty_x64_v(E, I_vpternlogd, vl, d, a, x64_reg(b), ODD, 0, false);
+    ty_x64_v(E, I_vpternlogd, vl, d, a, b, ODD, 0, false);
     return;
   }
+  op3(E, I_vxorpd, vl, d, d, b);
   op3(E, I_vxorpd, vl, d, d, x64_reg(a));
-  op3(E, I_vxorpd, vl, d, d, x64_reg(b));
+}
+
+/* From the keys of one round to those of the next. */
+static void next_keys(Emit *E, int k0, int k1) {
+  op3(E, I_vpaddq, E->vl[1], k0, k0, ty_x64_k(E, 0x9e3779b9u, 8));
+  op3(E, I_vpaddq, E->vl[1], k1, k1, ty_x64_k(E, 0xbb67ae85u, 8));
+}
+
+void ty_x64_round_keys(Emit *E, int key, i32 at) {
+  int k0 = T(0), k1 = T(1);
+  move(E, 8, k0, x64_reg(key));
+  shift(E, I_vpsrlq, E->vl[1], k1, x64_reg(k0), 32);
+  for (i32 i = 0; i < PHILOX_ROUNDS; i++, at += 2 * E->vb) {
+    if (i) next_keys(E, k0, k1);
+    x64_vector(&E->A, I_vmovupd, E->vl[1], k0, 0, x64_mem(RSP, RNONE, 0, at), -1, 0, false, true);
+    x64_vector(&E->A, I_vmovupd, E->vl[1], k1, 0, x64_mem(RSP, RNONE, 0, at + E->vb), -1, 0, false,
+               true);
+  }
+}
+
+/* Of four words, as bits, those that a round reads to make the words `made`: word 0 comes from words 1 and 2, word 1
+** from 2, word 2 from 3 and 0, word 3 from 0. */
+static u32 words_read(u32 made) {
+  static const u8 read[4] = {1 << 1 | 1 << 2, 1 << 2, 1 << 3 | 1 << 0, 1 << 0};
+  u32 m = 0;
+  for (int i = 0; i < 4; i++) m |= made >> i & 1 ? read[i] : 0;
+  return m;
 }
 
 /* Philox4x32-10 in 64-bit lanes, of which the low halves count: the product of two words is then one
-** instruction. More temporaries than others: registers change roles instead of being copied. */
-static void philox(Emit *E, const Step *s, int nwords, const int *d, int u, int a, int b, int c) {
-  int vl = E->vl[1], w[4], k0 = T(8), k1 = T(9), p = T(3), q = T(10);
-  for (int i = 0; i < 4; i++) w[i] = T(4 + i);
-  move(E, 8, w[0], x64_reg(a)), move(E, 8, w[2], x64_reg(b)), move(E, 8, k0, x64_reg(c));
-  shift(E, I_vpsrlq, vl, w[1], x64_reg(a), 32);
-  shift(E, I_vpsrlq, vl, w[3], x64_reg(b), 32);
-  shift(E, I_vpsrlq, vl, k1, x64_reg(c), 32);
-  for (int round = 0; round < 10; round++) {
-    op3(E, I_vpmuludq, vl, p, w[0], ty_x64_k(E, 0xd2511f53u, 8));
-    op3(E, I_vpmuludq, vl, q, w[2], ty_x64_k(E, 0xcd9e8d57u, 8));
-    shift(E, I_vpsrlq, vl, w[0], x64_reg(q), 32);
-    shift(E, I_vpsrlq, vl, w[2], x64_reg(p), 32);
-    xor3(E, w[0], w[1], k0);
-    xor3(E, w[2], w[3], k1);
-    int t = w[1];
-    w[1] = q, q = t, t = w[3], w[3] = p, p = t;
-    if (round == 9) break;
-    op3(E, I_vpaddq, vl, k0, k0, ty_x64_k(E, 0x9e3779b9u, 8));
-    op3(E, I_vpaddq, vl, k1, k1, ty_x64_k(E, 0xbb67ae85u, 8));
+** instruction. More temporaries than others: registers change roles instead of being copied. Each round waits for the
+** one before, so two groups take turns where all registers are to be had, `keys` being where the round keys lie in the
+** frame; -1: they are made here. The last rounds make what is read of them alone. */
+static void philox(Emit *E, const Step *s, int nwords, const int *d, int u, int n, const XOpd *a,
+                   const XOpd *b, const XOpd *c, i32 keys) {
+  static const u8 temps[2][4] = {{4, 5, 6, 7}, {2, 8, 9, 10}};
+  int vl = E->vl[1], w[2][4], k0 = T(8), k1 = T(9), t = T(3);
+  u32 made[PHILOX_ROUNDS] = {0};
+  for (int i = 0; i < nwords; i++) made[PHILOX_ROUNDS - 1] |= 1u << s[i].imm;
+  for (int r = PHILOX_ROUNDS - 1; r > 0; r--) made[r - 1] = words_read(made[r]);
+  for (int g = 0; g < n; g++) {
+    for (int i = 0; i < 4; i++) w[g][i] = T(temps[g][i]);
+    const int x = ty_x64_of(a, u + g).reg, y = ty_x64_of(b, u + g).reg;
+    move(E, 8, w[g][0], x64_reg(x)), move(E, 8, w[g][2], x64_reg(y));
+    shift(E, I_vpsrlq, vl, w[g][1], x64_reg(x), 32);
+    shift(E, I_vpsrlq, vl, w[g][3], x64_reg(y), 32);
   }
-  for (int i = 0; i < nwords; i++) {
-    const int from = w[s[i].imm];
-    if (E->wide) x64_vector(&E->A, I_vpmovqd, vl, from, 0, x64_reg(d[i] + u), -1, 0, false, false);
-    else shrink(E, d[i] + u, from, k0);
+  if (keys < 0) {
+    const int key = ty_x64_of(c, u).reg;
+    move(E, 8, k0, x64_reg(key)), shift(E, I_vpsrlq, vl, k1, x64_reg(key), 32);
   }
+  for (int round = 0; round < PHILOX_ROUNDS; round++) {
+    const i32 at = keys + 2 * round * E->vb;
+    const X64Rm key[2] = {keys < 0 ? x64_reg(k0) : x64_mem(RSP, RNONE, 0, at),
+                          keys < 0 ? x64_reg(k1) : x64_mem(RSP, RNONE, 0, at + E->vb)};
+    if (keys < 0 && round) next_keys(E, k0, k1);
+    for (int g = 0; g < n; g++) {
+      int *v = w[g], p = v[0], q = v[2], x = v[1], y = v[3];
+      const u32 m = made[round];
+      if (m & 12) op3(E, I_vpmuludq, vl, p, p, ty_x64_k(E, 0xd2511f53u, 8));
+      if (m & 3) op3(E, I_vpmuludq, vl, q, q, ty_x64_k(E, 0xcd9e8d57u, 8));
+      if (m & 1) shift(E, I_vpsrlq, vl, t, x64_reg(q), 32), xor3(E, x, t, key[0]);
+      if (m & 4) shift(E, I_vpsrlq, vl, t, x64_reg(p), 32), xor3(E, y, t, key[1]);
+      v[0] = x, v[1] = q, v[2] = y, v[3] = p;
+    }
+  }
+  for (int g = 0; g < n; g++)
+    for (int i = 0; i < nwords; i++) {
+      const int from = w[g][s[i].imm], to = d[i] + u + g;
+      if (E->wide) x64_vector(&E->A, I_vpmovqd, vl, from, 0, x64_reg(to), -1, 0, false, false);
+      else shrink(E, to, from, t);
+    }
 }
 
 static bool is_made(const XVal *v) { return v->group >= 0 || v->spill >= 0; }
@@ -644,7 +687,8 @@ static void emit_philox(Emit *E, const Step *s) {
     return;
   }
   XOpd a = ty_x64_operand(E, s->a, true, T(0)), b = ty_x64_operand(E, s->b, true, T(1));
-  XOpd c = ty_x64_operand(E, s->c, true, T(2));
+  const i32 keys = E->val[ty_x64_root(E, s->c)].keys;
+  XOpd c = keys < 0 ? ty_x64_operand(E, s->c, true, T(2)) : a;
   ty_x64_done(E);
   int d[WORDS] = {ty_x64_result(E, s->y)}, n = 1;
   for (const Step *t = s + 1, *end = E->code->step + E->end; n < WORDS && t < end; t++, n++) {
@@ -654,8 +698,9 @@ static void emit_philox(Emit *E, const Step *s) {
     if (!same || is_made(y) || !(y->uses || y->escapes) || !ty_x64_has_room(E)) break;
     d[n] = ty_x64_result(E, t->y);
   }
-  for (int u = 0; u < E->u; u++)
-    philox(E, s, n, d, u, ty_x64_of(&a, u).reg, ty_x64_of(&b, u).reg, ty_x64_of(&c, u).reg);
+  const int turn = keys < 0 ? 1 : 2;
+  for (int u = 0; u < E->u; u += turn)
+    philox(E, s, n, d, u, TY_MIN(turn, E->u - u), &a, &b, &c, keys);
 }
 
 static bool lacks(const Emit *E, int op, int type) {
