@@ -86,7 +86,7 @@ local numeric = {
 
 -- Operands: s slot, t slot of a table or function, n number expression, v any value, b boolean, i whole number, f function
 local shapes = {
-  upvalue = "+ti", env = "+t", field = "+tv", metatable = "+t", string_metatable = "+", grad = "+s", no_grad = "s",
+  upvalue = "+ti", env = "+t", field = "+tv", metatable = "+t", string_metatable = "+", loaded = "+", grad = "+s", no_grad = "s",
   type = "sv", equal = "sv", same = "ss", distinct = "ss",
   cell_same = "ssii", cell_distinct = "ssii",
   length = "ti", keys = "tv", tensor = "sv", closure = "sf", number = "#s", bound = "#si",
@@ -189,6 +189,7 @@ local read = {
   field = function(s, t, k) return rawget(s[t], k) end,
   metatable = function(s, t) return debug.getmetatable(s[t]) end,
   string_metatable = function() return debug.getmetatable("") end,
+  loaded = function() return package.loaded end,
   grad = function(s, t) return s[t].grad end,
 }
 

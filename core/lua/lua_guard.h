@@ -60,6 +60,7 @@ _(KEYED,            0,                  READ,    1, O2(SLOT, KEY),              
 _(ELEMENT,          0,                  READ,    1, O2(SLOT, KEY),                 0) /* the key is a small whole number */ \
 _(GRAD,             "grad",             READ,    0, O1(SLOT),                      0) /* gradient of a leaf: not nil */ \
 _(STRING_METATABLE, "string_metatable", READ,    0, O0,                            0) /* of all strings */ \
+_(LOADED,           "loaded",           READ,    0, O0,                            0) /* modules by name */ \
 _(METATABLE,        "metatable",        READ,    0, O1(SLOT),                      0) \
 _(TYPE,             "type",             CHECK,   0, O2(LAST, TYPE),                "is a $3") \
 _(NIL,              0,                  CHECK,   0, O2(LAST, VALUE),               0) \

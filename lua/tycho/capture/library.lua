@@ -226,6 +226,18 @@ model.rawequal = function(world, args, shadows, n)
   return one(world:equal(a, as, b, bs))
 end
 
+--- Of a module that is loaded; others run code of their own when they are.
+model.require = function(world, args, shadows, _, f)
+  if not world.C.is_native(f) then world:abort "calls a require that is not the host's" end
+  local name = world:pin(args[1], shadows[1])
+  if type(name) ~= "string" then world:abort("require is given no name") end
+  local modules, ms = world:loaded_modules()
+  local v, s = world:index(modules, ms, name, nil)
+  if not world:truth(v, s) then world:abort("require loads a module", "load it before") end
+  if type(v) == "userdata" and not world.is_tensor(v) then world:abort("require is given a module that is a userdata") end
+  return one(v, s)
+end
+
 -- Tables --------------------------------------------------------------------------------------------------------------
 
 local function check_table(world, args, shadows, name)

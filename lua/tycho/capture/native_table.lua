@@ -44,7 +44,7 @@ local library = {
   { "rawget",           "reads",  "model" },
   { "rawset",           "writes", "model" },
   { "rawlen",           "reads",  "abort" },
-  { "require",          "state",  "abort" },
+  { "require",          "reads",  "model" },
   { "select",           "pure",   "model" },
   { "setfenv",          "writes", "itself" },
   { "setmetatable",     "writes", "model" },

@@ -185,6 +185,15 @@ return function(World)
 
   World.string_metatable = string_metatable
 
+  --- The table of the modules that are loaded, one from outside like others.
+  function World:loaded_modules()
+    local t = self.C.loaded()
+    if type(t) ~= "table" then self:abort("the host keeps its modules elsewhere") end
+    if self:in_ours() then return self:constant(t), nil end
+    self.modules = self.modules or self:slot(t, { "loaded" }, "package.loaded")
+    return t, self.modules
+  end
+
   --- The handler of an event for any value.
   function World:metamethod(v, s, event)
     local kind = type(v)
