@@ -77,6 +77,7 @@ _(NO_GRAD,          "no_grad",          CHECK,   0, O1(SLOT),                   
 _(CLOSURE,          "closure",          CHECK,   0, O2(SLOT, CODE),                "has the same code") \
 _(CELL_SAME,        "cell_same",        CHECK,   0, O4(SLOT, SLOT, INDEX, INDEX),  "is one variable of two functions") \
 _(CELL_DISTINCT,    "cell_distinct",    CHECK,   0, O4(SLOT, SLOT, INDEX, INDEX),  "is no variable of $3") \
+_(UNSCOPED,         "unscoped",         CHECK,   0, O0,                            "lies in no ty.scope") \
 _(NUMBER,           "number",           NUMBER,  0, O1(LAST),                      "a number, read in each call") \
 _(BOUND,            "bound",            NUMBER,  0, O2(LAST, BOUND),               "a number, with a plan for each value") \
 _(CONST,            "const",            NUMBER,  0, O1(CONST),                     0) \

@@ -251,6 +251,7 @@ static i32 check_range(lua_State *L, const Binding *B, const Trace *T, i32 from,
     case G_CELL_DISTINCT:
       NEED((lua_upvalueid(L, g->a, g->n) == lua_upvalueid(L, g->b, g->upvalue)) == g->want);
       break;
+    case G_UNSCOPED: NEED(!B->scope); break;
     case G_NUMBER:
     case G_BOUND:
       NEED_TYPE(LUA_TNUMBER);

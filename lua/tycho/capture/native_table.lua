@@ -54,6 +54,14 @@ local library = {
   { "unpack",           "reads",  "model" },
   { "xpcall",           "pure",   "abort" },
 
+  { "coroutine.create", "writes", "model" },
+  { "coroutine.isyieldable", "state", "model" },
+  { "coroutine.resume", "writes", "model" },
+  { "coroutine.running", "state", "model" },
+  { "coroutine.status", "reads",  "model" },
+  { "coroutine.wrap",   "writes", "model" },
+  { "coroutine.yield",  "writes", "model" },
+
   { "string.byte",      "pure",   "call" },
   { "string.char",      "pure",   "call" },
   { "string.dump",      "reads",  "abort" },

@@ -133,6 +133,7 @@ return function(World)
     local kind = type(v)
     if kind == "table" then return self.tables[v] ~= nil and self.tables[v].fresh == true end
     if kind == "function" then return self.closures[v] ~= nil or self.iterators[v] ~= nil end
+    if kind == "thread" then return self:is_thread(v) end
     return kind == "userdata" and self.is_tensor(v) and self.objects[v] == nil
   end
 
