@@ -1,7 +1,6 @@
 --- coroutines_spec.lua -- coroutines that compiled functions make: they are part of a trace where their bodies are, and
 -- behave as in plain Lua where not.
 
-local H = require "spec.helper"
 local ty = require "tycho"
 local create, resume, wrap, yield, status, running = coroutine.create, coroutine.resume, coroutine.wrap, coroutine.yield,
   coroutine.status, coroutine.running

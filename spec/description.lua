@@ -86,7 +86,8 @@ local numeric = {
 
 -- Operands: s slot, t slot of a table or function, n number expression, v any value, b boolean, i whole number, f function
 local shapes = {
-  upvalue = "+ti", env = "+t", field = "+tv", metatable = "+t", unscoped = "", string_metatable = "+", loaded = "+", grad = "+s", no_grad = "s",
+  upvalue = "+ti", env = "+t", field = "+tv", metatable = "+t", unscoped = "",
+  string_metatable = "+", loaded = "+", grad = "+s", no_grad = "s",
   type = "sv", equal = "sv", same = "ss", distinct = "ss",
   cell_same = "ssii", cell_distinct = "ssii",
   length = "ti", keys = "tv", tensor = "sv", closure = "sf", number = "#s", bound = "#si",

@@ -6,7 +6,8 @@ local M = {
   specs = { "tiles", "guards", "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "bytecode", "compile", "capture", "custom",
     "nn", "grad", "training", "steps", "orders", "scopes", "convolution", "sharing", "oracle", "layout", "threads",
     "checked", "hooks", "index", "far", "check", "errors", "progress", "files", "log", "miss", "drawn", "random", "moves", "product",
-    "parts", "worlds", "interrupt", "forward", "scan", "vmap", "composite", "composites", "answered", "lifetimes", "ranges", "binding", "coroutines" },
+    "parts", "worlds", "interrupt", "forward", "scan", "vmap", "composite", "composites", "answered", "lifetimes", "ranges", "binding",
+    "coroutines" },
 
   { file = "core/device/cpu/tile_place.c", what = "a tile is kept for rows that differ",
     from = "for (i32 d = 0; d < last; d++) rows &= o->stride[d] == 0;", to = "for (i32 d = 1; d < last; d++) rows &= o->stride[d] == 0;" },

@@ -11,7 +11,8 @@
 --    (ISGE is "not less", ISGT "not less or equal"), its numeric loops.
 -- 2. A handler takes (instruction, R, S, frame, world). It returns nothing to go on, or the position to go on at;
 --    LEAVE ends the frame, SWITCH says that a tail call has put another function into it, ENTER that the frame above it
---    is to run, YIELD that the stack of a coroutine stays as it is (threads.lua). So calls take none of LuaJIT's stack, unless a native function or a metamethod stands between.
+--    is to run, YIELD that the stack of a coroutine stays as it is (threads.lua). So calls take none of LuaJIT's stack,
+--    unless a native function or a metamethod stands between.
 -- 3. Roads that do not ask the world (numbers, strings and truth of known values) give what the world would give.
 -- 4. Frames lie in a stack and are used again (frames.lua). Results stay in the callee's registers until the caller has
 --    copied them.

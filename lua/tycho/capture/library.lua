@@ -235,7 +235,7 @@ model.require = function(world, args, shadows, _, f)
   local modules, ms = world:loaded_modules()
   local v, s = world:index(modules, ms, name, nil)
   if not world:truth(v, s) then world:abort("require loads a module", "load it before") end
-  if type(v) == "userdata" and not world.is_tensor(v) then world:abort("require is given a module that is a userdata") end
+  if type(v) == "userdata" and not world.is_tensor(v) then world:abort("a module is a userdata") end
   return one(v, s)
 end
 

@@ -1,8 +1,8 @@
 --- threads.lua -- coroutines that captured code makes and runs, as captured code sees them.
 -- In: arguments with shadows. Out: models of the library coroutine, as library.lua's are.
 --
--- No coroutine of the host runs: the body is evaluated on a stack of its own, which is left as it stands where it yields
--- (evaluate.lua). What captured code gets is a coroutine or an iterator of the host's that stands for the record of the
+-- No coroutine of the host runs: the body is evaluated on a stack of its own, which is left as it stands where it
+-- yields (evaluate.lua). What captured code gets is a coroutine or an iterator of the host's that stands for the record of the
 -- thread: {f, fs, stack, status}. It never leaves the trace: what would hand it out is given up, and captured again
 -- without coroutines, so that the function is cut where it makes one.
 --
@@ -14,7 +14,7 @@
 local evaluate = require "tycho.capture.evaluate"
 local undisturbed = require("tycho").internals.undisturbed
 
-local find, match, sub = string.find, string.match, string.sub
+local sub = string.sub
 local type, pcall, error, getmetatable, select = type, pcall, error, getmetatable, select
 local library = type(coroutine) == "table" and coroutine or {}
 local create, wrap = library.create, library.wrap
@@ -27,7 +27,7 @@ local NONE = {}
 
 local function nothing() end
 
--- What the host says ---------------------------------------------------------------------------------------------------
+-- What the host says --------------------------------------------------------------------------------------------------
 
 --- What the function that wrap gave raises the n-th time, called by a Lua function.
 local function wrap_raises(n, body)
@@ -57,7 +57,7 @@ if create and wrap then
   extra_of_running = select("#", library.resume(co)) - 2
 end
 
--- Threads --------------------------------------------------------------------------------------------------------------
+-- Threads -------------------------------------------------------------------------------------------------------------
 
 local function one(v) return { v }, NONE, 1 end
 
@@ -96,13 +96,13 @@ local function call_wrapped(world, thread, args, shadows, n)
   if thread.status == "dead" and not dead_wrapped or thread.status == "running" or thread.status == "normal" then
     world:abort_thread("a coroutine is resumed that is " .. thread.status)
   end
-  local text, ts = dead_wrapped, nil
+  local text = dead_wrapped
   if thread.status ~= "dead" then
     local ok, results, out, count = go_on(world, thread, args, shadows, n)
     if ok then return results, out, count end
-    text, ts = results.value, results.shadow
-    if type(text) ~= "string" or not tells_place then return world:raise(text, ts) end
-    world:pin(text, ts)
+    text = results.value
+    if type(text) ~= "string" or not tells_place then return world:raise(text, results.shadow) end
+    world:pin(text, results.shadow)
   end
   return world:raise((tells_place and world:position() or "") .. text, nil)
 end
