@@ -701,7 +701,7 @@ end
 
 --- What a coroutine's body does: it may yield between its statements, in loops and in branches; what it is resumed with
 --- is a number.
-local function thread_body(g, d, gives)
+local function thread_body(g, d, gives, ends)
   return g:scoped(function()
     local vararg, calls = g.vararg, g.calls
     g.vararg = false
@@ -715,7 +715,7 @@ local function thread_body(g, d, gives)
     end
     if g:chance(20) then table.insert(body, g.r(#body + 1), ("if %s then %s end"):format(g:B(1), raise(g))) end
     if g:chance(5) then body[#body + 1] = "pcall(coroutine.yield, " .. g:expression(gives, 1) .. ")" end
-    if g:chance(40) then body[#body + 1] = "do return " .. g:expression(gives, 1) .. " end" end
+    if g:chance(ends) then body[#body + 1] = "do return " .. g:expression(gives, 1) .. " end" end
     g.vararg, g.calls = vararg, calls
     return body
   end)
@@ -723,14 +723,14 @@ end
 
 function make.thread_loop(g, d)
   local v, f, gives = g:name "v", g:name "f", g:pick { "N", "T:mn" }
-  return { { ("local %s = coroutine.wrap(function(p)"):format(f), thread_body(g, d, gives), "end)" },
+  return { { ("local %s = coroutine.wrap(function(p)"):format(f), thread_body(g, d, gives, 4), "end)" },
     { ("for %s in %s do"):format(v, f), g:loop_body(d - 1, function() g:declare(v, gives) end), "end" } }
 end
 
 function make.thread(g, d)
   local co, f, out = g:name "c", g:name "f", {}
   out[1] = { ("local %s = coroutine.%s(function(p)"):format(co, g:pick { "create", "create", "wrap" }),
-    thread_body(g, d, g:pick { "N", "T:mn" }), "end)" }
+    thread_body(g, d, g:pick { "N", "T:mn" }, 40), "end)" }
   local resume = "log(coroutine.resume(%s, %s))"
   if out[1][1]:find "wrap" then resume = g:chance(85) and "log(pcall(%s, %s))" or "log(%s(%s))" end
   for _ = 1, g.r(4) do

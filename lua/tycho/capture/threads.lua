@@ -2,8 +2,8 @@
 -- In: arguments with shadows. Out: models of the library coroutine, as library.lua's are.
 --
 -- No coroutine of the host runs: the body is evaluated on a stack of its own, which is left as it stands where it
--- yields (evaluate.lua). What captured code gets is a coroutine or an iterator of the host's that stands for the record of the
--- thread: {f, fs, stack, status}. It never leaves the trace: what would hand it out is given up, and captured again
+-- yields (evaluate.lua). What captured code gets is a coroutine or an iterator of the host's that stands for the record
+-- of the thread: {f, fs, stack, status}. It never leaves the trace: what would hand it out is given up, and captured again
 -- without coroutines, so that the function is cut where it makes one.
 --
 -- 1. A body yields from Lua functions of the user's alone. Where a pcall, a metamethod or code of the library stands
