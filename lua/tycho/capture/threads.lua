@@ -3,8 +3,8 @@
 --
 -- No coroutine of the host runs: the body is evaluated on a stack of its own, which is left as it stands where it
 -- yields (evaluate.lua). What captured code gets is a coroutine or an iterator of the host's that stands for the record
--- of the thread: {f, fs, stack, status}. It never leaves the trace: what would hand it out is given up, and captured again
--- without coroutines, so that the function is cut where it makes one.
+-- of the thread: {f, fs, stack, status}. It never leaves the trace: what would hand it out is given up, and captured
+-- again without coroutines, so that the function is cut where it makes one.
 --
 -- 1. A body yields from Lua functions of the user's alone. Where a pcall, a metamethod or code of the library stands
 --    between, the capture is given up: so no mode (ty.no_grad and its kin) is open in what is suspended.
