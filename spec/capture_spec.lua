@@ -757,7 +757,11 @@ describe("a rare word of Lua in a compiled function", function()
       a.x = 1
       return v
     end, "a loop of __newindex" },
-    ["a coroutine that is made"] = { function(v) return v, type(coroutine.create(function() end)) end, "calls coroutine.create" },
+    ["a coroutine that is made"] = { function(v) return v, type(coroutine.create(function() end)) end },
+    ["a coroutine that is made of a number"] = { function(v)
+      return v, pcall(coroutine.create, 5)
+    end, "coroutine.create is given no function" },
+    ["the coroutine that runs"] = { function(v) return v, type(coroutine.running()) end, "calls coroutine.running" },
     ["a function made inside for native code"] = { function(v)
       local n = 0
       local bytes = string.dump(function()

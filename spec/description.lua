@@ -86,7 +86,8 @@ local numeric = {
 
 -- Operands: s slot, t slot of a table or function, n number expression, v any value, b boolean, i whole number, f function
 local shapes = {
-  upvalue = "+ti", env = "+t", field = "+tv", metatable = "+t", string_metatable = "+", grad = "+s", no_grad = "s",
+  upvalue = "+ti", env = "+t", field = "+tv", metatable = "+t", unscoped = "",
+  string_metatable = "+", loaded = "+", grad = "+s", no_grad = "s",
   type = "sv", equal = "sv", same = "ss", distinct = "ss",
   cell_same = "ssii", cell_distinct = "ssii",
   length = "ti", keys = "tv", tensor = "sv", closure = "sf", number = "#s", bound = "#si",
@@ -189,6 +190,7 @@ local read = {
   field = function(s, t, k) return rawget(s[t], k) end,
   metatable = function(s, t) return debug.getmetatable(s[t]) end,
   string_metatable = function() return debug.getmetatable("") end,
+  loaded = function() return package.loaded end,
   grad = function(s, t) return s[t].grad end,
 }
 
@@ -204,6 +206,7 @@ local guards = {
   tensor = function(s, _, k, x) return type(s[k]) == "userdata" and same_layout(s[k], x) end,
   no_grad = function(s, _, k) return type(s[k]) == "userdata" and s[k].grad == nil end,
   closure = function(s, _, k, f) return type(s[k]) == "function" and string.dump(s[k]) == string.dump(f) end,
+  unscoped = function() return true end,
   lt = function(_, x, a, b, outcome) return (x[a] < x[b]) == outcome end,
   le = function(_, x, a, b, outcome) return (x[a] <= x[b]) == outcome end,
   eq = function(_, x, a, b, outcome) return (x[a] == x[b]) == outcome end,

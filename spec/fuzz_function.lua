@@ -9,7 +9,7 @@
 --  2. Every loop ends after a few rounds, whatever the values are; lists and strings have caps.
 --  3. Expressions have a type, and tensors a shape class (mn, n, nn, s: sizes M x N, N, N x N, none), so that most calls
 --     succeed; what the steps of a program do to the world may still break every assumption.
---  4. What no capture can bear (values read back, unknown C functions, coroutines) is in programs marked `wild` alone.
+--  4. What no capture can bear (values read back, unknown C functions) is in programs marked `wild` alone.
 
 if jit.off then jit.off(true, true) end -- much code, none of it hot
 
@@ -699,6 +699,53 @@ function make.iterator_loop(g, d)
     g:loop_body(d - 1, function() g:declare(v, "I") end), "end" } }
 end
 
+--- What a coroutine's body does: it may yield between its statements, in loops and in branches; what it is resumed with
+--- is a number.
+local function thread_body(g, d, gives, ends)
+  return g:scoped(function()
+    local vararg, calls = g.vararg, g.calls
+    g.vararg = false
+    g:declare("p", "N")
+    local body = g:block(d - 1, g.r(3))
+    for _ = 1, g.r(3) do
+      local give = ("local p = coroutine.yield(%s)%s"):format(g:expression(gives, 1), g:chance(60) and " or 1" or "")
+      if g:chance(30) then give = ("if %s then %s end"):format(g:B(1), give) end
+      if g:chance(40) then give = ("for t = 1, %s do %s end"):format(g:pick { "2", "3", "math.min(u_i, 3)" }, give) end
+      table.insert(body, g.r(#body + 1), "do " .. give .. " end")
+    end
+    if g:chance(20) then table.insert(body, g.r(#body + 1), ("if %s then %s end"):format(g:B(1), raise(g))) end
+    if g:chance(5) then body[#body + 1] = "pcall(coroutine.yield, " .. g:expression(gives, 1) .. ")" end
+    if g:chance(ends) then body[#body + 1] = "do return " .. g:expression(gives, 1) .. " end" end
+    g.vararg, g.calls = vararg, calls
+    return body
+  end)
+end
+
+function make.thread_loop(g, d)
+  local v, f, gives = g:name "v", g:name "f", g:pick { "N", "T:mn" }
+  return { { ("local %s = coroutine.wrap(function(p)"):format(f), thread_body(g, d, gives, 4), "end)" },
+    { ("for %s in %s do"):format(v, f), g:loop_body(d - 1, function() g:declare(v, gives) end), "end" } }
+end
+
+function make.thread(g, d)
+  local co, f, out = g:name "c", g:name "f", {}
+  out[1] = { ("local %s = coroutine.%s(function(p)"):format(co, g:pick { "create", "create", "wrap" }),
+    thread_body(g, d, g:pick { "N", "T:mn" }, 40), "end)" }
+  local resume = "log(coroutine.resume(%s, %s))"
+  if out[1][1]:find "wrap" then resume = g:chance(85) and "log(pcall(%s, %s))" or "log(%s(%s))" end
+  for _ = 1, g.r(4) do
+    out[#out + 1] = resume:format(co, g:N(1))
+    if g:chance(20) and resume:find "resume" then out[#out + 1] = ("log(coroutine.status(%s))"):format(co) end
+  end
+  if g:chance(3) then out[#out + 1] = ("W.%s = %s"):format(f, co) end
+  return out
+end
+
+function make.module(g)
+  return { g:pick { "log(require 'math'.max(%s, 1))", "log(require('fuzz.module').n + %s)",
+    "u_n = require('fuzz.module').f(%s)" }:format(g:N(1)) }
+end
+
 function make.while_loop(g, d)
   local c = g:name "c"
   local condition = g:B(1)
@@ -859,7 +906,8 @@ end
 local weights = { local_value = 22, collect = 3, holes = 5, thin = 9, look = 4, closures = 2, sort = 3,
   several = 3, assign = 20, swap = 3, field = 4, append = 6, in_place = 7, record = 5, list = 4,
   instance = 3, instance_write = 2, say = 5, call = 8, branch = 10, numeric_for = 4, ipairs_loop = 5, pairs_loop = 3,
-  iterator_loop = 2, while_loop = 3, goto_block = 2, closure = 3, protected = 3, fail = 2, leave = 2, wild = 3 }
+  iterator_loop = 2, while_loop = 3, goto_block = 2, closure = 3, protected = 3, fail = 2, leave = 2, wild = 3,
+  thread = 2, thread_loop = 2, module = 1 }
 local sorts = {}
 for kind, w in pairs(weights) do
   for _ = 1, w do sorts[#sorts + 1] = kind end
@@ -867,7 +915,7 @@ end
 table.sort(sorts)
 
 local nested = { branch = true, numeric_for = true, ipairs_loop = true, iterator_loop = true, while_loop = true,
-  goto_block = true, closure = true, protected = true }
+  goto_block = true, closure = true, protected = true, thread = true, thread_loop = true }
 
 --- A list of n statements, at most d deep, in a scope of its own.
 function G:block(d, n)

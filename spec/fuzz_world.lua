@@ -146,7 +146,7 @@ local function change(g)
   local o = g:pick { "W.o", "W.o", "W.p", "u_o" }
   local tensor_place = g:pick { "u_x", o .. ".x", o .. ".w", o .. ".b", "u_v", "u_w", "G_x", "W.x", o .. ".k[1]", o .. ".sub.b" }
   local number_place = g:pick { "u_n", o .. ".n", o .. ".m", "G_n", o .. ".sub.n", o .. ".l[1]", "u_l[2]", o .. ".opt" }
-  local c, choice = g:pick(NUMBERS), r(37)
+  local c, choice = g:pick(NUMBERS), r(38)
   if choice <= 5 then return ("%s = %s"):format(number_place, c) end
   if choice <= 7 then return ("%s = %s:clone() * 2"):format(tensor_place, tensor_place) end
   if choice <= 9 then return ("%s:%s"):format(tensor_place, g:pick { "mul_(0.5)", "add_(1)", "fill_(2)", "neg_()" }) end
@@ -186,6 +186,10 @@ local function change(g)
   end
   if choice == 32 and g:chance(30) then return "setfenv(main, setmetatable({ G_n = 9 }, { __index = getfenv(main) }))" end
   if choice == 34 then return "collectgarbage()" end
+  if choice == 38 then
+    return "modules['fuzz.module']" .. g:pick { ".n = " .. c, ".f = function(v) return v * 2 end",
+      " = { n = 1, f = function(v) return v - 1 end }", g:chance(30) and " = nil" or ".n = 4" }
+  end
   if choice >= 35 then
     local key = g:pick { "1", "2", "4", "6", "'a'", "'b'", "'q'" }
     return (g:pick { "H[K] = nil", "H[K] = 4", "H[K] = nil", "for i = 1, 9 do H[i] = i end for i = 2, 7 do H[i] = nil end",
@@ -340,7 +344,7 @@ end
 
 local libraries = { "math", "string", "table", "bit", "coroutine", "debug", "type", "tostring", "tonumber", "pairs", "ipairs",
   "next", "select", "pcall", "error", "rawget", "rawset", "rawequal", "setmetatable", "getmetatable", "unpack", "assert",
-  "collectgarbage", "loadstring", "getfenv", "setfenv" }
+  "collectgarbage", "loadstring", "getfenv", "setfenv", "require" }
 
 -- A C function that nothing knows: what it is given goes to a list.
 local function recorder(list)
@@ -378,6 +382,8 @@ end
 function M.load(ty, text, compiled)
   local chunk, env, said, mode = assert(loadstring(text, "=program")), { ty = ty }, {}, {}
   for _, name in ipairs(libraries) do env[name] = _G[name] end
+  env.modules = package.loaded
+  env.modules["fuzz.module"] = { n = 2.5, f = function(v) return v + 0.5 end }
   setfenv(chunk, env)
   if jit.off then jit.off(chunk, true) end -- LuaJIT 2.1.0-beta3 miscompiles `(...)` in some traces
   --- A small tensor of quarters that depends on the seed alone.

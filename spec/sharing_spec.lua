@@ -326,6 +326,63 @@ describe("methods of strings", function()
   end)
 end)
 
+describe("require", function()
+  local modules = package.loaded
+  local function fresh() return ty.compile(function(x) local m = require "spec.made_here" return m.f(x) * m.k end) end
+  local function double(x) return x * 2 end
+  before_each(function() modules["spec.made_here"] = { f = double, k = 3 } end)
+  after_each(function() modules["spec.made_here"], package.preload["spec.made_here"] = nil, nil end)
+
+  it("of a module that is loaded is part of a trace, and sees another module, its fields and its functions", function()
+    local f = fresh()
+    for _ = 1, 10 do assert.equal(6, f(ty.ones(1)):item()) end
+    assert.equal(10, ty.explain(f).skips)
+    modules["spec.made_here"].k = 4
+    assert.equal(8, f(ty.ones(1)):item())
+    modules["spec.made_here"].f = function(x) return x + 1 end
+    assert.equal(8, f(ty.ones(1)):item())
+    modules["spec.made_here"] = { f = double, k = 5 }
+    assert.equal(10, f(ty.ones(1)):item())
+    modules["spec.made_here"].k = 6
+    assert.equal(12, f(ty.ones(1)):item())
+  end)
+
+  it("loads a module once that was unloaded in between", function()
+    local f, loads = fresh(), 0
+    for _ = 1, 3 do f(ty.ones(1)) end
+    modules["spec.made_here"] = nil
+    package.preload["spec.made_here"] = function() loads = loads + 1 return { f = double, k = 7 } end
+    for _ = 1, 3 do assert.equal(14, f(ty.ones(1)):item()) end
+    assert.equal(1, loads)
+  end)
+
+  it("is the function of that name at the time, and knows what true means as a module", function()
+    local f = ty.compile(function(x, name) return x * 2, require(name) end)
+    modules["spec.made_here"] = true
+    for _ = 1, 3 do assert.is_true((select(2, f(ty.ones(1), "spec.made_here")))) end
+    assert.equal(3, ty.explain(f).skips)
+    modules["spec.made_here"] = "text"
+    assert.equal("text", (select(2, f(ty.ones(1), "spec.made_here"))))
+    assert.equal(string, (select(2, f(ty.ones(1), "string"))))
+    local own = setmetatable({ require = function(name) return "own " .. name end }, { __index = _G })
+    local g = setfenv(loadstring "return function(x) return x * 2, require 'string' end", own)()
+    local h = ty.compile(g)
+    for _ = 1, 3 do assert.equal("own string", (select(2, h(ty.ones(1))))) end
+    own.require = require
+    for _ = 1, 3 do assert.equal(string, (select(2, h(ty.ones(1))))) end
+  end)
+
+  it("raises as in plain Lua", function()
+    local function g(x, name) return x * 2, require(name) end
+    local f = ty.compile(g)
+    for _, name in ipairs { "spec.no_such_module", "", 5, false } do
+      local want = { pcall(g, ty.ones(1), name) }
+      assert.is_false(want[1])
+      for _ = 1, 3 do assert.same(want, { pcall(f, ty.ones(1), name) }) end
+    end
+  end)
+end)
+
 describe("a value that is given twice", function()
   it("is computed once and has one buffer, until somebody writes to it", function()
     local function f(a) return a + a, a + a end

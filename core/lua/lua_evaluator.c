@@ -166,6 +166,18 @@ static int capture_is_native(lua_State *L) {
   return 1;
 }
 
+/* loaded() -> the modules by name, as require finds them */
+static int capture_loaded(lua_State *L) {
+  ty_lua_push_loaded(L);
+  return 1;
+}
+
+/* is_scoped() -> whether any ty.scope is open */
+static int capture_is_scoped(lua_State *L) {
+  lua_pushboolean(L, ty_lua_binding(L)->scope != NULL);
+  return 1;
+}
+
 void ty_lua_open_evaluator(lua_State *L, int m) {
   static const luaL_Reg fns[] = {{"session", capture_session},
                                  {"reason", capture_reason},
@@ -179,6 +191,8 @@ void ty_lua_open_evaluator(lua_State *L, int m) {
                                  {"environment", capture_environment},
                                  {"is_tensor", capture_is_tensor},
                                  {"is_native", capture_is_native},
+                                 {"loaded", capture_loaded},
+                                 {"is_scoped", capture_is_scoped},
                                  {"another", capture_another},
                                  {"viewed", capture_viewed},
                                  {"sharing", capture_sharing},

@@ -60,6 +60,7 @@ _(KEYED,            0,                  READ,    1, O2(SLOT, KEY),              
 _(ELEMENT,          0,                  READ,    1, O2(SLOT, KEY),                 0) /* the key is a small whole number */ \
 _(GRAD,             "grad",             READ,    0, O1(SLOT),                      0) /* gradient of a leaf: not nil */ \
 _(STRING_METATABLE, "string_metatable", READ,    0, O0,                            0) /* of all strings */ \
+_(LOADED,           "loaded",           READ,    0, O0,                            0) /* modules by name */ \
 _(METATABLE,        "metatable",        READ,    0, O1(SLOT),                      0) \
 _(TYPE,             "type",             CHECK,   0, O2(LAST, TYPE),                "is a $3") \
 _(NIL,              0,                  CHECK,   0, O2(LAST, VALUE),               0) \
@@ -76,6 +77,7 @@ _(NO_GRAD,          "no_grad",          CHECK,   0, O1(SLOT),                   
 _(CLOSURE,          "closure",          CHECK,   0, O2(SLOT, CODE),                "has the same code") \
 _(CELL_SAME,        "cell_same",        CHECK,   0, O4(SLOT, SLOT, INDEX, INDEX),  "is one variable of two functions") \
 _(CELL_DISTINCT,    "cell_distinct",    CHECK,   0, O4(SLOT, SLOT, INDEX, INDEX),  "is no variable of $3") \
+_(UNSCOPED,         "unscoped",         CHECK,   0, O0,                            "lies in no ty.scope") \
 _(NUMBER,           "number",           NUMBER,  0, O1(LAST),                      "a number, read in each call") \
 _(BOUND,            "bound",            NUMBER,  0, O2(LAST, BOUND),               "a number, with a plan for each value") \
 _(CONST,            "const",            NUMBER,  0, O1(CONST),                     0) \

@@ -173,6 +173,11 @@ static double draw_number(lua_State *L, const Guard *g, int anchors) {
 
 static bool is_whole(double v) { return isfinite(v) && floor(v) == v; }
 
+void ty_lua_push_loaded(lua_State *L) {
+  lua_pushliteral(L, "_LOADED");
+  lua_rawget(L, LUA_REGISTRYINDEX);
+}
+
 /* Runs instructions [from, to) of the program, before which so many numbers were made. Gives the
 ** number of the instruction that failed, or `to`. Where `outside` is NULL nothing is drawn. */
 static i32 check_range(lua_State *L, const Binding *B, const Trace *T, i32 from, i32 to,
@@ -213,6 +218,7 @@ static i32 check_range(lua_State *L, const Binding *B, const Trace *T, i32 from,
       if (!lua_getmetatable(L, -1)) lua_pushnil(L);
       lua_remove(L, -2);
       break;
+    case G_LOADED: ty_lua_push_loaded(L); break;
     case G_METATABLE:
       if (!lua_getmetatable(L, g->a)) lua_pushnil(L);
       break;
@@ -247,6 +253,7 @@ static i32 check_range(lua_State *L, const Binding *B, const Trace *T, i32 from,
     case G_CELL_DISTINCT:
       NEED((lua_upvalueid(L, g->a, g->n) == lua_upvalueid(L, g->b, g->upvalue)) == g->want);
       break;
+    case G_UNSCOPED: NEED(!B->scope); break;
     case G_NUMBER:
     case G_BOUND:
       NEED_TYPE(LUA_TNUMBER);

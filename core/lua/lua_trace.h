@@ -41,6 +41,9 @@ void ty_trace_forget(lua_State *L, Entry *e, int anchors); /* the same, and what
 /* Those behind which a function goes on. */
 void ty_trace_forget_parts(lua_State *L, Entry *e, int anchors);
 
+/* Pushes the modules by name, as require finds them. */
+void ty_lua_push_loaded(lua_State *L);
+
 /* --- lua_custom.c */
 bool ty_custom_read(lua_State *L, int d, Graph *g, Replacement *by, const char **fault);
 bool ty_custom_run(lua_State *L, State *S, Instance *I, const Tensor *const *outside,

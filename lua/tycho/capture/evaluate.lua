@@ -11,7 +11,8 @@
 --    (ISGE is "not less", ISGT "not less or equal"), its numeric loops.
 -- 2. A handler takes (instruction, R, S, frame, world). It returns nothing to go on, or the position to go on at;
 --    LEAVE ends the frame, SWITCH says that a tail call has put another function into it, ENTER that the frame above it
---    is to run. So calls take none of LuaJIT's stack, unless a native function or a metamethod stands between.
+--    is to run, YIELD that the stack of a coroutine stays as it is (threads.lua). So calls take none of LuaJIT's stack,
+--    unless a native function or a metamethod stands between.
 -- 3. Roads that do not ask the world (numbers, strings and truth of known values) give what the world would give.
 -- 4. Frames lie in a stack and are used again (frames.lua). Results stay in the callee's registers until the caller has
 --    copied them.
@@ -36,7 +37,7 @@ local type, floor, concat, ipairs = type, math.floor, table.concat, ipairs
 
 if jit and jit.off then jit.off(true, true) end
 
-local LEAVE, SWITCH, ENTER = 0, -1, -2
+local LEAVE, SWITCH, ENTER, YIELD = 0, -1, -2, -3
 local STACK = 65500 -- slots that a native stack has at most
 
 ---@class tycho.Cell an upvalue of a virtual closure: a register, or an upvalue of an outside function
@@ -152,11 +153,13 @@ end
 local function is_cut(cut, frame) return cut == true or cut == frame.turns end
 
 --- Runs the function in a frame, and those that it calls. Its results are then in frame.out and frame.out_shadows,
---- frame.count from frame.first. True: it was left where the world wants so; what there is stands in the registers.
-local function execute(world, frame)
-  local stack, base, exact = world.stack, frame, world.exact
-  local code, R, S, at = frame.code, frame.R, frame.S, 1
-  local cuts = frame.depth == 1 and world.cuts
+--- frame.count from frame.first. True: it was left where the world wants so, or yields; what there is stands in the
+--- registers. top, at: it goes on in that frame, which it called, at that position.
+local function execute(world, base, top, at)
+  local stack, exact, frame = world.stack, world.exact, top or base
+  local code, R, S = frame.code, frame.R, frame.S
+  local cuts = frame.depth == 1 and not stack.of_thread and world.cuts
+  at = at or 1
   while true do
     repeat
       local i = code[at]
@@ -174,6 +177,8 @@ local function execute(world, frame)
       take_results(left, R, S, i.a, i.b - 1, frame) -- all instructions that call have these operands
       if exact then clear(left) end
       at = at + 1
+    elseif at == YIELD then
+      return true
     else
       if at == ENTER then frame = stack[stack.depth] elseif frame == base then cuts = false end
       code, R, S, at = frame.code, frame.R, frame.S, 1
@@ -204,6 +209,7 @@ local function invoke(world, frame, f, fs, n, caller)
     frame.caller = caller
     execute(world, frame)
   else
+    stack.direct = false
     native(world, frame, R, S, f, fs, n, caller, stack[depth - 1])
   end
   stack.depth = depth - 1
@@ -224,8 +230,10 @@ local function call(i, R, S, frame, world, fn, first, n)
     above.caller = "lua"
     return ENTER
   end
+  stack.direct = true
   native(world, above, to, to_shadows, f, fs, n, "lua", frame)
   stack.depth = depth - 1
+  if stack.yielded then return YIELD end
   take_results(above, R, S, i.a, i.b - 1, frame)
   if world.exact then clear(above) end
 end
@@ -244,9 +252,10 @@ local function tail_call(i, R, S, frame, world, n)
     return SWITCH
   end
   if world.exact then stack.depth = depth - 1 end -- else where() is to tell the place of the call
+  stack.direct = true
   native(world, frame, R, S, f, fs, n, frame.caller, stack[depth - 1])
   stack.depth = depth
-  return LEAVE
+  return stack.yielded and YIELD or LEAVE
 end
 
 function handlers.CALL(i, R, S, frame, world) return call(i, R, S, frame, world, i.a, i.args + 1, i.c - 1) end
@@ -728,6 +737,66 @@ end
 
 -- The world's side -------------------------------------------------------------------------------------------------
 
+--- The frame above those that run, with values in its registers.
+local function load_arguments(world, from, from_shadows, count)
+  local frame = next_frame(world)
+  local R, S = frame.R, frame.S
+  for k = 1, count do R[k], S[k] = from[k], from_shadows[k] end
+  return frame
+end
+
+--- Gives what a coroutine is resumed with to the call that has yielded, and goes on. Whether it yields again.
+local function go_on(world, base, values, shadows, n)
+  local stack = world.stack
+  local frame = stack[stack.depth]
+  local i = frame.code[frame.at]
+  local from = { out = values, out_shadows = shadows, first = 1, count = n }
+  if i.name == "CALLT" or i.name == "CALLMT" then
+    frame.out, frame.out_shadows, frame.first, frame.count = values, shadows, 1, n
+    if frame == base then return false end
+    stack.depth = stack.depth - 1
+    frame = stack[stack.depth]
+    i = frame.code[frame.at]
+  end
+  take_results(from, frame.R, frame.S, i.a, i.b - 1, frame)
+  return execute(world, base, frame, frame.at + 1)
+end
+
+--- Starts a coroutine of captured code, or goes on with it, on its own stack: world.stack from then on.
+---@return boolean ended
+---@return table results
+---@return table shadows
+---@return integer n
+function M.resume(world, thread, values, value_shadows, n)
+  local stack, yields = thread.stack, false
+  world.stack = stack
+  local base = stack[1]
+  if base then
+    yields = go_on(world, base, values, value_shadows, n)
+  else
+    base = load_arguments(world, values, value_shadows, n)
+    local R, S = base.R, base.S
+    local f, fs, count = callee(world, R, S, thread.f, thread.fs, n, "native")
+    local proto, closure = prototype_of(world, R, S, f, count)
+    if proto then
+      stack.depth, base.caller = 1, "native"
+      start(world, base, f, fs, count, proto, closure)
+      yields = execute(world, base)
+    else
+      stack.direct = false
+      native(world, base, R, S, f, fs, count, "native", nil)
+    end
+  end
+  if yields then
+    local given = stack.yielded
+    stack.yielded = nil
+    return false, given[1], given[2], given[3]
+  end
+  local results, shadows = {}, {}
+  take_results(base, results, shadows, 1, base.count, base)
+  return true, results, shadows, base.count
+end
+
 --- Evaluates a call of fn. args and shadows: n of each. Returns results, their shadows, and how many they are.
 --- While it runs, world.apply(f, fs, args, shadows, n) calls any value in the same way.
 ---@param world table
@@ -743,13 +812,6 @@ end
 function M.run(world, fn, fs, args, shadows, n)
   world.stack = { depth = 0 }
 
-  local function load_arguments(from, from_shadows, count)
-    local frame = next_frame(world)
-    local R, S = frame.R, frame.S
-    for k = 1, count do R[k], S[k] = from[k], from_shadows[k] end
-    return frame
-  end
-
   local function collect(frame)
     local results, result_shadows = {}, {}
     take_results(frame, results, result_shadows, 1, frame.count, frame)
@@ -758,7 +820,7 @@ function M.run(world, fn, fs, args, shadows, n)
 
   function world.apply(f, f_shadow, values, value_shadows, count)
     local stack = world.stack
-    local frame = load_arguments(values, value_shadows, count)
+    local frame = load_arguments(world, values, value_shadows, count)
     invoke(world, frame, f, f_shadow, count, stack.native == stack.depth and "native" or "metamethod")
     local results, result_shadows, n_results = collect(frame)
     if world.exact then clear(frame) end
@@ -767,7 +829,7 @@ function M.run(world, fn, fs, args, shadows, n)
 
   local proto, reason = bytecode.prototype(fn)
   if not proto then world:abort("the function cannot be evaluated: " .. reason) end
-  local frame = load_arguments(args, shadows, n)
+  local frame = load_arguments(world, args, shadows, n)
   world.stack.depth = 1
   frame.caller = "native"
   start(world, frame, fn, fs, n, proto, nil)

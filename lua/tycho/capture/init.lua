@@ -99,6 +99,19 @@ function World:abort(reason, hint, kind)
   return error(ABORT, 0)
 end
 
+--- Gives the capture up since of a coroutine that is made inside: without these it may do.
+function World:abort_thread(reason)
+  self.without_threads = true
+  return self:abort(reason)
+end
+
+--- Whether a value is a coroutine that captured code has made, or what coroutine.wrap has given it.
+function World:is_thread(v)
+  local kind = type(v)
+  if kind == "thread" then return self.threads and self.threads[v] ~= nil or false end
+  return kind == "function" and type(self.iterators[v]) == "table"
+end
+
 --- Gives the capture up since a bound decides about more than sizes: it is to be specialised.
 function World:abort_bound(s)
   if not self.failure then self.failure = { reason = "a bound is looked at", bound = s.path } end
@@ -428,6 +441,11 @@ local function tensor_position(world, v)
   local list, at = world.made_tensors, world.tensor_at
   if not at[v] then
     world:pin_viewed(v)
+    if world.in_threads[v] and not world.said.unscoped then
+      world.said.unscoped = true
+      if world.C.is_scoped() then world:abort_thread("a tensor that a coroutine has made is given to a scope") end
+      world:emit({ "unscoped" }, "the call")
+    end
     list[#list + 1] = v
     at[v] = #list
   end
@@ -436,6 +454,7 @@ end
 
 local function object_recipe(world, v)
   local kind = type(v)
+  if world:is_thread(v) then world:abort_thread("a coroutine made inside is returned or stored") end
   if kind == "table" then
     local o = world.tables[v]
     if o then return o.fresh and { "table", table_position(world, o) } or { "slot", o.slot } end
@@ -631,6 +650,7 @@ local function new_world(core, f, options, ...)
     outside_cells = {}, -- as they were found
     environments = {}, -- by slot of function: shadow
     closures = {}, iterators = {},
+    threads = options.threads ~= false and {} or nil, in_threads = {}, -- see threads.lua
     numbers = {}, nnumbers = 0, ndeferred = C.DEFERRED, ndrawn = C.DRAWN, number_at = {}, said = {},
     sizes = {},        -- that the program speaks of: shadows
     specialised = {},  -- by slot: numbers whose value a function of the library has asked for
@@ -700,6 +720,7 @@ local function failure(w, err, refused)
     if w.stack then w:locate(why) end
   end
   why.late = w.overdue
+  why.without_threads = w.threads and (w.without_threads or w.thread) and true or nil
   if refused then w.failure = why end
   if err == ABORT or refused then why.cut, why.of_function = cut_of(w) end
   return why
@@ -833,6 +854,9 @@ function M.run_with(core, handle, options, f, ...)
       own.bounds[why.bound], own.asked, tries = false, {}, tries + 1
     elseif why.again then
       own.asked = {}
+    elseif why.without_threads and not why.late and why.kind ~= "error" then -- as if it could not evaluate coroutines
+      own.threads, own.asked, own.cut, own.why, first, tries = false, {}, nil, nil, nil, 3
+      own.cuts = own.parts and own.parts.cuts or nil
     elseif options.may_cut and why.cut and not first then
       first, own.why, own.cut, own.cuts, own.asked = why, why, why.cut, cut_before(why.cut), {}
       if not own.cuts then break end

@@ -1,6 +1,6 @@
 --- library.lua -- Lua's own library functions as captured code sees them.
 -- In: arguments with shadows. Out: results with shadows. native_table.lua tells which functions are called, computed or
--- modelled here, and which abort (print, io, os, coroutine, debug, load and its relatives, random numbers).
+-- modelled here or in threads.lua, and which abort (print, io, os, debug, load and its relatives, random numbers).
 --
 -- A model is function(world, args, shadows, n, f) -> results, shadows, count. Rules:
 -- 1. It does what LuaJIT's function does, raw where that is raw, in the same order where captured code runs inside.
@@ -56,6 +56,7 @@ local PAIRS_EVENT = select(3, pairs(setmetatable({}, { __pairs = function() retu
 
 --- Models by name, of those functions whose rows say so.
 local model = {}
+for name, run in pairs(require "tycho.capture.threads") do model[name] = run end
 --- What runs in place of a function, by function.
 local models = {}
 
@@ -224,6 +225,18 @@ model.rawequal = function(world, args, shadows, n)
     return one(world:same_object(a, as, b, bs))
   end
   return one(world:equal(a, as, b, bs))
+end
+
+--- Of a module that is loaded; others run code of their own when they are.
+model.require = function(world, args, shadows, _, f)
+  if not world.C.is_native(f) then world:abort "calls a require that is not the host's" end
+  local name = world:pin(args[1], shadows[1])
+  if type(name) ~= "string" then world:abort("require is given no name") end
+  local modules, ms = world:loaded_modules()
+  local v, s = world:index(modules, ms, name, nil)
+  if not world:truth(v, s) then world:abort("require loads a module", "load it before") end
+  if type(v) == "userdata" and not world.is_tensor(v) then world:abort("a module is a userdata") end
+  return one(v, s)
 end
 
 -- Tables --------------------------------------------------------------------------------------------------------------
@@ -595,6 +608,6 @@ for name, row in pairs(rows) do
 end
 
 return function(World)
-  World.Raised = Raised
+  World.Raised, World.raise = Raised, raise
   return models
 end

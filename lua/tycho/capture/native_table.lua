@@ -44,7 +44,7 @@ local library = {
   { "rawget",           "reads",  "model" },
   { "rawset",           "writes", "model" },
   { "rawlen",           "reads",  "abort" },
-  { "require",          "state",  "abort" },
+  { "require",          "reads",  "model" },
   { "select",           "pure",   "model" },
   { "setfenv",          "writes", "itself" },
   { "setmetatable",     "writes", "model" },
@@ -53,6 +53,14 @@ local library = {
   { "type",             "pure",   "model" },
   { "unpack",           "reads",  "model" },
   { "xpcall",           "pure",   "abort" },
+
+  { "coroutine.create", "writes", "model" },
+  { "coroutine.isyieldable", "state", "model" },
+  { "coroutine.resume", "writes", "model" },
+  { "coroutine.running", "state", "model" },
+  { "coroutine.status", "reads",  "model" },
+  { "coroutine.wrap",   "writes", "model" },
+  { "coroutine.yield",  "writes", "model" },
 
   { "string.byte",      "pure",   "call" },
   { "string.char",      "pure",   "call" },

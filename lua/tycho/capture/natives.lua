@@ -26,7 +26,7 @@ local function known(s) return s == nil or s.pinned end
 
 return function(World)
   local models = require("tycho.capture.library")(World)
-  World.models = models
+  World.models, World.OUTSIDE = models, OUTSIDE
   require("tycho.capture.scalars")(World, models)
 
   --- The name of a function of Tycho's, nil of any other. Users may put functions of their own beside them.
@@ -40,6 +40,7 @@ return function(World)
   --- Pins a value and all that can be reached from it.
   function World:expose(v, s, name)
     local kind = type(v)
+    if self:is_thread(v) then self:abort_thread(format("a coroutine made inside is given to %s", name)) end
     if kind == "function" and (self.closures[v] or self.iterators[v]) then
       self:abort(format("a function made inside is given to %s", name))
     end
@@ -86,6 +87,7 @@ return function(World)
     local internals = self.core.internals
     if kind == "userdata" and (self.is_tensor(v) or internals.grad.is_back(v)
         or internals.modes.is(v) or internals.loop.is(v)) then
+      if self.thread and not self.objects[v] then self.in_threads[v] = true end
       return v, self.objects[v]
     end
     if kind == "function" and self.objects[v] then return v, self.objects[v] end
@@ -268,6 +270,7 @@ return function(World)
     local core = self.core
     local grad = core.internals.grad
     if grad.memory[f] then return self:memory(grad.memory[f], args, shadows) end
+    if self:is_thread(f) then return self.iterators[f].call(self, self.iterators[f], args, shadows, n) end
     if self.iterators[f] then return self:tycho(f, self.iterators[f], {}, {}, 0) end
     if f == core.is_tensor or f == core.internals.is_live then
       if type(args[1]) == "userdata" then self:pin(args[1], shadows[1]) else self:typed(args[1], shadows[1]) end

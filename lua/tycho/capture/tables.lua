@@ -133,6 +133,7 @@ return function(World)
     local kind = type(v)
     if kind == "table" then return self.tables[v] ~= nil and self.tables[v].fresh == true end
     if kind == "function" then return self.closures[v] ~= nil or self.iterators[v] ~= nil end
+    if kind == "thread" then return self:is_thread(v) end
     return kind == "userdata" and self.is_tensor(v) and self.objects[v] == nil
   end
 
@@ -184,6 +185,15 @@ return function(World)
   end
 
   World.string_metatable = string_metatable
+
+  --- The table of the modules that are loaded, one from outside like others.
+  function World:loaded_modules()
+    local t = self.C.loaded()
+    if type(t) ~= "table" then self:abort("the host keeps its modules elsewhere") end
+    if self:in_ours() then return self:constant(t), nil end
+    self.modules = self.modules or self:slot(t, { "loaded" }, "package.loaded")
+    return t, self.modules
+  end
 
   --- The handler of an event for any value.
   function World:metamethod(v, s, event)

@@ -223,6 +223,7 @@ local read = {
   field = function(p, i) return rawget(p:slot(i[2]), i[3]) end,
   metatable = function(p, i) return metatable_of(p:slot(i[2])) end,
   string_metatable = function() return metatable_of("") end,
+  loaded = function(p) return p.C.loaded() end,
   grad = function(p, i) return (select(2, p.C.gradient(p:slot(i[2])))) end,
 }
 
