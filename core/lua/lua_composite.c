@@ -89,7 +89,8 @@ static bool add_tensor(Key *k, Tensor *t) {
   while (k->tensor[shares]->st != t->st) shares++;
   const u8 head[] = {'T', same, shares, t->type.dtype, t->type.rank, t->type.device, tape};
   const size_t n = sizeof(i64) * t->type.rank;
-  return add(k, head, sizeof head) && (!needs || add(k, place, sizeof place)) && add(k, t->type.dims, n) && add(k, t->strides, n);
+  return add(k, head, sizeof head) && (!needs || add(k, place, sizeof place)) &&
+         add(k, t->type.dims, n) && add(k, t->strides, n);
 }
 
 static bool add_table(lua_State *L, Key *k, int i, int depth);
