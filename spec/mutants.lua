@@ -135,7 +135,7 @@ local M = {
   { file = "core/lua/lua_composite.c", what = "a composite is answered by one of another layout",
     from = "add(k, t->type.dims, n) && add(k, t->strides, n)", to = "add(k, t->type.dims, n)" },
   { file = "core/lua/lua_composite.c", what = "a composite is answered by one of which no gradient is asked",
-    from = "const u8 tape = t->st->tape ? 1 + needs : 0;", to = "const u8 tape = 0;" },
+    from = "const bool needs = ty_needs_grad(t);", to = "const bool needs = false;" },
   { file = "core/engine/traced_back.c", what = "a gradient falls on the first elements of a leaf, not on those that a view shows",
     from = "is_value && v->from >= T->nrow", to = "is_value && v->from > 1 << 30" },
   { file = "core/record/traced_call.c", what = "what a pool keeps of an input goes stale when that is written",
