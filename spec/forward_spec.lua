@@ -602,4 +602,48 @@ describe("a compiled forward pass with windows", function()
       return y:detach()
     end))
   end)
+
+  it("raises where memory is short, in it or behind it, or gives the right gradients; and the next call does", function()
+    local function step(world, f)
+      local x = leaf(2, 2, 7)
+      for _, p in ipairs(world.leaves) do p.grad = nil end
+      f(x):square():sum():backward()
+      local told = { bits(x.grad) }
+      for i, p in ipairs(world.leaves) do told[i + 1] = bits(p.grad) end
+      return table.concat(told, "\n")
+    end
+    local function fresh(warm)
+      ty.manual_seed(3)
+      local u, v = leaf(2, 2, 3), leaf(3, 2, 2)
+      local world = { leaves = { u, v } }
+      function world.run(x) return ty.max_pool1d(ty.conv1d(ty.conv1d(x, u), v):relu(), 2) end
+      world.f = ty.compile(world.run)
+      if warm then world.f(leaf(2, 2, 7)):sum():backward() end
+      ty.manual_seed(4)
+      return world
+    end
+    local world = fresh(false)
+    local want = step(world, world.run)
+    for _, warm in ipairs { true, false } do
+      world = fresh(warm)
+      H.probe.fail(-1)
+      step(world, world.f)
+      local raised, asked = 0, H.probe.fail(-1)
+      assert.is_true(asked > 20, asked)
+      for after = 0, asked do
+        world = fresh(warm)
+        H.probe.fail(after, 1)
+        local fine, told = pcall(step, world, world.f)
+        H.probe.fail(-1)
+        if fine then assert.equal(want, told, after)
+        else
+          raised = raised + 1
+          assert.truthy(told:find("out of memory", 1, true), told)
+        end
+        ty.manual_seed(4)
+        assert.equal(want, step(world, world.f), after)
+      end
+      assert.is_true(raised < asked, raised)
+    end
+  end)
 end)

@@ -835,6 +835,9 @@ local M = {
     from = "if (number && e->like.symbol) r", to = "if (number && e->like.symbol < 0) r" },
   { file = "core/record/backward.c", what = "gradients of gradients come to a call beside its own records",
     from = "  r = ty_traced_call_real(r);\n  Pending *p = pending_find(b, r);", to = "  Pending *p = pending_find(b, r);" },
+  { file = "core/engine/traced_back.c", what = "where memory ends between two leaves, one is given its gradient again",
+    from = "return false;\n  for (i32 i = 0; i < c->tape->nroot; i++)\n    if (p->given[i] >= 0) ty_back_put", to =
+      "return false; else if (p->given[i] >= 0) ty_back_put" },
   { file = "core/engine/traced_back.c", what = "what is on its way to a leaf already is lost at a call",
     from = "(asked && running[i] ? ROOT_RUNNING : 0)", to = "0" },
   { file = "core/record/backward.c", what = "a call's graph is freed although it is retained",

@@ -320,11 +320,12 @@ static bool run(State *S, Back *b, const BackPlan *p, const Tensor *const *in, T
   if (ready != READY_YES) return ready == READY_NO;
   for (i32 i = 0; i < c->tape->nroot; i++) made[i] = &result[i];
   if (!ty_instance_run(S, p->I, in, c->number, made)) return false;
-  bool ok = true;
-  for (i32 i = 0; ok && i < c->tape->nroot; i++)
-    if (p->given[i] >= 0) ok = ty_back_put(b, c->root[i], &result[p->given[i]]);
-  *done = ok;
-  return ok;
+  for (i32 i = 0; i < c->tape->nroot; i++) /* all or none, or one would be added to twice */
+    if (p->given[i] >= 0 && !ty_back_await(b, c->root[i])) return false;
+  for (i32 i = 0; i < c->tape->nroot; i++)
+    if (p->given[i] >= 0) ty_back_put(b, c->root[i], &result[p->given[i]]);
+  *done = true;
+  return true;
 }
 
 /* By a plan; *done stays false where there is none. */

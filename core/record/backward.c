@@ -193,12 +193,12 @@ const Tensor *ty_back_running(const Back *b, const Record *r, bool *asked) {
   return p && p->g.st ? &p->g : NULL;
 }
 
-bool ty_back_put(Back *b, Record *r, const Tensor *g) {
-  Pending *p = pending_of(b, r);
-  if (!p) return false;
+bool ty_back_await(Back *b, Record *r) { return pending_of(b, r) != NULL; }
+
+void ty_back_put(Back *b, Record *r, const Tensor *g) {
+  Pending *p = pending_find(b, ty_traced_call_real(r));
   ty_tensor_release(&p->g);
   ty_tensor_alias(&p->g, g);
-  return true;
 }
 
 /* All of the record at hand; false: again from b->i on, once there is memory. */

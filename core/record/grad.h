@@ -141,8 +141,8 @@ typedef struct Back {
 bool ty_back_seed(Back *b, const Tensor *y, const Tensor *g); /* g in y's dims */
 typedef enum { BACK_DONE, BACK_CUSTOM, BACK_CALL, BACK_RULE, BACK_FAILED } BackState;
 /* Goes on; may be called again after running out of memory. CUSTOM: b->at waits for ty_back_give, and
-** then ty_back_pass. CALL: for ty_back_expand, or ty_back_put for each root and then ty_back_pass. RULE: for the next call,
-** without calls_only. */
+** then ty_back_pass. CALL: for ty_back_expand, or ty_back_await and ty_back_put for its roots and
+** then ty_back_pass. RULE: for the next call, without calls_only. */
 BackState ty_back_step(Back *b);
 bool ty_back_give(Back *b, i32 edge, const Tensor *g);
 void ty_back_pass(Back *b);
@@ -152,8 +152,10 @@ bool ty_back_expand(Back *b);
 bool ty_back_add(Back *b, Record *r, const Tensor *g);
 /* What is on its way to r so far; NULL: nothing. asked: whether the pass goes there. */
 const Tensor *ty_back_running(const Back *b, const Record *r, bool *asked);
-/* In its place g is, or the same with what comes from the record at hand. */
-bool ty_back_put(Back *b, Record *r, const Tensor *g);
+/* A place for what is on its way to r; there may be nothing in it yet. */
+bool ty_back_await(Back *b, Record *r);
+/* In the place that there is: g is what was on its way, with what comes from the record at hand. */
+void ty_back_put(Back *b, Record *r, const Tensor *g);
 void ty_back_free(Back *b);
 /* Whether y depends on a leaf, or on a watch before seq. What is taped for all examples of a vmap counts. */
 bool ty_back_reaches(State *S, const Tensor *y, u64 seq, bool *yes);
