@@ -907,7 +907,7 @@ local weights = { local_value = 22, collect = 3, holes = 5, thin = 9, look = 4, 
   several = 3, assign = 20, swap = 3, field = 4, append = 6, in_place = 7, record = 5, list = 4,
   instance = 3, instance_write = 2, say = 5, call = 8, branch = 10, numeric_for = 4, ipairs_loop = 5, pairs_loop = 3,
   iterator_loop = 2, while_loop = 3, goto_block = 2, closure = 3, protected = 3, fail = 2, leave = 2, wild = 3,
-  thread = 2, thread_loop = 2, module = 1 }
+  thread = 1, thread_loop = 1, module = 1 }
 local sorts = {}
 for kind, w in pairs(weights) do
   for _ = 1, w do sorts[#sorts + 1] = kind end

@@ -22,6 +22,7 @@ local function load_core()
 end
 
 local ty = load_core()
+local find = string.find
 local internals = ty.internals -- for the library itself and its specs
 local methods, describe = internals.methods, internals.describe
 local fail = internals.error
@@ -39,7 +40,7 @@ end
 --- that is marked: where an error has ended its loading, a debug hook's or one of memory, the mark goes.
 function internals.load(name)
   for key, value in pairs(package.loaded) do
-    local kind = type(key) == "string" and key:find "^tycho%." and type(value) or "table"
+    local kind = type(key) == "string" and find(key, "^tycho%.") and type(value) or "table"
     if kind ~= "table" and kind ~= "function" and kind ~= "boolean" then package.loaded[key] = nil end
   end
   return require(name)
