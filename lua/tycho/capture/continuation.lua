@@ -454,6 +454,7 @@ end
 ---@return integer[]? exits positions behind it
 function M.native(f, proto, at, prepare, rest)
   local flow, p = proto.flow, split(proto)
+  if proto.code[at].name == "FNEW" then return nil, "its variables would stay behind" end
   local _, n = flows.live_before(flow, at)
   local exits, tops, list = region_of(proto, flow, at), {}, {}
   local before = prepare and 5 or 1
@@ -473,8 +474,9 @@ function M.native(f, proto, at, prepare, rest)
   if floor(p.flags / NOJIT) % 2 == 0 then p.flags = p.flags + NOJIT end
   walk_by_key(proto, p, at)
   local line = p.lines[at]
-  local head, a = {}, proto.code[at].a - 1
+  local head = {}
   if prepare then
+    local a = proto.code[at].a - 1
     head = { two("UGET", n, p.n_upvalues + #list), two("MOV", n + 1 + proto.fr2, a), three("CALL", n, 2, 2),
       two("MOV", a, n) }
   end
