@@ -136,6 +136,7 @@ end
 if mode ~= "plain" then
   ty = require "tycho"
   require("tycho.capture.parts").FEW = 0
+  ty.compile(function() end) -- loads the rest, before the program changes the library's functions
   local every = tonumber(mode)
   if every then
     local handlers = require("tycho.capture.evaluate").handlers
@@ -171,12 +172,18 @@ if mode ~= "plain" then
 end
 registry.__c = compile
 
-local function original(f) return made_of[f] or f end
-
---- Library functions that look at a function are shown what it is made of.
+--- Library functions that look at a function are shown what it is made of; what gives the function gives it as it was.
 local function shown(t, name)
   local real = t[name]
-  t[name] = function(f, ...) return real(type(f) == "function" and original(f) or f, ...) end
+  t[name] = function(f, ...)
+    local g = made_of[f]
+    if not g then return real(f, ...) end
+    if name == "setfenv" then
+      real(g, ...)
+      return f
+    end
+    return real(g, ...)
+  end
 end
 for _, name in ipairs { "getfenv", "setfenv", "getupvalue", "setupvalue", "upvalueid", "getinfo" } do shown(debug, name) end
 for _, name in ipairs { "getfenv", "setfenv" } do shown(_G, name) end
