@@ -152,7 +152,7 @@ if mode ~= "plain" then
           end
           if is then
             counts.forced = counts.forced + 1
-            world:abort "it is cut by chance"
+            world:abort("it is cut by chance", nil, name:find "^CALL" and "unknown" or nil)
           end
         end
         return run(i, R, S, frame, world)

@@ -563,6 +563,22 @@ describe("a function that no trace holds whole", function()
     end
   end)
 
+  it("has the globals that a function gives it which is called with what was read", function()
+    local function set(env) setfenv(2, env) end
+    local function make()
+      return setfenv(function(x, env)
+        local y = work(x)
+        set(env, y:sum():item())
+        return work(y), value -- luacheck: ignore
+      end, { value = 1 })
+    end
+    local plain, compiled = make(), ty.compile(make())
+    for i = 1, 4 do
+      local env = { value = i + 1 }
+      assert.equal(account(plain, false, a, env), account(compiled, false, a, env))
+    end
+  end)
+
   it("has its own globals after jit.reset, too", function()
     local function make()
       return setfenv(function(x, env)

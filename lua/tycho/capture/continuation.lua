@@ -416,6 +416,12 @@ function M.calls(proto, at)
   return name == "CALL" or name == "CALLM" or name == "CALLT" or name == "CALLMT"
 end
 
+--- Whether the instruction's values are handed to a call, which is then run natively, too.
+function M.hands_on(proto, at)
+  local behind = proto.code[at + 1]
+  return behind ~= nil and behind.name == "CALLM"
+end
+
 --- What is put before the code of what begins at a position: so many instructions.
 M.SHIFT = 1
 
