@@ -63,23 +63,23 @@ return function(ty)
   -- Blocks one after the other, until what they give is sure enough.
   local blocks = {}
   for i = 1, 8 do blocks[i] = { w1 = wave(0.3 + i / 50, 64, 128), w2 = wave(0.3, 128, 64), scale = ty.ones(64) } end
-  local classes = wave(0.12, 64, 10)
+  local classes = wave(1, 64, 10)
   programs.confidence = { args = { wave(1, 1, 64) }, run = function(h)
     local p, depth
     for i = 1, #blocks do
       local b = blocks[i]
-      h = h + (h:matmul(b.w1):relu():matmul(b.w2) * 0.1):tanh() * b.scale
+      h = h * 1.2 + (h:matmul(b.w1):relu():matmul(b.w2) * 0.1):tanh() * b.scale
       p, depth = h:matmul(classes):softmax(2), i
-      if p:max():item() > 0.3 then break end
+      if p:max():item() > 0.5 then break end
     end
     return p, depth
   end, reads = function(_, depth) return depth end }
 
   programs.confidence_of_list = { args = programs.confidence.args, run = function(h)
     for i, b in ipairs(blocks) do
-      h = h + (h:matmul(b.w1):relu():matmul(b.w2) * 0.1):tanh() * b.scale
+      h = h * 1.2 + (h:matmul(b.w1):relu():matmul(b.w2) * 0.1):tanh() * b.scale
       local p = h:matmul(classes):softmax(2)
-      if p:max():item() > 0.3 then return p, i end
+      if p:max():item() > 0.5 then return p, i end
     end
     return h:matmul(classes):softmax(2), #blocks
   end }

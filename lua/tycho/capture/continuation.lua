@@ -247,8 +247,9 @@ local function region_of(proto, flow, start)
 end
 
 -- Instructions of links, see lua_link.c.
-local LINK_CALL, LINK_INDEX, LINK_FOR, LINK_MOVE, LINK_CONSTANT, LINK_EXIT, LINK_RETURN, LINK_NATIVE =
-  0, 1, 2, 3, 4, 5, 6, 7
+local LINK_CALL, LINK_INDEX, LINK_FOR, LINK_MOVE, LINK_CONSTANT, LINK_EXIT, LINK_RETURN, LINK_NATIVE, LINK_WALK =
+  0, 1, 2, 3, 4, 5, 6, 7, 8
+local walks = ipairs {} -- what a loop over ipairs(t) calls each turn
 local constants = { KPRI = true, KSHORT = true, KNUM = true, KSTR = true }
 
 --- What stands between a position and the exits behind it, for a link. Nil: more than a link can do.
@@ -260,7 +261,7 @@ local constants = { KPRI = true, KSHORT = true, KNUM = true, KSTR = true }
 ---@return any[]? constants by their positions, which their steps have as args
 ---@return integer? n of them
 function M.steps(proto, start, exits)
-  local code, steps, known, number, values, n_values = proto.code, {}, {}, {}, {}, 0
+  local code, steps, known, number, values, n_values, walk = proto.code, {}, {}, {}, {}, 0, nil
   local _, width = flows.live_before(proto.flow, start)
   if proto.vararg then return nil end
   for k, to in ipairs(exits) do number[to] = k end
@@ -305,6 +306,18 @@ function M.steps(proto, start, exits)
       step[2] = visit_changed(ins.target)
       if not step[2] then return nil end
       step[4], from_start = visit(at + 1)
+      if not step[4] then return nil end
+    elseif name == "ITERC" and walk ~= at and (walk or code[at + 1].target > start or at < start) then
+      put(LINK_NATIVE) -- one walk, around the start: the link looks at what walks before it begins
+      from_start = true
+    elseif name == "ITERC" then
+      n_values, walk = n_values + 1, at
+      values[n_values] = walks
+      local step = put(LINK_WALK, 0, ins.a, 0, n_values, 0, ins.b - 1)
+      width = max(width, ins.a + ins.b - 2)
+      step[2] = visit_changed(code[at + 1].target)
+      if not step[2] then return nil end
+      step[4], from_start = visit(at + 2)
       if not step[4] then return nil end
     elseif at == start and (name == "CALL" and ins.b > 0 or name == "CALLT") then
       local tail = name == "CALLT"
