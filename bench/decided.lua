@@ -1,6 +1,6 @@
 --- decided.lua -- programs as users write them, in which data decide how long a loop runs, or which way is taken.
--- In: ty. Out: by name {run: a function; args: what it is called with; reads: how often a call reads data}. For bench/parts.lua,
--- which measures them, and spec/decided_spec.lua, which compares them with eager runs.
+-- In: ty. Out: by name {run: a function; args: what it is called with; draws: it draws random numbers}. For
+-- bench/parts.lua, which measures them, and spec/decided_spec.lua, which compares them with eager runs.
 
 return function(ty)
   local programs = {}
@@ -45,20 +45,19 @@ return function(ty)
       length = length + 1
     until ended:all():item() or length == most
     return lists, scores, length
-  end, reads = function(_, _, length) return length end }
+  end }
 
   -- Rejection: a point of a normal distribution's middle, by chance.
   programs.rejection = { args = { wave(0.5, 16) }, draws = true, run = function(centre)
-    local x, tries, u, p = nil, 0, nil, nil
+    local tries, x = 0, nil -- luacheck: ignore
     repeat
       x = ty.rand(16) * 4 - 2
       local d = x - centre
-      p = (d * d * -0.5):sum():mul(0.25):exp()
-      u = ty.rand(1)
+      local p, u = (d * d * -0.5):sum():mul(0.25):exp(), ty.rand(1)
       tries = tries + 1
     until u:item() < p:item() or tries == 60
     return x, tries
-  end, reads = function(_, tries) return 2 * tries end }
+  end }
 
   -- Blocks one after the other, until what they give is sure enough.
   local blocks = {}
@@ -73,7 +72,7 @@ return function(ty)
       if p:max():item() > 0.5 then break end
     end
     return p, depth
-  end, reads = function(_, depth) return depth end }
+  end }
 
   programs.confidence_of_list = { args = programs.confidence.args, run = function(h)
     for i, b in ipairs(blocks) do
@@ -107,7 +106,7 @@ return function(ty)
       w, loss, steps = next_w, next_loss, steps + 1
     end
     return w, steps, shorter
-  end, reads = function(_, steps, shorter) return steps + 1 + 2 * (steps + shorter) end }
+  end }
 
   return programs
 end

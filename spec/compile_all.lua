@@ -1,8 +1,9 @@
 --- compile_all.lua -- runs a whole Lua program with each of its functions compiled, and captured in parts.
 -- In: luajit spec/compile_all.lua MODE SEED TIMES script.lua args... MODE is "plain" (nothing is compiled), "parts"
 -- (functions are cut where evaluation cannot go on), or a number: of so many instructions one is, by chance, one where
--- evaluation gives up, so that functions are cut anywhere. Out: what the script does, TIMES times in the same process;
--- with COUNT=1 in the environment one line on stderr that counts.
+-- evaluation gives up, so that functions are cut anywhere; every second function is compiled, by chance, and the main
+-- chunk where SEED is a multiple of 4. Out: what the script does, TIMES times in the same process; with COUNT=1 in the
+-- environment one line on stderr that counts. SOFT=1: programs go on where an assertion fails.
 --
 -- `function ... end` becomes `__c(function ... end)` in the source; lines and names stay. What is loaded from texts, too.
 -- The text is changed in the same way in mode "plain", so that both runs differ in what __c does alone.
@@ -57,12 +58,6 @@ local function tokens_of(s)
 end
 
 local opens = { ["function"] = true, ["do"] = true, ["if"] = true, ["repeat"] = true }
-
---- Starts of statements follow these, and ends of expressions.
-local continues = {}
-for name in ("( [ { , = + - * / % ^ < > ~ .. : . ; and or not return in until if while elseif #"):gmatch "%S+" do
-  continues[name] = true
-end
 
 --- The text with each function handed to __c; nil where it is not understood.
 local function changed(s)
@@ -189,7 +184,7 @@ for _, name in ipairs { "getfenv", "setfenv", "getupvalue", "setupvalue", "upval
 for _, name in ipairs { "getfenv", "setfenv" } do shown(_G, name) end
 shown(string, "dump")
 
-local real_loadstring, real_load, exit = loadstring, load, os.exit
+local real_loadstring, exit = loadstring, os.exit
 
 local function load_text(s, name)
   local text = type(s) == "string" and sub(s, 1, 1) ~= "\27" and changed(s)

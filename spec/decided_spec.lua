@@ -51,7 +51,7 @@ describe("a program that data decide", function()
       local calls_now, linked_now = entered(f)
       assert.equal(skips + 1, ty.explain(f).skips, tostring(ty.explain(f)))
       assert.truthy(calls_now - calls > 1, tostring(ty.explain(f)))
-      assert.equal(p.turns_in_lua or 0, calls_now - calls - (linked_now - linked), tostring(ty.explain(f)))
+      assert.equal(0, calls_now - calls - (linked_now - linked), tostring(ty.explain(f)))
     end)
   end
 end)
