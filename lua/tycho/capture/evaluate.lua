@@ -58,7 +58,9 @@ local function spend(world, n, kind)
   local left = world.steps_left - n
   world.steps_left = left
   if left >= (world.next_look or 0) then return end
-  if left < 0 then world:abort("it takes more steps than a capture may", "jit.warmup(f, ...) has no such bound", kind) end
+  if left < 0 then
+    world:abort("it takes more steps than a capture may", "jit.warmup(f, ...) has no such bound", kind)
+  end
   world.next_look = left > LOOK and left - LOOK or 0
   world:look_at_clock()
 end
