@@ -175,6 +175,11 @@ fuzz-files: deps
 	    "$$(grep -m1 -E 'ERROR|SUMMARY|does not hold|runtime error' $(FUZZED)/$$f.log)"; \
 	done; exit $$status
 
+# Other people's programs with every function compiled, beside what they do as they are: SEEDS=3. They are Debian's sources.
+SEEDS   ?= 3
+test-programs: build
+	@SEEDS=$(SEEDS) sh spec/compare_compiled.sh $(B)/programs
+
 # Faults planted one by one in a copy of the tree: which of them do the tests catch?
 mutate: build
 	@$(LUAJIT) spec/mutate.lua $(ONLY)
@@ -241,5 +246,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build library install demo test test-far fuzz fuzz-files mutate bench bench-ops lint asan sanitized \
+.PHONY: all deps build library install demo test test-far test-programs fuzz fuzz-files mutate bench bench-ops lint asan sanitized \
         coverage covered size clean

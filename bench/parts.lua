@@ -168,6 +168,25 @@ return function(row)
       floor = function() return r[6] and r[6](r[3], r[5]) or function() return f(r[3], r[5]) end end }
   end
 
+  local decided = require "decided"(ty)
+  for _, r in ipairs {
+    { "beam search, 4 beams, 12 tokens of a GRU", "beams", 0.6 },
+    { "rejection sampler, 42 tries of 16 numbers", "rejection", 0.6 },
+    { "8 blocks of width 64, left at the 5th for its confidence", "confidence", 0.8 },
+    { "the same, walked over by ipairs", "confidence_of_list", 0.8 },
+    { "Newton with line search, logistic regression 40x4", "newton", 0.8 },
+  } do
+    local p = decided[r[2]]
+    local function calls(f)
+      return function()
+        if p.draws then ty.manual_seed(3) end -- as many tries each time
+        return (f(unpack(p.args)))
+      end
+    end
+    row { name = r[1], peer = "none", unit = "us", what = "eager", make_floor = true, most = r[3],
+      setup = function() return calls(jit.compile(p.run)) end, floor = function() return calls(p.run) end }
+  end
+
   local ids = ty.randint(1, vocabulary, { 1, 8 })
   row { name = "24 tokens of a GPT, drawn, until one stops it", peer = "none", unit = "us", what = "its steps",
     make_floor = true, most = 1.1,

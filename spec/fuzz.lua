@@ -118,6 +118,8 @@ for _, row in ipairs(ty.internals.probe.ops()) do class[row.name] = row.class en
 
 local raised, lengths = 0, {}
 
+require("tycho.capture.parts").FEW = 0 -- all are kept, also where they do little
+
 local fuzz = frame.fuzzer("fuzz", 20000, {
   make = function(seed)
     local program, message = gen.make(ty, seed)

@@ -179,7 +179,7 @@ local ways = {
 
 -- --- one program
 
-local counts = { calls = 0, captured = 0, skips = 0, raised = 0, passed = 0, programs = 0 }
+local counts = { calls = 0, captured = 0, parts = 0, skips = 0, raised = 0, passed = 0, programs = 0 }
 
 local function eager(f) return f end
 
@@ -189,21 +189,11 @@ local function captured(f)
   return compiled
 end
 
---- Leaves cannot be written to: what statements see is computed from them, but for every fourth program.
-local function unleaf(program, list)
-  local vars = { unpack(list) }
-  if program.seed % 4 == 0 then return vars end
-  for i, t in ipairs(vars) do
-    if FLOATS[t.dtype] then vars[i] = t * 1 end
-  end
-  return vars
-end
-
 --- The program as a function of a list of inputs: its loss, and values of it that are floats.
 local function function_of(program, compile)
   local kept, w = program.kept, (ty.arange(3, { dtype = "f64" }) + 1):requires_grad_()
   local f = compile(function(...)
-    local vars = unleaf(program, { ... })
+    local vars = losses.unleaf(program, { ... })
     local y = losses.loss(ty, program, vars) * w[2]
     local a, b = vars[kept[1]], vars[kept[2]]
     if not is_float(a) then a = y * 3 end
@@ -264,6 +254,7 @@ local function check(program)
   counts.programs = counts.programs + 1
   counts.captured = counts.captured + (told.captures > 0 and 1 or 0)
   counts.skips = counts.skips + told.skips
+  counts.parts = counts.parts + (told.captures > 0 and #told.parts > 0 and 1 or 0)
   for _, list in ipairs(want) do
     for _, text in ipairs(list) do
       if text == "passed" then counts.passed = counts.passed + 1 end
@@ -272,9 +263,11 @@ local function check(program)
   end
 end
 
+require("tycho.capture.parts").FEW = 0 -- all are kept, also where they do little
+
 local fuzz = frame.fuzzer("fuzz_forward", 1500, {
   make = function(seed, number)
-    local program = losses.make(ty, seed, number % 3 == 0 and "smooth" or "any")
+    local program = losses.make(ty, seed, ({ "any", "cut", "smooth" })[number % 3 + 1])
     program.way = number % #ways + 1
     program.kept = { seed % program.count + 1, math.floor(seed / 7) % program.count + 1 }
     return program
@@ -288,8 +281,11 @@ fuzz:claim(fuzz.failures == 0, "%d programs are other programs where the forward
 if fuzz:ran(150) then
   fuzz:claim(counts.captured >= 0.5 * counts.programs, "%d of %d programs are captured, at least half", counts.captured,
     counts.programs)
+  fuzz:claim(counts.parts >= 0.1 * counts.programs, "%d of %d programs are captured in parts, at least a tenth", counts.parts,
+    counts.programs)
   fuzz:claim(counts.passed >= counts.raised, "%d backward passes go through, %d raise", counts.passed, counts.raised)
 end
-print(("fuzz_forward: %d programs, seed %d, %.0f s: %d captured, %d calls answered without Lua; %d passed, %d raised"):format(
-  fuzz.programs, fuzz.seed, fuzz:seconds(), counts.captured, counts.skips, counts.passed, counts.raised))
+print(("fuzz_forward: %d programs, seed %d, %.0f s: %d captured, %d of them in parts, "
+  .. "%d calls answered without Lua; %d passed, %d raised"):format(fuzz.programs, fuzz.seed, fuzz:seconds(), counts.captured,
+  counts.parts, counts.skips, counts.passed, counts.raised))
 fuzz:leave()

@@ -99,19 +99,9 @@ local function with_leaves(program, call)
   end
 end
 
--- Leaves cannot be written to: what statements see is computed from them, but for every fourth program.
-local function unleaf(program, ...)
-  local vars = { ... }
-  if program.seed % 4 == 0 then return vars end
-  for i, t in ipairs(vars) do
-    if FLOATS[t.dtype] then vars[i] = t * 1 end
-  end
-  return vars
-end
-
 function ways.backward(program, compile)
   return with_leaves(program, compile(function(...)
-    local y = losses.loss(ty, program, unleaf(program, ...))
+    local y = losses.loss(ty, program, losses.unleaf(program, { ... }))
     y:backward()
     return y:detach()
   end))
@@ -119,7 +109,7 @@ end
 
 --- Forward compiled, backward eagerly.
 function ways.forward(program, compile)
-  local f = compile(function(...) return losses.loss(ty, program, unleaf(program, ...)) end)
+  local f = compile(function(...) return losses.loss(ty, program, losses.unleaf(program, { ... })) end)
   return with_leaves(program, function(...)
     local y = f(...)
     y:backward()
@@ -133,7 +123,7 @@ local names = { "grad", "backward", "second", "jvp", "grad", "nested", "backward
 
 local calls = { { 0, 0 }, { 0, 0, true }, { 1, 0 }, { 0, 1 }, { 2, 1 }, { 0, 0 } }
 
-local counts = { calls = 0, raised = 0, captured = 0, skips = 0, differences = 0, sharp = 0, skipped = 0,
+local counts = { calls = 0, raised = 0, captured = 0, parts = 0, skips = 0, differences = 0, sharp = 0, skipped = 0,
   endless = 0, flat = 0 }
 
 local function eager(f) return f end
@@ -201,6 +191,7 @@ local function check_bits(program, way)
   local told = ty.explain(compiled)
   counts.captured = counts.captured + (told.captures > 0 and 1 or 0)
   counts.skips = counts.skips + told.skips
+  counts.parts = counts.parts + (told.captures > 0 and #told.parts > 0 and 1 or 0)
 end
 
 -- --- differences
@@ -299,9 +290,11 @@ local function count_names(program)
   end
 end
 
+require("tycho.capture.parts").FEW = 0 -- all are kept, also where they do little
+
 local fuzz = frame.fuzzer("fuzz_grad", 3000, {
   make = function(seed, number)
-    local kind = number % 2 == 0 and "smooth" or "any"
+    local kind = number % 2 == 0 and "smooth" or math.floor(number / 20) % 3 == 0 and "cut" or "any"
     local program = losses.make(ty, seed, kind)
     program.kind, program.way = kind, names[number % #names + 1]
     count_names(program)
@@ -318,6 +311,8 @@ if fuzz:ran(150) then
   local asked, programs = counts.differences + counts.skipped + counts.endless, fuzz.programs
   fuzz:claim(counts.raised < 0.25 * counts.calls, "%d of %d calls raise, fewer than a quarter", counts.raised, counts.calls)
   fuzz:claim(counts.captured >= 0.4 * programs, "%d of %d programs are captured, at least two in five", counts.captured, programs)
+  fuzz:claim(counts.parts >= 0.03 * programs, "%d of %d programs are captured in parts, at least three in a hundred",
+    counts.parts, programs)
   fuzz:claim(counts.sharp >= 0.6 * asked, "%d of %d directions are told to a thousandth, at least three in five", counts.sharp,
     asked)
   fuzz:claim(counts.endless < 0.05 * asked, "%d of %d gradients are not finite, fewer than a twentieth", counts.endless, asked)
@@ -327,8 +322,9 @@ if fuzz:ran(2000) then
     if row.lua and row.gradients > 0 then fuzz:claim(reached[row.lua], "the gradient of %s is never asked for", row.lua) end
   end
 end
-print(("fuzz_grad: %d programs, seed %d, %.0f s: %d of %d calls raise; %d programs captured, %d calls answered without Lua")
-  :format(fuzz.programs, fuzz.seed, fuzz:seconds(), counts.raised, counts.calls, counts.captured, counts.skips))
+print(("fuzz_grad: %d programs, seed %d, %.0f s: %d of %d calls raise; %d programs captured, %d in parts, %d calls "
+  .. "answered without Lua"):format(fuzz.programs, fuzz.seed, fuzz:seconds(), counts.raised, counts.calls, counts.captured,
+  counts.parts, counts.skips))
 print(("directions: %d agree, %d of them to a thousandth, %d are flat; %d at kinks and jumps, %d not finite"):format(
   counts.differences, counts.sharp, counts.flat, counts.skipped, counts.endless))
 fuzz:leave()

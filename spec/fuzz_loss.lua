@@ -2,7 +2,8 @@
 -- reach.
 -- In: a seed, a kind. Out: a program, and functions that run it over inputs.
 --
--- Two kinds. `any`: every dtype, special values, writes through views; only bits can be compared. `smooth`: f64, moderate
+-- Three kinds. `any`: every dtype, special values, writes through views; only bits can be compared. `cut`: the same, and
+-- data are read, decide branches and loops, or errors; functions are called that no trace holds. `smooth`: f64, moderate
 -- values, operations that have a gradient by the table's last column (or give bool: constant but for jumps), nothing that
 -- is not finite; there differences tell what the gradient must be.
 
@@ -247,9 +248,14 @@ local DTYPES = { "f32", "f32", "f32", "f64", "f16", "bf16", "f32", "i64", "bool"
 
 M.any = {
   dtypes = DTYPES, sizes = { 0, 1, 1, 2, 3, 3, 4, 5, 5, 15, 17 }, most = 200, values = gen.usual.values, calm = true,
-  make = make, sorts = weights { layer = 12, chosen = 3, move = 4, read = 0, branch = 0, loop = 1 }, vars = tracked,
-  takes = function() return true end,
+  make = make, sorts = weights { layer = 12, chosen = 3, move = 4, read = 0, branch = 0, loop = 1, said = 0, caught = 0 },
+  vars = tracked, takes = function() return true end,
 }
+
+M.cut = {}
+for k, v in pairs(M.any) do M.cut[k] = v end
+M.cut.calm = false
+M.cut.sorts = weights { layer = 12, chosen = 3, move = 4, read = 5, branch = 5, loop = 4, said = 4, caught = 4 }
 
 -- Values that most functions are defined for, by turns: below 1, above 0, any small ones.
 local ranges = {
@@ -276,11 +282,11 @@ end
 M.smooth = {
   dtypes = { "f64", "f64", "f64", "f64", "f64", "i64", "bool" }, sizes = { 1, 2, 2, 3, 3, 4, 5 }, most = 40,
   values = smooth_values, calm = true, make = make,
-  sorts = weights { layer = 14, chosen = 3, move = 4, read = 0, branch = 0, bitcast = 0, loop = 1 }, vars = tracked,
-  accept = moderate, takes = function(row) return row.gradients > 0 or row.rule == "cmp" end,
+  sorts = weights { layer = 14, chosen = 3, move = 4, read = 0, branch = 0, bitcast = 0, loop = 1, said = 0, caught = 0 },
+  vars = tracked, accept = moderate, takes = function(row) return row.gradients > 0 or row.rule == "cmp" end,
 }
 
---- The program of a seed and a kind ("any", "smooth").
+--- The program of a seed and a kind ("any", "cut", "smooth").
 function M.make(ty, seed, kind) return gen.make(ty, seed, M[kind]) end
 
 --- The numbers of the inputs that have gradients.
@@ -290,6 +296,16 @@ function M.floats_of(program)
     if FLOATS[spec.dtype] then list[#list + 1] = i end
   end
   return list
+end
+
+--- Leaves cannot be written to: the variables that statements see are computed from them, but for every fourth program.
+function M.unleaf(program, inputs)
+  local vars = { unpack(inputs) }
+  if program.seed % 4 == 0 then return vars end
+  for i, t in ipairs(vars) do
+    if FLOATS[t.dtype] then vars[i] = t * 1 end
+  end
+  return vars
 end
 
 --- Inputs like those of the program: values moved along, sizes that are at least 2 each larger by `grown`.

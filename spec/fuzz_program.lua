@@ -113,6 +113,28 @@ function run.read(_, v, s) -- a number leaves and comes back
   if v[s.x] and v[s.z] then v[s.y] = v[s.z] * v[s.x]:sum():item() end
 end
 
+--- What no trace holds, and evaluation does not enter: it is given a tensor and gives it back.
+local told = 0
+local tell
+
+function run.said(ty, v, s)
+  tell = tell or ty.disable(function(t)
+    told = told + t:numel()
+    return t
+  end)
+  if v[s.x] then v[s.y] = tell(v[s.x]) end
+end
+
+function run.caught(_, v, s) -- an error that data decide, and what was computed before it
+  if not v[s.x] then return end
+  local ok, why = pcall(function()
+    local t = v[s.x] * 2
+    if t:sum():item() > s.limit then error(("beyond %d"):format(s.limit)) end
+    v[s.y] = t
+  end)
+  if not ok then v[s.y] = v[s.x] * #tostring(why):match ": (.*)$" end
+end
+
 function run.journey(_, v, s) -- a copy by way of the CPU
   if v[s.x] then v[s.y] = v[s.x]:to("cpu"):clone():to(v[s.x].device) end
 end
@@ -571,6 +593,16 @@ function make.read(self)
   return a and { kind = "read", y = self:new_var(), x = a, z = z }
 end
 
+function make.said(self)
+  local a = self:any(is_float)
+  return a and { kind = "said", y = self:new_var(), x = a }
+end
+
+function make.caught(self)
+  local a = self:any(function(t) return is_float(t) and t:numel() > 0 end)
+  return a and { kind = "caught", y = self:new_var(), x = a, limit = self.r(9) - 5 }
+end
+
 function make.journey(self)
   local a = self:any()
   return a and { kind = "journey", y = self:new_var(), x = a }
@@ -649,7 +681,7 @@ end
 -- Statements of every sort, by weight.
 local weights = { map = 30, inplace = 6, cast = 4, bitcast = 2, reduce = 8, scan = 3, product = 4, view = 14,
   assign = 6, move = 8, leaf = 4, composite = 5, read = 2, branch = 2, loop = 2, drop = 2,
-  journey = 2, turns = 2 }
+  journey = 2, turns = 2, said = 1, caught = 1 }
 
 --- The sorts of statements by weight, in an order that is always the same.
 function M.by_weight(list)
@@ -707,10 +739,10 @@ M.usual = {
 }
 M.weights, M.random_value = weights, random_value
 
-local restless = { read = true, branch = true } -- they look at data, so their programs cannot be captured
+local restless = { read = true, branch = true, said = true, caught = true } -- they look at data, so their programs are captured in parts
 
---- A program for the seed, and the text of the error that ends it, if one does. Every second program is calm: it
---- asks for no data, so that captures come to its end.
+--- A program for the seed, and the text of the error that ends it, if one does. Every second program is calm, unless
+--- `how` says which are: it asks for no data, so that captures come to its end.
 function M.make(ty, seed, how)
   how = how or M.usual
   local r = frame.random(seed, 1)
@@ -723,7 +755,8 @@ function M.make(ty, seed, how)
   ty.manual_seed(program.seed)
   M.compares, M.wrong = true, nil
   local wanted, rough = 10 + r(20), r(10) == 1
-  self.calm = how.calm or seed % 2 == 0
+  self.calm = how.calm
+  if how.calm == nil then self.calm = seed % 2 == 0 end
   local tries = 0
   while M.size(program) < wanted and tries < 200 do
     tries = tries + 1

@@ -238,6 +238,43 @@ describe("a function that no trace holds whole", function()
     end
   end)
 
+  it("goes on without Lua in walks by ipairs, and as Lua where something else walks", function()
+    local function by_two(t, i)
+      i = i + 2
+      if t[i] then return i, t[i], "more" end
+    end
+    local function make()
+      return function(x, walk, t, last, change)
+        local s, n = 0, 0
+        for i, v, more in walk, t, last do
+          x = work(x) * 0.25 + i * v
+          s = s * 2 + x:get(1) + i
+          if change and i == 2 then t[#t + 1] = x:get(2) end
+          if more then n = n + 1 end
+          if s > 1e6 then return x, i, s end
+        end
+        for _ in ipairs(t) do s = s + work(x):sum():item() end
+        return x, s, n, #t
+      end
+    end
+    local plain, compiled = make(), ty.compile(make())
+    local walks = ipairs {}
+    for turn = 1, 3 do
+      for k, case in ipairs { { walks, { 1, 2, 3, 4 }, 0 }, { walks, { 5, 6 }, 0, true }, { walks, {}, 0 }, { walks, { 1, nil, 3 }, 0 },
+        { walks, { 1, 2, 1e7, 4 }, 0 }, { by_two, { 1, 2, 3, 4, 5 }, -1 }, { next, { 7, 8 } }, { walks, { 4, 3, 2 }, 1 },
+        { walks, setmetatable({ 1 }, { __index = function(_, i) return i < 4 and i or nil end }), 0 }, { walks, "text", 0 },
+        { walks, { 1, 2 } } } do
+        local function copy()
+          local t = type(case[2]) == "table" and setmetatable({ unpack(case[2], 1, table.maxn(case[2])) }, getmetatable(case[2]))
+          return t or case[2]
+        end
+        assert.equal(account(plain, false, a, case[1], copy(), case[3], case[4]),
+          account(compiled, false, a, case[1], copy(), case[3], case[4]), turn .. " " .. k)
+      end
+    end
+    assert.truthy(linked(compiled) > 40, tostring(ty.explain(compiled)))
+  end)
+
   it("raises what a read of data raises, though no Lua stands between", function()
     local function make()
       return function(x, i, y)
@@ -560,6 +597,22 @@ describe("a function that no trace holds whole", function()
       for _, f in ipairs { plain, inside } do setfenv(f, setmetatable({ value = 9, set = set }, { __index = getfenv(1) })) end
       both()
       both()
+    end
+  end)
+
+  it("has the globals that a function gives it which is called with what was read", function()
+    local function set(env) setfenv(2, env) end
+    local function make()
+      return setfenv(function(x, env)
+        local y = work(x)
+        set(env, y:sum():item())
+        return work(y), value -- luacheck: ignore
+      end, { value = 1 })
+    end
+    local plain, compiled = make(), ty.compile(make())
+    for i = 1, 4 do
+      local env = { value = i + 1 }
+      assert.equal(account(plain, false, a, env), account(compiled, false, a, env))
     end
   end)
 

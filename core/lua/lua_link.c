@@ -2,10 +2,10 @@
 ** lua_link.c -- what goes on behind a call that a trace has answered: results that wait for Lua, parts that follow.
 ** In: results of a trace. Out: what hands them out; what the last part answers.
 **
-** Between two parts of a function may stand a read of data (item, get, totable) and turns of a loop. Then a link leads
-** from one to the next without Lua: the reader is called here, and the guards of the traces behind it decide what its
-** result leads to. Whatever goes another way (an error, a hook, a part that no trace answers) is left to the Lua code
-** that stands for the same instructions.
+** Between two parts of a function may stand a read of data (item, get, totable) and turns of a loop, by numbers or by
+** ipairs. Then a link leads from one to the next without Lua: the reader is called here, and the guards of the traces
+** behind it decide what its result leads to. Whatever goes another way (an error, a hook, a part that no trace answers)
+** is left to the Lua code that stands for the same instructions.
 **
 ** Rules.
 ** 1. The reader is called by pcall. When it raises, Lua's own call of it raises the same again, at its line.
@@ -136,11 +136,13 @@ void ty_lua_push_hand_on(lua_State *L) {
 **   constant  a: a register; args: the number of its value
 **   exit      a: the number of the exit; nargs: registers that the part behind it is given
 **   return    a, nargs: the registers that the function gives; -1: what the reader gave
-**   native    what else is there; nothing has changed up to there */
+**   native    what else is there; nothing has changed up to there
+**   walk      of a loop over ipairs(t); a: the first value's register, behind those of what walks, t and the last key;
+**             args: the number of what walks; nresults; other: the instruction behind the loop */
 /* clang-format off */
 #define LINK_OPS(_) \
   _(CALL, "call") _(INDEX, "index") _(FOR, "for") _(MOVE, "move") _(CONSTANT, "constant") _(EXIT, "exit") \
-  _(RETURN, "return") _(NATIVE, "native")
+  _(RETURN, "return") _(NATIVE, "native") _(WALK, "walk")
 /* clang-format on */
 #define LINK_OPERANDS(_) _(next) _(a) _(other) _(args) _(nargs) _(nresults)
 
@@ -164,6 +166,7 @@ static int resume_at(i32 exit) { return AT_NATIVE + 2 * exit; }
 
 typedef struct Link {
   i32 width; /* registers in use */
+  const LinkStep *walk;
   LinkStep step[];
 } Link;
 
@@ -200,10 +203,12 @@ int ty_lua_link(lua_State *L) {
   luaL_checktype(L, 2, LUA_TTABLE);
   const i32 n = (i32)lua_objlen(L, 2);
   Link *k = lua_newuserdata(L, sizeof *k + (size_t)n * sizeof *k->step);
+  k->walk = NULL;
   for (i32 i = 0; i < n; i++) {
     lua_rawgeti(L, 2, i + 1);
     k->step[i] = read_step(L);
     lua_pop(L, 1);
+    if (k->step[i].op == LINK_WALK) k->walk = k->step + i;
   }
   lua_getfield(L, 1, "width");
   k->width = (i32)luaL_checkinteger(L, -1);
@@ -250,6 +255,37 @@ static bool turn(lua_State *L, int at) {
   return true;
 }
 
+/* What ipairs' function and ITERL do: whether there is another turn. */
+static bool walk(lua_State *L, const LinkStep *s, int at) {
+  const int i = (int)lua_tointeger(L, at - 1) + 1;
+  lua_rawgeti(L, at - 2, i);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    return false;
+  }
+  lua_pushinteger(L, i);
+  lua_pushvalue(L, -1);
+  lua_replace(L, at - 1);
+  lua_replace(L, at);
+  if (s->nresults < 2) lua_pop(L, 1);
+  else lua_replace(L, at + 1);
+  for (i32 r = 2; r < s->nresults; r++) {
+    lua_pushnil(L);
+    lua_replace(L, at + r);
+  }
+  return true;
+}
+
+/* Whether the loop walks over a table by ipairs, if there is one. */
+static bool may_walk(lua_State *L, const Link *k, int regs, int env) {
+  if (!k->walk) return true;
+  const int at = regs + k->walk->a;
+  lua_rawgeti(L, env, -k->walk->args);
+  const bool walks = lua_rawequal(L, -1, at - 3);
+  lua_pop(L, 1);
+  return walks && lua_istable(L, at - 2) && lua_type(L, at - 1) == LUA_TNUMBER;
+}
+
 static int index_tensor(lua_State *L) {
   lua_gettable(L, 1);
   return 1;
@@ -284,6 +320,7 @@ static bool read_data(lua_State *L, State *S, const LinkStep *s, int regs, int e
 ** nothing has changed, and Lua is to run them. */
 static const LinkStep *run_link(lua_State *L, State *S, const Link *k, int regs, int env) {
   const LinkStep *s = k->step;
+  if (!may_walk(L, k, regs, env)) return NULL;
   while (s->op != LINK_EXIT && s->op != LINK_RETURN) {
     i32 next = s->next;
     if (s->op == LINK_NATIVE) return NULL;
@@ -291,6 +328,8 @@ static const LinkStep *run_link(lua_State *L, State *S, const Link *k, int regs,
       if (!read_data(L, S, s, regs, env)) return NULL;
     } else if (s->op == LINK_FOR) {
       if (!turn(L, regs + s->a)) next = s->other;
+    } else if (s->op == LINK_WALK) {
+      if (!walk(L, s, regs + s->a)) next = s->other;
     } else {
       if (s->op == LINK_MOVE) lua_pushvalue(L, regs + s->args);
       else lua_rawgeti(L, env, -s->args);

@@ -246,6 +246,7 @@ local function region_of(proto, flow, start)
   return exits
 end
 
+local walks = ipairs {} -- what a loop over ipairs(t) calls each turn
 local constants = { KPRI = true, KSHORT = true, KNUM = true, KSTR = true }
 
 --- What stands between a position and the exits behind it, for a link. Nil: more than a link can do.
@@ -257,7 +258,7 @@ local constants = { KPRI = true, KSHORT = true, KNUM = true, KSTR = true }
 ---@return any[]? constants by their positions, which their steps have as args
 ---@return integer? n of them
 function M.steps(proto, start, exits)
-  local code, steps, known, number, values, n_values = proto.code, {}, {}, {}, {}, 0
+  local code, steps, known, number, values, n_values, walk = proto.code, {}, {}, {}, {}, 0, nil
   local _, width = flows.live_before(proto.flow, start)
   if proto.vararg then return nil end
   for k, to in ipairs(exits) do number[to] = k end
@@ -301,6 +302,18 @@ function M.steps(proto, start, exits)
       step.next = visit_changed(ins.target)
       if not step.next then return nil end
       step.other, from_start = visit(at + 1)
+      if not step.other then return nil end
+    elseif name == "ITERC" and walk ~= at and (walk or code[at + 1].target > start or at < start) then
+      put { op = "native" } -- one walk, around the start: the link looks at what walks before it begins
+      from_start = true
+    elseif name == "ITERC" then
+      n_values, walk = n_values + 1, at
+      values[n_values] = walks
+      local step = put { op = "walk", a = ins.a, args = n_values, nresults = ins.b - 1 }
+      width = max(width, ins.a + ins.b - 2)
+      step.next = visit_changed(code[at + 1].target)
+      if not step.next then return nil end
+      step.other, from_start = visit(at + 2)
       if not step.other then return nil end
     elseif at == start and (name == "CALL" and ins.b > 0 or name == "CALLT") then
       local tail = name == "CALLT"
@@ -416,6 +429,12 @@ function M.calls(proto, at)
   return name == "CALL" or name == "CALLM" or name == "CALLT" or name == "CALLMT"
 end
 
+--- Whether the instruction's values are handed to a call, which is then run natively, too.
+function M.hands_on(proto, at)
+  local behind = proto.code[at + 1]
+  return behind ~= nil and behind.name == "CALLM"
+end
+
 --- What is put before the code of what begins at a position: so many instructions.
 M.SHIFT = 1
 
@@ -454,6 +473,7 @@ end
 ---@return integer[]? exits positions behind it
 function M.native(f, proto, at, prepare, rest)
   local flow, p = proto.flow, split(proto)
+  if proto.code[at].name == "FNEW" then return nil, "its variables would stay behind" end
   local _, n = flows.live_before(flow, at)
   local exits, tops, list = region_of(proto, flow, at), {}, {}
   local before = prepare and 5 or 1
@@ -473,8 +493,9 @@ function M.native(f, proto, at, prepare, rest)
   if floor(p.flags / NOJIT) % 2 == 0 then p.flags = p.flags + NOJIT end
   walk_by_key(proto, p, at)
   local line = p.lines[at]
-  local head, a = {}, proto.code[at].a - 1
+  local head = {}
   if prepare then
+    local a = proto.code[at].a - 1
     head = { two("UGET", n, p.n_upvalues + #list), two("MOV", n + 1 + proto.fr2, a), three("CALL", n, 2, 2),
       two("MOV", a, n) }
   end

@@ -54,11 +54,14 @@ M.handlers = handlers
 
 local LOOK = 500 -- instructions from one look at the clock to the next, where the world wants any
 
-local function spend(world, n)
+--- kind: see World:abort of the capture.
+local function spend(world, n, kind)
   local left = world.steps_left - n
   world.steps_left = left
   if left >= (world.next_look or 0) then return end
-  if left < 0 then world:abort("it takes more steps than a capture may", "jit.warmup(f, ...) has no such bound") end
+  if left < 0 then
+    world:abort("it takes more steps than a capture may", "jit.warmup(f, ...) has no such bound", kind)
+  end
   world.next_look = left > LOOK and left - LOOK or 0
   world:look_at_clock()
 end
@@ -146,7 +149,7 @@ local function start(world, frame, f, fs, n, proto, closure)
     frame.top = (below and below.top or 0) + proto.framesize + (proto.vararg and n + 2 or 2)
     if frame.top > STACK then world:too_deep() end
   end
-  spend(world, #proto.code)
+  spend(world, #proto.code, "unknown") -- what is called may set its caller's globals
 end
 
 --- Whether the function is left before the instruction: always, or in that turn of its loops.

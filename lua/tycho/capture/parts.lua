@@ -249,7 +249,8 @@ function Parts:cuts_with(cut)
   local start = at >= 1 and continuation.start(self.whole.proto, at) or 0
   if start < 1 then return nil end
   local inside = cut.inside and continuation.calls(self.whole.proto, start)
-  self.asked = self.whole:site(start, inside, cut.inside or cut.unknown)
+  local unknown = cut.inside or cut.unknown or continuation.hands_on(self.whole.proto, start)
+  self.asked = self.whole:site(start, inside, unknown)
   if not self.asked then return nil end
   local cuts = { [start + self.shift] = cut.turns }
   for place, always in pairs(self.cuts or {}) do cuts[place] = always end
