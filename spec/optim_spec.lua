@@ -241,6 +241,90 @@ describe("optimisers", function()
   end)
 end)
 
+--- Learners of one kind, made twice: the second takes each step operation by operation, however many there are.
+local function pair_of(name, settings)
+  local function make(plain)
+    ty.manual_seed(3)
+    local params = {}
+    for i, shape in ipairs { { 3, 4 }, { 4 }, { 2, 2 } } do params[i] = nn.Parameter(ty.randn(shape)) end
+    local opt = optim[name](params, settings)
+    if plain then opt.plain_steps = -math.huge end
+    return { params = params, opt = opt }
+  end
+  return make(false), make(true)
+end
+
+local function same_learner(a, b, what)
+  for i, p in ipairs(a.params) do
+    assert.equal(H.texts(b.params[i]), H.texts(p), what)
+    for k, v in pairs(b.opt.groups[1].state[i]) do
+      local own = a.opt.groups[1].state[i][k]
+      assert.equal(ty.is_tensor(v) and H.texts(v) or v, ty.is_tensor(own) and H.texts(own) or own, what .. ", " .. k)
+    end
+  end
+end
+
+describe("steps that a plan takes", function()
+  -- What happens between two steps, by their number.
+  local events = {
+    [20] = function(l) l.opt.groups[1].lr = 0.02 end,
+    [22] = function(l) l.params[2].grad = nil end,
+    [24] = function(l) l.params[1].grad = ty.ones(4, 3):t() end,
+    [26] = function(l) l.opt:load_state_dict(l.opt:state_dict()) end,
+    [28] = function(l) l.params[3].grad = l.params[1].grad:narrow(1, 1, 2):narrow(2, 2, 2) end,
+    [30] = function(l) l.opt.groups[1].weight_decay = 0.1 end,
+    [32] = function(l) ty.no_grad(function() l.params[1]:zero_() end) end,
+  }
+  for _, row in ipairs {
+    { "SGD", { lr = 0.1 } }, { "SGD", { lr = 0.1, momentum = 0.9, dampening = 0.2 } }, { "Adam", { lr = 0.01, amsgrad = true } },
+    { "AdamW", { lr = 0.01 } }, { "RMSprop", { lr = 0.01, momentum = 0.3, centered = true } }, { "Adagrad", { lr = 0.1 } },
+    { "Lion", { lr = 0.01 } },
+  } do
+    it(("are those of operations one by one, to the bit: %s"):format(row[1]), function()
+      local a, b = pair_of(row[1], row[2])
+      for n = 1, 40 do
+        for _, l in ipairs { a, b } do
+          for i, p in ipairs(l.params) do p.grad = p:detach() * i + n end
+          if events[n] then events[n](l) end
+        end
+        local done, why = pcall(a.opt.step, a.opt)
+        local done_plain, why_plain = pcall(b.opt.step, b.opt)
+        assert.equal(done_plain, done)
+        assert.equal(why_plain, why)
+        same_learner(a, b, "step " .. n)
+      end
+      assert.truthy(a.opt.planned)
+      assert.falsy(b.opt.planned)
+    end)
+  end
+
+  it("see another update, raise nothing under a stance, and go with their optimiser", function()
+    local a, b = pair_of("Adam", { lr = 0.01 })
+    local function step(l)
+      for i, p in ipairs(l.params) do p.grad = p:detach() * i end
+      l.opt:step()
+    end
+    for _ = 1, 20 do step(a) step(b) end
+    local adam = getmetatable(a.opt)
+    local update = adam.update
+    adam.update = error
+    local answered = pcall(step, a)
+    adam.update = update
+    assert.falsy(answered) -- another update is seen
+    local stance = ty.stance()
+    ty.stance "no_recompile"
+    a.opt.groups[1].eps, b.opt.groups[1].eps = 0.1, 0.1
+    local done, why = pcall(function() step(a) step(b) end)
+    ty.stance(stance)
+    assert.truthy(done, why)
+    same_learner(a, b, "under a stance")
+    local gone = setmetatable({ a.opt }, { __mode = "v" })
+    a = nil
+    collectgarbage() collectgarbage()
+    assert.equal(nil, gone[1])
+  end)
+end)
+
 describe("an optimiser made in another way", function()
   --- Some steps of a bowl; the parameter after each.
   local function steps(opt, p, n)

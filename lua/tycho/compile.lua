@@ -308,6 +308,17 @@ function M.open(core)
     fail(format("compile: argument 1 must be a function or a module with `forward`, got %s", show(f)))
   end
 
+  --- For functions of the library: as compile, but no line tells of captures in vain, and nothing is captured under a
+  --- stance of the user's.
+  function core.internals.compile(f)
+    local compiled = M.compile_function(core, f, { parts = false })
+    handle_of[compiled].told = true
+    return function(...)
+      if core._stance() == "default" then return compiled(...) end
+      return f(...)
+    end
+  end
+
   local modes = core.internals.modes
 
   --- What follows a call inside of a mode.

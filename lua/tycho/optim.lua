@@ -13,6 +13,7 @@ local M = {}
 
 local type, ipairs, pairs, rawequal, setmetatable = type, ipairs, pairs, rawequal, setmetatable
 local sqrt, is_tensor = ty.sqrt, ty.is_tensor
+local eager, compile = ty.internals.composite.eager, ty.internals.compile
 
 --- Counts of steps are numbers, or 0-d tensors where a scaler may leave steps out inside of a compiled function. What
 --- is computed from them: its root, and the factor that it is for p.
@@ -136,8 +137,22 @@ local function step(self)
   end
 end
 
+--- Steps that an optimiser takes operation by operation, before it takes them by a plan: what one step took to capture
+--- is then paid back by as many again.
+local PLAIN_STEPS = 16
+
 --- Updates the parameters by their gradients.
-function Optimizer:step() ty.no_grad(step, self) end
+function Optimizer:step()
+  if not eager() then return ty.no_grad(step, self) end
+  local n = self.plain_steps or 0
+  if n < PLAIN_STEPS then
+    self.plain_steps = n + 1
+    return ty.no_grad(step, self)
+  end
+  -- a function of its own: what one optimiser's steps are captured for is no other's
+  self.planned = self.planned or compile(function(o) ty.no_grad(step, o) end)
+  self:planned()
+end
 
 --- Forgets the gradients.
 function Optimizer:zero_grad()
