@@ -960,3 +960,53 @@ describe("a part", function()
     assert.equal(3, ty.explain(f).skips)
   end)
 end)
+
+describe("values that go from part to part", function()
+  local function grown(limit, keep)
+    return function(x)
+      local y, last, n = x * 1.5, x, 0
+      while y:sum():item() < limit do
+        if keep then keep[n + 1] = y end
+        last, y, n = y, y * 1.25 + last * 0.125, n + 1
+      end
+      return y, last, n
+    end
+  end
+  local function texts(...)
+    local list = { ... }
+    for i, v in ipairs(list) do list[i] = ty.is_tensor(v) and H.texts(v) or tostring(v) end
+    return table.concat(list, " ")
+  end
+
+  it("are the same tensors wherever the function has put them meanwhile", function()
+    local kept, own = {}, {}
+    local plain, f = grown(100, kept), ty.compile(grown(100, own))
+    local x = ty.tensor { 1, 2, 3 }
+    for i = 1, 30 do
+      local given = texts(f(x * i * 0.1))
+      assert.equal(texts(plain(x * i * 0.1)), given)
+      assert.equal(texts(unpack(kept)), texts(unpack(own)), "call " .. i)
+    end
+  end)
+
+  it("outlive the call where it returns them, and are its own where calls are made meanwhile", function()
+    local plain, f, inner = grown(100), ty.compile(grown(100)), ty.compile(grown(80))
+    local x, wanted, given, inside = ty.tensor { 1, 2, 3 }, {}, {}, {}
+    local function proxy()
+      local p = newproxy(true)
+      getmetatable(p).__gc = function() inside[#inside + 1] = { inner(x) } end
+    end
+    for _ = 1, 20 do inner(x) end
+    local pause, step = collectgarbage("setpause", 1), collectgarbage("setstepmul", 10000)
+    for i = 1, 60 do
+      for _ = 1, 20 do proxy() end
+      wanted[i], given[i] = { plain(x * i * 0.1) }, { f(x * i * 0.1) }
+    end
+    collectgarbage("setpause", pause)
+    collectgarbage("setstepmul", step)
+    collectgarbage()
+    for i = 1, 60 do assert.equal(texts(unpack(wanted[i])), texts(unpack(given[i])), "call " .. i) end
+    assert.truthy(#inside > 100)
+    for _, list in ipairs(inside) do assert.equal(texts(grown(80)(x)), texts(unpack(list))) end
+  end)
+end)

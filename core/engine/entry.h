@@ -129,7 +129,10 @@ struct Compiled {
   void *
       fresh; /* the only tensor that the last answer of a trace made, given to the caller alone; or NULL */
   u8 stance;
-  u8 part;       /* PartGives */
+  u8 part;  /* PartGives */
+  u64 link; /* the number of the link that the last trace leads to; see lua_spare.c */
+  bool
+      kept; /* the trace that answered last may have put arguments or results where others find them */
   bool plain;    /* whatever the stance is, for now they run eagerly */
   struct Stash { /* results that wait to be handed out, on the thread that made them */
     const void *thread;

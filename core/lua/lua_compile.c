@@ -123,7 +123,7 @@ static int pick(lua_State *L, bool again, bool asks) {
   int answers;
   SiteFrame frame;
   const bool known = TY_UNLIKELY(e->large) && ty_lua_site(L, (Binding *)S, SITE_COMPILED, &frame);
-  TraceAnswer y = ty_trace_call(L, S, e, false, &answers);
+  TraceAnswer y = ty_trace_call(L, S, e, TRACE_RUN, &answers);
   if (TY_LIKELY(y == TRACE_HIT)) {
     e->calls++;
     if (TY_UNLIKELY(e->missed > 0)) e->missed = 0, e->pause = 0;
@@ -156,7 +156,7 @@ static int compile_part(lua_State *L) {
   int answers = lua_gettop(L);
   const bool may = !S->open && !S->level && C->stance != STANCE_EAGER && !C->plain && !e->ended &&
                    !e->check_every && !e->recheck && e->away <= 0;
-  if (!may || ty_trace_call(L, S, e, false, &answers) != TRACE_HIT) {
+  if (!may || ty_trace_call(L, S, e, TRACE_LINKED, &answers) != TRACE_HIT) {
     C->part = PART_MISSES;
     return answers;
   }
@@ -175,7 +175,7 @@ static int compile_tell(lua_State *L) {
   Entry *e = lua_touserdata(L, lua_upvalueindex(3));
   State *S = ty_lua_enter_in(L, (Binding *)e->S);
   int told;
-  return !S->open && ty_trace_call(L, S, e, true, &told) == TRACE_HIT ? told : 0;
+  return !S->open && ty_trace_call(L, S, e, TRACE_TELL, &told) == TRACE_HIT ? told : 0;
 }
 
 static int entry_gc(lua_State *L) {

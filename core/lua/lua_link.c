@@ -199,6 +199,7 @@ static void put_field(lua_State *L, const char *name, int env, int at) {
 int ty_lua_link(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   lua_settop(L, 1);
+  ty_spare_open(L, ty_lua_binding(L));
   lua_getfield(L, 1, "steps");
   luaL_checktype(L, 2, LUA_TTABLE);
   const i32 n = (i32)lua_objlen(L, 2);
@@ -363,6 +364,9 @@ static int answer(lua_State *L, struct Compiled *C, int n, int stash, int hand_o
 int ty_link_follow(lua_State *L, State *S, int n, int stash, int hand_out) {
   struct Compiled *C = S->engine->compiled;
   const int link = lua_gettop(L) - n, env = link + 1, regs = env;
+  Binding *B = (Binding *)S;
+  const u64 number = C->link;
+  ty_spare_hand_on(L, B, number, C->kept, regs, n);
   for (;;) {
     const Link *k = lua_touserdata(L, link);
     luaL_checkstack(L, 2 * k->width + 16, "too many values are in use");
@@ -392,6 +396,8 @@ int ty_link_follow(lua_State *L, State *S, int n, int stash, int hand_out) {
       }
     }
     if (C->part == PART_ANSWERS) {
+      if (n == 2)
+        ty_spare_hand_on(L, B, number, C->kept, lua_gettop(L) - 1, n); /* more wait elsewhere */
       if (n == 1) wait_for_caller(L, C);
       return n;
     }
@@ -404,5 +410,6 @@ int ty_link_follow(lua_State *L, State *S, int n, int stash, int hand_out) {
     lua_remove(L, env);
     lua_remove(L, link);
     n--;
+    ty_spare_hand_on(L, B, number, C->kept, regs, n);
   }
 }

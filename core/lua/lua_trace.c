@@ -422,6 +422,7 @@ typedef struct Call {
   const Tensor **outside;
   Tensor **made, *hidden; /* hidden: those for which no handle is made */
   i32 room;
+  bool linked;       /* by a link: what it makes goes from part to part */
   ShapeRange *range; /* whose instance runs, for the sizes at t; or NULL */
   i64 t;
 } Call;
@@ -470,9 +471,11 @@ static bool may_try_again(lua_State *L, State *S, Instance *I, const Call *c, co
   return ty_instance_ready(S, I, c->outside, c->number, why) == READY_YES;
 }
 
-static void push_made(lua_State *L, Binding *B, const Trace *T) {
+/* linked: parts alone will see what is made. */
+static void push_made(lua_State *L, Binding *B, const Trace *T, bool linked) {
   for (i32 i = 0, n = T->instance[0]->nmade; i < n; i++)
     if (T->hidden[i]) lua_pushnil(L);
+    else if (linked) ty_spare_push(L, B);
     else ty_lua_push_in(L, B);
   for (i32 i = 0; i < T->ntables; i++) lua_createtable(L, T->size[i].array, T->size[i].hash);
   for (i32 i = 0; i < T->ngrads; i++) ty_lua_push_in(L, B);
@@ -514,7 +517,8 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
   Tensor **made = c->made, *hidden = c->hidden;
   int first = T->lead ? T->narg : lua_gettop(L);
   Made m = {ANCHORS_AT(T), first, first + I->nmade, number};
-  if (!T->lead) push_made(L, (Binding *)S, T);
+  const u64 link = T->link && !c->linked ? ty_spare_begin((Binding *)S) : 0;
+  if (!T->lead) push_made(L, (Binding *)S, T, c->linked || link);
   for (i32 i = 0; i < I->nmade; i++) {
     if (T->hidden[i] &&
         I->foreign) { /* a backend's function may raise: nothing of C's own is at stake */
@@ -553,6 +557,8 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
   const bool alone = I->nmade == 1 && !I->made[0].alias && !T->hidden[0] && !I->foreign;
   S->engine->compiled->fresh = alone && !T->neffects && !T->ntables ? made[0] : NULL;
   *answers = push_answer(L, S, T, &m);
+  S->engine->compiled->link = link;
+  S->engine->compiled->kept = T->lead || T->neffects || T->ntables || T->ngrads || I->foreign;
   return TRACE_HIT;
 }
 
@@ -574,7 +580,7 @@ static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, bool tell, Call *
   double *number = c->number;
   const Tensor **outside = c->outside;
   *failed = 0;
-  if (T->lead) push_made(L, (Binding *)S, T);
+  if (T->lead) push_made(L, (Binding *)S, T, false);
   if (TY_UNLIKELY(T->gone)) return TRACE_MISS;
   lua_pushvalue(L, UP_FUNCTION);
   *failed = check_guards(L, (Binding *)S, T, number, outside);
@@ -602,7 +608,8 @@ static const char *called_otherwise(const Trace *T, int narg, u32 word) {
   return T->word != word ? "it is called under other settings or modes" : NULL;
 }
 
-TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, bool tell, int *answers) {
+TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, TraceUse use, int *answers) {
+  const bool tell = use == TRACE_TELL;
   int narg = lua_gettop(L);
   u32 word = ty_entry_word(S);
   i32 failed;
@@ -618,6 +625,7 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, bool tell, int *answ
     Call c;
     if (TY_UNLIKELY(!take_room(S->engine->compiled, T, &c))) continue;
     T->refs++;
+    c.linked = use == TRACE_LINKED;
     why = NULL;
     TraceAnswer y = try_trace(L, S, T, tell, &c, &failed, &why, answers);
     leave_room(S->engine->compiled, &c);
@@ -791,7 +799,7 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
   if (!take_room(S->engine->compiled, T, &c)) return;
   T->refs++;
   lua_settop(L, narg);
-  if (T->ngrads) push_made(L, (Binding *)S, T);
+  if (T->ngrads) push_made(L, (Binding *)S, T, false);
   else lua_settop(L, narg + T->lead);
   if (!T->gone) { /* by a finaliser */
     lua_pushvalue(L, UP_FUNCTION);

@@ -48,6 +48,16 @@ typedef struct Result {
 } Result;
 
 /* The State's userdata: what the binding keeps beside the State. */
+/* Handles that parts of functions have made for each other; see lua_spare.c. */
+#define SPARES 16
+#define SPARES_ALL ((1u << SPARES) - 1)
+typedef struct Spare {
+  int list;        /* of handles, weak, in the registry; 0: not made */
+  u64 link;        /* number of the last one that was followed */
+  u32 owned, dead; /* entries of the list, as bits */
+  const void *handle[SPARES];
+} Spare;
+
 typedef struct Binding {
   State S;       /* first */
   lua_State *L;  /* a thread of our own, for work that begins outside of any call */
@@ -75,6 +85,7 @@ typedef struct Binding {
   int owners;             /* functions that have places, so far */
   u32 results;            /* so many so far */
   Result result[16];      /* the latest ones */
+  Spare spare;
   struct Composites *composites; /* lua_composite.c: calls that are remembered; or NULL */
   i64 large, died; /* bytes of results that are looked after; how many were let go of */
   bool leaf;       /* the options that were read last have requires_grad = true */
@@ -111,6 +122,12 @@ static inline void ty_lua_apart(lua_State *L, Binding *B) {
 Capture *ty_lua_capture(lua_State *L);
 /* lua_lifetime.c: its memory is gone, or somebody else's. */
 void ty_lua_result_forget(Handle *h);
+/* lua_spare.c: before the first link; before a trace that leads to one, whose number it gives; as ty_lua_push_in, for what
+** such traces make; of n values from a place on the stack, which alone go on unless others were kept. */
+void ty_spare_open(lua_State *L, Binding *B);
+u64 ty_spare_begin(Binding *B);
+Tensor *ty_spare_push(lua_State *L, Binding *B);
+void ty_spare_hand_on(lua_State *L, Binding *B, u64 link, bool kept, int first, int n);
 /* Whether a deadline is over, and what is said of it. */
 #define TY_LUA_LATE "deadline: the time is over"
 bool ty_lua_is_late(const Binding *B);
