@@ -305,11 +305,11 @@ describe("steps that a plan takes", function()
       l.opt:step()
     end
     for _ = 1, 20 do step(a) step(b) end
-    local adam = getmetatable(a.opt)
-    local update = adam.update
-    adam.update = error
+    local class = getmetatable(a.opt)
+    local update = class.update
+    class.update = error
     local answered = pcall(step, a)
-    adam.update = update
+    class.update = update
     assert.falsy(answered) -- another update is seen
     local stance = ty.stance()
     ty.stance "no_recompile"
