@@ -761,4 +761,14 @@ describe("a world of its own", function()
     H.shell(("rm -r '%s'"):format(other))
     assert.truthy(out:find("tycho.files: files.so was not found: ", 1, true), out)
   end)
+
+  it("captures where the host's assert is another function", function()
+    local code = [[
+      local ty = require "tycho"
+      assert = function(v) if not v then error {} end return v end
+      local f = ty.compile(function(x) assert(x) return x + 1 end)
+      for _ = 1, 3 do f(ty.ones(2)) end
+      print(ty.explain(f).skips, pcall(f))]]
+    assert.truthy(H.script(code):find "^3\tfalse\ttable: ")
+  end)
 end)

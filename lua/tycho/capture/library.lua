@@ -557,7 +557,7 @@ local function assert_raises(...)
   return v
 end
 
-local PLACE = match(assert_raises(false), "^(.*)assertion failed!$") -- of the call above
+local PLACE = match(tostring(assert_raises(false)), "^(.*)assertion failed!$") or "" -- of the call above
 --- Hosts differ in whether a message that is no text is passed on: the last argument is.
 local PASSES_ON = assert_raises(false, nil, PLACE) == PLACE
 
