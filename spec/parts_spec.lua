@@ -1010,3 +1010,129 @@ describe("values that go from part to part", function()
     for _, list in ipairs(inside) do assert.equal(texts(grown(80)(x)), texts(unpack(list))) end
   end)
 end)
+
+describe("functions made before a cut", function()
+  local w, count = ty.tensor { 1, 2, 3 }, 0
+  --- What a call gives, with functions by what they give in turn.
+  local function given_by(f, ...)
+    local list = { pcall(f, ...) }
+    for i, v in ipairs(list) do
+      if type(v) == "function" then
+        local info = debug.getinfo(v, "Su")
+        local bytes = string.dump(v):gsub(".", function(c) return ("%02x"):format(c:byte()) end)
+        v = ("%s:%d:%d:%s %s"):format(info.short_src, info.linedefined, info.nups, bytes, given_by(v, w))
+      end
+      list[i] = ty.is_tensor(v) and H.texts(v) or tostring(v)
+    end
+    return table.concat(list, "|")
+  end
+
+  local programs = {
+    ["of what they are given, and a variable"] = function(x)
+      local function loss(y) return (y * y + x):sum() end
+      local y, n = x, 0
+      while loss(y):item() > 8 and n < 20 do y, n = y * 0.5, n + 1 end
+      return y, n, loss
+    end,
+    ["of each other and of themselves"] = function(x)
+      local function power(y, n) return n == 0 and x or y * power(y, n - 1) end
+      local function twice(y) return power(y, 2) + power(y, 1) end
+      if twice(x):sum():item() > 20 then return twice, x end
+      return power(x, 3), twice
+    end,
+    ["in turns of a loop, of its number"] = function(x)
+      local list, sum = {}, 0
+      for i = 1, 3 do
+        list[i] = function(y) return y * i + x end
+        sum = sum + list[i](x):sum():item()
+      end
+      return sum, list[1], list[2], list[3], list[1] == list[1], list[1] == list[2]
+    end,
+    ["of what `...` stands for, a table and the outside's variable"] = function(x, ...)
+      local t, list, more = { scale = 2 }, { x }, select("#", ...)
+      local function f(y)
+        count = count + 1
+        return y * t.scale + list[1] * more
+      end
+      if f(x):sum():item() > 10 then t.scale = 3 end
+      return f(x), f, t.scale, count, ...
+    end,
+    ["with globals, and a string"] = function(x)
+      local name = "sum"
+      local function total(y) return tonumber("2") * y[name](y):item() end
+      if x:mean():item() > 1 then return total(x), total end
+      return total(x * 2), total, name
+    end,
+    ["of what is assigned later"] = function(x)
+      local best
+      local function try(c)
+        local l = (x - c):abs():sum():item()
+        if not best or l < best then best = l end
+      end
+      for c = 1, 4 do try(c) end
+      return best, try
+    end,
+  }
+  for name, plain in pairs(programs) do
+    it("give what they give: " .. name, function()
+      local f, own = ty.compile(plain), {}
+      for i = 1, 20 do
+        local x = w * (0.5 + i % 4 * 0.75)
+        count = i
+        local wanted = given_by(plain, x, i, nil)
+        count = i
+        assert.equal(wanted, given_by(f, x, i, nil), "call " .. i)
+        for _, v in ipairs { select(2, f(x)) } do
+          if type(v) == "function" then
+            assert.falsy(own[v])
+            own[v] = true
+          end
+        end
+      end
+      assert.equal(name ~= "of what is assigned later", ty.explain(f).skips > 0, tostring(ty.explain(f)))
+    end)
+  end
+
+  it("share variables and globals as they are in each call", function()
+    local scale, wide = 1, 10
+    local function other() return wide end
+    local function plain(x)
+      local function f(y) return y * scale + (factor or 0) end -- luacheck: ignore
+      if x:sum():item() > 100 then return x end
+      return f, f(x)
+    end
+    local f = ty.compile(plain)
+    local function check(what)
+      for _ = 1, 4 do
+        local g, y = f(w)
+        local h, z = plain(w)
+        assert.equal(H.texts(z), H.texts(y), what)
+        assert.equal(H.texts(h(w)), H.texts(g(w)), what)
+        assert.equal(debug.upvalueid(h, 1), debug.upvalueid(g, 1))
+        assert.equal(getfenv(plain), getfenv(g))
+      end
+    end
+    check "at first"
+    scale = 3
+    check "another value"
+    for i = 1, 3 do
+      if debug.getupvalue(plain, i) == "scale" then debug.upvaluejoin(plain, i, other, 1) end
+    end
+    check "another variable"
+    setfenv(plain, setmetatable({ factor = 5 }, { __index = _G }))
+    check "other globals"
+  end)
+
+  it("are not made in the trace's way under a hook, which would see how", function()
+    local plain = programs["of each other and of themselves"]
+    local f = ty.compile(plain)
+    for _ = 1, 4 do f(w) end
+    local line, skips, seen = debug.getinfo(plain, "S").linedefined, ty.explain(f).skips, 0
+    debug.sethook(function() seen = seen + (debug.getinfo(2, "S").linedefined == line and 1 or 0) end, "c")
+    local y = f(w)
+    debug.sethook()
+    assert.truthy(skips > 0)
+    assert.equal(H.texts((plain(w))(w)), H.texts(y(w)))
+    assert.equal(1, seen)
+  end)
+end)

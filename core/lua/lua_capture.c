@@ -459,9 +459,12 @@ static void read_tables(Reader *r) {
     T->meta[i - 1] = read_recipe(r);
     lua_getfield(L, -1, "n_array");
     lua_getfield(L, -2, "n_hash");
-    T->size[i - 1] = (TableSize){(i32)lua_tointeger(L, -2), (i32)lua_tointeger(L, -1)};
+    i32 n = (i32)lua_objlen(L, -3);
+    T->size[i - 1] = (TableSize){(i32)lua_tointeger(L, -2), (i32)lua_tointeger(L, -1), 0, n};
     lua_pop(L, 2);
-    i32 n = (i32)lua_objlen(L, -1);
+    lua_getfield(L, -1, "maker");
+    if (lua_isnil(L, -1)) lua_pop(L, 1);
+    else T->size[i - 1].maker = anchor(r);
     for (i32 k = 1; k <= n; k++) {
       lua_rawgeti(L, -1, k);
       Pair *p = &T->pair[T->npairs++];
@@ -772,6 +775,13 @@ static int capture_finish(lua_State *L) {
   read_program(&r);
   T->hash[0] = ty_trace_hash(T, T->instance[0]);
   place_scalars(T, T->instance[0]);
+  lua_getfield(L, 1, "owner");
+  if (lua_isnil(L, -1)) lua_pop(L, 1);
+  else {
+    T->owner = anchor(&r);
+    lua_getfield(L, 1, "shared");
+    anchor(&r);
+  }
   read_tables(&r);
   read_effects(&r);
   read_results(&r);

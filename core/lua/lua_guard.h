@@ -165,6 +165,8 @@ typedef struct Pair {
 /* What lua_createtable is asked for: with it and the order of writes a table has its native layout. */
 typedef struct TableSize {
   i32 array, hash;
+  i32 maker,
+      nvalues; /* the anchor of what makes a closure in the table's place, of so many pairs' values; or 0 */
 } TableSize;
 
 /* A number of the trace that must be what the instance's number `size` is. */
@@ -209,9 +211,10 @@ struct Trace {
   i32 backend;  /* anchor of the function that computes instead of a plan; 0: none */
   i32 resume;   /* anchor of the function that goes on with the results; 0: they are the call's */
   i32 link;     /* anchor of what does the same without Lua, or 0 */
-  i32 wasted;   /* instances in a row that were not used again */
-  i64 rest;     /* calls of new sizes to come that make no instance */
-  i64 used;     /* hits when the last instance was made */
+  i32 owner; /* anchors of the function whose variables its closures share, and of what is known of those (Shared); 0: none */
+  i32 wasted;           /* instances in a row that were not used again */
+  i64 rest;             /* calls of new sizes to come that make no instance */
+  i64 used;             /* hits when the last instance was made */
   i32 anchor, nanchors; /* where the entry's table has its own of so many; 1 is the description */
   i64 hits;
 };

@@ -79,7 +79,8 @@ typedef struct Shared {
 } Shared;
 
 /* Whether they are still those of the function at index f. */
-static bool is_shared(lua_State *L, int f, const Shared *s) {
+bool ty_lua_is_shared(lua_State *L, int f, const void *shared) {
+  const Shared *s = shared;
   lua_getfenv(L, f);
   bool same = lua_topointer(L, -1) == s->env;
   lua_pop(L, 1);
@@ -99,7 +100,7 @@ static void note_shared(lua_State *L, int f, Shared *s) {
 static int hand_on(lua_State *L) {
   const int f = lua_upvalueindex(4);
   Shared *s = lua_touserdata(L, lua_upvalueindex(5));
-  if (TY_UNLIKELY(!is_shared(L, f, s))) {
+  if (TY_UNLIKELY(!ty_lua_is_shared(L, f, s))) {
     note_shared(L, f, s);
     lua_pushvalue(L, lua_upvalueindex(6));
     lua_call(L, 0, 0);
@@ -344,7 +345,7 @@ static const LinkStep *run_link(lua_State *L, State *S, const Link *k, int regs,
 static bool may_link(lua_State *L, int env) {
   lua_rawgeti(L, env, AT_FUNCTION);
   lua_rawgeti(L, env, AT_SHARED);
-  const bool shared = is_shared(L, lua_gettop(L) - 1, lua_touserdata(L, -1));
+  const bool shared = ty_lua_is_shared(L, lua_gettop(L) - 1, lua_touserdata(L, -1));
   lua_pop(L, 2);
   return shared && !lua_gethook(L);
 }

@@ -16,6 +16,9 @@ void ty_lua_push_hand_out(lua_State *L);
 ** when that is something else. */
 void ty_lua_push_hand_on(lua_State *L);
 
+/* Whether the globals and variables of the function at index f are still those that `shared`, of ty_lua_push_hand_on, knows. */
+bool ty_lua_is_shared(lua_State *L, int f, const void *shared);
+
 /* On top of the stack lie a link and n registers. Goes from part to part, and gives what pick answers: so many values. */
 int ty_link_follow(lua_State *L, State *S, int n, int stash, int hand_out);
 int ty_lua_link(lua_State *L);

@@ -325,8 +325,34 @@ static void push_value(lua_State *L, Recipe r, const Made *m) {
   }
 }
 
+/* Closures come before what fills tables with them. Those that share the function's variables share what they are now.
+** Raises when memory is out. */
+static void make_closures(lua_State *L, const Trace *T, const Made *m) {
+  const Pair *p = T->pair;
+  for (i32 i = 0; i < T->ntables; i++) {
+    if (T->size[i].maker) {
+      lua_rawgeti(L, m->anchors, T->size[i].maker);
+      for (i32 k = 0; k < T->size[i].nvalues; k++) push_value(L, p[k].value, m);
+      lua_call(L, T->size[i].nvalues, 1);
+      lua_replace(L, m->tables + i + 1);
+    }
+    p += T->size[i].nvalues;
+  }
+}
+
+static bool may_make_closures(lua_State *L, const Trace *T, int anchors) {
+  if (lua_gethook(L)) return false; /* it would see what makes them */
+  lua_rawgeti(L, anchors, T->owner);
+  lua_rawgeti(L, anchors, T->owner + 1);
+  const bool may = ty_lua_is_shared(L, lua_gettop(L) - 1, lua_touserdata(L, -1));
+  lua_pop(L, 2);
+  return may;
+}
+
 static void fill_tables(lua_State *L, const Trace *T, const Made *m) {
+  if (T->owner) make_closures(L, T, m);
   for (i32 i = 0; i < T->npairs; i++) {
+    if (T->size[T->pair[i].owner - 1].maker) continue;
     push_value(L, T->pair[i].key, m);
     push_value(L, T->pair[i].value, m);
     lua_rawset(L, m->tables + T->pair[i].owner);
@@ -477,7 +503,9 @@ static void push_made(lua_State *L, Binding *B, const Trace *T, bool linked) {
     if (T->hidden[i]) lua_pushnil(L);
     else if (linked) ty_spare_push(L, B);
     else ty_lua_push_in(L, B);
-  for (i32 i = 0; i < T->ntables; i++) lua_createtable(L, T->size[i].array, T->size[i].hash);
+  for (i32 i = 0; i < T->ntables; i++)
+    if (T->size[i].maker) lua_pushnil(L);
+    else lua_createtable(L, T->size[i].array, T->size[i].hash);
   for (i32 i = 0; i < T->ngrads; i++) ty_lua_push_in(L, B);
 }
 
@@ -527,6 +555,7 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
     }
     made[i] = T->hidden[i] && !I->foreign ? &hidden[i] : lua_touserdata(L, first + i + 1);
   }
+  if (T->owner && !may_make_closures(L, T, m.anchors)) return TRACE_REST;
   if (T->ntables) fill_tables(L, T, &m);
   S->out_of_range = false;
   pin(c);

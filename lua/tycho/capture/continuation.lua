@@ -534,4 +534,29 @@ function M.native(f, proto, at, prepare, rest)
   return g, n, list
 end
 
+--- A function that makes the closure of f which an instruction makes, of the values of its variables: so many registers
+--- of f, in their places. Nil where it shares a variable that may be assigned later.
+---@param f function
+---@param proto tycho.Prototype
+---@param at integer of FNEW
+---@return function|nil
+---@return table<integer, boolean> taken registers
+---@return integer n
+function M.maker(f, proto, at)
+  local ins, p, taken, n = proto.code[at], split(proto), {}, 0
+  for _, u in ipairs(ins.k.upvalues) do
+    if u.is_local and not u.immutable then return nil, taken, 0 end
+    if u.is_local and u.index ~= ins.a then -- else it is the closure itself
+      taken[u.index] = true
+      n = max(n, u.index)
+    end
+  end
+  set_params(proto, p, n)
+  if floor(p.flags / NOJIT) % 2 == 0 then p.flags = p.flags + NOJIT end
+  local made, line = p.code[at], p.lines[at]
+  p.code, p.lines = {}, {}
+  append(p, { made, two("UCLO", 0, 32768), two("RET1", ins.a - 1, 2) }, line)
+  return load_like(f, proto, joined(proto, p, 0)), taken, n
+end
+
 return M

@@ -396,7 +396,7 @@ function handlers.FNEW(i, R, S, frame, world)
   local env, envs
   if proto.globals or world.exact then env, envs = environment(frame, world) end -- else nobody asks for it
   local a = i.a
-  R[a], S[a] = world:closure(proto, cells, env, envs, bytecode.constant(frame.owner, i.d)), nil
+  R[a], S[a] = world:closure(proto, cells, env, envs, bytecode.constant(frame.owner, i.d), frame, i), nil
 end
 
 -- Arithmetic and strings -------------------------------------------------------------------------------------------

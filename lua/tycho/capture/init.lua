@@ -415,9 +415,11 @@ function World:environment(f, fs)
 end
 
 --- A closure made inside: it has no code of its own, evaluate.lua runs it. As a value it is a function like no other.
-function World:closure(proto, cells, env, envs, owner)
+--- by: the instruction, where it is one of the captured function itself.
+function World:closure(proto, cells, env, envs, owner, frame, by)
   local function placeholder() return error("a closure made inside ran outside", 0) end
-  self.closures[placeholder] = { proto = proto, cells = cells, env = env, envs = envs, owner = owner }
+  by = not frame.cells and rawequal(frame.fn, self.fn) and by or nil
+  self.closures[placeholder] = { proto = proto, cells = cells, env = env, envs = envs, owner = owner, by = by }
   return placeholder
 end
 
@@ -426,6 +428,16 @@ function World:closure_of(f) return self.closures[f] end
 -- Results, effects, the description -----------------------------------------------------------------------------------
 
 local recipe
+
+local NOTHING, ANYTHING = { "value", nil }, { "value", true }
+
+--- The position of an instruction in a prototype's code.
+local function position_of(by, proto)
+  for at, ins in ipairs(proto.code) do
+    if ins == by then return at end
+  end
+  return nil
+end
 
 --- The position of a fresh table in the description; its content is filled in later, since tables may hold themselves.
 local function table_position(world, o)
@@ -452,6 +464,31 @@ local function tensor_position(world, v)
   return at[v]
 end
 
+--- The position of a closure among the tables: behind those of closures that it has as variables. Where the function
+--- is captured in parts, and no variable that it shares is assigned later, its maker gives it again.
+local function closure_position(world, c)
+  if c.position then return c.position end
+  local at = c.by and position_of(c.by, bytecode.prototype(world.fn))
+  local maker = at and world.parts and world.parts:maker(at)
+  if not maker then
+    world:abort("a function made inside is returned or stored", "make it outside of the compiled function")
+  end
+  local r = { maker = maker.make }
+  for k = 1, maker.n do r[k] = { NOTHING, NOTHING } end
+  for k, u in ipairs(c.proto.upvalues) do
+    if u.is_local and maker.taken[u.index] then
+      local cell = c.cells[k]
+      local v, s = cell.values[cell.index], cell.shadows[cell.index]
+      world:must_not_be_drawn(s)
+      r[u.index] = { NOTHING, recipe(world, v, s) }
+    end
+  end
+  world.makes_closures = true
+  world.made_tables[#world.made_tables + 1] = { made = r }
+  c.position = #world.made_tables
+  return c.position
+end
+
 local function object_recipe(world, v)
   local kind = type(v)
   if world:is_thread(v) then world:abort_thread("a coroutine made inside is returned or stored") end
@@ -464,9 +501,7 @@ local function object_recipe(world, v)
   if s and not s.bytecode_only then return { "slot", s.slot } end
   if kind == "userdata" and world.is_tensor(v) then return { "tensor", tensor_position(world, v) } end
   if kind == "function" then
-    if world.closures[v] then
-      world:abort("a function made inside is returned or stored", "make it outside of the compiled function")
-    end
+    if world.closures[v] then return { "table", closure_position(world, world.closures[v]) } end
     if not world.iterators[v] and (world.C.is_native(v) or world:is_ours(v)) then return { "value", v } end
   end
   return world:abort(format("a %s of unknown origin is returned or stored", kind))
@@ -487,8 +522,6 @@ function recipe(world, v, s)
   return object_recipe(world, v)
 end
 
-local NOTHING, ANYTHING = { "value", nil }, { "value", true }
-
 --- What an overwritten write writes: all that counts is whether a value stood there.
 local function overwritten(full) return full and ANYTHING or NOTHING end
 
@@ -499,22 +532,26 @@ function World:must_not_be_drawn(s)
   end
 end
 
+--- How a table is made again: its sizes, its metatable, its writes.
+local function table_recipe(world, o)
+  world:settle(o) -- a nil among the elements decides what the table is
+  local writes = world:writes(o)
+  if o.inexact then world:abort("a table is kept whose constructor leaves open how LuaJIT laid it out") end
+  local r = { n_array = o.n_array, n_hash = o.n_hash }
+  if o.meta ~= nil then r.meta = recipe(world, o.meta, o.meta_shadow) end
+  for k, w in ipairs(writes) do
+    if w.last then world:must_not_be_drawn(o.shadow[w.key]) end
+    r[k] = { recipe(world, w.key), w.last and recipe(world, rawget(o.value, w.key), o.shadow[w.key])
+      or overwritten(w.full) }
+  end
+  return r
+end
+
 --- Fresh tables that are mentioned: each once, those found meanwhile appended behind.
 local function table_recipes(world)
   local list, recipes, i = world.made_tables, {}, 1
   while list[i] do
-    local o = list[i]
-    world:settle(o) -- a nil among the elements decides what the table is
-    local writes = world:writes(o)
-    if o.inexact then world:abort("a table is kept whose constructor leaves open how LuaJIT laid it out") end
-    local r = { n_array = o.n_array, n_hash = o.n_hash }
-    if o.meta ~= nil then r.meta = recipe(world, o.meta, o.meta_shadow) end
-    for k, w in ipairs(writes) do
-      if w.last then world:must_not_be_drawn(o.shadow[w.key]) end
-      r[k] = { recipe(world, w.key), w.last and recipe(world, rawget(o.value, w.key), o.shadow[w.key])
-        or overwritten(w.full) }
-    end
-    recipes[i] = r
+    recipes[i] = list[i].made or table_recipe(world, list[i])
     i = i + 1
   end
   return recipes
@@ -621,7 +658,7 @@ end
 
 local function same_table(a, b)
   local function same_pair(p, q) return same_recipe(p[1], q[1]) and same_recipe(p[2], q[2]) end
-  return a.n_array == b.n_array and a.n_hash == b.n_hash and same_recipe(a.meta, b.meta)
+  return a.n_array == b.n_array and a.n_hash == b.n_hash and a.maker == b.maker and same_recipe(a.meta, b.meta)
     and same_lists(same_pair, a, b)
 end
 
@@ -639,7 +676,7 @@ local function new_world(core, f, options, ...)
   local C = core.internals.capture
   local n = select("#", ...)
   local w = {
-    core = core, C = C, is_tensor = C.is_tensor, narg = n,
+    core = core, C = C, is_tensor = C.is_tensor, narg = n, fn = f, parts = options.parts,
     program = {}, about = {}, lines = {}, deferred = { program = {}, about = {}, lines = {} },
     drawn = { program = {}, about = {}, lines = {} },
     slots = {}, nslots = n + 1,
@@ -787,6 +824,7 @@ local function capture(core, handle, options, f, ...)
     if options.cut and not at then w:abort("it goes another way when it is captured again") end
     local d = w:describe(results, rs, n)
     d.resume, d.link = resume, link
+    if w.makes_closures then d.owner, d.shared = options.parts.whole.f, options.parts.whole.shared end
     if at then d.ends = { line = options.parts:line(at), why = options.cut and options.why } end
     local refused = C.reason()
     if refused then w:abort(refused) end

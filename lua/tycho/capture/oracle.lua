@@ -63,6 +63,7 @@ local function difference(core, a, da, b, db)
     end
     pairs_seen[i] = k
     local x, y = da.tables[i], db.tables[k]
+    if x.maker ~= y.maker then return where .. ": another function" end
     if #x ~= #y then return format("%s: %d entries, captured anew %d", where, #x, #y) end
     local what = compare(where .. " (metatable)", x.meta, y.meta)
     for n = 1, #x do

@@ -104,6 +104,9 @@ function Whole:share()
     if site then continuation.share(self.f, self.proto, site.native) end
   end
   for _, rest in pairs(self.rests) do continuation.share(self.f, self.proto, rest.parts.raw) end
+  for _, maker in pairs(self.makers) do
+    if maker then continuation.share(self.f, self.proto, maker.make) end
+  end
 end
 
 --- What runs as it is behind a cut may set the globals of the function that runs: they become those of the whole one.
@@ -279,6 +282,18 @@ function Parts:leave(frame, reads_data)
   return results, shadows, n, site.resume, site.link or nil
 end
 
+--- What makes the closure that an instruction makes, see continuation.maker.
+---@param at integer
+---@return {make: function, taken: table<integer, boolean>, n: integer}|nil
+function Parts:maker(at)
+  local whole, place = self.whole, at - self.shift
+  if whole.makers[place] == nil then
+    local make, taken, n = continuation.maker(whole.f, whole.proto, place)
+    whole.makers[place] = make and { make = make, taken = taken, n = n } or false
+  end
+  return whole.makers[place] or nil
+end
+
 --- The line of a position.
 function Parts:line(at)
   local lines = self.whole.proto.lines
@@ -343,7 +358,8 @@ end
 function M.new(f, how)
   local proto, why = continuation.ready(f)
   if not proto then return false, why end
-  local whole = setmetatable({ f = f, proto = proto, sites = {}, rests = {}, count = 0, callees = {}, ncallees = 0,
+  local whole = setmetatable({ f = f, proto = proto, sites = {}, rests = {}, makers = {}, count = 0, callees = {},
+    ncallees = 0,
     compile = how.compile, may_compile = how.may_compile, is_disabled = how.is_disabled,
     has_own_globals = how.has_own_globals, part_of = how.part_of, new_link = how.link,
     set_exit = how.link_exit }, Whole)
