@@ -168,6 +168,14 @@ static void show(State *S, const Task *task, const Passes *passes, const Plan *p
   }
 }
 
+static void dump_code(const Passes *passes, Text *t) {
+  for (i32 i = 0; i < passes->gs.n; i++) {
+    if (!passes->work[i].program) continue;
+    ty_text_printf(t, "code of group %d\n", i);
+    ty_x64_list(passes->work[i].program, t);
+  }
+}
+
 void ty_compile_text(State *S, const Source *from, Text *t) {
   Arena A = {0};                   /* a compilation may be in progress */
   Node *node = (Node *)from->node; /* passes only read the graph */
@@ -178,8 +186,10 @@ void ty_compile_text(State *S, const Source *from, Text *t) {
   Task task = {.g = &g, .out = out, .nout = from->nout, .fast = from->fast};
   Passes passes;
   for (i32 i = 0; out && i < from->nout; i++) out[i] = (Output){.node = wanted[i]};
-  if (out && ty_plan_passes(&A, &S->engine->room, &task, &passes))
+  if (out && ty_plan_passes(&A, &S->engine->room, &task, &passes)) {
     dump_passes(&task, &passes, t, true, true, true);
+    if (S->engine->tells_code) dump_code(&passes, t);
+  }
   ty_arena_free(&A);
 }
 

@@ -55,6 +55,7 @@ typedef struct Engine {
   PlanCache plans;
   Arena scratch;   /* of the compilation in progress */
   LowerRoom *room; /* of the kernel that is lowered */
+  bool tells_code; /* ty_compile_text: machine code, too */
   u32 dump;        /* letters of TYCHO_DUMP: bit 0 is 'a' */
   bool check;      /* TYCHO_CHECK: verify after each pass */
   bool ranged;     /* plans are samples of a range of sizes: shape_range.c */

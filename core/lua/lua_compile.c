@@ -421,6 +421,12 @@ static int compile_reset(lua_State *L) {
   return 0;
 }
 
+/* tells_code(on): whether texts of plans have machine code, too */
+static int compile_tells_code(lua_State *L) {
+  ty_lua_enter(L)->engine->tells_code = lua_toboolean(L, 1);
+  return 0;
+}
+
 /* Functions of the user's run under these, which hold no tensor of theirs meanwhile, or ask for it again. */
 bool ty_lua_is_caller(lua_CFunction fn) {
   return fn == ty_recorded_list || fn == compile_pick || fn == compile_pick_again ||
@@ -444,6 +450,7 @@ void ty_lua_open_compile(lua_State *L, int m, int t) {
                                  {"_tried", compile_tried},
                                  {"_vain", compile_vain},
                                  {"_stance", compile_stance},
+                                 {"_tells_code", compile_tells_code},
                                  {"_within_warmup", compile_within_warmup},
                                  {"_wake", compile_wake},
                                  {"_check", compile_check},

@@ -360,6 +360,28 @@ function M.open(core)
     return core.internals.load("tycho.explain").of(core, handle("explain", f), handle_of)
   end
 
+  --- Writes one page for a browser, which needs nothing else: the source's lines with what became of them, parts,
+  --- guards, graphs, plans with the lifetimes of buffers, kernels as loop programs beside their machine code, times.
+  ---@param f function compiled, and called at least once
+  ---@param path string "f.html"
+  ---@return true? written, string? message
+  function api.view(f, path)
+    local h = handle("view", f)
+    if type(path) ~= "string" or path == "" then
+      fail(format("view: argument 2 must be the path of a file, got %s", show(path)))
+    end
+    core._tells_code(true)
+    local ok, e = pcall(api.explain, f)
+    core._tells_code(false)
+    if not ok then return error(e, 0) end
+    local file, why = io.open(path, "w")
+    if not file then return nil, why end
+    local written, message = file:write(core.internals.load("tycho.view").page(e, h.fn))
+    local closed, late = file:close()
+    if written and closed then return true end
+    return nil, message or late
+  end
+
   --- Forgets the signatures and counters of a compiled function.
   ---@param f function
   function api.reset(f)

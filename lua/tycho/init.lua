@@ -124,6 +124,7 @@ local compilation = {
     "a function that runs f's tensor operations in fused kernels, bits equal" },
   explain = { "f", "what a compiled function did: traces, guards, misses, aborts, kernels; prints well" },
   graph = { "f, ...", "the graph that f(...) records: text, nodes, dot" },
+  view = { "f, path", "writes one HTML page: source, parts, guards, graphs, plans, kernels, machine code, times" },
   reset = { "f", "forgets what was compiled for f" },
   disable = { "f", "keeps f from being captured by compiled functions that call it" },
   warmup = { "f, ...", "calls f once so that later calls find it compiled" },
@@ -136,7 +137,7 @@ local compilation = {
 local jit_table = rawget(_G, "jit")
 for name, fn in pairs(require("tycho.compile").open(ty)) do
   local about = assert(compilation[name], name)
-  define(name, "m", about[1], about[2], fn)
+  if not ty[name] then define(name, "m", about[1], about[2], fn) end -- jit.view is not the view of a tensor
   if type(jit_table) == "table" then jit_table[name] = fn end
 end
 -- Modules, optimisers: loaded when they are asked for.

@@ -4,6 +4,7 @@
 #ifndef TY_CPU_H
 #define TY_CPU_H
 
+#include "base/text.h"
 #include "device/device.h"
 
 /* What is done for every dtype: its name here, and how an element is stored. */
@@ -24,6 +25,8 @@ extern const Machine ty_machine_x64;         /* x86-64 with AVX2 or AVX-512 */
 const char *ty_x64_refusal(void);            /* why this system has it not, or NULL */
 bool ty_x64_guard(void);                     /* forks leave its code whole; false: no memory */
 const char *ty_x64_listing(const Kernel *k); /* bytes and instructions; NULL without TYCHO_DUMP=a */
+void ty_x64_list(const Program *p,
+                 Text *t); /* the same of a kernel for p; nothing where it is no machine code */
 
 /*
 ** Products. An epilogue is called with every tile of the product when its last sum is in, while the tile lies in a

@@ -326,15 +326,14 @@ static bool place(Kernel *k, const Asm *A) {
   return true;
 }
 
-static Kernel *make_native(const Program *p) {
+static Kernel *make_native(const Program *p, bool listing) {
   Hook h = {.base = {hook}};
   int isa = level();
   if (!isa || !ty_x64_code_can()) return NULL;
   if (!(h.E = ty_mem_alloc(sizeof *h.E))) return NULL;
   memset(h.E, 0, offsetof(Emit, spill_free));
   h.E->wide = isa == 2;
-  const char *dump = getenv("TYCHO_DUMP");
-  h.E->A.listing = h.E->A.hex = dump && strchr(dump, 'a');
+  h.E->A.listing = h.E->A.hex = listing;
   Kernel *k = ty_tile_make(p, &h.base);
   if (k && !place(k, &h.E->A)) {
     drop(k);
@@ -347,9 +346,11 @@ static Kernel *make_native(const Program *p) {
 }
 
 static Kernel *make(const Program *p) {
-  Kernel *k = make_native(p);
+  const char *dump = getenv("TYCHO_DUMP");
+  const bool listing = dump && strchr(dump, 'a');
+  Kernel *k = make_native(p, listing);
   Program *packed = k ? ty_packed_program(p) : NULL;
-  if (packed) k->packed = make_native(packed);
+  if (packed) k->packed = make_native(packed, listing);
   ty_mem_free(packed);
   return k;
 }
@@ -364,5 +365,11 @@ const char *ty_x64_refusal(void) {
 }
 
 const char *ty_x64_listing(const Kernel *k) { return k->listing; }
+
+void ty_x64_list(const Program *p, Text *t) {
+  Kernel *k = make_native(p, true);
+  if (k && k->listing) ty_text_printf(t, "%s", k->listing);
+  if (k) drop(k);
+}
 
 const Machine ty_machine_x64 = {"x64", make, run, ty_tile_reserve, drop, bytes, ty_tile_time};
