@@ -33,35 +33,57 @@ end
 
 ------------------------------------------------------------------------------------------------------------------ time
 
---- Counts of what was compiled so far.
+--- Plans and kernels that were compiled so far.
 local function compiled()
-  local s = ty.stats()
-  return { plans = s.plans and s.plans.misses or 0, kernels = s.kernels and s.kernels.misses or 0 }
+  local stats = ty.stats()
+  return stats.plans.misses, stats.kernels.misses
 end
+
+--- Calls fn() and gives the seconds that captures took in it, then what it gives.
+local function with_captures(fn)
+  local internals = ty.internals
+  local clock, before, spent, depth = internals.clock, internals.span, 0, 0
+  internals.span = function(name)
+    local ended, begin = before and before(name), clock()
+    depth = depth + 1
+    return function()
+      depth = depth - 1
+      if depth == 0 then spent = spent + clock() - begin end
+      if ended then ended() end
+    end
+  end
+  local function finish(...)
+    internals.span = before
+    return spent, ...
+  end
+  return finish(fn())
+end
+
+local function counted(n, what) return ("%d %s%s"):format(n, what, n == 1 and "" or "s") end
 
 command("time", "expr", "runs it and tells how long it took, compiling and running apart", function(repl, rest)
   local input, message = repl.session:compile(rest)
   if not input then return repl:warn(problems.syntax(repl.session, message, repl.colors)) end
-  local clock, before = ty.internals.clock, compiled()
-  local spent_before = ty.internals.compile_seconds and ty.internals.compile_seconds() or nil
-  local begin = clock()
-  local function finish(ok, ...)
-    local whole = clock() - begin
+  local plans, kernels = compiled()
+  local begin, whole = ty.internals.clock(), nil
+  local function finish(compiling, ok, ...)
     if not ok then return end
-    local after = compiled()
-    local plans, kernels = after.plans - before.plans, after.kernels - before.kernels
+    local more_plans, more_kernels = compiled()
     local text = seconds_text(whole)
-    if spent_before then
-      local compiling = math.min(ty.internals.compile_seconds() - spent_before, whole)
-      if compiling > 0 then
-        text = ("%s: %s compiling (%d plan%s, %d kernel%s), %s running"):format(text, seconds_text(compiling),
-          plans, plans == 1 and "" or "s", kernels, kernels == 1 and "" or "s", seconds_text(whole - compiling))
-      end
+    if compiling > 0 or more_plans > plans then
+      text = ("%s: %s compiling (%s, %s), %s running"):format(text, seconds_text(compiling),
+        counted(more_plans - plans, "plan"), counted(more_kernels - kernels, "kernel"), seconds_text(whole - compiling))
     end
     if input.expression then repl:show(input, ...) end
     repl:write(values.paint("dim", text, repl.colors))
   end
-  finish(repl:run(input, input.fn))
+  finish(with_captures(function()
+    local function timed(...)
+      whole = ty.internals.clock() - begin
+      return ...
+    end
+    return timed(repl:run(input, input.fn))
+  end))
 end)
 
 ------------------------------------------------------------------------------------------------------------------- who

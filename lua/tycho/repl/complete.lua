@@ -1,9 +1,6 @@
 --- repl/complete.lua -- what TAB completes.
 -- In: the text before the cursor. Out: words that may stand there, what of them is typed already, and what follows a
 -- word that is the only one. Nothing of the user's is called: fields are read raw, or through tables of classes.
---
--- Globals and the session's locals; fields and methods; in braces the options of the function that is called; in strings
--- file names, behind `require` module names; commands behind %.
 
 local ty = require "tycho"
 local commands = require "tycho.repl.commands"

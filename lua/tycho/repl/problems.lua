@@ -52,10 +52,32 @@ local function keys_of(t, found)
   return found
 end
 
---- The name in `known` that is nearest to one that is not there.
+--- How many letters must be changed, put in, taken out or swapped with the next one.
+local function distance(a, b)
+  local before, row, above = {}, {}, {}
+  for k = 0, #b do above[k] = k end
+  for i = 1, #a do
+    row = { [0] = i }
+    for k = 1, #b do
+      local same = a:byte(i) == b:byte(k)
+      row[k] = math.min(above[k] + 1, row[k - 1] + 1, above[k - 1] + (same and 0 or 1))
+      if i > 1 and k > 1 and a:byte(i) == b:byte(k - 1) and a:byte(i - 1) == b:byte(k) then
+        row[k] = math.min(row[k], before[k - 2] + 1)
+      end
+    end
+    before, above = above, row
+  end
+  return row[#b] or #b
+end
+
+--- The name in `known` that may have been meant by one that is not there: a letter in three may be wrong.
 local function nearest(name, known)
-  local near = #name > 2 and ty.internals.nearest(name, known) or nil -- of shorter ones anything is near
-  return near ~= name and near or nil
+  local best, found = math.floor(#name / 3) + 1, nil
+  for other in pairs(known) do
+    local d = math.abs(#other - #name) < best and distance(name:lower(), other:lower()) or best
+    if d < best or d == best and found and other < found then best, found = d, other end
+  end
+  return found
 end
 
 --- All names that a line can use: globals and the session's locals.
