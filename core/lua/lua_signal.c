@@ -1,7 +1,8 @@
 /*
 ** lua_signal.c -- Ctrl-C at a prompt: what runs ends soon, and the session goes on.
-** In: a function that the REPL calls, and SIGINT. Out: as pcall, and whether the call was interrupted. Under `internals`
-** `interruptible`, and `side_trace` for what LuaJIT compiles meanwhile. Nothing is installed until it is called, and nothing stays after it.
+** In: a function that the REPL calls, and Ctrl-C. Out: as pcall, and whether the call was interrupted. Under `internals`
+** `interruptible`; `ignore_interrupts` for the time between; `side_trace` for what LuaJIT compiles meanwhile. Nothing is
+** installed until they are called.
 **
 ** 1. The handler sets a debug hook, which raises at the next instruction of the interpreter. Our own long runs see
 **    that it is there (lua_interrupt.c); compiled loops are left by force (loop_exit.c), which a timer tries every
@@ -12,20 +13,16 @@
 **    never return.
 ** Signals have no room for a context: the call in progress is the process's. Another one inside of it is a plain one.
 */
+#include "base/interrupt.h"
 #include "base/loop_exit.h"
 #include "lua/lua_tycho.h"
-
-#include <signal.h>
-#include <sys/time.h>
-#include <unistd.h>
 
 enum { TICK = 2000 /* microseconds */, AGAIN = 10, PATIENCE = 20, HOPELESS = 500 };
 
 static struct {
-  lua_State *volatile L; /* NULL: no call is in progress */
-  volatile sig_atomic_t signals, ticks;
+  lua_State *L; /* NULL: no call is in progress */
+  volatile int signals, ticks;
   char where[256];
-  struct sigaction interrupt, alarm; /* what was there before */
 } call;
 
 static void raise_hook(lua_State *L, lua_Debug *ar) {
@@ -44,41 +41,18 @@ static void set_hook(void) {
   lua_sethook(call.L, raise_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
 }
 
-static void set_timer(int microseconds) {
-  struct itimerval t = {{0, microseconds}, {0, microseconds}};
-  setitimer(ITIMER_REAL, &t, NULL);
-}
-
-static void give_up(void) {
-  static const char text[] = "\nIt cannot be stopped: tycho ends.\n";
-  ssize_t n = write(STDERR_FILENO, text, sizeof text - 1);
-  (void)n;
-  signal(SIGINT, SIG_DFL);
-  raise(SIGINT);
-}
-
-static void on_tick(int sig, siginfo_t *info, void *context) {
-  (void)sig, (void)info;
-  if (!call.L) return;
-  if (call.ticks < 1 << 30) call.ticks++;
-  if (call.ticks % AGAIN == 0 && !lua_gethook(call.L)) set_hook();
-  ty_loop_exit_from(context);
-}
-
-static void on_interrupt(int sig, siginfo_t *info, void *context) {
-  (void)sig, (void)info;
-  if (!call.L) return;
-  if (++call.signals >= 3 && call.ticks > HOPELESS) give_up();
+/* In a signal's handler. */
+static void interrupt(bool tick) {
+  if (tick) {
+    call.ticks = TY_MIN(call.ticks + 1, 1 << 30);
+    if (call.ticks % AGAIN == 0 && !lua_gethook(call.L)) set_hook();
+    return;
+  }
+  call.signals = call.signals + 1;
+  if (call.signals >= 3 && call.ticks > HOPELESS)
+    ty_interrupt_give_up("\nIt cannot be stopped: tycho ends.\n");
   set_hook();
-  ty_loop_exit_from(context);
-  if (call.signals == 1) set_timer(TICK);
-}
-
-static void install(int sig, void (*handler)(int, siginfo_t *, void *), int flags,
-                    struct sigaction *before) {
-  struct sigaction a = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | flags};
-  sigfillset(&a.sa_mask);
-  sigaction(sig, &a, before);
+  if (call.signals == 1) ty_interrupt_ticks(TICK);
 }
 
 /* interruptible(fn, handler, ...) -> ok, where it was interrupted ("file:line: ") or nil, results or the error */
@@ -94,22 +68,15 @@ static int interruptible(lua_State *L) {
   if (outer) {
     call.signals = call.ticks = 0;
     *call.where = 0;
-    ty_loop_exit_open();
-    install(SIGALRM, on_tick, SA_RESTART, &call.alarm);
-    install(SIGINT, on_interrupt, 0, &call.interrupt); /* what waits for input returns */
     call.L = L;
+    ty_interrupt_open(interrupt);
   }
   bool ok = !lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 1);
   bool stopped = false;
   if (outer) {
+    ty_interrupt_close();
     call.L = NULL;
-    if (call.signals) {
-      set_timer(0);
-      lua_sethook(L, hook, mask, count);
-    }
-    sigaction(SIGINT, &call.interrupt, NULL);
-    sigaction(SIGALRM, &call.alarm, NULL);
-    ty_loop_exit_close();
+    if (call.signals) lua_sethook(L, hook, mask, count);
     stopped = call.signals && !ok;
   }
   lua_pushboolean(L, ok);
@@ -120,6 +87,13 @@ static int interruptible(lua_State *L) {
   return lua_gettop(L);
 }
 
+/* ignore_interrupts(): from now on Ctrl-C ends nothing but such calls */
+static int ignore_interrupts(lua_State *L) {
+  (void)L;
+  ty_interrupt_ignore();
+  return 0;
+}
+
 /* side_trace(trace, address of its code, address of the exit stub that it took the place of): LuaJIT has compiled it */
 static int side_trace(lua_State *L) {
   ty_loop_exit_side((int)luaL_checkinteger(L, 1), (u64)luaL_checknumber(L, 2),
@@ -128,8 +102,10 @@ static int side_trace(lua_State *L) {
 }
 
 void ty_lua_open_signal(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {
-      {"interruptible", interruptible}, {"side_trace", side_trace}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"interruptible", interruptible},
+                                 {"ignore_interrupts", ignore_interrupts},
+                                 {"side_trace", side_trace},
+                                 {NULL, NULL}};
   lua_getfield(L, m, "internals");
   ty_lua_register(L, fns);
   lua_pop(L, 1);

@@ -219,34 +219,42 @@ local function wrapped(words, width)
   return table.concat(lines, "\n")
 end
 
---- All names: functions of the module and methods, then the groups.
+--- All names: functions of the module and methods of tensors, then the groups.
 local function everything()
-  local plain, methods_only = {}, {}
+  local names = {}
   for _, name in ipairs(sorted(help)) do
-    local list = rawget(ty, name) ~= nil and plain or methods_only
-    if not (name:sub(-1) == "_" and help[name:sub(1, -2)]) then list[#list + 1] = name end
+    local in_place = name:sub(-1) == "_" and help[name:sub(1, -2)]
+    if not in_place and not name:find(".", 1, true) then names[#names + 1] = name end
   end
   local parts = {
     "functions of ty, most of them methods of tensors, too; with _ at the end many write to their first argument",
-    wrapped(plain, 100), "methods of tensors", wrapped(methods_only, 100), "jit", wrapped(jit_names(), 100),
+    wrapped(names, 100), "jit", wrapped(jit_names(), 100),
   }
   for _, group in ipairs(sorted(groups)) do
-    local names = {}
+    local of_group = {}
     for name in pairs(entries(group)) do
-      if not name:find("%..*%.") then names[#names + 1] = name:sub(#group + 2) end
+      if not name:find("%..*%.") then of_group[#of_group + 1] = name:sub(#group + 2) end
     end
-    table.sort(names)
+    table.sort(of_group)
     parts[#parts + 1] = group
-    parts[#parts + 1] = wrapped(names, 100)
+    parts[#parts + 1] = wrapped(of_group, 100)
   end
   parts[#parts + 1] = 'ty.help "softmax", ty.help(ty.softmax), ty.help "nn.Linear" explain one, ty.help "nn" a group'
   return table.concat(parts, "\n")
 end
 
---- The help of a function as text; of a group the calls in it; without an argument all names are printed.
+--- The list of all names, which shows nothing at the prompt: it has been printed.
+local printed = { __tostring = function() return "" end }
+
+--- The help of a function as text; of a group the calls in it. Without an argument all names are printed; a list of them
+--- is given, groups as "nn.*".
 ---@param asked? string|function "softmax", "nn.Linear", "nn", "jit", ty.softmax
----@return string?
+---@return string|string[]
 return function(asked)
   if asked ~= nil then return text_of(asked) end
   io.write(everything(), "\n")
+  local list = sorted(help)
+  for group in pairs(groups) do list[#list + 1] = group .. ".*" end
+  table.sort(list)
+  return setmetatable(list, printed)
 end

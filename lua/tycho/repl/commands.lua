@@ -70,9 +70,12 @@ command("time", "expr", "runs it and tells how long it took, compiling and runni
     if not ok then return end
     local more_plans, more_kernels = compiled()
     local text = seconds_text(whole)
-    if compiling > 0 or more_plans > plans then
-      text = ("%s: %s compiling (%s, %s), %s running"):format(text, seconds_text(compiling),
-        counted(more_plans - plans, "plan"), counted(more_kernels - kernels, "kernel"), seconds_text(whole - compiling))
+    local made = ("%s, %s"):format(counted(more_plans - plans, "plan"), counted(more_kernels - kernels, "kernel"))
+    if compiling > 0 then
+      text = ("%s: %s compiling (%s), %s running"):format(text, seconds_text(compiling), made,
+        seconds_text(whole - compiling))
+    elseif more_plans > plans then
+      text = ("%s, with %s made"):format(text, made)
     end
     if input.expression then repl:show(input, ...) end
     repl:write(values.paint("dim", text, repl.colors))

@@ -14,7 +14,7 @@ local UTF8_LOCALES = { "", "C.UTF-8", "en_US.UTF-8" }
 local LC_CTYPE = 0
 
 -- libedit's numbers (histedit.h)
-local PROMPT_ESC, EDITOR, SIGNAL, BIND, SETTY, ADDFN, HIST = 21, 2, 3, 4, 8, 9, 10
+local PROMPT_ESC, EDITOR, SIGNAL, BIND, SETTY, ADDFN, HIST, PREPARE = 21, 2, 3, 4, 8, 9, 10, 16
 local NORM, ENDED, REFRESH, REDISPLAY, BEEP = 0, 2, 4, 8, 6
 local SETSIZE, ENTER, SETUNIQUE = 1, 10, 20
 
@@ -291,6 +291,7 @@ local function edited(ffi, lib, opts)
     local count = ffi.new "int[1]"
     io.write "\27[?2004h"
     io.flush()
+    set(PREPARE, int(1)) -- before the prompt is seen: what is typed then are keys
     local line = lib.el_gets(el, count)
     io.write "\27[?2004l"
     if state.failed then

@@ -57,6 +57,17 @@ function Repl:run(input, fn, ...)
   return finish(interruptible(fn, problems.handler(self.session, input), ...))
 end
 
+--- Draws a plot in the terminal.
+function Repl:draw(plot)
+  local name = os.tmpname()
+  local path = name .. ".png"
+  local ok, message = plot:save(path)
+  local image = ok and ty.load(path)
+  os.remove(path)
+  os.remove(name)
+  if image then ty.show(image) else self:warn(tostring(message)) end
+end
+
 --- Shows values, and holds the first one.
 function Repl:show(input, ...)
   local n = select("#", ...)
@@ -69,9 +80,10 @@ function Repl:show(input, ...)
       local v = list[i]
       local drawn = type(v) == "table" and complete.is_plot(v) and terminal.size(OUTPUT)
       if drawn then
-        v:show()
+        self:draw(v)
       else
-        self:write(values.show(v, { colors = self.colors, width = self:width() }))
+        local text = values.show(v, { colors = self.colors, width = self:width() })
+        if text ~= "" then self:write(text) end
       end
     end
   end)
@@ -153,6 +165,7 @@ end
 ---@param opts? { quiet: boolean? }
 local function start(opts)
   local self = new()
+  ty.internals.ignore_interrupts()
   require "tycho.repl.compiled_loops"(ty.internals)
   if not (opts and opts.quiet) then
     self:write(BANNER:format(ty.version and ty.version .. " " or "", type(jit) == "table" and jit.version or _VERSION))

@@ -74,8 +74,10 @@ end
 local function nearest(name, known)
   local best, found = math.floor(#name / 3) + 1, nil
   for other in pairs(known) do
-    local d = math.abs(#other - #name) < best and distance(name:lower(), other:lower()) or best
-    if d < best or d == best and found and other < found then best, found = d, other end
+    if math.abs(#other - #name) <= best then
+      local d = distance(name:lower(), other:lower())
+      if d < best or d == best and found and other < found then best, found = d, other end
+    end
   end
   return found
 end

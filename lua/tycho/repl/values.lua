@@ -53,11 +53,15 @@ local function quoted(s, limit)
   return more and ("%s .. (%s more)"):format(text, count_text(more, "byte")) or text
 end
 
+local HOME = debug.getinfo(ty.internals.load, "S").source:match "^@(.*[/\\])" or "\0"
+
 --- Where a function was defined: "input[3]:1", "model.lua:14".
 function M.place(f)
   local info = debug.getinfo(f, "S")
   if info.what == "C" then return "built in" end
-  return ("%s:%d"):format(info.short_src, info.linedefined)
+  local path = info.source:gsub("^[@=]", "")
+  if path:sub(1, #HOME) == HOME then path = "tycho/" .. path:sub(#HOME + 1) end
+  return ("%s:%d"):format(#path <= 60 and path or info.short_src, info.linedefined)
 end
 
 local function function_text(f)
@@ -79,7 +83,8 @@ end
 local function other_keys(t, length)
   local keys = {}
   for k in next, t do
-    if not (type(k) == "number" and k >= 1 and k <= length and k % 1 == 0) then keys[#keys + 1] = k end
+    local in_list = type(k) == "number" and k >= 1 and k <= length and k % 1 == 0
+    if not in_list and not (type(k) == "string" and k:find "^__") then keys[#keys + 1] = k end
   end
   table.sort(keys, sort_key)
   return keys
@@ -110,6 +115,9 @@ end
 local function table_text(state, t, depth, indent)
   local paint, colors = M.paint, state.colors
   if state.above[t] then return paint("dim", "{ itself }", colors) end
+  if depth > 0 and type(rawget(t, "class_name")) == "string" and rawget(t, "__index") then
+    return paint("name", "class " .. rawget(t, "class_name"), colors)
+  end
   local length = #t
   local keys = other_keys(t, length)
   local name = paint("name", class_name(t), colors)
@@ -139,7 +147,7 @@ local function table_text(state, t, depth, indent)
   end
   state.lines = state.lines + #parts
   local space = (" "):rep(indent + 2)
-  if length == #parts - (left > 0 and 1 or 0) and not multiline then -- a list fills lines
+  if #keys == 0 and not multiline then -- a list fills lines
     local lines, current = {}, ""
     for i, p in ipairs(parts) do
       local piece = p .. (i < #parts and "," or "")
