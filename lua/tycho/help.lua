@@ -246,8 +246,8 @@ end
 --- The list of all names, which shows nothing at the prompt: it has been printed.
 local printed = { __tostring = function() return "" end }
 
---- The help of a function as text; of a group the calls in it. Without an argument all names are printed; a list of them
---- is given, groups as "nn.*".
+--- The help of a function as text; of a group the calls in it. Without an argument all names are printed; a list of
+--- them is given, groups as "nn.*".
 ---@param asked? string|function "softmax", "nn.Linear", "nn", "jit", ty.softmax
 ---@return string|string[]
 return function(asked)
