@@ -73,7 +73,7 @@ end
 local function ask(t, line, pattern)
   t:mark()
   t:send(line .. "\r")
-  local found, spent = t:expect("\n?" .. (pattern or "") .. ".-%d+> $")
+  local found, spent = t:expect("\n.-" .. (pattern or "") .. ".-%d+> $")
   return found, spent
 end
 
@@ -144,6 +144,11 @@ describe("the prompt", function()
     ask(t, "local r = outer(nil) + 1", "attempt to index local 'v'.-\n  input.-in outer  | function outer.-| local r = outer%(nil%) %+ 1\n")
   end)
 
+  it("begins on a line of its own", function()
+    ask(t, "io.write 'without an end'", "without an end%%\ntrue\n")
+    ask(t, "io.write 'silently';", "silently%%\n")
+  end)
+
   it("names what may have been meant", function()
     ask(t, "prnt(1)", "global 'prnt' %(a nil value%)\n  did you mean `print`")
     ask(t, "ty.sofmax(1)", "did you mean `ty.softmax`")
@@ -161,7 +166,7 @@ describe("the prompt", function()
     assert.truthy(#ask(t, "long", "{\n  1, 2, 3.-%.%.%. 960 more\n}\n") < 400)
     ask(t, "{ x = ty.ones(2, 3) }", "{ x = f32%[2,3%] }\n")
     ask(t, "ty.nn.Sequential(ty.nn.Linear(2, 3), ty.nn.ReLU())", "Sequential%(\n  %(1%): Linear%(2, 3%)\n")
-    ask(t, "ty.optim.Adam({ ty.ones(2):requires_grad_() })", "Adam {.*lr = 0.001")
+    ask(t, "ty.optim.Adam({ ty.ones(2):requires_grad_() })", "Adam%(lr = 0.001, amsgrad = false, betas = {0.9, 0.999}, .-; 1 p")
     ask(t, "setmetatable({}, { __tostring = function() error 'bad' end })", "error in __tostring: ")
   end)
 
@@ -177,6 +182,7 @@ describe("the prompt", function()
 
   it("has commands", function()
     ask(t, "%time h(ty.ones(3)):sum()", "6 %[f32 cpu%]\n.-[mu]?s: .-compiling %(%d plans?, %d kernels?%), .-running\n")
+    ask(t, "%timeit ty.ones(3)", "s median, .-s least of %d+ runs\n")
     ask(t, "big = ty.zeros(1000, 250)")
     ask(t, "%who", "big +f32%[1000,250%] +1 MB  cpu\n")
     local path = os.tmpname()
@@ -211,7 +217,7 @@ describe("the prompt", function()
     tab("io.open('spec/repl_s", "spec/repl_spec.lua'$")
     tab("ty.nn.Linear(2, 3, { bi", "bias = $")
     tab("ty.plot { xs", "xscale = $")
-    tab("%ti", "%%time $")
+    tab("%wh", "%%who $")
     tab("whi", "while$")
   end)
 
@@ -252,7 +258,7 @@ describe("the prompt", function()
 
   it("shows images", function()
     ask(t, "ty.show(ty.eye(4))", "[@%%#*].-\n")
-    ask(t, "ty.plot{ width = 160, height = 100 }:line({ 1, 3, 2 })", "[.:@%%#*=+-].-\n.-\n.-\n")
+    ask(t, "ty.plot{ width = 160, height = 100 }:line({ 1, 3, 2 })", "%.%-=[:.]")
   end)
 
   describe("stops by Ctrl-C in 0.1 s", function()
@@ -312,6 +318,10 @@ describe("the prompt", function()
     t:close()
     t = open { TYCHO, "-i", "-e", "started = 'yes'" }
     ask(t, "started", '"yes"\n')
+    t:send "exit\r"
+    assert.same(0, t:wait())
+    t:close()
+    t = open()
   end)
 end)
 

@@ -89,6 +89,28 @@ command("time", "expr", "runs it and tells how long it took, compiling and runni
   end))
 end)
 
+command("timeit", "expr", "runs it again and again: the median and the least time of a run", function(repl, rest)
+  local input, message = repl.session:compile(rest)
+  if not input then return repl:warn(problems.syntax(repl.session, message, repl.colors)) end
+  local clock, fn = ty.internals.clock, input.fn
+  local ok, times, each = repl:run(input, function()
+    local begin = clock()
+    fn() -- the first one compiles
+    local n = math.max(1, math.floor(2e-3 / math.max(clock() - begin, 1e-7)))
+    local list, ends = {}, clock() + 0.5
+    repeat
+      local from = clock()
+      for _ = 1, n do fn() end
+      list[#list + 1] = (clock() - from) / n
+    until clock() > ends or #list >= 200
+    table.sort(list)
+    return list, n
+  end)
+  if not ok then return end
+  repl:write(values.paint("dim", ("%s median, %s least of %d runs"):format(seconds_text(times[math.ceil(#times / 2)]),
+    seconds_text(times[1]), #times * each), repl.colors))
+end)
+
 ------------------------------------------------------------------------------------------------------------------- who
 
 local BYTES = {}
@@ -216,6 +238,7 @@ command("help", "", "this list", function(repl)
     { "??name", "how a compiled function was compiled: parts, guards, kernels; else the source" },
     { "$ command", "runs it in the shell" },
     { "expr", "shows its values and holds the first one as _ and _N; a ; at the end keeps quiet" },
+    { "exit", "leaves, as Ctrl-D does" },
     { "keys", "TAB completes, Ctrl-R searches what was typed, Ctrl-C stops, Ctrl-D leaves" },
   } do
     rows[#rows + 1] = row
@@ -283,6 +306,8 @@ end
 ---@param text string
 function M.is_command(text) return text:find "^%s*[?%%$!]" ~= nil end
 
+local LEAVE = { exit = true, quit = true }
+
 --- Runs a command; false: the text is none.
 ---@param repl tycho.Repl
 ---@param text string
@@ -290,6 +315,15 @@ function M.is_command(text) return text:find "^%s*[?%%$!]" ~= nil end
 function M.run(repl, text)
   local mark, rest = text:match "^%s*([?%%$!])(.*)$"
   if not mark then
+    local word = text:match "^%s*(%a+)%s*%(?%s*%)?%s*$" -- as elsewhere
+    if word and rawget(_G, word) == nil and not repl.session:get(word) then
+      repl.left = LEAVE[word]
+      if repl.left then return true end
+      if word == "help" then
+        COMMANDS.help[3](repl)
+        return true
+      end
+    end
     local asked = text:match "^%s*([%a_][%w_.:]*)%?%s*$" -- as IPython has it, too
     if not asked then return false end
     mark, rest = "?", asked

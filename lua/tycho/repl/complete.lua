@@ -97,7 +97,7 @@ local function fields(v, methods)
   for _ = 1, 12 do
     if type(v) ~= "table" then break end
     for k, x in next, v do
-      local callable = type(x) == "function" or type(x) == "table"
+      local callable = type(x) == "function"
       if type(k) == "string" and k:find "^[%a_][%w_]*$" and (callable or not methods) then found[k] = true end
     end
     meta = debug.getmetatable(v)

@@ -46,6 +46,7 @@ local KEYS = { submit = "\24\1", up = "\24\2", down = "\24\3", delete = "\24\5" 
 ---@field more fun(text: string): boolean
 ---@field indent fun(text: string): string?
 ---@field dedent fun(text: string): string, string
+---@field width fun(): integer a column less than the terminal's
 
 --- Lines as the terminal gives them.
 local function plain(opts)

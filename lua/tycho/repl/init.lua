@@ -37,6 +37,12 @@ function Repl:warn(text) -- luacheck: ignore self
   io.stderr:flush()
 end
 
+--- Goes to the start of a line: on, if something stands in this one. A mark and blanks as wide as the terminal end in
+--- this line only if they began at its start.
+function Repl:start_line()
+  if terminal.size(OUTPUT) then io.write("%", (" "):rep(self:width()), "\r\27[K") end
+end
+
 --- Runs fn(...) so that Ctrl-C ends it. True and its results; false where it failed, which has been shown.
 ---@param input? tycho.Input whose locals live on
 ---@return boolean, ...
@@ -57,11 +63,13 @@ function Repl:run(input, fn, ...)
   return finish(interruptible(fn, problems.handler(self.session, input), ...))
 end
 
---- Draws a plot in the terminal.
+--- Draws a plot in the terminal, dark unless it says otherwise, as most terminals are.
 function Repl:draw(plot)
-  local name = os.tmpname()
+  local name, theme = os.tmpname(), rawget(plot, "theme")
   local path = name .. ".png"
+  rawset(plot, "theme", theme or "dark")
   local ok, message = plot:save(path)
+  rawset(plot, "theme", theme)
   local image = ok and ty.load(path)
   os.remove(path)
   os.remove(name)
@@ -74,6 +82,7 @@ function Repl:show(input, ...)
   if n == 0 or n == 1 and (...) == nil and input.call then return end
   self.session:hold((...))
   if input.silent then return end
+  self:start_line()
   local list = { ... }
   self:run(nil, function()
     for i = 1, n do
@@ -138,11 +147,13 @@ function Repl:loop()
   }
   for _, text in ipairs(past.list) do reader.add(text) end
   while true do
+    self:start_line()
     local text = reader.read()
     if text == nil then return end
     if text and text:find "%S" then
       if past:add(text) then reader.add(text) end
       self:take(text)
+      if self.left then return end
     end
   end
 end

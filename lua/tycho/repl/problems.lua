@@ -70,7 +70,8 @@ local function distance(a, b)
   return row[#b] or #b
 end
 
---- The name in `known` that may have been meant by one that is not there: a letter in three may be wrong.
+--- The name in `known` that may have been meant by one that is not there: a letter in three may be wrong; else the
+--- shortest one that begins so.
 local function nearest(name, known)
   local best, found = math.floor(#name / 3) + 1, nil
   for other in pairs(known) do
@@ -78,6 +79,11 @@ local function nearest(name, known)
       local d = distance(name:lower(), other:lower())
       if d < best or d == best and found and other < found then best, found = d, other end
     end
+  end
+  if found or #name < 3 then return found end
+  for other in pairs(known) do
+    local shorter = not found or #other < #found or #other == #found and other < found
+    if shorter and other:sub(1, #name) == name then found = other end
   end
   return found
 end
