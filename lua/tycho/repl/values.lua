@@ -7,7 +7,8 @@ local source = require "tycho.repl.source"
 
 local M = {}
 
-local DEPTH, ITEMS, LINES, TEXT = 3, 40, 200, 400 -- of tables, in a table, of all, letters of a string in a table
+local DEPTH, LINES, TEXT = 3, 60, 400 -- of tables, of all, letters of a string in a table
+local ITEMS = { [0] = 40, 12, 6 } -- in a table, by its depth
 
 local COLORS = {
   number = "36", string = "32", boolean = "35", ["nil"] = "90", name = "33", dim = "90", error = "31", warning = "33",
@@ -37,14 +38,6 @@ function M.tensor(x)
     x.requires_grad and " requires_grad" or "")
 end
 
-local function number_text(v)
-  if v ~= v then return "nan" end
-  if v == math.huge then return "inf" end
-  if v == -math.huge then return "-inf" end
-  local short = ("%.14g"):format(v)
-  return tonumber(short) == v and short or ("%.17g"):format(v)
-end
-
 --- A string with quotes; its middle is left out where it is long.
 local function quoted(s, limit)
   local more = limit and #s > limit and #s - limit
@@ -58,7 +51,7 @@ local HOME = debug.getinfo(ty.internals.load, "S").source:match "^@(.*[/\\])" or
 --- Where a function was defined: "input[3]:1", "model.lua:14".
 function M.place(f)
   local info = debug.getinfo(f, "S")
-  if info.what == "C" then return "built in" end
+  if info.what == "C" or info.linedefined < 1 and info.what ~= "main" then return "built in" end
   local path = info.source:gsub("^[@=]", "")
   if path:sub(1, #HOME) == HOME then path = "tycho/" .. path:sub(#HOME + 1) end
   return ("%s:%d"):format(#path <= 60 and path or info.short_src, info.linedefined)
@@ -127,12 +120,12 @@ local function table_text(state, t, depth, indent)
   end
   state.above[t] = true
   local parts, shown = {}, 0
-  for i = 1, math.min(length, ITEMS) do
+  for i = 1, math.min(length, ITEMS[depth]) do
     parts[#parts + 1] = show(state, rawget(t, i), depth + 1, indent + 2)
     shown = shown + 1
   end
   for _, k in ipairs(keys) do
-    if shown >= ITEMS then break end
+    if shown >= ITEMS[depth] then break end
     local head = key_text(k, state)
     parts[#parts + 1] = head .. " = " .. show(state, rawget(t, k), depth + 1, indent + 2)
     shown = shown + 1
@@ -179,7 +172,7 @@ end
 
 function show(state, v, depth, indent)
   local kind, colors = type(v), state.colors
-  if kind == "number" then return M.paint("number", number_text(v), colors) end
+  if kind == "number" then return M.paint("number", tostring(v), colors) end
   if kind == "string" and depth == 0 and v:find "\n." and not v:find "[%z\1-\8\11-\31]" then return v end -- as it reads
   if kind == "string" then return M.paint("string", quoted(v, depth > 0 and TEXT or nil), colors) end
   if kind == "boolean" or kind == "nil" then return M.paint(kind, tostring(v), colors) end
