@@ -117,8 +117,15 @@ function M.resolve(session, path)
   return value
 end
 
---- A sentence of what may have been meant by a name that is nothing.
+local PROPERTIES = { shape = true, dtype = true, device = true, ndim = true, requires_grad = true, grad = true }
+
+--- A sentence of what to do: what may have been meant by a name that is nothing, what tensors have instead.
 local function suggestion(session, message, line)
+  local property = message:match "attempt to call method '([%w_]+)' %(a "
+  if PROPERTIES[property] then return ("`%s` is a property, not a method: write it without ()"):format(property) end
+  if message:find "attempt to compare .*userdata" then
+    return "tensors are compared by methods: x:lt(y), x:le(y), x:eq(y) ..."
+  end
   local name = message:match "global '([%w_]+)' %(a nil value%)"
   if name then
     local near = nearest(name, M.names(session))
@@ -146,9 +153,7 @@ function M.handler(session, input)
   return function(e)
     local ok, text = pcall(tostring, e)
     local problem = { value = e, message = ok and text or "an error whose __tostring fails", frames = {} }
-    if type(e) ~= "string" and type(e) ~= "table" and type(e) ~= "userdata" then
-      problem.message = "error: " .. problem.message
-    end
+    if type(e) ~= "string" then problem.message = "error: " .. values.show(e) end
     local level = 2
     while true do
       local info = debug.getinfo(level, "Slnf")

@@ -17,6 +17,10 @@ M.__index = M
 local KEPT = 16 -- results of so many inputs stay under their numbers
 local HIDDEN = "_session" -- the upvalue that hands over locals, or passes values on
 
+--- The end of an input that declares locals. It assigns to them, though it is never called so: what the text assigns to
+--- nowhere, LuaJIT takes for constants.
+local KEEP = HIDDEN .. "(function(...) if ... then NAMES = nil end return NAMES end)"
+
 function M.new()
   return setmetatable({ count = 0, locals = {}, texts = {}, order = {}, results = {}, fresh = {} }, M)
 end
@@ -57,7 +61,10 @@ end
 
 --- Takes the value of a variable that is on the stack and will be gone.
 function M:keep_value(name, value)
-  keep(self, name, function() return value end, 1)
+  keep(self, name, function(...)
+    if ... then value = nil end -- as in KEEP
+    return value
+  end, 1)
 end
 
 --- The names in source order that the session holds.
@@ -114,7 +121,7 @@ function M:compile(text)
   end
   local checked, why = loadstring(text, chunk)
   if not checked then return nil, why end
-  local epilogue = #locals > 0 and ("%s(function() return %s end)"):format(HIDDEN, table.concat(locals, ", ")) or ""
+  local epilogue = #locals > 0 and KEEP:gsub("NAMES", (table.concat(locals, ", "))) or ""
   local maker = loadstring(("%s%s\n%s end"):format(prelude, text, epilogue), chunk)
     or assert(loadstring(("%s%s\nend"):format(prelude, text), chunk)) -- it ends with `return`, or a label
   return {
