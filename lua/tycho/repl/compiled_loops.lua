@@ -36,8 +36,7 @@ return function(internals)
     if what ~= "stop" or not started then return end
     local info = traceinfo(trace)
     if info and info.linktype == "loop" and not has_guard(trace, info.nins) then
-      jit.off(started)
-      jit.flush(trace)
+      jit.off(started) -- which throws its traces away
       return
     end
     local _, begin = util.tracemc(trace)
