@@ -24,7 +24,7 @@ BUSTED  := busted --lua=/usr/bin/luajit
 LUAINC  ?= -I/usr/include/luajit-2.1 -I/usr/local/include/luajit-2.1
 PACKAGES := libc6-dev luajit libluajit-5.1-dev lua-busted lua-check clang-format libopenblas0-pthread
 # Loaded when they are first used: what releases of Debian and its relatives call them.
-LIBRARIES := libzip4/libzip5/libzip4t64 libpng16-16/libpng16-16t64 libturbojpeg0/libturbojpeg
+LIBRARIES := libzip4/libzip5/libzip4t64 libpng16-16/libpng16-16t64 libturbojpeg0/libturbojpeg libedit2
 
 WARN    := -Wall -Wextra -Werror
 # Hosts call from threads whose stacks are small. A sanitizer makes frames larger.

@@ -27,6 +27,18 @@ local function each_public(prefix, t, visit)
   end
 end
 
+--- What a call writes, and gives.
+local function written(fn, ...)
+  local parts, write = {}, io.write
+  io.write = function(...) -- luacheck: ignore
+    for _, text in ipairs { ... } do parts[#parts + 1] = text end
+  end
+  local ok, y = pcall(fn, ...)
+  io.write = write -- luacheck: ignore
+  assert(ok, y)
+  return table.concat(parts), y
+end
+
 describe("help of a group", function()
   it("knows every public function: the call, and what it does", function()
     local count = 0
@@ -64,7 +76,8 @@ describe("help of a group", function()
 
   it("says what stands in it, and is named among all names", function()
     local names = {}
-    for _, name in ipairs(ty.help()) do names[name] = true end
+    local _, list = written(ty.help)
+    for _, name in ipairs(list) do names[name] = true end
     for group, t in pairs(groups) do
       assert.truthy(names[group .. ".*"], group)
       local text = "\n" .. ty.help(group) .. "\n"
@@ -73,7 +86,7 @@ describe("help of a group", function()
         assert.truthy(text:gsub(":", "."):find("\n" .. name:gsub("%p", "%%%0") .. "[({]"), name)
       end)
     end
-    assert.truthy(ty.help("plot"):find("^plot%(options"))
+    assert.truthy(ty.help("plot"):find("^plot%({title, "))
   end)
 
   it("names what may have been meant", function()
@@ -100,5 +113,33 @@ describe("help of a group", function()
     assert.truthy(text:find "nn.Linear[^\n]*cannot be read", text)
     assert.truthy(text:find "softmax%(x, dim", text)
     assert.truthy(text:find 'did you mean "nn.Linear"', text)
+  end)
+end)
+
+describe("help", function()
+  it("of nothing prints all groups and names", function()
+    local text = written(ty.help)
+    for _, group in ipairs(H.sorted(groups)) do assert.truthy(text:find("\n" .. group .. "\n  ", 1, true), group) end
+    for name in pairs(ty.internals.help) do
+      local plain = name:gsub("_$", "")
+      local listed = ty.internals.help[plain] and plain or name
+      assert.truthy(text:find("%f[%w_]" .. listed:match "[^.]*$" .. "%f[^%w_]"), name)
+    end
+  end)
+
+  it("of a function is that of its name", function()
+    for name, f in pairs { softmax = ty.softmax, ["nn.Linear"] = ty.nn.Linear, ["data.csv"] = ty.data.csv, reshape = ty.ones(1).reshape } do
+      assert.same(ty.help(name), ty.help(f))
+    end
+    assert.truthy(H.raises(ty.help, function() end):find("no function of the library", 1, true))
+  end)
+
+  it("knows jit, plot's options and progress, and names with ty. before them", function()
+    assert.truthy(ty.help("jit.compile"):find "^jit.compile%(f, {fast, ")
+    assert.truthy(ty.help("jit"):find "jit.explain%(f%)")
+    assert.truthy(ty.help("plot"):find "^plot%({title, xlabel")
+    assert.truthy(ty.help("progress.step"):find "^progress:step%(n, values%)\n  One step more")
+    assert.same(ty.help "softmax", ty.help "ty.softmax")
+    assert.truthy(H.raises(ty.help, "jit.compil"):find('did you mean "compile"', 1, true))
   end)
 end)

@@ -7,7 +7,7 @@ local M = {
     "nn", "grad", "training", "steps", "orders", "scopes", "convolution", "sharing", "oracle", "layout", "threads",
     "checked", "hooks", "index", "far", "check", "errors", "progress", "files", "log", "miss", "drawn", "random", "moves", "product",
     "parts", "worlds", "interrupt", "forward", "scan", "vmap", "composite", "composites", "answered", "lifetimes", "ranges", "binding",
-    "explain", "coroutines" },
+    "explain", "coroutines", "repl" },
 
   { file = "core/device/cpu/tile_place.c", what = "a tile is kept for rows that differ",
     from = "for (i32 d = 0; d < last; d++) rows &= o->stride[d] == 0;", to = "for (i32 d = 1; d < last; d++) rows &= o->stride[d] == 0;" },
@@ -869,6 +869,16 @@ local M = {
   { file = "core/engine/trace.c", what = "a compiled function's leaf may be another part of a storage",
     from = "if (I->tape && !ty_traced_tape_fits(S, I->tape, outside)) {",
     to = "if (I->tape && !ty_traced_tape_fits(S, I->tape, outside) && !outside) {" },
+  { file = "lua/tycho/repl/session.lua", what = "locals of the prompt are constants to LuaJIT's compiler",
+    from = "if ... then NAMES = nil end return NAMES", to = "return NAMES" },
+  { file = "lua/tycho/repl/history.lua", what = "what was typed waits in a buffer until the session ends",
+    from = "\"\\n\")\n    file:close()", to = "\"\\n\")\n    held = file" },
+  { file = "lua/tycho/repl/compiled_loops.lua", what = "loops without guards are compiled, and Ctrl-C does not end them",
+    from = "      jit.off(started) ", to = "      " },
+  { file = "core/base/loop_exit.c", what = "loops are not left where a side trace has an exit's place",
+    from = "if (state.side[i].begin == at) return state.side[i].stub;", to = "if (state.side[i].begin == at) return 0;" },
+  { file = "core/lua/lua_signal.c", what = "who catches the error of Ctrl-C goes on for ever",
+    from = "if (call.ticks % AGAIN == 0 && !lua_gethook(call.L)) set_hook();", to = "" },
 }
 
 return M

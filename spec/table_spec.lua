@@ -213,9 +213,9 @@ describe("help", function()
     for name in pairs(internals.help) do assert.truthy(names[name], name) end
   end)
 
-  it("gives the text of a function, all names, and the nearest name of one that is not known", function()
+  it("gives the text of a function, and the nearest name of one that is not known", function()
     assert.truthy(ty.help("matmul"):find("matmul(", 1, true))
-    assert.truthy(#ty.help() > 200)
+    assert.same(ty.help "matmul", ty.help(ty.matmul))
     assert.truthy(H.raises(ty.help, "matmull"):find('did you mean "matmul"', 1, true))
   end)
 

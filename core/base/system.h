@@ -1,7 +1,7 @@
 /*
 ** system.h -- what differs between operating systems: pages, threads, signals, clocks, shared libraries, the
-** processor's features. All of core asks here, but for files, which file_system.c reads and writes; a new system
-** is another system.c, and other types below.
+** processor's features. All of core asks here, but for files (file_system.c) and Ctrl-C (interrupt.c, loop_exit.c); a
+** new system is another system.c, and other types below.
 ** Locks are taken on hot paths: what is one call of the system's is inline.
 */
 #ifndef TY_SYSTEM_H

@@ -243,6 +243,7 @@ static int open_all(lua_State *L) {
   ty_lua_open_probe(L, m);
   ty_lua_open_attend(L, m);
   ty_lua_open_profile(L, m);
+  ty_lua_open_signal(L, m);
   ty_lua_open_seam(L);
   lua_pushvalue(L, lua_upvalueindex(2));
   static const struct {

@@ -304,6 +304,7 @@ void ty_lua_open_composite(lua_State *L, int m);       /* what functions.lua nee
 void ty_lua_composites_close(struct Composites *C);
 void ty_lua_open_probe(lua_State *L, int m);   /* what proofs need */
 void ty_lua_open_profile(lua_State *L, int m); /* profiles; clock, terminal */
+void ty_lua_open_signal(lua_State *L, int m);  /* Ctrl-C at a prompt */
 void ty_lua_open_seam(lua_State *L);           /* what other shared objects of ours need */
 
 #endif

@@ -1,7 +1,7 @@
 --- help.lua -- `ty.help`: what functions are for, from the texts that stand beside them.
--- In: a name, such as "softmax", "nn.Linear", "data.Loader.epoch", or none. Out: the help as text: the call, then what
--- it does; of a group ("nn") the calls in it; without a name all names. A name that is not known raises and names one
--- that is near it.
+-- In: a name, such as "softmax", "nn.Linear", "data.Loader.epoch", "jit.compile", or a function. Out: the help as text:
+-- the call, then what it does; of a group ("nn", "jit") the calls in it. Without an argument all groups and names are
+-- printed. A name that is not known raises and names one that is near it.
 --
 -- 1. Functions of the module and methods are described where they are defined (`define`, ops.h).
 -- 2. Those of the groups below have comments, three dashes, which are their help. A comment that begins with the call,
@@ -26,6 +26,7 @@ local groups = {
   files = function() return ty.files end,
   linalg = function() return ty.linalg end,
   plot = function() return getmetatable(ty.plot {}) end,
+  progress = function() return getmetatable(ty.progress()) end,
   graph = function() return ty.internals.load "tycho.graph" end,
 }
 
@@ -150,22 +151,110 @@ local function unknown(name)
   fail(("help: no function %q%s"):format(name, near and (", did you mean %q?"):format(near) or ""))
 end
 
---- The help of a function as text; of a group the calls in it; without a name all names, those of groups with `.*`.
----@param name? string "softmax", "nn.Linear", "nn"
----@return string|string[]
-return function(name)
-  if name == nil then
-    local list = sorted(help)
-    for group in pairs(groups) do list[#list + 1] = group .. ".*" end
-    table.sort(list)
-    return list
+--- The functions that compile and look at what was compiled: those of the module that LuaJIT's own table has, too.
+local function jit_names()
+  local list, jit_table = {}, rawget(_G, "jit")
+  for name in pairs(help) do
+    local f = type(jit_table) == "table" and rawget(jit_table, name)
+    if f ~= nil and f == rawget(ty, name) then list[#list + 1] = name end
   end
-  if type(name) ~= "string" then fail("help: argument 1 must be a name, got " .. type(name)) end
-  local key = name:gsub(":", "."):gsub("%.%*$", "")
+  table.sort(list)
+  return list
+end
+
+--- The name under which a function or class is known, nil: it is none of the library's.
+local function name_of(f)
+  for name in pairs(help) do
+    if rawget(ty, name) == f or internals.methods[name] == f then return name end
+  end
+  for group, open in pairs(groups) do
+    local ok, t = internals.protect(open)
+    local found = {}
+    collect(group, ok and t or {}, found, {})
+    for name, value in pairs(found) do
+      if value == f then return name end
+    end
+    if ok and t == f then return group end
+  end
+end
+
+--- The help of a name or of what stands under it.
+---@param asked any
+---@return string
+local function text_of(asked)
+  if type(asked) == "function" or type(asked) == "table" then
+    local name = name_of(asked)
+    if not name then fail("help: that is no function of the library") end
+    return text_of(name)
+  end
+  if type(asked) ~= "string" then fail("help: argument 1 must be a name or a function, got " .. type(asked)) end
+  local key = asked:gsub(":", "."):gsub("%.%*$", ""):gsub("^ty%.", ""):gsub("^[Tt]ensor%.", "")
+  if key == "jit" then
+    local lines = {}
+    for _, name in ipairs(jit_names()) do lines[#lines + 1] = "jit." .. help[name]:match "^[^\n]*" end
+    return table.concat(lines, "\n")
+  end
   if groups[key] then return overview(key) end
   if help[key] then return help[key] end
+  local of_jit = key:match "^jit%.([%w_]+)$"
+  if of_jit and help[of_jit] then return "jit." .. help[of_jit] end
   local group = key:match "^[^.]*"
   local text = groups[group] and entries(group)[key]
-  if text == false then return name .. "\n  its help stands in the sources, which cannot be read here" end
-  return text or unknown(name)
+  if text == false then return asked .. "\n  its help stands in the sources, which cannot be read here" end
+  return text or unknown(key)
+end
+internals.help_text = text_of
+
+--- Words in lines of at most `width` letters.
+local function wrapped(words, width)
+  local lines, line = {}, " "
+  for _, word in ipairs(words) do
+    if #line + #word + 1 > width then
+      lines[#lines + 1] = line
+      line = " "
+    end
+    line = line .. " " .. word
+  end
+  lines[#lines + 1] = line
+  return table.concat(lines, "\n")
+end
+
+--- All names: functions of the module and methods of tensors, then the groups.
+local function everything()
+  local names = {}
+  for _, name in ipairs(sorted(help)) do
+    local in_place = name:sub(-1) == "_" and help[name:sub(1, -2)]
+    if not in_place and not name:find(".", 1, true) then names[#names + 1] = name end
+  end
+  local parts = {
+    "functions of ty, most of them methods of tensors, too; with _ at the end many write to their first argument",
+    wrapped(names, 100), "jit", wrapped(jit_names(), 100),
+  }
+  for _, group in ipairs(sorted(groups)) do
+    local of_group = {}
+    for name in pairs(entries(group)) do
+      if not name:find("%..*%.") then of_group[#of_group + 1] = name:sub(#group + 2) end
+    end
+    table.sort(of_group)
+    parts[#parts + 1] = group
+    parts[#parts + 1] = wrapped(of_group, 100)
+  end
+  parts[#parts + 1] = 'ty.help "softmax", ty.help(ty.softmax), ty.help "nn.Linear" explain one, ty.help "nn" a group'
+  return table.concat(parts, "\n")
+end
+
+--- The list of all names, which shows nothing at the prompt: it has been printed.
+local printed = { __tostring = function() return "" end }
+
+--- The help of a function as text; of a group the calls in it. Without an argument all names are printed; a list of
+--- them is given, groups as "nn.*".
+---@param asked? string|function "softmax", "nn.Linear", "nn", "jit", ty.softmax
+---@return string|string[]
+return function(asked)
+  if asked ~= nil then return text_of(asked) end
+  io.write(everything(), "\n")
+  local list = sorted(help)
+  for group in pairs(groups) do list[#list + 1] = group .. ".*" end
+  table.sort(list)
+  return setmetatable(list, printed)
 end

@@ -89,10 +89,35 @@ local function make_group(self, params, own, general, seen)
   return g
 end
 
+--- A group's settings in a line: "lr = 0.01, betas = {0.9, 0.999}; 4 parameters".
+local function settings_text(group, defaults)
+  local names, parts = {}, {}
+  for name in pairs(defaults) do
+    if name ~= "lr" then names[#names + 1] = name end
+  end
+  table.sort(names)
+  table.insert(names, 1, "lr")
+  for _, name in ipairs(names) do
+    local v = group[name]
+    local text = type(v) == "table" and ("{%g, %g}"):format(v[1], v[2]) or type(v) == "number" and ("%g"):format(v)
+    if v ~= nil then parts[#parts + 1] = ("%s = %s"):format(name, text or tostring(v)) end
+  end
+  local n = #group.params
+  return ("%s; %d parameter%s"):format(table.concat(parts, ", "), n, n == 1 and "" or "s")
+end
+
+--- The class, and the settings of each group.
+local function optimizer_text(o)
+  if #o.groups == 1 then return ("%s(%s)"):format(o.class_name, settings_text(o.groups[1], o.defaults)) end
+  local lines = { o.class_name .. "(" }
+  for i, group in ipairs(o.groups) do lines[#lines + 1] = ("  (%d): %s"):format(i, settings_text(group, o.defaults)) end
+  return table.concat(lines, "\n") .. "\n)"
+end
+
 --- A class of optimisers. defaults: settings and their values; start(group, p): the state of a parameter;
 --- update(group, p, gradient, state): one step.
 local function optimizer(name, class)
-  class.__index, class.class_name = class, name
+  class.__index, class.class_name, class.__tostring = class, name, optimizer_text
   M[name] = setmetatable(class, {
     __index = Optimizer,
     __call = function(self, params, opts)

@@ -1,0 +1,297 @@
+--- repl/problems.lua -- errors and warnings, as one wants to read them.
+-- In: what was raised, with the stack; a compiled input. Out: text: the message, what may have been meant, and the
+-- lines of the user's code that led there, with their source, also of what was typed. Cannot fail.
+
+local ty = require "tycho"
+local values = require "tycho.repl.values"
+
+local M = {}
+
+local FRAMES = 12 -- the inner ones; of a deeper stack the outermost is shown, too
+local paint = values.paint
+
+--- The n-th line of a chunk's source: of an input, of a file; nil where it cannot be had.
+---@param session table
+---@param chunk string a source as debug.getinfo gives it
+---@param number integer
+---@return string?
+function M.line_of(session, chunk, number)
+  local text = session.texts[chunk:match "^=(.*)$" or chunk]
+  local i = 0
+  if text then
+    for line in (text .. "\n"):gmatch "([^\n]*)\n" do
+      i = i + 1
+      if i == number then return line end
+    end
+    return nil
+  end
+  local file = chunk:sub(1, 1) == "@" and io.open(chunk:sub(2), "r")
+  if not file then return nil end
+  for line in file:lines() do
+    i = i + 1
+    if i == number then
+      file:close()
+      return line
+    end
+  end
+  file:close()
+end
+
+-------------------------------------------------------------------------------------------------------- what was meant
+
+--- The names in a table and in the classes behind it.
+local function keys_of(t, found)
+  for _ = 1, 8 do
+    if type(t) ~= "table" then break end
+    for k in next, t do
+      if type(k) == "string" and not k:find "^_" then found[k] = true end
+    end
+    local meta = debug.getmetatable(t)
+    t = type(meta) == "table" and rawget(meta, "__index")
+  end
+  return found
+end
+
+--- How many letters must be changed, put in, taken out or swapped with the next one.
+local function distance(a, b)
+  local before, row, above = {}, {}, {}
+  for k = 0, #b do above[k] = k end
+  for i = 1, #a do
+    row = { [0] = i }
+    for k = 1, #b do
+      local same = a:byte(i) == b:byte(k)
+      row[k] = math.min(above[k] + 1, row[k - 1] + 1, above[k - 1] + (same and 0 or 1))
+      if i > 1 and k > 1 and a:byte(i) == b:byte(k - 1) and a:byte(i - 1) == b:byte(k) then
+        row[k] = math.min(row[k], before[k - 2] + 1)
+      end
+    end
+    before, above = above, row
+  end
+  return row[#b] or #b
+end
+
+--- The name in `known` that may have been meant by one that is not there: a letter in three may be wrong; else the
+--- shortest one that begins so.
+local function nearest(name, known)
+  local best, found = math.floor(#name / 3) + 1, nil
+  for other in pairs(known) do
+    if math.abs(#other - #name) <= best then
+      local d = distance(name:lower(), other:lower())
+      if d < best or d == best and found and other < found then best, found = d, other end
+    end
+  end
+  if found or #name < 3 then return found end
+  for other in pairs(known) do
+    local shorter = not found or #other < #found or #other == #found and other < found
+    if shorter and other:sub(1, #name) == name then found = other end
+  end
+  return found
+end
+
+--- All names that a line can use: globals and the session's locals.
+function M.names(session)
+  local known = keys_of(_G, {})
+  for name in pairs(session.locals) do known[name] = true end
+  return known
+end
+
+--- The value of "a.b.c" by globals and locals, without calling anything.
+function M.resolve(session, path)
+  local value
+  local first = true
+  for name in path:gmatch "[^.:]+" do
+    if first then
+      first = false
+      local there, v = session:get(name)
+      value = v
+      if not there then value = rawget(_G, name) end
+    elseif ty.is_tensor(value) then
+      return ty.internals.methods[name]
+    elseif type(value) == "table" then
+      local ok, v = ty.internals.protect(function(t) return t[name] end, value)
+      value = ok and v or nil
+    else
+      return nil
+    end
+  end
+  return value
+end
+
+local PROPERTIES = { shape = true, dtype = true, device = true, ndim = true, requires_grad = true, grad = true }
+
+--- A sentence of what to do: what may have been meant by a name that is nothing, what tensors have instead.
+local function suggestion(session, message, line)
+  local property = message:match "attempt to call method '([%w_]+)' %(a "
+  if PROPERTIES[property] then return ("`%s` is a property, not a method: write it without ()"):format(property) end
+  if message:find "attempt to compare .*userdata" then
+    return "tensors are compared by methods: x:lt(y), x:le(y), x:eq(y) ..."
+  end
+  local name = message:match "global '([%w_]+)' %(a nil value%)"
+  if name then
+    local near = nearest(name, M.names(session))
+    return near and ("did you mean `%s`?"):format(near)
+  end
+  name = message:match "[fm]%a+ '([%w_]+)' %(a nil value%)"
+  if not name or not line then return nil end
+  local path = line:match("([%a_][%w_.]*)[.:]%s*" .. name)
+  local owner = path and M.resolve(session, path)
+  local near = type(owner) == "table" and nearest(name, keys_of(owner, {}))
+  return near and ("did you mean `%s.%s`?"):format(path, near)
+end
+
+---------------------------------------------------------------------------------------------------------------- errors
+
+---@class tycho.Problem
+---@field message string
+---@field frames { chunk: string, source: string, line: integer, name: string? }[]
+
+--- In an error handler: the message and the stack down to the input's function, whose locals live on.
+---@param session table
+---@param input tycho.Input
+---@return fun(e: any): tycho.Problem
+function M.handler(session, input)
+  return function(e)
+    local ok, text = pcall(tostring, e)
+    local problem = { value = e, message = ok and text or "an error whose __tostring fails", frames = {} }
+    if type(e) ~= "string" then problem.message = "error: " .. values.show(e) end
+    local level = 2
+    while true do
+      local info = debug.getinfo(level, "Slnf")
+      if not info then break end
+      if info.what ~= "C" and info.currentline > 0 then
+        problem.frames[#problem.frames + 1] =
+          { chunk = info.source, source = info.short_src, line = info.currentline, name = info.name }
+      end
+      if input and info.func == input.fn then
+        local wanted = {}
+        for _, name in ipairs(input.locals) do wanted[name] = true end
+        for i = 1, math.huge do
+          local name, value = debug.getlocal(level, i)
+          if not name then break end
+          if wanted[name] and value ~= nil then
+            wanted[name] = nil
+            session:keep_value(name, value)
+          end
+        end
+        break
+      end
+      level = level + 1
+    end
+    return problem
+  end
+end
+
+local home = debug.getinfo(ty.internals.load, "S").source:match "^(@.*[/\\])" or "@\0"
+
+local function is_ours(frame) return frame.chunk:sub(1, #home) == home end
+
+--- What is written of an error.
+---@param session table
+---@param problem tycho.Problem
+---@param colors boolean
+---@return string
+function M.text(session, problem, colors)
+  local lines = { paint("error", problem.message, colors) }
+  local shown = {}
+  for _, frame in ipairs(problem.frames) do
+    if not is_ours(frame) then shown[#shown + 1] = frame end
+  end
+  local first = shown[1]
+  local near = suggestion(session, problem.message, first and M.line_of(session, first.chunk, first.line))
+  if near then lines[#lines + 1] = "  " .. near end
+  for i, frame in ipairs(shown) do
+    if i <= FRAMES or i == #shown then
+      if i == #shown and i > FRAMES + 1 then lines[#lines + 1] = ("  ... %d more"):format(i - FRAMES - 1) end
+      local place = ("%s:%d"):format(frame.source, frame.line)
+      local text = M.line_of(session, frame.chunk, frame.line)
+      local one_line = #shown == 1 and session.texts[frame.chunk:sub(2)]
+      if not (one_line and not one_line:find "\n") then -- the line was just typed
+        local code = text and paint("dim", "  | " .. text:match "^%s*(.-)%s*$", colors) or ""
+        local name = frame.name and " in " .. frame.name or ""
+        lines[#lines + 1] = ("  %s%s%s"):format(paint("name", place, colors), name, code)
+      end
+    end
+  end
+  return table.concat(lines, "\n")
+end
+
+--- A message of LuaJIT's compiler, with the line that it means.
+function M.syntax(session, message, colors)
+  local chunk, number, what = message:match "^(.-):(%d+): (.*)$"
+  local text = chunk and M.line_of(session, chunk, tonumber(number))
+  if not text then return paint("error", message, colors) end
+  local lines = { paint("error", ("%s:%s: %s"):format(chunk, number, what), colors), "  " .. text }
+  local near = what:match "near '(.*)'$"
+  local at, stop
+  if near == "<eof>" then at, stop = #text + 1, #text + 1
+  elseif near then at, stop = text:find(near, 1, true) end
+  local marks = at and ("^"):rep(math.max(stop - at + 1, 1))
+  if marks then lines[#lines + 1] = "  " .. (" "):rep(at - 1) .. paint("error", marks, colors) end
+  return table.concat(lines, "\n")
+end
+
+-------------------------------------------------------------------------------------------------------------- warnings
+
+--- Globals that a function reads and writes: name -> "here" where it does itself, "inside" in functions of it.
+local function globals_of(fn)
+  local found, util = pcall(require, "jit.util")
+  local named, vmdef = pcall(require, "jit.vmdef")
+  local reads, writes = {}, {}
+  if not (found and named) then return reads, writes end
+  local shift, band = bit.rshift, bit.band
+  local function visit(proto, kind)
+    for pc = 1, math.huge do
+      local ins = util.funcbc(proto, pc)
+      if not ins then break end
+      local at = 6 * band(ins, 0xff)
+      local op = vmdef.bcnames:sub(at + 1, at + 6)
+      if op == "GGET  " or op == "GSET  " then
+        local name = util.funck(proto, -shift(ins, 16) - 1)
+        local set = op == "GGET  " and reads or writes
+        if set[name] ~= "here" then set[name] = kind end
+      end
+    end
+    for i = 1, math.huge do
+      local k = util.funck(proto, -i)
+      if k == nil then break end
+      if type(k) == "proto" then visit(k, "inside") end
+    end
+  end
+  visit(fn, "here")
+  return reads, writes
+end
+
+--- To be asked when the input has run: the warnings of globals that it reads and that nobody has. Of those that are
+--- read in functions, which may be defined later, only such that look like a slip.
+---@param session table
+---@param fn function
+---@return fun(): string[]
+function M.undefined(session, fn)
+  local ok, reads, writes = pcall(globals_of, fn)
+  local missing = {}
+  if ok then
+    for name, where in pairs(reads) do
+      if rawget(_G, name) == nil and not writes[name] and not session.fresh[name] and not name:find "^_%d*$" then
+        missing[name] = where
+      end
+    end
+    for name in pairs(writes) do session.fresh[name] = true end
+  end
+  return function()
+    local list = {}
+    for name, where in pairs(missing) do
+      if rawget(_G, name) == nil then
+        local near = nearest(name, M.names(session))
+        if near or where == "here" then
+          local meant = near and (", did you mean `%s`?"):format(near) or ""
+          list[#list + 1] = ("warning: no global `%s`%s"):format(name, meant)
+        end
+        if where == "inside" then session.fresh[name] = true end -- said once
+      end
+    end
+    table.sort(list)
+    return list
+  end
+end
+
+return M
