@@ -12,5 +12,6 @@ for _, part in ipairs { "module", "start", "layers", "norms", "windows", "recurr
   "summary" } do
   require("tycho.nn." .. part)(ty, nn)
 end
+if type(debug) == "table" then ty.internals.located(require "tycho.nn.location"(ty, nn)) end
 
 return nn
