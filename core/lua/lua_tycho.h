@@ -72,10 +72,10 @@ typedef struct Binding {
   const void *released;   /* the metatable of those that were: the tensors', without a finaliser */
   i64 live;               /* bytes of tensors when the last cycle of Lua's collector ended */
   int dies, sites;        /* in the registry: what tells when results die; places, by function */
-  int located;            /* there, too: what names the module in which an error arises; 0: nothing does */
-  int owners;             /* functions that have places, so far */
-  u32 results;            /* so many so far */
-  Result result[16];      /* the latest ones */
+  int located; /* there, too: what names the module in which an error arises; 0: nothing does */
+  int owners;  /* functions that have places, so far */
+  u32 results; /* so many so far */
+  Result result[16];             /* the latest ones */
   struct Composites *composites; /* lua_composite.c: calls that are remembered; or NULL */
   i64 large, died; /* bytes of results that are looked after; how many were let go of */
   bool leaf;       /* the options that were read last have requires_grad = true */

@@ -14,7 +14,7 @@ local function pack(...) return { n = select("#", ...), ... } end
 
 --- The float results of f as f64, flat.
 local function results_of(f, args, state)
-  ty.set_rng_state(state)
+  ty.manual_seed(state)
   local got = pack(f(unpack(args, 1, args.n)))
   local list = {}
   for i = 1, got.n do
@@ -46,7 +46,7 @@ local function differences(f, args, i, k, eps, state)
     return ty.no_grad(results_of, f, moved, state)
   end
   local above, below, list = at(eps), at(-eps), {}
-  for r, y in ipairs(above) do list[r] = ((y - below[r]) / (2 * eps)):tolist() end
+  for r, y in ipairs(above) do list[r] = ((y - below[r]) / (2 * eps)):totable() end
   return list
 end
 
@@ -58,7 +58,7 @@ local function backward(f, args, tracked, r, e, state)
   local list = {}
   for _, i in ipairs(tracked) do
     local g = args[i].grad
-    list[i] = (g or ty.zeros_like(args[i]:detach())):reshape(-1):tolist()
+    list[i] = (g or ty.zeros_like(args[i]:detach())):reshape(-1):totable()
   end
   return list
 end
@@ -99,7 +99,8 @@ local function compare(f, args, tracked, eps, atol, rtol, state)
       for _, i in ipairs(tracked) do
         for k = 1, args[i]:numel() do
           local a, n = analytic[i][k], numeric[i][k][r][e]
-          if not (abs(a - n) <= atol + rtol * abs(n)) then
+          local near = abs(a - n) <= atol + rtol * abs(n) -- NaN is not
+          if not near then
             wrong, worst = wrong + 1, max(worst, abs(a - n))
             if #lines < SHOWN then
               lines[#lines + 1] = ("  argument %d, element [%s], by result %d, element %d: backward gives %.9g, "
@@ -116,8 +117,9 @@ local function compare(f, args, tracked, eps, atol, rtol, state)
 end
 
 --- Compares the gradients of fn(...) with differences of its values, in f64. args: the list of arguments, or a tensor.
---- Options: eps = 1e-6, the step; atol = 1e-5 and rtol = 1e-3: the gradient a is right where |a - n| <= atol + rtol |n|;
---- raise = true, false gives false and the text. Every element is moved on its own: use tensors of some hundred elements.
+--- Options: eps = 1e-6, the step; atol = 1e-5 and rtol = 1e-3: the gradient a is right where |a - n| <= atol + rtol
+--- |n|; raise = true, false gives false and the text. Every element is moved on its own: use tensors of some hundred
+--- elements.
 ---@param fn fun(...): ...
 ---@param args any[]|tycho.Tensor
 ---@param opts? {eps: number?, atol: number?, rtol: number?, raise: boolean?}
@@ -127,10 +129,12 @@ return function(fn, args, opts)
     check.fail("gradcheck", "argument 1 must be a function, got %s", check.show(fn))
   end
   if ty.is_tensor(args) then args = { args } end
-  if type(args) ~= "table" then check.fail("gradcheck", "argument 2 must be a list of arguments, got %s", check.show(args)) end
+  if type(args) ~= "table" then
+    check.fail("gradcheck", "argument 2 must be a list of arguments, got %s", check.show(args))
+  end
   local eps, atol, rtol, raises = options_of(opts)
   local own, tracked = leaves_of({ n = args.n or #args, unpack(args, 1, args.n or #args) })
-  local state = ty.get_rng_state()
+  local state = 1
   local why = compare(fn, own, tracked, eps, atol, rtol, state)
   if why and raises then check.fail("gradcheck", "%s", why) end
   if why then return false, why end

@@ -9,7 +9,7 @@ local ty = require "tycho"
 local nn = {}
 
 for _, part in ipairs { "module", "start", "layers", "norms", "windows", "recurrent", "attention", "losses",
-  "summary" } do
+  "summary", "hooks" } do
   require("tycho.nn." .. part)(ty, nn)
 end
 if type(debug) == "table" then ty.internals.located(require "tycho.nn.location"(ty, nn)) end
