@@ -12,6 +12,9 @@ for _, part in ipairs { "module", "start", "layers", "norms", "windows", "recurr
   "summary", "hooks" } do
   require("tycho.nn." .. part)(ty, nn)
 end
-if type(debug) == "table" then ty.internals.located(require "tycho.nn.location"(ty, nn)) end
+if type(debug) == "table" then
+  ty.internals.name_module = require "tycho.nn.location"(ty, nn)
+  ty.internals.located(ty.internals.name_module)
+end
 
 return nn
