@@ -6,6 +6,7 @@
 */
 #include "record/capture.h"
 #include "record/grad.h"
+#include "record/traced_call.h"
 #include "engine/entry.h"
 #include "engine/trace.h"
 #include "lua/lua_protect.h"
@@ -165,7 +166,8 @@ static BackState back_part(lua_State *L, State *S, Back *b) {
   BackState y = ty_back_step(b);
   b->at_once = false;
   if (!z) return y;
-  if ((y == BACK_CUSTOM || y == BACK_CALL) && !S->cut(S, z->open, NULL)) y = BACK_FAILED;
+  if ((y == BACK_CUSTOM || y == BACK_CALL || y == BACK_HOOK) && !S->cut(S, z->open, NULL))
+    y = BACK_FAILED;
   ty_lazy_abandon(S, z);
   return y;
 }
@@ -176,6 +178,82 @@ static BackState back_step(lua_State *L, State *S, Back *b) {
   do y = back_part(L, S, b);
   while (y == BACK_CALL && ty_traced_back(S, b));
   return y == BACK_CALL ? BACK_FAILED : y;
+}
+
+/* A tensor's hooks as the record keeps them. */
+typedef struct Hooks {
+  Hook hook; /* first */
+  Binding *B;
+  int ref;   /* in the registry: the list, with `back` as kept tables have it */
+  bool leaf; /* counts in the State's hooks */
+} Hooks;
+
+static void hooks_drop(Hook *hook) {
+  Hooks *h = (Hooks *)hook;
+  h->B->S.hooks -= h->leaf;
+  luaL_unref(h->B->L, LUA_REGISTRYINDEX, h->ref);
+  ty_mem_free(h);
+}
+
+/* What step gives of hooks: their list, the gradient in a list. */
+static int push_hooked(lua_State *L, const Back *b) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, ((const Hooks *)b->at->r->hook)->ref);
+  lua_createtable(L, 1, 0);
+  ty_tensor_alias(ty_lua_push(L), &b->at->g);
+  lua_rawseti(L, -2, 1);
+  return 2;
+}
+
+/* instead(back, g): the gradient that goes on from the hooks at hand, of the elements it had */
+static int grad_instead(lua_State *L) {
+  ty_lua_enter(L);
+  Back *b = check_back(L);
+  const Tensor *g = ty_lua_check(L, "register_hook", 2);
+  ty_tensor_release(&b->at->g);
+  ty_tensor_alias(&b->at->g, g);
+  return 0;
+}
+
+/* hooks(x, list = nil) -> the list of x's hooks; nil: it has none. list: from now on, where it has none; false: it has none
+** any more */
+static int grad_hooks(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  const Tensor *x = ty_lua_check(L, "register_hook", 1);
+  if (S->capture) {
+    ty_capture_refuse(S, "a hook is registered on a tensor");
+    return ty_lua_fail(L, S);
+  }
+  if (!ty_needs_grad(x))
+    return ty_lua_error(L, "register_hook: %s does not require grad",
+                        ty_lua_view_text(L, &x->type));
+  if (x->offset || !ty_tensor_is_contiguous(x) || x->st->numel != ty_type_numel(&x->type))
+    return ty_lua_error(L, "register_hook: the tensor is a view of part of another one, or in "
+                           "another order, which has "
+                           "no gradient of its own (use :clone())");
+  Record *r = x->st->tape;
+  if (r->kind == K_RESULT && r->n) { /* what else the compiled function reads it for counts, too */
+    TY_LUA_MUST(L, S, ty_traced_call_expand(S, r->edge[0].from->call));
+    r = ty_traced_call_real(r);
+  }
+  if (!r->hook && lua_istable(L, 2)) {
+    lua_pushvalue(L, 2);
+    int ref = luaL_ref(L, LUA_REGISTRYINDEX);
+    Hooks *h = ty_mem_alloc(sizeof *h);
+    if (!h) {
+      luaL_unref(L, LUA_REGISTRYINDEX, ref);
+      return ty_lua_error(L, "register_hook: out of memory");
+    }
+    *h = (Hooks){{hooks_drop}, (Binding *)S, ref, r->kind == K_LEAF};
+    S->hooks += h->leaf;
+    r->hook = &h->hook;
+  }
+  if (r->hook && lua_isboolean(L, 2)) { /* the last one was removed */
+    r->hook->drop(r->hook);
+    r->hook = NULL;
+  }
+  if (!r->hook) return 0;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, ((Hooks *)r->hook)->ref);
+  return 1;
 }
 
 /* step(back) -> nil at the end, or what a custom function was made with, the gradients of its results, and what a pure
@@ -191,6 +269,7 @@ static int grad_step(lua_State *L) {
     y = back_step(L, S, b);
   if (y == BACK_FAILED) return ty_lua_fail(L, S);
   if (y == BACK_DONE) return 0;
+  if (y == BACK_HOOK) return push_hooked(L, b);
   push_custom(L, b);
   return 3;
 }
@@ -616,13 +695,16 @@ void ty_lua_open_grad(lua_State *L, int m, int t) {
        "makes x a leaf: operations on it are taped, and backward fills x.grad"},
       {"detach", l_detach, 'b', "x", "x without its past: no gradient goes through this view"},
       {NULL, NULL, 0, NULL, NULL}};
-  static const luaL_Reg fns[] = {
-      {"mode", grad_mode},       {"start", grad_start},   {"seed", grad_seed},
-      {"step", grad_step},       {"give", grad_give},     {"pass", grad_pass},
-      {"got", grad_got},         {"watch", grad_watch},   {"same", grad_same},
-      {"storage", grad_storage}, {"seq", grad_seq},       {"reaches", grad_reaches},
-      {"join", grad_join},       {"shares", grad_shares}, {"live", grad_live},
-      {"is_back", grad_is_back}, {"result", grad_result}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"mode", grad_mode},       {"start", grad_start},
+                                 {"seed", grad_seed},       {"step", grad_step},
+                                 {"give", grad_give},       {"pass", grad_pass},
+                                 {"got", grad_got},         {"watch", grad_watch},
+                                 {"same", grad_same},       {"storage", grad_storage},
+                                 {"seq", grad_seq},         {"reaches", grad_reaches},
+                                 {"join", grad_join},       {"shares", grad_shares},
+                                 {"live", grad_live},       {"is_back", grad_is_back},
+                                 {"result", grad_result},   {"hooks", grad_hooks},
+                                 {"instead", grad_instead}, {NULL, NULL}};
   ty_lua_define(L, m, t, rows);
   lua_getfield(L, m, "internals");
   lua_newtable(L);

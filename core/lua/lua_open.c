@@ -159,6 +159,12 @@ static int core_home(lua_State *L) {
 /* Lua's own wrappers raise as C functions do: error_(text). */
 static int core_error(lua_State *L) { return ty_lua_error(L, "%s", luaL_checkstring(L, 1)); }
 
+/* is_ours(source) -> whether a chunk is the library's. */
+static int core_is_ours(lua_State *L) {
+  lua_pushboolean(L, ty_lua_is_ours(ty_lua_binding(L), luaL_checkstring(L, 1)));
+  return 1;
+}
+
 /* is_live(v): a tensor that was not released. */
 static int core_is_live(lua_State *L) {
   const Tensor *t = ty_lua_test(L, 1);
@@ -183,7 +189,8 @@ static int core_describe(lua_State *L) {
 static void open_internals(lua_State *L, int m, int t) {
   static const luaL_Reg fns[] = {{"home", core_home},         {"error", core_error},
                                  {"nearest", core_nearest},   {"is_live", core_is_live},
-                                 {"describe", core_describe}, {NULL, NULL}};
+                                 {"describe", core_describe}, {"located", ty_lua_set_located},
+                                 {"is_ours", core_is_ours},   {NULL, NULL}};
   lua_newtable(L);
   ty_lua_register(L, fns);
   lua_pushvalue(L, t);

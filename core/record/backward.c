@@ -277,6 +277,12 @@ static void pass_call(Back *b) {
 
 void ty_back_pass(Back *b) {
   Record *r = b->at->r;
+  if (b->hooks) { /* its gradient goes on */
+    b->hooks = false;
+    b->hooked = true;
+    return;
+  }
+  b->hooked = false;
   if (r->kind == K_CALL) pass_call(b);
   else if (!b->retain && r->kind != K_LEAF && r->kind != K_WATCH && r->seq >= b->floor) {
     ty_record_forget(r);
@@ -306,7 +312,13 @@ BackState ty_back_step(Back *b) {
       b->i = 0;
     }
     const Record *r = b->at->r;
-    if (r->kind == K_CUSTOM && !r->freed && r->seq >= b->floor) y = BACK_CUSTOM;
+    if (S->capture && r->kind == K_LEAF && S->hooks) {
+      ty_capture_refuse(S, "a tensor has a hook");
+      y = BACK_FAILED;
+    } else if (r->hook && !b->hooked && !r->freed && (r->kind == K_LEAF || r->seq >= b->floor)) {
+      b->hooks = true;
+      y = BACK_HOOK;
+    } else if (r->kind == K_CUSTOM && !r->freed && r->seq >= b->floor) y = BACK_CUSTOM;
     else if (b->calls_only && r->kind != K_RESULT && r->kind != K_CALL) y = BACK_RULE;
     else if (r->kind == K_CALL && may_plan(b)) y = reach(b) ? BACK_CALL : BACK_FAILED;
     else if (step(b)) ty_back_pass(b);

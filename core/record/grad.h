@@ -39,6 +39,11 @@ typedef struct Pending {
   Tensor made;  /* ATTEND: the gradients of all operands */
 } Pending;
 
+/* What a user's hooks keep; told when the record dies. */
+typedef struct Hook {
+  void (*drop)(struct Hook *h);
+} Hook;
+
 struct Record {
   State *S;
   i32 refs;
@@ -56,6 +61,8 @@ struct Record {
   i32 dim,
       base; /* dim of SCAN and MOVE and cat; CUSTOM, CALL: results; OUT, RESULT: which; base of its index; CUSTOM: inputs */
   u64 walk; /* a walk's own, see State */
+  struct Hook
+      *hook; /* of the user's: is handed its gradient, complete, before it goes on; or NULL */
   union {
     Owner owner; /* of what CUSTOM and ATTEND keep: told when it dies */
     struct {
@@ -120,8 +127,9 @@ typedef struct Back {
   State *S;
   Pending **heap; /* by seq, the latest first */
   i32 n, cap;
-  Pending *at; /* in work */
-  i32 i;       /* its next edge */
+  Pending *at;        /* in work */
+  i32 i;              /* its next edge */
+  bool hooks, hooked; /* its hooks are being called; they were */
   bool retain, create;
   /* Runs the rule of the CUSTOM at hand, a pure one, under a Lazy of `thread` and `pinned`. */
   bool (*custom)(struct Back *b);
@@ -139,10 +147,11 @@ typedef struct Back {
 } Back;
 
 bool ty_back_seed(Back *b, const Tensor *y, const Tensor *g); /* g in y's dims */
-typedef enum { BACK_DONE, BACK_CUSTOM, BACK_CALL, BACK_RULE, BACK_FAILED } BackState;
+typedef enum { BACK_DONE, BACK_CUSTOM, BACK_CALL, BACK_RULE, BACK_HOOK, BACK_FAILED } BackState;
 /* Goes on; may be called again after running out of memory. CUSTOM: b->at waits for ty_back_give, and
 ** then ty_back_pass. CALL: for ty_back_expand, or ty_back_await and ty_back_put for its roots and
-** then ty_back_pass. RULE: for the next call, without calls_only. */
+** then ty_back_pass. RULE: for the next call, without calls_only. HOOK: b->at->g may
+** be another one after it, and then ty_back_pass. */
 BackState ty_back_step(Back *b);
 bool ty_back_give(Back *b, i32 edge, const Tensor *g);
 void ty_back_pass(Back *b);

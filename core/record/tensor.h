@@ -156,6 +156,7 @@ struct State {
   bool grad_mode, tracks;  /* operations may be taped; and there is a tape to go on */
   u8 cast;                 /* autocast's dtype + 1, 0: none */
   i64 records;             /* live ones, of all tapes */
+  i64 hooks; /* leaves that have hooks: captures do not give leaves their gradients then */
   u64 record_seq;
   Record *dead_records; /* being freed */
   Capture *capture;     /* not NULL: operations are recorded for later calls, nothing is computed */

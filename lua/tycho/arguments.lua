@@ -38,6 +38,9 @@ return function(ty)
 
   local show = M.show
 
+  --- The same where a tensor is expected: its dtype and sizes alone.
+  function M.got(v) return is_live(v) and M.text(v) or show(v) end
+
   function M.tensor(who, i, x)
     if is_live(x) then return x end
     if is_tensor(x) then fail(who, "tensor was released") end

@@ -3,7 +3,7 @@
 -- levels, yields and depth are those of plain Lua.
 
 local type, tostring, pcall, error = type, tostring, pcall, error
-local pairs, ipairs, setmetatable = pairs, ipairs, setmetatable
+local pairs, ipairs, setmetatable, getmetatable, rawget = pairs, ipairs, setmetatable, getmetatable, rawget
 local format = string.format
 local concat, remove, sort, huge, min = table.concat, table.remove, table.sort, math.huge, math.min
 
@@ -50,11 +50,13 @@ end
 local function compile_module(core, m, opts)
   local compiled, source
   local function forward()
-    if source ~= m.forward then
-      if type(m.forward) ~= "function" then
-        fail("compile: the module's `forward` became a " .. type(m.forward))
+    local meta = getmetatable(m)
+    local now = type(meta) == "table" and rawget(meta, "hooked") or m.forward -- nn/hooks.lua: with what is around it
+    if source ~= now then
+      if type(now) ~= "function" then
+        fail("compile: the module's `forward` became a " .. type(now))
       end
-      source, compiled = m.forward, M.compile_function(core, m.forward, opts)
+      source, compiled = now, M.compile_function(core, now, opts)
     end
     return compiled
   end

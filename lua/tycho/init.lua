@@ -117,6 +117,8 @@ internals.composites = require("tycho.functions")(ty)
 
 require("tycho.grad")(ty, define)
 
+require("tycho.hooks")(ty, define)
+
 -- Compilation; also where users of LuaJIT look for it.
 
 local compilation = {
@@ -152,10 +154,15 @@ for name, about in pairs {
   progress = { "n, {label, unit, per_step, total, curve, height}",
     "a progress bar over n steps, a list or an iterator, with rate, values, time left" },
   show = { "x, {mode, width, map, lim, columns, text}", "shows a vector, a matrix or an image in the terminal" },
+  anomaly = { "fn, ...",
+    "calls fn(...) and raises at the first operation that makes a NaN or an infinity, forward or backward",
+    "detect_anomaly" },
+  gradcheck = { "fn, args, {eps, atol, rtol, raise}",
+    "compares fn's gradients with differences of its values, in f64; raises and names the elements where they differ" },
   profile = { "fn, path = nil", "runs fn(): a table of its hottest kernels; a trace for chrome://tracing in a file" },
 } do
   local fn
-  define(name, "m", about[1], about[2], function(...)
+  define(about[3] or name, "m", about[1], about[2], function(...)
     fn = fn or internals.load("tycho." .. name)
     return fn(...)
   end)

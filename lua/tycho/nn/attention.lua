@@ -96,7 +96,7 @@ return function(ty, nn)
   --- x with a batch.
   local function input(m, what, x)
     if not is_tensor(x) or x.ndim < 2 or x.ndim > 3 or x:size(-1) ~= m.width then
-      check.fail(m.class_name, "%s must be [batch, time, %d], got %s", what, m.width, check.show(x))
+      check.fail(m.class_name, "%s must be [batch, time, %d], got %s", what, m.width, check.got(x))
     end
     return x.ndim == 2 and x:unsqueeze(1) or x
   end

@@ -9,8 +9,12 @@ local ty = require "tycho"
 local nn = {}
 
 for _, part in ipairs { "module", "start", "layers", "norms", "windows", "recurrent", "attention", "losses",
-  "summary" } do
+  "summary", "hooks" } do
   require("tycho.nn." .. part)(ty, nn)
+end
+if type(debug) == "table" then
+  ty.internals.name_module = require "tycho.nn.location"(ty, nn)
+  ty.internals.located(ty.internals.name_module)
 end
 
 return nn

@@ -46,7 +46,7 @@ return function(ty, nn)
   ---@return tycho.Tensor
   function Linear:forward(x)
     if not is_tensor(x) or x.ndim < 1 or x:size(-1) ~= self.inputs then
-      check.fail("Linear", "the input must be [..., %d], got %s", self.inputs, check.show(x))
+      check.fail("Linear", "the input must be [..., %d], got %s", self.inputs, check.got(x))
     end
     local a, w, b = cast(x, self.weight, self.bias)
     local y = a:matmul(w)
@@ -84,12 +84,13 @@ return function(ty, nn)
   ---@return tycho.Tensor
   function Embedding:forward(index)
     if not is_tensor(index) or index.dtype == "bool" or index.dtype:find("f", 1, true) then
-      check.fail("Embedding", "the input must be a tensor of integers, got %s", check.show(index))
+      check.fail("Embedding", "the input must be a tensor of integers, got %s", check.got(index))
     end
-    if index.ndim == 1 then return self.weight:index_select(1, index) end
+    local y = self.weight:index_select(1, index:reshape(-1)) -- no tail call: an error in it names this layer
+    if index.ndim == 1 then return y end
     local sizes = index.shape
     sizes[#sizes + 1] = self.features
-    return self.weight:index_select(1, index:reshape(-1)):reshape(sizes)
+    return y:reshape(sizes)
   end
 
   function Embedding:describe() return ("%d, %d"):format(self.entries, self.features) end

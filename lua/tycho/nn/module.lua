@@ -160,6 +160,7 @@ return function(ty, nn)
     end
     return visit
   end
+  nn._walk = walk
 
   local function is_parameter(t) return t.requires_grad and t.is_leaf end
 

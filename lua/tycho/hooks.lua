@@ -1,0 +1,92 @@
+--- hooks.lua -- `tensor:register_hook(fn)`: a function of the user's that sees a tensor's gradient, and may replace it.
+-- In: a tensor that requires grad. Out: a handle; remove() takes the hook off. Backward passes call the hooks in the
+-- order in which they were registered, once each, when the gradient is complete, before it goes on; of a leaf, before
+-- it is added to `grad`. The tape has them (lua_grad.c): no operation costs more while there are none.
+--
+-- A tensor has one gradient with its views that cover all of it. Captures register none, and give leaves no gradients
+-- while any leaf has hooks: such calls run in parts, or as they are.
+
+local type, ipairs, rawequal = type, ipairs, rawequal
+local setmetatable, remove = setmetatable, table.remove
+
+---@class tycho.HookHandle
+---@field remove fun(self: tycho.HookHandle) takes the hook off; once more does nothing
+local Handle = {}
+Handle.__index = Handle
+
+--- Takes the hook off.
+function Handle:remove()
+  for i, entry in ipairs(self.list) do
+    if rawequal(entry, self.entry) then
+      remove(self.list, i)
+      if self.emptied and #self.list == 0 then self.emptied() end
+      return
+    end
+  end
+end
+
+function Handle.__tostring() return "hook" end
+
+---@param ty table the module tycho
+---@param define function init.lua's
+return function(ty, define)
+  local core = ty.internals.grad
+  local hooks, instead = core.hooks, core.instead
+  core.hooks, core.instead = nil, nil
+  local check = require("tycho.arguments")(ty)
+
+  --- A handle of an entry at the end of a list.
+  local function add(list, fn, emptied)
+    local entry = { fn = fn }
+    list[#list + 1] = entry
+    return setmetatable({ list = list, entry = entry, emptied = emptied }, Handle)
+  end
+
+  --- A function, or what can be called.
+  local function callable(who, fn)
+    local meta = type(fn) == "table" and getmetatable(fn)
+    if type(fn) == "function" or type(meta) == "table" and meta.__call then return end
+    check.fail(who, "argument 1 must be a function, got %s", check.show(fn))
+  end
+
+  ty.internals.hooks = { add = add, callable = callable }
+
+  --- Called by a backward pass (grad.lua's run).
+  local function run(back, gradients, _, list)
+    local g = gradients[1]:reshape(list.shape)
+    local given = g
+    for _, entry in ipairs { unpack(list) } do
+      local y = entry.fn(g)
+      if y ~= nil then
+        check.tensor("register_hook", 1, y)
+        if check.text(y) ~= check.text(g) then
+          check.fail("register_hook", "the hook must give nil or %s, got %s", check.text(g), check.text(y))
+        end
+        g = y
+      end
+    end
+    if not rawequal(g, given) then instead(back, g:contiguous()) end
+  end
+
+  --- Calls fn(g) in each backward pass with the tensor's complete gradient. What fn gives, a tensor of the same dims
+  --- and dtype, goes on in its place; nil changes nothing. Several are called in order, each with what the one before
+  --- gave. Raises where x requires no grad, or is a view of part of another tensor.
+  ---@param x tycho.Tensor
+  ---@param fn fun(g: tycho.Tensor): tycho.Tensor?
+  ---@return tycho.HookHandle
+  local function register_hook(x, fn)
+    check.tensor("register_hook", 1, x)
+    if type(fn) ~= "function" then
+      check.fail("register_hook", "argument 2 must be a function, got %s", check.show(fn))
+    end
+    local list = hooks(x) or hooks(x, { back = run, shape = x.shape })
+    local of = setmetatable({ x }, { __mode = "v" }) -- a handle keeps no tensor alive
+    return add(list, fn, function()
+      if of[1] and ty.internals.is_live(of[1]) and of[1].requires_grad then hooks(of[1], false) end
+    end)
+  end
+
+  define("register_hook", "t", "x, fn",
+    "calls fn(g) with x's complete gradient in each backward pass; what it gives replaces g; a handle, to :remove()",
+    register_hook)
+end

@@ -1,0 +1,295 @@
+--- gradient_hooks_spec.lua -- hooks of tensors and modules beside gradients worked out by hand; ty.gradcheck.
+
+local H = require "spec.helper"
+local ty = H.ty
+local nn = ty.nn
+
+local function leaf(...) return ty.tensor({ ... }, { dtype = "f64", requires_grad = true }) end
+local function list(t) return t:totable() end
+
+describe("a tensor's hook", function()
+  it("is called once, with the sum of what comes from all readers, those before it was registered too", function()
+    local x = leaf(1, 2, 3)
+    local y = x * 2
+    local before = (y * 5):sum()
+    local seen = {}
+    y:register_hook(function(g) seen[#seen + 1] = list(g) end)
+    local after = (y * y):sum()
+    ;(before + after):backward()
+    assert.same({ { 5 + 2 * 2, 5 + 2 * 4, 5 + 2 * 6 } }, seen)
+    assert.same({ 18, 26, 34 }, list(x.grad))
+  end)
+
+  it("gives what goes on, in the order of registration, each what the one before gave", function()
+    local x = leaf(1, 2)
+    local y = x * 3
+    local order = {}
+    y:register_hook(function(g) order[#order + 1] = "first" return g * 10 end)
+    y:register_hook(function(g) order[#order + 1] = list(g)[1] end)
+    y:register_hook(function(g) return g + 1 end)
+    y:sum():backward()
+    assert.same({ "first", 10 }, order)
+    assert.same({ 33, 33 }, list(x.grad))
+  end)
+
+  it("of a leaf sees what one pass gives, before it is added to grad", function()
+    local x = leaf(1, 2)
+    local seen = {}
+    local handle = x:register_hook(function(g) seen[#seen + 1] = list(g) return g * 2 end)
+    for _ = 1, 2 do (x * 3 + x):sum():backward() end
+    assert.same({ { 4, 4 }, { 4, 4 } }, seen)
+    assert.same({ 16, 16 }, list(x.grad))
+    handle:remove()
+    handle:remove()
+    x:sum():backward()
+    assert.same({ 17, 17 }, list(x.grad))
+    assert.equal(2, #seen)
+  end)
+
+  it("is called by ty.grad, keeps the dims, and has a gradient of its own", function()
+    local shape
+    local function f(x)
+      local y = x:reshape(2, 2) * x:reshape(2, 2)
+      y:register_hook(function(g) shape = g.shape return g * g end)
+      return (y * y):sum()
+    end
+    local x = ty.tensor({ 1, 2, 3, 4 }, { dtype = "f64" })
+    local g = ty.grad(f)(x) -- (2 x^2)^2 * 2 x
+    assert.same({ 2, 2 }, shape)
+    for i, v in ipairs(list(g)) do assert.near(8 * i ^ 5, v, 1e-9) end
+    local twice = ty.grad(function(a) return ty.grad(f)(a):sum() end)(x)
+    for i, v in ipairs(list(twice)) do assert.near(512 * i ^ 7 + 8 * i ^ 4, v, 1e-6) end -- the hook is called in the outer pass, too
+  end)
+
+  it("is seen by compiled functions that were captured before and after, and lets them be captured when it is gone", function()
+    local w = leaf(1, 2, 3)
+    local function train(x)
+      local loss = (w * x):sum()
+      loss:backward()
+      return loss
+    end
+    local compiled = jit.compile(train)
+    local x = ty.tensor({ 1, 2, 3 }, { dtype = "f64" })
+    for _ = 1, 3 do compiled(x) end
+    assert.same({ 3, 6, 9 }, list(w.grad))
+    local n = 0
+    local handle = w:register_hook(function(g) n = n + 1 return g * 10 end)
+    for _ = 1, 3 do compiled(x) end
+    assert.equal(3, n)
+    assert.same({ 33, 66, 99 }, list(w.grad))
+    handle:remove()
+    for _ = 1, 3 do compiled(x) end
+    assert.equal(3, n)
+    assert.same({ 36, 72, 108 }, list(w.grad))
+    assert.truthy(jit.explain(compiled).skips >= 4)
+  end)
+
+  it("sees of a compiled function's result what its other results take, too", function()
+    local w = leaf(1, 2)
+    local function f()
+      local h = w * 2
+      return h, (h * h):sum()
+    end
+    local function run(fn)
+      w.grad = nil
+      local h, s = fn()
+      local seen
+      h:register_hook(function(g) seen = list(g) return g + 1 end)
+      ;(h:sum() + s):backward()
+      return { seen, list(w.grad) }
+    end
+    local compiled = jit.compile(f)
+    assert.same({ { 5, 9 }, { 12, 20 } }, run(f))
+    for _ = 1, 4 do assert.same({ { 5, 9 }, { 12, 20 } }, run(compiled)) end
+  end)
+
+  it("may be registered in a compiled function", function()
+    local w = leaf(1, 2)
+    local compiled = jit.compile(function(x)
+      local y = w * x
+      y:register_hook(function(g) return g * 3 end)
+      y:sum():backward()
+      return y
+    end)
+    for i = 1, 4 do
+      compiled(ty.tensor({ 1, 1 }, { dtype = "f64" }))
+      assert.same({ 3 * i, 3 * i }, list(w.grad))
+    end
+  end)
+
+  it("passes errors on, and the next pass is whole", function()
+    local x = leaf(1, 2)
+    local fails = true
+    x:register_hook(function() if fails then error({ "mine" }) end end)
+    local ok, e = pcall(function() x:sum():backward() end)
+    assert.is_false(ok)
+    assert.same({ "mine" }, e)
+    assert.is_nil(x.grad)
+    fails = false
+    x:sum():backward()
+    assert.same({ 1, 1 }, list(x.grad))
+  end)
+
+  it("refuses what has no gradient of its own, and answers of other dims", function()
+    local function says(text, fn, ...)
+      local _, e = pcall(fn, ...)
+      assert.truthy(tostring(e):find(text, 1, true), tostring(e))
+    end
+    local x = leaf(1, 2, 3)
+    says("register_hook: f32[2] does not require grad", function() ty.ones(2):register_hook(print) end)
+    says("argument 2 must be a function, got number 3", function() x:register_hook(3) end)
+    says("is a view of part of another one", function() x:narrow(1, 1, 2):register_hook(print) end)
+    local h = x:register_hook(function() return ty.ones(2) end)
+    says("the hook must give nil or f64[3], got f32[2]", function() x:sum():backward() end)
+    h:remove()
+  end)
+end)
+
+describe("a module's hooks", function()
+  --- A layer with weights that are known, in f64.
+  local function layer()
+    local m = nn.Linear(2, 2):to "f64"
+    ty.no_grad(function() m.weight:copy_(ty.tensor({ { 1, 2 }, { 3, 4 } })) m.bias:zero_() end)
+    return m
+  end
+  local one = ty.tensor({ { 1, 1 } }, { dtype = "f64" })
+
+  it("are called before and after in order, and replace what they give", function()
+    local m, order = layer(), {}
+    m:register_forward_pre_hook(function(self, x)
+      assert.equal(m, self)
+      order[#order + 1] = "before"
+      return x * 2
+    end)
+    m:register_forward_hook(function(_, inputs, y)
+      order[#order + 1] = list(inputs[1])[1][1]
+      return y + 1
+    end)
+    local last = m:register_forward_hook(function(_, _, y) order[#order + 1] = list(y)[1][1] end)
+    assert.same({ { 9, 13 } }, list(m(one)))
+    assert.same({ "before", 2, 9 }, order)
+    last:remove()
+    m(one)
+    assert.equal(5, #order)
+    assert.equal("Linear(2, 2)", tostring(m))
+    assert.equal(2, #m:parameters())
+  end)
+
+  it("of the backward pass see the gradients of inputs and results, and replace those of inputs", function()
+    local m, seen = layer(), nil
+    local x = one:clone():requires_grad_()
+    local h = m:register_full_backward_hook(function(_, gi, go)
+      seen = { list(gi[1]), list(go[1]) }
+      return { gi[1] * 10 }
+    end)
+    m(x):sum():backward()
+    assert.same({ { { 3, 7 } }, { { 1, 1 } } }, seen)
+    assert.same({ { 30, 70 } }, list(x.grad))
+    assert.same({ { 1, 1 }, { 1, 1 } }, list(m.weight.grad))
+    h:remove()
+    m(x):sum():backward()
+    assert.same({ { 33, 77 } }, list(x.grad))
+    local called
+    m:register_full_backward_hook(function(_, gi, go) called = { #gi, #go } end)
+    m(one):sum():backward()
+    assert.same({ 0, 1 }, called)
+  end)
+
+  it("are part of the trace of compiled functions, which see when one comes and goes", function()
+    local net = nn.Sequential(layer(), layer())
+    local inner, whole = jit.compile(function(x) return net(x) * 2 end), jit.compile(net)
+    local function both(want)
+      for _ = 1, 3 do
+        assert.same(want, list(inner(one) / 2))
+        assert.same(want, list(whole(one)))
+      end
+    end
+    both { { 22, 32 } }
+    local a = net[1]:register_forward_hook(function(_, _, y) return y * 10 end)
+    both { { 220, 320 } }
+    local b = net:register_forward_hook(function(_, _, y) return y + 1 end)
+    both { { 221, 321 } }
+    local skips = jit.explain(inner).skips
+    both { { 221, 321 } }
+    assert.equal(skips + 3, jit.explain(inner).skips)
+    local c = net:register_forward_pre_hook(function(_, x) return x + 1 end)
+    both { { 441, 641 } }
+    c:remove()
+    a:remove()
+    both { { 23, 33 } }
+    b:remove()
+    both { { 22, 32 } }
+  end)
+
+  it("give the same gradients compiled as eagerly, whatever is hooked", function()
+    math.randomseed(5)
+    for _ = 1, 12 do
+      local net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)):to "f64"
+      for i = 1, 3 do
+        local k, scale = math.random(4), math.random()
+        if k == 1 then net[i]:register_forward_hook(function(_, _, y) return y * scale + 1 end) end
+        if k == 2 then net[i]:register_forward_pre_hook(function(_, x) return x:sin() end) end
+        if k == 3 then net[i]:register_full_backward_hook(function(_, gi) return gi[1] and { gi[1] * scale } end) end
+      end
+      local x = ty.randn({ 5, 3 }, { dtype = "f64" })
+      local function step(a)
+        local loss = (net(a) * net(a)):sum()
+        loss:backward()
+        return loss
+      end
+      local function gradients(fn)
+        net:zero_grad()
+        local y = { list(fn(x)) }
+        for i, p in ipairs(net:parameters()) do y[i + 1] = list(p.grad) end
+        return y
+      end
+      local want, compiled = gradients(step), jit.compile(step)
+      for _ = 1, 3 do assert.same(want, gradients(compiled)) end
+      local forward = jit.compile(function(a) return net(a) end)
+      for _ = 1, 3 do
+        assert.same(want, gradients(function(a)
+          local loss = (forward(a) * forward(a)):sum()
+          loss:backward()
+          return loss
+        end))
+      end
+    end
+  end)
+end)
+
+describe("ty.gradcheck", function()
+  it("accepts gradients that are right, of several arguments and results, of integers beside them", function()
+    local index = ty.tensor({ 2, 1, 2 }, { dtype = "i64" })
+    assert.is_true(ty.gradcheck(function(x, i, w) return (x:index_select(1, i) * w):tanh(), x:exp():sum() end,
+      { ty.randn(2, 3), index, ty.randn(3) }))
+    assert.is_true(ty.gradcheck(function(x) return ty.dropout(x, 0.5) * x end, ty.randn(4)))
+    assert.is_true(ty.gradcheck(jit.compile(function(x) return (x * x):softmax() end), ty.randn(2, 3)))
+  end)
+
+  it("names argument, element and both numbers where a gradient is wrong", function()
+    local wrong = ty.custom_grad(function(x) return x * x, x end, function(x, g)
+      local y = 2 * x * g
+      y[{ 2, 1 }] = 0
+      return y
+    end)
+    local x = ty.tensor({ { 1, 2 }, { 3, 4 } })
+    local ok, why = ty.gradcheck(function(a, b) return a + wrong(b) end, { ty.ones(2, 2), x }, { raise = false })
+    assert.is_false(ok)
+    assert.truthy(why:find("argument 2, element [2, 1], by result 1, element 3: backward gives 0, differences give 6", 1, true), why)
+    assert.truthy(why:find("^1 of the derivatives differ, by 6 at most"))
+    local _, e = pcall(function() ty.gradcheck(wrong, { x }) end)
+    assert.truthy(e:find("gradient_hooks_spec.lua:%d+: gradcheck: 1 of the derivatives"), e)
+  end)
+
+  it("refuses what it cannot compare", function()
+    local function says(text, ...)
+      local _, e = pcall(ty.gradcheck, ...)
+      assert.truthy(tostring(e):find(text, 1, true), tostring(e))
+    end
+    says("argument 1 must be a function, got number 1", 1, ty.ones(1))
+    says("argument 2 must be a list of arguments, got nil", print)
+    says("argument 2 must hold a float tensor, got none", print, { 1 })
+    says("the function must give a float tensor, got number 1", function() return 1 end, ty.ones(1))
+    says("unknown option epsilon", print, ty.ones(1), { epsilon = 1 })
+  end)
+end)
