@@ -4,6 +4,7 @@
 ** In: arguments of the specs. Out: tables and text, under `internals.probe`. A text that does not
 ** parse gives nil and what is wrong.
 */
+#include "device/cpu/cpu.h"
 #include "record/grad.h"
 #include "lua/lua_tycho.h"
 
@@ -123,14 +124,29 @@ static int probe_program(lua_State *L) {
   return wrong ? 2 : 1;
 }
 
+/* code(text) -> the machine code of the loop program that was read from it, as text; nil and why there is none */
+static int probe_code(lua_State *L) {
+  const char *wrong = ty_x64_refusal();
+  Program *p = wrong ? NULL : ty_program_parse(luaL_checkstring(L, 1), &wrong);
+  if (p) wrong = ty_program_verify(p);
+  Kernel *k = p && !wrong ? ty_x64_listed(p) : NULL;
+  ty_mem_free(p);
+  if (!k) {
+    lua_pushnil(L);
+    lua_pushstring(L, wrong ? wrong : "the kernel runs without code of its own");
+    return 2;
+  }
+  const char *text = ty_x64_listing(k);
+  lua_pushstring(L, text ? text : "");
+  ty_machine_x64.drop(k);
+  return 1;
+}
+
 void ty_lua_open_probe(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"ops", probe_ops},
-                                 {"dtypes", probe_dtypes},
-                                 {"fail", probe_fail},
-                                 {"memory", probe_memory},
-                                 {"graph", probe_graph},
-                                 {"program", probe_program},
-                                 {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"ops", probe_ops},     {"dtypes", probe_dtypes},
+                                 {"fail", probe_fail},   {"memory", probe_memory},
+                                 {"graph", probe_graph}, {"program", probe_program},
+                                 {"code", probe_code},   {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_newtable(L);
   ty_lua_register(L, fns);

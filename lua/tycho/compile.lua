@@ -351,6 +351,18 @@ function M.open(core)
     return core.internals.load("tycho.explain").of(core, handle("explain", f), handle_of)
   end
 
+  --- Writes a page about a compiled function, one file of HTML that needs nothing else: its source with what became
+  --- of each line, parts, guards, graphs, plans with the lifetimes of buffers, kernels as loop programs beside machine
+  --- code, times. Nothing is run. Gives true, or nil and a message where the file cannot be written. Raises where f is
+  --- not compiled.
+  ---@param f function
+  ---@param path string
+  ---@return true?, string?
+  function api.view(f, path)
+    local h = handle("view", f)
+    return core.internals.load "tycho.view"(core.internals.load("tycho.explain").of(core, h, handle_of), h.fn, path)
+  end
+
   --- Forgets the signatures and counters of a compiled function.
   ---@param f function
   function api.reset(f)

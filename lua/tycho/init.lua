@@ -125,6 +125,7 @@ local compilation = {
   compile = { "f, {fast, fullgraph, dynamic, passes, backend}",
     "a function that runs f's tensor operations in fused kernels, bits equal" },
   explain = { "f", "what a compiled function did: traces, guards, misses, aborts, kernels; prints well" },
+  view = { "f, path", "writes a page of HTML about a compiled function: source, guards, graph, plan, kernels, times" },
   graph = { "f, ...", "the graph that f(...) records: text, nodes, dot" },
   reset = { "f", "forgets what was compiled for f" },
   disable = { "f", "keeps f from being captured by compiled functions that call it" },

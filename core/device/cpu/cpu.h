@@ -24,6 +24,8 @@ extern const Machine ty_machine_x64;         /* x86-64 with AVX2 or AVX-512 */
 const char *ty_x64_refusal(void);            /* why this system has it not, or NULL */
 bool ty_x64_guard(void);                     /* forks leave its code whole; false: no memory */
 const char *ty_x64_listing(const Kernel *k); /* bytes and instructions; NULL without TYCHO_DUMP=a */
+/* A kernel that has a listing, for looking at it: the machine's drop frees it. NULL: there is no native code, or no memory. */
+Kernel *ty_x64_listed(const Program *p);
 
 /*
 ** Products. An epilogue is called with every tile of the product when its last sum is in, while the tile lies in a

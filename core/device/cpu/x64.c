@@ -326,7 +326,7 @@ static bool place(Kernel *k, const Asm *A) {
   return true;
 }
 
-static Kernel *make_native(const Program *p) {
+static Kernel *make_native(const Program *p, bool listed) {
   Hook h = {.base = {hook}};
   int isa = level();
   if (!isa || !ty_x64_code_can()) return NULL;
@@ -334,7 +334,7 @@ static Kernel *make_native(const Program *p) {
   memset(h.E, 0, offsetof(Emit, spill_free));
   h.E->wide = isa == 2;
   const char *dump = getenv("TYCHO_DUMP");
-  h.E->A.listing = h.E->A.hex = dump && strchr(dump, 'a');
+  h.E->A.listing = h.E->A.hex = listed || (dump && strchr(dump, 'a'));
   Kernel *k = ty_tile_make(p, &h.base);
   if (k && !place(k, &h.E->A)) {
     drop(k);
@@ -347,9 +347,9 @@ static Kernel *make_native(const Program *p) {
 }
 
 static Kernel *make(const Program *p) {
-  Kernel *k = make_native(p);
+  Kernel *k = make_native(p, false);
   Program *packed = k ? ty_packed_program(p) : NULL;
-  if (packed) k->packed = make_native(packed);
+  if (packed) k->packed = make_native(packed, false);
   ty_mem_free(packed);
   return k;
 }
@@ -364,5 +364,7 @@ const char *ty_x64_refusal(void) {
 }
 
 const char *ty_x64_listing(const Kernel *k) { return k->listing; }
+
+Kernel *ty_x64_listed(const Program *p) { return make_native(p, true); }
 
 const Machine ty_machine_x64 = {"x64", make, run, ty_tile_reserve, drop, bytes, ty_tile_time};
