@@ -182,14 +182,14 @@ static BackState back_step(lua_State *L, State *S, Back *b) {
 
 /* A tensor's hooks as the record keeps them. */
 typedef struct Hooks {
-  Hook hook; /* first */
+  Owner hook; /* first */
   Binding *B;
   int ref;   /* in the registry: the list, with `back` as kept tables have it */
   bool leaf; /* counts in the State's hooks */
 } Hooks;
 
-static void hooks_drop(Hook *hook) {
-  Hooks *h = (Hooks *)hook;
+static void hooks_drop(void *ctx) {
+  Hooks *h = ctx;
   h->B->S.hooks -= h->leaf;
   luaL_unref(h->B->L, LUA_REGISTRYINDEX, h->ref);
   ty_mem_free(h);
@@ -243,12 +243,12 @@ static int grad_hooks(lua_State *L) {
       luaL_unref(L, LUA_REGISTRYINDEX, ref);
       return ty_lua_error(L, "register_hook: out of memory");
     }
-    *h = (Hooks){{hooks_drop}, (Binding *)S, ref, r->kind == K_LEAF};
+    *h = (Hooks){{hooks_drop, h}, (Binding *)S, ref, r->kind == K_LEAF};
     S->hooks += h->leaf;
     r->hook = &h->hook;
   }
   if (r->hook && lua_isboolean(L, 2)) { /* the last one was removed */
-    r->hook->drop(r->hook);
+    r->hook->drop(r->hook->ctx);
     r->hook = NULL;
   }
   if (!r->hook) return 0;

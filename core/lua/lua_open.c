@@ -189,7 +189,7 @@ static int core_describe(lua_State *L) {
 static void open_internals(lua_State *L, int m, int t) {
   static const luaL_Reg fns[] = {{"home", core_home},         {"error", core_error},
                                  {"nearest", core_nearest},   {"is_live", core_is_live},
-                                 {"describe", core_describe}, {"located", ty_lua_set_located},
+                                 {"describe", core_describe}, {"located", ty_lua_located},
                                  {"is_ours", core_is_ours},   {NULL, NULL}};
   lua_newtable(L);
   ty_lua_register(L, fns);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include "base/text.h"
 #include "record/capture.h"
-#include "lua/lua_protect.h"
+#include "lua/lua_tycho.h"
 
 /* --- errors */
 
@@ -30,34 +30,10 @@ void ty_lua_line(lua_State *L, const Binding *B, char *text, size_t n) {
   }
 }
 
-/* located(f): f(where, text) gives the text of an error that arises inside of a module, which it names; nothing: it is
-** inside of none. */
-int ty_lua_set_located(lua_State *L) {
-  Binding *B = ty_lua_binding(L);
-  luaL_checktype(L, 1, LUA_TFUNCTION);
-  lua_settop(L, 1);
-  if (B->located) luaL_unref(L, LUA_REGISTRYINDEX, B->located);
-  B->located = luaL_ref(L, LUA_REGISTRYINDEX);
-  return 0;
-}
-
-/* Pushes the error's text as the modules that run name it. False: none does, or this cannot be told. */
-static bool push_located(lua_State *L, Binding *B, const char *where, const char *text) {
-  bool hooked;
-  int top = lua_gettop(L);
-  if (!B->located || B->session || !lua_checkstack(L, LUA_MINSTACK)) return false;
-  lua_rawgeti(L, LUA_REGISTRYINDEX, B->located);
-  lua_pushstring(L, where);
-  lua_pushstring(L, text);
-  if (!ty_lua_undisturbed(L, B, 2, 1, &hooked) && lua_type(L, -1) == LUA_TSTRING) return true;
-  lua_settop(L, top);
-  return false;
-}
-
 static int raise_text(lua_State *L, Binding *B, const char *text) {
   char where[LUA_IDSIZE + 16];
   ty_lua_line(L, B, where, sizeof where);
-  if (push_located(L, B, where, text)) return lua_error(L);
+  if (B->locate && B->locate(L, B, where, text)) return lua_error(L);
   lua_pushfstring(L, *where ? "%s: %s" : "%s%s", where, text);
   return lua_error(L);
 }

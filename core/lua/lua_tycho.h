@@ -82,10 +82,12 @@ typedef struct Binding {
   const void *released;   /* the metatable of those that were: the tensors', without a finaliser */
   i64 live;               /* bytes of tensors when the last cycle of Lua's collector ended */
   int dies, sites;        /* in the registry: what tells when results die; places, by function */
-  int located; /* there, too: what names the module in which an error arises; 0: nothing does */
-  int owners;  /* functions that have places, so far */
-  u32 results; /* so many so far */
-  Result result[16]; /* the latest ones */
+  int located;            /* there, too: what names the module in which an error arises */
+  bool (*locate)(lua_State *L, struct Binding *B, const char *where,
+                 const char *text); /* NULL: nothing does */
+  int owners;                       /* functions that have places, so far */
+  u32 results;                      /* so many so far */
+  Result result[16];                /* the latest ones */
   Spare spare;
   struct Composites *composites; /* lua_composite.c: calls that are remembered; or NULL */
   i64 large, died; /* bytes of results that are looked after; how many were let go of */
@@ -107,7 +109,7 @@ void ty_lua_works(lua_State *L, Binding *B);
 void ty_lua_sync(lua_State *L, State *S);
 /* "file:line" of the nearest Lua function that is not ours, or "". */
 void ty_lua_line(lua_State *L, const Binding *B, char *text, size_t n);
-int ty_lua_set_located(lua_State *L);
+int ty_lua_located(lua_State *L);
 /* lua_session.c: the State's `where`. */
 void ty_lua_where(State *S, char *text, size_t n);
 /* lua_modes.c: puts the State's words as they hold for L, where modes are open. */

@@ -39,11 +39,6 @@ typedef struct Pending {
   Tensor made;  /* ATTEND: the gradients of all operands */
 } Pending;
 
-/* What a user's hooks keep; told when the record dies. */
-typedef struct Hook {
-  void (*drop)(struct Hook *h);
-} Hook;
-
 struct Record {
   State *S;
   i32 refs;
@@ -61,8 +56,7 @@ struct Record {
   i32 dim,
       base; /* dim of SCAN and MOVE and cat; CUSTOM, CALL: results; OUT, RESULT: which; base of its index; CUSTOM: inputs */
   u64 walk; /* a walk's own, see State */
-  struct Hook
-      *hook; /* of the user's: is handed its gradient, complete, before it goes on; or NULL */
+  Owner *hook; /* of the user's: is handed its gradient, complete, before it goes on; or NULL */
   union {
     Owner owner; /* of what CUSTOM and ATTEND keep: told when it dies */
     struct {

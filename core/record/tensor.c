@@ -429,7 +429,7 @@ void ty_record_drop(Record *r) {
     ty_record_forget(r);
     if (r->kind == K_LEAF && r->t.st) ty_tensor_release(&r->t);
     if (r->kind != K_CALL && r->kind != K_RESULT && r->owner.drop) r->owner.drop(r->owner.ctx);
-    if (r->hook) r->hook->drop(r->hook);
+    if (r->hook) r->hook->drop(r->hook->ctx);
     ty_mem_free(r);
     S->records--;
   }

@@ -3,10 +3,9 @@
 -- which names the operation, the element, and the module that runs.
 --
 -- While it lasts, a function of Lua's stands in the place of each method and operator of tensors, and compiled
--- functions
--- run as they are written. It is slow: each result is looked at, and waited for.
+-- functions run as they are written. It is slow: each result is looked at, and waited for.
 -- 1. An operation is to blame when its result holds NaN or infinity and what it was given does not. Infinities among
---    its arguments, as masks have them, excuse those in its result. NaN that came from outside is told as what was given.
+--    its arguments, as masks have them, excuse those in its result. NaN from outside is told as what was given.
 -- 2. Each tensor that needs a gradient gets a hook (hooks.lua). The first gradient that is not finite came from
 --    an operation that read the tensor. Of several such, each is differentiated again, on its own.
 -- 3. Functions that nobody else's code may see change (item, backward ...) give no tensors, and are not looked at.
