@@ -7,8 +7,7 @@ local M = {
     "nn", "grad", "training", "steps", "orders", "scopes", "convolution", "sharing", "oracle", "layout", "threads",
     "checked", "hooks", "index", "far", "check", "errors", "progress", "files", "log", "miss", "drawn", "random", "moves", "product",
     "parts", "worlds", "interrupt", "forward", "scan", "vmap", "composite", "composites", "answered", "lifetimes", "ranges", "binding",
-    "explain", "coroutines", "repl" },
-    "explain", "coroutines", "gradient_hooks", "location", "anomaly", "view" },
+    "explain", "coroutines", "repl", "gradient_hooks", "location", "anomaly", "view" },
 
   { file = "core/engine/entry.c", what = "a trace gives a leaf its gradient past a hook that came later",
     from = "(u32)(S->hooks > 0) << 31", to = "0" },
