@@ -176,6 +176,10 @@ local function set_params(proto, p, n)
   end
 end
 
+local function not_for_traces(p)
+  if floor(p.flags / NOJIT) % 2 == 0 then p.flags = p.flags + NOJIT end
+end
+
 --- Walks of tables in whose middle it begins: by the key.
 local function walk_by_key(proto, p, start)
   for q, ins in ipairs(proto.code) do
@@ -490,7 +494,7 @@ function M.native(f, proto, at, prepare, rest)
   if widest > MOST_REGISTERS or p.n_upvalues + added > MOST_UPVALUES then return nil, "too many values are in use" end
   set_params(proto, p, n)
   p.framesize = max(p.framesize, widest + proto.fr2)
-  if floor(p.flags / NOJIT) % 2 == 0 then p.flags = p.flags + NOJIT end
+  not_for_traces(p)
   walk_by_key(proto, p, at)
   local line = p.lines[at]
   local head = {}
@@ -552,11 +556,13 @@ function M.maker(f, proto, at)
     end
   end
   set_params(proto, p, n)
-  if floor(p.flags / NOJIT) % 2 == 0 then p.flags = p.flags + NOJIT end
+  not_for_traces(p)
   local made, line = p.code[at], p.lines[at]
   p.code, p.lines = {}, {}
   append(p, { made, two("UCLO", 0, 32768), two("RET1", ins.a - 1, 2) }, line)
-  return load_like(f, proto, joined(proto, p, 0)), taken, n
+  local g = load_like(f, proto, joined(proto, p, 0))
+  lay_out(proto, f, g)
+  return g, taken, n
 end
 
 return M
