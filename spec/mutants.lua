@@ -67,8 +67,6 @@ local M = {
     from = "if takes_many[name] or passes[name]", to = "if passes[name]" },
   { file = "core/lua/lua_trace.c", what = "functions that are made share variables as they once were",
     from = "const bool may = ty_lua_is_shared(L, lua_gettop(L) - 1, lua_touserdata(L, -1));", to = "const bool may = true;" },
-  { file = "lua/tycho/capture/continuation.lua", what = "functions that are made have tables that lie otherwise",
-    from = "  lay_out(proto, f, g)\n  return g, taken, n", to = "  return g, taken, n" },
   { file = "lua/tycho/capture/continuation.lua", what = "functions that are made have copies of variables that are assigned",
     from = "if u.is_local and not u.immutable then return nil, taken, 0 end", to = "" },
   { file = "core/lua/lua_spare.c", what = "handles that a part has put elsewhere are used again",

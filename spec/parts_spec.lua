@@ -1073,16 +1073,6 @@ describe("functions made before a cut", function()
       return best, try
     end,
   }
-  programs["with a table of theirs, in its order"] = function(x)
-    local function order()
-      local list = {} -- what is loaded from a dump lays this table out otherwise
-      for k in pairs { [384] = 1, [761] = 2, [327] = 3 } do list[#list + 1] = k end
-      return table.concat(list, " ")
-    end
-    local y = ((x + 1) * 2):exp() * 3
-    if y:mean():item() > 300 then return order, y end
-    return y, order
-  end
   for name, plain in pairs(programs) do
     it("give what they give: " .. name, function()
       local f, own = ty.compile(plain), {}

@@ -678,7 +678,7 @@ describe("wrong use of every public function", function()
 
   local takes_functions = { scope = true, compile = true, graph = true, disable = true, no_grad = true, enable_grad = true,
     grad = true, value_and_grad = true, checkpoint = true, custom_grad = true, jvp = true, progress = true,
-    profile = true, vmap = true, scan = true, jacobian = true, hessian = true }
+    profile = true, vmap = true, scan = true, jacobian = true, hessian = true, detect_anomaly = true, gradcheck = true }
 
   it("without arguments raises an error that begins with its name, at this line", function()
     for _, f in ipairs(functions) do
@@ -725,7 +725,7 @@ describe("wrong use of every public function", function()
       ty.zeros(2, 2, 2), ty.zeros(0), ty.ones(2, 3):gt(0), ty.ones({ 3 }, { dtype = "i64" }), ty.full({ 2, 3 }, 9, { dtype = "i32" }),
       ty.ones({ 2, 3 }, { dtype = "f16" }), ty.zeros(2, 1):expand(2, 3), { ty.zeros(2, 3), ty.zeros(2) }, { ty.zeros(2, 3), 1 } }
     local skip = { is_tensor = true, scope = true, graph = true, compile = true, blas = true, help = true, show = true,
-      profile = true }
+      profile = true, detect_anomaly = true }
     local threads = ty.threads()
     local tried, wrong = 0, {}
     for _, f in ipairs(functions) do
