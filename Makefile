@@ -6,8 +6,9 @@
 #   make deps     the system's packages that are missing          make asan     the same under AddressSanitizer
 #   make mutate   plants faults, tells which the tests catch      make fuzz-files  file formats: SECONDS=30
 #   make coverage what they never run, by folder                  make size     bytes of core.so, by folder
-#   make test-far specs on a second device                        make install  PREFIX=/usr/local
+#   make test-far specs on a second device                        make install, uninstall  PREFIX=/usr/local
 #   make clean                                                    make bench-ops  every function beside NumPy, PyTorch
+#   make help     this list
 ifeq ($(origin CC),default)
 CC      := gcc
 endif
@@ -121,11 +122,40 @@ $(B)/tycho:
 
 -include $(OBJECTS:.o=.d)
 
-SHARE   := $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho
+# --- where the system finds it
+
+LUADIR  := $(PREFIX)/share/lua/5.1
+LIBDIR  := $(PREFIX)/lib/lua/5.1
+BINDIR  := $(PREFIX)/bin
+FOLDERS := $(sort $(patsubst lua/tycho/%,%,$(dir $(wildcard lua/tycho/*.lua lua/tycho/*/*.lua))))
+BARE    := env -u LUA_PATH -u LUA_CPATH
+
 install: build
-	install -d $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho $(SHARE)
-	install -s -m 755 $(B)/tycho/core.so $(B)/tycho/files.so $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho/
-	for d in . capture nn plot; do install -d $(SHARE)/$$d && install -m 644 lua/tycho/$$d/*.lua $(SHARE)/$$d/ || exit 1; done
+	@install -d "$(DESTDIR)$(LIBDIR)/tycho" "$(DESTDIR)$(BINDIR)"
+	@install -s -m 755 $(B)/tycho/core.so $(B)/tycho/files.so "$(DESTDIR)$(LIBDIR)/tycho/"
+	@for d in '' $(FOLDERS); do \
+	  install -d "$(DESTDIR)$(LUADIR)/tycho/$$d" && install -m 644 lua/tycho/$$d*.lua "$(DESTDIR)$(LUADIR)/tycho/$$d" || exit 1; \
+	done
+	@install -m 755 tycho "$(DESTDIR)$(BINDIR)/tycho"
+	@[ -n "$(DESTDIR)" ] || $(MAKE) --no-print-directory installed
+
+# What of it is found with no variable set, and what to set for the rest.
+installed:
+	@$(BARE) "$(BINDIR)/tycho" -e 'require "tycho"' && echo "install: $(BINDIR)/tycho runs"
+	@case ":$$PATH:" in *":$(BINDIR):"*) ;; *) echo "install: it is not on PATH yet:"; echo '  export PATH="$(BINDIR):$$PATH"';; esac
+	@if cd / && $(BARE) $(LUAJIT) -e 'require "tycho"' 2>/dev/null; then \
+	  echo "install: $(LUAJIT) -e 'require \"tycho\"' works"; \
+	else \
+	  echo "install: $(LUAJIT) does not look in $(PREFIX); for it, and for programs that embed it:"; \
+	  echo '  export LUA_PATH="$(LUADIR)/?.lua;$(LUADIR)/?/init.lua;;" LUA_CPATH="$(LIBDIR)/?.so;;"'; \
+	fi
+
+uninstall:
+	rm -rf "$(DESTDIR)$(LUADIR)/tycho" "$(DESTDIR)$(LIBDIR)/tycho"
+	rm -f "$(DESTDIR)$(BINDIR)/tycho"
+
+help:
+	@sed -n 's/^#\( \{3\}make.*\)/\1/p' Makefile
 
 # --- use and proof
 
@@ -246,5 +276,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build library install demo test test-far test-programs fuzz fuzz-files mutate bench bench-ops lint asan sanitized \
+.PHONY: all deps build library install installed uninstall help demo test test-far test-programs fuzz fuzz-files mutate bench bench-ops lint asan sanitized \
         coverage covered size clean

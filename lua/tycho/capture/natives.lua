@@ -259,7 +259,8 @@ return function(World)
 
   function World:too_deep()
     -- no place to cut at: Lua's own error of a recursion without an end tells its line only as a whole
-    self:abort("calls are nested deeper than a capture may follow", "call fewer functions inside of each other", "error")
+    local hint = "call fewer functions inside of each other"
+    self:abort("calls are nested deeper than a capture may follow", hint, "error")
   end
 
   --- Calls a function written in C, or one that prefers_native chose.
