@@ -10,7 +10,7 @@
 
 #include "ir/graph.h"
 
-enum { LOOP_CONSTANTS = MAX_SRC - 2, LOOP_STREAMS = 16 };
+enum { LOOP_CONSTANTS = MAX_SRC - 2, LOOP_STREAMS = 64 };
 enum { LOOP_CARRIED, LOOP_ROWS, LOOP_CONSTANT }; /* operands: the first constant is operand 2 */
 
 /* Rows come from the last to the first; and so come those of the loop that drew random numbers first, where this one
