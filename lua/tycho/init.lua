@@ -130,6 +130,7 @@ local compilation = {
   reset = { "f", "forgets what was compiled for f" },
   disable = { "f", "keeps f from being captured by compiled functions that call it" },
   warmup = { "f, ...", "calls f once so that later calls find it compiled" },
+  start = { "f, ...", "a call in slices of time: run:step(microseconds) tells whether it is done, then run:results()" },
   stance = { "name = nil", "how compiled functions run: default, eager or no_recompile" },
   budget = { "ms = nil", "how many milliseconds a capture may take inside a call; math.huge at first" },
   deadline = { "ms, fn, ...", "calls fn(...), and raises in its operations when so many milliseconds are over" },
