@@ -3,3 +3,5 @@ max_line_length = 120
 files["spec"] = { std = "luajit+busted", max_line_length = 140 }
 -- the module adds compile, explain, graph ... to LuaJIT's own table
 globals = { "jit" }
+files["examples/love"] = { globals = { "love" } }
+files["examples/neovim"] = { globals = { "vim" } }

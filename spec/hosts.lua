@@ -158,7 +158,7 @@ function M.run(host)
   shell("mkdir -p " .. quote(folder))
   local command, read = host.run, nil
   if type(command) == "function" then command, read = command(folder) end
-  local out = shell(("export STEP=%s; cd %s && %s"):format(quote(STEP), quote(folder), "timeout 60 " .. (command:find("^sh ") and command or "sh -c " .. quote(command))))
+  local out = shell(("export STEP=%s; cd %s && timeout 60 sh -c %s"):format(quote(STEP), quote(folder), quote(command)))
   if read then out = read(out) or "not by all: " .. out end
   if host.says then return out:find(host.says, 1, true) and host.says, out end
   local line
