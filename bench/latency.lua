@@ -1,5 +1,5 @@
 -- latency.lua -- what new code costs, each in a process of its own; run.lua asks it.
--- In: "chain", "product", "calls", "mlp", "transformer", "step", "slices" or "memory". Out: two numbers, in seconds or bytes.
+-- In: "chain", "product", "calls", "mlp", "transformer", "step", "slices" or "memory". Out: two numbers, seconds or bytes.
 --   chain, product   the first call of a new function beyond its second: recorded, planned, made into machine
 --                    code; for the first such function of this process, and the median of many that follow
 --   calls            10,000 calls, of new functions and of new shapes among them: the time beyond the median of
@@ -137,7 +137,8 @@ local function beyond_slices()
   for _ = 1, 3 do step(x) end
   local list = {}
   for _ = 1, 100 do
-    local run, done = jit.start(step, x), nil
+    local run = jit.start(step, x)
+    local done
     repeat
       local wall, own = clock(WALL), clock(PROCESS)
       done = run:step(BUDGET * 1e6)
