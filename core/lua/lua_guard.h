@@ -5,6 +5,7 @@
 #ifndef TY_LUA_GUARD_H
 #define TY_LUA_GUARD_H
 
+#include "record/grad.h"
 #include "lua/lua_trace.h"
 
 /* What an instruction does. */
@@ -128,6 +129,19 @@ typedef struct TensorGuard {
   } dim[];
 } TensorGuard;
 
+static inline bool ty_guard_tensor(const Tensor *t, const TensorGuard *g) {
+  if (!t->st || t->type.dtype != g->dtype || t->type.rank != g->rank || t->type.device != g->device)
+    return false;
+  if (TY_UNLIKELY(ty_needs(t) != g->needs)) return false;
+  if (TY_UNLIKELY(g->detached != DETACHED_ANY) && t->detached != g->detached) return false;
+  if (TY_UNLIKELY(g->loose)) return true;
+  for (int d = 0; d < g->rank; d++) {
+    if (t->type.dims[d] != g->dim[d].size) return false;
+    if (TY_UNLIKELY(t->strides[d] != g->dim[d].stride) && g->dim[d].size != 1) return false;
+  }
+  return true;
+}
+
 typedef struct Dump {
   size_t n, cap;
   char *bytes;
@@ -205,6 +219,7 @@ struct Trace {
   ShapeRange *range[RANGES_MAX]; /* most recently made first */
   i32 nranges;
   Instance *sample[RANGE_SAMPLES]; /* of the range that is being made */
+  struct TurnGuards *turns; /* what it asks in turns of a loop (lua_turn.c); NULL until it takes one */
   bool gone;                       /* the entry has dropped it; who runs it still has */
   bool dynamic;                    /* made for each set of sizes */
   bool lacking; /* its guards held for the last call, whose sizes it does not have */
@@ -247,6 +262,14 @@ static inline i32 ty_trace_place(const Trace *T, i32 slot) {
 void ty_account_push_trace(lua_State *L, State *S, const Trace *T, Instance *I,
                            const Tensor *const *outside, const double *number);
 int ty_account_session(lua_State *L);
+
+/* --- lua_trace.c, for lua_turn.c */
+/* Whether guard i holds of what lies in the slots; before it so many numbers were made. */
+bool ty_trace_guard_holds(lua_State *L, const Binding *B, const Trace *T, i32 i, const double *size,
+                          double *number, i32 numbers, const Tensor **outside);
+/* Whether the instance is one for these tensors and numbers. */
+bool ty_trace_fits(State *S, const Trace *T, const Instance *I, const double *number,
+                   const Tensor *const *outside);
 
 /* One use less; the last one frees. */
 void ty_trace_drop(Trace *T);

@@ -30,6 +30,7 @@
 #include "lua/lua_guard.h"
 #include "lua/lua_link.h"
 #include "lua/lua_protect.h"
+#include "lua/lua_turn.h"
 
 /* Upvalues of pick. */
 #define UP_ENTRY lua_upvalueindex(3)
@@ -96,24 +97,11 @@ static bool same_keys(lua_State *L, const Guard *g, int anchors) {
   return n == g->n;
 }
 
-static inline bool same_tensor(const Tensor *t, const TensorGuard *g) {
-  if (!t->st || t->type.dtype != g->dtype || t->type.rank != g->rank || t->type.device != g->device)
-    return false;
-  if (TY_UNLIKELY(ty_needs(t) != g->needs)) return false;
-  if (TY_UNLIKELY(g->detached != DETACHED_ANY) && t->detached != g->detached) return false;
-  if (TY_UNLIKELY(g->loose)) return true;
-  for (int d = 0; d < g->rank; d++) {
-    if (t->type.dims[d] != g->dim[d].size) return false;
-    if (TY_UNLIKELY(t->strides[d] != g->dim[d].stride) && g->dim[d].size != 1) return false;
-  }
-  return true;
-}
-
 /* Whether the value at index i is what a guard of a tensor wants; notes it. */
 static inline bool is_tensor(lua_State *L, const Binding *B, int i, const Guard *g,
                              const Tensor **outside) {
   const Tensor *t = ty_lua_test_in(L, B, i); /* nothing but a userdata of ours is one */
-  if (TY_UNLIKELY(!t || !same_tensor(t, g->tensor))) return false;
+  if (TY_UNLIKELY(!t || !ty_guard_tensor(t, g->tensor))) return false;
   outside[g->b] = t;
   return true;
 }
@@ -285,6 +273,11 @@ static i32 check_range(lua_State *L, const Binding *B, const Trace *T, i32 from,
 #undef NEED_ASKED
 }
 
+bool ty_trace_guard_holds(lua_State *L, const Binding *B, const Trace *T, i32 i, const double *size,
+                          double *number, i32 numbers, const Tensor **outside) {
+  return check_range(L, B, T, i, i + 1, size, number, numbers, outside) == i + 1;
+}
+
 /* The program but for what needs sizes; the stack holds arguments and function. */
 static i32 check_guards(lua_State *L, const Binding *B, const Trace *T, double *number,
                         const Tensor **outside) {
@@ -434,8 +427,8 @@ u64 ty_trace_hash(const Trace *T, const Instance *I) {
   return hash;
 }
 
-static bool fits(State *S, const Trace *T, const Instance *I, const double *number,
-                 const Tensor *const *outside) {
+bool ty_trace_fits(State *S, const Trace *T, const Instance *I, const double *number,
+                   const Tensor *const *outside) {
   for (i32 i = 0; i < T->nbounds; i++)
     if (!same_bits(number[T->bound[i].number], I->size[T->bound[i].size])) return false;
   /* the only one says itself why it cannot run */
@@ -446,6 +439,7 @@ static bool fits(State *S, const Trace *T, const Instance *I, const double *numb
 typedef struct Call {
   double *number; /* from 1 */
   const Tensor **outside;
+  Entry *e;
   Tensor **made, *hidden; /* hidden: those for which no handle is made */
   i32 room;
   bool linked;       /* by a link: what it makes goes from part to part */
@@ -474,18 +468,18 @@ static Instance *find_instance(State *S, const Trace *T, Call *c) {
   const double *number = c->number;
   const Tensor *const *outside = c->outside;
   c->range = NULL;
-  if (!T->dynamic || fits(S, T, T->instance[0], number, outside)) return T->instance[0];
+  if (!T->dynamic || ty_trace_fits(S, T, T->instance[0], number, outside)) return T->instance[0];
   for (i32 i = 0; i < T->nranges; i++) {
     if (!find_in_range(T, T->range[i], number, outside, &c->t)) continue;
     c->range = T->range[i];
     pin(c);
-    if (fits(S, T, c->range->I, number, outside)) return c->range->I;
+    if (ty_trace_fits(S, T, c->range->I, number, outside)) return c->range->I;
     c->range = NULL;
   }
   u64 hash = ty_instance_hash(outside, T->noutside);
   for (i32 i = 0; i < T->nbounds; i++) hash = hash_number(number[T->bound[i].number], hash);
   for (i32 i = 1; i < T->ninstance; i++)
-    if (T->hash[i] == hash && fits(S, T, T->instance[i], number, outside)) return to_front(T, i);
+    if (T->hash[i] == hash && ty_trace_fits(S, T, T->instance[i], number, outside)) return to_front(T, i);
   return NULL;
 }
 
@@ -538,14 +532,15 @@ static __attribute__((noinline)) bool take_room(struct Compiled *C, const Trace 
 static void leave_room(struct Compiled *C, const Call *c) { C->nroom = c->room; }
 
 /* The trace's guards hold: what remains. TRACE_MISS leaves the stack as it may be. */
-static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I, const Call *c,
+static TraceAnswer run_trace(lua_State *L, State *S, Trace *T, Instance *I, const Call *c,
                              const char **why, int *answers) {
   const double *number = c->number;
   const Tensor *const *outside = c->outside;
   Tensor **made = c->made, *hidden = c->hidden;
   int first = T->lead ? T->narg : lua_gettop(L);
   Made m = {ANCHORS_AT(T), first, first + I->nmade, number};
-  const u64 link = T->link && !c->linked ? ty_spare_begin((Binding *)S) : 0;
+  const u64 link = T->link && !c->linked ? ty_spare_begin((Binding *)S) : 0,
+            spares_made = ((Binding *)S)->spare.made;
   if (!T->lead) push_made(L, (Binding *)S, T, c->linked || link);
   for (i32 i = 0; i < I->nmade; i++) {
     if (T->hidden[i] &&
@@ -583,6 +578,8 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
   }
   if (!T->shows_grads) /* they would keep gradients until Lua's collector comes to them */
     for (i32 i = 0; i < T->ngrads; i++) ty_tensor_release(lua_touserdata(L, T->narg + T->lead - i));
+  if (T->link && c->linked && !c->range && ((Binding *)S)->spare.made == spares_made)
+    ty_turn_follow(L, S, &(TurnStart){T, I, c->e, c->number, c->outside, first});
   const bool alone = I->nmade == 1 && !I->made[0].alias && !T->hidden[0] && !I->foreign;
   S->engine->compiled->fresh = alone && !T->neffects && !T->ntables ? made[0] : NULL;
   *answers = push_answer(L, S, T, &m);
@@ -644,6 +641,7 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, TraceUse use, int *a
   i32 failed;
   const char *why;
   TraceAnswer answer = TRACE_MISS;
+  const i64 skips = e->skips;
   const i64 begin = TY_UNLIKELY(e->skips >= e->next_timed) && !tell ? ty_event_now() : 0;
   i32 held = -1; /* guards of the nearest trace so far: explain is told of that one */
   for (i32 i = 0; i < e->ntrace; i++) {
@@ -655,13 +653,15 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, TraceUse use, int *a
     if (TY_UNLIKELY(!take_room(S->engine->compiled, T, &c))) continue;
     T->refs++;
     c.linked = use == TRACE_LINKED;
+    c.e = e;
     why = NULL;
     TraceAnswer y = try_trace(L, S, T, tell, &c, &failed, &why, answers);
     leave_room(S->engine->compiled, &c);
     ty_trace_drop(T);
     if (y == TRACE_HIT) {
-      if (TY_UNLIKELY(begin != 0)) ty_entry_note_time(e, ty_event_now() - begin);
       e->skips += !tell;
+      if (TY_UNLIKELY(begin != 0))
+        ty_entry_note_time(e, (ty_event_now() - begin) / (e->skips - skips));
       if (i && i < e->ntrace && e->trace[i] == T) { /* still there */
         memmove(e->trace + 1, e->trace, sizeof *e->trace * (size_t)i);
         e->trace[0] = T;
@@ -717,6 +717,7 @@ static void trace_free(Trace *T) {
   ty_mem_free(T->instance);
   ty_mem_free(T->hash);
   ty_mem_free(T->bound);
+  ty_turn_free(T->turns);
   ty_mem_free(T);
 }
 
