@@ -211,19 +211,6 @@ typedef struct Single {
   const void *where[3];
 } Single;
 
-/* A map that is one native stretch needs no frame either, where a tile holds it and all operands are
-** flat: what the stretch reads or writes by address. x64.c's own. */
-typedef struct Flat {
-  NativeFn *fn;
-  i32 nslot, nfixed, nfrom; /* `from` begins with what is no operand */
-  struct FlatSlot {
-    i32 slot;
-    i16 operand, bytes; /* operand: its elements' bytes */
-    i32 scalar;         /* the run's, or -1: at `at` */
-    const void *at;
-  } from[];
-} Flat;
-
 /* From so many bytes of outputs stores go past the caches. A spec may set it. */
 extern i64 ty_tile_past;
 
@@ -244,7 +231,8 @@ struct Kernel {
   size_t bytes;
   Program *p;
   void *native; /* machine code, or NULL */
-  Flat *flat;   /* or NULL */
+  struct FlatRun *flat; /* x64_short.c: short runs of a map, */
+  struct RowRun *row;   /* of a row; or NULL */
   size_t native_bytes;
   char *listing; /* of the code, where TYCHO_DUMP asks for it, or NULL */
 };
