@@ -31,14 +31,15 @@ typedef struct TurnValue {
   double v;
 } TurnValue;
 
-/* The guards that are asked in a turn which changes these arguments: instructions [from, to), before which so many
-** numbers were made. */
+/* The guards that are asked in a turn which changes these arguments, of which those that are about a slot may be about a
+** tensor of the pool; before each one so many numbers were made. */
 typedef struct TurnGuards {
   u64 changed; /* arguments, as bits from 1 */
   bool may;    /* no other guard depends on them */
   i32 n;
   struct {
-    i32 from, to, numbers;
+    i32 guard, numbers;
+    bool slot;
   } at[];
 } TurnGuards;
 
@@ -134,8 +135,10 @@ static bool list_guards(const Trace *T, TurnGuards *y) {
                          (slots > 1 && is_changed(y->changed, g->b)) || (n && differs[g->a]) ||
                          (n > 1 && differs[g->b]);
     if (depends && (slots ? !may_ask(g->op) : g->op == G_CALL)) return false;
-    if (depends && y->n && y->at[y->n - 1].to == i) y->at[y->n - 1].to++;
-    else if (depends) y->at[y->n].from = i, y->at[y->n].to = i + 1, y->at[y->n++].numbers = numbers;
+    if (depends) {
+      y->at[y->n].guard = i, y->at[y->n].numbers = numbers;
+      y->at[y->n++].slot = slots != 0;
+    }
     numbers += makes;
     if (makes) differs[numbers] = depends;
   }
@@ -174,8 +177,7 @@ static bool is_object(const Turns *t, i32 slot) {
 
 /* Whether the guard is about what does not lie in its slot, *y what it says of that. */
 static bool is_elsewhere(const Turns *t, const Guard *g, bool *y) {
-  const u32 slots = operands(g, true);
-  if (!slots || !is_object(t, g->a)) return false;
+  if (!is_object(t, g->a)) return false;
   const TurnValue v = in_slot(t, g->a);
   const Tensor *x = g->op == G_TENSOR ? tensor_of(t, v) : NULL;
   *y = false;
@@ -195,16 +197,12 @@ static bool guards_hold(Turns *t, const TurnGuards *y) {
   const Trace *T = t->start->T;
   memcpy(t->next, t->start->number, sizeof *t->next * (size_t)(T->nnumbers + 1));
   for (i32 k = 0; k < y->n; k++) {
-    i32 numbers = y->at[k].numbers;
-    for (i32 i = y->at[k].from; i < y->at[k].to; i++) {
-      const Guard *g = &T->guard[i];
-      bool holds;
-      if (!is_elsewhere(t, g, &holds))
-        holds = ty_trace_guard_holds(t->L, (const Binding *)t->S, T, i, t->start->I->size, t->next,
-                                     numbers, t->start->outside);
-      if (!holds) return false;
-      numbers += ty_guard_kind(g->op) == GUARD_NUMBER;
-    }
+    const i32 i = y->at[k].guard;
+    bool holds;
+    if (!y->at[k].slot || !is_elsewhere(t, &T->guard[i], &holds))
+      holds = ty_trace_guard_holds(t->L, (const Binding *)t->S, T, i, t->start->I->size, t->next,
+                                   y->at[k].numbers, t->start->outside);
+    if (!holds) return false;
   }
   return true;
 }
