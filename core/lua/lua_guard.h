@@ -219,9 +219,10 @@ struct Trace {
   ShapeRange *range[RANGES_MAX]; /* most recently made first */
   i32 nranges;
   Instance *sample[RANGE_SAMPLES]; /* of the range that is being made */
-  struct TurnGuards *turns; /* what it asks in turns of a loop (lua_turn.c); NULL until it takes one */
-  bool gone;                       /* the entry has dropped it; who runs it still has */
-  bool dynamic;                    /* made for each set of sizes */
+  struct TurnGuards
+      *turns;   /* what it asks in turns of a loop (lua_turn.c); NULL until it takes one */
+  bool gone;    /* the entry has dropped it; who runs it still has */
+  bool dynamic; /* made for each set of sizes */
   bool lacking; /* its guards held for the last call, whose sizes it does not have */
   i32 backend;  /* anchor of the function that computes instead of a plan; 0: none */
   i32 resume;   /* anchor of the function that goes on with the results; 0: they are the call's */
@@ -263,12 +264,13 @@ void ty_account_push_trace(lua_State *L, State *S, const Trace *T, Instance *I,
                            const Tensor *const *outside, const double *number);
 int ty_account_session(lua_State *L);
 
-/* --- lua_trace.c, for lua_turn.c */
-/* Whether guard i holds of what lies in the slots; before it so many numbers were made. */
-bool ty_trace_guard_holds(lua_State *L, const Binding *B, const Trace *T, i32 i, const double *size,
-                          double *number, i32 numbers, const Tensor **outside);
+/* --- lua_guard_run.c */
+/* Runs instructions [from, to) of the program, before which so many numbers were made. Gives the
+** number of the instruction that failed, or `to`. Where `outside` is NULL nothing is drawn. */
+i32 ty_guards_check(lua_State *L, const Binding *B, const Trace *T, i32 from, i32 to,
+                    const double *size, double *number, i32 made, const Tensor **outside);
 /* Whether the instance is one for these tensors and numbers. */
-bool ty_trace_fits(State *S, const Trace *T, const Instance *I, const double *number,
+bool ty_guards_fit(State *S, const Trace *T, const Instance *I, const double *number,
                    const Tensor *const *outside);
 
 /* One use less; the last one frees. */

@@ -48,12 +48,12 @@ typedef struct Turns {
   State *S;
   const TurnStart *start;
   const Link *link;
-  int anchors, env; /* on the stack */
-  u64 changed;      /* arguments, the same in all turns */
-  TurnValue reader; /* is known to be what the link calls */
-  i32 exit;         /* is known to lead to the trace; 0: none is */
-  u64 used;         /* of the pool */
-  i32 made[MADE];   /* by the turn that is over: places in the pool */
+  int anchors, env;      /* on the stack */
+  u64 changed;           /* arguments, the same in all turns */
+  TurnValue reader;      /* is known to be what the link calls */
+  i32 exit;              /* is known to lead to the trace; 0: none is */
+  u64 used;              /* of the pool */
+  i32 made[MADE];        /* by the turn that is over: places in the pool */
   i32 carried[ARGS + 1]; /* handles on the stack for results that are arguments; 0: none */
   TurnValue arg[ARGS + 1], reg[REGISTERS + 1];
   double next[NUMBERS + 1];
@@ -200,8 +200,8 @@ static bool guards_hold(Turns *t, const TurnGuards *y) {
     const i32 i = y->at[k].guard;
     bool holds;
     if (!y->at[k].slot || !is_elsewhere(t, &T->guard[i], &holds))
-      holds = ty_trace_guard_holds(t->L, (const Binding *)t->S, T, i, t->start->I->size, t->next,
-                                   y->at[k].numbers, t->start->outside);
+      holds = ty_guards_check(t->L, (const Binding *)t->S, T, i, i + 1, t->start->I->size, t->next,
+                              y->at[k].numbers, t->start->outside) > i;
     if (!holds) return false;
   }
   return true;
@@ -211,7 +211,8 @@ static bool guards_hold(Turns *t, const TurnGuards *y) {
 
 static bool read_item(const Turns *t, TurnValue of, TurnValue *y) {
   const Tensor *x = tensor_of(t, of);
-  if (!x || !x->st || x->st->batched || x->st->recording || ty_type_numel(&x->type) != 1) return false;
+  if (!x || !x->st || x->st->batched || x->st->recording || ty_type_numel(&x->type) != 1)
+    return false;
   const void *p = ty_tensor_read(t->S, x);
   if (!p || x->type.dtype == T_I64) return false; /* not every one is a number of Lua's */
   *y = (TurnValue){.kind = IS_NUMBER};
@@ -375,7 +376,7 @@ static bool next_turn(Turns *t) {
   const TurnGuards *y = guards_for(t->start->T, t->changed);
   const TurnStart *start = t->start;
   return y && place_arguments(t) && guards_hold(t, y) &&
-         (!start->T->dynamic || ty_trace_fits(t->S, start->T, start->I, t->next, start->outside)) &&
+         (!start->T->dynamic || ty_guards_fit(t->S, start->T, start->I, t->next, start->outside)) &&
          run_turn(t);
 }
 
@@ -411,8 +412,7 @@ static void put_in_handle(Turns *t, i32 place, int handle) {
 
 static void give_to_handles(Turns *t) {
   const i32 narg = t->start->T->narg;
-  for (i32 i = 0; i < t->start->I->nmade; i++)
-    put_in_handle(t, t->made[i], t->start->made + i + 1);
+  for (i32 i = 0; i < t->start->I->nmade; i++) put_in_handle(t, t->made[i], t->start->made + i + 1);
   for (i32 j = 1; j <= narg; j++) { /* one may have come to several places */
     const TurnValue v = t->arg[j];
     if (!t->carried[j]) continue;

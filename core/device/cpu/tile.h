@@ -230,7 +230,7 @@ struct Kernel {
   double cost;     /* nanoseconds an element */
   size_t bytes;
   Program *p;
-  void *native; /* machine code, or NULL */
+  void *native;         /* machine code, or NULL */
   struct FlatRun *flat; /* x64_short.c: short runs of a map, */
   struct RowRun *row;   /* of a row; or NULL */
   size_t native_bytes;

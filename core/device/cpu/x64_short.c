@@ -12,7 +12,14 @@
 #include "device/cpu/x64.h"
 
 enum { FLAT_SLOTS = 192 };
-enum { ROW_SLOTS = 64, ROW_STATES = 4, ROW_VALUES = 16, ROW_UNIFORM = 8, ROW_LINE = 512, ROW_PARTS = 64 };
+enum {
+  ROW_SLOTS = 64,
+  ROW_STATES = 4,
+  ROW_VALUES = 16,
+  ROW_UNIFORM = 8,
+  ROW_LINE = 512,
+  ROW_PARTS = 64
+};
 
 /* The address of a slot. */
 typedef enum { OF_OPERAND, OF_SCALAR, OF_CONSTANT, OF_VALUE, OF_UNIFORM, OF_LINE, OF_STATE } SlotOf;
@@ -144,8 +151,7 @@ static void find_row(Kernel *k) {
   const size_t bytes = sizeof(RowRun) + sizeof(ShortSlot) * (size_t)(code->nstep + code->nslot);
   RowRun *y = ty_mem_zalloc(bytes);
   bool ok = y && add_values(y, code, 0, code->uniform);
-  for (i32 i = 0; i < code->nslot && ok; i++)
-    y->nfrom += fixed_slot(code, i, &y->from[y->nfrom]);
+  for (i32 i = 0; i < code->nslot && ok; i++) y->nfrom += fixed_slot(code, i, &y->from[y->nfrom]);
   for (i32 i = 0; i <= code->nphase && ok; i++) {
     const Phase *p = &code->phase[i];
     ok = add_values(y, code, p->row, p->elem) && (i == code->nphase || add_stretch(y, k, p));
