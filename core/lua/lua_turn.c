@@ -15,7 +15,6 @@
 ** 4. Whatever is not known here (other readers, devices that fail, guards of other kinds) ends it before the turn, which
 **    the link then takes, or Lua.
 */
-#include <math.h>
 #include <string.h>
 #include "lua/lua_link.h"
 #include "lua/lua_turn.h"
@@ -85,14 +84,6 @@ static void push_value(const Turns *t, TurnValue v) {
   case IS_NIL:
   case IS_POOL: lua_pushnil(t->L); break;
   }
-}
-
-static bool number_of(const Turns *t, TurnValue v, double *y) {
-  push_value(t, v);
-  const bool is = lua_type(t->L, -1) == LUA_TNUMBER;
-  *y = lua_tonumber(t->L, -1);
-  lua_pop(t->L, 1);
-  return is;
 }
 
 static const Tensor *tensor_of(const Turns *t, TurnValue v) {
@@ -233,18 +224,6 @@ static bool is_reader(Turns *t, TurnValue v) {
   return is;
 }
 
-/* What FORL does, or its loop is over. */
-static bool take_turn(Turns *t, const LinkStep *s, bool *over) {
-  TurnValue *r = &t->reg[s->a];
-  double i, stop, by;
-  if (!number_of(t, r[0], &i) || !number_of(t, r[1], &stop) || !number_of(t, r[2], &by))
-    return false;
-  i += by;
-  *over = !(signbit(by) ? i >= stop : stop >= i);
-  if (!*over) r[0] = r[3] = (TurnValue){IS_NUMBER, 0, i};
-  return true;
-}
-
 /* Whether the part behind the exit is the trace's. */
 static bool leads_back(Turns *t, i32 exit) {
   if (exit == t->exit) return true;
@@ -267,24 +246,21 @@ static bool run_link(Turns *t) {
   for (i32 i = T->nresults + 1; i <= t->link->width; i++) t->reg[i] = (TurnValue){0};
   for (;;) {
     TurnValue *r = &t->reg[s->a];
-    bool over = false;
     switch ((LinkOp)s->op) {
     case LINK_CALL:
       if (s->nargs != 1 || s->nresults != 1 || !is_reader(t, *r)) return false;
       if (!read_item(t, t->reg[s->args], r)) return false;
       break;
-    case LINK_FOR:
-      if (!take_turn(t, s, &over)) return false;
-      break;
     case LINK_MOVE: *r = t->reg[s->args]; break;
     case LINK_CONSTANT: *r = (TurnValue){IS_CONSTANT, s->args, 0}; break;
     case LINK_EXIT: return s->nargs == T->narg && leads_back(t, s->a);
+    case LINK_FOR: /* between parts that differ */
     case LINK_INDEX:
     case LINK_RETURN:
     case LINK_NATIVE:
     case LINK_WALK: return false;
     }
-    s = t->link->step + (over ? s->other : s->next);
+    s = t->link->step + s->next;
   }
 }
 
@@ -308,19 +284,21 @@ static void keep_arguments(Turns *t) {
   }
 }
 
+static bool is_plain(TurnValue v) { return v.kind != IS_STACK && v.kind != IS_POOL; }
+
 /* What is changed goes to its place, but for tensors. False: something else lies in one, which may be read yet. */
 static bool place_arguments(Turns *t) {
   const i32 n = t->start->T->narg;
   for (i32 j = 1; j <= n; j++) {
     const TurnValue v = t->reg[j], there = t->arg[j];
-    if (v.kind == IS_STACK && v.at != j && v.at <= n && is_changed(t->changed, v.at)) return false;
-    if (v.kind == IS_STACK && v.at != j && lua_type(t->L, v.at) != LUA_TUSERDATA) return false;
-    if (v.kind != IS_STACK && v.kind != IS_POOL && there.kind == IS_STACK && there.at == j)
+    if (is_plain(v) && there.kind == IS_STACK && there.at == j) return false;
+    if (v.kind != IS_STACK || v.at == j) continue;
+    if ((v.at <= n && is_plain(t->reg[v.at])) || lua_type(t->L, v.at) != LUA_TUSERDATA)
       return false;
   }
   for (i32 j = 1; j <= n; j++) {
     const TurnValue v = t->reg[j];
-    if (v.kind == IS_STACK || v.kind == IS_POOL) continue;
+    if (!is_plain(v) || (v.kind == IS_NIL && t->arg[j].kind == IS_NIL)) continue;
     push_value(t, v);
     lua_replace(t->L, j);
   }
@@ -364,6 +342,7 @@ static bool run_turn(Turns *t) {
   memcpy(t->arg, t->reg, sizeof *t->arg * (size_t)(start->T->narg + 1));
   memcpy(start->number, t->next, sizeof *t->next * (size_t)(start->T->nnumbers + 1));
   sweep(t);
+  ((Binding *)t->S)->turned++;
   start->T->hits++;
   start->e->skips++;
   start->e->calls++;

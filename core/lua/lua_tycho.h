@@ -91,6 +91,7 @@ typedef struct Binding {
   Result result[16];                /* the latest ones */
   Spare spare;
   struct Turns *turns;           /* lua_turn.c: room for them; or NULL */
+  u64 turned;                    /* so many so far */
   struct Composites *composites; /* lua_composite.c: calls that are remembered; or NULL */
   i64 large, died; /* bytes of results that are looked after; how many were let go of */
   bool leaf;       /* the options that were read last have requires_grad = true */
