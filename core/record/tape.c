@@ -102,17 +102,20 @@ static bool save(State *S, Record *r, const Given *src) {
   return true;
 }
 
-bool ty_grad_operand(State *S, const Record *r, int j, int dtype, Tensor *y) {
-  const Edge *e = &r->edge[j];
+static bool fail_lost(State *S, const Record *r, const Edge *e) {
   char text[160];
   ty_type_print(&e->t.type, text, sizeof text);
+  return ty_fail(S,
+                 "backward: %s saved %s, which was changed afterwards (clone it before the write)",
+                 ty_ops[r->kind].lua ? ty_ops[r->kind].lua : ty_ops[r->kind].name, text);
+}
+
+bool ty_grad_operand(State *S, const Record *r, int j, int dtype, Tensor *y) {
+  const Edge *e = &r->edge[j];
   bool lost = !e->saved;
   for (const Storage *st = e->saved; st; st = st->batched ? st->batched->t.st : NULL)
     lost |= st->stale;
-  if (lost)
-    return ty_fail(
-        S, "backward: %s saved %s, which was changed afterwards (clone it before the write)",
-        ty_ops[r->kind].lua ? ty_ops[r->kind].lua : ty_ops[r->kind].name, text);
+  if (TY_UNLIKELY(lost)) return fail_lost(S, r, e);
   Tensor t = e->t;
   t.st = e->saved;
   t.detached = !e->from &&
