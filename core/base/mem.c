@@ -151,9 +151,9 @@ void *ty_mem_zalloc(size_t n) {
     return checked_return(p ? memset(p, 0, n) : NULL, n);
   }
   if (n > ZEROED_BY_HAND) return general_return(calloc(1, sizeof(Head) + n), n);
-  void *p = malloc(sizeof(Head) + n);
-  if (p) memset(p, 0, sizeof(Head) + n);
-  return general_return(p, n);
+  Head *h = malloc(sizeof(Head) + n);
+  if (h) memset(h + 1, 0, n); /* all of the block would be a calloc to the compiler */
+  return general_return(h, n);
 }
 
 /* Always another place: who kept the old one is found. */
