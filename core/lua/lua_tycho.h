@@ -82,8 +82,9 @@ typedef struct Binding {
   i64 handles;            /* tensors' userdata that were not collected, nor released */
   const void *released;   /* the metatable of those that were: the tensors', without a finaliser */
   i64 live;               /* bytes of tensors when the last cycle of Lua's collector ended */
-  int dies, sites;        /* in the registry: what tells when results die; places, by function */
-  int located;            /* there, too: what names the module in which an error arises */
+  int back;        /* there, too: what a backward pass is made in, while none is; 0: nothing */
+  int dies, sites; /* in the registry: what tells when results die; places, by function */
+  int located;     /* there, too: what names the module in which an error arises */
   bool (*locate)(lua_State *L, struct Binding *B, const char *where,
                  const char *text); /* NULL: nothing does */
   int owners;                       /* functions that have places, so far */

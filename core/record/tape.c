@@ -19,7 +19,7 @@ void ty_grad_set_mode(State *S, bool on) {
 }
 
 Record *ty_record_new(State *S, int kind, i32 n, const Given *src) {
-  Record *r = ty_mem_zalloc(sizeof *r + sizeof(Edge) * (size_t)n);
+  Record *r = ty_mem_alloc(sizeof *r + sizeof(Edge) * (size_t)n);
   if (!r) {
     ty_fail_memory(S, "gradient", 0);
     return NULL;
@@ -28,14 +28,11 @@ Record *ty_record_new(State *S, int kind, i32 n, const Given *src) {
   for (i32 i = 0; i < n; i++) {
     Edge *e = &r->edge[i];
     if (src[i].kind != O_TENSOR) {
-      e->is_number = true;
-      e->number = src[i].v;
-      e->symbol = src[i].symbol;
+      *e = (Edge){.is_number = true, .number = src[i].v, .symbol = src[i].symbol};
       continue;
     }
-    e->t = *src[i].t;
+    *e = (Edge){.t = *src[i].t, .numel = src[i].t->st->numel};
     e->t.st = NULL;
-    e->numel = src[i].t->st->numel;
     if (ty_needs_grad(src[i].t)) e->from = ty_record_hold(src[i].t->st->tape);
   }
   S->records++;
