@@ -417,7 +417,7 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, TraceUse use, int *a
     if (y == TRACE_HIT) {
       e->skips += !tell;
       if (TY_UNLIKELY(begin != 0))
-        ty_entry_note_time(e, (ty_event_now() - begin) / (e->skips - skips));
+        ty_entry_note_time(e, (ty_event_now() - begin) / TY_MAX(e->skips - skips, 1));
       if (i && i < e->ntrace && e->trace[i] == T) { /* still there */
         memmove(e->trace + 1, e->trace, sizeof *e->trace * (size_t)i);
         e->trace[0] = T;
