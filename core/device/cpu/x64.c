@@ -295,4 +295,4 @@ void ty_x64_list(const Program *p, Text *t) {
   if (k) drop(k);
 }
 
-const Machine ty_machine_x64 = {"x64", make, run, ty_tile_reserve, drop, bytes, ty_tile_time};
+const Machine ty_machine_x64 = {"x64", make, run, ty_x64_reserve, drop, bytes, ty_tile_time};

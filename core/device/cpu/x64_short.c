@@ -6,12 +6,16 @@
 ** What tile_run.c works out for each run (how the domain is cut, where operands lie, a frame) is the same for all short
 ** ones. So it is worked out when the kernel is made: which slots are addresses of operands, and what is called. The calls
 ** are those of tile_run.c, over the same elements: so are the bits.
-**   flat  a map that is one stretch between loads by address
+**   flat  a map that is one stretch between loads by address; where operands are broadcast, rows that lie flat
 **   row   the only row of a launch, phase by phase: what is computed of its values, then one stretch over its elements
 */
 #include "device/cpu/x64.h"
 
-enum { FLAT_SLOTS = 192 };
+enum {
+  FLAT_SLOTS = 192,
+  FEW_ROWS = 16,
+  LONG_ROW = 24
+}; /* rows: a short one costs as much as a long one */
 enum {
   ROW_SLOTS = 64,
   ROW_STATES = 4,
@@ -172,15 +176,33 @@ void ty_x64_find_short(Kernel *k) {
 
 /* ---- running ------------------------------------------------------------------------------------ */
 
+/* How many rows, along the first dim, and of which length; one where all lies flat. False: a tile does not hold them, or
+** they do not lie so. */
+static bool flat_rows(const Kernel *k, const Launch *L, i64 *rows, i64 *length) {
+  i64 n = 1;
+  for (int d = 0; d < L->ni; d++) n *= L->dims[d];
+  *rows = 1, *length = n;
+  if (n > k->tile || !n) return false;
+  bool flat = true, by_rows = L->ni > 1;
+  for (int i = 0; i < k->p->noperands && !L->flat; i++) {
+    flat = flat && ty_is_contiguous(L->ni, L->dims, L->strides[i]);
+    by_rows = by_rows && ty_is_contiguous(L->ni - 1, L->dims + 1, L->strides[i] + 1);
+  }
+  if (!flat && by_rows) *rows = L->dims[0], *length = n / L->dims[0];
+  return flat || (by_rows && (*rows <= FEW_ROWS || *length >= LONG_ROW));
+}
+
+bool ty_x64_reserve(const Kernel *k, const Launch *l) {
+  i64 rows, n;
+  return (k->flat && flat_rows(k, l, &rows, &n)) || ty_tile_reserve(k, l);
+}
+
 bool ty_x64_run_flat(const Kernel *k, const Run *r) {
   const Launch *L = r->launch;
   const FlatRun *flat = k->flat;
-  void *p[2 * FLAT_SLOTS]; /* behind the addresses: how far rows lie apart; there is one */
-  i64 n = 1;
-  for (int d = 0; d < L->ni; d++) n *= L->dims[d];
-  if (n > k->tile || !n) return false;
-  for (int i = 0; i < k->p->noperands && !L->flat; i++)
-    if (!ty_is_contiguous(L->ni, L->dims, L->strides[i])) return false;
+  void *p[2 * FLAT_SLOTS]; /* behind the addresses: how far rows lie apart */
+  i64 rows, n;
+  if (!flat_rows(k, L, &rows, &n)) return false;
   const ShortSlot *s = flat->from, *fixed = s + flat->nfixed, *end = s + flat->nfrom;
   void **apart = p + flat->nslot;
   for (; s < fixed; s++) {
@@ -190,10 +212,11 @@ bool ty_x64_run_flat(const Kernel *k, const Run *r) {
   }
   for (; s < end; s++) {
     p[s->slot] = (char *)r->buf[s->operand] + L->start[s->operand] * s->bytes;
-    apart[s->slot] = NULL;
+    const i64 bytes = rows == 1 ? 0 : L->strides[s->operand][0] * s->bytes;
+    apart[s->slot] = (void *)(uintptr_t)bytes;
   }
   u32 fp = ty_fp_enter();
-  flat->fn(p, 0, n, 1, 0);
+  flat->fn(p, 0, n, rows, 0);
   ty_fp_leave(fp);
   return true;
 }
