@@ -100,6 +100,7 @@ typedef struct TileIsa {
 
 /* The best that this processor has, or the one that TYCHO_ISA names: base, avx2, avx512. */
 const TileIsa *ty_tile_isa(void);
+static inline int ty_tile_size(int type) { return type == C_I64 || type == C_F64 ? 8 : 4; }
 u64 ty_tile_identity(int kind, int type); /* changes nothing when reduced: -0, 1, -inf, +inf */
 u64 ty_tile_empty(int kind, int type);    /* the value of nothing: +0, 1, -inf, +inf */
 
