@@ -219,10 +219,10 @@ struct Trace {
   ShapeRange *range[RANGES_MAX]; /* most recently made first */
   i32 nranges;
   Instance *sample[RANGE_SAMPLES]; /* of the range that is being made */
-  struct TurnGuards
-      *turns;   /* what it asks in turns of a loop (lua_turn.c); NULL until it takes one */
-  bool gone;    /* the entry has dropped it; who runs it still has */
-  bool dynamic; /* made for each set of sizes */
+  struct TurnGuards *turns;        /* of lua_turn.c; NULL until it takes some */
+  u32 straight;                    /* calls in a row that its link did not lead back from */
+  bool gone;                       /* the entry has dropped it; who runs it still has */
+  bool dynamic;                    /* made for each set of sizes */
   bool lacking; /* its guards held for the last call, whose sizes it does not have */
   i32 backend;  /* anchor of the function that computes instead of a plan; 0: none */
   i32 resume;   /* anchor of the function that goes on with the results; 0: they are the call's */

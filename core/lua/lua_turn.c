@@ -438,8 +438,13 @@ static bool open_turns(Turns *t, lua_State *L, const TurnStart *start, const Lin
   return true;
 }
 
+/* Most links lead elsewhere: after some calls it is looked at now and then. */
+enum { LOOKS = 8, LOOK_EVERY = 64 };
+
 void ty_turn_follow(lua_State *L, State *S, const TurnStart *start) {
   Binding *B = (Binding *)S;
+  const u32 straight = start->T->straight++;
+  if (straight >= LOOKS && straight % LOOK_EVERY) return;
   lua_rawgeti(L, ANCHORS_AT(start->T), start->T->link);
   const Link *k = lua_touserdata(L, -1);
   lua_getfenv(L, -1);
@@ -447,6 +452,7 @@ void ty_turn_follow(lua_State *L, State *S, const TurnStart *start) {
   if (!B->turns) B->turns = ty_mem_alloc(sizeof *B->turns); /* for one loop at a time */
   Turns *t = B->turns;
   if (!open_turns(t, L, start, k, lua_gettop(L))) return;
+  const u64 before = B->turned;
   take_from_handles(t);
   if (run_link(t)) {
     t->changed = changed_arguments(t);
@@ -455,4 +461,5 @@ void ty_turn_follow(lua_State *L, State *S, const TurnStart *start) {
       while (next_turn(t)) {}
   }
   give_to_handles(t);
+  if (B->turned > before) start->T->straight = 0;
 }
