@@ -125,29 +125,36 @@ describe("a loop that a trace takes the turns of", function()
   end)
 
   it("sees what finalisers change between two turns", function()
-    local limit, left = 1e5, 0
-    local function arm()
-      local p = newproxy(true)
-      getmetatable(p).__gc = function()
-        limit = limit * 0.5
-        left = left - 1
-        if left > 0 then arm() end
+    local limit, at
+    local function f(x)
+      while x:max():item() < limit do x = x * 1.05 end
+      return x
+    end
+    limit = 1e5
+    local compiled = takes(3, f, a)
+    local function arm(later) -- each collection finalises one
+      getmetatable(newproxy(true)).__gc = function()
+        if later > 0 then arm(later - 1) else limit, at = 0, probe.turns() end
       end
     end
-    local function f(x)
-      local n = 0
-      while x:max():item() < limit do x, n = x * 1.01, n + 1 end
-      return n, x:max():item() >= limit
-    end
-    local compiled = takes(3, f, a)
-    for _ = 1, 50 do
-      limit, left = 1e5, 30
-      arm()
-      local n, over = compiled(a)
-      assert.truthy(over and n > 0)
-    end
-    left = 0
+    local pause, speed = collectgarbage("setpause", 1), collectgarbage("setstepmul", 1e7) -- in every allocation
     collectgarbage()
+    finally(function()
+      collectgarbage("setpause", pause)
+      collectgarbage("setstepmul", speed)
+    end)
+    local kept, ends = {}, 0
+    for later = 1, 12 do
+      limit, at = 1e5, nil
+      arm(later)
+      local y = compiled(a)
+      kept[later % 5] = y -- its handle is not spare
+      if at then
+        assert.equal(at, probe.turns())
+        ends = ends + (y:max():item() < 1e5 and 1 or 0)
+      end
+    end
+    assert.truthy(ends > 0)
   end)
 
   it("gives results that need a gradient", function()
