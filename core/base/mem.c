@@ -141,13 +141,19 @@ void *ty_mem_alloc(size_t n) {
   return general_return(malloc(sizeof(Head) + n), n);
 }
 
+/* glibc's calloc does not look into the thread's list of free blocks, which has those up to this size. */
+#define ZEROED_BY_HAND 1000
+
 void *ty_mem_zalloc(size_t n) {
   if (general_fails() || n > PTRDIFF_MAX - sizeof(Head)) return NULL;
   if (TY_UNLIKELY(ty_guarded)) {
     void *p = ty_guard_alloc(n, ALIGN);
     return checked_return(p ? memset(p, 0, n) : NULL, n);
   }
-  return general_return(calloc(1, sizeof(Head) + n), n);
+  if (n > ZEROED_BY_HAND) return general_return(calloc(1, sizeof(Head) + n), n);
+  Head *h = malloc(sizeof(Head) + n);
+  if (h) memset(h + 1, 0, n); /* all of the block would be a calloc to the compiler */
+  return general_return(h, n);
 }
 
 /* Always another place: who kept the old one is found. */

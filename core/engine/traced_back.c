@@ -367,11 +367,16 @@ static bool by_plan(State *S, Back *b, u8 *key, Tensor *flat, const Tensor **in,
 }
 
 bool ty_traced_back(State *S, Back *b) {
-  const TracedTape *T = b->at->r->call->tape;
+  TracedTape *T = b->at->r->call->tape;
   const size_t nin = (size_t)(T->nvalue + T->noutput + T->nroot), nroot = (size_t)T->nroot;
   const size_t tensors = nin + nroot, pointers = nin + 2 * nroot;
-  Tensor *flat = ty_mem_zalloc(tensors * sizeof *flat + pointers * sizeof(void *) + nin + 1);
+  Tensor *flat = T->room
+                     ? T->room
+                     : ty_mem_alloc(tensors * sizeof *flat + pointers * sizeof(void *) + nin + 1);
   if (!flat) return ty_fail_memory(S, "backward", 0);
+  T->room = NULL; /* for no other pass meanwhile */
+  T->refs++;
+  for (size_t i = 0; i < tensors; i++) flat[i].st = NULL;
   const Tensor **in = (const Tensor **)(flat + tensors), **running = in + nin;
   Tensor **made = (Tensor **)(running + nroot);
   const bool mode = S->grad_mode;
@@ -380,7 +385,9 @@ bool ty_traced_back(State *S, Back *b) {
   bool ok = by_plan(S, b, (u8 *)(made + nroot), flat, in, made, running, &done);
   ty_grad_set_mode(S, mode);
   for (size_t i = 0; i < tensors; i++) ty_tensor_release(&flat[i]);
-  ty_mem_free(flat);
+  ty_mem_free(T->room);
+  T->room = flat;
+  ty_traced_tape_drop(T);
   if (!ok) return false;
   if (!done) return ty_back_expand(b);
   ty_back_pass(b);

@@ -93,9 +93,7 @@ static void apply_effects(lua_State *L, const Trace *T, const Made *m) {
   }
 }
 
-/* Pushes what pick answers: nil and the only result, or a function; gives their number. Of a part that a link goes on
-** from: the link and the registers. */
-static int push_answer(lua_State *L, State *S, const Trace *T, const Made *m, bool goes_on) {
+int ty_trace_answer(lua_State *L, State *S, const Trace *T, const Made *m, bool goes_on) {
   const bool single = T->nresults == 1 && !T->resume;
   S->engine->compiled->part = goes_on ? PART_GOES_ON : PART_ANSWERS;
   if (single) lua_pushnil(L);
@@ -108,8 +106,8 @@ static int push_answer(lua_State *L, State *S, const Trace *T, const Made *m, bo
   return 1;
 }
 
-int ty_trace_end(lua_State *L, State *S, const Trace *T, Tensor *const *made, Tensor *hidden,
-                 i32 nmade, const Made *m, bool goes_on) {
+void ty_trace_effects(lua_State *L, const Trace *T, Tensor *const *made, Tensor *hidden, i32 nmade,
+                      const Made *m) {
   if (T->neffects) { /* no Lua code runs before hidden tensors are let go */
     apply_gradients(L, T, made);
     for (i32 i = 0; i < nmade; i++)
@@ -118,5 +116,4 @@ int ty_trace_end(lua_State *L, State *S, const Trace *T, Tensor *const *made, Te
   }
   if (!T->shows_grads) /* they would keep gradients until Lua's collector comes to them */
     for (i32 i = 0; i < T->ngrads; i++) ty_tensor_release(lua_touserdata(L, T->narg + T->lead - i));
-  return push_answer(L, S, T, m, goes_on);
 }

@@ -256,22 +256,86 @@ static int grad_hooks(lua_State *L) {
   return 1;
 }
 
-/* step(back) -> nil at the end, or what a custom function was made with, the gradients of its results, and what a pure
-** one keeps */
-static int grad_step(lua_State *L) {
-  State *S = ty_lua_enter(L);
-  Back *b = check_back(L);
+/* What a pass that has stopped there hands out. */
+static int push_stop(lua_State *L, const Back *b, BackState y) {
+  if (y == BACK_HOOK) return push_hooked(L, b);
+  push_custom(L, b);
+  return 3;
+}
+
+static BackState step_on(lua_State *L, State *S, Back *b) {
   Protect p = {.by = &p};
   b->thread = L;
   b->pinned = &p;
   BackState y = back_step(L, S, b);
   for (int again = 0; y == BACK_FAILED && again < 8 && ty_lua_reclaim(L, S); again++)
     y = back_step(L, S, b);
+  return y;
+}
+
+/* step(back) -> nil at the end, or what a custom function was made with, the gradients of its results, and what a pure
+** one keeps */
+static int grad_step(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Back *b = check_back(L);
+  const BackState y = step_on(L, S, b);
   if (y == BACK_FAILED) return ty_lua_fail(L, S);
+  return y == BACK_DONE ? 0 : push_stop(L, b, y);
+}
+
+/* Pushes the handle that waits for a pass; a new one where that is in use. */
+static BackHandle *push_spare(lua_State *L, Binding *B) {
+  if (B->back) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, B->back);
+    BackHandle *h = lua_touserdata(L, -1);
+    if (!h->at) return h;
+    lua_pop(L, 1);
+    return push_back(L);
+  }
+  BackHandle *h = push_back(L);
+  h->own = (Back){0};
+  lua_pushvalue(L, -1);
+  B->back = luaL_ref(L, LUA_REGISTRYINDEX);
+  return h;
+}
+
+/* The handle at index i belongs to Lua from now on. */
+static void leave_spare(lua_State *L, Binding *B, int i) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, B->back);
+  const bool is = lua_rawequal(L, -1, i);
+  lua_pop(L, 1);
+  if (!is) return;
+  luaL_unref(L, LUA_REGISTRYINDEX, B->back);
+  B->back = 0;
+}
+
+/* whole(y) -> nothing: leaves have the gradients of y; or the pass, and what step gives, where it stops; or true: it is
+** not so simple (a capture, other dims than none, nothing to go back through) */
+static int grad_whole(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  Binding *B = (Binding *)S;
+  BackHandle *h = push_spare(L, B);
+  const Tensor *x = ty_lua_test(L, 1);
+  Tensor one = {0};
+  lua_pushboolean(L, true);
+  if (!x || !x->st || S->open || S->capture || S->level || S->loop || !ty_needs_grad(x) ||
+      !ty_is_float(x->type.dtype) || ty_type_numel(&x->type) != 1)
+    return 1;
+  ty_back_again(&h->own, S);
+  h->own.custom = run_rule;
+  h->at = &h->own;
+  const bool begun = ty_record_full(S, &x->type, 1, &one) && ty_back_seed(h->at, x, &one);
+  ty_tensor_release(&one);
+  const BackState y = begun ? step_on(L, S, h->at) : BACK_FAILED;
+  if (y == BACK_DONE || y == BACK_FAILED) h->at = NULL;
   if (y == BACK_DONE) return 0;
-  if (y == BACK_HOOK) return push_hooked(L, b);
-  push_custom(L, b);
-  return 3;
+  if (y == BACK_FAILED) {
+    ty_back_free(&h->own);
+    return begun ? ty_lua_fail(L, S) : 1;
+  }
+  leave_spare(L, B, 2);
+  lua_settop(L, 2);
+  return 1 + push_stop(L, h->at, y);
 }
 
 /* give(back, i, g): the gradient of the custom function's input i, in its dims */
@@ -695,16 +759,14 @@ void ty_lua_open_grad(lua_State *L, int m, int t) {
        "makes x a leaf: operations on it are taped, and backward fills x.grad"},
       {"detach", l_detach, 'b', "x", "x without its past: no gradient goes through this view"},
       {NULL, NULL, 0, NULL, NULL}};
-  static const luaL_Reg fns[] = {{"mode", grad_mode},       {"start", grad_start},
-                                 {"seed", grad_seed},       {"step", grad_step},
-                                 {"give", grad_give},       {"pass", grad_pass},
-                                 {"got", grad_got},         {"watch", grad_watch},
-                                 {"same", grad_same},       {"storage", grad_storage},
-                                 {"seq", grad_seq},         {"reaches", grad_reaches},
-                                 {"join", grad_join},       {"shares", grad_shares},
-                                 {"live", grad_live},       {"is_back", grad_is_back},
-                                 {"result", grad_result},   {"hooks", grad_hooks},
-                                 {"instead", grad_instead}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {
+      {"mode", grad_mode},       {"start", grad_start},     {"seed", grad_seed},
+      {"step", grad_step},       {"whole", grad_whole},     {"give", grad_give},
+      {"pass", grad_pass},       {"got", grad_got},         {"watch", grad_watch},
+      {"same", grad_same},       {"storage", grad_storage}, {"seq", grad_seq},
+      {"reaches", grad_reaches}, {"join", grad_join},       {"shares", grad_shares},
+      {"live", grad_live},       {"is_back", grad_is_back}, {"result", grad_result},
+      {"hooks", grad_hooks},     {"instead", grad_instead}, {NULL, NULL}};
   ty_lua_define(L, m, t, rows);
   lua_getfield(L, m, "internals");
   lua_newtable(L);

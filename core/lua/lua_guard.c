@@ -3,6 +3,7 @@
 ** In: nothing. Out: ty_guards, by opcode; the same as a Lua table, by name. Fails when out of memory.
 */
 #include "lua/lua_guard.h"
+#include "lua/lua_turn.h"
 
 #define O0 \
   { 0 }
@@ -105,6 +106,7 @@ static void trace_free(Trace *T) {
   ty_mem_free(T->instance);
   ty_mem_free(T->hash);
   ty_mem_free(T->bound);
+  ty_turn_free(T->turns);
   ty_mem_free(T);
 }
 

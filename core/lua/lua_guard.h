@@ -5,6 +5,7 @@
 #ifndef TY_LUA_GUARD_H
 #define TY_LUA_GUARD_H
 
+#include "record/grad.h"
 #include "lua/lua_trace.h"
 
 /* What an instruction does. */
@@ -128,6 +129,19 @@ typedef struct TensorGuard {
   } dim[];
 } TensorGuard;
 
+static inline bool ty_guard_tensor(const Tensor *t, const TensorGuard *g) {
+  if (!t->st || t->type.dtype != g->dtype || t->type.rank != g->rank || t->type.device != g->device)
+    return false;
+  if (TY_UNLIKELY(ty_needs(t) != g->needs)) return false;
+  if (TY_UNLIKELY(g->detached != DETACHED_ANY) && t->detached != g->detached) return false;
+  if (TY_UNLIKELY(g->loose)) return true;
+  for (int d = 0; d < g->rank; d++) {
+    if (t->type.dims[d] != g->dim[d].size) return false;
+    if (TY_UNLIKELY(t->strides[d] != g->dim[d].stride) && g->dim[d].size != 1) return false;
+  }
+  return true;
+}
+
 typedef struct Dump {
   size_t n, cap;
   char *bytes;
@@ -205,6 +219,8 @@ struct Trace {
   ShapeRange *range[RANGES_MAX]; /* most recently made first */
   i32 nranges;
   Instance *sample[RANGE_SAMPLES]; /* of the range that is being made */
+  struct TurnGuards *turns;        /* of lua_turn.c; NULL until it takes some */
+  u32 straight;                    /* calls in a row that its link did not lead back from */
   bool gone;                       /* the entry has dropped it; who runs it still has */
   bool dynamic;                    /* made for each set of sizes */
   bool lacking; /* its guards held for the last call, whose sizes it does not have */
@@ -259,15 +275,25 @@ void ty_trace_push_value(lua_State *L, Recipe r, const Made *m);
 /* Whether closures that share variables with the function can be made now; they, and tables, with what they hold. */
 bool ty_trace_may_make_closures(lua_State *L, const Trace *T, int anchors);
 void ty_trace_fill_tables(lua_State *L, const Trace *T, const Made *m);
-/* The run of a call has ended: effects, then what pick answers with, so many values. made: nmade tensors; those in
-** `hidden` have no handle. goes_on: by the trace's link. Called by pick or with its upvalues. */
-int ty_trace_end(lua_State *L, State *S, const Trace *T, Tensor *const *made, Tensor *hidden,
-                 i32 nmade, const Made *m, bool goes_on);
+/* The run of a call has ended: its effects. made: nmade tensors; those in `hidden` have no handle. */
+void ty_trace_effects(lua_State *L, const Trace *T, Tensor *const *made, Tensor *hidden, i32 nmade,
+                      const Made *m);
+/* Pushes what pick answers: nil and the only result, or a function; gives their number. goes_on: by the trace's link,
+** and that and the registers are the answer. Called by pick, or with its upvalues. */
+int ty_trace_answer(lua_State *L, State *S, const Trace *T, const Made *m, bool goes_on);
 /* lua_slice.c: the run is to be done in slices: the stack is taken, and the call and the function that ends it are on it.
 ** False: S->err, and nothing has changed. */
 bool ty_slice_begin(lua_State *L, State *S, const Trace *T, const Instance *I, const Made *m,
                     const Tensor *const *outside, Tensor *const *made, const Tensor *hidden);
 bool ty_slice_may(const Instance *I);
+/* --- lua_guard_run.c */
+/* Runs instructions [from, to) of the program, before which so many numbers were made. Gives the
+** number of the instruction that failed, or `to`. Where `outside` is NULL nothing is drawn. */
+i32 ty_guards_check(lua_State *L, const Binding *B, const Trace *T, i32 from, i32 to,
+                    const double *size, double *number, i32 made, const Tensor **outside);
+/* Whether the instance is one for these tensors and numbers. */
+bool ty_guards_fit(State *S, const Trace *T, const Instance *I, const double *number,
+                   const Tensor *const *outside);
 
 /* One use less; the last one frees. */
 void ty_trace_drop(Trace *T);

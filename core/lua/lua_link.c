@@ -128,49 +128,6 @@ void ty_lua_push_hand_on(lua_State *L) {
 
 /* --- links */
 
-/* Instructions between two parts, and their operands, by the names that Lua gives them. Registers count from 1,
-** instructions from 0.
-**   call      a: the function's register; args: that of its first argument; then numbers of arguments and results
-**   index     a: the result's register; args, nargs: those of two tensors, of which the second says what is read
-**   for       a: the loop's first register; other: the instruction behind the loop
-**   move      a, args: registers, to and from
-**   constant  a: a register; args: the number of its value
-**   exit      a: the number of the exit; nargs: registers that the part behind it is given
-**   return    a, nargs: the registers that the function gives; -1: what the reader gave
-**   native    what else is there; nothing has changed up to there
-**   walk      of a loop over ipairs(t); a: the first value's register, behind those of what walks, t and the last key;
-**             args: the number of what walks; nresults; other: the instruction behind the loop */
-/* clang-format off */
-#define LINK_OPS(_) \
-  _(CALL, "call") _(INDEX, "index") _(FOR, "for") _(MOVE, "move") _(CONSTANT, "constant") _(EXIT, "exit") \
-  _(RETURN, "return") _(NATIVE, "native") _(WALK, "walk")
-/* clang-format on */
-#define LINK_OPERANDS(_) _(next) _(a) _(other) _(args) _(nargs) _(nresults)
-
-typedef enum {
-#define _(NAME, name) LINK_##NAME,
-  LINK_OPS(_)
-#undef _
-} LinkOp;
-typedef struct LinkStep {
-  i32 op;
-#define _(name) i32 name;
-  LINK_OPERANDS(_)
-#undef _
-} LinkStep;
-
-/* Places in a link's environment: the whole function and what its parts share, the reader, what runs all of the
-** instructions in Lua; for each exit its part where there is one, and what goes on there in Lua. At -k the k-th constant. */
-enum { AT_FUNCTION = 1, AT_SHARED, AT_READER, AT_NATIVE };
-static int part_at(i32 exit) { return AT_NATIVE + 2 * exit - 1; }
-static int resume_at(i32 exit) { return AT_NATIVE + 2 * exit; }
-
-typedef struct Link {
-  i32 width; /* registers in use */
-  const LinkStep *walk;
-  LinkStep step[];
-} Link;
-
 /* The step that the table on top describes. */
 static LinkStep read_step(lua_State *L) {
   static const char *const names[] = {
@@ -240,8 +197,8 @@ int ty_lua_link_exit(lua_State *L) {
   lua_settop(L, 4);
   lua_getfenv(L, 1);
   lua_insert(L, 3);
-  lua_rawseti(L, 3, part_at(exit));
-  lua_rawseti(L, 3, resume_at(exit));
+  lua_rawseti(L, 3, ty_link_part_at(exit));
+  lua_rawseti(L, 3, ty_link_resume_at(exit));
   return 0;
 }
 
@@ -385,9 +342,9 @@ int ty_link_follow(lua_State *L, State *S, int n, int stash, int hand_out) {
     }
     if (exit) {
       n = exit->nargs;
-      goes_on = resume_at(exit->a);
+      goes_on = ty_link_resume_at(exit->a);
       lua_settop(L, regs + n);
-      lua_rawgeti(L, env, part_at(exit->a));
+      lua_rawgeti(L, env, ty_link_part_at(exit->a));
       if (!lua_toboolean(L, -1)) {
         lua_pop(L, 1);
       } else {

@@ -24,6 +24,8 @@ static void binding_close(Binding *B) {
   B->closed = true;
   ty_lua_composites_close(B->composites);
   B->composites = NULL;
+  ty_mem_free(B->turns);
+  B->turns = NULL;
   ty_engine_close(&B->S);
 }
 

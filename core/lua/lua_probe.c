@@ -88,6 +88,12 @@ static int probe_memory(lua_State *L) {
   return 1;
 }
 
+/* turns() -> how many turns of loops traces have taken by themselves */
+static int probe_turns(lua_State *L) {
+  lua_pushnumber(L, (lua_Number)ty_lua_binding(L)->turned);
+  return 1;
+}
+
 /* graph(text) -> the text of the graph that was read from it */
 static int probe_graph(lua_State *L) {
   const char *text = luaL_checkstring(L, 1);
@@ -124,13 +130,10 @@ static int probe_program(lua_State *L) {
 }
 
 void ty_lua_open_probe(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"ops", probe_ops},
-                                 {"dtypes", probe_dtypes},
-                                 {"fail", probe_fail},
-                                 {"memory", probe_memory},
-                                 {"graph", probe_graph},
-                                 {"program", probe_program},
-                                 {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"ops", probe_ops},         {"dtypes", probe_dtypes},
+                                 {"fail", probe_fail},       {"memory", probe_memory},
+                                 {"turns", probe_turns},     {"graph", probe_graph},
+                                 {"program", probe_program}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_newtable(L);
   ty_lua_register(L, fns);

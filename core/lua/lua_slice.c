@@ -251,7 +251,8 @@ static int slice_end(lua_State *L) {
   }
   s->begun = false;
   ty_instance_end(S, s->I, s->at, s->made);
-  const int answers = ty_trace_end(L, S, s->T, s->made, s->hidden, s->I->nmade, &s->m, false);
+  ty_trace_effects(L, s->T, s->made, s->hidden, s->I->nmade, &s->m);
+  const int answers = ty_trace_answer(L, S, s->T, &s->m, false);
   close_slice(s);
   return answers;
 }

@@ -484,6 +484,8 @@ static int l_item(lua_State *L) {
   return 1;
 }
 
+bool ty_lua_is_item(lua_CFunction fn) { return fn == l_item; }
+
 /* Pushes the part of x from dim d on that begins `offset` elements behind its first. A table is
 ** made before the address is asked for: a collection may write to x in finalisers. */
 static void push_part(lua_State *L, State *S, const Tensor *x, int d, i64 offset) {

@@ -54,6 +54,7 @@ typedef struct Result {
 typedef struct Spare {
   int list;        /* of handles, weak, in the registry; 0: not made */
   u64 link;        /* number of the last one that was followed */
+  u64 made;        /* so many handles that were not spare, so far */
   u32 owned, dead; /* entries of the list, as bits */
   const void *handle[SPARES];
 } Spare;
@@ -81,14 +82,17 @@ typedef struct Binding {
   i64 handles;            /* tensors' userdata that were not collected, nor released */
   const void *released;   /* the metatable of those that were: the tensors', without a finaliser */
   i64 live;               /* bytes of tensors when the last cycle of Lua's collector ended */
-  int dies, sites;        /* in the registry: what tells when results die; places, by function */
-  int located;            /* there, too: what names the module in which an error arises */
+  int back;        /* there, too: what a backward pass is made in, while none is; 0: nothing */
+  int dies, sites; /* in the registry: what tells when results die; places, by function */
+  int located;     /* there, too: what names the module in which an error arises */
   bool (*locate)(lua_State *L, struct Binding *B, const char *where,
                  const char *text); /* NULL: nothing does */
   int owners;                       /* functions that have places, so far */
   u32 results;                      /* so many so far */
   Result result[16];                /* the latest ones */
   Spare spare;
+  struct Turns *turns;           /* lua_turn.c: room for them; or NULL */
+  u64 turned;                    /* so many so far */
   struct Composites *composites; /* lua_composite.c: calls that are remembered; or NULL */
   i64 large, died; /* bytes of results that are looked after; how many were let go of */
   bool leaf;       /* the options that were read last have requires_grad = true */
@@ -274,6 +278,7 @@ int ty_lua_leaf_lone(lua_State *L);
 int ty_lua_leaf_whole(lua_State *L);
 int ty_lua_leaf_seen(lua_State *L);
 
+bool ty_lua_is_item(lua_CFunction fn); /* lua_tensor.c */
 /* lua_tensor.c: pushes a tensor of the nested tables, number or boolean at index i. dtype < 0: by what they hold.
 ** Ragged and mixed data raise with the path. */
 Tensor *ty_lua_nested(lua_State *L, State *S, const char *who, int i, int dtype);

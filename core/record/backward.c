@@ -46,7 +46,7 @@ static Pending *heap_pop(Back *b) {
   return top;
 }
 
-static void pending_free(Pending *p) {
+static void pending_free(Back *b, Pending *p) {
   Pending **at = &p->r->pending;
   while (*at != p) at = &(*at)->next;
   *at = p->next;
@@ -56,7 +56,15 @@ static void pending_free(Pending *p) {
     for (i32 i = 0; i < p->r->dim; i++) ty_tensor_release(&p->part[i]);
   ty_mem_free(p->part);
   ty_record_drop(p->r);
-  ty_mem_free(p);
+  p->next = b->spare;
+  b->spare = p;
+}
+
+static Pending *pending_new(Back *b) {
+  Pending *p = b->spare;
+  if (!p) return ty_mem_alloc(sizeof *p);
+  b->spare = p->next;
+  return p;
 }
 
 static Pending *pending_find(const Back *b, const Record *r) {
@@ -69,7 +77,7 @@ static Pending *pending_of(Back *b, Record *r) {
   r = ty_traced_call_real(r);
   Pending *p = pending_find(b, r);
   if (p) return p;
-  if (!(p = ty_mem_zalloc(sizeof *p))) {
+  if (!(p = pending_new(b))) {
     ty_fail_memory(b->S, "backward", 0);
     return NULL;
   }
@@ -79,7 +87,7 @@ static Pending *pending_of(Back *b, Record *r) {
   if (parts) p->part = ty_mem_zalloc(sizeof *p->part * (size_t)r->dim);
   bool ok = !parts || p->part ? heap_push(b, p) : ty_fail_memory(b->S, "backward", 0);
   if (ok) return p;
-  pending_free(p);
+  pending_free(b, p);
   return NULL;
 }
 
@@ -288,7 +296,7 @@ void ty_back_pass(Back *b) {
     ty_record_forget(r);
     r->freed = true;
   }
-  pending_free(b->at);
+  pending_free(b, b->at);
   b->at = NULL;
 }
 
@@ -344,8 +352,12 @@ bool ty_back_give(Back *b, i32 i, const Tensor *g) {
 }
 
 void ty_back_free(Back *b) {
-  if (b->at) pending_free(b->at);
-  while (b->n) pending_free(b->heap[--b->n]);
+  if (b->at) pending_free(b, b->at);
+  while (b->n) pending_free(b, b->heap[--b->n]);
+  for (Pending *p = b->spare, *next; p; p = next) {
+    next = p->next;
+    ty_mem_free(p);
+  }
   for (i32 i = 0; i < b->nleaf; i++) {
     ty_tensor_release(&b->leaf[i].g);
     ty_record_drop(b->leaf[i].r);
@@ -358,6 +370,15 @@ void ty_back_free(Back *b) {
   ty_mem_free(b->leaf);
   ty_mem_free(b->wanted);
   memset(b, 0, sizeof *b);
+}
+
+void ty_back_again(Back *b, State *S) {
+  *b = (Back){.S = S,
+              .heap = b->heap,
+              .cap = b->cap,
+              .spare = b->spare,
+              .leaf = b->leaf,
+              .leaf_cap = b->leaf_cap};
 }
 
 bool ty_grad_beyond(const Tensor *x) {
@@ -404,7 +425,7 @@ bool ty_back_roots(State *S, const Tensor *const *y, int n, u64 seq, Record ***l
       }
       if (ok) (*list)[(*count)++] = ty_record_hold(r);
     } else ok = visit(&b, r);
-    pending_free(b.at);
+    pending_free(&b, b.at);
     b.at = NULL;
   }
   ty_back_free(&b);
@@ -420,7 +441,7 @@ bool ty_back_reaches(State *S, const Tensor *y, u64 seq, bool *yes) {
     Record *r = b.at->r;
     *yes = r->kind == K_LEAF || r->seq < seq;
     if (!*yes) ok = visit(&b, r);
-    pending_free(b.at);
+    pending_free(&b, b.at);
     b.at = NULL;
   }
   ty_back_free(&b);

@@ -121,6 +121,7 @@ typedef struct Back {
   State *S;
   Pending **heap; /* by seq, the latest first */
   i32 n, cap;
+  Pending *spare;     /* of records that are done */
   Pending *at;        /* in work */
   i32 i;              /* its next edge */
   bool hooks, hooked; /* its hooks are being called; they were */
@@ -160,6 +161,8 @@ bool ty_back_await(Back *b, Record *r);
 /* In the place that there is: g is what was on its way, with what comes from the record at hand. */
 void ty_back_put(Back *b, Record *r, const Tensor *g);
 void ty_back_free(Back *b);
+/* Begins another pass in the memory of one that is done. */
+void ty_back_again(Back *b, State *S);
 /* Whether y depends on a leaf, or on a watch before seq. What is taped for all examples of a vmap counts. */
 bool ty_back_reaches(State *S, const Tensor *y, u64 seq, bool *yes);
 /* The leaves, and the records before seq, that n tensors were made from: held, in a list that is the caller's. */

@@ -19,7 +19,7 @@ void ty_grad_set_mode(State *S, bool on) {
 }
 
 Record *ty_record_new(State *S, int kind, i32 n, const Given *src) {
-  Record *r = ty_mem_zalloc(sizeof *r + sizeof(Edge) * (size_t)n);
+  Record *r = ty_mem_alloc(sizeof *r + sizeof(Edge) * (size_t)n);
   if (!r) {
     ty_fail_memory(S, "gradient", 0);
     return NULL;
@@ -28,14 +28,11 @@ Record *ty_record_new(State *S, int kind, i32 n, const Given *src) {
   for (i32 i = 0; i < n; i++) {
     Edge *e = &r->edge[i];
     if (src[i].kind != O_TENSOR) {
-      e->is_number = true;
-      e->number = src[i].v;
-      e->symbol = src[i].symbol;
+      *e = (Edge){.is_number = true, .number = src[i].v, .symbol = src[i].symbol};
       continue;
     }
-    e->t = *src[i].t;
+    *e = (Edge){.t = *src[i].t, .numel = src[i].t->st->numel};
     e->t.st = NULL;
-    e->numel = src[i].t->st->numel;
     if (ty_needs_grad(src[i].t)) e->from = ty_record_hold(src[i].t->st->tape);
   }
   S->records++;
@@ -102,17 +99,20 @@ static bool save(State *S, Record *r, const Given *src) {
   return true;
 }
 
-bool ty_grad_operand(State *S, const Record *r, int j, int dtype, Tensor *y) {
-  const Edge *e = &r->edge[j];
+static bool fail_lost(State *S, const Record *r, const Edge *e) {
   char text[160];
   ty_type_print(&e->t.type, text, sizeof text);
+  return ty_fail(S,
+                 "backward: %s saved %s, which was changed afterwards (clone it before the write)",
+                 ty_ops[r->kind].lua ? ty_ops[r->kind].lua : ty_ops[r->kind].name, text);
+}
+
+bool ty_grad_operand(State *S, const Record *r, int j, int dtype, Tensor *y) {
+  const Edge *e = &r->edge[j];
   bool lost = !e->saved;
   for (const Storage *st = e->saved; st; st = st->batched ? st->batched->t.st : NULL)
     lost |= st->stale;
-  if (lost)
-    return ty_fail(
-        S, "backward: %s saved %s, which was changed afterwards (clone it before the write)",
-        ty_ops[r->kind].lua ? ty_ops[r->kind].lua : ty_ops[r->kind].name, text);
+  if (TY_UNLIKELY(lost)) return fail_lost(S, r, e);
   Tensor t = e->t;
   t.st = e->saved;
   t.detached = !e->from &&

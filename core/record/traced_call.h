@@ -65,7 +65,8 @@ typedef struct TracedTape {
   TapeValue *value;
   TapeOutput *output;
   TapeRoot *leading;
-  Owner plans; /* the engine's, for the backward pass */
+  Owner plans;  /* the engine's, for the backward pass */
+  Tensor *room; /* and what it works in, while no pass does; or NULL */
 } TracedTape;
 
 struct TracedCall {

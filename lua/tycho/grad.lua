@@ -63,13 +63,15 @@ return function(ty, define)
 
   ------------------------------------------------------------------------------------------------- the backward pass
 
-  --- Goes the whole way; `create`: what it computes is taped too.
-  local function run(back, create)
-    while true do
-      local kept, gradients, saved = core.step(back)
-      if not kept then return end
+  local BACKWARD = { retain_graph = "boolean", create_graph = "boolean" }
+
+  --- Goes the whole way; `create`: what it computes is taped too. kept ...: where it stands, as step tells.
+  local function run(back, create, kept, gradients, saved)
+    if not kept then kept, gradients, saved = core.step(back) end
+    while kept do
       restore(grad_mode(create), pcall(kept.back, back, gradients, saved, kept))
       core.pass(back)
+      kept, gradients, saved = core.step(back)
     end
   end
 
@@ -94,9 +96,14 @@ return function(ty, define)
   ---@param g? tycho.Tensor of y's shape; 1 where y has one element
   ---@param opts? {retain_graph: boolean?, create_graph: boolean?}
   local function backward(y, g, opts)
+    if g == nil and opts == nil then
+      local back, kept, gradients, saved = core.whole(y)
+      if back == nil then return end
+      if back ~= true then return run(back, false, kept, gradients, saved) end
+    end
     check.tensor("backward", 1, y)
     if check.is_options(g) and opts == nil then g, opts = nil, g end
-    opts = check.options("backward", opts, { retain_graph = "boolean", create_graph = "boolean" })
+    opts = check.options("backward", opts, BACKWARD)
     if not y.requires_grad then
       fail("backward", "%s does not depend on a tensor that requires grad", text(y))
     end

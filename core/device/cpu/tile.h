@@ -100,6 +100,7 @@ typedef struct TileIsa {
 
 /* The best that this processor has, or the one that TYCHO_ISA names: base, avx2, avx512. */
 const TileIsa *ty_tile_isa(void);
+static inline int ty_tile_size(int type) { return type == C_I64 || type == C_F64 ? 8 : 4; }
 u64 ty_tile_identity(int kind, int type); /* changes nothing when reduced: -0, 1, -inf, +inf */
 u64 ty_tile_empty(int kind, int type);    /* the value of nothing: +0, 1, -inf, +inf */
 
@@ -211,19 +212,6 @@ typedef struct Single {
   const void *where[3];
 } Single;
 
-/* A map that is one native stretch needs no frame either, where a tile holds it and all operands are
-** flat: what the stretch reads or writes by address. x64.c's own. */
-typedef struct Flat {
-  NativeFn *fn;
-  i32 nslot, nfixed, nfrom; /* `from` begins with what is no operand */
-  struct FlatSlot {
-    i32 slot;
-    i16 operand, bytes; /* operand: its elements' bytes */
-    i32 scalar;         /* the run's, or -1: at `at` */
-    const void *at;
-  } from[];
-} Flat;
-
 /* From so many bytes of outputs stores go past the caches. A spec may set it. */
 extern i64 ty_tile_past;
 
@@ -243,8 +231,9 @@ struct Kernel {
   double cost;     /* nanoseconds an element */
   size_t bytes;
   Program *p;
-  void *native; /* machine code, or NULL */
-  Flat *flat;   /* or NULL */
+  void *native;         /* machine code, or NULL */
+  struct FlatRun *flat; /* x64_short.c: short runs of a map, */
+  struct RowRun *row;   /* of a row; or NULL */
   size_t native_bytes;
   char *listing; /* of the code, where TYCHO_DUMP asks for it, or NULL */
 };

@@ -90,8 +90,6 @@ struct Frame {
   i32 blocks;          /* that native code takes together now; 0: a part of one */
 };
 
-static inline int ty_tile_size(int type) { return type == C_I64 || type == C_F64 ? 8 : 4; }
-
 /* tile_place.c */
 void ty_tile_bind(Task *t, const Run *r); /* places and spaces, and whether tiles are rectangles */
 bool ty_tile_in_place(const Task *t, const Step *s);  /* a load that is an address only */

@@ -198,86 +198,9 @@ static bool hook(TileHook *H, Code *code, const Program *p, bool spread) {
   return ok;
 }
 
-/* ---- short runs ----------------------------------------------------------------------------------- */
-
-enum { FLAT_SLOTS = 192 };
-
-/* What step i asks for; false: it is none that a flat run can do. slot -1: nothing. */
-static bool flat_step(const Kernel *k, i32 i, struct FlatSlot *y) {
-  const Code *code = &k->code[0];
-  const Native *v = code->native;
-  const Step *s = &code->step[i];
-  const bool inside = i >= v->first && i < v->end;
-  *y = (struct FlatSlot){.slot = -1};
-  if (inside ? s->kind == S_CALL : s->kind == S_SKIP) return true;
-  if (inside ? s->kind != S_STORE : s->kind != S_LOAD || !s->raw || s->row || s->copy) return false;
-  y->slot = s->y;
-  y->operand = (i16)s->imm;
-  y->bytes = ty_dtypes[k->p->operand[s->imm].dtype].bytes;
-  return true;
-}
-
-/* Fills k->flat where the whole map is one stretch between loads by address. Without memory it stays
-** NULL. */
-static void find_flat(Kernel *k) {
-  const Code *code = &k->code[0];
-  if (k->p->kind != K_MAP || k->plain || code->uniform || code->nnative != 1 || code->nphase != 1 ||
-      code->native->reduces || code->nslot > FLAT_SLOTS)
-    return;
-  const i32 begin = code->phase[0].elem, end = code->phase[0].end;
-  const size_t most = (size_t)(end - begin + code->nslot);
-  const size_t bytes = sizeof(Flat) + sizeof(struct FlatSlot) * most;
-  Flat *y = ty_mem_zalloc(bytes);
-  bool ok = y != NULL;
-  if (ok) y->fn = code->native->fn, y->nslot = code->nslot;
-  for (i32 i = 0; i < code->nslot && ok; i++) {
-    const Slot *s = &code->slot[i];
-    struct FlatSlot *from = &y->from[y->nfrom];
-    if (s->place != AT_CONST && s->place != AT_SCALAR) continue;
-    *from = (struct FlatSlot){.slot = i, .scalar = -1, .at = &s->imm};
-    if (s->place == AT_SCALAR) from->scalar = (i32)s->imm;
-    y->nfixed = ++y->nfrom;
-  }
-  for (i32 i = begin; i < end && ok; i++) {
-    ok = flat_step(k, i, &y->from[y->nfrom]);
-    if (ok && y->from[y->nfrom].slot >= 0) y->nfrom++;
-  }
-  if (!ok) {
-    ty_mem_free(y);
-    return;
-  }
-  k->flat = y;
-  k->bytes += bytes;
-}
-
-/* The short way; false where the run is not for it. */
-static bool run_flat(const Kernel *k, const Run *r) {
-  const Launch *L = r->launch;
-  const Flat *flat = k->flat;
-  void *p[2 * FLAT_SLOTS]; /* behind the addresses: how far rows lie apart; there is one */
-  i64 n = 1;
-  for (int d = 0; d < L->ni; d++) n *= L->dims[d];
-  if (n > k->tile || !n) return false;
-  for (int i = 0; i < k->p->noperands && !L->flat; i++)
-    if (!ty_is_contiguous(L->ni, L->dims, L->strides[i])) return false;
-  const struct FlatSlot *s = flat->from, *fixed = s + flat->nfixed, *end = s + flat->nfrom;
-  void **apart = p + flat->nslot;
-  for (; s < fixed; s++) {
-    p[s->slot] = (void *)(uintptr_t)(s->scalar >= 0 ? (const void *)&r->scalar[s->scalar] : s->at);
-    apart[s->slot] = NULL;
-  }
-  for (; s < end; s++) {
-    p[s->slot] = (char *)r->buf[s->operand] + L->start[s->operand] * s->bytes;
-    apart[s->slot] = NULL;
-  }
-  u32 fp = ty_fp_enter();
-  flat->fn(p, 0, n, 1, 0);
-  ty_fp_leave(fp);
-  return true;
-}
-
 static bool run(const Kernel *k, const Run *r) {
-  return (k->flat && run_flat(k, r)) || (k->packed && ty_packed_run(k, r)) || ty_tile_run(k, r);
+  return (k->flat && ty_x64_run_flat(k, r)) || (k->row && ty_x64_run_row(k, r)) ||
+         (k->packed && ty_packed_run(k, r)) || ty_tile_run(k, r);
 }
 
 /* ---- kernels -------------------------------------------------------------------------------------- */
@@ -285,7 +208,7 @@ static bool run(const Kernel *k, const Run *r) {
 static void drop(Kernel *k) {
   if (!k) return;
   drop(k->packed), k->packed = NULL;
-  ty_x64_code_free(k->native, k->native_bytes), ty_mem_free(k->flat);
+  ty_x64_code_free(k->native, k->native_bytes), ty_mem_free(k->flat), ty_mem_free(k->row);
   ty_tile_drop(k);
 }
 
@@ -322,7 +245,7 @@ static bool place(Kernel *k, const Asm *A) {
       Native *v = &k->code[c].native[i];
       v->fn = (NativeFn *)(uintptr_t)((char *)k->native + v->at);
     }
-  find_flat(k);
+  ty_x64_find_short(k);
   return true;
 }
 
@@ -372,4 +295,4 @@ void ty_x64_list(const Program *p, Text *t) {
   if (k) drop(k);
 }
 
-const Machine ty_machine_x64 = {"x64", make, run, ty_tile_reserve, drop, bytes, ty_tile_time};
+const Machine ty_machine_x64 = {"x64", make, run, ty_x64_reserve, drop, bytes, ty_tile_time};

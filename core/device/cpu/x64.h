@@ -119,6 +119,12 @@ void ty_x64_join(Emit *E, const Step *s, int base, i32 n);
 bool ty_x64_wants_reg(const Emit *E, const Step *s,
                       int k); /* whether operand k must be a register */
 
+/* --- x64_short.c */
+void ty_x64_find_short(Kernel *k); /* fills flat or row, where it has short runs */
+bool ty_x64_run_flat(const Kernel *k, const Run *r); /* false: the run is not short */
+bool ty_x64_run_row(const Kernel *k, const Run *r);
+bool ty_x64_reserve(const Kernel *k, const Launch *l); /* memory for the run, unless it is flat */
+
 /* --- x64_body.c */
 bool ty_x64_emit(Emit *E); /* false: out of memory, or too much of something */
 i32 ty_x64_root(const Emit *E, i32 slot);
