@@ -28,7 +28,7 @@
 -- 8. A pcall that a capture runs raises again what is not its own: it may be a hook's.
 --
 -- The methods are spread over: this file (slots, guards, functions, the description), tables.lua (tables, metatables,
--- overlays), layout.lua (tables made inside), numbers.lua (arithmetic and comparison, by operators.lua), natives.lua
+-- overlays), table_layout.lua (tables made inside), keys.lua (keys and lengths that vary), numbers.lua (arithmetic and comparison, by operators.lua), natives.lua
 -- (C functions, Tycho's), scalars.lua (numbers in these), library.lua (Lua's own), gradients.lua. words.lua and log.lua
 -- tell the user what differs and what is not captured. A trace that is to serve any sizes has a tape beside (tape.lua).
 
@@ -68,6 +68,7 @@ World.position = evaluate.position
 
 require("tycho.capture.tables")(World)
 require("tycho.capture.table_layout")(World)
+require("tycho.capture.keys")(World)
 require("tycho.capture.numbers")(World)
 require("tycho.capture.natives")(World)
 require("tycho.capture.gradients")(World)
@@ -172,7 +173,7 @@ function World:specialise(s)
     if slot then
       self.specialised[slot] = not deferred and self.specialised[slot] ~= false and self.slots[slot].value
     elseif instr then
-      for i = instr[1] == "call" and 3 or 2, 4 do queue[#queue + 1] = self.numbers[instr[i]] end
+      for i = instr[1] == "call" and 3 or instr[1] == "entries" and 5 or 2, 4 do queue[#queue + 1] = self.numbers[instr[i]] end
     end
   end
 end
@@ -207,7 +208,7 @@ end
 function World:pin(v, s)
   if s == nil or s.pinned then return v end
   if type(v) == "number" and (self.asking or self:in_ours()) then self:specialise(s) end
-  if s.number or s.size then
+  if s.number or s.size or s.length or s.behind then
     self:pin_number(v, s)
     return v
   end
@@ -509,7 +510,7 @@ end
 
 --- How a value is found or made again in later calls.
 function recipe(world, v, s)
-  if s and (s.number or s.size) then
+  if s and (s.number or s.size or s.length or s.behind) then
     if s.pinned then return { "value", v } end
     return { "number", (world:number_id(v, s)) }
   end
@@ -568,9 +569,10 @@ local function effect_recipes(world)
         path = upvalue_name(world.slots[cell.fslot].value, cell.index) }
     else
       local entry = o.overlay[e.key]
-      list[#list + 1] = { "set", o.slot, recipe(world, e.key),
+      local key = world.is_behind(entry) and { "behind", o.slot } or recipe(world, e.key, entry.ks)
+      list[#list + 1] = { "set", o.slot, key,
         entry.effect == e and recipe(world, entry.value, entry.shadow) or overwritten(e.full),
-        path = world.path_of(o.shadow.path, e.key) }
+        path = world.path_of(o.shadow.path, e.key, entry.ks) }
     end
   end
   return list

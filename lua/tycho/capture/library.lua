@@ -251,16 +251,16 @@ end
 model.rawget = function(world, args, shadows, n)
   if n < 2 then world:abort("rawget is given too little") end
   check_table(world, args, shadows, "rawget")
-  local k = world:identify(args[2], shadows[2])
-  local v, s = world:raw_index(args[1], shadows[1], k)
+  local k, ks = world:key_of(args[1], shadows[1], args[2], shadows[2])
+  local v, s = world:raw_index(args[1], shadows[1], k, ks)
   return one(v, s)
 end
 
 model.rawset = function(world, args, shadows, n)
   if n < 3 then world:abort("rawset is given too little") end
   check_table(world, args, shadows, "rawset")
-  local k = world:identify(args[2], shadows[2])
-  world:raw_newindex(args[1], shadows[1], k, args[3], shadows[3])
+  local k, ks = world:key_of(args[1], shadows[1], args[2], shadows[2])
+  world:raw_newindex(args[1], shadows[1], k, args[3], shadows[3], ks)
   return one(args[1], shadows[1])
 end
 
@@ -343,13 +343,19 @@ end
 model["table.unpack"] = model.unpack
 
 model["table.getn"] = function(world, args, shadows)
-  return one(world:table_length(check_table(world, args, shadows, "table.getn")))
+  return one(world:table_size(check_table(world, args, shadows, "table.getn")))
 end
 
 model["table.insert"] = function(world, args, shadows, n)
   local o = check_table(world, args, shadows, "table.insert")
   if n ~= 2 and n ~= 3 then world:abort("table.insert is given a wrong number of arguments") end
   local t, ts = args[1], shadows[1]
+  if n == 2 then
+    local length, ls = world:table_size(o)
+    local at, as = world:arith("add", length, ls, 1, nil)
+    world:raw_newindex(t, ts, at, args[2], shadows[2], as)
+    return {}, NONE, 0
+  end
   local at = world:table_length(o) + 1
   if n == 3 then
     local to = position(world, args[2], shadows[2])
@@ -366,12 +372,15 @@ end
 model["table.remove"] = function(world, args, shadows)
   local o = check_table(world, args, shadows, "table.remove")
   local t, ts = args[1], shadows[1]
-  local length = world:table_length(o)
   local at = position_or(world, args[2], shadows[2], nil)
   if at == nil then
-    if length == 0 then return { nil }, NONE, EMPTY_REMOVE end
-    at = length
+    local last, ls = world:table_size(o)
+    if world:compare_numbers("eq", last, ls, 0, nil) then return { nil }, NONE, EMPTY_REMOVE end
+    local old, os = world:index(t, ts, last, ls)
+    world:newindex(t, ts, last, ls, nil, nil)
+    return one(old, os)
   end
+  local length = world:table_length(o)
   if at < 1 or at > length then return { nil }, NONE, EMPTY_REMOVE end
   local old, os = world:index(t, ts, at, nil)
   for i = at + 1, length do
