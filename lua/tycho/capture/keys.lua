@@ -17,7 +17,7 @@
 --    length when it comes, as the code does.
 -- 5. Where that does not do, all keys and the length are pinned: what is known then is known of one call's.
 
-local format, floor, abs = string.format, math.floor, math.abs
+local floor, abs = math.floor, math.abs
 local type, next, ipairs, rawget, rawequal = type, next, ipairs, rawget, rawequal
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
@@ -155,7 +155,8 @@ return function(World)
         s.pinned = true
         return self:number_id(v, s)
       end
-      local _, sum = self:numeric("add", v, s.behind.value, self.numbers[before], 1, nil)
+      local root, offset = self:form_of(before)
+      local _, sum = self:numeric("add", v, v - offset - 1, self.numbers[root], offset + 1, nil)
       s.number = sum.number
       return s.number
     end
@@ -262,8 +263,7 @@ return function(World)
     o.elements = o.elements or {}
     local s = o.elements[id]
     if not s then
-      local path = format("%s[%s]", o.shadow.path or "?", ks.path or "...")
-      s = self:slot(rawget(o.value, k), { "at", o.slot, id }, path)
+      s = self:slot(rawget(o.value, k), { "at", o.slot, id }, self.path_of(o.shadow.path, k, ks))
       o.elements[id] = s
     end
     return s.value, s

@@ -18,7 +18,7 @@
 -- 4. Tables that are written, and those that are read or written at the same keys, must be different tables in later
 --    calls as they are now (guard_aliases). Where keys do not meet it does not matter.
 
-local format, find, sort = string.format, string.find, table.sort
+local format, find, match, sort = string.format, string.find, string.match, table.sort
 local type, rawget, next, pairs, rawequal = type, rawget, next, pairs, rawequal
 local ipairs, tostring, getmetatable = ipairs, tostring, getmetatable
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
@@ -47,7 +47,7 @@ end
 return function(World)
   --- How a user would write a field; ks: the key's shadow, where it is a number of the call.
   function World.path_of(base, k, ks)
-    if ks and not ks.pinned then return format("%s[%s]", base or "?", ks.path or "...") end
+    if ks and not ks.pinned then return format("%s[%s]", base or "?", match(ks.path or "...", "^%((.*)%)$") or ks.path or "...") end
     if base == "_G" and is_identifier(k) then return k end
     base = base or "?"
     if is_identifier(k) then return base .. "." .. k end
@@ -367,7 +367,7 @@ return function(World)
     return list
   end
 
-  World.tally = function(_, ...) return tally(...) end
+  World.tally = tally
 
   --- Counts the positions of a table of which its list of keys is known.
   local function count_keys(o, list)
