@@ -17,8 +17,8 @@
 --    length when it comes, as the code does.
 -- 5. Where that does not do, all keys and the length are pinned: what is known then is known of one call's.
 
-local floor, abs = math.floor, math.abs
-local type, next, ipairs, rawget, rawequal = type, next, ipairs, rawget, rawequal
+local floor, abs, min = math.floor, math.abs, math.min
+local type, next, ipairs, select, rawget, rawequal = type, next, ipairs, select, rawget, rawequal
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
 
@@ -42,7 +42,7 @@ return function(World)
   --- Whether no key was added to a table from outside, nor taken, as far as is known.
   local function stands_still(o) return not (o.grown or o.shrunk) end
 
-  --- Counts the positions of a table from outside as it is now, with what was written.
+  --- Counts the positions of a table from outside, a list before anything was written, as it is now.
   local function count_positions(world, o)
     o.count, o.max = 0, 0
     for k in next, o.value do
@@ -51,6 +51,7 @@ return function(World)
         if k > o.max then o.max = k end
       end
     end
+    if o.count ~= o.length or o.max ~= o.length then world:abort_holes() end
     for _, e in ipairs(o.numbered or {}) do world.tally(o, e.key, rawget(o.value, e.key), e.value) end
   end
 
@@ -123,28 +124,30 @@ return function(World)
     return nil
   end
 
-  --- Whether the length of a table that got and lost keys can be told by its length before; then guards hold that.
-  local function tell_by_first(world, s)
-    local o, n, least = s.length, s.length.length, 0
+  --- The shadow of the length of a table that got and lost keys, if its length before tells it; then guards hold that.
+  local function told_by_first(world, s)
+    local o, n, least = s.length, s.value, 0
+    local within = min(n, o.length)
     for _, k in ipairs(s.grown) do
       local offset = behind_length(world, o, k.key, k.entry.ks)
       if offset then
         if not k.full and 1 - offset > least then least = 1 - offset end
       elseif is_position(k.key) or not known(k.entry.ks) then
-        if not k.full or k.key < 1 or k.key > n then return false end
+        if not k.full or k.key < 1 or k.key > within then return nil end
       end
     end
     must_be_list(world, o)
     local first = first_length(world, o)
+    local sum = n == o.length and first or select(2, world:numeric("add", n, o.length, first, n - o.length, nil))
     for _, k in ipairs(s.grown) do
       local varies = not known(k.entry.ks)
       if (varies or is_position(k.key)) and not behind_length(world, o, k.key, k.entry.ks) then
         if varies then world:compare_numbers("le", 1, nil, k.key, k.entry.ks) end
-        world:compare_numbers("le", k.key, k.entry.ks, n, first)
+        world:compare_numbers("le", k.key, k.entry.ks, within, within == n and sum or first)
       end
     end
-    if least > 0 then world:compare_numbers("le", least, nil, n, first) end
-    return true
+    if least > 0 then world:compare_numbers("le", least, nil, o.length, first) end
+    return sum
   end
 
   --- The expression of a length, or of the position behind one, whose value is v now.
@@ -160,18 +163,13 @@ return function(World)
       s.number = sum.number
       return s.number
     end
-    local first = first_length(self, s.length)
-    if not s.grown then
-      s.number = first.number
-    elseif tell_by_first(self, s) then
-      local more = v - s.length.length
-      local sum = first
-      if more ~= 0 then _, sum = self:numeric("add", v, s.length.length, first, more, nil) end
-      s.number = sum.number
-    else
+    local sum
+    if s.grown then sum = told_by_first(self, s) else sum = first_length(self, s.length) end
+    if not sum then
       self:pin_length(s)
       return self:number_id(v, s)
     end
+    s.number = sum.number
     return s.number
   end
 

@@ -379,6 +379,10 @@ return function(World)
     end
   end
 
+  function World:abort_holes()
+    self:abort("the length of a table with holes is asked", "keep lists without nil between")
+  end
+
   --- The length of a table whose keys are counted: exactly 1 to count.
   local function sequence_length(world, o, get)
     local n = o.count
@@ -393,7 +397,7 @@ return function(World)
       end
       if plain then o.max = n end
     end
-    if not plain then world:abort("the length of a table with holes is asked", "keep lists without nil between") end
+    if not plain then world:abort_holes() end
     return n
   end
   World.sequence_length = sequence_length
