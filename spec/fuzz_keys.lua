@@ -47,31 +47,31 @@ end
 local function statement(int, depth)
   local list = pick(int, LISTS)
   local kind, k, v = int(depth > 0 and 21 or 26), key(int, list), value(int)
-  if kind <= 3 then return ("kept(%s[%s])"):format(list, k) end
+  if kind <= 3 then return ("kept(out, %s[%s])"):format(list, k) end
   if kind <= 6 then return ("%s[%s] = %s"):format(list, k, v) end
   if kind <= 8 then return ("%s[#%s + 1] = %s"):format(list, list, v) end
   if kind == 9 then return ("table.insert(%s, %s)"):format(list, v) end
-  if kind == 10 then return ("kept(table.remove(%s))"):format(list) end
-  if kind == 11 then return ("kept(#%s)"):format(list) end
+  if kind == 10 then return ("kept(out, table.remove(%s))"):format(list) end
+  if kind == 11 then return ("kept(out, #%s)"):format(list) end
   if kind == 12 then return ("%s[#%s] = nil"):format(list, list) end
   if kind == 13 then
     local other = pick(int, LISTS)
     return ("%s[%s], %s[%s] = %s[%s], %s"):format(list, k, other, key(int, other), list, key(int, list), v)
   end
   if kind == 14 then return ("push(%s, %s)"):format(list, v) end
-  if kind == 15 then return ("kept(rawget(%s, %s)) rawset(%s, %s, %s)"):format(list, k, list, pick(int, NAMES), v) end
+  if kind == 15 then return ("kept(out, rawget(%s, %s)) rawset(%s, %s, %s)"):format(list, k, list, pick(int, NAMES), v) end
   if kind == 16 then return ("n = n + 1 %s[n] = %s"):format(list, v) end
-  if kind == 17 then return ("w.n = w.n + 1 kept(%s[w.n])"):format(list) end
+  if kind == 17 then return ("w.n = w.n + 1 kept(out, %s[w.n])"):format(list) end
   if kind == 18 then return ("%s.tag = %s"):format(list, v) end
-  if kind == 19 then return pick(int, { "kept(unpack(%s))", "for _, v in ipairs(%s) do kept(v) end", "kept(next(%s))",
-    "for q, v in pairs(%s) do kept(q, v) end", "table.insert(%s, 1, 7)", "kept(table.remove(%s, 1))" }):format(list) end
-  if kind == 20 then return pick(int, { "kept(x:sum():item())", "said(i)", "kept(x:get(1))" }) end
-  if kind == 21 then return ("kept(select('#', %s[%s], #%s))"):format(list, k, list) end
+  if kind == 19 then return pick(int, { "kept(out, unpack(%s))", "for _, v in ipairs(%s) do kept(out, v) end", "kept(out, next(%s))",
+    "for q, v in pairs(%s) do kept(out, q, v) end", "table.insert(%s, 1, 7)", "kept(out, table.remove(%s, 1))" }):format(list) end
+  if kind == 20 then return pick(int, { "kept(out, x:sum():item())", "said(i)", "kept(out, x:get(1))" }) end
+  if kind == 21 then return ("kept(out, select('#', %s[%s], #%s))"):format(list, k, list) end
   if kind == 22 then return ("if %s == %s then %s end"):format(k, key(int, list), statement(int, depth + 1)) end
   if kind == 23 then return ("if #%s < %d then %s end"):format(list, int(6), statement(int, depth + 1)) end
   if kind == 24 then return ("for q = 1, %d do %s[%s + q] = %s end"):format(int(3), list, k, value(int)) end
   local body = statement(int, depth + 1):gsub("%f[%a]i%f[%A]", "t")
-  return ("for t = 1, %d do %s %s end"):format(1 + int(3), body, pick(int, { "said(t)", "", "kept(x:sum():item())" }))
+  return ("for t = 1, %d do %s %s end"):format(1 + int(3), body, pick(int, { "said(t)", "", "kept(out, x:sum():item())" }))
 end
 
 --- What happens to the world before a call.
@@ -121,14 +121,17 @@ local lists, w, n, results = { { 1, 2, 3 }, { 4, 5 }, {} }, { n = 0 }, 0, {}
 local up, x = lists[3], ty.full({ 2 }, 3)
 w.list = lists[1]
 local function push(t, v) t[#t + 1] = v return #t end
-local function main(x, i, j, a, b)
-  local out, count = {}, 0
-  local function kept(...)
-    for k = 1, select("#", ...) do count = count + 1 out[count] = select(k, ...) end
+local function kept(out, ...)
+  for k = 1, select("#", ...) do
+    out.n = out.n + 1
+    out[out.n] = select(k, ...)
   end
+end
+local function main(x, i, j, a, b)
+  local out = { n = 0 }
 %s
-  kept(x + 1)
-  return count, unpack(out, 1, count)
+  kept(out, x + 1)
+  return out, unpack(out, 1, out.n)
 end
 return wrap(main), {
 %s
