@@ -90,8 +90,8 @@ end
 --- Gives the capture up. Never returns.
 ---@param reason string what the function does, such as "calls print"
 ---@param hint? string what the user could do instead
----@param kind? "error"|"itself"|"unknown" an error that the native run will raise; what changes or shows the function
---- that runs itself; a call of what nothing is known of
+---@param kind? "error"|"itself"|"unknown"|"holes" an error that the native run will raise; what changes or shows the
+--- function that runs itself; a call of what nothing is known of; the length of a list with holes
 function World:abort(reason, hint, kind)
   if not self.failure then
     self.failure = { reason = reason, hint = hint, kind = kind }

@@ -380,7 +380,7 @@ return function(World)
   end
 
   function World:abort_holes()
-    self:abort("the length of a table with holes is asked", "keep lists without nil between")
+    self:abort("the length of a table with holes is asked", "keep lists without nil between", "holes")
   end
 
   --- The length of a table whose keys are counted: exactly 1 to count.
