@@ -15,7 +15,7 @@ local DRAWN = 131072 -- and those that are drawn from here on, and come behind a
 --- Whatever operations on tensors do is done at once: enough for functions that make tensors, not for those that write
 --- to them. Numbers are never taken as run-time scalars.
 function M.core(ty)
-  local C = { open = false, description = nil, outside_of = {}, DEFERRED = DEFERRED, DRAWN = DRAWN, UNKNOWN = 0.5 }
+  local C = { open = false, description = nil, outside_of = {}, DEFERRED = DEFERRED, DRAWN = DRAWN, UNKNOWN = 0.5, LIST_MOST = 64 }
   function C.session(_, fn, ...)
     C.open, C.description, C.outside_of, C.pending = true, nil, {}, nil
     local function close(...)
@@ -61,7 +61,7 @@ local function same(a, b)
   return rawequal(a, b)
 end
 
---- Whether the positions of a table are 1 to n without holes.
+--- Whether the positions of a table are 1 to n without holes, and few.
 local function is_list(t)
   local n = 0
   for k in next, t do
@@ -70,7 +70,7 @@ local function is_list(t)
   for i = 1, n do
     if rawget(t, i) == nil then return false end
   end
-  return true
+  return n <= 64
 end
 
 local function is_whole(x) return x == math.floor(x) and x - x == 0 end

@@ -122,7 +122,7 @@ describe("a miss names", function()
       list[#list + 1] = 1
       return a * 2, #list
     end)
-    assert.equal("`list` is a list with holes, was one without", last_miss(f, function() f(x) end, function()
+    assert.equal("`list` is a list with holes, or a long one, was a short one without", last_miss(f, function() f(x) end, function()
       list[9] = 1
       f(x)
     end))

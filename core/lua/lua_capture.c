@@ -818,6 +818,8 @@ void ty_lua_open_trace(lua_State *L, int m) {
   lua_setfield(L, -2, "DEFERRED");
   lua_pushinteger(L, DRAWN_NUMBERS);
   lua_setfield(L, -2, "DRAWN");
+  lua_pushinteger(L, LIST_MOST);
+  lua_setfield(L, -2, "LIST_MOST");
   lua_pushnumber(L, DRAWN_UNKNOWN);
   lua_setfield(L, -2, "UNKNOWN");
   ty_guard_push_rows(L);

@@ -72,7 +72,7 @@ _(OBJECT,           "equal",            CHECK,   0, O2(LAST, VALUE),            
 _(SAME,             "same",             CHECK,   0, O2(SLOT, SLOT),                "is the same as $3") \
 _(DISTINCT,         "distinct",         CHECK,   0, O2(SLOT, SLOT),                "is not $3") \
 _(LENGTH,           "length",           CHECK,   1, O2(LAST, INDEX),               "has length $3") \
-_(LIST,             "list",             CHECK,   1, O1(LAST),                      "is a list without holes") \
+_(LIST,             "list",             CHECK,   1, O1(LAST),                      "is a list without holes, of 64 at most") \
 _(KEYS,             "keys",             CHECK,   1, O2(SLOT, KEYS),                "has $3 keys, in this order") \
 _(TENSOR,           "tensor",           CHECK,   0, O2(LAST, TENSOR),              "$3") \
 _(NO_GRAD,          "no_grad",          CHECK,   0, O1(SLOT),                      "is nil") /* the tensor's gradient */ \
@@ -235,6 +235,7 @@ u64 ty_trace_hash(const Trace *T, const Instance *I);
 void ty_trace_drop_samples(Trace *T);
 
 #define KEY_MOST 2147483647.0  /* the largest key that a guard takes for one, and that calls have as a number */
+#define LIST_MOST 64           /* entries of a list that a guard walks over */
 #define DEFERRED_NUMBERS 65536 /* a description counts numbers that need sizes from here on */
 #define DRAWN_UNKNOWN 0.5      /* what numbers that are drawn are to captures, which draw none */
 

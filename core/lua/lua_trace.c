@@ -176,10 +176,11 @@ static bool is_whole(double v) { return isfinite(v) && floor(v) == v; }
 /* Whether it is a key that LuaJIT's lists may have. */
 static bool is_key(double v) { return fabs(v) <= KEY_MOST && floor(v) == v; }
 
-/* Whether the positions among the table's keys are those from 1 to its length. */
+/* Whether the positions among the table's keys are those from 1 to its length, which are few. */
 static bool is_list(lua_State *L, int t) {
   const size_t n = lua_objlen(L, t);
   size_t positions = 0;
+  if (n > LIST_MOST) return false;
   t = t < 0 ? lua_gettop(L) : t;
   for (lua_pushnil(L); lua_next(L, t); lua_pop(L, 1)) {
     const double k = lua_type(L, -2) == LUA_TNUMBER ? lua_tonumber(L, -2) : 0;

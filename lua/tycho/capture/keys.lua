@@ -15,6 +15,7 @@
 --    a list without holes, then and now ("list"); keys that were written count from the length, or lie within.
 -- 4. t[#t + 1] = v, where nothing was written to t since #t was asked, needs none of this: its effect asks for the
 --    length when it comes, as the code does.
+--    That is walked over, so it is asked of short lists alone: at a longer one the function is cut.
 -- 5. Where that does not do, all keys and the length are pinned: what is known then is known of one call's.
 
 local floor, abs, min = math.floor, math.abs, math.min
@@ -23,6 +24,7 @@ local type, next, ipairs, select, rawget, rawequal = type, next, ipairs, select,
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
 
 local KEY_MOST = 2 ^ 31 - 1
+local LIST_MOST = require("tycho").internals.capture.LIST_MOST
 local RELATIONS = 24 -- that one table may ask for by guards, else its keys are pinned
 
 local function is_position(k) return type(k) == "number" and k >= 1 and floor(k) == k end
@@ -98,6 +100,7 @@ return function(World)
 
   local function must_be_list(world, o)
     if o.listed then return end
+    if o.length > LIST_MOST then world:abort("asks for the length of a long list that it has changed", "count in a number") end
     o.listed = true
     world:emit({ "list", o.slot }, o.shadow.path)
   end

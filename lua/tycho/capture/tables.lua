@@ -282,6 +282,8 @@ return function(World)
       end
       e = { table = o, key = k }
       world.effects[#world.effects + 1], o.last_effect, entry.effect = e, e, e
+    elseif rawequal(entry.value, nil) or rawequal(v, nil) then
+      o.merged = true -- were another table this one, what is written there meanwhile would find other slots
     end
   end
 
@@ -481,6 +483,7 @@ return function(World)
   --- Whether a write to a might be a write to what b's readers saw, were they one table.
   local function meet(a, b)
     if (a.grown or a.shrunk) and (b.keylist or b.length) then return true end
+    if a.merged and b.grown or a.grown and b.merged then return true end
     if a.numbered and b.by_key_of_call or a.by_key_of_call and a.numbered and b.by_number then return true end
     for k in pairs(a.overlay) do
       if b.fields[k] or (b.overlay and b.overlay[k]) then return true end

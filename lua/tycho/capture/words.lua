@@ -123,7 +123,7 @@ end
 
 function miss.list(core, _, _, v)
   if type(v) ~= "table" then return kind_of(core, v), "a table" end
-  return "a list with holes", "one without", SHAPE
+  return "a list with holes, or a long one", "a short one without", SHAPE
 end
 
 function miss.entries(core, _, _, v) return kind_of(core, v), "a table" end
