@@ -100,6 +100,15 @@ function World:abort(reason, hint, kind)
   return error(ABORT, 0)
 end
 
+--- The same where an earlier instruction is to blame: place is what cut_here said there.
+function World:abort_at(place, reason, hint)
+  if not self.failure then
+    self.failure = { reason = reason, hint = hint, place = place }
+    self:locate(self.failure)
+  end
+  return error(ABORT, 0)
+end
+
 --- Gives the capture up since of a coroutine that is made inside: without these it may do.
 function World:abort_thread(reason)
   self.without_threads = true
@@ -158,7 +167,9 @@ function World:bound(s)
   if not (self.bounds and self.bounds[s.path]) then return end
   s.size, s.typed, s.is_bound = self.tape:bound(s.slot), true, true
   self.nnumbers = self.nnumbers + 1
-  self:emit({ "bound", s.slot, self:size_id(s) }, s.path)
+  s.early = self.nnumbers
+  local instr = self:emit({ "bound", s.slot, self:size_id(s) }, s.path)
+  self.numbers[s.early] = { number = s.early, value = s.value, path = s.path, instr = instr }
 end
 
 --- Notes the numbers of the call that one depends on, whose value a function of the library has asked for; false stands
@@ -167,7 +178,7 @@ function World:specialise(s)
   local queue, seen, deferred = { s }, {}, s.number and self:stage(s.number) > self.EARLY
   for _, e in ipairs(queue) do
     local instr = e.instr
-    local slot = not e.size and e.slot or instr and instr[1] == "number" and instr[2]
+    local slot = not e.size and e.slot or instr and (instr[1] == "number" or instr[1] == "bound") and instr[2]
     if seen[e] then instr = nil end
     seen[e] = true
     if slot then
@@ -734,19 +745,28 @@ local function dump(text)
   io.stderr:write(text)
 end
 
---- Where the function is to be cut so that it does not come to what aborted the capture: in the function itself, or
---- where it calls what does that. Nil: nowhere.
-local function cut_of(w)
-  local stack = w.stack
+--- Where the function would be cut so that it does not come to what is evaluated now: in the function itself, or where
+--- it calls what does that.
+function World:cut_here()
+  local stack = self.stack
   local frame, left = stack and stack[1], stack and stack.left
-  if not frame or stack.depth == 0 or not w.failure or w.overdue or w.failure.bound then return nil end
-  local kind = w.failure.kind
-  if kind == "error" then return nil end
-  if kind == "itself" then return nil, true end
+  if not frame or stack.depth == 0 or stack.of_thread then return nil end
   local inside = left ~= nil or stack.depth > 1
   if inside and not left and stack[2].caller ~= "lua" then inside = false end -- called by a metamethod
   left = left or frame
-  return { at = left.at, turns = left.turns, inside = inside, unknown = kind == "unknown" }
+  return { at = left.at, turns = left.turns, inside = inside }
+end
+
+--- Where the function is to be cut so that it does not come to what aborted the capture; nil: nowhere. A second result,
+--- true: the function is not to be cut at all.
+local function cut_of(w)
+  local why = w.failure
+  if not w.stack or w.stack.depth == 0 or not why or w.overdue or why.bound then return nil end
+  if why.kind == "error" then return nil end
+  if why.kind == "itself" then return nil, true end
+  local cut = why.place or w:cut_here()
+  if cut then cut.unknown = why.kind == "unknown" end
+  return cut
 end
 
 --- Why a capture failed: what the world said, else what the core refused, else the error itself.

@@ -19,7 +19,8 @@
 -- 5. Where that does not do, all keys and the length are pinned: what is known then is known of one call's.
 
 local floor, abs, min = math.floor, math.abs, math.min
-local type, next, ipairs, select, rawget, rawequal = type, next, ipairs, select, rawget, rawequal
+local type, next, ipairs, select, unpack = type, next, ipairs, select, unpack
+local rawget, rawequal = rawget, rawequal
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
 
@@ -75,7 +76,8 @@ return function(World)
       keys = {}
       for i, e in ipairs(o.numbered or {}) do keys[i] = { entry = e, key = e.key, full = not rawequal(e.value, nil) } end
     end
-    s = { length = o, version = version, value = n, grown = keys, typed = true, path = "#" .. (o.shadow.path or "?") }
+    s = { length = o, version = version, value = n, grown = keys, typed = true, path = "#" .. (o.shadow.path or "?"),
+      place = keys and self:cut_here() }
     o.lengths[version] = s
     return n, s
   end
@@ -98,9 +100,12 @@ return function(World)
     end
   end
 
-  local function must_be_list(world, o)
+  local function must_be_list(world, s)
+    local o = s.length
     if o.listed then return end
-    if o.length > LIST_MOST then world:abort("asks for the length of a long list that it has changed", "count in a number") end
+    if o.length > LIST_MOST then
+      world:abort_at(s.place, "asks for the length of a long list that it has changed", "count in a number")
+    end
     o.listed = true
     world:emit({ "list", o.slot }, o.shadow.path)
   end
@@ -111,7 +116,7 @@ return function(World)
     if s.behind then return self:pin_length(s.behind) end
     local o = s.length
     if s.grown then
-      must_be_list(self, o)
+      must_be_list(self, s)
       for _, k in ipairs(s.grown) do
         if not known(k.entry.ks) then self:pin(k.key, k.entry.ks) end
       end
@@ -139,7 +144,7 @@ return function(World)
         if not k.full or k.key < 1 or k.key > within then return nil end
       end
     end
-    must_be_list(world, o)
+    must_be_list(world, s)
     local first = first_length(world, o)
     local sum = n == o.length and first or select(2, world:numeric("add", n, o.length, first, n - o.length, nil))
     for _, k in ipairs(s.grown) do
@@ -198,17 +203,37 @@ return function(World)
     end
   end
 
-  --- Whether a number may be another key in later calls; else it is to be pinned.
-  local function may_vary(world, k, ks)
-    if ks.pinned or ks.size or not is_key(k) then return false end
-    return ks.length ~= nil or ks.behind ~= nil or world:number_id(k, ks) <= world.C.DEFERRED
+  --- The expression of a number that counts as a size, where it follows from numbers of the call and not from tensors.
+  local function early_id(world, v, s)
+    if known(s) or not s.size then
+      local id = world:number_id(v, s)
+      return id <= world.C.DEFERRED and id or nil
+    end
+    if s.early or not s.made then return s.early end
+    local op, a, as, b, bs = unpack(s.made, 1, 5)
+    if op ~= "add" and op ~= "sub" and op ~= "mul" then return nil end
+    local ia, ib = early_id(world, a, as), early_id(world, b, bs)
+    if not (ia and ib) then return nil end
+    local _, made = world:numeric(op, v, a, world.numbers[ia], b, world.numbers[ib])
+    s.early = made.number
+    return s.early
+  end
+
+  --- The shadow of a number that may be another key in later calls; nil: it is to be pinned.
+  local function varying(world, k, ks)
+    if ks.pinned or not is_key(k) then return nil end
+    if ks.length or ks.behind then return ks end
+    local id = early_id(world, k, ks)
+    if ks.size then return id and world.numbers[id] end
+    return id and ks
   end
 
   --- The key of a table: known, or with its shadow where the table is from outside and it is a number of the call.
   function World:key_of(t, ts, k, ks)
     if ks == nil then return k, nil end
     if type(k) == "number" and type(t) == "table" then
-      if self:table_of(t, ts).slot and may_vary(self, k, ks) then return k, ks end
+      local s = self:table_of(t, ts).slot and varying(self, k, ks)
+      if s then return k, s end
     end
     return self:identify(k, ks), nil
   end

@@ -103,6 +103,7 @@ end
 --- Arithmetic on sizes and known numbers: the shadow of the result. operation: a name, or a pure function.
 function Tape:compute(operation, v, a, as, b, bs, path)
   local s = size(self, v, path)
+  s.made = { operation, a, as, b, bs }
   append(self, { "compute", operations[operation] or operation, size_operand(a, as),
     b ~= nil and size_operand(b, bs), s.size })
   return s
