@@ -122,6 +122,27 @@ describe("a key that is a number of the call", function()
     end
   end)
 
+  it("finds one table under two names whose keys come and go in between", function()
+    local function order(compile)
+      local u, w, keys = {}, { list = {} }, {}
+      local f = compile(function(v, i)
+        u.tag = i
+        w.list[i] = v
+        u.tag = nil
+        return v + 1
+      end)
+      f(x, 1)
+      f(x, 2)
+      w.list = u
+      for i = 3, 12 do
+        f(x, i)
+        for k in next, u do keys[#keys + 1] = tostring(k) end
+      end
+      return table.concat(keys, " ")
+    end
+    assert.equal(order(function(f) return f end), order(ty.compile))
+  end)
+
   it("asks metatables where nothing stands", function()
     local call = pair(function()
       local log = {}
@@ -211,6 +232,19 @@ describe("the length of a list", function()
     end)
     for _ = 1, 20 do call(x) end
     assert.equal(2, captures(c))
+  end)
+
+  it("goes down as the host's table.remove takes it, whatever metatables say", function()
+    local call = pair(function()
+      local t = { 1, 2, 3, 4, 5, 6, 7, 8 }
+      t[2] = nil
+      setmetatable(t, { __index = function(_, k) return k * 10 end, __newindex = function() end })
+      return function(v)
+        local first, last = table.remove(t, 1), table.remove(t)
+        return v + 1, first, last, rawget(t, 1)
+      end, t
+    end)
+    for _ = 1, 4 do call(x) end
   end)
 
   it("is that of plain Lua where the list has holes", function()
